@@ -1,0 +1,278 @@
+// Mavrest turns a drone's companion board into a drone with a REST API. It runs
+// beside the flight controller, talks MAVLink to PX4 or ArduPilot over a serial
+// port, and answers eight routes to the local network:
+//
+//	GET  /api/drone          is anybody there
+//	GET  /api/drone/status   everything the vehicle reports
+//	GET  /api/drone/mode     the mode it is in
+//	POST /api/drone/mode     set the mode, arm, disarm
+//	POST /api/drone/input    move the sticks
+//	POST /api/drone/takeoff  take off
+//	POST /api/drone/goto     go to a place and hold there
+//	POST /api/drone/land     land, here or at a place
+//
+// A command is answered when the autopilot has acknowledged every step of it.
+//
+//	mavrest -device /dev/serial0
+//	mavrest -device udpin://0.0.0.0:14540 -port 8080
+//	mavrest -device sim -port 8080
+//
+// The flags -device, -baud, -port, -bind, -system, -gcs, -host, -v and -version
+// are told by -help.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"os"
+	"os/signal"
+	"runtime/debug"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"go.bug.st/serial"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, os.Interrupt)
+	defer stop()
+	if err := run(ctx, os.Args[1:], os.Stdout, os.Stderr); err != nil {
+		if !errors.Is(err, flag.ErrHelp) {
+			fmt.Fprintln(os.Stderr, "mavrest:", err)
+			os.Exit(1)
+		}
+	}
+}
+
+// options are the flags.
+type options struct {
+	device  string
+	baud    int
+	port    int
+	bind    string
+	system  int
+	gcs     bool
+	hosts   []string
+	verbose bool
+	version bool
+}
+
+func parseFlags(args []string, out io.Writer) (options, error) {
+	var o options
+	f := flag.NewFlagSet("mavrest", flag.ContinueOnError)
+	f.SetOutput(out)
+	f.StringVar(&o.device, "device", "", "")
+	f.IntVar(&o.baud, "baud", 0, "")
+	f.IntVar(&o.port, "port", 80, "")
+	f.StringVar(&o.bind, "bind", "", "")
+	f.IntVar(&o.system, "system", 0, "")
+	f.BoolVar(&o.gcs, "gcs", false, "")
+	f.Func("host", "", func(s string) error { o.hosts = append(o.hosts, s); return nil })
+	f.BoolVar(&o.verbose, "v", false, "")
+	f.BoolVar(&o.version, "version", false, "")
+	f.Usage = func() { io.WriteString(out, usage) }
+	if err := f.Parse(args); err != nil {
+		return o, err
+	}
+	switch {
+	case f.NArg() > 0:
+		return o, fmt.Errorf("unexpected argument %q; flags begin with -, see -help", f.Arg(0))
+	case o.version:
+		return o, nil
+	case o.device == "":
+		return o, errors.New("no -device given; name the autopilot's port (-device /dev/serial0), or fly the built-in simulator (-device sim)")
+	case o.baud < 0:
+		return o, fmt.Errorf("-baud %d: want a baud rate, or 0 to find it", o.baud)
+	case o.port < 0 || o.port > 65535:
+		return o, fmt.Errorf("-port %d: want 1 to 65535, or 0 for any free port", o.port)
+	case o.system < 0 || o.system > 255:
+		return o, fmt.Errorf("-system %d: want a MAVLink system id, 1 to 255, or 0 for the first vehicle heard", o.system)
+	}
+	return o, nil
+}
+
+const usage = `mavrest - a REST API for a drone, on its companion board
+
+  -device name   The autopilot's port; it must be given.
+                   /dev/serial0             a serial device
+                   udpin://0.0.0.0:14540    listen for it on UDP
+                   udpout://10.0.0.2:14550  talk to it on UDP
+                   tcp://127.0.0.1:5760     connect to it on TCP
+                   sim, sim:ardupilot       a simulated drone: nothing real flies
+  -baud rate     Baud rate of the serial device. 0, the default, listens at the
+                 usual rates until MAVLink is heard, up to 11 s; give the rate to
+                 be online at once.
+  -port number   TCP port of the API, default 80. Below 1024 it needs root or
+                 CAP_NET_BIND_SERVICE.
+  -bind address  Only listen on this address; by default on all of the board's,
+                 so that everybody on the local network can fly the drone.
+  -system id     Only this MAVLink system id (1 to 255) is the vehicle. 0, the
+                 default, takes the first autopilot heard and stays with it.
+  -gcs           Be the drone's ground station: PX4 then sends all its texts, and
+                 with NAV_DLL_ACT set it fails safe when mavrest ends. Only for a
+                 drone that has no other ground station.
+  -host name     Also answer to this name in the Host header. Addresses, names
+                 without a dot and names under .local, .lan, .home.arpa and
+                 .internal always work. May be repeated.
+  -v             Log every stick input and every text of the autopilot too.
+  -version       Print the version and exit.
+
+  mavrest -device /dev/serial0 -baud 921600
+  mavrest -device udpin://0.0.0.0:14540 -port 8080 -host drone.example.org
+  mavrest -device sim -port 8080
+`
+
+// version is set by the linker in a release; otherwise the build info tells.
+var version string
+
+// buildVersion is the version, the revision it was built from, and the Go
+// version and platform it was built with.
+func buildVersion() string {
+	v := version
+	platform := ""
+	if info, ok := debug.ReadBuildInfo(); ok {
+		if v == "" {
+			v = info.Main.Version
+		}
+		settings := make(map[string]string)
+		for _, s := range info.Settings {
+			settings[s.Key] = s.Value
+		}
+		platform = fmt.Sprintf(" %s %s/%s", info.GoVersion, settings["GOOS"], settings["GOARCH"])
+		if arm := settings["GOARM"]; arm != "" {
+			platform += " v" + arm
+		}
+		if rev := settings["vcs.revision"]; rev != "" && version == "" {
+			v += " " + rev[:min(len(rev), 12)]
+		}
+	}
+	return "mavrest " + v + platform
+}
+
+// run is the program: it returns when ctx is done and everything has ended, or
+// with the reason why it can't start.
+func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
+	o, err := parseFlags(args, stderr)
+	if err != nil {
+		return err
+	}
+	if o.version {
+		fmt.Fprintln(stdout, buildVersion())
+		return nil
+	}
+	level := slog.LevelInfo
+	if o.verbose {
+		level = slog.LevelDebug
+	}
+	slog.SetDefault(slog.New(slog.NewTextHandler(stderr, &slog.HandlerOptions{Level: level})))
+
+	var running sync.WaitGroup
+	defer running.Wait()
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	dev, err := openDevice(ctx, o, &running)
+	if err != nil {
+		return err
+	}
+	listener, err := net.Listen("tcp", net.JoinHostPort(o.bind, strconv.Itoa(o.port)))
+	if err != nil {
+		return listenError(err, o.port)
+	}
+
+	// The link outlives the server: answers that are on their way end first.
+	linkCtx, stopLink := context.WithCancel(context.WithoutCancel(ctx))
+	defer stopLink()
+	l := newLink(dev, byte(o.system), o.gcs)
+	running.Go(func() { l.run(linkCtx) })
+	if name, err := os.Hostname(); err == nil {
+		o.hosts = append(o.hosts, name)
+	}
+	server := newServer(newHandler(l, o.hosts))
+	slog.Info("listening", "address", listener.Addr().String(), "device", dev.name)
+	served := make(chan error, 1)
+	running.Go(func() { served <- server.Serve(newBoundedListener(listener, maxConnections)) })
+	select {
+	case <-ctx.Done():
+		slog.Info("stopping")
+	case err = <-served:
+	}
+	grace, done := context.WithTimeout(context.WithoutCancel(ctx), 2*time.Second)
+	defer done()
+	if server.Shutdown(grace) != nil {
+		server.Close()
+	}
+	return err
+}
+
+// openDevice makes the device that -device names, and starts the simulator if
+// it is that.
+func openDevice(ctx context.Context, o options, running *sync.WaitGroup) (device, error) {
+	flavours := map[string]simFlavour{"sim": simPX4, "sim:px4": simPX4, "sim:ardupilot": simArduPilot}
+	if flavour, ok := flavours[o.device]; ok {
+		s := newSimulator(flavour)
+		running.Go(func() { s.run(ctx) })
+		return device{
+			name: o.device,
+			open: func(context.Context) (port, error) { return s.open() },
+			baud: func() int { return 0 },
+		}, nil
+	}
+	d, err := newDevice(o.device, o.baud)
+	if err != nil {
+		return d, err
+	}
+	if err := d.check(); err != nil {
+		return d, deviceError(o.device, err)
+	}
+	return d, nil
+}
+
+// deviceError says what to do about a device that can't be opened.
+func deviceError(name string, err error) error {
+	var pe *serial.PortError
+	kind := serial.PortErrorCode(-1)
+	if errors.As(err, &pe) {
+		kind = pe.Code()
+	}
+	switch {
+	case errors.Is(err, os.ErrNotExist):
+		return fmt.Errorf("-device %s: there is no such device; check the wiring, and that the board's serial port is enabled", name)
+	case errors.Is(err, os.ErrPermission) || kind == serial.PermissionDenied:
+		return fmt.Errorf("-device %s: no permission; add this user to the device's group: sudo usermod -aG dialout %s", name, userName())
+	case errors.Is(err, syscall.EBUSY) || kind == serial.PortBusy:
+		return fmt.Errorf("-device %s: in use by another program; stop it first (fuser %s shows which)", name, name)
+	case errors.Is(err, syscall.EADDRINUSE):
+		return fmt.Errorf("-device %s: the UDP port is in use by another program; stop it, or take another port", name)
+	case kind == serial.InvalidSerialPort:
+		return fmt.Errorf("-device %s: this is not a serial port", name)
+	case kind == serial.InvalidSpeed:
+		return fmt.Errorf("-device %s: the port does not know that -baud", name)
+	}
+	return fmt.Errorf("-device %s: %w", name, err)
+}
+
+func userName() string {
+	if name := os.Getenv("USER"); name != "" {
+		return name
+	}
+	return strconv.Itoa(os.Getuid())
+}
+
+// listenError says what to do about a port that can't be listened on.
+func listenError(err error, port int) error {
+	switch {
+	case errors.Is(err, os.ErrPermission):
+		return fmt.Errorf("-port %d: ports below 1024 need the right to them; take another (-port 8080), or: sudo setcap cap_net_bind_service=+ep mavrest", port)
+	case errors.Is(err, syscall.EADDRINUSE):
+		return fmt.Errorf("-port %d: in use by another program; stop it, or take another port (-port 8080)", port)
+	}
+	return fmt.Errorf("-port %d: %s", port, strings.TrimPrefix(err.Error(), "listen "))
+}

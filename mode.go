@@ -1,0 +1,765 @@
+package main
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/bluenviron/gomavlib/v3/pkg/dialects/common"
+)
+
+// Mode is an operating mode of the drone: those of the spec's section 2, and
+// ModeOther for every mode of an autopilot that the spec has no word for.
+// The zero value is ModeManual, the spec's initial state.
+type Mode uint8
+
+// The modes, with their names on the wire.
+const (
+	ModeManual   Mode = iota // "manual"
+	ModeAltitude             // "altitude"
+	ModePosition             // "position"
+	ModeTakeoff              // "takeoff"
+	ModeHold                 // "hold"
+	ModeLand                 // "land"
+	ModeRTL                  // "rtl"
+	ModeRTGS                 // "rtgs"
+	ModeOther                // "other": reported only, it can't be requested
+)
+
+var modeNames = [...]string{"manual", "altitude", "position", "takeoff", "hold", "land", "rtl", "rtgs", "other"}
+
+// String returns the mode's name on the wire.
+func (m Mode) String() string { return modeNames[m] }
+
+// parseMode reads a mode that can be requested, in any letter case.
+func parseMode(s string) (Mode, bool) {
+	i := slices.Index(modeNames[:ModeOther], strings.ToLower(s))
+	return Mode(max(i, 0)), i >= 0
+}
+
+// flownBySticks reports whether POST input applies in the mode (spec 4.2).
+func (m Mode) flownBySticks() bool { return m <= ModePosition }
+
+// firmware is a family of autopilots that share one table of modes.
+type firmware uint8
+
+const (
+	firmwareUnknown firmware = iota
+	px4
+	copter    // ArduPilot on a multirotor or helicopter
+	quadPlane // ArduPilot on a VTOL plane
+	plane     // ArduPilot on a fixed wing
+)
+
+// ardupilot reports whether f is one of ArduPilot's vehicles.
+func (f firmware) ardupilot() bool { return f >= copter }
+
+// firmwareOf tells the family from a heartbeat. The types are those that
+// AUTOPILOTS.md lists for ArduPilot; PX4 has one table for all.
+func firmwareOf(autopilot common.MAV_AUTOPILOT, typ common.MAV_TYPE) firmware {
+	switch autopilot {
+	case common.MAV_AUTOPILOT_PX4:
+		return px4
+	case common.MAV_AUTOPILOT_ARDUPILOTMEGA:
+		switch typ {
+		case 2, 3, 4, 13, 14, 15, 29, 35:
+			return copter
+		case 1:
+			return plane
+		case 19, 20, 21, 22, 23, 24, 25:
+			return quadPlane
+		}
+	}
+	return firmwareUnknown
+}
+
+// px4Custom is PX4's custom_mode of a main mode and a sub mode.
+func px4Custom(main, sub uint32) uint32 { return main<<16 | sub<<24 }
+
+// autopilotMode is one row of an autopilot's own list of modes: its custom
+// mode number, its name there, and what it is here.
+type autopilotMode struct {
+	custom uint32
+	name   string
+	mode   Mode
+}
+
+var px4Modes = []autopilotMode{
+	{px4Custom(1, 0), "MANUAL", ModeManual},
+	{px4Custom(2, 0), "ALTCTL", ModeAltitude},
+	{px4Custom(3, 0), "POSCTL", ModePosition},
+	{px4Custom(3, 1), "POSCTL.ORBIT", ModeOther},
+	{px4Custom(3, 2), "POSCTL.SLOW", ModePosition},
+	{px4Custom(4, 1), "AUTO.READY", ModeOther},
+	{px4Custom(4, 2), "AUTO.TAKEOFF", ModeTakeoff},
+	{px4Custom(4, 3), "AUTO.LOITER", ModeHold},
+	{px4Custom(4, 4), "AUTO.MISSION", ModeOther},
+	{px4Custom(4, 5), "AUTO.RTL", ModeRTL},
+	{px4Custom(4, 6), "AUTO.LAND", ModeLand},
+	{px4Custom(4, 7), "AUTO.RTGS", ModeRTGS},
+	{px4Custom(4, 8), "AUTO.FOLLOW_TARGET", ModeOther},
+	{px4Custom(4, 9), "AUTO.PRECLAND", ModeLand},
+	{px4Custom(4, 10), "AUTO.VTOL_TAKEOFF", ModeTakeoff},
+	{px4Custom(5, 0), "ACRO", ModeManual},
+	{px4Custom(6, 0), "OFFBOARD", ModeOther},
+	{px4Custom(7, 0), "STABILIZED", ModeManual},
+	{px4Custom(8, 0), "RATTITUDE", ModeManual},
+	{px4Custom(10, 0), "TERMINATION", ModeOther},
+}
+
+var copterModes = []autopilotMode{
+	{0, "STABILIZE", ModeManual},
+	{1, "ACRO", ModeManual},
+	{2, "ALT_HOLD", ModeAltitude},
+	{3, "AUTO", ModeOther},
+	{4, "GUIDED", ModeHold},
+	{5, "LOITER", ModePosition},
+	{6, "RTL", ModeRTL},
+	{7, "CIRCLE", ModeOther},
+	{9, "LAND", ModeLand},
+	{11, "DRIFT", ModeOther},
+	{13, "SPORT", ModeOther},
+	{14, "FLIP", ModeOther},
+	{15, "AUTOTUNE", ModeOther},
+	{16, "POSHOLD", ModePosition},
+	{17, "BRAKE", ModeHold},
+	{18, "THROW", ModeOther},
+	{19, "AVOID_ADSB", ModeOther},
+	{20, "GUIDED_NOGPS", ModeOther},
+	{21, "SMART_RTL", ModeRTL},
+	{22, "FLOWHOLD", ModeOther},
+	{23, "FOLLOW", ModeOther},
+	{24, "ZIGZAG", ModeOther},
+	{25, "SYSTEMID", ModeOther},
+	{26, "AUTOROTATE", ModeOther},
+	{27, "AUTO_RTL", ModeRTL},
+	{28, "TURTLE", ModeOther},
+}
+
+// planeModes serves Plane and QuadPlane, whose reports are the same firmware's.
+var planeModes = []autopilotMode{
+	{0, "MANUAL", ModeManual},
+	{1, "CIRCLE", ModeOther},
+	{2, "STABILIZE", ModeOther},
+	{3, "TRAINING", ModeOther},
+	{4, "ACRO", ModeOther},
+	{5, "FBWA", ModeOther},
+	{6, "FBWB", ModeAltitude},
+	{7, "CRUISE", ModeOther},
+	{8, "AUTOTUNE", ModeOther},
+	{10, "AUTO", ModeOther},
+	{11, "RTL", ModeRTL},
+	{12, "LOITER", ModeOther},
+	{13, "TAKEOFF", ModeTakeoff},
+	{14, "AVOID_ADSB", ModeOther},
+	{15, "GUIDED", ModeHold},
+	{17, "QSTABILIZE", ModeManual},
+	{18, "QHOVER", ModeAltitude},
+	{19, "QLOITER", ModePosition},
+	{20, "QLAND", ModeLand},
+	{21, "QRTL", ModeRTL},
+	{22, "QAUTOTUNE", ModeOther},
+	{23, "QACRO", ModeOther},
+	{24, "THERMAL", ModeOther},
+	{25, "LOITER_ALT_QLAND", ModeOther},
+	{26, "AUTOLAND", ModeLand},
+}
+
+// reported is the table report → Mode: what a heartbeat's custom mode is here
+// and what the autopilot calls it. A number outside the table is ModeOther.
+func (f firmware) reported(custom uint32) (Mode, string) {
+	table := planeModes
+	switch f {
+	case px4:
+		table = px4Modes
+	case copter:
+		table = copterModes
+	case firmwareUnknown:
+		table = nil
+	}
+	for i := range table {
+		if table[i].custom == custom {
+			return table[i].mode, table[i].name
+		}
+	}
+	if f == px4 {
+		return ModeOther, fmt.Sprintf("MODE %d.%d", custom>>16&0xff, custom>>24)
+	}
+	return ModeOther, fmt.Sprintf("MODE %d", custom)
+}
+
+// entered is the table Mode → custom mode that DO_SET_MODE asks for
+// (AUTOPILOTS.md, "The modes, side by side"). What is missing here is entered
+// by a command of its own or does not exist on that vehicle.
+var entered = map[firmware]map[Mode]uint32{
+	px4: {
+		ModeManual: px4Custom(1, 0), ModeAltitude: px4Custom(2, 0), ModePosition: px4Custom(3, 0),
+		ModeHold: px4Custom(4, 3), ModeRTL: px4Custom(4, 5), ModeRTGS: px4Custom(4, 5),
+	},
+	copter: {
+		ModeManual: 0, ModeAltitude: 2, ModePosition: 5,
+		ModeHold: 4, ModeTakeoff: 4, ModeLand: 9, ModeRTL: 6, ModeRTGS: 6,
+	},
+	quadPlane: {
+		ModeManual: 17, ModeAltitude: 18, ModePosition: 19,
+		ModeHold: 15, ModeTakeoff: 15, ModeLand: 20, ModeRTL: 21, ModeRTGS: 21,
+	},
+	plane: {
+		ModeManual: 0, ModeAltitude: 6,
+		ModeHold: 15, ModeTakeoff: 13, ModeRTL: 11, ModeRTGS: 11,
+	},
+}
+
+// report is what one heartbeat says.
+type report struct {
+	mode  Mode
+	armed bool
+}
+
+// followTime is how long an autopilot may take to show what it acknowledged
+// (DESIGN.md, rule 6). Heartbeats come once a second.
+const followTime = 5 * time.Second
+
+// machine is the mode machine of DESIGN.md: it knows what was commanded, what
+// the autopilot reports, and answers which mode the drone is in. It has no
+// clock and no lock; the link that owns it has both. The zero value is a drone
+// that was never heard: manual.
+type machine struct {
+	mode Mode // what GET mode answers
+
+	commanded bool // mode is the one that this API asked for last
+	transit   bool // commanded land is still on its way to the place
+
+	last  report // the last report that counted
+	raw   report // the last report at all
+	heard bool   // last and raw are set
+	lost  bool   // the link was lost since
+
+	pending []Mode    // while a plan waits for its acks: what its steps explain
+	settle  []Mode    // after a refused plan: what its late reports may still show
+	until   time.Time // when settle, or the wait for the commanded mode, ends; zero: none
+}
+
+// explains reports whether r belongs to the commanded mode (rule 4).
+func (m *machine) explains(r report) bool {
+	if r.mode == m.mode {
+		return true
+	}
+	if !m.commanded {
+		return false
+	}
+	switch m.mode {
+	case ModeTakeoff: // the climb is over
+		return r.mode == ModeHold
+	case ModeLand:
+		// RTL always shows: no autopilot falls back to it on the ground.
+		return m.transit && r.mode == ModeHold || !r.armed && r.mode != ModeRTL
+	case ModeRTGS:
+		return r.mode == ModeRTL
+	}
+	return false
+}
+
+// report takes a heartbeat's report.
+func (m *machine) report(r report) {
+	first := !m.heard || m.lost && !m.explains(r)
+	m.raw, m.heard, m.lost = r, true, false
+	if first { // rule 2
+		m.last = r
+		if r.armed {
+			m.show(r)
+		}
+		return
+	}
+	if slices.Contains(m.pending, r.mode) { // rule 5
+		return
+	}
+	if m.settle != nil {
+		if r == m.last {
+			m.settle, m.until = nil, time.Time{}
+		} else if slices.Contains(m.settle, r.mode) {
+			return
+		}
+	}
+	if m.explains(r) {
+		m.last = r
+		// A takeoff that is still disarmed has not been followed yet.
+		if m.pending == nil && (m.mode != ModeTakeoff || r.armed) {
+			m.settle, m.until = nil, time.Time{}
+		}
+		return
+	}
+	if r != m.last {
+		m.show(r)
+	}
+}
+
+// show makes the reported mode the mode: nothing that was commanded explains it.
+func (m *machine) show(r report) {
+	m.mode, m.last = r.mode, r
+	m.commanded, m.transit = false, false
+	m.settle, m.until = nil, time.Time{}
+}
+
+// lose says that the link to the autopilot was lost or that it rebooted.
+func (m *machine) lose() {
+	m.lost = m.heard
+	m.settle, m.until = nil, time.Time{}
+}
+
+// begin says that a plan's first message is about to be sent, and which modes
+// its steps explain while it waits for acks.
+func (m *machine) begin(explains []Mode) {
+	m.pending = explains
+	m.settle, m.until = nil, time.Time{}
+}
+
+// accept says that every step of a plan that enters mode was acknowledged
+// (rule 3). transit tells that a land is first on its way to a place.
+func (m *machine) accept(mode Mode, transit bool, now time.Time) {
+	m.mode, m.commanded, m.transit = mode, true, transit
+	m.pending, m.settle = nil, nil
+	m.until = now.Add(followTime)
+}
+
+// acceptArm says that a plan that only arms or disarms was acknowledged. The
+// mode is then what the next heartbeat will make of it.
+func (m *machine) acceptArm(armed bool) {
+	m.pending = nil
+	m.report(report{m.last.mode, armed})
+}
+
+// refuse says that a plan was refused or went without an answer: it changes
+// nothing, and the reports that its first steps caused have time to pass.
+func (m *machine) refuse(now time.Time) {
+	m.settle, m.pending = m.pending, nil
+	m.until = now.Add(followTime)
+}
+
+// abandon ends what was commanded: the mode is the reported one.
+func (m *machine) abandon() { m.show(m.raw) }
+
+// tick applies rule 6 at the given time and reports whether the autopilot did
+// not follow what it had acknowledged.
+func (m *machine) tick(now time.Time) bool {
+	if m.until.IsZero() || now.Before(m.until) {
+		return false
+	}
+	refused := m.settle != nil
+	m.settle, m.until = nil, time.Time{}
+	if refused && (m.raw == m.last || m.explains(m.raw)) {
+		return false
+	}
+	m.show(m.raw)
+	return !refused
+}
+
+// request is a command as POST mode, takeoff, goto and land take it, read and
+// checked. A nil number was not given.
+type request struct {
+	setMode bool // mode is wanted
+	mode    Mode
+	arm     *bool
+	goTo    bool // mode is ModeHold, somewhere else
+
+	lat, lon    *float64 // degrees, both or neither
+	altitude    *float64 // metres above home
+	altitudeMSL *float64 // metres above mean sea level
+	heading     *float64 // degrees, 0 to 360
+	speed       *float64 // metres per second
+}
+
+// vehicle is what a plan needs to know of the drone. An unknown number is NaN.
+type vehicle struct {
+	firmware firmware
+	custom   uint32 // custom mode
+	armed    bool
+	landed   landedState
+	failsafe bool
+
+	lat, lon float64 // degrees
+	amsl     float64 // metres above mean sea level
+	relative float64 // metres above home
+	heading  float64 // degrees
+	homeAMSL float64 // metres
+}
+
+// landedState is EXTENDED_SYS_STATE's MAV_LANDED_STATE.
+type landedState uint8
+
+// flying reports whether the drone is in the air for all that is known: armed,
+// and not reported on the ground.
+func (v vehicle) flying() bool {
+	return v.armed && v.landed != landedState(common.MAV_LANDED_STATE_ON_GROUND)
+}
+
+// step is one MAVLink command. Unset numbers of a COMMAND_LONG are NaN on PX4
+// and 0 on ArduPilot.
+type step struct {
+	cmd   common.MAV_CMD
+	asInt bool             // COMMAND_INT: a place is in degE7, float32 degrees miss by a metre
+	frame common.MAV_FRAME // of a COMMAND_INT
+	p     [7]float32       // param1 to param7 of a COMMAND_LONG; 1 to 4 and z (7) of a COMMAND_INT
+	x, y  int32            // degE7, of a COMMAND_INT
+
+	undo *step // takes the step back when a later one is refused
+}
+
+// custom is the custom mode that a DO_SET_MODE asks for.
+func (s *step) custom(f firmware) uint32 {
+	if f == px4 {
+		return px4Custom(uint32(s.p[1]), uint32(s.p[2]))
+	}
+	return uint32(s.p[1])
+}
+
+// plan is how a request is carried out on one autopilot: the commands in
+// their order, and what they mean to the machine and to the sticks.
+type plan struct {
+	steps    []step
+	explains []Mode // what the steps may show while they wait for acks
+
+	setsMode bool // else it only arms or disarms
+	mode     Mode // commanded once every step is accepted
+	arm      bool // of a plan that only arms or disarms
+
+	sticks stickPlan
+	target *place // where it flies to
+	landed *step  // the second leg of a land at a place, sent over the target
+}
+
+// stickPlan says what a plan needs of the stick stream before its first step.
+type stickPlan uint8
+
+const (
+	sticksAsTheyAre stickPlan = iota
+	sticksEnter               // centred and running for a while: a stick mode is asked for
+	sticksRun                 // running for a while: arming in a stick mode needs them
+	sticksLeave               // centred, and on PX4 standing still, then parked
+)
+
+// place is where a plan flies to: degrees and metres above home. NaN is unknown.
+type place struct{ lat, lon, altitude float64 }
+
+// errorCode is the `code` of an error answer; api.go gives it its HTTP status.
+type errorCode string
+
+const (
+	codeOutOfRange  errorCode = "out_of_range"
+	codeWrongMode   errorCode = "wrong_mode"
+	codeRefused     errorCode = "refused"
+	codeSuperseded  errorCode = "superseded"
+	codeUnsupported errorCode = "unsupported"
+	codeOffline     errorCode = "offline"
+	codeNoAck       errorCode = "no_ack"
+)
+
+// commandError is why a command was not carried out.
+type commandError struct {
+	code errorCode
+	text string // a sentence that a person can act on
+
+	answered bool // by the autopilot: the fields below are set
+	command  uint16
+	result   uint8
+	messages []statusText
+}
+
+func (e *commandError) Error() string { return e.text }
+
+func refuse(code errorCode, format string, args ...any) error {
+	return &commandError{code: code, text: fmt.Sprintf(format, args...)}
+}
+
+// defaultTakeoff is the altitude of a takeoff that names none, in metres above
+// home (API.md).
+const defaultTakeoff = 10.0
+
+var nan32 = float32(math.NaN())
+
+// command is a COMMAND_LONG with param1 and on; what is not given is unset.
+func (f firmware) command(cmd common.MAV_CMD, params ...float32) step {
+	s := step{cmd: cmd}
+	if f == px4 {
+		for i := range s.p {
+			s.p[i] = nan32
+		}
+	}
+	copy(s.p[:], params)
+	return s
+}
+
+// setMode is DO_SET_MODE: param1 bit 0 says that a custom mode follows.
+func (f firmware) setMode(custom uint32) step {
+	if f == px4 {
+		return f.command(common.MAV_CMD_DO_SET_MODE, 1, float32(custom>>16&0xff), float32(custom>>24))
+	}
+	return f.command(common.MAV_CMD_DO_SET_MODE, 1, float32(custom))
+}
+
+func (f firmware) armDisarm(arm bool) step {
+	if arm {
+		return f.command(common.MAV_CMD_COMPONENT_ARM_DISARM, 1, 0)
+	}
+	return f.command(common.MAV_CMD_COMPONENT_ARM_DISARM, 0, 0)
+}
+
+// undoing returns s with the way back to the custom mode that v is in.
+func (v vehicle) undoing(s step) step {
+	if s.cmd != common.MAV_CMD_DO_SET_MODE || s.custom(v.firmware) != v.custom {
+		back := v.firmware.setMode(v.custom)
+		s.undo = &back
+	}
+	return s
+}
+
+// plan says how the request is carried out on v, or why it can't be.
+func (r request) plan(v vehicle) (plan, error) {
+	if v.firmware == firmwareUnknown {
+		return plan{}, refuse(codeUnsupported, "this autopilot is neither PX4 nor ArduPilot Copter or Plane: its state can be read, not commanded")
+	}
+	if !r.setMode {
+		return r.planArm(v), nil
+	}
+	var p plan
+	var err error
+	switch {
+	case r.mode == ModeTakeoff:
+		p, err = r.planTakeoff(v)
+	case r.goTo:
+		p, err = r.planGoto(v)
+	case r.mode == ModeLand && r.lat != nil:
+		p, err = r.planLandAt(v)
+	default:
+		p, err = r.planMode(v)
+	}
+	if err != nil {
+		return plan{}, err
+	}
+	p.setsMode, p.mode = true, r.mode
+	p.sticks = sticksLeave
+	if r.mode.flownBySticks() {
+		p.sticks = sticksEnter
+		if v.firmware == px4 { // the stream's first frames may count as a take-over
+			p.explains = append(p.explains, ModePosition)
+		}
+	}
+	if r.arm != nil && r.mode != ModeTakeoff {
+		p.steps = append(p.steps, v.firmware.armDisarm(*r.arm))
+	}
+	now, _ := v.firmware.reported(v.custom)
+	p.explains = append(p.explains, r.mode, now)
+	return p, nil
+}
+
+func (r request) planArm(v vehicle) plan {
+	now, _ := v.firmware.reported(v.custom)
+	p := plan{arm: *r.arm, explains: []Mode{now}, steps: []step{v.firmware.armDisarm(*r.arm)}}
+	if *r.arm && now.flownBySticks() {
+		p.sticks = sticksRun
+	}
+	return p
+}
+
+// planMode enters a mode with DO_SET_MODE, and lands here.
+func (r request) planMode(v vehicle) (plan, error) {
+	var p plan
+	landing, err := v.firmware.land()
+	custom, ok := entered[v.firmware][r.mode]
+	switch {
+	case r.mode == ModeLand:
+		if err != nil {
+			return p, err
+		}
+		p.steps = []step{v.undoing(landing)}
+		return p, nil
+	case !ok:
+		return p, refuse(codeUnsupported, "mode: this vehicle has no mode for %q", r.mode)
+	}
+	p.steps = []step{v.undoing(v.firmware.setMode(custom))}
+	if r.mode == ModeRTGS {
+		p.explains = []Mode{ModeRTL}
+	}
+	// Asking for the mode it is in leaves the target of a goto standing on both
+	// autopilots; only a new target holds here.
+	if r.mode == ModeHold && v.custom == custom && v.flying() && !math.IsNaN(v.lat) {
+		p.steps = append(p.steps, r.reposition(v, place{v.lat, v.lon, v.relative}, v.amsl))
+	}
+	return p, nil
+}
+
+// land is the command that lands here. NAV_LAND ignores a place on both
+// autopilots; on Copter its ack can't be mistaken for another mode change's.
+func (f firmware) land() (step, error) {
+	switch f {
+	case px4:
+		return f.command(common.MAV_CMD_NAV_LAND), nil
+	case copter:
+		return f.command(common.MAV_CMD_NAV_LAND, 0, 0, 0, 0, 0, 0, 0), nil
+	case quadPlane:
+		return f.setMode(entered[f][ModeLand]), nil
+	}
+	return step{}, refuse(codeUnsupported, "land: a fixed wing lands by a mission, not by a command")
+}
+
+func (r request) planTakeoff(v vehicle) (plan, error) {
+	f := v.firmware
+	altitude := defaultTakeoff
+	if r.altitude != nil {
+		altitude = *r.altitude
+	}
+	var p plan
+	if f == px4 {
+		amsl, err := v.takeoffAMSL(altitude)
+		if err != nil {
+			return p, err
+		}
+		// Never 0 for latitude and longitude: PX4 then arms and stays.
+		climb := f.command(common.MAV_CMD_NAV_TAKEOFF)
+		climb.p[6] = float32(amsl)
+		p.steps = []step{v.undoing(climb)}
+		p.explains = []Mode{ModeHold}
+	} else {
+		if v.flying() && v.landed != 0 {
+			return p, refuse(codeRefused, "takeoff: already flying; use goto to climb")
+		}
+		if f == plane && r.altitude != nil {
+			return p, refuse(codeUnsupported, "altitude: a fixed wing takes off to its own TKOFF_ALT; leave it out")
+		}
+		p.steps = []step{v.undoing(f.setMode(entered[f][ModeTakeoff]))}
+		p.explains = []Mode{ModeHold}
+	}
+	if !v.armed {
+		arm, disarm := f.armDisarm(true), f.armDisarm(false)
+		arm.undo = &disarm
+		p.steps = append(p.steps, arm)
+	}
+	if f == copter || f == quadPlane { // metres above home
+		p.steps = append(p.steps, f.command(common.MAV_CMD_NAV_TAKEOFF, 0, 0, 0, 0, 0, 0, float32(altitude)))
+	}
+	return p, nil
+}
+
+// takeoffAMSL is where a PX4 takeoff ends: it takes metres above mean sea level
+// whatever the frame says, and below the present height it sits armed.
+func (v vehicle) takeoffAMSL(altitude float64) (float64, error) {
+	home := v.homeAMSL
+	if math.IsNaN(home) && !v.flying() {
+		home = v.amsl // it becomes home when it arms
+	}
+	amsl := home + altitude
+	if math.IsNaN(amsl) {
+		return 0, refuse(codeRefused, "takeoff: the autopilot has no home position yet; wait for its GPS")
+	}
+	if amsl <= v.amsl {
+		return 0, refuse(codeRefused, "altitude: the vehicle is already %.1f m above home", v.amsl-home)
+	}
+	return amsl, nil
+}
+
+// planGoto flies to a place. Both autopilots acknowledge a goto on the ground
+// and drop it, so the answer is ours.
+func (r request) planGoto(v vehicle) (plan, error) {
+	var p plan
+	if !v.flying() {
+		return p, refuse(codeRefused, "not flying: take off first")
+	}
+	if v.firmware == plane && r.heading != nil {
+		return p, refuse(codeUnsupported, "heading: a fixed wing can't keep one at a place; leave it out")
+	}
+	// Keeping the heading is told too: how a goto turns is a setting of the autopilot.
+	if r.goTo && r.heading == nil && !math.IsNaN(v.heading) && (v.firmware == px4 || v.firmware == copter) {
+		r.heading = &v.heading
+	}
+	to, amsl, err := r.destination(v)
+	if err != nil {
+		return p, err
+	}
+	hold := entered[v.firmware][ModeHold]
+	if v.firmware == px4 {
+		if v.failsafe { // only DO_SET_MODE is known to end one
+			p.steps = append(p.steps, v.undoing(v.firmware.setMode(hold)))
+		}
+	} else if r.speed != nil {
+		// The speed is GUIDED's own: it must be there before it is told.
+		p.steps = append(p.steps,
+			v.undoing(v.firmware.setMode(hold)),
+			v.firmware.command(common.MAV_CMD_DO_CHANGE_SPEED, 1, float32(*r.speed), -1))
+	}
+	p.steps = append(p.steps, v.undoing(r.reposition(v, to, amsl)))
+	if v.firmware.ardupilot() && r.heading != nil {
+		p.steps = append(p.steps, v.firmware.command(common.MAV_CMD_CONDITION_YAW, float32(*r.heading)))
+	}
+	p.target = &to
+	return p, nil
+}
+
+// planLandAt flies to the place at the present height; the landing itself
+// follows over it.
+func (r request) planLandAt(v vehicle) (plan, error) {
+	landing, err := v.firmware.land()
+	if err != nil {
+		return plan{}, err
+	}
+	p, err := request{lat: r.lat, lon: r.lon, mode: ModeLand}.planGoto(v)
+	p.landed = &landing
+	p.explains = append(p.explains, ModeHold)
+	return p, err
+}
+
+// destination completes a goto with what it keeps: the place, and the height
+// above home and above mean sea level. A height is only told in one of the two
+// where home is unknown.
+func (r request) destination(v vehicle) (to place, amsl float64, err error) {
+	to, amsl = place{v.lat, v.lon, v.relative}, v.amsl
+	if r.lat != nil {
+		to.lat, to.lon = *r.lat, *r.lon
+	}
+	switch {
+	case r.altitude != nil:
+		to.altitude, amsl = *r.altitude, v.homeAMSL+*r.altitude
+	case r.altitudeMSL != nil:
+		to.altitude, amsl = *r.altitudeMSL-v.homeAMSL, *r.altitudeMSL
+	}
+	switch {
+	case math.IsNaN(to.lat):
+		err = refuse(codeRefused, "the autopilot has no position yet: give lat and lon, or wait for its GPS")
+	case v.firmware == px4 && math.IsNaN(amsl):
+		err = refuse(codeRefused, "altitude: the autopilot has no home position yet; give altitude_msl, or wait for its GPS")
+	case v.firmware != px4 && math.IsNaN(to.altitude) && r.altitudeMSL == nil:
+		err = refuse(codeRefused, "altitude: the autopilot's own height is not known yet; give altitude or altitude_msl")
+	}
+	return to, amsl, err
+}
+
+// reposition is DO_REPOSITION with param2 = 1, which enters the hold mode too.
+// PX4 takes z above mean sea level whatever the frame says, and yaw in radians;
+// ArduPilot takes the height above home and ignores yaw and speed. "Keep" is
+// told as the present place: ArduPilot denies INT32_MAX.
+func (r request) reposition(v vehicle, to place, amsl float64) step {
+	s := step{
+		cmd: common.MAV_CMD_DO_REPOSITION, asInt: true,
+		frame: common.MAV_FRAME_GLOBAL,
+		x:     degE7(to.lat), y: degE7(to.lon),
+		p: [7]float32{-1, 1, 0, 0, 0, 0, float32(amsl)},
+	}
+	if v.firmware != px4 {
+		if r.altitudeMSL == nil {
+			s.frame, s.p[6] = common.MAV_FRAME_GLOBAL_RELATIVE_ALT, float32(to.altitude)
+		}
+		return s
+	}
+	s.p[3] = nan32
+	if r.speed != nil {
+		s.p[0] = float32(*r.speed)
+	}
+	if r.heading != nil {
+		s.p[3] = float32(math.Remainder(*r.heading, 360) * math.Pi / 180)
+	}
+	return s
+}
+
+// degE7 is an angle in 1e-7 degrees, the integer that MAVLink carries places in.
+func degE7(deg float64) int32 { return int32(math.Round(deg * 1e7)) }
