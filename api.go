@@ -12,6 +12,7 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
+	"os"
 	"path"
 	"runtime/debug"
 	"slices"
@@ -765,6 +766,9 @@ type boundedListener struct {
 	net.Listener
 	max int
 
+	alive func()        // called by every turn of Accept's loop; may be nil
+	every time.Duration // a turn lasts no longer
+
 	mu     sync.Mutex // guards what follows
 	free   sync.Cond  // a place may be free
 	open   []*boundedConn
@@ -786,7 +790,7 @@ type boundedConn struct {
 }
 
 func (b *boundedListener) Accept() (net.Conn, error) {
-	c, err := b.Listener.Accept()
+	c, err := b.accept()
 	if err != nil {
 		return nil, err
 	}
@@ -803,6 +807,20 @@ func (b *boundedListener) Accept() (net.Conn, error) {
 	}
 	b.open = append(b.open, bc)
 	return bc, nil
+}
+
+func (b *boundedListener) accept() (net.Conn, error) {
+	if b.alive == nil {
+		return b.Listener.Accept()
+	}
+	for {
+		b.alive()
+		b.Listener.(*net.TCPListener).SetDeadline(time.Now().Add(b.every))
+		c, err := b.Listener.Accept()
+		if !errors.Is(err, os.ErrDeadlineExceeded) {
+			return c, err
+		}
+	}
 }
 
 func (b *boundedListener) Close() error {

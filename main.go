@@ -68,7 +68,7 @@ type options struct {
 func parseFlags(args []string, out io.Writer) (options, error) {
 	var o options
 	f := flag.NewFlagSet("mavrest", flag.ContinueOnError)
-	f.SetOutput(out)
+	f.SetOutput(io.Discard) // main tells an error, in one line
 	f.StringVar(&o.device, "device", "", "")
 	f.IntVar(&o.baud, "baud", 0, "")
 	f.IntVar(&o.port, "port", 80, "")
@@ -78,9 +78,12 @@ func parseFlags(args []string, out io.Writer) (options, error) {
 	f.Func("host", "", func(s string) error { o.hosts = append(o.hosts, s); return nil })
 	f.BoolVar(&o.verbose, "v", false, "")
 	f.BoolVar(&o.version, "version", false, "")
-	f.Usage = func() { io.WriteString(out, usage) }
 	if err := f.Parse(args); err != nil {
-		return o, err
+		if errors.Is(err, flag.ErrHelp) {
+			io.WriteString(out, usage)
+			return o, err
+		}
+		return o, fmt.Errorf("%w; see -help", err)
 	}
 	switch {
 	case f.NArg() > 0:
@@ -160,7 +163,7 @@ func buildVersion() string {
 // run is the program: it returns when ctx is done and everything has ended, or
 // with the reason why it can't start.
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
-	o, err := parseFlags(args, stderr)
+	o, err := parseFlags(args, stdout)
 	if err != nil {
 		return err
 	}
@@ -196,14 +199,19 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 		o.hosts = append(o.hosts, name)
 	}
 	server := newServer(newHandler(l, o.hosts))
+	bounded := newBoundedListener(listener, maxConnections)
+	sd := newSupervisor(l)
+	sd.watch(bounded)
 	slog.Info("listening", "address", listener.Addr().String(), "device", dev.name)
 	served := make(chan error, 1)
-	running.Go(func() { served <- server.Serve(newBoundedListener(listener, maxConnections)) })
+	running.Go(func() { served <- server.Serve(bounded) })
+	sd.notify("READY=1")
 	select {
 	case <-ctx.Done():
 		slog.Info("stopping")
 	case err = <-served:
 	}
+	sd.notify("STOPPING=1")
 	grace, done := context.WithTimeout(context.WithoutCancel(ctx), 2*time.Second)
 	defer done()
 	if server.Shutdown(grace) != nil {
@@ -235,7 +243,8 @@ func openDevice(ctx context.Context, o options, running *sync.WaitGroup) (device
 	return d, nil
 }
 
-// deviceError says what to do about a device that can't be opened.
+// deviceError says what to do about a device that can't be opened, if waiting
+// will not mend it: a USB autopilot that is not plugged in yet will.
 func deviceError(name string, err error) error {
 	var pe *serial.PortError
 	kind := serial.PortErrorCode(-1)
@@ -256,7 +265,8 @@ func deviceError(name string, err error) error {
 	case kind == serial.InvalidSpeed:
 		return fmt.Errorf("-device %s: the port does not know that -baud", name)
 	}
-	return fmt.Errorf("-device %s: %w", name, err)
+	slog.Warn("the device can't be opened yet", "device", name, "error", err)
+	return nil
 }
 
 func userName() string {
@@ -275,4 +285,71 @@ func listenError(err error, port int) error {
 		return fmt.Errorf("-port %d: in use by another program; stop it, or take another port (-port 8080)", port)
 	}
 	return fmt.Errorf("-port %d: %s", port, strings.TrimPrefix(err.Error(), "listen "))
+}
+
+// supervisor talks to systemd as sd_notify(3) does; without a NOTIFY_SOCKET it
+// is silent.
+type supervisor struct {
+	link   *link
+	tell   func(state string) // nil: nobody wants to know
+	period time.Duration      // in which systemd wants a sign of life; 0: none wanted
+	last   time.Time          // the last one
+	status string             // the last STATUS
+}
+
+func newSupervisor(l *link) *supervisor {
+	s := &supervisor{link: l}
+	if socket := os.Getenv("NOTIFY_SOCKET"); socket != "" {
+		s.tell = func(state string) { tellSocket(socket, state) }
+	}
+	usec, _ := strconv.ParseInt(os.Getenv("WATCHDOG_USEC"), 10, 64)
+	if pid := os.Getenv("WATCHDOG_PID"); pid == "" || pid == strconv.Itoa(os.Getpid()) {
+		s.period = time.Duration(usec) * time.Microsecond
+	}
+	return s
+}
+
+func tellSocket(socket, state string) {
+	c, err := net.Dial("unixgram", socket)
+	if err == nil {
+		_, err = c.Write([]byte(state))
+		c.Close()
+	}
+	if err != nil {
+		slog.Warn("systemd can't be told", "state", state, "error", err)
+	}
+}
+
+func (s *supervisor) notify(state string) {
+	if s.tell != nil {
+		s.tell(state)
+	}
+}
+
+// statusEvery is how often the accept loop wakes to look at the link.
+const statusEvery = time.Second
+
+// watch has the server's accept loop give the signs of life: there is none if
+// it hangs, nor if the link's clock has not run for half the period.
+func (s *supervisor) watch(b *boundedListener) {
+	if s.tell != nil {
+		b.every, b.alive = statusEvery, s.alive
+	}
+}
+
+func (s *supervisor) alive() {
+	now := time.Now()
+	var state []string
+	beat := now.Sub(time.Unix(0, s.link.beat.Load()))
+	if s.period > 0 && now.Sub(s.last) >= s.period/4 && beat < s.period/2 {
+		s.last = now
+		state = append(state, "WATCHDOG=1")
+	}
+	if status := s.link.summary(); status != s.status {
+		s.status = status
+		state = append(state, "STATUS="+status)
+	}
+	if state != nil {
+		s.tell(strings.Join(state, "\n"))
+	}
 }

@@ -111,7 +111,7 @@ var streams = []struct {
 
 // port carries bytes to and from the autopilot. Close ends a pending Read and
 // Write.
-type port io.ReadWriteCloser
+type port interface{ io.ReadWriteCloser }
 
 // device is a -device: how to open it, and what its ports are called.
 type device struct {
@@ -2162,4 +2162,22 @@ func (l *link) mode() (Mode, string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.machine.mode, l.tel.modeName
+}
+
+// summary is the link's state in a line, for the supervisor.
+func (l *link) summary() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	t := &l.tel
+	switch {
+	case t.system == 0:
+		return "no autopilot heard yet on " + l.device.name
+	case !t.online:
+		return "autopilot offline on " + l.device.name
+	}
+	armed := "disarmed"
+	if t.armed {
+		armed = "armed"
+	}
+	return fmt.Sprintf("%s %s online, %s, mode %s", t.autopilot, t.vehicleType, armed, l.machine.mode)
 }

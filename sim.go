@@ -6,8 +6,10 @@ package main
 // link that flies it has met what a real autopilot does. It takes nothing of
 // the link's but the dialect.
 //
-// The file goes from the outside in: the simulator and its controls, the
-// cable, messages out, messages in, the flight; then what only PX4 does, and
+// Tests meddle with it: its switches are fields, and sim_test.go adds the
+// methods that only tests want.
+//
+// The file goes from the outside in: the simulator, the cable, messages out, messages in, the flight; then what only PX4 does, and
 // what only ArduPilot does.
 
 import (
@@ -85,17 +87,19 @@ type simVehicle struct {
 
 // simBrain is what differs between the flavours and is behaviour.
 type simBrain interface {
-	start()                                                      // power-on
-	command(c simCommand)                                        // acks too
-	sticks(fromSystem uint8, m *common.MessageManualControl)     //
-	axes() (x, y, z, r float64)                                  // −1…1, z 0…1 with 0.5 in the middle
-	text(severity common.MAV_SEVERITY, text string)              //
-	canArm() bool                                                //
-	entered()                                                    // the mode is new
-	climbed()                                                    // a takeoff is over
-	disarmed(landed bool)                                        //
-	step()                                                       // failsafes, each tick
+	start() // power-on
+
+	command(c simCommand) // acks it too
+	sticks(fromSystem uint8, m *common.MessageManualControl)
+	text(severity common.MAV_SEVERITY, text string)
 	state() (base common.MAV_MODE_FLAG, status common.MAV_STATE) // for HEARTBEAT
+	axes() (x, y, z, r float64)                                  // −1…1, z 0…1 with 0.5 in the middle
+	canArm() bool
+
+	step()    // each tick
+	entered() // a mode
+	climbed() // to where the takeoff ends
+	disarmed(landed bool)
 }
 
 // simReceived is a message that came from the companion board.
@@ -114,17 +118,6 @@ type simAnswer struct {
 
 // simFault is line noise, as probabilities per byte.
 type simFault struct{ drop, repeat, flip, insert float64 }
-
-// simState is the truth about the vehicle, for tests.
-type simState struct {
-	lat, lon, alt float64 // degrees, metres above home
-	vn, ve, vd    float64 // m/s
-	heading       float64 // degrees, 0…360
-	armed         bool
-	mode          uint32
-	landed        common.MAV_LANDED_STATE
-	failsafe      bool
-}
 
 // simulator is a vehicle with its autopilot. Its mutex guards everything in
 // it, the cable included. Only run's goroutine moves it; others look and
@@ -196,10 +189,10 @@ func newSimulator(flavour simFlavour) *simulator {
 	}
 	if flavour == simPX4 {
 		s.simVehicle = simPX4Vehicle
-		s.brain = &px4Brain{simulator: s}
+		s.brain = &simPX4Brain{simulator: s}
 	} else {
 		s.simVehicle = simArduVehicle
-		s.brain = &arduBrain{simulator: s}
+		s.brain = &simArduBrain{simulator: s}
 	}
 	s.writer = &streamwriter.Writer{
 		FrameWriter: &frame.Writer{ByteWriter: &s.out, DialectRW: dialectRW},
@@ -269,105 +262,6 @@ func (s *simulator) nudge() {
 	select {
 	case s.wake <- struct{}{}:
 	default:
-	}
-}
-
-// reboot restarts the autopilot: on the ground at home, or, inFlight, going
-// on as it was, which is what a watchdog reset looks like.
-func (s *simulator) reboot(inFlight bool) {
-	s.change(func() {
-		if !inFlight {
-			s.reset()
-		}
-		s.boot()
-	})
-}
-
-// pilotMode is the pilot's mode switch: no checks, no ack.
-func (s *simulator) pilotMode(custom uint32) {
-	s.change(func() {
-		s.failsafe = false
-		s.enter(custom)
-	})
-}
-
-// pilotArm arms or disarms without asking anybody.
-func (s *simulator) pilotArm(arm bool) {
-	s.change(func() {
-		if arm {
-			s.arm()
-		} else {
-			s.disarm()
-		}
-	})
-}
-
-// failsafeReturn is a failsafe (battery, say) that flies home.
-func (s *simulator) failsafeReturn() {
-	s.change(func() {
-		s.enter(s.rtl)
-		s.failsafe = true
-		s.brain.text(common.MAV_SEVERITY_CRITICAL, "Failsafe: returning home")
-	})
-}
-
-// placeInAir puts the vehicle over home at alt metres, armed and holding.
-func (s *simulator) placeInAir(alt float64) {
-	s.change(func() {
-		s.reset()
-		s.mode = s.hold
-		s.quad.up = alt
-		s.armed, s.armedAt, s.airborne = true, time.Now(), true
-		s.stay()
-	})
-}
-
-// placeAt moves the vehicle to a latitude and longitude, in degrees.
-func (s *simulator) placeAt(lat, lon float64) {
-	s.change(func() {
-		s.quad.north, s.quad.east = simMetres(lat, lon)
-		s.stay()
-	})
-}
-
-// setBattery sends these fields of SYS_STATUS from now on: mV, cA and percent.
-func (s *simulator) setBattery(millivolts uint16, centiamps int16, percent int8) {
-	s.change(func() {
-		s.batteryReading = &common.MessageSysStatus{
-			VoltageBattery: millivolts, CurrentBattery: centiamps, BatteryRemaining: percent,
-		}
-	})
-}
-
-// inject sends bytes to the companion as they are.
-func (s *simulator) inject(b []byte) { s.change(func() { s.transmit(bytes.Clone(b)) }) }
-
-// emit sends a message to the companion as if from these ids.
-func (s *simulator) emit(system, component uint8, msg message.Message) {
-	s.change(func() { s.sendFrom(system, component, msg) })
-}
-
-// say sends a STATUSTEXT as the autopilot would.
-func (s *simulator) say(severity common.MAV_SEVERITY, text string) {
-	s.change(func() { s.brain.text(severity, text) })
-}
-
-// received returns what came from the companion, oldest first.
-func (s *simulator) received() []simReceived {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return slices.Clone(s.record)
-}
-
-// truth returns what the vehicle really does.
-func (s *simulator) truth() simState {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	lat, lon := simPlace(s.quad.north, s.quad.east)
-	return simState{
-		lat: lat, lon: lon, alt: s.quad.up,
-		vn: s.quad.vn, ve: s.quad.ve, vd: -s.quad.vu, heading: s.quad.degrees(),
-		armed: s.armed, mode: s.mode, landed: s.landed(), failsafe: s.failsafe,
 	}
 }
 
@@ -447,22 +341,6 @@ func (s *simulator) unplug() {
 	})
 }
 
-func (s *simulator) plug() { s.change(func() { s.unplugged = false }) }
-
-// stallWrites makes the companion's writes hang until it is called with false
-// or the port is closed.
-func (s *simulator) stallWrites(on bool) {
-	s.change(func() {
-		if s.stall != nil {
-			close(s.stall)
-			s.stall = nil
-		}
-		if on {
-			s.stall = make(chan struct{})
-		}
-	})
-}
-
 // closeWith needs the simulator's mutex. Closing nil or twice does nothing.
 func (p *simPort) closeWith(err error) {
 	if p == nil || p.err != nil {
@@ -523,6 +401,9 @@ func (p *simPort) Write(b []byte) (int, error) {
 func (p *simPort) Close() error {
 	p.s.mu.Lock()
 	defer p.s.mu.Unlock()
+	if p.s.port == p {
+		p.s.receive() // what is on the line arrives
+	}
 	p.closeWith(io.ErrClosedPipe)
 	if p.s.port == p {
 		p.s.port = nil
@@ -828,7 +709,7 @@ func (s *simulator) take(system, component uint8, msg message.Message) {
 	addressed := func(sys, comp uint8) bool { return sys == simSystem && comp <= 1 }
 	switch m := msg.(type) {
 	case *common.MessageHeartbeat:
-		if px4, ok := s.brain.(*px4Brain); ok && m.Type == common.MAV_TYPE_GCS {
+		if px4, ok := s.brain.(*simPX4Brain); ok && m.Type == common.MAV_TYPE_GCS {
 			px4.knock()
 		}
 	case *common.MessageManualControl:
@@ -967,7 +848,7 @@ func (s *simulator) stay() {
 // step is one tick.
 func (s *simulator) step() {
 	now := time.Now()
-	dt := now.Sub(s.ticked).Seconds()
+	dt := max(0.001, min(0.1, now.Sub(s.ticked).Seconds())) // a computer that slept does not fly on
 	s.ticked = now
 	s.brain.step()
 	s.fly(now, dt)
@@ -1217,42 +1098,42 @@ type simStick struct {
 	axis [4]int16
 }
 
-// px4Brain is PX4 as measured in AUTOPILOTS.md.
-type px4Brain struct {
+// simPX4Brain is PX4 as measured in AUTOPILOTS.md.
+type simPX4Brain struct {
 	*simulator
-	textUntil time.Time  // STATUSTEXT passes until then
-	held      []heldText // texts that wait for a ground station's heartbeat
-	window    []simStick // the last 1.6 s, and what was in force at their start
-	since     time.Time  // the stick stream runs without a gap since then
-	lostAt    time.Time  // it ended, while it was needed
-	seen      bool       // it ran in this flight
-	takingAt  time.Time  // a takeover is due then
-	holdUntil time.Time  // of the failsafe
-	climbUp   float64    // of the takeoff to come, metres above home
-	lifts     bool       // that takeoff will lift
-	armable   uint32     // last mode that could be armed in
+	textUntil time.Time     // STATUSTEXT passes until then
+	held      []simHeldText // texts that wait for a ground station's heartbeat
+	window    []simStick    // the last 1.6 s, and what was in force at their start
+	since     time.Time     // the stick stream runs without a gap since then
+	lostAt    time.Time     // it ended, while it was needed
+	seen      bool          // it ran in this flight
+	takingAt  time.Time     // a takeover is due then
+	holdUntil time.Time     // of the failsafe
+	climbUp   float64       // of the takeoff to come, metres above home
+	lifts     bool          // that takeoff will lift
+	armable   uint32        // last mode that could be armed in
 }
 
-type heldText struct {
+type simHeldText struct {
 	severity common.MAV_SEVERITY
 	text     string
 	id       uint16
 }
 
-func (b *px4Brain) start() {
-	*b = px4Brain{simulator: b.simulator, climbUp: math.NaN(), lifts: true, armable: simPX4Loiter}
+func (b *simPX4Brain) start() {
+	*b = simPX4Brain{simulator: b.simulator, climbUp: math.NaN(), lifts: true, armable: simPX4Loiter}
 }
 
 // text is heard only while a ground station's heartbeat is on the link.
-func (b *px4Brain) text(severity common.MAV_SEVERITY, text string) {
-	t := heldText{severity, text + "\t", b.textID}
+func (b *simPX4Brain) text(severity common.MAV_SEVERITY, text string) {
+	t := simHeldText{severity, text + "\t", b.textID}
 	b.textID++
 	b.held = append(b.held, t)
 	b.held = b.held[max(0, len(b.held)-20):]
 	b.release()
 }
 
-func (b *px4Brain) release() {
+func (b *simPX4Brain) release() {
 	if time.Now().After(b.textUntil) {
 		return
 	}
@@ -1263,12 +1144,12 @@ func (b *px4Brain) release() {
 }
 
 // knock is a heartbeat of MAV_TYPE_GCS.
-func (b *px4Brain) knock() {
+func (b *simPX4Brain) knock() {
 	b.textUntil = time.Now().Add(2500 * time.Millisecond)
 	b.release()
 }
 
-func (b *px4Brain) state() (common.MAV_MODE_FLAG, common.MAV_STATE) {
+func (b *simPX4Brain) state() (common.MAV_MODE_FLAG, common.MAV_STATE) {
 	base := common.MAV_MODE_FLAG_CUSTOM_MODE_ENABLED | common.MAV_MODE_FLAG_STABILIZE_ENABLED
 	if simPX4IsAuto(b.mode) {
 		base |= common.MAV_MODE_FLAG_GUIDED_ENABLED | common.MAV_MODE_FLAG_AUTO_ENABLED
@@ -1288,7 +1169,7 @@ func (b *px4Brain) state() (common.MAV_MODE_FLAG, common.MAV_STATE) {
 
 func simPX4IsAuto(custom uint32) bool { return custom&0xff0000 == simPX4Auto }
 
-func (b *px4Brain) command(c simCommand) {
+func (b *simPX4Brain) command(c simCommand) {
 	switch c.id {
 	case common.MAV_CMD_DO_SET_MODE:
 		b.setMode(c)
@@ -1310,7 +1191,7 @@ func (b *px4Brain) command(c simCommand) {
 // setMode acks twice: ACCEPTED at once whatever happens, then the truth. A
 // mode that PX4 doesn't know, or base_mode without bit 0, is ACCEPTED twice
 // and forgotten.
-func (b *px4Brain) setMode(c simCommand) {
+func (b *simPX4Brain) setMode(c simCommand) {
 	b.ack(c, common.MAV_RESULT_ACCEPTED)
 	mode := uint32(uint8(c.p[1]))<<16 | uint32(uint8(c.p[2]))<<24
 	row := b.row(mode)
@@ -1322,7 +1203,7 @@ func (b *px4Brain) setMode(c simCommand) {
 }
 
 // obey enters a mode if the table of modes in AUTOPILOTS.md lets it.
-func (b *px4Brain) obey(row simMode) common.MAV_RESULT {
+func (b *simPX4Brain) obey(row simMode) common.MAV_RESULT {
 	switch {
 	case row.refused:
 		b.text(common.MAV_SEVERITY_CRITICAL, "Unsupported auto mode")
@@ -1342,16 +1223,16 @@ func (b *px4Brain) obey(row simMode) common.MAV_RESULT {
 	return common.MAV_RESULT_ACCEPTED
 }
 
-func (b *px4Brain) entered() {
+func (b *simPX4Brain) entered() {
 	if row := b.row(b.mode); !row.noArm {
 		b.armable = b.mode
 	}
 }
 
 // takeoff takes param7 as AMSL whatever the frame says. It does not arm.
-func (b *px4Brain) takeoff(c simCommand) common.MAV_RESULT {
+func (b *simPX4Brain) takeoff(c simCommand) common.MAV_RESULT {
 	b.obey(b.row(simPX4Takeoff))
-	b.climbUp, b.lifts = c.alt-simHomeAlt, c.lat != 0 || c.lon != 0
+	b.climbUp, b.lifts, b.climbing = c.alt-simHomeAlt, c.lat != 0 || c.lon != 0, false
 	if b.climbUp <= b.quad.up {
 		b.text(common.MAV_SEVERITY_CRITICAL, "Already higher than takeoff altitude")
 	}
@@ -1361,7 +1242,7 @@ func (b *px4Brain) takeoff(c simCommand) common.MAV_RESULT {
 
 // beginClimb is for an armed vehicle in AUTO.TAKEOFF. One that has nothing to
 // climb sits armed on the ground, or holds in the air.
-func (b *px4Brain) beginClimb() {
+func (b *simPX4Brain) beginClimb() {
 	to := b.climbUp
 	if math.IsNaN(to) {
 		to = b.quad.up + 2.5 // MIS_TAKEOFF_ALT
@@ -1375,7 +1256,7 @@ func (b *px4Brain) beginClimb() {
 	}
 }
 
-func (b *px4Brain) climbed() {
+func (b *simPX4Brain) climbed() {
 	up := b.target.up
 	b.enter(simPX4Loiter)
 	b.target.up = up
@@ -1383,7 +1264,7 @@ func (b *px4Brain) climbed() {
 
 // reposition wants param2 = 1, else it is UNSUPPORTED, and flown in
 // AUTO.LOITER all the same. z is AMSL in every frame, yaw in radians.
-func (b *px4Brain) reposition(c simCommand) common.MAV_RESULT {
+func (b *simPX4Brain) reposition(c simCommand) common.MAV_RESULT {
 	result := common.MAV_RESULT_ACCEPTED
 	if c.p[1] != 1 {
 		result = common.MAV_RESULT_UNSUPPORTED
@@ -1417,12 +1298,12 @@ func (b *px4Brain) reposition(c simCommand) common.MAV_RESULT {
 	return result
 }
 
-func (b *px4Brain) canArm() bool {
+func (b *simPX4Brain) canArm() bool {
 	row := b.row(b.mode)
 	return time.Since(b.booted) >= b.armableAfter && !row.noArm && (!row.sticks() || b.streaming())
 }
 
-func (b *px4Brain) armDisarm(arm bool) common.MAV_RESULT {
+func (b *simPX4Brain) armDisarm(arm bool) common.MAV_RESULT {
 	denied := func(text string) common.MAV_RESULT {
 		b.text(common.MAV_SEVERITY_CRITICAL, text)
 		return common.MAV_RESULT_TEMPORARILY_REJECTED
@@ -1452,7 +1333,7 @@ func (b *px4Brain) armDisarm(arm bool) common.MAV_RESULT {
 }
 
 // disarmed never stays in AUTO.LAND or AUTO.RTL.
-func (b *px4Brain) disarmed(landed bool) {
+func (b *simPX4Brain) disarmed(landed bool) {
 	b.seen, b.lostAt = false, time.Time{}
 	if landed {
 		b.text(common.MAV_SEVERITY_INFO, "Disarmed by landing")
@@ -1466,7 +1347,7 @@ func (b *px4Brain) disarmed(landed bool) {
 }
 
 // sticks takes a MANUAL_CONTROL. An axis out of range stays as it was.
-func (b *px4Brain) sticks(_ uint8, m *common.MessageManualControl) {
+func (b *simPX4Brain) sticks(_ uint8, m *common.MessageManualControl) {
 	if m.Target != simSystem {
 		return
 	}
@@ -1487,26 +1368,26 @@ func (b *px4Brain) sticks(_ uint8, m *common.MessageManualControl) {
 }
 
 // stick returns an axis as it was last heard; centred before that.
-func (b *px4Brain) stick(axis int) int16 {
+func (b *simPX4Brain) stick(axis int) int16 {
 	if len(b.window) == 0 {
 		return [...]int16{0, 0, 500, 0}[axis]
 	}
 	return b.window[len(b.window)-1].axis[axis]
 }
 
-func (b *px4Brain) axes() (x, y, z, r float64) {
+func (b *simPX4Brain) axes() (x, y, z, r float64) {
 	return float64(b.stick(0)) / 1000, float64(b.stick(1)) / 1000, float64(b.stick(2)) / 1000, float64(b.stick(3)) / 1000
 }
 
 // streaming tells whether sticks come, often enough and long enough.
-func (b *px4Brain) streaming() bool {
+func (b *simPX4Brain) streaming() bool {
 	n := len(b.window)
 	return n > 0 && time.Since(b.window[n-1].at) <= simStickGap && time.Since(b.since) >= simStickProof
 }
 
 // moving tells whether an axis changed by 200 or more within the last 1.6 s,
 // at once or little by little. A constant value never moves.
-func (b *px4Brain) moving() bool {
+func (b *simPX4Brain) moving() bool {
 	for axis := range 4 {
 		low, high := int16(math.MaxInt16), int16(math.MinInt16)
 		for i, st := range b.window {
@@ -1522,7 +1403,7 @@ func (b *px4Brain) moving() bool {
 	return false
 }
 
-func (b *px4Brain) step() {
+func (b *simPX4Brain) step() {
 	now := time.Now()
 	comingDown := b.mode == simPX4Land || b.mode == simPX4RTL
 	switch {
@@ -1546,14 +1427,14 @@ func (b *px4Brain) step() {
 	}
 }
 
-func (b *px4Brain) stickLoss(now time.Time) {
+func (b *simPX4Brain) stickLoss(now time.Time) {
 	b.enter(simPX4Loiter)
 	b.stay()
 	b.failsafe, b.seen, b.lostAt, b.holdUntil = true, false, time.Time{}, now.Add(simFailsafe)
 	b.text(common.MAV_SEVERITY_CRITICAL, "Failsafe activated: entering Hold for 5 seconds")
 }
 
-func (b *px4Brain) takeOver() {
+func (b *simPX4Brain) takeOver() {
 	if !b.armed || b.failsafe || !simPX4IsAuto(b.mode) {
 		return
 	}
@@ -1606,8 +1487,8 @@ const (
 	simArduRadio    = time.Second     // from there to the radio failsafe
 )
 
-// arduBrain is ArduCopter as measured in AUTOPILOTS.md.
-type arduBrain struct {
+// simArduBrain is ArduCopter as measured in AUTOPILOTS.md.
+type simArduBrain struct {
 	*simulator
 	stick     [4]int16  // x, y, z, r
 	stickAt   time.Time // zero: never, or given up
@@ -1615,8 +1496,8 @@ type arduBrain struct {
 	speed     float64   // of DO_CHANGE_SPEED
 }
 
-func (b *arduBrain) start() {
-	*b = arduBrain{simulator: b.simulator, speed: simCruise}
+func (b *simArduBrain) start() {
+	*b = simArduBrain{simulator: b.simulator, speed: simCruise}
 	b.transmit([]byte{0x00, 0xff, 0x41, 0x50, 0x0d, 0x0a}) // stray bytes of the boot loader
 	b.after(simArduReady, func() {
 		b.text(common.MAV_SEVERITY_INFO, "ArduPilot Ready")
@@ -1628,11 +1509,11 @@ func (b *arduBrain) start() {
 }
 
 // text follows the ack that it explains.
-func (b *arduBrain) text(severity common.MAV_SEVERITY, text string) {
+func (b *simArduBrain) text(severity common.MAV_SEVERITY, text string) {
 	b.after(5*time.Millisecond, func() { b.sendText(severity, text, 0) })
 }
 
-func (b *arduBrain) state() (common.MAV_MODE_FLAG, common.MAV_STATE) {
+func (b *simArduBrain) state() (common.MAV_MODE_FLAG, common.MAV_STATE) {
 	base := common.MAV_MODE_FLAG_CUSTOM_MODE_ENABLED | common.MAV_MODE_FLAG_STABILIZE_ENABLED |
 		common.MAV_MODE_FLAG_MANUAL_INPUT_ENABLED
 	if b.row(b.mode).position {
@@ -1650,7 +1531,7 @@ func (b *arduBrain) state() (common.MAV_MODE_FLAG, common.MAV_STATE) {
 	return base, common.MAV_STATE_STANDBY
 }
 
-func (b *arduBrain) command(c simCommand) {
+func (b *simArduBrain) command(c simCommand) {
 	switch c.id {
 	case common.MAV_CMD_DO_SET_MODE:
 		if int(c.p[0])&1 == 0 {
@@ -1675,10 +1556,10 @@ func (b *arduBrain) command(c simCommand) {
 	}
 }
 
-func (b *arduBrain) positioned() bool { return time.Since(b.booted) >= b.armableAfter }
+func (b *simArduBrain) positioned() bool { return time.Since(b.booted) >= b.armableAfter }
 
 // obey enters a mode. While disarmed any will do; one that doesn't exist fails.
-func (b *arduBrain) obey(custom uint32) common.MAV_RESULT {
+func (b *simArduBrain) obey(custom uint32) common.MAV_RESULT {
 	row := b.row(custom)
 	switch {
 	case row.refused:
@@ -1697,16 +1578,16 @@ func (b *arduBrain) obey(custom uint32) common.MAV_RESULT {
 }
 
 // entered: a new mode flies at the default speed, and is told at once.
-func (b *arduBrain) entered() {
+func (b *simArduBrain) entered() {
 	b.speed = simCruise
 	b.send(b.message(0))
 }
 
-func (b *arduBrain) climbed() {}
+func (b *simArduBrain) climbed() {}
 
 // takeoff wants GUIDED and armed, and takes metres above home. In LOITER it is
 // accepted and nothing turns.
-func (b *arduBrain) takeoff(c simCommand) common.MAV_RESULT {
+func (b *simArduBrain) takeoff(c simCommand) common.MAV_RESULT {
 	switch {
 	case !c.long && c.frame != common.MAV_FRAME_GLOBAL_RELATIVE_ALT:
 		return common.MAV_RESULT_DENIED
@@ -1722,7 +1603,7 @@ func (b *arduBrain) takeoff(c simCommand) common.MAV_RESULT {
 }
 
 // reposition ignores speed and yaw, and what it accepts on the ground.
-func (b *arduBrain) reposition(c simCommand) common.MAV_RESULT {
+func (b *simArduBrain) reposition(c simCommand) common.MAV_RESULT {
 	var up float64
 	switch c.frame {
 	case common.MAV_FRAME_GLOBAL, common.MAV_FRAME_GLOBAL_INT:
@@ -1756,7 +1637,7 @@ func (b *arduBrain) reposition(c simCommand) common.MAV_RESULT {
 }
 
 // adjust is DO_CHANGE_SPEED and CONDITION_YAW: in GUIDED only.
-func (b *arduBrain) adjust(c simCommand) common.MAV_RESULT {
+func (b *simArduBrain) adjust(c simCommand) common.MAV_RESULT {
 	switch {
 	case b.mode != simArduGuided:
 		return common.MAV_RESULT_FAILED
@@ -1774,12 +1655,12 @@ func (b *arduBrain) adjust(c simCommand) common.MAV_RESULT {
 	return common.MAV_RESULT_ACCEPTED
 }
 
-func (b *arduBrain) canArm() bool {
+func (b *simArduBrain) canArm() bool {
 	row := b.row(b.mode)
 	return !row.noArm && (!row.position || b.positioned())
 }
 
-func (b *arduBrain) armDisarm(arm bool) common.MAV_RESULT {
+func (b *simArduBrain) armDisarm(arm bool) common.MAV_RESULT {
 	denied := func(text string) common.MAV_RESULT {
 		b.text(common.MAV_SEVERITY_CRITICAL, text)
 		return common.MAV_RESULT_FAILED
@@ -1805,10 +1686,10 @@ func (b *arduBrain) armDisarm(arm bool) common.MAV_RESULT {
 }
 
 // disarmed stays in its mode, LAND and RTL included.
-func (b *arduBrain) disarmed(bool) { b.text(common.MAV_SEVERITY_INFO, "Disarming motors") }
+func (b *simArduBrain) disarmed(bool) { b.text(common.MAV_SEVERITY_INFO, "Disarming motors") }
 
 // sticks count from SYSID_MYGCS only, and only to exactly this system.
-func (b *arduBrain) sticks(from uint8, m *common.MessageManualControl) {
+func (b *simArduBrain) sticks(from uint8, m *common.MessageManualControl) {
 	if from != b.sysidMyGCS || m.Target != simSystem || m.Z < 0 {
 		return
 	}
@@ -1821,20 +1702,20 @@ func (b *arduBrain) sticks(from uint8, m *common.MessageManualControl) {
 
 // axis is what the sticks say, for 3 s after they were heard; then, and for a
 // released axis, the receiver's: centred, with the throttle low.
-func (b *arduBrain) axis(i int) int16 {
+func (b *simArduBrain) axis(i int) int16 {
 	if b.stickAt.IsZero() || time.Since(b.stickAt) > simArduOverride || !b.overrides[i] {
 		return 0
 	}
 	return b.stick[i]
 }
 
-func (b *arduBrain) axes() (x, y, z, r float64) {
+func (b *simArduBrain) axes() (x, y, z, r float64) {
 	return float64(b.axis(0)) / 1000, float64(b.axis(1)) / 1000, float64(b.axis(2)) / 1000, float64(b.axis(3)) / 1000
 }
 
 // step is the radio failsafe (FS_THR_ENABLE): the sticks are silent, no
 // receiver has any, and the mode is flown by them.
-func (b *arduBrain) step() {
+func (b *simArduBrain) step() {
 	silent := !b.stickAt.IsZero() && time.Since(b.stickAt) >= simArduOverride+simArduRadio
 	if silent && b.armed && !b.receiver && b.row(b.mode).sticks() {
 		b.stickAt = time.Time{}

@@ -1,0 +1,564 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"math"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/bluenviron/gomavlib/v3/pkg/dialects/common"
+	"github.com/bluenviron/gomavlib/v3/pkg/dialects/minimal"
+)
+
+// flight is a whole mavrest beside a simulated vehicle, in virtual time.
+type flight struct {
+	*testing.T
+	sim     *simulator
+	link    *link
+	handler http.Handler
+	stop    context.CancelFunc // of the link
+
+	firmware firmware
+}
+
+// object is a JSON object of an answer.
+type object = map[string]any
+
+// fly runs a flight in a bubble of virtual time. prepare, which may be nil, sets
+// the simulator's switches before it boots.
+func fly(t *testing.T, flavour simFlavour, prepare func(*simulator), do func(*flight)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		s := newSimulator(flavour)
+		if prepare != nil {
+			prepare(s)
+		}
+		ctx, land := context.WithCancel(t.Context())
+		linkCtx, stop := context.WithCancel(ctx)
+		dev := device{
+			name: "sim",
+			open: func(context.Context) (port, error) { return s.open() },
+			baud: func() int { return 0 },
+		}
+		l := newLink(dev, 0, false)
+		f := &flight{t, s, l, newHandler(l, nil), stop, px4}
+		if flavour == simArduPilot {
+			f.firmware = copter
+		}
+		var running sync.WaitGroup
+		running.Go(func() { s.run(ctx) })
+		running.Go(func() { l.run(linkCtx) })
+		time.Sleep(10 * time.Second) // booted, and armable
+		do(f)
+		stop()
+		land()
+		running.Wait()
+	})
+}
+
+// both runs a flight on each flavour.
+func both(t *testing.T, do func(f *flight)) {
+	for _, flavour := range []simFlavour{simPX4, simArduPilot} {
+		name := map[simFlavour]string{simPX4: "px4", simArduPilot: "ardupilot"}[flavour]
+		t.Run(name, func(t *testing.T) { fly(t, flavour, nil, do) })
+	}
+}
+
+// call makes a request and returns the status code and the answer.
+func (f *flight) call(method, path, body string) (int, object) {
+	f.Helper()
+	w := httptest.NewRecorder()
+	r := httptest.NewRequest(method, "/api/drone"+path, strings.NewReader(body))
+	r.Host = "localhost"
+	f.handler.ServeHTTP(w, r)
+	var o object
+	if err := json.Unmarshal(w.Body.Bytes(), &o); err != nil {
+		f.Fatalf("%s %s answered %q: %v", method, path, w.Body, err)
+	}
+	return w.Code, o
+}
+
+func (f *flight) status() object {
+	f.Helper()
+	_, o := f.call("GET", "/status", "")
+	return o
+}
+
+// accepted posts a command that must be accepted.
+func (f *flight) accepted(path, body string) object {
+	f.Helper()
+	code, o := f.call("POST", path, body)
+	if code != 200 {
+		f.Fatalf("%v: POST %s %s: %d %v", time.Now(), path, body, code, o)
+	}
+	return o
+}
+
+// refused posts a command that must be refused with a code.
+func (f *flight) refused(path, body string, code int, word string) object {
+	f.Helper()
+	got, o := f.call("POST", path, body)
+	if got != code || o["code"] != word {
+		f.Fatalf("POST %s %s: %d %v, want %d %s", path, body, got, o, code, word)
+	}
+	return o
+}
+
+func (f *flight) wantMode(want string) {
+	f.Helper()
+	if _, o := f.call("GET", "/mode", ""); o["mode"] != want {
+		f.Errorf("mode is %v (vehicle %v), want %s", o["mode"], o["vehicle_mode"], want)
+	}
+}
+
+// wantAt checks where the vehicle really is: metres from home and above it.
+func (f *flight) wantAt(north, east, up, within float64) {
+	f.Helper()
+	s := f.sim.truth()
+	n, e := simMetres(s.lat, s.lon)
+	if math.Abs(n-north) > within || math.Abs(e-east) > within || math.Abs(s.alt-up) > within {
+		f.Errorf("vehicle is %.1f m north, %.1f m east, %.1f m up; want %.1f, %.1f, %.1f", n, e, s.alt, north, east, up)
+	}
+}
+
+// until waits up to limit for a condition.
+func (f *flight) until(what string, limit time.Duration, ok func() bool) {
+	f.Helper()
+	for deadline := time.Now().Add(limit); !ok(); time.Sleep(20 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			f.Fatalf("not within %v: %s; status %v", limit, what, f.status())
+		}
+	}
+}
+
+func (f *flight) disarmed() bool { return !f.sim.truth().armed }
+
+// aloft takes off to 10 m.
+func (f *flight) aloft() {
+	f.Helper()
+	f.accepted("/takeoff", "")
+	time.Sleep(15 * time.Second)
+	f.wantAt(0, 0, 10, 0.4)
+}
+
+// at is a place in metres from home, as the fields of a body.
+func at(north, east float64) string {
+	lat, lon := simPlace(north, east)
+	return fmt.Sprintf(`"lat":%.7f,"lon":%.7f`, lat, lon)
+}
+
+// commands lists what was sent to command the vehicle, without the questions.
+func (f *flight) commands() []string {
+	var list []string
+	for _, r := range f.sim.received() {
+		switch m := r.msg.(type) {
+		case *common.MessageCommandLong:
+			if m.Command != common.MAV_CMD_SET_MESSAGE_INTERVAL && m.Command != common.MAV_CMD_REQUEST_MESSAGE {
+				list = append(list, fmt.Sprintf("%d %g %g", m.Command, m.Param1, m.Param2))
+			}
+		case *common.MessageCommandInt:
+			list = append(list, fmt.Sprintf("%d frame %d z %.1f", m.Command, m.Frame, m.Z))
+		}
+	}
+	return list
+}
+
+// sticksSince lists the MANUAL_CONTROLs that came after a time.
+func (f *flight) sticksSince(since time.Time) []simReceived {
+	return slices.DeleteFunc(f.sim.received(), func(r simReceived) bool {
+		_, sticks := r.msg.(*common.MessageManualControl)
+		return !sticks || r.at.Before(since)
+	})
+}
+
+func TestAWholeFlight(t *testing.T) {
+	wire := map[firmware][]string{
+		px4: {
+			"22 NaN NaN", "400 1 0", // takeoff, arm
+			"192 frame 0 z 503.3",               // goto
+			"176 1 3",                           // position
+			"192 frame 0 z 503.3", "21 NaN NaN", // land at a place
+		},
+		copter: {
+			"176 1 4", "400 1 0", "22 0 0",
+			"192 frame 3 z 15.0", "115 0 0",
+			"176 1 5",
+			"192 frame 3 z 15.0", "21 0 0",
+		},
+	}
+	both(t, func(f *flight) {
+		f.wantMode("manual")
+		if o := f.accepted("/takeoff", ""); o["mode"] != "takeoff" || o["status"] != "accepted" {
+			f.Errorf("takeoff answered %v", o)
+		}
+		f.wantMode("takeoff")
+		time.Sleep(15 * time.Second)
+		f.wantMode("takeoff")
+		f.wantAt(0, 0, 10, 0.4)
+
+		f.accepted("/goto", "{"+at(20, 0)+`,"altitude":15,"heading":0}`)
+		f.wantMode("hold")
+		time.Sleep(15 * time.Second)
+		f.wantMode("hold")
+		f.wantAt(20, 0, 15, 0.4)
+
+		f.accepted("/mode", `{"mode":"position"}`)
+		f.wantMode("position")
+		for range 20 { // a script at 5 Hz
+			f.accepted("/input", `{"pitch":0.5}`)
+			time.Sleep(200 * time.Millisecond)
+		}
+		time.Sleep(3 * time.Second)
+		s := f.sim.truth()
+		if n, _ := simMetres(s.lat, s.lon); n < 24 || math.Hypot(s.vn, s.ve) > 0.2 || math.Abs(s.alt-15) > 0.5 {
+			f.Errorf("after sticks forward: %.1f m north, %.1f m up, %.1f m/s", n, s.alt, math.Hypot(s.vn, s.ve))
+		}
+		f.wantMode("position")
+
+		f.accepted("/land", "{"+at(5, 5)+"}")
+		f.wantMode("land")
+		time.Sleep(3 * time.Second)
+		f.wantMode("land")
+		if f.sim.truth().alt < 14 {
+			f.Error("it lands before it is at the place")
+		}
+		f.until("landed", 90*time.Second, f.disarmed)
+		time.Sleep(5 * time.Second)
+		f.wantMode("land")
+		f.wantAt(5, 5, 0, 2)
+
+		got := f.commands()
+		for i, c := range got { // the height it kept was measured
+			got[i] = strings.NewReplacer("z 503.2", "z 503.3", "z 503.4", "z 503.3", "z 14.9", "z 15.0", "z 15.1", "z 15.0").Replace(c)
+		}
+		if want := wire[f.firmware]; !slices.Equal(got, want) {
+			f.Errorf("sent\n%q\nwant\n%q", got, want)
+		}
+	})
+}
+
+func TestStatusTellsTheTruth(t *testing.T) {
+	both(t, func(f *flight) {
+		f.aloft()
+		o, truth := f.status(), f.sim.truth()
+		position := o["position"].(object)
+		for name, want := range map[string]float64{"lat": truth.lat, "lon": truth.lon} {
+			if got := position[name].(float64); math.Abs(got-want) > 1e-6 {
+				f.Errorf("%s is %v, want %v", name, got, want)
+			}
+		}
+		if got := position["altitude"].(float64); math.Abs(got-truth.alt) > 0.1 {
+			f.Errorf("altitude is %v, want %v", got, truth.alt)
+		}
+		for name, want := range map[string]any{"online": true, "armed": true, "in_air": true, "landed_state": "in_air", "failsafe": false, "state": "active"} {
+			if o[name] != want {
+				f.Errorf("%s is %v, want %v", name, o[name], want)
+			}
+		}
+		for _, group := range []string{"position", "velocity", "attitude", "battery", "gps"} {
+			if age := o[group].(object)["age"].(float64); age > 0.6 {
+				f.Errorf("%s is %v s old", group, age)
+			}
+		}
+	})
+}
+
+func TestGotoAfterSticksIsNotTakenBack(t *testing.T) {
+	both(t, func(f *flight) {
+		f.aloft()
+		f.accepted("/mode", `{"mode":"position"}`)
+		for _, command := range []struct{ path, body, mode string }{
+			{"/goto", "{" + at(20, 0) + "}", "hold"},
+			{"/mode", `{"mode":"hold"}`, "hold"},
+			{"/mode", `{"mode":"rtl"}`, "rtl"},
+			{"/mode", `{"mode":"rtgs"}`, "rtgs"},
+			{"/land", "{" + at(0, 0) + "}", "land"},
+			{"/land", "", "land"},
+		} {
+			f.accepted("/input", `{"pitch":1,"roll":-1,"timeout":5}`)
+			time.Sleep(300 * time.Millisecond)
+			f.accepted(command.path, command.body)
+			time.Sleep(4 * time.Second)
+			f.wantMode(command.mode)
+			if f.sim.truth().failsafe {
+				f.Errorf("%s after sticks is a failsafe", command.path)
+			}
+			f.accepted("/mode", `{"mode":"position"}`)
+		}
+	})
+}
+
+func TestDeadClientLeavesTheVehicleSafe(t *testing.T) {
+	for _, mode := range []string{"position", "altitude", "manual"} {
+		t.Run(mode, func(t *testing.T) {
+			both(t, func(f *flight) {
+				f.aloft()
+				f.accepted("/goto", `{"altitude":40}`)
+				time.Sleep(30 * time.Second)
+				f.accepted("/mode", `{"mode":"`+mode+`"}`)
+				f.accepted("/input", `{"pitch":0.3,"throttle":0.5}`)
+				died := time.Now()
+				time.Sleep(450 * time.Millisecond)
+				if s := f.sticksSince(died); len(s) < 10 {
+					f.Errorf("%d stick messages in 0.45 s, want 25 a second", len(s))
+				}
+				time.Sleep(2 * time.Second)
+				last := f.sticksSince(died)
+				m := last[len(last)-1].msg.(*common.MessageManualControl)
+				if m.X != 0 || m.Y != 0 || m.R != 0 || m.Z != 500 {
+					f.Errorf("sticks of a dead client are %d %d %d %d", m.X, m.Y, m.R, m.Z)
+				}
+				time.Sleep(10 * time.Second)
+				if mode == "position" { // a hold: it goes on
+					f.wantMode("position")
+					if s := f.sim.truth(); math.Hypot(s.vn, s.ve) > 0.2 || s.alt < 39 {
+						f.Errorf("it does not hold: %+v", s)
+					}
+					return
+				}
+				silent := last[len(last)-1].at
+				if s := f.sticksSince(silent); s[len(s)-1].at.Sub(died) > stickSilent+stickEvery {
+					f.Errorf("sticks went on for %v", s[len(s)-1].at.Sub(died))
+				}
+				f.wantMode("rtl") // the autopilot's own RC loss
+				f.accepted("/mode", `{"mode":"hold"}`)
+				time.Sleep(10 * time.Second)
+				f.wantMode("hold")
+				if f.sim.truth().failsafe {
+					f.Error("the new command is a failsafe again")
+				}
+			})
+		})
+	}
+}
+
+func TestPilotsSwitchShowsInEveryManoeuvre(t *testing.T) {
+	stabilized := map[firmware]uint32{px4: px4Custom(7, 0), copter: 0}
+	for _, command := range []struct{ path, body string }{
+		{"/takeoff", ""},
+		{"/goto", "{" + at(60, 0) + "}"},
+		{"/mode", `{"mode":"hold"}`},
+		{"/mode", `{"mode":"rtl"}`},
+		{"/mode", `{"mode":"position"}`},
+		{"/land", ""},
+		{"/land", "{" + at(60, 0) + "}"},
+	} {
+		t.Run(command.path+command.body, func(t *testing.T) {
+			both(t, func(f *flight) {
+				if command.path != "/takeoff" {
+					f.aloft()
+				}
+				f.accepted(command.path, command.body)
+				time.Sleep(4 * time.Second)
+				f.sim.change(func() { f.sim.receiver = true }) // a pilot has a transmitter
+				f.sim.pilotMode(stabilized[f.firmware])
+				time.Sleep(1100 * time.Millisecond)
+				f.wantMode("manual")
+				landings := len(f.commands())
+				time.Sleep(20 * time.Second)
+				if n := len(f.commands()); n != landings {
+					f.Errorf("the link goes on commanding after the pilot took over: %q", f.commands()[landings:])
+				}
+			})
+		})
+	}
+}
+
+func TestFailsafeShowsInEveryManoeuvre(t *testing.T) {
+	for _, command := range []struct{ path, body string }{
+		{"/takeoff", ""},
+		{"/goto", "{" + at(60, 0) + "}"},
+		{"/mode", `{"mode":"position"}`},
+		{"/land", ""},
+		{"/land", "{" + at(60, 0) + "}"},
+	} {
+		t.Run(command.path+command.body, func(t *testing.T) {
+			both(t, func(f *flight) {
+				if command.path != "/takeoff" {
+					f.aloft()
+				}
+				f.accepted(command.path, command.body)
+				time.Sleep(4 * time.Second)
+				f.sim.failsafeReturn()
+				time.Sleep(1100 * time.Millisecond)
+				f.wantMode("rtl")
+				if o := f.status(); o["failsafe"] != true {
+					f.Errorf("failsafe is %v", o["failsafe"])
+				}
+				sent := len(f.commands())
+				time.Sleep(30 * time.Second)
+				if got := f.commands()[sent:]; len(got) > 0 {
+					f.Errorf("sent after the failsafe: %q", got)
+				}
+			})
+		})
+	}
+}
+
+func TestRefusedTakeoffChangesNothing(t *testing.T) {
+	for _, flavour := range []simFlavour{simPX4, simArduPilot} {
+		fly(t, flavour, func(s *simulator) { s.armableAfter = time.Hour }, func(f *flight) {
+			before := f.sim.truth().mode
+			o := f.refused("/takeoff", "", 409, "refused")
+			if o["command"] != 400.0 || len(o["messages"].([]any)) == 0 || !strings.Contains(o["error"].(string), "rm") {
+				f.Errorf("the refusal does not say why: %v", o)
+			}
+			if got := f.sim.truth(); got.mode != before || got.armed {
+				f.Errorf("the vehicle is left in mode %#x, armed %v", got.mode, got.armed)
+			}
+			for range 8 {
+				time.Sleep(time.Second)
+				f.wantMode("manual")
+			}
+		})
+	}
+}
+
+func TestNewestCommandWins(t *testing.T) {
+	both(t, func(f *flight) {
+		f.aloft()
+		// Hold the acks back, so that all commands wait at once.
+		f.sim.change(func() {
+			f.sim.onAck = func(a *common.MessageCommandAck) []simAnswer {
+				return []simAnswer{{after: 300 * time.Millisecond, ack: a}}
+			}
+		})
+		codes := make(map[int]int)
+		var mu sync.Mutex
+		var clients sync.WaitGroup
+		for i := range 10 {
+			time.Sleep(10 * time.Millisecond)
+			clients.Go(func() {
+				code, o := f.call("POST", "/goto", "{"+at(float64(10*i), 0)+`,"altitude":20}`)
+				mu.Lock()
+				defer mu.Unlock()
+				codes[code]++
+				if code == 200 && i != 9 || code != 200 && o["code"] != "superseded" {
+					f.Errorf("client %d got %d %v", i, code, o)
+				}
+			})
+		}
+		clients.Wait()
+		if codes[200] != 1 || codes[409] != 9 {
+			f.Errorf("answers: %v", codes)
+		}
+		time.Sleep(60 * time.Second)
+		f.wantAt(90, 0, 20, 0.5)
+	})
+}
+
+func TestLostSticksOfTheLinkNeverHappenInAGoto(t *testing.T) {
+	// From the first stick until disarmed PX4 wants the stream, in a hold too.
+	fly(t, simPX4, nil, func(f *flight) {
+		f.aloft()
+		f.accepted("/mode", `{"mode":"altitude"}`)
+		f.accepted("/input", `{"pitch":0.2}`)
+		time.Sleep(time.Second)
+		f.accepted("/goto", "{"+at(30, 0)+`,"altitude":20}`)
+		began := time.Now()
+		time.Sleep(60 * time.Second)
+		f.wantMode("hold")
+		f.wantAt(30, 0, 20, 0.5)
+		sticks := f.sticksSince(began)
+		for i, s := range sticks {
+			if i > 0 && s.at.Sub(sticks[i-1].at) > 100*time.Millisecond {
+				f.Fatalf("the stream paused for %v", s.at.Sub(sticks[i-1].at))
+			}
+			if m := s.msg.(*common.MessageManualControl); *m != *sticks[0].msg.(*common.MessageManualControl) {
+				f.Fatalf("the parked sticks moved: %+v", m)
+			}
+		}
+		f.accepted("/land", "")
+		f.until("landed", time.Minute, f.disarmed)
+		time.Sleep(2 * time.Second)
+		quiet := time.Now()
+		time.Sleep(5 * time.Second)
+		if s := f.sticksSince(quiet); len(s) > 0 {
+			f.Errorf("%d stick messages after it was disarmed", len(s))
+		}
+	})
+}
+
+func TestSticksComeFromTheSystemThatArduPilotListensTo(t *testing.T) {
+	fly(t, simArduPilot, func(s *simulator) { s.sysidMyGCS = 42; s.gcsParam = "MAV_GCS_SYSID" }, func(f *flight) {
+		f.aloft()
+		f.accepted("/mode", `{"mode":"position"}`)
+		f.accepted("/input", `{"pitch":1,"timeout":5}`)
+		time.Sleep(5 * time.Second)
+		if n, _ := simMetres(f.sim.truth().lat, f.sim.truth().lon); n < 5 {
+			f.Errorf("the sticks did not fly it: %.1f m", n)
+		}
+		for _, r := range f.sim.received() {
+			_, sticks := r.msg.(*common.MessageManualControl)
+			if sticks != (r.system == 42) {
+				f.Fatalf("%T came from system %d", r.msg, r.system)
+			}
+		}
+	})
+}
+
+func TestLinkStartedInFlightKnowsTheMode(t *testing.T) {
+	fly(t, simPX4, nil, func(f *flight) {
+		f.aloft()
+		second := newLink(f.link.device, 0, false)
+		ctx, cancel := context.WithCancel(f.Context())
+		f.stop() // the first link is gone: the process restarts
+		time.Sleep(time.Second)
+		var running sync.WaitGroup
+		running.Go(func() { second.run(ctx) })
+		time.Sleep(2 * time.Second)
+		if mode, _ := second.mode(); mode != ModeHold {
+			f.Errorf("mode is %v, want hold", mode)
+		}
+		cancel()
+		running.Wait()
+	})
+}
+
+func TestShutDownCentresTheSticks(t *testing.T) {
+	both(t, func(f *flight) {
+		f.aloft()
+		f.accepted("/mode", `{"mode":"position"}`)
+		f.accepted("/input", `{"pitch":1,"timeout":5}`)
+		time.Sleep(time.Second)
+		f.stop()
+		time.Sleep(100 * time.Millisecond)
+		s := f.sticksSince(time.Now().Add(-time.Second))
+		if m := s[len(s)-1].msg.(*common.MessageManualControl); m.X != 0 || m.Z != 500 {
+			f.Errorf("the last sticks are x %d z %d", m.X, m.Z)
+		}
+	})
+}
+
+func TestHeartbeatsGoOutEverySecondAsAnOnboardController(t *testing.T) {
+	both(t, func(f *flight) {
+		var last time.Time
+		n := 0
+		for _, r := range f.sim.received() {
+			hb, ok := r.msg.(*minimal.MessageHeartbeat)
+			if !ok || hb.Type == minimal.MAV_TYPE_GCS {
+				continue
+			}
+			n++
+			if hb.Type != minimal.MAV_TYPE_ONBOARD_CONTROLLER || hb.Autopilot != minimal.MAV_AUTOPILOT_INVALID ||
+				hb.SystemStatus != minimal.MAV_STATE_ACTIVE || r.component != 191 || r.system != 1 {
+				f.Errorf("heartbeat %+v from %d/%d", hb, r.system, r.component)
+			}
+			if d := r.at.Sub(last); !last.IsZero() && d > 1100*time.Millisecond {
+				f.Errorf("heartbeats %v apart", d)
+			}
+			last = r.at
+		}
+		if n < 9 {
+			f.Errorf("%d heartbeats in 10 s", n)
+		}
+	})
+}

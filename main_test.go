@@ -1,0 +1,287 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"syscall"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// TestMain is the program itself where a test starts it as a process.
+func TestMain(m *testing.M) {
+	if os.Getenv("MAVREST_PROGRAM") != "" {
+		main()
+		os.Exit(0)
+	}
+	slog.SetDefault(slog.New(slog.DiscardHandler))
+	os.Exit(m.Run())
+}
+
+// program is mavrest as a process.
+type program struct {
+	*exec.Cmd
+	log  *bufio.Scanner
+	base string // of the API
+}
+
+var listening = regexp.MustCompile(`msg=listening address=\S+:(\d+)`)
+
+// command is mavrest with these flags, not yet started.
+func command(t *testing.T, args ...string) *exec.Cmd {
+	c := exec.CommandContext(t.Context(), os.Args[0], args...)
+	c.Env = append(os.Environ(), "MAVREST_PROGRAM=1")
+	return c
+}
+
+// start runs mavrest on a free port until it listens.
+func start(t *testing.T, env []string, args ...string) *program {
+	t.Helper()
+	p := &program{Cmd: command(t, append(args, "-port", "0", "-bind", "127.0.0.1")...)}
+	p.Env = append(p.Env, env...)
+	stderr, err := p.StderrPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := p.Start(); err != nil {
+		t.Fatal(err)
+	}
+	p.log = bufio.NewScanner(stderr)
+	for p.log.Scan() {
+		if m := listening.FindStringSubmatch(p.log.Text()); m != nil {
+			p.base = "http://127.0.0.1:" + m[1] + "/api/drone"
+			return p
+		}
+	}
+	t.Fatalf("it does not listen: %v", p.Wait())
+	return nil
+}
+
+func (p *program) get(t *testing.T, path string) string {
+	t.Helper()
+	resp, err := http.Get(p.base + path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	b, err := io.ReadAll(resp.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(b)
+}
+
+func TestProgramServesTheSimulatorAndStopsOnSIGTERM(t *testing.T) {
+	p := start(t, nil, "-device", "sim")
+	if got := p.get(t, ""); got != "{\"status\":\"OK\"}\n" {
+		t.Errorf("GET /api/drone answered %q", got)
+	}
+	for p.log.Scan() && !strings.Contains(p.log.Text(), "vehicle found") {
+	}
+	if got := p.get(t, "/status"); !strings.Contains(got, `"online":true`) || !strings.Contains(got, `"autopilot":"px4"`) {
+		t.Errorf("status is %s", got)
+	}
+	p.Process.Signal(syscall.SIGTERM)
+	var rest bytes.Buffer
+	for p.log.Scan() {
+		rest.WriteString(p.log.Text() + "\n")
+	}
+	if err := p.Wait(); err != nil {
+		t.Errorf("after SIGTERM: %v\n%s", err, &rest)
+	}
+}
+
+func TestProgramSaysWhyItCannotStart(t *testing.T) {
+	plain := filepath.Join(t.TempDir(), "plain")
+	if err := os.WriteFile(plain, nil, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	taken, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer taken.Close()
+	_, port, _ := net.SplitHostPort(taken.Addr().String())
+	udp, err := net.ListenPacket("udp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer udp.Close()
+	for _, c := range []struct {
+		args string
+		says string // and what to do
+	}{
+		{"", "no -device given; name the autopilot's port (-device /dev/serial0), or fly the built-in simulator (-device sim)"},
+		{"-device /dev/no-such-tty", "there is no such device; check the wiring"},
+		{"-device " + plain, "this is not a serial port"},
+		{"-device serial:///dev/ttyS0:57600", "want a serial device, udpin://"},
+		{"-device ftp://host:1", "want a serial device, udpin://"},
+		{"-device udpin://14540", "want udpin://host:port"},
+		{"-device udpin://" + udp.LocalAddr().String(), "the UDP port is in use by another program"},
+		{"-device sim -bind 127.0.0.1 -port " + port, "in use by another program; stop it, or take another port"},
+		{"-device sim -port 70000", "-port 70000: want 1 to 65535"},
+		{"-device sim -system 300", "-system 300: want a MAVLink system id"},
+		{"-device sim -baud -1", "-baud -1: want a baud rate"},
+		{"-device sim extra", `unexpected argument "extra"`},
+		{"-device sim -frobnicate", "-frobnicate; see -help"},
+	} {
+		cmd := command(t, strings.Fields(c.args)...)
+		var stderr bytes.Buffer
+		cmd.Stderr = &stderr
+		err := cmd.Run()
+		line := stderr.String()
+		if code := cmd.ProcessState.ExitCode(); err == nil || code != 1 {
+			t.Errorf("mavrest %s: exit code %d, want 1", c.args, code)
+		}
+		if !strings.HasPrefix(line, "mavrest: ") || !strings.Contains(line, c.says) || strings.Count(line, "\n") != 1 {
+			t.Errorf("mavrest %s says\n%swant one line with %q", c.args, line, c.says)
+		}
+	}
+}
+
+func TestPort80NeedsTheRightToIt(t *testing.T) {
+	cmd := command(t, "-device", "sim", "-port", "1")
+	if os.Getuid() == 0 {
+		// A user without capabilities; the test binary may lie where it can't reach.
+		cmd.Path = copyForAll(t)
+		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 65534, Gid: 65534}}
+	}
+	if b, err := os.ReadFile("/proc/sys/net/ipv4/ip_unprivileged_port_start"); err != nil || strings.TrimSpace(string(b)) == "0" {
+		t.Skip("every port is open to everybody on this machine")
+	}
+	out, _ := cmd.CombinedOutput()
+	if !strings.Contains(string(out), "ports below 1024 need the right to them") || cmd.ProcessState.ExitCode() != 1 {
+		t.Errorf("exit code %d: %s", cmd.ProcessState.ExitCode(), out)
+	}
+}
+
+// copyForAll copies the test binary to where every user may run it.
+func copyForAll(t *testing.T) string {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "mavrest")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	b, err := os.ReadFile(os.Args[0])
+	if err == nil {
+		err = os.Chmod(dir, 0o755)
+	}
+	path := filepath.Join(dir, "mavrest")
+	if err == nil {
+		err = os.WriteFile(path, b, 0o755)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+func TestSilentAutopilotIsServedAsOffline(t *testing.T) {
+	p := start(t, nil, "-device", "udpin://127.0.0.1:0")
+	if got := p.get(t, "/status"); !strings.Contains(got, `"online":false`) {
+		t.Errorf("status is %s", got)
+	}
+	resp, err := http.Post(p.base+"/takeoff", "", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	resp.Body.Close()
+	if resp.StatusCode != 503 || resp.Header.Get("Retry-After") != "1" {
+		t.Errorf("takeoff answered %d, Retry-After %q", resp.StatusCode, resp.Header.Get("Retry-After"))
+	}
+	p.Process.Signal(syscall.SIGTERM)
+	for p.log.Scan() {
+	}
+	if err := p.Wait(); err != nil {
+		t.Error(err)
+	}
+}
+
+// supervised listens as systemd does and returns what it was told, in order.
+func supervised(t *testing.T) (path string, told <-chan string) {
+	t.Helper()
+	path = filepath.Join(t.TempDir(), "notify")
+	c, err := net.ListenPacket("unixgram", path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ch := make(chan string, 100)
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		b := make([]byte, 4096)
+		for {
+			n, _, err := c.ReadFrom(b)
+			if err != nil {
+				return
+			}
+			ch <- string(b[:n])
+		}
+	}()
+	t.Cleanup(func() { c.Close(); <-done })
+	return path, ch
+}
+
+func TestSystemdIsTold(t *testing.T) {
+	path, told := supervised(t)
+	p := start(t, []string{"NOTIFY_SOCKET=" + path, "WATCHDOG_USEC=2000000"}, "-device", "sim")
+	want := []string{"READY=1", "WATCHDOG=1", "STATUS=px4 quadrotor online, disarmed, mode manual"}
+	for len(want) > 0 {
+		got := <-told
+		for i := 0; i < len(want); i++ {
+			if strings.Contains(got, want[i]) {
+				want = append(want[:i], want[i+1:]...)
+				i--
+			}
+		}
+	}
+	p.Process.Signal(syscall.SIGTERM)
+	for got := ""; got != "STOPPING=1"; {
+		got = <-told
+	}
+	for p.log.Scan() {
+	}
+	if err := p.Wait(); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestWatchdogStarvesWhenTheLinkHangs(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newLink(device{name: "none"}, 0, false)
+		var told []string
+		s := &supervisor{link: l, period: 10 * time.Second, tell: func(state string) { told = append(told, state) }}
+		l.beat.Store(time.Now().UnixNano())
+		s.alive()
+		if len(told) != 1 || !strings.Contains(told[0], "WATCHDOG=1") {
+			t.Fatalf("told %q while the link lives", told)
+		}
+		time.Sleep(6 * time.Second) // the link's clock stands still
+		s.alive()
+		if len(told) != 1 {
+			t.Errorf("told %q while the link hangs", told[1:])
+		}
+	})
+}
+
+func TestVersionAndHelpGoToStdout(t *testing.T) {
+	for args, want := range map[string]string{"-version": "mavrest ", "-help": "-device name"} {
+		var out, stderr bytes.Buffer
+		err := run(context.Background(), []string{args}, &out, &stderr)
+		if args == "-version" && err != nil || !strings.Contains(out.String(), want) || stderr.Len() > 0 {
+			t.Errorf("%s: %v, stdout %q, stderr %q", args, err, out.String(), stderr.String())
+		}
+	}
+}
