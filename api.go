@@ -130,7 +130,7 @@ func newHandler(l *link, hosts []string) http.Handler {
 		case !own.has(r.Host):
 			writeError(w, &httpError{http.StatusMisdirectedRequest, "wrong_host",
 				fmt.Sprintf("%q is not a name of this machine; call it by address, or start mavrest with -host to allow the name", r.Host)})
-		case r.URL.Path != path.Clean(r.URL.Path): // ServeMux would redirect
+		case r.URL.Path != path.Clean("/"+r.URL.Path): // ServeMux would redirect
 			notFound(w, r)
 		default:
 			guarded.ServeHTTP(w, r)
@@ -755,7 +755,9 @@ func newServer(h http.Handler) *http.Server {
 		IdleTimeout:       60 * time.Second,
 		MaxHeaderBytes:    maxHeader,
 		ConnContext:       connContext,
-		ErrorLog:          slog.NewLogLogger(slog.Default().Handler(), slog.LevelDebug),
+		// OPTIONS * is a path like any other here.
+		DisableGeneralOptionsHandler: true,
+		ErrorLog:                     slog.NewLogLogger(slog.Default().Handler(), slog.LevelDebug),
 	}
 }
 

@@ -588,6 +588,7 @@ type link struct {
 	done     chan struct{}  // closed when the link shuts down
 	greeting bool           // a greet goroutine runs
 	greet    bool           // it should begin again
+	metAt    time.Time      // when one began
 	nextBeat time.Time
 	nextLog  time.Time
 	logged   uint64
@@ -859,6 +860,10 @@ func (l *link) tick(now time.Time) time.Duration {
 	}
 	if l.machine.tick(now) {
 		l.modeChanged("the autopilot acknowledged and did not follow")
+	}
+	// An autopilot that started again within 3 s has forgotten the streams.
+	if l.tel.online && !l.greeting && now.Sub(l.tel.attitude.at) > silentAfter && now.Sub(l.metAt) > 2*silentAfter {
+		l.meet()
 	}
 	l.flushTexts(now)
 	if n := l.errors.Load(); n != l.logged && !now.Before(l.nextLog) {
@@ -1277,7 +1282,7 @@ func (l *link) meet() {
 	if l.greeting || l.stopped {
 		return
 	}
-	l.greeting = true
+	l.greeting, l.metAt = true, time.Now()
 	l.wg.Go(l.greetVehicle)
 }
 
@@ -1468,8 +1473,11 @@ func (l *link) transact(op *operation, s *step) (uint8, error) {
 
 	sent := false
 	for try, wait := range ackWaits {
-		if l.sendStep(s, uint8(try), px4SetMode) == nil {
+		switch err := l.sendStep(op, s, uint8(try), px4SetMode); {
+		case err == nil:
 			sent = true
+		case errors.As(err, new(*commandError)):
+			return 0, err
 		}
 		result, err := l.await(op, w, wait)
 		if errors.Is(err, errNoAnswer) {
@@ -1490,9 +1498,14 @@ func (l *link) transact(op *operation, s *step) (uint8, error) {
 		text: fmt.Sprintf("%s was sent and never acknowledged; read the status to see whether it happened", commandName(s))}
 }
 
-func (l *link) sendStep(s *step, confirmation uint8, twoAcks bool) error {
+// sendStep sends a step once, unless its operation was superseded: nothing of
+// an older command may go out behind a newer one.
+func (l *link) sendStep(op *operation, s *step, confirmation uint8, twoAcks bool) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	if op != nil && l.op != op {
+		return superseded()
+	}
 	if err := l.send(componentID, s.message(l.tel.system, confirmation)); err != nil {
 		return err
 	}
