@@ -121,6 +121,8 @@ type device struct {
 
 	// check tells before the start what no waiting will mend.
 	check func() error
+	// noise counts the errors of a search for the baud rate; nil: there is none.
+	noise func() uint64
 }
 
 // newDevice reads a -device other than the simulator.
@@ -130,7 +132,7 @@ func newDevice(name string, baud int) (device, error) {
 	scheme, address, ok := strings.Cut(name, "://")
 	if !ok {
 		s := &serialDevice{path: name, fixed: baud}
-		return device{name, s.open, func() int { return int(s.baud.Load()) }, s.check}, nil
+		return device{name, s.open, func() int { return int(s.baud.Load()) }, s.check, s.noise.Load}, nil
 	}
 	if _, _, err := net.SplitHostPort(address); err != nil {
 		return device{}, fmt.Errorf("-device %s: want %s://host:port", name, scheme)
@@ -144,17 +146,18 @@ func newDevice(name string, baud int) (device, error) {
 	switch scheme {
 	case "udpin":
 		listen := func(context.Context) (port, error) { return listenUDP(address) }
-		return device{name, listen, none, func() error {
+		check := func() error {
 			p, err := listenUDP(address)
 			if err == nil {
 				p.Close()
 			}
 			return err
-		}}, nil
+		}
+		return device{name: name, open: listen, baud: none, check: check}, nil
 	case "udpout":
-		return device{name, dial("udp"), none, fine}, nil
+		return device{name: name, open: dial("udp"), baud: none, check: fine}, nil
 	case "tcp":
-		return device{name, dial("tcp"), none, fine}, nil
+		return device{name: name, open: dial("tcp"), baud: none, check: fine}, nil
 	}
 	return device{}, fmt.Errorf("-device %s: want a serial device, udpin://, udpout://, tcp://, sim or sim:ardupilot", name)
 }
@@ -211,6 +214,7 @@ type serialDevice struct {
 	path  string
 	fixed int          // baud rate; 0 searches
 	baud  atomic.Int64 // the last that worked
+	noise atomic.Uint64
 }
 
 type serialPort struct {
@@ -329,6 +333,8 @@ func (d *serialDevice) search(ctx context.Context, p *serialPort) error {
 				d.baud.Store(int64(baud))
 				return nil
 			}
+			d.noise.Add(in.errors)
+			in.errors = 0
 			if errors.Is(err, os.ErrDeadlineExceeded) {
 				break
 			}
@@ -370,7 +376,8 @@ type deframer struct {
 	at         time.Time // when the last bytes came
 	waiting    time.Time // since when the frame at start is incomplete
 	synced     bool      // start is where a frame ended
-	errors     uint64    // places where a frame did not check, or bytes were noise
+	skipped    int       // bytes since then
+	errors     uint64    // places where bytes were no frame; one for each 256 of pure noise
 }
 
 // space is where the next bytes go.
@@ -390,9 +397,10 @@ func (d *deframer) filled(n int, now time.Time) {
 
 // skip gives up the byte at start.
 func (d *deframer) skip() {
-	if d.synced {
+	if d.skipped%256 == 0 {
 		d.errors++
 	}
+	d.skipped++
 	d.synced = false
 	d.waiting = time.Time{}
 	d.start++
@@ -415,7 +423,7 @@ func (d *deframer) next() (rawFrame, bool) {
 			d.skip()
 		default:
 			d.start += size
-			d.synced = true
+			d.synced, d.skipped = true, 0
 			d.waiting = time.Time{}
 			return f, true
 		}
@@ -866,7 +874,7 @@ func (l *link) tick(now time.Time) time.Duration {
 		l.meet()
 	}
 	l.flushTexts(now)
-	if n := l.errors.Load(); n != l.logged && !now.Before(l.nextLog) {
+	if n := l.badPlaces(); n != l.logged && !now.Before(l.nextLog) {
 		slog.Warn("bytes that are no MAVLink", "device", l.device.name, "since_last", n-l.logged, "in_all", n)
 		l.logged, l.nextLog = n, now.Add(5*time.Second)
 	}
@@ -874,6 +882,15 @@ func (l *link) tick(now time.Time) time.Duration {
 		next = min(next, max(l.stick.next.Sub(now), time.Millisecond))
 	}
 	return next
+}
+
+// badPlaces counts the places on the line where bytes were no frame.
+func (l *link) badPlaces() uint64 {
+	n := l.errors.Load()
+	if l.device.noise != nil {
+		n += l.device.noise()
+	}
+	return n
 }
 
 // knock is one heartbeat as a ground station: PX4 sends its texts only to a
@@ -2161,7 +2178,7 @@ func (l *link) status() snapshot {
 	s := snapshot{
 		now: time.Now(), tel: l.tel, mode: l.machine.mode, target: l.target,
 		device: l.device.name, baud: l.device.baud(),
-		received: l.received.Load(), lost: l.lost.Load(), errors: l.errors.Load(), sent: l.sent.Load(),
+		received: l.received.Load(), lost: l.lost.Load(), errors: l.badPlaces(), sent: l.sent.Load(),
 	}
 	if l.stick.phase == stickClient {
 		s.expires = l.stick.until
