@@ -958,6 +958,9 @@ type telemetry struct {
 		lat, lon, amsl float64
 	}
 
+	lastPosition *common.MessageGlobalPositionInt // that counted
+	doubted      *common.MessageGlobalPositionInt // far from it, and not confirmed yet
+
 	texts  [20]statusText // the newest at (count−1) modulo 20
 	count  int
 	chunks map[uint16]*chunkedText
@@ -1138,6 +1141,10 @@ func (l *link) hear(m message.Message, now time.Time) {
 	l.version.Add(1)
 	switch m := m.(type) {
 	case *common.MessageGlobalPositionInt:
+		if !t.plausible(m, now) {
+			l.errors.Add(1)
+			return
+		}
 		l.bootTime(m.TimeBootMs)
 		p, v := &t.position, &t.velocity
 		p.at, v.at = now, now
@@ -1189,6 +1196,26 @@ func (l *link) hear(m message.Message, now time.Time) {
 			l.gcsID, l.gcsKnown = byte(m.ParamValue), true
 		}
 	}
+}
+
+// plausible reports whether a position may follow the last one. A frame whose
+// damage its 16 bit checksum did not see (1 in 65,536) would send a hold or a
+// landing to another continent; a real jump is confirmed by the next frame.
+func (t *telemetry) plausible(m *common.MessageGlobalPositionInt, now time.Time) bool {
+	fresh := t.lastPosition != nil && now.Sub(t.position.at) < 2*time.Second
+	if fresh && farApart(t.lastPosition, m) && (t.doubted == nil || farApart(t.doubted, m)) {
+		t.doubted = m
+		return false
+	}
+	t.lastPosition, t.doubted = m, nil
+	return true
+}
+
+// farApart reports whether no vehicle gets from a to b in 2 s: 200 m.
+func farApart(a, b *common.MessageGlobalPositionInt) bool {
+	return math.Abs(float64(a.Alt)-float64(b.Alt)) > 200e3 ||
+		math.Abs(float64(a.RelativeAlt)-float64(b.RelativeAlt)) > 200e3 ||
+		distance(float64(a.Lat)/1e7, float64(a.Lon)/1e7, float64(b.Lat)/1e7, float64(b.Lon)/1e7) > 200
 }
 
 // fixNames are the names of GPS_FIX_TYPE on the wire.

@@ -1,0 +1,308 @@
+package main
+
+import (
+	"flag"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/bluenviron/gomavlib/v3/pkg/dialects/common"
+)
+
+var soakTime = flag.Duration("soak", 2*time.Hour, "simulated time of TestSoak; CI takes 24h")
+
+// witness watches one soak flight and knows what a client may be told.
+type witness struct {
+	*flight
+	rand *rand.Rand
+
+	mu        sync.Mutex
+	acked     map[uint16]int // ACCEPTED acks that really went out, by command
+	explained map[string]time.Time
+	figures   map[string]int
+}
+
+func (w *witness) count(what string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.figures[what]++
+}
+
+// explain notes that a mode is one that may be answered now.
+func (w *witness) explain(mode string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.explained[mode] = time.Now()
+}
+
+// onAck is the simulator's hook: it does to the acks what the present fault
+// asks for, and remembers the ones that go out. The simulator's lock is held.
+func (w *witness) onAck(fault string) func(*common.MessageCommandAck) []simAnswer {
+	return func(a *common.MessageCommandAck) []simAnswer {
+		list := []simAnswer{{ack: a}}
+		switch fault {
+		case "acks lost":
+			if w.rand.IntN(2) == 0 {
+				w.figures["acks lost"]++
+				return nil
+			}
+		case "acks late":
+			list[0].after = time.Duration(w.rand.IntN(900)) * time.Millisecond
+		case "acks doubled":
+			list = append(list, simAnswer{ack: a, after: time.Duration(w.rand.IntN(900)) * time.Millisecond})
+		case "acks of others":
+			other := *a
+			other.Result = common.MAV_RESULT_ACCEPTED
+			list = append([]simAnswer{{ack: &other, component: 100}, {ack: &other, system: 9}}, list...)
+		}
+		if a.Result == common.MAV_RESULT_ACCEPTED {
+			w.mu.Lock()
+			w.acked[uint16(a.Command)]++
+			w.mu.Unlock()
+		}
+		return list
+	}
+}
+
+// commands that a client may send, and the ranges are the contract's.
+func (w *witness) anyCommand() (path, body string) {
+	r := w.rand
+	place := at(r.Float64()*200-100, r.Float64()*200-100)
+	modes := []string{"manual", "altitude", "position", "takeoff", "hold", "land", "rtl", "rtgs"}
+	switch r.IntN(8) {
+	case 0, 1:
+		return "/mode", `{"mode":"` + modes[r.IntN(len(modes))] + `"}`
+	case 2:
+		return "/mode", fmt.Sprintf(`{"arm":%v}`, r.IntN(2) == 0)
+	case 3:
+		return "/takeoff", fmt.Sprintf(`{"altitude":%d}`, 5+r.IntN(30))
+	case 4, 5:
+		return "/goto", fmt.Sprintf(`{%s,"altitude":%d,"speed":%d}`, place, 5+r.IntN(30), 1+r.IntN(10))
+	case 6:
+		return "/land", "{" + place + "}"
+	}
+	return "/land", ""
+}
+
+// command sends one command and holds its answer against what happened.
+func (w *witness) command() {
+	path, body := w.anyCommand()
+	w.mu.Lock()
+	before := make(map[uint16]int)
+	for id, n := range w.acked {
+		before[id] = n
+	}
+	w.mu.Unlock()
+	began := time.Now()
+	code, o := w.call("POST", path, body)
+	took := time.Since(began)
+	w.count(fmt.Sprintf("answered %d", code))
+	switch code {
+	case 200:
+		id := uint16(o["command"].(float64))
+		w.mu.Lock()
+		real := w.acked[id] > before[id]
+		w.mu.Unlock()
+		if !real {
+			w.Errorf("%v: POST %s %s answered %v, but nobody acknowledged", time.Now(), path, body, o)
+		}
+		w.explain(o["mode"].(string))
+	case 409, 501, 503, 504:
+		if o["error"] == "" || o["code"] == "" {
+			w.Errorf("POST %s %s: %d %v", path, body, code, o)
+		}
+	default:
+		w.Errorf("POST %s %s: %d %v", path, body, code, o)
+	}
+	if took > 50*time.Second { // the server's write time-out is 60 s
+		w.Errorf("POST %s %s took %v", path, body, took)
+	}
+}
+
+// fault is one bad day, and what ends it.
+type fault struct {
+	name  string
+	begin func(w *witness)
+	end   func(w *witness)
+}
+
+// noise makes both directions of the line bad.
+func noise(rate float64) func(*witness) {
+	return func(w *witness) {
+		w.sim.change(func() {
+			f := simFault{drop: rate, repeat: rate, flip: rate, insert: rate}
+			w.sim.faultIn, w.sim.faultOut = f, f
+		})
+	}
+}
+
+func ackFault(name string) fault {
+	return fault{name,
+		func(w *witness) { w.sim.change(func() { w.sim.onAck = w.onAck(name) }) },
+		func(w *witness) { w.sim.change(func() { w.sim.onAck = w.onAck("") }) }}
+}
+
+var faults = []fault{
+	{"noise 0.01 %", noise(0.0001), noise(0)},
+	{"noise 0.1 %", noise(0.001), noise(0)},
+	{"noise 1 %", noise(0.01), noise(0)},
+	{"unplugged", func(w *witness) { w.sim.unplug() }, func(w *witness) { w.sim.plug() }},
+	{"silent", func(w *witness) { w.sim.change(func() { w.sim.muted = true }) }, func(w *witness) { w.sim.change(func() { w.sim.muted = false }) }},
+	{"writes hang", func(w *witness) { w.sim.stallWrites(true) }, func(w *witness) { w.sim.stallWrites(false) }},
+	{"heartbeats lost", func(w *witness) {
+		w.sim.change(func() { w.sim.heartless = time.Now().Add(time.Duration(w.rand.IntN(6000)) * time.Millisecond) })
+	}, nil},
+	{"rebooted in flight", func(w *witness) { w.sim.reboot(true) }, nil},
+	{"rebooted on the ground", func(w *witness) { w.sim.reboot(false) }, nil},
+	{"failsafe", func(w *witness) { w.sim.failsafeReturn() }, nil},
+	{"pilot's switch", func(w *witness) {
+		modes := w.pilotModes()
+		w.sim.pilotMode(modes[w.rand.IntN(len(modes))])
+	}, nil},
+	{"pilot disarms or arms", func(w *witness) { w.sim.pilotArm(w.rand.IntN(2) == 0) }, nil},
+	{"acknowledges and does not follow", func(w *witness) { w.sim.change(func() { w.sim.idle = true }) }, func(w *witness) { w.sim.change(func() { w.sim.idle = false }) }},
+	{"in progress for ever",
+		func(w *witness) { w.sim.change(func() { w.sim.neverDone[common.MAV_CMD_DO_REPOSITION] = true }) },
+		func(w *witness) { w.sim.change(func() { clear(w.sim.neverDone) }) }},
+	{"slow line", func(w *witness) { w.sim.change(func() { w.sim.delay = 400 * time.Millisecond }) }, func(w *witness) { w.sim.change(func() { w.sim.delay = 0 }) }},
+	ackFault("acks lost"), ackFault("acks late"), ackFault("acks doubled"), ackFault("acks of others"),
+}
+
+func (w *witness) pilotModes() []uint32 {
+	if w.firmware == px4 {
+		return []uint32{px4Custom(1, 0), px4Custom(2, 0), px4Custom(3, 0), px4Custom(4, 3), px4Custom(4, 5), px4Custom(4, 6), px4Custom(7, 0)}
+	}
+	return []uint32{0, 2, 5, 4, 6, 9, 17}
+}
+
+// look checks what holds at every moment.
+func (w *witness) look() {
+	truth := w.sim.truth()
+	mode, _ := w.firmware.reported(truth.mode)
+	w.explain(mode.String())
+	o := w.status()
+	now := time.Now()
+
+	w.mu.Lock()
+	_, ok := w.explained[o["mode"].(string)]
+	w.mu.Unlock()
+	if !ok && o["mode"] != "manual" {
+		w.Errorf("%v: mode %v was neither commanded nor reported", now, o["mode"])
+	}
+	if p, ok := o["position"].(object); ok && p["lat"] != nil {
+		n, e := simMetres(p["lat"].(float64), p["lon"].(float64))
+		tn, te := simMetres(truth.lat, truth.lon)
+		// It flies 10 m/s at most; a reboot on the ground carries it home.
+		allowed := 1 + 12*(p["age"].(float64)+0.5)
+		if away := math.Hypot(n-tn, e-te); away > allowed && !w.carried(now) {
+			w.Errorf("%v: position is %.1f m off and %v s old", now, away, p["age"])
+		}
+		if p["altitude"].(float64) < -5 || p["altitude"].(float64) > 200 {
+			w.Errorf("%v: altitude %v", now, p["altitude"])
+		}
+	}
+	if b, ok := o["battery"].(object); ok {
+		if v := b["voltage"].(float64); v < 8 || v > 17 {
+			w.Errorf("%v: battery %v V", now, v)
+		}
+	}
+}
+
+// carried reports whether the vehicle was put somewhere else a moment ago.
+func (w *witness) carried(now time.Time) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return now.Sub(w.explained["(carried)"]) < 20*time.Second
+}
+
+// settle ends every fault and checks that all is well again.
+func (w *witness) settle() {
+	for _, f := range faults {
+		if f.end != nil {
+			f.end(w)
+		}
+	}
+	time.Sleep(6 * time.Second) // the port opens again, late acks arrive
+	w.until("online again", 20*time.Second, func() bool { return w.status()["online"] == true })
+	w.accepted("/mode", `{"mode":"rtl"}`)
+	w.until("rtl shows", 10*time.Second, func() bool { return w.status()["mode"] == "rtl" })
+	w.until("home and disarmed", 5*time.Minute, func() bool {
+		if truth := w.sim.truth(); truth.armed && truth.alt < 0.5 {
+			w.sim.pilotArm(false) // it sat armed on the ground
+		}
+		return w.disarmed()
+	})
+	time.Sleep(2 * time.Second)
+	w.link.mu.Lock()
+	defer w.link.mu.Unlock()
+	l := w.link
+	if l.op != nil || len(l.waiters) > 1 || len(l.owed) > 20 || len(l.tel.chunks) > 8 || l.stick.phase == stickClient {
+		w.Errorf("left over: op %v, %d waiters, %d owed acks, %d chunks, sticks %v", l.op, len(l.waiters), len(l.owed), len(l.tel.chunks), l.stick.phase)
+	}
+}
+
+// flyOnce is some minutes of commands and faults from a seed.
+func soakFlight(t *testing.T, flavour simFlavour, seed uint64, d time.Duration, figures map[string]int) {
+	fly(t, flavour, nil, func(f *flight) {
+		w := &witness{flight: f, rand: rand.New(rand.NewPCG(seed, 1)), acked: map[uint16]int{}, explained: map[string]time.Time{}, figures: figures}
+		f.sim.change(func() { f.sim.onAck = w.onAck("") })
+		w.explain("manual")
+		var clients sync.WaitGroup
+		end := time.Now().Add(d)
+		for time.Now().Before(end) && !t.Failed() {
+			w.accepted("/mode", `{"mode":"hold"}`)
+			if code, _ := f.call("POST", "/takeoff", ""); code == 200 {
+				w.explain("takeoff")
+				time.Sleep(8 * time.Second)
+			}
+			for range 6 {
+				fault := faults[w.rand.IntN(len(faults))]
+				w.count(fault.name)
+				if strings.HasPrefix(fault.name, "rebooted on") {
+					w.explain("(carried)")
+				}
+				fault.begin(w)
+				for range 2 + w.rand.IntN(4) {
+					clients.Go(w.command)
+					if w.rand.IntN(3) == 0 {
+						clients.Go(func() {
+							f.call("POST", "/input", `{"roll":0.5,"pitch":1,"throttle":0.6,"timeout":2}`)
+						})
+					}
+					for range w.rand.IntN(8) {
+						time.Sleep(700 * time.Millisecond)
+						w.look()
+					}
+				}
+				if fault.end != nil {
+					fault.end(w)
+				}
+			}
+			clients.Wait()
+			w.settle()
+			w.count("flights")
+		}
+	})
+}
+
+// TestSoak flies for as long as -soak says, through every fault.
+func TestSoak(t *testing.T) {
+	total := *soakTime
+	if testing.Short() {
+		total /= 4
+	}
+	const leg = time.Hour
+	t.Parallel()
+	for i := range uint64((total + leg - 1) / leg) {
+		t.Run(fmt.Sprintf("hour %d", i), func(t *testing.T) {
+			t.Parallel()
+			figures := map[string]int{}
+			soakFlight(t, simFlavour(i%2), i, min(leg, total), figures)
+			t.Logf("%v", figures)
+		})
+	}
+}
