@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -282,7 +283,7 @@ func readFields(r *http.Request, fields map[string]any) ([]byte, error) {
 var errTooLarge = &httpError{http.StatusRequestEntityTooLarge, "too_large", "the body is over 4096 bytes; a command needs far less"}
 
 func decode(body []byte, fields map[string]any) error {
-	if len(bytes.TrimSpace(body)) == 0 {
+	if len(bytes.Trim(body, " \t\r\n")) == 0 { // JSON's white space
 		return nil
 	}
 	if !utf8.Valid(body) {
@@ -394,7 +395,7 @@ func checkPlace(lat, lon *float64) error {
 		}
 		return outOfRange("%s: missing; lat and lon come together", missing)
 	}
-	return errors.Join(limitLat.check(lat), limitLon.check(lon))
+	return cmp.Or(limitLat.check(lat), limitLon.check(lon))
 }
 
 type statusOK struct {
@@ -423,8 +424,7 @@ type commandBody struct {
 
 // command has the link carry out a request, and logs it.
 func (a *api) command(r *http.Request, body []byte, req request) (any, error) {
-	release := hold(r)
-	defer release()
+	holdConnection(r)
 	began := time.Now()
 	ans, err := a.link.do(req)
 	log := slog.With("from", r.RemoteAddr, "route", r.URL.Path, "body", string(body), "took", time.Since(began).Round(time.Millisecond))
@@ -481,7 +481,7 @@ func (a *api) postGoto(_ http.ResponseWriter, r *http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := errors.Join(
+	if err := cmp.Or(
 		checkPlace(req.lat, req.lon),
 		limitAltitude.check(req.altitude), limitAltitudeMSL.check(req.altitudeMSL),
 		limitHeading.check(req.heading), limitSpeed.check(req.speed),
@@ -521,7 +521,7 @@ func (a *api) postInput(_ http.ResponseWriter, r *http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := errors.Join(
+	if err := cmp.Or(
 		limitRoll.check(roll), limitPitch.check(pitch), limitYaw.check(yaw),
 		limitThrottle.check(throttle), limitTimeout.check(timeout),
 	); err != nil {
@@ -755,6 +755,7 @@ func newServer(h http.Handler) *http.Server {
 		IdleTimeout:       60 * time.Second,
 		MaxHeaderBytes:    maxHeader,
 		ConnContext:       connContext,
+		ConnState:         connState,
 		// OPTIONS * is a path like any other here.
 		DisableGeneralOptionsHandler: true,
 		ErrorLog:                     slog.NewLogLogger(slog.Default().Handler(), slog.LevelDebug),
@@ -844,7 +845,7 @@ func (c *boundedConn) Close() error {
 	return c.Conn.Close()
 }
 
-// use says that a request came, and whether its command now waits.
+// use says that a request came, or ended.
 func (c *boundedConn) use(busy bool) {
 	b := c.from
 	b.mu.Lock()
@@ -858,18 +859,24 @@ func (c *boundedConn) use(busy bool) {
 	}
 }
 
+// connState follows the requests of a connection: the last one used is the last
+// to make way, and one that was held is free when its answer is out.
+func connState(c net.Conn, state http.ConnState) {
+	if bc, ok := c.(*boundedConn); ok && (state == http.StateActive || state == http.StateIdle) {
+		bc.use(false)
+	}
+}
+
 type connKey struct{}
 
 func connContext(ctx context.Context, c net.Conn) context.Context {
 	return context.WithValue(ctx, connKey{}, c)
 }
 
-// hold keeps the request's connection while its command waits for the autopilot.
-func hold(r *http.Request) (release func()) {
-	c, ok := r.Context().Value(connKey{}).(*boundedConn)
-	if !ok {
-		return func() {}
+// holdConnection keeps the request's connection until its answer is out: its
+// command may have to wait for the autopilot.
+func holdConnection(r *http.Request) {
+	if c, ok := r.Context().Value(connKey{}).(*boundedConn); ok {
+		c.use(true)
 	}
-	c.use(true)
-	return func() { c.use(false) }
 }

@@ -182,8 +182,11 @@ func listenUDP(address string) (port, error) {
 	return &udpPort{UDPConn: c}, nil
 }
 
-func (p *udpPort) Read(b []byte) (n int, err error) {
-	n, p.from, err = p.ReadFrom(b)
+func (p *udpPort) Read(b []byte) (int, error) {
+	n, from, err := p.ReadFrom(b)
+	if err == nil {
+		p.from = from
+	}
 	return n, err
 }
 
@@ -374,8 +377,8 @@ type deframer struct {
 	buf        [2048]byte
 	start, end int       // what is received and not yet understood
 	at         time.Time // when the last bytes came
-	waiting    time.Time // since when the frame at start is incomplete
-	synced     bool      // start is where a frame ended
+	paused     int       // the bytes before it came before a pause
+	astray     bool      // start is not where a frame ended
 	skipped    int       // bytes since then
 	errors     uint64    // places where bytes were no frame; one for each 256 of pure noise
 }
@@ -384,6 +387,7 @@ type deframer struct {
 func (d *deframer) space() []byte {
 	if d.start > 0 {
 		d.end = copy(d.buf[:], d.buf[d.start:d.end])
+		d.paused -= d.start
 		d.start = 0
 	}
 	return d.buf[d.end:]
@@ -391,6 +395,9 @@ func (d *deframer) space() []byte {
 
 // filled says that n bytes came into the space.
 func (d *deframer) filled(n int, now time.Time) {
+	if now.Sub(d.at) > frameGap {
+		d.paused = d.end
+	}
 	d.end += n
 	d.at = now
 }
@@ -401,8 +408,7 @@ func (d *deframer) skip() {
 		d.errors++
 	}
 	d.skipped++
-	d.synced = false
-	d.waiting = time.Time{}
+	d.astray = true
 	d.start++
 }
 
@@ -413,18 +419,13 @@ func (d *deframer) next() (rawFrame, bool) {
 		switch {
 		case size < 0: // no frame starts here
 			d.skip()
-		case size == 0: // it may, and is not all here
-			if d.waiting.IsZero() {
-				d.waiting = d.at
-			}
-			if d.at.Sub(d.waiting) <= frameGap {
-				return rawFrame{}, false
-			}
+		case size == 0 && d.start >= d.paused: // it may, and is not all here
+			return rawFrame{}, false
+		case size == 0: // and never will be: it paused
 			d.skip()
 		default:
 			d.start += size
-			d.synced, d.skipped = true, 0
-			d.waiting = time.Time{}
+			d.astray, d.skipped = false, 0
 			return f, true
 		}
 	}
@@ -464,7 +465,7 @@ func (d *deframer) candidate(b []byte) (f rawFrame, size int) {
 	f.known = dialectRW.GetMessage(f.id)
 	if f.known == nil {
 		switch {
-		case !d.synced:
+		case d.astray:
 			return f, -1
 		case len(b) <= size:
 			return f, 0
@@ -690,7 +691,13 @@ func (l *link) serve(ctx context.Context, p port) (heard bool, err error) {
 	var in deframer
 	var dec decoder
 	var n int
+	_, datagrams := p.(interface {
+		ReadFromUDP([]byte) (int, *net.UDPAddr, error)
+	})
 	for err == nil {
+		if datagrams { // one holds whole frames, and another sender's may be next
+			in.start, in.end = 0, 0
+		}
 		n, err = p.Read(in.space())
 		now := time.Now()
 		in.filled(n, now)
@@ -707,7 +714,7 @@ func (l *link) serve(ctx context.Context, p port) (heard bool, err error) {
 			l.errors.Add(in.errors)
 			in.errors = 0
 		}
-		if n == 0 && err == nil {
+		if n == 0 && err == nil && !datagrams {
 			err = io.ErrUnexpectedEOF
 		}
 	}
@@ -870,10 +877,10 @@ func (l *link) tick(now time.Time) time.Duration {
 		l.modeChanged("the autopilot acknowledged and did not follow")
 	}
 	// An autopilot that started again within 3 s has forgotten the streams.
-	if l.tel.online && !l.greeting && now.Sub(l.tel.attitude.at) > silentAfter && now.Sub(l.metAt) > 2*silentAfter {
+	if at := l.tel.attitude.at; l.tel.online && !l.greeting && !at.IsZero() && now.Sub(at) > silentAfter && now.Sub(l.metAt) > 2*silentAfter {
 		l.meet()
 	}
-	l.flushTexts(now)
+	l.flushTexts(now, chunkWait)
 	if n := l.badPlaces(); n != l.logged && !now.Before(l.nextLog) {
 		slog.Warn("bytes that are no MAVLink", "device", l.device.name, "since_last", n-l.logged, "in_all", n)
 		l.logged, l.nextLog = n, now.Add(5*time.Second)
@@ -958,6 +965,7 @@ type telemetry struct {
 		lat, lon, amsl float64
 	}
 
+	hud          bool                             // VFR_HUD tells the climb
 	lastPosition *common.MessageGlobalPositionInt // that counted
 	doubted      *common.MessageGlobalPositionInt // far from it, and not confirmed yet
 
@@ -1142,7 +1150,6 @@ func (l *link) hear(m message.Message, now time.Time) {
 	switch m := m.(type) {
 	case *common.MessageGlobalPositionInt:
 		if !t.plausible(m, now) {
-			l.errors.Add(1)
 			return
 		}
 		l.bootTime(m.TimeBootMs)
@@ -1154,10 +1161,11 @@ func (l *link) hear(m message.Message, now time.Time) {
 		p.heading = known(float64(m.Hdg)/100, m.Hdg == math.MaxUint16)
 		v.north, v.east, v.down = float64(m.Vx)/100, float64(m.Vy)/100, float64(m.Vz)/100
 		v.ground = math.Hypot(v.north, v.east)
-		if math.IsNaN(v.climb) {
+		if !t.hud {
 			v.climb = -v.down
 		}
 	case *common.MessageVfrHud:
+		t.hud = true
 		t.velocity.air = float64(m.Airspeed)
 		t.velocity.climb = float64(m.Climb)
 	case *common.MessageAttitude:
@@ -1240,13 +1248,21 @@ func (l *link) bootTime(ms uint32) {
 	l.tel.bootTime = ms
 }
 
-// hearText takes a STATUSTEXT, or one chunk of it.
+// hearText takes a STATUSTEXT, or one chunk of it. PX4 numbers its first long
+// text after a boot 0, which should mean that there is one chunk only; so a full
+// one waits for a second.
 func (l *link) hearText(m *common.MessageStatustext, now time.Time) {
-	if m.Id == 0 {
-		l.addText(statusText{uint8(m.Severity), m.Text, now})
-		return
-	}
 	c := l.tel.chunks[m.Id]
+	if m.Id == 0 && m.ChunkSeq == 0 {
+		if c != nil {
+			l.endText(0, now)
+		}
+		if len(m.Text) < fullChunk {
+			l.addText(statusText{uint8(m.Severity), m.Text, now})
+			return
+		}
+		c = nil
+	}
 	if c == nil {
 		if len(l.tel.chunks) >= 8 { // nobody sends so many at once: noise or a flood
 			clear(l.tel.chunks)
@@ -1255,13 +1271,22 @@ func (l *link) hearText(m *common.MessageStatustext, now time.Time) {
 		l.tel.chunks[m.Id] = c
 	}
 	c.parts[m.ChunkSeq] = m.Text
-	if len(m.Text) < 50 {
+	if len(m.Text) < fullChunk {
 		c.last = int(m.ChunkSeq)
 	}
 	if c.last >= 0 && len(c.parts) > c.last {
-		delete(l.tel.chunks, m.Id)
-		l.addText(statusText{c.severity, c.join(), now})
+		l.endText(m.Id, now)
 	}
+}
+
+// fullChunk is the length of a STATUSTEXT's text; a shorter one is the last.
+const fullChunk = 50
+
+// endText takes a text as far as its chunks came.
+func (l *link) endText(id uint16, now time.Time) {
+	c := l.tel.chunks[id]
+	delete(l.tel.chunks, id)
+	l.addText(statusText{c.severity, c.join(), now})
 }
 
 // join puts the chunks together; a missing one shows as an ellipsis.
@@ -1283,11 +1308,10 @@ func (c *chunkedText) join() string {
 
 // flushTexts gives up waiting for chunks that were lost, and takes a text that
 // ends with a full chunk.
-func (l *link) flushTexts(now time.Time) {
+func (l *link) flushTexts(now time.Time, wait time.Duration) {
 	for id, c := range l.tel.chunks {
-		if now.Sub(c.began) >= chunkWait {
-			delete(l.tel.chunks, id)
-			l.addText(statusText{c.severity, c.join(), now})
+		if now.Sub(c.began) >= wait {
+			l.endText(id, now)
 		}
 	}
 }
@@ -1517,6 +1541,11 @@ func (l *link) transact(op *operation, s *step) (uint8, error) {
 
 	sent := false
 	for try, wait := range ackWaits {
+		if try == 1 { // what was late has come by now, or is lost
+			l.mu.Lock()
+			w.skip = 0
+			l.mu.Unlock()
+		}
 		switch err := l.sendStep(op, s, uint8(try), px4SetMode); {
 		case err == nil:
 			sent = true
@@ -1760,6 +1789,7 @@ func (l *link) fail(op *operation, i int, result uint8, err error) error {
 	}
 	l.pause(op, textsAfter-time.Since(at))
 	l.mu.Lock()
+	l.flushTexts(time.Now(), 0)
 	texts := l.tel.recent(op.began)
 	l.mu.Unlock()
 	return refusal(&op.plan.steps[i], result, texts)

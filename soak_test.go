@@ -15,10 +15,10 @@ import (
 
 var soakTime = flag.Duration("soak", 2*time.Hour, "simulated time of TestSoak; CI takes 24h")
 
-// witness watches one soak flight and knows what a client may be told.
-type witness struct {
+// onlooker watches one soak flight and knows what a client may be told.
+type onlooker struct {
 	*flight
-	rand *rand.Rand
+	rand dice
 
 	mu        sync.Mutex
 	acked     map[uint16]int // ACCEPTED acks that really went out, by command
@@ -26,14 +26,26 @@ type witness struct {
 	figures   map[string]int
 }
 
-func (w *witness) count(what string) {
+// dice are random numbers that clients and hooks share.
+type dice struct {
+	mu   *sync.Mutex
+	rand *rand.Rand
+}
+
+func (d dice) IntN(n int) int {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.rand.IntN(n)
+}
+
+func (w *onlooker) count(what string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.figures[what]++
 }
 
 // explain notes that a mode is one that may be answered now.
-func (w *witness) explain(mode string) {
+func (w *onlooker) explain(mode string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.explained[mode] = time.Now()
@@ -41,13 +53,13 @@ func (w *witness) explain(mode string) {
 
 // onAck is the simulator's hook: it does to the acks what the present fault
 // asks for, and remembers the ones that go out. The simulator's lock is held.
-func (w *witness) onAck(fault string) func(*common.MessageCommandAck) []simAnswer {
+func (w *onlooker) onAck(fault string) func(*common.MessageCommandAck) []simAnswer {
 	return func(a *common.MessageCommandAck) []simAnswer {
 		list := []simAnswer{{ack: a}}
 		switch fault {
 		case "acks lost":
 			if w.rand.IntN(2) == 0 {
-				w.figures["acks lost"]++
+				w.count("acks that were lost")
 				return nil
 			}
 		case "acks late":
@@ -69,9 +81,9 @@ func (w *witness) onAck(fault string) func(*common.MessageCommandAck) []simAnswe
 }
 
 // commands that a client may send, and the ranges are the contract's.
-func (w *witness) anyCommand() (path, body string) {
+func (w *onlooker) anyCommand() (path, body string) {
 	r := w.rand
-	place := at(r.Float64()*200-100, r.Float64()*200-100)
+	place := at(float64(r.IntN(200)-100), float64(r.IntN(200)-100))
 	modes := []string{"manual", "altitude", "position", "takeoff", "hold", "land", "rtl", "rtgs"}
 	switch r.IntN(8) {
 	case 0, 1:
@@ -89,7 +101,7 @@ func (w *witness) anyCommand() (path, body string) {
 }
 
 // command sends one command and holds its answer against what happened.
-func (w *witness) command() {
+func (w *onlooker) command() {
 	path, body := w.anyCommand()
 	w.mu.Lock()
 	before := make(map[uint16]int)
@@ -126,13 +138,13 @@ func (w *witness) command() {
 // fault is one bad day, and what ends it.
 type fault struct {
 	name  string
-	begin func(w *witness)
-	end   func(w *witness)
+	begin func(w *onlooker)
+	end   func(w *onlooker)
 }
 
 // noise makes both directions of the line bad.
-func noise(rate float64) func(*witness) {
-	return func(w *witness) {
+func noise(rate float64) func(*onlooker) {
+	return func(w *onlooker) {
 		w.sim.change(func() {
 			f := simFault{drop: rate, repeat: rate, flip: rate, insert: rate}
 			w.sim.faultIn, w.sim.faultOut = f, f
@@ -142,37 +154,37 @@ func noise(rate float64) func(*witness) {
 
 func ackFault(name string) fault {
 	return fault{name,
-		func(w *witness) { w.sim.change(func() { w.sim.onAck = w.onAck(name) }) },
-		func(w *witness) { w.sim.change(func() { w.sim.onAck = w.onAck("") }) }}
+		func(w *onlooker) { w.sim.change(func() { w.sim.onAck = w.onAck(name) }) },
+		func(w *onlooker) { w.sim.change(func() { w.sim.onAck = w.onAck("") }) }}
 }
 
 var faults = []fault{
 	{"noise 0.01 %", noise(0.0001), noise(0)},
 	{"noise 0.1 %", noise(0.001), noise(0)},
 	{"noise 1 %", noise(0.01), noise(0)},
-	{"unplugged", func(w *witness) { w.sim.unplug() }, func(w *witness) { w.sim.plug() }},
-	{"silent", func(w *witness) { w.sim.change(func() { w.sim.muted = true }) }, func(w *witness) { w.sim.change(func() { w.sim.muted = false }) }},
-	{"writes hang", func(w *witness) { w.sim.stallWrites(true) }, func(w *witness) { w.sim.stallWrites(false) }},
-	{"heartbeats lost", func(w *witness) {
+	{"unplugged", func(w *onlooker) { w.sim.unplug() }, func(w *onlooker) { w.sim.plug() }},
+	{"silent", func(w *onlooker) { w.sim.change(func() { w.sim.muted = true }) }, func(w *onlooker) { w.sim.change(func() { w.sim.muted = false }) }},
+	{"writes hang", func(w *onlooker) { w.sim.stallWrites(true) }, func(w *onlooker) { w.sim.stallWrites(false) }},
+	{"heartbeats lost", func(w *onlooker) {
 		w.sim.change(func() { w.sim.heartless = time.Now().Add(time.Duration(w.rand.IntN(6000)) * time.Millisecond) })
 	}, nil},
-	{"rebooted in flight", func(w *witness) { w.sim.reboot(true) }, nil},
-	{"rebooted on the ground", func(w *witness) { w.sim.reboot(false) }, nil},
-	{"failsafe", func(w *witness) { w.sim.failsafeReturn() }, nil},
-	{"pilot's switch", func(w *witness) {
+	{"rebooted in flight", func(w *onlooker) { w.sim.reboot(true) }, nil},
+	{"rebooted on the ground", func(w *onlooker) { w.sim.reboot(false) }, nil},
+	{"failsafe", func(w *onlooker) { w.sim.failsafeReturn() }, nil},
+	{"pilot's switch", func(w *onlooker) {
 		modes := w.pilotModes()
 		w.sim.pilotMode(modes[w.rand.IntN(len(modes))])
 	}, nil},
-	{"pilot disarms or arms", func(w *witness) { w.sim.pilotArm(w.rand.IntN(2) == 0) }, nil},
-	{"acknowledges and does not follow", func(w *witness) { w.sim.change(func() { w.sim.idle = true }) }, func(w *witness) { w.sim.change(func() { w.sim.idle = false }) }},
+	{"pilot disarms or arms", func(w *onlooker) { w.sim.pilotArm(w.rand.IntN(2) == 0) }, nil},
+	{"acknowledges and does not follow", func(w *onlooker) { w.sim.change(func() { w.sim.idle = true }) }, func(w *onlooker) { w.sim.change(func() { w.sim.idle = false }) }},
 	{"in progress for ever",
-		func(w *witness) { w.sim.change(func() { w.sim.neverDone[common.MAV_CMD_DO_REPOSITION] = true }) },
-		func(w *witness) { w.sim.change(func() { clear(w.sim.neverDone) }) }},
-	{"slow line", func(w *witness) { w.sim.change(func() { w.sim.delay = 400 * time.Millisecond }) }, func(w *witness) { w.sim.change(func() { w.sim.delay = 0 }) }},
+		func(w *onlooker) { w.sim.change(func() { w.sim.neverDone[common.MAV_CMD_DO_REPOSITION] = true }) },
+		func(w *onlooker) { w.sim.change(func() { clear(w.sim.neverDone) }) }},
+	{"slow line", func(w *onlooker) { w.sim.change(func() { w.sim.delay = 400 * time.Millisecond }) }, func(w *onlooker) { w.sim.change(func() { w.sim.delay = 0 }) }},
 	ackFault("acks lost"), ackFault("acks late"), ackFault("acks doubled"), ackFault("acks of others"),
 }
 
-func (w *witness) pilotModes() []uint32 {
+func (w *onlooker) pilotModes() []uint32 {
 	if w.firmware == px4 {
 		return []uint32{px4Custom(1, 0), px4Custom(2, 0), px4Custom(3, 0), px4Custom(4, 3), px4Custom(4, 5), px4Custom(4, 6), px4Custom(7, 0)}
 	}
@@ -180,7 +192,7 @@ func (w *witness) pilotModes() []uint32 {
 }
 
 // look checks what holds at every moment.
-func (w *witness) look() {
+func (w *onlooker) look() {
 	truth := w.sim.truth()
 	mode, _ := w.firmware.reported(truth.mode)
 	w.explain(mode.String())
@@ -213,14 +225,14 @@ func (w *witness) look() {
 }
 
 // carried reports whether the vehicle was put somewhere else a moment ago.
-func (w *witness) carried(now time.Time) bool {
+func (w *onlooker) carried(now time.Time) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return now.Sub(w.explained["(carried)"]) < 20*time.Second
 }
 
 // settle ends every fault and checks that all is well again.
-func (w *witness) settle() {
+func (w *onlooker) settle() {
 	for _, f := range faults {
 		if f.end != nil {
 			f.end(w)
@@ -248,7 +260,7 @@ func (w *witness) settle() {
 // flyOnce is some minutes of commands and faults from a seed.
 func soakFlight(t *testing.T, flavour simFlavour, seed uint64, d time.Duration, figures map[string]int) {
 	fly(t, flavour, nil, func(f *flight) {
-		w := &witness{flight: f, rand: rand.New(rand.NewPCG(seed, 1)), acked: map[uint16]int{}, explained: map[string]time.Time{}, figures: figures}
+		w := &onlooker{flight: f, rand: dice{new(sync.Mutex), rand.New(rand.NewPCG(seed, 1))}, acked: map[uint16]int{}, explained: map[string]time.Time{}, figures: figures}
 		f.sim.change(func() { f.sim.onAck = w.onAck("") })
 		w.explain("manual")
 		var clients sync.WaitGroup
