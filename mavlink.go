@@ -421,7 +421,7 @@ func (d *deframer) next() (rawFrame, bool) {
 			d.skip()
 		case size == 0 && d.start >= d.paused: // it may, and is not all here
 			return rawFrame{}, false
-		case size == 0: // and never will be: it paused
+		case size == 0 || d.start < d.paused && d.start+size > d.paused: // it paused in its middle
 			d.skip()
 		default:
 			d.start += size

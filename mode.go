@@ -237,9 +237,10 @@ type machine struct {
 	heard bool   // last and raw are set
 	lost  bool   // the link was lost since
 
+	follow  time.Time // when the autopilot should have shown the commanded mode; zero: it has
 	pending []Mode    // while a plan waits for its acks: what its steps explain
 	settle  []Mode    // after a refused plan: what its late reports may still show
-	until   time.Time // when settle, or the wait for the commanded mode, ends; zero: none
+	until   time.Time // when settle ends
 }
 
 // explains reports whether r belongs to the commanded mode (rule 4).
@@ -278,20 +279,19 @@ func (m *machine) report(r report) {
 	}
 	if m.settle != nil {
 		if r == m.last {
-			m.settle, m.until = nil, time.Time{}
+			m.settle = nil
 		} else if slices.Contains(m.settle, r.mode) {
 			return
 		}
 	}
-	if m.explains(r) {
+	switch {
+	case m.explains(r):
 		m.last = r
 		// A takeoff that is still disarmed has not been followed yet.
-		if m.pending == nil && (m.mode != ModeTakeoff || r.armed) {
-			m.settle, m.until = nil, time.Time{}
+		if m.mode != ModeTakeoff || r.armed {
+			m.follow = time.Time{}
 		}
-		return
-	}
-	if r != m.last {
+	case r != m.last:
 		m.show(r)
 	}
 }
@@ -300,20 +300,20 @@ func (m *machine) report(r report) {
 func (m *machine) show(r report) {
 	m.mode, m.last = r.mode, r
 	m.commanded, m.transit = false, false
-	m.settle, m.until = nil, time.Time{}
+	m.settle, m.follow = nil, time.Time{}
 }
 
 // lose says that the link to the autopilot was lost or that it rebooted.
 func (m *machine) lose() {
 	m.lost = m.heard
-	m.settle, m.until = nil, time.Time{}
+	m.settle, m.follow = nil, time.Time{}
 }
 
 // begin says that a plan's first message is about to be sent, and which modes
-// its steps explain while it waits for acks.
+// its steps explain while it waits for acks. What the steps of a plan whose
+// place it takes have done shows.
 func (m *machine) begin(explains []Mode) {
-	m.pending = explains
-	m.settle, m.until = nil, time.Time{}
+	m.pending, m.settle = explains, nil
 }
 
 // accept says that every step of a plan that enters mode was acknowledged
@@ -321,14 +321,18 @@ func (m *machine) begin(explains []Mode) {
 func (m *machine) accept(mode Mode, transit bool, now time.Time) {
 	m.mode, m.commanded, m.transit = mode, true, transit
 	m.pending, m.settle = nil, nil
-	m.until = now.Add(followTime)
+	m.last = m.raw
+	m.follow = now.Add(followTime)
 }
 
 // acceptArm says that a plan that only arms or disarms was acknowledged. The
-// mode is then what the next heartbeat will make of it.
+// mode is then what the next heartbeat will make of it, unless one is still to
+// show what was commanded before.
 func (m *machine) acceptArm(armed bool) {
 	m.pending = nil
-	m.report(report{m.last.mode, armed})
+	if m.follow.IsZero() {
+		m.report(report{m.raw.mode, armed})
+	}
 }
 
 // refuse says that a plan was refused or went without an answer: it changes
@@ -344,16 +348,17 @@ func (m *machine) abandon() { m.show(m.raw) }
 // tick applies rule 6 at the given time and reports whether the autopilot did
 // not follow what it had acknowledged.
 func (m *machine) tick(now time.Time) bool {
-	if m.until.IsZero() || now.Before(m.until) {
-		return false
+	if m.settle != nil && !now.Before(m.until) {
+		m.settle = nil
+		if m.raw != m.last && !m.explains(m.raw) {
+			m.show(m.raw)
+		}
 	}
-	refused := m.settle != nil
-	m.settle, m.until = nil, time.Time{}
-	if refused && (m.raw == m.last || m.explains(m.raw)) {
+	if m.pending != nil || m.settle != nil || m.follow.IsZero() || now.Before(m.follow) {
 		return false
 	}
 	m.show(m.raw)
-	return !refused
+	return true
 }
 
 // request is a command as POST mode, takeoff, goto and land take it, read and
