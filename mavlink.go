@@ -379,12 +379,16 @@ type deframer struct {
 	at         time.Time // when the last bytes came
 	paused     int       // the bytes before it came before a pause
 	astray     bool      // start is not where a frame ended
+	datagrams  bool      // frames end where what one read brought ends
 	skipped    int       // bytes since then
 	errors     uint64    // places where bytes were no frame; one for each 256 of pure noise
 }
 
 // space is where the next bytes go.
 func (d *deframer) space() []byte {
+	if d.datagrams {
+		d.start = d.end // another sender's may be next
+	}
 	if d.start > 0 {
 		d.end = copy(d.buf[:], d.buf[d.start:d.end])
 		d.paused -= d.start
@@ -467,6 +471,8 @@ func (d *deframer) candidate(b []byte) (f rawFrame, size int) {
 		switch {
 		case d.astray:
 			return f, -1
+		case d.datagrams && len(b) == size:
+			return f, size
 		case len(b) <= size:
 			return f, 0
 		case b[size] != frame.V1MagicByte && b[size] != frame.V2MagicByte:
@@ -691,13 +697,10 @@ func (l *link) serve(ctx context.Context, p port) (heard bool, err error) {
 	var in deframer
 	var dec decoder
 	var n int
-	_, datagrams := p.(interface {
+	_, in.datagrams = p.(interface {
 		ReadFromUDP([]byte) (int, *net.UDPAddr, error)
 	})
 	for err == nil {
-		if datagrams { // one holds whole frames, and another sender's may be next
-			in.start, in.end = 0, 0
-		}
 		n, err = p.Read(in.space())
 		now := time.Now()
 		in.filled(n, now)
@@ -714,7 +717,7 @@ func (l *link) serve(ctx context.Context, p port) (heard bool, err error) {
 			l.errors.Add(in.errors)
 			in.errors = 0
 		}
-		if n == 0 && err == nil && !datagrams {
+		if n == 0 && err == nil && !in.datagrams {
 			err = io.ErrUnexpectedEOF
 		}
 	}

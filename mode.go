@@ -266,6 +266,7 @@ func (m *machine) explains(r report) bool {
 // report takes a heartbeat's report.
 func (m *machine) report(r report) {
 	first := !m.heard || m.lost && !m.explains(r)
+	before := m.raw
 	m.raw, m.heard, m.lost = r, true, false
 	if first { // rule 2
 		m.last = r
@@ -291,7 +292,7 @@ func (m *machine) report(r report) {
 		if m.mode != ModeTakeoff || r.armed {
 			m.follow = time.Time{}
 		}
-	case r != m.last:
+	case r != m.last, m.pending != nil && r != before:
 		m.show(r)
 	}
 }

@@ -102,22 +102,13 @@ func (f *hearing) hear(t *testing.T, script string) string {
 // rule is a sentence about the machine, and the flight that shows it.
 type rule struct {
 	name, flight string
-
-	// unmet marks a rule of the design that mode.go does not keep yet. The row
-	// fails when it does, so that the mark goes.
-	unmet bool
 }
 
 func testRules(t *testing.T, rules []rule) {
 	for _, r := range rules {
 		t.Run(r.name, func(t *testing.T) {
 			wrong := newHearing().hear(t, r.flight)
-			switch {
-			case r.unmet && wrong != "":
-				t.Skipf("not kept yet: %s", wrong)
-			case r.unmet:
-				t.Error("this rule is kept now: take its mark off")
-			case wrong != "":
+			if wrong != "" {
 				t.Errorf("%s: %s", r.flight, wrong)
 			}
 		})
@@ -340,7 +331,7 @@ func TestPilotsSwitchAlwaysShows(t *testing.T) {
 		{name: "to takeoff's hold after he took over once", flight: "hold disarmed, accepted takeoff, takeoff armed, manual armed, hold armed, = hold"},
 		{name: "right after an ack, to a third mode", flight: "hold armed, accepted position, manual armed, = manual"},
 		{name: "right after an ack, back to where it was", flight: "hold armed, asks position hold, position armed, accepted position, position armed, hold armed, = hold"},
-		{name: "back to where it was, when its one report came before the last ack", unmet: true,
+		{name: "back to where it was, when its one report came before the last ack",
 			flight: "hold armed, asks position hold, position armed, accepted position, hold armed, = hold"},
 		{name: "disarming is no switch of mode", flight: "hold armed, accepted position, position armed, position disarmed, = position"},
 	})
@@ -373,7 +364,7 @@ func TestFailsafeAlwaysShows(t *testing.T) {
 		{name: "after a refused plan", flight: "hold armed, asks position hold, position armed, refused, rtl armed, = rtl"},
 		{name: "a return that the refused plan did not enter", flight: "rtl armed, asks hold rtl, hold armed, refused, rtl armed, hold armed, rtl armed, = rtl"},
 		{name: "a second time", flight: "rtl armed, accepted hold, hold armed, = hold, rtl armed, = rtl"},
-		{name: "a second time, when the report of hold came before the last ack", unmet: true,
+		{name: "a second time, when the report of hold came before the last ack",
 			flight: "rtl armed, asks hold rtl, hold armed, accepted hold, rtl armed, = rtl"},
 		{name: "it ends as the autopilot reports", flight: "hold armed, accepted hold, rtl armed, land armed, = land, hold disarmed, = hold"},
 		{name: "a failsafe in hold ends the way to the place", flight: "position armed, accepted transit, hold armed, abandoned, = hold, hold armed, +1m, = hold"},
@@ -404,7 +395,7 @@ func TestEqualReportNeverChangesTheMode(t *testing.T) {
 	testRules(t, []rule{
 		{name: "the last heartbeat before the change is not new", flight: "hold armed, accepted position, hold armed, = position, position armed, = position"},
 		{name: "nor is it with a plan between", flight: "hold armed, asks position hold, hold armed, accepted position, hold armed, = position"},
-		{name: "nor after a plan that took another one's place", unmet: true,
+		{name: "nor after a plan that took another one's place",
 			flight: "hold armed, asks position hold, position armed, asks manual position, accepted manual, position armed, = manual"},
 	})
 }
@@ -464,9 +455,9 @@ func TestAutopilotThatDoesNotFollowIsBelieved(t *testing.T) {
 		{name: "the mode of the second command counts from its own ack", flight: "hold armed, accepted position, +3s, accepted manual, hold armed, +4.9s, = manual, +0.1s unfollowed, = hold"},
 		{name: "a later report shows as it did before", flight: "hold armed, accepted position, hold armed, +5s unfollowed, position armed, = position"},
 		{name: "what was not followed explains nothing", flight: "position armed, accepted takeoff, position armed, +5s unfollowed, = position, takeoff armed, = takeoff, hold armed, = hold"},
-		{name: "though the next command was refused", unmet: true,
+		{name: "though the next command was refused",
 			flight: "hold armed, accepted position, hold armed, +3s, asks altitude hold, refused, hold armed, +2s unfollowed, = hold"},
-		{name: "though it was armed meanwhile", unmet: true,
+		{name: "though it was armed meanwhile",
 			flight: "position armed, hold armed, accepted position, hold armed, +1s, asks hold, arms, hold armed, +4s unfollowed, = hold"},
 	})
 }
@@ -482,9 +473,9 @@ func TestArmingAloneLeavesTheMode(t *testing.T) {
 		{name: "a failsafe while it arms shows", flight: "hold disarmed, asks hold, rtl armed, arms, = rtl"},
 		{name: "arming is no command to follow", flight: "hold disarmed, asks hold, arms, hold armed, +1m, = hold"},
 		{name: "a disarmed drone that is disarmed stays manual", flight: "hold disarmed, asks hold, disarms, hold disarmed, = manual"},
-		{name: "right after a mode was accepted, before its first report", unmet: true,
+		{name: "right after a mode was accepted, before its first report",
 			flight: "hold disarmed, asks position hold, accepted position, asks hold, arms, = position"},
-		{name: "right after a mode was accepted that was reported before its ack", unmet: true,
+		{name: "right after a mode was accepted that was reported before its ack",
 			flight: "hold disarmed, asks position hold, position disarmed, accepted position, asks position, arms, = position"},
 	})
 }
@@ -1129,10 +1120,11 @@ type witness struct {
 	pending  []Mode        // explained by the plan that waits
 	settling []Mode        // explained by the plan that was refused
 	since    time.Time     // the last ack or refusal
+	asked    time.Time     // the last accepted command
 	waiting  bool          // for a report that explains the accepted mode
 
 	// What may be the last report as mode.go has it, which leaves out those that
-	// a plan explained and takes an accepted arming for one: the unmet rows above.
+	// a plan explained and takes an accepted arming for one.
 	// Where that is the last one given, nothing is overlooked here.
 	counted []report
 	guessed bool // arming was accepted since the last report
@@ -1148,7 +1140,7 @@ func (w *witness) count(r report) {
 func (w *witness) seeReport(r report) string {
 	before, last := w.mode, w.last
 	met, first := w.heard, !w.heard || w.lost
-	ours := belongs(before, w.transit, r)
+	ours := r.mode == before || w.commanded && belongs(before, w.transit, r)
 	late := slices.Contains(w.settling, r.mode) && w.now.Sub(w.since) < followTime // of a refused plan
 	explained := slices.Contains(w.pending, r.mode) || late
 	overlooked := func(r report) bool { return slices.Contains(w.counted, r) }
@@ -1159,7 +1151,7 @@ func (w *witness) seeReport(r report) string {
 	if w.mode != before || belongs(w.mode, w.transit, r) && (w.mode != ModeTakeoff || r.armed) || w.pending != nil {
 		w.waiting = false
 	}
-	if w.mode != before {
+	if w.mode != before || w.settle == nil {
 		w.settling = nil
 	}
 	hidden := r.mode == ModeRTL && w.mode != ModeRTL && !(w.mode == ModeRTGS && w.accepted == ModeRTGS) && !overlooked(r)
@@ -1190,7 +1182,7 @@ func (w *witness) seeBegin(m Mode) string {
 	before := w.mode
 	w.pending = []Mode{m, before} // every plan explains the mode it comes from
 	w.begin(slices.Clone(w.pending))
-	w.waiting, w.settling = false, nil
+	w.settling = nil
 	if w.mode != before {
 		return "a command that waits changed the mode"
 	}
@@ -1200,7 +1192,7 @@ func (w *witness) seeBegin(m Mode) string {
 func (w *witness) seeAccept(m Mode, transit bool) string {
 	w.accept(m, transit, w.now)
 	w.accepted, w.transit, w.pending, w.settling = m, transit, nil, nil
-	w.waiting, w.since = true, w.now
+	w.waiting, w.since, w.asked = true, w.now, w.now
 	if w.mode != m {
 		return "the accepted mode is not the mode"
 	}
@@ -1213,7 +1205,7 @@ func (w *witness) seeRefuse() string {
 	}
 	before := w.mode
 	w.refuse(w.now)
-	w.settling, w.pending, w.since, w.waiting = w.pending, nil, w.now, false
+	w.settling, w.pending, w.since = w.pending, nil, w.now
 	if w.mode != before {
 		return "a refused command changed the mode"
 	}
@@ -1226,7 +1218,7 @@ func (w *witness) seeArm(arm bool) string {
 	}
 	before := w.mode
 	w.acceptArm(arm)
-	w.pending, w.waiting, w.settling, w.guessed, w.lost = nil, false, nil, true, false
+	w.pending, w.settling, w.guessed, w.lost = nil, nil, true, w.machine.lost
 	for _, c := range w.counted {
 		w.count(report{c.mode, arm})
 	}
@@ -1240,9 +1232,12 @@ func (w *witness) seeTime(d time.Duration) string {
 	before := w.mode
 	w.now = w.now.Add(d)
 	unfollowed := w.tick(w.now)
-	late, waited := w.now.Sub(w.since) >= followTime, w.waiting
+	settled := w.settling == nil || w.now.Sub(w.since) >= followTime
+	late := settled && (w.now.Sub(w.since) >= followTime || w.now.Sub(w.asked) >= followTime)
+	waited := w.waiting && w.pending == nil && w.now.Sub(w.asked) >= followTime
 	if late {
-		w.waiting, w.settling = false, nil
+		w.settling = nil
+		w.waiting = w.waiting && !waited
 		w.count(w.last)
 	}
 	switch {
