@@ -26,6 +26,7 @@ func TestMain(m *testing.M) {
 		os.Exit(0)
 	}
 	slog.SetDefault(slog.New(slog.DiscardHandler))
+	simRecord = 10_000
 	os.Exit(m.Run())
 }
 

@@ -222,24 +222,18 @@ type serialDevice struct {
 
 type serialPort struct {
 	*os.File
-	line    serial.Port
-	writing atomic.Bool
-	once    sync.Once
+	line serial.Port
+	once sync.Once
 }
 
-func (p *serialPort) Write(b []byte) (int, error) {
-	p.writing.Store(true)
-	defer p.writing.Store(false)
-	return p.File.Write(b)
-}
+// Drain waits until everything written has left the board.
+func (p *serialPort) Drain() error { return p.line.Drain() }
 
-// Close drops what a hanging write left over: the kernel would wait half a
-// minute for a line that stands still.
+// Close drops what has not left the board: the kernel would wait half a minute
+// for a line that stands still.
 func (p *serialPort) Close() (err error) {
 	p.once.Do(func() {
-		if p.writing.Load() {
-			p.line.ResetOutputBuffer()
-		}
+		p.line.ResetOutputBuffer()
 		err = errors.Join(p.File.Close(), p.line.Close())
 	})
 	return err
@@ -770,8 +764,11 @@ func (l *link) write(ctx, broken context.Context, c *connection) {
 			l.mu.Lock()
 			o, ok := l.lastSticks(&manual)
 			l.mu.Unlock()
-			if ok {
-				put(o)
+			if ok && put(o) {
+				if p, ok := c.port.(interface{ Drain() error }); ok {
+					c.writing.Store(int64(time.Since(c.opened)))
+					p.Drain()
+				}
 			}
 			return
 		case <-c.sticks:
@@ -844,7 +841,14 @@ func (l *link) runClock(stop <-chan struct{}) {
 		l.beat.Store(now.UnixNano())
 		l.mu.Lock()
 		next := l.tick(now)
+		var dead port
+		if l.conn != nil && l.conn.why != nil {
+			dead = l.conn.port
+		}
 		l.mu.Unlock()
+		if dead != nil {
+			dead.Close() // ends the reader and a write that hangs
+		}
 		timer.Reset(next)
 	}
 }
@@ -857,9 +861,6 @@ func (l *link) tick(now time.Time) time.Duration {
 			c.why = errWriteHung
 		} else if now.Sub(c.frameAt) > silentAfter {
 			c.why = errSilent
-		}
-		if c.why != nil {
-			c.port.Close() // ends the reader and a write that hangs
 		}
 		if !now.Before(l.nextBeat) {
 			l.nextBeat = now.Add(heartbeatEvery)

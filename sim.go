@@ -33,7 +33,6 @@ import (
 const (
 	simTick    = 20 * time.Millisecond
 	simBuffer  = 4096  // bytes that the cable holds in each direction
-	simRecord  = 10000 // received messages that are remembered
 	simSystem  = 1
 	simHomeLat = 47.3977419
 	simHomeLon = 8.5455937
@@ -101,6 +100,9 @@ type simBrain interface {
 	climbed() // to where the takeoff ends
 	disarmed(landed bool)
 }
+
+// simRecord is how many received messages are remembered; tests do.
+var simRecord = 0
 
 // simReceived is a message that came from the companion board.
 type simReceived struct {
@@ -705,11 +707,13 @@ func (s *simulator) receive() {
 		return
 	}
 	for f := s.port.next(); f != nil; f = s.port.next() {
-		if len(s.record) == simRecord {
-			s.record = slices.Clone(s.record[simRecord/2:])
-		}
 		system, component := f.GetSystemID(), f.GetComponentID()
-		s.record = append(s.record, simReceived{time.Now(), system, component, f.GetMessage()})
+		if simRecord > 0 {
+			if len(s.record) == simRecord {
+				s.record = slices.Clone(s.record[simRecord/2:])
+			}
+			s.record = append(s.record, simReceived{time.Now(), system, component, f.GetMessage()})
+		}
 		// A sender with the autopilot's own ids is taken for an echo.
 		if system != simSystem || component != 1 {
 			s.take(system, component, f.GetMessage())
