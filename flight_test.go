@@ -562,3 +562,17 @@ func TestHeartbeatsGoOutEverySecondAsAnOnboardController(t *testing.T) {
 		}
 	})
 }
+
+func TestRefusedCommandDoesNotEndTheWayToALanding(t *testing.T) {
+	both(t, func(f *flight) {
+		f.aloft()
+		f.accepted("/land", "{"+at(40, 0)+"}")
+		time.Sleep(2 * time.Second)
+		f.refused("/mode", `{"arm":false}`, 409, "refused")
+		f.wantMode("land")
+		f.refused("/goto", `{"lat":1}`, 422, "out_of_range")
+		f.until("landed", 90*time.Second, f.disarmed)
+		f.wantMode("land")
+		f.wantAt(40, 0, 0, 2)
+	})
+}

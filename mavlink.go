@@ -1431,6 +1431,11 @@ type operation struct {
 	began     time.Time
 	busy      bool          // waits for acks; false on the way to a landing
 	cancelled chan struct{} // closed when a newer command takes its place
+
+	// A refused command must not end the landing that it interrupted, unless it
+	// has moved the vehicle.
+	landing *operation
+	moved   bool // a step was accepted
 }
 
 // over is the channel that ends o; nil never ends.
@@ -1690,6 +1695,9 @@ func (l *link) do(r request) (answer, error) {
 		if err != nil || result != uint8(common.MAV_RESULT_ACCEPTED) {
 			return answer{}, l.fail(op, i, result, err)
 		}
+		l.mu.Lock()
+		op.moved = true
+		l.mu.Unlock()
 	}
 	return l.accept(op)
 }
@@ -1706,11 +1714,16 @@ func (l *link) begin(r request) (*operation, error) {
 	if err != nil {
 		return nil, err
 	}
-	if l.op != nil {
-		close(l.op.cancelled)
-	}
 	now := time.Now()
 	op := &operation{plan: p, began: now, busy: true, cancelled: make(chan struct{})}
+	if older := l.op; older != nil {
+		close(older.cancelled)
+		if older.busy {
+			op.landing, op.moved = older.landing, older.moved
+		} else {
+			op.landing = older
+		}
+	}
 	l.op = op
 	l.machine.begin(p.explains)
 	l.prepareSticks(p, now)
@@ -1763,9 +1776,24 @@ func (l *link) end(op *operation) {
 		op.busy = false
 		l.op = nil
 		l.machine.refuse(time.Now())
+		l.resume(op)
 		l.version.Add(1)
 	}
 	l.pokeClock()
+}
+
+// resume goes on with the landing that op interrupted. l.mu is held.
+func (l *link) resume(op *operation) {
+	switch {
+	case op.landing == nil || l.machine.mode != ModeLand || l.stopped:
+	case op.moved:
+		l.machine.abandon()
+		l.modeChanged("a refused command ended the way to the landing")
+	default:
+		l.op = &operation{plan: op.landing.plan, began: op.landing.began, cancelled: make(chan struct{})}
+		again := l.op
+		l.wg.Go(func() { l.approach(again) })
+	}
 }
 
 // fail ends an operation whose step i was refused or never acknowledged: it

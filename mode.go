@@ -281,7 +281,7 @@ func (m *machine) report(r report) {
 	if m.settle != nil {
 		if r == m.last {
 			m.settle = nil
-		} else if slices.Contains(m.settle, r.mode) {
+		} else if slices.Contains(m.settle, r.mode) && r.mode != ModeRTL { // it may be a failsafe
 			return
 		}
 	}
@@ -331,7 +331,7 @@ func (m *machine) accept(mode Mode, transit bool, now time.Time) {
 // show what was commanded before.
 func (m *machine) acceptArm(armed bool) {
 	m.pending = nil
-	if m.follow.IsZero() {
+	if m.follow.IsZero() && !m.lost {
 		m.report(report{m.raw.mode, armed})
 	}
 }

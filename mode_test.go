@@ -100,15 +100,12 @@ func (f *hearing) hear(t *testing.T, script string) string {
 }
 
 // rule is a sentence about the machine, and the flight that shows it.
-type rule struct {
-	name, flight string
-}
+type rule struct{ name, flight string }
 
 func testRules(t *testing.T, rules []rule) {
 	for _, r := range rules {
 		t.Run(r.name, func(t *testing.T) {
-			wrong := newHearing().hear(t, r.flight)
-			if wrong != "" {
+			if wrong := newHearing().hear(t, r.flight); wrong != "" {
 				t.Errorf("%s: %s", r.flight, wrong)
 			}
 		})
@@ -117,15 +114,15 @@ func testRules(t *testing.T, rules []rule) {
 
 func TestFirstContactOnlyCountsArmed(t *testing.T) {
 	testRules(t, []rule{
-		{name: "a drone that was never heard is in manual", flight: "= manual"},
-		{name: "time alone changes nothing", flight: "+1h, = manual"},
-		{name: "a disarmed vehicle stays manual whatever its mode", flight: "hold disarmed, = manual, hold disarmed, = manual"},
-		{name: "disarmed in RTL it is manual too", flight: "rtl disarmed, rtl disarmed, = manual"},
-		{name: "a link that restarts in flight finds the mode", flight: "hold armed, = hold"},
-		{name: "a link that restarts in a failsafe shows it", flight: "rtl armed, = rtl"},
-		{name: "armed later it is no longer manual because nobody asked", flight: "hold disarmed, hold armed, = hold"},
-		{name: "a switch on the ground shows", flight: "hold disarmed, position disarmed, = position"},
-		{name: "what a disarmed first contact left alone is still left alone after 5 s", flight: "hold disarmed, +10s, hold disarmed, = manual"},
+		{"a drone that was never heard is in manual", "= manual"},
+		{"time alone changes nothing", "+1h, = manual"},
+		{"a disarmed vehicle stays manual whatever its mode", "hold disarmed, = manual, hold disarmed, = manual"},
+		{"disarmed in RTL it is manual too", "rtl disarmed, rtl disarmed, = manual"},
+		{"a link that restarts in flight finds the mode", "hold armed, = hold"},
+		{"a link that restarts in a failsafe shows it", "rtl armed, = rtl"},
+		{"armed later it is no longer manual because nobody asked", "hold disarmed, hold armed, = hold"},
+		{"a switch on the ground shows", "hold disarmed, position disarmed, = position"},
+		{"what a disarmed first contact left alone is still left alone after 5 s", "hold disarmed, +10s, hold disarmed, = manual"},
 	})
 	for _, m := range allModes {
 		t.Run("disarmed in "+m.String(), func(t *testing.T) {
@@ -269,71 +266,70 @@ func TestLinkThatComesBackKeepsWhatTheReportExplains(t *testing.T) {
 		}
 	})
 	testRules(t, []rule{
-		{name: "the mode stands while nobody is heard", flight: "hold armed, accepted takeoff, takeoff armed, lost, +1m, = takeoff"},
-		{name: "a takeoff that ended meanwhile is kept", flight: "hold armed, accepted takeoff, takeoff armed, lost, hold armed, = takeoff"},
-		{name: "a landing that ended meanwhile is kept", flight: "hold armed, accepted land, land armed, lost, hold disarmed, = land"},
-		{name: "a failsafe that began meanwhile shows", flight: "hold armed, accepted takeoff, takeoff armed, lost, rtl armed, = rtl"},
-		{name: "a failsafe shows though the vehicle was in RTL before the command", flight: "rtl armed, accepted hold, lost, rtl armed, = rtl"},
-		{name: "a takeoff that the pilot began is not kept", flight: "takeoff armed, lost, hold armed, = hold"},
-		{name: "a reboot on the ground changes nothing", flight: "hold disarmed, accepted position, position disarmed, lost, manual disarmed, = position"},
-		{name: "armed after the reboot it shows", flight: "hold disarmed, accepted position, position disarmed, lost, manual disarmed, manual armed, = manual"},
-		{name: "after that first report the rules are the old ones", flight: "hold armed, accepted takeoff, takeoff armed, lost, hold armed, position armed, = position, position disarmed, hold disarmed, = hold"},
-		{name: "a loss before the first contact is none", flight: "lost, hold disarmed, = manual, hold armed, = hold"},
-		{name: "while the link is lost nobody can have followed", flight: "hold armed, accepted position, +1s, lost, +9s, = position, position armed, = position"},
+		{"the mode stands while nobody is heard", "hold armed, accepted takeoff, takeoff armed, lost, +1m, = takeoff"},
+		{"a takeoff that ended meanwhile is kept", "hold armed, accepted takeoff, takeoff armed, lost, hold armed, = takeoff"},
+		{"a landing that ended meanwhile is kept", "hold armed, accepted land, land armed, lost, hold disarmed, = land"},
+		{"a failsafe that began meanwhile shows", "hold armed, accepted takeoff, takeoff armed, lost, rtl armed, = rtl"},
+		{"a failsafe shows though the vehicle was in RTL before the command", "rtl armed, accepted hold, lost, rtl armed, = rtl"},
+		{"a takeoff that the pilot began is not kept", "takeoff armed, lost, hold armed, = hold"},
+		{"a reboot on the ground changes nothing", "hold disarmed, accepted position, position disarmed, lost, manual disarmed, = position"},
+		{"armed after the reboot it shows", "hold disarmed, accepted position, position disarmed, lost, manual disarmed, manual armed, = manual"},
+		{"after that first report the rules are the old ones", "hold armed, accepted takeoff, takeoff armed, lost, hold armed, position armed, = position, position disarmed, hold disarmed, = hold"},
+		{"a loss before the first contact is none", "lost, hold disarmed, = manual, hold armed, = hold"},
+		{"while the link is lost nobody can have followed", "hold armed, accepted position, +1s, lost, +9s, = position, position armed, = position"},
 	})
 }
 
 func TestManoeuvreThatEndsByItselfNeverShows(t *testing.T) {
 	testRules(t, []rule{
-		{name: "after a takeoff a report of hold changes nothing", flight: "hold disarmed, accepted takeoff, takeoff armed, hold armed, = takeoff"},
-		{name: "a takeoff stays until a new command, however long", flight: "hold disarmed, accepted takeoff, takeoff armed, hold armed, +1h, hold armed, = takeoff"},
-		{name: "after the climb another climb is still the takeoff", flight: "hold disarmed, accepted takeoff, takeoff armed, hold armed, takeoff armed, hold armed, = takeoff"},
-		{name: "a takeoff in GUIDED is never reported as one", flight: "manual disarmed, accepted takeoff, hold armed, +1m, = takeoff"},
-		{name: "a new command ends the takeoff", flight: "hold disarmed, accepted takeoff, takeoff armed, accepted hold, = hold, hold armed, = hold"},
-		{name: "a takeoff that the pilot began ends as reported", flight: "position armed, takeoff armed, = takeoff, hold armed, = hold"},
-		{name: "a takeoff that the pilot interrupted is his", flight: "hold disarmed, accepted takeoff, takeoff armed, position armed, = position, takeoff armed, = takeoff, hold armed, = hold"},
+		{"after a takeoff a report of hold changes nothing", "hold disarmed, accepted takeoff, takeoff armed, hold armed, = takeoff"},
+		{"a takeoff stays until a new command, however long", "hold disarmed, accepted takeoff, takeoff armed, hold armed, +1h, hold armed, = takeoff"},
+		{"after the climb another climb is still the takeoff", "hold disarmed, accepted takeoff, takeoff armed, hold armed, takeoff armed, hold armed, = takeoff"},
+		{"a takeoff in GUIDED is never reported as one", "manual disarmed, accepted takeoff, hold armed, +1m, = takeoff"},
+		{"a new command ends the takeoff", "hold disarmed, accepted takeoff, takeoff armed, accepted hold, = hold, hold armed, = hold"},
+		{"a takeoff that the pilot began ends as reported", "position armed, takeoff armed, = takeoff, hold armed, = hold"},
+		{"a takeoff that the pilot interrupted is his", "hold disarmed, accepted takeoff, takeoff armed, position armed, = position, takeoff armed, = takeoff, hold armed, = hold"},
 
-		{name: "a landing stays land through touch-down and disarming", flight: "hold armed, accepted land, land armed, land disarmed, = land"},
-		{name: "PX4 falls back to hold once disarmed", flight: "hold armed, accepted land, land armed, land disarmed, hold disarmed, +1m, = land"},
-		{name: "PX4 falls back to position once disarmed", flight: "hold armed, accepted land, land armed, position disarmed, = land"},
-		{name: "any fall-back after disarming is the landing's end", flight: "hold armed, accepted land, land armed, land disarmed, position disarmed, manual disarmed, other disarmed, = land"},
-		{name: "armed again after a landing it is what it reports", flight: "hold armed, accepted land, land armed, hold disarmed, hold armed, = hold"},
-		{name: "hold before disarming is no landing", flight: "position armed, accepted land, land armed, hold armed, = hold"},
-		{name: "a landing that the pilot began ends as reported", flight: "position armed, land armed, = land, land disarmed, = land, hold disarmed, = hold"},
+		{"a landing stays land through touch-down and disarming", "hold armed, accepted land, land armed, land disarmed, = land"},
+		{"PX4 falls back to hold once disarmed", "hold armed, accepted land, land armed, land disarmed, hold disarmed, +1m, = land"},
+		{"PX4 falls back to position once disarmed", "hold armed, accepted land, land armed, position disarmed, = land"},
+		{"any fall-back after disarming is the landing's end", "hold armed, accepted land, land armed, land disarmed, position disarmed, manual disarmed, other disarmed, = land"},
+		{"armed again after a landing it is what it reports", "hold armed, accepted land, land armed, hold disarmed, hold armed, = hold"},
+		{"hold before disarming is no landing", "position armed, accepted land, land armed, hold armed, = hold"},
+		{"a landing that the pilot began ends as reported", "position armed, land armed, = land, land disarmed, = land, hold disarmed, = hold"},
 
-		{name: "on the way to the place hold is the landing", flight: "position armed, accepted transit, hold armed, +1m, hold armed, = land"},
-		{name: "the landing over the place is the same landing", flight: "position armed, accepted transit, hold armed, over the place, = land, land armed, = land"},
-		{name: "over the place hold is no longer explained", flight: "position armed, accepted transit, hold armed, over the place, land armed, hold armed, = hold"},
-		{name: "the last heartbeat of the way is not new over the place", flight: "position armed, accepted transit, hold armed, over the place, hold armed, = land, land armed, +1m, = land"},
-		{name: "a landing over the place that does not begin was not followed", flight: "position armed, accepted transit, hold armed, over the place, hold armed, +5s unfollowed, = hold"},
-		{name: "the place is reached, landed on and left disarmed", flight: "position armed, accepted transit, hold armed, over the place, land armed, land disarmed, hold disarmed, = land"},
-		{name: "a landing that is asked for here has no transit", flight: "position armed, accepted transit, hold armed, accepted land, land armed, hold armed, = hold"},
-		{name: "a new command ends the way to the place", flight: "position armed, accepted transit, hold armed, accepted position, = position, position armed, hold armed, = hold"},
+		{"on the way to the place hold is the landing", "position armed, accepted transit, hold armed, +1m, hold armed, = land"},
+		{"the landing over the place is the same landing", "position armed, accepted transit, hold armed, over the place, = land, land armed, = land"},
+		{"over the place hold is no longer explained", "position armed, accepted transit, hold armed, over the place, land armed, hold armed, = hold"},
+		{"the last heartbeat of the way is not new over the place", "position armed, accepted transit, hold armed, over the place, hold armed, = land, land armed, +1m, = land"},
+		{"a landing over the place that does not begin was not followed", "position armed, accepted transit, hold armed, over the place, hold armed, +5s unfollowed, = hold"},
+		{"the place is reached, landed on and left disarmed", "position armed, accepted transit, hold armed, over the place, land armed, land disarmed, hold disarmed, = land"},
+		{"a landing that is asked for here has no transit", "position armed, accepted transit, hold armed, accepted land, land armed, hold armed, = hold"},
+		{"a new command ends the way to the place", "position armed, accepted transit, hold armed, accepted position, = position, position armed, hold armed, = hold"},
 
-		{name: "PX4 returns to its ground station in RTL", flight: "hold armed, accepted rtgs, rtl armed, +1m, rtl armed, = rtgs"},
-		{name: "a return that ends in hold shows", flight: "hold armed, accepted rtgs, rtl armed, hold disarmed, = hold"},
-		{name: "rtl does not explain rtgs", flight: "hold armed, accepted rtl, rtl armed, rtgs armed, = rtgs"},
-		{name: "hold explains nothing but hold", flight: "position armed, accepted hold, hold armed, takeoff armed, = takeoff"},
+		{"PX4 returns to its ground station in RTL", "hold armed, accepted rtgs, rtl armed, +1m, rtl armed, = rtgs"},
+		{"a return that ends in hold shows", "hold armed, accepted rtgs, rtl armed, hold disarmed, = hold"},
+		{"rtl does not explain rtgs", "hold armed, accepted rtl, rtl armed, rtgs armed, = rtgs"},
+		{"hold explains nothing but hold", "position armed, accepted hold, hold armed, takeoff armed, = takeoff"},
 	})
 }
 
 func TestPilotsSwitchAlwaysShows(t *testing.T) {
 	testRules(t, []rule{
-		{name: "in a takeoff", flight: "hold disarmed, accepted takeoff, takeoff armed, position armed, = position"},
-		{name: "after a takeoff", flight: "hold disarmed, accepted takeoff, takeoff armed, hold armed, position armed, = position"},
-		{name: "in a goto", flight: "position armed, accepted hold, hold armed, manual armed, = manual"},
-		{name: "in a landing", flight: "hold armed, accepted land, land armed, altitude armed, = altitude"},
-		{name: "on the way to the place", flight: "position armed, accepted transit, hold armed, position armed, = position"},
-		{name: "in a return", flight: "hold armed, accepted rtl, rtl armed, position armed, = position"},
-		{name: "in position mode, which the API asked for", flight: "hold armed, accepted position, position armed, hold armed, = hold"},
-		{name: "to a mode that the spec has no word for", flight: "hold armed, accepted position, position armed, other armed, = other"},
-		{name: "there and back", flight: "hold armed, accepted hold, hold armed, position armed, hold armed, = hold"},
-		{name: "to takeoff's hold after he took over once", flight: "hold disarmed, accepted takeoff, takeoff armed, manual armed, hold armed, = hold"},
-		{name: "right after an ack, to a third mode", flight: "hold armed, accepted position, manual armed, = manual"},
-		{name: "right after an ack, back to where it was", flight: "hold armed, asks position hold, position armed, accepted position, position armed, hold armed, = hold"},
-		{name: "back to where it was, when its one report came before the last ack",
-			flight: "hold armed, asks position hold, position armed, accepted position, hold armed, = hold"},
-		{name: "disarming is no switch of mode", flight: "hold armed, accepted position, position armed, position disarmed, = position"},
+		{"in a takeoff", "hold disarmed, accepted takeoff, takeoff armed, position armed, = position"},
+		{"after a takeoff", "hold disarmed, accepted takeoff, takeoff armed, hold armed, position armed, = position"},
+		{"in a goto", "position armed, accepted hold, hold armed, manual armed, = manual"},
+		{"in a landing", "hold armed, accepted land, land armed, altitude armed, = altitude"},
+		{"on the way to the place", "position armed, accepted transit, hold armed, position armed, = position"},
+		{"in a return", "hold armed, accepted rtl, rtl armed, position armed, = position"},
+		{"in position mode, which the API asked for", "hold armed, accepted position, position armed, hold armed, = hold"},
+		{"to a mode that the spec has no word for", "hold armed, accepted position, position armed, other armed, = other"},
+		{"there and back", "hold armed, accepted hold, hold armed, position armed, hold armed, = hold"},
+		{"to takeoff's hold after he took over once", "hold disarmed, accepted takeoff, takeoff armed, manual armed, hold armed, = hold"},
+		{"right after an ack, to a third mode", "hold armed, accepted position, manual armed, = manual"},
+		{"right after an ack, back to where it was", "hold armed, asks position hold, position armed, accepted position, position armed, hold armed, = hold"},
+		{"back to where it was, when its one report came before the last ack", "hold armed, asks position hold, position armed, accepted position, hold armed, = hold"},
+		{"disarming is no switch of mode", "hold armed, accepted position, position armed, position disarmed, = position"},
 	})
 }
 
@@ -357,18 +353,17 @@ func TestFailsafeAlwaysShows(t *testing.T) {
 		})
 	}
 	testRules(t, []rule{
-		{name: "after a climb", flight: "hold disarmed, accepted takeoff, takeoff armed, hold armed, rtl armed, = rtl"},
-		{name: "on the way to the place", flight: "position armed, accepted transit, hold armed, rtl armed, = rtl"},
-		{name: "between an ack and the report of its mode", flight: "hold armed, accepted position, rtl armed, = rtl"},
-		{name: "while a plan waits for its acks", flight: "hold armed, asks position hold, rtl armed, = rtl"},
-		{name: "after a refused plan", flight: "hold armed, asks position hold, position armed, refused, rtl armed, = rtl"},
-		{name: "a return that the refused plan did not enter", flight: "rtl armed, asks hold rtl, hold armed, refused, rtl armed, hold armed, rtl armed, = rtl"},
-		{name: "a second time", flight: "rtl armed, accepted hold, hold armed, = hold, rtl armed, = rtl"},
-		{name: "a second time, when the report of hold came before the last ack",
-			flight: "rtl armed, asks hold rtl, hold armed, accepted hold, rtl armed, = rtl"},
-		{name: "it ends as the autopilot reports", flight: "hold armed, accepted hold, rtl armed, land armed, = land, hold disarmed, = hold"},
-		{name: "a failsafe in hold ends the way to the place", flight: "position armed, accepted transit, hold armed, abandoned, = hold, hold armed, +1m, = hold"},
-		{name: "after that hold is no longer the landing", flight: "position armed, accepted transit, hold armed, abandoned, land armed, = land, hold disarmed, = hold"},
+		{"after a climb", "hold disarmed, accepted takeoff, takeoff armed, hold armed, rtl armed, = rtl"},
+		{"on the way to the place", "position armed, accepted transit, hold armed, rtl armed, = rtl"},
+		{"between an ack and the report of its mode", "hold armed, accepted position, rtl armed, = rtl"},
+		{"while a plan waits for its acks", "hold armed, asks position hold, rtl armed, = rtl"},
+		{"after a refused plan", "hold armed, asks position hold, position armed, refused, rtl armed, = rtl"},
+		{"a return that the refused plan did not enter", "rtl armed, asks hold rtl, hold armed, refused, rtl armed, hold armed, rtl armed, = rtl"},
+		{"a second time", "rtl armed, accepted hold, hold armed, = hold, rtl armed, = rtl"},
+		{"a second time, when the report of hold came before the last ack", "rtl armed, asks hold rtl, hold armed, accepted hold, rtl armed, = rtl"},
+		{"it ends as the autopilot reports", "hold armed, accepted hold, rtl armed, land armed, = land, hold disarmed, = hold"},
+		{"a failsafe in hold ends the way to the place", "position armed, accepted transit, hold armed, abandoned, = hold, hold armed, +1m, = hold"},
+		{"after that hold is no longer the landing", "position armed, accepted transit, hold armed, abandoned, land armed, = land, hold disarmed, = hold"},
 	})
 }
 
@@ -393,90 +388,85 @@ func TestEqualReportNeverChangesTheMode(t *testing.T) {
 		}
 	}
 	testRules(t, []rule{
-		{name: "the last heartbeat before the change is not new", flight: "hold armed, accepted position, hold armed, = position, position armed, = position"},
-		{name: "nor is it with a plan between", flight: "hold armed, asks position hold, hold armed, accepted position, hold armed, = position"},
-		{name: "nor after a plan that took another one's place",
-			flight: "hold armed, asks position hold, position armed, asks manual position, accepted manual, position armed, = manual"},
+		{"the last heartbeat before the change is not new", "hold armed, accepted position, hold armed, = position, position armed, = position"},
+		{"nor is it with a plan between", "hold armed, asks position hold, hold armed, accepted position, hold armed, = position"},
+		{"nor after a plan that took another one's place", "hold armed, asks position hold, position armed, asks manual position, accepted manual, position armed, = manual"},
 	})
 }
 
 func TestPlanThatWaitsExplainsItsSteps(t *testing.T) {
 	testRules(t, []rule{
-		{name: "a step's report changes nothing before the last ack", flight: "manual disarmed, asks hold takeoff manual, hold disarmed, = manual, hold armed, = manual, accepted takeoff, = takeoff"},
-		{name: "nor does a report of the mode it came from", flight: "hold armed, asks position hold, position armed, hold armed, = hold"},
-		{name: "sticks that PX4 takes for a take-over are explained", flight: "hold armed, asks position altitude hold, position armed, = hold, accepted altitude, altitude armed, = altitude"},
-		{name: "however long the acks take", flight: "hold armed, asks position hold, position armed, +20s, = hold, accepted position, position armed, = position"},
-		{name: "a pilot's switch that no step explains shows", flight: "hold armed, asks position hold, manual armed, = manual"},
-		{name: "and the ack comes after it", flight: "hold armed, asks position hold, manual armed, accepted position, = position, manual armed, = position, position armed, = position"},
-		{name: "and stays where the plan is refused", flight: "hold armed, asks position hold, manual armed, refused, +1m, = manual"},
-		{name: "a report that belongs to the mode so far changes nothing either", flight: "hold disarmed, accepted takeoff, takeoff armed, asks position takeoff, hold armed, = takeoff, refused, +1m, = takeoff"},
-		{name: "a new plan takes the waiting one's place", flight: "hold armed, asks position hold, asks manual hold, manual armed, = hold, position armed, = position"},
-		{name: "a plan that is over explains nothing", flight: "hold armed, asks position hold, accepted hold, hold armed, position armed, = position"},
+		{"a step's report changes nothing before the last ack", "manual disarmed, asks hold takeoff manual, hold disarmed, = manual, hold armed, = manual, accepted takeoff, = takeoff"},
+		{"nor does a report of the mode it came from", "hold armed, asks position hold, position armed, hold armed, = hold"},
+		{"sticks that PX4 takes for a take-over are explained", "hold armed, asks position altitude hold, position armed, = hold, accepted altitude, altitude armed, = altitude"},
+		{"however long the acks take", "hold armed, asks position hold, position armed, +20s, = hold, accepted position, position armed, = position"},
+		{"a pilot's switch that no step explains shows", "hold armed, asks position hold, manual armed, = manual"},
+		{"and the ack comes after it", "hold armed, asks position hold, manual armed, accepted position, = position, manual armed, = position, position armed, = position"},
+		{"and stays where the plan is refused", "hold armed, asks position hold, manual armed, refused, +1m, = manual"},
+		{"a report that belongs to the mode so far changes nothing either", "hold disarmed, accepted takeoff, takeoff armed, asks position takeoff, hold armed, = takeoff, refused, +1m, = takeoff"},
+		{"a new plan takes the waiting one's place", "hold armed, asks position hold, asks manual hold, manual armed, = hold, position armed, = position"},
+		{"a plan that is over explains nothing", "hold armed, asks position hold, accepted hold, hold armed, position armed, = position"},
 	})
 }
 
 func TestRefusedHalfWayKeepsTheMode(t *testing.T) {
 	testRules(t, []rule{
-		{name: "at once", flight: "hold armed, asks position hold, refused, = hold"},
-		{name: "after its first step was reported", flight: "hold armed, asks position hold, position armed, refused, = hold"},
-		{name: "a late report of its steps changes nothing", flight: "hold armed, asks position hold, refused, position armed, = hold"},
-		{name: "nor do three of them", flight: "hold armed, asks position hold, refused, position armed, +1s, position armed, +1s, position armed, +1s, = hold"},
-		{name: "put back by the link it stays", flight: "hold armed, asks position hold, position armed, refused, position armed, hold armed, +1m, = hold"},
-		{name: "put back, the steps' modes show again", flight: "hold armed, asks position hold, position armed, refused, hold armed, position armed, = position"},
-		{name: "still in a step's mode after 4.9 s it is kept", flight: "hold armed, asks position hold, refused, position armed, +4.9s, = hold"},
-		{name: "still in a step's mode after 5 s it is the reported one", flight: "hold armed, asks position hold, refused, position armed, +5s, = position"},
-		{name: "a report of another mode shows at once", flight: "hold armed, asks position hold, refused, manual armed, = manual"},
-		{name: "without any report nothing changes", flight: "hold armed, asks position hold, refused, +5s, = hold, +1m, = hold"},
-		{name: "the first mode is kept though nobody commanded it", flight: "hold disarmed, asks position hold, position disarmed, refused, hold disarmed, +1m, = manual"},
-		{name: "a takeoff whose arming is refused leaves no takeoff", flight: "manual disarmed, asks hold takeoff manual, takeoff disarmed, refused, takeoff disarmed, manual disarmed, +1m, = manual"},
-		{name: "a landing keeps its way to the place", flight: "position armed, accepted transit, hold armed, asks position hold land, refused, hold armed, +1m, = land"},
-		{name: "a takeoff keeps its hold", flight: "hold disarmed, accepted takeoff, takeoff armed, hold armed, asks land hold, refused, hold armed, +1m, = takeoff"},
-		{name: "a return to the ground station keeps its RTL", flight: "hold armed, accepted rtgs, rtl armed, asks hold rtl, hold armed, refused, rtl armed, +1m, = rtgs"},
-		{name: "after a pilot's switch the steps' modes show too", flight: "hold armed, asks position hold, refused, manual armed, position armed, = position"},
-		{name: "a climb that ends meanwhile is still the takeoff", flight: "hold disarmed, accepted takeoff, takeoff armed, asks hold takeoff, refused, hold armed, +5s, = takeoff, hold armed, = takeoff"},
-		{name: "the landing over the place ends the wait", flight: "position armed, accepted transit, hold armed, asks manual land, refused, over the place, land armed, manual armed, = manual"},
-		{name: "a new plan ends the wait", flight: "hold armed, asks position hold, refused, asks manual hold, position armed, = position"},
-		{name: "a new accepted command ends the wait", flight: "hold armed, asks position hold, refused, asks manual hold, accepted manual, manual armed, +1m, = manual"},
-		{name: "the link lost meanwhile, the vehicle is asked again", flight: "hold armed, asks position hold, refused, lost, position armed, = position"},
+		{"at once", "hold armed, asks position hold, refused, = hold"},
+		{"after its first step was reported", "hold armed, asks position hold, position armed, refused, = hold"},
+		{"a late report of its steps changes nothing", "hold armed, asks position hold, refused, position armed, = hold"},
+		{"nor do three of them", "hold armed, asks position hold, refused, position armed, +1s, position armed, +1s, position armed, +1s, = hold"},
+		{"put back by the link it stays", "hold armed, asks position hold, position armed, refused, position armed, hold armed, +1m, = hold"},
+		{"put back, the steps' modes show again", "hold armed, asks position hold, position armed, refused, hold armed, position armed, = position"},
+		{"still in a step's mode after 4.9 s it is kept", "hold armed, asks position hold, refused, position armed, +4.9s, = hold"},
+		{"still in a step's mode after 5 s it is the reported one", "hold armed, asks position hold, refused, position armed, +5s, = position"},
+		{"a report of another mode shows at once", "hold armed, asks position hold, refused, manual armed, = manual"},
+		{"without any report nothing changes", "hold armed, asks position hold, refused, +5s, = hold, +1m, = hold"},
+		{"the first mode is kept though nobody commanded it", "hold disarmed, asks position hold, position disarmed, refused, hold disarmed, +1m, = manual"},
+		{"a takeoff whose arming is refused leaves no takeoff", "manual disarmed, asks hold takeoff manual, takeoff disarmed, refused, takeoff disarmed, manual disarmed, +1m, = manual"},
+		{"a landing keeps its way to the place", "position armed, accepted transit, hold armed, asks position hold land, refused, hold armed, +1m, = land"},
+		{"a takeoff keeps its hold", "hold disarmed, accepted takeoff, takeoff armed, hold armed, asks land hold, refused, hold armed, +1m, = takeoff"},
+		{"a return to the ground station keeps its RTL", "hold armed, accepted rtgs, rtl armed, asks hold rtl, hold armed, refused, rtl armed, +1m, = rtgs"},
+		{"after a pilot's switch the steps' modes show too", "hold armed, asks position hold, refused, manual armed, position armed, = position"},
+		{"a climb that ends meanwhile is still the takeoff", "hold disarmed, accepted takeoff, takeoff armed, asks hold takeoff, refused, hold armed, +5s, = takeoff, hold armed, = takeoff"},
+		{"the landing over the place ends the wait", "position armed, accepted transit, hold armed, asks manual land, refused, over the place, land armed, manual armed, = manual"},
+		{"a new plan ends the wait", "hold armed, asks position hold, refused, asks manual hold, position armed, = position"},
+		{"a new accepted command ends the wait", "hold armed, asks position hold, refused, asks manual hold, accepted manual, manual armed, +1m, = manual"},
+		{"the link lost meanwhile, the vehicle is asked again", "hold armed, asks position hold, refused, lost, position armed, = position"},
 	})
 }
 
 func TestAutopilotThatDoesNotFollowIsBelieved(t *testing.T) {
 	testRules(t, []rule{
-		{name: "after 5 s without a report that explains", flight: "hold armed, accepted position, hold armed, +5s unfollowed, = hold"},
-		{name: "not after 4.9 s", flight: "hold armed, accepted position, hold armed, +4.9s, = position"},
-		{name: "once", flight: "hold armed, accepted position, hold armed, +5s unfollowed, +5s, hold armed, = hold"},
-		{name: "on the ground too", flight: "hold disarmed, accepted position, hold disarmed, +5s unfollowed, = hold"},
-		{name: "not when it followed in the last moment", flight: "hold armed, accepted position, hold armed, +4.9s, position armed, +1m, = position"},
-		{name: "not when the report is one that the mode explains", flight: "position armed, accepted takeoff, hold armed, +1m, = takeoff"},
-		{name: "a takeoff that stays disarmed was not followed", flight: "hold disarmed, accepted takeoff, hold disarmed, +5s unfollowed, = hold"},
-		{name: "a return to the ground station in RTL was followed", flight: "hold armed, accepted rtgs, rtl armed, +1m, = rtgs"},
-		{name: "a landing on the ground was followed", flight: "hold disarmed, accepted land, hold disarmed, +1m, = land"},
-		{name: "the mode of the second command counts from its own ack", flight: "hold armed, accepted position, +3s, accepted manual, hold armed, +4.9s, = manual, +0.1s unfollowed, = hold"},
-		{name: "a later report shows as it did before", flight: "hold armed, accepted position, hold armed, +5s unfollowed, position armed, = position"},
-		{name: "what was not followed explains nothing", flight: "position armed, accepted takeoff, position armed, +5s unfollowed, = position, takeoff armed, = takeoff, hold armed, = hold"},
-		{name: "though the next command was refused",
-			flight: "hold armed, accepted position, hold armed, +3s, asks altitude hold, refused, hold armed, +2s unfollowed, = hold"},
-		{name: "though it was armed meanwhile",
-			flight: "position armed, hold armed, accepted position, hold armed, +1s, asks hold, arms, hold armed, +4s unfollowed, = hold"},
+		{"after 5 s without a report that explains", "hold armed, accepted position, hold armed, +5s unfollowed, = hold"},
+		{"not after 4.9 s", "hold armed, accepted position, hold armed, +4.9s, = position"},
+		{"once", "hold armed, accepted position, hold armed, +5s unfollowed, +5s, hold armed, = hold"},
+		{"on the ground too", "hold disarmed, accepted position, hold disarmed, +5s unfollowed, = hold"},
+		{"not when it followed in the last moment", "hold armed, accepted position, hold armed, +4.9s, position armed, +1m, = position"},
+		{"not when the report is one that the mode explains", "position armed, accepted takeoff, hold armed, +1m, = takeoff"},
+		{"a takeoff that stays disarmed was not followed", "hold disarmed, accepted takeoff, hold disarmed, +5s unfollowed, = hold"},
+		{"a return to the ground station in RTL was followed", "hold armed, accepted rtgs, rtl armed, +1m, = rtgs"},
+		{"a landing on the ground was followed", "hold disarmed, accepted land, hold disarmed, +1m, = land"},
+		{"the mode of the second command counts from its own ack", "hold armed, accepted position, +3s, accepted manual, hold armed, +4.9s, = manual, +0.1s unfollowed, = hold"},
+		{"a later report shows as it did before", "hold armed, accepted position, hold armed, +5s unfollowed, position armed, = position"},
+		{"what was not followed explains nothing", "position armed, accepted takeoff, position armed, +5s unfollowed, = position, takeoff armed, = takeoff, hold armed, = hold"},
+		{"though the next command was refused", "hold armed, accepted position, hold armed, +3s, asks altitude hold, refused, hold armed, +2s unfollowed, = hold"},
+		{"though it was armed meanwhile", "position armed, hold armed, accepted position, hold armed, +1s, asks hold, arms, hold armed, +4s unfollowed, = hold"},
 	})
 }
 
 func TestArmingAloneLeavesTheMode(t *testing.T) {
 	testRules(t, []rule{
-		{name: "a drone that waited in manual is then what it reports", flight: "hold disarmed, asks hold, arms, hold armed, = hold"},
-		{name: "in the mode that was asked for", flight: "hold disarmed, accepted position, position disarmed, asks position, arms, = position, position armed, = position"},
-		{name: "a refused arming changes nothing", flight: "hold disarmed, asks hold, refused, hold disarmed, +1m, = manual"},
-		{name: "disarming keeps the mode", flight: "position armed, asks position, disarms, = position, position disarmed, = position"},
-		{name: "disarming after a landing keeps land", flight: "hold armed, accepted land, land armed, asks land, disarms, = land, hold disarmed, = land"},
-		{name: "a pilot's switch while it arms shows", flight: "hold disarmed, asks hold, position armed, arms, = position, position armed, = position"},
-		{name: "a failsafe while it arms shows", flight: "hold disarmed, asks hold, rtl armed, arms, = rtl"},
-		{name: "arming is no command to follow", flight: "hold disarmed, asks hold, arms, hold armed, +1m, = hold"},
-		{name: "a disarmed drone that is disarmed stays manual", flight: "hold disarmed, asks hold, disarms, hold disarmed, = manual"},
-		{name: "right after a mode was accepted, before its first report",
-			flight: "hold disarmed, asks position hold, accepted position, asks hold, arms, = position"},
-		{name: "right after a mode was accepted that was reported before its ack",
-			flight: "hold disarmed, asks position hold, position disarmed, accepted position, asks position, arms, = position"},
+		{"a drone that waited in manual is then what it reports", "hold disarmed, asks hold, arms, hold armed, = hold"},
+		{"in the mode that was asked for", "hold disarmed, accepted position, position disarmed, asks position, arms, = position, position armed, = position"},
+		{"a refused arming changes nothing", "hold disarmed, asks hold, refused, hold disarmed, +1m, = manual"},
+		{"disarming keeps the mode", "position armed, asks position, disarms, = position, position disarmed, = position"},
+		{"disarming after a landing keeps land", "hold armed, accepted land, land armed, asks land, disarms, = land, hold disarmed, = land"},
+		{"a pilot's switch while it arms shows", "hold disarmed, asks hold, position armed, arms, = position, position armed, = position"},
+		{"a failsafe while it arms shows", "hold disarmed, asks hold, rtl armed, arms, = rtl"},
+		{"arming is no command to follow", "hold disarmed, asks hold, arms, hold armed, +1m, = hold"},
+		{"a disarmed drone that is disarmed stays manual", "hold disarmed, asks hold, disarms, hold disarmed, = manual"},
+		{"right after a mode was accepted, before its first report", "hold disarmed, asks position hold, accepted position, asks hold, arms, = position"},
+		{"right after a mode was accepted that was reported before its ack", "hold disarmed, asks position hold, position disarmed, accepted position, asks position, arms, = position"},
 	})
 }
 
@@ -1119,71 +1109,64 @@ type witness struct {
 	transit  bool          // of an accepted land
 	pending  []Mode        // explained by the plan that waits
 	settling []Mode        // explained by the plan that was refused
-	since    time.Time     // the last ack or refusal
-	asked    time.Time     // the last accepted command
 	waiting  bool          // for a report that explains the accepted mode
 
-	// What may be the last report as mode.go has it, which leaves out those that
-	// a plan explained and takes an accepted arming for one.
-	// Where that is the last one given, nothing is overlooked here.
-	counted []report
-	guessed bool // arming was accepted since the last report
+	ackedAt, refusedAt time.Time
+
+	// Where a plan's steps explained a report, or arming was accepted, the report
+	// that the next one must differ from is one of several.
+	before []report
 }
 
-// count says that r may now be the last report as mode.go has it.
-func (w *witness) count(r report) {
-	if !slices.Contains(w.counted, r) {
-		w.counted = append(w.counted, r)
-	}
-}
+// late reports whether 5 s have passed since the given time.
+func (w *witness) late(since time.Time) bool { return w.now.Sub(since) >= followTime }
 
 func (w *witness) seeReport(r report) string {
-	before, last := w.mode, w.last
+	mode, last := w.mode, w.last
 	met, first := w.heard, !w.heard || w.lost
-	ours := r.mode == before || w.commanded && belongs(before, w.transit, r)
-	late := slices.Contains(w.settling, r.mode) && w.now.Sub(w.since) < followTime // of a refused plan
-	explained := slices.Contains(w.pending, r.mode) || late
-	overlooked := func(r report) bool { return slices.Contains(w.counted, r) }
-	remembered := !slices.ContainsFunc(w.counted, func(c report) bool { return c != last })
+	ours := belongs(mode, w.transit, r)
+	lag := slices.Contains(w.settling, r.mode) && !w.late(w.refusedAt) // of a refused plan
+	explained := slices.Contains(w.pending, r.mode) || lag
+	other := func(b report) bool { return b != last }
+	sure := !slices.ContainsFunc(w.before, other) // that last is the one to differ from
+	guessed := slices.Contains(w.before, r)       // by an accepted arming
 
 	w.report(r)
 
-	if w.mode != before || belongs(w.mode, w.transit, r) && (w.mode != ModeTakeoff || r.armed) || w.pending != nil {
-		w.waiting = false
-	}
-	if w.mode != before || w.settle == nil {
+	if w.mode != mode {
 		w.settling = nil
 	}
-	hidden := r.mode == ModeRTL && w.mode != ModeRTL && !(w.mode == ModeRTGS && w.accepted == ModeRTGS) && !overlooked(r)
-	if !explained || !met || first && !ours {
-		w.counted = []report{r}
-	} else if late || first {
-		w.count(r)
+	if w.mode != mode || belongs(w.mode, w.transit, r) && (w.mode != ModeTakeoff || r.armed) {
+		w.waiting = false
 	}
-	w.last, w.heard, w.lost, w.guessed = r, true, false, false
+	if !explained || !met {
+		w.before = nil
+	}
+	w.before = append(w.before, r)
+	w.last, w.heard, w.lost = r, true, false
 	w.said[r.mode] = true
 
+	returns := w.mode == ModeRTL || w.mode == ModeRTGS && w.accepted == ModeRTGS
 	switch {
-	case w.mode != before && w.mode != r.mode:
+	case w.mode != mode && w.mode != r.mode:
 		return "a mode that was not reported"
-	case first && !r.armed && w.mode != before:
+	case first && !r.armed && w.mode != mode:
 		return "a disarmed first contact changed the mode"
 	case first && r.armed && !explained && !ours && w.mode != r.mode:
 		return "an armed first contact is hidden"
-	case !first && r == last && remembered && w.mode != before:
+	case !first && r == last && sure && w.mode != mode:
 		return "an equal report changed the mode"
-	case hidden && r != last && !explained && (r.armed || !first):
+	case r.mode == ModeRTL && r != last && !explained && !guessed && (r.armed || !first) && !returns:
 		return "a return is hidden"
 	}
 	return ""
 }
 
 func (w *witness) seeBegin(m Mode) string {
-	before := w.mode
-	w.pending = []Mode{m, before} // every plan explains the mode it comes from
+	mode := w.mode
+	w.pending, w.settling = []Mode{m, mode}, nil // every plan explains the mode it comes from
 	w.begin(slices.Clone(w.pending))
-	w.settling = nil
-	if w.mode != before {
+	if w.mode != mode {
 		return "a command that waits changed the mode"
 	}
 	return ""
@@ -1192,7 +1175,7 @@ func (w *witness) seeBegin(m Mode) string {
 func (w *witness) seeAccept(m Mode, transit bool) string {
 	w.accept(m, transit, w.now)
 	w.accepted, w.transit, w.pending, w.settling = m, transit, nil, nil
-	w.waiting, w.since, w.asked = true, w.now, w.now
+	w.waiting, w.ackedAt = true, w.now
 	if w.mode != m {
 		return "the accepted mode is not the mode"
 	}
@@ -1203,59 +1186,60 @@ func (w *witness) seeRefuse() string {
 	if w.pending == nil {
 		return ""
 	}
-	before := w.mode
+	mode := w.mode
 	w.refuse(w.now)
-	w.settling, w.pending, w.since = w.pending, nil, w.now
-	if w.mode != before {
+	w.settling, w.pending, w.refusedAt = w.pending, nil, w.now
+	if w.mode != mode {
 		return "a refused command changed the mode"
 	}
 	return ""
 }
 
 func (w *witness) seeArm(arm bool) string {
-	if w.pending == nil {
+	if w.pending == nil || w.lost {
 		return ""
 	}
-	before := w.mode
+	mode, waited := w.mode, w.waiting
 	w.acceptArm(arm)
-	w.pending, w.settling, w.guessed, w.lost = nil, nil, true, w.machine.lost
-	for _, c := range w.counted {
-		w.count(report{c.mode, arm})
-	}
-	if w.mode != before && !w.said[w.mode] {
-		return "arming entered a mode that was never reported"
+	w.pending = nil
+	w.before = append(w.before, report{w.last.mode, arm})
+	switch {
+	case w.mode != mode && waited:
+		return "arming ended a command that is still to be followed"
+	case w.mode != mode && w.mode != w.last.mode:
+		return "arming entered a mode that was not reported last"
 	}
 	return ""
 }
 
 func (w *witness) seeTime(d time.Duration) string {
-	before := w.mode
+	mode := w.mode
 	w.now = w.now.Add(d)
 	unfollowed := w.tick(w.now)
-	settled := w.settling == nil || w.now.Sub(w.since) >= followTime
-	late := settled && (w.now.Sub(w.since) >= followTime || w.now.Sub(w.asked) >= followTime)
-	waited := w.waiting && w.pending == nil && w.now.Sub(w.asked) >= followTime
-	if late {
-		w.settling = nil
-		w.waiting = w.waiting && !waited
-		w.count(w.last)
+	acked, refused := w.late(w.ackedAt), w.late(w.refusedAt)
+	due := w.waiting && acked && refused && w.pending == nil && !w.lost
+	if due || unfollowed {
+		w.waiting = false
 	}
+	w.before = append(w.before, w.last)
 	switch {
-	case (unfollowed || w.mode != before) && !late:
+	case (unfollowed || w.mode != mode) && !acked && !refused:
 		return "it did not wait 5 s"
-	case w.mode != before && w.mode != w.last.mode && !w.guessed:
+	case (unfollowed || w.mode != mode) && w.pending != nil:
+		return "it did not wait for the acks"
+	case w.mode != mode && w.mode != w.last.mode:
 		return "time entered a mode that was not reported last"
-	case waited && late && w.mode != w.last.mode && !w.guessed:
+	case due && w.mode != w.last.mode:
 		return "a mode that was not followed stands"
 	}
 	return ""
 }
 
 func (w *witness) seeLoss() string {
-	before := w.mode
+	mode := w.mode
 	w.lose()
 	w.lost, w.waiting, w.settling = w.heard, false, nil
-	if w.mode != before {
+	if w.mode != mode {
 		return "a lost link changed the mode"
 	}
 	return ""
@@ -1264,8 +1248,8 @@ func (w *witness) seeLoss() string {
 func (w *witness) seeAbandon() string {
 	w.abandon()
 	w.waiting, w.settling = false, nil
-	w.count(w.last)
-	if w.mode != w.last.mode && !w.guessed {
+	w.before = append(w.before, w.last)
+	if w.mode != w.last.mode {
 		return "a failsafe entered a mode that was not reported last"
 	}
 	return ""
@@ -1299,7 +1283,7 @@ func FuzzMachine(f *testing.F) {
 
 	f.Fuzz(func(t *testing.T, events []byte) {
 		w := &witness{now: time.Unix(1_700_000_000, 0), said: map[Mode]bool{}}
-		w.since = w.now
+		w.ackedAt, w.refusedAt = w.now.Add(-followTime), w.now.Add(-followTime)
 		for story := ""; len(events) > 1; events = events[2:] {
 			what, arg := whats[events[0]%byte(len(whats))], int(events[1])
 			m, requested := allModes[arg%len(allModes)], requestable[arg%len(requestable)]

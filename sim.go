@@ -32,7 +32,7 @@ import (
 
 const (
 	simTick    = 20 * time.Millisecond
-	simBuffer  = 4096  // bytes that the cable holds in each direction
+	simBuffer  = 4096 // bytes that the cable holds in each direction
 	simSystem  = 1
 	simHomeLat = 47.3977419
 	simHomeLon = 8.5455937
