@@ -1925,7 +1925,7 @@ func TestTheBaudRateIsFoundAndNothingButAHeartbeatATurnIsSentBefore(t *testing.T
 	// receiver makes of that. 921600 is the first rate of the search.
 	noise := rand.New(rand.NewPCG(5, 6))
 	var line []byte
-	var before []lineMessage // the link was heard
+	var before []lineMessage // 57600 baud
 	began := time.Now()
 	waitUntil(t, "the link is at 57600 baud and has sent its heartbeat before that", func() bool {
 		before = heard(first, &line)
@@ -1939,6 +1939,11 @@ func TestTheBaudRateIsFoundAndNothingButAHeartbeatATurnIsSentBefore(t *testing.T
 		first.master.Write(garbage)
 		return false
 	})
+	size := 0
+	for _, f := range checkedFrames(line) {
+		size += f.end - f.offset
+	}
+	lineEqual(t, "bytes that are no frame", len(line)-size, 0)
 	if turns := int(time.Since(began) / baudListen); len(before) > turns {
 		t.Errorf("%d messages in %d turns", len(before), turns)
 	}
