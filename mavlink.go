@@ -2038,9 +2038,10 @@ func (l *link) restThrottle() int16 {
 }
 
 // centred are the sticks of nobody in a mode: in manual mode level, with the
-// last throttle, because a centred one would drop it or shoot it up.
+// last throttle, because a centred one would drop it or shoot it up. Disarmed
+// there is nothing to drop, and a throttle that stands would forbid arming.
 func (l *link) centred(mode Mode) axes {
-	if mode == ModeManual {
+	if mode == ModeManual && l.tel.armed {
 		return axes{z: l.stick.axes.z}
 	}
 	return axes{z: l.restThrottle()}
