@@ -29,6 +29,8 @@ const (
 	maxBody        = 4 << 10  // bytes
 	maxHeader      = 16 << 10 // bytes
 	maxConnections = 64
+
+	answerHangs = 2 * time.Second // a client that does not read the answer to its command
 )
 
 // errorStatus is the HTTP status of each code that the link gives.
@@ -427,6 +429,7 @@ func (a *api) command(r *http.Request, body []byte, req request) (any, error) {
 	holdConnection(r)
 	began := time.Now()
 	ans, err := a.link.do(req)
+	hurryAnswer(r)
 	log := slog.With("from", r.RemoteAddr, "route", r.URL.Path, "body", string(body), "took", time.Since(began).Round(time.Millisecond))
 	if err != nil {
 		log.Warn("command not carried out", "error", err)
@@ -878,5 +881,13 @@ func connContext(ctx context.Context, c net.Conn) context.Context {
 func holdConnection(r *http.Request) {
 	if c, ok := r.Context().Value(connKey{}).(*boundedConn); ok {
 		c.use(true)
+	}
+}
+
+// hurryAnswer gives a client that does not read no more than a moment: the
+// connection that it holds may be the one that a landing waits for.
+func hurryAnswer(r *http.Request) {
+	if c, ok := r.Context().Value(connKey{}).(*boundedConn); ok {
+		c.SetWriteDeadline(time.Now().Add(answerHangs))
 	}
 }

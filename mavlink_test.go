@@ -1925,7 +1925,7 @@ func TestTheBaudRateIsFoundAndNothingButAHeartbeatATurnIsSentBefore(t *testing.T
 	// receiver makes of that. 921600 is the first rate of the search.
 	noise := rand.New(rand.NewPCG(5, 6))
 	var line []byte
-	var before []lineMessage // 57600 baud
+	var before []lineMessage // 57600 baud was set
 	began := time.Now()
 	waitUntil(t, "the link is at 57600 baud and has sent its heartbeat before that", func() bool {
 		before = heard(first, &line)
@@ -2030,7 +2030,8 @@ func descriptors(t *testing.T) int {
 // nothingLeft calls f and checks that no goroutine and no descriptor stays.
 func nothingLeft(t *testing.T, f func(t *testing.T)) {
 	t.Helper()
-	openPTY(t).unplug() // the runtime's own poller opens with the first
+	openPTY(t).unplug()                              // the runtime's own poller opens with the first
+	defer debug.SetGCPercent(debug.SetGCPercent(-1)) // it would close what was forgotten
 	goroutines, files := runtime.NumGoroutine(), descriptors(t)
 	f(t)
 	waitUntil(t, fmt.Sprintf("there are %d goroutines and %d descriptors again", goroutines, files), func() bool {
@@ -2106,7 +2107,9 @@ func TestManyOpensLeaveNothing(t *testing.T) {
 // refusedStart starts the built program and returns the line it dies with.
 func refusedStart(t *testing.T, program string, as uint32, device string) string {
 	t.Helper()
-	cmd := exec.CommandContext(t.Context(), program, "-device", device, "-baud", "57600", "-bind", "127.0.0.1", "-port", "0")
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second) // one that starts must be ended
+	defer cancel()
+	cmd := exec.CommandContext(ctx, program, "-device", device, "-baud", "57600", "-bind", "127.0.0.1", "-port", "0")
 	cmd.Dir = "/"
 	if as != 0 {
 		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: as, Gid: as}}
