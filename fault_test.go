@@ -1,0 +1,1537 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"math"
+	"math/rand/v2"
+	"net"
+	"runtime"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/bluenviron/gomavlib/v3/pkg/dialects/common"
+	"github.com/bluenviron/gomavlib/v3/pkg/dialects/minimal"
+	"github.com/bluenviron/gomavlib/v3/pkg/message"
+)
+
+// What a companion board meets in the field, part by part: the line, the port,
+// the vehicle, the clients. What is tested beside the code that it concerns is
+// not tested again here; docs/reliability.md says where to find each promise.
+
+// ---- The line ----
+
+// The kinds of damage, for each byte.
+const (
+	byteLost = iota
+	byteRepeated
+	byteFlipped
+	byteInserted
+	damageKinds
+)
+
+var damageNames = [damageKinds]string{"lost", "repeated", "flipped", "inserted"}
+
+// badLine damages what goes over a line, and knows what was sent and what came
+// through. A damaged frame whose checksum happens to be right is not made: with
+// that excepted, nothing may reach the status or the vehicle that was not sent.
+type badLine struct {
+	mu       sync.Mutex
+	rand     *rand.Rand
+	rate     [damageKinds]float64
+	injected [damageKinds]int
+	bytes    int
+	towards  struct{ companion, autopilot direction }
+
+	values   sentValues
+	goodBeat time.Time         // when the last undamaged heartbeat came through
+	acks     map[uint16]int    // ACCEPTED acks to us that came through
+	written  map[string]bool   // what the companion wrote
+	commands func(f wireFrame) // hears the commands that came through; may be nil
+}
+
+// direction is one way of the line.
+type direction struct {
+	before, after []byte // the last bytes, undamaged and damaged
+	sent          map[string]bool
+}
+
+func newBadLine(seed uint64) *badLine {
+	l := &badLine{
+		rand: rand.New(rand.NewPCG(seed, 3)), acks: map[uint16]int{}, written: map[string]bool{}, values: sentValues{},
+	}
+	l.towards.companion.sent, l.towards.autopilot.sent = map[string]bool{}, map[string]bool{}
+	return l
+}
+
+// spoil sets the rate of some kinds of damage.
+func (l *badLine) spoil(rate float64, kinds ...int) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, k := range kinds {
+		l.rate[k] = rate
+	}
+}
+
+func (l *badLine) damage(b []byte) (out []byte, made [damageKinds]int) {
+	hit := func(kind int) bool {
+		is := l.rate[kind] > 0 && l.rand.Float64() < l.rate[kind]
+		if is {
+			made[kind]++
+		}
+		return is
+	}
+	for _, c := range b {
+		if hit(byteInserted) {
+			out = append(out, byte(l.rand.Uint32()))
+		}
+		if hit(byteFlipped) {
+			c ^= 1 << l.rand.IntN(8)
+		}
+		if !hit(byteLost) {
+			out = append(out, c)
+		}
+		if hit(byteRepeated) {
+			out = append(out, c)
+		}
+	}
+	return out, made
+}
+
+// pass takes bytes over the line in one direction.
+func (l *badLine) pass(d *direction, b []byte) []byte {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	toCompanion := d == &l.towards.companion
+	fresh := func(tail, b []byte) (list []wireFrame) {
+		for _, f := range checkedFrames(append(tail, b...)) {
+			if f.end > len(tail) {
+				list = append(list, f)
+			}
+		}
+		return list
+	}
+	tail := func(a, b []byte) []byte {
+		all := append(a, b...)
+		return append([]byte(nil), all[max(0, len(all)-300):]...)
+	}
+	for _, f := range fresh(d.before, b) {
+		d.sent[f.key()] = true
+		if toCompanion {
+			l.values.add(f)
+		} else if m := f.message(); m != nil {
+			l.written[saidBy(f.system, f.component, m)] = true
+		}
+	}
+	d.before = tail(d.before, b)
+	for {
+		out, made := l.damage(b)
+		came := fresh(d.after, out)
+		forged := false
+		for _, f := range came {
+			forged = forged || !d.sent[f.key()]
+		}
+		if forged {
+			continue
+		}
+		d.after = tail(d.after, out)
+		l.bytes += len(b)
+		for k, n := range made {
+			l.injected[k] += n
+		}
+		for _, f := range came {
+			switch m := f.message().(type) {
+			case *minimal.MessageHeartbeat:
+				if toCompanion && f.component == 1 && f.system == 1 {
+					l.goodBeat = time.Now()
+				}
+			case *common.MessageCommandAck:
+				if m.Result == common.MAV_RESULT_ACCEPTED && f.system == 1 && f.component == 1 && (m.TargetComponent == componentID || f.v1) {
+					l.acks[uint16(m.Command)]++
+				}
+			case *common.MessageCommandLong, *common.MessageCommandInt:
+				if l.commands != nil {
+					l.commands(f)
+				}
+			}
+		}
+		return out
+	}
+}
+
+func (l *badLine) acked(id uint16) int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.acks[id]
+}
+
+// message is what a frame says.
+func (f wireFrame) message() message.Message {
+	var d decoder
+	known := dialectRW.GetMessage(f.id)
+	if known == nil {
+		return nil
+	}
+	m, err := d.decode(rawFrame{id: f.id, v2: !f.v1, known: known, payload: f.payload})
+	if err != nil {
+		return nil
+	}
+	return m
+}
+
+func saidBy(system, component uint8, m message.Message) string {
+	return fmt.Sprintf("%d/%d %T %+v", system, component, m, m)
+}
+
+// badPort is the companion's end of a bad line.
+type badPort struct {
+	port
+	line *badLine
+	rest []byte
+}
+
+func (p *badPort) Read(b []byte) (int, error) {
+	for len(p.rest) == 0 {
+		n, err := p.port.Read(b)
+		if err != nil {
+			return 0, err
+		}
+		p.rest = p.line.pass(&p.line.towards.companion, b[:n])
+	}
+	n := copy(b, p.rest)
+	p.rest = p.rest[n:]
+	return n, nil
+}
+
+func (p *badPort) Write(b []byte) (int, error) {
+	if _, err := p.port.Write(p.line.pass(&p.line.towards.autopilot, b)); err != nil {
+		return 0, err
+	}
+	return len(b), nil
+}
+
+// sentValues are the groups of numbers and words that a vehicle sent, as the
+// status would show them.
+type sentValues map[string]bool
+
+// shown is a group of a status object as one string.
+func shown(o any, names ...string) string {
+	group, _ := o.(object)
+	var list []string
+	for _, name := range names {
+		list = append(list, fmt.Sprint(group[name]))
+	}
+	return strings.Join(list, " ")
+}
+
+// values is the same of numbers, each with its decimals.
+func values(pairs ...float64) string {
+	var list []string
+	for i := 0; i < len(pairs); i += 2 {
+		if n := number(pairs[i], int(pairs[i+1])); n == nil {
+			list = append(list, "<nil>")
+		} else {
+			list = append(list, fmt.Sprint(*n))
+		}
+	}
+	return strings.Join(list, " ")
+}
+
+func (v sentValues) add(f wireFrame) {
+	if f.system != 1 || f.component != 1 {
+		return
+	}
+	unless := func(x float64, unknown bool) float64 {
+		if unknown {
+			return math.NaN()
+		}
+		return x
+	}
+	put := func(group, text string) { v[group+": "+text] = true }
+	switch m := f.message().(type) {
+	case *minimal.MessageHeartbeat:
+		put("custom mode", fmt.Sprint(m.CustomMode))
+		put("heartbeat", fmt.Sprint(m.BaseMode&minimal.MAV_MODE_FLAG_SAFETY_ARMED != 0, " ", strings.ToLower(strings.TrimPrefix(m.SystemStatus.String(), "MAV_STATE_"))))
+	case *common.MessageGlobalPositionInt:
+		put("position", values(float64(m.Lat)/1e7, 7, float64(m.Lon)/1e7, 7, float64(m.RelativeAlt)/1000, 2, float64(m.Alt)/1000, 2, unless(float64(m.Hdg)/100, m.Hdg == 65535), 2))
+		put("velocity", values(float64(m.Vx)/100, 2, float64(m.Vy)/100, 2, float64(m.Vz)/100, 2))
+		put("climb", values(-float64(m.Vz)/100, 2))
+	case *common.MessageVfrHud:
+		put("air speed", values(float64(m.Airspeed), 2))
+		put("climb", values(float64(m.Climb), 2))
+	case *common.MessageAttitude:
+		yaw := math.Mod(float64(m.Yaw)*180/math.Pi+360, 360)
+		for _, y := range []float64{yaw, math.Nextafter(yaw, 0), math.Nextafter(yaw, 999)} { // the last bit may round either way
+			put("attitude", values(float64(m.Roll)*180/math.Pi, 1, float64(m.Pitch)*180/math.Pi, 1, y, 1))
+		}
+	case *common.MessageSysStatus:
+		put("battery", values(unless(float64(m.VoltageBattery)/1000, m.VoltageBattery == 65535), 2, unless(float64(m.CurrentBattery)/100, m.CurrentBattery < 0), 2, unless(float64(m.BatteryRemaining), m.BatteryRemaining < 0), 0))
+	case *common.MessageGpsRawInt:
+		put("gps", values(float64(m.SatellitesVisible), 0, float64(m.Eph)/100, 2))
+	case *common.MessageHomePosition:
+		put("home", values(float64(m.Latitude)/1e7, 7, float64(m.Longitude)/1e7, 7, float64(m.Altitude)/1000, 2))
+	case *common.MessageExtendedSysState:
+		put("landed", fmt.Sprint(landedStates[m.LandedState]))
+	}
+}
+
+// unknown returns what a status shows and the vehicle never sent.
+func (v sentValues) unknown(o object, custom uint32) (list []string) {
+	want := func(group, text string) {
+		if !v[group+": "+text] {
+			list = append(list, group+": "+text)
+		}
+	}
+	group := func(name string, fields ...string) {
+		if o[name] != nil {
+			want(name, shown(o[name], fields...))
+		}
+	}
+	if o["armed"] != nil {
+		want("heartbeat", shown(o, "armed", "state"))
+		want("custom mode", fmt.Sprint(custom))
+	}
+	group("position", "lat", "lon", "altitude", "altitude_msl", "heading")
+	group("velocity", "north", "east", "down")
+	if g, ok := o["velocity"].(object); ok {
+		if g["air_speed"] != nil {
+			want("air speed", shown(g, "air_speed"))
+		}
+		want("climb", shown(g, "climb"))
+	}
+	group("attitude", "roll", "pitch", "yaw")
+	group("battery", "voltage", "current", "remaining")
+	group("gps", "satellites", "hdop")
+	group("home", "lat", "lon", "altitude_msl")
+	if o["landed_state"] != nil {
+		want("landed", shown(o, "landed_state"))
+	}
+	return list
+}
+
+// flyOver is fly, with something between the vehicle and the link.
+func flyOver(t *testing.T, flavour simFlavour, between func(port) port, do func(*flight)) {
+	t.Helper()
+	quietLink()
+	synctest.Test(t, func(t *testing.T) {
+		s := newSimulator(flavour)
+		ctx, land := context.WithCancel(t.Context())
+		linkCtx, stop := context.WithCancel(ctx)
+		l := newLink(device{
+			name: "sim",
+			open: func(context.Context) (port, error) {
+				p, err := s.open()
+				if err != nil {
+					return nil, err
+				}
+				return between(p), nil
+			},
+			baud: func() int { return 0 },
+		}, 0, false)
+		f := &flight{t, s, l, newHandler(l, nil), stop, px4}
+		if flavour == simArduPilot {
+			f.firmware = copter
+		}
+		var running sync.WaitGroup
+		running.Go(func() { s.run(ctx) })
+		running.Go(func() { l.run(linkCtx) })
+		time.Sleep(10 * time.Second)
+		do(f)
+		stop()
+		land()
+		running.Wait()
+	})
+}
+
+// figures are counted over the parts of a test, and logged when it ends.
+type figures struct {
+	mu sync.Mutex
+	n  map[string]int
+}
+
+func newFigures(t *testing.T) *figures {
+	g := &figures{n: map[string]int{}}
+	t.Cleanup(func() { t.Logf("figures: %v", g.n) })
+	return g
+}
+
+func (g *figures) add(what string, n int) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.n[what] += n
+}
+
+// The longest that an answer may take where nothing is IN_PROGRESS: the sticks
+// before a plan, three commands, three taken back, and the texts.
+const (
+	longestAnswer = 2400*time.Millisecond + 6*2300*time.Millisecond + textsAfter
+	longestLand   = 2400*time.Millisecond + 2*time.Second + textsAfter
+)
+
+// order sends a command over a bad line and holds the answer against what
+// really came over it.
+func (f *flight) order(line *badLine, g *figures, path, body string) {
+	f.Helper()
+	line.mu.Lock()
+	before := map[uint16]int{}
+	for id, n := range line.acks {
+		before[id] = n
+	}
+	line.mu.Unlock()
+	began := time.Now()
+	code, o := f.call("POST", path, body)
+	took := time.Since(began)
+	g.add(fmt.Sprintf("answered %d", code), 1)
+	switch code {
+	case 200:
+		if id, ok := o["command"].(float64); ok && line.acked(uint16(id)) <= before[uint16(id)] {
+			f.Errorf("POST %s %s answered %v, but no such ack came over the line", path, body, o)
+		}
+	case 409, 501, 503, 504:
+	default:
+		f.Errorf("POST %s %s: %d %v", path, body, code, o)
+	}
+	limit := longestAnswer
+	if path == "/land" && body == "" {
+		limit = longestLand
+	}
+	if took > limit {
+		f.Errorf("POST %s %s took %v", path, body, took)
+	}
+}
+
+// inspect checks a status against what was sent.
+func (f *flight) inspect(line *badLine, explained map[string]bool) {
+	f.Helper()
+	synctest.Wait()
+	mode, _ := f.firmware.reported(f.sim.truth().mode)
+	explained[mode.String()] = true
+	o := f.status()
+	s := f.link.status()
+	line.mu.Lock()
+	unknown := line.values.unknown(o, s.tel.custom)
+	quiet := time.Since(line.goodBeat)
+	line.mu.Unlock()
+	if len(unknown) > 0 {
+		f.Errorf("%v: the status shows what the vehicle never sent: %q", time.Now(), unknown)
+	}
+	// A frame may wait for a bad one before it to show that it is none.
+	if o["online"] != true && quiet > 300*time.Millisecond && quiet < offlineAfter-100*time.Millisecond {
+		f.Errorf("%v: offline, %v after an undamaged heartbeat", time.Now(), quiet)
+	}
+	if o["online"] == true && quiet > offlineAfter+500*time.Millisecond {
+		f.Errorf("%v: online, %v after the last heartbeat", time.Now(), quiet)
+	}
+	if m := o["mode"].(string); !explained[m] {
+		f.Errorf("%v: mode %s was neither commanded nor reported", time.Now(), m)
+	}
+}
+
+// flightOrders is one of each command.
+var flightOrders = []struct{ path, body, mode string }{
+	{"/mode", `{"mode":"hold"}`, "hold"},
+	{"/takeoff", "", "takeoff"},
+	{"/goto", `{"lat":47.3980,"lon":8.5460,"altitude":20,"heading":90}`, "hold"},
+	{"/mode", `{"mode":"position"}`, "position"},
+	{"/input", `{"pitch":0.5,"throttle":0.5,"timeout":2}`, ""},
+	{"/mode", `{"mode":"rtl"}`, "rtl"},
+	{"/land", `{"lat":47.3979,"lon":8.5457}`, "land"},
+	{"/land", "", "land"},
+}
+
+func TestABadLineNeverLies(t *testing.T) {
+	g := newFigures(t)
+	rates := []float64{0.0001, 0.001, 0.01, 0.05, 0.2}
+	all := []int{byteLost, byteRepeated, byteFlipped, byteInserted}
+	for i, rate := range rates {
+		for kind := range damageKinds + 1 {
+			name, kinds := "all of these", all
+			if kind < damageKinds {
+				name, kinds = damageNames[kind], []int{kind}
+			} else if testing.Short() {
+				continue
+			}
+			for _, flavour := range []simFlavour{simPX4, simArduPilot} {
+				if testing.Short() && (i+kind)%2 != int(flavour) {
+					continue
+				}
+				t.Run(fmt.Sprintf("%g%% %s on %d", rate*100, name, flavour), func(t *testing.T) {
+					line := newBadLine(uint64(100*i + 10*kind + int(flavour)))
+					between := func(p port) port { return &badPort{port: p, line: line} }
+					flyOver(t, flavour, between, func(f *flight) {
+						began := time.Now()
+						explained := map[string]bool{"manual": true}
+						line.spoil(rate, kinds...)
+						for _, c := range flightOrders {
+							explained[c.mode] = true
+							f.order(line, g, c.path, c.body)
+							for range 10 {
+								time.Sleep(370 * time.Millisecond)
+								f.inspect(line, explained)
+							}
+						}
+						line.spoil(0, kinds...)
+						time.Sleep(4 * time.Second) // the port may be closed, and beats each second
+						f.inspect(line, explained)
+						f.until("online again", 0, func() bool { return f.status()["online"] == true })
+						time.Sleep(15 * time.Second) // the vehicle is asked for its streams again
+						f.inspect(line, explained)
+						for _, group := range []string{"position", "attitude", "battery"} {
+							if age := f.status()[group].(object)["age"].(float64); age > 0.7 {
+								f.Errorf("%s is %v s old on a good line", group, age)
+							}
+						}
+						f.accepted("/mode", `{"mode":"hold"}`)
+						for _, r := range f.sim.received() {
+							if _, unknown := r.msg.(*message.MessageRaw); unknown { // it can't be checked, and means nothing
+								continue
+							}
+							if !line.written[saidBy(r.system, r.component, r.msg)] {
+								f.Errorf("the vehicle was told what was never said: %+v", r.msg)
+							}
+						}
+						line.mu.Lock()
+						defer line.mu.Unlock()
+						for k, n := range line.injected {
+							g.add("bytes "+damageNames[k], n)
+						}
+						g.add("bytes in all", line.bytes)
+						g.add("seconds", int(time.Since(began).Seconds()))
+					})
+				})
+			}
+		}
+	}
+}
+
+// scripted is an autopilot in real time at the end of a pseudo-terminal. It
+// acknowledges every command, over a bad line both ways.
+type scripted struct {
+	*pty
+	line *badLine
+	mu   sync.Mutex
+	seq  byte
+	lat  int32
+}
+
+// say sends messages of the autopilot.
+func (s *scripted) say(messages ...message.Message) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, m := range messages {
+		s.seq++
+		b := packet(s.seq, 1, 1, m)
+		if s.seq%3 == 0 {
+			b = packet1(s.seq, 1, 1, m)
+		}
+		s.master.Write(s.line.pass(&s.line.towards.companion, b))
+	}
+}
+
+// beat is a heartbeat, a position and an attitude that differ each time.
+func (s *scripted) beat() {
+	s.lat++
+	s.say(copterBeat(),
+		&common.MessageGlobalPositionInt{TimeBootMs: uint32(s.lat), Lat: 473977420 + s.lat%1000, Lon: 85455940 + s.lat%777, Alt: 488000 + s.lat%999, RelativeAlt: s.lat % 999, Hdg: uint16(s.lat % 36000)},
+		&common.MessageAttitude{TimeBootMs: uint32(s.lat), Roll: float32(s.lat%100) / 100, Yaw: float32(s.lat%600) / 100})
+}
+
+// newScripted puts one at the end of a pseudo-terminal, with a link at the other.
+func newScripted(t *testing.T, seed uint64) (s *scripted, l *link) {
+	s = &scripted{pty: openPTY(t), line: newBadLine(seed)}
+	heard := make(chan wireFrame, 10000)
+	s.line.commands = func(f wireFrame) { heard <- f }
+	var running sync.WaitGroup
+	running.Go(func() {
+		defer close(heard)
+		b := make([]byte, 4096)
+		for {
+			n, err := s.master.Read(b)
+			if err != nil {
+				return
+			}
+			s.line.pass(&s.line.towards.autopilot, b[:n])
+		}
+	})
+	running.Go(func() {
+		for f := range heard {
+			ack := &common.MessageCommandAck{TargetSystem: 1, TargetComponent: componentID}
+			switch m := f.message().(type) {
+			case *common.MessageCommandLong:
+				ack.Command = m.Command
+			case *common.MessageCommandInt:
+				ack.Command = m.Command
+			}
+			s.say(ack)
+		}
+	})
+	l, end := runDevice(t, mustDevice(t, s.path, 57600))
+	t.Cleanup(func() {
+		end()
+		s.unplug()
+		running.Wait()
+	})
+	waitUntil(t, "the link is online", func() bool {
+		s.beat()
+		return l.hearsVehicle()
+	})
+	return s, l
+}
+
+// shows returns what the status shows and was never sent.
+func (s *scripted) shows(l *link) []string {
+	b, _ := encodeJSON(render(l.status()))
+	var o object
+	json.Unmarshal(b, &o)
+	s.line.mu.Lock()
+	defer s.line.mu.Unlock()
+	return s.line.values.unknown(o, 4)
+}
+
+func TestABadSerialLineNeverLies(t *testing.T) {
+	g := newFigures(t)
+	for i, rate := range []float64{0.0001, 0.001, 0.01, 0.05, 0.2} {
+		t.Run(fmt.Sprintf("%g%%", rate*100), func(t *testing.T) {
+			t.Parallel()
+			s, l := newScripted(t, uint64(i))
+			s.line.spoil(rate, byteLost, byteRepeated, byteFlipped, byteInserted)
+			answered := make(chan struct{})
+			go func() {
+				defer close(answered)
+				for range 2 {
+					before := s.line.acked(cmdSetMode)
+					_, err := l.do(holdHere)
+					if err == nil && s.line.acked(cmdSetMode) == before {
+						t.Error("accepted, but no ack came over the line")
+					}
+					g.add(fmt.Sprintf("commands accepted: %t", err == nil), 1)
+				}
+			}()
+			for n, done := 0, false; !done || n < 300; n++ {
+				select {
+				case <-answered:
+					done = true
+				default:
+				}
+				s.beat()
+				if list := s.shows(l); len(list) > 0 {
+					t.Fatalf("the status shows what the vehicle never sent: %q", list)
+				}
+				runtime.Gosched()
+				if n > 300 {
+					waitUntil(t, "a moment has passed", func() func() bool { looks := 0; return func() bool { looks++; return looks > 1 } }())
+				}
+			}
+			s.line.spoil(0, byteLost, byteRepeated, byteFlipped, byteInserted)
+			received := l.status().received
+			waitUntil(t, "frames come again, and the vehicle is online", func() bool {
+				s.beat()
+				return l.status().received > received && l.hearsVehicle()
+			})
+			if _, err := l.do(holdHere); err != nil {
+				t.Errorf("on a good line: %v", err)
+			}
+			s.line.mu.Lock()
+			defer s.line.mu.Unlock()
+			for k, n := range s.line.injected {
+				g.add("bytes "+damageNames[k], n)
+			}
+			g.add("bytes in all", s.line.bytes)
+		})
+	}
+}
+
+// noiseBytes is noise without a frame in it.
+func noiseBytes(t *testing.T, n int) []byte {
+	t.Helper()
+	r := rand.New(rand.NewPCG(8, 9))
+	b := make([]byte, n)
+	for i := range b {
+		b[i] = byte(r.Uint32())
+	}
+	if fs := checkedFrames(b); len(fs) > 0 {
+		t.Fatalf("this noise holds frames: choose another seed: %v", fs)
+	}
+	return b
+}
+
+func TestAMegabyteOfNoiseOnASerialLineChangesNothing(t *testing.T) {
+	s, l := newScripted(t, 1)
+	before := l.status()
+	rest := noiseBytes(t, 1<<20)
+	for len(rest) > 0 {
+		n := min(len(rest), 1000)
+		s.mu.Lock()
+		s.master.Write(rest[:n])
+		s.mu.Unlock()
+		rest = rest[n:]
+		if len(rest)%50 == 0 {
+			s.beat()
+		}
+	}
+	if list := s.shows(l); len(list) > 0 {
+		t.Errorf("the status shows what the vehicle never sent: %q", list)
+	}
+	waitUntil(t, "online after the noise", func() bool {
+		s.beat()
+		now := l.status()
+		return now.tel.online && now.errors > before.errors && now.tel.attitude.at.After(before.tel.attitude.at)
+	})
+	if _, err := l.do(holdHere); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestHalfAFrameAndSilenceOnASerialLineCostOnlyThemselves(t *testing.T) {
+	t.Parallel()
+	s, l := newScripted(t, 2)
+	full := packet(77, 1, 1, copterBeat())
+	claims := wireFrame{claims: 255, system: 1, component: 1, id: 33, payload: make([]byte, 28)}.bytes()
+	for _, half := range [][]byte{full[:1], full[:9], full[:len(full)-1], claims} {
+		s.mu.Lock()
+		s.master.Write(half)
+		s.mu.Unlock()
+		received := l.status().received
+		silence := time.NewTimer(2 * frameGap) // real time: a port has no other
+		<-silence.C
+		s.say(copterBeat())
+		waitUntil(t, "the next heartbeat is read", func() bool { return l.status().received > received })
+	}
+}
+
+func TestNoiseAndHalvesInFlightChangeNothing(t *testing.T) {
+	both(t, func(f *flight) {
+		f.aloft()
+		f.accepted("/goto", "{"+at(40, 0)+"}")
+		s := f.link.status()
+		lines := len(s.tel.texts)
+		for rest := noiseBytes(f.T, 1<<20); len(rest) > 0; rest = rest[512:] { // 51,200 bytes a second
+			f.sim.inject(rest[:512])
+			time.Sleep(10 * time.Millisecond)
+			if f.status()["online"] != true {
+				f.Fatal("offline in the noise")
+			}
+		}
+		f.wantMode("hold")
+		f.wantAt(40, 0, 10, 0.5)
+		if n := len(f.link.status().tel.texts); n != lines {
+			f.Errorf("%d texts came out of the noise", n-lines)
+		}
+		f.accepted("/land", "")
+
+		// Half a frame, then silence for longer than the vehicle is online.
+		beat := packet(1, 1, 1, beatOf(map[firmware]common.MAV_AUTOPILOT{px4: common.MAV_AUTOPILOT_PX4, copter: common.MAV_AUTOPILOT_ARDUPILOTMEGA}[f.firmware], f.sim.truth().mode, true))
+		for _, half := range [][]byte{beat[:5], wireFrame{claims: 255, system: 1, component: 1, id: 33}.bytes()} {
+			f.sim.inject(half)
+			f.sim.change(func() { f.sim.muted = true })
+			time.Sleep(3500 * time.Millisecond)
+			if f.status()["online"] != false {
+				f.Error("online after 3.5 s of silence")
+			}
+			f.sim.change(func() { f.sim.muted = false; f.sim.transmit(beat) })
+			synctest.Wait()
+			if f.status()["online"] != true {
+				f.Error("offline after one good heartbeat")
+			}
+			time.Sleep(3 * time.Second)
+			f.wantMode("land")
+		}
+	})
+}
+
+// Two autopilots, a gimbal and a stranger that speak both versions, and
+// messages that nobody knows: all on the vehicle's line.
+func TestTwoAutopilotsAndAGimbalOnOneLine(t *testing.T) {
+	for _, flavour := range []simFlavour{simPX4, simArduPilot} {
+		line := newBadLine(1)
+		between := func(p port) port { return &badPort{port: p, line: line} }
+		flyOver(t, flavour, between, func(f *flight) {
+			over := make(chan struct{})
+			var strangers sync.WaitGroup
+			strangers.Go(func() {
+				other := packet1
+				for n := 0; ; n++ {
+					select {
+					case <-over:
+						return
+					case <-time.After(50 * time.Millisecond):
+					}
+					for _, who := range [][2]uint8{{2, 1}, {1, 154}, {9, 1}} {
+						beat := beatOf(common.MAV_AUTOPILOT_PX4, px4Custom(7, 0), n%2 == 0)
+						if who[1] == 154 {
+							beat.Type, beat.Autopilot = common.MAV_TYPE_GIMBAL, common.MAV_AUTOPILOT_INVALID
+						}
+						say := []message.Message{
+							beat,
+							&common.MessageGlobalPositionInt{TimeBootMs: 1, Lat: 1e7, Lon: 2e7, Alt: 3000, RelativeAlt: 4000, Hdg: 500, Vx: 600},
+							&common.MessageAttitude{TimeBootMs: 1, Roll: 1.5, Pitch: 1.25, Yaw: 1},
+							&common.MessageSysStatus{VoltageBattery: 1000, CurrentBattery: 100, BatteryRemaining: 1},
+							&common.MessageHomePosition{Latitude: 1e7, Longitude: 1e7, Altitude: 1e6},
+							&common.MessageExtendedSysState{LandedState: common.MAV_LANDED_STATE_LANDING},
+							&common.MessageStatustext{Severity: 2, Text: "a stranger's"},
+							&common.MessageCommandAck{Command: common.MAV_CMD(cmdArm), Result: ackAccepted, TargetSystem: 1, TargetComponent: componentID},
+							&common.MessageCommandAck{Command: common.MAV_CMD(cmdSetMode), Result: ackFailed, TargetSystem: 1, TargetComponent: componentID},
+						}
+						for i, m := range say {
+							f.sim.inject(other(byte(n+i), who[0], who[1], m))
+						}
+					}
+					f.sim.inject(unknownPacket(byte(n), n%200))
+					if n%2 == 0 {
+						other = packet
+					} else {
+						other = packet1
+					}
+					f.sim.change(func() { f.sim.mavlink1 = n%20 < 10 })
+				}
+			})
+			explained := map[string]bool{"manual": true}
+			g := &figures{n: map[string]int{}}
+			for _, c := range flightOrders {
+				explained[c.mode] = true
+				f.order(line, g, c.path, c.body)
+				for range 10 {
+					time.Sleep(500 * time.Millisecond)
+					f.inspect(line, explained)
+				}
+			}
+			if g.n["answered 200"] != len(flightOrders) {
+				f.Errorf("of %d commands on a good line: %v", len(flightOrders), g.n)
+			}
+			f.until("landed", time.Minute, f.disarmed)
+			// The strangers say that it is armed; it is not.
+			f.sim.change(func() { f.sim.onAck = func(*common.MessageCommandAck) []simAnswer { return nil } })
+			f.refused("/mode", `{"arm":true}`, 504, "no_ack")
+			for _, m := range f.status()["messages"].([]any) {
+				if strings.Contains(m.(object)["text"].(string), "stranger") {
+					f.Errorf("a stranger's text: %v", m)
+				}
+			}
+			close(over)
+			strangers.Wait()
+		})
+	}
+}
+
+// ---- The port ----
+
+// cutAtAck loses the port at the moment when a command's ack is due.
+func (f *flight) cutAtAck(id common.MAV_CMD) {
+	f.sim.change(func() {
+		f.sim.onAck = func(a *common.MessageCommandAck) []simAnswer {
+			if a.Command != id {
+				return []simAnswer{{ack: a}}
+			}
+			f.sim.port.closeWith(io.EOF) // unplug, with the simulator's lock held
+			f.sim.port, f.sim.unplugged = nil, true
+			return nil
+		}
+	})
+}
+
+func TestEveryAnswerIsTrueAndInItsTimeWhileThePortFails(t *testing.T) {
+	for _, c := range []struct {
+		name  string
+		begin func(f *flight)
+		later func(f *flight) // 0.3 s into the command
+		code  int             // of the command during which it happens
+	}{
+		{"unplugged while it reads", func(f *flight) {
+			f.sim.unplug()
+			time.Sleep(time.Millisecond)
+		}, nil, 503},
+		{"unplugged while it writes", func(f *flight) { f.sim.stallWrites(true) }, func(f *flight) {
+			f.sim.unplug()
+			f.sim.stallWrites(false)
+		}, 504},
+		{"unplugged between send and ack", func(f *flight) { f.cutAtAck(common.MAV_CMD_DO_REPOSITION) }, nil, 504},
+		{"a write that blocks", func(f *flight) { f.sim.stallWrites(true) }, nil, 504},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			both(t, func(f *flight) {
+				quietLink()
+				f.aloft()
+				c.begin(f)
+				sent := len(f.commands())
+				if c.later != nil {
+					time.AfterFunc(300*time.Millisecond, func() { c.later(f) })
+				}
+				asked := time.Now()
+				code, o := f.call("POST", "/goto", "{"+at(30, 0)+"}")
+				if took := time.Since(asked); code != c.code || took > 2*time.Second {
+					f.Errorf("goto answered %d %v after %v, want %d within 2 s", code, o, took, c.code)
+				}
+				if code == 503 && len(f.commands()) > sent {
+					f.Errorf("answered %v, but the vehicle was told %q", o, f.commands()[sent:])
+				}
+				for range 60 { // the path is gone for a minute
+					for _, path := range []string{"", "/mode", "/status"} {
+						asked := time.Now()
+						if code, _ := f.call("GET", path, ""); code != 200 || time.Since(asked) > 0 {
+							f.Errorf("GET %s answered %d after %v", path, code, time.Since(asked))
+						}
+					}
+					asked := time.Now()
+					code, o := f.call("POST", "/land", "")
+					if took := time.Since(asked); code != 503 && code != 504 || took > 2*time.Second {
+						f.Errorf("land answered %d %v after %v", code, o, took)
+					}
+					time.Sleep(time.Second)
+				}
+				f.sim.change(func() { f.sim.onAck = nil })
+				f.sim.stallWrites(false)
+				f.sim.plug()
+				// A back-off of 2 s at most, or a port that hangs for 2 s, and a beat each second.
+				f.until("online", 3200*time.Millisecond, func() bool { return f.status()["online"] == true && f.link.status().tel.heartbeatAt.After(asked) })
+				time.Sleep(2500 * time.Millisecond)
+				asked = time.Now()
+				f.accepted("/land", "")
+				if took := time.Since(asked); took > 2500*time.Millisecond {
+					f.Errorf("land on the new port took %v", took)
+				}
+				f.wantMode("land")
+				f.until("landed", time.Minute, f.disarmed)
+			})
+		})
+	}
+}
+
+// settledGoroutines counts when nothing happens in the bubble.
+func settledGoroutines() int {
+	time.Sleep(20 * time.Second)
+	synctest.Wait()
+	return runtime.NumGoroutine()
+}
+
+func TestAThousandUnpluggingsOfTheSimulatorsCableLeaveNothing(t *testing.T) {
+	cycles := 1000
+	if testing.Short() {
+		cycles = 100
+	}
+	var opens atomic.Int64
+	between := func(p port) port {
+		opens.Add(1)
+		return p
+	}
+	flyOver(t, simArduPilot, between, func(f *flight) {
+		f.sim.unplug()
+		f.sim.plug()
+		before, files := settledGoroutines(), descriptors(f.T)
+		for i := range cycles {
+			if i%3 == 0 {
+				f.sim.stallWrites(true)
+				time.Sleep(time.Second)
+			}
+			answered := make(chan int, 1)
+			if i%5 == 0 {
+				go func() {
+					code, _ := f.call("POST", "/mode", `{"mode":"hold"}`)
+					answered <- code
+				}()
+			} else {
+				answered <- 503
+			}
+			time.Sleep(time.Duration(i%7) * time.Millisecond)
+			f.sim.unplug()
+			f.sim.stallWrites(false)
+			synctest.Wait() // from here on frames come from a new port
+			if code := <-answered; code != 200 && code != 503 && code != 504 {
+				f.Fatalf("a command while the cable is pulled: %d", code)
+			}
+			lost := f.link.status().received
+			f.sim.plug()
+			f.until("frames come again", 4*time.Second, func() bool { return f.link.status().received > lost })
+		}
+		after := settledGoroutines()
+		if n := opens.Load(); n < int64(cycles) {
+			f.Errorf("the port was opened %d times", n)
+		}
+		if n := descriptors(f.T); after != before || n != files {
+			f.Errorf("%d goroutines and %d descriptors, there were %d and %d", after, n, before, files)
+		}
+		f.accepted("/mode", `{"mode":"hold"}`)
+	})
+}
+
+func TestAThousandLinksOnPseudoTerminalsLeaveNothing(t *testing.T) {
+	cycles := 1000
+	if testing.Short() {
+		cycles = 50
+	}
+	quietLink()
+	nothingLeft(t, func(t *testing.T) {
+		for i := range cycles {
+			p := openPTY(t)
+			l := newLink(mustDevice(t, p.path, 57600), 0, false)
+			ctx, cancel := context.WithCancel(context.Background())
+			var running sync.WaitGroup
+			running.Go(func() { l.run(ctx) })
+			p.master.Write(packet(1, 1, 1, copterBeat()))
+			for !l.hearsVehicle() {
+				runtime.Gosched()
+			}
+			switch i % 3 {
+			case 0: // stopped while it reads
+			case 1: // unplugged while it reads and greets
+				p.unplug()
+			case 2: // the path goes, and the line after it
+				l.mu.Lock()
+				for l.send(componentID, heartbeat(minimal.MAV_TYPE_ONBOARD_CONTROLLER)) == nil {
+				}
+				l.mu.Unlock()
+				p.unplug()
+				for lost := false; !lost; runtime.Gosched() {
+					l.mu.Lock()
+					lost = l.conn == nil
+					l.mu.Unlock()
+				}
+			}
+			cancel()
+			running.Wait()
+			p.unplug()
+		}
+	})
+}
+
+// ---- The vehicle ----
+
+// manoeuvres are what a vehicle can be in the middle of.
+var manoeuvres = []struct{ path, body, mode string }{
+	{"/takeoff", "", "takeoff"},
+	{"/goto", "{" + at(200, 0) + "}", "hold"},
+	{"/mode", `{"mode":"hold"}`, "hold"},
+	{"/mode", `{"mode":"position"}`, "position"},
+	{"/mode", `{"mode":"altitude"}`, "altitude"},
+	{"/mode", `{"mode":"rtl"}`, "rtl"},
+	{"/land", "", "land"},
+	{"/land", "{" + at(200, 0) + "}", "land"},
+}
+
+// inEach runs a test in the middle of each manoeuvre, on each flavour.
+func inEach(t *testing.T, test func(f *flight, mode string)) {
+	for _, m := range manoeuvres {
+		t.Run(m.path+m.body, func(t *testing.T) {
+			both(t, func(f *flight) {
+				quietLink()
+				if m.path != "/takeoff" {
+					f.aloft()
+				}
+				f.accepted(m.path, m.body)
+				time.Sleep(4 * time.Second)
+				test(f, m.mode)
+			})
+		})
+	}
+}
+
+// asksForStreams counts the message intervals that were asked for since a time.
+func (f *flight) asksForStreams(since time.Time) (n int) {
+	for _, r := range f.sim.received() {
+		if m, ok := r.msg.(*common.MessageCommandLong); ok && m.Command == common.MAV_CMD_SET_MESSAGE_INTERVAL && !r.at.Before(since) {
+			n++
+		}
+	}
+	return n
+}
+
+func TestARebootShowsInEveryManoeuvre(t *testing.T) {
+	for _, inFlight := range []bool{true, false} {
+		t.Run(fmt.Sprintf("in flight: %t", inFlight), func(t *testing.T) {
+			inEach(t, func(f *flight, mode string) {
+				rebooted := time.Now()
+				f.sim.reboot(inFlight)
+				sent := len(f.commands())
+				time.Sleep(11 * time.Second)
+				o, truth := f.status(), f.sim.truth()
+				if f.asksForStreams(rebooted) < len(streams) {
+					f.Errorf("%d streams were asked for after the reboot", f.asksForStreams(rebooted))
+				}
+				for _, group := range []string{"position", "attitude", "battery"} {
+					if age := o[group].(object)["age"].(float64); age > 0.6 {
+						f.Errorf("%s is %v s old", group, age)
+					}
+				}
+				reported, name := f.firmware.reported(truth.mode)
+				if o["vehicle_mode"] != name || o["armed"] != truth.armed || o["online"] != true {
+					f.Errorf("status tells %v, armed %v, online %v; it is %s, armed %v", o["vehicle_mode"], o["armed"], o["online"], name, truth.armed)
+				}
+				if o["mode"] != mode && o["mode"] != reported.String() {
+					f.Errorf("mode is %v; %s was commanded and %v is reported", o["mode"], mode, reported)
+				}
+				if got := f.commands()[sent:]; !inFlight && len(got) > 0 {
+					f.Errorf("on the ground it was told %q", got)
+				}
+				f.accepted("/mode", `{"mode":"hold"}`)
+				f.wantMode("hold")
+			})
+		})
+	}
+}
+
+func TestHeartbeatsThatPauseFor2900And3100Milliseconds(t *testing.T) {
+	inEach(t, func(f *flight, mode string) {
+		if mode == "altitude" { // without a client's sticks it is the autopilot's failsafe in between
+			return
+		}
+		f.sim.change(func() { f.sim.heartless = time.Now().Add(time.Hour) })
+		beat := func() {
+			f.sim.change(func() { f.sim.send(f.sim.message(0)) })
+			synctest.Wait()
+		}
+		beat()
+		f.wantMode(mode)
+		met := time.Now()
+		for range 3 {
+			time.Sleep(2900 * time.Millisecond)
+			if f.status()["online"] != true {
+				f.Error("offline within 2.9 s")
+			}
+			beat()
+			f.wantMode(mode)
+		}
+		if n := f.asksForStreams(met); n > 0 {
+			f.Errorf("%d streams were asked for though it was never offline", n)
+		}
+		// A landing that ends in the meantime would end the mode on its own.
+		armed := f.sim.truth().armed
+		time.Sleep(3100 * time.Millisecond)
+		synctest.Wait()
+		if f.status()["online"] != false {
+			f.Error("online 3.1 s after a heartbeat")
+		}
+		f.refused("/land", "", 503, "offline")
+		beat()
+		o := f.status()
+		if o["online"] != true {
+			f.Error("offline after one heartbeat")
+		}
+		if f.sim.truth().armed == armed {
+			f.wantMode(mode)
+		}
+		time.Sleep(2 * time.Second)
+		if n := f.asksForStreams(met); n < len(streams) {
+			f.Errorf("%d streams were asked for when it was back", n)
+		}
+		f.accepted("/land", "")
+	})
+}
+
+// Each thing that can become of an ack, with each command: what is answered is
+// what the vehicle said.
+func TestWhateverBecomesOfAcksTheAnswerIsTheVehicles(t *testing.T) {
+	other := func(a *common.MessageCommandAck, change func(*common.MessageCommandAck)) *common.MessageCommandAck {
+		b := *a
+		change(&b)
+		return &b
+	}
+	opposite := func(a *common.MessageCommandAck) *common.MessageCommandAck {
+		return other(a, func(b *common.MessageCommandAck) { b.Result = ackAccepted + ackFailed - a.Result })
+	}
+	n := 0 // acks of a command, counted by the hooks that need it
+	for _, c := range []struct {
+		name string
+		hook func(a *common.MessageCommandAck) []simAnswer
+		code int
+		took time.Duration // at most
+	}{
+		{"as they are", func(a *common.MessageCommandAck) []simAnswer { return []simAnswer{{ack: a}} }, 200, 0},
+		{"0.4 s late", func(a *common.MessageCommandAck) []simAnswer {
+			return []simAnswer{{ack: a, after: 400 * time.Millisecond}}
+		}, 200, 500 * time.Millisecond},
+		{"2.2 s late", func(a *common.MessageCommandAck) []simAnswer {
+			return []simAnswer{{ack: a, after: 2200 * time.Millisecond}}
+		}, 504, 2 * time.Second},
+		{"the first two lost", func(a *common.MessageCommandAck) []simAnswer {
+			if n++; n <= 2 {
+				return nil
+			}
+			return []simAnswer{{ack: a}}
+		}, 200, 1300 * time.Millisecond},
+		{"all lost", func(*common.MessageCommandAck) []simAnswer { return nil }, 504, 2 * time.Second},
+		{"doubled ten times", func(a *common.MessageCommandAck) (list []simAnswer) {
+			for i := range 10 {
+				list = append(list, simAnswer{ack: a, after: time.Duration(i*i) * time.Millisecond})
+			}
+			return list
+		}, 200, 100 * time.Millisecond},
+		{"contradicted after", func(a *common.MessageCommandAck) []simAnswer {
+			return []simAnswer{{ack: a}, {ack: opposite(a), after: 50 * time.Millisecond}}
+		}, 200, 100 * time.Millisecond},
+		{"refused, then accepted", func(a *common.MessageCommandAck) []simAnswer {
+			return []simAnswer{{ack: opposite(a)}, {ack: a, after: 50 * time.Millisecond}}
+		}, 409, time.Second},
+		{"from another component", func(a *common.MessageCommandAck) []simAnswer { return []simAnswer{{ack: a, component: 154}} }, 504, 2 * time.Second},
+		{"from another system", func(a *common.MessageCommandAck) []simAnswer { return []simAnswer{{ack: a, system: 9}} }, 504, 2 * time.Second},
+		{"to somebody else", func(a *common.MessageCommandAck) []simAnswer {
+			return []simAnswer{{ack: other(a, func(b *common.MessageCommandAck) { b.TargetSystem, b.TargetComponent = 255, 190 })}}
+		}, 504, 2 * time.Second},
+		{"for another command", func(a *common.MessageCommandAck) []simAnswer {
+			return []simAnswer{{ack: other(a, func(b *common.MessageCommandAck) { b.Command++ })}}
+		}, 504, 2 * time.Second},
+		{"in progress for ever", func(a *common.MessageCommandAck) []simAnswer {
+			return []simAnswer{{ack: other(a, func(b *common.MessageCommandAck) { b.Result = ackInProgress })}}
+		}, 504, 10100 * time.Millisecond},
+		{"in progress, then accepted", func(a *common.MessageCommandAck) []simAnswer {
+			return []simAnswer{{ack: other(a, func(b *common.MessageCommandAck) { b.Result = ackInProgress })}, {ack: a, after: 9 * time.Second}}
+		}, 200, 9100 * time.Millisecond},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			both(t, func(f *flight) {
+				quietLink()
+				f.aloft()
+				for _, command := range []struct {
+					path, body string
+					id         common.MAV_CMD
+				}{
+					{"/goto", `{"altitude":25}`, common.MAV_CMD_DO_REPOSITION},
+					{"/land", "", common.MAV_CMD_NAV_LAND},
+				} {
+					n = 0
+					f.sim.change(func() {
+						f.sim.onAck = func(a *common.MessageCommandAck) []simAnswer {
+							if a.Command != command.id {
+								return []simAnswer{{ack: a}}
+							}
+							return c.hook(a)
+						}
+					})
+					asked := time.Now()
+					code, o := f.call("POST", command.path, command.body)
+					if took := time.Since(asked); code != c.code || took > c.took {
+						f.Errorf("%s answered %d %v after %v, want %d within %v", command.path, code, o, took, c.code, c.took)
+					}
+					time.Sleep(500 * time.Millisecond)
+					f.sim.change(func() { f.sim.onAck = nil })
+					// A straggler does not answer the next of its kind: that one is refused.
+					if c.code == 504 && command.path == "/goto" && f.firmware == px4 {
+						f.sim.change(func() {
+							f.sim.onAck = func(a *common.MessageCommandAck) []simAnswer { return []simAnswer{{ack: opposite(a)}} }
+						})
+						f.refused("/goto", `{"altitude":30}`, 409, "refused")
+						f.sim.change(func() { f.sim.onAck = nil })
+					}
+					time.Sleep(4 * time.Second)
+				}
+				f.accepted("/mode", `{"mode":"rtl"}`)
+				f.wantMode("rtl")
+			})
+		})
+	}
+}
+
+func TestAVehicleThatAcknowledgesAndDoesNotFollowShows(t *testing.T) {
+	for _, command := range []struct{ path, body string }{
+		{"/mode", `{"mode":"position"}`},
+		{"/mode", `{"mode":"altitude"}`},
+		{"/mode", `{"mode":"rtl"}`},
+		{"/land", ""},
+		{"/land", "{" + at(60, 0) + "}"},
+	} {
+		t.Run(command.path+command.body, func(t *testing.T) {
+			both(t, func(f *flight) {
+				quietLink()
+				f.aloft()
+				f.accepted("/mode", `{"mode":"hold"}`)
+				f.sim.change(func() { f.sim.idle = true })
+				code, o := f.call("POST", command.path, command.body)
+				if code != 200 {
+					f.Fatalf("answered %d %v", code, o)
+				}
+				time.Sleep(followTime + 1200*time.Millisecond)
+				want, _ := f.firmware.reported(f.sim.truth().mode)
+				if command.path == "/land" && command.body != "" {
+					want = ModeLand // on its way; that it does not move shows in the position
+				}
+				f.wantMode(want.String())
+			})
+		})
+	}
+}
+
+// ---- The clients ----
+
+// onPipes serves a flight to connections in virtual time.
+type onPipes struct {
+	*flight
+	conns chan net.Conn
+}
+
+func (f *flight) serve() (p *onPipes, end func()) {
+	l := &pipes{conns: make(chan net.Conn), closed: make(chan struct{})}
+	server := newServer(f.handler)
+	var running sync.WaitGroup
+	running.Go(func() { server.Serve(newBoundedListener(l, maxConnections)) })
+	return &onPipes{f, l.conns}, func() {
+		server.Close()
+		running.Wait()
+	}
+}
+
+func (p *onPipes) connect() *wire {
+	c, client := net.Pipe()
+	p.conns <- c
+	return &wire{p.T, client, bufio.NewReader(client)}
+}
+
+// lands posts a landing on a connection of its own, which must be accepted
+// within a time.
+func (p *onPipes) lands(limit time.Duration) {
+	p.Helper()
+	asked := time.Now()
+	w := p.connect()
+	defer w.Close()
+	w.send("POST", "/api/drone/land", "")
+	r, err := w.receive("POST")
+	if err != nil || r.status != 200 {
+		p.Errorf("land: %d %s, %v", r.status, r.body, err)
+	}
+	if took := time.Since(asked); took > limit {
+		p.Errorf("land took %v", took)
+	}
+}
+
+func TestLandIsInTimeWhile500DribbleAnd1000ASecondAskForTheStatus(t *testing.T) {
+	seconds := 10
+	if testing.Short() {
+		seconds = 3
+	}
+	fly(t, simPX4, nil, func(f *flight) {
+		quietLink()
+		f.aloft()
+		p, end := f.serve()
+		over := make(chan struct{})
+		var clients sync.WaitGroup
+		var bytes, answers, torn atomic.Int64
+		for i := range 500 {
+			clients.Go(func() { // a byte a second, on a new connection when it is thrown out
+				request := "POST /api/drone/land HTTP/1.1\r\nHost: drone.local\r\nContent-Length: 2\r\n\r\n{}"
+				time.Sleep(time.Duration(i) * 2 * time.Millisecond)
+				var w *wire
+				for n := i % 40; ; n++ {
+					if w == nil {
+						w = p.connect()
+					}
+					if _, err := io.WriteString(w, request[n%40:n%40+1]); err != nil {
+						w.Close()
+						w = nil
+					} else {
+						bytes.Add(1)
+					}
+					select {
+					case <-over:
+						if w != nil {
+							w.Close()
+						}
+						return
+					case <-time.After(time.Second):
+					}
+				}
+			})
+		}
+		for i := range 10 {
+			clients.Go(func() { // a hundred a second on one connection
+				time.Sleep(time.Second + time.Duration(i)*time.Millisecond)
+				w := p.connect()
+				tick := time.NewTicker(10 * time.Millisecond)
+				defer tick.Stop()
+				for {
+					w.send("GET", "/api/drone/status", "")
+					if r, err := w.receive("GET"); err != nil {
+						torn.Add(1)
+						w.Close()
+						w = p.connect()
+					} else if r.status != 200 {
+						f.Errorf("status answered %d", r.status)
+					} else {
+						answers.Add(1)
+					}
+					select {
+					case <-over:
+						w.Close()
+						return
+					case <-tick.C:
+					}
+				}
+			})
+		}
+		time.Sleep(2 * time.Second)
+		for i := range seconds {
+			time.Sleep(time.Second - time.Duration(37*i)*time.Millisecond)
+			p.lands(longestLand)
+		}
+		close(over)
+		clients.Wait()
+		end()
+		f.wantMode("land")
+		f.Logf("figures: %d bytes dribbled, %d status answered, %d torn, %d landings", bytes.Load(), answers.Load(), torn.Load(), seconds)
+		if answers.Load() < int64(seconds*900) || torn.Load() > 0 {
+			f.Errorf("%d answers in some %d s, %d connections torn", answers.Load(), seconds, torn.Load())
+		}
+	})
+}
+
+// Clients that ask and never read, over connections that hold nothing.
+func TestLandIsInTimeWhileClientsNeverRead(t *testing.T) {
+	for _, c := range []struct{ name, method, path, body string }{
+		{"status", "GET", "/api/drone/status", ""},
+		{"a bad body", "POST", "/api/drone/goto", "{"},
+		{"hold", "POST", "/api/drone/mode", `{"mode":"hold"}`},
+		{"sticks", "POST", "/api/drone/input", `{"roll":0.1}`},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			fly(t, simPX4, nil, func(f *flight) {
+				quietLink()
+				f.aloft()
+				p, end := f.serve()
+				var clients sync.WaitGroup
+				for range maxConnections {
+					w := p.connect()
+					clients.Go(func() { // pipelined
+						for {
+							if _, err := fmt.Fprintf(w, "%s %s HTTP/1.1\r\nHost: drone.local\r\nContent-Length: %d\r\n\r\n%s", c.method, c.path, len(c.body), c.body); err != nil {
+								return
+							}
+						}
+					})
+					time.Sleep(10 * time.Millisecond)
+				}
+				time.Sleep(5 * time.Second)
+				p.lands(longestLand)
+				end()
+				clients.Wait()
+			})
+		})
+	}
+}
+
+func TestBodiesThatNeverEndAndHalvesOfRequestsHoldNothingUp(t *testing.T) {
+	fly(t, simArduPilot, nil, func(f *flight) {
+		quietLink()
+		f.aloft()
+		before := len(f.commands())
+		p, end := f.serve()
+		var clients sync.WaitGroup
+		for i := range 200 {
+			w := p.connect()
+			clients.Go(func() {
+				switch i % 4 {
+				case 0: // blanks for ever, in chunks
+					io.WriteString(w, "POST /api/drone/land HTTP/1.1\r\nHost: drone.local\r\nTransfer-Encoding: chunked\r\n\r\n")
+					for {
+						if _, err := io.WriteString(w, "10\r\n                \r\n"); err != nil {
+							return
+						}
+						time.Sleep(10 * time.Millisecond)
+					}
+				case 1: // the rest of the body never comes
+					io.WriteString(w, "POST /api/drone/land HTTP/1.1\r\nHost: drone.local\r\nContent-Length: 4000\r\n\r\n{")
+				case 2: // closed in the middle of the body
+					io.WriteString(w, "POST /api/drone/land HTTP/1.1\r\nHost: drone.local\r\nContent-Length: 2\r\n\r\n{")
+					w.Close()
+				case 3: // headers for ever
+					io.WriteString(w, "POST /api/drone/land HTTP/1.1\r\nHost: drone.local\r\n")
+					for {
+						if _, err := io.WriteString(w, "X: y\r\n"); err != nil {
+							return
+						}
+						time.Sleep(10 * time.Millisecond)
+					}
+				}
+				io.Copy(io.Discard, w)
+			})
+			time.Sleep(5 * time.Millisecond)
+		}
+		if got := f.commands()[before:]; len(got) > 0 {
+			f.Errorf("a half request was carried out: %q", got)
+		}
+		p.lands(longestLand)
+		time.Sleep(time.Minute) // every time-out has passed
+		asked := make(chan struct{})
+		go func() { clients.Wait(); close(asked) }()
+		synctest.Wait()
+		select {
+		case <-asked:
+		default:
+			f.Error("a connection is still open after a minute")
+		}
+		if got := f.commands()[before:]; len(got) != 1 {
+			f.Errorf("one landing was asked for, the vehicle was told %q", got)
+		}
+		end()
+		<-asked
+	})
+}
+
+// malformed makes a body that no route may take, out of one that it takes.
+func malformed(r *rand.Rand, good string) string {
+	for {
+		b := []byte(good)
+		switch r.IntN(8) {
+		case 0: // cut off
+			b = b[:1+r.IntN(len(b)-1)]
+		case 1: // another byte
+			b[r.IntN(len(b))] = byte(r.Uint32())
+		case 2: // one more byte
+			i := r.IntN(len(b))
+			b = append(b[:i], append([]byte{byte(r.Uint32())}, b[i:]...)...)
+		case 3: // one less
+			i := r.IntN(len(b))
+			b = append(b[:i], b[i+1:]...)
+		case 4: // many others
+			for range 1 + r.IntN(10) {
+				b[r.IntN(len(b))] ^= 1 << r.IntN(8)
+			}
+		case 5: // something behind it
+			b = append(b, good[r.IntN(len(good)):]...)
+		case 6: // a field that there is not
+			name := fmt.Sprintf("%x", r.Uint32())
+			b = []byte(strings.Replace(good, "{", `{"x`+name+`":1,`, 1))
+			return string(b)
+		case 7: // a value of another kind
+			kinds := []string{`[]`, `{}`, `[[[]]]`, `{"a":1}`, `[1]`}
+			i := strings.Index(good, ":")
+			return good[:i+1] + kinds[r.IntN(len(kinds))] + "}"
+		}
+		if !json.Valid(b) && strings.TrimSpace(string(b)) != "" {
+			return string(b)
+		}
+	}
+}
+
+func TestAHundredThousandMalformedRequestsReachNobody(t *testing.T) {
+	requests := 100000
+	if testing.Short() {
+		requests = 10000
+	}
+	good := []struct{ path, body string }{
+		{"/api/drone/mode", `{"mode":"position"}`}, {"/api/drone/mode", `{"mode":"rtl"}`}, {"/api/drone/mode", `{"arm":true}`},
+		{"/api/drone/mode", `{"mode":"hold","arm":false}`}, {"/api/drone/input", `{"roll":0.1,"pitch":-0.5,"throttle":0.5,"timeout":1}`},
+		{"/api/drone/takeoff", `{"altitude":30}`}, {"/api/drone/goto", `{"lat":47.3980,"lon":8.5460,"altitude":20,"heading":90,"speed":3}`},
+		{"/api/drone/goto", `{"altitude_msl":510.5}`}, {"/api/drone/land", `{"lat":47.3980,"lon":8.5460}`},
+	}
+	quietLink()
+	atStation(t, simPX4, func(st *station) {
+		st.fly("position")
+		r := rand.New(rand.NewPCG(4, 4))
+		st.untouched(func() {
+			for range requests {
+				g := good[r.IntN(len(good))]
+				body := malformed(r, g.body)
+				a := st.post(g.path, body)
+				a.want(st.T, 400, "bad_request")
+				if st.Failed() {
+					st.Fatalf("POST %s %q", g.path, body)
+				}
+			}
+		})
+		st.wantMode("position")
+		st.post("/api/drone/land", "").wantOK(st.T)
+	})
+}
