@@ -1752,12 +1752,12 @@ func openPTY(t *testing.T) *pty {
 		t.Fatal(err)
 	}
 	// As raw as a wire: nothing that comes before the link opens it is echoed.
-	var raw termios2
-	if err := ioctl(p.keeper, tcgets2, unsafe.Pointer(&raw)); err != nil {
+	var raw syscall.Termios
+	if err := ioctl(p.keeper, syscall.TCGETS, unsafe.Pointer(&raw)); err != nil {
 		t.Fatal(err)
 	}
-	raw.iflag, raw.oflag, raw.lflag = 0, 0, 0
-	if err := ioctl(p.keeper, tcsets2, unsafe.Pointer(&raw)); err != nil {
+	raw.Iflag, raw.Oflag, raw.Lflag = 0, 0, 0
+	if err := ioctl(p.keeper, syscall.TCSETS, unsafe.Pointer(&raw)); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(p.unplug)
@@ -1770,24 +1770,21 @@ func (p *pty) unplug() {
 	p.keeper.Close()
 }
 
-// termios2 is the kernel's struct of this name, which tells any speed in baud.
-type termios2 struct {
-	iflag, oflag, cflag, lflag uint32
-	line                       byte
-	cc                         [19]byte
-	ispeed, ospeed             uint32
+// speeds are the baud rates of the search by their CBAUD bits.
+var speeds = map[uint32]int{
+	syscall.B57600: 57600, syscall.B115200: 115200, syscall.B230400: 230400, syscall.B460800: 460800,
+	syscall.B500000: 500000, syscall.B921600: 921600, syscall.B1500000: 1500000,
 }
-
-const tcgets2, tcsets2 = 0x802c542a, 0x402c542b
 
 // speed is the slave's, as the link set it.
 func (p *pty) speed(t *testing.T) int {
 	t.Helper()
-	var raw termios2
-	if err := ioctl(p.master, tcgets2, unsafe.Pointer(&raw)); err != nil {
+	var line syscall.Termios
+	if err := ioctl(p.master, syscall.TCGETS, unsafe.Pointer(&line)); err != nil {
 		t.Fatal(err)
 	}
-	return int(raw.ospeed)
+	const cbaud = 0o10017
+	return speeds[line.Cflag&cbaud]
 }
 
 // fly puts a simulated autopilot at the master's end, until the test ends.
