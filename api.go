@@ -71,8 +71,9 @@ type api struct {
 	body    []byte
 }
 
-// statusTick is the resolution of the ages in a status: within it, a status of
-// a link that did not change is not rendered again.
+// statusTick is how old the telemetry and the ages in a status may be: within
+// it, a status is not rendered again unless something else changed. A full link
+// has 1,200 messages a second to render: a quarter more CPU for each GET.
 const statusTick = 10 * time.Millisecond
 
 // newHandler returns the eight routes behind the checks that keep strangers out.
@@ -133,7 +134,7 @@ func newHandler(l *link, hosts []string) http.Handler {
 		case !own.has(r.Host):
 			writeError(w, &httpError{http.StatusMisdirectedRequest, "wrong_host",
 				fmt.Sprintf("%q is not a name of this machine; call it by address, or start mavrest with -host to allow the name", r.Host)})
-		case r.URL.Path != path.Clean("/"+r.URL.Path): // ServeMux would redirect
+		case !strings.HasPrefix(r.URL.Path, "/") || r.URL.Path != path.Clean(r.URL.Path): // ServeMux would redirect
 			notFound(w, r)
 		default:
 			guarded.ServeHTTP(w, r)
@@ -164,7 +165,9 @@ func ownHosts(more []string) hostNames {
 // whose name was rebound to our address has a public name. A request without
 // the header, as HTTP/1.0 allows, is no browser's.
 func (h hostNames) has(host string) bool {
-	if name, port, err := net.SplitHostPort(host); err == nil {
+	if !strings.Contains(host, ":") {
+		// A name or an address alone; SplitHostPort would make an error of it.
+	} else if name, port, err := net.SplitHostPort(host); err == nil {
 		if _, err := strconv.ParseUint(port, 10, 16); err != nil && port != "" {
 			return false
 		}
@@ -173,11 +176,11 @@ func (h hostNames) has(host string) bool {
 		host = host[1 : len(host)-1]
 	}
 	host = strings.ToLower(strings.TrimSuffix(host, "."))
+	if !strings.ContainsAny(host, ".:") {
+		return !strings.ContainsAny(host, "[]/@")
+	}
 	if _, err := netip.ParseAddr(host); err == nil {
 		return true
-	}
-	if !strings.Contains(host, ".") {
-		return !strings.ContainsAny(host, ":[]/@")
 	}
 	for _, suffix := range []string{".localhost", ".local", ".lan", ".home.arpa", ".internal"} {
 		if strings.HasSuffix(host, suffix) {

@@ -576,3 +576,120 @@ func TestRefusedCommandDoesNotEndTheWayToALanding(t *testing.T) {
 		f.wantAt(40, 0, 0, 2)
 	})
 }
+
+func TestArmingDoesNotEndTheWayToALanding(t *testing.T) {
+	both(t, func(f *flight) {
+		f.aloft()
+		f.accepted("/land", "{"+at(40, 0)+"}")
+		time.Sleep(2 * time.Second)
+		f.accepted("/mode", `{"arm":true}`)
+		f.wantMode("land")
+		f.until("landed", 90*time.Second, f.disarmed)
+		f.wantMode("land")
+		f.wantAt(40, 0, 0, 2)
+	})
+}
+
+// The heartbeat that shows the accepted mode may be a second away; a refused
+// command must not go back to the one before it.
+func TestRefusedCommandDoesNotUndoTheAcceptedOneBeforeIt(t *testing.T) {
+	both(t, func(f *flight) {
+		f.aloft()
+		f.accepted("/mode", `{"mode":"manual"}`)
+		f.accepted("/land", "")
+		f.sim.change(func() {
+			f.sim.onAck = func(a *common.MessageCommandAck) []simAnswer {
+				if a.Command == common.MAV_CMD_COMPONENT_ARM_DISARM {
+					a.Result = common.MAV_RESULT_FAILED
+				}
+				return []simAnswer{{ack: a}}
+			}
+		})
+		f.refused("/mode", `{"mode":"hold","arm":true}`, 409, "refused")
+		f.wantMode("land")
+		f.until("landed", 90*time.Second, f.disarmed)
+		f.wantMode("land")
+	})
+}
+
+func TestDisarmingInTheAirIsRefusedBeforeTheModeIsSet(t *testing.T) {
+	both(t, func(f *flight) {
+		f.aloft()
+		f.accepted("/goto", "{"+at(60, 0)+"}")
+		sent := len(f.commands())
+		f.refused("/mode", `{"mode":"hold","arm":false}`, 409, "refused")
+		if got := f.commands()[sent:]; len(got) > 0 {
+			f.Errorf("sent %q", got)
+		}
+	})
+}
+
+func TestHoldDoesNotFlyBackToAnOldPosition(t *testing.T) {
+	fly(t, simArduPilot, nil, func(f *flight) {
+		f.aloft()
+		f.accepted("/goto", "{"+at(200, 0)+"}")
+		time.Sleep(3 * time.Second)
+		f.sim.change(func() {
+			f.sim.streaming = slices.DeleteFunc(f.sim.streaming, func(s *simStream) bool { return s.id == 33 })
+		})
+		time.Sleep(4 * time.Second)
+		sent := len(f.commands())
+		o := f.refused("/mode", `{"mode":"hold"}`, 409, "refused")
+		if !strings.Contains(o["error"].(string), "position") || len(f.commands()) > sent {
+			f.Errorf("answered %v, sent %q", o, f.commands()[sent:])
+		}
+	})
+}
+
+func TestRefusedTurnKeepsTheGotoThatNobodyAskedToTurn(t *testing.T) {
+	fly(t, simArduPilot, nil, func(f *flight) {
+		f.aloft()
+		f.sim.change(func() {
+			f.sim.onAck = func(a *common.MessageCommandAck) []simAnswer {
+				if a.Command == common.MAV_CMD_CONDITION_YAW {
+					a.Result = common.MAV_RESULT_FAILED
+				}
+				return []simAnswer{{ack: a}}
+			}
+		})
+		f.accepted("/goto", "{"+at(30, 0)+"}")
+		time.Sleep(15 * time.Second)
+		f.wantAt(30, 0, 10, 0.5)
+		f.refused("/goto", "{"+at(300, 0)+`,"heading":90}`, 409, "refused")
+		time.Sleep(15 * time.Second)
+		f.wantAt(30, 0, 10, 1)
+	})
+}
+
+func TestThrottleThatStandsSurvivesALostHeartbeatAfterArming(t *testing.T) {
+	both(t, func(f *flight) {
+		f.accepted("/mode", `{"mode":"position"}`)
+		f.accepted("/mode", `{"arm":true}`)
+		f.sim.change(func() { f.sim.heartless = time.Now().Add(2500 * time.Millisecond) })
+		armed := time.Now()
+		f.accepted("/input", `{"throttle":1,"timeout":1.5}`)
+		time.Sleep(2400 * time.Millisecond)
+		for _, s := range f.sticksSince(armed.Add(1600 * time.Millisecond)) {
+			if m := s.msg.(*common.MessageManualControl); m.Z != 500 {
+				f.Fatalf("throttle %d in the air, %v after arming", m.Z, s.at.Sub(armed))
+			}
+		}
+	})
+}
+
+func TestLandingThatNobodyAcknowledgesEndsOnTheGround(t *testing.T) {
+	both(t, func(f *flight) {
+		f.aloft()
+		f.accepted("/land", "{"+at(10, 0)+"}")
+		f.sim.change(func() {
+			f.sim.onAck = func(a *common.MessageCommandAck) []simAnswer { return nil }
+		})
+		f.until("landed", 90*time.Second, f.disarmed)
+		time.Sleep(5 * time.Second)
+		sent := len(f.commands())
+		time.Sleep(time.Minute)
+		if got := f.commands()[sent:]; len(got) > 0 {
+			f.Errorf("sent after the landing: %q", got)
+		}
+	})
+}

@@ -7,4 +7,9 @@ require (
 	go.bug.st/serial v1.8.0
 )
 
-require golang.org/x/sys v0.43.0 // indirect
+require (
+	github.com/pion/logging v0.2.2 // indirect
+	github.com/pion/transport/v2 v2.2.10 // indirect
+	golang.org/x/net v0.38.0 // indirect
+	golang.org/x/sys v0.43.0 // indirect
+)

@@ -22,6 +22,7 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"flag"
@@ -35,6 +36,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -175,7 +177,9 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	if o.verbose {
 		level = slog.LevelDebug
 	}
-	slog.SetDefault(slog.New(slog.NewTextHandler(stderr, &slog.HandlerOptions{Level: level})))
+	log := newLogWriter(stderr)
+	defer log.close()
+	slog.SetDefault(slog.New(slog.NewTextHandler(log, &slog.HandlerOptions{Level: level})))
 
 	var running sync.WaitGroup
 	defer running.Wait()
@@ -351,5 +355,59 @@ func (s *supervisor) alive() {
 	}
 	if state != nil {
 		s.tell(strings.Join(state, "\n"))
+	}
+}
+
+// logWriter writes the log in a goroutine of its own. A terminal that stands
+// still must not stop the link: what does not fit is dropped, and counted.
+type logWriter struct {
+	lines   chan []byte
+	dropped atomic.Int64
+	stop    chan struct{}
+	done    chan struct{}
+}
+
+// newLogWriter returns a writer to w that holds up to 256 lines.
+func newLogWriter(w io.Writer) *logWriter {
+	l := &logWriter{lines: make(chan []byte, 256), stop: make(chan struct{}), done: make(chan struct{})}
+	go func() {
+		defer close(l.done)
+		for {
+			select {
+			case line := <-l.lines:
+				l.put(w, line)
+			case <-l.stop:
+				for len(l.lines) > 0 {
+					l.put(w, <-l.lines)
+				}
+				return
+			}
+		}
+	}()
+	return l
+}
+
+func (l *logWriter) put(w io.Writer, line []byte) {
+	w.Write(line)
+	if n := l.dropped.Swap(0); n > 0 {
+		fmt.Fprintf(w, "%d lines of the log were dropped: nobody read them\n", n)
+	}
+}
+
+func (l *logWriter) Write(b []byte) (int, error) {
+	select {
+	case l.lines <- bytes.Clone(b):
+	default:
+		l.dropped.Add(1)
+	}
+	return len(b), nil
+}
+
+// close writes what is left, for up to a second.
+func (l *logWriter) close() {
+	close(l.stop)
+	select {
+	case <-l.done:
+	case <-time.After(time.Second):
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"bytes"
 	"context"
+	"fmt"
 	"io"
 	"log/slog"
 	"net"
@@ -284,5 +285,34 @@ func TestVersionAndHelpGoToStdout(t *testing.T) {
 		if args == "-version" && err != nil || !strings.Contains(out.String(), want) || stderr.Len() > 0 {
 			t.Errorf("%s: %v, stdout %q, stderr %q", args, err, out.String(), stderr.String())
 		}
+	}
+}
+
+// A terminal that is paused must not stop the program.
+func TestLogThatNobodyReadsHoldsNothingUp(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r, w := io.Pipe()
+		log := newLogWriter(w)
+		for i := range 1000 {
+			fmt.Fprintf(log, "line %d\n", i)
+		}
+		synctest.Wait()
+		r.Close() // the writer hangs until now
+		log.close()
+		if n := log.dropped.Load(); n != 0 {
+			t.Errorf("%d dropped lines were not told", n)
+		}
+	})
+}
+
+func TestLogIsWrittenToItsEnd(t *testing.T) {
+	var out bytes.Buffer
+	log := newLogWriter(&out)
+	for i := range 100 {
+		fmt.Fprintf(log, "line %d\n", i)
+	}
+	log.close()
+	if n := strings.Count(out.String(), "\n"); n != 100 {
+		t.Errorf("%d lines of 100", n)
 	}
 }

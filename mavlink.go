@@ -576,7 +576,7 @@ type link struct {
 	received atomic.Uint64
 	errors   atomic.Uint64
 	lost     atomic.Uint64
-	version  atomic.Uint64 // rises with everything that a status shows
+	version  atomic.Uint64 // rises with what a status must show at once: all but telemetry
 	beat     atomic.Int64  // when the link's clock last ran, for the watchdog; Unix nanoseconds
 
 	mu       sync.Mutex // guards all below
@@ -936,7 +936,8 @@ type telemetry struct {
 	autopilot   string
 	custom      uint32
 	modeName    string
-	armed       bool
+	armed       bool // the heartbeat's
+	armedNow    bool // the heartbeat's, or a newer ack's
 	state       string
 	failsafe    bool
 	landed      landedState
@@ -1002,18 +1003,26 @@ func newTelemetry() telemetry {
 	return t
 }
 
-// vehicle is what the plans need of it.
-func (t *telemetry) vehicle() vehicle {
-	return vehicle{
-		firmware: t.firmware, custom: t.custom, armed: t.armed, landed: t.landed, failsafe: t.failsafe,
+// vehicle is what the plans need of it. A position that is not fresh is none:
+// a hold would fly back to it.
+func (t *telemetry) vehicle(now time.Time) vehicle {
+	v := vehicle{
+		firmware: t.firmware, custom: t.custom, armed: t.armedNow, landed: t.landed, failsafe: t.failsafe,
 		lat: t.position.lat, lon: t.position.lon,
 		amsl: t.position.amsl, relative: t.position.relative, heading: t.position.heading,
 		homeAMSL: t.home.amsl,
 	}
+	if now.Sub(t.position.at) > freshPosition {
+		n := math.NaN()
+		v.lat, v.lon, v.amsl, v.relative, v.heading = n, n, n, n, n
+	}
+	return v
 }
 
 // aloft reports whether sticks that nobody gave should hold the height.
-func (t *telemetry) aloft() bool { return t.vehicle().flying() }
+func (t *telemetry) aloft() bool {
+	return vehicle{armed: t.armedNow, landed: t.landed}.flying()
+}
 
 // take takes one checked frame.
 func (l *link) take(c *connection, dec *decoder, f rawFrame, now time.Time) {
@@ -1102,6 +1111,7 @@ func (l *link) hearHeartbeat(hb *minimal.MessageHeartbeat, now time.Time) {
 		t.failsafe = false
 	}
 	t.armed = hb.BaseMode&minimal.MAV_MODE_FLAG_SAFETY_ARMED != 0
+	t.armedNow = t.armed
 	t.custom = hb.CustomMode
 	t.heartbeatAt = now
 	var mode Mode
@@ -1150,7 +1160,6 @@ func degrees(rad float32) float64 {
 // values of AUTOPILOTS.md, "Both".
 func (l *link) hear(m message.Message, now time.Time) {
 	t := &l.tel
-	l.version.Add(1)
 	switch m := m.(type) {
 	case *common.MessageGlobalPositionInt:
 		if !t.plausible(m, now) {
@@ -1436,6 +1445,8 @@ type operation struct {
 	// has moved the vehicle.
 	landing *operation
 	moved   bool // a step was accepted
+
+	unanswered bool // a step was never acknowledged
 }
 
 // over is the channel that ends o; nil never ends.
@@ -1692,11 +1703,15 @@ func (l *link) do(r request) (answer, error) {
 	for i := range op.plan.steps {
 		s := &op.plan.steps[i]
 		result, err := l.transact(op, s)
-		if err != nil || result != uint8(common.MAV_RESULT_ACCEPTED) {
+		refused := err != nil || result != uint8(common.MAV_RESULT_ACCEPTED)
+		if refused && !(s.wish && (err == nil || isNoAck(err))) {
 			return answer{}, l.fail(op, i, result, err)
 		}
 		l.mu.Lock()
-		op.moved = true
+		op.moved = op.moved || s.cmd != common.MAV_CMD_COMPONENT_ARM_DISARM
+		if s.cmd == common.MAV_CMD_COMPONENT_ARM_DISARM {
+			l.tel.armedNow = s.p[0] == 1
+		}
 		l.mu.Unlock()
 	}
 	return l.accept(op)
@@ -1710,11 +1725,16 @@ func (l *link) begin(r request) (*operation, error) {
 	if err := l.ready(); err != nil {
 		return nil, err
 	}
-	p, err := r.plan(l.tel.vehicle())
+	now := time.Now()
+	v := l.tel.vehicle(now)
+	if custom, ok := entered[v.firmware][l.machine.awaited()]; ok {
+		v.custom = custom // acknowledged, and no heartbeat shows it yet
+	}
+	v.target = l.target
+	p, err := r.plan(v)
 	if err != nil {
 		return nil, err
 	}
-	now := time.Now()
 	op := &operation{plan: p, began: now, busy: true, cancelled: make(chan struct{})}
 	if older := l.op; older != nil {
 		close(older.cancelled)
@@ -1756,6 +1776,7 @@ func (l *link) accept(op *operation) (answer, error) {
 	l.version.Add(1)
 	if !p.setsMode {
 		l.machine.acceptArm(p.arm)
+		l.resume(op)
 	} else {
 		transit := p.landed != nil && !l.stopped
 		l.machine.accept(p.mode, transit, time.Now())
@@ -1775,7 +1796,11 @@ func (l *link) end(op *operation) {
 	if l.op == op && op.busy {
 		op.busy = false
 		l.op = nil
-		l.machine.refuse(time.Now())
+		if op.unanswered {
+			l.machine.doubt()
+		} else {
+			l.machine.refuse(time.Now())
+		}
 		l.resume(op)
 		l.version.Add(1)
 	}
@@ -1799,8 +1824,7 @@ func (l *link) resume(op *operation) {
 // fail ends an operation whose step i was refused or never acknowledged: it
 // takes the earlier steps back, and collects what the autopilot said of it.
 func (l *link) fail(op *operation, i int, result uint8, err error) error {
-	var ce *commandError
-	if errors.As(err, &ce) && ce.code != codeNoAck {
+	if err != nil && !isNoAck(err) {
 		return err
 	}
 	at := time.Now()
@@ -1814,9 +1838,18 @@ func (l *link) fail(op *operation, i int, result uint8, err error) error {
 		}
 		if r, uerr := l.transact(op, s.undo); uerr != nil || r != 0 {
 			slog.Warn("a refused command could not be taken back", "command", s.undo.cmd, "result", r, "error", uerr)
+			break // it may fly: the mode it has is better than the one before
 		}
+		l.mu.Lock()
+		if s.undo.cmd == common.MAV_CMD_COMPONENT_ARM_DISARM {
+			l.tel.armedNow = false
+		}
+		l.mu.Unlock()
 	}
 	if err != nil {
+		l.mu.Lock()
+		op.unanswered = true
+		l.mu.Unlock()
 		return err
 	}
 	l.pause(op, textsAfter-time.Since(at))
@@ -1825,6 +1858,11 @@ func (l *link) fail(op *operation, i int, result uint8, err error) error {
 	texts := l.tel.recent(op.began)
 	l.mu.Unlock()
 	return refusal(&op.plan.steps[i], result, texts)
+}
+
+func isNoAck(err error) bool {
+	var ce *commandError
+	return errors.As(err, &ce) && ce.code == codeNoAck
 }
 
 // refusal is the error of a step that the autopilot answered with anything but
@@ -1902,7 +1940,7 @@ func (l *link) approach(op *operation) {
 	}
 	for {
 		l.mu.Lock()
-		gone := l.op != op || l.machine.mode != ModeLand
+		gone := l.op != op || l.machine.mode != ModeLand || !l.tel.armed
 		if !gone && l.tel.firmware == px4 {
 			l.knock()
 		}
@@ -2041,7 +2079,7 @@ func (l *link) restThrottle() int16 {
 // last throttle, because a centred one would drop it or shoot it up. Disarmed
 // there is nothing to drop, and a throttle that stands would forbid arming.
 func (l *link) centred(mode Mode) axes {
-	if mode == ModeManual && l.tel.armed {
+	if mode == ModeManual && l.tel.armedNow {
 		return axes{z: l.stick.axes.z}
 	}
 	return axes{z: l.restThrottle()}
@@ -2111,14 +2149,15 @@ func (l *link) awaitSticks(op *operation) error {
 func (l *link) steer(now time.Time) bool {
 	s := &l.stick
 	mode := l.machine.mode
-	if l.op == nil || !l.op.busy {
+	busy := l.op != nil && l.op.busy && l.op.plan.setsMode
+	if !busy {
 		l.followMode(mode, now)
 	}
 	if s.phase == stickClient && !now.Before(s.until) {
 		s.phase = stickCentred
 		l.version.Add(1)
 	}
-	entering := l.op != nil && l.op.busy && l.op.plan.sticks == sticksEnter
+	entering := busy && l.op.plan.sticks == sticksEnter
 	switch {
 	case s.phase == stickCentred && entering:
 		s.set(l.centred(l.op.plan.mode), now)
@@ -2129,7 +2168,7 @@ func (l *link) steer(now time.Time) bool {
 			slog.Warn("no sticks from the client for 5 s: the stick stream ends", "mode", mode)
 			s.phase = stickOff
 		}
-	case s.phase == stickParked && l.tel.firmware != px4:
+	case s.phase == stickParked && l.tel.firmware != px4 && !busy:
 		s.set(axes{z: l.restThrottle()}, now)
 	}
 	if s.phase == stickOff {
@@ -2182,7 +2221,7 @@ func (l *link) stickMessage(m *common.MessageManualControl) (outgoing, bool) {
 	if s.phase == stickOff || l.tel.system == 0 {
 		return outgoing{}, false
 	}
-	if l.tel.armed {
+	if l.tel.armedNow {
 		s.flown = true
 	}
 	*m = common.MessageManualControl{Target: l.tel.system, X: s.axes.x, Y: s.axes.y, Z: s.axes.z, R: s.axes.r}

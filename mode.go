@@ -190,13 +190,13 @@ func (f firmware) reported(custom uint32) (Mode, string) {
 	return ModeOther, fmt.Sprintf("MODE %d", custom)
 }
 
-// entered is the table Mode → custom mode that DO_SET_MODE asks for
-// (AUTOPILOTS.md, "The modes, side by side"). What is missing here is entered
-// by a command of its own or does not exist on that vehicle.
+// entered is the table Mode → custom mode (AUTOPILOTS.md, "The modes, side by
+// side"). What is missing here does not exist on that vehicle.
 var entered = map[firmware]map[Mode]uint32{
 	px4: {
 		ModeManual: px4Custom(1, 0), ModeAltitude: px4Custom(2, 0), ModePosition: px4Custom(3, 0),
 		ModeHold: px4Custom(4, 3), ModeRTL: px4Custom(4, 5), ModeRTGS: px4Custom(4, 5),
+		ModeTakeoff: px4Custom(4, 2), ModeLand: px4Custom(4, 6), // by commands of their own
 	},
 	copter: {
 		ModeManual: 0, ModeAltitude: 2, ModePosition: 5,
@@ -336,12 +336,28 @@ func (m *machine) acceptArm(armed bool) {
 	}
 }
 
-// refuse says that a plan was refused or went without an answer: it changes
-// nothing, and the reports that its first steps caused have time to pass.
+// refuse says that a plan was refused: it changes nothing, and the reports that
+// its first steps caused have time to pass.
 func (m *machine) refuse(now time.Time) {
 	m.settle, m.pending = m.pending, nil
 	m.until = now.Add(followTime)
 }
+
+// awaited is the mode that the autopilot acknowledged and no report has shown
+// yet; ModeOther where there is none.
+func (m *machine) awaited() Mode {
+	switch {
+	case m.follow.IsZero():
+		return ModeOther
+	case m.transit:
+		return ModeHold
+	}
+	return m.mode
+}
+
+// doubt says that a plan went without an answer: nobody knows what it did, so
+// whatever is reported shows.
+func (m *machine) doubt() { m.pending, m.settle = nil, nil }
 
 // abandon ends what was commanded: the mode is the reported one.
 func (m *machine) abandon() { m.show(m.raw) }
@@ -390,6 +406,16 @@ type vehicle struct {
 	relative float64 // metres above home
 	heading  float64 // degrees
 	homeAMSL float64 // metres
+
+	target *place // of the goto under way, or nil
+}
+
+// heldPlace is where a hold that is under way leads: to its target, or nowhere.
+func (v vehicle) heldPlace() place {
+	if v.target != nil {
+		return *v.target
+	}
+	return place{v.lat, v.lon, v.relative}
 }
 
 // landedState is EXTENDED_SYS_STATE's MAV_LANDED_STATE.
@@ -410,6 +436,7 @@ type step struct {
 	p     [7]float32       // param1 to param7 of a COMMAND_LONG; 1 to 4 and z (7) of a COMMAND_INT
 	x, y  int32            // degE7, of a COMMAND_INT
 
+	wish bool  // the plan goes on when it is refused
 	undo *step // takes the step back when a later one is refused
 }
 
@@ -529,6 +556,9 @@ func (r request) plan(v vehicle) (plan, error) {
 	if !r.setMode {
 		return r.planArm(v), nil
 	}
+	if r.arm != nil && !*r.arm && v.flying() {
+		return plan{}, refuse(codeRefused, "arm: not while flying; the mode was not set either")
+	}
 	var p plan
 	var err error
 	switch {
@@ -590,7 +620,10 @@ func (r request) planMode(v vehicle) (plan, error) {
 	}
 	// Asking for the mode it is in leaves the target of a goto standing on both
 	// autopilots; only a new target holds here.
-	if r.mode == ModeHold && v.custom == custom && v.flying() && !math.IsNaN(v.lat) {
+	if r.mode == ModeHold && v.custom == custom && v.flying() {
+		if math.IsNaN(v.lat) {
+			return p, refuse(codeRefused, "hold: the autopilot sends no position to hold; land and rtl need none")
+		}
 		p.steps = append(p.steps, r.reposition(v, place{v.lat, v.lon, v.relative}, v.amsl))
 	}
 	return p, nil
@@ -676,7 +709,8 @@ func (r request) planGoto(v vehicle) (plan, error) {
 		return p, refuse(codeUnsupported, "heading: a fixed wing can't keep one at a place; leave it out")
 	}
 	// Keeping the heading is told too: how a goto turns is a setting of the autopilot.
-	if r.goTo && r.heading == nil && !math.IsNaN(v.heading) && (v.firmware == px4 || v.firmware == copter) {
+	keep := r.goTo && r.heading == nil && !math.IsNaN(v.heading) && (v.firmware == px4 || v.firmware == copter)
+	if keep {
 		r.heading = &v.heading
 	}
 	to, amsl, err := r.destination(v)
@@ -694,9 +728,17 @@ func (r request) planGoto(v vehicle) (plan, error) {
 			v.undoing(v.firmware.setMode(hold)),
 			v.firmware.command(common.MAV_CMD_DO_CHANGE_SPEED, 1, float32(*r.speed), -1))
 	}
-	p.steps = append(p.steps, v.undoing(r.reposition(v, to, amsl)))
+	there := v.undoing(r.reposition(v, to, amsl))
+	if v.firmware.ardupilot() && v.custom == hold && !math.IsNaN(v.lat) {
+		// The mode alone would leave the new target standing.
+		back := request{}.reposition(v, v.heldPlace(), v.amsl)
+		there.undo = &back
+	}
+	p.steps = append(p.steps, there)
 	if v.firmware.ardupilot() && r.heading != nil {
-		p.steps = append(p.steps, v.firmware.command(common.MAV_CMD_CONDITION_YAW, float32(*r.heading)))
+		turn := v.firmware.command(common.MAV_CMD_CONDITION_YAW, float32(*r.heading))
+		turn.wish = keep
+		p.steps = append(p.steps, turn)
 	}
 	p.target = &to
 	return p, nil

@@ -776,7 +776,7 @@ func TestPX4Plans(t *testing.T) {
 		{"px4 MANUAL landed", "set mode=position arm=true", []string{"LONG 176 [1 3 0 …NaN]" + back, "LONG 400 [1 0 …NaN]"}},
 		{"px4 MANUAL landed", "set mode=hold arm=false", []string{"LONG 176 [1 4 3 …NaN]" + back, "LONG 400 [0 0 …NaN]"}},
 		{"px4 MANUAL landed", "set mode=takeoff arm=true", []string{"LONG 22 [NaN NaN NaN NaN NaN NaN 498.5]" + back, "LONG 400 [1 0 …NaN] undo LONG 400 [0 0 …NaN]"}},
-		{"px4 POSCTL flying", "set mode=land arm=false", []string{"LONG 21 […NaN]" + backPos, "LONG 400 [0 0 …NaN]"}},
+		{"px4 POSCTL flying", "set mode=land arm=false", []string{"refused: arm: not while flying; the mode was not set either"}},
 
 		{"px4 MANUAL landed", "takeoff", []string{"LONG 22 [NaN NaN NaN NaN NaN NaN 498.5]" + back, "LONG 400 [1 0 …NaN] undo LONG 400 [0 0 …NaN]"}},
 		{"px4 MANUAL landed", "takeoff altitude=25", []string{"LONG 22 [NaN NaN NaN NaN NaN NaN 513.5]" + back, "LONG 400 [1 0 …NaN] undo LONG 400 [0 0 …NaN]"}},
@@ -827,7 +827,7 @@ func TestPX4Plans(t *testing.T) {
 
 		// Asking again for the mode it is in would leave a goto's target standing.
 		{"px4 AUTO.LOITER flying", "set mode=hold", []string{"LONG 176 [1 4 3 …NaN]", "INT 192 frame=0 [-1 1 0 NaN] x=473977421 y=85455938 z=498.5"}},
-		{"px4 AUTO.LOITER flying blind", "set mode=hold", []string{"LONG 176 [1 4 3 …NaN]"}},
+		{"px4 AUTO.LOITER flying blind", "set mode=hold", []string{"refused: hold: the autopilot sends no position to hold; land and rtl need none"}},
 		{"px4 AUTO.LOITER landed", "set mode=hold", []string{"LONG 176 [1 4 3 …NaN]"}},
 		{"px4 AUTO.LOITER armed", "set mode=hold", []string{"LONG 176 [1 4 3 …NaN]"}},
 	})
@@ -882,7 +882,7 @@ func TestCopterPlans(t *testing.T) {
 		{"copter LOITER flying", "goto heading=270", []string{"INT 192 frame=3 [-1 1 0 0] x=473977421 y=85455938 z=10" + backPos, "LONG 115 [270 …0]"}},
 		{"copter LOITER flying", "goto heading=0", []string{"INT 192 frame=3 [-1 1 0 0] x=473977421 y=85455938 z=10" + backPos, "LONG 115 […0]"}},
 		{"copter LOITER flying", "goto lat=47.398 lon=8.546 speed=5", []string{"LONG 176 [1 4 …0]" + backPos, "LONG 178 [1 5 -1 …0]", "INT 192 frame=3 [-1 1 0 0] x=473980000 y=85460000 z=10" + backPos, yaw}},
-		{"copter GUIDED flying", "goto lat=-33.8688 lon=151.2093 altitude=20 heading=45 speed=2.5", []string{"LONG 176 [1 4 …0]", "LONG 178 [1 2.5 -1 …0]", "INT 192 frame=3 [-1 1 0 0] x=-338688000 y=1512093000 z=20 undo LONG 176 [1 4 …0]", "LONG 115 [45 …0]"}},
+		{"copter GUIDED flying", "goto lat=-33.8688 lon=151.2093 altitude=20 heading=45 speed=2.5", []string{"LONG 176 [1 4 …0]", "LONG 178 [1 2.5 -1 …0]", "INT 192 frame=3 [-1 1 0 0] x=-338688000 y=1512093000 z=20 undo INT 192 frame=3 [-1 1 0 0] x=473977421 y=85455938 z=10", "LONG 115 [45 …0]"}},
 		{"copter LOITER flying headless", "goto altitude=20", []string{"INT 192 frame=3 [-1 1 0 0] x=473977421 y=85455938 z=20" + backPos}},
 		{"copter RTL flying failsafe headless", "goto altitude=20", []string{"INT 192 frame=3 [-1 1 0 0] x=473977421 y=85455938 z=20 undo LONG 176 [1 6 …0]"}},
 		{"copter LOITER flying homeless", "goto altitude=20", []string{"INT 192 frame=3 [-1 1 0 0] x=473977421 y=85455938 z=20" + backPos, yaw}},
@@ -896,13 +896,13 @@ func TestCopterPlans(t *testing.T) {
 
 		{"copter LOITER flying", "land", []string{"LONG 21 […0]" + backPos}},
 		{"copter LOITER flying", "land lat=47.398 lon=8.546", []string{"INT 192 frame=3 [-1 1 0 0] x=473980000 y=85460000 z=10" + backPos, "over it: LONG 21 […0]"}},
-		{"copter GUIDED flying", "land lat=47.398 lon=8.546", []string{"INT 192 frame=3 [-1 1 0 0] x=473980000 y=85460000 z=10 undo LONG 176 [1 4 …0]", "over it: LONG 21 […0]"}},
+		{"copter GUIDED flying", "land lat=47.398 lon=8.546", []string{"INT 192 frame=3 [-1 1 0 0] x=473980000 y=85460000 z=10 undo INT 192 frame=3 [-1 1 0 0] x=473977421 y=85455938 z=10", "over it: LONG 21 […0]"}},
 		{"copter LOITER flying blind", "land lat=47.398 lon=8.546", []string{"refused: altitude: the autopilot's own height is not known yet; give altitude or altitude_msl"}},
 		{"copter STABILIZE landed", "land lat=47.398 lon=8.546", []string{notFlying}},
 
 		{"copter GUIDED flying", "set mode=hold", []string{"LONG 176 [1 4 …0]", "INT 192 frame=3 [-1 1 0 0] x=473977421 y=85455938 z=10"}},
 		{"copter BRAKE flying", "set mode=hold", []string{"LONG 176 [1 4 …0] undo LONG 176 [1 17 …0]"}},
-		{"copter GUIDED flying blind", "set mode=hold", []string{"LONG 176 [1 4 …0]"}},
+		{"copter GUIDED flying blind", "set mode=hold", []string{"refused: hold: the autopilot sends no position to hold; land and rtl need none"}},
 		{"copter GUIDED landed", "set mode=hold", []string{"LONG 176 [1 4 …0]"}},
 	})
 }

@@ -1,0 +1,1230 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"runtime/debug"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+	"unsafe"
+
+	"github.com/bluenviron/gomavlib/v3"
+	"github.com/bluenviron/gomavlib/v3/pkg/dialects/common"
+	"github.com/bluenviron/gomavlib/v3/pkg/dialects/minimal"
+	"github.com/bluenviron/gomavlib/v3/pkg/message"
+	"github.com/bluenviron/gomavlib/v3/pkg/x25"
+)
+
+// The benchmarks measure the program in turns with a baseline, so that what
+// else the machine does weighs on both; their ratio is what counts. The tests
+// at the end hold the budgets that can be counted exactly. docs/performance.md
+// tells what the numbers mean.
+
+// fullLink is what a link at 921600 baud carries, in bytes a second.
+const fullLink = 921600 / 10
+
+// captured is the bytes of a capture in testdata, and how many frames they are.
+func captured(tb testing.TB, name string) (stream []byte, frames int) {
+	tb.Helper()
+	log, err := os.ReadFile("testdata/" + name + "-flight.tlog")
+	if err != nil {
+		tb.Fatal(err)
+	}
+	for len(log) > 8 {
+		f := log[8:]
+		stream = append(stream, f[:frameSize(f)]...)
+		log = f[frameSize(f):]
+		frames++
+	}
+	return stream, frames
+}
+
+func frameSize(b []byte) int {
+	if b[0] == 0xfe {
+		return 8 + int(b[1])
+	}
+	return 12 + int(b[1]) + 13*int(b[2]&1)
+}
+
+// terminal is a pseudo-terminal: the autopilot's end, and the name of the other.
+func terminal(tb testing.TB) (far *os.File, path string) {
+	tb.Helper()
+	far, err := os.OpenFile("/dev/ptmx", os.O_RDWR|syscall.O_NOCTTY|syscall.O_NONBLOCK, 0)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	tb.Cleanup(func() { far.Close() })
+	var unlocked, number int32
+	err = errors.Join(ioctl(far, syscall.TIOCSPTLCK, unsafe.Pointer(&unlocked)), ioctl(far, syscall.TIOCGPTN, unsafe.Pointer(&number)))
+	if err != nil {
+		tb.Fatal(err)
+	}
+	path = fmt.Sprintf("/dev/pts/%d", number)
+	// Held open, or reading fails whenever the program has it closed.
+	near, err := os.OpenFile(path, os.O_RDWR|syscall.O_NOCTTY, 0)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	tb.Cleanup(func() { near.Close() })
+	return far, path
+}
+
+// openTTY opens the program's end of a terminal as the program does.
+func openTTY(tb testing.TB, path string) port {
+	tb.Helper()
+	p, err := (&serialDevice{path: path}).openAt(921600)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	tb.Cleanup(func() { p.Close() })
+	return p
+}
+
+// pour writes a stream over and over, at a rate in bytes a second, until stop
+// is closed or so many bytes are written.
+func pour(w io.Writer, stream []byte, rate int, most int, stop <-chan struct{}) {
+	tick := time.NewTicker(2 * time.Millisecond)
+	defer tick.Stop()
+	began := time.Now()
+	for written := 0; written < most; {
+		select {
+		case <-stop:
+			return
+		case <-tick.C:
+		}
+		due := min(int(time.Since(began).Seconds()*float64(rate)), most)
+		for written < due {
+			from := written % len(stream)
+			n, err := w.Write(stream[from:min(len(stream), from+due-written)])
+			if err != nil {
+				return
+			}
+			written += n
+		}
+	}
+}
+
+// linked is a running link and its handler on the wire of a terminal.
+func linked(tb testing.TB, path string) (*link, http.Handler) {
+	tb.Helper()
+	d, err := newDevice(path, 921600)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	l := newLink(d, 0, false)
+	ctx, stop := context.WithCancel(context.Background())
+	var running sync.WaitGroup
+	running.Go(func() { l.run(ctx) })
+	tb.Cleanup(func() { stop(); running.Wait() })
+	return l, newHandler(l, nil)
+}
+
+// serveHere serves on loopback, as run does it or barely, and returns the address.
+func serveHere(tb testing.TB, s *http.Server, bare bool) string {
+	tb.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		tb.Fatal(err)
+	}
+	address := l.Addr().String()
+	if !bare {
+		l = newBoundedListener(l, maxConnections)
+	}
+	var running sync.WaitGroup
+	running.Go(func() { s.Serve(l) })
+	tb.Cleanup(func() { s.Close(); running.Wait() })
+	return address
+}
+
+// client is one keep-alive connection that does as little as it can.
+type client struct {
+	conn net.Conn
+	in   *bufio.Reader
+	body []byte
+}
+
+func connect(tb testing.TB, address string) *client {
+	tb.Helper()
+	c, err := net.Dial("tcp", address)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	cl := &client{conn: c, in: bufio.NewReader(c)}
+	tb.Cleanup(func() { cl.conn.Close() })
+	return cl
+}
+
+func connects(tb testing.TB, address string, n int) (list []*client) {
+	for range n {
+		list = append(list, connect(tb, address))
+	}
+	return list
+}
+
+func get(path string) []byte {
+	return []byte("GET /api/drone" + path + " HTTP/1.1\r\nHost: localhost\r\n\r\n")
+}
+
+func post(path, body string) []byte {
+	return fmt.Appendf(nil, "POST /api/drone%s HTTP/1.1\r\nHost: localhost\r\nContent-Length: %d\r\n\r\n%s", path, len(body), body)
+}
+
+// answer reads the answer to a request that was written, 200 or an error.
+func (c *client) answer() error {
+	first, err := c.in.ReadSlice('\n')
+	if err != nil {
+		return err
+	}
+	ok := bytes.HasPrefix(first, []byte("HTTP/1.1 200"))
+	length := 0
+	for {
+		line, err := c.in.ReadSlice('\n')
+		if err != nil {
+			return err
+		}
+		if len(line) <= 2 {
+			break
+		}
+		if n, found := bytes.CutPrefix(line, []byte("Content-Length: ")); found {
+			length, _ = strconv.Atoi(string(bytes.TrimSpace(n)))
+		}
+	}
+	c.body = slices.Grow(c.body[:0], length)[:length]
+	if _, err := io.ReadFull(c.in, c.body); err != nil {
+		return err
+	}
+	if !ok {
+		return fmt.Errorf("%s", c.body)
+	}
+	return nil
+}
+
+// insist asks until it is answered: the server ends idle connections in favour
+// of new ones.
+func (c *client) insist(request []byte) error {
+	for {
+		err := c.do(request)
+		if err == nil {
+			return nil
+		}
+		address := c.conn.RemoteAddr().String()
+		c.conn.Close()
+		if c.conn, err = net.Dial("tcp", address); err != nil {
+			return err
+		}
+		c.in.Reset(c.conn)
+	}
+}
+
+func (c *client) do(request []byte) error {
+	if _, err := c.conn.Write(request); err != nil {
+		return err
+	}
+	return c.answer()
+}
+
+// pair is the program's measurements and the baseline's, in turns.
+type pair struct{ ours, bare []time.Duration }
+
+// add measures both, the program first in every other turn.
+func (p *pair) add(turn int, ours, bare func() time.Duration) {
+	if turn%2 == 0 {
+		p.ours = append(p.ours, ours())
+		p.bare = append(p.bare, bare())
+	} else {
+		p.bare = append(p.bare, bare())
+		p.ours = append(p.ours, ours())
+	}
+}
+
+// quantile is the q-th of 100 parts of some durations.
+func quantile(d []time.Duration, q int) time.Duration {
+	d = slices.Sorted(slices.Values(d))
+	return d[min(len(d)*q/100, len(d)-1)]
+}
+
+// ratio is bare to ours of the fastest tenth of the turns: what else runs on
+// the machine only ever adds.
+func (p *pair) ratio() float64 {
+	return float64(quantile(p.bare, 10)) / float64(quantile(p.ours, 10))
+}
+
+func micros(d time.Duration) float64 { return float64(d) / 1e3 }
+
+// report gives p50 and p99 of a latency, and how much is ours.
+func (p *pair) report(b *testing.B, what string) {
+	b.ReportMetric(micros(quantile(p.ours, 50)), what+"p50-µs")
+	b.ReportMetric(micros(quantile(p.ours, 99)), what+"p99-µs")
+	b.ReportMetric(micros(quantile(p.bare, 50)), what+"bare-p50-µs")
+	b.ReportMetric(micros(quantile(p.bare, 99)), what+"bare-p99-µs")
+	b.ReportMetric(micros(quantile(p.ours, 50)-quantile(p.bare, 50)), what+"p50-over-bare-µs")
+}
+
+// barely is a server of a bare handler: it has the program's time-outs and
+// nothing else of it.
+func barely(h http.HandlerFunc) *http.Server {
+	s := newServer(nil)
+	return &http.Server{
+		Handler:           h,
+		ReadHeaderTimeout: s.ReadHeaderTimeout, ReadTimeout: s.ReadTimeout,
+		WriteTimeout: s.WriteTimeout, IdleTimeout: s.IdleTimeout,
+	}
+}
+
+// bareAnswer is a handler that writes the same bytes always.
+func bareAnswer(body []byte) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		h := w.Header()
+		h.Set("Content-Type", "application/json")
+		h.Set("Cache-Control", "no-store")
+		h.Set("Content-Length", strconv.Itoa(len(body)))
+		w.Write(body)
+	}
+}
+
+// crowd has each of the clients make n requests at once and returns how long
+// it took, and every request's time.
+func crowd(tb testing.TB, clients []*client, request []byte, n int) (whole time.Duration, each []time.Duration) {
+	each = make([]time.Duration, n*len(clients))
+	began := time.Now()
+	var running sync.WaitGroup
+	for i, c := range clients {
+		running.Go(func() {
+			for k := range n {
+				at := time.Now()
+				if err := c.insist(request); err != nil {
+					tb.Error(err)
+					return
+				}
+				each[i*n+k] = time.Since(at)
+			}
+		})
+	}
+	running.Wait()
+	return time.Since(began), each
+}
+
+// telemetered is the address of a program whose status a full link keeps
+// changing, and a status of it.
+func telemetered(tb testing.TB) (address string, body []byte) {
+	tb.Helper()
+	stream, _ := captured(tb, "px4")
+	far, path := terminal(tb)
+	l, handler := linked(tb, path)
+	stop := make(chan struct{})
+	var running sync.WaitGroup
+	running.Go(func() { pour(far, stream, fullLink, math.MaxInt, stop) })
+	running.Go(func() { io.Copy(io.Discard, far) })
+	tb.Cleanup(func() { close(stop); far.Close(); running.Wait() })
+	address = serveHere(tb, newServer(handler), false)
+	c := connect(tb, address)
+	for l.received.Load() < 2000 {
+		if err := c.do(get("/status")); err != nil {
+			tb.Fatal(err)
+		}
+	}
+	return address, bytes.Clone(c.body)
+}
+
+func BenchmarkStatus(b *testing.B) {
+	for _, n := range []int{1, 8} {
+		b.Run(fmt.Sprintf("clients=%d", n), func(b *testing.B) {
+			address, body := telemetered(b)
+			bareAddress := serveHere(b, barely(bareAnswer(body)), true)
+			clients, bareClients := connects(b, address, n), connects(b, bareAddress, n)
+			const each = 80
+			var whole, single pair
+			turn := 0
+			for b.Loop() {
+				whole.add(turn, func() time.Duration {
+					d, all := crowd(b, clients, get("/status"), each/n)
+					single.ours = append(single.ours, all...)
+					return d
+				}, func() time.Duration {
+					d, all := crowd(b, bareClients, get("/status"), each/n)
+					single.bare = append(single.bare, all...)
+					return d
+				})
+				turn++
+			}
+			b.ReportMetric(0, "ns/op")
+			b.ReportMetric(whole.ratio(), "rps-of-bare")
+			b.ReportMetric(each/quantile(whole.ours, 10).Seconds(), "rps")
+			b.ReportMetric(each/quantile(whole.bare, 10).Seconds(), "bare-rps")
+			b.ReportMetric(micros(quantile(single.ours, 99)), "p99-µs")
+			b.ReportMetric(micros(quantile(single.bare, 99)), "bare-p99-µs")
+		})
+	}
+}
+
+// farEnd is an autopilot at the far end of a terminal: it acknowledges every
+// command and says when what it was sent was there.
+type farEnd struct {
+	tty   *os.File
+	came  chan arrived
+	greet chan struct{} // closed when the link has asked its last question
+}
+
+type arrived struct {
+	id     uint32    // of the message
+	y      int16     // of a MANUAL_CONTROL
+	at     time.Time // its last byte was readable
+	acking time.Time // just before the ack's write
+}
+
+// newFarEnd starts it; beating with the heartbeats of a disarmed PX4.
+func newFarEnd(tb testing.TB, beating bool) (f *farEnd, path string) {
+	tb.Helper()
+	f = &farEnd{came: make(chan arrived, 1000), greet: make(chan struct{})}
+	f.tty, path = terminal(tb)
+	stop := make(chan struct{})
+	var running sync.WaitGroup
+	running.Go(f.read)
+	if beating {
+		running.Go(func() { f.beat(stop) })
+	}
+	tb.Cleanup(func() { close(stop); f.tty.Close(); running.Wait() })
+	return f, path
+}
+
+func (f *farEnd) beat(stop <-chan struct{}) {
+	tick := time.NewTicker(200 * time.Millisecond)
+	defer tick.Stop()
+	out := newSender(1, autopilotID)
+	for {
+		b, _ := out.encode(&minimal.MessageHeartbeat{
+			Type: minimal.MAV_TYPE_QUADROTOR, Autopilot: minimal.MAV_AUTOPILOT_PX4,
+			SystemStatus: minimal.MAV_STATE_STANDBY, CustomMode: px4Custom(4, 3),
+		})
+		f.tty.Write(b)
+		select {
+		case <-stop:
+			return
+		case <-tick.C:
+		}
+	}
+}
+
+func (f *farEnd) read() {
+	var in deframer
+	var dec decoder
+	out := newSender(1, autopilotID)
+	for {
+		n, err := f.tty.Read(in.space())
+		now := time.Now()
+		if err != nil {
+			return
+		}
+		in.filled(n, now)
+		for {
+			raw, ok := in.next()
+			if !ok {
+				break
+			}
+			a := arrived{id: raw.id, at: now}
+			m, _ := dec.decode(raw)
+			switch m := m.(type) {
+			case *common.MessageManualControl:
+				a.y = m.Y
+			case *common.MessageCommandLong:
+				b, _ := out.encode(&common.MessageCommandAck{Command: m.Command, TargetSystem: 1, TargetComponent: componentID})
+				a.acking = time.Now()
+				f.tty.Write(b)
+				if m.Command == common.MAV_CMD_REQUEST_MESSAGE && m.Param1 == 148 {
+					close(f.greet)
+				}
+				if m.Command != common.MAV_CMD_NAV_LAND {
+					continue
+				}
+			default:
+				continue
+			}
+			f.came <- a
+		}
+	}
+}
+
+// measure writes a request and returns when its frame came, and waits for the
+// answer. y is the one of the sticks, 0 for any.
+func (f *farEnd) measure(b *testing.B, c *client, request []byte, id uint32, y int16) (toWire, toAnswer time.Duration) {
+	began := time.Now()
+	if _, err := c.conn.Write(request); err != nil {
+		b.Fatal(err)
+	}
+	var a arrived
+	for a = <-f.came; a.id != id || y != 0 && a.y != y; a = <-f.came {
+	}
+	if err := c.answer(); err != nil {
+		b.Fatal(err)
+	}
+	return a.at.Sub(began), time.Since(a.acking)
+}
+
+// readyMade is the frame of a message that we send.
+func readyMade(tb testing.TB, m message.Message) []byte {
+	return readyMadeFrom(tb, componentID, m)
+}
+
+func readyMadeFrom(tb testing.TB, component byte, m message.Message) []byte {
+	tb.Helper()
+	b, err := newSender(1, component).encode(m)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return bytes.Clone(b)
+}
+
+func BenchmarkInput(b *testing.B) {
+	f, path := newFarEnd(b, true)
+	_, handler := linked(b, path)
+	ours := connect(b, serveHere(b, newServer(handler), false))
+	<-f.greet
+
+	bareEnd, path := newFarEnd(b, false)
+	tty := openTTY(b, path)
+	ready := readyMade(b, &common.MessageManualControl{Target: 1, X: 100, Y: 200, Z: 500})
+	bare := connect(b, serveHere(b, barely(func(w http.ResponseWriter, r *http.Request) {
+		io.Copy(io.Discard, r.Body)
+		tty.Write(ready)
+		io.WriteString(w, "OK")
+	}), true))
+
+	var p pair
+	turn := 0
+	for b.Loop() {
+		y := int16(1 + turn%999)
+		request := post("/input", fmt.Sprintf(`{"roll":%.3f,"pitch":0.1,"yaw":0,"throttle":0.5}`, float64(y)/1000))
+		p.add(turn, func() time.Duration {
+			d, _ := f.measure(b, ours, request, 69, y)
+			return d
+		}, func() time.Duration {
+			d, _ := bareEnd.measure(b, bare, request, 69, 0)
+			return d
+		})
+		turn++
+	}
+	b.ReportMetric(0, "ns/op")
+	p.report(b, "")
+}
+
+func BenchmarkLand(b *testing.B) {
+	f, path := newFarEnd(b, true)
+	_, handler := linked(b, path)
+	ours := connect(b, serveHere(b, newServer(handler), false))
+	<-f.greet
+
+	bareEnd, path := newFarEnd(b, false)
+	tty := openTTY(b, path)
+	ready := readyMade(b, &common.MessageCommandLong{TargetSystem: 1, TargetComponent: 1, Command: common.MAV_CMD_NAV_LAND})
+	acked := make(chan struct{}, 1)
+	var running sync.WaitGroup
+	running.Go(func() {
+		var in deframer
+		for {
+			n, err := tty.Read(in.space())
+			if err != nil {
+				return
+			}
+			in.filled(n, time.Now())
+			if _, ok := in.next(); ok {
+				acked <- struct{}{}
+			}
+		}
+	})
+	b.Cleanup(func() { tty.Close(); running.Wait() })
+	bare := connect(b, serveHere(b, barely(func(w http.ResponseWriter, r *http.Request) {
+		tty.Write(ready)
+		<-acked
+		io.WriteString(w, "OK")
+	}), true))
+
+	var wire, answer pair
+	request := post("/land", "")
+	turn := 0
+	for b.Loop() {
+		wire.add(turn, func() time.Duration {
+			d, back := f.measure(b, ours, request, 76, 0)
+			answer.ours = append(answer.ours, back)
+			return d
+		}, func() time.Duration {
+			d, back := bareEnd.measure(b, bare, request, 76, 0)
+			answer.bare = append(answer.bare, back)
+			return d
+		})
+		turn++
+	}
+	b.ReportMetric(0, "ns/op")
+	wire.report(b, "wire-")
+	answer.report(b, "ack-")
+}
+
+// cost is what some work took of the whole process.
+type cost struct {
+	cpu           time.Duration
+	bytes, allocs uint64
+}
+
+func (c *cost) measure(work func()) {
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	cpu := cpuTime()
+	work()
+	c.cpu += cpuTime() - cpu
+	runtime.ReadMemStats(&after)
+	c.bytes += after.TotalAlloc - before.TotalAlloc
+	c.allocs += after.Mallocs - before.Mallocs
+}
+
+func cpuTime() time.Duration {
+	var u syscall.Rusage
+	syscall.Getrusage(syscall.RUSAGE_SELF, &u)
+	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
+}
+
+// replay is a port that gives a stream in reads of up to 512 bytes, then ends.
+type replay struct{ rest []byte }
+
+func (r *replay) Read(b []byte) (int, error) {
+	if len(r.rest) == 0 {
+		return 0, io.EOF
+	}
+	n := copy(b[:min(len(b), 512)], r.rest)
+	r.rest = r.rest[n:]
+	return n, nil
+}
+
+func (*replay) Write(b []byte) (int, error) { return len(b), nil }
+func (*replay) Close() error                { return nil }
+
+// mute is a link that only listens.
+func mute() *link {
+	l := newLink(device{name: "replay", baud: func() int { return 0 }}, 0, false)
+	l.shutDown()
+	return l
+}
+
+// splitAndCheck is the floor: it finds where frames end and sums their bytes.
+func splitAndCheck(r io.Reader) (sum uint16) {
+	var buf [2048]byte
+	have := 0
+	for {
+		n, err := r.Read(buf[have:])
+		if err != nil {
+			return sum
+		}
+		have += n
+		b := buf[:have]
+		for len(b) > 3 && len(b) >= frameSize(b) {
+			size := frameSize(b)
+			var x x25.X25
+			x.Reset()
+			x.Write(b[1 : size-2])
+			sum += x.Sum16()
+			b = b[size:]
+		}
+		have = copy(buf[:], b)
+	}
+}
+
+// refilled gives a Node one stream after the other.
+type refilled struct {
+	streams chan []byte
+	now     replay
+	done    chan struct{}
+}
+
+func (e *refilled) Read(b []byte) (int, error) {
+	if len(e.now.rest) == 0 {
+		select {
+		case e.now.rest = <-e.streams:
+		case <-e.done:
+			return 0, io.EOF
+		}
+	}
+	return e.now.Read(b)
+}
+
+func (e *refilled) Write(b []byte) (int, error) { return len(b), nil }
+func (e *refilled) Close() error                { close(e.done); return nil }
+
+func BenchmarkTelemetry(b *testing.B) {
+	for _, name := range []string{"px4", "ardupilot"} {
+		b.Run(name, func(b *testing.B) {
+			stream, frames := captured(b, name)
+			// A Node gives the frames that it can't read no number: one of ours is the last.
+			marked := append(slices.Clone(stream), readyMade(b, heartbeat(minimal.MAV_TYPE_GCS))...)
+			source := &refilled{streams: make(chan []byte, 1), done: make(chan struct{})}
+			node := &gomavlib.Node{
+				Endpoints: []gomavlib.EndpointConf{gomavlib.EndpointCustom{ReadWriteCloser: source}},
+				Dialect:   common.Dialect, OutVersion: gomavlib.V2, OutSystemID: 1, HeartbeatDisable: true,
+			}
+			if err := node.Initialize(); err != nil {
+				b.Fatal(err)
+			}
+			defer node.Close()
+
+			var floor, ours, theirs cost
+			rounds := 0
+			for b.Loop() {
+				floor.measure(func() { splitAndCheck(&replay{stream}) })
+				ours.measure(func() {
+					l := mute()
+					l.serve(context.Background(), &replay{stream})
+					if l.received.Load() < uint64(frames-1) { // the last one may be of a message that only a next frame confirms
+						b.Fatalf("read %d frames of %d", l.received.Load(), frames)
+					}
+				})
+				theirs.measure(func() {
+					source.streams <- marked
+					for {
+						f, ok := (<-node.Events()).(*gomavlib.EventFrame)
+						if ok && f.ComponentID() == componentID {
+							break
+						}
+					}
+				})
+				rounds++
+			}
+			each := float64(rounds * frames)
+			hour := func(c cost) float64 {
+				return c.cpu.Seconds() / float64(rounds*len(stream)) * fullLink * 3600
+			}
+			b.ReportMetric(0, "ns/op")
+			b.ReportMetric(float64(ours.cpu)/each, "ns/frame")
+			b.ReportMetric(float64(ours.bytes)/each, "B/frame")
+			b.ReportMetric(float64(ours.allocs)/each, "allocs/frame")
+			b.ReportMetric(float64(floor.cpu)/each, "floor-ns/frame")
+			b.ReportMetric(float64(theirs.cpu)/each, "Node-ns/frame")
+			b.ReportMetric(float64(theirs.bytes)/each, "Node-B/frame")
+			b.ReportMetric(float64(theirs.allocs)/each, "Node-allocs/frame")
+			b.ReportMetric(float64(ours.cpu)/float64(floor.cpu), "x-floor")
+			b.ReportMetric(float64(theirs.cpu)/float64(ours.cpu), "Node-x-ours")
+			b.ReportMetric(hour(ours), "cpu-s/h")
+			b.ReportMetric(hour(theirs), "Node-cpu-s/h")
+		})
+	}
+}
+
+func BenchmarkScaleStatus(b *testing.B) {
+	for _, n := range []int{1, 8, 64, 512} {
+		b.Run(fmt.Sprintf("clients=%d", n), func(b *testing.B) {
+			address, body := telemetered(b)
+			bounded := serveHere(b, barely(bareAnswer(body)), false)
+			clients, bareClients := connects(b, address, n), connects(b, bounded, n)
+			const each = 1024
+			var p pair
+			turn := 0
+			for b.Loop() {
+				p.add(turn, func() time.Duration {
+					d, _ := crowd(b, clients, get("/status"), each/n)
+					return d
+				}, func() time.Duration {
+					d, _ := crowd(b, bareClients, get("/status"), each/n)
+					return d
+				})
+				turn++
+			}
+			b.ReportMetric(0, "ns/op")
+			b.ReportMetric(micros(quantile(p.ours, 10))/each, "µs/answer")
+			b.ReportMetric(micros(quantile(p.bare, 10))/each, "bare-µs/answer")
+			b.ReportMetric(p.ratio(), "rps-of-bare")
+			b.ReportMetric(heap(), "heap-MB")
+		})
+	}
+}
+
+// heap is what is in use, in MB.
+func heap() float64 {
+	runtime.GC()
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return float64(m.HeapAlloc) / 1e6
+}
+
+// BenchmarkScaleRate gives the link a stream at a tenth of a full link, at a
+// full one and at ten times that, on a terminal. The far end and the terminal
+// cost too: that is the floor, of a reader that only reads.
+func BenchmarkScaleRate(b *testing.B) {
+	for _, rate := range []int{fullLink / 10, fullLink, fullLink * 10} {
+		b.Run(fmt.Sprintf("bytes/s=%d", rate), func(b *testing.B) {
+			stream, frames := captured(b, "px4")
+			far, path := terminal(b)
+			tty := openTTY(b, path)
+			var ours, floor cost
+			length := rate // one second
+			for b.Loop() {
+				for _, c := range []struct {
+					*cost
+					read func(io.Reader)
+				}{
+					{&ours, func(r io.Reader) { mute().serve(context.Background(), readOnly{r}) }},
+					{&floor, func(r io.Reader) { io.Copy(io.Discard, r) }},
+				} {
+					c.measure(func() {
+						var pouring sync.WaitGroup
+						pouring.Go(func() { pour(far, stream, rate, length, nil) })
+						c.read(io.LimitReader(tty, int64(length)))
+						pouring.Wait()
+					})
+				}
+			}
+			seconds := float64(b.N)
+			each := seconds * float64(length) / float64(len(stream)) * float64(frames)
+			b.ReportMetric(0, "ns/op")
+			b.ReportMetric(float64(ours.cpu-floor.cpu)/each, "ns/frame-over-floor")
+			b.ReportMetric((ours.cpu-floor.cpu).Seconds()/seconds*100, "%-of-a-core-over-floor")
+			b.ReportMetric(floor.cpu.Seconds()/seconds*100, "floor-%-of-a-core")
+		})
+	}
+}
+
+// readOnly is a port that swallows what is written.
+type readOnly struct{ io.Reader }
+
+func (readOnly) Write(b []byte) (int, error) { return len(b), nil }
+func (readOnly) Close() error                { return nil }
+
+// texts are n STATUSTEXTs of a PX4 behind its heartbeat; every third is the
+// first chunk of a text that never ends.
+func texts(tb testing.TB, n int) []byte {
+	tb.Helper()
+	out := newSender(1, autopilotID)
+	b, _ := out.encode(&minimal.MessageHeartbeat{Type: minimal.MAV_TYPE_QUADROTOR, Autopilot: minimal.MAV_AUTOPILOT_PX4})
+	stream := bytes.Clone(b)
+	for i := range n {
+		m := &common.MessageStatustext{Severity: common.MAV_SEVERITY_INFO, Text: fmt.Sprintf("%-50d", i)}
+		if i%3 == 0 {
+			m.Id = uint16(1 + i%65535)
+		}
+		b, err := out.encode(m)
+		if err != nil {
+			tb.Fatal(err)
+		}
+		stream = append(stream, b...)
+	}
+	return stream
+}
+
+func BenchmarkScaleTexts(b *testing.B) {
+	for _, n := range []int{1000, 10000, 100000} {
+		b.Run(fmt.Sprintf("texts=%d", n), func(b *testing.B) {
+			stream := texts(b, n)
+			var c cost
+			var grown float64
+			l := mute()
+			for b.Loop() {
+				before := heap()
+				l = mute()
+				c.measure(func() { l.serve(context.Background(), &replay{stream}) })
+				grown = heap() - before
+			}
+			body, err := encodeJSON(render(l.status()))
+			if err != nil {
+				b.Fatal(err)
+			}
+			b.ReportMetric(0, "ns/op")
+			b.ReportMetric(float64(c.cpu)/float64(b.N*n), "ns/text")
+			b.ReportMetric(grown*1e3, "heap-growth-kB")
+			b.ReportMetric(float64(len(body)), "status-B")
+		})
+	}
+}
+
+// built makes the release binaries and returns their folder.
+func built(tb testing.TB, targets ...string) string {
+	tb.Helper()
+	dir := tb.TempDir()
+	args := []string{"-s", "DIST=" + dir, "VERSION=v0.0.0"}
+	for _, t := range targets {
+		args = append(args, filepath.Join(dir, "mavrest-linux-"+t))
+	}
+	if out, err := exec.Command("make", args...).CombinedOutput(); err != nil {
+		tb.Fatalf("make: %v\n%s", err, out)
+	}
+	return dir
+}
+
+// bareProgram is the least that a net/http server takes.
+// Given a terminal too, it reads that and looks at nothing.
+const bareProgram = `package main
+
+import ("io"; "net/http"; "os"; "syscall")
+
+func main() {
+	if len(os.Args) > 2 {
+		f, err := os.OpenFile(os.Args[2], os.O_RDWR|syscall.O_NOCTTY|syscall.O_NONBLOCK, 0)
+		if err != nil {
+			panic(err)
+		}
+		go func() {
+			b := make([]byte, 2048)
+			for {
+				f.Read(b)
+			}
+		}()
+	}
+	panic(http.ListenAndServe(os.Args[1], http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		io.WriteString(w, "{}")
+	})))
+}
+`
+
+// process is a program that was started, and how long it took to answer.
+type process struct {
+	*exec.Cmd
+	address string
+	took    time.Duration
+}
+
+// begin starts a program that listens at an address and asks until it answers.
+func begin(b *testing.B, args func(host, port string) []string) process {
+	l, err := net.Listen("tcp", "127.0.0.1:0") // a port that is free
+	if err != nil {
+		b.Fatal(err)
+	}
+	address := l.Addr().String()
+	l.Close()
+	host, port, _ := net.SplitHostPort(address)
+	a := args(host, port)
+	p := process{Cmd: exec.Command(a[0], a[1:]...), address: address}
+	began := time.Now()
+	if err := p.Start(); err != nil {
+		b.Fatal(err)
+	}
+	b.Cleanup(p.end)
+	for {
+		c, err := net.Dial("tcp", address)
+		if err == nil {
+			cl := &client{conn: c, in: bufio.NewReader(c)}
+			err = cl.do(get(""))
+			c.Close()
+			if err != nil {
+				b.Fatal(err)
+			}
+			p.took = time.Since(began)
+			return p
+		}
+		if time.Since(began) > 10*time.Second {
+			b.Fatal(err)
+		}
+		runtime.Gosched()
+	}
+}
+
+func (p process) end() {
+	p.Process.Kill()
+	p.Wait()
+}
+
+// resident is VmRSS in MB.
+func (p process) resident(b *testing.B) float64 {
+	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", p.Process.Pid))
+	if err != nil {
+		b.Fatal(err)
+	}
+	_, rest, _ := strings.Cut(string(status), "VmRSS:")
+	kb, err := strconv.ParseFloat(strings.Fields(rest)[0], 64)
+	if err != nil {
+		b.Fatal(err)
+	}
+	return kb * 1024 / 1e6
+}
+
+// cpu is the time that its threads ran.
+func (p process) cpu(b *testing.B) (sum time.Duration) {
+	threads, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/schedstat", p.Process.Pid))
+	for _, path := range threads {
+		s, err := os.ReadFile(path)
+		if err != nil {
+			b.Fatal(err)
+		}
+		ns, _ := strconv.ParseInt(strings.Fields(string(s))[0], 10, 64)
+		sum += time.Duration(ns)
+	}
+	return sum
+}
+
+// BenchmarkFootprint runs the release binary on a terminal, beside the least
+// that a net/http server takes.
+func BenchmarkFootprint(b *testing.B) {
+	targets := []string{"armv6", "armv7", "arm64", "amd64"}
+	dir := built(b, targets...)
+	host := filepath.Join(dir, "mavrest-linux-"+runtime.GOARCH)
+	bare := filepath.Join(dir, "bare")
+	if err := os.WriteFile(bare+".go", []byte(bareProgram), 0o644); err != nil {
+		b.Fatal(err)
+	}
+	cmd := exec.Command("go", "build", "-trimpath", "-tags=nethttpomithttp2", "-ldflags=-s -w", "-o", bare, bare+".go")
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		b.Fatalf("%v\n%s", err, out)
+	}
+	far, path := terminal(b)
+	var draining sync.WaitGroup
+	draining.Go(func() { io.Copy(io.Discard, far) })
+	b.Cleanup(func() { far.Close(); draining.Wait() })
+	ours := func(host_, port string) []string {
+		return []string{host, "-device", path, "-baud", "921600", "-bind", host_, "-port", port}
+	}
+	bareFar, barePath := terminal(b)
+	openTTY(b, barePath) // makes it raw
+	bareReader := func(host, port string) []string { return []string{bare, host + ":" + port, barePath} }
+	stream, _ := captured(b, "px4")
+
+	var starts pair
+	for b.Loop() {
+		for turn := range 20 {
+			starts.add(turn, func() time.Duration { p := begin(b, ours); p.end(); return p.took },
+				func() time.Duration { p := begin(b, bareReader); p.end(); return p.took })
+		}
+		p, q := begin(b, ours), begin(b, bareReader)
+		b.ReportMetric(p.resident(b), "idle-MB")
+		b.ReportMetric(q.resident(b), "bare-idle-MB")
+
+		const seconds = 3
+		for _, c := range []struct {
+			process
+			far  io.Writer
+			unit string
+		}{{p, far, "full-link-%-of-a-core"}, {q, bareFar, "bare-full-link-%-of-a-core"}} {
+			before := c.cpu(b)
+			pour(c.far, stream, fullLink, seconds*fullLink, nil)
+			b.ReportMetric((c.cpu(b)-before).Seconds()/seconds*100, c.unit)
+		}
+
+		stop := make(chan struct{})
+		var pouring sync.WaitGroup
+		pouring.Go(func() { pour(far, stream, fullLink, math.MaxInt, stop) })
+		for _, server := range []process{p, q} {
+			crowd(b, connects(b, server.address, 8), get("/status"), 5000)
+		}
+		b.ReportMetric(p.resident(b), "load-MB")
+		b.ReportMetric(q.resident(b), "bare-load-MB")
+		close(stop)
+		pouring.Wait()
+		p.end()
+		q.end()
+	}
+	for _, t := range targets {
+		b.ReportMetric(size(b, dir, t)/1e6, t+"-MB")
+	}
+	b.ReportMetric(0, "ns/op")
+	b.ReportMetric(micros(quantile(starts.ours, 50))/1e3, "start-ms")
+	b.ReportMetric(micros(quantile(starts.bare, 50))/1e3, "bare-start-ms")
+}
+
+func size(tb testing.TB, dir, target string) float64 {
+	tb.Helper()
+	info, err := os.Stat(filepath.Join(dir, "mavrest-linux-"+target))
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return float64(info.Size())
+}
+
+// What follows are counts that are the same on every machine.
+
+func TestReleaseBinariesAreSmall(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it builds every target")
+	}
+	if _, err := exec.LookPath("make"); err != nil {
+		t.Skip(err)
+	}
+	budget := map[string]float64{"armv6": 6.5e6, "armv7": 6.5e6, "arm64": 6.5e6, "amd64": 7e6}
+	dir := built(t, "armv6", "armv7", "arm64", "amd64")
+	for target, most := range budget {
+		if got := size(t, dir, target); got > most {
+			t.Errorf("%s is %.0f bytes, over its budget of %.0f", target, got, most)
+		}
+	}
+}
+
+// An idle program has eight goroutines: main, two for the signals, the log's, the
+// server's, and the link's reader, clock and writer. And seven descriptors beside those
+// it was given and those of the Go runtime's look at the cgroup: the server's,
+// the network poller's two, and four of the serial port.
+func TestIdleProgramHoldsLittle(t *testing.T) {
+	const goroutines, files = 8, 7
+	far, path := terminal(t)
+	p := start(t, []string{"GOTRACEBACK=all"}, "-device", path, "-baud", "57600")
+	if _, err := far.Read(make([]byte, 100)); err != nil { // its first heartbeat
+		t.Fatal(err)
+	}
+	given := descriptorNames(t, "self")
+	open := slices.DeleteFunc(descriptorNames(t, strconv.Itoa(p.Process.Pid)), func(name string) bool {
+		return strings.HasPrefix(name, "/sys/fs/cgroup/") || name == os.DevNull ||
+			strings.HasPrefix(name, "pipe:") && slices.Contains(given, name)
+	})
+	if len(open) > files {
+		t.Errorf("%d descriptors are open, over the budget of %d: %q", len(open), files, open)
+	}
+	p.Process.Signal(syscall.SIGQUIT)
+	var trace strings.Builder
+	for p.log.Scan() {
+		trace.WriteString(p.log.Text() + "\n")
+	}
+	p.Wait()
+	var running []string // but for the runtime's own, which it counts to no program
+	for _, g := range strings.Split(trace.String(), "\n\n") {
+		_, by, _ := strings.Cut(g, "created by ")
+		if strings.HasPrefix(g, "goroutine 1 ") || by != "" && !strings.HasPrefix(by, "runtime.") {
+			running = append(running, strings.SplitN(by, "\n", 2)[0])
+		}
+	}
+	if len(running) == 0 || len(running) > goroutines {
+		t.Errorf("%d goroutines run, over the budget of %d, created by %q", len(running), goroutines, running)
+	}
+}
+
+// descriptorNames are what a process has open.
+func descriptorNames(t *testing.T, pid string) (names []string) {
+	t.Helper()
+	links, err := filepath.Glob("/proc/" + pid + "/fd/*")
+	if err != nil || links == nil {
+		t.Fatal("no descriptors of process", pid, err)
+	}
+	for _, l := range links {
+		if name, err := os.Readlink(l); err == nil { // the listing's own is closed again
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
+// racing reports whether the race detector is in: it allocates by itself.
+func racing() bool {
+	info, _ := debug.ReadBuildInfo()
+	return slices.Contains(info.Settings, debug.BuildSetting{Key: "-race", Value: "true"})
+}
+
+// A message that is used is allocated once, by gomavlib, and with it its text;
+// a heartbeat also makes the words of the status of it.
+func TestTelemetryAllocatesLittle(t *testing.T) {
+	if racing() {
+		t.Skip("the race detector allocates by itself")
+	}
+	l := mute()
+	c := &connection{port: &replay{}}
+	var in deframer
+	var dec decoder
+	take := func(b []byte) {
+		in.filled(copy(in.space(), b), time.Time{})
+		for {
+			f, ok := in.next()
+			if !ok {
+				return
+			}
+			l.take(c, &dec, f, time.Time{})
+		}
+	}
+	beat := &minimal.MessageHeartbeat{Type: minimal.MAV_TYPE_QUADROTOR, Autopilot: minimal.MAV_AUTOPILOT_PX4}
+	take(readyMadeFrom(t, autopilotID, beat))
+	for _, c := range []struct {
+		what string
+		msg  message.Message
+		from byte
+		most float64
+	}{
+		{"a message of another component", &common.MessageAttitude{}, 2, 0},
+		{"ATTITUDE", &common.MessageAttitude{Roll: 1}, autopilotID, 1},
+		{"GLOBAL_POSITION_INT", &common.MessageGlobalPositionInt{Lat: 1}, autopilotID, 1},
+		{"VFR_HUD", &common.MessageVfrHud{Airspeed: 1}, autopilotID, 1},
+		{"SYS_STATUS", &common.MessageSysStatus{VoltageBattery: 1}, autopilotID, 1},
+		{"GPS_RAW_INT", &common.MessageGpsRawInt{Eph: 1}, autopilotID, 1},
+		{"EXTENDED_SYS_STATE", &common.MessageExtendedSysState{LandedState: 1}, autopilotID, 1},
+		{"HOME_POSITION", &common.MessageHomePosition{Latitude: 1}, autopilotID, 1},
+		{"COMMAND_ACK", &common.MessageCommandAck{Command: 1}, autopilotID, 1},
+		{"STATUSTEXT", &common.MessageStatustext{Text: "one"}, autopilotID, 3},
+		{"HEARTBEAT", beat, autopilotID, 11},
+	} {
+		b := readyMadeFrom(t, c.from, c.msg)
+		if got := testing.AllocsPerRun(100, func() { take(b) }); got > c.most {
+			t.Errorf("%s: %g allocations, over the budget of %g", c.what, got, c.most)
+		}
+	}
+	// A message that is not in the dialect is a frame between two others.
+	unknown := append([]byte{0xfd, 3, 0, 0, 0, 1, 1, 9, 9, 0, 1, 2, 3, 4, 5}, readyMadeFrom(t, 2, &common.MessageAttitude{})...)
+	if got := testing.AllocsPerRun(100, func() { take(unknown) }); got != 0 {
+		t.Errorf("an unknown message: %g allocations, want none", got)
+	}
+}
+
+func TestRequestsAllocateLittle(t *testing.T) {
+	if racing() {
+		t.Skip("the race detector allocates by itself")
+	}
+	l := mute()
+	stream, _ := captured(t, "px4")
+	l.serve(t.Context(), &replay{stream})
+	l.stopped = false // POST input is answered
+	l.tel.online = true
+	l.machine.mode = ModePosition
+	h := newHandler(l, nil)
+	w := &discarded{header: http.Header{}}
+	ask := func(method, path, body string) func() {
+		in := strings.NewReader(body)
+		r := httptest.NewRequest(method, "/api/drone"+path, in)
+		r.Host = "192.168.1.2"
+		return func() {
+			in.Reset(body)
+			w.code = 0
+			h.ServeHTTP(w, r)
+			if w.code != 200 {
+				t.Fatalf("%s %s answered %d", method, path, w.code)
+			}
+		}
+	}
+	status := ask("GET", "/status", "")
+	for _, c := range []struct {
+		what string
+		most float64
+		do   func()
+	}{
+		{"GET status, as it was", 5, status},
+		{"GET status, changed", 60, func() { l.version.Add(1); status() }},
+		{"POST input", 82, ask("POST", "/input", `{"roll":0.1,"pitch":0.2,"yaw":0.3,"throttle":0.5}`)},
+	} {
+		if got := testing.AllocsPerRun(100, c.do); got > c.most {
+			t.Errorf("%s: %g allocations, over the budget of %g", c.what, got, c.most)
+		}
+	}
+}
+
+// discarded is a ResponseWriter that keeps only the status code.
+type discarded struct {
+	header http.Header
+	code   int
+}
+
+func (d *discarded) Header() http.Header         { return d.header }
+func (d *discarded) Write(b []byte) (int, error) { return len(b), nil }
+func (d *discarded) WriteHeader(code int)        { d.code = code }
+
+func TestFloodOfTextsStaysBounded(t *testing.T) {
+	l := mute()
+	l.serve(t.Context(), &replay{texts(t, 10000)})
+	if n := len(l.tel.chunks); n > 8 {
+		t.Errorf("%d texts wait for their chunks, over the budget of 8", n)
+	}
+	if n := len(l.tel.recent(time.Time{})); n != len(l.tel.texts) {
+		t.Errorf("%d texts are kept, want %d", n, len(l.tel.texts))
+	}
+}
