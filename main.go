@@ -191,7 +191,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	}
 	listener, err := net.Listen("tcp", net.JoinHostPort(o.bind, strconv.Itoa(o.port)))
 	if err != nil {
-		return listenError(err, o.port)
+		return listenError(err, o)
 	}
 
 	// The link outlives the server: answers that are on their way end first.
@@ -264,7 +264,7 @@ func deviceError(name string, err error) error {
 		return fmt.Errorf("-device %s: in use by another program; stop it first (fuser %s shows which)", name, name)
 	case errors.Is(err, syscall.EADDRINUSE):
 		return fmt.Errorf("-device %s: the UDP port is in use by another program; stop it, or take another port", name)
-	case kind == serial.InvalidSerialPort:
+	case kind == serial.InvalidSerialPort || errors.Is(err, syscall.EISDIR):
 		return fmt.Errorf("-device %s: this is not a serial port", name)
 	case kind == serial.InvalidSpeed:
 		return fmt.Errorf("-device %s: the port does not know that -baud", name)
@@ -281,14 +281,15 @@ func userName() string {
 }
 
 // listenError says what to do about a port that can't be listened on.
-func listenError(err error, port int) error {
+func listenError(err error, o options) error {
+	port := o.port
 	switch {
 	case errors.Is(err, os.ErrPermission):
 		return fmt.Errorf("-port %d: ports below 1024 need the right to them; take another (-port 8080), or: sudo setcap cap_net_bind_service=+ep mavrest", port)
 	case errors.Is(err, syscall.EADDRINUSE):
 		return fmt.Errorf("-port %d: in use by another program; stop it, or take another port (-port 8080)", port)
 	}
-	return fmt.Errorf("-port %d: %s", port, strings.TrimPrefix(err.Error(), "listen "))
+	return fmt.Errorf("-bind %s -port %d: %s; -bind takes an address of this board", o.bind, port, strings.TrimPrefix(err.Error(), "listen "))
 }
 
 // supervisor talks to systemd as sd_notify(3) does; without a NOTIFY_SOCKET it

@@ -130,6 +130,9 @@ func TestProgramSaysWhyItCannotStart(t *testing.T) {
 		{"-device serial:///dev/ttyS0:57600", "want a serial device, udpin://"},
 		{"-device ftp://host:1", "want a serial device, udpin://"},
 		{"-device udpin://14540", "want udpin://host:port"},
+		{"-device udpin://0.0.0.0:99999", "with a port up to 65535"},
+		{"-device /tmp", "this is not a serial port"},
+		{"-device sim -bind 192.0.2.1 -port 0", "-bind takes an address of this board"},
 		{"-device udpin://" + udp.LocalAddr().String(), "the UDP port is in use by another program"},
 		{"-device sim -bind 127.0.0.1 -port " + port, "in use by another program; stop it, or take another port"},
 		{"-device sim -port 70000", "-port 70000: want 1 to 65535"},
@@ -314,5 +317,17 @@ func TestLogIsWrittenToItsEnd(t *testing.T) {
 	log.close()
 	if n := strings.Count(out.String(), "\n"); n != 100 {
 		t.Errorf("%d lines of 100", n)
+	}
+}
+
+func TestREADMEShowsTheHelp(t *testing.T) {
+	readme, err := os.ReadFile("README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, line := range strings.Split(usage, "\n")[1:] {
+		if !strings.Contains(string(readme), strings.TrimSpace(line)) {
+			t.Errorf("README.md does not have %q", line)
+		}
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"net"
 	"os"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -134,8 +135,9 @@ func newDevice(name string, baud int) (device, error) {
 		s := &serialDevice{path: name, fixed: baud}
 		return device{name, s.open, func() int { return int(s.baud.Load()) }, s.check, s.noise.Load}, nil
 	}
-	if _, _, err := net.SplitHostPort(address); err != nil {
-		return device{}, fmt.Errorf("-device %s: want %s://host:port", name, scheme)
+	_, number, err := net.SplitHostPort(address)
+	if _, perr := strconv.ParseUint(number, 10, 16); err != nil || perr != nil {
+		return device{}, fmt.Errorf("-device %s: want %s://host:port, with a port up to 65535", name, scheme)
 	}
 	dial := func(network string) func(context.Context) (port, error) {
 		return func(ctx context.Context) (port, error) {
@@ -1252,7 +1254,7 @@ func fixName(fix uint64) string {
 // bootTime notices that the autopilot started again: its clock runs backwards.
 // A second of it is left for frames that UDP delivered late.
 func (l *link) bootTime(ms uint32) {
-	if ms+1000 < l.tel.bootTime {
+	if uint64(ms)+1000 < uint64(l.tel.bootTime) {
 		slog.Warn("the autopilot has started again")
 		l.machine.lose()
 		l.tel.seqKnown = false
@@ -1585,7 +1587,7 @@ func (l *link) transact(op *operation, s *step) (uint8, error) {
 		return result, err
 	}
 	if !sent {
-		return 0, refuse(codeOffline, "the port to the autopilot is down; nothing was sent")
+		return 0, refuse(codeOffline, "the port to the autopilot is down: %s was not sent", commandName(s))
 	}
 	return 0, &commandError{code: codeNoAck, command: id,
 		text: fmt.Sprintf("%s was sent and never acknowledged; read the status to see whether it happened", commandName(s))}
