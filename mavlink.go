@@ -1448,7 +1448,8 @@ type operation struct {
 	landing *operation
 	moved   bool // a step was accepted
 
-	unanswered bool // a step was never acknowledged
+	accepted   uint16 // the command of the last accepted step
+	unanswered bool   // a step was never acknowledged
 }
 
 // over is the channel that ends o; nil never ends.
@@ -1685,7 +1686,7 @@ func (l *link) awaitSecond(op *operation, w *waiter, id uint16) (uint8, error) {
 }
 
 // answer is what an accepted command is told: the number of the last command
-// sent, and the mode it led to.
+// acknowledged, and the mode it led to.
 type answer struct {
 	command uint16
 	mode    Mode
@@ -1709,7 +1710,12 @@ func (l *link) do(r request) (answer, error) {
 		if refused && !(s.wish && (err == nil || isNoAck(err))) {
 			return answer{}, l.fail(op, i, result, err)
 		}
+		if refused {
+			slog.Warn("the heading is not kept", "result", resultName(result), "error", err)
+			continue
+		}
 		l.mu.Lock()
+		op.accepted = uint16(s.cmd)
 		op.moved = op.moved || s.cmd != common.MAV_CMD_COMPONENT_ARM_DISARM
 		if s.cmd == common.MAV_CMD_COMPONENT_ARM_DISARM {
 			l.tel.armedNow = s.p[0] == 1
@@ -1788,7 +1794,7 @@ func (l *link) accept(op *operation) (answer, error) {
 			l.wg.Go(func() { l.approach(op) })
 		}
 	}
-	return answer{uint16(p.steps[len(p.steps)-1].cmd), l.machine.mode}, nil
+	return answer{op.accepted, l.machine.mode}, nil
 }
 
 // end leaves nothing of an operation behind that did not come to its end.

@@ -130,6 +130,7 @@ type simulator struct {
 	// Switches: set them before run or inside change.
 	armableAfter   time.Duration                                   // from boot; ArduPilot really takes 42 s
 	onAck          func(ack *common.MessageCommandAck) []simAnswer // nil: acks go out as they are
+	onMode         func(custom uint32)                             // sees every mode that is entered
 	faultIn        simFault                                        // towards the autopilot
 	faultOut       simFault                                        // towards the companion
 	delay          time.Duration                                   // of every frame to the companion
@@ -824,6 +825,9 @@ func (s *simulator) row(custom uint32) simMode {
 // enter changes the mode. A mode that it is in already keeps its target: a
 // goto is not cancelled by asking for the hold that it is.
 func (s *simulator) enter(custom uint32) {
+	if s.onMode != nil {
+		s.onMode(custom)
+	}
 	if s.mode == custom {
 		return
 	}
