@@ -429,10 +429,15 @@ type commandBody struct {
 
 // command has the link carry out a request, and logs it.
 func (a *api) command(r *http.Request, body []byte, req request) (any, error) {
-	holdConnection(r)
+	conn, bounded := r.Context().Value(connKey{}).(*boundedConn)
+	if bounded { // its command may have to wait for the autopilot
+		conn.use(true)
+	}
 	began := time.Now()
 	ans, err := a.link.do(req)
-	hurryAnswer(r)
+	if bounded { // a landing may wait for the place of a client that does not read
+		conn.SetWriteDeadline(time.Now().Add(answerHangs))
+	}
 	log := slog.With("from", r.RemoteAddr, "route", r.URL.Path, "body", string(body), "took", time.Since(began).Round(time.Millisecond))
 	if err != nil {
 		log.Warn("command not carried out", "error", err)
@@ -877,20 +882,4 @@ type connKey struct{}
 
 func connContext(ctx context.Context, c net.Conn) context.Context {
 	return context.WithValue(ctx, connKey{}, c)
-}
-
-// holdConnection keeps the request's connection until its answer is out: its
-// command may have to wait for the autopilot.
-func holdConnection(r *http.Request) {
-	if c, ok := r.Context().Value(connKey{}).(*boundedConn); ok {
-		c.use(true)
-	}
-}
-
-// hurryAnswer gives a client that does not read no more than a moment: the
-// connection that it holds may be the one that a landing waits for.
-func hurryAnswer(r *http.Request) {
-	if c, ok := r.Context().Value(connKey{}).(*boundedConn); ok {
-		c.SetWriteDeadline(time.Now().Add(answerHangs))
-	}
 }

@@ -1021,6 +1021,13 @@ func (t *telemetry) vehicle(now time.Time) vehicle {
 	return v
 }
 
+// acknowledged takes what an accepted step says before a heartbeat does.
+func (t *telemetry) acknowledged(s *step) {
+	if s.cmd == common.MAV_CMD_COMPONENT_ARM_DISARM {
+		t.armedNow = s.p[0] == 1
+	}
+}
+
 // aloft reports whether sticks that nobody gave should hold the height.
 func (t *telemetry) aloft() bool {
 	return vehicle{armed: t.armedNow, landed: t.landed}.flying()
@@ -1225,7 +1232,7 @@ func (l *link) hear(m message.Message, now time.Time) {
 // damage its 16 bit checksum did not see (1 in 65,536) would send a hold or a
 // landing to another continent; a real jump is confirmed by the next frame.
 func (t *telemetry) plausible(m *common.MessageGlobalPositionInt, now time.Time) bool {
-	fresh := t.lastPosition != nil && now.Sub(t.position.at) < 2*time.Second
+	fresh := t.lastPosition != nil && now.Sub(t.position.at) < freshPosition
 	if fresh && farApart(t.lastPosition, m) && (t.doubted == nil || farApart(t.doubted, m)) {
 		t.doubted = m
 		return false
@@ -1717,9 +1724,7 @@ func (l *link) do(r request) (answer, error) {
 		l.mu.Lock()
 		op.accepted = uint16(s.cmd)
 		op.moved = op.moved || s.cmd != common.MAV_CMD_COMPONENT_ARM_DISARM
-		if s.cmd == common.MAV_CMD_COMPONENT_ARM_DISARM {
-			l.tel.armedNow = s.p[0] == 1
-		}
+		l.tel.acknowledged(s)
 		l.mu.Unlock()
 	}
 	return l.accept(op)
@@ -1849,9 +1854,7 @@ func (l *link) fail(op *operation, i int, result uint8, err error) error {
 			break // it may fly: the mode it has is better than the one before
 		}
 		l.mu.Lock()
-		if s.undo.cmd == common.MAV_CMD_COMPONENT_ARM_DISARM {
-			l.tel.armedNow = false
-		}
+		l.tel.acknowledged(s.undo)
 		l.mu.Unlock()
 	}
 	if err != nil {
