@@ -88,7 +88,7 @@ func (r reply) failure(t *testing.T) failure {
 func (r reply) checkForm(t *testing.T) {
 	t.Helper()
 	for name, want := range map[string]string{
-		"Content-Type": "application/json", "Cache-Control": "no-store", "Content-Length": strconv.Itoa(len(r.body)),
+		"Content-Type": "application/json", "Cache-Control": "no-store",
 	} {
 		if got := r.header.Get(name); got != want {
 			t.Errorf("%d: %s is %q, want %q", r.status, name, got, want)
@@ -1479,6 +1479,9 @@ func (w *wire) receive(method string) (reply, error) {
 	}
 	defer resp.Body.Close()
 	body, err := io.ReadAll(resp.Body)
+	if resp.Header.Get("Content-Type") == "application/json" && method != "HEAD" && resp.ContentLength != int64(len(body)) {
+		return reply{}, fmt.Errorf("a body of %d bytes came with a length of %d", len(body), resp.ContentLength)
+	}
 	return reply{resp.StatusCode, resp.Header, string(body)}, err
 }
 
@@ -1688,7 +1691,7 @@ func TestTheFullServerAcceptsAgainWhenAPlaceIsFree(t *testing.T) {
 		end    func(b *boundedListener, first *boundedConn)
 		server bool // goes on
 	}{
-		{"when a command is answered", func(_ *boundedListener, c *boundedConn) { c.use(false) }, true},
+		{"when a command is answered", func(_ *boundedListener, c *boundedConn) { connState(c, http.StateIdle) }, true},
 		{"when a client goes", func(_ *boundedListener, c *boundedConn) { c.Close() }, true},
 		{"when the server is closed", func(b *boundedListener, _ *boundedConn) { b.Close() }, false},
 	}
@@ -1710,7 +1713,7 @@ func TestTheFullServerAcceptsAgainWhenAPlaceIsFree(t *testing.T) {
 					}
 					defer c.Close()
 					open = append(open, c.(*boundedConn))
-					open[len(open)-1].use(true)
+					open[len(open)-1].wait()
 				}
 				var third, fourth error
 				accepted := false
@@ -1777,6 +1780,79 @@ func TestAnAnswerIsOutBeforeItsConnectionMakesWay(t *testing.T) {
 		}
 		late.ask("GET", "/api/drone", "").wantOK(t)
 	})
+}
+
+// crowded serves connections that the test makes, in virtual time.
+func crowded(t *testing.T) (connect func() *wire, end func()) {
+	p := &pipes{conns: make(chan net.Conn, 1000), closed: make(chan struct{})}
+	server := newServer(silent())
+	var running sync.WaitGroup
+	running.Go(func() { server.Serve(newBoundedListener(p, maxConnections)) })
+	connect = func() *wire {
+		c, client := net.Pipe()
+		p.conns <- c
+		return &wire{t, client, bufio.NewReader(client)}
+	}
+	return connect, func() { server.Close(); running.Wait() }
+}
+
+// 512 clients come at once: each is answered before its connection makes way.
+func TestACrowdIsServedBeforeItMakesWay(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		connect, end := crowded(t)
+		var clients sync.WaitGroup
+		for range 512 {
+			w := connect()
+			clients.Go(func() {
+				defer w.Close()
+				w.send("GET", "/api/drone", "")
+				if r, err := w.receive("GET"); err != nil || r.status != 200 {
+					t.Errorf("answered %d, %v", r.status, err)
+				}
+				w.gone() // in favour of another, or by the end
+			})
+		}
+		time.Sleep(time.Second)
+		end()
+		clients.Wait()
+	})
+}
+
+// Those who do not ask, or not to the end, have their place for askWithin.
+func TestTheSilentMakeWay(t *testing.T) {
+	for _, sent := range []string{"", "GET /api/drone HTTP/1.1\r\n", "POST /api/drone/land HTTP/1.1\r\nHost: drone.local\r\nContent-Length: 9\r\n\r\n{"} {
+		t.Run(fmt.Sprint(len(sent), "bytes"), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				connect, end := crowded(t)
+				defer end()
+				for range maxConnections {
+					w := connect()
+					defer w.Close()
+					io.WriteString(w, sent)
+				}
+				began := time.Now()
+				w := connect()
+				defer w.Close()
+				w.ask("POST", "/api/drone/land", "").want(t, 503, "offline")
+				if took := time.Since(began); took > askWithin {
+					t.Errorf("a place was free after %v, want %v", took, askWithin)
+				}
+			})
+		})
+	}
+}
+
+func TestEveryAnswerHasALength(t *testing.T) {
+	for _, n := range []int{0, 2000, 2033, 2034, 2035, 2048, 5000} {
+		s := listen(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			writeJSON(w, http.StatusOK, statusOK{strings.Repeat("x", n)})
+		}))
+		w := dial(t, s.address)
+		get, head := w.ask("GET", "/", ""), w.ask("HEAD", "/", "") // ask looks at GET's
+		if want := strconv.Itoa(len(get.body)); head.header.Get("Content-Length") != want {
+			t.Errorf("HEAD: a length of %q, want %s", head.header.Get("Content-Length"), want)
+		}
+	}
 }
 
 func TestAClosedConnectionFreesItsPlace(t *testing.T) {
