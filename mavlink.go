@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -67,6 +68,9 @@ const (
 	baudListen     = 1500 * time.Millisecond
 	heartbeatEvery = time.Second
 	frameGap       = 250 * time.Millisecond // a frame does not pause longer than this in its middle
+	readEvery      = 10 * time.Millisecond  // a serial line on which much comes, if no ack is awaited
+	readTurn       = 100 * time.Millisecond // after it the reader of a serial line sees that it is closed
+	writeAgain     = time.Millisecond       // to a serial line that takes no more now
 
 	secondAck     = 300 * time.Millisecond // PX4's second ack of DO_SET_MODE
 	progressWait  = 10 * time.Second       // after IN_PROGRESS
@@ -212,9 +216,9 @@ func (p *udpPort) heard() {
 	}
 }
 
-// serialDevice opens a serial port. go.bug.st/serial sets the line; the bytes
-// go through a descriptor of our own that does not block: the library's Write
-// can't be interrupted, and one that hangs would keep the port for ever.
+// serialDevice opens a serial port. go.bug.st/serial sets the line and reads it.
+// Its Write can't be interrupted, and one that hangs would keep the port for
+// ever: so a descriptor of our own, that does not block, is written to.
 type serialDevice struct {
 	path  string
 	fixed int          // baud rate; 0 searches
@@ -223,9 +227,47 @@ type serialDevice struct {
 }
 
 type serialPort struct {
-	*os.File
-	line serial.Port
-	once sync.Once
+	out     *os.File
+	line    serial.Port
+	reading sync.Mutex // line is not closed under a Read: its descriptor's number may be another's then
+	closed  chan struct{}
+	once    sync.Once
+}
+
+func (p *serialPort) Read(b []byte) (int, error) {
+	for {
+		n, err := p.read(b)
+		if n > 0 || err != nil {
+			return n, err
+		}
+	}
+}
+
+// read reads what comes within readTurn, which may be nothing.
+func (p *serialPort) read(b []byte) (int, error) {
+	p.reading.Lock()
+	defer p.reading.Unlock()
+	select {
+	case <-p.closed:
+		return 0, fs.ErrClosed
+	default:
+		return p.line.Read(b)
+	}
+}
+
+func (p *serialPort) Write(b []byte) (n int, err error) {
+	for {
+		m, err := p.out.Write(b[n:])
+		n += m
+		if !errors.Is(err, syscall.EAGAIN) {
+			return n, err
+		}
+		select {
+		case <-p.closed:
+			return n, fs.ErrClosed
+		case <-time.After(writeAgain):
+		}
+	}
 }
 
 // Drain waits until everything written has left the board.
@@ -235,8 +277,11 @@ func (p *serialPort) Drain() error { return p.line.Drain() }
 // for a line that stands still.
 func (p *serialPort) Close() (err error) {
 	p.once.Do(func() {
+		close(p.closed)
 		p.line.ResetOutputBuffer()
-		err = errors.Join(p.File.Close(), p.line.Close())
+		p.reading.Lock()
+		defer p.reading.Unlock()
+		err = errors.Join(p.out.Close(), p.line.Close())
 	})
 	return err
 }
@@ -271,21 +316,42 @@ func (d *serialDevice) open(ctx context.Context) (port, error) {
 }
 
 func (d *serialDevice) openAt(baud int) (*serialPort, error) {
-	file, err := os.OpenFile(d.path, os.O_RDWR|syscall.O_NOCTTY|syscall.O_NONBLOCK, 0)
+	out, err := openUnpolled(d.path)
 	if err != nil {
 		return nil, err
 	}
 	// The library's exclusive mode does not bind root; this lock does.
-	if err := lock(file); err != nil {
-		file.Close()
+	if err := lock(out); err != nil {
+		out.Close()
 		return nil, err
 	}
 	line, err := serial.Open(d.path, lineMode(baud))
+	if err == nil {
+		err = line.SetReadTimeout(readTurn)
+	}
 	if err != nil {
-		file.Close()
+		out.Close()
 		return nil, fmt.Errorf("%s: %w", d.path, err)
 	}
-	return &serialPort{File: file, line: line}, nil
+	return &serialPort{out: out, line: line, closed: make(chan struct{})}, nil
+}
+
+// openUnpolled opens a file that does not block, and whose Write returns EAGAIN
+// instead. os.OpenFile would give it to the runtime's poller, and then every few
+// bytes that come wake the program though nobody reads them there: half of what
+// a full link costs.
+func openUnpolled(path string) (*os.File, error) {
+	fd, err := syscall.Open(path, syscall.O_RDWR|syscall.O_NOCTTY|syscall.O_NONBLOCK|syscall.O_CLOEXEC, 0)
+	if err != nil {
+		return nil, &fs.PathError{Op: "open", Path: path, Err: err}
+	}
+	err = syscall.SetNonblock(fd, false) // os.NewFile polls what does not block
+	f := os.NewFile(uintptr(fd), path)
+	if err = errors.Join(err, syscall.SetNonblock(fd, true)); err != nil {
+		f.Close()
+		return nil, err
+	}
+	return f, nil
 }
 
 func lock(f *os.File) error {
@@ -307,8 +373,6 @@ var errNoBaud = errors.New("nothing that reads as MAVLink at any baud rate")
 // good rate first. It sends nothing at a rate that is still a guess, but for
 // one heartbeat at the end of each turn: PX4 on USB is silent until it hears one.
 func (d *serialDevice) search(ctx context.Context, p *serialPort) error {
-	stop := context.AfterFunc(ctx, func() { p.SetReadDeadline(time.Unix(1, 0)) })
-	defer stop()
 	order := bauds
 	if last := int(d.baud.Load()); last != 0 {
 		order = append([]int{last}, bauds...)
@@ -319,40 +383,40 @@ func (d *serialDevice) search(ctx context.Context, p *serialPort) error {
 			slog.Debug("baud rate not supported", "device", d.path, "baud", baud, "error", err)
 			continue
 		}
-		p.SetReadDeadline(time.Now().Add(baudListen))
-		if ctx.Err() != nil {
-			return ctx.Err()
+		if found, err := d.listen(ctx, p); err != nil {
+			return err
+		} else if found {
+			d.baud.Store(int64(baud))
+			return nil
 		}
-		var in deframer
-		for {
-			n, err := p.Read(in.space())
-			in.filled(n, time.Now())
-			if f, ok := in.next(); ok && f.known != nil {
-				p.SetReadDeadline(time.Time{})
-				d.baud.Store(int64(baud))
-				return nil
-			}
-			d.noise.Add(in.errors)
-			in.errors = 0
-			if errors.Is(err, os.ErrDeadlineExceeded) {
-				break
-			}
+		if b, err := knock.encode(heartbeat(minimal.MAV_TYPE_ONBOARD_CONTROLLER)); err == nil {
+			hung := time.AfterFunc(writeHangs, func() { p.Close() })
+			_, err := p.Write(b)
+			hung.Stop()
 			if err != nil {
 				return err
 			}
 		}
-		if b, err := knock.encode(heartbeat(minimal.MAV_TYPE_ONBOARD_CONTROLLER)); err == nil {
-			p.SetWriteDeadline(time.Now().Add(writeHangs))
-			if _, err := p.Write(b); err != nil {
-				return err
-			}
-			p.SetWriteDeadline(time.Time{})
-		}
-	}
-	if ctx.Err() != nil {
-		return ctx.Err()
 	}
 	return errNoBaud
+}
+
+// listen reports whether a frame that checks comes within baudListen.
+func (d *serialDevice) listen(ctx context.Context, p *serialPort) (bool, error) {
+	var in deframer
+	for until := time.Now().Add(baudListen); time.Now().Before(until); {
+		n, err := p.read(in.space())
+		if err = cmp.Or(ctx.Err(), err); err != nil {
+			return false, err
+		}
+		in.filled(n, time.Now())
+		if f, ok := in.next(); ok && f.known != nil {
+			return true, nil
+		}
+		d.noise.Add(in.errors)
+		in.errors = 0
+	}
+	return false, nil
 }
 
 // rawFrame is one frame from the line. Its payload is only good until the next
@@ -596,6 +660,7 @@ type link struct {
 
 	wg       sync.WaitGroup // goroutines of link.run
 	wake     chan struct{}  // the clock has something to do now
+	hurry    chan struct{}  // an ack is awaited from now on
 	done     chan struct{}  // closed when the link shuts down
 	greeting bool           // a greet goroutine runs
 	greet    bool           // it should begin again
@@ -613,6 +678,7 @@ func newLink(d device, system byte, gcs bool) *link {
 		owed:    make(map[uint16]owedAcks),
 		gcsID:   255,
 		wake:    make(chan struct{}, 1),
+		hurry:   make(chan struct{}, 1),
 		done:    make(chan struct{}),
 	}
 }
@@ -693,11 +759,14 @@ func (l *link) serve(ctx context.Context, p port) (heard bool, err error) {
 	var in deframer
 	var dec decoder
 	var n int
+	var last time.Time
 	_, in.datagrams = p.(interface {
 		ReadFromUDP([]byte) (int, *net.UDPAddr, error)
 	})
+	_, line := p.(interface{ Drain() error })
 	for err == nil {
-		n, err = p.Read(in.space())
+		space := in.space()
+		n, err = p.Read(space)
 		now := time.Now()
 		in.filled(n, now)
 		for {
@@ -716,6 +785,10 @@ func (l *link) serve(ctx context.Context, p port) (heard bool, err error) {
 		if n == 0 && err == nil && !in.datagrams {
 			err = io.ErrUnexpectedEOF
 		}
+		if line && now.Sub(last) < 2*readEvery && n < len(space) {
+			l.gather(broken)
+		}
+		last = now
 	}
 	l.mu.Lock()
 	l.conn = nil
@@ -726,6 +799,24 @@ func (l *link) serve(ctx context.Context, p port) (heard bool, err error) {
 	cancel()
 	writer.Wait()
 	return heard, err
+}
+
+// gather lets bytes come for readEvery: to be woken for every few of them costs
+// ten times what decoding them does. An ack is not kept waiting.
+func (l *link) gather(broken context.Context) {
+	l.mu.Lock()
+	awaited := len(l.waiters) > 0
+	l.mu.Unlock()
+	if awaited {
+		return
+	}
+	timer := time.NewTimer(readEvery)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-l.hurry:
+	case <-broken.Done():
+	}
 }
 
 // write owns the writing of a port until it is broken. When the link shuts down
@@ -1560,6 +1651,10 @@ func (l *link) transact(op *operation, s *step) (uint8, error) {
 		delete(l.owed, id)
 	}
 	l.waiters[id] = w
+	select {
+	case l.hurry <- struct{}{}:
+	default:
+	}
 	l.mu.Unlock()
 	defer func() {
 		l.mu.Lock()

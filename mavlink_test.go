@@ -551,6 +551,25 @@ func (c *cable) Close() error {
 	return nil
 }
 
+// serialCable is a cable whose reads give all that has come, and are counted.
+type serialCable struct {
+	*cable
+	reads *atomic.Int64
+}
+
+func (c serialCable) Drain() error { return nil }
+
+func (c serialCable) Read(b []byte) (int, error) {
+	c.reads.Add(1)
+	n, err := c.cable.Read(b)
+	for err == nil && n < len(b) && len(c.toLink) > 0 {
+		var more int
+		more, err = c.cable.Read(b[n:])
+		n += more
+	}
+	return n, err
+}
+
 // parseLine reads what the link wrote, with gomavlib's own reader.
 func parseLine(b []byte) []lineMessage {
 	r := frame.Reader{BufByteReader: bufio.NewReader(bytes.NewReader(b)), DialectRW: dialectRW}
@@ -584,6 +603,8 @@ type lineBench struct {
 	boot   uint32                   // ms: of the attitude that comes with each beat; 0: none comes
 	stall  bool                     // the next port takes no writes
 	deaf   bool                     // the greeting is not acknowledged
+	serial bool                     // the cable is a serial line
+	reads  atomic.Int64             // of the serial line
 	script func(id uint16, try int) // runs at each other command; try counts from 0
 	tries  map[uint16]int
 }
@@ -601,6 +622,9 @@ func newLineBench(t *testing.T, beat *common.MessageHeartbeat, with ...func(*lin
 			b.cable = newCable(b.take)
 			if b.stall {
 				b.cable.stall = make(chan struct{})
+			}
+			if b.serial {
+				return serialCable{b.cable, &b.reads}, nil
 			}
 			return b.cable, nil
 		},
@@ -1116,6 +1140,49 @@ func TestAnAckAtOnceIsNotMissed(t *testing.T) {
 		o := <-b.command(armIt)
 		lineEqual(t, "error", o.err, nil)
 		lineEqual(t, "time until the answer", o.took, 0)
+	})
+}
+
+// A serial line on which much comes is read 100 times a second, but at once when
+// an ack is awaited.
+func TestABusySerialLineIsReadSeldomAndAnAckAtOnce(t *testing.T) {
+	inLinkBubble(t, func(t *testing.T) {
+		b := newLineBench(t, copterBeat(), func(b *lineBench) { b.serial = true })
+		b.settle()
+		b.follow(func(id uint16, _ int) { b.ack(3*time.Millisecond, id, ackAccepted) })
+		quiet := b.reads.Load()
+		time.Sleep(time.Second)
+		if n := b.reads.Load() - quiet; n > 5 {
+			t.Errorf("%d reads in a second that brings a heartbeat", n)
+		}
+		stop := make(chan struct{})
+		go func() {
+			for ms := uint32(1); ; ms++ {
+				select {
+				case <-stop:
+					return
+				case <-time.After(time.Millisecond):
+				}
+				b.say(attitudeAt(ms))
+			}
+		}()
+		time.Sleep(time.Second)
+		busy, received := b.reads.Load(), b.received.Load()
+		time.Sleep(time.Second)
+		if reads, frames := b.reads.Load()-busy, b.received.Load()-received; reads > 101 || frames < 990 {
+			t.Errorf("%d reads in a second that brings 1,000 messages, of which %d were taken", reads, frames)
+		}
+		s := b.status()
+		if age := s.now.Sub(s.tel.attitude.at); age > readEvery {
+			t.Errorf("the attitude is %v old", age)
+		}
+		for i := range 7 {
+			time.Sleep(time.Duration(100*i+11*i) * time.Millisecond) // anywhere between two reads
+			o := <-b.command(armIt)
+			lineEqual(t, "error", o.err, nil)
+			lineEqual(t, "time until the answer", o.took, 3*time.Millisecond)
+		}
+		close(stop)
 	})
 }
 
@@ -2080,6 +2147,35 @@ func TestALinkThatEndsWhileAWriteHangsLeavesNothing(t *testing.T) {
 		end()
 		p.unplug()
 	})
+}
+
+// What the kernel does not take at once goes out when it does.
+func TestALongWriteGoesOutWhole(t *testing.T) {
+	p := openPTY(t)
+	q, err := mustDevice(t, p.path, 57600).open(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer q.Close()
+	long := make([]byte, 100_000)
+	for i := range long {
+		long[i] = byte(i % 251)
+	}
+	wrote := make(chan error, 1)
+	go func() {
+		n, err := q.Write(long)
+		if n != len(long) && err == nil {
+			err = fmt.Errorf("wrote %d of %d bytes", n, len(long))
+		}
+		wrote <- err
+	}()
+	got := make([]byte, len(long))
+	if _, err := io.ReadFull(p.master, got); err != nil || !bytes.Equal(got, long) {
+		t.Errorf("other bytes came, %v", err)
+	}
+	if err := <-wrote; err != nil {
+		t.Error(err)
+	}
 }
 
 func TestManyOpensLeaveNothing(t *testing.T) {
