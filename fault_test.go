@@ -967,37 +967,49 @@ func TestAThousandLinksOnPseudoTerminalsLeaveNothing(t *testing.T) {
 	}
 	quietLink()
 	nothingLeft(t, func(t *testing.T) {
-		for i := range cycles {
-			p := openPTY(t)
-			l := newLink(mustDevice(t, p.path, 57600), 0, false)
-			ctx, cancel := context.WithCancel(context.Background())
-			var running sync.WaitGroup
-			running.Go(func() { l.run(ctx) })
-			p.master.Write(packet(1, 1, 1, copterBeat()))
-			for !l.hearsVehicle() {
-				runtime.Gosched()
-			}
-			switch i % 3 {
-			case 0: // stopped while it reads
-			case 1: // unplugged while it reads and greets
-				p.unplug()
-			case 2: // the path goes, and the line after it
-				l.mu.Lock()
-				for l.send(componentID, heartbeat(minimal.MAV_TYPE_ONBOARD_CONTROLLER)) == nil {
+		var workers sync.WaitGroup
+		for k := range 8 { // each close may wait for readTurn
+			workers.Go(func() {
+				for i := k; i < cycles; i += 8 {
+					onceOnATerminal(t, i%3)
 				}
-				l.mu.Unlock()
-				p.unplug()
-				for lost := false; !lost; runtime.Gosched() {
-					l.mu.Lock()
-					lost = l.conn == nil
-					l.mu.Unlock()
-				}
-			}
-			cancel()
-			running.Wait()
-			p.unplug()
+			})
 		}
+		workers.Wait()
 	})
+}
+
+// onceOnATerminal runs a link until it hears its vehicle, and ends it in one of
+// three ways.
+func onceOnATerminal(t *testing.T, way int) {
+	p := openPTY(t)
+	l := newLink(mustDevice(t, p.path, 57600), 0, false)
+	ctx, cancel := context.WithCancel(context.Background())
+	var running sync.WaitGroup
+	running.Go(func() { l.run(ctx) })
+	p.master.Write(packet(1, 1, 1, copterBeat()))
+	for !l.hearsVehicle() {
+		runtime.Gosched()
+	}
+	switch way {
+	case 0: // stopped while it reads
+	case 1: // unplugged while it reads and greets
+		p.unplug()
+	case 2: // the path goes, and the line after it
+		l.mu.Lock()
+		for l.send(componentID, heartbeat(minimal.MAV_TYPE_ONBOARD_CONTROLLER)) == nil {
+		}
+		l.mu.Unlock()
+		p.unplug()
+		for lost := false; !lost; runtime.Gosched() {
+			l.mu.Lock()
+			lost = l.conn == nil
+			l.mu.Unlock()
+		}
+	}
+	cancel()
+	running.Wait()
+	p.unplug()
 }
 
 // ---- The vehicle ----
