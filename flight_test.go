@@ -661,6 +661,118 @@ func TestRefusedTurnKeepsTheGotoThatNobodyAskedToTurn(t *testing.T) {
 	})
 }
 
+// loseAcks loses the acks of a command from now on; the vehicle carries it out.
+func (f *flight) loseAcks(id common.MAV_CMD) {
+	f.sim.change(func() {
+		f.sim.onAck = func(a *common.MessageCommandAck) []simAnswer {
+			if a.Command == id {
+				return nil
+			}
+			return []simAnswer{{ack: a}}
+		}
+	})
+}
+
+// A takeoff that nobody acknowledged may have happened: what refuses to be
+// disarmed flies, and is not put back into the mode it stood in.
+func TestVehicleThatMayFlyKeepsItsMode(t *testing.T) {
+	fly(t, simArduPilot, nil, func(f *flight) {
+		flies := false
+		f.sim.change(func() {
+			f.sim.onAck = func(a *common.MessageCommandAck) []simAnswer {
+				switch {
+				case a.Command == common.MAV_CMD_NAV_TAKEOFF:
+					flies = true
+					return nil
+				case a.Command == common.MAV_CMD_COMPONENT_ARM_DISARM && flies:
+					a.Result = common.MAV_RESULT_FAILED
+				}
+				return []simAnswer{{ack: a}}
+			}
+		})
+		f.refused("/takeoff", "", 504, "no_ack")
+		sent := f.commands()
+		if last := sent[len(sent)-1]; last != "400 0 0" {
+			f.Errorf("sent %q; the last should be the disarming", sent)
+		}
+		if mode := f.sim.truth().mode; mode != entered[copter][ModeTakeoff] {
+			f.Errorf("the vehicle is in mode %d", mode)
+		}
+	})
+}
+
+// What was sent may have happened: whatever the vehicle reports then shows.
+func TestReportShowsAfterACommandWithoutAnAnswer(t *testing.T) {
+	both(t, func(f *flight) {
+		f.aloft()
+		f.accepted("/mode", `{"mode":"position"}`)
+		time.Sleep(1100 * time.Millisecond)
+		f.loseAcks(common.MAV_CMD_DO_SET_MODE)
+		f.refused("/mode", `{"mode":"hold"}`, 504, "no_ack")
+		time.Sleep(1100 * time.Millisecond)
+		f.wantMode("hold")
+	})
+}
+
+// In manual mode the throttle carries the vehicle.
+func TestRefusedCommandLeavesTheThrottleOfManualMode(t *testing.T) {
+	both(t, func(f *flight) {
+		f.aloft()
+		f.accepted("/mode", `{"mode":"manual"}`)
+		f.sim.change(func() {
+			f.sim.onAck = func(a *common.MessageCommandAck) []simAnswer {
+				a.Result = common.MAV_RESULT_FAILED
+				return []simAnswer{{ack: a, after: 300 * time.Millisecond}}
+			}
+		})
+		f.accepted("/input", `{"throttle":0.7,"timeout":5}`)
+		began := time.Now()
+		f.refused("/goto", "{"+at(60, 0)+"}", 409, "refused")
+		f.wantMode("manual")
+		time.Sleep(time.Second)
+		sticks := f.sticksSince(began.Add(time.Millisecond))
+		if len(sticks) < 25 {
+			f.Errorf("%d sticks in %v", len(sticks), time.Since(began))
+		}
+		for _, s := range sticks {
+			if m := s.msg.(*common.MessageManualControl); m.Z != 700 {
+				f.Fatalf("throttle %d, %v after the command", m.Z, s.at.Sub(began))
+			}
+		}
+	})
+}
+
+// An arming that waits for its ack does not keep the link from seeing that the
+// pilot left the stick modes.
+func TestPilotsSwitchTakesTheSticksAlsoWhileAnArmingWaits(t *testing.T) {
+	fly(t, simArduPilot, nil, func(f *flight) {
+		f.aloft()
+		f.accepted("/mode", `{"mode":"position"}`)
+		f.accepted("/input", `{"pitch":1,"timeout":5}`)
+		f.loseAcks(common.MAV_CMD_COMPONENT_ARM_DISARM)
+		var arming sync.WaitGroup
+		arming.Go(func() { f.refused("/mode", `{"arm":true}`, 504, "no_ack") })
+		time.Sleep(100 * time.Millisecond)
+		f.sim.change(func() { f.sim.receiver = true })
+		f.sim.pilotMode(entered[copter][ModeRTL])
+		time.Sleep(1100 * time.Millisecond)
+		seen := time.Now()
+		f.wantMode("rtl")
+		time.Sleep(500 * time.Millisecond)
+		sticks := f.sticksSince(seen)
+		if len(sticks) == 0 {
+			f.Error("no sticks")
+		}
+		for _, s := range sticks {
+			if m := s.msg.(*common.MessageManualControl); m.X != 0 || m.Z != 500 {
+				f.Errorf("the client's sticks still stand: %+v", m)
+				break
+			}
+		}
+		arming.Wait()
+	})
+}
+
 func TestThrottleThatStandsSurvivesALostHeartbeatAfterArming(t *testing.T) {
 	both(t, func(f *flight) {
 		f.accepted("/mode", `{"mode":"position"}`)
