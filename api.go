@@ -809,7 +809,7 @@ type boundedListener struct {
 // or is not answered yet. Without it the members of a crowd throw each other out
 // before they are served: 512 clients then dial ten times as often and wait three
 // to seven times as long.
-const askWithin = 50 * time.Millisecond
+const askWithin = 20 * time.Millisecond
 
 func newBoundedListener(l net.Listener, max int) *boundedListener {
 	b := &boundedListener{Listener: l, max: max, open: make(map[*boundedConn]bool)}

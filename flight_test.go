@@ -577,6 +577,92 @@ func TestRefusedCommandDoesNotEndTheWayToALanding(t *testing.T) {
 	})
 }
 
+// The report that shows what was accepted may come while the next command
+// waits, or in the time that a refused one's reports have to pass.
+func TestRefusedCommandDoesNotHideThatTheOneBeforeItIsFollowed(t *testing.T) {
+	for _, c := range []struct{ path, body, mode string }{
+		{"/land", "{" + at(40, 0) + "}", "land"},
+		{"/takeoff", `{"altitude":40}`, "takeoff"},
+		{"/mode", `{"mode":"rtgs"}`, "rtgs"},
+		{"/goto", "{" + at(200, 0) + "}", "hold"},
+	} {
+		t.Run(c.path, func(t *testing.T) {
+			both(t, func(f *flight) {
+				for phase := range 5 { // of the heartbeat
+					if c.path != "/takeoff" {
+						f.aloft()
+						f.accepted("/mode", `{"mode":"position"}`)
+					}
+					time.Sleep(time.Second + time.Duration(phase)*200*time.Millisecond)
+					f.accepted(c.path, c.body)
+					f.refused("/goto", `{"lat":1}`, 422, "out_of_range")
+					f.sim.change(func() {
+						f.sim.onAck = func(a *common.MessageCommandAck) []simAnswer {
+							a.Result = common.MAV_RESULT_FAILED
+							return []simAnswer{{ack: a}}
+						}
+					})
+					f.refused("/mode", `{"arm":true}`, 409, "refused")
+					f.sim.change(func() { f.sim.onAck = nil })
+					for range 14 {
+						time.Sleep(500 * time.Millisecond)
+						f.wantMode(c.mode)
+					}
+					if c.path != "/land" {
+						f.accepted("/land", "")
+					}
+					f.until("landed", 200*time.Second, f.disarmed)
+					if c.path == "/land" {
+						f.wantAt(40, 0, 0, 2)
+						return // the next would start there
+					}
+					time.Sleep(10 * time.Second)
+					if c.path != "/takeoff" {
+						return
+					}
+				}
+			})
+		})
+	}
+}
+
+// A goto that may have been carried out has ended the way to the landing: the
+// status must not say land for a vehicle that flies elsewhere and stays there.
+func TestGotoWithoutAnAnswerEndsTheWayToALanding(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		goTo func(f *flight)
+	}{
+		{"its acks are lost", func(f *flight) {
+			f.loseAcks(common.MAV_CMD_DO_REPOSITION)
+			f.refused("/goto", "{"+at(0, 60)+"}", 504, "no_ack")
+		}},
+		{"a refused command takes its place", func(f *flight) {
+			f.sim.change(func() { f.sim.delay = 150 * time.Millisecond })
+			var older sync.WaitGroup
+			older.Go(func() { f.refused("/goto", "{"+at(0, 60)+"}", 409, "superseded") })
+			time.Sleep(50 * time.Millisecond)
+			f.refused("/mode", `{"arm":false}`, 409, "refused")
+			older.Wait()
+		}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			both(t, func(f *flight) {
+				f.aloft()
+				f.accepted("/land", "{"+at(60, 0)+"}")
+				time.Sleep(2 * time.Second)
+				c.goTo(f)
+				time.Sleep(40 * time.Second)
+				f.wantMode("hold")
+				f.wantAt(0, 60, 10, 1)
+				if target := f.status()["target"]; target != nil {
+					f.Errorf("the target is %v", target)
+				}
+			})
+		})
+	}
+}
+
 func TestArmingDoesNotEndTheWayToALanding(t *testing.T) {
 	both(t, func(f *flight) {
 		f.aloft()
@@ -738,6 +824,32 @@ func TestRefusedCommandLeavesTheThrottleOfManualMode(t *testing.T) {
 			if m := s.msg.(*common.MessageManualControl); m.Z != 700 {
 				f.Fatalf("throttle %d, %v after the command", m.Z, s.at.Sub(began))
 			}
+		}
+	})
+}
+
+// Whatever the timeout, the sticks are centred before they are silent.
+func TestSticksAreCentredBeforeTheyAreSilent(t *testing.T) {
+	both(t, func(f *flight) {
+		f.aloft()
+		f.accepted("/mode", `{"mode":"altitude"}`)
+		for _, timeout := range []float64{0.05, 4.9, 5} {
+			f.accepted("/input", fmt.Sprintf(`{"pitch":1,"timeout":%g}`, timeout))
+			over := time.Now().Add(time.Duration(timeout * float64(time.Second)))
+			time.Sleep(8 * time.Second)
+			sticks := f.sticksSince(over)
+			if len(sticks) < 10 {
+				f.Fatalf("timeout %g: %d sticks after it", timeout, len(sticks))
+			}
+			for _, s := range sticks {
+				if m := s.msg.(*common.MessageManualControl); m.X != 0 {
+					f.Fatalf("timeout %g: pitch %d, %v after it", timeout, m.X, s.at.Sub(over))
+				}
+			}
+			if last := sticks[len(sticks)-1].at; time.Since(last) < 2*time.Second {
+				f.Errorf("timeout %g: still sent %v after it", timeout, last.Sub(over))
+			}
+			f.accepted("/mode", `{"mode":"altitude"}`)
 		}
 	})
 }

@@ -18,6 +18,7 @@ import (
 	"sync/atomic"
 	"syscall"
 	"time"
+	"unsafe"
 
 	"github.com/bluenviron/gomavlib/v3/pkg/dialect"
 	"github.com/bluenviron/gomavlib/v3/pkg/dialects/common"
@@ -70,7 +71,7 @@ const (
 	frameGap       = 250 * time.Millisecond // a frame does not pause longer than this in its middle
 	readEvery      = 10 * time.Millisecond  // a serial line on which much comes, if no ack is awaited
 	readTurn       = 100 * time.Millisecond // after it the reader of a serial line sees that it is closed
-	writeAgain     = time.Millisecond       // to a serial line that takes no more now
+	writeAgain     = time.Millisecond       // to a serial line that took no more
 
 	secondAck     = 300 * time.Millisecond // PX4's second ack of DO_SET_MODE
 	progressWait  = 10 * time.Second       // after IN_PROGRESS
@@ -83,6 +84,7 @@ const (
 	stickLead   = 400 * time.Millisecond // of the stream, before a stick mode is asked for
 	stickStill  = 2 * time.Second        // PX4 calls sticks moving for 1.6 s after they moved
 	stickSilent = 5 * time.Second        // after the client's last command, in altitude and manual mode
+	stickCentre = 500 * time.Millisecond // centred at least, before that silence
 )
 
 // ackWaits are the waits for an ack after each send of a command.
@@ -216,9 +218,10 @@ func (p *udpPort) heard() {
 	}
 }
 
-// serialDevice opens a serial port. go.bug.st/serial sets the line and reads it.
-// Its Write can't be interrupted, and one that hangs would keep the port for
-// ever: so a descriptor of our own, that does not block, is written to.
+// serialDevice opens a serial port. go.bug.st/serial sets the line; the bytes
+// go through a descriptor of our own that does not block: the library's Write
+// can't be interrupted, nor can its Read when another program takes the bytes
+// that it saw, and one that hangs would keep the port for ever.
 type serialDevice struct {
 	path  string
 	fixed int          // baud rate; 0 searches
@@ -227,11 +230,10 @@ type serialDevice struct {
 }
 
 type serialPort struct {
-	out     *os.File
-	line    serial.Port
-	reading sync.Mutex // line is not closed under a Read: its descriptor's number may be another's then
-	closed  chan struct{}
-	once    sync.Once
+	file *os.File
+	raw  syscall.RawConn // of file
+	line serial.Port
+	once sync.Once
 }
 
 func (p *serialPort) Read(b []byte) (int, error) {
@@ -244,29 +246,46 @@ func (p *serialPort) Read(b []byte) (int, error) {
 }
 
 // read reads what comes within readTurn, which may be nothing.
-func (p *serialPort) read(b []byte) (int, error) {
-	p.reading.Lock()
-	defer p.reading.Unlock()
-	select {
-	case <-p.closed:
-		return 0, fs.ErrClosed
-	default:
-		return p.line.Read(b)
+func (p *serialPort) read(b []byte) (n int, err error) {
+	// The descriptor stays ours while it is waited for, also if it is closed.
+	cerr := p.raw.Read(func(fd uintptr) bool {
+		var ready bool
+		if ready, err = readable(fd, readTurn); !ready {
+			return true
+		}
+		n, err = syscall.Read(int(fd), b)
+		if n == 0 && err == nil {
+			err = io.EOF
+		}
+		return true
+	})
+	if errors.Is(err, syscall.EAGAIN) || errors.Is(err, syscall.EINTR) {
+		err = nil
 	}
+	return max(n, 0), cmp.Or(cerr, err)
+}
+
+// readable waits until a descriptor can be read.
+func readable(fd uintptr, within time.Duration) (bool, error) {
+	var set syscall.FdSet
+	const word = 8 * unsafe.Sizeof(set.Bits[0])
+	if fd >= word*uintptr(len(set.Bits)) {
+		return false, syscall.EMFILE // select(2) knows no more; we have a tenth of them
+	}
+	set.Bits[fd/word] |= 1 << (fd % word)
+	timeout := syscall.NsecToTimeval(int64(within))
+	n, err := syscall.Select(int(fd)+1, &set, nil, nil, &timeout)
+	return n > 0, err
 }
 
 func (p *serialPort) Write(b []byte) (n int, err error) {
 	for {
-		m, err := p.out.Write(b[n:])
+		m, err := p.file.Write(b[n:])
 		n += m
 		if !errors.Is(err, syscall.EAGAIN) {
 			return n, err
 		}
-		select {
-		case <-p.closed:
-			return n, fs.ErrClosed
-		case <-time.After(writeAgain):
-		}
+		time.Sleep(writeAgain)
 	}
 }
 
@@ -277,11 +296,8 @@ func (p *serialPort) Drain() error { return p.line.Drain() }
 // for a line that stands still.
 func (p *serialPort) Close() (err error) {
 	p.once.Do(func() {
-		close(p.closed)
 		p.line.ResetOutputBuffer()
-		p.reading.Lock()
-		defer p.reading.Unlock()
-		err = errors.Join(p.out.Close(), p.line.Close())
+		err = errors.Join(p.file.Close(), p.line.Close())
 	})
 	return err
 }
@@ -316,27 +332,28 @@ func (d *serialDevice) open(ctx context.Context) (port, error) {
 }
 
 func (d *serialDevice) openAt(baud int) (*serialPort, error) {
-	out, err := openUnpolled(d.path)
+	file, err := openUnpolled(d.path)
 	if err != nil {
 		return nil, err
 	}
 	// The library's exclusive mode does not bind root; this lock does.
-	if err := lock(out); err != nil {
-		out.Close()
+	if err := lock(file); err != nil {
+		file.Close()
 		return nil, err
 	}
 	line, err := serial.Open(d.path, lineMode(baud))
-	if err == nil {
-		err = line.SetReadTimeout(readTurn)
-	}
 	if err != nil {
-		out.Close()
+		file.Close()
 		return nil, fmt.Errorf("%s: %w", d.path, err)
 	}
-	return &serialPort{out: out, line: line, closed: make(chan struct{})}, nil
+	raw, err := file.SyscallConn()
+	if err != nil {
+		return nil, errors.Join(err, file.Close(), line.Close())
+	}
+	return &serialPort{file: file, raw: raw, line: line}, nil
 }
 
-// openUnpolled opens a file that does not block, and whose Write returns EAGAIN
+// openUnpolled opens a file that does not block: its Write returns EAGAIN
 // instead. os.OpenFile would give it to the runtime's poller, and then every few
 // bytes that come wake the program though nobody reads them there: half of what
 // a full link costs.
@@ -1063,7 +1080,7 @@ type telemetry struct {
 		lat, lon, amsl float64
 	}
 
-	hud          bool                             // VFR_HUD tells the climb
+	hudAt        time.Time                        // of VFR_HUD, which tells the climb
 	lastPosition *common.MessageGlobalPositionInt // that counted
 	doubted      *common.MessageGlobalPositionInt // far from it, and not confirmed yet
 
@@ -1274,11 +1291,11 @@ func (l *link) hear(m message.Message, now time.Time) {
 		p.heading = known(float64(m.Hdg)/100, m.Hdg == math.MaxUint16)
 		v.north, v.east, v.down = float64(m.Vx)/100, float64(m.Vy)/100, float64(m.Vz)/100
 		v.ground = math.Hypot(v.north, v.east)
-		if !t.hud {
-			v.climb = -v.down
+		if now.Sub(t.hudAt) > freshPosition {
+			v.climb, v.air = -v.down, math.NaN()
 		}
 	case *common.MessageVfrHud:
-		t.hud = true
+		t.hudAt = now
 		t.velocity.air = float64(m.Airspeed)
 		t.velocity.climb = float64(m.Climb)
 	case *common.MessageAttitude:
@@ -1545,6 +1562,7 @@ type operation struct {
 	// has moved the vehicle.
 	landing *operation
 	moved   bool // a step was accepted
+	asked   bool // one was sent and is not answered: it may have been carried out
 
 	accepted   uint16 // the command of the last accepted step
 	unanswered bool   // a step was never acknowledged
@@ -1640,6 +1658,10 @@ func (l *link) hearAck(m *common.MessageCommandAck) {
 func (l *link) transact(op *operation, s *step) (uint8, error) {
 	id := uint16(s.cmd)
 	l.mu.Lock()
+	if op != nil && l.op != op { // the newer one's acks are not for us
+		l.mu.Unlock()
+		return 0, superseded()
+	}
 	px4SetMode := l.tel.firmware == px4 && s.cmd == common.MAV_CMD_DO_SET_MODE
 	w := &waiter{acks: make(chan uint8, 8), shown: make(chan struct{}, 1)}
 	if s.cmd == common.MAV_CMD_DO_SET_MODE {
@@ -1707,6 +1729,9 @@ func (l *link) sendStep(op *operation, s *step, confirmation uint8, twoAcks bool
 	if err := l.send(componentID, s.message(l.tel.system, confirmation)); err != nil {
 		return err
 	}
+	if op != nil && s.cmd != common.MAV_CMD_COMPONENT_ARM_DISARM {
+		op.asked = true
+	}
 	o := l.owed[uint16(s.cmd)]
 	o.n++
 	if twoAcks {
@@ -1771,20 +1796,25 @@ func (l *link) await(op *operation, w *waiter, wait time.Duration) (uint8, error
 func (l *link) awaitSecond(op *operation, w *waiter, id uint16) (uint8, error) {
 	timer := time.NewTimer(secondAck)
 	defer timer.Stop()
-	select {
-	case r := <-w.acks:
-		return r, nil
-	case <-w.shown:
-	case <-timer.C:
-		l.mu.Lock()
-		delete(l.owed, id) // a firmware that acknowledges once
-		l.mu.Unlock()
-	case <-op.over():
-		return 0, superseded()
-	case <-l.done:
-		return 0, errStopping
+	for {
+		select {
+		case r := <-w.acks:
+			if r != uint8(common.MAV_RESULT_IN_PROGRESS) {
+				return r, nil
+			}
+			continue
+		case <-w.shown:
+		case <-timer.C:
+			l.mu.Lock()
+			delete(l.owed, id) // a firmware that acknowledges once
+			l.mu.Unlock()
+		case <-op.over():
+			return 0, superseded()
+		case <-l.done:
+			return 0, errStopping
+		}
+		return uint8(common.MAV_RESULT_ACCEPTED), nil
 	}
-	return uint8(common.MAV_RESULT_ACCEPTED), nil
 }
 
 // answer is what an accepted command is told: the number of the last command
@@ -1808,6 +1838,11 @@ func (l *link) do(r request) (answer, error) {
 	for i := range op.plan.steps {
 		s := &op.plan.steps[i]
 		result, err := l.transact(op, s)
+		if err == nil {
+			l.mu.Lock()
+			op.asked = false
+			l.mu.Unlock()
+		}
 		refused := err != nil || result != uint8(common.MAV_RESULT_ACCEPTED)
 		if refused && !(s.wish && (err == nil || isNoAck(err))) {
 			return answer{}, l.fail(op, i, result, err)
@@ -1847,7 +1882,7 @@ func (l *link) begin(r request) (*operation, error) {
 	if older := l.op; older != nil {
 		close(older.cancelled)
 		if older.busy {
-			op.landing, op.moved = older.landing, older.moved
+			op.landing, op.moved = older.landing, older.moved || older.asked
 		} else {
 			op.landing = older
 		}
@@ -1919,9 +1954,10 @@ func (l *link) end(op *operation) {
 func (l *link) resume(op *operation) {
 	switch {
 	case op.landing == nil || l.machine.mode != ModeLand || l.stopped:
-	case op.moved:
+	case op.moved || op.asked:
 		l.machine.abandon()
-		l.modeChanged("a refused command ended the way to the landing")
+		l.modeChanged("a command that was not accepted ended the way to the landing")
+		l.target = nil
 	default:
 		l.op = &operation{plan: op.landing.plan, began: op.landing.began, cancelled: make(chan struct{})}
 		again := l.op
@@ -2103,8 +2139,7 @@ func (l *link) arrived(op *operation, a *arrival, now time.Time) bool {
 		return false
 	}
 	away := distance(t.position.lat, t.position.lon, op.plan.target.lat, op.plan.target.lon)
-	slow := t.velocity.ground < 1
-	if !slow || away > 5 {
+	if near := away <= 5 && t.velocity.ground < 1; !near { // NaN is not near
 		a.near = time.Time{}
 		return false
 	}
@@ -2270,7 +2305,7 @@ func (l *link) steer(now time.Time) bool {
 	case s.phase == stickCentred:
 		s.set(l.centred(mode), now)
 		// A centred drone drifts here: the autopilot's own failsafe takes over.
-		if mode != ModePosition && now.Sub(s.client) >= stickSilent {
+		if mode != ModePosition && now.Sub(s.client) >= stickSilent && now.Sub(s.until) >= stickCentre {
 			slog.Warn("no sticks from the client for 5 s: the stick stream ends", "mode", mode)
 			s.phase = stickOff
 		}

@@ -1287,6 +1287,58 @@ func TestALateAckOfASupersededCommandDoesNotAnswerTheNextOfItsID(t *testing.T) {
 }
 
 // The line was dead for two seconds, so that no ack came; then it is well.
+// A command that lost its place before its first step was sent leaves the acks
+// to the one that took it.
+func TestASupersededCommandDoesNotTakeTheAcksOfTheNewer(t *testing.T) {
+	inLinkBubble(t, func(t *testing.T) {
+		b := newLineBench(t, copterBeat())
+		b.settle()
+		b.follow(func(id uint16, _ int) { b.ack(20*time.Millisecond, id, ackAccepted) })
+		older, err := b.begin(holdHere)
+		if err != nil {
+			t.Fatal(err)
+		}
+		newer := b.command(goHome)
+		time.Sleep(5 * time.Millisecond)
+		_, err = b.transact(older, &older.plan.steps[0])
+		lineEqual(t, "error of the older", benchOutcome{err: err}.code(), codeSuperseded)
+		o := <-newer
+		lineEqual(t, "error of the newer", o.err, nil)
+		lineEqual(t, "time until the answer", o.took, 20*time.Millisecond)
+		lineEqual(t, "sends", len(b.commands(common.MAV_CMD_DO_SET_MODE)), 1)
+	})
+}
+
+// An unknown place is not near.
+func TestNowhereIsNoArrival(t *testing.T) {
+	l := newLink(device{name: "none", baud: func() int { return 0 }}, 0, false)
+	op := &operation{plan: plan{target: &place{47.4, 8.5, 10}}}
+	l.op, l.machine.mode, l.tel.armed = op, ModeLand, true
+	now := time.Now()
+	var a arrival
+	for ms := uint32(0); ms < 20_000; ms += 200 {
+		now = now.Add(200 * time.Millisecond)
+		l.hear(&common.MessageGlobalPositionInt{TimeBootMs: ms}, now)
+		if l.arrived(op, &a, now) {
+			t.Fatalf("arrived at %v, %v", l.tel.position.lat, l.tel.position.lon)
+		}
+	}
+}
+
+// The climb and the air speed of VFR_HUD do not outlive it under the age of the
+// other velocities.
+func TestAnOldVFRHUDIsNotTold(t *testing.T) {
+	l := newLink(device{name: "none", baud: func() int { return 0 }}, 0, false)
+	now := time.Now()
+	l.hear(&common.MessageVfrHud{Airspeed: 7, Climb: 3}, now)
+	l.hear(&common.MessageGlobalPositionInt{Lat: 1, Vz: -50}, now.Add(freshPosition))
+	lineEqual(t, "climb", l.tel.velocity.climb, 3)
+	lineEqual(t, "air speed", l.tel.velocity.air, 7)
+	l.hear(&common.MessageGlobalPositionInt{Lat: 1, Vz: -50}, now.Add(freshPosition+time.Millisecond))
+	lineEqual(t, "climb", l.tel.velocity.climb, 0.5)
+	lineEqual(t, "the air speed is unknown", math.IsNaN(l.tel.velocity.air), true)
+}
+
 func TestAcksThatWereLostDoNotCostTheNextCommandItsOwn(t *testing.T) {
 	for name, c := range map[string]struct {
 		beat *common.MessageHeartbeat
@@ -1331,6 +1383,7 @@ func TestPX4sSecondAckOfAModeChangeDecides(t *testing.T) {
 		{"accepted", ackAccepted, 10 * time.Millisecond, 0, "", 11 * time.Millisecond},
 		{"a heartbeat is as good", 0, 0, 100 * time.Millisecond, "", 100 * time.Millisecond},
 		{"it never comes", 0, 0, 0, "", 301 * time.Millisecond},
+		{"in progress is none", ackInProgress, 10 * time.Millisecond, 0, "", 301 * time.Millisecond},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			inLinkBubble(t, func(t *testing.T) {
@@ -2147,6 +2200,53 @@ func TestALinkThatEndsWhileAWriteHangsLeavesNothing(t *testing.T) {
 		end()
 		p.unplug()
 	})
+}
+
+// Another program that reads the same line takes bytes that the link was told
+// of: that is no end of the line, and holds nothing up.
+func TestASecondReaderOfTheLineDoesNotHoldTheLink(t *testing.T) {
+	for range 5 {
+		p := openPTY(t)
+		q, err := mustDevice(t, p.path, 57600).open(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		thief, err := os.OpenFile(p.path, os.O_RDWR|syscall.O_NOCTTY|syscall.O_NONBLOCK, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var closing atomic.Bool
+		var taken atomic.Int64
+		var readers sync.WaitGroup
+		for _, r := range []io.Reader{q, thief} {
+			readers.Go(func() {
+				b := make([]byte, 100)
+				for {
+					n, err := r.Read(b)
+					taken.Add(int64(n))
+					if err != nil {
+						if !closing.Load() {
+							t.Error(err)
+						}
+						return
+					}
+				}
+			})
+		}
+		for i := range int64(500) {
+			if _, err := p.master.Write([]byte{byte(i)}); err != nil {
+				t.Fatal(err)
+			}
+			for taken.Load() <= i && !t.Failed() { // then both wait again
+				runtime.Gosched()
+			}
+		}
+		closing.Store(true)
+		q.Close()
+		thief.Close()
+		readers.Wait() // or the test times out
+		p.unplug()
+	}
 }
 
 // What the kernel does not take at once goes out when it does.

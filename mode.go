@@ -275,6 +275,11 @@ func (m *machine) report(r report) {
 		}
 		return
 	}
+	// A takeoff that is still disarmed has not been followed yet.
+	explained := m.explains(r)
+	if explained && (m.mode != ModeTakeoff || r.armed) {
+		m.follow = time.Time{}
+	}
 	if slices.Contains(m.pending, r.mode) { // rule 5
 		return
 	}
@@ -286,12 +291,8 @@ func (m *machine) report(r report) {
 		}
 	}
 	switch {
-	case m.explains(r):
+	case explained:
 		m.last = r
-		// A takeoff that is still disarmed has not been followed yet.
-		if m.mode != ModeTakeoff || r.armed {
-			m.follow = time.Time{}
-		}
 	case r != m.last, m.pending != nil && r != before:
 		m.show(r)
 	}
