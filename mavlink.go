@@ -69,7 +69,7 @@ const (
 	baudListen     = 1500 * time.Millisecond
 	heartbeatEvery = time.Second
 	frameGap       = 250 * time.Millisecond // a frame does not pause longer than this in its middle
-	readEvery      = 10 * time.Millisecond  // a serial line on which much comes, if no ack is awaited
+	readEvery      = 20 * time.Millisecond  // a serial line on which much comes, if no ack is awaited
 	readTurn       = 100 * time.Millisecond // after it the reader of a serial line sees that it is closed
 	writeAgain     = time.Millisecond       // to a serial line that took no more
 
