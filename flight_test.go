@@ -563,17 +563,78 @@ func TestHeartbeatsGoOutEverySecondAsAnOnboardController(t *testing.T) {
 	})
 }
 
+// fails makes the vehicle refuse a command, and do nothing of it.
+func (f *flight) fails(id common.MAV_CMD) (end func()) {
+	f.sim.change(func() {
+		f.sim.onAck = func(a *common.MessageCommandAck) []simAnswer {
+			if a.Command == id {
+				a.Result = common.MAV_RESULT_FAILED
+			}
+			return []simAnswer{{ack: a}}
+		}
+		f.sim.idle = true
+	})
+	return func() { f.sim.change(func() { f.sim.onAck, f.sim.idle = nil, false }) }
+}
+
 func TestRefusedCommandDoesNotEndTheWayToALanding(t *testing.T) {
+	for _, c := range []struct {
+		name  string
+		order func(f *flight)
+	}{
+		{"disarming", func(f *flight) { f.refused("/mode", `{"arm":false}`, 409, "refused") }},
+		{"unreadable", func(f *flight) { f.refused("/goto", `{"lat":1}`, 422, "out_of_range") }},
+		{"an arming without an answer", func(f *flight) {
+			f.loseAcks(common.MAV_CMD_COMPONENT_ARM_DISARM)
+			f.refused("/mode", `{"arm":true}`, 504, "no_ack")
+			f.sim.change(func() { f.sim.onAck = nil })
+		}},
+		{"goto", func(f *flight) {
+			defer f.fails(common.MAV_CMD_DO_REPOSITION)()
+			f.refused("/goto", "{"+at(0, 60)+"}", 409, "refused")
+		}},
+		{"goto with a speed", func(f *flight) {
+			defer f.fails(common.MAV_CMD_DO_REPOSITION)()
+			f.refused("/goto", "{"+at(0, 60)+`,"speed":5}`, 409, "refused")
+		}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			both(t, func(f *flight) {
+				f.aloft()
+				f.accepted("/land", "{"+at(40, 0)+"}")
+				time.Sleep(2 * time.Second)
+				c.order(f)
+				f.wantMode("land")
+				f.until("landed", 90*time.Second, f.disarmed)
+				f.wantMode("land")
+				f.wantAt(40, 0, 0, 2)
+			})
+		})
+	}
+}
+
+// A pilot who takes the vehicle back into the mode that it was in before the
+// landing keeps it.
+func TestPilotsSwitchBackEndsTheWayToALanding(t *testing.T) {
 	both(t, func(f *flight) {
 		f.aloft()
-		f.accepted("/land", "{"+at(40, 0)+"}")
+		f.accepted("/mode", `{"mode":"position"}`)
+		time.Sleep(4 * time.Second)
+		f.accepted("/land", "{"+at(200, 0)+"}")
+		end := f.fails(common.MAV_CMD_COMPONENT_ARM_DISARM)
+		f.refused("/mode", `{"arm":true}`, 409, "refused")
+		end()
 		time.Sleep(2 * time.Second)
-		f.refused("/mode", `{"arm":false}`, 409, "refused")
-		f.wantMode("land")
-		f.refused("/goto", `{"lat":1}`, 422, "out_of_range")
-		f.until("landed", 90*time.Second, f.disarmed)
-		f.wantMode("land")
-		f.wantAt(40, 0, 0, 2)
+		f.sim.change(func() { f.sim.receiver = true })
+		f.sim.pilotMode(entered[f.firmware][ModePosition])
+		time.Sleep(1100 * time.Millisecond)
+		f.wantMode("position")
+		sent := len(f.commands())
+		time.Sleep(60 * time.Second)
+		f.wantMode("position")
+		if got := f.commands()[sent:]; len(got) > 0 {
+			f.Errorf("sent %q", got)
+		}
 	})
 }
 

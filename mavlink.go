@@ -293,7 +293,8 @@ func (p *serialPort) Write(b []byte) (n int, err error) {
 func (p *serialPort) Drain() error { return p.line.Drain() }
 
 // Close drops what has not left the board: the kernel would wait half a minute
-// for a line that stands still.
+// for a line that stands still. A Read under way keeps the descriptor, and with
+// it the lock, for up to readTurn.
 func (p *serialPort) Close() (err error) {
 	p.once.Do(func() {
 		p.line.ResetOutputBuffer()
@@ -814,6 +815,9 @@ func (l *link) serve(ctx context.Context, p port) (heard bool, err error) {
 	}
 	l.mu.Unlock()
 	cancel()
+	// The clock no longer sees a write that hangs.
+	hung := time.AfterFunc(writeHangs, func() { p.Close() })
+	defer hung.Stop()
 	writer.Wait()
 	return heard, err
 }
@@ -1729,7 +1733,7 @@ func (l *link) sendStep(op *operation, s *step, confirmation uint8, twoAcks bool
 	if err := l.send(componentID, s.message(l.tel.system, confirmation)); err != nil {
 		return err
 	}
-	if op != nil && s.cmd != common.MAV_CMD_COMPONENT_ARM_DISARM {
+	if op != nil && s.moves() {
 		op.asked = true
 	}
 	o := l.owed[uint16(s.cmd)]
@@ -1853,7 +1857,7 @@ func (l *link) do(r request) (answer, error) {
 		}
 		l.mu.Lock()
 		op.accepted = uint16(s.cmd)
-		op.moved = op.moved || s.cmd != common.MAV_CMD_COMPONENT_ARM_DISARM
+		op.moved = op.moved || s.moves()
 		l.tel.acknowledged(s)
 		l.mu.Unlock()
 	}

@@ -1286,7 +1286,6 @@ func TestALateAckOfASupersededCommandDoesNotAnswerTheNextOfItsID(t *testing.T) {
 	}
 }
 
-// The line was dead for two seconds, so that no ack came; then it is well.
 // A command that lost its place before its first step was sent leaves the acks
 // to the one that took it.
 func TestASupersededCommandDoesNotTakeTheAcksOfTheNewer(t *testing.T) {
@@ -1339,6 +1338,7 @@ func TestAnOldVFRHUDIsNotTold(t *testing.T) {
 	lineEqual(t, "the air speed is unknown", math.IsNaN(l.tel.velocity.air), true)
 }
 
+// The line was dead for two seconds, so that no ack came; then it is well.
 func TestAcksThatWereLostDoNotCostTheNextCommandItsOwn(t *testing.T) {
 	for name, c := range map[string]struct {
 		beat *common.MessageHeartbeat
@@ -1796,6 +1796,40 @@ func TestAWriteThatHangsIsADeadPortAfterTwoSeconds(t *testing.T) {
 		time.Sleep(2 * time.Second)
 		o = <-b.command(disarmIt)
 		lineEqual(t, "code on the new port", o.code(), "")
+	})
+}
+
+// halfDead is a port whose other end has ended and takes nothing more.
+type halfDead struct {
+	ended, closed chan struct{}
+	once          sync.Once
+}
+
+func (p *halfDead) Read([]byte) (int, error)  { <-p.ended; return 0, io.EOF }
+func (p *halfDead) Write([]byte) (int, error) { <-p.closed; return 0, io.ErrClosedPipe }
+func (p *halfDead) Close() error              { p.once.Do(func() { close(p.closed) }); return nil }
+
+func TestAPortThatEndsWhileAWriteHangsIsOpenedAgain(t *testing.T) {
+	inLinkBubble(t, func(t *testing.T) {
+		p := &halfDead{ended: make(chan struct{}), closed: make(chan struct{})}
+		opens := 0
+		l := newLink(device{name: "half", baud: func() int { return 0 }, open: func(context.Context) (port, error) {
+			if opens++; opens == 1 {
+				return p, nil
+			}
+			return nil, io.EOF
+		}}, 0, false)
+		ctx, cancel := context.WithCancel(t.Context())
+		var running sync.WaitGroup
+		running.Go(func() { l.run(ctx) })
+		time.Sleep(500 * time.Millisecond) // the first heartbeat hangs
+		close(p.ended)
+		time.Sleep(writeHangs + time.Second)
+		if opens < 2 {
+			t.Errorf("opened %d times", opens)
+		}
+		cancel()
+		running.Wait()
 	})
 }
 

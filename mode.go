@@ -275,16 +275,19 @@ func (m *machine) report(r report) {
 		}
 		return
 	}
-	// A takeoff that is still disarmed has not been followed yet.
-	explained := m.explains(r)
-	if explained && (m.mode != ModeTakeoff || r.armed) {
-		m.follow = time.Time{}
+	explained, last := m.explains(r), m.last
+	if explained { // also while a plan waits: from here on, what it was before is new again
+		m.last = r
+		// A takeoff that is still disarmed has not been followed yet.
+		if m.mode != ModeTakeoff || r.armed {
+			m.follow = time.Time{}
+		}
 	}
 	if slices.Contains(m.pending, r.mode) { // rule 5
 		return
 	}
 	if m.settle != nil {
-		if r == m.last {
+		if r == last {
 			m.settle = nil
 		} else if slices.Contains(m.settle, r.mode) && r.mode != ModeRTL { // it may be a failsafe
 			return
@@ -292,7 +295,6 @@ func (m *machine) report(r report) {
 	}
 	switch {
 	case explained:
-		m.last = r
 	case r != m.last, m.pending != nil && r != before:
 		m.show(r)
 	}
@@ -439,6 +441,18 @@ type step struct {
 
 	wish bool  // the plan goes on when it is refused
 	undo *step // takes the step back when a later one is refused
+}
+
+// moves reports whether the step may move the vehicle elsewhere. A DO_SET_MODE
+// that has no way back asks for the mode that it is in, and does nothing.
+func (s *step) moves() bool {
+	switch s.cmd {
+	case common.MAV_CMD_COMPONENT_ARM_DISARM, common.MAV_CMD_DO_CHANGE_SPEED:
+		return false
+	case common.MAV_CMD_DO_SET_MODE:
+		return s.undo != nil
+	}
+	return true
 }
 
 // custom is the custom mode that a DO_SET_MODE asks for.
