@@ -1812,9 +1812,9 @@ func (p *halfDead) Close() error              { p.once.Do(func() { close(p.close
 func TestAPortThatEndsWhileAWriteHangsIsOpenedAgain(t *testing.T) {
 	inLinkBubble(t, func(t *testing.T) {
 		p := &halfDead{ended: make(chan struct{}), closed: make(chan struct{})}
-		opens := 0
+		var opens atomic.Int64
 		l := newLink(device{name: "half", baud: func() int { return 0 }, open: func(context.Context) (port, error) {
-			if opens++; opens == 1 {
+			if opens.Add(1) == 1 {
 				return p, nil
 			}
 			return nil, io.EOF
@@ -1825,8 +1825,8 @@ func TestAPortThatEndsWhileAWriteHangsIsOpenedAgain(t *testing.T) {
 		time.Sleep(500 * time.Millisecond) // the first heartbeat hangs
 		close(p.ended)
 		time.Sleep(writeHangs + time.Second)
-		if opens < 2 {
-			t.Errorf("opened %d times", opens)
+		if opens.Load() < 2 {
+			t.Errorf("opened %d times", opens.Load())
 		}
 		cancel()
 		running.Wait()
@@ -2658,8 +2658,7 @@ func TestTCPIsConnectedAgainAfterThePeerHasClosed(t *testing.T) {
 		received := l.status().received
 		v.hears(t, isBeat(minimal.MAV_TYPE_ONBOARD_CONTROLLER))
 		v.say(t, px4Beat())
-		waitUntil(t, "the heartbeat came", func() bool { return l.status().received > received })
-		lineEqual(t, "online", l.hearsVehicle(), true)
+		waitUntil(t, "the heartbeat came", func() bool { return l.status().received > received && l.hearsVehicle() })
 		c.Close()
 	}
 	end()
