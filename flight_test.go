@@ -565,15 +565,8 @@ func TestHeartbeatsGoOutEverySecondAsAnOnboardController(t *testing.T) {
 
 // fails makes the vehicle refuse a command, and do nothing of it.
 func (f *flight) fails(id common.MAV_CMD) (end func()) {
-	f.sim.change(func() {
-		f.sim.onAck = func(a *common.MessageCommandAck) []simAnswer {
-			if a.Command == id {
-				a.Result = common.MAV_RESULT_FAILED
-			}
-			return []simAnswer{{ack: a}}
-		}
-		f.sim.idle = true
-	})
+	f.failAcks(id)
+	f.sim.change(func() { f.sim.idle = true })
 	return func() { f.sim.change(func() { f.sim.onAck, f.sim.idle = nil, false }) }
 }
 
@@ -657,12 +650,7 @@ func TestRefusedCommandDoesNotHideThatTheOneBeforeItIsFollowed(t *testing.T) {
 					time.Sleep(time.Second + time.Duration(phase)*200*time.Millisecond)
 					f.accepted(c.path, c.body)
 					f.refused("/goto", `{"lat":1}`, 422, "out_of_range")
-					f.sim.change(func() {
-						f.sim.onAck = func(a *common.MessageCommandAck) []simAnswer {
-							a.Result = common.MAV_RESULT_FAILED
-							return []simAnswer{{ack: a}}
-						}
-					})
+					f.failAcks(common.MAV_CMD_COMPONENT_ARM_DISARM)
 					f.refused("/mode", `{"arm":true}`, 409, "refused")
 					f.sim.change(func() { f.sim.onAck = nil })
 					for range 14 {
@@ -744,14 +732,7 @@ func TestRefusedCommandDoesNotUndoTheAcceptedOneBeforeIt(t *testing.T) {
 		f.aloft()
 		f.accepted("/mode", `{"mode":"manual"}`)
 		f.accepted("/land", "")
-		f.sim.change(func() {
-			f.sim.onAck = func(a *common.MessageCommandAck) []simAnswer {
-				if a.Command == common.MAV_CMD_COMPONENT_ARM_DISARM {
-					a.Result = common.MAV_RESULT_FAILED
-				}
-				return []simAnswer{{ack: a}}
-			}
-		})
+		f.failAcks(common.MAV_CMD_COMPONENT_ARM_DISARM)
 		f.refused("/mode", `{"mode":"hold","arm":true}`, 409, "refused")
 		f.wantMode("land")
 		f.until("landed", 90*time.Second, f.disarmed)
@@ -791,14 +772,7 @@ func TestHoldDoesNotFlyBackToAnOldPosition(t *testing.T) {
 func TestRefusedTurnKeepsTheGotoThatNobodyAskedToTurn(t *testing.T) {
 	fly(t, simArduPilot, nil, func(f *flight) {
 		f.aloft()
-		f.sim.change(func() {
-			f.sim.onAck = func(a *common.MessageCommandAck) []simAnswer {
-				if a.Command == common.MAV_CMD_CONDITION_YAW {
-					a.Result = common.MAV_RESULT_FAILED
-				}
-				return []simAnswer{{ack: a}}
-			}
-		})
+		f.failAcks(common.MAV_CMD_CONDITION_YAW)
 		f.accepted("/goto", "{"+at(30, 0)+"}")
 		time.Sleep(15 * time.Second)
 		f.wantAt(30, 0, 10, 0.5)
@@ -808,15 +782,29 @@ func TestRefusedTurnKeepsTheGotoThatNobodyAskedToTurn(t *testing.T) {
 	})
 }
 
-// loseAcks loses the acks of a command from now on; the vehicle carries it out.
-func (f *flight) loseAcks(id common.MAV_CMD) {
+// acks makes of the acks of a command what answers says, from now on; the others
+// go out as they are.
+func (f *flight) acks(id common.MAV_CMD, answers func(a *common.MessageCommandAck) []simAnswer) {
 	f.sim.change(func() {
 		f.sim.onAck = func(a *common.MessageCommandAck) []simAnswer {
 			if a.Command == id {
-				return nil
+				return answers(a)
 			}
 			return []simAnswer{{ack: a}}
 		}
+	})
+}
+
+// loseAcks loses the acks of a command; the vehicle carries it out.
+func (f *flight) loseAcks(id common.MAV_CMD) {
+	f.acks(id, func(*common.MessageCommandAck) []simAnswer { return nil })
+}
+
+// failAcks makes every ack of a command a refusal.
+func (f *flight) failAcks(id common.MAV_CMD) {
+	f.acks(id, func(a *common.MessageCommandAck) []simAnswer {
+		a.Result = common.MAV_RESULT_FAILED
+		return []simAnswer{{ack: a}}
 	})
 }
 
