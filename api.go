@@ -3,12 +3,12 @@ package main
 import (
 	"bytes"
 	"cmp"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"log/slog"
-	"math"
 	"net/http"
 	"runtime/debug"
 	"slices"
@@ -28,6 +28,8 @@ var errorStatus = map[errorCode]int{
 	codeUnsupported: http.StatusNotImplemented,
 	codeOffline:     http.StatusServiceUnavailable,
 	codeNoAck:       http.StatusGatewayTimeout,
+	codeInterrupted: http.StatusConflict,
+	codeNotDone:     http.StatusGatewayTimeout,
 }
 
 // httpError is an error answer that needs no vehicle.
@@ -47,14 +49,18 @@ func outOfRange(format string, args ...any) error {
 	return &httpError{http.StatusUnprocessableEntity, codeOutOfRange, fmt.Sprintf(format, args...)}
 }
 
-// api answers the eight routes of API.md for one link.
-type api struct {
-	link *link
+// maxBody is what a command may have, in bytes.
+const maxBody = 4 << 10
 
-	mu      sync.Mutex // guards the last status that was rendered
-	version uint64     // of the link it shows
+// api answers the eight routes for one drone.
+type api struct {
+	drone *drone
+
+	mu      sync.Mutex // guards the last status that was rendered, and the streams
+	version uint64     // of the drone it shows
 	tick    int64      // of statusTick
 	status  *jsonBody
+	streams openStreams
 }
 
 // statusTick is how old the telemetry and the ages in a status may be: within
@@ -62,10 +68,12 @@ type api struct {
 // has 1,200 messages a second to render: a quarter more CPU for each GET.
 const statusTick = 10 * time.Millisecond
 
+// answered is returned by a handler that has written its answer itself.
+var answered = &struct{}{}
+
 // newHandler returns the eight routes behind the checks that keep strangers out.
-// hosts are names of this machine beside those that every machine has.
-func newHandler(l *link, hosts []string) http.Handler {
-	a := &api{link: l}
+func newHandler(d *drone, who admission) http.Handler {
+	a := &api{drone: d}
 	mux := http.NewServeMux()
 	routes := []struct {
 		method, path string
@@ -86,7 +94,7 @@ func newHandler(l *link, hosts []string) http.Handler {
 			v, err := r.handle(w, req)
 			if err != nil {
 				writeError(w, err)
-			} else {
+			} else if v != answered {
 				writeJSON(w, http.StatusOK, v)
 			}
 		})
@@ -102,30 +110,36 @@ func newHandler(l *link, hosts []string) http.Handler {
 				fmt.Sprintf("%s takes %s, not %s", path, methods, r.Method)})
 		})
 	}
-	notFound := func(w http.ResponseWriter, r *http.Request) {
-		writeError(w, &httpError{http.StatusNotFound, "not_found",
-			"no such path; the local API has /api/drone and status, mode, input, takeoff, goto and land below it, without a drone name"})
-	}
 	mux.HandleFunc("/", notFound)
-
-	guard := http.NewCrossOriginProtection()
-	guard.SetDenyHandler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		writeError(w, &httpError{http.StatusForbidden, "cross_origin", "a page of another origin can't command the drone"})
+	return outermost(who.guard(plainPaths(mux), func(w http.ResponseWriter, status int, code, text string) {
+		writeError(w, &httpError{status, errorCode(code), text})
 	}))
-	guarded := guard.Handler(mux)
-	own := ownHosts(hosts)
+}
+
+func notFound(w http.ResponseWriter, r *http.Request) {
+	writeError(w, &httpError{http.StatusNotFound, "not_found",
+		"no such path; the local API has /api/drone and status, mode, input, takeoff, goto and land below it, without a drone name: see " + documented})
+}
+
+// documented is where the API is described, for whoever asks for what is not there.
+const documented = "docs/openapi.yaml and README.md of mavrest"
+
+// plainPaths keeps away what ServeMux would redirect: no path of ours.
+func plainPaths(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if !strings.HasPrefix(r.URL.Path, "/") || strings.Contains(r.URL.Path, "//") || strings.Contains(r.URL.Path, "/.") {
+			notFound(w, r)
+			return
+		}
+		next.ServeHTTP(w, r)
+	})
+}
+
+// outermost answers 500 where anything below it panics.
+func outermost(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		defer recoverPanic(w, r)
-		switch {
-		case !own.has(r.Host):
-			writeError(w, &httpError{http.StatusMisdirectedRequest, "wrong_host",
-				fmt.Sprintf("%q is not a name of this machine; call it by address, or start mavrest with -host to allow the name", r.Host)})
-		case !strings.HasPrefix(r.URL.Path, "/") || strings.Contains(r.URL.Path, "//") || strings.Contains(r.URL.Path, "/."):
-			// No path of ours, and ServeMux would redirect.
-			notFound(w, r)
-		default:
-			guarded.ServeHTTP(w, r)
-		}
+		next.ServeHTTP(w, r)
 	})
 }
 
@@ -192,6 +206,9 @@ type errorBody struct {
 	StatusCode *uint8        `json:"status_code,omitempty"`
 	Command    uint16        `json:"command,omitempty"`
 	Messages   []messageBody `json:"messages,omitzero"`
+	Mode       string        `json:"mode,omitempty"`
+	Done       *bool         `json:"done,omitempty"`
+	Took       *float64      `json:"took,omitempty"`
 }
 
 type messageBody struct {
@@ -216,7 +233,12 @@ func writeError(w http.ResponseWriter, err error) {
 	status, body := http.StatusInternalServerError, errorBody{Error: err.Error(), Code: "internal"}
 	var he *httpError
 	var ce *commandError
+	var nd *notDoneError
 	switch {
+	case errors.As(err, &nd):
+		status, body.Code = errorStatus[codeNotDone], codeNotDone
+		c := nd.command
+		body.Status, body.StatusCode, body.Command, body.Mode, body.Done, body.Took = c.Status, &c.StatusCode, c.Command, c.Mode, c.Done, c.Took
 	case errors.As(err, &he):
 		status, body.Code = he.status, he.code
 	case errors.As(err, &ce):
@@ -349,6 +371,7 @@ var (
 	limitPitch       = limit{"pitch", -1, 1, "of full stick, forward positive"}
 	limitYaw         = limit{"yaw", -1, 1, "of full stick, clockwise positive"}
 	limitThrottle    = limit{"throttle", 0, 1, "of full throttle, 0.5 holds the altitude"}
+	limitWait        = limit{"wait", 0, 600, "seconds"}
 )
 
 func (l limit) check(v *float64) error {
@@ -379,45 +402,94 @@ func (a *api) getOK(http.ResponseWriter, *http.Request) (any, error) {
 }
 
 func (a *api) getMode(http.ResponseWriter, *http.Request) (any, error) {
-	mode, name := a.link.mode()
+	mode, name := a.drone.mode()
 	return struct {
 		Mode        string  `json:"mode"`
 		VehicleMode *string `json:"vehicle_mode"`
 	}{mode.String(), word(name)}, nil
 }
 
-// commandBody is the answer to an accepted command.
+// commandBody is the answer to an accepted command. Done and Took come with a
+// wait only: whether the manoeuvre is complete, and the seconds it took.
 type commandBody struct {
-	Status     string `json:"status"`
-	StatusCode uint8  `json:"status_code"`
-	Command    uint16 `json:"command"`
-	Mode       string `json:"mode"`
+	Status     string   `json:"status"`
+	StatusCode uint8    `json:"status_code"`
+	Command    uint16   `json:"command"`
+	Mode       string   `json:"mode"`
+	Done       *bool    `json:"done,omitempty"`
+	Took       *float64 `json:"took,omitempty"`
 }
 
-// command has the link carry out a request, and logs it.
-func (a *api) command(r *http.Request, body []byte, req request) (any, error) {
+// notDoneError is a wait whose time was over.
+type notDoneError struct {
+	text    string
+	command commandBody
+}
+
+func (e *notDoneError) Error() string { return e.text }
+
+// command has the drone carry out a request, waits for its manoeuvre where that
+// is asked for, and logs it.
+func (a *api) command(w http.ResponseWriter, r *http.Request, body []byte, req request, wait *float64) (any, error) {
 	conn, bounded := r.Context().Value(connKey{}).(*boundedConn)
 	if bounded { // its command may have to wait for the autopilot
-		conn.wait()
+		conn.hold(heldCommand, nil)
 	}
 	began := time.Now()
-	ans, err := a.link.do(req)
-	if bounded { // a landing may wait for the place of a client that does not read
-		conn.SetWriteDeadline(time.Now().Add(answerHangs))
-	}
+	ans, err := a.drone.do(req)
 	log := slog.With("from", r.RemoteAddr, "route", r.URL.Path, "body", string(body), "took", time.Since(began).Round(time.Millisecond))
 	if err != nil {
 		log.Warn("command not carried out", "error", err)
+	} else {
+		log.Info("command accepted", "command", ans.command, "mode", ans.mode)
+	}
+	answer := commandBody{Status: resultName(0), Command: ans.command, Mode: ans.mode.String()}
+	if err == nil && or(wait, 0) > 0 {
+		limit := time.Duration(*wait * float64(time.Second))
+		err = a.wait(w, r, ans.manoeuvre, max(limit-time.Since(began), 0))
+		done := err == nil
+		answer.Done, answer.Took = &done, number(time.Since(began).Seconds(), 2)
+		if code(err) == codeNotDone {
+			err = &notDoneError{err.Error(), answer}
+		}
+	}
+	if bounded { // a landing may wait for the place of a client that does not read
+		conn.hold(heldCommand, nil)
+		conn.SetWriteDeadline(time.Now().Add(answerHangs))
+	}
+	if err != nil {
 		return nil, err
 	}
-	log.Info("command accepted", "command", ans.command, "mode", ans.mode)
-	return commandBody{resultName(0), 0, ans.command, ans.mode.String()}, nil
+	return answer, nil
 }
 
-func (a *api) postMode(_ http.ResponseWriter, r *http.Request) (any, error) {
+// wait waits for a manoeuvre. The server's time-outs do not cut it; a crowd that
+// needs its place does.
+func (a *api) wait(w http.ResponseWriter, r *http.Request, m *manoeuvre, limit time.Duration) error {
+	ctx, cancel := context.WithCancel(r.Context())
+	defer cancel()
+	unlimited(w)
+	if conn, ok := r.Context().Value(connKey{}).(*boundedConn); ok {
+		conn.hold(heldWait, cancel)
+	}
+	return a.drone.wait(ctx, m, limit)
+}
+
+// unlimited lifts the server's time-outs from a request.
+func unlimited(w http.ResponseWriter) {
+	rc := http.NewResponseController(w)
+	rc.SetReadDeadline(time.Time{}) // else its passing counts as a client that went away
+	rc.SetWriteDeadline(time.Time{})
+}
+
+func (a *api) postMode(w http.ResponseWriter, r *http.Request) (any, error) {
 	var name *string
+	var wait *float64
 	var req request
-	body, err := readFields(r, map[string]any{"mode": &name, "arm": &req.arm})
+	body, err := readFields(r, map[string]any{"mode": &name, "arm": &req.arm, "wait": &wait})
+	if err == nil {
+		err = limitWait.check(wait)
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -434,27 +506,29 @@ func (a *api) postMode(_ http.ResponseWriter, r *http.Request) (any, error) {
 	case req.setMode && req.mode == ModeTakeoff && req.arm != nil && !*req.arm:
 		return nil, outOfRange("arm: a takeoff arms by itself; leave it out")
 	}
-	return a.command(r, body, req)
+	return a.command(w, r, body, req, wait)
 }
 
-func (a *api) postTakeoff(_ http.ResponseWriter, r *http.Request) (any, error) {
+func (a *api) postTakeoff(w http.ResponseWriter, r *http.Request) (any, error) {
+	var wait *float64
 	req := request{setMode: true, mode: ModeTakeoff}
-	body, err := readFields(r, map[string]any{"altitude": &req.altitude})
+	body, err := readFields(r, map[string]any{"altitude": &req.altitude, "wait": &wait})
 	if err == nil {
-		err = limitTakeoff.check(req.altitude)
+		err = cmp.Or(limitTakeoff.check(req.altitude), limitWait.check(wait))
 	}
 	if err != nil {
 		return nil, err
 	}
-	return a.command(r, body, req)
+	return a.command(w, r, body, req, wait)
 }
 
-func (a *api) postGoto(_ http.ResponseWriter, r *http.Request) (any, error) {
+func (a *api) postGoto(w http.ResponseWriter, r *http.Request) (any, error) {
+	var wait *float64
 	req := request{setMode: true, mode: ModeHold, goTo: true}
 	body, err := readFields(r, map[string]any{
 		"lat": &req.lat, "lon": &req.lon,
 		"altitude": &req.altitude, "altitude_msl": &req.altitudeMSL,
-		"heading": &req.heading, "speed": &req.speed,
+		"heading": &req.heading, "speed": &req.speed, "wait": &wait,
 	})
 	if err != nil {
 		return nil, err
@@ -462,7 +536,7 @@ func (a *api) postGoto(_ http.ResponseWriter, r *http.Request) (any, error) {
 	if err := cmp.Or(
 		checkPlace(req.lat, req.lon),
 		limitAltitude.check(req.altitude), limitAltitudeMSL.check(req.altitudeMSL),
-		limitHeading.check(req.heading), limitSpeed.check(req.speed),
+		limitHeading.check(req.heading), limitSpeed.check(req.speed), limitWait.check(wait),
 	); err != nil {
 		return nil, err
 	}
@@ -472,19 +546,20 @@ func (a *api) postGoto(_ http.ResponseWriter, r *http.Request) (any, error) {
 	case req.lat == nil && req.altitude == nil && req.altitudeMSL == nil && req.heading == nil:
 		return nil, outOfRange("lat: missing; give lat and lon, altitude, altitude_msl or heading")
 	}
-	return a.command(r, body, req)
+	return a.command(w, r, body, req, wait)
 }
 
-func (a *api) postLand(_ http.ResponseWriter, r *http.Request) (any, error) {
+func (a *api) postLand(w http.ResponseWriter, r *http.Request) (any, error) {
+	var wait *float64
 	req := request{setMode: true, mode: ModeLand}
-	body, err := readFields(r, map[string]any{"lat": &req.lat, "lon": &req.lon})
+	body, err := readFields(r, map[string]any{"lat": &req.lat, "lon": &req.lon, "wait": &wait})
 	if err == nil {
-		err = checkPlace(req.lat, req.lon)
+		err = cmp.Or(checkPlace(req.lat, req.lon), limitWait.check(wait))
 	}
 	if err != nil {
 		return nil, err
 	}
-	return a.command(r, body, req)
+	return a.command(w, r, body, req, wait)
 }
 
 // defaultTimeout is how long sticks stand without a timeout of their own, in
@@ -506,7 +581,7 @@ func (a *api) postInput(_ http.ResponseWriter, r *http.Request) (any, error) {
 		return nil, err
 	}
 	expires := or(timeout, defaultTimeout)
-	mode, err := a.link.input(stickInput{
+	mode, err := a.drone.input(stickInput{
 		roll: or(roll, 0), pitch: or(pitch, 0), yaw: or(yaw, 0), throttle: throttle,
 		timeout: time.Duration(expires * float64(time.Second)),
 	})
@@ -526,194 +601,4 @@ func or(v *float64, otherwise float64) float64 {
 		return otherwise
 	}
 	return *v
-}
-
-// statusBody is the status object of API.md. A nil is null: never reported, or
-// reported as unknown.
-type statusBody struct {
-	Online      bool          `json:"online"`
-	Mode        string        `json:"mode"`
-	VehicleMode *string       `json:"vehicle_mode"`
-	Armed       *bool         `json:"armed"`
-	InAir       *bool         `json:"in_air"`
-	LandedState *string       `json:"landed_state"`
-	State       *string       `json:"state"`
-	Failsafe    *bool         `json:"failsafe"`
-	Vehicle     *vehicleBody  `json:"vehicle"`
-	Position    *positionBody `json:"position"`
-	Velocity    *velocityBody `json:"velocity"`
-	Attitude    *attitudeBody `json:"attitude"`
-	Battery     *batteryBody  `json:"battery"`
-	GPS         *gpsBody      `json:"gps"`
-	Home        *homeBody     `json:"home"`
-	Target      *targetBody   `json:"target"`
-	Input       inputBody     `json:"input"`
-	Messages    []messageBody `json:"messages"`
-	Link        linkBody      `json:"link"`
-}
-
-type vehicleBody struct {
-	Autopilot string  `json:"autopilot"`
-	Type      string  `json:"type"`
-	Version   *string `json:"version"`
-	SystemID  uint8   `json:"system_id"`
-}
-
-type positionBody struct {
-	Lat         *float64 `json:"lat"`
-	Lon         *float64 `json:"lon"`
-	Altitude    *float64 `json:"altitude"`
-	AltitudeMSL *float64 `json:"altitude_msl"`
-	Heading     *float64 `json:"heading"`
-	Age         *float64 `json:"age"`
-}
-
-type velocityBody struct {
-	North       *float64 `json:"north"`
-	East        *float64 `json:"east"`
-	Down        *float64 `json:"down"`
-	GroundSpeed *float64 `json:"ground_speed"`
-	AirSpeed    *float64 `json:"air_speed"`
-	Climb       *float64 `json:"climb"`
-	Age         *float64 `json:"age"`
-}
-
-type attitudeBody struct {
-	Roll  *float64 `json:"roll"`
-	Pitch *float64 `json:"pitch"`
-	Yaw   *float64 `json:"yaw"`
-	Age   *float64 `json:"age"`
-}
-
-type batteryBody struct {
-	Voltage   *float64 `json:"voltage"`
-	Current   *float64 `json:"current"`
-	Remaining *float64 `json:"remaining"`
-	Age       *float64 `json:"age"`
-}
-
-type gpsBody struct {
-	Fix        *string  `json:"fix"`
-	Satellites *float64 `json:"satellites"`
-	HDOP       *float64 `json:"hdop"`
-	Age        *float64 `json:"age"`
-}
-
-type homeBody struct {
-	Lat         *float64 `json:"lat"`
-	Lon         *float64 `json:"lon"`
-	AltitudeMSL *float64 `json:"altitude_msl"`
-}
-
-type targetBody struct {
-	Lat      *float64 `json:"lat"`
-	Lon      *float64 `json:"lon"`
-	Altitude *float64 `json:"altitude"`
-}
-
-type inputBody struct {
-	Active    bool     `json:"active"`
-	ExpiresIn *float64 `json:"expires_in"`
-}
-
-type linkBody struct {
-	Device       string   `json:"device"`
-	Baud         *int     `json:"baud"`
-	HeartbeatAge *float64 `json:"heartbeat_age"`
-	Received     uint64   `json:"received"`
-	Lost         uint64   `json:"lost"`
-	Errors       uint64   `json:"errors"`
-	Sent         uint64   `json:"sent"`
-}
-
-// number is v with so many decimals, null where it is unknown.
-func number(v float64, decimals int) *float64 {
-	if math.IsNaN(v) || math.IsInf(v, 0) {
-		return nil
-	}
-	scale := math.Pow10(decimals)
-	v = math.Round(v*scale) / scale
-	if v == 0 {
-		v = 0 // no minus before a zero
-	}
-	return &v
-}
-
-// word is s, null where it is empty.
-func word(s string) *string {
-	if s == "" {
-		return nil
-	}
-	return &s
-}
-
-// age is the time since at in seconds, null where it never was.
-func age(now, at time.Time) *float64 {
-	if at.IsZero() {
-		return nil
-	}
-	return number(now.Sub(at).Seconds(), 2)
-}
-
-// landedStates are the names of MAV_LANDED_STATE on the wire; 0 is unknown.
-var landedStates = [...]string{"", "on_ground", "in_air", "takeoff", "landing"}
-
-func (a *api) getStatus(http.ResponseWriter, *http.Request) (any, error) {
-	version, tick := a.link.version.Load(), time.Now().UnixNano()/int64(statusTick)
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if a.status == nil || a.version != version || a.tick != tick {
-		a.status, a.version, a.tick = newJSONBody(render(a.link.status())), version, tick
-	}
-	return a.status, nil
-}
-
-// render is the status object of a snapshot.
-func render(s snapshot) statusBody {
-	t := &s.tel
-	b := statusBody{
-		Online:   t.online,
-		Mode:     s.mode.String(),
-		Messages: messages(t.recent(time.Time{}), s.now),
-		Link: linkBody{
-			Device: s.device, HeartbeatAge: age(s.now, t.heartbeatAt),
-			Received: s.received, Lost: s.lost, Errors: s.errors, Sent: s.sent,
-		},
-	}
-	if s.baud != 0 {
-		b.Link.Baud = &s.baud
-	}
-	if !t.heartbeatAt.IsZero() {
-		b.VehicleMode, b.Armed, b.State, b.Failsafe = word(t.modeName), &t.armed, word(t.state), &t.failsafe
-		b.Vehicle = &vehicleBody{t.autopilot, t.vehicleType, word(t.version), t.system}
-	}
-	if t.landed > 0 && int(t.landed) < len(landedStates) {
-		inAir := t.landed != 1
-		b.InAir, b.LandedState = &inAir, word(landedStates[t.landed])
-	}
-	if p := &t.position; !p.at.IsZero() {
-		b.Position = &positionBody{number(p.lat, 7), number(p.lon, 7), number(p.relative, 2), number(p.amsl, 2), number(p.heading, 2), age(s.now, p.at)}
-	}
-	if v := &t.velocity; !v.at.IsZero() {
-		b.Velocity = &velocityBody{number(v.north, 2), number(v.east, 2), number(v.down, 2), number(v.ground, 2), number(v.air, 2), number(v.climb, 2), age(s.now, v.at)}
-	}
-	if v := &t.attitude; !v.at.IsZero() {
-		b.Attitude = &attitudeBody{number(v.roll, 1), number(v.pitch, 1), number(v.yaw, 1), age(s.now, v.at)}
-	}
-	if v := &t.battery; !v.at.IsZero() {
-		b.Battery = &batteryBody{number(v.voltage, 2), number(v.current, 2), number(v.remaining, 0), age(s.now, v.at)}
-	}
-	if g := &t.gps; !g.at.IsZero() {
-		b.GPS = &gpsBody{word(g.fix), number(g.satellites, 0), number(g.hdop, 2), age(s.now, g.at)}
-	}
-	if h := &t.home; !h.at.IsZero() {
-		b.Home = &homeBody{number(h.lat, 7), number(h.lon, 7), number(h.amsl, 2)}
-	}
-	if p := s.target; p != nil {
-		b.Target = &targetBody{number(p.lat, 7), number(p.lon, 7), number(p.altitude, 2)}
-	}
-	if left := s.expires.Sub(s.now); left > 0 {
-		b.Input = inputBody{true, number(left.Seconds(), 2)}
-	}
-	return b
 }

@@ -4,592 +4,469 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"reflect"
 	"slices"
-	"strings"
+	"sync"
 	"time"
 
 	"github.com/bluenviron/gomavlib/v3/pkg/dialects/common"
 )
 
-// ackWaits are the waits for an ack after each send of a command.
-var ackWaits = [...]time.Duration{500 * time.Millisecond, 700 * time.Millisecond, 800 * time.Millisecond}
+// Times of a plan (docs/design.md, rule 8 and "The newest command wins").
+const (
+	planEvery   = 100 * time.Millisecond // at most one plan begins in it
+	modeGap     = 20 * time.Millisecond  // after the ack of the mode change before
+	modeUnacked = 100 * time.Millisecond // after its last copy, where none came
+	lookWithin  = time.Second            // the heartbeat before what nobody asked for at this moment
+	landWithin  = 100 * time.Millisecond // the same before a landing
+	stepShows   = 300 * time.Millisecond // the mode of a step, before the next one
+	showWithin  = 500 * time.Millisecond // the mode, after the last ack; or three round trips
+	showEvery   = 20 * time.Millisecond  // between two looks
+)
 
-// operation is a plan that is being carried out.
-type operation struct {
-	plan      plan
-	began     time.Time
-	busy      bool          // waits for acks; false on the way to a landing
-	cancelled chan struct{} // closed when a newer command takes its place
+// commander carries plans out, one at a time: sends their steps, waits for the
+// acks, repeats, takes back; the newest plan wins. Everything in it happens
+// under the mutex of the one who has it, which await gives up while it waits.
+type commander struct {
+	mu      sync.Locker
+	acks    *acks
+	machine *machine
 
-	// A refused command must not end the landing that it interrupted, unless it
-	// has moved the vehicle.
-	landing *operation
-	moved   bool // a step was accepted
-	asked   bool // one was sent and is not answered: it may have been carried out
+	// What only the owner knows.
+	ready   func(s *step) time.Time      // when the sticks let a step go
+	prepare func(op *operation) error    // before the first step of a plan
+	knock   func()                       // right before its first command
+	follow  func(op *operation, s *step) // after an accepted step
+	closing func(op *operation, err error)
+	refusal func(op *operation, s *step, result uint8, at time.Time) error
 
-	accepted   uint16 // the command of the last accepted step
-	unanswered bool   // a step was never acknowledged
+	op      *operation    // is carried out
+	next    *operation    // waits for its turn
+	begun   time.Time     // when the last plan began
+	modeAt  time.Time     // not before it another mode change
+	man     *manoeuvre    // what the last accepted plan is doing
+	bell    chan struct{} // closed when something came that one may wait for
+	stopped bool          // the program ends
 }
 
-// over is the channel that ends o; nil never ends.
-func (o *operation) over() <-chan struct{} {
-	if o == nil {
-		return nil
+// ring wakes those who wait.
+func (c *commander) ring() {
+	if c.bell != nil {
+		close(c.bell)
+		c.bell = nil
 	}
-	return o.cancelled
 }
 
-var errStopping = &commandError{code: codeOffline, text: "mavrest is shutting down"}
+// operation is a plan on its way.
+type operation struct {
+	by      *commander
+	request request
+	make    func() (plan, error) // plans anew, when it is its turn
+	plan    plan
+	own     bool       // nobody asks for it at this moment: a second leg, mavrest's own hold
+	leg     *manoeuvre // that it is the second leg of
+	last    time.Time  // the end of one that goes out while the program ends
+	came    time.Time
+	began   time.Time // when its first step was due
+
+	gone     error // what ended it: a newer command, a pilot, a failsafe
+	cleaning bool  // it takes its steps back
+	strayed  bool  // a report, disarmed, that it does not explain
+	disarmed bool  // a report went from armed to disarmed
+	through  *step // the way out of a stick mode that it led through
+	accepted uint16
+	moved    bool // a step was accepted that moves the vehicle
+	asked    bool // one was sent and is not answered: it may have been carried out
+	ended    chan struct{}
+	result   outcome // once ended
+}
+
+// outcome is what a command is told.
+type outcome struct {
+	answer answer
+	err    error
+}
+
+// answer is what an accepted command is told: the number of the last command
+// acknowledged, the mode it led to, and what is to be watched to its end.
+type answer struct {
+	command   uint16
+	mode      Mode
+	manoeuvre *manoeuvre
+}
+
+var (
+	errStopping = &commandError{code: codeOffline, text: "mavrest is shutting down"}
+	errTimeout  = errors.New("in time nothing came")
+)
 
 // superseded is what the loser of two commands is told.
 func superseded() error {
 	return refuse(codeSuperseded, "a newer command took this one's place")
 }
 
-// pause waits, unless the operation is superseded or the link shuts down.
-func (l *link) pause(op *operation, d time.Duration) error {
-	if d <= 0 {
-		d = 0
-	}
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-op.over():
-		return superseded()
-	case <-l.done:
-		return errStopping
+// await waits for ok, at most until the deadline: then it is errTimeout. Whoever
+// waits has the mutex, before and after. A nil ok waits for the deadline.
+func (op *operation) await(until time.Time, ok func() bool) error {
+	c := op.by
+	for {
+		switch {
+		case c.stopped && !time.Now().Before(op.last):
+			return errStopping
+		case op.gone != nil && !op.cleaning:
+			return op.gone
+		case ok != nil && ok():
+			return nil
+		}
+		left := time.Until(until)
+		if left <= 0 {
+			return errTimeout
+		}
+		if c.bell == nil {
+			c.bell = make(chan struct{})
+		}
+		bell := c.bell
+		c.mu.Unlock()
+		timer := time.NewTimer(left)
+		select {
+		case <-bell:
+		case <-timer.C:
+		}
+		timer.Stop()
+		c.mu.Lock()
 	}
 }
 
-// waiter waits for the acks of one command.
-type waiter struct {
-	acks   chan uint8    // MAV_RESULTs
-	shown  chan struct{} // a heartbeat shows the custom mode
-	custom uint32        // of a DO_SET_MODE
-	skip   int           // acks that still belong to earlier sends of this command
+// end ends an operation for a reason that is not its own.
+func (op *operation) end(why error) {
+	if op.gone == nil {
+		op.gone = why
+	}
+	op.by.ring()
 }
 
-func (w *waiter) show() {
-	select {
-	case w.shown <- struct{}{}:
-	default:
-	}
+// unstoppable reports whether nothing supersedes it: disarming.
+func (op *operation) unstoppable() bool {
+	return !op.plan.setsMode && op.plan.arm != nil && !*op.plan.arm
 }
 
-// owedAcks counts the acks of a command id that are still on their way: one
-// that comes late must not answer the next command of that id.
-type owedAcks struct {
-	n     int
-	until time.Time // by then they are lost
+// do carries a request out and returns when the autopilot has acknowledged every
+// step of it and shows its mode, or has refused one: then the error is a
+// *commandError. A landing like one that is not acknowledged yet joins it.
+func (c *commander) do(r request, make_ func() (plan, error)) outcome {
+	for _, other := range []*operation{c.op, c.next} {
+		if other != nil && r.setMode && r.mode == ModeLand && !other.own && other.gone == nil && reflect.DeepEqual(other.request, r) {
+			c.mu.Unlock()
+			<-other.ended
+			c.mu.Lock()
+			return other.result
+		}
+	}
+	op := &operation{by: c, request: r, make: make_, came: time.Now(), ended: make(chan struct{})}
+	return op.run()
 }
 
-const owedFor = 3 * time.Second
-
-// hearAck gives an ack to the one who waits for it. The target is the asker,
-// or 0 from an autopilot that does not fill it in. l.mu is held.
-func (l *link) hearAck(m *common.MessageCommandAck) {
-	if m.TargetSystem != 0 && m.TargetSystem != l.ourSystem() ||
-		m.TargetComponent != 0 && m.TargetComponent != componentID {
-		return
+// doOwn carries out what no client asks for at this moment, unless one does. leg
+// is the manoeuvre that it is the second leg of, or nil.
+func (c *commander) doOwn(p plan, r request, leg *manoeuvre) outcome {
+	if c.op != nil || c.next != nil || c.stopped {
+		return outcome{err: superseded()}
 	}
-	id := uint16(m.Command)
-	final := m.Result != common.MAV_RESULT_IN_PROGRESS
-	if o := l.owed[id]; final && o.n > 0 {
-		o.n--
-		l.owed[id] = o
+	op := &operation{
+		by: c, request: r, own: true, leg: leg, came: time.Now(), ended: make(chan struct{}),
+		make: func() (plan, error) { return p, nil },
 	}
-	w := l.waiters[id]
-	if w == nil {
-		return
-	}
-	if w.skip > 0 {
-		if final {
-			w.skip--
-		}
-		return
-	}
-	select {
-	case w.acks <- uint8(m.Result):
-	default: // doubled over and over; the first ones tell
-	}
+	return op.run()
 }
 
-// transact sends one command, repeats it until it is acknowledged, and returns
-// the autopilot's MAV_RESULT.
-func (l *link) transact(op *operation, s *step) (uint8, error) {
-	id := uint16(s.cmd)
-	l.mu.Lock()
-	if op != nil && l.op != op { // the newer one's acks are not for us
-		l.mu.Unlock()
-		return 0, superseded()
-	}
-	px4SetMode := l.tel.firmware == px4 && s.cmd == common.MAV_CMD_DO_SET_MODE
-	w := &waiter{acks: make(chan uint8, 8), shown: make(chan struct{}, 1)}
-	if s.cmd == common.MAV_CMD_DO_SET_MODE {
-		w.custom = s.custom(l.tel.firmware)
-	}
-	if o := l.owed[id]; time.Now().Before(o.until) {
-		w.skip = o.n
-	} else {
-		delete(l.owed, id)
-	}
-	l.waiters[id] = w
-	select {
-	case l.hurry <- struct{}{}:
-	default:
-	}
-	l.mu.Unlock()
-	defer func() {
-		l.mu.Lock()
-		if l.waiters[id] == w {
-			delete(l.waiters, id)
+// run is an operation from its turn to its end.
+func (op *operation) run() outcome {
+	c := op.by
+	ans, err := answer{}, op.takeTurn()
+	if err == nil {
+		ans, err = op.carryOut()
+		c.closing(op, err)
+		if c.op == op {
+			c.op = nil
 		}
-		l.mu.Unlock()
-	}()
-
-	sent := false
-	for try, wait := range ackWaits {
-		if try == 1 { // what was late has come by now, or is lost
-			l.mu.Lock()
-			w.skip = 0
-			l.mu.Unlock()
-		}
-		switch err := l.sendStep(op, s, uint8(try), px4SetMode); {
-		case err == nil:
-			sent = true
-		case errors.As(err, new(*commandError)):
-			return 0, err
-		}
-		result, err := l.await(op, w, wait)
-		if errors.Is(err, errNoAnswer) {
-			continue
-		}
-		if err == nil && result == uint8(common.MAV_RESULT_ACCEPTED) && px4SetMode {
-			return l.awaitSecond(op, w, id)
-		}
-		if errors.Is(err, errInProgress) {
-			break
-		}
-		return result, err
+	} else if c.next == op {
+		c.next = nil
 	}
-	if !sent {
-		return 0, refuse(codeOffline, "the port to the autopilot is down: %s was not sent", commandName(s))
-	}
-	return 0, &commandError{code: codeNoAck, command: id,
-		text: fmt.Sprintf("%s was sent and never acknowledged; read the status to see whether it happened", commandName(s))}
+	op.result = outcome{ans, err}
+	close(op.ended)
+	c.ring()
+	return op.result
 }
 
-// sendStep sends a step once, unless its operation was superseded: nothing of
-// an older command may go out behind a newer one.
-func (l *link) sendStep(op *operation, s *step, confirmation uint8, twoAcks bool) error {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if op != nil && l.op != op {
-		return superseded()
-	}
-	if err := l.send(componentID, s.message(l.tel.system, confirmation)); err != nil {
+// takeTurn waits until it may begin, and takes the place of the plan before it.
+// At most one plan begins in planEvery, and the newest waits; what is urgent
+// skips that.
+func (op *operation) takeTurn() (err error) {
+	c := op.by
+	if op.plan, err = op.make(); err != nil {
 		return err
 	}
-	if op != nil && s.moves() {
-		op.asked = true
+	if c.next != nil {
+		c.next.end(superseded())
 	}
-	o := l.owed[uint16(s.cmd)]
-	o.n++
-	if twoAcks {
-		o.n++
+	c.next = op
+	waits := func() bool { return c.op != nil && c.op.unstoppable() && !op.plan.urgent }
+	if at := c.begun.Add(planEvery); !op.plan.urgent && time.Now().Before(at) {
+		if err := op.await(at, nil); !errors.Is(err, errTimeout) {
+			return err
+		}
 	}
-	o.until = time.Now().Add(owedFor)
-	l.owed[uint16(s.cmd)] = o
+	if waits() {
+		if err := op.await(time.Now().Add(lookWithin), func() bool { return !waits() }); err != nil && !errors.Is(err, errTimeout) {
+			return err
+		}
+	}
+	if op.plan, err = op.make(); err != nil { // what was true when it came may not be now
+		return err
+	}
+	c.next = nil
+	op.begin()
 	return nil
 }
 
-var (
-	errNoAnswer   = errors.New("no ack")
-	errInProgress = errors.New("in progress for ever")
-)
-
-// await waits for a final ack. After IN_PROGRESS it waits longer, and the
-// command is not to be repeated.
-func (l *link) await(op *operation, w *waiter, wait time.Duration) (uint8, error) {
-	timer := time.NewTimer(wait)
-	defer timer.Stop()
-	missing := errNoAnswer
-	for {
-		select {
-		case r := <-w.acks:
-			if r != uint8(common.MAV_RESULT_IN_PROGRESS) {
-				return r, nil
-			}
-			if missing != errInProgress {
-				missing = errInProgress
-				timer.Reset(progressWait)
-			}
-		case <-timer.C:
-			return 0, missing
-		case <-op.over():
-			return 0, superseded()
-		case <-l.done:
-			return 0, errStopping
+// begin takes the place of the older plan. What the older one's steps have done
+// explains reports also to this one.
+func (op *operation) begin() {
+	c := op.by
+	var sent []uint32
+	if older := c.op; older != nil && !older.unstoppable() {
+		sent = slices.Clone(c.machine.plan)
+		older.end(superseded())
+		older.leadThrough()
+		op.moved, op.asked = older.moved, older.asked
+		if !op.plan.setsMode && op.plan.arm != nil && *op.plan.arm {
+			op.after(older)
 		}
 	}
+	c.op, op.began = op, time.Now()
+	c.begun = op.began
+	c.machine.begin(sent)
 }
 
-// awaitSecond waits for the second ack of PX4's DO_SET_MODE, the true one: the
-// first is ACCEPTED whatever happens. A heartbeat in the mode is as good.
-func (l *link) awaitSecond(op *operation, w *waiter, id uint16) (uint8, error) {
-	timer := time.NewTimer(secondAck)
-	defer timer.Stop()
-	for {
+// after waits until the older plan, which this one does not replace, has taken
+// its steps back.
+func (op *operation) after(older *operation) {
+	op.by.op = op
+	op.await(time.Now().Add(giveUp), func() bool {
 		select {
-		case r := <-w.acks:
-			if r != uint8(common.MAV_RESULT_IN_PROGRESS) {
-				return r, nil
-			}
-			continue
-		case <-w.shown:
-		case <-timer.C:
-			l.mu.Lock()
-			delete(l.owed, id) // a firmware that acknowledges once
-			l.mu.Unlock()
-		case <-op.over():
-			return 0, superseded()
-		case <-l.done:
-			return 0, errStopping
+		case <-older.ended:
+			return true
+		default:
+			return false
 		}
-		return uint8(common.MAV_RESULT_ACCEPTED), nil
-	}
+	})
 }
 
-// answer is what an accepted command is told: the number of the last command
-// acknowledged, and the mode it led to.
-type answer struct {
-	command uint16
-	mode    Mode
+// leadThrough makes the stick mode that the plan led through the mode: a plan
+// that ends after it leaves the drone there (rule 5).
+func (op *operation) leadThrough() {
+	if op.through == nil {
+		return
+	}
+	mode, _ := op.by.acks.vendor().reported(op.through.number)
+	op.by.machine.accept(order{mode: mode, numbers: []uint32{op.through.number}}, time.Now())
+	op.through = nil
 }
 
-// do carries a request out and returns when the autopilot has acknowledged
-// every step of it, or refused one: then the error is a *commandError.
-func (l *link) do(r request) (answer, error) {
-	op, err := l.begin(r)
-	if err != nil {
-		return answer{}, err
-	}
-	defer l.end(op)
-	if err := l.awaitSticks(op); err != nil {
-		return answer{}, err
+// carryOut sends the steps.
+func (op *operation) carryOut() (answer, error) {
+	c := op.by
+	if err := c.prepare(op); err != nil {
+		return answer{}, op.fail(0, 0, err)
 	}
 	for i := range op.plan.steps {
 		s := &op.plan.steps[i]
-		result, err := l.transact(op, s)
+		if err := op.approach(i); err != nil {
+			return answer{}, op.fail(i, 0, err)
+		}
+		if i == 0 {
+			c.knock()
+		}
+		result, err := op.transact(s)
 		if err == nil {
-			l.mu.Lock()
 			op.asked = false
-			l.mu.Unlock()
 		}
 		refused := err != nil || result != uint8(common.MAV_RESULT_ACCEPTED)
-		if refused && !(s.wish && (err == nil || isNoAck(err))) {
-			return answer{}, l.fail(op, i, result, err)
+		if refused && s.wish && (err == nil || isNoAck(err)) {
+			slog.Warn("a goto goes on without one of its wishes", "what", commandName(s), "result", resultName(result), "error", err)
+			continue
 		}
 		if refused {
-			slog.Warn("the heading is not kept", "result", resultName(result), "error", err)
-			continue
+			return answer{}, op.fail(i, result, err)
 		}
-		l.mu.Lock()
 		op.accepted = uint16(s.cmd)
 		op.moved = op.moved || s.moves()
-		l.tel.acknowledged(s)
-		l.mu.Unlock()
+		if s.through {
+			op.through = s
+		}
+		c.follow(op, s)
 	}
-	return l.accept(op)
+	if err := op.show(); err != nil {
+		return answer{}, op.fail(len(op.plan.steps), 0, err)
+	}
+	return op.accept(), nil
 }
 
-// begin makes a plan of the request and takes the place of the command before
-// it. What can't be planned changes nothing.
-func (l *link) begin(r request) (*operation, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if err := l.ready(); err != nil {
-		return nil, err
-	}
-	now := time.Now()
-	v := l.tel.vehicle(now)
-	if custom, ok := entered[v.firmware][l.machine.awaited()]; ok {
-		v.custom = custom // acknowledged, and no heartbeat shows it yet
-	}
-	v.target = l.target
-	p, err := r.plan(v)
-	if err != nil {
-		return nil, err
-	}
-	op := &operation{plan: p, began: now, busy: true, cancelled: make(chan struct{})}
-	if older := l.op; older != nil {
-		close(older.cancelled)
-		if older.busy {
-			op.landing, op.moved = older.landing, older.moved || older.asked
-		} else {
-			op.landing = older
+// approach waits until step i may be sent: for the sticks, for the gap between
+// two mode changes and, where no client asked for it at this very moment, for a
+// heartbeat that its plan explains (rule 8a).
+func (op *operation) approach(i int) error {
+	c, s := op.by, &op.plan.steps[i]
+	waited := op.own || i > 0 || op.began.Sub(op.came) > 0
+	for {
+		at := c.ready(s)
+		if s.enters && at.Before(c.modeAt) {
+			at = c.modeAt
+		}
+		if !time.Now().Before(at) {
+			break
+		}
+		waited = true
+		if err := op.await(at, nil); !errors.Is(err, errTimeout) {
+			return err
 		}
 	}
-	l.op = op
-	l.machine.begin(p.explains)
-	l.prepareSticks(p, now)
-	return op, nil
-}
-
-// ready reports why no command can be sent now. l.mu is held.
-func (l *link) ready() error {
-	switch {
-	case l.stopped:
-		return errStopping
-	case l.tel.system == 0:
-		return refuse(codeOffline, "no autopilot was heard yet on %s; check its wiring, baud rate and MAVLink settings", l.device.name)
-	case !l.tel.online:
-		return refuse(codeOffline, "the autopilot is offline: no heartbeat for %.0f s", time.Since(l.tel.heartbeatAt).Seconds())
-	}
-	return nil
-}
-
-// accept ends an operation whose every step was acknowledged.
-func (l *link) accept(op *operation) (answer, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.op != op {
-		return answer{}, superseded()
-	}
-	p := &op.plan
-	op.busy = false
-	l.op = nil
-	l.version.Add(1)
-	if !p.setsMode {
-		l.machine.acceptArm(p.arm)
-		l.resume(op)
-	} else {
-		transit := p.landed != nil && !l.stopped
-		l.machine.accept(p.mode, transit, time.Now())
-		l.target = p.target
-		if transit {
-			l.op = op
-			l.wg.Go(func() { l.approach(op) })
+	if waited {
+		if err := op.look(i); err != nil {
+			return err
 		}
 	}
-	return answer{op.accepted, l.machine.mode}, nil
+	if arming, on := s.arms(); arming && on && op.strayed {
+		return op.interrupted()
+	}
+	return op.await(time.Now(), func() bool { return true })
 }
 
-// end leaves nothing of an operation behind that did not come to its end.
-func (l *link) end(op *operation) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.op == op && op.busy {
-		op.busy = false
-		l.op = nil
-		if op.unanswered {
-			l.machine.doubt()
-		} else {
-			l.machine.refuse(time.Now())
-		}
-		l.resume(op)
-		l.version.Add(1)
-	}
-	l.pokeClock()
-}
-
-// resume goes on with the landing that op interrupted. l.mu is held.
-func (l *link) resume(op *operation) {
-	switch {
-	case op.landing == nil || l.machine.mode != ModeLand || l.stopped:
-	case op.moved || op.asked:
-		l.machine.abandon()
-		l.modeChanged("a command that was not accepted ended the way to the landing")
-		l.target = nil
-	default:
-		l.op = &operation{plan: op.landing.plan, began: op.landing.began, cancelled: make(chan struct{})}
-		again := l.op
-		l.wg.Go(func() { l.approach(again) })
-	}
-}
-
-// fail ends an operation whose step i was refused or never acknowledged: it
-// takes the earlier steps back, and collects what the autopilot said of it.
-func (l *link) fail(op *operation, i int, result uint8, err error) error {
-	if err != nil && !isNoAck(err) {
-		return err
-	}
-	at := time.Now()
-	undo := op.plan.steps[:i]
-	if err != nil && i > 0 { // it may have happened
-		undo = op.plan.steps[:i+1]
-	}
-	for _, s := range slices.Backward(undo) {
-		if s.undo == nil {
-			continue
-		}
-		if r, uerr := l.transact(op, s.undo); uerr != nil || r != 0 {
-			slog.Warn("a refused command could not be taken back", "command", s.undo.cmd, "result", r, "error", uerr)
-			break // it may fly: the mode it has is better than the one before
-		}
-		l.mu.Lock()
-		l.tel.acknowledged(s.undo)
-		l.mu.Unlock()
-	}
-	if err != nil {
-		l.mu.Lock()
-		op.unanswered = true
-		l.mu.Unlock()
-		return err
-	}
-	l.pause(op, textsAfter-time.Since(at))
-	l.mu.Lock()
-	l.flushTexts(time.Now(), 0)
-	texts := l.tel.recent(op.began)
-	l.mu.Unlock()
-	return refusal(&op.plan.steps[i], result, texts)
-}
-
-func isNoAck(err error) bool {
-	var ce *commandError
-	return errors.As(err, &ce) && ce.code == codeNoAck
-}
-
-// refusal is the error of a step that the autopilot answered with anything but
-// ACCEPTED.
-func refusal(s *step, result uint8, texts []statusText) error {
-	e := &commandError{code: codeRefused, answered: true, command: uint16(s.cmd), result: result}
-	why := ""
-	for _, t := range texts {
-		preArm := strings.HasPrefix(t.text, "PreArm") || strings.HasPrefix(t.text, "Arm:")
-		if t.severity <= uint8(common.MAV_SEVERITY_WARNING) || preArm {
-			e.messages = append(e.messages, t)
-			why = ": " + t.text
-		}
-	}
-	verb := "refused"
-	switch common.MAV_RESULT(result) {
-	case common.MAV_RESULT_UNSUPPORTED, common.MAV_RESULT_COMMAND_INT_ONLY, common.MAV_RESULT_COMMAND_LONG_ONLY,
-		common.MAV_RESULT_COMMAND_UNSUPPORTED_MAV_FRAME:
-		e.code, verb = codeUnsupported, "does not know"
-	}
-	e.text = fmt.Sprintf("the autopilot %s %s (%s)%s", verb, commandName(s), resultName(result), why)
-	return e
-}
-
-// resultName is a MAV_RESULT's name in lower case.
-func resultName(result uint8) string {
-	return lowerName(common.MAV_RESULT(result).String(), "MAV_RESULT_")
-}
-
-// commandName is what a step is, in a sentence.
-func commandName(s *step) string {
-	switch s.cmd {
-	case common.MAV_CMD_DO_SET_MODE:
-		return "the mode change"
-	case common.MAV_CMD_COMPONENT_ARM_DISARM:
-		if s.p[0] == 0 {
-			return "disarming"
-		}
-		return "arming"
-	case common.MAV_CMD_NAV_TAKEOFF:
-		return "the takeoff"
-	case common.MAV_CMD_NAV_LAND:
-		return "the landing"
-	case common.MAV_CMD_DO_REPOSITION:
-		return "the goto"
-	case common.MAV_CMD_DO_CHANGE_SPEED:
-		return "the speed"
-	case common.MAV_CMD_CONDITION_YAW:
-		return "the heading"
-	}
-	return fmt.Sprintf("command %d", s.cmd)
-}
-
-// approach is the way of a land to its place: it starts the landing over it. A
-// newer command, a pilot's switch or a failsafe ends it before.
-func (l *link) approach(op *operation) {
-	timer := time.NewTicker(200 * time.Millisecond)
-	defer timer.Stop()
-	a := arrival{failsafe: true}
-	for there := false; !there; {
-		select {
-		case <-timer.C:
-		case <-op.cancelled:
-			return
-		case <-l.done:
-			return
-		}
-		l.mu.Lock()
-		there = l.arrived(op, &a, time.Now())
-		gone := l.op != op
-		l.mu.Unlock()
-		if gone {
-			return
-		}
+// look asks for a heartbeat before step i, and waits until it shows the mode of
+// the step before.
+func (op *operation) look(i int) error {
+	c, s := op.by, &op.plan.steps[i]
+	began, within := time.Now(), lookWithin
+	if s.enters && op.plan.order.mode == ModeLand && !op.plan.order.transit {
+		within = landWithin
 	}
 	for {
-		l.mu.Lock()
-		gone := l.op != op || l.machine.mode != ModeLand || !l.tel.armed
-		if !gone && l.tel.firmware == px4 {
-			l.knock()
-		}
-		l.mu.Unlock()
-		if gone {
-			break
-		}
-		result, err := l.transact(op, op.plan.landed)
-		if err == nil && result == uint8(common.MAV_RESULT_ACCEPTED) {
-			l.mu.Lock()
-			if l.op == op && l.machine.mode == ModeLand {
-				l.machine.accept(ModeLand, false, time.Now())
+		err := op.ask(began.Add(within))
+		if errors.Is(err, errTimeout) {
+			if within == landWithin {
+				return nil
 			}
-			l.mu.Unlock()
+			return &commandError{code: codeNoAck, command: uint16(s.cmd),
+				text: fmt.Sprintf("the autopilot did not answer; %s was not sent", commandName(s))}
+		}
+		if err != nil {
+			return err
+		}
+		before := i > 0 && op.plan.steps[i-1].enters
+		if !before || c.machine.raw.custom == op.plan.steps[i-1].number || time.Since(began) >= stepShows {
+			return nil
+		}
+		if err := op.await(time.Now().Add(showEvery), nil); !errors.Is(err, errTimeout) {
+			return err
+		}
+	}
+}
+
+// ask asks for a heartbeat until one answers.
+func (op *operation) ask(until time.Time) error {
+	a := op.by.acks
+	for {
+		q := a.ask(0, time.Now())
+		end, ok := until, func() bool { return a.question == nil }
+		if q != nil {
+			ok = func() bool { return q.answer }
+		}
+		if o := a.question; o != nil && o.until.Before(end) {
+			end = o.until
+		} else if o == nil && q == nil { // the port takes nothing
+			ok = nil
+			end = time.Now().Add(showEvery)
+		}
+		switch err := op.await(end, ok); {
+		case err == nil && q != nil:
+			return nil
+		case err != nil && !errors.Is(err, errTimeout):
+			return err
+		case !time.Now().Before(until):
+			return errTimeout
+		}
+	}
+}
+
+// show waits until the heartbeat shows what was acknowledged (rule 8b). Where it
+// does not in time, the ack stands alone.
+func (op *operation) show() error {
+	c, p := op.by, &op.plan
+	shown := func() bool {
+		r := c.machine.raw
+		mode := !p.setsMode || slices.Contains(p.order.numbers, r.custom) || p.order.end != 0 && p.order.end == r.custom
+		return mode && (p.arm == nil || r.armed == *p.arm)
+	}
+	until := time.Now().Add(max(showWithin, 3*c.acks.trip))
+	for !shown() && time.Now().Before(until) {
+		next := time.Now().Add(showEvery)
+		if err := op.ask(until); err != nil && !errors.Is(err, errTimeout) {
+			return err
+		}
+		if shown() {
 			break
 		}
-		slog.Warn("the landing at the place was not accepted; trying again", "result", resultName(result), "error", err)
-		if l.pause(op, landAgain) != nil {
-			return
+		if err := op.await(next, shown); err != nil && !errors.Is(err, errTimeout) {
+			return err
 		}
 	}
-	l.mu.Lock()
-	if l.op == op {
-		l.op = nil
-	}
-	l.mu.Unlock()
+	return op.await(time.Now(), func() bool { return true })
 }
 
-// arrival is what an approach remembers between two looks.
-type arrival struct {
-	near     time.Time // since when it is within 5 m and slow
-	failsafe bool      // one that was there already
+// accept makes the plan's mode the mode, and what it does the manoeuvre.
+func (op *operation) accept() answer {
+	c, p := op.by, &op.plan
+	if !p.setsMode {
+		if c.op == op {
+			c.machine.acceptArm(*p.arm)
+		}
+		return answer{op.accepted, c.machine.mode, doneAtOnce(p)}
+	}
+	c.machine.accept(p.order, time.Now())
+	if op.leg != nil {
+		op.leg.second = true
+		return answer{op.accepted, c.machine.mode, op.leg}
+	}
+	c.replace(op)
+	return answer{op.accepted, c.machine.mode, c.man}
 }
 
-// arrived reports whether op's vehicle is over its place, and ends op when it
-// will not get there. l.mu is held.
-func (l *link) arrived(op *operation, a *arrival, now time.Time) bool {
-	t := &l.tel
-	switch {
-	case l.op != op:
-		return false
-	case l.machine.mode != ModeLand || !t.armed:
-		l.op = nil
-		return false
-	case t.failsafe && !a.failsafe:
-		l.machine.abandon()
-		l.modeChanged("a failsafe on the way to the landing")
-		l.op = nil
-		return false
+// interrupted is the end of a plan that a pilot or a failsafe took the drone from.
+func (op *operation) interrupted() error {
+	c := op.by
+	_, name := c.acks.vendor().reported(c.machine.raw.custom)
+	return refuse(codeInterrupted, "a pilot or a failsafe took the drone: it is in %s; nothing more was sent", name)
+}
+
+// took ends what is under way after a report that nothing here explains.
+func (c *commander) took(armed bool) {
+	if c.op != nil {
+		if armed {
+			c.op.end(c.op.interrupted())
+		} else {
+			c.op.strayed = true
+		}
 	}
-	a.failsafe = t.failsafe
-	if now.Sub(t.position.at) > freshPosition {
-		a.near = time.Time{}
-		return false
+	if c.next != nil && armed {
+		c.next.end(c.next.interrupted())
 	}
-	away := distance(t.position.lat, t.position.lon, op.plan.target.lat, op.plan.target.lon)
-	if near := away <= 5 && t.velocity.ground < 1; !near { // NaN is not near
-		a.near = time.Time{}
-		return false
+}
+
+// stop ends everything that waits, and lets nothing new begin.
+func (c *commander) stop() {
+	c.stopped = true
+	if c.man != nil {
+		c.man.finish(errStopping)
 	}
-	if a.near.IsZero() {
-		a.near = now
-	}
-	return away <= 2 || now.Sub(a.near) >= 5*time.Second
+	c.ring()
 }

@@ -1,11 +1,11 @@
 package main
 
 import (
-	"fmt"
+	"context"
 	"log/slog"
 	"math"
-	"slices"
-	"strings"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/bluenviron/gomavlib/v3/pkg/dialects/common"
@@ -13,423 +13,485 @@ import (
 	"github.com/bluenviron/gomavlib/v3/pkg/message"
 )
 
-// streams are the messages asked for by SET_MESSAGE_INTERVAL, in Hz. Together
-// they take 1,300 bytes a second, a quarter of a link at 57600 baud.
-var streams = []struct {
-	id uint32
-	hz float32
-}{
-	{33, 10},   // GLOBAL_POSITION_INT
-	{30, 10},   // ATTITUDE
-	{245, 4},   // EXTENDED_SYS_STATE
-	{74, 4},    // VFR_HUD
-	{24, 2},    // GPS_RAW_INT
-	{1, 2},     // SYS_STATUS
-	{242, 0.5}, // HOME_POSITION
+// Times of the vehicle (docs/design.md, "The vehicle").
+const (
+	offlineAfter = 3 * time.Second // without a heartbeat
+	askAfter     = 1500 * time.Millisecond
+	askEvery     = time.Second // for a target; and with a stream, whether it hears us
+	askAgain     = 20 * time.Millisecond
+	deafAfter    = 10 * time.Second // without an ack, with a stream
+	chunkWait    = time.Second      // for the missing chunks of a STATUSTEXT
+	farewellFor  = time.Second      // of the last command
+)
+
+// drone is the one vehicle: it hears what the link brings, asks for what does
+// not come by itself, runs what is due, and answers what it knows. Its mutex
+// guards all that it has, its commander's waiting included.
+type drone struct {
+	link    *link
+	changes atomic.Uint64 // rises with everything that a status shows
+	version atomic.Uint64 // rises with what a status must show at once: all but telemetry
+	beat    atomic.Int64  // when the clock last ran, for the watchdog; Unix nanoseconds
+	wake    chan struct{} // the clock has something to do now
+	ended   chan struct{} // closed when everything that waits is to end
+
+	mu       sync.Mutex // guards all below
+	tel      telemetry
+	firmware firmware
+	online   bool
+	machine  machine
+	sticks   sticks
+	sources  sources
+	cmd      *commander
+	greeting greeting
+	asked    asked
+	wg       sync.WaitGroup // the goroutines of run
+}
+
+// asked is when the vehicle was asked for what does not come by itself.
+type asked struct {
+	beat, target, look time.Time
+	streamed           time.Time // since when a stream runs, as far as hearing us goes
+	deaf               bool      // it hears us no more
+	news               chan struct{}
+}
+
+// newDrone makes the drone that device leads to; only is its system id, 0 for
+// the first one that is heard.
+func newDrone(dev device, only byte, gcs bool) *drone {
+	n := math.NaN()
+	d := &drone{tel: newTelemetry(), wake: make(chan struct{}, 1), ended: make(chan struct{})}
+	d.sources = sources{rcIn: n, gcsFailsafe: n, alone: gcs}
+	d.link = newLink(dev, only, gcs, d.hear)
+	d.cmd = &commander{
+		mu: &d.mu, machine: &d.machine,
+		acks: newAcks(d.say, func() byte { return d.tel.id.system }, func() firmware { return d.firmware }),
+	}
+	d.cmd.ready, d.cmd.prepare, d.cmd.knock = d.ready, d.prepare, d.knock
+	d.cmd.follow, d.cmd.closing, d.cmd.refusal = d.follow, d.closing, d.refusal
+	d.greeting = greeting{drone: d}
+	return d
+}
+
+// run keeps the vehicle until ctx is done, leaves it as its sticks ask, and
+// returns when every goroutine has ended.
+func (d *drone) run(ctx context.Context) {
+	lineCtx, cut := context.WithCancel(context.WithoutCancel(ctx))
+	defer cut()
+	d.wg.Go(func() { d.link.run(lineCtx) })
+	d.wg.Go(func() { d.runClock(lineCtx) })
+	<-ctx.Done()
+	d.quit()
+	d.farewell()
+	cut()
+	d.wg.Wait()
+}
+
+// quit ends everything that waits, and lets nothing new begin.
+func (d *drone) quit() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if !d.cmd.stopped {
+		close(d.ended)
+	}
+	d.cmd.stop()
+	d.tellWaiters()
+}
+
+// say sends a message from us to the vehicle; its answer is awaited.
+func (d *drone) say(m message.Message) error {
+	err := d.link.send(m)
+	if err == nil {
+		d.link.expect(max(questionWait, 2*d.cmd.acks.trip))
+	}
+	return err
+}
+
+// tell tells the user what mavrest did by itself.
+func (d *drone) tell(text string) {
+	slog.Warn(text)
+	d.tel.texts.add(statusText{uint8(common.MAV_SEVERITY_NOTICE), "mavrest: " + text, time.Now()})
+	d.version.Add(1)
+	d.changes.Add(1)
 }
 
 // pokeClock makes the clock run now.
-func (l *link) pokeClock() {
+func (d *drone) pokeClock() {
 	select {
-	case l.wake <- struct{}{}:
+	case d.wake <- struct{}{}:
 	default:
 	}
 }
 
-// runClock is everything that happens by time: heartbeats, sticks, the rules
-// of the machine that wait, and the end of ports that hang or are silent.
-func (l *link) runClock(stop <-chan struct{}) {
+// runClock is everything that happens by time. It sleeps until the next thing is
+// due.
+func (d *drone) runClock(ctx context.Context) {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for {
 		select {
-		case <-stop:
+		case <-ctx.Done():
 			return
 		case <-timer.C:
-		case <-l.wake:
+		case <-d.wake:
 		}
 		now := time.Now()
-		l.beat.Store(now.UnixNano())
-		l.mu.Lock()
-		next := l.tick(now)
-		var dead port
-		if l.conn != nil && l.conn.why != nil {
-			dead = l.conn.port
-		}
-		l.mu.Unlock()
-		if dead != nil {
-			dead.Close() // ends the reader and a write that hangs
-		}
-		timer.Reset(next)
+		d.beat.Store(now.UnixNano())
+		d.mu.Lock()
+		next := d.tick(now)
+		d.mu.Unlock()
+		timer.Reset(max(next.Sub(now), time.Millisecond))
 	}
 }
 
-// tick does what is due and tells how long to wait for the next. l.mu is held.
-func (l *link) tick(now time.Time) time.Duration {
-	next := 100 * time.Millisecond
-	if c := l.conn; c != nil {
-		if began := c.writing.Load(); began != 0 && now.Sub(c.opened)-time.Duration(began) > writeHangs {
-			c.why = errWriteHung
-		} else if now.Sub(c.frameAt) > silentAfter {
-			c.why = errSilent
+// tick does what is due and tells when the next thing is.
+func (d *drone) tick(now time.Time) time.Time {
+	next := now.Add(offlineAfter)
+	sooner := func(at time.Time) {
+		if !at.IsZero() && at.Before(next) {
+			next = at
 		}
-		if !now.Before(l.nextBeat) {
-			l.nextBeat = now.Add(heartbeatEvery)
-			l.send(componentID, heartbeat(minimal.MAV_TYPE_ONBOARD_CONTROLLER))
-			if l.gcs {
-				l.knock()
+	}
+	sooner(d.link.tick(now))
+	if d.online {
+		if now.Sub(d.tel.beat.at) >= offlineAfter {
+			d.lose()
+		} else {
+			sooner(d.tel.beat.at.Add(offlineAfter))
+		}
+	}
+	if d.machine.tick(now) {
+		d.taken("the autopilot acknowledged and did not follow")
+		d.tell("the autopilot acknowledged a command and did not follow: it is in " + d.modeName())
+	}
+	sooner(d.machine.due())
+	sooner(d.tel.texts.flush(now, chunkWait))
+	sooner(d.watch(now))
+	entering := ModeOther
+	if op := d.cmd.op; op != nil && op.plan.sticks == sticksEnter {
+		entering = op.request.mode
+	}
+	d.sticks.tick(d.stickFacts(now), &d.sources, entering)
+	d.actOnSticks()
+	sooner(d.sticks.due())
+	sooner(d.askDue(now))
+	sooner(d.greeting.tick(now))
+	return next
+}
+
+// lose says that the vehicle is offline.
+func (d *drone) lose() {
+	d.online = false
+	d.machine.lose()
+	d.sticks.wish = time.Time{}
+	d.tellWaiters()
+	d.version.Add(1)
+	d.changes.Add(1)
+	slog.Warn("vehicle offline: no heartbeat for 3 s", "system", d.tel.id.system)
+}
+
+// tellWaiters wakes those who wait for a manoeuvre, for what is not its end.
+func (d *drone) tellWaiters() {
+	if d.asked.news != nil {
+		close(d.asked.news)
+		d.asked.news = nil
+	}
+	d.cmd.ring()
+}
+
+// askDue asks for what does not come by itself, and tells when the next question
+// is due.
+func (d *drone) askDue(now time.Time) (next time.Time) {
+	a := &d.asked
+	streams := d.sticks.phase != stickOff
+	if !streams {
+		a.streamed, a.deaf = time.Time{}, false
+	} else if a.streamed.IsZero() {
+		a.streamed = now
+	}
+	if !d.online {
+		return time.Time{}
+	}
+	due := func(last *time.Time, every time.Duration, id uint32) {
+		at := last.Add(every)
+		if !now.Before(at) {
+			at = now.Add(askAgain)
+			if d.cmd.acks.ask(id, now) != nil {
+				*last, at = now, now.Add(every)
 			}
 		}
-		next = min(next, max(l.nextBeat.Sub(now), time.Millisecond))
+		if next.IsZero() || at.Before(next) {
+			next = at
+		}
 	}
-	if l.tel.online && now.Sub(l.tel.heartbeatAt) >= offlineAfter {
-		l.tel.online = false
-		l.machine.lose()
-		l.version.Add(1)
-		slog.Warn("vehicle offline: no heartbeat for 3 s", "system", l.tel.system)
+	mode := d.machine.mode
+	if d.tel.beat.armed && (mode == ModeHold || mode == ModeTakeoff || d.cmd.transit()) {
+		due(&a.target, askEvery, 87) // POSITION_TARGET_GLOBAL_INT
 	}
-	if l.machine.tick(now) {
-		l.modeChanged("the autopilot acknowledged and did not follow")
+	if now.Before(d.sticks.watch.until) {
+		due(&a.look, lookFor/5, 1) // SYS_STATUS: is there a receiver
 	}
-	// An autopilot that started again within 3 s has forgotten the streams.
-	if at := l.tel.attitude.at; l.tel.online && !l.greeting && !at.IsZero() && now.Sub(at) > silentAfter && now.Sub(l.metAt) > 2*silentAfter {
-		l.meet()
-	}
-	l.flushTexts(now, chunkWait)
-	if n := l.badPlaces(); n != l.logged && !now.Before(l.nextLog) {
-		slog.Warn("bytes that are no MAVLink", "device", l.device.name, "since_last", n-l.logged, "in_all", n)
-		l.logged, l.nextLog = n, now.Add(5*time.Second)
-	}
-	if l.steer(now) {
-		next = min(next, max(l.stick.next.Sub(now), time.Millisecond))
+	if streams {
+		due(&a.beat, askEvery, 0)
+		if last := d.cmd.acks.heard; now.Sub(last) >= deafAfter && now.Sub(a.streamed) >= deafAfter && !a.deaf {
+			a.deaf = true
+			d.tell("the autopilot hears us no more: it has not answered for 10 s")
+		} else if now.Sub(last) < deafAfter {
+			a.deaf = false
+		}
+	} else if d.tel.beat.at.Add(askAfter).After(now) {
+		at := d.tel.beat.at.Add(askAfter)
+		if next.IsZero() || at.Before(next) {
+			next = at
+		}
+	} else {
+		due(&a.beat, askAgain, 0)
 	}
 	return next
 }
 
-// knock is one heartbeat as a ground station: PX4 sends its texts only to a
-// link that it heard one on in the last 2.5 s. l.mu is held.
-func (l *link) knock() {
-	l.send(knockComponentID, heartbeat(minimal.MAV_TYPE_GCS))
-}
-
-// modeChanged logs a mode that nobody asked for here. l.mu is held.
-func (l *link) modeChanged(why string) {
-	l.version.Add(1)
-	slog.Info("mode changed", "mode", l.machine.mode, "vehicle_mode", l.tel.modeName, "why", why)
-	if m := l.machine.mode; m != ModeHold && m != ModeLand {
-		l.target = nil
-	}
-}
-
-func (l *link) hearHeartbeat(hb *minimal.MessageHeartbeat, now time.Time) {
-	t := &l.tel
-	wasArmed := t.armed
-	t.firmware = firmwareOf(hb.Autopilot, hb.Type)
-	t.autopilot = lowerName(hb.Autopilot.String(), "MAV_AUTOPILOT_")
-	if t.autopilot == "ardupilotmega" {
-		t.autopilot = "ardupilot"
-	}
-	t.vehicleType = lowerName(hb.Type.String(), "MAV_TYPE_")
-	t.state = lowerName(hb.SystemStatus.String(), "MAV_STATE_")
-	switch hb.SystemStatus {
-	case minimal.MAV_STATE_CRITICAL, minimal.MAV_STATE_EMERGENCY, minimal.MAV_STATE_FLIGHT_TERMINATION:
-		t.failsafe = true
-	default:
-		t.failsafe = false
-	}
-	t.armed = hb.BaseMode&minimal.MAV_MODE_FLAG_SAFETY_ARMED != 0
-	t.armedNow = t.armed
-	t.custom = hb.CustomMode
-	t.heartbeatAt = now
-	var mode Mode
-	mode, t.modeName = t.firmware.reported(t.custom)
-
-	before := l.machine.mode
-	l.machine.report(report{mode, t.armed})
-	if l.machine.mode != before {
-		l.modeChanged("the vehicle reports it")
-	}
-	if wasArmed && !t.armed {
-		l.stick.landed()
-		l.target = nil
-	}
-	if w := l.waiters[uint16(common.MAV_CMD_DO_SET_MODE)]; w != nil && w.custom == t.custom {
-		w.show()
-	}
-	if !t.online {
-		t.online = true
-		l.meet()
-	}
-	l.version.Add(1)
-}
-
-// hear takes a message of the vehicle. What is unknown in it is told by the
-// values of AUTOPILOTS.md, "Both".
-func (l *link) hear(m message.Message, now time.Time) {
-	t := &l.tel
-	switch m := m.(type) {
-	case *common.MessageGlobalPositionInt:
-		if !t.plausible(m, now) {
-			return
-		}
-		l.bootTime(m.TimeBootMs)
-		p, v := &t.position, &t.velocity
-		p.at, v.at = now, now
-		nowhere := m.Lat == 0 && m.Lon == 0 // ArduPilot without a position
-		p.lat, p.lon = known(float64(m.Lat)/1e7, nowhere), known(float64(m.Lon)/1e7, nowhere)
-		p.amsl, p.relative = float64(m.Alt)/1000, float64(m.RelativeAlt)/1000
-		p.heading = known(float64(m.Hdg)/100, m.Hdg == math.MaxUint16)
-		v.north, v.east, v.down = float64(m.Vx)/100, float64(m.Vy)/100, float64(m.Vz)/100
-		v.ground = math.Hypot(v.north, v.east)
-		if now.Sub(t.hudAt) > freshPosition {
-			v.climb, v.air = -v.down, math.NaN()
-		}
-	case *common.MessageVfrHud:
-		t.hudAt = now
-		t.velocity.air = float64(m.Airspeed)
-		t.velocity.climb = float64(m.Climb)
-	case *common.MessageAttitude:
-		l.bootTime(m.TimeBootMs)
-		a := &t.attitude
-		a.at = now
-		a.roll, a.pitch = float64(m.Roll)*180/math.Pi, float64(m.Pitch)*180/math.Pi
-		a.yaw = degrees(m.Yaw)
-	case *common.MessageSysStatus:
-		b := &t.battery
-		b.at = now
-		b.voltage = known(float64(m.VoltageBattery)/1000, m.VoltageBattery == math.MaxUint16)
-		b.current = known(float64(m.CurrentBattery)/100, m.CurrentBattery < 0)
-		b.remaining = known(float64(m.BatteryRemaining), m.BatteryRemaining < 0)
-	case *common.MessageGpsRawInt:
-		g := &t.gps
-		g.at = now
-		g.fix = fixName(uint64(m.FixType))
-		g.satellites = known(float64(m.SatellitesVisible), m.SatellitesVisible == math.MaxUint8)
-		g.hdop = known(float64(m.Eph)/100, m.Eph == math.MaxUint16)
-	case *common.MessageHomePosition:
-		h := &t.home
-		h.at = now
-		h.lat, h.lon, h.amsl = float64(m.Latitude)/1e7, float64(m.Longitude)/1e7, float64(m.Altitude)/1000
-	case *common.MessageExtendedSysState:
-		t.landed = landedState(m.LandedState)
-	case *common.MessageAutopilotVersion:
-		v := m.FlightSwVersion
-		t.version = fmt.Sprintf("%d.%d.%d", v>>24, v>>16&0xff, v>>8&0xff)
-	case *common.MessageStatustext:
-		l.hearText(m, now)
-	case *common.MessageCommandAck:
-		l.hearAck(m)
-	case *common.MessageParamValue:
-		if slices.Contains(gcsParams, m.ParamId) && m.ParamValue >= 1 && m.ParamValue <= 255 {
-			l.gcsID, l.gcsKnown = byte(m.ParamValue), true
-		}
-	}
-}
-
-// bootTime notices that the autopilot started again: its clock runs backwards.
-// A second of it is left for frames that UDP delivered late.
-func (l *link) bootTime(ms uint32) {
-	if uint64(ms)+1000 < uint64(l.tel.bootTime) {
-		slog.Warn("the autopilot has started again")
-		l.machine.lose()
-		l.tel.seqKnown = false
-		l.meet()
-	}
-	l.tel.bootTime = ms
-}
-
-// hearText takes a STATUSTEXT, or one chunk of it. PX4 numbers its first long
-// text after a boot 0, which should mean that there is one chunk only; so a full
-// one waits for a second.
-func (l *link) hearText(m *common.MessageStatustext, now time.Time) {
-	c := l.tel.chunks[m.Id]
-	if m.Id == 0 && m.ChunkSeq == 0 {
-		if c != nil {
-			l.endText(0, now)
-		}
-		if len(m.Text) < fullChunk {
-			l.addText(statusText{uint8(m.Severity), m.Text, now})
-			return
-		}
-		c = nil
-	}
-	if c == nil {
-		if len(l.tel.chunks) >= 8 { // nobody sends so many at once: noise or a flood
-			clear(l.tel.chunks)
-		}
-		c = &chunkedText{severity: uint8(m.Severity), parts: make(map[uint8]string), last: -1, began: now}
-		l.tel.chunks[m.Id] = c
-	}
-	c.parts[m.ChunkSeq] = m.Text
-	if len(m.Text) < fullChunk {
-		c.last = int(m.ChunkSeq)
-	}
-	if c.last >= 0 && len(c.parts) > c.last {
-		l.endText(m.Id, now)
-	}
-}
-
-// endText takes a text as far as its chunks came.
-func (l *link) endText(id uint16, now time.Time) {
-	c := l.tel.chunks[id]
-	delete(l.tel.chunks, id)
-	l.addText(statusText{c.severity, c.join(), now})
-}
-
-// flushTexts gives up waiting for chunks that were lost, and takes a text that
-// ends with a full chunk.
-func (l *link) flushTexts(now time.Time, wait time.Duration) {
-	for id, c := range l.tel.chunks {
-		if now.Sub(c.began) >= wait {
-			l.endText(id, now)
-		}
-	}
-}
-
-func (l *link) addText(s statusText) {
-	s.text = strings.ToValidUTF8(strings.TrimRight(s.text, "\t \r\n"), "�")
-	// ArduPilot's answer to our own questions, not for the user's eyes.
-	if strings.HasPrefix(s.text, "No ap_message") {
-		return
-	}
-	l.tel.texts[l.tel.count%len(l.tel.texts)] = s
-	l.tel.count++
-	l.version.Add(1)
-	slog.Debug("statustext", "severity", s.severity, "text", s.text)
-}
-
-// gcsParams is the parameter that names the system ArduPilot takes sticks from,
-// by its present and its newer name.
-var gcsParams = []string{"SYSID_MYGCS", "MAV_GCS_SYSID"}
-
-// meet asks a vehicle that came online or started again for what it does not
-// send by itself. l.mu is held.
-func (l *link) meet() {
-	l.greet = true
-	if l.greeting || l.stopped {
-		return
-	}
-	l.greeting, l.metAt = true, time.Now()
-	l.wg.Go(l.greetVehicle)
-}
-
-// greetVehicle asks until everything is acknowledged, as long as the vehicle is
-// online.
-func (l *link) greetVehicle() {
-	for {
-		l.mu.Lock()
-		if !l.greet || !l.tel.online || l.stopped {
-			l.greeting = false
-			l.mu.Unlock()
-			return
-		}
-		l.greet, l.gcsKnown = false, false
-		f := l.tel.firmware
-		l.mu.Unlock()
-
-		complete := true
-		for _, s := range f.questions() {
-			if _, err := l.transact(nil, &s); err != nil {
-				complete = false
-			}
-		}
-		if f.ardupilot() {
-			l.askGCS()
-		}
-		if !complete {
-			if l.pause(nil, silentAfter) != nil {
-				complete = true // shutting down
-			}
-			l.mu.Lock()
-			l.greet = l.greet || !complete
-			l.mu.Unlock()
-		}
-	}
-}
-
-// questions are the message intervals and the messages that come only when
-// asked for.
-func (f firmware) questions() []step {
-	var list []step
-	for _, s := range streams {
-		list = append(list, f.command(common.MAV_CMD_SET_MESSAGE_INTERVAL, float32(s.id), 1e6/s.hz))
-	}
-	for _, id := range []float32{242, 148} { // HOME_POSITION, AUTOPILOT_VERSION
-		list = append(list, f.command(common.MAV_CMD_REQUEST_MESSAGE, id))
-	}
-	return list
-}
-
-// askGCS asks ArduPilot which system may move its sticks; 255 if it does not say.
-func (l *link) askGCS() {
-	for _, wait := range ackWaits {
-		l.mu.Lock()
-		if l.gcsKnown {
-			l.mu.Unlock()
-			return
-		}
-		for _, name := range gcsParams {
-			l.send(componentID, &common.MessageParamRequestRead{
-				TargetSystem: l.tel.system, TargetComponent: autopilotID, ParamId: name, ParamIndex: -1,
-			})
-		}
-		l.mu.Unlock()
-		if l.pause(nil, wait) != nil {
-			return
-		}
-	}
-}
-
-// snapshot is the link at one moment, for the status.
-type snapshot struct {
-	now     time.Time
-	tel     telemetry
-	mode    Mode
-	target  *place
-	expires time.Time // of the client's sticks; zero where none stand
-	device  string
-	baud    int
-
-	received, lost, errors, sent uint64
-}
-
-// status copies everything that a status shows.
-func (l *link) status() snapshot {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	s := snapshot{
-		now: time.Now(), tel: l.tel, mode: l.machine.mode, target: l.target,
-		device: l.device.name, baud: l.device.baud(),
-		received: l.received.Load(), lost: l.lost.Load(), errors: l.badPlaces(), sent: l.sent.Load(),
-	}
-	if l.stick.phase == stickClient {
-		s.expires = l.stick.until
-	}
-	return s
-}
-
-// mode returns the mode and the autopilot's own name for its mode, "" before
-// the first heartbeat.
-func (l *link) mode() (Mode, string) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.machine.mode, l.tel.modeName
-}
-
-// summary is the link's state in a line, for the supervisor.
-func (l *link) summary() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	t := &l.tel
+// hear takes what the link hands on.
+func (d *drone) hear(h heard) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
 	switch {
-	case t.system == 0:
-		return "no autopilot heard yet on " + l.device.name
-	case !t.online:
-		return "autopilot offline on " + l.device.name
+	case h.notice != "":
+		d.tell(h.notice)
+	case h.msg == nil: // the port is open
+		d.sources.opened = h.at
+		d.version.Add(1)
+		d.pokeClock()
+	case h.foreign:
+		d.sticks.foreigner(d.stickFacts(h.at), &d.sources)
+		d.actOnSticks()
+	default:
+		d.tel.id.system = h.system
+		d.take(h.msg, h.at)
 	}
-	armed := "disarmed"
-	if t.armed {
-		armed = "armed"
+}
+
+// take takes a message of the vehicle.
+func (d *drone) take(m message.Message, now time.Time) {
+	texts := d.tel.texts.count
+	if d.tel.hear(m, now) {
+		d.restarted(now)
 	}
-	return fmt.Sprintf("%s %s online, %s, mode %s", t.autopilot, t.vehicleType, armed, l.machine.mode)
+	d.changes.Add(1)
+	outstanding := d.cmd.acks.question
+	switch m := m.(type) {
+	case *minimal.MessageHeartbeat:
+		d.hearHeartbeat(now)
+	case *common.MessageCommandAck:
+		if d.link.addressed(m.TargetSystem, m.TargetComponent) {
+			d.cmd.acks.hear(m.Command, uint8(m.Result), now)
+			d.cmd.ring()
+		}
+	case *common.MessageParamValue:
+		d.greeting.hearParam(m)
+	case *common.MessageSysStatus:
+		throttle := uint16(0)
+		if d.tel.rc.within(freshFor, now) {
+			throttle = d.tel.rc.channel[2]
+		}
+		if !d.tel.health.at.IsZero() {
+			d.sticks.hearReceiver(d.stickFacts(now), &d.sources, d.tel.health.receiverLive(), throttle)
+			d.actOnSticks()
+		}
+	case *common.MessageRcChannels:
+		d.sticks.hearChannels(d.stickFacts(now), &d.sources, d.tel.rc.channel)
+		d.actOnSticks()
+	case *common.MessageExtendedSysState:
+		d.identify()
+	case *common.MessageStatustext:
+		if d.tel.texts.count != texts {
+			s := d.tel.texts.last[(d.tel.texts.count-1)%len(d.tel.texts.last)]
+			slog.Debug("statustext", "severity", s.severity, "text", s.text)
+		}
+		d.version.Add(1)
+		d.cmd.ring()
+	}
+	d.cmd.acks.came(m.GetID(), now)
+	if d.cmd.acks.question != outstanding {
+		d.cmd.ring()
+	}
+}
+
+// identify tells which family of autopilots it is; one that turns out to be
+// another one is asked anew.
+func (d *drone) identify() {
+	f := firmwareOf(d.tel.id.autopilot, d.tel.id.typ, d.tel.id.vtol)
+	if f != d.firmware && d.firmware != firmwareUnknown && d.online {
+		d.greeting.begin()
+	}
+	d.firmware = f
+}
+
+func (d *drone) hearHeartbeat(now time.Time) {
+	b := &d.tel.beat
+	d.identify()
+	before, failing := d.machine.mode, d.greeting.failsafe
+	wasArmed := d.machine.raw.armed
+	d.greeting.failsafe = b.failsafe
+	mode, _ := d.firmware.reported(b.custom)
+	r := report{custom: b.custom, mode: mode, armed: b.armed, amsl: math.NaN(), streamed: d.sticks.phase != stickOff}
+	if d.tel.position.within(freshFor, now) {
+		r.amsl = d.tel.position.amsl
+	}
+	if op := d.cmd.op; op != nil && wasArmed && !b.armed {
+		op.disarmed = true
+	}
+	taken := d.machine.report(r)
+	if taken {
+		d.taken("the vehicle reports it")
+	} else if d.machine.mode != before {
+		d.logMode("the vehicle reports it")
+	}
+	if b.failsafe && !failing && b.armed && !taken {
+		d.cmd.took(true)
+	}
+	if wasArmed && !b.armed {
+		d.sticks.disarmed(d.stickFacts(now), &d.sources)
+		d.actOnSticks()
+	}
+	if b.custom != entered[d.firmware][ModeHold] {
+		d.greeting.spedUp = false // entering GUIDED anew resets it
+	}
+	if !d.online {
+		d.online = true
+		d.greeting.begin()
+	}
+	d.version.Add(1)
+	d.cmd.ring()
+}
+
+// taken is what follows a report that nothing here explains: a pilot, a failsafe
+// or an autopilot that did not follow has the drone.
+func (d *drone) taken(why string) {
+	now := time.Now()
+	d.cmd.took(d.tel.beat.armed)
+	d.cmd.abandon(codeInterrupted, "something else took the drone (%s): it is in %s", why, d.modeName())
+	d.sticks.switched(d.stickFacts(now), &d.sources)
+	d.actOnSticks()
+	d.logMode(why)
+	d.pokeClock()
+}
+
+// logMode logs a mode that nobody asked for here.
+func (d *drone) logMode(why string) {
+	d.version.Add(1)
+	slog.Info("mode changed", "mode", d.machine.mode, "vehicle_mode", d.modeName(), "why", why)
+}
+
+// modeName is the autopilot's own name for its mode.
+func (d *drone) modeName() string {
+	_, name := d.firmware.reported(d.tel.beat.custom)
+	return name
+}
+
+// restarted is what follows a restart of the autopilot.
+func (d *drone) restarted(now time.Time) {
+	slog.Warn("the autopilot has started again")
+	d.machine.restart()
+	d.tel.restart()
+	d.cmd.took(true)
+	d.cmd.abandon(codeInterrupted, "the autopilot has started again")
+	d.sticks.restarted(&d.sources, now)
+	d.link.move(nil)
+	d.greeting.begin()
+	d.asked.beat = time.Time{}
+	d.cmd.acks.ask(0, now)
+}
+
+// vehicle is what the plans need of it. A position that is not fresh is none: a
+// hold would fly back to it.
+func (d *drone) vehicle(now time.Time) vehicle {
+	n := math.NaN()
+	t, p := &d.tel, d.tel.position
+	v := vehicle{
+		firmware: d.firmware, custom: t.beat.custom, armed: t.beat.armed, landed: t.landed, failsafe: t.beat.failsafe,
+		at: place{n, n, n}, amsl: n, heading: n, velocity: motion{n, n, n}, homeAMSL: t.home.amsl,
+		streams: d.sticks.phase == stickClient || d.sticks.phase == stickCentred,
+		set:     d.greeting.settings(), wing: t.id.vtol == uint8(common.MAV_VTOL_STATE_FW),
+	}
+	if custom, ok := d.machine.awaited(); ok {
+		v.custom = custom // acknowledged, and no heartbeat shows it yet
+	}
+	if p.within(freshFor, now) {
+		v.at, v.amsl, v.heading = place{p.lat, p.lon, p.relative}, p.amsl, p.heading
+	}
+	if t.velocity.within(freshVelocity, now) {
+		v.velocity = motion{t.velocity.north, t.velocity.east, t.velocity.down}
+	}
+	if m := d.cmd.man; m != nil && m.request.goTo {
+		v.target = m.plan.target
+	}
+	return v
+}
+
+// able reports why no command can be sent now.
+func (d *drone) able() error {
+	switch {
+	case d.cmd.stopped:
+		return errStopping
+	case d.online:
+		return nil
+	}
+	s := d.link.state()
+	switch {
+	case s.fault != nil:
+		return refuse(codeOffline, "%s", s.fault)
+	case d.tel.id.autopilot == 0 && d.tel.beat.at.IsZero():
+		return refuse(codeOffline, "no autopilot was heard yet on %s; check its wiring, baud rate and MAVLink settings", s.device)
+	}
+	return refuse(codeOffline, "the autopilot is offline: no heartbeat for %.0f s", time.Since(d.tel.beat.at).Seconds())
+}
+
+// do carries a request out and returns when the autopilot has acknowledged every
+// step of it, or refused one: then the error is a *commandError.
+func (d *drone) do(r request) (answer, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if err := d.able(); err != nil {
+		return answer{}, err
+	}
+	out := d.cmd.do(r, func() (plan, error) {
+		if err := d.able(); err != nil {
+			return plan{}, err
+		}
+		return r.plan(d.vehicle(time.Now()))
+	})
+	return out.answer, out.err
+}
+
+// wait waits until the manoeuvre is complete, or tells what ended it. A client
+// that goes away ends its waiting and nothing else.
+func (d *drone) wait(ctx context.Context, m *manoeuvre, limit time.Duration) error {
+	began := time.Now()
+	timer := time.NewTimer(limit)
+	defer timer.Stop()
+	for {
+		d.mu.Lock()
+		if d.asked.news == nil {
+			d.asked.news = make(chan struct{})
+		}
+		news, able := d.asked.news, d.able()
+		done, why := m.done, m.why
+		d.mu.Unlock()
+		switch {
+		case done:
+			return nil
+		case why != nil:
+			return why
+		case able != nil:
+			return able
+		}
+		select {
+		case <-m.over:
+		case <-news:
+		case <-timer.C:
+			return notDone(m, time.Since(began))
+		case <-ctx.Done():
+			return notDone(m, time.Since(began))
+		}
+	}
 }

@@ -45,33 +45,8 @@ func newDialect(messages ...message.Message) *dialect.ReadWriter {
 	return rw
 }
 
-// Times of the link, from DESIGN.md.
-const (
-	offlineAfter   = 3 * time.Second        // without a heartbeat
-	silentAfter    = 5 * time.Second        // without a valid frame: reopen
-	writeHangs     = 2 * time.Second        // a dead port
-	backoffFirst   = 100 * time.Millisecond // before reopening, doubled each time
-	backoffLast    = 2 * time.Second
-	baudListen     = 1500 * time.Millisecond
-	heartbeatEvery = time.Second
-	frameGap       = 250 * time.Millisecond // a frame does not pause longer than this in its middle
-	readEvery      = 20 * time.Millisecond  // a serial line on which much comes, if no ack is awaited
-	readTurn       = 100 * time.Millisecond // after it the reader of a serial line sees that it is closed
-	writeAgain     = time.Millisecond       // to a serial line that took no more
-
-	secondAck     = 300 * time.Millisecond // PX4's second ack of DO_SET_MODE
-	progressWait  = 10 * time.Second       // after IN_PROGRESS
-	textsAfter    = 300 * time.Millisecond // STATUSTEXTs that still belong to a refusal
-	chunkWait     = time.Second            // for the missing chunks of a STATUSTEXT
-	landAgain     = time.Second            // between landings that nobody acknowledged
-	freshPosition = 2 * time.Second        // a position that may start a landing
-
-	stickEvery  = 40 * time.Millisecond  // 25 Hz
-	stickLead   = 400 * time.Millisecond // of the stream, before a stick mode is asked for
-	stickStill  = 2 * time.Second        // PX4 calls sticks moving for 1.6 s after they moved
-	stickSilent = 5 * time.Second        // after the client's last command, in altitude and manual mode
-	stickCentre = 500 * time.Millisecond // centred at least, before that silence
-)
+// frameGap is the longest pause in the middle of a frame.
+const frameGap = 250 * time.Millisecond
 
 // rawFrame is one frame from the line. Its payload is only good until the next
 // read.
@@ -81,6 +56,29 @@ type rawFrame struct {
 	v2                     bool
 	known                  *message.ReadWriter // nil for a message that is not in the dialect
 	payload                []byte
+	sum                    uint16 // its checksum, as it came
+}
+
+// echo is what tells a frame from every other one of the last seconds.
+func (f rawFrame) echo() echo {
+	return echo{f.id, f.system, f.seq, f.component, f.sum}
+}
+
+// echoOf is the same of a version 2 frame that is about to be sent.
+func echoOf(b []byte) echo {
+	n := len(b)
+	return echo{
+		id:     uint32(b[7]) | uint32(b[8])<<8 | uint32(b[9])<<16,
+		system: b[5], seq: b[4], component: b[6],
+		checksum: uint16(b[n-2]) | uint16(b[n-1])<<8,
+	}
+}
+
+// echo is a frame by its message, sender, sequence and checksum.
+type echo struct {
+	id                     uint32
+	system, seq, component byte
+	checksum               uint16
 }
 
 // deframer finds frames in a stream of bytes. gomavlib's own reader takes the
@@ -181,6 +179,9 @@ func (d *deframer) candidate(b []byte) (f rawFrame, size int) {
 		return f, -1
 	}
 	f.known = dialectRW.GetMessage(f.id)
+	if len(b) >= header+payload+2 {
+		f.sum = uint16(b[header+payload]) | uint16(b[header+payload+1])<<8
+	}
 	if f.known == nil {
 		switch {
 		case d.astray:
@@ -201,7 +202,7 @@ func (d *deframer) candidate(b []byte) (f rawFrame, size int) {
 	sum.Reset()
 	sum.Write(b[1 : header+payload])
 	sum.Write([]byte{f.known.CRCExtra()})
-	if got := uint16(b[header+payload]) | uint16(b[header+payload+1])<<8; got != sum.Sum16() {
+	if f.sum != sum.Sum16() {
 		return f, -1
 	}
 	f.payload = b[header : header+payload]

@@ -17,8 +17,8 @@
 //	mavrest -device udpin://0.0.0.0:14540 -port 8080
 //	mavrest -device sim -port 8080
 //
-// The flags -device, -baud, -port, -bind, -system, -gcs, -host, -v and -version
-// are told by -help.
+// The flags -device, -baud, -port, -bind, -system, -gcs, -host, -origin, -v and
+// -version are told by -help.
 package main
 
 import (
@@ -39,8 +39,6 @@ import (
 	"sync/atomic"
 	"syscall"
 	"time"
-
-	"go.bug.st/serial"
 )
 
 func main() {
@@ -63,6 +61,7 @@ type options struct {
 	system  int
 	gcs     bool
 	hosts   []string
+	origins []string
 	verbose bool
 	version bool
 }
@@ -78,6 +77,10 @@ func parseFlags(args []string, out io.Writer) (options, error) {
 	f.IntVar(&o.system, "system", 0, "")
 	f.BoolVar(&o.gcs, "gcs", false, "")
 	f.Func("host", "", func(s string) error { o.hosts = append(o.hosts, s); return nil })
+	f.Func("origin", "", func(s string) error {
+		o.origins = append(o.origins, s)
+		return checkOrigin(s)
+	})
 	f.BoolVar(&o.verbose, "v", false, "")
 	f.BoolVar(&o.version, "version", false, "")
 	if err := f.Parse(args); err != nil {
@@ -125,8 +128,11 @@ const usage = `mavrest - a REST API for a drone, on its companion board
                  with NAV_DLL_ACT set it fails safe when mavrest ends. Only for a
                  drone that has no other ground station.
   -host name     Also answer to this name in the Host header. Addresses, names
-                 without a dot and names under .local, .lan, .home.arpa and
-                 .internal always work. May be repeated.
+                 without a dot and names under .local, .lan, .home, .home.arpa,
+                 .internal and .localdomain always work. May be repeated.
+  -origin URL    Let pages of this origin (http://laptop:3000) read and command
+                 the drone from a browser. Every other page can do neither. May
+                 be repeated.
   -v             Log every stick input and every text of the autopilot too.
   -version       Print the version and exit.
 
@@ -194,19 +200,16 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 		return listenError(err, o)
 	}
 
-	// The link outlives the server: answers that are on their way end first.
-	linkCtx, stopLink := context.WithCancel(context.WithoutCancel(ctx))
-	defer stopLink()
-	l := newLink(dev, byte(o.system), o.gcs)
-	running.Go(func() { l.run(linkCtx) })
-	if name, err := os.Hostname(); err == nil {
-		o.hosts = append(o.hosts, name)
-	}
-	server := newServer(newHandler(l, o.hosts))
+	// The drone outlives the server: answers that are on their way end first.
+	droneCtx, stopDrone := context.WithCancel(context.WithoutCancel(ctx))
+	defer stopDrone()
+	d := newDrone(dev, byte(o.system), o.gcs)
+	running.Go(func() { d.run(droneCtx) })
+	server := newServer(newHandler(d, admitted(o)))
 	bounded := newBoundedListener(listener, maxConnections)
-	sd := newSupervisor(l)
+	sd := newSupervisor(d)
 	sd.watch(bounded)
-	slog.Info("listening", "address", listener.Addr().String(), "device", dev.name)
+	slog.Info("listening", "address", listener.Addr().String(), "device", dev.name, "api", documented)
 	served := make(chan error, 1)
 	running.Go(func() { served <- server.Serve(bounded) })
 	sd.notify("READY=1")
@@ -216,6 +219,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	case err = <-served:
 	}
 	sd.notify("STOPPING=1")
+	d.quit() // those who wait are answered
 	grace, done := context.WithTimeout(context.WithoutCancel(ctx), 2*time.Second)
 	defer done()
 	if server.Shutdown(grace) != nil {
@@ -224,60 +228,28 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	return err
 }
 
+// admitted is who may ask, by the flags and the machine's own names.
+func admitted(o options) admission {
+	name, _ := os.Hostname()                   // without one it is called by address
+	conf, _ := os.ReadFile("/etc/resolv.conf") // without one it has no domains
+	return admission{hosts: ownHosts(name, searchDomains(string(conf)), o.hosts), origins: o.origins}
+}
+
 // openDevice makes the device that -device names, and starts the simulator if
 // it is that.
 func openDevice(ctx context.Context, o options, running *sync.WaitGroup) (device, error) {
 	flavours := map[string]simFlavour{"sim": simPX4, "sim:px4": simPX4, "sim:ardupilot": simArduPilot}
-	if flavour, ok := flavours[o.device]; ok {
-		s := newSimulator(flavour)
-		running.Go(func() { s.run(ctx) })
-		return device{
-			name: o.device,
-			open: func(context.Context) (port, error) { return s.open() },
-			baud: func() int { return 0 },
-		}, nil
+	flavour, ok := flavours[o.device]
+	if !ok {
+		return newDevice(o.device, o.baud)
 	}
-	d, err := newDevice(o.device, o.baud)
-	if err != nil {
-		return d, err
-	}
-	if err := d.check(); err != nil {
-		return d, deviceError(o.device, err)
-	}
-	return d, nil
-}
-
-// deviceError says what to do about a device that can't be opened, if waiting
-// will not mend it: a USB autopilot that is not plugged in yet will.
-func deviceError(name string, err error) error {
-	var pe *serial.PortError
-	kind := serial.PortErrorCode(-1)
-	if errors.As(err, &pe) {
-		kind = pe.Code()
-	}
-	switch {
-	case errors.Is(err, os.ErrNotExist):
-		return fmt.Errorf("-device %s: there is no such device; check the wiring, and that the board's serial port is enabled", name)
-	case errors.Is(err, os.ErrPermission) || kind == serial.PermissionDenied:
-		return fmt.Errorf("-device %s: no permission; add this user to the device's group: sudo usermod -aG dialout %s", name, userName())
-	case errors.Is(err, syscall.EBUSY) || kind == serial.PortBusy:
-		return fmt.Errorf("-device %s: in use by another program; stop it first (fuser %s shows which)", name, name)
-	case errors.Is(err, syscall.EADDRINUSE):
-		return fmt.Errorf("-device %s: the UDP port is in use by another program; stop it, or take another port", name)
-	case kind == serial.InvalidSerialPort || errors.Is(err, syscall.EISDIR):
-		return fmt.Errorf("-device %s: this is not a serial port", name)
-	case kind == serial.InvalidSpeed:
-		return fmt.Errorf("-device %s: the port does not know that -baud", name)
-	}
-	slog.Warn("the device can't be opened yet", "device", name, "error", err)
-	return nil
-}
-
-func userName() string {
-	if name := os.Getenv("USER"); name != "" {
-		return name
-	}
-	return strconv.Itoa(os.Getuid())
+	s := newSimulator(flavour)
+	running.Go(func() { s.run(ctx) })
+	return device{
+		name: o.device,
+		open: func(context.Context) (port, error) { return s.open() },
+		baud: func() int { return 0 },
+	}, nil
 }
 
 // listenError says what to do about a port that can't be listened on.
@@ -295,15 +267,15 @@ func listenError(err error, o options) error {
 // supervisor talks to systemd as sd_notify(3) does; without a NOTIFY_SOCKET it
 // is silent.
 type supervisor struct {
-	link   *link
+	drone  *drone
 	tell   func(state string) // nil: nobody wants to know
 	period time.Duration      // in which systemd wants a sign of life; 0: none wanted
 	last   time.Time          // the last one
 	status string             // the last STATUS
 }
 
-func newSupervisor(l *link) *supervisor {
-	s := &supervisor{link: l}
+func newSupervisor(d *drone) *supervisor {
+	s := &supervisor{drone: d}
 	if socket := os.Getenv("NOTIFY_SOCKET"); socket != "" {
 		s.tell = func(state string) { tellSocket(socket, state) }
 	}
@@ -345,12 +317,12 @@ func (s *supervisor) watch(b *boundedListener) {
 func (s *supervisor) alive() {
 	now := time.Now()
 	var state []string
-	beat := now.Sub(time.Unix(0, s.link.beat.Load()))
+	beat := now.Sub(time.Unix(0, s.drone.beat.Load()))
 	if s.period > 0 && now.Sub(s.last) >= s.period/4 && beat < s.period/2 {
 		s.last = now
 		state = append(state, "WATCHDOG=1")
 	}
-	if status := s.link.summary(); status != s.status {
+	if status := s.drone.summary(); status != s.status {
 		s.status = status
 		state = append(state, "STATUS="+status)
 	}

@@ -16,12 +16,25 @@ import (
 	"github.com/bluenviron/gomavlib/v3/pkg/message"
 )
 
-// componentID is ours: MAV_COMP_ID_ONBOARD_COMPUTER. knockComponentID is the
-// one that PX4 must hear a ground station from to send its texts.
+// Times of the link (docs/design.md, "The link").
 const (
-	componentID      = 191
-	knockComponentID = 190
-	autopilotID      = 1 // MAV_COMP_ID_AUTOPILOT1
+	silentAfter    = 5 * time.Second        // without a valid frame: reopen
+	writeHangs     = 2 * time.Second        // a dead port
+	backoffFirst   = 100 * time.Millisecond // before reopening, doubled each time
+	backoffLast    = 2 * time.Second
+	heartbeatEvery = time.Second
+	readEvery      = 20 * time.Millisecond // a line on which much comes, if no answer is awaited
+	noiseEvery     = 5 * time.Second       // between two lines of the log about it
+)
+
+// Our component ids: MAV_COMP_ID_ONBOARD_COMPUTER4 and, where somebody else has
+// it, the two below. MAVROS has 191. knockID is the one that PX4 must hear a
+// ground station from to send its texts.
+const (
+	componentID     = 194
+	lastComponentID = 192
+	knockID         = 190
+	autopilotID     = 1 // MAV_COMP_ID_AUTOPILOT1
 )
 
 // outgoing is a message and who says it: a system and component id.
@@ -30,176 +43,152 @@ type outgoing struct {
 	msg               message.Message
 }
 
+// heard is what the link hands on: a message of the vehicle, somebody else's
+// sticks for it, or a notice of the link's own.
+type heard struct {
+	at      time.Time
+	msg     message.Message
+	system  byte // whose
+	foreign bool // msg moves the vehicle's sticks, and is neither its own nor ours
+	notice  string
+}
+
 // connection is one open port with the goroutine that owns its writing.
 type connection struct {
 	port    port
 	queue   chan outgoing
-	sticks  chan struct{} // the newest sticks wait to be written
+	newest  chan struct{} // the newest sticks wait to be written
 	opened  time.Time
 	frameAt time.Time    // of the last valid frame
 	writing atomic.Int64 // when the pending write began, in nanoseconds since opened; 0: none
 	why     error        // the link's own reason to close the port
 	close   func()       // ends the writer, which closes the port
+	end     func()       // closes the port under a write that hangs
 }
 
-// link is the connection to one vehicle: it keeps the port open, knows the
-// telemetry, runs the mode machine and carries out plans.
+// counters are of the link's whole life.
+type counters struct{ sent, received, errors, lost atomic.Uint64 }
+
+// link is the connection to one vehicle: a port kept open, frames in, messages
+// out, and our heartbeat. What it hears it hands to one function.
 type link struct {
 	device device
-	system byte // only this vehicle's; 0 takes the first
+	only   byte // only this vehicle's system id; 0 takes the first
 	gcs    bool // be its ground station
+	hear   func(heard)
+	counters
 
-	sent     atomic.Uint64
-	received atomic.Uint64
-	errors   atomic.Uint64
-	lost     atomic.Uint64
-	version  atomic.Uint64 // rises with what a status must show at once: all but telemetry
-	beat     atomic.Int64  // when the link's clock last ran, for the watchdog; Unix nanoseconds
-
-	mu       sync.Mutex // guards all below
+	mu       sync.Mutex // guards all below; hear is called without it
 	conn     *connection
-	tel      telemetry
-	machine  machine
-	stick    sticks
-	op       *operation // carrying out a plan, or on the way to a landing
-	target   *place
-	waiters  map[uint16]*waiter
-	owed     map[uint16]owedAcks
-	gcsID    byte // the system that ArduPilot takes sticks from
-	gcsKnown bool // it said so itself
-	stopped  bool // the link is shutting down
-
-	wg       sync.WaitGroup // goroutines of link.run
-	wake     chan struct{}  // the clock has something to do now
-	hurry    chan struct{}  // an ack is awaited from now on
-	done     chan struct{}  // closed when the link shuts down
-	greeting bool           // a greet goroutine runs
-	greet    bool           // it should begin again
-	metAt    time.Time      // when one began
+	vehicle  byte // its system id; 0 before its first heartbeat
+	us       byte // our component id
+	sequence sequence
+	sticks   *outgoing // the latest
+	attend   time.Time // until then an answer is awaited
+	fault    error     // why the port is not open
 	nextBeat time.Time
-	nextLog  time.Time
-	logged   uint64
-}
-
-func newLink(d device, system byte, gcs bool) *link {
-	return &link{
-		device: d, system: system, gcs: gcs,
-		tel:     newTelemetry(),
-		waiters: make(map[uint16]*waiter),
-		owed:    make(map[uint16]owedAcks),
-		gcsID:   255,
-		wake:    make(chan struct{}, 1),
-		hurry:   make(chan struct{}, 1),
-		done:    make(chan struct{}),
+	noise    struct {
+		logged uint64
+		next   time.Time
 	}
+	echoes echoes
+	hurry  chan struct{} // an answer is awaited from now on
 }
 
-// run keeps the link until ctx is done, then centres the sticks and closes the
-// port. It returns when every goroutine of the link has ended.
-func (l *link) run(ctx context.Context) {
-	clockStop := make(chan struct{})
-	var clock sync.WaitGroup
-	clock.Go(func() { l.runClock(clockStop) })
-	defer clock.Wait()
-	defer close(clockStop)
+// sequence counts the gaps in the vehicle's frames.
+type sequence struct {
+	last  byte
+	known bool
+}
 
-	stop := context.AfterFunc(ctx, l.shutDown)
-	defer stop()
+// echoes are the last frames that we sent: a router or a radio may send them back.
+type echoes struct {
+	last [64]echo
+	n    int
+}
+
+func (e *echoes) add(x echo) {
+	e.last[e.n%len(e.last)] = x
+	e.n++
+}
+
+func (e *echoes) has(x echo) bool {
+	for _, o := range e.last[:min(e.n, len(e.last))] {
+		if o == x {
+			return true
+		}
+	}
+	return false
+}
+
+// newLink makes the link that device opens; hear gets what comes, in the
+// reader's goroutine.
+func newLink(d device, only byte, gcs bool, hear func(heard)) *link {
+	return &link{device: d, only: only, gcs: gcs, hear: hear, us: componentID, hurry: make(chan struct{}, 1)}
+}
+
+// run keeps the port open until ctx is done, writes what is queued then, and
+// closes it.
+func (l *link) run(ctx context.Context) {
 	backoff := backoffFirst
-	complained := ""
-	for {
+	failing := false
+	for ctx.Err() == nil {
 		p, err := l.device.open(ctx)
-		if ctx.Err() != nil {
-			if err == nil {
-				p.Close()
-			}
-			break
+		if err == nil && ctx.Err() != nil {
+			p.Close()
+			return
 		}
 		if err == nil {
-			slog.Info("port open", "device", l.device.name, "baud", l.device.baud())
-			complained = ""
-			var heard bool
-			if heard, err = l.serve(ctx, p); heard {
+			if failing {
+				slog.Info("port open again", "device", l.device.name, "baud", l.device.baud())
+			} else {
+				slog.Info("port open", "device", l.device.name, "baud", l.device.baud())
+			}
+			failing = false
+			var any bool
+			if any, err = l.serve(ctx, p); any {
 				backoff = backoffFirst
 			}
-		}
-		if ctx.Err() != nil {
-			break
-		}
-		if err != nil && err.Error() != complained {
-			complained = err.Error()
+			if ctx.Err() != nil {
+				return
+			}
 			slog.Warn("port lost; trying again until it is back", "device", l.device.name, "error", err)
+			failing = true
+		} else if ctx.Err() == nil {
+			err = l.device.explain(err)
+			if !failing {
+				slog.Warn("the port can't be opened; trying again until it can", "device", l.device.name, "error", err)
+			}
+			failing = true
 		}
+		l.mu.Lock()
+		l.fault = err
+		l.mu.Unlock()
 		select {
 		case <-time.After(backoff):
 		case <-ctx.Done():
 		}
 		backoff = min(2*backoff, backoffLast)
 	}
-	l.shutDown()
-	l.wg.Wait()
 }
 
-// shutDown ends everything that waits, and lets nothing new begin.
-func (l *link) shutDown() {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if !l.stopped {
-		l.stopped = true
-		close(l.done)
-	}
-}
-
-// serve reads a port until it fails or ctx is done, and closes it.
-func (l *link) serve(ctx context.Context, p port) (heard bool, err error) {
-	now := time.Now()
-	c := &connection{
-		port: p, queue: make(chan outgoing, 64), sticks: make(chan struct{}, 1),
-		opened: now, frameAt: now,
-	}
-	broken, cancel := context.WithCancel(ctx)
-	c.close = cancel
+// serve reads a port until it fails or ctx is done, and closes it. It reports
+// whether anything that reads as MAVLink came.
+func (l *link) serve(ctx context.Context, p port) (any bool, err error) {
+	c, broken, cancel := l.connect(ctx, p)
+	defer cancel()
 	var writer sync.WaitGroup
 	writer.Go(func() { l.write(ctx, broken, c) })
 	l.mu.Lock()
-	l.conn = c
-	l.tel.seqKnown = false
+	c.end = sync.OnceFunc(func() { writer.Go(func() { p.Close() }) }) // a close may wait for the reader
 	l.mu.Unlock()
-	l.pokeClock()
 
-	var in deframer
-	var dec decoder
-	var n int
-	var last time.Time
-	_, in.datagrams = p.(interface {
+	r := &reader{link: l, conn: c}
+	_, r.in.datagrams = p.(interface {
 		ReadFromUDP([]byte) (int, *net.UDPAddr, error)
 	})
-	_, line := p.(interface{ Drain() error })
 	for err == nil {
-		space := in.space()
-		n, err = p.Read(space)
-		now := time.Now()
-		in.filled(n, now)
-		for {
-			f, ok := in.next()
-			if !ok {
-				break
-			}
-			heard = true
-			l.received.Add(1)
-			l.take(c, &dec, f, now)
-		}
-		if in.errors > 0 {
-			l.errors.Add(in.errors)
-			in.errors = 0
-		}
-		if n == 0 && err == nil && !in.datagrams {
-			err = io.ErrUnexpectedEOF
-		}
-		if line && now.Sub(last) < 2*readEvery && n < len(space) {
-			l.gather(broken)
-		}
-		last = now
+		err = r.read(broken)
 	}
 	l.mu.Lock()
 	l.conn = nil
@@ -212,14 +201,71 @@ func (l *link) serve(ctx context.Context, p port) (heard bool, err error) {
 	hung := time.AfterFunc(writeHangs, func() { p.Close() })
 	defer hung.Stop()
 	writer.Wait()
-	return heard, err
+	return r.any, err
+}
+
+func (l *link) connect(ctx context.Context, p port) (*connection, context.Context, func()) {
+	now := time.Now()
+	c := &connection{
+		port: p, queue: make(chan outgoing, 64), newest: make(chan struct{}, 1),
+		opened: now, frameAt: now,
+	}
+	broken, cancel := context.WithCancel(ctx)
+	c.close = cancel
+	l.mu.Lock()
+	l.conn, l.fault = c, nil
+	l.sequence.known = false
+	l.mu.Unlock()
+	l.hear(heard{at: now}) // the clock has a heartbeat to send
+	return c, broken, cancel
+}
+
+// reader reads one port.
+type reader struct {
+	link *link
+	conn *connection
+	in   deframer
+	dec  decoder
+	last time.Time // of the last read
+	any  bool
+}
+
+// read takes what one read of the port brings.
+func (r *reader) read(broken context.Context) error {
+	l := r.link
+	space := r.in.space()
+	n, err := r.conn.port.Read(space)
+	now := time.Now()
+	r.in.filled(n, now)
+	for {
+		f, ok := r.in.next()
+		if !ok {
+			break
+		}
+		r.any = true
+		l.received.Add(1)
+		r.take(f, now)
+	}
+	if r.in.errors > 0 {
+		l.errors.Add(r.in.errors)
+		r.in.errors = 0
+	}
+	if n == 0 && err == nil && !r.in.datagrams {
+		err = io.ErrUnexpectedEOF
+	}
+	_, gathers := r.conn.port.(interface{ gathers() })
+	if gathers && err == nil && now.Sub(r.last) < 2*readEvery && n < len(space) {
+		l.gather(broken)
+	}
+	r.last = now
+	return err
 }
 
 // gather lets bytes come for readEvery: to be woken for every few of them costs
-// ten times what decoding them does. An ack is not kept waiting.
+// ten times what decoding them does. An answer is not kept waiting.
 func (l *link) gather(broken context.Context) {
 	l.mu.Lock()
-	awaited := len(l.waiters) > 0
+	awaited := time.Now().Before(l.attend)
 	l.mu.Unlock()
 	if awaited {
 		return
@@ -233,63 +279,215 @@ func (l *link) gather(broken context.Context) {
 	}
 }
 
-// write owns the writing of a port until it is broken. When the link shuts down
-// it writes the last sticks. It closes the port.
+// take takes one checked frame, and hands it on if it concerns the vehicle.
+func (r *reader) take(f rawFrame, now time.Time) {
+	l := r.link
+	l.mu.Lock()
+	r.conn.frameAt = now
+	notice := l.ours(f)
+	vehicle := l.vehicle
+	l.mu.Unlock()
+	if notice != "" {
+		slog.Warn(notice)
+		l.hear(heard{at: now, notice: notice})
+	}
+	switch {
+	case f.component == autopilotID && f.id == 0:
+		r.heartbeat(f, now)
+		return
+	case f.component == autopilotID && f.system == vehicle && vehicle != 0:
+		l.countLost(f.seq)
+	case vehicle != 0 && (f.id == 69 || f.id == 70): // MANUAL_CONTROL, RC_CHANNELS_OVERRIDE
+		r.foreign(f, vehicle, now)
+		return
+	default:
+		return
+	}
+	if f.known == nil {
+		return
+	}
+	m, err := r.dec.decode(f)
+	if err != nil { // a version 1 frame of another length
+		l.errors.Add(1)
+		return
+	}
+	l.hear(heard{at: now, msg: m, system: f.system})
+}
+
+// ours looks at a frame with our own ids that we did not send: somebody else has
+// them, and his acks would be ours. Step aside. l.mu is held.
+func (l *link) ours(f rawFrame) (notice string) {
+	if f.system != l.ourSystem() || f.component != l.us || l.us == lastComponentID || l.echoes.has(f.echo()) {
+		return ""
+	}
+	was := l.us
+	l.us--
+	return fmt.Sprintf("another program uses our MAVLink ids %d/%d: going on as component %d", f.system, was, l.us)
+}
+
+// foreign takes sticks for our vehicle that somebody else sends.
+func (r *reader) foreign(f rawFrame, vehicle byte, now time.Time) {
+	l := r.link
+	l.mu.Lock()
+	echo := l.echoes.has(f.echo())
+	l.mu.Unlock()
+	if echo {
+		return
+	}
+	m, err := r.dec.decode(f)
+	if err != nil {
+		return
+	}
+	switch m := m.(type) {
+	case *common.MessageManualControl:
+		if m.Target != vehicle {
+			return
+		}
+	case *common.MessageRcChannelsOverride:
+		if m.TargetSystem != vehicle {
+			return
+		}
+	}
+	l.hear(heard{at: now, msg: m, system: f.system, foreign: true})
+}
+
+// heartbeat takes an autopilot's heartbeat, and the vehicle it is of if there is
+// none yet.
+func (r *reader) heartbeat(f rawFrame, now time.Time) {
+	l := r.link
+	if f.known == nil {
+		return
+	}
+	m, err := r.dec.decode(f)
+	if err != nil {
+		l.errors.Add(1)
+		return
+	}
+	hb, ok := m.(*minimal.MessageHeartbeat)
+	if !ok || hb.Autopilot == minimal.MAV_AUTOPILOT_INVALID || f.system == 0 {
+		return
+	}
+	l.mu.Lock()
+	switch {
+	case l.vehicle == 0 && (l.only == 0 || l.only == f.system):
+		l.vehicle = f.system
+		slog.Info("vehicle found", "system", f.system, "autopilot", hb.Autopilot, "type", hb.Type)
+	case l.vehicle != f.system:
+		l.mu.Unlock()
+		return
+	}
+	l.mu.Unlock()
+	if p, ok := r.conn.port.(interface{ heard() }); ok {
+		p.heard()
+	}
+	l.countLost(f.seq)
+	l.hear(heard{at: now, msg: hb, system: f.system})
+}
+
+// countLost counts the gaps in the vehicle's sequence. A step back is a frame
+// that UDP delivered late.
+func (l *link) countLost(seq byte) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	s := &l.sequence
+	gap := seq - s.last - 1
+	if s.known && gap > 127 {
+		return
+	}
+	if s.known {
+		l.lost.Add(uint64(gap))
+	}
+	s.last, s.known = seq, true
+}
+
+// write owns the writing of a port until it is broken. When the program ends it
+// writes what is queued. It closes the port.
 func (l *link) write(ctx, broken context.Context, c *connection) {
 	defer c.port.Close()
-	senders := make(map[[2]byte]*sender)
-	put := func(o outgoing) bool {
-		who := [2]byte{o.system, o.component}
-		s := senders[who]
-		if s == nil {
-			s = newSender(o.system, o.component)
-			senders[who] = s
-		}
-		b, err := s.encode(o.msg)
-		if err != nil {
-			slog.Error("a message can't be encoded", "message", fmt.Sprintf("%T", o.msg), "error", err)
-			return true
-		}
-		c.writing.Store(int64(max(time.Since(c.opened), 1)))
-		_, err = c.port.Write(b)
-		if err != nil {
-			slog.Debug("write failed", "device", l.device.name, "error", err)
-			c.close()
-			return false
-		}
-		c.writing.Store(0)
-		l.sent.Add(1)
-		return true
-	}
-	var manual common.MessageManualControl
+	w := &writer{link: l, conn: c, senders: make(map[[2]byte]*sender)}
 	for {
 		select {
 		case <-broken.Done():
-			if ctx.Err() == nil {
-				return
-			}
-			l.mu.Lock()
-			o, ok := l.lastSticks(&manual)
-			l.mu.Unlock()
-			if ok && put(o) {
-				if p, ok := c.port.(interface{ Drain() error }); ok {
-					c.writing.Store(int64(time.Since(c.opened)))
-					p.Drain()
-				}
+			if ctx.Err() != nil {
+				w.rest()
 			}
 			return
-		case <-c.sticks:
+		case <-c.newest:
 			l.mu.Lock()
-			o, ok := l.stickMessage(&manual)
+			o := l.sticks
 			l.mu.Unlock()
-			if ok && !put(o) {
+			if o != nil && !w.put(*o) {
 				return
 			}
 		case o := <-c.queue:
-			if !put(o) {
+			if !w.put(o) {
 				return
 			}
 		}
+	}
+}
+
+// writer writes to one port.
+type writer struct {
+	link    *link
+	conn    *connection
+	senders map[[2]byte]*sender
+}
+
+// put writes a message; false says that the port is broken.
+func (w *writer) put(o outgoing) bool {
+	l, c := w.link, w.conn
+	who := [2]byte{o.system, o.component}
+	s := w.senders[who]
+	if s == nil {
+		s = newSender(o.system, o.component)
+		w.senders[who] = s
+	}
+	b, err := s.encode(o.msg)
+	if err != nil {
+		slog.Error("a message can't be encoded", "message", fmt.Sprintf("%T", o.msg), "error", err)
+		return true
+	}
+	l.mu.Lock()
+	l.echoes.add(echoOf(b))
+	l.mu.Unlock()
+	c.writing.Store(int64(max(time.Since(c.opened), 1)))
+	if _, err = c.port.Write(b); err != nil {
+		slog.Debug("write failed", "device", l.device.name, "error", err)
+		c.close()
+		return false
+	}
+	c.writing.Store(0)
+	l.sent.Add(1)
+	return true
+}
+
+// rest writes what is queued, the newest sticks first, and waits until it is out.
+func (w *writer) rest() {
+	select {
+	case <-w.conn.newest:
+		w.link.mu.Lock()
+		o := w.link.sticks
+		w.link.mu.Unlock()
+		if o != nil && !w.put(*o) {
+			return
+		}
+	default:
+	}
+	for {
+		select {
+		case o := <-w.conn.queue:
+			if !w.put(o) {
+				return
+			}
+			continue
+		default:
+		}
+		break
+	}
+	if p, ok := w.conn.port.(interface{ Drain() error }); ok {
+		w.conn.writing.Store(int64(time.Since(w.conn.opened)))
+		p.Drain()
 	}
 }
 
@@ -300,28 +498,122 @@ var (
 	errSilent    = errors.New("nothing that reads as MAVLink for 5 s")
 )
 
-// send queues a message from our own system; it never waits. l.mu is held.
-func (l *link) send(component byte, m message.Message) error {
+// send queues a message from our own ids; it never waits.
+func (l *link) send(m message.Message) error { return l.sendAs(0, 0, m) }
+
+// sendAs queues a message from other ids than ours; zero ids are ours.
+func (l *link) sendAs(system, component byte, m message.Message) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.put(system, component, m)
+}
+
+// put is sendAs with l.mu held.
+func (l *link) put(system, component byte, m message.Message) error {
 	if l.conn == nil {
 		return errNoPort
 	}
+	if system == 0 {
+		system = l.ourSystem()
+	}
+	if component == 0 {
+		component = l.us
+	}
 	select {
-	case l.conn.queue <- outgoing{l.ourSystem(), component, m}:
+	case l.conn.queue <- outgoing{system, component, m}:
 		return nil
 	default:
 		return errQueueFull
 	}
 }
 
-// ourSystem is the vehicle's system id: we are a part of it.
+// move has the newest sticks written; nil forgets the last ones.
+func (l *link) move(o *outgoing) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.sticks = o
+	if o == nil || l.conn == nil {
+		return
+	}
+	if o.system == 0 {
+		o.system, o.component = l.ourSystem(), l.us
+	}
+	select {
+	case l.conn.newest <- struct{}{}:
+	default: // the writer has not taken the last one: it will write the newest
+	}
+}
+
+// expect says that an answer is awaited for so long.
+func (l *link) expect(d time.Duration) {
+	l.mu.Lock()
+	l.attend = time.Now().Add(d)
+	l.mu.Unlock()
+	select {
+	case l.hurry <- struct{}{}:
+	default:
+	}
+}
+
+// ourSystem is the vehicle's system id: we are a part of it. l.mu is held.
 func (l *link) ourSystem() byte {
 	switch {
-	case l.tel.system != 0:
-		return l.tel.system
-	case l.system != 0:
-		return l.system
+	case l.vehicle != 0:
+		return l.vehicle
+	case l.only != 0:
+		return l.only
 	}
 	return 1
+}
+
+// addressed reports whether an ack is for us. An autopilot that does not fill the
+// target in says 0.
+func (l *link) addressed(system, component byte) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return (system == 0 || system == l.ourSystem()) && (component == 0 || component == l.us)
+}
+
+// tick does what is due and returns when it is to be called next; zero: there is
+// no port.
+func (l *link) tick(now time.Time) time.Time {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.logNoise(now)
+	c := l.conn
+	if c == nil {
+		return time.Time{}
+	}
+	silent := c.frameAt.Add(silentAfter)
+	began := c.writing.Load()
+	hangs := c.opened.Add(time.Duration(began)).Add(writeHangs)
+	switch {
+	case began != 0 && !now.Before(hangs):
+		c.why = errWriteHung
+	case !now.Before(silent):
+		c.why = errSilent
+	}
+	if c.why != nil && c.end != nil {
+		c.end()
+		return now.Add(silentAfter)
+	}
+	if !now.Before(l.nextBeat) {
+		l.nextBeat = now.Add(heartbeatEvery)
+		l.put(0, 0, heartbeat(minimal.MAV_TYPE_ONBOARD_CONTROLLER))
+		if l.gcs {
+			l.put(0, knockID, heartbeat(minimal.MAV_TYPE_GCS))
+		}
+	}
+	return l.nextBeat
+}
+
+// logNoise tells of bytes that were no frames, at most once in noiseEvery. l.mu
+// is held.
+func (l *link) logNoise(now time.Time) {
+	if n := l.badPlaces(); n != l.noise.logged && !now.Before(l.noise.next) {
+		slog.Warn("bytes that are no MAVLink", "device", l.device.name, "since_last", n-l.noise.logged, "in_all", n)
+		l.noise.logged, l.noise.next = n, now.Add(noiseEvery)
+	}
 }
 
 // badPlaces counts the places on the line where bytes were no frame.
@@ -333,72 +625,19 @@ func (l *link) badPlaces() uint64 {
 	return n
 }
 
-// take takes one checked frame.
-func (l *link) take(c *connection, dec *decoder, f rawFrame, now time.Time) {
+// state is the link at a moment, for the status.
+type linkState struct {
+	device                       string
+	baud                         int
+	received, lost, errors, sent uint64
+	fault                        error
+}
+
+func (l *link) state() linkState {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	c.frameAt = now
-	if f.component != autopilotID {
-		return
+	return linkState{
+		device: l.device.name, baud: l.device.baud(), fault: l.fault,
+		received: l.received.Load(), lost: l.lost.Load(), errors: l.badPlaces(), sent: l.sent.Load(),
 	}
-	if f.id == 0 {
-		if f.known == nil || !l.latch(c, dec, f, now) {
-			return
-		}
-	} else if f.system != l.tel.system {
-		return
-	}
-	l.countLost(f.seq)
-	if f.known == nil || f.id == 0 {
-		return
-	}
-	m, err := dec.decode(f)
-	if err != nil { // a version 1 frame of another length
-		l.errors.Add(1)
-		return
-	}
-	l.hear(m, now)
-}
-
-// countLost counts the gaps in the vehicle's sequence. A step back is a frame
-// that UDP delivered late.
-func (l *link) countLost(seq byte) {
-	gap := seq - l.tel.seq - 1
-	if l.tel.seqKnown && gap > 127 {
-		return
-	}
-	if l.tel.seqKnown {
-		l.lost.Add(uint64(gap))
-	}
-	l.tel.seq, l.tel.seqKnown = seq, true
-}
-
-// latch takes a heartbeat, and the vehicle it is of if there is none yet. It
-// reports whether the frame is the vehicle's.
-func (l *link) latch(c *connection, dec *decoder, f rawFrame, now time.Time) bool {
-	m, err := dec.decode(f)
-	if err != nil {
-		l.errors.Add(1)
-		return false
-	}
-	hb, ok := m.(*minimal.MessageHeartbeat)
-	if !ok || hb.Autopilot == minimal.MAV_AUTOPILOT_INVALID || f.system == 0 {
-		return false
-	}
-	switch {
-	case l.tel.system != 0:
-		if f.system != l.tel.system {
-			return false
-		}
-	case l.system != 0 && f.system != l.system:
-		return false
-	default:
-		l.tel.system = f.system
-		slog.Info("vehicle found", "system", f.system, "autopilot", hb.Autopilot, "type", hb.Type)
-	}
-	if p, ok := c.port.(*udpPort); ok {
-		p.heard()
-	}
-	l.hearHeartbeat(hb, now)
-	return true
 }

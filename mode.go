@@ -55,9 +55,10 @@ const (
 // ardupilot reports whether f is one of ArduPilot's vehicles.
 func (f firmware) ardupilot() bool { return f >= copter }
 
-// firmwareOf tells the family from a heartbeat. The types are those that
-// AUTOPILOTS.md lists for ArduPilot; PX4 has one table for all.
-func firmwareOf(autopilot common.MAV_AUTOPILOT, typ common.MAV_TYPE) firmware {
+// firmwareOf tells the family from a heartbeat and from EXTENDED_SYS_STATE's
+// vtol_state: a QuadPlane calls itself a fixed wing (docs/autopilots.md,
+// "QuadPlane"). PX4 has one table for all.
+func firmwareOf(autopilot common.MAV_AUTOPILOT, typ common.MAV_TYPE, vtol uint8) firmware {
 	switch autopilot {
 	case common.MAV_AUTOPILOT_PX4:
 		return px4
@@ -66,7 +67,10 @@ func firmwareOf(autopilot common.MAV_AUTOPILOT, typ common.MAV_TYPE) firmware {
 		case 2, 3, 4, 13, 14, 15, 29, 35:
 			return copter
 		case 1:
-			return plane
+			if vtol == 0 {
+				return plane
+			}
+			return quadPlane
 		case 19, 20, 21, 22, 23, 24, 25:
 			return quadPlane
 		}
@@ -154,6 +158,7 @@ var planeModes = []autopilotMode{
 	{13, "TAKEOFF", ModeTakeoff},
 	{14, "AVOID_ADSB", ModeOther},
 	{15, "GUIDED", ModeHold},
+	{16, "INITIALISING", ModeOther},
 	{17, "QSTABILIZE", ModeManual},
 	{18, "QHOVER", ModeAltitude},
 	{19, "QLOITER", ModePosition},
@@ -189,8 +194,8 @@ func (f firmware) reported(custom uint32) (Mode, string) {
 	return ModeOther, fmt.Sprintf("MODE %d", custom)
 }
 
-// entered is the table Mode → custom mode (AUTOPILOTS.md, "The modes, side by
-// side"). What is missing here does not exist on that vehicle.
+// entered is the table Mode → custom mode (docs/autopilots.md, "The modes, side
+// by side"). What is missing here does not exist on that vehicle.
 var entered = map[firmware]map[Mode]uint32{
 	px4: {
 		ModeManual: px4Custom(1, 0), ModeAltitude: px4Custom(2, 0), ModePosition: px4Custom(3, 0),
@@ -211,68 +216,98 @@ var entered = map[firmware]map[Mode]uint32{
 	},
 }
 
-// report is what one heartbeat says.
+// copterBrake is Copter's BRAKE: it stops, and stays until another mode is set.
+const copterBrake = 17
+
+// report is what one heartbeat says, and what the machine must know beside it.
 type report struct {
-	mode  Mode
-	armed bool
+	custom uint32
+	mode   Mode // of custom
+	armed  bool
+
+	amsl     float64 // where the vehicle is, metres above mean sea level; NaN is unknown
+	streamed bool    // our own stick stream runs
+}
+
+// same reports whether two reports say the same mode and armed bit.
+func (r report) same(o report) bool { return r.custom == o.custom && r.armed == o.armed }
+
+// order is what an accepted plan means to the machine: the mode, and the
+// autopilot's own numbers that belong to it. The zero value commands nothing.
+type order struct {
+	mode    Mode
+	numbers []uint32
+	transit bool // a land that is still on its way to its place
+
+	// PX4 ends a takeoff in AUTO.LOITER: its number, and the height from which on
+	// it is the takeoff's end and not a pilot's (rule 4). 0: there is none.
+	end     uint32
+	endAMSL float64
 }
 
 // followTime is how long an autopilot may take to show what it acknowledged
-// (DESIGN.md, rule 6). Heartbeats come once a second.
+// (docs/design.md, rule 6).
 const followTime = 5 * time.Second
 
-// machine is the mode machine of DESIGN.md: it knows what was commanded, what
-// the autopilot reports, and answers which mode the drone is in. It has no
-// clock and no lock; the link that owns it has both. The zero value is a drone
-// that was never heard: manual.
+// machine is the mode machine of docs/design.md: it knows what was commanded,
+// what the autopilot reports, and answers which mode the drone is in. It has no
+// clock and no lock. The zero value is a drone that was never heard: manual.
 type machine struct {
-	mode Mode // what GET mode answers
-
-	commanded bool // mode is the one that this API asked for last
-	transit   bool // commanded land is still on its way to the place
+	mode  Mode   // what GET mode answers
+	order *order // what this API asked for last and the autopilot acknowledged; nil: the mode is a reported one
 
 	last  report // the last report that counted
 	raw   report // the last report at all
 	heard bool   // last and raw are set
 	lost  bool   // the link was lost since
+	again bool   // the autopilot has started again since
 
-	follow  time.Time // when the autopilot should have shown the commanded mode; zero: it has
-	pending []Mode    // while a plan waits for its acks: what its steps explain
-	settle  []Mode    // after a refused plan: what its late reports may still show
-	until   time.Time // when settle ends
+	follow  time.Time // when the autopilot should have shown the order; zero: it has
+	plan    []uint32  // while a plan waits for its acks: the numbers that it explains; nil: no plan
+	settle  []uint32  // after a refused plan: what its late reports may still show
+	settled time.Time // when settle ends
 }
 
-// explains reports whether r belongs to the commanded mode (rule 4).
+// explains reports whether r belongs to what was commanded (rule 4).
 func (m *machine) explains(r report) bool {
-	if r.mode == m.mode {
+	o := m.order
+	if !r.armed && r.mode.flownBySticks() && r.streamed {
 		return true
 	}
-	if !m.commanded {
-		return false
+	if o == nil {
+		return r.custom == m.last.custom && r.armed == m.last.armed && r.mode == m.mode
 	}
-	switch m.mode {
-	case ModeTakeoff: // the climb is over
-		return r.mode == ModeHold
-	case ModeLand:
+	if slices.Contains(o.numbers, r.custom) {
+		return true
+	}
+	if o.end != 0 && r.custom == o.end && r.armed && r.amsl >= o.endAMSL {
+		return true
+	}
+	switch o.mode {
+	case ModeLand, ModeRTL, ModeRTGS:
 		// RTL always shows: no autopilot falls back to it on the ground.
-		return m.transit && r.mode == ModeHold || !r.armed && r.mode != ModeRTL
-	case ModeRTGS:
-		return r.mode == ModeRTL
+		return !r.armed && r.mode != ModeRTL
 	}
 	return false
 }
 
-// report takes a heartbeat's report.
-func (m *machine) report(r report) {
-	first := !m.heard || m.lost && !m.explains(r)
+// report takes a heartbeat's report. It tells whether the report took the mode:
+// nothing that was commanded here explains it.
+func (m *machine) report(r report) (taken bool) {
 	before := m.raw
-	m.raw, m.heard, m.lost = r, true, false
-	if first { // rule 2
+	again, first := m.again, !m.heard || m.lost && !m.explains(r)
+	m.raw, m.heard, m.lost, m.again = r, true, false, false
+	if again || first { // rule 2
 		m.last = r
 		if r.armed {
 			m.show(r)
+			return true
 		}
-		return
+		if again {
+			m.show(report{custom: r.custom, mode: ModeManual})
+			m.last = r
+		}
+		return again
 	}
 	explained, last := m.explains(r), m.last
 	if explained { // also while a plan waits: from here on, what it was before is new again
@@ -281,99 +316,123 @@ func (m *machine) report(r report) {
 		if m.mode != ModeTakeoff || r.armed {
 			m.follow = time.Time{}
 		}
+		return false
 	}
-	if slices.Contains(m.pending, r.mode) { // rule 5
-		return
+	if slices.Contains(m.plan, r.custom) { // rule 5
+		return false
 	}
 	if m.settle != nil {
-		if r == last {
+		if r.same(last) {
 			m.settle = nil
-		} else if slices.Contains(m.settle, r.mode) && r.mode != ModeRTL { // it may be a failsafe
-			return
+		} else if slices.Contains(m.settle, r.custom) && r.mode != ModeRTL { // it may be a failsafe
+			return false
 		}
 	}
-	switch {
-	case explained:
-	case r != m.last, m.pending != nil && r != before:
+	if !r.same(m.last) || m.plan != nil && !r.same(before) {
 		m.show(r)
+		return true
 	}
+	return false
 }
 
 // show makes the reported mode the mode: nothing that was commanded explains it.
 func (m *machine) show(r report) {
-	m.mode, m.last = r.mode, r
-	m.commanded, m.transit = false, false
+	m.mode, m.last, m.order = r.mode, r, nil
 	m.settle, m.follow = nil, time.Time{}
 }
 
-// lose says that the link to the autopilot was lost or that it rebooted.
+// lose says that the link to the autopilot was lost.
 func (m *machine) lose() {
 	m.lost = m.heard
 	m.settle, m.follow = nil, time.Time{}
 }
 
-// begin says that a plan's first message is about to be sent, and which modes
-// its steps explain while it waits for acks. What the steps of a plan whose
-// place it takes have done shows.
-func (m *machine) begin(explains []Mode) {
-	m.pending, m.settle = explains, nil
+// restart says that the autopilot has started again: nothing that was commanded
+// before stands, and a disarmed one is in its initial state (rule 2).
+func (m *machine) restart() {
+	m.order, m.settle, m.follow = nil, nil, time.Time{}
+	m.again = m.heard
 }
 
-// accept says that every step of a plan that enters mode was acknowledged
-// (rule 3). transit tells that a land is first on its way to a place.
-func (m *machine) accept(mode Mode, transit bool, now time.Time) {
-	m.mode, m.commanded, m.transit = mode, true, transit
-	m.pending, m.settle = nil, nil
+// begin says that a plan begins; what explains it is the mode that it finds.
+func (m *machine) begin(numbers []uint32) {
+	m.plan, m.settle = append([]uint32{m.raw.custom}, numbers...), nil
+}
+
+// expect says that a plan's step is sent now, which may show this number. Before
+// it was sent the same report is somebody else's.
+func (m *machine) expect(number uint32) { m.plan = append(m.plan, number) }
+
+// accept says that every step of a plan was acknowledged (rule 3).
+func (m *machine) accept(o order, now time.Time) {
+	m.mode, m.order = o.mode, &o
+	m.plan, m.settle = nil, nil
 	m.last = m.raw
 	m.follow = now.Add(followTime)
+	if slices.Contains(o.numbers, m.raw.custom) && (m.mode != ModeTakeoff || m.raw.armed) {
+		m.follow = time.Time{}
+	}
 }
 
 // acceptArm says that a plan that only arms or disarms was acknowledged. The
 // mode is then what the next heartbeat will make of it, unless one is still to
 // show what was commanded before.
 func (m *machine) acceptArm(armed bool) {
-	m.pending = nil
+	m.plan = nil
 	if m.follow.IsZero() && !m.lost {
-		m.report(report{m.raw.mode, armed})
+		r := m.raw
+		r.armed = armed
+		m.report(r)
 	}
 }
 
 // refuse says that a plan was refused: it changes nothing, and the reports that
 // its first steps caused have time to pass.
 func (m *machine) refuse(now time.Time) {
-	m.settle, m.pending = m.pending, nil
-	m.until = now.Add(followTime)
+	if len(m.plan) > 1 {
+		m.settle, m.settled = m.plan[1:], now.Add(followTime)
+	}
+	m.plan = nil
 }
 
-// awaited is the mode that the autopilot acknowledged and no report has shown
-// yet; ModeOther where there is none.
-func (m *machine) awaited() Mode {
-	switch {
-	case m.follow.IsZero():
-		return ModeOther
-	case m.transit:
-		return ModeHold
+// awaited is the number that the autopilot acknowledged and no report has shown
+// yet.
+func (m *machine) awaited() (custom uint32, ok bool) {
+	if m.order == nil || m.follow.IsZero() {
+		return 0, false
 	}
-	return m.mode
+	return m.order.numbers[0], true
 }
 
 // doubt says that a plan went without an answer: nobody knows what it did, so
 // whatever is reported shows.
-func (m *machine) doubt() { m.pending, m.settle = nil, nil }
+func (m *machine) doubt() { m.plan, m.settle = nil, nil }
 
 // abandon ends what was commanded: the mode is the reported one.
 func (m *machine) abandon() { m.show(m.raw) }
 
+// due is when tick is to be called next; zero: nothing waits for the time.
+func (m *machine) due() time.Time {
+	switch {
+	case m.plan != nil:
+		return time.Time{}
+	case m.settle != nil:
+		return m.settled
+	}
+	return m.follow
+}
+
 // tick applies rule 6 at the given time and reports whether the autopilot did
 // not follow what it had acknowledged.
-func (m *machine) tick(now time.Time) bool {
-	if m.settle != nil && !now.Before(m.until) {
+func (m *machine) tick(now time.Time) (gone bool) {
+	if m.settle != nil && !now.Before(m.settled) {
 		m.settle = nil
-		if m.raw != m.last && !m.explains(m.raw) {
+		if !m.raw.same(m.last) && !m.explains(m.raw) {
 			m.show(m.raw)
+			return true
 		}
 	}
-	if m.pending != nil || m.settle != nil || m.follow.IsZero() || now.Before(m.follow) {
+	if m.plan != nil || m.settle != nil || m.follow.IsZero() || now.Before(m.follow) {
 		return false
 	}
 	m.show(m.raw)

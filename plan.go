@@ -3,37 +3,11 @@ package main
 import (
 	"fmt"
 	"math"
+	"slices"
 
 	"github.com/bluenviron/gomavlib/v3/pkg/dialects/common"
 	"github.com/bluenviron/gomavlib/v3/pkg/message"
 )
-
-// message is the step as it goes on the wire.
-func (s *step) message(system byte, confirmation uint8) message.Message {
-	if s.asInt {
-		return &common.MessageCommandInt{
-			TargetSystem: system, TargetComponent: autopilotID,
-			Frame: s.frame, Command: s.cmd,
-			Param1: s.p[0], Param2: s.p[1], Param3: s.p[2], Param4: s.p[3],
-			X: s.x, Y: s.y, Z: s.p[6],
-		}
-	}
-	return &common.MessageCommandLong{
-		TargetSystem: system, TargetComponent: autopilotID,
-		Command: s.cmd, Confirmation: confirmation,
-		Param1: s.p[0], Param2: s.p[1], Param3: s.p[2], Param4: s.p[3],
-		Param5: s.p[4], Param6: s.p[5], Param7: s.p[6],
-	}
-}
-
-// distance is the way over ground between two places a few kilometres apart,
-// in metres.
-func distance(lat1, lon1, lat2, lon2 float64) float64 {
-	const metresPerDegree = 6371000 * math.Pi / 180
-	north := (lat2 - lat1) * metresPerDegree
-	east := math.Remainder(lon2-lon1, 360) * metresPerDegree * math.Cos(lat1*math.Pi/180)
-	return math.Hypot(north, east)
-}
 
 // request is a command as POST mode, takeoff, goto and land take it, read and
 // checked. A nil number was not given.
@@ -58,13 +32,27 @@ type vehicle struct {
 	landed   landedState
 	failsafe bool
 
-	lat, lon float64 // degrees
+	at       place   // degrees, metres above home
 	amsl     float64 // metres above mean sea level
-	relative float64 // metres above home
 	heading  float64 // degrees
+	velocity motion  // NaN where it is not fresh
 	homeAMSL float64 // metres
 
-	target *place // of the goto under way, or nil
+	target  *place // of the goto under way, or nil
+	streams bool   // the sticks of a stick mode are ours
+	set     settings
+	wing    bool // a QuadPlane flies on its wing
+}
+
+// motion is a velocity over ground, in metres a second.
+type motion struct{ north, east, down float64 }
+
+// settings are the autopilot's parameters that a plan rests on, NaN where it did
+// not tell.
+type settings struct {
+	guidedHovers float64 // Q_GUIDED_MODE: 1 hovers in GUIDED
+	cruise       float64 // m/s, WPNAV_SPEED: a goto's default speed on Copter
+	spedUp       bool    // a goto from here had a speed of its own, and it stands
 }
 
 // heldPlace is where a hold that is under way leads: to its target, or nowhere.
@@ -72,16 +60,20 @@ func (v vehicle) heldPlace() place {
 	if v.target != nil {
 		return *v.target
 	}
-	return place{v.lat, v.lon, v.relative}
+	return v.at
 }
-
-// landedState is EXTENDED_SYS_STATE's MAV_LANDED_STATE.
-type landedState uint8
 
 // flying reports whether the drone is in the air for all that is known: armed,
 // and not reported on the ground.
-func (v vehicle) flying() bool {
-	return v.armed && v.landed != landedState(common.MAV_LANDED_STATE_ON_GROUND)
+func (v vehicle) flying() bool { return v.armed && v.landed != onGround }
+
+// hovers reports whether GUIDED keeps a place. A QuadPlane that hovers circles
+// 75 m off in it, by default (docs/autopilots.md, "QuadPlane").
+func (v vehicle) hovers(what string) error {
+	if v.firmware == quadPlane && !v.wing && v.set.guidedHovers != 1 {
+		return refuse(codeUnsupported, "%s: this QuadPlane circles in GUIDED instead of hovering; set Q_GUIDED_MODE to 1", what)
+	}
+	return nil
 }
 
 // step is one MAVLink command. Unset numbers of a COMMAND_LONG are NaN on PX4
@@ -93,9 +85,23 @@ type step struct {
 	p     [7]float32       // param1 to param7 of a COMMAND_LONG; 1 to 4 and z (7) of a COMMAND_INT
 	x, y  int32            // degE7, of a COMMAND_INT
 
-	wish bool  // the plan goes on when it is refused
-	undo *step // takes the step back when a later one is refused
+	enters  bool      // it leads to a mode
+	number  uint32    // that mode's number
+	stays   bool      // a DO_REPOSITION that holds
+	through bool      // only the way out of a stick mode: never taken back
+	sticks  stickNeed // of the stream before it is sent
+	wish    bool      // the plan goes on when it is refused
+	undo    *step     // takes the step back when a later one is refused
 }
+
+// stickNeed says how the stick stream must be before a step is sent.
+type stickNeed uint8
+
+const (
+	sticksAnyhow stickNeed = iota
+	sticksLed              // it runs for a while: a stick mode is asked for, or arming in one
+	sticksStill            // PX4: no axis has moved for a while
+)
 
 // moves reports whether the step may move the vehicle elsewhere. A DO_SET_MODE
 // that has no way back asks for the mode that it is in, and does nothing.
@@ -109,38 +115,54 @@ func (s *step) moves() bool {
 	return true
 }
 
-// custom is the custom mode that a DO_SET_MODE asks for.
-func (s *step) custom(f firmware) uint32 {
-	if f == px4 {
-		return px4Custom(uint32(s.p[1]), uint32(s.p[2]))
-	}
-	return uint32(s.p[1])
+// arms reports whether the step arms or disarms, and which.
+func (s *step) arms() (is, arm bool) {
+	return s.cmd == common.MAV_CMD_COMPONENT_ARM_DISARM, s.p[0] == 1
 }
 
 // plan is how a request is carried out on one autopilot: the commands in
 // their order, and what they mean to the machine and to the sticks.
 type plan struct {
 	steps    []step
-	explains []Mode // what the steps may show while they wait for acks
-
-	setsMode bool // else it only arms or disarms
-	mode     Mode // commanded once every step is accepted
-	arm      bool // of a plan that only arms or disarms
+	setsMode bool  // else it only arms or disarms
+	order    order // commanded once every step is accepted
+	arm      *bool // the armed bit that it leads to; nil: as it was
 
 	sticks stickPlan
-	target *place // where it flies to
-	landed *step  // the second leg of a land at a place, sent over the target
+	target *place  // where it flies to; a takeoff has only the altitude
+	amsl   float64 // of the target, metres above mean sea level
+	facing float64 // a heading that was given, degrees; NaN: none was
+	second *step   // of a land at a place, sent over the target
+	urgent bool    // it skips the turn: land, rtl, rtgs and disarming
 }
 
-// stickPlan says what a plan needs of the stick stream before its first step.
+// stickPlan says what a plan means for the stick stream.
 type stickPlan uint8
 
 const (
 	sticksAsTheyAre stickPlan = iota
-	sticksEnter               // centred and running for a while: a stick mode is asked for
-	sticksRun                 // running for a while: arming in a stick mode needs them
-	sticksLeave               // centred, and on PX4 standing still, then parked
+	sticksEnter               // a stick mode: centred, then the client's
+	sticksRun                 // arming in a stick mode needs them
+	sticksLeave               // centred, then nobody's
 )
+
+// message is the step as it goes on the wire.
+func (s *step) message(system byte, confirmation uint8) message.Message {
+	if s.asInt {
+		return &common.MessageCommandInt{
+			TargetSystem: system, TargetComponent: autopilotID,
+			Frame: s.frame, Command: s.cmd,
+			Param1: s.p[0], Param2: s.p[1], Param3: s.p[2], Param4: s.p[3],
+			X: s.x, Y: s.y, Z: s.p[6],
+		}
+	}
+	return &common.MessageCommandLong{
+		TargetSystem: system, TargetComponent: autopilotID,
+		Command: s.cmd, Confirmation: confirmation,
+		Param1: s.p[0], Param2: s.p[1], Param3: s.p[2], Param4: s.p[3],
+		Param5: s.p[4], Param6: s.p[5], Param7: s.p[6],
+	}
+}
 
 // place is where a plan flies to: degrees and metres above home. NaN is unknown.
 type place struct{ lat, lon, altitude float64 }
@@ -156,6 +178,8 @@ const (
 	codeUnsupported errorCode = "unsupported"
 	codeOffline     errorCode = "offline"
 	codeNoAck       errorCode = "no_ack"
+	codeInterrupted errorCode = "interrupted"
+	codeNotDone     errorCode = "not_done"
 )
 
 // commandError is why a command was not carried out.
@@ -196,9 +220,15 @@ func (f firmware) command(cmd common.MAV_CMD, params ...float32) step {
 // setMode is DO_SET_MODE: param1 bit 0 says that a custom mode follows.
 func (f firmware) setMode(custom uint32) step {
 	if f == px4 {
-		return f.command(common.MAV_CMD_DO_SET_MODE, 1, float32(custom>>16&0xff), float32(custom>>24))
+		return f.command(common.MAV_CMD_DO_SET_MODE, 1, float32(custom>>16&0xff), float32(custom>>24)).leadingTo(custom)
 	}
-	return f.command(common.MAV_CMD_DO_SET_MODE, 1, float32(custom))
+	return f.command(common.MAV_CMD_DO_SET_MODE, 1, float32(custom)).leadingTo(custom)
+}
+
+// leadingTo is s, which enters the mode of this number.
+func (s step) leadingTo(custom uint32) step {
+	s.enters, s.number = true, custom
+	return s
 }
 
 func (f firmware) armDisarm(arm bool) step {
@@ -210,7 +240,7 @@ func (f firmware) armDisarm(arm bool) step {
 
 // undoing returns s with the way back to the custom mode that v is in.
 func (v vehicle) undoing(s step) step {
-	if s.cmd != common.MAV_CMD_DO_SET_MODE || s.custom(v.firmware) != v.custom {
+	if s.cmd != common.MAV_CMD_DO_SET_MODE || s.number != v.custom {
 		back := v.firmware.setMode(v.custom)
 		s.undo = &back
 	}
@@ -237,33 +267,71 @@ func (r request) plan(v vehicle) (plan, error) {
 		p, err = r.planGoto(v)
 	case r.mode == ModeLand && r.lat != nil:
 		p, err = r.planLandAt(v)
+	case r.mode == ModeHold:
+		p, err = planHold(v)
 	default:
 		p, err = r.planMode(v)
 	}
 	if err != nil {
 		return plan{}, err
 	}
-	p.setsMode, p.mode = true, r.mode
-	p.sticks = sticksLeave
+	p.setsMode, p.order.mode = true, r.mode
+	p.order.numbers = []uint32{p.number(v)}
+	p.urgent = r.mode == ModeLand || r.mode == ModeRTL || r.mode == ModeRTGS
+	p.facing = math.NaN()
+	if r.heading != nil {
+		p.facing = *r.heading
+	}
 	if r.mode.flownBySticks() {
 		p.sticks = sticksEnter
-		if v.firmware == px4 { // the stream's first frames may count as a take-over
-			p.explains = append(p.explains, ModePosition)
-		}
+		p.steps[0].sticks = sticksLed
+	} else {
+		p.leave(v)
 	}
 	if r.arm != nil && r.mode != ModeTakeoff {
 		p.steps = append(p.steps, v.firmware.armDisarm(*r.arm))
+		p.arm = r.arm
+	}
+	return p, nil
+}
+
+// number is the autopilot's number of the mode that the plan ends in.
+func (p *plan) number(v vehicle) uint32 {
+	for _, s := range slices.Backward(p.steps) {
+		if s.enters {
+			return s.number
+		}
+	}
+	return v.custom
+}
+
+// leave gets the sticks out of the way of a mode without sticks. On PX4 moving
+// ones take such a mode back, for 1.6 s after they stood; POSCTL they can't undo,
+// and the drone stops in it (docs/design.md, "Leaving on PX4").
+func (p *plan) leave(v vehicle) {
+	p.sticks = sticksLeave
+	if v.firmware != px4 {
+		return
+	}
+	p.steps[0].sticks = sticksStill
+	through := entered[px4][ModePosition]
+	if math.IsNaN(v.at.lat) {
+		through = entered[px4][ModeAltitude]
 	}
 	now, _ := v.firmware.reported(v.custom)
-	p.explains = append(p.explains, r.mode, now)
-	return p, nil
+	if v.streams && v.flying() && (now == ModeManual || now == ModeAltitude) && v.custom != through {
+		s := v.firmware.setMode(through)
+		s.through = true
+		p.steps = slices.Insert(p.steps, 0, s)
+	}
 }
 
 func (r request) planArm(v vehicle) plan {
 	now, _ := v.firmware.reported(v.custom)
-	p := plan{arm: *r.arm, explains: []Mode{now}, steps: []step{v.firmware.armDisarm(*r.arm)}}
+	p := plan{arm: r.arm, steps: []step{v.firmware.armDisarm(*r.arm)}, urgent: !*r.arm}
 	if *r.arm && now.flownBySticks() {
 		p.sticks = sticksRun
+		p.steps[0].sticks = sticksLed
 	}
 	return p
 }
@@ -271,45 +339,80 @@ func (r request) planArm(v vehicle) plan {
 // planMode enters a mode with DO_SET_MODE, and lands here.
 func (r request) planMode(v vehicle) (plan, error) {
 	var p plan
-	landing, err := v.firmware.land()
-	custom, ok := entered[v.firmware][r.mode]
-	switch {
-	case r.mode == ModeLand:
-		if err != nil {
-			return p, err
-		}
+	if r.mode == ModeLand {
+		landing, err := v.firmware.land()
 		p.steps = []step{v.undoing(landing)}
-		return p, nil
-	case !ok:
+		return p, err
+	}
+	custom, ok := entered[v.firmware][r.mode]
+	if !ok {
 		return p, refuse(codeUnsupported, "mode: this vehicle has no mode for %q", r.mode)
 	}
 	p.steps = []step{v.undoing(v.firmware.setMode(custom))}
-	if r.mode == ModeRTGS {
-		p.explains = []Mode{ModeRTL}
-	}
-	// Asking for the mode it is in leaves the target of a goto standing on both
-	// autopilots; only a new target holds here.
-	if r.mode == ModeHold && v.custom == custom && v.flying() {
-		if math.IsNaN(v.lat) {
-			return p, refuse(codeRefused, "hold: the autopilot sends no position to hold; land and rtl need none")
-		}
-		p.steps = append(p.steps, r.reposition(v, place{v.lat, v.lon, v.relative}, v.amsl))
-	}
 	return p, nil
 }
 
 // land is the command that lands here. NAV_LAND ignores a place on both
 // autopilots; on Copter its ack can't be mistaken for another mode change's.
 func (f firmware) land() (step, error) {
-	switch f {
+	switch custom := entered[f][ModeLand]; f {
 	case px4:
-		return f.command(common.MAV_CMD_NAV_LAND), nil
+		return f.command(common.MAV_CMD_NAV_LAND).leadingTo(custom), nil
 	case copter:
-		return f.command(common.MAV_CMD_NAV_LAND, 0, 0, 0, 0, 0, 0, 0), nil
+		return f.command(common.MAV_CMD_NAV_LAND, 0, 0, 0, 0, 0, 0, 0).leadingTo(custom), nil
 	case quadPlane:
-		return f.setMode(entered[f][ModeLand]), nil
+		return f.setMode(custom), nil
 	}
 	return step{}, refuse(codeUnsupported, "land: a fixed wing lands by a mission, not by a command")
+}
+
+// A multirotor needs v²/stopping to stop; that was measured up to fastest
+// (docs/autopilots.md, "PX4: hold").
+const (
+	stopping = 3.5  // m/s²
+	fastest  = 12.0 // m/s
+)
+
+// planHold holds where the drone can stop (docs/design.md, rule 10).
+func planHold(v vehicle) (plan, error) {
+	var p plan
+	f, hold := v.firmware, entered[v.firmware][ModeHold]
+	mode := v.undoing(f.setMode(hold))
+	p.steps = []step{mode}
+	if !v.flying() {
+		return p, nil
+	}
+	if err := v.hovers("hold"); err != nil {
+		return p, err
+	}
+	switch to, amsl, ok := v.stop(); {
+	case f == copter && v.custom == hold:
+		// GUIDED alone would fly on to its old target.
+		p.steps = []step{v.undoing(f.setMode(copterBrake)), f.setMode(hold)}
+	case f == px4 && !v.streams && ok, f == quadPlane && !v.wing && v.custom == hold && ok:
+		there := v.undoing(request{}.reposition(v, to, amsl))
+		there.stays = true
+		p.steps = []step{there}
+		if f == px4 && v.failsafe { // only DO_SET_MODE is known to end one
+			p.steps = []step{mode, there}
+		}
+		p.target, p.amsl = &to, amsl
+	}
+	return p, nil
+}
+
+// stop is the place where the vehicle can stop, along its velocity. It is none
+// where position or velocity is not fresh, or the velocity over what was measured.
+func (v vehicle) stop() (to place, amsl float64, ok bool) {
+	m := v.velocity
+	speed := math.Hypot(math.Hypot(m.north, m.east), m.down)
+	if math.IsNaN(v.at.lat) || math.IsNaN(v.amsl) || !(speed <= fastest) {
+		return to, 0, false
+	}
+	way := func(component float64) float64 { return component * speed / stopping }
+	to.lat, to.lon = moved(v.at.lat, v.at.lon, way(m.north), way(m.east))
+	to.altitude = v.at.altitude - way(m.down)
+	return to, v.amsl - way(m.down), true
 }
 
 func (r request) planTakeoff(v vehicle) (plan, error) {
@@ -318,26 +421,30 @@ func (r request) planTakeoff(v vehicle) (plan, error) {
 	if r.altitude != nil {
 		altitude = *r.altitude
 	}
-	var p plan
+	armed := true
+	p := plan{arm: &armed, target: &place{math.NaN(), math.NaN(), altitude}, amsl: v.homeAMSL + altitude}
 	if f == px4 {
 		amsl, err := v.takeoffAMSL(altitude)
 		if err != nil {
 			return p, err
 		}
 		// Never 0 for latitude and longitude: PX4 then arms and stays.
-		climb := f.command(common.MAV_CMD_NAV_TAKEOFF)
+		climb := f.command(common.MAV_CMD_NAV_TAKEOFF).leadingTo(entered[px4][ModeTakeoff])
 		climb.p[6] = float32(amsl)
 		p.steps = []step{v.undoing(climb)}
-		p.explains = []Mode{ModeHold}
+		p.amsl = amsl
+		p.order.end, p.order.endAMSL = entered[px4][ModeHold], amsl-max(2, altitude/10)
 	} else {
 		if v.flying() && v.landed != 0 {
 			return p, refuse(codeRefused, "takeoff: already flying; use goto to climb")
 		}
-		if f == plane && r.altitude != nil {
-			return p, refuse(codeUnsupported, "altitude: a fixed wing takes off to its own TKOFF_ALT; leave it out")
+		if f == plane {
+			p.target = nil
+			if r.altitude != nil {
+				return p, refuse(codeUnsupported, "altitude: a fixed wing takes off to its own TKOFF_ALT; leave it out")
+			}
 		}
 		p.steps = []step{v.undoing(f.setMode(entered[f][ModeTakeoff]))}
-		p.explains = []Mode{ModeHold}
 	}
 	if !v.armed {
 		arm, disarm := f.armDisarm(true), f.armDisarm(false)
@@ -377,6 +484,9 @@ func (r request) planGoto(v vehicle) (plan, error) {
 	if v.firmware == plane && r.heading != nil {
 		return p, refuse(codeUnsupported, "heading: a fixed wing can't keep one at a place; leave it out")
 	}
+	if err := v.hovers("goto"); err != nil {
+		return p, err
+	}
 	// Keeping the heading is told too: how a goto turns is a setting of the autopilot.
 	keep := r.goTo && r.heading == nil && !math.IsNaN(v.heading) && (v.firmware == px4 || v.firmware == copter)
 	if keep {
@@ -387,30 +497,42 @@ func (r request) planGoto(v vehicle) (plan, error) {
 		return p, err
 	}
 	hold := entered[v.firmware][ModeHold]
-	if v.firmware == px4 {
-		if v.failsafe { // only DO_SET_MODE is known to end one
-			p.steps = append(p.steps, v.undoing(v.firmware.setMode(hold)))
-		}
-	} else if r.speed != nil {
-		// The speed is GUIDED's own: it must be there before it is told.
-		p.steps = append(p.steps,
-			v.undoing(v.firmware.setMode(hold)),
-			v.firmware.command(common.MAV_CMD_DO_CHANGE_SPEED, 1, float32(*r.speed), -1))
+	if v.firmware == px4 && v.failsafe { // only DO_SET_MODE is known to end one
+		p.steps = append(p.steps, v.undoing(v.firmware.setMode(hold)))
 	}
 	there := v.undoing(r.reposition(v, to, amsl))
-	if v.firmware.ardupilot() && v.custom == hold && !math.IsNaN(v.lat) {
+	if v.firmware.ardupilot() && v.custom == hold && !math.IsNaN(v.at.lat) {
 		// The mode alone would leave the new target standing.
 		back := request{}.reposition(v, v.heldPlace(), v.amsl)
 		there.undo = &back
 	}
 	p.steps = append(p.steps, there)
-	if v.firmware.ardupilot() && r.heading != nil {
-		turn := v.firmware.command(common.MAV_CMD_CONDITION_YAW, float32(*r.heading))
-		turn.wish = keep
-		p.steps = append(p.steps, turn)
+	if v.firmware.ardupilot() {
+		p.steps = append(p.steps, r.adjust(v, keep)...)
 	}
-	p.target = &to
+	p.target, p.amsl = &to, amsl
 	return p, nil
+}
+
+// adjust is what ArduPilot's DO_REPOSITION ignores, told after its ack: before it
+// the speed is lost. A speed stays for every later goto, so one that names none
+// restores the default (docs/autopilots.md, "ArduPilot: goto").
+func (r request) adjust(v vehicle, keep bool) (steps []step) {
+	f := v.firmware
+	switch {
+	case r.speed != nil:
+		steps = append(steps, f.command(common.MAV_CMD_DO_CHANGE_SPEED, 1, float32(*r.speed), -1))
+	case f == copter && v.custom == entered[f][ModeHold] && v.set.spedUp:
+		s := f.command(common.MAV_CMD_DO_CHANGE_SPEED, 1, float32(v.set.cruise), -1)
+		s.wish = true
+		steps = append(steps, s)
+	}
+	if r.heading != nil {
+		s := f.command(common.MAV_CMD_CONDITION_YAW, float32(*r.heading))
+		s.wish = keep
+		steps = append(steps, s)
+	}
+	return steps
 }
 
 // planLandAt flies to the place at the present height; the landing itself
@@ -420,9 +542,12 @@ func (r request) planLandAt(v vehicle) (plan, error) {
 	if err != nil {
 		return plan{}, err
 	}
+	if err := v.hovers("land"); err != nil {
+		return plan{}, err
+	}
 	p, err := request{lat: r.lat, lon: r.lon, mode: ModeLand}.planGoto(v)
-	p.landed = &landing
-	p.explains = append(p.explains, ModeHold)
+	p.second = &landing
+	p.order.transit = true
 	return p, err
 }
 
@@ -430,7 +555,7 @@ func (r request) planLandAt(v vehicle) (plan, error) {
 // above home and above mean sea level. A height is only told in one of the two
 // where home is unknown.
 func (r request) destination(v vehicle) (to place, amsl float64, err error) {
-	to, amsl = place{v.lat, v.lon, v.relative}, v.amsl
+	to, amsl = v.at, v.amsl
 	if r.lat != nil {
 		to.lat, to.lon = *r.lat, *r.lon
 	}
@@ -458,6 +583,7 @@ func (r request) destination(v vehicle) (to place, amsl float64, err error) {
 func (r request) reposition(v vehicle, to place, amsl float64) step {
 	s := step{
 		cmd: common.MAV_CMD_DO_REPOSITION, asInt: true,
+		enters: true, number: entered[v.firmware][ModeHold],
 		frame: common.MAV_FRAME_GLOBAL,
 		x:     degE7(to.lat), y: degE7(to.lon),
 		p: [7]float32{-1, 1, 0, 0, 0, 0, float32(amsl)},

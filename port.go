@@ -25,6 +25,13 @@ import (
 // bauds are tried in turn when no baud rate is given.
 var bauds = []int{921600, 57600, 115200, 460800, 500000, 230400, 1500000}
 
+// Times of a serial line.
+const (
+	baudListen = 1500 * time.Millisecond // at each rate
+	readTurn   = 100 * time.Millisecond  // after it the reader sees that it is closed
+	writeAgain = time.Millisecond        // to a line that took no more
+)
+
 // port carries bytes to and from the autopilot. Close ends a pending Read and
 // Write.
 type port interface{ io.ReadWriteCloser }
@@ -35,8 +42,6 @@ type device struct {
 	open func(ctx context.Context) (port, error)
 	baud func() int // of the port that is open; 0 where there is none
 
-	// check tells before the start what no waiting will mend.
-	check func() error
 	// noise counts the errors of a search for the baud rate; nil: there is none.
 	noise func() uint64
 }
@@ -44,11 +49,16 @@ type device struct {
 // newDevice reads a -device other than the simulator.
 func newDevice(name string, baud int) (device, error) {
 	none := func() int { return 0 }
-	fine := func() error { return nil }
 	scheme, address, ok := strings.Cut(name, "://")
+	if _, number, err := net.SplitHostPort(name); !ok && err == nil && number != "" && !strings.Contains(name, "/") {
+		return device{}, fmt.Errorf("-device %s: that is an address; did you mean udpin://%s, udpout://%s or tcp://%s?", name, name, name, name)
+	}
+	if !ok && !strings.Contains(name, "/") {
+		return device{}, fmt.Errorf("-device %s: no such device; did you mean /dev/%s, sim, sim:ardupilot or sim:quadplane?", name, name)
+	}
 	if !ok {
 		s := &serialDevice{path: name, fixed: baud}
-		return device{name, s.open, func() int { return int(s.baud.Load()) }, s.check, s.noise.Load}, nil
+		return device{name, s.open, func() int { return int(s.baud.Load()) }, s.noise.Load}, nil
 	}
 	_, number, err := net.SplitHostPort(address)
 	if _, perr := strconv.ParseUint(number, 10, 16); err != nil || perr != nil {
@@ -63,20 +73,13 @@ func newDevice(name string, baud int) (device, error) {
 	switch scheme {
 	case "udpin":
 		listen := func(context.Context) (port, error) { return listenUDP(address) }
-		check := func() error {
-			p, err := listenUDP(address)
-			if err == nil {
-				p.Close()
-			}
-			return err
-		}
-		return device{name: name, open: listen, baud: none, check: check}, nil
+		return device{name: name, open: listen, baud: none}, nil
 	case "udpout":
-		return device{name: name, open: dial("udp"), baud: none, check: fine}, nil
+		return device{name: name, open: dial("udp"), baud: none}, nil
 	case "tcp":
-		return device{name: name, open: dial("tcp"), baud: none, check: fine}, nil
+		return device{name: name, open: dial("tcp"), baud: none}, nil
 	}
-	return device{}, fmt.Errorf("-device %s: want a serial device, udpin://, udpout://, tcp://, sim or sim:ardupilot", name)
+	return device{}, fmt.Errorf("-device %s: want a serial device, udpin://, udpout://, tcp://, sim, sim:ardupilot or sim:quadplane", name)
 }
 
 // udpPort listens on an address and answers the peer that the vehicle's
@@ -198,6 +201,9 @@ func (p *serialPort) Write(b []byte) (n int, err error) {
 	}
 }
 
+// gathers says that its reader may let bytes gather.
+func (p *serialPort) gathers() {}
+
 // Drain waits until everything written has left the board.
 func (p *serialPort) Drain() error { return p.line.Drain() }
 
@@ -216,29 +222,42 @@ func lineMode(baud int) *serial.Mode {
 	return &serial.Mode{BaudRate: baud, DataBits: 8, Parity: serial.NoParity, StopBits: serial.OneStopBit}
 }
 
-// check opens the port once.
-func (d *serialDevice) check() error {
-	p, err := d.openAt(bauds[0])
-	if err == nil {
-		p.Close()
-	}
-	return err
-}
-
 func (d *serialDevice) open(ctx context.Context) (port, error) {
+	baud := bauds[0]
 	if d.fixed != 0 {
-		d.baud.Store(int64(d.fixed))
-		return d.openAt(d.fixed)
+		baud = d.fixed
+		d.baud.Store(int64(baud))
 	}
-	p, err := d.openAt(bauds[0])
+	p, err := d.openAt(baud)
 	if err != nil {
 		return nil, err
 	}
-	if err := d.search(ctx, p); err != nil {
+	err = p.flush(ctx)
+	if err == nil && d.fixed == 0 {
+		err = d.search(ctx, p)
+	}
+	if err != nil {
 		p.Close()
 		return nil, err
 	}
 	return p, nil
+}
+
+// flushAgain is when the sender's buffer has refilled what a flush dropped
+// (docs/autopilots.md, "PX4: link").
+const flushAgain = 60 * time.Millisecond
+
+// flush drops what waited in the line: heartbeats that are seconds old.
+func (p *serialPort) flush(ctx context.Context) error {
+	if err := p.line.ResetInputBuffer(); err != nil {
+		return err
+	}
+	select {
+	case <-time.After(flushAgain):
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	return p.line.ResetInputBuffer()
 }
 
 func (d *serialDevice) openAt(baud int) (*serialPort, error) {
@@ -344,4 +363,36 @@ func (d *serialDevice) listen(ctx context.Context, p *serialPort) (bool, error) 
 		in.errors = 0
 	}
 	return false, nil
+}
+
+// explain says what to do about a device that can't be opened, where that is
+// known: mavrest tries again all the while.
+func (d device) explain(err error) error {
+	var pe *serial.PortError
+	kind := serial.PortErrorCode(-1)
+	if errors.As(err, &pe) {
+		kind = pe.Code()
+	}
+	switch name := d.name; {
+	case errors.Is(err, os.ErrNotExist) || kind == serial.PortNotFound:
+		return fmt.Errorf("-device %s: there is no such device; check the wiring, and that the board's serial port is enabled", name)
+	case errors.Is(err, os.ErrPermission) || kind == serial.PermissionDenied:
+		return fmt.Errorf("-device %s: no permission; add this user to the device's group: sudo usermod -aG dialout %s", name, userName())
+	case errors.Is(err, syscall.EBUSY) || kind == serial.PortBusy:
+		return fmt.Errorf("-device %s: in use by another program; stop it first (fuser %s shows which)", name, name)
+	case errors.Is(err, syscall.EADDRINUSE):
+		return fmt.Errorf("-device %s: the UDP port is in use by another program; stop it, or take another port", name)
+	case kind == serial.InvalidSerialPort || errors.Is(err, syscall.EISDIR):
+		return fmt.Errorf("-device %s: this is not a serial port", name)
+	case kind == serial.InvalidSpeed:
+		return fmt.Errorf("-device %s: the port does not know that -baud", name)
+	}
+	return fmt.Errorf("-device %s: %w", d.name, err)
+}
+
+func userName() string {
+	if name := os.Getenv("USER"); name != "" {
+		return name
+	}
+	return strconv.Itoa(os.Getuid())
 }

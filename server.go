@@ -3,11 +3,13 @@ package main
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"math"
 	"net"
 	"net/http"
 	"net/netip"
+	"net/url"
 	"os"
 	"slices"
 	"strconv"
@@ -16,25 +18,112 @@ import (
 	"time"
 )
 
-// Limits of the server, from DESIGN.md.
+// Limits of the server (docs/design.md, "Robustness").
 const (
-	maxBody        = 4 << 10  // bytes
 	maxHeader      = 16 << 10 // bytes
 	maxConnections = 64
 
-	answerHangs = 2 * time.Second // a client that does not read the answer to its command
+	answerHangs = 2 * time.Second // a client that does not take an answer
 )
+
+// admission is who may ask: whose name this machine is called by, and which
+// other origins' pages may read and command.
+type admission struct {
+	hosts   hostNames
+	origins []string
+}
+
+// guard lets through what may ask. deny answers the others: an HTTP status, a
+// code and a sentence.
+func (a admission) guard(next http.Handler, deny func(w http.ResponseWriter, status int, code, text string)) http.Handler {
+	protection := http.NewCrossOriginProtection()
+	for _, o := range a.origins {
+		if err := protection.AddTrustedOrigin(o); err != nil {
+			panic(err) // checkOrigin lets no such one through
+		}
+	}
+	protection.SetDenyHandler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		deny(w, http.StatusForbidden, "cross_origin", "a page of another origin can't command the drone; start mavrest with -origin to let it")
+	}))
+	guarded := protection.Handler(next)
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if !a.hosts.has(r.Host) {
+			deny(w, http.StatusMisdirectedRequest, "wrong_host",
+				fmt.Sprintf("%q is not a name of this machine; call it by address, or start mavrest with -host to allow the name", r.Host))
+			return
+		}
+		if a.origins != nil && a.crossOrigin(w, r) {
+			return
+		}
+		guarded.ServeHTTP(w, r)
+	})
+}
+
+// crossOrigin gives a page of an allowed origin the headers that its browser
+// wants, and answers its preflights.
+func (a admission) crossOrigin(w http.ResponseWriter, r *http.Request) (answered bool) {
+	h := w.Header()
+	h.Add("Vary", "Origin")
+	origin := r.Header.Get("Origin")
+	if !slices.Contains(a.origins, origin) {
+		return false
+	}
+	h.Set("Access-Control-Allow-Origin", origin)
+	if r.Method != http.MethodOptions || r.Header.Get("Access-Control-Request-Method") == "" {
+		return false
+	}
+	h.Set("Access-Control-Allow-Methods", "GET, HEAD, POST")
+	h.Set("Access-Control-Allow-Headers", "Content-Type, Last-Event-ID")
+	h.Set("Access-Control-Max-Age", "600")
+	if r.Header.Get("Access-Control-Request-Private-Network") == "true" {
+		h.Set("Access-Control-Allow-Private-Network", "true")
+	}
+	w.WriteHeader(http.StatusNoContent)
+	return true
+}
+
+// checkOrigin reports why a -origin is none: a browser's Origin header is a
+// scheme and a host, with a port where it is not the scheme's own.
+func checkOrigin(s string) error {
+	u, err := url.Parse(s)
+	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || s != u.Scheme+"://"+u.Host || s != strings.ToLower(s) {
+		return fmt.Errorf("want an origin as a browser sends it, http://host or http://host:port in lower case, without a path or a slash at its end")
+	}
+	return nil
+}
 
 // hostNames are the names that this machine is called by.
 type hostNames []string
 
-func ownHosts(more []string) hostNames {
+// ownHosts are the machine's own name, alone and under the search domains of its
+// resolver, and more.
+func ownHosts(name string, domains, more []string) hostNames {
 	names := hostNames{"localhost"}
-	for _, name := range more {
-		names = append(names, strings.ToLower(strings.TrimSuffix(name, ".")))
+	add := func(s string) { names = append(names, strings.ToLower(strings.TrimSuffix(s, "."))) }
+	if name != "" {
+		add(name)
+		for _, d := range domains {
+			add(name + "." + strings.Trim(d, "."))
+		}
+	}
+	for _, s := range more {
+		add(s)
 	}
 	return names
 }
+
+// searchDomains reads the search domains of a resolv.conf(5).
+func searchDomains(conf string) (domains []string) {
+	for line := range strings.Lines(conf) {
+		if f := strings.Fields(line); len(f) > 1 && (f[0] == "search" || f[0] == "domain") {
+			domains = append(domains, f[1:]...)
+		}
+	}
+	return domains
+}
+
+// localSuffixes are of names that no public resolver answers.
+var localSuffixes = []string{".localhost", ".local", ".lan", ".home", ".home.arpa", ".internal", ".localdomain"}
 
 // has reports whether a Host header names this machine or an address: a page
 // whose name was rebound to our address has a public name. A request without
@@ -57,7 +146,7 @@ func (h hostNames) has(host string) bool {
 	if _, err := netip.ParseAddr(host); err == nil {
 		return true
 	}
-	for _, suffix := range []string{".localhost", ".local", ".lan", ".home.arpa", ".internal"} {
+	for _, suffix := range localSuffixes {
 		if strings.HasSuffix(host, suffix) {
 			return true
 		}
@@ -85,7 +174,9 @@ func newServer(h http.Handler) *http.Server {
 
 // boundedListener keeps at most max connections. A new one takes the place of
 // the one that asked longest ago, if that is answered or has had its askWithin;
-// those whose command waits for the autopilot stay. While there is none it waits.
+// then of the oldest stream; then of the oldest that waits for a manoeuvre, which
+// is answered first. Those whose command waits for the autopilot stay. While
+// there is none it waits.
 type boundedListener struct {
 	net.Listener
 	max int
@@ -114,11 +205,22 @@ func newBoundedListener(l net.Listener, max int) *boundedListener {
 // boundedConn is one connection. from.mu guards all but Conn.
 type boundedConn struct {
 	net.Conn
-	from *boundedListener
-	used time.Time // the last request's beginning; before it, when it was accepted
-	idle bool      // it is answered
-	busy bool      // its command waits for the autopilot
+	from  *boundedListener
+	used  time.Time // the last request's beginning; before it, when it was accepted
+	idle  bool      // it is answered
+	held  holding
+	yield func() // ends what it is held for; nil where nothing does
 }
+
+// holding is what a connection is held for.
+type holding uint8
+
+const (
+	heldNot     holding = iota
+	heldCommand         // its command waits for the autopilot
+	heldStream          // events go out
+	heldWait            // it waits for a manoeuvre
+)
 
 func (b *boundedListener) Accept() (net.Conn, error) {
 	c, err := b.accept()
@@ -135,26 +237,33 @@ func (b *boundedListener) Accept() (net.Conn, error) {
 	return bc, nil
 }
 
-// makeWay closes the connection that makes way, or waits until there may be
-// one. b.mu is held.
+// makeWay closes the connection that makes way, has it end what it is held for,
+// or waits until there may be one. b.mu is held.
 func (b *boundedListener) makeWay() {
-	var old *boundedConn
+	oldest := make(map[holding]*boundedConn)
 	wait := time.Duration(math.MaxInt64)
 	now := time.Now()
 	for c := range b.open {
 		left := c.used.Add(askWithin).Sub(now)
-		switch {
-		case c.busy:
-		case !c.idle && left > 0:
+		if c.held == heldNot && !c.idle && left > 0 {
 			wait = min(wait, left)
-		case old == nil || c.used.Before(old.used):
-			old = c
+		} else if o := oldest[c.held]; o == nil || c.used.Before(o.used) {
+			oldest[c.held] = c
 		}
 	}
-	if old != nil {
-		old.Conn.Close() // the server then ends it
-		delete(b.open, old)
+	if c := oldest[heldNot]; c != nil {
+		c.Conn.Close() // the server then ends it
+		delete(b.open, c)
 		return
+	}
+	for _, held := range []holding{heldStream, heldWait} {
+		if c := oldest[held]; c != nil && wait == math.MaxInt64 {
+			if c.yield != nil {
+				c.yield()
+				c.yield = nil
+			}
+			break // its place is free when it has ended
+		}
 	}
 	timer := time.AfterFunc(wait, func() {
 		b.mu.Lock()
@@ -196,11 +305,12 @@ func (c *boundedConn) Close() error {
 	return c.Conn.Close()
 }
 
-// wait says that the connection's command waits for the autopilot.
-func (c *boundedConn) wait() {
+// hold says what the connection is held for, and how to end that.
+func (c *boundedConn) hold(held holding, yield func()) {
 	c.from.mu.Lock()
 	defer c.from.mu.Unlock()
-	c.busy = true
+	c.held, c.yield = held, yield
+	c.from.free.Signal()
 }
 
 // connState follows the requests of a connection: one that was held is free
@@ -214,7 +324,7 @@ func connState(conn net.Conn, state http.ConnState) {
 	defer c.from.mu.Unlock()
 	c.idle = state == http.StateIdle
 	if c.idle {
-		c.busy = false
+		c.held, c.yield = heldNot, nil
 		c.from.free.Signal()
 	} else {
 		c.used = time.Now()

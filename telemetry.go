@@ -1,123 +1,272 @@
 package main
 
 import (
+	"fmt"
 	"math"
 	"strings"
 	"time"
 
 	"github.com/bluenviron/gomavlib/v3/pkg/dialects/common"
+	"github.com/bluenviron/gomavlib/v3/pkg/dialects/minimal"
+)
+
+// freshFor is how long a position tells where the vehicle is; freshVelocity how
+// long a velocity tells where it can stop (docs/design.md, rule 10).
+const (
+	freshFor      = 2 * time.Second
+	freshVelocity = 500 * time.Millisecond
 )
 
 // group is when a group of telemetry came; the zero time is never.
 type group struct{ at time.Time }
 
+// within reports whether the group is not older than d.
+func (g group) within(d time.Duration, now time.Time) bool {
+	return !g.at.IsZero() && now.Sub(g.at) <= d
+}
+
 // telemetry is the last of everything the vehicle said, in the units of the
 // status object. A number that it never said, or said to be unknown, is NaN.
+// It has no clock: it is told when a message came.
 type telemetry struct {
-	system   byte // latched; 0 before the first heartbeat
-	firmware firmware
-	seq      byte
-	seqKnown bool
-
-	online      bool
-	heartbeatAt time.Time
-	vehicleType string
-	autopilot   string
-	custom      uint32
-	modeName    string
-	armed       bool // the heartbeat's
-	armedNow    bool // the heartbeat's, or a newer ack's
-	state       string
-	failsafe    bool
-	landed      landedState
-	version     string
-	bootTime    uint32 // ms
-
-	position struct {
-		group
-		lat, lon, relative, amsl, heading float64
-	}
-	velocity struct {
-		group
-		north, east, down, ground, air, climb float64
-	}
-	attitude struct {
-		group
-		roll, pitch, yaw float64
-	}
-	battery struct {
-		group
-		voltage, current, remaining float64
-	}
-	gps struct {
-		group
-		fix              string
-		satellites, hdop float64
-	}
-	home struct {
-		group
-		lat, lon, amsl float64
-	}
-
-	hudAt        time.Time                        // of VFR_HUD, which tells the climb
-	lastPosition *common.MessageGlobalPositionInt // that counted
-	doubted      *common.MessageGlobalPositionInt // far from it, and not confirmed yet
-
-	texts  [20]statusText // the newest at (count−1) modulo 20
-	count  int
-	chunks map[uint16]*chunkedText
+	id       identity
+	beat     beat
+	landed   landedState
+	position position
+	velocity velocity
+	attitude attitude
+	battery  battery
+	gps      gps
+	home     home
+	health   health
+	rc       rcChannels
+	target   flyingTo
+	texts    textLog
+	boot     uint32 // ms since the autopilot's start, as it last said
+	jump     jump
 }
 
-// statusText is one STATUSTEXT; severity is MAV_SEVERITY, 0 emergency to 7 debug.
-type statusText struct {
-	severity uint8
-	text     string
-	at       time.Time
+// identity is who the vehicle is.
+type identity struct {
+	system    byte // 0 before the first heartbeat
+	autopilot common.MAV_AUTOPILOT
+	typ       common.MAV_TYPE
+	vtol      uint8  // EXTENDED_SYS_STATE's MAV_VTOL_STATE; 0 is no VTOL
+	version   string // of its software, "" before it told
 }
 
-// chunkedText collects the chunks of a STATUSTEXT longer than 50 characters.
-type chunkedText struct {
-	severity uint8
-	parts    map[uint8]string
-	last     int // number of the chunk that ends it; −1 before it came
-	began    time.Time
+// beat is what the last heartbeat said.
+type beat struct {
+	group
+	custom   uint32
+	armed    bool
+	state    string // MAV_STATE in lower case
+	failsafe bool
 }
+
+type position struct {
+	group
+	lat, lon       float64 // degrees
+	relative, amsl float64 // metres above home, and above mean sea level
+	heading        float64 // degrees
+}
+
+type velocity struct {
+	group
+	north, east, down, ground, air, climb float64   // m/s
+	hudAt                                 time.Time // of the VFR_HUD that tells air and climb
+}
+
+type attitude struct {
+	group
+	roll, pitch, yaw float64 // degrees
+}
+
+type battery struct {
+	group
+	voltage, current, remaining float64 // V, A, %
+}
+
+type gps struct {
+	group
+	fix              string
+	satellites, hdop float64
+}
+
+type home struct {
+	group
+	lat, lon, amsl float64
+}
+
+// health is SYS_STATUS's view of the sensors, as MAV_SYS_STATUS_SENSOR bits.
+type health struct {
+	group
+	present, enabled, healthy uint32
+}
+
+// rcChannels is RC_CHANNELS: the first four, in µs.
+type rcChannels struct {
+	group
+	channel [4]uint16
+}
+
+// flyingTo is POSITION_TARGET_GLOBAL_INT: where the autopilot says it flies to.
+type flyingTo struct {
+	group
+	lat, lon, amsl float64
+}
+
+// jump is what a position far from the last one is held against.
+type jump struct {
+	last, doubted *common.MessageGlobalPositionInt
+}
+
+// landedState is EXTENDED_SYS_STATE's MAV_LANDED_STATE; 0 is unknown.
+type landedState uint8
+
+const onGround = landedState(common.MAV_LANDED_STATE_ON_GROUND)
+
+// inAir reports whether the vehicle says that it is in the air.
+func (s landedState) inAir() bool { return s > onGround }
 
 func newTelemetry() telemetry {
-	t := telemetry{chunks: make(map[uint16]*chunkedText)}
+	t := telemetry{texts: textLog{chunks: make(map[uint16]*chunkedText)}}
 	n := math.NaN()
-	t.position.lat, t.position.lon, t.position.relative, t.position.amsl, t.position.heading = n, n, n, n, n
-	t.velocity.air, t.velocity.climb, t.velocity.ground = n, n, n
-	t.home.amsl = n
+	t.position = position{lat: n, lon: n, relative: n, amsl: n, heading: n}
+	t.velocity = velocity{north: n, east: n, down: n, air: n, climb: n, ground: n}
+	t.home = home{lat: n, lon: n, amsl: n}
+	t.target = flyingTo{lat: n, lon: n, amsl: n}
 	return t
 }
 
-// vehicle is what the plans need of it. A position that is not fresh is none:
-// a hold would fly back to it.
-func (t *telemetry) vehicle(now time.Time) vehicle {
-	v := vehicle{
-		firmware: t.firmware, custom: t.custom, armed: t.armedNow, landed: t.landed, failsafe: t.failsafe,
-		lat: t.position.lat, lon: t.position.lon,
-		amsl: t.position.amsl, relative: t.position.relative, heading: t.position.heading,
-		homeAMSL: t.home.amsl,
+// hear takes a message of the vehicle. What is unknown in it is told by the
+// values of docs/autopilots.md, "Both". It reports whether the autopilot has
+// started again: its clock ran backwards.
+func (t *telemetry) hear(m any, now time.Time) (restarted bool) {
+	switch m := m.(type) {
+	case *minimal.MessageHeartbeat:
+		t.hearHeartbeat(m, now)
+	case *common.MessageGlobalPositionInt:
+		if !t.plausible(m, now) {
+			return false
+		}
+		t.hearPosition(m, now)
+		return t.booted(m.TimeBootMs)
+	case *common.MessageVfrHud:
+		t.velocity.hudAt = now
+		t.velocity.air = float64(m.Airspeed)
+		t.velocity.climb = float64(m.Climb)
+	case *common.MessageAttitude:
+		a := &t.attitude
+		a.at = now
+		a.roll, a.pitch = float64(m.Roll)*180/math.Pi, float64(m.Pitch)*180/math.Pi
+		a.yaw = degrees(m.Yaw)
+		return t.booted(m.TimeBootMs)
+	case *common.MessageSysStatus:
+		t.hearSysStatus(m, now)
+	case *common.MessageGpsRawInt:
+		g := &t.gps
+		g.at = now
+		g.fix = fixName(uint64(m.FixType))
+		g.satellites = known(float64(m.SatellitesVisible), m.SatellitesVisible == math.MaxUint8)
+		g.hdop = known(float64(m.Eph)/100, m.Eph == math.MaxUint16)
+	case *common.MessageHomePosition:
+		t.home = home{group{now}, float64(m.Latitude) / 1e7, float64(m.Longitude) / 1e7, float64(m.Altitude) / 1000}
+	case *common.MessageExtendedSysState:
+		t.landed, t.id.vtol = landedState(m.LandedState), uint8(m.VtolState)
+	case *common.MessageAutopilotVersion:
+		v := m.FlightSwVersion
+		t.id.version = fmt.Sprintf("%d.%d.%d", v>>24, v>>16&0xff, v>>8&0xff)
+	case *common.MessageRcChannels:
+		t.rc = rcChannels{group{now}, [4]uint16{m.Chan1Raw, m.Chan2Raw, m.Chan3Raw, m.Chan4Raw}}
+	case *common.MessagePositionTargetGlobalInt:
+		t.target = flyingTo{group{now}, float64(m.LatInt) / 1e7, float64(m.LonInt) / 1e7, float64(m.Alt)}
+	case *common.MessageStatustext:
+		t.texts.hear(m, now)
 	}
-	if now.Sub(t.position.at) > freshPosition {
-		n := math.NaN()
-		v.lat, v.lon, v.amsl, v.relative, v.heading = n, n, n, n, n
-	}
-	return v
+	return false
 }
 
-// acknowledged takes what an accepted step says before a heartbeat does.
-func (t *telemetry) acknowledged(s *step) {
-	if s.cmd == common.MAV_CMD_COMPONENT_ARM_DISARM {
-		t.armedNow = s.p[0] == 1
+func (t *telemetry) hearHeartbeat(m *minimal.MessageHeartbeat, now time.Time) {
+	t.id.autopilot, t.id.typ = m.Autopilot, m.Type
+	b := &t.beat
+	b.at, b.custom = now, m.CustomMode
+	b.armed = m.BaseMode&minimal.MAV_MODE_FLAG_SAFETY_ARMED != 0
+	b.state = lowerName(m.SystemStatus.String(), "MAV_STATE_")
+	switch m.SystemStatus {
+	case minimal.MAV_STATE_CRITICAL, minimal.MAV_STATE_EMERGENCY, minimal.MAV_STATE_FLIGHT_TERMINATION:
+		b.failsafe = true
+	default:
+		b.failsafe = false
 	}
 }
 
-// aloft reports whether sticks that nobody gave should hold the height.
-func (t *telemetry) aloft() bool {
-	return vehicle{armed: t.armedNow, landed: t.landed}.flying()
+func (t *telemetry) hearPosition(m *common.MessageGlobalPositionInt, now time.Time) {
+	p, v := &t.position, &t.velocity
+	p.at, v.at = now, now
+	nowhere := m.Lat == 0 && m.Lon == 0 // ArduPilot before its first fix: its height above the sea is none either
+	p.lat, p.lon = known(float64(m.Lat)/1e7, nowhere), known(float64(m.Lon)/1e7, nowhere)
+	p.amsl, p.relative = known(float64(m.Alt)/1000, nowhere), float64(m.RelativeAlt)/1000
+	p.heading = known(float64(m.Hdg)/100, m.Hdg == math.MaxUint16)
+	v.north, v.east, v.down = float64(m.Vx)/100, float64(m.Vy)/100, float64(m.Vz)/100
+	v.ground = math.Hypot(v.north, v.east)
+	if now.Sub(v.hudAt) > freshFor {
+		v.climb, v.air = -v.down, math.NaN()
+	}
+}
+
+// hearSysStatus takes the battery, and the sensors but for PX4's first report
+// after a boot: it calls healthy what is not even there.
+func (t *telemetry) hearSysStatus(m *common.MessageSysStatus, now time.Time) {
+	b := &t.battery
+	b.at = now
+	b.voltage = known(float64(m.VoltageBattery)/1000, m.VoltageBattery == math.MaxUint16)
+	b.current = known(float64(m.CurrentBattery)/100, m.CurrentBattery < 0)
+	b.remaining = known(float64(m.BatteryRemaining), m.BatteryRemaining < 0)
+	present, enabled := uint32(m.OnboardControlSensorsPresent), uint32(m.OnboardControlSensorsEnabled)
+	if present != 0 || enabled != 0 {
+		t.health = health{group{now}, present, enabled, uint32(m.OnboardControlSensorsHealth)}
+	}
+}
+
+// booted notices that the autopilot started again: its clock runs backwards. A
+// second of it is left for frames that UDP delivered late.
+func (t *telemetry) booted(ms uint32) (restarted bool) {
+	restarted = uint64(ms)+1000 < uint64(t.boot)
+	t.boot = ms
+	return restarted
+}
+
+// restart forgets what an autopilot that started again no longer stands for.
+func (t *telemetry) restart() {
+	t.health, t.rc, t.target.group = health{}, rcChannels{}, group{}
+	t.landed = 0
+	t.jump = jump{}
+}
+
+const (
+	sensorReceiver = uint32(common.MAV_SYS_STATUS_SENSOR_RC_RECEIVER)
+	sensorPrearm   = uint32(common.MAV_SYS_STATUS_PREARM_CHECK)
+)
+
+// armable is the autopilot's own word whether it could be armed in its present
+// mode. On PX4 the bit appears in the health alone.
+func (h health) armable() bool { return h.healthy&sensorPrearm != 0 }
+
+// receiverLive reports whether an RC receiver is there and heard.
+func (h health) receiverLive() bool {
+	return h.enabled&h.healthy&sensorReceiver != 0
+}
+
+// unhealthy names the sensors and systems that are enabled and not healthy, by
+// MAV_SYS_STATUS_SENSOR in lower case.
+func (h health) unhealthy() []string {
+	list := []string{}
+	for bits := h.enabled &^ h.healthy &^ sensorPrearm; bits != 0; bits &= bits - 1 {
+		name := common.MAV_SYS_STATUS_SENSOR(bits & -bits).String()
+		list = append(list, strings.TrimPrefix(lowerName(name, "MAV_SYS_STATUS_"), "sensor_"))
+	}
+	return list
 }
 
 // lowerName makes a MAVLink name a word of the status object.
@@ -144,12 +293,13 @@ func degrees(rad float32) float64 {
 // damage its 16 bit checksum did not see (1 in 65,536) would send a hold or a
 // landing to another continent; a real jump is confirmed by the next frame.
 func (t *telemetry) plausible(m *common.MessageGlobalPositionInt, now time.Time) bool {
-	fresh := t.lastPosition != nil && now.Sub(t.position.at) < freshPosition
-	if fresh && farApart(t.lastPosition, m) && (t.doubted == nil || farApart(t.doubted, m)) {
-		t.doubted = m
+	j := &t.jump
+	fresh := j.last != nil && now.Sub(t.position.at) < freshFor
+	if fresh && farApart(j.last, m) && (j.doubted == nil || farApart(j.doubted, m)) {
+		j.doubted = m
 		return false
 	}
-	t.lastPosition, t.doubted = m, nil
+	j.last, j.doubted = m, nil
 	return true
 }
 
@@ -158,6 +308,21 @@ func farApart(a, b *common.MessageGlobalPositionInt) bool {
 	return math.Abs(float64(a.Alt)-float64(b.Alt)) > 200e3 ||
 		math.Abs(float64(a.RelativeAlt)-float64(b.RelativeAlt)) > 200e3 ||
 		distance(float64(a.Lat)/1e7, float64(a.Lon)/1e7, float64(b.Lat)/1e7, float64(b.Lon)/1e7) > 200
+}
+
+const metresPerDegree = 6371000 * math.Pi / 180
+
+// distance is the way over ground between two places a few kilometres apart,
+// in metres.
+func distance(lat1, lon1, lat2, lon2 float64) float64 {
+	north := (lat2 - lat1) * metresPerDegree
+	east := math.Remainder(lon2-lon1, 360) * metresPerDegree * math.Cos(lat1*math.Pi/180)
+	return math.Hypot(north, east)
+}
+
+// moved is the place so many metres north and east of another.
+func moved(lat, lon, north, east float64) (float64, float64) {
+	return lat + north/metresPerDegree, lon + east/(metresPerDegree*math.Cos(lat*math.Pi/180))
 }
 
 // fixNames are the names of GPS_FIX_TYPE on the wire.
@@ -170,8 +335,68 @@ func fixName(fix uint64) string {
 	return ""
 }
 
+// statusText is one STATUSTEXT; severity is MAV_SEVERITY, 0 emergency to 7 debug.
+type statusText struct {
+	severity uint8
+	text     string
+	at       time.Time
+}
+
+// textLog holds the last 20 texts, and the chunks of those that are not whole.
+type textLog struct {
+	last   [20]statusText // the newest at (count−1) modulo 20
+	count  int
+	chunks map[uint16]*chunkedText
+}
+
+// chunkedText collects the chunks of a STATUSTEXT longer than 50 characters.
+type chunkedText struct {
+	severity uint8
+	parts    map[uint8]string
+	last     int // number of the chunk that ends it; −1 before it came
+	began    time.Time
+}
+
 // fullChunk is the length of a STATUSTEXT's text; a shorter one is the last.
 const fullChunk = 50
+
+// hear takes a STATUSTEXT, or one chunk of it. PX4 numbers its first long text
+// after a boot 0, which should mean that there is one chunk only; so a full one
+// waits for a second.
+func (l *textLog) hear(m *common.MessageStatustext, now time.Time) {
+	c := l.chunks[m.Id]
+	if m.Id == 0 && m.ChunkSeq == 0 {
+		if c != nil {
+			l.end(0, now)
+		}
+		if len(m.Text) < fullChunk {
+			l.add(statusText{uint8(m.Severity), m.Text, now})
+			return
+		}
+		c = nil
+	}
+	if c == nil {
+		if len(l.chunks) >= 8 { // nobody sends so many at once: noise or a flood
+			clear(l.chunks)
+		}
+		c = &chunkedText{severity: uint8(m.Severity), parts: make(map[uint8]string), last: -1, began: now}
+		l.chunks[m.Id] = c
+	}
+	c.parts[m.ChunkSeq] = m.Text
+	if len(m.Text) < fullChunk {
+		c.last = int(m.ChunkSeq)
+	}
+	if c.last >= 0 && len(c.parts) > c.last {
+		l.end(m.Id, now)
+	}
+}
+
+// end takes a text as far as its chunks came.
+func (l *textLog) end(id uint16, now time.Time) {
+	c := l.chunks[id]
+	delete(l.chunks, id)
+	l.add(statusText{c.severity, c.join(), now})
+}
 
 // join puts the chunks together; a missing one shows as an ellipsis.
 func (c *chunkedText) join() string {
@@ -190,11 +415,41 @@ func (c *chunkedText) join() string {
 	return b.String()
 }
 
-// recent returns the texts since a time, oldest first.
-func (t *telemetry) recent(since time.Time) []statusText {
+// flush gives up waiting for chunks that were lost, and takes a text that ends
+// with a full chunk. It returns when it is to be called next; zero: no need.
+func (l *textLog) flush(now time.Time, wait time.Duration) (next time.Time) {
+	for id, c := range l.chunks {
+		switch due := c.began.Add(wait); {
+		case !now.Before(due):
+			l.end(id, now)
+		case next.IsZero() || due.Before(next):
+			next = due
+		}
+	}
+	return next
+}
+
+// hidden are the texts that answer our own questions and knocks, not for the
+// user's eyes (docs/autopilots.md, "PX4: texts" and "ArduPilot: streams").
+var hidden = []string{"No ap_message", "Connection to ground station lost", "GCS connection regained"}
+
+// add takes a whole text. Only what is no answer to ourselves is kept.
+func (l *textLog) add(s statusText) {
+	s.text = strings.ToValidUTF8(strings.TrimRight(s.text, "\t \r\n"), "�")
+	for _, h := range hidden {
+		if strings.HasPrefix(s.text, h) && s.severity >= uint8(common.MAV_SEVERITY_WARNING) {
+			return
+		}
+	}
+	l.last[l.count%len(l.last)] = s
+	l.count++
+}
+
+// since returns the texts since a time, oldest first.
+func (l *textLog) since(t time.Time) []statusText {
 	var list []statusText
-	for i := max(0, t.count-len(t.texts)); i < t.count; i++ {
-		if s := t.texts[i%len(t.texts)]; !s.at.Before(since) {
+	for i := max(0, l.count-len(l.last)); i < l.count; i++ {
+		if s := l.last[i%len(l.last)]; !s.at.Before(t) {
 			list = append(list, s)
 		}
 	}

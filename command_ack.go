@@ -1,0 +1,246 @@
+package main
+
+import (
+	"time"
+
+	"github.com/bluenviron/gomavlib/v3/pkg/dialects/common"
+	"github.com/bluenviron/gomavlib/v3/pkg/message"
+)
+
+// Times of a command's copies and of questions (docs/design.md, "Commands and
+// acks" and rule 8).
+const (
+	firstRepeat  = 150 * time.Millisecond // or one and a half round trips
+	giveUp       = 2 * time.Second        // after the first copy
+	progressWait = 10 * time.Second       // after IN_PROGRESS
+	secondAck    = 300 * time.Millisecond // PX4's second ack of DO_SET_MODE
+	questionWait = 50 * time.Millisecond  // or two round trips
+	slowestTrip  = time.Second            // that is believed of a line that does not answer
+)
+
+// repeats are when the copies of a command go out, in first repeats after the
+// first copy: gaps of 1, 5/3, 7/3 and 10/3.
+var repeats = [...]float64{0, 1, 8. / 3, 5, 25. / 3}
+
+// acks waits for COMMAND_ACKs, of commands and of questions (REQUEST_MESSAGE).
+// An ack has no number: it names its command, and that is all.
+type acks struct {
+	say    func(message.Message) error // from us to the vehicle
+	system func() byte                 // the vehicle's
+	vendor func() firmware
+
+	waiting  map[common.MAV_CMD]*exchange
+	owed     map[common.MAV_CMD]owedAcks
+	trip     time.Duration // the round trip last measured
+	question *question     // the one that is outstanding
+	heard    time.Time     // when the vehicle last answered anything of ours
+}
+
+// owedAcks counts the acks of a command id that are still on their way: until
+// they came or are lost, an ack of that id says nothing of the next command.
+type owedAcks struct {
+	n     int
+	until time.Time
+}
+
+// exchange is one command that waits for its acks.
+type exchange struct {
+	step   *step
+	before uint32 // the mode's number when it was sent
+	twice  bool   // PX4 acknowledges DO_SET_MODE twice; only the second ack tells
+	skip   int    // acks that still belong to earlier commands
+	copies int
+	sent   time.Time
+
+	accepted int
+	refusal  *uint8    // the first ack that is not ACCEPTED
+	first    time.Time // when the first ack came
+	progress time.Time // when IN_PROGRESS came
+}
+
+func newAcks(say func(message.Message) error, system func() byte, vendor func() firmware) *acks {
+	return &acks{
+		say: say, system: system, vendor: vendor,
+		waiting: make(map[common.MAV_CMD]*exchange), owed: make(map[common.MAV_CMD]owedAcks),
+	}
+}
+
+// awaited reports whether an ack is waited for.
+func (a *acks) awaited() bool { return len(a.waiting) > 0 || a.question != nil }
+
+// open begins to wait for the acks of a step.
+func (a *acks) open(s *step, before uint32) *exchange {
+	x := &exchange{
+		step: s, before: before,
+		twice: s.cmd == common.MAV_CMD_DO_SET_MODE && a.vendor() == px4,
+	}
+	if o := a.owed[s.cmd]; time.Now().Before(o.until) {
+		x.skip = o.n
+	} else {
+		delete(a.owed, s.cmd)
+	}
+	a.waiting[s.cmd] = x
+	return x
+}
+
+// close ends the wait: what has not come is owed.
+func (a *acks) close(x *exchange) {
+	if a.waiting[x.step.cmd] == x {
+		delete(a.waiting, x.step.cmd)
+	}
+}
+
+// send sends a copy of the step. The waiter is there before.
+func (a *acks) send(x *exchange) error {
+	now := time.Now()
+	if err := a.say(x.step.message(a.system(), uint8(x.copies))); err != nil {
+		return err
+	}
+	if x.copies == 0 {
+		x.sent = now
+	}
+	x.copies++
+	o := a.owed[x.step.cmd]
+	o.n++
+	if x.twice {
+		o.n++
+	}
+	if o.until.Before(x.sent.Add(giveUp)) {
+		o.until = x.sent.Add(giveUp)
+	}
+	a.owed[x.step.cmd] = o
+	return nil
+}
+
+// firstRepeat is the wait before a command's second copy.
+func (a *acks) firstRepeat() time.Duration { return max(firstRepeat, a.trip*3/2) }
+
+// hear takes an ack that the vehicle sent to us.
+func (a *acks) hear(cmd common.MAV_CMD, result uint8, now time.Time) {
+	a.heard = now
+	if cmd == common.MAV_CMD_REQUEST_MESSAGE && a.question != nil {
+		a.question.acknowledged(result, a.vendor() == px4)
+		a.trip = now.Sub(a.question.at)
+		a.drop()
+		return
+	}
+	final := result != uint8(common.MAV_RESULT_IN_PROGRESS)
+	if o := a.owed[cmd]; final && o.n > 0 {
+		o.n--
+		a.owed[cmd] = o
+	}
+	x := a.waiting[cmd]
+	switch {
+	case x == nil:
+	case !final:
+		if x.skip == 0 && x.progress.IsZero() {
+			x.progress = now
+		}
+	case x.skip > 0:
+		x.skip--
+	default:
+		if x.first.IsZero() {
+			x.first = now
+			// Of several copies it may be the first one's: then the line is slow.
+			if trip := now.Sub(x.sent); x.copies == 1 || trip > a.trip {
+				a.trip = trip
+			}
+		}
+		if result == uint8(common.MAV_RESULT_ACCEPTED) {
+			x.accepted++
+		} else if x.refusal == nil {
+			x.refusal = &result
+		}
+	}
+}
+
+// shows reports whether the vehicle has come into the step's mode since it was
+// sent.
+func (x *exchange) shows(custom uint32) bool {
+	return x.step.enters && x.before != x.step.number && custom == x.step.number
+}
+
+// proven reports whether the vehicle's mode answers the command: of a DO_SET_MODE
+// it is the answer, of another command where an ack came too.
+func (x *exchange) proven(custom uint32) bool {
+	return x.shows(custom) && (x.step.cmd == common.MAV_CMD_DO_SET_MODE || x.accepted > 0 || x.refusal != nil)
+}
+
+// answered reports whether the acks alone are an answer.
+func (x *exchange) answered() bool {
+	if x.refusal != nil {
+		return true
+	}
+	if x.twice {
+		return x.accepted >= 2*x.copies
+	}
+	return x.accepted > 0
+}
+
+// question is a REQUEST_MESSAGE (512). One of them is outstanding at a time: an
+// ack does not tell which message it is of.
+type question struct {
+	message uint32
+	at      time.Time // when it was sent
+	until   time.Time // then it is given up
+	came    bool      // the message, since
+	acked   bool
+	answer  bool // it is answered
+	denied  bool // there is no such message now
+}
+
+// acknowledged takes the ack. On PX4 the message that answers came before it, on
+// ArduPilot the next one is it (docs/autopilots.md, "PX4: heartbeat").
+func (q *question) acknowledged(result uint8, before bool) {
+	q.acked = true
+	q.denied = result != uint8(common.MAV_RESULT_ACCEPTED)
+	q.answer = q.denied || before && q.came
+}
+
+// ask asks for a message, or returns nil while another question is outstanding
+// or nothing can be sent.
+func (a *acks) ask(id uint32, now time.Time) *question {
+	a.tick(now)
+	if a.question != nil {
+		return nil
+	}
+	s := a.vendor().command(common.MAV_CMD_REQUEST_MESSAGE, float32(id))
+	if a.say(s.message(a.system(), 0)) != nil {
+		return nil
+	}
+	a.question = &question{message: id, at: now, until: now.Add(max(questionWait, 2*a.trip))}
+	return a.question
+}
+
+// came notes that a message came, asked for or not.
+func (a *acks) came(id uint32, now time.Time) {
+	q := a.question
+	if q == nil || q.message != id {
+		return
+	}
+	q.came = true
+	if q.acked {
+		q.answer = true
+		a.heard = now
+		a.question = nil
+	}
+}
+
+// drop forgets a question that is answered. One that has only its ack waits for
+// its message.
+func (a *acks) drop() {
+	if a.question.answer {
+		a.question = nil
+	}
+}
+
+// tick gives up a question that nobody answered. The line may be slower than it
+// seemed, so the next one has more time.
+func (a *acks) tick(now time.Time) {
+	if q := a.question; q != nil && !now.Before(q.until) {
+		if !q.acked {
+			a.trip = min(max(2*a.trip, questionWait/2), max(slowestTrip, a.trip))
+		}
+		a.question = nil
+	}
+}
