@@ -27,7 +27,8 @@ def before_call(context, case, kwargs):
     it is the turn of goto or input, the drone is brought to where they do
     something."""
     global last
-    if isinstance(case.body, dict) and isinstance(case.body.get("wait"), (int, float)) and 0.05 < case.body["wait"] <= 600:
+    wait = case.body.get("wait") if isinstance(case.body, dict) else None
+    if type(wait) in (int, float) and 0.05 < wait <= 600:
         case.body = {**case.body, "wait": 0.05}
     operation = case.operation.definition.raw["operationId"]
     if operation != last and operation in MODES and case.meta.phase.name.value != "stateful":
