@@ -29,7 +29,7 @@ CUTS = 10
 all: dist
 
 # armhf gets ARMv6 code: Raspberry Pi OS calls a Pi Zero armhf too.
-dist: $(BINARIES)
+dist: $(BINARIES) $(DIST)/mavrest.1 $(DIST)/mavrest.copyright
 	rm -f dist/*.deb dist/SHA256SUMS
 	deploy/build-deb dist/mavrest-linux-armv6 armhf '$(VERSION)' dist
 	deploy/build-deb dist/mavrest-linux-arm64 arm64 '$(VERSION)' dist
@@ -45,6 +45,15 @@ $(DIST)/mavrest-linux-amd64: env = GOARCH=amd64
 $(BINARIES): FORCE
 	CGO_ENABLED=0 GOOS=linux $(env) go build $(RELEASE) \
 		-ldflags '-s -w -X main.version=$(VERSION)' -o $@ .
+
+# The packages' man page and licences.
+$(DIST)/mavrest.1: FORCE
+	mkdir -p $(DIST)
+	go run . -help | deploy/manpage >$@
+
+$(DIST)/mavrest.copyright: FORCE
+	mkdir -p $(DIST)
+	deploy/licenses >$@
 
 image: export OPTIONS := $(OPTIONS)
 image:
