@@ -1,0 +1,252 @@
+package main
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/json"
+	"flag"
+	"fmt"
+	"io"
+	"math"
+	"math/rand/v2"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+)
+
+var (
+	imageFile = flag.String("image", "", "TestTheCardFliesAndSurvivesPowerCuts: the card's image; make image-test builds and names it")
+	imageCuts = flag.Int("cuts", 1, "how often it cuts the power at a random moment of a boot")
+)
+
+// A booting machine and its serial port run in real time: no test of a card
+// could do with less. These are the longest that one waits, on a machine as slow
+// as may be; nothing is asserted of how long it took.
+const (
+	bootsWithin = 3 * time.Minute
+	fliesWithin = 3 * time.Minute
+)
+
+// board is a virtual machine that boots the card and has the simulated
+// autopilot's line in its UART.
+type board struct {
+	*testing.T
+	card, folder string
+	line         *pty
+	qemu         *exec.Cmd // nil: it has no power
+	base         string    // of the API
+}
+
+// The card is what it will be in a Raspberry Pi, to the byte: its own kernel,
+// command line, init and mavrest. Only what is around it is another machine's:
+// the firmware (qemu loads the kernel), the disk and the network card. The UART
+// is a PL011 as on the Pi's header.
+func TestTheCardFliesAndSurvivesPowerCuts(t *testing.T) {
+	if *imageFile == "" {
+		t.Skip("it wants a card's image and qemu: make image-test")
+	}
+	card, err := filepath.Abs(*imageFile)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := &board{T: t, card: card, folder: t.TempDir(), line: openPTY(t)}
+	b.line.fly(t, runSimulator(t, simPX4))
+	b.unpack()
+	before := b.sum()
+	defer func() { b.pull() }()
+
+	b.boot()
+	took := b.online()
+	b.noLogin()
+	b.accepted("takeoff", `{"altitude":10}`)
+	b.until("aloft at 10 m", func(s object) bool { return s["in_air"] == true && stands(s, "altitude", 10, 1) })
+	b.accepted("goto", `{"lat":47.3980,"lon":8.5460,"altitude":20}`)
+	there := func(s object) bool {
+		return stands(s, "lat", 47.3980, 1e-5) && stands(s, "lon", 8.5460, 1e-5) && stands(s, "altitude", 20, 1)
+	}
+	b.until("at the place", there)
+	b.pull()
+
+	for cut := range *imageCuts {
+		after := rand.N(took * 3 / 2) // some after it is online
+		t.Logf("power cut %d: %v after power-on", cut+1, after.Round(time.Millisecond))
+		b.boot()
+		time.Sleep(after)
+		b.pull()
+	}
+
+	b.boot()
+	b.online()
+	b.until("found flying where it was left", func(s object) bool { return s["armed"] == true && s["in_air"] == true && there(s) })
+	b.accepted("land", "")
+	b.until("landed and disarmed", func(s object) bool { return s["armed"] == false && s["in_air"] == false })
+	b.pull()
+	if after := b.sum(); !bytes.Equal(before, after) {
+		t.Error("something wrote to the card: a power cut would one day have lost it")
+	}
+}
+
+// unpack takes out of the card's boot partition what a Pi's firmware does.
+func (b *board) unpack() {
+	b.Helper()
+	const partition = "8192s" // where gokrazy begins it; mtools counts sectors with s
+	for _, name := range []string{"vmlinuz", "cmdline.txt"} {
+		copied := exec.Command("mcopy", "-n", "-i", b.card+"@@"+partition, "::/"+name, b.folder)
+		if out, err := copied.CombinedOutput(); err != nil {
+			b.Fatalf("mcopy %s: %v\n%s", name, err, out)
+		}
+	}
+}
+
+func (b *board) sum() []byte {
+	b.Helper()
+	f, err := os.Open(b.card)
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer f.Close()
+	h := sha256.New()
+	if _, err := io.Copy(h, f); err != nil {
+		b.Fatal(err)
+	}
+	return h.Sum(nil)
+}
+
+// boot gives it power.
+func (b *board) boot() {
+	b.Helper()
+	free, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		b.Fatal(err)
+	}
+	address := free.Addr().String()
+	free.Close()
+	b.base = "http://" + address + "/api/drone"
+	cmdline, err := os.ReadFile(filepath.Join(b.folder, "cmdline.txt"))
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.qemu = exec.Command("qemu-system-aarch64", "-M", "virt", "-cpu", "cortex-a53", "-smp", "2", "-m", "512",
+		"-display", "none", "-nodefaults", "-no-reboot",
+		"-kernel", filepath.Join(b.folder, "vmlinuz"),
+		// What the screen would show goes to a file, for when this fails.
+		"-append", strings.TrimSpace(string(cmdline))+" console=hvc0",
+		"-device", "virtio-serial-device", "-device", "virtconsole,chardev=screen",
+		"-chardev", "file,id=screen,append=on,path="+b.file("screen"),
+		"-drive", "if=none,id=card,format=raw,file="+b.card, "-device", "virtio-blk-device,drive=card",
+		"-netdev", "user,id=lan,hostfwd=tcp:"+address+"-:80", "-device", "virtio-net-device,netdev=lan",
+		"-chardev", "serial,id=uart,path="+b.line.path+",logfile="+b.file("uart"), "-serial", "chardev:uart")
+	b.qemu.Stderr = os.Stderr
+	if err := b.qemu.Start(); err != nil {
+		b.Fatal(err)
+	}
+}
+
+func (b *board) file(name string) string { return filepath.Join(b.folder, name) }
+
+// pull takes the power away, as a battery that is pulled does.
+func (b *board) pull() {
+	if b.qemu != nil {
+		b.qemu.Process.Kill()
+		b.qemu.Wait()
+		b.qemu = nil
+	}
+}
+
+// curl asks the API through the forwarded port; an error is that it does not answer.
+func (b *board) curl(path string, more ...string) (code int, answer object, err error) {
+	args := append([]string{"-s", "-m", "30", "-w", "\n%{http_code}", b.base + path}, more...)
+	out, err := exec.Command("curl", args...).Output()
+	if err != nil {
+		return 0, nil, err
+	}
+	body, status, _ := strings.Cut(string(out), "\n\n")
+	if _, err := fmt.Sscan(status, &code); err != nil {
+		return 0, nil, fmt.Errorf("%q: %w", out, err)
+	}
+	return code, answer, json.Unmarshal([]byte(body), &answer)
+}
+
+// online waits until it answers and hears the autopilot, and returns how long
+// that took.
+func (b *board) online() time.Duration {
+	b.Helper()
+	begin := time.Now()
+	first := time.Duration(0)
+	b.wait(bootsWithin, "online", func() (bool, object) {
+		_, s, err := b.curl("/status")
+		if err == nil && first == 0 {
+			first = time.Since(begin)
+		}
+		return err == nil && s["online"] == true, s
+	})
+	took := time.Since(begin)
+	b.Logf("answered %.1f s after power-on, online %.1f s after it", first.Seconds(), took.Seconds())
+	return took
+}
+
+// noLogin wants MAVLink and no text from the UART: the kernel's messages or a
+// login would be typed into the autopilot. What is echoed of the autopilot's own
+// bytes, before mavrest has set the port, is neither.
+func (b *board) noLogin() {
+	b.Helper()
+	said, err := os.ReadFile(b.file("uart"))
+	if err != nil {
+		b.Fatal(err)
+	}
+	if text := consoleText.Find(said); text != nil {
+		b.Errorf("the UART is a console: it said %q", text)
+	}
+	var in deframer
+	in.filled(copy(in.space(), said), time.Now())
+	if _, ok := in.next(); !ok {
+		b.Errorf("no MAVLink came from the UART, but %q", said[:min(len(said), 200)])
+	}
+}
+
+var consoleText = regexp.MustCompile(`Linux version|gokrazy|login:|\[ *\d+\.\d{6}\]`)
+
+// accepted gives a command and wants the autopilot's yes, once it says it: it
+// can't be armed in its first seconds.
+func (b *board) accepted(route, body string) {
+	b.Helper()
+	b.wait(fliesWithin, route+" accepted", func() (bool, object) {
+		code, answer, _ := b.curl("/"+route, "-d", body)
+		return code == 200 && answer["status"] == "accepted", answer
+	})
+}
+
+// until waits for a status.
+func (b *board) until(what string, is func(status object) bool) {
+	b.Helper()
+	b.wait(fliesWithin, what, func() (bool, object) {
+		_, s, err := b.curl("/status")
+		return err == nil && s["online"] == true && is(s), s
+	})
+}
+
+func (b *board) wait(within time.Duration, what string, is func() (bool, object)) {
+	b.Helper()
+	var last object
+	for end := time.Now().Add(within); time.Now().Before(end); time.Sleep(200 * time.Millisecond) {
+		yes, s := is()
+		if yes {
+			return
+		}
+		last = s
+	}
+	screen, _ := os.ReadFile(b.file("screen"))
+	b.Fatalf("not %s within %v; last: %v\nthe screen:\n%s", what, within, last, screen[max(0, len(screen)-4000):])
+}
+
+// stands tells whether a number of the status' position is within some metres or degrees of want.
+func stands(s object, key string, want, within float64) bool {
+	position, _ := s["position"].(object)
+	got, ok := position[key].(float64)
+	return ok && math.Abs(got-want) <= within
+}
