@@ -18,7 +18,6 @@ import (
 	"context"
 	"errors"
 	"math"
-	"math/rand/v2"
 	"slices"
 	"sync"
 	"time"
@@ -154,7 +153,6 @@ type simulator struct {
 	record    []simReceived
 	out       bytes.Buffer
 	writer    *streamwriter.Writer
-	noise     *rand.Rand
 	textID    uint16
 
 	booted    time.Time
@@ -184,7 +182,6 @@ func newSimulator(flavour simFlavour) *simulator {
 		gcsParam:     "SYSID_MYGCS",
 		neverDone:    map[common.MAV_CMD]bool{},
 		wake:         make(chan struct{}, 1),
-		noise:        rand.New(rand.NewPCG(1, 2)),
 	}
 	if flavour == simPX4 {
 		s.simVehicle = simPX4Vehicle

@@ -5,13 +5,20 @@ import (
 	"bytes"
 	"errors"
 	"io"
+	"math/rand/v2"
+	"slices"
 	"time"
 
 	"github.com/bluenviron/gomavlib/v3/pkg/frame"
 )
 
 // simFault is line noise, as probabilities per byte.
-type simFault struct{ drop, repeat, flip, insert float64 }
+type simFault struct {
+	drop, repeat, flip, insert float64
+	seed                       uint64
+}
+
+func (f simFault) bad() bool { return f.drop+f.repeat+f.flip+f.insert > 0 }
 
 // simPort is the companion's end of the cable. Like a UART it has no flow
 // control: a write never waits (but see stallWrites), and what doesn't fit
@@ -24,6 +31,7 @@ type simPort struct {
 	arrived     chan struct{} // toCompanion has more
 	gone        chan struct{} // closed with the port
 	err         error         // why it is gone
+	in, out     simWire       // to the autopilot, to the companion
 }
 
 var errSimUnplugged = errors.New("sim: the cable is unplugged")
@@ -104,9 +112,8 @@ func (p *simPort) Write(b []byte) (int, error) {
 	if p.err != nil {
 		return 0, p.err
 	}
-	noisy := p.s.garble(b, p.s.faultIn)
-	room := simBuffer - len(p.toAutopilot)
-	p.toAutopilot = append(p.toAutopilot, noisy[:min(room, len(noisy))]...)
+	room := max(0, simBuffer-len(p.toAutopilot))
+	p.toAutopilot = append(p.toAutopilot, p.in.carry(b[:min(room, len(b))], p.s.faultIn)...)
 	p.s.nudge()
 	return len(b), nil
 }
@@ -132,62 +139,157 @@ func (p *simPort) SetReadTimeout(d time.Duration) error {
 }
 
 // next cuts the first whole and checked frame off what the companion wrote;
-// nil if there is none yet. What is no frame is skipped byte by byte.
+// nil if there is none yet. It reads as the parser of the MAVLink C library
+// does, which both autopilots have: a frame that does not check is lost with
+// all that it claimed, up to 280 bytes, however long they take to come.
 func (p *simPort) next() frame.Frame {
 	for len(p.toAutopilot) > 2 {
-		b, n := p.toAutopilot, 0
-		switch b[0] {
-		case frame.V1MagicByte:
+		b, n := p.toAutopilot, 1
+		switch {
+		case b[0] == frame.V1MagicByte:
 			n = 8 + int(b[1])
-		case frame.V2MagicByte:
-			n = 12 + int(b[1])
-			if b[2]&frame.V2FlagSigned != 0 {
-				n += 13
-			}
+		case b[0] == frame.V2MagicByte && b[2]&^frame.V2FlagSigned != 0:
+			n = 3 // flags that it does not know
+		case b[0] == frame.V2MagicByte:
+			n = simFrameSize(b)
 		}
 		if n > len(b) {
 			return nil
 		}
-		if n > 0 {
-			r := frame.Reader{BufByteReader: bufio.NewReader(bytes.NewReader(b[:n])), DialectRW: dialectRW}
-			if f, err := r.Read(); err == nil {
-				p.toAutopilot = b[n:]
-				return f
-			}
+		p.toAutopilot = b[n:]
+		if n < 8 {
+			continue
 		}
-		p.toAutopilot = b[1:]
+		r := frame.Reader{BufByteReader: bufio.NewReader(bytes.NewReader(b[:n])), DialectRW: dialectRW}
+		if f, err := r.Read(); err == nil {
+			return f
+		}
+		if b[n-1] == frame.V2MagicByte {
+			p.toAutopilot = b[n-1:]
+		}
 	}
 	return nil
 }
 
-// garble returns b as it arrives over a bad line. Damage that a frame's 16 bit
-// checksum does not see, one in 65,536, is not made: tests could not tell it
-// from a mistake of the receiver.
-func (s *simulator) garble(b []byte, f simFault) []byte {
-	if f == (simFault{}) {
+// simFrameSize is the size that a frame of MAVLink 2 claims.
+func simFrameSize(b []byte) int {
+	n := 12 + int(b[1])
+	if b[2]&frame.V2FlagSigned != 0 {
+		n += 13
+	}
+	return n
+}
+
+// simWire is one direction of the cable: what it knows of the bytes that went
+// over it lately.
+type simWire struct {
+	tail  []byte // the last ones
+	gone  int    // how many went before them
+	hurt  []simHurt
+	dice  rand.PCG
+	rolls time.Time // when the dice were thrown last
+}
+
+// simHurt is a damaged part of the stream, from a byte to before another; it is
+// empty where everything was dropped.
+type simHurt struct{ from, to int }
+
+const simLongest = 280 // bytes of a frame
+
+// carry returns b as it arrives. Damage that a frame's 16 bit checksum does not
+// see, one in 65,536, is not made: tests could not tell it from a mistake of
+// the receiver. Such a frame may be of one write or joined of several, and the
+// last of them may be a good one.
+func (w *simWire) carry(b []byte, f simFault) []byte {
+	if !f.bad() && len(w.hurt) == 0 {
 		return b
 	}
+	// What is damaged depends on the moment and on nothing that was before, so
+	// that a flight whose goroutines took turns in another order can be repeated.
+	if now := time.Now(); !now.Equal(w.rolls) {
+		w.rolls = now
+		w.dice.Seed(f.seed, uint64(now.UnixNano()))
+	}
+	start := w.gone + len(w.tail)
 	for {
-		out := s.damage(b, f)
-		r := frame.Reader{BufByteReader: bufio.NewReader(bytes.NewReader(out)), DialectRW: dialectRW}
-		if bytes.HasPrefix(out, b) {
+		out := b
+		if f.bad() {
+			out = f.damage(b, rand.New(&w.dice))
+		}
+		hurt := append(w.hurt[:len(w.hurt):len(w.hurt)], hurts(b, out, start)...)
+		tail := append(w.tail[:len(w.tail):len(w.tail)], out...)
+		if !forged(tail, w.gone, start, hurt) {
+			w.keep(tail, hurt)
 			return out
 		}
-		if _, err := r.Read(); err != nil {
-			return out
+		if !f.bad() { // a stray byte in front is of the noise that was before
+			b = append([]byte{byte(w.dice.Uint64())}, b...)
 		}
 	}
 }
 
-func (s *simulator) damage(b []byte, f simFault) []byte {
-	hit := func(p float64) bool { return s.noise.Float64() < p }
-	var out []byte
+// keep remembers as much as a frame can be long.
+func (w *simWire) keep(tail []byte, hurt []simHurt) {
+	cut := max(0, len(tail)-simLongest)
+	w.gone += cut
+	w.tail = tail[cut:]
+	w.hurt = slices.DeleteFunc(hurt, func(h simHurt) bool { return h.to < w.gone })
+	if len(w.hurt) == 0 {
+		w.tail = nil
+	}
+}
+
+// hurts tells which parts of out, whose first byte has a number, are not b.
+func hurts(b, out []byte, first int) []simHurt {
+	if bytes.Equal(b, out) {
+		return nil
+	}
+	end := first + len(out)
+	i := bytes.Index(out, b)
+	if i < 0 {
+		return []simHurt{{first, end}}
+	}
+	return []simHurt{{first, first + i}, {first + i + len(b), end}}
+}
+
+// forged reports whether damage is part of a frame that checks and has its end
+// behind a byte's number. The first byte of tail has a number too.
+func forged(tail []byte, first, behind int, hurt []simHurt) bool {
+	for i := range tail {
+		b, n := tail[i:], 0
+		switch {
+		case len(b) < 8:
+			return false
+		case b[0] == frame.V1MagicByte:
+			n = 8 + int(b[1])
+		case b[0] == frame.V2MagicByte:
+			n = simFrameSize(b)
+		}
+		from, to := first+i, first+i+n
+		if n == 0 || n > len(b) || to <= behind {
+			continue
+		}
+		if !slices.ContainsFunc(hurt, func(h simHurt) bool { return h.from < to && from < h.to }) {
+			continue
+		}
+		r := frame.Reader{BufByteReader: bufio.NewReader(bytes.NewReader(b[:n])), DialectRW: dialectRW}
+		if f, err := r.Read(); err == nil && dialectRW.GetMessage(f.GetMessage().GetID()) != nil {
+			return true
+		}
+	}
+	return false
+}
+
+// damage rolls dice for each byte.
+func (f simFault) damage(b []byte, dice *rand.Rand) []byte {
+	hit := func(p float64) bool { return dice.Float64() < p }
+	out := []byte{}
 	for _, c := range b {
 		if hit(f.insert) {
-			out = append(out, byte(s.noise.Uint32()))
+			out = append(out, byte(dice.Uint32()))
 		}
 		if hit(f.flip) {
-			c ^= 1 << s.noise.IntN(8)
+			c ^= 1 << dice.IntN(8)
 		}
 		if !hit(f.drop) {
 			out = append(out, c)
@@ -202,12 +304,11 @@ func (s *simulator) damage(b []byte, f simFault) []byte {
 // transmit owns b. A buffer that is full loses the whole frame.
 func (s *simulator) transmit(b []byte) {
 	put := func() {
-		b := s.garble(b, s.faultOut)
 		p := s.port
 		if p == nil || len(p.toCompanion)+len(b) > simBuffer {
 			return
 		}
-		p.toCompanion = append(p.toCompanion, b...)
+		p.toCompanion = append(p.toCompanion, p.out.carry(b, s.faultOut)...)
 		select {
 		case p.arrived <- struct{}{}:
 		default:

@@ -14,36 +14,49 @@ import (
 	"github.com/bluenviron/gomavlib/v3/pkg/dialects/common"
 )
 
-var soakTime = flag.Duration("soak", 2*time.Hour, "simulated time of TestSoak; CI takes 24h")
+var (
+	soakTime = flag.Duration("soak", 2*time.Hour, "simulated time of TestSoak; CI takes 24h")
+	soakSeed = flag.Uint64("soak-seed", 0, "seed of TestSoak's first hour; the next has the next one. Even ones fly PX4, odd ones ArduPilot")
+)
+
+// soakDelay is the line's when nothing is wrong with it. With one that fits
+// into no other time, hardly two things happen at the same moment, whose order
+// would be the scheduler's.
+const soakDelay = 371 * time.Microsecond
 
 // onlooker watches one soak flight and knows what a client may be told.
 type onlooker struct {
 	*flight
-	rand dice
+	seed    uint64
+	began   time.Time
+	clients sync.WaitGroup
+	number  int // of clients so far
+
+	// Each who rolls dice has their own, the clients too: with shared ones the
+	// order of goroutines would change what they all do.
+	rand, ackRand *rand.Rand
 
 	mu        sync.Mutex
 	acked     map[uint16]int       // ACCEPTED acks that really went out, by command
 	copies    map[uint16]time.Time // until when a second copy of one may arrive
 	explained map[string]time.Time
 	figures   map[string]int
-}
-
-// dice are random numbers that clients and hooks share.
-type dice struct {
-	mu   *sync.Mutex
-	rand *rand.Rand
-}
-
-func (d dice) IntN(n int) int {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	return d.rand.IntN(n)
+	diary     []string // the last things that happened
 }
 
 func (w *onlooker) count(what string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.figures[what]++
+}
+
+// note writes into the diary, which a failure shows.
+func (w *onlooker) note(format string, args ...any) {
+	line := fmt.Sprintf("%10.3f  ", time.Since(w.began).Seconds()) + fmt.Sprintf(format, args...)
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.diary = append(w.diary, line)
+	w.diary = w.diary[max(0, len(w.diary)-200):]
 }
 
 // explain notes that a mode is one that may be answered now.
@@ -60,19 +73,21 @@ func (w *onlooker) onAck(fault string) func(*common.MessageCommandAck) []simAnsw
 		list := []simAnswer{{ack: a}}
 		switch fault {
 		case "acks lost":
-			if w.rand.IntN(2) == 0 {
+			if w.ackRand.IntN(2) == 0 {
+				w.note("ack of %d lost (%d)", a.Command, a.Result)
 				w.count("acks that were lost")
 				return nil
 			}
 		case "acks late":
-			list[0].after = time.Duration(w.rand.IntN(900)) * time.Millisecond
+			list[0].after = time.Duration(w.ackRand.IntN(900)) * time.Millisecond
 		case "acks doubled":
-			list = append(list, simAnswer{ack: a, after: time.Duration(w.rand.IntN(900)) * time.Millisecond})
+			list = append(list, simAnswer{ack: a, after: time.Duration(w.ackRand.IntN(900)) * time.Millisecond})
 		case "acks of others":
 			other := *a
 			other.Result = common.MAV_RESULT_ACCEPTED
 			list = append([]simAnswer{{ack: &other, component: 100}, {ack: &other, system: 9}}, list...)
 		}
+		w.note("ack of %d: %d, %d answers, the last after %v", a.Command, a.Result, len(list), list[len(list)-1].after)
 		if a.Result == common.MAV_RESULT_ACCEPTED {
 			w.mu.Lock()
 			w.acked[uint16(a.Command)]++
@@ -84,8 +99,7 @@ func (w *onlooker) onAck(fault string) func(*common.MessageCommandAck) []simAnsw
 }
 
 // commands that a client may send, and the ranges are the contract's.
-func (w *onlooker) anyCommand() (path, body string) {
-	r := w.rand
+func anyCommand(r *rand.Rand) (path, body string) {
 	place := at(float64(r.IntN(200)-100), float64(r.IntN(200)-100))
 	modes := []string{"manual", "altitude", "position", "takeoff", "hold", "land", "rtl", "rtgs"}
 	switch r.IntN(8) {
@@ -104,8 +118,9 @@ func (w *onlooker) anyCommand() (path, body string) {
 }
 
 // command sends one command and holds its answer against what happened.
-func (w *onlooker) command() {
-	path, body := w.anyCommand()
+func (w *onlooker) command(client int, r *rand.Rand) {
+	path, body := anyCommand(r)
+	w.note("client %d: POST %s %s", client, path, body)
 	w.mu.Lock()
 	before := make(map[uint16]int)
 	for id, n := range w.acked {
@@ -115,6 +130,7 @@ func (w *onlooker) command() {
 	began := time.Now()
 	code, o := w.call("POST", path, body)
 	took := time.Since(began)
+	w.note("client %d: %d %v", client, code, o)
 	w.count(fmt.Sprintf("answered %d", code))
 	switch code {
 	case 200:
@@ -152,7 +168,10 @@ func noise(rate float64) func(*onlooker) {
 	return func(w *onlooker) {
 		w.sim.change(func() {
 			f := simFault{drop: rate, repeat: rate, flip: rate, insert: rate}
-			w.sim.faultIn, w.sim.faultOut = f, f
+			f.seed = 2 * w.seed
+			w.sim.faultIn = f
+			f.seed++
+			w.sim.faultOut = f
 		})
 	}
 }
@@ -185,7 +204,7 @@ var faults = []fault{
 	{"in progress for ever",
 		func(w *onlooker) { w.sim.change(func() { w.sim.neverDone[common.MAV_CMD_DO_REPOSITION] = true }) },
 		func(w *onlooker) { w.sim.change(func() { clear(w.sim.neverDone) }) }},
-	{"slow line", func(w *onlooker) { w.sim.change(func() { w.sim.delay = 400 * time.Millisecond }) }, func(w *onlooker) { w.sim.change(func() { w.sim.delay = 0 }) }},
+	{"slow line", func(w *onlooker) { w.sim.change(func() { w.sim.delay = 400 * time.Millisecond }) }, func(w *onlooker) { w.sim.change(func() { w.sim.delay = soakDelay }) }},
 	ackFault("acks lost"), ackFault("acks late"), ackFault("acks doubled"), ackFault("acks of others"),
 }
 
@@ -218,6 +237,8 @@ func (w *onlooker) look() {
 		allowed := 1 + 25*(p["age"].(float64)+0.5)
 		if away := math.Hypot(n-tn, e-te); away > allowed && !w.carried(now) {
 			w.Errorf("%v: position is %.1f m off and %v s old", now, away, p["age"])
+			w.note("it is %.1f m north, %.1f m east, %.1f m up and flies %.1f, %.1f m/s", tn, te, truth.alt, truth.vn, truth.ve)
+			w.note("status: %v", o)
 		}
 		if p["altitude"].(float64) < -5 || p["altitude"].(float64) > 200 {
 			w.Errorf("%v: altitude %v", now, p["altitude"])
@@ -239,6 +260,7 @@ func (w *onlooker) carried(now time.Time) bool {
 
 // settle ends every fault and checks that all is well again.
 func (w *onlooker) settle() {
+	w.note("settle")
 	for _, f := range faults {
 		if f.end != nil {
 			f.end(w)
@@ -263,50 +285,89 @@ func (w *onlooker) settle() {
 	}
 }
 
-// flyOnce is some minutes of commands and faults from a seed.
-func soakFlight(t *testing.T, flavour simFlavour, seed uint64, d time.Duration, figures map[string]int) {
-	fly(t, flavour, nil, func(f *flight) {
-		w := &onlooker{flight: f, rand: dice{new(sync.Mutex), rand.New(rand.NewPCG(seed, 1))}, acked: map[uint16]int{}, copies: map[uint16]time.Time{}, explained: map[string]time.Time{}, figures: figures}
-		f.sim.change(func() {
-			f.sim.onAck = w.onAck("")
-			f.sim.onMode = func(custom uint32) {
-				mode, _ := w.firmware.reported(custom)
-				w.explain(mode.String())
-			}
-		})
+// dice are random numbers of a seed, for one who throws them.
+func (w *onlooker) dice(who uint64) *rand.Rand { return rand.New(rand.NewPCG(w.seed, who)) }
+
+// watch puts an onlooker beside a flight.
+func watch(f *flight, seed uint64, d time.Duration, figures map[string]int) *onlooker {
+	w := &onlooker{
+		flight: f, seed: seed, began: time.Now(), figures: figures,
+		acked: map[uint16]int{}, copies: map[uint16]time.Time{}, explained: map[string]time.Time{},
+	}
+	w.rand, w.ackRand = w.dice(1), w.dice(2)
+	f.sim.change(func() {
+		f.sim.onAck = w.onAck("")
+		f.sim.delay = soakDelay
+		f.sim.onMode = func(custom uint32) {
+			mode, _ := w.firmware.reported(custom)
+			w.explain(mode.String())
+			w.note("the vehicle's mode is %v (%d)", mode, custom)
+		}
+	})
+	f.Cleanup(func() {
+		if f.Failed() {
+			f.Logf("the last that happened, in seconds since the flight began:\n%s", strings.Join(w.diary, "\n"))
+			f.Logf("this flight again: go test -run '^TestSoak$' -cpu 1 -soak %v -soak-seed %d .", d, seed)
+		}
+	})
+	return w
+}
+
+// client sends the next command and, now and then, sticks. Each comes at a
+// moment of its own.
+func (w *onlooker) client() {
+	w.number++
+	n, dice := w.number, w.dice(uint64(100+w.number))
+	time.Sleep(time.Duration(13+dice.IntN(50)) * time.Microsecond)
+	w.clients.Go(func() { w.command(n, dice) })
+	if w.rand.IntN(3) > 0 {
+		return
+	}
+	time.Sleep(17 * time.Microsecond)
+	w.clients.Go(func() {
+		w.note("client %d: sticks", n)
+		w.call("POST", "/input", `{"roll":0.5,"pitch":1,"throttle":0.6,"timeout":2}`)
+	})
+}
+
+// suffer lets clients fly through a fault.
+func (w *onlooker) suffer(fault fault) {
+	w.count(fault.name)
+	if strings.HasPrefix(fault.name, "rebooted on") {
+		w.explain("(carried)")
+	}
+	w.note("begins: %s", fault.name)
+	fault.begin(w)
+	for range 2 + w.rand.IntN(4) {
+		w.client()
+		for range w.rand.IntN(8) {
+			time.Sleep(700 * time.Millisecond)
+			synctest.Wait()
+			w.look()
+		}
+	}
+	if fault.end != nil {
+		fault.end(w)
+	}
+	w.note("ends: %s", fault.name)
+}
+
+// soakFlight is some time of commands and faults from a seed.
+func soakFlight(t *testing.T, seed uint64, d time.Duration, figures map[string]int) {
+	fly(t, simFlavour(seed%2), nil, func(f *flight) {
+		w := watch(f, seed, d, figures)
 		w.explain("manual")
-		var clients sync.WaitGroup
-		end := time.Now().Add(d)
-		for time.Now().Before(end) && !t.Failed() {
+		time.Sleep(1234567) // off the moments at which the link and the simulator do things
+		for end := time.Now().Add(d); time.Now().Before(end) && !t.Failed(); {
 			w.accepted("/mode", `{"mode":"hold"}`)
 			if code, _ := f.call("POST", "/takeoff", ""); code == 200 {
 				w.explain("takeoff")
 				time.Sleep(8 * time.Second)
 			}
 			for range 6 {
-				fault := faults[w.rand.IntN(len(faults))]
-				w.count(fault.name)
-				if strings.HasPrefix(fault.name, "rebooted on") {
-					w.explain("(carried)")
-				}
-				fault.begin(w)
-				for range 2 + w.rand.IntN(4) {
-					clients.Go(w.command)
-					if w.rand.IntN(3) == 0 {
-						clients.Go(func() {
-							f.call("POST", "/input", `{"roll":0.5,"pitch":1,"throttle":0.6,"timeout":2}`)
-						})
-					}
-					for range w.rand.IntN(8) {
-						time.Sleep(700 * time.Millisecond)
-						w.look()
-					}
-				}
-				if fault.end != nil {
-					fault.end(w)
-				}
+				w.suffer(faults[w.rand.IntN(len(faults))])
 			}
-			clients.Wait()
+			w.clients.Wait()
 			w.settle()
 			w.count("flights")
 		}
@@ -322,10 +383,11 @@ func TestSoak(t *testing.T) {
 	const leg = time.Hour
 	t.Parallel()
 	for i := range uint64((total + leg - 1) / leg) {
-		t.Run(fmt.Sprintf("hour %d", i), func(t *testing.T) {
+		seed, d := *soakSeed+i, min(leg, total)
+		t.Run(fmt.Sprintf("seed %d", seed), func(t *testing.T) {
 			t.Parallel()
 			figures := map[string]int{}
-			soakFlight(t, simFlavour(i%2), i, min(leg, total), figures)
+			soakFlight(t, seed, d, figures)
 			t.Logf("%v", figures)
 		})
 	}
