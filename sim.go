@@ -590,10 +590,6 @@ func (s *simulator) take(system, component uint8, msg message.Message) {
 		if addressed(m.TargetSystem, m.TargetComponent) {
 			s.tellParam(m.ParamId)
 		}
-	case *common.MessageSetMode:
-		if px4, ok := s.brain.(*simPX4Brain); ok && m.TargetSystem == s.system {
-			px4.oldSetMode(m, system, component)
-		}
 	case *common.MessageCommandLong:
 		if addressed(m.TargetSystem, m.TargetComponent) {
 			s.command(simCommand{

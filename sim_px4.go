@@ -138,12 +138,6 @@ func (b *simPX4Brain) setMode(c simCommand) {
 	b.after(second, func() { b.ack(c, result) })
 }
 
-// oldSetMode is the deprecated message 11: one ack, the true one.
-func (b *simPX4Brain) oldSetMode(m *common.MessageSetMode, system, component uint8) {
-	c := simCommand{id: common.MAV_CMD_DO_SET_MODE, system: system, component: component}
-	b.ack(c, b.obey(b.row(m.CustomMode), 0))
-}
-
 // obey enters a mode if the table of modes in docs/autopilots.md lets it.
 // second is when the second ack goes out, zero where there is one ack only:
 // the mode is in force, and shown, a while after the last of them.

@@ -230,7 +230,7 @@ func TestPX4TakesOffToAMSL(t *testing.T) {
 		b.exact(simTakeoff, 6, 0, 0, nan, math.MaxInt32, math.MaxInt32, simHomeAlt+14)
 		b.want("mode in the air", b.truth().mode, uint32(simPX4Takeoff))
 		b.until("climb", time.Minute, func(s simState) bool { return s.mode == simPX4Loiter })
-		b.near("altitude", b.truth().alt, 14, 0.3)
+		b.near("altitude", b.truth().alt, 14-0.76, 0.05)
 	})
 }
 
