@@ -269,9 +269,10 @@ func (b *simPX4Brain) reposition(c simCommand) common.MAV_RESULT {
 // located tells whether the estimator has a position.
 func (b *simPX4Brain) located() bool { return time.Since(b.booted) >= b.armableAfter }
 
+// canArm: in the air the mode is no reason against it.
 func (b *simPX4Brain) canArm() bool {
 	row := b.row(b.intended())
-	return b.located() && !row.noArm && (!row.sticks() || b.streaming()) &&
+	return b.located() && (!row.noArm || b.armed) && (!row.sticks() || b.streaming()) &&
 		len(b.trouble) == 0 && (b.dataLinkAct() == 0 || b.dataLink())
 }
 

@@ -192,9 +192,10 @@ type simHeard struct {
 // simBoard is the companion's end of a simulated flight.
 type simBoard struct {
 	*simulator
-	t    *testing.T
-	port port
-	w    *streamwriter.Writer
+	t     *testing.T
+	port  port
+	w     *streamwriter.Writer
+	began time.Time // of the boot
 
 	mu  sync.Mutex
 	got []simHeard
@@ -209,18 +210,12 @@ func simFlight(t *testing.T, flavour simFlavour, prepare func(*simulator), test 
 		if prepare != nil {
 			prepare(s)
 		}
-		b := &simBoard{simulator: s, t: t}
+		b := &simBoard{simulator: s, t: t, began: time.Now()}
 		var err error
 		if b.port, err = s.open(); err != nil {
 			t.Fatal(err)
 		}
-		b.w = &streamwriter.Writer{
-			FrameWriter: &frame.Writer{ByteWriter: b.port, DialectRW: dialectRW},
-			Version:     streamwriter.V2, SystemID: 1, ComponentID: 191,
-		}
-		if err := errors.Join(b.w.FrameWriter.Initialize(), b.w.Initialize()); err != nil {
-			t.Fatal(err)
-		}
+		b.w = simWriter(t, b.port)
 		ctx, cancel := context.WithCancel(t.Context())
 		var wg sync.WaitGroup
 		wg.Go(func() { s.run(ctx) })
@@ -229,6 +224,19 @@ func simFlight(t *testing.T, flavour simFlavour, prepare func(*simulator), test 
 		defer cancel()
 		test(b)
 	})
+}
+
+// simWriter sends as 1/191.
+func simWriter(t *testing.T, p port) *streamwriter.Writer {
+	t.Helper()
+	w := &streamwriter.Writer{
+		FrameWriter: &frame.Writer{ByteWriter: p, DialectRW: dialectRW},
+		Version:     streamwriter.V2, SystemID: 1, ComponentID: 191,
+	}
+	if err := errors.Join(w.FrameWriter.Initialize(), w.Initialize()); err != nil {
+		t.Fatal(err)
+	}
+	return w
 }
 
 func (b *simBoard) listen(p port) {
