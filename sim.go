@@ -156,7 +156,7 @@ type simulator struct {
 	faultOut       simFault                                        // towards the companion
 	delay          time.Duration                                   // of every frame to the companion
 	muted          bool                                            // sends nothing
-	heartless      time.Time                                       // no heartbeats until then
+	heartless      time.Time                                       // no heartbeats until then, asked for or not
 	mavlink1       bool                                            // sends MAVLink 1
 	idle           bool                                            // accepts flight commands, does nothing
 	neverDone      map[common.MAV_CMD]bool                         // answers IN_PROGRESS for ever
@@ -341,7 +341,12 @@ func (s *simulator) keepAgenda() {
 
 // ---- Messages out ----
 
-func (s *simulator) send(msg message.Message) { s.sendFrom(0, 0, msg) }
+// send sends a message as the autopilot.
+func (s *simulator) send(msg message.Message) {
+	if msg.GetID() != 0 || time.Now().After(s.heartless) {
+		s.sendFrom(0, 0, msg)
+	}
+}
 
 // sendFrom sends a message; zero ids are the autopilot's own.
 func (s *simulator) sendFrom(system, component uint8, msg message.Message) {
@@ -405,7 +410,7 @@ func (s *simulator) sendStreams(now time.Time) {
 	for _, st := range s.streaming {
 		for !st.next.After(now) {
 			st.next = st.next.Add(st.every)
-			if m := s.message(st.id); m != nil && (st.id != 0 || now.After(s.heartless)) {
+			if m := s.message(st.id); m != nil {
 				s.send(m)
 			}
 		}

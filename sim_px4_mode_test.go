@@ -181,6 +181,30 @@ func TestPX4SticksThatMoveBeforeTheModeIsInForceTakeOver(t *testing.T) {
 	})
 }
 
+func TestPX4MovingSticksUndoAnOrderThirtyMillisecondsAfterItsAck(t *testing.T) {
+	simOnPX4InAir(t, func(b *simBoard) {
+		for range 10 {
+			b.stick(400*time.Millisecond, sim25Hz, 0, 0, 500, 0)
+			b.setMode(simPX4Posctl)
+			b.stick(time.Second, sim25Hz, 1000, 0, 500, 0)
+			b.write(&common.MessageManualControl{Target: 1, Z: 500})
+			b.forget()
+			b.write(&common.MessageCommandInt{
+				TargetSystem: 1, TargetComponent: 1, Command: simGoto, Param1: -1, Param2: 1, X: math.MaxInt32, Y: math.MaxInt32, Z: simHomeAlt + 10,
+			})
+			acked := b.await("ack", time.Millisecond, simAckOf(simGoto, 1))
+			b.until("hold", 20*time.Millisecond, func(s simState) bool { return s.mode == simPX4Loiter })
+			for b.truth().mode != simPX4Posctl && time.Since(acked) < time.Second {
+				time.Sleep(200 * time.Microsecond)
+			}
+			if d := time.Since(acked); d < 26*time.Millisecond || d > 34*time.Millisecond {
+				t.Errorf("undone %v after the ack", d)
+			}
+			b.stick(3*time.Second, sim25Hz, 0, 0, 500, 0)
+		}
+	})
+}
+
 func TestPX4LeavingThroughPositionModeHolds(t *testing.T) {
 	for _, from := range []uint32{simPX4Altctl, simPX4Manual} {
 		for _, x := range []int16{0, 200, 500, 1000} {

@@ -82,17 +82,14 @@ func (b *simPX4Brain) release() {
 
 // ---- The ground station ----
 
-// knock is a heartbeat of MAV_TYPE_GCS on our link. Beside a real station it
-// opens the link for texts and does nothing else.
+// knock is a heartbeat of MAV_TYPE_GCS on our link. Beside a real station,
+// which is never lost, it opens the link for texts and does nothing else.
 func (b *simPX4Brain) knock() {
-	b.textUntil = time.Now().Add(simTextOpen)
-	if !b.foreignGCS {
-		b.gcsAt = time.Now()
-		b.gcsUntil = b.gcsAt.Add(b.between(12*time.Second, 13*time.Second))
-		if b.gcsLost {
-			b.gcsLost = false
-			b.text(common.MAV_SEVERITY_INFO, "GCS connection regained")
-		}
+	b.textUntil, b.gcsAt = time.Now().Add(simTextOpen), time.Now()
+	b.gcsUntil = b.gcsAt.Add(b.between(12*time.Second, 13*time.Second))
+	if b.gcsLost {
+		b.gcsLost = false
+		b.text(common.MAV_SEVERITY_INFO, "GCS connection regained")
 	}
 	b.release()
 }
@@ -226,8 +223,6 @@ func (b *simPX4Brain) flyingTo() *common.MessagePositionTargetGlobalInt {
 	switch far := math.Hypot(b.quad.north-b.home.north, b.quad.east-b.home.east) > 1; {
 	case b.mode == simPX4Takeoff && b.climbing:
 		alt = simHomeAlt + b.climbTo
-	case b.mode == simPX4Takeoff && !math.IsNaN(b.climbUp):
-		alt = simHomeAlt + b.climbUp
 	case b.mode == simPX4RTL && far:
 		home := b.returning()
 		alt = simHomeAlt + home.up

@@ -34,8 +34,8 @@ func TestPX4ChoosesWhoseSticksCount(t *testing.T) {
 		{8, ours, theirs, ours, ours},
 	}
 	who := func(b *simBoard) string {
-		b.mu.Lock()
-		defer b.mu.Unlock()
+		b.simulator.mu.Lock()
+		defer b.simulator.mu.Unlock()
 		switch x, _, _, _ := b.brain.axes(); {
 		case x > 0:
 			return ours
