@@ -2,7 +2,7 @@ package main
 
 // The built-in simulator (-device sim): an autopilot small enough to read. It
 // speaks MAVLink over a cable in memory, as PX4 or as ArduPilot's Copter, and
-// answers as AUTOPILOTS.md measured them, refusals and oddities included: a
+// answers as docs/autopilots.md measured them, refusals and oddities included: a
 // link that flies it has met what a real autopilot does. It takes nothing of
 // the link's but the dialect.
 //
@@ -10,13 +10,16 @@ package main
 // methods that only tests want.
 //
 // This file has what both flavours share: the simulator, messages out, messages
-// in. sim_cable.go is the cable, sim_flight.go the flight, sim_px4.go and
-// sim_ardupilot.go what only one of the two does.
+// in. sim_cable.go is the cable, sim_flight.go the flight; sim_px4.go, with its
+// sticks and reports beside it, and sim_ardupilot.go are what only one of the
+// two does.
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
+	"maps"
 	"math"
 	"slices"
 	"sync"
@@ -56,6 +59,19 @@ const (
 	simThrust                    // like simTilt, and the throttle is thrust
 )
 
+// simReceiver is the state of the vehicle's own RC receiver.
+type simReceiver int
+
+const (
+	simReceiverNone   simReceiver = iota // never there
+	simReceiverLost                      // was there; its transmitter is out of reach
+	simReceiverIdle                      // live, its throttle low: a transmitter on a table
+	simReceiverInHand                    // live, its throttle in the middle: a pilot
+)
+
+// live tells whether a transmitter is heard.
+func (r simReceiver) live() bool { return r >= simReceiverIdle }
+
 // simMode is one row of a flavour's table of modes.
 type simMode struct {
 	custom   uint32
@@ -76,10 +92,15 @@ type simVehicle struct {
 	version                        uint32
 	volts                          float64
 	modes                          []simMode
-	first, hold, land, rtl         uint32  // custom modes
-	landSpeed                      float64 // m/s
-	stickSpeed, stickUp, stickDown float64 // m/s at full deflection
+	first, hold, land, rtl         uint32        // custom modes
+	landSpeed                      float64       // m/s
+	brake                          float64       // m/s² that a stop takes in a mode without sticks
+	soft                           time.Duration // a takeoff begins so slowly for so long
+	early                          float64       // metres below its end that a climb is over
+	returnUp                       float64       // metres above home of a return from afar
+	stickSpeed, stickUp, stickDown float64       // m/s at full deflection
 	streams                        map[uint32]time.Duration
+	defaults                       map[string]float64 // of the parameters
 }
 
 // simBrain is what differs between the flavours and is behaviour.
@@ -92,6 +113,10 @@ type simBrain interface {
 	state() (base common.MAV_MODE_FLAG, status common.MAV_STATE) // for HEARTBEAT
 	axes() (x, y, z, r float64)                                  // −1…1, z 0…1 with 0.5 in the middle
 	canArm() bool
+	sensors() (present, enabled, health common.MAV_SYS_STATUS_SENSOR) // for SYS_STATUS
+	// special has the messages that only one flavour has or that don't always
+	// come: known and nil is one that there is none of now.
+	special(id uint32) (m message.Message, known bool)
 
 	step()    // each tick
 	entered() // a mode
@@ -130,13 +155,17 @@ type simulator struct {
 	faultOut       simFault                                        // towards the companion
 	delay          time.Duration                                   // of every frame to the companion
 	muted          bool                                            // sends nothing
-	heartless      time.Time                                       // no heartbeats until then
+	heartless      time.Time                                       // no heartbeats until then, asked for or not
 	mavlink1       bool                                            // sends MAVLink 1
 	idle           bool                                            // accepts flight commands, does nothing
 	neverDone      map[common.MAV_CMD]bool                         // answers IN_PROGRESS for ever
-	sysidMyGCS     uint8                                           // ArduPilot: whose sticks count
-	gcsParam       string                                          // ArduPilot: name of that parameter, "" for none
-	receiver       bool                                            // ArduPilot: an RC receiver, its throttle low
+	params         map[string]float64                              // what PARAM_REQUEST_READ is answered for
+	receiver       simReceiver                                     // whose sticks are rc
+	rc             [4]int16                                        // the receiver's x, y, z, r, as in MANUAL_CONTROL
+	foreignGCS     bool                                            // a real ground station (255, 1 Hz) on another link
+	system         uint8                                           // its id; instance N of a simulated PX4 is N+1
+	stale          int                                             // so many old frames wait in the line at an opening
+	trouble        []simTrouble                                    // PX4: what else keeps it from arming
 	fence          float64                                         // PX4: metres around home, 0 for none
 	homeSteps      bool                                            // PX4: home's altitude wanders as measured
 	batteryReading *common.MessageSysStatus                        // its battery fields are sent instead
@@ -150,6 +179,7 @@ type simulator struct {
 	stall     chan struct{} // not nil: writes of the companion wait for it
 	agenda    []simEvent
 	streaming []*simStream
+	history   []simOld // what was sent in the last 15 s, where stale asks for it
 	record    []simReceived
 	out       bytes.Buffer
 	writer    *streamwriter.Writer
@@ -158,6 +188,10 @@ type simulator struct {
 	booted    time.Time
 	ticked    time.Time
 	mode      uint32
+	coming    *simComing // an acknowledged mode that is not in force yet
+	veiled    uint32     // what heartbeats show instead of mode, until
+	veilUntil time.Time
+	home      struct{ north, east float64 } // metres from where it was first
 	armed     bool
 	armedAt   time.Time
 	failsafe  bool
@@ -178,8 +212,7 @@ func newSimulator(flavour simFlavour) *simulator {
 	s := &simulator{
 		flavour:      flavour,
 		armableAfter: 5 * time.Second,
-		sysidMyGCS:   255,
-		gcsParam:     "SYSID_MYGCS",
+		system:       simSystem,
 		neverDone:    map[common.MAV_CMD]bool{},
 		wake:         make(chan struct{}, 1),
 	}
@@ -190,6 +223,7 @@ func newSimulator(flavour simFlavour) *simulator {
 		s.simVehicle = simArduVehicle
 		s.brain = &simArduBrain{simulator: s}
 	}
+	s.params = maps.Clone(s.defaults)
 	s.writer = &streamwriter.Writer{
 		FrameWriter: &frame.Writer{ByteWriter: &s.out, DialectRW: dialectRW},
 		Version:     streamwriter.V2,
@@ -233,13 +267,16 @@ func (s *simulator) reset() {
 	s.quad, s.target = simQuad{}, simTarget{yaw: math.NaN()}
 	s.armed, s.airborne, s.climbing, s.failsafe = false, false, false, false
 	s.armedAt, s.landedAt = time.Time{}, time.Time{}
-	s.mode = s.first
+	s.home.north, s.home.east = 0, 0
+	s.mode, s.coming, s.veilUntil = s.first, nil, time.Time{}
 }
 
-// boot starts the autopilot's own clock and its streams.
+// boot starts the autopilot's own clock and its streams. Nothing of before is
+// remembered but the parameters.
 func (s *simulator) boot() {
 	s.booted, s.ticked = time.Now(), time.Now()
 	s.agenda, s.streaming, s.textID = nil, nil, 0
+	s.failsafe, s.coming, s.veilUntil = false, nil, time.Time{}
 	for id, every := range s.streams {
 		s.stream(id, every)
 	}
@@ -276,6 +313,11 @@ func (s *simulator) after(d time.Duration, do func()) {
 	s.agenda = slices.Insert(s.agenda, i, simEvent{at, do})
 }
 
+// between draws a time from a range in which it was measured.
+func (s *simulator) between(low, high time.Duration) time.Duration {
+	return low + time.Duration(s.noise.Int64N(int64(high-low)))
+}
+
 // alarm returns a channel that fires when the next event is due.
 func (s *simulator) alarm() <-chan time.Time {
 	s.mu.Lock()
@@ -296,12 +338,17 @@ func (s *simulator) keepAgenda() {
 
 // ---- Messages out ----
 
-func (s *simulator) send(msg message.Message) { s.sendFrom(0, 0, msg) }
+// send sends a message as the autopilot.
+func (s *simulator) send(msg message.Message) {
+	if msg.GetID() != 0 || time.Now().After(s.heartless) {
+		s.sendFrom(0, 0, msg)
+	}
+}
 
 // sendFrom sends a message; zero ids are the autopilot's own.
 func (s *simulator) sendFrom(system, component uint8, msg message.Message) {
 	w := s.writer
-	w.SystemID, w.ComponentID, w.Version = max(system, simSystem), max(component, 1), streamwriter.V2
+	w.SystemID, w.ComponentID, w.Version = cmp.Or(system, s.system), cmp.Or(component, 1), streamwriter.V2
 	if s.mavlink1 {
 		w.Version = streamwriter.V1
 	}
@@ -360,15 +407,35 @@ func (s *simulator) sendStreams(now time.Time) {
 	for _, st := range s.streaming {
 		for !st.next.After(now) {
 			st.next = st.next.Add(st.every)
-			if st.id != 0 || now.After(s.heartless) {
-				s.send(s.message(st.id))
+			if m := s.message(st.id); m != nil {
+				s.send(m)
 			}
 		}
 	}
 }
 
+// shown is the mode that a heartbeat shows.
+func (s *simulator) shown() uint32 {
+	if time.Now().Before(s.veilUntil) {
+		return s.veiled
+	}
+	return s.mode
+}
+
+// knows tells whether the autopilot has a message at all.
+func (s *simulator) knows(id uint32) bool {
+	_, known := s.brain.special(id)
+	return known || s.message(id) != nil
+}
+
+// special: no message of the shared ones is special.
+func (s *simulator) special(uint32) (message.Message, bool) { return nil, false }
+
 // message says how things are; nil for a message that the autopilot hasn't.
 func (s *simulator) message(id uint32) message.Message {
+	if m, known := s.brain.special(id); known {
+		return m
+	}
 	boot := time.Since(s.booted)
 	lat, lon := simPlace(s.quad.north, s.quad.east)
 	q := &s.quad
@@ -377,7 +444,7 @@ func (s *simulator) message(id uint32) message.Message {
 		base, status := s.brain.state()
 		return &common.MessageHeartbeat{
 			Type: common.MAV_TYPE_QUADROTOR, Autopilot: s.autopilot, BaseMode: base,
-			CustomMode: s.mode, SystemStatus: status, MavlinkVersion: 3,
+			CustomMode: s.shown(), SystemStatus: status, MavlinkVersion: 3,
 		}
 	case 1:
 		return s.sysStatus()
@@ -414,8 +481,9 @@ func (s *simulator) message(id uint32) message.Message {
 	case 148:
 		return &common.MessageAutopilotVersion{FlightSwVersion: s.version}
 	case 242:
+		lat, lon := simPlace(s.home.north, s.home.east)
 		return &common.MessageHomePosition{
-			Latitude: simE7(simHomeLat), Longitude: simE7(simHomeLon), Altitude: int32(s.homeAlt() * 1000),
+			Latitude: simE7(lat), Longitude: simE7(lon), Altitude: int32(s.homeAlt() * 1000),
 			Q: [4]float32{float32(math.NaN()), float32(math.NaN()), float32(math.NaN()), float32(math.NaN())},
 		}
 	case 245:
@@ -435,18 +503,22 @@ func (s *simulator) sysStatus() message.Message {
 		CurrentBattery:   int16(amps * 100),
 		BatteryRemaining: int8(math.Ceil(100 * (1 - s.used))),
 	}
-	const sensors = common.MAV_SYS_STATUS_SENSOR_3D_GYRO | common.MAV_SYS_STATUS_SENSOR_3D_ACCEL |
-		common.MAV_SYS_STATUS_SENSOR_GPS | common.MAV_SYS_STATUS_SENSOR_BATTERY
-	m.OnboardControlSensorsPresent = sensors | common.MAV_SYS_STATUS_PREARM_CHECK
-	m.OnboardControlSensorsEnabled = sensors | common.MAV_SYS_STATUS_PREARM_CHECK
-	m.OnboardControlSensorsHealth = sensors
-	if s.brain.canArm() {
-		m.OnboardControlSensorsHealth |= common.MAV_SYS_STATUS_PREARM_CHECK
-	}
+	m.OnboardControlSensorsPresent, m.OnboardControlSensorsEnabled, m.OnboardControlSensorsHealth = s.brain.sensors()
 	if r := s.batteryReading; r != nil {
 		m.VoltageBattery, m.CurrentBattery, m.BatteryRemaining = r.VoltageBattery, r.CurrentBattery, r.BatteryRemaining
 	}
 	return m
+}
+
+// sensors are all well, but for what keeps it from arming.
+func (s *simulator) sensors() (present, enabled, health common.MAV_SYS_STATUS_SENSOR) {
+	const sensors = common.MAV_SYS_STATUS_SENSOR_3D_GYRO | common.MAV_SYS_STATUS_SENSOR_3D_ACCEL |
+		common.MAV_SYS_STATUS_SENSOR_GPS | common.MAV_SYS_STATUS_SENSOR_BATTERY
+	health = sensors
+	if s.brain.canArm() {
+		health |= common.MAV_SYS_STATUS_PREARM_CHECK
+	}
+	return sensors | common.MAV_SYS_STATUS_PREARM_CHECK, sensors | common.MAV_SYS_STATUS_PREARM_CHECK, health
 }
 
 // homeAlt is home's altitude as PX4 reports it: with homeSteps it is corrected
@@ -498,7 +570,7 @@ func (s *simulator) receive() {
 			s.record = append(s.record, simReceived{time.Now(), system, component, f.GetMessage()})
 		}
 		// A sender with the autopilot's own ids is taken for an echo.
-		if system != simSystem || component != 1 {
+		if system != s.system || component != 1 {
 			s.take(system, component, f.GetMessage())
 		}
 		if s.port == nil {
@@ -508,7 +580,7 @@ func (s *simulator) receive() {
 }
 
 func (s *simulator) take(system, component uint8, msg message.Message) {
-	addressed := func(sys, comp uint8) bool { return sys == simSystem && comp <= 1 }
+	addressed := func(sys, comp uint8) bool { return sys == s.system && comp <= 1 }
 	switch m := msg.(type) {
 	case *common.MessageHeartbeat:
 		if px4, ok := s.brain.(*simPX4Brain); ok && m.Type == common.MAV_TYPE_GCS {
@@ -517,12 +589,8 @@ func (s *simulator) take(system, component uint8, msg message.Message) {
 	case *common.MessageManualControl:
 		s.brain.sticks(system, m)
 	case *common.MessageParamRequestRead:
-		known := s.flavour == simArduPilot && s.gcsParam != "" && m.ParamId == s.gcsParam
-		if known && addressed(m.TargetSystem, m.TargetComponent) {
-			s.send(&common.MessageParamValue{
-				ParamId: m.ParamId, ParamValue: float32(s.sysidMyGCS),
-				ParamType: common.MAV_PARAM_TYPE_INT16, ParamCount: 1390, ParamIndex: math.MaxUint16,
-			})
+		if addressed(m.TargetSystem, m.TargetComponent) {
+			s.tellParam(m.ParamId)
 		}
 	case *common.MessageCommandLong:
 		if addressed(m.TargetSystem, m.TargetComponent) {
@@ -543,6 +611,23 @@ func (s *simulator) take(system, component uint8, msg message.Message) {
 	}
 }
 
+// tellParam answers PARAM_REQUEST_READ. PX4 puts an integer's 32 bits where the
+// float's would be; a name that nobody has is not answered.
+func (s *simulator) tellParam(name string) {
+	v, ok := s.params[name]
+	if !ok {
+		return
+	}
+	m := &common.MessageParamValue{
+		ParamId: name, ParamValue: float32(v), ParamType: common.MAV_PARAM_TYPE_REAL32,
+		ParamCount: 1390, ParamIndex: math.MaxUint16,
+	}
+	if s.flavour == simPX4 && v == math.Trunc(v) {
+		m.ParamValue, m.ParamType = math.Float32frombits(uint32(int32(v))), common.MAV_PARAM_TYPE_INT32
+	}
+	s.send(m)
+}
+
 func (s *simulator) command(c simCommand) {
 	switch {
 	case s.neverDone[c.id]:
@@ -560,9 +645,13 @@ func (s *simulator) command(c simCommand) {
 
 func (s *simulator) setInterval(c simCommand) {
 	id := uint32(c.p[0])
-	if s.message(id) == nil {
+	switch {
+	case !s.knows(id):
 		s.ack(c, common.MAV_RESULT_DENIED)
 		s.noSuchMessage()
+		return
+	case id == 0 && s.flavour == simPX4: // 1 Hz and no other
+		s.ack(c, common.MAV_RESULT_FAILED)
 		return
 	}
 	every := time.Duration(c.p[1]) * time.Microsecond
@@ -574,8 +663,11 @@ func (s *simulator) setInterval(c simCommand) {
 }
 
 func (s *simulator) requestMessage(c simCommand) {
-	m := s.message(uint32(c.p[0]))
+	id := uint32(c.p[0])
+	m := s.message(id)
 	switch {
+	case m != nil && s.flavour == simPX4:
+		s.messageThenAck(c, id)
 	case m != nil:
 		s.ack(c, common.MAV_RESULT_ACCEPTED)
 		s.send(m)
@@ -585,6 +677,16 @@ func (s *simulator) requestMessage(c simCommand) {
 	default:
 		s.ack(c, common.MAV_RESULT_DENIED)
 	}
+}
+
+// messageThenAck is PX4's order: the message in 1 ms, then the ack.
+func (s *simulator) messageThenAck(c simCommand, id uint32) {
+	s.after(time.Millisecond, func() {
+		if m := s.message(id); m != nil {
+			s.send(m)
+		}
+		s.after(s.between(100*time.Microsecond, 3500*time.Microsecond), func() { s.ack(c, common.MAV_RESULT_ACCEPTED) })
+	})
 }
 
 func (s *simulator) noSuchMessage() {

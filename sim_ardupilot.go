@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"math"
 	"time"
 
@@ -21,7 +22,9 @@ var simArduVehicle = simVehicle{
 	volts:     12.6,
 	first:     simArduStabilize, hold: simArduGuided, land: simArduLand, rtl: simArduRTL,
 	landSpeed: 0.5, stickSpeed: 8.6, stickUp: 2.5, stickDown: 2.4,
-	streams: map[uint32]time.Duration{0: time.Second}, // nothing else until asked
+	brake: 2, early: 0.2, returnUp: 15,
+	streams:  map[uint32]time.Duration{0: time.Second}, // nothing else until asked
+	defaults: map[string]float64{"SYSID_MYGCS": 255},
 	modes: []simMode{
 		{custom: simArduStabilize, name: "STABILIZE", flying: simThrust},
 		{custom: 1, name: "ACRO", flying: simThrust},
@@ -253,7 +256,7 @@ func (b *simArduBrain) disarmed(bool) { b.text(common.MAV_SEVERITY_INFO, "Disarm
 
 // sticks count from SYSID_MYGCS only, and only to exactly this system.
 func (b *simArduBrain) sticks(from uint8, m *common.MessageManualControl) {
-	if from != b.sysidMyGCS || m.Target != simSystem || m.Z < 0 {
+	if float64(from) != cmp.Or(b.params["SYSID_MYGCS"], b.params["MAV_GCS_SYSID"], 255) || m.Target != b.system || m.Z < 0 {
 		return
 	}
 	b.stickAt = time.Now()
@@ -280,7 +283,7 @@ func (b *simArduBrain) axes() (x, y, z, r float64) {
 // receiver has any, and the mode is flown by them.
 func (b *simArduBrain) step() {
 	silent := !b.stickAt.IsZero() && time.Since(b.stickAt) >= simArduOverride+simArduRadio
-	if silent && b.armed && !b.receiver && b.row(b.mode).sticks() {
+	if silent && b.armed && !b.receiver.live() && b.row(b.mode).sticks() {
 		b.stickAt = time.Time{}
 		b.enter(simArduRTL)
 		b.failsafe = true

@@ -75,7 +75,7 @@ func TestArduPilotKnowsItsMessages(t *testing.T) {
 func TestArduPilotTellsWhoseSticksCount(t *testing.T) {
 	for _, param := range []string{"SYSID_MYGCS", "MAV_GCS_SYSID", ""} {
 		simOnArdu(t, func(b *simBoard) {
-			b.change(func() { b.gcsParam, b.sysidMyGCS = param, 42 })
+			b.change(func() { b.params = map[string]float64{param: 42} })
 			for _, ask := range []string{"SYSID_MYGCS", "MAV_GCS_SYSID"} {
 				b.forget()
 				b.write(&common.MessageParamRequestRead{TargetSystem: 1, TargetComponent: 1, ParamId: ask, ParamIndex: -1})
@@ -310,7 +310,7 @@ func TestArduPilotSticks(t *testing.T) {
 		})
 	}
 	simOnArduInAir(t, func(b *simBoard) {
-		b.change(func() { b.receiver = true })
+		b.change(func() { b.receiver = simReceiverIdle })
 		b.as(255, 191)
 		b.stick(400*time.Millisecond, sim25Hz, 0, 0, 500, 0)
 		b.setMode(simLoiter)

@@ -27,6 +27,7 @@ type simPort struct {
 	s           *simulator
 	toCompanion []byte
 	toAutopilot []byte
+	waiting     []byte        // old bytes in the sender's buffer, behind toCompanion
 	timeout     time.Duration // of Read; negative waits for ever
 	arrived     chan struct{} // toCompanion has more
 	gone        chan struct{} // closed with the port
@@ -51,7 +52,72 @@ func (s *simulator) open() (port, error) {
 		arrived: make(chan struct{}, 1),
 		gone:    make(chan struct{}),
 	}
+	s.port.age()
 	return s.port, nil
+}
+
+// simOld is a frame that was sent, whether anybody listened or not.
+type simOld struct {
+	at    time.Time
+	bytes []byte
+}
+
+const (
+	simStaleFrom = 15 * time.Second // how old the frames are that wait in a line
+	simStaleTo   = 5 * time.Second
+	simRefill    = 50 * time.Millisecond // the sender's buffer is empty so long after a flush
+)
+
+// age fills a fresh port with stale frames, as a line that nobody read has
+// them: a buffer full, and more in the sender's.
+func (p *simPort) age() {
+	var old []byte
+	frames := p.s.history
+	for len(frames) > 0 && time.Since(frames[len(frames)-1].at) < simStaleTo {
+		frames = frames[:len(frames)-1]
+	}
+	for _, f := range frames[max(0, len(frames)-p.s.stale):] {
+		old = append(old, f.bytes...)
+	}
+	n := min(simBuffer, len(old))
+	p.toCompanion, p.waiting = old[:n:n], old[n:]
+	if n > 0 {
+		p.arrived <- struct{}{}
+	}
+}
+
+// remember keeps what may be stale one day.
+func (s *simulator) remember(b []byte) {
+	if s.stale == 0 {
+		return
+	}
+	s.history = append(s.history, simOld{time.Now(), b})
+	for time.Since(s.history[0].at) > simStaleFrom {
+		s.history = s.history[1:]
+	}
+}
+
+// ResetInputBuffer is a serial port's flush. The sender's buffer refills the
+// line at once and for 50 ms, so that one flush is not enough.
+func (p *simPort) ResetInputBuffer() error {
+	p.s.mu.Lock()
+	defer p.s.mu.Unlock()
+	half := len(p.waiting) / 2
+	p.toCompanion, p.waiting = p.waiting[:half:half], p.waiting[half:]
+	p.s.after(simRefill, func() {
+		p.toCompanion, p.waiting = append(p.toCompanion, p.waiting...), nil
+		p.wake()
+	})
+	p.s.nudge()
+	p.wake()
+	return p.err
+}
+
+func (p *simPort) wake() {
+	select {
+	case p.arrived <- struct{}{}:
+	default:
+	}
 }
 
 // unplug pulls the cable: open fails until plug.
@@ -78,6 +144,9 @@ func (p *simPort) Read(b []byte) (int, error) {
 		p.s.mu.Lock()
 		n, timeout, err := copy(b, p.toCompanion), p.timeout, p.err
 		p.toCompanion = p.toCompanion[n:]
+		if len(p.toCompanion) == 0 { // the line takes what waits for it
+			p.toCompanion, p.waiting = p.waiting, nil
+		}
 		p.s.mu.Unlock()
 		if err != nil {
 			return 0, err
@@ -303,16 +372,19 @@ func (f simFault) damage(b []byte, dice *rand.Rand) []byte {
 
 // transmit owns b. A buffer that is full loses the whole frame.
 func (s *simulator) transmit(b []byte) {
+	s.remember(b)
 	put := func() {
 		p := s.port
 		if p == nil || len(p.toCompanion)+len(b) > simBuffer {
 			return
 		}
-		p.toCompanion = append(p.toCompanion, p.out.carry(b, s.faultOut)...)
-		select {
-		case p.arrived <- struct{}{}:
-		default:
+		b := p.out.carry(b, s.faultOut)
+		if p.waiting != nil {
+			p.waiting = append(p.waiting, b...) // behind the old ones
+		} else {
+			p.toCompanion = append(p.toCompanion, b...)
 		}
+		p.wake()
 	}
 	switch {
 	case s.muted:

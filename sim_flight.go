@@ -26,9 +26,37 @@ func (s *simulator) enter(custom uint32) {
 	if s.mode == custom {
 		return
 	}
-	s.mode, s.climbing = custom, false
+	s.mode, s.climbing, s.veilUntil = custom, false, time.Time{}
 	s.stay()
 	s.brain.entered()
+}
+
+// simComing is a mode that was acknowledged and is not in force yet.
+type simComing struct{ mode uint32 }
+
+// come brings a mode into force after a time, by do. Heartbeats show the old
+// mode for lag longer. The newest order wins.
+func (s *simulator) come(mode uint32, wait, lag time.Duration, do func()) {
+	coming := &simComing{mode}
+	s.coming = coming
+	s.after(wait, func() {
+		if s.coming != coming {
+			return
+		}
+		s.coming = nil
+		old := s.mode
+		if do(); s.mode != old {
+			s.veiled, s.veilUntil = old, time.Now().Add(lag)
+		}
+	})
+}
+
+// intended is the mode that it is in, or will be in a few ms.
+func (s *simulator) intended() uint32 {
+	if s.coming != nil {
+		return s.coming.mode
+	}
+	return s.mode
 }
 
 func (s *simulator) arm() {
@@ -46,6 +74,8 @@ func (s *simulator) climb(to float64) {
 	s.climbing, s.climbTo, s.climbFrom = true, to, time.Now()
 	if !s.airborne {
 		s.climbFrom = s.climbFrom.Add(2 * time.Second)
+	} else {
+		s.climbFrom = s.climbFrom.Add(-s.soft)
 	}
 }
 
@@ -53,12 +83,14 @@ func (s *simulator) climb(to float64) {
 func (s *simulator) canFly() bool { return s.armed && s.airborne }
 
 // stay makes the target the place where the quad can stop.
-func (s *simulator) stay() {
+func (s *simulator) stay() { s.target = s.stopping() }
+
+// stopping is that place: v²/3.5 ahead on PX4, v²/4 on ArduPilot.
+func (s *simulator) stopping() simTarget {
 	q := &s.quad
-	const brake = 1 / (2 * simAccel)
-	speed := math.Hypot(q.vn, q.ve)
-	s.target = simTarget{
-		north: q.north + q.vn*speed*brake, east: q.east + q.ve*speed*brake,
+	t := math.Hypot(q.vn, q.ve) / (2 * s.brake)
+	return simTarget{
+		north: q.north + q.vn*t, east: q.east + q.ve*t,
 		up: q.up, yaw: math.NaN(), speed: simCruise,
 	}
 }
@@ -100,7 +132,11 @@ func (s *simulator) fly(now time.Time, dt float64) {
 			s.brain.text(common.MAV_SEVERITY_INFO, "Takeoff detected")
 		}
 	}
-	q.steer(vn, ve, vu, dt)
+	brake := s.brake
+	if s.row(s.mode).sticks() {
+		brake = simAccel
+	}
+	q.steer(vn, ve, vu, brake, dt)
 	q.heading = math.Mod(q.heading+turn*dt+2*math.Pi, 2*math.Pi)
 	if q.up <= 0 && q.vu <= 0 {
 		*q = simQuad{north: q.north, east: q.east, heading: q.heading}
@@ -110,7 +146,7 @@ func (s *simulator) fly(now time.Time, dt float64) {
 		}
 		return
 	}
-	if s.climbing && q.up > s.climbTo-0.2 {
+	if s.climbing && q.up > s.climbTo-s.early {
 		s.climbing = false
 		s.target.up = s.climbTo
 		s.brain.climbed()
@@ -132,7 +168,11 @@ func (s *simulator) wanted(now time.Time, dt float64) (vn, ve, vu, turn float64)
 		return 0, 0, 0, 0
 	case s.climbing:
 		t.up = s.climbTo
-		vn, ve, vu = q.towards(t)
+		vn, ve, _ = q.towards(t)
+		vu = max(-simSink, min(simClimb, simLevel*(t.up-q.up)))
+		if now.Before(s.climbFrom.Add(s.soft)) {
+			vu = min(vu, simSoft)
+		}
 	case flying == simHold:
 		vn, ve, vu = q.towards(t)
 		turn = q.turn(t.yaw)
@@ -151,9 +191,11 @@ func (s *simulator) wanted(now time.Time, dt float64) (vn, ve, vu, turn float64)
 	case flying == simVelocity:
 		vn, ve, vu, turn = bodyN*s.stickSpeed, bodyE*s.stickSpeed, rise, r
 	case flying == simTilt:
-		vn, ve, vu, turn = q.vn+bodyN*3*dt, q.ve+bodyE*3*dt, rise, r
+		vn, ve = simTopSpeed(q.vn+bodyN*3*dt, q.ve+bodyE*3*dt)
+		vu, turn = rise, r
 	case flying == simThrust:
-		vn, ve, turn = q.vn+bodyN*3*dt, q.ve+bodyE*3*dt, r
+		vn, ve = simTopSpeed(q.vn+bodyN*3*dt, q.ve+bodyE*3*dt)
+		turn = r
 		vu = max(-s.stickDown, min(5, q.vu+(z-0.5)*10*dt))
 		if !s.airborne {
 			vu = z - 0.55 // thrust above the weight lifts it
@@ -162,14 +204,22 @@ func (s *simulator) wanted(now time.Time, dt float64) (vn, ve, vu, turn float64)
 	return vn, ve, vu, turn
 }
 
-// homeward climbs to 15 m, flies home and lands.
+// simTopSpeed is what the drag of the air leaves of a velocity.
+func simTopSpeed(vn, ve float64) (n, e float64) {
+	if v := math.Hypot(vn, ve); v > simTop {
+		return vn * simTop / v, ve * simTop / v
+	}
+	return vn, ve
+}
+
+// homeward climbs to the return height, flies home and lands.
 func (s *simulator) homeward() (vn, ve, vu float64) {
 	q := &s.quad
-	home := simTarget{up: max(15, s.target.up), speed: simCruise}
+	home := s.returning()
 	vn, ve, vu = q.towards(home)
-	switch far := math.Hypot(q.north, q.east) > 1; {
+	switch far := math.Hypot(q.north-s.home.north, q.east-s.home.east) > 1; {
 	case far && q.up < home.up-0.5:
-		return 0, 0, vu
+		return 0, 0, min(s.stickUp, home.up-q.up)
 	case far:
 		return vn, ve, vu
 	case q.up > 10:
@@ -178,12 +228,27 @@ func (s *simulator) homeward() (vn, ve, vu float64) {
 	return vn, ve, -s.landSpeed
 }
 
+// returning is the place over home to which a return flies: as high as it
+// began or as the return height, which is less near home.
+func (s *simulator) returning() simTarget {
+	t := s.target
+	away := math.Hypot(t.north-s.home.north, t.east-s.home.east)
+	return simTarget{
+		north: s.home.north, east: s.home.east, yaw: math.NaN(), speed: simCruise,
+		up: max(t.up, min(s.returnUp, max(15, away))),
+	}
+}
+
 const (
 	simAccel  = 4.0 // m/s², horizontally
 	simLift   = 2.0 // m/s², vertically
+	simNear   = 0.9 // m/s², before a place that is flown to
 	simCruise = 5.0 // m/s
+	simTop    = 20.0
 	simClimb  = 1.25
 	simSink   = 1.5
+	simSoft   = 0.2         // m/s, at the beginning of a takeoff
+	simLevel  = 0.88 / 0.76 // 1/s: 0.88 m/s where PX4 calls a climb done
 )
 
 // simTarget is a place to go to: metres from home, heading in radians or NaN,
@@ -204,7 +269,7 @@ func (q *simQuad) degrees() float64 { return math.Mod(q.heading*180/math.Pi+360,
 func (q *simQuad) towards(t simTarget) (vn, ve, vu float64) {
 	n, e := t.north-q.north, t.east-q.east
 	if d := math.Hypot(n, e); d > 0.01 {
-		v := min(t.speed, 0.7*d)
+		v := min(t.speed, 0.7*d, math.Sqrt(2*simNear*d))
 		vn, ve = n/d*v, e/d*v
 	}
 	return vn, ve, max(-simSink, min(simClimb, t.up-q.up))
@@ -218,11 +283,16 @@ func (q *simQuad) turn(yaw float64) float64 {
 	return max(-1, min(1, 2*math.Remainder(yaw-q.heading, 2*math.Pi)))
 }
 
-// steer changes the velocity as fast as a quad can, and moves.
-func (q *simQuad) steer(vn, ve, vu, dt float64) {
+// steer changes the velocity as fast as a quad can, slows down no faster than
+// brake, and moves.
+func (q *simQuad) steer(vn, ve, vu, brake, dt float64) {
 	an, ae := (vn-q.vn)/dt, (ve-q.ve)/dt
-	if a := math.Hypot(an, ae); a > simAccel {
-		an, ae = an*simAccel/a, ae*simAccel/a
+	most := simAccel
+	if an*q.vn+ae*q.ve < 0 {
+		most = brake
+	}
+	if a := math.Hypot(an, ae); a > most {
+		an, ae = an*most/a, ae*most/a
 	}
 	q.an, q.ae = an, ae
 	q.vn += an * dt

@@ -30,10 +30,12 @@ var simPX4Vehicle = simVehicle{
 	volts:     16.2,
 	first:     simPX4Loiter, hold: simPX4Loiter, land: simPX4Land, rtl: simPX4RTL,
 	landSpeed: 0.65, stickSpeed: 5, stickUp: 3, stickDown: 1.5,
+	brake: 1.75, soft: 3 * time.Second, early: 0.76, returnUp: 30,
+	defaults: map[string]float64{simDataLink: 0, simStickSource: 3},
 	// The rates of a telemetry port in Normal mode, as captured.
 	streams: map[uint32]time.Duration{
 		0: time.Second, 1: time.Second, 24: time.Second / 5, 30: time.Second / 15,
-		33: time.Second / 5, 74: time.Second / 4, 242: 2 * time.Second, 245: time.Second,
+		33: time.Second / 5, 74: time.Second / 4, 87: time.Second, 242: 2 * time.Second, 245: time.Second,
 	},
 	modes: []simMode{
 		{custom: simPX4Manual, name: "Manual", flying: simThrust},
@@ -51,77 +53,38 @@ var simPX4Vehicle = simVehicle{
 	},
 }
 
-// Times of PX4's stick handling (AUTOPILOTS.md, "Sticks: MANUAL_CONTROL").
+// The parameters that it obeys.
 const (
-	simStickGap    = 450 * time.Millisecond  // a gap this long ends the stream: 2.5 Hz passes, 2 Hz doesn't
-	simStickProof  = 250 * time.Millisecond  // a stream this long counts
-	simStickLoss   = 150 * time.Millisecond  // after the gap: the failsafe, 0.6 s after the last stick
-	simStickMoving = 1600 * time.Millisecond // a change counts as moving for so long
-	simStickStep   = 200                     // counts of ±1000 that are a change
-	simTakeOver    = 30 * time.Millisecond
-	simFailsafe    = 5 * time.Second // in Hold, then RTL
+	simDataLink    = "NAV_DLL_ACT"    // what follows when the ground station is lost; 0: nothing
+	simStickSource = "COM_RC_IN_MODE" // whose sticks count
 )
 
-// simStick is a MANUAL_CONTROL as it came: x, y, z, r.
-type simStick struct {
-	at   time.Time
-	axis [4]int16
-}
+const (
+	simFailsafe = 5 * time.Second // in Hold, then RTL
+	simRaced    = 10 * time.Millisecond
+)
 
-// simPX4Brain is PX4 as measured in AUTOPILOTS.md.
+// simPX4Brain is PX4 as docs/autopilots.md measured it. Its sticks are in
+// sim_px4_sticks.go, its texts, reports and targets in sim_px4_report.go.
 type simPX4Brain struct {
 	*simulator
-	textUntil time.Time     // STATUSTEXT passes until then
-	held      []simHeldText // texts that wait for a ground station's heartbeat
-	window    []simStick    // the last 1.6 s, and what was in force at their start
-	since     time.Time     // the stick stream runs without a gap since then
-	lostAt    time.Time     // it ended, while it was needed
-	seen      bool          // it ran in this flight
-	takingAt  time.Time     // a takeover is due then
-	holdUntil time.Time     // of the failsafe
-	climbUp   float64       // of the takeoff to come, metres above home
-	lifts     bool          // that takeoff will lift
-	armable   uint32        // last mode that could be armed in
-}
-
-type simHeldText struct {
-	severity common.MAV_SEVERITY
-	text     string
-	id       uint16
+	simPX4Sticks
+	simPX4Words
+	thenEnter uint32    // the failsafe's mode after Hold
+	holdUntil time.Time // of the failsafe
+	climbUp   float64   // of the takeoff to come, metres above home
+	lifts     bool      // that takeoff will lift
+	armable   uint32    // last mode that could be armed in
 }
 
 func (b *simPX4Brain) start() {
 	*b = simPX4Brain{simulator: b.simulator, climbUp: math.NaN(), lifts: true, armable: simPX4Loiter}
-}
-
-// text is heard only while a ground station's heartbeat is on the link.
-func (b *simPX4Brain) text(severity common.MAV_SEVERITY, text string) {
-	t := simHeldText{severity, text + "\t", b.textID}
-	b.textID++
-	b.held = append(b.held, t)
-	b.held = b.held[max(0, len(b.held)-20):]
-	b.release()
-}
-
-func (b *simPX4Brain) release() {
-	if time.Now().After(b.textUntil) {
-		return
-	}
-	for _, t := range b.held {
-		b.sendText(t.severity, t.text, t.id)
-	}
-	b.held = nil
-}
-
-// knock is a heartbeat of MAV_TYPE_GCS.
-func (b *simPX4Brain) knock() {
-	b.textUntil = time.Now().Add(2500 * time.Millisecond)
-	b.release()
+	b.grabs = b.noise.IntN(3) > 0
 }
 
 func (b *simPX4Brain) state() (common.MAV_MODE_FLAG, common.MAV_STATE) {
 	base := common.MAV_MODE_FLAG_CUSTOM_MODE_ENABLED | common.MAV_MODE_FLAG_STABILIZE_ENABLED
-	if simPX4IsAuto(b.mode) {
+	if simPX4IsAuto(b.shown()) {
 		base |= common.MAV_MODE_FLAG_GUIDED_ENABLED | common.MAV_MODE_FLAG_AUTO_ENABLED
 	} else {
 		base |= common.MAV_MODE_FLAG_MANUAL_INPUT_ENABLED
@@ -131,7 +94,7 @@ func (b *simPX4Brain) state() (common.MAV_MODE_FLAG, common.MAV_STATE) {
 		return base | common.MAV_MODE_FLAG_SAFETY_ARMED, common.MAV_STATE_CRITICAL
 	case b.armed:
 		return base | common.MAV_MODE_FLAG_SAFETY_ARMED, common.MAV_STATE_ACTIVE
-	case b.canArm():
+	case b.reported.ready:
 		return base, common.MAV_STATE_STANDBY
 	}
 	return base, common.MAV_STATE_UNINIT
@@ -148,9 +111,12 @@ func (b *simPX4Brain) command(c simCommand) {
 	case common.MAV_CMD_NAV_TAKEOFF:
 		b.ack(c, b.takeoff(c))
 	case common.MAV_CMD_NAV_LAND: // its place is ignored
-		b.ack(c, b.obey(b.row(simPX4Land)))
+		b.ack(c, b.obey(b.row(simPX4Land), 0))
 	case common.MAV_CMD_NAV_RETURN_TO_LAUNCH:
-		b.ack(c, b.obey(b.row(simPX4RTL)))
+		b.ack(c, b.obey(b.row(simPX4RTL), 0))
+	case common.MAV_CMD_RUN_PREARM_CHECKS: // a report, at once and whatever the state
+		b.after(b.between(4*time.Millisecond, 17*time.Millisecond), func() { b.ack(c, common.MAV_RESULT_ACCEPTED) })
+		b.after(b.between(8*time.Millisecond, 31*time.Millisecond), b.report)
 	case common.MAV_CMD_DO_REPOSITION:
 		b.ack(c, b.reposition(c))
 	default:
@@ -165,15 +131,17 @@ func (b *simPX4Brain) setMode(c simCommand) {
 	b.ack(c, common.MAV_RESULT_ACCEPTED)
 	mode := uint32(uint8(c.p[1]))<<16 | uint32(uint8(c.p[2]))<<24
 	row := b.row(mode)
-	result := common.MAV_RESULT_ACCEPTED
+	result, second := common.MAV_RESULT_ACCEPTED, b.between(8*time.Millisecond, 10*time.Millisecond)
 	if known := row.name != "" || mode == simPX4RTGS; known && int(c.p[0])&1 != 0 {
-		result = b.obey(row)
+		result = b.obey(row, second)
 	}
-	b.after(8*time.Millisecond, func() { b.ack(c, result) })
+	b.after(second, func() { b.ack(c, result) })
 }
 
-// obey enters a mode if the table of modes in AUTOPILOTS.md lets it.
-func (b *simPX4Brain) obey(row simMode) common.MAV_RESULT {
+// obey enters a mode if the table of modes in docs/autopilots.md lets it.
+// second is when the second ack goes out, zero where there is one ack only:
+// the mode is in force, and shown, a while after the last of them.
+func (b *simPX4Brain) obey(row simMode, second time.Duration) common.MAV_RESULT {
 	switch {
 	case row.refused:
 		b.text(common.MAV_SEVERITY_CRITICAL, "Unsupported auto mode")
@@ -182,15 +150,35 @@ func (b *simPX4Brain) obey(row simMode) common.MAV_RESULT {
 		b.text(common.MAV_SEVERITY_CRITICAL, "Switching to mode '"+row.name+"' is currently not possible")
 		return common.MAV_RESULT_TEMPORARILY_REJECTED
 	}
-	b.failsafe, b.lostAt = false, time.Time{}
-	b.seen = b.armed && b.streaming() // the order stands, sticks or not, until sticks come again
-	if row.custom == simPX4Takeoff && b.mode != simPX4Takeoff {
-		b.climbUp, b.lifts = math.NaN(), true
+	b.follow(row.custom, second, func() {
+		if row.custom == simPX4Takeoff && b.mode != simPX4Takeoff {
+			b.climbUp, b.lifts = math.NaN(), true
+			b.enter(row.custom)
+			b.beginClimb()
+		}
 		b.enter(row.custom)
-		b.beginClimb()
-	}
-	b.enter(row.custom)
+	})
 	return common.MAV_RESULT_ACCEPTED
+}
+
+// follow brings a commanded mode into force: shown 12–18 ms after a second
+// ack, 13–16 ms after a single one. Sticks that move before it is in force,
+// 10 ms after the ack at least and 15 at most, are a take-over.
+func (b *simPX4Brain) follow(mode uint32, second time.Duration, do func()) {
+	const ms = time.Millisecond
+	wait, lag := b.between(11500*time.Microsecond, 14*ms), b.between(1500*time.Microsecond, 2*ms)
+	if second > 0 {
+		wait, lag = second+b.between(10500*time.Microsecond, 14500*time.Microsecond), b.between(1500*time.Microsecond, 3500*time.Microsecond)
+	}
+	b.come(mode, wait, lag, func() { b.overrule(); do(); b.watch() })
+}
+
+// overrule ends a failsafe: an order stands, sticks or not, until sticks come again.
+func (b *simPX4Brain) overrule() {
+	if b.failsafe {
+		b.failsafe, b.lostAt = false, time.Time{}
+		b.seen = b.armed && b.streaming()
+	}
 }
 
 func (b *simPX4Brain) entered() {
@@ -201,12 +189,15 @@ func (b *simPX4Brain) entered() {
 
 // takeoff takes param7 as AMSL whatever the frame says. It does not arm.
 func (b *simPX4Brain) takeoff(c simCommand) common.MAV_RESULT {
-	b.obey(b.row(simPX4Takeoff))
-	b.climbUp, b.lifts, b.climbing = c.alt-simHomeAlt, c.lat != 0 || c.lon != 0, false
-	if b.climbUp <= b.quad.up {
+	up, lifts := c.alt-simHomeAlt, c.lat != 0 || c.lon != 0
+	if up <= b.quad.up {
 		b.text(common.MAV_SEVERITY_CRITICAL, "Already higher than takeoff altitude")
 	}
-	b.beginClimb()
+	b.follow(simPX4Takeoff, 0, func() {
+		b.enter(simPX4Takeoff)
+		b.climbUp, b.lifts, b.climbing = up, lifts, false
+		b.beginClimb()
+	})
 	return common.MAV_RESULT_ACCEPTED
 }
 
@@ -226,10 +217,11 @@ func (b *simPX4Brain) beginClimb() {
 	}
 }
 
+// climbed is 0.76 m early: it climbs on in AUTO.LOITER.
 func (b *simPX4Brain) climbed() {
-	up := b.target.up
+	t := b.target
 	b.enter(simPX4Loiter)
-	b.target.up = up
+	b.target = t
 }
 
 // reposition wants param2 = 1, else it is UNSUPPORTED, and flown in
@@ -242,8 +234,7 @@ func (b *simPX4Brain) reposition(c simCommand) common.MAV_RESULT {
 			return result
 		}
 	}
-	b.stay()
-	t := b.target
+	t := b.stopping()
 	if !math.IsNaN(c.lat) && !math.IsNaN(c.lon) {
 		if c.long {
 			c.lat += 1e-5 // float32 misses by a metre
@@ -261,16 +252,28 @@ func (b *simPX4Brain) reposition(c simCommand) common.MAV_RESULT {
 		t.speed = c.p[0]
 	}
 	t.yaw = c.p[3]
-	b.obey(b.row(simPX4Loiter))
-	if b.canFly() {
-		b.target = t
+	fly := func() {
+		b.enter(simPX4Loiter)
+		if b.canFly() {
+			b.target = t
+		}
+	}
+	if b.intended() != simPX4Loiter {
+		b.follow(simPX4Loiter, 0, fly)
+	} else { // only the target is new
+		b.come(simPX4Loiter, b.between(3*time.Millisecond, 16*time.Millisecond), 0, func() { b.overrule(); fly() })
 	}
 	return result
 }
 
+// located tells whether the estimator has a position.
+func (b *simPX4Brain) located() bool { return time.Since(b.booted) >= b.armableAfter }
+
+// canArm: in the air the mode is no reason against it.
 func (b *simPX4Brain) canArm() bool {
-	row := b.row(b.mode)
-	return time.Since(b.booted) >= b.armableAfter && !row.noArm && (!row.sticks() || b.streaming())
+	row := b.row(b.intended())
+	return b.located() && (!row.noArm || b.armed) && (!row.sticks() || b.streaming()) &&
+		len(b.trouble) == 0 && (b.dataLinkAct() == 0 || b.dataLink())
 }
 
 func (b *simPX4Brain) armDisarm(arm bool) common.MAV_RESULT {
@@ -278,7 +281,7 @@ func (b *simPX4Brain) armDisarm(arm bool) common.MAV_RESULT {
 		b.text(common.MAV_SEVERITY_CRITICAL, text)
 		return common.MAV_RESULT_TEMPORARILY_REJECTED
 	}
-	flying, z := b.row(b.mode).flying, b.stick(2)
+	flying, z := b.row(b.intended()).flying, b.stick(2)
 	switch {
 	case arm == b.armed:
 	case !arm && b.airborne:
@@ -294,8 +297,12 @@ func (b *simPX4Brain) armDisarm(arm bool) common.MAV_RESULT {
 	default:
 		b.arm()
 		b.seen = b.streaming()
+		b.home.north, b.home.east = b.quad.north, b.quad.east
 		b.text(common.MAV_SEVERITY_INFO, "Armed by external command")
-		if b.mode == simPX4Takeoff {
+		switch {
+		case b.dataLinkAct() != 0 && !b.foreignGCS && time.Since(b.gcsAt) <= simRaced:
+			b.dataLinkLoss() // the check still knew of no ground station
+		case b.mode == simPX4Takeoff:
 			b.beginClimb()
 		}
 	}
@@ -307,6 +314,7 @@ func (b *simPX4Brain) disarmed(landed bool) {
 	b.seen, b.lostAt = false, time.Time{}
 	if landed {
 		b.text(common.MAV_SEVERITY_INFO, "Disarmed by landing")
+		b.home.north, b.home.east = b.quad.north, b.quad.east
 	}
 	switch {
 	case b.mode == simPX4Land && b.armable == simPX4Posctl:
@@ -316,98 +324,20 @@ func (b *simPX4Brain) disarmed(landed bool) {
 	}
 }
 
-// sticks takes a MANUAL_CONTROL. An axis out of range stays as it was.
-func (b *simPX4Brain) sticks(_ uint8, m *common.MessageManualControl) {
-	if m.Target != simSystem {
-		return
-	}
-	now := time.Now()
-	stick := simStick{now, [4]int16{m.X, m.Y, m.Z, m.R}}
-	for i, v := range stick.axis {
-		if v < -1000 || v > 1000 || i == 2 && v < 0 {
-			stick.axis[i] = b.stick(i)
-		}
-	}
-	if n := len(b.window); n == 0 || now.Sub(b.window[n-1].at) > simStickGap {
-		b.window, b.since = nil, now
-	}
-	b.window = append(b.window, stick)
-	for len(b.window) > 1 && now.Sub(b.window[1].at) >= simStickMoving {
-		b.window = b.window[1:]
-	}
-}
-
-// stick returns an axis as it was last heard; centred before that.
-func (b *simPX4Brain) stick(axis int) int16 {
-	if len(b.window) == 0 {
-		return [...]int16{0, 0, 500, 0}[axis]
-	}
-	return b.window[len(b.window)-1].axis[axis]
-}
-
-func (b *simPX4Brain) axes() (x, y, z, r float64) {
-	return float64(b.stick(0)) / 1000, float64(b.stick(1)) / 1000, float64(b.stick(2)) / 1000, float64(b.stick(3)) / 1000
-}
-
-// streaming tells whether sticks come, often enough and long enough.
-func (b *simPX4Brain) streaming() bool {
-	n := len(b.window)
-	return n > 0 && time.Since(b.window[n-1].at) <= simStickGap && time.Since(b.since) >= simStickProof
-}
-
-// moving tells whether an axis changed by 200 or more within the last 1.6 s,
-// at once or little by little. A constant value never moves.
-func (b *simPX4Brain) moving() bool {
-	for axis := range 4 {
-		low, high := int16(math.MaxInt16), int16(math.MinInt16)
-		for i, st := range b.window {
-			if i+1 < len(b.window) && time.Since(b.window[i+1].at) >= simStickMoving {
-				continue // was over before
-			}
-			low, high = min(low, st.axis[axis]), max(high, st.axis[axis])
-		}
-		if int(high)-int(low) >= simStickStep {
-			return true
-		}
-	}
-	return false
-}
-
 func (b *simPX4Brain) step() {
-	now := time.Now()
-	comingDown := b.mode == simPX4Land || b.mode == simPX4RTL
-	switch {
-	case !b.armed || b.failsafe || comingDown:
-		b.lostAt = time.Time{}
-	case b.streaming():
-		b.seen, b.lostAt = true, time.Time{}
-	case !b.seen:
-	case b.lostAt.IsZero():
-		b.lostAt = now
-	case now.Sub(b.lostAt) >= simStickLoss-simTick:
-		b.stickLoss(now)
-	}
-	// Sticks that come back don't end a failsafe, nor do they take over.
-	if b.failsafe && b.mode == simPX4Loiter && !now.Before(b.holdUntil) {
-		b.enter(simPX4RTL)
-	}
-	if b.armed && !b.failsafe && simPX4IsAuto(b.mode) && b.streaming() && b.moving() && !now.Before(b.takingAt) {
-		b.takingAt = now.Add(simTakeOver)
-		b.after(simTakeOver, b.takeOver)
+	b.stepSticks()
+	b.stepDataLink()
+	b.stepReport()
+	if b.failsafe && b.mode == simPX4Loiter && !time.Now().Before(b.holdUntil) {
+		b.enter(b.thenEnter)
 	}
 }
 
-func (b *simPX4Brain) stickLoss(now time.Time) {
+// failSafe holds for 5 s and then returns, lands or stays.
+func (b *simPX4Brain) failSafe(then uint32) {
+	b.coming = nil
 	b.enter(simPX4Loiter)
 	b.stay()
-	b.failsafe, b.seen, b.lostAt, b.holdUntil = true, false, time.Time{}, now.Add(simFailsafe)
+	b.failsafe, b.thenEnter, b.holdUntil = true, then, time.Now().Add(simFailsafe)
 	b.text(common.MAV_SEVERITY_CRITICAL, "Failsafe activated: entering Hold for 5 seconds")
-}
-
-func (b *simPX4Brain) takeOver() {
-	if !b.armed || b.failsafe || !simPX4IsAuto(b.mode) {
-		return
-	}
-	b.text(common.MAV_SEVERITY_INFO, "Pilot took over using sticks")
-	b.enter(simPX4Posctl)
 }

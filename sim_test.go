@@ -59,8 +59,27 @@ func (s *simulator) reboot(inFlight bool) {
 // pilotMode is the pilot's mode switch: no checks, no ack.
 func (s *simulator) pilotMode(custom uint32) {
 	s.change(func() {
-		s.failsafe = false
+		s.failsafe, s.coming = false, nil
 		s.enter(custom)
+	})
+}
+
+// pilotSticks moves the pilot's own sticks: x, y, r ±1000, z 0…1000.
+func (s *simulator) pilotSticks(x, y, z, r int16) {
+	s.change(func() { s.rc = [4]int16{x, y, z, r} })
+}
+
+// setReceiver changes the state of the vehicle's receiver. A transmitter that
+// comes on is centred, its throttle low where nobody has it in hand.
+func (s *simulator) setReceiver(to simReceiver) {
+	s.change(func() {
+		s.receiver = to
+		switch to {
+		case simReceiverIdle:
+			s.rc = [4]int16{}
+		case simReceiverInHand:
+			s.rc = [4]int16{0, 0, 500, 0}
+		}
 	})
 }
 
@@ -78,6 +97,7 @@ func (s *simulator) pilotArm(arm bool) {
 // failsafeReturn is a failsafe (battery, say) that flies home.
 func (s *simulator) failsafeReturn() {
 	s.change(func() {
+		s.coming = nil
 		s.enter(s.rtl)
 		s.failsafe = true
 		s.brain.text(common.MAV_SEVERITY_CRITICAL, "Failsafe: returning home")
@@ -172,9 +192,10 @@ type simHeard struct {
 // simBoard is the companion's end of a simulated flight.
 type simBoard struct {
 	*simulator
-	t    *testing.T
-	port port
-	w    *streamwriter.Writer
+	t     *testing.T
+	port  port
+	w     *streamwriter.Writer
+	began time.Time // of the boot
 
 	mu  sync.Mutex
 	got []simHeard
@@ -189,18 +210,12 @@ func simFlight(t *testing.T, flavour simFlavour, prepare func(*simulator), test 
 		if prepare != nil {
 			prepare(s)
 		}
-		b := &simBoard{simulator: s, t: t}
+		b := &simBoard{simulator: s, t: t, began: time.Now()}
 		var err error
 		if b.port, err = s.open(); err != nil {
 			t.Fatal(err)
 		}
-		b.w = &streamwriter.Writer{
-			FrameWriter: &frame.Writer{ByteWriter: b.port, DialectRW: dialectRW},
-			Version:     streamwriter.V2, SystemID: 1, ComponentID: 191,
-		}
-		if err := errors.Join(b.w.FrameWriter.Initialize(), b.w.Initialize()); err != nil {
-			t.Fatal(err)
-		}
+		b.w = simWriter(t, b.port)
 		ctx, cancel := context.WithCancel(t.Context())
 		var wg sync.WaitGroup
 		wg.Go(func() { s.run(ctx) })
@@ -209,6 +224,19 @@ func simFlight(t *testing.T, flavour simFlavour, prepare func(*simulator), test 
 		defer cancel()
 		test(b)
 	})
+}
+
+// simWriter sends as 1/191.
+func simWriter(t *testing.T, p port) *streamwriter.Writer {
+	t.Helper()
+	w := &streamwriter.Writer{
+		FrameWriter: &frame.Writer{ByteWriter: p, DialectRW: dialectRW},
+		Version:     streamwriter.V2, SystemID: 1, ComponentID: 191,
+	}
+	if err := errors.Join(w.FrameWriter.Initialize(), w.Initialize()); err != nil {
+		t.Fatal(err)
+	}
+	return w
 }
 
 func (b *simBoard) listen(p port) {
@@ -347,6 +375,59 @@ func (b *simBoard) knock() {
 	time.Sleep(time.Millisecond)
 }
 
+// listenIn is a ground station's heartbeat each second for a time.
+func (b *simBoard) listenIn(d time.Duration) {
+	b.t.Helper()
+	for ; d > 0; d -= time.Second {
+		b.knock()
+		time.Sleep(min(d, time.Second) - time.Millisecond)
+	}
+}
+
+// await waits for a message and returns when it came.
+func (b *simBoard) await(what string, most time.Duration, is func(message.Message) bool) time.Time {
+	b.t.Helper()
+	for end := time.Now().Add(most); ; time.Sleep(50 * time.Microsecond) {
+		b.mu.Lock()
+		i := slices.IndexFunc(b.got, func(h simHeard) bool { return is(h.msg) })
+		var at time.Time
+		if i >= 0 {
+			at = b.got[i].at
+		}
+		b.mu.Unlock()
+		if i >= 0 {
+			return at
+		}
+		if time.Now().After(end) {
+			b.t.Fatalf("%s: not within %v", what, most)
+		}
+	}
+}
+
+// request asks for a message once, without waiting; ask also waits for it and
+// returns nil if it is denied.
+func (b *simBoard) request(id uint32) {
+	b.t.Helper()
+	b.write(&common.MessageCommandLong{
+		TargetSystem: b.system, TargetComponent: 1, Command: common.MAV_CMD_REQUEST_MESSAGE, Param1: float32(id),
+	})
+}
+
+func (b *simBoard) ask(id uint32) (m message.Message) {
+	b.t.Helper()
+	b.forget()
+	b.request(id)
+	time.Sleep(10 * time.Millisecond)
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for _, h := range b.got {
+		if h.msg.GetID() == id {
+			m = h.msg
+		}
+	}
+	return m
+}
+
 // mode asks for a mode; on PX4 main and sub, on ArduPilot the number.
 func (b *simBoard) setMode(custom uint32) []common.MAV_RESULT {
 	b.t.Helper()
@@ -429,6 +510,8 @@ func TestSimSwitches(t *testing.T) {
 		b.change(func() { b.heartless = time.Now().Add(3 * time.Second) })
 		b.forget()
 		time.Sleep(2900 * time.Millisecond)
+		b.request(0)
+		time.Sleep(10 * time.Millisecond)
 		b.want("heartbeats while heartless", b.count(0), 0)
 		time.Sleep(1200 * time.Millisecond)
 		b.want("heartbeats after it", b.count(0), 1)
