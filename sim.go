@@ -17,6 +17,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"maps"
 	"math"
 	"math/rand/v2"
 	"slices"
@@ -43,6 +44,17 @@ type simFlavour int
 const (
 	simPX4 simFlavour = iota
 	simArduPilot
+	simQuadPlane // ArduPilot's Plane with lifting propellers
+)
+
+// simReceiver is the state of the RC receiver, the pilot's own.
+type simReceiver int
+
+const (
+	simReceiverNone   simReceiver = iota // never there
+	simReceiverLost                      // was there
+	simReceiverIdle                      // live, its throttle low
+	simReceiverInHand                    // live, its throttle over that
 )
 
 // simFlying is how a mode flies.
@@ -81,6 +93,7 @@ type simVehicle struct {
 	landSpeed                      float64 // m/s
 	stickSpeed, stickUp, stickDown float64 // m/s at full deflection
 	streams                        map[uint32]time.Duration
+	defaults                       map[string]float64 // of params
 }
 
 // simBrain is what differs between the flavours and is behaviour.
@@ -93,6 +106,16 @@ type simBrain interface {
 	state() (base common.MAV_MODE_FLAG, status common.MAV_STATE) // for HEARTBEAT
 	axes() (x, y, z, r float64)                                  // −1…1, z 0…1 with 0.5 in the middle
 	canArm() bool
+
+	// What the simulator itself does unless the flavour has a way of its own.
+	message(id uint32) message.Message
+	setInterval(c simCommand)
+	requestMessage(c simCommand)
+	hear(system uint8, m *common.MessageHeartbeat)
+	stay()                                                       // the target is where it can stop
+	wanted(now time.Time, dt float64) (vn, ve, vu, turn float64) // m/s and rad/s
+	steer(vn, ve, vu, dt float64)                                // towards that velocity
+	disarms(now time.Time) bool                                  // by itself, on the ground
 
 	step()    // each tick
 	entered() // a mode
@@ -135,9 +158,9 @@ type simulator struct {
 	mavlink1       bool                                            // sends MAVLink 1
 	idle           bool                                            // accepts flight commands, does nothing
 	neverDone      map[common.MAV_CMD]bool                         // answers IN_PROGRESS for ever
-	sysidMyGCS     uint8                                           // ArduPilot: whose sticks count
-	gcsParam       string                                          // ArduPilot: name of that parameter, "" for none
-	receiver       bool                                            // ArduPilot: an RC receiver, its throttle low
+	params         map[string]float64                              // that PARAM_REQUEST_READ is answered for
+	receiver       simReceiver                                     // of the pilot's transmitter
+	rc             [4]int16                                        // its sticks x, y, z, r as in MANUAL_CONTROL
 	fence          float64                                         // PX4: metres around home, 0 for none
 	homeSteps      bool                                            // PX4: home's altitude wanders as measured
 	batteryReading *common.MessageSysStatus                        // its battery fields are sent instead
@@ -180,21 +203,24 @@ func newSimulator(flavour simFlavour) *simulator {
 	s := &simulator{
 		flavour:      flavour,
 		armableAfter: 5 * time.Second,
-		sysidMyGCS:   255,
-		gcsParam:     "SYSID_MYGCS",
 		neverDone:    map[common.MAV_CMD]bool{},
 		wake:         make(chan struct{}, 1),
 		noise:        rand.New(rand.NewPCG(1, 2)),
 	}
-	if flavour == simPX4 {
+	switch flavour {
+	case simPX4:
 		s.simVehicle = simPX4Vehicle
 		s.brain = &simPX4Brain{simulator: s}
-	} else {
+	case simArduPilot:
 		s.simVehicle = simArduVehicle
 		s.brain = &simArduBrain{simulator: s}
+	case simQuadPlane:
+		s.simVehicle = simQuadPlaneVehicle
+		s.brain = &simQuadPlaneBrain{simArduBrain: simArduBrain{simulator: s}}
 	}
+	s.params = maps.Clone(s.defaults)
 	s.writer = &streamwriter.Writer{
-		FrameWriter: &frame.Writer{ByteWriter: &s.out, DialectRW: dialectRW},
+		FrameWriter: &frame.Writer{ByteWriter: &s.out, DialectRW: simDialect},
 		Version:     streamwriter.V2,
 		SystemID:    simSystem,
 	}
@@ -333,6 +359,9 @@ func (s *simulator) ack(c simCommand, result common.MAV_RESULT) {
 	}
 }
 
+// hear takes a heartbeat of somebody else.
+func (s *simulator) hear(uint8, *common.MessageHeartbeat) {}
+
 // sendText sends a STATUSTEXT, in chunks of 50 characters.
 func (s *simulator) sendText(severity common.MAV_SEVERITY, text string, id uint16) {
 	for chunk := uint8(0); text != "" || chunk == 0; chunk++ {
@@ -363,8 +392,8 @@ func (s *simulator) sendStreams(now time.Time) {
 	for _, st := range s.streaming {
 		for !st.next.After(now) {
 			st.next = st.next.Add(st.every)
-			if st.id != 0 || now.After(s.heartless) {
-				s.send(s.message(st.id))
+			if m := s.brain.message(st.id); m != nil && (st.id != 0 || now.After(s.heartless)) {
+				s.send(m)
 			}
 		}
 	}
@@ -517,15 +546,12 @@ func (s *simulator) take(system, component uint8, msg message.Message) {
 		if px4, ok := s.brain.(*simPX4Brain); ok && m.Type == common.MAV_TYPE_GCS {
 			px4.knock()
 		}
+		s.brain.hear(system, m)
 	case *common.MessageManualControl:
 		s.brain.sticks(system, m)
 	case *common.MessageParamRequestRead:
-		known := s.flavour == simArduPilot && s.gcsParam != "" && m.ParamId == s.gcsParam
-		if known && addressed(m.TargetSystem, m.TargetComponent) {
-			s.send(&common.MessageParamValue{
-				ParamId: m.ParamId, ParamValue: float32(s.sysidMyGCS),
-				ParamType: common.MAV_PARAM_TYPE_INT16, ParamCount: 1390, ParamIndex: math.MaxUint16,
-			})
+		if _, known := s.params[m.ParamId]; known && addressed(m.TargetSystem, m.TargetComponent) {
+			s.send(s.param(m.ParamId))
 		}
 	case *common.MessageCommandLong:
 		if addressed(m.TargetSystem, m.TargetComponent) {
@@ -546,14 +572,28 @@ func (s *simulator) take(system, component uint8, msg message.Message) {
 	}
 }
 
+// param is a parameter as its flavour sends it: PX4 puts an integer's bits into
+// the float, ArduPilot its value.
+func (s *simulator) param(name string) message.Message {
+	m := &common.MessageParamValue{
+		ParamId: name, ParamValue: float32(s.params[name]), ParamType: common.MAV_PARAM_TYPE_INT16,
+		ParamCount: 1390, ParamIndex: math.MaxUint16,
+	}
+	if s.flavour == simPX4 {
+		m.ParamValue = math.Float32frombits(uint32(int32(s.params[name])))
+		m.ParamType = common.MAV_PARAM_TYPE_INT32
+	}
+	return m
+}
+
 func (s *simulator) command(c simCommand) {
 	switch {
 	case s.neverDone[c.id]:
 		s.ack(c, common.MAV_RESULT_IN_PROGRESS)
 	case c.id == common.MAV_CMD_SET_MESSAGE_INTERVAL:
-		s.setInterval(c)
+		s.brain.setInterval(c)
 	case c.id == common.MAV_CMD_REQUEST_MESSAGE:
-		s.requestMessage(c)
+		s.brain.requestMessage(c)
 	case s.idle:
 		s.ack(c, common.MAV_RESULT_ACCEPTED)
 	default:
@@ -565,7 +605,6 @@ func (s *simulator) setInterval(c simCommand) {
 	id := uint32(c.p[0])
 	if s.message(id) == nil {
 		s.ack(c, common.MAV_RESULT_DENIED)
-		s.noSuchMessage()
 		return
 	}
 	every := time.Duration(c.p[1]) * time.Microsecond
@@ -582,16 +621,7 @@ func (s *simulator) requestMessage(c simCommand) {
 	case m != nil:
 		s.ack(c, common.MAV_RESULT_ACCEPTED)
 		s.send(m)
-	case s.flavour == simArduPilot:
-		s.ack(c, common.MAV_RESULT_FAILED)
-		s.noSuchMessage()
 	default:
 		s.ack(c, common.MAV_RESULT_DENIED)
-	}
-}
-
-func (s *simulator) noSuchMessage() {
-	if s.flavour == simArduPilot {
-		s.brain.text(common.MAV_SEVERITY_INFO, "No ap_message for mavlink id")
 	}
 }

@@ -64,6 +64,25 @@ func (s *simulator) pilotMode(custom uint32) {
 	})
 }
 
+// setReceiver switches the pilot's receiver or transmitter; where it is live
+// its sticks are centred, the throttle low or in the middle.
+func (s *simulator) setReceiver(to simReceiver) {
+	s.change(func() {
+		s.receiver = to
+		switch to {
+		case simReceiverIdle:
+			s.rc = [4]int16{}
+		case simReceiverInHand:
+			s.rc = [4]int16{2: 500}
+		}
+	})
+}
+
+// pilotSticks moves the receiver's own sticks: units of MANUAL_CONTROL.
+func (s *simulator) pilotSticks(x, y, z, r int16) {
+	s.change(func() { s.rc = [4]int16{x, y, z, r} })
+}
+
 // pilotArm arms or disarms without asking anybody.
 func (s *simulator) pilotArm(arm bool) {
 	s.change(func() {
@@ -91,7 +110,7 @@ func (s *simulator) placeInAir(alt float64) {
 		s.mode = s.hold
 		s.quad.up = alt
 		s.armed, s.armedAt, s.airborne = true, time.Now(), true
-		s.stay()
+		s.brain.stay()
 	})
 }
 
@@ -99,7 +118,7 @@ func (s *simulator) placeInAir(alt float64) {
 func (s *simulator) placeAt(lat, lon float64) {
 	s.change(func() {
 		s.quad.north, s.quad.east = simMetres(lat, lon)
-		s.stay()
+		s.brain.stay()
 	})
 }
 
@@ -195,7 +214,7 @@ func simFlight(t *testing.T, flavour simFlavour, prepare func(*simulator), test 
 			t.Fatal(err)
 		}
 		b.w = &streamwriter.Writer{
-			FrameWriter: &frame.Writer{ByteWriter: b.port, DialectRW: dialectRW},
+			FrameWriter: &frame.Writer{ByteWriter: b.port, DialectRW: simDialect},
 			Version:     streamwriter.V2, SystemID: 1, ComponentID: 191,
 		}
 		if err := errors.Join(b.w.FrameWriter.Initialize(), b.w.Initialize()); err != nil {
@@ -212,7 +231,7 @@ func simFlight(t *testing.T, flavour simFlavour, prepare func(*simulator), test 
 }
 
 func (b *simBoard) listen(p port) {
-	r := frame.Reader{ByteReader: p, DialectRW: dialectRW}
+	r := frame.Reader{ByteReader: p, DialectRW: simDialect}
 	if err := r.Initialize(); err != nil {
 		b.t.Error(err)
 	}
@@ -270,6 +289,18 @@ func simLast[M message.Message](b *simBoard) (m M) {
 	}
 	b.t.Fatalf("no %T", m)
 	return m
+}
+
+// simAll returns the messages of type M that came so far, oldest first.
+func simAll[M message.Message](b *simBoard) (all []M) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for _, h := range b.got {
+		if m, ok := h.msg.(M); ok {
+			all = append(all, m)
+		}
+	}
+	return all
 }
 
 // texts returns the STATUSTEXTs, chunks joined.
