@@ -607,6 +607,11 @@ func (s *simulator) setInterval(c simCommand) {
 		s.ack(c, common.MAV_RESULT_DENIED)
 		return
 	}
+	s.pace(c, id)
+}
+
+// pace does what SET_MESSAGE_INTERVAL asks for.
+func (s *simulator) pace(c simCommand, id uint32) {
 	every := time.Duration(c.p[1]) * time.Microsecond
 	if every == 0 {
 		every = s.streams[id] // the default; none ends it

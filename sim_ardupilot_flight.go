@@ -146,7 +146,7 @@ func (b *simArduBrain) guided() (vn, ve, vu float64) {
 	case b.row(b.mode).name == "BRAKE" && math.Hypot(b.quad.vn, b.quad.ve) > 0.05 && !b.still:
 		_, _, vu = b.halt()
 		b.still = false
-		const slower = 1 - 1/(1.3*simArduGain) // it gets slower ever more slowly
+		const slower = 1 - 1/(1.65*simArduGain) // it gets slower ever more slowly
 		return b.quad.vn * slower, b.quad.ve * slower, vu
 	case b.row(b.mode).name == "BRAKE":
 		b.entry = [2]float64{}

@@ -19,8 +19,9 @@ func (b *simBoard) runUp(speed float64) {
 }
 
 // farthest returns how far north it came from here, and how far it then came back.
-func (b *simBoard) farthest(d time.Duration) (most, back float64) {
+func (b *simBoard) farthest(d time.Duration, do func()) (most, back float64) {
 	from, _, _ := b.place()
+	do()
 	for end := time.Now().Add(d); time.Now().Before(end); time.Sleep(simTick) {
 		n, _, _ := b.place()
 		most = max(most, n-from)
@@ -36,16 +37,18 @@ func TestArduPilotStopsAsMeasured(t *testing.T) {
 	}{{3, 3.1, 0.2, 2.9}, {7.9, 15.3, 0.6, 15.1}, {10.1, 24.8, 0.8, 24.7}} {
 		simOnArduInAir(t, func(b *simBoard) {
 			b.runUp(tt.speed)
-			n, _, _ := b.place()
-			b.fly(n, 0, 10)
-			_, back := b.farthest(40 * time.Second)
+			_, back := b.farthest(40*time.Second, func() {
+				n, _, _ := b.place()
+				b.fly(n, 0, 10)
+			})
 			b.near("a goto to the present place comes back", back, tt.repo, 0.15*tt.repo)
 			b.near("to it", b.truth().vn, 0, 0.1)
 			b.runUp(tt.speed)
-			b.setMode(simArduBrake)
-			time.Sleep(-30 * time.Millisecond) // setMode has waited 50 ms
-			b.setMode(simArduGuided)
-			most, back := b.farthest(40 * time.Second)
+			most, back := b.farthest(40*time.Second, func() {
+				b.askMode(simArduBrake)
+				time.Sleep(20 * time.Millisecond)
+				b.askMode(simArduGuided)
+			})
 			b.near("BRAKE and GUIDED go on", most, tt.most, 0.15*tt.most)
 			b.near("and come back", back, tt.back, 0.3)
 			b.near("height", b.truth().alt, 10, 0.2)
@@ -77,13 +80,11 @@ func TestArduPilotsStopOutOfAClimb(t *testing.T) {
 func TestArduPilotsBrakeByAPilotStaysAndForgetsTheGoto(t *testing.T) {
 	simOnArduInAir(t, func(b *simBoard) {
 		b.runUp(4)
-		b.pilotMode(simArduBrake)
-		most, back := b.farthest(20 * time.Second)
+		most, back := b.farthest(20*time.Second, func() { b.pilotMode(simArduBrake) })
 		b.near("BRAKE alone, as captured", most, 6.9, 0.7)
 		b.near("comes back", back, 0, 0.1)
 		b.want("mode", b.truth().mode, uint32(simArduBrake))
-		b.setMode(simArduGuided)
-		most, _ = b.farthest(20 * time.Second)
+		most, _ = b.farthest(20*time.Second, func() { b.setMode(simArduGuided) })
 		b.near("GUIDED resumes no goto", most, 0, 0.1)
 	})
 	simOnArdu(t, func(b *simBoard) {

@@ -32,12 +32,13 @@ func (*MessageEkfStatusReport) GetID() uint32 { return 193 }
 var simArduKnown = []uint32{0, 1, 24, 30, 33, 65, 74, 87, 111, 148, 193, 242, 245}
 
 func (b *simArduBrain) setInterval(c simCommand) {
-	if !slices.Contains(simArduKnown, uint32(c.p[0])) {
+	id := uint32(c.p[0])
+	if !slices.Contains(simArduKnown, id) {
 		b.ack(c, common.MAV_RESULT_DENIED)
 		b.text(common.MAV_SEVERITY_INFO, "No ap_message for mavlink id")
 		return
 	}
-	b.simulator.setInterval(c)
+	b.pace(c, id)
 }
 
 // requestMessage: accepted even where then nothing comes.

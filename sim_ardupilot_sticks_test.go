@@ -52,7 +52,7 @@ func TestArduPilotTakesSticksOfItsGroundStationOnly(t *testing.T) {
 }
 
 func TestArduPilotsSticksInLoiter(t *testing.T) {
-	simWith(t, simReceiverNone, func(b *simBoard) {
+	simWith(t, simReceiverInHand, func(b *simBoard) {
 		b.stick(400*time.Millisecond, sim25Hz, 0, 0, 500, 0)
 		b.setMode(simLoiter)
 		b.stick(3*time.Second, sim25Hz, 500, 0, 500, 0)
@@ -190,11 +190,12 @@ func TestArduPilotsReceiverActsWhereNoStreamDoes(t *testing.T) {
 
 func TestArduPilotsOverridesStandForThreeSeconds(t *testing.T) {
 	simWith(t, simReceiverIdle, func(b *simBoard) {
+		b.placeInAir(40)
 		b.setMode(simAltHold)
 		b.stick(2*time.Second, sim25Hz, 0, 0, 500, 0)
 		time.Sleep(2950*time.Millisecond - sim25Hz)
 		b.near("the last stick stands", b.truth().vd, 0, 0.05)
-		time.Sleep(2 * time.Second)
+		time.Sleep(5 * time.Second)
 		b.near("then the receiver's throttle", b.truth().vd, 2.4, 0.1)
 		b.want("mode", b.truth().mode, uint32(simAltHold))
 	})
@@ -352,8 +353,7 @@ func TestArduPilotsGuidedAtTheMomentOfSilenceHolds(t *testing.T) {
 			}
 			before := b.truth().alt
 			climb := -b.truth().vd
-			b.setMode(simArduGuided)
-			most, _ := b.farthest(20 * time.Second)
+			most, _ := b.farthest(20*time.Second, func() { b.setMode(simArduGuided) })
 			if most > 3 {
 				t.Errorf("it goes on for %.1f m", most)
 			}

@@ -71,6 +71,9 @@ func TestArduPilotLosesAModeThatComesTooEarly(t *testing.T) {
 
 func TestArduPilotKnowsItsMessages(t *testing.T) {
 	simOnArdu(t, func(b *simBoard) {
+		for _, id := range []float64{0, 1, 24, 30, 33, 65, 74, 87, 148, 193, 242, 245} {
+			b.want(fmt.Sprint("interval of ", id), b.long(common.MAV_CMD_SET_MESSAGE_INTERVAL, id, 1e6), simResults(simAccepted))
+		}
 		b.want("interval", b.long(common.MAV_CMD_SET_MESSAGE_INTERVAL, 12345, 1e6), simResults(simDenied))
 		b.want("request", b.long(common.MAV_CMD_REQUEST_MESSAGE, 12345), simResults(simFailed))
 		b.wantText("No ap_message")
@@ -265,19 +268,24 @@ func TestArduPilotRepositions(t *testing.T) {
 	})
 }
 
+// askMode asks for a mode and waits for nothing.
+func (b *simBoard) askMode(custom uint32) {
+	b.t.Helper()
+	b.write(&common.MessageCommandLong{
+		TargetSystem: 1, TargetComponent: 1, Command: simSetMode, Param1: 1, Param2: float32(custom),
+	})
+}
+
 func TestArduPilotBreaksDownWhenStabilizeIsLeftAtOnce(t *testing.T) {
 	for _, tt := range []struct {
 		gap    time.Duration
 		broken bool
 	}{{time.Millisecond, true}, {5 * time.Millisecond, true}, {7 * time.Millisecond, false}, {20 * time.Millisecond, false}} {
 		simOnArdu(t, func(b *simBoard) {
-			mode := func(custom float32) {
-				b.write(&common.MessageCommandLong{TargetSystem: 1, TargetComponent: 1, Command: simSetMode, Param1: 1, Param2: custom})
-			}
 			b.setMode(simAltHold)
-			mode(simArduStabilize)
+			b.askMode(simArduStabilize)
 			time.Sleep(tt.gap)
-			mode(simLoiter)
+			b.askMode(simLoiter)
 			time.Sleep(time.Second)
 			b.setMode(simArduGuided)
 			arm := b.long(simArm, 1)
@@ -298,9 +306,8 @@ func TestArduPilotBreaksDownWhenStabilizeIsLeftAtOnce(t *testing.T) {
 	}
 	simOnArduInAir(t, func(b *simBoard) {
 		b.setReceiver(simReceiverInHand)
-		for _, custom := range []float32{simArduStabilize, simAltHold} {
-			b.write(&common.MessageCommandLong{TargetSystem: 1, TargetComponent: 1, Command: simSetMode, Param1: 1, Param2: custom})
-		}
+		b.askMode(simArduStabilize)
+		b.askMode(simAltHold)
 		time.Sleep(40 * time.Second)
 		b.wantText("Internal Errors 0x100000")
 		b.near("it climbs with centred sticks", b.truth().alt, 56, 2)
@@ -342,7 +349,7 @@ func TestArduPilotsHeartbeatOnRequestFollowsItsAckAndIsInTheNewMode(t *testing.T
 	simOnArdu(t, func(b *simBoard) {
 		b.forget()
 		asked := time.Now()
-		b.write(&common.MessageCommandLong{TargetSystem: 1, TargetComponent: 1, Command: simSetMode, Param1: 1, Param2: simLoiter})
+		b.askMode(simLoiter)
 		b.write(&common.MessageCommandLong{TargetSystem: 1, TargetComponent: 1, Command: common.MAV_CMD_REQUEST_MESSAGE})
 		time.Sleep(10 * time.Millisecond)
 		b.mu.Lock()
@@ -369,8 +376,8 @@ func TestArduPilotHasNoPlaceBeforeItsFirstFix(t *testing.T) {
 		}
 		p := simLast[*common.MessageGlobalPositionInt](b)
 		b.want("place", [4]int32{p.Lat, p.Lon, p.Alt, p.RelativeAlt}, [4]int32{0, 0, -20, -27})
-		b.want("fix", simLast[*common.MessageGpsRawInt](b).FixType, common.GPS_FIX_TYPE_NO_GPS)
-		b.near("altitude of VFR_HUD", float64(simLast[*common.MessageVfrHud](b).Alt), -0.02, 0.001)
+		b.want("fix", simAll[*common.MessageGpsRawInt](b)[0].FixType, common.GPS_FIX_TYPE_NO_GPS)
+		b.near("altitude of VFR_HUD", float64(simAll[*common.MessageVfrHud](b)[0].Alt), -0.02, 0.001)
 		b.want("EKF flags", simLast[*MessageEkfStatusReport](b).Flags, uint16(167))
 		b.want("home positions", b.count(242), 0)
 		b.want("armed", b.long(simArm, 1), simResults(simFailed))

@@ -163,8 +163,9 @@ func (b *simQuadPlaneBrain) circle(dt float64) (vn, ve, vu, turn float64) {
 	q := &b.quad
 	n, e := q.north-b.target.north, q.east-b.target.east
 	course := math.Atan2(e, n) + math.Pi/2 + math.Atan((math.Hypot(n, e)-simWingRadius)/40)
-	turn = max(-simWingBank, min(simWingBank, 2*math.Remainder(course-q.heading, 2*math.Pi)))
 	speed := min(simWingSpeed, math.Hypot(q.vn, q.ve)+4*dt)
+	turn = speed/simWingRadius + 2*math.Remainder(course-q.heading, 2*math.Pi)
+	turn = max(-simWingBank, min(simWingBank, turn))
 	sin, cos := math.Sincos(q.heading + turn*dt)
 	return cos * speed, sin * speed, max(-3, min(3, b.target.up-q.up)), turn
 }

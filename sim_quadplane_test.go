@@ -62,6 +62,9 @@ func TestQuadPlanesGuidedCirclesForEver(t *testing.T) {
 		time.Sleep(time.Minute)
 		b.want("vtol_state", b.vtolState(), common.MAV_VTOL_STATE_FW)
 		for range 600 {
+			if t.Failed() {
+				return
+			}
 			time.Sleep(time.Second)
 			n, e, alt := b.place()
 			now := b.truth()
