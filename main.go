@@ -227,7 +227,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 // openDevice makes the device that -device names, and starts the simulator if
 // it is that.
 func openDevice(ctx context.Context, o options, running *sync.WaitGroup) (device, error) {
-	flavours := map[string]simFlavour{"sim": simPX4, "sim:px4": simPX4, "sim:ardupilot": simArduPilot}
+	flavours := map[string]simFlavour{"sim": simPX4, "sim:px4": simPX4, "sim:ardupilot": simArduPilot, "sim:quadplane": simQuadPlane}
 	if flavour, ok := flavours[o.device]; ok {
 		s := newSimulator(flavour)
 		running.Go(func() { s.run(ctx) })
