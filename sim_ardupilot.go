@@ -102,7 +102,8 @@ func (b *simArduBrain) start() {
 }
 
 // readyAt is when, after boot, what really takes these seconds has come: at
-// 10 s there is a place, at 20 s it arms in STABILIZE, at 42 s in GUIDED.
+// 10 s there is a place, at 20 s home is known, at 23 s it arms in STABILIZE, at
+// 42 s in GUIDED.
 func (b *simArduBrain) readyAt(seconds float64) time.Duration {
 	return time.Duration(float64(b.armableAfter) * seconds / 42)
 }
@@ -319,7 +320,7 @@ func (b *simArduBrain) prearm() (reasons []string) {
 	if b.broken {
 		reasons = append(reasons, "Internal errors 0x100000 l:297 flow_of_ctrl")
 	}
-	if !b.since(20) {
+	if !b.since(23) {
 		reasons = append(reasons, "Accels inconsistent")
 	}
 	if !b.live() && !b.streaming2s() {
