@@ -158,6 +158,14 @@ func flyCaptured(b *simBoard) {
 	command(simSetMode, 1, simArduBrake)
 	at(71.32)
 	command(simSetMode, 1, simArduGuided)
+	flyCapturedSticks(b, at, func() { command(simSetMode, 1, simLoiter) })
+	at(84.98)
+	command(simSetMode, 1, simArduRTL)
+	at(135)
+}
+
+// flyCapturedSticks is the part with sticks: our stream's, then the receiver's.
+func flyCapturedSticks(b *simBoard, at func(float64), loiter func()) {
 	sticks := func(until float64, x int16) {
 		b.as(255, 194)
 		for ; time.Since(b.booted) < captureBoot+time.Duration(until*float64(time.Second)); time.Sleep(sim25Hz) {
@@ -167,7 +175,7 @@ func flyCaptured(b *simBoard) {
 	}
 	at(72.6)
 	sticks(73.09, 0)
-	command(simSetMode, 1, simLoiter)
+	loiter()
 	sticks(73.5, 0)
 	sticks(76.5, 500)
 	sticks(78.3, 0)
@@ -182,9 +190,6 @@ func flyCaptured(b *simBoard) {
 	b.pilotSticks(200, 0, 500, 0)
 	at(83)
 	b.pilotSticks(0, 0, 500, 0)
-	at(84.98)
-	command(simSetMode, 1, simArduRTL)
-	at(135)
 }
 
 func captureFlight(t *testing.T, test func(real, simulated []captureHeard)) {
