@@ -88,9 +88,6 @@ func (b *simArduBrain) start() {
 	if b.receiver == simReceiverInHand && b.rc == [4]int16{} {
 		b.rc[2] = 500
 	}
-	if b.receiver == simReceiverLost {
-		b.rcAt = time.Now()
-	}
 	b.transmit([]byte{0x00, 0xff, 0x41, 0x50, 0x0d, 0x0a}) // stray bytes of the boot loader
 	b.after(simArduReady, func() {
 		b.text(common.MAV_SEVERITY_INFO, "ArduPilot Ready")

@@ -70,9 +70,6 @@ func (b *simArduBrain) cruise() float64 {
 // fareTo flies to a place, looking ahead, at the speed of the last goto since
 // GUIDED was entered.
 func (b *simArduBrain) fareTo(north, east, up float64) {
-	if !b.going {
-		b.target.speed = b.cruise()
-	}
 	yaw := math.NaN()
 	q := &b.quad
 	if n, e := north-q.north, east-q.east; math.Hypot(n, e) > 2 {
