@@ -88,9 +88,6 @@ func (b *simArduBrain) start() {
 	if b.receiver == simReceiverInHand && b.rc == [4]int16{} {
 		b.rc[2] = 500
 	}
-	if b.receiver == simReceiverLost {
-		b.rcAt = time.Now()
-	}
 	b.transmit([]byte{0x00, 0xff, 0x41, 0x50, 0x0d, 0x0a}) // stray bytes of the boot loader
 	b.after(simArduReady, func() {
 		b.text(common.MAV_SEVERITY_INFO, "ArduPilot Ready")
@@ -102,7 +99,8 @@ func (b *simArduBrain) start() {
 }
 
 // readyAt is when, after boot, what really takes these seconds has come: at
-// 10 s there is a place, at 20 s it arms in STABILIZE, at 42 s in GUIDED.
+// 10 s there is a place, at 20 s home is known, at 23 s it arms in STABILIZE, at
+// 42 s in GUIDED.
 func (b *simArduBrain) readyAt(seconds float64) time.Duration {
 	return time.Duration(float64(b.armableAfter) * seconds / 42)
 }
@@ -319,7 +317,7 @@ func (b *simArduBrain) prearm() (reasons []string) {
 	if b.broken {
 		reasons = append(reasons, "Internal errors 0x100000 l:297 flow_of_ctrl")
 	}
-	if !b.since(20) {
+	if !b.since(23) {
 		reasons = append(reasons, "Accels inconsistent")
 	}
 	if !b.live() && !b.streaming2s() {

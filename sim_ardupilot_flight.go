@@ -19,6 +19,7 @@ const (
 	simArduDrag    = 64.0  // m: at full stick 19 m/s
 	simArduLoiter  = 2.16  // s, LOITER's way to the speed of its stick
 	simArduSinking = 1.5   // m/s, above 10 m and in gotos
+	simArduReach   = 1.2   // of the root of the way, m/s: 5.3 for 20 m, 7.7 for 41 m
 	simArduReturn  = 15.0  // m, RTL_ALT
 )
 
@@ -36,6 +37,7 @@ const (
 // simulator's.
 type simArduFlight struct {
 	going   bool       // to target, in GUIDED
+	reach   float64    // m/s, what so short a way allows
 	paused  bool       // by DO_PAUSE_CONTINUE
 	entry   [2]float64 // velocity where the stop began
 	still   bool       // it has stopped, at rest
@@ -68,14 +70,14 @@ func (b *simArduBrain) cruise() float64 {
 // fareTo flies to a place, looking ahead, at the speed of the last goto since
 // GUIDED was entered.
 func (b *simArduBrain) fareTo(north, east, up float64) {
-	if !b.going {
-		b.target.speed = b.cruise()
-	}
 	yaw := math.NaN()
-	if n, e := north-b.quad.north, east-b.quad.east; math.Hypot(n, e) > 2 {
+	q := &b.quad
+	if n, e := north-q.north, east-q.east; math.Hypot(n, e) > 2 {
 		yaw = math.Atan2(e, n)
 	}
 	b.climbing, b.going = false, true
+	way := math.Hypot(north-q.north, east-q.east) + (q.vn*q.vn+q.ve*q.ve)/4 // it may have to come back
+	b.reach = simArduReach * math.Sqrt(1+way)
 	b.target = simTarget{north: north, east: east, up: up, yaw: yaw, speed: b.target.speed}
 }
 
@@ -142,7 +144,9 @@ func (b *simArduBrain) guided() (vn, ve, vu float64) {
 	case b.going && !b.paused:
 		b.still, b.level = false, false
 		b.entry = [2]float64{}
-		return b.towards(b.target)
+		t := b.target
+		t.speed = min(t.speed, b.reach)
+		return b.towards(t)
 	case b.row(b.mode).name == "BRAKE" && math.Hypot(b.quad.vn, b.quad.ve) > 0.05 && !b.still:
 		_, _, vu = b.halt()
 		b.still = false
@@ -179,7 +183,11 @@ func (b *simArduBrain) towards(t simTarget) (vn, ve, vu float64) {
 	q := &b.quad
 	n, e := t.north-q.north, t.east-q.east
 	if d := math.Hypot(n, e); d > 0.01 {
-		v := min(t.speed, math.Sqrt(2*simArduSlow*d), 0.8*d)
+		near := 1.2
+		if q.vn*n+q.ve*e < 0 {
+			near = 0.7 // it has flown over it, and comes back slowly
+		}
+		v := min(t.speed, math.Sqrt(2*simArduSlow*d), near*d)
 		vn, ve = n/d*v, e/d*v
 	}
 	u := t.up - q.up
@@ -210,17 +218,15 @@ func (b *simArduBrain) loiter(now time.Time, fwd, right float64) (vn, ve float64
 	return q.vn + an/simArduGain, q.ve + ae/simArduGain
 }
 
-// sink is LAND's speed.
+// sink is LAND's speed: slower from 10 m on.
 func (b *simArduBrain) sink() float64 {
-	if b.quad.up > 10 {
-		return -simArduSinking
-	}
-	return -b.landSpeed
+	return -max(b.landSpeed, min(simArduSinking, b.landSpeed+b.quad.up-10.3))
 }
 
 // returnTarget is where a return is going.
 func (b *simArduBrain) returnTarget() simTarget {
-	t := simTarget{up: b.rest.up, yaw: math.NaN(), speed: b.cruise()}
+	t := simTarget{up: b.rest.up, yaw: math.NaN()}
+	t.speed = min(b.cruise(), simArduReach*math.Sqrt(1+math.Hypot(b.target.north, b.target.east)))
 	if b.leg == simLegUp {
 		t.north, t.east = b.target.north, b.target.east
 	}
@@ -234,7 +240,7 @@ func (b *simArduBrain) homeward(now time.Time) (vn, ve, vu float64) {
 	next := false
 	switch b.leg {
 	case simLegUp:
-		next = q.up > b.rest.up-0.7
+		next = q.up > b.rest.up-0.1
 	case simLegHome:
 		next = math.Hypot(q.north, q.east) < 1 && math.Hypot(q.vn, q.ve) < 0.3
 	case simLegWait:
@@ -264,6 +270,8 @@ func (b *simArduBrain) steer(vn, ve, vu, dt float64) {
 		level, lift = 12, 2.5
 	case flying == simVelocity:
 		lift = 2.5
+	case flying == simReturn:
+		lift = 0.8
 	case math.Abs(q.vu) > 3: // out of a fall
 		lift = 5
 	}

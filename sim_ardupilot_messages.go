@@ -136,7 +136,7 @@ func (b *simArduBrain) sensors(m *common.MessageSysStatus) {
 		enabled |= common.MAV_SYS_STATUS_SENSOR_GPS
 		healthy |= common.MAV_SYS_STATUS_SENSOR_GPS
 	}
-	if b.since(20) {
+	if b.since(22.5) {
 		enabled |= common.MAV_SYS_STATUS_AHRS
 		healthy |= common.MAV_SYS_STATUS_AHRS
 	}
