@@ -358,7 +358,7 @@ func TestPilotsSwitchShowsInEveryManoeuvre(t *testing.T) {
 				}
 				f.accepted(command.path, command.body)
 				time.Sleep(4 * time.Second)
-				f.sim.change(func() { f.sim.receiver = simReceiverIdle }) // a pilot has a transmitter
+				f.sim.setReceiver(simReceiverIdle) // a pilot has a transmitter
 				f.sim.pilotMode(stabilized[f.firmware])
 				time.Sleep(1100 * time.Millisecond)
 				f.wantMode("manual")
@@ -488,7 +488,7 @@ func TestLostSticksOfTheLinkNeverHappenInAGoto(t *testing.T) {
 }
 
 func TestSticksComeFromTheSystemThatArduPilotListensTo(t *testing.T) {
-	fly(t, simArduPilot, func(s *simulator) { s.params = map[string]float64{"MAV_GCS_SYSID": 42} }, func(f *flight) {
+	fly(t, simArduPilot, func(s *simulator) { delete(s.params, "SYSID_MYGCS"); s.params["MAV_GCS_SYSID"] = 42 }, func(f *flight) {
 		f.aloft()
 		f.accepted("/mode", `{"mode":"position"}`)
 		f.accepted("/input", `{"pitch":1,"timeout":5}`)
@@ -618,7 +618,7 @@ func TestPilotsSwitchBackEndsTheWayToALanding(t *testing.T) {
 		f.refused("/mode", `{"arm":true}`, 409, "refused")
 		end()
 		time.Sleep(2 * time.Second)
-		f.sim.change(func() { f.sim.receiver = simReceiverIdle })
+		f.sim.setReceiver(simReceiverIdle)
 		f.sim.pilotMode(entered[f.firmware][ModePosition])
 		time.Sleep(1100 * time.Millisecond)
 		f.wantMode("position")
@@ -914,7 +914,7 @@ func TestPilotsSwitchTakesTheSticksAlsoWhileAnArmingWaits(t *testing.T) {
 		var arming sync.WaitGroup
 		arming.Go(func() { f.refused("/mode", `{"arm":true}`, 504, "no_ack") })
 		time.Sleep(100 * time.Millisecond)
-		f.sim.change(func() { f.sim.receiver = simReceiverIdle })
+		f.sim.setReceiver(simReceiverIdle)
 		f.sim.pilotMode(entered[copter][ModeRTL])
 		time.Sleep(1100 * time.Millisecond)
 		seen := time.Now()

@@ -21,6 +21,7 @@ import (
 	"errors"
 	"maps"
 	"math"
+	"math/rand/v2"
 	"slices"
 	"sync"
 	"time"
@@ -45,6 +46,7 @@ type simFlavour int
 const (
 	simPX4 simFlavour = iota
 	simArduPilot
+	simQuadPlane // ArduPilot's Plane with lifting propellers
 )
 
 // simFlying is how a mode flies.
@@ -113,10 +115,15 @@ type simBrain interface {
 	state() (base common.MAV_MODE_FLAG, status common.MAV_STATE) // for HEARTBEAT
 	axes() (x, y, z, r float64)                                  // −1…1, z 0…1 with 0.5 in the middle
 	canArm() bool
-	sensors() (present, enabled, health common.MAV_SYS_STATUS_SENSOR) // for SYS_STATUS
-	// special has the messages that only one flavour has or that don't always
-	// come: known and nil is one that there is none of now.
-	special(id uint32) (m message.Message, known bool)
+	// What the simulator itself does unless the flavour has a way of its own.
+	message(id uint32) message.Message
+	setInterval(c simCommand)
+	requestMessage(c simCommand)
+	hear(system uint8, m *common.MessageHeartbeat)
+	stay()                                                       // the target is where it can stop
+	wanted(now time.Time, dt float64) (vn, ve, vu, turn float64) // m/s and rad/s
+	steer(vn, ve, vu, dt float64)                                // towards that velocity
+	disarms(now time.Time) bool                                  // by itself, on the ground
 
 	step()    // each tick
 	entered() // a mode
@@ -155,7 +162,7 @@ type simulator struct {
 	faultOut       simFault                                        // towards the companion
 	delay          time.Duration                                   // of every frame to the companion
 	muted          bool                                            // sends nothing
-	heartless      time.Time                                       // no heartbeats until then, asked for or not
+	heartless      time.Time                                       // no heartbeats until then
 	mavlink1       bool                                            // sends MAVLink 1
 	idle           bool                                            // accepts flight commands, does nothing
 	neverDone      map[common.MAV_CMD]bool                         // answers IN_PROGRESS for ever
@@ -184,6 +191,7 @@ type simulator struct {
 	out       bytes.Buffer
 	writer    *streamwriter.Writer
 	textID    uint16
+	dice      *rand.Rand // what takes an autopilot so long one time, so long another
 
 	booted    time.Time
 	ticked    time.Time
@@ -215,17 +223,22 @@ func newSimulator(flavour simFlavour) *simulator {
 		system:       simSystem,
 		neverDone:    map[common.MAV_CMD]bool{},
 		wake:         make(chan struct{}, 1),
+		dice:         rand.New(rand.NewPCG(1, 2)),
 	}
-	if flavour == simPX4 {
+	switch flavour {
+	case simPX4:
 		s.simVehicle = simPX4Vehicle
 		s.brain = &simPX4Brain{simulator: s}
-	} else {
+	case simArduPilot:
 		s.simVehicle = simArduVehicle
 		s.brain = &simArduBrain{simulator: s}
+	case simQuadPlane:
+		s.simVehicle = simQuadPlaneVehicle
+		s.brain = &simQuadPlaneBrain{simArduBrain: simArduBrain{simulator: s}}
 	}
 	s.params = maps.Clone(s.defaults)
 	s.writer = &streamwriter.Writer{
-		FrameWriter: &frame.Writer{ByteWriter: &s.out, DialectRW: dialectRW},
+		FrameWriter: &frame.Writer{ByteWriter: &s.out, DialectRW: simDialect},
 		Version:     streamwriter.V2,
 		SystemID:    simSystem,
 	}
@@ -315,7 +328,7 @@ func (s *simulator) after(d time.Duration, do func()) {
 
 // between draws a time from a range in which it was measured.
 func (s *simulator) between(low, high time.Duration) time.Duration {
-	return low + time.Duration(s.noise.Int64N(int64(high-low)))
+	return low + time.Duration(s.dice.Int64N(int64(high-low)))
 }
 
 // alarm returns a channel that fires when the next event is due.
@@ -338,12 +351,7 @@ func (s *simulator) keepAgenda() {
 
 // ---- Messages out ----
 
-// send sends a message as the autopilot.
-func (s *simulator) send(msg message.Message) {
-	if msg.GetID() != 0 || time.Now().After(s.heartless) {
-		s.sendFrom(0, 0, msg)
-	}
-}
+func (s *simulator) send(msg message.Message) { s.sendFrom(0, 0, msg) }
 
 // sendFrom sends a message; zero ids are the autopilot's own.
 func (s *simulator) sendFrom(system, component uint8, msg message.Message) {
@@ -377,6 +385,9 @@ func (s *simulator) ack(c simCommand, result common.MAV_RESULT) {
 	}
 }
 
+// hear takes a heartbeat of somebody else.
+func (s *simulator) hear(uint8, *common.MessageHeartbeat) {}
+
 // sendText sends a STATUSTEXT, in chunks of 50 characters.
 func (s *simulator) sendText(severity common.MAV_SEVERITY, text string, id uint16) {
 	for chunk := uint8(0); text != "" || chunk == 0; chunk++ {
@@ -407,7 +418,7 @@ func (s *simulator) sendStreams(now time.Time) {
 	for _, st := range s.streaming {
 		for !st.next.After(now) {
 			st.next = st.next.Add(st.every)
-			if m := s.message(st.id); m != nil {
+			if m := s.brain.message(st.id); m != nil && (st.id != 0 || now.After(s.heartless)) {
 				s.send(m)
 			}
 		}
@@ -422,20 +433,8 @@ func (s *simulator) shown() uint32 {
 	return s.mode
 }
 
-// knows tells whether the autopilot has a message at all.
-func (s *simulator) knows(id uint32) bool {
-	_, known := s.brain.special(id)
-	return known || s.message(id) != nil
-}
-
-// special: no message of the shared ones is special.
-func (s *simulator) special(uint32) (message.Message, bool) { return nil, false }
-
 // message says how things are; nil for a message that the autopilot hasn't.
 func (s *simulator) message(id uint32) message.Message {
-	if m, known := s.brain.special(id); known {
-		return m
-	}
 	boot := time.Since(s.booted)
 	lat, lon := simPlace(s.quad.north, s.quad.east)
 	q := &s.quad
@@ -492,7 +491,7 @@ func (s *simulator) message(id uint32) message.Message {
 	return nil
 }
 
-func (s *simulator) sysStatus() message.Message {
+func (s *simulator) sysStatus() *common.MessageSysStatus {
 	amps := 0.5
 	if s.airborne {
 		amps = 11
@@ -503,22 +502,10 @@ func (s *simulator) sysStatus() message.Message {
 		CurrentBattery:   int16(amps * 100),
 		BatteryRemaining: int8(math.Ceil(100 * (1 - s.used))),
 	}
-	m.OnboardControlSensorsPresent, m.OnboardControlSensorsEnabled, m.OnboardControlSensorsHealth = s.brain.sensors()
 	if r := s.batteryReading; r != nil {
 		m.VoltageBattery, m.CurrentBattery, m.BatteryRemaining = r.VoltageBattery, r.CurrentBattery, r.BatteryRemaining
 	}
 	return m
-}
-
-// sensors are all well, but for what keeps it from arming.
-func (s *simulator) sensors() (present, enabled, health common.MAV_SYS_STATUS_SENSOR) {
-	const sensors = common.MAV_SYS_STATUS_SENSOR_3D_GYRO | common.MAV_SYS_STATUS_SENSOR_3D_ACCEL |
-		common.MAV_SYS_STATUS_SENSOR_GPS | common.MAV_SYS_STATUS_SENSOR_BATTERY
-	health = sensors
-	if s.brain.canArm() {
-		health |= common.MAV_SYS_STATUS_PREARM_CHECK
-	}
-	return sensors | common.MAV_SYS_STATUS_PREARM_CHECK, sensors | common.MAV_SYS_STATUS_PREARM_CHECK, health
 }
 
 // homeAlt is home's altitude as PX4 reports it: with homeSteps it is corrected
@@ -583,14 +570,12 @@ func (s *simulator) take(system, component uint8, msg message.Message) {
 	addressed := func(sys, comp uint8) bool { return sys == s.system && comp <= 1 }
 	switch m := msg.(type) {
 	case *common.MessageHeartbeat:
-		if px4, ok := s.brain.(*simPX4Brain); ok && m.Type == common.MAV_TYPE_GCS {
-			px4.knock()
-		}
+		s.brain.hear(system, m)
 	case *common.MessageManualControl:
 		s.brain.sticks(system, m)
 	case *common.MessageParamRequestRead:
-		if addressed(m.TargetSystem, m.TargetComponent) {
-			s.tellParam(m.ParamId)
+		if _, known := s.params[m.ParamId]; known && addressed(m.TargetSystem, m.TargetComponent) {
+			s.send(s.param(m.ParamId))
 		}
 	case *common.MessageCommandLong:
 		if addressed(m.TargetSystem, m.TargetComponent) {
@@ -611,21 +596,21 @@ func (s *simulator) take(system, component uint8, msg message.Message) {
 	}
 }
 
-// tellParam answers PARAM_REQUEST_READ. PX4 puts an integer's 32 bits where the
-// float's would be; a name that nobody has is not answered.
-func (s *simulator) tellParam(name string) {
-	v, ok := s.params[name]
-	if !ok {
-		return
-	}
+// param is a parameter as its flavour sends it: PX4 puts an integer's 32 bits
+// where the float's would be, ArduPilot sends its value.
+func (s *simulator) param(name string) message.Message {
+	v := s.params[name]
 	m := &common.MessageParamValue{
 		ParamId: name, ParamValue: float32(v), ParamType: common.MAV_PARAM_TYPE_REAL32,
 		ParamCount: 1390, ParamIndex: math.MaxUint16,
 	}
-	if s.flavour == simPX4 && v == math.Trunc(v) {
+	switch whole := v == math.Trunc(v); {
+	case whole && s.flavour == simPX4:
 		m.ParamValue, m.ParamType = math.Float32frombits(uint32(int32(v))), common.MAV_PARAM_TYPE_INT32
+	case whole:
+		m.ParamType = common.MAV_PARAM_TYPE_INT16
 	}
-	s.send(m)
+	return m
 }
 
 func (s *simulator) command(c simCommand) {
@@ -633,9 +618,9 @@ func (s *simulator) command(c simCommand) {
 	case s.neverDone[c.id]:
 		s.ack(c, common.MAV_RESULT_IN_PROGRESS)
 	case c.id == common.MAV_CMD_SET_MESSAGE_INTERVAL:
-		s.setInterval(c)
+		s.brain.setInterval(c)
 	case c.id == common.MAV_CMD_REQUEST_MESSAGE:
-		s.requestMessage(c)
+		s.brain.requestMessage(c)
 	case s.idle:
 		s.ack(c, common.MAV_RESULT_ACCEPTED)
 	default:
@@ -645,15 +630,15 @@ func (s *simulator) command(c simCommand) {
 
 func (s *simulator) setInterval(c simCommand) {
 	id := uint32(c.p[0])
-	switch {
-	case !s.knows(id):
+	if s.brain.message(id) == nil {
 		s.ack(c, common.MAV_RESULT_DENIED)
-		s.noSuchMessage()
-		return
-	case id == 0 && s.flavour == simPX4: // 1 Hz and no other
-		s.ack(c, common.MAV_RESULT_FAILED)
 		return
 	}
+	s.pace(c, id)
+}
+
+// pace does what SET_MESSAGE_INTERVAL asks for.
+func (s *simulator) pace(c simCommand, id uint32) {
 	every := time.Duration(c.p[1]) * time.Microsecond
 	if every == 0 {
 		every = s.streams[id] // the default; none ends it
@@ -666,31 +651,10 @@ func (s *simulator) requestMessage(c simCommand) {
 	id := uint32(c.p[0])
 	m := s.message(id)
 	switch {
-	case m != nil && s.flavour == simPX4:
-		s.messageThenAck(c, id)
 	case m != nil:
 		s.ack(c, common.MAV_RESULT_ACCEPTED)
 		s.send(m)
-	case s.flavour == simArduPilot:
-		s.ack(c, common.MAV_RESULT_FAILED)
-		s.noSuchMessage()
 	default:
 		s.ack(c, common.MAV_RESULT_DENIED)
-	}
-}
-
-// messageThenAck is PX4's order: the message in 1 ms, then the ack.
-func (s *simulator) messageThenAck(c simCommand, id uint32) {
-	s.after(time.Millisecond, func() {
-		if m := s.message(id); m != nil {
-			s.send(m)
-		}
-		s.after(s.between(100*time.Microsecond, 3500*time.Microsecond), func() { s.ack(c, common.MAV_RESULT_ACCEPTED) })
-	})
-}
-
-func (s *simulator) noSuchMessage() {
-	if s.flavour == simArduPilot {
-		s.brain.text(common.MAV_SEVERITY_INFO, "No ap_message for mavlink id")
 	}
 }

@@ -1,7 +1,9 @@
 package main
 
+// ArduPilot's Copter as docs/autopilots.md measured it. What it sends is in
+// sim_ardupilot_messages.go, how it flies in sim_ardupilot_flight.go.
+
 import (
-	"cmp"
 	"math"
 	"time"
 
@@ -14,6 +16,7 @@ const (
 	simArduGuided    = 4
 	simArduRTL       = 6
 	simArduLand      = 9
+	simArduBrake     = 17
 )
 
 var simArduVehicle = simVehicle{
@@ -22,9 +25,8 @@ var simArduVehicle = simVehicle{
 	volts:     12.6,
 	first:     simArduStabilize, hold: simArduGuided, land: simArduLand, rtl: simArduRTL,
 	landSpeed: 0.5, stickSpeed: 8.6, stickUp: 2.5, stickDown: 2.4,
-	brake: 2, early: 0.2, returnUp: 15,
-	streams:  map[uint32]time.Duration{0: time.Second}, // nothing else until asked
-	defaults: map[string]float64{"SYSID_MYGCS": 255},
+	streams:  map[uint32]time.Duration{0: time.Second, 111: 10 * time.Second}, // nothing else until asked
+	defaults: map[string]float64{"SYSID_MYGCS": 255, "FS_GCS_ENABLE": 0, "WPNAV_SPEED": 1000},
 	modes: []simMode{
 		{custom: simArduStabilize, name: "STABILIZE", flying: simThrust},
 		{custom: 1, name: "ACRO", flying: simThrust},
@@ -40,7 +42,7 @@ var simArduVehicle = simVehicle{
 		{custom: 14, name: "FLIP", flying: simThrust, noArm: true},
 		{custom: 15, name: "AUTOTUNE", flying: simTilt, noArm: true},
 		{custom: 16, name: "POSHOLD", flying: simVelocity, position: true},
-		{custom: 17, name: "BRAKE", position: true, noArm: true},
+		{custom: simArduBrake, name: "BRAKE", position: true, noArm: true},
 		{custom: 18, name: "THROW", position: true},
 		{custom: 20, name: "GUIDED_NOGPS", flying: simTilt},
 		{custom: 21, name: "SMART_RTL", flying: simReturn, position: true, noArm: true},
@@ -48,31 +50,66 @@ var simArduVehicle = simVehicle{
 }
 
 const (
-	simArduReady    = 2 * time.Second // "ArduPilot Ready"
-	simArduOverride = 3 * time.Second // RC_OVERRIDE_TIME: how long a stick stands
-	simArduRadio    = time.Second     // from there to the radio failsafe
+	simArduReady    = 2 * time.Second         // "ArduPilot Ready"
+	simArduOverride = 3 * time.Second         // RC_OVERRIDE_TIME: how long a stick stands
+	simArduRelease  = 12 * time.Millisecond   // from a release to the receiver's sticks
+	simArduRadio    = time.Second             // from the last stick to the radio failsafe
+	simArduGCS      = 5100 * time.Millisecond // from the last sign of the ground station
+	simArduAnswer   = 4 * time.Millisecond    // from an ack to the message that was requested
+	simArduGuard    = 5 * time.Millisecond    // in which STABILIZE can't be left again
+	simArduLanded   = 1800 * time.Millisecond // from the ground's touch to its being believed
 )
 
-// simArduBrain is ArduCopter as measured in AUTOPILOTS.md.
+// simArduBrain is ArduCopter.
 type simArduBrain struct {
 	*simulator
-	stick     [4]int16  // x, y, z, r
-	stickAt   time.Time // zero: never, or given up
-	overrides [4]bool   // axes that the sticks hold
-	speed     float64   // of DO_CHANGE_SPEED
+
+	stick    [4]int16     // x, y, z, r of MANUAL_CONTROL
+	override [4]time.Time // until when each of them stands
+	stickAt  time.Time    // the last one; zero: never
+	streamAt time.Time    // when the stream that it belongs to began
+	rcAt     time.Time    // when the receiver was last there
+	channels [4]uint16    // RC_CHANNELS 1 to 4, µs
+	gcsAt    time.Time    // the last sign of system SYSID_MYGCS
+	radio    bool         // radio failsafe
+	gcs      bool         // ground station failsafe
+
+	stabilized time.Time // when STABILIZE was acked last
+	broken     bool      // "Internal errors"; only a reboot helps
+	dead       bool      // only a reboot helps
+
+	simArduFlight
 }
 
 func (b *simArduBrain) start() {
-	*b = simArduBrain{simulator: b.simulator, speed: simCruise}
+	b.muted = b.muted && !b.dead
+	*b = simArduBrain{simulator: b.simulator}
+	b.brain.stay()
+	if b.receiver == simReceiverInHand && b.rc == [4]int16{} {
+		b.rc[2] = 500
+	}
 	b.transmit([]byte{0x00, 0xff, 0x41, 0x50, 0x0d, 0x0a}) // stray bytes of the boot loader
 	b.after(simArduReady, func() {
 		b.text(common.MAV_SEVERITY_INFO, "ArduPilot Ready")
-		b.send(b.message(242))
 		if !b.armed {
-			b.enter(simArduStabilize) // a mode that was set before this is lost
+			b.enter(b.first) // a mode that was set before this is lost
 		}
 	})
+	b.after(max(0, b.readyAt(20)), func() { b.send(b.brain.message(242)) })
 }
+
+// readyAt is when, after boot, what really takes these seconds has come: at
+// 10 s there is a place, at 20 s home is known, at 23 s it arms in STABILIZE, at
+// 42 s in GUIDED.
+func (b *simArduBrain) readyAt(seconds float64) time.Duration {
+	return time.Duration(float64(b.armableAfter) * seconds / 42)
+}
+
+func (b *simArduBrain) since(seconds float64) bool {
+	return time.Since(b.booted) >= b.readyAt(seconds)
+}
+
+func (b *simArduBrain) positioned() bool { return b.since(42) }
 
 // text follows the ack that it explains.
 func (b *simArduBrain) text(severity common.MAV_SEVERITY, text string) {
@@ -89,15 +126,26 @@ func (b *simArduBrain) state() (common.MAV_MODE_FLAG, common.MAV_STATE) {
 		base |= common.MAV_MODE_FLAG_SAFETY_ARMED
 	}
 	switch {
-	case b.failsafe:
+	case b.failsafe || b.broken:
 		return base, common.MAV_STATE_CRITICAL
-	case b.airborne:
+	case !b.grounded() || time.Since(b.booted) < simArduReady:
 		return base, common.MAV_STATE_ACTIVE
 	}
 	return base, common.MAV_STATE_STANDBY
 }
 
+// grounded is what it believes: it takes a while to be sure of a landing.
+func (b *simArduBrain) grounded() bool {
+	landing := b.armed && b.landedAt.After(b.armedAt) && time.Since(b.landedAt) < simArduLanded
+	return !b.airborne && !landing
+}
+
+// ---- Commands ----
+
 func (b *simArduBrain) command(c simCommand) {
+	if b.dead {
+		return
+	}
 	switch c.id {
 	case common.MAV_CMD_DO_SET_MODE:
 		if int(c.p[0])&1 == 0 {
@@ -115,14 +163,21 @@ func (b *simArduBrain) command(c simCommand) {
 		b.ack(c, b.obey(simArduRTL))
 	case common.MAV_CMD_DO_REPOSITION:
 		b.ack(c, b.reposition(c))
-	case common.MAV_CMD_DO_CHANGE_SPEED, common.MAV_CMD_CONDITION_YAW:
-		b.ack(c, b.adjust(c))
+	case common.MAV_CMD_DO_CHANGE_SPEED:
+		b.changeSpeed(c)
+	case common.MAV_CMD_CONDITION_YAW:
+		b.ack(c, b.yaw(c))
+	case common.MAV_CMD_DO_PAUSE_CONTINUE:
+		if b.mode != b.hold {
+			b.ack(c, common.MAV_RESULT_FAILED)
+			return
+		}
+		b.paused = c.p[0] == 0
+		b.ack(c, common.MAV_RESULT_ACCEPTED)
 	default:
 		b.ack(c, common.MAV_RESULT_UNSUPPORTED)
 	}
 }
-
-func (b *simArduBrain) positioned() bool { return time.Since(b.booted) >= b.armableAfter }
 
 // obey enters a mode. While disarmed any will do; one that doesn't exist fails.
 func (b *simArduBrain) obey(custom uint32) common.MAV_RESULT {
@@ -135,21 +190,40 @@ func (b *simArduBrain) obey(custom uint32) common.MAV_RESULT {
 		b.text(common.MAV_SEVERITY_WARNING, "Mode change to "+row.name+" failed: requires position")
 		return common.MAV_RESULT_FAILED
 	}
-	b.failsafe = false
+	if b.flavour == simArduPilot && b.mode == simArduStabilize && custom != b.mode &&
+		!b.stabilized.IsZero() && time.Since(b.stabilized) <= simArduGuard {
+		b.breakDown()
+	}
+	if custom == simArduStabilize {
+		b.stabilized = time.Now()
+	}
+	b.failsafe = b.radio || b.gcs
 	b.enter(custom)
-	if custom == simArduLand && b.armed && !b.airborne {
+	if row.flying == simDescend && b.armed && b.grounded() {
 		b.disarm()
 	}
 	return common.MAV_RESULT_ACCEPTED
 }
 
-// entered: a new mode flies at the default speed, and is told at once.
-func (b *simArduBrain) entered() {
-	b.speed = simCruise
-	b.send(b.message(0))
+// breakDown is the internal error of two mode changes at once. Really 3 to 7 of
+// 50 bring it; here every one does. In the air it climbs by itself (46 m seen).
+func (b *simArduBrain) breakDown() {
+	if b.broken {
+		return
+	}
+	b.broken = true
+	if b.airborne {
+		b.runaway = b.quad.up + 46
+	}
+	b.text(common.MAV_SEVERITY_CRITICAL, "Internal Errors 0x100000")
 }
 
-func (b *simArduBrain) climbed() {}
+// entered: a new mode is told at once.
+func (b *simArduBrain) entered() {
+	b.after(time.Millisecond, func() { b.send(b.brain.message(0)) })
+}
+
+func (b *simArduBrain) climbed() { b.level, b.rest.up = true, b.climbTo }
 
 // takeoff wants GUIDED and armed, and takes metres above home. In LOITER it is
 // accepted and nothing turns.
@@ -157,14 +231,19 @@ func (b *simArduBrain) takeoff(c simCommand) common.MAV_RESULT {
 	switch {
 	case !c.long && c.frame != common.MAV_FRAME_GLOBAL_RELATIVE_ALT:
 		return common.MAV_RESULT_DENIED
-	case !b.armed || b.airborne || math.IsNaN(c.alt) || c.alt <= 0:
+	case !b.armed || !b.grounded() || math.IsNaN(c.alt) || c.alt <= 0:
 		return common.MAV_RESULT_FAILED
 	case b.row(b.mode).name == "LOITER":
 		return common.MAV_RESULT_ACCEPTED
-	case b.mode != simArduGuided:
+	case b.mode != b.hold:
 		return common.MAV_RESULT_FAILED
 	}
+	b.brain.stay()
 	b.climb(c.alt)
+	b.climbFrom = time.Now().Add(time.Second) // the propellers, that turn slowly since arming
+	if spun := b.armedAt.Add(3300 * time.Millisecond); spun.After(b.climbFrom) {
+		b.climbFrom = spun
+	}
 	return common.MAV_RESULT_ACCEPTED
 }
 
@@ -186,107 +265,257 @@ func (b *simArduBrain) reposition(c simCommand) common.MAV_RESULT {
 		return common.MAV_RESULT_UNSUPPORTED
 	case c.lat == 0 && c.lon == 0, math.IsNaN(c.lat + c.lon + c.alt):
 		return common.MAV_RESULT_DENIED
-	case int(c.p[1])&1 == 0 && b.mode != simArduGuided:
+	case int(c.p[1])&1 == 0 && b.mode != b.hold:
 		return common.MAV_RESULT_DENIED
 	}
-	if b.mode != simArduGuided {
-		if result := b.obey(simArduGuided); result != common.MAV_RESULT_ACCEPTED {
+	if b.mode != b.hold {
+		if result := b.obey(b.hold); result != common.MAV_RESULT_ACCEPTED {
 			return result
 		}
 	}
 	if b.canFly() {
 		north, east := simMetres(c.lat, c.lon)
-		b.climbing = false
-		b.target = simTarget{north: north, east: east, up: up, yaw: math.NaN(), speed: b.speed}
+		b.fareTo(north, east, up)
 	}
 	return common.MAV_RESULT_ACCEPTED
 }
 
-// adjust is DO_CHANGE_SPEED and CONDITION_YAW: in GUIDED only.
-func (b *simArduBrain) adjust(c simCommand) common.MAV_RESULT {
+// changeSpeed: in GUIDED only. It is lost unless GUIDED flies to a place
+// already; then it stays for every later one.
+func (b *simArduBrain) changeSpeed(c simCommand) {
 	switch {
-	case b.mode != simArduGuided:
-		return common.MAV_RESULT_FAILED
-	case c.id == common.MAV_CMD_CONDITION_YAW:
-		yaw := c.p[0] * math.Pi / 180
-		if c.p[3] == 1 { // relative, param3 tells which way
-			yaw = b.quad.heading + math.Copysign(yaw, c.p[2])
-		}
-		b.target.yaw = yaw
-	case c.p[0] != 1 || !(c.p[1] > 0):
-		return common.MAV_RESULT_FAILED
+	case math.IsNaN(c.p[1]):
+		b.dead, b.muted = true, true // a floating-point exception, in any mode
+	case b.mode != b.hold || c.p[0] != 1 || c.p[1] <= 0:
+		b.ack(c, common.MAV_RESULT_FAILED)
 	default:
-		b.speed, b.target.speed = c.p[1], c.p[1]
+		if b.going {
+			b.target.speed = c.p[1]
+		}
+		b.ack(c, common.MAV_RESULT_ACCEPTED)
 	}
+}
+
+// yaw is CONDITION_YAW: in GUIDED only.
+func (b *simArduBrain) yaw(c simCommand) common.MAV_RESULT {
+	if b.mode != b.hold {
+		return common.MAV_RESULT_FAILED
+	}
+	yaw := c.p[0] * math.Pi / 180
+	if c.p[3] == 1 { // relative, param3 tells which way
+		yaw = b.quad.heading + math.Copysign(yaw, c.p[2])
+	}
+	b.target.yaw = yaw
 	return common.MAV_RESULT_ACCEPTED
 }
 
-func (b *simArduBrain) canArm() bool {
-	row := b.row(b.mode)
-	return !row.noArm && (!row.position || b.positioned())
+// ---- Arming ----
+
+// prearm returns what forbids arming in the present mode, before the checks
+// that come only with the command.
+func (b *simArduBrain) prearm() (reasons []string) {
+	if b.broken {
+		reasons = append(reasons, "Internal errors 0x100000 l:297 flow_of_ctrl")
+	}
+	if !b.since(23) {
+		reasons = append(reasons, "Accels inconsistent")
+	}
+	if !b.live() && !b.streaming2s() {
+		reasons = append(reasons, "RC not found")
+	}
+	if b.row(b.mode).position && !b.positioned() {
+		reasons = append(reasons, "Need Position Estimate")
+	}
+	return reasons
 }
+
+// streaming2s: a stream of sticks stands in for a receiver once it is 2 s old.
+func (b *simArduBrain) streaming2s() bool {
+	now := time.Now()
+	return now.Sub(b.stickAt) < simArduRadio && now.Sub(b.streamAt) >= 2*time.Second
+}
+
+func (b *simArduBrain) canArm() bool { return len(b.prearm()) == 0 }
 
 func (b *simArduBrain) armDisarm(arm bool) common.MAV_RESULT {
-	denied := func(text string) common.MAV_RESULT {
-		b.text(common.MAV_SEVERITY_CRITICAL, text)
-		return common.MAV_RESULT_FAILED
+	if arm == b.armed {
+		return common.MAV_RESULT_ACCEPTED
 	}
-	row := b.row(b.mode)
-	switch {
-	case arm == b.armed:
-	case !arm && b.airborne:
-		return common.MAV_RESULT_FAILED
-	case !arm:
+	if !arm {
+		if !b.grounded() {
+			return common.MAV_RESULT_FAILED
+		}
 		b.disarm()
-	case row.noArm:
-		return denied("Arm: " + row.name + " mode not armable")
-	case !b.canArm():
-		return denied("PreArm: Need Position Estimate")
-	case b.axis(2) > 0: // even in GUIDED
-		return denied("Arm: Throttle (RC3) is not neutral")
-	default:
-		b.arm()
-		b.text(common.MAV_SEVERITY_INFO, "Arming motors")
+		return common.MAV_RESULT_ACCEPTED
 	}
+	reasons, row := b.prearm(), b.row(b.mode)
+	if len(reasons) == 0 && row.noArm {
+		reasons = append(reasons, row.name+" mode not armable")
+	}
+	if len(reasons) == 0 && b.axis(2) > 0 { // even in GUIDED
+		reasons = append(reasons, "Throttle (RC3) is not neutral")
+	}
+	for _, r := range reasons {
+		b.text(common.MAV_SEVERITY_CRITICAL, "Arm: "+r)
+	}
+	if len(reasons) > 0 {
+		return common.MAV_RESULT_FAILED
+	}
+	b.arm()
+	b.text(common.MAV_SEVERITY_INFO, "Arming motors")
+	b.after(time.Millisecond, func() { b.send(b.brain.message(242)) }) // home is here now
 	return common.MAV_RESULT_ACCEPTED
 }
 
 // disarmed stays in its mode, LAND and RTL included.
-func (b *simArduBrain) disarmed(bool) { b.text(common.MAV_SEVERITY_INFO, "Disarming motors") }
+func (b *simArduBrain) disarmed(bool) {
+	b.radio, b.gcs = false, false
+	b.text(common.MAV_SEVERITY_INFO, "Disarming motors")
+}
+
+// disarms: 2.1 s after a landing in LAND and RTL, else DISARM_DELAY.
+func (b *simArduBrain) disarms(now time.Time) bool {
+	idle := b.armedAt.Add(10 * time.Second)
+	if b.landedAt.After(b.armedAt) {
+		idle = b.landedAt.Add(10 * time.Second)
+		if f := b.row(b.mode).flying; f == simDescend || f == simReturn {
+			idle = b.landedAt.Add(2100 * time.Millisecond)
+		}
+	}
+	return !b.dead && now.After(idle)
+}
+
+// ---- Sticks ----
+
+// mygcs is the system whose sticks count.
+func (b *simArduBrain) mygcs() uint8 {
+	for _, name := range []string{"SYSID_MYGCS", "MAV_GCS_SYSID"} {
+		if v, ok := b.params[name]; ok {
+			return uint8(v)
+		}
+	}
+	return 255
+}
+
+// live tells whether a receiver's sticks act where no others do.
+func (b *simArduBrain) live() bool {
+	return b.receiver == simReceiverIdle || b.receiver == simReceiverInHand
+}
 
 // sticks count from SYSID_MYGCS only, and only to exactly this system.
 func (b *simArduBrain) sticks(from uint8, m *common.MessageManualControl) {
-	if float64(from) != cmp.Or(b.params["SYSID_MYGCS"], b.params["MAV_GCS_SYSID"], 255) || m.Target != b.system || m.Z < 0 {
+	if b.dead || from != b.mygcs() || m.Target != simSystem || m.Z < 0 {
 		return
 	}
-	b.stickAt = time.Now()
+	now := time.Now()
+	b.heardGCS(now)
+	holds := false
 	for i, v := range [4]int16{m.X, m.Y, m.Z, m.R} {
-		b.overrides[i] = v != math.MaxInt16
-		b.stick[i] = max(-1000, min(1000, v))
+		if v == math.MaxInt16 { // releases the axis
+			if soon := now.Add(simArduRelease); soon.Before(b.override[i]) {
+				b.override[i] = soon
+			}
+			continue
+		}
+		holds = true
+		b.stick[i], b.override[i] = max(-1000, min(1000, v)), now.Add(simArduOverride)
 	}
+	if !holds {
+		return
+	}
+	if now.Sub(b.stickAt) >= simArduRadio {
+		b.streamAt = now
+	}
+	b.stickAt = now
+	b.radioBack()
 }
 
-// axis is what the sticks say, for 3 s after they were heard; then, and for a
-// released axis, the receiver's: centred, with the throttle low.
+// axis is what the sticks say while they stand, else the receiver's; without
+// one it is centred, with the throttle low.
 func (b *simArduBrain) axis(i int) int16 {
-	if b.stickAt.IsZero() || time.Since(b.stickAt) > simArduOverride || !b.overrides[i] {
-		return 0
+	switch {
+	case time.Now().Before(b.override[i]):
+		return b.stick[i]
+	case b.live():
+		return b.rc[i]
 	}
-	return b.stick[i]
+	return 0
 }
 
 func (b *simArduBrain) axes() (x, y, z, r float64) {
 	return float64(b.axis(0)) / 1000, float64(b.axis(1)) / 1000, float64(b.axis(2)) / 1000, float64(b.axis(3)) / 1000
 }
 
-// step is the radio failsafe (FS_THR_ENABLE): the sticks are silent, no
-// receiver has any, and the mode is flown by them.
-func (b *simArduBrain) step() {
-	silent := !b.stickAt.IsZero() && time.Since(b.stickAt) >= simArduOverride+simArduRadio
-	if silent && b.armed && !b.receiver.live() && b.row(b.mode).sticks() {
-		b.stickAt = time.Time{}
-		b.enter(simArduRTL)
-		b.failsafe = true
-		b.text(common.MAV_SEVERITY_WARNING, "Radio Failsafe")
+// readChannels is RC_CHANNELS: the overrides, else the receiver's own; where
+// there is neither they stay as they were.
+func (b *simArduBrain) readChannels() {
+	now := time.Now()
+	for axis, channel := range [4]int{1, 0, 2, 3} {
+		if !b.live() && !now.Before(b.override[axis]) {
+			continue
+		}
+		v := int(b.axis(axis))
+		b.channels[channel] = uint16([4]int{1500 - v/2, 1500 + v/2, 1000 + v, 1500 + v/2}[axis])
 	}
+}
+
+// hear: any heartbeat of the ground station's system will do.
+func (b *simArduBrain) hear(system uint8, _ *common.MessageHeartbeat) {
+	if system == b.mygcs() {
+		b.heardGCS(time.Now())
+	}
+}
+
+func (b *simArduBrain) heardGCS(now time.Time) {
+	b.gcsAt = now
+	if b.gcs {
+		b.gcs, b.failsafe = false, b.radio
+		b.text(common.MAV_SEVERITY_WARNING, "GCS Failsafe Cleared")
+	}
+}
+
+// radioBack clears the failsafe, but not the mode that it set.
+func (b *simArduBrain) radioBack() {
+	if b.radio {
+		b.radio, b.failsafe = false, b.gcs
+		b.text(common.MAV_SEVERITY_WARNING, "Radio Failsafe Cleared")
+	}
+}
+
+// ---- What happens by itself ----
+
+func (b *simArduBrain) step() {
+	now := time.Now()
+	if b.dead {
+		return
+	}
+	b.readChannels()
+	if b.live() {
+		b.rcAt = now
+		b.radioBack()
+	}
+	last := b.rcAt
+	if b.stickAt.After(last) {
+		last = b.stickAt
+	}
+	if b.armed && !b.radio && !last.IsZero() && now.Sub(last) >= simArduRadio {
+		b.radio = true
+		b.failsafeTo("Radio Failsafe")
+	}
+	enabled := b.params["FS_GCS_ENABLE"] + b.params["FS_GCS_ENABL"]
+	if b.armed && !b.gcs && enabled != 0 && !b.gcsAt.IsZero() && now.Sub(b.gcsAt) >= simArduGCS {
+		b.gcs = true
+		b.failsafeTo("GCS Failsafe")
+	}
+}
+
+// failsafeTo flies home, from any mode; on the ground it disarms.
+func (b *simArduBrain) failsafeTo(text string) {
+	b.text(common.MAV_SEVERITY_WARNING, text)
+	if b.grounded() {
+		b.disarm()
+		return
+	}
+	b.enter(b.rtl)
+	b.failsafe = true
 }

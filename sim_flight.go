@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"math"
 	"slices"
 	"time"
@@ -27,7 +28,7 @@ func (s *simulator) enter(custom uint32) {
 		return
 	}
 	s.mode, s.climbing, s.veilUntil = custom, false, time.Time{}
-	s.stay()
+	s.brain.stay()
 	s.brain.entered()
 }
 
@@ -85,7 +86,7 @@ func (s *simulator) canFly() bool { return s.armed && s.airborne }
 // stay makes the target the place where the quad can stop.
 func (s *simulator) stay() { s.target = s.stopping() }
 
-// stopping is that place: v²/3.5 ahead on PX4, v²/4 on ArduPilot.
+// stopping is that place: v²/3.5 ahead on PX4. ArduPilot has its own ways.
 func (s *simulator) stopping() simTarget {
 	q := &s.quad
 	t := math.Hypot(q.vn, q.ve) / (2 * s.brake)
@@ -102,14 +103,8 @@ func (s *simulator) step() {
 	s.ticked = now
 	s.brain.step()
 	s.fly(now, dt)
-	if s.armed && !s.airborne {
-		idle := s.armedAt.Add(10 * time.Second)
-		if s.landedAt.After(s.armedAt) {
-			idle = s.landedAt.Add(2 * time.Second)
-		}
-		if now.After(idle) {
-			s.disarm()
-		}
+	if s.armed && !s.airborne && s.brain.disarms(now) {
+		s.disarm()
 	}
 	amps := 0.5
 	if s.airborne {
@@ -119,9 +114,17 @@ func (s *simulator) step() {
 	s.sendStreams(now)
 }
 
+// disarms tells whether it has stood long enough since it armed or landed.
+func (s *simulator) disarms(now time.Time) bool {
+	if s.landedAt.After(s.armedAt) {
+		return now.After(s.landedAt.Add(2 * time.Second))
+	}
+	return now.After(s.armedAt.Add(10 * time.Second))
+}
+
 func (s *simulator) fly(now time.Time, dt float64) {
 	q := &s.quad
-	vn, ve, vu, turn := s.wanted(now, dt)
+	vn, ve, vu, turn := s.brain.wanted(now, dt)
 	if !s.airborne {
 		lifts := s.armed && vu > 0.1 && (s.climbing || s.row(s.mode).sticks())
 		if !lifts {
@@ -132,11 +135,7 @@ func (s *simulator) fly(now time.Time, dt float64) {
 			s.brain.text(common.MAV_SEVERITY_INFO, "Takeoff detected")
 		}
 	}
-	brake := s.brake
-	if s.row(s.mode).sticks() {
-		brake = simAccel
-	}
-	q.steer(vn, ve, vu, brake, dt)
+	s.brain.steer(vn, ve, vu, dt)
 	q.heading = math.Mod(q.heading+turn*dt+2*math.Pi, 2*math.Pi)
 	if q.up <= 0 && q.vu <= 0 {
 		*q = simQuad{north: q.north, east: q.east, heading: q.heading}
@@ -146,11 +145,19 @@ func (s *simulator) fly(now time.Time, dt float64) {
 		}
 		return
 	}
-	if s.climbing && q.up > s.climbTo-s.early {
+	if s.climbing && q.up > s.climbTo-cmp.Or(s.early, 0.2) {
 		s.climbing = false
 		s.target.up = s.climbTo
 		s.brain.climbed()
 	}
+}
+
+func (s *simulator) steer(vn, ve, vu, dt float64) {
+	brake := s.brake
+	if s.row(s.mode).sticks() {
+		brake = simAccel
+	}
+	s.quad.steer(vn, ve, vu, brake, dt)
 }
 
 // wanted returns the velocity (m/s) and turn rate (rad/s) that the mode asks for.
@@ -176,16 +183,9 @@ func (s *simulator) wanted(now time.Time, dt float64) (vn, ve, vu, turn float64)
 	case flying == simHold:
 		vn, ve, vu = q.towards(t)
 		turn = q.turn(t.yaw)
-		if s.flavour == simArduPilot && r != 0 {
-			turn = r // GUIDED: of the sticks only yaw acts
-		}
 	case flying == simDescend:
 		vn, ve, _ = q.towards(t)
 		vu = -s.landSpeed
-		if s.flavour == simArduPilot && (x != 0 || y != 0) {
-			vn, ve = bodyN*2, bodyE*2 // LAND is shifted by pitch and roll
-			s.target.north, s.target.east = q.north, q.east
-		}
 	case flying == simReturn:
 		vn, ve, vu = s.homeward()
 	case flying == simVelocity:

@@ -79,7 +79,7 @@ type simPX4Brain struct {
 
 func (b *simPX4Brain) start() {
 	*b = simPX4Brain{simulator: b.simulator, climbUp: math.NaN(), lifts: true, armable: simPX4Loiter}
-	b.grabs = b.noise.IntN(3) > 0
+	b.grabs = b.dice.IntN(3) > 0
 }
 
 func (b *simPX4Brain) state() (common.MAV_MODE_FLAG, common.MAV_STATE) {

@@ -257,8 +257,8 @@ func (b *simBoard) cruise(speed float64) {
 	b.until("speed", time.Minute, func(s simState) bool { return s.vn > speed-0.05 })
 }
 
-// farthest flies on for a time and returns how far north it came.
-func (b *simBoard) farthest(d time.Duration) (north float64) {
+// northmost flies on for a time and returns how far north it came.
+func (b *simBoard) northmost(d time.Duration) (north float64) {
 	for end := time.Now().Add(d); time.Now().Before(end); time.Sleep(simTick) {
 		n, _, _ := b.place()
 		north = max(north, n)
@@ -271,7 +271,7 @@ func TestPX4NeedsRoomToStop(t *testing.T) {
 		n, e, _ := b.place()
 		lat, lon := simPlace(n+ahead, e)
 		b.exact(simGoto, 0, -1, 1, math.NaN(), simE7(lat), simE7(lon), math.NaN())
-		farthest = b.farthest(14 * time.Second)
+		farthest = b.northmost(14 * time.Second)
 		to, _, _ = b.place()
 		return n, farthest, to
 	}

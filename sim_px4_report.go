@@ -82,6 +82,12 @@ func (b *simPX4Brain) release() {
 
 // ---- The ground station ----
 
+func (b *simPX4Brain) hear(_ uint8, m *common.MessageHeartbeat) {
+	if m.Type == common.MAV_TYPE_GCS {
+		b.knock()
+	}
+}
+
 // knock is a heartbeat of MAV_TYPE_GCS on our link. Beside a real station,
 // which is never lost, it opens the link for texts and does nothing else.
 func (b *simPX4Brain) knock() {
@@ -162,7 +168,7 @@ func (b *simPX4Brain) report() {
 	}
 }
 
-// sensors has the bits as captured. PREARM_CHECK is in health only.
+// sensors are the bits as captured. PREARM_CHECK is in health only.
 func (b *simPX4Brain) sensors() (present, enabled, health common.MAV_SYS_STATUS_SENSOR) {
 	const (
 		gps   = common.MAV_SYS_STATUS_SENSOR_GPS
@@ -189,13 +195,18 @@ func (b *simPX4Brain) sensors() (present, enabled, health common.MAV_SYS_STATUS_
 	return present | r.broken, enabled | r.broken, health &^ r.broken
 }
 
-// ---- Messages that PX4 does not always have ----
+// ---- Messages of PX4's own ----
 
-func (b *simPX4Brain) special(id uint32) (message.Message, bool) {
+// message is nil where there is nothing to send now.
+func (b *simPX4Brain) message(id uint32) message.Message {
 	switch id {
+	case 1:
+		m := b.sysStatus()
+		m.OnboardControlSensorsPresent, m.OnboardControlSensorsEnabled, m.OnboardControlSensorsHealth = b.sensors()
+		return m
 	case 65:
 		if !b.receiver.live() {
-			return nil, true
+			return nil
 		}
 		pwm := func(axis int) uint16 { return uint16(1500 + int(b.rc[axis])/2) }
 		none := uint16(math.MaxUint16)
@@ -203,14 +214,42 @@ func (b *simPX4Brain) special(id uint32) (message.Message, bool) {
 			TimeBootMs: uint32(time.Since(b.booted).Milliseconds()), Chancount: 16, Rssi: 255,
 			Chan1Raw: pwm(1), Chan2Raw: pwm(0), Chan3Raw: uint16(1000 + int(b.rc[2])), Chan4Raw: pwm(3),
 			Chan5Raw: none, Chan6Raw: none, Chan7Raw: none, Chan8Raw: none,
-		}, true
+		}
 	case 87:
 		if m := b.flyingTo(); m != nil {
-			return m, true
+			return m
 		}
-		return nil, true
+		return nil
 	}
-	return nil, false
+	return b.simulator.message(id)
+}
+
+// setInterval: heartbeats come at 1 Hz and no other; of what there is none now
+// there may be later.
+func (b *simPX4Brain) setInterval(c simCommand) {
+	switch id := uint32(c.p[0]); {
+	case id == 0:
+		b.ack(c, common.MAV_RESULT_FAILED)
+	case id != 65 && id != 87 && b.message(id) == nil:
+		b.ack(c, common.MAV_RESULT_DENIED)
+	default:
+		b.pace(c, id)
+	}
+}
+
+// requestMessage: the message in 1 ms, then the ack.
+func (b *simPX4Brain) requestMessage(c simCommand) {
+	id := uint32(c.p[0])
+	if b.message(id) == nil {
+		b.ack(c, common.MAV_RESULT_DENIED)
+		return
+	}
+	b.after(time.Millisecond, func() {
+		if m := b.message(id); m != nil && (id != 0 || time.Now().After(b.heartless)) {
+			b.send(m)
+		}
+		b.after(b.between(100*time.Microsecond, 3500*time.Microsecond), func() { b.ack(c, common.MAV_RESULT_ACCEPTED) })
+	})
 }
 
 // flyingTo is PX4's target: while armed in an AUTO mode, and AMSL.

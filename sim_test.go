@@ -111,7 +111,7 @@ func (s *simulator) placeInAir(alt float64) {
 		s.mode = s.hold
 		s.quad.up = alt
 		s.armed, s.armedAt, s.airborne = true, time.Now(), true
-		s.stay()
+		s.brain.stay()
 	})
 }
 
@@ -119,7 +119,7 @@ func (s *simulator) placeInAir(alt float64) {
 func (s *simulator) placeAt(lat, lon float64) {
 	s.change(func() {
 		s.quad.north, s.quad.east = simMetres(lat, lon)
-		s.stay()
+		s.brain.stay()
 	})
 }
 
@@ -230,7 +230,7 @@ func simFlight(t *testing.T, flavour simFlavour, prepare func(*simulator), test 
 func simWriter(t *testing.T, p port) *streamwriter.Writer {
 	t.Helper()
 	w := &streamwriter.Writer{
-		FrameWriter: &frame.Writer{ByteWriter: p, DialectRW: dialectRW},
+		FrameWriter: &frame.Writer{ByteWriter: p, DialectRW: simDialect},
 		Version:     streamwriter.V2, SystemID: 1, ComponentID: 191,
 	}
 	if err := errors.Join(w.FrameWriter.Initialize(), w.Initialize()); err != nil {
@@ -240,7 +240,7 @@ func simWriter(t *testing.T, p port) *streamwriter.Writer {
 }
 
 func (b *simBoard) listen(p port) {
-	r := frame.Reader{ByteReader: p, DialectRW: dialectRW}
+	r := frame.Reader{ByteReader: p, DialectRW: simDialect}
 	if err := r.Initialize(); err != nil {
 		b.t.Error(err)
 	}
@@ -298,6 +298,18 @@ func simLast[M message.Message](b *simBoard) (m M) {
 	}
 	b.t.Fatalf("no %T", m)
 	return m
+}
+
+// simAll returns the messages of type M that came so far, oldest first.
+func simAll[M message.Message](b *simBoard) (all []M) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for _, h := range b.got {
+		if m, ok := h.msg.(M); ok {
+			all = append(all, m)
+		}
+	}
+	return all
 }
 
 // texts returns the STATUSTEXTs, chunks joined.

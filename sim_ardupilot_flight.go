@@ -1,0 +1,297 @@
+package main
+
+import (
+	"math"
+	"time"
+)
+
+// How ArduPilot's multirotor flies, tuned until it stopped, sank and climbed as
+// docs/autopilots.md and the captured flights say.
+
+const (
+	simArduSlow    = 1.5   // m/s², to a place
+	simArduHard    = 2.5   // m/s², to a stop
+	simArduLift    = 1.0   // m/s², vertically, where no sticks fly
+	simArduGain    = 2.0   // 1/s, from a wrong speed to acceleration
+	simArduLag     = 0.35  // s, from there to acceleration that acts
+	simArduBack    = 0.075 // s: a stop comes back by this much of the speed
+	simArduLean    = 5.66  // m/s² at full stick: 30°
+	simArduDrag    = 64.0  // m: at full stick 19 m/s
+	simArduLoiter  = 2.16  // s, LOITER's way to the speed of its stick
+	simArduSinking = 1.5   // m/s, above 10 m and in gotos
+	simArduReach   = 1.2   // of the root of the way, m/s: 5.3 for 20 m, 7.7 for 41 m
+	simArduReturn  = 15.0  // m, RTL_ALT
+)
+
+// simLeg is how far a return has come.
+type simLeg int
+
+const (
+	simLegUp simLeg = iota
+	simLegHome
+	simLegWait
+	simLegLand
+)
+
+// simArduFlight is what it knows of its way; the target itself is the
+// simulator's.
+type simArduFlight struct {
+	going   bool       // to target, in GUIDED
+	reach   float64    // m/s, what so short a way allows
+	paused  bool       // by DO_PAUSE_CONTINUE
+	entry   [2]float64 // velocity where the stop began
+	still   bool       // it has stopped, at rest
+	rest    simTarget
+	level   bool // it climbs and sinks no more, at rest.up
+	centred time.Time
+	leg     simLeg
+	legAt   time.Time
+	push    [3]float64 // acceleration that acts: north, east, up
+	runaway float64    // climbs to there by itself
+}
+
+// stay forgets the way and the speed, and stops.
+func (b *simArduBrain) stay() {
+	q := &b.quad
+	push, runaway := b.push, b.runaway
+	b.simArduFlight = simArduFlight{entry: [2]float64{q.vn, q.ve}, push: push, runaway: runaway, legAt: time.Now()}
+	b.rest = simTarget{north: q.north, east: q.east, up: max(simArduReturn, q.up), yaw: math.NaN(), speed: 1}
+	b.target = simTarget{north: q.north, east: q.east, up: q.up, yaw: math.NaN(), speed: b.cruise()}
+}
+
+// cruise is WPNAV_SPEED.
+func (b *simArduBrain) cruise() float64 {
+	if v := b.params["WPNAV_SPEED"] / 100; v > 0 {
+		return v
+	}
+	return 10
+}
+
+// fareTo flies to a place, looking ahead, at the speed of the last goto since
+// GUIDED was entered.
+func (b *simArduBrain) fareTo(north, east, up float64) {
+	yaw := math.NaN()
+	q := &b.quad
+	if n, e := north-q.north, east-q.east; math.Hypot(n, e) > 2 {
+		yaw = math.Atan2(e, n)
+	}
+	b.climbing, b.going = false, true
+	way := math.Hypot(north-q.north, east-q.east) + (q.vn*q.vn+q.ve*q.ve)/4 // it may have to come back
+	b.reach = simArduReach * math.Sqrt(1+way)
+	b.target = simTarget{north: north, east: east, up: up, yaw: yaw, speed: b.target.speed}
+}
+
+func (b *simArduBrain) wanted(now time.Time, dt float64) (vn, ve, vu, turn float64) {
+	q := &b.quad
+	x, y, z, r := b.axes()
+	sin, cos := math.Sincos(q.heading)
+	fwd, right := x*cos-y*sin, x*sin+y*cos // north, east
+	rise := max(z-0.5, 0)*2*b.stickUp - max(0.5-z, 0)*2*b.stickDown
+	if q.up < b.runaway {
+		rise = b.stickUp
+	}
+	switch flying := b.row(b.mode).flying; {
+	case !b.armed:
+		return 0, 0, -20, 0
+	case b.climbing && now.Before(b.climbFrom):
+		return 0, 0, 0, 0
+	case b.climbing:
+		t := b.target
+		t.up = b.climbTo
+		vn, ve, vu = b.towards(t)
+	case flying == simHold:
+		vn, ve, vu = b.guided()
+		turn = q.turn(b.target.yaw)
+		if r != 0 {
+			turn = r // of the sticks only yaw acts
+		}
+	case flying == simDescend:
+		vn, ve, _ = b.halt()
+		vu = b.sink()
+		if x != 0 || y != 0 { // LAND is shifted by pitch and roll
+			vn, ve, b.still = fwd*2, right*2, false
+			b.entry = [2]float64{}
+		}
+	case flying == simReturn:
+		vn, ve, vu = b.homeward(now)
+	case flying == simVelocity:
+		vn, ve = b.loiter(now, fwd, right)
+		vu, turn = rise, r
+	default:
+		drag := math.Hypot(q.vn, q.ve) / simArduDrag
+		vn = q.vn + (fwd*simArduLean-q.vn*drag)/simArduGain
+		ve = q.ve + (right*simArduLean-q.ve*drag)/simArduGain
+		vu, turn = rise, r
+		if flying == simThrust {
+			vu = b.thrust(z)
+		}
+	}
+	return vn, ve, vu, turn
+}
+
+// thrust is the throttle of STABILIZE: in the middle it climbs 3 m/s, closed it
+// falls (14 m/s after 28 m).
+func (b *simArduBrain) thrust(z float64) float64 {
+	if !b.airborne {
+		return z - 0.45 // above the weight it lifts
+	}
+	return max(-20, min(20, b.quad.vu+(12*(z-0.45)-0.2*b.quad.vu)/simArduGain))
+}
+
+// guided flies to the target, if there is one.
+func (b *simArduBrain) guided() (vn, ve, vu float64) {
+	switch {
+	case b.going && !b.paused:
+		b.still, b.level = false, false
+		b.entry = [2]float64{}
+		t := b.target
+		t.speed = min(t.speed, b.reach)
+		return b.towards(t)
+	case b.row(b.mode).name == "BRAKE" && math.Hypot(b.quad.vn, b.quad.ve) > 0.05 && !b.still:
+		_, _, vu = b.halt()
+		b.still = false
+		const slower = 1 - 1/(1.65*simArduGain) // it gets slower ever more slowly
+		return b.quad.vn * slower, b.quad.ve * slower, vu
+	case b.row(b.mode).name == "BRAKE":
+		b.entry = [2]float64{}
+	}
+	return b.halt()
+}
+
+// halt stops, comes back a little, and holds that place and height.
+func (b *simArduBrain) halt() (vn, ve, vu float64) {
+	q := &b.quad
+	if !b.still && math.Hypot(q.vn, q.ve) < 0.2 {
+		b.still = true
+		b.rest.north, b.rest.east = q.north-b.entry[0]*simArduBack, q.east-b.entry[1]*simArduBack
+	}
+	if !b.level && math.Abs(q.vu) < 0.1 {
+		b.level, b.rest.up = true, q.up
+	}
+	vn, ve, vu = b.towards(b.rest)
+	if !b.still {
+		vn, ve = 0, 0
+	}
+	if !b.level {
+		vu = 0
+	}
+	return vn, ve, vu
+}
+
+// towards goes to a place, and somewhat over it.
+func (b *simArduBrain) towards(t simTarget) (vn, ve, vu float64) {
+	q := &b.quad
+	n, e := t.north-q.north, t.east-q.east
+	if d := math.Hypot(n, e); d > 0.01 {
+		near := 1.2
+		if q.vn*n+q.ve*e < 0 {
+			near = 0.7 // it has flown over it, and comes back slowly
+		}
+		v := min(t.speed, math.Sqrt(2*simArduSlow*d), near*d)
+		vn, ve = n/d*v, e/d*v
+	}
+	u := t.up - q.up
+	vu = math.Copysign(min(math.Sqrt(math.Abs(u)), math.Abs(u)), u)
+	return vn, ve, max(-simArduSinking, min(b.stickUp, vu))
+}
+
+// loiter is a velocity that the stick leads to slowly; centred, it runs on for
+// a second and stops then.
+func (b *simArduBrain) loiter(now time.Time, fwd, right float64) (vn, ve float64) {
+	q := &b.quad
+	var an, ae float64
+	speed := math.Hypot(q.vn, q.ve)
+	switch {
+	case fwd != 0 || right != 0:
+		b.centred, b.still = time.Time{}, false
+		an, ae = (fwd*b.stickSpeed-q.vn)/simArduLoiter, (right*b.stickSpeed-q.ve)/simArduLoiter
+	case b.centred.IsZero():
+		b.centred = now
+		b.entry = [2]float64{}
+		fallthrough
+	case now.Sub(b.centred) < time.Second && speed > 0.5:
+		an, ae = -q.vn/4.5, -q.ve/4.5
+	default:
+		vn, ve, _ = b.halt()
+		return vn, ve
+	}
+	return q.vn + an/simArduGain, q.ve + ae/simArduGain
+}
+
+// sink is LAND's speed: slower from 10 m on.
+func (b *simArduBrain) sink() float64 {
+	return -max(b.landSpeed, min(simArduSinking, b.landSpeed+b.quad.up-10.3))
+}
+
+// returnTarget is where a return is going.
+func (b *simArduBrain) returnTarget() simTarget {
+	t := simTarget{up: b.rest.up, yaw: math.NaN()}
+	t.speed = min(b.cruise(), simArduReach*math.Sqrt(1+math.Hypot(b.target.north, b.target.east)))
+	if b.leg == simLegUp {
+		t.north, t.east = b.target.north, b.target.east
+	}
+	return t
+}
+
+// homeward climbs, flies home, waits 5 s and lands.
+func (b *simArduBrain) homeward(now time.Time) (vn, ve, vu float64) {
+	q := &b.quad
+	vn, ve, vu = b.towards(b.returnTarget())
+	next := false
+	switch b.leg {
+	case simLegUp:
+		next = q.up > b.rest.up-0.1
+	case simLegHome:
+		next = math.Hypot(q.north, q.east) < 1 && math.Hypot(q.vn, q.ve) < 0.3
+	case simLegWait:
+		next = now.Sub(b.legAt) > 5*time.Second
+	case simLegLand:
+		vu = b.sink()
+	}
+	if next {
+		b.leg++
+		b.legAt = now
+	}
+	return vn, ve, vu
+}
+
+// steer changes the velocity with the lag of a multirotor that has to lean
+// first.
+func (b *simArduBrain) steer(vn, ve, vu, dt float64) {
+	q := &b.quad
+	if b.dead {
+		return
+	}
+	level, lift := simArduHard, simArduLift
+	switch flying := b.row(b.mode).flying; {
+	case !b.armed || flying == simThrust:
+		level, lift = 12, 20
+	case flying == simTilt:
+		level, lift = 12, 2.5
+	case flying == simVelocity:
+		lift = 2.5
+	case flying == simReturn:
+		lift = 0.8
+	case math.Abs(q.vu) > 3: // out of a fall
+		lift = 5
+	}
+	if !b.airborne || q.up == 0 {
+		b.push = [3]float64{}
+	}
+	an, ae := (vn-q.vn)*simArduGain, (ve-q.ve)*simArduGain
+	if a := math.Hypot(an, ae); a > level {
+		an, ae = an*level/a, ae*level/a
+	}
+	au := max(-lift, min(lift, (vu-q.vu)*simArduGain))
+	k := min(1, dt/simArduLag)
+	for i, a := range [3]float64{an, ae, au} {
+		b.push[i] += (a - b.push[i]) * k
+	}
+	q.an, q.ae = b.push[0], b.push[1]
+	q.vn += q.an * dt
+	q.ve += q.ae * dt
+	q.vu += b.push[2] * dt
+	q.north += q.vn * dt
+	q.east += q.ve * dt
+	q.up += q.vu * dt
+}
