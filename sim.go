@@ -220,7 +220,7 @@ func newSimulator(flavour simFlavour) *simulator {
 	}
 	s.params = maps.Clone(s.defaults)
 	s.writer = &streamwriter.Writer{
-		FrameWriter: &frame.Writer{ByteWriter: &s.out, DialectRW: simDialect},
+		FrameWriter: &frame.Writer{ByteWriter: &s.out, DialectRW: simDialect()},
 		Version:     streamwriter.V2,
 		SystemID:    simSystem,
 	}

@@ -38,7 +38,7 @@ func readCapture(t *testing.T, path string) (heard []captureHeard) {
 			first = at
 		}
 		n := 12 + int(b[9])
-		r := frame.Reader{BufByteReader: bufio.NewReader(bytes.NewReader(b[8 : 8+n])), DialectRW: simDialect}
+		r := frame.Reader{BufByteReader: bufio.NewReader(bytes.NewReader(b[8 : 8+n])), DialectRW: simDialect()}
 		f, err := r.Read()
 		if err != nil {
 			t.Fatal(err)

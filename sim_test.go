@@ -214,7 +214,7 @@ func simFlight(t *testing.T, flavour simFlavour, prepare func(*simulator), test 
 			t.Fatal(err)
 		}
 		b.w = &streamwriter.Writer{
-			FrameWriter: &frame.Writer{ByteWriter: b.port, DialectRW: simDialect},
+			FrameWriter: &frame.Writer{ByteWriter: b.port, DialectRW: simDialect()},
 			Version:     streamwriter.V2, SystemID: 1, ComponentID: 191,
 		}
 		if err := errors.Join(b.w.FrameWriter.Initialize(), b.w.Initialize()); err != nil {
@@ -231,7 +231,7 @@ func simFlight(t *testing.T, flavour simFlavour, prepare func(*simulator), test 
 }
 
 func (b *simBoard) listen(p port) {
-	r := frame.Reader{ByteReader: p, DialectRW: simDialect}
+	r := frame.Reader{ByteReader: p, DialectRW: simDialect()}
 	if err := r.Initialize(); err != nil {
 		b.t.Error(err)
 	}
