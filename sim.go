@@ -2,7 +2,7 @@ package main
 
 // The built-in simulator (-device sim): an autopilot small enough to read. It
 // speaks MAVLink over a cable in memory, as PX4 or as ArduPilot's Copter, and
-// answers as AUTOPILOTS.md measured them, refusals and oddities included: a
+// answers as docs/autopilots.md measured them, refusals and oddities included: a
 // link that flies it has met what a real autopilot does. It takes nothing of
 // the link's but the dialect.
 //
