@@ -237,8 +237,11 @@ func newSimulator(flavour simFlavour) *simulator {
 		s.brain = &simQuadPlaneBrain{simArduBrain: simArduBrain{simulator: s}}
 	}
 	s.params = maps.Clone(s.defaults)
+	if flavour != simPX4 {
+		s.receiver = simReceiverIdle // as ArduPilot's own simulator has one: it arms with it
+	}
 	s.writer = &streamwriter.Writer{
-		FrameWriter: &frame.Writer{ByteWriter: &s.out, DialectRW: simDialect},
+		FrameWriter: &frame.Writer{ByteWriter: &s.out, DialectRW: simDialect()},
 		Version:     streamwriter.V2,
 		SystemID:    simSystem,
 	}

@@ -2,7 +2,6 @@ package main
 
 import (
 	"fmt"
-	"math"
 	"testing"
 	"time"
 
@@ -175,7 +174,7 @@ func TestArduPilotLandStaysLand(t *testing.T) {
 		b.want("land", b.long(common.MAV_CMD_NAV_LAND, 0, 0, 0, 0, lat, lon), simResults(simAccepted))
 		b.until("ground", time.Minute, func(s simState) bool { return s.landed == common.MAV_LANDED_STATE_ON_GROUND })
 		b.want("it is not believed at once", b.long(simArm, 0), simResults(simFailed))
-		b.want("landed_state", b.brain.message(245).(*common.MessageExtendedSysState).LandedState, common.MAV_LANDED_STATE_LANDING)
+		b.want("landed_state", b.says(245).(*common.MessageExtendedSysState).LandedState, common.MAV_LANDED_STATE_LANDING)
 		d := b.until("disarm", time.Minute, func(s simState) bool { return !s.armed })
 		b.near("seconds to disarm", d.Seconds(), 2, 0.3)
 		time.Sleep(5 * time.Second)
@@ -221,9 +220,8 @@ func TestArduPilotTakesOffOnceItsPropellersTurn(t *testing.T) {
 		d := b.until("lift", 10*time.Second, func(s simState) bool { return s.alt > 0 })
 		b.near("seconds from arming", d.Seconds()+2.6, 3.3, 0.2)
 		b.want("state", simLast[*common.MessageHeartbeat](b).SystemStatus, common.MAV_STATE_ACTIVE)
-		b.want("landed_state", b.brain.message(245).(*common.MessageExtendedSysState).LandedState, common.MAV_LANDED_STATE_TAKEOFF)
+		b.want("landed_state", b.says(245).(*common.MessageExtendedSysState).LandedState, common.MAV_LANDED_STATE_TAKEOFF)
 		time.Sleep(10 * time.Second)
-		b.near("height", b.truth().alt, 10, 0.15)
-		b.near("distance", math.Hypot(b.quad.north, b.quad.east), 0, 0.01)
+		b.wantPlace(0, 0, 10, 0.15)
 	})
 }

@@ -3,16 +3,20 @@ package main
 import (
 	"math"
 	"slices"
+	"sync"
 	"time"
 
+	"github.com/bluenviron/gomavlib/v3/pkg/dialect"
 	"github.com/bluenviron/gomavlib/v3/pkg/dialects/common"
 	"github.com/bluenviron/gomavlib/v3/pkg/message"
 )
 
 // simDialect is what ArduPilot sends and the link does not know, beside what
-// both know.
-var simDialect = newDialect(append(slices.Clone(dialectRW.Dialect.Messages),
-	&common.MessageTimesync{}, &MessageEkfStatusReport{})...)
+// both know. A link without a simulator does not pay for it.
+var simDialect = sync.OnceValue(func() *dialect.ReadWriter {
+	return newDialect(append(slices.Clone(dialectRW.Dialect.Messages),
+		&common.MessageTimesync{}, &MessageEkfStatusReport{})...)
+})
 
 // MessageEkfStatusReport is ArduPilot's own, and so not in the common dialect.
 type MessageEkfStatusReport struct {

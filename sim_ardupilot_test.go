@@ -268,6 +268,12 @@ func TestArduPilotRepositions(t *testing.T) {
 	})
 }
 
+// says is what a message would say now.
+func (b *simBoard) says(id uint32) (m message.Message) {
+	b.change(func() { m = b.brain.message(id) })
+	return m
+}
+
 // askMode asks for a mode and waits for nothing.
 func (b *simBoard) askMode(custom uint32) {
 	b.t.Helper()

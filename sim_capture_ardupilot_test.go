@@ -38,7 +38,7 @@ func readCapture(t *testing.T, path string) (heard []captureHeard) {
 			first = at
 		}
 		n := 12 + int(b[9])
-		r := frame.Reader{BufByteReader: bufio.NewReader(bytes.NewReader(b[8 : 8+n])), DialectRW: simDialect}
+		r := frame.Reader{BufByteReader: bufio.NewReader(bytes.NewReader(b[8 : 8+n])), DialectRW: simDialect()}
 		f, err := r.Read()
 		if err != nil {
 			t.Fatal(err)
@@ -122,8 +122,9 @@ const captureBoot = 1036 * time.Millisecond
 // flyCaptured does to the simulator what was done to the captured one, at the
 // same times; what was asked for between two messages is taken for their middle.
 func flyCaptured(b *simBoard) {
+	booted := time.Now()
 	at := func(seconds float64) {
-		time.Sleep(time.Until(b.booted.Add(captureBoot + time.Duration(seconds*float64(time.Second)))))
+		time.Sleep(time.Until(booted.Add(captureBoot + time.Duration(seconds*float64(time.Second)))))
 	}
 	command := func(id common.MAV_CMD, p ...float32) {
 		p = append(p, make([]float32, 7-len(p))...)
@@ -158,17 +159,17 @@ func flyCaptured(b *simBoard) {
 	command(simSetMode, 1, simArduBrake)
 	at(71.32)
 	command(simSetMode, 1, simArduGuided)
-	flyCapturedSticks(b, at, func() { command(simSetMode, 1, simLoiter) })
+	flyCapturedSticks(b, booted, at, func() { command(simSetMode, 1, simLoiter) })
 	at(84.98)
 	command(simSetMode, 1, simArduRTL)
 	at(135)
 }
 
 // flyCapturedSticks is the part with sticks: our stream's, then the receiver's.
-func flyCapturedSticks(b *simBoard, at func(float64), loiter func()) {
+func flyCapturedSticks(b *simBoard, booted time.Time, at func(float64), loiter func()) {
 	sticks := func(until float64, x int16) {
 		b.as(255, 194)
-		for ; time.Since(b.booted) < captureBoot+time.Duration(until*float64(time.Second)); time.Sleep(sim25Hz) {
+		for ; time.Since(booted) < captureBoot+time.Duration(until*float64(time.Second)); time.Sleep(sim25Hz) {
 			b.manual(x, 0, 500, 0)
 		}
 		b.as(1, 194)
@@ -196,12 +197,13 @@ func captureFlight(t *testing.T, test func(real, simulated []captureHeard)) {
 	t.Helper()
 	real := readCapture(t, "testdata/ardupilot-pilot.tlog")
 	simFlight(t, simArduPilot, simSlowBoot, func(b *simBoard) {
+		booted := time.Now()
 		flyCaptured(b)
 		b.mu.Lock()
 		defer b.mu.Unlock()
 		var simulated []captureHeard
 		for _, h := range b.got {
-			simulated = append(simulated, captureHeard{h.at.Sub(b.booted) - captureBoot, h.msg})
+			simulated = append(simulated, captureHeard{h.at.Sub(booted) - captureBoot, h.msg})
 		}
 		test(real, simulated)
 	})
