@@ -173,7 +173,7 @@ func call(h http.Handler, method, target string, body io.Reader, headers ...stri
 type station struct {
 	*testing.T
 	sim     *simulator
-	link    *link
+	link    *drone
 	handler http.Handler
 }
 
@@ -188,14 +188,14 @@ func atStation(t *testing.T, flavour simFlavour, test func(st *station), hosts .
 		defer cancel()
 		s := newSimulator(flavour)
 		running.Go(func() { s.run(ctx) })
-		l := newLink(device{
+		l := newDrone(device{
 			name: "sim",
 			open: func(context.Context) (port, error) { return s.open() },
 			baud: func() int { return 0 },
 		}, 0, false)
 		running.Go(func() { l.run(ctx) })
 		time.Sleep(6 * time.Second)
-		test(&station{t, s, l, newHandler(l, hosts)})
+		test(&station{t, s, l, newHandler(l, admission{hosts: ownHosts("", nil, hosts)})})
 	})
 }
 
@@ -348,7 +348,7 @@ func withScript(t *testing.T, test func(v *scriptedVehicle)) {
 		var running sync.WaitGroup
 		defer running.Wait()
 		board, vehicle := net.Pipe()
-		l := newLink(device{
+		l := newDrone(device{
 			name: "/dev/serial0",
 			open: func(context.Context) (port, error) { return board, nil },
 			baud: func() int { return 921600 },
@@ -358,7 +358,7 @@ func withScript(t *testing.T, test func(v *scriptedVehicle)) {
 		defer vehicle.Close()
 		defer cancel()
 		synctest.Wait()
-		test(&scriptedVehicle{t, newHandler(l, nil), vehicle, newSender(1, 1)})
+		test(&scriptedVehicle{t, newHandler(l, admission{}), vehicle, newSender(1, 1)})
 	})
 }
 
@@ -987,7 +987,7 @@ func TestCommandsToASilentVehicleAreOffline(t *testing.T) {
 func TestADeviceThatIsNotThereIsOffline(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(context.Background())
-		l := newLink(device{
+		l := newDrone(device{
 			name: "/dev/ttyUSB0",
 			open: func(context.Context) (port, error) { return nil, errors.New("no such device") },
 			baud: func() int { return 0 },
@@ -997,7 +997,7 @@ func TestADeviceThatIsNotThereIsOffline(t *testing.T) {
 		defer running.Wait()
 		defer cancel()
 		time.Sleep(time.Minute)
-		h := newHandler(l, nil)
+		h := newHandler(l, admission{})
 		for path, body := range postRoutes {
 			call(h, "POST", path, strings.NewReader(body)).want(t, 503, "offline", "/dev/ttyUSB0")
 		}
@@ -1445,7 +1445,7 @@ func listen(t *testing.T, h http.Handler) *served {
 
 // silent is a handler whose vehicle was never heard.
 func silent() http.Handler {
-	return newHandler(newLink(device{name: "none", baud: func() int { return 0 }}, 0, false), nil)
+	return newHandler(newDrone(device{name: "none", baud: func() int { return 0 }}, 0, false), admission{})
 }
 
 // wire is a client's connection.
@@ -1652,7 +1652,7 @@ func TestAConnectionThatAsksKeepsItsPlace(t *testing.T) {
 func TestAConnectionWhoseCommandWaitsStays(t *testing.T) {
 	acks := make(chan bool)
 	l, _ := eager(t, acks)
-	s := listen(t, newHandler(l, nil))
+	s := listen(t, newHandler(l, admission{}))
 	commander := dial(t, s.address)
 	commander.send("POST", "/api/drone/land", "")
 	acks <- false // the vehicle has the command
@@ -1755,7 +1755,7 @@ func TestAnAnswerIsOutBeforeItsConnectionMakesWay(t *testing.T) {
 		acks := make(chan bool)
 		l, _ := eager(t, acks)
 		p := &pipes{conns: make(chan net.Conn), closed: make(chan struct{})}
-		server := newServer(newHandler(l, nil))
+		server := newServer(newHandler(l, admission{}))
 		var running sync.WaitGroup
 		running.Go(func() { server.Serve(newBoundedListener(p, 1)) })
 		defer running.Wait()
@@ -1882,7 +1882,7 @@ func TestAPanicIsA500AndTheServerGoesOn(t *testing.T) {
 	s := listen(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		defer recoverPanic(w, r)
 		if r.URL.Path == "/panic" {
-			var nobody *link
+			var nobody *drone
 			nobody.mode()
 		}
 		writeJSON(w, http.StatusOK, statusOK{"OK"})
@@ -1899,7 +1899,7 @@ func TestAPanicIsA500AndTheServerGoesOn(t *testing.T) {
 }
 
 func TestAPanicInARouteIsA500(t *testing.T) {
-	h := newHandler(newLink(device{}, 0, false), nil) // a device without its functions
+	h := newHandler(newDrone(device{}, 0, false), admission{}) // a device without its functions
 	for range 2 {
 		call(h, "GET", "/api/drone/status", nil).want(t, 500, "internal")
 		call(h, "GET", "/api/drone/mode", nil).wantOK(t)
@@ -1911,8 +1911,8 @@ func TestAPanicInARouteIsA500(t *testing.T) {
 // eager is a link whose vehicle, a copter in the air, acknowledges at once, in
 // real time; where acks is not nil, after it has taken two values from it. bad
 // gets what no vehicle should be told.
-func eager(f testing.TB, acks <-chan bool) (l *link, bad *atomic.Pointer[string]) {
-	l = newLink(device{name: "eager", baud: func() int { return 0 }}, 0, false)
+func eager(f testing.TB, acks <-chan bool) (l *drone, bad *atomic.Pointer[string]) {
+	l = newDrone(device{name: "eager", baud: func() int { return 0 }}, 0, false)
 	now := time.Now()
 	queue := make(chan outgoing, 64)
 	l.mu.Lock()
@@ -2007,7 +2007,7 @@ func FuzzBody(f *testing.F) {
 	f.Add(uint8(1), []byte(`{"roll":0.2,"pitch":-0.1,"yaw":0,"throttle":0.5,"timeout":0.5}`))
 	f.Add(uint8(3), []byte(`{"lat":-47.3980,"lon":-180,"altitude_msl":5e2,"heading":359.99,"speed":0.1}`))
 	l, bad := eager(f, nil)
-	h := newHandler(l, nil)
+	h := newHandler(l, admission{})
 	f.Fuzz(func(t *testing.T, route uint8, body []byte) {
 		path := routes[int(route)%len(routes)]
 		r := call(h, "POST", path, strings.NewReader(string(body)))

@@ -126,18 +126,18 @@ func pour(w io.Writer, stream []byte, rate int, most int, stop <-chan struct{}) 
 }
 
 // linked is a running link and its handler on the wire of a terminal.
-func linked(tb testing.TB, path string) (*link, http.Handler) {
+func linked(tb testing.TB, path string) (*drone, http.Handler) {
 	tb.Helper()
 	d, err := newDevice(path, 921600)
 	if err != nil {
 		tb.Fatal(err)
 	}
-	l := newLink(d, 0, false)
+	l := newDrone(d, 0, false)
 	ctx, stop := context.WithCancel(context.Background())
 	var running sync.WaitGroup
 	running.Go(func() { l.run(ctx) })
 	tb.Cleanup(func() { stop(); running.Wait() })
-	return l, newHandler(l, nil)
+	return l, newHandler(l, admission{})
 }
 
 // serveHere serves on loopback, as run does it or barely, and returns the address.
@@ -344,7 +344,7 @@ func telemetered(tb testing.TB) (address string, body []byte) {
 	tb.Cleanup(func() { close(stop); far.Close(); running.Wait() })
 	address = serveHere(tb, newServer(handler), false)
 	c := connect(tb, address)
-	for l.received.Load() < 2000 {
+	for l.link.received.Load() < 2000 {
 		if err := c.do(get("/status")); err != nil {
 			tb.Fatal(err)
 		}
@@ -628,9 +628,9 @@ func (*replay) Write(b []byte) (int, error) { return len(b), nil }
 func (*replay) Close() error                { return nil }
 
 // mute is a link that only listens.
-func mute() *link {
-	l := newLink(device{name: "replay", baud: func() int { return 0 }}, 0, false)
-	l.shutDown()
+func mute() *drone {
+	l := newDrone(device{name: "replay", baud: func() int { return 0 }}, 0, false)
+	l.quit()
 	return l
 }
 
@@ -700,9 +700,9 @@ func BenchmarkTelemetry(b *testing.B) {
 				floor.measure(func() { splitAndCheck(&replay{stream}) })
 				ours.measure(func() {
 					l := mute()
-					l.serve(context.Background(), &replay{stream})
-					if l.received.Load() < uint64(frames-1) { // the last one may be of a message that only a next frame confirms
-						b.Fatalf("read %d frames of %d", l.received.Load(), frames)
+					l.link.serve(context.Background(), &replay{stream})
+					if l.link.received.Load() < uint64(frames-1) { // the last one may be of a message that only a next frame confirms
+						b.Fatalf("read %d frames of %d", l.link.received.Load(), frames)
 					}
 				})
 				theirs.measure(func() {
@@ -804,7 +804,7 @@ func BenchmarkScaleTexts(b *testing.B) {
 			for b.Loop() {
 				before := heap()
 				l = mute()
-				c.measure(func() { l.serve(context.Background(), &replay{stream}) })
+				c.measure(func() { l.link.serve(context.Background(), &replay{stream}) })
 				grown = heap() - before
 			}
 			body, err := encodeJSON(render(l.status()))
@@ -1154,10 +1154,8 @@ func TestTelemetryAllocatesLittle(t *testing.T) {
 	if racing() {
 		t.Skip("the race detector allocates by itself")
 	}
-	l := mute()
-	c := &connection{port: &replay{}}
-	var in deframer
-	var dec decoder
+	r := &reader{link: mute().link, conn: &connection{port: &replay{}}}
+	in := &r.in
 	take := func(b []byte) {
 		in.filled(copy(in.space(), b), time.Time{})
 		for {
@@ -1165,7 +1163,7 @@ func TestTelemetryAllocatesLittle(t *testing.T) {
 			if !ok {
 				return
 			}
-			l.take(c, &dec, f, time.Time{})
+			r.take(f, time.Time{})
 		}
 	}
 	beat := &minimal.MessageHeartbeat{Type: minimal.MAV_TYPE_QUADROTOR, Autopilot: minimal.MAV_AUTOPILOT_PX4}
@@ -1206,11 +1204,11 @@ func TestRequestsAllocateLittle(t *testing.T) {
 	}
 	l := mute()
 	stream, _ := captured(t, "px4")
-	l.serve(t.Context(), &replay{stream})
-	l.stopped = false // POST input is answered
-	l.tel.online = true
+	l.link.serve(t.Context(), &replay{stream})
+	l.cmd.stopped = false // POST input is answered
+	l.online = true
 	l.machine.mode = ModePosition
-	h := newHandler(l, nil)
+	h := newHandler(l, admission{})
 	w := &discarded{header: http.Header{}}
 	ask := func(method, path, body string) func() {
 		in := strings.NewReader(body)
@@ -1253,11 +1251,11 @@ func (d *discarded) WriteHeader(code int)        { d.code = code }
 
 func TestFloodOfTextsStaysBounded(t *testing.T) {
 	l := mute()
-	l.serve(t.Context(), &replay{texts(t, 10000)})
-	if n := len(l.tel.chunks); n > 8 {
+	l.link.serve(t.Context(), &replay{texts(t, 10000)})
+	if n := len(l.tel.texts.chunks); n > 8 {
 		t.Errorf("%d texts wait for their chunks, over the budget of 8", n)
 	}
-	if n := len(l.tel.recent(time.Time{})); n != len(l.tel.texts) {
-		t.Errorf("%d texts are kept, want %d", n, len(l.tel.texts))
+	if n := len(l.tel.texts.since(time.Time{})); n != len(l.tel.texts.last) {
+		t.Errorf("%d texts are kept, want %d", n, len(l.tel.texts.last))
 	}
 }

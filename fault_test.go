@@ -324,7 +324,7 @@ func flyOver(t *testing.T, flavour simFlavour, between func(port) port, do func(
 		s := newSimulator(flavour)
 		ctx, land := context.WithCancel(t.Context())
 		linkCtx, stop := context.WithCancel(ctx)
-		l := newLink(device{
+		l := newDrone(device{
 			name: "sim",
 			open: func(context.Context) (port, error) {
 				p, err := s.open()
@@ -335,7 +335,7 @@ func flyOver(t *testing.T, flavour simFlavour, between func(port) port, do func(
 			},
 			baud: func() int { return 0 },
 		}, 0, false)
-		f := &flight{t, s, l, newHandler(l, nil), stop, px4}
+		f := &flight{t, s, l, newHandler(l, admission{}), stop, px4}
 		if flavour == simArduPilot {
 			f.firmware = copter
 		}
@@ -416,7 +416,7 @@ func (f *flight) inspect(line *badLine, explained map[string]bool) {
 	o := f.status()
 	s := f.link.status()
 	line.mu.Lock()
-	unknown := line.values.unknown(o, s.tel.custom)
+	unknown := line.values.unknown(o, s.tel.beat.custom)
 	quiet := time.Since(line.goodBeat)
 	line.mu.Unlock()
 	if len(unknown) > 0 {
@@ -544,7 +544,7 @@ func (s *scripted) beat() {
 }
 
 // newScripted puts one at the end of a pseudo-terminal, with a link at the other.
-func newScripted(t *testing.T, seed uint64) (s *scripted, l *link) {
+func newScripted(t *testing.T, seed uint64) (s *scripted, l *drone) {
 	s = &scripted{pty: openPTY(t), line: newBadLine(seed)}
 	heard := make(chan wireFrame, 10000)
 	s.line.commands = func(f wireFrame) { heard <- f }
@@ -586,7 +586,7 @@ func newScripted(t *testing.T, seed uint64) (s *scripted, l *link) {
 }
 
 // shows returns what the status shows and was never sent.
-func (s *scripted) shows(l *link) []string {
+func (s *scripted) shows(l *drone) []string {
 	b, _ := encodeJSON(render(l.status()))
 	var o object
 	json.Unmarshal(b, &o)
@@ -630,10 +630,10 @@ func TestABadSerialLineNeverLies(t *testing.T) {
 				}
 			}
 			s.line.spoil(0, byteLost, byteRepeated, byteFlipped, byteInserted)
-			received := l.status().received
+			received := l.status().link.received
 			waitUntil(t, "frames come again, and the vehicle is online", func() bool {
 				s.beat()
-				return l.status().received > received && l.hearsVehicle()
+				return l.status().link.received > received && l.hearsVehicle()
 			})
 			if _, err := l.do(holdHere); err != nil {
 				t.Errorf("on a good line: %v", err)
@@ -682,7 +682,7 @@ func TestAMegabyteOfNoiseOnASerialLineChangesNothing(t *testing.T) {
 	waitUntil(t, "online after the noise", func() bool {
 		s.beat()
 		now := l.status()
-		return now.tel.online && now.errors > before.errors && now.tel.attitude.at.After(before.tel.attitude.at)
+		return now.online && now.link.errors > before.link.errors && now.tel.attitude.at.After(before.tel.attitude.at)
 	})
 	if _, err := l.do(holdHere); err != nil {
 		t.Error(err)
@@ -698,11 +698,11 @@ func TestHalfAFrameAndSilenceOnASerialLineCostOnlyThemselves(t *testing.T) {
 		s.mu.Lock()
 		s.master.Write(half)
 		s.mu.Unlock()
-		received := l.status().received
+		received := l.status().link.received
 		silence := time.NewTimer(2 * frameGap) // real time: a port has no other
 		<-silence.C
 		s.say(copterBeat())
-		waitUntil(t, "the next heartbeat is read", func() bool { return l.status().received > received })
+		waitUntil(t, "the next heartbeat is read", func() bool { return l.status().link.received > received })
 	}
 }
 
@@ -711,7 +711,7 @@ func TestNoiseAndHalvesInFlightChangeNothing(t *testing.T) {
 		f.aloft()
 		f.accepted("/goto", "{"+at(40, 0)+"}")
 		s := f.link.status()
-		lines := len(s.tel.texts)
+		lines := s.tel.texts.count
 		for rest := noiseBytes(f.T, 1<<20); len(rest) > 0; rest = rest[512:] { // 51,200 bytes a second
 			f.sim.inject(rest[:512])
 			time.Sleep(10 * time.Millisecond)
@@ -721,7 +721,7 @@ func TestNoiseAndHalvesInFlightChangeNothing(t *testing.T) {
 		}
 		f.wantMode("hold")
 		f.wantAt(40, 0, 10, 0.5)
-		if n := len(f.link.status().tel.texts); n != lines {
+		if n := f.link.status().tel.texts.count; n != lines {
 			f.Errorf("%d texts came out of the noise", n-lines)
 		}
 		f.accepted("/land", "")
@@ -889,7 +889,7 @@ func TestEveryAnswerIsTrueAndInItsTimeWhileThePortFails(t *testing.T) {
 				f.sim.stallWrites(false)
 				f.sim.plug()
 				// A back-off of 2 s at most, or a port that hangs for 2 s, and a beat each second.
-				f.until("online", 3200*time.Millisecond, func() bool { return f.status()["online"] == true && f.link.status().tel.heartbeatAt.After(asked) })
+				f.until("online", 3200*time.Millisecond, func() bool { return f.status()["online"] == true && f.link.status().tel.beat.at.After(asked) })
 				time.Sleep(2500 * time.Millisecond)
 				asked = time.Now()
 				f.accepted("/land", "")
@@ -945,9 +945,9 @@ func TestAThousandUnpluggingsOfTheSimulatorsCableLeaveNothing(t *testing.T) {
 			if code := <-answered; code != 200 && code != 503 && code != 504 {
 				f.Fatalf("a command while the cable is pulled: %d", code)
 			}
-			lost := f.link.status().received
+			lost := f.link.status().link.received
 			f.sim.plug()
-			f.until("frames come again", 4*time.Second, func() bool { return f.link.status().received > lost })
+			f.until("frames come again", 4*time.Second, func() bool { return f.link.status().link.received > lost })
 		}
 		after := settledGoroutines()
 		if n := opens.Load(); n < int64(cycles) {
@@ -983,7 +983,7 @@ func TestAThousandLinksOnPseudoTerminalsLeaveNothing(t *testing.T) {
 // three ways.
 func onceOnATerminal(t *testing.T, way int) {
 	p := openPTY(t)
-	l := newLink(mustDevice(t, p.path, 57600), 0, false)
+	l := newDrone(mustDevice(t, p.path, 57600), 0, false)
 	ctx, cancel := context.WithCancel(context.Background())
 	var running sync.WaitGroup
 	running.Go(func() { l.run(ctx) })
@@ -996,15 +996,13 @@ func onceOnATerminal(t *testing.T, way int) {
 	case 1: // unplugged while it reads and greets
 		p.unplug()
 	case 2: // the path goes, and the line after it
-		l.mu.Lock()
-		for l.send(componentID, heartbeat(minimal.MAV_TYPE_ONBOARD_CONTROLLER)) == nil {
+		for l.link.send(heartbeat(minimal.MAV_TYPE_ONBOARD_CONTROLLER)) == nil {
 		}
-		l.mu.Unlock()
 		p.unplug()
 		for lost := false; !lost; runtime.Gosched() {
-			l.mu.Lock()
-			lost = l.conn == nil
-			l.mu.Unlock()
+			l.link.mu.Lock()
+			lost = l.link.conn == nil
+			l.link.mu.Unlock()
 		}
 	}
 	cancel()

@@ -22,7 +22,7 @@ import (
 type flight struct {
 	*testing.T
 	sim     *simulator
-	link    *link
+	link    *drone
 	handler http.Handler
 	stop    context.CancelFunc // of the link
 
@@ -48,8 +48,8 @@ func fly(t *testing.T, flavour simFlavour, prepare func(*simulator), do func(*fl
 			open: func(context.Context) (port, error) { return s.open() },
 			baud: func() int { return 0 },
 		}
-		l := newLink(dev, 0, false)
-		f := &flight{t, s, l, newHandler(l, nil), stop, px4}
+		l := newDrone(dev, 0, false)
+		f := &flight{t, s, l, newHandler(l, admission{}), stop, px4}
 		if flavour == simArduPilot {
 			f.firmware = copter
 		}
@@ -325,7 +325,7 @@ func TestDeadClientLeavesTheVehicleSafe(t *testing.T) {
 					return
 				}
 				silent := last[len(last)-1].at
-				if s := f.sticksSince(silent); s[len(s)-1].at.Sub(died) > stickSilent+stickEvery {
+				if s := f.sticksSince(silent); s[len(s)-1].at.Sub(died) > silentAt+stickEvery {
 					f.Errorf("sticks went on for %v", s[len(s)-1].at.Sub(died))
 				}
 				f.wantMode("rtl") // the autopilot's own RC loss
@@ -508,7 +508,7 @@ func TestSticksComeFromTheSystemThatArduPilotListensTo(t *testing.T) {
 func TestLinkStartedInFlightKnowsTheMode(t *testing.T) {
 	fly(t, simPX4, nil, func(f *flight) {
 		f.aloft()
-		second := newLink(f.link.device, 0, false)
+		second := newDrone(f.link.link.device, 0, false)
 		ctx, cancel := context.WithCancel(f.Context())
 		f.stop() // the first link is gone: the process restarts
 		time.Sleep(time.Second)

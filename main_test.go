@@ -265,9 +265,9 @@ func TestSystemdIsTold(t *testing.T) {
 
 func TestWatchdogStarvesWhenTheLinkHangs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l := newLink(device{name: "none"}, 0, false)
+		l := newDrone(device{name: "none"}, 0, false)
 		var told []string
-		s := &supervisor{link: l, period: 10 * time.Second, tell: func(state string) { told = append(told, state) }}
+		s := &supervisor{drone: l, period: 10 * time.Second, tell: func(state string) { told = append(told, state) }}
 		l.beat.Store(time.Now().UnixNano())
 		s.alive()
 		if len(told) != 1 || !strings.Contains(told[0], "WATCHDOG=1") {

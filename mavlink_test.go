@@ -589,7 +589,7 @@ func parseLine(b []byte) []lineMessage {
 // lineBench is a link on a cable in virtual time, with an autopilot that beats and
 // acknowledges the link's greeting, and for the rest does what its script says.
 type lineBench struct {
-	*link
+	*drone
 	t     *testing.T
 	start time.Time
 
@@ -613,7 +613,7 @@ type lineBench struct {
 func newLineBench(t *testing.T, beat *common.MessageHeartbeat, with ...func(*lineBench)) *lineBench {
 	t.Helper()
 	b := &lineBench{t: t, start: time.Now(), beat: beat, system: 1, tries: make(map[uint16]int)}
-	b.link = newLink(device{
+	b.link = newDrone(device{
 		name: "cable",
 		open: func(context.Context) (port, error) {
 			b.mu.Lock()
@@ -870,7 +870,7 @@ func replayTlog(t *testing.T, name string) replayedFlight {
 	t.Helper()
 	entries := readTlog(t, name)
 	c := newCable(func(lineMessage) {})
-	l := newLink(device{name: name, open: func(context.Context) (port, error) { return c, nil }, baud: func() int { return 57600 }}, 0, false)
+	l := newDrone(device{name: name, open: func(context.Context) (port, error) { return c, nil }, baud: func() int { return 57600 }}, 0, false)
 	ctx, cancel := context.WithCancel(t.Context())
 	var running sync.WaitGroup
 	running.Go(func() { l.run(ctx) })
@@ -1310,7 +1310,7 @@ func TestASupersededCommandDoesNotTakeTheAcksOfTheNewer(t *testing.T) {
 
 // An unknown place is not near.
 func TestNowhereIsNoArrival(t *testing.T) {
-	l := newLink(device{name: "none", baud: func() int { return 0 }}, 0, false)
+	l := newDrone(device{name: "none", baud: func() int { return 0 }}, 0, false)
 	op := &operation{plan: plan{target: &place{47.4, 8.5, 10}}}
 	l.op, l.machine.mode, l.tel.armed = op, ModeLand, true
 	now := time.Now()
@@ -1327,7 +1327,7 @@ func TestNowhereIsNoArrival(t *testing.T) {
 // The climb and the air speed of VFR_HUD do not outlive it under the age of the
 // other velocities.
 func TestAnOldVFRHUDIsNotTold(t *testing.T) {
-	l := newLink(device{name: "none", baud: func() int { return 0 }}, 0, false)
+	l := newDrone(device{name: "none", baud: func() int { return 0 }}, 0, false)
 	now := time.Now()
 	l.hear(&common.MessageVfrHud{Airspeed: 7, Climb: 3}, now)
 	l.hear(&common.MessageGlobalPositionInt{Lat: 1, Vz: -50}, now.Add(freshPosition))
@@ -1708,7 +1708,7 @@ func TestTheMessagesAskedForTakeLessThanHalfOfALinkAt57600(t *testing.T) {
 			inLinkBubble(t, func(t *testing.T) {
 				var count atomic.Int64
 				s := newSimulator(flavour)
-				l := newLink(device{name: "sim", open: func(context.Context) (port, error) {
+				l := newDrone(device{name: "sim", open: func(context.Context) (port, error) {
 					p, err := s.open()
 					return countedPort{p, &count}, err
 				}, baud: func() int { return 0 }}, 0, false)
@@ -1735,7 +1735,7 @@ func TestAPortThatDoesNotOpenIsTriedAgainAfterMoreAndMoreTime(t *testing.T) {
 	inLinkBubble(t, func(t *testing.T) {
 		var tries []time.Duration
 		start := time.Now()
-		l := newLink(device{name: "none", open: func(ctx context.Context) (port, error) {
+		l := newDrone(device{name: "none", open: func(ctx context.Context) (port, error) {
 			if ctx.Err() != nil {
 				return nil, ctx.Err()
 			}
@@ -1813,7 +1813,7 @@ func TestAPortThatEndsWhileAWriteHangsIsOpenedAgain(t *testing.T) {
 	inLinkBubble(t, func(t *testing.T) {
 		p := &halfDead{ended: make(chan struct{}), closed: make(chan struct{})}
 		var opens atomic.Int64
-		l := newLink(device{name: "half", baud: func() int { return 0 }, open: func(context.Context) (port, error) {
+		l := newDrone(device{name: "half", baud: func() int { return 0 }, open: func(context.Context) (port, error) {
 			if opens.Add(1) == 1 {
 				return p, nil
 			}
@@ -1961,10 +1961,10 @@ func (p *pty) fly(t *testing.T, s *simulator) (end func()) {
 }
 
 // runDevice runs a link on a device; end waits until it is all gone.
-func runDevice(t *testing.T, d device) (l *link, end func()) {
+func runDevice(t *testing.T, d device) (l *drone, end func()) {
 	t.Helper()
 	quietLink()
-	l = newLink(d, 0, false)
+	l = newDrone(d, 0, false)
 	ctx, cancel := context.WithCancel(context.Background())
 	var running sync.WaitGroup
 	running.Go(func() {
@@ -2007,7 +2007,7 @@ func mustDevice(t *testing.T, name string, baud int) device {
 }
 
 // hearsVehicle tells whether the link hears its vehicle.
-func (l *link) hearsVehicle() bool {
+func (l *drone) hearsVehicle() bool {
 	s := l.status()
 	return s.tel.online
 }
@@ -2123,7 +2123,7 @@ func TestTheBaudRateIsFoundAndNothingButAHeartbeatATurnIsSentBefore(t *testing.T
 		seq++
 		second.master.Write(packet(seq, 1, 1, copterBeat()))
 		second.drain(&line)
-		return l.status().received > received
+		return l.status().link.received > received
 	})
 	s = l.status()
 	lineEqual(t, "baud in the status, the second time", s.baud, 57600)
@@ -2159,8 +2159,8 @@ func TestAnUnpluggedLineIsReopenedWhenItIsBack(t *testing.T) {
 		if err := os.Symlink(p.path, path); err != nil {
 			t.Fatal(err)
 		}
-		received := l.status().received
-		waitUntil(t, "frames come again", func() bool { return l.status().received > received })
+		received := l.status().link.received
+		waitUntil(t, "frames come again", func() bool { return l.status().link.received > received })
 	}
 	waitUntil(t, "the link is online at the end", l.hearsVehicle)
 	if _, err := l.do(holdHere); err != nil {
@@ -2445,7 +2445,7 @@ func has(t *testing.T, c net.Conn) bool {
 
 // udpBench is a link that listens on UDP.
 type udpBench struct {
-	*link
+	*drone
 	address atomic.Pointer[string]
 	opens   atomic.Int32
 }
@@ -2655,10 +2655,10 @@ func TestTCPIsConnectedAgainAfterThePeerHasClosed(t *testing.T) {
 			t.Fatal(err)
 		}
 		v := &vehicleSocket{Conn: c}
-		received := l.status().received
+		received := l.status().link.received
 		v.hears(t, isBeat(minimal.MAV_TYPE_ONBOARD_CONTROLLER))
 		v.say(t, px4Beat())
-		waitUntil(t, "the heartbeat came", func() bool { return l.status().received > received && l.hearsVehicle() })
+		waitUntil(t, "the heartbeat came", func() bool { return l.status().link.received > received && l.hearsVehicle() })
 		c.Close()
 	}
 	end()
@@ -2701,7 +2701,7 @@ func FuzzFrames(f *testing.F) {
 }
 
 func fuzzFrames(t *testing.T, portion byte, pause uint16, data []byte) {
-	l := newLink(device{name: "fuzz", baud: func() int { return 0 }}, 0, false)
+	l := newDrone(device{name: "fuzz", baud: func() int { return 0 }}, 0, false)
 	l.stopped = true // no greeting
 	acks := &waiter{acks: make(chan uint8, 1000), shown: make(chan struct{}, 1)}
 	l.waiters[cmdArm] = acks

@@ -215,17 +215,7 @@ func simFlight(t *testing.T, flavour simFlavour, prepare func(*simulator), test 
 		if b.port, err = s.open(); err != nil {
 			t.Fatal(err)
 		}
-<<<<<<< HEAD
 		b.w = simWriter(t, b.port)
-=======
-		b.w = &streamwriter.Writer{
-			FrameWriter: &frame.Writer{ByteWriter: b.port, DialectRW: simDialect()},
-			Version:     streamwriter.V2, SystemID: 1, ComponentID: 191,
-		}
-		if err := errors.Join(b.w.FrameWriter.Initialize(), b.w.Initialize()); err != nil {
-			t.Fatal(err)
-		}
->>>>>>> simap
 		ctx, cancel := context.WithCancel(t.Context())
 		var wg sync.WaitGroup
 		wg.Go(func() { s.run(ctx) })
@@ -240,7 +230,7 @@ func simFlight(t *testing.T, flavour simFlavour, prepare func(*simulator), test 
 func simWriter(t *testing.T, p port) *streamwriter.Writer {
 	t.Helper()
 	w := &streamwriter.Writer{
-		FrameWriter: &frame.Writer{ByteWriter: p, DialectRW: simDialect},
+		FrameWriter: &frame.Writer{ByteWriter: p, DialectRW: simDialect()},
 		Version:     streamwriter.V2, SystemID: 1, ComponentID: 191,
 	}
 	if err := errors.Join(w.FrameWriter.Initialize(), w.Initialize()); err != nil {

@@ -279,9 +279,10 @@ func (w *onlooker) settle() {
 	time.Sleep(2 * time.Second)
 	w.link.mu.Lock()
 	defer w.link.mu.Unlock()
-	l := w.link
-	if l.op != nil || len(l.waiters) > 1 || len(l.owed) > 20 || len(l.tel.chunks) > 8 || l.stick.phase == stickClient {
-		w.Errorf("left over: op %v, %d waiters, %d owed acks, %d chunks, sticks %v", l.op, len(l.waiters), len(l.owed), len(l.tel.chunks), l.stick.phase)
+	d := w.link
+	a := d.cmd.acks
+	if d.cmd.op != nil || d.cmd.next != nil || len(a.waiting) > 1 || len(a.owed) > 20 || len(d.tel.texts.chunks) > 8 || d.sticks.phase == stickClient {
+		w.Errorf("left over: op %v, %d waiting, %d owed acks, %d chunks, sticks %v", d.cmd.op, len(a.waiting), len(a.owed), len(d.tel.texts.chunks), d.sticks.phase)
 	}
 }
 
