@@ -406,7 +406,12 @@ func (m *machine) awaited() (custom uint32, ok bool) {
 
 // doubt says that a plan went without an answer: nobody knows what it did, so
 // whatever is reported shows.
-func (m *machine) doubt() { m.plan, m.settle = nil, nil }
+func (m *machine) doubt() {
+	m.plan, m.settle = nil, nil
+	if m.heard && !m.explains(m.raw) && !m.raw.same(m.last) {
+		m.show(m.raw)
+	}
+}
 
 // abandon ends what was commanded: the mode is the reported one.
 func (m *machine) abandon() { m.show(m.raw) }

@@ -294,6 +294,9 @@ func (s *sticks) left(f stickFacts, src *sources) {
 // stayed says that a plan out of the stick modes, or into one, was not carried
 // out: the sticks are nobody's until the client moves them.
 func (s *sticks) stayed(f stickFacts) {
+	if !f.mode.flownBySticks() { // it was carried out, unacknowledged
+		s.mine = false
+	}
 	if s.phase == stickParked && f.mode.flownBySticks() && !s.taken {
 		s.phase = stickCentred
 		if s.wish.IsZero() { // else the client is silent already
@@ -460,7 +463,7 @@ func (s *sticks) tick(f stickFacts, src *sources, entering Mode) {
 		s.set(s.centred(f, mode), f.now)
 		s.silence(f, src)
 	case stickParked:
-		if f.firmware != px4 {
+		if f.firmware != px4 && !f.mode.flownBySticks() {
 			s.set(axes{z: rest(f)}, f.now)
 		}
 	}
@@ -489,6 +492,9 @@ func (s *sticks) silence(f stickFacts, src *sources) {
 		return
 	}
 	if s.mine && f.aloft && since >= after && !f.now.Before(s.until) && f.now.Sub(s.wish) >= holdAgain {
+		if s.wish.IsZero() {
+			s.acts.notice = fmt.Sprintf("no sticks from the client for %.0f s: holding", since.Seconds())
+		}
 		s.wish = f.now
 		s.acts.hold = true
 	}
