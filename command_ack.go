@@ -171,8 +171,8 @@ func (x *exchange) answered() bool {
 	if x.refusal != nil {
 		return true
 	}
-	if x.twice {
-		return x.accepted >= 2*x.copies
+	if x.twice && x.accepted < 2*x.copies {
+		return false
 	}
 	return x.accepted > 0
 }
