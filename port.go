@@ -142,10 +142,11 @@ type serialDevice struct {
 }
 
 type serialPort struct {
-	file *os.File
-	raw  syscall.RawConn // of file
-	line serial.Port
-	once sync.Once
+	file  *os.File
+	raw   syscall.RawConn // of file
+	line  serial.Port
+	until time.Time // of a Read; the reader's own
+	once  sync.Once
 }
 
 func (p *serialPort) Read(b []byte) (int, error) {
@@ -154,7 +155,17 @@ func (p *serialPort) Read(b []byte) (int, error) {
 		if n > 0 || err != nil {
 			return n, err
 		}
+		if !p.until.IsZero() && !time.Now().Before(p.until) {
+			return 0, os.ErrDeadlineExceeded
+		}
 	}
+}
+
+// SetReadDeadline is for the reader, between two Reads; a Read ends up to
+// readTurn later.
+func (p *serialPort) SetReadDeadline(t time.Time) error {
+	p.until = t
+	return nil
 }
 
 // read reads what comes within readTurn, which may be nothing.
