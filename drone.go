@@ -358,6 +358,7 @@ func (d *drone) hearHeartbeat(now time.Time) {
 	}
 	if !d.online {
 		d.online = true
+		slog.Info("vehicle online", "system", d.tel.id.system, "mode", d.machine.mode, "vehicle_mode", d.modeName())
 		d.greeting.begin()
 	}
 	d.version.Add(1)
