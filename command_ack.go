@@ -105,9 +105,7 @@ func (a *acks) send(x *exchange) error {
 	if x.twice {
 		o.n++
 	}
-	if o.until.Before(x.sent.Add(giveUp)) {
-		o.until = x.sent.Add(giveUp)
-	}
+	o.until = now.Add(giveUp)
 	a.owed[x.step.cmd] = o
 	return nil
 }

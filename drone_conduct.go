@@ -60,7 +60,7 @@ func (d *drone) actOnSticks() {
 func (d *drone) pilot(a axes) outgoing {
 	m := &common.MessageManualControl{Target: d.tel.id.system, X: a.x, Y: a.y, Z: a.z, R: a.r}
 	if d.firmware.ardupilot() {
-		return outgoing{d.greeting.groundStation(), knockID, m}
+		return outgoing{system: d.greeting.groundStation(), component: knockID, msg: m}
 	}
 	return outgoing{msg: m}
 }

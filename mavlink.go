@@ -23,6 +23,7 @@ const (
 	backoffFirst   = 100 * time.Millisecond // before reopening, doubled each time
 	backoffLast    = 2 * time.Second
 	heartbeatEvery = time.Second
+	staleAfter     = time.Second           // in the queue: nobody wants it any more
 	readEvery      = 20 * time.Millisecond // a line on which much comes, if no answer is awaited
 	noiseEvery     = 5 * time.Second       // between two lines of the log about it
 )
@@ -41,6 +42,7 @@ const (
 type outgoing struct {
 	system, component byte
 	msg               message.Message
+	at                time.Time // when it was queued; zero: it is never too old
 }
 
 // heard is what the link hands on: a message of the vehicle, somebody else's
@@ -437,6 +439,9 @@ type writer struct {
 // put writes a message; false says that the port is broken.
 func (w *writer) put(o outgoing) bool {
 	l, c := w.link, w.conn
+	if !o.at.IsZero() && time.Since(o.at) > staleAfter { // the line stood still
+		return true
+	}
 	who := [2]byte{o.system, o.component}
 	s := w.senders[who]
 	if s == nil {
@@ -520,7 +525,7 @@ func (l *link) put(system, component byte, m message.Message) error {
 		component = l.us
 	}
 	select {
-	case l.conn.queue <- outgoing{system, component, m}:
+	case l.conn.queue <- outgoing{system, component, m, time.Now()}:
 		return nil
 	default:
 		return errQueueFull
