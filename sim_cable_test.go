@@ -182,6 +182,7 @@ func TestSimLosesAllThatABrokenFrameClaims(t *testing.T) {
 		}
 	})
 }
+
 // simStaleFrames opens a port on a line that nobody read for a while, and
 // returns how many frames of at least 5 s of age it then delivers. The
 // vehicle's mode changed 4 s before the opening. flush is called at the times.
