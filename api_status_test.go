@@ -1,14 +1,17 @@
 package main
 
 import (
+	"bufio"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"math"
 	"net"
 	"net/http"
 	"regexp"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -255,6 +258,300 @@ func TestStatusHoldsTheLast20MessagesNewestLast(t *testing.T) {
 			if n := i + 5; m.Text != fmt.Sprint("text ", n) || m.Severity != names[n%8] || m.Age != float64(25-n) {
 				st.Errorf("message %d is %+v", i, m)
 			}
+		}
+	})
+}
+
+// ---- The stream ----
+
+// event is one event of a stream.
+type event struct {
+	at   time.Time
+	name string
+	data string
+}
+
+// watcher is a client that reads the status as a stream, in a goroutine.
+type watcher struct {
+	*wire
+	mu     sync.Mutex
+	header http.Header
+	first  string // the lines before the first event
+	events []event
+	err    error // what ended it
+	over   chan struct{}
+}
+
+// watchStatus opens a stream of the status, as a browser's EventSource does.
+// headers are more lines of the request.
+func watchStatus(p *pipes, headers ...string) *watcher {
+	w := &watcher{wire: p.connect(), over: make(chan struct{})}
+	go func() {
+		defer close(w.over)
+		err := w.read(headers)
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		w.err = err
+	}()
+	return w
+}
+
+func (w *watcher) read(headers []string) error {
+	fmt.Fprintf(w, "GET /api/drone/status HTTP/1.1\r\nHost: drone.local\r\nAccept: text/event-stream\r\n%s\r\n", strings.Join(headers, ""))
+	resp, err := http.ReadResponse(w.in, nil)
+	if err != nil {
+		return err
+	}
+	w.header = resp.Header
+	if resp.StatusCode != 200 {
+		return fmt.Errorf("answered %s", resp.Status)
+	}
+	lines := bufio.NewReader(resp.Body)
+	for {
+		var block string
+		for !strings.HasSuffix(block, "\n\n") {
+			line, err := lines.ReadString('\n')
+			if err != nil {
+				return err
+			}
+			block += line
+		}
+		w.mu.Lock()
+		name, data, _ := strings.Cut(strings.TrimSuffix(block, "\n\n"), "\ndata: ")
+		if name, ok := strings.CutPrefix(name, "event: "); ok {
+			w.events = append(w.events, event{time.Now(), name, data})
+		} else {
+			w.first += block
+		}
+		w.mu.Unlock()
+	}
+}
+
+// got returns the events so far.
+func (w *watcher) got() []event {
+	synctest.Wait()
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return slices.Clone(w.events)
+}
+
+func (w *watcher) last() string {
+	if list := w.got(); len(list) > 0 {
+		return list[len(list)-1].data
+	}
+	return ""
+}
+
+func (w *watcher) ended() bool {
+	synctest.Wait()
+	select {
+	case <-w.over:
+		return true
+	default:
+		return false
+	}
+}
+
+func TestAStreamIsTheStatusAtOnceAndWithEachChange(t *testing.T) {
+	atStation(t, simPX4, func(st *station) {
+		p, end := serve(st.T, st.handler, maxConnections)
+		defer end()
+		w := watchStatus(p)
+		first := w.got()
+		if len(first) != 1 || first[0].name != "status" || first[0].data+"\n" != st.get("/api/drone/status").body {
+			st.Fatalf("the first events are %v", first)
+		}
+		if w.first != "retry: 1000\n\n" || w.header.Get("Content-Type") != "text/event-stream" || w.header.Get("Cache-Control") != "no-store" {
+			st.Errorf("begins with %q, headers %v", w.first, w.header)
+		}
+		time.Sleep(150 * time.Millisecond)
+		st.post("/api/drone/mode", `{"arm":true}`).wantOK(st.T)
+		time.Sleep(eventEvery)
+		if got := w.last(); !strings.Contains(got, `"armed":true`) {
+			st.Errorf("0.1 s after the answer the stream has %s", got)
+		}
+		time.Sleep(10 * time.Second)
+		list := w.got()
+		for i, e := range list {
+			if strings.Contains(e.data, "\n") || !json.Valid([]byte(e.data)) {
+				st.Errorf("not one line of JSON: %q", e.data)
+			}
+			if i > 1 && e.at.Sub(list[i-1].at) < eventEvery { // all streams look at the same moments: the second may be sooner
+				st.Errorf("%v after the event before it", e.at.Sub(list[i-1].at))
+			}
+		}
+		if n := len(list); n < 90 || n > 105 {
+			st.Errorf("%d events in ten seconds of a vehicle that talks", n)
+		}
+	})
+}
+
+func TestAStreamOfASilentVehicleShowsItsAgesEachSecond(t *testing.T) {
+	withScript(t, func(v *scriptedVehicle) {
+		p, end := serve(v.T, v.handler, maxConnections)
+		defer end()
+		v.say(holdingInAir)
+		time.Sleep(3500 * time.Millisecond) // offline
+		w := watchStatus(p)
+		n := len(w.got())
+		time.Sleep(time.Minute + 500*time.Millisecond)
+		list := w.got()[n:]
+		for i, e := range list {
+			if i > 0 && e.at.Sub(list[i-1].at) > eventAtMost {
+				v.Errorf("%v after the event before it", e.at.Sub(list[i-1].at))
+			}
+		}
+		// The port is opened anew every few seconds, which is a change.
+		if len(list) < 60 || len(list) > 100 {
+			v.Errorf("%d events in a minute of silence", len(list))
+		}
+		if w.ended() {
+			v.Errorf("the stream ended: %v", w.err)
+		}
+	})
+}
+
+// EventSource sends the id of the last event where there was one; ours have none.
+func TestWhatABrowserSendsAfterABreakIsTaken(t *testing.T) {
+	atStation(t, simPX4, func(st *station) {
+		p, end := serve(st.T, st.handler, maxConnections)
+		defer end()
+		w := watchStatus(p, "Last-Event-ID: 17\r\n", "Cache-Control: no-cache\r\n")
+		if len(w.got()) != 1 {
+			st.Errorf("got %v, %v", w.got(), w.err)
+		}
+	})
+}
+
+func TestHEADOfAStreamHasItsHeaders(t *testing.T) {
+	r := call(silent(), "HEAD", "/api/drone/status", nil, "Accept", "text/event-stream")
+	if r.status != 200 || r.body != "" || r.header.Get("Content-Type") != "text/event-stream" {
+		t.Errorf("got %d %v %q", r.status, r.header, r.body)
+	}
+}
+
+func TestAcceptTellsWhetherAStreamIsWanted(t *testing.T) {
+	for accept, want := range map[string]bool{
+		"text/event-stream":                                  true,
+		"TEXT/Event-Stream":                                  true,
+		"text/event-stream; charset=utf-8":                   true,
+		"text/event-stream;q=0.5":                            true,
+		"text/event-stream, */*;q=0.1":                       true,
+		"text/event-stream, */*":                             true,
+		"application/json;q=0.9, text/event-stream":          true,
+		"application/json; q=0.2 , text/event-stream; q=0.3": true,
+		"text/html, ,text/event-stream,,":                    true,
+		"":                                                   false, "*/*": false, "text/*": false, "application/json": false,
+		"text/event-stream, application/json":      false, // what a generated client sends that can read both
+		"text/event-stream;q=0.1, */*":             false,
+		"text/event-stream;q=0.1, application/*":   false,
+		"text/event-stream;q=0":                    false,
+		"text/event-stream;q=0.0, */*":             false,
+		"text/event-stream;q=0.3,application/json": false,
+		"text/event-stream;q=nonsense":             false,
+		"text/event-stream;q=-1":                   false,
+		"text/event-stream;q=2":                    false,
+		"text/event-stream;q=NaN":                  false,
+		"text/event-stream;q=":                     false,
+		"text/event-streams":                       false,
+		"event-stream":                             false,
+		";;;,,,q=1;text/event-stream":              false,
+		"\x00\xff;q=text/event-stream":             false,
+	} {
+		if got := wantsStream([]string{accept}); got != want {
+			t.Errorf("Accept: %q: a stream: %v, want %v", accept, got, want)
+		}
+	}
+	if !wantsStream([]string{"text/html", "text/event-stream"}) {
+		t.Error("two lines of Accept are not one list")
+	}
+	r := call(silent(), "GET", "/api/drone/status", nil, "Accept", "text/html,*/*;q=0.8")
+	r.wantOK(t)
+}
+
+func TestA17thStreamTakesThePlaceOfTheOldest(t *testing.T) {
+	atStation(t, simPX4, func(st *station) {
+		p, end := serve(st.T, st.handler, maxConnections)
+		defer end()
+		var open []*watcher
+		for range maxStreams {
+			open = append(open, watchStatus(p))
+			time.Sleep(10 * time.Millisecond)
+		}
+		for i, w := range open {
+			if w.ended() {
+				st.Fatalf("stream %d of 16 ended: %v", i, w.err)
+			}
+		}
+		open = append(open, watchStatus(p))
+		time.Sleep(time.Second)
+		for i, w := range open {
+			if w.ended() != (i == 0) {
+				st.Errorf("stream %d: ended %v", i, w.ended())
+			}
+		}
+		if !errors.Is(open[0].err, io.EOF) {
+			st.Errorf("the oldest ended with %v, want a whole answer", open[0].err)
+		}
+		open[5].Close() // a client that goes frees its place
+		time.Sleep(time.Second)
+		open = append(open[1:], watchStatus(p))
+		time.Sleep(time.Second)
+		for i, w := range open {
+			if w.ended() != (i == 4) {
+				st.Errorf("stream %d: ended %v", i+1, w.ended())
+			}
+		}
+		// All show the same, made once.
+		texts := map[string]bool{}
+		for i, w := range open {
+			if i != 4 {
+				texts[w.last()] = true
+			}
+		}
+		if len(texts) != 1 {
+			st.Errorf("%d different events at the same moment", len(texts))
+		}
+	})
+}
+
+func TestAClientThatStopsReadingIsCutOffAfterTwoSeconds(t *testing.T) {
+	atStation(t, simPX4, func(st *station) {
+		p, end := serve(st.T, st.handler, maxConnections)
+		defer end()
+		w := p.connect()
+		io.WriteString(w, "GET /api/drone/status HTTP/1.1\r\nHost: drone.local\r\nAccept: text/event-stream\r\n\r\n")
+		io.ReadFull(w.in, make([]byte, 20))
+		other := watchStatus(p)
+		time.Sleep(1900 * time.Millisecond)
+		n := len(other.got())
+		time.Sleep(200 * time.Millisecond)
+		began := time.Now()
+		io.Copy(io.Discard, w.in)
+		if late := time.Since(began); late > 0 {
+			st.Errorf("cut off %v too late", late)
+		}
+		if len(other.got()) <= n || other.ended() {
+			st.Error("another stream suffers")
+		}
+	})
+}
+
+func TestStreamsEndWithTheProgramAndNotBefore(t *testing.T) {
+	atStation(t, simPX4, func(st *station) {
+		p, end := serve(st.T, st.handler, maxConnections)
+		defer end()
+		w := watchStatus(p)
+		time.Sleep(5 * time.Minute) // over every time-out of the server
+		if w.ended() {
+			st.Fatalf("ended: %v", w.err)
+		}
+		if n := len(w.got()); n < 2990 {
+			st.Errorf("%d events in five minutes", n)
+		}
+		st.link.quit()
+		if !w.ended() || !errors.Is(w.err, io.EOF) {
+			st.Errorf("after the end of the program: %v", w.err)
 		}
 	})
 }

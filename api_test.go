@@ -32,6 +32,14 @@ var postRoutes = map[string]string{
 	"/api/drone/land":    `{"lat":47.3980,"lon":8.5460}`,
 }
 
+// waitingRoutes are those that take a wait, with what else their body needs.
+var waitingRoutes = map[string]string{
+	"/api/drone/mode":    `"mode":"hold",`,
+	"/api/drone/takeoff": ``,
+	"/api/drone/goto":    `"altitude":20,`,
+	"/api/drone/land":    ``,
+}
+
 // errorContract is the table of errors of docs/openapi.yaml: the codes of each HTTP status.
 var errorContract = map[int][]string{
 	400: {"bad_request"},
@@ -497,6 +505,13 @@ func badBodies() []badBody {
 	for _, field := range []string{"altitude", "altitude_msl", "heading", "speed"} {
 		number("/api/drone/goto", field, `"lat":47.398,"lon":8.546,`)
 	}
+	for path, rest := range waitingRoutes {
+		number(path, "wait", rest)
+		add("a wait that is over before it begins", path, `{`+rest+`"wait":-1}`, 422, "wait: want 0 to 600 seconds")
+		add("a wait of over ten minutes", path, `{`+rest+`"wait":601}`, 422, "wait: want 0 to 600 seconds")
+		add("a wait in words", path, `{`+rest+`"wait":"5"}`, 400, "wait: want a number, got a string")
+	}
+	add("a wait for sticks", "/api/drone/input", `{"wait":5}`, 400, `"wait"`)
 	for _, path := range []string{"/api/drone/goto", "/api/drone/land"} {
 		number(path, "lat", `"lon":8.546,`)
 		number(path, "lon", `"lat":47.398,`)
@@ -589,6 +604,10 @@ func TestEachNumberHasItsRange(t *testing.T) {
 		{"/api/drone/input", "throttle", ``, 0, 1},
 		{"/api/drone/input", "timeout", ``, 0.05, 5},
 		{"/api/drone/takeoff", "altitude", ``, 0.5, 1000},
+		{"/api/drone/takeoff", "wait", ``, 0, 600},
+		{"/api/drone/mode", "wait", `"mode":"hold",`, 0, 600},
+		{"/api/drone/goto", "wait", `"altitude":20,`, 0, 600},
+		{"/api/drone/land", "wait", ``, 0, 600},
 		{"/api/drone/goto", "lat", `"lon":8.546,`, -90, 90},
 		{"/api/drone/goto", "lon", `"lat":47.398,`, -180, 180},
 		{"/api/drone/goto", "altitude", ``, -500, 10000},

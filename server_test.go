@@ -73,6 +73,119 @@ func TestNoPageOfAnotherOriginReachesTheDrone(t *testing.T) {
 	})
 }
 
+const laptop = "http://laptop.lan:3000"
+
+// atOrigin is atStation with -origin.
+func atOrigin(t *testing.T, test func(st *station), origins ...string) {
+	atStation(t, simPX4, func(st *station) {
+		st.handler = newHandler(st.link, admission{origins: origins})
+		test(st)
+	})
+}
+
+func TestAPageOfAnAllowedOriginReadsAndCommands(t *testing.T) {
+	atOrigin(t, func(st *station) {
+		for _, origin := range []string{laptop, "https://fleet.example"} {
+			for _, site := range []string{"cross-site", "same-site", ""} {
+				page := []string{"Host", "drone.local:8080", "Origin", origin, "Sec-Fetch-Mode", "cors"}
+				if site != "" {
+					page = append(page, "Sec-Fetch-Site", site)
+				}
+				may := func(r reply, status int) {
+					st.Helper()
+					if r.status != status || r.header.Get("Access-Control-Allow-Origin") != origin || !strings.Contains(r.header.Get("Vary"), "Origin") {
+						st.Errorf("%s: got %d %v %s", origin, r.status, r.header, r.body)
+					}
+					if r.header.Get("Access-Control-Allow-Credentials") != "" {
+						st.Errorf("%s gets what its user is", origin)
+					}
+				}
+				may(call(st.handler, "GET", "/api/drone/status", nil, page...), 200)
+				may(call(st.handler, "HEAD", "/api/drone/status", nil, append(page, "Accept", "text/event-stream")...), 200)
+				may(call(st.handler, "POST", "/api/drone/mode", strings.NewReader(`{"mode":"hold"}`), append(page, "Content-Type", "application/json")...), 200)
+				// It reads also why not.
+				may(call(st.handler, "POST", "/api/drone/mode", strings.NewReader(`{"mode":"up"}`), page...), 422)
+				may(call(st.handler, "POST", "/api/drone/goto", strings.NewReader(postRoutes["/api/drone/goto"]), page...), 409)
+				may(call(st.handler, "GET", "/api/mission", nil, page...), 404)
+				may(call(st.handler, "PUT", "/api/drone/mode", nil, page...), 405)
+			}
+		}
+	}, laptop, "https://fleet.example")
+}
+
+func TestThePreflightOfAnAllowedOriginIsAnswered(t *testing.T) {
+	atOrigin(t, func(st *station) {
+		ask := []string{"Origin", laptop, "Access-Control-Request-Method", "POST", "Access-Control-Request-Headers", "content-type", "Sec-Fetch-Mode", "cors", "Sec-Fetch-Site", "cross-site"}
+		st.untouched(func() {
+			for path := range postRoutes {
+				r := call(st.handler, "OPTIONS", path, nil, ask...)
+				if r.status != 204 || r.body != "" || r.header.Get("Access-Control-Allow-Origin") != laptop ||
+					!strings.Contains(r.header.Get("Access-Control-Allow-Methods"), "POST") ||
+					!strings.Contains(r.header.Get("Access-Control-Allow-Headers"), "Content-Type") ||
+					r.header.Get("Access-Control-Allow-Private-Network") != "" {
+					st.Errorf("%s: got %d %v %s", path, r.status, r.header, r.body)
+				}
+				r = call(st.handler, "OPTIONS", path, nil, append(ask, "Access-Control-Request-Private-Network", "true")...)
+				if r.status != 204 || r.header.Get("Access-Control-Allow-Private-Network") != "true" {
+					st.Errorf("%s: got %d %v", path, r.status, r.header)
+				}
+			}
+		})
+		// OPTIONS that is no preflight is a method like any other.
+		call := call(st.handler, "OPTIONS", "/api/drone/land", nil, "Origin", laptop)
+		if call.status != 405 {
+			st.Errorf("got %d %s", call.status, call.body)
+		}
+	}, laptop)
+}
+
+func TestEveryOtherOriginStaysOutBesideAnAllowedOne(t *testing.T) {
+	others := []string{
+		"http://laptop.lan", "http://laptop.lan:3001", "https://laptop.lan:3000", "http://Laptop.lan:3000", "http://laptop.lan:30000",
+		"http://laptop.lan:3000/", "http://sub.laptop.lan:3000", "http://laptop.lan:3000.evil.example", "http://evil.example", "null", "*", "",
+	}
+	atOrigin(t, func(st *station) {
+		st.untouched(func() {
+			for _, origin := range others {
+				page := []string{"Origin", origin, "Sec-Fetch-Site", "cross-site"}
+				for path, body := range postRoutes {
+					call(st.handler, "POST", path, strings.NewReader(body), page...).want(st.T, 403, "cross_origin", "-origin")
+				}
+				// wantOK and want look that no header opens the answer.
+				call(st.handler, "GET", "/api/drone/status", nil, page...).wantOK(st.T)
+				preflight := append([]string{"Access-Control-Request-Method", "POST"}, page...)
+				call(st.handler, "OPTIONS", "/api/drone/land", nil, preflight...).want(st.T, 405, "method_not_allowed")
+				if st.Failed() {
+					st.Fatal(origin)
+				}
+			}
+			// A rebound name is none of ours, whoever asks.
+			call(st.handler, "POST", "/api/drone/land", nil, "Host", "evil.example", "Origin", laptop).want(st.T, 421, "wrong_host")
+		})
+	}, laptop)
+}
+
+func TestAnOriginIsASchemeAHostAndAPortAlone(t *testing.T) {
+	for _, good := range []string{
+		"http://laptop:3000", "https://laptop", "http://192.0.2.9", "http://[fe80::1]:8080", "https://fleet.example:8443", "http://localhost:5173", "https://xn--e1afmkfd.example",
+	} {
+		if err := checkOrigin(good); err != nil {
+			t.Errorf("%s: %v", good, err)
+		}
+		admission{origins: []string{good}}.guard(http.NotFoundHandler(), nil) // may not panic
+	}
+	for _, bad := range []string{
+		"", "*", "null", "laptop", "laptop:3000", "//laptop:3000", "http://", "http:laptop", "ftp://laptop", "file:///tmp/page.html",
+		"http://laptop:3000/", "http://laptop:3000/page", "http://laptop?x", "http://laptop#x", "http://user@laptop", "http://user:pw@laptop",
+		"HTTP://laptop", "http://Laptop", "http://lap top", " http://laptop", "http://laptop ", "http://laptop\n", "http://*.example", "http://laptop:*",
+		"http://laptop:", "http://laptop:99999", "http://laptop:80", "https://laptop:443", "http://[fe80::1", "http://laptop,http://tablet", "http://l\u00e4ptop",
+	} {
+		if err := checkOrigin(bad); err == nil {
+			t.Errorf("%q is taken for an origin", bad)
+		}
+	}
+}
+
 // A name that a stranger owns was made to point here.
 func TestAReboundNameIsRefused(t *testing.T) {
 	hosts := []string{
@@ -122,6 +235,8 @@ func TestWhoeverMayCallIsServed(t *testing.T) {
 		{"a single label with a port", []string{"Host", "drone:8080"}},
 		{"a single label with a dot", []string{"Host", "drone.:8080"}},
 		{"a router's name", []string{"Host", "drone.lan"}},
+		{"another router's name", []string{"Host", "drone.home"}},
+		{"a third router's name", []string{"Host", "drone.localdomain:8080"}},
 		{"a home network's name", []string{"Host", "drone.home.arpa"}},
 		{"a company's internal name", []string{"Host", "drone.fleet.internal:8080"}},
 		{"the machine's host name", []string{"Host", "board7.fleet.example"}},
@@ -144,6 +259,39 @@ func TestWhoeverMayCallIsServed(t *testing.T) {
 			}
 		}
 	}, "board7.fleet.example", "Falcon.Example.Org.")
+}
+
+func TestTheMachineIsCalledByItsNameUnderItsSearchDomains(t *testing.T) {
+	const conf = `# made by hand
+domain	fleet.example
+search lab.example. Office.Example
+nameserver 192.0.2.1
+options ndots:2
+searching nothing
+search
+`
+	domains := searchDomains(conf)
+	if want := []string{"fleet.example", "lab.example.", "Office.Example"}; !slices.Equal(domains, want) {
+		t.Fatalf("search domains are %q, want %q", domains, want)
+	}
+	names := ownHosts("Board7", domains, []string{"Falcon.Example.Org."})
+	for _, host := range []string{
+		"board7", "BOARD7:8080", "board7.fleet.example", "board7.fleet.example:80", "board7.lab.example.", "board7.office.example", "falcon.example.org",
+	} {
+		if !names.has(host) {
+			t.Errorf("%s is not answered", host)
+		}
+	}
+	for _, host := range []string{
+		"fleet.example", "other.fleet.example", "board7.example", "x.board7.fleet.example", "board7.fleet.example.evil.example", "board7.falcon.example.org", "evilhome", // a label alone is local
+	} {
+		if names.has(host) != (host == "evilhome") {
+			t.Errorf("%s: answered %v", host, names.has(host))
+		}
+	}
+	if ownHosts("", domains, nil).has("fleet.example") {
+		t.Error("a machine without a name is called by its domain")
+	}
 }
 
 // ---- Connections ----
