@@ -168,7 +168,7 @@ func (op *operation) takeBack(i int, err error) {
 		if s.undo == nil || s.through {
 			continue
 		}
-		if code(op.gone) == codeInterrupted || op.ask(time.Now().Add(lookWithin)) != nil || code(op.gone) == codeInterrupted {
+		if op.taken() || op.ask(time.Now().Add(lookWithin)) != nil || op.taken() {
 			return
 		}
 		if r, uerr := op.transact(s.undo); uerr != nil || r != 0 {
@@ -178,6 +178,9 @@ func (op *operation) takeBack(i int, err error) {
 		op.by.follow(op, s.undo)
 	}
 }
+
+// taken reports whether somebody has changed the vehicle's mode since it began.
+func (op *operation) taken() bool { return op.strayed || code(op.gone) == codeInterrupted }
 
 // code is the code of a command's error; "" where it has none.
 func code(err error) errorCode {
