@@ -70,6 +70,9 @@ func (op *operation) send(x *exchange) error {
 	if x.step.enters {
 		c.machine.expect(x.step.number)
 	}
+	if op.leg != nil {
+		c.machine.also(x.step.number)
+	}
 	if err := c.acks.send(x); err != nil {
 		return err
 	}
