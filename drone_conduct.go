@@ -278,7 +278,6 @@ func (d *drone) landThere(m *manoeuvre) {
 		steps: []step{land}, setsMode: true, sticks: sticksLeave, urgent: true,
 		order: order{mode: ModeLand, numbers: []uint32{land.number}},
 	}
-	d.machine.order.numbers = append(d.machine.order.numbers, land.number)
 	out := d.cmd.doOwn(p, m.request, m)
 	if out.err != nil {
 		slog.Warn("the landing at the place was not acknowledged; trying again", "error", out.err)

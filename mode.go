@@ -363,6 +363,14 @@ func (m *machine) begin(numbers []uint32) {
 // it was sent the same report is somebody else's.
 func (m *machine) expect(number uint32) { m.plan = append(m.plan, number) }
 
+// also says that a second leg is sent now: what it leads to belongs to the order,
+// acknowledged or not.
+func (m *machine) also(number uint32) {
+	if m.order != nil && !slices.Contains(m.order.numbers, number) {
+		m.order.numbers = append(m.order.numbers, number)
+	}
+}
+
 // accept says that every step of a plan was acknowledged (rule 3).
 func (m *machine) accept(o order, now time.Time) {
 	m.mode, m.order = o.mode, &o
