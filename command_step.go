@@ -168,7 +168,8 @@ func (op *operation) takeBack(i int, err error) {
 		if s.undo == nil || s.through {
 			continue
 		}
-		if code(op.gone) == codeInterrupted || op.ask(time.Now().Add(lookWithin)) != nil || code(op.gone) == codeInterrupted {
+		taken := func() bool { return op.strayed || code(op.gone) == codeInterrupted }
+		if taken() || op.ask(time.Now().Add(lookWithin)) != nil || taken() {
 			return
 		}
 		if r, uerr := op.transact(s.undo); uerr != nil || r != 0 {

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -247,6 +248,94 @@ func TestCopterWithoutAReceiverArmsInTheModeThatIsAskedForWithIt(t *testing.T) {
 			if f.disarmed() {
 				f.Error("it is not armed")
 			}
+		})
+	}
+}
+
+// ignores makes the vehicle hear our commands and neither carry them out nor
+// acknowledge them; questions are answered.
+func (f *ardu) ignores() {
+	f.sim.change(func() {
+		f.sim.idle = true
+		f.sim.onAck = func(a *common.MessageCommandAck) []simAnswer {
+			if a.Command == common.MAV_CMD_REQUEST_MESSAGE {
+				return []simAnswer{{ack: a}}
+			}
+			return nil
+		}
+	})
+}
+
+func (f *ardu) slow() { f.sim.change(func() { f.sim.delay = 60 * time.Millisecond }) }
+
+// What a command is told that waits while somebody takes the drone, and that
+// nothing more of it is sent.
+func TestCopterInterruptsWhatWaitsWhenAPilotTakesIt(t *testing.T) {
+	const idle, hand, none = simReceiverIdle, simReceiverInHand, simReceiverNone
+	slow := func(f *ardu) { f.hover(); f.slow() }
+	ignored := func(f *ardu) { f.hover(); f.ignores() }
+	to := func(custom uint32) func(f *ardu) { return func(f *ardu) { f.sim.pilotMode(custom) } }
+	rtl := func(f *ardu) { f.sim.failsafeReturn() }
+	const there = "192 frame 3 z 20.0"
+	for _, c := range []struct {
+		name       string
+		receiver   simReceiver
+		before     func(f *ardu)
+		path, body string
+		sent       string        // the last command before it happens
+		after      time.Duration // from there on
+		happens    func(f *ardu)
+		mode       string
+	}{
+		{"position, before its sticks are led", idle, (*ardu).hover, "/mode", `{"mode":"position"}`, "", 200 * time.Millisecond, to(copterBrake), "hold"},
+		{"position, and the pilot sets the same", idle, (*ardu).hover, "/mode", `{"mode":"position"}`, "", 200 * time.Millisecond, to(5), "position"},
+		{"manual, a failsafe", idle, (*ardu).hover, "/mode", `{"mode":"manual"}`, "", 200 * time.Millisecond, rtl, "rtl"},
+		{"altitude that nobody hears, no receiver", none, ignored, "/mode", `{"mode":"altitude"}`, "176 1 2", 500 * time.Millisecond, to(6), "rtl"},
+		{"position that nobody hears", hand, ignored, "/mode", `{"mode":"position"}`, "176 1 5", 500 * time.Millisecond, to(copterBrake), "hold"},
+		{"hold, between BRAKE and GUIDED", hand, slow, "/mode", `{"mode":"hold"}`, "176 1 17", 30 * time.Millisecond, to(5), "position"},
+		{"hold, between BRAKE and GUIDED, a failsafe", idle, slow, "/mode", `{"mode":"hold"}`, "176 1 17", 30 * time.Millisecond, rtl, "rtl"},
+		{"goto with a speed, before the speed", hand, slow, "/goto", "{" + at(100, 0) + `,"speed":2}`, there, 30 * time.Millisecond, to(2), "altitude"},
+		{"goto with a heading, before the turn", idle, slow, "/goto", "{" + at(100, 0) + `,"heading":90}`, there, 30 * time.Millisecond, to(copterBrake), "hold"},
+		{"goto that nobody hears", hand, ignored, "/goto", "{" + at(100, 0) + "}", there, 500 * time.Millisecond, to(copterBrake), "hold"},
+		{"land that nobody hears", hand, ignored, "/land", "", "21 0 0", 500 * time.Millisecond, to(5), "position"},
+		{"land that nobody hears, a failsafe", hand, ignored, "/land", "", "21 0 0", 500 * time.Millisecond, rtl, "rtl"},
+		{"land at a place that nobody hears", hand, ignored, "/land", "{" + at(50, 0) + "}", there, 500 * time.Millisecond, to(copterBrake), "hold"},
+		{"rtl that nobody hears, and the pilot lands", hand, ignored, "/mode", `{"mode":"rtl"}`, "176 1 6", 500 * time.Millisecond, to(9), "land"},
+		{"rtgs, and the pilot has another idea", idle, slow, "/mode", `{"mode":"rtgs"}`, "176 1 6", 30 * time.Millisecond, to(16), "position"},
+		{"takeoff, before it is armed", idle, (*ardu).slow, "/takeoff", "", "176 1 4", 30 * time.Millisecond, to(5), "position"},
+		{"takeoff, between arming and the climb", idle, (*ardu).slow, "/takeoff", "", "400 1 0", 30 * time.Millisecond, to(2), "altitude"},
+		{"takeoff that the pilot disarms", idle, (*ardu).slow, "/takeoff", "", "400 1 0", 30 * time.Millisecond, func(f *ardu) {
+			f.sim.pilotArm(false)
+			f.sim.pilotMode(5)
+		}, "position"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			arduFly(t, c.receiver, func(f *ardu) {
+				c.before(f)
+				time.Sleep(2 * time.Second)
+				asked := time.Now()
+				var client sync.WaitGroup
+				client.Go(func() { f.refused(c.path, c.body, 409, "interrupted") })
+				f.until(c.sent, 5*time.Second, func() bool {
+					sent, _ := f.sent(asked)
+					return c.sent == "" || slices.Contains(sent, c.sent)
+				})
+				time.Sleep(c.after)
+				c.happens(f)
+				time.Sleep(2*arduShows + f.sim.delay)
+				shown := time.Now()
+				client.Wait()
+				if late := time.Since(shown); late > 0 && !f.disarmed() {
+					t.Errorf("the answer came %v after the report", late)
+				}
+				f.wantMode(c.mode)
+				f.sim.change(func() { f.sim.idle, f.sim.onAck = false, nil })
+				time.Sleep(15 * time.Second)
+				f.wantMode(c.mode)
+				if sent, _ := f.sent(shown); len(sent) > 0 {
+					t.Errorf("sent after the report: %q", sent)
+				}
+			})
 		})
 	}
 }
