@@ -367,6 +367,7 @@ func (d *drone) taken(why string) {
 	now := time.Now()
 	d.cmd.took(d.tel.beat.armed)
 	d.cmd.abandon(codeInterrupted, "something else took the drone (%s): it is in %s", why, d.modeName())
+	d.tel.target.group, d.asked.target = group{}, time.Time{} // where it flies to is told anew
 	d.sticks.switched(d.stickFacts(now), &d.sources)
 	d.actOnSticks()
 	d.logMode(why)
