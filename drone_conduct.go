@@ -156,7 +156,7 @@ func (d *drone) closing(op *operation, err error) {
 // one has taken.
 func (d *drone) failed(op *operation, err error, now time.Time) {
 	if op.gone != nil || isNoAck(err) {
-		d.machine.doubt()
+		d.machine.doubt(now)
 	} else {
 		d.machine.refuse(now)
 	}
