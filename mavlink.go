@@ -181,7 +181,16 @@ func (l *link) serve(ctx context.Context, p port) (any bool, err error) {
 	c, broken, cancel := l.connect(ctx, p)
 	defer cancel()
 	var writer sync.WaitGroup
-	writer.Go(func() { l.write(ctx, broken, c) })
+	written := make(chan struct{})
+	writer.Go(func() { defer close(written); l.write(ctx, broken, c) })
+	writer.Go(func() {
+		<-broken.Done()
+		select { // the clock no longer sees a write that hangs
+		case <-time.After(writeHangs):
+			p.Close()
+		case <-written:
+		}
+	})
 	l.mu.Lock()
 	c.end = sync.OnceFunc(func() { writer.Go(func() { p.Close() }) }) // a close may wait for the reader
 	l.mu.Unlock()
@@ -200,9 +209,6 @@ func (l *link) serve(ctx context.Context, p port) (any bool, err error) {
 	}
 	l.mu.Unlock()
 	cancel()
-	// The clock no longer sees a write that hangs.
-	hung := time.AfterFunc(writeHangs, func() { p.Close() })
-	defer hung.Stop()
 	writer.Wait()
 	return r.any, err
 }
