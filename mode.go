@@ -298,6 +298,9 @@ func (m *machine) report(r report) (taken bool) {
 	before := m.raw
 	ours := m.explains(r) || slices.Contains(m.plan, r.custom) || slices.Contains(m.late, r.custom)
 	again, first := m.again, !m.heard || m.lost && !ours
+	if m.lost || m.again { // what a plan did before says nothing now
+		m.settle = nil
+	}
 	m.raw, m.heard, m.lost, m.again = r, true, false, false
 	if again || first { // rule 2
 		m.last = r
@@ -310,6 +313,9 @@ func (m *machine) report(r report) (taken bool) {
 			m.last = r
 		}
 		return false
+	}
+	if slices.Contains(m.settle, before.custom) && !slices.Contains(m.settle, r.custom) {
+		m.settle = nil // what the refused plan did has been taken back
 	}
 	explained, last := m.explains(r), m.last
 	if explained { // also while a plan waits: from here on, what it was before is new again
@@ -389,7 +395,7 @@ func (m *machine) accept(o order, now time.Time) {
 // show what was commanded before.
 func (m *machine) acceptArm(armed bool) {
 	m.plan = nil
-	if m.follow.IsZero() && !m.lost {
+	if m.follow.IsZero() && !m.lost && !m.again {
 		r := m.raw
 		r.armed = armed
 		m.report(r)
