@@ -307,7 +307,7 @@ func (m *machine) report(r report) (taken bool) {
 			m.show(report{custom: r.custom, mode: ModeManual})
 			m.last = r
 		}
-		return again
+		return false
 	}
 	explained, last := m.explains(r), m.last
 	if explained { // also while a plan waits: from here on, what it was before is new again
@@ -363,6 +363,14 @@ func (m *machine) begin(numbers []uint32) {
 // it was sent the same report is somebody else's.
 func (m *machine) expect(number uint32) { m.plan = append(m.plan, number) }
 
+// also says that a second leg is sent now: what it leads to belongs to the order,
+// acknowledged or not.
+func (m *machine) also(number uint32) {
+	if m.order != nil && !slices.Contains(m.order.numbers, number) {
+		m.order.numbers = append(m.order.numbers, number)
+	}
+}
+
 // accept says that every step of a plan was acknowledged (rule 3).
 func (m *machine) accept(o order, now time.Time) {
 	m.mode, m.order = o.mode, &o
@@ -406,7 +414,12 @@ func (m *machine) awaited() (custom uint32, ok bool) {
 
 // doubt says that a plan went without an answer: nobody knows what it did, so
 // whatever is reported shows.
-func (m *machine) doubt() { m.plan, m.settle = nil, nil }
+func (m *machine) doubt() {
+	m.plan, m.settle = nil, nil
+	if m.heard && !m.explains(m.raw) && !m.raw.same(m.last) {
+		m.show(m.raw)
+	}
+}
 
 // abandon ends what was commanded: the mode is the reported one.
 func (m *machine) abandon() { m.show(m.raw) }
