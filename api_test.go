@@ -907,6 +907,66 @@ func TestARefusalTellsOnlyTheTextsThatExplainIt(t *testing.T) {
 	})
 }
 
+func TestARefusedHoldIsCalledAHold(t *testing.T) {
+	atStation(t, simPX4, func(st *station) {
+		st.fly("hold") // on PX4 a hold in the air is a place to stop at
+		st.post("/api/drone/goto", `{"altitude":90}`).wantOK(st.T)
+		time.Sleep(3 * time.Second)
+		st.sim.change(func() {
+			st.sim.onAck = func(ack *common.MessageCommandAck) []simAnswer {
+				if ack.Command != common.MAV_CMD_REQUEST_MESSAGE {
+					ack.Result = common.MAV_RESULT_DENIED
+				}
+				return []simAnswer{{ack: ack}}
+			}
+		})
+		st.post("/api/drone/mode", `{"mode":"hold"}`).want(st.T, 409, "refused", "refused the hold (denied)")
+		st.post("/api/drone/goto", `{"altitude":80}`).want(st.T, 409, "refused", "refused the goto (denied)")
+	})
+}
+
+// logged returns what is logged while f runs.
+func logged(f func()) string {
+	var out strings.Builder
+	before := slog.Default()
+	defer slog.SetDefault(before)
+	log := newLogWriter(&out)
+	slog.SetDefault(slog.New(slog.NewTextHandler(log, nil)))
+	f()
+	log.close()
+	return out.String()
+}
+
+func TestTheLogNeverSaysAcceptedOfWhatWasNot(t *testing.T) {
+	atStation(t, simArduPilot, func(st *station) {
+		st.fly("hold")
+		log := logged(func() {
+			st.post("/api/drone/mode", `{"mode":"hold"}`).wantOK(st.T)
+			st.sim.change(func() { // a wish of the next goto
+				st.sim.onAck = func(ack *common.MessageCommandAck) []simAnswer {
+					if ack.Command == common.MAV_CMD_CONDITION_YAW {
+						return nil
+					}
+					return []simAnswer{{ack: ack}}
+				}
+			})
+			st.post("/api/drone/goto", `{"altitude":90}`).wantOK(st.T)
+			st.dropAcks()
+			st.post("/api/drone/land", ``).want(st.T, 504, "no_ack")
+		})
+		var wish bool
+		for line := range strings.Lines(log) {
+			wish = wish || strings.Contains(line, "without one of its wishes")
+			if strings.Contains(line, "level=INFO") != strings.Contains(line, "accepted") {
+				st.Errorf("the log says %s", line)
+			}
+		}
+		if !wish || strings.Count(log, "\n") != 4 {
+			st.Errorf("the log is\n%s", log)
+		}
+	})
+}
+
 func TestEachResultHasItsAnswer(t *testing.T) {
 	tests := []struct {
 		result common.MAV_RESULT
