@@ -381,7 +381,7 @@ func (d *drone) farewell() {
 		if p, err := r.plan(d.vehicle(f.now)); err == nil {
 			op := &operation{by: d.cmd, request: r, plan: p, last: f.now.Add(farewellFor), ended: make(chan struct{})}
 			result, err := op.transact(&op.plan.steps[len(op.plan.steps)-1])
-			slog.Warn("stopping in the air after sticks", "asked_for", r.mode, "result", resultName(result), "error", err)
+			slog.Warn("stopping in the air after sticks", "asked_for", r.mode, "answer", inWords(result, err))
 		}
 	}
 	if f.aloft {
