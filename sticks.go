@@ -105,6 +105,7 @@ type stickFacts struct {
 	custom   uint32
 	armed    bool
 	aloft    bool // armed, and not known to be on the ground
+	offline  bool // the vehicle is not heard
 }
 
 // stickActs is what is to be done for the sticks.
@@ -481,6 +482,10 @@ func (s *sticks) silence(f stickFacts, src *sources) {
 		if since >= stickIdle {
 			s.end(f.firmware.ardupilot() && src.receiver != receiverNone, f.now)
 		}
+		return
+	}
+	if f.offline { // nobody can be heard: it begins anew when the vehicle is back
+		s.client, s.wish = f.now, time.Time{}
 		return
 	}
 	after := silentAt
