@@ -336,7 +336,7 @@ func (op *operation) approach(i int) error {
 			return err
 		}
 	}
-	if arming, on := s.arms(); arming && on && op.strayed {
+	if arming, on := s.arms(); op.strayed && (i > 0 || arming && on) {
 		return op.interrupted()
 	}
 	return op.await(time.Now(), func() bool { return true })

@@ -36,6 +36,13 @@ type object = map[string]any
 // the simulator's switches before it boots.
 func fly(t *testing.T, flavour simFlavour, prepare func(*simulator), do func(*flight)) {
 	t.Helper()
+	flyWith(t, flavour, prepare, nil, do)
+}
+
+// flyWith is fly with a mavrest that start, which may be nil, has had in hand
+// before it runs.
+func flyWith(t *testing.T, flavour simFlavour, prepare func(*simulator), start func(*drone), do func(*flight)) {
+	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		s := newSimulator(flavour)
 		if prepare != nil {
@@ -49,9 +56,15 @@ func fly(t *testing.T, flavour simFlavour, prepare func(*simulator), do func(*fl
 			baud: func() int { return 0 },
 		}
 		l := newDrone(dev, 0, false)
+		if start != nil {
+			start(l)
+		}
 		f := &flight{t, s, l, newHandler(l, admission{}), stop, px4}
-		if flavour == simArduPilot {
+		switch flavour {
+		case simArduPilot:
 			f.firmware = copter
+		case simQuadPlane:
+			f.firmware = quadPlane
 		}
 		var running sync.WaitGroup
 		running.Go(func() { s.run(ctx) })

@@ -134,7 +134,7 @@ func newLink(d device, only byte, gcs bool, hear func(heard)) *link {
 // closes it.
 func (l *link) run(ctx context.Context) {
 	backoff := backoffFirst
-	failing := false
+	told := "" // the last failure, told once while it lasts
 	for ctx.Err() == nil {
 		p, err := l.device.open(ctx)
 		if err == nil && ctx.Err() != nil {
@@ -142,27 +142,23 @@ func (l *link) run(ctx context.Context) {
 			return
 		}
 		if err == nil {
-			if failing {
-				slog.Info("port open again", "device", l.device.name, "baud", l.device.baud())
-			} else {
+			if told != errSilent.Error() {
 				slog.Info("port open", "device", l.device.name, "baud", l.device.baud())
+				told = ""
 			}
-			failing = false
 			var any bool
 			if any, err = l.serve(ctx, p); any {
-				backoff = backoffFirst
+				backoff, told = backoffFirst, ""
 			}
-			if ctx.Err() != nil {
-				return
-			}
-			slog.Warn("port lost; trying again until it is back", "device", l.device.name, "error", err)
-			failing = true
-		} else if ctx.Err() == nil {
+		} else {
 			err = l.device.explain(err)
-			if !failing {
-				slog.Warn("the port can't be opened; trying again until it can", "device", l.device.name, "error", err)
-			}
-			failing = true
+		}
+		if ctx.Err() != nil {
+			return
+		}
+		if err.Error() != told {
+			told = err.Error()
+			slog.Warn("no link to the autopilot; trying again until there is", "device", l.device.name, "error", err)
 		}
 		l.mu.Lock()
 		l.fault = err

@@ -307,7 +307,7 @@ func (m *machine) report(r report) (taken bool) {
 			m.show(report{custom: r.custom, mode: ModeManual})
 			m.last = r
 		}
-		return again
+		return false
 	}
 	explained, last := m.explains(r), m.last
 	if explained { // also while a plan waits: from here on, what it was before is new again

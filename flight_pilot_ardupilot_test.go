@@ -1,0 +1,341 @@
+package main
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/bluenviron/gomavlib/v3/pkg/dialects/common"
+)
+
+// Whole flights of ArduPilot with a pilot beside them: every manoeuvre, every
+// state of the receiver, and what a pilot, a failsafe or the line does to it
+// (docs/design.md, "Who has the sticks").
+
+// ardu is a flight of a Copter whose receiver is known.
+type ardu struct {
+	*flight
+	receiver simReceiver
+}
+
+// Copter's modes that a pilot's switch has.
+var arduPilotsModes = []uint32{0, 2, 5, 16, 4, copterBrake, 6, 9}
+
+// arduShows is when the simulator tells of a new mode.
+const arduShows = time.Millisecond
+
+// arduFly flies a Copter whose receiver is in a state from the boot on.
+func arduFly(t *testing.T, receiver simReceiver, do func(*ardu)) {
+	t.Helper()
+	fly(t, simArduPilot, arduReceiver(receiver), func(f *flight) { do(&ardu{f, receiver}) })
+}
+
+func arduReceiver(to simReceiver) func(*simulator) {
+	return func(s *simulator) { s.receiver = to }
+}
+
+// rise takes off. Without a receiver it arms on our stream alone; with a
+// transmitter in hand the pilot gives throttle once it flies.
+func (f *ardu) rise(altitude float64) {
+	f.Helper()
+	if f.receiver == simReceiverInHand {
+		f.sim.pilotSticks(0, 0, 0, 0)
+		defer f.sim.pilotSticks(0, 0, 500, 0)
+	}
+	if !f.receiver.live() {
+		f.accepted("/mode", `{"mode":"manual","arm":true}`)
+	}
+	f.accepted("/takeoff", fmt.Sprintf(`{"altitude":%g}`, altitude))
+}
+
+func (f *ardu) hover() {
+	f.Helper()
+	f.rise(20)
+	time.Sleep(20 * time.Second)
+	f.wantAt(0, 0, 20, 0.5)
+}
+
+// sent lists what came since a time that commands or moves the vehicle, the
+// centred, parked and released sticks beside it.
+func (f *ardu) sent(since time.Time) (commands []string, sticks []axes) {
+	for _, r := range f.sim.received() {
+		if r.at.Before(since) {
+			continue
+		}
+		switch m := r.msg.(type) {
+		case *common.MessageCommandLong:
+			if m.Command != common.MAV_CMD_SET_MESSAGE_INTERVAL && m.Command != common.MAV_CMD_REQUEST_MESSAGE {
+				commands = append(commands, fmt.Sprintf("%d %g %g", m.Command, m.Param1, m.Param2))
+			}
+		case *common.MessageCommandInt:
+			commands = append(commands, fmt.Sprintf("%d frame %d z %.1f", m.Command, m.Frame, m.Z))
+		case *common.MessageManualControl:
+			sticks = append(sticks, axes{m.X, m.Y, m.Z, m.R})
+		}
+	}
+	return commands, sticks
+}
+
+// arduManoeuvres bring the vehicle into the middle of something.
+var arduManoeuvres = []struct {
+	name   string
+	sticks bool // a stream of ours may run in it
+	begin  func(f *ardu)
+}{
+	{"takeoff", false, func(f *ardu) { f.rise(40); time.Sleep(9 * time.Second) }},
+	{"climb", false, func(f *ardu) { f.hover(); f.accepted("/goto", `{"altitude":60}`); time.Sleep(4 * time.Second) }},
+	{"goto", false, func(f *ardu) { f.hover(); f.accepted("/goto", "{"+at(200, 0)+"}"); time.Sleep(6 * time.Second) }},
+	{"hold", false, func(f *ardu) { f.hover(); f.accepted("/mode", `{"mode":"hold"}`); time.Sleep(4 * time.Second) }},
+	{"stop", false, func(f *ardu) {
+		f.hover()
+		f.accepted("/goto", "{"+at(200, 0)+"}")
+		time.Sleep(8 * time.Second)
+		f.accepted("/mode", `{"mode":"hold"}`)
+		time.Sleep(400 * time.Millisecond)
+	}},
+	{"land", false, func(f *ardu) { f.hover(); f.accepted("/land", ""); time.Sleep(4 * time.Second) }},
+	{"way to a landing", false, func(f *ardu) { f.hover(); f.accepted("/land", "{"+at(200, 0)+"}"); time.Sleep(6 * time.Second) }},
+	{"landing at a place", false, func(f *ardu) {
+		f.hover()
+		f.accepted("/land", "{"+at(8, 0)+"}")
+		f.until("the second leg", 40*time.Second, func() bool { return f.sim.truth().mode == 9 })
+		time.Sleep(2 * time.Second)
+	}},
+	{"rtl", false, func(f *ardu) {
+		f.hover()
+		f.accepted("/goto", "{"+at(60, 0)+"}")
+		time.Sleep(15 * time.Second)
+		f.accepted("/mode", `{"mode":"rtl"}`)
+		time.Sleep(4 * time.Second)
+	}},
+	{"position", true, func(f *ardu) { f.hover(); f.accepted("/mode", `{"mode":"position"}`); time.Sleep(2 * time.Second) }},
+	{"position, sticks moved", true, func(f *ardu) { f.moving("position", `{"pitch":0.5,"timeout":5}`); time.Sleep(time.Second) }},
+	{"position, sticks expired", true, func(f *ardu) { f.moving("position", `{"pitch":0.5,"timeout":0.2}`); time.Sleep(2 * time.Second) }},
+	{"altitude", true, func(f *ardu) { f.hover(); f.accepted("/mode", `{"mode":"altitude"}`); time.Sleep(2 * time.Second) }},
+	{"altitude, sticks moved", true, func(f *ardu) { f.moving("altitude", `{"roll":-0.5,"timeout":5}`); time.Sleep(time.Second) }},
+	{"altitude, sticks expired", true, func(f *ardu) { f.moving("altitude", `{"pitch":0.5,"timeout":0.2}`); time.Sleep(2 * time.Second) }},
+	{"manual", true, func(f *ardu) { f.hover(); f.accepted("/mode", `{"mode":"manual"}`); time.Sleep(time.Second) }},
+	{"manual, sticks moved", true, func(f *ardu) {
+		f.moving("manual", `{"pitch":0.2,"throttle":0.45,"timeout":5}`)
+		time.Sleep(time.Second)
+	}},
+	{"manual, sticks expired", true, func(f *ardu) {
+		f.moving("manual", `{"pitch":0.2,"throttle":0.45,"timeout":0.2}`)
+		time.Sleep(time.Second)
+	}},
+	{"a silent client's hold", true, func(f *ardu) { f.moving("altitude", `{"pitch":0.5,"timeout":0.2}`); time.Sleep(7 * time.Second) }},
+}
+
+func (f *ardu) moving(mode, sticks string) {
+	f.Helper()
+	f.hover()
+	f.accepted("/mode", `{"mode":"`+mode+`"}`)
+	f.accepted("/input", sticks)
+}
+
+// The whole product where a stream of ours may run; where none does, every mode
+// with a transmitter in hand.
+func TestCopterIsThePilotsFromHisSwitchOn(t *testing.T) {
+	names := map[simReceiver]string{simReceiverNone: "none", simReceiverLost: "lost", simReceiverIdle: "idle", simReceiverInHand: "in hand"}
+	for _, m := range arduManoeuvres {
+		for _, receiver := range []simReceiver{simReceiverNone, simReceiverLost, simReceiverIdle, simReceiverInHand} {
+			modes := arduPilotsModes
+			switch {
+			case receiver == simReceiverLost: // to the wire what none is
+				modes = []uint32{5}
+			case receiver == simReceiverIdle && !m.sticks: // what in hand is
+				modes = []uint32{5, copterBrake}
+			}
+			for _, custom := range modes {
+				_, mode := copter.reported(custom)
+				t.Run(m.name+"/"+names[receiver]+"/"+mode, func(t *testing.T) {
+					arduFly(t, receiver, func(f *ardu) {
+						m.begin(f)
+						f.pilotSwitches(custom)
+					})
+				})
+			}
+		}
+	}
+}
+
+// pilotSwitches sets a mode by the pilot's switch and holds what follows against
+// the rules.
+func (f *ardu) pilotSwitches(custom uint32) {
+	f.Helper()
+	before, was := f.sim.truth(), f.status()
+	_, streamed := f.sent(time.Now().Add(-200 * time.Millisecond))
+	began := time.Now()
+	f.sim.pilotMode(custom)
+	mode, name := copter.reported(custom)
+	if before.mode == custom { // the vehicle shows nothing: nothing changes
+		time.Sleep(500 * time.Millisecond)
+		f.wantMode(was["mode"].(string))
+		if sent, _ := f.sent(began); len(sent) > 0 {
+			f.Errorf("sent %q", sent)
+		}
+		return
+	}
+	time.Sleep(2 * arduShows)
+	if _, o := f.call("GET", "/mode", ""); o["mode"] != mode.String() || o["vehicle_mode"] != name {
+		f.Errorf("after the report of %s it is %v", name, o)
+	}
+	if o := f.status(); o["done"] != nil || o["target"] != nil {
+		f.Errorf("done is %v, the target %v after a pilot's %s", o["done"], o["target"], name)
+	}
+	time.Sleep(20 * time.Second)
+	f.wantMode(mode.String())
+	if now := f.sim.truth(); now.mode != custom {
+		f.Errorf("the vehicle is in mode %d", now.mode)
+	}
+	sent, sticks := f.sent(began.Add(arduShows))
+	if len(sent) > 0 {
+		f.Errorf("sent after the pilot's switch: %q", sent)
+	}
+	f.wantStream(streamed, sticks, custom)
+	if mode.flownBySticks() {
+		f.refused("/input", `{"pitch":1,"throttle":0.5}`, 409, "wrong_mode")
+	}
+}
+
+// wantStream checks what became of the stream that ran before a pilot's switch.
+func (f *ardu) wantStream(before, after []axes, custom uint32) {
+	f.Helper()
+	free := 0 // of our sticks, from there on
+	switch live := f.receiver.live(); {
+	case len(before) == 0:
+		if len(after) > 0 {
+			f.Errorf("%d sticks, from %+v on, where nobody would fall without them", len(after), after[0])
+		}
+		return
+	case live:
+		free = min(3, len(after))
+		if !slices.Equal(after[:free], []axes{released, released, released}) {
+			f.Fatalf("the sticks are not released: %+v", slices.Compact(after))
+		}
+		stands := f.receiver == simReceiverIdle && lookedAt(copter, custom)
+		texts := fmt.Sprint(f.status()["messages"])
+		if told := strings.Contains(texts, "nobody's hand"); told != stands {
+			f.Errorf("told of an idle receiver: %v; %v", told, texts)
+		}
+		if !stands {
+			if len(after) > free {
+				f.Errorf("%d sticks after the release", len(after)-free)
+			}
+			return
+		}
+	}
+	if n := len(after) - free; n < 19*25 {
+		f.Errorf("%d sticks in 20 s: the vehicle would fall", n)
+	}
+	for _, a := range after[free:] {
+		if last := before[len(before)-1].z; a != (axes{z: 500}) && (custom != 0 || a != (axes{z: last})) {
+			f.Fatalf("the sticks after a pilot's switch are %+v", a)
+		}
+	}
+}
+
+// ArduPilot without a receiver arms after 2 s of a stream: also where the mode is
+// asked for in the same request.
+func TestCopterWithoutAReceiverArmsInTheModeThatIsAskedForWithIt(t *testing.T) {
+	for _, mode := range []string{"manual", "altitude", "position"} {
+		arduFly(t, simReceiverNone, func(f *ardu) {
+			f.accepted("/mode", `{"mode":"`+mode+`","arm":true}`)
+			f.wantMode(mode)
+			if f.disarmed() {
+				f.Error("it is not armed")
+			}
+		})
+	}
+}
+
+// ignores makes the vehicle hear our commands and neither carry them out nor
+// acknowledge them; questions are answered.
+func (f *ardu) ignores() {
+	f.sim.change(func() {
+		f.sim.idle = true
+		f.sim.onAck = func(a *common.MessageCommandAck) []simAnswer {
+			if a.Command == common.MAV_CMD_REQUEST_MESSAGE {
+				return []simAnswer{{ack: a}}
+			}
+			return nil
+		}
+	})
+}
+
+func (f *ardu) slow() { f.sim.change(func() { f.sim.delay = 60 * time.Millisecond }) }
+
+// What a command is told that waits while somebody takes the drone, and that
+// nothing more of it is sent.
+func TestCopterInterruptsWhatWaitsWhenAPilotTakesIt(t *testing.T) {
+	const idle, hand, none = simReceiverIdle, simReceiverInHand, simReceiverNone
+	slow := func(f *ardu) { f.hover(); f.slow() }
+	ignored := func(f *ardu) { f.hover(); f.ignores() }
+	to := func(custom uint32) func(f *ardu) { return func(f *ardu) { f.sim.pilotMode(custom) } }
+	rtl := func(f *ardu) { f.sim.failsafeReturn() }
+	const there = "192 frame 3 z 20.0"
+	for _, c := range []struct {
+		name       string
+		receiver   simReceiver
+		before     func(f *ardu)
+		path, body string
+		sent       string        // the last command before it happens
+		after      time.Duration // from there on
+		happens    func(f *ardu)
+		mode       string
+	}{
+		{"position, before its sticks are led", idle, (*ardu).hover, "/mode", `{"mode":"position"}`, "", 200 * time.Millisecond, to(copterBrake), "hold"},
+		{"position, and the pilot sets the same", idle, (*ardu).hover, "/mode", `{"mode":"position"}`, "", 200 * time.Millisecond, to(5), "position"},
+		{"manual, a failsafe", idle, (*ardu).hover, "/mode", `{"mode":"manual"}`, "", 200 * time.Millisecond, rtl, "rtl"},
+		{"altitude that nobody hears, no receiver", none, ignored, "/mode", `{"mode":"altitude"}`, "176 1 2", 500 * time.Millisecond, to(6), "rtl"},
+		{"position that nobody hears", hand, ignored, "/mode", `{"mode":"position"}`, "176 1 5", 500 * time.Millisecond, to(copterBrake), "hold"},
+		{"hold, between BRAKE and GUIDED", hand, slow, "/mode", `{"mode":"hold"}`, "176 1 17", 30 * time.Millisecond, to(5), "position"},
+		{"hold, between BRAKE and GUIDED, a failsafe", idle, slow, "/mode", `{"mode":"hold"}`, "176 1 17", 30 * time.Millisecond, rtl, "rtl"},
+		{"goto with a speed, before the speed", hand, slow, "/goto", "{" + at(100, 0) + `,"speed":2}`, there, 30 * time.Millisecond, to(2), "altitude"},
+		{"goto with a heading, before the turn", idle, slow, "/goto", "{" + at(100, 0) + `,"heading":90}`, there, 30 * time.Millisecond, to(copterBrake), "hold"},
+		{"goto that nobody hears", hand, ignored, "/goto", "{" + at(100, 0) + "}", there, 500 * time.Millisecond, to(copterBrake), "hold"},
+		{"land that nobody hears", hand, ignored, "/land", "", "21 0 0", 500 * time.Millisecond, to(5), "position"},
+		{"land that nobody hears, a failsafe", hand, ignored, "/land", "", "21 0 0", 500 * time.Millisecond, rtl, "rtl"},
+		{"land at a place that nobody hears", hand, ignored, "/land", "{" + at(50, 0) + "}", there, 500 * time.Millisecond, to(copterBrake), "hold"},
+		{"rtl that nobody hears, and the pilot lands", hand, ignored, "/mode", `{"mode":"rtl"}`, "176 1 6", 500 * time.Millisecond, to(9), "land"},
+		{"rtgs, and the pilot has another idea", idle, slow, "/mode", `{"mode":"rtgs"}`, "176 1 6", 30 * time.Millisecond, to(16), "position"},
+		{"takeoff, before it is armed", idle, (*ardu).slow, "/takeoff", "", "176 1 4", 30 * time.Millisecond, to(5), "position"},
+		{"takeoff, between arming and the climb", idle, (*ardu).slow, "/takeoff", "", "400 1 0", 30 * time.Millisecond, to(2), "altitude"},
+		{"takeoff that the pilot disarms", idle, (*ardu).slow, "/takeoff", "", "400 1 0", 30 * time.Millisecond, func(f *ardu) {
+			f.sim.pilotArm(false)
+			f.sim.pilotMode(5)
+		}, "position"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			arduFly(t, c.receiver, func(f *ardu) {
+				c.before(f)
+				time.Sleep(2 * time.Second)
+				asked := time.Now()
+				var client sync.WaitGroup
+				client.Go(func() { f.refused(c.path, c.body, 409, "interrupted") })
+				f.until(c.sent, 5*time.Second, func() bool {
+					sent, _ := f.sent(asked)
+					return c.sent == "" || slices.Contains(sent, c.sent)
+				})
+				time.Sleep(c.after)
+				c.happens(f)
+				time.Sleep(2*arduShows + f.sim.delay)
+				shown := time.Now()
+				client.Wait()
+				if late := time.Since(shown); late > 0 && !f.disarmed() {
+					t.Errorf("the answer came %v after the report", late)
+				}
+				f.wantMode(c.mode)
+				f.sim.change(func() { f.sim.idle, f.sim.onAck = false, nil })
+				time.Sleep(15 * time.Second)
+				f.wantMode(c.mode)
+				if sent, _ := f.sent(shown); len(sent) > 0 {
+					t.Errorf("sent after the report: %q", sent)
+				}
+			})
+		})
+	}
+}
