@@ -163,9 +163,15 @@ func (x *exchange) shows(custom uint32) bool {
 	return x.step.enters && x.before != x.step.number && custom == x.step.number
 }
 
+// stands reports whether the vehicle is in the step's mode, new or not.
+func (x *exchange) stands(custom uint32) bool { return x.step.enters && custom == x.step.number }
+
 // proven reports whether the vehicle's mode answers the command: of a DO_SET_MODE
 // it is the answer, of another command where an ack came too.
 func (x *exchange) proven(custom uint32) bool {
+	if x.stands(custom) && x.refusal == nil && x.accepted > 1 {
+		return true
+	}
 	return x.shows(custom) && (x.step.cmd == common.MAV_CMD_DO_SET_MODE || x.accepted > 0 || x.refusal != nil)
 }
 
