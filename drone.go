@@ -183,7 +183,6 @@ func (d *drone) tick(now time.Time) time.Time {
 func (d *drone) lose() {
 	d.online = false
 	d.machine.lose()
-	d.sticks.wish = time.Time{}
 	d.tellWaiters()
 	d.version.Add(1)
 	d.changes.Add(1)

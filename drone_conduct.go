@@ -24,7 +24,8 @@ func (d *drone) stickFacts(now time.Time) stickFacts {
 	b := &d.tel.beat
 	return stickFacts{
 		now: now, firmware: d.firmware, mode: d.machine.mode, custom: b.custom,
-		armed: b.armed, aloft: b.armed && d.tel.landed != onGround,
+		armed: b.armed, aloft: b.armed && d.tel.landed != onGround, online: d.online,
+		hears: now.Sub(d.cmd.acks.heard) < 2*askEvery,
 	}
 }
 

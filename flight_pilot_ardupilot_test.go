@@ -339,3 +339,155 @@ func TestCopterInterruptsWhatWaitsWhenAPilotTakesIt(t *testing.T) {
 		})
 	}
 }
+
+// arduEach flies into each manoeuvre with some receivers.
+func arduEach(t *testing.T, receivers []simReceiver, do func(f *ardu, name string)) {
+	t.Helper()
+	for _, m := range arduManoeuvres {
+		for _, receiver := range receivers {
+			t.Run(fmt.Sprintf("%s/%d", m.name, receiver), func(t *testing.T) {
+				arduFly(t, receiver, func(f *ardu) {
+					m.begin(f)
+					do(f, m.name)
+				})
+			})
+		}
+	}
+}
+
+func (f *ardu) streams() bool {
+	_, sticks := f.sent(time.Now().Add(-200 * time.Millisecond))
+	return len(sticks) > 0
+}
+
+func TestCopterIsItsFailsafesInEveryManoeuvre(t *testing.T) {
+	arduEach(t, []simReceiver{simReceiverNone, simReceiverIdle, simReceiverInHand}, func(f *ardu, _ string) {
+		_, streamed := f.sent(time.Now().Add(-200 * time.Millisecond))
+		began := time.Now()
+		f.sim.failsafeReturn()
+		time.Sleep(1300 * time.Millisecond) // where it was in RTL already, only the next heartbeat tells
+		if o := f.status(); o["mode"] != "rtl" || o["failsafe"] != true || o["done"] != nil {
+			f.Errorf("mode %v, failsafe %v, done %v", o["mode"], o["failsafe"], o["done"])
+		}
+		time.Sleep(19 * time.Second)
+		f.wantMode("rtl")
+		sent, sticks := f.sent(began.Add(arduShows))
+		if len(sent) > 0 {
+			f.Errorf("sent after the failsafe: %q", sent)
+		}
+		f.wantStream(streamed, sticks, 6)
+	})
+}
+
+// The transmitter of a live receiver goes out of reach: ArduPilot's own failsafe
+// comes where no stream of ours prevents it, and nothing is sent against it.
+func TestCopterThatLosesItsReceiverIsItsFailsafes(t *testing.T) {
+	arduEach(t, []simReceiver{simReceiverIdle, simReceiverInHand}, func(f *ardu, name string) {
+		streamed := f.streams()
+		began := time.Now()
+		f.sim.setReceiver(simReceiverLost)
+		time.Sleep(2100 * time.Millisecond)
+		o := f.status()
+		if streamed != (o["failsafe"] == false) || !streamed && o["mode"] != "rtl" {
+			f.Errorf("streamed %v: mode %v, failsafe %v", streamed, o["mode"], o["failsafe"])
+		}
+		if streamed {
+			return
+		}
+		time.Sleep(18 * time.Second)
+		f.wantMode("rtl")
+		if sent, sticks := f.sent(began.Add(time.Second + 2*simTick)); len(sent) > 0 || len(sticks) > 0 {
+			f.Errorf("sent after the failsafe: %q, %d sticks", sent, len(sticks))
+		}
+	})
+}
+
+func TestCopterThatRestartsDisarmedIsManual(t *testing.T) {
+	arduEach(t, []simReceiver{simReceiverNone, simReceiverIdle, simReceiverInHand}, func(f *ardu, _ string) {
+		f.sim.reboot(false)
+		time.Sleep(forgetful + time.Second) // its streams are gone: then it is asked how old it is
+		again := time.Now()
+		for range 30 {
+			time.Sleep(time.Second)
+			if o := f.status(); o["mode"] != "manual" || o["armed"] != false || o["done"] != nil || o["target"] != nil {
+				f.Fatalf("mode %v, armed %v, done %v, target %v", o["mode"], o["armed"], o["done"], o["target"])
+			}
+		}
+		if sent, sticks := f.sent(again); len(sent) > 0 || len(sticks) > 0 {
+			f.Errorf("sent to it: %q, %d sticks", sent, len(sticks))
+		}
+	})
+}
+
+// A refused command leaves everything as it was, the stream too.
+func TestCopterThatRefusesIsLeftAsItWas(t *testing.T) {
+	arduEach(t, []simReceiver{simReceiverNone, simReceiverIdle, simReceiverInHand}, func(f *ardu, name string) {
+		was, before, streamed := f.status(), f.sim.truth(), f.streams()
+		for _, id := range []common.MAV_CMD{common.MAV_CMD_NAV_LAND, common.MAV_CMD_DO_SET_MODE, common.MAV_CMD_DO_REPOSITION} {
+			defer f.fails(id)()
+		}
+		f.refused("/goto", "{"+at(0, 80)+"}", 409, "refused")
+		if before.mode != 4 { // else BRAKE is asked for first
+			f.refused("/mode", `{"mode":"hold"}`, 409, "refused")
+		}
+		if before.mode != 9 {
+			f.refused("/land", "", 409, "refused")
+		}
+		o := f.status()
+		if o["mode"] != was["mode"] || o["vehicle_mode"] != was["vehicle_mode"] || (o["done"] == nil) != (was["done"] == nil) {
+			f.Errorf("mode %v, %v, done %v; before %v, %v, %v", o["mode"], o["vehicle_mode"], o["done"], was["mode"], was["vehicle_mode"], was["done"])
+		}
+		if f.streams() != streamed {
+			f.Errorf("streams %v, before %v", !streamed, streamed)
+		}
+	})
+}
+
+// The vehicle can't be heard for 5 s, or nothing goes either way. Meanwhile
+// nothing is commanded, and after it the mode is the vehicle's: it has flown home
+// where only our stream kept it from that. A client could not be heard either: its
+// silence counts anew.
+func TestCopterThatIsOutOfReachForFiveSeconds(t *testing.T) {
+	for name, cut := range map[string]func(f *ardu) (end func()){
+		"unplugged": func(f *ardu) func() { f.sim.unplug(); return f.sim.plug },
+		"deaf": func(f *ardu) func() {
+			f.sim.change(func() { f.sim.muted = true })
+			return func() { f.sim.change(func() { f.sim.muted = false }) }
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			arduEach(t, []simReceiver{simReceiverNone, simReceiverIdle, simReceiverInHand}, func(f *ardu, _ string) {
+				was, streamed := f.status()["mode"].(string), f.streams()
+				lost := time.Now()
+				end := cut(f)
+				time.Sleep(5 * time.Second)
+				f.refused("/mode", `{"mode":"hold"}`, 503, "offline")
+				if sent, _ := f.sent(lost.Add(offlineAfter)); len(sent) > 0 {
+					f.Errorf("sent to a vehicle that is not heard: %q", sent)
+				}
+				end()
+				f.until("online", 5*time.Second, func() bool { return f.status()["online"] == true })
+				back := time.Now()
+				mode, _ := copter.reported(f.sim.truth().mode)
+				if mode != ModeRTL {
+					f.wantMode(was)
+				}
+				if failed := streamed && !f.receiver.live() && name == "unplugged"; failed && mode != ModeRTL {
+					f.Errorf("no failsafe of lost sticks: %v", mode)
+				}
+				time.Sleep(silentHand - 100*time.Millisecond)
+				if sent, _ := f.sent(back); len(sent) > 0 && mode != ModeLand && mode != ModeHold {
+					f.Errorf("sent when it was back: %q", sent)
+				}
+				if mode == ModeAltitude || mode == ModeManual {
+					time.Sleep(silentAt)
+					want := "hold" // of the silent client
+					if f.receiver == simReceiverInHand {
+						want = mode.String()
+					}
+					f.wantMode(want)
+				}
+			})
+		})
+	}
+}

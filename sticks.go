@@ -105,6 +105,8 @@ type stickFacts struct {
 	custom   uint32
 	armed    bool
 	aloft    bool // armed, and not known to be on the ground
+	online   bool
+	hears    bool // the vehicle answered us a moment ago
 }
 
 // stickActs is what is to be done for the sticks.
@@ -142,6 +144,7 @@ type sticks struct {
 type channelWatch struct {
 	until time.Time // of the look after a release
 	stood *[4]uint16
+	deaf  time.Time // when the vehicle did not hear us: its channels are not ours
 }
 
 // take returns what is to be done, once.
@@ -362,7 +365,9 @@ func (s *sticks) hearChannels(f stickFacts, src *sources, channel [4]uint16) {
 		if f.now.Before(w.until) && f.now.After(s.quiet) && channel[2] < idleBelow {
 			s.stepIn(f)
 		}
-	case !f.firmware.ardupilot() || f.now.Sub(s.moved) < stoodFor || f.now.Sub(s.since) < stoodFor:
+	case !f.hears:
+		w.stood, w.deaf = nil, f.now
+	case !f.firmware.ardupilot() || f.now.Sub(s.moved) < stoodFor || f.now.Sub(s.since) < stoodFor || f.now.Sub(w.deaf) < stoodFor:
 	case w.stood == nil:
 		w.stood = &channel
 	default:
@@ -481,6 +486,10 @@ func (s *sticks) silence(f stickFacts, src *sources) {
 		if since >= stickIdle {
 			s.end(f.firmware.ardupilot() && src.receiver != receiverNone, f.now)
 		}
+		return
+	}
+	if !f.online { // the client could not be heard either: it has its time anew
+		s.client, s.wish = f.now, time.Time{}
 		return
 	}
 	after := silentAt
