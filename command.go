@@ -263,9 +263,9 @@ func (op *operation) after(older *operation) {
 }
 
 // leadThrough makes the stick mode that the plan led through the mode: a plan
-// that ends after it leaves the drone there (rule 5).
+// that ends after it leaves the drone there (rule 5), unless somebody took it.
 func (op *operation) leadThrough() {
-	if op.through == nil {
+	if op.through == nil || code(op.gone) == codeInterrupted {
 		return
 	}
 	mode, _ := op.by.acks.vendor().reported(op.through.number)

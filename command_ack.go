@@ -116,7 +116,7 @@ func (a *acks) firstRepeat() time.Duration { return max(firstRepeat, a.trip*3/2)
 // hear takes an ack that the vehicle sent to us.
 func (a *acks) hear(cmd common.MAV_CMD, result uint8, now time.Time) {
 	a.heard = now
-	if cmd == common.MAV_CMD_REQUEST_MESSAGE && a.question != nil {
+	if cmd == common.MAV_CMD_REQUEST_MESSAGE && a.question != nil && !now.Before(a.question.at) {
 		a.question.acknowledged(result, a.vendor() == px4)
 		a.trip = now.Sub(a.question.at)
 		a.drop()
@@ -130,12 +130,13 @@ func (a *acks) hear(cmd common.MAV_CMD, result uint8, now time.Time) {
 	x := a.waiting[cmd]
 	switch {
 	case x == nil:
+	case x.skip > 0 && final:
+		x.skip--
+	case x.skip > 0 || now.Before(x.sent): // an earlier command's
 	case !final:
-		if x.skip == 0 && x.progress.IsZero() {
+		if x.progress.IsZero() {
 			x.progress = now
 		}
-	case x.skip > 0:
-		x.skip--
 	default:
 		if x.first.IsZero() {
 			x.first = now
@@ -213,7 +214,7 @@ func (a *acks) ask(id uint32, now time.Time) *question {
 // came notes that a message came, asked for or not.
 func (a *acks) came(id uint32, now time.Time) {
 	q := a.question
-	if q == nil || q.message != id {
+	if q == nil || q.message != id || now.Before(q.at) {
 		return
 	}
 	q.came = true

@@ -70,6 +70,9 @@ func (op *operation) send(x *exchange) error {
 	if x.step.enters {
 		c.machine.expect(x.step.number)
 	}
+	if op.leg != nil {
+		c.machine.also(x.step.number)
+	}
 	if err := c.acks.send(x); err != nil {
 		return err
 	}
@@ -168,8 +171,7 @@ func (op *operation) takeBack(i int, err error) {
 		if s.undo == nil || s.through {
 			continue
 		}
-		taken := func() bool { return op.strayed || code(op.gone) == codeInterrupted }
-		if taken() || op.ask(time.Now().Add(lookWithin)) != nil || taken() {
+		if op.taken() || op.ask(time.Now().Add(lookWithin)) != nil || op.taken() {
 			return
 		}
 		if r, uerr := op.transact(s.undo); uerr != nil || r != 0 {
@@ -179,6 +181,9 @@ func (op *operation) takeBack(i int, err error) {
 		op.by.follow(op, s.undo)
 	}
 }
+
+// taken reports whether somebody has changed the vehicle's mode since it began.
+func (op *operation) taken() bool { return op.strayed || code(op.gone) == codeInterrupted }
 
 // code is the code of a command's error; "" where it has none.
 func code(err error) errorCode {

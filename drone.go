@@ -167,11 +167,7 @@ func (d *drone) tick(now time.Time) time.Time {
 	sooner(d.machine.due())
 	sooner(d.tel.texts.flush(now, chunkWait))
 	sooner(d.watch(now))
-	entering := ModeOther
-	if op := d.cmd.op; op != nil && op.plan.sticks == sticksEnter {
-		entering = op.request.mode
-	}
-	d.sticks.tick(d.stickFacts(now), &d.sources, entering)
+	d.sticks.tick(d.stickFacts(now), &d.sources)
 	d.actOnSticks()
 	sooner(d.sticks.due())
 	sooner(d.askDue(now))
@@ -183,6 +179,7 @@ func (d *drone) tick(now time.Time) time.Time {
 func (d *drone) lose() {
 	d.online = false
 	d.machine.lose()
+	d.sticks.lost()
 	d.tellWaiters()
 	d.version.Add(1)
 	d.changes.Add(1)
@@ -357,6 +354,7 @@ func (d *drone) hearHeartbeat(now time.Time) {
 	}
 	if !d.online {
 		d.online = true
+		slog.Info("vehicle online", "system", d.tel.id.system, "mode", d.machine.mode, "vehicle_mode", d.modeName())
 		d.greeting.begin()
 	}
 	d.version.Add(1)
@@ -395,7 +393,8 @@ func (d *drone) restarted(now time.Time) {
 	d.tel.restart()
 	d.cmd.took(true)
 	d.cmd.abandon(codeInterrupted, "the autopilot has started again")
-	d.sticks.restarted(&d.sources, now)
+	d.sticks = sticks{}
+	d.sources.restarted(now)
 	d.link.move(nil)
 	d.greeting.begin()
 	d.asked.beat = time.Time{}
@@ -410,8 +409,8 @@ func (d *drone) vehicle(now time.Time) vehicle {
 	v := vehicle{
 		firmware: d.firmware, custom: t.beat.custom, armed: t.beat.armed, landed: t.landed, failsafe: t.beat.failsafe,
 		at: place{n, n, n}, amsl: n, heading: n, velocity: motion{n, n, n}, homeAMSL: t.home.amsl,
-		streams: d.sticks.phase == stickClient || d.sticks.phase == stickCentred,
-		set:     d.greeting.settings(), wing: t.id.vtol == uint8(common.MAV_VTOL_STATE_FW),
+		streams: d.sticks.phase == stickClient || d.sticks.phase == stickCentred, away: d.sticks.away(d.stickFacts(now)),
+		set: d.greeting.settings(), wing: t.id.vtol == uint8(common.MAV_VTOL_STATE_FW),
 	}
 	if custom, ok := d.machine.awaited(); ok {
 		v.custom = custom // acknowledged, and no heartbeat shows it yet

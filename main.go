@@ -1,3 +1,8 @@
+// The board's number of cores does not change: to look for it each second would
+// wake an idle program.
+//
+//go:debug updatemaxprocs=0
+
 // Mavrest turns a drone's companion board into a drone with a REST API. It runs
 // beside the flight controller, talks MAVLink to PX4 or ArduPilot over a serial
 // port, and answers eight routes to the local network:

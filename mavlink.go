@@ -7,6 +7,7 @@ import (
 	"io"
 	"log/slog"
 	"net"
+	"os"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -133,7 +134,7 @@ func newLink(d device, only byte, gcs bool, hear func(heard)) *link {
 // closes it.
 func (l *link) run(ctx context.Context) {
 	backoff := backoffFirst
-	failing := false
+	told := "" // the last failure, told once while it lasts
 	for ctx.Err() == nil {
 		p, err := l.device.open(ctx)
 		if err == nil && ctx.Err() != nil {
@@ -141,27 +142,23 @@ func (l *link) run(ctx context.Context) {
 			return
 		}
 		if err == nil {
-			if failing {
-				slog.Info("port open again", "device", l.device.name, "baud", l.device.baud())
-			} else {
+			if told != errSilent.Error() {
 				slog.Info("port open", "device", l.device.name, "baud", l.device.baud())
+				told = ""
 			}
-			failing = false
 			var any bool
 			if any, err = l.serve(ctx, p); any {
-				backoff = backoffFirst
+				backoff, told = backoffFirst, ""
 			}
-			if ctx.Err() != nil {
-				return
-			}
-			slog.Warn("port lost; trying again until it is back", "device", l.device.name, "error", err)
-			failing = true
-		} else if ctx.Err() == nil {
+		} else {
 			err = l.device.explain(err)
-			if !failing {
-				slog.Warn("the port can't be opened; trying again until it can", "device", l.device.name, "error", err)
-			}
-			failing = true
+		}
+		if ctx.Err() != nil {
+			return
+		}
+		if err.Error() != told {
+			told = err.Error()
+			slog.Warn("no link to the autopilot; trying again until there is", "device", l.device.name, "error", err)
 		}
 		l.mu.Lock()
 		l.fault = err
@@ -229,6 +226,7 @@ type reader struct {
 	in   deframer
 	dec  decoder
 	last time.Time // of the last read
+	due  time.Time // the port's read deadline
 	any  bool
 }
 
@@ -236,6 +234,7 @@ type reader struct {
 func (r *reader) read(broken context.Context) error {
 	l := r.link
 	space := r.in.space()
+	r.setDeadline()
 	n, err := r.conn.port.Read(space)
 	now := time.Now()
 	r.in.filled(n, now)
@@ -246,13 +245,16 @@ func (r *reader) read(broken context.Context) error {
 		}
 		r.any = true
 		l.received.Add(1)
-		r.take(f, now)
+		r.take(f)
 	}
 	if r.in.errors > 0 {
 		l.errors.Add(r.in.errors)
 		r.in.errors = 0
 	}
-	if n == 0 && err == nil && !r.in.datagrams {
+	switch {
+	case errors.Is(err, os.ErrDeadlineExceeded):
+		return nil
+	case n == 0 && err == nil && !r.in.datagrams:
 		err = io.ErrUnexpectedEOF
 	}
 	_, gathers := r.conn.port.(interface{ gathers() })
@@ -261,6 +263,19 @@ func (r *reader) read(broken context.Context) error {
 	}
 	r.last = now
 	return err
+}
+
+// setDeadline ends a read when the rest of a frame is overdue: what is behind one
+// that claims too much must not wait until the line speaks again.
+func (r *reader) setDeadline() {
+	p, ok := r.conn.port.(interface{ SetReadDeadline(time.Time) error })
+	var due time.Time
+	if r.in.begun() {
+		due = r.in.overdue()
+	}
+	if ok && !due.Equal(r.due) && p.SetReadDeadline(due) == nil {
+		r.due = due
+	}
 }
 
 // gather lets bytes come for readEvery: to be woken for every few of them costs
@@ -282,25 +297,25 @@ func (l *link) gather(broken context.Context) {
 }
 
 // take takes one checked frame, and hands it on if it concerns the vehicle.
-func (r *reader) take(f rawFrame, now time.Time) {
+func (r *reader) take(f rawFrame) {
 	l := r.link
 	l.mu.Lock()
-	r.conn.frameAt = now
+	r.conn.frameAt = f.at
 	notice := l.ours(f)
 	vehicle := l.vehicle
 	l.mu.Unlock()
 	if notice != "" {
 		slog.Warn(notice)
-		l.hear(heard{at: now, notice: notice})
+		l.hear(heard{at: f.at, notice: notice})
 	}
 	switch {
 	case f.component == autopilotID && f.id == 0:
-		r.heartbeat(f, now)
+		r.heartbeat(f)
 		return
 	case f.component == autopilotID && f.system == vehicle && vehicle != 0:
 		l.countLost(f.seq)
 	case vehicle != 0 && (f.id == 69 || f.id == 70): // MANUAL_CONTROL, RC_CHANNELS_OVERRIDE
-		r.foreign(f, vehicle, now)
+		r.foreign(f, vehicle)
 		return
 	default:
 		return
@@ -313,7 +328,7 @@ func (r *reader) take(f rawFrame, now time.Time) {
 		l.errors.Add(1)
 		return
 	}
-	l.hear(heard{at: now, msg: m, system: f.system})
+	l.hear(heard{at: f.at, msg: m, system: f.system})
 }
 
 // ours looks at a frame with our own ids that we did not send: somebody else has
@@ -328,7 +343,7 @@ func (l *link) ours(f rawFrame) (notice string) {
 }
 
 // foreign takes sticks for our vehicle that somebody else sends.
-func (r *reader) foreign(f rawFrame, vehicle byte, now time.Time) {
+func (r *reader) foreign(f rawFrame, vehicle byte) {
 	l := r.link
 	l.mu.Lock()
 	echo := l.echoes.has(f.echo())
@@ -350,12 +365,12 @@ func (r *reader) foreign(f rawFrame, vehicle byte, now time.Time) {
 			return
 		}
 	}
-	l.hear(heard{at: now, msg: m, system: f.system, foreign: true})
+	l.hear(heard{at: f.at, msg: m, system: f.system, foreign: true})
 }
 
 // heartbeat takes an autopilot's heartbeat, and the vehicle it is of if there is
 // none yet.
-func (r *reader) heartbeat(f rawFrame, now time.Time) {
+func (r *reader) heartbeat(f rawFrame) {
 	l := r.link
 	if f.known == nil {
 		return
@@ -383,7 +398,7 @@ func (r *reader) heartbeat(f rawFrame, now time.Time) {
 		p.heard()
 	}
 	l.countLost(f.seq)
-	l.hear(heard{at: now, msg: hb, system: f.system})
+	l.hear(heard{at: f.at, msg: hb, system: f.system})
 }
 
 // countLost counts the gaps in the vehicle's sequence. A step back is a frame

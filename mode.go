@@ -307,7 +307,7 @@ func (m *machine) report(r report) (taken bool) {
 			m.show(report{custom: r.custom, mode: ModeManual})
 			m.last = r
 		}
-		return again
+		return false
 	}
 	explained, last := m.explains(r), m.last
 	if explained { // also while a plan waits: from here on, what it was before is new again
@@ -362,6 +362,14 @@ func (m *machine) begin(numbers []uint32) {
 // expect says that a plan's step is sent now, which may show this number. Before
 // it was sent the same report is somebody else's.
 func (m *machine) expect(number uint32) { m.plan = append(m.plan, number) }
+
+// also says that a second leg is sent now: what it leads to belongs to the order,
+// acknowledged or not.
+func (m *machine) also(number uint32) {
+	if m.order != nil && !slices.Contains(m.order.numbers, number) {
+		m.order.numbers = append(m.order.numbers, number)
+	}
+}
 
 // accept says that every step of a plan was acknowledged (rule 3).
 func (m *machine) accept(o order, now time.Time) {
