@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 	"sync"
@@ -487,5 +488,300 @@ func TestCopterThatIsOutOfReachForFiveSeconds(t *testing.T) {
 				}
 			})
 		})
+	}
+}
+
+// What the first version did on real flights (docs/autopilots.md), each as it was
+// flown.
+
+func TestPilotsBRAKEEndsALandingAtAPlace(t *testing.T) {
+	arduFly(t, simReceiverInHand, func(f *ardu) {
+		f.hover()
+		f.accepted("/land", "{"+at(60, 0)+"}")
+		time.Sleep(5 * time.Second)
+		f.sim.pilotMode(copterBrake)
+		began := time.Now()
+		time.Sleep(2 * time.Minute)
+		if sent, _ := f.sent(began); len(sent) > 0 || f.sim.truth().mode != copterBrake || f.sim.truth().alt < 19 {
+			f.Errorf("sent %q; %+v", sent, f.sim.truth())
+		}
+		f.wantMode("hold")
+		if text := fmt.Sprint(f.status()["messages"]); strings.Contains(text, "landing") {
+			f.Errorf("told of a pilot's own doing: %v", text)
+		}
+	})
+}
+
+func TestPilotsBRAKEInAClimbAndInAGotoShows(t *testing.T) {
+	for _, begin := range []func(f *ardu){arduManoeuvres[0].begin, arduManoeuvres[1].begin, arduManoeuvres[2].begin} {
+		arduFly(t, simReceiverInHand, func(f *ardu) {
+			begin(f)
+			var waits sync.WaitGroup
+			waits.Go(func() { f.refused("/goto", "{"+at(300, 0)+`,"wait":100}`, 409, "interrupted") })
+			time.Sleep(3 * time.Second)
+			f.sim.pilotMode(copterBrake)
+			time.Sleep(2 * arduShows)
+			waits.Wait()
+			if o := f.status(); o["mode"] != "hold" || o["vehicle_mode"] != "BRAKE" || o["target"] != nil || o["done"] != nil {
+				f.Errorf("mode %v, vehicle %v, target %v, done %v", o["mode"], o["vehicle_mode"], o["target"], o["done"])
+			}
+		})
+	}
+}
+
+// A pilot's own LOITER or ALT_HOLD is his 50 ms after the report, though our
+// sticks flew a moment ago.
+func TestPilotsLOITERAndALTHOLDAreHisAtOnce(t *testing.T) {
+	for from, switches := range map[string][]uint32{"position": {2, 16}, "altitude": {5, 16}, "manual": {2, 5, 16}} {
+		for _, custom := range switches {
+			arduFly(t, simReceiverInHand, func(f *ardu) {
+				f.moving(from, `{"roll":1,"throttle":0.5,"timeout":5}`)
+				time.Sleep(time.Second)
+				f.sim.pilotSticks(1000, 0, 500, 0)
+				f.sim.pilotMode(custom)
+				time.Sleep(50*time.Millisecond + arduShows)
+				f.sim.change(func() {
+					if x, y, _, _ := f.sim.brain.axes(); x != 1 || y != 0 {
+						f.Errorf("50 ms after the report the vehicle's sticks are %g forward, %g right, and not the pilot's", x, y)
+					}
+				})
+				if o := f.status()["input"].(object); o["by"] != "receiver" || o["active"] != false {
+					f.Errorf("input %v", o)
+				}
+			})
+		}
+	}
+}
+
+// Nobody's hand is on the receiver, and nobody's on the API's sticks.
+func TestIdleReceiverDropsNothingInStickModesOfTheAPI(t *testing.T) {
+	for _, receiver := range []simReceiver{simReceiverNone, simReceiverIdle} {
+		for _, mode := range []string{"manual", "altitude", "position"} {
+			arduFly(t, receiver, func(f *ardu) {
+				f.hover()
+				f.accepted("/mode", `{"mode":"`+mode+`"}`)
+				for range 60 {
+					time.Sleep(time.Second)
+					if alt := f.sim.truth().alt; alt < 19 || alt > 28 {
+						f.Fatalf("%s: %.1f m", mode, alt)
+					}
+				}
+				f.wantMode(map[string]string{"manual": "hold", "altitude": "hold", "position": "position"}[mode])
+				if f.sim.truth().failsafe {
+					f.Error("a failsafe")
+				}
+			})
+		}
+	}
+}
+
+// fastest is the highest speed over ground in a time.
+func (f *ardu) fastest(d time.Duration) (most float64) {
+	for end := time.Now().Add(d); time.Now().Before(end); time.Sleep(100 * time.Millisecond) {
+		now := f.sim.truth()
+		most = max(most, math.Hypot(now.vn, now.ve))
+	}
+	return most
+}
+
+func TestCoptersGotoHasItsOwnSpeedAndTheNextTheDefault(t *testing.T) {
+	for name, next := range map[string]func(f *ardu){
+		"goto":                func(f *ardu) { f.accepted("/goto", "{"+at(0, 300)+"}") },
+		"land":                func(f *ardu) { f.accepted("/land", "{"+at(0, 300)+"}") },
+		"goto with a heading": func(f *ardu) { f.accepted("/goto", "{"+at(0, 300)+`,"heading":0}`) },
+	} {
+		for _, between := range []string{"", "hold", "position"} {
+			t.Run(name+" after "+between, func(t *testing.T) {
+				arduFly(t, simReceiverIdle, func(f *ardu) {
+					f.hover()
+					f.accepted("/goto", "{"+at(0, 100)+`,"speed":2}`)
+					if v := f.fastest(10 * time.Second); math.Abs(v-2) > 0.3 {
+						f.Errorf("asked for 2 m/s, flew %.1f", v)
+					}
+					f.accepted("/goto", "{"+at(0, 200)+`,"speed":4}`)
+					if v := f.fastest(10 * time.Second); math.Abs(v-4) > 0.3 {
+						f.Errorf("asked for 4 m/s, flew %.1f", v)
+					}
+					if between != "" {
+						f.accepted("/mode", `{"mode":"`+between+`"}`)
+						time.Sleep(3 * time.Second)
+					}
+					next(f)
+					if v := f.fastest(15 * time.Second); math.Abs(v-10) > 0.5 {
+						f.Errorf("the next one flew %.1f m/s, and not the default", v)
+					}
+				})
+			})
+		}
+	}
+}
+
+// A hold out of each speed: it comes back a metre at most, and loses no height.
+func TestCoptersHoldFliesBackAMetreAtMost(t *testing.T) {
+	for _, speed := range []float64{2, 5, 8, 10} {
+		t.Run(fmt.Sprint(speed), func(t *testing.T) {
+			arduFly(t, simReceiverInHand, func(f *ardu) {
+				f.hover()
+				f.accepted("/goto", "{"+at(400, 0)+fmt.Sprintf(`,"speed":%g}`, speed))
+				time.Sleep(15 * time.Second)
+				f.accepted("/mode", `{"mode":"hold"}`)
+				f.comesBack(1, 20, 1)
+			})
+		})
+	}
+	t.Run("out of a climb", func(t *testing.T) {
+		arduFly(t, simReceiverInHand, func(f *ardu) {
+			f.hover()
+			f.accepted("/goto", `{"altitude":80}`)
+			time.Sleep(6 * time.Second)
+			f.accepted("/mode", `{"mode":"hold"}`)
+			f.comesBack(1, f.sim.truth().alt+4, 4)
+		})
+	})
+	for _, mode := range []string{"position", "altitude", "manual"} { // of a client, and of one that fell silent
+		for _, silent := range []bool{false, true} {
+			t.Run(fmt.Sprint("out of ", mode, silent), func(t *testing.T) {
+				arduFly(t, simReceiverIdle, func(f *ardu) {
+					f.moving(mode, `{"pitch":0.3,"throttle":0.45,"timeout":2}`)
+					time.Sleep(1900 * time.Millisecond)
+					if !silent {
+						f.accepted("/mode", `{"mode":"hold"}`)
+					} else if mode != "position" {
+						time.Sleep(6 * time.Second)
+						f.wantMode("hold")
+					}
+					f.comesBack(1, f.sim.truth().alt, 1.5)
+				})
+			})
+		}
+	}
+}
+
+// comesBack watches the drone stop: how far it flies back, and at which height.
+func (f *ardu) comesBack(most, height, within float64) {
+	f.Helper()
+	farthest := math.Inf(-1)
+	for range 300 {
+		now := f.sim.truth()
+		n, _ := simMetres(now.lat, now.lon)
+		farthest = max(farthest, n)
+		if math.Abs(now.alt-height) > within {
+			f.Fatalf("%.1f m up, want %.1f", now.alt, height)
+		}
+		time.Sleep(100 * time.Millisecond)
+	}
+	now := f.sim.truth()
+	if n, _ := simMetres(now.lat, now.lon); farthest-n > most || math.Hypot(now.vn, now.ve) > 0.2 {
+		f.Errorf("it came back %.1f m, and flies %.1f m/s", farthest-n, math.Hypot(now.vn, now.ve))
+	}
+}
+
+// A QuadPlane calls itself a fixed wing; its vtol_state tells what else it is.
+// GUIDED is no hover by default, and then the refusal names the parameter.
+func TestQuadPlaneInTheAir(t *testing.T) {
+	for _, hovers := range []float64{0, 1} {
+		for _, typ := range []float64{0, 20} {
+			prepare := func(s *simulator) { s.params["Q_GUIDED_MODE"], s.params["Q_MAV_TYPE"] = hovers, typ }
+			t.Run(fmt.Sprintf("Q_GUIDED_MODE %g, type %g", hovers, typ), func(t *testing.T) {
+				fly(t, simQuadPlane, prepare, func(f *flight) {
+					f.accepted("/mode", `{"mode":"position"}`)
+					f.wantMode("position")
+					if got := f.sim.truth().mode; got != 19 {
+						t.Fatalf("it is in mode %d, and not in QLOITER", got)
+					}
+					f.accepted("/mode", `{"arm":true}`)
+					f.accepted("/input", `{"throttle":1,"timeout":5}`)
+					f.until("10 m", 20*time.Second, func() bool {
+						f.accepted("/input", `{"throttle":1,"timeout":5}`)
+						return f.sim.truth().alt > 10
+					})
+					f.accepted("/input", `{"timeout":0.5}`)
+					time.Sleep(3 * time.Second)
+					for path, body := range map[string]string{"/mode": `{"mode":"hold"}`, "/goto": "{" + at(40, 0) + "}", "/land": "{" + at(40, 0) + "}"} {
+						if hovers == 1 {
+							f.accepted(path, body)
+							time.Sleep(2 * time.Second)
+							f.accepted("/mode", `{"mode":"position"}`)
+							continue
+						}
+						sent := len(f.commands())
+						if o := f.refused(path, body, 501, "unsupported"); !strings.Contains(o["error"].(string), "Q_GUIDED_MODE") {
+							t.Errorf("%s: %v", path, o["error"])
+						}
+						if got := f.commands()[sent:]; len(got) > 0 {
+							t.Errorf("%s: sent %q", path, got)
+						}
+					}
+					f.accepted("/land", "")
+					f.wantMode("land")
+					f.until("landed", 2*time.Minute, f.disarmed)
+				})
+			})
+		}
+	}
+}
+
+// hovering puts a QuadPlane into the air on its propellers, by the API's sticks.
+func hovering(f *flight) {
+	f.Helper()
+	f.accepted("/mode", `{"mode":"position","arm":true}`)
+	f.until("15 m", 20*time.Second, func() bool {
+		f.accepted("/input", `{"throttle":1,"timeout":5}`)
+		return f.sim.truth().alt > 15
+	})
+	f.accepted("/input", `{"timeout":0.1}`)
+	time.Sleep(3 * time.Second)
+}
+
+func TestSilentClientsQuadPlaneLandsWhereItCanNotHover(t *testing.T) {
+	for hovers, want := range map[float64]string{0: "land", 1: "hold"} {
+		for mode, after := range map[string]time.Duration{"altitude": silentAt, "manual": silentHand} {
+			fly(t, simQuadPlane, func(s *simulator) { s.params["Q_GUIDED_MODE"] = hovers }, func(f *flight) {
+				hovering(f)
+				f.accepted("/mode", `{"mode":"`+mode+`"}`)
+				f.accepted("/input", `{"throttle":0.45,"timeout":0.5}`)
+				time.Sleep(after + 500*time.Millisecond)
+				f.wantMode(want)
+				if now := f.sim.truth(); now.mode != map[string]uint32{"land": 20, "hold": 15}[want] {
+					f.Errorf("%s, Q_GUIDED_MODE %g: the vehicle is in mode %d", mode, hovers, now.mode)
+				}
+				time.Sleep(5 * time.Second)
+				if now := f.sim.truth(); math.Hypot(now.vn, now.ve) > 0.5 {
+					f.Errorf("it flies %.1f m/s", math.Hypot(now.vn, now.ve))
+				}
+			})
+		}
+	}
+}
+
+func TestQuadPlaneIsThePilotsFromHisSwitchOn(t *testing.T) {
+	for _, custom := range []uint32{17, 18, 19, 15, 20, 21, 5} {
+		for _, from := range []string{"position", "altitude", "hold", "land"} {
+			t.Run(fmt.Sprint(from, custom), func(t *testing.T) {
+				fly(t, simQuadPlane, func(s *simulator) { s.params["Q_GUIDED_MODE"] = 1 }, func(q *flight) {
+					hovering(q)
+					q.accepted("/mode", `{"mode":"`+from+`"}`)
+					time.Sleep(1500 * time.Millisecond)
+					f := &ardu{q, simReceiverIdle}
+					if f.sim.truth().mode == custom {
+						return
+					}
+					_, streamed := f.sent(time.Now().Add(-200 * time.Millisecond))
+					began := time.Now()
+					f.sim.pilotMode(custom)
+					time.Sleep(2 * arduShows)
+					mode, name := quadPlane.reported(custom)
+					if _, o := f.call("GET", "/mode", ""); o["mode"] != mode.String() || o["vehicle_mode"] != name {
+						f.Errorf("after the report of %s it is %v", name, o)
+					}
+					time.Sleep(10 * time.Second)
+					sent, sticks := f.sent(began.Add(arduShows))
+					stands := len(streamed) > 0 && lookedAt(quadPlane, custom)
+					if len(sent) > 0 || stands != (len(sticks) > 200) || len(streamed) > 0 && sticks[0] != released {
+						f.Errorf("sent %q and %d sticks", sent, len(sticks))
+					}
+				})
+			})
+		}
 	}
 }
