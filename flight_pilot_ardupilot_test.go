@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"math"
+	"math/rand/v2"
 	"slices"
 	"strings"
 	"sync"
@@ -10,6 +11,7 @@ import (
 	"time"
 
 	"github.com/bluenviron/gomavlib/v3/pkg/dialects/common"
+	"github.com/bluenviron/gomavlib/v3/pkg/message"
 )
 
 // Whole flights of ArduPilot with a pilot beside them: every manoeuvre, every
@@ -783,5 +785,328 @@ func TestQuadPlaneIsThePilotsFromHisSwitchOn(t *testing.T) {
 				})
 			})
 		}
+	}
+}
+
+// Before the first fix ArduPilot tells a height above the sea that is none.
+func TestCopterWithoutAFixHasNoHeightAboveTheSea(t *testing.T) {
+	fly(t, simArduPilot, func(s *simulator) { s.armableAfter = 84 * time.Second }, func(f *flight) { // the fix comes at 20 s
+		p := f.status()["position"].(object)
+		if p["altitude_msl"] != nil || p["lat"] != nil {
+			f.Errorf("before the first fix: %v", p)
+		}
+		time.Sleep(12 * time.Second)
+		if p := f.status()["position"].(object); p["altitude_msl"] == nil {
+			f.Errorf("after it: %v", p)
+		}
+	})
+}
+
+// A ground station's failsafe is on: our sticks would be its heartbeat, so they
+// are none, and a stick mode wants a hand on the receiver. With -gcs they fly, and
+// their end is no failsafe.
+func TestGroundStationsFailsafeForbidsOurSticksUnlessWeAreIt(t *testing.T) {
+	names := map[simFlavour]string{simArduPilot: "FS_GCS_ENABLE", simQuadPlane: "FS_GCS_ENABL"}
+	for flavour, name := range names {
+		for _, receiver := range []simReceiver{simReceiverNone, simReceiverIdle, simReceiverInHand} {
+			for _, gcs := range []bool{false, true} {
+				t.Run(fmt.Sprintf("%s, receiver %d, -gcs %v", name, receiver, gcs), func(t *testing.T) {
+					prepare := func(s *simulator) { s.receiver, s.params[name] = receiver, 1 }
+					start := func(d *drone) { d.link.gcs, d.sources.alone = gcs, gcs }
+					flyWith(t, flavour, prepare, start, func(f *flight) {
+						f.sim.placeInAir(20)
+						time.Sleep(2 * time.Second)
+						began := time.Now()
+						switch {
+						case gcs:
+							f.accepted("/mode", `{"mode":"position"}`)
+							f.accepted("/input", `{"pitch":0.5,"timeout":1}`)
+							time.Sleep(2 * time.Second)
+							f.accepted("/mode", `{"mode":"rtl"}`)
+							time.Sleep(4 * time.Second)
+							f.accepted("/mode", `{"mode":"position"}`)
+							time.Sleep(20 * time.Second)
+							if now := f.sim.truth(); now.failsafe || now.mode != entered[f.firmware][ModePosition] {
+								t.Errorf("our sticks' end is a failsafe: mode %d", now.mode)
+							}
+							return
+						case receiver == simReceiverInHand:
+							f.accepted("/mode", `{"mode":"position"}`)
+							if o := f.status()["input"].(object); o["by"] != "receiver" {
+								t.Errorf("input %v", o)
+							}
+							if o := f.refused("/input", `{"pitch":1}`, 409, "wrong_mode"); !strings.Contains(o["error"].(string), name) {
+								t.Errorf("the refusal: %v", o["error"])
+							}
+						default:
+							if o := f.refused("/mode", `{"mode":"position"}`, 501, "unsupported"); !strings.Contains(o["error"].(string), name) {
+								t.Errorf("the refusal: %v", o["error"])
+							}
+							f.refused("/input", `{"pitch":1}`, 409, "wrong_mode")
+						}
+						time.Sleep(10 * time.Second)
+						if sticks := f.sticksSince(began); len(sticks) > 0 {
+							t.Errorf("%d sticks", len(sticks))
+						}
+						if f.sim.truth().failsafe {
+							t.Error("a failsafe")
+						}
+					})
+				})
+			}
+		}
+	}
+}
+
+// Another program's sticks, seen on our line or only in RC_CHANNELS, end ours.
+func TestForeignSticksEndOursOnCopter(t *testing.T) {
+	foreign := &common.MessageManualControl{Target: 1, Y: 300, Z: 500}
+	for name, seen := range map[string]message.Message{ // on our line
+		"MANUAL_CONTROL":       foreign,
+		"RC_CHANNELS_OVERRIDE": &common.MessageRcChannelsOverride{TargetSystem: 1, TargetComponent: 1, Chan1Raw: 1600},
+		"RC_CHANNELS":          nil,
+	} {
+		t.Run(name, func(t *testing.T) {
+			for _, receiver := range []simReceiver{simReceiverNone, simReceiverIdle, simReceiverInHand} {
+				arduFly(t, receiver, func(f *ardu) {
+					f.moving("position", `{"timeout":5}`)
+					time.Sleep(4 * time.Second)
+					if !f.streams() {
+						t.Fatal("there is no stream")
+					}
+					for range 100 { // a joystick at 50 Hz
+						f.sim.change(func() { f.sim.brain.sticks(255, foreign) })
+						if seen != nil {
+							f.sim.emit(255, 190, seen)
+						}
+						time.Sleep(20 * time.Millisecond)
+					}
+					if f.streams() {
+						t.Error("our stream goes on")
+					}
+					if texts := fmt.Sprint(f.status()["messages"]); strings.Count(texts, "another program") != 1 {
+						t.Errorf("told: %v", texts)
+					}
+					f.wantMode("position")
+					f.refused("/input", `{"pitch":1}`, 409, "wrong_mode")
+					began := time.Now()
+					time.Sleep(900 * time.Millisecond)
+					if sent, sticks := f.sent(began); len(sent)+len(sticks) > 0 {
+						t.Errorf("sent %q and %d sticks", sent, len(sticks))
+					}
+				})
+			}
+		})
+	}
+}
+
+// The program ends in the air (docs/design.md, "SIGTERM in the air").
+func TestCopterThatTheProgramLeavesInTheAir(t *testing.T) {
+	const none, idle, hand = simReceiverNone, simReceiverIdle, simReceiverInHand
+	manoeuvre := func(name string) func(f *ardu) {
+		return func(f *ardu) {
+			for _, m := range arduManoeuvres {
+				if m.name == name {
+					m.begin(f)
+				}
+			}
+		}
+	}
+	for _, c := range []struct {
+		begin    string
+		receiver simReceiver
+		sent     []string
+		last     []axes // sticks, without repetitions
+		mode     uint32 // 10 s later
+	}{
+		{"position, sticks moved", idle, []string{"176 1 4"}, []axes{released}, 4},
+		{"position, sticks moved", hand, []string{"176 1 4"}, []axes{released}, 4},
+		{"position, sticks moved", none, []string{"176 1 4"}, []axes{{z: 500}}, 6},
+		{"altitude, sticks expired", idle, []string{"176 1 4"}, []axes{released}, 4},
+		{"altitude, sticks expired", none, []string{"176 1 4"}, []axes{{z: 500}}, 6},
+		{"manual, sticks moved", idle, []string{"176 1 4"}, []axes{released}, 4},
+		{"manual, sticks moved", hand, []string{"176 1 4"}, []axes{released}, 4},
+		{"manual, sticks moved", none, []string{"176 1 4"}, []axes{{z: 450}}, 6},
+		{"position", hand, nil, nil, 5},
+		{"position, sticks expired", hand, nil, nil, 5},
+		{"goto", none, nil, []axes{{z: 500}}, 6},
+		{"goto", idle, nil, nil, 4},
+		{"land", none, nil, []axes{{z: 500}}, 6},
+		{"land", hand, nil, nil, 9},
+		{"way to a landing", idle, nil, nil, 4},
+		{"a silent client's hold", idle, nil, nil, 4},
+	} {
+		t.Run(fmt.Sprintf("%s/%d", c.begin, c.receiver), func(t *testing.T) {
+			arduFly(t, c.receiver, func(f *ardu) {
+				manoeuvre(c.begin)(f)
+				time.Sleep(7 * time.Millisecond)
+				began := time.Now()
+				f.stop()
+				time.Sleep(10 * time.Second)
+				sent, sticks := f.sent(began)
+				if !slices.Equal(sent, c.sent) {
+					t.Errorf("sent %q, want %q", sent, c.sent)
+				}
+				if last := slices.Compact(sticks); len(c.last) == 0 && len(last) > 0 || len(c.last) > 0 && (len(last) == 0 || last[len(last)-1] != c.last[0]) {
+					t.Errorf("the last sticks %+v, want %+v", last, c.last)
+				}
+				if now := f.sim.truth(); now.mode != c.mode || now.alt < 5 {
+					t.Errorf("it is in mode %d at %.1f m", now.mode, now.alt)
+				}
+			})
+		})
+	}
+	t.Run("the pilot has it", func(t *testing.T) {
+		arduFly(t, idle, func(f *ardu) {
+			manoeuvre("position, sticks moved")(f)
+			f.sim.pilotMode(2)
+			time.Sleep(2 * time.Second)
+			began := time.Now()
+			f.stop()
+			time.Sleep(time.Second)
+			if sent, _ := f.sent(began); len(sent) > 0 || f.sim.truth().mode != 2 {
+				t.Errorf("sent %q; mode %d", sent, f.sim.truth().mode)
+			}
+		})
+	})
+	for hovers, want := range map[float64]uint32{0: 20, 1: 15} {
+		fly(t, simQuadPlane, func(s *simulator) { s.params["Q_GUIDED_MODE"] = hovers }, func(f *flight) {
+			hovering(f)
+			f.accepted("/input", `{"pitch":0.5,"timeout":5}`)
+			time.Sleep(time.Second)
+			f.stop()
+			time.Sleep(5 * time.Second)
+			if now := f.sim.truth(); now.mode != want || math.Hypot(now.vn, now.ve) > 0.5 {
+				t.Errorf("Q_GUIDED_MODE %g: mode %d, %.1f m/s", hovers, now.mode, math.Hypot(now.vn, now.ve))
+			}
+		})
+	}
+}
+
+// Ten clients command at full speed for a while.
+func TestTenClientsAtFullSpeedBreakNothing(t *testing.T) {
+	type ended struct {
+		at   time.Time
+		mode string
+	}
+	for seed := range uint64(4) {
+		arduFly(t, simReceiverIdle, func(f *ardu) {
+			f.hover()
+			f.sim.change(func() { f.sim.delay = time.Duration(seed) * 3 * time.Millisecond })
+			time.Sleep(time.Second)
+			began := time.Now()
+			var mu sync.Mutex
+			var last ended
+			acked := map[time.Time]bool{}
+			f.sim.change(func() {
+				f.sim.onAck = func(a *common.MessageCommandAck) []simAnswer {
+					if a.Command == common.MAV_CMD_DO_SET_MODE || a.Command == common.MAV_CMD_NAV_LAND || a.Command == common.MAV_CMD_DO_REPOSITION {
+						mu.Lock()
+						acked[time.Now()] = true
+						mu.Unlock()
+					}
+					return []simAnswer{{ack: a}}
+				}
+			})
+			var clients sync.WaitGroup
+			for i := range 10 {
+				dice := rand.New(rand.NewPCG(seed, uint64(i)))
+				clients.Go(func() {
+					for time.Since(began) < 10*time.Second {
+						mode := []string{"manual", "altitude", "position", "hold", "goto"}[dice.IntN(5)]
+						path, body := "/mode", `{"mode":"`+mode+`"}`
+						if mode == "goto" {
+							path, body, mode = "/goto", "{"+at(30, float64(i))+"}", "hold"
+						}
+						code, o := f.call("POST", path, body)
+						switch {
+						case code == 200:
+							mu.Lock()
+							last = ended{time.Now(), mode}
+							mu.Unlock()
+						case code != 409 || o["code"] != "superseded":
+							f.Errorf("%s: %d %v", body, code, o)
+						}
+						time.Sleep(time.Duration(dice.IntN(10)) * time.Millisecond)
+					}
+				})
+			}
+			clients.Wait()
+			f.wantMode(last.mode)
+			if mode, _ := copter.reported(f.sim.truth().mode); mode.String() != last.mode {
+				f.Errorf("the vehicle is in %v, the last accepted command %s", mode, last.mode)
+			}
+			f.crowdOf(began, acked)
+			if f.sim.brain.(*simArduBrain).broken || math.Abs(f.sim.truth().alt-20) > 8 {
+				f.Errorf("an internal error: at %.1f m", f.sim.truth().alt)
+			}
+			landed := time.Now()
+			f.accepted("/land", "")
+			for _, r := range f.sim.received() {
+				if m, ok := r.msg.(*common.MessageCommandLong); ok && m.Command == common.MAV_CMD_NAV_LAND && r.at.Sub(landed) > 150*time.Millisecond {
+					f.Errorf("the first copy of a land came after %v", r.at.Sub(landed))
+				}
+			}
+			f.until("landed", time.Minute, f.disarmed)
+		})
+	}
+}
+
+// crowdOf holds what was sent since a time against the limits of a crowd.
+func (f *ardu) crowdOf(began time.Time, acked map[time.Time]bool) {
+	f.Helper()
+	var changes []time.Time
+	for _, r := range f.sim.received() {
+		if m, ok := r.msg.(*common.MessageCommandLong); ok && m.Command == common.MAV_CMD_DO_SET_MODE && r.at.After(began) {
+			changes = append(changes, r.at)
+		}
+	}
+	for _, at := range changes {
+		for ack := range acked {
+			if d := at.Sub(ack.Add(f.sim.delay)); d > 0 && d < modeGap {
+				f.Errorf("a mode change %v after the ack of the one before it", d)
+				return
+			}
+		}
+	}
+	if n := len(changes); n > 2*10*10+2 { // a plan has two at most
+		f.Errorf("%d mode changes in 10 s", n)
+	}
+}
+
+// A neighbour with MAVROS's ids, or with ours, gets acks of its own: none of them
+// is an answer here.
+func TestNeighboursAcksAreNotOurs(t *testing.T) {
+	for _, component := range []uint8{191, componentID} {
+		t.Run(fmt.Sprint(component), func(t *testing.T) {
+			arduFly(t, simReceiverIdle, func(f *ardu) {
+				f.hover()
+				// Its commands come over another line, its heartbeats and acks over ours too.
+				say := func() {
+					f.sim.emit(1, component, &common.MessageHeartbeat{Type: common.MAV_TYPE_ONBOARD_CONTROLLER, Autopilot: common.MAV_AUTOPILOT_INVALID})
+					f.sim.emit(1, 1, &common.MessageCommandAck{Command: common.MAV_CMD_DO_SET_MODE, TargetSystem: 1, TargetComponent: component})
+					f.sim.emit(1, 1, &common.MessageCommandAck{Command: common.MAV_CMD_DO_REPOSITION, TargetSystem: 1, TargetComponent: component})
+				}
+				say()
+				time.Sleep(10 * time.Millisecond)
+				f.ignores()
+				for _, c := range []struct{ path, body string }{{"/mode", `{"mode":"rtl"}`}, {"/goto", "{" + at(30, 0) + "}"}} {
+					var client sync.WaitGroup
+					client.Go(func() { f.refused(c.path, c.body, 504, "no_ack") })
+					for range 20 {
+						time.Sleep(50 * time.Millisecond)
+						say()
+					}
+					client.Wait()
+				}
+				f.sim.change(func() { f.sim.idle, f.sim.onAck = false, nil })
+				f.accepted("/mode", `{"mode":"rtl"}`)
+				f.wantMode("rtl")
+				texts := fmt.Sprint(f.status()["messages"])
+				if strings.Contains(texts, "MAVLink ids") != (component == componentID) {
+					t.Errorf("told: %v", texts)
+				}
+			})
+		})
 	}
 }
