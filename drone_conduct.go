@@ -25,6 +25,7 @@ func (d *drone) stickFacts(now time.Time) stickFacts {
 	return stickFacts{
 		now: now, firmware: d.firmware, mode: d.machine.mode, custom: b.custom,
 		armed: b.armed, aloft: b.armed && d.tel.landed != onGround,
+		hears: now.Sub(d.cmd.acks.heard) < 2*askEvery,
 	}
 }
 

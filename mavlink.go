@@ -91,6 +91,7 @@ type link struct {
 	us       byte // our component id
 	sequence sequence
 	sticks   *outgoing // the latest
+	station  byte      // the system that they came from: ArduPilot took them for its ground station's heartbeats
 	attend   time.Time // until then an answer is awaited
 	fault    error     // why the port is not open
 	nextBeat time.Time
@@ -596,6 +597,8 @@ func (l *link) move(o *outgoing) {
 	}
 	if o.system == 0 {
 		o.system, o.component = l.ourSystem(), l.us
+	} else {
+		l.station = o.system
 	}
 	select {
 	case l.conn.newest <- struct{}{}:
@@ -660,7 +663,7 @@ func (l *link) tick(now time.Time) time.Time {
 		l.nextBeat = now.Add(heartbeatEvery)
 		l.put(0, 0, heartbeat(minimal.MAV_TYPE_ONBOARD_CONTROLLER))
 		if l.gcs {
-			l.put(0, knockID, heartbeat(minimal.MAV_TYPE_GCS))
+			l.put(l.station, knockID, heartbeat(minimal.MAV_TYPE_GCS)) // it would miss the sticks' own
 		}
 	}
 	return l.nextBeat
