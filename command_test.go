@@ -1,5 +1,8 @@
 package main
 
+// Commands against an autopilot that does what the test's script says: acks,
+// repeats, questions, turns, and what the heartbeat proves.
+
 import (
 	"fmt"
 	"slices"
@@ -10,22 +13,118 @@ import (
 	"github.com/bluenviron/gomavlib/v3/pkg/dialects/minimal"
 )
 
-func TestACommandIsSentThreeTimesAtMostWithItsConfirmationRising(t *testing.T) {
-	inLinkBubble(t, func(t *testing.T) {
-		b := newLineBench(t, copterBeat())
-		b.settle()
+// on makes a bench for each autopilot.
+func onBoth(t *testing.T, f func(t *testing.T, b *lineBench, v firmware)) {
+	t.Helper()
+	for name, v := range map[string]firmware{"px4": px4, "copter": copter} {
+		beat := px4Beat
+		if v == copter {
+			beat = copterBeat
+		}
+		t.Run(name, func(t *testing.T) {
+			inLinkBubble(t, func(t *testing.T) {
+				b := newLineBench(t, beat())
+				b.settle()
+				f(t, b, v)
+			})
+		})
+	}
+}
+
+// wanted is what the last command with this number leads to.
+func (b *lineBench) wanted(id uint16) (custom uint32, armed bool) {
+	list := b.commands(common.MAV_CMD(id))
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	v := copter
+	if b.beat.Autopilot == common.MAV_AUTOPILOT_PX4 {
+		v = px4
+	}
+	custom, armed = b.beat.CustomMode, b.beat.BaseMode&common.MAV_MODE_FLAG_SAFETY_ARMED != 0
+	switch m, _ := list[len(list)-1].msg.(*common.MessageCommandLong); {
+	case id == 176 && v == px4:
+		custom = px4Custom(uint32(m.Param2), uint32(m.Param3))
+	case id == 176:
+		custom = uint32(m.Param2)
+	case id == 400:
+		armed = m.Param1 == 1
+	case id == 21:
+		custom = entered[v][ModeLand]
+	case id == 192:
+		custom = entered[v][ModeHold]
+	}
+	return custom, armed
+}
+
+// obeys makes the autopilot acknowledge commands and do them, each after a while
+// of its own; PX4's second ack of a mode change comes a millisecond later.
+func (b *lineBench) obeys(ack, do time.Duration) {
+	b.follow(func(id uint16, _ int) {
+		custom, armed := b.wanted(id)
+		if do >= 0 {
+			time.AfterFunc(do, func() { b.shows(custom, armed) })
+		}
+		b.ack(ack, id, ackAccepted)
+		if b.beat.Autopilot == common.MAV_AUTOPILOT_PX4 && id == 176 {
+			b.ack(ack+time.Millisecond, id, ackAccepted)
+		}
+	})
+}
+
+// sentFrom are the times of a command's sends, from a moment.
+func (b *lineBench) sentFrom(began time.Time, id common.MAV_CMD) (after []time.Duration) {
+	for _, m := range b.commands(id) {
+		if !m.at.Before(began) {
+			after = append(after, m.at.Sub(began))
+		}
+	}
+	return after
+}
+
+func TestACommandIsRepeatedFourTimesWithItsConfirmationRisingAndGivenUpAfterTwoSeconds(t *testing.T) {
+	onBoth(t, func(t *testing.T, b *lineBench, v firmware) {
 		o := <-b.command(armIt)
 		lineEqual(t, "code", o.code(), codeNoAck)
-		lineEqual(t, "time until the answer", o.took, 2*time.Second)
+		lineEqual(t, "time until the answer", o.took, giveUp)
 		sends := b.commands(common.MAV_CMD_COMPONENT_ARM_DISARM)
-		lineEqual(t, "sends", fmt.Sprint(sentAfter(sends)), "[0s 500ms 1.2s]")
+		lineEqual(t, "sends", fmt.Sprint(sentAfter(sends)), "[0s 150ms 400ms 750ms 1.25s]")
 		for i, m := range sends {
 			c := m.msg.(*common.MessageCommandLong)
 			lineEqual(t, "confirmation", c.Confirmation, uint8(i))
 			lineEqual(t, "target", [2]byte{c.TargetSystem, c.TargetComponent}, [2]byte{1, 1})
 			lineEqual(t, "sender", [2]byte{m.system, m.component}, [2]byte{1, componentID})
 		}
+		// Each repeat has a question for the heartbeat right ahead of it.
+		all := b.messages(func(lineMessage) bool { return true })
+		for i, m := range all {
+			if c, ok := m.msg.(*common.MessageCommandLong); ok && c.Command == 400 && c.Confirmation > 0 {
+				q, ok := all[i-1].msg.(*common.MessageCommandLong)
+				lineEqual(t, "a question is ahead", ok && q.Command == 512 && q.Param1 == 0 && all[i-1].at.Equal(m.at), true)
+			}
+		}
 	})
+}
+
+// A radio's round trip is 600 ms: the gaps are longer, and the end is the same.
+func TestACommandIsRepeatedMoreSeldomOnASlowLine(t *testing.T) {
+	for _, c := range []struct {
+		lag   time.Duration
+		sends string
+	}{
+		{50 * time.Millisecond, "[0s 150ms 400ms 750ms 1.25s]"},
+		{300 * time.Millisecond, "[0s 450ms 1.2s]"},
+		{600 * time.Millisecond, "[0s 900ms]"},
+	} {
+		inLinkBubble(t, func(t *testing.T) {
+			b := newLineBench(t, copterBeat(), func(b *lineBench) { b.lag = c.lag })
+			time.Sleep(20 * time.Second)
+			b.settle()
+			b.follow(func(id uint16, try int) {})
+			o := <-b.command(armIt)
+			lineEqual(t, "code", o.code(), codeNoAck)
+			lineEqual(t, fmt.Sprintf("sends at a round trip of %v", c.lag), fmt.Sprint(sentAfter(b.commands(common.MAV_CMD_COMPONENT_ARM_DISARM))), c.sends)
+		})
+	}
 }
 
 // inTheAir makes the bench's vehicle fly 10 m above home.
@@ -48,7 +147,7 @@ func TestAPlaceGoesOutAsCommandIntAndIsRepeatedUnchanged(t *testing.T) {
 				o := <-b.command(request{setMode: true, mode: ModeHold, goTo: true, lat: &lat, lon: &lon})
 				lineEqual(t, "code", o.code(), codeNoAck)
 				sends := b.commands(common.MAV_CMD_DO_REPOSITION)
-				lineEqual(t, "sends", fmt.Sprint(sentAfter(sends)), "[0s 500ms 1.2s]")
+				lineEqual(t, "sends", fmt.Sprint(sentAfter(sends)), "[0s 150ms 400ms 750ms 1.25s]")
 				for _, m := range sends {
 					c, ok := m.msg.(*common.MessageCommandInt)
 					if !ok || c.X != 473979216 || c.Y != 85456789 {
@@ -61,19 +160,20 @@ func TestAPlaceGoesOutAsCommandIntAndIsRepeatedUnchanged(t *testing.T) {
 }
 
 func TestAnAckEndsTheRepeats(t *testing.T) {
-	for try := range 3 {
+	for try, took := range []time.Duration{100, 250, 500, 850, 1350} {
 		inLinkBubble(t, func(t *testing.T) {
 			b := newLineBench(t, copterBeat())
 			b.settle()
 			b.follow(func(id uint16, n int) {
 				if n == try {
+					b.shows(4, true)
 					b.ack(100*time.Millisecond, id, ackAccepted)
 				}
 			})
 			o := <-b.command(armIt)
 			lineEqual(t, "error", o.err, nil)
 			lineEqual(t, "command", o.command, cmdArm)
-			lineEqual(t, "time until the answer", o.took, [...]time.Duration{100, 600, 1300}[try]*time.Millisecond)
+			lineEqual(t, "time until the answer", o.took, took*time.Millisecond)
 			time.Sleep(3 * time.Second)
 			lineEqual(t, "sends", len(b.commands(common.MAV_CMD_COMPONENT_ARM_DISARM)), try+1)
 		})
@@ -85,7 +185,10 @@ func TestAnAckAtOnceIsNotMissed(t *testing.T) {
 	inLinkBubble(t, func(t *testing.T) {
 		b := newLineBench(t, copterBeat())
 		b.settle()
-		b.follow(func(id uint16, _ int) { b.ack(0, id, ackAccepted) })
+		b.follow(func(id uint16, _ int) {
+			b.shows(4, true)
+			b.say(&common.MessageCommandAck{Command: common.MAV_CMD(id)})
+		})
 		o := <-b.command(armIt)
 		lineEqual(t, "error", o.err, nil)
 		lineEqual(t, "time until the answer", o.took, 0)
@@ -104,7 +207,7 @@ func TestACommandInProgressIsNeverRepeatedAndHasTenSeconds(t *testing.T) {
 		{"done after 9.9 s", 0, 9900 * time.Millisecond, false, "", 9950 * time.Millisecond},
 		{"never done", 0, 0, false, codeNoAck, 10050 * time.Millisecond},
 		{"in progress for ever", 0, 0, true, codeNoAck, 10050 * time.Millisecond},
-		{"the second send is answered", 1, 3 * time.Second, false, "", 3550 * time.Millisecond},
+		{"the second send is answered", 1, 3 * time.Second, false, "", 3200 * time.Millisecond},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			inLinkBubble(t, func(t *testing.T) {
@@ -122,6 +225,7 @@ func TestACommandInProgressIsNeverRepeatedAndHasTenSeconds(t *testing.T) {
 						}
 					}
 					if c.done > 0 {
+						b.shows(4, true)
 						b.ack(first+c.done, id, ackAccepted)
 					}
 				})
@@ -192,44 +296,6 @@ func TestALateAckOfASupersededCommandDoesNotAnswerTheNextOfItsID(t *testing.T) {
 	}
 }
 
-// A command that lost its place before its first step was sent leaves the acks
-// to the one that took it.
-func TestASupersededCommandDoesNotTakeTheAcksOfTheNewer(t *testing.T) {
-	inLinkBubble(t, func(t *testing.T) {
-		b := newLineBench(t, copterBeat())
-		b.settle()
-		b.follow(func(id uint16, _ int) { b.ack(20*time.Millisecond, id, ackAccepted) })
-		older, err := b.begin(holdHere)
-		if err != nil {
-			t.Fatal(err)
-		}
-		newer := b.command(goHome)
-		time.Sleep(5 * time.Millisecond)
-		_, err = b.transact(older, &older.plan.steps[0])
-		lineEqual(t, "error of the older", benchOutcome{err: err}.code(), codeSuperseded)
-		o := <-newer
-		lineEqual(t, "error of the newer", o.err, nil)
-		lineEqual(t, "time until the answer", o.took, 20*time.Millisecond)
-		lineEqual(t, "sends", len(b.commands(common.MAV_CMD_DO_SET_MODE)), 1)
-	})
-}
-
-// An unknown place is not near.
-func TestNowhereIsNoArrival(t *testing.T) {
-	l := newDrone(device{name: "none", baud: func() int { return 0 }}, 0, false)
-	op := &operation{plan: plan{target: &place{47.4, 8.5, 10}}}
-	l.op, l.machine.mode, l.tel.armed = op, ModeLand, true
-	now := time.Now()
-	var a arrival
-	for ms := uint32(0); ms < 20_000; ms += 200 {
-		now = now.Add(200 * time.Millisecond)
-		l.hear(&common.MessageGlobalPositionInt{TimeBootMs: ms}, now)
-		if l.arrived(op, &a, now) {
-			t.Fatalf("arrived at %v, %v", l.tel.position.lat, l.tel.position.lon)
-		}
-	}
-}
-
 // The line was dead for two seconds, so that no ack came; then it is well.
 func TestAcksThatWereLostDoNotCostTheNextCommandItsOwn(t *testing.T) {
 	for name, c := range map[string]struct {
@@ -247,7 +313,7 @@ func TestAcksThatWereLostDoNotCostTheNextCommandItsOwn(t *testing.T) {
 				b.settle()
 				b.follow(func(id uint16, try int) {
 					for i := range c.acks {
-						if try >= len(ackWaits) {
+						if try >= len(repeats) {
 							b.ack(time.Duration(5+5*i)*time.Millisecond, id, ackAccepted)
 						}
 					}
@@ -262,20 +328,24 @@ func TestAcksThatWereLostDoNotCostTheNextCommandItsOwn(t *testing.T) {
 }
 
 func TestPX4sSecondAckOfAModeChangeDecides(t *testing.T) {
+	const ms = time.Millisecond
 	for _, c := range []struct {
 		name   string
 		second common.MAV_RESULT
 		after  time.Duration // of the second ack; 0: it never comes
 		shown  time.Duration // a heartbeat in the mode; 0: none
 		code   errorCode
-		took   time.Duration // 0: not looked at
+		took   time.Duration // with what a refusal waits for its texts
+		sends  int
 	}{
-		{"refused", ackRejected, 10 * time.Millisecond, 0, codeRefused, 0},
-		{"refused late", ackRejected, 250 * time.Millisecond, 0, codeRefused, 0},
-		{"accepted", ackAccepted, 10 * time.Millisecond, 0, "", 11 * time.Millisecond},
-		{"a heartbeat is as good", 0, 0, 100 * time.Millisecond, "", 100 * time.Millisecond},
-		{"it never comes", 0, 0, 0, "", 301 * time.Millisecond},
-		{"in progress is none", ackInProgress, 10 * time.Millisecond, 0, "", 301 * time.Millisecond},
+		{"refused", ackRejected, 10 * ms, 0, codeRefused, 11*ms + textsAfter, 1},
+		{"refused late", ackRejected, 250 * ms, 0, codeRefused, 251*ms + textsAfter, 2},
+		{"accepted", ackAccepted, 10 * ms, 0, "", 11*ms + showWithin, 1},
+		{"accepted, and shown at once", ackAccepted, 10 * ms, 11 * ms, "", 11 * ms, 1},
+		{"a heartbeat is as good", 0, 0, 100 * ms, "", 100 * ms, 1},
+		{"a heartbeat is better", ackRejected, 250 * ms, 100 * ms, "", 100 * ms, 1},
+		{"it never comes", 0, 0, 0, codeNoAck, giveUp, 5},
+		{"in progress is none", ackInProgress, 10 * ms, 0, codeNoAck, 11*ms + progressWait, 1},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			inLinkBubble(t, func(t *testing.T) {
@@ -287,24 +357,59 @@ func TestPX4sSecondAckOfAModeChangeDecides(t *testing.T) {
 					if c.after > 0 {
 						b.ack(first+c.after, id, c.second)
 					}
-					if c.shown > 0 {
-						time.AfterFunc(c.shown, func() { b.say(beatOf(common.MAV_AUTOPILOT_PX4, px4Custom(4, 5), false)) })
+					if c.shown > 0 && try == 0 {
+						time.AfterFunc(c.shown, func() {
+							b.shows(px4Custom(4, 5), false)
+							b.say(b.beat)
+						})
 					}
 				})
 				o := <-b.command(goHome)
 				lineEqual(t, "code", o.code(), c.code)
-				if c.took > 0 {
-					lineEqual(t, "time until the answer", o.took, c.took)
-				}
-				lineEqual(t, "sends", len(b.commands(common.MAV_CMD_DO_SET_MODE)), 1)
+				lineEqual(t, "time until the answer", o.took, c.took)
+				lineEqual(t, "sends", len(b.commands(common.MAV_CMD_DO_SET_MODE)), c.sends)
 				want := ModeRTL
 				if c.code != "" {
 					want = ModeManual
 				}
-				mode, _ := b.link.mode()
+				mode, _ := b.drone.mode()
 				lineEqual(t, "mode", mode, want)
 			})
 		})
+	}
+}
+
+// PX4 answers the copies of a mode change that it refuses 0, 1, 0, 1: whoever
+// counts acks and loses one reads that it was accepted.
+func TestARefusedModeChangeIsNeverAcceptedWhicheverAcksAreLost(t *testing.T) {
+	for lost := range 1 << (2 * len(repeats)) {
+		if lost&0b11 == 0 && lost != 0 { // the first copy's acks came: nothing follows
+			continue
+		}
+		inLinkBubble(t, func(t *testing.T) {
+			b := newLineBench(t, px4Beat())
+			b.settle()
+			b.follow(func(id uint16, try int) {
+				for i, result := range []common.MAV_RESULT{ackAccepted, ackRejected} {
+					if lost>>(2*try+i)&1 == 0 {
+						b.ack(time.Duration(1+9*i)*time.Millisecond, id, result)
+					}
+				}
+			})
+			o := <-b.command(goHome)
+			want := codeRefused
+			if lost&0b1010101010 == 0b1010101010 { // every second one
+				want = codeNoAck
+			}
+			if o.code() != want {
+				t.Errorf("of 0, 1, 0, 1 … these were lost: %010b; the answer is %q, want %q", lost, o.code(), want)
+			}
+			mode, _ := b.drone.mode()
+			lineEqual(t, "mode", mode, ModeManual)
+		})
+		if t.Failed() {
+			return
+		}
 	}
 }
 
