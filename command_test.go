@@ -6,11 +6,13 @@ package main
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/bluenviron/gomavlib/v3/pkg/dialects/common"
 	"github.com/bluenviron/gomavlib/v3/pkg/dialects/minimal"
+	"github.com/bluenviron/gomavlib/v3/pkg/message"
 )
 
 // on makes a bench for each autopilot.
@@ -442,4 +444,431 @@ func TestTheKnockComesRightBeforeAPX4CommandAndNeverOnArduPilot(t *testing.T) {
 			})
 		})
 	}
+}
+
+// ---- Questions ----
+
+func TestQuestionsAreAskedOneAtATimeAndGivenUpAfterTwoRoundTrips(t *testing.T) {
+	now := time.Unix(1000, 0)
+	asked := 0
+	a := newAcks(func(message.Message) error { asked++; return nil }, func() byte { return 1 }, func() firmware { return copter })
+	q := a.ask(0, now)
+	for _, id := range []uint32{0, 87, 1} {
+		if a.ask(id, now.Add(49*time.Millisecond)) != nil {
+			t.Errorf("%d was asked for beside another", id)
+		}
+	}
+	lineEqual(t, "questions", asked, 1)
+	// Given up: the line may be slower than it seemed.
+	for _, wait := range []time.Duration{50, 50, 100, 200, 400, 800, 1600, 2000, 2000} {
+		wait *= time.Millisecond
+		lineEqual(t, "it is given up after", q.until.Sub(now), wait)
+		now = now.Add(wait)
+		if q = a.ask(0, now); q == nil {
+			t.Fatalf("none is asked after %v", wait)
+		}
+	}
+	// An answer measures the line, also one that came at once.
+	now = now.Add(3 * time.Millisecond)
+	a.hear(common.MAV_CMD_REQUEST_MESSAGE, 0, now)
+	a.came(30, now)
+	lineEqual(t, "answered by another message", q.answer, false)
+	a.came(0, now)
+	lineEqual(t, "answered", q.answer, true)
+	lineEqual(t, "round trip", a.trip, 3*time.Millisecond)
+	lineEqual(t, "the next one is given up after", a.ask(87, now).until.Sub(now), questionWait)
+	a.hear(common.MAV_CMD_REQUEST_MESSAGE, uint8(common.MAV_RESULT_DENIED), now)
+	lineEqual(t, "a denied one is over", a.question == nil, true)
+}
+
+// PX4 sends what is asked for before its ack, ArduPilot behind it.
+func TestTheAnswerToAQuestionIsTheMessageThatBelongsToItsAck(t *testing.T) {
+	for _, c := range []struct {
+		v    firmware
+		came string
+		is   string // after each
+	}{
+		{px4, "beat ack", "no yes"},
+		{px4, "ack beat", "no yes"},
+		{px4, "beat beat ack", "no no yes"},
+		{copter, "ack beat", "no yes"},
+		{copter, "beat ack", "no no"}, // the one before is older than the mode that was acknowledged
+		{copter, "beat ack beat", "no no yes"},
+		{copter, "denied", "yes"},
+		{px4, "denied", "yes"},
+	} {
+		now := time.Unix(1000, 0)
+		a := newAcks(func(message.Message) error { return nil }, func() byte { return 1 }, func() firmware { return c.v })
+		q := a.ask(0, now)
+		var is []string
+		for _, what := range strings.Fields(c.came) {
+			now = now.Add(time.Millisecond)
+			switch what {
+			case "beat":
+				a.came(0, now)
+			case "ack":
+				a.hear(common.MAV_CMD_REQUEST_MESSAGE, 0, now)
+			case "denied":
+				a.hear(common.MAV_CMD_REQUEST_MESSAGE, 4, now)
+			}
+			is = append(is, map[bool]string{true: "yes", false: "no"}[q.answer])
+		}
+		lineEqual(t, fmt.Sprintf("firmware %d: %s", c.v, c.came), strings.Join(is, " "), c.is)
+	}
+}
+
+// ---- Acks that are owed ----
+
+func TestAcksOfEarlierCopiesSayNothingOfTheNextCommand(t *testing.T) {
+	const arm = common.MAV_CMD_COMPONENT_ARM_DISARM
+	inLinkBubble(t, func(t *testing.T) {
+		v := copter
+		a := newAcks(func(message.Message) error { return nil }, func() byte { return 1 }, func() firmware { return v })
+		s := copter.armDisarm(true)
+		send := func(copies int) *exchange {
+			x := a.open(&s, 0)
+			for range copies {
+				a.send(x)
+			}
+			return x
+		}
+		ack := func(result common.MAV_RESULT) { a.hear(arm, uint8(result), time.Now()) }
+
+		x := send(3)
+		ack(ackAccepted)
+		lineEqual(t, "answered by the first of three", x.answered(), true)
+		a.close(x)
+		next := send(1)
+		ack(ackFailed)
+		ack(ackFailed)
+		lineEqual(t, "answered by what is owed", next.answered(), false)
+		ack(ackAccepted)
+		lineEqual(t, "answered by its own", next.answered() && next.refusal == nil, true)
+		a.close(next)
+
+		a.close(send(2))
+		time.Sleep(giveUp - time.Millisecond)
+		lineEqual(t, "owed just before they are given up", send(1).skip, 2)
+		a.close(a.waiting[arm])
+		time.Sleep(2*giveUp + time.Millisecond)
+		lineEqual(t, "owed after that", send(1).skip, 0)
+		ack(ackInProgress)
+		a.close(a.waiting[arm])
+		lineEqual(t, "IN_PROGRESS pays nothing", send(1).skip, 1)
+
+		v = px4
+		mode := px4.setMode(px4Custom(4, 5))
+		x = a.open(&mode, px4Custom(4, 3))
+		a.send(x)
+		a.hear(mode.cmd, 0, time.Now())
+		lineEqual(t, "one of PX4's two acks answers", x.answered(), false)
+		a.close(x)
+		lineEqual(t, "the second is owed", a.open(&mode, 0).skip, 1)
+	})
+}
+
+// ---- The answer is what the vehicle shows ----
+
+func TestTheAnswerComesWhenTheHeartbeatShowsTheMode(t *testing.T) {
+	const ms = time.Millisecond
+	for _, c := range []struct {
+		ack, do time.Duration
+		took    time.Duration
+	}{
+		{5 * ms, 4 * ms, 5 * ms},
+		{5 * ms, 18 * ms, 25 * ms}, // it is asked each 20 ms
+		{5 * ms, 300 * ms, 305 * ms},
+		{5 * ms, -1, 5*ms + showWithin}, // never: then the ack stands alone
+	} {
+		inLinkBubble(t, func(t *testing.T) {
+			b := newLineBench(t, copterBeat())
+			b.settle()
+			b.obeys(c.ack, c.do)
+			began := time.Now()
+			o := <-b.command(goHome)
+			lineEqual(t, "error", o.err, nil)
+			lineEqual(t, fmt.Sprintf("ack after %v, in force after %v: answered after", c.ack, c.do), o.took, c.took)
+			s := b.status()
+			lineEqual(t, "mode", s.mode, ModeRTL)
+			lineEqual(t, "vehicle mode", s.modeName, map[bool]string{true: "RTL", false: "GUIDED"}[c.do >= 0])
+			looks := b.sentFrom(began, common.MAV_CMD_REQUEST_MESSAGE)
+			for i := 1; i < len(looks); i++ {
+				if looks[i]-looks[i-1] < showEvery && looks[i] < c.took {
+					t.Errorf("asked at %v", looks)
+				}
+			}
+		})
+	}
+}
+
+func TestA504TellsWithTheFreshestReport(t *testing.T) {
+	inLinkBubble(t, func(t *testing.T) {
+		b := newLineBench(t, copterBeat())
+		b.settle()
+		b.follow(func(id uint16, try int) {
+			time.AfterFunc(800*time.Millisecond, func() { b.shows(6, false) }) // done, and never acknowledged
+		})
+		o := <-b.command(request{setMode: true, mode: ModeHold, arm: &no})
+		lineEqual(t, "code", o.code(), codeNoAck)
+		s := b.status()
+		lineEqual(t, "vehicle mode", s.modeName, "RTL")
+		if age := s.now.Sub(s.tel.beat.at); age > 300*time.Millisecond {
+			t.Errorf("the report is %v old", age)
+		}
+	})
+}
+
+// A goto that waited looks before it is sent: nobody answers, nothing is sent.
+func TestWhatWaitedIsNotSentWithoutAHeartbeat(t *testing.T) {
+	inLinkBubble(t, func(t *testing.T) {
+		b := newLineBench(t, copterBeat())
+		b.settle()
+		b.obeys(5*time.Millisecond, 4*time.Millisecond)
+		<-b.command(holdHere)
+		b.change(func() { b.deaf = true })
+		began := time.Now()
+		o := <-b.command(armIt) // its turn comes in 95 ms
+		lineEqual(t, "code", o.code(), codeNoAck)
+		lineEqual(t, "time until the answer", o.took, planEvery-5*time.Millisecond+lookWithin)
+		lineEqual(t, "sends", len(b.sentFrom(began, common.MAV_CMD_COMPONENT_ARM_DISARM)), 0)
+	})
+}
+
+// ---- Turns ----
+
+func TestAModeChangeGoesOut20MillisecondsAfterTheAckOfTheOneBefore(t *testing.T) {
+	const ms = time.Millisecond
+	for _, c := range []struct {
+		name  string
+		ack   time.Duration // of the first; 0: none comes
+		later request
+		cmd   common.MAV_CMD
+		at    time.Duration // when it comes
+		sent  time.Duration
+	}{
+		{"rtl after the ack", 5 * ms, goHome, common.MAV_CMD_DO_SET_MODE, 10 * ms, 25 * ms},
+		{"land after the ack", 5 * ms, landHere, common.MAV_CMD_NAV_LAND, 10 * ms, 25 * ms},
+		{"rtl long after it", 5 * ms, goHome, common.MAV_CMD_DO_SET_MODE, 60 * ms, 60 * ms},
+		{"rtl without an ack", 0, goHome, common.MAV_CMD_DO_SET_MODE, 10 * ms, 100 * ms},
+		{"land without an ack", 0, landHere, common.MAV_CMD_NAV_LAND, 10 * ms, 100 * ms},
+		{"land after two copies", 0, landHere, common.MAV_CMD_NAV_LAND, 160 * ms, 250 * ms},
+		{"disarming is no mode change", 0, disarmIt, common.MAV_CMD_COMPONENT_ARM_DISARM, 10 * ms, 10 * ms},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			inLinkBubble(t, func(t *testing.T) {
+				b := newLineBench(t, beatOf(common.MAV_AUTOPILOT_ARDUPILOTMEGA, 0, false))
+				b.settle()
+				b.follow(func(id uint16, try int) {
+					if c.ack > 0 && id == cmdSetMode && try == 0 {
+						b.ack(c.ack, id, ackAccepted)
+					}
+				})
+				began := time.Now()
+				b.command(holdHere)
+				time.Sleep(c.at)
+				b.command(c.later)
+				time.Sleep(c.sent - c.at + ms)
+				sends := b.sentFrom(began, c.cmd)
+				if len(sends) == 0 || sends[len(sends)-1] != c.sent {
+					t.Errorf("sent at %v, want %v", sends, c.sent)
+				}
+				time.Sleep(5 * time.Second)
+			})
+		})
+	}
+}
+
+func TestOnePlanBeginsIn100MillisecondsAndTheNewestWaits(t *testing.T) {
+	inLinkBubble(t, func(t *testing.T) {
+		b := newLineBench(t, beatOf(common.MAV_AUTOPILOT_ARDUPILOTMEGA, 0, false))
+		b.settle()
+		b.obeys(5*time.Millisecond, 4*time.Millisecond)
+		began := time.Now()
+		first := <-b.command(holdHere)
+		lineEqual(t, "error of the first", first.err, nil)
+		var crowd []<-chan benchOutcome
+		for range 70 {
+			time.Sleep(time.Millisecond)
+			crowd = append(crowd, b.command(armIt))
+		}
+		for i, c := range crowd {
+			o, want := <-c, codeSuperseded
+			if i == len(crowd)-1 {
+				want = ""
+			} else {
+				lineEqual(t, fmt.Sprintf("number %d is told after", i), o.took, time.Millisecond)
+			}
+			lineEqual(t, fmt.Sprintf("code of number %d", i), o.code(), want)
+		}
+		lineEqual(t, "sends", fmt.Sprint(b.sentFrom(began, common.MAV_CMD_COMPONENT_ARM_DISARM)), "[100ms]")
+	})
+}
+
+func TestWhatIsUrgentSkipsTheTurn(t *testing.T) {
+	place := 47.3979216
+	for _, c := range []struct {
+		name string
+		r    request
+		cmd  common.MAV_CMD
+		sent time.Duration
+	}{
+		{"land", landHere, common.MAV_CMD_NAV_LAND, 40 * time.Millisecond},
+		{"rtl", goHome, common.MAV_CMD_DO_SET_MODE, 40 * time.Millisecond},
+		{"rtgs", request{setMode: true, mode: ModeRTGS}, common.MAV_CMD_DO_SET_MODE, 40 * time.Millisecond},
+		{"disarming", disarmIt, common.MAV_CMD_COMPONENT_ARM_DISARM, 40 * time.Millisecond},
+		{"a land at a place", request{setMode: true, mode: ModeLand, lat: &place, lon: &place}, common.MAV_CMD_DO_REPOSITION, 40 * time.Millisecond},
+		{"hold", holdHere, common.MAV_CMD_DO_SET_MODE, 100 * time.Millisecond},
+		{"goto", request{setMode: true, mode: ModeHold, goTo: true, lat: &place, lon: &place}, common.MAV_CMD_DO_REPOSITION, 100 * time.Millisecond},
+		{"arming", armIt, common.MAV_CMD_COMPONENT_ARM_DISARM, 100 * time.Millisecond},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			inLinkBubble(t, func(t *testing.T) {
+				b := newLineBench(t, beatOf(common.MAV_AUTOPILOT_ARDUPILOTMEGA, 4, true))
+				b.settle()
+				b.inTheAir()
+				b.obeys(5*time.Millisecond, 4*time.Millisecond)
+				began := time.Now()
+				<-b.command(armIt)
+				time.Sleep(time.Until(began.Add(40 * time.Millisecond)))
+				b.command(c.r)
+				time.Sleep(200 * time.Millisecond)
+				sends := slices.DeleteFunc(b.sentFrom(began, c.cmd), func(at time.Duration) bool { return at < 40*time.Millisecond })
+				if len(sends) == 0 || sends[0] != c.sent {
+					t.Errorf("sent at %v, want %v", sends, c.sent)
+				}
+				time.Sleep(3 * time.Second)
+			})
+		})
+	}
+}
+
+func TestALandLikeOneThatWaitsForItsAckJoinsIt(t *testing.T) {
+	inLinkBubble(t, func(t *testing.T) {
+		b := newLineBench(t, copterBeat())
+		b.settle()
+		b.follow(func(id uint16, try int) {
+			if try == 1 {
+				b.shows(9, false)
+				b.ack(50*time.Millisecond, id, ackAccepted)
+			}
+		})
+		var all []<-chan benchOutcome
+		for range 20 {
+			all = append(all, b.command(landHere))
+			time.Sleep(8 * time.Millisecond)
+		}
+		for i, c := range all {
+			o := <-c
+			lineEqual(t, "error", o.err, nil)
+			lineEqual(t, fmt.Sprintf("time until answer %d", i), o.took, 200*time.Millisecond-time.Duration(8*i)*time.Millisecond)
+		}
+		lineEqual(t, "sends", fmt.Sprint(sentAfter(b.commands(common.MAV_CMD_NAV_LAND))), "[0s 150ms]")
+		// Acknowledged, it is no more: the next one is a landing of its own.
+		began := time.Now()
+		b.command(landHere)
+		time.Sleep(time.Second)
+		if len(b.sentFrom(began, common.MAV_CMD_NAV_LAND)) == 0 {
+			t.Error("a landing after an acknowledged one was not sent")
+		}
+		time.Sleep(3 * time.Second)
+	})
+}
+
+func TestDisarmingIsNeverSuperseded(t *testing.T) {
+	for _, newer := range []request{holdHere, goHome, landHere, armIt} {
+		inLinkBubble(t, func(t *testing.T) {
+			b := newLineBench(t, beatOf(common.MAV_AUTOPILOT_ARDUPILOTMEGA, 0, true))
+			b.settle()
+			b.follow(func(id uint16, try int) {
+				if id == cmdArm && try == 3 {
+					custom, _ := b.wanted(id)
+					b.shows(custom, false)
+					b.ack(10*time.Millisecond, id, ackAccepted)
+				}
+			})
+			disarming := b.command(disarmIt)
+			time.Sleep(120 * time.Millisecond)
+			b.command(newer)
+			o := <-disarming
+			lineEqual(t, "error", o.err, nil)
+			lineEqual(t, "time until the answer", o.took, 760*time.Millisecond)
+			time.Sleep(5 * time.Second)
+		})
+	}
+}
+
+func TestTheNewestCommandSupersedesWhatIsUnderWay(t *testing.T) {
+	onBoth(t, func(t *testing.T, b *lineBench, v firmware) {
+		older := b.command(holdHere)
+		time.Sleep(200 * time.Millisecond)
+		began := time.Now()
+		newer := b.command(goHome)
+		o := <-older
+		lineEqual(t, "code of the older", o.code(), codeSuperseded)
+		lineEqual(t, "it is told after", o.took, 200*time.Millisecond)
+		b.obeys(5*time.Millisecond, 4*time.Millisecond)
+		o = <-newer
+		lineEqual(t, "error of the newer", o.err, nil)
+		hold, _ := entered[v][ModeHold], began
+		for _, m := range b.commands(common.MAV_CMD_DO_SET_MODE) {
+			c := m.msg.(*common.MessageCommandLong)
+			if m.at.After(began) && (v == copter && uint32(c.Param2) == hold || v == px4 && px4Custom(uint32(c.Param2), uint32(c.Param3)) == hold) {
+				t.Errorf("the older was sent again, %v after the newer came", m.at.Sub(began))
+			}
+		}
+	})
+}
+
+// ---- Interrupted ----
+
+func TestAPilotsSwitchEndsAPlanAndNothingMoreIsSent(t *testing.T) {
+	onBoth(t, func(t *testing.T, b *lineBench, v firmware) {
+		b.inTheAir()
+		pilots := map[firmware]uint32{px4: px4Custom(3, 0), copter: 5}[v]
+		began := time.Now()
+		c := b.command(goHome)
+		time.Sleep(200 * time.Millisecond)
+		b.shows(pilots, true)
+		b.say(b.beat)
+		o := <-c
+		lineEqual(t, "code", o.code(), codeInterrupted)
+		lineEqual(t, "it is told after", o.took, 200*time.Millisecond)
+		name := map[firmware]string{px4: "POSCTL", copter: "LOITER"}[v]
+		lineEqual(t, "it is told what happened", o.err.Error(), "a pilot or a failsafe took the drone: it is in "+name+"; nothing more was sent")
+		time.Sleep(5 * time.Second)
+		lineEqual(t, "sends", fmt.Sprint(b.sentFrom(began, common.MAV_CMD_DO_SET_MODE)), "[0s 150ms]")
+		mode, _ := b.drone.mode()
+		lineEqual(t, "mode", mode, ModePosition)
+	})
+}
+
+// The heartbeat is a second away: the question ahead of a repeat finds the switch.
+func TestARepeatFindsAPilotsSwitchThatNoHeartbeatHasTold(t *testing.T) {
+	onBoth(t, func(t *testing.T, b *lineBench, v firmware) {
+		b.inTheAir()
+		began := time.Now()
+		c := b.command(goHome)
+		time.Sleep(160 * time.Millisecond)
+		b.shows(map[firmware]uint32{px4: px4Custom(3, 0), copter: 5}[v], true)
+		o := <-c
+		lineEqual(t, "code", o.code(), codeInterrupted)
+		lineEqual(t, "it is told after", o.took, 400*time.Millisecond)
+		time.Sleep(5 * time.Second)
+		lineEqual(t, "sends", fmt.Sprint(b.sentFrom(began, common.MAV_CMD_DO_SET_MODE)), "[0s 150ms 400ms]")
+	})
+}
+
+func TestAnArmingIsNotRepeatedAfterTheVehicleWasDisarmed(t *testing.T) {
+	inLinkBubble(t, func(t *testing.T) {
+		b := newLineBench(t, beatOf(common.MAV_AUTOPILOT_ARDUPILOTMEGA, 4, true))
+		b.settle()
+		b.say(&common.MessageExtendedSysState{LandedState: common.MAV_LANDED_STATE_ON_GROUND})
+		began := time.Now()
+		c := b.command(armIt)
+		time.Sleep(200 * time.Millisecond)
+		b.shows(4, false)
+		b.say(b.beat)
+		<-c
+		lineEqual(t, "sends", fmt.Sprint(b.sentFrom(began, common.MAV_CMD_COMPONENT_ARM_DISARM)), "[0s 150ms]")
+	})
 }
