@@ -5,6 +5,7 @@ package main
 
 import (
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 	"testing"
@@ -415,32 +416,61 @@ func TestARefusedModeChangeIsNeverAcceptedWhicheverAcksAreLost(t *testing.T) {
 	}
 }
 
-func TestTheKnockComesRightBeforeAPX4CommandAndNeverOnArduPilot(t *testing.T) {
-	for name, c := range map[string]struct {
+// Where NAV_DLL_ACT is not 0, or not known, a knock would arm a failsafe.
+func TestTheKnockComesRightBeforeAPX4PlanAndOnlyWhereItDoesNoHarm(t *testing.T) {
+	for _, c := range []struct {
+		name   string
 		beat   *common.MessageHeartbeat
+		act    float64 // NAV_DLL_ACT; NaN: it is not told
+		gcs    bool
 		knocks int
-	}{"px4": {px4Beat(), 1}, "copter": {copterBeat(), 0}} {
-		t.Run(name, func(t *testing.T) {
+	}{
+		{"px4", px4Beat(), 0, false, 1},
+		{"px4 with a data-link failsafe", px4Beat(), 2, false, 0},
+		{"px4 that does not tell", px4Beat(), math.NaN(), false, 0},
+		{"px4 as its ground station", px4Beat(), 0, true, 0},
+		{"copter", copterBeat(), 0, false, 0},
+	} {
+		t.Run(c.name, func(t *testing.T) {
 			inLinkBubble(t, func(t *testing.T) {
-				b := newLineBench(t, c.beat)
-				b.settle()
-				b.follow(func(id uint16, _ int) { b.ack(time.Millisecond, id, ackAccepted) })
-				before := len(b.messages(isBeat(minimal.MAV_TYPE_GCS)))
-				lineEqual(t, "knocks without a command", before, 0)
-				o := <-b.command(armIt)
-				lineEqual(t, "error", o.err, nil)
-				all := b.messages(func(lineMessage) bool { return true })
-				knocks := b.messages(isBeat(minimal.MAV_TYPE_GCS))
-				lineEqual(t, "knocks", len(knocks), c.knocks)
-				first := slices.IndexFunc(all, func(m lineMessage) bool {
-					l, ok := m.msg.(*common.MessageCommandLong)
-					return ok && uint16(l.Command) == cmdArm
+				b := newLineBench(t, c.beat, func(b *lineBench) {
+					b.link.gcs = c.gcs
+					b.params["NAV_DLL_ACT"] = c.act
+					if math.IsNaN(c.act) {
+						delete(b.params, "NAV_DLL_ACT")
+					}
 				})
-				if c.knocks > 0 {
-					m := all[first-1]
-					lineEqual(t, "the message before the command is a knock", isBeat(minimal.MAV_TYPE_GCS)(m), true)
-					lineEqual(t, "its sender", [2]byte{m.system, m.component}, [2]byte{1, 190})
+				b.settle()
+				b.obeys(5*time.Millisecond, 4*time.Millisecond)
+				isKnock := isBeat(minimal.MAV_TYPE_GCS)
+				before := len(b.messages(isKnock))
+				if !c.gcs {
+					lineEqual(t, "knocks without a command", before, 0)
 				}
+				for _, r := range []request{armIt, {setMode: true, mode: ModeHold, arm: &yes}} {
+					b.change(func() { b.heard = nil })
+					o := <-b.command(r)
+					lineEqual(t, "error", o.err, nil)
+					all := b.messages(func(lineMessage) bool { return true })
+					first := slices.IndexFunc(all, func(m lineMessage) bool {
+						l, ok := m.msg.(*common.MessageCommandLong)
+						return ok && l.Command != common.MAV_CMD_REQUEST_MESSAGE
+					})
+					lineEqual(t, "knocks", len(b.messages(isKnock)), c.knocks)
+					if c.knocks > 0 {
+						m := all[first-1]
+						lineEqual(t, "the message before the first command is a knock", isKnock(m), true)
+						lineEqual(t, "its sender", [2]byte{m.system, m.component}, [2]byte{1, knockID})
+					}
+				}
+				// It is asked for again with every arming.
+				b.change(func() { b.heard, b.params["NAV_DLL_ACT"] = nil, 2-c.act })
+				<-b.command(armIt)
+				want := 0
+				if c.name == "px4 with a data-link failsafe" {
+					want = 1
+				}
+				lineEqual(t, "knocks when it has changed", len(b.messages(isKnock)), want)
 			})
 		})
 	}
