@@ -53,7 +53,7 @@ func (op *operation) transact(s *step) (uint8, error) {
 	if err := op.ask(time.Now().Add(secondAck)); err != nil && !errors.Is(err, errTimeout) {
 		return 0, err
 	}
-	if x.accepted > 0 && x.shows(c.machine.raw.custom) {
+	if x.accepted > 0 && x.stands(c.machine.raw.custom) {
 		return uint8(common.MAV_RESULT_ACCEPTED), nil
 	}
 	return 0, &commandError{code: codeNoAck, command: uint16(s.cmd),
