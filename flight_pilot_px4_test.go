@@ -21,10 +21,18 @@ func px4Stick(mode, input string, then time.Duration) func(p *pilotFlight) {
 	}
 }
 
+// px4Holds takes off and holds.
+func (p *pilotFlight) px4Holds() {
+	p.Helper()
+	p.aloft()
+	p.accepted("/mode", `{"mode":"hold"}`)
+	time.Sleep(time.Second)
+}
+
 // px4Entering brings the flight to a while after a stick mode was asked for.
 func px4Entering(mode string, then time.Duration) func(p *pilotFlight) {
 	return func(p *pilotFlight) {
-		p.aloft()
+		p.px4Holds()
 		p.post("/mode", `{"mode":"`+mode+`"}`)
 		time.Sleep(then)
 	}
@@ -34,7 +42,7 @@ func px4Entering(mode string, then time.Duration) func(p *pilotFlight) {
 // which is not in force yet.
 func px4Entered(mode string) func(p *pilotFlight) {
 	return func(p *pilotFlight) {
-		p.aloft()
+		p.px4Holds()
 		p.acked(common.MAV_CMD_DO_SET_MODE, 2, func() { p.post("/mode", `{"mode":"`+mode+`"}`) }, 4*time.Millisecond)
 	}
 }
@@ -66,7 +74,7 @@ func px4Leaving(mode, path, body string, then time.Duration) func(p *pilotFlight
 
 var px4Moments = []moment{
 	{
-		name: "takeoff, before it is armed", mode: "takeoff", disarmed: true,
+		name: "takeoff, before it is armed", mode: "takeoff", waiting: true, disarmed: true,
 		bring: func(p *pilotFlight) {
 			p.acked(common.MAV_CMD_NAV_TAKEOFF, 1, func() { p.post("/takeoff", "") }, 3*time.Millisecond)
 		},
@@ -90,7 +98,7 @@ var px4Moments = []moment{
 		explained: []uint32{simPX4Loiter},
 	},
 	{
-		name: "goto, between its ack and its mode", mode: "hold",
+		name: "goto, between its ack and its mode", mode: "hold", waiting: true, acked: true,
 		bring: func(p *pilotFlight) {
 			p.aloft()
 			p.accepted("/mode", `{"mode":"rtl"}`)
@@ -101,11 +109,7 @@ var px4Moments = []moment{
 	},
 	{
 		name: "hold", mode: "hold",
-		bring: func(p *pilotFlight) {
-			p.aloft()
-			p.accepted("/mode", `{"mode":"hold"}`)
-			time.Sleep(4 * time.Second)
-		},
+		bring:     func(p *pilotFlight) { p.px4Holds() },
 		explained: []uint32{simPX4Loiter},
 	},
 	{
@@ -160,30 +164,30 @@ var px4Moments = []moment{
 		explained: []uint32{simPX4RTL},
 	},
 	{
-		name: "position, in its lead", mode: "position",
+		name: "position, in its lead", mode: "position", waiting: true,
 		bring:     px4Entering("position", 200*time.Millisecond),
 		explained: []uint32{simPX4Loiter},
 	},
 	{
-		name: "altitude, in its lead", mode: "altitude",
+		name: "altitude, in its lead", mode: "altitude", waiting: true,
 		bring:     px4Entering("altitude", 200*time.Millisecond),
 		explained: []uint32{simPX4Loiter},
 	},
 	{
-		name: "manual, in its lead", mode: "manual",
+		name: "manual, in its lead", mode: "manual", waiting: true,
 		bring:     px4Entering("manual", 200*time.Millisecond),
 		explained: []uint32{simPX4Loiter},
 	},
 	{
-		name: "position, between its ack and its mode", mode: "position", bring: px4Entered("position"),
+		name: "position, between its ack and its mode", mode: "position", waiting: true, acked: true, bring: px4Entered("position"),
 		explained: []uint32{simPX4Posctl, simPX4Loiter},
 	},
 	{
-		name: "altitude, between its ack and its mode", mode: "altitude", bring: px4Entered("altitude"),
+		name: "altitude, between its ack and its mode", mode: "altitude", waiting: true, acked: true, bring: px4Entered("altitude"),
 		explained: []uint32{simPX4Altctl, simPX4Loiter},
 	},
 	{
-		name: "manual, between its ack and its mode", mode: "manual", bring: px4Entered("manual"),
+		name: "manual, between its ack and its mode", mode: "manual", waiting: true, acked: true, bring: px4Entered("manual"),
 		explained: []uint32{simPX4Manual, simPX4Loiter},
 	},
 	{
@@ -211,22 +215,22 @@ var px4Moments = []moment{
 		explained: []uint32{simPX4Altctl},
 	},
 	{
-		name: "goto after position, sticks standing", mode: "hold",
+		name: "goto after position, sticks standing", mode: "hold", waiting: true,
 		bring:     px4Leaving("position", "/goto", "{"+at(60, 0)+"}", 1800*time.Millisecond),
 		explained: []uint32{simPX4Posctl},
 	},
 	{
-		name: "land after position, sticks standing", mode: "land",
+		name: "land after position, sticks standing", mode: "land", waiting: true,
 		bring:     px4Leaving("position", "/land", "", 1800*time.Millisecond),
 		explained: []uint32{simPX4Posctl},
 	},
 	{
-		name: "goto after altitude, in the POSCTL leg", mode: "hold",
+		name: "goto after altitude, in the POSCTL leg", mode: "hold", waiting: true,
 		bring:     px4Leaving("altitude", "/goto", "{"+at(60, 0)+"}", 1800*time.Millisecond),
 		explained: []uint32{simPX4Posctl, simPX4Altctl},
 	},
 	{
-		name: "hold after manual, before POSCTL is in force", mode: "hold",
+		name: "hold after manual, before POSCTL is in force", mode: "hold", waiting: true,
 		bring: func(p *pilotFlight) {
 			p.aloft()
 			p.accepted("/mode", `{"mode":"manual"}`)
@@ -238,7 +242,7 @@ var px4Moments = []moment{
 		without:   []uint32{simPX4Loiter, simPX4RTL, simPX4Land}, // the sticks that moved just now undo them
 	},
 	{
-		name: "a silent client's hold, in the POSCTL leg", mode: "hold",
+		name: "a silent client's hold, in the POSCTL leg", mode: "hold", silent: true,
 		bring: func(p *pilotFlight) {
 			p.aloft()
 			p.accepted("/mode", `{"mode":"altitude"}`)
@@ -254,34 +258,26 @@ var px4PilotModes = []uint32{
 	simPX4Manual, simPX4Altctl, simPX4Posctl, simPX4Loiter, simPX4RTL, simPX4Land, simPX4Stabilized,
 }
 
-func TestPX4PilotsSwitchTakesTheDroneAtEveryMoment(t *testing.T) {
-	for _, custom := range px4PilotModes {
-		_, name := px4.reported(custom)
-		t.Run(name, func(t *testing.T) {
-			var moments []moment
-			for _, m := range px4Moments {
-				if !slices.Contains(m.explained, custom) && !slices.Contains(m.without, custom) {
-					moments = append(moments, m)
-				}
-			}
-			atMoments(t, simPX4, moments, nil, func(p *pilotFlight, m moment) {
-				p.px4PilotTakes(custom, m)
-			})
-		})
-	}
+// px4Except are the moments but those that a test leaves out.
+func px4Except(out func(m moment) bool) []moment {
+	return slices.DeleteFunc(slices.Clone(px4Moments), out)
 }
 
-// px4PilotTakes is a pilot's switch, and what must and must not follow.
-func (p *pilotFlight) px4PilotTakes(custom uint32, m moment) {
+// px4Taken is what must and must not follow when somebody takes the drone into a
+// mode, before a client asks for anything again.
+func (p *pilotFlight) px4Taken(custom uint32, m moment, take func()) {
 	p.Helper()
 	before, streaming := p.streamed()
-	switched := time.Now()
-	p.sim.pilotMode(custom)
-	at := p.reported(custom, switched, 1100*time.Millisecond)
+	taken := time.Now()
+	take()
+	at := p.reported(custom, taken, 1100*time.Millisecond)
 	p.wantTruth()
 	soon := time.Millisecond
-	if m.disarmed { // it waits for the mode of its first step
+	switch {
+	case m.disarmed: // it waits for the mode of its first step
 		soon = stepShows + 100*time.Millisecond
+	case custom == simPX4RTL && m.mode == "rtl": // only a look at the manoeuvre tells
+		soon = watchEvery + time.Millisecond
 	}
 	p.wantAnswer(soon, "interrupted")
 	p.wantNoInput()
@@ -302,4 +298,173 @@ func (p *pilotFlight) px4PilotTakes(custom uint32, m moment) {
 		want = axes{z: 500}
 	}
 	p.wantStream(at.Add(time.Millisecond), &want)
+}
+
+func TestPX4PilotsSwitchTakesTheDroneAtEveryMoment(t *testing.T) {
+	for _, custom := range px4PilotModes {
+		_, name := px4.reported(custom)
+		t.Run(name, func(t *testing.T) {
+			moments := px4Except(func(m moment) bool {
+				return slices.Contains(m.explained, custom) || slices.Contains(m.without, custom)
+			})
+			atMoments(t, simPX4, moments, nil, func(p *pilotFlight, m moment) {
+				p.px4Taken(custom, m, func() { p.sim.pilotMode(custom) })
+			})
+		})
+	}
+}
+
+// A pilot who sets what is commanded anyway, or what it was before, can't be
+// told from the command: it goes on.
+func TestPX4PilotsSwitchToTheCommandedModeEndsNothing(t *testing.T) {
+	for _, custom := range px4PilotModes {
+		_, name := px4.reported(custom)
+		t.Run(name, func(t *testing.T) {
+			moments := px4Except(func(m moment) bool { return !slices.Contains(m.explained, custom) })
+			atMoments(t, simPX4, moments, nil, func(p *pilotFlight, m moment) {
+				p.sim.pilotMode(custom)
+				p.wantAnswer(5*time.Minute, "")
+				mode, _ := parseMode(m.mode)
+				if mode.flownBySticks() && custom == entered[px4][mode] {
+					time.Sleep(1100 * time.Millisecond) // and in a while comes a silent client's hold
+					p.wantMode(m.mode)
+					return
+				}
+				time.Sleep(followTime + 2*time.Second) // the autopilot does not follow what the pilot undid
+				if m.waiting && p.sim.truth().mode == custom {
+					p.wantTruth()
+				} else {
+					p.wantMode(m.mode)
+				}
+			})
+		})
+	}
+}
+
+func TestPX4FailsafeTakesTheDroneAtEveryMoment(t *testing.T) {
+	moments := px4Except(func(m moment) bool {
+		return m.disarmed || slices.Contains(m.without, simPX4RTL) || m.waiting && slices.Contains(m.explained, simPX4RTL)
+	})
+	atMoments(t, simPX4, moments, nil, func(p *pilotFlight, m moment) {
+		p.px4Taken(simPX4RTL, m, p.sim.failsafeReturn)
+		if o := p.status(); o["failsafe"] != o["armed"] {
+			p.Errorf("failsafe is %v", o["failsafe"])
+		}
+	})
+}
+
+// After a restart in flight nothing that was commanded before stands.
+func TestPX4RestartEndsEverythingAtEveryMoment(t *testing.T) {
+	atMoments(t, simPX4, px4Moments, nil, func(p *pilotFlight, m moment) {
+		p.sim.reboot(true)
+		time.Sleep(200 * time.Millisecond)
+		at := time.Now()
+		p.wantAnswer(stepShows, "interrupted")
+		if m.disarmed {
+			p.wantMode("manual")
+		} else {
+			p.wantTruth()
+			p.wantNoInput()
+		}
+		time.Sleep(12 * time.Second)
+		p.wantHandsOff(at)
+		p.wantStream(at, nil)
+	})
+}
+
+// The pilot moves his transmitter's sticks in a mode without sticks: PX4 gives
+// him POSCTL.
+func TestPX4TransmittersSticksTakeTheDroneAtEveryMoment(t *testing.T) {
+	hand := func(s *simulator) {
+		s.params[simStickSource] = 5
+		s.receiver, s.rc = simReceiverInHand, [4]int16{0, 0, 500, 0}
+	}
+	moments := px4Except(func(m moment) bool {
+		mode, _ := parseMode(m.mode)
+		return m.waiting || mode.flownBySticks() || m.silent
+	})
+	atMoments(t, simPX4, moments, hand, func(p *pilotFlight, m moment) {
+		p.px4Taken(simPX4Posctl, m, func() { p.sim.pilotSticks(600, 0, 500, 0) })
+	})
+}
+
+// Arming, and what the autopilot refuses, ends no manoeuvre; of what still waits
+// it takes the place.
+func TestPX4SecondClientEndsOnlyWhatWaits(t *testing.T) {
+	for _, c := range []struct {
+		name  string
+		order func(p *pilotFlight)
+	}{
+		{"arming", func(p *pilotFlight) { p.accepted("/mode", `{"arm":true}`) }},
+		{"refused disarming", func(p *pilotFlight) { p.refused("/mode", `{"arm":false}`, 409, "refused") }},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			moments := px4Except(func(m moment) bool {
+				return m.disarmed || m.name == "takeoff, armed and on the ground" || // it is not refused there
+					m.name == "goto, between its ack and its mode" // it is over before the arming has its turn
+			})
+			atMoments(t, simPX4, moments, nil, func(p *pilotFlight, m moment) {
+				c.order(p)
+				switch {
+				case m.waiting:
+					p.wantAnswer(time.Second, "superseded")
+					time.Sleep(7 * time.Second)
+					p.wantTruth()
+				case m.silent: // the POSCTL that its hold led through is one
+					time.Sleep(7 * time.Second)
+					p.wantMode("position")
+				default:
+					p.wantMode(m.mode)
+					p.wantAnswer(5*time.Minute, "")
+					p.wantMode(m.mode)
+				}
+			})
+		})
+	}
+}
+
+// The vehicle is not heard for 5 s. What it does goes on, and what waited is not
+// sent blindly, but for a landing.
+func TestPX4LostLinkAtEveryMoment(t *testing.T) {
+	atMoments(t, simPX4, px4Moments, nil, func(p *pilotFlight, m moment) {
+		began := time.Now()
+		p.sim.change(func() { p.sim.muted = true })
+		time.Sleep(5 * time.Second)
+		if p.status()["online"] != false {
+			p.Error("still online")
+		}
+		p.sim.change(func() { p.sim.muted = false })
+		blind := p.commandsSince(began)
+		back := time.Now()
+		time.Sleep(1100 * time.Millisecond)
+		switch {
+		case m.acked:
+			p.wantAnswer(time.Millisecond, "")
+			p.wantMode(m.mode)
+		case m.disarmed:
+			p.wantAnswer(time.Millisecond, "no_ack")
+			p.wantMode("manual")
+		case m.waiting && m.mode == "land":
+			p.wantAnswer(time.Millisecond, "no_ack")
+			if len(blind) == 0 {
+				p.Error("the landing was not sent")
+			}
+			blind = nil
+			p.wantTruth()
+		case m.waiting:
+			p.wantAnswer(time.Millisecond, "no_ack")
+			p.wantTruth()
+		case m.silent:
+			p.wantMode("position")
+		default:
+			p.wantAnswer(time.Millisecond, "offline")
+			p.wantMode(m.mode)
+		}
+		if len(blind) > 0 {
+			p.Errorf("sent to a vehicle that is not heard: %q", blind)
+		}
+		if list := p.commandsSince(back); len(list) > 0 && m.name != "land at a place, at the place" {
+			p.Errorf("sent when it is back: %q", list)
+		}
+	})
 }

@@ -40,6 +40,9 @@ type moment struct {
 	mode  string // that the flight has or comes to where nothing ends the command
 
 	explained []uint32 // modes that nobody can tell from what was commanded
+	waiting   bool     // the command is not answered yet
+	acked     bool     // nor shown, but acknowledged
+	silent    bool     // the command is mavrest's own, for a silent client
 	disarmed  bool     // the vehicle stands on the ground, and is not armed yet
 	without   []uint32 // modes that the vehicle itself does not stay in here
 }
@@ -109,7 +112,7 @@ func (f *flight) report() (custom uint32, armed bool, at time.Time) {
 func (f *flight) reported(custom uint32, since time.Time, limit time.Duration) time.Time {
 	f.Helper()
 	for end := time.Now().Add(limit); ; time.Sleep(time.Millisecond) {
-		if c, _, at := f.report(); c == custom && !at.Before(since) {
+		if c, _, at := f.report(); c == custom && at.After(since) {
 			return at
 		}
 		if time.Now().After(end) {

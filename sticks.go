@@ -354,15 +354,14 @@ func (s *sticks) leave(f stickFacts, src *sources) {
 	if !f.armed {
 		s.client = f.now
 	}
-	switch {
-	case s.phase == stickClient || s.phase == stickCentred:
-		if f.mode.flownBySticks() { // else PX4 would call them moving
-			s.set(s.centred(f), f.now)
-		}
-		s.phase = stickParked
-	case s.phase == stickOff && s.flown && f.firmware == px4 && src.denied(px4, f.now) == "":
-		s.begin(stickParked, f, src)
+	again := s.phase == stickOff && s.flown && f.firmware == px4 && src.denied(px4, f.now) == ""
+	if !again && s.phase != stickClient && s.phase != stickCentred {
+		return
 	}
+	if f.mode.flownBySticks() { // else PX4 would call them moving
+		s.set(s.centred(f), f.now)
+	}
+	s.begin(stickParked, f, src)
 }
 
 // entered says that a stick mode set here was acknowledged.
