@@ -263,9 +263,9 @@ func (op *operation) after(older *operation) {
 }
 
 // leadThrough makes the stick mode that the plan led through the mode: a plan
-// that ends after it leaves the drone there (rule 5).
+// that ends after it leaves the drone there (rule 5), unless somebody took it.
 func (op *operation) leadThrough() {
-	if op.through == nil {
+	if op.through == nil || code(op.gone) == codeInterrupted {
 		return
 	}
 	mode, _ := op.by.acks.vendor().reported(op.through.number)
@@ -293,7 +293,7 @@ func (op *operation) carryOut() (answer, error) {
 		}
 		refused := err != nil || result != uint8(common.MAV_RESULT_ACCEPTED)
 		if refused && s.wish && (err == nil || isNoAck(err)) {
-			slog.Warn("a goto goes on without one of its wishes", "what", commandName(s), "result", resultName(result), "error", err)
+			slog.Warn("a goto goes on without one of its wishes", "what", commandName(s), "answer", inWords(result, err))
 			continue
 		}
 		if refused {
@@ -336,7 +336,7 @@ func (op *operation) approach(i int) error {
 			return err
 		}
 	}
-	if arming, on := s.arms(); arming && on && op.strayed {
+	if arming, on := s.arms(); op.strayed && (i > 0 || arming && on) {
 		return op.interrupted()
 	}
 	return op.await(time.Now(), func() bool { return true })

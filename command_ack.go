@@ -26,6 +26,7 @@ var repeats = [...]float64{0, 1, 8. / 3, 5, 25. / 3}
 // An ack has no number: it names its command, and that is all.
 type acks struct {
 	say    func(message.Message) error // from us to the vehicle
+	clear  func()                      // gets the autopilot's parser out of a broken frame
 	system func() byte                 // the vehicle's
 	vendor func() firmware
 
@@ -58,9 +59,9 @@ type exchange struct {
 	progress time.Time // when IN_PROGRESS came
 }
 
-func newAcks(say func(message.Message) error, system func() byte, vendor func() firmware) *acks {
+func newAcks(say func(message.Message) error, clear func(), system func() byte, vendor func() firmware) *acks {
 	return &acks{
-		say: say, system: system, vendor: vendor,
+		say: say, clear: clear, system: system, vendor: vendor,
 		waiting: make(map[common.MAV_CMD]*exchange), owed: make(map[common.MAV_CMD]owedAcks),
 	}
 }
@@ -93,6 +94,9 @@ func (a *acks) close(x *exchange) {
 // send sends a copy of the step. The waiter is there before.
 func (a *acks) send(x *exchange) error {
 	now := time.Now()
+	if x.copies == 1 {
+		a.clear()
+	}
 	if err := a.say(x.step.message(a.system(), uint8(x.copies))); err != nil {
 		return err
 	}
@@ -116,7 +120,7 @@ func (a *acks) firstRepeat() time.Duration { return max(firstRepeat, a.trip*3/2)
 // hear takes an ack that the vehicle sent to us.
 func (a *acks) hear(cmd common.MAV_CMD, result uint8, now time.Time) {
 	a.heard = now
-	if cmd == common.MAV_CMD_REQUEST_MESSAGE && a.question != nil {
+	if cmd == common.MAV_CMD_REQUEST_MESSAGE && a.question != nil && !now.Before(a.question.at) {
 		a.question.acknowledged(result, a.vendor() == px4)
 		a.trip = now.Sub(a.question.at)
 		a.drop()
@@ -130,12 +134,13 @@ func (a *acks) hear(cmd common.MAV_CMD, result uint8, now time.Time) {
 	x := a.waiting[cmd]
 	switch {
 	case x == nil:
+	case x.skip > 0 && final:
+		x.skip--
+	case x.skip > 0 || now.Before(x.sent): // an earlier command's
 	case !final:
-		if x.skip == 0 && x.progress.IsZero() {
+		if x.progress.IsZero() {
 			x.progress = now
 		}
-	case x.skip > 0:
-		x.skip--
 	default:
 		if x.first.IsZero() {
 			x.first = now
@@ -158,9 +163,15 @@ func (x *exchange) shows(custom uint32) bool {
 	return x.step.enters && x.before != x.step.number && custom == x.step.number
 }
 
+// stands reports whether the vehicle is in the step's mode, new or not.
+func (x *exchange) stands(custom uint32) bool { return x.step.enters && custom == x.step.number }
+
 // proven reports whether the vehicle's mode answers the command: of a DO_SET_MODE
 // it is the answer, of another command where an ack came too.
 func (x *exchange) proven(custom uint32) bool {
+	if x.stands(custom) && x.refusal == nil && x.accepted > 1 {
+		return true
+	}
 	return x.shows(custom) && (x.step.cmd == common.MAV_CMD_DO_SET_MODE || x.accepted > 0 || x.refusal != nil)
 }
 
@@ -213,7 +224,7 @@ func (a *acks) ask(id uint32, now time.Time) *question {
 // came notes that a message came, asked for or not.
 func (a *acks) came(id uint32, now time.Time) {
 	q := a.question
-	if q == nil || q.message != id {
+	if q == nil || q.message != id || now.Before(q.at) {
 		return
 	}
 	q.came = true
@@ -222,6 +233,12 @@ func (a *acks) came(id uint32, now time.Time) {
 		a.heard = now
 		a.question = nil
 	}
+}
+
+// restarted forgets what the autopilot has forgotten: it answers nothing of before.
+func (a *acks) restarted() {
+	a.question = nil
+	clear(a.owed)
 }
 
 // drop forgets a question that is answered. One that has only its ack waits for

@@ -65,7 +65,7 @@ func newDrone(dev device, only byte, gcs bool) *drone {
 	d.link = newLink(dev, only, gcs, d.hear)
 	d.cmd = &commander{
 		mu: &d.mu, machine: &d.machine,
-		acks: newAcks(d.say, func() byte { return d.tel.id.system }, func() firmware { return d.firmware }),
+		acks: newAcks(d.say, d.link.clear, func() byte { return d.tel.id.system }, func() firmware { return d.firmware }),
 	}
 	d.cmd.ready, d.cmd.prepare, d.cmd.knock = d.ready, d.prepare, d.knock
 	d.cmd.follow, d.cmd.closing, d.cmd.refusal = d.follow, d.closing, d.refusal
@@ -354,6 +354,7 @@ func (d *drone) hearHeartbeat(now time.Time) {
 	}
 	if !d.online {
 		d.online = true
+		slog.Info("vehicle online", "system", d.tel.id.system, "mode", d.machine.mode, "vehicle_mode", d.modeName())
 		d.greeting.begin()
 	}
 	d.version.Add(1)
@@ -366,6 +367,7 @@ func (d *drone) taken(why string) {
 	now := time.Now()
 	d.cmd.took(d.tel.beat.armed)
 	d.cmd.abandon(codeInterrupted, "something else took the drone (%s): it is in %s", why, d.modeName())
+	d.tel.target.group, d.asked.target = group{}, time.Time{} // where it flies to is told anew
 	d.sticks.switched(d.stickFacts(now), &d.sources)
 	d.actOnSticks()
 	d.logMode(why)
@@ -396,6 +398,7 @@ func (d *drone) restarted(now time.Time) {
 	d.link.move(nil)
 	d.greeting.begin()
 	d.asked.beat = time.Time{}
+	d.cmd.acks.restarted()
 	d.cmd.acks.ask(0, now)
 }
 

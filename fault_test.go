@@ -1,14 +1,12 @@
 package main
 
 import (
-	"bufio"
 	"context"
 	"encoding/json"
 	"fmt"
 	"io"
 	"math"
 	"math/rand/v2"
-	"net"
 	"runtime"
 	"strings"
 	"sync"
@@ -1267,43 +1265,20 @@ func TestAVehicleThatAcknowledgesAndDoesNotFollowShows(t *testing.T) {
 
 // ---- The clients ----
 
-// onPipes serves a flight to connections in virtual time.
-type onPipes struct {
-	*flight
-	conns chan net.Conn
-}
-
-func (f *flight) serve() (p *onPipes, end func()) {
-	l := &pipes{conns: make(chan net.Conn), closed: make(chan struct{})}
-	server := newServer(f.handler)
-	var running sync.WaitGroup
-	running.Go(func() { server.Serve(newBoundedListener(l, maxConnections)) })
-	return &onPipes{f, l.conns}, func() {
-		server.Close()
-		running.Wait()
-	}
-}
-
-func (p *onPipes) connect() *wire {
-	c, client := net.Pipe()
-	p.conns <- c
-	return &wire{p.T, client, bufio.NewReader(client)}
-}
-
 // lands posts a landing on a connection of its own, which must be accepted
 // within a time.
-func (p *onPipes) lands(limit time.Duration) {
-	p.Helper()
+func (p *pipes) lands(limit time.Duration) {
+	p.test.Helper()
 	asked := time.Now()
 	w := p.connect()
 	defer w.Close()
 	w.send("POST", "/api/drone/land", "")
 	r, err := w.receive("POST")
 	if err != nil || r.status != 200 {
-		p.Errorf("land: %d %s, %v", r.status, r.body, err)
+		p.test.Errorf("land: %d %s, %v", r.status, r.body, err)
 	}
 	if took := time.Since(asked); took > limit {
-		p.Errorf("land took %v", took)
+		p.test.Errorf("land took %v", took)
 	}
 }
 
@@ -1315,7 +1290,7 @@ func TestLandIsInTimeWhile500DribbleAnd1000ASecondAskForTheStatus(t *testing.T) 
 	fly(t, simPX4, nil, func(f *flight) {
 		quietLink()
 		f.aloft()
-		p, end := f.serve()
+		p, end := serve(f.T, f.handler, maxConnections)
 		over := make(chan struct{})
 		var clients sync.WaitGroup
 		var bytes, answers, torn atomic.Int64
@@ -1399,7 +1374,7 @@ func TestLandIsInTimeWhileClientsNeverRead(t *testing.T) {
 			fly(t, simPX4, nil, func(f *flight) {
 				quietLink()
 				f.aloft()
-				p, end := f.serve()
+				p, end := serve(f.T, f.handler, maxConnections)
 				var clients sync.WaitGroup
 				for range maxConnections {
 					w := p.connect()
@@ -1426,7 +1401,7 @@ func TestBodiesThatNeverEndAndHalvesOfRequestsHoldNothingUp(t *testing.T) {
 		quietLink()
 		f.aloft()
 		before := len(f.commands())
-		p, end := f.serve()
+		p, end := serve(f.T, f.handler, maxConnections)
 		var clients sync.WaitGroup
 		for i := range 200 {
 			w := p.connect()

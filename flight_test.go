@@ -36,6 +36,13 @@ type object = map[string]any
 // the simulator's switches before it boots.
 func fly(t *testing.T, flavour simFlavour, prepare func(*simulator), do func(*flight)) {
 	t.Helper()
+	flyWith(t, flavour, prepare, nil, do)
+}
+
+// flyWith is fly with a mavrest that start, which may be nil, has had in hand
+// before it runs.
+func flyWith(t *testing.T, flavour simFlavour, prepare func(*simulator), start func(*drone), do func(*flight)) {
+	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		s := newSimulator(flavour)
 		if prepare != nil {
@@ -49,9 +56,15 @@ func fly(t *testing.T, flavour simFlavour, prepare func(*simulator), do func(*fl
 			baud: func() int { return 0 },
 		}
 		l := newDrone(dev, 0, false)
+		if start != nil {
+			start(l)
+		}
 		f := &flight{t, s, l, newHandler(l, admission{}), stop, px4}
-		if flavour == simArduPilot {
+		switch flavour {
+		case simArduPilot:
 			f.firmware = copter
+		case simQuadPlane:
+			f.firmware = quadPlane
 		}
 		var running sync.WaitGroup
 		running.Go(func() { s.run(ctx) })
@@ -517,8 +530,8 @@ func TestLinkStartedInFlightKnowsTheMode(t *testing.T) {
 	})
 }
 
-func TestShutDownCentresTheSticks(t *testing.T) {
-	both(t, func(f *flight) {
+func TestShutDownCentresPX4sSticks(t *testing.T) {
+	fly(t, simPX4, nil, func(f *flight) {
 		f.aloft()
 		f.accepted("/mode", `{"mode":"position"}`)
 		f.accepted("/input", `{"pitch":1,"timeout":5}`)

@@ -2,6 +2,7 @@ package main
 
 import (
 	"errors"
+	"slices"
 	"time"
 
 	"github.com/bluenviron/gomavlib/v3/pkg/dialect"
@@ -56,7 +57,8 @@ type rawFrame struct {
 	v2                     bool
 	known                  *message.ReadWriter // nil for a message that is not in the dialect
 	payload                []byte
-	sum                    uint16 // its checksum, as it came
+	sum                    uint16    // its checksum, as it came
+	at                     time.Time // when its last byte came
 }
 
 // echo is what tells a frame from every other one of the last seconds.
@@ -84,39 +86,67 @@ type echo struct {
 // deframer finds frames in a stream of bytes. gomavlib's own reader takes the
 // length of a broken frame at its word and loses the good ones behind its
 // start; this one goes on at the next byte, so that after any noise the next
-// whole frame is read.
+// whole frame is read. A broken one that claims more than comes holds those
+// behind it back, so each frame has the time of its own bytes.
 type deframer struct {
 	buf        [2048]byte
-	start, end int       // what is received and not yet understood
-	at         time.Time // when the last bytes came
-	paused     int       // the bytes before it came before a pause
-	astray     bool      // start is not where a frame ended
-	datagrams  bool      // frames end where what one read brought ends
-	skipped    int       // bytes since then
-	errors     uint64    // places where bytes were no frame; one for each 256 of pure noise
+	start, end int // what is received and not yet understood
+	portions   []portion
+	paused     int    // nothing that starts before it goes on behind it
+	astray     bool   // start is not where a frame ended
+	datagrams  bool   // frames end where what one read brought ends
+	skipped    int    // bytes since then
+	errors     uint64 // places where bytes were no frame; one for each 256 of pure noise
+}
+
+// portion is when the bytes before end came.
+type portion struct {
+	end int
+	at  time.Time
 }
 
 // space is where the next bytes go.
 func (d *deframer) space() []byte {
-	if d.datagrams {
-		d.start = d.end // another sender's may be next
-	}
 	if d.start > 0 {
 		d.end = copy(d.buf[:], d.buf[d.start:d.end])
 		d.paused -= d.start
+		left := d.portions[:0]
+		for _, p := range d.portions {
+			if p.end > d.start {
+				left = append(left, portion{p.end - d.start, p.at})
+			}
+		}
+		d.portions = left
 		d.start = 0
 	}
 	return d.buf[d.end:]
 }
 
-// filled says that n bytes came into the space.
+// filled says that n bytes came into the space; also none, after a while.
 func (d *deframer) filled(n int, now time.Time) {
-	if now.Sub(d.at) > frameGap {
+	if !now.Before(d.overdue()) {
 		d.paused = d.end
 	}
-	d.end += n
-	d.at = now
+	if n > 0 {
+		d.end += n
+		d.portions = append(d.portions, portion{d.end, now})
+	}
+	if d.datagrams {
+		d.paused = d.end
+	}
 }
+
+// overdue is when the rest of a frame that has begun is not to be waited for any
+// more.
+func (d *deframer) overdue() time.Time {
+	if len(d.portions) == 0 {
+		return time.Time{}
+	}
+	return d.portions[len(d.portions)-1].at.Add(frameGap)
+}
+
+// begun reports whether there is something whose end has not come.
+func (d *deframer) begun() bool { return d.start < d.end }
 
 // skip gives up the byte at start.
 func (d *deframer) skip() {
@@ -131,27 +161,41 @@ func (d *deframer) skip() {
 // next returns the next frame that checks, or false when more bytes are needed.
 func (d *deframer) next() (rawFrame, bool) {
 	for d.start < d.end {
-		f, size := d.candidate(d.buf[d.start:d.end])
+		b, all := d.buf[d.start:d.end], d.start < d.paused
+		if all {
+			b = d.buf[d.start:d.paused]
+		}
+		f, size := d.candidate(b, all)
 		switch {
-		case size < 0: // no frame starts here
+		case size < 0 || size == 0 && all: // no frame starts here
 			d.skip()
-		case size == 0 && d.start >= d.paused: // it may, and is not all here
+		case size == 0: // it may, and is not all here
 			return rawFrame{}, false
-		case size == 0 || d.start < d.paused && d.start+size > d.paused: // it paused in its middle
-			d.skip()
 		default:
 			d.start += size
 			d.astray, d.skipped = false, 0
+			f.at = d.came(d.start)
 			return f, true
 		}
 	}
 	return rawFrame{}, false
 }
 
-// candidate looks at b as a frame. The size is −1 when it is none, 0 when it is
-// not complete. A message that is not in the dialect can't be checked: it is
-// taken for a frame only between two others.
-func (d *deframer) candidate(b []byte) (f rawFrame, size int) {
+// came is when the last byte before i came.
+func (d *deframer) came(i int) (at time.Time) {
+	for _, p := range slices.Backward(d.portions) {
+		if p.end < i {
+			break
+		}
+		at = p.at
+	}
+	return at
+}
+
+// candidate looks at b as a frame; all says that nothing follows it. The size is
+// −1 when it is none, 0 when it is not complete. A message that is not in the
+// dialect can't be checked: it is taken for a frame only between two others.
+func (d *deframer) candidate(b []byte, all bool) (f rawFrame, size int) {
 	var header, payload int
 	switch b[0] {
 	case frame.V1MagicByte:
@@ -186,7 +230,7 @@ func (d *deframer) candidate(b []byte) (f rawFrame, size int) {
 		switch {
 		case d.astray:
 			return f, -1
-		case d.datagrams && len(b) == size:
+		case all && len(b) == size:
 			return f, size
 		case len(b) <= size:
 			return f, 0

@@ -7,6 +7,7 @@ import (
 	"io"
 	"log/slog"
 	"net"
+	"os"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -41,9 +42,13 @@ const (
 // outgoing is a message and who says it: a system and component id.
 type outgoing struct {
 	system, component byte
-	msg               message.Message
-	at                time.Time // when it was queued; zero: it is never too old
+	msg               message.Message // nil is padding
+	at                time.Time       // when it was queued; zero: it is never too old
 }
+
+// padding ends any frame that a receiver believes to be in the middle of: what a
+// broken one claims is lost to it, up to 280 bytes, and a silent line never ends it.
+var padding [280]byte
 
 // heard is what the link hands on: a message of the vehicle, somebody else's
 // sticks for it, or a notice of the link's own.
@@ -86,6 +91,7 @@ type link struct {
 	us       byte // our component id
 	sequence sequence
 	sticks   *outgoing // the latest
+	station  byte      // the system that they came from: ArduPilot took them for its ground station's heartbeats
 	attend   time.Time // until then an answer is awaited
 	fault    error     // why the port is not open
 	nextBeat time.Time
@@ -133,7 +139,7 @@ func newLink(d device, only byte, gcs bool, hear func(heard)) *link {
 // closes it.
 func (l *link) run(ctx context.Context) {
 	backoff := backoffFirst
-	failing := false
+	told := "" // the last failure, told once while it lasts
 	for ctx.Err() == nil {
 		p, err := l.device.open(ctx)
 		if err == nil && ctx.Err() != nil {
@@ -141,27 +147,23 @@ func (l *link) run(ctx context.Context) {
 			return
 		}
 		if err == nil {
-			if failing {
-				slog.Info("port open again", "device", l.device.name, "baud", l.device.baud())
-			} else {
+			if told != errSilent.Error() {
 				slog.Info("port open", "device", l.device.name, "baud", l.device.baud())
+				told = ""
 			}
-			failing = false
 			var any bool
 			if any, err = l.serve(ctx, p); any {
-				backoff = backoffFirst
+				backoff, told = backoffFirst, ""
 			}
-			if ctx.Err() != nil {
-				return
-			}
-			slog.Warn("port lost; trying again until it is back", "device", l.device.name, "error", err)
-			failing = true
-		} else if ctx.Err() == nil {
+		} else {
 			err = l.device.explain(err)
-			if !failing {
-				slog.Warn("the port can't be opened; trying again until it can", "device", l.device.name, "error", err)
-			}
-			failing = true
+		}
+		if ctx.Err() != nil {
+			return
+		}
+		if err.Error() != told {
+			told = err.Error()
+			slog.Warn("no link to the autopilot; trying again until there is", "device", l.device.name, "error", err)
 		}
 		l.mu.Lock()
 		l.fault = err
@@ -180,7 +182,16 @@ func (l *link) serve(ctx context.Context, p port) (any bool, err error) {
 	c, broken, cancel := l.connect(ctx, p)
 	defer cancel()
 	var writer sync.WaitGroup
-	writer.Go(func() { l.write(ctx, broken, c) })
+	written := make(chan struct{})
+	writer.Go(func() { defer close(written); l.write(ctx, broken, c) })
+	writer.Go(func() {
+		<-broken.Done()
+		select { // the clock no longer sees a write that hangs
+		case <-time.After(writeHangs):
+			p.Close()
+		case <-written:
+		}
+	})
 	l.mu.Lock()
 	c.end = sync.OnceFunc(func() { writer.Go(func() { p.Close() }) }) // a close may wait for the reader
 	l.mu.Unlock()
@@ -199,9 +210,6 @@ func (l *link) serve(ctx context.Context, p port) (any bool, err error) {
 	}
 	l.mu.Unlock()
 	cancel()
-	// The clock no longer sees a write that hangs.
-	hung := time.AfterFunc(writeHangs, func() { p.Close() })
-	defer hung.Stop()
 	writer.Wait()
 	return r.any, err
 }
@@ -229,6 +237,7 @@ type reader struct {
 	in   deframer
 	dec  decoder
 	last time.Time // of the last read
+	due  time.Time // the port's read deadline
 	any  bool
 }
 
@@ -236,6 +245,7 @@ type reader struct {
 func (r *reader) read(broken context.Context) error {
 	l := r.link
 	space := r.in.space()
+	r.setDeadline()
 	n, err := r.conn.port.Read(space)
 	now := time.Now()
 	r.in.filled(n, now)
@@ -246,13 +256,16 @@ func (r *reader) read(broken context.Context) error {
 		}
 		r.any = true
 		l.received.Add(1)
-		r.take(f, now)
+		r.take(f)
 	}
 	if r.in.errors > 0 {
 		l.errors.Add(r.in.errors)
 		r.in.errors = 0
 	}
-	if n == 0 && err == nil && !r.in.datagrams {
+	switch {
+	case errors.Is(err, os.ErrDeadlineExceeded):
+		return nil
+	case n == 0 && err == nil && !r.in.datagrams:
 		err = io.ErrUnexpectedEOF
 	}
 	_, gathers := r.conn.port.(interface{ gathers() })
@@ -261,6 +274,19 @@ func (r *reader) read(broken context.Context) error {
 	}
 	r.last = now
 	return err
+}
+
+// setDeadline ends a read when the rest of a frame is overdue: what is behind one
+// that claims too much must not wait until the line speaks again.
+func (r *reader) setDeadline() {
+	p, ok := r.conn.port.(interface{ SetReadDeadline(time.Time) error })
+	var due time.Time
+	if r.in.begun() {
+		due = r.in.overdue()
+	}
+	if ok && !due.Equal(r.due) && p.SetReadDeadline(due) == nil {
+		r.due = due
+	}
 }
 
 // gather lets bytes come for readEvery: to be woken for every few of them costs
@@ -282,25 +308,25 @@ func (l *link) gather(broken context.Context) {
 }
 
 // take takes one checked frame, and hands it on if it concerns the vehicle.
-func (r *reader) take(f rawFrame, now time.Time) {
+func (r *reader) take(f rawFrame) {
 	l := r.link
 	l.mu.Lock()
-	r.conn.frameAt = now
+	r.conn.frameAt = f.at
 	notice := l.ours(f)
 	vehicle := l.vehicle
 	l.mu.Unlock()
 	if notice != "" {
 		slog.Warn(notice)
-		l.hear(heard{at: now, notice: notice})
+		l.hear(heard{at: f.at, notice: notice})
 	}
 	switch {
 	case f.component == autopilotID && f.id == 0:
-		r.heartbeat(f, now)
+		r.heartbeat(f)
 		return
 	case f.component == autopilotID && f.system == vehicle && vehicle != 0:
 		l.countLost(f.seq)
 	case vehicle != 0 && (f.id == 69 || f.id == 70): // MANUAL_CONTROL, RC_CHANNELS_OVERRIDE
-		r.foreign(f, vehicle, now)
+		r.foreign(f, vehicle)
 		return
 	default:
 		return
@@ -313,7 +339,7 @@ func (r *reader) take(f rawFrame, now time.Time) {
 		l.errors.Add(1)
 		return
 	}
-	l.hear(heard{at: now, msg: m, system: f.system})
+	l.hear(heard{at: f.at, msg: m, system: f.system})
 }
 
 // ours looks at a frame with our own ids that we did not send: somebody else has
@@ -328,7 +354,7 @@ func (l *link) ours(f rawFrame) (notice string) {
 }
 
 // foreign takes sticks for our vehicle that somebody else sends.
-func (r *reader) foreign(f rawFrame, vehicle byte, now time.Time) {
+func (r *reader) foreign(f rawFrame, vehicle byte) {
 	l := r.link
 	l.mu.Lock()
 	echo := l.echoes.has(f.echo())
@@ -350,12 +376,12 @@ func (r *reader) foreign(f rawFrame, vehicle byte, now time.Time) {
 			return
 		}
 	}
-	l.hear(heard{at: now, msg: m, system: f.system, foreign: true})
+	l.hear(heard{at: f.at, msg: m, system: f.system, foreign: true})
 }
 
 // heartbeat takes an autopilot's heartbeat, and the vehicle it is of if there is
 // none yet.
-func (r *reader) heartbeat(f rawFrame, now time.Time) {
+func (r *reader) heartbeat(f rawFrame) {
 	l := r.link
 	if f.known == nil {
 		return
@@ -383,7 +409,7 @@ func (r *reader) heartbeat(f rawFrame, now time.Time) {
 		p.heard()
 	}
 	l.countLost(f.seq)
-	l.hear(heard{at: now, msg: hb, system: f.system})
+	l.hear(heard{at: f.at, msg: hb, system: f.system})
 }
 
 // countLost counts the gaps in the vehicle's sequence. A step back is a frame
@@ -442,6 +468,29 @@ func (w *writer) put(o outgoing) bool {
 	if !o.at.IsZero() && time.Since(o.at) > staleAfter { // the line stood still
 		return true
 	}
+	b := padding[:]
+	if o.msg != nil {
+		var err error
+		if b, err = w.frame(o); err != nil {
+			slog.Error("a message can't be encoded", "message", fmt.Sprintf("%T", o.msg), "error", err)
+			return true
+		}
+	}
+	c.writing.Store(int64(max(time.Since(c.opened), 1)))
+	if _, err := c.port.Write(b); err != nil {
+		slog.Debug("write failed", "device", l.device.name, "error", err)
+		c.close()
+		return false
+	}
+	c.writing.Store(0)
+	if o.msg != nil {
+		l.sent.Add(1)
+	}
+	return true
+}
+
+// frame is a message as it goes out; it is remembered, in case it comes back.
+func (w *writer) frame(o outgoing) ([]byte, error) {
 	who := [2]byte{o.system, o.component}
 	s := w.senders[who]
 	if s == nil {
@@ -450,21 +499,12 @@ func (w *writer) put(o outgoing) bool {
 	}
 	b, err := s.encode(o.msg)
 	if err != nil {
-		slog.Error("a message can't be encoded", "message", fmt.Sprintf("%T", o.msg), "error", err)
-		return true
+		return nil, err
 	}
-	l.mu.Lock()
-	l.echoes.add(echoOf(b))
-	l.mu.Unlock()
-	c.writing.Store(int64(max(time.Since(c.opened), 1)))
-	if _, err = c.port.Write(b); err != nil {
-		slog.Debug("write failed", "device", l.device.name, "error", err)
-		c.close()
-		return false
-	}
-	c.writing.Store(0)
-	l.sent.Add(1)
-	return true
+	w.link.mu.Lock()
+	w.link.echoes.add(echoOf(b))
+	w.link.mu.Unlock()
+	return b, nil
 }
 
 // rest writes what is queued, the newest sticks first, and waits until it is out.
@@ -513,6 +553,21 @@ func (l *link) sendAs(system, component byte, m message.Message) error {
 	return l.put(system, component, m)
 }
 
+// clear queues padding where bytes may be lost: on a serial line.
+func (l *link) clear() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.conn == nil {
+		return
+	}
+	if _, line := l.conn.port.(interface{ ResetInputBuffer() error }); line {
+		select {
+		case l.conn.queue <- outgoing{at: time.Now()}:
+		default:
+		}
+	}
+}
+
 // put is sendAs with l.mu held.
 func (l *link) put(system, component byte, m message.Message) error {
 	if l.conn == nil {
@@ -542,6 +597,8 @@ func (l *link) move(o *outgoing) {
 	}
 	if o.system == 0 {
 		o.system, o.component = l.ourSystem(), l.us
+	} else {
+		l.station = o.system
 	}
 	select {
 	case l.conn.newest <- struct{}{}:
@@ -606,7 +663,7 @@ func (l *link) tick(now time.Time) time.Time {
 		l.nextBeat = now.Add(heartbeatEvery)
 		l.put(0, 0, heartbeat(minimal.MAV_TYPE_ONBOARD_CONTROLLER))
 		if l.gcs {
-			l.put(0, knockID, heartbeat(minimal.MAV_TYPE_GCS))
+			l.put(l.station, knockID, heartbeat(minimal.MAV_TYPE_GCS)) // it would miss the sticks' own
 		}
 	}
 	return l.nextBeat

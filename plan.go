@@ -284,8 +284,11 @@ func (r request) plan(v vehicle) (plan, error) {
 		p.leave(v)
 	}
 	if r.arm != nil && r.mode != ModeTakeoff {
-		p.steps = append(p.steps, v.firmware.armDisarm(*r.arm))
-		p.arm = r.arm
+		arm := v.firmware.armDisarm(*r.arm)
+		if *r.arm && r.mode.flownBySticks() {
+			arm.sticks = sticksLed
+		}
+		p.steps, p.arm = append(p.steps, arm), r.arm
 	}
 	return p, nil
 }

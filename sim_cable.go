@@ -6,6 +6,7 @@ import (
 	"errors"
 	"io"
 	"math/rand/v2"
+	"os"
 	"slices"
 	"time"
 
@@ -28,7 +29,7 @@ type simPort struct {
 	toCompanion []byte
 	toAutopilot []byte
 	waiting     []byte        // old bytes in the sender's buffer, behind toCompanion
-	timeout     time.Duration // of Read; negative waits for ever
+	until       time.Time     // of a Read; zero waits for ever
 	arrived     chan struct{} // toCompanion has more
 	gone        chan struct{} // closed with the port
 	err         error         // why it is gone
@@ -48,7 +49,6 @@ func (s *simulator) open() (port, error) {
 	s.port.closeWith(io.EOF)
 	s.port = &simPort{
 		s:       s,
-		timeout: -1,
 		arrived: make(chan struct{}, 1),
 		gone:    make(chan struct{}),
 	}
@@ -137,12 +137,11 @@ func (p *simPort) closeWith(err error) {
 	close(p.gone)
 }
 
-// Read returns 0 and no error when the read timeout has passed.
 func (p *simPort) Read(b []byte) (int, error) {
 	var expired <-chan time.Time
 	for {
 		p.s.mu.Lock()
-		n, timeout, err := copy(b, p.toCompanion), p.timeout, p.err
+		n, until, err := copy(b, p.toCompanion), p.until, p.err
 		p.toCompanion = p.toCompanion[n:]
 		if len(p.toCompanion) == 0 { // the line takes what waits for it
 			p.toCompanion, p.waiting = p.waiting, nil
@@ -154,14 +153,14 @@ func (p *simPort) Read(b []byte) (int, error) {
 		if n > 0 || len(b) == 0 {
 			return n, nil
 		}
-		if expired == nil && timeout >= 0 {
-			expired = time.After(timeout)
+		if expired == nil && !until.IsZero() {
+			expired = time.After(time.Until(until))
 		}
 		select {
 		case <-p.arrived:
 		case <-p.gone:
 		case <-expired:
-			return 0, nil
+			return 0, os.ErrDeadlineExceeded
 		}
 	}
 }
@@ -200,10 +199,10 @@ func (p *simPort) Close() error {
 	return nil
 }
 
-func (p *simPort) SetReadTimeout(d time.Duration) error {
+func (p *simPort) SetReadDeadline(t time.Time) error {
 	p.s.mu.Lock()
 	defer p.s.mu.Unlock()
-	p.timeout = d
+	p.until = t
 	return nil
 }
 

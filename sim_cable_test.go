@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"io"
+	"os"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -30,14 +31,14 @@ func TestSimCableReplacesAnOlderEnd(t *testing.T) {
 	})
 }
 
-func TestSimReadTimesOutWithNothing(t *testing.T) {
+func TestSimReadEndsAtItsDeadline(t *testing.T) {
 	simFlight(t, simPX4, func(s *simulator) { s.muted = true }, func(b *simBoard) {
 		p, _ := b.open()
-		_ = p.(*simPort).SetReadTimeout(100 * time.Millisecond)
 		begin := time.Now()
+		_ = p.(*simPort).SetReadDeadline(begin.Add(100 * time.Millisecond))
 		n, err := p.Read(make([]byte, 10))
 		b.want("bytes", n, 0)
-		b.want("error", err, error(nil))
+		b.want("error", err, os.ErrDeadlineExceeded)
 		b.want("time", time.Since(begin), 100*time.Millisecond)
 		b.want("close", p.Close(), error(nil))
 		_, err = p.Read(make([]byte, 10))

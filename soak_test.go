@@ -40,8 +40,7 @@ type onlooker struct {
 	acked     map[uint16]int       // ACCEPTED acks that really went out, by command
 	copies    map[uint16]time.Time // until when a second copy of one may arrive
 	explained map[string]time.Time
-	entered   map[string]time.Time // when the vehicle came into a mode last
-	ackedAt   time.Time            // when a landing was acknowledged last
+	ackedAt   time.Time // when a landing was acknowledged last
 	figures   map[string]int
 	diary     []string // the last things that happened
 }
@@ -139,14 +138,15 @@ func (w *onlooker) command(client int, r *rand.Rand) {
 	w.count(fmt.Sprintf("answered %d", code))
 	switch code {
 	case 200:
+		now := w.sim.truth()
 		id := uint16(o["command"].(float64))
 		w.mu.Lock()
 		// Acks have no number: a second copy of one, late, is as good as its own
 		// to the next command of that id.
 		real := w.acked[id] > before[id] || !began.After(w.copies[id])
 		// A mode change is proven by the heartbeat that shows it (docs/design.md).
-		entered := w.entered[o["mode"].(string)]
-		real = real || id == uint16(common.MAV_CMD_DO_SET_MODE) && !entered.Before(began)
+		wanted, _ := parseMode(o["mode"].(string))
+		real = real || id == uint16(common.MAV_CMD_DO_SET_MODE) && now.mode == entered[w.firmware][wanted]
 		// A landing joins an equal one that is not answered yet: its ack was first.
 		real = real || id == uint16(common.MAV_CMD_NAV_LAND) && began.Sub(w.ackedAt) < 3*time.Second
 		w.mu.Unlock()
@@ -303,7 +303,7 @@ func (w *onlooker) dice(who uint64) *rand.Rand { return rand.New(rand.NewPCG(w.s
 func watch(f *flight, seed uint64, d time.Duration, figures map[string]int) *onlooker {
 	w := &onlooker{
 		flight: f, seed: seed, began: time.Now(), figures: figures,
-		acked: map[uint16]int{}, copies: map[uint16]time.Time{}, explained: map[string]time.Time{}, entered: map[string]time.Time{},
+		acked: map[uint16]int{}, copies: map[uint16]time.Time{}, explained: map[string]time.Time{},
 	}
 	w.rand, w.ackRand = w.dice(1), w.dice(2)
 	f.sim.change(func() {
@@ -312,12 +312,6 @@ func watch(f *flight, seed uint64, d time.Duration, figures map[string]int) *onl
 		f.sim.onMode = func(custom uint32) {
 			mode, _ := w.firmware.reported(custom)
 			w.explain(mode.String())
-			w.mu.Lock()
-			w.entered[mode.String()] = time.Now()
-			if mode == ModeRTL {
-				w.entered["rtgs"] = time.Now()
-			}
-			w.mu.Unlock()
 			w.note("the vehicle's mode is %v (%d)", mode, custom)
 		}
 	})

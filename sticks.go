@@ -157,6 +157,7 @@ type stickFacts struct {
 	custom   uint32
 	armed    bool
 	aloft    bool // armed, and not known to be on the ground
+	hears    bool // it answered us a moment ago
 }
 
 // stickActs is what is to be done for the sticks.
@@ -264,6 +265,7 @@ func (s *stickStream) due() time.Time {
 type channelWatch struct {
 	until time.Time // of the look after a release
 	stood *[4]uint16
+	deaf  time.Time // when the vehicle did not hear us: then its channels are not ours
 }
 
 // moves reports whether the channels move while our axes stand.
@@ -451,7 +453,9 @@ func (s *sticks) hearChannels(f stickFacts, src *sources, channel [4]uint16) {
 			src.receiver = receiverIdle
 			s.stepIn(f)
 		}
-	case !f.firmware.ardupilot() || f.now.Sub(s.moved) < stoodFor || f.now.Sub(s.since) < stoodFor:
+	case !f.hears:
+		s.watch.stood, s.watch.deaf = nil, f.now
+	case !f.firmware.ardupilot() || f.now.Sub(s.moved) < stoodFor || f.now.Sub(s.since) < stoodFor || f.now.Sub(s.watch.deaf) < stoodFor:
 	case s.watch.moves(channel):
 		s.foreigner(f, src)
 	}
