@@ -235,6 +235,12 @@ func (a *acks) came(id uint32, now time.Time) {
 	}
 }
 
+// restarted forgets what the autopilot has forgotten: it answers nothing of before.
+func (a *acks) restarted() {
+	a.question = nil
+	clear(a.owed)
+}
+
 // drop forgets a question that is answered. One that has only its ack waits for
 // its message.
 func (a *acks) drop() {

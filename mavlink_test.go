@@ -534,7 +534,7 @@ func TestWhatABrokenFrameHeldBackIsAsOldAsItIs(t *testing.T) {
 func TestAnOldHeartbeatAnswersNoQuestion(t *testing.T) {
 	for _, vendor := range []firmware{px4, copter} {
 		now := time.Unix(1000, 0)
-		a := newAcks(func(message.Message) error { return nil }, func() byte { return 1 }, func() firmware { return vendor })
+		a := newAcks(func(message.Message) error { return nil }, func() {}, func() byte { return 1 }, func() firmware { return vendor })
 		q := a.ask(0, now)
 		a.came(0, now.Add(-time.Second))
 		a.hear(common.MAV_CMD_REQUEST_MESSAGE, 0, now.Add(-time.Second))
@@ -555,8 +555,8 @@ func TestAnOldHeartbeatAnswersNoQuestion(t *testing.T) {
 	}
 }
 
-// logged collects what is logged from here on.
-func logged(t *testing.T) func() string {
+// logLines collects what is logged from here on.
+func logLines(t *testing.T) func() string {
 	var mu sync.Mutex
 	var b strings.Builder
 	before := slog.Default()
@@ -582,7 +582,7 @@ func (w lockedWriter) Write(p []byte) (int, error) {
 
 func TestADeviceThatFailsIsLoggedOnceAndOnceWhenItIsBack(t *testing.T) {
 	inLinkBubble(t, func(t *testing.T) {
-		log := logged(t)
+		log := logLines(t)
 		there := false
 		var c *cable
 		l := newLink(device{name: "/dev/x", open: func(context.Context) (port, error) {

@@ -151,7 +151,7 @@ func (f *hearing) hear(t *testing.T, script string) string {
 		case w[0] == "refused":
 			f.refuse(f.now)
 		case w[0] == "unanswered":
-			f.doubt()
+			f.doubt(f.now)
 		case w[0] == "arms" || w[0] == "disarms":
 			f.acceptArm(w[0] == "arms")
 		case w[0] == "lost":
@@ -989,7 +989,7 @@ func (w *witness) seeDoubt() string {
 		return ""
 	}
 	mode := w.mode
-	w.doubt()
+	w.doubt(w.now)
 	w.pending, w.settling = nil, nil
 	if w.mode != mode || w.machine.order == nil {
 		w.forget()
@@ -1064,7 +1064,7 @@ func (w *witness) seeRestart() string {
 	w.forget()
 	w.again, w.pending = w.heard, nil
 	w.said[w.mode] = true // until the vehicle is heard
-	w.doubt()
+	w.doubt(w.now)
 	if w.mode != mode {
 		w.before = append(w.before, w.last)
 	}
