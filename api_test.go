@@ -928,7 +928,7 @@ func TestARefusedHoldIsCalledAHold(t *testing.T) {
 func TestTheLogNeverSaysAcceptedOfWhatWasNot(t *testing.T) {
 	atStation(t, simArduPilot, func(st *station) {
 		st.fly("hold")
-		told := logged(st.T)
+		told := logLines(st.T)
 		st.post("/api/drone/mode", `{"mode":"hold"}`).wantOK(st.T)
 		st.sim.change(func() { // a wish of the next goto
 			st.sim.onAck = func(ack *common.MessageCommandAck) []simAnswer {
