@@ -167,8 +167,8 @@ func TestAWaitIsAnsweredWhenTheManoeuvreIsComplete(t *testing.T) {
 	}
 }
 
-// manoeuvres are commands that take a while from 10 m up.
-var manoeuvres = []struct{ name, path, body string }{
+// longWays are commands that take a while from 10 m up.
+var longWays = []struct{ name, path, body string }{
 	{"goto", "/goto", at(300, 0)},
 	{"land", "/land", ``},
 	{"land at a place", "/land", at(300, 0)},
@@ -202,7 +202,7 @@ func TestWhatElseEndsAManoeuvreIsTold(t *testing.T) {
 		{"a lost link", func(f *flight) { f.sim.change(func() { f.sim.muted = true }) }, 503, "offline", ""},
 		{"the end of the program", func(f *flight) { f.stop() }, 503, "offline", "shutting down"},
 	} {
-		for _, m := range manoeuvres {
+		for _, m := range longWays {
 			t.Run(c.name+", "+m.name, func(t *testing.T) {
 				both(t, func(f *flight) {
 					f.aloft()
@@ -326,7 +326,7 @@ func TestAClientThatGoesAwayEndsItsWaitingAndNothingElse(t *testing.T) {
 }
 
 func TestAnEqualCommandSentAnewKeepsTheWait(t *testing.T) {
-	for _, m := range manoeuvres {
+	for _, m := range longWays {
 		t.Run(m.name, func(t *testing.T) {
 			both(t, func(f *flight) {
 				f.aloft()

@@ -1163,7 +1163,7 @@ func TestTelemetryAllocatesLittle(t *testing.T) {
 			if !ok {
 				return
 			}
-			r.take(f, time.Time{})
+			r.take(f)
 		}
 	}
 	beat := &minimal.MessageHeartbeat{Type: minimal.MAV_TYPE_QUADROTOR, Autopilot: minimal.MAV_AUTOPILOT_PX4}

@@ -293,7 +293,7 @@ func (op *operation) carryOut() (answer, error) {
 		}
 		refused := err != nil || result != uint8(common.MAV_RESULT_ACCEPTED)
 		if refused && s.wish && (err == nil || isNoAck(err)) {
-			slog.Warn("a goto goes on without one of its wishes", "what", commandName(s), "result", resultName(result), "error", err)
+			slog.Warn("a goto goes on without one of its wishes", "what", commandName(s), "answer", inWords(result, err))
 			continue
 		}
 		if refused {

@@ -26,6 +26,7 @@ var repeats = [...]float64{0, 1, 8. / 3, 5, 25. / 3}
 // An ack has no number: it names its command, and that is all.
 type acks struct {
 	say    func(message.Message) error // from us to the vehicle
+	clear  func()                      // gets the autopilot's parser out of a broken frame
 	system func() byte                 // the vehicle's
 	vendor func() firmware
 
@@ -59,9 +60,9 @@ type exchange struct {
 	progress time.Time // when IN_PROGRESS came
 }
 
-func newAcks(say func(message.Message) error, system func() byte, vendor func() firmware) *acks {
+func newAcks(say func(message.Message) error, clear func(), system func() byte, vendor func() firmware) *acks {
 	return &acks{
-		say: say, system: system, vendor: vendor,
+		say: say, clear: clear, system: system, vendor: vendor,
 		waiting: make(map[common.MAV_CMD]*exchange), owed: make(map[common.MAV_CMD]owedAcks),
 	}
 }
@@ -94,6 +95,9 @@ func (a *acks) close(x *exchange) {
 // send sends a copy of the step. The waiter is there before.
 func (a *acks) send(x *exchange) error {
 	now := time.Now()
+	if x.copies == 1 {
+		a.clear()
+	}
 	if err := a.say(x.step.message(a.system(), uint8(x.copies))); err != nil {
 		return err
 	}

@@ -176,7 +176,7 @@ func (op *operation) takeBack(i int, err error) {
 			return
 		}
 		if r, uerr := op.transact(s.undo); uerr != nil || r != 0 {
-			slog.Warn("a refused command could not be taken back", "command", s.undo.cmd, "result", resultName(r), "error", uerr)
+			slog.Warn("a refused command could not be taken back", "what", commandName(s.undo), "answer", inWords(r, uerr))
 			return // it may fly: the mode it has is better than the one before
 		}
 		op.by.follow(op, s.undo)
@@ -241,6 +241,15 @@ func refusal(s *step, result uint8, texts []statusText, unhealthy []string) erro
 // resultName is a MAV_RESULT's name in lower case.
 func resultName(result uint8) string {
 	return lowerName(common.MAV_RESULT(result).String(), "MAV_RESULT_")
+}
+
+// inWords is how a command was answered, for the log: a MAV_RESULT's name, or why
+// there is none.
+func inWords(result uint8, err error) string {
+	if err != nil {
+		return err.Error()
+	}
+	return resultName(result)
 }
 
 // commandName is what a step is, in a sentence.

@@ -65,7 +65,7 @@ func newDrone(dev device, only byte, gcs bool) *drone {
 	d.link = newLink(dev, only, gcs, d.hear)
 	d.cmd = &commander{
 		mu: &d.mu, machine: &d.machine,
-		acks: newAcks(d.say, func() byte { return d.tel.id.system }, func() firmware { return d.firmware }),
+		acks: newAcks(d.say, d.link.clear, func() byte { return d.tel.id.system }, func() firmware { return d.firmware }),
 	}
 	d.cmd.ready, d.cmd.prepare, d.cmd.knock = d.ready, d.prepare, d.knock
 	d.cmd.follow, d.cmd.closing, d.cmd.refusal = d.follow, d.closing, d.refusal

@@ -25,6 +25,7 @@ func (d *drone) stickFacts(now time.Time) stickFacts {
 	return stickFacts{
 		now: now, firmware: d.firmware, mode: d.machine.mode, custom: b.custom,
 		armed: b.armed, aloft: b.armed && d.tel.landed != onGround,
+		hears: now.Sub(d.cmd.acks.heard) < 2*askEvery,
 	}
 }
 
@@ -156,7 +157,7 @@ func (d *drone) closing(op *operation, err error) {
 // one has taken.
 func (d *drone) failed(op *operation, err error, now time.Time) {
 	if op.gone != nil || isNoAck(err) {
-		d.machine.doubt()
+		d.machine.doubt(now)
 	} else {
 		d.machine.refuse(now)
 	}
@@ -381,7 +382,7 @@ func (d *drone) farewell() {
 		if p, err := r.plan(d.vehicle(f.now)); err == nil {
 			op := &operation{by: d.cmd, request: r, plan: p, last: f.now.Add(farewellFor), ended: make(chan struct{})}
 			result, err := op.transact(&op.plan.steps[len(op.plan.steps)-1])
-			slog.Warn("stopping in the air after sticks", "asked_for", r.mode, "result", resultName(result), "error", err)
+			slog.Warn("stopping in the air after sticks", "asked_for", r.mode, "answer", inWords(result, err))
 		}
 	}
 	if f.aloft {

@@ -530,8 +530,8 @@ func TestLinkStartedInFlightKnowsTheMode(t *testing.T) {
 	})
 }
 
-func TestShutDownCentresTheSticks(t *testing.T) {
-	both(t, func(f *flight) {
+func TestShutDownCentresPX4sSticks(t *testing.T) {
+	fly(t, simPX4, nil, func(f *flight) {
 		f.aloft()
 		f.accepted("/mode", `{"mode":"position"}`)
 		f.accepted("/input", `{"pitch":1,"timeout":5}`)

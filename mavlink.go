@@ -42,9 +42,13 @@ const (
 // outgoing is a message and who says it: a system and component id.
 type outgoing struct {
 	system, component byte
-	msg               message.Message
-	at                time.Time // when it was queued; zero: it is never too old
+	msg               message.Message // nil is padding
+	at                time.Time       // when it was queued; zero: it is never too old
 }
+
+// padding ends any frame that a receiver believes to be in the middle of: what a
+// broken one claims is lost to it, up to 280 bytes, and a silent line never ends it.
+var padding [280]byte
 
 // heard is what the link hands on: a message of the vehicle, somebody else's
 // sticks for it, or a notice of the link's own.
@@ -87,6 +91,7 @@ type link struct {
 	us       byte // our component id
 	sequence sequence
 	sticks   *outgoing // the latest
+	station  byte      // the system that they came from: ArduPilot took them for its ground station's heartbeats
 	attend   time.Time // until then an answer is awaited
 	fault    error     // why the port is not open
 	nextBeat time.Time
@@ -177,7 +182,16 @@ func (l *link) serve(ctx context.Context, p port) (any bool, err error) {
 	c, broken, cancel := l.connect(ctx, p)
 	defer cancel()
 	var writer sync.WaitGroup
-	writer.Go(func() { l.write(ctx, broken, c) })
+	written := make(chan struct{})
+	writer.Go(func() { defer close(written); l.write(ctx, broken, c) })
+	writer.Go(func() {
+		<-broken.Done()
+		select { // the clock no longer sees a write that hangs
+		case <-time.After(writeHangs):
+			p.Close()
+		case <-written:
+		}
+	})
 	l.mu.Lock()
 	c.end = sync.OnceFunc(func() { writer.Go(func() { p.Close() }) }) // a close may wait for the reader
 	l.mu.Unlock()
@@ -196,9 +210,6 @@ func (l *link) serve(ctx context.Context, p port) (any bool, err error) {
 	}
 	l.mu.Unlock()
 	cancel()
-	// The clock no longer sees a write that hangs.
-	hung := time.AfterFunc(writeHangs, func() { p.Close() })
-	defer hung.Stop()
 	writer.Wait()
 	return r.any, err
 }
@@ -457,6 +468,29 @@ func (w *writer) put(o outgoing) bool {
 	if !o.at.IsZero() && time.Since(o.at) > staleAfter { // the line stood still
 		return true
 	}
+	b := padding[:]
+	if o.msg != nil {
+		var err error
+		if b, err = w.frame(o); err != nil {
+			slog.Error("a message can't be encoded", "message", fmt.Sprintf("%T", o.msg), "error", err)
+			return true
+		}
+	}
+	c.writing.Store(int64(max(time.Since(c.opened), 1)))
+	if _, err := c.port.Write(b); err != nil {
+		slog.Debug("write failed", "device", l.device.name, "error", err)
+		c.close()
+		return false
+	}
+	c.writing.Store(0)
+	if o.msg != nil {
+		l.sent.Add(1)
+	}
+	return true
+}
+
+// frame is a message as it goes out; it is remembered, in case it comes back.
+func (w *writer) frame(o outgoing) ([]byte, error) {
 	who := [2]byte{o.system, o.component}
 	s := w.senders[who]
 	if s == nil {
@@ -465,21 +499,12 @@ func (w *writer) put(o outgoing) bool {
 	}
 	b, err := s.encode(o.msg)
 	if err != nil {
-		slog.Error("a message can't be encoded", "message", fmt.Sprintf("%T", o.msg), "error", err)
-		return true
+		return nil, err
 	}
-	l.mu.Lock()
-	l.echoes.add(echoOf(b))
-	l.mu.Unlock()
-	c.writing.Store(int64(max(time.Since(c.opened), 1)))
-	if _, err = c.port.Write(b); err != nil {
-		slog.Debug("write failed", "device", l.device.name, "error", err)
-		c.close()
-		return false
-	}
-	c.writing.Store(0)
-	l.sent.Add(1)
-	return true
+	w.link.mu.Lock()
+	w.link.echoes.add(echoOf(b))
+	w.link.mu.Unlock()
+	return b, nil
 }
 
 // rest writes what is queued, the newest sticks first, and waits until it is out.
@@ -528,6 +553,21 @@ func (l *link) sendAs(system, component byte, m message.Message) error {
 	return l.put(system, component, m)
 }
 
+// clear queues padding where bytes may be lost: on a serial line.
+func (l *link) clear() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.conn == nil {
+		return
+	}
+	if _, line := l.conn.port.(interface{ ResetInputBuffer() error }); line {
+		select {
+		case l.conn.queue <- outgoing{at: time.Now()}:
+		default:
+		}
+	}
+}
+
 // put is sendAs with l.mu held.
 func (l *link) put(system, component byte, m message.Message) error {
 	if l.conn == nil {
@@ -557,6 +597,8 @@ func (l *link) move(o *outgoing) {
 	}
 	if o.system == 0 {
 		o.system, o.component = l.ourSystem(), l.us
+	} else {
+		l.station = o.system
 	}
 	select {
 	case l.conn.newest <- struct{}{}:
@@ -621,7 +663,7 @@ func (l *link) tick(now time.Time) time.Time {
 		l.nextBeat = now.Add(heartbeatEvery)
 		l.put(0, 0, heartbeat(minimal.MAV_TYPE_ONBOARD_CONTROLLER))
 		if l.gcs {
-			l.put(0, knockID, heartbeat(minimal.MAV_TYPE_GCS))
+			l.put(l.station, knockID, heartbeat(minimal.MAV_TYPE_GCS)) // it would miss the sticks' own
 		}
 	}
 	return l.nextBeat

@@ -401,6 +401,12 @@ func planHold(v vehicle) (plan, error) {
 	case f == copter && v.custom == hold:
 		// GUIDED alone would fly on to its old target.
 		p.steps = []step{v.undoing(f.setMode(copterBrake)), f.setMode(hold)}
+	case (f == plane || f == quadPlane && v.wing) && v.custom == hold && !math.IsNaN(v.at.lat):
+		// It circles round its old target, or the present place.
+		here := v.undoing(request{}.reposition(v, v.at, v.amsl))
+		here.stays = true
+		p.steps = []step{here}
+		p.target, p.amsl = &v.at, v.amsl
 	case f == px4 && !v.streams && ok, f == quadPlane && !v.wing && v.custom == hold && ok:
 		there := v.undoing(request{}.reposition(v, to, amsl))
 		there.stays = true

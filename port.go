@@ -257,6 +257,9 @@ func (p *serialPort) Write(b []byte) (n int, err error) {
 // gathers says that its reader may let bytes gather.
 func (p *serialPort) gathers() {}
 
+// ResetInputBuffer drops what has come and was not read.
+func (p *serialPort) ResetInputBuffer() error { return p.line.ResetInputBuffer() }
+
 // Drain waits until everything written has left the board.
 func (p *serialPort) Drain() error { return p.line.Drain() }
 

@@ -157,6 +157,7 @@ type stickFacts struct {
 	custom   uint32
 	armed    bool
 	aloft    bool // armed, and not known to be on the ground
+	hears    bool // it answered us a moment ago
 }
 
 // stickActs is what is to be done for the sticks.
@@ -264,6 +265,7 @@ func (s *stickStream) due() time.Time {
 type channelWatch struct {
 	until time.Time // of the look after a release
 	stood *[4]uint16
+	deaf  time.Time // when the vehicle did not hear us: then its channels are not ours
 }
 
 // moves reports whether the channels move while our axes stand.
@@ -352,15 +354,14 @@ func (s *sticks) leave(f stickFacts, src *sources) {
 	if !f.armed {
 		s.client = f.now
 	}
-	switch {
-	case s.phase == stickClient || s.phase == stickCentred:
-		if f.mode.flownBySticks() { // else PX4 would call them moving
-			s.set(s.centred(f), f.now)
-		}
-		s.phase = stickParked
-	case s.phase == stickOff && s.flown && f.firmware == px4 && src.denied(px4, f.now) == "":
-		s.begin(stickParked, f, src)
+	again := s.phase == stickOff && s.flown && f.firmware == px4 && src.denied(px4, f.now) == ""
+	if !again && s.phase != stickClient && s.phase != stickCentred {
+		return
 	}
+	if f.mode.flownBySticks() { // else PX4 would call them moving
+		s.set(s.centred(f), f.now)
+	}
+	s.begin(stickParked, f, src)
 }
 
 // entered says that a stick mode set here was acknowledged.
@@ -452,7 +453,9 @@ func (s *sticks) hearChannels(f stickFacts, src *sources, channel [4]uint16) {
 			src.receiver = receiverIdle
 			s.stepIn(f)
 		}
-	case !f.firmware.ardupilot() || f.now.Sub(s.moved) < stoodFor || f.now.Sub(s.since) < stoodFor:
+	case !f.hears:
+		s.watch.stood, s.watch.deaf = nil, f.now
+	case !f.firmware.ardupilot() || f.now.Sub(s.moved) < stoodFor || f.now.Sub(s.since) < stoodFor || f.now.Sub(s.watch.deaf) < stoodFor:
 	case s.watch.moves(channel):
 		s.foreigner(f, src)
 	}

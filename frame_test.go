@@ -1,0 +1,576 @@
+package main
+
+import (
+	"bytes"
+	"encoding/binary"
+	"encoding/hex"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/bluenviron/gomavlib/v3/pkg/dialects/common"
+	"github.com/bluenviron/gomavlib/v3/pkg/frame"
+	"github.com/bluenviron/gomavlib/v3/pkg/message"
+)
+
+// lineReader is a deframer and what came out of it.
+type lineReader struct {
+	in      deframer
+	at      time.Time
+	known   []string        // keys
+	ages    []time.Duration // of the same, when they came out
+	unknown int
+}
+
+func newLineReader() *lineReader { return &lineReader{at: time.Unix(1000, 0)} }
+
+// feed gives the deframer one burst.
+func (r *lineReader) feed(b ...[]byte) *lineReader {
+	for rest := bytes.Join(b, nil); len(rest) > 0; {
+		n := copy(r.in.space(), rest)
+		rest = rest[n:]
+		r.in.filled(n, r.at)
+		r.take()
+	}
+	return r
+}
+
+func (r *lineReader) take() {
+	for f, ok := r.in.next(); ok; f, ok = r.in.next() {
+		if f.known == nil {
+			r.unknown++
+			continue
+		}
+		r.known = append(r.known, keyOf(f))
+		r.ages = append(r.ages, r.at.Sub(f.at))
+	}
+}
+
+// keyOf is the key of a frame that was read.
+func keyOf(f rawFrame) string {
+	return wireFrame{v1: !f.v2, seq: f.seq, system: f.system, component: f.component, id: f.id, payload: f.payload}.key()
+}
+
+// silent lets time pass, and the port's read end without a byte.
+func (r *lineReader) silent(d time.Duration) *lineReader {
+	r.pause(d).in.filled(0, r.at)
+	r.take()
+	return r
+}
+
+// pause lets time pass before the next burst.
+func (r *lineReader) pause(d time.Duration) *lineReader {
+	r.at = r.at.Add(d)
+	return r
+}
+
+// expect compares the frames of the dialect with those in these packets.
+func (r *lineReader) expect(t *testing.T, packets ...[]byte) {
+	t.Helper()
+	var want []string
+	for _, p := range packets {
+		fs := checkedFrames(p)
+		if len(fs) != 1 || fs[0].offset != 0 {
+			t.Fatalf("the test's packet %x is not one frame", p)
+		}
+		want = append(want, fs[0].key())
+	}
+	if !slices.Equal(r.known, want) {
+		t.Errorf("read %d frames:\n\t%s\nwant %d:\n\t%s", len(r.known), strings.Join(r.known, "\n\t"), len(want), strings.Join(want, "\n\t"))
+	}
+}
+
+func TestFramesOfBothVersionsAndSignedOnesAreReadInTheirOrder(t *testing.T) {
+	a, b := packet(1, 1, 1, px4Beat()), packet1(2, 1, 1, attitudeAt(7))
+	c, d := signedPacket(packet(3, 1, 1, attitudeAt(8))), packet(4, 9, 154, px4Beat())
+	r := newLineReader().feed(a, b, c, d, a)
+	r.expect(t, a, b, c, d, a)
+	if r.in.errors != 0 {
+		t.Errorf("%d errors on a clean line", r.in.errors)
+	}
+}
+
+func TestHalfAFrameIsReadWhenItsOtherHalfComes(t *testing.T) {
+	for _, p := range [][]byte{packet(1, 1, 1, attitudeAt(7)), packet1(1, 1, 1, attitudeAt(7)), signedPacket(packet(1, 1, 1, attitudeAt(7)))} {
+		for cut := range p {
+			r := newLineReader().feed(p[:cut])
+			r.expect(t)
+			r.pause(100*time.Millisecond).feed(p[cut:]).expect(t, p)
+			if r.in.errors != 0 {
+				t.Errorf("cut at %d: %d errors", cut, r.in.errors)
+			}
+		}
+	}
+}
+
+func TestAFrameWithUnknownIncompatibilityFlagsIsNotReadAndTheNextIs(t *testing.T) {
+	good := packet(2, 1, 1, px4Beat())
+	for _, flags := range []byte{2, 3, 4, 0x80, 0xff} {
+		odd := wireFrame{incompat: flags, seq: 1, system: 1, component: 1, id: 0, payload: payloadOf(px4Beat(), true)}.bytes()
+		newLineReader().feed(odd, good).expect(t, good)
+	}
+}
+
+func TestNoiseAroundFramesIsSkippedAndCounted(t *testing.T) {
+	a, b := packet(1, 1, 1, attitudeAt(1)), packet1(2, 1, 1, px4Beat())
+	for _, noise := range []string{
+		"00", "ff", "41500d0a", "00ff41500d0a", "fe", "fd", "fdfd", "fefe", "fdfe00", "fd0900", "fe090000",
+		"fd09000000010100000011", "fe0900010100", "fdff0200", strings.Repeat("fe", 40), strings.Repeat("fd", 40),
+		strings.Repeat("fd09", 30),
+	} {
+		n, _ := hex.DecodeString(noise)
+		for name, burst := range map[string][][]byte{
+			"before": {n, a, b}, "between": {a, n, b}, "after": {a, b, n}, "everywhere": {n, a, n, b, n},
+		} {
+			r := newLineReader().feed(burst...)
+			// What looks like the start of a frame may wait, but not for long.
+			r.pause(time.Second).feed([]byte{0})
+			r.expect(t, a, b)
+			if name != "before" && r.in.errors == 0 {
+				t.Errorf("noise %s %s the frames was not counted", noise, name)
+			}
+		}
+	}
+}
+
+func TestAFrameThatNeverEndsDoesNotHoldBackTheNextHeartbeat(t *testing.T) {
+	first, beat := packet(1, 1, 1, attitudeAt(1)), packet(2, 1, 1, px4Beat())
+	claim := wireFrame{seq: 2, system: 1, component: 1, payload: []byte{1, 2, 3}, claims: 255}.bytes()
+	claim1 := wireFrame{v1: true, seq: 2, system: 1, component: 1, payload: []byte{1, 2, 3}, claims: 255}.bytes()
+	unknown := wireFrame{seq: 2, system: 1, component: 1, id: 147, payload: []byte{1, 2, 3}, claims: 255}.bytes()
+	cut := packet(2, 1, 1, attitudeAt(1))
+	cut = cut[:len(cut)-5]
+	for name, end := range map[string][]byte{
+		"a version 2 frame that claims 255 bytes": claim,
+		"a version 1 frame that claims 255 bytes": claim1,
+		"an unknown message":                      unknown,
+		"the frame's first byte":                  {frame.V2MagicByte},
+		"a frame cut short":                       cut,
+		"two that claim 255 bytes":                slices.Concat(claim, claim),
+		"three of both versions":                  slices.Concat(claim1, claim, claim1),
+		"a header in a header":                    {frame.V1MagicByte, 255, frame.V1MagicByte, 255, 0, 0, 0, 0, 0, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			newLineReader().feed(first, end).pause(time.Second).feed(beat).expect(t, first, beat)
+		})
+	}
+}
+
+// What is behind a frame that claimed too much is as old as its bytes, not as
+// the read that let it out.
+func TestAFrameHasTheTimeOfItsOwnBytes(t *testing.T) {
+	claim := wireFrame{seq: 2, system: 1, component: 1, payload: []byte{1, 2, 3}, claims: 255}.bytes()
+	a, b, c := packet(1, 1, 1, attitudeAt(1)), packet(3, 1, 1, attitudeAt(2)), packet(4, 1, 1, px4Beat())
+	const ms = time.Millisecond
+	for name, x := range map[string]struct {
+		line *lineReader
+		ages []time.Duration
+	}{
+		"a clean line":                 {newLineReader().feed(a, b, c), []time.Duration{0, 0, 0}},
+		"in halves":                    {newLineReader().feed(a[:9]).pause(100*ms).feed(a[9:], b[:3]).pause(100 * ms).feed(b[3:]), []time.Duration{0, 0}},
+		"held back until a pause":      {newLineReader().feed(claim, a).pause(40 * ms).feed(b).pause(4 * time.Second).feed(c), []time.Duration{4040 * ms, 4000 * ms, 0}},
+		"held back on a slow line":     {newLineReader().feed(claim, a).pause(240 * ms).feed(b).pause(240 * ms).feed(bytes.Repeat(c, 10)), append([]time.Duration{480 * ms, 240 * ms}, make([]time.Duration, 10)...)},
+		"its own end came last":        {newLineReader().feed(claim, a[:30]).pause(200 * ms).feed(a[30:]).pause(time.Second).feed(c), []time.Duration{1000 * ms, 0}},
+		"it goes out while it is calm": {newLineReader().feed(claim, a, c).silent(frameGap), []time.Duration{frameGap, frameGap}},
+	} {
+		if !slices.Equal(x.line.ages, x.ages) {
+			t.Errorf("%s: ages %v, want %v", name, x.line.ages, x.ages)
+		}
+	}
+}
+
+func TestGoodFramesBehindABrokenOneWaitNoLongerThanAFramesGap(t *testing.T) {
+	claim := wireFrame{seq: 2, system: 1, component: 1, payload: []byte{1, 2, 3}, claims: 255}.bytes()
+	a, b := packet(1, 1, 1, attitudeAt(1)), packet(3, 1, 1, px4Beat())
+	r := newLineReader().feed(a, claim, b)
+	r.expect(t, a)
+	if !r.in.begun() || !r.in.overdue().Equal(r.at.Add(frameGap)) {
+		t.Errorf("begun %t, overdue %v after the last bytes", r.in.begun(), r.in.overdue().Sub(r.at))
+	}
+	r.silent(frameGap-time.Millisecond).expect(t, a)
+	r.silent(time.Millisecond).expect(t, a, b)
+	if r.in.begun() {
+		t.Error("something is still waited for")
+	}
+	// An unknown message that nothing follows is whole all the same.
+	r.feed(unknownPacket(4, 20)).silent(frameGap)
+	if r.unknown != 1 || r.in.errors != 1 {
+		t.Errorf("%d unknown frames and %d errors, want 1 and 1", r.unknown, r.in.errors)
+	}
+}
+
+func TestNoFrameGoesOnInTheNextDatagram(t *testing.T) {
+	claim := wireFrame{seq: 2, system: 1, component: 1, payload: []byte{1, 2, 3}, claims: 255}.bytes()
+	a, b := packet(1, 1, 1, attitudeAt(1)), packet(3, 1, 1, px4Beat())
+	r := newLineReader()
+	r.in.datagrams = true
+	r.feed(claim, a).expect(t, a) // what is behind a broken one is read at once
+	r.feed(a[:20]).feed(a[20:]).feed(b).expect(t, a, b)
+}
+
+func TestATruncatedFrameCostsOnlyItself(t *testing.T) {
+	whole, good, last := packet(1, 1, 1, attitudeAt(1)), packet(2, 1, 1, px4Beat()), packet(3, 1, 1, attitudeAt(2))
+	for cut := range whole {
+		r := newLineReader().feed(last, whole[:cut], good)
+		r.pause(time.Second).feed(last).expect(t, last, good, last)
+	}
+}
+
+func TestUnknownMessagesBetweenKnownOnesAreFramesAndNoErrors(t *testing.T) {
+	a, b, c := packet(1, 1, 1, px4Beat()), packet(3, 1, 1, attitudeAt(1)), packet(6, 1, 1, attitudeAt(2))
+	r := newLineReader().feed(a, unknownPacket(2, 30), b, unknownPacket(4, 255), unknownPacket(5, 1), c)
+	r.expect(t, a, b, c)
+	if r.unknown != 3 || r.in.errors != 0 {
+		t.Errorf("%d unknown frames and %d errors, want 3 and 0", r.unknown, r.in.errors)
+	}
+	// The last of a burst is known to be whole when the next burst comes.
+	r.feed(unknownPacket(7, 9)).pause(time.Second).feed(a).expect(t, a, b, c, a)
+	if r.unknown != 4 || r.in.errors != 0 {
+		t.Errorf("%d unknown frames and %d errors, want 4 and 0", r.unknown, r.in.errors)
+	}
+}
+
+// Each bit of a frame is flipped in turn. The frames behind it are of each
+// size, so that a wrong length may well end where another frame does.
+func TestAFlippedBitCostsOnlyItsOwnFrame(t *testing.T) {
+	before, after := packet(1, 1, 1, px4Beat()), packet(9, 1, 1, px4Beat())
+	hud := &common.MessageVfrHud{Airspeed: 1, Groundspeed: 2, Heading: 3, Throttle: 0x404, Alt: 5, Climb: 6} // 32 bytes
+	behind := [][]byte{
+		packet(3, 1, 1, px4Beat()), packet(3, 1, 1, hud), packet1(3, 1, 1, hud), packet1(3, 1, 1, px4Beat()),
+		packet(3, 1, 1, &common.MessageExtendedSysState{LandedState: 1}), packet(3, 1, 1, attitudeAt(2)),
+	}
+	for name, hit := range map[string][]byte{
+		"version 2": packet(2, 1, 1, attitudeAt(1)), "version 1": packet1(2, 1, 1, attitudeAt(1)),
+		"signed": signedPacket(packet(2, 1, 1, attitudeAt(1))), "unknown": unknownPacket(2, 30),
+	} {
+		t.Run(name, func(t *testing.T) {
+			for bit := range len(hit) * 8 {
+				broken := slices.Clone(hit)
+				broken[bit/8] ^= 1 << (bit % 8)
+				for _, next := range behind {
+					r := newLineReader().feed(before, broken, next, after).pause(time.Second).feed(after)
+					switch {
+					case name == "signed" && bit/8 >= len(hit)-13:
+						r.expect(t, before, broken, next, after, after) // nobody checks the signature
+					case name == "unknown" && bit/8 == 1 && int(broken[1])-int(hit[1]) == len(next):
+						// Nobody can check this one: it ends where the next frame does.
+						r.expect(t, before, after, after)
+					default:
+						r.expect(t, before, next, after, after)
+					}
+					if t.Failed() {
+						t.Fatalf("bit %d of byte %d was flipped; a frame of %d bytes followed", bit%8, bit/8, len(next))
+					}
+				}
+			}
+		})
+	}
+}
+
+func TestBytesInAnyPortionsGiveTheSameFrames(t *testing.T) {
+	random := rand.New(rand.NewPCG(3, 4))
+	l := noisyLineOf(random, 200_000, 300)
+	whole := newLineReader().feed(l.bytes)
+	single := newLineReader()
+	for i := range l.bytes {
+		single.feed(l.bytes[i : i+1])
+	}
+	pieces := newLineReader()
+	for rest := l.bytes; len(rest) > 0; {
+		n := min(len(rest), 1+random.IntN(700))
+		pieces.feed(rest[:n])
+		rest = rest[n:]
+	}
+	for name, other := range map[string]*lineReader{"byte by byte": single, "in pieces": pieces} {
+		if !slices.Equal(whole.known, other.known) || whole.unknown != other.unknown {
+			t.Errorf("%s: %d known frames and %d unknown; at once: %d and %d", name, len(other.known), other.unknown, len(whole.known), whole.unknown)
+		}
+		if whole.in.errors != other.in.errors {
+			t.Errorf("%s: %d errors; at once: %d", name, other.in.errors, whole.in.errors)
+		}
+	}
+}
+
+// noisyLine is noise with good frames in it.
+type noisyLine struct {
+	bytes []byte
+	good  []string // keys
+}
+
+// noisyLineOf makes a noisy line with a frame about each every bytes.
+func noisyLineOf(random *rand.Rand, size, every int) noisyLine {
+	var l noisyLine
+	for seq := byte(0); len(l.bytes) < size; seq++ {
+		for range random.IntN(2 * every) {
+			l.bytes = append(l.bytes, byte(random.Uint32()))
+		}
+		var p []byte
+		switch random.IntN(4) {
+		case 0:
+			p = packet(seq, 1, 1, attitudeAt(random.Uint32()))
+		case 1:
+			p = packet1(seq, 1, 1, attitudeAt(random.Uint32()))
+		case 2:
+			p = signedPacket(packet(seq, 1, 1, px4Beat()))
+		case 3:
+			p = packet(seq, 1, 1, px4Beat())
+		}
+		l.good = append(l.good, checkedFrames(p)[0].key())
+		l.bytes = append(l.bytes, p...)
+	}
+	return l
+}
+
+func TestAMegabyteOfNoiseHidesNoFrameAndMakesNone(t *testing.T) {
+	l := noisyLineOf(rand.New(rand.NewPCG(1, 2)), 1<<20, 600)
+	r := newLineReader().feed(l.bytes).pause(time.Second).feed([]byte{0})
+	if !slices.Equal(r.known, l.good) {
+		lost := slices.DeleteFunc(slices.Clone(l.good), func(k string) bool { return slices.Contains(r.known, k) })
+		t.Errorf("%d frames came out, %d went in; lost: %q", len(r.known), len(l.good), lost)
+	}
+	if r.in.errors == 0 {
+		t.Error("the noise was not counted")
+	}
+}
+
+// decodedPacket runs a packet through the deframer and a decoder.
+func decodedPacket(t *testing.T, d *decoder, p []byte) (message.Message, error) {
+	t.Helper()
+	var in deframer
+	in.filled(copy(in.space(), p), time.Unix(1, 0))
+	f, ok := in.next()
+	if !ok || f.known == nil {
+		t.Fatalf("%x was not read", p)
+	}
+	return d.decode(f)
+}
+
+func TestATruncatedPayloadIsZeroWhereNothingWasSent(t *testing.T) {
+	var d decoder
+	full := &common.MessageAttitude{TimeBootMs: 1 << 30, Roll: 1, Pitch: 2, Yaw: 3, Rollspeed: 4, Pitchspeed: 5, Yawspeed: 6}
+	short := &common.MessageAttitude{TimeBootMs: 5}
+	for _, want := range []*common.MessageAttitude{full, short, full} { // short must not show what full left
+		m, err := decodedPacket(t, &d, packet(1, 1, 1, want))
+		if err != nil || *m.(*common.MessageAttitude) != *want {
+			t.Errorf("decoded %+v, %v; want %+v", m, err, want)
+		}
+	}
+	if n := len(payloadOf(short, true)); n >= 28 {
+		t.Fatalf("the short payload is %d bytes: nothing is tested", n)
+	}
+}
+
+func TestAVersion1MessageHasNoExtensionsAndMustHaveItsLength(t *testing.T) {
+	var d decoder
+	ack := &common.MessageCommandAck{Command: 400, Result: 4, Progress: 9, ResultParam2: 8, TargetSystem: 7, TargetComponent: 6}
+	if _, err := decodedPacket(t, &d, packet(1, 1, 1, ack)); err != nil {
+		t.Fatal(err)
+	}
+	m, err := decodedPacket(t, &d, packet1(1, 1, 1, ack))
+	if want := (common.MessageCommandAck{Command: 400, Result: 4}); err != nil || *m.(*common.MessageCommandAck) != want {
+		t.Errorf("decoded %+v, %v; want %+v", m, err, want)
+	}
+	for _, size := range []int{0, 2, 4, 10, 255} {
+		odd := wireFrame{v1: true, system: 1, component: 1, id: 77, payload: make([]byte, size)}.bytes()
+		if m, err := decodedPacket(t, &d, odd); err == nil {
+			t.Errorf("a version 1 ack of %d bytes was read: %+v", size, m)
+		}
+	}
+}
+
+func TestAVersion2PayloadOfTheFutureIsReadAsFarAsItIsKnown(t *testing.T) {
+	var d decoder
+	payload := payloadOf(attitudeAt(5), true)
+	longer := append(slices.Clone(payload), bytes.Repeat([]byte{0xaa}, 255-len(payload))...)
+	m, err := decodedPacket(t, &d, wireFrame{system: 1, component: 1, id: 30, payload: longer}.bytes())
+	if err != nil || *m.(*common.MessageAttitude) != *attitudeAt(5) {
+		t.Errorf("decoded %+v, %v", m, err)
+	}
+}
+
+func TestAFrameThatIsSentBackIsKnownAsAnEcho(t *testing.T) {
+	s := newSender(1, componentID)
+	var sent echoes
+	var frames [][]byte
+	for i := range 70 {
+		b, err := s.encode(&common.MessageManualControl{Target: 1, X: int16(i % 3), Z: 500})
+		if err != nil {
+			t.Fatal(err)
+		}
+		frames = append(frames, slices.Clone(b))
+		sent.add(echoOf(b))
+	}
+	read := func(b []byte) echo {
+		var in deframer
+		in.filled(copy(in.space(), b), time.Unix(1, 0))
+		f, ok := in.next()
+		if !ok {
+			t.Fatalf("%x was not read", b)
+		}
+		return f.echo()
+	}
+	for i, b := range frames {
+		lineEqual(t, fmt.Sprintf("frame %d of 70 is one of our last 64", i), sent.has(read(b)), i >= 6)
+	}
+	last := checkedFrames(frames[69])[0]
+	for name, change := range map[string]func(f *wireFrame){
+		"sequence":  func(f *wireFrame) { f.seq-- },
+		"system":    func(f *wireFrame) { f.system++ },
+		"component": func(f *wireFrame) { f.component-- },
+		"message":   func(f *wireFrame) { f.id = 76 },
+		"payload":   func(f *wireFrame) { f.payload = slices.Concat([]byte{9}, f.payload[1:]) },
+	} {
+		other := last
+		change(&other)
+		lineEqual(t, "a frame of another "+name+" is ours", sent.has(read(other.bytes())), false)
+	}
+}
+
+// FuzzFrames gives the link any bytes in any portions. Only frames whose
+// checksum is right may reach it, with the time of their own bytes; none waits
+// longer than a frame's gap, and after a second of silence the next heartbeat
+// must be read at once, whatever came before.
+func FuzzFrames(f *testing.F) {
+	quietLink()
+	for _, name := range []string{"px4-flight.tlog", "ardupilot-flight.tlog", "px4-pilot.tlog", "ardupilot-pilot.tlog"} {
+		b, err := os.ReadFile(filepath.Join("testdata", name))
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.Add(byte(255), uint16(0), b[:400]) // the times in it are noise
+	}
+	place := &common.MessageGlobalPositionInt{TimeBootMs: 1, Lat: 473977420, Lon: 85455940, Alt: 1, Hdg: 1}
+	ack := &common.MessageCommandAck{Command: 400, TargetSystem: 1, TargetComponent: componentID}
+	text := &common.MessageStatustext{Text: strings.Repeat("x", 50), Id: 3, ChunkSeq: 2}
+	flight := slices.Concat(packet(1, 1, 1, px4Beat()), packet(2, 1, 1, place), unknownPacket(3, 20), packet(4, 1, 1, ack), packet(5, 1, 1, text))
+	f.Add(byte(255), uint16(0), flight)
+	f.Add(byte(10), uint16(300), flight)
+	f.Add(byte(0), uint16(1), slices.Concat(packet1(1, 1, 1, copterBeat()), packet1(2, 1, 1, place), packet1(3, 1, 1, ack), signedPacket(packet(4, 1, 1, place))))
+	f.Add(byte(200), uint16(0), slices.Concat(flight, wireFrame{claims: 255}.bytes(), wireFrame{v1: true, claims: 255}.bytes()))
+	// A frame whose missing end and checksum are the next heartbeat's first bytes.
+	found, _ := hex.DecodeString("fd2c00004b010118000060c68300000000004152401c47f417000403020c1d0303f4cc00fd0200005c0101f500000001ceb0")
+	f.Add(byte(163), uint16(58), found)
+	f.Fuzz(fuzzFrames)
+}
+
+func fuzzFrames(t *testing.T, portion byte, pause uint16, data []byte) {
+	d := newDrone(device{name: "fuzz", baud: func() int { return 0 }}, 0, false)
+	d.cmd.stopped = true // no greeting
+	x := d.cmd.acks.open(&step{cmd: common.MAV_CMD_COMPONENT_ARM_DISARM}, 0)
+	r := &reader{link: d.link, conn: &connection{}}
+	now := time.Unix(1000, 0)
+	var taken []wireFrame
+	var times []time.Time
+	take := func() {
+		for f, ok := r.in.next(); ok; f, ok = r.in.next() {
+			if f.known != nil {
+				taken = append(taken, wireFrame{v1: !f.v2, seq: f.seq, system: f.system, component: f.component, id: f.id, payload: bytes.Clone(f.payload)})
+				times = append(times, f.at)
+			}
+			r.take(f)
+		}
+	}
+	burst := func(b []byte) {
+		for len(b) > 0 {
+			n := copy(r.in.space(), b)
+			if n == 0 {
+				t.Fatal("no space for more bytes: a port would read nothing and be closed")
+			}
+			r.in.filled(n, now)
+			b = b[n:]
+			take()
+		}
+	}
+	came := func(end int) time.Time { // when the byte before end did
+		return time.Unix(1000, 0).Add(time.Duration((end-1)/(1+int(portion))) * time.Duration(pause) * time.Millisecond)
+	}
+	for rest := data; len(rest) > 0; now = now.Add(time.Duration(pause) * time.Millisecond) {
+		n := min(len(rest), 1+int(portion))
+		burst(rest[:n])
+		rest = rest[n:]
+	}
+	now = came(len(data)).Add(frameGap)
+	r.in.filled(0, now)
+	take()
+	if r.in.begun() {
+		t.Error("something is still waited for after a frame's gap")
+	}
+
+	// Every frame that was taken stands in the data, in this order.
+	good, at := checkedFrames(data), 0
+	expect := telemetryOf{places: []string{"NaN NaN"}}
+	for n, f := range taken {
+		i := slices.IndexFunc(good, func(g wireFrame) bool { return g.offset >= at && g.key() == f.key() && came(g.end).Equal(times[n]) })
+		if i < 0 {
+			t.Fatalf("a frame was read that is not there, or not of %v: %s", times[n], f.key())
+		}
+		at = good[i].end
+		expect.take(f)
+	}
+	s := d.status()
+	lineEqual(t, "vehicle", s.tel.id.system, expect.system)
+	if is := fmt.Sprintf("%.7f %.7f", s.tel.position.lat, s.tel.position.lon); !slices.Contains(expect.places, is) {
+		t.Errorf("the place is %s, sent were %v", is, expect.places)
+	}
+	if len(taken) == 0 && (d.version.Load() != 0 || s.tel.texts.count != 0) {
+		t.Error("the status changed without a frame")
+	}
+	if x.accepted > expect.acks {
+		t.Errorf("%d acks came out of %d", x.accepted, expect.acks)
+	}
+	for _, v := range []float64{s.tel.position.lat, s.tel.position.lon, s.tel.home.lat, s.tel.home.lon} {
+		if math.IsInf(v, 0) {
+			t.Error("a place is infinite")
+		}
+	}
+	if _, err := encodeJSON(render(s)); err != nil {
+		t.Errorf("the status can't be told: %v", err)
+	}
+
+	now = now.Add(time.Second)
+	before := len(taken)
+	beat := packet(1, 77, 1, px4Beat())
+	burst(beat)
+	if n := len(taken); n == before || taken[n-1].key() != checkedFrames(beat)[0].key() {
+		t.Error("the heartbeat after a second of silence was not read")
+	}
+}
+
+// telemetryOf is the little of the telemetry that the fuzzer works out itself.
+type telemetryOf struct {
+	system byte
+	places []string // which of them is believed is telemetry's business
+	acks   int
+}
+
+func (e *telemetryOf) take(f wireFrame) {
+	sizes := map[uint32]int{0: 9, 33: 28, 77: 3} // of version 1
+	size, ok := sizes[f.id]
+	if !ok || f.component != 1 || f.v1 && len(f.payload) != size {
+		return
+	}
+	p := append(slices.Clone(f.payload), make([]byte, 30)...)
+	if f.id == 0 && e.system == 0 && p[5] != 8 { // not MAV_AUTOPILOT_INVALID
+		e.system = f.system
+	}
+	if e.system == 0 || f.system != e.system {
+		return
+	}
+	switch f.id {
+	case 33:
+		lat, lon := int32(binary.LittleEndian.Uint32(p[4:])), int32(binary.LittleEndian.Uint32(p[8:]))
+		if lat != 0 || lon != 0 {
+			e.places = append(e.places, fmt.Sprintf("%.7f %.7f", float64(lat)/1e7, float64(lon)/1e7))
+		}
+	case 77:
+		if binary.LittleEndian.Uint16(p) == cmdArm {
+			e.acks++
+		}
+	}
+}

@@ -1,0 +1,987 @@
+package main
+
+// Ports: a serial line on a pseudo-terminal, in real time because the kernel has
+// no other; UDP and TCP over loopback; the names of devices and what is said of
+// those that can't be opened.
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"math/rand/v2"
+	"net"
+	"os"
+	"path/filepath"
+	"runtime"
+	"runtime/debug"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+	"unsafe"
+
+	"github.com/bluenviron/gomavlib/v3/pkg/dialects/common"
+	"github.com/bluenviron/gomavlib/v3/pkg/dialects/minimal"
+	"github.com/bluenviron/gomavlib/v3/pkg/frame"
+	"github.com/bluenviron/gomavlib/v3/pkg/message"
+)
+
+// pty is a pseudo-terminal: the master is the autopilot's end of the line.
+type pty struct {
+	master *os.File
+	keeper *os.File // an open slave, so that the master can be read before and after the link's
+	path   string   // of the slave
+}
+
+func ioctl(f *os.File, request uintptr, arg unsafe.Pointer) error {
+	c, err := f.SyscallConn()
+	if err != nil {
+		return err
+	}
+	var errno syscall.Errno
+	if err := c.Control(func(fd uintptr) {
+		_, _, errno = syscall.Syscall(syscall.SYS_IOCTL, fd, request, uintptr(arg))
+	}); err != nil {
+		return err
+	}
+	if errno != 0 {
+		return errno
+	}
+	return nil
+}
+
+func openPTY(t *testing.T) *pty {
+	t.Helper()
+	master, err := os.OpenFile("/dev/ptmx", os.O_RDWR|syscall.O_NOCTTY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var unlocked, number int32
+	err = errors.Join(ioctl(master, syscall.TIOCSPTLCK, unsafe.Pointer(&unlocked)), ioctl(master, syscall.TIOCGPTN, unsafe.Pointer(&number)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := &pty{master: master, path: fmt.Sprintf("/dev/pts/%d", number)}
+	if p.keeper, err = os.OpenFile(p.path, os.O_RDWR|syscall.O_NOCTTY, 0); err != nil {
+		t.Fatal(err)
+	}
+	// As raw as a wire: nothing that comes before the link opens it is echoed.
+	var raw syscall.Termios
+	if err := ioctl(p.keeper, syscall.TCGETS, unsafe.Pointer(&raw)); err != nil {
+		t.Fatal(err)
+	}
+	raw.Iflag, raw.Oflag, raw.Lflag = 0, 0, 0
+	if err := ioctl(p.keeper, syscall.TCSETS, unsafe.Pointer(&raw)); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(p.unplug)
+	return p
+}
+
+// unplug ends the line. It may be called twice.
+func (p *pty) unplug() {
+	p.master.Close()
+	p.keeper.Close()
+}
+
+// speeds are the baud rates of the search by their CBAUD bits.
+var speeds = map[uint32]int{
+	syscall.B57600: 57600, syscall.B115200: 115200, syscall.B230400: 230400, syscall.B460800: 460800,
+	syscall.B500000: 500000, syscall.B921600: 921600, syscall.B1500000: 1500000,
+}
+
+// speed is the slave's, as the link set it.
+func (p *pty) speed(t *testing.T) int {
+	t.Helper()
+	var line syscall.Termios
+	if err := ioctl(p.master, syscall.TCGETS, unsafe.Pointer(&line)); err != nil {
+		t.Fatal(err)
+	}
+	const cbaud = 0o10017
+	return speeds[line.Cflag&cbaud]
+}
+
+// fly puts a simulated autopilot at the master's end, until the test ends.
+func (p *pty) fly(t *testing.T, s *simulator) (end func()) {
+	t.Helper()
+	cable, err := s.open()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var running sync.WaitGroup
+	running.Go(func() { io.Copy(p.master, struct{ io.Reader }{cable}) })
+	running.Go(func() { io.Copy(struct{ io.Writer }{cable}, p.master) })
+	end = func() {
+		cable.Close()
+		p.unplug()
+		running.Wait()
+	}
+	t.Cleanup(end)
+	return end
+}
+
+// runDevice runs a link on a device; end waits until it is all gone.
+func runDevice(t *testing.T, d device) (l *drone, end func()) {
+	t.Helper()
+	quietLink()
+	l = newDrone(d, 0, false)
+	ctx, cancel := context.WithCancel(context.Background())
+	var running sync.WaitGroup
+	running.Go(func() {
+		defer func() {
+			if r := recover(); r != nil {
+				t.Errorf("the link panicked: %v\n%s", r, debug.Stack())
+			}
+		}()
+		l.run(ctx)
+	})
+	end = func() {
+		cancel()
+		running.Wait()
+	}
+	t.Cleanup(end)
+	return l, end
+}
+
+// runSimulator runs a simulator in real time until the test ends.
+func runSimulator(t *testing.T, flavour simFlavour) *simulator {
+	t.Helper()
+	s := newSimulator(flavour)
+	ctx, cancel := context.WithCancel(context.Background())
+	var running sync.WaitGroup
+	running.Go(func() { s.run(ctx) })
+	t.Cleanup(func() {
+		cancel()
+		running.Wait()
+	})
+	return s
+}
+
+func mustDevice(t *testing.T, name string, baud int) device {
+	t.Helper()
+	d, err := newDevice(name, baud)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return d
+}
+
+// hearsVehicle tells whether the link hears its vehicle.
+func (l *drone) hearsVehicle() bool {
+	return l.status().online
+}
+
+func TestACommandGoesOverARealSerialLine(t *testing.T) {
+	t.Parallel()
+	for name, flavour := range map[string]simFlavour{"px4": simPX4, "ardupilot": simArduPilot} {
+		t.Run(name, func(t *testing.T) {
+			p := openPTY(t)
+			p.fly(t, runSimulator(t, flavour))
+			l, _ := runDevice(t, mustDevice(t, p.path, 57600))
+			waitUntil(t, "a heartbeat came", l.hearsVehicle)
+			a, err := l.do(request{setMode: true, mode: ModeHold})
+			if err != nil || a.mode != ModeHold || a.command != cmdSetMode {
+				t.Errorf("answered %+v, %v", a, err)
+			}
+			lineEqual(t, "line speed", p.speed(t), 57600)
+			s := l.status()
+			lineEqual(t, "baud in the status", s.link.baud, 57600)
+			lineEqual(t, "device in the status", s.link.device, p.path)
+			waitUntil(t, "a position came", func() bool { s := l.status(); return !math.IsNaN(s.tel.position.lat) })
+		})
+	}
+}
+
+// drain reads what the link sent within a moment.
+func (p *pty) drain(into *[]byte) {
+	p.master.SetReadDeadline(time.Now().Add(20 * time.Millisecond))
+	b := make([]byte, 4096)
+	for {
+		n, err := p.master.Read(b)
+		*into = append(*into, b[:n]...)
+		if err != nil {
+			return
+		}
+	}
+}
+
+func TestTheBaudRateIsFoundAndNothingButAHeartbeatATurnIsSentBefore(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "serial0")
+	plug := func(p *pty) {
+		t.Helper()
+		if err := os.Symlink(p.path, path+".new"); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Rename(path+".new", path); err != nil {
+			t.Fatal(err)
+		}
+	}
+	first := openPTY(t)
+	plug(first)
+	d := mustDevice(t, path, 0)
+	l, _ := runDevice(t, d)
+	// heard takes what the link sent so far.
+	heard := func(p *pty, line *[]byte) (list []lineMessage) {
+		p.drain(line)
+		for _, f := range checkedFrames(*line) {
+			list = append(list, parseLine((*line)[f.offset:f.end])...)
+		}
+		return list
+	}
+	// The autopilot speaks at 57600 baud; at another rate the link gets what a
+	// receiver makes of that. 921600 is the first rate of the search.
+	noise := rand.New(rand.NewPCG(5, 6))
+	var line []byte
+	var before []lineMessage // 57600 baud was set
+	began := time.Now()
+	waitUntil(t, "the link is at 57600 baud and has sent its heartbeat before that", func() bool {
+		before = heard(first, &line)
+		if first.speed(t) == 57600 && len(before) > 0 {
+			return true
+		}
+		garbage := make([]byte, 40)
+		for i := range garbage {
+			garbage[i] = byte(noise.Uint32())
+		}
+		first.master.Write(garbage)
+		return false
+	})
+	size := 0
+	for _, f := range checkedFrames(line) {
+		size += f.end - f.offset
+	}
+	lineEqual(t, "bytes that are no frame", len(line)-size, 0)
+	if turns := int(time.Since(began) / baudListen); len(before) > turns {
+		t.Errorf("%d messages in %d turns", len(before), turns)
+	}
+	for i, m := range before {
+		lineEqual(t, "it is our heartbeat", isBeat(minimal.MAV_TYPE_ONBOARD_CONTROLLER)(m) && m.component == componentID, true)
+		lineEqual(t, "sequence", m.seq, byte(i))
+	}
+	var seq byte
+	waitUntil(t, "the link is online", func() bool {
+		heard(first, &line)
+		if first.speed(t) == 57600 {
+			seq++
+			first.master.Write(packet(seq, 1, 1, copterBeat()))
+		}
+		return l.hearsVehicle()
+	})
+	s := l.status()
+	lineEqual(t, "baud in the status", s.link.baud, 57600)
+
+	// Plugged in again, the rate that was good is tried first: any would do now.
+	second := openPTY(t)
+	plug(second)
+	received := s.link.received
+	first.unplug()
+	waitUntil(t, "frames come again", func() bool {
+		seq++
+		second.master.Write(packet(seq, 1, 1, copterBeat()))
+		second.drain(&line)
+		return l.status().link.received > received
+	})
+	s = l.status()
+	lineEqual(t, "baud in the status, the second time", s.link.baud, 57600)
+}
+
+func TestAnUnpluggedLineIsReopenedWhenItIsBack(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "serial0")
+	s := runSimulator(t, simPX4)
+	p := openPTY(t)
+	end := p.fly(t, s)
+	if err := os.Symlink(p.path, path); err != nil {
+		t.Fatal(err)
+	}
+	d := mustDevice(t, path, 57600)
+	var missed atomic.Int32
+	open := d.open
+	d.open = func(ctx context.Context) (port, error) {
+		p, err := open(ctx)
+		if err != nil {
+			missed.Add(1)
+		}
+		return p, err
+	}
+	l, _ := runDevice(t, d)
+	for range 3 {
+		waitUntil(t, "the link is online", l.hearsVehicle)
+		was := missed.Load()
+		os.Remove(path)
+		end()
+		waitUntil(t, "the path was missed", func() bool { return missed.Load() > was })
+		p = openPTY(t)
+		end = p.fly(t, s)
+		if err := os.Symlink(p.path, path); err != nil {
+			t.Fatal(err)
+		}
+		received := l.status().link.received
+		waitUntil(t, "frames come again", func() bool { return l.status().link.received > received })
+	}
+	waitUntil(t, "the link is online at the end", l.hearsVehicle)
+	if _, err := l.do(holdHere); err != nil {
+		t.Error(err)
+	}
+}
+
+// descriptors counts this process's open files.
+func descriptors(t *testing.T) int {
+	t.Helper()
+	list, err := os.ReadDir("/proc/self/fd")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return len(list)
+}
+
+// nothingLeft calls f and checks that no goroutine and no descriptor stays.
+func nothingLeft(t *testing.T, f func(t *testing.T)) {
+	t.Helper()
+	openPTY(t).unplug()                              // the runtime's own poller opens with the first
+	defer debug.SetGCPercent(debug.SetGCPercent(-1)) // it would close what was forgotten
+	goroutines, files := runtime.NumGoroutine(), descriptors(t)
+	f(t)
+	waitUntil(t, fmt.Sprintf("there are %d goroutines and %d descriptors again", goroutines, files), func() bool {
+		return runtime.NumGoroutine() <= goroutines && descriptors(t) <= files
+	})
+}
+
+func TestALineThatNobodyDrainsIsAbandonedAndLeavesNothing(t *testing.T) {
+	nothingLeft(t, func(t *testing.T) {
+		p := openPTY(t)
+		d := mustDevice(t, p.path, 57600)
+		var opens atomic.Int32
+		open := d.open
+		d.open = func(ctx context.Context) (port, error) {
+			opens.Add(1)
+			return open(ctx)
+		}
+		l, end := runDevice(t, d)
+		var seq byte
+		waitUntil(t, "the link has abandoned the port", func() bool {
+			seq++
+			p.master.Write(packet(seq, 1, 1, copterBeat())) // it is not silence that ends it
+			for l.link.send(heartbeat(minimal.MAV_TYPE_ONBOARD_CONTROLLER)) == nil {
+			}
+			return opens.Load() > 1
+		})
+		lineEqual(t, "the link hears its vehicle", l.hearsVehicle(), true)
+		end()
+		p.unplug()
+	})
+}
+
+func TestALinkThatEndsWhileAWriteHangsLeavesNothing(t *testing.T) {
+	nothingLeft(t, func(t *testing.T) {
+		p := openPTY(t)
+		l, end := runDevice(t, mustDevice(t, p.path, 57600))
+		full := 0 // looks in a row at a queue that nobody takes from
+		waitUntil(t, "a write hangs", func() bool {
+			full++
+			for l.link.send(heartbeat(minimal.MAV_TYPE_ONBOARD_CONTROLLER)) == nil {
+				full = 0
+			}
+			l.link.mu.Lock()
+			defer l.link.mu.Unlock()
+			return full > 20 && l.link.conn != nil && l.link.conn.writing.Load() != 0
+		})
+		end()
+		p.unplug()
+	})
+}
+
+// Another program that reads the same line takes bytes that the link was told
+// of: that is no end of the line, and holds nothing up.
+func TestASecondReaderOfTheLineDoesNotHoldTheLink(t *testing.T) {
+	t.Parallel()
+	for range 5 {
+		p := openPTY(t)
+		q, err := mustDevice(t, p.path, 57600).open(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		thief, err := os.OpenFile(p.path, os.O_RDWR|syscall.O_NOCTTY|syscall.O_NONBLOCK, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var closing atomic.Bool
+		var taken atomic.Int64
+		var readers sync.WaitGroup
+		for _, r := range []io.Reader{q, thief} {
+			readers.Go(func() {
+				b := make([]byte, 100)
+				for {
+					n, err := r.Read(b)
+					taken.Add(int64(n))
+					if err != nil {
+						if !closing.Load() {
+							t.Error(err)
+						}
+						return
+					}
+				}
+			})
+		}
+		for i := range int64(500) {
+			if _, err := p.master.Write([]byte{byte(i)}); err != nil {
+				t.Fatal(err)
+			}
+			for taken.Load() <= i && !t.Failed() { // then both wait again
+				runtime.Gosched()
+			}
+		}
+		closing.Store(true)
+		q.Close()
+		thief.Close()
+		readers.Wait() // or the test times out
+		p.unplug()
+	}
+}
+
+// What the kernel does not take at once goes out when it does.
+func TestALongWriteGoesOutWhole(t *testing.T) {
+	p := openPTY(t)
+	q, err := mustDevice(t, p.path, 57600).open(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer q.Close()
+	long := make([]byte, 100_000)
+	for i := range long {
+		long[i] = byte(i % 251)
+	}
+	wrote := make(chan error, 1)
+	go func() {
+		n, err := q.Write(long)
+		if n != len(long) && err == nil {
+			err = fmt.Errorf("wrote %d of %d bytes", n, len(long))
+		}
+		wrote <- err
+	}()
+	got := make([]byte, len(long))
+	if _, err := io.ReadFull(p.master, got); err != nil || !bytes.Equal(got, long) {
+		t.Errorf("other bytes came, %v", err)
+	}
+	if err := <-wrote; err != nil {
+		t.Error(err)
+	}
+}
+
+func TestManyOpensLeaveNothing(t *testing.T) {
+	nothingLeft(t, func(t *testing.T) {
+		p := openPTY(t)
+		for _, path := range []string{p.path, "/dev/null", "/nowhere"} {
+			d := serialDevice{path: path}
+			for range 1000 {
+				q, err := d.openAt(57600)
+				if path == p.path && err != nil {
+					t.Fatal(err)
+				}
+				if err == nil {
+					q.Close()
+				}
+			}
+		}
+		p.unplug()
+	})
+}
+
+// waiting is how many bytes wait in the line for the link.
+func (p *pty) waiting(t *testing.T) (n int32) {
+	t.Helper()
+	if err := ioctl(p.keeper, syscall.TIOCINQ, unsafe.Pointer(&n)); err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
+
+// write writes to the line and waits until it is there.
+func (p *pty) write(t *testing.T, b []byte) {
+	t.Helper()
+	if _, err := p.master.Write(b); err != nil {
+		t.Fatal(err)
+	}
+	waitUntil(t, "it is in the line", func() bool { return p.waiting(t) >= int32(len(b)) })
+}
+
+// What waited in a line is seconds old, and the sender's buffer refills it.
+func TestWhatWaitedInTheLineIsDroppedAtTheOpeningAndOnceMore(t *testing.T) {
+	p := openPTY(t)
+	d := serialDevice{path: p.path, fixed: 57600}
+	stale, fresh := packet(1, 1, 1, px4Beat()), packet(2, 1, 1, attitudeAt(1))
+	dropped := false
+	for range 100 { // the refill may come too late on a busy machine: then it is no refill
+		p.write(t, stale)
+		q, err := d.openAt(57600)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var refilled time.Time
+		var sender sync.WaitGroup
+		began := time.Now()
+		sender.Go(func() {
+			waitUntil(t, "the line is empty", func() bool { return p.waiting(t) == 0 })
+			p.write(t, stale)
+			refilled = time.Now()
+		})
+		err = q.flush(t.Context())
+		took := time.Since(began)
+		sender.Wait()
+		if err != nil || took < flushAgain {
+			t.Fatalf("flushed in %v, %v", took, err)
+		}
+		left := p.waiting(t)
+		q.Close()
+		if refilled.Sub(began) < flushAgain {
+			lineEqual(t, "bytes that are left of the refill", left, 0)
+			dropped = true
+			break
+		}
+		if _, err := p.keeper.Read(make([]byte, 100)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	lineEqual(t, "the line was refilled in time", dropped, true)
+
+	p.write(t, stale)
+	q, err := mustDevice(t, p.path, 57600).open(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer q.Close()
+	p.write(t, fresh)
+	got := make([]byte, 100)
+	n, err := q.Read(got)
+	if err != nil || !bytes.Equal(got[:n], fresh) {
+		t.Errorf("read %x, %v; want %x", got[:n], err, fresh)
+	}
+}
+
+func TestASerialReadEndsAtItsDeadlineAndTheNextOneReadsOn(t *testing.T) {
+	t.Parallel()
+	p := openPTY(t)
+	q, err := mustDevice(t, p.path, 57600).open(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer q.Close()
+	line := q.(interface{ SetReadDeadline(time.Time) error })
+	until := time.Now().Add(150 * time.Millisecond)
+	line.SetReadDeadline(until)
+	n, err := q.Read(make([]byte, 10))
+	if n != 0 || !errors.Is(err, os.ErrDeadlineExceeded) || time.Now().Before(until) {
+		t.Errorf("read %d bytes, %v, %v before the deadline", n, err, time.Until(until))
+	}
+	p.write(t, []byte{1, 2, 3})
+	if n, err = q.Read(make([]byte, 10)); n != 3 || err != nil {
+		t.Errorf("read %d bytes, %v", n, err)
+	}
+	line.SetReadDeadline(time.Time{})
+	time.AfterFunc(250*time.Millisecond, func() { p.master.Write([]byte{4}) })
+	if n, err = q.Read(make([]byte, 10)); n != 1 || err != nil {
+		t.Errorf("without a deadline: read %d bytes, %v", n, err)
+	}
+}
+
+// A half frame that claims more than comes keeps nobody's heartbeat back.
+func TestAHeartbeatBehindABrokenFrameIsHeardThoughTheLineFallsSilent(t *testing.T) {
+	t.Parallel()
+	p := openPTY(t)
+	l, _ := runDevice(t, mustDevice(t, p.path, 57600))
+	waitUntil(t, "the port is open", func() bool { return l.status().link.sent > 0 })
+	p.master.Write(slices.Concat(wireFrame{seq: 2, system: 1, component: 1, claims: 255}.bytes(), packet(3, 1, 1, px4Beat())))
+	waitUntil(t, "it is heard", l.hearsVehicle)
+}
+
+// asNobody runs f as a user that may open nothing: root may open everything.
+func asNobody(t *testing.T, f func()) {
+	t.Helper()
+	var done sync.WaitGroup
+	done.Go(func() {
+		if os.Getuid() != 0 {
+			f()
+			return
+		}
+		runtime.LockOSThread() // and never unlocked: the thread ends with this
+		const nobody = 65534
+		if _, _, errno := syscall.RawSyscall(syscall.SYS_SETRESUID, nobody, nobody, nobody); errno != 0 {
+			t.Error(errno)
+			return
+		}
+		f()
+	})
+	done.Wait()
+}
+
+func TestADeviceThatCanNotBeOpenedSaysWhatToDo(t *testing.T) {
+	p, busy := openPTY(t), openPTY(t)
+	held, err := mustDevice(t, busy.path, 57600).open(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer held.Close()
+	socket, err := net.ListenPacket("udp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer socket.Close()
+	if err := os.Chmod(p.path, 0); err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	for _, c := range []struct {
+		device string
+		nobody bool
+		says   string
+	}{
+		{"/dev/nowhere", false, "there is no such device; check the wiring, and that the board's serial port is enabled"},
+		{"/dev/null", false, "this is not a serial port"},
+		{dir, false, "this is not a serial port"},
+		{busy.path, false, "in use by another program; stop it first (fuser " + busy.path + " shows which)"},
+		{p.path, true, "no permission; add this user to the device's group: sudo usermod -aG dialout "},
+		{"udpin://" + socket.LocalAddr().String(), false, "the UDP port is in use by another program; stop it, or take another port"},
+	} {
+		d := mustDevice(t, c.device, 57600)
+		open := func() {
+			q, err := d.open(t.Context())
+			if err == nil {
+				q.Close()
+				t.Errorf("%s was opened", c.device)
+				return
+			}
+			if c.nobody {
+				c.says += userName()
+			}
+			lineEqual(t, c.device, d.explain(err).Error(), "-device "+c.device+": "+c.says)
+		}
+		if c.nobody {
+			asNobody(t, open)
+		} else {
+			open()
+		}
+	}
+}
+
+// The words are in the status and in every command's answer until it opens.
+func TestADeviceThatComesLaterIsWaitedForAndLinkErrorSaysWhy(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "serial0")
+	l, _ := runDevice(t, mustDevice(t, path, 57600))
+	why := "-device " + path + ": there is no such device; check the wiring, and that the board's serial port is enabled"
+	waitUntil(t, "the status says why", func() bool { return l.status().fault == why })
+	_, err := l.do(holdHere)
+	lineEqual(t, "code", code(err), codeOffline)
+	lineEqual(t, "a command is told", err.Error(), why)
+	p := openPTY(t)
+	p.fly(t, runSimulator(t, simPX4))
+	if err := os.Symlink(p.path, path); err != nil {
+		t.Fatal(err)
+	}
+	waitUntil(t, "the vehicle is online", l.hearsVehicle)
+	lineEqual(t, "link.error", l.status().fault, "")
+}
+
+// ---- UDP and TCP ----
+
+// vehicleSocket is a vehicle at the other end of a network link.
+type vehicleSocket struct {
+	net.Conn
+	seq byte
+}
+
+func (v *vehicleSocket) say(t *testing.T, m message.Message) {
+	t.Helper()
+	v.seq++
+	if _, err := v.Write(packet(v.seq, 1, 1, m)); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// hears reads until the link's message that f wants.
+func (v *vehicleSocket) hears(t *testing.T, f func(lineMessage) bool) {
+	t.Helper()
+	v.SetReadDeadline(time.Now().Add(30 * time.Second))
+	b := make([]byte, 4096)
+	for {
+		n, err := v.Read(b)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if slices.ContainsFunc(parseLine(b[:n]), f) {
+			return
+		}
+	}
+}
+
+// has tells whether a datagram waits at a socket.
+func has(t *testing.T, c net.Conn) bool {
+	t.Helper()
+	raw, err := c.(*net.UDPConn).SyscallConn()
+	if err != nil {
+		t.Fatal(err)
+	}
+	waits := false
+	raw.Control(func(fd uintptr) {
+		n, _, err := syscall.Recvfrom(int(fd), make([]byte, 1), syscall.MSG_DONTWAIT|syscall.MSG_PEEK)
+		waits = err == nil && n > 0
+	})
+	return waits
+}
+
+// udpBench is a link that listens on UDP.
+type udpBench struct {
+	*drone
+	address atomic.Pointer[string]
+	opens   atomic.Int32
+}
+
+func listenForVehicles(t *testing.T) *udpBench {
+	t.Helper()
+	b := &udpBench{}
+	d := mustDevice(t, "udpin://127.0.0.1:0", 0)
+	open := d.open
+	d.open = func(ctx context.Context) (port, error) {
+		p, err := open(ctx)
+		if err == nil {
+			address := p.(*udpPort).LocalAddr().String()
+			b.address.Store(&address)
+			b.opens.Add(1)
+		}
+		return p, err
+	}
+	b.drone, _ = runDevice(t, d)
+	waitUntil(t, "the link listens", func() bool { return b.address.Load() != nil })
+	return b
+}
+
+func (b *udpBench) dial(t *testing.T) *vehicleSocket {
+	t.Helper()
+	c, err := net.Dial("udp", *b.address.Load())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { c.Close() })
+	return &vehicleSocket{Conn: c}
+}
+
+// seen waits until the link has heard everything that v sent so far.
+func (b *udpBench) seen(t *testing.T, v *vehicleSocket, mark uint32) {
+	t.Helper()
+	v.say(t, &common.MessageAttitude{TimeBootMs: 1, Pitch: float32(mark)})
+	waitUntil(t, fmt.Sprintf("mark %d came", mark), func() bool {
+		s := b.status()
+		return math.Round(s.tel.attitude.pitch*math.Pi/180) == float64(mark)
+	})
+}
+
+// mark is a message of the link that a test can tell from all others.
+func (b *udpBench) mark(n int16) func(lineMessage) bool {
+	b.link.send(&common.MessageManualControl{Target: 1, X: n})
+	return func(m lineMessage) bool {
+		c, ok := m.msg.(*common.MessageManualControl)
+		return ok && c.X == n
+	}
+}
+
+func TestStrangersOnUDPDoNotStealTheLink(t *testing.T) {
+	beat := px4Beat()
+	half := packet(9, 1, 1, attitudeAt(1))
+	for name, datagrams := range map[string][][]byte{
+		"noise":                          {[]byte("GET / HTTP/1.1\r\n\r\n"), bytes.Repeat([]byte{frame.V2MagicByte}, 1400)},
+		"nothing":                        {{}, {}},
+		"another vehicle":                {packet(1, 2, 1, beat)},
+		"a ground station":               {packet(1, 255, 190, heartbeat(minimal.MAV_TYPE_GCS))},
+		"a companion of the same system": {packet(1, 1, componentID, heartbeat(minimal.MAV_TYPE_ONBOARD_CONTROLLER))},
+		"the vehicle's other messages":   {packet(1, 1, 1, attitudeAt(1))},
+		"a frame that claims 255 bytes":  {wireFrame{system: 1, component: 1, claims: 255}.bytes()},
+		"half a frame":                   {half[:20]},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := listenForVehicles(t)
+			vehicle, stranger := b.dial(t), b.dial(t)
+			stranger.Write(packet(1, 255, 190, heartbeat(minimal.MAV_TYPE_GCS)))
+			vehicle.say(t, beat)
+			b.seen(t, vehicle, 1)
+			for range 3 {
+				for _, d := range datagrams {
+					stranger.Write(d)
+					vehicle.say(t, beat)
+				}
+			}
+			for _, d := range datagrams {
+				stranger.Write(d)
+			}
+			b.seen(t, vehicle, 2)
+			vehicle.hears(t, b.mark(77))
+			lineEqual(t, "a datagram went to the stranger", has(t, stranger.Conn), false)
+			lineEqual(t, "times that the port was opened", b.opens.Load(), 1)
+		})
+	}
+}
+
+// A datagram holds whole frames: a half one must not make a stranger the
+// sender of the frame that ends in the datagram before.
+func TestAStrangersHalfFrameDoesNotMakeTheVehiclesHeartbeatHis(t *testing.T) {
+	b := listenForVehicles(t)
+	vehicle, stranger := b.dial(t), b.dial(t)
+	vehicle.say(t, px4Beat())
+	b.seen(t, vehicle, 1)
+	stranger.Write(wireFrame{system: 1, component: 1, payload: make([]byte, 50), claims: 120}.bytes())
+	vehicle.say(t, px4Beat())
+	stranger.Write(make([]byte, 300))
+	b.seen(t, vehicle, 2)
+	vehicle.hears(t, b.mark(78))
+	lineEqual(t, "a datagram went to the stranger", has(t, stranger.Conn), false)
+}
+
+// What waited behind a half frame is read when the port ends: by then there is
+// no sender.
+func TestAHeartbeatThatIsReadWhenAUDPPortEndsChangesNothing(t *testing.T) {
+	opened, err := listenUDP("127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := opened.(*udpPort)
+	vehicle, err := net.Dial("udp", p.LocalAddr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer vehicle.Close()
+	vehicle.Write([]byte{1})
+	b := make([]byte, 10)
+	if _, err := p.Read(b); err != nil {
+		t.Fatal(err)
+	}
+	p.heard()
+	p.Close()
+	if n, err := p.Read(b); err == nil {
+		t.Fatalf("read %d bytes from a closed port", n)
+	}
+	defer func() {
+		if r := recover(); r != nil {
+			t.Errorf("panic: %v", r)
+		}
+	}()
+	p.heard()
+	lineEqual(t, "peer", (*p.peer.Load()).String(), vehicle.LocalAddr().String())
+}
+
+// Most autopilots put each frame into a datagram of its own.
+func TestUnknownMessagesInDatagramsOfTheirOwnAreHeardAndNotLost(t *testing.T) {
+	b := listenForVehicles(t)
+	vehicle := b.dial(t)
+	vehicle.say(t, px4Beat())
+	for range 50 {
+		vehicle.seq++
+		vehicle.Write(unknownPacket(vehicle.seq, 20))
+		vehicle.say(t, attitudeAt(1))
+	}
+	b.seen(t, vehicle, 1)
+	s := b.status()
+	lineEqual(t, "frames received", s.link.received, 102)
+	lineEqual(t, "frames lost", s.link.lost, 0)
+	lineEqual(t, "errors", s.link.errors, 0)
+}
+
+func TestAVehicleThatComesFromAnotherUDPPortIsFollowed(t *testing.T) {
+	b := listenForVehicles(t)
+	for i := range 3 {
+		vehicle := b.dial(t)
+		vehicle.say(t, px4Beat())
+		b.seen(t, vehicle, uint32(i+1))
+		vehicle.hears(t, b.mark(int16(100+i)))
+	}
+}
+
+func TestUDPOutSpeaksFirstAndOutlivesAVehicleThatIsNotThere(t *testing.T) {
+	t.Parallel()
+	c, err := net.ListenPacket("udp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	address := c.LocalAddr().String()
+	c.Close() // nobody is there yet
+	d := mustDevice(t, "udpout://"+address, 0)
+	var opens atomic.Int32
+	open := d.open
+	d.open = func(ctx context.Context) (port, error) {
+		opens.Add(1)
+		return open(ctx)
+	}
+	l, _ := runDevice(t, d)
+	waitUntil(t, "the link tries again", func() bool { return opens.Load() > 2 })
+	if c, err = net.ListenPacket("udp", address); err != nil {
+		t.Skipf("the port was taken by somebody else: %v", err)
+	}
+	defer c.Close()
+	c.SetReadDeadline(time.Now().Add(30 * time.Second))
+	b := make([]byte, 4096)
+	n, from, err := c.ReadFrom(b)
+	if err != nil {
+		t.Fatal(err)
+	}
+	heard := parseLine(b[:n])
+	lineEqual(t, "the link's first message is its heartbeat", len(heard) == 1 && isBeat(minimal.MAV_TYPE_ONBOARD_CONTROLLER)(heard[0]), true)
+	c.WriteTo(packet(1, 1, 1, px4Beat()), from)
+	waitUntil(t, "the link is online", l.hearsVehicle)
+}
+
+func TestTCPIsConnectedAgainAfterThePeerHasClosed(t *testing.T) {
+	t.Parallel()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer listener.Close()
+	l, end := runDevice(t, mustDevice(t, "tcp://"+listener.Addr().String(), 0))
+	for range 3 {
+		c, err := listener.Accept()
+		if err != nil {
+			t.Fatal(err)
+		}
+		v := &vehicleSocket{Conn: c}
+		received := l.status().link.received
+		v.hears(t, isBeat(minimal.MAV_TYPE_ONBOARD_CONTROLLER))
+		v.say(t, px4Beat())
+		waitUntil(t, "the heartbeat came", func() bool { return l.status().link.received > received && l.hearsVehicle() })
+		c.Close()
+	}
+	end()
+}
+
+func TestADeviceNameThatCanNotBeOneIsAnErrorWithAHint(t *testing.T) {
+	for name, says := range map[string]string{
+		"127.0.0.1:14550":           "that is an address; did you mean udpin://127.0.0.1:14550, udpout://127.0.0.1:14550 or tcp://127.0.0.1:14550?",
+		":14550":                    "that is an address; did you mean udpin://:14550, udpout://:14550 or tcp://:14550?",
+		"[::1]:14550":               "that is an address; did you mean udpin://[::1]:14550, udpout://[::1]:14550 or tcp://[::1]:14550?",
+		"drone.local:5760":          "that is an address; did you mean udpin://drone.local:5760, udpout://drone.local:5760 or tcp://drone.local:5760?",
+		"ttyACM0":                   "no such device; did you mean /dev/ttyACM0, sim, sim:ardupilot or sim:quadplane?",
+		"simulator":                 "no such device; did you mean /dev/simulator, sim, sim:ardupilot or sim:quadplane?",
+		"udpin://":                  "want udpin://host:port, with a port up to 65535",
+		"udpin://host":              "want udpin://host:port, with a port up to 65535",
+		"udpout://1.2.3.4":          "want udpout://host:port, with a port up to 65535",
+		"udpout://1.2.3.4:65536":    "want udpout://host:port, with a port up to 65535",
+		"udpout://1.2.3.4:http":     "want udpout://host:port, with a port up to 65535",
+		"tcp://":                    "want tcp://host:port, with a port up to 65535",
+		"http://127.0.0.1:80":       "want a serial device, udpin://, udpout://, tcp://, sim, sim:ardupilot or sim:quadplane",
+		"udp://:14540":              "want a serial device, udpin://, udpout://, tcp://, sim, sim:ardupilot or sim:quadplane",
+		"serial:///dev/ttyS0:57600": "want a serial device, udpin://, udpout://, tcp://, sim, sim:ardupilot or sim:quadplane",
+	} {
+		_, err := newDevice(name, 0)
+		if want := "-device " + name + ": " + says; err == nil || err.Error() != want {
+			t.Errorf("said %v, want %s", err, want)
+		}
+	}
+	for _, name := range []string{"/dev/ttyAMA0", "/dev/serial/by-id/usb-3D_Robotics:0", "udpin://:14550", "udpin://0.0.0.0:14550", "udpout://10.0.0.2:14550", "tcp://[::1]:5760"} {
+		if d, err := newDevice(name, 0); err != nil || d.name != name {
+			t.Errorf("-device %s: %q, %v", name, d.name, err)
+		}
+	}
+}

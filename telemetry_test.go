@@ -1,0 +1,507 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/bluenviron/gomavlib/v3/pkg/dialects/common"
+	"github.com/bluenviron/gomavlib/v3/pkg/dialects/minimal"
+	"github.com/bluenviron/gomavlib/v3/pkg/frame"
+	"github.com/bluenviron/gomavlib/v3/pkg/message"
+)
+
+// What the vehicle said, message by message, and four captured flights of real
+// autopilots replayed to the status that they must lead to.
+
+// told is a telemetry that heard these messages, one a millisecond.
+func told(list ...message.Message) *telemetry {
+	t, at := newTelemetry(), time.Unix(1000, 0)
+	for _, m := range list {
+		t.hear(m, at)
+		at = at.Add(time.Millisecond)
+	}
+	return &t
+}
+
+// The groups of the telemetry, as a row of a table shows them.
+func showPlace(t *telemetry) string {
+	p := t.position
+	return fmt.Sprintf("%.7f %.7f, %.2f up, %.2f AMSL, heading %.2f", p.lat, p.lon, p.relative, p.amsl, p.heading)
+}
+
+func showVelocity(t *telemetry) string {
+	v := t.velocity
+	return fmt.Sprintf("north %.2f east %.2f down %.2f, ground %.2f, air %.2f, climb %.2f", v.north, v.east, v.down, v.ground, v.air, v.climb)
+}
+
+func showAttitude(t *telemetry) string {
+	a := t.attitude
+	return fmt.Sprintf("roll %.1f pitch %.1f yaw %.1f", a.roll, a.pitch, a.yaw)
+}
+
+func showBattery(t *telemetry) string {
+	b := t.battery
+	return fmt.Sprintf("%.2f V %.2f A %.0f %%", b.voltage, b.current, b.remaining)
+}
+
+func showGPS(t *telemetry) string {
+	return fmt.Sprintf("%q, %.0f satellites, %.2f", t.gps.fix, t.gps.satellites, t.gps.hdop)
+}
+
+func showHealth(t *telemetry) string {
+	h := t.health
+	return fmt.Sprintf("known %t, armable %t, receiver %t, unhealthy %v", !h.at.IsZero(), h.armable(), h.receiverLive(), h.unhealthy())
+}
+
+func showBeat(t *telemetry) string {
+	return fmt.Sprintf("mode %d armed %t %s failsafe %t", t.beat.custom, t.beat.armed, t.beat.state, t.beat.failsafe)
+}
+
+func TestEachMessageIsToldInOurUnitsAndUnknownWhereItIsUnknown(t *testing.T) {
+	const (
+		gps      = common.MAV_SYS_STATUS_SENSOR_GPS
+		receiver = common.MAV_SYS_STATUS_SENSOR_RC_RECEIVER
+		prearm   = common.MAV_SYS_STATUS_PREARM_CHECK
+		battery  = common.MAV_SYS_STATUS_SENSOR_BATTERY
+		place    = common.MAV_SYS_STATUS_SENSOR_XY_POSITION_CONTROL
+	)
+	sensors := func(present, enabled, healthy common.MAV_SYS_STATUS_SENSOR) *common.MessageSysStatus {
+		return &common.MessageSysStatus{OnboardControlSensorsPresent: present, OnboardControlSensorsEnabled: enabled, OnboardControlSensorsHealth: healthy}
+	}
+	status := func(state minimal.MAV_STATE) *common.MessageHeartbeat {
+		m := beatOf(common.MAV_AUTOPILOT_PX4, 7, true)
+		m.SystemStatus = state
+		return m
+	}
+	for _, c := range []struct {
+		what string
+		of   func(*telemetry) string
+		said []message.Message
+		want string
+	}{
+		{"nothing", showPlace, nil, "NaN NaN, NaN up, NaN AMSL, heading NaN"},
+		{"nothing", showVelocity, nil, "north NaN east NaN down NaN, ground NaN, air NaN, climb NaN"},
+		{"nothing", showHealth, nil, "known false, armable false, receiver false, unhealthy []"},
+		{"a position", showPlace, []message.Message{&common.MessageGlobalPositionInt{Lat: 473977419, Lon: -85455938, Alt: 500310, RelativeAlt: 12010, Hdg: 35999}},
+			"47.3977419 -8.5455938, 12.01 up, 500.31 AMSL, heading 359.99"},
+		{"no heading", showPlace, []message.Message{&common.MessageGlobalPositionInt{Lat: 1, Lon: 1, Hdg: 65535}}, "0.0000001 0.0000001, 0.00 up, 0.00 AMSL, heading NaN"},
+		{"before the first fix", showPlace, []message.Message{&common.MessageGlobalPositionInt{Alt: -20, RelativeAlt: -30, Hdg: 100}}, "NaN NaN, -0.03 up, NaN AMSL, heading 1.00"},
+		{"on the equator", showPlace, []message.Message{&common.MessageGlobalPositionInt{Lon: 85455938, Alt: 1000}}, "0.0000000 8.5455938, 0.00 up, 1.00 AMSL, heading 0.00"},
+		{"a velocity", showVelocity, []message.Message{&common.MessageGlobalPositionInt{Lat: 1, Vx: 300, Vy: -400, Vz: -50}}, "north 3.00 east -4.00 down -0.50, ground 5.00, air NaN, climb 0.50"},
+		{"VFR_HUD knows the climb better", showVelocity, []message.Message{&common.MessageVfrHud{Airspeed: 7, Climb: 3, Groundspeed: 99}, &common.MessageGlobalPositionInt{Lat: 1, Vz: -50}},
+			"north 0.00 east 0.00 down -0.50, ground 0.00, air 7.00, climb 3.00"},
+		{"an attitude", showAttitude, []message.Message{&common.MessageAttitude{Roll: 0.1, Pitch: -0.2, Yaw: 1}}, "roll 5.7 pitch -11.5 yaw 57.3"},
+		{"a yaw west of north", showAttitude, []message.Message{&common.MessageAttitude{Yaw: -math.Pi / 2}}, "roll 0.0 pitch 0.0 yaw 270.0"},
+		{"a battery", showBattery, []message.Message{&common.MessageSysStatus{VoltageBattery: 16200, CurrentBattery: 1234, BatteryRemaining: 99}}, "16.20 V 12.34 A 99 %"},
+		{"a battery that nobody measures", showBattery, []message.Message{&common.MessageSysStatus{VoltageBattery: 65535, CurrentBattery: -1, BatteryRemaining: -1}}, "NaN V NaN A NaN %"},
+		{"less than no current", showBattery, []message.Message{&common.MessageSysStatus{CurrentBattery: -100}}, "0.00 V NaN A 0 %"},
+		{"a GPS", showGPS, []message.Message{&common.MessageGpsRawInt{FixType: 6, SatellitesVisible: 10, Eph: 121}}, `"rtk_fixed", 10 satellites, 1.21`},
+		{"a GPS that knows little", showGPS, []message.Message{&common.MessageGpsRawInt{FixType: 0, SatellitesVisible: 255, Eph: 65535}}, `"no_gps", NaN satellites, NaN`},
+		{"a fix of the future", showGPS, []message.Message{&common.MessageGpsRawInt{FixType: 9}}, `"", 0 satellites, 0.00`},
+		{"a heartbeat", showBeat, []message.Message{beatOf(common.MAV_AUTOPILOT_PX4, 7, false)}, "mode 7 armed false standby failsafe false"},
+		{"an armed one", showBeat, []message.Message{beatOf(common.MAV_AUTOPILOT_PX4, 7, true)}, "mode 7 armed true active failsafe false"},
+		{"critical", showBeat, []message.Message{status(minimal.MAV_STATE_CRITICAL)}, "mode 7 armed true critical failsafe true"},
+		{"emergency", showBeat, []message.Message{status(minimal.MAV_STATE_EMERGENCY)}, "mode 7 armed true emergency failsafe true"},
+		{"flight termination", showBeat, []message.Message{status(minimal.MAV_STATE_FLIGHT_TERMINATION)}, "mode 7 armed true flight_termination failsafe true"},
+		{"a failsafe that is over", showBeat, []message.Message{status(minimal.MAV_STATE_CRITICAL), status(minimal.MAV_STATE_ACTIVE)}, "mode 7 armed true active failsafe false"},
+		{"all is well", showHealth, []message.Message{sensors(gps|receiver|prearm, gps|receiver|prearm, gps|receiver|prearm)}, "known true, armable true, receiver true, unhealthy []"},
+		{"PX4's bit in the health alone", showHealth, []message.Message{sensors(gps, gps, gps|prearm)}, "known true, armable true, receiver false, unhealthy []"},
+		{"what is not enabled is not unhealthy", showHealth, []message.Message{sensors(gps|battery, battery, 0)}, "known true, armable false, receiver false, unhealthy [battery]"},
+		{"a receiver that was lost", showHealth, []message.Message{sensors(receiver|prearm, receiver|prearm, 0)}, "known true, armable false, receiver false, unhealthy [rc_receiver]"},
+		{"a receiver that is not enabled", showHealth, []message.Message{sensors(gps, gps, gps|receiver)}, "known true, armable false, receiver false, unhealthy []"},
+		{"several, by bit", showHealth, []message.Message{sensors(gps|place|battery, gps|place|battery, 0)}, "known true, armable false, receiver false, unhealthy [gps xy_position_control battery]"},
+		{"PX4's first after a boot", showHealth, []message.Message{sensors(0, 0, gps|receiver|prearm)}, "known false, armable false, receiver false, unhealthy []"},
+		{"a version", func(t *telemetry) string { return t.id.version }, []message.Message{&common.MessageAutopilotVersion{FlightSwVersion: 0x01110055}}, "1.17.0"},
+		{"who it is", func(t *telemetry) string { return fmt.Sprint(t.id.autopilot, t.id.typ) }, []message.Message{copterBeat()}, "MAV_AUTOPILOT_ARDUPILOTMEGA MAV_TYPE_QUADROTOR"},
+		{"home", func(t *telemetry) string { return fmt.Sprintf("%.7f %.7f %.2f", t.home.lat, t.home.lon, t.home.amsl) },
+			[]message.Message{&common.MessageHomePosition{Latitude: 473977420, Longitude: 85455940, Altitude: 488010, Q: [4]float32{nan32, nan32, nan32, nan32}}}, "47.3977420 8.5455940 488.01"},
+		{"a target", func(t *telemetry) string {
+			return fmt.Sprintf("%.7f %.7f %.2f", t.target.lat, t.target.lon, t.target.amsl)
+		},
+			[]message.Message{&common.MessagePositionTargetGlobalInt{LatInt: 473977420, LonInt: 85455940, Alt: 503.25, TypeMask: 0xfdf8}}, "47.3977420 8.5455940 503.25"},
+		{"channels", func(t *telemetry) string { return fmt.Sprint(t.rc.channel) }, []message.Message{&common.MessageRcChannels{Chan1Raw: 1500, Chan2Raw: 1400, Chan3Raw: 1000, Chan4Raw: 1600, Chan5Raw: 9}}, "[1500 1400 1000 1600]"},
+		{"on the ground", func(t *telemetry) string { return fmt.Sprint(t.landed.inAir(), t.id.vtol) }, []message.Message{&common.MessageExtendedSysState{LandedState: 1, VtolState: 3}}, "false 3"},
+		{"landing", func(t *telemetry) string { return fmt.Sprint(t.landed.inAir(), t.id.vtol) }, []message.Message{&common.MessageExtendedSysState{LandedState: 4}}, "true 0"},
+		{"nobody knows whether it flies", func(t *telemetry) string { return fmt.Sprint(t.landed.inAir()) }, []message.Message{&common.MessageExtendedSysState{}}, "false"},
+	} {
+		lineEqual(t, c.what, c.of(told(c.said...)), c.want)
+	}
+}
+
+// The climb and the air speed of VFR_HUD do not outlive it under the age of the
+// other velocities.
+func TestAnOldVFRHUDIsNotTold(t *testing.T) {
+	tel, now := newTelemetry(), time.Unix(1000, 0)
+	tel.hear(&common.MessageVfrHud{Airspeed: 7, Climb: 3}, now)
+	tel.hear(&common.MessageGlobalPositionInt{Lat: 1, Vz: -50}, now.Add(freshFor))
+	lineEqual(t, "while it is fresh", showVelocity(&tel), "north 0.00 east 0.00 down -0.50, ground 0.00, air 7.00, climb 3.00")
+	tel.hear(&common.MessageGlobalPositionInt{Lat: 1, Vz: -50}, now.Add(freshFor+time.Millisecond))
+	lineEqual(t, "when it is old", showVelocity(&tel), "north 0.00 east 0.00 down -0.50, ground 0.00, air NaN, climb 0.50")
+}
+
+func TestAPositionThatNoVehicleReachesIsBelievedTheSecondTime(t *testing.T) {
+	here := &common.MessageGlobalPositionInt{TimeBootMs: 9000, Lat: 473977419, Lon: 85455938, Alt: 500000, RelativeAlt: 12000}
+	with := func(change func(*common.MessageGlobalPositionInt)) *common.MessageGlobalPositionInt {
+		m := *here
+		change(&m)
+		return &m
+	}
+	near := with(func(m *common.MessageGlobalPositionInt) { m.Lat += 10000 }) // 111 m
+	far := with(func(m *common.MessageGlobalPositionInt) { m.Lat += 20000 })  // 222 m
+	elsewhere := with(func(m *common.MessageGlobalPositionInt) { m.Lon = -m.Lon })
+	high := with(func(m *common.MessageGlobalPositionInt) { m.Alt += 201000 })
+	deep := with(func(m *common.MessageGlobalPositionInt) { m.RelativeAlt -= 201000 })
+	late := with(func(m *common.MessageGlobalPositionInt) { m.Lat, m.TimeBootMs = m.Lat+20000, 1 })
+	for _, c := range []struct {
+		name string
+		said []*common.MessageGlobalPositionInt
+		last int // which of them is shown
+	}{
+		{"near", []*common.MessageGlobalPositionInt{here, near}, 1},
+		{"far", []*common.MessageGlobalPositionInt{here, far}, 0},
+		{"high", []*common.MessageGlobalPositionInt{here, high}, 0},
+		{"deep", []*common.MessageGlobalPositionInt{here, deep}, 0},
+		{"once, and back", []*common.MessageGlobalPositionInt{here, far, here}, 2},
+		{"confirmed", []*common.MessageGlobalPositionInt{here, far, far}, 2},
+		{"two that differ", []*common.MessageGlobalPositionInt{here, far, elsewhere}, 0},
+		{"two that differ, confirmed", []*common.MessageGlobalPositionInt{here, far, elsewhere, elsewhere}, 3},
+		{"in steps", []*common.MessageGlobalPositionInt{here, near, far}, 2},
+		{"with another clock", []*common.MessageGlobalPositionInt{here, late}, 0},
+	} {
+		tel, now := newTelemetry(), time.Unix(1000, 0)
+		for _, m := range c.said {
+			lineEqual(t, c.name+": the autopilot has started again", tel.hear(m, now), false)
+			now = now.Add(100 * time.Millisecond)
+		}
+		lineEqual(t, c.name, showPlace(&tel), showPlace(told(c.said[c.last])))
+	}
+	// After 2 s anywhere is possible.
+	tel, now := newTelemetry(), time.Unix(1000, 0)
+	tel.hear(here, now)
+	tel.hear(elsewhere, now.Add(freshFor))
+	lineEqual(t, "after a while", showPlace(&tel), showPlace(told(elsewhere)))
+}
+
+func TestAnAutopilotWhoseClockRunsBackwardsHasStartedAgain(t *testing.T) {
+	at := func(ms uint32) message.Message { return attitudeAt(ms) }
+	place := func(ms uint32) message.Message { return &common.MessageGlobalPositionInt{TimeBootMs: ms, Lat: 1} }
+	for _, c := range []struct {
+		said []message.Message
+		want string
+	}{
+		{[]message.Message{at(0), at(1000), place(2000), at(1000), place(1000)}, "[false false false false false]"}, // UDP delivers late
+		{[]message.Message{at(5000), at(3999), at(4000)}, "[false true false]"},
+		{[]message.Message{place(5000), at(100), place(200)}, "[false true false]"},
+		{[]message.Message{at(math.MaxUint32), at(0)}, "[false true]"},
+		{[]message.Message{at(5000), px4Beat(), &common.MessageStatustext{Text: "x"}, &common.MessageSysStatus{}}, "[false false false false]"},
+	} {
+		tel := newTelemetry()
+		var got []bool
+		for _, m := range c.said {
+			got = append(got, tel.hear(m, time.Unix(1000, 0)))
+		}
+		lineEqual(t, fmt.Sprint(c.said), fmt.Sprint(got), c.want)
+	}
+}
+
+func TestARestartForgetsWhatTheAutopilotNoLongerStandsFor(t *testing.T) {
+	tel := told(
+		&common.MessageSysStatus{OnboardControlSensorsPresent: 1 << 16, OnboardControlSensorsEnabled: 1 << 16, OnboardControlSensorsHealth: 1<<16 | 1<<28},
+		&common.MessageRcChannels{Chan3Raw: 1500}, &common.MessagePositionTargetGlobalInt{Alt: 500}, &common.MessageExtendedSysState{LandedState: 2},
+		&common.MessageGlobalPositionInt{Lat: 473977419, Lon: 85455938},
+	)
+	tel.restart()
+	lineEqual(t, "health", showHealth(tel), "known false, armable false, receiver false, unhealthy []")
+	lineEqual(t, "channels are known", !tel.rc.at.IsZero(), false)
+	lineEqual(t, "a target is known", !tel.target.at.IsZero(), false)
+	lineEqual(t, "landed state", tel.landed, 0)
+	tel.hear(&common.MessageGlobalPositionInt{Lat: 10000000, Lon: 10000000}, time.Unix(1000, 0))
+	lineNear(t, "latitude, elsewhere at once", tel.position.lat, 1, 7)
+}
+
+// said are the texts that a log holds.
+func said(l *textLog) []string {
+	list := []string{}
+	for _, s := range l.since(time.Time{}) {
+		list = append(list, s.text)
+	}
+	return list
+}
+
+func TestChunksOfATextAreJoinedInAnyOrderAndAMissingOneShows(t *testing.T) {
+	full := strings.Repeat("x", 50)
+	type chunk = common.MessageStatustext
+	for name, c := range map[string]struct {
+		chunks []chunk
+		at     time.Duration // when the last of want is there, from the first chunk
+		want   []string
+	}{
+		"one":          {[]chunk{{Text: "one"}}, 0, []string{"one"}},
+		"in order":     {[]chunk{{Text: full, Id: 5}, {Text: "end\t", Id: 5, ChunkSeq: 1}}, 0, []string{full + "end"}},
+		"out of order": {[]chunk{{Text: "end", Id: 5, ChunkSeq: 2}, {Text: full, Id: 5}, {Text: full, Id: 5, ChunkSeq: 1}}, 0, []string{full + full + "end"}},
+		"two mixed": {[]chunk{{Text: full, Id: 5}, {Text: full, Id: 6}, {Text: "six", Id: 6, ChunkSeq: 1}, {Text: "five", Id: 5, ChunkSeq: 1}},
+			0, []string{full + "six", full + "five"}},
+		"PX4's first after its boot":       {[]chunk{{Text: full, Id: 0}, {Text: "end\t", Id: 0, ChunkSeq: 1}}, 0, []string{full + "end"}},
+		"single ones":                      {[]chunk{{Text: "one", Id: 0}, {Text: "two", Id: 0}}, 0, []string{"one", "two"}},
+		"a full one of no number":          {[]chunk{{Text: full, Id: 0}}, chunkWait, []string{full}},
+		"two full ones of no number":       {[]chunk{{Text: full, Id: 0}, {Text: full, Id: 0}}, chunkWait, []string{full, full}},
+		"first lost":                       {[]chunk{{Text: "end", Id: 5, ChunkSeq: 1}}, chunkWait, []string{"…end"}},
+		"last lost":                        {[]chunk{{Text: full, Id: 5}}, chunkWait, []string{full}},
+		"the middle lost":                  {[]chunk{{Text: full, Id: 5}, {Text: "end", Id: 5, ChunkSeq: 2}}, chunkWait, []string{full + "…end"}},
+		"a chunk that came twice":          {[]chunk{{Text: full, Id: 5}, {Text: full, Id: 5}, {Text: "end", Id: 5, ChunkSeq: 1}}, 0, []string{full + "end"}},
+		"no UTF-8":                         {[]chunk{{Text: "a\xffb"}}, 0, []string{"a\ufffdb"}},
+		"trailing tabs, blanks, new lines": {[]chunk{{Text: "text \t\r\n"}}, 0, []string{"text"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			l, now := newTelemetry().texts, time.Unix(1000, 0)
+			for _, m := range c.chunks {
+				l.hear(&m, now)
+			}
+			due := l.flush(now, chunkWait)
+			if c.at == 0 {
+				lineEqual(t, "texts at once", fmt.Sprintf("%q", said(&l)), fmt.Sprintf("%q", c.want))
+				lineEqual(t, "something is still waited for", !due.IsZero(), false)
+				return
+			}
+			lineEqual(t, "waits until", due, now.Add(c.at))
+			l.flush(due.Add(-time.Millisecond), chunkWait)
+			lineEqual(t, "the text is there early", len(said(&l)) == len(c.want), false)
+			lineEqual(t, "due after that", l.flush(due, chunkWait), time.Time{})
+			lineEqual(t, "texts", fmt.Sprintf("%q", said(&l)), fmt.Sprintf("%q", c.want))
+		})
+	}
+}
+
+func TestAFloodOfHalfTextsIsForgotten(t *testing.T) {
+	l, now := newTelemetry().texts, time.Unix(1000, 0)
+	for i := range uint16(1000) {
+		l.hear(&common.MessageStatustext{Text: strings.Repeat("x", 50), Id: i + 1}, now)
+		if len(l.chunks) > 8 {
+			t.Fatalf("%d texts are waited for", len(l.chunks))
+		}
+	}
+}
+
+func TestTheAnswersToOurOwnQuestionsAndKnocksAreHidden(t *testing.T) {
+	for _, c := range []struct {
+		severity common.MAV_SEVERITY
+		text     string
+		shows    bool
+	}{
+		{common.MAV_SEVERITY_INFO, "Connection to ground station lost", false},
+		{common.MAV_SEVERITY_INFO, "GCS connection regained", false},
+		{common.MAV_SEVERITY_WARNING, "No ap_message for mavlink id (999)", false},
+		{common.MAV_SEVERITY_CRITICAL, "Connection to ground station lost", true}, // a failsafe of it
+		{common.MAV_SEVERITY_ERROR, "GCS connection regained", true},
+		{common.MAV_SEVERITY_INFO, "The GCS connection regained", true},
+		{common.MAV_SEVERITY_INFO, "Takeoff detected", true},
+	} {
+		l := newTelemetry().texts
+		l.hear(&common.MessageStatustext{Severity: c.severity, Text: c.text}, time.Unix(1000, 0))
+		lineEqual(t, fmt.Sprintf("%v %q shows", c.severity, c.text), len(said(&l)) == 1, c.shows)
+	}
+}
+
+func TestTheLast20TextsAreKeptAndThoseSinceATimeFound(t *testing.T) {
+	l, start := newTelemetry().texts, time.Unix(1000, 0)
+	for i := range 25 {
+		l.hear(&common.MessageStatustext{Text: fmt.Sprint(i)}, start.Add(time.Duration(i)*time.Second))
+	}
+	list := l.since(time.Time{})
+	lineEqual(t, "texts", len(list), 20)
+	lineEqual(t, "the oldest", list[0].text, "5")
+	lineEqual(t, "the newest", list[19].text, "24")
+	lineEqual(t, "since the time of one", len(l.since(start.Add(22*time.Second))), 3)
+	lineEqual(t, "since a moment later", len(l.since(start.Add(22*time.Second+1))), 2)
+}
+
+// replayedFlight is what a captured flight showed on the way.
+type replayedFlight struct {
+	snapshot
+	modes    []string // "MODE NAME armed", each change
+	answered []Mode   // what GET mode answered, each change
+	states   []string // whether it is armable, and what is unhealthy, each change
+	targets  []string // metres north of home, each change
+	highest  float64
+	placed   time.Duration // when it had its first place
+	frames   int
+	gaps     uint64 // in the file's own sequence
+	unsure   int    // the last one, if nobody can tell whether it is whole
+}
+
+// replayTlog plays a file into a link at the file's own pace.
+func replayTlog(t *testing.T, name string) replayedFlight {
+	t.Helper()
+	entries := readTlog(t, name)
+	c := newCable(func(lineMessage) {})
+	l := newDrone(device{name: name, open: func(context.Context) (port, error) { return c, nil }, baud: func() int { return 57600 }}, 0, false)
+	ctx, cancel := context.WithCancel(t.Context())
+	var running sync.WaitGroup
+	running.Go(func() { l.run(ctx) })
+	r := replayedFlight{frames: len(entries)}
+	start := time.Now()
+	var seq byte
+	heard := false
+	for i, e := range entries {
+		time.Sleep(time.Until(start.Add(e.at)))
+		c.toLink <- e.bytes
+		synctest.Wait()
+		f := e.bytes
+		s, id := f[4], uint32(f[7])|uint32(f[8])<<8|uint32(f[9])<<16
+		if f[0] == frame.V1MagicByte {
+			s, id = f[2], uint32(f[5])
+		}
+		_, known := crcExtras[id]
+		if known && len(checkedFrames(f)) != 1 {
+			t.Errorf("%v: frame %x does not check", e.at, f)
+		}
+		// What is thinned by over half a round looks as if it came late.
+		if gap := s - seq - 1; heard && gap <= 127 {
+			r.gaps += uint64(gap)
+			seq = s
+		} else if !heard {
+			seq, heard = s, id == 0
+		}
+		if !known && i == len(entries)-1 {
+			r.unsure++
+		}
+		status := l.status()
+		if !status.tel.beat.at.IsZero() {
+			r.see(e.at, status)
+		}
+	}
+	r.snapshot = l.status()
+	cancel()
+	running.Wait()
+	return r
+}
+
+// changed appends what differs from the last one.
+func changed[T comparable](list []T, now T) []T {
+	if n := len(list); n > 0 && list[n-1] == now {
+		return list
+	}
+	return append(list, now)
+}
+
+// see takes what the status shows at a time of the flight.
+func (r *replayedFlight) see(at time.Duration, s snapshot) {
+	mode := s.modeName
+	if s.tel.beat.armed {
+		mode += " armed"
+	}
+	r.modes, r.answered = changed(r.modes, mode), changed(r.answered, s.mode)
+	if h := s.tel.health; !h.at.IsZero() {
+		r.states = changed(r.states, fmt.Sprint(h.armable(), h.unhealthy()))
+	}
+	target := "none"
+	if p := s.target; p != nil {
+		target = fmt.Sprint(math.Round((p.lat-s.tel.home.lat)*metresPerDegree) + 0)
+	}
+	r.targets = changed(r.targets, target)
+	if up := s.tel.position.relative; up > r.highest {
+		r.highest = up
+	}
+	if r.placed == 0 && !math.IsNaN(s.tel.position.lat) {
+		r.placed = at
+	}
+}
+
+// whole checks that nothing of the file was lost.
+func (r *replayedFlight) whole(t *testing.T) {
+	t.Helper()
+	lineEqual(t, "errors", r.link.errors, 0)
+	lineEqual(t, "frames received", r.link.received, uint64(r.frames-r.unsure))
+	lineEqual(t, "frames lost", r.link.lost, r.gaps)
+	lineEqual(t, "online", r.online, true)
+}
+
+// ends checks the last of what the flight showed.
+func (r *replayedFlight) ends(t *testing.T, lat, lon, height, volts, percent float64) {
+	t.Helper()
+	lineEqual(t, "vehicle type", r.tel.id.typ, common.MAV_TYPE_QUADROTOR)
+	lineEqual(t, "armed", r.tel.beat.armed, false)
+	lineEqual(t, "failsafe", r.tel.beat.failsafe, false)
+	lineEqual(t, "landed state", r.tel.landed, onGround)
+	lineNear(t, "latitude", r.tel.position.lat, lat, 7)
+	lineNear(t, "longitude", r.tel.position.lon, lon, 7)
+	lineNear(t, "height", r.tel.position.relative, height, 1)
+	lineNear(t, "voltage", r.tel.battery.voltage, volts, 1)
+	lineNear(t, "remaining", r.tel.battery.remaining, percent, 0)
+	lineEqual(t, "home is known", !r.tel.home.at.IsZero(), true)
+}
+
+func TestTheCapturedPX4FlightLeadsToItsStatus(t *testing.T) {
+	inLinkBubble(t, func(t *testing.T) {
+		r := replayTlog(t, "px4-flight.tlog")
+		r.whole(t)
+		r.ends(t, 47.3977372, 8.5456148, 0.3, 16.2, 99)
+		lineEqual(t, "autopilot", r.tel.id.autopilot, common.MAV_AUTOPILOT_PX4)
+		lineEqual(t, "state", r.tel.beat.state, "standby")
+		lineNear(t, "highest", r.highest, 15.6, 1)
+		lineNear(t, "current", r.tel.battery.current, math.NaN(), 0)
+		lineEqual(t, "GPS", showGPS(&r.tel), `"3d", 10 satellites, 0.70`)
+		lineEqual(t, "modes", strings.Join(r.modes, ", "), "AUTO.LOITER, POSCTL, AUTO.LOITER, AUTO.TAKEOFF, AUTO.TAKEOFF armed, "+
+			"AUTO.LOITER armed, POSCTL armed, AUTO.LOITER armed, AUTO.LAND armed, AUTO.LOITER")
+		// Disarmed at first contact, so manual; then what the vehicle shows.
+		lineEqual(t, "answers of GET mode", fmt.Sprint(r.answered), "[manual position hold takeoff hold position hold land hold]")
+		lineEqual(t, "texts", strings.Join(said(&r.tel.texts), "|"), "Arming denied: Resolve system health failures first|Armed by external command|"+
+			"Takeoff detected|Landing detected|Disarmed by landing")
+	})
+}
+
+func TestTheCapturedArduPilotFlightLeadsToItsStatus(t *testing.T) {
+	inLinkBubble(t, func(t *testing.T) {
+		r := replayTlog(t, "ardupilot-flight.tlog")
+		r.whole(t)
+		r.ends(t, 47.3977420, 8.5455941, 0, 12.6, 86)
+		lineEqual(t, "autopilot", r.tel.id.autopilot, common.MAV_AUTOPILOT_ARDUPILOTMEGA)
+		lineNear(t, "highest", r.highest, 15.05, 2)
+		lineEqual(t, "GPS", showGPS(&r.tel), `"rtk_fixed", 10 satellites, 1.21`)
+		lineEqual(t, "modes", strings.Join(r.modes, ", "), "STABILIZE, LAND, GUIDED, GUIDED armed, LOITER armed, GUIDED armed, LAND armed, LAND")
+		lineEqual(t, "answers of GET mode", fmt.Sprint(r.answered), "[manual land hold position hold land]")
+		lineEqual(t, "a refusal's text is there", slices.Contains(said(&r.tel.texts), "Arm: LAND mode not armable"), true)
+	})
+}
+
+// With a second client on the line, and a pilot: an ALTCTL, a hold 2.4 s after
+// POSCTL that stays, an RTL that nobody here asked for.
+func TestTheCapturedPX4FlightWithAPilotLeadsToItsStatus(t *testing.T) {
+	inLinkBubble(t, func(t *testing.T) {
+		r := replayTlog(t, "px4-pilot.tlog")
+		r.whole(t)
+		r.ends(t, 47.3981599, 8.5455941, -0.47, 16.2, 97)
+		lineEqual(t, "modes", strings.Join(r.modes, ", "), "AUTO.LOITER, AUTO.TAKEOFF armed, AUTO.LOITER armed, ALTCTL armed, "+
+			"POSCTL armed, AUTO.LOITER armed, AUTO.RTL armed, AUTO.LAND armed, AUTO.LOITER")
+		lineEqual(t, "answers of GET mode", fmt.Sprint(r.answered), "[manual takeoff hold altitude position hold rtl land hold]")
+		lineEqual(t, "armable and unhealthy", strings.Join(r.states, ", "),
+			"false [xy_position_control rc_receiver], true [rc_receiver], false [rc_receiver], true [rc_receiver], true []")
+		lineEqual(t, "targets", strings.Join(r.targets, ", "), "none, 0, 40, none, 46, none")
+		lineEqual(t, "texts", strings.Join(said(&r.tel.texts), "|"), "Preflight Fail: No connection to the GCS|Arming denied: Resolve system health failures first|"+
+			"Preflight Fail: No connection to the GCS|Armed by external command|Takeoff detected")
+	})
+}
+
+// From its boot, with a receiver: no place until its EKF has one, a BRAKE that
+// is a hold, a pilot's LOITER.
+func TestTheCapturedArduPilotFlightWithAPilotLeadsToItsStatus(t *testing.T) {
+	inLinkBubble(t, func(t *testing.T) {
+		r := replayTlog(t, "ardupilot-pilot.tlog")
+		r.whole(t)
+		r.ends(t, 47.3977422, 8.5455938, 0, 12.6, 81)
+		lineEqual(t, "it had its first place", r.placed.Round(100*time.Millisecond), 8900*time.Millisecond)
+		lineEqual(t, "modes", strings.Join(r.modes, ", "), "STABILIZE, GUIDED, GUIDED armed, BRAKE armed, GUIDED armed, LOITER armed, RTL armed, RTL")
+		lineEqual(t, "answers of GET mode", fmt.Sprint(r.answered), "[manual hold position rtl]")
+		lineEqual(t, "armable and unhealthy", strings.Join(r.states, ", "), "false [], true []")
+		lineEqual(t, "targets", strings.Join(r.targets, ", "), "none, 40, none")
+		lineEqual(t, "a refusal's text is there", slices.Contains(said(&r.tel.texts), "Arm: Accels inconsistent"), true)
+		lineEqual(t, "who has the sticks at the end", r.by, "")
+	})
+}
