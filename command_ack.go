@@ -50,6 +50,7 @@ type exchange struct {
 	step   *step
 	before uint32    // the mode's number when it was sent
 	twice  bool      // PX4 acknowledges DO_SET_MODE twice; only the second ack tells
+	own    bool      // no client asked for it: the mode alone tells
 	skip   int       // acks that still belong to earlier commands
 	until  time.Time // then they are lost
 	copies int
@@ -134,6 +135,9 @@ func (a *acks) hear(cmd common.MAV_CMD, result uint8, now time.Time) {
 		a.owed[cmd] = o
 	}
 	x := a.waiting[cmd]
+	if x != nil && !now.Before(x.until) {
+		x.skip = 0
+	}
 	switch {
 	case x == nil:
 	case x.skip > 0 && final:
@@ -170,12 +174,12 @@ func (x *exchange) shows(custom uint32) bool {
 func (x *exchange) stands(custom uint32) bool { return x.step.enters && custom == x.step.number }
 
 // proven reports whether the vehicle's mode answers the command: of a DO_SET_MODE
-// it is the answer, of another command where an ack came too.
+// or of mavrest's own command it is the answer, of another where an ack came too.
 func (x *exchange) proven(custom uint32) bool {
 	if x.stands(custom) && x.refusal == nil && x.accepted > 1 {
 		return true
 	}
-	return x.shows(custom) && (x.step.cmd == common.MAV_CMD_DO_SET_MODE || x.accepted > 0 || x.refusal != nil)
+	return x.shows(custom) && (x.own || x.step.cmd == common.MAV_CMD_DO_SET_MODE || x.accepted > 0 || x.refusal != nil)
 }
 
 // answered reports whether the acks alone are an answer.

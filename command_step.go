@@ -16,6 +16,7 @@ import (
 func (op *operation) transact(s *step) (uint8, error) {
 	c := op.by
 	x := c.acks.open(s, c.machine.raw.custom)
+	x.own = op.own
 	defer c.acks.close(x)
 	defer op.gap(x)
 	began, every := time.Now(), c.acks.firstRepeat()

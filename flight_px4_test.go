@@ -302,6 +302,37 @@ func TestPX4RestartDisarmedIsManual(t *testing.T) {
 	}
 }
 
+// A failsafe may hold in the mode that the drone is in: what waits ends then too.
+func TestPX4FailsafeThatHoldsEndsAGotoThatNobodyHears(t *testing.T) {
+	fly(t, simPX4, nil, func(f *flight) {
+		p := &pilotFlight{flight: f}
+		p.px4Holds()
+		f.loseAcks(common.MAV_CMD_DO_REPOSITION)
+		f.sim.change(func() { f.sim.idle = true })
+		p.post("/goto", "{"+at(60, 0)+"}")
+		time.Sleep(300 * time.Millisecond)
+		f.sim.change(func() { f.sim.brain.(*simPX4Brain).failSafe(simPX4RTL) })
+		p.wantAnswer(1100*time.Millisecond, "interrupted")
+		since := time.Now()
+		time.Sleep(10 * time.Second)
+		f.wantHandsOff(since)
+		f.wantMode("rtl")
+	})
+}
+
+// The second leg of a landing is a landing also where none of its acks came.
+func TestPX4LandingAtAPlaceThatNobodyAcknowledgesIsDoneOnTheGround(t *testing.T) {
+	fly(t, simPX4, nil, func(f *flight) {
+		f.aloft()
+		f.loseAcks(common.MAV_CMD_NAV_LAND)
+		if o := f.accepted("/land", "{"+at(10, 0)+`,"wait":120}`); o["done"] != true {
+			t.Errorf("answered %v", o)
+		}
+		f.wantMode("land")
+		f.wantAt(10, 0, 0, 2)
+	})
+}
+
 // ---- Whose sticks count ----
 
 // COM_RC_IN_MODE with and without a transmitter that was on before.
