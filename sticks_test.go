@@ -32,7 +32,7 @@ type handling struct {
 // it takes sticks a number, or NaN where it did not answer.
 func newHandling(f firmware, receiver string, param float64) *handling {
 	now := time.Unix(1_700_000_000, 0)
-	h := &handling{f: stickFacts{now: now, firmware: f, armed: true, aloft: true}}
+	h := &handling{f: stickFacts{now: now, firmware: f, armed: true, aloft: true, hears: true}}
 	h.src = sources{opened: now.Add(-time.Hour), rcIn: math.NaN(), gcsFailsafe: math.NaN(), gcsName: "FS_GCS_ENABLE"}
 	if f == px4 {
 		h.src.rcIn = param
@@ -123,6 +123,7 @@ func (h *handling) state() string {
 //	receiver live 1500, receiver gone
 //	channels 1500 1500 1000 1500
 //	foreign                 somebody else's MANUAL_CONTROL
+//	deaf, hears             whether the vehicle answers us
 //	lost, restarted         the link, the autopilot
 //	+2s                     time passes
 //	= centred 0 0 500 0     what the sticks do now, followed by what was to be
@@ -191,6 +192,8 @@ func (h *handling) play(t *testing.T, script string) string {
 			h.hearChannels(h.f, &h.src, [4]uint16{uint16(number(w[1])), uint16(number(w[2])), uint16(number(w[3])), uint16(number(w[4]))})
 		case "foreign":
 			h.foreigner(h.f, &h.src)
+		case "deaf", "hears":
+			h.f.hears = w[0] == "hears"
 		case "lost":
 			h.lost()
 		case "restarted":
@@ -523,6 +526,7 @@ func TestForeignSticksEndOurs(t *testing.T) {
 		{"nor does a way out on PX4", "px4", "sets position, +1s, foreign, leaves, = off"},
 		{"3 s later it does: their end would be a failsafe", "px4", "sets position, input 300 0 700 0 5s, foreign, +4s, leaves, = parked 0 0 500 0"},
 		{"channels that move while ours stand", "copter none", "sets position, +2s, " + still + "channels 1500 1551 1500 1500, = off, told another"},
+		{"channels of a vehicle that does not hear us", "copter idle", "sets position, +2s, " + still + "deaf, channels 1500 1500 1000 1500, hears, channels 1500 1500 1500 1500, = centred 0 0 500 0, +2s, channels 1500 1500 1500 1500, = centred 0 0 500 0, untold"},
 		{"a little is noise", "copter none", "sets position, +2s, " + still + "channels 1550 1450 1500 1500, = centred 0 0 500 0"},
 		{"slowly too", "copter none", "sets position, +2s, " + still + "channels 1500 1500 1540 1500, channels 1500 1500 1570 1500, = off"},
 		{"channels that follow our own sticks", "copter none", "sets position, +2s, " + still + "input 300 0 500 0 1s, channels 1500 1650 1500 1500, = client 300 0 500 0"},
