@@ -46,6 +46,7 @@ type commander struct {
 	modeAt  time.Time     // not before it another mode change
 	man     *manoeuvre    // what the last accepted plan is doing
 	bell    chan struct{} // closed when something came that one may wait for
+	taken   int           // how often something took the drone
 	stopped bool          // the program ends
 }
 
@@ -72,6 +73,7 @@ type operation struct {
 	gone     error // what ended it: a newer command, a pilot, a failsafe
 	cleaning bool  // it takes its steps back
 	strayed  bool  // a report, disarmed, that it does not explain
+	found    int   // what its commander's taken was when it began
 	disarmed bool  // a report went from armed to disarmed
 	through  *step // the way out of a stick mode that it led through
 	accepted uint16
@@ -243,7 +245,7 @@ func (op *operation) begin() {
 			op.after(older)
 		}
 	}
-	c.op, op.began = op, time.Now()
+	c.op, op.began, op.found = op, time.Now(), c.taken
 	c.begun = op.began
 	c.machine.begin(sent)
 }
@@ -450,6 +452,7 @@ func (op *operation) interrupted() error {
 
 // took ends what is under way after a report that nothing here explains.
 func (c *commander) took(armed bool) {
+	c.taken++
 	if c.op != nil {
 		if armed {
 			c.op.end(c.op.interrupted())

@@ -12,6 +12,7 @@ import (
 const (
 	firstRepeat  = 150 * time.Millisecond // or one and a half round trips
 	giveUp       = 2 * time.Second        // after the first copy
+	lateCopy     = 250 * time.Millisecond // the last copy may have waited in the queue
 	progressWait = 10 * time.Second       // after IN_PROGRESS
 	secondAck    = 300 * time.Millisecond // PX4's second ack of DO_SET_MODE
 	questionWait = 50 * time.Millisecond  // or two round trips
@@ -47,10 +48,11 @@ type owedAcks struct {
 // exchange is one command that waits for its acks.
 type exchange struct {
 	step   *step
-	before uint32 // the mode's number when it was sent
-	twice  bool   // PX4 acknowledges DO_SET_MODE twice; only the second ack tells
-	own    bool   // no client asked for it: the mode alone tells
-	skip   int    // acks that still belong to earlier commands
+	before uint32    // the mode's number when it was sent
+	twice  bool      // PX4 acknowledges DO_SET_MODE twice; only the second ack tells
+	own    bool      // no client asked for it: the mode alone tells
+	skip   int       // acks that still belong to earlier commands
+	until  time.Time // then they are lost
 	copies int
 	sent   time.Time
 
@@ -77,7 +79,7 @@ func (a *acks) open(s *step, before uint32) *exchange {
 		twice: s.cmd == common.MAV_CMD_DO_SET_MODE && a.vendor() == px4,
 	}
 	if o := a.owed[s.cmd]; time.Now().Before(o.until) {
-		x.skip = o.n
+		x.skip, x.until = o.n, o.until
 	} else {
 		delete(a.owed, s.cmd)
 	}
@@ -110,7 +112,7 @@ func (a *acks) send(x *exchange) error {
 	if x.twice {
 		o.n++
 	}
-	o.until = now.Add(giveUp)
+	o.until = x.sent.Add(giveUp + lateCopy)
 	a.owed[x.step.cmd] = o
 	return nil
 }
@@ -133,6 +135,9 @@ func (a *acks) hear(cmd common.MAV_CMD, result uint8, now time.Time) {
 		a.owed[cmd] = o
 	}
 	x := a.waiting[cmd]
+	if x != nil && !now.Before(x.until) {
+		x.skip = 0
+	}
 	switch {
 	case x == nil:
 	case x.skip > 0 && final:
@@ -153,7 +158,8 @@ func (a *acks) hear(cmd common.MAV_CMD, result uint8, now time.Time) {
 		if result == uint8(common.MAV_RESULT_ACCEPTED) {
 			x.accepted++
 		} else if x.refusal == nil {
-			x.refusal = &result
+			refusal := result
+			x.refusal = &refusal
 		}
 	}
 }

@@ -184,7 +184,7 @@ func (op *operation) takeBack(i int, err error) {
 }
 
 // taken reports whether somebody has changed the vehicle's mode since it began.
-func (op *operation) taken() bool { return op.strayed || code(op.gone) == codeInterrupted }
+func (op *operation) taken() bool { return op.by.taken != op.found }
 
 // code is the code of a command's error; "" where it has none.
 func code(err error) errorCode {

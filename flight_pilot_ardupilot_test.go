@@ -1110,3 +1110,25 @@ func TestNeighboursAcksAreNotOurs(t *testing.T) {
 		})
 	}
 }
+
+// A command that a newer one superseded is not taken back over a pilot's switch.
+func TestSupersededCommandIsNotTakenBackOverAPilot(t *testing.T) {
+	arduFly(t, simReceiverInHand, func(f *ardu) {
+		f.hover()
+		f.slow()
+		time.Sleep(time.Second)
+		began := time.Now()
+		var clients sync.WaitGroup
+		clients.Go(func() { f.refused("/mode", `{"mode":"altitude"}`, 409, "superseded") })
+		time.Sleep(150 * time.Millisecond)
+		clients.Go(func() { f.refused("/mode", `{"arm":true}`, 409, "interrupted") })
+		time.Sleep(time.Millisecond)
+		f.sim.pilotMode(0)
+		clients.Wait()
+		time.Sleep(5 * time.Second)
+		if sent, _ := f.sent(began); slices.Contains(sent, "176 1 4") || f.sim.truth().mode != 0 {
+			t.Errorf("sent %q; the vehicle is in mode %d", sent, f.sim.truth().mode)
+		}
+		f.wantMode("manual")
+	})
+}
