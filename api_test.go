@@ -925,35 +925,23 @@ func TestARefusedHoldIsCalledAHold(t *testing.T) {
 	})
 }
 
-// logged returns what is logged while f runs.
-func logged(f func()) string {
-	var out strings.Builder
-	before := slog.Default()
-	defer slog.SetDefault(before)
-	log := newLogWriter(&out)
-	slog.SetDefault(slog.New(slog.NewTextHandler(log, nil)))
-	f()
-	log.close()
-	return out.String()
-}
-
 func TestTheLogNeverSaysAcceptedOfWhatWasNot(t *testing.T) {
 	atStation(t, simArduPilot, func(st *station) {
 		st.fly("hold")
-		log := logged(func() {
-			st.post("/api/drone/mode", `{"mode":"hold"}`).wantOK(st.T)
-			st.sim.change(func() { // a wish of the next goto
-				st.sim.onAck = func(ack *common.MessageCommandAck) []simAnswer {
-					if ack.Command == common.MAV_CMD_CONDITION_YAW {
-						return nil
-					}
-					return []simAnswer{{ack: ack}}
+		told := logLines(st.T)
+		st.post("/api/drone/mode", `{"mode":"hold"}`).wantOK(st.T)
+		st.sim.change(func() { // a wish of the next goto
+			st.sim.onAck = func(ack *common.MessageCommandAck) []simAnswer {
+				if ack.Command == common.MAV_CMD_CONDITION_YAW {
+					return nil
 				}
-			})
-			st.post("/api/drone/goto", `{"altitude":90}`).wantOK(st.T)
-			st.dropAcks()
-			st.post("/api/drone/land", ``).want(st.T, 504, "no_ack")
+				return []simAnswer{{ack: ack}}
+			}
 		})
+		st.post("/api/drone/goto", `{"altitude":90}`).wantOK(st.T)
+		st.dropAcks()
+		st.post("/api/drone/land", ``).want(st.T, 504, "no_ack")
+		log := told()
 		var wish bool
 		for line := range strings.Lines(log) {
 			wish = wish || strings.Contains(line, "without one of its wishes")

@@ -398,6 +398,7 @@ func (d *drone) restarted(now time.Time) {
 	d.link.move(nil)
 	d.greeting.begin()
 	d.asked.beat = time.Time{}
+	d.cmd.acks.restarted()
 	d.cmd.acks.ask(0, now)
 }
 

@@ -36,7 +36,8 @@ func TestMain(m *testing.M) {
 type program struct {
 	*exec.Cmd
 	log  *bufio.Scanner
-	base string // of the API
+	base string          // of the API
+	told strings.Builder // what it logged until it listened
 }
 
 var listening = regexp.MustCompile(`msg=listening address=\S+:(\d+)`)
@@ -62,6 +63,7 @@ func start(t *testing.T, env []string, args ...string) *program {
 	}
 	p.log = bufio.NewScanner(stderr)
 	for p.log.Scan() {
+		p.told.WriteString(p.log.Text() + "\n")
 		if m := listening.FindStringSubmatch(p.log.Text()); m != nil {
 			p.base = "http://127.0.0.1:" + m[1] + "/api/drone"
 			return p
@@ -95,22 +97,23 @@ func TestProgramServesTheSimulatorAndStopsOnSIGTERM(t *testing.T) {
 	if got := p.get(t, "/status"); !strings.Contains(got, `"online":true`) || !strings.Contains(got, `"autopilot":"px4"`) {
 		t.Errorf("status is %s", got)
 	}
-	p.end(t)
+	if log := p.end(t); strings.Contains(log, "WARN") || !strings.HasSuffix(log, "msg=stopping\n") {
+		t.Errorf("the log is\n%s", log)
+	}
 }
 
-// end stops the program as the service manager does, and returns what it still
-// logged.
+// end stops the program as the service manager does, and returns what it logged
+// until it listened and from here on.
 func (p *program) end(t *testing.T) string {
 	t.Helper()
 	p.Process.Signal(syscall.SIGTERM)
-	var rest strings.Builder
 	for p.log.Scan() {
-		rest.WriteString(p.log.Text() + "\n")
+		p.told.WriteString(p.log.Text() + "\n")
 	}
 	if err := p.Wait(); err != nil {
-		t.Errorf("after SIGTERM: %v\n%s", err, &rest)
+		t.Errorf("after SIGTERM: %v\n%s", err, &p.told)
 	}
-	return rest.String()
+	return p.told.String()
 }
 
 // until asks for the status until it has a text.
@@ -177,7 +180,9 @@ func TestProgramTakesItsDeviceWhenItIsThere(t *testing.T) {
 	var lines []string
 	for line := range strings.Lines(log) {
 		_, line, _ = strings.Cut(line, "level=")
-		lines = append(lines, line[:min(len(line), 20)])
+		if !strings.Contains(line, "msg=listening") {
+			lines = append(lines, line[:min(len(line), 20)])
+		}
 	}
 	if want := []string{"WARN msg=\"no link to", "INFO msg=\"port open\"", "INFO msg=stopping\n"}; !slices.Equal(lines, want) {
 		t.Errorf("the log is\n%swant %q", log, want)

@@ -151,7 +151,7 @@ func (f *hearing) hear(t *testing.T, script string) string {
 		case w[0] == "refused":
 			f.refuse(f.now)
 		case w[0] == "unanswered":
-			f.doubt()
+			f.doubt(f.now)
 		case w[0] == "arms" || w[0] == "disarms":
 			f.acceptArm(w[0] == "arms")
 		case w[0] == "lost":
@@ -528,6 +528,8 @@ func TestRefusedHalfWayKeepsTheMode(t *testing.T) {
 		{"back to what it was before the last accepted command", "position armed, accepted hold, asks hold, hold armed, refused, +1s, position armed, = position"},
 		{"the same, shown first after the refusal", "position armed, accepted hold, asks hold, refused, hold armed, +1s, position armed, = position"},
 		{"a failsafe back to RTL", "rtl armed, accepted hold, asks hold, refused, hold armed, +1s, rtl armed, = rtl"},
+		{"a return that it asked for may be a failsafe", "hold armed, asks rtl, refused, rtl armed, taken, = rtl"},
+		{"refused while the link is lost, it says nothing of what comes back", "hold armed, asks position, lost, refused, hold armed, position armed, taken, = position"},
 		{"a new plan ends the wait", "hold armed, asks position hold, refused, asks manual hold, position armed, = position"},
 		{"a new accepted command ends the wait", "hold armed, asks position hold, refused, asks manual hold, accepted manual, manual armed, +1m, = manual"},
 		{"the link lost meanwhile, the vehicle is asked again", "hold armed, asks position hold, refused, lost, position armed, = position"},
@@ -720,6 +722,7 @@ func TestRestartedVehicleIsInItsInitialState(t *testing.T) {
 		{"what was still to be followed is forgotten", "hold armed, accepted position, restarted, hold disarmed, +10s, = manual"},
 		{"later it is what it reports", "hold armed, accepted land, restarted, hold disarmed, hold armed, taken, = hold"},
 		{"and is commanded as ever", "hold armed, accepted land, restarted, hold disarmed, asks takeoff, takeoff disarmed, accepted takeoff, takeoff armed, ours, = takeoff"},
+		{"an arming acknowledged before it is heard says nothing", "hold disarmed, accepted position, position disarmed, restarted, waits, disarms, = position, hold disarmed, = manual"},
 		{"one that was never heard has not restarted", "restarted, hold armed, taken, = hold"},
 	})
 }
@@ -989,7 +992,7 @@ func (w *witness) seeDoubt() string {
 		return ""
 	}
 	mode := w.mode
-	w.doubt()
+	w.doubt(w.now)
 	w.pending, w.settling = nil, nil
 	if w.mode != mode || w.machine.order == nil {
 		w.forget()
@@ -1064,7 +1067,7 @@ func (w *witness) seeRestart() string {
 	w.forget()
 	w.again, w.pending = w.heard, nil
 	w.said[w.mode] = true // until the vehicle is heard
-	w.doubt()
+	w.doubt(w.now)
 	if w.mode != mode {
 		w.before = append(w.before, w.last)
 	}

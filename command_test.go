@@ -1,0 +1,908 @@
+package main
+
+// Commands against an autopilot that does what the test's script says: acks,
+// repeats, questions, turns, and what the heartbeat proves.
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/bluenviron/gomavlib/v3/pkg/dialects/common"
+	"github.com/bluenviron/gomavlib/v3/pkg/dialects/minimal"
+	"github.com/bluenviron/gomavlib/v3/pkg/message"
+)
+
+// on makes a bench for each autopilot.
+func onBoth(t *testing.T, f func(t *testing.T, b *lineBench, v firmware)) {
+	t.Helper()
+	for name, v := range map[string]firmware{"px4": px4, "copter": copter} {
+		beat := px4Beat
+		if v == copter {
+			beat = copterBeat
+		}
+		t.Run(name, func(t *testing.T) {
+			inLinkBubble(t, func(t *testing.T) {
+				b := newLineBench(t, beat())
+				b.settle()
+				f(t, b, v)
+			})
+		})
+	}
+}
+
+// wanted is what the last command with this number leads to.
+func (b *lineBench) wanted(id uint16) (custom uint32, armed bool) {
+	list := b.commands(common.MAV_CMD(id))
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	v := copter
+	if b.beat.Autopilot == common.MAV_AUTOPILOT_PX4 {
+		v = px4
+	}
+	custom, armed = b.beat.CustomMode, b.beat.BaseMode&common.MAV_MODE_FLAG_SAFETY_ARMED != 0
+	switch m, _ := list[len(list)-1].msg.(*common.MessageCommandLong); {
+	case id == 176 && v == px4:
+		custom = px4Custom(uint32(m.Param2), uint32(m.Param3))
+	case id == 176:
+		custom = uint32(m.Param2)
+	case id == 400:
+		armed = m.Param1 == 1
+	case id == 21:
+		custom = entered[v][ModeLand]
+	case id == 192:
+		custom = entered[v][ModeHold]
+	}
+	return custom, armed
+}
+
+// obeys makes the autopilot acknowledge commands and do them, each after a while
+// of its own; PX4's second ack of a mode change comes a millisecond later.
+func (b *lineBench) obeys(ack, do time.Duration) {
+	b.follow(func(id uint16, _ int) {
+		custom, armed := b.wanted(id)
+		if do >= 0 {
+			time.AfterFunc(do, func() { b.shows(custom, armed) })
+		}
+		b.ack(ack, id, ackAccepted)
+		if b.beat.Autopilot == common.MAV_AUTOPILOT_PX4 && id == 176 {
+			b.ack(ack+time.Millisecond, id, ackAccepted)
+		}
+	})
+}
+
+// sentFrom are the times of a command's sends, from a moment.
+func (b *lineBench) sentFrom(began time.Time, id common.MAV_CMD) (after []time.Duration) {
+	for _, m := range b.commands(id) {
+		if !m.at.Before(began) {
+			after = append(after, m.at.Sub(began))
+		}
+	}
+	return after
+}
+
+func TestACommandIsRepeatedFourTimesWithItsConfirmationRisingAndGivenUpAfterTwoSeconds(t *testing.T) {
+	onBoth(t, func(t *testing.T, b *lineBench, v firmware) {
+		o := <-b.command(armIt)
+		lineEqual(t, "code", o.code(), codeNoAck)
+		lineEqual(t, "time until the answer", o.took, giveUp)
+		sends := b.commands(common.MAV_CMD_COMPONENT_ARM_DISARM)
+		lineEqual(t, "sends", fmt.Sprint(sentAfter(sends)), "[0s 150ms 400ms 750ms 1.25s]")
+		for i, m := range sends {
+			c := m.msg.(*common.MessageCommandLong)
+			lineEqual(t, "confirmation", c.Confirmation, uint8(i))
+			lineEqual(t, "target", [2]byte{c.TargetSystem, c.TargetComponent}, [2]byte{1, 1})
+			lineEqual(t, "sender", [2]byte{m.system, m.component}, [2]byte{1, componentID})
+		}
+		// Each repeat has a question for the heartbeat right ahead of it.
+		all := b.messages(func(lineMessage) bool { return true })
+		for i, m := range all {
+			if c, ok := m.msg.(*common.MessageCommandLong); ok && c.Command == 400 && c.Confirmation > 0 {
+				q, ok := all[i-1].msg.(*common.MessageCommandLong)
+				lineEqual(t, "a question is ahead", ok && q.Command == 512 && q.Param1 == 0 && all[i-1].at.Equal(m.at), true)
+			}
+		}
+	})
+}
+
+// A radio's round trip is 600 ms: the gaps are longer, and the end is the same.
+func TestACommandIsRepeatedMoreSeldomOnASlowLine(t *testing.T) {
+	for _, c := range []struct {
+		lag   time.Duration
+		sends string
+	}{
+		{50 * time.Millisecond, "[0s 150ms 400ms 750ms 1.25s]"},
+		{300 * time.Millisecond, "[0s 450ms 1.2s]"},
+		{600 * time.Millisecond, "[0s 900ms]"},
+	} {
+		inLinkBubble(t, func(t *testing.T) {
+			b := newLineBench(t, copterBeat(), func(b *lineBench) { b.lag = c.lag })
+			time.Sleep(20 * time.Second)
+			b.settle()
+			b.follow(func(id uint16, try int) {})
+			o := <-b.command(armIt)
+			lineEqual(t, "code", o.code(), codeNoAck)
+			lineEqual(t, fmt.Sprintf("sends at a round trip of %v", c.lag), fmt.Sprint(sentAfter(b.commands(common.MAV_CMD_COMPONENT_ARM_DISARM))), c.sends)
+		})
+	}
+}
+
+// inTheAir makes the bench's vehicle fly 10 m above home.
+func (b *lineBench) inTheAir() {
+	b.change(func() { b.beat.BaseMode |= common.MAV_MODE_FLAG_SAFETY_ARMED })
+	b.say(&common.MessageExtendedSysState{LandedState: common.MAV_LANDED_STATE_IN_AIR})
+	b.say(&common.MessageHomePosition{Latitude: 473977420, Longitude: 85455940, Altitude: 488000})
+	b.say(&common.MessageGlobalPositionInt{Lat: 473977420, Lon: 85455940, Alt: 498000, RelativeAlt: 10000, Hdg: 9000})
+	time.Sleep(1500 * time.Millisecond)
+}
+
+func TestAPlaceGoesOutAsCommandIntAndIsRepeatedUnchanged(t *testing.T) {
+	for name, beat := range map[string]*common.MessageHeartbeat{"px4": px4Beat(), "copter": copterBeat()} {
+		t.Run(name, func(t *testing.T) {
+			inLinkBubble(t, func(t *testing.T) {
+				b := newLineBench(t, beat)
+				b.settle()
+				b.inTheAir()
+				lat, lon := 47.3979216, 8.5456789
+				o := <-b.command(request{setMode: true, mode: ModeHold, goTo: true, lat: &lat, lon: &lon})
+				lineEqual(t, "code", o.code(), codeNoAck)
+				sends := b.commands(common.MAV_CMD_DO_REPOSITION)
+				lineEqual(t, "sends", fmt.Sprint(sentAfter(sends)), "[0s 150ms 400ms 750ms 1.25s]")
+				for _, m := range sends {
+					c, ok := m.msg.(*common.MessageCommandInt)
+					if !ok || c.X != 473979216 || c.Y != 85456789 {
+						t.Errorf("sent %+v", m.msg)
+					}
+				}
+			})
+		})
+	}
+}
+
+func TestAnAckEndsTheRepeats(t *testing.T) {
+	for try, took := range []time.Duration{100, 250, 500, 850, 1350} {
+		inLinkBubble(t, func(t *testing.T) {
+			b := newLineBench(t, copterBeat())
+			b.settle()
+			b.follow(func(id uint16, n int) {
+				if n == try {
+					b.shows(4, true)
+					b.ack(100*time.Millisecond, id, ackAccepted)
+				}
+			})
+			o := <-b.command(armIt)
+			lineEqual(t, "error", o.err, nil)
+			lineEqual(t, "command", o.command, cmdArm)
+			lineEqual(t, "time until the answer", o.took, took*time.Millisecond)
+			time.Sleep(3 * time.Second)
+			lineEqual(t, "sends", len(b.commands(common.MAV_CMD_COMPONENT_ARM_DISARM)), try+1)
+		})
+	}
+}
+
+// An ack may be there before the send has returned.
+func TestAnAckAtOnceIsNotMissed(t *testing.T) {
+	inLinkBubble(t, func(t *testing.T) {
+		b := newLineBench(t, copterBeat())
+		b.settle()
+		b.follow(func(id uint16, _ int) {
+			b.shows(4, true)
+			b.say(&common.MessageCommandAck{Command: common.MAV_CMD(id)})
+		})
+		o := <-b.command(armIt)
+		lineEqual(t, "error", o.err, nil)
+		lineEqual(t, "time until the answer", o.took, 0)
+	})
+}
+
+func TestACommandInProgressIsNeverRepeatedAndHasTenSeconds(t *testing.T) {
+	for _, c := range []struct {
+		name  string
+		on    int           // the send that is answered IN_PROGRESS
+		done  time.Duration // from then; 0 never
+		again bool          // IN_PROGRESS each second
+		code  errorCode
+		took  time.Duration
+	}{
+		{"done after 9.9 s", 0, 9900 * time.Millisecond, false, "", 9950 * time.Millisecond},
+		{"never done", 0, 0, false, codeNoAck, 10050 * time.Millisecond},
+		{"in progress for ever", 0, 0, true, codeNoAck, 10050 * time.Millisecond},
+		{"the second send is answered", 1, 3 * time.Second, false, "", 3200 * time.Millisecond},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			inLinkBubble(t, func(t *testing.T) {
+				b := newLineBench(t, copterBeat())
+				b.settle()
+				b.follow(func(id uint16, try int) {
+					if try != c.on {
+						return
+					}
+					const first = 50 * time.Millisecond
+					b.ack(first, id, ackInProgress)
+					if c.again {
+						for i := range 30 {
+							b.ack(first+time.Duration(i+1)*time.Second, id, ackInProgress)
+						}
+					}
+					if c.done > 0 {
+						b.shows(4, true)
+						b.ack(first+c.done, id, ackAccepted)
+					}
+				})
+				o := <-b.command(armIt)
+				lineEqual(t, "code", o.code(), c.code)
+				lineEqual(t, "time until the answer", o.took, c.took)
+				lineEqual(t, "sends", len(b.commands(common.MAV_CMD_COMPONENT_ARM_DISARM)), c.on+1)
+			})
+		})
+	}
+}
+
+func TestOnlyTheVehiclesOwnAckOfThisCommandToUsCounts(t *testing.T) {
+	for _, c := range []struct {
+		name              string
+		system, component byte
+		ack               common.MessageCommandAck
+		counts            bool
+	}{
+		{"to us", 1, 1, common.MessageCommandAck{Command: 400, TargetSystem: 1, TargetComponent: componentID}, true},
+		{"to nobody in particular", 1, 1, common.MessageCommandAck{Command: 400}, true},
+		{"from another system", 2, 1, common.MessageCommandAck{Command: 400, TargetSystem: 1, TargetComponent: componentID}, false},
+		{"from another component", 1, 154, common.MessageCommandAck{Command: 400, TargetSystem: 1, TargetComponent: componentID}, false},
+		{"of another command", 1, 1, common.MessageCommandAck{Command: 176, TargetSystem: 1, TargetComponent: componentID}, false},
+		{"to a ground station", 1, 1, common.MessageCommandAck{Command: 400, TargetSystem: 255, TargetComponent: 190}, false},
+		{"to another component", 1, 1, common.MessageCommandAck{Command: 400, TargetSystem: 1, TargetComponent: 190}, false},
+		{"to another system's companion", 1, 1, common.MessageCommandAck{Command: 400, TargetSystem: 2, TargetComponent: componentID}, false},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			inLinkBubble(t, func(t *testing.T) {
+				b := newLineBench(t, copterBeat())
+				b.settle()
+				b.follow(func(uint16, int) { b.sayFrom(c.system, c.component, &c.ack) })
+				want := codeNoAck
+				if c.counts {
+					want = ""
+				}
+				o := <-b.command(armIt)
+				lineEqual(t, "code", o.code(), want)
+			})
+		})
+	}
+}
+
+func TestALateAckOfASupersededCommandDoesNotAnswerTheNextOfItsID(t *testing.T) {
+	for name, late := range map[string]common.MAV_RESULT{"accepted": ackAccepted, "refused": ackFailed} {
+		t.Run(name, func(t *testing.T) {
+			inLinkBubble(t, func(t *testing.T) {
+				b := newLineBench(t, copterBeat())
+				b.settle()
+				truth := ackAccepted + ackFailed - late
+				b.follow(func(id uint16, try int) {
+					b.ack(300*time.Millisecond, id, [...]common.MAV_RESULT{late, truth}[min(try, 1)])
+				})
+				first := b.command(goHome)
+				time.Sleep(200 * time.Millisecond)
+				second := b.command(request{setMode: true, mode: ModeHold})
+				o := <-first
+				lineEqual(t, "the first command's code", o.code(), codeSuperseded)
+				o = <-second
+				want := codeRefused
+				if truth == ackAccepted {
+					want = ""
+				}
+				lineEqual(t, "the second command's code", o.code(), want)
+			})
+		})
+	}
+}
+
+// The line was dead for two seconds, so that no ack came; then it is well.
+func TestAcksThatWereLostDoNotCostTheNextCommandItsOwn(t *testing.T) {
+	for name, c := range map[string]struct {
+		beat *common.MessageHeartbeat
+		r    request
+		acks int
+	}{
+		"copter arms":       {copterBeat(), armIt, 1},
+		"copter flies home": {copterBeat(), goHome, 1},
+		"px4 flies home":    {px4Beat(), goHome, 2},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inLinkBubble(t, func(t *testing.T) {
+				b := newLineBench(t, c.beat)
+				b.settle()
+				b.follow(func(id uint16, try int) {
+					for i := range c.acks {
+						if try >= len(repeats) {
+							// Of a mode change also the heartbeat tells: PX4's acks may be owed ones.
+							if id == uint16(common.MAV_CMD_DO_SET_MODE) && c.acks == 2 {
+								b.say(beatOf(common.MAV_AUTOPILOT_PX4, entered[px4][ModeRTL], true))
+							}
+							b.ack(time.Duration(5+5*i)*time.Millisecond, id, ackAccepted)
+						}
+					}
+				})
+				o := <-b.command(c.r)
+				lineEqual(t, "code while no ack comes", o.code(), codeNoAck)
+				o = <-b.command(c.r)
+				lineEqual(t, "code when each send is acknowledged again", o.code(), "")
+			})
+		})
+	}
+}
+
+func TestPX4sSecondAckOfAModeChangeDecides(t *testing.T) {
+	const ms = time.Millisecond
+	for _, c := range []struct {
+		name   string
+		second common.MAV_RESULT
+		after  time.Duration // of the second ack; 0: it never comes
+		shown  time.Duration // a heartbeat in the mode; 0: none
+		code   errorCode
+		took   time.Duration // with what a refusal waits for its texts
+		sends  int
+	}{
+		{"refused", ackRejected, 10 * ms, 0, codeRefused, 11*ms + textsAfter, 1},
+		{"refused late", ackRejected, 250 * ms, 0, codeRefused, 251*ms + textsAfter, 2},
+		{"accepted", ackAccepted, 10 * ms, 0, "", 11*ms + showWithin, 1},
+		{"accepted, and shown at once", ackAccepted, 10 * ms, 11 * ms, "", 11 * ms, 1},
+		{"a heartbeat is as good", 0, 0, 100 * ms, "", 100 * ms, 1},
+		{"a heartbeat is better", ackRejected, 250 * ms, 100 * ms, "", 100 * ms, 1},
+		{"it never comes", 0, 0, 0, codeNoAck, giveUp, 5},
+		{"in progress is none", ackInProgress, 10 * ms, 0, codeNoAck, 11*ms + progressWait, 1},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			inLinkBubble(t, func(t *testing.T) {
+				b := newLineBench(t, px4Beat())
+				b.settle()
+				b.follow(func(id uint16, try int) {
+					const first = time.Millisecond
+					b.ack(first, id, ackAccepted)
+					if c.after > 0 {
+						b.ack(first+c.after, id, c.second)
+					}
+					if c.shown > 0 && try == 0 {
+						time.AfterFunc(c.shown, func() {
+							b.shows(px4Custom(4, 5), false)
+							b.say(b.beat)
+						})
+					}
+				})
+				o := <-b.command(goHome)
+				lineEqual(t, "code", o.code(), c.code)
+				lineEqual(t, "time until the answer", o.took, c.took)
+				lineEqual(t, "sends", len(b.commands(common.MAV_CMD_DO_SET_MODE)), c.sends)
+				want := ModeRTL
+				if c.code != "" {
+					want = ModeManual
+				}
+				mode, _ := b.drone.mode()
+				lineEqual(t, "mode", mode, want)
+			})
+		})
+	}
+}
+
+// PX4 answers the copies of a mode change that it refuses 0, 1, 0, 1: whoever
+// counts acks and loses one reads that it was accepted.
+func TestARefusedModeChangeIsNeverAcceptedWhicheverAcksAreLost(t *testing.T) {
+	for lost := range 1 << (2 * len(repeats)) {
+		if lost&0b11 == 0 && lost != 0 { // the first copy's acks came: nothing follows
+			continue
+		}
+		inLinkBubble(t, func(t *testing.T) {
+			b := newLineBench(t, px4Beat())
+			b.settle()
+			b.follow(func(id uint16, try int) {
+				for i, result := range []common.MAV_RESULT{ackAccepted, ackRejected} {
+					if lost>>(2*try+i)&1 == 0 {
+						b.ack(time.Duration(1+9*i)*time.Millisecond, id, result)
+					}
+				}
+			})
+			o := <-b.command(goHome)
+			want := codeRefused
+			if lost&0b1010101010 == 0b1010101010 { // every second one
+				want = codeNoAck
+			}
+			if o.code() != want {
+				t.Errorf("of 0, 1, 0, 1 … these were lost: %010b; the answer is %q, want %q", lost, o.code(), want)
+			}
+			mode, _ := b.drone.mode()
+			lineEqual(t, "mode", mode, ModeManual)
+		})
+		if t.Failed() {
+			return
+		}
+	}
+}
+
+// Where NAV_DLL_ACT is not 0, or not known, a knock would arm a failsafe.
+func TestTheKnockComesRightBeforeAPX4PlanAndOnlyWhereItDoesNoHarm(t *testing.T) {
+	for _, c := range []struct {
+		name   string
+		beat   *common.MessageHeartbeat
+		act    float64 // NAV_DLL_ACT; NaN: it is not told
+		gcs    bool
+		knocks int
+	}{
+		{"px4", px4Beat(), 0, false, 1},
+		{"px4 with a data-link failsafe", px4Beat(), 2, false, 0},
+		{"px4 that does not tell", px4Beat(), math.NaN(), false, 0},
+		{"px4 as its ground station", px4Beat(), 0, true, 0},
+		{"copter", copterBeat(), 0, false, 0},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			inLinkBubble(t, func(t *testing.T) {
+				b := newLineBench(t, c.beat, func(b *lineBench) {
+					b.link.gcs = c.gcs
+					b.params["NAV_DLL_ACT"] = c.act
+					if math.IsNaN(c.act) {
+						delete(b.params, "NAV_DLL_ACT")
+					}
+				})
+				b.settle()
+				b.obeys(5*time.Millisecond, 4*time.Millisecond)
+				isKnock := isBeat(minimal.MAV_TYPE_GCS)
+				before := len(b.messages(isKnock))
+				if !c.gcs {
+					lineEqual(t, "knocks without a command", before, 0)
+				}
+				for _, r := range []request{armIt, {setMode: true, mode: ModeHold, arm: &yes}} {
+					b.change(func() { b.heard = nil })
+					o := <-b.command(r)
+					lineEqual(t, "error", o.err, nil)
+					all := b.messages(func(lineMessage) bool { return true })
+					first := slices.IndexFunc(all, func(m lineMessage) bool {
+						l, ok := m.msg.(*common.MessageCommandLong)
+						return ok && l.Command != common.MAV_CMD_REQUEST_MESSAGE
+					})
+					lineEqual(t, "knocks", len(b.messages(isKnock)), c.knocks)
+					if c.knocks > 0 {
+						m := all[first-1]
+						lineEqual(t, "the message before the first command is a knock", isKnock(m), true)
+						lineEqual(t, "its sender", [2]byte{m.system, m.component}, [2]byte{1, knockID})
+					}
+				}
+				// It is asked for again with every arming.
+				b.change(func() { b.heard, b.params["NAV_DLL_ACT"] = nil, 2-c.act })
+				<-b.command(armIt)
+				want := 0
+				if c.name == "px4 with a data-link failsafe" {
+					want = 1
+				}
+				lineEqual(t, "knocks when it has changed", len(b.messages(isKnock)), want)
+			})
+		})
+	}
+}
+
+// ---- Questions ----
+
+func TestQuestionsAreAskedOneAtATimeAndGivenUpAfterTwoRoundTrips(t *testing.T) {
+	now := time.Unix(1000, 0)
+	asked := 0
+	a := newAcks(func(message.Message) error { asked++; return nil }, func() {}, func() byte { return 1 }, func() firmware { return copter })
+	q := a.ask(0, now)
+	for _, id := range []uint32{0, 87, 1} {
+		if a.ask(id, now.Add(49*time.Millisecond)) != nil {
+			t.Errorf("%d was asked for beside another", id)
+		}
+	}
+	lineEqual(t, "questions", asked, 1)
+	// Given up: the line may be slower than it seemed.
+	for _, wait := range []time.Duration{50, 50, 100, 200, 400, 400, 400} {
+		wait *= time.Millisecond
+		lineEqual(t, "it is given up after", q.until.Sub(now), wait)
+		now = now.Add(wait)
+		if q = a.ask(0, now); q == nil {
+			t.Fatalf("none is asked after %v", wait)
+		}
+	}
+	// An answer measures the line, also one that came at once.
+	now = now.Add(3 * time.Millisecond)
+	a.hear(common.MAV_CMD_REQUEST_MESSAGE, 0, now)
+	a.came(30, now)
+	lineEqual(t, "answered by another message", q.answer, false)
+	a.came(0, now)
+	lineEqual(t, "answered", q.answer, true)
+	lineEqual(t, "round trip", a.trip, 3*time.Millisecond)
+	lineEqual(t, "the next one is given up after", a.ask(87, now).until.Sub(now), questionWait)
+	a.hear(common.MAV_CMD_REQUEST_MESSAGE, uint8(common.MAV_RESULT_DENIED), now)
+	lineEqual(t, "a denied one is over", a.question == nil, true)
+}
+
+// PX4 sends what is asked for before its ack, ArduPilot behind it.
+func TestTheAnswerToAQuestionIsTheMessageThatBelongsToItsAck(t *testing.T) {
+	for _, c := range []struct {
+		v    firmware
+		came string
+		is   string // after each
+	}{
+		{px4, "beat ack", "no yes"},
+		{px4, "ack beat", "no yes"},
+		{px4, "beat beat ack", "no no yes"},
+		{copter, "ack beat", "no yes"},
+		{copter, "beat ack", "no no"}, // the one before is older than the mode that was acknowledged
+		{copter, "beat ack beat", "no no yes"},
+		{copter, "denied", "yes"},
+		{px4, "denied", "yes"},
+	} {
+		now := time.Unix(1000, 0)
+		a := newAcks(func(message.Message) error { return nil }, func() {}, func() byte { return 1 }, func() firmware { return c.v })
+		q := a.ask(0, now)
+		var is []string
+		for _, what := range strings.Fields(c.came) {
+			now = now.Add(time.Millisecond)
+			switch what {
+			case "beat":
+				a.came(0, now)
+			case "ack":
+				a.hear(common.MAV_CMD_REQUEST_MESSAGE, 0, now)
+			case "denied":
+				a.hear(common.MAV_CMD_REQUEST_MESSAGE, 4, now)
+			}
+			is = append(is, map[bool]string{true: "yes", false: "no"}[q.answer])
+		}
+		lineEqual(t, fmt.Sprintf("firmware %d: %s", c.v, c.came), strings.Join(is, " "), c.is)
+	}
+}
+
+// ---- Acks that are owed ----
+
+func TestAcksOfEarlierCopiesSayNothingOfTheNextCommand(t *testing.T) {
+	const arm = common.MAV_CMD_COMPONENT_ARM_DISARM
+	inLinkBubble(t, func(t *testing.T) {
+		v := copter
+		a := newAcks(func(message.Message) error { return nil }, func() {}, func() byte { return 1 }, func() firmware { return v })
+		s := copter.armDisarm(true)
+		send := func(copies int) *exchange {
+			x := a.open(&s, 0)
+			for range copies {
+				a.send(x)
+			}
+			return x
+		}
+		ack := func(result common.MAV_RESULT) { a.hear(arm, uint8(result), time.Now()) }
+
+		x := send(3)
+		ack(ackAccepted)
+		lineEqual(t, "answered by the first of three", x.answered(), true)
+		a.close(x)
+		next := send(1)
+		ack(ackFailed)
+		ack(ackFailed)
+		lineEqual(t, "answered by what is owed", next.answered(), false)
+		ack(ackAccepted)
+		lineEqual(t, "answered by its own", next.answered() && next.refusal == nil, true)
+		a.close(next)
+
+		a.close(send(2))
+		time.Sleep(giveUp - time.Millisecond)
+		lineEqual(t, "owed just before they are given up", send(1).skip, 2)
+		a.close(a.waiting[arm])
+		time.Sleep(2*giveUp + time.Millisecond)
+		lineEqual(t, "owed after that", send(1).skip, 0)
+		ack(ackInProgress)
+		a.close(a.waiting[arm])
+		lineEqual(t, "IN_PROGRESS pays nothing", send(1).skip, 1)
+
+		v = px4
+		mode := px4.setMode(px4Custom(4, 5))
+		x = a.open(&mode, px4Custom(4, 3))
+		a.send(x)
+		a.hear(mode.cmd, 0, time.Now())
+		lineEqual(t, "one of PX4's two acks answers", x.answered(), false)
+		a.close(x)
+		lineEqual(t, "the second is owed", a.open(&mode, 0).skip, 1)
+	})
+}
+
+// ---- The answer is what the vehicle shows ----
+
+func TestTheAnswerComesWhenTheHeartbeatShowsTheMode(t *testing.T) {
+	const ms = time.Millisecond
+	for _, c := range []struct {
+		ack, do time.Duration
+		took    time.Duration
+	}{
+		{5 * ms, 4 * ms, 5 * ms},
+		{5 * ms, 18 * ms, 25 * ms}, // it is asked each 20 ms
+		{5 * ms, 300 * ms, 305 * ms},
+		{5 * ms, -1, 5*ms + showWithin}, // never: then the ack stands alone
+	} {
+		inLinkBubble(t, func(t *testing.T) {
+			b := newLineBench(t, copterBeat())
+			b.settle()
+			b.obeys(c.ack, c.do)
+			began := time.Now()
+			o := <-b.command(goHome)
+			lineEqual(t, "error", o.err, nil)
+			lineEqual(t, fmt.Sprintf("ack after %v, in force after %v: answered after", c.ack, c.do), o.took, c.took)
+			s := b.status()
+			lineEqual(t, "mode", s.mode, ModeRTL)
+			lineEqual(t, "vehicle mode", s.modeName, map[bool]string{true: "RTL", false: "GUIDED"}[c.do >= 0])
+			looks := b.sentFrom(began, common.MAV_CMD_REQUEST_MESSAGE)
+			for i := 1; i < len(looks); i++ {
+				if looks[i]-looks[i-1] < showEvery && looks[i] < c.took {
+					t.Errorf("asked at %v", looks)
+				}
+			}
+		})
+	}
+}
+
+func TestA504TellsWithTheFreshestReport(t *testing.T) {
+	inLinkBubble(t, func(t *testing.T) {
+		b := newLineBench(t, copterBeat())
+		b.settle()
+		b.follow(func(id uint16, try int) {
+			time.AfterFunc(800*time.Millisecond, func() { b.shows(6, false) }) // done, and never acknowledged
+		})
+		o := <-b.command(request{setMode: true, mode: ModeHold, arm: &no})
+		lineEqual(t, "code", o.code(), codeNoAck)
+		s := b.status()
+		lineEqual(t, "vehicle mode", s.modeName, "RTL")
+		if age := s.now.Sub(s.tel.beat.at); age > 300*time.Millisecond {
+			t.Errorf("the report is %v old", age)
+		}
+	})
+}
+
+// A goto that waited looks before it is sent: nobody answers, nothing is sent.
+func TestWhatWaitedIsNotSentWithoutAHeartbeat(t *testing.T) {
+	inLinkBubble(t, func(t *testing.T) {
+		b := newLineBench(t, copterBeat())
+		b.settle()
+		b.obeys(5*time.Millisecond, 4*time.Millisecond)
+		<-b.command(holdHere)
+		b.change(func() { b.deaf = true })
+		began := time.Now()
+		o := <-b.command(armIt) // its turn comes in 95 ms
+		lineEqual(t, "code", o.code(), codeNoAck)
+		lineEqual(t, "time until the answer", o.took, planEvery-5*time.Millisecond+lookWithin)
+		lineEqual(t, "sends", len(b.sentFrom(began, common.MAV_CMD_COMPONENT_ARM_DISARM)), 0)
+	})
+}
+
+// ---- Turns ----
+
+func TestAModeChangeGoesOut20MillisecondsAfterTheAckOfTheOneBefore(t *testing.T) {
+	const ms = time.Millisecond
+	for _, c := range []struct {
+		name  string
+		ack   time.Duration // of the first; 0: none comes
+		later request
+		cmd   common.MAV_CMD
+		at    time.Duration // when it comes
+		sent  time.Duration
+	}{
+		{"rtl after the ack", 5 * ms, goHome, common.MAV_CMD_DO_SET_MODE, 10 * ms, 25 * ms},
+		{"land after the ack", 5 * ms, landHere, common.MAV_CMD_NAV_LAND, 10 * ms, 25 * ms},
+		{"rtl long after it", 5 * ms, goHome, common.MAV_CMD_DO_SET_MODE, 60 * ms, 60 * ms},
+		{"rtl without an ack", 0, goHome, common.MAV_CMD_DO_SET_MODE, 10 * ms, 100 * ms},
+		{"land without an ack", 0, landHere, common.MAV_CMD_NAV_LAND, 10 * ms, 100 * ms},
+		{"land after two copies", 0, landHere, common.MAV_CMD_NAV_LAND, 160 * ms, 250 * ms},
+		{"disarming is no mode change", 0, disarmIt, common.MAV_CMD_COMPONENT_ARM_DISARM, 10 * ms, 10 * ms},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			inLinkBubble(t, func(t *testing.T) {
+				b := newLineBench(t, beatOf(common.MAV_AUTOPILOT_ARDUPILOTMEGA, 0, false))
+				b.settle()
+				b.follow(func(id uint16, try int) {
+					if c.ack > 0 && id == cmdSetMode && try == 0 {
+						b.ack(c.ack, id, ackAccepted)
+					}
+				})
+				began := time.Now()
+				b.command(holdHere)
+				time.Sleep(c.at)
+				b.command(c.later)
+				time.Sleep(c.sent - c.at + ms)
+				sends := b.sentFrom(began, c.cmd)
+				if len(sends) == 0 || sends[len(sends)-1] != c.sent {
+					t.Errorf("sent at %v, want %v", sends, c.sent)
+				}
+				time.Sleep(5 * time.Second)
+			})
+		})
+	}
+}
+
+func TestOnePlanBeginsIn100MillisecondsAndTheNewestWaits(t *testing.T) {
+	inLinkBubble(t, func(t *testing.T) {
+		b := newLineBench(t, beatOf(common.MAV_AUTOPILOT_ARDUPILOTMEGA, 0, false))
+		b.settle()
+		b.obeys(5*time.Millisecond, 4*time.Millisecond)
+		began := time.Now()
+		first := <-b.command(holdHere)
+		lineEqual(t, "error of the first", first.err, nil)
+		var crowd []<-chan benchOutcome
+		for range 70 {
+			time.Sleep(time.Millisecond)
+			crowd = append(crowd, b.command(armIt))
+		}
+		for i, c := range crowd {
+			o, want := <-c, codeSuperseded
+			if i == len(crowd)-1 {
+				want = ""
+			} else {
+				lineEqual(t, fmt.Sprintf("number %d is told after", i), o.took, time.Millisecond)
+			}
+			lineEqual(t, fmt.Sprintf("code of number %d", i), o.code(), want)
+		}
+		lineEqual(t, "sends", fmt.Sprint(b.sentFrom(began, common.MAV_CMD_COMPONENT_ARM_DISARM)), "[100ms]")
+	})
+}
+
+func TestWhatIsUrgentSkipsTheTurn(t *testing.T) {
+	place := 47.3979216
+	for _, c := range []struct {
+		name string
+		r    request
+		cmd  common.MAV_CMD
+		sent time.Duration
+	}{
+		{"land", landHere, common.MAV_CMD_NAV_LAND, 40 * time.Millisecond},
+		{"rtl", goHome, common.MAV_CMD_DO_SET_MODE, 40 * time.Millisecond},
+		{"rtgs", request{setMode: true, mode: ModeRTGS}, common.MAV_CMD_DO_SET_MODE, 40 * time.Millisecond},
+		{"disarming", disarmIt, common.MAV_CMD_COMPONENT_ARM_DISARM, 40 * time.Millisecond},
+		{"a land at a place", request{setMode: true, mode: ModeLand, lat: &place, lon: &place}, common.MAV_CMD_DO_REPOSITION, 40 * time.Millisecond},
+		{"hold", holdHere, common.MAV_CMD_DO_SET_MODE, 100 * time.Millisecond},
+		{"goto", request{setMode: true, mode: ModeHold, goTo: true, lat: &place, lon: &place}, common.MAV_CMD_DO_REPOSITION, 100 * time.Millisecond},
+		{"arming", armIt, common.MAV_CMD_COMPONENT_ARM_DISARM, 100 * time.Millisecond},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			inLinkBubble(t, func(t *testing.T) {
+				b := newLineBench(t, beatOf(common.MAV_AUTOPILOT_ARDUPILOTMEGA, 4, true))
+				b.settle()
+				b.inTheAir()
+				b.obeys(5*time.Millisecond, 4*time.Millisecond)
+				began := time.Now()
+				<-b.command(armIt)
+				time.Sleep(time.Until(began.Add(40 * time.Millisecond)))
+				b.command(c.r)
+				time.Sleep(200 * time.Millisecond)
+				sends := slices.DeleteFunc(b.sentFrom(began, c.cmd), func(at time.Duration) bool { return at < 40*time.Millisecond })
+				if len(sends) == 0 || sends[0] != c.sent {
+					t.Errorf("sent at %v, want %v", sends, c.sent)
+				}
+				time.Sleep(3 * time.Second)
+			})
+		})
+	}
+}
+
+func TestALandLikeOneThatWaitsForItsAckJoinsIt(t *testing.T) {
+	inLinkBubble(t, func(t *testing.T) {
+		b := newLineBench(t, copterBeat())
+		b.settle()
+		b.follow(func(id uint16, try int) {
+			if try == 1 {
+				b.shows(9, false)
+				b.ack(50*time.Millisecond, id, ackAccepted)
+			}
+		})
+		var all []<-chan benchOutcome
+		for range 20 {
+			all = append(all, b.command(landHere))
+			time.Sleep(8 * time.Millisecond)
+		}
+		for i, c := range all {
+			o := <-c
+			lineEqual(t, "error", o.err, nil)
+			lineEqual(t, fmt.Sprintf("time until answer %d", i), o.took, 200*time.Millisecond-time.Duration(8*i)*time.Millisecond)
+		}
+		lineEqual(t, "sends", fmt.Sprint(sentAfter(b.commands(common.MAV_CMD_NAV_LAND))), "[0s 150ms]")
+		// Acknowledged, it is no more: the next one is a landing of its own.
+		began := time.Now()
+		b.command(landHere)
+		time.Sleep(time.Second)
+		if len(b.sentFrom(began, common.MAV_CMD_NAV_LAND)) == 0 {
+			t.Error("a landing after an acknowledged one was not sent")
+		}
+		time.Sleep(3 * time.Second)
+	})
+}
+
+func TestDisarmingIsNeverSuperseded(t *testing.T) {
+	for _, newer := range []request{holdHere, goHome, landHere, armIt} {
+		inLinkBubble(t, func(t *testing.T) {
+			b := newLineBench(t, beatOf(common.MAV_AUTOPILOT_ARDUPILOTMEGA, 0, true))
+			b.settle()
+			b.follow(func(id uint16, try int) {
+				if id == cmdArm && try == 3 {
+					custom, _ := b.wanted(id)
+					b.shows(custom, false)
+					b.ack(10*time.Millisecond, id, ackAccepted)
+				}
+			})
+			disarming := b.command(disarmIt)
+			time.Sleep(120 * time.Millisecond)
+			b.command(newer)
+			o := <-disarming
+			lineEqual(t, "error", o.err, nil)
+			lineEqual(t, "time until the answer", o.took, 760*time.Millisecond)
+			time.Sleep(5 * time.Second)
+		})
+	}
+}
+
+func TestTheNewestCommandSupersedesWhatIsUnderWay(t *testing.T) {
+	onBoth(t, func(t *testing.T, b *lineBench, v firmware) {
+		older := b.command(holdHere)
+		time.Sleep(200 * time.Millisecond)
+		began := time.Now()
+		newer := b.command(goHome)
+		o := <-older
+		lineEqual(t, "code of the older", o.code(), codeSuperseded)
+		lineEqual(t, "it is told after", o.took, 200*time.Millisecond)
+		b.obeys(5*time.Millisecond, 4*time.Millisecond)
+		o = <-newer
+		lineEqual(t, "error of the newer", o.err, nil)
+		hold, _ := entered[v][ModeHold], began
+		for _, m := range b.commands(common.MAV_CMD_DO_SET_MODE) {
+			c := m.msg.(*common.MessageCommandLong)
+			if m.at.After(began) && (v == copter && uint32(c.Param2) == hold || v == px4 && px4Custom(uint32(c.Param2), uint32(c.Param3)) == hold) {
+				t.Errorf("the older was sent again, %v after the newer came", m.at.Sub(began))
+			}
+		}
+	})
+}
+
+// ---- Interrupted ----
+
+func TestAPilotsSwitchEndsAPlanAndNothingMoreIsSent(t *testing.T) {
+	onBoth(t, func(t *testing.T, b *lineBench, v firmware) {
+		b.inTheAir()
+		pilots := map[firmware]uint32{px4: px4Custom(3, 0), copter: 5}[v]
+		began := time.Now()
+		c := b.command(goHome)
+		time.Sleep(200 * time.Millisecond)
+		b.shows(pilots, true)
+		b.say(b.beat)
+		o := <-c
+		lineEqual(t, "code", o.code(), codeInterrupted)
+		lineEqual(t, "it is told after", o.took, 200*time.Millisecond)
+		name := map[firmware]string{px4: "POSCTL", copter: "LOITER"}[v]
+		lineEqual(t, "it is told what happened", o.err.Error(), "a pilot or a failsafe took the drone: it is in "+name+"; nothing more was sent")
+		time.Sleep(5 * time.Second)
+		lineEqual(t, "sends", fmt.Sprint(b.sentFrom(began, common.MAV_CMD_DO_SET_MODE)), "[0s 150ms]")
+		mode, _ := b.drone.mode()
+		lineEqual(t, "mode", mode, ModePosition)
+	})
+}
+
+// The heartbeat is a second away: the question ahead of a repeat finds the switch.
+func TestARepeatFindsAPilotsSwitchThatNoHeartbeatHasTold(t *testing.T) {
+	onBoth(t, func(t *testing.T, b *lineBench, v firmware) {
+		b.inTheAir()
+		began := time.Now()
+		c := b.command(goHome)
+		time.Sleep(160 * time.Millisecond)
+		b.shows(map[firmware]uint32{px4: px4Custom(3, 0), copter: 5}[v], true)
+		o := <-c
+		lineEqual(t, "code", o.code(), codeInterrupted)
+		lineEqual(t, "it is told after", o.took, 400*time.Millisecond)
+		time.Sleep(5 * time.Second)
+		lineEqual(t, "sends", fmt.Sprint(b.sentFrom(began, common.MAV_CMD_DO_SET_MODE)), "[0s 150ms 400ms]")
+	})
+}
+
+func TestAnArmingIsNotRepeatedAfterTheVehicleWasDisarmed(t *testing.T) {
+	inLinkBubble(t, func(t *testing.T) {
+		b := newLineBench(t, beatOf(common.MAV_AUTOPILOT_ARDUPILOTMEGA, 4, true))
+		b.settle()
+		b.say(&common.MessageExtendedSysState{LandedState: common.MAV_LANDED_STATE_ON_GROUND})
+		began := time.Now()
+		c := b.command(armIt)
+		time.Sleep(200 * time.Millisecond)
+		b.shows(4, false)
+		b.say(b.beat)
+		<-c
+		lineEqual(t, "sends", fmt.Sprint(b.sentFrom(began, common.MAV_CMD_COMPONENT_ARM_DISARM)), "[0s 150ms]")
+	})
+}
