@@ -181,7 +181,7 @@ func (z *fuzzed) hears(h heard) {
 		delete(z.foreign, b.CustomMode)
 		ok = false
 	}
-	if ok && armed && wasArmed && !h.at.Before(at) {
+	if ok && armed && wasArmed && b.CustomMode != was.CustomMode && !h.at.Before(at) {
 		delete(z.foreign, b.CustomMode)
 		z.accepted, z.order = "", nil
 		z.note("a report that nothing explains")
@@ -226,7 +226,7 @@ func (z *fuzzed) post(path, body string) {
 		case 200:
 			if len(z.windows) == n {
 				z.accepted, z.order = o["mode"].(string), wishes
-				if mode.String() != o["mode"] {
+				if armed := z.heard.BaseMode&minimal.MAV_MODE_FLAG_SAFETY_ARMED != 0; armed && mode.String() != o["mode"] {
 					z.fault("answered %v, and the mode is %v", o["mode"], mode)
 				}
 			}
