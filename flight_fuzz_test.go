@@ -38,6 +38,8 @@ type fuzzed struct {
 	asked    time.Time // when the last one began
 	ended    time.Time // when the last answer came
 	shown    []fuzzReport
+	wishes   []fuzzReport         // modes that were asked for here
+	order    []fuzzReport         // those of the last accepted command
 	foreign  map[uint32]time.Time // modes that the vehicle came into, and nothing here explains
 	heard    minimal.MessageHeartbeat
 	windows  []fuzzReport
@@ -111,7 +113,39 @@ func (z *fuzzed) commanded(record []simReceived, custom uint32, since time.Time)
 		to, ok := z.leads(r.msg)
 		yes = yes || ok && to == custom
 	}
+	for _, w := range z.wishes { // on a bad line it may not have come
+		yes = yes || w.custom == custom && !w.at.Before(since)
+	}
+	for _, w := range z.order {
+		yes = yes || w.custom == custom
+	}
 	return yes
+}
+
+// wish notes the modes that a command may lead to, and through.
+func (z *fuzzed) wish(path, body string) (all []fuzzReport) {
+	modes := []Mode{ModeHold, ModeTakeoff, ModeLand, ModePosition, ModeAltitude} // as a way out
+	for i, name := range modeNames[:ModeOther] {
+		if strings.Contains(body, `"mode":"`+name+`"`) {
+			modes = append(modes[3:], Mode(i))
+		}
+	}
+	switch path {
+	case "/takeoff":
+		modes = modes[:2]
+	case "/goto":
+		modes = append(modes[3:], ModeHold)
+	case "/land":
+		modes = append(modes[2:], ModeHold)
+	}
+	for _, m := range modes {
+		if (m == ModePosition || m == ModeAltitude) && z.firmware != px4 && !strings.Contains(body, m.String()) {
+			continue
+		}
+		all = append(all, fuzzReport{custom: entered[z.firmware][m], at: time.Now()})
+	}
+	z.wishes = append(z.wishes, all...)
+	return all
 }
 
 func (z *fuzzed) name(custom uint32) string {
@@ -147,9 +181,9 @@ func (z *fuzzed) hears(h heard) {
 		delete(z.foreign, b.CustomMode)
 		ok = false
 	}
-	if ok && armed && wasArmed && !h.at.Before(at) {
+	if ok && armed && wasArmed && b.CustomMode != was.CustomMode && !h.at.Before(at) {
 		delete(z.foreign, b.CustomMode)
-		z.accepted = ""
+		z.accepted, z.order = "", nil
 		z.note("a report that nothing explains")
 		z.windows = append(z.windows, fuzzReport{custom: b.CustomMode, at: h.at})
 		if want, _ := z.firmware.reported(b.CustomMode); mode != want {
@@ -175,6 +209,7 @@ func (z *fuzzed) post(path, body string) {
 	z.mu.Lock()
 	z.note("POST %s %s", path, body)
 	z.ask()
+	wishes := z.wish(path, body)
 	z.pending++
 	n := len(z.windows)
 	z.mu.Unlock()
@@ -190,8 +225,8 @@ func (z *fuzzed) post(path, body string) {
 		switch code {
 		case 200:
 			if len(z.windows) == n {
-				z.accepted = o["mode"].(string)
-				if mode.String() != o["mode"] {
+				z.accepted, z.order = o["mode"].(string), wishes
+				if armed := z.heard.BaseMode&minimal.MAV_MODE_FLAG_SAFETY_ARMED != 0; armed && mode.String() != o["mode"] {
 					z.fault("answered %v, and the mode is %v", o["mode"], mode)
 				}
 			}
@@ -446,9 +481,9 @@ func flyBytes(t *testing.T, setup byte, acts []byte) {
 // rests checks what holds when nothing more happens.
 func (z *fuzzed) rests() {
 	o := z.status()
-	custom, _ := z.firmware.reported(z.sim.truth().mode)
 	z.mu.Lock()
 	defer z.mu.Unlock()
+	custom, _ := z.firmware.reported(z.heard.CustomMode)
 	if o["online"] != true {
 		z.fault("it is not online: %v", o["link"])
 	}

@@ -1115,14 +1115,14 @@ func TestNeighboursAcksAreNotOurs(t *testing.T) {
 func TestSupersededCommandIsNotTakenBackOverAPilot(t *testing.T) {
 	arduFly(t, simReceiverInHand, func(f *ardu) {
 		f.hover()
-		f.slow()
-		time.Sleep(time.Second)
+		f.sim.change(func() { f.sim.delay = 120 * time.Millisecond })
+		time.Sleep(3 * time.Second)
 		began := time.Now()
 		var clients sync.WaitGroup
 		clients.Go(func() { f.refused("/mode", `{"mode":"altitude"}`, 409, "superseded") })
-		time.Sleep(150 * time.Millisecond)
+		time.Sleep(10 * time.Millisecond)
 		clients.Go(func() { f.refused("/mode", `{"arm":true}`, 409, "interrupted") })
-		time.Sleep(time.Millisecond)
+		time.Sleep(planEvery - 9*time.Millisecond) // that one has just begun
 		f.sim.pilotMode(0)
 		clients.Wait()
 		time.Sleep(5 * time.Second)
