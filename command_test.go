@@ -586,6 +586,15 @@ func TestAcksOfEarlierCopiesSayNothingOfTheNextCommand(t *testing.T) {
 		a.close(a.waiting[arm])
 		lineEqual(t, "IN_PROGRESS pays nothing", send(1).skip, 1)
 
+		stale := time.Now().Add(-time.Millisecond)
+		time.Sleep(2*giveUp + time.Millisecond)
+		next = send(1)
+		a.hear(arm, uint8(ackFailed), stale)
+		lineEqual(t, "answered by what came before it was sent", next.answered(), false)
+		ack(ackAccepted)
+		lineEqual(t, "answered by its own, then", next.answered() && next.refusal == nil, true)
+		a.close(next)
+
 		v = px4
 		mode := px4.setMode(px4Custom(4, 5))
 		x = a.open(&mode, px4Custom(4, 3))
@@ -661,6 +670,24 @@ func TestWhatWaitedIsNotSentWithoutAHeartbeat(t *testing.T) {
 		lineEqual(t, "code", o.code(), codeNoAck)
 		lineEqual(t, "time until the answer", o.took, planEvery-5*time.Millisecond+lookWithin)
 		lineEqual(t, "sends", len(b.sentFrom(began, common.MAV_CMD_COMPONENT_ARM_DISARM)), 0)
+	})
+}
+
+// The first copy was carried out and its acks were lost; the second was refused.
+func TestARefusalIsNoAnswerWhereTheHeartbeatShowsTheMode(t *testing.T) {
+	onBoth(t, func(t *testing.T, b *lineBench, v firmware) {
+		b.follow(func(id uint16, try int) {
+			custom, _ := b.wanted(id)
+			switch try {
+			case 0:
+				time.AfterFunc(155*time.Millisecond, func() { b.shows(custom, false) }) // no heartbeat is due
+			case 1:
+				b.ack(10*time.Millisecond, id, ackFailed)
+			}
+		})
+		o := <-b.command(goHome)
+		lineEqual(t, "error", o.err, nil)
+		lineEqual(t, "time until the answer", o.took, 160*time.Millisecond)
 	})
 }
 

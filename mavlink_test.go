@@ -539,7 +539,7 @@ func TestAnOldHeartbeatAnswersNoQuestion(t *testing.T) {
 		a.came(0, now.Add(-time.Second))
 		a.hear(common.MAV_CMD_REQUEST_MESSAGE, 0, now.Add(-time.Second))
 		a.came(0, now.Add(-time.Second))
-		if q.answer || a.question != q || a.trip != 0 {
+		if q.answer || q.came || a.question != q || a.trip != 0 {
 			t.Errorf("firmware %d: answered by what is a second older: %+v, round trip %v", vendor, q, a.trip)
 		}
 		now = now.Add(3 * time.Millisecond)
@@ -553,6 +553,21 @@ func TestAnOldHeartbeatAnswersNoQuestion(t *testing.T) {
 		lineEqual(t, "then it is answered", q.answer, true)
 		lineEqual(t, "round trip", a.trip, 3*time.Millisecond)
 	}
+}
+
+func TestFramesMissedWhileThePortWasClosedAreNotLostOnTheLine(t *testing.T) {
+	inLinkBubble(t, func(t *testing.T) {
+		b := newLineBench(t, copterBeat())
+		b.settle()
+		b.change(func() {
+			b.cable.Close()
+			b.seq += 50
+		})
+		time.Sleep(2 * time.Second)
+		s := b.status()
+		lineEqual(t, "online", s.online, true)
+		lineEqual(t, "frames lost", s.link.lost, 0)
+	})
 }
 
 // logged collects what is logged from here on.
