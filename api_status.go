@@ -250,7 +250,7 @@ type eventStream struct{ end chan struct{} }
 // wantsStream reports whether an Accept header prefers text/event-stream, as a
 // browser's EventSource sends it. Nonsense in it prefers nothing.
 func wantsStream(accept []string) bool {
-	stream, other := 0.0, 0.0
+	stream, other, any := 0.0, 0.0, 0.0
 	for _, part := range strings.Split(strings.Join(accept, ","), ",") {
 		kind, params, _ := strings.Cut(part, ";")
 		q := 1.0
@@ -268,9 +268,11 @@ func wantsStream(accept []string) bool {
 			stream = max(stream, q)
 		case "application/json":
 			other = max(other, q)
+		case "application/*", "*/*":
+			any = max(any, q)
 		}
 	}
-	return stream > other
+	return stream > other && stream >= any
 }
 
 // stream sends the status whenever something in it changed, until the client or

@@ -46,6 +46,7 @@ type commander struct {
 	modeAt  time.Time     // not before it another mode change
 	man     *manoeuvre    // what the last accepted plan is doing
 	bell    chan struct{} // closed when something came that one may wait for
+	taken   int           // how often something took the drone
 	stopped bool          // the program ends
 }
 
@@ -72,6 +73,7 @@ type operation struct {
 	gone     error // what ended it: a newer command, a pilot, a failsafe
 	cleaning bool  // it takes its steps back
 	strayed  bool  // a report, disarmed, that it does not explain
+	found    int   // what its commander's taken was when it began
 	disarmed bool  // a report went from armed to disarmed
 	through  *step // the way out of a stick mode that it led through
 	accepted uint16
@@ -243,7 +245,7 @@ func (op *operation) begin() {
 			op.after(older)
 		}
 	}
-	c.op, op.began = op, time.Now()
+	c.op, op.began, op.found = op, time.Now(), c.taken
 	c.begun = op.began
 	c.machine.begin(sent)
 }
@@ -263,9 +265,9 @@ func (op *operation) after(older *operation) {
 }
 
 // leadThrough makes the stick mode that the plan led through the mode: a plan
-// that ends after it leaves the drone there (rule 5).
+// that ends after it leaves the drone there (rule 5), unless somebody took it.
 func (op *operation) leadThrough() {
-	if op.through == nil {
+	if op.through == nil || code(op.gone) == codeInterrupted {
 		return
 	}
 	mode, _ := op.by.acks.vendor().reported(op.through.number)
@@ -293,7 +295,7 @@ func (op *operation) carryOut() (answer, error) {
 		}
 		refused := err != nil || result != uint8(common.MAV_RESULT_ACCEPTED)
 		if refused && s.wish && (err == nil || isNoAck(err)) {
-			slog.Warn("a goto goes on without one of its wishes", "what", commandName(s), "result", resultName(result), "error", err)
+			slog.Warn("a goto goes on without one of its wishes", "what", commandName(s), "answer", inWords(result, err))
 			continue
 		}
 		if refused {
@@ -336,7 +338,7 @@ func (op *operation) approach(i int) error {
 			return err
 		}
 	}
-	if arming, on := s.arms(); arming && on && op.strayed {
+	if arming, on := s.arms(); op.strayed && (i > 0 || arming && on) {
 		return op.interrupted()
 	}
 	return op.await(time.Now(), func() bool { return true })
@@ -450,6 +452,7 @@ func (op *operation) interrupted() error {
 
 // took ends what is under way after a report that nothing here explains.
 func (c *commander) took(armed bool) {
+	c.taken++
 	if c.op != nil {
 		if armed {
 			c.op.end(c.op.interrupted())

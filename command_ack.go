@@ -12,6 +12,7 @@ import (
 const (
 	firstRepeat  = 150 * time.Millisecond // or one and a half round trips
 	giveUp       = 2 * time.Second        // after the first copy
+	lateCopy     = 250 * time.Millisecond // the last copy may have waited in the queue
 	progressWait = 10 * time.Second       // after IN_PROGRESS
 	secondAck    = 300 * time.Millisecond // PX4's second ack of DO_SET_MODE
 	questionWait = 50 * time.Millisecond  // or two round trips
@@ -26,6 +27,7 @@ var repeats = [...]float64{0, 1, 8. / 3, 5, 25. / 3}
 // An ack has no number: it names its command, and that is all.
 type acks struct {
 	say    func(message.Message) error // from us to the vehicle
+	clear  func()                      // gets the autopilot's parser out of a broken frame
 	system func() byte                 // the vehicle's
 	vendor func() firmware
 
@@ -46,9 +48,11 @@ type owedAcks struct {
 // exchange is one command that waits for its acks.
 type exchange struct {
 	step   *step
-	before uint32 // the mode's number when it was sent
-	twice  bool   // PX4 acknowledges DO_SET_MODE twice; only the second ack tells
-	skip   int    // acks that still belong to earlier commands
+	before uint32    // the mode's number when it was sent
+	twice  bool      // PX4 acknowledges DO_SET_MODE twice; only the second ack tells
+	own    bool      // no client asked for it: the mode alone tells
+	skip   int       // acks that still belong to earlier commands
+	until  time.Time // then they are lost
 	copies int
 	sent   time.Time
 
@@ -58,9 +62,9 @@ type exchange struct {
 	progress time.Time // when IN_PROGRESS came
 }
 
-func newAcks(say func(message.Message) error, system func() byte, vendor func() firmware) *acks {
+func newAcks(say func(message.Message) error, clear func(), system func() byte, vendor func() firmware) *acks {
 	return &acks{
-		say: say, system: system, vendor: vendor,
+		say: say, clear: clear, system: system, vendor: vendor,
 		waiting: make(map[common.MAV_CMD]*exchange), owed: make(map[common.MAV_CMD]owedAcks),
 	}
 }
@@ -75,7 +79,7 @@ func (a *acks) open(s *step, before uint32) *exchange {
 		twice: s.cmd == common.MAV_CMD_DO_SET_MODE && a.vendor() == px4,
 	}
 	if o := a.owed[s.cmd]; time.Now().Before(o.until) {
-		x.skip = o.n
+		x.skip, x.until = o.n, o.until
 	} else {
 		delete(a.owed, s.cmd)
 	}
@@ -93,6 +97,9 @@ func (a *acks) close(x *exchange) {
 // send sends a copy of the step. The waiter is there before.
 func (a *acks) send(x *exchange) error {
 	now := time.Now()
+	if x.copies == 1 {
+		a.clear()
+	}
 	if err := a.say(x.step.message(a.system(), uint8(x.copies))); err != nil {
 		return err
 	}
@@ -105,9 +112,7 @@ func (a *acks) send(x *exchange) error {
 	if x.twice {
 		o.n++
 	}
-	if o.until.Before(x.sent.Add(giveUp)) {
-		o.until = x.sent.Add(giveUp)
-	}
+	o.until = x.sent.Add(giveUp + lateCopy)
 	a.owed[x.step.cmd] = o
 	return nil
 }
@@ -130,6 +135,9 @@ func (a *acks) hear(cmd common.MAV_CMD, result uint8, now time.Time) {
 		a.owed[cmd] = o
 	}
 	x := a.waiting[cmd]
+	if x != nil && !now.Before(x.until) {
+		x.skip = 0
+	}
 	switch {
 	case x == nil:
 	case x.skip > 0 && final:
@@ -150,7 +158,8 @@ func (a *acks) hear(cmd common.MAV_CMD, result uint8, now time.Time) {
 		if result == uint8(common.MAV_RESULT_ACCEPTED) {
 			x.accepted++
 		} else if x.refusal == nil {
-			x.refusal = &result
+			refusal := result
+			x.refusal = &refusal
 		}
 	}
 }
@@ -161,10 +170,16 @@ func (x *exchange) shows(custom uint32) bool {
 	return x.step.enters && x.before != x.step.number && custom == x.step.number
 }
 
+// stands reports whether the vehicle is in the step's mode, new or not.
+func (x *exchange) stands(custom uint32) bool { return x.step.enters && custom == x.step.number }
+
 // proven reports whether the vehicle's mode answers the command: of a DO_SET_MODE
-// it is the answer, of another command where an ack came too.
+// or of mavrest's own command it is the answer, of another where an ack came too.
 func (x *exchange) proven(custom uint32) bool {
-	return x.shows(custom) && (x.step.cmd == common.MAV_CMD_DO_SET_MODE || x.accepted > 0 || x.refusal != nil)
+	if x.stands(custom) && x.refusal == nil && x.accepted > 1 {
+		return true
+	}
+	return x.shows(custom) && (x.own || x.step.cmd == common.MAV_CMD_DO_SET_MODE || x.accepted > 0 || x.refusal != nil)
 }
 
 // answered reports whether the acks alone are an answer.
@@ -172,8 +187,8 @@ func (x *exchange) answered() bool {
 	if x.refusal != nil {
 		return true
 	}
-	if x.twice {
-		return x.accepted >= 2*x.copies
+	if x.twice && x.accepted < 2*x.copies {
+		return false
 	}
 	return x.accepted > 0
 }
@@ -225,6 +240,12 @@ func (a *acks) came(id uint32, now time.Time) {
 		a.heard = now
 		a.question = nil
 	}
+}
+
+// restarted forgets what the autopilot has forgotten: it answers nothing of before.
+func (a *acks) restarted() {
+	a.question = nil
+	clear(a.owed)
 }
 
 // drop forgets a question that is answered. One that has only its ack waits for

@@ -16,6 +16,7 @@ import (
 func (op *operation) transact(s *step) (uint8, error) {
 	c := op.by
 	x := c.acks.open(s, c.machine.raw.custom)
+	x.own = op.own
 	defer c.acks.close(x)
 	defer op.gap(x)
 	began, every := time.Now(), c.acks.firstRepeat()
@@ -53,7 +54,7 @@ func (op *operation) transact(s *step) (uint8, error) {
 	if err := op.ask(time.Now().Add(secondAck)); err != nil && !errors.Is(err, errTimeout) {
 		return 0, err
 	}
-	if x.accepted > 0 && x.shows(c.machine.raw.custom) {
+	if x.accepted > 0 && x.stands(c.machine.raw.custom) {
 		return uint8(common.MAV_RESULT_ACCEPTED), nil
 	}
 	return 0, &commandError{code: codeNoAck, command: uint16(s.cmd),
@@ -69,6 +70,9 @@ func (op *operation) send(x *exchange) error {
 	}
 	if x.step.enters {
 		c.machine.expect(x.step.number)
+	}
+	if op.leg != nil {
+		c.machine.also(x.step.number)
 	}
 	if err := c.acks.send(x); err != nil {
 		return err
@@ -168,16 +172,19 @@ func (op *operation) takeBack(i int, err error) {
 		if s.undo == nil || s.through {
 			continue
 		}
-		if code(op.gone) == codeInterrupted || op.ask(time.Now().Add(lookWithin)) != nil || code(op.gone) == codeInterrupted {
+		if op.taken() || op.ask(time.Now().Add(lookWithin)) != nil || op.taken() {
 			return
 		}
 		if r, uerr := op.transact(s.undo); uerr != nil || r != 0 {
-			slog.Warn("a refused command could not be taken back", "command", s.undo.cmd, "result", resultName(r), "error", uerr)
+			slog.Warn("a refused command could not be taken back", "what", commandName(s.undo), "answer", inWords(r, uerr))
 			return // it may fly: the mode it has is better than the one before
 		}
 		op.by.follow(op, s.undo)
 	}
 }
+
+// taken reports whether somebody has changed the vehicle's mode since it began.
+func (op *operation) taken() bool { return op.by.taken != op.found }
 
 // code is the code of a command's error; "" where it has none.
 func code(err error) errorCode {
@@ -234,6 +241,15 @@ func refusal(s *step, result uint8, texts []statusText, unhealthy []string) erro
 // resultName is a MAV_RESULT's name in lower case.
 func resultName(result uint8) string {
 	return lowerName(common.MAV_RESULT(result).String(), "MAV_RESULT_")
+}
+
+// inWords is how a command was answered, for the log: a MAV_RESULT's name, or why
+// there is none.
+func inWords(result uint8, err error) string {
+	if err != nil {
+		return err.Error()
+	}
+	return resultName(result)
 }
 
 // commandName is what a step is, in a sentence.

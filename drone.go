@@ -65,7 +65,7 @@ func newDrone(dev device, only byte, gcs bool) *drone {
 	d.link = newLink(dev, only, gcs, d.hear)
 	d.cmd = &commander{
 		mu: &d.mu, machine: &d.machine,
-		acks: newAcks(d.say, func() byte { return d.tel.id.system }, func() firmware { return d.firmware }),
+		acks: newAcks(d.say, d.link.clear, func() byte { return d.tel.id.system }, func() firmware { return d.firmware }),
 	}
 	d.cmd.ready, d.cmd.prepare, d.cmd.knock = d.ready, d.prepare, d.knock
 	d.cmd.follow, d.cmd.closing, d.cmd.refusal = d.follow, d.closing, d.refusal
@@ -167,11 +167,7 @@ func (d *drone) tick(now time.Time) time.Time {
 	sooner(d.machine.due())
 	sooner(d.tel.texts.flush(now, chunkWait))
 	sooner(d.watch(now))
-	entering := ModeOther
-	if op := d.cmd.op; op != nil && op.plan.sticks == sticksEnter {
-		entering = op.request.mode
-	}
-	d.sticks.tick(d.stickFacts(now), &d.sources, entering)
+	d.sticks.tick(d.stickFacts(now), &d.sources)
 	d.actOnSticks()
 	sooner(d.sticks.due())
 	sooner(d.askDue(now))
@@ -183,7 +179,7 @@ func (d *drone) tick(now time.Time) time.Time {
 func (d *drone) lose() {
 	d.online = false
 	d.machine.lose()
-	d.sticks.wish = time.Time{}
+	d.sticks.lost()
 	d.tellWaiters()
 	d.version.Add(1)
 	d.changes.Add(1)
@@ -358,6 +354,7 @@ func (d *drone) hearHeartbeat(now time.Time) {
 	}
 	if !d.online {
 		d.online = true
+		slog.Info("vehicle online", "system", d.tel.id.system, "mode", d.machine.mode, "vehicle_mode", d.modeName())
 		d.greeting.begin()
 	}
 	d.version.Add(1)
@@ -370,6 +367,7 @@ func (d *drone) taken(why string) {
 	now := time.Now()
 	d.cmd.took(d.tel.beat.armed)
 	d.cmd.abandon(codeInterrupted, "something else took the drone (%s): it is in %s", why, d.modeName())
+	d.tel.target.group, d.asked.target = group{}, time.Time{} // where it flies to is told anew
 	d.sticks.switched(d.stickFacts(now), &d.sources)
 	d.actOnSticks()
 	d.logMode(why)
@@ -395,10 +393,12 @@ func (d *drone) restarted(now time.Time) {
 	d.tel.restart()
 	d.cmd.took(true)
 	d.cmd.abandon(codeInterrupted, "the autopilot has started again")
-	d.sticks.restarted(&d.sources, now)
+	d.sticks = sticks{}
+	d.sources.restarted(now)
 	d.link.move(nil)
 	d.greeting.begin()
 	d.asked.beat = time.Time{}
+	d.cmd.acks.restarted()
 	d.cmd.acks.ask(0, now)
 }
 
@@ -410,8 +410,8 @@ func (d *drone) vehicle(now time.Time) vehicle {
 	v := vehicle{
 		firmware: d.firmware, custom: t.beat.custom, armed: t.beat.armed, landed: t.landed, failsafe: t.beat.failsafe,
 		at: place{n, n, n}, amsl: n, heading: n, velocity: motion{n, n, n}, homeAMSL: t.home.amsl,
-		streams: d.sticks.phase == stickClient || d.sticks.phase == stickCentred,
-		set:     d.greeting.settings(), wing: t.id.vtol == uint8(common.MAV_VTOL_STATE_FW),
+		streams: d.sticks.phase == stickClient || d.sticks.phase == stickCentred, away: d.sticks.away(d.stickFacts(now)),
+		set: d.greeting.settings(), wing: t.id.vtol == uint8(common.MAV_VTOL_STATE_FW),
 	}
 	if custom, ok := d.machine.awaited(); ok {
 		v.custom = custom // acknowledged, and no heartbeat shows it yet

@@ -25,6 +25,7 @@ func (d *drone) stickFacts(now time.Time) stickFacts {
 	return stickFacts{
 		now: now, firmware: d.firmware, mode: d.machine.mode, custom: b.custom,
 		armed: b.armed, aloft: b.armed && d.tel.landed != onGround,
+		hears: now.Sub(d.cmd.acks.heard) < 2*askEvery,
 	}
 }
 
@@ -60,7 +61,7 @@ func (d *drone) actOnSticks() {
 func (d *drone) pilot(a axes) outgoing {
 	m := &common.MessageManualControl{Target: d.tel.id.system, X: a.x, Y: a.y, Z: a.z, R: a.r}
 	if d.firmware.ardupilot() {
-		return outgoing{d.greeting.groundStation(), knockID, m}
+		return outgoing{system: d.greeting.groundStation(), component: knockID, msg: m}
 	}
 	return outgoing{msg: m}
 }
@@ -81,7 +82,7 @@ func (d *drone) ready(s *step) time.Time {
 func (d *drone) prepare(op *operation) error {
 	p := &op.plan
 	if p.sticks == sticksEnter || p.sticks == sticksRun {
-		until := d.sticks.heardBy(&d.sources).Add(receiverTold)
+		until := d.sources.heardBy().Add(receiverTold)
 		told := func() bool { return d.sources.told || d.sticks.phase != stickOff }
 		if err := op.await(until, told); err != nil && !errors.Is(err, errTimeout) {
 			return err
@@ -95,13 +96,13 @@ func (d *drone) prepare(op *operation) error {
 			return refuse(codeUnsupported, "mode: nobody would have the sticks: %s, and no hand is on a receiver", denied)
 		}
 		if p.sticks == sticksEnter {
-			d.sticks.enter(f, &d.sources, op.request.mode)
+			d.sticks.enter(f, &d.sources)
 		} else {
 			d.sticks.run(f, &d.sources)
 		}
 	}
 	if p.sticks == sticksLeave {
-		d.sticks.leave(d.stickFacts(time.Now()))
+		d.sticks.leave(d.stickFacts(time.Now()), &d.sources)
 	}
 	d.actOnSticks()
 	d.pokeClock()
@@ -123,6 +124,9 @@ func (d *drone) knock() {
 
 // follow takes what an accepted step means beside the mode.
 func (d *drone) follow(op *operation, s *step) {
+	if s.through {
+		d.sticks.led(d.stickFacts(time.Now()))
+	}
 	if s.cmd == common.MAV_CMD_DO_CHANGE_SPEED {
 		d.greeting.spedUp = op.request.speed != nil
 	}
@@ -137,6 +141,8 @@ func (d *drone) closing(op *operation, err error) {
 		d.sticks.entered(f)
 	case err == nil && op.plan.sticks == sticksLeave:
 		d.sticks.left(f, &d.sources)
+	case err == nil && !op.plan.setsMode: // it may have taken the place of a plan that led elsewhere
+		d.sticks.stayed(f, &d.sources)
 	case err != nil && d.cmd.op == op:
 		d.failed(op, err, now)
 	}
@@ -151,7 +157,7 @@ func (d *drone) closing(op *operation, err error) {
 // one has taken.
 func (d *drone) failed(op *operation, err error, now time.Time) {
 	if op.gone != nil || isNoAck(err) {
-		d.machine.doubt()
+		d.machine.doubt(now)
 	} else {
 		d.machine.refuse(now)
 	}
@@ -163,7 +169,7 @@ func (d *drone) failed(op *operation, err error, now time.Time) {
 			d.logMode("a command that was not accepted ended the way to the landing")
 		}
 	}
-	d.sticks.stayed(d.stickFacts(now))
+	d.sticks.stayed(d.stickFacts(now), &d.sources)
 	if isNoAck(err) {
 		d.cmd.acks.ask(87, now) // where does it fly to (rule 8c)
 	}
@@ -273,7 +279,6 @@ func (d *drone) landThere(m *manoeuvre) {
 		steps: []step{land}, setsMode: true, sticks: sticksLeave, urgent: true,
 		order: order{mode: ModeLand, numbers: []uint32{land.number}},
 	}
-	d.machine.order.numbers = append(d.machine.order.numbers, land.number)
 	out := d.cmd.doOwn(p, m.request, m)
 	if out.err != nil {
 		slog.Warn("the landing at the place was not acknowledged; trying again", "error", out.err)
@@ -377,7 +382,7 @@ func (d *drone) farewell() {
 		if p, err := r.plan(d.vehicle(f.now)); err == nil {
 			op := &operation{by: d.cmd, request: r, plan: p, last: f.now.Add(farewellFor), ended: make(chan struct{})}
 			result, err := op.transact(&op.plan.steps[len(op.plan.steps)-1])
-			slog.Warn("stopping in the air after sticks", "asked_for", r.mode, "result", resultName(result), "error", err)
+			slog.Warn("stopping in the air after sticks", "asked_for", r.mode, "answer", inWords(result, err))
 		}
 	}
 	if f.aloft {
@@ -385,9 +390,9 @@ func (d *drone) farewell() {
 	}
 	switch {
 	case f.firmware.ardupilot() && live:
-		s.end(true, f.now)
+		s.end(f, &d.sources, true)
 	case f.mode.flownBySticks() || f.firmware.ardupilot():
-		s.set(s.centred(f, f.mode), f.now)
+		s.set(s.centred(f), f.now)
 		s.acts.send = true
 	default:
 		s.acts.send = true // as they are: moving ones would take the mode back

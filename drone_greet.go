@@ -46,6 +46,7 @@ func receiverHz(f firmware) float32 {
 type greeting struct {
 	drone   *drone
 	running bool
+	left    []stream  // not acknowledged yet
 	again   bool      // it should begin anew
 	met     time.Time // when one began
 	retry   time.Time // when an unanswered one begins anew
@@ -56,9 +57,15 @@ type greeting struct {
 	prearmAt time.Time          // of the last report of PX4's checks
 }
 
-// begin greets the vehicle.
+// begin greets the vehicle: it is asked everything.
 func (g *greeting) begin() {
-	g.again, g.params = true, nil
+	g.params = nil
+	g.left = append(slices.Clone(streams), stream{65, receiverHz(g.drone.firmware)}) // RC_CHANNELS
+	g.again = true
+	g.start()
+}
+
+func (g *greeting) start() {
 	if g.running || g.drone.cmd.stopped {
 		return
 	}
@@ -66,15 +73,16 @@ func (g *greeting) begin() {
 	g.drone.wg.Go(g.run)
 }
 
-// tick greets again a vehicle that did not answer, or has forgotten the streams,
-// and tells when it is to be called next.
+// tick asks again what was not answered, greets a vehicle that has forgotten the
+// streams, and tells when it is to be called next.
 func (g *greeting) tick(now time.Time) time.Time {
 	d := g.drone
 	if g.running || !d.online {
 		return time.Time{}
 	}
 	if !g.retry.IsZero() && !now.Before(g.retry) {
-		g.begin()
+		g.again = true
+		g.start()
 		return time.Time{}
 	}
 	// An autopilot that started again within 3 s has forgotten the streams.
@@ -86,7 +94,7 @@ func (g *greeting) tick(now time.Time) time.Time {
 	return g.retry
 }
 
-// run asks everything once, and again what was not answered.
+// run asks everything that is left, and again what was not answered.
 func (g *greeting) run() {
 	d := g.drone
 	d.mu.Lock()
@@ -94,29 +102,30 @@ func (g *greeting) run() {
 	defer func() { g.running = false }()
 	for g.again && d.online && !d.cmd.stopped {
 		g.again, g.retry = false, time.Time{}
-		if !g.ask() && !g.again {
+		g.ask()
+		if len(g.left) > 0 && !g.again {
 			g.retry = time.Now().Add(greetAgain)
 			d.pokeClock()
 		}
 	}
 }
 
-// ask asks everything; false: not everything was answered.
-func (g *greeting) ask() (complete bool) {
+// ask asks what is left, until something else is to be asked.
+func (g *greeting) ask() {
 	d := g.drone
 	op := &operation{by: d.cmd, ended: make(chan struct{})}
-	complete = true
 	names := g.names()
 	for _, name := range names {
 		g.request(name)
 	}
-	for _, s := range append(slices.Clone(streams), stream{65, receiverHz(d.firmware)}) {
+	for _, s := range slices.Clone(g.left) {
 		interval := d.firmware.command(common.MAV_CMD_SET_MESSAGE_INTERVAL, float32(s.id), 1e6/s.hz)
-		if _, err := op.transact(&interval); err != nil {
-			complete = false
-		}
+		_, err := op.transact(&interval)
 		if g.again || !d.online || d.cmd.stopped {
-			return complete
+			return
+		}
+		if err == nil {
+			g.left = slices.DeleteFunc(g.left, func(o stream) bool { return o == s })
 		}
 	}
 	for _, id := range []uint32{242, 148} { // HOME_POSITION, AUTOPILOT_VERSION
@@ -129,7 +138,6 @@ func (g *greeting) ask() (complete bool) {
 	for _, name := range names {
 		g.sure(op, name)
 	}
-	return complete
 }
 
 // message asks for a message once and waits for it.

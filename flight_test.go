@@ -36,6 +36,13 @@ type object = map[string]any
 // the simulator's switches before it boots.
 func fly(t *testing.T, flavour simFlavour, prepare func(*simulator), do func(*flight)) {
 	t.Helper()
+	flyWith(t, flavour, prepare, nil, do)
+}
+
+// flyWith is fly with a mavrest that start, which may be nil, has had in hand
+// before it runs.
+func flyWith(t *testing.T, flavour simFlavour, prepare func(*simulator), start func(*drone), do func(*flight)) {
+	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		s := newSimulator(flavour)
 		if prepare != nil {
@@ -49,9 +56,15 @@ func fly(t *testing.T, flavour simFlavour, prepare func(*simulator), do func(*fl
 			baud: func() int { return 0 },
 		}
 		l := newDrone(dev, 0, false)
+		if start != nil {
+			start(l)
+		}
 		f := &flight{t, s, l, newHandler(l, admission{}), stop, px4}
-		if flavour == simArduPilot {
+		switch flavour {
+		case simArduPilot:
 			f.firmware = copter
+		case simQuadPlane:
+			f.firmware = quadPlane
 		}
 		var running sync.WaitGroup
 		running.Go(func() { s.run(ctx) })
@@ -296,13 +309,16 @@ func TestGotoAfterSticksIsNotTakenBack(t *testing.T) {
 	})
 }
 
-func TestDeadClientLeavesTheVehicleSafe(t *testing.T) {
+// A client that dies with the stick held over: in position mode the centred
+// stream is the hold, in altitude and manual mode mavrest commands one, and says so.
+func TestDeadClientLeavesAHold(t *testing.T) {
+	after := map[string]time.Duration{"altitude": silentAt, "manual": silentHand}
 	for _, mode := range []string{"position", "altitude", "manual"} {
 		t.Run(mode, func(t *testing.T) {
 			both(t, func(f *flight) {
 				f.aloft()
 				f.accepted("/goto", `{"altitude":40}`)
-				time.Sleep(30 * time.Second)
+				time.Sleep(40 * time.Second)
 				f.accepted("/mode", `{"mode":"`+mode+`"}`)
 				f.accepted("/input", `{"pitch":0.3,"throttle":0.5}`)
 				died := time.Now()
@@ -310,30 +326,25 @@ func TestDeadClientLeavesTheVehicleSafe(t *testing.T) {
 				if s := f.sticksSince(died); len(s) < 10 {
 					f.Errorf("%d stick messages in 0.45 s, want 25 a second", len(s))
 				}
-				time.Sleep(2 * time.Second)
+				time.Sleep(time.Second)
 				last := f.sticksSince(died)
 				m := last[len(last)-1].msg.(*common.MessageManualControl)
 				if m.X != 0 || m.Y != 0 || m.R != 0 || m.Z != 500 {
 					f.Errorf("sticks of a dead client are %d %d %d %d", m.X, m.Y, m.R, m.Z)
 				}
-				time.Sleep(10 * time.Second)
-				if mode == "position" { // a hold: it goes on
-					f.wantMode("position")
-					if s := f.sim.truth(); math.Hypot(s.vn, s.ve) > 0.2 || s.alt < 39 {
-						f.Errorf("it does not hold: %+v", s)
+				if mode != "position" {
+					time.Sleep(time.Until(died.Add(after[mode] - stickEvery)))
+					f.wantMode(mode)
+					time.Sleep(3 * time.Second) // on PX4 the sticks stand for 2 s on the way
+					f.wantMode("hold")
+					if texts := fmt.Sprint(f.status()["messages"]); !strings.Contains(texts, "mavrest: ") {
+						f.Errorf("nothing is told of it: %v", texts)
 					}
-					return
 				}
-				silent := last[len(last)-1].at
-				if s := f.sticksSince(silent); s[len(s)-1].at.Sub(died) > silentAt+stickEvery {
-					f.Errorf("sticks went on for %v", s[len(s)-1].at.Sub(died))
-				}
-				f.wantMode("rtl") // the autopilot's own RC loss
-				f.accepted("/mode", `{"mode":"hold"}`)
-				time.Sleep(10 * time.Second)
-				f.wantMode("hold")
-				if f.sim.truth().failsafe {
-					f.Error("the new command is a failsafe again")
+				time.Sleep(20 * time.Second)
+				s := f.sim.truth()
+				if math.Hypot(s.vn, s.ve) > 0.2 || s.alt < 38.5 || s.failsafe {
+					f.Errorf("it does not hold: %+v", s)
 				}
 			})
 		})
@@ -425,12 +436,8 @@ func TestRefusedTakeoffChangesNothing(t *testing.T) {
 func TestNewestCommandWins(t *testing.T) {
 	both(t, func(f *flight) {
 		f.aloft()
-		// Hold the acks back, so that all commands wait at once.
-		f.sim.change(func() {
-			f.sim.onAck = func(a *common.MessageCommandAck) []simAnswer {
-				return []simAnswer{{after: 300 * time.Millisecond, ack: a}}
-			}
-		})
+		// A slow line, so that commands wait for their acks while others come.
+		f.sim.change(func() { f.sim.delay = 300 * time.Millisecond })
 		codes := make(map[int]int)
 		var mu sync.Mutex
 		var clients sync.WaitGroup
@@ -523,8 +530,8 @@ func TestLinkStartedInFlightKnowsTheMode(t *testing.T) {
 	})
 }
 
-func TestShutDownCentresTheSticks(t *testing.T) {
-	both(t, func(f *flight) {
+func TestShutDownCentresPX4sSticks(t *testing.T) {
+	fly(t, simPX4, nil, func(f *flight) {
 		f.aloft()
 		f.accepted("/mode", `{"mode":"position"}`)
 		f.accepted("/input", `{"pitch":1,"timeout":5}`)
@@ -549,7 +556,7 @@ func TestHeartbeatsGoOutEverySecondAsAnOnboardController(t *testing.T) {
 			}
 			n++
 			if hb.Type != minimal.MAV_TYPE_ONBOARD_CONTROLLER || hb.Autopilot != minimal.MAV_AUTOPILOT_INVALID ||
-				hb.SystemStatus != minimal.MAV_STATE_ACTIVE || r.component != 191 || r.system != 1 {
+				hb.SystemStatus != minimal.MAV_STATE_ACTIVE || r.component != 194 || r.system != 1 {
 				f.Errorf("heartbeat %+v from %d/%d", hb, r.system, r.component)
 			}
 			if d := r.at.Sub(last); !last.IsZero() && d > 1100*time.Millisecond {
@@ -565,9 +572,8 @@ func TestHeartbeatsGoOutEverySecondAsAnOnboardController(t *testing.T) {
 
 // fails makes the vehicle refuse a command, and do nothing of it.
 func (f *flight) fails(id common.MAV_CMD) (end func()) {
-	f.failAcks(id)
-	f.sim.change(func() { f.sim.idle = true })
-	return func() { f.sim.change(func() { f.sim.onAck, f.sim.idle = nil, false }) }
+	f.sim.change(func() { f.sim.refuses[id] = true })
+	return func() { f.sim.change(func() { delete(f.sim.refuses, id) }) }
 }
 
 func TestRefusedCommandDoesNotEndTheWayToALanding(t *testing.T) {
@@ -704,8 +710,9 @@ func TestGotoWithoutAnAnswerEndsTheWayToALanding(t *testing.T) {
 				time.Sleep(40 * time.Second)
 				f.wantMode("hold")
 				f.wantAt(0, 60, 10, 1)
-				if target := f.status()["target"]; target != nil {
-					f.Errorf("the target is %v", target)
+				// The vehicle itself says where it flies to.
+				if target, ok := f.status()["target"].(object); !ok || target["distance"].(float64) > 1 {
+					f.Errorf("the target is %v", f.status()["target"])
 				}
 			})
 		})
@@ -762,9 +769,9 @@ func TestHoldDoesNotFlyBackToAnOldPosition(t *testing.T) {
 		})
 		time.Sleep(4 * time.Second)
 		sent := len(f.commands())
-		o := f.refused("/mode", `{"mode":"hold"}`, 409, "refused")
-		if !strings.Contains(o["error"].(string), "position") || len(f.commands()) > sent {
-			f.Errorf("answered %v, sent %q", o, f.commands()[sent:])
+		f.accepted("/mode", `{"mode":"hold"}`)
+		if got, want := f.commands()[sent:], []string{"176 1 17", "176 1 4"}; !slices.Equal(got, want) {
+			f.Errorf("sent %q, want %q", got, want)
 		}
 	})
 }
@@ -842,26 +849,25 @@ func TestReportShowsAfterACommandWithoutAnAnswer(t *testing.T) {
 		f.aloft()
 		f.accepted("/mode", `{"mode":"position"}`)
 		time.Sleep(1100 * time.Millisecond)
-		f.loseAcks(common.MAV_CMD_DO_SET_MODE)
-		f.refused("/mode", `{"mode":"hold"}`, 504, "no_ack")
-		time.Sleep(1100 * time.Millisecond)
-		f.wantMode("hold")
+		f.loseAcks(common.MAV_CMD_DO_REPOSITION)
+		f.refused("/goto", "{"+at(30, 0)+"}", 504, "no_ack")
+		f.wantMode("hold") // as fresh as a heartbeat that was asked for
+		time.Sleep(100 * time.Millisecond)
+		target, ok := f.status()["target"].(object)
+		if !ok || math.Abs(target["distance"].(float64)-30) > 8 {
+			f.Errorf("the target after a goto that was flown: %v", f.status()["target"])
+		}
 	})
 }
 
 // In manual mode the throttle carries the vehicle.
 func TestRefusedCommandLeavesTheThrottleOfManualMode(t *testing.T) {
-	both(t, func(f *flight) {
+	fly(t, simArduPilot, nil, func(f *flight) {
 		f.aloft()
 		f.accepted("/mode", `{"mode":"manual"}`)
-		f.sim.change(func() {
-			f.sim.onAck = func(a *common.MessageCommandAck) []simAnswer {
-				a.Result = common.MAV_RESULT_FAILED
-				return []simAnswer{{ack: a, after: 300 * time.Millisecond}}
-			}
-		})
 		f.accepted("/input", `{"throttle":0.7,"timeout":5}`)
 		began := time.Now()
+		defer f.fails(common.MAV_CMD_DO_REPOSITION)()
 		f.refused("/goto", "{"+at(60, 0)+"}", 409, "refused")
 		f.wantMode("manual")
 		time.Sleep(time.Second)
@@ -877,28 +883,43 @@ func TestRefusedCommandLeavesTheThrottleOfManualMode(t *testing.T) {
 	})
 }
 
-// Whatever the timeout, the sticks are centred before they are silent.
-func TestSticksAreCentredBeforeTheyAreSilent(t *testing.T) {
+// PX4's way out of manual mode leads through POSCTL; a command that is refused
+// there leaves it there, and the mode says so.
+func TestRefusedCommandLeavesPX4WhereTheWayOutLed(t *testing.T) {
+	fly(t, simPX4, nil, func(f *flight) {
+		f.aloft()
+		f.accepted("/mode", `{"mode":"manual"}`)
+		f.accepted("/input", `{"throttle":0.5,"pitch":1,"timeout":5}`)
+		defer f.fails(common.MAV_CMD_DO_REPOSITION)()
+		f.refused("/goto", "{"+at(60, 0)+"}", 409, "refused")
+		f.wantMode("position")
+		time.Sleep(3 * time.Second)
+		f.wantMode("position")
+		if s := f.sim.truth(); s.mode != entered[px4][ModePosition] || math.Hypot(s.vn, s.ve) > 0.2 {
+			f.Errorf("the vehicle: %+v", s)
+		}
+	})
+}
+
+// Whatever the timeout, the sticks are centred when it is over.
+func TestSticksAreCentredWhenTheyExpire(t *testing.T) {
 	both(t, func(f *flight) {
 		f.aloft()
-		f.accepted("/mode", `{"mode":"altitude"}`)
 		for _, timeout := range []float64{0.05, 4.9, 5} {
+			f.accepted("/mode", `{"mode":"altitude"}`)
 			f.accepted("/input", fmt.Sprintf(`{"pitch":1,"timeout":%g}`, timeout))
 			over := time.Now().Add(time.Duration(timeout * float64(time.Second)))
-			time.Sleep(8 * time.Second)
-			sticks := f.sticksSince(over)
-			if len(sticks) < 10 {
-				f.Fatalf("timeout %g: %d sticks after it", timeout, len(sticks))
+			time.Sleep(10 * time.Second)
+			sticks := f.sticksSince(over.Add(time.Millisecond))
+			if len(sticks) == 0 {
+				f.Fatalf("timeout %g: no sticks after it", timeout)
 			}
 			for _, s := range sticks {
-				if m := s.msg.(*common.MessageManualControl); m.X != 0 {
+				if m := s.msg.(*common.MessageManualControl); m.X != 0 && m.X != math.MaxInt16 {
 					f.Fatalf("timeout %g: pitch %d, %v after it", timeout, m.X, s.at.Sub(over))
 				}
 			}
-			if last := sticks[len(sticks)-1].at; time.Since(last) < 2*time.Second {
-				f.Errorf("timeout %g: still sent %v after it", timeout, last.Sub(over))
-			}
-			f.accepted("/mode", `{"mode":"altitude"}`)
+			f.wantMode("hold")
 		}
 	})
 }
@@ -912,23 +933,15 @@ func TestPilotsSwitchTakesTheSticksAlsoWhileAnArmingWaits(t *testing.T) {
 		f.accepted("/input", `{"pitch":1,"timeout":5}`)
 		f.loseAcks(common.MAV_CMD_COMPONENT_ARM_DISARM)
 		var arming sync.WaitGroup
-		arming.Go(func() { f.refused("/mode", `{"arm":true}`, 504, "no_ack") })
+		arming.Go(func() { f.refused("/mode", `{"arm":true}`, 409, "interrupted") })
 		time.Sleep(100 * time.Millisecond)
-		f.sim.setReceiver(simReceiverIdle)
 		f.sim.pilotMode(entered[copter][ModeRTL])
 		time.Sleep(1100 * time.Millisecond)
-		seen := time.Now()
 		f.wantMode("rtl")
+		seen := time.Now()
 		time.Sleep(500 * time.Millisecond)
-		sticks := f.sticksSince(seen)
-		if len(sticks) == 0 {
-			f.Error("no sticks")
-		}
-		for _, s := range sticks {
-			if m := s.msg.(*common.MessageManualControl); m.X != 0 || m.Z != 500 {
-				f.Errorf("the client's sticks still stand: %+v", m)
-				break
-			}
+		if sticks := f.sticksSince(seen); len(sticks) > 0 {
+			f.Errorf("sticks after the pilot took them: %+v", sticks[0].msg)
 		}
 		arming.Wait()
 	})

@@ -1,3 +1,8 @@
+// The board's number of cores does not change: to look for it each second would
+// wake an idle program.
+//
+//go:debug updatemaxprocs=0
+
 // Mavrest turns a drone's companion board into a drone with a REST API. It runs
 // beside the flight controller, talks MAVLink to PX4 or ArduPilot over a serial
 // port, and answers eight routes to the local network:
@@ -115,6 +120,7 @@ const usage = `mavrest - a REST API for a drone, on its companion board
                    udpout://10.0.0.2:14550  talk to it on UDP
                    tcp://127.0.0.1:5760     connect to it on TCP
                    sim, sim:ardupilot       a simulated drone: nothing real flies
+                   sim:quadplane            another, for tests
   -baud rate     Baud rate of the serial device. 0, the default, listens at the
                  usual rates until MAVLink is heard, up to 11 s; give the rate to
                  be online at once.
@@ -189,14 +195,16 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 
 	var running sync.WaitGroup
 	defer running.Wait()
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	dev, err := openDevice(ctx, o, &running)
+	// A simulated drone outlives the link to it, as a real one does.
+	deviceCtx, unplug := context.WithCancel(context.WithoutCancel(ctx))
+	dev, err := openDevice(deviceCtx, o, &running)
 	if err != nil {
+		unplug()
 		return err
 	}
 	listener, err := net.Listen("tcp", net.JoinHostPort(o.bind, strconv.Itoa(o.port)))
 	if err != nil {
+		unplug()
 		return listenError(err, o)
 	}
 
@@ -204,7 +212,10 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	droneCtx, stopDrone := context.WithCancel(context.WithoutCancel(ctx))
 	defer stopDrone()
 	d := newDrone(dev, byte(o.system), o.gcs)
-	running.Go(func() { d.run(droneCtx) })
+	running.Go(func() {
+		d.run(droneCtx)
+		unplug()
+	})
 	server := newServer(newHandler(d, admitted(o)))
 	bounded := newBoundedListener(listener, maxConnections)
 	sd := newSupervisor(d)

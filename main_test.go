@@ -13,6 +13,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -35,7 +36,8 @@ func TestMain(m *testing.M) {
 type program struct {
 	*exec.Cmd
 	log  *bufio.Scanner
-	base string // of the API
+	base string          // of the API
+	told strings.Builder // what it logged until it listened
 }
 
 var listening = regexp.MustCompile(`msg=listening address=\S+:(\d+)`)
@@ -61,6 +63,7 @@ func start(t *testing.T, env []string, args ...string) *program {
 	}
 	p.log = bufio.NewScanner(stderr)
 	for p.log.Scan() {
+		p.told.WriteString(p.log.Text() + "\n")
 		if m := listening.FindStringSubmatch(p.log.Text()); m != nil {
 			p.base = "http://127.0.0.1:" + m[1] + "/api/drone"
 			return p
@@ -94,50 +97,166 @@ func TestProgramServesTheSimulatorAndStopsOnSIGTERM(t *testing.T) {
 	if got := p.get(t, "/status"); !strings.Contains(got, `"online":true`) || !strings.Contains(got, `"autopilot":"px4"`) {
 		t.Errorf("status is %s", got)
 	}
+	if log := p.end(t); strings.Contains(log, "WARN") || !strings.HasSuffix(log, "msg=stopping\n") {
+		t.Errorf("the log is\n%s", log)
+	}
+}
+
+// end stops the program as the service manager does, and returns what it logged
+// until it listened and from here on.
+func (p *program) end(t *testing.T) string {
+	t.Helper()
 	p.Process.Signal(syscall.SIGTERM)
-	var rest bytes.Buffer
 	for p.log.Scan() {
-		rest.WriteString(p.log.Text() + "\n")
+		p.told.WriteString(p.log.Text() + "\n")
 	}
 	if err := p.Wait(); err != nil {
-		t.Errorf("after SIGTERM: %v\n%s", err, &rest)
+		t.Errorf("after SIGTERM: %v\n%s", err, &p.told)
+	}
+	return p.told.String()
+}
+
+// until asks for the status until it has a text.
+func (p *program) until(t *testing.T, text string) {
+	t.Helper()
+	for deadline := time.Now().Add(20 * time.Second); ; time.Sleep(5 * time.Millisecond) {
+		got := p.get(t, "/status")
+		if strings.Contains(got, text) {
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("%s is not in %s", text, got)
+		}
+	}
+}
+
+func (p *program) post(t *testing.T, path, body string) (int, string) {
+	t.Helper()
+	resp, err := http.Post(p.base+path, "", strings.NewReader(body))
+	if err != nil {
+		t.Error(err)
+		return 0, ""
+	}
+	defer resp.Body.Close()
+	b, _ := io.ReadAll(resp.Body)
+	return resp.StatusCode, string(b)
+}
+
+// A device may come and go, also at boot: the program serves without it, and
+// says what to do.
+func TestProgramStartsWithoutItsDevice(t *testing.T) {
+	dir := t.TempDir()
+	plain := filepath.Join(dir, "plain")
+	if err := os.WriteFile(plain, nil, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct{ device, says string }{
+		{"/dev/no-such-tty", "there is no such device; check the wiring"},
+		{plain, "this is not a serial port"},
+		{dir, "this is not a serial port"},
+	} {
+		p := start(t, nil, "-device", c.device)
+		p.until(t, `"error":"-device `+c.device+`: `+c.says)
+		if code, body := p.post(t, "/takeoff", ""); code != 503 || !strings.Contains(body, c.says) {
+			t.Errorf("takeoff answered %d %s", code, body)
+		}
+		log := p.end(t)
+		if strings.Count(log, "level=WARN") != 2 || strings.Count(log, "level=ERROR") != 0 || !strings.Contains(log, c.says) || strings.Contains(log, "lost") {
+			t.Errorf("%s: want one line about the device and one about the takeoff, the log is\n%s", c.device, log)
+		}
+	}
+}
+
+func TestProgramTakesItsDeviceWhenItIsThere(t *testing.T) {
+	udp, err := net.ListenPacket("udp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := start(t, nil, "-device", "udpin://"+udp.LocalAddr().String())
+	p.until(t, "the UDP port is in use by another program")
+	udp.Close()
+	p.until(t, `"error":null`)
+	log := p.end(t)
+	var lines []string
+	for line := range strings.Lines(log) {
+		_, line, _ = strings.Cut(line, "level=")
+		if !strings.Contains(line, "msg=listening") {
+			lines = append(lines, line[:min(len(line), 20)])
+		}
+	}
+	if want := []string{"WARN msg=\"no link to", "INFO msg=\"port open\"", "INFO msg=stopping\n"}; !slices.Equal(lines, want) {
+		t.Errorf("the log is\n%swant %q", log, want)
+	}
+}
+
+// In real time: it is the program's own end that is tested.
+func TestSIGTERMAnswersThoseThatWait(t *testing.T) {
+	if testing.Short() {
+		t.Skip("the simulated drone can be armed after 5 s")
+	}
+	p := start(t, nil, "-device", "sim")
+	req, _ := http.NewRequest("GET", p.base+"/status", nil)
+	req.Header.Set("Accept", "text/event-stream")
+	stream, err := http.DefaultClient.Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer stream.Body.Close()
+	events := bufio.NewScanner(stream.Body)
+	for events.Scan() && !strings.Contains(events.Text(), `"armable":true`) {
+	}
+	answered := make(chan string, 1)
+	go func() {
+		code, body := p.post(t, "/takeoff", `{"altitude":50,"wait":60}`)
+		answered <- fmt.Sprint(code, " ", body)
+	}()
+	for events.Scan() && !strings.Contains(events.Text(), `"armed":true`) {
+	}
+	for p.log.Scan() && !strings.Contains(p.log.Text(), "command accepted") {
+	}
+	asked := time.Now()
+	go p.Process.Signal(syscall.SIGTERM)
+	for events.Scan() {
+	}
+	if err := events.Err(); err != nil {
+		t.Errorf("the stream ended with %v", err)
+	}
+	if got := <-answered; got != `503 {"error":"mavrest is shutting down","code":"offline"}`+"\n" {
+		t.Errorf("answered %s", got)
+	}
+	p.end(t)
+	if took := time.Since(asked); took > 10*time.Second {
+		t.Errorf("the end took %v", took)
 	}
 }
 
 func TestProgramSaysWhyItCannotStart(t *testing.T) {
-	plain := filepath.Join(t.TempDir(), "plain")
-	if err := os.WriteFile(plain, nil, 0o644); err != nil {
-		t.Fatal(err)
-	}
 	taken, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer taken.Close()
 	_, port, _ := net.SplitHostPort(taken.Addr().String())
-	udp, err := net.ListenPacket("udp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer udp.Close()
 	for _, c := range []struct {
 		args string
 		says string // and what to do
 	}{
 		{"", "no -device given; name the autopilot's port (-device /dev/serial0), or fly the built-in simulator (-device sim)"},
-		{"-device /dev/no-such-tty", "there is no such device; check the wiring"},
-		{"-device " + plain, "this is not a serial port"},
+		{"-device 127.0.0.1:14550", "that is an address; did you mean udpin://127.0.0.1:14550"},
+		{"-device ttyS0", "did you mean /dev/ttyS0"},
 		{"-device serial:///dev/ttyS0:57600", "want a serial device, udpin://"},
 		{"-device ftp://host:1", "want a serial device, udpin://"},
 		{"-device udpin://14540", "want udpin://host:port"},
 		{"-device udpin://0.0.0.0:99999", "with a port up to 65535"},
-		{"-device /tmp", "this is not a serial port"},
 		{"-device sim -bind 192.0.2.1 -port 0", "-bind takes an address of this board"},
-		{"-device udpin://" + udp.LocalAddr().String(), "the UDP port is in use by another program"},
 		{"-device sim -bind 127.0.0.1 -port " + port, "in use by another program; stop it, or take another port"},
 		{"-device sim -port 70000", "-port 70000: want 1 to 65535"},
 		{"-device sim -system 300", "-system 300: want a MAVLink system id"},
 		{"-device sim -baud -1", "-baud -1: want a baud rate"},
+		{"-device sim -origin *", "for flag -origin: want an origin as a browser sends it: http://host or http://host:port"},
+		{"-device sim -origin null", "want an origin"},
+		{"-device sim -origin http://laptop/", "without a path, a slash at its end"},
+		{"-device sim -origin http://laptop:3000 -origin http://laptop:3000/page", "want an origin"},
 		{"-device sim extra", `unexpected argument "extra"`},
 		{"-device sim -frobnicate", "-frobnicate; see -help"},
 	} {
@@ -198,20 +317,10 @@ func TestSilentAutopilotIsServedAsOffline(t *testing.T) {
 	if got := p.get(t, "/status"); !strings.Contains(got, `"online":false`) {
 		t.Errorf("status is %s", got)
 	}
-	resp, err := http.Post(p.base+"/takeoff", "", nil)
-	if err != nil {
-		t.Fatal(err)
+	if code, body := p.post(t, "/takeoff", ""); code != 503 {
+		t.Errorf("takeoff answered %d %s", code, body)
 	}
-	resp.Body.Close()
-	if resp.StatusCode != 503 || resp.Header.Get("Retry-After") != "1" {
-		t.Errorf("takeoff answered %d, Retry-After %q", resp.StatusCode, resp.Header.Get("Retry-After"))
-	}
-	p.Process.Signal(syscall.SIGTERM)
-	for p.log.Scan() {
-	}
-	if err := p.Wait(); err != nil {
-		t.Error(err)
-	}
+	p.end(t)
 }
 
 // supervised listens as systemd does and returns what it was told, in order.
@@ -256,11 +365,7 @@ func TestSystemdIsTold(t *testing.T) {
 	for got := ""; got != "STOPPING=1"; {
 		got = <-told
 	}
-	for p.log.Scan() {
-	}
-	if err := p.Wait(); err != nil {
-		t.Error(err)
-	}
+	p.end(t)
 }
 
 func TestWatchdogStarvesWhenTheLinkHangs(t *testing.T) {

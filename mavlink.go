@@ -24,6 +24,7 @@ const (
 	backoffFirst   = 100 * time.Millisecond // before reopening, doubled each time
 	backoffLast    = 2 * time.Second
 	heartbeatEvery = time.Second
+	staleAfter     = time.Second           // in the queue: nobody wants it any more
 	readEvery      = 20 * time.Millisecond // a line on which much comes, if no answer is awaited
 	noiseEvery     = 5 * time.Second       // between two lines of the log about it
 )
@@ -41,8 +42,13 @@ const (
 // outgoing is a message and who says it: a system and component id.
 type outgoing struct {
 	system, component byte
-	msg               message.Message
+	msg               message.Message // nil is padding
+	at                time.Time       // when it was queued; zero: it is never too old
 }
+
+// padding ends any frame that a receiver believes to be in the middle of: what a
+// broken one claims is lost to it, up to 280 bytes, and a silent line never ends it.
+var padding [280]byte
 
 // heard is what the link hands on: a message of the vehicle, somebody else's
 // sticks for it, or a notice of the link's own.
@@ -63,6 +69,7 @@ type connection struct {
 	frameAt time.Time    // of the last valid frame
 	writing atomic.Int64 // when the pending write began, in nanoseconds since opened; 0: none
 	why     error        // the link's own reason to close the port
+	again   bool         // there was a failure before: the first frame ends it
 	close   func()       // ends the writer, which closes the port
 	end     func()       // closes the port under a write that hangs
 }
@@ -85,6 +92,7 @@ type link struct {
 	us       byte // our component id
 	sequence sequence
 	sticks   *outgoing // the latest
+	station  byte      // the system that they came from: ArduPilot took them for its ground station's heartbeats
 	attend   time.Time // until then an answer is awaited
 	fault    error     // why the port is not open
 	nextBeat time.Time
@@ -132,7 +140,7 @@ func newLink(d device, only byte, gcs bool, hear func(heard)) *link {
 // closes it.
 func (l *link) run(ctx context.Context) {
 	backoff := backoffFirst
-	failing := false
+	failing := false // which is told; then nothing is, until a frame comes
 	for ctx.Err() == nil {
 		p, err := l.device.open(ctx)
 		if err == nil && ctx.Err() != nil {
@@ -140,27 +148,22 @@ func (l *link) run(ctx context.Context) {
 			return
 		}
 		if err == nil {
-			if failing {
-				slog.Info("port open again", "device", l.device.name, "baud", l.device.baud())
-			} else {
-				slog.Info("port open", "device", l.device.name, "baud", l.device.baud())
+			if !failing {
+				l.tellOpen()
 			}
-			failing = false
 			var any bool
 			if any, err = l.serve(ctx, p); any {
-				backoff = backoffFirst
+				backoff, failing = backoffFirst, false
 			}
-			if ctx.Err() != nil {
-				return
-			}
-			slog.Warn("port lost; trying again until it is back", "device", l.device.name, "error", err)
-			failing = true
-		} else if ctx.Err() == nil {
+		} else {
 			err = l.device.explain(err)
-			if !failing {
-				slog.Warn("the port can't be opened; trying again until it can", "device", l.device.name, "error", err)
-			}
+		}
+		if ctx.Err() != nil {
+			return
+		}
+		if !failing {
 			failing = true
+			slog.Warn("no link to the autopilot; trying again until there is", "device", l.device.name, "error", err)
 		}
 		l.mu.Lock()
 		l.fault = err
@@ -171,6 +174,10 @@ func (l *link) run(ctx context.Context) {
 		}
 		backoff = min(2*backoff, backoffLast)
 	}
+}
+
+func (l *link) tellOpen() {
+	slog.Info("port open", "device", l.device.name, "baud", l.device.baud())
 }
 
 // serve reads a port until it fails or ctx is done, and closes it. It reports
@@ -220,6 +227,7 @@ func (l *link) connect(ctx context.Context, p port) (*connection, context.Contex
 	broken, cancel := context.WithCancel(ctx)
 	c.close = cancel
 	l.mu.Lock()
+	c.again = l.fault != nil
 	l.conn, l.fault = c, nil
 	l.sequence.known = false
 	l.mu.Unlock()
@@ -250,6 +258,9 @@ func (r *reader) read(broken context.Context) error {
 		f, ok := r.in.next()
 		if !ok {
 			break
+		}
+		if r.conn.again && !r.any {
+			l.tellOpen()
 		}
 		r.any = true
 		l.received.Add(1)
@@ -462,6 +473,32 @@ type writer struct {
 // put writes a message; false says that the port is broken.
 func (w *writer) put(o outgoing) bool {
 	l, c := w.link, w.conn
+	if !o.at.IsZero() && time.Since(o.at) > staleAfter { // the line stood still
+		return true
+	}
+	b := padding[:]
+	if o.msg != nil {
+		var err error
+		if b, err = w.frame(o); err != nil {
+			slog.Error("a message can't be encoded", "message", fmt.Sprintf("%T", o.msg), "error", err)
+			return true
+		}
+	}
+	c.writing.Store(int64(max(time.Since(c.opened), 1)))
+	if _, err := c.port.Write(b); err != nil {
+		slog.Debug("write failed", "device", l.device.name, "error", err)
+		c.close()
+		return false
+	}
+	c.writing.Store(0)
+	if o.msg != nil {
+		l.sent.Add(1)
+	}
+	return true
+}
+
+// frame is a message as it goes out; it is remembered, in case it comes back.
+func (w *writer) frame(o outgoing) ([]byte, error) {
 	who := [2]byte{o.system, o.component}
 	s := w.senders[who]
 	if s == nil {
@@ -470,21 +507,12 @@ func (w *writer) put(o outgoing) bool {
 	}
 	b, err := s.encode(o.msg)
 	if err != nil {
-		slog.Error("a message can't be encoded", "message", fmt.Sprintf("%T", o.msg), "error", err)
-		return true
+		return nil, err
 	}
-	l.mu.Lock()
-	l.echoes.add(echoOf(b))
-	l.mu.Unlock()
-	c.writing.Store(int64(max(time.Since(c.opened), 1)))
-	if _, err = c.port.Write(b); err != nil {
-		slog.Debug("write failed", "device", l.device.name, "error", err)
-		c.close()
-		return false
-	}
-	c.writing.Store(0)
-	l.sent.Add(1)
-	return true
+	w.link.mu.Lock()
+	w.link.echoes.add(echoOf(b))
+	w.link.mu.Unlock()
+	return b, nil
 }
 
 // rest writes what is queued, the newest sticks first, and waits until it is out.
@@ -533,6 +561,21 @@ func (l *link) sendAs(system, component byte, m message.Message) error {
 	return l.put(system, component, m)
 }
 
+// clear queues padding where bytes may be lost: on a serial line.
+func (l *link) clear() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.conn == nil {
+		return
+	}
+	if _, line := l.conn.port.(interface{ ResetInputBuffer() error }); line {
+		select {
+		case l.conn.queue <- outgoing{at: time.Now()}:
+		default:
+		}
+	}
+}
+
 // put is sendAs with l.mu held.
 func (l *link) put(system, component byte, m message.Message) error {
 	if l.conn == nil {
@@ -545,7 +588,7 @@ func (l *link) put(system, component byte, m message.Message) error {
 		component = l.us
 	}
 	select {
-	case l.conn.queue <- outgoing{system, component, m}:
+	case l.conn.queue <- outgoing{system, component, m, time.Now()}:
 		return nil
 	default:
 		return errQueueFull
@@ -562,6 +605,8 @@ func (l *link) move(o *outgoing) {
 	}
 	if o.system == 0 {
 		o.system, o.component = l.ourSystem(), l.us
+	} else {
+		l.station = o.system
 	}
 	select {
 	case l.conn.newest <- struct{}{}:
@@ -626,7 +671,7 @@ func (l *link) tick(now time.Time) time.Time {
 		l.nextBeat = now.Add(heartbeatEvery)
 		l.put(0, 0, heartbeat(minimal.MAV_TYPE_ONBOARD_CONTROLLER))
 		if l.gcs {
-			l.put(0, knockID, heartbeat(minimal.MAV_TYPE_GCS))
+			l.put(l.station, knockID, heartbeat(minimal.MAV_TYPE_GCS)) // it would miss the sticks' own
 		}
 	}
 	return l.nextBeat

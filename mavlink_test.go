@@ -534,7 +534,7 @@ func TestWhatABrokenFrameHeldBackIsAsOldAsItIs(t *testing.T) {
 func TestAnOldHeartbeatAnswersNoQuestion(t *testing.T) {
 	for _, vendor := range []firmware{px4, copter} {
 		now := time.Unix(1000, 0)
-		a := newAcks(func(message.Message) error { return nil }, func() byte { return 1 }, func() firmware { return vendor })
+		a := newAcks(func(message.Message) error { return nil }, func() {}, func() byte { return 1 }, func() firmware { return vendor })
 		q := a.ask(0, now)
 		a.came(0, now.Add(-time.Second))
 		a.hear(common.MAV_CMD_REQUEST_MESSAGE, 0, now.Add(-time.Second))
@@ -570,8 +570,8 @@ func TestFramesMissedWhileThePortWasClosedAreNotLostOnTheLine(t *testing.T) {
 	})
 }
 
-// logged collects what is logged from here on.
-func logged(t *testing.T) func() string {
+// logLines collects what is logged from here on.
+func logLines(t *testing.T) func() string {
 	var mu sync.Mutex
 	var b strings.Builder
 	before := slog.Default()
@@ -597,48 +597,65 @@ func (w lockedWriter) Write(p []byte) (int, error) {
 
 func TestADeviceThatFailsIsLoggedOnceAndOnceWhenItIsBack(t *testing.T) {
 	inLinkBubble(t, func(t *testing.T) {
-		log := logged(t)
-		there := false
-		var c *cable
-		l := newLink(device{name: "/dev/x", open: func(context.Context) (port, error) {
-			if !there {
+		log := logLines(t)
+		var there, refused atomic.Bool
+		var c atomic.Pointer[cable]
+		d := newDrone(device{name: "/dev/x", open: func(context.Context) (port, error) {
+			if !there.Load() {
 				return nil, os.ErrNotExist
 			}
-			c = newCable(func(lineMessage) {})
-			return c, nil
-		}, baud: func() int { return 57600 }}, 0, false, func(heard) {})
+			line := newCable(func(lineMessage) {})
+			if refused.Load() { // as udpout:// to nobody
+				line.Close()
+			}
+			c.Store(line)
+			return line, nil
+		}, baud: func() int { return 57600 }}, 0, false)
 		ctx, cancel := context.WithCancel(t.Context())
 		var running sync.WaitGroup
-		running.Go(func() { l.run(ctx) })
-		lines := func(what string, want ...string) {
+		running.Go(func() { d.run(ctx) })
+		var told []string
+		const down, open = `WARN msg="no link to the autopilot; trying again until there is" device=/dev/x error=`, `INFO msg="port open" device=/dev/x baud=57600`
+		lines := func(what string, more ...string) {
 			t.Helper()
 			synctest.Wait()
-			got := strings.Split(strings.TrimSpace(log()), "\n")
-			ok := len(got) == len(want)
-			for i := range want {
-				ok = ok && strings.Contains(got[i], want[i])
+			told = append(told, more...)
+			got := slices.DeleteFunc(strings.Split(log(), "\n"), func(line string) bool { return !strings.Contains(line, "device=/dev/x") })
+			ok := len(got) == len(told)
+			for i := range min(len(got), len(told)) {
+				ok = ok && strings.Contains(got[i], told[i])
 			}
 			if !ok {
-				t.Errorf("%s: logged\n%s\nwant %q", what, log(), want)
+				t.Errorf("%s: logged\n%s\nwant %q", what, strings.Join(got, "\n"), told)
 			}
 		}
 		time.Sleep(time.Hour)
-		failed := `msg="the port can't be opened; trying again until it can"`
-		lines("an hour without it", failed)
-		fault := l.state().fault
+		lines("an hour without it", down+`"-device /dev/x: there is no such device`)
+		fault := d.link.state().fault
 		lineEqual(t, "the fault", fault != nil && strings.Contains(fault.Error(), "-device /dev/x: there is no such device"), true)
-		there = true
-		time.Sleep(backoffLast)
-		open := `msg="port open again" device=/dev/x baud=57600`
-		lines("plugged in", failed, open)
-		lineEqual(t, "the fault of an open port", l.state().fault, nil)
-		there = false
-		c.Close()
+		there.Store(true)
+		refused.Store(true)
 		time.Sleep(time.Hour)
-		lines("unplugged for an hour", failed, open, `msg="port lost; trying again until it is back"`)
-		there = true
-		time.Sleep(backoffLast)
-		lines("plugged in again", failed, open, `msg="port lost; trying again until it is back"`, open)
+		lines("there, and it ends each time")
+		lineEqual(t, "the fault now", d.link.state().fault, io.EOF)
+		refused.Store(false)
+		time.Sleep(time.Hour)
+		lines("open, and silent")
+		c.Load().toLink <- packet(1, 1, 1, copterBeat())
+		c.Load().toLink <- packet(2, 1, 1, copterBeat())
+		lines("a frame came", open)
+		lineEqual(t, "the fault of an open port", d.link.state().fault, nil)
+		there.Store(false)
+		c.Load().Close()
+		time.Sleep(time.Hour)
+		lines("unplugged for an hour", down+"EOF")
+		there.Store(true)
+		time.Sleep(time.Hour)
+		lines("plugged in again, and silent")
+		c.Load().toLink <- packet(3, 1, 1, copterBeat())
+		lines("a frame came", open)
+		time.Sleep(time.Hour)
+		lines("nothing came any more", down+`"nothing that reads as MAVLink for 5 s"`)
 		cancel()
 		running.Wait()
 	})

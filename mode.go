@@ -265,7 +265,8 @@ type machine struct {
 	follow  time.Time // when the autopilot should have shown the order; zero: it has
 	plan    []uint32  // while a plan waits for its acks: the numbers that it explains; nil: no plan
 	settle  []uint32  // after a refused plan: what its late reports may still show
-	settled time.Time // when settle ends
+	late    []uint32  // after a plan without an answer: what it may still lead to
+	settled time.Time // when settle and late end
 }
 
 // explains reports whether r belongs to what was commanded (rule 4).
@@ -295,7 +296,11 @@ func (m *machine) explains(r report) bool {
 // nothing that was commanded here explains it.
 func (m *machine) report(r report) (taken bool) {
 	before := m.raw
-	again, first := m.again, !m.heard || m.lost && !m.explains(r)
+	ours := m.explains(r) || slices.Contains(m.plan, r.custom) || slices.Contains(m.late, r.custom)
+	again, first := m.again, !m.heard || m.lost && !ours
+	if m.lost || m.again { // what a plan did before says nothing now
+		m.settle = nil
+	}
 	m.raw, m.heard, m.lost, m.again = r, true, false, false
 	if again || first { // rule 2
 		m.last = r
@@ -307,7 +312,10 @@ func (m *machine) report(r report) (taken bool) {
 			m.show(report{custom: r.custom, mode: ModeManual})
 			m.last = r
 		}
-		return again
+		return false
+	}
+	if slices.Contains(m.settle, before.custom) && !slices.Contains(m.settle, r.custom) {
+		m.settle = nil // what the refused plan did has been taken back
 	}
 	explained, last := m.explains(r), m.last
 	if explained { // also while a plan waits: from here on, what it was before is new again
@@ -330,7 +338,7 @@ func (m *machine) report(r report) (taken bool) {
 	}
 	if !r.same(m.last) || m.plan != nil && !r.same(before) {
 		m.show(r)
-		return true
+		return !ours || r.armed != last.armed || r.mode == ModeRTL
 	}
 	return false
 }
@@ -356,12 +364,20 @@ func (m *machine) restart() {
 
 // begin says that a plan begins; what explains it is the mode that it finds.
 func (m *machine) begin(numbers []uint32) {
-	m.plan, m.settle = append([]uint32{m.raw.custom}, numbers...), nil
+	m.plan, m.settle = append(append([]uint32{m.raw.custom}, numbers...), m.late...), nil
 }
 
 // expect says that a plan's step is sent now, which may show this number. Before
 // it was sent the same report is somebody else's.
 func (m *machine) expect(number uint32) { m.plan = append(m.plan, number) }
+
+// also says that a second leg is sent now: what it leads to belongs to the order,
+// acknowledged or not.
+func (m *machine) also(number uint32) {
+	if m.order != nil && !slices.Contains(m.order.numbers, number) {
+		m.order.numbers = append(m.order.numbers, number)
+	}
+}
 
 // accept says that every step of a plan was acknowledged (rule 3).
 func (m *machine) accept(o order, now time.Time) {
@@ -379,7 +395,7 @@ func (m *machine) accept(o order, now time.Time) {
 // show what was commanded before.
 func (m *machine) acceptArm(armed bool) {
 	m.plan = nil
-	if m.follow.IsZero() && !m.lost {
+	if m.follow.IsZero() && !m.lost && !m.again {
 		r := m.raw
 		r.armed = armed
 		m.report(r)
@@ -405,8 +421,14 @@ func (m *machine) awaited() (custom uint32, ok bool) {
 }
 
 // doubt says that a plan went without an answer: nobody knows what it did, so
-// whatever is reported shows.
-func (m *machine) doubt() { m.plan, m.settle = nil, nil }
+// whatever is reported shows. What its steps may still lead to is nobody else's.
+func (m *machine) doubt(now time.Time) {
+	m.late, m.settled = m.plan, now.Add(followTime)
+	m.plan, m.settle = nil, nil
+	if m.heard && !m.explains(m.raw) && !m.raw.same(m.last) {
+		m.show(m.raw)
+	}
+}
 
 // abandon ends what was commanded: the mode is the reported one.
 func (m *machine) abandon() { m.show(m.raw) }
@@ -416,7 +438,7 @@ func (m *machine) due() time.Time {
 	switch {
 	case m.plan != nil:
 		return time.Time{}
-	case m.settle != nil:
+	case m.settle != nil || m.late != nil:
 		return m.settled
 	}
 	return m.follow
@@ -425,6 +447,9 @@ func (m *machine) due() time.Time {
 // tick applies rule 6 at the given time and reports whether the autopilot did
 // not follow what it had acknowledged.
 func (m *machine) tick(now time.Time) (gone bool) {
+	if m.late != nil && !now.Before(m.settled) {
+		m.late = nil
+	}
 	if m.settle != nil && !now.Before(m.settled) {
 		m.settle = nil
 		if !m.raw.same(m.last) && !m.explains(m.raw) {

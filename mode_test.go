@@ -1,11 +1,9 @@
 package main
 
 import (
-	"errors"
 	"fmt"
 	"math"
 	"slices"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -28,24 +26,105 @@ func modeNamed(tb testing.TB, s string) Mode {
 	return Mode(i)
 }
 
+// modesOf is the autopilot's own list of modes.
+func modesOf(f firmware) []autopilotMode {
+	return map[firmware][]autopilotMode{px4: px4Modes, copter: copterModes, quadPlane: planeModes, plane: planeModes}[f]
+}
+
+// numberOf is the autopilot's number of a mode: by its own name, which is in
+// capitals, or by ours, for the mode that our own plans use.
+func numberOf(tb testing.TB, f firmware, name string) uint32 {
+	tb.Helper()
+	list := modesOf(f)
+	if i := slices.IndexFunc(list, func(m autopilotMode) bool { return m.name == name }); i >= 0 {
+		return list[i].custom
+	}
+	m := modeNamed(tb, name)
+	if m == ModeOther || m == ModeRTGS {
+		i := slices.IndexFunc(list, func(a autopilotMode) bool { return a.mode == m })
+		return list[max(i, 0)].custom
+	}
+	return entered[f][m]
+}
+
+// The takeoff of these tests climbs to 510 m above mean sea level, 20 m.
+const highEnough, tooLow = 508.1, 507.9
+
+// commanded is the order of a plan that enters the mode.
+func commanded(f firmware, m Mode, transit bool) order {
+	o := order{mode: m, numbers: []uint32{entered[f][m]}}
+	switch {
+	case transit:
+		o.numbers, o.transit = []uint32{entered[f][ModeHold]}, true
+	case m == ModeTakeoff && f == px4:
+		o.end, o.endAMSL = entered[px4][ModeHold], 508
+	}
+	return o
+}
+
 // hearing is a machine that is told what happens, and its clock.
 type hearing struct {
 	machine
-	now time.Time
+	firmware firmware
+	now      time.Time
+	taken    bool // by the last report
 }
 
-func newHearing() *hearing { return &hearing{now: time.Unix(1_700_000_000, 0)} }
+func newHearing() *hearing { return &hearing{firmware: px4, now: time.Unix(1_700_000_000, 0)} }
+
+// report tells of a heartbeat.
+func (f *hearing) shows(custom uint32, armed bool, with ...string) {
+	r := report{custom: custom, armed: armed, amsl: highEnough}
+	r.mode, _ = f.firmware.reported(custom)
+	for _, w := range with {
+		switch w {
+		case "low":
+			r.amsl = tooLow
+		case "somewhere":
+			r.amsl = math.NaN()
+		case "streamed":
+			r.streamed = true
+		}
+	}
+	f.taken = f.report(r)
+}
+
+// modeShows is shows by one of our modes.
+func (f *hearing) modeShows(t *testing.T, m Mode, armed bool) {
+	f.shows(numberOf(t, f.firmware, m.String()), armed)
+}
+
+// accepts says that a plan was acknowledged.
+func (f *hearing) accepts(m Mode, transit bool) { f.accept(commanded(f.firmware, m, transit), f.now) }
+
+// asks begins a plan whose steps are sent and lead to these modes.
+func (f *hearing) asks(t *testing.T, modes ...string) {
+	f.begin(nil)
+	for _, m := range modes {
+		if n := numberOf(t, f.firmware, m); n != f.raw.custom {
+			f.expect(n)
+		}
+	}
+}
 
 // hear tells the machine a script, clauses with commas between:
 //
-//	hold armed, hold disarmed   a report
-//	asks hold takeoff           a plan is sent; its steps explain these modes
+//	on copter                   the autopilot; PX4 where none is named
+//	hold armed, BRAKE disarmed  a report, by our name of a mode or the autopilot's
+//	hold armed low              … under the height at which a takeoff ends, or
+//	hold armed somewhere        at an unknown height
+//	position disarmed streamed  … while our sticks are streamed
+//	taken, ours                 the last report took the mode, or did not
+//	waits                       a plan begins, and nothing was sent yet
+//	asks hold takeoff           a plan is sent; its steps lead to these modes
 //	accepted takeoff            every step was acknowledged
 //	accepted transit            so was a land's, which flies to its place first
 //	over the place              the landing itself was acknowledged
 //	refused                     a step was refused
+//	unanswered                  a step was never acknowledged
 //	arms, disarms               a plan was accepted that does only that
 //	lost                        the link was lost
+//	restarted                   the autopilot has started again
 //	abandoned                   a failsafe ended what was commanded
 //	+4.9s                       time passes
 //	+5s unfollowed              … and the machine says that nothing followed
@@ -57,26 +136,34 @@ func (f *hearing) hear(t *testing.T, script string) string {
 	for clause := range strings.SplitSeq(script, ",") {
 		w := strings.Fields(clause)
 		switch {
+		case w[0] == "on":
+			f.firmware = map[string]firmware{"copter": copter, "quadplane": quadPlane, "plane": plane}[w[1]]
+		case w[0] == "waits":
+			f.begin(nil)
 		case w[0] == "asks":
-			var explains []Mode
-			for _, s := range w[1:] {
-				explains = append(explains, modeNamed(t, s))
-			}
-			f.begin(explains)
+			f.asks(t, w[1:]...)
 		case w[0] == "accepted" && w[1] == "transit":
-			f.accept(ModeLand, true, f.now)
+			f.accepts(ModeLand, true)
 		case w[0] == "accepted":
-			f.accept(modeNamed(t, w[1]), false, f.now)
+			f.accepts(modeNamed(t, w[1]), false)
 		case w[0] == "over":
-			f.accept(ModeLand, false, f.now)
+			f.accepts(ModeLand, false)
 		case w[0] == "refused":
 			f.refuse(f.now)
+		case w[0] == "unanswered":
+			f.doubt(f.now)
 		case w[0] == "arms" || w[0] == "disarms":
 			f.acceptArm(w[0] == "arms")
 		case w[0] == "lost":
 			f.lose()
+		case w[0] == "restarted":
+			f.restart()
 		case w[0] == "abandoned":
 			f.abandon()
+		case w[0] == "taken" || w[0] == "ours":
+			if f.taken != (w[0] == "taken") {
+				return fmt.Sprintf("taken is %v, want %s", f.taken, w[0])
+			}
 		case w[0][0] == '+':
 			d, err := time.ParseDuration(w[0][1:])
 			if err != nil {
@@ -90,8 +177,8 @@ func (f *hearing) hear(t *testing.T, script string) string {
 			if want := modeNamed(t, w[1]); f.mode != want {
 				return fmt.Sprintf("mode %v, want %v", f.mode, want)
 			}
-		case len(w) == 2 && (w[1] == "armed" || w[1] == "disarmed"):
-			f.report(report{modeNamed(t, w[0]), w[1] == "armed"})
+		case len(w) >= 2 && (w[1] == "armed" || w[1] == "disarmed"):
+			f.shows(numberOf(t, f.firmware, w[0]), w[1] == "armed", w[2:]...)
 		default:
 			t.Fatalf("no such clause: %q", clause)
 		}
@@ -127,13 +214,13 @@ func TestFirstContactOnlyCountsArmed(t *testing.T) {
 	for _, m := range allModes {
 		t.Run("disarmed in "+m.String(), func(t *testing.T) {
 			f := newHearing()
-			if f.report(report{m, false}); f.mode != ModeManual {
+			if f.modeShows(t, m, false); f.mode != ModeManual {
 				t.Errorf("mode %v, want manual", f.mode)
 			}
 		})
 		t.Run("armed in "+m.String(), func(t *testing.T) {
 			f := newHearing()
-			if f.report(report{m, true}); f.mode != m {
+			if f.modeShows(t, m, true); f.mode != m {
 				t.Errorf("mode %v, want %v", f.mode, m)
 			}
 		})
@@ -145,20 +232,20 @@ func TestAcceptedCommandIsTheModeFromEveryMode(t *testing.T) {
 		for _, to := range requestable {
 			t.Run(fmt.Sprintf("%v to %v", from, to), func(t *testing.T) {
 				f := newHearing()
-				f.report(report{from, true})
-				f.begin([]Mode{to, from})
+				f.modeShows(t, from, true)
+				f.asks(t, to.String())
 				if f.mode != from {
 					t.Errorf("before the ack: mode %v, want %v", f.mode, from)
 				}
-				f.accept(to, false, f.now)
+				f.accepts(to, false)
 				if f.mode != to {
 					t.Errorf("accepted: mode %v, want %v", f.mode, to)
 				}
-				f.report(report{from, true}) // its last heartbeat before the change
+				f.modeShows(t, from, true) // its last heartbeat before the change
 				if f.mode != to {
 					t.Errorf("after a report that is not new: mode %v, want %v", f.mode, to)
 				}
-				f.report(report{to, true})
+				f.shows(entered[px4][to], true)
 				f.now = f.now.Add(time.Minute)
 				if f.tick(f.now) || f.mode != to {
 					t.Errorf("followed: mode %v, want %v", f.mode, to)
@@ -173,12 +260,12 @@ func TestRefusedCommandChangesNothingInAnyMode(t *testing.T) {
 		for _, to := range requestable {
 			t.Run(fmt.Sprintf("%v to %v", from, to), func(t *testing.T) {
 				f := newHearing()
-				f.report(report{from, true})
-				f.begin([]Mode{to, from})
-				f.report(report{to, true}) // the first step worked
+				f.modeShows(t, from, true)
+				f.asks(t, to.String())
+				f.shows(entered[px4][to], true) // the first step worked
 				f.refuse(f.now)
-				f.report(report{to, true})
-				f.report(report{from, true}) // the link took it back
+				f.shows(entered[px4][to], true)
+				f.modeShows(t, from, true) // the link took it back
 				f.now = f.now.Add(time.Minute)
 				if f.tick(f.now) || f.mode != from {
 					t.Errorf("mode %v, want %v", f.mode, from)
@@ -188,36 +275,48 @@ func TestRefusedCommandChangesNothingInAnyMode(t *testing.T) {
 	}
 }
 
-// belongs is rule 4: the reports, beside its own, that belong to a commanded
-// mode. RTL never belongs to a landing: a failsafe always shows.
-func belongs(commanded Mode, transit bool, r report) bool {
-	switch commanded {
-	case r.mode:
+// belongs is rule 4: the reports that belong to a commanded mode, by the
+// autopilot's own number. RTL only belongs to a return: a failsafe always shows.
+func belongs(o order, r report) bool {
+	switch {
+	case slices.Contains(o.numbers, r.custom):
 		return true
-	case ModeTakeoff:
-		return r.mode == ModeHold
-	case ModeLand:
-		return transit && r.mode == ModeHold || !r.armed && r.mode != ModeRTL
-	case ModeRTGS:
-		return r.mode == ModeRTL
+	case !r.armed && r.streamed && r.mode.flownBySticks():
+		return true
+	case o.mode == ModeTakeoff && o.end != 0:
+		return r.custom == o.end && r.armed && r.amsl >= o.endAMSL
+	case o.mode == ModeLand || o.mode == ModeRTL || o.mode == ModeRTGS:
+		return !r.armed && r.mode != ModeRTL
 	}
 	return false
 }
 
-// everyReport calls f with every commanded mode and report.
-func everyReport(t *testing.T, test func(t *testing.T, f *hearing, commanded Mode, transit bool, r report)) {
-	for _, c := range requestable {
-		for _, transit := range []bool{false, true}[:1+b2i(c == ModeLand)] {
-			for _, m := range allModes {
-				for _, armed := range []bool{true, false} {
-					name := fmt.Sprintf("%v transit=%v reports %v armed=%v", c, transit, m, armed)
-					t.Run(name, func(t *testing.T) {
+// everyReport calls f with every commanded mode and every report of the
+// autopilot, near the height at which a takeoff ends and below it.
+func everyReport(t *testing.T, test func(t *testing.T, f *hearing, o order, r report)) {
+	for _, fw := range []firmware{px4, copter, quadPlane} {
+		for _, c := range requestable {
+			for _, transit := range []bool{false, true}[:1+b2i(c == ModeLand)] {
+				for _, m := range append(modesOf(fw), autopilotMode{custom: 99, mode: ModeOther}) {
+					for i := range 8 {
+						r := report{custom: m.custom, mode: m.mode, armed: i&1 != 0, amsl: highEnough, streamed: i&4 != 0}
+						if i&2 != 0 {
+							r.amsl = tooLow
+						}
 						f := newHearing()
-						f.report(report{ModeAltitude, true})
-						f.accept(c, transit, f.now)
-						f.report(report{c, true})
-						test(t, f, c, transit, report{m, armed})
-					})
+						f.firmware = fw
+						f.modeShows(t, ModeAltitude, true)
+						o := commanded(fw, c, transit)
+						f.accept(o, f.now)
+						f.shows(o.numbers[0], true)
+						if f.mode != c || f.taken {
+							t.Fatalf("firmware %d: commanded %v is %v, taken %v", fw, c, f.mode, f.taken)
+						}
+						test(t, f, o, r)
+						if t.Failed() {
+							t.Fatalf("firmware %d: %v transit=%v reports %+v", fw, c, transit, r)
+						}
+					}
 				}
 			}
 		}
@@ -232,36 +331,33 @@ func b2i(b bool) int {
 }
 
 func TestNewReportShowsUnlessItBelongsToTheCommand(t *testing.T) {
-	everyReport(t, func(t *testing.T, f *hearing, commanded Mode, transit bool, r report) {
-		want := r.mode
-		if belongs(commanded, transit, r) {
-			want = commanded
+	everyReport(t, func(t *testing.T, f *hearing, o order, r report) {
+		want, taken := r.mode, true
+		if belongs(o, r) {
+			want, taken = o.mode, false
 		}
-		f.report(r)
-		if f.mode != want {
-			t.Errorf("mode %v, want %v", f.mode, want)
+		if f.taken = f.report(r); f.mode != want || f.taken != taken {
+			t.Errorf("mode %v, taken %v; want %v, %v", f.mode, f.taken, want, taken)
 		}
-		f.report(r)
+		again := f.report(r)
 		f.now = f.now.Add(time.Minute)
-		if f.tick(f.now); f.mode != want {
-			t.Errorf("the same again, a minute later: mode %v, want %v", f.mode, want)
+		if f.tick(f.now) || again || f.mode != want {
+			t.Errorf("the same again, a minute later: mode %v, taken %v; want %v", f.mode, again, want)
 		}
 	})
 }
 
 func TestLinkThatComesBackKeepsWhatTheReportExplains(t *testing.T) {
-	everyReport(t, func(t *testing.T, f *hearing, commanded Mode, transit bool, r report) {
-		want := commanded // a disarmed vehicle changes nothing
-		if r.armed && !belongs(commanded, transit, r) {
-			want = r.mode
+	everyReport(t, func(t *testing.T, f *hearing, o order, r report) {
+		want, taken := o.mode, false // a disarmed vehicle changes nothing
+		if r.armed && !belongs(o, r) {
+			want, taken = r.mode, true
 		}
 		f.lose()
-		f.report(r)
-		if f.mode != want {
-			t.Errorf("mode %v, want %v", f.mode, want)
+		if f.taken = f.report(r); f.mode != want || f.taken != taken {
+			t.Errorf("mode %v, taken %v; want %v, %v", f.mode, f.taken, want, taken)
 		}
-		f.report(r)
-		if f.mode != want {
+		if f.report(r) || f.mode != want {
 			t.Errorf("the same again: mode %v, want %v", f.mode, want)
 		}
 	})
@@ -308,7 +404,7 @@ func TestManoeuvreThatEndsByItselfNeverShows(t *testing.T) {
 		{"a new command ends the way to the place", "position armed, accepted transit, hold armed, accepted position, = position, position armed, hold armed, = hold"},
 
 		{"PX4 returns to its ground station in RTL", "hold armed, accepted rtgs, rtl armed, +1m, rtl armed, = rtgs"},
-		{"a return that ends in hold shows", "hold armed, accepted rtgs, rtl armed, hold disarmed, = hold"},
+		{"a return that ends in hold is still the return", "hold armed, accepted rtgs, rtl armed, hold disarmed, = rtgs"},
 		{"rtl does not explain rtgs", "hold armed, accepted rtl, rtl armed, rtgs armed, = rtgs"},
 		{"hold explains nothing but hold", "position armed, accepted hold, hold armed, takeoff armed, = takeoff"},
 	})
@@ -338,10 +434,10 @@ func TestFailsafeAlwaysShows(t *testing.T) {
 		t.Run("RTL in commanded "+c.String(), func(t *testing.T) {
 			for _, armed := range []bool{true, false} {
 				f := newHearing()
-				f.report(report{ModeAltitude, true})
-				f.accept(c, c == ModeLand, f.now)
-				f.report(report{c, true})
-				f.report(report{ModeRTL, armed})
+				f.modeShows(t, ModeAltitude, true)
+				f.accepts(c, c == ModeLand)
+				f.shows(f.order.numbers[0], true)
+				f.modeShows(t, ModeRTL, armed)
 				want := ModeRTL
 				if c == ModeRTGS {
 					want = ModeRTGS
@@ -373,11 +469,11 @@ func TestEqualReportNeverChangesTheMode(t *testing.T) {
 			for _, armed := range []bool{true, false} {
 				t.Run(fmt.Sprintf("%v commanded in %v armed=%v", c, m, armed), func(t *testing.T) {
 					f := newHearing()
-					f.report(report{ModeAltitude, true})
-					f.report(report{m, armed})
-					f.accept(c, false, f.now)
+					f.modeShows(t, ModeAltitude, true)
+					f.modeShows(t, m, armed)
+					f.accepts(c, false)
 					for range 4 {
-						f.report(report{m, armed})
+						f.modeShows(t, m, armed)
 						f.now = f.now.Add(time.Second)
 						if f.tick(f.now) || f.mode != c {
 							t.Errorf("mode %v, want %v", f.mode, c)
@@ -418,7 +514,7 @@ func TestRefusedHalfWayKeepsTheMode(t *testing.T) {
 		{"put back by the link it stays", "hold armed, asks position hold, position armed, refused, position armed, hold armed, +1m, = hold"},
 		{"put back, the steps' modes show again", "hold armed, asks position hold, position armed, refused, hold armed, position armed, = position"},
 		{"still in a step's mode after 4.9 s it is kept", "hold armed, asks position hold, refused, position armed, +4.9s, = hold"},
-		{"still in a step's mode after 5 s it is the reported one", "hold armed, asks position hold, refused, position armed, +5s, = position"},
+		{"still in a step's mode after 5 s it is the reported one", "hold armed, asks position hold, refused, position armed, +5s unfollowed, = position"},
 		{"a report of another mode shows at once", "hold armed, asks position hold, refused, manual armed, = manual"},
 		{"without any report nothing changes", "hold armed, asks position hold, refused, +5s, = hold, +1m, = hold"},
 		{"the first mode is kept though nobody commanded it", "hold disarmed, asks position hold, position disarmed, refused, hold disarmed, +1m, = manual"},
@@ -432,6 +528,8 @@ func TestRefusedHalfWayKeepsTheMode(t *testing.T) {
 		{"back to what it was before the last accepted command", "position armed, accepted hold, asks hold, hold armed, refused, +1s, position armed, = position"},
 		{"the same, shown first after the refusal", "position armed, accepted hold, asks hold, refused, hold armed, +1s, position armed, = position"},
 		{"a failsafe back to RTL", "rtl armed, accepted hold, asks hold, refused, hold armed, +1s, rtl armed, = rtl"},
+		{"a return that it asked for may be a failsafe", "hold armed, asks rtl, refused, rtl armed, taken, = rtl"},
+		{"refused while the link is lost, it says nothing of what comes back", "hold armed, asks position, lost, refused, hold armed, position armed, taken, = position"},
 		{"a new plan ends the wait", "hold armed, asks position hold, refused, asks manual hold, position armed, = position"},
 		{"a new accepted command ends the wait", "hold armed, asks position hold, refused, asks manual hold, accepted manual, manual armed, +1m, = manual"},
 		{"the link lost meanwhile, the vehicle is asked again", "hold armed, asks position hold, refused, lost, position armed, = position"},
@@ -487,7 +585,7 @@ func TestReportedModesAreTheAutopilotsOwn(t *testing.T) {
 		{4, ModeOther, "ACRO"}, {5, ModeOther, "FBWA"}, {6, ModeAltitude, "FBWB"}, {7, ModeOther, "CRUISE"},
 		{8, ModeOther, "AUTOTUNE"}, {9, ModeOther, "MODE 9"}, {10, ModeOther, "AUTO"}, {11, ModeRTL, "RTL"},
 		{12, ModeOther, "LOITER"}, {13, ModeTakeoff, "TAKEOFF"}, {14, ModeOther, "AVOID_ADSB"}, {15, ModeHold, "GUIDED"},
-		{16, ModeOther, "MODE 16"}, {17, ModeManual, "QSTABILIZE"}, {18, ModeAltitude, "QHOVER"}, {19, ModePosition, "QLOITER"},
+		{16, ModeOther, "INITIALISING"}, {17, ModeManual, "QSTABILIZE"}, {18, ModeAltitude, "QHOVER"}, {19, ModePosition, "QLOITER"},
 		{20, ModeLand, "QLAND"}, {21, ModeRTL, "QRTL"}, {22, ModeOther, "QAUTOTUNE"}, {23, ModeOther, "QACRO"},
 		{24, ModeOther, "THERMAL"}, {25, ModeOther, "LOITER_ALT_QLAND"}, {26, ModeLand, "AUTOLAND"},
 		{27, ModeOther, "MODE 27"}, {1 << 31, ModeOther, "MODE 2147483648"},
@@ -553,14 +651,14 @@ func TestHeartbeatTellsTheFirmware(t *testing.T) {
 		19: quadPlane, 20: quadPlane, 21: quadPlane, 22: quadPlane, 23: quadPlane, 24: quadPlane, 25: quadPlane,
 	}
 	for typ := common.MAV_TYPE(0); typ < 50; typ++ { // 10 is a rover, 12 a submarine: unknown here
-		if got, want := firmwareOf(common.MAV_AUTOPILOT_ARDUPILOTMEGA, typ), ardupilot[typ]; got != want {
+		if got, want := firmwareOf(common.MAV_AUTOPILOT_ARDUPILOTMEGA, typ, 0), ardupilot[typ]; got != want {
 			t.Errorf("ArduPilot on MAV_TYPE %d is %d, want %d", typ, got, want)
 		}
-		if got := firmwareOf(common.MAV_AUTOPILOT_PX4, typ); got != px4 {
+		if got := firmwareOf(common.MAV_AUTOPILOT_PX4, typ, 0); got != px4 {
 			t.Errorf("PX4 on MAV_TYPE %d is %d, want %d", typ, got, px4)
 		}
 		for _, other := range []common.MAV_AUTOPILOT{common.MAV_AUTOPILOT_GENERIC, common.MAV_AUTOPILOT_INVALID, 200} {
-			if got := firmwareOf(other, typ); got != firmwareUnknown {
+			if got := firmwareOf(other, typ, 0); got != firmwareUnknown {
 				t.Errorf("autopilot %d on MAV_TYPE %d is %d, want unknown", other, typ, got)
 			}
 		}
@@ -585,533 +683,200 @@ func TestModesAreReadInAnyCaseAndOtherIsNone(t *testing.T) {
 	}
 }
 
-// The vehicle of the plans: 10 m over a home at 488.5 m AMSL when it flies.
-const (
-	testLat, testLon = 47.3977421, 8.5455938
-	testHome         = 488.5
-)
-
-// parseVehicle reads a vehicle: its firmware, its mode, and what is the case.
-func parseVehicle(t *testing.T, s string) vehicle {
-	t.Helper()
-	nan := math.NaN()
-	w := strings.Fields(s)
-	v := vehicle{lat: testLat, lon: testLon, amsl: testHome, heading: 90, homeAMSL: testHome, landed: landedState(common.MAV_LANDED_STATE_ON_GROUND)}
-	v.firmware = map[string]firmware{"px4": px4, "copter": copter, "quadplane": quadPlane, "plane": plane, "rover": firmwareUnknown}[w[0]]
-	tables := map[firmware][]autopilotMode{px4: px4Modes, copter: copterModes, quadPlane: planeModes, plane: planeModes}
-	if i := slices.IndexFunc(tables[v.firmware], func(m autopilotMode) bool { return m.name == w[1] }); i >= 0 {
-		v.custom = tables[v.firmware][i].custom
-	} else if w[0] != "rover" {
-		t.Fatalf("%s: no such mode", s)
-	}
-	for _, flag := range w[2:] {
-		switch flag {
-		case "landed": // and disarmed
-		case "armed":
-			v.armed = true
-		case "flying":
-			v.armed, v.landed, v.amsl, v.relative = true, landedState(common.MAV_LANDED_STATE_IN_AIR), testHome+10, 10
-		case "climbing":
-			v.landed = landedState(common.MAV_LANDED_STATE_TAKEOFF)
-		case "landing":
-			v.landed = landedState(common.MAV_LANDED_STATE_LANDING)
-		case "undefined": // whether it is on the ground
-			v.landed = landedState(common.MAV_LANDED_STATE_UNDEFINED)
-		case "failsafe":
-			v.failsafe = true
-		case "uphill": // of its home
-			v.amsl, v.relative = testHome+6.5, 6.5
-		case "homeless":
-			v.homeAMSL = nan
-		case "headless":
-			v.heading = nan
-		case "blind": // without GPS
-			v.lat, v.lon, v.amsl, v.relative, v.heading = nan, nan, nan, nan, nan
-		default:
-			t.Fatalf("%s: what is %q?", s, flag)
-		}
-	}
-	return v
+// Rule 4 goes by the autopilot's own number: a pilot's mode that has our name
+// for it is still the pilot's.
+func TestModeBelongsByTheAutopilotsOwnNumber(t *testing.T) {
+	testRules(t, []rule{
+		{"BRAKE in a goto", "on copter, position armed, accepted hold, hold armed, ours, BRAKE armed, taken, = hold"},
+		{"BRAKE in a takeoff", "on copter, hold disarmed, accepted takeoff, hold armed, ours, BRAKE armed, taken, = hold"},
+		{"BRAKE on the way to a landing's place, and GUIDED after it", "on copter, position armed, accepted transit, hold armed, ours, BRAKE armed, taken, = hold, GUIDED armed, taken, = hold"},
+		{"17 on a QuadPlane", "on quadplane, position armed, accepted hold, hold armed, QSTABILIZE armed, taken, = manual"},
+		{"POSHOLD in position mode", "on copter, hold armed, accepted position, LOITER armed, ours, POSHOLD armed, taken, = position"},
+		{"SMART_RTL in a return", "on copter, hold armed, accepted rtl, RTL armed, ours, SMART_RTL armed, taken, = rtl"},
+		{"STABILIZED in manual mode", "hold armed, accepted manual, MANUAL armed, ours, STABILIZED armed, taken, = manual"},
+		{"precision landing in a landing", "hold armed, accepted land, AUTO.LAND armed, ours, AUTO.PRECLAND armed, taken, = land"},
+	})
 }
 
-// parseRequest reads a request: "takeoff", "goto" or "land" for those routes,
-// "set" for POST mode, and its fields.
-func parseRequest(t *testing.T, s string) request {
-	t.Helper()
-	w := strings.Fields(s)
-	var r request
-	switch w[0] {
-	case "takeoff":
-		r.setMode, r.mode = true, ModeTakeoff
-	case "goto":
-		r.setMode, r.mode, r.goTo = true, ModeHold, true
-	case "land":
-		r.setMode, r.mode = true, ModeLand
-	case "set":
-	default:
-		t.Fatalf("no such request: %q", s)
-	}
-	numbers := map[string]**float64{"lat": &r.lat, "lon": &r.lon, "altitude": &r.altitude, "altitude_msl": &r.altitudeMSL, "heading": &r.heading, "speed": &r.speed}
-	for _, field := range w[1:] {
-		key, value, _ := strings.Cut(field, "=")
-		switch key {
-		case "mode":
-			r.setMode, r.mode = true, modeNamed(t, value)
-		case "arm":
-			arm := value == "true"
-			r.arm = &arm
-		default:
-			x, err := strconv.ParseFloat(value, 64)
-			if err != nil || numbers[key] == nil {
-				t.Fatalf("%s: %q: %v", s, field, err)
-			}
-			*numbers[key] = &x
-		}
-	}
-	return r
+// PX4 ends a climb 0.8 m below its end, still climbing; a pilot's Hold in the
+// middle of it is lower.
+func TestTakeoffEndsAtItsHeight(t *testing.T) {
+	testRules(t, []rule{
+		{"near it hold is the takeoff's end", "hold disarmed, accepted takeoff, takeoff armed low, hold armed, ours, = takeoff"},
+		{"lower down it is the pilot's", "hold disarmed, accepted takeoff, takeoff armed low, hold armed low, taken, = hold"},
+		{"so it is at a height that nobody knows", "hold disarmed, accepted takeoff, takeoff armed low, hold armed somewhere, taken, = hold"},
+		{"sinking after its end it is the same hold", "hold disarmed, accepted takeoff, takeoff armed, hold armed, hold armed low, ours, = takeoff"},
+		{"it ends while the link is lost", "hold disarmed, accepted takeoff, takeoff armed low, lost, hold armed, ours, = takeoff"},
+		{"a pilot's hold while the link is lost", "hold disarmed, accepted takeoff, takeoff armed low, lost, hold armed low, taken, = hold"},
+		{"GUIDED is Copter's takeoff at any height", "on copter, hold disarmed, accepted takeoff, hold armed low, ours, = takeoff"},
+		{"disarmed it is no takeoff's end", "hold disarmed, accepted takeoff, takeoff armed, hold disarmed, taken, = hold"},
+	})
 }
 
-// describe writes a step as the tables have it: "INT" or "LONG", the MAV_CMD
-// number, the parameters. "…0" and "…NaN" say that all the others are that.
-func describe(s *step) string {
-	params := func(p []float32) string {
-		end := len(p)
-		for end > 0 && fmt.Sprint(p[end-1]) == fmt.Sprint(p[len(p)-1]) {
-			end--
-		}
-		var words []string
-		if rest := p[end:]; len(rest) > 1 {
-			words = append(words, "…"+fmt.Sprint(rest[0]))
-			p = p[:end]
-		}
-		all := ""
-		for _, x := range p {
-			all += fmt.Sprint(x) + " "
-		}
-		return "[" + strings.TrimSpace(all+strings.Join(words, "")) + "]"
-	}
-	var text string
-	if s.asInt {
-		words := make([]string, 4)
-		for i := range words {
-			words[i] = fmt.Sprint(s.p[i])
-		}
-		text = fmt.Sprintf("INT %d frame=%d [%s] x=%d y=%d z=%v", s.cmd, s.frame, strings.Join(words, " "), s.x, s.y, s.p[6])
-	} else {
-		text = fmt.Sprintf("LONG %d %s", s.cmd, params(s.p[:]))
-	}
-	if s.undo != nil {
-		text += " undo " + describe(s.undo)
-	}
-	return text
+func TestRestartedVehicleIsInItsInitialState(t *testing.T) {
+	testRules(t, []rule{
+		{"disarmed, whatever was commanded", "hold armed, accepted land, land armed, restarted, hold disarmed, ours, = manual"},
+		{"in the mode that was commanded", "hold disarmed, accepted position, position disarmed, restarted, position disarmed, ours, = manual"},
+		{"after a lost link", "hold armed, accepted takeoff, takeoff armed, lost, restarted, hold disarmed, ours, = manual"},
+		{"armed, it is what it reports", "hold armed, accepted takeoff, takeoff armed, restarted, hold armed, taken, = hold"},
+		{"what was still to be followed is forgotten", "hold armed, accepted position, restarted, hold disarmed, +10s, = manual"},
+		{"later it is what it reports", "hold armed, accepted land, restarted, hold disarmed, hold armed, taken, = hold"},
+		{"and is commanded as ever", "hold armed, accepted land, restarted, hold disarmed, asks takeoff, takeoff disarmed, accepted takeoff, takeoff armed, ours, = takeoff"},
+		{"an arming acknowledged before it is heard says nothing", "hold disarmed, accepted position, position disarmed, restarted, waits, disarms, = position, hold disarmed, = manual"},
+		{"one that was never heard has not restarted", "restarted, hold armed, taken, = hold"},
+	})
 }
 
-// describeSteps writes a plan's commands, or why there is none.
-func describeSteps(p plan, err error) []string {
-	var ce *commandError
-	switch {
-	case errors.As(err, &ce):
-		return []string{string(ce.code) + ": " + ce.text}
-	case err != nil:
-		return []string{err.Error()}
-	}
-	var lines []string
-	for i := range p.steps {
-		lines = append(lines, describe(&p.steps[i]))
-	}
-	if p.landed != nil {
-		lines = append(lines, "over it: "+describe(p.landed))
-	}
-	return lines
+// PX4 goes to POSCTL by itself when a stream starts while it is disarmed.
+func TestStickModeOfOurOwnStreamIsOursWhileDisarmed(t *testing.T) {
+	testRules(t, []rule{
+		{"with the stream", "hold disarmed, accepted hold, hold disarmed, position disarmed streamed, ours, = hold"},
+		{"without it", "hold disarmed, accepted hold, hold disarmed, position disarmed, taken, = position"},
+		{"armed it is the pilot's", "hold armed, accepted hold, hold armed, position armed streamed, taken, = position"},
+		{"RTL is none", "hold disarmed, accepted hold, hold disarmed, rtl disarmed streamed, taken, = rtl"},
+	})
 }
 
-// planRow is a vehicle, a request, and the commands that carry it out.
-type planRow struct {
-	vehicle, request string
-	want             []string
+func TestStepExplainsItsModeFromWhenItIsSent(t *testing.T) {
+	testRules(t, []rule{
+		{"before that the same mode is a pilot's", "hold armed, waits, position armed, taken, = position"},
+		{"the mode that the plan began in changes nothing", "hold armed, waits, hold armed, ours, = hold"},
+		{"a pilot's return while it waits", "position armed, waits, rtl armed, taken, = rtl"},
+		{"the way out of a stick mode", "altitude armed, asks position hold, position armed, ours, = altitude, hold armed, ours, accepted hold, = hold"},
+	})
 }
 
-func testPlans(t *testing.T, rows []planRow) {
-	for _, r := range rows {
-		t.Run(r.vehicle+": "+r.request, func(t *testing.T) {
-			got := describeSteps(parseRequest(t, r.request).plan(parseVehicle(t, r.vehicle)))
-			if !slices.Equal(got, r.want) {
-				t.Errorf("got\n\t%s\nwant\n\t%s", strings.Join(got, "\n\t"), strings.Join(r.want, "\n\t"))
-			}
-		})
-	}
+func TestUnansweredPlanShowsWhatItDid(t *testing.T) {
+	testRules(t, []rule{
+		{"what it did before", "hold armed, asks position, position armed, ours, = hold, unanswered, = position"},
+		{"what it does after", "hold armed, asks position, unanswered, position armed, taken, = position"},
+		{"where it did nothing", "hold armed, accepted hold, asks position, unanswered, hold armed, ours, = hold"},
+		{"in what was commanded before", "hold armed, accepted takeoff, takeoff armed, asks position, unanswered, hold armed, ours, = takeoff"},
+	})
 }
+
+// pilotsMoment is a moment of a manoeuvre, up to which the machine is led.
+type pilotsMoment uint8
 
 const (
-	notFlying   = "refused: not flying: take off first"
-	fixedWing   = "unsupported: land: a fixed wing lands by a mission, not by a command"
-	unknownKind = "unsupported: this autopilot is neither PX4 nor ArduPilot Copter or Plane: its state can be read, not commanded"
+	momentWaits   pilotsMoment = iota // nothing of the plan was sent
+	momentSent                        // its steps were, none is acknowledged
+	momentStepped                     // the vehicle is in its last mode, and an ack is missing
+	momentAcked                       // it was accepted, and no report shows it
+	momentShown                       // one did
 )
 
-// TestPX4Plans: places and heights in DO_REPOSITION and NAV_TAKEOFF are AMSL
-// whatever the frame says, yaw is in radians, unset is NaN.
-func TestPX4Plans(t *testing.T) {
-	const (
-		back    = " undo LONG 176 [1 1 0 …NaN]" // MANUAL
-		backPos = " undo LONG 176 [1 3 0 …NaN]" // POSCTL
-		backRTL = " undo LONG 176 [1 4 5 …NaN]"
-	)
-	testPlans(t, []planRow{
-		{"px4 MANUAL landed", "set mode=manual", []string{"LONG 176 [1 1 0 …NaN]"}},
-		{"px4 MANUAL landed", "set mode=altitude", []string{"LONG 176 [1 2 0 …NaN]" + back}},
-		{"px4 MANUAL landed", "set mode=position", []string{"LONG 176 [1 3 0 …NaN]" + back}},
-		{"px4 MANUAL landed", "set mode=hold", []string{"LONG 176 [1 4 3 …NaN]" + back}},
-		{"px4 MANUAL landed", "set mode=rtl", []string{"LONG 176 [1 4 5 …NaN]" + back}},
-		{"px4 MANUAL landed", "set mode=rtgs", []string{"LONG 176 [1 4 5 …NaN]" + back}}, // it refuses 4,7
-		{"px4 MANUAL landed", "set mode=land", []string{"LONG 21 […NaN]" + back}},
-		{"px4 MANUAL landed", "set mode=takeoff", []string{"LONG 22 [NaN NaN NaN NaN NaN NaN 498.5]" + back, "LONG 400 [1 0 …NaN] undo LONG 400 [0 0 …NaN]"}},
-		{"px4 POSCTL flying", "set mode=manual", []string{"LONG 176 [1 1 0 …NaN]" + backPos}},
-		{"px4 POSCTL flying", "set mode=altitude", []string{"LONG 176 [1 2 0 …NaN]" + backPos}},
-		{"px4 POSCTL flying", "set mode=position", []string{"LONG 176 [1 3 0 …NaN]"}},
-		{"px4 POSCTL flying", "set mode=hold", []string{"LONG 176 [1 4 3 …NaN]" + backPos}},
-		{"px4 POSCTL flying", "set mode=rtl", []string{"LONG 176 [1 4 5 …NaN]" + backPos}},
-		{"px4 POSCTL flying", "set mode=rtgs", []string{"LONG 176 [1 4 5 …NaN]" + backPos}},
-		{"px4 AUTO.RTL flying", "set mode=rtgs", []string{"LONG 176 [1 4 5 …NaN]"}},
-		{"px4 POSCTL.SLOW flying", "set mode=hold", []string{"LONG 176 [1 4 3 …NaN] undo LONG 176 [1 3 2 …NaN]"}},
-
-		{"px4 MANUAL landed", "set arm=true", []string{"LONG 400 [1 0 …NaN]"}},
-		{"px4 MANUAL armed", "set arm=false", []string{"LONG 400 [0 0 …NaN]"}},
-		{"px4 MANUAL landed", "set mode=position arm=true", []string{"LONG 176 [1 3 0 …NaN]" + back, "LONG 400 [1 0 …NaN]"}},
-		{"px4 MANUAL landed", "set mode=hold arm=false", []string{"LONG 176 [1 4 3 …NaN]" + back, "LONG 400 [0 0 …NaN]"}},
-		{"px4 MANUAL landed", "set mode=takeoff arm=true", []string{"LONG 22 [NaN NaN NaN NaN NaN NaN 498.5]" + back, "LONG 400 [1 0 …NaN] undo LONG 400 [0 0 …NaN]"}},
-		{"px4 POSCTL flying", "set mode=land arm=false", []string{"refused: arm: not while flying; the mode was not set either"}},
-
-		{"px4 MANUAL landed", "takeoff", []string{"LONG 22 [NaN NaN NaN NaN NaN NaN 498.5]" + back, "LONG 400 [1 0 …NaN] undo LONG 400 [0 0 …NaN]"}},
-		{"px4 MANUAL landed", "takeoff altitude=25", []string{"LONG 22 [NaN NaN NaN NaN NaN NaN 513.5]" + back, "LONG 400 [1 0 …NaN] undo LONG 400 [0 0 …NaN]"}},
-		{"px4 MANUAL armed", "takeoff", []string{"LONG 22 [NaN NaN NaN NaN NaN NaN 498.5]" + back}},
-		{"px4 POSCTL flying", "takeoff altitude=30", []string{"LONG 22 [NaN NaN NaN NaN NaN NaN 518.5]" + backPos}},
-		{"px4 POSCTL flying", "takeoff", []string{"refused: altitude: the vehicle is already 10.0 m above home"}},
-		{"px4 MANUAL landed uphill", "takeoff altitude=5", []string{"refused: altitude: the vehicle is already 6.5 m above home"}},
-		{"px4 MANUAL landed uphill", "takeoff", []string{"LONG 22 [NaN NaN NaN NaN NaN NaN 498.5]" + back, "LONG 400 [1 0 …NaN] undo LONG 400 [0 0 …NaN]"}},
-		{"px4 MANUAL landed homeless", "takeoff altitude=20", []string{"LONG 22 [NaN NaN NaN NaN NaN NaN 508.5]" + back, "LONG 400 [1 0 …NaN] undo LONG 400 [0 0 …NaN]"}},
-		{"px4 POSCTL flying homeless", "takeoff altitude=20", []string{"refused: takeoff: the autopilot has no home position yet; wait for its GPS"}},
-		{"px4 MANUAL landed homeless blind", "takeoff", []string{"refused: takeoff: the autopilot has no home position yet; wait for its GPS"}},
-
-		{"px4 POSCTL flying", "goto lat=47.398 lon=8.546", []string{"INT 192 frame=0 [-1 1 0 1.5707964] x=473980000 y=85460000 z=498.5" + backPos}},
-		{"px4 POSCTL flying", "goto lat=47.398 lon=8.546 altitude=20", []string{"INT 192 frame=0 [-1 1 0 1.5707964] x=473980000 y=85460000 z=508.5" + backPos}},
-		{"px4 POSCTL flying", "goto lat=47.398 lon=8.546 altitude_msl=600", []string{"INT 192 frame=0 [-1 1 0 1.5707964] x=473980000 y=85460000 z=600" + backPos}},
-		{"px4 POSCTL flying", "goto altitude=20", []string{"INT 192 frame=0 [-1 1 0 1.5707964] x=473977421 y=85455938 z=508.5" + backPos}},
-		{"px4 POSCTL flying", "goto altitude=-3", []string{"INT 192 frame=0 [-1 1 0 1.5707964] x=473977421 y=85455938 z=485.5" + backPos}},
-		{"px4 POSCTL flying", "goto altitude_msl=0", []string{"INT 192 frame=0 [-1 1 0 1.5707964] x=473977421 y=85455938 z=0" + backPos}},
-		{"px4 POSCTL flying", "goto heading=0", []string{"INT 192 frame=0 [-1 1 0 0] x=473977421 y=85455938 z=498.5" + backPos}},
-		{"px4 POSCTL flying", "goto heading=180", []string{"INT 192 frame=0 [-1 1 0 3.1415927] x=473977421 y=85455938 z=498.5" + backPos}},
-		{"px4 POSCTL flying", "goto heading=270", []string{"INT 192 frame=0 [-1 1 0 -1.5707964] x=473977421 y=85455938 z=498.5" + backPos}},
-		{"px4 POSCTL flying", "goto heading=360", []string{"INT 192 frame=0 [-1 1 0 0] x=473977421 y=85455938 z=498.5" + backPos}},
-		{"px4 POSCTL flying", "goto lat=-33.8688 lon=151.2093 altitude=20 heading=45 speed=5", []string{"INT 192 frame=0 [5 1 0 0.7853982] x=-338688000 y=1512093000 z=508.5" + backPos}},
-		{"px4 POSCTL flying", "goto lat=-90 lon=-180", []string{"INT 192 frame=0 [-1 1 0 1.5707964] x=-900000000 y=-1800000000 z=498.5" + backPos}},
-		{"px4 POSCTL flying", "goto lat=32.8 lon=8.5460009", []string{"INT 192 frame=0 [-1 1 0 1.5707964] x=328000000 y=85460009 z=498.5" + backPos}},
-		{"px4 POSCTL flying headless", "goto lat=47.398 lon=8.546", []string{"INT 192 frame=0 [-1 1 0 NaN] x=473980000 y=85460000 z=498.5" + backPos}},
-		{"px4 POSCTL armed climbing", "goto altitude=20", []string{"INT 192 frame=0 [-1 1 0 1.5707964] x=473977421 y=85455938 z=508.5" + backPos}},
-		{"px4 POSCTL armed undefined", "goto altitude=20", []string{"INT 192 frame=0 [-1 1 0 1.5707964] x=473977421 y=85455938 z=508.5" + backPos}},
-		{"px4 POSCTL flying homeless", "goto lat=47.398 lon=8.546", []string{"INT 192 frame=0 [-1 1 0 1.5707964] x=473980000 y=85460000 z=498.5" + backPos}},
-		{"px4 POSCTL flying homeless", "goto altitude_msl=520", []string{"INT 192 frame=0 [-1 1 0 1.5707964] x=473977421 y=85455938 z=520" + backPos}},
-		{"px4 POSCTL flying homeless", "goto altitude=20", []string{"refused: altitude: the autopilot has no home position yet; give altitude_msl, or wait for its GPS"}},
-		{"px4 POSCTL flying blind", "goto altitude=20", []string{"refused: the autopilot has no position yet: give lat and lon, or wait for its GPS"}},
-		{"px4 POSCTL flying blind", "goto lat=47.398 lon=8.546 altitude=20", []string{"INT 192 frame=0 [-1 1 0 NaN] x=473980000 y=85460000 z=508.5" + backPos}},
-		{"px4 MANUAL landed", "goto lat=47.398 lon=8.546 altitude=20", []string{notFlying}},
-		{"px4 POSCTL armed", "goto lat=47.398 lon=8.546 altitude=20", []string{notFlying}},
-
-		// Only DO_SET_MODE ends a failsafe.
-		{"px4 AUTO.LOITER flying failsafe", "goto altitude=20", []string{"LONG 176 [1 4 3 …NaN]", "INT 192 frame=0 [-1 1 0 1.5707964] x=473977421 y=85455938 z=508.5 undo LONG 176 [1 4 3 …NaN]"}},
-		{"px4 AUTO.RTL flying failsafe", "goto altitude=20", []string{"LONG 176 [1 4 3 …NaN]" + backRTL, "INT 192 frame=0 [-1 1 0 1.5707964] x=473977421 y=85455938 z=508.5" + backRTL}},
-		{"px4 AUTO.RTL flying failsafe", "land lat=47.398 lon=8.546", []string{"LONG 176 [1 4 3 …NaN]" + backRTL, "INT 192 frame=0 [-1 1 0 NaN] x=473980000 y=85460000 z=498.5" + backRTL, "over it: LONG 21 […NaN]"}},
-		{"px4 AUTO.RTL flying failsafe", "set mode=hold", []string{"LONG 176 [1 4 3 …NaN]" + backRTL}},
-
-		{"px4 POSCTL flying", "land", []string{"LONG 21 […NaN]" + backPos}},
-		{"px4 AUTO.LAND flying landing", "land", []string{"LONG 21 […NaN] undo LONG 176 [1 4 6 …NaN]"}},
-		{"px4 POSCTL flying", "land lat=47.398 lon=8.546", []string{"INT 192 frame=0 [-1 1 0 NaN] x=473980000 y=85460000 z=498.5" + backPos, "over it: LONG 21 […NaN]"}},
-		{"px4 POSCTL flying homeless", "land lat=47.398 lon=8.546", []string{"INT 192 frame=0 [-1 1 0 NaN] x=473980000 y=85460000 z=498.5" + backPos, "over it: LONG 21 […NaN]"}},
-		{"px4 MANUAL landed", "land lat=47.398 lon=8.546", []string{notFlying}},
-
-		// Asking again for the mode it is in would leave a goto's target standing.
-		{"px4 AUTO.LOITER flying", "set mode=hold", []string{"LONG 176 [1 4 3 …NaN]", "INT 192 frame=0 [-1 1 0 NaN] x=473977421 y=85455938 z=498.5"}},
-		{"px4 AUTO.LOITER flying blind", "set mode=hold", []string{"refused: hold: the autopilot sends no position to hold; land and rtl need none"}},
-		{"px4 AUTO.LOITER landed", "set mode=hold", []string{"LONG 176 [1 4 3 …NaN]"}},
-		{"px4 AUTO.LOITER armed", "set mode=hold", []string{"LONG 176 [1 4 3 …NaN]"}},
-	})
-}
-
-// TestCopterPlans: heights are above home in frame 3 unless told AMSL, NAV_TAKEOFF
-// is a COMMAND_LONG in GUIDED after arming, speed goes before a goto and yaw
-// after it, unset is 0.
-func TestCopterPlans(t *testing.T) {
-	const (
-		back    = " undo LONG 176 [1 …0]"   // STABILIZE
-		backPos = " undo LONG 176 [1 5 …0]" // LOITER
-		yaw     = "LONG 115 [90 …0]"        // as it is
-	)
-	testPlans(t, []planRow{
-		{"copter STABILIZE landed", "set mode=manual", []string{"LONG 176 [1 …0]"}},
-		{"copter STABILIZE landed", "set mode=altitude", []string{"LONG 176 [1 2 …0]" + back}},
-		{"copter STABILIZE landed", "set mode=position", []string{"LONG 176 [1 5 …0]" + back}},
-		{"copter STABILIZE landed", "set mode=hold", []string{"LONG 176 [1 4 …0]" + back}},
-		{"copter STABILIZE landed", "set mode=rtl", []string{"LONG 176 [1 6 …0]" + back}},
-		{"copter STABILIZE landed", "set mode=rtgs", []string{"LONG 176 [1 6 …0]" + back}},
-		{"copter STABILIZE landed", "set mode=land", []string{"LONG 21 […0]" + back}},
-		{"copter STABILIZE landed", "set mode=takeoff", []string{"LONG 176 [1 4 …0]" + back, "LONG 400 [1 …0] undo LONG 400 […0]", "LONG 22 [0 0 0 0 0 0 10]"}},
-		{"copter LOITER flying", "set mode=manual", []string{"LONG 176 [1 …0]" + backPos}},
-		{"copter LOITER flying", "set mode=altitude", []string{"LONG 176 [1 2 …0]" + backPos}},
-		{"copter LOITER flying", "set mode=position", []string{"LONG 176 [1 5 …0]"}},
-		{"copter POSHOLD flying", "set mode=position", []string{"LONG 176 [1 5 …0] undo LONG 176 [1 16 …0]"}},
-		{"copter LOITER flying", "set mode=hold", []string{"LONG 176 [1 4 …0]" + backPos}},
-		{"copter LOITER flying", "set mode=rtl", []string{"LONG 176 [1 6 …0]" + backPos}},
-		{"copter RTL flying", "set mode=rtgs", []string{"LONG 176 [1 6 …0]"}},
-
-		{"copter STABILIZE landed", "set arm=true", []string{"LONG 400 [1 …0]"}},
-		{"copter STABILIZE armed", "set arm=false", []string{"LONG 400 […0]"}},
-		{"copter STABILIZE landed", "set mode=position arm=true", []string{"LONG 176 [1 5 …0]" + back, "LONG 400 [1 …0]"}},
-		{"copter STABILIZE armed", "set mode=hold arm=false", []string{"LONG 176 [1 4 …0]" + back, "LONG 400 […0]"}},
-
-		{"copter STABILIZE landed", "takeoff", []string{"LONG 176 [1 4 …0]" + back, "LONG 400 [1 …0] undo LONG 400 […0]", "LONG 22 [0 0 0 0 0 0 10]"}},
-		{"copter STABILIZE landed", "takeoff altitude=25.5", []string{"LONG 176 [1 4 …0]" + back, "LONG 400 [1 …0] undo LONG 400 […0]", "LONG 22 [0 0 0 0 0 0 25.5]"}},
-		{"copter STABILIZE armed", "takeoff", []string{"LONG 176 [1 4 …0]" + back, "LONG 22 [0 0 0 0 0 0 10]"}},
-		{"copter STABILIZE armed undefined", "takeoff", []string{"LONG 176 [1 4 …0]" + back, "LONG 22 [0 0 0 0 0 0 10]"}},
-		{"copter GUIDED landed", "takeoff", []string{"LONG 176 [1 4 …0]", "LONG 400 [1 …0] undo LONG 400 […0]", "LONG 22 [0 0 0 0 0 0 10]"}},
-		{"copter STABILIZE landed homeless blind", "takeoff", []string{"LONG 176 [1 4 …0]" + back, "LONG 400 [1 …0] undo LONG 400 […0]", "LONG 22 [0 0 0 0 0 0 10]"}},
-		{"copter LOITER flying", "takeoff altitude=30", []string{"refused: takeoff: already flying; use goto to climb"}},
-		{"copter GUIDED armed climbing", "takeoff", []string{"refused: takeoff: already flying; use goto to climb"}},
-
-		{"copter LOITER flying", "goto lat=47.398 lon=8.546", []string{"INT 192 frame=3 [-1 1 0 0] x=473980000 y=85460000 z=10" + backPos, yaw}},
-		{"copter LOITER flying", "goto lat=47.398 lon=8.546 altitude=20", []string{"INT 192 frame=3 [-1 1 0 0] x=473980000 y=85460000 z=20" + backPos, yaw}},
-		{"copter LOITER flying", "goto lat=47.398 lon=8.546 altitude_msl=510", []string{"INT 192 frame=0 [-1 1 0 0] x=473980000 y=85460000 z=510" + backPos, yaw}},
-		{"copter LOITER flying", "goto altitude=20", []string{"INT 192 frame=3 [-1 1 0 0] x=473977421 y=85455938 z=20" + backPos, yaw}},
-		{"copter LOITER flying", "goto altitude=0", []string{"INT 192 frame=3 [-1 1 0 0] x=473977421 y=85455938 z=0" + backPos, yaw}},
-		{"copter LOITER flying", "goto altitude_msl=510", []string{"INT 192 frame=0 [-1 1 0 0] x=473977421 y=85455938 z=510" + backPos, yaw}},
-		{"copter LOITER flying", "goto heading=270", []string{"INT 192 frame=3 [-1 1 0 0] x=473977421 y=85455938 z=10" + backPos, "LONG 115 [270 …0]"}},
-		{"copter LOITER flying", "goto heading=0", []string{"INT 192 frame=3 [-1 1 0 0] x=473977421 y=85455938 z=10" + backPos, "LONG 115 […0]"}},
-		{"copter LOITER flying", "goto lat=47.398 lon=8.546 speed=5", []string{"LONG 176 [1 4 …0]" + backPos, "LONG 178 [1 5 -1 …0]", "INT 192 frame=3 [-1 1 0 0] x=473980000 y=85460000 z=10" + backPos, yaw}},
-		{"copter GUIDED flying", "goto lat=-33.8688 lon=151.2093 altitude=20 heading=45 speed=2.5", []string{"LONG 176 [1 4 …0]", "LONG 178 [1 2.5 -1 …0]", "INT 192 frame=3 [-1 1 0 0] x=-338688000 y=1512093000 z=20 undo INT 192 frame=3 [-1 1 0 0] x=473977421 y=85455938 z=10", "LONG 115 [45 …0]"}},
-		{"copter LOITER flying headless", "goto altitude=20", []string{"INT 192 frame=3 [-1 1 0 0] x=473977421 y=85455938 z=20" + backPos}},
-		{"copter RTL flying failsafe headless", "goto altitude=20", []string{"INT 192 frame=3 [-1 1 0 0] x=473977421 y=85455938 z=20 undo LONG 176 [1 6 …0]"}},
-		{"copter LOITER flying homeless", "goto altitude=20", []string{"INT 192 frame=3 [-1 1 0 0] x=473977421 y=85455938 z=20" + backPos, yaw}},
-		{"copter LOITER flying homeless blind", "goto lat=47.398 lon=8.546 altitude_msl=510", []string{"INT 192 frame=0 [-1 1 0 0] x=473980000 y=85460000 z=510" + backPos}},
-		{"copter LOITER flying blind", "goto lat=47.398 lon=8.546 altitude=20", []string{"INT 192 frame=3 [-1 1 0 0] x=473980000 y=85460000 z=20" + backPos}},
-		{"copter LOITER flying blind", "goto lat=47.398 lon=8.546 altitude_msl=510", []string{"INT 192 frame=0 [-1 1 0 0] x=473980000 y=85460000 z=510" + backPos}},
-		{"copter LOITER flying blind", "goto lat=47.398 lon=8.546", []string{"refused: altitude: the autopilot's own height is not known yet; give altitude or altitude_msl"}},
-		{"copter LOITER flying blind", "goto altitude=20", []string{"refused: the autopilot has no position yet: give lat and lon, or wait for its GPS"}},
-		{"copter STABILIZE landed", "goto altitude=20", []string{notFlying}},
-		{"copter GUIDED armed", "goto altitude=20", []string{notFlying}},
-
-		{"copter LOITER flying", "land", []string{"LONG 21 […0]" + backPos}},
-		{"copter LOITER flying", "land lat=47.398 lon=8.546", []string{"INT 192 frame=3 [-1 1 0 0] x=473980000 y=85460000 z=10" + backPos, "over it: LONG 21 […0]"}},
-		{"copter GUIDED flying", "land lat=47.398 lon=8.546", []string{"INT 192 frame=3 [-1 1 0 0] x=473980000 y=85460000 z=10 undo INT 192 frame=3 [-1 1 0 0] x=473977421 y=85455938 z=10", "over it: LONG 21 […0]"}},
-		{"copter LOITER flying blind", "land lat=47.398 lon=8.546", []string{"refused: altitude: the autopilot's own height is not known yet; give altitude or altitude_msl"}},
-		{"copter STABILIZE landed", "land lat=47.398 lon=8.546", []string{notFlying}},
-
-		{"copter GUIDED flying", "set mode=hold", []string{"LONG 176 [1 4 …0]", "INT 192 frame=3 [-1 1 0 0] x=473977421 y=85455938 z=10"}},
-		{"copter BRAKE flying", "set mode=hold", []string{"LONG 176 [1 4 …0] undo LONG 176 [1 17 …0]"}},
-		{"copter GUIDED flying blind", "set mode=hold", []string{"refused: hold: the autopilot sends no position to hold; land and rtl need none"}},
-		{"copter GUIDED landed", "set mode=hold", []string{"LONG 176 [1 4 …0]"}},
-	})
-}
-
-func TestPlanePlans(t *testing.T) {
-	const (
-		backQ = " undo LONG 176 [1 19 …0]" // QLOITER
-		backP = " undo LONG 176 [1 6 …0]"  // FBWB
-	)
-	testPlans(t, []planRow{
-		{"quadplane QLOITER flying", "set mode=manual", []string{"LONG 176 [1 17 …0]" + backQ}},
-		{"quadplane QLOITER flying", "set mode=altitude", []string{"LONG 176 [1 18 …0]" + backQ}},
-		{"quadplane QLOITER flying", "set mode=position", []string{"LONG 176 [1 19 …0]"}},
-		{"quadplane QLOITER flying", "set mode=hold", []string{"LONG 176 [1 15 …0]" + backQ}},
-		{"quadplane QLOITER flying", "set mode=rtl", []string{"LONG 176 [1 21 …0]" + backQ}},
-		{"quadplane QLOITER flying", "set mode=rtgs", []string{"LONG 176 [1 21 …0]" + backQ}},
-		{"quadplane QLOITER flying", "set mode=land", []string{"LONG 176 [1 20 …0]" + backQ}},
-		{"quadplane QLAND flying", "land", []string{"LONG 176 [1 20 …0]"}},
-		{"quadplane QLOITER landed", "set mode=takeoff", []string{"LONG 176 [1 15 …0]" + backQ, "LONG 400 [1 …0] undo LONG 400 […0]", "LONG 22 [0 0 0 0 0 0 10]"}},
-		{"quadplane QLOITER landed", "takeoff altitude=25", []string{"LONG 176 [1 15 …0]" + backQ, "LONG 400 [1 …0] undo LONG 400 […0]", "LONG 22 [0 0 0 0 0 0 25]"}},
-		{"quadplane QLOITER armed", "takeoff", []string{"LONG 176 [1 15 …0]" + backQ, "LONG 22 [0 0 0 0 0 0 10]"}},
-		{"quadplane QLOITER flying", "takeoff", []string{"refused: takeoff: already flying; use goto to climb"}},
-		{"quadplane QLOITER landed", "set arm=true", []string{"LONG 400 [1 …0]"}},
-		{"quadplane QLOITER armed", "set arm=false", []string{"LONG 400 […0]"}},
-		{"quadplane QSTABILIZE landed", "set mode=altitude arm=true", []string{"LONG 176 [1 18 …0] undo LONG 176 [1 17 …0]", "LONG 400 [1 …0]"}},
-		{"quadplane QLOITER flying", "goto lat=47.398 lon=8.546 altitude=20", []string{"INT 192 frame=3 [-1 1 0 0] x=473980000 y=85460000 z=20" + backQ}},
-		{"quadplane QLOITER flying", "goto lat=47.398 lon=8.546 altitude_msl=510 speed=5 heading=90", []string{"LONG 176 [1 15 …0]" + backQ, "LONG 178 [1 5 -1 …0]", "INT 192 frame=0 [-1 1 0 0] x=473980000 y=85460000 z=510" + backQ, "LONG 115 [90 …0]"}},
-		{"quadplane QLOITER landed", "goto altitude=20", []string{notFlying}},
-		{"quadplane QLOITER flying", "land lat=47.398 lon=8.546", []string{"INT 192 frame=3 [-1 1 0 0] x=473980000 y=85460000 z=10" + backQ, "over it: LONG 176 [1 20 …0]"}},
-		{"quadplane GUIDED flying", "set mode=hold", []string{"LONG 176 [1 15 …0]", "INT 192 frame=3 [-1 1 0 0] x=473977421 y=85455938 z=10"}},
-
-		{"plane FBWB flying", "set mode=manual", []string{"LONG 176 [1 …0]" + backP}},
-		{"plane FBWB flying", "set mode=altitude", []string{"LONG 176 [1 6 …0]"}},
-		{"plane FBWB flying", "set mode=position", []string{`unsupported: mode: this vehicle has no mode for "position"`}},
-		{"plane FBWB flying", "set mode=position arm=true", []string{`unsupported: mode: this vehicle has no mode for "position"`}},
-		{"plane FBWB flying", "set mode=hold", []string{"LONG 176 [1 15 …0]" + backP}},
-		{"plane FBWB flying", "set mode=rtl", []string{"LONG 176 [1 11 …0]" + backP}},
-		{"plane FBWB flying", "set mode=rtgs", []string{"LONG 176 [1 11 …0]" + backP}},
-		{"plane FBWB flying", "set mode=land", []string{fixedWing}},
-		{"plane FBWB flying", "land", []string{fixedWing}},
-		{"plane FBWB flying", "land lat=47.398 lon=8.546", []string{fixedWing}},
-		{"plane FBWB landed", "takeoff", []string{"LONG 176 [1 13 …0]" + backP, "LONG 400 [1 …0] undo LONG 400 […0]"}},
-		{"plane FBWB landed", "set mode=takeoff", []string{"LONG 176 [1 13 …0]" + backP, "LONG 400 [1 …0] undo LONG 400 […0]"}},
-		{"plane FBWB armed", "takeoff", []string{"LONG 176 [1 13 …0]" + backP}},
-		{"plane FBWB landed", "takeoff altitude=30", []string{"unsupported: altitude: a fixed wing takes off to its own TKOFF_ALT; leave it out"}},
-		{"plane FBWB flying", "takeoff", []string{"refused: takeoff: already flying; use goto to climb"}},
-		{"plane FBWB landed", "set arm=true", []string{"LONG 400 [1 …0]"}},
-		{"plane FBWB armed", "set arm=false", []string{"LONG 400 […0]"}},
-		{"plane FBWB flying", "goto lat=47.398 lon=8.546 altitude=60", []string{"INT 192 frame=3 [-1 1 0 0] x=473980000 y=85460000 z=60" + backP}},
-		{"plane FBWB flying", "goto altitude_msl=600 speed=20", []string{"LONG 176 [1 15 …0]" + backP, "LONG 178 [1 20 -1 …0]", "INT 192 frame=0 [-1 1 0 0] x=473977421 y=85455938 z=600" + backP}},
-		{"plane FBWB flying", "goto lat=47.398 lon=8.546 heading=90", []string{"unsupported: heading: a fixed wing can't keep one at a place; leave it out"}},
-		{"plane FBWB landed", "goto altitude=60", []string{notFlying}},
-		{"plane GUIDED flying", "set mode=hold", []string{"LONG 176 [1 15 …0]", "INT 192 frame=3 [-1 1 0 0] x=473977421 y=85455938 z=10"}},
-
-		{"rover MANUAL landed", "set mode=hold", []string{unknownKind}},
-		{"rover MANUAL landed", "set arm=true", []string{unknownKind}},
-		{"rover MANUAL landed", "takeoff", []string{unknownKind}},
-		{"rover MANUAL armed", "goto altitude=20", []string{unknownKind}},
-		{"rover MANUAL armed", "land", []string{unknownKind}},
-	})
-}
-
-// TestPlanTellsMachineAndSticksWhatItMeans: the mode that the plan enters, what
-// its steps may show meanwhile, what it needs of the sticks, where it goes.
-func TestPlanTellsMachineAndSticksWhatItMeans(t *testing.T) {
-	for _, r := range []struct{ vehicle, request, want string }{
-		{"px4 AUTO.LOITER flying", "set mode=manual", "manual explains hold manual position, sticks enter"},
-		{"px4 AUTO.LOITER flying", "set mode=altitude", "altitude explains altitude hold position, sticks enter"},
-		{"px4 AUTO.LOITER flying", "set mode=position", "position explains hold position, sticks enter"},
-		{"px4 AUTO.LOITER landed", "set mode=position arm=true", "position explains hold position, sticks enter"},
-		{"px4 POSCTL flying", "set mode=hold", "hold explains hold position, sticks leave"},
-		{"px4 POSCTL flying", "set mode=rtl", "rtl explains position rtl, sticks leave"},
-		{"px4 POSCTL flying", "set mode=rtgs", "rtgs explains position rtgs rtl, sticks leave"},
-		{"px4 POSCTL flying", "land", "land explains land position, sticks leave"},
-		{"px4 POSCTL flying", "land lat=47.398 lon=8.546", "land explains hold land position, sticks leave, to 47.398 8.546 10"},
-		{"px4 MANUAL landed", "takeoff", "takeoff explains hold manual takeoff, sticks leave"},
-		{"px4 POSCTL flying", "goto lat=47.398 lon=8.546 altitude=20", "hold explains hold position, sticks leave, to 47.398 8.546 20"},
-		{"px4 POSCTL flying", "goto altitude_msl=508.5", "hold explains hold position, sticks leave, to 47.3977421 8.5455938 20"},
-		{"px4 POSCTL flying homeless", "goto altitude_msl=508.5", "hold explains hold position, sticks leave, to 47.3977421 8.5455938 NaN"},
-		{"px4 POSCTL flying", "goto heading=0", "hold explains hold position, sticks leave, to 47.3977421 8.5455938 10"},
-		{"px4 AUTO.RTL flying failsafe", "goto altitude=20", "hold explains hold rtl, sticks leave, to 47.3977421 8.5455938 20"},
-		{"px4 AUTO.LOITER landed", "set arm=true", "arms explains hold, sticks as they are"},
-		{"px4 MANUAL landed", "set arm=true", "arms explains manual, sticks run"},
-		{"px4 ALTCTL landed", "set arm=true", "arms explains altitude, sticks run"},
-		{"px4 POSCTL landed", "set arm=true", "arms explains position, sticks run"},
-		{"px4 POSCTL armed", "set arm=false", "disarms explains position, sticks as they are"},
-		{"px4 AUTO.MISSION flying", "set mode=hold", "hold explains hold other, sticks leave"},
-
-		{"copter GUIDED flying", "set mode=manual", "manual explains hold manual, sticks enter"},
-		{"copter GUIDED flying", "set mode=altitude", "altitude explains altitude hold, sticks enter"},
-		{"copter GUIDED flying", "set mode=position", "position explains hold position, sticks enter"},
-		{"copter LOITER flying", "set mode=hold", "hold explains hold position, sticks leave"},
-		{"copter LOITER flying", "set mode=rtl", "rtl explains position rtl, sticks leave"},
-		{"copter LOITER flying", "set mode=rtgs", "rtgs explains position rtgs rtl, sticks leave"},
-		{"copter LOITER flying", "land", "land explains land position, sticks leave"},
-		{"copter LOITER flying", "land lat=47.398 lon=8.546", "land explains hold land position, sticks leave, to 47.398 8.546 10"},
-		{"copter STABILIZE landed", "takeoff", "takeoff explains hold manual takeoff, sticks leave"},
-		{"copter LOITER flying", "goto altitude=20", "hold explains hold position, sticks leave, to 47.3977421 8.5455938 20"},
-		{"copter LOITER landed", "set arm=true", "arms explains position, sticks run"},
-		{"copter GUIDED landed", "set arm=true", "arms explains hold, sticks as they are"},
-		{"copter GUIDED armed", "set arm=false", "disarms explains hold, sticks as they are"},
-
-		{"quadplane QHOVER flying", "set mode=position", "position explains altitude position, sticks enter"},
-		{"quadplane QHOVER flying", "land lat=47.398 lon=8.546", "land explains altitude hold land, sticks leave, to 47.398 8.546 10"},
-		{"plane FBWB flying", "set mode=manual", "manual explains altitude manual, sticks enter"},
-		{"plane MANUAL landed", "takeoff", "takeoff explains hold manual takeoff, sticks leave"},
-	} {
-		t.Run(r.vehicle+": "+r.request, func(t *testing.T) {
-			p, err := parseRequest(t, r.request).plan(parseVehicle(t, r.vehicle))
+// everyPilot calls f with a machine at every moment of every manoeuvre, the
+// numbers that are explained there, and every mode that the pilot has: each of
+// the autopilot's own list, BRAKE and the present one among them.
+func everyPilot(t *testing.T, test func(t *testing.T, f *hearing, p plan, explained []uint32, pilot autopilotMode)) {
+	for _, v := range []string{"px4 ALTCTL", "px4 POSCTL", "px4 AUTO.MISSION", "copter ALT_HOLD", "copter LOITER", "copter AUTO", "quadplane QHOVER hovers", "plane FBWA"} {
+		for _, r := range []string{
+			"takeoff altitude=20", "goto altitude=20", "set mode=hold", "land", "land lat=47.398 lon=8.546", "set mode=rtl", "set mode=rtgs",
+			"set mode=manual", "set mode=altitude", "set mode=position", "set mode=hold arm=true",
+		} {
+			state := " flying streams"
+			if strings.HasPrefix(r, "takeoff") {
+				state = " landed"
+			}
+			veh := parseVehicle(t, v+state)
+			p, err := parseRequest(t, r).plan(veh)
 			if err != nil {
-				t.Fatal(err)
+				continue // plan_test.go says which
 			}
-			got := map[bool]string{true: "arms", false: "disarms"}[p.arm]
-			if p.setsMode {
-				got = p.mode.String()
-			}
-			var explains []string
-			for _, m := range p.explains {
-				explains = append(explains, m.String())
-			}
-			slices.Sort(explains)
-			got += " explains " + strings.Join(slices.Compact(explains), " ")
-			got += ", sticks " + [...]string{"as they are", "enter", "run", "leave"}[p.sticks]
-			if p.target != nil {
-				got += fmt.Sprintf(", to %v %v %v", p.target.lat, p.target.lon, p.target.altitude)
-			}
-			if got != r.want {
-				t.Errorf("\ngot  %s\nwant %s", got, r.want)
-			}
-		})
-	}
-}
-
-func TestOnlyAReturnExplainsRTL(t *testing.T) {
-	requests := []string{"takeoff altitude=50", "goto altitude=20", "land", "land lat=47.398 lon=8.546", "set arm=true", "set arm=false"}
-	for _, m := range requestable {
-		if m != ModeRTL && m != ModeRTGS && m != ModeTakeoff {
-			requests = append(requests, "set mode="+m.String(), "set mode="+m.String()+" arm=true")
-		}
-	}
-	for _, v := range []string{"px4 POSCTL flying", "copter LOITER flying", "copter STABILIZE landed", "quadplane QLOITER flying", "plane FBWB flying"} {
-		for _, r := range requests {
-			p, err := parseRequest(t, r).plan(parseVehicle(t, v))
-			if err == nil && (slices.Contains(p.explains, ModeRTL) || slices.Contains(p.explains, ModeRTGS)) {
-				t.Errorf("%s: %s would hide a failsafe", v, r)
+			for moment := momentWaits; moment <= momentShown; moment++ {
+				for _, pilot := range modesOf(veh.firmware) {
+					t.Run(fmt.Sprintf("%s %s %d %s", v, r, moment, pilot.name), func(t *testing.T) {
+						f, explained := momentOf(veh, p, moment)
+						test(t, f, p, explained, pilot)
+					})
+				}
 			}
 		}
 	}
 }
 
-// What no reader of a table would notice: PX4 arms and stays on the ground at
-// latitude and longitude 0, and flies degrees as radians.
-func TestNoPX4PlanAsksForPlaceZeroOrDegrees(t *testing.T) {
-	for _, altitude := range []string{"2.5", "10", "120"} {
-		p, err := parseRequest(t, "takeoff altitude="+altitude).plan(parseVehicle(t, "px4 AUTO.LOITER landed"))
-		if err != nil {
-			t.Fatal(err)
+// momentOf leads a machine to the moment, and tells what is explained there.
+func momentOf(v vehicle, p plan, moment pilotsMoment) (f *hearing, explained []uint32) {
+	f = newHearing()
+	f.firmware = v.firmware
+	f.shows(v.custom, true)
+	f.begin(nil)
+	explained = []uint32{v.custom}
+	if moment == momentWaits {
+		return f, explained
+	}
+	for _, s := range p.steps {
+		if s.enters {
+			f.expect(s.number)
+			explained = append(explained, s.number)
 		}
-		if s := p.steps[0]; s.cmd != common.MAV_CMD_NAV_TAKEOFF || s.asInt || !math.IsNaN(float64(s.p[4])) || !math.IsNaN(float64(s.p[5])) || s.p[6] <= testHome {
-			t.Errorf("takeoff to %s m: %s", altitude, describe(&s))
+		if moment >= momentStepped && s.enters {
+			f.shows(s.number, true)
 		}
 	}
-	for heading := range 361 {
-		p, err := parseRequest(t, fmt.Sprintf("goto heading=%d", heading)).plan(parseVehicle(t, "px4 POSCTL flying"))
-		if err != nil {
-			t.Fatal(err)
+	if moment >= momentAcked {
+		if moment == momentAcked {
+			f.shows(v.custom, true)
 		}
-		yaw := float64(p.steps[0].p[3])
-		if math.Abs(yaw) > math.Pi+1e-6 || math.Abs(math.Remainder(yaw*180/math.Pi-float64(heading), 360)) > 1e-4 {
-			t.Errorf("heading %d is sent as %v", heading, yaw)
-		}
+		f.accept(p.order, f.now)
+		explained = append(slices.Clone(p.order.numbers), f.raw.custom)
 	}
+	if moment == momentShown {
+		f.shows(p.order.numbers[0], true)
+		explained = p.order.numbers
+	}
+	return f, explained
 }
 
-// TestStepNamesTheModeItAsksFor: the link compares it with the heartbeat's.
-func TestStepNamesTheModeItAsksFor(t *testing.T) {
-	for _, f := range []firmware{px4, copter, quadPlane, plane} {
-		for m, custom := range entered[f] {
-			s := f.setMode(custom)
-			if got := s.custom(f); got != custom {
-				t.Errorf("firmware %d, %v: asks for %d, want %d", f, m, got, custom)
-			}
-			shows, _ := f.reported(custom)
-			switch {
-			case m == ModeRTGS && shows == ModeRTL, m == ModeTakeoff && shows == ModeHold: // as it is called there
-			case shows != m:
-				t.Errorf("firmware %d: what enters %v is reported as %v", f, m, shows)
-			}
+// TestPilotsSwitchShowsAtEveryMomentOfEveryManoeuvre is the product of rules 4
+// and 5: what the plan explains is ours, and everything else takes the drone.
+func TestPilotsSwitchShowsAtEveryMomentOfEveryManoeuvre(t *testing.T) {
+	everyPilot(t, func(t *testing.T, f *hearing, p plan, explained []uint32, pilot autopilotMode) {
+		before := f.mode
+		ends := f.order != nil && p.order.end != 0 && pilot.custom == p.order.end
+		f.shows(pilot.custom, true) // high enough for a takeoff's end
+		switch ours := ends || slices.Contains(explained, pilot.custom); {
+		case ours && (f.taken || f.mode != before):
+			t.Errorf("explained, but taken is %v and the mode %v, before %v", f.taken, f.mode, before)
+		case !ours && (!f.taken || f.mode != pilot.mode):
+			t.Errorf("taken is %v and the mode %v, want %v", f.taken, f.mode, pilot.mode)
 		}
-	}
+	})
+}
+
+// TestReturnShowsAtEveryMomentOfEveryManoeuvre: a failsafe in the middle of
+// anything but a return is never hidden, also after the plan was refused.
+func TestReturnShowsAtEveryMomentOfEveryManoeuvre(t *testing.T) {
+	everyPilot(t, func(t *testing.T, f *hearing, p plan, explained []uint32, pilot autopilotMode) {
+		if pilot.mode != ModeRTL || p.order.mode == ModeRTL || p.order.mode == ModeRTGS {
+			return
+		}
+		if f.order == nil {
+			f.refuse(f.now)
+		}
+		f.shows(pilot.custom, true)
+		if !f.taken || f.mode != ModeRTL {
+			t.Errorf("taken is %v and the mode %v", f.taken, f.mode)
+		}
+	})
 }
 
 // witness watches a machine from outside: it remembers what the machine was
 // told, and says what no rule of the design allows.
 type witness struct {
 	machine
-	now time.Time
+	firmware firmware
+	now      time.Time
 
 	last     report        // given last
 	heard    bool          // last is set
 	lost     bool          // the link, since then
+	again    bool          // the autopilot has started again, since then
 	said     map[Mode]bool // every mode that was ever given
-	accepted Mode          // by the last command
-	transit  bool          // of an accepted land
-	pending  []Mode        // explained by the plan that waits
-	settling []Mode        // explained by the plan that was refused
+	accepted *order        // the last command's, until something took the mode
+	pending  []uint32      // explained by the plan that waits; nil: none
+	settling []uint32      // explained by the plan that was refused
 	waiting  bool          // for a report that explains the accepted mode
 
 	ackedAt, refusedAt time.Time
@@ -1124,51 +889,72 @@ type witness struct {
 // late reports whether 5 s have passed since the given time.
 func (w *witness) late(since time.Time) bool { return w.now.Sub(since) >= followTime }
 
+// forget is that the mode is the reported one.
+func (w *witness) forget() { w.accepted, w.waiting, w.settling = nil, false, nil }
+
 func (w *witness) seeReport(r report) string {
 	mode, last := w.mode, w.last
-	met, first := w.heard, !w.heard || w.lost
-	ours := belongs(mode, w.transit, r)
-	lag := slices.Contains(w.settling, r.mode) && !w.late(w.refusedAt) // of a refused plan
-	explained := slices.Contains(w.pending, r.mode) || lag
-	other := func(b report) bool { return b != last }
-	sure := !slices.ContainsFunc(w.before, other) // that last is the one to differ from
-	guessed := slices.Contains(w.before, r)       // by an accepted arming
-
-	w.report(r)
-
-	if w.mode != mode {
-		w.settling = nil
+	first, again := !w.heard || w.lost, w.again
+	if slices.Contains(w.settling, last.custom) && !slices.Contains(w.settling, r.custom) {
+		w.settling = nil // taken back
 	}
-	if w.mode != mode || belongs(w.mode, w.transit, r) && (w.mode != ModeTakeoff || r.armed) {
+	streamed := !r.armed && r.streamed && r.mode.flownBySticks()
+	ours := streamed || w.accepted != nil && belongs(*w.accepted, r)
+	explained := ours || slices.Contains(w.pending, r.custom) ||
+		slices.Contains(w.settling, r.custom) && !w.late(w.refusedAt) && r.mode != ModeRTL
+	sure := !slices.ContainsFunc(w.before, func(b report) bool { return !b.same(last) }) // that last is the one to differ from
+	known := slices.ContainsFunc(w.before, r.same)
+
+	taken := w.report(r)
+
+	if taken || again {
+		w.forget()
+	}
+	if ours && (w.accepted == nil || w.accepted.mode != ModeTakeoff || r.armed) {
 		w.waiting = false
 	}
-	if !explained || !met {
+	if !explained || first {
 		w.before = nil
 	}
+	if first {
+		w.settling = nil
+	}
 	w.before = append(w.before, r)
-	w.last, w.heard, w.lost = r, true, false
+	w.last, w.heard, w.lost, w.again = r, true, false, false
 	w.said[r.mode] = true
 
-	returns := w.mode == ModeRTL || w.mode == ModeRTGS && w.accepted == ModeRTGS
 	switch {
-	case w.mode != mode && w.mode != r.mode:
-		return "a mode that was not reported"
-	case first && !r.armed && w.mode != mode:
+	case again && !r.armed:
+		if w.mode != ModeManual || taken {
+			return "a restarted vehicle is not in its initial state"
+		}
+	case again && (!taken || w.mode != r.mode):
+		return "a restart in the air is hidden"
+	case taken && w.mode != r.mode:
+		return "a report took the mode and is not shown"
+	case !taken && w.mode != mode:
+		return "a mode changed that no report took"
+	case again:
+	case first && !r.armed && taken:
 		return "a disarmed first contact changed the mode"
-	case first && r.armed && !explained && !ours && w.mode != r.mode:
+	case first && r.armed && !explained && !known && !taken:
 		return "an armed first contact is hidden"
-	case !first && r == last && sure && w.mode != mode:
-		return "an equal report changed the mode"
-	case r.mode == ModeRTL && r != last && !explained && !guessed && (r.armed || !first) && !returns:
-		return "a return is hidden"
+	case !first && r.same(last) && sure && taken:
+		return "an equal report took the mode"
+	case !first && ours && taken:
+		return "a report took the mode that belongs to it"
+	case !first && !explained && !known && !taken:
+		return "a report that nothing explains is hidden"
 	}
 	return ""
 }
 
+// seeBegin begins a plan and sends its step.
 func (w *witness) seeBegin(m Mode) string {
 	mode := w.mode
-	w.pending, w.settling = []Mode{m, mode}, nil // every plan explains the mode it comes from
-	w.begin(slices.Clone(w.pending))
+	w.pending, w.settling = []uint32{w.last.custom, entered[w.firmware][m]}, nil // every plan explains the mode it comes from
+	w.begin(nil)
+	w.expect(entered[w.firmware][m])
 	if w.mode != mode {
 		return "a command that waits changed the mode"
 	}
@@ -1176,9 +962,11 @@ func (w *witness) seeBegin(m Mode) string {
 }
 
 func (w *witness) seeAccept(m Mode, transit bool) string {
-	w.accept(m, transit, w.now)
-	w.accepted, w.transit, w.pending, w.settling = m, transit, nil, nil
-	w.waiting, w.ackedAt = true, w.now
+	o := commanded(w.firmware, m, transit)
+	w.accept(o, w.now)
+	w.accepted, w.pending, w.settling = &o, nil, nil
+	w.waiting, w.ackedAt = w.last.custom != o.numbers[0] || m == ModeTakeoff && !w.last.armed, w.now
+	w.before = append(w.before, w.last)
 	if w.mode != m {
 		return "the accepted mode is not the mode"
 	}
@@ -1191,21 +979,43 @@ func (w *witness) seeRefuse() string {
 	}
 	mode := w.mode
 	w.refuse(w.now)
-	w.settling, w.pending, w.refusedAt = w.pending, nil, w.now
+	w.settling, w.pending, w.refusedAt = w.pending[1:], nil, w.now
 	if w.mode != mode {
 		return "a refused command changed the mode"
 	}
 	return ""
 }
 
+// seeDoubt is a plan that nobody answered.
+func (w *witness) seeDoubt() string {
+	if w.pending == nil {
+		return ""
+	}
+	mode := w.mode
+	w.doubt(w.now)
+	w.pending, w.settling = nil, nil
+	if w.mode != mode || w.machine.order == nil {
+		w.forget()
+		w.before = append(w.before, w.last)
+	}
+	if w.mode != mode && w.mode != w.last.mode {
+		return "an unanswered command entered a mode that was not reported last"
+	}
+	return ""
+}
+
 func (w *witness) seeArm(arm bool) string {
-	if w.pending == nil || w.lost {
+	if w.pending == nil || w.lost || w.again {
 		return ""
 	}
 	mode, waited := w.mode, w.waiting
 	w.acceptArm(arm)
 	w.pending = nil
-	w.before = append(w.before, report{w.last.mode, arm})
+	if w.machine.order == nil {
+		w.forget()
+	}
+	w.last.armed = w.raw.armed
+	w.before = append(w.before, w.last)
 	switch {
 	case w.mode != mode && waited:
 		return "arming ended a command that is still to be followed"
@@ -1220,15 +1030,17 @@ func (w *witness) seeTime(d time.Duration) string {
 	w.now = w.now.Add(d)
 	unfollowed := w.tick(w.now)
 	acked, refused := w.late(w.ackedAt), w.late(w.refusedAt)
-	due := w.waiting && acked && refused && w.pending == nil && !w.lost
+	due := w.waiting && acked && refused && w.pending == nil && !w.lost && !w.again
 	if due || unfollowed {
-		w.waiting = false
+		w.forget()
 	}
 	w.before = append(w.before, w.last)
 	switch {
-	case (unfollowed || w.mode != mode) && !acked && !refused:
+	case w.mode != mode && !unfollowed:
+		return "time changed the mode and nobody was told"
+	case unfollowed && !acked && !refused:
 		return "it did not wait 5 s"
-	case (unfollowed || w.mode != mode) && w.pending != nil:
+	case unfollowed && w.pending != nil:
 		return "it did not wait for the acks"
 	case w.mode != mode && w.mode != w.last.mode:
 		return "time entered a mode that was not reported last"
@@ -1248,9 +1060,23 @@ func (w *witness) seeLoss() string {
 	return ""
 }
 
+// seeRestart is the autopilot's own: what was commanded is over.
+func (w *witness) seeRestart() string {
+	mode := w.mode
+	w.restart()
+	w.forget()
+	w.again, w.pending = w.heard, nil
+	w.said[w.mode] = true // until the vehicle is heard
+	w.doubt(w.now)
+	if w.mode != mode {
+		w.before = append(w.before, w.last)
+	}
+	return ""
+}
+
 func (w *witness) seeAbandon() string {
 	w.abandon()
-	w.waiting, w.settling = false, nil
+	w.forget()
 	w.before = append(w.before, w.last)
 	if w.mode != w.last.mode {
 		return "a failsafe entered a mode that was not reported last"
@@ -1259,42 +1085,61 @@ func (w *witness) seeAbandon() string {
 }
 
 // FuzzMachine gives the machine commands, reports, time and link loss in any
-// order. An event is two letters, what and which mode: "Rh" is an armed report
-// of hold.
+// order. The first byte is the autopilot, 0 for PX4 and 1 for Copter; then an
+// event is two bytes, what and which: a mode of the autopilot's list, with 64
+// added low, with 128 added while our sticks are streamed.
 func FuzzMachine(f *testing.F) {
-	const whats = "RrbatxDdTLA" // the cases below, in their order
-	const which = "mapthlrso"   // manual, altitude, position, takeoff, hold, land, rtl, rtgs, other
+	const whats = "RrbatxDdTLANU" // the cases below, in their order
+	const which = "mapthlrso"     // manual, altitude, position, takeoff, hold, land, rtl, rtgs, other
 	for _, flight := range []string{
 		"rh bt rt at Rt Tz Rh bh ah Rh Tz bl al Rl rl rh Tz", // a takeoff, a goto, a landing
 		"Rp bh t. Rh Tz Rh t. Rl rl rh",                      // a landing at a place
 		"Rp bh t. Rh Tz Rr Tz A. rr rh",                      // the same, and a failsafe
 		"rm bt at Rt Rm Rh bp ap Rp",                         // the pilot takes over in a takeoff
 		"Rh bp Rp x. Rp Tz Tz Tz Rh ba aa Rh Tz Tz Tz",       // refused half-way; then not followed
+		"Rh bp Rp x. Rh Rp",                                  // refused, taken back, and the pilot's own
 		"Rh bs as Rr L. Tz Rr L. Rm",                         // lost in a return, and back
 		"rh bh D. Rh bp bm am Rm bm d. rm L. ro Ro",          // armed and disarmed, one command over another
+		"Rh bp Rp U. Rp bl al N. rh Rh",                      // unanswered; restarted
 	} {
-		var events []byte
-		for e := range strings.FieldsSeq(flight) {
-			arg := max(strings.IndexByte(which, e[1]), 0)
-			if e[0] == 'T' {
-				arg = 25
+		for fw, list := range map[byte][]autopilotMode{0: px4Modes, 1: copterModes} {
+			events := []byte{fw}
+			for e := range strings.FieldsSeq(flight) {
+				arg := 0
+				if i := strings.IndexByte(which, e[1]); i >= 0 && strings.IndexByte("Rr", e[0]) >= 0 {
+					n := numberOf(f, firmware(fw+1), allModes[i].String())
+					arg = slices.IndexFunc(list, func(m autopilotMode) bool { return m.custom == n })
+				} else if i >= 0 {
+					arg = i
+				}
+				if e[0] == 'T' {
+					arg = 25
+				}
+				events = append(events, byte(strings.IndexByte(whats, e[0])), byte(arg))
 			}
-			events = append(events, byte(strings.IndexByte(whats, e[0])), byte(arg))
+			f.Add(events)
 		}
-		f.Add(events)
 	}
 
 	f.Fuzz(func(t *testing.T, events []byte) {
-		w := &witness{now: time.Unix(1_700_000_000, 0), said: map[Mode]bool{}}
+		if len(events) == 0 {
+			return
+		}
+		w := &witness{firmware: px4 + firmware(events[0]&1), now: time.Unix(1_700_000_000, 0), said: map[Mode]bool{}}
 		w.ackedAt, w.refusedAt = w.now.Add(-followTime), w.now.Add(-followTime)
-		for story := ""; len(events) > 1; events = events[2:] {
+		list := modesOf(w.firmware)
+		story := ""
+		for events = events[1:]; len(events) > 1; events = events[2:] {
 			what, arg := whats[events[0]%byte(len(whats))], int(events[1])
-			m, requested := allModes[arg%len(allModes)], requestable[arg%len(requestable)]
+			mode := list[arg&63%len(list)]
+			requested := requestable[arg%len(requestable)]
+			amsl := []float64{highEnough, tooLow}[arg>>6&1]
 			var wrong string
 			switch {
 			case what == 'R', what == 'r':
-				wrong = w.seeReport(report{m, what == 'R'})
-			case !w.heard && what != 'T' && what != 'L': // the link commands nobody
+				wrong = w.seeReport(report{custom: mode.custom, mode: mode.mode, armed: what == 'R', amsl: amsl, streamed: arg>>7 == 1})
+				story += fmt.Sprintf(" %c:%s", what, mode.name)
+			case !w.heard && what != 'T' && what != 'L' && what != 'N': // the link commands nobody
 			case what == 'b':
 				wrong = w.seeBegin(requested)
 			case what == 'a':
@@ -1311,12 +1156,15 @@ func FuzzMachine(f *testing.F) {
 				wrong = w.seeLoss()
 			case what == 'A':
 				wrong = w.seeAbandon()
+			case what == 'N':
+				wrong = w.seeRestart()
+			case what == 'U':
+				wrong = w.seeDoubt()
 			}
-			if strings.IndexByte("ba", what) >= 0 {
-				m = requested
+			if what != 'R' && what != 'r' {
+				story += fmt.Sprintf(" %c:%v", what, requested)
 			}
-			story += fmt.Sprintf(" %c%c", what, which[m])
-			if wrong == "" && w.mode != ModeManual && w.mode != w.accepted && !w.said[w.mode] {
+			if wrong == "" && w.mode != ModeManual && (w.accepted == nil || w.mode != w.accepted.mode) && !w.said[w.mode] {
 				wrong = "a mode from nowhere"
 			}
 			if wrong != "" {

@@ -40,6 +40,7 @@ type vehicle struct {
 
 	target  *place // of the goto under way, or nil
 	streams bool   // the sticks of a stick mode are ours
+	away    bool   // our stream is not centred
 	set     settings
 	wing    bool // a QuadPlane flies on its wing
 }
@@ -88,20 +89,11 @@ type step struct {
 	enters  bool      // it leads to a mode
 	number  uint32    // that mode's number
 	stays   bool      // a DO_REPOSITION that holds
-	through bool      // only the way out of a stick mode: never taken back
+	through bool      // only the way out of a stick mode or into one: never taken back
 	sticks  stickNeed // of the stream before it is sent
 	wish    bool      // the plan goes on when it is refused
 	undo    *step     // takes the step back when a later one is refused
 }
-
-// stickNeed says how the stick stream must be before a step is sent.
-type stickNeed uint8
-
-const (
-	sticksAnyhow stickNeed = iota
-	sticksLed              // it runs for a while: a stick mode is asked for, or arming in one
-	sticksStill            // PX4: no axis has moved for a while
-)
 
 // moves reports whether the step may move the vehicle elsewhere. A DO_SET_MODE
 // that has no way back asks for the mode that it is in, and does nothing.
@@ -285,12 +277,18 @@ func (r request) plan(v vehicle) (plan, error) {
 	if r.mode.flownBySticks() {
 		p.sticks = sticksEnter
 		p.steps[0].sticks = sticksLed
+		if now, _ := v.firmware.reported(v.custom); v.away && !now.flownBySticks() {
+			p.lead(v) // centring them takes PX4 there
+		}
 	} else {
 		p.leave(v)
 	}
 	if r.arm != nil && r.mode != ModeTakeoff {
-		p.steps = append(p.steps, v.firmware.armDisarm(*r.arm))
-		p.arm = r.arm
+		arm := v.firmware.armDisarm(*r.arm)
+		if *r.arm && r.mode.flownBySticks() {
+			arm.sticks = sticksLed
+		}
+		p.steps, p.arm = append(p.steps, arm), r.arm
 	}
 	return p, nil
 }
@@ -314,16 +312,30 @@ func (p *plan) leave(v vehicle) {
 		return
 	}
 	p.steps[0].sticks = sticksStill
+	if now, _ := px4.reported(v.custom); v.streams && (now == ModeManual || now == ModeAltitude) {
+		p.lead(v)
+	}
+}
+
+// lead leads a plan on PX4 in the air through POSCTL or, without a position,
+// ALTCTL. There it stays if a later step is refused: sticks that have just moved
+// would undo a way back.
+func (p *plan) lead(v vehicle) {
 	through := entered[px4][ModePosition]
 	if math.IsNaN(v.at.lat) {
 		through = entered[px4][ModeAltitude]
 	}
-	now, _ := v.firmware.reported(v.custom)
-	if v.streams && v.flying() && (now == ModeManual || now == ModeAltitude) && v.custom != through {
-		s := v.firmware.setMode(through)
-		s.through = true
-		p.steps = slices.Insert(p.steps, 0, s)
+	if v.firmware != px4 || !v.flying() || v.custom == through || p.steps[0].number == through {
+		return
 	}
+	s, back := px4.setMode(through), px4.setMode(through)
+	for i := range p.steps {
+		if p.steps[i].undo != nil {
+			p.steps[i].undo = &back
+		}
+	}
+	s.through = true
+	p.steps = slices.Insert(p.steps, 0, s)
 }
 
 func (r request) planArm(v vehicle) plan {
@@ -389,6 +401,12 @@ func planHold(v vehicle) (plan, error) {
 	case f == copter && v.custom == hold:
 		// GUIDED alone would fly on to its old target.
 		p.steps = []step{v.undoing(f.setMode(copterBrake)), f.setMode(hold)}
+	case (f == plane || f == quadPlane && v.wing) && v.custom == hold && !math.IsNaN(v.at.lat):
+		// It circles round its old target, or the present place.
+		here := v.undoing(request{}.reposition(v, v.at, v.amsl))
+		here.stays = true
+		p.steps = []step{here}
+		p.target, p.amsl = &v.at, v.amsl
 	case f == px4 && !v.streams && ok, f == quadPlane && !v.wing && v.custom == hold && ok:
 		there := v.undoing(request{}.reposition(v, to, amsl))
 		there.stays = true

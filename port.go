@@ -28,7 +28,7 @@ var bauds = []int{921600, 57600, 115200, 460800, 500000, 230400, 1500000}
 // Times of a serial line.
 const (
 	baudListen = 1500 * time.Millisecond // at each rate
-	readTurn   = 100 * time.Millisecond  // after it the reader sees that it is closed
+	readTurn   = 100 * time.Millisecond  // of a search, which looks whether it is to end
 	writeAgain = time.Millisecond        // to a line that took no more
 )
 
@@ -142,44 +142,75 @@ type serialDevice struct {
 }
 
 type serialPort struct {
-	file  *os.File
-	raw   syscall.RawConn // of file
-	line  serial.Port
-	until time.Time // of a Read; the reader's own
-	once  sync.Once
+	file   *os.File
+	raw    syscall.RawConn // of file
+	line   serial.Port
+	closed *alarm
+	until  time.Time // of a Read; the reader's own
+	once   sync.Once
 }
+
+// alarm ends a wait for a descriptor: a pipe that can be read once it is rung.
+type alarm struct {
+	read, write *os.File
+	raw         syscall.RawConn // of read
+}
+
+func newAlarm() (*alarm, error) {
+	var fd [2]int
+	if err := syscall.Pipe2(fd[:], syscall.O_CLOEXEC); err != nil {
+		return nil, os.NewSyscallError("pipe2", err)
+	}
+	a := &alarm{read: os.NewFile(uintptr(fd[0]), "alarm"), write: os.NewFile(uintptr(fd[1]), "alarm")}
+	var err error
+	if a.raw, err = a.read.SyscallConn(); err != nil {
+		return nil, errors.Join(err, a.ring())
+	}
+	return a, nil
+}
+
+// ring ends the wait, and every later one.
+func (a *alarm) ring() error { return errors.Join(a.write.Close(), a.read.Close()) }
 
 func (p *serialPort) Read(b []byte) (int, error) {
 	for {
-		n, err := p.read(b)
+		within := time.Duration(-1)
+		if !p.until.IsZero() {
+			within = max(time.Until(p.until), 0)
+		}
+		n, err := p.read(b, within)
 		if n > 0 || err != nil {
 			return n, err
 		}
-		if !p.until.IsZero() && !time.Now().Before(p.until) {
+		if within >= 0 && !time.Now().Before(p.until) {
 			return 0, os.ErrDeadlineExceeded
 		}
 	}
 }
 
-// SetReadDeadline is for the reader, between two Reads; a Read ends up to
-// readTurn later.
+// SetReadDeadline is for the reader, between two Reads.
 func (p *serialPort) SetReadDeadline(t time.Time) error {
 	p.until = t
 	return nil
 }
 
-// read reads what comes within readTurn, which may be nothing.
-func (p *serialPort) read(b []byte) (n int, err error) {
-	// The descriptor stays ours while it is waited for, also if it is closed.
+// read reads what comes within a time, which may be nothing; a negative one is
+// for ever.
+func (p *serialPort) read(b []byte, within time.Duration) (n int, err error) {
+	// The descriptors stay ours while they are waited for, also if they are closed.
 	cerr := p.raw.Read(func(fd uintptr) bool {
-		var ready bool
-		if ready, err = readable(fd, readTurn); !ready {
+		aerr := p.closed.raw.Read(func(bell uintptr) bool {
+			var ready bool
+			if ready, err = readable(fd, bell, within); !ready {
+				return true
+			}
+			n, err = syscall.Read(int(fd), b)
+			if n == 0 && err == nil {
+				err = io.EOF
+			}
 			return true
-		}
-		n, err = syscall.Read(int(fd), b)
-		if n == 0 && err == nil {
-			err = io.EOF
-		}
+		})
+		err = cmp.Or(aerr, err)
 		return true
 	})
 	if errors.Is(err, syscall.EAGAIN) || errors.Is(err, syscall.EINTR) {
@@ -188,17 +219,28 @@ func (p *serialPort) read(b []byte) (n int, err error) {
 	return max(n, 0), cmp.Or(cerr, err)
 }
 
-// readable waits until a descriptor can be read.
-func readable(fd uintptr, within time.Duration) (bool, error) {
+// readable waits until a descriptor can be read; os.ErrClosed is that the bell
+// rang.
+func readable(fd, bell uintptr, within time.Duration) (bool, error) {
 	var set syscall.FdSet
 	const word = 8 * unsafe.Sizeof(set.Bits[0])
-	if fd >= word*uintptr(len(set.Bits)) {
+	if max(fd, bell) >= word*uintptr(len(set.Bits)) {
 		return false, syscall.EMFILE // select(2) knows no more; we have a tenth of them
 	}
 	set.Bits[fd/word] |= 1 << (fd % word)
-	timeout := syscall.NsecToTimeval(int64(within))
-	n, err := syscall.Select(int(fd)+1, &set, nil, nil, &timeout)
-	return n > 0, err
+	set.Bits[bell/word] |= 1 << (bell % word)
+	var limit *syscall.Timeval
+	if within >= 0 {
+		timeout := syscall.NsecToTimeval(int64(within))
+		limit = &timeout
+	}
+	if n, err := syscall.Select(int(max(fd, bell))+1, &set, nil, nil, limit); n <= 0 || err != nil {
+		return false, err
+	}
+	if set.Bits[bell/word]&(1<<(bell%word)) != 0 {
+		return false, os.ErrClosed
+	}
+	return true, nil
 }
 
 func (p *serialPort) Write(b []byte) (n int, err error) {
@@ -215,16 +257,18 @@ func (p *serialPort) Write(b []byte) (n int, err error) {
 // gathers says that its reader may let bytes gather.
 func (p *serialPort) gathers() {}
 
+// ResetInputBuffer drops what has come and was not read.
+func (p *serialPort) ResetInputBuffer() error { return p.line.ResetInputBuffer() }
+
 // Drain waits until everything written has left the board.
 func (p *serialPort) Drain() error { return p.line.Drain() }
 
 // Close drops what has not left the board: the kernel would wait half a minute
-// for a line that stands still. A Read under way keeps the descriptor, and with
-// it the lock, for up to readTurn.
+// for a line that stands still. It ends a Read under way.
 func (p *serialPort) Close() (err error) {
 	p.once.Do(func() {
 		p.line.ResetOutputBuffer()
-		err = errors.Join(p.file.Close(), p.line.Close())
+		err = errors.Join(p.closed.ring(), p.file.Close(), p.line.Close())
 	})
 	return err
 }
@@ -287,10 +331,11 @@ func (d *serialDevice) openAt(baud int) (*serialPort, error) {
 		return nil, fmt.Errorf("%s: %w", d.path, err)
 	}
 	raw, err := file.SyscallConn()
-	if err != nil {
+	closed, aerr := newAlarm()
+	if err = errors.Join(err, aerr); err != nil {
 		return nil, errors.Join(err, file.Close(), line.Close())
 	}
-	return &serialPort{file: file, raw: raw, line: line}, nil
+	return &serialPort{file: file, raw: raw, line: line, closed: closed}, nil
 }
 
 // openUnpolled opens a file that does not block: its Write returns EAGAIN
@@ -362,7 +407,7 @@ func (d *serialDevice) search(ctx context.Context, p *serialPort) error {
 func (d *serialDevice) listen(ctx context.Context, p *serialPort) (bool, error) {
 	var in deframer
 	for until := time.Now().Add(baudListen); time.Now().Before(until); {
-		n, err := p.read(in.space())
+		n, err := p.read(in.space(), readTurn)
 		if err = cmp.Or(ctx.Err(), err); err != nil {
 			return false, err
 		}

@@ -158,7 +158,6 @@ func TestMavrestFliesBesideAnotherClient(t *testing.T) {
 	}()
 	p.connect("udpin://127.0.0.1:" + theirs)
 
-	in := func(mode string) func(object) bool { return func(s object) bool { return s["mode"] == mode } }
 	// One takes off: both see it. The drone can't be armed in its first seconds.
 	for end := time.Now().Add(fliesWithin); ; time.Sleep(time.Second) {
 		code, answer := p.post("/takeoff", `{"altitude":10}`)
@@ -179,28 +178,10 @@ func TestMavrestFliesBesideAnotherClient(t *testing.T) {
 	}
 	p.agree("there", func(s object) bool {
 		return s["vehicle_mode"] == "AUTO.LOITER" && stands(s, "lat", 47.3980, 1e-5) && stands(s, "altitude", 20, 1)
-	},
-		func(s object) bool { return s["altitude"].(float64) > 19 })
+	}, func(s object) bool { return s["altitude"].(float64) > 19 })
 
-	// Both at once, one a thing that is refused and one that is not, by the same
-	// command: the ack of one is no answer to the other.
 	for range 10 {
-		fmt.Fprintln(p.to, "disarm")
-		code, answer := p.post("/mode", `{"arm":true}`)
-		if code != http.StatusOK || answer["status"] != "accepted" {
-			t.Errorf("mavrest's arming of an armed drone: %d %v", code, answer)
-		}
-		if got := p.heard(); got["result"] == "SUCCESS" {
-			t.Errorf("MAVSDK's disarming in the air: %v", got)
-		}
-		fmt.Fprintln(p.to, "arm")
-		code, answer = p.post("/mode", `{"arm":false}`)
-		if code != http.StatusConflict || answer["code"] != "refused" {
-			t.Errorf("mavrest's disarming in the air: %d %v", code, answer)
-		}
-		if got := p.heard(); got["result"] != "SUCCESS" {
-			t.Errorf("MAVSDK's arming of an armed drone: %v", got)
-		}
+		p.disagree()
 	}
 
 	// The other returns it, mavrest lands it instead: the newest wins, and both
@@ -208,6 +189,7 @@ func TestMavrestFliesBesideAnotherClient(t *testing.T) {
 	if got := p.mavsdk("return_to_launch"); got["result"] != "SUCCESS" {
 		t.Errorf("MAVSDK's return: %v", got)
 	}
+	in := func(mode string) func(object) bool { return func(s object) bool { return s["mode"] == mode } }
 	p.agree("on the way home", in("rtl"), in("RETURN_TO_LAUNCH"))
 	if code, answer := p.post("/land", ""); code != http.StatusOK {
 		t.Errorf("mavrest's land: %d %v", code, answer)
@@ -215,6 +197,28 @@ func TestMavrestFliesBesideAnotherClient(t *testing.T) {
 	p.agree("landing", in("land"), in("LAND"))
 	p.agree("landed", func(s object) bool { return s["armed"] == false && s["in_air"] == false && s["mode"] == "land" },
 		func(s object) bool { return s["armed"] == false && s["in_air"] == false })
+}
+
+// disagree has both give the same command at once, one as it is refused and one as
+// it is not: the ack of one is no answer to the other.
+func (p *shared) disagree() {
+	p.Helper()
+	fmt.Fprintln(p.to, "disarm")
+	code, answer := p.post("/mode", `{"arm":true}`)
+	if code != http.StatusOK || answer["status"] != "accepted" {
+		p.Errorf("mavrest's arming of an armed drone: %d %v", code, answer)
+	}
+	if got := p.heard(); got["result"] == "SUCCESS" {
+		p.Errorf("MAVSDK's disarming in the air: %v", got)
+	}
+	fmt.Fprintln(p.to, "arm")
+	code, answer = p.post("/mode", `{"arm":false}`)
+	if code != http.StatusConflict || answer["code"] != "refused" {
+		p.Errorf("mavrest's disarming in the air: %d %v", code, answer)
+	}
+	if got := p.heard(); got["result"] != "SUCCESS" {
+		p.Errorf("MAVSDK's arming of an armed drone: %v", got)
+	}
 }
 
 // connect starts MAVSDK and waits until it hears the drone.

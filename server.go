@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -86,10 +87,15 @@ func (a admission) crossOrigin(w http.ResponseWriter, r *http.Request) (answered
 // scheme and a host, with a port where it is not the scheme's own.
 func checkOrigin(s string) error {
 	u, err := url.Parse(s)
-	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || s != u.Scheme+"://"+u.Host || s != strings.ToLower(s) {
-		return fmt.Errorf("want an origin as a browser sends it, http://host or http://host:port in lower case, without a path or a slash at its end")
+	if err == nil && (u.Scheme == "http" || u.Scheme == "https") && s == u.Scheme+"://"+u.Host {
+		usual := map[string]string{"http": "80", "https": "443"}[u.Scheme]
+		port, err := strconv.ParseUint(cmp.Or(u.Port(), "1"), 10, 16)
+		odd := strings.Trim(u.Host, "abcdefghijklmnopqrstuvwxyz0123456789.-_:[]") != "" || strings.HasSuffix(u.Host, ":")
+		if err == nil && port > 0 && u.Port() != usual && u.Hostname() != "" && !odd {
+			return nil
+		}
 	}
-	return nil
+	return errors.New("want an origin as a browser sends it: http://host or http://host:port in lower case, without a path, a slash at its end or the scheme's usual port")
 }
 
 // hostNames are the names that this machine is called by.

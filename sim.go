@@ -166,6 +166,7 @@ type simulator struct {
 	mavlink1       bool                                            // sends MAVLink 1
 	idle           bool                                            // accepts flight commands, does nothing
 	neverDone      map[common.MAV_CMD]bool                         // answers IN_PROGRESS for ever
+	refuses        map[common.MAV_CMD]bool                         // answers FAILED, and does nothing
 	params         map[string]float64                              // what PARAM_REQUEST_READ is answered for
 	receiver       simReceiver                                     // whose sticks are rc
 	rc             [4]int16                                        // the receiver's x, y, z, r, as in MANUAL_CONTROL
@@ -222,6 +223,7 @@ func newSimulator(flavour simFlavour) *simulator {
 		armableAfter: 5 * time.Second,
 		system:       simSystem,
 		neverDone:    map[common.MAV_CMD]bool{},
+		refuses:      map[common.MAV_CMD]bool{},
 		wake:         make(chan struct{}, 1),
 		dice:         rand.New(rand.NewPCG(1, 2)),
 	}
@@ -620,6 +622,8 @@ func (s *simulator) command(c simCommand) {
 	switch {
 	case s.neverDone[c.id]:
 		s.ack(c, common.MAV_RESULT_IN_PROGRESS)
+	case s.refuses[c.id]:
+		s.ack(c, common.MAV_RESULT_FAILED)
 	case c.id == common.MAV_CMD_SET_MESSAGE_INTERVAL:
 		s.brain.setInterval(c)
 	case c.id == common.MAV_CMD_REQUEST_MESSAGE:

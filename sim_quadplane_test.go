@@ -134,7 +134,7 @@ func TestQuadPlanesModeNumbersAreAPlanes(t *testing.T) {
 }
 
 func TestQuadPlaneClaimsAReceiverThatWasNeverThere(t *testing.T) {
-	simFlight(t, simQuadPlane, nil, func(b *simBoard) {
+	simFlight(t, simQuadPlane, func(s *simulator) { s.receiver = simReceiverNone }, func(b *simBoard) {
 		time.Sleep(6 * time.Second)
 		b.long(common.MAV_CMD_REQUEST_MESSAGE, 1)
 		m, bit := simAll[*common.MessageSysStatus](b)[0], common.MAV_SYS_STATUS_SENSOR_RC_RECEIVER

@@ -38,8 +38,11 @@ const (
 // tell it only while no stream of ours runs.
 type sources struct {
 	opened   time.Time // when the link was opened
+	quiet    time.Time // from then on a receiver is heard as it is
 	receiver receiverState
 	told     bool // the receiver's state was heard
+	first    bool // it was live before our first stick
+	ours     bool // a stream of ours ran since the autopilot started
 	channels time.Time
 	foreign  time.Time // when somebody else's sticks came last
 
@@ -64,20 +67,69 @@ func (s *sources) denied(f firmware, now time.Time) string {
 	if math.IsNaN(in) {
 		in = 3
 	}
+	live := s.receiver != receiverNone
 	switch in {
 	case 0, 4:
 		return fmt.Sprintf("COM_RC_IN_MODE is %g: PX4 ignores these sticks; set it to 5 to fly by transmitter and API", in)
 	case 1, 6, 8:
 		return ""
+	case 3: // locked to its first source until it restarts
+		live = s.first
 	case 5, 7:
 		if !s.channels.IsZero() && now.Sub(s.channels) < foreignFor {
 			return fmt.Sprintf("COM_RC_IN_MODE is %g, and the transmitter has the sticks", in)
 		}
 	}
-	if s.receiver != receiverNone {
+	if live {
 		return fmt.Sprintf("COM_RC_IN_MODE is %g, and the transmitter was there first; set it to 1, 6 or 8 for these sticks to act", in)
 	}
 	return ""
+}
+
+// releases reports whether a live receiver takes the sticks that a stream gives
+// back: PX4 has no way to give them.
+func (s *sources) releases(f firmware) bool {
+	return f.ardupilot() && s.receiver != receiverNone
+}
+
+// heardBy is from when on the receiver's state counts: a stream of an earlier
+// process, or our own, hides it.
+func (s *sources) heardBy() time.Time {
+	at := s.opened.Add(overrides)
+	if s.quiet.After(at) {
+		at = s.quiet
+	}
+	return at
+}
+
+// hear takes the receiver's state, told while no stream of ours runs.
+func (s *sources) hear(live bool, throttle uint16) {
+	s.told = true
+	switch {
+	case !live:
+		s.receiver = receiverNone
+	case throttle > idleBelow:
+		s.receiver = receiverInHand
+	default:
+		s.receiver = receiverIdle
+	}
+	s.first = s.first || live && !s.ours
+}
+
+// use says that our stream begins. It tells, once, what PX4 makes of its first
+// source of sticks.
+func (s *sources) use(f firmware) (notice string) {
+	if f == px4 && !s.ours && (s.rcIn == 3 || math.IsNaN(s.rcIn)) {
+		notice = "COM_RC_IN_MODE is 3: PX4 keeps to these sticks until it restarts, a transmitter's are dead; 5 gives a transmitter the first place"
+	}
+	s.ours = true
+	return notice
+}
+
+// restarted forgets what the autopilot has forgotten.
+func (s *sources) restarted(now time.Time) {
+	s.opened, s.quiet, s.channels, s.foreign = now, time.Time{}, time.Time{}, time.Time{}
+	s.receiver, s.told, s.first, s.ours = receiverNone, false, false, false
 }
 
 // stickPhase is what the stick stream does.
@@ -105,6 +157,7 @@ type stickFacts struct {
 	custom   uint32
 	armed    bool
 	aloft    bool // armed, and not known to be on the ground
+	hears    bool // it answered us a moment ago
 }
 
 // stickActs is what is to be done for the sticks.
@@ -115,65 +168,39 @@ type stickActs struct {
 	notice  string // to be told
 }
 
-// sticks is who has the sticks, the one latest value of them, and what is
-// streamed when (docs/design.md, "Who has the sticks"). It has no clock: it is
-// told the time and what happened, and take returns what to do.
-type sticks struct {
-	phase  stickPhase
-	axes   axes
-	mine   bool      // this process set the stick mode that the vehicle is in
-	taken  bool      // a pilot has them until a stick mode is set here again
-	lent   bool      // the receiver in hand had them before the client
-	flown  bool      // sent while armed: on PX4 silence is now a failsafe in every mode
-	warned bool      // that PX4 locks to the first source
-	since  time.Time // when the stream began
-	moved  time.Time // when axes last changed
-	until  time.Time // when the client's sticks expire
-	client time.Time // the client's last command
-	next   time.Time // when the next frame is due
-	quiet  time.Time // from then on a receiver is heard as it is
-	wish   time.Time // when a silent client's hold was asked for last
-	watch  channelWatch
-	acts   stickActs
-}
+// stickNeed says how the stick stream must be before a command is sent.
+type stickNeed uint8
 
-// channelWatch looks at RC_CHANNELS: after a release for nobody's sticks, in a
-// stream of ours for somebody else's.
-type channelWatch struct {
-	until time.Time // of the look after a release
-	stood *[4]uint16
-}
+const (
+	sticksAnyhow stickNeed = iota
+	sticksLed              // it runs for a while: a stick mode is asked for, or arming in one
+	sticksStill            // PX4: no axis has moved for a while
+)
 
-// take returns what is to be done, once.
-func (s *sticks) take() stickActs {
-	acts := s.acts
-	s.acts = stickActs{}
-	return acts
+// stickStream is what is streamed: one latest value, at stickEvery.
+type stickStream struct {
+	phase stickPhase
+	axes  axes
+	since time.Time // when it began
+	moved time.Time // when axes last changed
+	next  time.Time // when the next frame is due
+	watch channelWatch
 }
 
 // set moves the sticks.
-func (s *sticks) set(a axes, now time.Time) {
+func (s *stickStream) set(a axes, now time.Time) {
 	if s.axes != a {
 		s.axes, s.moved, s.watch.stood = a, now, nil
 	}
 }
 
 // start makes sure that the stream runs.
-func (s *sticks) start(phase stickPhase, now time.Time) {
+func (s *stickStream) start(phase stickPhase, now time.Time) {
 	if s.phase == stickOff {
 		s.since, s.next = now, now
+		s.watch = channelWatch{}
 	}
 	s.phase = phase
-}
-
-// end ends the stream; a release gives a live receiver its sticks back at once.
-func (s *sticks) end(release bool, now time.Time) {
-	s.phase, s.lent = stickOff, false
-	s.quiet = now.Add(overrides)
-	if release {
-		s.acts.release = true
-		s.quiet = now.Add(stickEvery)
-	}
 }
 
 // rest is the throttle that nobody gave.
@@ -184,64 +211,30 @@ func rest(f stickFacts) int16 {
 	return 0
 }
 
-// centred are the sticks of nobody in a mode: in manual mode level, with the
-// last throttle, because a centred one would drop it or shoot it up. Disarmed
-// there is nothing to drop, and a throttle that stands would forbid arming.
-func (s *sticks) centred(f stickFacts, mode Mode) axes {
-	if mode == ModeManual && f.armed && s.phase != stickOff {
+// centred are the sticks of nobody: in manual mode level, with the throttle as it
+// was, because a centred one would drop the vehicle or shoot it up, until another
+// mode is in force. Disarmed there is nothing to drop, and a throttle that stands
+// would forbid arming.
+func (s *stickStream) centred(f stickFacts) axes {
+	if f.mode == ModeManual && f.armed && s.phase != stickOff {
 		return axes{z: s.axes.z}
 	}
 	return axes{z: rest(f)}
 }
 
-// enter brings the stream to where a stick mode can be asked for. A receiver in
-// hand keeps the sticks: there is no stream then.
-func (s *sticks) enter(f stickFacts, src *sources, mode Mode) {
-	s.client = f.now
-	if src.denied(f.firmware, f.now) != "" {
-		return
-	}
-	if s.phase == stickOff && f.firmware.ardupilot() && src.receiver == receiverInHand {
-		return
-	}
-	z := s.centred(f, mode)
-	if !f.mode.flownBySticks() {
-		z = axes{z: rest(f)}
-	}
-	s.set(z, f.now)
-	s.start(stickCentred, f.now)
-	s.first(f, src)
+// led says that the mode that leads out of a stick mode is in force: PX4's POSCTL
+// or ALTCTL, in which a throttle left over from manual mode would climb or sink.
+func (s *stickStream) led(f stickFacts) {
+	s.set(axes{z: rest(f)}, f.now)
 }
 
-// run is enter for arming in the stick mode that the vehicle is in.
-func (s *sticks) run(f stickFacts, src *sources) {
-	if s.phase == stickOff {
-		s.enter(f, src, f.mode)
-	}
-	s.client = f.now
-}
-
-// first tells, once, what PX4 makes of its first source of sticks.
-func (s *sticks) first(f stickFacts, src *sources) {
-	if f.firmware == px4 && !s.warned && (src.rcIn == 3 || math.IsNaN(src.rcIn)) {
-		s.warned = true
-		s.acts.notice = "COM_RC_IN_MODE is 3: PX4 keeps to these sticks until it restarts, a transmitter's are dead; 5 gives a transmitter the first place"
-	}
-}
-
-// leave centres the sticks before a plan that leads out of the stick modes.
-func (s *sticks) leave(f stickFacts) {
-	switch {
-	case s.phase == stickClient || s.phase == stickCentred:
-		s.set(s.centred(f, f.mode), f.now)
-		s.phase = stickParked
-	case s.phase == stickOff && s.flown && f.firmware == px4:
-		s.start(stickParked, f.now)
-	}
+// away reports whether the stream would move if it were centred.
+func (s *stickStream) away(f stickFacts) bool {
+	return s.phase != stickOff && s.axes != s.centred(f)
 }
 
 // ready is when a step may be sent as far as the sticks go.
-func (s *sticks) ready(need stickNeed, f stickFacts, src *sources, arming bool) time.Time {
+func (s *stickStream) ready(need stickNeed, f stickFacts, src *sources, arming bool) time.Time {
 	var at time.Time
 	switch {
 	case need == sticksLed && s.phase != stickOff:
@@ -259,19 +252,121 @@ func (s *sticks) ready(need stickNeed, f stickFacts, src *sources, arming bool) 
 	return at
 }
 
-// heardBy is from when on the receiver's state counts: a stream of an earlier
-// process, or our own, hides it.
-func (s *sticks) heardBy(src *sources) time.Time {
-	at := src.opened.Add(overrides)
-	if s.quiet.After(at) {
-		at = s.quiet
+// due is when tick is to be called next; zero: the sticks need no time.
+func (s *stickStream) due() time.Time {
+	if s.phase == stickOff {
+		return time.Time{}
 	}
-	return at
+	return s.next
+}
+
+// channelWatch looks at RC_CHANNELS: after a release for nobody's sticks, in a
+// stream of ours for somebody else's.
+type channelWatch struct {
+	until time.Time // of the look after a release
+	stood *[4]uint16
+	deaf  time.Time // when the vehicle did not hear us: then its channels are not ours
+}
+
+// moves reports whether the channels move while our axes stand.
+func (w *channelWatch) moves(channel [4]uint16) bool {
+	if w.stood == nil {
+		w.stood = &channel
+	}
+	for i, v := range channel {
+		if d := int(v) - int(w.stood[i]); d > foreignMove || d < -foreignMove {
+			return true
+		}
+	}
+	return false
+}
+
+// sticks is who has the sticks, the one latest value of them, and what is
+// streamed when (docs/design.md, "Who has the sticks"). It has no clock: it is
+// told the time and what happened, and take returns what to do.
+type sticks struct {
+	stickStream
+	mine   bool      // this process set the stick mode that the vehicle is in
+	taken  bool      // a pilot has them until a stick mode is set here again
+	lent   bool      // the receiver in hand had them before the client
+	flown  bool      // sent while armed: on PX4 silence is now a failsafe in every mode
+	until  time.Time // when the client's sticks expire
+	client time.Time // the client's last command; zero: its silence means nothing
+	wish   time.Time // when a silent client's hold was asked for last
+	acts   stickActs
+}
+
+// take returns what is to be done, once.
+func (s *sticks) take() stickActs {
+	acts := s.acts
+	s.acts = stickActs{}
+	return acts
+}
+
+// end ends the stream. A release gives a live receiver its sticks back at once,
+// and looks whether a hand is on it.
+func (s *sticks) end(f stickFacts, src *sources, release bool) {
+	s.phase, s.lent = stickOff, false
+	src.quiet = f.now.Add(overrides)
+	if release {
+		s.acts.release = true
+		src.quiet = f.now.Add(stickEvery)
+		if f.armed {
+			s.watch.until = f.now.Add(lookFor)
+		}
+	}
+}
+
+// begin starts our stream.
+func (s *sticks) begin(phase stickPhase, f stickFacts, src *sources) {
+	if notice := src.use(f.firmware); notice != "" {
+		s.acts.notice = notice
+	}
+	s.start(phase, f.now)
+}
+
+// enter brings the stream to where a stick mode can be asked for. A receiver in
+// hand keeps the sticks: there is no stream then.
+func (s *sticks) enter(f stickFacts, src *sources) {
+	s.client = f.now
+	switch {
+	case src.denied(f.firmware, f.now) != "":
+	case f.firmware.ardupilot() && src.receiver == receiverInHand:
+		if s.phase != stickOff {
+			s.end(f, src, true)
+		}
+	default:
+		s.set(s.centred(f), f.now)
+		s.begin(stickCentred, f, src)
+	}
+}
+
+// run is enter for arming in the stick mode that the vehicle is in.
+func (s *sticks) run(f stickFacts, src *sources) {
+	if s.phase == stickOff {
+		s.enter(f, src)
+	}
+	s.client = f.now
+}
+
+// leave centres the sticks before a plan that leads out of the stick modes.
+func (s *sticks) leave(f stickFacts, src *sources) {
+	if !f.armed {
+		s.client = f.now
+	}
+	again := s.phase == stickOff && s.flown && f.firmware == px4 && src.denied(px4, f.now) == ""
+	if !again && s.phase != stickClient && s.phase != stickCentred {
+		return
+	}
+	if f.mode.flownBySticks() { // else PX4 would call them moving
+		s.set(s.centred(f), f.now)
+	}
+	s.begin(stickParked, f, src)
 }
 
 // entered says that a stick mode set here was acknowledged.
 func (s *sticks) entered(f stickFacts) {
-	s.mine, s.taken, s.lent = true, false, false
+	s.mine, s.taken = true, false
 	s.client, s.wish = f.now, time.Time{}
 	if s.phase == stickParked {
 		s.phase = stickCentred
@@ -281,22 +376,27 @@ func (s *sticks) entered(f stickFacts) {
 // left says that a plan out of the stick modes was acknowledged.
 func (s *sticks) left(f stickFacts, src *sources) {
 	s.mine, s.wish = false, time.Time{}
-	if s.phase == stickOff {
-		return
+	switch {
+	case s.phase == stickOff:
+	case src.releases(f.firmware):
+		s.end(f, src, true)
+	default:
+		s.phase = stickParked
 	}
-	if f.firmware.ardupilot() && src.receiver != receiverNone {
-		s.end(true, f.now)
-		return
-	}
-	s.phase = stickParked
 }
 
-// stayed says that a plan out of the stick modes, or into one, was not carried
-// out: the sticks are nobody's until the client moves them.
-func (s *sticks) stayed(f stickFacts) {
-	if s.phase == stickParked && f.mode.flownBySticks() && !s.taken {
+// stayed says that a plan out of the stick modes, or into one, ended without
+// changing the mode: the sticks are nobody's until the client moves them.
+func (s *sticks) stayed(f stickFacts, src *sources) {
+	switch {
+	case !f.mode.flownBySticks(): // also: it was carried out, unacknowledged
+		s.left(f, src)
+	case s.phase != stickParked:
+	case s.lent:
+		s.end(f, src, true)
+	default:
 		s.phase = stickCentred
-		if s.wish.IsZero() { // else the client is silent already
+		if s.wish.IsZero() && !s.client.IsZero() { // else the client is silent already
 			s.client = f.now
 		}
 	}
@@ -319,24 +419,16 @@ func (s *sticks) switched(f stickFacts, src *sources) {
 	s.mine, s.taken, s.wish = false, true, time.Time{}
 	switch {
 	case s.phase == stickOff:
-	case f.firmware.ardupilot() && src.receiver != receiverNone:
-		s.giveBack(f)
+	case src.releases(f.firmware):
+		s.end(f, src, true)
 	case f.mode.flownBySticks():
-		s.set(s.centred(f, f.mode), f.now)
+		s.set(s.centred(f), f.now)
 		s.phase = stickCentred
 	case f.firmware == px4: // moving sticks would take the mode back
 		s.phase = stickParked
 	default:
-		s.set(axes{z: rest(f)}, f.now)
+		s.set(s.centred(f), f.now)
 		s.phase = stickParked
-	}
-}
-
-// giveBack releases the sticks to the receiver, and looks whether a hand is on it.
-func (s *sticks) giveBack(f stickFacts) {
-	s.end(true, f.now)
-	if f.armed && lookedAt(f.firmware, f.custom) {
-		s.watch.until = f.now.Add(lookFor)
 	}
 }
 
@@ -346,7 +438,7 @@ func (s *sticks) foreigner(f stickFacts, src *sources) {
 	if s.phase == stickOff {
 		return
 	}
-	s.end(false, f.now)
+	s.end(f, src, false)
 	s.mine, s.taken = false, true
 	s.acts.notice = "another program moves the sticks of this vehicle: ours have ended; set the mode again to take them"
 }
@@ -354,50 +446,46 @@ func (s *sticks) foreigner(f stickFacts, src *sources) {
 // hearChannels takes RC_CHANNELS.
 func (s *sticks) hearChannels(f stickFacts, src *sources, channel [4]uint16) {
 	src.channels = f.now
-	switch w := &s.watch; {
+	switch {
 	case s.phase == stickOff:
-		if f.now.Before(w.until) && f.now.After(s.quiet) && channel[2] < idleBelow {
+		looks := f.now.Before(s.watch.until) && f.now.After(src.quiet)
+		if looks && lookedAt(f.firmware, f.custom) && channel[2] < idleBelow {
+			src.receiver = receiverIdle
 			s.stepIn(f)
 		}
-	case !f.firmware.ardupilot() || f.now.Sub(s.moved) < stoodFor || f.now.Sub(s.since) < stoodFor:
-	case w.stood == nil:
-		w.stood = &channel
-	default:
-		for i, v := range channel {
-			if d := int(v) - int(w.stood[i]); d > foreignMove || d < -foreignMove {
-				s.foreigner(f, src)
-				return
-			}
-		}
+	case !f.hears:
+		s.watch.stood, s.watch.deaf = nil, f.now
+	case !f.firmware.ardupilot() || f.now.Sub(s.moved) < stoodFor || f.now.Sub(s.since) < stoodFor || f.now.Sub(s.watch.deaf) < stoodFor:
+	case s.watch.moves(channel):
+		s.foreigner(f, src)
 	}
 }
 
 // hearReceiver takes what SYS_STATUS says of the receiver; throttle is the last
 // of RC_CHANNELS, 0 where it is not known.
 func (s *sticks) hearReceiver(f stickFacts, src *sources, live bool, throttle uint16) {
-	if s.phase != stickOff || f.now.Before(s.heardBy(src)) {
+	if s.phase != stickOff || f.now.Before(src.heardBy()) {
 		return
 	}
-	src.told = true
-	switch {
-	case !live:
-		src.receiver = receiverNone
-	case throttle > idleBelow:
-		src.receiver = receiverInHand
-	default:
-		src.receiver = receiverIdle
-	}
+	src.hear(live, throttle)
 	if !live && f.now.Before(s.watch.until) {
 		s.stepIn(f)
 	}
 }
 
-// stepIn brings the centred stream back: the receiver that it was released to
-// has nobody's hand on it.
+// stepIn brings the stream back: the receiver that it was released to has
+// nobody's hand on it, or is gone.
 func (s *sticks) stepIn(f stickFacts) {
-	s.watch.until = time.Time{}
-	s.set(axes{z: rest(f)}, f.now)
-	s.start(stickCentred, f.now)
+	z := rest(f)
+	phase := stickParked
+	if f.mode.flownBySticks() {
+		phase = stickCentred
+		if f.mode == ModeManual {
+			z = s.axes.z
+		}
+	}
+	s.set(axes{z: z}, f.now)
+	s.start(phase, f.now)
 	s.client = f.now
 	s.acts.notice = "nobody's hand is on the receiver's sticks: centred ones stand in"
 }
@@ -407,79 +495,55 @@ func (s *sticks) stepIn(f stickFacts) {
 func (s *sticks) disarmed(f stickFacts, src *sources) {
 	s.flown, s.wish = false, time.Time{}
 	if s.phase == stickParked {
-		s.end(f.firmware.ardupilot() && src.receiver != receiverNone, f.now)
+		s.end(f, src, src.releases(f.firmware))
 	}
 }
 
-// restarted forgets everything: the autopilot has.
-func (s *sticks) restarted(src *sources, now time.Time) {
-	*s = sticks{}
-	src.receiver, src.told, src.opened = receiverNone, false, now
-	src.channels, src.foreign = time.Time{}, time.Time{}
-}
+// lost says that the link was lost: no hold is owed to a client that fell silent.
+func (s *sticks) lost() { s.client, s.wish = time.Time{}, time.Time{} }
 
 // input takes the client's sticks, to be written at once.
 func (s *sticks) input(f stickFacts, src *sources, a axes, timeout time.Duration) {
 	if s.phase == stickOff {
 		s.lent = f.firmware.ardupilot() && src.receiver == receiverInHand
-		s.first(f, src)
 	}
-	s.start(stickClient, f.now)
+	s.begin(stickClient, f, src)
 	s.set(a, f.now)
 	s.client, s.until, s.next = f.now, f.now.Add(timeout), f.now.Add(stickEvery)
 	s.wish = time.Time{}
 	s.acts.send = true
 }
 
-// due is when tick is to be called next; zero: the sticks need no time.
-func (s *sticks) due() time.Time {
-	if s.phase == stickOff {
-		return time.Time{}
-	}
-	return s.next
-}
-
-// tick moves the sticks on with the time. entering is the stick mode that a plan
-// is about to enter, ModeOther where there is none.
-func (s *sticks) tick(f stickFacts, src *sources, entering Mode) {
+// tick moves the sticks on with the time.
+func (s *sticks) tick(f stickFacts, src *sources) {
 	if s.phase == stickClient && !f.now.Before(s.until) {
+		s.phase = stickCentred
 		if s.lent {
-			s.giveBack(f)
-		} else {
-			s.phase = stickCentred
+			s.end(f, src, true)
 		}
 	}
-	switch s.phase {
-	case stickOff:
+	idle := !f.armed && f.now.Sub(s.client) >= stickIdle
+	switch {
+	case s.phase == stickOff:
 		return
-	case stickCentred:
-		mode := f.mode
-		if entering != ModeOther {
-			mode = entering
-		}
-		s.set(s.centred(f, mode), f.now)
+	case s.phase != stickClient && idle:
+		s.end(f, src, src.releases(f.firmware))
+		return
+	case s.phase == stickCentred:
+		s.set(s.centred(f), f.now)
 		s.silence(f, src)
-	case stickParked:
-		if f.firmware != px4 {
-			s.set(axes{z: rest(f)}, f.now)
-		}
+	case s.phase == stickParked && f.firmware != px4: // there moving sticks would take the mode back
+		s.set(s.centred(f), f.now)
 	}
-	if s.phase != stickOff && !f.now.Before(s.next) {
+	if !f.now.Before(s.next) {
 		s.next = f.now.Add(stickEvery)
 		s.acts.send = true
 	}
 }
 
-// silence answers a client that fell silent: a hold in the air, the stream's end
-// on the ground.
+// silence answers a client that fell silent with a hold, in the air and where our
+// stream is what flies.
 func (s *sticks) silence(f stickFacts, src *sources) {
-	since := f.now.Sub(s.client)
-	if !f.armed {
-		if since >= stickIdle {
-			s.end(f.firmware.ardupilot() && src.receiver != receiverNone, f.now)
-		}
-		return
-	}
 	after := silentAt
 	switch f.mode {
 	case ModeManual:
@@ -488,7 +552,15 @@ func (s *sticks) silence(f stickFacts, src *sources) {
 	default:
 		return
 	}
-	if s.mine && f.aloft && since >= after && !f.now.Before(s.until) && f.now.Sub(s.wish) >= holdAgain {
+	since := f.now.Sub(s.client)
+	switch {
+	case !s.mine || !f.aloft || s.client.IsZero() || since < after:
+	case f.now.Sub(s.wish) < holdAgain:
+	case f.firmware == px4 && src.denied(px4, f.now) != "": // PX4 obeys a transmitter
+	default:
+		if s.wish.IsZero() {
+			s.acts.notice = fmt.Sprintf("no sticks from the client for %.0f s: holding", since.Seconds())
+		}
 		s.wish = f.now
 		s.acts.hold = true
 	}
@@ -500,10 +572,10 @@ func (s *sticks) by(f stickFacts, src *sources) string {
 	switch {
 	case !f.mode.flownBySticks():
 		return ""
-	case s.phase == stickClient:
-		return "client"
 	case src.denied(f.firmware, f.now) != "", s.phase == stickOff && src.receiver != receiverNone:
 		return "receiver"
+	case s.phase == stickClient:
+		return "client"
 	}
 	return ""
 }

@@ -1,0 +1,556 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"net"
+	"net/http"
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/bluenviron/gomavlib/v3/pkg/dialects/common"
+	"github.com/bluenviron/gomavlib/v3/pkg/dialects/minimal"
+	"github.com/bluenviron/gomavlib/v3/pkg/message"
+)
+
+// scriptedVehicle is a link whose vehicle says what the test has it say, and
+// answers nothing.
+type scriptedVehicle struct {
+	*testing.T
+	drone   *drone
+	handler http.Handler
+	line    net.Conn // of the port that is open
+	sender  *sender
+}
+
+func withScript(t *testing.T, test func(v *scriptedVehicle)) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancel(context.Background())
+		var running sync.WaitGroup
+		defer running.Wait()
+		defer cancel()
+		v := &scriptedVehicle{T: t, sender: newSender(1, 1)}
+		v.drone = newDrone(device{
+			name: "/dev/serial0",
+			open: func(context.Context) (port, error) {
+				board, vehicle := net.Pipe()
+				v.line = vehicle
+				running.Go(func() { io.Copy(io.Discard, vehicle) })
+				return board, nil
+			},
+			baud: func() int { return 921600 },
+		}, 0, false)
+		v.handler = newHandler(v.drone, admission{})
+		running.Go(func() { v.drone.run(ctx) })
+		synctest.Wait()
+		test(v)
+	})
+}
+
+// say sends messages as the vehicle.
+func (v *scriptedVehicle) say(messages ...message.Message) {
+	v.Helper()
+	for _, m := range messages {
+		b, err := v.sender.encode(m)
+		if err == nil {
+			_, err = v.line.Write(b)
+		}
+		if err != nil {
+			v.Fatal(err)
+		}
+	}
+	synctest.Wait()
+}
+
+// wantStatus checks the whole status, but for how much was sent.
+func (v *scriptedVehicle) wantStatus(want string) {
+	v.Helper()
+	r := call(v.handler, "GET", "/api/drone/status", nil)
+	r.body = regexp.MustCompile(`"sent":\d+`).ReplaceAllString(r.body, `"sent":1`)
+	r.wantOK(v.T, strings.ReplaceAll(want, "\n", ""))
+}
+
+var holdingInAir = &minimal.MessageHeartbeat{
+	Type: minimal.MAV_TYPE_QUADROTOR, Autopilot: minimal.MAV_AUTOPILOT_PX4,
+	BaseMode: minimal.MAV_MODE_FLAG_SAFETY_ARMED | minimal.MAV_MODE_FLAG_CUSTOM_MODE_ENABLED, CustomMode: 4<<16 | 3<<24,
+	SystemStatus: minimal.MAV_STATE_ACTIVE, MavlinkVersion: 3,
+}
+
+// neverHeard is the status before the first heartbeat: nothing is known.
+const neverHeard = `{"online":false,"mode":"manual","vehicle_mode":null,
+"armed":null,"in_air":null,"landed_state":null,"state":null,"failsafe":null,
+"armable":null,"unhealthy":null,"done":null,
+"vehicle":null,"position":null,"velocity":null,"attitude":null,"battery":null,"gps":null,"home":null,"target":null,
+"input":{"active":false,"expires_in":null,"by":null},
+"messages":[],
+"link":{"device":"/dev/serial0","baud":921600,"heartbeat_age":null,"received":0,"lost":0,"errors":0,"sent":1,"error":null}}`
+
+func TestStatusBeforeTheFirstHeartbeatIsAllNull(t *testing.T) {
+	withScript(t, func(v *scriptedVehicle) {
+		v.wantStatus(neverHeard)
+		call(v.handler, "GET", "/api/drone/mode", nil).wantOK(t, `{"mode":"manual","vehicle_mode":null}`)
+	})
+}
+
+func TestStatusShowsEverythingThatTheVehicleReports(t *testing.T) {
+	withScript(t, func(v *scriptedVehicle) {
+		v.say(holdingInAir,
+			&common.MessageAutopilotVersion{FlightSwVersion: 1<<24 | 17<<16 | 255},
+			&common.MessageStatustext{Severity: common.MAV_SEVERITY_INFO, Text: "Takeoff detected"},
+			&common.MessageHomePosition{Latitude: 473977419, Longitude: 85455937, Altitude: 488300})
+		for range 11 {
+			time.Sleep(time.Second)
+			v.say(holdingInAir)
+		}
+		time.Sleep(700 * time.Millisecond)
+		const gyro, gps, prearm = common.MAV_SYS_STATUS_SENSOR_3D_GYRO, common.MAV_SYS_STATUS_SENSOR_GPS, common.MAV_SYS_STATUS_PREARM_CHECK
+		v.say(&common.MessageSysStatus{
+			OnboardControlSensorsPresent: gyro | gps | prearm, OnboardControlSensorsEnabled: gyro | gps | prearm, OnboardControlSensorsHealth: gyro | prearm,
+			VoltageBattery: 16200, CurrentBattery: 1100, BatteryRemaining: 87,
+		})
+		time.Sleep(200 * time.Millisecond)
+		v.say(holdingInAir,
+			&common.MessageGpsRawInt{FixType: common.GPS_FIX_TYPE_3D_FIX, SatellitesVisible: 14, Eph: 70},
+			&common.MessageExtendedSysState{LandedState: common.MAV_LANDED_STATE_IN_AIR})
+		time.Sleep(300 * time.Millisecond)
+		v.say(&common.MessageGlobalPositionInt{
+			Lat: 473977421, Lon: 85455938, Alt: 498300, RelativeAlt: 10020, Vx: 0, Vy: 10, Vz: 0, Hdg: 18150,
+		})
+		time.Sleep(50 * time.Millisecond)
+		v.say(&common.MessageAttitude{Roll: 0.4 * math.Pi / 180, Pitch: -1.1 * math.Pi / 180, Yaw: -178.5 * math.Pi / 180})
+		time.Sleep(50 * time.Millisecond)
+		v.wantStatus(`{"online":true,"mode":"hold","vehicle_mode":"AUTO.LOITER",
+"armed":true,"in_air":true,"landed_state":"in_air","state":"active","failsafe":false,
+"armable":true,"unhealthy":["gps"],"done":null,
+"vehicle":{"autopilot":"px4","type":"quadrotor","version":"1.17.0","system_id":1},
+"position":{"lat":47.3977421,"lon":8.5455938,"altitude":10.02,"altitude_msl":498.3,"heading":181.5,"age":0.1},
+"velocity":{"north":0,"east":0.1,"down":0,"ground_speed":0.1,"air_speed":null,"climb":0,"age":0.1},
+"attitude":{"roll":0.4,"pitch":-1.1,"yaw":181.5,"age":0.05},
+"battery":{"voltage":16.2,"current":11,"remaining":87,"age":0.6},
+"gps":{"fix":"3d","satellites":14,"hdop":0.7,"age":0.4},
+"home":{"lat":47.3977419,"lon":8.5455937,"altitude_msl":488.3},
+"target":null,
+"input":{"active":false,"expires_in":null,"by":null},
+"messages":[{"severity":"info","text":"Takeoff detected","age":12.3}],
+"link":{"device":"/dev/serial0","baud":921600,"heartbeat_age":0.4,"received":21,"lost":0,"errors":0,"sent":1,"error":null}}`)
+	})
+}
+
+func TestWhatTheVehicleDoesNotKnowIsNull(t *testing.T) {
+	nan := float32(math.NaN())
+	withScript(t, func(v *scriptedVehicle) {
+		v.say(holdingInAir,
+			&common.MessageSysStatus{VoltageBattery: math.MaxUint16, CurrentBattery: -1, BatteryRemaining: -1},
+			&common.MessageGpsRawInt{FixType: common.GPS_FIX_TYPE_NO_FIX, SatellitesVisible: math.MaxUint8, Eph: math.MaxUint16},
+			&common.MessageExtendedSysState{LandedState: common.MAV_LANDED_STATE_UNDEFINED},
+			&common.MessageGlobalPositionInt{Alt: 0, RelativeAlt: 0, Hdg: math.MaxUint16},
+			&common.MessageVfrHud{Airspeed: nan, Climb: nan},
+			&common.MessageAttitude{Roll: nan, Pitch: nan, Yaw: nan})
+		r := call(v.handler, "GET", "/api/drone/status", nil)
+		r.wantOK(t)
+		for _, want := range []string{
+			`"in_air":null,"landed_state":null`,
+			`"version":null,"system_id":1`,
+			`"position":{"lat":null,"lon":null,`, `"heading":null,`,
+			`"air_speed":null,"climb":null`,
+			`"attitude":{"roll":null,"pitch":null,"yaw":null,`,
+			`"battery":{"voltage":null,"current":null,"remaining":null,`,
+			`"gps":{"fix":"no_fix","satellites":null,"hdop":null,`,
+			`"home":null`,
+		} {
+			if !strings.Contains(r.body, want) {
+				t.Errorf("%s is not in %s", want, r.body)
+			}
+		}
+	})
+}
+
+// A vehicle that sends no VFR_HUD still climbs.
+func TestClimbFollowsTheVelocityWithoutVFRHUD(t *testing.T) {
+	withScript(t, func(v *scriptedVehicle) {
+		v.say(holdingInAir, &common.MessageGlobalPositionInt{Lat: 1, Lon: 1, Vz: 0})
+		time.Sleep(100 * time.Millisecond)
+		v.say(&common.MessageGlobalPositionInt{Lat: 1, Lon: 1, Vz: -250})
+		if r := call(v.handler, "GET", "/api/drone/status", nil); !strings.Contains(r.body, `"down":-2.5,`) || !strings.Contains(r.body, `"climb":2.5,`) {
+			t.Errorf("climb is not 2.5 in %s", r.body)
+		}
+	})
+}
+
+func TestStatusOfALostVehicleIsItsLastKnownWithAges(t *testing.T) {
+	withScript(t, func(v *scriptedVehicle) {
+		v.say(holdingInAir, &common.MessageAttitude{Roll: 0.5})
+		time.Sleep(2900 * time.Millisecond)
+		if r := call(v.handler, "GET", "/api/drone/status", nil); !strings.HasPrefix(r.body, `{"online":true,`) {
+			t.Errorf("offline 2.9 s after a heartbeat: %s", r.body)
+		}
+		time.Sleep(200 * time.Millisecond)
+		r := call(v.handler, "GET", "/api/drone/status", nil)
+		r.wantOK(t)
+		for _, want := range []string{
+			`{"online":false,"mode":"hold","vehicle_mode":"AUTO.LOITER","armed":true,`,
+			`"attitude":{"roll":28.6,"pitch":0,"yaw":0,"age":3.1}`, `"heartbeat_age":3.1,`,
+		} {
+			if !strings.Contains(r.body, want) {
+				t.Errorf("%s is not in %s", want, r.body)
+			}
+		}
+		for path, body := range postRoutes {
+			call(v.handler, "POST", path, strings.NewReader(body)).want(t, 503, "offline")
+		}
+	})
+}
+
+func TestStatusShowsTheTargetAndTheSticks(t *testing.T) {
+	atStation(t, simPX4, func(st *station) {
+		has := func(want string) {
+			st.Helper()
+			if r := st.get("/api/drone/status"); !strings.Contains(r.body, want) {
+				st.Errorf("%s is not in %s", want, r.body)
+			}
+		}
+		st.fly("hold")
+		const nobody = `"input":{"active":false,"expires_in":null,"by":null},`
+		has(`"target":{"lat":47.3977419,"lon":8.5455937,"altitude":100,"distance":0},` + nobody)
+		st.post("/api/drone/goto", `{"lat":47.3980,"lon":8.5460,"altitude":20}`).wantOK(st.T)
+		has(`"target":{"lat":47.398,"lon":8.546,"altitude":20,"distance":41.9},` + nobody)
+		st.post("/api/drone/mode", `{"mode":"position"}`).wantOK(st.T)
+		has(`"target":null,` + nobody)
+		st.post("/api/drone/input", `{"yaw":1,"timeout":2}`).wantOK(st.T)
+		time.Sleep(500 * time.Millisecond)
+		has(`"target":null,"input":{"active":true,"expires_in":1.5,"by":"client"},`)
+		time.Sleep(1600 * time.Millisecond)
+		has(`"target":null,` + nobody)
+	})
+}
+
+func TestStatusHoldsTheLast20MessagesNewestLast(t *testing.T) {
+	atStation(t, simPX4, func(st *station) {
+		for i := range 25 {
+			st.sim.emit(1, 1, &common.MessageStatustext{Severity: common.MAV_SEVERITY(i % 8), Text: fmt.Sprint("text ", i)})
+			time.Sleep(time.Second)
+		}
+		var status struct {
+			Messages []struct {
+				Severity, Text string
+				Age            float64
+			}
+		}
+		r := st.get("/api/drone/status")
+		if err := json.Unmarshal([]byte(r.body), &status); err != nil {
+			st.Fatal(err)
+		}
+		names := []string{"emergency", "alert", "critical", "error", "warning", "notice", "info", "debug"}
+		if len(status.Messages) != 20 {
+			st.Fatalf("%d messages: %s", len(status.Messages), r.body)
+		}
+		for i, m := range status.Messages {
+			if n := i + 5; m.Text != fmt.Sprint("text ", n) || m.Severity != names[n%8] || m.Age != float64(25-n) {
+				st.Errorf("message %d is %+v", i, m)
+			}
+		}
+	})
+}
+
+// ---- The stream ----
+
+// event is one event of a stream.
+type event struct {
+	at   time.Time
+	name string
+	data string
+}
+
+// watcher is a client that reads the status as a stream, in a goroutine.
+type watcher struct {
+	*wire
+	mu     sync.Mutex
+	header http.Header
+	first  string // the lines before the first event
+	events []event
+	err    error // what ended it
+	over   chan struct{}
+}
+
+// watchStatus opens a stream of the status, as a browser's EventSource does.
+// headers are more lines of the request.
+func watchStatus(p *pipes, headers ...string) *watcher {
+	w := &watcher{wire: p.connect(), over: make(chan struct{})}
+	go func() {
+		defer close(w.over)
+		err := w.read(headers)
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		w.err = err
+	}()
+	return w
+}
+
+func (w *watcher) read(headers []string) error {
+	fmt.Fprintf(w, "GET /api/drone/status HTTP/1.1\r\nHost: drone.local\r\nAccept: text/event-stream\r\n%s\r\n", strings.Join(headers, ""))
+	resp, err := http.ReadResponse(w.in, nil)
+	if err != nil {
+		return err
+	}
+	w.header = resp.Header
+	if resp.StatusCode != 200 {
+		return fmt.Errorf("answered %s", resp.Status)
+	}
+	lines := bufio.NewReader(resp.Body)
+	for {
+		var block string
+		for !strings.HasSuffix(block, "\n\n") {
+			line, err := lines.ReadString('\n')
+			if err != nil {
+				return err
+			}
+			block += line
+		}
+		w.mu.Lock()
+		name, data, _ := strings.Cut(strings.TrimSuffix(block, "\n\n"), "\ndata: ")
+		if name, ok := strings.CutPrefix(name, "event: "); ok {
+			w.events = append(w.events, event{time.Now(), name, data})
+		} else {
+			w.first += block
+		}
+		w.mu.Unlock()
+	}
+}
+
+// got returns the events so far.
+func (w *watcher) got() []event {
+	synctest.Wait()
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return slices.Clone(w.events)
+}
+
+func (w *watcher) last() string {
+	if list := w.got(); len(list) > 0 {
+		return list[len(list)-1].data
+	}
+	return ""
+}
+
+func (w *watcher) ended() bool {
+	synctest.Wait()
+	select {
+	case <-w.over:
+		return true
+	default:
+		return false
+	}
+}
+
+func TestAStreamIsTheStatusAtOnceAndWithEachChange(t *testing.T) {
+	atStation(t, simPX4, func(st *station) {
+		p, end := serve(st.T, st.handler, maxConnections)
+		defer end()
+		w := watchStatus(p)
+		first := w.got()
+		if len(first) != 1 || first[0].name != "status" || first[0].data+"\n" != st.get("/api/drone/status").body {
+			st.Fatalf("the first events are %v", first)
+		}
+		if w.first != "retry: 1000\n\n" || w.header.Get("Content-Type") != "text/event-stream" || w.header.Get("Cache-Control") != "no-store" {
+			st.Errorf("begins with %q, headers %v", w.first, w.header)
+		}
+		time.Sleep(150 * time.Millisecond)
+		st.post("/api/drone/mode", `{"arm":true}`).wantOK(st.T)
+		time.Sleep(eventEvery)
+		if got := w.last(); !strings.Contains(got, `"armed":true`) {
+			st.Errorf("0.1 s after the answer the stream has %s", got)
+		}
+		time.Sleep(10 * time.Second)
+		list := w.got()
+		for i, e := range list {
+			if strings.Contains(e.data, "\n") || !json.Valid([]byte(e.data)) {
+				st.Errorf("not one line of JSON: %q", e.data)
+			}
+			if i > 1 && e.at.Sub(list[i-1].at) < eventEvery { // all streams look at the same moments: the second may be sooner
+				st.Errorf("%v after the event before it", e.at.Sub(list[i-1].at))
+			}
+		}
+		if n := len(list); n < 90 || n > 105 {
+			st.Errorf("%d events in ten seconds of a vehicle that talks", n)
+		}
+	})
+}
+
+func TestAStreamOfASilentVehicleShowsItsAgesEachSecond(t *testing.T) {
+	withScript(t, func(v *scriptedVehicle) {
+		p, end := serve(v.T, v.handler, maxConnections)
+		defer end()
+		v.say(holdingInAir)
+		time.Sleep(3500 * time.Millisecond) // offline
+		w := watchStatus(p)
+		n := len(w.got())
+		time.Sleep(time.Minute + 500*time.Millisecond)
+		list := w.got()[n:]
+		for i, e := range list {
+			if i > 0 && e.at.Sub(list[i-1].at) > eventAtMost {
+				v.Errorf("%v after the event before it", e.at.Sub(list[i-1].at))
+			}
+		}
+		// The port is opened anew every few seconds, which is a change.
+		if len(list) < 60 || len(list) > 100 {
+			v.Errorf("%d events in a minute of silence", len(list))
+		}
+		if w.ended() {
+			v.Errorf("the stream ended: %v", w.err)
+		}
+	})
+}
+
+// EventSource sends the id of the last event where there was one; ours have none.
+func TestWhatABrowserSendsAfterABreakIsTaken(t *testing.T) {
+	atStation(t, simPX4, func(st *station) {
+		p, end := serve(st.T, st.handler, maxConnections)
+		defer end()
+		w := watchStatus(p, "Last-Event-ID: 17\r\n", "Cache-Control: no-cache\r\n")
+		if len(w.got()) != 1 {
+			st.Errorf("got %v, %v", w.got(), w.err)
+		}
+	})
+}
+
+func TestHEADOfAStreamHasItsHeaders(t *testing.T) {
+	r := call(silent(), "HEAD", "/api/drone/status", nil, "Accept", "text/event-stream")
+	if r.status != 200 || r.body != "" || r.header.Get("Content-Type") != "text/event-stream" {
+		t.Errorf("got %d %v %q", r.status, r.header, r.body)
+	}
+}
+
+func TestAcceptTellsWhetherAStreamIsWanted(t *testing.T) {
+	for accept, want := range map[string]bool{
+		"text/event-stream":                                  true,
+		"TEXT/Event-Stream":                                  true,
+		"text/event-stream; charset=utf-8":                   true,
+		"text/event-stream;q=0.5":                            true,
+		"text/event-stream, */*;q=0.1":                       true,
+		"text/event-stream, */*":                             true,
+		"application/json;q=0.9, text/event-stream":          true,
+		"application/json; q=0.2 , text/event-stream; q=0.3": true,
+		"text/html, ,text/event-stream,,":                    true,
+		"":                                                   false, "*/*": false, "text/*": false, "application/json": false,
+		"text/event-stream, application/json":      false, // what a generated client sends that can read both
+		"text/event-stream;q=0.1, */*":             false,
+		"text/event-stream;q=0.1, application/*":   false,
+		"text/event-stream;q=0":                    false,
+		"text/event-stream;q=0.0, */*":             false,
+		"text/event-stream;q=0.3,application/json": false,
+		"text/event-stream;q=nonsense":             false,
+		"text/event-stream;q=-1":                   false,
+		"text/event-stream;q=2":                    false,
+		"text/event-stream;q=NaN":                  false,
+		"text/event-stream;q=":                     false,
+		"text/event-streams":                       false,
+		"event-stream":                             false,
+		";;;,,,q=1;text/event-stream":              false,
+		"\x00\xff;q=text/event-stream":             false,
+	} {
+		if got := wantsStream([]string{accept}); got != want {
+			t.Errorf("Accept: %q: a stream: %v, want %v", accept, got, want)
+		}
+	}
+	if !wantsStream([]string{"text/html", "text/event-stream"}) {
+		t.Error("two lines of Accept are not one list")
+	}
+	r := call(silent(), "GET", "/api/drone/status", nil, "Accept", "text/html,*/*;q=0.8")
+	r.wantOK(t)
+}
+
+func TestA17thStreamTakesThePlaceOfTheOldest(t *testing.T) {
+	atStation(t, simPX4, func(st *station) {
+		p, end := serve(st.T, st.handler, maxConnections)
+		defer end()
+		var open []*watcher
+		for range maxStreams {
+			open = append(open, watchStatus(p))
+			time.Sleep(10 * time.Millisecond)
+		}
+		for i, w := range open {
+			if w.ended() {
+				st.Fatalf("stream %d of 16 ended: %v", i, w.err)
+			}
+		}
+		open = append(open, watchStatus(p))
+		time.Sleep(time.Second)
+		for i, w := range open {
+			if w.ended() != (i == 0) {
+				st.Errorf("stream %d: ended %v", i, w.ended())
+			}
+		}
+		if !errors.Is(open[0].err, io.EOF) {
+			st.Errorf("the oldest ended with %v, want a whole answer", open[0].err)
+		}
+		open[5].Close() // a client that goes frees its place
+		time.Sleep(time.Second)
+		open = append(open[1:], watchStatus(p))
+		time.Sleep(time.Second)
+		for i, w := range open {
+			if w.ended() != (i == 4) {
+				st.Errorf("stream %d: ended %v", i+1, w.ended())
+			}
+		}
+		// All show the same, made once.
+		texts := map[string]bool{}
+		for i, w := range open {
+			if i != 4 {
+				texts[w.last()] = true
+			}
+		}
+		if len(texts) != 1 {
+			st.Errorf("%d different events at the same moment", len(texts))
+		}
+	})
+}
+
+func TestAClientThatStopsReadingIsCutOffAfterTwoSeconds(t *testing.T) {
+	atStation(t, simPX4, func(st *station) {
+		p, end := serve(st.T, st.handler, maxConnections)
+		defer end()
+		w := p.connect()
+		io.WriteString(w, "GET /api/drone/status HTTP/1.1\r\nHost: drone.local\r\nAccept: text/event-stream\r\n\r\n")
+		io.ReadFull(w.in, make([]byte, 20))
+		other := watchStatus(p)
+		time.Sleep(2 * time.Second) // the next event comes within 0.1 s, and is not taken
+		n := len(other.got())
+		time.Sleep(200 * time.Millisecond)
+		w.SetReadDeadline(time.Now()) // what came, and no more
+		if _, err := io.Copy(io.Discard, w.in); err != nil {
+			st.Errorf("after 2 s it is not cut off: %v", err)
+		}
+		if len(other.got()) <= n || other.ended() {
+			st.Error("another stream suffers")
+		}
+	})
+}
+
+func TestStreamsEndWithTheProgramAndNotBefore(t *testing.T) {
+	atStation(t, simPX4, func(st *station) {
+		p, end := serve(st.T, st.handler, maxConnections)
+		defer end()
+		w := watchStatus(p)
+		time.Sleep(5 * time.Minute) // over every time-out of the server
+		if w.ended() {
+			st.Fatalf("ended: %v", w.err)
+		}
+		if n := len(w.got()); n < 2990 {
+			st.Errorf("%d events in five minutes", n)
+		}
+		st.link.quit()
+		if !w.ended() || !errors.Is(w.err, io.EOF) {
+			st.Errorf("after the end of the program: %v", w.err)
+		}
+	})
+}

@@ -1,0 +1,793 @@
+package main
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// caller is somebody with a browser or with curl.
+type caller struct {
+	name    string
+	headers []string
+}
+
+// A page of another origin can have its user's browser send all these.
+func TestNoPageOfAnotherOriginReachesTheDrone(t *testing.T) {
+	const evil = "http://evil.example"
+	pages := []caller{
+		{"a form", []string{"Origin", evil, "Content-Type", "application/x-www-form-urlencoded"}},
+		{"a form, over HTTPS", []string{"Origin", "https://evil.example", "Content-Type", "multipart/form-data; boundary=x"}},
+		{"a form that holds JSON as text", []string{"Origin", evil, "Content-Type", "text/plain"}},
+		{"a fetch without CORS", []string{"Origin", evil, "Sec-Fetch-Site", "cross-site", "Sec-Fetch-Mode", "no-cors", "Content-Type", "text/plain"}},
+		{"a fetch that hides its origin", []string{"Sec-Fetch-Site", "cross-site", "Sec-Fetch-Mode", "no-cors"}},
+		{"a beacon", []string{"Origin", evil, "Sec-Fetch-Site", "cross-site", "Sec-Fetch-Mode", "no-cors", "Sec-Fetch-Dest", "empty"}},
+		{"JSON without a preflight", []string{"Origin", evil, "Content-Type", "application/json"}},
+		{"a sandboxed frame or a file", []string{"Origin", "null"}},
+		{"a sandboxed frame, told by Sec-Fetch-Site", []string{"Origin", "null", "Sec-Fetch-Site", "cross-site"}},
+		{"a page of another port here", []string{"Host", "192.0.2.7:8080", "Origin", "http://192.0.2.7:3000"}},
+		{"a page of another port here, told by Sec-Fetch-Site", []string{"Origin", "http://192.0.2.7:3000", "Sec-Fetch-Site", "same-site"}},
+		{"a page of the default port here", []string{"Host", "drone.local:8080", "Origin", "http://drone.local"}},
+		{"a page of another machine on this network", []string{"Host", "drone.local", "Origin", "http://printer.local"}},
+		{"a page of another address", []string{"Host", "[fe80::1]:8080", "Origin", "http://[fe80::2]:8080"}},
+		{"a page whose name begins with ours", []string{"Host", "drone.local", "Origin", "http://drone.local.evil.example"}},
+		{"a page whose name ends with ours", []string{"Host", "drone.local", "Origin", "http://evildrone.local"}},
+		{"a page that has our name as its user", []string{"Host", "drone.local", "Origin", "http://drone.local@evil.example"}},
+		{"a browser extension", []string{"Origin", "chrome-extension://abcdefgh"}},
+		{"an origin that can't be read", []string{"Origin", "::"}},
+	}
+	atStation(t, simPX4, func(st *station) {
+		st.untouched(func() {
+			for _, page := range pages {
+				for path, body := range postRoutes {
+					call(st.handler, "POST", path, strings.NewReader(body), page.headers...).want(st.T, 403, "cross_origin")
+				}
+				for _, method := range []string{"PUT", "DELETE", "PATCH"} {
+					call(st.handler, method, "/api/drone/land", nil, page.headers...).want(st.T, 403, "cross_origin")
+				}
+				// The answer to a preflight allows nothing: see checkForm.
+				preflight := append([]string{"Access-Control-Request-Method", "POST", "Access-Control-Request-Headers", "content-type",
+					"Access-Control-Request-Private-Network", "true"}, page.headers...)
+				call(st.handler, "OPTIONS", "/api/drone/land", nil, preflight...).want(st.T, 405, "method_not_allowed")
+				// Reading changes nothing, and the page does not get to see it.
+				call(st.handler, "GET", "/api/drone/status", nil, page.headers...).wantOK(st.T)
+				if st.Failed() {
+					st.Fatal(page.name)
+				}
+			}
+		})
+		if st.sim.truth().armed {
+			st.Error("a stranger armed the drone")
+		}
+	})
+}
+
+const laptop = "http://laptop.lan:3000"
+
+// atOrigin is atStation with -origin.
+func atOrigin(t *testing.T, test func(st *station), origins ...string) {
+	atStation(t, simPX4, func(st *station) {
+		st.handler = newHandler(st.link, admission{origins: origins})
+		test(st)
+	})
+}
+
+func TestAPageOfAnAllowedOriginReadsAndCommands(t *testing.T) {
+	atOrigin(t, func(st *station) {
+		for _, origin := range []string{laptop, "https://fleet.example"} {
+			for _, site := range []string{"cross-site", "same-site", ""} {
+				page := []string{"Host", "drone.local:8080", "Origin", origin, "Sec-Fetch-Mode", "cors"}
+				if site != "" {
+					page = append(page, "Sec-Fetch-Site", site)
+				}
+				may := func(r reply, status int) {
+					st.Helper()
+					if r.status != status || r.header.Get("Access-Control-Allow-Origin") != origin || !strings.Contains(r.header.Get("Vary"), "Origin") {
+						st.Errorf("%s: got %d %v %s", origin, r.status, r.header, r.body)
+					}
+					if r.header.Get("Access-Control-Allow-Credentials") != "" {
+						st.Errorf("%s gets what its user is", origin)
+					}
+				}
+				may(call(st.handler, "GET", "/api/drone/status", nil, page...), 200)
+				may(call(st.handler, "HEAD", "/api/drone/status", nil, append(page, "Accept", "text/event-stream")...), 200)
+				may(call(st.handler, "POST", "/api/drone/mode", strings.NewReader(`{"mode":"hold"}`), append(page, "Content-Type", "application/json")...), 200)
+				// It reads also why not.
+				may(call(st.handler, "POST", "/api/drone/mode", strings.NewReader(`{"mode":"up"}`), page...), 422)
+				may(call(st.handler, "POST", "/api/drone/goto", strings.NewReader(postRoutes["/api/drone/goto"]), page...), 409)
+				may(call(st.handler, "GET", "/api/mission", nil, page...), 404)
+				may(call(st.handler, "PUT", "/api/drone/mode", nil, page...), 405)
+			}
+		}
+	}, laptop, "https://fleet.example")
+}
+
+func TestThePreflightOfAnAllowedOriginIsAnswered(t *testing.T) {
+	atOrigin(t, func(st *station) {
+		ask := []string{"Origin", laptop, "Access-Control-Request-Method", "POST", "Access-Control-Request-Headers", "content-type", "Sec-Fetch-Mode", "cors", "Sec-Fetch-Site", "cross-site"}
+		st.untouched(func() {
+			for path := range postRoutes {
+				r := call(st.handler, "OPTIONS", path, nil, ask...)
+				if r.status != 204 || r.body != "" || r.header.Get("Access-Control-Allow-Origin") != laptop ||
+					!strings.Contains(r.header.Get("Access-Control-Allow-Methods"), "POST") ||
+					!strings.Contains(r.header.Get("Access-Control-Allow-Headers"), "Content-Type") ||
+					r.header.Get("Access-Control-Allow-Private-Network") != "" {
+					st.Errorf("%s: got %d %v %s", path, r.status, r.header, r.body)
+				}
+				r = call(st.handler, "OPTIONS", path, nil, append(ask, "Access-Control-Request-Private-Network", "true")...)
+				if r.status != 204 || r.header.Get("Access-Control-Allow-Private-Network") != "true" {
+					st.Errorf("%s: got %d %v", path, r.status, r.header)
+				}
+			}
+		})
+		// OPTIONS that is no preflight is a method like any other.
+		call := call(st.handler, "OPTIONS", "/api/drone/land", nil, "Origin", laptop)
+		if call.status != 405 {
+			st.Errorf("got %d %s", call.status, call.body)
+		}
+	}, laptop)
+}
+
+func TestEveryOtherOriginStaysOutBesideAnAllowedOne(t *testing.T) {
+	others := []string{
+		"http://laptop.lan", "http://laptop.lan:3001", "https://laptop.lan:3000", "http://Laptop.lan:3000", "http://laptop.lan:30000",
+		"http://laptop.lan:3000/", "http://sub.laptop.lan:3000", "http://laptop.lan:3000.evil.example", "http://evil.example", "null", "*", "",
+	}
+	atOrigin(t, func(st *station) {
+		st.untouched(func() {
+			for _, origin := range others {
+				page := []string{"Origin", origin, "Sec-Fetch-Site", "cross-site"}
+				for path, body := range postRoutes {
+					call(st.handler, "POST", path, strings.NewReader(body), page...).want(st.T, 403, "cross_origin", "-origin")
+				}
+				// wantOK and want look that no header opens the answer.
+				call(st.handler, "GET", "/api/drone/status", nil, page...).wantOK(st.T)
+				preflight := append([]string{"Access-Control-Request-Method", "POST"}, page...)
+				call(st.handler, "OPTIONS", "/api/drone/land", nil, preflight...).want(st.T, 405, "method_not_allowed")
+				if st.Failed() {
+					st.Fatal(origin)
+				}
+			}
+			// A rebound name is none of ours, whoever asks.
+			call(st.handler, "POST", "/api/drone/land", nil, "Host", "evil.example", "Origin", laptop).want(st.T, 421, "wrong_host")
+		})
+	}, laptop)
+}
+
+func TestAnOriginIsASchemeAHostAndAPortAlone(t *testing.T) {
+	for _, good := range []string{
+		"http://laptop:3000", "https://laptop", "http://192.0.2.9", "http://[fe80::1]:8080", "https://fleet.example:8443", "http://localhost:5173", "https://xn--e1afmkfd.example",
+	} {
+		if err := checkOrigin(good); err != nil {
+			t.Errorf("%s: %v", good, err)
+		}
+		admission{origins: []string{good}}.guard(http.NotFoundHandler(), nil) // may not panic
+	}
+	for _, bad := range []string{
+		"", "*", "null", "laptop", "laptop:3000", "//laptop:3000", "http://", "http:laptop", "ftp://laptop", "file:///tmp/page.html",
+		"http://laptop:3000/", "http://laptop:3000/page", "http://laptop?x", "http://laptop#x", "http://user@laptop", "http://user:pw@laptop",
+		"HTTP://laptop", "http://Laptop", "http://lap top", " http://laptop", "http://laptop ", "http://laptop\n", "http://*.example", "http://laptop:*",
+		"http://laptop:", "http://laptop:99999", "http://laptop:80", "https://laptop:443", "http://[fe80::1", "http://laptop,http://tablet", "http://l\u00e4ptop",
+	} {
+		if err := checkOrigin(bad); err == nil {
+			t.Errorf("%q is taken for an origin", bad)
+		}
+	}
+}
+
+// A name that a stranger owns was made to point here.
+func TestAReboundNameIsRefused(t *testing.T) {
+	hosts := []string{
+		"evil.example", "evil.example:80", "evil.example:8080", "EVIL.EXAMPLE", "evil.example.", "evil.example.:80",
+		"drone.local.evil.example", "localhost.evil.example", "evil.example.local.example", "local.example", "evillocal.example",
+		"192.0.2.7.evil.example", "192.0.2.7.nip.example:8080", "7f000001.evil.example", "192.0.2", "192.0.2.7.8", "0x7f.0.0.1",
+		"notfalcon.example.org", "sub.falcon.example.org", "example.org",
+		"[::1].evil.example", "[evil.example]", "[evil.example]:80", "192.0.2.7:80:80", "drone.local:port", "drone.local:99999",
+	}
+	atStation(t, simPX4, func(st *station) {
+		st.untouched(func() {
+			for _, host := range hosts {
+				origin := "http://" + host // to the browser, the page is ours
+				for path, body := range postRoutes {
+					call(st.handler, "POST", path, strings.NewReader(body), "Host", host).want(st.T, 421, "wrong_host")
+					call(st.handler, "POST", path, strings.NewReader(body), "Host", host, "Origin", origin, "Sec-Fetch-Site", "same-origin").
+						want(st.T, 421, "wrong_host")
+				}
+				for _, path := range []string{"/api/drone", "/api/drone/status", "/api/drone/mode", "/api/mission", "//api/drone"} {
+					call(st.handler, "GET", path, nil, "Host", host).want(st.T, 421, "wrong_host", strconv.Quote(host))
+				}
+				if st.Failed() {
+					st.Fatal(host)
+				}
+			}
+		})
+	}, "falcon.example.org")
+}
+
+func TestWhoeverMayCallIsServed(t *testing.T) {
+	callers := []caller{
+		{"curl by address", []string{"Host", "192.0.2.7"}},
+		{"curl by address and port", []string{"Host", "192.0.2.7:8080", "User-Agent", "curl/8.5.0", "Content-Type", "application/x-www-form-urlencoded"}},
+		{"curl by IPv6 address", []string{"Host", "[2001:db8::7]"}},
+		{"curl by IPv6 address and port", []string{"Host", "[2001:db8::7]:8080"}},
+		{"curl by link-local address", []string{"Host", "[fe80::1%eth0]:8080"}},
+		{"curl on the board", []string{"Host", "localhost:8080"}},
+		{"curl on the board by address", []string{"Host", "127.0.0.1:8080"}},
+		{"curl on the board by IPv6 address", []string{"Host", "[::1]:8080"}},
+		{"any name of the board itself", []string{"Host", "drone.localhost:8080"}},
+		{"mDNS", []string{"Host", "drone.local"}},
+		{"mDNS with a port", []string{"Host", "drone.local:8080"}},
+		{"mDNS with a dot at the end", []string{"Host", "drone.local."}},
+		{"mDNS with a dot and a port", []string{"Host", "drone.local.:8080"}},
+		{"mDNS in capitals", []string{"Host", "Drone.Local"}},
+		{"a single label", []string{"Host", "drone"}},
+		{"a single label with a port", []string{"Host", "drone:8080"}},
+		{"a single label with a dot", []string{"Host", "drone.:8080"}},
+		{"a router's name", []string{"Host", "drone.lan"}},
+		{"another router's name", []string{"Host", "drone.home"}},
+		{"a third router's name", []string{"Host", "drone.localdomain:8080"}},
+		{"a home network's name", []string{"Host", "drone.home.arpa"}},
+		{"a company's internal name", []string{"Host", "drone.fleet.internal:8080"}},
+		{"the machine's host name", []string{"Host", "board7.fleet.example"}},
+		{"the machine's host name with a port", []string{"Host", "board7.fleet.example:8080"}},
+		{"a name of -host", []string{"Host", "falcon.example.org"}},
+		{"a name of -host in capitals, with a dot", []string{"Host", "FALCON.example.org.:8080"}},
+		{"HTTP/1.0 without a Host", []string{"Host", ""}},
+		{"a page of ours", []string{"Host", "drone.local:8080", "Origin", "http://drone.local:8080"}},
+		{"a page of ours, told by Sec-Fetch-Site", []string{"Host", "drone.local", "Origin", "http://drone.local", "Sec-Fetch-Site", "same-origin"}},
+		{"a page of ours by IPv6 address", []string{"Host", "[fe80::1]:8080", "Origin", "http://[fe80::1]:8080"}},
+		{"the address bar", []string{"Sec-Fetch-Site", "none"}},
+		{"a script without Origin", []string{"User-Agent", "python-requests/2.31"}},
+	}
+	atStation(t, simPX4, func(st *station) {
+		for _, c := range callers {
+			call(st.handler, "GET", "/api/drone/status", nil, c.headers...).wantOK(st.T)
+			call(st.handler, "POST", "/api/drone/mode", strings.NewReader(`{"mode":"hold"}`), c.headers...).wantOK(st.T)
+			if st.Failed() {
+				st.Fatal(c.name)
+			}
+		}
+	}, "board7.fleet.example", "Falcon.Example.Org.")
+}
+
+func TestTheMachineIsCalledByItsNameUnderItsSearchDomains(t *testing.T) {
+	const conf = `# made by hand
+domain	fleet.example
+search lab.example. Office.Example
+nameserver 192.0.2.1
+options ndots:2
+searching nothing
+search
+`
+	domains := searchDomains(conf)
+	if want := []string{"fleet.example", "lab.example.", "Office.Example"}; !slices.Equal(domains, want) {
+		t.Fatalf("search domains are %q, want %q", domains, want)
+	}
+	names := ownHosts("Board7", domains, []string{"Falcon.Example.Org."})
+	for _, host := range []string{
+		"board7", "BOARD7:8080", "board7.fleet.example", "board7.fleet.example:80", "board7.lab.example.", "board7.office.example", "falcon.example.org",
+	} {
+		if !names.has(host) {
+			t.Errorf("%s is not answered", host)
+		}
+	}
+	for _, host := range []string{
+		"fleet.example", "other.fleet.example", "board7.example", "x.board7.fleet.example", "board7.fleet.example.evil.example", "board7.falcon.example.org", "evilhome", // a label alone is local
+	} {
+		if names.has(host) != (host == "evilhome") {
+			t.Errorf("%s: answered %v", host, names.has(host))
+		}
+	}
+	if ownHosts("", domains, nil).has("fleet.example") {
+		t.Error("a machine without a name is called by its domain")
+	}
+}
+
+// ---- Connections ----
+
+// served is a server of the test's: it tells of each connection when it has
+// ended it, and when it has answered it and waits for its next request.
+type served struct {
+	address     string
+	ended, idle chan net.Conn
+}
+
+// listen serves a handler as the program does.
+func listen(t *testing.T, h http.Handler) *served {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &served{l.Addr().String(), make(chan net.Conn, 10000), make(chan net.Conn, 10000)}
+	server := newServer(h)
+	own := server.ConnState
+	server.ConnState = func(c net.Conn, state http.ConnState) {
+		if own != nil {
+			own(c, state)
+		}
+		switch state {
+		case http.StateIdle:
+			s.idle <- c
+		case http.StateClosed:
+			s.ended <- c
+		}
+	}
+	var running sync.WaitGroup
+	running.Go(func() { server.Serve(newBoundedListener(l, maxConnections)) })
+	t.Cleanup(running.Wait)
+	t.Cleanup(func() { server.Close() })
+	return s
+}
+
+// silent is a handler whose vehicle was never heard.
+func silent() http.Handler {
+	return newHandler(newDrone(device{name: "none", baud: func() int { return 0 }}, 0, false), admission{})
+}
+
+// wire is a client's connection.
+type wire struct {
+	*testing.T
+	net.Conn
+	in *bufio.Reader
+}
+
+func dial(t *testing.T, address string) *wire {
+	t.Helper()
+	c, err := net.Dial("tcp", address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { c.Close() })
+	c.SetDeadline(time.Now().Add(time.Minute)) // a test that fails does not hang
+	return &wire{t, c, bufio.NewReader(c)}
+}
+
+// send writes a request whose body has a length.
+func (w *wire) send(method, path, body string) {
+	fmt.Fprintf(w, "%s %s HTTP/1.1\r\nHost: drone.local\r\nContent-Length: %d\r\n\r\n%s", method, path, len(body), body)
+}
+
+// receive reads the answer to a request of this method.
+func (w *wire) receive(method string) (reply, error) {
+	resp, err := http.ReadResponse(w.in, &http.Request{Method: method})
+	if err != nil {
+		return reply{}, err
+	}
+	defer resp.Body.Close()
+	body, err := io.ReadAll(resp.Body)
+	if resp.Header.Get("Content-Type") == "application/json" && method != "HEAD" && resp.ContentLength != int64(len(body)) {
+		return reply{}, fmt.Errorf("a body of %d bytes came with a length of %d", len(body), resp.ContentLength)
+	}
+	return reply{resp.StatusCode, resp.Header, string(body)}, err
+}
+
+func (w *wire) ask(method, path, body string) reply {
+	w.Helper()
+	w.send(method, path, body)
+	r, err := w.receive(method)
+	if err != nil {
+		w.Fatalf("%s %s: %v", method, path, err)
+	}
+	return r
+}
+
+// gone waits until the server has closed the connection.
+func (w *wire) gone() {
+	w.Helper()
+	if _, err := w.in.ReadByte(); err == nil || errors.Is(err, os.ErrDeadlineExceeded) {
+		w.Fatalf("the connection is still open (%v)", err)
+	}
+}
+
+func TestHEADIsGETWithoutItsBody(t *testing.T) {
+	s := listen(t, silent())
+	w := dial(t, s.address)
+	for _, path := range []string{"/api/drone", "/api/drone/mode", "/api/drone/status", "/api/mission"} {
+		get, head := w.ask("GET", path, ""), w.ask("HEAD", path, "")
+		get.checkForm(t)
+		if head.body != "" || head.status != get.status {
+			t.Errorf("HEAD %s: %d %q, GET is %d", path, head.status, head.body, get.status)
+		}
+		for _, name := range []string{"Content-Type", "Content-Length", "Cache-Control", "Allow"} {
+			if head.header.Get(name) != get.header.Get(name) {
+				t.Errorf("HEAD %s: %s is %q, with GET it is %q", path, name, head.header.Get(name), get.header.Get(name))
+			}
+		}
+	}
+}
+
+func TestAConnectionOutlivesBadRequests(t *testing.T) {
+	s := listen(t, silent())
+	w := dial(t, s.address)
+	for _, b := range badBodies() {
+		if len(b.body) > 64<<10 {
+			continue // the server does not read all that
+		}
+		r := w.ask("POST", b.path, b.body)
+		r.checkForm(t)
+		if r.status != b.status {
+			t.Fatalf("%s: POST %s %.80q: got %d %s want %d", b.name, b.path, b.body, r.status, r.body, b.status)
+		}
+	}
+	w.ask("GET", "/api/drone", "").wantOK(t, `{"status":"OK"}`)
+}
+
+func TestChunksThatNeverEndAreAnswered413(t *testing.T) {
+	s := listen(t, silent())
+	for path := range postRoutes {
+		w := dial(t, s.address)
+		fmt.Fprintf(w, "POST %s HTTP/1.1\r\nHost: drone.local\r\nTransfer-Encoding: chunked\r\n\r\n", path)
+		var writer sync.WaitGroup
+		writer.Go(func() {
+			for chunk := "400\r\n" + strings.Repeat(" ", 0x400) + "\r\n"; ; {
+				if _, err := io.WriteString(w, chunk); err != nil {
+					return
+				}
+			}
+		})
+		r, err := w.receive("POST")
+		if err != nil {
+			t.Error(err)
+		}
+		r.want(t, 413, "too_large")
+		w.Close()
+		writer.Wait()
+	}
+	dial(t, s.address).ask("GET", "/api/drone", "").wantOK(t)
+}
+
+func TestAHalfClosedConnectionGetsItsAnswer(t *testing.T) {
+	s := listen(t, silent())
+	w := dial(t, s.address)
+	w.send("POST", "/api/drone/land", "")
+	w.Conn.(*net.TCPConn).CloseWrite()
+	r, err := w.receive("POST")
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.want(t, 503, "offline")
+	w.gone()
+}
+
+// ask asks, and waits until the server waits again: what is asked next is later
+// to the server too.
+func (s *served) ask(w *wire, method, path, body string) reply {
+	w.Helper()
+	r := w.ask(method, path, body)
+	<-s.idle
+	return r
+}
+
+// full opens as many connections as the server keeps, each after the one
+// before it was answered.
+func (s *served) full(t *testing.T) []*wire {
+	t.Helper()
+	var open []*wire
+	for range maxConnections {
+		w := dial(t, s.address)
+		s.ask(w, "GET", "/api/drone", "").wantOK(t)
+		open = append(open, w)
+	}
+	return open
+}
+
+func TestTheServerKeeps64Connections(t *testing.T) {
+	s := listen(t, silent())
+	open := s.full(t)
+	for _, w := range open {
+		s.ask(w, "GET", "/api/drone", "").wantOK(t)
+	}
+	if len(s.ended) != 0 {
+		t.Errorf("%d connections were closed", len(s.ended))
+	}
+}
+
+func TestA65thConnectionTakesThePlaceOfTheLongestIdle(t *testing.T) {
+	s := listen(t, silent())
+	open := s.full(t)
+	s.ask(dial(t, s.address), "GET", "/api/drone", "").wantOK(t)
+	open[0].gone()
+	s.ask(dial(t, s.address), "POST", "/api/drone/land", "").want(t, 503, "offline")
+	open[1].gone()
+	for _, w := range open[2:] {
+		s.ask(w, "GET", "/api/drone", "").wantOK(t)
+	}
+	for range 2 {
+		<-s.ended
+	}
+	if len(s.ended) != 0 {
+		t.Errorf("%d more connections were closed", len(s.ended))
+	}
+}
+
+// One that polls the status is not idle, whatever it asks.
+func TestAConnectionThatAsksKeepsItsPlace(t *testing.T) {
+	for _, request := range [][3]string{
+		{"POST", "/api/drone/land", ""},
+		{"POST", "/api/drone/input", "{}"},
+		{"GET", "/api/drone/status", ""},
+		{"GET", "/api/mission", ""},
+	} {
+		t.Run(request[0]+request[1], func(t *testing.T) {
+			s := listen(t, silent())
+			open := s.full(t)
+			s.ask(open[0], request[0], request[1], request[2])
+			s.ask(dial(t, s.address), "GET", "/api/drone", "").wantOK(t)
+			<-s.ended // somebody went
+			open[0].send("GET", "/api/drone", "")
+			r, err := open[0].receive("GET")
+			if err != nil {
+				t.Fatalf("the connection that asked last was closed: %v", err)
+			}
+			r.wantOK(t)
+			open[1].gone()
+		})
+	}
+}
+
+func TestAConnectionWhoseCommandWaitsStays(t *testing.T) {
+	atStation(t, simPX4, func(st *station) {
+		st.fly("hold")
+		p, end := serve(st.T, st.handler, maxConnections)
+		defer end()
+		st.dropAcks()
+		commander := p.connect()
+		commander.send("POST", "/api/drone/land", "")
+		time.Sleep(100 * time.Millisecond) // the vehicle has the command
+		for range 3 * maxConnections {
+			p.connect().ask("GET", "/api/drone", "").wantOK(st.T)
+		}
+		st.obey()
+		r, err := commander.receive("POST")
+		if err != nil {
+			st.Fatalf("a command was not answered: %v", err)
+		}
+		r.wantOK(st.T)
+		commander.ask("GET", "/api/drone", "").wantOK(st.T)
+	})
+}
+
+// pipes is a listener whose connections the test makes: a server on it works in
+// virtual time.
+type pipes struct {
+	net.Listener
+	test   *testing.T
+	conns  chan net.Conn
+	closed chan struct{}
+	lag    time.Duration // of each write of the server
+}
+
+func newPipes(t *testing.T) *pipes {
+	return &pipes{test: t, conns: make(chan net.Conn, 1000), closed: make(chan struct{})}
+}
+
+func (p *pipes) Close() error { close(p.closed); return nil }
+
+func (p *pipes) Accept() (net.Conn, error) {
+	select {
+	case c := <-p.conns:
+		return c, nil
+	case <-p.closed:
+		return nil, net.ErrClosed
+	}
+}
+
+func (p *pipes) connect() *wire {
+	c, client := net.Pipe()
+	p.conns <- laggard{c, p.lag}
+	return &wire{p.test, client, bufio.NewReader(client)}
+}
+
+// laggard is a connection that is slow to write.
+type laggard struct {
+	net.Conn
+	lag time.Duration
+}
+
+func (l laggard) Write(b []byte) (int, error) {
+	time.Sleep(l.lag)
+	return l.Conn.Write(b)
+}
+
+// serve serves a handler on pipes, as the program does, until end is called.
+func serve(t *testing.T, h http.Handler, max int) (p *pipes, end func()) {
+	p = newPipes(t)
+	server := newServer(h)
+	var running sync.WaitGroup
+	running.Go(func() { server.Serve(newBoundedListener(p, max)) })
+	return p, func() {
+		server.Close()
+		running.Wait()
+		for len(p.conns) > 0 { // nobody will accept them
+			(<-p.conns).Close()
+		}
+	}
+}
+
+// While every connection's command waits, a new one waits for a place.
+func TestTheFullServerAcceptsAgainWhenAPlaceIsFree(t *testing.T) {
+	tests := []struct {
+		name   string
+		end    func(b *boundedListener, first *boundedConn)
+		server bool // goes on
+	}{
+		{"when a command is answered", func(_ *boundedListener, c *boundedConn) { connState(c, http.StateIdle) }, true},
+		{"when a client goes", func(_ *boundedListener, c *boundedConn) { c.Close() }, true},
+		{"when the server is closed", func(b *boundedListener, _ *boundedConn) { b.Close() }, false},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				p := newPipes(t)
+				b := newBoundedListener(p, 2)
+				var open []*boundedConn
+				for range 3 {
+					defer p.connect().Close()
+				}
+				for range 2 {
+					c, err := b.Accept()
+					if err != nil {
+						t.Fatal(err)
+					}
+					defer c.Close()
+					open = append(open, c.(*boundedConn))
+					open[len(open)-1].hold(heldCommand, nil)
+				}
+				var third, fourth error
+				accepted := false
+				go func() {
+					_, third = b.Accept()
+					accepted = true
+					if !test.server {
+						_, fourth = b.Accept()
+					}
+				}()
+				synctest.Wait()
+				if accepted {
+					t.Fatal("accepted, and there was no place")
+				}
+				test.end(b, open[0])
+				synctest.Wait()
+				if !accepted {
+					t.Fatal("still waits for a place")
+				}
+				if test.server && third != nil || !test.server && !errors.Is(errors.Join(third, fourth), net.ErrClosed) {
+					t.Errorf("Accept returned %v, %v", third, fourth)
+				}
+			})
+		})
+	}
+}
+
+// A client that waits for a place takes one whose answer is out.
+func TestAnAnswerIsOutBeforeItsConnectionMakesWay(t *testing.T) {
+	atStation(t, simPX4, func(st *station) {
+		st.fly("hold")
+		p, end := serve(st.T, st.handler, 1)
+		defer end()
+		p.lag = time.Millisecond
+		st.dropAcks()
+		commander := p.connect()
+		commander.send("POST", "/api/drone/land", "")
+		time.Sleep(100 * time.Millisecond) // the vehicle has the command
+		late := p.connect()
+		synctest.Wait()
+		st.obey()
+		if r, err := commander.receive("POST"); err != nil {
+			st.Errorf("a command was carried out and never answered: %v", err)
+		} else {
+			r.wantOK(st.T)
+		}
+		late.ask("GET", "/api/drone", "").wantOK(st.T)
+	})
+}
+
+// 512 clients come at once: each is answered before its connection makes way.
+func TestACrowdIsServedBeforeItMakesWay(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p, end := serve(t, silent(), maxConnections)
+		var clients sync.WaitGroup
+		for range 512 {
+			w := p.connect()
+			clients.Go(func() {
+				defer w.Close()
+				w.send("GET", "/api/drone", "")
+				if r, err := w.receive("GET"); err != nil || r.status != 200 {
+					t.Errorf("answered %d, %v", r.status, err)
+				}
+				w.gone() // in favour of another, or by the end
+			})
+		}
+		time.Sleep(time.Second)
+		end()
+		clients.Wait()
+	})
+}
+
+// Those who do not ask, or not to the end, have their place for askWithin.
+func TestTheSilentMakeWay(t *testing.T) {
+	for _, sent := range []string{"", "GET /api/drone HTTP/1.1\r\n", "POST /api/drone/land HTTP/1.1\r\nHost: drone.local\r\nContent-Length: 9\r\n\r\n{"} {
+		t.Run(fmt.Sprint(len(sent), "bytes"), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				p, end := serve(t, silent(), maxConnections)
+				defer end()
+				for range maxConnections {
+					io.WriteString(p.connect(), sent)
+				}
+				began := time.Now()
+				p.connect().ask("POST", "/api/drone/land", "").want(t, 503, "offline")
+				if took := time.Since(began); took > askWithin {
+					t.Errorf("a place was free after %v, want %v", took, askWithin)
+				}
+			})
+		})
+	}
+}
+
+func TestEveryAnswerHasALength(t *testing.T) {
+	for _, n := range []int{0, 2000, 2033, 2034, 2035, 2048, 5000} {
+		s := listen(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			writeJSON(w, http.StatusOK, statusOK{strings.Repeat("x", n)})
+		}))
+		w := dial(t, s.address)
+		get, head := w.ask("GET", "/", ""), w.ask("HEAD", "/", "") // ask looks at GET's
+		if want := strconv.Itoa(len(get.body)); head.header.Get("Content-Length") != want {
+			t.Errorf("HEAD: a length of %q, want %s", head.header.Get("Content-Length"), want)
+		}
+	}
+}
+
+func TestAClosedConnectionFreesItsPlace(t *testing.T) {
+	s := listen(t, silent())
+	open := s.full(t)
+	open[17].Close()
+	<-s.ended
+	open = append(slices.Delete(open, 17, 18), dial(t, s.address))
+	for _, w := range open {
+		w.ask("GET", "/api/drone", "").wantOK(t)
+	}
+	if len(s.ended) != 0 {
+		t.Errorf("%d connections were closed", len(s.ended))
+	}
+}
+
+func TestLandIsAnsweredWhile500ConnectionsDribble(t *testing.T) {
+	s := listen(t, silent())
+	for i := range 500 {
+		w := dial(t, s.address)
+		io.WriteString(w, "POST /api/drone/land HTTP/1.1\r\nHost: drone.local\r\nContent-Length: 2\r\n\r\n{}"[:20+i%53])
+	}
+	dial(t, s.address).ask("POST", "/api/drone/land", "").want(t, 503, "offline")
+}
+
+func TestAPanicIsA500AndTheServerGoesOn(t *testing.T) {
+	s := listen(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		defer recoverPanic(w, r)
+		if r.URL.Path == "/panic" {
+			var nobody *drone
+			nobody.mode()
+		}
+		writeJSON(w, http.StatusOK, statusOK{"OK"})
+	}))
+	w := dial(t, s.address)
+	for range 3 {
+		r := w.ask("POST", "/panic", "{}")
+		r.want(t, 500, "internal")
+		if strings.Contains(r.body, "nil pointer") || strings.Contains(r.body, "goroutine") {
+			t.Errorf("the answer tells the insides: %s", r.body)
+		}
+		w.ask("GET", "/", "").wantOK(t)
+	}
+}
