@@ -68,7 +68,10 @@ func (b *lineBench) obeys(ack, do time.Duration) {
 			time.AfterFunc(do, func() { b.shows(custom, armed) })
 		}
 		b.ack(ack, id, ackAccepted)
-		if b.beat.Autopilot == common.MAV_AUTOPILOT_PX4 && id == 176 {
+		b.mu.Lock()
+		twice := b.beat.Autopilot == common.MAV_AUTOPILOT_PX4 && id == 176
+		b.mu.Unlock()
+		if twice {
 			b.ack(ack+time.Millisecond, id, ackAccepted)
 		}
 	})

@@ -140,7 +140,9 @@ func newLink(d device, only byte, gcs bool, hear func(heard)) *link {
 // closes it.
 func (l *link) run(ctx context.Context) {
 	backoff := backoffFirst
-	failing := false // which is told; then nothing is, until a frame comes
+	// A failure is told once: one to open until the port is open, one of an open
+	// port until a frame comes.
+	failing, unopened := false, false
 	for ctx.Err() == nil {
 		p, err := l.device.open(ctx)
 		if err == nil && ctx.Err() != nil {
@@ -148,7 +150,9 @@ func (l *link) run(ctx context.Context) {
 			return
 		}
 		if err == nil {
-			if !failing {
+			if !failing || unopened {
+				failing, unopened = false, false
+				l.setFault(nil)
 				l.tellOpen()
 			}
 			var any bool
@@ -157,6 +161,7 @@ func (l *link) run(ctx context.Context) {
 			}
 		} else {
 			err = l.device.explain(err)
+			unopened = !failing || unopened
 		}
 		if ctx.Err() != nil {
 			return
@@ -165,15 +170,19 @@ func (l *link) run(ctx context.Context) {
 			failing = true
 			slog.Warn("no link to the autopilot; trying again until there is", "device", l.device.name, "error", err)
 		}
-		l.mu.Lock()
-		l.fault = err
-		l.mu.Unlock()
+		l.setFault(err)
 		select {
 		case <-time.After(backoff):
 		case <-ctx.Done():
 		}
 		backoff = min(2*backoff, backoffLast)
 	}
+}
+
+func (l *link) setFault(err error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.fault = err
 }
 
 func (l *link) tellOpen() {

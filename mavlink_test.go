@@ -636,7 +636,7 @@ func TestADeviceThatFailsIsLoggedOnceAndOnceWhenItIsBack(t *testing.T) {
 		there.Store(true)
 		refused.Store(true)
 		time.Sleep(time.Hour)
-		lines("there, and it ends each time")
+		lines("there, and it ends each time", open, down+"EOF")
 		lineEqual(t, "the fault now", d.link.state().fault, io.EOF)
 		refused.Store(false)
 		time.Sleep(time.Hour)
