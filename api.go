@@ -430,7 +430,7 @@ func (e *notDoneError) Error() string { return e.text }
 
 // command has the drone carry out a request, waits for its manoeuvre where that
 // is asked for, and logs it.
-func (a *api) command(w http.ResponseWriter, r *http.Request, body []byte, req request, wait *float64) (any, error) {
+func (a *api) command(r *http.Request, body []byte, req request, wait *float64) (any, error) {
 	conn, bounded := r.Context().Value(connKey{}).(*boundedConn)
 	if bounded { // its command may have to wait for the autopilot
 		conn.hold(heldCommand, nil)
@@ -446,7 +446,7 @@ func (a *api) command(w http.ResponseWriter, r *http.Request, body []byte, req r
 	answer := commandBody{Status: resultName(0), Command: ans.command, Mode: ans.mode.String()}
 	if err == nil && or(wait, 0) > 0 {
 		limit := time.Duration(*wait * float64(time.Second))
-		err = a.wait(w, r, ans.manoeuvre, max(limit-time.Since(began), 0))
+		err = a.wait(r, ans.manoeuvre, max(limit-time.Since(began), 0))
 		done := err == nil
 		answer.Done, answer.Took = &done, number(time.Since(began).Seconds(), 2)
 		if code(err) == codeNotDone {
@@ -463,26 +463,19 @@ func (a *api) command(w http.ResponseWriter, r *http.Request, body []byte, req r
 	return answer, nil
 }
 
-// wait waits for a manoeuvre. The server's time-outs do not cut it; a crowd that
-// needs its place does.
-func (a *api) wait(w http.ResponseWriter, r *http.Request, m *manoeuvre, limit time.Duration) error {
+// wait waits for a manoeuvre. A crowd that needs its place ends that; the server's
+// time-outs do not: net/http reads without one while a handler runs, and the
+// answer has a new one.
+func (a *api) wait(r *http.Request, m *manoeuvre, limit time.Duration) error {
 	ctx, cancel := context.WithCancel(r.Context())
 	defer cancel()
-	unlimited(w)
 	if conn, ok := r.Context().Value(connKey{}).(*boundedConn); ok {
 		conn.hold(heldWait, cancel)
 	}
 	return a.drone.wait(ctx, m, limit)
 }
 
-// unlimited lifts the server's time-outs from a request.
-func unlimited(w http.ResponseWriter) {
-	rc := http.NewResponseController(w)
-	rc.SetReadDeadline(time.Time{}) // else its passing counts as a client that went away
-	rc.SetWriteDeadline(time.Time{})
-}
-
-func (a *api) postMode(w http.ResponseWriter, r *http.Request) (any, error) {
+func (a *api) postMode(_ http.ResponseWriter, r *http.Request) (any, error) {
 	var name *string
 	var wait *float64
 	var req request
@@ -506,10 +499,10 @@ func (a *api) postMode(w http.ResponseWriter, r *http.Request) (any, error) {
 	case req.setMode && req.mode == ModeTakeoff && req.arm != nil && !*req.arm:
 		return nil, outOfRange("arm: a takeoff arms by itself; leave it out")
 	}
-	return a.command(w, r, body, req, wait)
+	return a.command(r, body, req, wait)
 }
 
-func (a *api) postTakeoff(w http.ResponseWriter, r *http.Request) (any, error) {
+func (a *api) postTakeoff(_ http.ResponseWriter, r *http.Request) (any, error) {
 	var wait *float64
 	req := request{setMode: true, mode: ModeTakeoff}
 	body, err := readFields(r, map[string]any{"altitude": &req.altitude, "wait": &wait})
@@ -519,10 +512,10 @@ func (a *api) postTakeoff(w http.ResponseWriter, r *http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	return a.command(w, r, body, req, wait)
+	return a.command(r, body, req, wait)
 }
 
-func (a *api) postGoto(w http.ResponseWriter, r *http.Request) (any, error) {
+func (a *api) postGoto(_ http.ResponseWriter, r *http.Request) (any, error) {
 	var wait *float64
 	req := request{setMode: true, mode: ModeHold, goTo: true}
 	body, err := readFields(r, map[string]any{
@@ -546,10 +539,10 @@ func (a *api) postGoto(w http.ResponseWriter, r *http.Request) (any, error) {
 	case req.lat == nil && req.altitude == nil && req.altitudeMSL == nil && req.heading == nil:
 		return nil, outOfRange("lat: missing; give lat and lon, altitude, altitude_msl or heading")
 	}
-	return a.command(w, r, body, req, wait)
+	return a.command(r, body, req, wait)
 }
 
-func (a *api) postLand(w http.ResponseWriter, r *http.Request) (any, error) {
+func (a *api) postLand(_ http.ResponseWriter, r *http.Request) (any, error) {
 	var wait *float64
 	req := request{setMode: true, mode: ModeLand}
 	body, err := readFields(r, map[string]any{"lat": &req.lat, "lon": &req.lon, "wait": &wait})
@@ -559,7 +552,7 @@ func (a *api) postLand(w http.ResponseWriter, r *http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	return a.command(w, r, body, req, wait)
+	return a.command(r, body, req, wait)
 }
 
 // defaultTimeout is how long sticks stand without a timeout of their own, in

@@ -286,7 +286,6 @@ func (a *api) stream(w http.ResponseWriter, r *http.Request) (any, error) {
 	if r.Method == http.MethodHead {
 		return answered, nil
 	}
-	unlimited(w)
 	s := a.openStream()
 	defer a.closeStream(s)
 	if conn, ok := r.Context().Value(connKey{}).(*boundedConn); ok {

@@ -1232,7 +1232,7 @@ func TestRequestsAllocateLittle(t *testing.T) {
 	}{
 		{"GET status, as it was", 0, status},
 		{"GET status, changed", 67, func() { l.version.Add(1); status() }},
-		{"POST input", 81, ask("POST", "/input", `{"roll":0.1,"pitch":0.2,"yaw":0.3,"throttle":0.5}`)},
+		{"POST input", 83, ask("POST", "/input", `{"roll":0.1,"pitch":0.2,"yaw":0.3,"throttle":0.5}`)},
 	} {
 		if got := testing.AllocsPerRun(100, c.do); got > c.most {
 			t.Errorf("%s: %g allocations, over the budget of %g", c.what, got, c.most)

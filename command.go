@@ -235,9 +235,8 @@ func (op *operation) takeTurn() (err error) {
 // explains reports also to this one.
 func (op *operation) begin() {
 	c := op.by
-	var sent []uint32
+	sent := slices.Clone(c.machine.plan)
 	if older := c.op; older != nil && !older.unstoppable() {
-		sent = slices.Clone(c.machine.plan)
 		older.end(superseded())
 		older.leadThrough()
 		op.moved, op.asked = older.moved, older.asked

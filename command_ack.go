@@ -12,11 +12,12 @@ import (
 const (
 	firstRepeat  = 150 * time.Millisecond // or one and a half round trips
 	giveUp       = 2 * time.Second        // after the first copy
+	lastLook     = 150 * time.Millisecond // of it, for the heartbeat that a 504 tells with
 	lateCopy     = 250 * time.Millisecond // the last copy may have waited in the queue
 	progressWait = 10 * time.Second       // after IN_PROGRESS
 	secondAck    = 300 * time.Millisecond // PX4's second ack of DO_SET_MODE
 	questionWait = 50 * time.Millisecond  // or two round trips
-	slowestTrip  = time.Second            // that is believed of a line that does not answer
+	slowestTrip  = 200 * time.Millisecond // that is believed of a line that does not answer
 )
 
 // repeats are when the copies of a command go out, in first repeats after the
@@ -35,6 +36,7 @@ type acks struct {
 	owed     map[common.MAV_CMD]owedAcks
 	trip     time.Duration // the round trip last measured
 	question *question     // the one that is outstanding
+	givenUp  time.Time     // when the last one that was not answered was sent
 	heard    time.Time     // when the vehicle last answered anything of ours
 }
 
@@ -123,10 +125,8 @@ func (a *acks) firstRepeat() time.Duration { return max(firstRepeat, a.trip*3/2)
 // hear takes an ack that the vehicle sent to us.
 func (a *acks) hear(cmd common.MAV_CMD, result uint8, now time.Time) {
 	a.heard = now
-	if cmd == common.MAV_CMD_REQUEST_MESSAGE && a.question != nil && !now.Before(a.question.at) {
-		a.question.acknowledged(result, a.vendor() == px4)
-		a.trip = now.Sub(a.question.at)
-		a.drop()
+	if cmd == common.MAV_CMD_REQUEST_MESSAGE {
+		a.hearAnswer(result, now)
 		return
 	}
 	final := result != uint8(common.MAV_RESULT_IN_PROGRESS)
@@ -161,6 +161,20 @@ func (a *acks) hear(cmd common.MAV_CMD, result uint8, now time.Time) {
 			refusal := result
 			x.refusal = &refusal
 		}
+	}
+}
+
+// hearAnswer takes the ack of a question. One that comes after its question was
+// given up tells how slow the line is.
+func (a *acks) hearAnswer(result uint8, now time.Time) {
+	q := a.question
+	switch {
+	case q != nil && !now.Before(q.at):
+		q.acknowledged(result, a.vendor() == px4)
+		a.trip = now.Sub(q.at)
+		a.drop()
+	case q == nil && !a.givenUp.IsZero():
+		a.trip, a.givenUp = now.Sub(a.givenUp), time.Time{}
 	}
 }
 
@@ -261,6 +275,7 @@ func (a *acks) drop() {
 func (a *acks) tick(now time.Time) {
 	if q := a.question; q != nil && !now.Before(q.until) {
 		if !q.acked {
+			a.givenUp = q.at
 			a.trip = min(max(2*a.trip, questionWait/2), max(slowestTrip, a.trip))
 		}
 		a.question = nil

@@ -34,7 +34,7 @@ func (op *operation) transact(s *step) (uint8, error) {
 		if err := op.send(x); errors.As(err, new(*commandError)) {
 			return 0, err
 		}
-		end := giveUp
+		end := giveUp - lastLook
 		if i+1 < len(repeats) {
 			end = min(end, time.Duration(float64(every)*repeats[i+1]))
 		}
@@ -51,8 +51,15 @@ func (op *operation) transact(s *step) (uint8, error) {
 		return 0, refuse(codeOffline, "the port to the autopilot is down: %s was not sent", commandName(s))
 	}
 	// The 504 tells with the freshest report (rule 8c).
-	if err := op.ask(time.Now().Add(secondAck)); err != nil && !errors.Is(err, errTimeout) {
+	until := began.Add(giveUp)
+	if !time.Now().Before(until) {
+		until = time.Now().Add(lastLook)
+	}
+	if err := op.ask(until); err != nil && !errors.Is(err, errTimeout) {
 		return 0, err
+	}
+	if x.answered() || x.refusal != nil { // it came in the last moment
+		return op.answer(x, time.Now())
 	}
 	if x.accepted > 0 && x.stands(c.machine.raw.custom) {
 		return uint8(common.MAV_RESULT_ACCEPTED), nil

@@ -90,14 +90,7 @@ func (z *fuzzed) enters(custom uint32) {
 	if z.pending == 0 && now.Sub(z.ended) > followTime+time.Second && z.asked.After(since) {
 		since = z.asked
 	}
-	explained := custom == s.mode || z.firmware == px4 && z.tookOff && custom == entered[px4][ModeHold]
-	for _, r := range slices.Backward(s.record) {
-		if r.at.Before(since) {
-			break
-		}
-		to, ok := z.leads(r.msg)
-		explained = explained || ok && to == custom
-	}
+	explained := z.commanded(s.record, custom, since) || z.firmware == px4 && z.tookOff && custom == entered[px4][ModeHold]
 	for i, r := range z.shown { // a plan explains the mode that it began in
 		still := i == len(z.shown)-1 || z.shown[i+1].at.After(now.Add(-15*time.Second))
 		explained = explained || still && z.pending > 0 && r.custom == custom
@@ -107,6 +100,18 @@ func (z *fuzzed) enters(custom uint32) {
 	if !explained && s.armed {
 		z.foreign[custom] = now
 	}
+}
+
+// commanded reports whether a mode was commanded from here since a time.
+func (z *fuzzed) commanded(record []simReceived, custom uint32, since time.Time) (yes bool) {
+	for _, r := range slices.Backward(record) {
+		if r.at.Before(since) {
+			break
+		}
+		to, ok := z.leads(r.msg)
+		yes = yes || ok && to == custom
+	}
+	return yes
 }
 
 func (z *fuzzed) name(custom uint32) string {
@@ -121,6 +126,7 @@ func (z *fuzzed) hears(h heard) {
 		return
 	}
 	mode, vehicle := z.link.mode()
+	record := z.sim.received()
 	z.mu.Lock()
 	defer z.mu.Unlock()
 	was := z.heard
@@ -136,7 +142,12 @@ func (z *fuzzed) hears(h heard) {
 	if vehicle != z.name(b.CustomMode) {
 		z.fault("heard %s, and vehicle_mode is %s", z.name(b.CustomMode), vehicle)
 	}
-	if at, ok := z.foreign[b.CustomMode]; ok && armed && wasArmed && !h.at.Before(at) {
+	at, ok := z.foreign[b.CustomMode]
+	if ok && z.commanded(record, b.CustomMode, at) { // by now it may be ours too
+		delete(z.foreign, b.CustomMode)
+		ok = false
+	}
+	if ok && armed && wasArmed && !h.at.Before(at) {
 		delete(z.foreign, b.CustomMode)
 		z.accepted = ""
 		z.note("a report that nothing explains")

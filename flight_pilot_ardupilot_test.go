@@ -1132,3 +1132,26 @@ func TestSupersededCommandIsNotTakenBackOverAPilot(t *testing.T) {
 		f.wantMode("manual")
 	})
 }
+
+// What a refused arming takes back is a mode change too, 20 ms after the first.
+func TestModeThatIsTakenBackWaitsItsTime(t *testing.T) {
+	arduFly(t, simReceiverInHand, func(f *ardu) {
+		f.sim.pilotMode(2)
+		time.Sleep(2 * time.Second)
+		began := time.Now()
+		f.refused("/mode", `{"mode":"manual","arm":true}`, 409, "refused") // the pilot's throttle is in the middle
+		var changes []time.Time
+		for _, r := range f.sim.received() {
+			if m, ok := r.msg.(*common.MessageCommandLong); ok && m.Command == common.MAV_CMD_DO_SET_MODE && !r.at.Before(began) {
+				changes = append(changes, r.at)
+			}
+		}
+		if len(changes) != 2 || changes[1].Sub(changes[0]) < modeGap {
+			t.Errorf("the mode changed at %v", changes)
+		}
+		if f.sim.truth().mode != 2 || f.sim.brain.(*simArduBrain).broken {
+			t.Errorf("it is in mode %d; internal error %v", f.sim.truth().mode, f.sim.brain.(*simArduBrain).broken)
+		}
+		f.wantMode("altitude")
+	})
+}

@@ -5,7 +5,6 @@ import (
 	"math"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -563,45 +562,6 @@ func TestPX4LineThatOnlyHearsIsToldAfterTenSeconds(t *testing.T) {
 		}
 		f.accepted("/mode", `{"mode":"position"}`)
 		f.accepted("/input", `{"pitch":0.1}`)
-	})
-}
-
-// Another program has our ids: its acks would be ours.
-func TestPX4AnotherProgramWithOurIdsMakesUsStepAside(t *testing.T) {
-	fly(t, simPX4, nil, func(f *flight) {
-		beat := func(component uint8) {
-			f.sim.emit(1, component, &minimal.MessageHeartbeat{Type: minimal.MAV_TYPE_ONBOARD_CONTROLLER, MavlinkVersion: 3, SystemStatus: 1})
-			time.Sleep(20 * time.Millisecond)
-		}
-		as := func(want uint8) {
-			t.Helper()
-			since := time.Now()
-			f.accepted("/mode", `{"mode":"hold"}`)
-			for _, r := range f.sim.received() {
-				if r.at.After(since) && r.component != want && r.component != knockID {
-					t.Errorf("%T comes from component %d, want %d", r.msg, r.component, want)
-				}
-			}
-			time.Sleep(2 * time.Second)
-		}
-		as(194)
-		beat(194)
-		as(193)
-		if texts := fmt.Sprint(f.status()["messages"]); !strings.Contains(texts, "mavrest: another program uses our MAVLink ids 1/194") {
-			t.Errorf("nothing is told of it: %s", texts)
-		}
-		// The neighbour is refused: that is not our answer, nor is his success.
-		f.loseAcks(common.MAV_CMD_COMPONENT_ARM_DISARM)
-		var client sync.WaitGroup
-		client.Go(func() { f.refused("/mode", `{"arm":true}`, 504, "no_ack") })
-		time.Sleep(20 * time.Millisecond)
-		f.sim.emit(1, 1, &common.MessageCommandAck{Command: common.MAV_CMD_COMPONENT_ARM_DISARM, TargetSystem: 1, TargetComponent: 194})
-		client.Wait()
-		f.sim.change(func() { f.sim.onAck = nil })
-		beat(193)
-		as(192)
-		beat(192)
-		as(192)
 	})
 }
 

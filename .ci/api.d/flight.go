@@ -50,7 +50,12 @@ func main() {
 		log.Fatalf("half a place: %v, %s", err, refused.Body)
 	}
 
+	// ArduPilot's armable is of the mode that it is in: for a takeoff a position is needed too.
 	up, err := client.TakeOffWithResponse(ctx, drone.TakeoffRequest{Altitude: &altitude, Wait: &wait})
+	for n := 0; n < 50 && err == nil && up.JSON409 != nil && up.JSON409.Code == drone.ErrorCodeRefused; n++ {
+		time.Sleep(200 * time.Millisecond)
+		up, err = client.TakeOffWithResponse(ctx, drone.TakeoffRequest{Altitude: &altitude, Wait: &wait})
+	}
 	flown("takeoff", up.JSON200, up.Body, err)
 	home := status().Home
 	// A float32 has 0.4 m here, and no such number.
