@@ -31,22 +31,26 @@ type commander struct {
 	mu      sync.Locker
 	acks    *acks
 	machine *machine
-
-	// What only the owner knows.
-	ready   func(s *step) time.Time      // when the sticks let a step go
-	prepare func(op *operation) error    // before the first step of a plan
-	knock   func()                       // right before its first command
-	follow  func(op *operation, s *step) // after an accepted step
-	closing func(op *operation, err error)
-	refusal func(op *operation, s *step, result uint8, at time.Time) error
+	owner
 
 	op      *operation    // is carried out
+	running []*operation  // it, older ones that take their steps back, and disarmings
 	next    *operation    // waits for its turn
 	begun   time.Time     // when the last plan began
 	modeAt  time.Time     // not before it another mode change
 	man     *manoeuvre    // what the last accepted plan is doing
 	bell    chan struct{} // closed when something came that one may wait for
 	stopped bool          // the program ends
+}
+
+// owner is what only the commander's owner knows.
+type owner struct {
+	ready   func(s *step) time.Time      // when the sticks let a step go
+	prepare func(op *operation) error    // before the first step of a plan
+	knock   func()                       // right before its first command
+	follow  func(op *operation, s *step) // after an accepted step
+	closing func(op *operation, err error)
+	refusal func(op *operation, s *step, result uint8, at time.Time) error
 }
 
 // ring wakes those who wait.
@@ -71,7 +75,8 @@ type operation struct {
 
 	gone     error // what ended it: a newer command, a pilot, a failsafe
 	cleaning bool  // it takes its steps back
-	strayed  bool  // a report, disarmed, that it does not explain
+	taken    bool  // a report came that it does not explain
+	strayed  bool  // it came disarmed
 	disarmed bool  // a report went from armed to disarmed
 	through  *step // the way out of a stick mode that it led through
 	accepted uint16
@@ -185,6 +190,7 @@ func (op *operation) run() outcome {
 	ans, err := answer{}, op.takeTurn()
 	if err == nil {
 		ans, err = op.carryOut()
+		c.running = slices.DeleteFunc(c.running, func(o *operation) bool { return o == op })
 		c.closing(op, err)
 		if c.op == op {
 			c.op = nil
@@ -233,9 +239,9 @@ func (op *operation) takeTurn() (err error) {
 // explains reports also to this one.
 func (op *operation) begin() {
 	c := op.by
-	var sent []uint32
+	c.running = append(c.running, op)
+	sent := slices.Clone(c.machine.plan)
 	if older := c.op; older != nil && !older.unstoppable() {
-		sent = slices.Clone(c.machine.plan)
 		older.end(superseded())
 		older.leadThrough()
 		op.moved, op.asked = older.moved, older.asked
@@ -336,7 +342,9 @@ func (op *operation) approach(i int) error {
 			return err
 		}
 	}
-	if arming, on := s.arms(); op.strayed && (i > 0 || arming && on) {
+	arming, on := s.arms()
+	arming = arming && on
+	if op.strayed && i > 0 || arming && (op.strayed || op.disarmed) {
 		return op.interrupted()
 	}
 	return op.await(time.Now(), func() bool { return true })
@@ -450,15 +458,25 @@ func (op *operation) interrupted() error {
 
 // took ends what is under way after a report that nothing here explains.
 func (c *commander) took(armed bool) {
-	if c.op != nil {
+	for _, op := range c.running {
+		op.taken = true
 		if armed {
-			c.op.end(c.op.interrupted())
+			op.end(op.interrupted())
 		} else {
-			c.op.strayed = true
+			op.strayed = true
 		}
 	}
 	if c.next != nil && armed {
 		c.next.end(c.next.interrupted())
+	}
+}
+
+// disarmed says that the vehicle was disarmed: what arms it must be asked for anew.
+func (c *commander) disarmed() {
+	for _, op := range append(c.running[:len(c.running):len(c.running)], c.next) {
+		if op != nil {
+			op.disarmed = true
+		}
 	}
 }
 

@@ -12,10 +12,12 @@ import (
 const (
 	firstRepeat  = 150 * time.Millisecond // or one and a half round trips
 	giveUp       = 2 * time.Second        // after the first copy
+	lastLook     = 150 * time.Millisecond // of it, for the heartbeat that a 504 tells with
+	lateCopy     = 250 * time.Millisecond // the last copy may have waited in the queue
 	progressWait = 10 * time.Second       // after IN_PROGRESS
 	secondAck    = 300 * time.Millisecond // PX4's second ack of DO_SET_MODE
 	questionWait = 50 * time.Millisecond  // or two round trips
-	slowestTrip  = time.Second            // that is believed of a line that does not answer
+	slowestTrip  = 200 * time.Millisecond // that is believed of a line that does not answer
 )
 
 // repeats are when the copies of a command go out, in first repeats after the
@@ -34,6 +36,7 @@ type acks struct {
 	owed     map[common.MAV_CMD]owedAcks
 	trip     time.Duration // the round trip last measured
 	question *question     // the one that is outstanding
+	givenUp  time.Time     // when the last one that was not answered was sent
 	heard    time.Time     // when the vehicle last answered anything of ours
 }
 
@@ -47,9 +50,11 @@ type owedAcks struct {
 // exchange is one command that waits for its acks.
 type exchange struct {
 	step   *step
-	before uint32 // the mode's number when it was sent
-	twice  bool   // PX4 acknowledges DO_SET_MODE twice; only the second ack tells
-	skip   int    // acks that still belong to earlier commands
+	before uint32    // the mode's number when it was sent
+	twice  bool      // PX4 acknowledges DO_SET_MODE twice; only the second ack tells
+	own    bool      // no client asked for it: the mode alone tells
+	skip   int       // acks that still belong to earlier commands
+	until  time.Time // then they are lost
 	copies int
 	sent   time.Time
 
@@ -76,7 +81,7 @@ func (a *acks) open(s *step, before uint32) *exchange {
 		twice: s.cmd == common.MAV_CMD_DO_SET_MODE && a.vendor() == px4,
 	}
 	if o := a.owed[s.cmd]; time.Now().Before(o.until) {
-		x.skip = o.n
+		x.skip, x.until = o.n, o.until
 	} else {
 		delete(a.owed, s.cmd)
 	}
@@ -109,7 +114,7 @@ func (a *acks) send(x *exchange) error {
 	if x.twice {
 		o.n++
 	}
-	o.until = now.Add(giveUp)
+	o.until = x.sent.Add(giveUp + lateCopy)
 	a.owed[x.step.cmd] = o
 	return nil
 }
@@ -120,10 +125,8 @@ func (a *acks) firstRepeat() time.Duration { return max(firstRepeat, a.trip*3/2)
 // hear takes an ack that the vehicle sent to us.
 func (a *acks) hear(cmd common.MAV_CMD, result uint8, now time.Time) {
 	a.heard = now
-	if cmd == common.MAV_CMD_REQUEST_MESSAGE && a.question != nil && !now.Before(a.question.at) {
-		a.question.acknowledged(result, a.vendor() == px4)
-		a.trip = now.Sub(a.question.at)
-		a.drop()
+	if cmd == common.MAV_CMD_REQUEST_MESSAGE {
+		a.hearAnswer(result, now)
 		return
 	}
 	final := result != uint8(common.MAV_RESULT_IN_PROGRESS)
@@ -132,6 +135,9 @@ func (a *acks) hear(cmd common.MAV_CMD, result uint8, now time.Time) {
 		a.owed[cmd] = o
 	}
 	x := a.waiting[cmd]
+	if x != nil && !now.Before(x.until) {
+		x.skip = 0
+	}
 	switch {
 	case x == nil:
 	case x.skip > 0 && final:
@@ -152,8 +158,23 @@ func (a *acks) hear(cmd common.MAV_CMD, result uint8, now time.Time) {
 		if result == uint8(common.MAV_RESULT_ACCEPTED) {
 			x.accepted++
 		} else if x.refusal == nil {
-			x.refusal = &result
+			refusal := result
+			x.refusal = &refusal
 		}
+	}
+}
+
+// hearAnswer takes the ack of a question. One that comes after its question was
+// given up tells how slow the line is.
+func (a *acks) hearAnswer(result uint8, now time.Time) {
+	q := a.question
+	switch {
+	case q != nil && !now.Before(q.at):
+		q.acknowledged(result, a.vendor() == px4)
+		a.trip = now.Sub(q.at)
+		a.drop()
+	case q == nil && !a.givenUp.IsZero():
+		a.trip, a.givenUp = now.Sub(a.givenUp), time.Time{}
 	}
 }
 
@@ -167,12 +188,12 @@ func (x *exchange) shows(custom uint32) bool {
 func (x *exchange) stands(custom uint32) bool { return x.step.enters && custom == x.step.number }
 
 // proven reports whether the vehicle's mode answers the command: of a DO_SET_MODE
-// it is the answer, of another command where an ack came too.
+// or of mavrest's own command it is the answer, of another where an ack came too.
 func (x *exchange) proven(custom uint32) bool {
 	if x.stands(custom) && x.refusal == nil && x.accepted > 1 {
 		return true
 	}
-	return x.shows(custom) && (x.step.cmd == common.MAV_CMD_DO_SET_MODE || x.accepted > 0 || x.refusal != nil)
+	return x.shows(custom) && (x.own || x.step.cmd == common.MAV_CMD_DO_SET_MODE || x.accepted > 0 || x.refusal != nil)
 }
 
 // answered reports whether the acks alone are an answer.
@@ -254,6 +275,7 @@ func (a *acks) drop() {
 func (a *acks) tick(now time.Time) {
 	if q := a.question; q != nil && !now.Before(q.until) {
 		if !q.acked {
+			a.givenUp = q.at
 			a.trip = min(max(2*a.trip, questionWait/2), max(slowestTrip, a.trip))
 		}
 		a.question = nil

@@ -15,7 +15,13 @@ import (
 // autopilot's MAV_RESULT.
 func (op *operation) transact(s *step) (uint8, error) {
 	c := op.by
+	for s.enters && time.Now().Before(c.modeAt) { // also one that takes another back
+		if err := op.await(c.modeAt, nil); !errors.Is(err, errTimeout) {
+			return 0, err
+		}
+	}
 	x := c.acks.open(s, c.machine.raw.custom)
+	x.own = op.own
 	defer c.acks.close(x)
 	defer op.gap(x)
 	began, every := time.Now(), c.acks.firstRepeat()
@@ -33,7 +39,7 @@ func (op *operation) transact(s *step) (uint8, error) {
 		if err := op.send(x); errors.As(err, new(*commandError)) {
 			return 0, err
 		}
-		end := giveUp
+		end := giveUp - lastLook
 		if i+1 < len(repeats) {
 			end = min(end, time.Duration(float64(every)*repeats[i+1]))
 		}
@@ -50,8 +56,15 @@ func (op *operation) transact(s *step) (uint8, error) {
 		return 0, refuse(codeOffline, "the port to the autopilot is down: %s was not sent", commandName(s))
 	}
 	// The 504 tells with the freshest report (rule 8c).
-	if err := op.ask(time.Now().Add(secondAck)); err != nil && !errors.Is(err, errTimeout) {
+	until := began.Add(giveUp)
+	if !time.Now().Before(until) {
+		until = time.Now().Add(lastLook)
+	}
+	if err := op.ask(until); err != nil && !errors.Is(err, errTimeout) {
 		return 0, err
+	}
+	if x.answered() || x.refusal != nil { // it came in the last moment
+		return op.answer(x, time.Now())
 	}
 	if x.accepted > 0 && x.stands(c.machine.raw.custom) {
 		return uint8(common.MAV_RESULT_ACCEPTED), nil
@@ -67,14 +80,20 @@ func (op *operation) send(x *exchange) error {
 	if err := op.await(time.Now(), func() bool { return true }); err != nil {
 		return err
 	}
+	if op.cleaning && op.taken {
+		return op.interrupted()
+	}
+	if err := c.acks.send(x); err != nil {
+		return err
+	}
 	if x.step.enters {
+		if c.op == nil { // the plan that this one made way for has ended already
+			c.machine.begin(nil)
+		}
 		c.machine.expect(x.step.number)
 	}
 	if op.leg != nil {
 		c.machine.also(x.step.number)
-	}
-	if err := c.acks.send(x); err != nil {
-		return err
 	}
 	op.asked = op.asked || x.step.moves()
 	if x.step.enters {
@@ -171,7 +190,7 @@ func (op *operation) takeBack(i int, err error) {
 		if s.undo == nil || s.through {
 			continue
 		}
-		if op.taken() || op.ask(time.Now().Add(lookWithin)) != nil || op.taken() {
+		if op.taken || op.ask(time.Now().Add(lookWithin)) != nil || op.taken {
 			return
 		}
 		if r, uerr := op.transact(s.undo); uerr != nil || r != 0 {
@@ -181,9 +200,6 @@ func (op *operation) takeBack(i int, err error) {
 		op.by.follow(op, s.undo)
 	}
 }
-
-// taken reports whether somebody has changed the vehicle's mode since it began.
-func (op *operation) taken() bool { return op.strayed || code(op.gone) == codeInterrupted }
 
 // code is the code of a command's error; "" where it has none.
 func code(err error) errorCode {

@@ -317,6 +317,10 @@ func TestAcksThatWereLostDoNotCostTheNextCommandItsOwn(t *testing.T) {
 				b.follow(func(id uint16, try int) {
 					for i := range c.acks {
 						if try >= len(repeats) {
+							// Of a mode change also the heartbeat tells: PX4's acks may be owed ones.
+							if id == uint16(common.MAV_CMD_DO_SET_MODE) && c.acks == 2 {
+								b.say(beatOf(common.MAV_AUTOPILOT_PX4, entered[px4][ModeRTL], true))
+							}
 							b.ack(time.Duration(5+5*i)*time.Millisecond, id, ackAccepted)
 						}
 					}
@@ -490,7 +494,7 @@ func TestQuestionsAreAskedOneAtATimeAndGivenUpAfterTwoRoundTrips(t *testing.T) {
 	}
 	lineEqual(t, "questions", asked, 1)
 	// Given up: the line may be slower than it seemed.
-	for _, wait := range []time.Duration{50, 50, 100, 200, 400, 800, 1600, 2000, 2000} {
+	for _, wait := range []time.Duration{50, 50, 100, 200, 400, 400, 400} {
 		wait *= time.Millisecond
 		lineEqual(t, "it is given up after", q.until.Sub(now), wait)
 		now = now.Add(wait)

@@ -333,8 +333,8 @@ func (d *drone) hearHeartbeat(now time.Time) {
 	if d.tel.position.within(freshFor, now) {
 		r.amsl = d.tel.position.amsl
 	}
-	if op := d.cmd.op; op != nil && wasArmed && !b.armed {
-		op.disarmed = true
+	if wasArmed && !b.armed {
+		d.cmd.disarmed()
 	}
 	taken := d.machine.report(r)
 	if taken {

@@ -145,6 +145,8 @@ func (d *drone) closing(op *operation, err error) {
 		d.sticks.stayed(f, &d.sources)
 	case err != nil && d.cmd.op == op:
 		d.failed(op, err, now)
+	case d.cmd.op == nil:
+		d.machine.refuse(now)
 	}
 	d.actOnSticks()
 	d.asked.target = time.Time{}

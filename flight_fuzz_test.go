@@ -38,6 +38,8 @@ type fuzzed struct {
 	asked    time.Time // when the last one began
 	ended    time.Time // when the last answer came
 	shown    []fuzzReport
+	wishes   []fuzzReport         // modes that were asked for here
+	order    []fuzzReport         // those of the last accepted command
 	foreign  map[uint32]time.Time // modes that the vehicle came into, and nothing here explains
 	heard    minimal.MessageHeartbeat
 	windows  []fuzzReport
@@ -90,14 +92,7 @@ func (z *fuzzed) enters(custom uint32) {
 	if z.pending == 0 && now.Sub(z.ended) > followTime+time.Second && z.asked.After(since) {
 		since = z.asked
 	}
-	explained := custom == s.mode || z.firmware == px4 && z.tookOff && custom == entered[px4][ModeHold]
-	for _, r := range slices.Backward(s.record) {
-		if r.at.Before(since) {
-			break
-		}
-		to, ok := z.leads(r.msg)
-		explained = explained || ok && to == custom
-	}
+	explained := z.commanded(s.record, custom, since) || z.firmware == px4 && z.tookOff && custom == entered[px4][ModeHold]
 	for i, r := range z.shown { // a plan explains the mode that it began in
 		still := i == len(z.shown)-1 || z.shown[i+1].at.After(now.Add(-15*time.Second))
 		explained = explained || still && z.pending > 0 && r.custom == custom
@@ -107,6 +102,50 @@ func (z *fuzzed) enters(custom uint32) {
 	if !explained && s.armed {
 		z.foreign[custom] = now
 	}
+}
+
+// commanded reports whether a mode was commanded from here since a time.
+func (z *fuzzed) commanded(record []simReceived, custom uint32, since time.Time) (yes bool) {
+	for _, r := range slices.Backward(record) {
+		if r.at.Before(since) {
+			break
+		}
+		to, ok := z.leads(r.msg)
+		yes = yes || ok && to == custom
+	}
+	for _, w := range z.wishes { // on a bad line it may not have come
+		yes = yes || w.custom == custom && !w.at.Before(since)
+	}
+	for _, w := range z.order {
+		yes = yes || w.custom == custom
+	}
+	return yes
+}
+
+// wish notes the modes that a command may lead to, and through.
+func (z *fuzzed) wish(path, body string) (all []fuzzReport) {
+	modes := []Mode{ModeHold, ModeTakeoff, ModeLand, ModePosition, ModeAltitude} // as a way out
+	for i, name := range modeNames[:ModeOther] {
+		if strings.Contains(body, `"mode":"`+name+`"`) {
+			modes = append(modes[3:], Mode(i))
+		}
+	}
+	switch path {
+	case "/takeoff":
+		modes = modes[:2]
+	case "/goto":
+		modes = append(modes[3:], ModeHold)
+	case "/land":
+		modes = append(modes[2:], ModeHold)
+	}
+	for _, m := range modes {
+		if (m == ModePosition || m == ModeAltitude) && z.firmware != px4 && !strings.Contains(body, m.String()) {
+			continue
+		}
+		all = append(all, fuzzReport{custom: entered[z.firmware][m], at: time.Now()})
+	}
+	z.wishes = append(z.wishes, all...)
+	return all
 }
 
 func (z *fuzzed) name(custom uint32) string {
@@ -121,6 +160,7 @@ func (z *fuzzed) hears(h heard) {
 		return
 	}
 	mode, vehicle := z.link.mode()
+	record := z.sim.received()
 	z.mu.Lock()
 	defer z.mu.Unlock()
 	was := z.heard
@@ -136,9 +176,14 @@ func (z *fuzzed) hears(h heard) {
 	if vehicle != z.name(b.CustomMode) {
 		z.fault("heard %s, and vehicle_mode is %s", z.name(b.CustomMode), vehicle)
 	}
-	if at, ok := z.foreign[b.CustomMode]; ok && armed && wasArmed && !h.at.Before(at) {
+	at, ok := z.foreign[b.CustomMode]
+	if ok && z.commanded(record, b.CustomMode, at) { // by now it may be ours too
 		delete(z.foreign, b.CustomMode)
-		z.accepted = ""
+		ok = false
+	}
+	if ok && armed && wasArmed && b.CustomMode != was.CustomMode && !h.at.Before(at) {
+		delete(z.foreign, b.CustomMode)
+		z.accepted, z.order = "", nil
 		z.note("a report that nothing explains")
 		z.windows = append(z.windows, fuzzReport{custom: b.CustomMode, at: h.at})
 		if want, _ := z.firmware.reported(b.CustomMode); mode != want {
@@ -164,6 +209,7 @@ func (z *fuzzed) post(path, body string) {
 	z.mu.Lock()
 	z.note("POST %s %s", path, body)
 	z.ask()
+	wishes := z.wish(path, body)
 	z.pending++
 	n := len(z.windows)
 	z.mu.Unlock()
@@ -179,8 +225,8 @@ func (z *fuzzed) post(path, body string) {
 		switch code {
 		case 200:
 			if len(z.windows) == n {
-				z.accepted = o["mode"].(string)
-				if mode.String() != o["mode"] {
+				z.accepted, z.order = o["mode"].(string), wishes
+				if armed := z.heard.BaseMode&minimal.MAV_MODE_FLAG_SAFETY_ARMED != 0; armed && mode.String() != o["mode"] {
 					z.fault("answered %v, and the mode is %v", o["mode"], mode)
 				}
 			}
@@ -435,9 +481,9 @@ func flyBytes(t *testing.T, setup byte, acts []byte) {
 // rests checks what holds when nothing more happens.
 func (z *fuzzed) rests() {
 	o := z.status()
-	custom, _ := z.firmware.reported(z.sim.truth().mode)
 	z.mu.Lock()
 	defer z.mu.Unlock()
+	custom, _ := z.firmware.reported(z.heard.CustomMode)
 	if o["online"] != true {
 		z.fault("it is not online: %v", o["link"])
 	}

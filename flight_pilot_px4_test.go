@@ -441,9 +441,6 @@ func TestPX4LostLinkAtEveryMoment(t *testing.T) {
 		case m.acked:
 			p.wantAnswer(time.Millisecond, "")
 			p.wantMode(m.mode)
-		case m.disarmed:
-			p.wantAnswer(time.Millisecond, "no_ack")
-			p.wantMode("manual")
 		case m.waiting && m.mode == "land":
 			p.wantAnswer(time.Millisecond, "no_ack")
 			if len(blind) == 0 {

@@ -5,7 +5,6 @@ import (
 	"math"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -302,6 +301,37 @@ func TestPX4RestartDisarmedIsManual(t *testing.T) {
 	}
 }
 
+// A failsafe may hold in the mode that the drone is in: what waits ends then too.
+func TestPX4FailsafeThatHoldsEndsAGotoThatNobodyHears(t *testing.T) {
+	fly(t, simPX4, nil, func(f *flight) {
+		p := &pilotFlight{flight: f}
+		p.px4Holds()
+		f.loseAcks(common.MAV_CMD_DO_REPOSITION)
+		f.sim.change(func() { f.sim.idle = true })
+		p.post("/goto", "{"+at(60, 0)+"}")
+		time.Sleep(300 * time.Millisecond)
+		f.sim.change(func() { f.sim.brain.(*simPX4Brain).failSafe(simPX4RTL) })
+		p.wantAnswer(1100*time.Millisecond, "interrupted")
+		since := time.Now()
+		time.Sleep(10 * time.Second)
+		f.wantHandsOff(since)
+		f.wantMode("rtl")
+	})
+}
+
+// The second leg of a landing is a landing also where none of its acks came.
+func TestPX4LandingAtAPlaceThatNobodyAcknowledgesIsDoneOnTheGround(t *testing.T) {
+	fly(t, simPX4, nil, func(f *flight) {
+		f.aloft()
+		f.loseAcks(common.MAV_CMD_NAV_LAND)
+		if o := f.accepted("/land", "{"+at(10, 0)+`,"wait":120}`); o["done"] != true {
+			t.Errorf("answered %v", o)
+		}
+		f.wantMode("land")
+		f.wantAt(10, 0, 0, 2)
+	})
+}
+
 // ---- Whose sticks count ----
 
 // COM_RC_IN_MODE with and without a transmitter that was on before.
@@ -532,45 +562,6 @@ func TestPX4LineThatOnlyHearsIsToldAfterTenSeconds(t *testing.T) {
 		}
 		f.accepted("/mode", `{"mode":"position"}`)
 		f.accepted("/input", `{"pitch":0.1}`)
-	})
-}
-
-// Another program has our ids: its acks would be ours.
-func TestPX4AnotherProgramWithOurIdsMakesUsStepAside(t *testing.T) {
-	fly(t, simPX4, nil, func(f *flight) {
-		beat := func(component uint8) {
-			f.sim.emit(1, component, &minimal.MessageHeartbeat{Type: minimal.MAV_TYPE_ONBOARD_CONTROLLER, MavlinkVersion: 3, SystemStatus: 1})
-			time.Sleep(20 * time.Millisecond)
-		}
-		as := func(want uint8) {
-			t.Helper()
-			since := time.Now()
-			f.accepted("/mode", `{"mode":"hold"}`)
-			for _, r := range f.sim.received() {
-				if r.at.After(since) && r.component != want && r.component != knockID {
-					t.Errorf("%T comes from component %d, want %d", r.msg, r.component, want)
-				}
-			}
-			time.Sleep(2 * time.Second)
-		}
-		as(194)
-		beat(194)
-		as(193)
-		if texts := fmt.Sprint(f.status()["messages"]); !strings.Contains(texts, "mavrest: another program uses our MAVLink ids 1/194") {
-			t.Errorf("nothing is told of it: %s", texts)
-		}
-		// The neighbour is refused: that is not our answer, nor is his success.
-		f.loseAcks(common.MAV_CMD_COMPONENT_ARM_DISARM)
-		var client sync.WaitGroup
-		client.Go(func() { f.refused("/mode", `{"arm":true}`, 504, "no_ack") })
-		time.Sleep(20 * time.Millisecond)
-		f.sim.emit(1, 1, &common.MessageCommandAck{Command: common.MAV_CMD_COMPONENT_ARM_DISARM, TargetSystem: 1, TargetComponent: 194})
-		client.Wait()
-		f.sim.change(func() { f.sim.onAck = nil })
-		beat(193)
-		as(192)
-		beat(192)
-		as(192)
 	})
 }
 

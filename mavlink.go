@@ -592,13 +592,16 @@ func (l *link) move(o *outgoing) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.sticks = o
-	if o == nil || l.conn == nil {
+	if o == nil {
 		return
 	}
 	if o.system == 0 {
 		o.system, o.component = l.ourSystem(), l.us
 	} else {
 		l.station = o.system
+	}
+	if l.conn == nil {
+		return
 	}
 	select {
 	case l.conn.newest <- struct{}{}:

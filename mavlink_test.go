@@ -459,6 +459,24 @@ type halfDead struct {
 	once          sync.Once
 }
 
+// Sticks that come while the port is down are a message like any other when the
+// writer of the lost port meets them.
+func TestSticksThatComeBetweenTwoPortsHaveTheirIds(t *testing.T) {
+	for range 40 { // the writer may see either first: the end, or the sticks
+		p, err := newSimulator(simPX4).open()
+		if err != nil {
+			t.Fatal(err)
+		}
+		l := newLink(device{name: "sim"}, 0, false, func(heard) {})
+		l.move(&outgoing{msg: &common.MessageManualControl{Target: 1}})
+		c := &connection{port: p, queue: make(chan outgoing), newest: make(chan struct{}, 1), opened: time.Now()}
+		c.newest <- struct{}{}
+		broken, end := context.WithCancel(t.Context())
+		end()
+		l.write(t.Context(), broken, c)
+	}
+}
+
 func (p *halfDead) Read([]byte) (int, error)  { <-p.ended; return 0, io.EOF }
 func (p *halfDead) Write([]byte) (int, error) { <-p.closed; return 0, io.ErrClosedPipe }
 func (p *halfDead) Close() error              { p.once.Do(func() { close(p.closed) }); return nil }

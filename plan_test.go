@@ -586,7 +586,7 @@ func TestPlanTellsMachineAndSticksWhatItMeans(t *testing.T) {
 		{"px4 AUTO.LOITER flying", "set mode=manual", "manual by MANUAL, sticks enter: led"},
 		{"px4 AUTO.LOITER flying", "set mode=altitude", "altitude by ALTCTL, sticks enter: led"},
 		{"px4 AUTO.LOITER flying away", "set mode=altitude", "altitude by ALTCTL, sticks enter: anyhow led"},
-		{"px4 AUTO.LOITER landed", "set mode=position arm=true", "position by POSCTL, sticks enter: led anyhow, to armed"},
+		{"px4 AUTO.LOITER landed", "set mode=position arm=true", "position by POSCTL, sticks enter: led led, to armed"},
 		{"px4 POSCTL flying streams", "set mode=hold", "hold by AUTO.LOITER, sticks leave: still"},
 		{"px4 ALTCTL flying streams", "set mode=hold", "hold by AUTO.LOITER, sticks leave: anyhow still"},
 		{"px4 POSCTL flying", "set mode=rtl", "rtl by AUTO.RTL, sticks leave: still, urgent"},

@@ -391,7 +391,7 @@ func (s *sticks) stayed(f stickFacts, src *sources) {
 	switch {
 	case !f.mode.flownBySticks(): // also: it was carried out, unacknowledged
 		s.left(f, src)
-	case s.phase != stickParked || s.taken:
+	case s.phase != stickParked:
 	case s.lent:
 		s.end(f, src, true)
 	default:
@@ -555,7 +555,7 @@ func (s *sticks) silence(f stickFacts, src *sources) {
 	since := f.now.Sub(s.client)
 	switch {
 	case !s.mine || !f.aloft || s.client.IsZero() || since < after:
-	case f.now.Before(s.until) || f.now.Sub(s.wish) < holdAgain:
+	case f.now.Sub(s.wish) < holdAgain:
 	case f.firmware == px4 && src.denied(px4, f.now) != "": // PX4 obeys a transmitter
 	default:
 		if s.wish.IsZero() {

@@ -32,7 +32,7 @@ type handling struct {
 // it takes sticks a number, or NaN where it did not answer.
 func newHandling(f firmware, receiver string, param float64) *handling {
 	now := time.Unix(1_700_000_000, 0)
-	h := &handling{f: stickFacts{now: now, firmware: f, armed: true, aloft: true}}
+	h := &handling{f: stickFacts{now: now, firmware: f, armed: true, aloft: true, hears: true}}
 	h.src = sources{opened: now.Add(-time.Hour), rcIn: math.NaN(), gcsFailsafe: math.NaN(), gcsName: "FS_GCS_ENABLE"}
 	if f == px4 {
 		h.src.rcIn = param
@@ -123,6 +123,7 @@ func (h *handling) state() string {
 //	receiver live 1500, receiver gone
 //	channels 1500 1500 1000 1500
 //	foreign                 somebody else's MANUAL_CONTROL
+//	deaf, hears             whether the vehicle answers us
 //	lost, restarted         the link, the autopilot
 //	+2s                     time passes
 //	= centred 0 0 500 0     what the sticks do now, followed by what was to be
@@ -191,6 +192,8 @@ func (h *handling) play(t *testing.T, script string) string {
 			h.hearChannels(h.f, &h.src, [4]uint16{uint16(number(w[1])), uint16(number(w[2])), uint16(number(w[3])), uint16(number(w[4]))})
 		case "foreign":
 			h.foreigner(h.f, &h.src)
+		case "deaf", "hears":
+			h.f.hears = w[0] == "hears"
 		case "lost":
 			h.lost()
 		case "restarted":
@@ -403,6 +406,7 @@ func TestReceiverInHandKeepsTheSticks(t *testing.T) {
 		{"so does a plan out that was not carried out", "copter hand", "sets altitude, input 300 0 700 0 5s, leaves, = parked 0 0 500 0, fails, = off released, +20s, = off"},
 		{"nobody's hand in an altitude mode brings a stream back", "copter hand", "sets altitude, input 300 0 700 0 500ms, +600ms, = off released, channels 1500 1500 1000 1500, = centred 0 0 500 0, told nobody's"},
 		{"which is a silent client's", "copter hand", "sets altitude, input 300 0 700 0 500ms, +600ms, channels 1500 1500 1000 1500, = centred 0 0 500 0 released, +5s, = centred 0 0 500 0 holds"},
+		{"and enters the next stick mode", "copter hand", "sets altitude, input 300 0 700 0 500ms, +600ms, channels 1500 1500 1000 1500, sets position, = centred 0 0 500 0 released"},
 		{"the look takes half a second", "copter hand", "sets altitude, input 300 0 700 0 500ms, +1100ms, channels 1500 1500 1000 1500, = off released"},
 		{"on a QuadPlane as well", "quadplane hand", "sets altitude, input 300 0 700 0 500ms, +600ms, channels 1500 1500 1000 1500, = centred 0 0 500 0 released"},
 		{"in manual mode a low throttle is the pilot's own", "copter hand", "sets manual, input 300 0 700 0 500ms, +600ms, channels 1500 1500 1000 1500, = off released"},
@@ -477,7 +481,7 @@ func TestPilotsSwitchAtEveryMoment(t *testing.T) {
 					h.switched(h.f, &h.src)
 					h.act()
 					stood := h.axes
-					h.pass(20 * time.Second)
+					h.pass(8 * time.Second)
 
 					want := "off released"
 					switch level := (axes{z: 500}); {
@@ -500,8 +504,11 @@ func TestPilotsSwitchAtEveryMoment(t *testing.T) {
 							t.Fatalf("%v after the switch", sent.axes)
 						}
 					}
-					if h.by(h.f, &h.src) == "client" {
+					if h.by(h.f, &h.src) == "client" || !h.taken {
 						t.Error("the client has the sticks")
+					}
+					if h.entered(h.f); h.taken {
+						t.Error("a stick mode set here does not give them back")
 					}
 				})
 			}
@@ -519,6 +526,7 @@ func TestForeignSticksEndOurs(t *testing.T) {
 		{"nor does a way out on PX4", "px4", "sets position, +1s, foreign, leaves, = off"},
 		{"3 s later it does: their end would be a failsafe", "px4", "sets position, input 300 0 700 0 5s, foreign, +4s, leaves, = parked 0 0 500 0"},
 		{"channels that move while ours stand", "copter none", "sets position, +2s, " + still + "channels 1500 1551 1500 1500, = off, told another"},
+		{"channels of a vehicle that does not hear us", "copter idle", "sets position, +2s, " + still + "deaf, channels 1500 1500 1000 1500, hears, channels 1500 1500 1500 1500, = centred 0 0 500 0, +2s, channels 1500 1500 1500 1500, = centred 0 0 500 0, untold"},
 		{"a little is noise", "copter none", "sets position, +2s, " + still + "channels 1550 1450 1500 1500, = centred 0 0 500 0"},
 		{"slowly too", "copter none", "sets position, +2s, " + still + "channels 1500 1500 1540 1500, channels 1500 1500 1570 1500, = off"},
 		{"channels that follow our own sticks", "copter none", "sets position, +2s, " + still + "input 300 0 500 0 1s, channels 1500 1650 1500 1500, = client 300 0 500 0"},
@@ -612,18 +620,18 @@ func TestEnteringStickMode(t *testing.T) {
 		want            time.Duration // from now
 	}{
 		{"px4", "+1s", sticksLed, false, 0},
-		{"px4", "arms", sticksLed, false, stickLead},
+		{"px4", "arms", sticksLed, false, 400 * time.Millisecond},
 		{"px4", "arms", sticksLed, true, stickLead},
 		{"px4", "arms", sticksAnyhow, false, 0},
 		{"px4", "arms, +300ms", sticksLed, false, stickLead - 300*time.Millisecond},
 		{"px4", "sets position", sticksLed, false, 0},
 		{"px4", "sets position, input 300 0 500 0 5s", sticksLed, false, 0}, // from one to another
 		{"copter none", "arms", sticksLed, false, stickLead},
-		{"copter none", "arms", sticksLed, true, stickArms},
+		{"copter none", "arms", sticksLed, true, 2100 * time.Millisecond},
 		{"copter idle", "arms", sticksLed, true, stickLead},
 		{"copter hand", "arms", sticksLed, true, 0},
 		{"px4", "sets position, +3s, leaves", sticksStill, false, 0},
-		{"px4", "sets position, input 300 0 500 0 5s, leaves", sticksStill, false, stickStill},
+		{"px4", "sets position, input 300 0 500 0 5s, leaves", sticksStill, false, 2 * time.Second},
 		{"px4", "sets position, input 300 0 500 0 5s, leaves, +1500ms", sticksStill, false, stickStill - 1500*time.Millisecond},
 		{"px4", "sets manual, input 300 0 430 0 5s, leaves, +1s, led position", sticksStill, false, stickStill},
 		{"px4", "+1s, leaves", sticksStill, false, 0},
