@@ -296,8 +296,8 @@ func (m *machine) explains(r report) bool {
 // nothing that was commanded here explains it.
 func (m *machine) report(r report) (taken bool) {
 	before := m.raw
-	ours := m.explains(r) || slices.Contains(m.plan, r.custom) || slices.Contains(m.late, r.custom)
-	again, first := m.again, !m.heard || m.lost && !ours
+	again, first := m.again, !m.heard || m.lost && !m.explains(r) && !slices.Contains(m.plan, r.custom)
+	late := slices.Contains(m.late, r.custom) && r.mode != ModeRTL
 	if m.lost || m.again { // what a plan did before says nothing now
 		m.settle = nil
 	}
@@ -305,12 +305,11 @@ func (m *machine) report(r report) (taken bool) {
 	if again || first { // rule 2
 		m.last = r
 		if r.armed {
-			m.show(r)
-			return true
+			return m.takes(r, again || !late)
 		}
 		if again {
 			m.show(report{custom: r.custom, mode: ModeManual})
-			m.last = r
+			m.last, m.late = r, nil
 		}
 		return false
 	}
@@ -337,10 +336,19 @@ func (m *machine) report(r report) (taken bool) {
 		}
 	}
 	if !r.same(m.last) || m.plan != nil && !r.same(before) {
-		m.show(r)
-		return !ours || r.armed != last.armed || r.mode == ModeRTL
+		return m.takes(r, !late || r.armed != last.armed)
 	}
 	return false
+}
+
+// takes shows a report that nothing explains, and passes on whether it took the
+// mode: what comes after it is then no late effect of a plan.
+func (m *machine) takes(r report, taken bool) bool {
+	m.show(r)
+	if taken {
+		m.late = nil
+	}
+	return taken
 }
 
 // show makes the reported mode the mode: nothing that was commanded explains it.
@@ -382,7 +390,7 @@ func (m *machine) also(number uint32) {
 // accept says that every step of a plan was acknowledged (rule 3).
 func (m *machine) accept(o order, now time.Time) {
 	m.mode, m.order = o.mode, &o
-	m.plan, m.settle = nil, nil
+	m.plan, m.settle, m.late = nil, nil, nil
 	m.last = m.raw
 	m.follow = now.Add(followTime)
 	if slices.Contains(o.numbers, m.raw.custom) && (m.mode != ModeTakeoff || m.raw.armed) {
@@ -423,7 +431,9 @@ func (m *machine) awaited() (custom uint32, ok bool) {
 // doubt says that a plan went without an answer: nobody knows what it did, so
 // whatever is reported shows. What its steps may still lead to is nobody else's.
 func (m *machine) doubt(now time.Time) {
-	m.late, m.settled = m.plan, now.Add(followTime)
+	if len(m.plan) > 1 {
+		m.late, m.settled = m.plan[1:], now.Add(followTime)
+	}
 	m.plan, m.settle = nil, nil
 	if m.heard && !m.explains(m.raw) && !m.raw.same(m.last) {
 		m.show(m.raw)

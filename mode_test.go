@@ -749,7 +749,12 @@ func TestStepExplainsItsModeFromWhenItIsSent(t *testing.T) {
 func TestUnansweredPlanShowsWhatItDid(t *testing.T) {
 	testRules(t, []rule{
 		{"what it did before", "hold armed, asks position, position armed, ours, = hold, unanswered, = position"},
-		{"what it does after", "hold armed, asks position, unanswered, position armed, taken, = position"},
+		{"what it does after is nobody else's", "hold armed, asks position, unanswered, position armed, ours, = position"},
+		{"for 5 s", "hold armed, asks position, unanswered, +5s, position armed, taken, = position"},
+		{"not where it began", "hold armed, asks position, position armed, unanswered, = position, hold armed, taken, = hold"},
+		{"not after somebody took the drone", "hold armed, asks position, unanswered, altitude armed, taken, position armed, taken, = position"},
+		{"not after a restart", "hold armed, asks position, restarted, unanswered, hold armed, taken, position armed, taken, = position"},
+		{"a return always is", "hold armed, asks rtl, unanswered, rtl armed, taken, = rtl"},
 		{"where it did nothing", "hold armed, accepted hold, asks position, unanswered, hold armed, ours, = hold"},
 		{"in what was commanded before", "hold armed, accepted takeoff, takeoff armed, asks position, unanswered, hold armed, ours, = takeoff"},
 	})
@@ -877,35 +882,43 @@ type witness struct {
 	accepted *order        // the last command's, until something took the mode
 	pending  []uint32      // explained by the plan that waits; nil: none
 	settling []uint32      // explained by the plan that was refused
+	late     []uint32      // what a plan that was never answered may lead to
 	waiting  bool          // for a report that explains the accepted mode
 
-	ackedAt, refusedAt time.Time
+	ackedAt, refusedAt, doubtedAt time.Time
 
 	// Where a plan's steps explained a report, or arming was accepted, the report
 	// that the next one must differ from is one of several.
 	before []report
 }
 
-// late reports whether 5 s have passed since the given time.
-func (w *witness) late(since time.Time) bool { return w.now.Sub(since) >= followTime }
+// overdue reports whether 5 s have passed since the given time.
+func (w *witness) overdue(since time.Time) bool { return w.now.Sub(since) >= followTime }
 
 // forget is that the mode is the reported one.
 func (w *witness) forget() { w.accepted, w.waiting, w.settling = nil, false, nil }
 
 func (w *witness) seeReport(r report) string {
 	mode, last := w.mode, w.last
-	first, again := !w.heard || w.lost, w.again
+	again, nobodys := w.again, slices.Contains(w.late, r.custom)
+	if w.lost || again {
+		w.settling = nil
+	}
 	if slices.Contains(w.settling, last.custom) && !slices.Contains(w.settling, r.custom) {
 		w.settling = nil // taken back
 	}
 	streamed := !r.armed && r.streamed && r.mode.flownBySticks()
 	ours := streamed || w.accepted != nil && belongs(*w.accepted, r)
 	explained := ours || slices.Contains(w.pending, r.custom) ||
-		slices.Contains(w.settling, r.custom) && !w.late(w.refusedAt) && r.mode != ModeRTL
+		slices.Contains(w.settling, r.custom) && !w.overdue(w.refusedAt) && r.mode != ModeRTL
+	first := !w.heard || w.lost && !ours && !slices.Contains(w.pending, r.custom)
 	sure := !slices.ContainsFunc(w.before, func(b report) bool { return !b.same(last) }) // that last is the one to differ from
 	known := slices.ContainsFunc(w.before, r.same)
 
 	taken := w.report(r)
+	if taken {
+		w.late = nil
+	}
 
 	if taken || again {
 		w.forget()
@@ -932,18 +945,18 @@ func (w *witness) seeReport(r report) string {
 		return "a restart in the air is hidden"
 	case taken && w.mode != r.mode:
 		return "a report took the mode and is not shown"
-	case !taken && w.mode != mode:
+	case !taken && w.mode != mode && !(nobodys && w.mode == r.mode):
 		return "a mode changed that no report took"
 	case again:
 	case first && !r.armed && taken:
 		return "a disarmed first contact changed the mode"
-	case first && r.armed && !explained && !known && !taken:
+	case first && r.armed && !explained && !known && !taken && !(nobodys && w.mode == r.mode):
 		return "an armed first contact is hidden"
 	case !first && r.same(last) && sure && taken:
 		return "an equal report took the mode"
 	case !first && ours && taken:
 		return "a report took the mode that belongs to it"
-	case !first && !explained && !known && !taken:
+	case !first && !explained && !known && !taken && !(nobodys && w.mode == r.mode):
 		return "a report that nothing explains is hidden"
 	}
 	return ""
@@ -952,7 +965,7 @@ func (w *witness) seeReport(r report) string {
 // seeBegin begins a plan and sends its step.
 func (w *witness) seeBegin(m Mode) string {
 	mode := w.mode
-	w.pending, w.settling = []uint32{w.last.custom, entered[w.firmware][m]}, nil // every plan explains the mode it comes from
+	w.pending, w.settling = append([]uint32{w.last.custom, entered[w.firmware][m]}, w.late...), nil // every plan explains the mode it comes from
 	w.begin(nil)
 	w.expect(entered[w.firmware][m])
 	if w.mode != mode {
@@ -964,7 +977,7 @@ func (w *witness) seeBegin(m Mode) string {
 func (w *witness) seeAccept(m Mode, transit bool) string {
 	o := commanded(w.firmware, m, transit)
 	w.accept(o, w.now)
-	w.accepted, w.pending, w.settling = &o, nil, nil
+	w.accepted, w.pending, w.settling, w.late = &o, nil, nil, nil
 	w.waiting, w.ackedAt = w.last.custom != o.numbers[0] || m == ModeTakeoff && !w.last.armed, w.now
 	w.before = append(w.before, w.last)
 	if w.mode != m {
@@ -993,6 +1006,7 @@ func (w *witness) seeDoubt() string {
 	}
 	mode := w.mode
 	w.doubt(w.now)
+	w.late, w.doubtedAt = w.pending[1:], w.now
 	w.pending, w.settling = nil, nil
 	if w.mode != mode || w.machine.order == nil {
 		w.forget()
@@ -1029,7 +1043,10 @@ func (w *witness) seeTime(d time.Duration) string {
 	mode := w.mode
 	w.now = w.now.Add(d)
 	unfollowed := w.tick(w.now)
-	acked, refused := w.late(w.ackedAt), w.late(w.refusedAt)
+	if w.overdue(w.doubtedAt) && w.overdue(w.refusedAt) {
+		w.late = nil
+	}
+	acked, refused := w.overdue(w.ackedAt), w.overdue(w.refusedAt)
 	due := w.waiting && acked && refused && w.pending == nil && !w.lost && !w.again
 	if due || unfollowed {
 		w.forget()
@@ -1065,7 +1082,11 @@ func (w *witness) seeRestart() string {
 	mode := w.mode
 	w.restart()
 	w.forget()
-	w.again, w.pending = w.heard, nil
+	w.again = w.heard
+	if w.pending != nil {
+		w.late, w.doubtedAt = w.pending[1:], w.now
+	}
+	w.pending = nil
 	w.said[w.mode] = true // until the vehicle is heard
 	w.doubt(w.now)
 	if w.mode != mode {
