@@ -68,7 +68,10 @@ func (b *lineBench) obeys(ack, do time.Duration) {
 			time.AfterFunc(do, func() { b.shows(custom, armed) })
 		}
 		b.ack(ack, id, ackAccepted)
-		if b.beat.Autopilot == common.MAV_AUTOPILOT_PX4 && id == 176 {
+		b.mu.Lock()
+		twice := b.beat.Autopilot == common.MAV_AUTOPILOT_PX4 && id == 176
+		b.mu.Unlock()
+		if twice {
 			b.ack(ack+time.Millisecond, id, ackAccepted)
 		}
 	})
@@ -88,7 +91,8 @@ func TestACommandIsRepeatedFourTimesWithItsConfirmationRisingAndGivenUpAfterTwoS
 	onBoth(t, func(t *testing.T, b *lineBench, v firmware) {
 		o := <-b.command(armIt)
 		lineEqual(t, "code", o.code(), codeNoAck)
-		lineEqual(t, "time until the answer", o.took, giveUp)
+		// The last look at the heartbeat is answered at once.
+		lineEqual(t, "time until the answer", o.took, giveUp-lastLook)
 		sends := b.commands(common.MAV_CMD_COMPONENT_ARM_DISARM)
 		lineEqual(t, "sends", fmt.Sprint(sentAfter(sends)), "[0s 150ms 400ms 750ms 1.25s]")
 		for i, m := range sends {
@@ -315,20 +319,22 @@ func TestAcksThatWereLostDoNotCostTheNextCommandItsOwn(t *testing.T) {
 				b := newLineBench(t, c.beat)
 				b.settle()
 				b.follow(func(id uint16, try int) {
+					if try < len(repeats) {
+						return
+					}
+					custom, armed := b.wanted(id)
+					time.AfterFunc(15*time.Millisecond, func() { b.shows(custom, armed) })
 					for i := range c.acks {
-						if try >= len(repeats) {
-							// Of a mode change also the heartbeat tells: PX4's acks may be owed ones.
-							if id == uint16(common.MAV_CMD_DO_SET_MODE) && c.acks == 2 {
-								b.say(beatOf(common.MAV_AUTOPILOT_PX4, entered[px4][ModeRTL], true))
-							}
-							b.ack(time.Duration(5+5*i)*time.Millisecond, id, ackAccepted)
-						}
+						b.ack(time.Duration(5+5*i)*time.Millisecond, id, ackAccepted)
 					}
 				})
 				o := <-b.command(c.r)
 				lineEqual(t, "code while no ack comes", o.code(), codeNoAck)
 				o = <-b.command(c.r)
 				lineEqual(t, "code when each send is acknowledged again", o.code(), "")
+				if o.took > time.Second {
+					t.Errorf("it was told after %v", o.took)
+				}
 			})
 		})
 	}
@@ -351,7 +357,7 @@ func TestPX4sSecondAckOfAModeChangeDecides(t *testing.T) {
 		{"accepted, and shown at once", ackAccepted, 10 * ms, 11 * ms, "", 11 * ms, 1},
 		{"a heartbeat is as good", 0, 0, 100 * ms, "", 100 * ms, 1},
 		{"a heartbeat is better", ackRejected, 250 * ms, 100 * ms, "", 100 * ms, 1},
-		{"it never comes", 0, 0, 0, codeNoAck, giveUp, 5},
+		{"it never comes", 0, 0, 0, codeNoAck, giveUp - lastLook, 5},
 		{"in progress is none", ackInProgress, 10 * ms, 0, codeNoAck, 11*ms + progressWait, 1},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -590,6 +596,15 @@ func TestAcksOfEarlierCopiesSayNothingOfTheNextCommand(t *testing.T) {
 		a.close(a.waiting[arm])
 		lineEqual(t, "IN_PROGRESS pays nothing", send(1).skip, 1)
 
+		stale := time.Now().Add(-time.Millisecond)
+		time.Sleep(2*giveUp + time.Millisecond)
+		next = send(1)
+		a.hear(arm, uint8(ackFailed), stale)
+		lineEqual(t, "answered by what came before it was sent", next.answered(), false)
+		ack(ackAccepted)
+		lineEqual(t, "answered by its own, then", next.answered() && next.refusal == nil, true)
+		a.close(next)
+
 		v = px4
 		mode := px4.setMode(px4Custom(4, 5))
 		x = a.open(&mode, px4Custom(4, 3))
@@ -665,6 +680,24 @@ func TestWhatWaitedIsNotSentWithoutAHeartbeat(t *testing.T) {
 		lineEqual(t, "code", o.code(), codeNoAck)
 		lineEqual(t, "time until the answer", o.took, planEvery-5*time.Millisecond+lookWithin)
 		lineEqual(t, "sends", len(b.sentFrom(began, common.MAV_CMD_COMPONENT_ARM_DISARM)), 0)
+	})
+}
+
+// The first copy was carried out and its acks were lost; the second was refused.
+func TestARefusalIsNoAnswerWhereTheHeartbeatShowsTheMode(t *testing.T) {
+	onBoth(t, func(t *testing.T, b *lineBench, v firmware) {
+		b.follow(func(id uint16, try int) {
+			custom, _ := b.wanted(id)
+			switch try {
+			case 0:
+				time.AfterFunc(155*time.Millisecond, func() { b.shows(custom, false) }) // no heartbeat is due
+			case 1:
+				b.ack(10*time.Millisecond, id, ackFailed)
+			}
+		})
+		o := <-b.command(goHome)
+		lineEqual(t, "error", o.err, nil)
+		lineEqual(t, "time until the answer", o.took, 160*time.Millisecond)
 	})
 }
 

@@ -185,13 +185,8 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 		fmt.Fprintln(stdout, buildVersion())
 		return nil
 	}
-	level := slog.LevelInfo
-	if o.verbose {
-		level = slog.LevelDebug
-	}
-	log := newLogWriter(stderr)
+	log := logTo(stderr, o.verbose)
 	defer log.close()
-	slog.SetDefault(slog.New(slog.NewTextHandler(log, &slog.HandlerOptions{Level: level})))
 
 	var running sync.WaitGroup
 	defer running.Wait()
@@ -237,6 +232,17 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 		server.Close()
 	}
 	return err
+}
+
+// logTo has the log written to w; close writes what is left.
+func logTo(w io.Writer, verbose bool) *logWriter {
+	level := slog.LevelInfo
+	if verbose {
+		level = slog.LevelDebug
+	}
+	log := newLogWriter(w)
+	slog.SetDefault(slog.New(slog.NewTextHandler(log, &slog.HandlerOptions{Level: level})))
+	return log
 }
 
 // admitted is who may ask, by the flags and the machine's own names.

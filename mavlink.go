@@ -69,6 +69,7 @@ type connection struct {
 	frameAt time.Time    // of the last valid frame
 	writing atomic.Int64 // when the pending write began, in nanoseconds since opened; 0: none
 	why     error        // the link's own reason to close the port
+	again   bool         // there was a failure before: the first frame ends it
 	close   func()       // ends the writer, which closes the port
 	end     func()       // closes the port under a write that hangs
 }
@@ -139,7 +140,9 @@ func newLink(d device, only byte, gcs bool, hear func(heard)) *link {
 // closes it.
 func (l *link) run(ctx context.Context) {
 	backoff := backoffFirst
-	told := "" // the last failure, told once while it lasts
+	// A failure is told once: one to open until the port is open, one of an open
+	// port until a frame comes.
+	failing, unopened := false, false
 	for ctx.Err() == nil {
 		p, err := l.device.open(ctx)
 		if err == nil && ctx.Err() != nil {
@@ -147,33 +150,43 @@ func (l *link) run(ctx context.Context) {
 			return
 		}
 		if err == nil {
-			if told != errSilent.Error() {
-				slog.Info("port open", "device", l.device.name, "baud", l.device.baud())
-				told = ""
+			if !failing || unopened {
+				failing, unopened = false, false
+				l.setFault(nil)
+				l.tellOpen()
 			}
 			var any bool
 			if any, err = l.serve(ctx, p); any {
-				backoff, told = backoffFirst, ""
+				backoff, failing = backoffFirst, false
 			}
 		} else {
 			err = l.device.explain(err)
+			unopened = !failing || unopened
 		}
 		if ctx.Err() != nil {
 			return
 		}
-		if err.Error() != told {
-			told = err.Error()
+		if !failing {
+			failing = true
 			slog.Warn("no link to the autopilot; trying again until there is", "device", l.device.name, "error", err)
 		}
-		l.mu.Lock()
-		l.fault = err
-		l.mu.Unlock()
+		l.setFault(err)
 		select {
 		case <-time.After(backoff):
 		case <-ctx.Done():
 		}
 		backoff = min(2*backoff, backoffLast)
 	}
+}
+
+func (l *link) setFault(err error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.fault = err
+}
+
+func (l *link) tellOpen() {
+	slog.Info("port open", "device", l.device.name, "baud", l.device.baud())
 }
 
 // serve reads a port until it fails or ctx is done, and closes it. It reports
@@ -223,6 +236,7 @@ func (l *link) connect(ctx context.Context, p port) (*connection, context.Contex
 	broken, cancel := context.WithCancel(ctx)
 	c.close = cancel
 	l.mu.Lock()
+	c.again = l.fault != nil
 	l.conn, l.fault = c, nil
 	l.sequence.known = false
 	l.mu.Unlock()
@@ -253,6 +267,9 @@ func (r *reader) read(broken context.Context) error {
 		f, ok := r.in.next()
 		if !ok {
 			break
+		}
+		if r.conn.again && !r.any {
+			l.tellOpen()
 		}
 		r.any = true
 		l.received.Add(1)

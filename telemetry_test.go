@@ -483,7 +483,7 @@ func TestTheCapturedPX4FlightWithAPilotLeadsToItsStatus(t *testing.T) {
 		lineEqual(t, "answers of GET mode", fmt.Sprint(r.answered), "[manual takeoff hold altitude position hold rtl land hold]")
 		lineEqual(t, "armable and unhealthy", strings.Join(r.states, ", "),
 			"false [xy_position_control rc_receiver], true [rc_receiver], false [rc_receiver], true [rc_receiver], true []")
-		lineEqual(t, "targets", strings.Join(r.targets, ", "), "none, 0, 40, none, 46, none")
+		lineEqual(t, "targets", strings.Join(r.targets, ", "), "none, 0, none, 0, 40, none, 46, none") // a new mode has none of the old one's
 		lineEqual(t, "texts", strings.Join(said(&r.tel.texts), "|"), "Preflight Fail: No connection to the GCS|Arming denied: Resolve system health failures first|"+
 			"Preflight Fail: No connection to the GCS|Armed by external command|Takeoff detected")
 	})
