@@ -240,7 +240,10 @@ func (op *operation) takeTurn() (err error) {
 func (op *operation) begin() {
 	c := op.by
 	c.running = append(c.running, op)
-	sent := slices.Clone(c.machine.plan)
+	var sent []uint32
+	if len(c.machine.plan) > 1 {
+		sent = slices.Clone(c.machine.plan)
+	}
 	if older := c.op; older != nil && !older.unstoppable() {
 		older.end(superseded())
 		older.leadThrough()

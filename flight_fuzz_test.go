@@ -44,7 +44,8 @@ type fuzzed struct {
 	heard    minimal.MessageHeartbeat
 	windows  []fuzzReport
 	disarms  []fuzzReport
-	accepted string // the mode of the last accepted command
+	accepted string          // the mode of the last accepted command
+	known    map[uint32]bool // modes that were heard since a command waits
 	tookOff  bool
 }
 
@@ -177,6 +178,12 @@ func (z *fuzzed) hears(h heard) {
 		z.fault("heard %s, and vehicle_mode is %s", z.name(b.CustomMode), vehicle)
 	}
 	at, ok := z.foreign[b.CustomMode]
+	if z.known[b.CustomMode] { // a plan explains the mode that it began in
+		ok = false
+	}
+	if z.pending > 0 {
+		z.known[b.CustomMode] = true
+	}
 	if ok && z.commanded(record, b.CustomMode, at) { // by now it may be ours too
 		delete(z.foreign, b.CustomMode)
 		ok = false
@@ -210,7 +217,10 @@ func (z *fuzzed) post(path, body string) {
 	z.note("POST %s %s", path, body)
 	z.ask()
 	wishes := z.wish(path, body)
-	z.pending++
+	if z.pending++; z.pending == 1 {
+		z.known = map[uint32]bool{}
+	}
+	z.known[z.heard.CustomMode] = true
 	n := len(z.windows)
 	z.mu.Unlock()
 	z.clients.Go(func() {
@@ -220,7 +230,9 @@ func (z *fuzzed) post(path, body string) {
 		z.mu.Lock()
 		defer z.mu.Unlock()
 		z.note("%s %s: %d %v %v", path, body, code, o["code"], o["error"])
-		z.pending--
+		if z.pending--; z.pending == 0 {
+			z.known = nil
+		}
 		z.ended = time.Now()
 		switch code {
 		case 200:
@@ -327,7 +339,7 @@ var fuzzActs = []func(z *fuzzed, arg byte){
 	func(z *fuzzed, arg byte) { z.acksBecome(arg) },
 	func(z *fuzzed, arg byte) {
 		delays := []time.Duration{soakDelay, 8 * time.Millisecond, 60 * time.Millisecond, 210 * time.Millisecond}
-		z.sim.change(func() { z.sim.delay = delays[arg%4] })
+		z.sim.change(func() { z.sim.delay = max(z.sim.delay, delays[arg%4]) }) // frames keep their order
 	},
 	func(z *fuzzed, arg byte) {
 		ids := []common.MAV_CMD{common.MAV_CMD_DO_SET_MODE, common.MAV_CMD_NAV_LAND, common.MAV_CMD_DO_REPOSITION, common.MAV_CMD_COMPONENT_ARM_DISARM}
