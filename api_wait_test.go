@@ -455,7 +455,7 @@ func TestThoseThatWaitMakeWayLastAndAreAnswered(t *testing.T) {
 			st.Errorf("got %s", r.body)
 		}
 		if len(second)+len(third)+len(fourth) > 0 {
-			st.Error("more than one made way")
+			st.Errorf("more than one made way: %d %d %d", len(second), len(third), len(fourth))
 		}
 		st.sim.unplug() // nobody waits for ever
 		for _, c := range []chan reply{second, third, fourth} {

@@ -241,7 +241,7 @@ func (d *drone) askDue(now time.Time) (next time.Time) {
 			next = at
 		}
 	} else {
-		due(&a.beat, askAgain, 0)
+		due(&a.beat, askEvery/2, 0)
 	}
 	return next
 }
@@ -330,7 +330,7 @@ func (d *drone) hearHeartbeat(now time.Time) {
 	d.greeting.failsafe = b.failsafe
 	mode, _ := d.firmware.reported(b.custom)
 	r := report{custom: b.custom, mode: mode, armed: b.armed, amsl: math.NaN(), streamed: d.sticks.phase != stickOff}
-	if d.tel.position.within(freshFor, now) {
+	if d.tel.position.within(silentAfter, now) { // also a while ago: a climb goes up
 		r.amsl = d.tel.position.amsl
 	}
 	if wasArmed && !b.armed {

@@ -871,7 +871,7 @@ func TestEveryAnswerIsTrueAndInItsTimeWhileThePortFails(t *testing.T) {
 				}
 				asked := time.Now()
 				code, o := f.call("POST", "/goto", "{"+at(30, 0)+"}")
-				if took := time.Since(asked); code != c.code || took > 2*time.Second {
+				if took := time.Since(asked); code != c.code || took > giveUp+lastLook {
 					f.Errorf("goto answered %d %v after %v, want %d within 2 s", code, o, took, c.code)
 				}
 				if code == 503 && len(f.commands()) > sent {
@@ -886,7 +886,7 @@ func TestEveryAnswerIsTrueAndInItsTimeWhileThePortFails(t *testing.T) {
 					}
 					asked := time.Now()
 					code, o := f.call("POST", "/land", "")
-					if took := time.Since(asked); code != 503 && code != 504 || took > 2*time.Second {
+					if took := time.Since(asked); code != 503 && code != 504 || took > giveUp+lastLook {
 						f.Errorf("land answered %d %v after %v", code, o, took)
 					}
 					time.Sleep(time.Second)
@@ -1079,7 +1079,8 @@ func TestARebootShowsInEveryManoeuvre(t *testing.T) {
 				if o["vehicle_mode"] != name || o["armed"] != truth.armed || o["online"] != true {
 					f.Errorf("status tells %v, armed %v, online %v; it is %s, armed %v", o["vehicle_mode"], o["armed"], o["online"], name, truth.armed)
 				}
-				if o["mode"] != mode && o["mode"] != reported.String() {
+				restarted := !inFlight && o["mode"] == "manual" // docs/design.md, rule 2
+				if o["mode"] != mode && o["mode"] != reported.String() && !restarted {
 					f.Errorf("mode is %v; %s was commanded and %v is reported", o["mode"], mode, reported)
 				}
 				if got := f.commands()[sent:]; !inFlight && len(got) > 0 {
@@ -1118,12 +1119,14 @@ func TestHeartbeatsThatPauseFor2900And3100Milliseconds(t *testing.T) {
 		}
 		// A landing that ends in the meantime would end the mode on its own.
 		armed := f.sim.truth().armed
+		f.sim.change(func() { f.sim.muted = true }) // it would answer a question for one
 		time.Sleep(3100 * time.Millisecond)
 		synctest.Wait()
 		if f.status()["online"] != false {
 			f.Error("online 3.1 s after a heartbeat")
 		}
 		f.refused("/land", "", 503, "offline")
+		f.sim.change(func() { f.sim.muted = false })
 		beat()
 		o := f.status()
 		if o["online"] != true {
@@ -1263,8 +1266,8 @@ func TestAVehicleThatAcknowledgesAndDoesNotFollowShows(t *testing.T) {
 				}
 				time.Sleep(followTime + 1200*time.Millisecond)
 				want, _ := f.firmware.reported(f.sim.truth().mode)
-				if command.path == "/land" && command.body != "" {
-					want = ModeLand // on its way; that it does not move shows in the position
+				if f.firmware == copter && command.path == "/land" && command.body != "" {
+					want = ModeLand // on its way; Copter tells no target that is not ours
 				}
 				f.wantMode(want.String())
 			})

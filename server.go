@@ -215,7 +215,8 @@ type boundedConn struct {
 	used  time.Time // the last request's beginning; before it, when it was accepted
 	idle  bool      // it is answered
 	held  holding
-	yield func() // ends what it is held for; nil where nothing does
+	yield func()    // ends what it is held for; nil where nothing does
+	asked time.Time // when that was called
 }
 
 // holding is what a connection is held for.
@@ -250,10 +251,14 @@ func (b *boundedListener) makeWay() {
 	wait := time.Duration(math.MaxInt64)
 	now := time.Now()
 	for c := range b.open {
-		left := c.used.Add(askWithin).Sub(now)
-		if c.held == heldNot && !c.idle && left > 0 {
+		left, leaves := c.used.Add(askWithin).Sub(now), c.asked.Add(askWithin).Sub(now)
+		switch o := oldest[c.held]; {
+		case leaves > 0: // its answer is on its way
+			wait = min(wait, leaves)
+		case c.held == heldNot && !c.idle && left > 0:
 			wait = min(wait, left)
-		} else if o := oldest[c.held]; o == nil || c.used.Before(o.used) {
+		case c.held > heldCommand && c.yield == nil:
+		case o == nil || c.used.Before(o.used):
 			oldest[c.held] = c
 		}
 	}
@@ -264,11 +269,8 @@ func (b *boundedListener) makeWay() {
 	}
 	for _, held := range []holding{heldStream, heldWait} {
 		if c := oldest[held]; c != nil && wait == math.MaxInt64 {
-			if c.yield != nil {
-				c.yield()
-				c.yield = nil
-			}
-			break // its place is free when it has ended
+			c.yield()
+			c.yield, c.asked, wait = nil, now, askWithin // its place is free when it has ended
 		}
 	}
 	timer := time.AfterFunc(wait, func() {
@@ -330,7 +332,7 @@ func connState(conn net.Conn, state http.ConnState) {
 	defer c.from.mu.Unlock()
 	c.idle = state == http.StateIdle
 	if c.idle {
-		c.held, c.yield = heldNot, nil
+		c.held, c.yield, c.asked = heldNot, nil, time.Time{}
 		c.from.free.Signal()
 	} else {
 		c.used = time.Now()

@@ -630,6 +630,9 @@ func (s *simulator) command(c simCommand) {
 		s.brain.requestMessage(c)
 	case s.idle:
 		s.ack(c, common.MAV_RESULT_ACCEPTED)
+		if s.flavour == simPX4 && c.id == common.MAV_CMD_DO_SET_MODE {
+			s.ack(c, common.MAV_RESULT_ACCEPTED)
+		}
 	default:
 		s.brain.command(c)
 	}
