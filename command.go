@@ -241,8 +241,8 @@ func (op *operation) begin() {
 	c := op.by
 	c.running = append(c.running, op)
 	var sent []uint32
-	if len(c.machine.plan) > 1 {
-		sent = slices.Clone(c.machine.plan)
+	if len(c.machine.plan) > 1 { // but not the mode that it began in
+		sent = slices.Clone(c.machine.plan[1:])
 	}
 	if older := c.op; older != nil && !older.unstoppable() {
 		older.end(superseded())

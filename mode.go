@@ -347,6 +347,9 @@ func (m *machine) takes(r report, taken bool) bool {
 	m.show(r)
 	if taken {
 		m.late = nil
+		if m.plan != nil { // what it has sent explains nothing any more
+			m.plan = []uint32{r.custom}
+		}
 	}
 	return taken
 }
@@ -372,7 +375,7 @@ func (m *machine) restart() {
 
 // begin says that a plan begins; what explains it is the mode that it finds.
 func (m *machine) begin(numbers []uint32) {
-	m.plan, m.settle = append(append([]uint32{m.raw.custom}, numbers...), m.late...), nil
+	m.plan, m.settle = append([]uint32{m.raw.custom}, numbers...), nil
 }
 
 // expect says that a plan's step is sent now, which may show this number. Before
