@@ -1156,17 +1156,26 @@ func TestModeThatIsTakenBackWaitsItsTime(t *testing.T) {
 	})
 }
 
-// A command that took another one's place excuses no failsafe that leads back to
-// where that one had begun.
-func TestFailsafeShowsWhileACommandTakesAnothersPlace(t *testing.T) {
+// Commands without an answer excuse no failsafe that leads back to where the first
+// of them began.
+func TestFailsafeShowsAfterCommandsWithoutAnAnswer(t *testing.T) {
 	arduFly(t, simReceiverIdle, func(f *ardu) {
 		f.hover()
 		f.accepted("/mode", `{"mode":"rtl"}`)
 		time.Sleep(time.Second)
-		f.loseAcks(common.MAV_CMD_NAV_LAND)
+		f.sim.change(func() {
+			f.sim.onAck = func(a *common.MessageCommandAck) []simAnswer {
+				if a.Command == common.MAV_CMD_DO_REPOSITION || a.Command == common.MAV_CMD_NAV_LAND {
+					return nil
+				}
+				return []simAnswer{{ack: a}}
+			}
+		})
 		var clients sync.WaitGroup
-		clients.Go(func() { f.refused("/land", "", 409, "superseded") })
+		clients.Go(func() { f.refused("/goto", "{"+at(30, 0)+"}", 409, "superseded") })
 		time.Sleep(300 * time.Millisecond)
+		f.refused("/land", "", 504, "no_ack")
+		f.wantMode("land")
 		clients.Go(func() { f.refused("/mode", `{"mode":"altitude"}`, 409, "interrupted") })
 		time.Sleep(200 * time.Millisecond) // its sticks are not led yet
 		f.sim.failsafeReturn()
