@@ -1156,9 +1156,9 @@ func TestModeThatIsTakenBackWaitsItsTime(t *testing.T) {
 	})
 }
 
-// Commands without an answer excuse no failsafe that leads back to where the first
-// of them began.
-func TestFailsafeShowsAfterCommandsWithoutAnAnswer(t *testing.T) {
+// Commands without an answer excuse no RTL of a pilot, though the first of them
+// began in one.
+func TestPilotsRTLIsHisAfterCommandsWithoutAnAnswer(t *testing.T) {
 	arduFly(t, simReceiverIdle, func(f *ardu) {
 		f.hover()
 		f.accepted("/mode", `{"mode":"rtl"}`)
@@ -1178,7 +1178,7 @@ func TestFailsafeShowsAfterCommandsWithoutAnAnswer(t *testing.T) {
 		f.wantMode("land")
 		clients.Go(func() { f.refused("/mode", `{"mode":"altitude"}`, 409, "interrupted") })
 		time.Sleep(200 * time.Millisecond) // its sticks are not led yet
-		f.sim.failsafeReturn()
+		f.sim.pilotMode(6)
 		time.Sleep(2 * arduShows)
 		f.wantMode("rtl")
 		clients.Wait()
