@@ -1156,26 +1156,31 @@ func TestModeThatIsTakenBackWaitsItsTime(t *testing.T) {
 	})
 }
 
-// A command without an answer excuses no failsafe that comes after it, not even
-// one that leads back to where the vehicle was.
-func TestFailsafeShowsAfterACommandWithoutAnAnswer(t *testing.T) {
+// Commands without an answer excuse no RTL of a pilot, though the first of them
+// began in one.
+func TestPilotsRTLIsHisAfterCommandsWithoutAnAnswer(t *testing.T) {
 	arduFly(t, simReceiverIdle, func(f *ardu) {
 		f.hover()
 		f.accepted("/mode", `{"mode":"rtl"}`)
 		time.Sleep(time.Second)
-		f.loseAcks(common.MAV_CMD_NAV_LAND)
-		var land sync.WaitGroup
-		land.Go(func() { f.refused("/land", "", 409, "superseded") })
-		time.Sleep(500 * time.Millisecond)
-		f.refused("/land", "{"+at(30, 0)+`,"wait":1}`, 504, "not_done") // takes its place
-		land.Wait()
-		f.ignores()
-		var hold sync.WaitGroup
-		hold.Go(func() { f.refused("/mode", `{"mode":"altitude"}`, 409, "interrupted") })
-		time.Sleep(600 * time.Millisecond)
-		f.sim.failsafeReturn()
+		f.sim.change(func() {
+			f.sim.onAck = func(a *common.MessageCommandAck) []simAnswer {
+				if a.Command == common.MAV_CMD_DO_REPOSITION || a.Command == common.MAV_CMD_NAV_LAND {
+					return nil
+				}
+				return []simAnswer{{ack: a}}
+			}
+		})
+		var clients sync.WaitGroup
+		clients.Go(func() { f.refused("/goto", "{"+at(30, 0)+"}", 409, "superseded") })
+		time.Sleep(300 * time.Millisecond)
+		f.refused("/land", "", 504, "no_ack")
+		f.wantMode("land")
+		clients.Go(func() { f.refused("/mode", `{"mode":"altitude"}`, 409, "interrupted") })
+		time.Sleep(200 * time.Millisecond) // its sticks are not led yet
+		f.sim.pilotMode(6)
 		time.Sleep(2 * arduShows)
 		f.wantMode("rtl")
-		hold.Wait()
+		clients.Wait()
 	})
 }
