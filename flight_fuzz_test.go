@@ -43,8 +43,8 @@ type fuzzed struct {
 	order    []fuzzReport         // those of the last accepted command
 	foreign  map[uint32]time.Time // modes that the vehicle came into, and nothing here explains
 	heard    minimal.MessageHeartbeat
-	windows  []fuzzReport // reports that nothing explains
-	disarms  []fuzzReport // reports that it was disarmed
+	windows  []fuzzReport    // reports that nothing explains
+	disarms  []fuzzReport    // reports that it was disarmed
 	accepted string          // the mode of the last accepted command
 	known    map[uint32]bool // modes that were heard since a command waits
 	tookOff  bool
