@@ -556,7 +556,7 @@ func (a *api) postLand(_ http.ResponseWriter, r *http.Request) (any, error) {
 }
 
 // defaultTimeout is how long sticks stand without a timeout of their own, in
-// seconds (API.md).
+// seconds (docs/openapi.yaml).
 const defaultTimeout = 0.5
 
 func (a *api) postInput(_ http.ResponseWriter, r *http.Request) (any, error) {

@@ -474,7 +474,12 @@ func TestTheKnockComesRightBeforeAPX4PlanAndOnlyWhereItDoesNoHarm(t *testing.T) 
 					}
 				}
 				// It is asked for again with every arming.
-				b.change(func() { b.heard, b.params["NAV_DLL_ACT"] = nil, 2-c.act })
+				b.change(func() {
+					b.heard = nil
+					if !math.IsNaN(c.act) { // as an integer it is another one on each processor
+						b.params["NAV_DLL_ACT"] = 2 - c.act
+					}
+				})
 				<-b.command(armIt)
 				want := 0
 				if c.name == "px4 with a data-link failsafe" {

@@ -490,7 +490,10 @@ func TestABadLineNeverLies(t *testing.T) {
 							}
 						}
 						f.accepted("/mode", `{"mode":"hold"}`)
-						for _, r := range f.sim.received() {
+						received := f.sim.received()
+						line.mu.Lock()
+						defer line.mu.Unlock()
+						for _, r := range received {
 							if _, unknown := r.msg.(*message.MessageRaw); unknown { // it can't be checked, and means nothing
 								continue
 							}
@@ -498,8 +501,6 @@ func TestABadLineNeverLies(t *testing.T) {
 								f.Errorf("the vehicle was told what was never said: %+v", r.msg)
 							}
 						}
-						line.mu.Lock()
-						defer line.mu.Unlock()
 						for k, n := range line.injected {
 							g.add("bytes "+damageNames[k], n)
 						}

@@ -46,6 +46,16 @@ func newDialect(messages ...message.Message) *dialect.ReadWriter {
 	return rw
 }
 
+// Our component ids: MAV_COMP_ID_ONBOARD_COMPUTER4 and, where somebody else has
+// it, the two below. MAVROS has 191. knockID is the one that PX4 must hear a
+// ground station from to send its texts.
+const (
+	componentID     = 194
+	lastComponentID = 192
+	knockID         = 190
+	autopilotID     = 1 // MAV_COMP_ID_AUTOPILOT1
+)
+
 // frameGap is the longest pause in the middle of a frame.
 const frameGap = 250 * time.Millisecond
 

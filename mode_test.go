@@ -571,7 +571,7 @@ func TestArmingAloneLeavesTheMode(t *testing.T) {
 	})
 }
 
-// TestReportedModesAreTheAutopilotsOwn is AUTOPILOTS.md, "The modes, side by
+// TestReportedModesAreTheAutopilotsOwn is docs/autopilots.md, "The modes, side by
 // side" and "Mode numbers".
 func TestReportedModesAreTheAutopilotsOwn(t *testing.T) {
 	type row struct {

@@ -192,7 +192,7 @@ func refuse(code errorCode, format string, args ...any) error {
 }
 
 // defaultTakeoff is the altitude of a takeoff that names none, in metres above
-// home (API.md).
+// home (docs/openapi.yaml).
 const defaultTakeoff = 10.0
 
 var nan32 = float32(math.NaN())

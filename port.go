@@ -30,6 +30,7 @@ const (
 	baudListen = 1500 * time.Millisecond // at each rate
 	readTurn   = 100 * time.Millisecond  // of a search, which looks whether it is to end
 	writeAgain = time.Millisecond        // to a line that took no more
+	writeHangs = 2 * time.Second         // a dead port
 )
 
 // port carries bytes to and from the autopilot. Close ends a pending Read and

@@ -1,0 +1,281 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"time"
+
+	"github.com/bluenviron/gomavlib/v3/pkg/dialects/common"
+	"github.com/bluenviron/gomavlib/v3/pkg/dialects/minimal"
+)
+
+// padding ends any frame that a receiver believes to be in the middle of: what a
+// broken one claims is lost to it, up to 280 bytes, and a silent line never ends it.
+var padding [280]byte
+
+// sequence counts the gaps in the vehicle's frames.
+type sequence struct {
+	last  byte
+	known bool
+}
+
+// echoes are the last frames that we sent: a router or a radio may send them back.
+type echoes struct {
+	last [64]echo
+	n    int
+}
+
+func (e *echoes) add(x echo) {
+	e.last[e.n%len(e.last)] = x
+	e.n++
+}
+
+func (e *echoes) has(x echo) bool {
+	for _, o := range e.last[:min(e.n, len(e.last))] {
+		if o == x {
+			return true
+		}
+	}
+	return false
+}
+
+// reader reads one port.
+type reader struct {
+	link *link
+	conn *connection
+	in   deframer
+	dec  decoder
+	last time.Time // of the last read
+	due  time.Time // the port's read deadline
+	any  bool
+}
+
+// read takes what one read of the port brings.
+func (r *reader) read(broken context.Context) error {
+	l := r.link
+	space := r.in.space()
+	r.setDeadline()
+	n, err := r.conn.port.Read(space)
+	now := time.Now()
+	r.in.filled(n, now)
+	for {
+		f, ok := r.in.next()
+		if !ok {
+			break
+		}
+		if r.conn.again && !r.any {
+			l.tellOpen()
+		}
+		r.any = true
+		l.received.Add(1)
+		r.take(f)
+	}
+	if r.in.errors > 0 {
+		l.errors.Add(r.in.errors)
+		r.in.errors = 0
+	}
+	switch {
+	case errors.Is(err, os.ErrDeadlineExceeded):
+		return nil
+	case n == 0 && err == nil && !r.in.datagrams:
+		err = io.ErrUnexpectedEOF
+	}
+	_, gathers := r.conn.port.(interface{ gathers() })
+	if gathers && err == nil && now.Sub(r.last) < 2*readEvery && n < len(space) {
+		l.gather(broken)
+	}
+	r.last = now
+	return err
+}
+
+// setDeadline ends a read when the rest of a frame is overdue: what is behind one
+// that claims too much must not wait until the line speaks again.
+func (r *reader) setDeadline() {
+	p, ok := r.conn.port.(interface{ SetReadDeadline(time.Time) error })
+	var due time.Time
+	if r.in.begun() {
+		due = r.in.overdue()
+	}
+	if ok && !due.Equal(r.due) && p.SetReadDeadline(due) == nil {
+		r.due = due
+	}
+}
+
+// take takes one checked frame, and hands it on if it concerns the vehicle.
+func (r *reader) take(f rawFrame) {
+	l := r.link
+	l.mu.Lock()
+	r.conn.frameAt = f.at
+	notice := l.ours(f)
+	vehicle := l.vehicle
+	l.mu.Unlock()
+	if notice != "" {
+		slog.Warn(notice)
+		l.hear(heard{at: f.at, notice: notice})
+	}
+	switch {
+	case f.component == autopilotID && f.id == 0:
+		r.heartbeat(f)
+		return
+	case f.component == autopilotID && f.system == vehicle && vehicle != 0:
+		l.countLost(f.seq)
+	case vehicle != 0 && (f.id == 69 || f.id == 70): // MANUAL_CONTROL, RC_CHANNELS_OVERRIDE
+		r.foreign(f, vehicle)
+		return
+	default:
+		return
+	}
+	if f.known == nil {
+		return
+	}
+	m, err := r.dec.decode(f)
+	if err != nil { // a version 1 frame of another length
+		l.errors.Add(1)
+		return
+	}
+	l.hear(heard{at: f.at, msg: m, system: f.system})
+}
+
+// foreign takes sticks for our vehicle that somebody else sends.
+func (r *reader) foreign(f rawFrame, vehicle byte) {
+	l := r.link
+	l.mu.Lock()
+	echo := l.echoes.has(f.echo())
+	l.mu.Unlock()
+	if echo {
+		return
+	}
+	m, err := r.dec.decode(f)
+	if err != nil {
+		return
+	}
+	switch m := m.(type) {
+	case *common.MessageManualControl:
+		if m.Target != vehicle {
+			return
+		}
+	case *common.MessageRcChannelsOverride:
+		if m.TargetSystem != vehicle {
+			return
+		}
+	}
+	l.hear(heard{at: f.at, msg: m, system: f.system, foreign: true})
+}
+
+// heartbeat takes an autopilot's heartbeat, and the vehicle it is of if there is
+// none yet.
+func (r *reader) heartbeat(f rawFrame) {
+	l := r.link
+	if f.known == nil {
+		return
+	}
+	m, err := r.dec.decode(f)
+	if err != nil {
+		l.errors.Add(1)
+		return
+	}
+	hb, ok := m.(*minimal.MessageHeartbeat)
+	if !ok || hb.Autopilot == minimal.MAV_AUTOPILOT_INVALID || f.system == 0 {
+		return
+	}
+	l.mu.Lock()
+	switch {
+	case l.vehicle == 0 && (l.only == 0 || l.only == f.system):
+		l.vehicle = f.system
+		slog.Info("vehicle found", "system", f.system, "autopilot", hb.Autopilot, "type", hb.Type)
+	case l.vehicle != f.system:
+		l.mu.Unlock()
+		return
+	}
+	l.mu.Unlock()
+	if p, ok := r.conn.port.(interface{ heard() }); ok {
+		p.heard()
+	}
+	l.countLost(f.seq)
+	l.hear(heard{at: f.at, msg: hb, system: f.system})
+}
+
+// writer writes to one port.
+type writer struct {
+	link    *link
+	conn    *connection
+	senders map[[2]byte]*sender
+}
+
+// put writes a message; false says that the port is broken.
+func (w *writer) put(o outgoing) bool {
+	l, c := w.link, w.conn
+	if !o.at.IsZero() && time.Since(o.at) > staleAfter { // the line stood still
+		return true
+	}
+	b := padding[:]
+	if o.msg != nil {
+		var err error
+		if b, err = w.frame(o); err != nil {
+			slog.Error("a message can't be encoded", "message", fmt.Sprintf("%T", o.msg), "error", err)
+			return true
+		}
+	}
+	c.writing.Store(int64(max(time.Since(c.opened), 1)))
+	if _, err := c.port.Write(b); err != nil {
+		slog.Debug("write failed", "device", l.device.name, "error", err)
+		c.close()
+		return false
+	}
+	c.writing.Store(0)
+	if o.msg != nil {
+		l.sent.Add(1)
+	}
+	return true
+}
+
+// frame is a message as it goes out; it is remembered, in case it comes back.
+func (w *writer) frame(o outgoing) ([]byte, error) {
+	who := [2]byte{o.system, o.component}
+	s := w.senders[who]
+	if s == nil {
+		s = newSender(o.system, o.component)
+		w.senders[who] = s
+	}
+	b, err := s.encode(o.msg)
+	if err != nil {
+		return nil, err
+	}
+	w.link.mu.Lock()
+	w.link.echoes.add(echoOf(b))
+	w.link.mu.Unlock()
+	return b, nil
+}
+
+// rest writes what is queued, the newest sticks first, and waits until it is out.
+func (w *writer) rest() {
+	select {
+	case <-w.conn.newest:
+		w.link.mu.Lock()
+		o := w.link.sticks
+		w.link.mu.Unlock()
+		if o != nil && !w.put(*o) {
+			return
+		}
+	default:
+	}
+	for {
+		select {
+		case o := <-w.conn.queue:
+			if !w.put(o) {
+				return
+			}
+			continue
+		default:
+		}
+		break
+	}
+	if p, ok := w.conn.port.(interface{ Drain() error }); ok {
+		w.conn.writing.Store(int64(time.Since(w.conn.opened)))
+		p.Drain()
+	}
+}
