@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"math/rand/v2"
 	"slices"
 	"strings"
 	"sync"
@@ -42,8 +43,8 @@ type fuzzed struct {
 	order    []fuzzReport         // those of the last accepted command
 	foreign  map[uint32]time.Time // modes that the vehicle came into, and nothing here explains
 	heard    minimal.MessageHeartbeat
-	windows  []fuzzReport
-	disarms  []fuzzReport
+	windows  []fuzzReport    // reports that nothing explains
+	disarms  []fuzzReport    // reports that it was disarmed
 	accepted string          // the mode of the last accepted command
 	known    map[uint32]bool // modes that were heard since a command waits
 	tookOff  bool
@@ -514,6 +515,14 @@ func FuzzPilot(f *testing.F) {
 		f.Add(24+setup, []byte{3, 2, 0, 9, 8, 0, 0, 7, 9, 1, 0, 10})
 		f.Add(24+setup, []byte{6, 200, 0, 9, 9, 7, 0, 12, 2, 4, 0, 9, 13, 11, 0, 12})
 		f.Add(setup, []byte{5, 10, 0, 5, 9, 2, 0, 13, 7, 1, 14, 4, 0, 10, 9, 1, 0, 13})
+	}
+	for seed := range uint64(150) { // and some of everything
+		dice := rand.New(rand.NewPCG(seed, 7))
+		acts := make([]byte, 2*(4+dice.IntN(40)))
+		for i := range acts {
+			acts[i] = byte(dice.Uint32())
+		}
+		f.Add(byte(dice.Uint32()), acts)
 	}
 	f.Fuzz(func(t *testing.T, setup byte, acts []byte) { flyBytes(t, setup, acts[:min(len(acts), 200)]) })
 }
