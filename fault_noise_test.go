@@ -38,7 +38,7 @@ func TestNoiseAndSlowLines(t *testing.T) {
 					if c.falsely > 0 {
 						t.Errorf("%d answers were false", c.falsely)
 					}
-					if got := float64(c.acked) / float64(n); got < line.least {
+					if got := float64(c.acked) / float64(n); got < line.least && !testing.Short() { // 100 are too few to count
 						t.Errorf("%.3f of the commands were answered by an ack, want %.2f; repeat with -noise-seed %d", got, line.least, *noiseSeed)
 					}
 				})

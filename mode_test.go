@@ -923,6 +923,9 @@ func (w *witness) seeReport(r report) string {
 	if taken || again {
 		w.forget()
 	}
+	if taken && w.plan != nil {
+		w.pending = []uint32{r.custom} // until the plan has ended, this is the mode that it finds
+	}
 	if ours && (w.accepted == nil || w.accepted.mode != ModeTakeoff || r.armed) {
 		w.waiting = false
 	}
@@ -950,13 +953,15 @@ func (w *witness) seeReport(r report) string {
 	case again:
 	case first && !r.armed && taken:
 		return "a disarmed first contact changed the mode"
-	case first && r.armed && !explained && !known && !taken && !(nobodys && w.mode == r.mode):
+	case first && r.armed && !explained && !known && !taken && !(nobodys && w.mode == r.mode) &&
+		!(w.mode == r.mode && r.custom == last.custom):
 		return "an armed first contact is hidden"
 	case !first && r.same(last) && sure && taken:
 		return "an equal report took the mode"
 	case !first && ours && taken:
 		return "a report took the mode that belongs to it"
-	case !first && !explained && !known && !taken && !(nobodys && w.mode == r.mode):
+	case !first && !explained && !known && !taken && !(nobodys && w.mode == r.mode) &&
+		!(w.mode == r.mode && r.custom == last.custom): // only the armed bit is new, and the mode shows
 		return "a report that nothing explains is hidden"
 	}
 	return ""
