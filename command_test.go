@@ -906,7 +906,7 @@ func TestAPilotsSwitchEndsAPlanAndNothingMoreIsSent(t *testing.T) {
 		lineEqual(t, "code", o.code(), codeInterrupted)
 		lineEqual(t, "it is told after", o.took, 200*time.Millisecond)
 		name := map[firmware]string{px4: "POSCTL", copter: "LOITER"}[v]
-		lineEqual(t, "it is told what happened", o.err.Error(), "a pilot or a failsafe took the drone: it is in "+name+"; nothing more was sent")
+		lineEqual(t, "it is told what happened", o.err.Error(), "something else took the drone (a pilot, a failsafe, or a command that was never answered): it is in "+name+"; nothing more was sent")
 		time.Sleep(5 * time.Second)
 		lineEqual(t, "sends", fmt.Sprint(b.sentFrom(began, common.MAV_CMD_DO_SET_MODE)), "[0s 150ms]")
 		mode, _ := b.drone.mode()
