@@ -63,7 +63,7 @@ func (op *operation) transact(s *step) (uint8, error) {
 	if err := op.ask(until); err != nil && !errors.Is(err, errTimeout) {
 		return 0, err
 	}
-	if x.answered() || x.refusal != nil { // it came in the last moment
+	if x.answered() || x.refusal != nil || x.proven(c.machine.raw.custom) { // it came in the last moment
 		return op.answer(x, time.Now())
 	}
 	if x.accepted > 0 && x.stands(c.machine.raw.custom) {
