@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"net"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -20,9 +19,8 @@ const (
 	backoffFirst   = 100 * time.Millisecond // before reopening, doubled each time
 	backoffLast    = 2 * time.Second
 	heartbeatEvery = time.Second
-	staleAfter     = time.Second           // in the queue: nobody wants it any more
-	readEvery      = 20 * time.Millisecond // a line on which much comes, if no answer is awaited
-	noiseEvery     = 5 * time.Second       // between two lines of the log about it
+	staleAfter     = time.Second     // in the queue: nobody wants it any more
+	noiseEvery     = 5 * time.Second // between two lines of the log about it
 )
 
 // outgoing is a message and who says it: a system and component id.
@@ -83,13 +81,12 @@ type link struct {
 		next   time.Time
 	}
 	echoes echoes
-	hurry  chan struct{} // an answer is awaited from now on
 }
 
 // newLink makes the link that device opens; hear gets what comes, in the
 // reader's goroutine.
 func newLink(d device, only byte, gcs bool, hear func(heard)) *link {
-	return &link{device: d, only: only, gcs: gcs, hear: hear, us: componentID, hurry: make(chan struct{}, 1)}
+	return &link{device: d, only: only, gcs: gcs, hear: hear, us: componentID}
 }
 
 // run keeps the port open until ctx is done, writes what is queued then, and
@@ -166,11 +163,12 @@ func (l *link) serve(ctx context.Context, p port) (any bool, err error) {
 	l.mu.Unlock()
 
 	r := &reader{link: l, conn: c}
-	_, r.in.datagrams = p.(interface {
-		ReadFromUDP([]byte) (int, *net.UDPAddr, error)
-	})
+	_, r.in.datagrams = p.(interface{ whole() })
+	if g, ok := p.(gatherer); ok {
+		g.gather(l.awaited)
+	}
 	for err == nil {
-		err = r.read(broken)
+		err = r.read()
 	}
 	l.mu.Lock()
 	l.conn = nil
@@ -200,22 +198,11 @@ func (l *link) connect(ctx context.Context, p port) (*connection, context.Contex
 	return c, broken, cancel
 }
 
-// gather lets bytes come for readEvery: to be woken for every few of them costs
-// ten times what decoding them does. An answer is not kept waiting.
-func (l *link) gather(broken context.Context) {
+// awaited reports whether an answer is.
+func (l *link) awaited() bool {
 	l.mu.Lock()
-	awaited := time.Now().Before(l.attend)
-	l.mu.Unlock()
-	if awaited {
-		return
-	}
-	timer := time.NewTimer(readEvery)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-	case <-l.hurry:
-	case <-broken.Done():
-	}
+	defer l.mu.Unlock()
+	return time.Now().Before(l.attend)
 }
 
 // ours looks at a frame with our own ids that we did not send: somebody else has
@@ -348,11 +335,13 @@ func (l *link) move(o *outgoing) {
 // expect says that an answer is awaited for so long.
 func (l *link) expect(d time.Duration) {
 	l.mu.Lock()
+	defer l.mu.Unlock()
 	l.attend = time.Now().Add(d)
-	l.mu.Unlock()
-	select {
-	case l.hurry <- struct{}{}:
-	default:
+	if l.conn == nil {
+		return
+	}
+	if p, ok := l.conn.port.(gatherer); ok {
+		p.hurry()
 	}
 }
 

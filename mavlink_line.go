@@ -1,7 +1,6 @@
 package main
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -49,13 +48,12 @@ type reader struct {
 	conn *connection
 	in   deframer
 	dec  decoder
-	last time.Time // of the last read
 	due  time.Time // the port's read deadline
 	any  bool
 }
 
 // read takes what one read of the port brings.
-func (r *reader) read(broken context.Context) error {
+func (r *reader) read() error {
 	l := r.link
 	space := r.in.space()
 	r.setDeadline()
@@ -84,11 +82,6 @@ func (r *reader) read(broken context.Context) error {
 	case n == 0 && err == nil && !r.in.datagrams:
 		err = io.ErrUnexpectedEOF
 	}
-	_, gathers := r.conn.port.(interface{ gathers() })
-	if gathers && err == nil && now.Sub(r.last) < 2*readEvery && n < len(space) {
-		l.gather(broken)
-	}
-	r.last = now
 	return err
 }
 
