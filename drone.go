@@ -32,7 +32,7 @@ type drone struct {
 	changes atomic.Uint64 // rises with everything that a status shows
 	version atomic.Uint64 // rises with what a status must show at once: all but telemetry
 	beat    atomic.Int64  // when the clock last ran, for the watchdog; Unix nanoseconds
-	wake    chan struct{} // the clock has something to do now
+	alarm   alarm         // the clock sleeps by it
 	ended   chan struct{} // closed when everything that waits is to end
 
 	mu       sync.Mutex // guards all below
@@ -60,9 +60,9 @@ type asked struct {
 // the first one that is heard.
 func newDrone(dev device, only byte, gcs bool) *drone {
 	n := math.NaN()
-	d := &drone{tel: newTelemetry(), wake: make(chan struct{}, 1), ended: make(chan struct{})}
+	d := &drone{tel: newTelemetry(), alarm: newAlarm(), ended: make(chan struct{})}
 	d.sources = sources{rcIn: n, gcsFailsafe: n, alone: gcs}
-	d.link = newLink(dev, only, gcs, d.hear)
+	d.link = newLink(dev, only, gcs, d.hear, d.pokeClock)
 	d.cmd = &commander{
 		mu: &d.mu, machine: &d.machine,
 		acks: newAcks(d.say, d.link.clear, func() byte { return d.tel.id.system }, func() firmware { return d.firmware }),
@@ -116,33 +116,7 @@ func (d *drone) tell(text string) {
 }
 
 // pokeClock makes the clock run now.
-func (d *drone) pokeClock() {
-	select {
-	case d.wake <- struct{}{}:
-	default:
-	}
-}
-
-// runClock is everything that happens by time. It sleeps until the next thing is
-// due.
-func (d *drone) runClock(ctx context.Context) {
-	timer := time.NewTimer(0)
-	defer timer.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-timer.C:
-		case <-d.wake:
-		}
-		now := time.Now()
-		d.beat.Store(now.UnixNano())
-		d.mu.Lock()
-		next := d.tick(now)
-		d.mu.Unlock()
-		timer.Reset(max(next.Sub(now), time.Millisecond))
-	}
-}
+func (d *drone) pokeClock() { d.alarm.ring() }
 
 // tick does what is due and tells when the next thing is.
 func (d *drone) tick(now time.Time) time.Time {

@@ -207,6 +207,9 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	droneCtx, stopDrone := context.WithCancel(context.WithoutCancel(ctx))
 	defer stopDrone()
 	d := newDrone(dev, byte(o.system), o.gcs)
+	if a, err := newKernelAlarm(); err == nil { // without one Go's own is loud, and does
+		d.alarm = a
+	}
 	running.Go(func() {
 		d.run(droneCtx)
 		unplug()

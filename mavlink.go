@@ -64,6 +64,8 @@ type link struct {
 	only   byte // only this vehicle's system id; 0 takes the first
 	gcs    bool // be its ground station
 	hear   func(heard)
+	poke   func()        // makes the clock run
+	retry  chan struct{} // the port is to be opened again
 	counters
 
 	mu       sync.Mutex // guards all below; hear is called without it
@@ -76,6 +78,7 @@ type link struct {
 	attend   time.Time // until then an answer is awaited
 	fault    error     // why the port is not open
 	nextBeat time.Time
+	retryAt  time.Time // when the port is opened again; zero: nobody waits for that
 	noise    struct {
 		logged uint64
 		next   time.Time
@@ -84,9 +87,9 @@ type link struct {
 }
 
 // newLink makes the link that device opens; hear gets what comes, in the
-// reader's goroutine.
-func newLink(d device, only byte, gcs bool, hear func(heard)) *link {
-	return &link{device: d, only: only, gcs: gcs, hear: hear, us: componentID}
+// reader's goroutine, and poke has tick called.
+func newLink(d device, only byte, gcs bool, hear func(heard), poke func()) *link {
+	return &link{device: d, only: only, gcs: gcs, hear: hear, poke: poke, retry: make(chan struct{}, 1), us: componentID}
 }
 
 // run keeps the port open until ctx is done, writes what is queued then, and
@@ -124,11 +127,20 @@ func (l *link) run(ctx context.Context) {
 			slog.Warn("no link to the autopilot; trying again until there is", "device", l.device.name, "error", err)
 		}
 		l.setFault(err)
-		select {
-		case <-time.After(backoff):
-		case <-ctx.Done():
-		}
+		l.waitFor(ctx, backoff)
 		backoff = min(2*backoff, backoffLast)
+	}
+}
+
+// waitFor waits until the clock says that it is time to open the port again.
+func (l *link) waitFor(ctx context.Context, backoff time.Duration) {
+	l.mu.Lock()
+	l.retryAt = time.Now().Add(backoff)
+	l.mu.Unlock()
+	l.poke()
+	select {
+	case <-l.retry:
+	case <-ctx.Done():
 	}
 }
 
@@ -364,15 +376,24 @@ func (l *link) addressed(system, component byte) bool {
 	return (system == 0 || system == l.ourSystem()) && (component == 0 || component == l.us)
 }
 
-// tick does what is due and returns when it is to be called next; zero: there is
-// no port.
+// tickClosed is tick without a port. l.mu is held.
+func (l *link) tickClosed(now time.Time) time.Time {
+	if !l.retryAt.IsZero() && !now.Before(l.retryAt) {
+		l.retryAt = time.Time{}
+		l.retry <- struct{}{}
+	}
+	return l.retryAt
+}
+
+// tick does what is due and returns when it is to be called next; zero: nothing
+// is due.
 func (l *link) tick(now time.Time) time.Time {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.logNoise(now)
 	c := l.conn
 	if c == nil {
-		return time.Time{}
+		return l.tickClosed(now)
 	}
 	silent := c.frameAt.Add(silentAfter)
 	began := c.writing.Load()

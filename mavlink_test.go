@@ -139,7 +139,7 @@ type earshot struct {
 func newEarshot(only byte) *earshot {
 	quietLink()
 	e := &earshot{now: time.Unix(1000, 0)}
-	e.link = newLink(device{name: "none", baud: func() int { return 0 }}, only, false, func(h heard) { e.heard = append(e.heard, h) })
+	e.link = newLink(device{name: "none", baud: func() int { return 0 }}, only, false, func(h heard) { e.heard = append(e.heard, h) }, func() {})
 	e.r = &reader{link: e.link, conn: &connection{}}
 	return e
 }
@@ -467,7 +467,7 @@ func TestSticksThatComeBetweenTwoPortsHaveTheirIds(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		l := newLink(device{name: "sim"}, 0, false, func(heard) {})
+		l := newLink(device{name: "sim"}, 0, false, func(heard) {}, func() {})
 		l.move(&outgoing{msg: &common.MessageManualControl{Target: 1}})
 		c := &connection{port: p, queue: make(chan outgoing), newest: make(chan struct{}, 1), opened: time.Now()}
 		c.newest <- struct{}{}

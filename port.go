@@ -247,10 +247,8 @@ func (p *serialPort) flush(ctx context.Context) error {
 	if err := p.line.ResetInputBuffer(); err != nil {
 		return err
 	}
-	select {
-	case <-time.After(flushAgain):
-	case <-ctx.Done():
-		return ctx.Err()
+	if err := sleepQuietly(ctx, flushAgain); err != nil {
+		return err
 	}
 	return p.line.ResetInputBuffer()
 }

@@ -2,11 +2,13 @@ package main
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"io"
 	"net"
 	"os"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 	"unsafe"
@@ -21,16 +23,14 @@ const readEvery = 20 * time.Millisecond
 // reads them; so it is given an epoll instead that tells of the next bytes once,
 // and of a timer, and then of nothing until it is armed again.
 //
-// All system calls of reading are raw, which they may be as none of them waits.
-// Every other one wakes the runtime's monitor, which then looks about for some
+// All system calls are raw, which they may be as none of them waits. Every other one wakes the runtime's monitor, which then looks about for some
 // milliseconds: at 60 datagrams a second that is two wake-ups of three.
 type descriptor struct {
-	file    *os.File        // in nobody's poller; it does not block
-	raw     syscall.RawConn // of file
-	bell    *os.File        // the epoll
-	rung    syscall.RawConn // of bell
-	timer   uintptr
-	timed   bool                                          // it is set
+	file    *os.File                                      // in nobody's poller; it does not block
+	raw     syscall.RawConn                               // of file
+	bell    *os.File                                      // the epoll
+	rung    syscall.RawConn                               // of bell
+	timer   atomic.Uintptr                                // 0 before it is needed
 	take    func(fd uintptr, b []byte) (n int, err error) // reads what is here
 	awaited func() bool                                   // an answer is; nil: always
 	pause   time.Duration                                 // of bytes that nobody awaits
@@ -54,32 +54,22 @@ func newDescriptor(fd int, name string) (*descriptor, error) {
 	return d, nil
 }
 
-// hang makes the bell, with the descriptor, not armed yet, and the timer on it.
+// hang makes the bell, with the descriptor on it, not armed yet.
 func (d *descriptor) hang(fd int) error {
 	bell, err := syscall.EpollCreate1(syscall.EPOLL_CLOEXEC)
 	if err != nil {
 		return os.NewSyscallError("epoll_create1", err)
 	}
-	timer, _, errno := syscall.Syscall(syscall.SYS_TIMERFD_CREATE, clockMonotonic, syscall.O_NONBLOCK|syscall.O_CLOEXEC, 0)
-	if errno != 0 {
-		syscall.Close(bell)
-		return os.NewSyscallError("timerfd_create", errno)
-	}
-	d.timer = timer
 	err = errors.Join(
 		syscall.EpollCtl(bell, syscall.EPOLL_CTL_ADD, fd, &syscall.EpollEvent{Events: syscall.EPOLLONESHOT, Fd: int32(fd)}),
-		syscall.EpollCtl(bell, syscall.EPOLL_CTL_ADD, int(timer), &syscall.EpollEvent{Events: syscall.EPOLLIN, Fd: int32(timer)}),
 		syscall.SetNonblock(bell, true))
 	d.bell = os.NewFile(uintptr(bell), "bell")
 	d.rung, _ = d.bell.SyscallConn()
 	if err != nil {
-		syscall.Close(int(timer))
 		d.bell.Close()
 	}
 	return err
 }
-
-const clockMonotonic = 1
 
 // unpolled makes one of a socket of the runtime's.
 func unpolled(c net.Conn) (*descriptor, error) {
@@ -166,9 +156,9 @@ func (d *descriptor) wait(until time.Time, armed bool) (came bool, err error) {
 	cerr := d.rung.Read(func(bell uintptr) bool {
 		if !began {
 			began = true
-			d.setTimer(until)
+			err = d.setTimer(bell, until)
 			if armed {
-				err = d.arm(bell)
+				err = cmp.Or(err, d.arm(bell))
 			}
 		}
 		var events [2]syscall.EpollEvent
@@ -177,7 +167,7 @@ func (d *descriptor) wait(until time.Time, armed bool) (came bool, err error) {
 			return err != nil
 		}
 		for _, e := range events[:n] {
-			came = came || uintptr(e.Fd) != d.timer
+			came = came || uintptr(e.Fd) != d.timer.Load()
 		}
 		return true
 	})
@@ -185,15 +175,23 @@ func (d *descriptor) wait(until time.Time, armed bool) (came bool, err error) {
 }
 
 // setTimer has the bell rung at a time; zero: never.
-func (d *descriptor) setTimer(at time.Time) {
-	if at.IsZero() && !d.timed {
-		return
+func (d *descriptor) setTimer(bell uintptr, at time.Time) error {
+	if d.timer.Load() == 0 {
+		if at.IsZero() {
+			return nil
+		}
+		timer, err := newTimer()
+		if err != nil {
+			return err
+		}
+		d.timer.Store(timer)
+		err = syscall.EpollCtl(int(bell), syscall.EPOLL_CTL_ADD, int(timer), &syscall.EpollEvent{Events: syscall.EPOLLIN, Fd: int32(timer)})
+		if err != nil {
+			return os.NewSyscallError("epoll_ctl", err)
+		}
 	}
-	var spec struct{ every, in syscall.Timespec }
-	if d.timed = !at.IsZero(); d.timed {
-		spec.in = syscall.NsecToTimespec(int64(max(time.Until(at), 1)))
-	}
-	syscall.RawSyscall6(syscall.SYS_TIMERFD_SETTIME, d.timer, 0, uintptr(unsafe.Pointer(&spec)), 0, 0, 0)
+	setTimer(d.timer.Load(), at)
+	return nil
 }
 
 // arm has the bell tell of the next bytes, or of those that are here.
@@ -215,22 +213,105 @@ func (d *descriptor) gather(awaited func() bool) { d.awaited = awaited }
 func (d *descriptor) hurry() { d.rung.Control(func(bell uintptr) { d.arm(bell) }) }
 
 // Write writes all of b. The kernel may take a part of it at a time.
-func (d *descriptor) Write(b []byte) (n int, err error) {
-	for {
-		m, err := d.file.Write(b[n:])
-		n += m
-		if !errors.Is(err, syscall.EAGAIN) {
-			return n, err
+func (d *descriptor) Write(b []byte) (written int, err error) {
+	for written < len(b) {
+		var n uintptr
+		var errno syscall.Errno
+		err := d.raw.Control(func(fd uintptr) {
+			n, _, errno = syscall.RawSyscall(syscall.SYS_WRITE, fd, uintptr(unsafe.Pointer(&b[written])), uintptr(len(b)-written))
+		})
+		switch {
+		case err != nil:
+			return written, err
+		case errno == syscall.EAGAIN:
+			time.Sleep(writeAgain)
+		case errno != 0:
+			return written, errno
+		default:
+			written += int(n)
 		}
-		time.Sleep(writeAgain)
 	}
+	return written, nil
 }
 
 // Close ends a Read under way.
 func (d *descriptor) Close() (err error) {
 	d.once.Do(func() {
 		err = d.bell.Close() // waits until nobody looks at it
-		err = errors.Join(err, syscall.Close(int(d.timer)), d.file.Close())
+		if timer := d.timer.Load(); timer != 0 {
+			err = errors.Join(err, syscall.Close(int(timer)))
+		}
+		err = errors.Join(err, d.file.Close())
 	})
 	return err
+}
+
+// newTimer is a timer of the kernel's. Read or in an epoll it does not block.
+func newTimer() (uintptr, error) {
+	const monotonic = 1
+	fd, _, errno := syscall.Syscall(syscall.SYS_TIMERFD_CREATE, monotonic, syscall.O_NONBLOCK|syscall.O_CLOEXEC, 0)
+	if errno != 0 {
+		return 0, os.NewSyscallError("timerfd_create", errno)
+	}
+	return fd, nil
+}
+
+// setTimer has it end at a time; zero: never.
+func setTimer(timer uintptr, at time.Time) {
+	var spec struct{ every, in syscall.Timespec }
+	if !at.IsZero() {
+		spec.in = syscall.NsecToTimespec(int64(max(time.Until(at), 1)))
+	}
+	syscall.RawSyscall6(syscall.SYS_TIMERFD_SETTIME, timer, 0, uintptr(unsafe.Pointer(&spec)), 0, 0, 0)
+}
+
+// kernelAlarm is a timer of the kernel's that the runtime's poller waits for. For
+// one of its own the runtime wakes up to a millisecond early, wakes its monitor,
+// and has another thread look for more to do: five wake-ups instead of one.
+type kernelAlarm struct {
+	file *os.File
+	raw  syscall.RawConn
+	rung atomic.Bool
+}
+
+func newKernelAlarm() (*kernelAlarm, error) {
+	fd, err := newTimer()
+	if err != nil {
+		return nil, err
+	}
+	a := &kernelAlarm{file: os.NewFile(fd, "alarm")}
+	a.raw, err = a.file.SyscallConn()
+	return a, err
+}
+
+func (a *kernelAlarm) sleep(until time.Time) {
+	a.raw.Control(func(fd uintptr) { setTimer(fd, until) })
+	if a.rung.Swap(false) {
+		return
+	}
+	a.raw.Read(func(fd uintptr) bool {
+		var expired uint64
+		_, _, errno := syscall.RawSyscall(syscall.SYS_READ, fd, uintptr(unsafe.Pointer(&expired)), unsafe.Sizeof(expired))
+		return errno == 0
+	})
+	a.rung.Store(false)
+}
+
+func (a *kernelAlarm) ring() {
+	a.rung.Store(true)
+	a.raw.Control(func(fd uintptr) { setTimer(fd, time.Now()) })
+}
+
+func (a *kernelAlarm) close() { a.file.Close() }
+
+// sleepQuietly sleeps for a while, or until ctx is done.
+func sleepQuietly(ctx context.Context, d time.Duration) error {
+	a, err := newKernelAlarm()
+	if err != nil {
+		return err
+	}
+	defer a.close()
+	defer context.AfterFunc(ctx, a.ring)()
+	a.sleep(time.Now().Add(d))
+	return ctx.Err()
 }
