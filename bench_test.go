@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"bytes"
 	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
@@ -1103,6 +1104,106 @@ func TestIdleProgramHoldsLittle(t *testing.T) {
 	}
 	if len(running) == 0 || len(running) > goroutines {
 		t.Errorf("%d goroutines run, over the budget of %d, created by %q", len(running), goroutines, running)
+	}
+}
+
+// What an idle and a flying program wake up for: voluntary switches of all its
+// threads, over 20 s of real time, because the kernel counts them and the runtime
+// below us makes most of them. They are counted in windows of 7 s, as long as a
+// silent port takes from one opening to the next, and the least counts: the runtime's
+// monitor wakes more often while others keep the program waiting, never less.
+func TestProgramWakesSeldom(t *testing.T) {
+	if testing.Short() || racing() {
+		t.Skip("it takes 26 s, and the race detector wakes by itself")
+	}
+	const idleMost, streamMost, window = 5, 110, 7 * time.Second
+	_, path := terminal(t)
+	idle := start(t, nil, "-device", path, "-baud", "57600")
+	port := freeUDPPort(t)
+	flying := start(t, nil, "-device", "udpin://"+port)
+	vehicle, err := net.Dial("udp", port)
+	if err != nil {
+		t.Fatal(err)
+	}
+	stop := make(chan struct{})
+	var playing sync.WaitGroup
+	playing.Go(func() { play(t, vehicle, "px4", 1, stop) })
+	defer playing.Wait()
+	defer vehicle.Close()
+	defer close(stop)
+	flying.until(t, `"online":true`)
+	time.Sleep(5 * time.Second) // the greeting
+
+	least := [2]int{math.MaxInt, math.MaxInt}
+	programs := [2]*program{idle, flying}
+	for range 3 {
+		before := [2]int{switches(t, idle.Process.Pid), switches(t, flying.Process.Pid)}
+		time.Sleep(window)
+		for i, p := range programs {
+			least[i] = min(least[i], switches(t, p.Process.Pid)-before[i])
+		}
+	}
+	for i, most := range [2]int{idleMost, streamMost} {
+		t.Logf("%d in %v, %.1f a second", least[i], window, float64(least[i])/window.Seconds())
+		if least[i] > most*int(window.Seconds()) {
+			t.Errorf("woken %d times in %v, over the budget of %d a second", least[i], window, most)
+		}
+	}
+	for _, p := range programs {
+		p.end(t)
+	}
+}
+
+// switches is how often the threads of a process went to sleep by themselves.
+func switches(t *testing.T, pid int) (sum int) {
+	t.Helper()
+	threads, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/status", pid))
+	for _, path := range threads {
+		status, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, rest, _ := strings.Cut(string(status), "\nvoluntary_ctxt_switches:")
+		n, err := strconv.Atoi(strings.Fields(rest)[0])
+		if err != nil {
+			t.Fatal(err)
+		}
+		sum += n
+	}
+	return sum
+}
+
+func freeUDPPort(tb testing.TB) string {
+	tb.Helper()
+	c, err := net.ListenPacket("udp", "127.0.0.1:0")
+	if err != nil {
+		tb.Fatal(err)
+	}
+	defer c.Close()
+	return c.LocalAddr().String()
+}
+
+// play sends a capture over and over, a frame in each datagram, so many times as
+// fast as it was recorded, until stop is closed.
+func play(tb testing.TB, w io.Writer, name string, times float64, stop <-chan struct{}) {
+	log, err := os.ReadFile("testdata/" + name + "-flight.tlog")
+	if err != nil {
+		tb.Error(err)
+		return
+	}
+	for {
+		began, first := time.Now(), binary.BigEndian.Uint64(log)
+		for rest := log; len(rest) > 8; {
+			at := time.Duration(float64(binary.BigEndian.Uint64(rest)-first)/times) * time.Microsecond
+			select {
+			case <-stop:
+				return
+			case <-time.After(at - time.Since(began)):
+			}
+			size := frameSize(rest[8:])
+			w.Write(rest[8 : 8+size])
+			rest = rest[8+size:]
+		}
 	}
 }
 
