@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
 	"sync"
 	"sync/atomic"
@@ -61,7 +60,6 @@ type counters struct{ sent, received, errors, lost atomic.Uint64 }
 // out, and our heartbeat. What it hears it hands to one function.
 type link struct {
 	device device
-	only   byte // only this vehicle's system id; 0 takes the first
 	gcs    bool // be its ground station
 	hear   func(heard)
 	poke   func()        // makes the clock run
@@ -70,11 +68,8 @@ type link struct {
 
 	mu       sync.Mutex // guards all below; hear is called without it
 	conn     *connection
-	vehicle  byte // its system id; 0 before its first heartbeat
-	us       byte // our component id
-	sequence sequence
+	who      ourIDs
 	sticks   *outgoing // the latest
-	station  byte      // the system that they came from: ArduPilot took them for its ground station's heartbeats
 	attend   time.Time // until then an answer is awaited
 	fault    error     // why the port is not open
 	nextBeat time.Time
@@ -83,13 +78,12 @@ type link struct {
 		logged uint64
 		next   time.Time
 	}
-	echoes echoes
 }
 
 // newLink makes the link that device opens; hear gets what comes, in the
 // reader's goroutine, and poke has tick called.
 func newLink(d device, only byte, gcs bool, hear func(heard), poke func()) *link {
-	return &link{device: d, only: only, gcs: gcs, hear: hear, poke: poke, retry: make(chan struct{}, 1), us: componentID}
+	return &link{device: d, gcs: gcs, hear: hear, poke: poke, retry: make(chan struct{}, 1), who: ourIDs{only: only, us: componentID}}
 }
 
 // run keeps the port open until ctx is done, writes what is queued then, and
@@ -204,7 +198,6 @@ func (l *link) connect(ctx context.Context, p port) (*connection, context.Contex
 	l.mu.Lock()
 	c.again = l.fault != nil
 	l.conn, l.fault = c, nil
-	l.sequence.known = false
 	l.mu.Unlock()
 	l.hear(heard{at: now}) // the clock has a heartbeat to send
 	return c, broken, cancel
@@ -215,33 +208,6 @@ func (l *link) awaited() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return time.Now().Before(l.attend)
-}
-
-// ours looks at a frame with our own ids that we did not send: somebody else has
-// them, and his acks would be ours. Step aside. l.mu is held.
-func (l *link) ours(f rawFrame) (notice string) {
-	if f.system != l.ourSystem() || f.component != l.us || l.us == lastComponentID || l.echoes.has(f.echo()) {
-		return ""
-	}
-	was := l.us
-	l.us--
-	return fmt.Sprintf("another program uses our MAVLink ids %d/%d: going on as component %d", f.system, was, l.us)
-}
-
-// countLost counts the gaps in the vehicle's sequence. A step back is a frame
-// that UDP delivered late.
-func (l *link) countLost(seq byte) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	s := &l.sequence
-	gap := seq - s.last - 1
-	if s.known && gap > 127 {
-		return
-	}
-	if s.known {
-		l.lost.Add(uint64(gap))
-	}
-	s.last, s.known = seq, true
 }
 
 // write owns the writing of a port until it is broken. When the program ends it
@@ -308,12 +274,7 @@ func (l *link) put(system, component byte, m message.Message) error {
 	if l.conn == nil {
 		return errNoPort
 	}
-	if system == 0 {
-		system = l.ourSystem()
-	}
-	if component == 0 {
-		component = l.us
-	}
+	system, component = l.who.sender(system, component)
 	select {
 	case l.conn.queue <- outgoing{system, component, m, time.Now()}:
 		return nil
@@ -330,11 +291,10 @@ func (l *link) move(o *outgoing) {
 	if o == nil {
 		return
 	}
-	if o.system == 0 {
-		o.system, o.component = l.ourSystem(), l.us
-	} else {
-		l.station = o.system
+	if o.system != 0 {
+		l.who.station = o.system
 	}
+	o.system, o.component = l.who.sender(o.system, o.component)
 	if l.conn == nil {
 		return
 	}
@@ -357,23 +317,11 @@ func (l *link) expect(d time.Duration) {
 	}
 }
 
-// ourSystem is the vehicle's system id: we are a part of it. l.mu is held.
-func (l *link) ourSystem() byte {
-	switch {
-	case l.vehicle != 0:
-		return l.vehicle
-	case l.only != 0:
-		return l.only
-	}
-	return 1
-}
-
-// addressed reports whether an ack is for us. An autopilot that does not fill the
-// target in says 0.
+// addressed reports whether an ack is for us.
 func (l *link) addressed(system, component byte) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return (system == 0 || system == l.ourSystem()) && (component == 0 || component == l.us)
+	return l.who.addressed(system, component)
 }
 
 // tickClosed is tick without a port. l.mu is held.
@@ -412,7 +360,7 @@ func (l *link) tick(now time.Time) time.Time {
 		l.nextBeat = now.Add(heartbeatEvery)
 		l.put(0, 0, heartbeat(minimal.MAV_TYPE_ONBOARD_CONTROLLER))
 		if l.gcs {
-			l.put(l.station, knockID, heartbeat(minimal.MAV_TYPE_GCS)) // it would miss the sticks' own
+			l.put(l.who.station, knockID, heartbeat(minimal.MAV_TYPE_GCS)) // it would miss the sticks' own
 		}
 	}
 	return l.nextBeat

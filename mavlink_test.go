@@ -238,7 +238,7 @@ func TestSticksOfSomebodyElseAreHandedOnAndEchoesOfOursAreNot(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		e.echoes.add(echoOf(b))
+		e.who.echoes.add(echoOf(b))
 		sent = append(sent, slices.Clone(b))
 	}
 	lineEqual(t, "our own, sent back", fmt.Sprint(e.feed(sent[1], sent[64], sent[30])), "[]")
@@ -339,7 +339,7 @@ func TestTheFirstAutopilotIsTheVehicleAndOthersAreIgnored(t *testing.T) {
 
 func TestTheSystemFlagChoosesTheVehicle(t *testing.T) {
 	inLinkBubble(t, func(t *testing.T) {
-		b := newLineBench(t, px4Beat(), func(b *lineBench) { b.link.only = 7 })
+		b := newLineBench(t, px4Beat(), func(b *lineBench) { b.link.who.only = 7 })
 		time.Sleep(2500 * time.Millisecond)
 		s := b.status()
 		lineEqual(t, "vehicle", s.tel.id.system, 0)
