@@ -3,13 +3,76 @@ package main
 import (
 	"errors"
 	"fmt"
-	"log/slog"
-	"slices"
-	"strings"
 	"time"
 
 	"github.com/bluenviron/gomavlib/v3/pkg/dialects/common"
 )
+
+// await waits for ok, at most until the deadline: then it is errTimeout. Whoever
+// waits has the mutex, before and after. A nil ok waits for the deadline.
+func (op *operation) await(until time.Time, ok func() bool) error {
+	c := op.by
+	for {
+		switch {
+		case c.stopped && !time.Now().Before(op.last):
+			return errStopping
+		case op.gone != nil && !op.cleaning:
+			return op.gone
+		case ok != nil && ok():
+			return nil
+		}
+		left := time.Until(until)
+		if left <= 0 {
+			return errTimeout
+		}
+		if c.bell == nil {
+			c.bell = make(chan struct{})
+		}
+		bell := c.bell
+		c.mu.Unlock()
+		timer := time.NewTimer(left)
+		select {
+		case <-bell:
+		case <-timer.C:
+		}
+		timer.Stop()
+		c.mu.Lock()
+	}
+}
+
+// end ends an operation for a reason that is not its own.
+func (op *operation) end(why error) {
+	if op.gone == nil {
+		op.gone = why
+	}
+	op.by.ring()
+}
+
+// ask asks for a heartbeat until one answers.
+func (op *operation) ask(until time.Time) error {
+	a := op.by.acks
+	for {
+		q := a.ask(0, time.Now())
+		end, ok := until, func() bool { return a.question == nil }
+		if q != nil {
+			ok = func() bool { return q.answer }
+		}
+		if o := a.question; o != nil && o.until.Before(end) {
+			end = o.until
+		} else if o == nil && q == nil { // the port takes nothing
+			ok = nil
+			end = time.Now().Add(showEvery)
+		}
+		switch err := op.await(end, ok); {
+		case err == nil && q != nil:
+			return nil
+		case err != nil && !errors.Is(err, errTimeout):
+			return err
+		case !time.Now().Before(until):
+			return errTimeout
+		}
+	}
+}
 
 // transact sends one command, repeats it until it is answered, and returns the
 // autopilot's MAV_RESULT.
@@ -155,141 +218,9 @@ func (op *operation) refused(x *exchange) (uint8, error) {
 	return *x.refusal, nil
 }
 
-// fail ends an operation whose step i was refused, never acknowledged or never
-// sent: it takes the earlier steps back and says why.
-func (op *operation) fail(i int, result uint8, err error) error {
+// interrupted is the end of a plan that a pilot or a failsafe took the drone from.
+func (op *operation) interrupted() error {
 	c := op.by
-	op.leadThrough()
-	switch {
-	case c.stopped:
-		return err
-	case err == nil || isNoAck(err):
-	case op.gone != nil: // nothing more is sent after a pilot's switch, nor before a mode that replaces this one
-		if code(op.gone) != codeSuperseded || c.op != nil && c.op != op && c.op.plan.setsMode {
-			return err
-		}
-	}
-	at := time.Now()
-	op.takeBack(i, err)
-	if err != nil {
-		return err
-	}
-	return c.refusal(op, &op.plan.steps[i], result, at)
-}
-
-// takeBack undoes the steps before step i, and i where it may have happened, in
-// the reverse order, while the last report is one that the plan explains.
-func (op *operation) takeBack(i int, err error) {
-	undo := op.plan.steps[:min(i, len(op.plan.steps))]
-	if isNoAck(err) && i > 0 && i < len(op.plan.steps) && op.asked {
-		undo = op.plan.steps[:i+1]
-	}
-	op.cleaning = true
-	defer func() { op.cleaning = false }()
-	for _, s := range slices.Backward(undo) {
-		if s.undo == nil || s.through {
-			continue
-		}
-		if op.taken || op.ask(time.Now().Add(lookWithin)) != nil || op.taken {
-			return
-		}
-		if r, uerr := op.transact(s.undo); uerr != nil || r != 0 {
-			slog.Warn("a refused command could not be taken back", "what", commandName(s.undo), "answer", inWords(r, uerr))
-			return // it may fly: the mode it has is better than the one before
-		}
-		op.by.follow(op, s.undo)
-	}
-}
-
-// code is the code of a command's error; "" where it has none.
-func code(err error) errorCode {
-	var ce *commandError
-	if errors.As(err, &ce) {
-		return ce.code
-	}
-	return ""
-}
-
-func isNoAck(err error) bool { return code(err) == codeNoAck }
-
-// general are texts that name no cause: they stand behind those that do.
-var general = []string{"Resolve system health failures first", "not armable", "Arming denied"}
-
-// refusal is the error of a step that the autopilot answered with anything but
-// ACCEPTED. It names every reason, the most specific first, and the unhealthy
-// systems where no text tells.
-func refusal(s *step, result uint8, texts []statusText, unhealthy []string) error {
-	e := &commandError{code: codeRefused, answered: true, command: uint16(s.cmd), result: result}
-	var causes, others []string
-	for _, t := range texts {
-		preArm := strings.HasPrefix(t.text, "PreArm") || strings.HasPrefix(t.text, "Arm:") || strings.HasPrefix(t.text, "Preflight Fail")
-		if t.severity > uint8(common.MAV_SEVERITY_WARNING) && !preArm {
-			continue
-		}
-		e.messages = append(e.messages, t)
-		isGeneral := slices.ContainsFunc(general, func(g string) bool { return strings.Contains(t.text, g) })
-		switch {
-		case slices.Contains(causes, t.text) || slices.Contains(others, t.text):
-		case isGeneral:
-			others = append(others, t.text)
-		default:
-			causes = append(causes, t.text)
-		}
-	}
-	if len(causes) == 0 && len(unhealthy) > 0 {
-		causes = append(causes, "unhealthy: "+strings.Join(unhealthy, ", "))
-	}
-	why := ""
-	if list := append(causes, others...); len(list) > 0 {
-		why = ": " + strings.Join(list, "; ")
-	}
-	verb := "refused"
-	switch common.MAV_RESULT(result) {
-	case common.MAV_RESULT_UNSUPPORTED, common.MAV_RESULT_COMMAND_INT_ONLY, common.MAV_RESULT_COMMAND_LONG_ONLY,
-		common.MAV_RESULT_COMMAND_UNSUPPORTED_MAV_FRAME:
-		e.code, verb = codeUnsupported, "does not know"
-	}
-	e.text = fmt.Sprintf("the autopilot %s %s (%s)%s", verb, commandName(s), resultName(result), why)
-	return e
-}
-
-// resultName is a MAV_RESULT's name in lower case.
-func resultName(result uint8) string {
-	return lowerName(common.MAV_RESULT(result).String(), "MAV_RESULT_")
-}
-
-// inWords is how a command was answered, for the log: a MAV_RESULT's name, or why
-// there is none.
-func inWords(result uint8, err error) string {
-	if err != nil {
-		return err.Error()
-	}
-	return resultName(result)
-}
-
-// commandName is what a step is, in a sentence.
-func commandName(s *step) string {
-	switch s.cmd {
-	case common.MAV_CMD_DO_SET_MODE:
-		return "the mode change"
-	case common.MAV_CMD_COMPONENT_ARM_DISARM:
-		if s.p[0] == 0 {
-			return "disarming"
-		}
-		return "arming"
-	case common.MAV_CMD_NAV_TAKEOFF:
-		return "the takeoff"
-	case common.MAV_CMD_NAV_LAND:
-		return "the landing"
-	case common.MAV_CMD_DO_REPOSITION:
-		if s.stays {
-			return "the hold"
-		}
-		return "the goto"
-	case common.MAV_CMD_DO_CHANGE_SPEED:
-		return "the speed"
-	case common.MAV_CMD_CONDITION_YAW:
-		return "the heading"
-	}
-	return fmt.Sprintf("command %d", s.cmd)
+	_, name := c.acks.vendor().reported(c.machine.raw.custom)
+	return refuse(codeInterrupted, "a pilot or a failsafe took the drone: it is in %s; nothing more was sent", name)
 }
