@@ -1178,6 +1178,14 @@ func FuzzBody(f *testing.F) {
 	})
 }
 
+// onlooking is the commander's owner but for what it does before a plan.
+type onlooking struct {
+	owner
+	look func(op *operation) error
+}
+
+func (o onlooking) prepare(op *operation) error { return o.look(op) }
+
 // aloftAndDeaf is a copter in the air, flown by sticks, whose plans are made and
 // not sent: no time passes. told returns what it would have been told since.
 func aloftAndDeaf() (d *drone, told func() []message.Message) {
@@ -1198,13 +1206,13 @@ func aloftAndDeaf() (d *drone, told func() []message.Message) {
 	}
 	see()
 	var list []message.Message
-	d.cmd.prepare = func(op *operation) error {
+	d.cmd.owner = onlooking{d.cmd.owner, func(op *operation) error {
 		d.cmd.begun = time.Time{} // the next one need not wait
 		for _, s := range op.plan.steps {
 			list = append(list, s.message(1, 0))
 		}
 		return refuse(codeRefused, "a test only looks")
-	}
+	}}
 	return d, func() []message.Message {
 		d.mu.Lock()
 		all := append(list, d.pilot(d.sticks.axes).msg)

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"errors"
 	"reflect"
 	"sync"
 	"time"
@@ -9,14 +8,12 @@ import (
 
 // Times of a plan (docs/design.md, rule 8 and "The newest command wins").
 const (
-	planEvery   = 100 * time.Millisecond // at most one plan begins in it
-	modeGap     = 20 * time.Millisecond  // after the ack of the mode change before
-	modeUnacked = 100 * time.Millisecond // after its last copy, where none came
-	lookWithin  = time.Second            // the heartbeat before what nobody asked for at this moment
-	landWithin  = 100 * time.Millisecond // the same before a landing
-	stepShows   = 300 * time.Millisecond // the mode of a step, before the next one
-	showWithin  = 500 * time.Millisecond // the mode, after the last ack; or three round trips
-	showEvery   = 20 * time.Millisecond  // between two looks
+	planEvery  = 100 * time.Millisecond // at most one plan begins in it
+	lookWithin = time.Second            // the heartbeat before what nobody asked for at this moment
+	landWithin = 100 * time.Millisecond // the same before a landing
+	stepShows  = 300 * time.Millisecond // the mode of a step, before the next one
+	showWithin = 500 * time.Millisecond // the mode, after the last ack; or three round trips
+	showEvery  = 20 * time.Millisecond  // between two looks
 )
 
 // commander carries plans out, one at a time: sends their steps, waits for the
@@ -26,33 +23,43 @@ type commander struct {
 	mu      sync.Locker
 	acks    *acks
 	machine *machine
-	owner
+	owner   owner
 
-	op      *operation    // is carried out
-	running []*operation  // it, older ones that take their steps back, and disarmings
-	next    *operation    // waits for its turn
-	begun   time.Time     // when the last plan began
-	modeAt  time.Time     // not before it another mode change
-	man     *manoeuvre    // what the last accepted plan is doing
-	bell    chan struct{} // closed when something came that one may wait for
-	stopped bool          // the program ends
+	op      *operation   // is carried out
+	running []*operation // it, older ones that take their steps back, and disarmings
+	next    *operation   // waits for its turn
+	begun   time.Time    // when the last plan began
+	man     *manoeuvre   // what the last accepted plan is doing
+	bell    bell         // rings when something came that one may wait for
+	stopped bool         // the program ends
 }
 
-// owner is what only the commander's owner knows.
-type owner struct {
-	ready   func(s *step) time.Time      // when the sticks let a step go
-	prepare func(op *operation) error    // before the first step of a plan
-	knock   func()                       // right before its first command
-	follow  func(op *operation, s *step) // after an accepted step
-	closing func(op *operation, err error)
-	refusal func(op *operation, s *step, result uint8, at time.Time) error
+// owner is whom a commander works for: it knows the sticks, the parameters and
+// what the vehicle says.
+type owner interface {
+	ready(s *step) time.Time          // when the sticks let a step go
+	prepare(op *operation) error      // before the first step of a plan
+	knock()                           // right before its first command
+	follow(op *operation, s *step)    // after an accepted step
+	closing(op *operation, err error) // after a plan, accepted or not
+	refusal(op *operation, s *step, result uint8, at time.Time) error
 }
 
-// ring wakes those who wait.
-func (c *commander) ring() {
-	if c.bell != nil {
-		close(c.bell)
-		c.bell = nil
+// bell wakes all that wait for it.
+type bell struct{ rings chan struct{} }
+
+// wait returns a channel that is closed when the bell rings next.
+func (b *bell) wait() <-chan struct{} {
+	if b.rings == nil {
+		b.rings = make(chan struct{})
+	}
+	return b.rings
+}
+
+func (b *bell) ring() {
+	if b.rings != nil {
+		close(b.rings)
+		b.rings = nil
 	}
 }
 
@@ -70,10 +77,7 @@ type answer struct {
 	manoeuvre *manoeuvre
 }
 
-var (
-	errStopping = &commandError{code: codeOffline, text: "mavrest is shutting down"}
-	errTimeout  = errors.New("in time nothing came")
-)
+var errStopping = &commandError{code: codeOffline, text: "mavrest is shutting down"}
 
 // superseded is what the loser of two commands is told.
 func superseded() error {
@@ -92,7 +96,7 @@ func (c *commander) do(r request, make_ func() (plan, error)) outcome {
 			return other.result
 		}
 	}
-	op := &operation{by: c, request: r, make: make_, came: time.Now(), ended: make(chan struct{})}
+	op := &operation{talk: talk{by: c}, request: r, make: make_, came: time.Now(), ended: make(chan struct{})}
 	return op.run()
 }
 
@@ -103,10 +107,16 @@ func (c *commander) doOwn(p plan, r request, leg *manoeuvre) outcome {
 		return outcome{err: superseded()}
 	}
 	op := &operation{
-		by: c, request: r, own: true, leg: leg, came: time.Now(), ended: make(chan struct{}),
+		talk: talk{by: c, own: true, leg: leg}, request: r, came: time.Now(), ended: make(chan struct{}),
 		make: func() (plan, error) { return p, nil },
 	}
 	return op.run()
+}
+
+// interrupted is the end of a plan that a pilot or a failsafe took the drone from.
+func (c *commander) interrupted() error {
+	_, name := c.acks.vendor().reported(c.machine.raw.custom)
+	return refuse(codeInterrupted, "a pilot or a failsafe took the drone: it is in %s; nothing more was sent", name)
 }
 
 // took ends what is under way after a report that nothing here explains.
@@ -114,13 +124,13 @@ func (c *commander) took(armed bool) {
 	for _, op := range c.running {
 		op.taken = true
 		if armed {
-			op.end(op.interrupted())
+			op.end(c.interrupted())
 		} else {
 			op.strayed = true
 		}
 	}
 	if c.next != nil && armed {
-		c.next.end(c.next.interrupted())
+		c.next.end(c.interrupted())
 	}
 }
 
@@ -139,5 +149,5 @@ func (c *commander) stop() {
 	if c.man != nil {
 		c.man.finish(errStopping)
 	}
-	c.ring()
+	c.bell.ring()
 }

@@ -15,6 +15,8 @@ const (
 	lastLook     = 150 * time.Millisecond // of it, for the heartbeat that a 504 tells with
 	lateCopy     = 250 * time.Millisecond // the last copy may have waited in the queue
 	progressWait = 10 * time.Second       // after IN_PROGRESS
+	modeGap      = 20 * time.Millisecond  // between the ack of a mode change and the next one
+	modeUnacked  = 100 * time.Millisecond // after its last copy, where none came
 	secondAck    = 300 * time.Millisecond // PX4's second ack of DO_SET_MODE
 	questionWait = 50 * time.Millisecond  // or two round trips
 	slowestTrip  = 200 * time.Millisecond // that is believed of a line that does not answer
@@ -38,6 +40,7 @@ type acks struct {
 	question *question     // the one that is outstanding
 	givenUp  time.Time     // when the last one that was not answered was sent
 	heard    time.Time     // when the vehicle last answered anything of ours
+	modeAt   time.Time     // not before it another mode change
 }
 
 // owedAcks counts the acks of a command id that are still on their way: until
@@ -94,6 +97,9 @@ func (a *acks) close(x *exchange) {
 	if a.waiting[x.step.cmd] == x {
 		delete(a.waiting, x.step.cmd)
 	}
+	if x.step.enters && !x.first.IsZero() {
+		a.modeAt = time.Now().Add(modeGap)
+	}
 }
 
 // send sends a copy of the step. The waiter is there before.
@@ -116,6 +122,9 @@ func (a *acks) send(x *exchange) error {
 	}
 	o.until = x.sent.Add(giveUp + lateCopy)
 	a.owed[x.step.cmd] = o
+	if x.step.enters {
+		a.modeAt = now.Add(modeUnacked)
+	}
 	return nil
 }
 

@@ -12,27 +12,31 @@ import (
 
 // operation is a plan on its way.
 type operation struct {
-	by      *commander
+	talk
+	progress
 	request request
 	make    func() (plan, error) // plans anew, when it is its turn
 	plan    plan
-	own     bool       // nobody asks for it at this moment: a second leg, mavrest's own hold
-	leg     *manoeuvre // that it is the second leg of
-	last    time.Time  // the end of one that goes out while the program ends
 	came    time.Time
 	began   time.Time // when its first step was due
+	ended   chan struct{}
+	result  outcome // once ended
+}
 
-	gone     error // what ended it: a newer command, a pilot, a failsafe
-	cleaning bool  // it takes its steps back
-	taken    bool  // a report came that it does not explain
-	strayed  bool  // it came disarmed
-	disarmed bool  // a report went from armed to disarmed
-	through  *step // the way out of a stick mode that it led through
-	accepted uint16
-	moved    bool // a step was accepted that moves the vehicle
-	asked    bool // one was sent and is not answered: it may have been carried out
-	ended    chan struct{}
-	result   outcome // once ended
+// progress is what the accepted steps of a plan came to.
+type progress struct {
+	accepted uint16 // the last command
+	through  *step  // the way out of a stick mode that it led through
+	moved    bool   // a step moves the vehicle
+}
+
+// accept takes an accepted step.
+func (p *progress) accept(s *step) {
+	p.accepted = uint16(s.cmd)
+	p.moved = p.moved || s.moves()
+	if s.through {
+		p.through = s
+	}
 }
 
 // unstoppable reports whether nothing supersedes it: disarming.
@@ -47,7 +51,7 @@ func (op *operation) run() outcome {
 	if err == nil {
 		ans, err = op.carryOut()
 		c.running = slices.DeleteFunc(c.running, func(o *operation) bool { return o == op })
-		c.closing(op, err)
+		c.owner.closing(op, err)
 		if c.op == op {
 			c.op = nil
 		}
@@ -56,7 +60,7 @@ func (op *operation) run() outcome {
 	}
 	op.result = outcome{ans, err}
 	close(op.ended)
-	c.ring()
+	c.bell.ring()
 	return op.result
 }
 
@@ -74,12 +78,12 @@ func (op *operation) takeTurn() (err error) {
 	c.next = op
 	waits := func() bool { return c.op != nil && c.op.unstoppable() && !op.plan.urgent }
 	if at := c.begun.Add(planEvery); !op.plan.urgent && time.Now().Before(at) {
-		if err := op.await(at, nil); !errors.Is(err, errTimeout) {
+		if err := op.sleep(at); err != nil {
 			return err
 		}
 	}
 	if waits() {
-		if err := op.await(time.Now().Add(lookWithin), func() bool { return !waits() }); err != nil && !errors.Is(err, errTimeout) {
+		if err := unlessLate(op.await(time.Now().Add(lookWithin), func() bool { return !waits() })); err != nil {
 			return err
 		}
 	}
@@ -141,7 +145,7 @@ func (op *operation) leadThrough() {
 // carryOut sends the steps.
 func (op *operation) carryOut() (answer, error) {
 	c := op.by
-	if err := c.prepare(op); err != nil {
+	if err := c.owner.prepare(op); err != nil {
 		return answer{}, op.fail(0, 0, err)
 	}
 	for i := range op.plan.steps {
@@ -150,7 +154,7 @@ func (op *operation) carryOut() (answer, error) {
 			return answer{}, op.fail(i, 0, err)
 		}
 		if i == 0 {
-			c.knock()
+			c.owner.knock()
 		}
 		result, err := op.transact(s)
 		if err == nil {
@@ -164,12 +168,8 @@ func (op *operation) carryOut() (answer, error) {
 		if refused {
 			return answer{}, op.fail(i, result, err)
 		}
-		op.accepted = uint16(s.cmd)
-		op.moved = op.moved || s.moves()
-		if s.through {
-			op.through = s
-		}
-		c.follow(op, s)
+		op.progress.accept(s)
+		c.owner.follow(op, s)
 	}
 	if err := op.show(); err != nil {
 		return answer{}, op.fail(len(op.plan.steps), 0, err)
@@ -184,15 +184,15 @@ func (op *operation) approach(i int) error {
 	c, s := op.by, &op.plan.steps[i]
 	waited := op.own || i > 0 || op.began.Sub(op.came) > 0
 	for {
-		at := c.ready(s)
-		if s.enters && at.Before(c.modeAt) {
-			at = c.modeAt
+		at := c.owner.ready(s)
+		if s.enters && at.Before(c.acks.modeAt) {
+			at = c.acks.modeAt
 		}
 		if !time.Now().Before(at) {
 			break
 		}
 		waited = true
-		if err := op.await(at, nil); !errors.Is(err, errTimeout) {
+		if err := op.sleep(at); err != nil {
 			return err
 		}
 	}
@@ -201,12 +201,11 @@ func (op *operation) approach(i int) error {
 			return err
 		}
 	}
-	arming, on := s.arms()
-	arming = arming && on
-	if op.strayed && i > 0 || arming && (op.strayed || op.disarmed) {
-		return op.interrupted()
+	is, on := s.arms()
+	if op.strayed && i > 0 || is && on && (op.strayed || op.disarmed) {
+		return c.interrupted()
 	}
-	return op.await(time.Now(), func() bool { return true })
+	return op.over()
 }
 
 // look asks for a heartbeat before step i, and waits until it shows the mode of
@@ -233,7 +232,7 @@ func (op *operation) look(i int) error {
 		if !before || c.machine.raw.custom == op.plan.steps[i-1].number || time.Since(began) >= stepShows {
 			return nil
 		}
-		if err := op.await(time.Now().Add(showEvery), nil); !errors.Is(err, errTimeout) {
+		if err := op.sleep(time.Now().Add(showEvery)); err != nil {
 			return err
 		}
 	}
@@ -251,17 +250,17 @@ func (op *operation) show() error {
 	until := time.Now().Add(max(showWithin, 3*c.acks.trip))
 	for !shown() && time.Now().Before(until) {
 		next := time.Now().Add(showEvery)
-		if err := op.ask(until); err != nil && !errors.Is(err, errTimeout) {
+		if err := unlessLate(op.ask(until)); err != nil {
 			return err
 		}
 		if shown() {
 			break
 		}
-		if err := op.await(next, shown); err != nil && !errors.Is(err, errTimeout) {
+		if err := unlessLate(op.await(next, shown)); err != nil {
 			return err
 		}
 	}
-	return op.await(time.Now(), func() bool { return true })
+	return op.over()
 }
 
 // accept makes the plan's mode the mode, and what it does the manoeuvre.
@@ -301,7 +300,7 @@ func (op *operation) fail(i int, result uint8, err error) error {
 	if err != nil {
 		return err
 	}
-	return c.refusal(op, &op.plan.steps[i], result, at)
+	return c.owner.refusal(op, &op.plan.steps[i], result, at)
 }
 
 // takeBack undoes the steps before step i, and i where it may have happened, in
@@ -324,6 +323,6 @@ func (op *operation) takeBack(i int, err error) {
 			slog.Warn("a refused command could not be taken back", "what", commandName(s.undo), "answer", inWords(r, uerr))
 			return // it may fly: the mode it has is better than the one before
 		}
-		op.by.follow(op, s.undo)
+		op.by.owner.follow(op, s.undo)
 	}
 }

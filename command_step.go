@@ -8,31 +8,72 @@ import (
 	"github.com/bluenviron/gomavlib/v3/pkg/dialects/common"
 )
 
+// talk is a talk with the autopilot: one command after the other is said to it,
+// and the answer awaited. A plan is one, the greeting another.
+type talk struct {
+	by       *commander
+	own      bool       // no client asks for it at this moment: a second leg, mavrest's own hold
+	leg      *manoeuvre // that it is the second leg of
+	last     time.Time  // the end of one that goes on while the program ends
+	asked    bool       // a step that moves the vehicle was sent and is not answered
+	cleaning bool       // it takes its steps back: what ended it does not end that
+	fate
+}
+
+// fate is what others did to a talk.
+type fate struct {
+	gone     error // what ended it: a newer command, a pilot, a failsafe
+	taken    bool  // a report came that it does not explain
+	strayed  bool  // it came disarmed
+	disarmed bool  // a report went from armed to disarmed
+}
+
+var errTimeout = errors.New("in time nothing came")
+
+// unlessLate is err, and nil where only the time was over.
+func unlessLate(err error) error {
+	if errors.Is(err, errTimeout) {
+		return nil
+	}
+	return err
+}
+
+// end ends a talk for a reason that is not its own.
+func (t *talk) end(why error) {
+	if t.gone == nil {
+		t.gone = why
+	}
+	t.by.bell.ring()
+}
+
+// over is why nothing more may be said; nil where it may.
+func (t *talk) over() error {
+	switch {
+	case t.by.stopped && !time.Now().Before(t.last):
+		return errStopping
+	case t.gone != nil && !t.cleaning:
+		return t.gone
+	}
+	return nil
+}
+
 // await waits for ok, at most until the deadline: then it is errTimeout. Whoever
 // waits has the mutex, before and after. A nil ok waits for the deadline.
-func (op *operation) await(until time.Time, ok func() bool) error {
-	c := op.by
+func (t *talk) await(until time.Time, ok func() bool) error {
+	c := t.by
 	for {
-		switch {
-		case c.stopped && !time.Now().Before(op.last):
-			return errStopping
-		case op.gone != nil && !op.cleaning:
-			return op.gone
-		case ok != nil && ok():
-			return nil
+		if err := t.over(); err != nil || ok != nil && ok() {
+			return err
 		}
 		left := time.Until(until)
 		if left <= 0 {
 			return errTimeout
 		}
-		if c.bell == nil {
-			c.bell = make(chan struct{})
-		}
-		bell := c.bell
+		rings := c.bell.wait()
 		c.mu.Unlock()
 		timer := time.NewTimer(left)
 		select {
-		case <-bell:
+		case <-rings:
 		case <-timer.C:
 		}
 		timer.Stop()
@@ -40,17 +81,12 @@ func (op *operation) await(until time.Time, ok func() bool) error {
 	}
 }
 
-// end ends an operation for a reason that is not its own.
-func (op *operation) end(why error) {
-	if op.gone == nil {
-		op.gone = why
-	}
-	op.by.ring()
-}
+// sleep waits for a time, unless the talk ends before.
+func (t *talk) sleep(until time.Time) error { return unlessLate(t.await(until, nil)) }
 
 // ask asks for a heartbeat until one answers.
-func (op *operation) ask(until time.Time) error {
-	a := op.by.acks
+func (t *talk) ask(until time.Time) error {
+	a := t.by.acks
 	for {
 		q := a.ask(0, time.Now())
 		end, ok := until, func() bool { return a.question == nil }
@@ -63,7 +99,7 @@ func (op *operation) ask(until time.Time) error {
 			ok = nil
 			end = time.Now().Add(showEvery)
 		}
-		switch err := op.await(end, ok); {
+		switch err := t.await(end, ok); {
 		case err == nil && q != nil:
 			return nil
 		case err != nil && !errors.Is(err, errTimeout):
@@ -76,17 +112,16 @@ func (op *operation) ask(until time.Time) error {
 
 // transact sends one command, repeats it until it is answered, and returns the
 // autopilot's MAV_RESULT.
-func (op *operation) transact(s *step) (uint8, error) {
-	c := op.by
-	for s.enters && time.Now().Before(c.modeAt) { // also one that takes another back
-		if err := op.await(c.modeAt, nil); !errors.Is(err, errTimeout) {
+func (t *talk) transact(s *step) (uint8, error) {
+	c := t.by
+	for s.enters && time.Now().Before(c.acks.modeAt) { // also one that takes another back
+		if err := t.sleep(c.acks.modeAt); err != nil {
 			return 0, err
 		}
 	}
 	x := c.acks.open(s, c.machine.raw.custom)
-	x.own = op.own
+	x.own = t.own
 	defer c.acks.close(x)
-	defer op.gap(x)
 	began, every := time.Now(), c.acks.firstRepeat()
 	for i, factor := range repeats {
 		due := time.Duration(float64(every) * factor)
@@ -95,23 +130,23 @@ func (op *operation) transact(s *step) (uint8, error) {
 		}
 		if i > 0 {
 			c.acks.ask(0, time.Now()) // ahead of a repeat (rule 8a)
-			if is, on := s.arms(); is && on && op.disarmed {
+			if is, on := s.arms(); is && on && t.disarmed {
 				break
 			}
 		}
-		if err := op.send(x); errors.As(err, new(*commandError)) {
+		if err := t.send(x); errors.As(err, new(*commandError)) {
 			return 0, err
 		}
 		end := giveUp - lastLook
 		if i+1 < len(repeats) {
 			end = min(end, time.Duration(float64(every)*repeats[i+1]))
 		}
-		if result, err := op.answer(x, began.Add(end)); !errors.Is(err, errTimeout) {
+		if result, err := t.answer(x, began.Add(end)); !errors.Is(err, errTimeout) {
 			return result, err
 		}
 	}
 	if x.progress != (time.Time{}) {
-		if result, err := op.answer(x, x.progress.Add(progressWait)); !errors.Is(err, errTimeout) {
+		if result, err := t.answer(x, x.progress.Add(progressWait)); !errors.Is(err, errTimeout) {
 			return result, err
 		}
 	}
@@ -123,11 +158,11 @@ func (op *operation) transact(s *step) (uint8, error) {
 	if !time.Now().Before(until) {
 		until = time.Now().Add(lastLook)
 	}
-	if err := op.ask(until); err != nil && !errors.Is(err, errTimeout) {
+	if err := unlessLate(t.ask(until)); err != nil {
 		return 0, err
 	}
-	if x.answered() || x.refusal != nil { // it came in the last moment
-		return op.answer(x, time.Now())
+	if x.answered() { // it came in the last moment
+		return t.answer(x, time.Now())
 	}
 	if x.accepted > 0 && x.stands(c.machine.raw.custom) {
 		return uint8(common.MAV_RESULT_ACCEPTED), nil
@@ -136,15 +171,15 @@ func (op *operation) transact(s *step) (uint8, error) {
 		text: fmt.Sprintf("%s was sent and never acknowledged; read the status to see whether it happened", commandName(s))}
 }
 
-// send sends a copy, unless the operation has ended: nothing of it may go out
+// send sends a copy, unless the talk is over: nothing of it may go out
 // behind a newer command or a pilot's switch.
-func (op *operation) send(x *exchange) error {
-	c := op.by
-	if err := op.await(time.Now(), func() bool { return true }); err != nil {
+func (t *talk) send(x *exchange) error {
+	c := t.by
+	if err := t.over(); err != nil {
 		return err
 	}
-	if op.cleaning && op.taken {
-		return op.interrupted()
+	if t.cleaning && t.taken {
+		return c.interrupted()
 	}
 	if err := c.acks.send(x); err != nil {
 		return err
@@ -155,33 +190,23 @@ func (op *operation) send(x *exchange) error {
 		}
 		c.machine.expect(x.step.number)
 	}
-	if op.leg != nil {
+	if t.leg != nil {
 		c.machine.also(x.step.number)
 	}
-	op.asked = op.asked || x.step.moves()
-	if x.step.enters {
-		c.modeAt = time.Now().Add(modeUnacked)
-	}
+	t.asked = t.asked || x.step.moves()
 	return nil
-}
-
-// gap lets the next mode change go a while after the ack of this one.
-func (op *operation) gap(x *exchange) {
-	if x.step.enters && !x.first.IsZero() {
-		op.by.modeAt = time.Now().Add(modeGap)
-	}
 }
 
 // answer waits for what answers a command: its ack; of a mode change also the
 // heartbeat that shows it. Where PX4's second ack is missing it asks for one.
-func (op *operation) answer(x *exchange, until time.Time) (uint8, error) {
-	c := op.by
+func (t *talk) answer(x *exchange, until time.Time) (uint8, error) {
+	c := t.by
 	for {
 		switch {
 		case x.proven(c.machine.raw.custom):
 			return uint8(common.MAV_RESULT_ACCEPTED), nil
 		case x.refusal != nil:
-			return op.refused(x)
+			return t.refused(x)
 		case x.answered():
 			return uint8(common.MAV_RESULT_ACCEPTED), nil
 		}
@@ -192,7 +217,7 @@ func (op *operation) answer(x *exchange, until time.Time) (uint8, error) {
 				next = soon
 			}
 		}
-		err := op.await(next, func() bool {
+		err := t.await(next, func() bool {
 			return x.accepted != before || x.refusal != nil || x.proven(c.machine.raw.custom)
 		})
 		if err != nil && !errors.Is(err, errTimeout) {
@@ -206,21 +231,14 @@ func (op *operation) answer(x *exchange, until time.Time) (uint8, error) {
 
 // refused is a refusal among the acks of a command's copies. It is the answer,
 // but where the heartbeat shows the mode: then another copy was accepted.
-func (op *operation) refused(x *exchange) (uint8, error) {
+func (t *talk) refused(x *exchange) (uint8, error) {
 	if x.step.enters && x.copies > 1 {
-		if err := op.ask(time.Now().Add(secondAck)); err != nil && !errors.Is(err, errTimeout) {
+		if err := unlessLate(t.ask(time.Now().Add(secondAck))); err != nil {
 			return 0, err
 		}
-		if x.shows(op.by.machine.raw.custom) {
+		if x.shows(t.by.machine.raw.custom) {
 			return uint8(common.MAV_RESULT_ACCEPTED), nil
 		}
 	}
 	return *x.refusal, nil
-}
-
-// interrupted is the end of a plan that a pilot or a failsafe took the drone from.
-func (op *operation) interrupted() error {
-	c := op.by
-	_, name := c.acks.vendor().reported(c.machine.raw.custom)
-	return refuse(codeInterrupted, "a pilot or a failsafe took the drone: it is in %s; nothing more was sent", name)
 }

@@ -45,6 +45,7 @@ type drone struct {
 	cmd      *commander
 	greeting greeting
 	asked    asked
+	waiters  bell           // of those who wait for a manoeuvre: something else than its end
 	wg       sync.WaitGroup // the goroutines of run
 }
 
@@ -56,11 +57,9 @@ func newDrone(dev device, only byte, gcs bool) *drone {
 	d.sources = sources{rcIn: n, gcsFailsafe: n, alone: gcs}
 	d.link = newLink(dev, only, gcs, d.hear)
 	d.cmd = &commander{
-		mu: &d.mu, machine: &d.machine,
+		mu: &d.mu, machine: &d.machine, owner: d,
 		acks: newAcks(d.say, d.link.clear, func() byte { return d.tel.id.system }, func() firmware { return d.firmware }),
 	}
-	d.cmd.ready, d.cmd.prepare, d.cmd.knock = d.ready, d.prepare, d.knock
-	d.cmd.follow, d.cmd.closing, d.cmd.refusal = d.follow, d.closing, d.refusal
 	d.greeting = greeting{drone: d}
 	return d
 }
@@ -180,11 +179,8 @@ func (d *drone) lose() {
 
 // tellWaiters wakes those who wait for a manoeuvre, for what is not its end.
 func (d *drone) tellWaiters() {
-	if d.asked.news != nil {
-		close(d.asked.news)
-		d.asked.news = nil
-	}
-	d.cmd.ring()
+	d.waiters.ring()
+	d.cmd.bell.ring()
 }
 
 // hear takes what the link hands on.
@@ -221,7 +217,7 @@ func (d *drone) take(m message.Message, now time.Time) {
 	case *common.MessageCommandAck:
 		if d.link.addressed(m.TargetSystem, m.TargetComponent) {
 			d.cmd.acks.hear(m.Command, uint8(m.Result), now)
-			d.cmd.ring()
+			d.cmd.bell.ring()
 		}
 	case *common.MessageParamValue:
 		d.greeting.hearParam(m)
@@ -245,11 +241,11 @@ func (d *drone) take(m message.Message, now time.Time) {
 			slog.Debug("statustext", "severity", s.severity, "text", s.text)
 		}
 		d.version.Add(1)
-		d.cmd.ring()
+		d.cmd.bell.ring()
 	}
 	d.cmd.acks.came(m.GetID(), now)
 	if d.cmd.acks.question != outstanding {
-		d.cmd.ring()
+		d.cmd.bell.ring()
 	}
 }
 
@@ -299,7 +295,7 @@ func (d *drone) hearHeartbeat(now time.Time) {
 		d.greeting.begin()
 	}
 	d.version.Add(1)
-	d.cmd.ring()
+	d.cmd.bell.ring()
 }
 
 // taken is what follows a report that nothing here explains: a pilot, a failsafe
@@ -412,10 +408,7 @@ func (d *drone) wait(ctx context.Context, m *manoeuvre, limit time.Duration) err
 	defer timer.Stop()
 	for {
 		d.mu.Lock()
-		if d.asked.news == nil {
-			d.asked.news = make(chan struct{})
-		}
-		news, able := d.asked.news, d.able()
+		news, able := d.waiters.wait(), d.able()
 		done, why := m.done, m.why
 		d.mu.Unlock()
 		switch {

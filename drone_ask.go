@@ -7,7 +7,6 @@ type asked struct {
 	beat, target, look time.Time
 	streamed           time.Time // since when a stream runs, as far as hearing us goes
 	deaf               bool      // it hears us no more
-	news               chan struct{}
 }
 
 // askDue asks for what does not come by itself, and tells when the next question

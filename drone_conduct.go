@@ -1,7 +1,6 @@
 package main
 
 import (
-	"errors"
 	"log/slog"
 	"math"
 	"time"
@@ -27,10 +26,10 @@ func (d *drone) prepare(op *operation) error {
 	if p.sticks == sticksEnter || p.sticks == sticksRun {
 		until := d.sources.heardBy().Add(receiverTold)
 		told := func() bool { return d.sources.told || d.sticks.phase != stickOff }
-		if err := op.await(until, told); err != nil && !errors.Is(err, errTimeout) {
+		if err := unlessLate(op.await(until, told)); err != nil {
 			return err
 		}
-		if err := d.greeting.sure(op, d.greeting.sourceParam()); err != nil {
+		if err := d.greeting.sure(&op.talk, d.greeting.sourceParam()); err != nil {
 			return err
 		}
 		f := d.stickFacts(time.Now())
@@ -51,7 +50,7 @@ func (d *drone) prepare(op *operation) error {
 	d.pokeClock()
 	if d.firmware == px4 && p.arm != nil && *p.arm {
 		d.greeting.forget("NAV_DLL_ACT")
-		return d.greeting.sure(op, "NAV_DLL_ACT")
+		return d.greeting.sure(&op.talk, "NAV_DLL_ACT")
 	}
 	return nil
 }
@@ -131,7 +130,7 @@ func (d *drone) refusal(op *operation, s *step, result uint8, at time.Time) erro
 	if arming && on && !d.tel.beat.armed {
 		since = d.prearm(op)
 	}
-	op.await(at.Add(textsAfter), nil)
+	op.sleep(at.Add(textsAfter))
 	texts.flush(time.Now(), 0)
 	var unhealthy []string
 	if arming && on {

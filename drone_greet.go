@@ -1,7 +1,6 @@
 package main
 
 import (
-	"errors"
 	"math"
 	"slices"
 	"time"
@@ -113,14 +112,14 @@ func (g *greeting) run() {
 // ask asks what is left, until something else is to be asked.
 func (g *greeting) ask() {
 	d := g.drone
-	op := &operation{by: d.cmd, ended: make(chan struct{})}
+	t := &talk{by: d.cmd}
 	names := g.names()
 	for _, name := range names {
 		g.request(name)
 	}
 	for _, s := range slices.Clone(g.left) {
 		interval := d.firmware.command(common.MAV_CMD_SET_MESSAGE_INTERVAL, float32(s.id), 1e6/s.hz)
-		_, err := op.transact(&interval)
+		_, err := t.transact(&interval)
 		if g.again || !d.online || d.cmd.stopped {
 			return
 		}
@@ -130,22 +129,22 @@ func (g *greeting) ask() {
 	}
 	for _, id := range []uint32{242, 148} { // HOME_POSITION, AUTOPILOT_VERSION
 		for range 3 {
-			if g.message(op, id) {
+			if g.message(t, id) {
 				break
 			}
 		}
 	}
 	for _, name := range names {
-		g.sure(op, name)
+		g.sure(t, name)
 	}
 }
 
 // message asks for a message once and waits for it.
-func (g *greeting) message(op *operation, id uint32) bool {
+func (g *greeting) message(t *talk, id uint32) bool {
 	a := g.drone.cmd.acks
-	op.await(time.Now().Add(paramWait), func() bool { return a.question == nil })
+	t.await(time.Now().Add(paramWait), func() bool { return a.question == nil })
 	q := a.ask(id, time.Now())
-	return q != nil && op.await(q.until, func() bool { return q.answer }) == nil
+	return q != nil && t.await(q.until, func() bool { return q.answer }) == nil
 }
 
 // names are the parameters of this vehicle, by their present and newer names.
@@ -182,8 +181,8 @@ func (g *greeting) request(name string) {
 }
 
 // sure waits until a parameter is known, and asks for it where it is not. One
-// that is not answered has its default; the error is the operation's own end.
-func (g *greeting) sure(op *operation, name string) error {
+// that is not answered has its default; the error is the end of the talk.
+func (g *greeting) sure(t *talk, name string) error {
 	known := func() bool { _, ok := g.params[name]; return ok }
 	for range 2 {
 		if known() {
@@ -191,7 +190,7 @@ func (g *greeting) sure(op *operation, name string) error {
 		}
 		g.request(name)
 		wait := max(paramWait, 2*g.drone.cmd.acks.trip)
-		if err := op.await(time.Now().Add(wait), known); err != nil && !errors.Is(err, errTimeout) {
+		if err := unlessLate(t.await(time.Now().Add(wait), known)); err != nil {
 			return err
 		}
 	}
@@ -220,7 +219,7 @@ func (g *greeting) hearParam(m *common.MessageParamValue) {
 	case "FS_GCS_ENABLE", "FS_GCS_ENABL":
 		src.gcsFailsafe, src.gcsName = v, m.ParamId
 	}
-	g.drone.cmd.ring()
+	g.drone.cmd.bell.ring()
 }
 
 // groundStation is the system that ArduPilot takes sticks from; 255 if it does

@@ -135,8 +135,8 @@ func (d *drone) farewell() {
 			r.mode = ModeLand
 		}
 		if p, err := r.plan(d.vehicle(f.now)); err == nil {
-			op := &operation{by: d.cmd, request: r, plan: p, last: f.now.Add(farewellFor), ended: make(chan struct{})}
-			result, err := op.transact(&op.plan.steps[len(op.plan.steps)-1])
+			t := &talk{by: d.cmd, last: f.now.Add(farewellFor)}
+			result, err := t.transact(&p.steps[len(p.steps)-1])
 			slog.Warn("stopping in the air after sticks", "asked_for", r.mode, "answer", inWords(result, err))
 		}
 	}
