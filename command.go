@@ -100,10 +100,13 @@ func (c *commander) do(r request, make_ func() (plan, error)) outcome {
 	return op.run()
 }
 
+// idle reports whether nothing is under way, and something may be.
+func (c *commander) idle() bool { return c.op == nil && c.next == nil && !c.stopped }
+
 // doOwn carries out what no client asks for at this moment, unless one does. leg
 // is the manoeuvre that it is the second leg of, or nil.
 func (c *commander) doOwn(p plan, r request, leg *manoeuvre) outcome {
-	if c.op != nil || c.next != nil || c.stopped {
+	if !c.idle() {
 		return outcome{err: superseded()}
 	}
 	op := &operation{

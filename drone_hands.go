@@ -6,98 +6,81 @@ import (
 	"time"
 
 	"github.com/bluenviron/gomavlib/v3/pkg/dialects/common"
+	"github.com/bluenviron/gomavlib/v3/pkg/message"
 )
 
-func (d *drone) stickFacts(now time.Time) stickFacts {
-	b := &d.tel.beat
+// hands do what the sticks ask for: they have frames of them sent, and tell the
+// user.
+type hands struct {
+	sticks
+	craft  *aircraft
+	link   *link
+	acks   *acks
+	params *parameters
+}
+
+func (h *hands) facts(now time.Time) stickFacts {
+	b := &h.craft.tel.beat
 	return stickFacts{
-		now: now, firmware: d.firmware, mode: d.machine.mode, custom: b.custom,
-		armed: b.armed, aloft: b.armed && d.tel.landed != onGround,
-		hears: now.Sub(d.cmd.acks.heard) < 2*askEvery,
+		now: now, firmware: h.craft.firmware, mode: h.craft.machine.mode, custom: b.custom,
+		armed: b.armed, aloft: b.armed && h.craft.tel.landed != onGround,
+		hears: now.Sub(h.acks.heard) < 2*askEvery,
 	}
 }
 
-// actOnSticks does what the sticks ask for.
-func (d *drone) actOnSticks() {
-	acts := d.sticks.take()
+// act does what the sticks ask for, but for a hold: that it reports.
+func (h *hands) act() (hold bool) {
+	acts := h.take()
 	if acts.notice != "" {
-		d.tell(acts.notice)
+		h.craft.tell(acts.notice)
 	}
 	if acts.release {
-		d.link.move(nil)
+		h.link.move(nil)
+		o := h.outgoing(released)
 		for range 3 { // there is no ack
-			d.sayAsPilot(released)
+			h.link.sendAs(o.system, o.component, o.msg)
 		}
 	}
-	if acts.send && d.sticks.phase != stickOff {
-		if d.tel.beat.armed {
-			d.sticks.flown = true
+	if acts.send && h.phase != stickOff {
+		if h.craft.tel.beat.armed {
+			h.flown = true
 		}
-		o := d.pilot(d.sticks.axes)
-		d.link.move(&o)
+		o := h.outgoing(h.axes)
+		h.link.move(&o)
 	}
-	if d.sticks.phase == stickOff {
-		d.link.move(nil)
+	if h.phase == stickOff {
+		h.link.move(nil)
 	}
-	if acts.hold && d.cmd.op == nil && d.cmd.next == nil && !d.cmd.stopped {
-		d.wg.Go(d.holdForSilent)
-	}
+	return acts.hold
 }
 
-// pilot is axes as they go out: ArduPilot takes them only from its ground
+// outgoing is axes as they go out: ArduPilot takes them only from its ground
 // station's system.
-func (d *drone) pilot(a axes) outgoing {
-	m := &common.MessageManualControl{Target: d.tel.id.system, X: a.x, Y: a.y, Z: a.z, R: a.r}
-	if d.firmware.ardupilot() {
-		return outgoing{system: d.greeting.groundStation(), component: knockID, msg: m}
+func (h *hands) outgoing(a axes) outgoing {
+	m := &common.MessageManualControl{Target: h.craft.tel.id.system, X: a.x, Y: a.y, Z: a.z, R: a.r}
+	if h.craft.firmware.ardupilot() {
+		return outgoing{system: h.params.groundStation(), component: knockID, msg: m}
 	}
 	return outgoing{msg: m}
 }
 
-func (d *drone) sayAsPilot(a axes) {
-	o := d.pilot(a)
-	d.link.sendAs(o.system, o.component, o.msg)
-}
-
-// ready is when the sticks let a step go.
-func (d *drone) ready(s *step) time.Time {
-	arming, _ := s.arms()
-	return d.sticks.ready(s.sticks, d.stickFacts(time.Now()), &d.sources, arming)
-}
-
-// input takes the client's sticks and has them written at once. It returns the
-// mode that they act in.
-func (d *drone) input(in stickInput) (Mode, error) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if err := d.able(); err != nil {
-		return 0, err
+// hear takes what tells of the receiver.
+func (h *hands) hear(m message.Message, now time.Time) {
+	tel := &h.craft.tel
+	switch m.(type) {
+	case *common.MessageSysStatus:
+		if tel.health.at.IsZero() {
+			return
+		}
+		throttle := uint16(0)
+		if tel.rc.within(freshFor, now) {
+			throttle = tel.rc.channel[2]
+		}
+		h.hearReceiver(h.facts(now), tel.health.receiverLive(), throttle)
+	case *common.MessageRcChannels:
+		h.hearChannels(h.facts(now), tel.rc.channel)
 	}
-	f := d.stickFacts(time.Now())
-	denied := d.sources.denied(d.firmware, f.now)
-	op := d.cmd.op
-	switch {
-	case d.asked.deaf:
-		return 0, refuse(codeOffline, "input: the autopilot hears us no more: it has not answered for 10 s; check the wire from the board's TX")
-	case op != nil && op.plan.setsMode:
-		return 0, refuse(codeWrongMode, "input: a command to enter %s is under way", op.plan.order.mode)
-	case !f.mode.flownBySticks():
-		return 0, refuse(codeWrongMode, "input: the drone is in mode %s; set manual, altitude or position first", f.mode)
-	case d.sticks.taken:
-		return 0, refuse(codeWrongMode, "input: the pilot has the sticks; set mode %s here to take them", f.mode)
-	case d.firmware == firmwareUnknown:
-		return 0, refuse(codeUnsupported, "input: this autopilot is neither PX4 nor ArduPilot Copter or Plane")
-	case denied != "":
-		return 0, refuse(codeWrongMode, "input: %s", denied)
-	case in.throttle == nil && f.mode == ModeManual:
-		return 0, refuse(codeOutOfRange, "throttle: it must be given in manual mode, where it is thrust: 0 to 1")
-	}
-	d.sticks.input(f, &d.sources, in.axes(rest(f)), in.timeout)
-	d.actOnSticks()
-	d.version.Add(1)
-	d.changes.Add(1)
-	d.pokeClock()
-	return f.mode, nil
+	h.act()
 }
 
 // stickInput is POST input: each of roll, pitch and yaw −1 to 1, throttle 0 to 1
@@ -118,39 +101,42 @@ func (in stickInput) axes(z int16) axes {
 	return axes{x: scaled(in.pitch), y: scaled(in.roll), r: scaled(in.yaw), z: z}
 }
 
-// farewell is what the vehicle is left with when the program ends after sticks
-// (docs/design.md, "SIGTERM in the air").
-func (d *drone) farewell() {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	f := d.stickFacts(time.Now())
-	s := &d.sticks
-	if s.phase == stickOff || !d.online {
-		return
+// fly takes the client's sticks and has them written at once. It returns the
+// mode that they act in.
+func (h *hands) fly(in stickInput) (Mode, error) {
+	f := h.facts(time.Now())
+	denied := h.src.denied(f.firmware, f.now)
+	switch {
+	case !f.mode.flownBySticks():
+		return 0, refuse(codeWrongMode, "input: the drone is in mode %s; set manual, altitude or position first", f.mode)
+	case h.taken:
+		return 0, refuse(codeWrongMode, "input: the pilot has the sticks; set mode %s here to take them", f.mode)
+	case f.firmware == firmwareUnknown:
+		return 0, refuse(codeUnsupported, "input: this autopilot is neither PX4 nor ArduPilot Copter or Plane")
+	case denied != "":
+		return 0, refuse(codeWrongMode, "input: %s", denied)
+	case in.throttle == nil && f.mode == ModeManual:
+		return 0, refuse(codeOutOfRange, "throttle: it must be given in manual mode, where it is thrust: 0 to 1")
 	}
-	live := d.sources.receiver != receiverNone
-	if f.firmware.ardupilot() && f.aloft && f.mode.flownBySticks() && !s.taken {
-		r := request{setMode: true, mode: ModeHold}
-		if f.firmware == quadPlane && d.greeting.settings().guidedHovers != 1 {
-			r.mode = ModeLand
-		}
-		if p, err := r.plan(d.vehicle(f.now)); err == nil {
-			t := &talk{by: d.cmd, last: f.now.Add(farewellFor)}
-			result, err := t.transact(&p.steps[len(p.steps)-1])
-			slog.Warn("stopping in the air after sticks", "asked_for", r.mode, "answer", inWords(result, err))
-		}
-	}
+	h.input(f, in.axes(rest(f)), in.timeout)
+	h.act()
+	return f.mode, nil
+}
+
+// farewell is what the sticks are left as when the program ends; release says
+// that a live receiver takes them (docs/design.md, "SIGTERM in the air").
+func (h *hands) farewell(f stickFacts, release bool) {
 	if f.aloft {
 		slog.Warn("stopping in the air after sticks: the autopilot's own failsafe for lost sticks may follow", "mode", f.mode)
 	}
 	switch {
-	case f.firmware.ardupilot() && live:
-		s.end(f, &d.sources, true)
+	case release:
+		h.end(f, true)
 	case f.mode.flownBySticks() || f.firmware.ardupilot():
-		s.set(s.centred(f), f.now)
-		s.acts.send = true
+		h.set(h.centred(f), f.now)
+		h.acts.send = true
 	default:
-		s.acts.send = true // as they are: moving ones would take the mode back
+		h.acts.send = true // as they are: moving ones would take the mode back
 	}
-	d.actOnSticks()
+	h.act()
 }

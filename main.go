@@ -334,7 +334,7 @@ func (s *supervisor) watch(b *boundedListener) {
 func (s *supervisor) alive() {
 	now := time.Now()
 	var state []string
-	beat := now.Sub(time.Unix(0, s.drone.beat.Load()))
+	beat := now.Sub(time.Unix(0, s.drone.clock.beat.Load()))
 	if s.period > 0 && now.Sub(s.last) >= s.period/4 && beat < s.period/2 {
 		s.last = now
 		state = append(state, "WATCHDOG=1")
