@@ -672,6 +672,22 @@ func TestA504TellsWithTheFreshestReport(t *testing.T) {
 	})
 }
 
+// All five copies lost their acks, the last one was carried out: the heartbeat
+// that a 504 would tell with proves it.
+func TestTheLastLookProvesAModeChange(t *testing.T) {
+	onBoth(t, func(t *testing.T, b *lineBench, v firmware) {
+		b.follow(func(id uint16, try int) {
+			if custom, _ := b.wanted(id); try == len(repeats)-1 {
+				time.AfterFunc(10*time.Millisecond, func() { b.shows(custom, false) }) // no heartbeat is due
+			}
+		})
+		o := <-b.command(goHome)
+		lineEqual(t, "error", o.err, nil)
+		lineEqual(t, "sends", len(b.commands(common.MAV_CMD_DO_SET_MODE)), len(repeats))
+		lineEqual(t, "time until the answer", o.took, giveUp-lastLook)
+	})
+}
+
 // A goto that waited looks before it is sent: nobody answers, nothing is sent.
 func TestWhatWaitedIsNotSentWithoutAHeartbeat(t *testing.T) {
 	inLinkBubble(t, func(t *testing.T) {
