@@ -678,7 +678,7 @@ func TestTheLastLookProvesAModeChange(t *testing.T) {
 	onBoth(t, func(t *testing.T, b *lineBench, v firmware) {
 		b.follow(func(id uint16, try int) {
 			if custom, _ := b.wanted(id); try == len(repeats)-1 {
-				time.AfterFunc(10*time.Millisecond, func() { b.shows(custom, false) }) // no heartbeat is due
+				time.AfterFunc(300*time.Millisecond, func() { b.shows(custom, false) }) // no heartbeat is due
 			}
 		})
 		o := <-b.command(goHome)
