@@ -116,10 +116,11 @@ func (c *commander) doOwn(p plan, r request, leg *manoeuvre) outcome {
 	return op.run()
 }
 
-// interrupted is the end of a plan that a pilot or a failsafe took the drone from.
+// interrupted is the end of a plan that the drone was taken from: by a pilot, a
+// failsafe, or a return that was asked for here and never answered.
 func (c *commander) interrupted() error {
 	_, name := c.acks.vendor().reported(c.machine.raw.custom)
-	return refuse(codeInterrupted, "a pilot or a failsafe took the drone: it is in %s; nothing more was sent", name)
+	return refuse(codeInterrupted, "something else took the drone (a pilot, a failsafe, or a command that was never answered): it is in %s; nothing more was sent", name)
 }
 
 // took ends what is under way after a report that nothing here explains.

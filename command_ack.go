@@ -105,7 +105,7 @@ func (a *acks) close(x *exchange) {
 // send sends a copy of the step. The waiter is there before.
 func (a *acks) send(x *exchange) error {
 	now := time.Now()
-	if x.copies == 1 {
+	if x.copies > 0 {
 		a.clear()
 	}
 	if err := a.say(x.step.message(a.system(), uint8(x.copies))); err != nil {

@@ -161,7 +161,7 @@ func (t *talk) transact(s *step) (uint8, error) {
 	if err := unlessLate(t.ask(until)); err != nil {
 		return 0, err
 	}
-	if x.answered() { // it came in the last moment
+	if x.answered() || x.proven(c.machine.raw.custom) { // it came in the last moment
 		return t.answer(x, time.Now())
 	}
 	if x.accepted > 0 && x.stands(c.machine.raw.custom) {

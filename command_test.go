@@ -672,6 +672,22 @@ func TestA504TellsWithTheFreshestReport(t *testing.T) {
 	})
 }
 
+// All five copies lost their acks, the last one was carried out: the heartbeat
+// that a 504 would tell with proves it.
+func TestTheLastLookProvesAModeChange(t *testing.T) {
+	onBoth(t, func(t *testing.T, b *lineBench, v firmware) {
+		b.follow(func(id uint16, try int) {
+			if custom, _ := b.wanted(id); try == len(repeats)-1 {
+				time.AfterFunc(300*time.Millisecond, func() { b.shows(custom, false) }) // no heartbeat is due
+			}
+		})
+		o := <-b.command(goHome)
+		lineEqual(t, "error", o.err, nil)
+		lineEqual(t, "sends", len(b.commands(common.MAV_CMD_DO_SET_MODE)), len(repeats))
+		lineEqual(t, "time until the answer", o.took, giveUp-lastLook)
+	})
+}
+
 // A goto that waited looks before it is sent: nobody answers, nothing is sent.
 func TestWhatWaitedIsNotSentWithoutAHeartbeat(t *testing.T) {
 	inLinkBubble(t, func(t *testing.T) {
@@ -906,7 +922,7 @@ func TestAPilotsSwitchEndsAPlanAndNothingMoreIsSent(t *testing.T) {
 		lineEqual(t, "code", o.code(), codeInterrupted)
 		lineEqual(t, "it is told after", o.took, 200*time.Millisecond)
 		name := map[firmware]string{px4: "POSCTL", copter: "LOITER"}[v]
-		lineEqual(t, "it is told what happened", o.err.Error(), "a pilot or a failsafe took the drone: it is in "+name+"; nothing more was sent")
+		lineEqual(t, "it is told what happened", o.err.Error(), "something else took the drone (a pilot, a failsafe, or a command that was never answered): it is in "+name+"; nothing more was sent")
 		time.Sleep(5 * time.Second)
 		lineEqual(t, "sends", fmt.Sprint(b.sentFrom(began, common.MAV_CMD_DO_SET_MODE)), "[0s 150ms]")
 		mode, _ := b.drone.mode()

@@ -49,8 +49,8 @@ func TestNoiseAndSlowLines(t *testing.T) {
 
 // answers counts how commands were answered.
 type answers struct {
-	acked, refused, unanswered, offline, falsely int
-	took                                         []time.Duration // those that an ack answered
+	acked, refused, interrupted, unanswered, offline, falsely int
+	took                                                      []time.Duration // those that an ack answered
 }
 
 func (c answers) String() string {
@@ -61,11 +61,13 @@ func (c answers) String() string {
 		}
 		return c.took[min(len(c.took)*p/100, len(c.took)-1)].Round(time.Millisecond)
 	}
-	return fmt.Sprintf("%d by an ack (p50 %v, p99 %v), %d 504, %d 503, %d false", c.acked+c.refused, at(50), at(99), c.unanswered, c.offline, c.falsely)
+	return fmt.Sprintf("%d by an ack (p50 %v, p99 %v), %d interrupted, %d 504, %d 503, %d false", c.acked+c.refused, at(50), at(99), c.interrupted, c.unanswered, c.offline, c.falsely)
 }
 
 // answeredOn posts n commands one after another, each of one MAVLink command:
-// returns, holds, and disarmings, which are refused in the air.
+// returns, holds, and disarmings, which are refused in the air. A return that
+// nobody answered and that the vehicle shows late ends the next command: it may
+// be a failsafe's (docs/design.md, rule 5).
 func answeredOn(f *flight, n int, damaged float64, trip time.Duration) (c answers) {
 	f.aloft()
 	lat, lon := simPlace(40000, 0) // far enough for every return that follows
@@ -80,6 +82,7 @@ func answeredOn(f *flight, n int, damaged float64, trip time.Duration) (c answer
 		f.sim.delay = trip
 	})
 	time.Sleep(5 * time.Second)
+	var doubted time.Time // when a return was last left without an answer
 	for i := range n {
 		path, body, want := "/mode", `{"mode":"rtl"}`, ModeRTL
 		switch i % 3 {
@@ -106,12 +109,20 @@ func answeredOn(f *flight, n int, damaged float64, trip time.Duration) (c answer
 			if want != ModeOther {
 				c.falsely++
 			}
+		case code == 409 && o["code"] == "interrupted":
+			c.interrupted++
+			if mode.mode != entered[f.firmware][ModeRTL] || began.Sub(doubted) > followTime {
+				c.falsely++
+			}
 		case code == 504:
 			c.unanswered++
 		case code == 503:
 			c.offline++
 		default:
 			f.Fatalf("POST %s %s: %d %v", path, body, code, o)
+		}
+		if want == ModeRTL && code >= 500 {
+			doubted = time.Now()
 		}
 		time.Sleep(2100 * time.Millisecond)
 	}

@@ -920,7 +920,7 @@ func (w *witness) seeReport(r report) string {
 		w.late = nil
 	}
 
-	if taken || again {
+	if taken || again || nobodys && !explained && w.mode == r.mode { // a late report shows, and ends what was commanded
 		w.forget()
 	}
 	if taken && w.plan != nil {
@@ -953,15 +953,13 @@ func (w *witness) seeReport(r report) string {
 	case again:
 	case first && !r.armed && taken:
 		return "a disarmed first contact changed the mode"
-	case first && r.armed && !explained && !known && !taken && !(nobodys && w.mode == r.mode) &&
-		!(w.mode == r.mode && r.custom == last.custom):
+	case first && r.armed && !explained && !known && !taken && !(nobodys && w.mode == r.mode):
 		return "an armed first contact is hidden"
 	case !first && r.same(last) && sure && taken:
 		return "an equal report took the mode"
 	case !first && ours && taken:
 		return "a report took the mode that belongs to it"
-	case !first && !explained && !known && !taken && !(nobodys && w.mode == r.mode) &&
-		!(w.mode == r.mode && r.custom == last.custom): // only the armed bit is new, and the mode shows
+	case !first && !explained && !known && !taken && !(nobodys && w.mode == r.mode):
 		return "a report that nothing explains is hidden"
 	}
 	return ""
