@@ -2,7 +2,6 @@ package main
 
 import (
 	"errors"
-	"fmt"
 	"log/slog"
 	"slices"
 	"time"
@@ -30,8 +29,8 @@ type progress struct {
 	moved    bool   // a step moves the vehicle
 }
 
-// accept takes an accepted step.
-func (p *progress) accept(s *step) {
+// advance takes an accepted step.
+func (p *progress) advance(s *step) {
 	p.accepted = uint16(s.cmd)
 	p.moved = p.moved || s.moves()
 	if s.through {
@@ -109,26 +108,13 @@ func (op *operation) begin() {
 		older.leadThrough()
 		op.moved, op.asked = older.moved, older.asked
 		if !op.plan.setsMode && op.plan.arm != nil && *op.plan.arm {
-			op.after(older)
+			c.op = op // it replaces nothing: the older one takes its steps back first
+			op.await(time.Now().Add(giveUp), func() bool { return !slices.Contains(c.running, older) })
 		}
 	}
 	c.op, op.began = op, time.Now()
 	c.begun = op.began
 	c.machine.begin(sent)
-}
-
-// after waits until the older plan, which this one does not replace, has taken
-// its steps back.
-func (op *operation) after(older *operation) {
-	op.by.op = op
-	op.await(time.Now().Add(giveUp), func() bool {
-		select {
-		case <-older.ended:
-			return true
-		default:
-			return false
-		}
-	})
 }
 
 // leadThrough makes the stick mode that the plan led through the mode: a plan
@@ -168,7 +154,7 @@ func (op *operation) carryOut() (answer, error) {
 		if refused {
 			return answer{}, op.fail(i, result, err)
 		}
-		op.progress.accept(s)
+		op.advance(s)
 		c.owner.follow(op, s)
 	}
 	if err := op.show(); err != nil {
@@ -201,8 +187,7 @@ func (op *operation) approach(i int) error {
 			return err
 		}
 	}
-	is, on := s.arms()
-	if op.strayed && i > 0 || is && on && (op.strayed || op.disarmed) {
+	if op.strayed && i > 0 || s.arms() && (op.strayed || op.disarmed) {
 		return c.interrupted()
 	}
 	return op.over()
@@ -222,8 +207,7 @@ func (op *operation) look(i int) error {
 			if within == landWithin {
 				return nil
 			}
-			return &commandError{code: codeNoAck, command: uint16(s.cmd),
-				text: fmt.Sprintf("the autopilot did not answer; %s was not sent", commandName(s))}
+			return refuse(codeNoAck, "the autopilot did not answer; %s was not sent", commandName(s))
 		}
 		if err != nil {
 			return err

@@ -2,7 +2,6 @@ package main
 
 import (
 	"errors"
-	"fmt"
 	"time"
 
 	"github.com/bluenviron/gomavlib/v3/pkg/dialects/common"
@@ -102,7 +101,7 @@ func (t *talk) ask(until time.Time) error {
 		switch err := t.await(end, ok); {
 		case err == nil && q != nil:
 			return nil
-		case err != nil && !errors.Is(err, errTimeout):
+		case unlessLate(err) != nil:
 			return err
 		case !time.Now().Before(until):
 			return errTimeout
@@ -130,7 +129,7 @@ func (t *talk) transact(s *step) (uint8, error) {
 		}
 		if i > 0 {
 			c.acks.ask(0, time.Now()) // ahead of a repeat (rule 8a)
-			if is, on := s.arms(); is && on && t.disarmed {
+			if s.arms() && t.disarmed {
 				break
 			}
 		}
@@ -167,8 +166,7 @@ func (t *talk) transact(s *step) (uint8, error) {
 	if x.accepted > 0 && x.stands(c.machine.raw.custom) {
 		return uint8(common.MAV_RESULT_ACCEPTED), nil
 	}
-	return 0, &commandError{code: codeNoAck, command: uint16(s.cmd),
-		text: fmt.Sprintf("%s was sent and never acknowledged; read the status to see whether it happened", commandName(s))}
+	return 0, refuse(codeNoAck, "%s was sent and never acknowledged; read the status to see whether it happened", commandName(s))
 }
 
 // send sends a copy, unless the talk is over: nothing of it may go out
@@ -202,12 +200,10 @@ func (t *talk) send(x *exchange) error {
 func (t *talk) answer(x *exchange, until time.Time) (uint8, error) {
 	c := t.by
 	for {
-		switch {
-		case x.proven(c.machine.raw.custom):
-			return uint8(common.MAV_RESULT_ACCEPTED), nil
-		case x.refusal != nil:
+		switch proven := x.proven(c.machine.raw.custom); {
+		case !proven && x.refusal != nil:
 			return t.refused(x)
-		case x.answered():
+		case proven || x.answered():
 			return uint8(common.MAV_RESULT_ACCEPTED), nil
 		}
 		next, before := until, x.accepted
@@ -220,11 +216,8 @@ func (t *talk) answer(x *exchange, until time.Time) (uint8, error) {
 		err := t.await(next, func() bool {
 			return x.accepted != before || x.refusal != nil || x.proven(c.machine.raw.custom)
 		})
-		if err != nil && !errors.Is(err, errTimeout) {
+		if unlessLate(err) != nil || err != nil && !time.Now().Before(until) {
 			return 0, err
-		}
-		if err != nil && !time.Now().Before(until) {
-			return 0, errTimeout
 		}
 	}
 }

@@ -44,8 +44,7 @@ func (c *conduct) vehicle(now time.Time) vehicle {
 
 // ready is when the sticks let a step go.
 func (c *conduct) ready(s *step) time.Time {
-	arming, _ := s.arms()
-	return c.sticks.ready(s.sticks, c.sticks.facts(time.Now()), c.sticks.src.receiver, arming)
+	return c.sticks.ready(s.sticks, c.sticks.facts(time.Now()), c.sticks.src.receiver, s.arms())
 }
 
 // prepare is what a plan needs before its first step: what the autopilot's

@@ -18,20 +18,15 @@ type parameters struct {
 	told  map[string]float64 // by the vehicle
 }
 
-// names are the parameters of this vehicle, by their present and newer names.
-func (p *parameters) names() []string {
-	switch p.craft.firmware {
-	case px4:
-		return []string{"COM_RC_IN_MODE", "NAV_DLL_ACT"}
-	case copter:
-		return []string{"SYSID_MYGCS", "MAV_GCS_SYSID", "FS_GCS_ENABLE", "WPNAV_SPEED"}
-	case quadPlane:
-		return []string{"SYSID_MYGCS", "MAV_GCS_SYSID", "FS_GCS_ENABL", "Q_GUIDED_MODE"}
-	case plane:
-		return []string{"SYSID_MYGCS", "MAV_GCS_SYSID", "FS_GCS_ENABL"}
-	}
-	return nil
+// parameterNames are those of each vehicle, by their present and newer names.
+var parameterNames = map[firmware][]string{
+	px4:       {"COM_RC_IN_MODE", "NAV_DLL_ACT"},
+	copter:    {"SYSID_MYGCS", "MAV_GCS_SYSID", "FS_GCS_ENABLE", "WPNAV_SPEED"},
+	quadPlane: {"SYSID_MYGCS", "MAV_GCS_SYSID", "FS_GCS_ENABL", "Q_GUIDED_MODE"},
+	plane:     {"SYSID_MYGCS", "MAV_GCS_SYSID", "FS_GCS_ENABL"},
 }
+
+func (p *parameters) names() []string { return parameterNames[p.craft.firmware] }
 
 // source is the parameter that says whose sticks count.
 func (p *parameters) source() string {

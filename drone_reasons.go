@@ -27,18 +27,16 @@ type reasons struct {
 // an arming PX4 is asked for a report of its checks: a refusal alone brings no
 // texts.
 func (r *reasons) refusal(op *operation, s *step, result uint8, at time.Time) error {
-	is, on := s.arms()
-	arming := is && on
 	since, texts := op.began, &r.craft.tel.texts
 	op.cleaning = true
 	defer func() { op.cleaning = false }()
-	if arming && !r.craft.tel.beat.armed {
+	if s.arms() && !r.craft.tel.beat.armed {
 		since = r.checks(op)
 	}
 	op.sleep(at.Add(textsAfter))
 	texts.flush(time.Now(), 0)
 	var unhealthy []string
-	if arming {
+	if s.arms() {
 		unhealthy = r.craft.tel.health.unhealthy()
 	}
 	return refusal(s, result, texts.since(since), unhealthy)
@@ -63,10 +61,7 @@ func (r *reasons) checks(op *operation) (since time.Time) {
 	r.acks.ask(1, time.Now()) // SYS_STATUS
 	for end := time.Now().Add(prearmMost); time.Now().Before(end); {
 		count := texts.count
-		quiet := time.Now().Add(prearmQuiet)
-		if quiet.After(end) {
-			quiet = end
-		}
+		quiet := sooner(end, time.Now().Add(prearmQuiet))
 		if op.await(quiet, func() bool { return texts.count != count }) != nil {
 			break
 		}
