@@ -356,6 +356,7 @@ func TestAStreamIsTheStatusAtOnceAndWithEachChange(t *testing.T) {
 	atStation(t, simPX4, func(st *station) {
 		p, end := serve(st.T, st.handler, maxConnections)
 		defer end()
+		time.Sleep(37 * time.Millisecond) // between two messages: the stream and the poll see the same
 		w := watchStatus(p)
 		first := w.got()
 		if len(first) != 1 || first[0].name != "status" || first[0].data+"\n" != st.get("/api/drone/status").body {
