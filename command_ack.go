@@ -38,7 +38,7 @@ type acks struct {
 	owed     map[common.MAV_CMD]owedAcks
 	trip     time.Duration // the round trip last measured
 	question *question     // the one that is outstanding
-	givenUp  time.Time     // when the last one that was not answered was sent
+	givenUp  time.Time     // when the last one was sent, if nothing answered it
 	heard    time.Time     // when the vehicle last answered anything of ours
 	modeAt   time.Time     // not before it another mode change
 }
@@ -160,8 +160,8 @@ func (a *acks) hear(cmd common.MAV_CMD, result uint8, now time.Time) {
 		if x.first.IsZero() {
 			x.first = now
 			// Of several copies it may be the first one's: then the line is slow.
-			if trip := now.Sub(x.sent); x.copies == 1 || trip > a.trip {
-				a.trip = trip
+			if trip := now.Sub(x.sent); x.progress.IsZero() && (x.copies == 1 || trip > a.trip) {
+				a.trip = min(trip, giveUp)
 			}
 		}
 		if result == uint8(common.MAV_RESULT_ACCEPTED) {
@@ -180,10 +180,13 @@ func (a *acks) hearAnswer(result uint8, now time.Time) {
 	switch {
 	case q != nil && !now.Before(q.at):
 		q.acknowledged(result, a.vendor() == px4)
-		a.trip = now.Sub(q.at)
+		a.trip, a.givenUp = now.Sub(q.at), time.Time{}
 		a.drop()
 	case q == nil && !a.givenUp.IsZero():
-		a.trip, a.givenUp = now.Sub(a.givenUp), time.Time{}
+		if trip := now.Sub(a.givenUp); trip <= giveUp { // else it is no answer to that one
+			a.trip = trip
+		}
+		a.givenUp = time.Time{}
 	}
 }
 
@@ -242,6 +245,9 @@ func (a *acks) ask(id uint32, now time.Time) *question {
 	a.tick(now)
 	if a.question != nil {
 		return nil
+	}
+	if !a.givenUp.IsZero() {
+		a.clear()
 	}
 	s := a.vendor().command(common.MAV_CMD_REQUEST_MESSAGE, float32(id))
 	if a.say(s.message(a.system(), 0)) != nil {
