@@ -59,7 +59,8 @@ type exchange struct {
 	skip   int       // acks that still belong to earlier commands
 	until  time.Time // then they are lost
 	copies int
-	sent   time.Time
+	sent   time.Time // the first
+	last   time.Time // the last
 
 	accepted int
 	refusal  *uint8    // the first ack that is not ACCEPTED
@@ -114,6 +115,7 @@ func (a *acks) send(x *exchange) error {
 	if x.copies == 0 {
 		x.sent = now
 	}
+	x.last = now
 	x.copies++
 	o := a.owed[x.step.cmd]
 	o.n++
@@ -159,9 +161,9 @@ func (a *acks) hear(cmd common.MAV_CMD, result uint8, now time.Time) {
 	default:
 		if x.first.IsZero() {
 			x.first = now
-			// Of several copies it may be the first one's: then the line is slow.
-			if trip := now.Sub(x.sent); x.progress.IsZero() && (x.copies == 1 || trip > a.trip) {
-				a.trip = min(trip, giveUp)
+			// Of several copies it may be the last one's; a question will tell.
+			if trip := now.Sub(x.last); x.progress.IsZero() && (x.copies == 1 || trip > a.trip) {
+				a.trip = trip
 			}
 		}
 		if result == uint8(common.MAV_RESULT_ACCEPTED) {

@@ -568,10 +568,15 @@ func TestOnlyAnAnswerMeasuresTheLine(t *testing.T) {
 	lineEqual(t, "a second copy is none", a.trip, 5*time.Millisecond)
 
 	x := a.open(&step{cmd: common.MAV_CMD_NAV_LAND}, 0)
-	x.copies, x.sent = 1, start
+	x.copies, x.sent, x.last = 1, start, start
 	a.hear(common.MAV_CMD_NAV_LAND, uint8(common.MAV_RESULT_IN_PROGRESS), at(10*time.Millisecond))
 	a.hear(common.MAV_CMD_NAV_LAND, 0, at(9*time.Second))
 	lineEqual(t, "what was in progress took its own time", a.trip, 5*time.Millisecond)
+
+	x = a.open(&step{cmd: common.MAV_CMD_NAV_TAKEOFF}, 0)
+	x.copies, x.sent, x.last = 5, start, at(1250*time.Millisecond)
+	a.hear(common.MAV_CMD_NAV_TAKEOFF, 0, at(1260*time.Millisecond))
+	lineEqual(t, "of five copies it may be the last one's", a.trip, 10*time.Millisecond)
 }
 
 // PX4 sends what is asked for before its ack, ArduPilot behind it.
