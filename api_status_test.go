@@ -515,6 +515,52 @@ func TestA17thStreamTakesThePlaceOfTheOldest(t *testing.T) {
 	})
 }
 
+func TestAFloodOfCommandsAnd16StreamsDoNotMindEachOther(t *testing.T) {
+	atStation(t, simPX4, func(st *station) {
+		st.fly("position")
+		p, end := serve(st.T, st.handler, maxConnections)
+		defer end()
+		var open []*watcher
+		for range maxStreams {
+			open = append(open, watchStatus(p))
+		}
+		time.Sleep(time.Second)
+		var flood sync.WaitGroup
+		for client := range 32 {
+			w := p.connect()
+			flood.Go(func() {
+				for n := range 500 {
+					began := time.Now()
+					path, body := "/api/drone/input", fmt.Sprintf(`{"roll":%g}`, float64(n%3)/10)
+					if client == 0 && n%100 == 50 {
+						path, body = "/api/drone/mode", `{"arm":true}`
+					}
+					w.ask("POST", path, body).wantOK(st.T)
+					if took := time.Since(began); took > 200*time.Millisecond {
+						st.Errorf("%s was answered after %v", path, took)
+					}
+					time.Sleep(time.Duration(10+client) * time.Millisecond)
+				}
+			})
+		}
+		began := time.Now()
+		time.Sleep(4 * time.Second)
+		for i, w := range open {
+			last := began
+			for _, e := range w.got() {
+				if gap := e.at.Sub(last); gap > 2*eventEvery {
+					st.Errorf("stream %d had nothing for %v in a flood of commands", i, gap)
+				}
+				last = e.at
+			}
+			if w.ended() || time.Since(last) > 2*eventEvery {
+				st.Errorf("stream %d ended: %v, and had nothing for %v", i, w.ended(), time.Since(last))
+			}
+		}
+		flood.Wait()
+	})
+}
+
 func TestAClientThatStopsReadingIsCutOffAfterTwoSeconds(t *testing.T) {
 	atStation(t, simPX4, func(st *station) {
 		p, end := serve(st.T, st.handler, maxConnections)
