@@ -582,6 +582,36 @@ func TestAClientThatStopsReadingIsCutOffAfterTwoSeconds(t *testing.T) {
 	})
 }
 
+// In real time and on a real socket: what the system's buffers hold of a client
+// that does not read is no event that it took.
+func TestASocketHoldsLittleOfAStreamThatNobodyReads(t *testing.T) {
+	d := mute()
+	d.ended = make(chan struct{}) // it is not
+	for range 20 {
+		d.tell(strings.Repeat("A text that makes an event longer. ", 6))
+	}
+	s := listen(t, newHandler(d, admission{}))
+	w := dial(t, s.address)
+	w.Conn.(*net.TCPConn).SetReadBuffer(4096)
+	io.WriteString(w, "GET /api/drone/status HTTP/1.1\r\nHost: drone.local\r\nAccept: text/event-stream\r\n\r\n")
+	tick := time.NewTicker(eventEvery / 4)
+	defer tick.Stop()
+	for began, cut := time.Now(), false; !cut; {
+		select {
+		case <-tick.C:
+			d.changes.Add(1)
+		case <-s.ended:
+			cut = true
+		}
+		if time.Since(began) > 30*time.Second {
+			t.Fatal("it is not cut off")
+		}
+	}
+	if n, _ := io.Copy(io.Discard, w.in); n < 5000 || n > 200_000 {
+		t.Errorf("the system held %d bytes for a client that did not read", n)
+	}
+}
+
 func TestStreamsEndWithTheProgramAndNotBefore(t *testing.T) {
 	atStation(t, simPX4, func(st *station) {
 		p, end := serve(st.T, st.handler, maxConnections)
