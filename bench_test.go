@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"bytes"
 	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
@@ -385,10 +386,10 @@ func BenchmarkStatus(b *testing.B) {
 	}
 }
 
-// farEnd is an autopilot at the far end of a terminal: it acknowledges every
+// farEnd is an autopilot at the far end of a line: it acknowledges every
 // command and says when what it was sent was there.
 type farEnd struct {
-	tty   *os.File
+	line  io.ReadWriteCloser
 	came  chan arrived
 	greet chan struct{} // gets one when the link has asked its last question
 }
@@ -403,16 +404,20 @@ type arrived struct {
 // newFarEnd starts it; beating with the heartbeats of a disarmed PX4.
 func newFarEnd(tb testing.TB, beating bool) (f *farEnd, path string) {
 	tb.Helper()
-	f = &farEnd{came: make(chan arrived, 1000), greet: make(chan struct{}, 1)}
-	f.tty, path = terminal(tb)
+	far, path := terminal(tb)
+	return farEndOf(tb, far, beating), path
+}
+
+func farEndOf(tb testing.TB, line io.ReadWriteCloser, beating bool) *farEnd {
+	f := &farEnd{line: line, came: make(chan arrived, 1000), greet: make(chan struct{}, 1)}
 	stop := make(chan struct{})
 	var running sync.WaitGroup
 	running.Go(f.read)
 	if beating {
 		running.Go(func() { f.beat(stop) })
 	}
-	tb.Cleanup(func() { close(stop); f.tty.Close(); running.Wait() })
-	return f, path
+	tb.Cleanup(func() { close(stop); f.line.Close(); running.Wait() })
+	return f
 }
 
 func (f *farEnd) beat(stop <-chan struct{}) {
@@ -424,7 +429,7 @@ func (f *farEnd) beat(stop <-chan struct{}) {
 			Type: minimal.MAV_TYPE_QUADROTOR, Autopilot: minimal.MAV_AUTOPILOT_PX4,
 			SystemStatus: minimal.MAV_STATE_STANDBY, CustomMode: px4Custom(4, 3),
 		})
-		f.tty.Write(b)
+		f.line.Write(b)
 		select {
 		case <-stop:
 			return
@@ -438,7 +443,7 @@ func (f *farEnd) read() {
 	var dec decoder
 	out := newSender(1, autopilotID)
 	for {
-		n, err := f.tty.Read(in.space())
+		n, err := f.line.Read(in.space())
 		now := time.Now()
 		if err != nil {
 			return
@@ -457,7 +462,7 @@ func (f *farEnd) read() {
 			case *common.MessageCommandLong:
 				b, _ := out.encode(&common.MessageCommandAck{Command: m.Command, TargetSystem: 1, TargetComponent: componentID})
 				a.acking = time.Now()
-				f.tty.Write(b)
+				f.line.Write(b)
 				if m.Command == common.MAV_CMD_REQUEST_MESSAGE && m.Param1 == 148 {
 					select {
 					case f.greet <- struct{}{}:
@@ -834,13 +839,25 @@ func built(tb testing.TB, targets ...string) string {
 }
 
 // bareProgram is the least that a net/http server takes.
-// Given a terminal too, it reads that and looks at nothing.
+// Given a terminal too, it reads that and looks at nothing; given an address, the
+// datagrams that come there.
 const bareProgram = `package main
 
-import ("io"; "net/http"; "os"; "syscall")
+import ("io"; "net"; "net/http"; "os"; "syscall")
 
 func main() {
-	if len(os.Args) > 2 {
+	if len(os.Args) > 2 && os.Args[2][0] != '/' {
+		c, err := net.ListenPacket("udp", os.Args[2])
+		if err != nil {
+			panic(err)
+		}
+		go func() {
+			b := make([]byte, 2048)
+			for {
+				c.ReadFrom(b)
+			}
+		}()
+	} else if len(os.Args) > 2 {
 		f, err := os.OpenFile(os.Args[2], os.O_RDWR|syscall.O_NOCTTY|syscall.O_NONBLOCK, 0)
 		if err != nil {
 			panic(err)
@@ -938,8 +955,8 @@ func (p process) cpu(b *testing.B) (sum time.Duration) {
 type onTerminals struct {
 	dir        string // the binaries
 	ours, bare func(host, port string) []string
-	far        *os.File // of ours, where every command is acknowledged
-	bareFar    *os.File
+	far        io.Writer // of ours, where every command is acknowledged
+	bareFar    io.Writer
 }
 
 func build(b *testing.B, targets ...string) onTerminals {
@@ -955,7 +972,7 @@ func build(b *testing.B, targets ...string) onTerminals {
 		b.Fatalf("%v\n%s", err, out)
 	}
 	f, path := newFarEnd(b, false)
-	t.far = f.tty
+	t.far = f.line
 	t.ours = func(host, port string) []string {
 		return []string{filepath.Join(t.dir, "mavrest-linux-"+runtime.GOARCH), "-device", path, "-baud", "921600", "-bind", host, "-port", port}
 	}
@@ -994,6 +1011,69 @@ func BenchmarkScaleRate(b *testing.B) {
 			b.ReportMetric(bare/float64(b.N), "bare-%-of-a-core")
 		})
 	}
+}
+
+// BenchmarkUDP gives the program a recorded stream over UDP, a frame in each
+// datagram, and at the same time a program that only receives it: at its own rate,
+// at ten times that, and as fast as fills a link.
+func BenchmarkUDP(b *testing.B) {
+	t := build(b, runtime.GOARCH)
+	stream, _ := captured(b, "px4")
+	const recorded = 87.4 // seconds
+	for _, times := range []float64{1, 10, fullLink * recorded / float64(len(stream))} {
+		b.Run(fmt.Sprintf("times=%.0f", times), func(b *testing.B) {
+			device, bareDevice := freeUDPPort(b), freeUDPPort(b)
+			at := func(args func(host, port string) []string, i int, device string) func(host, port string) []string {
+				return func(host, port string) []string {
+					a := args(host, port)
+					a[i] = device
+					return a
+				}
+			}
+			p, q := begin(b, at(t.ours, 2, "udpin://"+device)), begin(b, at(t.bare, 2, bareDevice))
+			defer p.end()
+			defer q.end()
+			vehicle := twoWriters{farEndOf(b, dialUDP(b, device), false).line, dialUDP(b, bareDevice)}
+			stop := make(chan struct{})
+			var playing sync.WaitGroup
+			playing.Go(func() { play(b, vehicle, "px4", times, stop) })
+			defer playing.Wait()
+			defer close(stop)
+			time.Sleep(3 * time.Second) // it greets
+			const seconds = 10
+			for b.Loop() {
+				cpu, bareCPU := p.cpu(b), q.cpu(b)
+				woken, bareWoken := switches(b, p.Process.Pid), switches(b, q.Process.Pid)
+				time.Sleep(seconds * time.Second)
+				cpu, bareCPU = p.cpu(b)-cpu, q.cpu(b)-bareCPU
+				b.ReportMetric(cpu.Seconds()/seconds*100, "%-of-a-core")
+				b.ReportMetric(bareCPU.Seconds()/seconds*100, "bare-%-of-a-core")
+				b.ReportMetric(float64(cpu)/float64(bareCPU), "x-bare")
+				b.ReportMetric(float64(switches(b, p.Process.Pid)-woken)/seconds, "wakes/s")
+				b.ReportMetric(float64(switches(b, q.Process.Pid)-bareWoken)/seconds, "bare-wakes/s")
+			}
+			b.ReportMetric(0, "ns/op")
+		})
+	}
+}
+
+func dialUDP(tb testing.TB, address string) net.Conn {
+	tb.Helper()
+	c, err := net.Dial("udp", address)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	tb.Cleanup(func() { c.Close() })
+	return c
+}
+
+// twoWriters writes to two; what one does not take is its own matter.
+type twoWriters [2]io.Writer
+
+func (w twoWriters) Write(b []byte) (int, error) {
+	w[0].Write(b)
+	w[1].Write(b)
+	return len(b), nil
 }
 
 // BenchmarkFootprint runs the release binary on a terminal, beside the least
@@ -1069,7 +1149,7 @@ func TestReleaseBinariesAreSmall(t *testing.T) {
 // server's two, the drone's and its clock's, and the link's reader and writer. And
 // nine descriptors beside those it was given and those of the Go runtime's look at
 // the cgroup: the server's, the network poller's two, and six of the serial port,
-// of which two end a read that waits.
+// of which two are what it is waited for with.
 func TestIdleProgramHoldsLittle(t *testing.T) {
 	const goroutines, files = 10, 9
 	far, path := terminal(t)
@@ -1085,7 +1165,7 @@ func TestIdleProgramHoldsLittle(t *testing.T) {
 	if len(open) > files {
 		t.Errorf("%d descriptors are open, over the budget of %d: %q", len(open), files, open)
 	}
-	if polled := polledFiles(t, p.Process.Pid); slices.Contains(polled, path) || !slices.ContainsFunc(polled, func(name string) bool { return strings.HasPrefix(name, "socket:") }) {
+	if polled := polledFiles(t, p.Process.Pid); slices.Contains(polled, path) {
 		t.Errorf("the runtime polls %q; want the server's socket and not the line", polled)
 	}
 	p.Process.Signal(syscall.SIGQUIT)
@@ -1106,6 +1186,106 @@ func TestIdleProgramHoldsLittle(t *testing.T) {
 	}
 }
 
+// What an idle and a flying program wake up for: voluntary switches of all its
+// threads, over 20 s of real time, because the kernel counts them and the runtime
+// below us makes most of them. They are counted in windows of 7 s, as long as a
+// silent port takes from one opening to the next, and the least counts: the runtime's
+// monitor wakes more often while others keep the program waiting, never less.
+func TestProgramWakesSeldom(t *testing.T) {
+	if testing.Short() || racing() {
+		t.Skip("it takes 26 s, and the race detector wakes by itself")
+	}
+	const idleMost, streamMost, window = 5, 110, 7 * time.Second
+	_, path := terminal(t)
+	idle := start(t, nil, "-device", path, "-baud", "57600")
+	port := freeUDPPort(t)
+	flying := start(t, nil, "-device", "udpin://"+port)
+	vehicle, err := net.Dial("udp", port)
+	if err != nil {
+		t.Fatal(err)
+	}
+	stop := make(chan struct{})
+	var playing sync.WaitGroup
+	playing.Go(func() { play(t, vehicle, "px4", 1, stop) })
+	defer playing.Wait()
+	defer vehicle.Close()
+	defer close(stop)
+	flying.until(t, `"online":true`)
+	time.Sleep(5 * time.Second) // the greeting
+
+	least := [2]int{math.MaxInt, math.MaxInt}
+	programs := [2]*program{idle, flying}
+	for range 3 {
+		before := [2]int{switches(t, idle.Process.Pid), switches(t, flying.Process.Pid)}
+		time.Sleep(window)
+		for i, p := range programs {
+			least[i] = min(least[i], switches(t, p.Process.Pid)-before[i])
+		}
+	}
+	for i, most := range [2]int{idleMost, streamMost} {
+		t.Logf("%d in %v, %.1f a second", least[i], window, float64(least[i])/window.Seconds())
+		if least[i] > most*int(window.Seconds()) {
+			t.Errorf("woken %d times in %v, over the budget of %d a second", least[i], window, most)
+		}
+	}
+	for _, p := range programs {
+		p.end(t)
+	}
+}
+
+// switches is how often the threads of a process went to sleep by themselves.
+func switches(t testing.TB, pid int) (sum int) {
+	t.Helper()
+	threads, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/status", pid))
+	for _, path := range threads {
+		status, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, rest, _ := strings.Cut(string(status), "\nvoluntary_ctxt_switches:")
+		n, err := strconv.Atoi(strings.Fields(rest)[0])
+		if err != nil {
+			t.Fatal(err)
+		}
+		sum += n
+	}
+	return sum
+}
+
+func freeUDPPort(tb testing.TB) string {
+	tb.Helper()
+	c, err := net.ListenPacket("udp", "127.0.0.1:0")
+	if err != nil {
+		tb.Fatal(err)
+	}
+	defer c.Close()
+	return c.LocalAddr().String()
+}
+
+// play sends a capture over and over, a frame in each datagram, so many times as
+// fast as it was recorded, until stop is closed.
+func play(tb testing.TB, w io.Writer, name string, times float64, stop <-chan struct{}) {
+	log, err := os.ReadFile("testdata/" + name + "-flight.tlog")
+	if err != nil {
+		tb.Error(err)
+		return
+	}
+	for {
+		began, first := time.Now(), binary.BigEndian.Uint64(log)
+		for rest := log; len(rest) > 8; {
+			at := time.Duration(float64(binary.BigEndian.Uint64(rest)-first)/times) * time.Microsecond
+			select {
+			case <-stop:
+				return
+			case <-time.After(at - time.Since(began)):
+			}
+			size := frameSize(rest[8:])
+			w.Write(rest[8 : 8+size])
+			rest = rest[8+size:]
+		}
+	}
+}
+
 // descriptorNames are what a process has open.
 func descriptorNames(t *testing.T, pid string) (names []string) {
 	t.Helper()
@@ -1121,7 +1301,8 @@ func descriptorNames(t *testing.T, pid string) (names []string) {
 	return names
 }
 
-// polledFiles are what the runtime's poller is woken by.
+// polledFiles are what the runtime's poller is woken by: the epoll that has the
+// server's socket.
 func polledFiles(t *testing.T, pid int) (names []string) {
 	t.Helper()
 	infos, _ := filepath.Glob(fmt.Sprintf("/proc/%d/fdinfo/*", pid))
@@ -1130,6 +1311,7 @@ func polledFiles(t *testing.T, pid int) (names []string) {
 		if err != nil {
 			t.Fatal(err)
 		}
+		names = names[:0]
 		for line := range strings.Lines(string(text)) {
 			if fd, ok := strings.CutPrefix(line, "tfd:"); ok {
 				name, err := os.Readlink(fmt.Sprintf("/proc/%d/fd/%s", pid, strings.Fields(fd)[0]))
@@ -1139,8 +1321,12 @@ func polledFiles(t *testing.T, pid int) (names []string) {
 				names = append(names, name)
 			}
 		}
+		if slices.ContainsFunc(names, func(name string) bool { return strings.HasPrefix(name, "socket:") }) {
+			return names
+		}
 	}
-	return names
+	t.Fatal("the runtime polls no socket")
+	return nil
 }
 
 // racing reports whether the race detector is in: it allocates by itself.

@@ -5,7 +5,6 @@ import (
 	"log/slog"
 	"math"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/bluenviron/gomavlib/v3/pkg/dialects/common"
@@ -41,9 +40,9 @@ type drone struct {
 // newDrone makes the drone that device leads to; only is its system id, 0 for
 // the first one that is heard.
 func newDrone(dev device, only byte, gcs bool) *drone {
-	d := &drone{clock: clock{wake: make(chan struct{}, 1)}, ended: make(chan struct{})}
+	d := &drone{clock: clock{alarm: newAlarm()}, ended: make(chan struct{})}
 	d.tel = newTelemetry()
-	d.link = newLink(dev, only, gcs, d.hear)
+	d.link = newLink(dev, only, gcs, d.hear, d.clock.poke)
 	acks := newAcks(d.say, d.link.clear, func() byte { return d.tel.id.system }, func() firmware { return d.firmware })
 	d.cmd = &commander{mu: &d.mu, acks: acks, machine: &d.machine, owner: &d.conduct}
 	d.params = parameters{craft: &d.aircraft, acks: acks}
@@ -105,38 +104,6 @@ func (d *drone) farewell() {
 		d.conduct.farewell(f)
 	}
 	d.sticks.farewell(f, release)
-}
-
-// clock runs what happens by time. It sleeps until the next thing is due.
-type clock struct {
-	beat atomic.Int64  // when it last ran, for the watchdog; Unix nanoseconds
-	wake chan struct{} // there is something to do now
-}
-
-// poke makes the clock run now.
-func (c *clock) poke() {
-	select {
-	case c.wake <- struct{}{}:
-	default:
-	}
-}
-
-// run calls tick whenever it is due, until ctx is done. tick tells when it is due
-// next.
-func (c *clock) run(ctx context.Context, tick func(now time.Time) time.Time) {
-	timer := time.NewTimer(0)
-	defer timer.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-timer.C:
-		case <-c.wake:
-		}
-		now := time.Now()
-		c.beat.Store(now.UnixNano())
-		timer.Reset(max(tick(now).Sub(now), time.Millisecond))
-	}
 }
 
 // tick does what is due and tells when the next thing is.

@@ -240,17 +240,36 @@ func (c *cable) Close() error {
 	return nil
 }
 
-// serialCable is a cable whose reads give all that has come, and are counted.
+// serialCable is a cable whose reads give all that has come, and are counted. It
+// lets bytes gather as a descriptor does, in virtual time.
 type serialCable struct {
 	*cable
-	reads *atomic.Int64
+	reads   *atomic.Int64
+	awaited func() bool
+	hurried chan struct{}
+	last    time.Time // when a read ended
 }
 
-func (c serialCable) Drain() error { return nil }
-func (c serialCable) gathers()     {}
+func (c *serialCable) Drain() error               { return nil }
+func (c *serialCable) gather(awaited func() bool) { c.awaited = awaited }
 
-func (c serialCable) Read(b []byte) (int, error) {
+func (c *serialCable) hurry() {
+	select {
+	case c.hurried <- struct{}{}:
+	default:
+	}
+}
+
+func (c *serialCable) Read(b []byte) (int, error) {
 	c.reads.Add(1)
+	if time.Since(c.last) < 2*readEvery && !c.awaited() {
+		select {
+		case <-c.hurried:
+		case <-time.After(readEvery):
+		case <-c.gone:
+		}
+	}
+	defer func() { c.last = time.Now() }()
 	n, err := c.cable.Read(b)
 	for err == nil && n < len(b) && len(c.toLink) > 0 {
 		var more int
@@ -322,7 +341,7 @@ func newLineBench(t *testing.T, beat *common.MessageHeartbeat, with ...func(*lin
 				b.cable.stall = make(chan struct{})
 			}
 			if b.serial {
-				return serialCable{b.cable, &b.reads}, nil
+				return &serialCable{cable: b.cable, reads: &b.reads, hurried: make(chan struct{}, 1)}, nil
 			}
 			return b.cable, nil
 		},

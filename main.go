@@ -207,6 +207,9 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	droneCtx, stopDrone := context.WithCancel(context.WithoutCancel(ctx))
 	defer stopDrone()
 	d := newDrone(dev, byte(o.system), o.gcs)
+	if a, err := newKernelAlarm(); err == nil { // without one Go's own is loud, and does
+		d.clock.alarm = a
+	}
 	running.Go(func() {
 		d.run(droneCtx)
 		unplug()
@@ -320,14 +323,18 @@ func (s *supervisor) notify(state string) {
 	}
 }
 
-// statusEvery is how often the accept loop wakes to look at the link.
-const statusEvery = time.Second
+// statusEvery is how often the accept loop wakes to look at the link, or four times
+// in a shorter period of the watchdog.
+const statusEvery = 2500 * time.Millisecond
 
 // watch has the server's accept loop give the signs of life: there is none if
 // it hangs, nor if the link's clock has not run for half the period.
 func (s *supervisor) watch(b *boundedListener) {
 	if s.tell != nil {
 		b.every, b.alive = statusEvery, s.alive
+		if s.period > 0 {
+			b.every = min(b.every, s.period/4)
+		}
 	}
 }
 

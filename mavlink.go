@@ -3,9 +3,7 @@ package main
 import (
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
-	"net"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -20,9 +18,8 @@ const (
 	backoffFirst   = 100 * time.Millisecond // before reopening, doubled each time
 	backoffLast    = 2 * time.Second
 	heartbeatEvery = time.Second
-	staleAfter     = time.Second           // in the queue: nobody wants it any more
-	readEvery      = 20 * time.Millisecond // a line on which much comes, if no answer is awaited
-	noiseEvery     = 5 * time.Second       // between two lines of the log about it
+	staleAfter     = time.Second     // in the queue: nobody wants it any more
+	noiseEvery     = 5 * time.Second // between two lines of the log about it
 )
 
 // outgoing is a message and who says it: a system and component id.
@@ -63,33 +60,30 @@ type counters struct{ sent, received, errors, lost atomic.Uint64 }
 // out, and our heartbeat. What it hears it hands to one function.
 type link struct {
 	device device
-	only   byte // only this vehicle's system id; 0 takes the first
 	gcs    bool // be its ground station
 	hear   func(heard)
+	poke   func()        // makes the clock run
+	retry  chan struct{} // the port is to be opened again
 	counters
 
 	mu       sync.Mutex // guards all below; hear is called without it
 	conn     *connection
-	vehicle  byte // its system id; 0 before its first heartbeat
-	us       byte // our component id
-	sequence sequence
+	who      ourIDs
 	sticks   *outgoing // the latest
-	station  byte      // the system that they came from: ArduPilot took them for its ground station's heartbeats
 	attend   time.Time // until then an answer is awaited
 	fault    error     // why the port is not open
 	nextBeat time.Time
+	retryAt  time.Time // when the port is opened again; zero: nobody waits for that
 	noise    struct {
 		logged uint64
 		next   time.Time
 	}
-	echoes echoes
-	hurry  chan struct{} // an answer is awaited from now on
 }
 
 // newLink makes the link that device opens; hear gets what comes, in the
-// reader's goroutine.
-func newLink(d device, only byte, gcs bool, hear func(heard)) *link {
-	return &link{device: d, only: only, gcs: gcs, hear: hear, us: componentID, hurry: make(chan struct{}, 1)}
+// reader's goroutine, and poke has tick called.
+func newLink(d device, only byte, gcs bool, hear func(heard), poke func()) *link {
+	return &link{device: d, gcs: gcs, hear: hear, poke: poke, retry: make(chan struct{}, 1), who: ourIDs{only: only, us: componentID}}
 }
 
 // run keeps the port open until ctx is done, writes what is queued then, and
@@ -127,11 +121,20 @@ func (l *link) run(ctx context.Context) {
 			slog.Warn("no link to the autopilot; trying again until there is", "device", l.device.name, "error", err)
 		}
 		l.setFault(err)
-		select {
-		case <-time.After(backoff):
-		case <-ctx.Done():
-		}
+		l.waitFor(ctx, backoff)
 		backoff = min(2*backoff, backoffLast)
+	}
+}
+
+// waitFor waits until the clock says that it is time to open the port again.
+func (l *link) waitFor(ctx context.Context, backoff time.Duration) {
+	l.mu.Lock()
+	l.retryAt = time.Now().Add(backoff)
+	l.mu.Unlock()
+	l.poke()
+	select {
+	case <-l.retry:
+	case <-ctx.Done():
 	}
 }
 
@@ -166,11 +169,12 @@ func (l *link) serve(ctx context.Context, p port) (any bool, err error) {
 	l.mu.Unlock()
 
 	r := &reader{link: l, conn: c}
-	_, r.in.datagrams = p.(interface {
-		ReadFromUDP([]byte) (int, *net.UDPAddr, error)
-	})
+	_, r.in.datagrams = p.(interface{ whole() })
+	if g, ok := p.(gatherer); ok {
+		g.gather(l.awaited)
+	}
 	for err == nil {
-		err = r.read(broken)
+		err = r.read()
 	}
 	l.mu.Lock()
 	l.conn = nil
@@ -194,55 +198,16 @@ func (l *link) connect(ctx context.Context, p port) (*connection, context.Contex
 	l.mu.Lock()
 	c.again = l.fault != nil
 	l.conn, l.fault = c, nil
-	l.sequence.known = false
 	l.mu.Unlock()
 	l.hear(heard{at: now}) // the clock has a heartbeat to send
 	return c, broken, cancel
 }
 
-// gather lets bytes come for readEvery: to be woken for every few of them costs
-// ten times what decoding them does. An answer is not kept waiting.
-func (l *link) gather(broken context.Context) {
-	l.mu.Lock()
-	awaited := time.Now().Before(l.attend)
-	l.mu.Unlock()
-	if awaited {
-		return
-	}
-	timer := time.NewTimer(readEvery)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-	case <-l.hurry:
-	case <-broken.Done():
-	}
-}
-
-// ours looks at a frame with our own ids that we did not send: somebody else has
-// them, and his acks would be ours. Step aside. l.mu is held.
-func (l *link) ours(f rawFrame) (notice string) {
-	if f.system != l.ourSystem() || f.component != l.us || l.us == lastComponentID || l.echoes.has(f.echo()) {
-		return ""
-	}
-	was := l.us
-	l.us--
-	return fmt.Sprintf("another program uses our MAVLink ids %d/%d: going on as component %d", f.system, was, l.us)
-}
-
-// countLost counts the gaps in the vehicle's sequence. A step back is a frame
-// that UDP delivered late.
-func (l *link) countLost(seq byte) {
+// awaited reports whether an answer is.
+func (l *link) awaited() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	s := &l.sequence
-	gap := seq - s.last - 1
-	if s.known && gap > 127 {
-		return
-	}
-	if s.known {
-		l.lost.Add(uint64(gap))
-	}
-	s.last, s.known = seq, true
+	return time.Now().Before(l.attend)
 }
 
 // write owns the writing of a port until it is broken. When the program ends it
@@ -309,12 +274,7 @@ func (l *link) put(system, component byte, m message.Message) error {
 	if l.conn == nil {
 		return errNoPort
 	}
-	if system == 0 {
-		system = l.ourSystem()
-	}
-	if component == 0 {
-		component = l.us
-	}
+	system, component = l.who.sender(system, component)
 	select {
 	case l.conn.queue <- outgoing{system, component, m, time.Now()}:
 		return nil
@@ -331,11 +291,10 @@ func (l *link) move(o *outgoing) {
 	if o == nil {
 		return
 	}
-	if o.system == 0 {
-		o.system, o.component = l.ourSystem(), l.us
-	} else {
-		l.station = o.system
+	if o.system != 0 {
+		l.who.station = o.system
 	}
+	o.system, o.component = l.who.sender(o.system, o.component)
 	if l.conn == nil {
 		return
 	}
@@ -348,42 +307,41 @@ func (l *link) move(o *outgoing) {
 // expect says that an answer is awaited for so long.
 func (l *link) expect(d time.Duration) {
 	l.mu.Lock()
+	defer l.mu.Unlock()
 	l.attend = time.Now().Add(d)
-	l.mu.Unlock()
-	select {
-	case l.hurry <- struct{}{}:
-	default:
+	if l.conn == nil {
+		return
+	}
+	if p, ok := l.conn.port.(gatherer); ok {
+		p.hurry()
 	}
 }
 
-// ourSystem is the vehicle's system id: we are a part of it. l.mu is held.
-func (l *link) ourSystem() byte {
-	switch {
-	case l.vehicle != 0:
-		return l.vehicle
-	case l.only != 0:
-		return l.only
-	}
-	return 1
-}
-
-// addressed reports whether an ack is for us. An autopilot that does not fill the
-// target in says 0.
+// addressed reports whether an ack is for us.
 func (l *link) addressed(system, component byte) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return (system == 0 || system == l.ourSystem()) && (component == 0 || component == l.us)
+	return l.who.addressed(system, component)
 }
 
-// tick does what is due and returns when it is to be called next; zero: there is
-// no port.
+// tickClosed is tick without a port. l.mu is held.
+func (l *link) tickClosed(now time.Time) time.Time {
+	if !l.retryAt.IsZero() && !now.Before(l.retryAt) {
+		l.retryAt = time.Time{}
+		l.retry <- struct{}{}
+	}
+	return l.retryAt
+}
+
+// tick does what is due and returns when it is to be called next; zero: nothing
+// is due.
 func (l *link) tick(now time.Time) time.Time {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.logNoise(now)
 	c := l.conn
 	if c == nil {
-		return time.Time{}
+		return l.tickClosed(now)
 	}
 	silent := c.frameAt.Add(silentAfter)
 	began := c.writing.Load()
@@ -402,7 +360,7 @@ func (l *link) tick(now time.Time) time.Time {
 		l.nextBeat = now.Add(heartbeatEvery)
 		l.put(0, 0, heartbeat(minimal.MAV_TYPE_ONBOARD_CONTROLLER))
 		if l.gcs {
-			l.put(l.station, knockID, heartbeat(minimal.MAV_TYPE_GCS)) // it would miss the sticks' own
+			l.put(l.who.station, knockID, heartbeat(minimal.MAV_TYPE_GCS)) // it would miss the sticks' own
 		}
 	}
 	return l.nextBeat

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -23,39 +22,33 @@ type sequence struct {
 	known bool
 }
 
-// echoes are the last frames that we sent: a router or a radio may send them back.
-type echoes struct {
-	last [64]echo
-	n    int
-}
-
-func (e *echoes) add(x echo) {
-	e.last[e.n%len(e.last)] = x
-	e.n++
-}
-
-func (e *echoes) has(x echo) bool {
-	for _, o := range e.last[:min(e.n, len(e.last))] {
-		if o == x {
-			return true
-		}
+// lost counts the frames that are missing before one. A step back is a frame that
+// UDP delivered late.
+func (s *sequence) lost(seq byte) uint64 {
+	gap := seq - s.last - 1
+	if s.known && gap > 127 {
+		return 0
 	}
-	return false
+	if !s.known {
+		gap = 0
+	}
+	s.last, s.known = seq, true
+	return uint64(gap)
 }
 
 // reader reads one port.
 type reader struct {
-	link *link
-	conn *connection
-	in   deframer
-	dec  decoder
-	last time.Time // of the last read
-	due  time.Time // the port's read deadline
-	any  bool
+	link     *link
+	conn     *connection
+	sequence sequence
+	in       deframer
+	dec      decoder
+	due      time.Time // the port's read deadline
+	any      bool
 }
 
 // read takes what one read of the port brings.
-func (r *reader) read(broken context.Context) error {
+func (r *reader) read() error {
 	l := r.link
 	space := r.in.space()
 	r.setDeadline()
@@ -84,11 +77,6 @@ func (r *reader) read(broken context.Context) error {
 	case n == 0 && err == nil && !r.in.datagrams:
 		err = io.ErrUnexpectedEOF
 	}
-	_, gathers := r.conn.port.(interface{ gathers() })
-	if gathers && err == nil && now.Sub(r.last) < 2*readEvery && n < len(space) {
-		l.gather(broken)
-	}
-	r.last = now
 	return err
 }
 
@@ -110,8 +98,8 @@ func (r *reader) take(f rawFrame) {
 	l := r.link
 	l.mu.Lock()
 	r.conn.frameAt = f.at
-	notice := l.ours(f)
-	vehicle := l.vehicle
+	notice := l.who.meets(f)
+	vehicle := l.who.vehicle
 	l.mu.Unlock()
 	if notice != "" {
 		slog.Warn(notice)
@@ -122,7 +110,7 @@ func (r *reader) take(f rawFrame) {
 		r.heartbeat(f)
 		return
 	case f.component == autopilotID && f.system == vehicle && vehicle != 0:
-		l.countLost(f.seq)
+		l.lost.Add(r.sequence.lost(f.seq))
 	case vehicle != 0 && (f.id == 69 || f.id == 70): // MANUAL_CONTROL, RC_CHANNELS_OVERRIDE
 		r.foreign(f, vehicle)
 		return
@@ -144,7 +132,7 @@ func (r *reader) take(f rawFrame) {
 func (r *reader) foreign(f rawFrame, vehicle byte) {
 	l := r.link
 	l.mu.Lock()
-	echo := l.echoes.has(f.echo())
+	echo := l.who.echoes.has(f.echo())
 	l.mu.Unlock()
 	if echo {
 		return
@@ -183,19 +171,18 @@ func (r *reader) heartbeat(f rawFrame) {
 		return
 	}
 	l.mu.Lock()
-	switch {
-	case l.vehicle == 0 && (l.only == 0 || l.only == f.system):
-		l.vehicle = f.system
-		slog.Info("vehicle found", "system", f.system, "autopilot", hb.Autopilot, "type", hb.Type)
-	case l.vehicle != f.system:
-		l.mu.Unlock()
+	ours, found := l.who.find(f.system)
+	l.mu.Unlock()
+	if !ours {
 		return
 	}
-	l.mu.Unlock()
+	if found {
+		slog.Info("vehicle found", "system", f.system, "autopilot", hb.Autopilot, "type", hb.Type)
+	}
 	if p, ok := r.conn.port.(interface{ heard() }); ok {
 		p.heard()
 	}
-	l.countLost(f.seq)
+	l.lost.Add(r.sequence.lost(f.seq))
 	l.hear(heard{at: f.at, msg: hb, system: f.system})
 }
 
@@ -246,7 +233,7 @@ func (w *writer) frame(o outgoing) ([]byte, error) {
 		return nil, err
 	}
 	w.link.mu.Lock()
-	w.link.echoes.add(echoOf(b))
+	w.link.who.echoes.add(echoOf(b))
 	w.link.mu.Unlock()
 	return b, nil
 }

@@ -139,7 +139,7 @@ type earshot struct {
 func newEarshot(only byte) *earshot {
 	quietLink()
 	e := &earshot{now: time.Unix(1000, 0)}
-	e.link = newLink(device{name: "none", baud: func() int { return 0 }}, only, false, func(h heard) { e.heard = append(e.heard, h) })
+	e.link = newLink(device{name: "none", baud: func() int { return 0 }}, only, false, func(h heard) { e.heard = append(e.heard, h) }, func() {})
 	e.r = &reader{link: e.link, conn: &connection{}}
 	return e
 }
@@ -238,7 +238,7 @@ func TestSticksOfSomebodyElseAreHandedOnAndEchoesOfOursAreNot(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		e.echoes.add(echoOf(b))
+		e.who.echoes.add(echoOf(b))
 		sent = append(sent, slices.Clone(b))
 	}
 	lineEqual(t, "our own, sent back", fmt.Sprint(e.feed(sent[1], sent[64], sent[30])), "[]")
@@ -339,7 +339,7 @@ func TestTheFirstAutopilotIsTheVehicleAndOthersAreIgnored(t *testing.T) {
 
 func TestTheSystemFlagChoosesTheVehicle(t *testing.T) {
 	inLinkBubble(t, func(t *testing.T) {
-		b := newLineBench(t, px4Beat(), func(b *lineBench) { b.link.only = 7 })
+		b := newLineBench(t, px4Beat(), func(b *lineBench) { b.link.who.only = 7 })
 		time.Sleep(2500 * time.Millisecond)
 		s := b.status()
 		lineEqual(t, "vehicle", s.tel.id.system, 0)
@@ -467,7 +467,7 @@ func TestSticksThatComeBetweenTwoPortsHaveTheirIds(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		l := newLink(device{name: "sim"}, 0, false, func(heard) {})
+		l := newLink(device{name: "sim"}, 0, false, func(heard) {}, func() {})
 		l.move(&outgoing{msg: &common.MessageManualControl{Target: 1}})
 		c := &connection{port: p, queue: make(chan outgoing), newest: make(chan struct{}, 1), opened: time.Now()}
 		c.newest <- struct{}{}

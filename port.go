@@ -37,6 +37,13 @@ const (
 // Write.
 type port interface{ io.ReadWriteCloser }
 
+// gatherer is a port that lets bytes gather while awaited says that no answer is;
+// hurry ends that.
+type gatherer interface {
+	gather(awaited func() bool)
+	hurry()
+}
+
 // device is a -device: how to open it, and what its ports are called.
 type device struct {
 	name string
@@ -65,30 +72,54 @@ func newDevice(name string, baud int) (device, error) {
 	if _, perr := strconv.ParseUint(number, 10, 16); err != nil || perr != nil {
 		return device{}, fmt.Errorf("-device %s: want %s://host:port, with a port up to 65535", name, scheme)
 	}
-	dial := func(network string) func(context.Context) (port, error) {
-		return func(ctx context.Context) (port, error) {
-			d := net.Dialer{Timeout: writeHangs}
-			return d.DialContext(ctx, network, address)
+	dial := func(ctx context.Context, network string) (*descriptor, error) {
+		d := net.Dialer{Timeout: writeHangs}
+		c, err := d.DialContext(ctx, network, address)
+		if err != nil {
+			return nil, err
 		}
+		return unpolled(c)
 	}
 	switch scheme {
 	case "udpin":
 		listen := func(context.Context) (port, error) { return listenUDP(address) }
 		return device{name: name, open: listen, baud: none}, nil
 	case "udpout":
-		return device{name: name, open: dial("udp"), baud: none}, nil
+		talk := func(ctx context.Context) (port, error) {
+			w, err := dial(ctx, "udp")
+			if err != nil {
+				return nil, err
+			}
+			w.take = takeDatagram
+			return datagrams{w}, nil
+		}
+		return device{name: name, open: talk, baud: none}, nil
 	case "tcp":
-		return device{name: name, open: dial("tcp"), baud: none}, nil
+		connect := func(ctx context.Context) (port, error) { return dial(ctx, "tcp") }
+		return device{name: name, open: connect, baud: none}, nil
 	}
 	return device{}, fmt.Errorf("-device %s: want a serial device, udpin://, udpout://, tcp://, sim, sim:ardupilot or sim:quadplane", name)
 }
 
+// datagrams is a port whose reads bring a datagram each, which may be empty.
+type datagrams struct{ *descriptor }
+
+// whole says that no frame goes on in the next read.
+func (datagrams) whole() {}
+
 // udpPort listens on an address and answers the peer that the vehicle's
 // heartbeats last came from, so that a stray datagram can't steal the link.
 type udpPort struct {
-	*net.UDPConn
-	from net.Addr                 // of the last datagram; the reader's own
-	peer atomic.Pointer[net.Addr] // nil before the first heartbeat
+	datagrams
+	local net.Addr
+	from  socketAddress                 // of the last datagram; the reader's own
+	peer  atomic.Pointer[socketAddress] // nil before the first heartbeat
+}
+
+// socketAddress is an address as the kernel has it.
+type socketAddress struct {
+	raw  syscall.RawSockaddrAny
+	size uint32
 }
 
 func listenUDP(address string) (port, error) {
@@ -100,32 +131,50 @@ func listenUDP(address string) (port, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &udpPort{UDPConn: c}, nil
+	w, err := unpolled(c)
+	if err != nil {
+		return nil, err
+	}
+	p := &udpPort{datagrams: datagrams{w}, local: c.LocalAddr()}
+	w.take = p.receive
+	return p, nil
 }
 
-func (p *udpPort) Read(b []byte) (int, error) {
-	n, from, err := p.ReadFrom(b)
-	if err == nil {
-		p.from = from
+func (p *udpPort) receive(fd uintptr, b []byte) (int, error) {
+	from := socketAddress{size: syscall.SizeofSockaddrAny}
+	n, _, errno := syscall.RawSyscall6(syscall.SYS_RECVFROM, fd, uintptr(unsafe.Pointer(unsafe.SliceData(b))), uintptr(len(b)), 0,
+		uintptr(unsafe.Pointer(&from.raw)), uintptr(unsafe.Pointer(&from.size)))
+	if errno != 0 {
+		return 0, errno
 	}
-	return n, err
+	p.from = from
+	return int(n), nil
 }
 
 func (p *udpPort) Write(b []byte) (int, error) {
-	peer := p.peer.Load()
-	if peer == nil {
+	to := p.peer.Load()
+	if to == nil {
 		return len(b), nil
 	}
-	n, err := p.WriteTo(b, *peer)
-	if errors.Is(err, syscall.ECONNREFUSED) { // an answer to an earlier datagram: the peer restarts
-		return len(b), nil
+	var errno syscall.Errno
+	err := p.raw.Control(func(fd uintptr) {
+		_, _, errno = syscall.RawSyscall6(syscall.SYS_SENDTO, fd, uintptr(unsafe.Pointer(unsafe.SliceData(b))), uintptr(len(b)), syscall.MSG_NOSIGNAL,
+			uintptr(unsafe.Pointer(&to.raw)), uintptr(to.size))
+	})
+	switch {
+	case err != nil:
+		return 0, err
+	case errno == syscall.EAGAIN: // a datagram may be lost
+	case errno == syscall.ECONNREFUSED: // an answer to an earlier datagram: the peer restarts
+	case errno != 0:
+		return 0, errno
 	}
-	return n, err
+	return len(b), nil
 }
 
 // heard says that the vehicle's heartbeat came with the last datagram.
 func (p *udpPort) heard() {
-	if peer := p.peer.Load(); peer == nil || (*peer).String() != p.from.String() {
+	if peer := p.peer.Load(); peer == nil || *peer != p.from {
 		from := p.from
 		p.peer.Store(&from)
 	}
@@ -143,120 +192,10 @@ type serialDevice struct {
 }
 
 type serialPort struct {
-	file   *os.File
-	raw    syscall.RawConn // of file
-	line   serial.Port
-	closed *alarm
-	until  time.Time // of a Read; the reader's own
-	once   sync.Once
+	*descriptor
+	line serial.Port
+	once sync.Once
 }
-
-// alarm ends a wait for a descriptor: a pipe that can be read once it is rung.
-type alarm struct {
-	read, write *os.File
-	raw         syscall.RawConn // of read
-}
-
-func newAlarm() (*alarm, error) {
-	var fd [2]int
-	if err := syscall.Pipe2(fd[:], syscall.O_CLOEXEC); err != nil {
-		return nil, os.NewSyscallError("pipe2", err)
-	}
-	a := &alarm{read: os.NewFile(uintptr(fd[0]), "alarm"), write: os.NewFile(uintptr(fd[1]), "alarm")}
-	var err error
-	if a.raw, err = a.read.SyscallConn(); err != nil {
-		return nil, errors.Join(err, a.ring())
-	}
-	return a, nil
-}
-
-// ring ends the wait, and every later one.
-func (a *alarm) ring() error { return errors.Join(a.write.Close(), a.read.Close()) }
-
-func (p *serialPort) Read(b []byte) (int, error) {
-	for {
-		within := time.Duration(-1)
-		if !p.until.IsZero() {
-			within = max(time.Until(p.until), 0)
-		}
-		n, err := p.read(b, within)
-		if n > 0 || err != nil {
-			return n, err
-		}
-		if within >= 0 && !time.Now().Before(p.until) {
-			return 0, os.ErrDeadlineExceeded
-		}
-	}
-}
-
-// SetReadDeadline is for the reader, between two Reads.
-func (p *serialPort) SetReadDeadline(t time.Time) error {
-	p.until = t
-	return nil
-}
-
-// read reads what comes within a time, which may be nothing; a negative one is
-// for ever.
-func (p *serialPort) read(b []byte, within time.Duration) (n int, err error) {
-	// The descriptors stay ours while they are waited for, also if they are closed.
-	cerr := p.raw.Read(func(fd uintptr) bool {
-		aerr := p.closed.raw.Read(func(bell uintptr) bool {
-			var ready bool
-			if ready, err = readable(fd, bell, within); !ready {
-				return true
-			}
-			n, err = syscall.Read(int(fd), b)
-			if n == 0 && err == nil {
-				err = io.EOF
-			}
-			return true
-		})
-		err = cmp.Or(aerr, err)
-		return true
-	})
-	if errors.Is(err, syscall.EAGAIN) || errors.Is(err, syscall.EINTR) {
-		err = nil
-	}
-	return max(n, 0), cmp.Or(cerr, err)
-}
-
-// readable waits until a descriptor can be read; os.ErrClosed is that the bell
-// rang.
-func readable(fd, bell uintptr, within time.Duration) (bool, error) {
-	var set syscall.FdSet
-	const word = 8 * unsafe.Sizeof(set.Bits[0])
-	if max(fd, bell) >= word*uintptr(len(set.Bits)) {
-		return false, syscall.EMFILE // select(2) knows no more; we have a tenth of them
-	}
-	set.Bits[fd/word] |= 1 << (fd % word)
-	set.Bits[bell/word] |= 1 << (bell % word)
-	var limit *syscall.Timeval
-	if within >= 0 {
-		timeout := syscall.NsecToTimeval(int64(within))
-		limit = &timeout
-	}
-	if n, err := syscall.Select(int(max(fd, bell))+1, &set, nil, nil, limit); n <= 0 || err != nil {
-		return false, err
-	}
-	if set.Bits[bell/word]&(1<<(bell%word)) != 0 {
-		return false, os.ErrClosed
-	}
-	return true, nil
-}
-
-func (p *serialPort) Write(b []byte) (n int, err error) {
-	for {
-		m, err := p.file.Write(b[n:])
-		n += m
-		if !errors.Is(err, syscall.EAGAIN) {
-			return n, err
-		}
-		time.Sleep(writeAgain)
-	}
-}
-
-// gathers says that its reader may let bytes gather.
-func (p *serialPort) gathers() {}
 
 // ResetInputBuffer drops what has come and was not read.
 func (p *serialPort) ResetInputBuffer() error { return p.line.ResetInputBuffer() }
@@ -269,7 +208,7 @@ func (p *serialPort) Drain() error { return p.line.Drain() }
 func (p *serialPort) Close() (err error) {
 	p.once.Do(func() {
 		p.line.ResetOutputBuffer()
-		err = errors.Join(p.closed.ring(), p.file.Close(), p.line.Close())
+		err = errors.Join(p.descriptor.Close(), p.line.Close())
 	})
 	return err
 }
@@ -308,65 +247,34 @@ func (p *serialPort) flush(ctx context.Context) error {
 	if err := p.line.ResetInputBuffer(); err != nil {
 		return err
 	}
-	select {
-	case <-time.After(flushAgain):
-	case <-ctx.Done():
-		return ctx.Err()
+	if err := sleepQuietly(ctx, flushAgain); err != nil {
+		return err
 	}
 	return p.line.ResetInputBuffer()
 }
 
 func (d *serialDevice) openAt(baud int) (*serialPort, error) {
-	file, err := openUnpolled(d.path)
+	fd, err := syscall.Open(d.path, syscall.O_RDWR|syscall.O_NOCTTY|syscall.O_NONBLOCK|syscall.O_CLOEXEC, 0)
 	if err != nil {
-		return nil, err
+		return nil, &fs.PathError{Op: "open", Path: d.path, Err: err}
 	}
 	// The library's exclusive mode does not bind root; this lock does.
-	if err := lock(file); err != nil {
-		file.Close()
-		return nil, err
+	if err := syscall.Flock(fd, syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
+		if errors.Is(err, syscall.EWOULDBLOCK) {
+			err = syscall.EBUSY
+		}
+		return nil, errors.Join(&fs.PathError{Op: "open", Path: d.path, Err: err}, syscall.Close(fd))
 	}
 	line, err := serial.Open(d.path, lineMode(baud))
 	if err != nil {
-		file.Close()
+		syscall.Close(fd)
 		return nil, fmt.Errorf("%s: %w", d.path, err)
 	}
-	raw, err := file.SyscallConn()
-	closed, aerr := newAlarm()
-	if err = errors.Join(err, aerr); err != nil {
-		return nil, errors.Join(err, file.Close(), line.Close())
-	}
-	return &serialPort{file: file, raw: raw, line: line, closed: closed}, nil
-}
-
-// openUnpolled opens a file that does not block: its Write returns EAGAIN
-// instead. os.OpenFile would give it to the runtime's poller, and then every few
-// bytes that come wake the program though nobody reads them there: half of what
-// a full link costs.
-func openUnpolled(path string) (*os.File, error) {
-	fd, err := syscall.Open(path, syscall.O_RDWR|syscall.O_NOCTTY|syscall.O_NONBLOCK|syscall.O_CLOEXEC, 0)
+	w, err := newDescriptor(fd, d.path)
 	if err != nil {
-		return nil, &fs.PathError{Op: "open", Path: path, Err: err}
+		return nil, errors.Join(err, line.Close())
 	}
-	err = syscall.SetNonblock(fd, false) // os.NewFile polls what does not block
-	f := os.NewFile(uintptr(fd), path)
-	if err = errors.Join(err, syscall.SetNonblock(fd, true)); err != nil {
-		f.Close()
-		return nil, err
-	}
-	return f, nil
-}
-
-func lock(f *os.File) error {
-	c, err := f.SyscallConn()
-	if err != nil {
-		return err
-	}
-	cerr := c.Control(func(fd uintptr) { err = syscall.Flock(int(fd), syscall.LOCK_EX|syscall.LOCK_NB) })
-	if errors.Is(err, syscall.EWOULDBLOCK) {
-		err = &fs.PathError{Op: "open", Path: f.Name(), Err: syscall.EBUSY}
-	}
-	return errors.Join(cerr, err)
+	return &serialPort{descriptor: w, line: line}, nil
 }
 
 // errNoBaud says that no rate brought a frame.
@@ -407,8 +315,13 @@ func (d *serialDevice) search(ctx context.Context, p *serialPort) error {
 // listen reports whether a frame that checks comes within baudListen.
 func (d *serialDevice) listen(ctx context.Context, p *serialPort) (bool, error) {
 	var in deframer
+	defer p.SetReadDeadline(time.Time{})
 	for until := time.Now().Add(baudListen); time.Now().Before(until); {
-		n, err := p.read(in.space(), readTurn)
+		p.SetReadDeadline(time.Now().Add(readTurn))
+		n, err := p.Read(in.space())
+		if errors.Is(err, os.ErrDeadlineExceeded) {
+			err = nil
+		}
 		if err = cmp.Or(ctx.Err(), err); err != nil {
 			return false, err
 		}
