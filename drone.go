@@ -119,8 +119,8 @@ func (d *drone) tick(now time.Time) time.Time {
 		}
 	}
 	if d.machine.tick(now) {
-		d.taken("the autopilot acknowledged and did not follow")
-		d.tell("the autopilot acknowledged a command and did not follow: it is in " + d.modeName())
+		d.taken("not the commanded mode for 5 s")
+		d.tell("the vehicle is not in the mode that was commanded last: it is in " + d.modeName())
 	}
 	next = sooner(next, d.machine.due())
 	next = sooner(next, d.tel.texts.flush(now, chunkWait))
@@ -142,7 +142,11 @@ func (d *drone) lose() {
 	d.sticks.lost()
 	d.cmd.bell.ring()
 	d.changed()
-	slog.Warn("vehicle offline: no heartbeat for 3 s", "system", d.tel.id.system)
+	level := slog.LevelWarn
+	if d.link.state().fault != nil { // that was told, and why
+		level = slog.LevelInfo
+	}
+	slog.Log(context.Background(), level, "vehicle offline: no heartbeat for 3 s", "system", d.tel.id.system)
 }
 
 // hear takes what the link hands on.
