@@ -21,6 +21,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -390,6 +391,7 @@ func BenchmarkStatus(b *testing.B) {
 // command and says when what it was sent was there.
 type farEnd struct {
 	line  io.ReadWriteCloser
+	mode  atomic.Uint32 // its custom mode
 	came  chan arrived
 	greet chan struct{} // gets one when the link has asked its last question
 }
@@ -410,6 +412,7 @@ func newFarEnd(tb testing.TB, beating bool) (f *farEnd, path string) {
 
 func farEndOf(tb testing.TB, line io.ReadWriteCloser, beating bool) *farEnd {
 	f := &farEnd{line: line, came: make(chan arrived, 1000), greet: make(chan struct{}, 1)}
+	f.mode.Store(px4Custom(4, 3))
 	stop := make(chan struct{})
 	var running sync.WaitGroup
 	running.Go(f.read)
@@ -425,17 +428,22 @@ func (f *farEnd) beat(stop <-chan struct{}) {
 	defer tick.Stop()
 	out := newSender(1, autopilotID)
 	for {
-		b, _ := out.encode(&minimal.MessageHeartbeat{
-			Type: minimal.MAV_TYPE_QUADROTOR, Autopilot: minimal.MAV_AUTOPILOT_PX4,
-			SystemStatus: minimal.MAV_STATE_STANDBY, CustomMode: px4Custom(4, 3),
-		})
-		f.line.Write(b)
+		f.sayMode(out)
 		select {
 		case <-stop:
 			return
 		case <-tick.C:
 		}
 	}
+}
+
+// sayMode sends the heartbeat of a disarmed PX4.
+func (f *farEnd) sayMode(out *sender) {
+	b, _ := out.encode(&minimal.MessageHeartbeat{
+		Type: minimal.MAV_TYPE_QUADROTOR, Autopilot: minimal.MAV_AUTOPILOT_PX4,
+		SystemStatus: minimal.MAV_STATE_STANDBY, CustomMode: f.mode.Load(),
+	})
+	f.line.Write(b)
 }
 
 func (f *farEnd) read() {
@@ -460,6 +468,12 @@ func (f *farEnd) read() {
 			case *common.MessageManualControl:
 				a.y = m.Y
 			case *common.MessageCommandLong:
+				if m.Command == common.MAV_CMD_NAV_LAND {
+					f.mode.Store(px4Custom(4, 6))
+				}
+				if m.Command == common.MAV_CMD_REQUEST_MESSAGE && m.Param1 == 0 {
+					f.sayMode(out)
+				}
 				b, _ := out.encode(&common.MessageCommandAck{Command: m.Command, TargetSystem: 1, TargetComponent: componentID})
 				a.acking = time.Now()
 				f.line.Write(b)
@@ -587,6 +601,7 @@ func BenchmarkLand(b *testing.B) {
 			answer.bare = append(answer.bare, back)
 			return d
 		})
+		time.Sleep(25 * time.Millisecond) // a mode change waits 20 after the last one's ack
 		turn++
 	}
 	b.ReportMetric(0, "ns/op")
