@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"maps"
 	"net/http"
 	"runtime/debug"
 	"slices"
@@ -135,20 +136,17 @@ func plainPaths(next http.Handler) http.Handler {
 	})
 }
 
-// outermost answers 500 where anything below it panics.
+// outermost answers 500 where anything below it panics; the server goes on.
 func outermost(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		defer recoverPanic(w, r)
+		defer func() {
+			if v := recover(); v != nil {
+				slog.Error("panic in a handler", "path", r.URL.Path, "panic", v, "stack", string(debug.Stack()))
+				writeError(w, &httpError{http.StatusInternalServerError, "internal", "a bug in mavrest; its log has the details"})
+			}
+		}()
 		next.ServeHTTP(w, r)
 	})
-}
-
-// recoverPanic answers 500 for a bug of ours; the server goes on.
-func recoverPanic(w http.ResponseWriter, r *http.Request) {
-	if v := recover(); v != nil {
-		slog.Error("panic in a handler", "path", r.URL.Path, "panic", v, "stack", string(debug.Stack()))
-		writeError(w, &httpError{http.StatusInternalServerError, "internal", "a bug in mavrest; its log has the details"})
-	}
 }
 
 // jsonBody is a body that is ready to be written, and its Content-Length.
@@ -256,8 +254,8 @@ func writeError(w http.ResponseWriter, err error) {
 
 // readFields reads a body of one JSON object, or of nothing, into the fields
 // that the route has: pointers to pointers, which a field that is absent or
-// null leaves nil.
-func readFields(r *http.Request, fields map[string]any) ([]byte, error) {
+// null leaves nil; check then looks at what they hold.
+func readFields(r *http.Request, fields map[string]any, check func() error) ([]byte, error) {
 	if r.URL.RawQuery != "" {
 		return nil, badRequest("the fields go into the body as JSON, not into the query")
 	}
@@ -271,7 +269,10 @@ func readFields(r *http.Request, fields map[string]any) ([]byte, error) {
 	if len(body) > maxBody {
 		return nil, errTooLarge
 	}
-	return body, decode(body, fields)
+	if err := decode(body, fields); err != nil {
+		return nil, err
+	}
+	return body, check()
 }
 
 var errTooLarge = &httpError{http.StatusRequestEntityTooLarge, "too_large", "the body is over 4096 bytes; a command needs far less"}
@@ -318,12 +319,7 @@ func decode(body []byte, fields map[string]any) error {
 }
 
 func fieldNames(fields map[string]any) string {
-	names := make([]string, 0, len(fields))
-	for name := range fields {
-		names = append(names, strconv.Quote(name))
-	}
-	slices.Sort(names)
-	return strings.Join(names, ", ")
+	return `"` + strings.Join(slices.Sorted(maps.Keys(fields)), `", "`) + `"`
 }
 
 func wrongType(name string, raw json.RawMessage, into any) error {
@@ -479,10 +475,9 @@ func (a *api) postMode(_ http.ResponseWriter, r *http.Request) (any, error) {
 	var name *string
 	var wait *float64
 	var req request
-	body, err := readFields(r, map[string]any{"mode": &name, "arm": &req.arm, "wait": &wait})
-	if err == nil {
-		err = limitWait.check(wait)
-	}
+	body, err := readFields(r, map[string]any{"mode": &name, "arm": &req.arm, "wait": &wait}, func() error {
+		return limitWait.check(wait)
+	})
 	if err != nil {
 		return nil, err
 	}
@@ -505,10 +500,9 @@ func (a *api) postMode(_ http.ResponseWriter, r *http.Request) (any, error) {
 func (a *api) postTakeoff(_ http.ResponseWriter, r *http.Request) (any, error) {
 	var wait *float64
 	req := request{setMode: true, mode: ModeTakeoff}
-	body, err := readFields(r, map[string]any{"altitude": &req.altitude, "wait": &wait})
-	if err == nil {
-		err = cmp.Or(limitTakeoff.check(req.altitude), limitWait.check(wait))
-	}
+	body, err := readFields(r, map[string]any{"altitude": &req.altitude, "wait": &wait}, func() error {
+		return cmp.Or(limitTakeoff.check(req.altitude), limitWait.check(wait))
+	})
 	if err != nil {
 		return nil, err
 	}
@@ -522,15 +516,14 @@ func (a *api) postGoto(_ http.ResponseWriter, r *http.Request) (any, error) {
 		"lat": &req.lat, "lon": &req.lon,
 		"altitude": &req.altitude, "altitude_msl": &req.altitudeMSL,
 		"heading": &req.heading, "speed": &req.speed, "wait": &wait,
+	}, func() error {
+		return cmp.Or(
+			checkPlace(req.lat, req.lon),
+			limitAltitude.check(req.altitude), limitAltitudeMSL.check(req.altitudeMSL),
+			limitHeading.check(req.heading), limitSpeed.check(req.speed), limitWait.check(wait),
+		)
 	})
 	if err != nil {
-		return nil, err
-	}
-	if err := cmp.Or(
-		checkPlace(req.lat, req.lon),
-		limitAltitude.check(req.altitude), limitAltitudeMSL.check(req.altitudeMSL),
-		limitHeading.check(req.heading), limitSpeed.check(req.speed), limitWait.check(wait),
-	); err != nil {
 		return nil, err
 	}
 	switch {
@@ -545,10 +538,9 @@ func (a *api) postGoto(_ http.ResponseWriter, r *http.Request) (any, error) {
 func (a *api) postLand(_ http.ResponseWriter, r *http.Request) (any, error) {
 	var wait *float64
 	req := request{setMode: true, mode: ModeLand}
-	body, err := readFields(r, map[string]any{"lat": &req.lat, "lon": &req.lon, "wait": &wait})
-	if err == nil {
-		err = cmp.Or(checkPlace(req.lat, req.lon), limitWait.check(wait))
-	}
+	body, err := readFields(r, map[string]any{"lat": &req.lat, "lon": &req.lon, "wait": &wait}, func() error {
+		return cmp.Or(checkPlace(req.lat, req.lon), limitWait.check(wait))
+	})
 	if err != nil {
 		return nil, err
 	}
@@ -563,14 +555,13 @@ func (a *api) postInput(_ http.ResponseWriter, r *http.Request) (any, error) {
 	var roll, pitch, yaw, throttle, timeout *float64
 	_, err := readFields(r, map[string]any{
 		"roll": &roll, "pitch": &pitch, "yaw": &yaw, "throttle": &throttle, "timeout": &timeout,
+	}, func() error {
+		return cmp.Or(
+			limitRoll.check(roll), limitPitch.check(pitch), limitYaw.check(yaw),
+			limitThrottle.check(throttle), limitTimeout.check(timeout),
+		)
 	})
 	if err != nil {
-		return nil, err
-	}
-	if err := cmp.Or(
-		limitRoll.check(roll), limitPitch.check(pitch), limitYaw.check(yaw),
-		limitThrottle.check(throttle), limitTimeout.check(timeout),
-	); err != nil {
 		return nil, err
 	}
 	expires := or(timeout, defaultTimeout)

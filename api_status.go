@@ -234,6 +234,7 @@ const (
 	maxStreams  = 16
 	eventEvery  = 100 * time.Millisecond // at most
 	eventAtMost = time.Second            // without one
+	eventBuffer = 16 << 10               // bytes; the system's own holds minutes of a client that does not read
 )
 
 // openStreams are the streams of the status that are open, the oldest first, and the
@@ -290,6 +291,9 @@ func (a *api) stream(w http.ResponseWriter, r *http.Request) (any, error) {
 	defer a.closeStream(s)
 	if conn, ok := r.Context().Value(connKey{}).(*boundedConn); ok {
 		conn.hold(heldStream, func() { conn.Conn.Close() })
+		if c, ok := conn.Conn.(interface{ SetWriteBuffer(int) error }); ok {
+			c.SetWriteBuffer(eventBuffer)
+		}
 	}
 	timer := time.NewTimer(0)
 	defer timer.Stop()

@@ -356,6 +356,7 @@ func TestAStreamIsTheStatusAtOnceAndWithEachChange(t *testing.T) {
 	atStation(t, simPX4, func(st *station) {
 		p, end := serve(st.T, st.handler, maxConnections)
 		defer end()
+		time.Sleep(37 * time.Millisecond) // between two messages: the stream and the poll see the same
 		w := watchStatus(p)
 		first := w.got()
 		if len(first) != 1 || first[0].name != "status" || first[0].data+"\n" != st.get("/api/drone/status").body {
@@ -515,6 +516,52 @@ func TestA17thStreamTakesThePlaceOfTheOldest(t *testing.T) {
 	})
 }
 
+func TestAFloodOfCommandsAnd16StreamsDoNotMindEachOther(t *testing.T) {
+	atStation(t, simPX4, func(st *station) {
+		st.fly("position")
+		p, end := serve(st.T, st.handler, maxConnections)
+		defer end()
+		var open []*watcher
+		for range maxStreams {
+			open = append(open, watchStatus(p))
+		}
+		time.Sleep(time.Second)
+		var flood sync.WaitGroup
+		for client := range 32 {
+			w := p.connect()
+			flood.Go(func() {
+				for n := range 500 {
+					began := time.Now()
+					path, body := "/api/drone/input", fmt.Sprintf(`{"roll":%g}`, float64(n%3)/10)
+					if client == 0 && n%100 == 50 {
+						path, body = "/api/drone/mode", `{"arm":true}`
+					}
+					w.ask("POST", path, body).wantOK(st.T)
+					if took := time.Since(began); took > 200*time.Millisecond {
+						st.Errorf("%s was answered after %v", path, took)
+					}
+					time.Sleep(time.Duration(10+client) * time.Millisecond)
+				}
+			})
+		}
+		began := time.Now()
+		time.Sleep(4 * time.Second)
+		for i, w := range open {
+			last := began
+			for _, e := range w.got() {
+				if gap := e.at.Sub(last); gap > 2*eventEvery {
+					st.Errorf("stream %d had nothing for %v in a flood of commands", i, gap)
+				}
+				last = e.at
+			}
+			if w.ended() || time.Since(last) > 2*eventEvery {
+				st.Errorf("stream %d ended: %v, and had nothing for %v", i, w.ended(), time.Since(last))
+			}
+		}
+		flood.Wait()
+	})
+}
+
 func TestAClientThatStopsReadingIsCutOffAfterTwoSeconds(t *testing.T) {
 	atStation(t, simPX4, func(st *station) {
 		p, end := serve(st.T, st.handler, maxConnections)
@@ -534,6 +581,36 @@ func TestAClientThatStopsReadingIsCutOffAfterTwoSeconds(t *testing.T) {
 			st.Error("another stream suffers")
 		}
 	})
+}
+
+// In real time and on a real socket: what the system's buffers hold of a client
+// that does not read is no event that it took.
+func TestASocketHoldsLittleOfAStreamThatNobodyReads(t *testing.T) {
+	d := mute()
+	d.ended = make(chan struct{}) // it is not
+	for range 20 {
+		d.tell(strings.Repeat("A text that makes an event longer. ", 6))
+	}
+	s := listen(t, newHandler(d, admission{}))
+	w := dial(t, s.address)
+	w.Conn.(*net.TCPConn).SetReadBuffer(4096)
+	io.WriteString(w, "GET /api/drone/status HTTP/1.1\r\nHost: drone.local\r\nAccept: text/event-stream\r\n\r\n")
+	tick := time.NewTicker(eventEvery / 4)
+	defer tick.Stop()
+	for began, cut := time.Now(), false; !cut; {
+		select {
+		case <-tick.C:
+			d.changes.Add(1)
+		case <-s.ended:
+			cut = true
+		}
+		if time.Since(began) > 30*time.Second {
+			t.Fatal("it is not cut off")
+		}
+	}
+	if n, _ := io.Copy(io.Discard, w.in); n < 5000 || n > 200_000 {
+		t.Errorf("the system held %d bytes for a client that did not read", n)
+	}
 }
 
 func TestStreamsEndWithTheProgramAndNotBefore(t *testing.T) {

@@ -8,6 +8,7 @@ import (
 	"io"
 	"log/slog"
 	"math"
+	"math/rand/v2"
 	"net/http"
 	"net/http/httptest"
 	"regexp"
@@ -784,6 +785,64 @@ func TestCommandsToASilentVehicleAreOffline(t *testing.T) {
 	})
 }
 
+// Whatever a crowd asks for, in any order and out to the ends of each range, the
+// autopilot beats on, and the answer is another one than that it is offline.
+func TestNoCommandCostsTheAutopilotItsHeartbeat(t *testing.T) {
+	both(t, func(f *flight) {
+		dice := rand.New(rand.NewPCG(11, uint64(f.firmware)))
+		number := func(name string, l limit) string {
+			v := []float64{l.min, l.max, l.min + dice.Float64()*(l.max-l.min)}[dice.IntN(3)]
+			return fmt.Sprintf("%q:%.9g", name, v)
+		}
+		some := func(fields ...string) string {
+			dice.Shuffle(len(fields), func(i, j int) { fields[i], fields[j] = fields[j], fields[i] })
+			return "{" + strings.Join(fields[:dice.IntN(len(fields)+1)], ",") + "}"
+		}
+		var clients sync.WaitGroup
+		aloft, answers := 0, map[int]int{}
+		var mu sync.Mutex
+		for range 3000 {
+			place := number("lat", limitLat) + "," + number("lon", limitLon)
+			if dice.IntN(2) == 0 {
+				place = at(dice.Float64()*200-100, dice.Float64()*200-100)
+			}
+			wait := fmt.Sprintf(`"wait":%g`, float64(dice.IntN(3))*dice.Float64())
+			path, body := "/mode", some(fmt.Sprintf(`"mode":%q`, Mode(dice.IntN(int(ModeOther)))), fmt.Sprintf(`"arm":%v`, dice.IntN(3) > 0), wait)
+			switch dice.IntN(6) {
+			case 0:
+				path, body = "/takeoff", some(number("altitude", limitTakeoff), wait)
+			case 1:
+				path, body = "/goto", some(place, number("altitude", limitAltitude), number("heading", limitHeading), number("speed", limitSpeed), wait)
+			case 2:
+				path, body = "/land", some(place, wait)
+			case 3, 4:
+				path, body = "/input", some(number("roll", limitRoll), number("pitch", limitPitch), number("yaw", limitYaw), number("throttle", limitThrottle), number("timeout", limitTimeout))
+			}
+			clients.Go(func() {
+				code, o := f.call("POST", path, body)
+				if code == 503 || code == 500 || code == 400 {
+					f.Errorf("%s %s: %d %v", path, body, code, o)
+				}
+				mu.Lock()
+				defer mu.Unlock()
+				answers[code]++
+			})
+			time.Sleep(time.Duration(dice.ExpFloat64() * float64(300*time.Millisecond)))
+			s := f.status()
+			if s["in_air"] == true {
+				aloft++
+			}
+			if age, _ := s["link"].(object)["heartbeat_age"].(float64); s["online"] != true || age > 1.1 {
+				f.Fatalf("after %s %s: online %v, the last heartbeat %v s ago", path, body, s["online"], age)
+			}
+		}
+		clients.Wait()
+		if answers[200] < 500 || aloft < 500 {
+			f.Errorf("little happened: aloft %d times, answers %v", aloft, answers)
+		}
+	})
+}
+
 func TestADeviceThatIsNotThereIsOffline(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(context.Background())
@@ -1178,6 +1237,14 @@ func FuzzBody(f *testing.F) {
 	})
 }
 
+// onlooking is the commander's owner but for what it does before a plan.
+type onlooking struct {
+	owner
+	look func(op *operation) error
+}
+
+func (o onlooking) prepare(op *operation) error { return o.look(op) }
+
 // aloftAndDeaf is a copter in the air, flown by sticks, whose plans are made and
 // not sent: no time passes. told returns what it would have been told since.
 func aloftAndDeaf() (d *drone, told func() []message.Message) {
@@ -1198,16 +1265,16 @@ func aloftAndDeaf() (d *drone, told func() []message.Message) {
 	}
 	see()
 	var list []message.Message
-	d.cmd.prepare = func(op *operation) error {
+	d.cmd.owner = onlooking{d.cmd.owner, func(op *operation) error {
 		d.cmd.begun = time.Time{} // the next one need not wait
 		for _, s := range op.plan.steps {
 			list = append(list, s.message(1, 0))
 		}
 		return refuse(codeRefused, "a test only looks")
-	}
+	}}
 	return d, func() []message.Message {
 		d.mu.Lock()
-		all := append(list, d.pilot(d.sticks.axes).msg)
+		all := append(list, d.sticks.outgoing(d.sticks.axes).msg)
 		list = nil
 		d.mu.Unlock()
 		see() // what is old is not believed

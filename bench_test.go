@@ -1204,13 +1204,15 @@ func TestIdleProgramHoldsLittle(t *testing.T) {
 // What an idle and a flying program wake up for: voluntary switches of all its
 // threads, over 20 s of real time, because the kernel counts them and the runtime
 // below us makes most of them. They are counted in windows of 7 s, as long as a
-// silent port takes from one opening to the next, and the least counts: the runtime's
-// monitor wakes more often while others keep the program waiting, never less.
+// silent port takes from one opening to the next, until one is in the budget: the
+// runtime's monitor wakes more often while others keep the program waiting, never
+// less.
 func TestProgramWakesSeldom(t *testing.T) {
 	if testing.Short() || racing() {
-		t.Skip("it takes 26 s, and the race detector wakes by itself")
+		t.Skip("it takes 12 s, on a busy machine more, and the race detector wakes by itself")
 	}
-	const idleMost, streamMost, window = 5, 110, 7 * time.Second
+	const window, windows = 7 * time.Second, 8
+	mosts := [2]int{5 * 7, 110 * 7}
 	_, path := terminal(t)
 	idle := start(t, nil, "-device", path, "-baud", "57600")
 	port := freeUDPPort(t)
@@ -1230,17 +1232,17 @@ func TestProgramWakesSeldom(t *testing.T) {
 
 	least := [2]int{math.MaxInt, math.MaxInt}
 	programs := [2]*program{idle, flying}
-	for range 3 {
+	for n := 0; n < windows && (least[0] > mosts[0] || least[1] > mosts[1]); n++ {
 		before := [2]int{switches(t, idle.Process.Pid), switches(t, flying.Process.Pid)}
 		time.Sleep(window)
 		for i, p := range programs {
 			least[i] = min(least[i], switches(t, p.Process.Pid)-before[i])
 		}
 	}
-	for i, most := range [2]int{idleMost, streamMost} {
+	for i, most := range mosts {
 		t.Logf("%d in %v, %.1f a second", least[i], window, float64(least[i])/window.Seconds())
-		if least[i] > most*int(window.Seconds()) {
-			t.Errorf("woken %d times in %v, over the budget of %d a second", least[i], window, most)
+		if least[i] > most {
+			t.Errorf("woken %d times in %v, over the budget of %d", least[i], window, most)
 		}
 	}
 	for _, p := range programs {

@@ -15,6 +15,8 @@ const (
 	lastLook     = 150 * time.Millisecond // of it, for the heartbeat that a 504 tells with
 	lateCopy     = 250 * time.Millisecond // the last copy may have waited in the queue
 	progressWait = 10 * time.Second       // after IN_PROGRESS
+	modeGap      = 20 * time.Millisecond  // between the ack of a mode change and the next one
+	modeUnacked  = 100 * time.Millisecond // after its last copy, where none came
 	secondAck    = 300 * time.Millisecond // PX4's second ack of DO_SET_MODE
 	questionWait = 50 * time.Millisecond  // or two round trips
 	slowestTrip  = 200 * time.Millisecond // that is believed of a line that does not answer
@@ -36,8 +38,9 @@ type acks struct {
 	owed     map[common.MAV_CMD]owedAcks
 	trip     time.Duration // the round trip last measured
 	question *question     // the one that is outstanding
-	givenUp  time.Time     // when the last one that was not answered was sent
+	givenUp  time.Time     // when the last one was sent, if nothing answered it
 	heard    time.Time     // when the vehicle last answered anything of ours
+	modeAt   time.Time     // not before it another mode change
 }
 
 // owedAcks counts the acks of a command id that are still on their way: until
@@ -56,7 +59,8 @@ type exchange struct {
 	skip   int       // acks that still belong to earlier commands
 	until  time.Time // then they are lost
 	copies int
-	sent   time.Time
+	sent   time.Time // the first
+	last   time.Time // the last
 
 	accepted int
 	refusal  *uint8    // the first ack that is not ACCEPTED
@@ -94,6 +98,9 @@ func (a *acks) close(x *exchange) {
 	if a.waiting[x.step.cmd] == x {
 		delete(a.waiting, x.step.cmd)
 	}
+	if x.step.enters && !x.first.IsZero() {
+		a.modeAt = time.Now().Add(modeGap)
+	}
 }
 
 // send sends a copy of the step. The waiter is there before.
@@ -108,6 +115,7 @@ func (a *acks) send(x *exchange) error {
 	if x.copies == 0 {
 		x.sent = now
 	}
+	x.last = now
 	x.copies++
 	o := a.owed[x.step.cmd]
 	o.n++
@@ -116,6 +124,9 @@ func (a *acks) send(x *exchange) error {
 	}
 	o.until = x.sent.Add(giveUp + lateCopy)
 	a.owed[x.step.cmd] = o
+	if x.step.enters {
+		a.modeAt = now.Add(modeUnacked)
+	}
 	return nil
 }
 
@@ -150,8 +161,8 @@ func (a *acks) hear(cmd common.MAV_CMD, result uint8, now time.Time) {
 	default:
 		if x.first.IsZero() {
 			x.first = now
-			// Of several copies it may be the first one's: then the line is slow.
-			if trip := now.Sub(x.sent); x.copies == 1 || trip > a.trip {
+			// Of several copies it may be the last one's; a question will tell.
+			if trip := now.Sub(x.last); x.progress.IsZero() && (x.copies == 1 || trip > a.trip) {
 				a.trip = trip
 			}
 		}
@@ -171,10 +182,13 @@ func (a *acks) hearAnswer(result uint8, now time.Time) {
 	switch {
 	case q != nil && !now.Before(q.at):
 		q.acknowledged(result, a.vendor() == px4)
-		a.trip = now.Sub(q.at)
+		a.trip, a.givenUp = now.Sub(q.at), time.Time{}
 		a.drop()
 	case q == nil && !a.givenUp.IsZero():
-		a.trip, a.givenUp = now.Sub(a.givenUp), time.Time{}
+		if trip := now.Sub(a.givenUp); trip <= giveUp { // else it is no answer to that one
+			a.trip = trip
+		}
+		a.givenUp = time.Time{}
 	}
 }
 
@@ -233,6 +247,9 @@ func (a *acks) ask(id uint32, now time.Time) *question {
 	a.tick(now)
 	if a.question != nil {
 		return nil
+	}
+	if !a.givenUp.IsZero() {
+		a.clear()
 	}
 	s := a.vendor().command(common.MAV_CMD_REQUEST_MESSAGE, float32(id))
 	if a.say(s.message(a.system(), 0)) != nil {

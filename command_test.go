@@ -526,6 +526,59 @@ func TestQuestionsAreAskedOneAtATimeAndGivenUpAfterTwoRoundTrips(t *testing.T) {
 	lineEqual(t, "a denied one is over", a.question == nil, true)
 }
 
+// The autopilot's parser may be inside a broken frame, and swallow question after
+// question.
+func TestAQuestionAfterOneWithoutAnAnswerGetsTheParserOutOfABrokenFrame(t *testing.T) {
+	now, cleared := time.Unix(1000, 0), 0
+	a := newAcks(func(message.Message) error { return nil }, func() { cleared++ }, func() byte { return 1 }, func() firmware { return px4 })
+	q := a.ask(0, now)
+	lineEqual(t, "cleared before the first", cleared, 0)
+	now = q.until
+	a.ask(0, now)
+	lineEqual(t, "cleared before the one after it", cleared, 1)
+	now = now.Add(3 * time.Millisecond)
+	a.came(0, now)
+	a.hear(common.MAV_CMD_REQUEST_MESSAGE, 0, now)
+	a.ask(0, now)
+	lineEqual(t, "cleared after an answer", cleared, 1)
+}
+
+// Only an answer measures the line: not a second copy of an old one, nor an ack
+// that took its time.
+func TestOnlyAnAnswerMeasuresTheLine(t *testing.T) {
+	start := time.Now()
+	a := newAcks(func(message.Message) error { return nil }, func() {}, func() byte { return 1 }, func() firmware { return copter })
+	at := func(d time.Duration) time.Time { return start.Add(d) }
+	q := a.ask(0, start)
+	a.tick(q.until) // given up
+	a.hear(common.MAV_CMD_REQUEST_MESSAGE, 0, at(600*time.Millisecond))
+	lineEqual(t, "a late answer measures", a.trip, 600*time.Millisecond)
+	a.ask(0, at(time.Second))
+	a.tick(at(3 * time.Second))
+	before := a.trip
+	a.hear(common.MAV_CMD_REQUEST_MESSAGE, 0, at(10*time.Minute))
+	lineEqual(t, "minutes later it is no answer", a.trip, before)
+
+	a.ask(0, at(11*time.Minute))
+	a.tick(at(12 * time.Minute))
+	a.ask(0, at(13*time.Minute))
+	a.hear(common.MAV_CMD_REQUEST_MESSAGE, 0, at(13*time.Minute+5*time.Millisecond))
+	a.came(0, at(13*time.Minute+5*time.Millisecond))
+	a.hear(common.MAV_CMD_REQUEST_MESSAGE, 0, at(14*time.Minute)) // the same ack once more
+	lineEqual(t, "a second copy is none", a.trip, 5*time.Millisecond)
+
+	x := a.open(&step{cmd: common.MAV_CMD_NAV_LAND}, 0)
+	x.copies, x.sent, x.last = 1, start, start
+	a.hear(common.MAV_CMD_NAV_LAND, uint8(common.MAV_RESULT_IN_PROGRESS), at(10*time.Millisecond))
+	a.hear(common.MAV_CMD_NAV_LAND, 0, at(9*time.Second))
+	lineEqual(t, "what was in progress took its own time", a.trip, 5*time.Millisecond)
+
+	x = a.open(&step{cmd: common.MAV_CMD_NAV_TAKEOFF}, 0)
+	x.copies, x.sent, x.last = 5, start, at(1250*time.Millisecond)
+	a.hear(common.MAV_CMD_NAV_TAKEOFF, 0, at(1260*time.Millisecond))
+	lineEqual(t, "of five copies it may be the last one's", a.trip, 10*time.Millisecond)
+}
+
 // PX4 sends what is asked for before its ack, ArduPilot behind it.
 func TestTheAnswerToAQuestionIsTheMessageThatBelongsToItsAck(t *testing.T) {
 	for _, c := range []struct {
@@ -669,6 +722,22 @@ func TestA504TellsWithTheFreshestReport(t *testing.T) {
 		if age := s.now.Sub(s.tel.beat.at); age > 300*time.Millisecond {
 			t.Errorf("the report is %v old", age)
 		}
+	})
+}
+
+// All five copies lost their acks, the last one was carried out: the heartbeat
+// that a 504 would tell with proves it.
+func TestTheLastLookProvesAModeChange(t *testing.T) {
+	onBoth(t, func(t *testing.T, b *lineBench, v firmware) {
+		b.follow(func(id uint16, try int) {
+			if custom, _ := b.wanted(id); try == len(repeats)-1 {
+				time.AfterFunc(300*time.Millisecond, func() { b.shows(custom, false) }) // no heartbeat is due
+			}
+		})
+		o := <-b.command(goHome)
+		lineEqual(t, "error", o.err, nil)
+		lineEqual(t, "sends", len(b.commands(common.MAV_CMD_DO_SET_MODE)), len(repeats))
+		lineEqual(t, "time until the answer", o.took, giveUp-lastLook)
 	})
 }
 

@@ -5,7 +5,6 @@ import (
 	"log/slog"
 	"math"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/bluenviron/gomavlib/v3/pkg/dialects/common"
@@ -16,60 +15,45 @@ import (
 // Times of the vehicle (docs/design.md, "The vehicle").
 const (
 	offlineAfter = 3 * time.Second // without a heartbeat
-	askAfter     = 1500 * time.Millisecond
-	askEvery     = time.Second // for a target; and with a stream, whether it hears us
-	askAgain     = 20 * time.Millisecond
-	deafAfter    = 10 * time.Second // without an ack, with a stream
-	chunkWait    = time.Second      // for the missing chunks of a STATUSTEXT
-	farewellFor  = time.Second      // of the last command
+	chunkWait    = time.Second     // for the missing chunks of a STATUSTEXT
 )
 
 // drone is the one vehicle: it hears what the link brings, asks for what does
 // not come by itself, runs what is due, and answers what it knows. Its mutex
 // guards all that it has, its commander's waiting included.
 type drone struct {
-	link    *link
-	changes atomic.Uint64 // rises with everything that a status shows
-	version atomic.Uint64 // rises with what a status must show at once: all but telemetry
-	beat    atomic.Int64  // when the clock last ran, for the watchdog; Unix nanoseconds
-	alarm   alarm         // the clock sleeps by it
-	ended   chan struct{} // closed when everything that waits is to end
+	link  *link
+	clock clock
+	ended chan struct{} // closed when everything that waits is to end
 
-	mu       sync.Mutex // guards all below
-	tel      telemetry
-	firmware firmware
-	online   bool
-	machine  machine
-	sticks   sticks
-	sources  sources
+	mu sync.Mutex // guards all below
+	aircraft
+	params   parameters
+	sticks   hands
 	cmd      *commander
+	conduct  conduct
 	greeting greeting
 	asked    asked
 	wg       sync.WaitGroup // the goroutines of run
 }
 
-// asked is when the vehicle was asked for what does not come by itself.
-type asked struct {
-	beat, target, look time.Time
-	streamed           time.Time // since when a stream runs, as far as hearing us goes
-	deaf               bool      // it hears us no more
-	news               chan struct{}
-}
-
 // newDrone makes the drone that device leads to; only is its system id, 0 for
 // the first one that is heard.
 func newDrone(dev device, only byte, gcs bool) *drone {
-	n := math.NaN()
-	d := &drone{tel: newTelemetry(), alarm: newAlarm(), ended: make(chan struct{})}
-	d.sources = sources{rcIn: n, gcsFailsafe: n, alone: gcs}
-	d.link = newLink(dev, only, gcs, d.hear, d.pokeClock)
-	d.cmd = &commander{
-		mu: &d.mu, machine: &d.machine,
-		acks: newAcks(d.say, d.link.clear, func() byte { return d.tel.id.system }, func() firmware { return d.firmware }),
+	d := &drone{clock: clock{alarm: newAlarm()}, ended: make(chan struct{})}
+	d.tel = newTelemetry()
+	d.link = newLink(dev, only, gcs, d.hear, d.clock.poke)
+	acks := newAcks(d.say, d.link.clear, func() byte { return d.tel.id.system }, func() firmware { return d.firmware })
+	d.cmd = &commander{mu: &d.mu, acks: acks, machine: &d.machine, owner: &d.conduct}
+	d.params = parameters{craft: &d.aircraft, acks: acks}
+	d.sticks = hands{craft: &d.aircraft, link: d.link, acks: acks, params: &d.params}
+	d.sticks.src = sources{rcIn: math.NaN(), gcsFailsafe: math.NaN(), alone: gcs}
+	d.asked = asked{craft: &d.aircraft, acks: acks}
+	d.conduct = conduct{
+		reasons: reasons{craft: &d.aircraft, acks: acks}, sticks: &d.sticks, params: &d.params, cmd: d.cmd,
+		link: d.link, clock: &d.clock, asked: &d.asked, wg: &d.wg,
 	}
-	d.cmd.ready, d.cmd.prepare, d.cmd.knock = d.ready, d.prepare, d.knock
-	d.cmd.follow, d.cmd.closing, d.cmd.refusal = d.follow, d.closing, d.refusal
-	d.greeting = greeting{drone: d}
+	d.greeting = greeting{craft: &d.aircraft, params: &d.params, cmd: d.cmd, clock: &d.clock, wg: &d.wg}
 	return d
 }
 
@@ -79,7 +63,7 @@ func (d *drone) run(ctx context.Context) {
 	lineCtx, cut := context.WithCancel(context.WithoutCancel(ctx))
 	defer cut()
 	d.wg.Go(func() { d.link.run(lineCtx) })
-	d.wg.Go(func() { d.runClock(lineCtx) })
+	d.wg.Go(func() { d.clock.run(lineCtx, d.tick) })
 	<-ctx.Done()
 	d.quit()
 	d.farewell()
@@ -95,7 +79,6 @@ func (d *drone) quit() {
 		close(d.ended)
 	}
 	d.cmd.stop()
-	d.tellWaiters()
 }
 
 // say sends a message from us to the vehicle; its answer is awaited.
@@ -107,46 +90,49 @@ func (d *drone) say(m message.Message) error {
 	return err
 }
 
-// tell tells the user what mavrest did by itself.
-func (d *drone) tell(text string) {
-	slog.Warn(text)
-	d.tel.texts.add(statusText{uint8(common.MAV_SEVERITY_NOTICE), "mavrest: " + text, time.Now()})
-	d.version.Add(1)
-	d.changes.Add(1)
+// farewell is what the vehicle is left with when the program ends after sticks
+// (docs/design.md, "SIGTERM in the air").
+func (d *drone) farewell() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.sticks.phase == stickOff || !d.online {
+		return
+	}
+	f := d.sticks.facts(time.Now())
+	release := d.sticks.src.releases(f.firmware)
+	if f.firmware.ardupilot() && f.aloft && f.mode.flownBySticks() && !d.sticks.taken {
+		d.conduct.farewell(f)
+	}
+	d.sticks.farewell(f, release)
 }
-
-// pokeClock makes the clock run now.
-func (d *drone) pokeClock() { d.alarm.ring() }
 
 // tick does what is due and tells when the next thing is.
 func (d *drone) tick(now time.Time) time.Time {
-	next := now.Add(offlineAfter)
-	sooner := func(at time.Time) {
-		if !at.IsZero() && at.Before(next) {
-			next = at
-		}
-	}
-	sooner(d.link.tick(now))
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	next := sooner(now.Add(offlineAfter), d.link.tick(now))
 	if d.online {
-		if now.Sub(d.tel.beat.at) >= offlineAfter {
-			d.lose()
+		if silent := d.tel.beat.at.Add(offlineAfter); now.Before(silent) {
+			next = sooner(next, silent)
 		} else {
-			sooner(d.tel.beat.at.Add(offlineAfter))
+			d.lose()
 		}
 	}
 	if d.machine.tick(now) {
-		d.taken("the autopilot acknowledged and did not follow")
-		d.tell("the autopilot acknowledged a command and did not follow: it is in " + d.modeName())
+		d.taken("not the commanded mode for 5 s")
+		d.tell("the vehicle is not in the mode that was commanded last: it is in " + d.modeName())
 	}
-	sooner(d.machine.due())
-	sooner(d.tel.texts.flush(now, chunkWait))
-	sooner(d.watch(now))
-	d.sticks.tick(d.stickFacts(now), &d.sources)
-	d.actOnSticks()
-	sooner(d.sticks.due())
-	sooner(d.askDue(now))
-	sooner(d.greeting.tick(now))
-	return next
+	next = sooner(next, d.machine.due())
+	next = sooner(next, d.tel.texts.flush(now, chunkWait))
+	next = sooner(next, d.conduct.watch(now))
+	d.sticks.tick(d.sticks.facts(now))
+	if d.sticks.act() && d.cmd.idle() {
+		d.wg.Go(d.conduct.holdForSilent)
+	}
+	next = sooner(next, d.sticks.due())
+	flies := d.tel.beat.armed && (d.machine.mode == ModeHold || d.machine.mode == ModeTakeoff || d.cmd.transit())
+	next = sooner(next, d.asked.tick(now, d.sticks.phase != stickOff, flies, now.Before(d.sticks.watch.until)))
+	return sooner(next, d.greeting.tick(now))
 }
 
 // lose says that the vehicle is offline.
@@ -154,70 +140,13 @@ func (d *drone) lose() {
 	d.online = false
 	d.machine.lose()
 	d.sticks.lost()
-	d.tellWaiters()
-	d.version.Add(1)
-	d.changes.Add(1)
-	slog.Warn("vehicle offline: no heartbeat for 3 s", "system", d.tel.id.system)
-}
-
-// tellWaiters wakes those who wait for a manoeuvre, for what is not its end.
-func (d *drone) tellWaiters() {
-	if d.asked.news != nil {
-		close(d.asked.news)
-		d.asked.news = nil
+	d.cmd.bell.ring()
+	d.changed()
+	level := slog.LevelWarn
+	if d.link.state().fault != nil { // that was told, and why
+		level = slog.LevelInfo
 	}
-	d.cmd.ring()
-}
-
-// askDue asks for what does not come by itself, and tells when the next question
-// is due.
-func (d *drone) askDue(now time.Time) (next time.Time) {
-	a := &d.asked
-	streams := d.sticks.phase != stickOff
-	if !streams {
-		a.streamed, a.deaf = time.Time{}, false
-	} else if a.streamed.IsZero() {
-		a.streamed = now
-	}
-	if !d.online {
-		return time.Time{}
-	}
-	due := func(last *time.Time, every time.Duration, id uint32) {
-		at := last.Add(every)
-		if !now.Before(at) {
-			at = now.Add(askAgain)
-			if d.cmd.acks.ask(id, now) != nil {
-				*last, at = now, now.Add(every)
-			}
-		}
-		if next.IsZero() || at.Before(next) {
-			next = at
-		}
-	}
-	mode := d.machine.mode
-	if d.tel.beat.armed && (mode == ModeHold || mode == ModeTakeoff || d.cmd.transit()) {
-		due(&a.target, askEvery, 87) // POSITION_TARGET_GLOBAL_INT
-	}
-	if now.Before(d.sticks.watch.until) {
-		due(&a.look, lookFor/5, 1) // SYS_STATUS: is there a receiver
-	}
-	if streams {
-		due(&a.beat, askEvery, 0)
-		if last := d.cmd.acks.heard; now.Sub(last) >= deafAfter && now.Sub(a.streamed) >= deafAfter && !a.deaf {
-			a.deaf = true
-			d.tell("the autopilot hears us no more: it has not answered for 10 s")
-		} else if now.Sub(last) < deafAfter {
-			a.deaf = false
-		}
-	} else if d.tel.beat.at.Add(askAfter).After(now) {
-		at := d.tel.beat.at.Add(askAfter)
-		if next.IsZero() || at.Before(next) {
-			next = at
-		}
-	} else {
-		due(&a.beat, askEvery/2, 0)
-	}
-	return next
+	slog.Log(context.Background(), level, "vehicle offline: no heartbeat for 3 s", "system", d.tel.id.system)
 }
 
 // hear takes what the link hands on.
@@ -228,12 +157,12 @@ func (d *drone) hear(h heard) {
 	case h.notice != "":
 		d.tell(h.notice)
 	case h.msg == nil: // the port is open
-		d.sources.opened = h.at
+		d.sticks.src.opened = h.at
 		d.version.Add(1)
-		d.pokeClock()
+		d.clock.poke()
 	case h.foreign:
-		d.sticks.foreigner(d.stickFacts(h.at), &d.sources)
-		d.actOnSticks()
+		d.sticks.foreigner(d.sticks.facts(h.at))
+		d.sticks.act()
 	default:
 		d.tel.id.system = h.system
 		d.take(h.msg, h.at)
@@ -254,22 +183,15 @@ func (d *drone) take(m message.Message, now time.Time) {
 	case *common.MessageCommandAck:
 		if d.link.addressed(m.TargetSystem, m.TargetComponent) {
 			d.cmd.acks.hear(m.Command, uint8(m.Result), now)
-			d.cmd.ring()
+			d.cmd.bell.ring()
 		}
 	case *common.MessageParamValue:
-		d.greeting.hearParam(m)
-	case *common.MessageSysStatus:
-		throttle := uint16(0)
-		if d.tel.rc.within(freshFor, now) {
-			throttle = d.tel.rc.channel[2]
+		if v, ours := d.params.hear(m); ours {
+			d.sticks.src.hearParam(m.ParamId, v)
+			d.cmd.bell.ring()
 		}
-		if !d.tel.health.at.IsZero() {
-			d.sticks.hearReceiver(d.stickFacts(now), &d.sources, d.tel.health.receiverLive(), throttle)
-			d.actOnSticks()
-		}
-	case *common.MessageRcChannels:
-		d.sticks.hearChannels(d.stickFacts(now), &d.sources, d.tel.rc.channel)
-		d.actOnSticks()
+	case *common.MessageSysStatus, *common.MessageRcChannels:
+		d.sticks.hear(m, now)
 	case *common.MessageExtendedSysState:
 		d.identify()
 	case *common.MessageStatustext:
@@ -278,53 +200,45 @@ func (d *drone) take(m message.Message, now time.Time) {
 			slog.Debug("statustext", "severity", s.severity, "text", s.text)
 		}
 		d.version.Add(1)
-		d.cmd.ring()
+		d.cmd.bell.ring()
 	}
 	d.cmd.acks.came(m.GetID(), now)
 	if d.cmd.acks.question != outstanding {
-		d.cmd.ring()
+		d.cmd.bell.ring()
 	}
 }
 
-// identify tells which family of autopilots it is; one that turns out to be
-// another one is asked anew.
+// identify finds out what it is, and asks it anew if that is another thing.
 func (d *drone) identify() {
-	f := firmwareOf(d.tel.id.autopilot, d.tel.id.typ, d.tel.id.vtol)
-	if f != d.firmware && d.firmware != firmwareUnknown && d.online {
+	if d.aircraft.identify() {
 		d.greeting.begin()
 	}
-	d.firmware = f
 }
 
 func (d *drone) hearHeartbeat(now time.Time) {
 	b := &d.tel.beat
 	d.identify()
-	before, failing := d.machine.mode, d.greeting.failsafe
-	wasArmed := d.machine.raw.armed
-	d.greeting.failsafe = b.failsafe
-	mode, _ := d.firmware.reported(b.custom)
-	r := report{custom: b.custom, mode: mode, armed: b.armed, amsl: math.NaN(), streamed: d.sticks.phase != stickOff}
-	if d.tel.position.within(silentAfter, now) { // also a while ago: a climb goes up
-		r.amsl = d.tel.position.amsl
-	}
-	if wasArmed && !b.armed {
+	mode, failing := d.machine.mode, d.failsafe
+	disarmed := d.machine.raw.armed && !b.armed
+	d.failsafe = b.failsafe
+	if disarmed {
 		d.cmd.disarmed()
 	}
-	taken := d.machine.report(r)
+	taken := d.machine.report(d.report(d.sticks.phase != stickOff, now))
 	if taken {
 		d.taken("the vehicle reports it")
-	} else if d.machine.mode != before {
+	} else if d.machine.mode != mode {
 		d.logMode("the vehicle reports it")
 	}
 	if b.failsafe && !failing && b.armed && !taken {
 		d.cmd.took(true)
 	}
-	if wasArmed && !b.armed {
-		d.sticks.disarmed(d.stickFacts(now), &d.sources)
-		d.actOnSticks()
+	if disarmed {
+		d.sticks.disarmed(d.sticks.facts(now))
+		d.sticks.act()
 	}
 	if b.custom != entered[d.firmware][ModeHold] {
-		d.greeting.spedUp = false // entering GUIDED anew resets it
+		d.conduct.spedUp = false // entering GUIDED anew resets it
 	}
 	if !d.online {
 		d.online = true
@@ -332,7 +246,7 @@ func (d *drone) hearHeartbeat(now time.Time) {
 		d.greeting.begin()
 	}
 	d.version.Add(1)
-	d.cmd.ring()
+	d.cmd.bell.ring()
 }
 
 // taken is what follows a report that nothing here explains: a pilot, a failsafe
@@ -342,22 +256,10 @@ func (d *drone) taken(why string) {
 	d.cmd.took(d.tel.beat.armed)
 	d.cmd.abandon(codeInterrupted, "something else took the drone (%s): it is in %s", why, d.modeName())
 	d.tel.target.group, d.asked.target = group{}, time.Time{} // where it flies to is told anew
-	d.sticks.switched(d.stickFacts(now), &d.sources)
-	d.actOnSticks()
+	d.sticks.switched(d.sticks.facts(now))
+	d.sticks.act()
 	d.logMode(why)
-	d.pokeClock()
-}
-
-// logMode logs a mode that nobody asked for here.
-func (d *drone) logMode(why string) {
-	d.version.Add(1)
-	slog.Info("mode changed", "mode", d.machine.mode, "vehicle_mode", d.modeName(), "why", why)
-}
-
-// modeName is the autopilot's own name for its mode.
-func (d *drone) modeName() string {
-	_, name := d.firmware.reported(d.tel.beat.custom)
-	return name
+	d.clock.poke()
 }
 
 // restarted is what follows a restart of the autopilot.
@@ -367,39 +269,13 @@ func (d *drone) restarted(now time.Time) {
 	d.tel.restart()
 	d.cmd.took(true)
 	d.cmd.abandon(codeInterrupted, "the autopilot has started again")
-	d.sticks = sticks{}
-	d.sources.restarted(now)
+	d.sticks.src.restarted(now)
+	d.sticks.sticks = sticks{src: d.sticks.src}
 	d.link.move(nil)
 	d.greeting.begin()
 	d.asked.beat = time.Time{}
 	d.cmd.acks.restarted()
 	d.cmd.acks.ask(0, now)
-}
-
-// vehicle is what the plans need of it. A position that is not fresh is none: a
-// hold would fly back to it.
-func (d *drone) vehicle(now time.Time) vehicle {
-	n := math.NaN()
-	t, p := &d.tel, d.tel.position
-	v := vehicle{
-		firmware: d.firmware, custom: t.beat.custom, armed: t.beat.armed, landed: t.landed, failsafe: t.beat.failsafe,
-		at: place{n, n, n}, amsl: n, heading: n, velocity: motion{n, n, n}, homeAMSL: t.home.amsl,
-		streams: d.sticks.phase == stickClient || d.sticks.phase == stickCentred, away: d.sticks.away(d.stickFacts(now)),
-		set: d.greeting.settings(), wing: t.id.vtol == uint8(common.MAV_VTOL_STATE_FW),
-	}
-	if custom, ok := d.machine.awaited(); ok {
-		v.custom = custom // acknowledged, and no heartbeat shows it yet
-	}
-	if p.within(freshFor, now) {
-		v.at, v.amsl, v.heading = place{p.lat, p.lon, p.relative}, p.amsl, p.heading
-	}
-	if t.velocity.within(freshVelocity, now) {
-		v.velocity = motion{t.velocity.north, t.velocity.east, t.velocity.down}
-	}
-	if m := d.cmd.man; m != nil && m.request.goTo {
-		v.target = m.plan.target
-	}
-	return v
 }
 
 // able reports why no command can be sent now.
@@ -432,7 +308,7 @@ func (d *drone) do(r request) (answer, error) {
 		if err := d.able(); err != nil {
 			return plan{}, err
 		}
-		return r.plan(d.vehicle(time.Now()))
+		return r.plan(d.conduct.vehicle(time.Now()))
 	})
 	return out.answer, out.err
 }
@@ -445,10 +321,7 @@ func (d *drone) wait(ctx context.Context, m *manoeuvre, limit time.Duration) err
 	defer timer.Stop()
 	for {
 		d.mu.Lock()
-		if d.asked.news == nil {
-			d.asked.news = make(chan struct{})
-		}
-		news, able := d.asked.news, d.able()
+		news, able := d.cmd.bell.wait(), d.able()
 		done, why := m.done, m.why
 		d.mu.Unlock()
 		switch {
@@ -468,4 +341,25 @@ func (d *drone) wait(ctx context.Context, m *manoeuvre, limit time.Duration) err
 			return notDone(m, time.Since(began))
 		}
 	}
+}
+
+// input takes the client's sticks, and returns the mode that they act in.
+func (d *drone) input(in stickInput) (Mode, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if err := d.able(); err != nil {
+		return 0, err
+	}
+	if d.asked.deaf {
+		return 0, refuse(codeOffline, "input: %s", deafAdvice)
+	}
+	if op := d.cmd.op; op != nil && op.plan.setsMode {
+		return 0, refuse(codeWrongMode, "input: a command to enter %s is under way", op.plan.order.mode)
+	}
+	mode, err := d.sticks.fly(in)
+	if err == nil {
+		d.changed()
+		d.clock.poke()
+	}
+	return mode, err
 }

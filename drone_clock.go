@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"sync/atomic"
 	"time"
 )
 
@@ -32,16 +33,22 @@ func (a goAlarm) ring() {
 	}
 }
 
-// runClock is everything that happens by time. It sleeps until the next thing is
-// due.
-func (d *drone) runClock(ctx context.Context) {
-	defer context.AfterFunc(ctx, d.alarm.ring)()
+// clock runs what happens by time. It sleeps until the next thing is due.
+type clock struct {
+	alarm alarm        // that it sleeps by
+	beat  atomic.Int64 // when it last ran, for the watchdog; Unix nanoseconds
+}
+
+// poke makes the clock run now.
+func (c *clock) poke() { c.alarm.ring() }
+
+// run calls tick whenever it is due, until ctx is done. tick tells when it is due
+// next.
+func (c *clock) run(ctx context.Context, tick func(now time.Time) time.Time) {
+	defer context.AfterFunc(ctx, c.poke)()
 	for ctx.Err() == nil {
 		now := time.Now()
-		d.beat.Store(now.UnixNano())
-		d.mu.Lock()
-		next := d.tick(now)
-		d.mu.Unlock()
-		d.alarm.sleep(now.Add(max(next.Sub(now), time.Millisecond)))
+		c.beat.Store(now.UnixNano())
+		c.alarm.sleep(now.Add(max(tick(now).Sub(now), time.Millisecond)))
 	}
 }

@@ -1,114 +1,83 @@
 package main
 
 import (
-	"errors"
 	"log/slog"
-	"math"
+	"sync"
 	"time"
 
 	"github.com/bluenviron/gomavlib/v3/pkg/dialects/common"
 	"github.com/bluenviron/gomavlib/v3/pkg/dialects/minimal"
 )
 
-// Times of a refusal's reasons (docs/design.md, "Reasons of a refusal").
 const (
-	textsAfter   = 300 * time.Millisecond // STATUSTEXTs that still belong to a refusal
-	prearmEvery  = 5 * time.Second        // between two reports of the pre-arm checks
-	prearmQuiet  = 200 * time.Millisecond // without a text: the report is over
-	prearmMost   = 700 * time.Millisecond
-	prearmHolds  = 30 * time.Second // ArduPilot repeats what keeps it from arming
-	receiverTold = 600 * time.Millisecond
+	receiverTold = 600 * time.Millisecond // the receiver's state, once it counts
+	farewellFor  = time.Second            // of the last command
 )
 
-func (d *drone) stickFacts(now time.Time) stickFacts {
-	b := &d.tel.beat
-	return stickFacts{
-		now: now, firmware: d.firmware, mode: d.machine.mode, custom: b.custom,
-		armed: b.armed, aloft: b.armed && d.tel.landed != onGround,
-		hears: now.Sub(d.cmd.acks.heard) < 2*askEvery,
-	}
+// conduct is what goes before, between and after the steps of a plan on this
+// vehicle, and the plans that nobody asks for at this moment.
+type conduct struct {
+	reasons
+	sticks *hands
+	params *parameters
+	cmd    *commander
+	link   *link
+	clock  *clock
+	asked  *asked
+	wg     *sync.WaitGroup // of its own plans
+
+	spedUp bool // a goto from here had a speed of its own, and it stands
 }
 
-// actOnSticks does what the sticks ask for.
-func (d *drone) actOnSticks() {
-	acts := d.sticks.take()
-	if acts.notice != "" {
-		d.tell(acts.notice)
+// vehicle is what the plans need of it.
+func (c *conduct) vehicle(now time.Time) vehicle {
+	v := c.craft.vehicle(now)
+	v.streams = c.sticks.phase == stickClient || c.sticks.phase == stickCentred
+	v.away = c.sticks.away(c.sticks.facts(now))
+	v.set = c.params.settings()
+	v.set.spedUp = c.spedUp
+	if m := c.cmd.man; m != nil && m.request.goTo {
+		v.target = m.plan.target
 	}
-	if acts.release {
-		d.link.move(nil)
-		for range 3 { // there is no ack
-			d.sayAsPilot(released)
-		}
-	}
-	if acts.send && d.sticks.phase != stickOff {
-		if d.tel.beat.armed {
-			d.sticks.flown = true
-		}
-		o := d.pilot(d.sticks.axes)
-		d.link.move(&o)
-	}
-	if d.sticks.phase == stickOff {
-		d.link.move(nil)
-	}
-	if acts.hold && d.cmd.op == nil && d.cmd.next == nil && !d.cmd.stopped {
-		d.wg.Go(d.holdForSilent)
-	}
-}
-
-// pilot is axes as they go out: ArduPilot takes them only from its ground
-// station's system.
-func (d *drone) pilot(a axes) outgoing {
-	m := &common.MessageManualControl{Target: d.tel.id.system, X: a.x, Y: a.y, Z: a.z, R: a.r}
-	if d.firmware.ardupilot() {
-		return outgoing{system: d.greeting.groundStation(), component: knockID, msg: m}
-	}
-	return outgoing{msg: m}
-}
-
-func (d *drone) sayAsPilot(a axes) {
-	o := d.pilot(a)
-	d.link.sendAs(o.system, o.component, o.msg)
+	return v
 }
 
 // ready is when the sticks let a step go.
-func (d *drone) ready(s *step) time.Time {
-	arming, _ := s.arms()
-	return d.sticks.ready(s.sticks, d.stickFacts(time.Now()), &d.sources, arming)
+func (c *conduct) ready(s *step) time.Time {
+	return c.sticks.ready(s.sticks, c.sticks.facts(time.Now()), c.sticks.src.receiver, s.arms())
 }
 
 // prepare is what a plan needs before its first step: what the autopilot's
 // parameters say, and the sticks where the plan wants them.
-func (d *drone) prepare(op *operation) error {
-	p := &op.plan
+func (c *conduct) prepare(op *operation) error {
+	p, h := &op.plan, c.sticks
 	if p.sticks == sticksEnter || p.sticks == sticksRun {
-		until := d.sources.heardBy().Add(receiverTold)
-		told := func() bool { return d.sources.told || d.sticks.phase != stickOff }
-		if err := op.await(until, told); err != nil && !errors.Is(err, errTimeout) {
+		told := func() bool { return h.src.told || h.phase != stickOff }
+		if err := unlessLate(op.await(h.src.heardBy().Add(receiverTold), told)); err != nil {
 			return err
 		}
-		if err := d.greeting.sure(op, d.greeting.sourceParam()); err != nil {
+		if err := c.params.sure(&op.talk, c.params.source()); err != nil {
 			return err
 		}
-		f := d.stickFacts(time.Now())
-		denied := d.sources.denied(d.firmware, f.now)
-		if p.sticks == sticksEnter && denied != "" && d.firmware.ardupilot() && d.sources.receiver != receiverInHand {
+	}
+	f := h.facts(time.Now())
+	switch p.sticks {
+	case sticksEnter:
+		denied := h.src.denied(f.firmware, f.now)
+		if denied != "" && f.firmware.ardupilot() && h.src.receiver != receiverInHand {
 			return refuse(codeUnsupported, "mode: nobody would have the sticks: %s, and no hand is on a receiver", denied)
 		}
-		if p.sticks == sticksEnter {
-			d.sticks.enter(f, &d.sources)
-		} else {
-			d.sticks.run(f, &d.sources)
-		}
+		h.enter(f)
+	case sticksRun:
+		h.run(f)
+	case sticksLeave:
+		h.leave(f)
 	}
-	if p.sticks == sticksLeave {
-		d.sticks.leave(d.stickFacts(time.Now()), &d.sources)
-	}
-	d.actOnSticks()
-	d.pokeClock()
-	if d.firmware == px4 && p.arm != nil && *p.arm {
-		d.greeting.forget("NAV_DLL_ACT")
-		return d.greeting.sure(op, "NAV_DLL_ACT")
+	h.act()
+	c.clock.poke()
+	if f.firmware == px4 && p.arm != nil && *p.arm {
+		c.params.forget("NAV_DLL_ACT")
+		return c.params.sure(&op.talk, "NAV_DLL_ACT")
 	}
 	return nil
 }
@@ -116,164 +85,99 @@ func (d *drone) prepare(op *operation) error {
 // knock is one heartbeat as a ground station right before a plan's first
 // command: PX4 sends its texts only to a link that it heard one on in the last
 // 2.5 s. Where NAV_DLL_ACT is set, the knock would arm a failsafe.
-func (d *drone) knock() {
-	if act, known := d.greeting.params["NAV_DLL_ACT"]; d.firmware == px4 && !d.link.gcs && known && act == 0 {
-		d.link.sendAs(0, knockID, heartbeat(minimal.MAV_TYPE_GCS))
+func (c *conduct) knock() {
+	if act, known := c.params.told["NAV_DLL_ACT"]; c.craft.firmware == px4 && !c.link.gcs && known && act == 0 {
+		c.link.sendAs(0, knockID, heartbeat(minimal.MAV_TYPE_GCS))
 	}
 }
 
 // follow takes what an accepted step means beside the mode.
-func (d *drone) follow(op *operation, s *step) {
+func (c *conduct) follow(op *operation, s *step) {
 	if s.through {
-		d.sticks.led(d.stickFacts(time.Now()))
+		c.sticks.led(c.sticks.facts(time.Now()))
 	}
 	if s.cmd == common.MAV_CMD_DO_CHANGE_SPEED {
-		d.greeting.spedUp = op.request.speed != nil
+		c.spedUp = op.request.speed != nil
 	}
 }
 
 // closing is what follows a plan, accepted or not.
-func (d *drone) closing(op *operation, err error) {
+func (c *conduct) closing(op *operation, err error) {
 	now := time.Now()
-	f := d.stickFacts(now)
+	f := c.sticks.facts(now)
 	switch {
 	case err == nil && op.plan.sticks == sticksEnter:
-		d.sticks.entered(f)
+		c.sticks.entered(f)
 	case err == nil && op.plan.sticks == sticksLeave:
-		d.sticks.left(f, &d.sources)
+		c.sticks.left(f)
 	case err == nil && !op.plan.setsMode: // it may have taken the place of a plan that led elsewhere
-		d.sticks.stayed(f, &d.sources)
-	case err != nil && d.cmd.op == op:
-		d.failed(op, err, now)
-	case d.cmd.op == nil:
-		d.machine.refuse(now)
+		c.sticks.stayed(f)
+	case err != nil && c.cmd.op == op:
+		c.failed(op, err, now)
+	case c.cmd.op == nil:
+		c.craft.machine.refuse(now)
 	}
-	d.actOnSticks()
-	d.asked.target = time.Time{}
-	d.version.Add(1)
-	d.changes.Add(1)
-	d.pokeClock()
+	c.sticks.act()
+	c.asked.target = time.Time{}
+	c.craft.changed()
+	c.clock.poke()
 }
 
 // failed is what follows a plan that was not accepted, and whose place no newer
 // one has taken.
-func (d *drone) failed(op *operation, err error, now time.Time) {
+func (c *conduct) failed(op *operation, err error, now time.Time) {
+	m := &c.craft.machine
 	if op.gone != nil || isNoAck(err) {
-		d.machine.doubt(now)
+		m.doubt(now)
 	} else {
-		d.machine.refuse(now)
+		m.refuse(now)
 	}
-	if (op.moved || op.asked) && op.leg == nil && d.cmd.man != nil {
-		landing := d.cmd.transit()
-		d.cmd.abandon(codeInterrupted, "a command that was not accepted may have moved the drone")
+	if (op.moved || op.asked) && op.leg == nil && c.cmd.man != nil {
+		landing := c.cmd.transit()
+		c.cmd.abandon(codeInterrupted, "a command that was not accepted may have moved the drone")
 		if landing {
-			d.machine.abandon()
-			d.logMode("a command that was not accepted ended the way to the landing")
+			m.abandon()
+			c.craft.logMode("a command that was not accepted ended the way to the landing")
 		}
 	}
-	d.sticks.stayed(d.stickFacts(now), &d.sources)
+	c.sticks.stayed(c.sticks.facts(now))
 	if isNoAck(err) {
-		d.cmd.acks.ask(87, now) // where does it fly to (rule 8c)
+		c.acks.ask(87, now) // where does it fly to (rule 8c)
 	}
-}
-
-// refusal is the error of a refused step, with what the autopilot says of it. Of
-// an arming PX4 is asked for a report of its checks: a refusal alone brings no
-// texts.
-func (d *drone) refusal(op *operation, s *step, result uint8, at time.Time) error {
-	arming, on := s.arms()
-	since, texts := op.began, &d.tel.texts
-	op.cleaning = true
-	defer func() { op.cleaning = false }()
-	if arming && on && !d.tel.beat.armed {
-		since = d.prearm(op)
-	}
-	op.await(at.Add(textsAfter), nil)
-	texts.flush(time.Now(), 0)
-	var unhealthy []string
-	if arming && on {
-		unhealthy = d.tel.health.unhealthy()
-	}
-	return refusal(s, result, texts.since(since), unhealthy)
-}
-
-// prearm has PX4 report why it can't be armed, and waits for it. It returns since
-// when texts count: also those before it that still hold.
-func (d *drone) prearm(op *operation) (since time.Time) {
-	now, g := time.Now(), &d.greeting
-	if d.firmware != px4 {
-		return now.Add(-prearmHolds)
-	}
-	if now.Sub(g.prearmAt) < prearmEvery {
-		return g.prearmAt
-	}
-	g.prearmAt = op.began
-	run := d.firmware.command(common.MAV_CMD_RUN_PREARM_CHECKS)
-	if _, err := op.transact(&run); err != nil {
-		slog.Debug("no report of the pre-arm checks", "error", err)
-		return op.began
-	}
-	d.cmd.acks.ask(1, time.Now()) // SYS_STATUS
-	for end := time.Now().Add(prearmMost); time.Now().Before(end); {
-		count := d.tel.texts.count
-		quiet := time.Now().Add(prearmQuiet)
-		if quiet.After(end) {
-			quiet = end
-		}
-		if op.await(quiet, func() bool { return d.tel.texts.count != count }) != nil {
-			break
-		}
-	}
-	return op.began
 }
 
 // watch looks at the manoeuvre on the clock, and starts the second leg of a
 // landing that is there. It tells when it wants to look again.
-func (d *drone) watch(now time.Time) time.Time {
-	m := d.cmd.man
-	if m == nil || m.finished() || !d.online {
+func (c *conduct) watch(now time.Time) time.Time {
+	m := c.cmd.man
+	if m == nil || m.finished() || !c.craft.online {
 		return time.Time{}
 	}
-	land, taken := m.watch(d.sighting(now))
+	land, taken := m.watch(c.craft.sighting(now))
 	switch {
 	case taken != "":
-		transit := d.cmd.transit()
-		d.cmd.abandon(codeInterrupted, "%s: it is in %s", taken, d.modeName())
+		transit := c.cmd.transit()
+		c.cmd.abandon(codeInterrupted, "%s: it is in %s", taken, c.craft.modeName())
 		if transit {
-			d.machine.abandon()
-			d.logMode(taken)
-			d.tell("the landing at the place was given up: " + taken)
+			c.craft.machine.abandon()
+			c.craft.logMode(taken)
+			c.craft.tell("the landing at the place was given up: " + taken)
 		}
-	case land && d.cmd.op == nil && d.cmd.next == nil:
+	case land && c.cmd.idle():
 		m.tried = now
-		d.wg.Go(func() { d.landThere(m) })
+		c.wg.Go(func() { c.landThere(m) })
 	}
 	if m.finished() {
-		d.version.Add(1)
-		d.changes.Add(1)
+		c.craft.changed()
 	}
 	return now.Add(watchEvery)
 }
 
-func (d *drone) sighting(now time.Time) sighting {
-	t, n := &d.tel, math.NaN()
-	v := d.vehicle(now)
-	s := sighting{
-		now: now, armed: t.beat.armed, failsafe: t.beat.failsafe, inAir: t.landed.inAir(),
-		at: v.at, amsl: v.amsl, heading: v.heading, velocity: motion{n, n, n}, climb: n, to: t.target,
-	}
-	if t.velocity.within(freshFor, now) {
-		s.velocity = motion{t.velocity.north, t.velocity.east, t.velocity.down}
-		s.climb = -t.velocity.down
-	}
-	return s
-}
-
 // landThere is the second leg of a landing at a place, over it.
-func (d *drone) landThere(m *manoeuvre) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if d.cmd.man != m || m.finished() || d.machine.order == nil {
+func (c *conduct) landThere(m *manoeuvre) {
+	c.cmd.mu.Lock()
+	defer c.cmd.mu.Unlock()
+	if c.cmd.man != m || m.finished() || c.craft.machine.order == nil {
 		return
 	}
 	land := *m.plan.second
@@ -281,7 +185,7 @@ func (d *drone) landThere(m *manoeuvre) {
 		steps: []step{land}, setsMode: true, sticks: sticksLeave, urgent: true,
 		order: order{mode: ModeLand, numbers: []uint32{land.number}},
 	}
-	out := d.cmd.doOwn(p, m.request, m)
+	out := c.cmd.doOwn(p, m.request, m)
 	if out.err != nil {
 		slog.Warn("the landing at the place was not acknowledged; trying again", "error", out.err)
 	}
@@ -289,14 +193,14 @@ func (d *drone) landThere(m *manoeuvre) {
 
 // holdForSilent leaves a hold for a client that fell silent; where that is
 // refused, a landing.
-func (d *drone) holdForSilent() {
-	d.mu.Lock()
-	defer d.mu.Unlock()
+func (c *conduct) holdForSilent() {
+	c.cmd.mu.Lock()
+	defer c.cmd.mu.Unlock()
 	r := request{setMode: true, mode: ModeHold}
 	for {
-		p, err := r.plan(d.vehicle(time.Now()))
+		p, err := r.plan(c.vehicle(time.Now()))
 		if err == nil {
-			err = d.cmd.doOwn(p, r, nil).err
+			err = c.cmd.doOwn(p, r, nil).err
 		}
 		switch {
 		case err == nil:
@@ -312,92 +216,16 @@ func (d *drone) holdForSilent() {
 	}
 }
 
-// input takes the client's sticks and has them written at once. It returns the
-// mode that they act in.
-func (d *drone) input(in stickInput) (Mode, error) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if err := d.able(); err != nil {
-		return 0, err
+// farewell leaves a vehicle in the air where it hovers or lands without sticks,
+// when the program ends after them (docs/design.md, "SIGTERM in the air").
+func (c *conduct) farewell(f stickFacts) {
+	r := request{setMode: true, mode: ModeHold}
+	if f.firmware == quadPlane && c.params.settings().guidedHovers != 1 {
+		r.mode = ModeLand
 	}
-	f := d.stickFacts(time.Now())
-	denied := d.sources.denied(d.firmware, f.now)
-	op := d.cmd.op
-	switch {
-	case d.asked.deaf:
-		return 0, refuse(codeOffline, "input: the autopilot hears us no more: it has not answered for 10 s; check the wire from the board's TX")
-	case op != nil && op.plan.setsMode:
-		return 0, refuse(codeWrongMode, "input: a command to enter %s is under way", op.plan.order.mode)
-	case !f.mode.flownBySticks():
-		return 0, refuse(codeWrongMode, "input: the drone is in mode %s; set manual, altitude or position first", f.mode)
-	case d.sticks.taken:
-		return 0, refuse(codeWrongMode, "input: the pilot has the sticks; set mode %s here to take them", f.mode)
-	case d.firmware == firmwareUnknown:
-		return 0, refuse(codeUnsupported, "input: this autopilot is neither PX4 nor ArduPilot Copter or Plane")
-	case denied != "":
-		return 0, refuse(codeWrongMode, "input: %s", denied)
-	case in.throttle == nil && f.mode == ModeManual:
-		return 0, refuse(codeOutOfRange, "throttle: it must be given in manual mode, where it is thrust: 0 to 1")
+	if p, err := r.plan(c.vehicle(f.now)); err == nil {
+		t := &talk{by: c.cmd, last: f.now.Add(farewellFor)}
+		result, err := t.transact(&p.steps[len(p.steps)-1])
+		slog.Warn("stopping in the air after sticks", "asked_for", r.mode, "answer", inWords(result, err))
 	}
-	d.sticks.input(f, &d.sources, in.axes(rest(f)), in.timeout)
-	d.actOnSticks()
-	d.version.Add(1)
-	d.changes.Add(1)
-	d.pokeClock()
-	return f.mode, nil
-}
-
-// stickInput is POST input: each of roll, pitch and yaw −1 to 1, throttle 0 to 1
-// or nil.
-type stickInput struct {
-	roll, pitch, yaw float64
-	throttle         *float64
-	timeout          time.Duration
-}
-
-// axes are the sticks as MANUAL_CONTROL has them; z stands for a throttle that
-// was not given.
-func (in stickInput) axes(z int16) axes {
-	scaled := func(v float64) int16 { return int16(math.Round(v * 1000)) }
-	if in.throttle != nil {
-		z = scaled(*in.throttle)
-	}
-	return axes{x: scaled(in.pitch), y: scaled(in.roll), r: scaled(in.yaw), z: z}
-}
-
-// farewell is what the vehicle is left with when the program ends after sticks
-// (docs/design.md, "SIGTERM in the air").
-func (d *drone) farewell() {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	f := d.stickFacts(time.Now())
-	s := &d.sticks
-	if s.phase == stickOff || !d.online {
-		return
-	}
-	live := d.sources.receiver != receiverNone
-	if f.firmware.ardupilot() && f.aloft && f.mode.flownBySticks() && !s.taken {
-		r := request{setMode: true, mode: ModeHold}
-		if f.firmware == quadPlane && d.greeting.settings().guidedHovers != 1 {
-			r.mode = ModeLand
-		}
-		if p, err := r.plan(d.vehicle(f.now)); err == nil {
-			op := &operation{by: d.cmd, request: r, plan: p, last: f.now.Add(farewellFor), ended: make(chan struct{})}
-			result, err := op.transact(&op.plan.steps[len(op.plan.steps)-1])
-			slog.Warn("stopping in the air after sticks", "asked_for", r.mode, "answer", inWords(result, err))
-		}
-	}
-	if f.aloft {
-		slog.Warn("stopping in the air after sticks: the autopilot's own failsafe for lost sticks may follow", "mode", f.mode)
-	}
-	switch {
-	case f.firmware.ardupilot() && live:
-		s.end(f, &d.sources, true)
-	case f.mode.flownBySticks() || f.firmware.ardupilot():
-		s.set(s.centred(f), f.now)
-		s.acts.send = true
-	default:
-		s.acts.send = true // as they are: moving ones would take the mode back
-	}
-	d.actOnSticks()
 }

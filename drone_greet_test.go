@@ -119,8 +119,8 @@ func TestTheParametersThatRulesRestOnAreReadAtTheGreeting(t *testing.T) {
 				lineEqual(t, "asked for", strings.Join(asked, " "), c.asked)
 				b.drone.mu.Lock()
 				defer b.drone.mu.Unlock()
-				g, src := &b.drone.greeting, &b.sources
-				lineEqual(t, "known", fmt.Sprintf("%v sticks as %d COM_RC_IN_MODE %v %s %v", g.params, g.groundStation(), src.rcIn, cmp.Or(src.gcsName, "FS_GCS_ENABLE"), src.gcsFailsafe), c.known)
+				p, src := &b.drone.params, &b.sticks.src
+				lineEqual(t, "known", fmt.Sprintf("%v sticks as %d COM_RC_IN_MODE %v %s %v", p.told, p.groundStation(), src.rcIn, cmp.Or(src.gcsName, "FS_GCS_ENABLE"), src.gcsFailsafe), c.known)
 			})
 		})
 	}

@@ -66,7 +66,7 @@ func (d *drone) status() snapshot {
 	now := time.Now()
 	s := snapshot{
 		now: now, tel: d.tel, online: d.online, mode: d.machine.mode, modeName: d.modeName(),
-		target: d.target(now), by: d.sticks.by(d.stickFacts(now), &d.sources), link: d.link.state(),
+		target: d.target(now), by: d.sticks.by(d.sticks.facts(now)), link: d.link.state(),
 	}
 	if m := d.cmd.man; m != nil && m.why == nil {
 		done := m.done
@@ -79,7 +79,7 @@ func (d *drone) status() snapshot {
 	case s.link.fault != nil:
 		s.fault = s.link.fault.Error()
 	case d.asked.deaf:
-		s.fault = "the autopilot hears us no more: it has not answered for 10 s; check the wire from the board's TX"
+		s.fault = deafAdvice
 	}
 	return s
 }

@@ -812,7 +812,7 @@ func TestGroundStationsFailsafeForbidsOurSticksUnlessWeAreIt(t *testing.T) {
 			for _, gcs := range []bool{false, true} {
 				t.Run(fmt.Sprintf("%s, receiver %d, -gcs %v", name, receiver, gcs), func(t *testing.T) {
 					prepare := func(s *simulator) { s.receiver, s.params[name] = receiver, 1 }
-					start := func(d *drone) { d.link.gcs, d.sources.alone = gcs, gcs }
+					start := func(d *drone) { d.link.gcs, d.sticks.src.alone = gcs, gcs }
 					flyWith(t, flavour, prepare, start, func(f *flight) {
 						f.sim.placeInAir(20)
 						time.Sleep(2 * time.Second)

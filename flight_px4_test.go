@@ -622,9 +622,9 @@ func TestPX4HoldIsWhereItCanStop(t *testing.T) {
 	}
 }
 
-// A velocity that is old, or over what was measured, tells no place: the mode
-// alone is asked for.
-func TestPX4HoldWithoutAFreshVelocityIsTheModeAlone(t *testing.T) {
+// A velocity that is old tells no place to stop at, and the mode alone would fly
+// on to the old target: it comes back to where it was last seen.
+func TestPX4HoldOnTheWayWithoutAFreshVelocityStops(t *testing.T) {
 	fly(t, simPX4, nil, func(f *flight) {
 		f.aloft()
 		f.accepted("/goto", "{"+at(300, 0)+"}")
@@ -633,10 +633,15 @@ func TestPX4HoldWithoutAFreshVelocityIsTheModeAlone(t *testing.T) {
 			f.sim.streaming = slices.DeleteFunc(f.sim.streaming, func(s *simStream) bool { return s.id == 33 })
 		})
 		time.Sleep(700 * time.Millisecond)
-		sent := len(f.commands())
+		before, sent := f.sim.truth(), len(f.commands())
 		f.accepted("/mode", `{"mode":"hold"}`)
-		if got := f.commands()[sent:]; !slices.Equal(got, []string{"176 1 4"}) {
+		if got := f.commands()[sent:]; len(got) != 1 || !strings.HasPrefix(got[0], "192 ") {
 			t.Errorf("sent %q", got)
+		}
+		time.Sleep(20 * time.Second)
+		s := f.sim.truth()
+		if off := distance(before.lat, before.lon, s.lat, s.lon); off > 6 || f.speed() > 0.1 {
+			t.Errorf("%.1f m on, at %.1f m/s", off, f.speed())
 		}
 	})
 }

@@ -208,7 +208,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	defer stopDrone()
 	d := newDrone(dev, byte(o.system), o.gcs)
 	if a, err := newKernelAlarm(); err == nil { // without one Go's own is loud, and does
-		d.alarm = a
+		d.clock.alarm = a
 	}
 	running.Go(func() {
 		d.run(droneCtx)
@@ -341,7 +341,7 @@ func (s *supervisor) watch(b *boundedListener) {
 func (s *supervisor) alive() {
 	now := time.Now()
 	var state []string
-	beat := now.Sub(time.Unix(0, s.drone.beat.Load()))
+	beat := now.Sub(time.Unix(0, s.drone.clock.beat.Load()))
 	if s.period > 0 && now.Sub(s.last) >= s.period/4 && beat < s.period/2 {
 		s.last = now
 		state = append(state, "WATCHDOG=1")

@@ -373,7 +373,7 @@ func TestWatchdogStarvesWhenTheLinkHangs(t *testing.T) {
 		l := newDrone(device{name: "none"}, 0, false)
 		var told []string
 		s := &supervisor{drone: l, period: 10 * time.Second, tell: func(state string) { told = append(told, state) }}
-		l.beat.Store(time.Now().UnixNano())
+		l.clock.beat.Store(time.Now().UnixNano())
 		s.alive()
 		if len(told) != 1 || !strings.Contains(told[0], "WATCHDOG=1") {
 			t.Fatalf("told %q while the link lives", told)

@@ -50,9 +50,10 @@ func (i *ourIDs) find(system byte) (ours, found bool) {
 }
 
 // meets looks at a frame with our own ids that we did not send: somebody else has
-// them, and his acks would be ours. It steps aside, and says so.
+// them, and his acks would be ours. It steps aside, and says so. A frame whose
+// checksum nobody can check may be noise.
 func (i *ourIDs) meets(f rawFrame) (notice string) {
-	if f.system != i.system() || f.component != i.us || i.us == lastComponentID || i.echoes.has(f.echo()) {
+	if f.known == nil || f.system != i.system() || f.component != i.us || i.us == lastComponentID || i.echoes.has(f.echo()) {
 		return ""
 	}
 	was := i.us

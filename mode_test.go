@@ -916,7 +916,7 @@ func (w *witness) seeReport(r report) string {
 	known := slices.ContainsFunc(w.before, r.same)
 
 	taken := w.report(r)
-	if taken {
+	if taken || again {
 		w.late = nil
 	}
 
@@ -968,7 +968,7 @@ func (w *witness) seeReport(r report) string {
 // seeBegin begins a plan and sends its step.
 func (w *witness) seeBegin(m Mode) string {
 	mode := w.mode
-	w.pending, w.settling = append([]uint32{w.last.custom, entered[w.firmware][m]}, w.late...), nil // every plan explains the mode it comes from
+	w.pending, w.settling = []uint32{w.last.custom, entered[w.firmware][m]}, nil // every plan explains the mode it comes from
 	w.begin(nil)
 	w.expect(entered[w.firmware][m])
 	if w.mode != mode {

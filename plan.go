@@ -107,10 +107,8 @@ func (s *step) moves() bool {
 	return true
 }
 
-// arms reports whether the step arms or disarms, and which.
-func (s *step) arms() (is, arm bool) {
-	return s.cmd == common.MAV_CMD_COMPONENT_ARM_DISARM, s.p[0] == 1
-}
+// arms reports whether the step arms.
+func (s *step) arms() bool { return s.cmd == common.MAV_CMD_COMPONENT_ARM_DISARM && s.p[0] == 1 }
 
 // plan is how a request is carried out on one autopilot: the commands in
 // their order, and what they mean to the machine and to the sticks.
@@ -407,7 +405,8 @@ func planHold(v vehicle) (plan, error) {
 		here.stays = true
 		p.steps = []step{here}
 		p.target, p.amsl = &v.at, v.amsl
-	case f == px4 && !v.streams && ok, f == quadPlane && !v.wing && v.custom == hold && ok:
+	case f == px4 && !v.streams && ok, (f == px4 && !v.streams || f == quadPlane && !v.wing) && v.custom == hold && !math.IsNaN(to.lat):
+		// In the mode already, the mode alone would fly on to its old target.
 		there := v.undoing(request{}.reposition(v, to, amsl))
 		there.stays = true
 		p.steps = []step{there}
@@ -419,18 +418,23 @@ func planHold(v vehicle) (plan, error) {
 	return p, nil
 }
 
-// stop is the place where the vehicle can stop, along its velocity. It is none
-// where position or velocity is not fresh, or the velocity over what was measured.
+// stop is the place where the vehicle can stop, along its velocity: NaN where the
+// position is not fresh. Without a fresh velocity it is the present place. ok: the
+// velocity is fresh, and not over what was measured.
 func (v vehicle) stop() (to place, amsl float64, ok bool) {
 	m := v.velocity
 	speed := math.Hypot(math.Hypot(m.north, m.east), m.down)
-	if math.IsNaN(v.at.lat) || math.IsNaN(v.amsl) || !(speed <= fastest) {
-		return to, 0, false
+	if math.IsNaN(speed) || math.IsNaN(v.at.lat) || math.IsNaN(v.amsl) {
+		to = v.at
+		if math.IsNaN(v.amsl) {
+			to.lat = math.NaN()
+		}
+		return to, v.amsl, false
 	}
 	way := func(component float64) float64 { return component * speed / stopping }
 	to.lat, to.lon = moved(v.at.lat, v.at.lon, way(m.north), way(m.east))
 	to.altitude = v.at.altitude - way(m.down)
-	return to, v.amsl - way(m.down), true
+	return to, v.amsl - way(m.down), speed <= fastest
 }
 
 func (r request) planTakeoff(v vehicle) (plan, error) {

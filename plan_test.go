@@ -532,20 +532,21 @@ func TestPX4LeavesStickModeThroughOneThatSticksCantUndo(t *testing.T) {
 func TestHoldIsWhereTheDroneCanStop(t *testing.T) {
 	for _, r := range []struct {
 		moves              string
-		north, east, climb float64 // of the place, metres from here; NaN: the mode alone
+		north, east, climb float64 // of the place, metres from here
+		alone              bool    // where its mode stops it, the mode alone
 	}{
-		{"0/0/0", 0, 0, 0},
-		{"2/0/0", 4 / stopping, 0, 0},
-		{"0/-5/0", 0, -25 / stopping, 0},
-		{"8/0/0", 64 / stopping, 0, 0},
-		{"12/0/0", 144 / stopping, 0, 0},
-		{"-3/4/0", -15 / stopping, 20 / stopping, 0},
-		{"0/0/-2.5", 0, 0, 6.25 / stopping},
-		{"0/0/1", 0, 0, -1 / stopping},
-		{"6/0/-2.5", 6 * 6.5 / stopping, 0, 2.5 * 6.5 / stopping},
-		{"12.1/0/0", math.NaN(), 0, 0}, // faster than was measured
-		{"12/0/-1", math.NaN(), 0, 0},
-		{"NaN/0/0", math.NaN(), 0, 0},
+		{"0/0/0", 0, 0, 0, false},
+		{"2/0/0", 4 / stopping, 0, 0, false},
+		{"0/-5/0", 0, -25 / stopping, 0, false},
+		{"8/0/0", 64 / stopping, 0, 0, false},
+		{"12/0/0", 144 / stopping, 0, 0, false},
+		{"-3/4/0", -15 / stopping, 20 / stopping, 0, false},
+		{"0/0/-2.5", 0, 0, 6.25 / stopping, false},
+		{"0/0/1", 0, 0, -1 / stopping, false},
+		{"6/0/-2.5", 6 * 6.5 / stopping, 0, 2.5 * 6.5 / stopping, false},
+		{"12.1/0/0", 12.1 * 12.1 / stopping, 0, 0, true}, // faster than was measured
+		{"12/0/-9", 12 * 15 / stopping, 0, 9 * 15 / stopping, true},
+		{"NaN/0/0", 0, 0, 0, true}, // here
 	} {
 		for _, v := range []string{"px4 AUTO.LOITER", "px4 AUTO.MISSION", "quadplane GUIDED hovers"} {
 			t.Run(v+" "+r.moves, func(t *testing.T) {
@@ -554,7 +555,7 @@ func TestHoldIsWhereTheDroneCanStop(t *testing.T) {
 					t.Fatal(err)
 				}
 				last := p.steps[len(p.steps)-1]
-				if math.IsNaN(r.north) {
+				if r.alone && v == "px4 AUTO.MISSION" {
 					if last.cmd != common.MAV_CMD_DO_SET_MODE || p.target != nil {
 						t.Fatalf("it flies to a place that was guessed: %s", describe(&last))
 					}

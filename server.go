@@ -152,12 +152,8 @@ func (h hostNames) has(host string) bool {
 	if _, err := netip.ParseAddr(host); err == nil {
 		return true
 	}
-	for _, suffix := range localSuffixes {
-		if strings.HasSuffix(host, suffix) {
-			return true
-		}
-	}
-	return slices.Contains(h, host)
+	return slices.Contains(h, host) ||
+		slices.ContainsFunc(localSuffixes, func(suffix string) bool { return strings.HasSuffix(host, suffix) })
 }
 
 // newServer is the HTTP server with its time-outs. An answer may take as long

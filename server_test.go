@@ -773,14 +773,13 @@ func TestLandIsAnsweredWhile500ConnectionsDribble(t *testing.T) {
 }
 
 func TestAPanicIsA500AndTheServerGoesOn(t *testing.T) {
-	s := listen(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		defer recoverPanic(w, r)
+	s := listen(t, outermost(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == "/panic" {
 			var nobody *drone
 			nobody.mode()
 		}
 		writeJSON(w, http.StatusOK, statusOK{"OK"})
-	}))
+	})))
 	w := dial(t, s.address)
 	for range 3 {
 		r := w.ask("POST", "/panic", "{}")

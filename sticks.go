@@ -116,6 +116,16 @@ func (s *sources) hear(live bool, throttle uint16) {
 	s.first = s.first || live && !s.ours
 }
 
+// hearParam takes a parameter of the autopilot's.
+func (s *sources) hearParam(name string, v float64) {
+	switch name {
+	case "COM_RC_IN_MODE":
+		s.rcIn = v
+	case "FS_GCS_ENABLE", "FS_GCS_ENABL":
+		s.gcsFailsafe, s.gcsName = v, name
+	}
+}
+
 // use says that our stream begins. It tells, once, what PX4 makes of its first
 // source of sticks.
 func (s *sources) use(f firmware) (notice string) {
@@ -234,12 +244,12 @@ func (s *stickStream) away(f stickFacts) bool {
 }
 
 // ready is when a step may be sent as far as the sticks go.
-func (s *stickStream) ready(need stickNeed, f stickFacts, src *sources, arming bool) time.Time {
+func (s *stickStream) ready(need stickNeed, f stickFacts, receiver receiverState, arming bool) time.Time {
 	var at time.Time
 	switch {
 	case need == sticksLed && s.phase != stickOff:
 		lead := stickLead
-		if arming && f.firmware.ardupilot() && src.receiver == receiverNone {
+		if arming && f.firmware.ardupilot() && receiver == receiverNone {
 			lead = stickArms
 		}
 		at = s.since.Add(lead)
@@ -286,6 +296,7 @@ func (w *channelWatch) moves(channel [4]uint16) bool {
 // told the time and what happened, and take returns what to do.
 type sticks struct {
 	stickStream
+	src    sources
 	mine   bool      // this process set the stick mode that the vehicle is in
 	taken  bool      // a pilot has them until a stick mode is set here again
 	lent   bool      // the receiver in hand had them before the client
@@ -305,12 +316,12 @@ func (s *sticks) take() stickActs {
 
 // end ends the stream. A release gives a live receiver its sticks back at once,
 // and looks whether a hand is on it.
-func (s *sticks) end(f stickFacts, src *sources, release bool) {
+func (s *sticks) end(f stickFacts, release bool) {
 	s.phase, s.lent = stickOff, false
-	src.quiet = f.now.Add(overrides)
+	s.src.quiet = f.now.Add(overrides)
 	if release {
 		s.acts.release = true
-		src.quiet = f.now.Add(stickEvery)
+		s.src.quiet = f.now.Add(stickEvery)
 		if f.armed {
 			s.watch.until = f.now.Add(lookFor)
 		}
@@ -318,8 +329,8 @@ func (s *sticks) end(f stickFacts, src *sources, release bool) {
 }
 
 // begin starts our stream.
-func (s *sticks) begin(phase stickPhase, f stickFacts, src *sources) {
-	if notice := src.use(f.firmware); notice != "" {
+func (s *sticks) begin(phase stickPhase, f stickFacts) {
+	if notice := s.src.use(f.firmware); notice != "" {
 		s.acts.notice = notice
 	}
 	s.start(phase, f.now)
@@ -327,41 +338,41 @@ func (s *sticks) begin(phase stickPhase, f stickFacts, src *sources) {
 
 // enter brings the stream to where a stick mode can be asked for. A receiver in
 // hand keeps the sticks: there is no stream then.
-func (s *sticks) enter(f stickFacts, src *sources) {
+func (s *sticks) enter(f stickFacts) {
 	s.client = f.now
 	switch {
-	case src.denied(f.firmware, f.now) != "":
-	case f.firmware.ardupilot() && src.receiver == receiverInHand:
+	case s.src.denied(f.firmware, f.now) != "":
+	case f.firmware.ardupilot() && s.src.receiver == receiverInHand:
 		if s.phase != stickOff {
-			s.end(f, src, true)
+			s.end(f, true)
 		}
 	default:
 		s.set(s.centred(f), f.now)
-		s.begin(stickCentred, f, src)
+		s.begin(stickCentred, f)
 	}
 }
 
 // run is enter for arming in the stick mode that the vehicle is in.
-func (s *sticks) run(f stickFacts, src *sources) {
+func (s *sticks) run(f stickFacts) {
 	if s.phase == stickOff {
-		s.enter(f, src)
+		s.enter(f)
 	}
 	s.client = f.now
 }
 
 // leave centres the sticks before a plan that leads out of the stick modes.
-func (s *sticks) leave(f stickFacts, src *sources) {
+func (s *sticks) leave(f stickFacts) {
 	if !f.armed {
 		s.client = f.now
 	}
-	again := s.phase == stickOff && s.flown && f.firmware == px4 && src.denied(px4, f.now) == ""
+	again := s.phase == stickOff && s.flown && f.firmware == px4 && s.src.denied(px4, f.now) == ""
 	if !again && s.phase != stickClient && s.phase != stickCentred {
 		return
 	}
 	if f.mode.flownBySticks() { // else PX4 would call them moving
 		s.set(s.centred(f), f.now)
 	}
-	s.begin(stickParked, f, src)
+	s.begin(stickParked, f)
 }
 
 // entered says that a stick mode set here was acknowledged.
@@ -374,12 +385,12 @@ func (s *sticks) entered(f stickFacts) {
 }
 
 // left says that a plan out of the stick modes was acknowledged.
-func (s *sticks) left(f stickFacts, src *sources) {
+func (s *sticks) left(f stickFacts) {
 	s.mine, s.wish = false, time.Time{}
 	switch {
 	case s.phase == stickOff:
-	case src.releases(f.firmware):
-		s.end(f, src, true)
+	case s.src.releases(f.firmware):
+		s.end(f, true)
 	default:
 		s.phase = stickParked
 	}
@@ -387,13 +398,13 @@ func (s *sticks) left(f stickFacts, src *sources) {
 
 // stayed says that a plan out of the stick modes, or into one, ended without
 // changing the mode: the sticks are nobody's until the client moves them.
-func (s *sticks) stayed(f stickFacts, src *sources) {
+func (s *sticks) stayed(f stickFacts) {
 	switch {
 	case !f.mode.flownBySticks(): // also: it was carried out, unacknowledged
-		s.left(f, src)
+		s.left(f)
 	case s.phase != stickParked:
 	case s.lent:
-		s.end(f, src, true)
+		s.end(f, true)
 	default:
 		s.phase = stickCentred
 		if s.wish.IsZero() && !s.client.IsZero() { // else the client is silent already
@@ -415,12 +426,12 @@ func lookedAt(f firmware, custom uint32) bool {
 }
 
 // switched says that a pilot or a failsafe set the mode: the client's sticks end.
-func (s *sticks) switched(f stickFacts, src *sources) {
+func (s *sticks) switched(f stickFacts) {
 	s.mine, s.taken, s.wish = false, true, time.Time{}
 	switch {
 	case s.phase == stickOff:
-	case src.releases(f.firmware):
-		s.end(f, src, true)
+	case s.src.releases(f.firmware):
+		s.end(f, true)
 	case f.mode.flownBySticks():
 		s.set(s.centred(f), f.now)
 		s.phase = stickCentred
@@ -433,41 +444,41 @@ func (s *sticks) switched(f stickFacts, src *sources) {
 }
 
 // foreigner says that somebody else moves the sticks: ours end.
-func (s *sticks) foreigner(f stickFacts, src *sources) {
-	src.foreign = f.now
+func (s *sticks) foreigner(f stickFacts) {
+	s.src.foreign = f.now
 	if s.phase == stickOff {
 		return
 	}
-	s.end(f, src, false)
+	s.end(f, false)
 	s.mine, s.taken = false, true
 	s.acts.notice = "another program moves the sticks of this vehicle: ours have ended; set the mode again to take them"
 }
 
 // hearChannels takes RC_CHANNELS.
-func (s *sticks) hearChannels(f stickFacts, src *sources, channel [4]uint16) {
-	src.channels = f.now
+func (s *sticks) hearChannels(f stickFacts, channel [4]uint16) {
+	s.src.channels = f.now
 	switch {
 	case s.phase == stickOff:
-		looks := f.now.Before(s.watch.until) && f.now.After(src.quiet)
+		looks := f.now.Before(s.watch.until) && f.now.After(s.src.quiet)
 		if looks && lookedAt(f.firmware, f.custom) && channel[2] < idleBelow {
-			src.receiver = receiverIdle
+			s.src.receiver = receiverIdle
 			s.stepIn(f)
 		}
 	case !f.hears:
 		s.watch.stood, s.watch.deaf = nil, f.now
 	case !f.firmware.ardupilot() || f.now.Sub(s.moved) < stoodFor || f.now.Sub(s.since) < stoodFor || f.now.Sub(s.watch.deaf) < stoodFor:
 	case s.watch.moves(channel):
-		s.foreigner(f, src)
+		s.foreigner(f)
 	}
 }
 
 // hearReceiver takes what SYS_STATUS says of the receiver; throttle is the last
 // of RC_CHANNELS, 0 where it is not known.
-func (s *sticks) hearReceiver(f stickFacts, src *sources, live bool, throttle uint16) {
-	if s.phase != stickOff || f.now.Before(src.heardBy()) {
+func (s *sticks) hearReceiver(f stickFacts, live bool, throttle uint16) {
+	if s.phase != stickOff || f.now.Before(s.src.heardBy()) {
 		return
 	}
-	src.hear(live, throttle)
+	s.src.hear(live, throttle)
 	if !live && f.now.Before(s.watch.until) {
 		s.stepIn(f)
 	}
@@ -492,10 +503,10 @@ func (s *sticks) stepIn(f stickFacts) {
 
 // disarmed says that the vehicle was disarmed: a stream that only kept it from
 // falling ends.
-func (s *sticks) disarmed(f stickFacts, src *sources) {
+func (s *sticks) disarmed(f stickFacts) {
 	s.flown, s.wish = false, time.Time{}
 	if s.phase == stickParked {
-		s.end(f, src, src.releases(f.firmware))
+		s.end(f, s.src.releases(f.firmware))
 	}
 }
 
@@ -503,11 +514,11 @@ func (s *sticks) disarmed(f stickFacts, src *sources) {
 func (s *sticks) lost() { s.client, s.wish = time.Time{}, time.Time{} }
 
 // input takes the client's sticks, to be written at once.
-func (s *sticks) input(f stickFacts, src *sources, a axes, timeout time.Duration) {
+func (s *sticks) input(f stickFacts, a axes, timeout time.Duration) {
 	if s.phase == stickOff {
-		s.lent = f.firmware.ardupilot() && src.receiver == receiverInHand
+		s.lent = f.firmware.ardupilot() && s.src.receiver == receiverInHand
 	}
-	s.begin(stickClient, f, src)
+	s.begin(stickClient, f)
 	s.set(a, f.now)
 	s.client, s.until, s.next = f.now, f.now.Add(timeout), f.now.Add(stickEvery)
 	s.wish = time.Time{}
@@ -515,11 +526,11 @@ func (s *sticks) input(f stickFacts, src *sources, a axes, timeout time.Duration
 }
 
 // tick moves the sticks on with the time.
-func (s *sticks) tick(f stickFacts, src *sources) {
+func (s *sticks) tick(f stickFacts) {
 	if s.phase == stickClient && !f.now.Before(s.until) {
 		s.phase = stickCentred
 		if s.lent {
-			s.end(f, src, true)
+			s.end(f, true)
 		}
 	}
 	idle := !f.armed && f.now.Sub(s.client) >= stickIdle
@@ -527,11 +538,11 @@ func (s *sticks) tick(f stickFacts, src *sources) {
 	case s.phase == stickOff:
 		return
 	case s.phase != stickClient && idle:
-		s.end(f, src, src.releases(f.firmware))
+		s.end(f, s.src.releases(f.firmware))
 		return
 	case s.phase == stickCentred:
 		s.set(s.centred(f), f.now)
-		s.silence(f, src)
+		s.silence(f)
 	case s.phase == stickParked && f.firmware != px4: // there moving sticks would take the mode back
 		s.set(s.centred(f), f.now)
 	}
@@ -543,7 +554,7 @@ func (s *sticks) tick(f stickFacts, src *sources) {
 
 // silence answers a client that fell silent with a hold, in the air and where our
 // stream is what flies.
-func (s *sticks) silence(f stickFacts, src *sources) {
+func (s *sticks) silence(f stickFacts) {
 	after := silentAt
 	switch f.mode {
 	case ModeManual:
@@ -556,7 +567,7 @@ func (s *sticks) silence(f stickFacts, src *sources) {
 	switch {
 	case !s.mine || !f.aloft || s.client.IsZero() || since < after:
 	case f.now.Sub(s.wish) < holdAgain:
-	case f.firmware == px4 && src.denied(px4, f.now) != "": // PX4 obeys a transmitter
+	case f.firmware == px4 && s.src.denied(px4, f.now) != "": // PX4 obeys a transmitter
 	default:
 		if s.wish.IsZero() {
 			s.acts.notice = fmt.Sprintf("no sticks from the client for %.0f s: holding", since.Seconds())
@@ -568,11 +579,11 @@ func (s *sticks) silence(f stickFacts, src *sources) {
 
 // by is who has the sticks in a stick mode: "client", "receiver", or "" for
 // nobody.
-func (s *sticks) by(f stickFacts, src *sources) string {
+func (s *sticks) by(f stickFacts) string {
 	switch {
 	case !f.mode.flownBySticks():
 		return ""
-	case src.denied(f.firmware, f.now) != "", s.phase == stickOff && src.receiver != receiverNone:
+	case s.src.denied(f.firmware, f.now) != "", s.phase == stickOff && s.src.receiver != receiverNone:
 		return "receiver"
 	case s.phase == stickClient:
 		return "client"

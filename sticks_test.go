@@ -19,8 +19,7 @@ type frameSent struct {
 // handling is a vehicle's sticks that are told what happens, and their clock.
 type handling struct {
 	sticks
-	src sources
-	f   stickFacts
+	f stickFacts
 
 	frames  []frameSent
 	acts    string // what was to be done since the last look at it
@@ -40,7 +39,7 @@ func newHandling(f firmware, receiver string, param float64) *handling {
 		h.src.gcsFailsafe = param
 	}
 	h.in("hold")
-	h.hearReceiver(h.f, &h.src, receiver != "none", map[string]uint16{"idle": 1000, "hand": 1500}[receiver])
+	h.hearReceiver(h.f, receiver != "none", map[string]uint16{"idle": 1000, "hand": 1500}[receiver])
 	return h
 }
 
@@ -76,21 +75,21 @@ func (h *handling) act() {
 func (h *handling) pass(d time.Duration) {
 	for end := h.f.now.Add(d); h.f.now.Before(end); {
 		h.f.now = h.f.now.Add(10 * time.Millisecond)
-		h.tick(h.f, &h.src)
+		h.tick(h.f)
 		h.act()
 	}
 }
 
-// asks sets a stick mode up to its last ack: what drone.prepare and the plan do.
+// asks sets a stick mode up to its last ack: what conduct.prepare and the plan do.
 func (h *handling) asks() {
-	h.enter(h.f, &h.src)
+	h.enter(h.f)
 	h.act()
 	h.waits(sticksLed)
 }
 
 // waits until the sticks let a step go.
 func (h *handling) waits(need stickNeed) {
-	for h.f.now.Before(h.ready(need, h.f, &h.src, false)) {
+	for h.f.now.Before(h.ready(need, h.f, h.src.receiver, false)) {
 		h.pass(10 * time.Millisecond)
 	}
 }
@@ -155,9 +154,9 @@ func (h *handling) play(t *testing.T, script string) string {
 			h.in(w[1])
 			h.entered(h.f)
 		case "fails":
-			h.stayed(h.f, &h.src)
+			h.stayed(h.f)
 		case "leaves":
-			h.leave(h.f, &h.src)
+			h.leave(h.f)
 		case "waits":
 			h.waits(sticksStill)
 		case "led":
@@ -165,46 +164,46 @@ func (h *handling) play(t *testing.T, script string) string {
 			h.f.custom = numberOf(t, h.f.firmware, w[1])
 		case "left":
 			h.in(w[1])
-			h.left(h.f, &h.src)
+			h.left(h.f)
 		case "arms":
-			h.run(h.f, &h.src)
+			h.run(h.f)
 		case "input":
 			d, err := time.ParseDuration(w[5])
 			if err != nil {
 				t.Fatal(err)
 			}
-			h.input(h.f, &h.src, axes{int16(number(w[1])), int16(number(w[2])), int16(number(w[3])), int16(number(w[4]))}, d)
+			h.input(h.f, axes{int16(number(w[1])), int16(number(w[2])), int16(number(w[3])), int16(number(w[4]))}, d)
 		case "pilot":
 			h.in(w[1])
-			h.switched(h.f, &h.src)
+			h.switched(h.f)
 		case "armed", "flies", "landed":
 			h.f.armed, h.f.aloft = true, w[0] == "flies"
 		case "disarmed":
 			h.f.armed, h.f.aloft = false, false
-			h.disarmed(h.f, &h.src)
+			h.disarmed(h.f)
 		case "receiver":
 			throttle := 0
 			if w[1] == "live" {
 				throttle = number(w[2])
 			}
-			h.hearReceiver(h.f, &h.src, w[1] == "live", uint16(throttle))
+			h.hearReceiver(h.f, w[1] == "live", uint16(throttle))
 		case "channels":
-			h.hearChannels(h.f, &h.src, [4]uint16{uint16(number(w[1])), uint16(number(w[2])), uint16(number(w[3])), uint16(number(w[4]))})
+			h.hearChannels(h.f, [4]uint16{uint16(number(w[1])), uint16(number(w[2])), uint16(number(w[3])), uint16(number(w[4]))})
 		case "foreign":
-			h.foreigner(h.f, &h.src)
+			h.foreigner(h.f)
 		case "deaf", "hears":
 			h.f.hears = w[0] == "hears"
 		case "lost":
 			h.lost()
 		case "restarted":
-			h.sticks = sticks{}
+			h.sticks = sticks{src: h.src}
 			h.src.restarted(h.f.now)
 		case "=":
 			if got, want := h.state(), strings.Join(w[1:], " "); got != want {
 				return fmt.Sprintf("%q is wanted, and it is %q", want, got)
 			}
 		case "by":
-			if got := h.by(h.f, &h.src); got != strings.Join(w[1:], "") {
+			if got := h.by(h.f); got != strings.Join(w[1:], "") {
 				return fmt.Sprintf("%q: %q has the sticks", clause, got)
 			}
 		case "told":
@@ -312,11 +311,11 @@ func TestWhoseSticksCount(t *testing.T) {
 							t.Errorf("done: %s", h.acts)
 						}
 						by := map[bool]string{true: "receiver"}[quiet]
-						if got := h.by(h.f, &h.src); got != by {
+						if got := h.by(h.f); got != by {
 							t.Errorf("%q has the sticks, want %q", got, by)
 						}
 						// A foreign source comes before everything.
-						h.foreigner(h.f, &h.src)
+						h.foreigner(h.f)
 						if h.src.denied(h.f.firmware, h.f.now) == "" {
 							t.Error("somebody else's sticks are no reason")
 						}
@@ -386,11 +385,11 @@ func TestReceiversStateCountsOnlyWithoutAStreamOfOurs(t *testing.T) {
 	// An earlier process' sticks stand for 3 s and would look like a receiver.
 	h := newHandling(copter, "none", 0)
 	h.src.opened, h.src.told = now.Add(-3*time.Second), false
-	if h.hearReceiver(h.f, &h.src, true, 1500); h.src.told || h.src.receiver != receiverNone {
+	if h.hearReceiver(h.f, true, 1500); h.src.told || h.src.receiver != receiverNone {
 		t.Error("it counts 3 s after the link opened")
 	}
 	h.pass(500 * time.Millisecond)
-	if h.hearReceiver(h.f, &h.src, true, 1500); !h.src.told || h.src.receiver != receiverInHand {
+	if h.hearReceiver(h.f, true, 1500); !h.src.told || h.src.receiver != receiverInHand {
 		t.Error("it does not count 3.5 s after the link opened")
 	}
 }
@@ -478,7 +477,7 @@ func TestPilotsSwitchAtEveryMoment(t *testing.T) {
 					h.state()
 					n := len(h.frames)
 					h.in(pilot.name)
-					h.switched(h.f, &h.src)
+					h.switched(h.f)
 					h.act()
 					stood := h.axes
 					h.pass(8 * time.Second)
@@ -504,7 +503,7 @@ func TestPilotsSwitchAtEveryMoment(t *testing.T) {
 							t.Fatalf("%v after the switch", sent.axes)
 						}
 					}
-					if h.by(h.f, &h.src) == "client" || !h.taken {
+					if h.by(h.f) == "client" || !h.taken {
 						t.Error("the client has the sticks")
 					}
 					if h.entered(h.f); h.taken {
@@ -642,7 +641,7 @@ func TestEnteringStickMode(t *testing.T) {
 			if wrong := h.play(t, r.script); wrong != "" {
 				t.Fatal(wrong)
 			}
-			got := max(h.ready(r.need, h.f, &h.src, r.arming).Sub(h.f.now), 0)
+			got := max(h.ready(r.need, h.f, h.src.receiver, r.arming).Sub(h.f.now), 0)
 			if off := got - r.want; off < -10*time.Millisecond || off > 10*time.Millisecond {
 				t.Errorf("a step may go in %v, want %v", got, r.want)
 			}
@@ -769,15 +768,15 @@ func (w *stickWitness) happens(what byte, arg int) {
 		}
 	case 'l': // a plan out begins
 		w.pilot = false
-		w.leave(*f, src)
+		w.leave(*f)
 	case 'r': // is acknowledged
 		if !w.pilot {
 			w.in("hold")
-			w.left(*f, src)
+			w.left(*f)
 			w.out, w.parked = true, w.axes
 		}
 	case 'f':
-		w.stayed(*f, src)
+		w.stayed(*f)
 	case 'k': // leads through
 		if f.firmware == px4 && w.phase == stickParked && f.mode.flownBySticks() {
 			w.sticks.led(*f)
@@ -788,12 +787,12 @@ func (w *stickWitness) happens(what byte, arg int) {
 			w.asked = axes{x: int16(arg * 3), z: 430}
 			d := time.Duration(1+arg%50) * 100 * time.Millisecond
 			w.until, w.out = f.now.Add(d), false
-			w.input(*f, src, w.asked, d)
+			w.input(*f, w.asked, d)
 		}
 	case 'p': // a pilot's switch
 		m := list[arg%len(list)]
 		w.in(m.name)
-		w.switched(*f, src)
+		w.switched(*f)
 		w.pilot, w.stood, w.out = true, w.axes, false
 	case 'a':
 		f.armed = true
@@ -801,22 +800,22 @@ func (w *stickWitness) happens(what byte, arg int) {
 		f.aloft = f.armed && arg&1 != 0
 	case 'd':
 		f.armed, f.aloft = false, false
-		w.disarmed(*f, src)
+		w.disarmed(*f)
 		w.out = false
 	case 'F':
-		w.foreigner(*f, src)
+		w.foreigner(*f)
 		w.pilot, w.stood = w.pilot || w.taken, w.axes
 	case 'w':
-		w.hearReceiver(*f, src, true, uint16(1000+arg*4))
+		w.hearReceiver(*f, true, uint16(1000+arg*4))
 	case 'R':
-		w.hearReceiver(*f, src, false, 0)
+		w.hearReceiver(*f, false, 0)
 	case 'c':
-		w.hearChannels(*f, src, [4]uint16{1500, 1500, uint16(1000 + arg*4), 1500})
+		w.hearChannels(*f, [4]uint16{1500, 1500, uint16(1000 + arg*4), 1500})
 		w.pilot = w.pilot || w.taken
 	case 'L':
 		w.lost()
 	case 'N':
-		w.sticks = sticks{}
+		w.sticks = sticks{src: w.src}
 		src.restarted(f.now)
 		w.pilot, w.out = false, false
 	case 'x', 'T':

@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"math"
+	"slices"
 	"strings"
 	"time"
 
@@ -187,18 +188,16 @@ func (t *telemetry) hear(m any, now time.Time) (restarted bool) {
 	return false
 }
 
+// failsafeStates are the states of a vehicle in a failsafe.
+var failsafeStates = []minimal.MAV_STATE{minimal.MAV_STATE_CRITICAL, minimal.MAV_STATE_EMERGENCY, minimal.MAV_STATE_FLIGHT_TERMINATION}
+
 func (t *telemetry) hearHeartbeat(m *minimal.MessageHeartbeat, now time.Time) {
 	t.id.autopilot, t.id.typ = m.Autopilot, m.Type
 	b := &t.beat
 	b.at, b.custom = now, m.CustomMode
 	b.armed = m.BaseMode&minimal.MAV_MODE_FLAG_SAFETY_ARMED != 0
 	b.state = lowerName(m.SystemStatus.String(), "MAV_STATE_")
-	switch m.SystemStatus {
-	case minimal.MAV_STATE_CRITICAL, minimal.MAV_STATE_EMERGENCY, minimal.MAV_STATE_FLIGHT_TERMINATION:
-		b.failsafe = true
-	default:
-		b.failsafe = false
-	}
+	b.failsafe = slices.Contains(failsafeStates, m.SystemStatus)
 }
 
 func (t *telemetry) hearPosition(m *common.MessageGlobalPositionInt, now time.Time) {

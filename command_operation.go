@@ -1,0 +1,312 @@
+package main
+
+import (
+	"errors"
+	"log/slog"
+	"slices"
+	"time"
+
+	"github.com/bluenviron/gomavlib/v3/pkg/dialects/common"
+)
+
+// operation is a plan on its way.
+type operation struct {
+	talk
+	progress
+	request request
+	make    func() (plan, error) // plans anew, when it is its turn
+	plan    plan
+	came    time.Time
+	began   time.Time // when its first step was due
+	ended   chan struct{}
+	result  outcome // once ended
+}
+
+// progress is what the accepted steps of a plan came to.
+type progress struct {
+	accepted uint16 // the last command
+	through  *step  // the way out of a stick mode that it led through
+	moved    bool   // a step moves the vehicle
+}
+
+// advance takes an accepted step.
+func (p *progress) advance(s *step) {
+	p.accepted = uint16(s.cmd)
+	p.moved = p.moved || s.moves()
+	if s.through {
+		p.through = s
+	}
+}
+
+// unstoppable reports whether nothing supersedes it: disarming.
+func (op *operation) unstoppable() bool {
+	return !op.plan.setsMode && op.plan.arm != nil && !*op.plan.arm
+}
+
+// run is an operation from its turn to its end.
+func (op *operation) run() outcome {
+	c := op.by
+	ans, err := answer{}, op.takeTurn()
+	if err == nil {
+		ans, err = op.carryOut()
+		c.running = slices.DeleteFunc(c.running, func(o *operation) bool { return o == op })
+		c.owner.closing(op, err)
+		if c.op == op {
+			c.op = nil
+		}
+	} else if c.next == op {
+		c.next = nil
+	}
+	op.result = outcome{ans, err}
+	close(op.ended)
+	c.bell.ring()
+	return op.result
+}
+
+// takeTurn waits until it may begin, and takes the place of the plan before it.
+// At most one plan begins in planEvery, and the newest waits; what is urgent
+// skips that.
+func (op *operation) takeTurn() (err error) {
+	c := op.by
+	if op.plan, err = op.make(); err != nil {
+		return err
+	}
+	if c.next != nil {
+		c.next.end(superseded())
+	}
+	c.next = op
+	waits := func() bool { return c.op != nil && c.op.unstoppable() && !op.plan.urgent }
+	if at := c.begun.Add(planEvery); !op.plan.urgent && time.Now().Before(at) {
+		if err := op.sleep(at); err != nil {
+			return err
+		}
+	}
+	if waits() {
+		if err := unlessLate(op.await(time.Now().Add(lookWithin), func() bool { return !waits() })); err != nil {
+			return err
+		}
+	}
+	if op.plan, err = op.make(); err != nil { // what was true when it came may not be now
+		return err
+	}
+	c.next = nil
+	op.begin()
+	return nil
+}
+
+// begin takes the place of the older plan. What the older one's steps have done
+// explains reports also to this one.
+func (op *operation) begin() {
+	c := op.by
+	c.running = append(c.running, op)
+	var sent []uint32
+	if len(c.machine.plan) > 1 { // but not the mode that it began in
+		sent = slices.Clone(c.machine.plan[1:])
+	}
+	if older := c.op; older != nil && !older.unstoppable() {
+		older.end(superseded())
+		older.leadThrough()
+		op.moved, op.asked = older.moved, older.asked
+		if !op.plan.setsMode && op.plan.arm != nil && *op.plan.arm {
+			c.op = op // it replaces nothing: the older one takes its steps back first
+			op.await(time.Now().Add(giveUp), func() bool { return !slices.Contains(c.running, older) })
+		}
+	}
+	c.op, op.began = op, time.Now()
+	c.begun = op.began
+	c.machine.begin(sent)
+}
+
+// leadThrough makes the stick mode that the plan led through the mode: a plan
+// that ends after it leaves the drone there (rule 5), unless somebody took it.
+func (op *operation) leadThrough() {
+	if op.through == nil || code(op.gone) == codeInterrupted {
+		return
+	}
+	mode, _ := op.by.acks.vendor().reported(op.through.number)
+	op.by.machine.accept(order{mode: mode, numbers: []uint32{op.through.number}}, time.Now())
+	op.through = nil
+}
+
+// carryOut sends the steps.
+func (op *operation) carryOut() (answer, error) {
+	c := op.by
+	if err := c.owner.prepare(op); err != nil {
+		return answer{}, op.fail(0, 0, err)
+	}
+	for i := range op.plan.steps {
+		s := &op.plan.steps[i]
+		if err := op.approach(i); err != nil {
+			return answer{}, op.fail(i, 0, err)
+		}
+		if i == 0 {
+			c.owner.knock()
+		}
+		result, err := op.transact(s)
+		if err == nil {
+			op.asked = false
+		}
+		refused := err != nil || result != uint8(common.MAV_RESULT_ACCEPTED)
+		if refused && s.wish && (err == nil || isNoAck(err)) {
+			slog.Warn("a goto goes on without one of its wishes", "what", commandName(s), "answer", inWords(result, err))
+			continue
+		}
+		if refused {
+			return answer{}, op.fail(i, result, err)
+		}
+		op.advance(s)
+		c.owner.follow(op, s)
+	}
+	if err := op.show(); err != nil {
+		return answer{}, op.fail(len(op.plan.steps), 0, err)
+	}
+	return op.accept(), nil
+}
+
+// approach waits until step i may be sent: for the sticks, for the gap between
+// two mode changes and, where no client asked for it at this very moment, for a
+// heartbeat that its plan explains (rule 8a).
+func (op *operation) approach(i int) error {
+	c, s := op.by, &op.plan.steps[i]
+	waited := op.own || i > 0 || op.began.Sub(op.came) > 0
+	for {
+		at := c.owner.ready(s)
+		if s.enters && at.Before(c.acks.modeAt) {
+			at = c.acks.modeAt
+		}
+		if !time.Now().Before(at) {
+			break
+		}
+		waited = true
+		if err := op.sleep(at); err != nil {
+			return err
+		}
+	}
+	if waited {
+		if err := op.look(i); err != nil {
+			return err
+		}
+	}
+	if op.strayed && i > 0 || s.arms() && (op.strayed || op.disarmed) {
+		return c.interrupted()
+	}
+	return op.over()
+}
+
+// look asks for a heartbeat before step i, and waits until it shows the mode of
+// the step before.
+func (op *operation) look(i int) error {
+	c, s := op.by, &op.plan.steps[i]
+	began, within := time.Now(), lookWithin
+	if s.enters && op.plan.order.mode == ModeLand && !op.plan.order.transit {
+		within = landWithin
+	}
+	for {
+		err := op.ask(began.Add(within))
+		if errors.Is(err, errTimeout) {
+			if within == landWithin {
+				return nil
+			}
+			return refuse(codeNoAck, "the autopilot did not answer; %s was not sent", commandName(s))
+		}
+		if err != nil {
+			return err
+		}
+		before := i > 0 && op.plan.steps[i-1].enters
+		if !before || c.machine.raw.custom == op.plan.steps[i-1].number || time.Since(began) >= stepShows {
+			return nil
+		}
+		if err := op.sleep(time.Now().Add(showEvery)); err != nil {
+			return err
+		}
+	}
+}
+
+// show waits until the heartbeat shows what was acknowledged (rule 8b). Where it
+// does not in time, the ack stands alone.
+func (op *operation) show() error {
+	c, p := op.by, &op.plan
+	shown := func() bool {
+		r := c.machine.raw
+		mode := !p.setsMode || slices.Contains(p.order.numbers, r.custom) || p.order.end != 0 && p.order.end == r.custom
+		return mode && (p.arm == nil || r.armed == *p.arm)
+	}
+	until := time.Now().Add(max(showWithin, 3*c.acks.trip))
+	for !shown() && time.Now().Before(until) {
+		next := time.Now().Add(showEvery)
+		if err := unlessLate(op.ask(until)); err != nil {
+			return err
+		}
+		if shown() {
+			break
+		}
+		if err := unlessLate(op.await(next, shown)); err != nil {
+			return err
+		}
+	}
+	return op.over()
+}
+
+// accept makes the plan's mode the mode, and what it does the manoeuvre.
+func (op *operation) accept() answer {
+	c, p := op.by, &op.plan
+	if !p.setsMode {
+		if c.op == op {
+			c.machine.acceptArm(*p.arm)
+		}
+		return answer{op.accepted, c.machine.mode, doneAtOnce(p)}
+	}
+	c.machine.accept(p.order, time.Now())
+	if op.leg != nil {
+		op.leg.second = true
+		return answer{op.accepted, c.machine.mode, op.leg}
+	}
+	c.replace(op)
+	return answer{op.accepted, c.machine.mode, c.man}
+}
+
+// fail ends an operation whose step i was refused, never acknowledged or never
+// sent: it takes the earlier steps back and says why.
+func (op *operation) fail(i int, result uint8, err error) error {
+	c := op.by
+	op.leadThrough()
+	switch {
+	case c.stopped:
+		return err
+	case err == nil || isNoAck(err):
+	case op.gone != nil: // nothing more is sent after a pilot's switch, nor before a mode that replaces this one
+		if code(op.gone) != codeSuperseded || c.op != nil && c.op != op && c.op.plan.setsMode {
+			return err
+		}
+	}
+	at := time.Now()
+	op.takeBack(i, err)
+	if err != nil {
+		return err
+	}
+	return c.owner.refusal(op, &op.plan.steps[i], result, at)
+}
+
+// takeBack undoes the steps before step i, and i where it may have happened, in
+// the reverse order, while the last report is one that the plan explains.
+func (op *operation) takeBack(i int, err error) {
+	undo := op.plan.steps[:min(i, len(op.plan.steps))]
+	if isNoAck(err) && i > 0 && i < len(op.plan.steps) && op.asked {
+		undo = op.plan.steps[:i+1]
+	}
+	op.cleaning = true
+	defer func() { op.cleaning = false }()
+	for _, s := range slices.Backward(undo) {
+		if s.undo == nil || s.through {
+			continue
+		}
+		if op.taken || op.ask(time.Now().Add(lookWithin)) != nil || op.taken {
+			return
+		}
+		if r, uerr := op.transact(s.undo); uerr != nil || r != 0 {
+			slog.Warn("a refused command could not be taken back", "what", commandName(s.undo), "answer", inWords(r, uerr))
+			return // it may fly: the mode it has is better than the one before
+		}
+		op.by.owner.follow(op, s.undo)
+	}
+}
