@@ -9,6 +9,7 @@ import (
 // Times of a plan (docs/design.md, rule 8 and "The newest command wins").
 const (
 	planEvery  = 100 * time.Millisecond // at most one plan begins in it
+	atOnce     = 10 * time.Millisecond  // a plan that goes out in it did not wait
 	lookWithin = time.Second            // the heartbeat before what nobody asked for at this moment
 	landWithin = 100 * time.Millisecond // the same before a landing
 	stepShows  = 300 * time.Millisecond // the mode of a step, before the next one

@@ -38,7 +38,9 @@ type acks struct {
 	owed     map[common.MAV_CMD]owedAcks
 	trip     time.Duration // the round trip last measured
 	question *question     // the one that is outstanding
-	givenUp  time.Time     // when the last one was sent, if nothing answered it
+	asked    time.Time     // when the last one was sent
+	unheard  bool          // nothing answered it
+	unsure   time.Time     // until then an answer may be an earlier one's
 	heard    time.Time     // when the vehicle last answered anything of ours
 	modeAt   time.Time     // not before it another mode change
 }
@@ -175,20 +177,23 @@ func (a *acks) hear(cmd common.MAV_CMD, result uint8, now time.Time) {
 	}
 }
 
-// hearAnswer takes the ack of a question. One that comes after its question was
-// given up tells how slow the line is.
+// hearAnswer takes the ack of a question. Soon after one that nobody answered in
+// time it may be that one's, and only tells how long the line takes at least.
 func (a *acks) hearAnswer(result uint8, now time.Time) {
-	q := a.question
+	q, late := a.question, now.Before(a.unsure)
+	trip := now.Sub(a.asked)
 	switch {
-	case q != nil && !now.Before(q.at):
+	case trip < 0: // read from a line that stood still: it is of before
+		return
+	case late:
+		a.trip = max(a.trip, trip)
+	case q != nil:
+		a.trip = trip
+	}
+	if q != nil {
+		a.unheard = false
 		q.acknowledged(result, a.vendor() == px4)
-		a.trip, a.givenUp = now.Sub(q.at), time.Time{}
 		a.drop()
-	case q == nil && !a.givenUp.IsZero():
-		if trip := now.Sub(a.givenUp); trip <= giveUp { // else it is no answer to that one
-			a.trip = trip
-		}
-		a.givenUp = time.Time{}
 	}
 }
 
@@ -248,13 +253,14 @@ func (a *acks) ask(id uint32, now time.Time) *question {
 	if a.question != nil {
 		return nil
 	}
-	if !a.givenUp.IsZero() {
+	if a.unheard {
 		a.clear()
 	}
 	s := a.vendor().command(common.MAV_CMD_REQUEST_MESSAGE, float32(id))
 	if a.say(s.message(a.system(), 0)) != nil {
 		return nil
 	}
+	a.asked = now
 	a.question = &question{message: id, at: now, until: now.Add(max(questionWait, 2*a.trip))}
 	return a.question
 }
@@ -292,7 +298,7 @@ func (a *acks) drop() {
 func (a *acks) tick(now time.Time) {
 	if q := a.question; q != nil && !now.Before(q.until) {
 		if !q.acked {
-			a.givenUp = q.at
+			a.unheard, a.unsure = true, q.at.Add(giveUp)
 			a.trip = min(max(2*a.trip, questionWait/2), max(slowestTrip, a.trip))
 		}
 		a.question = nil

@@ -168,7 +168,7 @@ func (op *operation) carryOut() (answer, error) {
 // heartbeat that its plan explains (rule 8a).
 func (op *operation) approach(i int) error {
 	c, s := op.by, &op.plan.steps[i]
-	waited := op.own || i > 0 || op.began.Sub(op.came) > 0
+	waited := op.own || i > 0 || time.Since(op.came) > atOnce
 	for {
 		at := c.owner.ready(s)
 		if s.enters && at.Before(c.acks.modeAt) {
@@ -187,7 +187,10 @@ func (op *operation) approach(i int) error {
 			return err
 		}
 	}
-	if op.strayed && i > 0 || s.arms() && (op.strayed || op.disarmed) {
+	if op.disarmed && (s.arms() || op.plan.target != nil) {
+		return refuse(codeInterrupted, "the vehicle was disarmed; nothing more was sent")
+	}
+	if op.strayed && (i > 0 || s.arms()) {
 		return c.interrupted()
 	}
 	return op.over()

@@ -117,6 +117,9 @@ func (c *conduct) closing(op *operation, err error) {
 	case c.cmd.op == nil:
 		c.craft.machine.refuse(now)
 	}
+	if m := c.cmd.man; err == nil && m != nil && op.plan.setsMode {
+		m.failsafe = c.craft.tel.beat.failsafe // one that stands was there before it
+	}
 	c.sticks.act()
 	c.asked.target = time.Time{}
 	c.craft.changed()

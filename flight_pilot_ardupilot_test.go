@@ -1184,3 +1184,20 @@ func TestPilotsRTLIsHisAfterCommandsWithoutAnAnswer(t *testing.T) {
 		clients.Wait()
 	})
 }
+
+// A failsafe that still stands when a command is accepted was there before it, and
+// does not end it.
+func TestGotoInAStandingFailsafeGoesOn(t *testing.T) {
+	arduFly(t, simReceiverIdle, func(f *ardu) {
+		f.hover()
+		f.sim.setReceiver(simReceiverLost)
+		time.Sleep(2 * time.Second)
+		f.wantMode("rtl")
+		f.accepted("/goto", "{"+at(20, 0)+`,"wait":60}`)
+		if o := f.status(); o["mode"] != "hold" || o["failsafe"] != true || o["done"] != true {
+			f.Errorf("mode %v, failsafe %v, done %v", o["mode"], o["failsafe"], o["done"])
+		}
+		f.accepted("/land", "{"+at(0, 0)+`,"wait":120}`)
+		f.wantMode("land")
+	})
+}

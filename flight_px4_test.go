@@ -5,6 +5,7 @@ import (
 	"math"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -642,6 +643,76 @@ func TestPX4HoldOnTheWayWithoutAFreshVelocityStops(t *testing.T) {
 		s := f.sim.truth()
 		if off := distance(before.lat, before.lon, s.lat, s.lon); off > 6 || f.speed() > 0.1 {
 			t.Errorf("%.1f m on, at %.1f m/s", off, f.speed())
+		}
+	})
+}
+
+// PX4 misses the sticks of the flight before 0.6 s after they stop; armed before
+// that, it is a failsafe.
+func TestPX4TakeoffRightAfterAFlightWithSticksFlies(t *testing.T) {
+	fly(t, simPX4, nil, func(f *flight) {
+		f.accepted("/takeoff", `{"altitude":5,"wait":30}`)
+		f.accepted("/mode", `{"mode":"position"}`)
+		f.accepted("/input", `{"pitch":0.2}`)
+		f.accepted("/mode", `{"mode":"hold","wait":20}`)
+		f.accepted("/land", `{"wait":60}`)
+		f.accepted("/takeoff", `{"altitude":5,"wait":30}`)
+		time.Sleep(15 * time.Second)
+		f.wantMode("takeoff")
+		if s := f.status(); s["failsafe"] != false || s["in_air"] != true {
+			f.Errorf("failsafe %v, in the air %v", s["failsafe"], s["in_air"])
+		}
+	})
+}
+
+// A goto that waits for its sticks is no answer for a vehicle that was disarmed
+// meanwhile: it would accept it and not fly.
+func TestPX4GotoOfAVehicleThatWasDisarmedIsInterrupted(t *testing.T) {
+	fly(t, simPX4, nil, func(f *flight) {
+		f.accepted("/takeoff", `{"altitude":3,"wait":30}`)
+		f.accepted("/mode", `{"mode":"position"}`)
+		f.accepted("/input", `{"pitch":0.5}`)
+		sent := len(f.commands())
+		var client sync.WaitGroup
+		client.Go(func() { f.refused("/goto", "{"+at(30, 0)+"}", 409, "interrupted") })
+		time.Sleep(800 * time.Millisecond)
+		f.sim.pilotArm(false)
+		client.Wait()
+		if got := f.commands()[sent:]; len(got) != 0 {
+			f.Errorf("sent %q", got)
+		}
+	})
+}
+
+// A low takeoff does not excuse a pilot's Hold on the ground.
+func TestPX4PilotsHoldInALowTakeoffShows(t *testing.T) {
+	fly(t, simPX4, nil, func(f *flight) {
+		f.accepted("/takeoff", `{"altitude":2}`)
+		time.Sleep(1500 * time.Millisecond)
+		if h := f.sim.truth().alt; h > 0.9 {
+			t.Fatalf("it is %.1f m high already", h)
+		}
+		f.sim.pilotMode(px4Custom(4, 3))
+		time.Sleep(2 * time.Second)
+		f.wantMode("hold")
+	})
+	fly(t, simPX4, nil, func(f *flight) {
+		f.accepted("/takeoff", `{"altitude":2,"wait":30}`)
+		time.Sleep(5 * time.Second)
+		f.wantMode("takeoff") // its own hold at the end
+		if name := f.status()["vehicle_mode"]; name != "AUTO.LOITER" {
+			f.Errorf("it is in %v", name)
+		}
+	})
+}
+
+// A takeoff that is refused is taken back, and the next one is not told that
+// somebody else did it: a script may try until it is accepted.
+func TestPX4TakeoffIsTriedUntilItIsArmable(t *testing.T) {
+	fly(t, simPX4, func(s *simulator) { s.armableAfter = time.Hour }, func(f *flight) {
+		for range 10 {
+			f.refused("/takeoff", "", 409, "refused")
+			f.wantMode("manual")
 		}
 	})
 }

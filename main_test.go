@@ -35,9 +35,10 @@ func TestMain(m *testing.M) {
 // program is mavrest as a process.
 type program struct {
 	*exec.Cmd
-	log  *bufio.Scanner
-	base string          // of the API
-	told strings.Builder // what it logged until it listened
+	stderr io.Closer
+	log    *bufio.Scanner
+	base   string          // of the API
+	told   strings.Builder // what it logged until it listened
 }
 
 var listening = regexp.MustCompile(`msg=listening address=\S+:(\d+)`)
@@ -61,7 +62,7 @@ func start(t *testing.T, env []string, args ...string) *program {
 	if err := p.Start(); err != nil {
 		t.Fatal(err)
 	}
-	p.log = bufio.NewScanner(stderr)
+	p.stderr, p.log = stderr, bufio.NewScanner(stderr)
 	for p.log.Scan() {
 		p.told.WriteString(p.log.Text() + "\n")
 		if m := listening.FindStringSubmatch(p.log.Text()); m != nil {
@@ -92,13 +93,43 @@ func TestProgramServesTheSimulatorAndStopsOnSIGTERM(t *testing.T) {
 	if got := p.get(t, ""); got != "{\"status\":\"OK\"}\n" {
 		t.Errorf("GET /api/drone answered %q", got)
 	}
-	for p.log.Scan() && !strings.Contains(p.log.Text(), "vehicle found") {
+	for p.log.Scan() && !strings.Contains(p.log.Text(), "vehicle online") {
 	}
 	if got := p.get(t, "/status"); !strings.Contains(got, `"online":true`) || !strings.Contains(got, `"autopilot":"px4"`) {
 		t.Errorf("status is %s", got)
 	}
 	if log := p.end(t); strings.Contains(log, "WARN") || !strings.HasSuffix(log, "msg=stopping\n") {
 		t.Errorf("the log is\n%s", log)
+	}
+}
+
+// A terminal that is closed ends the program as the service manager does, with
+// what the drone is owed.
+func TestSIGHUPStopsTheProgramInOrder(t *testing.T) {
+	p := start(t, nil, "-device", "sim")
+	p.until(t, `"online":true`)
+	p.Process.Signal(syscall.SIGHUP)
+	if log := p.end(t); !strings.HasSuffix(log, "msg=stopping\n") {
+		t.Errorf("the log is\n%s", log)
+	}
+}
+
+// A log that nobody reads any more is no reason to leave the drone.
+func TestProgramLivesOnWhenNobodyReadsItsLog(t *testing.T) {
+	p := start(t, nil, "-device", "sim")
+	p.until(t, `"online":true`)
+	p.stderr.Close()
+	for range 3 {
+		resp, err := http.Post(p.base+"/takeoff", "", nil) // it is logged
+		if err != nil {
+			t.Fatal(err)
+		}
+		resp.Body.Close()
+	}
+	p.until(t, `"online":true`)
+	p.Process.Signal(syscall.SIGTERM)
+	if err := p.Wait(); err != nil {
+		t.Errorf("after SIGTERM: %v", err)
 	}
 }
 

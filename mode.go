@@ -373,9 +373,14 @@ func (m *machine) restart() {
 	m.again = m.heard
 }
 
-// begin says that a plan begins; what explains it is the mode that it finds.
+// begin says that a plan begins; what explains it is the mode that it finds, and
+// the one that a refused plan before it is just put back to.
 func (m *machine) begin(numbers []uint32) {
-	m.plan, m.settle = append([]uint32{m.raw.custom}, numbers...), nil
+	m.plan = append([]uint32{m.raw.custom}, numbers...)
+	if m.settle != nil && m.raw.custom != m.last.custom {
+		m.plan = append(m.plan, m.last.custom)
+	}
+	m.settle = nil
 }
 
 // expect says that a plan's step is sent now, which may show this number. Before

@@ -749,6 +749,7 @@ func TestStepExplainsItsModeFromWhenItIsSent(t *testing.T) {
 func TestUnansweredPlanShowsWhatItDid(t *testing.T) {
 	testRules(t, []rule{
 		{"what it did before", "hold armed, asks position, position armed, ours, = hold, unanswered, = position"},
+		{"put back, and asked again at once", "hold disarmed, asks takeoff, takeoff disarmed, ours, refused, asks takeoff, hold disarmed, ours, takeoff disarmed, ours"},
 		{"what it does after is nobody else's", "hold armed, asks position, unanswered, position armed, ours, = position"},
 		{"for 5 s", "hold armed, asks position, unanswered, +5s, position armed, taken, = position"},
 		{"not where it began", "hold armed, asks position, position armed, unanswered, = position, hold armed, taken, = hold"},
@@ -968,7 +969,11 @@ func (w *witness) seeReport(r report) string {
 // seeBegin begins a plan and sends its step.
 func (w *witness) seeBegin(m Mode) string {
 	mode := w.mode
-	w.pending, w.settling = []uint32{w.last.custom, entered[w.firmware][m]}, nil // every plan explains the mode it comes from
+	w.pending = []uint32{w.last.custom, entered[w.firmware][m]} // every plan explains the mode it comes from
+	if w.machine.settle != nil {                                // and the one that it is put back to
+		w.pending = append(w.pending, w.machine.last.custom)
+	}
+	w.settling = nil
 	w.begin(nil)
 	w.expect(entered[w.firmware][m])
 	if w.mode != mode {

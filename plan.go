@@ -455,7 +455,7 @@ func (r request) planTakeoff(v vehicle) (plan, error) {
 		climb.p[6] = float32(amsl)
 		p.steps = []step{v.undoing(climb)}
 		p.amsl = amsl
-		p.order.end, p.order.endAMSL = entered[px4][ModeHold], amsl-max(2, altitude/10)
+		p.order.end, p.order.endAMSL = entered[px4][ModeHold], amsl-max(altitude/10, min(2, max(altitude/2, 0.9)))
 	} else {
 		if v.flying() && v.landed != 0 {
 			return p, refuse(codeRefused, "takeoff: already flying; use goto to climb")

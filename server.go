@@ -215,6 +215,15 @@ type boundedConn struct {
 	asked time.Time // when that was called
 }
 
+// CloseWrite ends what is sent: an answer to a body that was not read to its end
+// arrives before the connection is reset.
+func (c *boundedConn) CloseWrite() error {
+	if half, ok := c.Conn.(interface{ CloseWrite() error }); ok {
+		return half.CloseWrite()
+	}
+	return nil
+}
+
 // holding is what a connection is held for.
 type holding uint8
 

@@ -13,6 +13,7 @@ const (
 	stickLead   = 400 * time.Millisecond  // of the stream, before a stick mode is asked for
 	stickArms   = 2100 * time.Millisecond // of the stream, before ArduPilot arms on it alone
 	stickStill  = 2 * time.Second         // PX4 calls sticks moving for 1.6 s after they moved
+	stickGone   = time.Second             // PX4 misses sticks 0.6 s after they stop: armed before, it is a failsafe
 	stickIdle   = 5 * time.Second         // a stream that nobody needs ends
 	silentAt    = 5 * time.Second         // after the client's last command, in altitude mode
 	silentHand  = 2 * time.Second         // the same in manual mode
@@ -194,6 +195,7 @@ type stickStream struct {
 	since time.Time // when it began
 	moved time.Time // when axes last changed
 	next  time.Time // when the next frame is due
+	ended time.Time // when the last stream did
 	watch channelWatch
 }
 
@@ -259,6 +261,9 @@ func (s *stickStream) ready(need stickNeed, f stickFacts, receiver receiverState
 			at = still
 		}
 	}
+	if gone := s.ended.Add(stickGone); arming && s.phase == stickOff && f.firmware == px4 && gone.After(at) {
+		at = gone
+	}
 	return at
 }
 
@@ -317,7 +322,7 @@ func (s *sticks) take() stickActs {
 // end ends the stream. A release gives a live receiver its sticks back at once,
 // and looks whether a hand is on it.
 func (s *sticks) end(f stickFacts, release bool) {
-	s.phase, s.lent = stickOff, false
+	s.phase, s.lent, s.ended = stickOff, false, f.now
 	s.src.quiet = f.now.Add(overrides)
 	if release {
 		s.acts.release = true
