@@ -186,7 +186,7 @@ func (a *acks) hearAnswer(result uint8, now time.Time) {
 	case trip < 0: // read from a line that stood still: it is of before
 		return
 	case late:
-		a.trip = max(a.trip, trip)
+		a.trip = max(a.trip, min(trip, giveUp/2)) // a repeat must fit in
 	case q != nil:
 		a.trip = trip
 	}
