@@ -921,7 +921,7 @@ func (w *witness) seeReport(r report) string {
 		w.late = nil
 	}
 
-	if taken || again || nobodys && !explained && w.mode == r.mode { // a late report shows, and ends what was commanded
+	if taken || again || nobodys && !explained && w.mode == r.mode && !r.same(last) { // a late report shows, and ends what was commanded
 		w.forget()
 	}
 	if taken && w.plan != nil {
@@ -969,8 +969,8 @@ func (w *witness) seeReport(r report) string {
 // seeBegin begins a plan and sends its step.
 func (w *witness) seeBegin(m Mode) string {
 	mode := w.mode
-	w.pending = []uint32{w.last.custom, entered[w.firmware][m]} // every plan explains the mode it comes from
-	if w.machine.settle != nil {                                // and the one that it is put back to
+	w.pending = []uint32{w.last.custom, entered[w.firmware][m]}           // every plan explains the mode it comes from
+	if w.machine.settle != nil && w.raw.custom != w.machine.last.custom { // and the one that it is put back to
 		w.pending = append(w.pending, w.machine.last.custom)
 	}
 	w.settling = nil
