@@ -77,9 +77,6 @@ func newAcks(say func(message.Message) error, clear func(), system func() byte, 
 	}
 }
 
-// awaited reports whether an ack is waited for.
-func (a *acks) awaited() bool { return len(a.waiting) > 0 || a.question != nil }
-
 // open begins to wait for the acks of a step.
 func (a *acks) open(s *step, before uint32) *exchange {
 	x := &exchange{

@@ -395,46 +395,45 @@ func planHold(v vehicle) (plan, error) {
 	if err := v.hovers("hold"); err != nil {
 		return p, err
 	}
-	switch to, amsl, ok := v.stop(); {
-	case f == copter && v.custom == hold:
-		// GUIDED alone would fly on to its old target.
-		p.steps = []step{v.undoing(f.setMode(copterBrake)), f.setMode(hold)}
-	case (f == plane || f == quadPlane && v.wing) && v.custom == hold && !math.IsNaN(v.at.lat):
-		// It circles round its old target, or the present place.
-		here := v.undoing(request{}.reposition(v, v.at, v.amsl))
-		here.stays = true
-		p.steps = []step{here}
-		p.target, p.amsl = &v.at, v.amsl
-	case f == px4 && !v.streams && ok, (f == px4 && !v.streams || f == quadPlane && !v.wing) && v.custom == hold && !math.IsNaN(to.lat):
-		// In the mode already, the mode alone would fly on to its old target.
+	stay := func(to place, amsl float64) step {
 		there := v.undoing(request{}.reposition(v, to, amsl))
 		there.stays = true
+		p.target, p.amsl = &to, amsl
+		return there
+	}
+	to, amsl, measured := v.stop()
+	known := !math.IsNaN(to.lat) && !math.IsNaN(amsl)
+	again := v.custom == hold // the mode alone would fly on to its old target
+	switch {
+	case f == copter && again:
+		p.steps = []step{v.undoing(f.setMode(copterBrake)), f.setMode(hold)}
+	case (f == plane || f == quadPlane && v.wing) && again && !math.IsNaN(v.at.lat):
+		// It circles round its old target, or the present place.
+		p.steps = []step{stay(v.at, v.amsl)}
+	case known && f == px4 && !v.streams && (measured || again), known && f == quadPlane && !v.wing && again:
+		there := stay(to, amsl)
 		p.steps = []step{there}
 		if f == px4 && v.failsafe { // only DO_SET_MODE is known to end one
 			p.steps = []step{mode, there}
 		}
-		p.target, p.amsl = &to, amsl
 	}
 	return p, nil
 }
 
-// stop is the place where the vehicle can stop, along its velocity: NaN where the
-// position is not fresh. Without a fresh velocity it is the present place. ok: the
+// stop is the place where the vehicle can stop, along its velocity; without a fresh
+// velocity it is the present place, and NaN where that is not fresh. measured: the
 // velocity is fresh, and not over what was measured.
-func (v vehicle) stop() (to place, amsl float64, ok bool) {
+func (v vehicle) stop() (to place, amsl float64, measured bool) {
 	m := v.velocity
 	speed := math.Hypot(math.Hypot(m.north, m.east), m.down)
-	if math.IsNaN(speed) || math.IsNaN(v.at.lat) || math.IsNaN(v.amsl) {
-		to = v.at
-		if math.IsNaN(v.amsl) {
-			to.lat = math.NaN()
-		}
-		return to, v.amsl, false
+	measured = speed <= fastest
+	if math.IsNaN(speed) {
+		m, speed = motion{}, 0
 	}
 	way := func(component float64) float64 { return component * speed / stopping }
 	to.lat, to.lon = moved(v.at.lat, v.at.lon, way(m.north), way(m.east))
 	to.altitude = v.at.altitude - way(m.down)
-	return to, v.amsl - way(m.down), speed <= fastest
+	return to, v.amsl - way(m.down), measured
 }
 
 func (r request) planTakeoff(v vehicle) (plan, error) {

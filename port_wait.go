@@ -23,8 +23,9 @@ const readEvery = 20 * time.Millisecond
 // reads them; so it is given an epoll instead that tells of the next bytes once,
 // and of a timer, and then of nothing until it is armed again.
 //
-// All system calls are raw, which they may be as none of them waits. Every other one wakes the runtime's monitor, which then looks about for some
-// milliseconds: at 60 datagrams a second that is two wake-ups of three.
+// All system calls are raw, which they may be as none of them waits. Every other
+// one wakes the runtime's monitor, which then looks about for some milliseconds: at
+// 60 datagrams a second that is two wake-ups of three.
 type descriptor struct {
 	file    *os.File                                      // in nobody's poller; it does not block
 	raw     syscall.RawConn                               // of file
