@@ -1,7 +1,7 @@
 package main
 
 import (
-	"reflect"
+	"cmp"
 	"sync"
 	"time"
 )
@@ -31,6 +31,7 @@ type commander struct {
 	next    *operation   // waits for its turn
 	begun   time.Time    // when the last plan began
 	man     *manoeuvre   // what the last accepted plan is doing
+	goodbye *talk        // when the program ends in the air after sticks
 	bell    bell         // rings when something came that one may wait for
 	stopped bool         // the program ends
 }
@@ -87,15 +88,14 @@ func superseded() error {
 
 // do carries a request out and returns when the autopilot has acknowledged every
 // step of it and shows its mode, or has refused one: then the error is a
-// *commandError. A landing like one that is not acknowledged yet joins it.
+// *commandError. A landing joins the newest command if that is the same and not
+// answered yet.
 func (c *commander) do(r request, make_ func() (plan, error)) outcome {
-	for _, other := range []*operation{c.op, c.next} {
-		if other != nil && r.setMode && r.mode == ModeLand && !other.own && other.gone == nil && reflect.DeepEqual(other.request, r) {
-			c.mu.Unlock()
-			<-other.ended
-			c.mu.Lock()
-			return other.result
-		}
+	if newest := cmp.Or(c.next, c.op); newest != nil && newest.takesIn(r) {
+		c.mu.Unlock()
+		<-newest.ended
+		c.mu.Lock()
+		return newest.result
 	}
 	op := &operation{talk: talk{by: c}, request: r, make: make_, came: time.Now(), ended: make(chan struct{})}
 	return op.run()
@@ -136,6 +136,9 @@ func (c *commander) took(armed bool) {
 	}
 	if c.next != nil && armed {
 		c.next.end(c.interrupted())
+	}
+	if c.goodbye != nil && armed {
+		c.goodbye.end(c.interrupted())
 	}
 }
 

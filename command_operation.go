@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 	"log/slog"
+	"reflect"
 	"slices"
 	"time"
 
@@ -36,6 +37,12 @@ func (p *progress) advance(s *step) {
 	if s.through {
 		p.through = s
 	}
+}
+
+// takesIn reports whether a request like its own is answered with it: a landing
+// that nothing has ended or answered yet.
+func (op *operation) takesIn(r request) bool {
+	return r.setMode && r.mode == ModeLand && !op.own && op.gone == nil && !op.cleaning && reflect.DeepEqual(op.request, r)
 }
 
 // unstoppable reports whether nothing supersedes it: disarming.
@@ -98,6 +105,9 @@ func (op *operation) takeTurn() (err error) {
 // explains reports also to this one.
 func (op *operation) begin() {
 	c := op.by
+	for _, older := range c.running {
+		older.replaced = older.replaced || op.plan.setsMode
+	}
 	c.running = append(c.running, op)
 	var sent []uint32
 	if len(c.machine.plan) > 1 { // but not the mode that it began in
@@ -278,7 +288,7 @@ func (op *operation) fail(i int, result uint8, err error) error {
 		return err
 	case err == nil || isNoAck(err):
 	case op.gone != nil: // nothing more is sent after a pilot's switch, nor before a mode that replaces this one
-		if code(op.gone) != codeSuperseded || c.op != nil && c.op != op && c.op.plan.setsMode {
+		if code(op.gone) != codeSuperseded || op.replaced {
 			return err
 		}
 	}
@@ -291,7 +301,8 @@ func (op *operation) fail(i int, result uint8, err error) error {
 }
 
 // takeBack undoes the steps before step i, and i where it may have happened, in
-// the reverse order, while the last report is one that the plan explains.
+// the reverse order, while the last report is one that the plan explains and no
+// newer plan sets a mode.
 func (op *operation) takeBack(i int, err error) {
 	undo := op.plan.steps[:min(i, len(op.plan.steps))]
 	if isNoAck(err) && i > 0 && i < len(op.plan.steps) && op.asked {
@@ -299,11 +310,12 @@ func (op *operation) takeBack(i int, err error) {
 	}
 	op.cleaning = true
 	defer func() { op.cleaning = false }()
+	lost := func() bool { return op.taken || op.replaced }
 	for _, s := range slices.Backward(undo) {
 		if s.undo == nil || s.through {
 			continue
 		}
-		if op.taken || op.ask(time.Now().Add(lookWithin)) != nil || op.taken {
+		if lost() || op.ask(time.Now().Add(lookWithin)) != nil || lost() {
 			return
 		}
 		if r, uerr := op.transact(s.undo); uerr != nil || r != 0 {

@@ -25,6 +25,7 @@ type fate struct {
 	taken    bool  // a report came that it does not explain
 	strayed  bool  // it came disarmed
 	disarmed bool  // a report went from armed to disarmed
+	replaced bool  // a newer plan began that sets a mode
 }
 
 var errTimeout = errors.New("in time nothing came")
@@ -176,8 +177,11 @@ func (t *talk) send(x *exchange) error {
 	if err := t.over(); err != nil {
 		return err
 	}
-	if t.cleaning && t.taken {
+	switch {
+	case t.cleaning && t.taken:
 		return c.interrupted()
+	case t.cleaning && t.replaced:
+		return superseded()
 	}
 	if err := c.acks.send(x); err != nil {
 		return err

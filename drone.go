@@ -99,11 +99,12 @@ func (d *drone) farewell() {
 		return
 	}
 	f := d.sticks.facts(time.Now())
-	release := d.sticks.src.releases(f.firmware)
 	if f.firmware.ardupilot() && f.aloft && f.mode.flownBySticks() && !d.sticks.taken {
 		d.conduct.farewell(f)
 	}
-	d.sticks.farewell(f, release)
+	if d.sticks.phase != stickOff { // a pilot may have taken them meanwhile
+		d.sticks.farewell(d.sticks.facts(time.Now()))
+	}
 }
 
 // tick does what is due and tells when the next thing is.

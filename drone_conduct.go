@@ -195,12 +195,13 @@ func (c *conduct) landThere(m *manoeuvre) {
 }
 
 // holdForSilent leaves a hold for a client that fell silent; where that is
-// refused, a landing.
+// refused, a landing. Neither is owed any more once a pilot, a client or a
+// disarming came first.
 func (c *conduct) holdForSilent() {
 	c.cmd.mu.Lock()
 	defer c.cmd.mu.Unlock()
 	r := request{setMode: true, mode: ModeHold}
-	for {
+	for !c.sticks.wish.IsZero() {
 		p, err := r.plan(c.vehicle(time.Now()))
 		if err == nil {
 			err = c.cmd.doOwn(p, r, nil).err
@@ -213,21 +214,28 @@ func (c *conduct) holdForSilent() {
 			slog.Warn("a hold for a silent client was refused: landing", "error", err)
 			r = request{setMode: true, mode: ModeLand}
 		default:
-			slog.Warn("a hold for a silent client is not acknowledged", "error", err)
+			slog.Warn("no hold for a silent client", "error", err)
 			return
 		}
 	}
 }
 
 // farewell leaves a vehicle in the air where it hovers or lands without sticks,
-// when the program ends after them (docs/design.md, "SIGTERM in the air").
+// when the program ends after them (docs/design.md, "SIGTERM in the air"), unless
+// a pilot has it: nobody asked for that at this moment, so a heartbeat is looked
+// at before (rule 8a).
 func (c *conduct) farewell(f stickFacts) {
+	t := &talk{by: c.cmd, last: f.now.Add(farewellFor)}
+	c.cmd.goodbye = t
+	if err := t.ask(f.now.Add(farewellFor / 2)); err != nil {
+		slog.Warn("stopping in the air after sticks: nothing was asked for", "why", err)
+		return
+	}
 	r := request{setMode: true, mode: ModeHold}
 	if f.firmware == quadPlane && c.params.settings().guidedHovers != 1 {
 		r.mode = ModeLand
 	}
-	if p, err := r.plan(c.vehicle(f.now)); err == nil {
-		t := &talk{by: c.cmd, last: f.now.Add(farewellFor)}
+	if p, err := r.plan(c.vehicle(time.Now())); err == nil {
 		result, err := t.transact(&p.steps[len(p.steps)-1])
 		slog.Warn("stopping in the air after sticks", "asked_for", r.mode, "answer", inWords(result, err))
 	}

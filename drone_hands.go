@@ -123,14 +123,14 @@ func (h *hands) fly(in stickInput) (Mode, error) {
 	return f.mode, nil
 }
 
-// farewell is what the sticks are left as when the program ends; release says
-// that a live receiver takes them (docs/design.md, "SIGTERM in the air").
-func (h *hands) farewell(f stickFacts, release bool) {
+// farewell is what the sticks are left as when the program ends (docs/design.md,
+// "SIGTERM in the air").
+func (h *hands) farewell(f stickFacts) {
 	if f.aloft {
 		slog.Warn("stopping in the air after sticks: the autopilot's own failsafe for lost sticks may follow", "mode", f.mode)
 	}
 	switch {
-	case release:
+	case h.src.releases(f.firmware):
 		h.end(f, true)
 	case f.mode.flownBySticks() || f.firmware.ardupilot():
 		h.set(h.centred(f), f.now)

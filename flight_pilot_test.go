@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/bluenviron/gomavlib/v3/pkg/dialects/common"
+	"github.com/bluenviron/gomavlib/v3/pkg/dialects/minimal"
 )
 
 // Whole flights with somebody else beside the client: a pilot, a failsafe, a
@@ -233,4 +234,107 @@ func atMoments(t *testing.T, flavour simFlavour, moments []moment, prepare func(
 			})
 		})
 	}
+}
+
+// silentHoldIsRefused flies a copter whose client fell silent, to 60 ms after the
+// refusal of the hold that mavrest asked for.
+func silentHoldIsRefused(f *flight) {
+	f.aloft()
+	f.accepted("/mode", `{"mode":"altitude"}`)
+	f.accepted("/input", `{"pitch":0.3}`)
+	f.sim.change(func() { f.sim.refuses[common.MAV_CMD_DO_SET_MODE] = true })
+	time.Sleep(4 * time.Second)
+	f.until("the hold was sent", 10*time.Second, func() bool {
+		return len(f.commandsSince(time.Now().Add(-50*time.Millisecond))) > 0
+	})
+	time.Sleep(60 * time.Millisecond)
+}
+
+func TestARefusedHoldForASilentClientIsNoLandingOverAPilot(t *testing.T) {
+	fly(t, simArduPilot, nil, func(f *flight) {
+		silentHoldIsRefused(f)
+		f.sim.pilotMode(16) // POSHOLD
+		f.sim.change(func() { f.sim.send(f.sim.brain.message(0)) })
+		taken := f.reported(16, time.Now().Add(-time.Millisecond), 200*time.Millisecond)
+		f.wantMode("position")
+		time.Sleep(10 * time.Second)
+		f.wantHandsOff(taken)
+	})
+}
+
+func TestARefusedHoldForASilentClientIsNoLandingOverANewCommand(t *testing.T) {
+	fly(t, simArduPilot, nil, func(f *flight) {
+		silentHoldIsRefused(f)
+		f.accepted("/goto", "{"+at(60, 0)+"}")
+		time.Sleep(time.Millisecond) // the goto's own heading
+		since := time.Now()
+		time.Sleep(5 * time.Second)
+		f.wantHandsOff(since)
+		f.wantMode("hold")
+	})
+}
+
+func TestAHoldForASilentClientIsNotSentOverAPilotWhoWasFirst(t *testing.T) {
+	fly(t, simArduPilot, nil, func(f *flight) {
+		f.aloft()
+		f.accepted("/mode", `{"mode":"altitude"}`)
+		f.accepted("/input", `{"pitch":0.3}`)
+		time.Sleep(4500 * time.Millisecond)
+		d := f.link
+		f.sim.pilotMode(16)
+		d.mu.Lock()
+		since := time.Now()
+		d.sticks.tick(d.sticks.facts(since.Add(time.Second))) // as drone.tick does, half a second early
+		owed := d.sticks.act() && d.cmd.idle()
+		d.wg.Go(d.conduct.holdForSilent)
+		// The reader has the mutex before that goroutine.
+		d.take(&minimal.MessageHeartbeat{
+			Type: minimal.MAV_TYPE_QUADROTOR, Autopilot: minimal.MAV_AUTOPILOT_ARDUPILOTMEGA,
+			BaseMode: 0xd9, CustomMode: 16, SystemStatus: minimal.MAV_STATE_ACTIVE,
+		}, since)
+		taken := d.sticks.taken
+		d.mu.Unlock()
+		if !owed || !taken {
+			t.Fatalf("the hold is owed: %v, the pilot has the sticks: %v", owed, taken)
+		}
+		time.Sleep(5 * time.Second)
+		f.wantHandsOff(since)
+	})
+}
+
+func TestTheFarewellIsNotRepeatedOverAPilot(t *testing.T) {
+	fly(t, simArduPilot, nil, func(f *flight) {
+		f.aloft()
+		f.accepted("/mode", `{"mode":"altitude"}`)
+		f.accepted("/input", `{"pitch":0.3,"timeout":5}`)
+		time.Sleep(time.Second)
+		f.loseAcks(common.MAV_CMD_DO_SET_MODE)
+		f.sim.change(func() { f.sim.refuses[common.MAV_CMD_DO_SET_MODE] = true }) // the first copy is lost
+		stopping := time.Now()
+		f.stop()
+		time.Sleep(80 * time.Millisecond)
+		if len(f.commandsSince(stopping)) == 0 {
+			t.Fatal("no farewell was sent")
+		}
+		f.sim.change(func() { f.sim.refuses[common.MAV_CMD_DO_SET_MODE] = false })
+		f.sim.pilotMode(16)
+		f.sim.change(func() { f.sim.send(f.sim.brain.message(0)) })
+		since := time.Now()
+		time.Sleep(3 * time.Second)
+		f.wantHandsOff(since)
+	})
+}
+
+func TestTheFarewellIsNotSentOverAPilotWhomNoHeartbeatHasTold(t *testing.T) {
+	fly(t, simArduPilot, nil, func(f *flight) {
+		f.aloft()
+		f.accepted("/mode", `{"mode":"altitude"}`)
+		f.accepted("/input", `{"pitch":0.3,"timeout":5}`)
+		time.Sleep(time.Second)
+		since := time.Now()
+		f.sim.pilotMode(16)
+		f.stop()
+		time.Sleep(3 * time.Second)
+		f.wantHandsOff(since)
+	})
 }

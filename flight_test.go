@@ -979,3 +979,46 @@ func TestLandingThatNobodyAcknowledgesEndsOnTheGround(t *testing.T) {
 		}
 	})
 }
+
+func TestARefusedCommandIsNotTakenBackOverANewerOne(t *testing.T) {
+	for _, wait := range []time.Duration{850, 950, 1000, 1050, 1100, 1150, 1250, 1350} {
+		t.Run(wait.String(), func(t *testing.T) {
+			fly(t, simArduPilot, nil, func(f *flight) {
+				f.aloft()
+				f.accepted("/mode", `{"mode":"position"}`)
+				time.Sleep(time.Second)
+				f.sim.change(func() { f.sim.delay = 300 * time.Millisecond }) // a telemetry radio's
+				time.Sleep(3 * time.Second)
+				f.failAcks(common.MAV_CMD_CONDITION_YAW)
+				p := &pilotFlight{flight: f}
+				p.post("/goto", "{"+at(60, 0)+`,"heading":90}`)
+				time.Sleep(wait * time.Millisecond)
+				f.accepted("/land", "")
+				f.wantTruth()
+				time.Sleep(3 * time.Second)
+				p.answered(time.Second)
+				f.wantTruth()
+				f.wantMode("land")
+			})
+		})
+	}
+}
+
+func TestTheNewestLandingDoesNotJoinOneThatANewerCommandReplaces(t *testing.T) {
+	fly(t, simPX4, nil, func(f *flight) {
+		f.aloft()
+		f.accepted("/mode", `{"mode":"position"}`)
+		f.accepted("/input", `{"pitch":1,"timeout":5}`)
+		time.Sleep(500 * time.Millisecond)
+		p := &pilotFlight{flight: f}
+		p.post("/land", "")
+		time.Sleep(10 * time.Millisecond)
+		q := &pilotFlight{flight: f}
+		q.post("/mode", `{"mode":"hold"}`)
+		time.Sleep(10 * time.Millisecond)
+		f.accepted("/land", "")
+		p.answered(time.Second)
+		q.answered(time.Second)
+		f.wantMode("land")
+	})
+}
