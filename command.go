@@ -65,12 +65,6 @@ func (b *bell) ring() {
 	}
 }
 
-// outcome is what a command is told.
-type outcome struct {
-	answer answer
-	err    error
-}
-
 // answer is what an accepted command is told: the number of the last command
 // acknowledged, the mode it led to, and what is to be watched to its end.
 type answer struct {
@@ -79,23 +73,21 @@ type answer struct {
 	manoeuvre *manoeuvre
 }
 
-var errStopping = &commandError{code: codeOffline, text: "mavrest is shutting down"}
-
-// superseded is what the loser of two commands is told.
-func superseded() error {
-	return refuse(codeSuperseded, "a newer command took this one's place")
-}
+var (
+	errStopping   = refuse(codeOffline, "mavrest is shutting down")
+	errSuperseded = refuse(codeSuperseded, "a newer command took this one's place")
+)
 
 // do carries a request out and returns when the autopilot has acknowledged every
 // step of it and shows its mode, or has refused one: then the error is a
 // *commandError. A landing joins the newest command if that is the same and not
 // answered yet.
-func (c *commander) do(r request, make_ func() (plan, error)) outcome {
+func (c *commander) do(r request, make_ func() (plan, error)) (answer, error) {
 	if newest := cmp.Or(c.next, c.op); newest != nil && newest.takesIn(r) {
 		c.mu.Unlock()
 		<-newest.ended
 		c.mu.Lock()
-		return newest.result
+		return newest.answer, newest.err
 	}
 	op := &operation{talk: talk{by: c}, request: r, make: make_, came: time.Now(), ended: make(chan struct{})}
 	return op.run()
@@ -106,9 +98,9 @@ func (c *commander) idle() bool { return c.op == nil && c.next == nil && !c.stop
 
 // doOwn carries out what no client asks for at this moment, unless one does. leg
 // is the manoeuvre that it is the second leg of, or nil.
-func (c *commander) doOwn(p plan, r request, leg *manoeuvre) outcome {
+func (c *commander) doOwn(p plan, r request, leg *manoeuvre) (answer, error) {
 	if !c.idle() {
-		return outcome{err: superseded()}
+		return answer{}, errSuperseded
 	}
 	op := &operation{
 		talk: talk{by: c, own: true, leg: leg}, request: r, came: time.Now(), ended: make(chan struct{}),

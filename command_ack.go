@@ -129,9 +129,6 @@ func (a *acks) send(x *exchange) error {
 	return nil
 }
 
-// firstRepeat is the wait before a command's second copy.
-func (a *acks) firstRepeat() time.Duration { return max(firstRepeat, a.trip*3/2) }
-
 // hear takes an ack that the vehicle sent to us.
 func (a *acks) hear(cmd common.MAV_CMD, result uint8, now time.Time) {
 	a.heard = now
@@ -168,7 +165,7 @@ func (a *acks) hear(cmd common.MAV_CMD, result uint8, now time.Time) {
 		if result == uint8(common.MAV_RESULT_ACCEPTED) {
 			x.accepted++
 		} else if x.refusal == nil {
-			refusal := result
+			refusal := result // only this one is allocated
 			x.refusal = &refusal
 		}
 	}
@@ -189,8 +186,13 @@ func (a *acks) hearAnswer(result uint8, now time.Time) {
 	}
 	if q != nil {
 		a.unheard = false
-		q.acknowledged(result, a.vendor() == px4)
-		a.drop()
+		q.acked = true
+		// PX4's message comes before the ack, ArduPilot's is the next one
+		// (docs/autopilots.md, "PX4: heartbeat"). Refused, there is none.
+		q.answer = result != uint8(common.MAV_RESULT_ACCEPTED) || q.came && a.vendor() == px4
+		if q.answer { // else it waits for its message
+			a.question = nil
+		}
 	}
 }
 
@@ -232,15 +234,6 @@ type question struct {
 	came    bool      // the message, since
 	acked   bool
 	answer  bool // it is answered
-	denied  bool // there is no such message now
-}
-
-// acknowledged takes the ack. On PX4 the message that answers came before it, on
-// ArduPilot the next one is it (docs/autopilots.md, "PX4: heartbeat").
-func (q *question) acknowledged(result uint8, before bool) {
-	q.acked = true
-	q.denied = result != uint8(common.MAV_RESULT_ACCEPTED)
-	q.answer = q.denied || before && q.came
 }
 
 // ask asks for a message, or returns nil while another question is outstanding
@@ -280,14 +273,6 @@ func (a *acks) came(id uint32, now time.Time) {
 func (a *acks) restarted() {
 	a.question = nil
 	clear(a.owed)
-}
-
-// drop forgets a question that is answered. One that has only its ack waits for
-// its message.
-func (a *acks) drop() {
-	if a.question.answer {
-		a.question = nil
-	}
 }
 
 // tick gives up a question that nobody answered. The line may be slower than it

@@ -13,30 +13,19 @@ import (
 // operation is a plan on its way.
 type operation struct {
 	talk
-	progress
 	request request
 	make    func() (plan, error) // plans anew, when it is its turn
 	plan    plan
 	came    time.Time
 	began   time.Time // when its first step was due
-	ended   chan struct{}
-	result  outcome // once ended
-}
 
-// progress is what the accepted steps of a plan came to.
-type progress struct {
 	accepted uint16 // the last command
 	through  *step  // the way out of a stick mode that it led through
-	moved    bool   // a step moves the vehicle
-}
+	moved    bool   // an accepted step moves the vehicle
 
-// advance takes an accepted step.
-func (p *progress) advance(s *step) {
-	p.accepted = uint16(s.cmd)
-	p.moved = p.moved || s.moves()
-	if s.through {
-		p.through = s
-	}
+	ended  chan struct{}
+	answer answer // once ended
+	err    error
 }
 
 // takesIn reports whether a request like its own is answered with it: a landing
@@ -51,23 +40,21 @@ func (op *operation) unstoppable() bool {
 }
 
 // run is an operation from its turn to its end.
-func (op *operation) run() outcome {
+func (op *operation) run() (answer, error) {
 	c := op.by
-	ans, err := answer{}, op.takeTurn()
-	if err == nil {
-		ans, err = op.carryOut()
+	if op.err = op.takeTurn(); op.err == nil {
+		op.answer, op.err = op.carryOut()
 		c.running = slices.DeleteFunc(c.running, func(o *operation) bool { return o == op })
-		c.owner.closing(op, err)
+		c.owner.closing(op, op.err)
 		if c.op == op {
 			c.op = nil
 		}
 	} else if c.next == op {
 		c.next = nil
 	}
-	op.result = outcome{ans, err}
 	close(op.ended)
 	c.bell.ring()
-	return op.result
+	return op.answer, op.err
 }
 
 // takeTurn waits until it may begin, and takes the place of the plan before it.
@@ -79,7 +66,7 @@ func (op *operation) takeTurn() (err error) {
 		return err
 	}
 	if c.next != nil {
-		c.next.end(superseded())
+		c.next.end(errSuperseded)
 	}
 	c.next = op
 	waits := func() bool { return c.op != nil && c.op.unstoppable() && !op.plan.urgent }
@@ -114,7 +101,7 @@ func (op *operation) begin() {
 		sent = slices.Clone(c.machine.plan[1:])
 	}
 	if older := c.op; older != nil && !older.unstoppable() {
-		older.end(superseded())
+		older.end(errSuperseded)
 		older.leadThrough()
 		op.moved, op.asked = older.moved, older.asked
 		if !op.plan.setsMode && op.plan.arm != nil && *op.plan.arm {
@@ -164,7 +151,11 @@ func (op *operation) carryOut() (answer, error) {
 		if refused {
 			return answer{}, op.fail(i, result, err)
 		}
-		op.advance(s)
+		op.accepted = uint16(s.cmd)
+		op.moved = op.moved || s.moves()
+		if s.through {
+			op.through = s
+		}
 		c.owner.follow(op, s)
 	}
 	if err := op.show(); err != nil {

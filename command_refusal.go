@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"slices"
@@ -75,29 +76,23 @@ func inWords(result uint8, err error) string {
 	return resultName(result)
 }
 
+var commandNames = map[common.MAV_CMD]string{
+	common.MAV_CMD_DO_SET_MODE:          "the mode change",
+	common.MAV_CMD_COMPONENT_ARM_DISARM: "disarming",
+	common.MAV_CMD_NAV_TAKEOFF:          "the takeoff",
+	common.MAV_CMD_NAV_LAND:             "the landing",
+	common.MAV_CMD_DO_REPOSITION:        "the goto",
+	common.MAV_CMD_DO_CHANGE_SPEED:      "the speed",
+	common.MAV_CMD_CONDITION_YAW:        "the heading",
+}
+
 // commandName is what a step is, in a sentence.
 func commandName(s *step) string {
-	switch s.cmd {
-	case common.MAV_CMD_DO_SET_MODE:
-		return "the mode change"
-	case common.MAV_CMD_COMPONENT_ARM_DISARM:
-		if s.p[0] == 0 {
-			return "disarming"
-		}
+	switch {
+	case s.arms():
 		return "arming"
-	case common.MAV_CMD_NAV_TAKEOFF:
-		return "the takeoff"
-	case common.MAV_CMD_NAV_LAND:
-		return "the landing"
-	case common.MAV_CMD_DO_REPOSITION:
-		if s.stays {
-			return "the hold"
-		}
-		return "the goto"
-	case common.MAV_CMD_DO_CHANGE_SPEED:
-		return "the speed"
-	case common.MAV_CMD_CONDITION_YAW:
-		return "the heading"
+	case s.stays:
+		return "the hold"
 	}
-	return fmt.Sprintf("command %d", s.cmd)
+	return cmp.Or(commandNames[s.cmd], fmt.Sprintf("command %d", s.cmd))
 }

@@ -16,11 +16,8 @@ type talk struct {
 	last     time.Time  // the end of one that goes on while the program ends
 	asked    bool       // a step that moves the vehicle was sent and is not answered
 	cleaning bool       // it takes its steps back: what ended it does not end that
-	fate
-}
 
-// fate is what others did to a talk.
-type fate struct {
+	// What others did to it.
 	gone     error // what ended it: a newer command, a pilot, a failsafe
 	taken    bool  // a report came that it does not explain
 	strayed  bool  // it came disarmed
@@ -122,7 +119,7 @@ func (t *talk) transact(s *step) (uint8, error) {
 	x := c.acks.open(s, c.machine.raw.custom)
 	x.own = t.own
 	defer c.acks.close(x)
-	began, every := time.Now(), c.acks.firstRepeat()
+	began, every := time.Now(), max(firstRepeat, c.acks.trip*3/2)
 	for i, factor := range repeats {
 		due := time.Duration(float64(every) * factor)
 		if due >= giveUp || x.progress != (time.Time{}) {
@@ -181,7 +178,7 @@ func (t *talk) send(x *exchange) error {
 	case t.cleaning && t.taken:
 		return c.interrupted()
 	case t.cleaning && t.replaced:
-		return superseded()
+		return errSuperseded
 	}
 	if err := c.acks.send(x); err != nil {
 		return err

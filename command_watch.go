@@ -69,7 +69,7 @@ func (c *commander) replace(op *operation) {
 		m.plan, m.at, m.second, m.near = op.plan, now, false, time.Time{}
 		return
 	} else if m != nil {
-		m.finish(superseded())
+		m.finish(errSuperseded)
 	}
 	if op.request.mode.flownBySticks() {
 		c.man = doneAtOnce(&op.plan)
@@ -92,9 +92,9 @@ func (m *manoeuvre) finish(why error) {
 
 // abandon ends the manoeuvre for a reason that a person can act on, and forgets
 // it: the mode is no longer a commanded one.
-func (c *commander) abandon(code errorCode, format string, args ...any) {
+func (c *commander) abandon(format string, args ...any) {
 	if c.man != nil {
-		c.man.finish(refuse(code, format, args...))
+		c.man.finish(refuse(codeInterrupted, format, args...))
 		c.man = nil
 	}
 }

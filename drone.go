@@ -45,7 +45,7 @@ func newDrone(dev device, only byte, gcs bool) *drone {
 	d.link = newLink(dev, only, gcs, d.hear, d.clock.poke)
 	acks := newAcks(d.say, d.link.clear, func() byte { return d.tel.id.system }, func() firmware { return d.firmware })
 	d.cmd = &commander{mu: &d.mu, acks: acks, machine: &d.machine, owner: &d.conduct}
-	d.params = parameters{craft: &d.aircraft, acks: acks}
+	d.params = parameters{craft: &d.aircraft, acks: acks, told: make(map[string]float64)}
 	d.sticks = hands{craft: &d.aircraft, link: d.link, acks: acks, params: &d.params}
 	d.sticks.src = sources{rcIn: math.NaN(), gcsFailsafe: math.NaN(), alone: gcs}
 	d.asked = asked{craft: &d.aircraft, acks: acks}
@@ -209,9 +209,12 @@ func (d *drone) take(m message.Message, now time.Time) {
 	}
 }
 
-// identify finds out what it is, and asks it anew if that is another thing.
+// identify finds out which family of autopilots it is, and greets it anew if it
+// was taken for another one.
 func (d *drone) identify() {
-	if d.aircraft.identify() {
+	was := d.firmware
+	d.firmware = firmwareOf(d.tel.id.autopilot, d.tel.id.typ, d.tel.id.vtol)
+	if d.online && was != d.firmware && was != firmwareUnknown {
 		d.greeting.begin()
 	}
 }
@@ -255,7 +258,7 @@ func (d *drone) hearHeartbeat(now time.Time) {
 func (d *drone) taken(why string) {
 	now := time.Now()
 	d.cmd.took(d.tel.beat.armed)
-	d.cmd.abandon(codeInterrupted, "something else took the drone (%s): it is in %s", why, d.modeName())
+	d.cmd.abandon("something else took the drone (%s): it is in %s", why, d.modeName())
 	d.tel.target.group, d.asked.target = group{}, time.Time{} // where it flies to is told anew
 	d.sticks.switched(d.sticks.facts(now))
 	d.sticks.act()
@@ -269,7 +272,7 @@ func (d *drone) restarted(now time.Time) {
 	d.machine.restart()
 	d.tel.restart()
 	d.cmd.took(true)
-	d.cmd.abandon(codeInterrupted, "the autopilot has started again")
+	d.cmd.abandon("the autopilot has started again")
 	d.sticks.src.restarted(now)
 	d.sticks.sticks = sticks{src: d.sticks.src}
 	d.link.move(nil)
@@ -305,13 +308,12 @@ func (d *drone) do(r request) (answer, error) {
 	if err := d.able(); err != nil {
 		return answer{}, err
 	}
-	out := d.cmd.do(r, func() (plan, error) {
+	return d.cmd.do(r, func() (plan, error) {
 		if err := d.able(); err != nil {
 			return plan{}, err
 		}
 		return r.plan(d.conduct.vehicle(time.Now()))
 	})
-	return out.answer, out.err
 }
 
 // wait waits until the manoeuvre is complete, or tells what ended it. A client

@@ -47,15 +47,6 @@ func (a *aircraft) modeName() string {
 	return name
 }
 
-// identify tells which family of autopilots it is, and reports whether it was
-// taken for another one.
-func (a *aircraft) identify() (mistaken bool) {
-	f := firmwareOf(a.tel.id.autopilot, a.tel.id.typ, a.tel.id.vtol)
-	mistaken = f != a.firmware && a.firmware != firmwareUnknown && a.online
-	a.firmware = f
-	return mistaken
-}
-
 // report is the last heartbeat; streamed says that a stick stream of ours runs.
 func (a *aircraft) report(streamed bool, now time.Time) report {
 	b := &a.tel.beat

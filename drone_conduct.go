@@ -56,7 +56,7 @@ func (c *conduct) prepare(op *operation) error {
 		if err := unlessLate(op.await(h.src.heardBy().Add(receiverTold), told)); err != nil {
 			return err
 		}
-		if err := c.params.sure(&op.talk, c.params.source()); err != nil {
+		if err := c.params.sure(&op.talk, sourceNames[c.craft.firmware]); err != nil {
 			return err
 		}
 	}
@@ -76,7 +76,7 @@ func (c *conduct) prepare(op *operation) error {
 	h.act()
 	c.clock.poke()
 	if f.firmware == px4 && p.arm != nil && *p.arm {
-		c.params.forget("NAV_DLL_ACT")
+		delete(c.params.told, "NAV_DLL_ACT")
 		return c.params.sure(&op.talk, "NAV_DLL_ACT")
 	}
 	return nil
@@ -137,7 +137,7 @@ func (c *conduct) failed(op *operation, err error, now time.Time) {
 	}
 	if (op.moved || op.asked) && op.leg == nil && c.cmd.man != nil {
 		landing := c.cmd.transit()
-		c.cmd.abandon(codeInterrupted, "a command that was not accepted may have moved the drone")
+		c.cmd.abandon("a command that was not accepted may have moved the drone")
 		if landing {
 			m.abandon()
 			c.craft.logMode("a command that was not accepted ended the way to the landing")
@@ -160,7 +160,7 @@ func (c *conduct) watch(now time.Time) time.Time {
 	switch {
 	case taken != "":
 		transit := c.cmd.transit()
-		c.cmd.abandon(codeInterrupted, "%s: it is in %s", taken, c.craft.modeName())
+		c.cmd.abandon("%s: it is in %s", taken, c.craft.modeName())
 		if transit {
 			c.craft.machine.abandon()
 			c.craft.logMode(taken)
@@ -188,9 +188,8 @@ func (c *conduct) landThere(m *manoeuvre) {
 		steps: []step{land}, setsMode: true, sticks: sticksLeave, urgent: true,
 		order: order{mode: ModeLand, numbers: []uint32{land.number}},
 	}
-	out := c.cmd.doOwn(p, m.request, m)
-	if out.err != nil {
-		slog.Warn("the landing at the place was not acknowledged; trying again", "error", out.err)
+	if _, err := c.cmd.doOwn(p, m.request, m); err != nil {
+		slog.Warn("the landing at the place was not acknowledged; trying again", "error", err)
 	}
 }
 
@@ -204,7 +203,7 @@ func (c *conduct) holdForSilent() {
 	for !c.sticks.wish.IsZero() {
 		p, err := r.plan(c.vehicle(time.Now()))
 		if err == nil {
-			err = c.cmd.doOwn(p, r, nil).err
+			_, err = c.cmd.doOwn(p, r, nil)
 		}
 		switch {
 		case err == nil:

@@ -30,15 +30,6 @@ var streams = []stream{
 	{242, 0.5}, // HOME_POSITION
 }
 
-// receiverHz is the rate of RC_CHANNELS: ArduPilot's shows whose sticks are in
-// force, PX4's only that there is a transmitter.
-func receiverHz(f firmware) float32 {
-	if f.ardupilot() {
-		return 4
-	}
-	return 1
-}
-
 // greeting is what a vehicle is asked when it comes online or has started again:
 // the streams, what it sends only once, and its parameters.
 type greeting struct {
@@ -57,8 +48,12 @@ type greeting struct {
 
 // begin greets the vehicle: it is asked everything.
 func (g *greeting) begin() {
-	g.params.told = nil
-	g.left = append(slices.Clone(streams), stream{65, receiverHz(g.craft.firmware)}) // RC_CHANNELS
+	clear(g.params.told)
+	channels := stream{65, 1} // RC_CHANNELS: PX4's show only that there is a transmitter
+	if g.craft.firmware.ardupilot() {
+		channels.hz = 4 // whose sticks are in force
+	}
+	g.left = append(slices.Clone(streams), channels)
 	g.again = true
 	g.start()
 }

@@ -28,15 +28,9 @@ var parameterNames = map[firmware][]string{
 
 func (p *parameters) names() []string { return parameterNames[p.craft.firmware] }
 
-// source is the parameter that says whose sticks count.
-func (p *parameters) source() string {
-	switch p.craft.firmware {
-	case px4:
-		return "COM_RC_IN_MODE"
-	case copter:
-		return "FS_GCS_ENABLE"
-	}
-	return "FS_GCS_ENABL"
+// sourceNames are of the parameters that say whose sticks count.
+var sourceNames = map[firmware]string{
+	px4: "COM_RC_IN_MODE", copter: "FS_GCS_ENABLE", quadPlane: "FS_GCS_ENABL", plane: "FS_GCS_ENABL",
 }
 
 func (p *parameters) request(name string) {
@@ -62,8 +56,6 @@ func (p *parameters) sure(t *talk, name string) error {
 	return nil
 }
 
-func (p *parameters) forget(name string) { delete(p.told, name) }
-
 // hear takes a PARAM_VALUE and returns it, if it is one of ours. PX4 puts an
 // integer's bits into the float.
 func (p *parameters) hear(m *common.MessageParamValue) (v float64, ours bool) {
@@ -73,9 +65,6 @@ func (p *parameters) hear(m *common.MessageParamValue) (v float64, ours bool) {
 	v = float64(m.ParamValue)
 	if p.craft.firmware == px4 && m.ParamType == common.MAV_PARAM_TYPE_INT32 {
 		v = float64(int32(math.Float32bits(m.ParamValue)))
-	}
-	if p.told == nil {
-		p.told = make(map[string]float64)
 	}
 	p.told[m.ParamId] = v
 	return v, true
@@ -94,11 +83,8 @@ func (p *parameters) groundStation() byte {
 
 // settings are the parameters that plans rest on.
 func (p *parameters) settings() settings {
-	s := settings{guidedHovers: math.NaN(), cruise: 10}
-	if v, ok := p.told["Q_GUIDED_MODE"]; ok {
-		s.guidedHovers = v
-	}
-	if v, ok := p.told["WPNAV_SPEED"]; ok && v > 0 {
+	s := settings{guidedHovers: p.told["Q_GUIDED_MODE"], cruise: 10}
+	if v := p.told["WPNAV_SPEED"]; v > 0 {
 		s.cruise = v / 100 // cm/s
 	}
 	return s

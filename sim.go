@@ -115,11 +115,10 @@ type simBrain interface {
 	state() (base common.MAV_MODE_FLAG, status common.MAV_STATE) // for HEARTBEAT
 	axes() (x, y, z, r float64)                                  // −1…1, z 0…1 with 0.5 in the middle
 	canArm() bool
-	// What the simulator itself does unless the flavour has a way of its own.
-	message(id uint32) message.Message
 	setInterval(c simCommand)
 	requestMessage(c simCommand)
-	hear(system uint8, m *common.MessageHeartbeat)
+	hear(system uint8, m *common.MessageHeartbeat)               // somebody else's
+	message(id uint32) message.Message                           // the simulator's own has what is the same for all
 	stay()                                                       // the target is where it can stop
 	wanted(now time.Time, dt float64) (vn, ve, vu, turn float64) // m/s and rad/s
 	steer(vn, ve, vu, dt float64)                                // towards that velocity
@@ -390,9 +389,6 @@ func (s *simulator) ack(c simCommand, result common.MAV_RESULT) {
 	}
 }
 
-// hear takes a heartbeat of somebody else.
-func (s *simulator) hear(uint8, *common.MessageHeartbeat) {}
-
 // sendText sends a STATUSTEXT, in chunks of 50 characters.
 func (s *simulator) sendText(severity common.MAV_SEVERITY, text string, id uint16) {
 	for chunk := uint8(0); text != "" || chunk == 0; chunk++ {
@@ -638,15 +634,6 @@ func (s *simulator) command(c simCommand) {
 	}
 }
 
-func (s *simulator) setInterval(c simCommand) {
-	id := uint32(c.p[0])
-	if s.brain.message(id) == nil {
-		s.ack(c, common.MAV_RESULT_DENIED)
-		return
-	}
-	s.pace(c, id)
-}
-
 // pace does what SET_MESSAGE_INTERVAL asks for.
 func (s *simulator) pace(c simCommand, id uint32) {
 	every := time.Duration(c.p[1]) * time.Microsecond
@@ -655,16 +642,4 @@ func (s *simulator) pace(c simCommand, id uint32) {
 	}
 	s.stream(id, every)
 	s.ack(c, common.MAV_RESULT_ACCEPTED)
-}
-
-func (s *simulator) requestMessage(c simCommand) {
-	id := uint32(c.p[0])
-	m := s.message(id)
-	switch {
-	case m != nil:
-		s.ack(c, common.MAV_RESULT_ACCEPTED)
-		s.send(m)
-	default:
-		s.ack(c, common.MAV_RESULT_DENIED)
-	}
 }
