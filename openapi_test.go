@@ -4,12 +4,16 @@ package main
 // other. Whether what it says of them is so, .ci/api asks the running program.
 
 import (
+	"go/ast"
+	"go/parser"
+	"go/token"
 	"maps"
 	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 )
@@ -138,5 +142,72 @@ func TestOpenAPINamesEveryFieldOfAnAnswerAndNoOther(t *testing.T) {
 		if !ok {
 			t.Errorf("a struct has the fields %s, which no schema has", list)
 		}
+	}
+}
+
+// sentences are the program's words, as patterns: its string literals, added up,
+// with anything in place of what is not one.
+func sentences(t *testing.T) (list []*regexp.Regexp) {
+	var words func(e ast.Expr) string
+	words = func(e ast.Expr) string {
+		switch e := e.(type) {
+		case *ast.BasicLit:
+			s, _ := strconv.Unquote(e.Value)
+			return s
+		case *ast.BinaryExpr:
+			return words(e.X) + words(e.Y)
+		}
+		return "%v"
+	}
+	verb := regexp.MustCompile(`%[.0-9]*[a-z]`)
+	take := func(n ast.Node) bool {
+		e, ok := n.(ast.Expr)
+		if !ok {
+			return true
+		}
+		parts := verb.Split(words(e), -1)
+		if fixed := strings.Join(parts, ""); len(fixed) > 12 && strings.Contains(fixed, " ") {
+			for i := range parts {
+				parts[i] = regexp.QuoteMeta(parts[i])
+			}
+			list = append(list, regexp.MustCompile("^"+strings.Join(parts, ".*")+"$"))
+		}
+		return true
+	}
+	names, _ := filepath.Glob("*.go")
+	for _, name := range names {
+		if strings.HasSuffix(name, "_test.go") {
+			continue
+		}
+		file, err := parser.ParseFile(token.NewFileSet(), name, nil, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ast.Inspect(file, take)
+	}
+	return list
+}
+
+func TestOpenAPIsExamplesOfErrorsAreTheProgramsOwnWords(t *testing.T) {
+	text, err := os.ReadFile("docs/openapi.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	all, examples := sentences(t), 0
+	for _, m := range regexp.MustCompile(`\berror: ("(?:[^"\\]|\\.)*"|[a-z][^,{}\n]*)`).FindAllStringSubmatch(string(text), -1) {
+		said, err := strconv.Unquote(m[1])
+		if err != nil {
+			said = m[1]
+		}
+		if said == "null" {
+			continue
+		}
+		examples++
+		if !slices.ContainsFunc(all, func(r *regexp.Regexp) bool { return r.MatchString(said) }) {
+			t.Errorf("no sentence of the program reads %q", said)
+		}
+	}
+	if examples < 20 {
+		t.Errorf("only %d examples were found", examples)
 	}
 }
