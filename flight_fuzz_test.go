@@ -48,6 +48,7 @@ type fuzzed struct {
 	accepted string          // the mode of the last accepted command
 	known    map[uint32]bool // modes that were heard since a command waits
 	tookOff  bool
+	meddled  bool // somebody else than clients acted, or the line did
 }
 
 func (z *fuzzed) note(format string, args ...any) {
@@ -224,10 +225,11 @@ func (z *fuzzed) post(path, body string) {
 	z.known[z.heard.CustomMode] = true
 	n := len(z.windows)
 	z.mu.Unlock()
+	began := time.Now()
 	z.clients.Go(func() {
-		began := time.Now()
 		code, o := z.call("POST", path, body)
 		mode, _ := z.link.mode()
+		truth := z.sim.truth().mode
 		z.mu.Lock()
 		defer z.mu.Unlock()
 		z.note("%s %s: %d %v %v", path, body, code, o["code"], o["error"])
@@ -241,6 +243,13 @@ func (z *fuzzed) post(path, body string) {
 				z.accepted, z.order = o["mode"].(string), wishes
 				if armed := z.heard.BaseMode&minimal.MAV_MODE_FLAG_SAFETY_ARMED != 0; armed && mode.String() != o["mode"] {
 					z.fault("answered %v, and the mode is %v", o["mode"], mode)
+				}
+				wished := func(w fuzzReport) bool { return w.custom == truth && !w.at.Before(began) }
+				if strings.Contains(body, `"arm":`) && !strings.Contains(body, `"mode":`) {
+					break
+				}
+				if !z.meddled && !slices.ContainsFunc(z.wishes, wished) {
+					z.fault("answered %v, and the vehicle is in %s", o["mode"], z.name(truth))
 				}
 			}
 		case 409, 501, 503, 504:
@@ -343,11 +352,14 @@ var fuzzActs = []func(z *fuzzed, arg byte){
 		z.sim.change(func() { z.sim.delay = max(z.sim.delay, delays[arg%4]) }) // frames keep their order
 	},
 	func(z *fuzzed, arg byte) {
-		ids := []common.MAV_CMD{common.MAV_CMD_DO_SET_MODE, common.MAV_CMD_NAV_LAND, common.MAV_CMD_DO_REPOSITION, common.MAV_CMD_COMPONENT_ARM_DISARM}
+		ids := []common.MAV_CMD{
+			common.MAV_CMD_DO_SET_MODE, common.MAV_CMD_NAV_LAND, common.MAV_CMD_DO_REPOSITION,
+			common.MAV_CMD_COMPONENT_ARM_DISARM, common.MAV_CMD_CONDITION_YAW, common.MAV_CMD_NAV_TAKEOFF,
+		}
 		z.sim.change(func() {
 			clear(z.sim.refuses)
-			if arg%8 < 4 {
-				z.sim.refuses[ids[arg%4]] = true
+			if arg%8 < 6 {
+				z.sim.refuses[ids[arg%8]] = true
 			}
 		})
 	},
@@ -471,9 +483,11 @@ func flyBytes(t *testing.T, setup byte, acts []byte) {
 		})
 		for ; len(acts) > 1 && time.Since(z.began) < fuzzTime && len(z.wrong) == 0; acts = acts[2:] {
 			z.mu.Lock()
-			z.note("act %d %d", int(acts[0])%len(fuzzActs), acts[1])
+			act := int(acts[0]) % len(fuzzActs)
+			z.note("act %d %d", act, acts[1])
+			z.meddled = z.meddled || act > 8 && act != 15 && act != 16 // a pilot, a failsafe, a bad line
 			z.mu.Unlock()
-			fuzzActs[int(acts[0])%len(fuzzActs)](z, acts[1])
+			fuzzActs[act](z, acts[1])
 			time.Sleep(137 * time.Microsecond)
 		}
 		f.sim.change(func() {
@@ -515,6 +529,9 @@ func FuzzPilot(f *testing.F) {
 		f.Add(24+setup, []byte{3, 2, 0, 9, 8, 0, 0, 7, 9, 1, 0, 10})
 		f.Add(24+setup, []byte{6, 200, 0, 9, 9, 7, 0, 12, 2, 4, 0, 9, 13, 11, 0, 12})
 		f.Add(setup, []byte{5, 10, 0, 5, 9, 2, 0, 13, 7, 1, 14, 4, 0, 10, 9, 1, 0, 13})
+	}
+	for wait := range byte(16) { // a refused heading, and a landing while its goto is taken back
+		f.Add(byte(25), []byte{3, 2, 15, 3, 0, 9, 16, 4, 6, 202, 0, wait, 0, 8, 7, 0, 0, 13})
 	}
 	for seed := range uint64(150) { // and some of everything
 		dice := rand.New(rand.NewPCG(seed, 7))
