@@ -213,10 +213,7 @@ func (l *link) write(ctx, broken context.Context, c *connection) {
 			}
 			return
 		case <-c.newest:
-			l.mu.Lock()
-			o := l.sticks
-			l.mu.Unlock()
-			if o != nil && !w.put(*o) {
+			if !w.putNewest() {
 				return
 			}
 		case o := <-c.queue:

@@ -220,6 +220,14 @@ func (w *writer) put(o outgoing) bool {
 	return true
 }
 
+// putNewest is put of the newest sticks, if there are any.
+func (w *writer) putNewest() bool {
+	w.link.mu.Lock()
+	o := w.link.sticks
+	w.link.mu.Unlock()
+	return o == nil || w.put(*o)
+}
+
 // frame is a message as it goes out; it is remembered, in case it comes back.
 func (w *writer) frame(o outgoing) ([]byte, error) {
 	who := [2]byte{o.system, o.component}
@@ -240,26 +248,13 @@ func (w *writer) frame(o outgoing) ([]byte, error) {
 
 // rest writes what is queued, the newest sticks first, and waits until it is out.
 func (w *writer) rest() {
-	select {
-	case <-w.conn.newest:
-		w.link.mu.Lock()
-		o := w.link.sticks
-		w.link.mu.Unlock()
-		if o != nil && !w.put(*o) {
+	if len(w.conn.newest) > 0 && !w.putNewest() {
+		return
+	}
+	for len(w.conn.queue) > 0 { // nobody else takes from it
+		if !w.put(<-w.conn.queue) {
 			return
 		}
-	default:
-	}
-	for {
-		select {
-		case o := <-w.conn.queue:
-			if !w.put(o) {
-				return
-			}
-			continue
-		default:
-		}
-		break
 	}
 	if p, ok := w.conn.port.(interface{ Drain() error }); ok {
 		w.conn.writing.Store(int64(time.Since(w.conn.opened)))
