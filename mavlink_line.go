@@ -10,6 +10,7 @@ import (
 
 	"github.com/bluenviron/gomavlib/v3/pkg/dialects/common"
 	"github.com/bluenviron/gomavlib/v3/pkg/dialects/minimal"
+	"github.com/bluenviron/gomavlib/v3/pkg/message"
 )
 
 // padding ends any frame that a receiver believes to be in the middle of: what a
@@ -117,15 +118,23 @@ func (r *reader) take(f rawFrame) {
 	default:
 		return
 	}
+	if m := r.decode(f); m != nil {
+		l.hear(heard{at: f.at, msg: m, system: f.system})
+	}
+}
+
+// decode is the message of a frame; nil where it is not known or not readable: a
+// version 1 frame of another length.
+func (r *reader) decode(f rawFrame) message.Message {
 	if f.known == nil {
-		return
+		return nil
 	}
 	m, err := r.dec.decode(f)
-	if err != nil { // a version 1 frame of another length
-		l.errors.Add(1)
-		return
+	if err != nil {
+		r.link.errors.Add(1)
+		return nil
 	}
-	l.hear(heard{at: f.at, msg: m, system: f.system})
+	return m
 }
 
 // foreign takes sticks for our vehicle that somebody else sends.
@@ -137,36 +146,24 @@ func (r *reader) foreign(f rawFrame, vehicle byte) {
 	if echo {
 		return
 	}
-	m, err := r.dec.decode(f)
-	if err != nil {
-		return
-	}
+	var target byte
+	m := r.decode(f)
 	switch m := m.(type) {
 	case *common.MessageManualControl:
-		if m.Target != vehicle {
-			return
-		}
+		target = m.Target
 	case *common.MessageRcChannelsOverride:
-		if m.TargetSystem != vehicle {
-			return
-		}
+		target = m.TargetSystem
 	}
-	l.hear(heard{at: f.at, msg: m, system: f.system, foreign: true})
+	if target == vehicle {
+		l.hear(heard{at: f.at, msg: m, system: f.system, foreign: true})
+	}
 }
 
 // heartbeat takes an autopilot's heartbeat, and the vehicle it is of if there is
 // none yet.
 func (r *reader) heartbeat(f rawFrame) {
 	l := r.link
-	if f.known == nil {
-		return
-	}
-	m, err := r.dec.decode(f)
-	if err != nil {
-		l.errors.Add(1)
-		return
-	}
-	hb, ok := m.(*minimal.MessageHeartbeat)
+	hb, ok := r.decode(f).(*minimal.MessageHeartbeat)
 	if !ok || hb.Autopilot == minimal.MAV_AUTOPILOT_INVALID || f.system == 0 {
 		return
 	}
