@@ -147,16 +147,13 @@ func (d *deframer) filled(n int, now time.Time) {
 }
 
 // overdue is when the rest of a frame that has begun is not to be waited for any
-// more.
+// more; zero: none has.
 func (d *deframer) overdue() time.Time {
-	if len(d.portions) == 0 {
+	if d.start == d.end {
 		return time.Time{}
 	}
 	return d.portions[len(d.portions)-1].at.Add(frameGap)
 }
-
-// begun reports whether there is something whose end has not come.
-func (d *deframer) begun() bool { return d.start < d.end }
 
 // skip gives up the byte at start.
 func (d *deframer) skip() {

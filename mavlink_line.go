@@ -85,10 +85,7 @@ func (r *reader) read() error {
 // that claims too much must not wait until the line speaks again.
 func (r *reader) setDeadline() {
 	p, ok := r.conn.port.(interface{ SetReadDeadline(time.Time) error })
-	var due time.Time
-	if r.in.begun() {
-		due = r.in.overdue()
-	}
+	due := r.in.overdue()
 	if ok && !due.Equal(r.due) && p.SetReadDeadline(due) == nil {
 		r.due = due
 	}
