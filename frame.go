@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"errors"
 	"slices"
 	"time"
@@ -281,15 +282,7 @@ func (d *decoder) decode(f rawFrame) (message.Message, error) {
 // own. It is the writer goroutine's.
 type sender struct {
 	stream streamwriter.Writer
-	out    encoded
-}
-
-// encoded is an io.Writer that keeps the last frame.
-type encoded struct{ b []byte }
-
-func (e *encoded) Write(b []byte) (int, error) {
-	e.b = append(e.b[:0], b...)
-	return len(b), nil
+	out    bytes.Buffer // the last frame
 }
 
 func newSender(system, component byte) *sender {
@@ -304,10 +297,11 @@ func newSender(system, component byte) *sender {
 
 // encode returns the frame of a message; it is good until the next one.
 func (s *sender) encode(m message.Message) ([]byte, error) {
+	s.out.Reset()
 	if err := s.stream.Write(m); err != nil {
 		return nil, err
 	}
-	return s.out.b, nil
+	return s.out.Bytes(), nil
 }
 
 func heartbeat(typ minimal.MAV_TYPE) *minimal.MessageHeartbeat {
