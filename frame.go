@@ -72,26 +72,18 @@ type rawFrame struct {
 	at                     time.Time // when its last byte came
 }
 
-// echo is what tells a frame from every other one of the last seconds.
+// echo is what tells a frame from every other one of the last seconds: its
+// sequence, sender, message and checksum, as a version 2 frame has them.
+type echo [8]byte
+
 func (f rawFrame) echo() echo {
-	return echo{f.id, f.system, f.seq, f.component, f.sum}
+	return echo{f.seq, f.system, f.component, byte(f.id), byte(f.id >> 8), byte(f.id >> 16), byte(f.sum), byte(f.sum >> 8)}
 }
 
 // echoOf is the same of a version 2 frame that is about to be sent.
 func echoOf(b []byte) echo {
 	n := len(b)
-	return echo{
-		id:     uint32(b[7]) | uint32(b[8])<<8 | uint32(b[9])<<16,
-		system: b[5], seq: b[4], component: b[6],
-		checksum: uint16(b[n-2]) | uint16(b[n-1])<<8,
-	}
-}
-
-// echo is a frame by its message, sender, sequence and checksum.
-type echo struct {
-	id                     uint32
-	system, seq, component byte
-	checksum               uint16
+	return echo{b[4], b[5], b[6], b[7], b[8], b[9], b[n-2], b[n-1]}
 }
 
 // deframer finds frames in a stream of bytes. gomavlib's own reader takes the
@@ -156,16 +148,6 @@ func (d *deframer) overdue() time.Time {
 	return d.portions[len(d.portions)-1].at.Add(frameGap)
 }
 
-// skip gives up the byte at start.
-func (d *deframer) skip() {
-	if d.skipped%256 == 0 {
-		d.errors++
-	}
-	d.skipped++
-	d.astray = true
-	d.start++
-}
-
 // next returns the next frame that checks, or false when more bytes are needed.
 func (d *deframer) next() (rawFrame, bool) {
 	for d.start < d.end {
@@ -176,7 +158,12 @@ func (d *deframer) next() (rawFrame, bool) {
 		f, size := d.candidate(b, all)
 		switch {
 		case size < 0 || size == 0 && all: // no frame starts here
-			d.skip()
+			if d.skipped%256 == 0 {
+				d.errors++
+			}
+			d.skipped++
+			d.astray = true
+			d.start++
 		case size == 0: // it may, and is not all here
 			return rawFrame{}, false
 		default:
