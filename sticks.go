@@ -420,15 +420,7 @@ func (s *sticks) stayed(f stickFacts) {
 
 // lookedAt are ArduPilot's modes that sink into the ground under an idle
 // receiver: ALT_HOLD, LOITER and POSHOLD, QHOVER and QLOITER.
-func lookedAt(f firmware, custom uint32) bool {
-	switch f {
-	case copter:
-		return slices.Contains([]uint32{2, 5, 16}, custom)
-	case quadPlane:
-		return slices.Contains([]uint32{18, 19}, custom)
-	}
-	return false
-}
+var lookedAt = map[firmware][]uint32{copter: {2, 5, 16}, quadPlane: {18, 19}}
 
 // switched says that a pilot or a failsafe set the mode: the client's sticks end.
 func (s *sticks) switched(f stickFacts) {
@@ -465,7 +457,7 @@ func (s *sticks) hearChannels(f stickFacts, channel [4]uint16) {
 	switch {
 	case s.phase == stickOff:
 		looks := f.now.Before(s.watch.until) && f.now.After(s.src.quiet)
-		if looks && lookedAt(f.firmware, f.custom) && channel[2] < idleBelow {
+		if looks && slices.Contains(lookedAt[f.firmware], f.custom) && channel[2] < idleBelow {
 			s.src.receiver = receiverIdle
 			s.stepIn(f)
 		}
