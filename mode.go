@@ -171,21 +171,15 @@ var planeModes = []autopilotMode{
 	{26, "AUTOLAND", ModeLand},
 }
 
+// ownModes is each autopilot's own list of modes.
+var ownModes = map[firmware][]autopilotMode{px4: px4Modes, copter: copterModes, quadPlane: planeModes, plane: planeModes}
+
 // reported is the table report → Mode: what a heartbeat's custom mode is here
 // and what the autopilot calls it. A number outside the table is ModeOther.
 func (f firmware) reported(custom uint32) (Mode, string) {
-	table := planeModes
-	switch f {
-	case px4:
-		table = px4Modes
-	case copter:
-		table = copterModes
-	case firmwareUnknown:
-		table = nil
-	}
-	for i := range table {
-		if table[i].custom == custom {
-			return table[i].mode, table[i].name
+	for _, m := range ownModes[f] {
+		if m.custom == custom {
+			return m.mode, m.name
 		}
 	}
 	if f == px4 {
@@ -276,7 +270,7 @@ func (m *machine) explains(r report) bool {
 		return true
 	}
 	if o == nil {
-		return r.custom == m.last.custom && r.armed == m.last.armed && r.mode == m.mode
+		return r.same(m.last) && r.mode == m.mode
 	}
 	if slices.Contains(o.numbers, r.custom) {
 		return true
