@@ -34,7 +34,7 @@ type sighting struct {
 	heading  float64
 	velocity motion
 	climb    float64
-	to       flyingTo
+	to       point
 }
 
 // manoeuvre is what the last accepted command is doing, watched to its end.

@@ -18,7 +18,7 @@ func seen(changes ...func(*sighting)) sighting {
 	s := sighting{
 		now: time.Unix(2000, 0), armed: true, inAir: true,
 		at: place{47.3977419, 8.5455938, 10}, amsl: 498, heading: 90,
-		to: flyingTo{lat: n, lon: n, amsl: n},
+		to: point{lat: n, lon: n, amsl: n},
 	}
 	for _, f := range changes {
 		f(&s)
@@ -172,7 +172,7 @@ func TestAFailsafeAndATargetThatIsNotOursEndAManoeuvre(t *testing.T) {
 			}
 		})...)
 	}
-	ours := func(s *sighting) { s.to = flyingTo{lat: s.at.lat, lon: s.at.lon, amsl: s.amsl} }
+	ours := func(s *sighting) { s.to = point{lat: s.at.lat, lon: s.at.lon, amsl: s.amsl} }
 	away := func(s *sighting) {
 		ours(s)
 		s.to.lat, s.to.lon = moved(s.to.lat, s.to.lon, 6, 0)
