@@ -70,7 +70,6 @@ func (c *commander) replace(op *operation) {
 	c.man = &manoeuvre{request: op.request, plan: op.plan, at: now, over: make(chan struct{})}
 }
 
-// finished reports whether it is complete or something else ended it.
 func (m *manoeuvre) finished() bool { return m.done || m.why != nil }
 
 // finish ends it; a nil why is that it is complete.
@@ -138,7 +137,6 @@ func (m *manoeuvre) strangeTarget(s sighting) bool {
 	return m.strange >= 2
 }
 
-// arrived reports whether a landing's vehicle is over its place.
 func (m *manoeuvre) arrived(s sighting) bool {
 	t := m.plan.target
 	away := distance(s.at.lat, s.at.lon, t.lat, t.lon)

@@ -301,7 +301,6 @@ func (l *link) expect(d time.Duration) {
 	}
 }
 
-// addressed reports whether an ack is for us.
 func (l *link) addressed(system, component byte) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()

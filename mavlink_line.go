@@ -37,7 +37,6 @@ func (s *sequence) lost(seq byte) uint64 {
 	return uint64(gap)
 }
 
-// reader reads one port.
 type reader struct {
 	link     *link
 	conn     *connection
@@ -48,7 +47,6 @@ type reader struct {
 	any      bool
 }
 
-// read takes what one read of the port brings.
 func (r *reader) read() error {
 	l := r.link
 	space := r.in.space()
@@ -180,7 +178,6 @@ func (r *reader) heartbeat(f rawFrame) {
 	l.hear(heard{at: f.at, msg: hb, system: f.system})
 }
 
-// writer writes to one port.
 type writer struct {
 	link    *link
 	conn    *connection

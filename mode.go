@@ -29,7 +29,6 @@ const (
 
 var modeNames = [...]string{"manual", "altitude", "position", "takeoff", "hold", "land", "rtl", "rtgs", "other"}
 
-// String returns the mode's name on the wire.
 func (m Mode) String() string { return modeNames[m] }
 
 // parseMode reads a mode that can be requested, in any letter case.
@@ -52,7 +51,6 @@ const (
 	plane     // ArduPilot on a fixed wing
 )
 
-// ardupilot reports whether f is one of ArduPilot's vehicles.
 func (f firmware) ardupilot() bool { return f >= copter }
 
 // firmwareOf tells the family from a heartbeat and from EXTENDED_SYS_STATE's
@@ -223,7 +221,6 @@ type report struct {
 	streamed bool    // our own stick stream runs
 }
 
-// same reports whether two reports say the same mode and armed bit.
 func (r report) same(o report) bool { return r.custom == o.custom && r.armed == o.armed }
 
 // order is what an accepted plan means to the machine: the mode, and the

@@ -108,7 +108,6 @@ func (s *step) moves() bool {
 	return true
 }
 
-// arms reports whether the step arms.
 func (s *step) arms() bool { return s.cmd == common.MAV_CMD_COMPONENT_ARM_DISARM && s.p[0] == 1 }
 
 // plan is how a request is carried out on one autopilot: the commands in

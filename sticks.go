@@ -199,14 +199,12 @@ type stickStream struct {
 	watch channelWatch
 }
 
-// set moves the sticks.
 func (s *stickStream) set(a axes, now time.Time) {
 	if s.axes != a {
 		s.axes, s.moved, s.watch.stood = a, now, nil
 	}
 }
 
-// start makes sure that the stream runs.
 func (s *stickStream) start(phase stickPhase, now time.Time) {
 	if s.phase == stickOff {
 		s.since, s.next = now, now
@@ -333,7 +331,6 @@ func (s *sticks) end(f stickFacts, release bool) {
 	}
 }
 
-// begin starts our stream.
 func (s *sticks) begin(phase stickPhase, f stickFacts) {
 	if notice := s.src.use(f.firmware); notice != "" {
 		s.acts.notice = notice

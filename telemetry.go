@@ -49,7 +49,6 @@ type telemetry struct {
 	last, doubted *common.MessageGlobalPositionInt
 }
 
-// identity is who the vehicle is.
 type identity struct {
 	system    byte // 0 before the first heartbeat
 	autopilot common.MAV_AUTOPILOT
@@ -58,7 +57,6 @@ type identity struct {
 	version   string // of its software, "" before it told
 }
 
-// beat is what the last heartbeat said.
 type beat struct {
 	group
 	custom   uint32
@@ -119,7 +117,6 @@ type landedState uint8
 
 const onGround = landedState(common.MAV_LANDED_STATE_ON_GROUND)
 
-// inAir reports whether the vehicle says that it is in the air.
 func (s landedState) inAir() bool { return s > onGround }
 
 func newTelemetry() telemetry {
@@ -244,7 +241,6 @@ const (
 // mode. On PX4 the bit appears in the health alone.
 func (h health) armable() bool { return h.healthy&sensorPrearm != 0 }
 
-// receiverLive reports whether an RC receiver is there and heard.
 func (h health) receiverLive() bool {
 	return h.enabled&h.healthy&sensorReceiver != 0
 }
