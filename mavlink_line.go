@@ -199,13 +199,14 @@ func (w *writer) put(o outgoing) bool {
 		}
 	}
 	c.writing.Store(int64(max(time.Since(c.opened), 1)))
-	if _, err := c.port.Write(b); err != nil {
+	_, err := c.port.Write(b)
+	if err != nil && err != errNobody {
 		slog.Debug("write failed", "device", l.device.name, "error", err)
 		c.close()
 		return false
 	}
 	c.writing.Store(0)
-	if o.msg != nil {
+	if err == nil && o.msg != nil {
 		l.sent.Add(1)
 	}
 	return true
