@@ -579,10 +579,3 @@ func (a *api) postInput(_ http.ResponseWriter, r *http.Request) (any, error) {
 		ExpiresIn float64 `json:"expires_in"`
 	}{"OK", mode.String(), expires}, nil
 }
-
-func or(v *float64, otherwise float64) float64 {
-	if v == nil {
-		return otherwise
-	}
-	return *v
-}

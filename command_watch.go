@@ -9,32 +9,24 @@ import (
 
 // When a manoeuvre is complete (docs/design.md, rule 9).
 const (
-	watchEvery  = 200 * time.Millisecond
-	atPlace     = 2.0 // m over ground
-	atHeight    = 1.0 // m
-	atHeading   = 10.0
-	slowly      = 1.0 // m/s
-	still       = 0.5 // m/s
-	nearPlace   = 5.0 // m: the wind may keep it there
-	nearFor     = 5 * time.Second
-	targetOff   = 5.0 // m: then the autopilot's target is not ours
-	landAgain   = time.Second
-	targetFresh = 1500 * time.Millisecond
+	watchEvery = 200 * time.Millisecond
+	atPlace    = 2.0 // m over ground
+	atHeight   = 1.0 // m
+	atHeading  = 10.0
+	slowly     = 1.0 // m/s
+	still      = 0.5 // m/s
+	nearPlace  = 5.0 // m: the wind may keep it there
+	nearFor    = 5 * time.Second
+	targetOff  = 5.0 // m: then the autopilot's target is not ours
+	landAgain  = time.Second
 )
 
-// sighting is what the vehicle shows of itself at a moment. Unknown is NaN, and
-// what is not fresh is unknown.
+// sighting is what the vehicle shows of itself at a moment, and where it says that
+// it flies to. What is not fresh is unknown.
 type sighting struct {
-	now      time.Time
-	armed    bool
-	inAir    bool
-	failsafe bool
-	at       place
-	amsl     float64
-	heading  float64
-	velocity motion
-	climb    float64
-	to       flyingTo
+	vehicle
+	now time.Time
+	to  point
 }
 
 // manoeuvre is what the last accepted command is doing, watched to its end.
@@ -78,7 +70,6 @@ func (c *commander) replace(op *operation) {
 	c.man = &manoeuvre{request: op.request, plan: op.plan, at: now, over: make(chan struct{})}
 }
 
-// finished reports whether it is complete or something else ended it.
 func (m *manoeuvre) finished() bool { return m.done || m.why != nil }
 
 // finish ends it; a nil why is that it is complete.
@@ -146,7 +137,6 @@ func (m *manoeuvre) strangeTarget(s sighting) bool {
 	return m.strange >= 2
 }
 
-// arrived reports whether a landing's vehicle is over its place.
 func (m *manoeuvre) arrived(s sighting) bool {
 	t := m.plan.target
 	away := distance(s.at.lat, s.at.lon, t.lat, t.lon)
@@ -168,7 +158,7 @@ func (m *manoeuvre) complete(s sighting) bool {
 	t := m.plan.target
 	switch m.request.mode {
 	case ModeTakeoff:
-		if !s.inAir || !(math.Abs(s.climb) < still) {
+		if !s.landed.inAir() || !(math.Abs(s.velocity.down) < still) {
 			return false
 		}
 		if t == nil { // a fixed wing climbs to its own altitude
@@ -180,9 +170,9 @@ func (m *manoeuvre) complete(s sighting) bool {
 		if m.request.goTo {
 			facing := math.IsNaN(m.plan.facing) || math.Abs(math.Remainder(s.heading-m.plan.facing, 360)) <= atHeading
 			return distance(s.at.lat, s.at.lon, t.lat, t.lon) <= atPlace && m.height(s) <= atHeight &&
-				math.Hypot(s.speed(), s.climb) < slowly && facing
+				math.Hypot(s.speed(), s.velocity.down) < slowly && facing
 		}
-		return !s.armed || math.Hypot(s.speed(), s.climb) < still
+		return !s.armed || math.Hypot(s.speed(), s.velocity.down) < still
 	case ModeLand, ModeRTL, ModeRTGS:
 		return !s.armed
 	}

@@ -16,9 +16,12 @@ import (
 func seen(changes ...func(*sighting)) sighting {
 	n := math.NaN()
 	s := sighting{
-		now: time.Unix(2000, 0), armed: true, inAir: true,
-		at: place{47.3977419, 8.5455938, 10}, amsl: 498, heading: 90,
-		to: flyingTo{lat: n, lon: n, amsl: n},
+		vehicle: vehicle{
+			armed: true, landed: landedState(common.MAV_LANDED_STATE_IN_AIR),
+			at: place{47.3977419, 8.5455938, 10}, amsl: 498, heading: 90,
+		},
+		now: time.Unix(2000, 0),
+		to:  point{lat: n, lon: n, amsl: n},
 	}
 	for _, f := range changes {
 		f(&s)
@@ -34,14 +37,14 @@ func TestAManoeuvreIsCompleteWhereTheVehicleShowsIt(t *testing.T) {
 	}
 	up := func(m float64) change { return func(s *sighting) { s.at.altitude += m; s.amsl += m } }
 	flying := func(north, down float64) change {
-		return func(s *sighting) { s.velocity, s.climb = motion{north, 0, down}, -down }
+		return func(s *sighting) { s.velocity = motion{north, 0, down} }
 	}
-	grounded := func(s *sighting) { s.inAir = false }
+	grounded := func(s *sighting) { s.landed = onGround }
 	disarmed := func(s *sighting) { s.armed = false }
-	unknownClimb := func(s *sighting) { s.climb = n }
+	unknownClimb := func(s *sighting) { s.velocity.down = n }
 	unknownPlace := func(s *sighting) { s.at.lat, s.at.lon = n, n }
 	unknownHeight := func(s *sighting) { s.amsl, s.at.altitude = n, n }
-	unknownVelocity := func(s *sighting) { s.velocity, s.climb = motion{n, n, n}, n }
+	unknownVelocity := func(s *sighting) { s.velocity = motion{n, n, n} }
 	turned := func(deg float64) change { return func(s *sighting) { s.heading += deg } }
 
 	here := &place{47.3977419, 8.5455938, 10}
@@ -172,7 +175,7 @@ func TestAFailsafeAndATargetThatIsNotOursEndAManoeuvre(t *testing.T) {
 			}
 		})...)
 	}
-	ours := func(s *sighting) { s.to = flyingTo{lat: s.at.lat, lon: s.at.lon, amsl: s.amsl} }
+	ours := func(s *sighting) { s.to = point{lat: s.at.lat, lon: s.at.lon, amsl: s.amsl} }
 	away := func(s *sighting) {
 		ours(s)
 		s.to.lat, s.to.lon = moved(s.to.lat, s.to.lon, 6, 0)

@@ -80,17 +80,12 @@ func (a *aircraft) vehicle(now time.Time) vehicle {
 	return v
 }
 
-// sighting is what it shows of a manoeuvre.
+// sighting is what it shows of a manoeuvre, for which an older velocity will do.
 func (a *aircraft) sighting(now time.Time) sighting {
-	t, n := &a.tel, math.NaN()
-	v := a.vehicle(now)
-	s := sighting{
-		now: now, armed: t.beat.armed, failsafe: t.beat.failsafe, inAir: t.landed.inAir(),
-		at: v.at, amsl: v.amsl, heading: v.heading, velocity: motion{n, n, n}, climb: n, to: t.target,
-	}
+	t := &a.tel
+	s := sighting{vehicle: a.vehicle(now), now: now, to: t.target}
 	if t.velocity.within(freshFor, now) {
 		s.velocity = motion{t.velocity.north, t.velocity.east, t.velocity.down}
-		s.climb = -t.velocity.down
 	}
 	return s
 }

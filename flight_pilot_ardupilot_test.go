@@ -219,7 +219,7 @@ func (f *ardu) wantStream(before, after []axes, custom uint32) {
 		if !slices.Equal(after[:free], []axes{released, released, released}) {
 			f.Fatalf("the sticks are not released: %+v", slices.Compact(after))
 		}
-		stands := f.receiver == simReceiverIdle && lookedAt(copter, custom)
+		stands := f.receiver == simReceiverIdle && slices.Contains(lookedAt[copter], custom)
 		texts := fmt.Sprint(f.status()["messages"])
 		if told := strings.Contains(texts, "nobody's hand"); told != stands {
 			f.Errorf("told of an idle receiver: %v; %v", told, texts)
@@ -778,7 +778,7 @@ func TestQuadPlaneIsThePilotsFromHisSwitchOn(t *testing.T) {
 					}
 					time.Sleep(10 * time.Second)
 					sent, sticks := f.sent(began.Add(arduShows))
-					stands := len(streamed) > 0 && lookedAt(quadPlane, custom)
+					stands := len(streamed) > 0 && slices.Contains(lookedAt[quadPlane], custom)
 					if len(sent) > 0 || stands != (len(sticks) > 200) || len(streamed) > 0 && sticks[0] != released {
 						f.Errorf("sent %q and %d sticks", sent, len(sticks))
 					}

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"errors"
 	"slices"
 	"time"
@@ -71,26 +72,18 @@ type rawFrame struct {
 	at                     time.Time // when its last byte came
 }
 
-// echo is what tells a frame from every other one of the last seconds.
+// echo is what tells a frame from every other one of the last seconds: its
+// sequence, sender, message and checksum, as a version 2 frame has them.
+type echo [8]byte
+
 func (f rawFrame) echo() echo {
-	return echo{f.id, f.system, f.seq, f.component, f.sum}
+	return echo{f.seq, f.system, f.component, byte(f.id), byte(f.id >> 8), byte(f.id >> 16), byte(f.sum), byte(f.sum >> 8)}
 }
 
 // echoOf is the same of a version 2 frame that is about to be sent.
 func echoOf(b []byte) echo {
 	n := len(b)
-	return echo{
-		id:     uint32(b[7]) | uint32(b[8])<<8 | uint32(b[9])<<16,
-		system: b[5], seq: b[4], component: b[6],
-		checksum: uint16(b[n-2]) | uint16(b[n-1])<<8,
-	}
-}
-
-// echo is a frame by its message, sender, sequence and checksum.
-type echo struct {
-	id                     uint32
-	system, seq, component byte
-	checksum               uint16
+	return echo{b[4], b[5], b[6], b[7], b[8], b[9], b[n-2], b[n-1]}
 }
 
 // deframer finds frames in a stream of bytes. gomavlib's own reader takes the
@@ -147,25 +140,12 @@ func (d *deframer) filled(n int, now time.Time) {
 }
 
 // overdue is when the rest of a frame that has begun is not to be waited for any
-// more.
+// more; zero: none has.
 func (d *deframer) overdue() time.Time {
-	if len(d.portions) == 0 {
+	if d.start == d.end {
 		return time.Time{}
 	}
 	return d.portions[len(d.portions)-1].at.Add(frameGap)
-}
-
-// begun reports whether there is something whose end has not come.
-func (d *deframer) begun() bool { return d.start < d.end }
-
-// skip gives up the byte at start.
-func (d *deframer) skip() {
-	if d.skipped%256 == 0 {
-		d.errors++
-	}
-	d.skipped++
-	d.astray = true
-	d.start++
 }
 
 // next returns the next frame that checks, or false when more bytes are needed.
@@ -178,7 +158,12 @@ func (d *deframer) next() (rawFrame, bool) {
 		f, size := d.candidate(b, all)
 		switch {
 		case size < 0 || size == 0 && all: // no frame starts here
-			d.skip()
+			if d.skipped%256 == 0 {
+				d.errors++
+			}
+			d.skipped++
+			d.astray = true
+			d.start++
 		case size == 0: // it may, and is not all here
 			return rawFrame{}, false
 		default:
@@ -284,15 +269,7 @@ func (d *decoder) decode(f rawFrame) (message.Message, error) {
 // own. It is the writer goroutine's.
 type sender struct {
 	stream streamwriter.Writer
-	out    encoded
-}
-
-// encoded is an io.Writer that keeps the last frame.
-type encoded struct{ b []byte }
-
-func (e *encoded) Write(b []byte) (int, error) {
-	e.b = append(e.b[:0], b...)
-	return len(b), nil
+	out    bytes.Buffer // the last frame
 }
 
 func newSender(system, component byte) *sender {
@@ -307,10 +284,11 @@ func newSender(system, component byte) *sender {
 
 // encode returns the frame of a message; it is good until the next one.
 func (s *sender) encode(m message.Message) ([]byte, error) {
+	s.out.Reset()
 	if err := s.stream.Write(m); err != nil {
 		return nil, err
 	}
-	return s.out.b, nil
+	return s.out.Bytes(), nil
 }
 
 func heartbeat(typ minimal.MAV_TYPE) *minimal.MessageHeartbeat {

@@ -190,12 +190,12 @@ func TestGoodFramesBehindABrokenOneWaitNoLongerThanAFramesGap(t *testing.T) {
 	a, b := packet(1, 1, 1, attitudeAt(1)), packet(3, 1, 1, px4Beat())
 	r := newLineReader().feed(a, claim, b)
 	r.expect(t, a)
-	if !r.in.begun() || !r.in.overdue().Equal(r.at.Add(frameGap)) {
-		t.Errorf("begun %t, overdue %v after the last bytes", r.in.begun(), r.in.overdue().Sub(r.at))
+	if !r.in.overdue().Equal(r.at.Add(frameGap)) {
+		t.Errorf("overdue %v after the last bytes", r.in.overdue().Sub(r.at))
 	}
 	r.silent(frameGap-time.Millisecond).expect(t, a)
 	r.silent(time.Millisecond).expect(t, a, b)
-	if r.in.begun() {
+	if !r.in.overdue().IsZero() {
 		t.Error("something is still waited for")
 	}
 	// An unknown message that nothing follows is whole all the same.
@@ -498,7 +498,7 @@ func fuzzFrames(t *testing.T, portion byte, pause uint16, data []byte) {
 	now = came(len(data)).Add(frameGap)
 	r.in.filled(0, now)
 	take()
-	if r.in.begun() {
+	if !r.in.overdue().IsZero() {
 		t.Error("something is still waited for after a frame's gap")
 	}
 

@@ -102,7 +102,6 @@ func (l *link) run(ctx context.Context) {
 		if err == nil {
 			if !failing || unopened {
 				failing, unopened = false, false
-				l.setFault(nil)
 				l.tellOpen()
 			}
 			var any bool
@@ -120,16 +119,16 @@ func (l *link) run(ctx context.Context) {
 			failing = true
 			slog.Warn("no link to the autopilot; trying again until there is", "device", l.device.name, "error", err)
 		}
-		l.setFault(err)
-		l.waitFor(ctx, backoff)
+		l.waitFor(ctx, backoff, err)
 		backoff = min(2*backoff, backoffLast)
 	}
 }
 
-// waitFor waits until the clock says that it is time to open the port again.
-func (l *link) waitFor(ctx context.Context, backoff time.Duration) {
+// waitFor waits until the clock says that it is time to open the port again;
+// fault is why it is not open.
+func (l *link) waitFor(ctx context.Context, backoff time.Duration, fault error) {
 	l.mu.Lock()
-	l.retryAt = time.Now().Add(backoff)
+	l.fault, l.retryAt = fault, time.Now().Add(backoff)
 	l.mu.Unlock()
 	l.poke()
 	select {
@@ -138,22 +137,32 @@ func (l *link) waitFor(ctx context.Context, backoff time.Duration) {
 	}
 }
 
-func (l *link) setFault(err error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.fault = err
-}
-
 func (l *link) tellOpen() {
+	l.mu.Lock()
+	l.fault = nil
+	l.mu.Unlock()
 	slog.Info("port open", "device", l.device.name, "baud", l.device.baud())
 }
 
 // serve reads a port until it fails or ctx is done, and closes it. It reports
 // whether anything that reads as MAVLink came.
 func (l *link) serve(ctx context.Context, p port) (any bool, err error) {
-	c, broken, cancel := l.connect(ctx, p)
+	broken, cancel := context.WithCancel(ctx)
 	defer cancel()
 	var writer sync.WaitGroup
+	now := time.Now()
+	c := &connection{
+		port: p, queue: make(chan outgoing, 64), newest: make(chan struct{}, 1),
+		opened: now, frameAt: now,
+		close: cancel,
+		end:   sync.OnceFunc(func() { writer.Go(func() { p.Close() }) }), // a close may wait for the reader
+	}
+	l.mu.Lock()
+	c.again = l.fault != nil
+	l.conn, l.fault = c, nil
+	l.mu.Unlock()
+	l.hear(heard{at: now}) // the clock has a heartbeat to send
+
 	written := make(chan struct{})
 	writer.Go(func() { defer close(written); l.write(ctx, broken, c) })
 	writer.Go(func() {
@@ -164,9 +173,6 @@ func (l *link) serve(ctx context.Context, p port) (any bool, err error) {
 		case <-written:
 		}
 	})
-	l.mu.Lock()
-	c.end = sync.OnceFunc(func() { writer.Go(func() { p.Close() }) }) // a close may wait for the reader
-	l.mu.Unlock()
 
 	r := &reader{link: l, conn: c}
 	_, r.in.datagrams = p.(interface{ whole() })
@@ -177,7 +183,7 @@ func (l *link) serve(ctx context.Context, p port) (any bool, err error) {
 		err = r.read()
 	}
 	l.mu.Lock()
-	l.conn = nil
+	l.conn = nil // from here on nobody ends it
 	if c.why != nil {
 		err = c.why
 	}
@@ -185,22 +191,6 @@ func (l *link) serve(ctx context.Context, p port) (any bool, err error) {
 	cancel()
 	writer.Wait()
 	return r.any, err
-}
-
-func (l *link) connect(ctx context.Context, p port) (*connection, context.Context, func()) {
-	now := time.Now()
-	c := &connection{
-		port: p, queue: make(chan outgoing, 64), newest: make(chan struct{}, 1),
-		opened: now, frameAt: now,
-	}
-	broken, cancel := context.WithCancel(ctx)
-	c.close = cancel
-	l.mu.Lock()
-	c.again = l.fault != nil
-	l.conn, l.fault = c, nil
-	l.mu.Unlock()
-	l.hear(heard{at: now}) // the clock has a heartbeat to send
-	return c, broken, cancel
 }
 
 // awaited reports whether an answer is.
@@ -223,10 +213,7 @@ func (l *link) write(ctx, broken context.Context, c *connection) {
 			}
 			return
 		case <-c.newest:
-			l.mu.Lock()
-			o := l.sticks
-			l.mu.Unlock()
-			if o != nil && !w.put(*o) {
+			if !w.putNewest() {
 				return
 			}
 		case o := <-c.queue:
@@ -262,10 +249,7 @@ func (l *link) clear() {
 		return
 	}
 	if _, line := l.conn.port.(interface{ ResetInputBuffer() error }); line {
-		select {
-		case l.conn.queue <- outgoing{at: time.Now()}:
-		default:
-		}
+		l.put(0, 0, nil)
 	}
 }
 
@@ -317,20 +301,10 @@ func (l *link) expect(d time.Duration) {
 	}
 }
 
-// addressed reports whether an ack is for us.
 func (l *link) addressed(system, component byte) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.who.addressed(system, component)
-}
-
-// tickClosed is tick without a port. l.mu is held.
-func (l *link) tickClosed(now time.Time) time.Time {
-	if !l.retryAt.IsZero() && !now.Before(l.retryAt) {
-		l.retryAt = time.Time{}
-		l.retry <- struct{}{}
-	}
-	return l.retryAt
 }
 
 // tick does what is due and returns when it is to be called next; zero: nothing
@@ -341,7 +315,11 @@ func (l *link) tick(now time.Time) time.Time {
 	l.logNoise(now)
 	c := l.conn
 	if c == nil {
-		return l.tickClosed(now)
+		if !l.retryAt.IsZero() && !now.Before(l.retryAt) {
+			l.retryAt = time.Time{}
+			l.retry <- struct{}{}
+		}
+		return l.retryAt
 	}
 	silent := c.frameAt.Add(silentAfter)
 	began := c.writing.Load()
@@ -352,7 +330,7 @@ func (l *link) tick(now time.Time) time.Time {
 	case !now.Before(silent):
 		c.why = errSilent
 	}
-	if c.why != nil && c.end != nil {
+	if c.why != nil {
 		c.end()
 		return now.Add(silentAfter)
 	}

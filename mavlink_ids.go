@@ -1,6 +1,10 @@
 package main
 
-import "fmt"
+import (
+	"cmp"
+	"fmt"
+	"slices"
+)
 
 // ourIDs are who we are on the line: a part of the vehicle that the link has.
 // The link guards them.
@@ -13,25 +17,11 @@ type ourIDs struct {
 }
 
 // system is the vehicle's system id: we are a part of it.
-func (i *ourIDs) system() byte {
-	switch {
-	case i.vehicle != 0:
-		return i.vehicle
-	case i.only != 0:
-		return i.only
-	}
-	return 1
-}
+func (i *ourIDs) system() byte { return cmp.Or(i.vehicle, i.only, 1) }
 
 // sender is from whom a message goes out; zero ids are ours.
 func (i *ourIDs) sender(system, component byte) (byte, byte) {
-	if system == 0 {
-		system = i.system()
-	}
-	if component == 0 {
-		component = i.us
-	}
-	return system, component
+	return cmp.Or(system, i.system()), cmp.Or(component, i.us)
 }
 
 // addressed reports whether an ack is for us. An autopilot that does not fill the
@@ -73,10 +63,5 @@ func (e *echoes) add(x echo) {
 }
 
 func (e *echoes) has(x echo) bool {
-	for _, o := range e.last[:min(e.n, len(e.last))] {
-		if o == x {
-			return true
-		}
-	}
-	return false
+	return slices.Contains(e.last[:min(e.n, len(e.last))], x)
 }

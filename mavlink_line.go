@@ -10,6 +10,7 @@ import (
 
 	"github.com/bluenviron/gomavlib/v3/pkg/dialects/common"
 	"github.com/bluenviron/gomavlib/v3/pkg/dialects/minimal"
+	"github.com/bluenviron/gomavlib/v3/pkg/message"
 )
 
 // padding ends any frame that a receiver believes to be in the middle of: what a
@@ -36,7 +37,6 @@ func (s *sequence) lost(seq byte) uint64 {
 	return uint64(gap)
 }
 
-// reader reads one port.
 type reader struct {
 	link     *link
 	conn     *connection
@@ -47,7 +47,6 @@ type reader struct {
 	any      bool
 }
 
-// read takes what one read of the port brings.
 func (r *reader) read() error {
 	l := r.link
 	space := r.in.space()
@@ -84,10 +83,7 @@ func (r *reader) read() error {
 // that claims too much must not wait until the line speaks again.
 func (r *reader) setDeadline() {
 	p, ok := r.conn.port.(interface{ SetReadDeadline(time.Time) error })
-	var due time.Time
-	if r.in.begun() {
-		due = r.in.overdue()
-	}
+	due := r.in.overdue()
 	if ok && !due.Equal(r.due) && p.SetReadDeadline(due) == nil {
 		r.due = due
 	}
@@ -117,15 +113,23 @@ func (r *reader) take(f rawFrame) {
 	default:
 		return
 	}
+	if m := r.decode(f); m != nil {
+		l.hear(heard{at: f.at, msg: m, system: f.system})
+	}
+}
+
+// decode is the message of a frame; nil where it is not known or not readable: a
+// version 1 frame of another length.
+func (r *reader) decode(f rawFrame) message.Message {
 	if f.known == nil {
-		return
+		return nil
 	}
 	m, err := r.dec.decode(f)
-	if err != nil { // a version 1 frame of another length
-		l.errors.Add(1)
-		return
+	if err != nil {
+		r.link.errors.Add(1)
+		return nil
 	}
-	l.hear(heard{at: f.at, msg: m, system: f.system})
+	return m
 }
 
 // foreign takes sticks for our vehicle that somebody else sends.
@@ -137,36 +141,24 @@ func (r *reader) foreign(f rawFrame, vehicle byte) {
 	if echo {
 		return
 	}
-	m, err := r.dec.decode(f)
-	if err != nil {
-		return
-	}
+	var target byte
+	m := r.decode(f)
 	switch m := m.(type) {
 	case *common.MessageManualControl:
-		if m.Target != vehicle {
-			return
-		}
+		target = m.Target
 	case *common.MessageRcChannelsOverride:
-		if m.TargetSystem != vehicle {
-			return
-		}
+		target = m.TargetSystem
 	}
-	l.hear(heard{at: f.at, msg: m, system: f.system, foreign: true})
+	if target == vehicle {
+		l.hear(heard{at: f.at, msg: m, system: f.system, foreign: true})
+	}
 }
 
 // heartbeat takes an autopilot's heartbeat, and the vehicle it is of if there is
 // none yet.
 func (r *reader) heartbeat(f rawFrame) {
 	l := r.link
-	if f.known == nil {
-		return
-	}
-	m, err := r.dec.decode(f)
-	if err != nil {
-		l.errors.Add(1)
-		return
-	}
-	hb, ok := m.(*minimal.MessageHeartbeat)
+	hb, ok := r.decode(f).(*minimal.MessageHeartbeat)
 	if !ok || hb.Autopilot == minimal.MAV_AUTOPILOT_INVALID || f.system == 0 {
 		return
 	}
@@ -186,7 +178,6 @@ func (r *reader) heartbeat(f rawFrame) {
 	l.hear(heard{at: f.at, msg: hb, system: f.system})
 }
 
-// writer writes to one port.
 type writer struct {
 	link    *link
 	conn    *connection
@@ -208,16 +199,25 @@ func (w *writer) put(o outgoing) bool {
 		}
 	}
 	c.writing.Store(int64(max(time.Since(c.opened), 1)))
-	if _, err := c.port.Write(b); err != nil {
+	_, err := c.port.Write(b)
+	if err != nil && err != errNobody {
 		slog.Debug("write failed", "device", l.device.name, "error", err)
 		c.close()
 		return false
 	}
 	c.writing.Store(0)
-	if o.msg != nil {
+	if err == nil && o.msg != nil {
 		l.sent.Add(1)
 	}
 	return true
+}
+
+// putNewest is put of the newest sticks, if there are any.
+func (w *writer) putNewest() bool {
+	w.link.mu.Lock()
+	o := w.link.sticks
+	w.link.mu.Unlock()
+	return o == nil || w.put(*o)
 }
 
 // frame is a message as it goes out; it is remembered, in case it comes back.
@@ -240,26 +240,13 @@ func (w *writer) frame(o outgoing) ([]byte, error) {
 
 // rest writes what is queued, the newest sticks first, and waits until it is out.
 func (w *writer) rest() {
-	select {
-	case <-w.conn.newest:
-		w.link.mu.Lock()
-		o := w.link.sticks
-		w.link.mu.Unlock()
-		if o != nil && !w.put(*o) {
+	if len(w.conn.newest) > 0 && !w.putNewest() {
+		return
+	}
+	for len(w.conn.queue) > 0 { // nobody else takes from it
+		if !w.put(<-w.conn.queue) {
 			return
 		}
-	default:
-	}
-	for {
-		select {
-		case o := <-w.conn.queue:
-			if !w.put(o) {
-				return
-			}
-			continue
-		default:
-		}
-		break
 	}
 	if p, ok := w.conn.port.(interface{ Drain() error }); ok {
 		w.conn.writing.Store(int64(time.Since(w.conn.opened)))

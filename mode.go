@@ -29,7 +29,6 @@ const (
 
 var modeNames = [...]string{"manual", "altitude", "position", "takeoff", "hold", "land", "rtl", "rtgs", "other"}
 
-// String returns the mode's name on the wire.
 func (m Mode) String() string { return modeNames[m] }
 
 // parseMode reads a mode that can be requested, in any letter case.
@@ -52,7 +51,6 @@ const (
 	plane     // ArduPilot on a fixed wing
 )
 
-// ardupilot reports whether f is one of ArduPilot's vehicles.
 func (f firmware) ardupilot() bool { return f >= copter }
 
 // firmwareOf tells the family from a heartbeat and from EXTENDED_SYS_STATE's
@@ -171,21 +169,15 @@ var planeModes = []autopilotMode{
 	{26, "AUTOLAND", ModeLand},
 }
 
+// ownModes is each autopilot's own list of modes.
+var ownModes = map[firmware][]autopilotMode{px4: px4Modes, copter: copterModes, quadPlane: planeModes, plane: planeModes}
+
 // reported is the table report → Mode: what a heartbeat's custom mode is here
 // and what the autopilot calls it. A number outside the table is ModeOther.
 func (f firmware) reported(custom uint32) (Mode, string) {
-	table := planeModes
-	switch f {
-	case px4:
-		table = px4Modes
-	case copter:
-		table = copterModes
-	case firmwareUnknown:
-		table = nil
-	}
-	for i := range table {
-		if table[i].custom == custom {
-			return table[i].mode, table[i].name
+	for _, m := range ownModes[f] {
+		if m.custom == custom {
+			return m.mode, m.name
 		}
 	}
 	if f == px4 {
@@ -229,7 +221,6 @@ type report struct {
 	streamed bool    // our own stick stream runs
 }
 
-// same reports whether two reports say the same mode and armed bit.
 func (r report) same(o report) bool { return r.custom == o.custom && r.armed == o.armed }
 
 // order is what an accepted plan means to the machine: the mode, and the
@@ -276,7 +267,7 @@ func (m *machine) explains(r report) bool {
 		return true
 	}
 	if o == nil {
-		return r.custom == m.last.custom && r.armed == m.last.armed && r.mode == m.mode
+		return r.same(m.last) && r.mode == m.mode
 	}
 	if slices.Contains(o.numbers, r.custom) {
 		return true

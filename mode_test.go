@@ -26,16 +26,11 @@ func modeNamed(tb testing.TB, s string) Mode {
 	return Mode(i)
 }
 
-// modesOf is the autopilot's own list of modes.
-func modesOf(f firmware) []autopilotMode {
-	return map[firmware][]autopilotMode{px4: px4Modes, copter: copterModes, quadPlane: planeModes, plane: planeModes}[f]
-}
-
 // numberOf is the autopilot's number of a mode: by its own name, which is in
 // capitals, or by ours, for the mode that our own plans use.
 func numberOf(tb testing.TB, f firmware, name string) uint32 {
 	tb.Helper()
-	list := modesOf(f)
+	list := ownModes[f]
 	if i := slices.IndexFunc(list, func(m autopilotMode) bool { return m.name == name }); i >= 0 {
 		return list[i].custom
 	}
@@ -297,7 +292,7 @@ func everyReport(t *testing.T, test func(t *testing.T, f *hearing, o order, r re
 	for _, fw := range []firmware{px4, copter, quadPlane} {
 		for _, c := range requestable {
 			for _, transit := range []bool{false, true}[:1+b2i(c == ModeLand)] {
-				for _, m := range append(modesOf(fw), autopilotMode{custom: 99, mode: ModeOther}) {
+				for _, m := range append(ownModes[fw], autopilotMode{custom: 99, mode: ModeOther}) {
 					for i := range 8 {
 						r := report{custom: m.custom, mode: m.mode, armed: i&1 != 0, amsl: highEnough, streamed: i&4 != 0}
 						if i&2 != 0 {
@@ -791,7 +786,7 @@ func everyPilot(t *testing.T, test func(t *testing.T, f *hearing, p plan, explai
 				continue // plan_test.go says which
 			}
 			for moment := momentWaits; moment <= momentShown; moment++ {
-				for _, pilot := range modesOf(veh.firmware) {
+				for _, pilot := range ownModes[veh.firmware] {
 					t.Run(fmt.Sprintf("%s %s %d %s", v, r, moment, pilot.name), func(t *testing.T) {
 						f, explained := momentOf(veh, p, moment)
 						test(t, f, p, explained, pilot)
@@ -1156,7 +1151,7 @@ func FuzzMachine(f *testing.F) {
 		}
 		w := &witness{firmware: px4 + firmware(events[0]&1), now: time.Unix(1_700_000_000, 0), said: map[Mode]bool{}}
 		w.ackedAt, w.refusedAt = w.now.Add(-followTime), w.now.Add(-followTime)
-		list := modesOf(w.firmware)
+		list := ownModes[w.firmware]
 		story := ""
 		for events = events[1:]; len(events) > 1; events = events[2:] {
 			what, arg := whats[events[0]%byte(len(whats))], int(events[1])

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"slices"
@@ -22,6 +23,14 @@ type request struct {
 	altitudeMSL *float64 // metres above mean sea level
 	heading     *float64 // degrees, 0 to 360
 	speed       *float64 // metres per second
+}
+
+// or is a number that was given, or what stands for it.
+func or(v *float64, otherwise float64) float64 {
+	if v == nil {
+		return otherwise
+	}
+	return *v
 }
 
 // vehicle is what a plan needs to know of the drone. An unknown number is NaN.
@@ -54,14 +63,6 @@ type settings struct {
 	guidedHovers float64 // Q_GUIDED_MODE: 1 hovers in GUIDED
 	cruise       float64 // m/s, WPNAV_SPEED: a goto's default speed on Copter
 	spedUp       bool    // a goto from here had a speed of its own, and it stands
-}
-
-// heldPlace is where a hold that is under way leads: to its target, or nowhere.
-func (v vehicle) heldPlace() place {
-	if v.target != nil {
-		return *v.target
-	}
-	return v.at
 }
 
 // flying reports whether the drone is in the air for all that is known: armed,
@@ -107,7 +108,6 @@ func (s *step) moves() bool {
 	return true
 }
 
-// arms reports whether the step arms.
 func (s *step) arms() bool { return s.cmd == common.MAV_CMD_COMPONENT_ARM_DISARM && s.p[0] == 1 }
 
 // plan is how a request is carried out on one autopilot: the commands in
@@ -268,10 +268,7 @@ func (r request) plan(v vehicle) (plan, error) {
 	p.setsMode, p.order.mode = true, r.mode
 	p.order.numbers = []uint32{p.number(v)}
 	p.urgent = r.mode == ModeLand || r.mode == ModeRTL || r.mode == ModeRTGS
-	p.facing = math.NaN()
-	if r.heading != nil {
-		p.facing = *r.heading
-	}
+	p.facing = or(r.heading, math.NaN())
 	if r.mode.flownBySticks() {
 		p.sticks = sticksEnter
 		p.steps[0].sticks = sticksLed
@@ -366,10 +363,8 @@ func (r request) planMode(v vehicle) (plan, error) {
 // autopilots; on Copter its ack can't be mistaken for another mode change's.
 func (f firmware) land() (step, error) {
 	switch custom := entered[f][ModeLand]; f {
-	case px4:
+	case px4, copter:
 		return f.command(common.MAV_CMD_NAV_LAND).leadingTo(custom), nil
-	case copter:
-		return f.command(common.MAV_CMD_NAV_LAND, 0, 0, 0, 0, 0, 0, 0).leadingTo(custom), nil
 	case quadPlane:
 		return f.setMode(custom), nil
 	}
@@ -438,10 +433,7 @@ func (v vehicle) stop() (to place, amsl float64, measured bool) {
 
 func (r request) planTakeoff(v vehicle) (plan, error) {
 	f := v.firmware
-	altitude := defaultTakeoff
-	if r.altitude != nil {
-		altitude = *r.altitude
-	}
+	altitude := or(r.altitude, defaultTakeoff)
 	armed := true
 	p := plan{arm: &armed, target: &place{math.NaN(), math.NaN(), altitude}, amsl: v.homeAMSL + altitude}
 	if f == px4 {
@@ -523,8 +515,8 @@ func (r request) planGoto(v vehicle) (plan, error) {
 	}
 	there := v.undoing(r.reposition(v, to, amsl))
 	if v.firmware.ardupilot() && v.custom == hold && !math.IsNaN(v.at.lat) {
-		// The mode alone would leave the new target standing.
-		back := request{}.reposition(v, v.heldPlace(), v.amsl)
+		// To where the goto under way leads, or here: the mode alone would leave the new target standing.
+		back := request{}.reposition(v, *cmp.Or(v.target, &v.at), v.amsl)
 		there.undo = &back
 	}
 	p.steps = append(p.steps, there)
@@ -577,9 +569,7 @@ func (r request) planLandAt(v vehicle) (plan, error) {
 // where home is unknown.
 func (r request) destination(v vehicle) (to place, amsl float64, err error) {
 	to, amsl = v.at, v.amsl
-	if r.lat != nil {
-		to.lat, to.lon = *r.lat, *r.lon
-	}
+	to.lat, to.lon = or(r.lat, to.lat), or(r.lon, to.lon)
 	switch {
 	case r.altitude != nil:
 		to.altitude, amsl = *r.altitude, v.homeAMSL+*r.altitude
@@ -615,13 +605,8 @@ func (r request) reposition(v vehicle, to place, amsl float64) step {
 		}
 		return s
 	}
-	s.p[3] = nan32
-	if r.speed != nil {
-		s.p[0] = float32(*r.speed)
-	}
-	if r.heading != nil {
-		s.p[3] = float32(math.Remainder(*r.heading, 360) * math.Pi / 180)
-	}
+	s.p[0] = float32(or(r.speed, -1))
+	s.p[3] = float32(math.Remainder(or(r.heading, math.NaN()), 360) * math.Pi / 180)
 	return s
 }
 

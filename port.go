@@ -151,10 +151,13 @@ func (p *udpPort) receive(fd uintptr, b []byte) (int, error) {
 	return int(n), nil
 }
 
+// errNobody is no fault: the vehicle's first heartbeat tells where to send to.
+var errNobody = errors.New("nobody is there to send to")
+
 func (p *udpPort) Write(b []byte) (int, error) {
 	to := p.peer.Load()
 	if to == nil {
-		return len(b), nil
+		return 0, errNobody
 	}
 	var errno syscall.Errno
 	err := p.raw.Control(func(fd uintptr) {

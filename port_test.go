@@ -874,6 +874,36 @@ func TestAHeartbeatThatIsReadWhenAUDPPortEndsChangesNothing(t *testing.T) {
 	lineEqual(t, "the peer's port", int(uint8(port[0]))<<8|int(uint8(port[1])), vehicle.LocalAddr().(*net.UDPAddr).Port)
 }
 
+func TestAFrameCountsAsSentOnlyIfSomebodyWasThereToGetIt(t *testing.T) {
+	opened, err := listenUDP("127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer opened.Close()
+	p := opened.(*udpPort)
+	l := newLink(device{name: "udpin"}, 0, false, func(heard) {}, func() {})
+	w := &writer{link: l, conn: &connection{port: p, opened: time.Now()}, senders: make(map[[2]byte]*sender)}
+	beat := outgoing{system: 1, component: componentID, msg: heartbeat(minimal.MAV_TYPE_ONBOARD_CONTROLLER)}
+	lineEqual(t, "without a vehicle the port serves on", w.put(beat), true)
+	lineEqual(t, "sent to nobody", l.sent.Load(), 0)
+	lineEqual(t, "no write is pending", w.conn.writing.Load(), 0)
+
+	c, err := net.Dial("udp", p.local.String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	vehicle := &vehicleSocket{Conn: c}
+	vehicle.say(t, px4Beat())
+	if _, err := p.Read(make([]byte, 100)); err != nil {
+		t.Fatal(err)
+	}
+	p.heard()
+	lineEqual(t, "with one too", w.put(beat), true)
+	lineEqual(t, "sent to it", l.sent.Load(), 1)
+	vehicle.hears(t, isBeat(minimal.MAV_TYPE_ONBOARD_CONTROLLER))
+}
+
 // Most autopilots put each frame into a datagram of its own.
 func TestUnknownMessagesInDatagramsOfTheirOwnAreHeardAndNotLost(t *testing.T) {
 	b := listenForVehicles(t)

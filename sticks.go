@@ -199,14 +199,12 @@ type stickStream struct {
 	watch channelWatch
 }
 
-// set moves the sticks.
 func (s *stickStream) set(a axes, now time.Time) {
 	if s.axes != a {
 		s.axes, s.moved, s.watch.stood = a, now, nil
 	}
 }
 
-// start makes sure that the stream runs.
 func (s *stickStream) start(phase stickPhase, now time.Time) {
 	if s.phase == stickOff {
 		s.since, s.next = now, now
@@ -333,7 +331,6 @@ func (s *sticks) end(f stickFacts, release bool) {
 	}
 }
 
-// begin starts our stream.
 func (s *sticks) begin(phase stickPhase, f stickFacts) {
 	if notice := s.src.use(f.firmware); notice != "" {
 		s.acts.notice = notice
@@ -420,15 +417,7 @@ func (s *sticks) stayed(f stickFacts) {
 
 // lookedAt are ArduPilot's modes that sink into the ground under an idle
 // receiver: ALT_HOLD, LOITER and POSHOLD, QHOVER and QLOITER.
-func lookedAt(f firmware, custom uint32) bool {
-	switch f {
-	case copter:
-		return slices.Contains([]uint32{2, 5, 16}, custom)
-	case quadPlane:
-		return slices.Contains([]uint32{18, 19}, custom)
-	}
-	return false
-}
+var lookedAt = map[firmware][]uint32{copter: {2, 5, 16}, quadPlane: {18, 19}}
 
 // switched says that a pilot or a failsafe set the mode: the client's sticks end.
 func (s *sticks) switched(f stickFacts) {
@@ -465,7 +454,7 @@ func (s *sticks) hearChannels(f stickFacts, channel [4]uint16) {
 	switch {
 	case s.phase == stickOff:
 		looks := f.now.Before(s.watch.until) && f.now.After(s.src.quiet)
-		if looks && lookedAt(f.firmware, f.custom) && channel[2] < idleBelow {
+		if looks && slices.Contains(lookedAt[f.firmware], f.custom) && channel[2] < idleBelow {
 			s.src.receiver = receiverIdle
 			s.stepIn(f)
 		}

@@ -49,7 +49,7 @@ func (h *handling) in(name string) {
 		h.f.mode, h.f.custom = Mode(i), entered[h.f.firmware][Mode(i)]
 		return
 	}
-	list := modesOf(h.f.firmware)
+	list := ownModes[h.f.firmware]
 	i := slices.IndexFunc(list, func(m autopilotMode) bool { return m.name == name })
 	h.f.mode, h.f.custom = list[i].mode, list[i].custom
 }
@@ -464,7 +464,7 @@ func TestPilotsSwitchAtEveryMoment(t *testing.T) {
 	} {
 		for _, m := range moments {
 			f := parseHandling(t, vehicle).f.firmware
-			for _, pilot := range modesOf(f) {
+			for _, pilot := range ownModes[f] {
 				t.Run(vehicle+" "+m.name+" "+pilot.name, func(t *testing.T) {
 					h := parseHandling(t, vehicle)
 					if f == plane && strings.Contains(m.script, "position") {
@@ -757,7 +757,7 @@ type stickWitness struct {
 // happens tells the sticks of one event, where drone could.
 func (w *stickWitness) happens(what byte, arg int) {
 	f, src := &w.f, &w.src
-	list := modesOf(f.firmware)
+	list := ownModes[f.firmware]
 	sticky := Mode(arg % 3)
 	switch what {
 	case 'e': // a stick mode is asked for

@@ -38,16 +38,17 @@ type telemetry struct {
 	attitude attitude
 	battery  battery
 	gps      gps
-	home     home
+	home     point
 	health   health
 	rc       rcChannels
-	target   flyingTo
+	target   point // where it says that it flies to
 	texts    textLog
 	boot     uint32 // ms since the autopilot's start, as it last said
-	jump     jump
+
+	// What a position far from the last one is held against.
+	last, doubted *common.MessageGlobalPositionInt
 }
 
-// identity is who the vehicle is.
 type identity struct {
 	system    byte // 0 before the first heartbeat
 	autopilot common.MAV_AUTOPILOT
@@ -56,7 +57,6 @@ type identity struct {
 	version   string // of its software, "" before it told
 }
 
-// beat is what the last heartbeat said.
 type beat struct {
 	group
 	custom   uint32
@@ -94,7 +94,8 @@ type gps struct {
 	satellites, hdop float64
 }
 
-type home struct {
+// point is a place by its height above the sea: degrees and metres.
+type point struct {
 	group
 	lat, lon, amsl float64
 }
@@ -111,23 +112,11 @@ type rcChannels struct {
 	channel [4]uint16
 }
 
-// flyingTo is POSITION_TARGET_GLOBAL_INT: where the autopilot says it flies to.
-type flyingTo struct {
-	group
-	lat, lon, amsl float64
-}
-
-// jump is what a position far from the last one is held against.
-type jump struct {
-	last, doubted *common.MessageGlobalPositionInt
-}
-
 // landedState is EXTENDED_SYS_STATE's MAV_LANDED_STATE; 0 is unknown.
 type landedState uint8
 
 const onGround = landedState(common.MAV_LANDED_STATE_ON_GROUND)
 
-// inAir reports whether the vehicle says that it is in the air.
 func (s landedState) inAir() bool { return s > onGround }
 
 func newTelemetry() telemetry {
@@ -135,8 +124,8 @@ func newTelemetry() telemetry {
 	n := math.NaN()
 	t.position = position{lat: n, lon: n, relative: n, amsl: n, heading: n}
 	t.velocity = velocity{north: n, east: n, down: n, air: n, climb: n, ground: n}
-	t.home = home{lat: n, lon: n, amsl: n}
-	t.target = flyingTo{lat: n, lon: n, amsl: n}
+	t.home = point{lat: n, lon: n, amsl: n}
+	t.target = point{lat: n, lon: n, amsl: n}
 	return t
 }
 
@@ -172,7 +161,7 @@ func (t *telemetry) hear(m any, now time.Time) (restarted bool) {
 		g.satellites = known(float64(m.SatellitesVisible), m.SatellitesVisible == math.MaxUint8)
 		g.hdop = known(float64(m.Eph)/100, m.Eph == math.MaxUint16)
 	case *common.MessageHomePosition:
-		t.home = home{group{now}, float64(m.Latitude) / 1e7, float64(m.Longitude) / 1e7, float64(m.Altitude) / 1000}
+		t.home = point{group{now}, float64(m.Latitude) / 1e7, float64(m.Longitude) / 1e7, float64(m.Altitude) / 1000}
 	case *common.MessageExtendedSysState:
 		t.landed, t.id.vtol = landedState(m.LandedState), uint8(m.VtolState)
 	case *common.MessageAutopilotVersion:
@@ -181,7 +170,7 @@ func (t *telemetry) hear(m any, now time.Time) (restarted bool) {
 	case *common.MessageRcChannels:
 		t.rc = rcChannels{group{now}, [4]uint16{m.Chan1Raw, m.Chan2Raw, m.Chan3Raw, m.Chan4Raw}}
 	case *common.MessagePositionTargetGlobalInt:
-		t.target = flyingTo{group{now}, float64(m.LatInt) / 1e7, float64(m.LonInt) / 1e7, float64(m.Alt)}
+		t.target = point{group{now}, float64(m.LatInt) / 1e7, float64(m.LonInt) / 1e7, float64(m.Alt)}
 	case *common.MessageStatustext:
 		t.texts.hear(m, now)
 	}
@@ -240,7 +229,7 @@ func (t *telemetry) booted(ms uint32) (restarted bool) {
 func (t *telemetry) restart() {
 	t.health, t.rc, t.target.group = health{}, rcChannels{}, group{}
 	t.landed = 0
-	t.jump = jump{}
+	t.last, t.doubted = nil, nil
 }
 
 const (
@@ -252,7 +241,6 @@ const (
 // mode. On PX4 the bit appears in the health alone.
 func (h health) armable() bool { return h.healthy&sensorPrearm != 0 }
 
-// receiverLive reports whether an RC receiver is there and heard.
 func (h health) receiverLive() bool {
 	return h.enabled&h.healthy&sensorReceiver != 0
 }
@@ -292,13 +280,12 @@ func degrees(rad float32) float64 {
 // damage its 16 bit checksum did not see (1 in 65,536) would send a hold or a
 // landing to another continent; a real jump is confirmed by the next frame.
 func (t *telemetry) plausible(m *common.MessageGlobalPositionInt, now time.Time) bool {
-	j := &t.jump
-	fresh := j.last != nil && now.Sub(t.position.at) < freshFor
-	if fresh && farApart(j.last, m) && (j.doubted == nil || farApart(j.doubted, m)) {
-		j.doubted = m
+	fresh := t.last != nil && now.Sub(t.position.at) < freshFor
+	if fresh && farApart(t.last, m) && (t.doubted == nil || farApart(t.doubted, m)) {
+		t.doubted = m
 		return false
 	}
-	j.last, j.doubted = m, nil
+	t.last, t.doubted = m, nil
 	return true
 }
 
@@ -390,28 +377,23 @@ func (l *textLog) hear(m *common.MessageStatustext, now time.Time) {
 	}
 }
 
-// end takes a text as far as its chunks came.
+// end takes a text as far as its chunks came; a missing one shows as an ellipsis.
 func (l *textLog) end(id uint16, now time.Time) {
 	c := l.chunks[id]
 	delete(l.chunks, id)
-	l.add(statusText{c.severity, c.join(), now})
-}
-
-// join puts the chunks together; a missing one shows as an ellipsis.
-func (c *chunkedText) join() string {
-	end := c.last
+	last := c.last
 	for seq := range c.parts {
-		end = max(end, int(seq))
+		last = max(last, int(seq))
 	}
-	var b strings.Builder
-	for i := range end + 1 {
-		if part, ok := c.parts[uint8(i)]; ok {
-			b.WriteString(part)
-		} else {
-			b.WriteString("…")
+	var text strings.Builder
+	for i := range last + 1 {
+		part, ok := c.parts[uint8(i)]
+		if !ok {
+			part = "…"
 		}
+		text.WriteString(part)
 	}
-	return b.String()
+	l.add(statusText{c.severity, text.String(), now})
 }
 
 // flush gives up waiting for chunks that were lost, and takes a text that ends
