@@ -258,7 +258,7 @@ func (op *operation) accept() answer {
 		if c.op == op {
 			c.machine.acceptArm(*p.arm)
 		}
-		return answer{op.accepted, c.machine.mode, doneAtOnce(p)}
+		return answer{op.accepted, c.machine.mode, doneAtOnce()}
 	}
 	c.machine.accept(p.order, time.Now())
 	if op.leg != nil {

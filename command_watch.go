@@ -47,8 +47,8 @@ type manoeuvre struct {
 }
 
 // doneAtOnce is the manoeuvre of a plan that has nothing to wait for.
-func doneAtOnce(p *plan) *manoeuvre {
-	m := &manoeuvre{plan: *p, at: time.Now(), over: make(chan struct{}), done: true}
+func doneAtOnce() *manoeuvre {
+	m := &manoeuvre{at: time.Now(), over: make(chan struct{}), done: true}
 	close(m.over)
 	return m
 }
@@ -64,7 +64,7 @@ func (c *commander) replace(op *operation) {
 		m.finish(errSuperseded)
 	}
 	if op.request.mode.flownBySticks() {
-		c.man = doneAtOnce(&op.plan)
+		c.man = doneAtOnce()
 		return
 	}
 	c.man = &manoeuvre{request: op.request, plan: op.plan, at: now, over: make(chan struct{})}

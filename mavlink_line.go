@@ -249,7 +249,7 @@ func (w *writer) rest() {
 		}
 	}
 	if p, ok := w.conn.port.(interface{ Drain() error }); ok {
-		w.conn.writing.Store(int64(time.Since(w.conn.opened)))
+		w.conn.writing.Store(int64(max(time.Since(w.conn.opened), 1)))
 		p.Drain()
 	}
 }

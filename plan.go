@@ -57,8 +57,7 @@ type vehicle struct {
 // motion is a velocity over ground, in metres a second.
 type motion struct{ north, east, down float64 }
 
-// settings are the autopilot's parameters that a plan rests on, NaN where it did
-// not tell.
+// settings are the autopilot's parameters that a plan rests on, or their defaults.
 type settings struct {
 	guidedHovers float64 // Q_GUIDED_MODE: 1 hovers in GUIDED
 	cruise       float64 // m/s, WPNAV_SPEED: a goto's default speed on Copter

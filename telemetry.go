@@ -46,7 +46,7 @@ type telemetry struct {
 	boot     uint32 // ms since the autopilot's start, as it last said
 
 	// What a position far from the last one is held against.
-	last, doubted *common.MessageGlobalPositionInt
+	believed, doubted *common.MessageGlobalPositionInt
 }
 
 type identity struct {
@@ -229,7 +229,7 @@ func (t *telemetry) booted(ms uint32) (restarted bool) {
 func (t *telemetry) restart() {
 	t.health, t.rc, t.target.group = health{}, rcChannels{}, group{}
 	t.landed = 0
-	t.last, t.doubted = nil, nil
+	t.believed, t.doubted = nil, nil
 }
 
 const (
@@ -280,12 +280,12 @@ func degrees(rad float32) float64 {
 // damage its 16 bit checksum did not see (1 in 65,536) would send a hold or a
 // landing to another continent; a real jump is confirmed by the next frame.
 func (t *telemetry) plausible(m *common.MessageGlobalPositionInt, now time.Time) bool {
-	fresh := t.last != nil && now.Sub(t.position.at) < freshFor
-	if fresh && farApart(t.last, m) && (t.doubted == nil || farApart(t.doubted, m)) {
+	fresh := t.believed != nil && now.Sub(t.position.at) < freshFor
+	if fresh && farApart(t.believed, m) && (t.doubted == nil || farApart(t.doubted, m)) {
 		t.doubted = m
 		return false
 	}
-	t.last, t.doubted = m, nil
+	t.believed, t.doubted = m, nil
 	return true
 }
 
