@@ -61,7 +61,7 @@ type api struct {
 	version uint64     // of the drone it shows
 	tick    int64      // of statusTick
 	status  *jsonBody
-	streams openStreams
+	streams []chan struct{} // the oldest first; closed to make way
 }
 
 // statusTick is how old the telemetry and the ages in a status may be: within
