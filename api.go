@@ -424,15 +424,21 @@ type notDoneError struct {
 
 func (e *notDoneError) Error() string { return e.text }
 
-// command has the drone carry out a request, waits for its manoeuvre where that
-// is asked for, and logs it.
-func (a *api) command(r *http.Request, body []byte, req request, wait *float64) (any, error) {
+// command reads a request's fields, and the wait that every command has, has the
+// drone carry it out, waits for its manoeuvre where that is asked for, and logs it.
+func (a *api) command(r *http.Request, req *request, fields map[string]any, check func() error) (any, error) {
+	var wait *float64
+	fields["wait"] = &wait
+	body, err := readFields(r, fields, func() error { return cmp.Or(check(), limitWait.check(wait)) })
+	if err != nil {
+		return nil, err
+	}
 	conn, bounded := r.Context().Value(connKey{}).(*boundedConn)
 	if bounded { // its command may have to wait for the autopilot
 		conn.hold(heldCommand, nil)
 	}
 	began := time.Now()
-	ans, err := a.drone.do(req)
+	ans, err := a.drone.do(*req)
 	log := slog.With("from", r.RemoteAddr, "route", r.URL.Path, "body", string(body), "took", time.Since(began).Round(time.Millisecond))
 	if err != nil {
 		log.Warn("command not carried out", "error", err)
@@ -473,78 +479,59 @@ func (a *api) wait(r *http.Request, m *manoeuvre, limit time.Duration) error {
 
 func (a *api) postMode(_ http.ResponseWriter, r *http.Request) (any, error) {
 	var name *string
-	var wait *float64
 	var req request
-	body, err := readFields(r, map[string]any{"mode": &name, "arm": &req.arm, "wait": &wait}, func() error {
-		return limitWait.check(wait)
-	})
-	if err != nil {
-		return nil, err
-	}
-	if name != nil {
-		var ok bool
-		if req.mode, ok = parseMode(*name); !ok {
-			return nil, outOfRange("mode: want one of %s, got %q", strings.Join(modeNames[:ModeOther], ", "), *name)
+	return a.command(r, &req, map[string]any{"mode": &name, "arm": &req.arm}, func() error {
+		if name != nil {
+			req.mode, req.setMode = parseMode(*name)
 		}
-		req.setMode = true
-	}
-	switch {
-	case name == nil && req.arm == nil:
-		return nil, outOfRange("mode: missing; give mode, arm or both")
-	case req.setMode && req.mode == ModeTakeoff && req.arm != nil && !*req.arm:
-		return nil, outOfRange("arm: a takeoff arms by itself; leave it out")
-	}
-	return a.command(r, body, req, wait)
+		switch {
+		case name == nil && req.arm == nil:
+			return outOfRange("mode: missing; give mode, arm or both")
+		case name != nil && !req.setMode:
+			return outOfRange("mode: want one of %s, got %q", strings.Join(modeNames[:ModeOther], ", "), *name)
+		case req.setMode && req.mode == ModeTakeoff && req.arm != nil && !*req.arm:
+			return outOfRange("arm: a takeoff arms by itself; leave it out")
+		}
+		return nil
+	})
 }
 
 func (a *api) postTakeoff(_ http.ResponseWriter, r *http.Request) (any, error) {
-	var wait *float64
 	req := request{setMode: true, mode: ModeTakeoff}
-	body, err := readFields(r, map[string]any{"altitude": &req.altitude, "wait": &wait}, func() error {
-		return cmp.Or(limitTakeoff.check(req.altitude), limitWait.check(wait))
+	return a.command(r, &req, map[string]any{"altitude": &req.altitude}, func() error {
+		return limitTakeoff.check(req.altitude)
 	})
-	if err != nil {
-		return nil, err
-	}
-	return a.command(r, body, req, wait)
 }
 
 func (a *api) postGoto(_ http.ResponseWriter, r *http.Request) (any, error) {
-	var wait *float64
 	req := request{setMode: true, mode: ModeHold, goTo: true}
-	body, err := readFields(r, map[string]any{
+	return a.command(r, &req, map[string]any{
 		"lat": &req.lat, "lon": &req.lon,
 		"altitude": &req.altitude, "altitude_msl": &req.altitudeMSL,
-		"heading": &req.heading, "speed": &req.speed, "wait": &wait,
+		"heading": &req.heading, "speed": &req.speed,
 	}, func() error {
-		return cmp.Or(
+		err := cmp.Or(
 			checkPlace(req.lat, req.lon),
 			limitAltitude.check(req.altitude), limitAltitudeMSL.check(req.altitudeMSL),
-			limitHeading.check(req.heading), limitSpeed.check(req.speed), limitWait.check(wait),
+			limitHeading.check(req.heading), limitSpeed.check(req.speed),
 		)
+		switch {
+		case err != nil:
+			return err
+		case req.altitude != nil && req.altitudeMSL != nil:
+			return outOfRange("altitude and altitude_msl: give one of the two")
+		case req.lat == nil && req.altitude == nil && req.altitudeMSL == nil && req.heading == nil:
+			return outOfRange("lat: missing; give lat and lon, altitude, altitude_msl or heading")
+		}
+		return nil
 	})
-	if err != nil {
-		return nil, err
-	}
-	switch {
-	case req.altitude != nil && req.altitudeMSL != nil:
-		return nil, outOfRange("altitude and altitude_msl: give one of the two")
-	case req.lat == nil && req.altitude == nil && req.altitudeMSL == nil && req.heading == nil:
-		return nil, outOfRange("lat: missing; give lat and lon, altitude, altitude_msl or heading")
-	}
-	return a.command(r, body, req, wait)
 }
 
 func (a *api) postLand(_ http.ResponseWriter, r *http.Request) (any, error) {
-	var wait *float64
 	req := request{setMode: true, mode: ModeLand}
-	body, err := readFields(r, map[string]any{"lat": &req.lat, "lon": &req.lon, "wait": &wait}, func() error {
-		return cmp.Or(checkPlace(req.lat, req.lon), limitWait.check(wait))
+	return a.command(r, &req, map[string]any{"lat": &req.lat, "lon": &req.lon}, func() error {
+		return checkPlace(req.lat, req.lon)
 	})
-	if err != nil {
-		return nil, err
-	}
-	return a.command(r, body, req, wait)
 }
 
 // defaultTimeout is how long sticks stand without a timeout of their own, in
