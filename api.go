@@ -447,8 +447,14 @@ func (a *api) command(r *http.Request, req *request, fields map[string]any, chec
 	}
 	answer := commandBody{Status: resultName(0), Command: ans.command, Mode: ans.mode.String()}
 	if err == nil && or(wait, 0) > 0 {
-		limit := time.Duration(*wait * float64(time.Second))
-		err = a.wait(r, ans.manoeuvre, max(limit-time.Since(began), 0))
+		// The server's time-outs do not end a wait: net/http reads without one while a
+		// handler runs, and the answer has a new one.
+		ctx, cancel := context.WithDeadline(r.Context(), began.Add(time.Duration(*wait*float64(time.Second))))
+		defer cancel()
+		if bounded { // a crowd that needs its place does
+			conn.hold(heldWait, cancel)
+		}
+		err = a.drone.wait(ctx, ans.manoeuvre, began)
 		done := err == nil
 		answer.Done, answer.Took = &done, number(time.Since(began).Seconds(), 2)
 		if code(err) == codeNotDone {
@@ -463,18 +469,6 @@ func (a *api) command(r *http.Request, req *request, fields map[string]any, chec
 		return nil, err
 	}
 	return answer, nil
-}
-
-// wait waits for a manoeuvre. A crowd that needs its place ends that; the server's
-// time-outs do not: net/http reads without one while a handler runs, and the
-// answer has a new one.
-func (a *api) wait(r *http.Request, m *manoeuvre, limit time.Duration) error {
-	ctx, cancel := context.WithCancel(r.Context())
-	defer cancel()
-	if conn, ok := r.Context().Value(connKey{}).(*boundedConn); ok {
-		conn.hold(heldWait, cancel)
-	}
-	return a.drone.wait(ctx, m, limit)
 }
 
 func (a *api) postMode(_ http.ResponseWriter, r *http.Request) (any, error) {

@@ -298,6 +298,11 @@ func TestAWaitWhoseTimeIsUpTellsAndTheManoeuvreGoesOn(t *testing.T) {
 		if _, o := f.call("POST", "/land", `{"wait":0}`); o["done"] != nil || o["took"] != nil {
 			t.Errorf("no wait, and the answer is %v", o)
 		}
+		w := f.waits("/mode", `{"mode":"altitude","wait":0.001}`)
+		w.want(t, 200, "") // its time is over when it is acknowledged, and it is complete
+		if took := w.answered.Sub(w.asked); took <= time.Millisecond {
+			t.Errorf("answered after %v: its time was not over", took)
+		}
 	})
 }
 
