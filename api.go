@@ -312,7 +312,7 @@ func decode(body []byte, fields map[string]any) error {
 			return badRequest("%s: %v", name, err)
 		}
 		if err := json.Unmarshal(raw, into); err != nil {
-			return wrongType(name, raw, into)
+			return wrongType(name, err)
 		}
 	}
 	return nil
@@ -322,29 +322,18 @@ func fieldNames(fields map[string]any) string {
 	return `"` + strings.Join(slices.Sorted(maps.Keys(fields)), `", "`) + `"`
 }
 
-func wrongType(name string, raw json.RawMessage, into any) error {
-	want := "a number"
-	switch into.(type) {
-	case **string:
-		want = "a string"
-	case **bool:
-		want = "true or false"
-	}
-	got := "a number"
-	switch raw[0] {
-	case '"':
-		got = "a string"
-	case 't', 'f':
-		got = "true or false"
-	case '{':
-		got = "an object"
-	case '[':
-		got = "an array"
-	}
-	if want == got { // 1e999
+// typeWords are JSON's types and Go's in words.
+var typeWords = map[string]string{
+	"number": "a number", "float64": "a number", "string": "a string", "bool": "true or false",
+	"object": "an object", "array": "an array",
+}
+
+func wrongType(name string, err error) error {
+	e := err.(*json.UnmarshalTypeError)        // no other: it was read as JSON before
+	if strings.HasPrefix(e.Value, "number ") { // and the number, which float64 does not hold
 		return outOfRange("%s: the number is too large", name)
 	}
-	return badRequest("%s: want %s, got %s", name, want, got)
+	return badRequest("%s: want %s, got %s", name, typeWords[e.Type.Name()], typeWords[e.Value])
 }
 
 // limit is what a number takes.
