@@ -155,12 +155,15 @@ type jsonBody struct {
 	length []string
 }
 
+// newJSONBody is json.Marshal with a newline and without HTML's escapes.
 func newJSONBody(v any) *jsonBody {
-	b, err := encodeJSON(v)
-	if err != nil {
+	var b bytes.Buffer
+	e := json.NewEncoder(&b)
+	e.SetEscapeHTML(false)
+	if err := e.Encode(v); err != nil {
 		panic(err) // an answer of ours holds what JSON has no word for
 	}
-	return &jsonBody{b, []string{strconv.Itoa(len(b))}}
+	return &jsonBody{b.Bytes(), []string{strconv.Itoa(b.Len())}}
 }
 
 // The headers that every answer has. They are put into the map as they are:
@@ -185,15 +188,6 @@ func writeJSON(w http.ResponseWriter, status int, v any) {
 	}
 	w.WriteHeader(status)
 	w.Write(body.bytes)
-}
-
-// encodeJSON is json.Marshal with a newline and without HTML's escapes.
-func encodeJSON(v any) ([]byte, error) {
-	var b bytes.Buffer
-	e := json.NewEncoder(&b)
-	e.SetEscapeHTML(false)
-	err := e.Encode(v)
-	return b.Bytes(), err
 }
 
 // errorBody is the body of every error answer.
