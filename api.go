@@ -288,10 +288,7 @@ func decode(body []byte, fields map[string]any) error {
 	}
 	seen := make(map[string]bool)
 	for dec.More() {
-		t, err := dec.Token()
-		if err != nil {
-			return badRequest("the body is not one JSON object: %v", err)
-		}
+		t, _ := dec.Token() // no error: the body was read as JSON before
 		name := t.(string)
 		into, ok := fields[name]
 		switch {
@@ -301,11 +298,7 @@ func decode(body []byte, fields map[string]any) error {
 			return badRequest("%s is given twice", name)
 		}
 		seen[name] = true
-		var raw json.RawMessage
-		if err := dec.Decode(&raw); err != nil {
-			return badRequest("%s: %v", name, err)
-		}
-		if err := json.Unmarshal(raw, into); err != nil {
+		if err := dec.Decode(into); err != nil {
 			return wrongType(name, err)
 		}
 	}
