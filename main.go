@@ -221,18 +221,17 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	})
 	server := newServer(newHandler(d, admitted(o)))
 	bounded := newBoundedListener(listener, maxConnections)
-	sd := newSupervisor(d)
-	sd.watch(bounded)
+	sd := newSupervisor(d, bounded)
 	slog.Info("listening", "address", listener.Addr().String(), "device", dev.name, "api", documented)
 	served := make(chan error, 1)
 	running.Go(func() { served <- server.Serve(bounded) })
-	sd.notify("READY=1")
+	sd.tell("READY=1")
 	select {
 	case <-ctx.Done():
 		slog.Info("stopping")
 	case err = <-served:
 	}
-	sd.notify("STOPPING=1")
+	sd.tell("STOPPING=1")
 	d.quit() // those who wait are answered
 	grace, done := context.WithTimeout(context.WithoutCancel(ctx), 2*time.Second)
 	defer done()
@@ -293,20 +292,26 @@ func listenError(err error, o options) error {
 // is silent.
 type supervisor struct {
 	drone  *drone
-	tell   func(state string) // nil: nobody wants to know
-	period time.Duration      // in which systemd wants a sign of life; 0: none wanted
-	last   time.Time          // the last one
-	status string             // the last STATUS
+	tell   func(state string)
+	period time.Duration // in which systemd wants a sign of life; 0: none wanted
+	last   time.Time     // the last one
+	status string        // the last STATUS
 }
 
-func newSupervisor(d *drone) *supervisor {
-	s := &supervisor{drone: d}
-	if socket := os.Getenv("NOTIFY_SOCKET"); socket != "" {
-		s.tell = func(state string) { tellSocket(socket, state) }
+// newSupervisor has the server's accept loop give the signs of life: there is none
+// if it hangs, nor if the link's clock has not run for half the period.
+func newSupervisor(d *drone, b *boundedListener) *supervisor {
+	s := &supervisor{drone: d, tell: func(string) {}}
+	socket := os.Getenv("NOTIFY_SOCKET")
+	if socket == "" {
+		return s
 	}
+	s.tell = func(state string) { tellSocket(socket, state) }
+	b.every, b.alive = statusEvery, s.alive
 	usec, _ := strconv.ParseInt(os.Getenv("WATCHDOG_USEC"), 10, 64)
-	if pid := os.Getenv("WATCHDOG_PID"); pid == "" || pid == strconv.Itoa(os.Getpid()) {
+	if pid := os.Getenv("WATCHDOG_PID"); usec > 0 && (pid == "" || pid == strconv.Itoa(os.Getpid())) {
 		s.period = time.Duration(usec) * time.Microsecond
+		b.every = min(b.every, s.period/4)
 	}
 	return s
 }
@@ -322,26 +327,9 @@ func tellSocket(socket, state string) {
 	}
 }
 
-func (s *supervisor) notify(state string) {
-	if s.tell != nil {
-		s.tell(state)
-	}
-}
-
 // statusEvery is how often the accept loop wakes to look at the link, or four times
 // in a shorter period of the watchdog.
 const statusEvery = 2500 * time.Millisecond
-
-// watch has the server's accept loop give the signs of life: there is none if
-// it hangs, nor if the link's clock has not run for half the period.
-func (s *supervisor) watch(b *boundedListener) {
-	if s.tell != nil {
-		b.every, b.alive = statusEvery, s.alive
-		if s.period > 0 {
-			b.every = min(b.every, s.period/4)
-		}
-	}
-}
 
 func (s *supervisor) alive() {
 	now := time.Now()
