@@ -351,37 +351,24 @@ func (s *supervisor) alive() {
 // logWriter writes the log in a goroutine of its own. A terminal that stands
 // still must not stop the link: what does not fit is dropped, and counted.
 type logWriter struct {
-	lines   chan []byte
+	lines   chan []byte // nil is the end
 	dropped atomic.Int64
-	stop    chan struct{}
 	done    chan struct{}
 }
 
 // newLogWriter returns a writer to w that holds up to 256 lines.
 func newLogWriter(w io.Writer) *logWriter {
-	l := &logWriter{lines: make(chan []byte, 256), stop: make(chan struct{}), done: make(chan struct{})}
+	l := &logWriter{lines: make(chan []byte, 256), done: make(chan struct{})}
 	go func() {
 		defer close(l.done)
-		for {
-			select {
-			case line := <-l.lines:
-				l.put(w, line)
-			case <-l.stop:
-				for len(l.lines) > 0 {
-					l.put(w, <-l.lines)
-				}
-				return
+		for line := <-l.lines; line != nil; line = <-l.lines {
+			w.Write(line)
+			if n := l.dropped.Swap(0); n > 0 {
+				fmt.Fprintf(w, "%d lines of the log were dropped: nobody read them\n", n)
 			}
 		}
 	}()
 	return l
-}
-
-func (l *logWriter) put(w io.Writer, line []byte) {
-	w.Write(line)
-	if n := l.dropped.Swap(0); n > 0 {
-		fmt.Fprintf(w, "%d lines of the log were dropped: nobody read them\n", n)
-	}
 }
 
 func (l *logWriter) Write(b []byte) (int, error) {
@@ -395,9 +382,13 @@ func (l *logWriter) Write(b []byte) (int, error) {
 
 // close writes what is left, for up to a second.
 func (l *logWriter) close() {
-	close(l.stop)
+	enough := time.After(time.Second)
 	select {
-	case <-l.done:
-	case <-time.After(time.Second):
+	case l.lines <- nil:
+		select {
+		case <-l.done:
+		case <-enough:
+		}
+	case <-enough:
 	}
 }
