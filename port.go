@@ -347,7 +347,7 @@ func (d device) explain(err error) error {
 	case errors.Is(err, os.ErrNotExist) || kind == serial.PortNotFound:
 		return fmt.Errorf("-device %s: there is no such device; check the wiring, and that the board's serial port is enabled", name)
 	case errors.Is(err, os.ErrPermission) || kind == serial.PermissionDenied:
-		return fmt.Errorf("-device %s: no permission; add this user to the device's group: sudo usermod -aG dialout %s", name, userName())
+		return fmt.Errorf("-device %s: no permission; add this user to the device's group: sudo usermod -aG dialout %s", name, cmp.Or(os.Getenv("USER"), strconv.Itoa(os.Getuid())))
 	case errors.Is(err, syscall.EBUSY) || kind == serial.PortBusy:
 		return fmt.Errorf("-device %s: in use by another program; stop it first (fuser %s shows which)", name, name)
 	case errors.Is(err, syscall.EADDRINUSE):
@@ -358,11 +358,4 @@ func (d device) explain(err error) error {
 		return fmt.Errorf("-device %s: the port does not know that -baud", name)
 	}
 	return fmt.Errorf("-device %s: %w", d.name, err)
-}
-
-func userName() string {
-	if name := os.Getenv("USER"); name != "" {
-		return name
-	}
-	return strconv.Itoa(os.Getuid())
 }
