@@ -213,10 +213,6 @@ func (p *serialPort) Close() (err error) {
 	return err
 }
 
-func lineMode(baud int) *serial.Mode {
-	return &serial.Mode{BaudRate: baud, DataBits: 8, Parity: serial.NoParity, StopBits: serial.OneStopBit}
-}
-
 func (d *serialDevice) open(ctx context.Context) (port, error) {
 	baud := bauds[0]
 	if d.fixed != 0 {
@@ -265,7 +261,7 @@ func (d *serialDevice) openAt(baud int) (*serialPort, error) {
 		}
 		return nil, errors.Join(&fs.PathError{Op: "open", Path: d.path, Err: err}, syscall.Close(fd))
 	}
-	line, err := serial.Open(d.path, lineMode(baud))
+	line, err := serial.Open(d.path, &serial.Mode{BaudRate: baud}) // 8N1
 	if err != nil {
 		syscall.Close(fd)
 		return nil, fmt.Errorf("%s: %w", d.path, err)
@@ -290,7 +286,7 @@ func (d *serialDevice) search(ctx context.Context, p *serialPort) error {
 	}
 	knock := newSender(1, componentID)
 	for _, baud := range order {
-		if err := p.line.SetMode(lineMode(baud)); err != nil {
+		if err := p.line.SetMode(&serial.Mode{BaudRate: baud}); err != nil {
 			slog.Debug("baud rate not supported", "device", d.path, "baud", baud, "error", err)
 			continue
 		}
