@@ -156,6 +156,9 @@ func (h hostNames) has(host string) bool {
 		slices.ContainsFunc(localSuffixes, func(suffix string) bool { return strings.HasSuffix(host, suffix) })
 }
 
+// connKey has the connection in the context of its requests.
+type connKey struct{}
+
 // newServer is the HTTP server with its time-outs. An answer may take as long
 // as the slowest plan: three commands of 12 s, and the sticks before them.
 func newServer(h http.Handler) *http.Server {
@@ -166,8 +169,10 @@ func newServer(h http.Handler) *http.Server {
 		WriteTimeout:      60 * time.Second,
 		IdleTimeout:       60 * time.Second,
 		MaxHeaderBytes:    maxHeader,
-		ConnContext:       connContext,
-		ConnState:         connState,
+		ConnContext: func(ctx context.Context, c net.Conn) context.Context {
+			return context.WithValue(ctx, connKey{}, c)
+		},
+		ConnState: connState,
 		// OPTIONS * is a path like any other here.
 		DisableGeneralOptionsHandler: true,
 		ErrorLog:                     slog.NewLogLogger(slog.Default().Handler(), slog.LevelDebug),
@@ -342,10 +347,4 @@ func connState(conn net.Conn, state http.ConnState) {
 	} else {
 		c.used = time.Now()
 	}
-}
-
-type connKey struct{}
-
-func connContext(ctx context.Context, c net.Conn) context.Context {
-	return context.WithValue(ctx, connKey{}, c)
 }
