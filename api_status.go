@@ -202,30 +202,25 @@ func render(s snapshot) statusBody {
 			b.Target.Distance = number(distance(t.position.lat, t.position.lon, p.lat, p.lon), 1)
 		}
 	}
-	renderGroups(&b, t, s.now)
-	return b
-}
-
-// renderGroups is the part of the status that has ages.
-func renderGroups(b *statusBody, t *telemetry, now time.Time) {
 	if p := &t.position; !p.at.IsZero() {
-		b.Position = &positionBody{number(p.lat, 7), number(p.lon, 7), number(p.relative, 2), number(p.amsl, 2), number(p.heading, 2), age(now, p.at)}
+		b.Position = &positionBody{number(p.lat, 7), number(p.lon, 7), number(p.relative, 2), number(p.amsl, 2), number(p.heading, 2), age(s.now, p.at)}
 	}
 	if v := &t.velocity; !v.at.IsZero() {
-		b.Velocity = &velocityBody{number(v.north, 2), number(v.east, 2), number(v.down, 2), number(v.ground, 2), number(v.air, 2), number(v.climb, 2), age(now, v.at)}
+		b.Velocity = &velocityBody{number(v.north, 2), number(v.east, 2), number(v.down, 2), number(v.ground, 2), number(v.air, 2), number(v.climb, 2), age(s.now, v.at)}
 	}
 	if v := &t.attitude; !v.at.IsZero() {
-		b.Attitude = &attitudeBody{number(v.roll, 1), number(v.pitch, 1), number(v.yaw, 1), age(now, v.at)}
+		b.Attitude = &attitudeBody{number(v.roll, 1), number(v.pitch, 1), number(v.yaw, 1), age(s.now, v.at)}
 	}
 	if v := &t.battery; !v.at.IsZero() {
-		b.Battery = &batteryBody{number(v.voltage, 2), number(v.current, 2), number(v.remaining, 0), age(now, v.at)}
+		b.Battery = &batteryBody{number(v.voltage, 2), number(v.current, 2), number(v.remaining, 0), age(s.now, v.at)}
 	}
 	if g := &t.gps; !g.at.IsZero() {
-		b.GPS = &gpsBody{word(g.fix), number(g.satellites, 0), number(g.hdop, 2), age(now, g.at)}
+		b.GPS = &gpsBody{word(g.fix), number(g.satellites, 0), number(g.hdop, 2), age(s.now, g.at)}
 	}
 	if h := &t.home; !h.at.IsZero() {
 		b.Home = &homeBody{number(h.lat, 7), number(h.lon, 7), number(h.amsl, 2)}
 	}
+	return b
 }
 
 // Limits of the stream of the status (docs/openapi.yaml).
