@@ -5,7 +5,6 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -223,23 +222,20 @@ func messages(texts []statusText, now time.Time) []messageBody {
 // writeError answers with an error: the one place that gives codes their status.
 func writeError(w http.ResponseWriter, err error) {
 	status, body := http.StatusInternalServerError, errorBody{Error: err.Error(), Code: "internal"}
-	var he *httpError
-	var ce *commandError
-	var nd *notDoneError
-	switch {
-	case errors.As(err, &nd):
+	switch e := err.(type) { // nobody wraps them
+	case *notDoneError:
 		status, body.Code = errorStatus[codeNotDone], codeNotDone
-		c := nd.command
+		c := e.command
 		body.Status, body.StatusCode, body.Command, body.Mode, body.Done, body.Took = c.Status, &c.StatusCode, c.Command, c.Mode, c.Done, c.Took
-	case errors.As(err, &he):
-		status, body.Code = he.status, he.code
-	case errors.As(err, &ce):
-		status, body.Code = errorStatus[ce.code], ce.code
-		if ce.answered {
-			body.Status, body.StatusCode, body.Command = resultName(ce.result), &ce.result, ce.command
-			body.Messages = messages(ce.messages, time.Now())
+	case *httpError:
+		status, body.Code = e.status, e.code
+	case *commandError:
+		status, body.Code = errorStatus[e.code], e.code
+		if e.answered {
+			body.Status, body.StatusCode, body.Command = resultName(e.result), &e.result, e.command
+			body.Messages = messages(e.messages, time.Now())
 		}
-		if ce.code == codeOffline {
+		if e.code == codeOffline {
 			w.Header().Set("Retry-After", "1")
 		}
 	}
@@ -394,11 +390,9 @@ type commandBody struct {
 
 // notDoneError is a wait whose time was over.
 type notDoneError struct {
-	text    string
+	error
 	command commandBody
 }
-
-func (e *notDoneError) Error() string { return e.text }
 
 // command reads a request's fields, and the wait that every command has, has the
 // drone carry it out, waits for its manoeuvre where that is asked for, and logs it.
@@ -434,7 +428,7 @@ func (a *api) command(r *http.Request, req *request, fields map[string]any, chec
 		done := err == nil
 		answer.Done, answer.Took = &done, number(time.Since(began).Seconds(), 2)
 		if code(err) == codeNotDone {
-			err = &notDoneError{err.Error(), answer}
+			err = &notDoneError{err, answer}
 		}
 	}
 	if bounded { // a landing may wait for the place of a client that does not read

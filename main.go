@@ -54,11 +54,9 @@ func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), ends...)
 	defer stop()
 	signal.Ignore(syscall.SIGPIPE) // nobody reads the log any more: no reason to leave the drone
-	if err := run(ctx, os.Args[1:], os.Stdout, os.Stderr); err != nil {
-		if !errors.Is(err, flag.ErrHelp) {
-			fmt.Fprintln(os.Stderr, "mavrest:", err)
-			os.Exit(1)
-		}
+	if err := run(ctx, os.Args[1:], os.Stdout, os.Stderr); err != nil && !errors.Is(err, flag.ErrHelp) {
+		fmt.Fprintln(os.Stderr, "mavrest:", err)
+		os.Exit(1)
 	}
 }
 
@@ -278,14 +276,13 @@ func openDevice(ctx context.Context, o options, running *sync.WaitGroup) (device
 
 // listenError says what to do about a port that can't be listened on.
 func listenError(err error, o options) error {
-	port := o.port
 	switch {
 	case errors.Is(err, os.ErrPermission):
-		return fmt.Errorf("-port %d: ports below 1024 need the right to them; take another (-port 8080), or: sudo setcap cap_net_bind_service=+ep mavrest", port)
+		return fmt.Errorf("-port %d: ports below 1024 need the right to them; take another (-port 8080), or: sudo setcap cap_net_bind_service=+ep mavrest", o.port)
 	case errors.Is(err, syscall.EADDRINUSE):
-		return fmt.Errorf("-port %d: in use by another program; stop it, or take another port (-port 8080)", port)
+		return fmt.Errorf("-port %d: in use by another program; stop it, or take another port (-port 8080)", o.port)
 	}
-	return fmt.Errorf("-bind %s -port %d: %s; -bind takes an address of this board", o.bind, port, strings.TrimPrefix(err.Error(), "listen "))
+	return fmt.Errorf("-bind %s -port %d: %s; -bind takes an address of this board", o.bind, o.port, strings.TrimPrefix(err.Error(), "listen "))
 }
 
 // supervisor talks to systemd as sd_notify(3) does; without a NOTIFY_SOCKET it
