@@ -295,6 +295,7 @@ func TestAWaitWhoseTimeIsUpTellsAndTheManoeuvreGoesOn(t *testing.T) {
 	both(t, func(f *flight) { // as much as nothing
 		f.aloft()
 		f.waits("/land", `{"wait":0.001}`).want(t, 504, "not_done", "land")
+		f.waits("/land", `{"wait":0.4}`).want(t, 504, "not_done", "not complete after 0.4 s")
 		if _, o := f.call("POST", "/land", `{"wait":0}`); o["done"] != nil || o["took"] != nil {
 			t.Errorf("no wait, and the answer is %v", o)
 		}
