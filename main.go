@@ -260,7 +260,7 @@ func admitted(o options) admission {
 // openDevice makes the device that -device names, and starts the simulator if
 // it is that.
 func openDevice(ctx context.Context, o options, running *sync.WaitGroup) (device, error) {
-	flavours := map[string]simFlavour{"sim": simPX4, "sim:px4": simPX4, "sim:ardupilot": simArduPilot, "sim:quadplane": simQuadPlane}
+	flavours := map[string]simFlavour{"sim": simPX4, "sim:ardupilot": simArduPilot, "sim:quadplane": simQuadPlane}
 	flavour, ok := flavours[o.device]
 	if !ok {
 		return newDevice(o.device, o.baud)
