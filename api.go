@@ -64,8 +64,7 @@ type api struct {
 }
 
 // statusTick is how old the telemetry and the ages in a status may be: within
-// it, a status is not rendered again unless something else changed. A full link
-// has 1,200 messages a second to render: a quarter more CPU for each GET.
+// it, a status is not rendered again unless something else changed.
 const statusTick = 10 * time.Millisecond
 
 // answered is returned by a handler that has written its answer itself.
@@ -189,7 +188,6 @@ func writeJSON(w http.ResponseWriter, status int, v any) {
 	w.Write(body.bytes)
 }
 
-// errorBody is the body of every error answer.
 type errorBody struct {
 	Error      string        `json:"error"`
 	Code       errorCode     `json:"code"`
@@ -349,7 +347,6 @@ func (l limit) check(v *float64) error {
 	return outOfRange("%s: want %g to %g %s, got %g", l.name, l.min, l.max, l.unit, *v)
 }
 
-// checkPlace checks the fields of a place.
 func checkPlace(lat, lon *float64) error {
 	if (lat == nil) != (lon == nil) {
 		missing := "lon"

@@ -60,7 +60,6 @@ func main() {
 	}
 }
 
-// options are the flags.
 type options struct {
 	device  string
 	baud    int

@@ -199,8 +199,7 @@ type boundedListener struct {
 
 // askWithin is how long a connection keeps its place while it has not asked yet,
 // or is not answered yet. Without it the members of a crowd throw each other out
-// before they are served: 512 clients then dial ten times as often and wait three
-// to seven times as long.
+// before they are served.
 const askWithin = 20 * time.Millisecond
 
 func newBoundedListener(l net.Listener, max int) *boundedListener {
