@@ -168,7 +168,7 @@ func newServer(h http.Handler) *http.Server {
 		ReadTimeout:       10 * time.Second,
 		WriteTimeout:      60 * time.Second,
 		IdleTimeout:       60 * time.Second,
-		MaxHeaderBytes:    maxHeader,
+		MaxHeaderBytes:    maxHeader - 4096, // net/http adds 4096 for its buffer
 		ConnContext: func(ctx context.Context, c net.Conn) context.Context {
 			return context.WithValue(ctx, connKey{}, c)
 		},

@@ -424,6 +424,18 @@ func TestAConnectionOutlivesBadRequests(t *testing.T) {
 	w.ask("GET", "/api/drone", "").wantOK(t, `{"status":"OK"}`)
 }
 
+func TestHeadersMayHave16KiBInAll(t *testing.T) {
+	s := listen(t, silent())
+	for size, want := range map[int]int{2000: 200, 16 << 10: 200, 16<<10 + 1: 431, 20_000: 431} {
+		const begin, end = "GET /api/drone HTTP/1.1\r\nHost: drone.local\r\nCookie: ", "\r\n\r\n"
+		w := dial(t, s.address)
+		io.WriteString(w, begin+strings.Repeat("x", size-len(begin+end))+end)
+		if r, err := w.receive("GET"); err != nil || r.status != want {
+			t.Errorf("%d bytes: answered %d %s (%v), want %d", size, r.status, r.body, err, want)
+		}
+	}
+}
+
 func TestChunksThatNeverEndAreAnswered413(t *testing.T) {
 	s := listen(t, silent())
 	for path := range postRoutes {
