@@ -5,11 +5,13 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
 	"maps"
 	"net/http"
+	"os"
 	"runtime/debug"
 	"slices"
 	"strconv"
@@ -251,10 +253,12 @@ func readFields(r *http.Request, fields map[string]any, check func() error) ([]b
 		return nil, errTooLarge
 	}
 	body, err := io.ReadAll(io.LimitReader(r.Body, maxBody+1))
-	if err != nil {
-		return nil, badRequest("the body ended early: %v", err)
-	}
-	if len(body) > maxBody {
+	switch {
+	case errors.Is(err, os.ErrDeadlineExceeded):
+		return nil, badRequest("the body did not come whole within %.0f s", readWithin.Seconds())
+	case err != nil:
+		return nil, badRequest("the body ended early")
+	case len(body) > maxBody:
 		return nil, errTooLarge
 	}
 	if err := decode(body, fields); err != nil {

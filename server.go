@@ -24,7 +24,8 @@ const (
 	maxHeader      = 16 << 10 // bytes
 	maxConnections = 64
 
-	answerHangs = 2 * time.Second // a client that does not take an answer
+	readWithin  = 10 * time.Second // a request, from its beginning to its body's end
+	answerHangs = 2 * time.Second  // a client that does not take an answer
 )
 
 // admission is who may ask: whose name this machine is called by, and which
@@ -165,7 +166,7 @@ func newServer(h http.Handler) *http.Server {
 	return &http.Server{
 		Handler:           h,
 		ReadHeaderTimeout: 5 * time.Second,
-		ReadTimeout:       10 * time.Second,
+		ReadTimeout:       readWithin,
 		WriteTimeout:      60 * time.Second,
 		IdleTimeout:       60 * time.Second,
 		MaxHeaderBytes:    maxHeader - 4096, // net/http adds 4096 for its buffer

@@ -460,6 +460,37 @@ func TestChunksThatNeverEndAreAnswered413(t *testing.T) {
 	dial(t, s.address).ask("GET", "/api/drone", "").wantOK(t)
 }
 
+func TestABodyThatDoesNotComeWholeIsTold(t *testing.T) {
+	const half = "POST /api/drone/land HTTP/1.1\r\nHost: drone.local\r\nContent-Length: 9\r\n\r\n{"
+	want := func(t *testing.T, w *wire, says string) {
+		r, err := w.receive("POST")
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.want(t, 400, "bad_request")
+		lineEqual(t, "the error", r.failure(t).Error, says)
+	}
+	t.Run("it stalls", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			p, end := serve(t, silent(), maxConnections)
+			defer end()
+			w := p.connect()
+			began := time.Now()
+			io.WriteString(w, half)
+			want(t, w, "the body did not come whole within 10 s")
+			if took := time.Since(began); took != readWithin {
+				t.Errorf("answered after %v, want %v", took, readWithin)
+			}
+		})
+	})
+	t.Run("it ends", func(t *testing.T) {
+		w := dial(t, listen(t, silent()).address)
+		io.WriteString(w, half)
+		w.Conn.(*net.TCPConn).CloseWrite()
+		want(t, w, "the body ended early")
+	})
+}
+
 func TestAHalfClosedConnectionGetsItsAnswer(t *testing.T) {
 	s := listen(t, silent())
 	w := dial(t, s.address)
