@@ -189,7 +189,7 @@ type boundedListener struct {
 	net.Listener
 	max int
 
-	alive func()        // called by every turn of Accept's loop; may be nil
+	alive func()        // called by every turn of Accept's loops; may be nil
 	every time.Duration // a turn lasts no longer
 
 	mu     sync.Mutex // guards what follows
@@ -248,6 +248,11 @@ func (b *boundedListener) Accept() (net.Conn, error) {
 	defer b.mu.Unlock()
 	for len(b.open) >= b.max && !b.closed {
 		b.makeWay()
+		if b.alive != nil {
+			b.mu.Unlock()
+			b.alive()
+			b.mu.Lock()
+		}
 	}
 	bc := &boundedConn{Conn: c, from: b, used: time.Now()}
 	b.open[bc] = true
@@ -255,7 +260,7 @@ func (b *boundedListener) Accept() (net.Conn, error) {
 }
 
 // makeWay closes the connection that makes way, has it end what it is held for,
-// or waits until there may be one. b.mu is held.
+// or waits a turn until there may be one. b.mu is held.
 func (b *boundedListener) makeWay() {
 	oldest := make(map[holding]*boundedConn)
 	wait := time.Duration(math.MaxInt64)
@@ -283,6 +288,9 @@ func (b *boundedListener) makeWay() {
 			c.yield, c.asked, wait = nil, now, askWithin // its place is free when it has ended
 		}
 	}
+	if b.alive != nil {
+		wait = min(wait, b.every)
+	}
 	timer := time.AfterFunc(wait, func() {
 		b.mu.Lock()
 		defer b.mu.Unlock()
@@ -298,7 +306,7 @@ func (b *boundedListener) accept() (net.Conn, error) {
 	}
 	for {
 		b.alive()
-		b.Listener.(*net.TCPListener).SetDeadline(time.Now().Add(b.every))
+		b.Listener.(interface{ SetDeadline(time.Time) error }).SetDeadline(time.Now().Add(b.every))
 		c, err := b.Listener.Accept()
 		if !errors.Is(err, os.ErrDeadlineExceeded) {
 			return c, err

@@ -714,6 +714,50 @@ func TestTheFullServerAcceptsAgainWhenAPlaceIsFree(t *testing.T) {
 	}
 }
 
+// timed is a listener with a deadline, which its clients never let come.
+type timed struct{ *pipes }
+
+func (timed) SetDeadline(time.Time) error { return nil }
+
+func TestTheFullServerGivesItsSignsOfLife(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := newPipes(t)
+		b := newBoundedListener(timed{p}, 1)
+		const every = time.Second
+		var signs []time.Time
+		b.every, b.alive = every, func() {
+			if !b.mu.TryLock() {
+				t.Error("the connections wait while systemd is told")
+				return
+			}
+			b.mu.Unlock()
+			signs = append(signs, time.Now())
+		}
+		defer p.connect().Close()
+		defer p.connect().Close()
+		c, err := b.Accept()
+		if err != nil {
+			t.Fatal(err)
+		}
+		c.(*boundedConn).hold(heldCommand, nil)
+		began := time.Now()
+		freed := began.Add(time.Minute)
+		time.AfterFunc(time.Minute, func() { c.Close() })
+		c, err = b.Accept()
+		if err != nil || !time.Now().Equal(freed) {
+			t.Fatalf("accepted after %v: %v", time.Since(began), err)
+		}
+		c.Close()
+		last := began
+		for _, at := range append(signs, freed) {
+			if silent := at.Sub(last); silent > every {
+				t.Errorf("no sign of life for %v", silent)
+			}
+			last = at
+		}
+	})
+}
+
 // A client that waits for a place takes one whose answer is out.
 func TestAnAnswerIsOutBeforeItsConnectionMakesWay(t *testing.T) {
 	atStation(t, simPX4, func(st *station) {
