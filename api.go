@@ -11,6 +11,7 @@ import (
 	"log/slog"
 	"maps"
 	"net/http"
+	"os"
 	"runtime/debug"
 	"slices"
 	"strconv"
@@ -61,12 +62,11 @@ type api struct {
 	version uint64     // of the drone it shows
 	tick    int64      // of statusTick
 	status  *jsonBody
-	streams openStreams
+	streams []chan struct{} // the oldest first; closed to make way
 }
 
 // statusTick is how old the telemetry and the ages in a status may be: within
-// it, a status is not rendered again unless something else changed. A full link
-// has 1,200 messages a second to render: a quarter more CPU for each GET.
+// it, a status is not rendered again unless something else changed.
 const statusTick = 10 * time.Millisecond
 
 // answered is returned by a handler that has written its answer itself.
@@ -155,12 +155,15 @@ type jsonBody struct {
 	length []string
 }
 
+// newJSONBody is json.Marshal with a newline and without HTML's escapes.
 func newJSONBody(v any) *jsonBody {
-	b, err := encodeJSON(v)
-	if err != nil {
+	var b bytes.Buffer
+	e := json.NewEncoder(&b)
+	e.SetEscapeHTML(false)
+	if err := e.Encode(v); err != nil {
 		panic(err) // an answer of ours holds what JSON has no word for
 	}
-	return &jsonBody{b, []string{strconv.Itoa(len(b))}}
+	return &jsonBody{b.Bytes(), []string{strconv.Itoa(b.Len())}}
 }
 
 // The headers that every answer has. They are put into the map as they are:
@@ -187,16 +190,6 @@ func writeJSON(w http.ResponseWriter, status int, v any) {
 	w.Write(body.bytes)
 }
 
-// encodeJSON is json.Marshal with a newline and without HTML's escapes.
-func encodeJSON(v any) ([]byte, error) {
-	var b bytes.Buffer
-	e := json.NewEncoder(&b)
-	e.SetEscapeHTML(false)
-	err := e.Encode(v)
-	return b.Bytes(), err
-}
-
-// errorBody is the body of every error answer.
 type errorBody struct {
 	Error      string        `json:"error"`
 	Code       errorCode     `json:"code"`
@@ -229,23 +222,20 @@ func messages(texts []statusText, now time.Time) []messageBody {
 // writeError answers with an error: the one place that gives codes their status.
 func writeError(w http.ResponseWriter, err error) {
 	status, body := http.StatusInternalServerError, errorBody{Error: err.Error(), Code: "internal"}
-	var he *httpError
-	var ce *commandError
-	var nd *notDoneError
-	switch {
-	case errors.As(err, &nd):
+	switch e := err.(type) { // nobody wraps them
+	case *notDoneError:
 		status, body.Code = errorStatus[codeNotDone], codeNotDone
-		c := nd.command
+		c := e.command
 		body.Status, body.StatusCode, body.Command, body.Mode, body.Done, body.Took = c.Status, &c.StatusCode, c.Command, c.Mode, c.Done, c.Took
-	case errors.As(err, &he):
-		status, body.Code = he.status, he.code
-	case errors.As(err, &ce):
-		status, body.Code = errorStatus[ce.code], ce.code
-		if ce.answered {
-			body.Status, body.StatusCode, body.Command = resultName(ce.result), &ce.result, ce.command
-			body.Messages = messages(ce.messages, time.Now())
+	case *httpError:
+		status, body.Code = e.status, e.code
+	case *commandError:
+		status, body.Code = errorStatus[e.code], e.code
+		if e.answered {
+			body.Status, body.StatusCode, body.Command = resultName(e.result), &e.result, e.command
+			body.Messages = messages(e.messages, time.Now())
 		}
-		if ce.code == codeOffline {
+		if e.code == codeOffline {
 			w.Header().Set("Retry-After", "1")
 		}
 	}
@@ -263,10 +253,12 @@ func readFields(r *http.Request, fields map[string]any, check func() error) ([]b
 		return nil, errTooLarge
 	}
 	body, err := io.ReadAll(io.LimitReader(r.Body, maxBody+1))
-	if err != nil {
-		return nil, badRequest("the body ended early: %v", err)
-	}
-	if len(body) > maxBody {
+	switch {
+	case errors.Is(err, os.ErrDeadlineExceeded):
+		return nil, badRequest("the body did not come whole within %.0f s", readWithin.Seconds())
+	case err != nil:
+		return nil, badRequest("the body ended early")
+	case len(body) > maxBody:
 		return nil, errTooLarge
 	}
 	if err := decode(body, fields); err != nil {
@@ -294,10 +286,7 @@ func decode(body []byte, fields map[string]any) error {
 	}
 	seen := make(map[string]bool)
 	for dec.More() {
-		t, err := dec.Token()
-		if err != nil {
-			return badRequest("the body is not one JSON object: %v", err)
-		}
+		t, _ := dec.Token() // no error: the body was read as JSON before
 		name := t.(string)
 		into, ok := fields[name]
 		switch {
@@ -307,12 +296,8 @@ func decode(body []byte, fields map[string]any) error {
 			return badRequest("%s is given twice", name)
 		}
 		seen[name] = true
-		var raw json.RawMessage
-		if err := dec.Decode(&raw); err != nil {
-			return badRequest("%s: %v", name, err)
-		}
-		if err := json.Unmarshal(raw, into); err != nil {
-			return wrongType(name, raw, into)
+		if err := dec.Decode(into); err != nil {
+			return wrongType(name, err)
 		}
 	}
 	return nil
@@ -322,29 +307,18 @@ func fieldNames(fields map[string]any) string {
 	return `"` + strings.Join(slices.Sorted(maps.Keys(fields)), `", "`) + `"`
 }
 
-func wrongType(name string, raw json.RawMessage, into any) error {
-	want := "a number"
-	switch into.(type) {
-	case **string:
-		want = "a string"
-	case **bool:
-		want = "true or false"
-	}
-	got := "a number"
-	switch raw[0] {
-	case '"':
-		got = "a string"
-	case 't', 'f':
-		got = "true or false"
-	case '{':
-		got = "an object"
-	case '[':
-		got = "an array"
-	}
-	if want == got { // 1e999
+// typeWords are JSON's types and Go's in words.
+var typeWords = map[string]string{
+	"number": "a number", "float64": "a number", "string": "a string", "bool": "true or false",
+	"object": "an object", "array": "an array",
+}
+
+func wrongType(name string, err error) error {
+	e := err.(*json.UnmarshalTypeError)        // no other: it was read as JSON before
+	if strings.HasPrefix(e.Value, "number ") { // and the number, which float64 does not hold
 		return outOfRange("%s: the number is too large", name)
 	}
-	return badRequest("%s: want %s, got %s", name, want, got)
+	return badRequest("%s: want %s, got %s", name, typeWords[e.Type.Name()], typeWords[e.Value])
 }
 
 // limit is what a number takes.
@@ -377,7 +351,6 @@ func (l limit) check(v *float64) error {
 	return outOfRange("%s: want %g to %g %s, got %g", l.name, l.min, l.max, l.unit, *v)
 }
 
-// checkPlace checks the fields of a place.
 func checkPlace(lat, lon *float64) error {
 	if (lat == nil) != (lon == nil) {
 		missing := "lon"
@@ -418,21 +391,25 @@ type commandBody struct {
 
 // notDoneError is a wait whose time was over.
 type notDoneError struct {
-	text    string
+	error
 	command commandBody
 }
 
-func (e *notDoneError) Error() string { return e.text }
-
-// command has the drone carry out a request, waits for its manoeuvre where that
-// is asked for, and logs it.
-func (a *api) command(r *http.Request, body []byte, req request, wait *float64) (any, error) {
+// command reads a request's fields, and the wait that every command has, has the
+// drone carry it out, waits for its manoeuvre where that is asked for, and logs it.
+func (a *api) command(r *http.Request, req *request, fields map[string]any, check func() error) (any, error) {
+	var wait *float64
+	fields["wait"] = &wait
+	body, err := readFields(r, fields, func() error { return cmp.Or(check(), limitWait.check(wait)) })
+	if err != nil {
+		return nil, err
+	}
 	conn, bounded := r.Context().Value(connKey{}).(*boundedConn)
 	if bounded { // its command may have to wait for the autopilot
 		conn.hold(heldCommand, nil)
 	}
 	began := time.Now()
-	ans, err := a.drone.do(req)
+	ans, err := a.drone.do(*req)
 	log := slog.With("from", r.RemoteAddr, "route", r.URL.Path, "body", string(body), "took", time.Since(began).Round(time.Millisecond))
 	if err != nil {
 		log.Warn("command not carried out", "error", err)
@@ -441,12 +418,18 @@ func (a *api) command(r *http.Request, body []byte, req request, wait *float64) 
 	}
 	answer := commandBody{Status: resultName(0), Command: ans.command, Mode: ans.mode.String()}
 	if err == nil && or(wait, 0) > 0 {
-		limit := time.Duration(*wait * float64(time.Second))
-		err = a.wait(r, ans.manoeuvre, max(limit-time.Since(began), 0))
+		// The server's time-outs do not end a wait: net/http reads without one while a
+		// handler runs, and the answer has a new one.
+		ctx, cancel := context.WithDeadline(r.Context(), began.Add(time.Duration(*wait*float64(time.Second))))
+		defer cancel()
+		if bounded { // a crowd that needs its place does
+			conn.hold(heldWait, cancel)
+		}
+		err = a.drone.wait(ctx, ans.manoeuvre, began)
 		done := err == nil
 		answer.Done, answer.Took = &done, number(time.Since(began).Seconds(), 2)
 		if code(err) == codeNotDone {
-			err = &notDoneError{err.Error(), answer}
+			err = &notDoneError{err, answer}
 		}
 	}
 	if bounded { // a landing may wait for the place of a client that does not read
@@ -459,92 +442,61 @@ func (a *api) command(r *http.Request, body []byte, req request, wait *float64) 
 	return answer, nil
 }
 
-// wait waits for a manoeuvre. A crowd that needs its place ends that; the server's
-// time-outs do not: net/http reads without one while a handler runs, and the
-// answer has a new one.
-func (a *api) wait(r *http.Request, m *manoeuvre, limit time.Duration) error {
-	ctx, cancel := context.WithCancel(r.Context())
-	defer cancel()
-	if conn, ok := r.Context().Value(connKey{}).(*boundedConn); ok {
-		conn.hold(heldWait, cancel)
-	}
-	return a.drone.wait(ctx, m, limit)
-}
-
 func (a *api) postMode(_ http.ResponseWriter, r *http.Request) (any, error) {
 	var name *string
-	var wait *float64
 	var req request
-	body, err := readFields(r, map[string]any{"mode": &name, "arm": &req.arm, "wait": &wait}, func() error {
-		return limitWait.check(wait)
-	})
-	if err != nil {
-		return nil, err
-	}
-	if name != nil {
-		var ok bool
-		if req.mode, ok = parseMode(*name); !ok {
-			return nil, outOfRange("mode: want one of %s, got %q", strings.Join(modeNames[:ModeOther], ", "), *name)
+	return a.command(r, &req, map[string]any{"mode": &name, "arm": &req.arm}, func() error {
+		if name != nil {
+			req.mode, req.setMode = parseMode(*name)
 		}
-		req.setMode = true
-	}
-	switch {
-	case name == nil && req.arm == nil:
-		return nil, outOfRange("mode: missing; give mode, arm or both")
-	case req.setMode && req.mode == ModeTakeoff && req.arm != nil && !*req.arm:
-		return nil, outOfRange("arm: a takeoff arms by itself; leave it out")
-	}
-	return a.command(r, body, req, wait)
+		switch {
+		case name == nil && req.arm == nil:
+			return outOfRange("mode: missing; give mode, arm or both")
+		case name != nil && !req.setMode:
+			return outOfRange("mode: want one of %s, got %q", strings.Join(modeNames[:ModeOther], ", "), *name)
+		case req.setMode && req.mode == ModeTakeoff && req.arm != nil && !*req.arm:
+			return outOfRange("arm: a takeoff arms by itself; leave it out")
+		}
+		return nil
+	})
 }
 
 func (a *api) postTakeoff(_ http.ResponseWriter, r *http.Request) (any, error) {
-	var wait *float64
 	req := request{setMode: true, mode: ModeTakeoff}
-	body, err := readFields(r, map[string]any{"altitude": &req.altitude, "wait": &wait}, func() error {
-		return cmp.Or(limitTakeoff.check(req.altitude), limitWait.check(wait))
+	return a.command(r, &req, map[string]any{"altitude": &req.altitude}, func() error {
+		return limitTakeoff.check(req.altitude)
 	})
-	if err != nil {
-		return nil, err
-	}
-	return a.command(r, body, req, wait)
 }
 
 func (a *api) postGoto(_ http.ResponseWriter, r *http.Request) (any, error) {
-	var wait *float64
 	req := request{setMode: true, mode: ModeHold, goTo: true}
-	body, err := readFields(r, map[string]any{
+	return a.command(r, &req, map[string]any{
 		"lat": &req.lat, "lon": &req.lon,
 		"altitude": &req.altitude, "altitude_msl": &req.altitudeMSL,
-		"heading": &req.heading, "speed": &req.speed, "wait": &wait,
+		"heading": &req.heading, "speed": &req.speed,
 	}, func() error {
-		return cmp.Or(
+		err := cmp.Or(
 			checkPlace(req.lat, req.lon),
 			limitAltitude.check(req.altitude), limitAltitudeMSL.check(req.altitudeMSL),
-			limitHeading.check(req.heading), limitSpeed.check(req.speed), limitWait.check(wait),
+			limitHeading.check(req.heading), limitSpeed.check(req.speed),
 		)
+		switch {
+		case err != nil:
+			return err
+		case req.altitude != nil && req.altitudeMSL != nil:
+			return outOfRange("altitude and altitude_msl: give one of the two")
+		case req.lat == nil && req.altitude == nil && req.altitudeMSL == nil && req.heading == nil:
+			return outOfRange("lat: missing; give lat and lon, altitude, altitude_msl or heading")
+		}
+		return nil
 	})
-	if err != nil {
-		return nil, err
-	}
-	switch {
-	case req.altitude != nil && req.altitudeMSL != nil:
-		return nil, outOfRange("altitude and altitude_msl: give one of the two")
-	case req.lat == nil && req.altitude == nil && req.altitudeMSL == nil && req.heading == nil:
-		return nil, outOfRange("lat: missing; give lat and lon, altitude, altitude_msl or heading")
-	}
-	return a.command(r, body, req, wait)
 }
 
 func (a *api) postLand(_ http.ResponseWriter, r *http.Request) (any, error) {
-	var wait *float64
 	req := request{setMode: true, mode: ModeLand}
-	body, err := readFields(r, map[string]any{"lat": &req.lat, "lon": &req.lon, "wait": &wait}, func() error {
-		return cmp.Or(checkPlace(req.lat, req.lon), limitWait.check(wait))
+	return a.command(r, &req, map[string]any{"lat": &req.lat, "lon": &req.lon}, func() error {
+		return checkPlace(req.lat, req.lon)
 	})
-	if err != nil {
-		return nil, err
-	}
-	return a.command(r, body, req, wait)
 }
 
 // defaultTimeout is how long sticks stand without a timeout of their own, in

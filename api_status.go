@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"math"
 	"net/http"
 	"slices"
@@ -150,13 +149,13 @@ func (a *api) getStatus(w http.ResponseWriter, r *http.Request) (any, error) {
 	if accept := r.Header["Accept"]; accept != nil && wantsStream(accept) {
 		return a.stream(w, r)
 	}
-	a.mu.Lock()
-	defer a.mu.Unlock()
 	return a.rendered(time.Now()), nil
 }
 
-// rendered is the status, rendered anew where something must show. a.mu is held.
+// rendered is the status, rendered anew where something must show.
 func (a *api) rendered(now time.Time) *jsonBody {
+	a.mu.Lock()
+	defer a.mu.Unlock()
 	version, tick := a.drone.version.Load(), now.UnixNano()/int64(statusTick)
 	if a.status == nil || a.version != version || a.tick != tick {
 		a.status, a.version, a.tick = newJSONBody(render(a.drone.status())), version, tick
@@ -203,30 +202,25 @@ func render(s snapshot) statusBody {
 			b.Target.Distance = number(distance(t.position.lat, t.position.lon, p.lat, p.lon), 1)
 		}
 	}
-	renderGroups(&b, t, s.now)
-	return b
-}
-
-// renderGroups is the part of the status that has ages.
-func renderGroups(b *statusBody, t *telemetry, now time.Time) {
 	if p := &t.position; !p.at.IsZero() {
-		b.Position = &positionBody{number(p.lat, 7), number(p.lon, 7), number(p.relative, 2), number(p.amsl, 2), number(p.heading, 2), age(now, p.at)}
+		b.Position = &positionBody{number(p.lat, 7), number(p.lon, 7), number(p.relative, 2), number(p.amsl, 2), number(p.heading, 2), age(s.now, p.at)}
 	}
 	if v := &t.velocity; !v.at.IsZero() {
-		b.Velocity = &velocityBody{number(v.north, 2), number(v.east, 2), number(v.down, 2), number(v.ground, 2), number(v.air, 2), number(v.climb, 2), age(now, v.at)}
+		b.Velocity = &velocityBody{number(v.north, 2), number(v.east, 2), number(v.down, 2), number(v.ground, 2), number(v.air, 2), number(v.climb, 2), age(s.now, v.at)}
 	}
 	if v := &t.attitude; !v.at.IsZero() {
-		b.Attitude = &attitudeBody{number(v.roll, 1), number(v.pitch, 1), number(v.yaw, 1), age(now, v.at)}
+		b.Attitude = &attitudeBody{number(v.roll, 1), number(v.pitch, 1), number(v.yaw, 1), age(s.now, v.at)}
 	}
 	if v := &t.battery; !v.at.IsZero() {
-		b.Battery = &batteryBody{number(v.voltage, 2), number(v.current, 2), number(v.remaining, 0), age(now, v.at)}
+		b.Battery = &batteryBody{number(v.voltage, 2), number(v.current, 2), number(v.remaining, 0), age(s.now, v.at)}
 	}
 	if g := &t.gps; !g.at.IsZero() {
-		b.GPS = &gpsBody{word(g.fix), number(g.satellites, 0), number(g.hdop, 2), age(now, g.at)}
+		b.GPS = &gpsBody{word(g.fix), number(g.satellites, 0), number(g.hdop, 2), age(s.now, g.at)}
 	}
 	if h := &t.home; !h.at.IsZero() {
 		b.Home = &homeBody{number(h.lat, 7), number(h.lon, 7), number(h.amsl, 2)}
 	}
+	return b
 }
 
 // Limits of the stream of the status (docs/openapi.yaml).
@@ -236,17 +230,6 @@ const (
 	eventAtMost = time.Second            // without one
 	eventBuffer = 16 << 10               // bytes; the system's own holds minutes of a client that does not read
 )
-
-// openStreams are the streams of the status that are open, the oldest first, and the
-// event that all of them get.
-type openStreams struct {
-	open  []*eventStream
-	slot  int64 // of eventEvery, that event is of
-	event []byte
-}
-
-// eventStream is one client's stream; end is closed to make way for a newer one.
-type eventStream struct{ end chan struct{} }
 
 // wantsStream reports whether an Accept header prefers text/event-stream, as a
 // browser's EventSource sends it. Nonsense in it prefers nothing.
@@ -287,8 +270,8 @@ func (a *api) stream(w http.ResponseWriter, r *http.Request) (any, error) {
 	if r.Method == http.MethodHead {
 		return answered, nil
 	}
-	s := a.openStream()
-	defer a.closeStream(s)
+	end := a.openStream()
+	defer a.closeStream(end)
 	if conn, ok := r.Context().Value(connKey{}).(*boundedConn); ok {
 		conn.hold(heldStream, func() { conn.Conn.Close() })
 		if c, ok := conn.Conn.(interface{ SetWriteBuffer(int) error }); ok {
@@ -303,7 +286,8 @@ func (a *api) stream(w http.ResponseWriter, r *http.Request) (any, error) {
 	for {
 		changes := a.drone.changes.Load()
 		if now := time.Now(); changes != shown || now.Sub(sent) >= eventAtMost {
-			out = append(out, a.currentEvent(now)...)
+			out = append(out, "event: status\ndata: "...)
+			out = append(append(out, a.rendered(now).bytes...), '\n')
 			rc.SetWriteDeadline(now.Add(answerHangs))
 			if _, err := w.Write(out); err != nil || rc.Flush() != nil {
 				return answered, nil
@@ -316,7 +300,7 @@ func (a *api) stream(w http.ResponseWriter, r *http.Request) (any, error) {
 		case <-timer.C:
 		case <-r.Context().Done():
 			return answered, nil
-		case <-s.end:
+		case <-end:
 			return answered, nil
 		case <-a.drone.ended:
 			return answered, nil
@@ -324,36 +308,22 @@ func (a *api) stream(w http.ResponseWriter, r *http.Request) (any, error) {
 	}
 }
 
-// currentEvent is the event of this moment.
-func (a *api) currentEvent(now time.Time) []byte {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if slot := now.UnixNano() / int64(eventEvery); a.streams.event == nil || slot != a.streams.slot {
-		body := a.rendered(now)
-		event := make([]byte, 0, len(body.bytes)+32)
-		event = append(event, "event: status\ndata: "...)
-		event = append(append(event, bytes.TrimSuffix(body.bytes, []byte("\n"))...), "\n\n"...)
-		a.streams.event, a.streams.slot = event, slot
-	}
-	return a.streams.event
-}
-
 // openStream takes a place among the streams, that of the oldest where there is
 // none.
-func (a *api) openStream() *eventStream {
+func (a *api) openStream() (end chan struct{}) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	s := &eventStream{make(chan struct{})}
-	if l := &a.streams; len(l.open) == maxStreams {
-		close(l.open[0].end)
-		l.open = l.open[1:]
+	if len(a.streams) == maxStreams {
+		close(a.streams[0])
+		a.streams = a.streams[1:]
 	}
-	a.streams.open = append(a.streams.open, s)
-	return s
+	end = make(chan struct{})
+	a.streams = append(a.streams, end)
+	return end
 }
 
-func (a *api) closeStream(s *eventStream) {
+func (a *api) closeStream(end chan struct{}) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.streams.open = slices.DeleteFunc(a.streams.open, func(o *eventStream) bool { return o == s })
+	a.streams = slices.DeleteFunc(a.streams, func(o chan struct{}) bool { return o == end })
 }

@@ -295,8 +295,14 @@ func TestAWaitWhoseTimeIsUpTellsAndTheManoeuvreGoesOn(t *testing.T) {
 	both(t, func(f *flight) { // as much as nothing
 		f.aloft()
 		f.waits("/land", `{"wait":0.001}`).want(t, 504, "not_done", "land")
+		f.waits("/land", `{"wait":0.4}`).want(t, 504, "not_done", "not complete after 0.4 s")
 		if _, o := f.call("POST", "/land", `{"wait":0}`); o["done"] != nil || o["took"] != nil {
 			t.Errorf("no wait, and the answer is %v", o)
+		}
+		w := f.waits("/mode", `{"mode":"altitude","wait":0.001}`)
+		w.want(t, 200, "") // its time is over when it is acknowledged, and it is complete
+		if took := w.answered.Sub(w.asked); took <= time.Millisecond {
+			t.Errorf("answered after %v: its time was not over", took)
 		}
 	})
 }

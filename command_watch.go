@@ -1,7 +1,6 @@
 package main
 
 import (
-	"fmt"
 	"math"
 	"reflect"
 	"time"
@@ -194,5 +193,5 @@ func notDone(m *manoeuvre, waited time.Duration) error {
 	if m.request.goTo {
 		what = "goto"
 	}
-	return refuse(codeNotDone, "%s", fmt.Sprintf("%s was accepted and is under way, but not complete after %.0f s", what, waited.Seconds()))
+	return refuse(codeNotDone, "%s was accepted and is under way, but not complete after %.3g s", what, waited.Seconds())
 }

@@ -316,12 +316,9 @@ func (d *drone) do(r request) (answer, error) {
 	})
 }
 
-// wait waits until the manoeuvre is complete, or tells what ended it. A client
-// that goes away ends its waiting and nothing else.
-func (d *drone) wait(ctx context.Context, m *manoeuvre, limit time.Duration) error {
-	began := time.Now()
-	timer := time.NewTimer(limit)
-	defer timer.Stop()
+// wait waits until the manoeuvre of a command that began then is complete, or
+// tells what ended it. A client that goes away ends its waiting and nothing else.
+func (d *drone) wait(ctx context.Context, m *manoeuvre, began time.Time) error {
 	for {
 		d.mu.Lock()
 		news, able := d.cmd.bell.wait(), d.able()
@@ -338,8 +335,6 @@ func (d *drone) wait(ctx context.Context, m *manoeuvre, limit time.Duration) err
 		select {
 		case <-m.over:
 		case <-news:
-		case <-timer.C:
-			return notDone(m, time.Since(began))
 		case <-ctx.Done():
 			return notDone(m, time.Since(began))
 		}

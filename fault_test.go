@@ -593,9 +593,8 @@ func newScripted(t *testing.T, seed uint64) (s *scripted, l *drone) {
 
 // shows returns what the status shows and was never sent.
 func (s *scripted) shows(l *drone) []string {
-	b, _ := encodeJSON(render(l.status()))
 	var o object
-	json.Unmarshal(b, &o)
+	json.Unmarshal(newJSONBody(render(l.status())).bytes, &o)
 	s.line.mu.Lock()
 	defer s.line.mu.Unlock()
 	return s.line.values.unknown(o, 4)

@@ -54,15 +54,12 @@ func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), ends...)
 	defer stop()
 	signal.Ignore(syscall.SIGPIPE) // nobody reads the log any more: no reason to leave the drone
-	if err := run(ctx, os.Args[1:], os.Stdout, os.Stderr); err != nil {
-		if !errors.Is(err, flag.ErrHelp) {
-			fmt.Fprintln(os.Stderr, "mavrest:", err)
-			os.Exit(1)
-		}
+	if err := run(ctx, os.Args[1:], os.Stdout, os.Stderr); err != nil && !errors.Is(err, flag.ErrHelp) {
+		fmt.Fprintln(os.Stderr, "mavrest:", err)
+		os.Exit(1)
 	}
 }
 
-// options are the flags.
 type options struct {
 	device  string
 	baud    int
@@ -221,18 +218,17 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	})
 	server := newServer(newHandler(d, admitted(o)))
 	bounded := newBoundedListener(listener, maxConnections)
-	sd := newSupervisor(d)
-	sd.watch(bounded)
+	sd := newSupervisor(d, bounded)
 	slog.Info("listening", "address", listener.Addr().String(), "device", dev.name, "api", documented)
 	served := make(chan error, 1)
 	running.Go(func() { served <- server.Serve(bounded) })
-	sd.notify("READY=1")
+	sd.tell("READY=1")
 	select {
 	case <-ctx.Done():
 		slog.Info("stopping")
 	case err = <-served:
 	}
-	sd.notify("STOPPING=1")
+	sd.tell("STOPPING=1")
 	d.quit() // those who wait are answered
 	grace, done := context.WithTimeout(context.WithoutCancel(ctx), 2*time.Second)
 	defer done()
@@ -263,7 +259,7 @@ func admitted(o options) admission {
 // openDevice makes the device that -device names, and starts the simulator if
 // it is that.
 func openDevice(ctx context.Context, o options, running *sync.WaitGroup) (device, error) {
-	flavours := map[string]simFlavour{"sim": simPX4, "sim:px4": simPX4, "sim:ardupilot": simArduPilot, "sim:quadplane": simQuadPlane}
+	flavours := map[string]simFlavour{"sim": simPX4, "sim:ardupilot": simArduPilot, "sim:quadplane": simQuadPlane}
 	flavour, ok := flavours[o.device]
 	if !ok {
 		return newDevice(o.device, o.baud)
@@ -279,34 +275,39 @@ func openDevice(ctx context.Context, o options, running *sync.WaitGroup) (device
 
 // listenError says what to do about a port that can't be listened on.
 func listenError(err error, o options) error {
-	port := o.port
 	switch {
 	case errors.Is(err, os.ErrPermission):
-		return fmt.Errorf("-port %d: ports below 1024 need the right to them; take another (-port 8080), or: sudo setcap cap_net_bind_service=+ep mavrest", port)
+		return fmt.Errorf("-port %d: ports below 1024 need the right to them; take another (-port 8080), or: sudo setcap cap_net_bind_service=+ep mavrest", o.port)
 	case errors.Is(err, syscall.EADDRINUSE):
-		return fmt.Errorf("-port %d: in use by another program; stop it, or take another port (-port 8080)", port)
+		return fmt.Errorf("-port %d: in use by another program; stop it, or take another port (-port 8080)", o.port)
 	}
-	return fmt.Errorf("-bind %s -port %d: %s; -bind takes an address of this board", o.bind, port, strings.TrimPrefix(err.Error(), "listen "))
+	return fmt.Errorf("-bind %s -port %d: %s; -bind takes an address of this board", o.bind, o.port, strings.TrimPrefix(err.Error(), "listen "))
 }
 
 // supervisor talks to systemd as sd_notify(3) does; without a NOTIFY_SOCKET it
 // is silent.
 type supervisor struct {
 	drone  *drone
-	tell   func(state string) // nil: nobody wants to know
-	period time.Duration      // in which systemd wants a sign of life; 0: none wanted
-	last   time.Time          // the last one
-	status string             // the last STATUS
+	tell   func(state string)
+	period time.Duration // in which systemd wants a sign of life; 0: none wanted
+	last   time.Time     // the last one
+	status string        // the last STATUS
 }
 
-func newSupervisor(d *drone) *supervisor {
-	s := &supervisor{drone: d}
-	if socket := os.Getenv("NOTIFY_SOCKET"); socket != "" {
-		s.tell = func(state string) { tellSocket(socket, state) }
+// newSupervisor has the server's accept loop give the signs of life: there is none
+// if it hangs, nor if the link's clock has not run for half the period.
+func newSupervisor(d *drone, b *boundedListener) *supervisor {
+	s := &supervisor{drone: d, tell: func(string) {}}
+	socket := os.Getenv("NOTIFY_SOCKET")
+	if socket == "" {
+		return s
 	}
+	s.tell = func(state string) { tellSocket(socket, state) }
+	b.every, b.alive = statusEvery, s.alive
 	usec, _ := strconv.ParseInt(os.Getenv("WATCHDOG_USEC"), 10, 64)
-	if pid := os.Getenv("WATCHDOG_PID"); pid == "" || pid == strconv.Itoa(os.Getpid()) {
+	if pid := os.Getenv("WATCHDOG_PID"); usec > 0 && (pid == "" || pid == strconv.Itoa(os.Getpid())) {
 		s.period = time.Duration(usec) * time.Microsecond
+		b.every = min(b.every, s.period/4)
 	}
 	return s
 }
@@ -322,26 +323,9 @@ func tellSocket(socket, state string) {
 	}
 }
 
-func (s *supervisor) notify(state string) {
-	if s.tell != nil {
-		s.tell(state)
-	}
-}
-
 // statusEvery is how often the accept loop wakes to look at the link, or four times
 // in a shorter period of the watchdog.
 const statusEvery = 2500 * time.Millisecond
-
-// watch has the server's accept loop give the signs of life: there is none if
-// it hangs, nor if the link's clock has not run for half the period.
-func (s *supervisor) watch(b *boundedListener) {
-	if s.tell != nil {
-		b.every, b.alive = statusEvery, s.alive
-		if s.period > 0 {
-			b.every = min(b.every, s.period/4)
-		}
-	}
-}
 
 func (s *supervisor) alive() {
 	now := time.Now()
@@ -363,37 +347,24 @@ func (s *supervisor) alive() {
 // logWriter writes the log in a goroutine of its own. A terminal that stands
 // still must not stop the link: what does not fit is dropped, and counted.
 type logWriter struct {
-	lines   chan []byte
+	lines   chan []byte // nil is the end
 	dropped atomic.Int64
-	stop    chan struct{}
 	done    chan struct{}
 }
 
 // newLogWriter returns a writer to w that holds up to 256 lines.
 func newLogWriter(w io.Writer) *logWriter {
-	l := &logWriter{lines: make(chan []byte, 256), stop: make(chan struct{}), done: make(chan struct{})}
+	l := &logWriter{lines: make(chan []byte, 256), done: make(chan struct{})}
 	go func() {
 		defer close(l.done)
-		for {
-			select {
-			case line := <-l.lines:
-				l.put(w, line)
-			case <-l.stop:
-				for len(l.lines) > 0 {
-					l.put(w, <-l.lines)
-				}
-				return
+		for line := <-l.lines; line != nil; line = <-l.lines {
+			w.Write(line)
+			if n := l.dropped.Swap(0); n > 0 {
+				fmt.Fprintf(w, "%d lines of the log were dropped: nobody read them\n", n)
 			}
 		}
 	}()
 	return l
-}
-
-func (l *logWriter) put(w io.Writer, line []byte) {
-	w.Write(line)
-	if n := l.dropped.Swap(0); n > 0 {
-		fmt.Fprintf(w, "%d lines of the log were dropped: nobody read them\n", n)
-	}
 }
 
 func (l *logWriter) Write(b []byte) (int, error) {
@@ -407,9 +378,13 @@ func (l *logWriter) Write(b []byte) (int, error) {
 
 // close writes what is left, for up to a second.
 func (l *logWriter) close() {
-	close(l.stop)
+	enough := time.After(time.Second)
 	select {
-	case <-l.done:
-	case <-time.After(time.Second):
+	case l.lines <- nil:
+		select {
+		case <-l.done:
+		case <-enough:
+		}
+	case <-enough:
 	}
 }

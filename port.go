@@ -216,10 +216,6 @@ func (p *serialPort) Close() (err error) {
 	return err
 }
 
-func lineMode(baud int) *serial.Mode {
-	return &serial.Mode{BaudRate: baud, DataBits: 8, Parity: serial.NoParity, StopBits: serial.OneStopBit}
-}
-
 func (d *serialDevice) open(ctx context.Context) (port, error) {
 	baud := bauds[0]
 	if d.fixed != 0 {
@@ -268,7 +264,7 @@ func (d *serialDevice) openAt(baud int) (*serialPort, error) {
 		}
 		return nil, errors.Join(&fs.PathError{Op: "open", Path: d.path, Err: err}, syscall.Close(fd))
 	}
-	line, err := serial.Open(d.path, lineMode(baud))
+	line, err := serial.Open(d.path, &serial.Mode{BaudRate: baud}) // 8N1
 	if err != nil {
 		syscall.Close(fd)
 		return nil, fmt.Errorf("%s: %w", d.path, err)
@@ -293,7 +289,7 @@ func (d *serialDevice) search(ctx context.Context, p *serialPort) error {
 	}
 	knock := newSender(1, componentID)
 	for _, baud := range order {
-		if err := p.line.SetMode(lineMode(baud)); err != nil {
+		if err := p.line.SetMode(&serial.Mode{BaudRate: baud}); err != nil {
 			slog.Debug("baud rate not supported", "device", d.path, "baud", baud, "error", err)
 			continue
 		}
@@ -350,7 +346,7 @@ func (d device) explain(err error) error {
 	case errors.Is(err, os.ErrNotExist) || kind == serial.PortNotFound:
 		return fmt.Errorf("-device %s: there is no such device; check the wiring, and that the board's serial port is enabled", name)
 	case errors.Is(err, os.ErrPermission) || kind == serial.PermissionDenied:
-		return fmt.Errorf("-device %s: no permission; add this user to the device's group: sudo usermod -aG dialout %s", name, userName())
+		return fmt.Errorf("-device %s: no permission; add this user to the device's group: sudo usermod -aG dialout %s", name, cmp.Or(os.Getenv("USER"), strconv.Itoa(os.Getuid())))
 	case errors.Is(err, syscall.EBUSY) || kind == serial.PortBusy:
 		return fmt.Errorf("-device %s: in use by another program; stop it first (fuser %s shows which)", name, name)
 	case errors.Is(err, syscall.EADDRINUSE):
@@ -361,11 +357,4 @@ func (d device) explain(err error) error {
 		return fmt.Errorf("-device %s: the port does not know that -baud", name)
 	}
 	return fmt.Errorf("-device %s: %w", d.name, err)
-}
-
-func userName() string {
-	if name := os.Getenv("USER"); name != "" {
-		return name
-	}
-	return strconv.Itoa(os.Getuid())
 }

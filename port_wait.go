@@ -19,13 +19,10 @@ import (
 const readEvery = 20 * time.Millisecond
 
 // descriptor is the descriptor of a port, read so that much that comes wakes the
-// program seldom. The runtime's poller would be woken by every few bytes, whoever
-// reads them; so it is given an epoll instead that tells of the next bytes once,
-// and of a timer, and then of nothing until it is armed again.
-//
-// All system calls are raw, which they may be as none of them waits. Every other
-// one wakes the runtime's monitor, which then looks about for some milliseconds: at
-// 60 datagrams a second that is two wake-ups of three.
+// program seldom (docs/performance.md, "What was done"). The runtime's poller gets
+// an epoll instead that tells of the next bytes once, and of a timer, and then of
+// nothing until it is armed again. All system calls are raw, which they may be as
+// none of them waits.
 type descriptor struct {
 	file    *os.File                                      // in nobody's poller; it does not block
 	raw     syscall.RawConn                               // of file

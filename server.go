@@ -24,7 +24,8 @@ const (
 	maxHeader      = 16 << 10 // bytes
 	maxConnections = 64
 
-	answerHangs = 2 * time.Second // a client that does not take an answer
+	readWithin  = 10 * time.Second // a request, from its beginning to its body's end
+	answerHangs = 2 * time.Second  // a client that does not take an answer
 )
 
 // admission is who may ask: whose name this machine is called by, and which
@@ -156,18 +157,23 @@ func (h hostNames) has(host string) bool {
 		slices.ContainsFunc(localSuffixes, func(suffix string) bool { return strings.HasSuffix(host, suffix) })
 }
 
+// connKey has the connection in the context of its requests.
+type connKey struct{}
+
 // newServer is the HTTP server with its time-outs. An answer may take as long
 // as the slowest plan: three commands of 12 s, and the sticks before them.
 func newServer(h http.Handler) *http.Server {
 	return &http.Server{
 		Handler:           h,
 		ReadHeaderTimeout: 5 * time.Second,
-		ReadTimeout:       10 * time.Second,
+		ReadTimeout:       readWithin,
 		WriteTimeout:      60 * time.Second,
 		IdleTimeout:       60 * time.Second,
-		MaxHeaderBytes:    maxHeader,
-		ConnContext:       connContext,
-		ConnState:         connState,
+		MaxHeaderBytes:    maxHeader - 4096, // net/http adds 4096 for its buffer
+		ConnContext: func(ctx context.Context, c net.Conn) context.Context {
+			return context.WithValue(ctx, connKey{}, c)
+		},
+		ConnState: connState,
 		// OPTIONS * is a path like any other here.
 		DisableGeneralOptionsHandler: true,
 		ErrorLog:                     slog.NewLogLogger(slog.Default().Handler(), slog.LevelDebug),
@@ -183,7 +189,7 @@ type boundedListener struct {
 	net.Listener
 	max int
 
-	alive func()        // called by every turn of Accept's loop; may be nil
+	alive func()        // called by every turn of Accept's loops; may be nil
 	every time.Duration // a turn lasts no longer
 
 	mu     sync.Mutex // guards what follows
@@ -194,8 +200,7 @@ type boundedListener struct {
 
 // askWithin is how long a connection keeps its place while it has not asked yet,
 // or is not answered yet. Without it the members of a crowd throw each other out
-// before they are served: 512 clients then dial ten times as often and wait three
-// to seven times as long.
+// before they are served.
 const askWithin = 20 * time.Millisecond
 
 func newBoundedListener(l net.Listener, max int) *boundedListener {
@@ -243,6 +248,11 @@ func (b *boundedListener) Accept() (net.Conn, error) {
 	defer b.mu.Unlock()
 	for len(b.open) >= b.max && !b.closed {
 		b.makeWay()
+		if b.alive != nil {
+			b.mu.Unlock()
+			b.alive()
+			b.mu.Lock()
+		}
 	}
 	bc := &boundedConn{Conn: c, from: b, used: time.Now()}
 	b.open[bc] = true
@@ -250,7 +260,7 @@ func (b *boundedListener) Accept() (net.Conn, error) {
 }
 
 // makeWay closes the connection that makes way, has it end what it is held for,
-// or waits until there may be one. b.mu is held.
+// or waits a turn until there may be one. b.mu is held.
 func (b *boundedListener) makeWay() {
 	oldest := make(map[holding]*boundedConn)
 	wait := time.Duration(math.MaxInt64)
@@ -278,6 +288,9 @@ func (b *boundedListener) makeWay() {
 			c.yield, c.asked, wait = nil, now, askWithin // its place is free when it has ended
 		}
 	}
+	if b.alive != nil {
+		wait = min(wait, b.every)
+	}
 	timer := time.AfterFunc(wait, func() {
 		b.mu.Lock()
 		defer b.mu.Unlock()
@@ -293,7 +306,7 @@ func (b *boundedListener) accept() (net.Conn, error) {
 	}
 	for {
 		b.alive()
-		b.Listener.(*net.TCPListener).SetDeadline(time.Now().Add(b.every))
+		b.Listener.(interface{ SetDeadline(time.Time) error }).SetDeadline(time.Now().Add(b.every))
 		c, err := b.Listener.Accept()
 		if !errors.Is(err, os.ErrDeadlineExceeded) {
 			return c, err
@@ -342,10 +355,4 @@ func connState(conn net.Conn, state http.ConnState) {
 	} else {
 		c.used = time.Now()
 	}
-}
-
-type connKey struct{}
-
-func connContext(ctx context.Context, c net.Conn) context.Context {
-	return context.WithValue(ctx, connKey{}, c)
 }

@@ -424,6 +424,18 @@ func TestAConnectionOutlivesBadRequests(t *testing.T) {
 	w.ask("GET", "/api/drone", "").wantOK(t, `{"status":"OK"}`)
 }
 
+func TestHeadersMayHave16KiBInAll(t *testing.T) {
+	s := listen(t, silent())
+	for size, want := range map[int]int{2000: 200, 16 << 10: 200, 16<<10 + 1: 431, 20_000: 431} {
+		const begin, end = "GET /api/drone HTTP/1.1\r\nHost: drone.local\r\nCookie: ", "\r\n\r\n"
+		w := dial(t, s.address)
+		io.WriteString(w, begin+strings.Repeat("x", size-len(begin+end))+end)
+		if r, err := w.receive("GET"); err != nil || r.status != want {
+			t.Errorf("%d bytes: answered %d %s (%v), want %d", size, r.status, r.body, err, want)
+		}
+	}
+}
+
 func TestChunksThatNeverEndAreAnswered413(t *testing.T) {
 	s := listen(t, silent())
 	for path := range postRoutes {
@@ -446,6 +458,37 @@ func TestChunksThatNeverEndAreAnswered413(t *testing.T) {
 		writer.Wait()
 	}
 	dial(t, s.address).ask("GET", "/api/drone", "").wantOK(t)
+}
+
+func TestABodyThatDoesNotComeWholeIsTold(t *testing.T) {
+	const half = "POST /api/drone/land HTTP/1.1\r\nHost: drone.local\r\nContent-Length: 9\r\n\r\n{"
+	want := func(t *testing.T, w *wire, says string) {
+		r, err := w.receive("POST")
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.want(t, 400, "bad_request")
+		lineEqual(t, "the error", r.failure(t).Error, says)
+	}
+	t.Run("it stalls", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			p, end := serve(t, silent(), maxConnections)
+			defer end()
+			w := p.connect()
+			began := time.Now()
+			io.WriteString(w, half)
+			want(t, w, "the body did not come whole within 10 s")
+			if took := time.Since(began); took != readWithin {
+				t.Errorf("answered after %v, want %v", took, readWithin)
+			}
+		})
+	})
+	t.Run("it ends", func(t *testing.T) {
+		w := dial(t, listen(t, silent()).address)
+		io.WriteString(w, half)
+		w.Conn.(*net.TCPConn).CloseWrite()
+		want(t, w, "the body ended early")
+	})
 }
 
 func TestAHalfClosedConnectionGetsItsAnswer(t *testing.T) {
@@ -669,6 +712,50 @@ func TestTheFullServerAcceptsAgainWhenAPlaceIsFree(t *testing.T) {
 			})
 		})
 	}
+}
+
+// timed is a listener with a deadline, which its clients never let come.
+type timed struct{ *pipes }
+
+func (timed) SetDeadline(time.Time) error { return nil }
+
+func TestTheFullServerGivesItsSignsOfLife(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := newPipes(t)
+		b := newBoundedListener(timed{p}, 1)
+		const every = time.Second
+		var signs []time.Time
+		b.every, b.alive = every, func() {
+			if !b.mu.TryLock() {
+				t.Error("the connections wait while systemd is told")
+				return
+			}
+			b.mu.Unlock()
+			signs = append(signs, time.Now())
+		}
+		defer p.connect().Close()
+		defer p.connect().Close()
+		c, err := b.Accept()
+		if err != nil {
+			t.Fatal(err)
+		}
+		c.(*boundedConn).hold(heldCommand, nil)
+		began := time.Now()
+		freed := began.Add(time.Minute)
+		time.AfterFunc(time.Minute, func() { c.Close() })
+		c, err = b.Accept()
+		if err != nil || !time.Now().Equal(freed) {
+			t.Fatalf("accepted after %v: %v", time.Since(began), err)
+		}
+		c.Close()
+		last := began
+		for _, at := range append(signs, freed) {
+			if silent := at.Sub(last); silent > every {
+				t.Errorf("no sign of life for %v", silent)
+			}
+			last = at
+		}
+	})
 }
 
 // A client that waits for a place takes one whose answer is out.
