@@ -57,6 +57,9 @@ type device struct {
 // newDevice reads a -device other than the simulator.
 func newDevice(name string, baud int) (device, error) {
 	none := func() int { return 0 }
+	if strings.HasPrefix(name, "sim:") {
+		return device{}, fmt.Errorf("-device %s: no such simulator; there are sim, sim:ardupilot and sim:quadplane", name)
+	}
 	scheme, address, ok := strings.Cut(name, "://")
 	if _, number, err := net.SplitHostPort(name); !ok && err == nil && number != "" && !strings.Contains(name, "/") {
 		return device{}, fmt.Errorf("-device %s: that is an address; did you mean udpin://%s, udpout://%s or tcp://%s?", name, name, name, name)

@@ -993,6 +993,7 @@ func TestADeviceNameThatCanNotBeOneIsAnErrorWithAHint(t *testing.T) {
 		"drone.local:5760":          "that is an address; did you mean udpin://drone.local:5760, udpout://drone.local:5760 or tcp://drone.local:5760?",
 		"ttyACM0":                   "no such device; did you mean /dev/ttyACM0, sim, sim:ardupilot or sim:quadplane?",
 		"simulator":                 "no such device; did you mean /dev/simulator, sim, sim:ardupilot or sim:quadplane?",
+		"sim:px4":                   "no such simulator; there are sim, sim:ardupilot and sim:quadplane",
 		"udpin://":                  "want udpin://host:port, with a port up to 65535",
 		"udpin://host":              "want udpin://host:port, with a port up to 65535",
 		"udpout://1.2.3.4":          "want udpout://host:port, with a port up to 65535",
