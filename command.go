@@ -41,7 +41,7 @@ type commander struct {
 type owner interface {
 	ready(s *step) time.Time          // when the sticks let a step go
 	prepare(op *operation) error      // before the first step of a plan
-	knock()                           // right before its first command
+	sends(op *operation, i int)       // right before step i
 	follow(op *operation, s *step)    // after an accepted step
 	closing(op *operation, err error) // after a plan, accepted or not
 	refusal(op *operation, s *step, result uint8, at time.Time) error
@@ -128,6 +128,8 @@ func (c *commander) took(armed bool) {
 	}
 	if c.next != nil && armed {
 		c.next.end(c.interrupted())
+	} else if c.next != nil {
+		c.next.strayed = true
 	}
 	if c.goodbye != nil && armed {
 		c.goodbye.end(c.interrupted())

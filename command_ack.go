@@ -141,6 +141,10 @@ func (a *acks) hear(cmd common.MAV_CMD, result uint8, now time.Time) {
 		o.n--
 		a.owed[cmd] = o
 	}
+	if o := a.owed[cmd]; !final && o.n > 0 { // its final ack may take long
+		o.until = now.Add(progressWait)
+		a.owed[cmd] = o
+	}
 	x := a.waiting[cmd]
 	if x != nil && !now.Before(x.until) {
 		x.skip = 0

@@ -22,6 +22,8 @@ type operation struct {
 	accepted uint16 // the last command
 	through  *step  // the way out of a stick mode that it led through
 	moved    bool   // an accepted step moves the vehicle
+	heir     bool   // a step of an older plan that moves it was sent, and never answered
+	undone   bool   // all that was accepted has been taken back
 
 	ended  chan struct{}
 	answer answer // once ended
@@ -103,10 +105,13 @@ func (op *operation) begin() {
 	if older := c.op; older != nil && !older.unstoppable() {
 		older.end(errSuperseded)
 		older.leadThrough()
-		op.moved, op.asked = older.moved, older.asked
+		op.moved, op.heir = older.moved, older.asked || older.heir
 		if !op.plan.setsMode && op.plan.arm != nil && *op.plan.arm {
 			c.op = op // it replaces nothing: the older one takes its steps back first
 			op.await(time.Now().Add(giveUp), func() bool { return !slices.Contains(c.running, older) })
+			if c.op != op { // a newer one has come, and ended this one
+				return
+			}
 		}
 	}
 	c.op, op.began = op, time.Now()
@@ -128,6 +133,9 @@ func (op *operation) leadThrough() {
 // carryOut sends the steps.
 func (op *operation) carryOut() (answer, error) {
 	c := op.by
+	if err := op.over(); err != nil {
+		return answer{}, op.fail(0, 0, err)
+	}
 	if err := c.owner.prepare(op); err != nil {
 		return answer{}, op.fail(0, 0, err)
 	}
@@ -136,9 +144,7 @@ func (op *operation) carryOut() (answer, error) {
 		if err := op.approach(i); err != nil {
 			return answer{}, op.fail(i, 0, err)
 		}
-		if i == 0 {
-			c.owner.knock()
-		}
+		c.owner.sends(op, i)
 		result, err := op.transact(s)
 		if err == nil {
 			op.asked = false
@@ -232,7 +238,7 @@ func (op *operation) show() error {
 	c, p := op.by, &op.plan
 	shown := func() bool {
 		r := c.machine.raw
-		mode := !p.setsMode || slices.Contains(p.order.numbers, r.custom) || p.order.end != 0 && p.order.end == r.custom
+		mode := !p.setsMode || slices.Contains(p.order.numbers, r.custom) || p.order.end != 0 && p.order.end == r.custom && r.amsl >= p.order.endAMSL
 		return mode && (p.arm == nil || r.armed == *p.arm)
 	}
 	until := time.Now().Add(max(showWithin, 3*c.acks.trip))
@@ -248,6 +254,9 @@ func (op *operation) show() error {
 			return err
 		}
 	}
+	if op.disarmed && p.arm != nil && *p.arm {
+		return refuse(codeInterrupted, "the vehicle was disarmed; nothing more was sent")
+	}
 	return op.over()
 }
 
@@ -255,8 +264,11 @@ func (op *operation) show() error {
 func (op *operation) accept() answer {
 	c, p := op.by, &op.plan
 	if !p.setsMode {
-		if c.op == op {
-			c.machine.acceptArm(*p.arm)
+		switch taken := c.op == op && c.machine.acceptArm(*p.arm); {
+		case taken && *p.arm: // the plan whose place it took has led there
+			c.abandon("another command was carried out: it is in %s", c.machine.mode)
+		case taken:
+			c.abandon("the vehicle was disarmed")
 		}
 		return answer{op.accepted, c.machine.mode, doneAtOnce()}
 	}
@@ -315,4 +327,5 @@ func (op *operation) takeBack(i int, err error) {
 		}
 		op.by.owner.follow(op, s.undo)
 	}
+	op.undone, op.asked = true, false
 }

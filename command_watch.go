@@ -37,6 +37,7 @@ type manoeuvre struct {
 	why      error // what else ended it
 	over     chan struct{}
 	failsafe bool // one that was there already
+	armed    bool // the vehicle was, since
 
 	near    time.Time // since when a landing's place is near
 	second  bool      // its second leg is under way, or acknowledged
@@ -104,6 +105,10 @@ func (m *manoeuvre) watch(s sighting) (land bool, taken string) {
 		return false, "a failsafe ended it"
 	}
 	m.failsafe = s.failsafe
+	if m.armed && !s.armed && (m.request.mode == ModeTakeoff || m.request.goTo) {
+		return false, "the vehicle was disarmed"
+	}
+	m.armed = m.armed || s.armed
 	if s.armed && m.strangeTarget(s) {
 		return false, "the autopilot flies to another place"
 	}

@@ -36,7 +36,8 @@ func (c *conduct) vehicle(now time.Time) vehicle {
 	v.away = c.sticks.away(c.sticks.facts(now))
 	v.set = c.params.settings()
 	v.set.spedUp = c.spedUp
-	if m := c.cmd.man; m != nil && m.request.goTo {
+	v.goes = c.craft.machine.maybe(entered[v.firmware][ModeHold])
+	if m := c.cmd.man; m != nil && (m.request.goTo || c.cmd.transit()) {
 		v.target = m.plan.target
 	}
 	return v
@@ -82,12 +83,16 @@ func (c *conduct) prepare(op *operation) error {
 	return nil
 }
 
-// knock is one heartbeat as a ground station right before a plan's first
-// command: PX4 sends its texts only to a link that it heard one on in the last
-// 2.5 s. Where NAV_DLL_ACT is set, the knock would arm a failsafe.
-func (c *conduct) knock() {
-	if act, known := c.params.told["NAV_DLL_ACT"]; c.craft.firmware == px4 && !c.link.gcs && known && act == 0 {
+// sends is what goes right before a step: before the first one a heartbeat as a
+// ground station. PX4 sends its texts only to a link that it heard one on in the
+// last 2.5 s. Where NAV_DLL_ACT is set, that knock would arm a failsafe.
+func (c *conduct) sends(op *operation, i int) {
+	act, known := c.params.told["NAV_DLL_ACT"]
+	if i == 0 && c.craft.firmware == px4 && !c.link.gcs && known && act == 0 {
 		c.link.sendAs(0, knockID, heartbeat(minimal.MAV_TYPE_GCS))
+	}
+	if op.plan.steps[i].cmd == common.MAV_CMD_DO_CHANGE_SPEED {
+		c.spedUp = true // acknowledged or not
 	}
 }
 
@@ -96,8 +101,8 @@ func (c *conduct) follow(op *operation, s *step) {
 	if s.through {
 		c.sticks.led(c.sticks.facts(time.Now()))
 	}
-	if s.cmd == common.MAV_CMD_DO_CHANGE_SPEED {
-		c.spedUp = op.request.speed != nil
+	if s.cmd == common.MAV_CMD_DO_CHANGE_SPEED && op.request.speed == nil {
+		c.spedUp = false // it restored the default
 	}
 }
 
@@ -130,12 +135,13 @@ func (c *conduct) closing(op *operation, err error) {
 // one has taken.
 func (c *conduct) failed(op *operation, err error, now time.Time) {
 	m := &c.craft.machine
-	if op.gone != nil || isNoAck(err) {
+	if op.gone != nil || isNoAck(err) || op.heir {
 		m.doubt(now)
 	} else {
 		m.refuse(now)
 	}
-	if (op.moved || op.asked) && op.leg == nil && c.cmd.man != nil {
+	moved := op.moved && !(op.undone && op.plan.resumes)
+	if (moved || op.asked || op.heir) && op.leg == nil && c.cmd.man != nil {
 		landing := c.cmd.transit()
 		c.cmd.abandon("a command that was not accepted may have moved the drone")
 		if landing {
@@ -181,6 +187,9 @@ func (c *conduct) landThere(m *manoeuvre) {
 	c.cmd.mu.Lock()
 	defer c.cmd.mu.Unlock()
 	if c.cmd.man != m || m.finished() || c.craft.machine.order == nil {
+		return
+	}
+	if c.craft.failsafe && !m.failsafe { // watch ends it
 		return
 	}
 	land := *m.plan.second

@@ -399,14 +399,21 @@ func (m *machine) accept(o order, now time.Time) {
 
 // acceptArm says that a plan that only arms or disarms was acknowledged. The
 // mode is then what the next heartbeat will make of it, unless one is still to
-// show what was commanded before.
-func (m *machine) acceptArm(armed bool) {
+// show what was commanded before. It tells whether that took the mode.
+func (m *machine) acceptArm(armed bool) (taken bool) {
 	m.plan = nil
 	if m.follow.IsZero() && !m.lost && !m.again {
 		r := m.raw
 		r.armed = armed
-		m.report(r)
+		return m.report(r)
 	}
+	return false
+}
+
+// maybe reports whether a step was sent that leads to this number, and nobody
+// knows yet whether it did.
+func (m *machine) maybe(number uint32) bool {
+	return len(m.plan) > 1 && slices.Contains(m.plan[1:], number) || slices.Contains(m.late, number)
 }
 
 // refuse says that a plan was refused: it changes nothing, and the reports that

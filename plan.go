@@ -47,7 +47,8 @@ type vehicle struct {
 	velocity motion  // NaN where it is not fresh
 	homeAMSL float64 // metres
 
-	target  *place // of the goto under way, or nil
+	target  *place // of the goto or the landing at a place under way, or nil
+	goes    bool   // a step to the hold mode was sent and not answered: it may fly somewhere
 	streams bool   // the sticks of a stick mode are ours
 	away    bool   // our stream is not centred
 	set     settings
@@ -117,12 +118,13 @@ type plan struct {
 	order    order // commanded once every step is accepted
 	arm      *bool // the armed bit that it leads to; nil: as it was
 
-	sticks stickPlan
-	target *place  // where it flies to; a takeoff has only the altitude
-	amsl   float64 // of the target, metres above mean sea level
-	facing float64 // a heading that was given, degrees; NaN: none was
-	second *step   // of a land at a place, sent over the target
-	urgent bool    // it skips the turn: land, rtl, rtgs and disarming
+	sticks  stickPlan
+	target  *place  // where it flies to; a takeoff has only the altitude
+	amsl    float64 // of the target, metres above mean sea level
+	facing  float64 // a heading that was given, degrees; NaN: none was
+	second  *step   // of a land at a place, sent over the target
+	resumes bool    // taken back, it flies on to where it flew to
+	urgent  bool    // it skips the turn: land, rtl, rtgs and disarming
 }
 
 // stickPlan says what a plan means for the stick stream.
@@ -397,7 +399,7 @@ func planHold(v vehicle) (plan, error) {
 	}
 	to, amsl, measured := v.stop()
 	known := !math.IsNaN(to.lat) && !math.IsNaN(amsl)
-	again := v.custom == hold // the mode alone would fly on to its old target
+	again := v.custom == hold || v.goes // the mode alone would fly on to its old target
 	switch {
 	case f == copter && again:
 		p.steps = []step{v.undoing(f.setMode(copterBrake)), f.setMode(hold)}
@@ -514,9 +516,9 @@ func (r request) planGoto(v vehicle) (plan, error) {
 	}
 	there := v.undoing(r.reposition(v, to, amsl))
 	if v.firmware.ardupilot() && v.custom == hold && !math.IsNaN(v.at.lat) {
-		// To where the goto under way leads, or here: the mode alone would leave the new target standing.
+		// To where it flies to, or here: the mode alone would leave the new target standing.
 		back := request{}.reposition(v, *cmp.Or(v.target, &v.at), v.amsl)
-		there.undo = &back
+		there.undo, p.resumes = &back, v.target != nil
 	}
 	p.steps = append(p.steps, there)
 	if v.firmware.ardupilot() {
