@@ -18,6 +18,7 @@ type operation struct {
 	plan    plan
 	came    time.Time
 	began   time.Time // when its first step was due
+	from    uint32    // the mode's number then
 
 	accepted uint16 // the last command
 	through  *step  // the way out of a stick mode that it led through
@@ -114,7 +115,7 @@ func (op *operation) begin() {
 			}
 		}
 	}
-	c.op, op.began = op, time.Now()
+	c.op, op.began, op.from = op, time.Now(), c.machine.raw.custom
 	c.begun = op.began
 	c.machine.begin(sent)
 }
@@ -238,7 +239,9 @@ func (op *operation) show() error {
 	c, p := op.by, &op.plan
 	shown := func() bool {
 		r := c.machine.raw
-		mode := !p.setsMode || slices.Contains(p.order.numbers, r.custom) || p.order.end != 0 && p.order.end == r.custom && r.amsl >= p.order.endAMSL
+		// A takeoff may be over already, but for one that began in the mode it ends in.
+		over := p.order.end != 0 && p.order.end == r.custom && r.amsl >= p.order.endAMSL && op.from != r.custom
+		mode := !p.setsMode || over || slices.Contains(p.order.numbers, r.custom)
 		return mode && (p.arm == nil || r.armed == *p.arm)
 	}
 	until := time.Now().Add(max(showWithin, 3*c.acks.trip))

@@ -116,10 +116,8 @@ func (t *talk) transact(s *step) (uint8, error) {
 			return 0, err
 		}
 	}
-	if t.cleaning { // a client's disarming may be under way beside it: its acks are its own
-		if err := unlessLate(t.await(time.Now().Add(giveUp), func() bool { return c.acks.waiting[s.cmd] == nil })); err != nil {
-			return 0, err
-		}
+	if err := t.letAnswer(s.cmd); err != nil {
+		return 0, err
 	}
 	x := c.acks.open(s, c.machine.raw.custom)
 	x.own = t.own
@@ -170,6 +168,16 @@ func (t *talk) transact(s *step) (uint8, error) {
 		return uint8(common.MAV_RESULT_ACCEPTED), nil
 	}
 	return 0, refuse(codeNoAck, "%s was sent and never acknowledged; read the status to see whether it happened", commandName(s))
+}
+
+// letAnswer waits, where steps are taken back, until the same command of a client
+// beside them is answered: its acks are its own.
+func (t *talk) letAnswer(cmd common.MAV_CMD) error {
+	if !t.cleaning {
+		return nil
+	}
+	free := func() bool { return t.by.acks.waiting[cmd] == nil }
+	return unlessLate(t.await(time.Now().Add(giveUp), free))
 }
 
 // send sends a copy, unless the talk is over: nothing of it may go out

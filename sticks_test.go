@@ -772,6 +772,9 @@ func (w *stickWitness) happens(what byte, arg int) {
 	case 'l': // a plan out begins
 		w.pilot = false
 		w.leave(*f)
+		if f.firmware == px4 && w.phase == stickParked && !f.mode.flownBySticks() { // a pilot's switch left them so
+			w.parked = w.axes
+		}
 	case 'r': // is acknowledged
 		if !w.pilot {
 			w.in("hold")
