@@ -185,9 +185,9 @@ func render(s snapshot) statusBody {
 		b.VehicleMode, b.Armed, b.State, b.Failsafe = word(s.modeName), &t.beat.armed, word(t.beat.state), &t.beat.failsafe
 		b.Vehicle = &vehicleBody{autopilotName(t.id.autopilot), lowerName(t.id.typ.String(), "MAV_TYPE_"), word(t.id.version), t.id.system}
 	}
-	if t.landed > 0 && int(t.landed) < len(landedStates) {
-		inAir := t.landed.inAir()
-		b.InAir, b.LandedState = &inAir, word(landedStates[t.landed])
+	if stands := t.stands(s.now); stands > 0 && int(stands) < len(landedStates) {
+		inAir := stands.inAir()
+		b.InAir, b.LandedState = &inAir, word(landedStates[stands])
 	}
 	if !t.health.at.IsZero() {
 		armable := t.health.armable()

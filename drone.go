@@ -99,7 +99,7 @@ func (d *drone) farewell() {
 		return
 	}
 	f := d.sticks.facts(time.Now())
-	if f.firmware.ardupilot() && f.aloft && f.mode.flownBySticks() && !d.sticks.taken {
+	if f.firmware.ardupilot() && f.aloft && d.sticks.flies(f) && !d.sticks.taken {
 		d.conduct.farewell(f)
 	}
 	if d.sticks.phase != stickOff { // a pilot may have taken them meanwhile
@@ -273,9 +273,8 @@ func (d *drone) restarted(now time.Time) {
 	d.tel.restart()
 	d.cmd.took(true)
 	d.cmd.abandon("the autopilot has started again")
-	d.sticks.src.restarted(now)
-	d.sticks.sticks = sticks{src: d.sticks.src}
-	d.link.move(nil)
+	d.sticks.restarted(d.sticks.facts(now))
+	d.sticks.act()
 	d.greeting.begin()
 	d.asked.beat = time.Time{}
 	d.cmd.acks.restarted()

@@ -51,7 +51,7 @@ func (a *aircraft) modeName() string {
 func (a *aircraft) report(streamed bool, now time.Time) report {
 	b := &a.tel.beat
 	mode, _ := a.firmware.reported(b.custom)
-	r := report{custom: b.custom, mode: mode, armed: b.armed, amsl: math.NaN(), streamed: streamed}
+	r := report{custom: b.custom, mode: mode, armed: b.armed, amsl: math.NaN(), streamed: streamed && a.firmware == px4}
 	if a.tel.position.within(silentAfter, now) { // also a while ago: a climb goes up
 		r.amsl = a.tel.position.amsl
 	}
@@ -64,7 +64,7 @@ func (a *aircraft) vehicle(now time.Time) vehicle {
 	n := math.NaN()
 	t, p := &a.tel, a.tel.position
 	v := vehicle{
-		firmware: a.firmware, custom: t.beat.custom, armed: t.beat.armed, landed: t.landed, failsafe: t.beat.failsafe,
+		firmware: a.firmware, custom: t.beat.custom, armed: t.beat.armed, landed: t.stands(now), failsafe: t.beat.failsafe,
 		at: place{n, n, n}, amsl: n, heading: n, velocity: motion{n, n, n}, homeAMSL: t.home.amsl,
 		wing: t.id.vtol == uint8(common.MAV_VTOL_STATE_FW),
 	}

@@ -74,6 +74,9 @@ func (c *conduct) prepare(op *operation) error {
 	case sticksLeave:
 		h.leave(f)
 	}
+	if p.arm != nil && *p.arm { // a stream must not end while it arms
+		h.client = f.now
+	}
 	h.act()
 	c.clock.poke()
 	if f.firmware == px4 && p.arm != nil && *p.arm {
@@ -243,8 +246,15 @@ func (c *conduct) farewell(f stickFacts) {
 	if f.firmware == quadPlane && c.params.settings().guidedHovers != 1 {
 		r.mode = ModeLand
 	}
-	if p, err := r.plan(c.vehicle(time.Now())); err == nil {
-		result, err := t.transact(&p.steps[len(p.steps)-1])
-		slog.Warn("stopping in the air after sticks", "asked_for", r.mode, "answer", inWords(result, err))
+	ask := func(s *step) (refused bool) {
+		result, err := t.transact(s)
+		slog.Warn("stopping in the air after sticks", "asked_for", commandName(s), "answer", inWords(result, err))
+		return err == nil && result != 0
+	}
+	p, err := r.plan(c.vehicle(time.Now()))
+	if err == nil && ask(&p.steps[len(p.steps)-1]) && r.mode == ModeHold { // it has no position
+		if land, err := f.firmware.land(); err == nil {
+			ask(&land)
+		}
 	}
 }

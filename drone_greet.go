@@ -77,9 +77,11 @@ func (g *greeting) tick(now time.Time) time.Time {
 		g.start()
 		return time.Time{}
 	}
-	// An autopilot that started again within 3 s has forgotten the streams.
-	at := g.craft.tel.attitude.at
-	if !at.IsZero() && now.Sub(at) > forgetful && now.Sub(g.met) > 2*forgetful {
+	// An autopilot that started again within 3 s has forgotten the streams; another
+	// program may have ended one.
+	silent := func(g group) bool { return !g.at.IsZero() && now.Sub(g.at) > forgetful }
+	tel := &g.craft.tel
+	if (silent(tel.attitude.group) || silent(tel.landed.group)) && now.Sub(g.met) > 2*forgetful {
 		g.begin()
 		return time.Time{}
 	}

@@ -23,8 +23,9 @@ func (h *hands) facts(now time.Time) stickFacts {
 	b := &h.craft.tel.beat
 	return stickFacts{
 		now: now, firmware: h.craft.firmware, mode: h.craft.machine.mode, custom: b.custom,
-		armed: b.armed, aloft: b.armed && h.craft.tel.landed != onGround,
-		hears: now.Sub(h.acks.heard) < 2*askEvery,
+		armed: b.armed, aloft: b.armed && h.craft.tel.stands(now) != onGround,
+		hears: now.Sub(h.acks.heard) < 2*askEvery, trip: h.acks.trip,
+		perhaps: !h.craft.online || h.craft.machine.perhaps(h.craft.firmware),
 	}
 }
 
@@ -72,11 +73,14 @@ func (h *hands) hear(m message.Message, now time.Time) {
 		if tel.health.at.IsZero() {
 			return
 		}
-		throttle := uint16(0)
+		live, throttle := tel.health.receiverLive(), uint16(0)
 		if tel.rc.within(freshFor, now) {
 			throttle = tel.rc.channel[2]
+			if live && !tel.rc.at.After(h.src.heardBy()) { // of our own stream
+				return
+			}
 		}
-		h.hearReceiver(h.facts(now), tel.health.receiverLive(), throttle)
+		h.hearReceiver(h.facts(now), live, throttle)
 	case *common.MessageRcChannels:
 		h.hearChannels(h.facts(now), tel.rc.channel)
 	}

@@ -167,8 +167,10 @@ type stickFacts struct {
 	mode     Mode
 	custom   uint32
 	armed    bool
-	aloft    bool // armed, and not known to be on the ground
-	hears    bool // it answered us a moment ago
+	aloft    bool          // armed, and not known to be on the ground
+	hears    bool          // it answered us a moment ago
+	trip     time.Duration // of the line, there and back
+	perhaps  bool          // a plan that was not accepted may still have led to a stick mode
 }
 
 // stickActs is what is to be done for the sticks.
@@ -307,6 +309,7 @@ type sticks struct {
 	until  time.Time // when the client's sticks expire
 	client time.Time // the client's last command; zero: its silence means nothing
 	wish   time.Time // when a silent client's hold was asked for last
+	doubt  bool      // nobody knows yet whether it came into a stick mode
 	acts   stickActs
 }
 
@@ -324,9 +327,9 @@ func (s *sticks) end(f stickFacts, release bool) {
 	s.src.quiet = f.now.Add(overrides)
 	if release {
 		s.acts.release = true
-		s.src.quiet = f.now.Add(stickEvery)
+		s.src.quiet = f.now.Add(stickEvery + f.trip) // what our own were is on the line until then
 		if f.armed {
-			s.watch.until = f.now.Add(lookFor)
+			s.watch.until = f.now.Add(lookFor + f.trip)
 		}
 	}
 }
@@ -379,7 +382,7 @@ func (s *sticks) leave(f stickFacts) {
 
 // entered says that a stick mode set here was acknowledged.
 func (s *sticks) entered(f stickFacts) {
-	s.mine, s.taken = true, false
+	s.mine, s.taken, s.doubt = true, false, false
 	s.client, s.wish = f.now, time.Time{}
 	if s.phase == stickParked {
 		s.phase = stickCentred
@@ -388,7 +391,7 @@ func (s *sticks) entered(f stickFacts) {
 
 // left says that a plan out of the stick modes was acknowledged.
 func (s *sticks) left(f stickFacts) {
-	s.mine, s.wish = false, time.Time{}
+	s.mine, s.doubt, s.wish = false, false, time.Time{}
 	switch {
 	case s.phase == stickOff:
 	case s.src.releases(f.firmware):
@@ -401,7 +404,10 @@ func (s *sticks) left(f stickFacts) {
 // stayed says that a plan out of the stick modes, or into one, ended without
 // changing the mode: the sticks are nobody's until the client moves them.
 func (s *sticks) stayed(f stickFacts) {
+	s.doubt = !f.mode.flownBySticks() && f.perhaps && s.phase != stickOff
 	switch {
+	case s.doubt: // it would fall without the stream
+		s.phase = stickParked
 	case !f.mode.flownBySticks(): // also: it was carried out, unacknowledged
 		s.left(f)
 	case s.phase != stickParked:
@@ -421,7 +427,7 @@ var lookedAt = map[firmware][]uint32{copter: {2, 5, 16}, quadPlane: {18, 19}}
 
 // switched says that a pilot or a failsafe set the mode: the client's sticks end.
 func (s *sticks) switched(f stickFacts) {
-	s.mine, s.taken, s.wish = false, true, time.Time{}
+	s.mine, s.taken, s.doubt, s.wish = false, true, false, time.Time{}
 	switch {
 	case s.phase == stickOff:
 	case s.src.releases(f.firmware):
@@ -444,7 +450,7 @@ func (s *sticks) foreigner(f stickFacts) {
 		return
 	}
 	s.end(f, false)
-	s.mine, s.taken = false, true
+	s.mine, s.taken, s.doubt = false, true, false
 	s.acts.notice = "another program moves the sticks of this vehicle: ours have ended; set the mode again to take them"
 }
 
@@ -504,6 +510,24 @@ func (s *sticks) disarmed(f stickFacts) {
 	}
 }
 
+// restarted says that the autopilot has started again. ArduPilot may have done so
+// in the air: what kept it from falling goes on, for nobody, until it is disarmed.
+func (s *sticks) restarted(f stickFacts) {
+	stream := s.stickStream
+	*s = sticks{src: s.src}
+	s.src.restarted(f.now)
+	if f.armed && stream.phase != stickOff && f.firmware.ardupilot() {
+		s.stickStream, s.taken = stream, true
+		s.phase = stickCentred
+	}
+}
+
+// flies reports whether the stream is what flies: in a stick mode, or in one that
+// is entered now or may have been.
+func (s *sticks) flies(f stickFacts) bool {
+	return f.mode.flownBySticks() || s.phase == stickCentred || s.doubt
+}
+
 // lost says that the link was lost: no hold is owed to a client that fell silent.
 func (s *sticks) lost() { s.client, s.wish = time.Time{}, time.Time{} }
 
@@ -526,6 +550,11 @@ func (s *sticks) tick(f stickFacts) {
 		if s.lent {
 			s.end(f, true)
 		}
+	}
+	if s.doubt && f.mode.flownBySticks() {
+		s.entered(f)
+	} else if s.doubt && !f.perhaps {
+		s.left(f)
 	}
 	idle := !f.armed && f.now.Sub(s.client) >= stickIdle
 	switch {

@@ -32,7 +32,7 @@ func (g group) within(d time.Duration, now time.Time) bool {
 type telemetry struct {
 	id       identity
 	beat     beat
-	landed   landedState
+	landed   landed
 	position position
 	velocity velocity
 	attitude attitude
@@ -112,6 +112,20 @@ type rcChannels struct {
 	channel [4]uint16
 }
 
+// landed is when the landed state came.
+type landed struct {
+	group
+	state landedState
+}
+
+// stands is the landed state; unknown where it is not fresh.
+func (t *telemetry) stands(now time.Time) landedState {
+	if !t.landed.within(freshFor, now) {
+		return 0
+	}
+	return t.landed.state
+}
+
 // landedState is EXTENDED_SYS_STATE's MAV_LANDED_STATE; 0 is unknown.
 type landedState uint8
 
@@ -163,7 +177,7 @@ func (t *telemetry) hear(m any, now time.Time) (restarted bool) {
 	case *common.MessageHomePosition:
 		t.home = point{group{now}, float64(m.Latitude) / 1e7, float64(m.Longitude) / 1e7, float64(m.Altitude) / 1000}
 	case *common.MessageExtendedSysState:
-		t.landed, t.id.vtol = landedState(m.LandedState), uint8(m.VtolState)
+		t.landed, t.id.vtol = landed{group{now}, landedState(m.LandedState)}, uint8(m.VtolState)
 	case *common.MessageAutopilotVersion:
 		v := m.FlightSwVersion
 		t.id.version = fmt.Sprintf("%d.%d.%d", v>>24, v>>16&0xff, v>>8&0xff)
@@ -228,7 +242,7 @@ func (t *telemetry) booted(ms uint32) (restarted bool) {
 // restart forgets what an autopilot that started again no longer stands for.
 func (t *telemetry) restart() {
 	t.health, t.rc, t.target.group = health{}, rcChannels{}, group{}
-	t.landed = 0
+	t.landed = landed{}
 	t.believed, t.doubted = nil, nil
 }
 

@@ -127,9 +127,9 @@ func TestEachMessageIsToldInOurUnitsAndUnknownWhereItIsUnknown(t *testing.T) {
 		},
 			[]message.Message{&common.MessagePositionTargetGlobalInt{LatInt: 473977420, LonInt: 85455940, Alt: 503.25, TypeMask: 0xfdf8}}, "47.3977420 8.5455940 503.25"},
 		{"channels", func(t *telemetry) string { return fmt.Sprint(t.rc.channel) }, []message.Message{&common.MessageRcChannels{Chan1Raw: 1500, Chan2Raw: 1400, Chan3Raw: 1000, Chan4Raw: 1600, Chan5Raw: 9}}, "[1500 1400 1000 1600]"},
-		{"on the ground", func(t *telemetry) string { return fmt.Sprint(t.landed.inAir(), t.id.vtol) }, []message.Message{&common.MessageExtendedSysState{LandedState: 1, VtolState: 3}}, "false 3"},
-		{"landing", func(t *telemetry) string { return fmt.Sprint(t.landed.inAir(), t.id.vtol) }, []message.Message{&common.MessageExtendedSysState{LandedState: 4}}, "true 0"},
-		{"nobody knows whether it flies", func(t *telemetry) string { return fmt.Sprint(t.landed.inAir()) }, []message.Message{&common.MessageExtendedSysState{}}, "false"},
+		{"on the ground", func(t *telemetry) string { return fmt.Sprint(t.landed.state.inAir(), t.id.vtol) }, []message.Message{&common.MessageExtendedSysState{LandedState: 1, VtolState: 3}}, "false 3"},
+		{"landing", func(t *telemetry) string { return fmt.Sprint(t.landed.state.inAir(), t.id.vtol) }, []message.Message{&common.MessageExtendedSysState{LandedState: 4}}, "true 0"},
+		{"nobody knows whether it flies", func(t *telemetry) string { return fmt.Sprint(t.landed.state.inAir()) }, []message.Message{&common.MessageExtendedSysState{}}, "false"},
 	} {
 		lineEqual(t, c.what, c.of(told(c.said...)), c.want)
 	}
@@ -221,7 +221,7 @@ func TestARestartForgetsWhatTheAutopilotNoLongerStandsFor(t *testing.T) {
 	lineEqual(t, "health", showHealth(tel), "known false, armable false, receiver false, unhealthy []")
 	lineEqual(t, "channels are known", !tel.rc.at.IsZero(), false)
 	lineEqual(t, "a target is known", !tel.target.at.IsZero(), false)
-	lineEqual(t, "landed state", tel.landed, 0)
+	lineEqual(t, "landed state", tel.landed.state, 0)
 	tel.hear(&common.MessageGlobalPositionInt{Lat: 10000000, Lon: 10000000}, time.Unix(1000, 0))
 	lineNear(t, "latitude, elsewhere at once", tel.position.lat, 1, 7)
 }
@@ -429,7 +429,7 @@ func (r *replayedFlight) ends(t *testing.T, lat, lon, height, volts, percent flo
 	lineEqual(t, "vehicle type", r.tel.id.typ, common.MAV_TYPE_QUADROTOR)
 	lineEqual(t, "armed", r.tel.beat.armed, false)
 	lineEqual(t, "failsafe", r.tel.beat.failsafe, false)
-	lineEqual(t, "landed state", r.tel.landed, onGround)
+	lineEqual(t, "landed state", r.tel.landed.state, onGround)
 	lineNear(t, "latitude", r.tel.position.lat, lat, 7)
 	lineNear(t, "longitude", r.tel.position.lon, lon, 7)
 	lineNear(t, "height", r.tel.position.relative, height, 1)
