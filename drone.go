@@ -273,8 +273,7 @@ func (d *drone) restarted(now time.Time) {
 	d.tel.restart()
 	d.cmd.took(true)
 	d.cmd.abandon("the autopilot has started again")
-	d.sticks.restarted(d.sticks.facts(now))
-	d.sticks.act()
+	d.sticks.restarted(now)
 	d.greeting.begin()
 	d.asked.beat = time.Time{}
 	d.cmd.acks.restarted()

@@ -127,6 +127,19 @@ func (h *hands) fly(in stickInput) (Mode, error) {
 	return f.mode, nil
 }
 
+// restarted says that the autopilot has started again. ArduPilot may have done so
+// in the air: what kept it from falling goes on, for nobody, until it is disarmed.
+func (h *hands) restarted(now time.Time) {
+	f, stream := h.facts(now), h.stickStream
+	h.sticks = sticks{src: h.src}
+	h.src.restarted(now)
+	if f.armed && stream.phase != stickOff && f.firmware.ardupilot() {
+		h.stickStream, h.taken = stream, true
+		h.phase = stickCentred
+	}
+	h.act()
+}
+
 // farewell is what the sticks are left as when the program ends (docs/design.md,
 // "SIGTERM in the air").
 func (h *hands) farewell(f stickFacts) {

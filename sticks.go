@@ -198,6 +198,7 @@ type stickStream struct {
 	moved time.Time // when axes last changed
 	next  time.Time // when the next frame is due
 	ended time.Time // when the last stream did
+	doubt bool      // nobody knows yet whether the vehicle came into a stick mode
 	watch channelWatch
 }
 
@@ -243,6 +244,12 @@ func (s *stickStream) led(f stickFacts) {
 // away reports whether the stream would move if it were centred.
 func (s *stickStream) away(f stickFacts) bool {
 	return s.phase != stickOff && s.axes != s.centred(f)
+}
+
+// flies reports whether the stream is what flies: in a stick mode, or in one that
+// is entered now or may have been.
+func (s *stickStream) flies(f stickFacts) bool {
+	return f.mode.flownBySticks() || s.phase == stickCentred || s.doubt
 }
 
 // ready is when a step may be sent as far as the sticks go.
@@ -309,7 +316,6 @@ type sticks struct {
 	until  time.Time // when the client's sticks expire
 	client time.Time // the client's last command; zero: its silence means nothing
 	wish   time.Time // when a silent client's hold was asked for last
-	doubt  bool      // nobody knows yet whether it came into a stick mode
 	acts   stickActs
 }
 
@@ -508,24 +514,6 @@ func (s *sticks) disarmed(f stickFacts) {
 	if s.phase == stickParked {
 		s.end(f, s.src.releases(f.firmware))
 	}
-}
-
-// restarted says that the autopilot has started again. ArduPilot may have done so
-// in the air: what kept it from falling goes on, for nobody, until it is disarmed.
-func (s *sticks) restarted(f stickFacts) {
-	stream := s.stickStream
-	*s = sticks{src: s.src}
-	s.src.restarted(f.now)
-	if f.armed && stream.phase != stickOff && f.firmware.ardupilot() {
-		s.stickStream, s.taken = stream, true
-		s.phase = stickCentred
-	}
-}
-
-// flies reports whether the stream is what flies: in a stick mode, or in one that
-// is entered now or may have been.
-func (s *sticks) flies(f stickFacts) bool {
-	return f.mode.flownBySticks() || s.phase == stickCentred || s.doubt
 }
 
 // lost says that the link was lost: no hold is owed to a client that fell silent.
