@@ -109,7 +109,7 @@ func TestSIGHUPStopsTheProgramInOrder(t *testing.T) {
 	p := start(t, nil, "-device", "sim")
 	p.until(t, `"online":true`)
 	p.Process.Signal(syscall.SIGHUP)
-	if log := p.end(t); !strings.HasSuffix(log, "msg=stopping\n") {
+	if log := p.ended(t); !strings.HasSuffix(log, "msg=stopping\n") {
 		t.Errorf("the log is\n%s", log)
 	}
 }
@@ -129,7 +129,7 @@ func TestProgramLivesOnWhenNobodyReadsItsLog(t *testing.T) {
 	p.until(t, `"online":true`)
 	p.Process.Signal(syscall.SIGTERM)
 	if err := p.Wait(); err != nil {
-		t.Errorf("after SIGTERM: %v", err)
+		t.Errorf("it ended with %v", err)
 	}
 }
 
@@ -138,11 +138,17 @@ func TestProgramLivesOnWhenNobodyReadsItsLog(t *testing.T) {
 func (p *program) end(t *testing.T) string {
 	t.Helper()
 	p.Process.Signal(syscall.SIGTERM)
+	return p.ended(t)
+}
+
+// ended waits until a program that was told to end has ended, and returns its log.
+func (p *program) ended(t *testing.T) string {
+	t.Helper()
 	for p.log.Scan() {
 		p.told.WriteString(p.log.Text() + "\n")
 	}
 	if err := p.Wait(); err != nil {
-		t.Errorf("after SIGTERM: %v\n%s", err, &p.told)
+		t.Errorf("it ended with %v\n%s", err, &p.told)
 	}
 	return p.told.String()
 }
