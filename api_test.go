@@ -1157,6 +1157,7 @@ func TestWhatTheVehicleHasNoModeForIsUnsupported(t *testing.T) {
 			Type: minimal.MAV_TYPE_FIXED_WING, Autopilot: minimal.MAV_AUTOPILOT_ARDUPILOTMEGA, MavlinkVersion: 3,
 			BaseMode: minimal.MAV_MODE_FLAG_CUSTOM_MODE_ENABLED, SystemStatus: minimal.MAV_STATE_STANDBY,
 		})
+		v.say(&common.MessageExtendedSysState{}) // it is no QuadPlane
 		for _, c := range []struct{ path, body, names string }{
 			{"/api/drone/mode", `{"mode":"position"}`, "position"},
 			{"/api/drone/mode", `{"mode":"land"}`, "land"},

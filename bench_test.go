@@ -1408,7 +1408,7 @@ func TestRequestsAllocateLittle(t *testing.T) {
 	l.link.serve(t.Context(), &replay{stream})
 	l.cmd.stopped = false // POST input is answered
 	l.online = true
-	l.machine.mode, l.sticks.taken = ModePosition, false
+	l.machine.mode, l.sticks.taken, l.sticks.src.told = ModePosition, false, true
 	h := newHandler(l, admission{})
 	w := &discarded{header: http.Header{}}
 	ask := func(method, path, body string) func() {

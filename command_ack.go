@@ -121,7 +121,9 @@ func (a *acks) send(x *exchange) error {
 	if x.twice {
 		o.n++
 	}
-	o.until = x.sent.Add(giveUp + lateCopy)
+	if until := x.sent.Add(giveUp + lateCopy); until.After(o.until) {
+		o.until = until
+	}
 	a.owed[x.step.cmd] = o
 	if x.step.enters {
 		a.modeAt = now.Add(modeUnacked)

@@ -110,7 +110,7 @@ func (op *operation) begin() {
 		if !op.plan.setsMode && op.plan.arm != nil && *op.plan.arm {
 			c.op = op // it replaces nothing: the older one takes its steps back first
 			op.await(time.Now().Add(giveUp), func() bool { return !slices.Contains(c.running, older) })
-			if c.op != op { // a newer one has come, and ended this one
+			if op.gone != nil { // a newer one has come, or a pilot
 				return
 			}
 		}
@@ -155,7 +155,13 @@ func (op *operation) carryOut() (answer, error) {
 			slog.Warn("a goto goes on without one of its wishes", "what", commandName(s), "answer", inWords(result, err))
 			continue
 		}
+		if refused && err == nil && s.through { // there is no position: it goes on, its sticks standing
+			continue
+		}
 		if refused {
+			if err == nil && s.enters {
+				c.machine.refused(s.number)
+			}
 			return answer{}, op.fail(i, result, err)
 		}
 		op.accepted = uint16(s.cmd)
@@ -194,6 +200,7 @@ func (op *operation) approach(i int) error {
 		if err := op.look(i); err != nil {
 			return err
 		}
+		op.replan(i)
 	}
 	if op.disarmed && (s.arms() || op.plan.target != nil) {
 		return refuse(codeInterrupted, "the vehicle was disarmed; nothing more was sent")
@@ -202,6 +209,18 @@ func (op *operation) approach(i int) error {
 		return c.interrupted()
 	}
 	return op.over()
+}
+
+// replan plans anew what waited for its sticks: where the vehicle is now, it was not
+// when it was asked.
+func (op *operation) replan(i int) {
+	if op.plan.steps[i].sticks != sticksStill {
+		return
+	}
+	if p, err := op.make(); err == nil && len(p.steps) == len(op.plan.steps)-i {
+		copy(op.plan.steps[i:], p.steps)
+		op.plan.target, op.plan.amsl = p.target, p.amsl
+	}
 }
 
 // look asks for a heartbeat before step i, and waits until it shows the mode of

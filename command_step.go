@@ -128,11 +128,10 @@ func (t *talk) transact(s *step) (uint8, error) {
 		if due >= giveUp || x.progress != (time.Time{}) {
 			break
 		}
-		if i > 0 {
-			c.acks.ask(0, time.Now()) // ahead of a repeat (rule 8a)
-			if s.arms() && t.disarmed {
-				break
-			}
+		if err := t.ahead(x, i); errors.Is(err, errTimeout) {
+			break
+		} else if err != nil {
+			return 0, err
 		}
 		if err := t.send(x); errors.As(err, new(*commandError)) {
 			return 0, err
@@ -168,6 +167,21 @@ func (t *talk) transact(s *step) (uint8, error) {
 		return uint8(common.MAV_RESULT_ACCEPTED), nil
 	}
 	return 0, refuse(codeNoAck, "%s was sent and never acknowledged; read the status to see whether it happened", commandName(s))
+}
+
+// ahead is what goes ahead of try i but the first (rule 8a); errTimeout is that it
+// may not go.
+func (t *talk) ahead(x *exchange, i int) error {
+	switch {
+	case i == 0:
+		return nil
+	case x.copies == 0: // the port was away: it is no repeat
+		return t.ask(time.Now().Add(lookWithin))
+	case x.step.arms() && t.disarmed:
+		return errTimeout
+	}
+	t.by.acks.ask(0, time.Now())
+	return nil
 }
 
 // letAnswer waits, where steps are taken back, until the same command of a client

@@ -660,7 +660,7 @@ func TestAcksOfEarlierCopiesSayNothingOfTheNextCommand(t *testing.T) {
 		lineEqual(t, "IN_PROGRESS pays nothing", send(1).skip, 1)
 
 		stale := time.Now().Add(-time.Millisecond)
-		time.Sleep(2*giveUp + time.Millisecond)
+		time.Sleep(progressWait + time.Millisecond)
 		next = send(1)
 		a.hear(arm, uint8(ackFailed), stale)
 		lineEqual(t, "answered by what came before it was sent", next.answered(), false)

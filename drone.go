@@ -215,6 +215,7 @@ func (d *drone) identify() {
 	was := d.firmware
 	d.firmware = firmwareOf(d.tel.id.autopilot, d.tel.id.typ, d.tel.id.vtol)
 	if d.online && was != d.firmware && was != firmwareUnknown {
+		clear(d.params.told)
 		d.greeting.begin()
 	}
 }
@@ -274,6 +275,7 @@ func (d *drone) restarted(now time.Time) {
 	d.cmd.took(true)
 	d.cmd.abandon("the autopilot has started again")
 	d.sticks.restarted(now)
+	clear(d.params.told)
 	d.greeting.begin()
 	d.asked.beat = time.Time{}
 	d.cmd.acks.restarted()
@@ -304,6 +306,9 @@ func (d *drone) do(r request) (answer, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if err := d.able(); err != nil {
+		return answer{}, err
+	}
+	if err := d.asked.kind(&talk{by: d.cmd}); err != nil {
 		return answer{}, err
 	}
 	return d.cmd.do(r, func() (plan, error) {

@@ -79,6 +79,28 @@ func (a *asked) listen(now time.Time, streams bool) {
 	}
 }
 
+// kind waits until a fixed wing has told whether it is a QuadPlane, or has no word
+// for that.
+func (a *asked) kind(t *talk) error {
+	known := func() bool { return a.craft.firmware != plane || !a.craft.tel.landed.at.IsZero() }
+	var asked *question
+	for until := time.Now().Add(giveUp); !known() && time.Now().Before(until); {
+		if q := a.acks.ask(245, time.Now()); q != nil { // EXTENDED_SYS_STATE
+			asked = q
+		}
+		if err := unlessLate(t.await(time.Now().Add(askAgain), known)); err != nil {
+			return err
+		}
+		if asked != nil && asked.answer {
+			return nil
+		}
+	}
+	if !known() {
+		return refuse(codeNoAck, "this vehicle has not told yet whether it is a QuadPlane; nothing was sent")
+	}
+	return nil
+}
+
 // sooner is the earlier of two times; the zero time is never.
 func sooner(a, b time.Time) time.Time {
 	if a.IsZero() || !b.IsZero() && b.Before(a) {

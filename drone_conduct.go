@@ -10,7 +10,7 @@ import (
 )
 
 const (
-	receiverTold = 600 * time.Millisecond // the receiver's state, once it counts
+	receiverTold = 850 * time.Millisecond // the receiver's state, once it counts
 	farewellFor  = time.Second            // of the last command
 )
 
@@ -38,7 +38,7 @@ func (c *conduct) vehicle(now time.Time) vehicle {
 	v.set.spedUp = c.spedUp
 	v.goes = c.craft.machine.maybe(entered[v.firmware][ModeHold])
 	if m := c.cmd.man; m != nil && (m.request.goTo || c.cmd.transit()) {
-		v.target = m.plan.target
+		v.target, v.set.pace = m.plan.target, or(m.request.speed, v.set.cruise)
 	}
 	return v
 }
@@ -54,7 +54,7 @@ func (c *conduct) prepare(op *operation) error {
 	p, h := &op.plan, c.sticks
 	if p.sticks == sticksEnter || p.sticks == sticksRun {
 		told := func() bool { return h.src.told || h.phase != stickOff }
-		if err := unlessLate(op.await(h.src.heardBy().Add(receiverTold), told)); err != nil {
+		if err := unlessLate(op.await(h.src.heardBy().Add(receiverTold+c.acks.trip), told)); err != nil {
 			return err
 		}
 		if err := c.params.sure(&op.talk, sourceNames[c.craft.firmware]); err != nil {
@@ -69,6 +69,9 @@ func (c *conduct) prepare(op *operation) error {
 			return refuse(codeUnsupported, "mode: nobody would have the sticks: %s, and no hand is on a receiver", denied)
 		}
 		h.enter(f)
+		if p.steps[0].through { // to centre them may take it there
+			c.craft.machine.expect(p.steps[0].number)
+		}
 	case sticksRun:
 		h.run(f)
 	case sticksLeave:
@@ -236,9 +239,10 @@ func (c *conduct) holdForSilent() {
 // a pilot has it: nobody asked for that at this moment, so a heartbeat is looked
 // at before (rule 8a).
 func (c *conduct) farewell(f stickFacts) {
-	t := &talk{by: c.cmd, last: f.now.Add(farewellFor)}
+	look := max(farewellFor/2, 3*f.trip)
+	t := &talk{by: c.cmd, last: f.now.Add(look + farewellFor/2)}
 	c.cmd.goodbye = t
-	if err := t.ask(f.now.Add(farewellFor / 2)); err != nil {
+	if err := t.ask(f.now.Add(look)); err != nil {
 		slog.Warn("stopping in the air after sticks: nothing was asked for", "why", err)
 		return
 	}

@@ -46,9 +46,9 @@ type greeting struct {
 	retry   time.Time // when an unanswered one begins anew
 }
 
-// begin greets the vehicle: it is asked everything.
+// begin greets the vehicle: it is asked everything. What it told of its parameters
+// counts until it tells them anew.
 func (g *greeting) begin() {
-	clear(g.params.told)
 	channels := stream{65, 1} // RC_CHANNELS: PX4's show only that there is a transmitter
 	if g.craft.firmware.ardupilot() {
 		channels.hz = 4 // whose sticks are in force
@@ -81,7 +81,8 @@ func (g *greeting) tick(now time.Time) time.Time {
 	// program may have ended one.
 	silent := func(g group) bool { return !g.at.IsZero() && now.Sub(g.at) > forgetful }
 	tel := &g.craft.tel
-	if (silent(tel.attitude.group) || silent(tel.landed.group)) && now.Sub(g.met) > 2*forgetful {
+	asked := []group{tel.attitude.group, tel.position.group, tel.landed.group, tel.battery.group}
+	if slices.ContainsFunc(asked, silent) && now.Sub(g.met) > 2*forgetful {
 		g.begin()
 		return time.Time{}
 	}

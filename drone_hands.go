@@ -76,7 +76,7 @@ func (h *hands) hear(m message.Message, now time.Time) {
 		live, throttle := tel.health.receiverLive(), uint16(0)
 		if tel.rc.within(freshFor, now) {
 			throttle = tel.rc.channel[2]
-			if live && !tel.rc.at.After(h.src.heardBy()) { // of our own stream
+			if live && h.craft.firmware.ardupilot() && !tel.rc.at.After(h.src.heardBy()) { // of our own stream
 				return
 			}
 		}
@@ -119,6 +119,8 @@ func (h *hands) fly(in stickInput) (Mode, error) {
 		return 0, refuse(codeUnsupported, "input: this autopilot is neither PX4 nor ArduPilot Copter or Plane")
 	case denied != "":
 		return 0, refuse(codeWrongMode, "input: %s", denied)
+	case !h.src.told && h.phase == stickOff && f.now.Before(h.src.heardBy().Add(receiverTold+f.trip)):
+		return 0, refuse(codeWrongMode, "input: it is not known yet whether a receiver has the sticks; try again in a few seconds")
 	case in.throttle == nil && f.mode == ModeManual:
 		return 0, refuse(codeOutOfRange, "throttle: it must be given in manual mode, where it is thrust: 0 to 1")
 	}
@@ -128,13 +130,14 @@ func (h *hands) fly(in stickInput) (Mode, error) {
 }
 
 // restarted says that the autopilot has started again. ArduPilot may have done so
-// in the air: what kept it from falling goes on, for nobody, until it is disarmed.
+// in the air: what kept it from falling goes on, for nobody, until it is disarmed or
+// a pilot takes it.
 func (h *hands) restarted(now time.Time) {
-	f, stream := h.facts(now), h.stickStream
+	f, stream, receiver := h.facts(now), h.stickStream, h.src.receiver
 	h.sticks = sticks{src: h.src}
 	h.src.restarted(now)
-	if f.armed && stream.phase != stickOff && f.firmware.ardupilot() {
-		h.stickStream, h.taken = stream, true
+	if f.armed && stream.phase != stickOff && f.firmware.ardupilot() && receiver != receiverInHand {
+		h.stickStream, h.taken, h.src.receiver = stream, true, receiver
 		h.phase = stickCentred
 	}
 	h.act()

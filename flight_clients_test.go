@@ -1,6 +1,7 @@
 package main
 
 import (
+	"fmt"
 	"testing"
 	"time"
 
@@ -335,5 +336,109 @@ func TestARefusedHeadingDoesNotEndTheGotoBeforeIt(t *testing.T) {
 		end()
 		p.wantAnswer(time.Minute, "")
 		f.wantAt(40, 0, 10, 2)
+	})
+}
+
+func TestAWayThatIsResumedHasItsOwnSpeed(t *testing.T) {
+	fly(t, simArduPilot, nil, func(f *flight) {
+		f.aloft()
+		f.accepted("/land", "{"+at(200, 0)+"}")
+		time.Sleep(5 * time.Second)
+		before := f.speed()
+		end := f.fails(common.MAV_CMD_CONDITION_YAW)
+		f.refused("/goto", "{"+at(0, 60)+`,"heading":90,"speed":1}`, 409, "refused")
+		end()
+		time.Sleep(8 * time.Second)
+		if v := f.speed(); v < before/2 {
+			t.Errorf("the way to the landing goes on at %.1f m/s, was %.1f", v, before)
+		}
+	})
+}
+
+func TestAPilotInTheModeThatWasJustRefusedToAClientHasTheDrone(t *testing.T) {
+	for _, flavour := range []simFlavour{simPX4, simArduPilot} {
+		for _, near := range []float64{26, 26.5, 27, 27.25, 27.5} {
+			t.Run(fmt.Sprint(flavour, near), func(t *testing.T) {
+				fly(t, flavour, nil, func(f *flight) {
+					f.aloft()
+					p := &pilotFlight{flight: f}
+					p.post("/land", "{"+at(30, 0)+`,"wait":100}`)
+					f.until("it is near", time.Minute, func() bool {
+						n, _ := simMetres(f.sim.truth().lat, f.sim.truth().lon)
+						return n > near
+					})
+					end := f.fails(common.MAV_CMD_DO_SET_MODE)
+					f.refused("/mode", `{"mode":"position"}`, 409, "refused")
+					end()
+					if flavour == simArduPilot {
+						f.sim.setReceiver(simReceiverInHand)
+					}
+					his := entered[f.firmware][ModePosition]
+					f.sim.pilotMode(his)
+					taken := f.reported(his, time.Now(), 1100*time.Millisecond)
+					time.Sleep(2 * time.Millisecond)
+					f.wantTruth()
+					time.Sleep(12 * time.Second)
+					f.wantHandsOff(taken)
+					f.wantTruth()
+				})
+			})
+		}
+	}
+}
+
+func TestNothingIsExcusedAfterAPilotTookTheDroneFromAnArmingThatWaits(t *testing.T) {
+	for wait := 850 * time.Millisecond; wait <= time.Second; wait += 50 * time.Millisecond {
+		t.Run(wait.String(), func(t *testing.T) {
+			arduFly(t, simReceiverInHand, func(f *ardu) {
+				f.hover()
+				f.accepted("/mode", `{"mode":"position"}`)
+				time.Sleep(time.Second)
+				f.slowly(300 * time.Millisecond)
+				f.failAcks(common.MAV_CMD_CONDITION_YAW)
+				older, arming := &pilotFlight{flight: f.flight}, &pilotFlight{flight: f.flight}
+				older.post("/goto", "{"+at(60, 0)+`,"heading":90}`)
+				time.Sleep(wait)
+				arming.post("/mode", `{"arm":true}`)
+				time.Sleep(30 * time.Millisecond)
+				f.sim.pilotMode(6)
+				time.Sleep(2200 * time.Millisecond)
+				older.answered(5 * time.Second)
+				arming.answered(5 * time.Second)
+				f.link.mu.Lock()
+				defer f.link.mu.Unlock()
+				if late := f.link.machine.late; late != nil {
+					t.Errorf("late %v after a pilot's switch", late)
+				}
+			})
+		})
+	}
+}
+
+func TestTheFinalAckOfACommandInProgressIsNotTheThirdOnesEither(t *testing.T) {
+	fly(t, simArduPilot, nil, func(f *flight) {
+		f.aloft()
+		f.accepted("/goto", "{"+at(10, 0)+"}")
+		time.Sleep(8 * time.Second)
+		n := 0
+		f.acks(common.MAV_CMD_DO_REPOSITION, func(a *common.MessageCommandAck) []simAnswer {
+			answer := *a
+			switch n++; n {
+			case 1:
+				answer.Result = common.MAV_RESULT_IN_PROGRESS
+				return []simAnswer{{ack: &answer}, {ack: a, after: 5 * time.Second}}
+			case 2:
+				return []simAnswer{{ack: a}}
+			}
+			answer.Result = common.MAV_RESULT_FAILED
+			return []simAnswer{{ack: &answer, after: 60 * time.Millisecond}}
+		})
+		p := &pilotFlight{flight: f}
+		p.post("/goto", "{"+at(20, 0)+"}")
+		time.Sleep(time.Second)
+		f.call("POST", "/goto", "{"+at(40, 0)+"}")
+		p.answered(20 * time.Second)
+		time.Sleep(time.Until(f.link.cmd.begun.Add(3980 * time.Millisecond)))
+		f.refused("/goto", "{"+at(60, 0)+"}", 409, "refused")
 	})
 }

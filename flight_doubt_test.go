@@ -1,7 +1,11 @@
 package main
 
 import (
+	"context"
 	"fmt"
+	"math"
+	"slices"
+	"sync"
 	"testing"
 	"time"
 
@@ -209,14 +213,381 @@ func TestPX4IsNotArmedOnAStreamThatEnds(t *testing.T) {
 }
 
 func TestAPilotsModeOnTheGroundShows(t *testing.T) {
-	fly(t, simArduPilot, nil, func(f *flight) {
-		f.accepted("/mode", `{"mode":"position"}`)
-		time.Sleep(time.Second)
-		f.sim.pilotMode(0)
+	for flavour, modes := range map[simFlavour][]uint32{simArduPilot: {0, 2}, simPX4: {simPX4Manual, simPX4Altctl, simPX4Stabilized}} {
+		for _, custom := range modes {
+			t.Run(fmt.Sprint(flavour, custom), func(t *testing.T) {
+				fly(t, flavour, nil, func(f *flight) {
+					f.accepted("/mode", `{"mode":"position"}`)
+					time.Sleep(time.Second)
+					f.sim.pilotMode(custom)
+					time.Sleep(1500 * time.Millisecond)
+					f.wantTruth()
+					f.wantNoInput()
+					time.Sleep(20 * time.Second)
+					f.wantTruth()
+				})
+			})
+		}
+	}
+}
+
+func TestAStickModeAfterOneThatFailedHasItsStream(t *testing.T) {
+	for _, mode := range []string{"manual", "altitude"} {
+		t.Run("refused, "+mode, func(t *testing.T) {
+			arduFly(t, simReceiverIdle, func(f *ardu) {
+				f.hover()
+				end := f.fails(common.MAV_CMD_DO_SET_MODE)
+				f.refused("/mode", `{"mode":"position"}`, 409, "refused")
+				end()
+				f.accepted("/mode", `{"mode":"`+mode+`"}`)
+				time.Sleep(3 * time.Second)
+				if s := f.sim.truth(); s.alt < 17 {
+					t.Errorf("%.1f m up, mode %d, streams %v", s.alt, s.mode, f.streams())
+				}
+			})
+		})
+	}
+	for after := 4400 * time.Millisecond; after <= 5*time.Second; after += 100 * time.Millisecond {
+		t.Run("unanswered, "+after.String(), func(t *testing.T) {
+			arduFly(t, simReceiverIdle, func(f *ardu) {
+				f.hover()
+				f.sim.change(func() { f.sim.refuses[common.MAV_CMD_DO_SET_MODE] = true })
+				f.loseAcks(common.MAV_CMD_DO_SET_MODE)
+				f.refused("/mode", `{"mode":"position"}`, 504, "no_ack")
+				f.sim.change(func() {
+					f.sim.onAck, f.sim.delay = nil, 200*time.Millisecond
+					f.sim.refuses[common.MAV_CMD_DO_SET_MODE] = false
+				})
+				time.Sleep(after)
+				f.accepted("/mode", `{"mode":"manual"}`)
+				time.Sleep(3 * time.Second)
+				if s := f.sim.truth(); s.alt < 17 {
+					t.Errorf("%.1f m up, mode %d, streams %v", s.alt, s.mode, f.streams())
+				}
+			})
+		})
+	}
+}
+
+// anew starts mavrest beside a vehicle that flies already.
+func (f *flight) anew(then func()) {
+	dev := device{name: "sim", open: func(context.Context) (port, error) { return f.sim.open() }, baud: func() int { return 0 }}
+	d := newDrone(dev, 0, false)
+	f.link, f.handler = d, newHandler(d, admission{})
+	ctx, end := context.WithCancel(f.Context())
+	var running sync.WaitGroup
+	running.Go(func() { d.run(ctx) })
+	then()
+	end()
+	running.Wait()
+}
+
+func TestAReceiverInHandIsHeardBeforeOurFirstStick(t *testing.T) {
+	for wait := time.Duration(0); wait < 500*time.Millisecond; wait += 20 * time.Millisecond {
+		t.Run("copter "+wait.String(), func(t *testing.T) {
+			arduFly(t, simReceiverInHand, func(f *ardu) {
+				f.hover()
+				f.stop()
+				time.Sleep(5*time.Second + wait)
+				f.anew(func() {
+					time.Sleep(2 * time.Second)
+					f.accepted("/mode", `{"mode":"position"}`)
+					time.Sleep(time.Second)
+					if f.streams() {
+						t.Errorf("our stream over the pilot's hand: input %v", f.status()["input"])
+					}
+				})
+			})
+		})
+	}
+	for wait := time.Duration(0); wait < time.Second; wait += 100 * time.Millisecond {
+		t.Run("px4 "+wait.String(), func(t *testing.T) {
+			fly(t, simPX4, func(s *simulator) { s.receiver = simReceiverInHand }, func(f *flight) {
+				f.sim.reboot(false)
+				time.Sleep(3*time.Second + wait)
+				f.call("POST", "/mode", `{"mode":"position"}`)
+				f.refused("/input", `{"pitch":1}`, 409, "wrong_mode")
+			})
+		})
+	}
+}
+
+// Sticks before the transmitter was heard would make us believe that they count.
+func TestPX4InputWaitsUntilItIsKnownWhoseSticksCount(t *testing.T) {
+	inHand := func(s *simulator) { s.receiver, s.rc = simReceiverInHand, [4]int16{0, 0, 500, 0} }
+	fly(t, simPX4, inHand, func(f *flight) {
+		f.sim.reboot(false)
 		time.Sleep(1500 * time.Millisecond)
-		f.wantTruth()
-		f.wantNoInput()
+		f.refused("/input", `{"throttle":0}`, 409, "wrong_mode")
 		time.Sleep(20 * time.Second)
-		f.wantTruth()
+		f.aloft()
+		f.accepted("/mode", `{"mode":"altitude"}`)
+		since := time.Now()
+		f.refused("/input", `{"pitch":0.5,"timeout":2}`, 409, "wrong_mode")
+		f.sim.pilotSticks(0, 300, 500, 0)
+		time.Sleep(10 * time.Second)
+		f.wantHandsOff(since)
 	})
+}
+
+func TestAPilotGetsHisSticksAfterARestartInTheAir(t *testing.T) {
+	for _, r := range []simReceiver{simReceiverInHand, simReceiverIdle} {
+		t.Run(fmt.Sprint(r), func(t *testing.T) {
+			arduFly(t, r, func(f *ardu) {
+				f.hover()
+				f.accepted("/mode", `{"mode":"position"}`)
+				time.Sleep(2 * time.Second)
+				f.accepted("/input", `{"pitch":0.1,"timeout":5}`)
+				f.sim.reboot(true)
+				for range 60 { // the restart shows after 5 s
+					f.call("POST", "/input", `{"pitch":0.1,"timeout":1}`)
+					time.Sleep(200 * time.Millisecond)
+				}
+				time.Sleep(5 * time.Second)
+				f.sim.setReceiver(simReceiverInHand)
+				f.sim.pilotSticks(0, 300, 500, 0)
+				f.sim.pilotMode(2)
+				time.Sleep(5 * time.Second)
+				if f.streams() {
+					t.Errorf("our stream stands over the pilot's hand: %v", f.status()["input"])
+				}
+			})
+		})
+	}
+}
+
+func TestTheFarewellHoldsOnASlowLine(t *testing.T) {
+	for _, r := range []simReceiver{simReceiverIdle, simReceiverInHand, simReceiverNone} {
+		for _, delay := range []time.Duration{300, 450, 600} {
+			t.Run(fmt.Sprint(r, delay*time.Millisecond), func(t *testing.T) {
+				arduFly(t, r, func(f *ardu) {
+					f.hover()
+					f.accepted("/mode", `{"mode":"position"}`)
+					f.slowly(delay * time.Millisecond)
+					f.accepted("/input", `{"pitch":0.3,"timeout":5}`)
+					time.Sleep(time.Second)
+					f.stop()
+					time.Sleep(6 * time.Second)
+					if s := f.sim.truth(); s.mode != 4 && !s.failsafe {
+						t.Errorf("%.1f m up, mode %d", s.alt, s.mode)
+					}
+				})
+			})
+		}
+	}
+}
+
+func TestAGreetingInTheAirForgetsNoParameter(t *testing.T) {
+	prepare := func(s *simulator) { s.receiver, s.params["SYSID_MYGCS"] = simReceiverNone, 250 }
+	fly(t, simArduPilot, prepare, func(fl *flight) {
+		f := &ardu{fl, simReceiverNone}
+		f.hover()
+		f.accepted("/mode", `{"mode":"position"}`)
+		time.Sleep(2 * time.Second)
+		f.sim.change(func() { f.sim.stream(245, -1) }) // another program ends it
+		time.Sleep(4600 * time.Millisecond)
+		f.sim.change(func() { f.sim.muted = true })
+		time.Sleep(2 * time.Second)
+		f.sim.change(func() { f.sim.muted = false })
+		time.Sleep(3 * time.Second)
+		if s := f.sim.truth(); s.mode != 5 || s.failsafe {
+			t.Errorf("a radio failsafe: mode %d", s.mode)
+		}
+	})
+}
+
+func TestAPositionThatComesNoMoreIsAskedForAgain(t *testing.T) {
+	both(t, func(f *flight) {
+		f.aloft()
+		f.accepted("/land", "{"+at(60, 0)+"}")
+		time.Sleep(2 * time.Second)
+		f.sim.change(func() { f.sim.stream(33, -1); f.sim.stream(1, -1) })
+		f.until("it lands at the place", 3*time.Minute, f.disarmed)
+		f.wantAt(60, 0, 0, 2)
+	})
+}
+
+func TestHomeOfBeforeARestartIsNoHome(t *testing.T) {
+	inLinkBubble(t, func(t *testing.T) {
+		b := newLineBench(t, px4Beat(), func(b *lineBench) { b.boot = 500000 })
+		b.settle()
+		at := func(amsl float64, boot uint32) {
+			b.say(&common.MessageGlobalPositionInt{TimeBootMs: boot, Lat: 473977419, Lon: 85455937, Alt: int32(amsl * 1000)})
+		}
+		b.say(&common.MessageHomePosition{Latitude: 473977419, Longitude: 85455937, Altitude: 488300})
+		at(488.3, 505000)
+		b.change(func() { b.boot = 1000 }) // it starts again, 300 m lower
+		time.Sleep(2 * time.Second)
+		at(188.3, 2500)
+		at(188.3, 2600)
+		time.Sleep(50 * time.Millisecond)
+		b.follow(func(id uint16, try int) { b.ack(0, id, ackAccepted) })
+		o := b.command(request{setMode: true, mode: ModeTakeoff})
+		time.Sleep(time.Second)
+		sent := b.commands(common.MAV_CMD_NAV_TAKEOFF)
+		if len(sent) == 0 {
+			t.Fatal("no takeoff was sent")
+		}
+		if up := float64(sent[0].msg.(*common.MessageCommandLong).Param7) - 188.3; math.Abs(up-10) > 1 {
+			t.Errorf("a takeoff to 10 m climbs %.1f m", up)
+		}
+		<-o
+	})
+}
+
+// A QuadPlane calls itself a fixed wing until it has told its vtol_state.
+func TestAQuadPlaneIsNotCommandedAsAPlaneBeforeItIsKnown(t *testing.T) {
+	for _, c := range []struct {
+		mode  string
+		delay time.Duration
+	}{{"manual", 0}, {"altitude", 0}, {"hold", 0}, {"hold", 200 * time.Millisecond}, {"rtl", 200 * time.Millisecond}} {
+		t.Run(fmt.Sprint(c), func(t *testing.T) {
+			fly(t, simQuadPlane, func(s *simulator) { s.params["Q_GUIDED_MODE"] = 1 }, func(f *flight) {
+				f.accepted("/takeoff", `{"altitude":20}`)
+				time.Sleep(20 * time.Second)
+				f.accepted("/mode", `{"mode":"position"}`)
+				time.Sleep(2 * time.Second)
+				f.sim.setReceiver(simReceiverInHand)
+				f.stop()
+				time.Sleep(5 * time.Second)
+				f.sim.pilotMode(19) // QLOITER
+				time.Sleep(time.Second)
+				f.sim.change(func() {
+					f.sim.params["Q_GUIDED_MODE"], f.sim.delay = 0, c.delay
+					f.sim.stream(245, -1)
+				})
+				f.anew(func() {
+					f.until("it is online", 5*time.Second, func() bool { return f.status()["online"] == true })
+					code, o := f.call("POST", "/mode", `{"mode":"`+c.mode+`"}`)
+					time.Sleep(5 * time.Second)
+					if s := f.sim.truth(); code == 200 && slices.Contains([]uint32{0, 6, 15, 11, 13}, s.mode) || o["code"] == "no_ack" {
+						t.Errorf("%d %v; it is in mode %d at %.0f m/s", code, o, s.mode, f.speed())
+					}
+				})
+			})
+		})
+	}
+}
+
+func TestAPortThatWasAwayDoesNotSendOverAPilot(t *testing.T) {
+	both(t, func(f *flight) {
+		f.aloft()
+		f.accepted("/mode", `{"mode":"hold"}`)
+		for phase := time.Duration(0); phase < time.Second; phase += 100 * time.Millisecond {
+			time.Sleep(3*time.Second + phase)
+			f.sim.unplug()
+			time.Sleep(time.Millisecond)
+			p := &pilotFlight{flight: f}
+			p.post("/goto", "{"+at(60, 0)+"}")
+			time.Sleep(300 * time.Millisecond)
+			f.sim.pilotMode(entered[f.firmware][ModeRTL])
+			taken := time.Now()
+			f.sim.plug()
+			p.answered(10 * time.Second)
+			f.wantHandsOff(taken)
+			f.until("the hold is back", 10*time.Second, func() bool {
+				code, _ := f.call("POST", "/mode", `{"mode":"hold"}`)
+				return code == 200
+			})
+		}
+	})
+}
+
+func TestPX4LandsWherePOSCTLIsRefused(t *testing.T) {
+	for _, mode := range []string{"manual", "altitude"} {
+		for _, silent := range []bool{false, true} {
+			t.Run(fmt.Sprint(mode, silent), func(t *testing.T) {
+				fly(t, simPX4, nil, func(f *flight) {
+					f.aloft()
+					f.accepted("/mode", `{"mode":"`+mode+`"}`)
+					f.accepted("/input", `{"pitch":0.1,"throttle":0.5,"timeout":1}`)
+					time.Sleep(300 * time.Millisecond)
+					f.sim.change(func() { // the position is no good any more
+						f.sim.modes = slices.Clone(f.sim.modes)
+						for i := range f.sim.modes {
+							if c := f.sim.modes[i].custom; c == simPX4Posctl || c == simPX4Loiter {
+								f.sim.modes[i].refused = true
+							}
+						}
+					})
+					if !silent {
+						f.accepted("/land", "")
+						return
+					}
+					time.Sleep(15 * time.Second)
+					if s := f.sim.truth(); s.mode != simPX4Land && s.armed {
+						t.Errorf("nobody flies it: in %#x, %.1f m up", s.mode, s.alt)
+					}
+				})
+			})
+		}
+	}
+}
+
+// twicePort brings each datagram twice, as a router with two ways does.
+type twicePort struct {
+	port
+	again []byte
+}
+
+func (p *twicePort) whole() {}
+
+func (p *twicePort) Read(b []byte) (int, error) {
+	if p.again != nil {
+		n := copy(b, p.again)
+		p.again = nil
+		return n, nil
+	}
+	n, err := p.port.Read(b)
+	p.again = slices.Clone(b[:n])
+	return n, err
+}
+
+func TestALineThatBringsFramesTwiceMakesNoAcceptance(t *testing.T) {
+	twice := func(d *drone) {
+		open := d.link.device.open
+		d.link.device.open = func(ctx context.Context) (port, error) {
+			p, err := open(ctx)
+			return &twicePort{port: p}, err
+		}
+	}
+	flyWith(t, simPX4, func(s *simulator) { s.params[simStickSource] = 4 }, twice, func(f *flight) {
+		f.aloft()
+		f.refused("/mode", `{"mode":"position"}`, 409, "refused")
+		f.wantMode("takeoff")
+	})
+}
+
+func TestPX4GotoThatKeepsItsPlaceStaysThere(t *testing.T) {
+	for _, mode := range []string{"position", "altitude"} {
+		t.Run(mode, func(t *testing.T) {
+			fly(t, simPX4, nil, func(f *flight) {
+				f.aloft()
+				f.accepted("/mode", `{"mode":"`+mode+`"}`)
+				f.accepted("/input", `{"pitch":1,"throttle":0.5,"timeout":5}`)
+				time.Sleep(4 * time.Second)
+				f.accepted("/goto", `{"heading":90}`)
+				came := f.back(func(s simState) float64 { n, _ := simMetres(s.lat, s.lon); return n })
+				if came > 1 {
+					t.Errorf("came back %.1f m", came)
+				}
+			})
+		})
+	}
+}
+
+// A stream that is parked off centre takes PX4 to POSCTL when it is centred.
+func TestPX4StickModeFromAStreamParkedOffCentre(t *testing.T) {
+	for _, body := range []string{`{"mode":"altitude"}`, `{"mode":"altitude","arm":true}`} {
+		for _, delay := range []time.Duration{0, 50 * time.Millisecond, 150 * time.Millisecond, 300 * time.Millisecond} {
+			t.Run(fmt.Sprint(body, delay), func(t *testing.T) {
+				fly(t, simPX4, nil, func(f *flight) {
+					f.accepted("/mode", `{"mode":"position"}`) // a stream with z = 0
+					f.aloft()                                  // parked with it
+					f.slowly(delay)
+					f.accepted("/mode", body)
+				})
+			})
+		}
+	}
 }

@@ -13,6 +13,8 @@ import (
 	"github.com/bluenviron/gomavlib/v3/pkg/message"
 )
 
+const doubledWithin = 150 * time.Millisecond
+
 // padding ends any frame that a receiver believes to be in the middle of: what a
 // broken one claims is lost to it, up to 280 bytes, and a silent line never ends it.
 var padding [280]byte
@@ -45,6 +47,10 @@ type reader struct {
 	dec      decoder
 	due      time.Time // the port's read deadline
 	any      bool
+	acks     [8]struct { // the last
+		echo
+		at time.Time
+	}
 }
 
 func (r *reader) read() error {
@@ -101,6 +107,9 @@ func (r *reader) take(f rawFrame) {
 		slog.Warn(notice)
 		l.hear(heard{at: f.at, notice: notice})
 	}
+	if f.id == 77 && r.doubled(f) { // COMMAND_ACK
+		return
+	}
 	switch {
 	case f.component == autopilotID && f.id == 0:
 		r.heartbeat(f)
@@ -130,6 +139,24 @@ func (r *reader) decode(f rawFrame) message.Message {
 		return nil
 	}
 	return m
+}
+
+// doubled reports whether an ack came before, a moment ago: a line may bring a frame
+// twice. Later another one may look the same: at 1,200 frames a second the sequence
+// begins anew after 0.2 s.
+func (r *reader) doubled(f rawFrame) bool {
+	oldest := &r.acks[0]
+	for i := range r.acks {
+		a := &r.acks[i]
+		if a.echo == f.echo() && f.at.Sub(a.at) < doubledWithin {
+			return true
+		}
+		if a.at.Before(oldest.at) {
+			oldest = a
+		}
+	}
+	oldest.echo, oldest.at = f.echo(), f.at
+	return false
 }
 
 // foreign takes sticks for our vehicle that somebody else sends.

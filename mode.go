@@ -263,7 +263,7 @@ type machine struct {
 // explains reports whether r belongs to what was commanded (rule 4).
 func (m *machine) explains(r report) bool {
 	o := m.order
-	if !r.armed && r.mode.flownBySticks() && r.streamed {
+	if !r.armed && r.streamed && r.custom == entered[px4][ModePosition] {
 		return true
 	}
 	if o == nil {
@@ -377,6 +377,13 @@ func (m *machine) begin(numbers []uint32) {
 // expect says that a plan's step is sent now, which may show this number. Before
 // it was sent the same report is somebody else's.
 func (m *machine) expect(number uint32) { m.plan = append(m.plan, number) }
+
+// refused says that the step that was sent last was refused: it leads nowhere.
+func (m *machine) refused(number uint32) {
+	for n := len(m.plan); n > 1 && m.plan[n-1] == number; n-- {
+		m.plan = m.plan[:n-1]
+	}
+}
 
 // also says that a second leg is sent now: what it leads to belongs to the order,
 // acknowledged or not.

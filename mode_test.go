@@ -276,7 +276,7 @@ func belongs(o order, r report) bool {
 	switch {
 	case slices.Contains(o.numbers, r.custom):
 		return true
-	case !r.armed && r.streamed && r.mode.flownBySticks():
+	case followsStream(r):
 		return true
 	case o.mode == ModeTakeoff && o.end != 0:
 		return r.custom == o.end && r.armed && r.amsl >= o.endAMSL
@@ -323,6 +323,11 @@ func b2i(b bool) int {
 		return 1
 	}
 	return 0
+}
+
+// followsStream: PX4 on the ground goes to POSCTL by itself where sticks are sent.
+func followsStream(r report) bool {
+	return !r.armed && r.streamed && r.custom == px4Custom(3, 0)
 }
 
 func TestNewReportShowsUnlessItBelongsToTheCommand(t *testing.T) {
@@ -903,7 +908,7 @@ func (w *witness) seeReport(r report) string {
 	if slices.Contains(w.settling, last.custom) && !slices.Contains(w.settling, r.custom) {
 		w.settling = nil // taken back
 	}
-	streamed := !r.armed && r.streamed && r.mode.flownBySticks()
+	streamed := followsStream(r)
 	ours := streamed || w.accepted != nil && belongs(*w.accepted, r)
 	explained := ours || slices.Contains(w.pending, r.custom) ||
 		slices.Contains(w.settling, r.custom) && !w.overdue(w.refusedAt) && r.mode != ModeRTL

@@ -62,6 +62,7 @@ type motion struct{ north, east, down float64 }
 type settings struct {
 	guidedHovers float64 // Q_GUIDED_MODE: 1 hovers in GUIDED
 	cruise       float64 // m/s, WPNAV_SPEED: a goto's default speed on Copter
+	pace         float64 // m/s, of the goto under way
 	spedUp       bool    // a goto from here had a speed of its own, and it stands
 }
 
@@ -535,7 +536,12 @@ func (r request) adjust(v vehicle, keep bool) (steps []step) {
 	f := v.firmware
 	switch {
 	case r.speed != nil:
-		steps = append(steps, f.command(common.MAV_CMD_DO_CHANGE_SPEED, 1, float32(*r.speed), -1))
+		s := f.command(common.MAV_CMD_DO_CHANGE_SPEED, 1, float32(*r.speed), -1)
+		if f == copter && v.target != nil { // it would stand on the way that is resumed
+			back := f.command(common.MAV_CMD_DO_CHANGE_SPEED, 1, float32(v.set.pace), -1)
+			s.undo = &back
+		}
+		steps = append(steps, s)
 	case f == copter && v.custom == entered[f][ModeHold] && v.set.spedUp:
 		s := f.command(common.MAV_CMD_DO_CHANGE_SPEED, 1, float32(v.set.cruise), -1)
 		s.wish = true
@@ -570,6 +576,10 @@ func (r request) planLandAt(v vehicle) (plan, error) {
 // where home is unknown.
 func (r request) destination(v vehicle) (to place, amsl float64, err error) {
 	to, amsl = v.at, v.amsl
+	if v.firmware != plane && !v.wing { // to keep the place is to stop
+		stop, _, _ := v.stop()
+		to.lat, to.lon = stop.lat, stop.lon
+	}
 	to.lat, to.lon = or(r.lat, to.lat), or(r.lon, to.lon)
 	switch {
 	case r.altitude != nil:

@@ -350,7 +350,7 @@ func (s *sticks) begin(phase stickPhase, f stickFacts) {
 // enter brings the stream to where a stick mode can be asked for. A receiver in
 // hand keeps the sticks: there is no stream then.
 func (s *sticks) enter(f stickFacts) {
-	s.client = f.now
+	s.client, s.doubt = f.now, false
 	switch {
 	case s.src.denied(f.firmware, f.now) != "":
 	case f.firmware.ardupilot() && s.src.receiver == receiverInHand:
@@ -368,11 +368,12 @@ func (s *sticks) run(f stickFacts) {
 	if s.phase == stickOff {
 		s.enter(f)
 	}
-	s.client = f.now
+	s.client, s.doubt = f.now, false
 }
 
 // leave centres the sticks before a plan that leads out of the stick modes.
 func (s *sticks) leave(f stickFacts) {
+	s.doubt = false
 	if !f.armed {
 		s.client = f.now
 	}

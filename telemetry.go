@@ -243,6 +243,7 @@ func (t *telemetry) booted(ms uint32) (restarted bool) {
 func (t *telemetry) restart() {
 	t.health, t.rc, t.target.group = health{}, rcChannels{}, group{}
 	t.landed = landed{}
+	t.home = point{lat: math.NaN(), lon: math.NaN(), amsl: math.NaN()} // it may be elsewhere now
 	t.believed, t.doubted = nil, nil
 }
 
