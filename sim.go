@@ -160,6 +160,7 @@ type simulator struct {
 	faultIn        simFault                                        // towards the autopilot
 	faultOut       simFault                                        // towards the companion
 	delay          time.Duration                                   // of every frame to the companion
+	arrives        time.Time                                       // the last of them
 	muted          bool                                            // sends nothing
 	heartless      time.Time                                       // no heartbeats until then
 	mavlink1       bool                                            // sends MAVLink 1

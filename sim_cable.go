@@ -385,11 +385,16 @@ func (s *simulator) transmit(b []byte) {
 		}
 		p.wake()
 	}
-	switch {
-	case s.muted:
-	case s.delay > 0:
-		s.after(s.delay, put)
-	default:
+	if s.muted {
+		return
+	}
+	now := time.Now()
+	if at := now.Add(s.delay); at.After(s.arrives) { // a line keeps the order of its frames
+		s.arrives = at
+	}
+	if s.arrives.After(now) {
+		s.after(s.arrives.Sub(now), put)
+	} else {
 		put()
 	}
 }
