@@ -278,6 +278,11 @@ func (w *onlooker) settle() {
 	}
 	time.Sleep(6 * time.Second) // the port opens again, late acks arrive
 	w.until("online again", 20*time.Second, func() bool { return w.status()["online"] == true })
+	// A takeoff that nobody answered ends in a mode that nobody here commanded; in the
+	// middle of the return that would rightly end it.
+	climbing := entered[px4][ModeTakeoff]
+	w.until("no takeoff ends in the return", 5*time.Minute, func() bool { return w.firmware != px4 || w.sim.truth().mode != climbing })
+	time.Sleep(2 * time.Second)
 	w.accepted("/mode", `{"mode":"rtl"}`)
 	w.until("rtl shows", 10*time.Second, func() bool { return w.status()["mode"] == "rtl" })
 	w.until("home and disarmed", 5*time.Minute, func() bool {
