@@ -203,7 +203,7 @@ func (op *operation) approach(i int) error {
 		op.replan(i)
 	}
 	if op.disarmed && (s.arms() || op.plan.target != nil) {
-		return refuse(codeInterrupted, "the vehicle was disarmed; nothing more was sent")
+		return errDisarmed
 	}
 	if op.strayed && (i > 0 || s.arms()) {
 		return c.interrupted()
@@ -277,7 +277,7 @@ func (op *operation) show() error {
 		}
 	}
 	if op.disarmed && p.arm != nil && *p.arm {
-		return refuse(codeInterrupted, "the vehicle was disarmed; nothing more was sent")
+		return errDisarmed
 	}
 	return op.over()
 }

@@ -25,7 +25,10 @@ type talk struct {
 	replaced bool  // a newer plan began that sets a mode
 }
 
-var errTimeout = errors.New("in time nothing came")
+var (
+	errTimeout  = errors.New("in time nothing came")
+	errDisarmed = refuse(codeInterrupted, "the vehicle was disarmed; nothing more was sent")
+)
 
 // unlessLate is err, and nil where only the time was over.
 func unlessLate(err error) error {
@@ -176,7 +179,11 @@ func (t *talk) ahead(x *exchange, i int) error {
 	case i == 0:
 		return nil
 	case x.copies == 0: // the port was away: it is no repeat
-		return t.ask(time.Now().Add(lookWithin))
+		err := t.ask(time.Now().Add(lookWithin))
+		if err == nil && x.step.arms() && t.disarmed {
+			err = errDisarmed
+		}
+		return err
 	case x.step.arms() && t.disarmed:
 		return errTimeout
 	}

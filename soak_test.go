@@ -281,7 +281,10 @@ func (w *onlooker) settle() {
 	// A takeoff that nobody answered ends in a mode that nobody here commanded; in the
 	// middle of the return that would rightly end it.
 	climbing := entered[px4][ModeTakeoff]
-	w.until("no takeoff ends in the return", 5*time.Minute, func() bool { return w.firmware != px4 || w.sim.truth().mode != climbing })
+	w.until("no takeoff ends in the return", 5*time.Minute, func() bool {
+		s := w.sim.truth()
+		return w.firmware != px4 || s.mode != climbing || !s.armed
+	})
 	time.Sleep(2 * time.Second)
 	w.accepted("/mode", `{"mode":"rtl"}`)
 	w.until("rtl shows", 10*time.Second, func() bool { return w.status()["mode"] == "rtl" })
