@@ -146,6 +146,7 @@ func (op *operation) carryOut() (answer, error) {
 			return answer{}, op.fail(i, 0, err)
 		}
 		c.owner.sends(op, i)
+		before := len(c.machine.plan)
 		result, err := op.transact(s)
 		if err == nil {
 			op.asked = false
@@ -160,7 +161,7 @@ func (op *operation) carryOut() (answer, error) {
 		}
 		if refused {
 			if err == nil && s.enters {
-				c.machine.refused(s.number)
+				c.machine.refused(s.number, before)
 			}
 			return answer{}, op.fail(i, result, err)
 		}

@@ -131,13 +131,14 @@ func (t *talk) transact(s *step) (uint8, error) {
 		if due >= giveUp || x.progress != (time.Time{}) {
 			break
 		}
-		if err := t.ahead(x, i); errors.Is(err, errTimeout) {
+		first := x.copies == 0
+		if err := t.try(x, i); errors.Is(err, errTimeout) {
 			break
-		} else if err != nil {
+		} else if errors.As(err, new(*commandError)) {
 			return 0, err
 		}
-		if err := t.send(x); errors.As(err, new(*commandError)) {
-			return 0, err
+		if first && x.copies > 0 { // the repeats count from the first copy
+			began = time.Now().Add(-due)
 		}
 		end := giveUp - lastLook
 		if i+1 < len(repeats) {
@@ -153,7 +154,7 @@ func (t *talk) transact(s *step) (uint8, error) {
 		}
 	}
 	if x.copies == 0 {
-		return 0, refuse(codeOffline, "the port to the autopilot is down: %s was not sent", commandName(s))
+		return 0, refuse(codeOffline, "the port to the autopilot was down: %s was not sent", commandName(s))
 	}
 	// The 504 tells with the freshest report (rule 8c).
 	until := began.Add(giveUp)
@@ -172,13 +173,24 @@ func (t *talk) transact(s *step) (uint8, error) {
 	return 0, refuse(codeNoAck, "%s was sent and never acknowledged; read the status to see whether it happened", commandName(s))
 }
 
-// ahead is what goes ahead of try i but the first (rule 8a); errTimeout is that it
-// may not go.
+// try sends a copy, and ahead of it what rule 8a wants; errTimeout is that it may
+// not go.
+func (t *talk) try(x *exchange, i int) error {
+	if err := t.ahead(x, i); err != nil {
+		return err
+	}
+	return t.send(x)
+}
+
+// ahead is what goes ahead of try i but the first.
 func (t *talk) ahead(x *exchange, i int) error {
 	switch {
 	case i == 0:
 		return nil
 	case x.copies == 0: // the port was away: it is no repeat
+		if s := x.step; s.enters && s.number == entered[t.by.acks.vendor()][ModeLand] {
+			return unlessLate(t.ask(time.Now().Add(landWithin)))
+		}
 		err := t.ask(time.Now().Add(lookWithin))
 		if err == nil && x.step.arms() && t.disarmed {
 			err = errDisarmed

@@ -247,6 +247,9 @@ func (d *drone) hearHeartbeat(now time.Time) {
 	}
 	if !d.online {
 		d.online = true
+		if !b.armed { // it may be another one
+			clear(d.params.told)
+		}
 		slog.Info("vehicle online", "system", d.tel.id.system, "mode", d.machine.mode, "vehicle_mode", d.modeName())
 		d.greeting.begin()
 	}
@@ -308,7 +311,7 @@ func (d *drone) do(r request) (answer, error) {
 	if err := d.able(); err != nil {
 		return answer{}, err
 	}
-	if err := d.asked.kind(&talk{by: d.cmd}); err != nil {
+	if err := d.asked.kind(&talk{by: d.cmd}, r); err != nil {
 		return answer{}, err
 	}
 	return d.cmd.do(r, func() (plan, error) {

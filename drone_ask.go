@@ -81,8 +81,8 @@ func (a *asked) listen(now time.Time, streams bool) {
 
 // kind waits until a fixed wing has told whether it is a QuadPlane, or has no word
 // for that.
-func (a *asked) kind(t *talk) error {
-	known := func() bool { return a.craft.firmware != plane || !a.craft.tel.landed.at.IsZero() }
+func (a *asked) kind(t *talk, r request) error {
+	known := func() bool { return !r.setMode || a.craft.firmware != plane || !a.craft.tel.landed.at.IsZero() }
 	var asked *question
 	for until := time.Now().Add(giveUp); !known() && time.Now().Before(until); {
 		if q := a.acks.ask(245, time.Now()); q != nil { // EXTENDED_SYS_STATE

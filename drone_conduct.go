@@ -107,8 +107,8 @@ func (c *conduct) follow(op *operation, s *step) {
 	if s.through {
 		c.sticks.led(c.sticks.facts(time.Now()))
 	}
-	if s.cmd == common.MAV_CMD_DO_CHANGE_SPEED && op.request.speed == nil {
-		c.spedUp = false // it restored the default
+	if s.cmd == common.MAV_CMD_DO_CHANGE_SPEED {
+		c.spedUp = s.p[1] != float32(c.params.settings().cruise) // the default
 	}
 }
 

@@ -442,3 +442,37 @@ func TestTheFinalAckOfACommandInProgressIsNotTheThirdOnesEither(t *testing.T) {
 		f.refused("/goto", "{"+at(60, 0)+"}", 409, "refused")
 	})
 }
+
+func TestAGotoThatIsResumedHasItsOwnSpeed(t *testing.T) {
+	fly(t, simArduPilot, nil, func(f *flight) {
+		f.aloft()
+		f.accepted("/goto", "{"+at(200, 0)+`,"speed":2}`)
+		time.Sleep(8 * time.Second)
+		before := f.speed()
+		end := f.fails(common.MAV_CMD_CONDITION_YAW)
+		f.refused("/goto", "{"+at(0, 60)+`,"heading":90}`, 409, "refused")
+		end()
+		time.Sleep(8 * time.Second)
+		if v := f.speed(); v > before*1.5 {
+			t.Errorf("goes on at %.1f m/s, was %.1f: %v", v, before, f.commands())
+		}
+	})
+}
+
+func TestAGotoThatIsRefusedInAFailsafeIsTakenBack(t *testing.T) {
+	fly(t, simPX4, nil, func(f *flight) {
+		f.aloft()
+		f.accepted("/goto", "{"+at(60, 0)+"}")
+		time.Sleep(12 * time.Second)
+		f.sim.failsafeReturn()
+		time.Sleep(3 * time.Second)
+		before := f.sim.truth()
+		end := f.fails(common.MAV_CMD_DO_REPOSITION)
+		f.refused("/goto", "{"+at(30, 30)+"}", 409, "refused")
+		end()
+		time.Sleep(3 * time.Second)
+		if s := f.sim.truth(); s.mode != before.mode {
+			t.Errorf("it was in %#x, is in %#x: %v", before.mode, s.mode, f.commands())
+		}
+	})
+}

@@ -591,3 +591,104 @@ func TestPX4StickModeFromAStreamParkedOffCentre(t *testing.T) {
 		}
 	}
 }
+
+func TestADoubtfulStickModeThatShowsInARefusedPlanIsHeldForASilentClient(t *testing.T) {
+	for _, next := range []struct{ path, body string }{{"/goto", "{" + at(50, 0) + `,"altitude":20}`}, {"/mode", `{"mode":"position"}`}} {
+		for _, mode := range []string{"altitude", "manual"} {
+			for _, silence := range []time.Duration{2100, 2500, 3000, 3500} {
+				t.Run(fmt.Sprint(next.path, mode, silence), func(t *testing.T) {
+					arduFly(t, simReceiverIdle, func(f *ardu) {
+						f.hover()
+						f.sim.change(func() {
+							f.sim.onMode = func(uint32) {
+								f.sim.muted = true
+								f.sim.after(silence*time.Millisecond, func() { f.sim.muted = false })
+							}
+						})
+						f.refused("/mode", `{"mode":"`+mode+`"}`, 504, "no_ack")
+						refuses := func(r bool) {
+							f.sim.refuses[common.MAV_CMD_DO_REPOSITION] = r
+							f.sim.refuses[common.MAV_CMD_DO_SET_MODE] = r
+						}
+						f.sim.change(func() { f.sim.onMode = nil; refuses(true) })
+						code, o := f.call("POST", next.path, next.body)
+						f.sim.change(func() { refuses(false) })
+						time.Sleep(15 * time.Second)
+						if s := f.sim.truth(); s.mode != entered[copter][ModeHold] {
+							t.Errorf("%d %v: nobody holds for a silent client: mode %d, %.1f m up", code, o["code"], s.mode, s.alt)
+						}
+					})
+				})
+			}
+		}
+	}
+}
+
+func TestALandOfAPortThatIsBackIsSentThoughNobodyAnswers(t *testing.T) {
+	both(t, func(f *flight) {
+		f.aloft()
+		f.accepted("/mode", `{"mode":"hold"}`)
+		time.Sleep(3 * time.Second)
+		f.sim.unplug()
+		time.Sleep(time.Millisecond)
+		p := &pilotFlight{flight: f}
+		p.post("/land", "")
+		time.Sleep(200 * time.Millisecond)
+		f.sim.change(func() { f.sim.muted = true })
+		f.sim.plug()
+		time.Sleep(1300 * time.Millisecond)
+		f.sim.change(func() { f.sim.muted = false })
+		o := p.answered(10 * time.Second)
+		time.Sleep(20 * time.Second)
+		if s := f.sim.truth(); s.armed && s.mode != entered[f.firmware][ModeLand] {
+			f.Errorf("%d %v; mode %v", o.code, o.body, s.mode)
+		}
+	})
+}
+
+func TestCopiesOfAPortThatIsBackAreApart(t *testing.T) {
+	both(t, func(f *flight) {
+		f.aloft()
+		f.slowly(60 * time.Millisecond)
+		f.accepted("/mode", `{"mode":"hold"}`)
+		time.Sleep(3 * time.Second)
+		f.sim.unplug()
+		time.Sleep(time.Millisecond)
+		since := time.Now()
+		p := &pilotFlight{flight: f}
+		p.post("/mode", `{"mode":"rtl"}`)
+		time.Sleep(300 * time.Millisecond)
+		f.sim.plug()
+		p.answered(10 * time.Second)
+		var last time.Time
+		for _, r := range f.sim.received() {
+			if m, ok := r.msg.(*common.MessageCommandLong); ok && !r.at.Before(since) && m.Command == common.MAV_CMD_DO_SET_MODE {
+				if r.at.Sub(last) < 20*time.Millisecond {
+					f.Errorf("copies %v apart, at %v", r.at.Sub(last), r.at.Sub(since))
+				}
+				last = r.at
+			}
+		}
+	})
+}
+
+func TestAnotherVehicleHasItsOwnParameters(t *testing.T) {
+	inLinkBubble(t, func(t *testing.T) {
+		b := newLineBench(t, copterBeat(), func(b *lineBench) { b.params["SYSID_MYGCS"] = 250; b.boot = 20000 })
+		b.settle()
+		time.Sleep(3 * time.Second)
+		b.change(func() { b.deaf = true; b.beat = nil })
+		time.Sleep(10 * time.Second)
+		b.change(func() {
+			b.deaf, b.beat, b.boot = false, copterBeat(), 60000
+			delete(b.params, "SYSID_MYGCS")
+			b.params["MAV_GCS_SYSID"] = 255
+		})
+		time.Sleep(10 * time.Second)
+		b.drone.mu.Lock()
+		defer b.drone.mu.Unlock()
+		if got := b.drone.params.groundStation(); got != 255 {
+			t.Errorf("sticks go out as system %d: %v", got, b.drone.params.told)
+		}
+	})
+}

@@ -378,9 +378,10 @@ func (m *machine) begin(numbers []uint32) {
 // it was sent the same report is somebody else's.
 func (m *machine) expect(number uint32) { m.plan = append(m.plan, number) }
 
-// refused says that the step that was sent last was refused: it leads nowhere.
-func (m *machine) refused(number uint32) {
-	for n := len(m.plan); n > 1 && m.plan[n-1] == number; n-- {
+// refused says that the step whose copies were sent last was refused: they lead
+// nowhere. Before it the plan had so many numbers.
+func (m *machine) refused(number uint32, before int) {
+	for n := len(m.plan); n > max(1, before) && m.plan[n-1] == number; n-- {
 		m.plan = m.plan[:n-1]
 	}
 }

@@ -536,16 +536,15 @@ func (r request) adjust(v vehicle, keep bool) (steps []step) {
 	f := v.firmware
 	switch {
 	case r.speed != nil:
-		s := f.command(common.MAV_CMD_DO_CHANGE_SPEED, 1, float32(*r.speed), -1)
-		if f == copter && v.target != nil { // it would stand on the way that is resumed
-			back := f.command(common.MAV_CMD_DO_CHANGE_SPEED, 1, float32(v.set.pace), -1)
-			s.undo = &back
-		}
-		steps = append(steps, s)
+		steps = append(steps, f.command(common.MAV_CMD_DO_CHANGE_SPEED, 1, float32(*r.speed), -1))
 	case f == copter && v.custom == entered[f][ModeHold] && v.set.spedUp:
 		s := f.command(common.MAV_CMD_DO_CHANGE_SPEED, 1, float32(v.set.cruise), -1)
 		s.wish = true
 		steps = append(steps, s)
+	}
+	if n := len(steps); n > 0 && f == copter && v.target != nil { // it would stand on the way that is resumed
+		back := f.command(common.MAV_CMD_DO_CHANGE_SPEED, 1, float32(v.set.pace), -1)
+		steps[n-1].undo = &back
 	}
 	if r.heading != nil {
 		s := f.command(common.MAV_CMD_CONDITION_YAW, float32(*r.heading))

@@ -350,7 +350,7 @@ func (s *sticks) begin(phase stickPhase, f stickFacts) {
 // enter brings the stream to where a stick mode can be asked for. A receiver in
 // hand keeps the sticks: there is no stream then.
 func (s *sticks) enter(f stickFacts) {
-	s.client, s.doubt = f.now, false
+	s.client = f.now
 	switch {
 	case s.src.denied(f.firmware, f.now) != "":
 	case f.firmware.ardupilot() && s.src.receiver == receiverInHand:
@@ -368,12 +368,11 @@ func (s *sticks) run(f stickFacts) {
 	if s.phase == stickOff {
 		s.enter(f)
 	}
-	s.client, s.doubt = f.now, false
+	s.client = f.now
 }
 
 // leave centres the sticks before a plan that leads out of the stick modes.
 func (s *sticks) leave(f stickFacts) {
-	s.doubt = false
 	if !f.armed {
 		s.client = f.now
 	}
@@ -542,7 +541,7 @@ func (s *sticks) tick(f stickFacts) {
 	}
 	if s.doubt && f.mode.flownBySticks() {
 		s.entered(f)
-	} else if s.doubt && !f.perhaps {
+	} else if s.doubt && !f.perhaps && s.phase == stickParked {
 		s.left(f)
 	}
 	idle := !f.armed && f.now.Sub(s.client) >= stickIdle
