@@ -346,6 +346,9 @@ func (op *operation) takeBack(i int, err error) {
 		}
 		if r, uerr := op.transact(s.undo); uerr != nil || r != 0 {
 			slog.Warn("a refused command could not be taken back", "what", commandName(s.undo), "answer", inWords(r, uerr))
+			if s.wish {
+				continue
+			}
 			return // it may fly: the mode it has is better than the one before
 		}
 		op.by.owner.follow(op, s.undo)

@@ -188,12 +188,15 @@ func (t *talk) ahead(x *exchange, i int) error {
 	case i == 0:
 		return nil
 	case x.copies == 0: // the port was away: it is no repeat
-		if s := x.step; s.enters && s.number == entered[t.by.acks.vendor()][ModeLand] {
+		if land, ok := entered[t.by.acks.vendor()][ModeLand]; ok && x.step.enters && x.step.number == land {
 			return unlessLate(t.ask(time.Now().Add(landWithin)))
 		}
 		err := t.ask(time.Now().Add(lookWithin))
-		if err == nil && x.step.arms() && t.disarmed {
-			err = errDisarmed
+		switch {
+		case err == nil && x.step.arms() && t.disarmed:
+			return errDisarmed
+		case err == nil && x.step.arms() && t.strayed:
+			return t.by.interrupted()
 		}
 		return err
 	case x.step.arms() && t.disarmed:

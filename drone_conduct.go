@@ -141,6 +141,7 @@ func (c *conduct) closing(op *operation, err error) {
 // one has taken.
 func (c *conduct) failed(op *operation, err error, now time.Time) {
 	m := &c.craft.machine
+	was := m.mode
 	if op.gone != nil || isNoAck(err) || op.heir {
 		m.doubt(now)
 	} else {
@@ -155,7 +156,11 @@ func (c *conduct) failed(op *operation, err error, now time.Time) {
 			c.craft.logMode("a command that was not accepted ended the way to the landing")
 		}
 	}
-	c.sticks.stayed(c.sticks.facts(now))
+	if f := c.sticks.facts(now); f.mode != was && f.mode.flownBySticks() && c.sticks.phase != stickOff {
+		c.sticks.entered(f) // what an older plan or this one led to, unanswered
+	} else {
+		c.sticks.stayed(f)
+	}
 	if isNoAck(err) {
 		c.acks.ask(87, now) // where does it fly to (rule 8c)
 	}

@@ -476,3 +476,24 @@ func TestAGotoThatIsRefusedInAFailsafeIsTakenBack(t *testing.T) {
 		}
 	})
 }
+
+func TestARefusedWishDoesNotKeepAGotoFromBeingTakenBack(t *testing.T) {
+	for _, lost := range []bool{false, true} {
+		t.Run(fmt.Sprint(lost), func(t *testing.T) {
+			fly(t, simArduPilot, nil, func(f *flight) {
+				f.aloft()
+				f.accepted("/goto", "{"+at(40, 0)+`,"speed":3}`)
+				time.Sleep(3 * time.Second)
+				defer f.fails(common.MAV_CMD_CONDITION_YAW)()
+				if lost {
+					f.loseAcks(common.MAV_CMD_DO_CHANGE_SPEED)
+				} else {
+					defer f.fails(common.MAV_CMD_DO_CHANGE_SPEED)()
+				}
+				f.refused("/goto", "{"+at(0, 60)+`,"heading":90}`, 409, "refused")
+				time.Sleep(60 * time.Second)
+				f.wantAt(40, 0, 10, 3)
+			})
+		})
+	}
+}

@@ -692,3 +692,75 @@ func TestAnotherVehicleHasItsOwnParameters(t *testing.T) {
 		}
 	})
 }
+
+func TestAnOlderDoubtsEndDoesNotReleaseTheSticks(t *testing.T) {
+	for wait := 4500 * time.Millisecond; wait < 5*time.Second; wait += 50 * time.Millisecond {
+		t.Run(wait.String(), func(t *testing.T) {
+			arduFly(t, simReceiverIdle, func(f *ardu) {
+				f.hover()
+				f.sim.change(func() { f.sim.refuses[common.MAV_CMD_DO_SET_MODE] = true })
+				f.loseAcks(common.MAV_CMD_DO_SET_MODE)
+				f.refused("/mode", `{"mode":"position"}`, 504, "no_ack")
+				f.sim.change(func() {
+					f.sim.onAck, f.sim.delay = nil, 200*time.Millisecond
+					f.sim.refuses[common.MAV_CMD_DO_SET_MODE] = false
+				})
+				time.Sleep(wait)
+				defer f.fails(common.MAV_CMD_DO_REPOSITION)()
+				p, in := &pilotFlight{flight: f.flight}, make(chan struct{})
+				f.sim.change(func() { f.sim.onMode = func(uint32) { close(in); f.sim.onMode = nil } })
+				p.post("/mode", `{"mode":"manual"}`)
+				<-in
+				f.refused("/goto", "{"+at(50, 0)+"}", 409, "refused")
+				p.answered(10 * time.Second)
+				time.Sleep(10 * time.Second)
+				if s := f.sim.truth(); s.alt < 15 {
+					t.Errorf("%.1f m up, mode %d, streams %v; %v", s.alt, s.mode, f.streams(), f.status()["messages"])
+				}
+			})
+		})
+	}
+}
+
+func TestASupersededStickModeIsHeldForASilentClient(t *testing.T) {
+	for _, mode := range []string{"manual", "altitude"} {
+		t.Run(mode, func(t *testing.T) {
+			arduFly(t, simReceiverIdle, func(f *ardu) {
+				f.hover()
+				f.slowly(200 * time.Millisecond)
+				end := f.fails(common.MAV_CMD_DO_REPOSITION)
+				p, in := &pilotFlight{flight: f.flight}, make(chan struct{})
+				f.sim.change(func() { f.sim.onMode = func(uint32) { close(in); f.sim.onMode = nil } })
+				p.post("/mode", `{"mode":"`+mode+`"}`)
+				<-in
+				f.refused("/goto", "{"+at(50, 0)+"}", 409, "refused")
+				end()
+				p.answered(10 * time.Second)
+				time.Sleep(15 * time.Second)
+				if s := f.sim.truth(); s.mode != entered[copter][ModeHold] {
+					t.Errorf("nobody holds: %.1f m up, mode %d", s.alt, s.mode)
+				}
+			})
+		})
+	}
+}
+
+// A plane has no landing, and 0 is its MANUAL.
+func TestAPlanesManualIsNoLanding(t *testing.T) {
+	inLinkBubble(t, func(t *testing.T) {
+		beat := beatOf(common.MAV_AUTOPILOT_ARDUPILOTMEGA, 15, false)
+		beat.Type = 1
+		b := newLineBench(t, beat, func(b *lineBench) { b.boot = 20000; b.params["FS_GCS_ENABL"] = 0 })
+		b.settle()
+		b.say(&common.MessageExtendedSysState{LandedState: 1})
+		time.Sleep(5 * time.Second)
+		b.drone.mu.Lock()
+		defer b.drone.mu.Unlock()
+		s := plane.setMode(entered[plane][ModeManual])
+		x := b.drone.cmd.acks.open(&s, 15)
+		b.deaf = true
+		if err := (&talk{by: b.drone.cmd}).ahead(x, 1); err == nil {
+			t.Error("a MANUAL of a port that was away goes out though no heartbeat answered")
+		}
+	})
+}

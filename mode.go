@@ -457,7 +457,7 @@ func (m *machine) doubt(now time.Time) {
 // perhaps reports whether a plan that was not accepted may still lead to a stick
 // mode.
 func (m *machine) perhaps(f firmware) bool {
-	return slices.ContainsFunc(slices.Concat(m.late, m.settle), func(custom uint32) bool {
+	return slices.ContainsFunc(slices.Concat(m.late, m.settle, m.plan[min(1, len(m.plan)):]), func(custom uint32) bool {
 		mode, _ := f.reported(custom)
 		return mode.flownBySticks()
 	})

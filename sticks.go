@@ -329,7 +329,7 @@ func (s *sticks) take() stickActs {
 // end ends the stream. A release gives a live receiver its sticks back at once,
 // and looks whether a hand is on it.
 func (s *sticks) end(f stickFacts, release bool) {
-	s.phase, s.lent, s.ended = stickOff, false, f.now
+	s.phase, s.lent, s.doubt, s.ended = stickOff, false, false, f.now
 	s.src.quiet = f.now.Add(overrides)
 	if release {
 		s.acts.release = true
