@@ -212,10 +212,10 @@ func (op *operation) approach(i int) error {
 	return op.over()
 }
 
-// replan plans anew what waited for its sticks: where the vehicle is now, it was not
-// when it was asked.
+// replan plans a goto anew that waited for its sticks: the place that it may keep is
+// where the vehicle is now, not where it was when it was asked.
 func (op *operation) replan(i int) {
-	if op.plan.steps[i].sticks != sticksStill {
+	if op.plan.steps[i].sticks != sticksStill || !op.request.goTo {
 		return
 	}
 	if p, err := op.make(); err == nil && len(p.steps) == len(op.plan.steps)-i {

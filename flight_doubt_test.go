@@ -764,3 +764,15 @@ func TestAPlanesManualIsNoLanding(t *testing.T) {
 		}
 	})
 }
+
+func TestPX4HoldOutOfSticksIsTheModeAlone(t *testing.T) {
+	fly(t, simPX4, nil, func(f *flight) {
+		f.aloft()
+		f.accepted("/mode", `{"mode":"position"}`)
+		f.accepted("/input", `{"pitch":0.5,"timeout":2}`)
+		time.Sleep(time.Second)
+		if o := f.accepted("/mode", `{"mode":"hold"}`); o["command"] != float64(common.MAV_CMD_DO_SET_MODE) {
+			t.Errorf("answered %v", o)
+		}
+	})
+}
