@@ -156,7 +156,8 @@ func (c *conduct) failed(op *operation, err error, now time.Time) {
 			c.craft.logMode("a command that was not accepted ended the way to the landing")
 		}
 	}
-	if f := c.sticks.facts(now); f.mode != was && f.mode.flownBySticks() && c.sticks.phase != stickOff {
+	shows := code(op.gone) != codeInterrupted && m.mode != was
+	if f := c.sticks.facts(now); shows && f.mode.flownBySticks() && c.sticks.phase != stickOff {
 		c.sticks.entered(f) // what an older plan or this one led to, unanswered
 	} else {
 		c.sticks.stayed(f)

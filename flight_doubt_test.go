@@ -776,3 +776,28 @@ func TestPX4HoldOutOfSticksIsTheModeAlone(t *testing.T) {
 		}
 	})
 }
+
+func TestAFailsafeOnTheWayOutDoesNotGiveAClientThePilotsSticks(t *testing.T) {
+	for _, wait := range []time.Duration{0, 100, 250, 500, 1000, 2200, 2500} {
+		t.Run((wait * time.Millisecond).String(), func(t *testing.T) {
+			fly(t, simPX4, nil, func(f *flight) {
+				f.accepted("/takeoff", "")
+				time.Sleep(25 * time.Second)
+				f.accepted("/mode", `{"mode":"altitude"}`)
+				time.Sleep(time.Second)
+				f.sim.pilotMode(simPX4Manual)
+				f.slowly(200 * time.Millisecond)
+				f.wantNoInput()
+				p, in := &pilotFlight{flight: f}, make(chan struct{})
+				f.sim.change(func() { f.sim.onMode = func(uint32) { close(in); f.sim.onMode = nil } })
+				p.post("/mode", `{"mode":"rtl"}`)
+				<-in
+				time.Sleep(wait * time.Millisecond)
+				f.sim.change(func() { f.sim.failsafe = true })
+				p.answered(60 * time.Second)
+				time.Sleep(time.Second)
+				f.wantNoInput()
+			})
+		})
+	}
+}
