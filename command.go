@@ -118,21 +118,22 @@ func (c *commander) interrupted() error {
 
 // took ends what is under way after a report that nothing here explains.
 func (c *commander) took(armed bool) {
-	for _, op := range c.running {
-		op.taken = true
+	stray := func(t *talk) {
 		if armed {
-			op.end(c.interrupted())
+			t.end(c.interrupted())
 		} else {
-			op.strayed = true
+			t.strayed = true
 		}
 	}
-	if c.next != nil && armed {
-		c.next.end(c.interrupted())
-	} else if c.next != nil {
-		c.next.strayed = true
+	for _, op := range c.running {
+		op.taken = true
+		stray(&op.talk)
 	}
-	if c.goodbye != nil && armed {
-		c.goodbye.end(c.interrupted())
+	if c.next != nil { // it is planned anew when it is its turn
+		stray(&c.next.talk)
+	}
+	if c.goodbye != nil {
+		stray(c.goodbye)
 	}
 }
 

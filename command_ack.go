@@ -139,12 +139,12 @@ func (a *acks) hear(cmd common.MAV_CMD, result uint8, now time.Time) {
 		return
 	}
 	final := result != uint8(common.MAV_RESULT_IN_PROGRESS)
-	if o := a.owed[cmd]; final && o.n > 0 {
-		o.n--
-		a.owed[cmd] = o
-	}
-	if o := a.owed[cmd]; !final && o.n > 0 { // its final ack may take long
-		o.until = now.Add(progressWait)
+	if o := a.owed[cmd]; o.n > 0 {
+		if final {
+			o.n--
+		} else {
+			o.until = now.Add(progressWait)
+		}
 		a.owed[cmd] = o
 	}
 	x := a.waiting[cmd]

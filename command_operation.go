@@ -99,10 +99,7 @@ func (op *operation) begin() {
 		older.replaced = older.replaced || op.plan.setsMode
 	}
 	c.running = append(c.running, op)
-	var sent []uint32
-	if len(c.machine.plan) > 1 { // but not the mode that it began in
-		sent = slices.Clone(c.machine.plan[1:])
-	}
+	sent := slices.Clone(sentBy(c.machine.plan))
 	if older := c.op; older != nil && !older.unstoppable() {
 		older.end(errSuperseded)
 		older.leadThrough()

@@ -54,7 +54,7 @@ func (c *conduct) prepare(op *operation) error {
 	p, h := &op.plan, c.sticks
 	if p.sticks == sticksEnter || p.sticks == sticksRun {
 		told := func() bool { return h.src.told || h.phase != stickOff }
-		if err := unlessLate(op.await(h.src.heardBy().Add(receiverTold+c.acks.trip), told)); err != nil {
+		if err := unlessLate(op.await(h.toldBy(), told)); err != nil {
 			return err
 		}
 		if err := c.params.sure(&op.talk, sourceNames[c.craft.firmware]); err != nil {

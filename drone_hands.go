@@ -119,7 +119,7 @@ func (h *hands) fly(in stickInput) (Mode, error) {
 		return 0, refuse(codeUnsupported, "input: this autopilot is neither PX4 nor ArduPilot Copter or Plane")
 	case denied != "":
 		return 0, refuse(codeWrongMode, "input: %s", denied)
-	case !h.src.told && h.phase == stickOff && f.now.Before(h.src.heardBy().Add(receiverTold+f.trip)):
+	case !h.src.told && h.phase == stickOff && f.now.Before(h.toldBy()):
 		return 0, refuse(codeWrongMode, "input: it is not known yet whether a receiver has the sticks; try again in a few seconds")
 	case in.throttle == nil && f.mode == ModeManual:
 		return 0, refuse(codeOutOfRange, "throttle: it must be given in manual mode, where it is thrust: 0 to 1")
@@ -128,6 +128,9 @@ func (h *hands) fly(in stickInput) (Mode, error) {
 	h.act()
 	return f.mode, nil
 }
+
+// toldBy is when the receiver's state must have been heard.
+func (h *hands) toldBy() time.Time { return h.src.heardBy().Add(receiverTold + h.acks.trip) }
 
 // restarted says that the autopilot has started again. ArduPilot may have done so
 // in the air: what kept it from falling goes on, for nobody, until it is disarmed or

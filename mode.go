@@ -374,6 +374,10 @@ func (m *machine) begin(numbers []uint32) {
 	m.settle = nil
 }
 
+// sentBy is what a waiting plan has sent, and those that it took the place of: all
+// that explains it but the mode that it began in.
+func sentBy(plan []uint32) []uint32 { return plan[min(1, len(plan)):] }
+
 // expect says that a plan's step is sent now, which may show this number. Before
 // it was sent the same report is somebody else's.
 func (m *machine) expect(number uint32) { m.plan = append(m.plan, number) }
@@ -421,14 +425,14 @@ func (m *machine) acceptArm(armed bool) (taken bool) {
 // maybe reports whether a step was sent that leads to this number, and nobody
 // knows yet whether it did.
 func (m *machine) maybe(number uint32) bool {
-	return len(m.plan) > 1 && slices.Contains(m.plan[1:], number) || slices.Contains(m.late, number)
+	return slices.Contains(sentBy(m.plan), number) || slices.Contains(m.late, number)
 }
 
 // refuse says that a plan was refused: it changes nothing, and the reports that
 // its first steps caused have time to pass.
 func (m *machine) refuse(now time.Time) {
-	if len(m.plan) > 1 {
-		m.settle, m.settled = m.plan[1:], now.Add(followTime)
+	if sent := sentBy(m.plan); len(sent) > 0 {
+		m.settle, m.settled = sent, now.Add(followTime)
 	}
 	m.plan = nil
 }
@@ -445,8 +449,8 @@ func (m *machine) awaited() (custom uint32, ok bool) {
 // doubt says that a plan went without an answer: nobody knows what it did, so
 // whatever is reported shows. What its steps may still lead to is nobody else's.
 func (m *machine) doubt(now time.Time) {
-	if len(m.plan) > 1 {
-		m.late, m.settled = m.plan[1:], now.Add(followTime)
+	if sent := sentBy(m.plan); len(sent) > 0 {
+		m.late, m.settled = sent, now.Add(followTime)
 	}
 	m.plan, m.settle = nil, nil
 	if m.heard && !m.explains(m.raw) && !m.raw.same(m.last) {
@@ -457,10 +461,11 @@ func (m *machine) doubt(now time.Time) {
 // perhaps reports whether a plan that was not accepted may still lead to a stick
 // mode.
 func (m *machine) perhaps(f firmware) bool {
-	return slices.ContainsFunc(slices.Concat(m.late, m.settle, m.plan[min(1, len(m.plan)):]), func(custom uint32) bool {
+	stick := func(custom uint32) bool {
 		mode, _ := f.reported(custom)
 		return mode.flownBySticks()
-	})
+	}
+	return slices.ContainsFunc(m.late, stick) || slices.ContainsFunc(m.settle, stick) || slices.ContainsFunc(sentBy(m.plan), stick)
 }
 
 // abandon ends what was commanded: the mode is the reported one.

@@ -534,16 +534,19 @@ func (r request) planGoto(v vehicle) (plan, error) {
 // restores the default (docs/autopilots.md, "ArduPilot: goto").
 func (r request) adjust(v vehicle, keep bool) (steps []step) {
 	f := v.firmware
+	fly := func(speed float64) step {
+		return f.command(common.MAV_CMD_DO_CHANGE_SPEED, 1, float32(speed), -1)
+	}
 	switch {
 	case r.speed != nil:
-		steps = append(steps, f.command(common.MAV_CMD_DO_CHANGE_SPEED, 1, float32(*r.speed), -1))
+		steps = append(steps, fly(*r.speed))
 	case f == copter && v.custom == entered[f][ModeHold] && v.set.spedUp:
-		s := f.command(common.MAV_CMD_DO_CHANGE_SPEED, 1, float32(v.set.cruise), -1)
+		s := fly(v.set.cruise)
 		s.wish = true
 		steps = append(steps, s)
 	}
 	if n := len(steps); n > 0 && f == copter && v.target != nil { // it would stand on the way that is resumed
-		back := f.command(common.MAV_CMD_DO_CHANGE_SPEED, 1, float32(v.set.pace), -1)
+		back := fly(v.set.pace)
 		steps[n-1].undo = &back
 	}
 	if r.heading != nil {

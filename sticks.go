@@ -456,7 +456,7 @@ func (s *sticks) foreigner(f stickFacts) {
 		return
 	}
 	s.end(f, false)
-	s.mine, s.taken, s.doubt = false, true, false
+	s.mine, s.taken = false, true
 	s.acts.notice = "another program moves the sticks of this vehicle: ours have ended; set the mode again to take them"
 }
 

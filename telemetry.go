@@ -100,6 +100,9 @@ type point struct {
 	lat, lon, amsl float64
 }
 
+// untold is a point that was never told.
+var untold = point{lat: math.NaN(), lon: math.NaN(), amsl: math.NaN()}
+
 // health is SYS_STATUS's view of the sensors, as MAV_SYS_STATUS_SENSOR bits.
 type health struct {
 	group
@@ -138,8 +141,7 @@ func newTelemetry() telemetry {
 	n := math.NaN()
 	t.position = position{lat: n, lon: n, relative: n, amsl: n, heading: n}
 	t.velocity = velocity{north: n, east: n, down: n, air: n, climb: n, ground: n}
-	t.home = point{lat: n, lon: n, amsl: n}
-	t.target = point{lat: n, lon: n, amsl: n}
+	t.home, t.target = untold, untold
 	return t
 }
 
@@ -243,7 +245,7 @@ func (t *telemetry) booted(ms uint32) (restarted bool) {
 func (t *telemetry) restart() {
 	t.health, t.rc, t.target.group = health{}, rcChannels{}, group{}
 	t.landed = landed{}
-	t.home = point{lat: math.NaN(), lon: math.NaN(), amsl: math.NaN()} // it may be elsewhere now
+	t.home = untold // it may be elsewhere now
 	t.believed, t.doubted = nil, nil
 }
 
