@@ -5,6 +5,11 @@
 #             (Debian: qemu-system-arm mtools curl)
 # make bench  how fast and small it is, beside the least that it could be
 #             (docs/performance.md)
+# make facts AUTOPILOT=udpin://127.0.0.1:14540 OBSERVER=udpin://127.0.0.1:14550
+#             arms and flies the simulated vehicle there, and holds
+#             docs/autopilots.md against it (TRANSMITTER=127.0.0.1:5501 for
+#             ArduPilot's SITL)
+# make screenshots  pictures of the page, in docs/ (root on a Debian)
 # make clean  removes dist/
 
 # As Go's own build information would show it; -X because that is empty where
@@ -25,7 +30,7 @@ RELEASE = -trimpath -tags nethttpomithttp2
 OPTIONS = -device /dev/ttyAMA0
 CUTS = 10
 
-.PHONY: all dist image image-test bench clean FORCE
+.PHONY: all dist image image-test bench facts screenshots clean FORCE
 all: dist
 
 # armhf gets ARMv6 code: Raspberry Pi OS calls a Pi Zero armhf too.
@@ -64,6 +69,13 @@ image-test: image
 
 bench:
 	go test -run '^$$' -bench . .
+
+facts:
+	go test -timeout 0 -count 1 -run TestFacts -fly -autopilot '$(AUTOPILOT)' \
+		-observer '$(OBSERVER)' -transmitter '$(TRANSMITTER)' $(FACTS) .
+
+screenshots:
+	.ci/page screenshots
 
 clean:
 	rm -rf dist

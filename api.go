@@ -58,16 +58,9 @@ const maxBody = 4 << 10
 type api struct {
 	drone *drone
 
-	mu      sync.Mutex // guards the last status that was rendered, and the streams
-	version uint64     // of the drone it shows
-	tick    int64      // of statusTick
-	status  *jsonBody
+	mu      sync.Mutex      // guards all below
 	streams []chan struct{} // the oldest first; closed to make way
 }
-
-// statusTick is how old the telemetry and the ages in a status may be: within
-// it, a status is not rendered again unless something else changed.
-const statusTick = 10 * time.Millisecond
 
 // answered is returned by a handler that has written its answer itself.
 var answered = &struct{}{}
@@ -118,6 +111,13 @@ func newHandler(d *drone, who admission) http.Handler {
 }
 
 func notFound(w http.ResponseWriter, r *http.Request) {
+	if r.URL.Path == "/" && (r.Method == http.MethodGet || r.Method == http.MethodHead) {
+		w.Header().Add("Vary", "Accept")
+		if wantsPage(r.Header["Accept"]) {
+			writePage(w, http.StatusNotFound, rootPage)
+			return
+		}
+	}
 	writeError(w, &httpError{http.StatusNotFound, "not_found",
 		"no such path; the local API has /api/drone and status, mode, input, takeoff, goto and land below it, without a drone name: see " + documented})
 }
@@ -149,45 +149,29 @@ func outermost(next http.Handler) http.Handler {
 	})
 }
 
-// jsonBody is a body that is ready to be written, and its Content-Length.
-type jsonBody struct {
-	bytes  []byte
-	length []string
-}
-
-// newJSONBody is json.Marshal with a newline and without HTML's escapes.
-func newJSONBody(v any) *jsonBody {
+// encode is json.Marshal with a newline and without HTML's escapes.
+func encode(v any) []byte {
 	var b bytes.Buffer
 	e := json.NewEncoder(&b)
 	e.SetEscapeHTML(false)
 	if err := e.Encode(v); err != nil {
 		panic(err) // an answer of ours holds what JSON has no word for
 	}
-	return &jsonBody{b.Bytes(), []string{strconv.Itoa(b.Len())}}
+	return b.Bytes()
 }
 
-// The headers that every answer has. They are put into the map as they are:
-// Header.Set and a length made anew are 3 % of what GET status costs, of 5 that
-// it may.
-var (
-	contentType  = []string{"application/json"}
-	cacheControl = []string{"no-store"}
-)
+// answerHangs ends a client that does not take its answer or its events.
+const answerHangs = 2 * time.Second
 
-// writeJSON answers with a value, or with a *jsonBody.
 func writeJSON(w http.ResponseWriter, status int, v any) {
-	body, ok := v.(*jsonBody)
-	if !ok {
-		body = newJSONBody(v)
-	}
+	body := encode(v)
 	h := w.Header()
-	h["Content-Type"] = contentType
-	h["Cache-Control"] = cacheControl
-	if len(body.bytes) > 2048 { // net/http tells the length of a shorter one, for less
-		h["Content-Length"] = body.length
-	}
+	h.Set("Content-Type", "application/json")
+	h.Set("Cache-Control", "no-store")
+	h.Set("Content-Length", strconv.Itoa(len(body)))
+	http.NewResponseController(w).SetWriteDeadline(time.Now().Add(answerHangs))
 	w.WriteHeader(status)
-	w.Write(body.bytes)
+	w.Write(body)
 }
 
 type errorBody struct {
@@ -406,7 +390,7 @@ func (a *api) command(r *http.Request, req *request, fields map[string]any, chec
 	}
 	conn, bounded := r.Context().Value(connKey{}).(*boundedConn)
 	if bounded { // its command may have to wait for the autopilot
-		conn.hold(heldCommand, nil)
+		conn.hold(nil)
 	}
 	began := time.Now()
 	ans, err := a.drone.do(*req)
@@ -423,7 +407,7 @@ func (a *api) command(r *http.Request, req *request, fields map[string]any, chec
 		ctx, cancel := context.WithDeadline(r.Context(), began.Add(time.Duration(*wait*float64(time.Second))))
 		defer cancel()
 		if bounded { // a crowd that needs its place does
-			conn.hold(heldWait, cancel)
+			conn.hold(cancel)
 		}
 		err = a.drone.wait(ctx, ans.manoeuvre, began)
 		done := err == nil
@@ -432,9 +416,8 @@ func (a *api) command(r *http.Request, req *request, fields map[string]any, chec
 			err = &notDoneError{err, answer}
 		}
 	}
-	if bounded { // a landing may wait for the place of a client that does not read
-		conn.hold(heldCommand, nil)
-		conn.SetWriteDeadline(time.Now().Add(answerHangs))
+	if bounded { // its answer goes out first
+		conn.hold(nil)
 	}
 	if err != nil {
 		return nil, err

@@ -4,14 +4,13 @@ import (
 	"math"
 	"net/http"
 	"slices"
-	"strconv"
-	"strings"
 	"time"
 )
 
 // statusBody is the status object (docs/openapi.yaml). A nil is null: never reported, or
 // reported as unknown.
 type statusBody struct {
+	Version     string        `json:"version"`
 	Online      bool          `json:"online"`
 	Mode        string        `json:"mode"`
 	VehicleMode *string       `json:"vehicle_mode"`
@@ -146,27 +145,22 @@ func age(now, at time.Time) *float64 {
 var landedStates = [...]string{"", "on_ground", "in_air", "takeoff", "landing"}
 
 func (a *api) getStatus(w http.ResponseWriter, r *http.Request) (any, error) {
-	if accept := r.Header["Accept"]; accept != nil && wantsStream(accept) {
+	w.Header().Add("Vary", "Accept")
+	switch accept := r.Header["Accept"]; {
+	case accepts(accept, "text/event-stream"):
 		return a.stream(w, r)
+	case wantsPage(accept):
+		writePage(w, http.StatusOK, statusPage())
+		return answered, nil
 	}
-	return a.rendered(time.Now()), nil
-}
-
-// rendered is the status, rendered anew where something must show.
-func (a *api) rendered(now time.Time) *jsonBody {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	version, tick := a.drone.version.Load(), now.UnixNano()/int64(statusTick)
-	if a.status == nil || a.version != version || a.tick != tick {
-		a.status, a.version, a.tick = newJSONBody(render(a.drone.status())), version, tick
-	}
-	return a.status
+	return render(a.drone.status()), nil
 }
 
 // render is the status object of a snapshot.
 func render(s snapshot) statusBody {
 	t := &s.tel
 	b := statusBody{
+		Version:  ownVersion(),
 		Online:   s.online,
 		Mode:     s.mode.String(),
 		Done:     s.done,
@@ -189,9 +183,11 @@ func render(s snapshot) statusBody {
 		inAir := stands.inAir()
 		b.InAir, b.LandedState = &inAir, word(landedStates[stands])
 	}
+	if armable, known := t.armable(s.now); known {
+		b.Armable = &armable
+	}
 	if !t.health.at.IsZero() {
-		armable := t.health.armable()
-		b.Armable, b.Unhealthy = &armable, t.health.unhealthy()
+		b.Unhealthy = t.health.unhealthy()
 	}
 	if left := s.expires.Sub(s.now); left > 0 {
 		b.Input.Active, b.Input.ExpiresIn = true, number(left.Seconds(), 2)
@@ -231,40 +227,12 @@ const (
 	eventBuffer = 16 << 10               // bytes; the system's own holds minutes of a client that does not read
 )
 
-// wantsStream reports whether an Accept header prefers text/event-stream, as a
-// browser's EventSource sends it. Nonsense in it prefers nothing.
-func wantsStream(accept []string) bool {
-	stream, other, any := 0.0, 0.0, 0.0
-	for _, part := range strings.Split(strings.Join(accept, ","), ",") {
-		kind, params, _ := strings.Cut(part, ";")
-		q := 1.0
-		for _, p := range strings.Split(params, ";") {
-			if v, ok := strings.CutPrefix(strings.ToLower(strings.TrimSpace(p)), "q="); ok {
-				f, err := strconv.ParseFloat(v, 64)
-				if err != nil || !(f >= 0 && f <= 1) {
-					f = 0
-				}
-				q = f
-			}
-		}
-		switch strings.ToLower(strings.TrimSpace(kind)) {
-		case "text/event-stream":
-			stream = max(stream, q)
-		case "application/json":
-			other = max(other, q)
-		case "application/*", "*/*":
-			any = max(any, q)
-		}
-	}
-	return stream > other && stream >= any
-}
-
 // stream sends the status whenever something in it changed, until the client or
 // the program goes away.
 func (a *api) stream(w http.ResponseWriter, r *http.Request) (any, error) {
 	h := w.Header()
-	h["Content-Type"] = []string{"text/event-stream"}
-	h["Cache-Control"] = cacheControl
+	h.Set("Content-Type", "text/event-stream")
+	h.Set("Cache-Control", "no-store")
 	w.WriteHeader(http.StatusOK)
 	rc := http.NewResponseController(w)
 	if r.Method == http.MethodHead {
@@ -273,7 +241,7 @@ func (a *api) stream(w http.ResponseWriter, r *http.Request) (any, error) {
 	end := a.openStream()
 	defer a.closeStream(end)
 	if conn, ok := r.Context().Value(connKey{}).(*boundedConn); ok {
-		conn.hold(heldStream, func() { conn.Conn.Close() })
+		conn.hold(nil)
 		if c, ok := conn.Conn.(interface{ SetWriteBuffer(int) error }); ok {
 			c.SetWriteBuffer(eventBuffer)
 		}
@@ -287,15 +255,14 @@ func (a *api) stream(w http.ResponseWriter, r *http.Request) (any, error) {
 		changes := a.drone.changes.Load()
 		if now := time.Now(); changes != shown || now.Sub(sent) >= eventAtMost {
 			out = append(out, "event: status\ndata: "...)
-			out = append(append(out, a.rendered(now).bytes...), '\n')
+			out = append(append(out, encode(render(a.drone.status()))...), '\n')
 			rc.SetWriteDeadline(now.Add(answerHangs))
 			if _, err := w.Write(out); err != nil || rc.Flush() != nil {
 				return answered, nil
 			}
 			out, sent, shown = out[:0], now, changes
 		}
-		// All streams look at the same moments, so that one rendering serves them.
-		timer.Reset(eventEvery - time.Duration(time.Now().UnixNano()%int64(eventEvery)))
+		timer.Reset(eventEvery)
 		select {
 		case <-timer.C:
 		case <-r.Context().Done():

@@ -87,7 +87,7 @@ var holdingInAir = &minimal.MessageHeartbeat{
 }
 
 // neverHeard is the status before the first heartbeat: nothing is known.
-const neverHeard = `{"online":false,"mode":"manual","vehicle_mode":null,
+const neverHeard = `{"version":"(devel)","online":false,"mode":"manual","vehicle_mode":null,
 "armed":null,"in_air":null,"landed_state":null,"state":null,"failsafe":null,
 "armable":null,"unhealthy":null,"done":null,
 "vehicle":null,"position":null,"velocity":null,"attitude":null,"battery":null,"gps":null,"home":null,"target":null,
@@ -129,7 +129,7 @@ func TestStatusShowsEverythingThatTheVehicleReports(t *testing.T) {
 		time.Sleep(50 * time.Millisecond)
 		v.say(&common.MessageAttitude{Roll: 0.4 * math.Pi / 180, Pitch: -1.1 * math.Pi / 180, Yaw: -178.5 * math.Pi / 180})
 		time.Sleep(50 * time.Millisecond)
-		v.wantStatus(`{"online":true,"mode":"hold","vehicle_mode":"AUTO.LOITER",
+		v.wantStatus(`{"version":"(devel)","online":true,"mode":"hold","vehicle_mode":"AUTO.LOITER",
 "armed":true,"in_air":true,"landed_state":"in_air","state":"active","failsafe":false,
 "armable":true,"unhealthy":["gps"],"done":null,
 "vehicle":{"autopilot":"px4","type":"quadrotor","version":"1.17.0","system_id":1},
@@ -191,14 +191,14 @@ func TestStatusOfALostVehicleIsItsLastKnownWithAges(t *testing.T) {
 	withScript(t, func(v *scriptedVehicle) {
 		v.say(holdingInAir, &common.MessageAttitude{Roll: 0.5})
 		time.Sleep(2900 * time.Millisecond)
-		if r := call(v.handler, "GET", "/api/drone/status", nil); !strings.HasPrefix(r.body, `{"online":true,`) {
+		if r := call(v.handler, "GET", "/api/drone/status", nil); !strings.Contains(r.body, `{"version":"(devel)","online":true,`) {
 			t.Errorf("offline 2.9 s after a heartbeat: %s", r.body)
 		}
 		time.Sleep(200 * time.Millisecond)
 		r := call(v.handler, "GET", "/api/drone/status", nil)
 		r.wantOK(t)
 		for _, want := range []string{
-			`{"online":false,"mode":"hold","vehicle_mode":"AUTO.LOITER","armed":true,`,
+			`{"version":"(devel)","online":false,"mode":"hold","vehicle_mode":"AUTO.LOITER","armed":true,`,
 			`"attitude":{"roll":28.6,"pitch":0,"yaw":0,"age":3.1}`, `"heartbeat_age":3.1,`,
 		} {
 			if !strings.Contains(r.body, want) {
@@ -431,45 +431,6 @@ func TestHEADOfAStreamHasItsHeaders(t *testing.T) {
 	}
 }
 
-func TestAcceptTellsWhetherAStreamIsWanted(t *testing.T) {
-	for accept, want := range map[string]bool{
-		"text/event-stream":                                  true,
-		"TEXT/Event-Stream":                                  true,
-		"text/event-stream; charset=utf-8":                   true,
-		"text/event-stream;q=0.5":                            true,
-		"text/event-stream, */*;q=0.1":                       true,
-		"text/event-stream, */*":                             true,
-		"application/json;q=0.9, text/event-stream":          true,
-		"application/json; q=0.2 , text/event-stream; q=0.3": true,
-		"text/html, ,text/event-stream,,":                    true,
-		"":                                                   false, "*/*": false, "text/*": false, "application/json": false,
-		"text/event-stream, application/json":      false, // what a generated client sends that can read both
-		"text/event-stream;q=0.1, */*":             false,
-		"text/event-stream;q=0.1, application/*":   false,
-		"text/event-stream;q=0":                    false,
-		"text/event-stream;q=0.0, */*":             false,
-		"text/event-stream;q=0.3,application/json": false,
-		"text/event-stream;q=nonsense":             false,
-		"text/event-stream;q=-1":                   false,
-		"text/event-stream;q=2":                    false,
-		"text/event-stream;q=NaN":                  false,
-		"text/event-stream;q=":                     false,
-		"text/event-streams":                       false,
-		"event-stream":                             false,
-		";;;,,,q=1;text/event-stream":              false,
-		"\x00\xff;q=text/event-stream":             false,
-	} {
-		if got := wantsStream([]string{accept}); got != want {
-			t.Errorf("Accept: %q: a stream: %v, want %v", accept, got, want)
-		}
-	}
-	if !wantsStream([]string{"text/html", "text/event-stream"}) {
-		t.Error("two lines of Accept are not one list")
-	}
-	r := call(silent(), "GET", "/api/drone/status", nil, "Accept", "text/html,*/*;q=0.8")
-	r.wantOK(t)
-}
-
 func TestA17thStreamTakesThePlaceOfTheOldest(t *testing.T) {
 	atStation(t, simPX4, func(st *station) {
 		p, end := serve(st.T, st.handler, maxConnections)
@@ -502,16 +463,6 @@ func TestA17thStreamTakesThePlaceOfTheOldest(t *testing.T) {
 			if w.ended() != (i == 4) {
 				st.Errorf("stream %d: ended %v", i+1, w.ended())
 			}
-		}
-		// All show the same, made once.
-		texts := map[string]bool{}
-		for i, w := range open {
-			if i != 4 {
-				texts[w.last()] = true
-			}
-		}
-		if len(texts) != 1 {
-			st.Errorf("%d different events at the same moment", len(texts))
 		}
 	})
 }

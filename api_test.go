@@ -197,7 +197,7 @@ func atStation(t *testing.T, flavour simFlavour, test func(st *station), hosts .
 		s := newSimulator(flavour)
 		running.Go(func() { s.run(ctx) })
 		l := newDrone(device{
-			name: "sim",
+			name: "sim", kind: serialLine,
 			open: func(context.Context) (port, error) { return s.open() },
 			baud: func() int { return 0 },
 		}, 0, false)
@@ -327,8 +327,8 @@ func TestEachRouteAnswersAsTheContractShows(t *testing.T) {
 			`{"status":"OK","mode":"altitude","expires_in":1.25}`},
 		{"sticks in manual mode", simPX4, "manual", "POST", "/api/drone/input", `{"throttle":0.6}`,
 			`{"status":"OK","mode":"manual","expires_in":0.5}`},
-		{"takeoff: PX4 is armed last", simPX4, "", "POST", "/api/drone/takeoff", `{"altitude":10}`,
-			`{"status":"accepted","status_code":0,"command":400,"mode":"takeoff"}`},
+		{"takeoff: PX4 is armed first", simPX4, "", "POST", "/api/drone/takeoff", `{"altitude":10}`,
+			`{"status":"accepted","status_code":0,"command":22,"mode":"takeoff"}`},
 		{"takeoff: ArduPilot climbs last", simArduPilot, "", "POST", "/api/drone/takeoff", "",
 			`{"status":"accepted","status_code":0,"command":22,"mode":"takeoff"}`},
 		{"goto", simPX4, "hold", "POST", "/api/drone/goto", `{"lat":47.3980,"lon":8.5460,"altitude":20,"heading":90,"speed":5}`,
@@ -940,6 +940,9 @@ func TestARefusalTellsOnlyTheTextsThatExplainIt(t *testing.T) {
 		time.Sleep(100 * time.Millisecond)
 		st.sim.change(func() {
 			st.sim.onAck = func(ack *common.MessageCommandAck) []simAnswer {
+				if ack.Command != common.MAV_CMD_COMPONENT_ARM_DISARM {
+					return []simAnswer{{ack: ack}}
+				}
 				ack.Result = common.MAV_RESULT_DENIED
 				for _, text := range texts {
 					st.sim.after(text.after, func() {
@@ -1003,7 +1006,7 @@ func TestTheLogNeverSaysAcceptedOfWhatWasNot(t *testing.T) {
 		log := told()
 		var wish bool
 		for line := range strings.Lines(log) {
-			wish = wish || strings.Contains(line, "without one of its wishes")
+			wish = wish || strings.Contains(line, "without one of its steps")
 			if strings.Contains(line, "level=INFO") != strings.Contains(line, "accepted") {
 				st.Errorf("the log says %s", line)
 			}
@@ -1241,16 +1244,16 @@ func FuzzBody(f *testing.F) {
 // onlooking is the commander's owner but for what it does before a plan.
 type onlooking struct {
 	owner
-	look func(op *operation) error
+	look func(t *task) error
 }
 
-func (o onlooking) prepare(op *operation) error { return o.look(op) }
+func (o onlooking) prepare(t *task) error { return o.look(t) }
 
 // aloftAndDeaf is a copter in the air, flown by sticks, whose plans are made and
 // not sent: no time passes. told returns what it would have been told since.
 func aloftAndDeaf() (d *drone, told func() []message.Message) {
 	d = newDrone(device{name: "none", baud: func() int { return 0 }}, 0, false)
-	d.greeting.running = true // asks nothing
+	d.hs.running = true // asks nothing
 	see := func() {
 		for _, m := range []message.Message{
 			&minimal.MessageHeartbeat{
@@ -1266,9 +1269,9 @@ func aloftAndDeaf() (d *drone, told func() []message.Message) {
 	}
 	see()
 	var list []message.Message
-	d.cmd.owner = onlooking{d.cmd.owner, func(op *operation) error {
+	d.cmd.owner = onlooking{d.cmd.owner, func(t *task) error {
 		d.cmd.begun = time.Time{} // the next one need not wait
-		for _, s := range op.plan.steps {
+		for _, s := range t.plan.steps {
 			list = append(list, s.message(1, 0))
 		}
 		return refuse(codeRefused, "a test only looks")

@@ -36,8 +36,7 @@ import (
 
 // The benchmarks measure the program in turns with a baseline, so that what
 // else the machine does weighs on both; their ratio is what counts. The tests
-// at the end hold the budgets that can be counted exactly. docs/performance.md
-// tells what the numbers mean.
+// at the end count allocations. docs/performance.md tells what the numbers mean.
 
 // fullLink is what a link at 921600 baud carries, in bytes a second.
 const fullLink = 921600 / 10
@@ -360,8 +359,6 @@ func BenchmarkStatus(b *testing.B) {
 			address, body := telemetered(b)
 			bareAddress := serveHere(b, barely(bareAnswer(body)), true)
 			clients, bareClients := connects(b, address, n), connects(b, bareAddress, n)
-			// A turn of some 30 ms: a status that nobody asked for in the turn
-			// before is rendered once more.
 			const each, turns = 1600, 60
 			var whole, single pair
 			for b.Loop() {
@@ -456,7 +453,7 @@ func (f *farEnd) read() {
 		if err != nil {
 			return
 		}
-		in.filled(n, now)
+		in.filled(n)
 		for {
 			raw, ok := in.next()
 			if !ok {
@@ -575,7 +572,7 @@ func BenchmarkLand(b *testing.B) {
 			if err != nil {
 				return
 			}
-			in.filled(n, time.Now())
+			in.filled(n)
 			if _, ok := in.next(); ok {
 				acked <- struct{}{}
 			}
@@ -633,7 +630,10 @@ func cpuTime() time.Duration {
 }
 
 // replay is a port that gives a stream in reads of up to 512 bytes, then ends.
-type replay struct{ rest []byte }
+type replay struct {
+	noDeadlines
+	rest []byte
+}
 
 func (r *replay) Read(b []byte) (int, error) {
 	if len(r.rest) == 0 {
@@ -717,10 +717,10 @@ func BenchmarkTelemetry(b *testing.B) {
 			var floor, ours, theirs cost
 			rounds := 0
 			for b.Loop() {
-				floor.measure(func() { splitAndCheck(&replay{stream}) })
+				floor.measure(func() { splitAndCheck(&replay{rest: stream}) })
 				ours.measure(func() {
 					l := mute()
-					l.link.serve(context.Background(), &replay{stream})
+					l.link.serve(context.Background(), &replay{rest: stream})
 					if l.link.received.Load() < uint64(frames-1) { // the last one may be of a message that only a next frame confirms
 						b.Fatalf("read %d frames of %d", l.link.received.Load(), frames)
 					}
@@ -824,10 +824,10 @@ func BenchmarkScaleTexts(b *testing.B) {
 			for b.Loop() {
 				before := heap()
 				l = mute()
-				c.measure(func() { l.link.serve(context.Background(), &replay{stream}) })
+				c.measure(func() { l.link.serve(context.Background(), &replay{rest: stream}) })
 				grown = heap() - before
 			}
-			body := newJSONBody(render(l.status())).bytes
+			body := encode(render(l.status()))
 			b.ReportMetric(0, "ns/op")
 			b.ReportMetric(float64(c.cpu)/float64(b.N*n), "ns/text")
 			b.ReportMetric(grown*1e3, "heap-growth-kB")
@@ -1055,14 +1055,11 @@ func BenchmarkUDP(b *testing.B) {
 			const seconds = 10
 			for b.Loop() {
 				cpu, bareCPU := p.cpu(b), q.cpu(b)
-				woken, bareWoken := switches(b, p.Process.Pid), switches(b, q.Process.Pid)
 				time.Sleep(seconds * time.Second)
 				cpu, bareCPU = p.cpu(b)-cpu, q.cpu(b)-bareCPU
 				b.ReportMetric(cpu.Seconds()/seconds*100, "%-of-a-core")
 				b.ReportMetric(bareCPU.Seconds()/seconds*100, "bare-%-of-a-core")
 				b.ReportMetric(float64(cpu)/float64(bareCPU), "x-bare")
-				b.ReportMetric(float64(switches(b, p.Process.Pid)-woken)/seconds, "wakes/s")
-				b.ReportMetric(float64(switches(b, q.Process.Pid)-bareWoken)/seconds, "bare-wakes/s")
 			}
 			b.ReportMetric(0, "ns/op")
 		})
@@ -1141,131 +1138,6 @@ func size(tb testing.TB, dir, target string) float64 {
 
 // What follows are counts that are the same on every machine.
 
-func TestReleaseBinariesAreSmall(t *testing.T) {
-	if testing.Short() {
-		t.Skip("it builds every target")
-	}
-	if _, err := exec.LookPath("make"); err != nil {
-		t.Skip(err)
-	}
-	budget := map[string]float64{"armv6": 7.3e6, "armv7": 7.3e6, "arm64": 7.3e6, "amd64": 7.6e6}
-	dir := built(t, "armv6", "armv7", "arm64", "amd64")
-	for target, most := range budget {
-		if got := size(t, dir, target); got > most {
-			t.Errorf("%s is %.0f bytes, over its budget of %.0f", target, got, most)
-		}
-	}
-}
-
-// An idle program has ten goroutines: main, two for the signals, the log's, the
-// server's two, the drone's and its clock's, and the link's reader and writer. And
-// nine descriptors beside those it was given and those of the Go runtime's look at
-// the cgroup: the server's, the network poller's two, and six of the serial port,
-// of which two are what it is waited for with.
-func TestIdleProgramHoldsLittle(t *testing.T) {
-	const goroutines, files = 10, 9
-	far, path := terminal(t)
-	p := start(t, []string{"GOTRACEBACK=all"}, "-device", path, "-baud", "57600")
-	if _, err := far.Read(make([]byte, 100)); err != nil { // its first heartbeat
-		t.Fatal(err)
-	}
-	given := descriptorNames(t, "self")
-	open := slices.DeleteFunc(descriptorNames(t, strconv.Itoa(p.Process.Pid)), func(name string) bool {
-		return strings.HasPrefix(name, "/sys/fs/cgroup/") || name == os.DevNull ||
-			strings.HasPrefix(name, "pipe:") && slices.Contains(given, name)
-	})
-	if len(open) > files {
-		t.Errorf("%d descriptors are open, over the budget of %d: %q", len(open), files, open)
-	}
-	if polled := polledFiles(t, p.Process.Pid); slices.Contains(polled, path) {
-		t.Errorf("the runtime polls %q; want the server's socket and not the line", polled)
-	}
-	p.Process.Signal(syscall.SIGQUIT)
-	var trace strings.Builder
-	for p.log.Scan() {
-		trace.WriteString(p.log.Text() + "\n")
-	}
-	p.Wait()
-	var running []string // but for the runtime's own, which it counts to no program
-	for _, g := range strings.Split(trace.String(), "\n\n") {
-		_, by, _ := strings.Cut(g, "created by ")
-		if strings.HasPrefix(g, "goroutine 1 ") || by != "" && !strings.HasPrefix(by, "runtime.") {
-			running = append(running, strings.SplitN(by, "\n", 2)[0])
-		}
-	}
-	if len(running) == 0 || len(running) > goroutines {
-		t.Errorf("%d goroutines run, over the budget of %d, created by %q", len(running), goroutines, running)
-	}
-}
-
-// What an idle and a flying program wake up for: voluntary switches of all its
-// threads, over 20 s of real time, because the kernel counts them and the runtime
-// below us makes most of them. They are counted in windows of 7 s, as long as a
-// silent port takes from one opening to the next, until one is in the budget: the
-// runtime's monitor wakes more often while others keep the program waiting, never
-// less.
-func TestProgramWakesSeldom(t *testing.T) {
-	if testing.Short() || racing() {
-		t.Skip("it takes 12 s, on a busy machine more, and the race detector wakes by itself")
-	}
-	const window, windows = 7 * time.Second, 8
-	mosts := [2]int{5 * 7, 110 * 7}
-	_, path := terminal(t)
-	idle := start(t, nil, "-device", path, "-baud", "57600")
-	port := freeUDPPort(t)
-	flying := start(t, nil, "-device", "udpin://"+port)
-	vehicle, err := net.Dial("udp", port)
-	if err != nil {
-		t.Fatal(err)
-	}
-	stop := make(chan struct{})
-	var playing sync.WaitGroup
-	playing.Go(func() { play(t, vehicle, "px4", 1, stop) })
-	defer playing.Wait()
-	defer vehicle.Close()
-	defer close(stop)
-	flying.until(t, `"online":true`)
-	time.Sleep(5 * time.Second) // the greeting
-
-	least := [2]int{math.MaxInt, math.MaxInt}
-	programs := [2]*program{idle, flying}
-	for n := 0; n < windows && (least[0] > mosts[0] || least[1] > mosts[1]); n++ {
-		before := [2]int{switches(t, idle.Process.Pid), switches(t, flying.Process.Pid)}
-		time.Sleep(window)
-		for i, p := range programs {
-			least[i] = min(least[i], switches(t, p.Process.Pid)-before[i])
-		}
-	}
-	for i, most := range mosts {
-		t.Logf("%d in %v, %.1f a second", least[i], window, float64(least[i])/window.Seconds())
-		if least[i] > most {
-			t.Errorf("woken %d times in %v, over the budget of %d", least[i], window, most)
-		}
-	}
-	for _, p := range programs {
-		p.end(t)
-	}
-}
-
-// switches is how often the threads of a process went to sleep by themselves.
-func switches(t testing.TB, pid int) (sum int) {
-	t.Helper()
-	threads, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/status", pid))
-	for _, path := range threads {
-		status, err := os.ReadFile(path)
-		if err != nil {
-			t.Fatal(err)
-		}
-		_, rest, _ := strings.Cut(string(status), "\nvoluntary_ctxt_switches:")
-		n, err := strconv.Atoi(strings.Fields(rest)[0])
-		if err != nil {
-			t.Fatal(err)
-		}
-		sum += n
-	}
-	return sum
-}
-
 func freeUDPPort(tb testing.TB) string {
 	tb.Helper()
 	c, err := net.ListenPacket("udp", "127.0.0.1:0")
@@ -1300,49 +1172,6 @@ func play(tb testing.TB, w io.Writer, name string, times float64, stop <-chan st
 	}
 }
 
-// descriptorNames are what a process has open.
-func descriptorNames(t *testing.T, pid string) (names []string) {
-	t.Helper()
-	links, err := filepath.Glob("/proc/" + pid + "/fd/*")
-	if err != nil || links == nil {
-		t.Fatal("no descriptors of process", pid, err)
-	}
-	for _, l := range links {
-		if name, err := os.Readlink(l); err == nil { // the listing's own is closed again
-			names = append(names, name)
-		}
-	}
-	return names
-}
-
-// polledFiles are what the runtime's poller is woken by: the epoll that has the
-// server's socket.
-func polledFiles(t *testing.T, pid int) (names []string) {
-	t.Helper()
-	infos, _ := filepath.Glob(fmt.Sprintf("/proc/%d/fdinfo/*", pid))
-	for _, info := range infos {
-		text, err := os.ReadFile(info)
-		if err != nil {
-			t.Fatal(err)
-		}
-		names = names[:0]
-		for line := range strings.Lines(string(text)) {
-			if fd, ok := strings.CutPrefix(line, "tfd:"); ok {
-				name, err := os.Readlink(fmt.Sprintf("/proc/%d/fd/%s", pid, strings.Fields(fd)[0]))
-				if err != nil {
-					t.Fatal(err)
-				}
-				names = append(names, name)
-			}
-		}
-		if slices.ContainsFunc(names, func(name string) bool { return strings.HasPrefix(name, "socket:") }) {
-			return names
-		}
-	}
-	t.Fatal("the runtime polls no socket")
-	return nil
-}
-
 // racing reports whether the race detector is in: it allocates by itself.
 func racing() bool {
 	info, _ := debug.ReadBuildInfo()
@@ -1355,16 +1184,16 @@ func TestTelemetryAllocatesLittle(t *testing.T) {
 	if racing() {
 		t.Skip("the race detector allocates by itself")
 	}
-	r := &reader{link: mute().link, conn: &connection{port: &replay{}}}
+	r := &reader{link: mute().link}
 	in := &r.in
 	take := func(b []byte) {
-		in.filled(copy(in.space(), b), time.Time{})
+		in.filled(copy(in.space(), b))
 		for {
 			f, ok := in.next()
 			if !ok {
 				return
 			}
-			r.take(f)
+			r.take(f, time.Time{})
 		}
 	}
 	beat := &minimal.MessageHeartbeat{Type: minimal.MAV_TYPE_QUADROTOR, Autopilot: minimal.MAV_AUTOPILOT_PX4}
@@ -1405,10 +1234,10 @@ func TestRequestsAllocateLittle(t *testing.T) {
 	}
 	l := mute()
 	stream, _ := captured(t, "px4")
-	l.link.serve(t.Context(), &replay{stream})
+	l.link.serve(t.Context(), &replay{rest: stream})
 	l.cmd.stopped = false // POST input is answered
 	l.online = true
-	l.machine.mode, l.sticks.taken, l.sticks.src.told = ModePosition, false, true
+	l.machine.mode, l.sticks.owner, l.sticks.src.told = ModePosition, ownerClient, true
 	h := newHandler(l, admission{})
 	w := &discarded{header: http.Header{}}
 	ask := func(method, path, body string) func() {
@@ -1424,14 +1253,12 @@ func TestRequestsAllocateLittle(t *testing.T) {
 			}
 		}
 	}
-	status := ask("GET", "/status", "")
 	for _, c := range []struct {
 		what string
 		most float64
 		do   func()
 	}{
-		{"GET status, as it was", 0, status},
-		{"GET status, changed", 67, func() { l.version.Add(1); status() }},
+		{"GET status", 85, ask("GET", "/status", "")},
 		{"POST input", 83, ask("POST", "/input", `{"roll":0.1,"pitch":0.2,"yaw":0.3,"throttle":0.5}`)},
 	} {
 		if got := testing.AllocsPerRun(100, c.do); got > c.most {
@@ -1452,11 +1279,118 @@ func (d *discarded) WriteHeader(code int)        { d.code = code }
 
 func TestFloodOfTextsStaysBounded(t *testing.T) {
 	l := mute()
-	l.link.serve(t.Context(), &replay{texts(t, 10000)})
+	l.link.serve(t.Context(), &replay{rest: texts(t, 10000)})
 	if n := len(l.tel.texts.chunks); n > 8 {
 		t.Errorf("%d texts wait for their chunks, over the budget of 8", n)
 	}
 	if n := len(l.tel.texts.since(time.Time{})); n != len(l.tel.texts.last) {
 		t.Errorf("%d texts are kept, want %d", n, len(l.tel.texts.last))
 	}
+}
+
+// BenchmarkStream is what 16 streams of the status at 10 Hz cost beside one client
+// that asks for it ten times a second: the CPU of the release binary on a full
+// link, in turns.
+func BenchmarkStream(b *testing.B) {
+	t := build(b, runtime.GOARCH)
+	flight, _ := captured(b, "px4")
+	p := begin(b, t.ours)
+	p.poured(b, t.far, flight, fullLink) // it greets
+	var pouring sync.WaitGroup
+	stop := make(chan struct{})
+	pouring.Go(func() { pour(t.far, flight, fullLink, math.MaxInt, stop) })
+	defer pouring.Wait()
+	defer close(stop)
+
+	var single, all atomic.Int64 // events
+	ways := []struct {
+		name string
+		ask  func(end <-chan struct{})
+		took []time.Duration
+	}{
+		{name: "nobody", ask: func(end <-chan struct{}) { <-end }},
+		{name: "poller", ask: func(end <-chan struct{}) { polls(b, p.address, end) }},
+		{name: "1-stream", ask: func(end <-chan struct{}) { listens(b, p.address, 1, &single, end) }},
+		{name: "16-streams", ask: func(end <-chan struct{}) { listens(b, p.address, maxStreams, &all, end) }},
+	}
+	const turns, seconds = 10, 2
+	asked := 0.0 // seconds
+	for b.Loop() {
+		for turn := range turns {
+			for i := range ways {
+				w := &ways[(turn+i)%len(ways)]
+				w.took = append(w.took, p.ranWhile(b, seconds, w.ask))
+			}
+			asked += seconds + settles.Seconds()
+		}
+	}
+	b.ReportMetric(0, "ns/op")
+	b.ReportMetric(float64(all.Load())/maxStreams/asked, "events/s-of-each")
+	for _, w := range ways {
+		b.ReportMetric(quantile(w.took, 50).Seconds()/seconds*100, w.name+"-%-of-a-core")
+	}
+	nobody, poller, streams := ways[0].took, ways[1].took, ways[3].took
+	whole := pair{ours: poller, bare: streams}
+	b.ReportMetric(whole.ratio(), "x-poller") // of all that the program does
+	added := func(d []time.Duration) float64 { return float64(quantile(d, 50) - quantile(nobody, 50)) }
+	b.ReportMetric(added(streams)/added(poller), "x-poller-added") // over nobody
+}
+
+// settles is how long somebody has asked before it is measured.
+const settles = 300 * time.Millisecond
+
+// ranWhile is the CPU of a process in some seconds of what asks does, which has
+// begun before and ends after them.
+func (p process) ranWhile(b *testing.B, seconds int, asks func(end <-chan struct{})) time.Duration {
+	end := make(chan struct{})
+	var asking sync.WaitGroup
+	asking.Go(func() { asks(end) })
+	time.Sleep(settles)
+	before := p.cpu(b)
+	time.Sleep(time.Duration(seconds) * time.Second)
+	took := p.cpu(b) - before
+	close(end)
+	asking.Wait()
+	return took
+}
+
+// polls asks for the status ten times a second.
+func polls(b *testing.B, address string, end <-chan struct{}) {
+	c := connect(b, address)
+	defer c.conn.Close()
+	tick := time.NewTicker(eventEvery)
+	defer tick.Stop()
+	for {
+		if err := c.do(get("/status")); err != nil {
+			b.Error(err)
+			return
+		}
+		select {
+		case <-tick.C:
+		case <-end:
+			return
+		}
+	}
+}
+
+// listens reads so many streams of the status and counts their events.
+func listens(b *testing.B, address string, streams int, events *atomic.Int64, end <-chan struct{}) {
+	request := []byte("GET /api/drone/status HTTP/1.1\r\nHost: localhost\r\nAccept: text/event-stream\r\n\r\n")
+	var reading sync.WaitGroup
+	defer reading.Wait()
+	for range streams {
+		c := connect(b, address)
+		defer c.conn.Close()
+		if _, err := c.conn.Write(request); err != nil {
+			b.Error(err)
+		}
+		reading.Go(func() {
+			for lines := bufio.NewScanner(c.in); lines.Scan(); {
+				if bytes.HasPrefix(lines.Bytes(), []byte("event: ")) {
+					events.Add(1)
+				}
+			}
+		})
+	}
+	<-end
 }

@@ -2,155 +2,368 @@ package main
 
 import (
 	"cmp"
-	"sync"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
 	"time"
+
+	"github.com/bluenviron/gomavlib/v3/pkg/dialects/common"
+	"github.com/bluenviron/gomavlib/v3/pkg/message"
 )
 
-// Times of a plan (docs/design.md, rule 8 and "The newest command wins").
+// Times of a command's copies (docs/design.md, "Commands").
 const (
-	planEvery  = 100 * time.Millisecond // at most one plan begins in it
-	atOnce     = 10 * time.Millisecond  // a plan that goes out in it did not wait
-	lookWithin = time.Second            // the heartbeat before what nobody asked for at this moment
-	landWithin = 100 * time.Millisecond // the same before a landing
-	stepShows  = 300 * time.Millisecond // the mode of a step, before the next one
-	showWithin = 500 * time.Millisecond // the mode, after the last ack; or three round trips
-	showEvery  = 20 * time.Millisecond  // between two looks
+	firstRepeat  = 150 * time.Millisecond // or one and a half round trips
+	giveUp       = 2 * time.Second        // after the first copy
+	progressWait = 10 * time.Second       // after IN_PROGRESS
+	lateAck      = time.Second            // after the last copy no ack of it comes any more
+	modeGap      = 20 * time.Millisecond  // between the answer of a mode change and the next one
+	modeUnknown  = 500 * time.Millisecond // after its last copy, where neither ack nor report came
+	showWithin   = 500 * time.Millisecond // after the ack, until a report shows it; or two round trips
+	showEvery    = 50 * time.Millisecond  // between two requests for a report
 )
 
-// commander carries plans out, one at a time: sends their steps, waits for the
-// acks, repeats, takes back; the newest plan wins. Everything in it happens
-// under the mutex of the one who has it, which await gives up while it waits.
-type commander struct {
-	mu      sync.Locker
-	acks    *acks
-	machine *machine
-	owner   owner
+// repeats are when the copies of a command go out, in first repeats after the
+// first copy: gaps of 1, 5/3, 7/3 and 10/3.
+var repeats = [...]float64{0, 1, 8. / 3, 5, 25. / 3}
 
-	op      *operation   // is carried out
-	running []*operation // it, older ones that take their steps back, and disarmings
-	next    *operation   // waits for its turn
-	begun   time.Time    // when the last plan began
-	man     *manoeuvre   // what the last accepted plan is doing
-	goodbye *talk        // when the program ends in the air after sticks
-	bell    bell         // rings when something came that one may wait for
-	stopped bool         // the program ends
+// acks matches COMMAND_ACKs with commands. An ack has no number: it names its
+// command, and that is all.
+type acks struct {
+	say    func(message.Message) error // from us to the vehicle
+	clear  func()                      // gets the autopilot's parser out of a broken frame
+	system func() byte                 // the vehicle's
+	vendor func() firmware
+
+	waiting map[common.MAV_CMD]*command
+	owed    map[common.MAV_CMD]owedAcks
+	trip    time.Duration // the round trip last measured
+	heard   time.Time     // when the vehicle last answered anything of ours
+	modeAt  time.Time     // not before it another mode change
+	mode    *step         // the mode change sent last, answered or superseded
 }
 
-// owner is whom a commander works for: it knows the sticks, the parameters and
-// what the vehicle says.
-type owner interface {
-	ready(s *step) time.Time          // when the sticks let a step go
-	prepare(op *operation) error      // before the first step of a plan
-	sends(op *operation, i int)       // right before step i
-	follow(op *operation, s *step)    // after an accepted step
-	closing(op *operation, err error) // after a plan, accepted or not
-	refusal(op *operation, s *step, result uint8, at time.Time) error
+// owedAcks counts the acks of a command that are still on their way. Until they
+// came or are lost, an ack of that number says nothing of the next command.
+type owedAcks struct {
+	n     int
+	until time.Time
 }
 
-// bell wakes all that wait for it.
-type bell struct{ rings chan struct{} }
+// command is one MAVLink command with its copies and its answer.
+type command struct {
+	step    *step
+	before  report // the last report when the first copy went out
+	reports int    // and how many there were
+	unsure  bool   // its acks may be an earlier command's: a report alone answers it
 
-// wait returns a channel that is closed when the bell rings next.
-func (b *bell) wait() <-chan struct{} {
-	if b.rings == nil {
-		b.rings = make(chan struct{})
+	copies   int
+	sent     time.Time // the first
+	last     time.Time // the last
+	ackedAt  time.Time // when ACCEPTED came first
+	ackedBy  int       // and how many reports there were
+	refusal  *uint8    // the first ack that is not ACCEPTED
+	progress time.Time // when IN_PROGRESS came
+}
+
+func newAcks(say func(message.Message) error, clear func(), system func() byte, vendor func() firmware) *acks {
+	return &acks{
+		say: say, clear: clear, system: system, vendor: vendor,
+		waiting: make(map[common.MAV_CMD]*command), owed: make(map[common.MAV_CMD]owedAcks),
 	}
-	return b.rings
 }
 
-func (b *bell) ring() {
-	if b.rings != nil {
-		close(b.rings)
-		b.rings = nil
+// byReport reports whether a report proves the command, whatever its acks are.
+func (s *step) byReport() bool {
+	return s.cmd == common.MAV_CMD_DO_SET_MODE || s.cmd == common.MAV_CMD_COMPONENT_ARM_DISARM
+}
+
+// ackProves reports whether an ACCEPTED says that the vehicle does it. PX4's first
+// ack of a DO_SET_MODE is ACCEPTED whatever happens (docs/autopilots.md).
+func (s *step) ackProves(f firmware) bool {
+	return f != px4 || s.cmd != common.MAV_CMD_DO_SET_MODE
+}
+
+// freeAt is when the next command with this number may go out, so that its acks
+// are its own.
+func (a *acks) freeAt(cmd common.MAV_CMD) time.Time {
+	if o := a.owed[cmd]; o.n > 0 {
+		return o.until
+	}
+	return time.Time{}
+}
+
+// open begins to wait for the acks of a step.
+func (a *acks) open(s *step, before report, reports int) *command {
+	c := &command{step: s, before: before, reports: reports, unsure: time.Now().Before(a.freeAt(s.cmd)) && !s.byReport()}
+	a.waiting[s.cmd] = c
+	return c
+}
+
+// close ends the wait.
+func (a *acks) close(c *command) {
+	if a.waiting[c.step.cmd] == c {
+		delete(a.waiting, c.step.cmd)
 	}
 }
 
-// answer is what an accepted command is told: the number of the last command
-// acknowledged, the mode it led to, and what is to be watched to its end.
-type answer struct {
-	command   uint16
-	mode      Mode
-	manoeuvre *manoeuvre
+// answered says that an ack or a report answered a mode change.
+func (a *acks) answered(s *step) {
+	if s.to != nil {
+		a.modeAt = time.Now().Add(modeGap)
+	}
+}
+
+// send sends a copy of the step. The waiter is there before.
+func (a *acks) send(c *command) error {
+	now := time.Now()
+	if c.copies > 0 {
+		a.clear()
+	}
+	if err := a.say(c.step.message(a.system(), uint8(c.copies))); err != nil {
+		return err
+	}
+	if c.copies == 0 {
+		c.sent = now
+	}
+	c.last = now
+	c.copies++
+	o := a.owed[c.step.cmd]
+	if !now.Before(o.until) {
+		o.n = 0
+	}
+	a.owed[c.step.cmd] = owedAcks{o.n + 1, now.Add(lateAck)}
+	if c.step.to != nil {
+		a.modeAt, a.mode = now.Add(modeUnknown), c.step
+	}
+	return nil
+}
+
+// hear takes an ack that the vehicle sent to us; reports is how many reports there
+// were before it.
+func (a *acks) hear(cmd common.MAV_CMD, result uint8, reports int, now time.Time) {
+	a.heard = now
+	final := result != uint8(common.MAV_RESULT_IN_PROGRESS)
+	if o := a.owed[cmd]; o.n > 0 && final {
+		a.owed[cmd] = owedAcks{o.n - 1, o.until}
+	} else if o.n > 0 {
+		a.owed[cmd] = owedAcks{o.n, now.Add(progressWait)}
+	}
+	if final && a.mode != nil && a.mode.cmd == cmd {
+		a.answered(a.mode)
+	}
+	c := a.waiting[cmd]
+	if c == nil || c.copies == 0 || now.Before(c.sent) || c.unsure {
+		return
+	}
+	switch {
+	case !final:
+		if c.progress.IsZero() {
+			c.progress = now
+		}
+	case result != uint8(common.MAV_RESULT_ACCEPTED):
+		if c.refusal == nil {
+			c.refusal = &result
+		}
+	case c.ackedAt.IsZero():
+		c.ackedAt, c.ackedBy = now, reports
+		trip := now.Sub(c.sent)
+		if c.copies > 1 { // the first copy may have been lost: it grows step by step
+			trip = min(trip, max(2*a.trip, firstRepeat))
+		}
+		if c.progress.IsZero() {
+			a.trip = trip
+		}
+	}
+}
+
+// request asks for a message (REQUEST_MESSAGE, 512). Its ack means nothing.
+func (a *acks) request(id uint32) error {
+	s := a.vendor().command(common.MAV_CMD_REQUEST_MESSAGE, float32(id))
+	return a.say(s.message(a.system(), 0))
+}
+
+// restarted forgets what the autopilot has forgotten: it answers nothing of before.
+func (a *acks) restarted() { clear(a.owed) }
+
+// shown reports whether a report that came after the command went out shows what
+// it leads to. Where that was so before, only a report that came after its ack
+// tells.
+func (c *command) shown(r report, reports int) bool {
+	since, done, already := c.reports, false, false
+	switch s := c.step; {
+	case s.arms():
+		done, already = r.armed, c.before.armed
+	case s.disarms():
+		done, already = !r.armed, !c.before.armed
+	case s.to == nil: // nothing else tells
+		return !c.ackedAt.IsZero()
+	default:
+		o := s.to
+		over := o.end != 0 && o.end == r.custom && r.amsl >= o.endAMSL && c.before.custom != o.end
+		done, already = r.custom == o.number || over, c.before.custom == o.number
+		done = done && !r.ahead && (o.mode != ModeTakeoff || r.armed)
+	}
+	if already {
+		if c.ackedAt.IsZero() {
+			return false
+		}
+		since = c.ackedBy
+	}
+	return done && reports > since
 }
 
 var (
-	errStopping   = refuse(codeOffline, "mavrest is shutting down")
-	errSuperseded = refuse(codeSuperseded, "a newer command took this one's place")
+	errTimeout  = errors.New("in time nothing came")
+	errStopping = refuse(codeOffline, "mavrest is shutting down")
 )
 
-// do carries a request out and returns when the autopilot has acknowledged every
-// step of it and shows its mode, or has refused one: then the error is a
-// *commandError. A landing joins the newest command if that is the same and not
-// answered yet.
-func (c *commander) do(r request, make_ func() (plan, error)) (answer, error) {
-	if newest := cmp.Or(c.next, c.op); newest != nil && newest.takesIn(r) {
-		c.mu.Unlock()
-		<-newest.ended
-		c.mu.Lock()
-		return newest.answer, newest.err
+// unlessLate is err, and nil where only the time was over.
+func unlessLate(err error) error {
+	if errors.Is(err, errTimeout) {
+		return nil
 	}
-	op := &operation{talk: talk{by: c}, request: r, make: make_, came: time.Now(), ended: make(chan struct{})}
-	return op.run()
+	return err
 }
 
-// idle reports whether nothing is under way, and something may be.
-func (c *commander) idle() bool { return c.op == nil && c.next == nil && !c.stopped }
-
-// doOwn carries out what no client asks for at this moment, unless one does. leg
-// is the manoeuvre that it is the second leg of, or nil.
-func (c *commander) doOwn(p plan, r request, leg *manoeuvre) (answer, error) {
-	if !c.idle() {
-		return answer{}, errSuperseded
+// code is the code of a command's error; "" where it has none.
+func code(err error) errorCode {
+	var ce *commandError
+	if errors.As(err, &ce) {
+		return ce.code
 	}
-	op := &operation{
-		talk: talk{by: c, own: true, leg: leg}, request: r, came: time.Now(), ended: make(chan struct{}),
-		make: func() (plan, error) { return p, nil },
-	}
-	return op.run()
+	return ""
 }
 
-// interrupted is the end of a plan that the drone was taken from: by a pilot, a
-// failsafe, or a return that was asked for here and never answered.
-func (c *commander) interrupted() error {
-	_, name := c.acks.vendor().reported(c.machine.raw.custom)
-	return refuse(codeInterrupted, "something else took the drone (a pilot, a failsafe, or a command that was never answered): it is in %s; nothing more was sent", name)
+func isNoAck(err error) bool { return code(err) == codeNoAck }
+
+// general are texts that name no cause: they stand behind those that do.
+var general = []string{"Resolve system health failures first", "not armable", "Arming denied", "is currently not"}
+
+// allClears end what was wrong before: they are no reasons.
+var allClears = []string{"cleared", "regained", "recovered", "restored", "failsafe off"}
+
+// ofPrearm reports whether a text tells of the checks before arming.
+func (t statusText) ofPrearm() bool {
+	return strings.HasPrefix(t.text, "PreArm") || strings.HasPrefix(t.text, "Arm:") || strings.HasPrefix(t.text, "Preflight Fail")
 }
 
-// took ends what is under way after a report that nothing here explains.
-func (c *commander) took(armed bool) {
-	stray := func(t *talk) {
-		if armed {
-			t.end(c.interrupted())
-		} else {
-			t.strayed = true
+// grave are the texts of warning or worse, and those of the checks before arming.
+func grave(texts []statusText) (list []statusText) {
+	for _, t := range texts {
+		if t.severity <= uint8(common.MAV_SEVERITY_WARNING) || t.ofPrearm() {
+			list = append(list, t)
 		}
 	}
-	for _, op := range c.running {
-		op.taken = true
-		stray(&op.talk)
-	}
-	if c.next != nil { // it is planned anew when it is its turn
-		stray(&c.next.talk)
-	}
-	if c.goodbye != nil {
-		stray(c.goodbye)
-	}
+	return list
 }
 
-// disarmed says that the vehicle was disarmed: what arms it must be asked for anew.
-func (c *commander) disarmed() {
-	for _, op := range append(c.running[:len(c.running):len(c.running)], c.next) {
-		if op != nil {
-			op.disarmed = true
+// causes are what grave texts name as reasons, each once; others name no cause.
+func causes(texts []statusText) (specific, others []string) {
+	for _, t := range texts {
+		in := func(words string) bool { return strings.Contains(strings.ToLower(t.text), strings.ToLower(words)) }
+		switch {
+		case slices.Contains(specific, t.text) || slices.Contains(others, t.text):
+		case !t.ofPrearm() && slices.ContainsFunc(allClears, in):
+		case slices.ContainsFunc(general, in):
+			others = append(others, t.text)
+		default:
+			specific = append(specific, t.text)
 		}
 	}
+	return specific, others
 }
 
-// stop ends everything that waits, and lets nothing new begin.
-func (c *commander) stop() {
-	c.stopped = true
-	if c.man != nil {
-		c.man.finish(errStopping)
+// evidence is what is known of the reasons of a refusal.
+type evidence struct {
+	texts      []statusText // of the autopilot, since the command began
+	parameters []string     // that stand in the way
+	unhealthy  []string     // systems
+	fence      bool         // one may be why
+}
+
+// refusal is the error of a step that the autopilot answered with anything but
+// ACCEPTED. It names every reason, the most specific first, and where no text
+// tells, the unhealthy systems.
+func refusal(s *step, result uint8, why evidence) error {
+	e := &commandError{code: codeRefused, answered: true, command: uint16(s.cmd), result: result, messages: grave(why.texts)}
+	list, others := causes(e.messages)
+	told := len(list) > 0
+	list = append(list, why.parameters...)
+	if !told && why.fence {
+		list = append(list, "it gives no reason; a fence may be why")
 	}
-	c.bell.ring()
+	if !told && len(why.unhealthy) > 0 {
+		list = append(list, "unhealthy: "+strings.Join(why.unhealthy, ", "))
+	}
+	reasons := ""
+	if list = append(list, others...); len(list) > 0 {
+		reasons = ": " + strings.Join(list, "; ")
+	}
+	e.text = fmt.Sprintf("the autopilot refused %s (%s)%s", commandName(s), resultName(result), reasons)
+	switch common.MAV_RESULT(result) {
+	case common.MAV_RESULT_UNSUPPORTED, common.MAV_RESULT_COMMAND_INT_ONLY, common.MAV_RESULT_COMMAND_LONG_ONLY,
+		common.MAV_RESULT_COMMAND_UNSUPPORTED_MAV_FRAME:
+		e.code = codeUnsupported
+		e.text = fmt.Sprintf("the autopilot does not know %s (%s)%s", commandName(s), resultName(result), reasons)
+	}
+	if stands, ok := flownWithout[s.cmd]; ok { // an accepted goto is not taken back
+		e.text = fmt.Sprintf("%s: %s was refused (%s)%s", stands, commandName(s), resultName(result), reasons)
+	}
+	return e
+}
+
+// flownWithout is what an accepted goto does without these (rule 7).
+var flownWithout = map[common.MAV_CMD]string{
+	common.MAV_CMD_DO_CHANGE_SPEED: "it flies there at its own speed",
+	common.MAV_CMD_CONDITION_YAW:   "it flies there with a heading of its own",
+}
+
+// withTexts is the error of an interrupted command with what the autopilot said
+// since it began; in a failsafe without a text, with the unhealthy systems.
+func withTexts(err error, texts []statusText, failsafe bool, unhealthy []string) error {
+	said, others := causes(grave(texts))
+	switch said = append(said, others...); {
+	case len(said) > 0:
+		return refuse(codeInterrupted, "%s; the autopilot says: %s", err, strings.Join(said, "; "))
+	case failsafe && len(unhealthy) > 0:
+		return refuse(codeInterrupted, "%s; unhealthy: %s", err, strings.Join(unhealthy, ", "))
+	}
+	return err
+}
+
+// resultName is a MAV_RESULT's name in lower case.
+func resultName(result uint8) string {
+	return lowerName(common.MAV_RESULT(result).String(), "MAV_RESULT_")
+}
+
+// inWords is how a command was answered, for the log: a MAV_RESULT's name, or why
+// there is none.
+func inWords(result uint8, err error) string {
+	if err != nil {
+		return err.Error()
+	}
+	return resultName(result)
+}
+
+var commandNames = map[common.MAV_CMD]string{
+	common.MAV_CMD_DO_SET_MODE:          "the mode change",
+	common.MAV_CMD_COMPONENT_ARM_DISARM: "disarming",
+	common.MAV_CMD_NAV_TAKEOFF:          "the takeoff",
+	common.MAV_CMD_NAV_LAND:             "the landing",
+	common.MAV_CMD_DO_REPOSITION:        "the goto",
+	common.MAV_CMD_DO_CHANGE_SPEED:      "the speed",
+	common.MAV_CMD_CONDITION_YAW:        "the heading",
+}
+
+// commandName is what a step is, in a sentence.
+func commandName(s *step) string {
+	switch {
+	case s.arms():
+		return "arming"
+	case s.cmd == common.MAV_CMD_DO_REPOSITION && !s.asInt: // PX4's pause
+		return "the hold"
+	}
+	return cmp.Or(commandNames[s.cmd], fmt.Sprintf("command %d", s.cmd))
 }

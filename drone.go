@@ -2,9 +2,12 @@ package main
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
 	"math"
+	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/bluenviron/gomavlib/v3/pkg/dialects/common"
@@ -28,32 +31,31 @@ type drone struct {
 
 	mu sync.Mutex // guards all below
 	aircraft
-	params   parameters
-	sticks   hands
-	cmd      *commander
-	conduct  conduct
-	greeting greeting
-	asked    asked
-	wg       sync.WaitGroup // the goroutines of run
+	params  parameters
+	sticks  hands
+	cmd     *commander
+	conduct conduct
+	hs      handshake
+	wg      sync.WaitGroup // the goroutines of run
 }
 
 // newDrone makes the drone that device leads to; only is its system id, 0 for
 // the first one that is heard.
 func newDrone(dev device, only byte, gcs bool) *drone {
-	d := &drone{clock: clock{alarm: newAlarm()}, ended: make(chan struct{})}
+	d := &drone{clock: clock{bell: make(chan struct{}, 1)}, ended: make(chan struct{})}
 	d.tel = newTelemetry()
-	d.link = newLink(dev, only, gcs, d.hear, d.clock.poke)
-	acks := newAcks(d.say, d.link.clear, func() byte { return d.tel.id.system }, func() firmware { return d.firmware })
+	d.link = newLink(dev, only, gcs, d.hear)
+	acks := newAcks(d.link.send, d.link.clear, func() byte { return d.tel.id.system }, func() firmware { return d.firmware })
 	d.cmd = &commander{mu: &d.mu, acks: acks, machine: &d.machine, owner: &d.conduct}
 	d.params = parameters{craft: &d.aircraft, acks: acks, told: make(map[string]float64)}
-	d.sticks = hands{craft: &d.aircraft, link: d.link, acks: acks, params: &d.params}
-	d.sticks.src = sources{rcIn: math.NaN(), gcsFailsafe: math.NaN(), alone: gcs}
-	d.asked = asked{craft: &d.aircraft, acks: acks}
+	d.sticks = hands{craft: &d.aircraft, link: d.link, acks: acks, params: &d.params, cmd: d.cmd}
+	d.sticks.src = newSources(gcs)
 	d.conduct = conduct{
-		reasons: reasons{craft: &d.aircraft, acks: acks}, sticks: &d.sticks, params: &d.params, cmd: d.cmd,
-		link: d.link, clock: &d.clock, asked: &d.asked, wg: &d.wg,
+		reasons: reasons{craft: &d.aircraft, acks: acks, params: &d.params, station: gcs}, sticks: &d.sticks, params: &d.params, cmd: d.cmd,
+		link: d.link, clock: &d.clock, hs: &d.hs, wg: &d.wg,
 	}
-	d.greeting = greeting{craft: &d.aircraft, params: &d.params, cmd: d.cmd, clock: &d.clock, wg: &d.wg}
+	slow := func() bool { baud := d.link.state().baud; return baud > 0 && baud < 115200 }
+	d.hs = handshake{craft: &d.aircraft, params: &d.params, cmd: d.cmd, clock: &d.clock, wg: &d.wg, slow: slow}
 	return d
 }
 
@@ -81,15 +83,6 @@ func (d *drone) quit() {
 	d.cmd.stop()
 }
 
-// say sends a message from us to the vehicle; its answer is awaited.
-func (d *drone) say(m message.Message) error {
-	err := d.link.send(m)
-	if err == nil {
-		d.link.expect(max(questionWait, 2*d.cmd.acks.trip))
-	}
-	return err
-}
-
 // farewell is what the vehicle is left with when the program ends after sticks
 // (docs/design.md, "SIGTERM in the air").
 func (d *drone) farewell() {
@@ -99,7 +92,7 @@ func (d *drone) farewell() {
 		return
 	}
 	f := d.sticks.facts(time.Now())
-	if f.firmware.ardupilot() && f.aloft && d.sticks.flies(f) && !d.sticks.taken {
+	if f.firmware.ardupilot() && f.aloft && d.sticks.flies(f) && !d.sticks.taken() {
 		d.conduct.farewell(f)
 	}
 	if d.sticks.phase != stickOff { // a pilot may have taken them meanwhile
@@ -111,36 +104,40 @@ func (d *drone) farewell() {
 func (d *drone) tick(now time.Time) time.Time {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	next := sooner(now.Add(offlineAfter), d.link.tick(now))
+	next := now.Add(offlineAfter)
 	if d.online {
-		if silent := d.tel.beat.at.Add(offlineAfter); now.Before(silent) {
+		if silent := d.reported.Add(offlineAfter); now.Before(silent) {
 			next = sooner(next, silent)
 		} else {
 			d.lose()
 		}
 	}
 	if d.machine.tick(now) {
-		d.taken("not the commanded mode for 5 s")
+		d.takeover("the vehicle is not in the commanded mode for 5 s")
 		d.tell("the vehicle is not in the mode that was commanded last: it is in " + d.modeName())
 	}
-	next = sooner(next, d.machine.due())
+	next = sooner(next, d.machine.follow)
 	next = sooner(next, d.tel.texts.flush(now, chunkWait))
 	next = sooner(next, d.conduct.watch(now))
 	d.sticks.tick(d.sticks.facts(now))
-	if d.sticks.act() && d.cmd.idle() {
+	switch acts := d.sticks.act(); {
+	case !d.cmd.idle():
+	case acts.hold:
 		d.wg.Go(d.conduct.holdForSilent)
+	case acts.pilots != 0:
+		d.wg.Go(func() { d.conduct.givePilot(acts.pilots) })
 	}
 	next = sooner(next, d.sticks.due())
 	flies := d.tel.beat.armed && (d.machine.mode == ModeHold || d.machine.mode == ModeTakeoff || d.cmd.transit())
-	next = sooner(next, d.asked.tick(now, d.sticks.phase != stickOff, flies, now.Before(d.sticks.watch.until)))
-	return sooner(next, d.greeting.tick(now))
+	looks := d.sticks.looks(d.sticks.facts(now))
+	return sooner(next, d.hs.tick(now, d.sticks.phase != stickOff, flies, looks, d.behind(now)))
 }
 
 // lose says that the vehicle is offline.
 func (d *drone) lose() {
 	d.online = false
 	d.machine.lose()
-	d.sticks.lost()
+	d.sticks.lost(d.sticks.facts(time.Now()))
 	d.cmd.bell.ring()
 	d.changed()
 	level := slog.LevelWarn
@@ -158,7 +155,7 @@ func (d *drone) hear(h heard) {
 	case h.notice != "":
 		d.tell(h.notice)
 	case h.msg == nil: // the port is open
-		d.sticks.src.opened = h.at
+		d.sticks.src.open(h.at)
 		d.version.Add(1)
 		d.clock.poke()
 	case h.foreign:
@@ -177,13 +174,17 @@ func (d *drone) take(m message.Message, now time.Time) {
 		d.restarted(now)
 	}
 	d.changes.Add(1)
-	outstanding := d.cmd.acks.question
 	switch m := m.(type) {
 	case *minimal.MessageHeartbeat:
+		d.hs.hearHeartbeat(now)
 		d.hearHeartbeat(now)
+	case *common.MessageCurrentMode:
+		d.hs.hearCurrentMode(now)
+		d.sticks.hear(m, now)
+		d.hearCurrentMode(m, now)
 	case *common.MessageCommandAck:
 		if d.link.addressed(m.TargetSystem, m.TargetComponent) {
-			d.cmd.acks.hear(m.Command, uint8(m.Result), now)
+			d.cmd.acks.hear(m.Command, uint8(m.Result), d.cmd.reports, now)
 			d.cmd.bell.ring()
 		}
 	case *common.MessageParamValue:
@@ -203,10 +204,7 @@ func (d *drone) take(m message.Message, now time.Time) {
 		d.version.Add(1)
 		d.cmd.bell.ring()
 	}
-	d.cmd.acks.came(m.GetID(), now)
-	if d.cmd.acks.question != outstanding {
-		d.cmd.bell.ring()
-	}
+	d.cmd.bell.ring()
 }
 
 // identify finds out which family of autopilots it is, and greets it anew if it
@@ -216,34 +214,29 @@ func (d *drone) identify() {
 	d.firmware = firmwareOf(d.tel.id.autopilot, d.tel.id.typ, d.tel.id.vtol)
 	if d.online && was != d.firmware && was != firmwareUnknown {
 		clear(d.params.told)
-		d.greeting.begin()
+		d.hs.begin()
 	}
 }
 
 func (d *drone) hearHeartbeat(now time.Time) {
 	b := &d.tel.beat
 	d.identify()
-	mode, failing := d.machine.mode, d.failsafe
-	disarmed := d.machine.raw.armed && !b.armed
+	d.inBeat = b.custom
+	if d.behind(now) { // its armed bit counts
+		b.custom = d.machine.last.custom
+	}
+	failing := d.failsafe
 	d.failsafe = b.failsafe
+	disarmed := d.machine.last.armed && !b.armed
 	if disarmed {
 		d.cmd.disarmed()
 	}
-	taken := d.machine.report(d.report(d.sticks.phase != stickOff, now))
-	if taken {
-		d.taken("the vehicle reports it")
-	} else if d.machine.mode != mode {
-		d.logMode("the vehicle reports it")
-	}
-	if b.failsafe && !failing && b.armed && !taken {
-		d.cmd.took(true)
+	if taken := d.judge(now); b.failsafe && !failing && b.armed && !taken {
+		d.cmd.takeover("a failsafe is active: the vehicle is in " + d.modeName())
 	}
 	if disarmed {
 		d.sticks.disarmed(d.sticks.facts(now))
 		d.sticks.act()
-	}
-	if b.custom != entered[d.firmware][ModeHold] {
-		d.conduct.spedUp = false // entering GUIDED anew resets it
 	}
 	if !d.online {
 		d.online = true
@@ -251,19 +244,56 @@ func (d *drone) hearHeartbeat(now time.Time) {
 			clear(d.params.told)
 		}
 		slog.Info("vehicle online", "system", d.tel.id.system, "mode", d.machine.mode, "vehicle_mode", d.modeName())
-		d.greeting.begin()
+		d.hs.begin()
+	}
+}
+
+// hearCurrentMode takes PX4's live report of its mode, which has no armed bit. A
+// new mode is judged at once in the air; elsewhere together with the HEARTBEAT that
+// is requested then, because PX4 leaves LAND in the instant of disarming.
+func (d *drone) hearCurrentMode(m *common.MessageCurrentMode, now time.Time) {
+	if !d.online {
+		return
+	}
+	d.current, d.currentAt = m.CustomMode, now
+	if d.behind(now) {
+		d.cmd.acks.request(idHeartbeat)
+		d.clock.poke() // and again until it is not
+		if !d.tel.stands(now).inAir() {
+			return
+		}
+	}
+	d.tel.beat.custom = d.current
+	d.judge(now)
+}
+
+// judge has the mode machine take the report that the vehicle just made.
+func (d *drone) judge(now time.Time) (taken bool) {
+	mode := d.machine.mode
+	d.reported = now
+	d.cmd.reports++
+	taken = d.machine.report(d.report(d.sticks.phase != stickOff, now), now)
+	if taken {
+		d.takeover("the pilot or a failsafe changed the mode")
+	} else if d.machine.mode != mode {
+		d.logMode("the vehicle reports it")
+	}
+	if d.tel.beat.custom != entered[d.firmware][ModeHold] {
+		d.conduct.spedUp = false // entering GUIDED anew resets it
 	}
 	d.version.Add(1)
 	d.cmd.bell.ring()
+	return taken
 }
 
-// taken is what follows a report that nothing here explains: a pilot, a failsafe
-// or an autopilot that did not follow has the drone.
-func (d *drone) taken(why string) {
+// takeover is what follows a report that no command of ours explains: a pilot, a
+// failsafe or an autopilot that did not follow has the drone.
+func (d *drone) takeover(why string) {
 	now := time.Now()
-	d.cmd.took(d.tel.beat.armed)
-	d.cmd.abandon("something else took the drone (%s): it is in %s", why, d.modeName())
-	d.tel.target.group, d.asked.target = group{}, time.Time{} // where it flies to is told anew
+	why += " to " + d.modeName()
+	d.cmd.takeover(why)
+	d.cmd.abandon("%s", why)
+	d.tel.target.group, d.hs.target = group{}, time.Time{} // where it flies to is told anew
 	d.sticks.switched(d.sticks.facts(now))
 	d.sticks.act()
 	d.logMode(why)
@@ -275,14 +305,13 @@ func (d *drone) restarted(now time.Time) {
 	slog.Warn("the autopilot has started again")
 	d.machine.restart()
 	d.tel.restart()
-	d.cmd.took(true)
+	d.cmd.takeover("the autopilot has started again")
 	d.cmd.abandon("the autopilot has started again")
 	d.sticks.restarted(now)
 	clear(d.params.told)
-	d.greeting.begin()
-	d.asked.beat = time.Time{}
 	d.cmd.acks.restarted()
-	d.cmd.acks.ask(0, now)
+	d.hs.begin()
+	d.cmd.acks.request(idHeartbeat)
 }
 
 // able reports why no command can be sent now.
@@ -306,12 +335,18 @@ func (d *drone) able() error {
 // do carries a request out and returns when the autopilot has acknowledged every
 // step of it, or refused one: then the error is a *commandError.
 func (d *drone) do(r request) (answer, error) {
+	began := time.Now()
+	ans, err := d.carryOut(r)
+	return ans, d.explained(err, began)
+}
+
+func (d *drone) carryOut(r request) (answer, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if err := d.able(); err != nil {
 		return answer{}, err
 	}
-	if err := d.asked.kind(&talk{by: d.cmd}, r); err != nil {
+	if err := d.hs.kind(&task{by: d.cmd}, r); err != nil {
 		return answer{}, err
 	}
 	return d.cmd.do(r, func() (plan, error) {
@@ -323,28 +358,30 @@ func (d *drone) do(r request) (answer, error) {
 }
 
 // wait waits until the manoeuvre of a command that began then is complete, or
-// tells what ended it. A client that goes away ends its waiting and nothing else.
+// tells what ended it. A client that goes away ends its waiting and nothing else,
+// and a lost link ends nothing.
 func (d *drone) wait(ctx context.Context, m *manoeuvre, began time.Time) error {
-	for {
-		d.mu.Lock()
-		news, able := d.cmd.bell.wait(), d.able()
-		done, why := m.done, m.why
-		d.mu.Unlock()
-		switch {
-		case done:
-			return nil
-		case why != nil:
-			return why
-		case able != nil:
-			return able
-		}
-		select {
-		case <-m.over:
-		case <-news:
-		case <-ctx.Done():
-			return notDone(m, time.Since(began))
-		}
+	select {
+	case <-m.over:
+	case <-ctx.Done():
 	}
+	d.mu.Lock()
+	done, why, lost := m.finished(), m.why, d.lost()
+	d.mu.Unlock()
+	if !done {
+		return notDone(m, time.Since(began), lost)
+	}
+	return d.explained(why, began)
+}
+
+// lost is why nobody knows how far a manoeuvre is, with the systems that were
+// unhealthy before; nil while the link lives.
+func (d *drone) lost() error {
+	err := d.able()
+	if list := d.tel.health.unhealthy(); err != nil && len(list) > 0 {
+		return fmt.Errorf("%w; unhealthy before that: %s", err, strings.Join(list, ", "))
+	}
+	return err
 }
 
 // input takes the client's sticks, and returns the mode that they act in.
@@ -354,11 +391,8 @@ func (d *drone) input(in stickInput) (Mode, error) {
 	if err := d.able(); err != nil {
 		return 0, err
 	}
-	if d.asked.deaf {
-		return 0, refuse(codeOffline, "input: %s", deafAdvice)
-	}
-	if op := d.cmd.op; op != nil && op.plan.setsMode {
-		return 0, refuse(codeWrongMode, "input: a command to enter %s is under way", op.plan.order.mode)
+	if t := d.cmd.current; t != nil && t.plan.goal != nil {
+		return 0, refuse(codeWrongMode, "input: a command to enter %s is under way", t.plan.goal.mode)
 	}
 	mode, err := d.sticks.fly(in)
 	if err == nil {
@@ -366,4 +400,225 @@ func (d *drone) input(in stickInput) (Mode, error) {
 		d.clock.poke()
 	}
 	return mode, err
+}
+
+// aircraft is the vehicle as it shows itself: what it said, what it is, and the
+// mode that it is in.
+type aircraft struct {
+	changes atomic.Uint64 // rises with everything that a status shows
+	version atomic.Uint64 // rises with what a status must show at once: all but telemetry
+
+	tel      telemetry
+	firmware firmware
+	online   bool
+	reported time.Time // when the last report came
+
+	inBeat    uint32 // the custom mode of the last HEARTBEAT
+	current   uint32 // and of PX4's last CURRENT_MODE
+	currentAt time.Time
+	failsafe  bool // the heartbeat before said so
+	machine   machine
+}
+
+// changed says that something changed which a status must show at once.
+func (a *aircraft) changed() {
+	a.version.Add(1)
+	a.changes.Add(1)
+}
+
+// tell tells the user what mavrest did by itself.
+func (a *aircraft) tell(text string) {
+	slog.Warn(text)
+	a.tel.texts.add(statusText{uint8(common.MAV_SEVERITY_NOTICE), "mavrest: " + text, time.Now()})
+	a.changed()
+}
+
+// logMode logs a mode that nobody asked for here.
+func (a *aircraft) logMode(why string) {
+	a.version.Add(1)
+	slog.Info("mode changed", "mode", a.machine.mode, "vehicle_mode", a.modeName(), "why", why)
+}
+
+// modeName is the autopilot's own name for its mode.
+func (a *aircraft) modeName() string {
+	_, name := a.firmware.reported(a.tel.beat.custom)
+	return name
+}
+
+// report is the last heartbeat; streamed says that a stick stream of ours runs.
+func (a *aircraft) report(streamed bool, now time.Time) report {
+	b := &a.tel.beat
+	mode, _ := a.firmware.reported(b.custom)
+	r := report{custom: b.custom, mode: mode, armed: b.armed, amsl: math.NaN(), streamed: streamed && a.firmware == px4, ahead: a.behind(now)}
+	if a.tel.position.within(silentAfter, now) { // also a while ago: a climb goes up
+		r.amsl = a.tel.position.amsl
+	}
+	return r
+}
+
+// behind reports whether the last HEARTBEAT shows an older mode than CURRENT_MODE. One
+// that comes a while after a CURRENT_MODE is newer: the next one was lost.
+func (a *aircraft) behind(now time.Time) bool {
+	return a.firmware == px4 && a.inBeat != a.current && now.Sub(a.currentAt) < aheadFor
+}
+
+// vehicle is what it shows of what a plan needs. A position that is not fresh is
+// none: what keeps a place would fly back to it.
+func (a *aircraft) vehicle(now time.Time) vehicle {
+	n := math.NaN()
+	t, p := &a.tel, a.tel.position
+	v := vehicle{
+		firmware: a.firmware, custom: t.beat.custom, armed: t.beat.armed, landed: t.stands(now), failsafe: t.beat.failsafe,
+		at: place{n, n, n}, amsl: n, heading: n, homeAMSL: t.home.amsl,
+		vtol: common.MAV_VTOL_STATE(t.id.vtol),
+	}
+	if custom, ok := a.machine.awaited(); ok {
+		v.custom = custom // acknowledged, and no heartbeat shows it yet
+	}
+	if p.within(freshFor, now) {
+		v.at, v.amsl, v.heading = place{p.lat, p.lon, p.relative}, p.amsl, p.heading
+	}
+	return v
+}
+
+// sighting is what it shows of a manoeuvre.
+func (a *aircraft) sighting(now time.Time, p *parameters) sighting {
+	t, n := &a.tel, math.NaN()
+	s := sighting{
+		vehicle: a.vehicle(now), velocity: motion{n, n, n}, now: now, to: t.target,
+		home: t.home, circle: p.circle(), takeoff: p.takeoffAltitude(),
+	}
+	if t.velocity.within(freshFor, now) {
+		s.velocity = motion{t.velocity.north, t.velocity.east, t.velocity.down}
+	}
+	return s
+}
+
+// clockEvery is the longest sleep of the clock, so that the watchdog sees it run.
+const clockEvery = time.Second
+
+// clock runs what happens by time. It sleeps until the next thing is due.
+type clock struct {
+	bell chan struct{} // it is to run now; it holds one
+	beat atomic.Int64  // when it last ran, for the watchdog; Unix nanoseconds
+}
+
+// poke makes the clock run now.
+func (c *clock) poke() {
+	select {
+	case c.bell <- struct{}{}:
+	default:
+	}
+}
+
+// run calls tick whenever it is due, until ctx is done. tick tells when it is due
+// next.
+func (c *clock) run(ctx context.Context, tick func(now time.Time) time.Time) {
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for {
+		select {
+		case <-timer.C:
+		case <-c.bell:
+		case <-ctx.Done():
+			return
+		}
+		now := time.Now()
+		c.beat.Store(now.UnixNano())
+		timer.Reset(min(max(tick(now).Sub(now), time.Millisecond), clockEvery))
+	}
+}
+
+// mode returns the mode and the autopilot's own name for its mode, "" before the
+// first heartbeat.
+func (d *drone) mode() (Mode, string) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.tel.beat.at.IsZero() {
+		return d.machine.mode, ""
+	}
+	return d.machine.mode, d.modeName()
+}
+
+// summary is the link's state in a line, for the supervisor.
+func (d *drone) summary() string {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	t := &d.tel
+	switch {
+	case t.beat.at.IsZero():
+		return "no autopilot heard yet on " + d.link.device.name
+	case !d.online:
+		return "autopilot offline on " + d.link.device.name
+	}
+	armed := "disarmed"
+	if t.beat.armed {
+		armed = "armed"
+	}
+	return fmt.Sprintf("%s %s online, %s, mode %s", autopilotName(t.id.autopilot), lowerName(t.id.typ.String(), "MAV_TYPE_"), armed, d.machine.mode)
+}
+
+// autopilotName is a MAV_AUTOPILOT on the wire.
+func autopilotName(a common.MAV_AUTOPILOT) string {
+	if a == common.MAV_AUTOPILOT_ARDUPILOTMEGA {
+		return "ardupilot"
+	}
+	return lowerName(a.String(), "MAV_AUTOPILOT_")
+}
+
+// snapshot is the drone at one moment, for the status.
+type snapshot struct {
+	now      time.Time
+	tel      telemetry
+	online   bool
+	mode     Mode
+	modeName string
+	done     *bool
+	target   *place
+	by       string    // who has the sticks, "" for nobody
+	expires  time.Time // of the client's sticks; zero where none stand
+	link     linkState
+	fault    string // why the port is not open, or does not serve
+}
+
+// status copies everything that a status shows.
+func (d *drone) status() snapshot {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	now := time.Now()
+	s := snapshot{
+		now: now, tel: d.tel, online: d.online, mode: d.machine.mode, modeName: d.modeName(),
+		target: d.target(now), by: d.sticks.by(d.sticks.facts(now)), link: d.link.state(),
+	}
+	if m := d.cmd.man; m != nil && m.why == nil {
+		done := m.done
+		s.done = &done
+	}
+	if d.sticks.phase == stickClient {
+		s.expires = d.sticks.until
+	}
+	if s.link.fault != nil {
+		s.fault = s.link.fault.Error()
+	}
+	return s
+}
+
+// target is where the autopilot itself says it is flying to, and the place of a
+// landing on its way; nil where there is none.
+func (d *drone) target(now time.Time) *place {
+	m, to := d.cmd.man, &d.tel.target
+	if d.cmd.transit() {
+		return m.plan.target
+	}
+	if !d.tel.beat.armed || d.machine.mode != ModeHold && d.machine.mode != ModeTakeoff {
+		return nil
+	}
+	if to.within(offlineAfter, now) && (m == nil || to.at.After(m.at)) {
+		return &place{to.lat, to.lon, to.amsl - d.tel.home.amsl}
+	}
+	// Acknowledged a moment ago, and not told yet.
+	if m != nil && m.request.goTo && now.Sub(m.at) < targetEvery && d.machine.order != nil {
+		return m.plan.target
+	}
+	return nil
 }

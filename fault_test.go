@@ -3,11 +3,13 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"flag"
 	"fmt"
 	"io"
 	"math"
 	"math/rand/v2"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -22,7 +24,7 @@ import (
 
 // What a companion board meets in the field, part by part: the line, the port,
 // the vehicle, the clients. What is tested beside the code that it concerns is
-// not tested again here; docs/reliability.md says where to find each promise.
+// not tested again here; docs/reliability.md has the promises.
 
 // ---- The line ----
 
@@ -48,11 +50,12 @@ type badLine struct {
 	bytes    int
 	towards  struct{ companion, autopilot direction }
 
-	values   sentValues
-	goodBeat time.Time         // when the last undamaged heartbeat came through
-	acks     map[uint16]int    // ACCEPTED acks to us that came through
-	written  map[string]bool   // what the companion wrote
-	commands func(f wireFrame) // hears the commands that came through; may be nil
+	values     sentValues
+	goodBeat   time.Time         // when the last undamaged heartbeat came through
+	goodReport time.Time         // or CURRENT_MODE
+	acks       map[uint16]int    // ACCEPTED acks to us that came through
+	written    map[string]bool   // what the companion wrote
+	commands   func(f wireFrame) // hears the commands that came through; may be nil
 }
 
 // direction is one way of the line.
@@ -148,7 +151,11 @@ func (l *badLine) pass(d *direction, b []byte) []byte {
 			switch m := f.message().(type) {
 			case *minimal.MessageHeartbeat:
 				if toCompanion && f.component == 1 && f.system == 1 {
-					l.goodBeat = time.Now()
+					l.goodBeat, l.goodReport = time.Now(), time.Now()
+				}
+			case *common.MessageCurrentMode:
+				if toCompanion && f.component == 1 && f.system == 1 {
+					l.goodReport = time.Now()
 				}
 			case *common.MessageCommandAck:
 				if m.Result == common.MAV_RESULT_ACCEPTED && f.system == 1 && f.component == 1 && (m.TargetComponent == componentID || f.v1) {
@@ -257,6 +264,8 @@ func (v sentValues) add(f wireFrame) {
 	case *minimal.MessageHeartbeat:
 		put("custom mode", fmt.Sprint(m.CustomMode))
 		put("heartbeat", fmt.Sprint(m.BaseMode&minimal.MAV_MODE_FLAG_SAFETY_ARMED != 0, " ", strings.ToLower(strings.TrimPrefix(m.SystemStatus.String(), "MAV_STATE_"))))
+	case *common.MessageCurrentMode:
+		put("custom mode", fmt.Sprint(m.CustomMode))
 	case *common.MessageGlobalPositionInt:
 		put("position", values(float64(m.Lat)/1e7, 7, float64(m.Lon)/1e7, 7, float64(m.RelativeAlt)/1000, 2, float64(m.Alt)/1000, 2, unless(float64(m.Hdg)/100, m.Hdg == 65535), 2))
 		put("velocity", values(float64(m.Vx)/100, 2, float64(m.Vy)/100, 2, float64(m.Vz)/100, 2))
@@ -323,7 +332,7 @@ func flyOver(t *testing.T, flavour simFlavour, between func(port) port, do func(
 		ctx, land := context.WithCancel(t.Context())
 		linkCtx, stop := context.WithCancel(ctx)
 		l := newDrone(device{
-			name: "sim",
+			name: "sim", kind: serialLine,
 			open: func(context.Context) (port, error) {
 				p, err := s.open()
 				if err != nil {
@@ -418,7 +427,7 @@ func (f *flight) inspect(line *badLine, explained map[string]bool) {
 	s := f.link.status()
 	line.mu.Lock()
 	unknown := line.values.unknown(o, s.tel.beat.custom)
-	quiet := time.Since(line.goodBeat)
+	quiet, unreported := time.Since(line.goodBeat), time.Since(line.goodReport)
 	line.mu.Unlock()
 	if len(unknown) > 0 {
 		f.Errorf("%v: the status shows what the vehicle never sent: %q", time.Now(), unknown)
@@ -427,8 +436,8 @@ func (f *flight) inspect(line *badLine, explained map[string]bool) {
 	if o["online"] != true && quiet > 300*time.Millisecond && quiet < offlineAfter-100*time.Millisecond {
 		f.Errorf("%v: offline, %v after an undamaged heartbeat", time.Now(), quiet)
 	}
-	if o["online"] == true && quiet > offlineAfter+500*time.Millisecond {
-		f.Errorf("%v: online, %v after the last heartbeat", time.Now(), quiet)
+	if o["online"] == true && unreported > offlineAfter+500*time.Millisecond {
+		f.Errorf("%v: online, %v after the last report", time.Now(), unreported)
 	}
 	if m := o["mode"].(string); !explained[m] {
 		f.Errorf("%v: mode %s was neither commanded nor reported", time.Now(), m)
@@ -594,7 +603,7 @@ func newScripted(t *testing.T, seed uint64) (s *scripted, l *drone) {
 // shows returns what the status shows and was never sent.
 func (s *scripted) shows(l *drone) []string {
 	var o object
-	json.Unmarshal(newJSONBody(render(l.status())).bytes, &o)
+	json.Unmarshal(encode(render(l.status())), &o)
 	s.line.mu.Lock()
 	defer s.line.mu.Unlock()
 	return s.line.values.unknown(o, 4)
@@ -701,20 +710,20 @@ func TestAMegabyteOfNoiseOnASerialLineChangesNothing(t *testing.T) {
 	}
 }
 
-func TestHalfAFrameAndSilenceOnASerialLineCostOnlyThemselves(t *testing.T) {
+func TestHalfAFrameOnASerialLineCostsOnlyItself(t *testing.T) {
 	t.Parallel()
 	s, l := newScripted(t, 2)
 	full := packet(77, 1, 1, copterBeat())
 	claims := wireFrame{claims: 255, system: 1, component: 1, id: 33, payload: make([]byte, 28)}.bytes()
 	for _, half := range [][]byte{full[:1], full[:9], full[:len(full)-1], claims} {
+		received := l.status().link.received
 		s.mu.Lock()
 		s.master.Write(half)
 		s.mu.Unlock()
-		received := l.status().link.received
-		silence := time.NewTimer(2 * frameGap) // real time: a port has no other
-		<-silence.C
-		s.say(copterBeat())
-		waitUntil(t, "the next heartbeat is read", func() bool { return l.status().link.received > received })
+		for range 20 { // more than it claims
+			s.say(copterBeat())
+		}
+		waitUntil(t, "every heartbeat behind it is read", func() bool { return l.status().link.received >= received+20 })
 	}
 }
 
@@ -748,9 +757,9 @@ func TestNoiseAndHalvesInFlightChangeNothing(t *testing.T) {
 				f.Error("online after 3.5 s of silence")
 			}
 			f.sim.change(func() { f.sim.muted = false; f.sim.transmit(beat) })
-			synctest.Wait()
+			time.Sleep(time.Second)
 			if f.status()["online"] != true {
-				f.Error("offline after one good heartbeat")
+				f.Error("offline a second after the vehicle speaks again")
 			}
 			time.Sleep(3 * time.Second)
 			f.wantMode("land")
@@ -820,7 +829,9 @@ func TestTwoAutopilotsAndAGimbalOnOneLine(t *testing.T) {
 			f.until("landed", time.Minute, f.disarmed)
 			time.Sleep(2 * time.Second) // PX4 leaves AUTO.LAND by itself
 			// The strangers say that it is armed; it is not.
-			f.sim.change(func() { f.sim.onAck = func(*common.MessageCommandAck) []simAnswer { return nil } })
+			f.sim.change(func() {
+				f.sim.idle, f.sim.onAck = true, func(*common.MessageCommandAck) []simAnswer { return nil }
+			})
 			f.refused("/mode", `{"arm":true}`, 504, "no_ack")
 			for _, m := range f.status()["messages"].([]any) {
 				if strings.Contains(m.(object)["text"].(string), "stranger") {
@@ -878,7 +889,7 @@ func TestEveryAnswerIsTrueAndInItsTimeWhileThePortFails(t *testing.T) {
 				}
 				asked := time.Now()
 				code, o := f.call("POST", "/goto", "{"+at(30, 0)+"}")
-				if took := time.Since(asked); code != c.code || took > giveUp+lastLook {
+				if took := time.Since(asked); code != c.code || took > giveUp {
 					f.Errorf("goto answered %d %v after %v, want %d within 2 s", code, o, took, c.code)
 				}
 				if code == 503 && len(f.commands()) > sent {
@@ -893,7 +904,7 @@ func TestEveryAnswerIsTrueAndInItsTimeWhileThePortFails(t *testing.T) {
 					}
 					asked := time.Now()
 					code, o := f.call("POST", "/land", "")
-					if took := time.Since(asked); code != 503 && code != 504 || took > giveUp+lastLook {
+					if took := time.Since(asked); code != 503 && code != 504 || took > giveUp+300*time.Millisecond {
 						f.Errorf("land answered %d %v after %v", code, o, took)
 					}
 					time.Sleep(time.Second)
@@ -1086,7 +1097,7 @@ func TestARebootShowsInEveryManoeuvre(t *testing.T) {
 				if o["vehicle_mode"] != name || o["armed"] != truth.armed || o["online"] != true {
 					f.Errorf("status tells %v, armed %v, online %v; it is %s, armed %v", o["vehicle_mode"], o["armed"], o["online"], name, truth.armed)
 				}
-				restarted := !inFlight && o["mode"] == "manual" // docs/design.md, rule 2
+				restarted := !inFlight && o["mode"] == "manual" // docs/design.md, rule 1
 				if o["mode"] != mode && o["mode"] != reported.String() && !restarted {
 					f.Errorf("mode is %v; %s was commanded and %v is reported", o["mode"], mode, reported)
 				}
@@ -1112,7 +1123,6 @@ func TestHeartbeatsThatPauseFor2900And3100Milliseconds(t *testing.T) {
 		}
 		beat()
 		f.wantMode(mode)
-		met := time.Now()
 		for range 3 {
 			time.Sleep(2900 * time.Millisecond)
 			if f.status()["online"] != true {
@@ -1121,9 +1131,7 @@ func TestHeartbeatsThatPauseFor2900And3100Milliseconds(t *testing.T) {
 			beat()
 			f.wantMode(mode)
 		}
-		if n := f.asksForStreams(met); n > 0 {
-			f.Errorf("%d streams were asked for though it was never offline", n)
-		}
+		met := time.Now()
 		// A landing that ends in the meantime would end the mode on its own.
 		armed := f.sim.truth().armed
 		f.sim.change(func() { f.sim.muted = true }) // it would answer a question for one
@@ -1268,7 +1276,11 @@ func TestAVehicleThatAcknowledgesAndDoesNotFollowShows(t *testing.T) {
 				f.accepted("/mode", `{"mode":"hold"}`)
 				f.sim.change(func() { f.sim.idle = true })
 				code, o := f.call("POST", command.path, command.body)
-				if code != 200 {
+				wantCode := 200
+				if f.firmware == px4 && command.path == "/mode" { // its ack says nothing
+					wantCode = 504
+				}
+				if code != wantCode {
 					f.Fatalf("answered %d %v", code, o)
 				}
 				time.Sleep(followTime + 1200*time.Millisecond)
@@ -1538,4 +1550,126 @@ func TestAHundredThousandMalformedRequestsReachNobody(t *testing.T) {
 		st.wantMode("position")
 		st.post("/api/drone/land", "").wantOK(st.T)
 	})
+}
+
+var noiseSeed = flag.Uint64("noise-seed", 1, "seed of TestNoiseAndSlowLines")
+
+// TestNoiseAndSlowLines counts how single commands are answered on lines that
+// damage bytes both ways, and on slow ones (docs/reliability.md has the table;
+// -v prints it).
+func TestNoiseAndSlowLines(t *testing.T) {
+	n, few := 1000, testing.Short() || racing()
+	if few {
+		n = 100
+	}
+	lines := []struct {
+		name    string
+		damaged float64       // of the bytes, both ways
+		trip    time.Duration // there and back
+		least   float64       // of the commands that an ack must answer
+	}{
+		{"0.1 %", 0.001, 0, 0.99}, {"0.5 %", 0.005, 0, 0.97}, {"1 %", 0.01, 0, 0.95}, {"2 %", 0.02, 0, 0}, {"5 %", 0.05, 0, 0},
+		{"20 ms", 0, 20 * time.Millisecond, 1}, {"300 ms", 0, 300 * time.Millisecond, 1}, {"600 ms", 0, 600 * time.Millisecond, 0.99},
+	}
+	t.Logf("seed %d", *noiseSeed)
+	for _, flavour := range []simFlavour{simPX4, simArduPilot} {
+		for _, line := range lines {
+			name := map[simFlavour]string{simPX4: "px4", simArduPilot: "ardupilot"}[flavour] + " " + line.name
+			t.Run(name, func(t *testing.T) {
+				fly(t, flavour, nil, func(f *flight) {
+					c := answeredOn(f, n, line.damaged, line.trip)
+					t.Logf("%s: %s", name, c)
+					if c.falsely > 0 {
+						t.Errorf("%d answers were false", c.falsely)
+					}
+					if got := float64(c.acked) / float64(n); got < line.least && !few { // 100 are too few to count
+						t.Errorf("%.3f of the commands were answered by an ack, want %.2f; repeat with -noise-seed %d", got, line.least, *noiseSeed)
+					}
+				})
+			})
+		}
+	}
+}
+
+// answers counts how commands were answered.
+type answers struct {
+	acked, refused, interrupted, unanswered, offline, falsely int
+	took                                                      []time.Duration // those that an ack answered
+}
+
+func (c answers) String() string {
+	slices.Sort(c.took)
+	at := func(p int) time.Duration {
+		if len(c.took) == 0 {
+			return 0
+		}
+		return c.took[min(len(c.took)*p/100, len(c.took)-1)].Round(time.Millisecond)
+	}
+	return fmt.Sprintf("%d by an ack (p50 %v, p99 %v), %d interrupted, %d 504, %d 503, %d false", c.acked+c.refused, at(50), at(99), c.interrupted, c.unanswered, c.offline, c.falsely)
+}
+
+// answeredOn posts n commands one after another, each of one MAVLink command:
+// returns, holds, and disarmings, which are refused in the air. A return that
+// nobody answered and that the vehicle shows late ends the next command: it may
+// be a failsafe's (docs/design.md, rule 3).
+func answeredOn(f *flight, n int, damaged float64, trip time.Duration) (c answers) {
+	f.aloft()
+	lat, lon := simPlace(40000, 0) // far enough for every return that follows
+	f.sim.placeAt(lat, lon)
+	time.Sleep(time.Second)
+	f.sim.change(func() {
+		each := damaged / 4
+		noise := simFault{drop: each, repeat: each, flip: each, insert: each, seed: 2 * *noiseSeed}
+		back := noise
+		back.seed++
+		f.sim.setNoise(noise, back)
+		f.sim.delay = trip
+	})
+	time.Sleep(5 * time.Second)
+	var doubted time.Time // when a return was last left without an answer
+	for i := range n {
+		path, body, want := "/mode", `{"mode":"rtl"}`, ModeRTL
+		switch i % 3 {
+		case 1:
+			body, want = `{"arm":false}`, ModeOther // refused
+		case 2:
+			body, want = `{"mode":"hold"}`, ModeHold
+		}
+		began := time.Now()
+		code, o := f.call("POST", path, body)
+		took := time.Since(began)
+		time.Sleep(100 * time.Millisecond) // PX4 acknowledges before it flies
+		mode := f.sim.truth()
+		switch {
+		case code == 200:
+			c.acked++
+			c.took = append(c.took, took)
+			if mode.mode != entered[f.firmware][want] {
+				c.falsely++
+			}
+		case code == 409 && o["code"] == "refused":
+			c.refused++
+			c.took = append(c.took, took)
+			if want != ModeOther {
+				c.falsely++
+			}
+		case code == 409 && o["code"] == "interrupted":
+			c.interrupted++
+			if mode.mode != entered[f.firmware][ModeRTL] || began.Sub(doubted) > followTime {
+				c.falsely++
+			}
+		case code == 504:
+			c.unanswered++
+		case code == 503:
+			c.offline++
+		default:
+			f.Fatalf("POST %s %s: %d %v", path, body, code, o)
+		}
+		if want == ModeRTL && code >= 500 {
+			doubted = time.Now()
+		}
+		time.Sleep(2100 * time.Millisecond)
+	}
+	c.acked, c.refused = c.acked+c.refused, 0
+	return c
 }

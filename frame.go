@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"errors"
 	"slices"
-	"time"
 
 	"github.com/bluenviron/gomavlib/v3/pkg/dialect"
 	"github.com/bluenviron/gomavlib/v3/pkg/dialects/common"
@@ -36,8 +35,25 @@ var dialectRW = newDialect(
 	&common.MessageRcChannelsOverride{},
 	&common.MessagePositionTargetGlobalInt{},
 	&common.MessageExtendedSysState{},
+	&common.MessageCurrentMode{},
 	&common.MessageStatustext{},
+	&MessageEkfStatusReport{},
 )
+
+// MessageEkfStatusReport is EKF_STATUS_REPORT, ArduPilot's own: its dialect costs
+// 130 KB more in the binary.
+type MessageEkfStatusReport struct {
+	Flags              uint16
+	VelocityVariance   float32
+	PosHorizVariance   float32
+	PosVertVariance    float32
+	CompassVariance    float32
+	TerrainAltVariance float32
+	AirspeedVariance   float32 `mavext:"true"`
+}
+
+// GetID implements message.Message.
+func (*MessageEkfStatusReport) GetID() uint32 { return 193 }
 
 func newDialect(messages ...message.Message) *dialect.ReadWriter {
 	rw := &dialect.ReadWriter{Dialect: &dialect.Dialect{Version: 3, Messages: messages}}
@@ -47,18 +63,37 @@ func newDialect(messages ...message.Message) *dialect.ReadWriter {
 	return rw
 }
 
-// Our component ids: MAV_COMP_ID_ONBOARD_COMPUTER4 and, where somebody else has
-// it, the two below. MAVROS has 191. knockID is the one that PX4 must hear a
-// ground station from to send its texts.
+// Component ids: ours, which MAVROS and other companions have not; the one that
+// PX4 must hear a ground station from to send its texts; the autopilot's.
 const (
-	componentID     = 194
-	lastComponentID = 192
-	knockID         = 190
-	autopilotID     = 1 // MAV_COMP_ID_AUTOPILOT1
+	componentID = byte(minimal.MAV_COMP_ID_ONBOARD_COMPUTER4)
+	knockID     = byte(minimal.MAV_COMP_ID_MISSIONPLANNER)
+	autopilotID = byte(minimal.MAV_COMP_ID_AUTOPILOT1)
 )
 
-// frameGap is the longest pause in the middle of a frame.
-const frameGap = 250 * time.Millisecond
+// Numbers of the messages that the link itself looks for.
+var (
+	idHeartbeat          = (*minimal.MessageHeartbeat)(nil).GetID()
+	idSysStatus          = (*common.MessageSysStatus)(nil).GetID()
+	idGPS                = (*common.MessageGpsRawInt)(nil).GetID()
+	idAttitude           = (*common.MessageAttitude)(nil).GetID()
+	idPosition           = (*common.MessageGlobalPositionInt)(nil).GetID()
+	idRCChannels         = (*common.MessageRcChannels)(nil).GetID()
+	idHUD                = (*common.MessageVfrHud)(nil).GetID()
+	idTarget             = (*common.MessagePositionTargetGlobalInt)(nil).GetID()
+	idVersion            = (*common.MessageAutopilotVersion)(nil).GetID()
+	idEstimate           = (*MessageEkfStatusReport)(nil).GetID()
+	idHome               = (*common.MessageHomePosition)(nil).GetID()
+	idExtendedState      = (*common.MessageExtendedSysState)(nil).GetID()
+	idCurrentMode        = (*common.MessageCurrentMode)(nil).GetID()
+	idCommandAck         = (*common.MessageCommandAck)(nil).GetID()
+	idManualControl      = (*common.MessageManualControl)(nil).GetID()
+	idRcChannelsOverride = (*common.MessageRcChannelsOverride)(nil).GetID()
+)
+
+// padding ends any frame that a receiver believes to be in the middle of: what a
+// broken one claims is lost to it, up to 280 bytes, and a silent line never ends it.
+var padding [280]byte
 
 // rawFrame is one frame from the line. Its payload is only good until the next
 // read.
@@ -68,8 +103,7 @@ type rawFrame struct {
 	v2                     bool
 	known                  *message.ReadWriter // nil for a message that is not in the dialect
 	payload                []byte
-	sum                    uint16    // its checksum, as it came
-	at                     time.Time // when its last byte came
+	sum                    uint16 // its checksum, as it came
 }
 
 // echo is what tells a frame from every other one of the last seconds: its
@@ -86,78 +120,71 @@ func echoOf(b []byte) echo {
 	return echo{b[4], b[5], b[6], b[7], b[8], b[9], b[n-2], b[n-1]}
 }
 
+// echoes are the last frames that we sent: a router or a radio may send them back.
+type echoes struct {
+	last [64]echo
+	n    int
+}
+
+func (e *echoes) add(x echo) {
+	e.last[e.n%len(e.last)] = x
+	e.n++
+}
+
+func (e *echoes) has(x echo) bool {
+	return slices.Contains(e.last[:min(e.n, len(e.last))], x)
+}
+
+// sequence counts the gaps in the vehicle's frames.
+type sequence struct {
+	last  byte
+	known bool
+}
+
+// lost counts the frames that are missing before one. A step back is a frame that
+// UDP delivered late.
+func (s *sequence) lost(seq byte) uint64 {
+	gap := seq - s.last - 1
+	if s.known && gap > 127 {
+		return 0
+	}
+	if !s.known {
+		gap = 0
+	}
+	s.last, s.known = seq, true
+	return uint64(gap)
+}
+
 // deframer finds frames in a stream of bytes. gomavlib's own reader takes the
 // length of a broken frame at its word and loses the good ones behind its
 // start; this one goes on at the next byte, so that after any noise the next
-// whole frame is read. A broken one that claims more than comes holds those
-// behind it back, so each frame has the time of its own bytes.
+// whole frame is read. A broken frame that claims more than has come holds those
+// behind it back until its claim is filled.
 type deframer struct {
 	buf        [2048]byte
-	start, end int // what is received and not yet understood
-	portions   []portion
-	paused     int    // nothing that starts before it goes on behind it
+	start, end int    // what is received and not yet understood
 	astray     bool   // start is not where a frame ended
-	datagrams  bool   // frames end where what one read brought ends
+	datagrams  bool   // no frame goes on in the next read
 	skipped    int    // bytes since then
 	errors     uint64 // places where bytes were no frame; one for each 256 of pure noise
 }
 
-// portion is when the bytes before end came.
-type portion struct {
-	end int
-	at  time.Time
-}
-
 // space is where the next bytes go.
 func (d *deframer) space() []byte {
-	if d.start > 0 {
-		d.end = copy(d.buf[:], d.buf[d.start:d.end])
-		d.paused -= d.start
-		left := d.portions[:0]
-		for _, p := range d.portions {
-			if p.end > d.start {
-				left = append(left, portion{p.end - d.start, p.at})
-			}
-		}
-		d.portions = left
-		d.start = 0
-	}
+	d.end = copy(d.buf[:], d.buf[d.start:d.end])
+	d.start = 0
 	return d.buf[d.end:]
 }
 
-// filled says that n bytes came into the space; also none, after a while.
-func (d *deframer) filled(n int, now time.Time) {
-	if !now.Before(d.overdue()) {
-		d.paused = d.end
-	}
-	if n > 0 {
-		d.end += n
-		d.portions = append(d.portions, portion{d.end, now})
-	}
-	if d.datagrams {
-		d.paused = d.end
-	}
-}
-
-// overdue is when the rest of a frame that has begun is not to be waited for any
-// more; zero: none has.
-func (d *deframer) overdue() time.Time {
-	if d.start == d.end {
-		return time.Time{}
-	}
-	return d.portions[len(d.portions)-1].at.Add(frameGap)
-}
+// filled says that n bytes came into the space.
+func (d *deframer) filled(n int) { d.end += n }
 
 // next returns the next frame that checks, or false when more bytes are needed.
 func (d *deframer) next() (rawFrame, bool) {
 	for d.start < d.end {
-		b, all := d.buf[d.start:d.end], d.start < d.paused
-		if all {
-			b = d.buf[d.start:d.paused]
-		}
-		f, size := d.candidate(b, all)
+		f, size := d.candidate(d.buf[d.start:d.end])
 		switch {
-		case size < 0 || size == 0 && all: // no frame starts here
+		case size < 0 || size == 0 && d.datagrams: // no frame starts here
 			if d.skipped%256 == 0 {
 				d.errors++
 			}
@@ -169,28 +196,16 @@ func (d *deframer) next() (rawFrame, bool) {
 		default:
 			d.start += size
 			d.astray, d.skipped = false, 0
-			f.at = d.came(d.start)
 			return f, true
 		}
 	}
 	return rawFrame{}, false
 }
 
-// came is when the last byte before i came.
-func (d *deframer) came(i int) (at time.Time) {
-	for _, p := range slices.Backward(d.portions) {
-		if p.end < i {
-			break
-		}
-		at = p.at
-	}
-	return at
-}
-
-// candidate looks at b as a frame; all says that nothing follows it. The size is
-// −1 when it is none, 0 when it is not complete. A message that is not in the
-// dialect can't be checked: it is taken for a frame only between two others.
-func (d *deframer) candidate(b []byte, all bool) (f rawFrame, size int) {
+// candidate looks at b as a frame. The size is −1 when it is none, 0 when it is
+// not complete. A message that is not in the dialect can't be checked: it counts
+// as a frame only between two others, or between one and the datagram's end.
+func (d *deframer) candidate(b []byte) (f rawFrame, size int) {
 	var header, payload int
 	switch b[0] {
 	case frame.V1MagicByte:
@@ -225,7 +240,7 @@ func (d *deframer) candidate(b []byte, all bool) (f rawFrame, size int) {
 		switch {
 		case d.astray:
 			return f, -1
-		case all && len(b) == size:
+		case d.datagrams && len(b) == size:
 			return f, size
 		case len(b) <= size:
 			return f, 0

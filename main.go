@@ -1,8 +1,3 @@
-// The board's number of cores does not change: to look for it each second would
-// wake an idle program.
-//
-//go:debug updatemaxprocs=0
-
 // Mavrest turns a drone's companion board into a drone with a REST API. It runs
 // beside the flight controller, talks MAVLink to PX4 or ArduPilot over a serial
 // port, and answers eight routes to the local network:
@@ -28,6 +23,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"flag"
@@ -35,8 +31,10 @@ import (
 	"io"
 	"log/slog"
 	"net"
+	"net/http"
 	"os"
 	"os/signal"
+	"runtime"
 	"runtime/debug"
 	"strconv"
 	"strings"
@@ -47,6 +45,7 @@ import (
 )
 
 func main() {
+	runtime.GOMAXPROCS(1) // a fifth less CPU for the link, and the other cores are the board's (docs/performance.md)
 	ends := []os.Signal{syscall.SIGTERM, os.Interrupt}
 	if !signal.Ignored(syscall.SIGHUP) { // its terminal or ssh session has gone, and it was not started by nohup
 		ends = append(ends, syscall.SIGHUP)
@@ -86,7 +85,7 @@ func parseFlags(args []string, out io.Writer) (options, error) {
 	f.Func("host", "", func(s string) error { o.hosts = append(o.hosts, s); return nil })
 	f.Func("origin", "", func(s string) error {
 		o.origins = append(o.origins, s)
-		return checkOrigin(s)
+		return http.NewCrossOriginProtection().AddTrustedOrigin(s)
 	})
 	f.BoolVar(&o.verbose, "v", false, "")
 	f.BoolVar(&o.version, "version", false, "")
@@ -122,7 +121,6 @@ const usage = `mavrest - a REST API for a drone, on its companion board
                    udpout://10.0.0.2:14550  talk to it on UDP
                    tcp://127.0.0.1:5760     connect to it on TCP
                    sim, sim:ardupilot       a simulated drone: nothing real flies
-                   sim:quadplane            another, for tests
   -baud rate     Baud rate of the serial device. 0, the default, listens at the
                  usual rates until MAVLink is heard, up to 11 s; give the rate to
                  be online at once.
@@ -152,28 +150,39 @@ const usage = `mavrest - a REST API for a drone, on its companion board
 // version is set by the linker in a release; otherwise the build info tells.
 var version string
 
-// buildVersion is the version, the revision it was built from, and the Go
-// version and platform it was built with.
+// ownVersion is the version, and the revision that it was built from where the
+// linker set no version.
+var ownVersion = sync.OnceValue(func() string {
+	info, ok := debug.ReadBuildInfo()
+	if version != "" || !ok {
+		return version
+	}
+	v := cmp.Or(info.Main.Version, "(devel)")
+	if rev := buildSettings(info)["vcs.revision"]; rev != "" {
+		v += " " + rev[:min(len(rev), 12)]
+	}
+	return v
+})
+
+// buildVersion is the version, and the Go version and platform it was built with.
 func buildVersion() string {
-	v := version
 	platform := ""
 	if info, ok := debug.ReadBuildInfo(); ok {
-		if v == "" {
-			v = info.Main.Version
-		}
-		settings := make(map[string]string)
-		for _, s := range info.Settings {
-			settings[s.Key] = s.Value
-		}
+		settings := buildSettings(info)
 		platform = fmt.Sprintf(" %s %s/%s", info.GoVersion, settings["GOOS"], settings["GOARCH"])
 		if arm := settings["GOARM"]; arm != "" {
 			platform += " v" + arm
 		}
-		if rev := settings["vcs.revision"]; rev != "" && version == "" {
-			v += " " + rev[:min(len(rev), 12)]
-		}
 	}
-	return "mavrest " + v + platform
+	return "mavrest " + ownVersion() + platform
+}
+
+func buildSettings(info *debug.BuildInfo) map[string]string {
+	settings := make(map[string]string)
+	for _, s := range info.Settings {
+		settings[s.Key] = s.Value
+	}
+	return settings
 }
 
 // run is the program: it returns when ctx is done and everything has ended, or
@@ -205,37 +214,47 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 		return listenError(err, o)
 	}
 
-	// The drone outlives the server: answers that are on their way end first.
 	droneCtx, stopDrone := context.WithCancel(context.WithoutCancel(ctx))
 	defer stopDrone()
 	d := newDrone(dev, byte(o.system), o.gcs)
-	if a, err := newKernelAlarm(); err == nil { // without one Go's own is loud, and does
-		d.clock.alarm = a
-	}
+	left := make(chan struct{}) // the drone is
 	running.Go(func() {
+		defer close(left)
 		d.run(droneCtx)
 		unplug()
 	})
 	server := newServer(newHandler(d, admitted(o)))
-	bounded := newBoundedListener(listener, maxConnections)
-	sd := newSupervisor(d, bounded)
+	tell := supervise(droneCtx, d, &running)
 	slog.Info("listening", "address", listener.Addr().String(), "device", dev.name, "api", documented)
 	served := make(chan error, 1)
-	running.Go(func() { served <- server.Serve(bounded) })
-	sd.tell("READY=1")
+	running.Go(func() { served <- server.Serve(newBoundedListener(listener, maxConnections)) })
+	tell("READY=1")
 	select {
 	case <-ctx.Done():
 		slog.Info("stopping")
 	case err = <-served:
 	}
-	sd.tell("STOPPING=1")
-	d.quit() // those who wait are answered
-	grace, done := context.WithTimeout(context.WithoutCancel(ctx), 2*time.Second)
-	defer done()
-	if server.Shutdown(grace) != nil {
+	tell("STOPPING=1")
+	stopDrone()
+	stopServer(server, left)
+	return err
+}
+
+// stopWithin is how long the end of the program may take.
+const stopWithin = 4 * time.Second
+
+// stopServer ends the server after the drone: those who wait are answered, the
+// vehicle is left as its sticks ask, and its port is closed first.
+func stopServer(server *http.Server, left <-chan struct{}) {
+	ctx, cancel := context.WithTimeout(context.Background(), stopWithin)
+	defer cancel()
+	select {
+	case <-left:
+	case <-ctx.Done():
+	}
+	if server.Shutdown(ctx) != nil {
 		server.Close()
 	}
-	return err
 }
 
 // logTo has the log written to w; close writes what is left.
@@ -259,7 +278,7 @@ func admitted(o options) admission {
 // openDevice makes the device that -device names, and starts the simulator if
 // it is that.
 func openDevice(ctx context.Context, o options, running *sync.WaitGroup) (device, error) {
-	flavours := map[string]simFlavour{"sim": simPX4, "sim:ardupilot": simArduPilot, "sim:quadplane": simQuadPlane}
+	flavours := map[string]simFlavour{"sim": simPX4, "sim:ardupilot": simArduPilot}
 	flavour, ok := flavours[o.device]
 	if !ok {
 		return newDevice(o.device, o.baud)
@@ -268,6 +287,7 @@ func openDevice(ctx context.Context, o options, running *sync.WaitGroup) (device
 	running.Go(func() { s.run(ctx) })
 	return device{
 		name: o.device,
+		kind: serialLine,
 		open: func(context.Context) (port, error) { return s.open() },
 		baud: func() int { return 0 },
 	}, nil
@@ -284,32 +304,45 @@ func listenError(err error, o options) error {
 	return fmt.Errorf("-bind %s -port %d: %s; -bind takes an address of this board", o.bind, o.port, strings.TrimPrefix(err.Error(), "listen "))
 }
 
-// supervisor talks to systemd as sd_notify(3) does; without a NOTIFY_SOCKET it
-// is silent.
+// supervisor talks to systemd as sd_notify(3) does.
 type supervisor struct {
 	drone  *drone
 	tell   func(state string)
 	period time.Duration // in which systemd wants a sign of life; 0: none wanted
-	last   time.Time     // the last one
 	status string        // the last STATUS
 }
 
-// newSupervisor has the server's accept loop give the signs of life: there is none
-// if it hangs, nor if the link's clock has not run for half the period.
-func newSupervisor(d *drone, b *boundedListener) *supervisor {
-	s := &supervisor{drone: d, tell: func(string) {}}
+// statusEvery is how often systemd is told, or four times in a shorter period of its
+// watchdog.
+const statusEvery = 2500 * time.Millisecond
+
+// supervise tells systemd of the link and that it lives, until ctx is done, and
+// returns what tells it more. Without a NOTIFY_SOCKET it is silent.
+func supervise(ctx context.Context, d *drone, running *sync.WaitGroup) (tell func(state string)) {
 	socket := os.Getenv("NOTIFY_SOCKET")
 	if socket == "" {
-		return s
+		return func(string) {}
 	}
-	s.tell = func(state string) { tellSocket(socket, state) }
-	b.every, b.alive = statusEvery, s.alive
+	s := &supervisor{drone: d, tell: func(state string) { tellSocket(socket, state) }}
+	every := statusEvery
 	usec, _ := strconv.ParseInt(os.Getenv("WATCHDOG_USEC"), 10, 64)
 	if pid := os.Getenv("WATCHDOG_PID"); usec > 0 && (pid == "" || pid == strconv.Itoa(os.Getpid())) {
 		s.period = time.Duration(usec) * time.Microsecond
-		b.every = min(b.every, s.period/4)
+		every = min(every, s.period/4)
 	}
-	return s
+	running.Go(func() {
+		ticker := time.NewTicker(every)
+		defer ticker.Stop()
+		for {
+			select {
+			case <-ticker.C:
+				s.alive()
+			case <-ctx.Done():
+				return
+			}
+		}
+	})
+	return s.tell
 }
 
 func tellSocket(socket, state string) {
@@ -323,16 +356,12 @@ func tellSocket(socket, state string) {
 	}
 }
 
-// statusEvery is how often the accept loop wakes to look at the link, or four times
-// in a shorter period of the watchdog.
-const statusEvery = 2500 * time.Millisecond
-
+// alive tells of the link, and gives a sign of life unless the drone's clock has
+// not run for half the period.
 func (s *supervisor) alive() {
-	now := time.Now()
 	var state []string
-	beat := now.Sub(time.Unix(0, s.drone.clock.beat.Load()))
-	if s.period > 0 && now.Sub(s.last) >= s.period/4 && beat < s.period/2 {
-		s.last = now
+	beat := time.Since(time.Unix(0, s.drone.clock.beat.Load()))
+	if s.period > 0 && beat < s.period/2 {
 		state = append(state, "WATCHDOG=1")
 	}
 	if status := s.drone.summary(); status != s.status {

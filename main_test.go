@@ -45,7 +45,7 @@ type program struct {
 var listening = regexp.MustCompile(`msg=listening address=\S+:(\d+)`)
 
 // command is mavrest with these flags, not yet started.
-func command(t *testing.T, args ...string) *exec.Cmd {
+func commandLine(t *testing.T, args ...string) *exec.Cmd {
 	c := exec.CommandContext(t.Context(), os.Args[0], args...)
 	c.Env = append(os.Environ(), "MAVREST_PROGRAM=1")
 	return c
@@ -54,7 +54,7 @@ func command(t *testing.T, args ...string) *exec.Cmd {
 // start runs mavrest on a free port until it listens.
 func start(t *testing.T, env []string, args ...string) *program {
 	t.Helper()
-	p := &program{Cmd: command(t, append(args, "-port", "0", "-bind", "127.0.0.1")...)}
+	p := &program{Cmd: commandLine(t, append(args, "-port", "0", "-bind", "127.0.0.1")...)}
 	p.Env = append(p.Env, env...)
 	stderr, err := p.StderrPipe()
 	if err != nil {
@@ -266,9 +266,44 @@ func TestSIGTERMAnswersThoseThatWait(t *testing.T) {
 	if got := <-answered; got != `503 {"error":"mavrest is shutting down","code":"offline"}`+"\n" {
 		t.Errorf("answered %s", got)
 	}
-	p.end(t)
+	p.ended(t)
 	if took := time.Since(asked); took > 10*time.Second {
 		t.Errorf("the end took %v", took)
+	}
+}
+
+// A client whose request never ends must not keep the drone waiting for what it
+// is left with, which goes out before its port is closed.
+func TestThePortIsClosedBeforeTheServerAtTheEnd(t *testing.T) {
+	line := openPTY(t)
+	p := start(t, nil, "-device", line.path, "-baud", "57600")
+	w := dial(t, strings.TrimSuffix(strings.TrimPrefix(p.base, "http://"), "/api/drone"))
+	io.WriteString(w, "POST /api/drone/land HTTP/1.1\r\nHost: drone.local\r\nExpect: 100-continue\r\nContent-Length: 9\r\n\r\n")
+	if answer, err := w.in.ReadString('\n'); err != nil || !strings.Contains(answer, "100 Continue") {
+		t.Fatalf("the body is not waited for: %q, %v", answer, err)
+	}
+	waitUntil(t, "the program has the line", func() bool {
+		q, err := (&serialDevice{path: line.path}).openAt(57600)
+		if err == nil {
+			q.Close()
+		}
+		return err != nil
+	})
+	began := time.Now()
+	p.Process.Signal(syscall.SIGTERM)
+	waitUntil(t, "the line is free", func() bool {
+		q, err := (&serialDevice{path: line.path}).openAt(57600)
+		if err == nil {
+			q.Close()
+		}
+		return err == nil
+	})
+	if err := p.Process.Signal(syscall.Signal(0)); err != nil {
+		t.Errorf("the program had ended when its port was free: %v", err)
+	}
+	p.ended(t)
+	if took := time.Since(began); took < 2*time.Second {
+		t.Errorf("the end took %v, and a client's request was not over", took)
 	}
 }
 
@@ -295,14 +330,14 @@ func TestProgramSaysWhyItCannotStart(t *testing.T) {
 		{"-device sim -port 70000", "-port 70000: want 1 to 65535"},
 		{"-device sim -system 300", "-system 300: want a MAVLink system id"},
 		{"-device sim -baud -1", "-baud -1: want a baud rate"},
-		{"-device sim -origin *", "for flag -origin: want an origin as a browser sends it: http://host or http://host:port"},
-		{"-device sim -origin null", "want an origin"},
-		{"-device sim -origin http://laptop/", "without a path, a slash at its end"},
-		{"-device sim -origin http://laptop:3000 -origin http://laptop:3000/page", "want an origin"},
+		{"-device sim -origin *", `for flag -origin: invalid origin "*"`},
+		{"-device sim -origin null", `invalid origin "null"`},
+		{"-device sim -origin http://laptop/", "path, query, and fragment are not allowed"},
+		{"-device sim -origin http://laptop:3000 -origin http://laptop:3000/page", "path, query, and fragment are not allowed"},
 		{"-device sim extra", `unexpected argument "extra"`},
 		{"-device sim -frobnicate", "-frobnicate; see -help"},
 	} {
-		cmd := command(t, strings.Fields(c.args)...)
+		cmd := commandLine(t, strings.Fields(c.args)...)
 		var stderr bytes.Buffer
 		cmd.Stderr = &stderr
 		err := cmd.Run()
@@ -317,7 +352,7 @@ func TestProgramSaysWhyItCannotStart(t *testing.T) {
 }
 
 func TestPort80NeedsTheRightToIt(t *testing.T) {
-	cmd := command(t, "-device", "sim", "-port", "1")
+	cmd := commandLine(t, "-device", "sim", "-port", "1")
 	if os.Getuid() == 0 {
 		// A user without capabilities; the test binary may lie where it can't reach.
 		cmd.Path = copyForAll(t)
@@ -420,7 +455,7 @@ func TestWatchdogStarvesWhenTheLinkHangs(t *testing.T) {
 		if len(told) != 1 || !strings.Contains(told[0], "WATCHDOG=1") {
 			t.Fatalf("told %q while the link lives", told)
 		}
-		time.Sleep(6 * time.Second) // the link's clock stands still
+		time.Sleep(6 * time.Second) // the drone's clock stands still
 		s.alive()
 		if len(told) != 1 {
 			t.Errorf("told %q while the link hangs", told[1:])

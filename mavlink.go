@@ -1,13 +1,17 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
+	"os"
 	"sync"
 	"sync/atomic"
 	"time"
 
+	"github.com/bluenviron/gomavlib/v3/pkg/dialects/common"
 	"github.com/bluenviron/gomavlib/v3/pkg/dialects/minimal"
 	"github.com/bluenviron/gomavlib/v3/pkg/message"
 )
@@ -20,6 +24,7 @@ const (
 	heartbeatEvery = time.Second
 	staleAfter     = time.Second     // in the queue: nobody wants it any more
 	noiseEvery     = 5 * time.Second // between two lines of the log about it
+	doubledWithin  = 150 * time.Millisecond
 )
 
 // outgoing is a message and who says it: a system and component id.
@@ -39,18 +44,11 @@ type heard struct {
 	notice  string
 }
 
-// connection is one open port with the goroutine that owns its writing.
+// connection is one open port.
 type connection struct {
-	port    port
-	queue   chan outgoing
-	newest  chan struct{} // the newest sticks wait to be written
-	opened  time.Time
-	frameAt time.Time    // of the last valid frame
-	writing atomic.Int64 // when the pending write began, in nanoseconds since opened; 0: none
-	why     error        // the link's own reason to close the port
-	again   bool         // there was a failure before: the first frame ends it
-	close   func()       // ends the writer, which closes the port
-	end     func()       // closes the port under a write that hangs
+	port   port
+	queue  chan outgoing
+	newest chan struct{} // the newest sticks wait to be written
 }
 
 // counters are of the link's whole life.
@@ -62,28 +60,23 @@ type link struct {
 	device device
 	gcs    bool // be its ground station
 	hear   func(heard)
-	poke   func()        // makes the clock run
-	retry  chan struct{} // the port is to be opened again
 	counters
-
-	mu       sync.Mutex // guards all below; hear is called without it
-	conn     *connection
-	who      ourIDs
-	sticks   *outgoing // the latest
-	attend   time.Time // until then an answer is awaited
-	fault    error     // why the port is not open
-	nextBeat time.Time
-	retryAt  time.Time // when the port is opened again; zero: nobody waits for that
-	noise    struct {
+	noise struct { // that was logged; the reader's own
 		logged uint64
 		next   time.Time
 	}
+
+	mu     sync.Mutex // guards all below; hear is called without it
+	conn   *connection
+	ids    ourIDs
+	sticks *outgoing // the latest
+	fault  error     // why the port is not open
 }
 
 // newLink makes the link that device opens; hear gets what comes, in the
-// reader's goroutine, and poke has tick called.
-func newLink(d device, only byte, gcs bool, hear func(heard), poke func()) *link {
-	return &link{device: d, gcs: gcs, hear: hear, poke: poke, retry: make(chan struct{}, 1), who: ourIDs{only: only, us: componentID}}
+// reader's goroutine.
+func newLink(d device, only byte, gcs bool, hear func(heard)) *link {
+	return &link{device: d, gcs: gcs, hear: hear, ids: ourIDs{only: only}}
 }
 
 // run keeps the port open until ctx is done, writes what is queued then, and
@@ -95,6 +88,7 @@ func (l *link) run(ctx context.Context) {
 	failing, unopened := false, false
 	for ctx.Err() == nil {
 		p, err := l.device.open(ctx)
+		l.logNoise(time.Now()) // of a search for the baud rate
 		if err == nil && ctx.Err() != nil {
 			p.Close()
 			return
@@ -124,15 +118,14 @@ func (l *link) run(ctx context.Context) {
 	}
 }
 
-// waitFor waits until the clock says that it is time to open the port again;
-// fault is why it is not open.
+// waitFor waits until it is time to open the port again; fault is why it is not
+// open.
 func (l *link) waitFor(ctx context.Context, backoff time.Duration, fault error) {
 	l.mu.Lock()
-	l.fault, l.retryAt = fault, time.Now().Add(backoff)
+	l.fault = fault
 	l.mu.Unlock()
-	l.poke()
 	select {
-	case <-l.retry:
+	case <-time.After(backoff):
 	case <-ctx.Done():
 	}
 }
@@ -147,81 +140,56 @@ func (l *link) tellOpen() {
 // serve reads a port until it fails or ctx is done, and closes it. It reports
 // whether anything that reads as MAVLink came.
 func (l *link) serve(ctx context.Context, p port) (any bool, err error) {
-	broken, cancel := context.WithCancel(ctx)
-	defer cancel()
-	var writer sync.WaitGroup
-	now := time.Now()
-	c := &connection{
-		port: p, queue: make(chan outgoing, 64), newest: make(chan struct{}, 1),
-		opened: now, frameAt: now,
-		close: cancel,
-		end:   sync.OnceFunc(func() { writer.Go(func() { p.Close() }) }), // a close may wait for the reader
-	}
+	c := &connection{port: p, queue: make(chan outgoing, 64), newest: make(chan struct{}, 1)}
 	l.mu.Lock()
-	c.again = l.fault != nil
+	again := l.fault != nil
 	l.conn, l.fault = c, nil
 	l.mu.Unlock()
-	l.hear(heard{at: now}) // the clock has a heartbeat to send
+	now := time.Now()
+	l.hear(heard{at: now}) // the port is open
 
-	written := make(chan struct{})
-	writer.Go(func() { defer close(written); l.write(ctx, broken, c) })
-	writer.Go(func() {
-		<-broken.Done()
-		select { // the clock no longer sees a write that hangs
-		case <-time.After(writeHangs):
-			p.Close()
-		case <-written:
-		}
+	broken, end := context.WithCancelCause(ctx)
+	var writing sync.WaitGroup
+	writing.Go(func() {
+		end(l.write(ctx, broken, c))
+		p.Close() // ends the reader
 	})
-
-	r := &reader{link: l, conn: c}
-	_, r.in.datagrams = p.(interface{ whole() })
-	if g, ok := p.(gatherer); ok {
-		g.gather(l.awaited)
-	}
+	r := &reader{link: l, port: p, again: again, frameAt: now}
+	r.in.datagrams = l.device.kind == datagrams || l.device.kind == udpListening
 	for err == nil {
 		err = r.read()
 	}
 	l.mu.Lock()
-	l.conn = nil // from here on nobody ends it
-	if c.why != nil {
-		err = c.why
-	}
+	l.conn = nil
 	l.mu.Unlock()
-	cancel()
-	writer.Wait()
-	return r.any, err
+	end(err)
+	writing.Wait()
+	return r.any, context.Cause(broken) // what came first
 }
 
-// awaited reports whether an answer is.
-func (l *link) awaited() bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return time.Now().Before(l.attend)
-}
-
-// write owns the writing of a port until it is broken. When the program ends it
-// writes what is queued. It closes the port.
-func (l *link) write(ctx, broken context.Context, c *connection) {
-	defer c.port.Close()
+// write writes what is queued, and our heartbeat, until the port is broken or a
+// write fails. When the program ends it writes what is left.
+func (l *link) write(ctx, broken context.Context, c *connection) (err error) {
 	w := &writer{link: l, conn: c, senders: make(map[[2]byte]*sender)}
-	for {
+	beat := time.NewTicker(heartbeatEvery)
+	defer beat.Stop()
+	err = w.beat()
+	for err == nil {
 		select {
 		case <-broken.Done():
 			if ctx.Err() != nil {
 				w.rest()
 			}
-			return
+			return nil
+		case <-beat.C:
+			err = w.beat()
 		case <-c.newest:
-			if !w.putNewest() {
-				return
-			}
+			err = w.putNewest()
 		case o := <-c.queue:
-			if !w.put(o) {
-				return
-			}
+			err = w.put(o)
 		}
 	}
+	return err
 }
 
 var (
@@ -245,10 +213,7 @@ func (l *link) sendAs(system, component byte, m message.Message) error {
 func (l *link) clear() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.conn == nil {
-		return
-	}
-	if _, line := l.conn.port.(interface{ ResetInputBuffer() error }); line {
+	if l.device.kind == serialLine {
 		l.put(0, 0, nil)
 	}
 }
@@ -258,7 +223,7 @@ func (l *link) put(system, component byte, m message.Message) error {
 	if l.conn == nil {
 		return errNoPort
 	}
-	system, component = l.who.sender(system, component)
+	system, component = l.ids.sender(system, component)
 	select {
 	case l.conn.queue <- outgoing{system, component, m, time.Now()}:
 		return nil
@@ -276,9 +241,9 @@ func (l *link) move(o *outgoing) {
 		return
 	}
 	if o.system != 0 {
-		l.who.station = o.system
+		l.ids.station = o.system
 	}
-	o.system, o.component = l.who.sender(o.system, o.component)
+	o.system, o.component = l.ids.sender(o.system, o.component)
 	if l.conn == nil {
 		return
 	}
@@ -288,64 +253,13 @@ func (l *link) move(o *outgoing) {
 	}
 }
 
-// expect says that an answer is awaited for so long.
-func (l *link) expect(d time.Duration) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.attend = time.Now().Add(d)
-	if l.conn == nil {
-		return
-	}
-	if p, ok := l.conn.port.(gatherer); ok {
-		p.hurry()
-	}
-}
-
 func (l *link) addressed(system, component byte) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.who.addressed(system, component)
+	return l.ids.addressed(system, component)
 }
 
-// tick does what is due and returns when it is to be called next; zero: nothing
-// is due.
-func (l *link) tick(now time.Time) time.Time {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.logNoise(now)
-	c := l.conn
-	if c == nil {
-		if !l.retryAt.IsZero() && !now.Before(l.retryAt) {
-			l.retryAt = time.Time{}
-			l.retry <- struct{}{}
-		}
-		return l.retryAt
-	}
-	silent := c.frameAt.Add(silentAfter)
-	began := c.writing.Load()
-	hangs := c.opened.Add(time.Duration(began)).Add(writeHangs)
-	switch {
-	case began != 0 && !now.Before(hangs):
-		c.why = errWriteHung
-	case !now.Before(silent):
-		c.why = errSilent
-	}
-	if c.why != nil {
-		c.end()
-		return now.Add(silentAfter)
-	}
-	if !now.Before(l.nextBeat) {
-		l.nextBeat = now.Add(heartbeatEvery)
-		l.put(0, 0, heartbeat(minimal.MAV_TYPE_ONBOARD_CONTROLLER))
-		if l.gcs {
-			l.put(l.who.station, knockID, heartbeat(minimal.MAV_TYPE_GCS)) // it would miss the sticks' own
-		}
-	}
-	return l.nextBeat
-}
-
-// logNoise tells of bytes that were no frames, at most once in noiseEvery. l.mu
-// is held.
+// logNoise tells of bytes that were no frames, at most once in noiseEvery.
 func (l *link) logNoise(now time.Time) {
 	if n := l.badPlaces(); n != l.noise.logged && !now.Before(l.noise.next) {
 		slog.Warn("bytes that are no MAVLink", "device", l.device.name, "since_last", n-l.noise.logged, "in_all", n)
@@ -362,7 +276,7 @@ func (l *link) badPlaces() uint64 {
 	return n
 }
 
-// state is the link at a moment, for the status.
+// linkState is the link at a moment, for the status.
 type linkState struct {
 	device                       string
 	baud                         int
@@ -376,5 +290,288 @@ func (l *link) state() linkState {
 	return linkState{
 		device: l.device.name, baud: l.device.baud(), fault: l.fault,
 		received: l.received.Load(), lost: l.lost.Load(), errors: l.badPlaces(), sent: l.sent.Load(),
+	}
+}
+
+// ourIDs are who we are on the line: a part of the vehicle that the link has.
+// The link's mutex guards them.
+type ourIDs struct {
+	only    byte // only this vehicle's system id; 0 takes the first
+	vehicle byte // its system id; 0 before its first heartbeat
+	station byte // the system that the sticks go out as; 0 before the first
+	told    bool // that somebody else has our ids
+	echoes  echoes
+}
+
+// system is the vehicle's system id: we are a part of it.
+func (i *ourIDs) system() byte { return cmp.Or(i.vehicle, i.only, 1) }
+
+// sender is from whom a message goes out; zero ids are ours.
+func (i *ourIDs) sender(system, component byte) (byte, byte) {
+	return cmp.Or(system, i.system()), cmp.Or(component, componentID)
+}
+
+// addressed reports whether an ack is for us. An autopilot that does not fill the
+// target in says 0.
+func (i *ourIDs) addressed(system, component byte) bool {
+	return (system == 0 || system == i.system()) && (component == 0 || component == componentID)
+}
+
+// find takes the vehicle whose heartbeat came, if there is none yet; ours reports
+// whether it is the one that the link has, found that it is new.
+func (i *ourIDs) find(system byte) (ours, found bool) {
+	if i.vehicle == 0 && (i.only == 0 || i.only == system) {
+		i.vehicle, found = system, true
+	}
+	return i.vehicle == system, found
+}
+
+// meets looks at a frame with our own ids that we did not send: somebody else has
+// them, and the acks that he gets look like ours. It says so once. A frame whose
+// checksum nobody can check may be noise.
+func (i *ourIDs) meets(f rawFrame) (notice string) {
+	if i.told || f.known == nil || f.system != i.system() || f.component != componentID || i.echoes.has(f.echo()) {
+		return ""
+	}
+	i.told = true
+	return fmt.Sprintf("another program uses our MAVLink ids %d/%d: an answer to it may be taken for one to us", f.system, f.component)
+}
+
+// reader reads one open port.
+type reader struct {
+	link     *link
+	port     port
+	frameAt  time.Time // of the last valid frame
+	again    bool      // there was a failure before: the first frame ends it
+	sequence sequence
+	in       deframer
+	dec      decoder
+	any      bool        // a frame came
+	acks     [8]struct { // the last
+		echo
+		at time.Time
+	}
+}
+
+// read takes what the port brings next. A port that brings no frame for
+// silentAfter has failed.
+func (r *reader) read() error {
+	l := r.link
+	r.port.SetReadDeadline(r.frameAt.Add(silentAfter))
+	n, err := r.port.Read(r.in.space())
+	now := time.Now()
+	r.in.filled(n)
+	for f, ok := r.in.next(); ok; f, ok = r.in.next() {
+		if r.again && !r.any {
+			l.tellOpen()
+		}
+		r.any, r.frameAt = true, now
+		l.received.Add(1)
+		r.take(f, now)
+	}
+	if r.in.errors > 0 {
+		l.errors.Add(r.in.errors)
+		r.in.errors = 0
+	}
+	l.logNoise(now)
+	if errors.Is(err, os.ErrDeadlineExceeded) {
+		return errSilent
+	}
+	return err
+}
+
+// take takes one checked frame, and hands it on if it concerns the vehicle.
+func (r *reader) take(f rawFrame, now time.Time) {
+	l := r.link
+	l.mu.Lock()
+	notice := l.ids.meets(f)
+	vehicle := l.ids.vehicle
+	l.mu.Unlock()
+	if notice != "" {
+		slog.Warn(notice)
+		l.hear(heard{at: now, notice: notice})
+	}
+	if f.id == idCommandAck && r.doubled(f, now) {
+		return
+	}
+	switch {
+	case f.component == autopilotID && f.id == idHeartbeat:
+		r.heartbeat(f, now)
+		return
+	case f.component == autopilotID && f.system == vehicle && vehicle != 0:
+		l.lost.Add(r.sequence.lost(f.seq))
+	case vehicle != 0 && (f.id == idManualControl || f.id == idRcChannelsOverride):
+		r.othersSticks(f, vehicle, now)
+		return
+	default:
+		return
+	}
+	if m := r.decode(f); m != nil {
+		l.hear(heard{at: now, msg: m, system: f.system})
+	}
+}
+
+// decode is the message of a frame; nil where it is not known or not readable: a
+// version 1 frame of another length.
+func (r *reader) decode(f rawFrame) message.Message {
+	if f.known == nil {
+		return nil
+	}
+	m, err := r.dec.decode(f)
+	if err != nil {
+		r.link.errors.Add(1)
+		return nil
+	}
+	return m
+}
+
+// doubled reports whether an ack came before, a moment ago: a line may bring a frame
+// twice. Later another one may look the same: at 1,200 frames a second the sequence
+// begins anew after 0.2 s.
+func (r *reader) doubled(f rawFrame, now time.Time) bool {
+	oldest := &r.acks[0]
+	for i := range r.acks {
+		a := &r.acks[i]
+		if a.echo == f.echo() && now.Sub(a.at) < doubledWithin {
+			return true
+		}
+		if a.at.Before(oldest.at) {
+			oldest = a
+		}
+	}
+	oldest.echo, oldest.at = f.echo(), now
+	return false
+}
+
+// othersSticks takes sticks for our vehicle that somebody else sends.
+func (r *reader) othersSticks(f rawFrame, vehicle byte, now time.Time) {
+	l := r.link
+	l.mu.Lock()
+	echo := l.ids.echoes.has(f.echo())
+	l.mu.Unlock()
+	if echo {
+		return
+	}
+	var target byte
+	m := r.decode(f)
+	switch m := m.(type) {
+	case *common.MessageManualControl:
+		target = m.Target
+	case *common.MessageRcChannelsOverride:
+		target = m.TargetSystem
+	}
+	if target == vehicle {
+		l.hear(heard{at: now, msg: m, system: f.system, foreign: true})
+	}
+}
+
+// heartbeat takes an autopilot's heartbeat, and the vehicle it is of if there is
+// none yet.
+func (r *reader) heartbeat(f rawFrame, now time.Time) {
+	l := r.link
+	hb, ok := r.decode(f).(*minimal.MessageHeartbeat)
+	if !ok || hb.Autopilot == minimal.MAV_AUTOPILOT_INVALID || f.system == 0 {
+		return
+	}
+	l.mu.Lock()
+	ours, found := l.ids.find(f.system)
+	l.mu.Unlock()
+	if !ours {
+		return
+	}
+	if found {
+		slog.Info("vehicle found", "system", f.system, "autopilot", hb.Autopilot, "type", hb.Type)
+	}
+	if l.device.kind == udpListening {
+		r.port.(*udpPort).heard()
+	}
+	l.lost.Add(r.sequence.lost(f.seq))
+	l.hear(heard{at: now, msg: hb, system: f.system})
+}
+
+// writer writes one open port.
+type writer struct {
+	link    *link
+	conn    *connection
+	senders map[[2]byte]*sender
+}
+
+// beat writes our heartbeat.
+func (w *writer) beat() error {
+	l := w.link
+	l.mu.Lock()
+	system, station := l.ids.system(), cmp.Or(l.ids.station, l.ids.system())
+	l.mu.Unlock()
+	err := w.put(outgoing{system: system, component: componentID, msg: heartbeat(minimal.MAV_TYPE_ONBOARD_CONTROLLER)})
+	if err == nil && l.gcs { // ArduPilot takes sticks for heartbeats of their system, and would miss them later
+		err = w.put(outgoing{system: station, component: knockID, msg: heartbeat(minimal.MAV_TYPE_GCS)})
+	}
+	return err
+}
+
+// put writes a message; an error says that the port is broken.
+func (w *writer) put(o outgoing) error {
+	l, c := w.link, w.conn
+	if !o.at.IsZero() && time.Since(o.at) > staleAfter { // the line stood still
+		return nil
+	}
+	b := padding[:]
+	if o.msg != nil {
+		var err error
+		if b, err = w.frame(o); err != nil {
+			slog.Error("a message can't be encoded", "message", fmt.Sprintf("%T", o.msg), "error", err)
+			return nil
+		}
+	}
+	c.port.SetWriteDeadline(time.Now().Add(writeHangs))
+	_, err := c.port.Write(b)
+	switch {
+	case err == errNobody:
+		return nil
+	case errors.Is(err, os.ErrDeadlineExceeded):
+		return errWriteHung
+	case err == nil && o.msg != nil:
+		l.sent.Add(1)
+	}
+	return err
+}
+
+// putNewest is put of the newest sticks, if there are any.
+func (w *writer) putNewest() error {
+	w.link.mu.Lock()
+	o := w.link.sticks
+	w.link.mu.Unlock()
+	if o == nil {
+		return nil
+	}
+	return w.put(*o)
+}
+
+// frame is a message as it goes out; it is remembered, in case it comes back.
+func (w *writer) frame(o outgoing) ([]byte, error) {
+	who := [2]byte{o.system, o.component}
+	s := w.senders[who]
+	if s == nil {
+		s = newSender(o.system, o.component)
+		w.senders[who] = s
+	}
+	b, err := s.encode(o.msg)
+	if err != nil {
+		return nil, err
+	}
+	w.link.mu.Lock()
+	w.link.ids.echoes.add(echoOf(b))
+	w.link.mu.Unlock()
+	return b, nil
+}
+
+// rest writes what is left, the newest sticks first.
+func (w *writer) rest() {
+	var err error
+	if len(w.conn.newest) > 0 {
+		err = w.putNewest()
+	}
+	for err == nil && len(w.conn.queue) > 0 { // nobody else takes from it
+		err = w.put(<-w.conn.queue)
 	}
 }

@@ -211,7 +211,7 @@ var entered = map[firmware]map[Mode]uint32{
 // copterBrake is Copter's BRAKE: it stops, and stays until another mode is set.
 const copterBrake = 17
 
-// report is what one heartbeat says, and what the machine must know beside it.
+// report is a mode that the vehicle shows, and what the machine must know beside it.
 type report struct {
 	custom uint32
 	mode   Mode // of custom
@@ -219,285 +219,213 @@ type report struct {
 
 	amsl     float64 // where the vehicle is, metres above mean sea level; NaN is unknown
 	streamed bool    // our own stick stream runs
+	ahead    bool    // PX4's CURRENT_MODE, up to 15 ms before the mode is in force: HEARTBEAT has the older one
 }
 
-func (r report) same(o report) bool { return r.custom == o.custom && r.armed == o.armed }
-
-// order is what an accepted plan means to the machine: the mode, and the
-// autopilot's own numbers that belong to it. The zero value commands nothing.
+// order is what a step means once the vehicle took it: the mode, and the
+// autopilot's own number of it.
 type order struct {
-	mode    Mode
-	numbers []uint32
-	transit bool // a land that is still on its way to its place
+	mode   Mode
+	number uint32
 
 	// PX4 ends a takeoff in AUTO.LOITER: its number, and the height from which on
-	// it is the takeoff's end and not a pilot's (rule 4). 0: there is none.
+	// it is the takeoff's end and not a pilot's (rule 3). 0: there is none.
 	end     uint32
 	endAMSL float64
 }
 
-// followTime is how long an autopilot may take to show what it acknowledged
-// (docs/design.md, rule 6).
+// claim is a step that was sent and that no report has shown yet: a report of its
+// number is ours until then. While its plan runs, until is zero.
+type claim struct {
+	to    *order // of the step
+	until time.Time
+}
+
+// contact says what the next report is to the machine (rule 1).
+type contact uint8
+
+const (
+	contactNone      contact = iota // the first one of this vehicle
+	contactKept                     // one more
+	contactLost                     // the first one after a lost link
+	contactRestarted                // the first one after the autopilot started again
+)
+
+// followTime is how long an autopilot may take to show what it acknowledged, and
+// how long a claim stands after its plan (docs/design.md, rules 3 and 6).
 const followTime = 5 * time.Second
 
 // machine is the mode machine of docs/design.md: it knows what was commanded,
-// what the autopilot reports, and answers which mode the drone is in. It has no
+// what the vehicle reports, and answers which mode the drone is in. It has no
 // clock and no lock. The zero value is a drone that was never heard: manual.
 type machine struct {
-	mode  Mode   // what GET mode answers
-	order *order // what this API asked for last and the autopilot acknowledged; nil: the mode is a reported one
-
-	last  report // the last report that counted
-	raw   report // the last report at all
-	heard bool   // last and raw are set
-	lost  bool   // the link was lost since
-	again bool   // the autopilot has started again since
-
-	follow  time.Time // when the autopilot should have shown the order; zero: it has
-	plan    []uint32  // while a plan waits for its acks: the numbers that it explains; nil: no plan
-	settle  []uint32  // after a refused plan: what its late reports may still show
-	late    []uint32  // after a plan without an answer: what it may still lead to
-	settled time.Time // when settle and late end
+	mode    Mode   // what GET mode answers
+	order   *order // what was commanded last; nil: the mode is a reported one
+	last    report // the last one
+	contact contact
+	follow  time.Time // when the vehicle should have shown the order; zero: it has
+	sent    []claim   // the oldest first
 }
 
-// explains reports whether r belongs to what was commanded (rule 4).
+// explains reports whether r belongs to what was commanded (rule 3).
 func (m *machine) explains(r report) bool {
 	o := m.order
-	if !r.armed && r.streamed && r.custom == entered[px4][ModePosition] {
+	switch {
+	case !r.armed && r.streamed && r.custom == entered[px4][ModePosition]:
 		return true
-	}
-	if o == nil {
-		return r.same(m.last) && r.mode == m.mode
-	}
-	if slices.Contains(o.numbers, r.custom) {
+	case o == nil:
+		return false
+	case r.custom == o.number:
 		return true
-	}
-	if o.end != 0 && r.custom == o.end && r.armed && r.amsl >= o.endAMSL {
+	case o.end != 0 && r.custom == o.end && r.armed && r.amsl >= o.endAMSL:
 		return true
 	}
 	switch o.mode {
 	case ModeLand, ModeRTL, ModeRTGS:
-		// RTL always shows: no autopilot falls back to it on the ground.
-		return !r.armed && r.mode != ModeRTL
+		return !r.armed && r.mode != ModeRTL // no autopilot falls back to RTL on the ground
 	}
 	return false
 }
 
-// report takes a heartbeat's report. It tells whether the report took the mode:
-// nothing that was commanded here explains it.
-func (m *machine) report(r report) (taken bool) {
-	before := m.raw
-	again, first := m.again, !m.heard || m.lost && !m.explains(r) && !slices.Contains(m.plan, r.custom)
-	late := slices.Contains(m.late, r.custom) && r.mode != ModeRTL
-	if m.lost || m.again { // what a plan did before says nothing now
-		m.settle = nil
-	}
-	m.raw, m.heard, m.lost, m.again = r, true, false, false
-	if again || first { // rule 2
-		m.last = r
-		if r.armed {
-			return m.takes(r, again || !late)
-		}
-		if again {
-			m.show(report{custom: r.custom, mode: ModeManual})
-			m.last, m.late = r, nil
+// report takes a report. It tells whether it is a takeover: no command of ours
+// explains it (rule 3).
+func (m *machine) report(r report, now time.Time) (takeover bool) {
+	before, contact := m.last, m.contact
+	m.last, m.contact = r, contactKept
+	if (contact == contactRestarted || contact == contactNone) && !r.armed {
+		if contact == contactRestarted {
+			m.mode = ModeManual
 		}
 		return false
 	}
-	if slices.Contains(m.settle, before.custom) && !slices.Contains(m.settle, r.custom) {
-		m.settle = nil // what the refused plan did has been taken back
-	}
-	explained, last := m.explains(r), m.last
-	if explained { // also while a plan waits: from here on, what it was before is new again
-		m.last = r
-		// A takeoff that is still disarmed has not been followed yet.
-		if m.mode != ModeTakeoff || r.armed {
+	if m.explains(r) {
+		if m.mode != ModeTakeoff || r.armed { // one that is still disarmed has not begun
 			m.follow = time.Time{}
 		}
 		return false
 	}
-	if slices.Contains(m.plan, r.custom) { // rule 5
+	if r.custom == before.custom && (contact == contactKept || contact == contactLost && m.order == nil) {
+		if r.armed != before.armed && m.follow.IsZero() { // else it has time to show the order
+			m.show(r)
+		}
 		return false
 	}
-	if m.settle != nil {
-		if r.same(last) {
-			m.settle = nil
-		} else if slices.Contains(m.settle, r.custom) && r.mode != ModeRTL { // it may be a failsafe
-			return false
-		}
+	if i := m.claimed(r.custom, now); i >= 0 {
+		m.sent = m.sent[i+1:]
+		m.show(r) // what it means is commanded when the step is accepted
+		return false
 	}
-	if !r.same(m.last) || m.plan != nil && !r.same(before) {
-		return m.takes(r, !late || r.armed != last.armed)
+	if contact == contactLost && !r.armed {
+		return false
 	}
-	return false
+	m.show(r)
+	if contact == contactKept && before.armed && !r.armed { // an autopilot falls back when it disarms
+		return false
+	}
+	m.sent = nil
+	return true
 }
 
-// takes shows a report that nothing explains, and passes on whether it took the
-// mode: what comes after it is then no late effect of a plan.
-func (m *machine) takes(r report, taken bool) bool {
-	m.show(r)
-	if taken {
-		m.late = nil
-		if m.plan != nil { // what it has sent explains nothing any more
-			m.plan = []uint32{r.custom}
-		}
-	}
-	return taken
+// claimed is the index of the claim that a report of this number shows, or -1.
+func (m *machine) claimed(number uint32, now time.Time) int {
+	return slices.IndexFunc(m.sent, func(c claim) bool {
+		return c.to.number == number && (c.until.IsZero() || now.Before(c.until))
+	})
 }
 
 // show makes the reported mode the mode: nothing that was commanded explains it.
-func (m *machine) show(r report) {
-	m.mode, m.last, m.order = r.mode, r, nil
-	m.settle, m.follow = nil, time.Time{}
-}
+func (m *machine) show(r report) { m.mode, m.order, m.follow = r.mode, nil, time.Time{} }
 
 // lose says that the link to the autopilot was lost.
 func (m *machine) lose() {
-	m.lost = m.heard
-	m.settle, m.follow = nil, time.Time{}
+	if m.contact == contactKept {
+		m.contact = contactLost
+	}
+	m.follow = time.Time{}
 }
 
 // restart says that the autopilot has started again: nothing that was commanded
-// before stands, and a disarmed one is in its initial state (rule 2).
+// before stands.
 func (m *machine) restart() {
-	m.order, m.settle, m.follow = nil, nil, time.Time{}
-	m.again = m.heard
+	m.order, m.sent, m.follow = nil, nil, time.Time{}
+	m.contact = contactRestarted
 }
 
-// begin says that a plan begins; what explains it is the mode that it finds, and
-// the one that a refused plan before it is just put back to.
-func (m *machine) begin(numbers []uint32) {
-	m.plan = append([]uint32{m.raw.custom}, numbers...)
-	if m.settle != nil && m.raw.custom != m.last.custom {
-		m.plan = append(m.plan, m.last.custom)
-	}
-	m.settle = nil
-}
-
-// sentBy is what a waiting plan has sent, and those that it took the place of: all
-// that explains it but the mode that it began in.
-func sentBy(plan []uint32) []uint32 { return plan[min(1, len(plan)):] }
-
-// expect says that a plan's step is sent now, which may show this number. Before
-// it was sent the same report is somebody else's.
-func (m *machine) expect(number uint32) { m.plan = append(m.plan, number) }
-
-// refused says that the step whose copies were sent last was refused: they lead
-// nowhere. Before it the plan had so many numbers.
-func (m *machine) refused(number uint32, before int) {
-	for n := len(m.plan); n > max(1, before) && m.plan[n-1] == number; n-- {
-		m.plan = m.plan[:n-1]
+// claim says that a copy of a step is sent now that leads to a mode.
+func (m *machine) claim(to *order) {
+	if !slices.ContainsFunc(m.sent, func(c claim) bool { return c.to == to }) {
+		m.sent = append(m.sent, claim{to: to})
 	}
 }
 
-// also says that a second leg is sent now: what it leads to belongs to the order,
-// acknowledged or not.
-func (m *machine) also(number uint32) {
-	if m.order != nil && !slices.Contains(m.order.numbers, number) {
-		m.order.numbers = append(m.order.numbers, number)
+// refused says that a step was refused: it leads nowhere.
+func (m *machine) refused(to *order) {
+	m.sent = slices.DeleteFunc(m.sent, func(c claim) bool { return c.to == to })
+}
+
+// command says that the vehicle took a step, or has acknowledged it and had its
+// time to show it (rule 2).
+func (m *machine) command(o order, now time.Time) {
+	m.sent = nil // it is newer than all of that
+	m.mode, m.order, m.follow = o.mode, &o, time.Time{}
+	if m.contact == contactRestarted { // what it took since stands
+		m.contact = contactKept
+	}
+	if !m.explains(m.last) || o.mode == ModeTakeoff && !m.last.armed {
+		m.follow = now.Add(followTime)
 	}
 }
 
-// accept says that every step of a plan was acknowledged (rule 3).
-func (m *machine) accept(o order, now time.Time) {
-	m.mode, m.order = o.mode, &o
-	m.plan, m.settle, m.late = nil, nil, nil
-	m.last = m.raw
-	m.follow = now.Add(followTime)
-	if slices.Contains(o.numbers, m.raw.custom) && (m.mode != ModeTakeoff || m.raw.armed) {
-		m.follow = time.Time{}
+// ended says that a plan of these steps ended before it was accepted: what it has
+// sent may still show for a while. An RTL that was given up may also be a failsafe's.
+func (m *machine) ended(steps []step, gaveUp bool, now time.Time) {
+	m.sent = slices.DeleteFunc(m.sent, func(c claim) bool { return !c.until.IsZero() && !now.Before(c.until) })
+	for _, s := range steps {
+		returns := s.to != nil && (s.to.mode == ModeRTL || s.to.mode == ModeRTGS)
+		if gaveUp && returns {
+			m.refused(s.to)
+		}
+		for i := range m.sent {
+			if m.sent[i].to == s.to {
+				m.sent[i].until = now.Add(followTime)
+			}
+		}
 	}
 }
 
-// acceptArm says that a plan that only arms or disarms was acknowledged. The
-// mode is then what the next heartbeat will make of it, unless one is still to
-// show what was commanded before. It tells whether that took the mode.
-func (m *machine) acceptArm(armed bool) (taken bool) {
-	m.plan = nil
-	if m.follow.IsZero() && !m.lost && !m.again {
-		r := m.raw
-		r.armed = armed
-		return m.report(r)
-	}
-	return false
-}
-
-// maybe reports whether a step was sent that leads to this number, and nobody
+// open reports whether a step was sent that leads to such a number, and nobody
 // knows yet whether it did.
-func (m *machine) maybe(number uint32) bool {
-	return slices.Contains(sentBy(m.plan), number) || slices.Contains(m.late, number)
+func (m *machine) open(now time.Time, leads func(number uint32) bool) bool {
+	return slices.ContainsFunc(m.sent, func(c claim) bool {
+		return leads(c.to.number) && (c.until.IsZero() || now.Before(c.until))
+	})
 }
 
-// refuse says that a plan was refused: it changes nothing, and the reports that
-// its first steps caused have time to pass.
-func (m *machine) refuse(now time.Time) {
-	if sent := sentBy(m.plan); len(sent) > 0 {
-		m.settle, m.settled = sent, now.Add(followTime)
-	}
-	m.plan = nil
-}
-
-// awaited is the number that the autopilot acknowledged and no report has shown
-// yet.
+// awaited is the number that was commanded and that no report has shown yet.
 func (m *machine) awaited() (custom uint32, ok bool) {
 	if m.order == nil || m.follow.IsZero() {
 		return 0, false
 	}
-	return m.order.numbers[0], true
-}
-
-// doubt says that a plan went without an answer: nobody knows what it did, so
-// whatever is reported shows. What its steps may still lead to is nobody else's.
-func (m *machine) doubt(now time.Time) {
-	if sent := sentBy(m.plan); len(sent) > 0 {
-		m.late, m.settled = sent, now.Add(followTime)
-	}
-	m.plan, m.settle = nil, nil
-	if m.heard && !m.explains(m.raw) && !m.raw.same(m.last) {
-		m.show(m.raw)
-	}
-}
-
-// perhaps reports whether a plan that was not accepted may still lead to a stick
-// mode.
-func (m *machine) perhaps(f firmware) bool {
-	stick := func(custom uint32) bool {
-		mode, _ := f.reported(custom)
-		return mode.flownBySticks()
-	}
-	return slices.ContainsFunc(m.late, stick) || slices.ContainsFunc(m.settle, stick) || slices.ContainsFunc(sentBy(m.plan), stick)
+	return m.order.number, true
 }
 
 // abandon ends what was commanded: the mode is the reported one.
-func (m *machine) abandon() { m.show(m.raw) }
+func (m *machine) abandon() { m.show(m.last) }
 
-// due is when tick is to be called next; zero: nothing waits for the time.
-func (m *machine) due() time.Time {
-	switch {
-	case m.plan != nil:
-		return time.Time{}
-	case m.settle != nil || m.late != nil:
-		return m.settled
+// standing is what stands now, as an order that brings it back.
+func (m *machine) standing() order {
+	if m.order != nil {
+		return *m.order
 	}
-	return m.follow
+	return order{mode: m.mode, number: m.last.custom}
 }
 
-// tick applies rule 6 at the given time and reports whether the autopilot did
-// not follow what it had acknowledged.
+// tick applies rule 6 at the given time and reports whether the vehicle did not
+// follow what it had acknowledged.
 func (m *machine) tick(now time.Time) (gone bool) {
-	if m.late != nil && !now.Before(m.settled) {
-		m.late = nil
-	}
-	if m.settle != nil && !now.Before(m.settled) {
-		m.settle = nil
-		if !m.raw.same(m.last) && !m.explains(m.raw) {
-			m.show(m.raw)
-			return true
-		}
-	}
-	if m.plan != nil || m.settle != nil || m.follow.IsZero() || now.Before(m.follow) {
+	if m.follow.IsZero() || now.Before(m.follow) {
 		return false
 	}
-	m.show(m.raw)
+	m.show(m.last)
 	return true
 }

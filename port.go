@@ -9,6 +9,7 @@ import (
 	"io/fs"
 	"log/slog"
 	"net"
+	"net/netip"
 	"os"
 	"strconv"
 	"strings"
@@ -16,7 +17,6 @@ import (
 	"sync/atomic"
 	"syscall"
 	"time"
-	"unsafe"
 
 	"github.com/bluenviron/gomavlib/v3/pkg/dialects/minimal"
 	"go.bug.st/serial"
@@ -28,25 +28,32 @@ var bauds = []int{921600, 57600, 115200, 460800, 500000, 230400, 1500000}
 // Times of a serial line.
 const (
 	baudListen = 1500 * time.Millisecond // at each rate
-	readTurn   = 100 * time.Millisecond  // of a search, which looks whether it is to end
-	writeAgain = time.Millisecond        // to a line that took no more
 	writeHangs = 2 * time.Second         // a dead port
+	drainHangs = time.Second             // a line that stands still
+	gatherFor  = 10 * time.Millisecond   // on a line on which much comes
 )
 
-// port carries bytes to and from the autopilot. Close ends a pending Read and
-// Write.
-type port interface{ io.ReadWriteCloser }
-
-// gatherer is a port that lets bytes gather while awaited says that no answer is;
-// hurry ends that.
-type gatherer interface {
-	gather(awaited func() bool)
-	hurry()
+// port carries bytes to and from the autopilot. Close ends a pending Read.
+type port interface {
+	io.ReadWriteCloser
+	SetReadDeadline(time.Time) error
+	SetWriteDeadline(time.Time) error
 }
 
-// device is a -device: how to open it, and what its ports are called.
+// portKind is what a device's ports are like.
+type portKind uint8
+
+const (
+	byteStream   portKind = iota // TCP, and the simulator: every byte arrives
+	serialLine                   // bytes may be lost
+	datagrams                    // a read brings a datagram, which holds whole frames
+	udpListening                 // the same, from anybody: a *udpPort
+)
+
+// device is a -device: how to open it, and what its ports are like.
 type device struct {
 	name string
+	kind portKind
 	open func(ctx context.Context) (port, error)
 	baud func() int // of the port that is open; 0 where there is none
 
@@ -58,71 +65,51 @@ type device struct {
 func newDevice(name string, baud int) (device, error) {
 	none := func() int { return 0 }
 	if strings.HasPrefix(name, "sim:") {
-		return device{}, fmt.Errorf("-device %s: no such simulator; there are sim, sim:ardupilot and sim:quadplane", name)
+		return device{}, fmt.Errorf("-device %s: no such simulator; there are sim and sim:ardupilot", name)
 	}
 	scheme, address, ok := strings.Cut(name, "://")
 	if _, number, err := net.SplitHostPort(name); !ok && err == nil && number != "" && !strings.Contains(name, "/") {
 		return device{}, fmt.Errorf("-device %s: that is an address; did you mean udpin://%s, udpout://%s or tcp://%s?", name, name, name, name)
 	}
 	if !ok && !strings.Contains(name, "/") {
-		return device{}, fmt.Errorf("-device %s: no such device; did you mean /dev/%s, sim, sim:ardupilot or sim:quadplane?", name, name)
+		return device{}, fmt.Errorf("-device %s: no such device; did you mean /dev/%s, sim or sim:ardupilot?", name, name)
 	}
 	if !ok {
 		s := &serialDevice{path: name, fixed: baud}
-		return device{name, s.open, func() int { return int(s.baud.Load()) }, s.noise.Load}, nil
+		return device{name, serialLine, s.open, func() int { return int(s.baud.Load()) }, s.noise.Load}, nil
 	}
 	_, number, err := net.SplitHostPort(address)
 	if _, perr := strconv.ParseUint(number, 10, 16); err != nil || perr != nil {
 		return device{}, fmt.Errorf("-device %s: want %s://host:port, with a port up to 65535", name, scheme)
 	}
-	dial := func(ctx context.Context, network string) (*descriptor, error) {
-		d := net.Dialer{Timeout: writeHangs}
-		c, err := d.DialContext(ctx, network, address)
-		if err != nil {
-			return nil, err
+	dial := func(network string) func(ctx context.Context) (port, error) {
+		return func(ctx context.Context) (port, error) {
+			d := net.Dialer{Timeout: writeHangs}
+			c, err := d.DialContext(ctx, network, address)
+			if err != nil {
+				return nil, err // and no port that holds a nil
+			}
+			return c, nil
 		}
-		return unpolled(c)
 	}
 	switch scheme {
 	case "udpin":
 		listen := func(context.Context) (port, error) { return listenUDP(address) }
-		return device{name: name, open: listen, baud: none}, nil
+		return device{name: name, kind: udpListening, open: listen, baud: none}, nil
 	case "udpout":
-		talk := func(ctx context.Context) (port, error) {
-			w, err := dial(ctx, "udp")
-			if err != nil {
-				return nil, err
-			}
-			w.take = takeDatagram
-			return datagrams{w}, nil
-		}
-		return device{name: name, open: talk, baud: none}, nil
+		return device{name: name, kind: datagrams, open: dial("udp"), baud: none}, nil
 	case "tcp":
-		connect := func(ctx context.Context) (port, error) { return dial(ctx, "tcp") }
-		return device{name: name, open: connect, baud: none}, nil
+		return device{name: name, open: dial("tcp"), baud: none}, nil
 	}
-	return device{}, fmt.Errorf("-device %s: want a serial device, udpin://, udpout://, tcp://, sim, sim:ardupilot or sim:quadplane", name)
+	return device{}, fmt.Errorf("-device %s: want a serial device, udpin://, udpout://, tcp://, sim or sim:ardupilot", name)
 }
-
-// datagrams is a port whose reads bring a datagram each, which may be empty.
-type datagrams struct{ *descriptor }
-
-// whole says that no frame goes on in the next read.
-func (datagrams) whole() {}
 
 // udpPort listens on an address and answers the peer that the vehicle's
 // heartbeats last came from, so that a stray datagram can't steal the link.
 type udpPort struct {
-	datagrams
-	local net.Addr
-	from  socketAddress                 // of the last datagram; the reader's own
-	peer  atomic.Pointer[socketAddress] // nil before the first heartbeat
-}
-
-// socketAddress is an address as the kernel has it.
-type socketAddress struct {
-	raw  syscall.RawSockaddrAny
-	size uint32
+	*net.UDPConn
+	from netip.AddrPort                 // of the last datagram; the reader's own
+	peer atomic.Pointer[netip.AddrPort] // nil before the first heartbeat
 }
 
 func listenUDP(address string) (port, error) {
@@ -134,24 +121,15 @@ func listenUDP(address string) (port, error) {
 	if err != nil {
 		return nil, err
 	}
-	w, err := unpolled(c)
-	if err != nil {
-		return nil, err
-	}
-	p := &udpPort{datagrams: datagrams{w}, local: c.LocalAddr()}
-	w.take = p.receive
-	return p, nil
+	return &udpPort{UDPConn: c}, nil
 }
 
-func (p *udpPort) receive(fd uintptr, b []byte) (int, error) {
-	from := socketAddress{size: syscall.SizeofSockaddrAny}
-	n, _, errno := syscall.RawSyscall6(syscall.SYS_RECVFROM, fd, uintptr(unsafe.Pointer(unsafe.SliceData(b))), uintptr(len(b)), 0,
-		uintptr(unsafe.Pointer(&from.raw)), uintptr(unsafe.Pointer(&from.size)))
-	if errno != 0 {
-		return 0, errno
+func (p *udpPort) Read(b []byte) (int, error) {
+	n, from, err := p.ReadFromUDPAddrPort(b)
+	if err == nil {
+		p.from = from
 	}
-	p.from = from
-	return int(n), nil
+	return n, err
 }
 
 // errNobody is no fault: the vehicle's first heartbeat tells where to send to.
@@ -162,20 +140,7 @@ func (p *udpPort) Write(b []byte) (int, error) {
 	if to == nil {
 		return 0, errNobody
 	}
-	var errno syscall.Errno
-	err := p.raw.Control(func(fd uintptr) {
-		_, _, errno = syscall.RawSyscall6(syscall.SYS_SENDTO, fd, uintptr(unsafe.Pointer(unsafe.SliceData(b))), uintptr(len(b)), syscall.MSG_NOSIGNAL,
-			uintptr(unsafe.Pointer(&to.raw)), uintptr(to.size))
-	})
-	switch {
-	case err != nil:
-		return 0, err
-	case errno == syscall.EAGAIN: // a datagram may be lost
-	case errno == syscall.ECONNREFUSED: // an answer to an earlier datagram: the peer restarts
-	case errno != 0:
-		return 0, errno
-	}
-	return len(b), nil
+	return p.WriteToUDPAddrPort(b, *to)
 }
 
 // heard says that the vehicle's heartbeat came with the last datagram.
@@ -186,10 +151,9 @@ func (p *udpPort) heard() {
 	}
 }
 
-// serialDevice opens a serial port. go.bug.st/serial sets the line; the bytes
-// go through a descriptor of our own that does not block: the library's Write
-// can't be interrupted, nor can its Read when another program takes the bytes
-// that it saw, and one that hangs would keep the port for ever.
+// serialDevice opens a serial port. go.bug.st/serial sets the line; the bytes go
+// through a file of our own with deadlines: the library's Write can't be
+// interrupted, nor can its Read when another program takes the bytes that it saw.
 type serialDevice struct {
 	path  string
 	fixed int          // baud rate; 0 searches
@@ -198,23 +162,36 @@ type serialDevice struct {
 }
 
 type serialPort struct {
-	*descriptor
+	*os.File
 	line serial.Port
+	read time.Time // when a Read ended; the reader's own
 	once sync.Once
 }
 
-// ResetInputBuffer drops what has come and was not read.
-func (p *serialPort) ResetInputBuffer() error { return p.line.ResetInputBuffer() }
+// Read lets bytes gather on a line on which much comes: to be woken for every few
+// of them costs more than to decode them (docs/performance.md).
+func (p *serialPort) Read(b []byte) (int, error) {
+	if time.Since(p.read) < 2*gatherFor {
+		time.Sleep(gatherFor)
+	}
+	n, err := p.File.Read(b)
+	p.read = time.Now()
+	return n, err
+}
 
-// Drain waits until everything written has left the board.
-func (p *serialPort) Drain() error { return p.line.Drain() }
-
-// Close drops what has not left the board: the kernel would wait half a minute
-// for a line that stands still. It ends a Read under way.
+// Close lets out what was written. What a line that stands still does not take
+// within drainHangs is dropped: the kernel would wait half a minute for it.
 func (p *serialPort) Close() (err error) {
 	p.once.Do(func() {
-		p.line.ResetOutputBuffer()
-		err = errors.Join(p.descriptor.Close(), p.line.Close())
+		drained := make(chan error, 1)
+		go func() { drained <- p.line.Drain() }()
+		select {
+		case <-drained: // an error tells that the line is gone
+		case <-time.After(drainHangs):
+			p.line.ResetOutputBuffer() // ends the drain
+			<-drained
+		}
+		err = errors.Join(p.File.Close(), p.line.Close())
 	})
 	return err
 }
@@ -249,34 +226,43 @@ func (p *serialPort) flush(ctx context.Context) error {
 	if err := p.line.ResetInputBuffer(); err != nil {
 		return err
 	}
-	if err := sleepQuietly(ctx, flushAgain); err != nil {
-		return err
+	select {
+	case <-time.After(flushAgain):
+	case <-ctx.Done():
+		return ctx.Err()
 	}
 	return p.line.ResetInputBuffer()
 }
 
 func (d *serialDevice) openAt(baud int) (*serialPort, error) {
-	fd, err := syscall.Open(d.path, syscall.O_RDWR|syscall.O_NOCTTY|syscall.O_NONBLOCK|syscall.O_CLOEXEC, 0)
+	f, err := os.OpenFile(d.path, os.O_RDWR|syscall.O_NOCTTY|syscall.O_NONBLOCK, 0)
 	if err != nil {
-		return nil, &fs.PathError{Op: "open", Path: d.path, Err: err}
+		return nil, err
 	}
-	// The library's exclusive mode does not bind root; this lock does.
-	if err := syscall.Flock(fd, syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
-		if errors.Is(err, syscall.EWOULDBLOCK) {
-			err = syscall.EBUSY
-		}
-		return nil, errors.Join(&fs.PathError{Op: "open", Path: d.path, Err: err}, syscall.Close(fd))
+	if err := lock(f); err != nil {
+		return nil, errors.Join(&fs.PathError{Op: "open", Path: d.path, Err: err}, f.Close())
 	}
 	line, err := serial.Open(d.path, &serial.Mode{BaudRate: baud}) // 8N1
 	if err != nil {
-		syscall.Close(fd)
+		f.Close()
 		return nil, fmt.Errorf("%s: %w", d.path, err)
 	}
-	w, err := newDescriptor(fd, d.path)
+	return &serialPort{File: f, line: line}, nil
+}
+
+// lock keeps other programs out that lock too, root's as well: the library's
+// exclusive mode does not bind root.
+func lock(f *os.File) error {
+	c, err := f.SyscallConn()
 	if err != nil {
-		return nil, errors.Join(err, line.Close())
+		return err
 	}
-	return &serialPort{descriptor: w, line: line}, nil
+	var locked error
+	err = c.Control(func(fd uintptr) { locked = syscall.Flock(int(fd), syscall.LOCK_EX|syscall.LOCK_NB) })
+	if errors.Is(locked, syscall.EWOULDBLOCK) {
+		locked = syscall.EBUSY
+	}
+	return cmp.Or(err, locked)
 }
 
 // errNoBaud says that no rate brought a frame.
@@ -303,10 +289,8 @@ func (d *serialDevice) search(ctx context.Context, p *serialPort) error {
 			return nil
 		}
 		if b, err := knock.encode(heartbeat(minimal.MAV_TYPE_ONBOARD_CONTROLLER)); err == nil {
-			hung := time.AfterFunc(writeHangs, func() { p.Close() })
-			_, err := p.Write(b)
-			hung.Stop()
-			if err != nil {
+			p.SetWriteDeadline(time.Now().Add(writeHangs))
+			if _, err := p.Write(b); err != nil {
 				return err
 			}
 		}
@@ -317,24 +301,27 @@ func (d *serialDevice) search(ctx context.Context, p *serialPort) error {
 // listen reports whether a frame that checks comes within baudListen.
 func (d *serialDevice) listen(ctx context.Context, p *serialPort) (bool, error) {
 	var in deframer
-	defer p.SetReadDeadline(time.Time{})
-	for until := time.Now().Add(baudListen); time.Now().Before(until); {
-		p.SetReadDeadline(time.Now().Add(readTurn))
+	p.SetReadDeadline(time.Now().Add(baudListen))
+	defer context.AfterFunc(ctx, func() { p.SetReadDeadline(time.Now()) })()
+	for {
 		n, err := p.Read(in.space())
-		if errors.Is(err, os.ErrDeadlineExceeded) {
-			err = nil
-		}
-		if err = cmp.Or(ctx.Err(), err); err != nil {
+		switch {
+		case ctx.Err() != nil:
+			return false, ctx.Err()
+		case errors.Is(err, os.ErrDeadlineExceeded):
+			return false, nil
+		case err != nil:
 			return false, err
 		}
-		in.filled(n, time.Now())
-		if f, ok := in.next(); ok && f.known != nil {
-			return true, nil
+		in.filled(n)
+		for f, ok := in.next(); ok; f, ok = in.next() {
+			if f.known != nil {
+				return true, nil
+			}
 		}
 		d.noise.Add(in.errors)
 		in.errors = 0
 	}
-	return false, nil
 }
 
 // explain says what to do about a device that can't be opened, where that is

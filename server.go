@@ -1,17 +1,12 @@
 package main
 
 import (
-	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
-	"math"
 	"net"
 	"net/http"
 	"net/netip"
-	"net/url"
-	"os"
 	"slices"
 	"strconv"
 	"strings"
@@ -24,8 +19,7 @@ const (
 	maxHeader      = 16 << 10 // bytes
 	maxConnections = 64
 
-	readWithin  = 10 * time.Second // a request, from its beginning to its body's end
-	answerHangs = 2 * time.Second  // a client that does not take an answer
+	readWithin = 10 * time.Second // a request, from its beginning to its body's end
 )
 
 // admission is who may ask: whose name this machine is called by, and which
@@ -41,7 +35,7 @@ func (a admission) guard(next http.Handler, deny func(w http.ResponseWriter, sta
 	protection := http.NewCrossOriginProtection()
 	for _, o := range a.origins {
 		if err := protection.AddTrustedOrigin(o); err != nil {
-			panic(err) // checkOrigin lets no such one through
+			panic(err) // parseFlags lets no such one through
 		}
 	}
 	protection.SetDenyHandler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -82,21 +76,6 @@ func (a admission) crossOrigin(w http.ResponseWriter, r *http.Request) (answered
 	}
 	w.WriteHeader(http.StatusNoContent)
 	return true
-}
-
-// checkOrigin reports why a -origin is none: a browser's Origin header is a
-// scheme and a host, with a port where it is not the scheme's own.
-func checkOrigin(s string) error {
-	u, err := url.Parse(s)
-	if err == nil && (u.Scheme == "http" || u.Scheme == "https") && s == u.Scheme+"://"+u.Host {
-		usual := map[string]string{"http": "80", "https": "443"}[u.Scheme]
-		port, err := strconv.ParseUint(cmp.Or(u.Port(), "1"), 10, 16)
-		odd := strings.Trim(u.Host, "abcdefghijklmnopqrstuvwxyz0123456789.-_:[]") != "" || strings.HasSuffix(u.Host, ":")
-		if err == nil && port > 0 && u.Port() != usual && u.Hostname() != "" && !odd {
-			return nil
-		}
-	}
-	return errors.New("want an origin as a browser sends it: http://host or http://host:port in lower case, without a path, a slash at its end or the scheme's usual port")
 }
 
 // hostNames are the names that this machine is called by.
@@ -180,28 +159,19 @@ func newServer(h http.Handler) *http.Server {
 	}
 }
 
-// boundedListener keeps at most max connections. A new one takes the place of
-// the one that asked longest ago, if that is answered or has had its askWithin;
-// then of the oldest stream; then of the oldest that waits for a manoeuvre, which
-// is answered first. Those whose command waits for the autopilot stay. While
-// there is none it waits.
+// boundedListener keeps at most max connections. When one more comes, the one that
+// has been idle longest makes way; where none is idle, the one that has waited
+// longest for a manoeuvre is answered, and then makes way. Where none waits either,
+// the new one does.
 type boundedListener struct {
 	net.Listener
 	max int
-
-	alive func()        // called by every turn of Accept's loops; may be nil
-	every time.Duration // a turn lasts no longer
 
 	mu     sync.Mutex // guards what follows
 	free   sync.Cond  // a place may be free
 	open   map[*boundedConn]bool
 	closed bool
 }
-
-// askWithin is how long a connection keeps its place while it has not asked yet,
-// or is not answered yet. Without it the members of a crowd throw each other out
-// before they are served.
-const askWithin = 20 * time.Millisecond
 
 func newBoundedListener(l net.Listener, max int) *boundedListener {
 	b := &boundedListener{Listener: l, max: max, open: make(map[*boundedConn]bool)}
@@ -213,11 +183,10 @@ func newBoundedListener(l net.Listener, max int) *boundedListener {
 type boundedConn struct {
 	net.Conn
 	from  *boundedListener
-	used  time.Time // the last request's beginning; before it, when it was accepted
-	idle  bool      // it is answered
-	held  holding
-	yield func()    // ends what it is held for; nil where nothing does
-	asked time.Time // when that was called
+	used  time.Time // its last request began; before that, it was accepted
+	held  bool      // it is not idle: a command is carried out, or events go out
+	end   func()    // ends its wait for a manoeuvre; nil where it has none
+	ended bool      // that was called: it is idle when its answer is out
 }
 
 // CloseWrite ends what is sent: an answer to a body that was not read to its end
@@ -229,18 +198,8 @@ func (c *boundedConn) CloseWrite() error {
 	return nil
 }
 
-// holding is what a connection is held for.
-type holding uint8
-
-const (
-	heldNot     holding = iota
-	heldCommand         // its command waits for the autopilot
-	heldStream          // events go out
-	heldWait            // it waits for a manoeuvre
-)
-
 func (b *boundedListener) Accept() (net.Conn, error) {
-	c, err := b.accept()
+	c, err := b.Listener.Accept()
 	if err != nil {
 		return nil, err
 	}
@@ -248,70 +207,36 @@ func (b *boundedListener) Accept() (net.Conn, error) {
 	defer b.mu.Unlock()
 	for len(b.open) >= b.max && !b.closed {
 		b.makeWay()
-		if b.alive != nil {
-			b.mu.Unlock()
-			b.alive()
-			b.mu.Lock()
-		}
 	}
 	bc := &boundedConn{Conn: c, from: b, used: time.Now()}
 	b.open[bc] = true
 	return bc, nil
 }
 
-// makeWay closes the connection that makes way, has it end what it is held for,
-// or waits a turn until there may be one. b.mu is held.
+// makeWay closes the connection that makes way, or waits until there may be one.
+// b.mu is held.
 func (b *boundedListener) makeWay() {
-	oldest := make(map[holding]*boundedConn)
-	wait := time.Duration(math.MaxInt64)
-	now := time.Now()
+	var idle, waiting *boundedConn
+	leaving := false
 	for c := range b.open {
-		left, leaves := c.used.Add(askWithin).Sub(now), c.asked.Add(askWithin).Sub(now)
-		switch o := oldest[c.held]; {
-		case leaves > 0: // its answer is on its way
-			wait = min(wait, leaves)
-		case c.held == heldNot && !c.idle && left > 0:
-			wait = min(wait, left)
-		case c.held > heldCommand && c.yield == nil:
-		case o == nil || c.used.Before(o.used):
-			oldest[c.held] = c
+		leaving = leaving || c.ended
+		switch {
+		case !c.held && (idle == nil || c.used.Before(idle.used)):
+			idle = c
+		case c.end != nil && (waiting == nil || c.used.Before(waiting.used)):
+			waiting = c
 		}
 	}
-	if c := oldest[heldNot]; c != nil {
-		c.Conn.Close() // the server then ends it
-		delete(b.open, c)
+	if idle != nil {
+		idle.Conn.Close() // the server then ends it
+		delete(b.open, idle)
 		return
 	}
-	for _, held := range []holding{heldStream, heldWait} {
-		if c := oldest[held]; c != nil && wait == math.MaxInt64 {
-			c.yield()
-			c.yield, c.asked, wait = nil, now, askWithin // its place is free when it has ended
-		}
+	if waiting != nil && !leaving {
+		waiting.end()
+		waiting.ended = true
 	}
-	if b.alive != nil {
-		wait = min(wait, b.every)
-	}
-	timer := time.AfterFunc(wait, func() {
-		b.mu.Lock()
-		defer b.mu.Unlock()
-		b.free.Signal()
-	})
 	b.free.Wait()
-	timer.Stop()
-}
-
-func (b *boundedListener) accept() (net.Conn, error) {
-	if b.alive == nil {
-		return b.Listener.Accept()
-	}
-	for {
-		b.alive()
-		b.Listener.(interface{ SetDeadline(time.Time) error }).SetDeadline(time.Now().Add(b.every))
-		c, err := b.Listener.Accept()
-		if !errors.Is(err, os.ErrDeadlineExceeded) {
-			return c, err
-		}
-	}
 }
 
 func (b *boundedListener) Close() error {
@@ -331,28 +256,29 @@ func (c *boundedConn) Close() error {
 	return c.Conn.Close()
 }
 
-// hold says what the connection is held for, and how to end that.
-func (c *boundedConn) hold(held holding, yield func()) {
+// hold says that the connection is not idle until its request is answered, and
+// how to end what it waits for; nil: that can't be ended.
+func (c *boundedConn) hold(end func()) {
 	c.from.mu.Lock()
 	defer c.from.mu.Unlock()
-	c.held, c.yield = held, yield
+	c.held, c.end = true, end
 	c.from.free.Signal()
 }
 
-// connState follows the requests of a connection: one that was held is free
-// when its answer is out.
+// connState follows the requests of a connection: it is idle again when its answer
+// is out.
 func connState(conn net.Conn, state http.ConnState) {
 	c, ok := conn.(*boundedConn)
-	if !ok || state != http.StateActive && state != http.StateIdle {
+	if !ok {
 		return
 	}
 	c.from.mu.Lock()
 	defer c.from.mu.Unlock()
-	c.idle = state == http.StateIdle
-	if c.idle {
-		c.held, c.yield, c.asked = heldNot, nil, time.Time{}
-		c.from.free.Signal()
-	} else {
+	switch state {
+	case http.StateActive:
 		c.used = time.Now()
+	case http.StateIdle:
+		c.held, c.end, c.ended = false, nil, false
+		c.from.free.Signal()
 	}
 }

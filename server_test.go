@@ -165,27 +165,6 @@ func TestEveryOtherOriginStaysOutBesideAnAllowedOne(t *testing.T) {
 	}, laptop)
 }
 
-func TestAnOriginIsASchemeAHostAndAPortAlone(t *testing.T) {
-	for _, good := range []string{
-		"http://laptop:3000", "https://laptop", "http://192.0.2.9", "http://[fe80::1]:8080", "https://fleet.example:8443", "http://localhost:5173", "https://xn--e1afmkfd.example",
-	} {
-		if err := checkOrigin(good); err != nil {
-			t.Errorf("%s: %v", good, err)
-		}
-		admission{origins: []string{good}}.guard(http.NotFoundHandler(), nil) // may not panic
-	}
-	for _, bad := range []string{
-		"", "*", "null", "laptop", "laptop:3000", "//laptop:3000", "http://", "http:laptop", "ftp://laptop", "file:///tmp/page.html",
-		"http://laptop:3000/", "http://laptop:3000/page", "http://laptop?x", "http://laptop#x", "http://user@laptop", "http://user:pw@laptop",
-		"HTTP://laptop", "http://Laptop", "http://lap top", " http://laptop", "http://laptop ", "http://laptop\n", "http://*.example", "http://laptop:*",
-		"http://laptop:", "http://laptop:99999", "http://laptop:80", "https://laptop:443", "http://[fe80::1", "http://laptop,http://tablet", "http://l\u00e4ptop",
-	} {
-		if err := checkOrigin(bad); err == nil {
-			t.Errorf("%q is taken for an origin", bad)
-		}
-	}
-}
-
 // A name that a stranger owns was made to point here.
 func TestAReboundNameIsRefused(t *testing.T) {
 	hosts := []string{
@@ -686,7 +665,7 @@ func TestTheFullServerAcceptsAgainWhenAPlaceIsFree(t *testing.T) {
 					}
 					defer c.Close()
 					open = append(open, c.(*boundedConn))
-					open[len(open)-1].hold(heldCommand, nil)
+					open[len(open)-1].hold(nil)
 				}
 				var third, fourth error
 				accepted := false
@@ -714,50 +693,6 @@ func TestTheFullServerAcceptsAgainWhenAPlaceIsFree(t *testing.T) {
 	}
 }
 
-// timed is a listener with a deadline, which its clients never let come.
-type timed struct{ *pipes }
-
-func (timed) SetDeadline(time.Time) error { return nil }
-
-func TestTheFullServerGivesItsSignsOfLife(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		p := newPipes(t)
-		b := newBoundedListener(timed{p}, 1)
-		const every = time.Second
-		var signs []time.Time
-		b.every, b.alive = every, func() {
-			if !b.mu.TryLock() {
-				t.Error("the connections wait while systemd is told")
-				return
-			}
-			b.mu.Unlock()
-			signs = append(signs, time.Now())
-		}
-		defer p.connect().Close()
-		defer p.connect().Close()
-		c, err := b.Accept()
-		if err != nil {
-			t.Fatal(err)
-		}
-		c.(*boundedConn).hold(heldCommand, nil)
-		began := time.Now()
-		freed := began.Add(time.Minute)
-		time.AfterFunc(time.Minute, func() { c.Close() })
-		c, err = b.Accept()
-		if err != nil || !time.Now().Equal(freed) {
-			t.Fatalf("accepted after %v: %v", time.Since(began), err)
-		}
-		c.Close()
-		last := began
-		for _, at := range append(signs, freed) {
-			if silent := at.Sub(last); silent > every {
-				t.Errorf("no sign of life for %v", silent)
-			}
-			last = at
-		}
-	})
-}
-
 // A client that waits for a place takes one whose answer is out.
 func TestAnAnswerIsOutBeforeItsConnectionMakesWay(t *testing.T) {
 	atStation(t, simPX4, func(st *station) {
@@ -781,29 +716,6 @@ func TestAnAnswerIsOutBeforeItsConnectionMakesWay(t *testing.T) {
 	})
 }
 
-// 512 clients come at once: each is answered before its connection makes way.
-func TestACrowdIsServedBeforeItMakesWay(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		p, end := serve(t, silent(), maxConnections)
-		var clients sync.WaitGroup
-		for range 512 {
-			w := p.connect()
-			clients.Go(func() {
-				defer w.Close()
-				w.send("GET", "/api/drone", "")
-				if r, err := w.receive("GET"); err != nil || r.status != 200 {
-					t.Errorf("answered %d, %v", r.status, err)
-				}
-				w.gone() // in favour of another, or by the end
-			})
-		}
-		time.Sleep(time.Second)
-		end()
-		clients.Wait()
-	})
-}
-
-// Those who do not ask, or not to the end, have their place for askWithin.
 func TestTheSilentMakeWay(t *testing.T) {
 	for _, sent := range []string{"", "GET /api/drone HTTP/1.1\r\n", "POST /api/drone/land HTTP/1.1\r\nHost: drone.local\r\nContent-Length: 9\r\n\r\n{"} {
 		t.Run(fmt.Sprint(len(sent), "bytes"), func(t *testing.T) {
@@ -815,9 +727,7 @@ func TestTheSilentMakeWay(t *testing.T) {
 				}
 				began := time.Now()
 				p.connect().ask("POST", "/api/drone/land", "").want(t, 503, "offline")
-				if took := time.Since(began); took > askWithin {
-					t.Errorf("a place was free after %v, want %v", took, askWithin)
-				}
+				lineEqual(t, "time until the answer", time.Since(began), 0)
 			})
 		})
 	}

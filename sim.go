@@ -10,7 +10,7 @@ package main
 // methods that only tests want.
 //
 // This file has what both flavours share: the simulator, messages out, messages
-// in. sim_cable.go is the cable, sim_flight.go the flight; sim_px4.go, with its
+// in. sim_cable.go is the cable, sim_vehicle.go the flight; sim_px4.go, with its
 // sticks and reports beside it, and sim_ardupilot.go are what only one of the
 // two does.
 
@@ -46,8 +46,12 @@ type simFlavour int
 const (
 	simPX4 simFlavour = iota
 	simArduPilot
-	simQuadPlane // ArduPilot's Plane with lifting propellers
+	simQuadPlane // ArduPilot's Plane with lifting propellers: of tests only
+	simPlane     // and without: it rolls until it flies
 )
+
+// simMore makes the flavours that only tests have.
+var simMore = map[simFlavour]func(*simulator){}
 
 // simFlying is how a mode flies.
 type simFlying int
@@ -117,7 +121,7 @@ type simBrain interface {
 	canArm() bool
 	setInterval(c simCommand)
 	requestMessage(c simCommand)
-	hear(system uint8, m *common.MessageHeartbeat)               // somebody else's
+	hear(system uint8, beside bool, m *common.MessageHeartbeat)  // somebody else's
 	message(id uint32) message.Message                           // the simulator's own has what is the same for all
 	stay()                                                       // the target is where it can stop
 	wanted(now time.Time, dt float64) (vn, ve, vu, turn float64) // m/s and rad/s
@@ -157,10 +161,11 @@ type simulator struct {
 	armableAfter   time.Duration                                   // from boot; ArduPilot really takes 42 s
 	onAck          func(ack *common.MessageCommandAck) []simAnswer // nil: acks go out as they are
 	onMode         func(custom uint32)                             // sees every mode that is entered
-	faultIn        simFault                                        // towards the autopilot
-	faultOut       simFault                                        // towards the companion
+	noiseIn        func([]byte) []byte                             // what the line makes of bytes towards the autopilot
+	noiseOut       func([]byte) []byte                             // towards the companion
 	delay          time.Duration                                   // of every frame to the companion
 	arrives        time.Time                                       // the last of them
+	gathers        time.Duration                                   // towards the autopilot, as a packet radio does
 	muted          bool                                            // sends nothing
 	heartless      time.Time                                       // no heartbeats until then
 	mavlink1       bool                                            // sends MAVLink 1
@@ -170,12 +175,13 @@ type simulator struct {
 	params         map[string]float64                              // what PARAM_REQUEST_READ is answered for
 	receiver       simReceiver                                     // whose sticks are rc
 	rc             [4]int16                                        // the receiver's x, y, z, r, as in MANUAL_CONTROL
+	rcSwitch       uint16                                          // the transmitter's mode switch, channel 5, µs
 	foreignGCS     bool                                            // a real ground station (255, 1 Hz) on another link
 	system         uint8                                           // its id; instance N of a simulated PX4 is N+1
-	stale          int                                             // so many old frames wait in the line at an opening
 	trouble        []simTrouble                                    // PX4: what else keeps it from arming
-	fence          float64                                         // PX4: metres around home, 0 for none
+	fence          float64                                         // metres around home, 0 for none
 	homeSteps      bool                                            // PX4: home's altitude wanders as measured
+	noLiveMode     bool                                            // PX4 has no CURRENT_MODE, ArduPilot refuses HEARTBEAT's interval
 	batteryReading *common.MessageSysStatus                        // its battery fields are sent instead
 
 	flavour simFlavour
@@ -183,11 +189,11 @@ type simulator struct {
 	brain     simBrain
 	wake      chan struct{} // the companion wrote, or change was called
 	port      *simPort      // nil while nothing is plugged in
+	beside    *simPort      // another cable, of a ground station
 	unplugged bool
 	stall     chan struct{} // not nil: writes of the companion wait for it
 	agenda    []simEvent
 	streaming []*simStream
-	history   []simOld // what was sent in the last 15 s, where stale asks for it
 	record    []simReceived
 	out       bytes.Buffer
 	writer    *streamwriter.Writer
@@ -222,6 +228,9 @@ func newSimulator(flavour simFlavour) *simulator {
 		flavour:      flavour,
 		armableAfter: 5 * time.Second,
 		system:       simSystem,
+		rcSwitch:     1800,
+		noiseIn:      func(b []byte) []byte { return b },
+		noiseOut:     func(b []byte) []byte { return b },
 		neverDone:    map[common.MAV_CMD]bool{},
 		refuses:      map[common.MAV_CMD]bool{},
 		wake:         make(chan struct{}, 1),
@@ -234,9 +243,8 @@ func newSimulator(flavour simFlavour) *simulator {
 	case simArduPilot:
 		s.simVehicle = simArduVehicle
 		s.brain = &simArduBrain{simulator: s}
-	case simQuadPlane:
-		s.simVehicle = simQuadPlaneVehicle
-		s.brain = &simQuadPlaneBrain{simArduBrain: simArduBrain{simulator: s}}
+	default:
+		simMore[flavour](s)
 	}
 	s.params = maps.Clone(s.defaults)
 	if flavour != simPX4 {
@@ -297,6 +305,9 @@ func (s *simulator) boot() {
 	s.failsafe, s.coming, s.veilUntil = false, nil, time.Time{}
 	for id, every := range s.streams {
 		s.stream(id, every)
+		if s.beside != nil {
+			s.streamOn(true, id, every)
+		}
 	}
 	s.brain.start()
 }
@@ -331,6 +342,15 @@ func (s *simulator) after(d time.Duration, do func()) {
 	s.agenda = slices.Insert(s.agenda, i, simEvent{at, do})
 }
 
+// soon does it at once where there is no time to wait.
+func (s *simulator) soon(d time.Duration, do func()) {
+	if d <= 0 {
+		do()
+		return
+	}
+	s.after(d, do)
+}
+
 // between draws a time from a range in which it was measured.
 func (s *simulator) between(low, high time.Duration) time.Duration {
 	return low + time.Duration(s.dice.Int64N(int64(high-low)))
@@ -356,20 +376,30 @@ func (s *simulator) keepAgenda() {
 
 // ---- Messages out ----
 
-func (s *simulator) send(msg message.Message) { s.sendFrom(0, 0, msg) }
+// send sends a message to everybody, reply to one side.
+func (s *simulator) send(msg message.Message) {
+	s.reply(false, msg)
+	if s.beside != nil {
+		s.reply(true, msg)
+	}
+}
+
+func (s *simulator) reply(beside bool, msg message.Message) { s.sendFrom(0, 0, beside, msg) }
 
 // sendFrom sends a message; zero ids are the autopilot's own.
-func (s *simulator) sendFrom(system, component uint8, msg message.Message) {
+func (s *simulator) sendFrom(system, component uint8, beside bool, msg message.Message) {
 	w := s.writer
 	w.SystemID, w.ComponentID, w.Version = cmp.Or(system, s.system), cmp.Or(component, 1), streamwriter.V2
-	if s.mavlink1 {
+	if s.mavlink1 && msg.GetID() > 255 {
+		return // MAVLink 1 has no such number
+	} else if s.mavlink1 {
 		w.Version = streamwriter.V1
 	}
 	s.out.Reset()
 	if err := w.Write(msg); err != nil {
 		panic(err) // a message that is not in the dialect
 	}
-	s.transmit(bytes.Clone(s.out.Bytes()))
+	s.transmitOn(beside, bytes.Clone(s.out.Bytes()))
 }
 
 // ack answers a command, to the ids that asked.
@@ -378,15 +408,11 @@ func (s *simulator) ack(c simCommand, result common.MAV_RESULT) {
 		Command: c.id, Result: result, TargetSystem: c.system, TargetComponent: c.component,
 	}
 	answers := []simAnswer{{ack: ack}}
-	if s.onAck != nil {
+	if s.onAck != nil && !c.beside {
 		answers = s.onAck(ack)
 	}
 	for _, a := range answers {
-		if a.after > 0 {
-			s.after(a.after, func() { s.sendFrom(a.system, a.component, a.ack) })
-		} else {
-			s.sendFrom(a.system, a.component, a.ack)
-		}
+		s.soon(a.after, func() { s.sendFrom(a.system, a.component, c.beside, a.ack) })
 	}
 }
 
@@ -401,16 +427,19 @@ func (s *simulator) sendText(severity common.MAV_SEVERITY, text string, id uint1
 
 // simStream is a message that is sent at an interval.
 type simStream struct {
-	id    uint32
-	every time.Duration
-	next  time.Time
+	id     uint32
+	every  time.Duration
+	next   time.Time
+	beside bool
 }
 
-// stream starts, changes or (every < 0) ends a stream.
-func (s *simulator) stream(id uint32, every time.Duration) {
-	s.streaming = slices.DeleteFunc(s.streaming, func(st *simStream) bool { return st.id == id })
+func (s *simulator) stream(id uint32, every time.Duration) { s.streamOn(false, id, every) }
+
+// streamOn starts, changes or (every < 0) ends a stream.
+func (s *simulator) streamOn(beside bool, id uint32, every time.Duration) {
+	s.streaming = slices.DeleteFunc(s.streaming, func(st *simStream) bool { return st.id == id && st.beside == beside })
 	if every > 0 {
-		s.streaming = append(s.streaming, &simStream{id, every, time.Now()})
+		s.streaming = append(s.streaming, &simStream{id, every, time.Now(), beside})
 	}
 	slices.SortFunc(s.streaming, func(a, b *simStream) int { return int(a.id) - int(b.id) })
 }
@@ -421,7 +450,7 @@ func (s *simulator) sendStreams(now time.Time) {
 		for !st.next.After(now) {
 			st.next = st.next.Add(st.every)
 			if m := s.brain.message(st.id); m != nil && (st.id != 0 || now.After(s.heartless)) {
-				s.send(m)
+				s.reply(st.beside, m)
 			}
 		}
 	}
@@ -510,15 +539,22 @@ func (s *simulator) sysStatus() *common.MessageSysStatus {
 	return m
 }
 
-// homeAlt is home's altitude as PX4 reports it: with homeSteps it is corrected
-// each 2 s by a metre or so for two minutes, as captured.
+// homeAlt is home's altitude as PX4 reports it: it is corrected by a metre or
+// two, each 2 s in the first two minutes and several times a second now and
+// then, also late in a flight.
 func (s *simulator) homeAlt() float64 {
 	boot := time.Since(s.booted)
-	if !s.homeSteps || boot > 2*time.Minute {
+	every := 2 * time.Second
+	switch {
+	case !s.homeSteps:
 		return simHomeAlt
+	case boot%(30*time.Second) < time.Second:
+		every = 250 * time.Millisecond
+	case boot > 2*time.Minute:
+		return simHomeAlt + 0.6
 	}
 	steps := [...]float64{0, 1.3, -0.1, 1.1, -0.6, 0.6, 0.9}
-	return simHomeAlt + steps[int(boot/(2*time.Second))%len(steps)]
+	return simHomeAlt + steps[int(boot/every)%len(steps)]
 }
 
 func (s *simulator) landed() common.MAV_LANDED_STATE {
@@ -543,13 +579,11 @@ type simCommand struct {
 	p                 [4]float64
 	lat, lon, alt     float64 // degrees; NaN also where a COMMAND_INT says INT32_MAX
 	system, component uint8   // who asked
+	beside            bool    // over the other cable
 }
 
-// receive takes in everything that the companion wrote.
+// receive takes in everything that was written.
 func (s *simulator) receive() {
-	if s.port == nil {
-		return
-	}
 	for f := s.port.next(); f != nil; f = s.port.next() {
 		system, component := f.GetSystemID(), f.GetComponentID()
 		if simRecord > 0 {
@@ -558,42 +592,52 @@ func (s *simulator) receive() {
 			}
 			s.record = append(s.record, simReceived{time.Now(), system, component, f.GetMessage()})
 		}
-		// A sender with the autopilot's own ids is taken for an echo.
-		if system != s.system || component != 1 {
-			s.take(system, component, f.GetMessage())
-		}
-		if s.port == nil {
-			return // a hook pulled the cable
-		}
+		s.take(system, component, false, f.GetMessage())
+	}
+	for f := s.beside.next(); f != nil; f = s.beside.next() {
+		s.take(f.GetSystemID(), f.GetComponentID(), true, f.GetMessage())
 	}
 }
 
-func (s *simulator) take(system, component uint8, msg message.Message) {
+func (s *simulator) take(system, component uint8, beside bool, msg message.Message) {
+	if system == s.system && component == 1 {
+		return // it takes a sender with its own ids for an echo
+	}
 	addressed := func(sys, comp uint8) bool { return sys == s.system && comp <= 1 }
+	c := simCommand{system: system, component: component, beside: beside}
 	switch m := msg.(type) {
 	case *common.MessageHeartbeat:
-		s.brain.hear(system, m)
+		s.brain.hear(system, beside, m)
 	case *common.MessageManualControl:
 		s.brain.sticks(system, m)
+		if beside && s.flavour != simPX4 { // ArduPilot forwards it
+			s.sendFrom(system, component, false, m)
+		}
 	case *common.MessageParamRequestRead:
 		if _, known := s.params[m.ParamId]; known && addressed(m.TargetSystem, m.TargetComponent) {
-			s.send(s.param(m.ParamId))
+			s.reply(beside, s.param(m.ParamId))
+		}
+	case *common.MessageParamSet:
+		if _, known := s.params[m.ParamId]; known && addressed(m.TargetSystem, m.TargetComponent) {
+			s.params[m.ParamId] = float64(m.ParamValue)
+			if m.ParamType == common.MAV_PARAM_TYPE_INT32 && s.flavour == simPX4 {
+				s.params[m.ParamId] = float64(int32(math.Float32bits(m.ParamValue)))
+			}
+			s.reply(beside, s.param(m.ParamId))
 		}
 	case *common.MessageCommandLong:
 		if addressed(m.TargetSystem, m.TargetComponent) {
-			s.command(simCommand{
-				id: m.Command, long: true, system: system, component: component,
-				p:   [4]float64{float64(m.Param1), float64(m.Param2), float64(m.Param3), float64(m.Param4)},
-				lat: float64(m.Param5), lon: float64(m.Param6), alt: float64(m.Param7),
-			})
+			c.id, c.long = m.Command, true
+			c.p = [4]float64{float64(m.Param1), float64(m.Param2), float64(m.Param3), float64(m.Param4)}
+			c.lat, c.lon, c.alt = float64(m.Param5), float64(m.Param6), float64(m.Param7)
+			s.command(c)
 		}
 	case *common.MessageCommandInt:
 		if addressed(m.TargetSystem, m.TargetComponent) {
-			s.command(simCommand{
-				id: m.Command, frame: m.Frame, system: system, component: component,
-				p:   [4]float64{float64(m.Param1), float64(m.Param2), float64(m.Param3), float64(m.Param4)},
-				lat: simDegrees(m.X), lon: simDegrees(m.Y), alt: float64(m.Z),
-			})
+			c.id, c.frame = m.Command, m.Frame
+			c.p = [4]float64{float64(m.Param1), float64(m.Param2), float64(m.Param3), float64(m.Param4)}
+			c.lat, c.lon, c.alt = simDegrees(m.X), simDegrees(m.Y), float64(m.Z)
+			s.command(c)
 		}
 	}
 }
@@ -641,6 +685,6 @@ func (s *simulator) pace(c simCommand, id uint32) {
 	if every == 0 {
 		every = s.streams[id] // the default; none ends it
 	}
-	s.stream(id, every)
+	s.streamOn(c.beside, id, every)
 	s.ack(c, common.MAV_RESULT_ACCEPTED)
 }

@@ -56,7 +56,7 @@ const (
 	simArduRadio    = time.Second             // from the last stick to the radio failsafe
 	simArduGCS      = 5100 * time.Millisecond // from the last sign of the ground station
 	simArduAnswer   = 4 * time.Millisecond    // from an ack to the message that was requested
-	simArduGuard    = 5 * time.Millisecond    // in which STABILIZE can't be left again
+	simArduGuard    = 5 * time.Millisecond    // in which a mode can't be left again
 	simArduLanded   = 1800 * time.Millisecond // from the ground's touch to its being believed
 )
 
@@ -69,14 +69,14 @@ type simArduBrain struct {
 	stickAt  time.Time    // the last one; zero: never
 	streamAt time.Time    // when the stream that it belongs to began
 	rcAt     time.Time    // when the receiver was last there
-	channels [4]uint16    // RC_CHANNELS 1 to 4, µs
+	channels [5]uint16    // RC_CHANNELS 1 to 5, µs
 	gcsAt    time.Time    // the last sign of system SYSID_MYGCS
 	radio    bool         // radio failsafe
 	gcs      bool         // ground station failsafe
 
-	stabilized time.Time // when STABILIZE was acked last
-	broken     bool      // "Internal errors"; only a reboot helps
-	dead       bool      // only a reboot helps
+	obeyed time.Time // when a mode was acked last
+	broken bool      // "Internal errors"; only a reboot helps
+	dead   bool      // only a reboot helps
 
 	simArduFlight
 }
@@ -190,13 +190,10 @@ func (b *simArduBrain) obey(custom uint32) common.MAV_RESULT {
 		b.text(common.MAV_SEVERITY_WARNING, "Mode change to "+row.name+" failed: requires position")
 		return common.MAV_RESULT_FAILED
 	}
-	if b.flavour == simArduPilot && b.mode == simArduStabilize && custom != b.mode &&
-		!b.stabilized.IsZero() && time.Since(b.stabilized) <= simArduGuard {
+	if b.flavour == simArduPilot && custom != b.mode && time.Since(b.obeyed) <= simArduGuard {
 		b.breakDown()
 	}
-	if custom == simArduStabilize {
-		b.stabilized = time.Now()
-	}
+	b.obeyed = time.Now()
 	b.failsafe = b.radio || b.gcs
 	b.enter(custom)
 	if row.flying == simDescend && b.armed && b.grounded() {
@@ -218,9 +215,9 @@ func (b *simArduBrain) breakDown() {
 	b.text(common.MAV_SEVERITY_CRITICAL, "Internal Errors 0x100000")
 }
 
-// entered: a new mode is told at once.
+// entered: a new mode is told at once, right behind its ack.
 func (b *simArduBrain) entered() {
-	b.after(time.Millisecond, func() { b.send(b.brain.message(0)) })
+	b.after(100*time.Microsecond, func() { b.send(b.brain.message(0)) })
 }
 
 func (b *simArduBrain) climbed() { b.level, b.rest.up = true, b.climbTo }
@@ -268,13 +265,16 @@ func (b *simArduBrain) reposition(c simCommand) common.MAV_RESULT {
 	case int(c.p[1])&1 == 0 && b.mode != b.hold:
 		return common.MAV_RESULT_DENIED
 	}
+	north, east := simMetres(c.lat, c.lon)
+	if b.fence > 0 && math.Hypot(north, east) > b.fence {
+		return common.MAV_RESULT_FAILED // and no text
+	}
 	if b.mode != b.hold {
 		if result := b.obey(b.hold); result != common.MAV_RESULT_ACCEPTED {
 			return result
 		}
 	}
 	if b.canFly() {
-		north, east := simMetres(c.lat, c.lon)
 		b.fareTo(north, east, up)
 	}
 	return common.MAV_RESULT_ACCEPTED
@@ -320,7 +320,7 @@ func (b *simArduBrain) prearm() (reasons []string) {
 	if !b.since(23) {
 		reasons = append(reasons, "Accels inconsistent")
 	}
-	if !b.live() && !b.streaming2s() {
+	if !b.receiver.live() && !b.streaming2s() {
 		reasons = append(reasons, "RC not found")
 	}
 	if b.row(b.mode).position && !b.positioned() {
@@ -397,11 +397,6 @@ func (b *simArduBrain) mygcs() uint8 {
 	return 255
 }
 
-// live tells whether a receiver's sticks act where no others do.
-func (b *simArduBrain) live() bool {
-	return b.receiver == simReceiverIdle || b.receiver == simReceiverInHand
-}
-
 // sticks count from SYSID_MYGCS only, and only to exactly this system.
 func (b *simArduBrain) sticks(from uint8, m *common.MessageManualControl) {
 	if b.dead || from != b.mygcs() || m.Target != simSystem || m.Z < 0 {
@@ -436,7 +431,7 @@ func (b *simArduBrain) axis(i int) int16 {
 	switch {
 	case time.Now().Before(b.override[i]):
 		return b.stick[i]
-	case b.live():
+	case b.receiver.live():
 		return b.rc[i]
 	}
 	return 0
@@ -450,8 +445,11 @@ func (b *simArduBrain) axes() (x, y, z, r float64) {
 // there is neither they stay as they were.
 func (b *simArduBrain) readChannels() {
 	now := time.Now()
+	if b.receiver.live() { // from 5 on they show through an override
+		b.channels[4] = b.rcSwitch
+	}
 	for axis, channel := range [4]int{1, 0, 2, 3} {
-		if !b.live() && !now.Before(b.override[axis]) {
+		if !b.receiver.live() && !now.Before(b.override[axis]) {
 			continue
 		}
 		v := int(b.axis(axis))
@@ -460,7 +458,7 @@ func (b *simArduBrain) readChannels() {
 }
 
 // hear: any heartbeat of the ground station's system will do.
-func (b *simArduBrain) hear(system uint8, _ *common.MessageHeartbeat) {
+func (b *simArduBrain) hear(system uint8, _ bool, _ *common.MessageHeartbeat) {
 	if system == b.mygcs() {
 		b.heardGCS(time.Now())
 	}
@@ -490,7 +488,7 @@ func (b *simArduBrain) step() {
 		return
 	}
 	b.readChannels()
-	if b.live() {
+	if b.receiver.live() {
 		b.rcAt = now
 		b.radioBack()
 	}

@@ -89,8 +89,8 @@ func TestSimSurvivesLineNoise(t *testing.T) {
 	simFlight(t, simPX4, nil, func(b *simBoard) {
 		time.Sleep(time.Second)
 		b.change(func() {
-			b.faultIn = simFault{drop: 0.002, repeat: 0.002, flip: 0.002, insert: 0.002}
-			b.faultOut = b.faultIn
+			noise := simFault{drop: 0.002, repeat: 0.002, flip: 0.002, insert: 0.002}
+			b.setNoise(noise, noise)
 		})
 		b.forget()
 		for range 20 {
@@ -182,64 +182,4 @@ func TestSimLosesAllThatABrokenFrameClaims(t *testing.T) {
 			t.Errorf("%d acks behind it", n)
 		}
 	})
-}
-
-// simStaleFrames opens a port on a line that nobody read for a while, and
-// returns how many frames of at least 5 s of age it then delivers. The
-// vehicle's mode changed 4 s before the opening. flush is called at the times.
-func simStaleFrames(t *testing.T, flushes ...time.Duration) (old, oldModes, frames int) {
-	t.Helper()
-	simFlight(t, simPX4, func(s *simulator) { s.stale = 300 }, func(b *simBoard) {
-		b.port.Close()
-		time.Sleep(16 * time.Second)
-		b.pilotMode(simPX4Land)
-		time.Sleep(4 * time.Second)
-		opened := uint32(time.Since(b.booted).Milliseconds())
-		p, err := b.open()
-		if err != nil {
-			t.Fatal(err)
-		}
-		last := time.Duration(0)
-		for _, at := range flushes {
-			time.Sleep(at - last)
-			_ = p.(*simPort).ResetInputBuffer()
-			last = at
-		}
-		b.forget()
-		go b.listen(p)
-		time.Sleep(2 * time.Second)
-		b.mu.Lock()
-		defer b.mu.Unlock()
-		for _, h := range b.got {
-			switch m := h.msg.(type) {
-			case *common.MessageAttitude:
-				if m.TimeBootMs+5000 <= opened {
-					old++
-				}
-			case *common.MessageHeartbeat:
-				if m.CustomMode != simPX4Land {
-					oldModes++
-				}
-			}
-		}
-		frames = len(b.got)
-	})
-	return old, oldModes, frames
-}
-
-func TestSimLineHoldsStaleFramesAtTheOpening(t *testing.T) {
-	old, modes, frames := simStaleFrames(t)
-	if old < 50 || modes < 5 || frames < 300 {
-		t.Errorf("%d old attitudes, %d heartbeats of an old mode in %d frames", old, modes, frames)
-	}
-	once, modes, _ := simStaleFrames(t, 0)
-	if once == 0 || once >= old || modes == 0 {
-		t.Errorf("one flush leaves %d of %d, %d heartbeats of an old mode", once, old, modes)
-	}
-	if soon, _, _ := simStaleFrames(t, 0, 20*time.Millisecond); soon == 0 {
-		t.Errorf("a second flush after 20 ms is enough")
-	}
-	if twice, modes, _ := simStaleFrames(t, 0, 55*time.Millisecond); twice != 0 || modes != 0 {
-		t.Errorf("two flushes leave %d, %d heartbeats of an old mode", twice, modes)
-	}
 }

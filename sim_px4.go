@@ -31,7 +31,7 @@ var simPX4Vehicle = simVehicle{
 	first:     simPX4Loiter, hold: simPX4Loiter, land: simPX4Land, rtl: simPX4RTL,
 	landSpeed: 0.65, stickSpeed: 5, stickUp: 3, stickDown: 1.5,
 	brake: 1.75, soft: 3 * time.Second, early: 0.76, returnUp: 30,
-	defaults: map[string]float64{simDataLink: 0, simStickSource: 3},
+	defaults: map[string]float64{simDataLink: 0, simStickSource: 3, simStickOverride: 1},
 	// The rates of a telemetry port in Normal mode, as captured.
 	streams: map[uint32]time.Duration{
 		0: time.Second, 1: time.Second, 24: time.Second / 5, 30: time.Second / 15,
@@ -55,12 +55,14 @@ var simPX4Vehicle = simVehicle{
 
 // The parameters that it obeys.
 const (
-	simDataLink    = "NAV_DLL_ACT"    // what follows when the ground station is lost; 0: nothing
-	simStickSource = "COM_RC_IN_MODE" // whose sticks count
+	simDataLink      = "NAV_DLL_ACT"     // what follows when the ground station is lost; 0: nothing
+	simStickSource   = "COM_RC_IN_MODE"  // whose sticks count
+	simStickOverride = "COM_RC_OVERRIDE" // bit 0: sticks that move take over from AUTO
 )
 
 const (
-	simFailsafe = 5 * time.Second // in Hold, then RTL
+	simPX4Late  = 600 * time.Millisecond // a new target in AUTO.LOITER
+	simFailsafe = 5 * time.Second        // in Hold, then RTL
 	simRaced    = 10 * time.Millisecond
 )
 
@@ -70,6 +72,7 @@ type simPX4Brain struct {
 	*simulator
 	simPX4Sticks
 	simPX4Words
+	simPX4Live
 	thenEnter uint32    // the failsafe's mode after Hold
 	holdUntil time.Time // of the failsafe
 	climbUp   float64   // of the takeoff to come, metres above home
@@ -79,7 +82,8 @@ type simPX4Brain struct {
 
 func (b *simPX4Brain) start() {
 	*b = simPX4Brain{simulator: b.simulator, climbUp: math.NaN(), lifts: true, armable: simPX4Loiter}
-	b.grabs = b.dice.IntN(3) > 0
+	b.told, b.wish = simPX4Status{mode: b.mode}, b.mode
+	b.grabs, b.glimpses = b.dice.IntN(3) > 0, b.dice.IntN(7) < 2
 }
 
 func (b *simPX4Brain) state() (common.MAV_MODE_FLAG, common.MAV_STATE) {
@@ -109,7 +113,7 @@ func (b *simPX4Brain) command(c simCommand) {
 	case common.MAV_CMD_COMPONENT_ARM_DISARM:
 		b.ack(c, b.armDisarm(c.p[0] == 1))
 	case common.MAV_CMD_NAV_TAKEOFF:
-		b.ack(c, b.takeoff(c))
+		b.after(b.between(4*time.Millisecond, 7*time.Millisecond), func() { b.ack(c, b.takeoff(c)) })
 	case common.MAV_CMD_NAV_LAND: // its place is ignored
 		b.ack(c, b.obey(b.row(simPX4Land), 0))
 	case common.MAV_CMD_NAV_RETURN_TO_LAUNCH:
@@ -118,6 +122,10 @@ func (b *simPX4Brain) command(c simCommand) {
 		b.after(b.between(4*time.Millisecond, 17*time.Millisecond), func() { b.ack(c, common.MAV_RESULT_ACCEPTED) })
 		b.after(b.between(8*time.Millisecond, 31*time.Millisecond), b.report)
 	case common.MAV_CMD_DO_REPOSITION:
+		if b.row(simPX4Loiter).refused { // without a position
+			b.ack(c, common.MAV_RESULT_TEMPORARILY_REJECTED)
+			return
+		}
 		b.ack(c, b.reposition(c))
 	default:
 		b.ack(c, common.MAV_RESULT_UNSUPPORTED)
@@ -170,7 +178,17 @@ func (b *simPX4Brain) follow(mode uint32, second time.Duration, do func()) {
 	if second > 0 {
 		wait, lag = second+b.between(10500*time.Microsecond, 14500*time.Microsecond), b.between(1500*time.Microsecond, 3500*time.Microsecond)
 	}
-	b.come(mode, wait, lag, func() { b.overrule(); do(); b.watch() })
+	ahead := wait - 2500*time.Microsecond
+	if second > 0 {
+		ahead = b.between(9*ms, 14*ms)
+	}
+	coming := b.come(mode, wait, lag, func() { b.overrule(); do(); b.watch(simTakeOver) })
+	b.after(ahead, func() {
+		if b.coming == coming {
+			b.wish = mode
+			b.tellMode(mode)
+		}
+	})
 }
 
 // overrule ends a failsafe: an order stands, sticks or not, until sticks come again.
@@ -185,6 +203,10 @@ func (b *simPX4Brain) entered() {
 	if row := b.row(b.mode); !row.noArm {
 		b.armable = b.mode
 	}
+	if !b.failsafe {
+		b.wish = b.mode
+	}
+	b.tellMode(b.mode)
 }
 
 // takeoff takes param7 as AMSL whatever the frame says. It does not arm.
@@ -235,6 +257,7 @@ func (b *simPX4Brain) reposition(c simCommand) common.MAV_RESULT {
 		}
 	}
 	t := b.stopping()
+	pauses := c.long && math.IsNaN(c.p[3]) && math.IsNaN(c.lat) && math.IsNaN(c.lon) && math.IsNaN(c.alt)
 	if !math.IsNaN(c.lat) && !math.IsNaN(c.lon) {
 		if c.long {
 			c.lat += 1e-5 // float32 misses by a metre
@@ -254,16 +277,29 @@ func (b *simPX4Brain) reposition(c simCommand) common.MAV_RESULT {
 	t.yaw = c.p[3]
 	fly := func() {
 		b.enter(simPX4Loiter)
-		if b.canFly() {
+		switch {
+		case b.canFly() && pauses:
+			b.target = b.pausing()
+		case b.canFly():
 			b.target = t
 		}
 	}
 	if b.intended() != simPX4Loiter {
 		b.follow(simPX4Loiter, 0, fly)
-	} else { // only the target is new
-		b.come(simPX4Loiter, b.between(3*time.Millisecond, 16*time.Millisecond), 0, func() { b.overrule(); fly() })
+	} else { // only the target is new: Navigator waits for the vehicle's next status
+		b.come(simPX4Loiter, b.between(3*time.Millisecond, simPX4Late), 0, func() { b.overrule(); fly() })
 	}
 	return result
+}
+
+// pausing is where PX4's own pause stops. It is computed from the velocity
+// setpoint: the vehicle comes back 0.4 m from 1.7 m/s, 1.6 from 4, 3.5 to 4 from
+// 6.8 and 7 to 8 from 9.8.
+func (b *simPX4Brain) pausing() simTarget {
+	const back = 0.08 // s²/m
+	t, v := b.stopping(), math.Hypot(b.quad.vn, b.quad.ve)
+	t.north, t.east = t.north-back*b.quad.vn*v, t.east-back*b.quad.ve*v
+	return t
 }
 
 // located tells whether the estimator has a position.
@@ -328,6 +364,7 @@ func (b *simPX4Brain) step() {
 	b.stepSticks()
 	b.stepDataLink()
 	b.stepReport()
+	b.stepLive()
 	if b.failsafe && b.mode == simPX4Loiter && !time.Now().Before(b.holdUntil) {
 		b.enter(b.thenEnter)
 	}
@@ -335,9 +372,9 @@ func (b *simPX4Brain) step() {
 
 // failSafe holds for 5 s and then returns, lands or stays.
 func (b *simPX4Brain) failSafe(then uint32) {
-	b.coming = nil
+	b.coming, b.failsafe = nil, true
 	b.enter(simPX4Loiter)
 	b.stay()
-	b.failsafe, b.thenEnter, b.holdUntil = true, then, time.Now().Add(simFailsafe)
+	b.thenEnter, b.holdUntil = then, time.Now().Add(simFailsafe)
 	b.text(common.MAV_SEVERITY_CRITICAL, "Failsafe activated: entering Hold for 5 seconds")
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"math"
 	"slices"
 	"time"
@@ -34,6 +35,7 @@ type simPX4Words struct {
 	gcsLost   bool          // it was
 	reported  simReport
 	reportAt  time.Time // zero before the first after boot
+	glimpses  bool      // in this boot PREARM_CHECK is healthy for 0.9 s before it
 }
 
 type simHeldText struct {
@@ -82,8 +84,12 @@ func (b *simPX4Brain) release() {
 
 // ---- The ground station ----
 
-func (b *simPX4Brain) hear(_ uint8, m *common.MessageHeartbeat) {
-	if m.Type == common.MAV_TYPE_GCS {
+func (b *simPX4Brain) hear(_ uint8, beside bool, m *common.MessageHeartbeat) {
+	switch {
+	case m.Type != common.MAV_TYPE_GCS:
+	case beside:
+		b.foreignGCS = true
+	default:
 		b.knock()
 	}
 }
@@ -120,14 +126,8 @@ func (b *simPX4Brain) stepDataLink() {
 
 // dataLinkLoss is Hold, then what NAV_DLL_ACT says: 1 stays, 2 returns, 3 lands.
 func (b *simPX4Brain) dataLinkLoss() {
-	switch b.dataLinkAct() {
-	case 1:
-		b.failSafe(simPX4Loiter)
-	case 3:
-		b.failSafe(simPX4Land)
-	default:
-		b.failSafe(simPX4RTL)
-	}
+	then := map[float64]uint32{1: simPX4Loiter, 3: simPX4Land}[b.dataLinkAct()]
+	b.failSafe(cmp.Or(then, simPX4RTL))
 }
 
 // ---- Reports ----
@@ -175,7 +175,11 @@ func (b *simPX4Brain) sensors() (present, enabled, health common.MAV_SYS_STATUS_
 		place = common.MAV_SYS_STATUS_SENSOR_XY_POSITION_CONTROL
 		rc    = common.MAV_SYS_STATUS_SENSOR_RC_RECEIVER
 	)
-	if b.reportAt.IsZero() {
+	const simGlimpse = 900 * time.Millisecond
+	switch {
+	case b.reportAt.IsZero() && b.glimpses && time.Since(b.booted) >= simReportGap-simGlimpse:
+		return 0x0300400f, 0x0301400f, 0x0320883f | common.MAV_SYS_STATUS_PREARM_CHECK // it can't be armed yet
+	case b.reportAt.IsZero():
 		return 0, 0, 0x0321c83f
 	}
 	present, enabled, health = 0x0300400f, 0x0301400f, 0x0320883f
@@ -193,6 +197,50 @@ func (b *simPX4Brain) sensors() (present, enabled, health common.MAV_SYS_STATUS_
 		health |= common.MAV_SYS_STATUS_PREARM_CHECK
 	}
 	return present | r.broken, enabled | r.broken, health &^ r.broken
+}
+
+// ---- CURRENT_MODE ----
+
+const simPX4Again = 500 * time.Millisecond // between two that show no change
+
+// simPX4Live is CURRENT_MODE: asked for, it comes with every change of the
+// vehicle's status, before the mode is in force and before a heartbeat has it.
+type simPX4Live struct {
+	every  time.Duration // the interval that was asked for; zero: none comes
+	wish   uint32        // the mode that the user wants; a failsafe does not change it
+	told   simPX4Status
+	toldAt time.Time
+	due    bool // one waits for its interval
+}
+
+type simPX4Status struct {
+	mode            uint32
+	armed, failsafe bool
+}
+
+func (b *simPX4Brain) stepLive() {
+	now := simPX4Status{b.told.mode, b.armed, b.failsafe}
+	if b.coming == nil {
+		now.mode = b.mode
+	}
+	if now != b.told || time.Since(b.toldAt) >= simPX4Again-simTick/2 {
+		b.tellMode(now.mode)
+	}
+}
+
+// tellMode sends it at once, but not before its interval is over.
+func (b *simPX4Brain) tellMode(mode uint32) {
+	b.told = simPX4Status{mode, b.armed, b.failsafe}
+	if b.every <= 0 || b.due {
+		return
+	}
+	b.due = true
+	b.after(max(0, b.every-time.Since(b.toldAt)), func() {
+		b.due, b.toldAt = false, time.Now()
+		if b.every > 0 {
+			b.reply(false, b.message(436))
+		}
+	})
 }
 
 // ---- Messages of PX4's own ----
@@ -213,13 +261,15 @@ func (b *simPX4Brain) message(id uint32) message.Message {
 		return &common.MessageRcChannels{
 			TimeBootMs: uint32(time.Since(b.booted).Milliseconds()), Chancount: 16, Rssi: 255,
 			Chan1Raw: pwm(1), Chan2Raw: pwm(0), Chan3Raw: uint16(1000 + int(b.rc[2])), Chan4Raw: pwm(3),
-			Chan5Raw: none, Chan6Raw: none, Chan7Raw: none, Chan8Raw: none,
+			Chan5Raw: b.rcSwitch, Chan6Raw: none, Chan7Raw: none, Chan8Raw: none,
 		}
 	case 87:
-		if m := b.flyingTo(); m != nil {
-			return m
+		return b.flyingTo()
+	case 436:
+		if b.noLiveMode {
+			return nil
 		}
-		return nil
+		return &common.MessageCurrentMode{CustomMode: b.told.mode, IntendedCustomMode: b.wish}
 	}
 	return b.simulator.message(id)
 }
@@ -232,6 +282,10 @@ func (b *simPX4Brain) setInterval(c simCommand) {
 		b.ack(c, common.MAV_RESULT_FAILED)
 	case id != 65 && id != 87 && b.message(id) == nil:
 		b.ack(c, common.MAV_RESULT_DENIED)
+	case id == 436:
+		b.every = time.Duration(c.p[1]) * time.Microsecond
+		b.ack(c, common.MAV_RESULT_ACCEPTED)
+		b.tellMode(b.told.mode)
 	default:
 		b.pace(c, id)
 	}
@@ -246,14 +300,14 @@ func (b *simPX4Brain) requestMessage(c simCommand) {
 	}
 	b.after(time.Millisecond, func() {
 		if m := b.message(id); m != nil && (id != 0 || time.Now().After(b.heartless)) {
-			b.send(m)
+			b.reply(c.beside, m)
 		}
 		b.after(b.between(100*time.Microsecond, 3500*time.Microsecond), func() { b.ack(c, common.MAV_RESULT_ACCEPTED) })
 	})
 }
 
 // flyingTo is PX4's target: while armed in an AUTO mode, and AMSL.
-func (b *simPX4Brain) flyingTo() *common.MessagePositionTargetGlobalInt {
+func (b *simPX4Brain) flyingTo() message.Message {
 	if !b.armed || !simPX4IsAuto(b.mode) {
 		return nil
 	}
@@ -284,4 +338,191 @@ func (b *simPX4Brain) flyingTo() *common.MessagePositionTargetGlobalInt {
 		m.Vx, m.Vy, m.Vz, m.Afz = nan, nan, nan, 100
 	}
 	return m
+}
+
+// Times of PX4's stick handling (docs/autopilots.md, "Sticks: MANUAL_CONTROL").
+const (
+	simStickGap    = 450 * time.Millisecond  // a gap this long ends the stream: 2.5 Hz passes, 2 Hz doesn't
+	simStickProof  = 250 * time.Millisecond  // a stream this long counts
+	simStickLoss   = 150 * time.Millisecond  // after the gap: the failsafe, 0.6 s after the last stick
+	simStickMoving = 1600 * time.Millisecond // a change counts as moving for so long
+	simStickStep   = 200                     // counts of ±1000 that are a change
+	simTakeOver    = 16 * time.Millisecond   // 30 ms after the ack that it undoes
+	simStoodFrom   = 12 * time.Millisecond   // that a pilot's switch stands, at least
+	simStoodTo     = 28 * time.Millisecond
+)
+
+// simPX4Sticks is what PX4 knows of sticks.
+type simPX4Sticks struct {
+	mavlink     simStickStream
+	transmitter simStickStream
+	source      *simStickStream // whose sticks count; nil before any
+	seen        bool            // they came in this flight
+	lostAt      time.Time       // they ended, while they were needed
+	takingAt    time.Time       // a take-over is under way until then
+	grabs       bool            // in this boot a stream with z = 0 makes LOITER POSCTL
+	grabbed     bool            // this stream did, or came too late to
+}
+
+// simStick is a MANUAL_CONTROL as it came: x, y, z, r.
+type simStick struct {
+	at   time.Time
+	axis [4]int16
+}
+
+// simStickStream is one source of sticks.
+type simStickStream struct {
+	window []simStick // the last 1.6 s, and what was in force at their start
+	since  time.Time  // it runs without a gap since then
+}
+
+func (s *simStickStream) add(now time.Time, axis [4]int16) {
+	if n := len(s.window); n == 0 || now.Sub(s.window[n-1].at) > simStickGap {
+		s.window, s.since = nil, now
+	}
+	s.window = append(s.window, simStick{now, axis})
+	for len(s.window) > 1 && now.Sub(s.window[1].at) >= simStickMoving {
+		s.window = s.window[1:]
+	}
+}
+
+// axis returns an axis as it was last heard; centred before that.
+func (s *simStickStream) axis(i int) int16 {
+	if s == nil || len(s.window) == 0 {
+		return [...]int16{0, 0, 500, 0}[i]
+	}
+	return s.window[len(s.window)-1].axis[i]
+}
+
+// live tells whether sticks come, often enough and long enough.
+func (s *simStickStream) live() bool {
+	if s == nil || len(s.window) == 0 {
+		return false
+	}
+	return time.Since(s.window[len(s.window)-1].at) <= simStickGap && time.Since(s.since) >= simStickProof
+}
+
+// moving tells whether an axis changed by 200 or more within the last 1.6 s,
+// at once or little by little. A constant value never moves.
+func (s *simStickStream) moving() bool {
+	for axis := range 4 {
+		low, high := int16(math.MaxInt16), int16(math.MinInt16)
+		for i, st := range s.window {
+			if i+1 < len(s.window) && time.Since(s.window[i+1].at) >= simStickMoving {
+				continue // was over before
+			}
+			low, high = min(low, st.axis[axis]), max(high, st.axis[axis])
+		}
+		if int(high)-int(low) >= simStickStep {
+			return true
+		}
+	}
+	return false
+}
+
+// sticks takes a MANUAL_CONTROL, whoever sent it. An axis out of range stays
+// as it was.
+func (b *simPX4Brain) sticks(_ uint8, m *common.MessageManualControl) {
+	if m.Target != b.system {
+		return
+	}
+	axis := [4]int16{m.X, m.Y, m.Z, m.R}
+	for i, v := range axis {
+		if v < -1000 || v > 1000 || i == 2 && v < 0 {
+			axis[i] = b.mavlink.axis(i)
+		}
+	}
+	b.mavlink.add(time.Now(), axis)
+	b.choose()
+	b.watch(b.between(simStoodFrom, simStoodTo))
+}
+
+// choose says whose sticks count, by COM_RC_IN_MODE.
+func (b *simPX4Brain) choose() {
+	prefer := func(first, second *simStickStream) {
+		switch {
+		case first.live():
+			b.source = first
+		case second.live():
+			b.source = second
+		}
+	}
+	switch mode, ok := b.params[simStickSource]; {
+	case ok && mode == 0:
+		prefer(&b.transmitter, nil)
+	case mode == 1:
+		prefer(&b.mavlink, nil)
+	case mode == 2: // the present one until it is lost
+		if !b.source.live() {
+			prefer(&b.transmitter, &b.mavlink)
+		}
+	case mode == 4:
+		b.source = nil
+	case mode == 5 || mode == 7:
+		prefer(&b.transmitter, &b.mavlink)
+	case mode == 6 || mode == 8:
+		prefer(&b.mavlink, &b.transmitter)
+	case b.source == nil: // 3: the first until the next boot
+		prefer(&b.transmitter, &b.mavlink)
+	}
+}
+
+func (b *simPX4Brain) streaming() bool { return b.source.live() }
+
+func (b *simPX4Brain) stick(axis int) int16 { return b.source.axis(axis) }
+
+func (b *simPX4Brain) axes() (x, y, z, r float64) {
+	return float64(b.stick(0)) / 1000, float64(b.stick(1)) / 1000, float64(b.stick(2)) / 1000, float64(b.stick(3)) / 1000
+}
+
+func (b *simPX4Brain) stepSticks() {
+	now := time.Now()
+	if b.receiver.live() {
+		b.transmitter.add(now, b.rc)
+	}
+	b.choose()
+	b.grab()
+	switch comingDown := b.mode == simPX4Land || b.mode == simPX4RTL; {
+	case !b.armed || b.failsafe || comingDown:
+		b.lostAt = time.Time{}
+	case b.streaming():
+		b.seen, b.lostAt = true, time.Time{}
+	case !b.seen:
+	case b.lostAt.IsZero():
+		b.lostAt = now
+	case now.Sub(b.lostAt) >= simStickLoss-simTick:
+		b.failSafe(simPX4RTL)
+		b.seen, b.lostAt = false, time.Time{}
+	}
+	b.watch(b.between(simStoodFrom, simStoodTo))
+}
+
+// watch sees sticks that move in an AUTO mode; one that is acknowledged and
+// not in force yet does not help. It stands for so long; a pilot's, with the
+// time until this looks, for 12 to 48 ms. Sticks that come back don't end a failsafe, nor do they take over.
+func (b *simPX4Brain) watch(stands time.Duration) {
+	now := time.Now()
+	if int(b.params[simStickOverride])&1 == 0 || !b.armed || b.failsafe || !simPX4IsAuto(b.mode) || now.Before(b.takingAt) || !b.streaming() || !b.source.moving() {
+		return
+	}
+	b.takingAt = now.Add(stands)
+	b.after(stands, func() {
+		if b.armed && !b.failsafe {
+			b.text(common.MAV_SEVERITY_INFO, "Pilot took over using sticks")
+			b.enter(simPX4Posctl)
+		}
+	})
+}
+
+// grab is the oddity of some boots: a stream with z = 0 that starts while it is
+// disarmed in AUTO.LOITER makes it POSCTL.
+func (b *simPX4Brain) grab() {
+	if !b.mavlink.live() {
+		b.grabbed = false
+		return
+	}
+	if b.grabs && !b.grabbed && !b.armed && b.source == &b.mavlink && b.mode == simPX4Loiter && b.stick(2) == 0 {
+		b.enter(simPX4Posctl)
+	}
+	b.grabbed = true
 }

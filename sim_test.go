@@ -69,6 +69,19 @@ func (s *simulator) pilotSticks(x, y, z, r int16) {
 	s.change(func() { s.rc = [4]int16{x, y, z, r} })
 }
 
+// pilotSwitch is the transmitter's mode switch: PX4 obeys it while the
+// transmitter's sticks are its source, ArduPilot while it hears it.
+func (s *simulator) pilotSwitch(us uint16, custom uint32) {
+	s.change(func() {
+		s.rcSwitch = us
+		px4, isPX4 := s.brain.(*simPX4Brain)
+		if s.receiver.live() && (!isPX4 || px4.source == &px4.transmitter) {
+			s.failsafe, s.coming = false, nil
+			s.enter(custom)
+		}
+	})
+}
+
 // setReceiver changes the state of the vehicle's receiver. A transmitter that
 // comes on is centred, its throttle low where nobody has it in hand.
 func (s *simulator) setReceiver(to simReceiver) {
@@ -97,9 +110,8 @@ func (s *simulator) pilotArm(arm bool) {
 // failsafeReturn is a failsafe (battery, say) that flies home.
 func (s *simulator) failsafeReturn() {
 	s.change(func() {
-		s.coming = nil
+		s.coming, s.failsafe = nil, true
 		s.enter(s.rtl)
-		s.failsafe = true
 		s.brain.text(common.MAV_SEVERITY_CRITICAL, "Failsafe: returning home")
 	})
 }
@@ -137,7 +149,7 @@ func (s *simulator) inject(b []byte) { s.change(func() { s.transmit(bytes.Clone(
 
 // emit sends a message to the companion as if from these ids.
 func (s *simulator) emit(system, component uint8, msg message.Message) {
-	s.change(func() { s.sendFrom(system, component, msg) })
+	s.change(func() { s.sendFrom(system, component, false, msg) })
 }
 
 // say sends a STATUSTEXT as the autopilot would.

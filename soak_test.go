@@ -144,9 +144,15 @@ func (w *onlooker) command(client int, r *rand.Rand) {
 		// Acks have no number: a second copy of one, late, is as good as its own
 		// to the next command of that id.
 		real := w.acked[id] > before[id] || !began.After(w.copies[id])
-		// A mode change is proven by the heartbeat that shows it (docs/design.md).
+		// A report proves a mode change, an arming, a disarming, and a landing while
+		// acks of an earlier one may come (docs/design.md, "Commands").
 		wanted, _ := parseMode(o["mode"].(string))
-		real = real || id == uint16(common.MAV_CMD_DO_SET_MODE) && now.mode == entered[w.firmware][wanted]
+		switch common.MAV_CMD(id) {
+		case common.MAV_CMD_DO_SET_MODE, common.MAV_CMD_NAV_LAND:
+			real = real || now.mode == entered[w.firmware][wanted]
+		case common.MAV_CMD_COMPONENT_ARM_DISARM:
+			real = real || now.armed == strings.Contains(body, `"arm":true`)
+		}
 		// A landing joins an equal one that is not answered yet: its ack was first.
 		real = real || id == uint16(common.MAV_CMD_NAV_LAND) && began.Sub(w.ackedAt) < 3*time.Second
 		w.mu.Unlock()
@@ -179,9 +185,9 @@ func noise(rate float64) func(*onlooker) {
 		w.sim.change(func() {
 			f := simFault{drop: rate, repeat: rate, flip: rate, insert: rate}
 			f.seed = 2 * w.seed
-			w.sim.faultIn = f
-			f.seed++
-			w.sim.faultOut = f
+			back := f
+			back.seed++
+			w.sim.setNoise(f, back)
 		})
 	}
 }
@@ -299,8 +305,8 @@ func (w *onlooker) settle() {
 	defer w.link.mu.Unlock()
 	d := w.link
 	a := d.cmd.acks
-	if d.cmd.op != nil || d.cmd.next != nil || len(a.waiting) > 1 || len(a.owed) > 20 || len(d.tel.texts.chunks) > 8 || d.sticks.phase == stickClient {
-		w.Errorf("left over: op %v, %d waiting, %d owed acks, %d chunks, sticks %v", d.cmd.op, len(a.waiting), len(a.owed), len(d.tel.texts.chunks), d.sticks.phase)
+	if d.cmd.current != nil || d.cmd.next != nil || len(a.waiting) > 1 || len(a.owed) > 20 || len(d.tel.texts.chunks) > 8 || d.sticks.phase == stickClient {
+		w.Errorf("left over: op %v, %d waiting, %d owed acks, %d chunks, sticks %v", d.cmd.current, len(a.waiting), len(a.owed), len(d.tel.texts.chunks), d.sticks.phase)
 	}
 }
 

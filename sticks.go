@@ -12,145 +12,34 @@ const (
 	stickEvery  = 40 * time.Millisecond   // 25 Hz
 	stickLead   = 400 * time.Millisecond  // of the stream, before a stick mode is asked for
 	stickArms   = 2100 * time.Millisecond // of the stream, before ArduPilot arms on it alone
-	stickStill  = 2 * time.Second         // PX4 calls sticks moving for 1.6 s after they moved
+	stickMoving = 1600 * time.Millisecond // PX4 calls sticks moving for so long after they moved
+	stickStill  = 2 * time.Second         // they stand still for certain
 	stickGone   = time.Second             // PX4 misses sticks 0.6 s after they stop: armed before, it is a failsafe
-	stickIdle   = 5 * time.Second         // a stream that nobody needs ends
+	stickIdle   = 5 * time.Second         // a disarmed vehicle's stream ends
 	silentAt    = 5 * time.Second         // after the client's last command, in altitude mode
 	silentHand  = 2 * time.Second         // the same in manual mode
 	holdAgain   = time.Second             // between holds that nobody acknowledged
 	lookFor     = 500 * time.Millisecond  // after a release
-	overrides   = 3500 * time.Millisecond // until ArduPilot has forgotten a stream that was not released
-	foreignFor  = 3 * time.Second         // somebody else's sticks are a source for so long
-	stoodFor    = 1500 * time.Millisecond // after it, channels that move are somebody else's
-	idleBelow   = 1350                    // µs of RC_CHANNELS 3: nobody's hand is on the receiver
-	foreignMove = 50                      // µs
+	undoneIn    = 500 * time.Millisecond  // a pilot's mode that stood no longer was undone by sticks; 277 ms were seen
 )
-
-// receiverState is what is known of the vehicle's own RC receiver.
-type receiverState uint8
-
-const (
-	receiverNone   receiverState = iota // never there, lost or unknown
-	receiverIdle                        // live, its throttle low
-	receiverInHand                      // live, and somebody flies
-)
-
-// sources is what is known of who else may move the sticks. PX4 and ArduPilot
-// tell it only while no stream of ours runs.
-type sources struct {
-	opened   time.Time // when the link was opened
-	quiet    time.Time // from then on a receiver is heard as it is
-	receiver receiverState
-	told     bool // the receiver's state was heard
-	first    bool // it was live before our first stick
-	ours     bool // a stream of ours ran since the autopilot started
-	channels time.Time
-	foreign  time.Time // when somebody else's sticks came last
-
-	rcIn        float64 // PX4's COM_RC_IN_MODE, NaN where it did not tell
-	gcsFailsafe float64 // ArduPilot's FS_GCS_ENABLE, NaN where it did not tell
-	gcsName     string  // of that parameter
-	alone       bool    // -gcs: there is no other ground station
-}
-
-// denied tells why our sticks can't be the ones; "" where they can.
-func (s *sources) denied(f firmware, now time.Time) string {
-	if !s.foreign.IsZero() && now.Sub(s.foreign) < foreignFor {
-		return "another program moves the sticks of this vehicle"
-	}
-	if f.ardupilot() {
-		if s.gcsFailsafe > 0 && !s.alone {
-			return fmt.Sprintf("%s is %g: to the autopilot these sticks are a ground station's heartbeat; set it to 0, or start mavrest with -gcs if there is no other ground station", s.gcsName, s.gcsFailsafe)
-		}
-		return ""
-	}
-	in := s.rcIn
-	if math.IsNaN(in) {
-		in = 3
-	}
-	live := s.receiver != receiverNone
-	switch in {
-	case 0, 4:
-		return fmt.Sprintf("COM_RC_IN_MODE is %g: PX4 ignores these sticks; set it to 5 to fly by transmitter and API", in)
-	case 1, 6, 8:
-		return ""
-	case 3: // locked to its first source until it restarts
-		live = s.first
-	case 5, 7:
-		if !s.channels.IsZero() && now.Sub(s.channels) < foreignFor {
-			return fmt.Sprintf("COM_RC_IN_MODE is %g, and the transmitter has the sticks", in)
-		}
-	}
-	if live {
-		return fmt.Sprintf("COM_RC_IN_MODE is %g, and the transmitter was there first; set it to 1, 6 or 8 for these sticks to act", in)
-	}
-	return ""
-}
-
-// releases reports whether a live receiver takes the sticks that a stream gives
-// back: PX4 has no way to give them.
-func (s *sources) releases(f firmware) bool {
-	return f.ardupilot() && s.receiver != receiverNone
-}
-
-// heardBy is from when on the receiver's state counts: a stream of an earlier
-// process, or our own, hides it.
-func (s *sources) heardBy() time.Time {
-	at := s.opened.Add(overrides)
-	if s.quiet.After(at) {
-		at = s.quiet
-	}
-	return at
-}
-
-// hear takes the receiver's state, told while no stream of ours runs.
-func (s *sources) hear(live bool, throttle uint16) {
-	s.told = true
-	switch {
-	case !live:
-		s.receiver = receiverNone
-	case throttle > idleBelow:
-		s.receiver = receiverInHand
-	default:
-		s.receiver = receiverIdle
-	}
-	s.first = s.first || live && !s.ours
-}
-
-// hearParam takes a parameter of the autopilot's.
-func (s *sources) hearParam(name string, v float64) {
-	switch name {
-	case "COM_RC_IN_MODE":
-		s.rcIn = v
-	case "FS_GCS_ENABLE", "FS_GCS_ENABL":
-		s.gcsFailsafe, s.gcsName = v, name
-	}
-}
-
-// use says that our stream begins. It tells, once, what PX4 makes of its first
-// source of sticks.
-func (s *sources) use(f firmware) (notice string) {
-	if f == px4 && !s.ours && (s.rcIn == 3 || math.IsNaN(s.rcIn)) {
-		notice = "COM_RC_IN_MODE is 3: PX4 keeps to these sticks until it restarts, a transmitter's are dead; 5 gives a transmitter the first place"
-	}
-	s.ours = true
-	return notice
-}
-
-// restarted forgets what the autopilot has forgotten.
-func (s *sources) restarted(now time.Time) {
-	s.opened, s.quiet, s.channels, s.foreign = now, time.Time{}, time.Time{}, time.Time{}
-	s.receiver, s.told, s.first, s.ours = receiverNone, false, false, false
-}
 
 // stickPhase is what the stick stream does.
 type stickPhase uint8
 
 const (
-	stickOff     stickPhase = iota // silence
-	stickClient                    // the client's sticks, until they expire
-	stickCentred                   // nobody's: in a stick mode
-	stickParked                    // out of the stick modes: unmoved
+	stickOff    stickPhase = iota // silence
+	stickClient                   // the client's sticks, until they expire
+	stickNobody                   // centred; PX4's unmoved in a mode that flies without sticks
+)
+
+// stickOwner is who has the sticks of a stick mode.
+type stickOwner uint8
+
+const (
+	ownerNone   stickOwner = iota // nobody has set one yet
+	ownerClient                   // this process set it
+	ownerPilot                    // a pilot, from his switch on until a stick mode is set here
+	ownerOther                    // another program, in a mode that this process set; likewise
 )
 
 // axes are the numbers of MANUAL_CONTROL: x forward, y right, r clockwise, each
@@ -164,13 +53,22 @@ var released = axes{math.MaxInt16, math.MaxInt16, math.MaxInt16, math.MaxInt16}
 type stickFacts struct {
 	now      time.Time
 	firmware firmware
-	mode     Mode
-	custom   uint32
+	mode     Mode   // what GET mode answers
+	custom   uint32 // what the vehicle reports
+	online   bool
 	armed    bool
+	failsafe bool
 	aloft    bool          // armed, and not known to be on the ground
-	hears    bool          // it answered us a moment ago
+	hears    bool          // the vehicle answered us a moment ago
 	trip     time.Duration // of the line, there and back
-	perhaps  bool          // a plan that was not accepted may still have led to a stick mode
+	busy     bool          // a plan is under way
+	entering bool          // a command to enter a stick mode is under way or open (rule 3)
+}
+
+// shown is the mode that the vehicle reports.
+func (f stickFacts) shown() Mode {
+	mode, _ := f.firmware.reported(f.custom)
+	return mode
 }
 
 // stickActs is what is to be done for the sticks.
@@ -178,6 +76,7 @@ type stickActs struct {
 	send    bool   // the axes, now
 	release bool   // and the stream has ended
 	hold    bool   // command a hold: the client fell silent
+	pilots  uint32 // set this mode for the pilot: our sticks have undone it; 0: none
 	notice  string // to be told
 }
 
@@ -190,30 +89,75 @@ const (
 	sticksStill            // PX4: no axis has moved for a while
 )
 
-// stickStream is what is streamed: one latest value, at stickEvery.
-type stickStream struct {
+// pilotsSwitch is a switch of a pilot's on PX4 that our moving sticks may undo:
+// out of a stick mode into one that flies without them.
+type pilotsSwitch struct {
+	custom uint32    // the pilot's mode
+	at     time.Time // when it was reported, or undone
+	undone bool
+}
+
+// sticks is who has the sticks, the one latest value of them, and what is
+// streamed when (docs/design.md, "Who has the sticks"). It has no clock: it is
+// told the time and what happened, and take returns what to do.
+type sticks struct {
+	src   sources
+	owner stickOwner
 	phase stickPhase
 	axes  axes
-	since time.Time // when it began
+	since time.Time // when the stream began
 	moved time.Time // when axes last changed
 	next  time.Time // when the next frame is due
 	ended time.Time // when the last stream did
-	doubt bool      // nobody knows yet whether the vehicle came into a stick mode
-	watch channelWatch
+
+	until  time.Time // when the client's sticks expire
+	client time.Time // the client's last command; zero: its silence means nothing
+	wish   time.Time // when a silent client's hold was asked for last
+
+	reported uint32 // the last CURRENT_MODE
+	pilots   pilotsSwitch
+	acts     stickActs
 }
 
-func (s *stickStream) set(a axes, now time.Time) {
+// take returns what is to be done, once.
+func (s *sticks) take() stickActs {
+	acts := s.acts
+	s.acts = stickActs{}
+	return acts
+}
+
+// taken reports whether somebody else has the sticks until a stick mode is set
+// here again.
+func (s *sticks) taken() bool { return s.owner == ownerPilot || s.owner == ownerOther }
+
+func (s *sticks) set(a axes, now time.Time) {
 	if s.axes != a {
-		s.axes, s.moved, s.watch.stood = a, now, nil
+		s.axes, s.moved = a, now
+		s.src.unwatch(now)
 	}
 }
 
-func (s *stickStream) start(phase stickPhase, now time.Time) {
+// begin has the stream run in a phase, whether it runs already or not.
+func (s *sticks) begin(phase stickPhase, f stickFacts) {
+	if notice := s.src.use(f.firmware); notice != "" {
+		s.acts.notice = notice
+	}
 	if s.phase == stickOff {
-		s.since, s.next = now, now
-		s.watch = channelWatch{}
+		s.since, s.next = f.now, f.now
+		s.src.unwatch(f.now)
 	}
 	s.phase = phase
+}
+
+// end ends the stream. A live receiver has its sticks back at once.
+func (s *sticks) end(f stickFacts) {
+	s.phase, s.ended = stickOff, f.now
+	if s.src.live(f.firmware) {
+		s.acts.release = true
+		s.src.hiddenUntil(f.now.Add(stickEvery + f.trip)) // what our own were is on the line until then
+		return
+	}
+	s.src.hiddenUntil(f.now.Add(overrides))
 }
 
 // rest is the throttle that nobody gave.
@@ -228,138 +172,79 @@ func rest(f stickFacts) int16 {
 // was, because a centred one would drop the vehicle or shoot it up, until another
 // mode is in force. Disarmed there is nothing to drop, and a throttle that stands
 // would forbid arming.
-func (s *stickStream) centred(f stickFacts) axes {
-	if f.mode == ModeManual && f.armed && s.phase != stickOff {
+func (s *sticks) centred(f stickFacts) axes {
+	if f.shown() == ModeManual && f.armed && s.phase != stickOff {
 		return axes{z: s.axes.z}
 	}
 	return axes{z: rest(f)}
 }
 
-// led says that the mode that leads out of a stick mode is in force: PX4's POSCTL
-// or ALTCTL, in which a throttle left over from manual mode would climb or sink.
-func (s *stickStream) led(f stickFacts) {
-	s.set(axes{z: rest(f)}, f.now)
+// nobodys has the stream go on for nobody. On PX4 sticks that move would take a
+// mode that flies without them back.
+func (s *sticks) nobodys(f stickFacts) {
+	s.phase = stickNobody
+	if f.firmware != px4 || f.shown().flownBySticks() {
+		s.set(s.centred(f), f.now)
+	}
 }
 
 // away reports whether the stream would move if it were centred.
-func (s *stickStream) away(f stickFacts) bool {
-	return s.phase != stickOff && s.axes != s.centred(f)
-}
+func (s *sticks) away(f stickFacts) bool { return s.phase != stickOff && s.axes != s.centred(f) }
 
 // flies reports whether the stream is what flies: in a stick mode, or in one that
 // is entered now or may have been.
-func (s *stickStream) flies(f stickFacts) bool {
-	return f.mode.flownBySticks() || s.phase == stickCentred || s.doubt
+func (s *sticks) flies(f stickFacts) bool {
+	return s.phase != stickOff && (f.mode.flownBySticks() || f.entering)
+}
+
+// steals reports whether a mode without sticks must be left to through POSCTL:
+// PX4 takes it back from sticks that moved a moment ago.
+func (s *sticks) steals(f stickFacts) bool {
+	return s.phase != stickOff && f.shown().flownBySticks() && s.src.overrides(f.firmware)
 }
 
 // ready is when a step may be sent as far as the sticks go.
-func (s *stickStream) ready(need stickNeed, f stickFacts, receiver receiverState, arming bool) time.Time {
-	var at time.Time
+func (s *sticks) ready(need stickNeed, f stickFacts, arming bool) (at time.Time) {
 	switch {
-	case need == sticksLed && s.phase != stickOff:
-		lead := stickLead
-		if arming && f.firmware.ardupilot() && receiver == receiverNone {
-			lead = stickArms
+	case s.phase == stickOff:
+		if arming && f.firmware == px4 {
+			at = s.ended.Add(stickGone)
 		}
-		at = s.since.Add(lead)
-	case need == sticksStill && s.phase != stickOff && f.firmware == px4:
+	case need == sticksLed && arming && f.firmware.ardupilot() && s.src.receiver == receiverNone:
+		at = s.since.Add(stickArms)
+	case need == sticksLed:
 		at = s.since.Add(stickLead)
-		if still := s.moved.Add(stickStill); still.After(at) {
-			at = still
-		}
-	}
-	if gone := s.ended.Add(stickGone); arming && s.phase == stickOff && f.firmware == px4 && gone.After(at) {
-		at = gone
+	case need == sticksStill && s.src.overrides(f.firmware):
+		at = s.moved.Add(stickStill)
 	}
 	return at
 }
 
 // due is when tick is to be called next; zero: the sticks need no time.
-func (s *stickStream) due() time.Time {
+func (s *sticks) due() time.Time {
 	if s.phase == stickOff {
 		return time.Time{}
 	}
 	return s.next
 }
 
-// channelWatch looks at RC_CHANNELS: after a release for nobody's sticks, in a
-// stream of ours for somebody else's.
-type channelWatch struct {
-	until time.Time // of the look after a release
-	stood *[4]uint16
-	deaf  time.Time // when the vehicle did not hear us: then its channels are not ours
-}
-
-// moves reports whether the channels move while our axes stand.
-func (w *channelWatch) moves(channel [4]uint16) bool {
-	if w.stood == nil {
-		w.stood = &channel
-	}
-	for i, v := range channel {
-		if d := int(v) - int(w.stood[i]); d > foreignMove || d < -foreignMove {
-			return true
-		}
-	}
-	return false
-}
-
-// sticks is who has the sticks, the one latest value of them, and what is
-// streamed when (docs/design.md, "Who has the sticks"). It has no clock: it is
-// told the time and what happened, and take returns what to do.
-type sticks struct {
-	stickStream
-	src    sources
-	mine   bool      // this process set the stick mode that the vehicle is in
-	taken  bool      // a pilot has them until a stick mode is set here again
-	lent   bool      // the receiver in hand had them before the client
-	flown  bool      // sent while armed: on PX4 silence is now a failsafe in every mode
-	until  time.Time // when the client's sticks expire
-	client time.Time // the client's last command; zero: its silence means nothing
-	wish   time.Time // when a silent client's hold was asked for last
-	acts   stickActs
-}
-
-// take returns what is to be done, once.
-func (s *sticks) take() stickActs {
-	acts := s.acts
-	s.acts = stickActs{}
-	return acts
-}
-
-// end ends the stream. A release gives a live receiver its sticks back at once,
-// and looks whether a hand is on it.
-func (s *sticks) end(f stickFacts, release bool) {
-	s.phase, s.lent, s.doubt, s.ended = stickOff, false, false, f.now
-	s.src.quiet = f.now.Add(overrides)
-	if release {
-		s.acts.release = true
-		s.src.quiet = f.now.Add(stickEvery + f.trip) // what our own were is on the line until then
-		if f.armed {
-			s.watch.until = f.now.Add(lookFor + f.trip)
-		}
-	}
-}
-
-func (s *sticks) begin(phase stickPhase, f stickFacts) {
-	if notice := s.src.use(f.firmware); notice != "" {
-		s.acts.notice = notice
-	}
-	s.start(phase, f.now)
-}
-
 // enter brings the stream to where a stick mode can be asked for. A receiver in
-// hand keeps the sticks: there is no stream then.
+// use keeps the sticks: there is no stream then.
 func (s *sticks) enter(f stickFacts) {
-	s.client = f.now
+	s.client, s.wish = f.now, time.Time{}
+	s.commanded()
+	if !f.mode.flownBySticks() { // else the one that it is in stays whose it is until the other shows
+		s.owner = ownerClient
+	}
 	switch {
 	case s.src.denied(f.firmware, f.now) != "":
-	case f.firmware.ardupilot() && s.src.receiver == receiverInHand:
+	case s.src.inUse(f.firmware):
 		if s.phase != stickOff {
-			s.end(f, true)
+			s.end(f)
 		}
 	default:
 		s.set(s.centred(f), f.now)
-		s.begin(stickCentred, f)
+		s.begin(stickNobody, f)
 	}
 }
 
@@ -371,59 +256,158 @@ func (s *sticks) run(f stickFacts) {
 	s.client = f.now
 }
 
+// commanded says that a client's command is newer than a pilot's switch that sticks
+// undid. One that they may still undo is waited for.
+func (s *sticks) commanded() {
+	if s.pilots.undone {
+		s.pilots = pilotsSwitch{}
+	}
+}
+
 // leave centres the sticks before a plan that leads out of the stick modes.
 func (s *sticks) leave(f stickFacts) {
-	if !f.armed {
-		s.client = f.now
+	s.commanded()
+	if s.phase != stickOff {
+		s.nobodys(f)
 	}
-	again := s.phase == stickOff && s.flown && f.firmware == px4 && s.src.denied(px4, f.now) == ""
-	if !again && s.phase != stickClient && s.phase != stickCentred {
-		return
-	}
-	if f.mode.flownBySticks() { // else PX4 would call them moving
-		s.set(s.centred(f), f.now)
-	}
-	s.begin(stickParked, f)
 }
 
-// entered says that a stick mode set here was acknowledged.
+// entered says that a stick mode set here is in force.
 func (s *sticks) entered(f stickFacts) {
-	s.mine, s.taken, s.doubt = true, false, false
-	s.client, s.wish = f.now, time.Time{}
-	if s.phase == stickParked {
-		s.phase = stickCentred
-	}
+	s.owner, s.client, s.wish = ownerClient, f.now, time.Time{}
 }
 
-// left says that a plan out of the stick modes was acknowledged.
-func (s *sticks) left(f stickFacts) {
-	s.mine, s.doubt, s.wish = false, false, time.Time{}
+// switched says that a pilot or a failsafe set the mode: the client's sticks end.
+func (s *sticks) switched(f stickFacts) {
+	s.owner, s.wish = ownerPilot, time.Time{}
 	switch {
 	case s.phase == stickOff:
-	case s.src.releases(f.firmware):
-		s.end(f, true)
+	case s.src.live(f.firmware):
+		s.end(f)
 	default:
-		s.phase = stickParked
+		s.nobodys(f)
 	}
 }
 
-// stayed says that a plan out of the stick modes, or into one, ended without
-// changing the mode: the sticks are nobody's until the client moves them.
-func (s *sticks) stayed(f stickFacts) {
-	s.doubt = !f.mode.flownBySticks() && f.perhaps && s.phase != stickOff
+// hearMode takes a CURRENT_MODE of PX4: the mode, and the one that its user wants.
+// It reports whether the mode is our sticks' undoing of a pilot's switch, and no
+// switch of somebody's. A failsafe is nobody's wish.
+func (s *sticks) hearMode(f stickFacts, custom, intended uint32) (undone bool) {
+	was, p := s.reported, s.pilots
+	if custom == was {
+		return false
+	}
+	stick := func(custom uint32) bool { mode, _ := px4.reported(custom); return mode.flownBySticks() }
+	s.reported, s.pilots = custom, pilotsSwitch{}
+	moving := s.phase != stickOff && s.src.overrides(f.firmware) && f.now.Sub(s.moved) < stickMoving
 	switch {
-	case s.doubt: // it would fall without the stream
-		s.phase = stickParked
-	case !f.mode.flownBySticks(): // also: it was carried out, unacknowledged
-		s.left(f)
-	case s.phase != stickParked:
-	case s.lent:
-		s.end(f, true)
-	default:
-		s.phase = stickCentred
-		if s.wish.IsZero() && !s.client.IsZero() { // else the client is silent already
-			s.client = f.now
+	case !f.armed || !moving:
+	case stick(was) && !stick(custom) && intended == custom:
+		s.pilots = pilotsSwitch{custom: custom, at: f.now}
+	case p.custom != 0 && !p.undone && stick(custom) && f.now.Sub(p.at) <= undoneIn:
+		s.pilots = pilotsSwitch{custom: p.custom, at: f.now, undone: true}
+		s.owner, s.wish, s.phase = ownerPilot, time.Time{}, stickNobody
+		s.set(axes{z: rest(f)}, f.now)
+		_, name := px4.reported(p.custom)
+		s.acts.notice = fmt.Sprintf("the client's moving sticks undid the pilot's switch to %s: they have ended, and in 2 s %s is set for the pilot; COM_RC_OVERRIDE 0 keeps sticks from doing that", name, name)
+		return true
+	}
+	return false
+}
+
+// give sets the mode for the pilot that our sticks took from him, once.
+func (s *sticks) give(f stickFacts) {
+	switch p := s.pilots; {
+	case !p.undone:
+	case !f.armed || f.failsafe:
+		s.pilots = pilotsSwitch{}
+	case f.now.Sub(p.at) >= stickStill:
+		s.pilots, s.acts.pilots = pilotsSwitch{}, p.custom
+		_, name := px4.reported(p.custom)
+		s.acts.notice = fmt.Sprintf("setting %s for the pilot, whose switch the client's sticks undid; COM_RC_OVERRIDE 0 keeps sticks from doing that", name)
+	}
+}
+
+// takeover says that somebody else moves the sticks in an unchanged mode: our
+// stream is released, and ends.
+func (s *sticks) takeover(f stickFacts, by stickOwner, notice string) {
+	if s.owner != ownerPilot {
+		s.owner = by
+	}
+	s.wish = time.Time{}
+	s.end(f)
+	s.acts.release, s.acts.notice = true, notice
+}
+
+// foreigner says that another program moves the sticks.
+func (s *sticks) foreigner(f stickFacts) {
+	if f.firmware.ardupilot() {
+		s.src.program = f.now
+		s.others(f)
+	}
+}
+
+// others is what follows a sign of another program's sticks.
+func (s *sticks) others(f stickFacts) {
+	s.src.hiddenUntil(f.now.Add(overrides))
+	if s.phase != stickOff {
+		s.takeover(f, ownerOther, "another program moves the sticks of this vehicle: ours have ended; set the mode again to take them")
+	}
+}
+
+// hearChannels takes RC_CHANNELS.
+func (s *sticks) hearChannels(f stickFacts, c channels) {
+	s.src.transmitter = f.now
+	switch {
+	case !f.firmware.ardupilot():
+	case s.phase == stickOff:
+		s.hearOthers(f, c)
+		gone := s.src.receiver == receiverNone && s.src.program.After(s.src.moved)
+		if s.looks(f) && (c[2] < idleBelow || gone) {
+			if c[2] < idleBelow {
+				s.src.receiver = receiverIdle
+			}
+			s.stepIn(f)
 		}
+	case s.src.switchMoves(c):
+		if s.src.receiver == receiverNone { // it came on
+			s.src.receiver = receiverIdle
+		}
+		s.takeover(f, ownerPilot, "a switch of the transmitter moved: the pilot has the sticks, ours have ended; set the mode again to take them")
+		s.src.last = c
+	case !f.hears: // the vehicle may not hear our sticks either
+		s.src.unwatch(f.now)
+	case s.src.sticksMove(c, f.now):
+		s.src.moved = f.now
+		s.others(f)
+		s.src.last = c
+	}
+}
+
+// hearOthers takes the channels while no stream of ours runs. The sticks of a
+// program that our line does not bring, and their end, show only as movement.
+func (s *sticks) hearOthers(f stickFacts, c channels) {
+	seen := f.now.Sub(s.src.program) < overrides+lookFor
+	switch {
+	case s.owner != ownerOther:
+	case apart(c[4:], s.src.last[4:], switchAway):
+		s.owner = ownerPilot
+	case !seen && apart(c[:4], s.src.last[:4], stickMoves):
+		s.src.moved = f.now
+		s.others(f)
+	}
+	s.src.last = c
+}
+
+// hearReceiver takes what SYS_STATUS says of the receiver; throttle is the last
+// of RC_CHANNELS, 0 where it is not known.
+func (s *sticks) hearReceiver(f stickFacts, live bool, throttle uint16) {
+	if s.phase != stickOff || f.now.Before(s.src.from) {
+		return
+	}
+	s.src.hear(live, throttle)
+	if !live && s.looks(f) {
+		s.stepIn(f)
 	}
 }
 
@@ -431,78 +415,25 @@ func (s *sticks) stayed(f stickFacts) {
 // receiver: ALT_HOLD, LOITER and POSHOLD, QHOVER and QLOITER.
 var lookedAt = map[firmware][]uint32{copter: {2, 5, 16}, quadPlane: {18, 19}}
 
-// switched says that a pilot or a failsafe set the mode: the client's sticks end.
-func (s *sticks) switched(f stickFacts) {
-	s.mine, s.taken, s.doubt, s.wish = false, true, false, time.Time{}
-	switch {
-	case s.phase == stickOff:
-	case s.src.releases(f.firmware):
-		s.end(f, true)
-	case f.mode.flownBySticks():
-		s.set(s.centred(f), f.now)
-		s.phase = stickCentred
-	case f.firmware == px4: // moving sticks would take the mode back
-		s.phase = stickParked
-	default:
-		s.set(s.centred(f), f.now)
-		s.phase = stickParked
+// looks reports whether it is time to look whether anybody's hand is on the
+// receiver: after our stream's release and, in a mode that this process set, when
+// another program's sticks have ended, which ArduPilot holds over for 3 s.
+func (s *sticks) looks(f stickFacts) bool {
+	if s.phase != stickOff || !f.aloft || !slices.Contains(lookedAt[f.firmware], f.custom) {
+		return false
 	}
-}
-
-// foreigner says that somebody else moves the sticks: ours end.
-func (s *sticks) foreigner(f stickFacts) {
-	s.src.foreign = f.now
-	if s.phase == stickOff {
-		return
+	others := f.now.Sub(s.src.others())
+	if s.owner == ownerOther || s.owner == ownerClient && others < overrides+lookFor {
+		return others >= lookFor && others < overrides+lookFor
 	}
-	s.end(f, false)
-	s.mine, s.taken = false, true
-	s.acts.notice = "another program moves the sticks of this vehicle: ours have ended; set the mode again to take them"
-}
-
-// hearChannels takes RC_CHANNELS.
-func (s *sticks) hearChannels(f stickFacts, channel [4]uint16) {
-	s.src.channels = f.now
-	switch {
-	case s.phase == stickOff:
-		looks := f.now.Before(s.watch.until) && f.now.After(s.src.quiet)
-		if looks && slices.Contains(lookedAt[f.firmware], f.custom) && channel[2] < idleBelow {
-			s.src.receiver = receiverIdle
-			s.stepIn(f)
-		}
-	case !f.hears:
-		s.watch.stood, s.watch.deaf = nil, f.now
-	case !f.firmware.ardupilot() || f.now.Sub(s.moved) < stoodFor || f.now.Sub(s.since) < stoodFor || f.now.Sub(s.watch.deaf) < stoodFor:
-	case s.watch.moves(channel):
-		s.foreigner(f)
-	}
-}
-
-// hearReceiver takes what SYS_STATUS says of the receiver; throttle is the last
-// of RC_CHANNELS, 0 where it is not known.
-func (s *sticks) hearReceiver(f stickFacts, live bool, throttle uint16) {
-	if s.phase != stickOff || f.now.Before(s.src.heardBy()) {
-		return
-	}
-	s.src.hear(live, throttle)
-	if !live && f.now.Before(s.watch.until) {
-		s.stepIn(f)
-	}
+	return f.now.After(s.src.from) && f.now.Sub(s.ended) < lookFor+f.trip
 }
 
 // stepIn brings the stream back: the receiver that it was released to has
 // nobody's hand on it, or is gone.
 func (s *sticks) stepIn(f stickFacts) {
-	z := rest(f)
-	phase := stickParked
-	if f.mode.flownBySticks() {
-		phase = stickCentred
-		if f.mode == ModeManual {
-			z = s.axes.z
-		}
-	}
-	s.set(axes{z: z}, f.now)
-	s.start(phase, f.now)
+	s.set(axes{z: rest(f)}, f.now)
+	s.begin(stickNobody, f)
 	s.client = f.now
 	s.acts.notice = "nobody's hand is on the receiver's sticks: centred ones stand in"
 }
@@ -510,20 +441,22 @@ func (s *sticks) stepIn(f stickFacts) {
 // disarmed says that the vehicle was disarmed: a stream that only kept it from
 // falling ends.
 func (s *sticks) disarmed(f stickFacts) {
-	s.flown, s.wish = false, time.Time{}
-	if s.phase == stickParked {
-		s.end(f, s.src.releases(f.firmware))
+	s.wish, s.pilots = time.Time{}, pilotsSwitch{}
+	if s.phase == stickNobody && !f.mode.flownBySticks() {
+		s.end(f)
 	}
 }
 
-// lost says that the link was lost: no hold is owed to a client that fell silent.
-func (s *sticks) lost() { s.client, s.wish = time.Time{}, time.Time{} }
+// lost says that the link was lost: no hold is owed to a client that fell silent
+// in the mode that shows. Whoever flies when it is back is not interrupted.
+func (s *sticks) lost(f stickFacts) {
+	if f.mode.flownBySticks() {
+		s.client, s.wish = time.Time{}, time.Time{}
+	}
+}
 
 // input takes the client's sticks, to be written at once.
 func (s *sticks) input(f stickFacts, a axes, timeout time.Duration) {
-	if s.phase == stickOff {
-		s.lent = f.firmware.ardupilot() && s.src.receiver == receiverInHand
-	}
 	s.begin(stickClient, f)
 	s.set(a, f.now)
 	s.client, s.until, s.next = f.now, f.now.Add(timeout), f.now.Add(stickEvery)
@@ -533,29 +466,23 @@ func (s *sticks) input(f stickFacts, a axes, timeout time.Duration) {
 
 // tick moves the sticks on with the time.
 func (s *sticks) tick(f stickFacts) {
+	s.give(f)
+	if f.busy && s.wish.IsZero() && !s.client.IsZero() { // a client that waits for its answer is not silent
+		s.client = f.now
+	}
 	if s.phase == stickClient && !f.now.Before(s.until) {
-		s.phase = stickCentred
-		if s.lent {
-			s.end(f, true)
-		}
+		s.phase = stickNobody
+		s.set(s.centred(f), f.now)
 	}
-	if s.doubt && f.mode.flownBySticks() {
-		s.entered(f)
-	} else if s.doubt && !f.perhaps && s.phase == stickParked {
-		s.left(f)
-	}
-	idle := !f.armed && f.now.Sub(s.client) >= stickIdle
 	switch {
 	case s.phase == stickOff:
 		return
-	case s.phase != stickClient && idle:
-		s.end(f, s.src.releases(f.firmware))
+	case s.phase == stickNobody && s.over(f):
+		s.end(f)
 		return
-	case s.phase == stickCentred:
-		s.set(s.centred(f), f.now)
+	case s.phase == stickNobody:
+		s.nobodys(f)
 		s.silence(f)
-	case s.phase == stickParked && f.firmware != px4: // there moving sticks would take the mode back
-		s.set(s.centred(f), f.now)
 	}
 	if !f.now.Before(s.next) {
 		s.next = f.now.Add(stickEvery)
@@ -563,8 +490,26 @@ func (s *sticks) tick(f stickFacts) {
 	}
 }
 
+// over reports whether nobody's stream has done its work: a live receiver has the
+// sticks in a mode that flies without them, or flies itself; or nothing can fall.
+func (s *sticks) over(f stickFacts) bool {
+	switch {
+	case f.entering:
+		return false
+	case f.online && s.src.live(f.firmware) && (s.src.inUse(f.firmware) || !f.shown().flownBySticks()):
+		return true
+	}
+	return !f.armed && !f.busy && f.now.Sub(s.client) >= stickIdle
+}
+
+// owes reports whether a silent client's hold, or the landing in its place, is
+// still to be asked for.
+func (s *sticks) owes(f stickFacts) bool {
+	return !s.wish.IsZero() && (f.mode == ModeManual || f.mode == ModeAltitude)
+}
+
 // silence answers a client that fell silent with a hold, in the air and where our
-// stream is what flies.
+// stream is what flies. In position mode the centred stream is the hold.
 func (s *sticks) silence(f stickFacts) {
 	after := silentAt
 	switch f.mode {
@@ -572,11 +517,12 @@ func (s *sticks) silence(f stickFacts) {
 		after = silentHand
 	case ModeAltitude:
 	default:
+		s.wish = time.Time{}
 		return
 	}
 	since := f.now.Sub(s.client)
 	switch {
-	case !s.mine || !f.aloft || s.client.IsZero() || since < after:
+	case s.owner != ownerClient || !f.aloft || s.client.IsZero() || !f.online || since < after:
 	case f.now.Sub(s.wish) < holdAgain:
 	case f.firmware == px4 && s.src.denied(px4, f.now) != "": // PX4 obeys a transmitter
 	default:

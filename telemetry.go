@@ -11,11 +11,12 @@ import (
 	"github.com/bluenviron/gomavlib/v3/pkg/dialects/minimal"
 )
 
-// freshFor is how long a position tells where the vehicle is; freshVelocity how
-// long a velocity tells where it can stop (docs/design.md, rule 10).
+// freshFor is how long a position tells where the vehicle is, and a report of its
+// checks whether it can be armed.
 const (
-	freshFor      = 2 * time.Second
-	freshVelocity = 500 * time.Millisecond
+	freshFor    = 2 * time.Second
+	checksAfter = time.Second // PX4's checks call all well for 0.9 s before the first real report
+	clockSlack  = time.Second // UDP delivers frames late
 )
 
 // group is when a group of telemetry came; the zero time is never.
@@ -40,10 +41,15 @@ type telemetry struct {
 	gps      gps
 	home     point
 	health   health
+	estimate estimate
 	rc       rcChannels
 	target   point // where it says that it flies to
 	texts    textLog
-	boot     uint32 // ms since the autopilot's start, as it last said
+
+	restarted bool      // the autopilot's checks are not believed yet
+	checked   time.Time // the first report of them since then
+	// The autopilot's own clock, and a value that does not follow from it.
+	boot, doubtedBoot bootClock
 
 	// What a position far from the last one is held against.
 	believed, doubted *common.MessageGlobalPositionInt
@@ -109,10 +115,33 @@ type health struct {
 	present, enabled, healthy uint32
 }
 
-// rcChannels is RC_CHANNELS: the first four, in µs.
+// estimate is ArduPilot's EKF_STATUS_REPORT.
+type estimate struct {
+	group
+	flags uint16
+}
+
+// positioned reports whether the estimate has a place: GUIDED can be armed then.
+func (e estimate) positioned() bool {
+	const placed, withoutPlace = 1 << 4, 1 << 7 // EKF_POS_HORIZ_ABS, EKF_CONST_POS_MODE
+	return e.flags&(placed|withoutPlace) == placed
+}
+
+// bootClock is a time since the autopilot's start, and when it was told.
+type bootClock struct {
+	group
+	sinceBoot time.Duration
+}
+
+// leadsTo reports whether a later value may follow from this one.
+func (c bootClock) leadsTo(next bootClock) bool {
+	step := next.sinceBoot - c.sinceBoot
+	return step >= -clockSlack && step <= next.at.Sub(c.at)+clockSlack
+}
+
 type rcChannels struct {
 	group
-	channel [4]uint16
+	channel channels
 }
 
 // landed is when the landed state came.
@@ -157,7 +186,7 @@ func (t *telemetry) hear(m any, now time.Time) (restarted bool) {
 			return false
 		}
 		t.hearPosition(m, now)
-		return t.booted(m.TimeBootMs)
+		return t.booted(m.TimeBootMs, now)
 	case *common.MessageVfrHud:
 		t.velocity.hudAt = now
 		t.velocity.air = float64(m.Airspeed)
@@ -167,9 +196,11 @@ func (t *telemetry) hear(m any, now time.Time) (restarted bool) {
 		a.at = now
 		a.roll, a.pitch = float64(m.Roll)*180/math.Pi, float64(m.Pitch)*180/math.Pi
 		a.yaw = degrees(m.Yaw)
-		return t.booted(m.TimeBootMs)
+		return t.booted(m.TimeBootMs, now)
 	case *common.MessageSysStatus:
 		t.hearSysStatus(m, now)
+	case *MessageEkfStatusReport:
+		t.estimate = estimate{group{now}, m.Flags}
 	case *common.MessageGpsRawInt:
 		g := &t.gps
 		g.at = now
@@ -184,7 +215,10 @@ func (t *telemetry) hear(m any, now time.Time) (restarted bool) {
 		v := m.FlightSwVersion
 		t.id.version = fmt.Sprintf("%d.%d.%d", v>>24, v>>16&0xff, v>>8&0xff)
 	case *common.MessageRcChannels:
-		t.rc = rcChannels{group{now}, [4]uint16{m.Chan1Raw, m.Chan2Raw, m.Chan3Raw, m.Chan4Raw}}
+		t.rc = rcChannels{group{now}, channels{
+			m.Chan1Raw, m.Chan2Raw, m.Chan3Raw, m.Chan4Raw, m.Chan5Raw, m.Chan6Raw, m.Chan7Raw, m.Chan8Raw,
+			m.Chan9Raw, m.Chan10Raw, m.Chan11Raw, m.Chan12Raw, m.Chan13Raw, m.Chan14Raw, m.Chan15Raw, m.Chan16Raw,
+		}}
 	case *common.MessagePositionTargetGlobalInt:
 		t.target = point{group{now}, float64(m.LatInt) / 1e7, float64(m.LonInt) / 1e7, float64(m.Alt)}
 	case *common.MessageStatustext:
@@ -219,8 +253,8 @@ func (t *telemetry) hearPosition(m *common.MessageGlobalPositionInt, now time.Ti
 	}
 }
 
-// hearSysStatus takes the battery, and the sensors but for PX4's first report
-// after a boot: it calls healthy what is not even there.
+// hearSysStatus takes the battery, and the sensors but for PX4's first reports
+// after a boot: they call healthy what is not even there.
 func (t *telemetry) hearSysStatus(m *common.MessageSysStatus, now time.Time) {
 	b := &t.battery
 	b.at = now
@@ -228,22 +262,41 @@ func (t *telemetry) hearSysStatus(m *common.MessageSysStatus, now time.Time) {
 	b.current = known(float64(m.CurrentBattery)/100, m.CurrentBattery < 0)
 	b.remaining = known(float64(m.BatteryRemaining), m.BatteryRemaining < 0)
 	present, enabled := uint32(m.OnboardControlSensorsPresent), uint32(m.OnboardControlSensorsEnabled)
-	if present != 0 || enabled != 0 {
-		t.health = health{group{now}, present, enabled, uint32(m.OnboardControlSensorsHealth)}
+	if present == 0 && enabled == 0 {
+		return
 	}
+	if t.restarted && t.checked.IsZero() {
+		t.checked = now
+	}
+	if t.restarted && now.Sub(t.checked) <= checksAfter {
+		return
+	}
+	t.restarted = false
+	t.health = health{group{now}, present, enabled, uint32(m.OnboardControlSensorsHealth)}
 }
 
 // booted notices that the autopilot started again: its clock runs backwards. A
-// second of it is left for frames that UDP delivered late.
-func (t *telemetry) booted(ms uint32) (restarted bool) {
-	restarted = uint64(ms)+1000 < uint64(t.boot)
-	t.boot = ms
+// clock that does not follow from the last one counts when a second message
+// confirms it: one alone may be damage that its checksum did not see.
+func (t *telemetry) booted(ms uint32, now time.Time) (restarted bool) {
+	next := bootClock{group{now}, time.Duration(ms) * time.Millisecond}
+	switch {
+	case t.boot.at.IsZero(), t.boot.leadsTo(next):
+	case t.doubtedBoot.at.IsZero(), !t.doubtedBoot.leadsTo(next):
+		t.doubtedBoot = next
+		return false
+	default:
+		restarted = next.sinceBoot < t.boot.sinceBoot-clockSlack
+	}
+	t.boot, t.doubtedBoot = next, bootClock{}
 	return restarted
 }
 
 // restart forgets what an autopilot that started again no longer stands for.
 func (t *telemetry) restart() {
-	t.health, t.rc, t.target.group = health{}, rcChannels{}, group{}
+	t.restarted, t.checked = true, time.Time{}
+	t.health, t.estimate = health{}, estimate{}
+	t.rc, t.target.group = rcChannels{}, group{}
 	t.landed = landed{}
 	t.home = untold // it may be elsewhere now
 	t.believed, t.doubted = nil, nil
@@ -254,9 +307,19 @@ const (
 	sensorPrearm   = uint32(common.MAV_SYS_STATUS_PREARM_CHECK)
 )
 
-// armable is the autopilot's own word whether it could be armed in its present
-// mode. On PX4 the bit appears in the health alone.
-func (h health) armable() bool { return h.healthy&sensorPrearm != 0 }
+// armable reports whether a takeoff could arm now, where that is known. SYS_STATUS
+// has the autopilot's own word; ArduPilot's is about its present mode, and a
+// takeoff wants a place too. On PX4 the bit appears in the health alone.
+func (t *telemetry) armable(now time.Time) (armable, known bool) {
+	passed := t.health.healthy&sensorPrearm != 0
+	switch {
+	case !t.health.within(freshFor, now):
+		return false, false
+	case t.id.autopilot != common.MAV_AUTOPILOT_ARDUPILOTMEGA || !passed:
+		return passed, true
+	}
+	return t.estimate.positioned(), t.estimate.within(freshFor, now)
+}
 
 func (h health) receiverLive() bool {
 	return h.enabled&h.healthy&sensorReceiver != 0

@@ -57,7 +57,15 @@ func showGPS(t *telemetry) string {
 
 func showHealth(t *telemetry) string {
 	h := t.health
-	return fmt.Sprintf("known %t, armable %t, receiver %t, unhealthy %v", !h.at.IsZero(), h.armable(), h.receiverLive(), h.unhealthy())
+	return fmt.Sprintf("known %t, armable %s, receiver %t, unhealthy %v", !h.at.IsZero(), showArmable(t, h.at), h.receiverLive(), h.unhealthy())
+}
+
+func showArmable(t *telemetry, now time.Time) string {
+	armable, known := t.armable(now)
+	if !known {
+		return "null"
+	}
+	return fmt.Sprint(armable)
 }
 
 func showBeat(t *telemetry) string {
@@ -88,7 +96,7 @@ func TestEachMessageIsToldInOurUnitsAndUnknownWhereItIsUnknown(t *testing.T) {
 	}{
 		{"nothing", showPlace, nil, "NaN NaN, NaN up, NaN AMSL, heading NaN"},
 		{"nothing", showVelocity, nil, "north NaN east NaN down NaN, ground NaN, air NaN, climb NaN"},
-		{"nothing", showHealth, nil, "known false, armable false, receiver false, unhealthy []"},
+		{"nothing", showHealth, nil, "known false, armable null, receiver false, unhealthy []"},
 		{"a position", showPlace, []message.Message{&common.MessageGlobalPositionInt{Lat: 473977419, Lon: -85455938, Alt: 500310, RelativeAlt: 12010, Hdg: 35999}},
 			"47.3977419 -8.5455938, 12.01 up, 500.31 AMSL, heading 359.99"},
 		{"no heading", showPlace, []message.Message{&common.MessageGlobalPositionInt{Lat: 1, Lon: 1, Hdg: 65535}}, "0.0000001 0.0000001, 0.00 up, 0.00 AMSL, heading NaN"},
@@ -117,7 +125,7 @@ func TestEachMessageIsToldInOurUnitsAndUnknownWhereItIsUnknown(t *testing.T) {
 		{"a receiver that was lost", showHealth, []message.Message{sensors(receiver|prearm, receiver|prearm, 0)}, "known true, armable false, receiver false, unhealthy [rc_receiver]"},
 		{"a receiver that is not enabled", showHealth, []message.Message{sensors(gps, gps, gps|receiver)}, "known true, armable false, receiver false, unhealthy []"},
 		{"several, by bit", showHealth, []message.Message{sensors(gps|place|battery, gps|place|battery, 0)}, "known true, armable false, receiver false, unhealthy [gps xy_position_control battery]"},
-		{"PX4's first after a boot", showHealth, []message.Message{sensors(0, 0, gps|receiver|prearm)}, "known false, armable false, receiver false, unhealthy []"},
+		{"PX4's first after a boot", showHealth, []message.Message{sensors(0, 0, gps|receiver|prearm)}, "known false, armable null, receiver false, unhealthy []"},
 		{"a version", func(t *telemetry) string { return t.id.version }, []message.Message{&common.MessageAutopilotVersion{FlightSwVersion: 0x01110055}}, "1.17.0"},
 		{"who it is", func(t *telemetry) string { return fmt.Sprint(t.id.autopilot, t.id.typ) }, []message.Message{copterBeat()}, "MAV_AUTOPILOT_ARDUPILOTMEGA MAV_TYPE_QUADROTOR"},
 		{"home", func(t *telemetry) string { return fmt.Sprintf("%.7f %.7f %.2f", t.home.lat, t.home.lon, t.home.amsl) },
@@ -126,7 +134,7 @@ func TestEachMessageIsToldInOurUnitsAndUnknownWhereItIsUnknown(t *testing.T) {
 			return fmt.Sprintf("%.7f %.7f %.2f", t.target.lat, t.target.lon, t.target.amsl)
 		},
 			[]message.Message{&common.MessagePositionTargetGlobalInt{LatInt: 473977420, LonInt: 85455940, Alt: 503.25, TypeMask: 0xfdf8}}, "47.3977420 8.5455940 503.25"},
-		{"channels", func(t *telemetry) string { return fmt.Sprint(t.rc.channel) }, []message.Message{&common.MessageRcChannels{Chan1Raw: 1500, Chan2Raw: 1400, Chan3Raw: 1000, Chan4Raw: 1600, Chan5Raw: 9}}, "[1500 1400 1000 1600]"},
+		{"channels", func(t *telemetry) string { return fmt.Sprint(t.rc.channel) }, []message.Message{&common.MessageRcChannels{Chan1Raw: 1500, Chan2Raw: 1400, Chan3Raw: 1000, Chan4Raw: 1600, Chan5Raw: 9, Chan16Raw: 7, Chan17Raw: 3}}, "[1500 1400 1000 1600 9 0 0 0 0 0 0 0 0 0 0 7]"},
 		{"on the ground", func(t *telemetry) string { return fmt.Sprint(t.landed.state.inAir(), t.id.vtol) }, []message.Message{&common.MessageExtendedSysState{LandedState: 1, VtolState: 3}}, "false 3"},
 		{"landing", func(t *telemetry) string { return fmt.Sprint(t.landed.state.inAir(), t.id.vtol) }, []message.Message{&common.MessageExtendedSysState{LandedState: 4}}, "true 0"},
 		{"nobody knows whether it flies", func(t *telemetry) string { return fmt.Sprint(t.landed.state.inAir()) }, []message.Message{&common.MessageExtendedSysState{}}, "false"},
@@ -197,10 +205,18 @@ func TestAnAutopilotWhoseClockRunsBackwardsHasStartedAgain(t *testing.T) {
 		want string
 	}{
 		{[]message.Message{at(0), at(1000), place(2000), at(1000), place(1000)}, "[false false false false false]"}, // UDP delivers late
-		{[]message.Message{at(5000), at(3999), at(4000)}, "[false true false]"},
-		{[]message.Message{place(5000), at(100), place(200)}, "[false true false]"},
-		{[]message.Message{at(math.MaxUint32), at(0)}, "[false true]"},
+		{[]message.Message{at(5000), at(3900), at(3950)}, "[false false true]"},
+		{[]message.Message{place(5000), at(100), place(200), at(300)}, "[false false true false]"},
+		{[]message.Message{at(math.MaxUint32), at(0), at(100)}, "[false false true]"},
 		{[]message.Message{at(5000), px4Beat(), &common.MessageStatustext{Text: "x"}, &common.MessageSysStatus{}}, "[false false false false]"},
+		// Damage that the checksum did not see.
+		{[]message.Message{at(5000), at(100), at(5100), at(5200)}, "[false false false false]"},
+		{[]message.Message{at(5000), at(100), at(5100), at(100), at(5200)}, "[false false false false false]"},
+		{[]message.Message{at(5000), at(4_000_000_000), at(5100), at(5200)}, "[false false false false]"},
+		{[]message.Message{at(50_000), at(100), at(20_000), at(50_100)}, "[false false false false]"},
+		{[]message.Message{at(50_000), at(20_000), at(100), at(200)}, "[false false false true]"}, // one damaged, then a restart
+		// A link that stood still brings what is far ahead.
+		{[]message.Message{at(5000), at(65_000), at(65_100), at(5200), at(5300)}, "[false false false false true]"},
 	} {
 		tel := newTelemetry()
 		var got []bool
@@ -218,12 +234,67 @@ func TestARestartForgetsWhatTheAutopilotNoLongerStandsFor(t *testing.T) {
 		&common.MessageGlobalPositionInt{Lat: 473977419, Lon: 85455938},
 	)
 	tel.restart()
-	lineEqual(t, "health", showHealth(tel), "known false, armable false, receiver false, unhealthy []")
+	lineEqual(t, "health", showHealth(tel), "known false, armable null, receiver false, unhealthy []")
 	lineEqual(t, "channels are known", !tel.rc.at.IsZero(), false)
 	lineEqual(t, "a target is known", !tel.target.at.IsZero(), false)
 	lineEqual(t, "landed state", tel.landed.state, 0)
 	tel.hear(&common.MessageGlobalPositionInt{Lat: 10000000, Lon: 10000000}, time.Unix(1000, 0))
 	lineNear(t, "latitude, elsewhere at once", tel.position.lat, 1, 7)
+}
+
+// PX4's word is its own; ArduPilot's is about its present mode, and a takeoff in
+// GUIDED wants a place too (EKF_STATUS_REPORT: bit 4 set, bit 7 clear).
+func TestWhetherATakeoffCouldArmIsToldWhileItIsKnown(t *testing.T) {
+	const gps, prearm = common.MAV_SYS_STATUS_SENSOR_GPS, common.MAV_SYS_STATUS_PREARM_CHECK
+	sys := func(healthy common.MAV_SYS_STATUS_SENSOR) *common.MessageSysStatus {
+		return &common.MessageSysStatus{OnboardControlSensorsPresent: gps, OnboardControlSensorsEnabled: gps, OnboardControlSensorsHealth: healthy}
+	}
+	ekf := func(flags uint16) *MessageEkfStatusReport {
+		return &MessageEkfStatusReport{Flags: flags}
+	}
+	passed, failed, placed := sys(gps|prearm), sys(gps), ekf(831)
+	type said struct {
+		ms int // after the beginning
+		m  message.Message
+	}
+	for _, c := range []struct {
+		name string
+		beat message.Message
+		said []said
+		at   int // when it is asked
+		want string
+	}{
+		{"PX4 passes", px4Beat(), []said{{0, passed}}, 100, "true"},
+		{"PX4 does not", px4Beat(), []said{{0, passed}, {50, failed}}, 100, "false"},
+		{"PX4, 2 s later", px4Beat(), []said{{0, passed}}, 2000, "true"},
+		{"PX4, longer ago", px4Beat(), []said{{0, passed}}, 2001, "null"},
+		{"PX4 failed, longer ago", px4Beat(), []said{{0, failed}}, 2001, "null"},
+		{"ArduPilot passes and has a place", copterBeat(), []said{{0, passed}, {0, placed}}, 100, "true"},
+		{"ArduPilot passes without a place", copterBeat(), []said{{0, passed}, {0, ekf(167)}}, 100, "false"},
+		{"ArduPilot passes, the place is an old one's", copterBeat(), []said{{0, passed}, {0, ekf(831 | 128)}}, 100, "false"},
+		{"ArduPilot does not pass", copterBeat(), []said{{0, failed}, {0, placed}}, 100, "false"},
+		{"ArduPilot does not pass, and nothing tells of a place", copterBeat(), []said{{0, failed}}, 100, "false"},
+		{"ArduPilot passes, and nothing tells of a place", copterBeat(), []said{{0, passed}}, 100, "null"},
+		{"ArduPilot passes, and told of its place long ago", copterBeat(), []said{{0, placed}, {1000, passed}}, 2001, "null"},
+		{"a restart forgets", px4Beat(), []said{{0, passed}, {100, nil}}, 200, "null"},
+		{"its first report", px4Beat(), []said{{0, passed}, {100, nil}, {3000, passed}}, 3100, "null"},
+		{"1 s later", px4Beat(), []said{{0, passed}, {100, nil}, {3000, passed}, {4000, passed}}, 4100, "null"},
+		{"over 1 s later", px4Beat(), []said{{0, passed}, {100, nil}, {3000, passed}, {4001, failed}}, 4100, "false"},
+		{"a first one without a sensor does not count", px4Beat(), []said{{100, nil}, {200, &common.MessageSysStatus{}}, {1500, passed}}, 1600, "null"},
+		{"two restarts", px4Beat(), []said{{100, nil}, {200, passed}, {1000, nil}, {1500, passed}}, 1600, "null"},
+		{"a restart forgets ArduPilot's place", copterBeat(), []said{{0, passed}, {0, placed}, {100, nil}, {200, passed}, {1300, passed}}, 1400, "null"},
+	} {
+		tel, start := newTelemetry(), time.Unix(1000, 0)
+		tel.hear(c.beat, start)
+		for _, s := range c.said {
+			if now := start.Add(time.Duration(s.ms) * time.Millisecond); s.m == nil {
+				tel.restart()
+			} else {
+				tel.hear(s.m, now)
+			}
+		}
+		lineEqual(t, c.name, showArmable(&tel, start.Add(time.Duration(c.at)*time.Millisecond)), c.want)
+	}
 }
 
 // said are the texts that a log holds.
@@ -399,7 +470,7 @@ func (r *replayedFlight) see(at time.Duration, s snapshot) {
 	}
 	r.modes, r.answered = changed(r.modes, mode), changed(r.answered, s.mode)
 	if h := s.tel.health; !h.at.IsZero() {
-		r.states = changed(r.states, fmt.Sprint(h.armable(), h.unhealthy()))
+		r.states = changed(r.states, fmt.Sprintf("%s %v", showArmable(&s.tel, s.now), h.unhealthy()))
 	}
 	target := "none"
 	if p := s.target; p != nil {
@@ -499,7 +570,7 @@ func TestTheCapturedArduPilotFlightWithAPilotLeadsToItsStatus(t *testing.T) {
 		lineEqual(t, "it had its first place", r.placed.Round(100*time.Millisecond), 8900*time.Millisecond)
 		lineEqual(t, "modes", strings.Join(r.modes, ", "), "STABILIZE, GUIDED, GUIDED armed, BRAKE armed, GUIDED armed, LOITER armed, RTL armed, RTL")
 		lineEqual(t, "answers of GET mode", fmt.Sprint(r.answered), "[manual hold position rtl]")
-		lineEqual(t, "armable and unhealthy", strings.Join(r.states, ", "), "false [], true []")
+		lineEqual(t, "armable and unhealthy", strings.Join(r.states, ", "), "false [], null []") // it was not asked for EKF_STATUS_REPORT
 		lineEqual(t, "targets", strings.Join(r.targets, ", "), "none, 40, none")
 		lineEqual(t, "a refusal's text is there", slices.Contains(said(&r.tel.texts), "Arm: Accels inconsistent"), true)
 		lineEqual(t, "who has the sticks at the end", r.by, "")

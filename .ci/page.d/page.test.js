@@ -1,0 +1,621 @@
+// The page before a server that says and answers what the test has it do.
+'use strict'
+const { describe, it, before, after } = require('node:test')
+const assert = require('node:assert')
+const fs = require('node:fs')
+const { isDeepStrictEqual } = require('node:util')
+const { Browser, until, sleep } = require('./browser.js')
+const { Mavrest, Fake, thePage, stopped } = require('./world.js')
+
+let browser, real, html
+before(async () => {
+	browser = await Browser.start()
+	const drone = await Mavrest.start()
+	html = await thePage(drone)
+	await drone.armable()
+	await drone.post('takeoff', { altitude: 5 })
+	real = await drone.until('it flies', s => s.position?.altitude > 1 && s.home)
+	await drone.end()
+})
+after(() => browser.end())
+
+// status is that of a real flight, but for what the test says.
+const status = (more = {}) => ({ ...structuredClone(real), ...more })
+
+// world is a page before a server of its own, at its first status.
+async function world(t, first = status(), options = {}, chromium = browser) {
+	const fake = await Fake.start(html)
+	fake.say(first)
+	const page = await chromium.open(fake.url, options)
+	// As mavrest's, a stream is never silent, but where the test has the clock.
+	const talk = setInterval(() => { if (!options.scripts?.includes(stopped)) fake.say(fake.last) }, 300)
+	t.after(async () => {
+		clearInterval(talk)
+		await page.close()
+		fake.end()
+		assert.deepStrictEqual(page.faults, [])
+	})
+	await until('the stream', () => fake.streams.size === 1)
+	await page.until('a status', () => document.getElementById('link').textContent !== '')
+	// shown says a status and waits until the page has it.
+	let n = 0
+	const shown = async s => {
+		fake.say({ ...s, link: { ...s.link, sent: ++n + 1e6 } })
+		await page.shows('link', `\\b${n + 1e6} sent`)
+	}
+	return { fake, page, shown }
+}
+
+const run = (page, ms) => page.eval(ms => window.run(ms), ms)
+
+// nulled is the object with every field null.
+const nulled = o => Object.fromEntries(Object.keys(o).map(key => [key, null]))
+
+describe('status', () => {
+	it('what is unknown is a dash', async t => {
+		const groups = Object.fromEntries(Object.entries(real).filter(([, v]) => v && typeof v === 'object' && !Array.isArray(v)).map(([key, v]) => [key, nulled(v)]))
+		for (const unknown of [nulled(real), { ...nulled(real), ...groups }, {}]) {
+			const { page } = await world(t, unknown)
+			assert.strictEqual(await page.text('mode'), '–')
+			assert.strictEqual(await page.text('by'), 'nobody')
+			assert.deepStrictEqual(await page.eval(() => [...document.querySelectorAll('#list dd:nth-of-type(1)')].map(e => e.textContent)), Array(9).fill('–'))
+			for (const id of ['armed', 'air', 'ready']) assert.match(await page.text(id), /: –$/)
+			assert.doesNotMatch(await page.eval(() => document.body.innerText), /null|undefined|NaN|\[object/)
+		}
+	})
+
+	it('what is stale is grey with its age', async t => {
+		const { page, shown } = await world(t, status(), { scripts: [stopped] })
+		const old = () => page.eval(() => [...document.querySelectorAll('#list .old dt')].map(e => e.textContent))
+		await shown(status({ position: { ...real.position, age: 12.4 } }))
+		assert.deepStrictEqual(await old(), ['Altitude', 'Heading', 'To home', 'To target'])
+		assert.strictEqual(await page.text('fact-altitude-below'), '12\u00a0s old')
+		assert.ok(await page.eval(() => document.getElementById('drone').classList.contains('old')))
+		await shown(status({ battery: { ...real.battery, age: 300 } }))
+		assert.deepStrictEqual(await old(), ['Battery'])
+		assert.strictEqual(await page.text('fact-battery-below'), '5\u00a0min old')
+		// Its numbers grow old without news too.
+		const said = JSON.parse(JSON.stringify(status({ gps: { ...real.gps, age: 2.9 } })))
+		await shown(said)
+		await run(page, 600)
+		assert.strictEqual(await page.text('fact-gps-below'), '4\u00a0s old')
+	})
+
+	it('armable or why not, failsafe and silence are in plain words', async t => {
+		const { page, shown } = await world(t, status(), { scripts: [stopped] })
+		for (const [s, id, text] of [
+			[{ armed: false, armable: true, unhealthy: ['rc_receiver'] }, 'ready', 'can take off'],
+			[{ armed: false, armable: false, unhealthy: ['gps', '3d_mag', 'xy_new_thing'] }, 'ready', "can't be armed, unhealthy: GPS, compass, xy new thing"],
+			[{ armed: false, armable: false, unhealthy: [] }, 'ready', "can't be armed: hold Arm, and the autopilot tells why"],
+			[{ armed: true, armable: false }, 'ready', ''],
+			[{ done: false }, 'done', 'under way'],
+			[{ landed_state: 'landing' }, 'air', 'landing'],
+			[{ input: { active: true, expires_in: 0.31, by: 'client' } }, 'by', 'a client, for 0.3 s'],
+			[{ input: { active: false, expires_in: null, by: 'receiver' } }, 'by', 'the receiver'],
+			[{ input: { active: false, expires_in: null, by: null } }, 'by', 'nobody'],
+			[{ online: false, link: { ...real.link, error: '-device /dev/serial0: there is no such device' } }, 'banner', '-device /dev/serial0: there is no such device'],
+			[{ online: false, link: { ...real.link, error: null, heartbeat_age: null } }, 'banner', 'No autopilot was heard yet.'],
+			[{}, 'banner', ''],
+		]) {
+			await shown(status(s))
+			assert.strictEqual(await page.text(id), text)
+		}
+		await shown(status({ online: false, link: { ...real.link, error: null, heartbeat_age: 7 } }))
+		assert.match(await page.text('banner'), /^The autopilot is silent since \d\d:\d\d:\d\d\.$/)
+		assert.ok(await page.eval(() => document.getElementById('failsafe').offsetWidth === 0))
+		await shown(status({ failsafe: true }))
+		assert.ok(await page.eval(() => document.getElementById('failsafe').offsetWidth > 0))
+	})
+
+	it('names and texts that contain HTML are text', async t => {
+		const evil = '<img src=x onerror="window.hit = 1"><script>hit = 1</script><b>&amp;'
+		const { page, shown, fake } = await world(t, status(), { scripts: [stopped] })
+		await shown(status({
+			version: real.version, vehicle_mode: evil, mode: evil, landed_state: evil, armed: false, armable: false, unhealthy: [evil],
+			messages: [{ severity: 'critical', text: evil, age: 1 }, { severity: evil, text: 'x', age: 1 }], online: false,
+			gps: { ...real.gps, fix: evil }, input: { active: true, expires_in: 1, by: evil },
+			vehicle: { ...real.vehicle, version: evil, type: evil }, link: { ...real.link, device: evil, error: evil },
+		}))
+		fake.answer = (path, body, r) => r.writeHead(409).end(JSON.stringify({ error: evil, code: 'refused' }))
+		await page.click('#hold')
+		await page.shows('answer', 'Hold: <img')
+		for (const id of ['mode', 'vehicle-mode', 'banner']) assert.strictEqual(await page.text(id), evil)
+		assert.ok(await page.eval(evil => document.querySelector('#messages li:nth-child(2) .text').textContent === evil, evil))
+		assert.deepStrictEqual(await page.eval(() => [document.querySelectorAll('img, b b, main script, li script').length, window.hit ?? null]), [0, null])
+	})
+
+	it('messages are the newest first with their ages, and told once', async t => {
+		const { page, shown } = await world(t, status({ messages: [] }), { scripts: [stopped] })
+		const list = Array.from({ length: 20 }, (_, i) => ({ severity: i % 2 ? 'warning' : 'info', text: 'text ' + i, age: 40 - i }))
+		await shown(status({ messages: list.slice(0, 3) }))
+		assert.strictEqual(await page.text('told'), 'text 1')
+		await shown(status({ messages: list }))
+		assert.match(await page.text('told'), /^text 3\. .*text 19$/)
+		await shown(status({ messages: [...list.slice(2), { severity: 'error', text: 'text 18', age: 0 }, list[19]] }))
+		assert.strictEqual(await page.text('told'), 'text 18. text 19')
+		await shown(status({ messages: list }))
+		const shownList = await page.eval(() => [...document.querySelectorAll('#messages li')].map(li => [...li.children].map(c => c.textContent)))
+		assert.strictEqual(shownList.length, 20)
+		assert.deepStrictEqual(shownList[0].slice(0, 2), ['warning', 'text 19'])
+		assert.match(shownList[19][2], /^4\d\ss$/)
+	})
+})
+
+describe('the stream', () => {
+	it('has a banner within 2 s of silence, which says since when, and comes back by itself', async t => {
+		const { page, fake, shown } = await world(t, status(), { scripts: [stopped] })
+		await shown(status())
+		fake.mute = true
+		await run(page, 1000)
+		assert.strictEqual(await page.text('banner'), '')
+		const since = await page.eval(() => new Date(Date.now() - 1000).toTimeString().slice(0, 8))
+		await run(page, 1000)
+		assert.strictEqual(await page.text('banner'), `No word from mavrest since ${since}. What you see is old.`)
+		assert.strictEqual(await page.eval(() => document.querySelectorAll('#list .old').length), 9)
+		assert.match(await page.eval(() => document.title), /^no connection/)
+		await run(page, 10000)
+		assert.strictEqual(await page.text('banner'), `No word from mavrest since ${since}. What you see is old.`)
+		assert.strictEqual(await page.text('fact-altitude-below'), '12\u00a0s old')
+		// A cable that was cut tells nobody: the page asks anew, on one stream.
+		await until('a stream', () => fake.streams.size === 1)
+		await shown(status())
+		assert.strictEqual(await page.text('banner'), '')
+		await run(page, 100)
+		assert.strictEqual(await page.eval(() => document.querySelectorAll('#list .old').length), 0)
+	})
+
+	it('has a banner at once when the connection breaks', async t => {
+		const { page, fake } = await world(t, status(), { scripts: [stopped] })
+		for (const r of fake.streams) r.destroy()
+		await page.shows('banner', '^No word from mavrest since') // and its clock stood still
+		await page.shows('banner', '^$')
+	})
+
+	it('comes back after an error answer, which ends an EventSource', async t => {
+		const { page, fake } = await world(t)
+		const serve = fake.serve
+		fake.serve = (q, r) => r.writeHead(503).end()
+		for (const r of fake.streams) r.destroy()
+		await page.until('the browser gave it up', () => stream.readyState === EventSource.CLOSED)
+		await page.shows('banner', '^No word')
+		fake.serve = serve
+		await page.shows('banner', '^$')
+	})
+
+	it('shows no old number as a live one after a sleep that one clock did not count', async t => {
+		const { page, fake, shown } = await world(t, status(), { scripts: [stopped, 'const d = Date.now; window.slept = 0; Date.now = () => d() + slept'] })
+		await shown(status())
+		fake.mute = true
+		await page.eval(() => { window.slept = 60000; window.run(100) })
+		assert.match(await page.text('banner'), /^No word/)
+		assert.strictEqual(await page.text('fact-speed-below'), '60\u00a0s old')
+	})
+
+	it('leaves memory and nodes flat in ten minutes at full rate', async t => {
+		// Each event lets a tenth of a second pass, as in ten minutes at ten a second.
+		const faster = `{
+			const real = EventSource.prototype.addEventListener
+			EventSource.prototype.addEventListener = function (name, f) {
+				real.call(this, name, e => { window.run(100); window.events = (window.events ?? 0) + 1; f(e) })
+			}
+		}`
+		const { page, fake } = await world(t, status(), { scripts: [stopped, faster] })
+		const r = [...fake.streams][0]
+		const flown = async (from, to) => {
+			for (let i = from; i < to; i++) {
+				const a = i / 50, s = status({
+					position: { ...real.position, lat: real.home.lat + 0.003 * Math.sin(a), lon: real.home.lon + 0.004 * Math.cos(a * 1.1), altitude: 20 + 15 * Math.sin(a / 3), heading: i % 360, age: 0.05 },
+					velocity: { ...real.velocity, ground_speed: i % 17, age: 0.05 }, target: { lat: real.home.lat, lon: real.home.lon, altitude: i % 40, distance: i % 90 },
+					messages: Array.from({ length: Math.min(20, i) }, (_, k) => ({ severity: 'warning', text: 'message ' + (Math.floor(i / 20) + k), age: k })),
+					mode: i % 400 < 200 ? 'hold' : 'position', online: i % 700 > 9, failsafe: i % 300 < 20,
+				})
+				if (!r.write(`event: status\ndata: ${JSON.stringify(s)}\n\n`)) await new Promise(done => r.once('drain', done))
+			}
+			await page.until(`event ${to}`, to => window.events >= to, [to], 60)
+		}
+		const size = async () => {
+			for (let i = 0; i < 2; i++) await page.send('HeapProfiler.collectGarbage')
+			const { nodes, jsEventListeners } = await page.send('Memory.getDOMCounters')
+			return { nodes, jsEventListeners, heap: (await page.send('Runtime.getHeapUsage')).usedSize }
+		}
+		await flown(0, 3000)
+		const half = await size()
+		await flown(3000, 6000)
+		const whole = await size()
+		t.diagnostic(JSON.stringify({ half, whole }))
+		assert.ok(whole.nodes <= half.nodes + 10, 'nodes')
+		assert.ok(whole.jsEventListeners <= half.jsEventListeners + 2, 'listeners')
+		assert.ok(whole.heap < half.heap * 1.1 + 1e5, 'heap')
+		assert.ok(await page.eval(() => track.length <= 600 && heights.length <= 245 && heights.length > 230))
+	})
+
+	it('of another version reloads the page once, and not under somebody\'s thumbs', async t => {
+		const { page, fake, shown } = await world(t)
+		assert.strictEqual(fake.pages, 1)
+		const right = await page.spot('#right')
+		await page.mouse('mousePressed', right)
+		await until('sticks', () => fake.named('input').length > 0)
+		await shown(status({ version: 'v9.9.9' }))
+		await page.mouse('mouseReleased', right)
+		await shown(status({ version: 'v9.9.9', input: { active: true, expires_in: 0.3, by: 'client' } }))
+		assert.strictEqual(fake.pages, 1)
+		fake.say(status({ version: 'v9.9.9' }))
+		await until('the page is loaded again', () => fake.pages === 2)
+		await page.until('a status', () => document.getElementById('link').textContent !== '')
+		await shown(status({ version: 'v9.9.9' }))
+		assert.strictEqual(fake.pages, 2) // this server's page stays the old one
+	})
+})
+
+describe('commands', () => {
+	it('each button sends what it says', async t => {
+		const { page, fake } = await world(t)
+		const rows = [
+			['#hold', 'mode', { mode: 'hold' }], ['#land', 'land', {}], ['#disarm', 'mode', { arm: false }],
+			['[data-mode=rtl]', 'mode', { mode: 'rtl' }], ['[data-mode=rtgs]', 'mode', { mode: 'rtgs' }],
+			['[data-mode=position]', 'mode', { mode: 'position' }], ['[data-mode=altitude]', 'mode', { mode: 'altitude' }],
+			['#takeoff', 'takeoff', { altitude: 12.5 }, true], ['#arm', 'mode', { arm: true }, true], ['[data-mode=manual]', 'mode', { mode: 'manual' }, true],
+			['#goto', 'goto', { lat: 47.3981234, lon: -8.5, altitude: 20, speed: 5 }], ['#land-there', 'land', { lat: 47.3981234, lon: -8.5 }],
+		]
+		for (const [field, text] of [['#up', '12.5'], ['#lat', '47.3981234'], ['#lon', '-8.5'], ['#altitude', '20'], ['#speed', '5']]) await page.type(field, text)
+		for (const [i, [button, path, body, long]] of rows.entries()) {
+			const sent = () => until(button, () => fake.posts.length > i)
+			if (long) await page.press(button, sent)
+			else await page.click(button)
+			await sent()
+			assert.deepStrictEqual([fake.posts[i].path, fake.posts[i].body], [path, { ...body, wait: 600 }])
+			await page.shows('answer', 'done after 2 s$')
+		}
+		// An empty field is left out, and what is no number flies nowhere.
+		await page.type('#altitude', '')
+		await page.eval(() => { document.getElementById('altitude').value = ''; document.getElementById('speed').value = '' })
+		await page.click('#goto')
+		await until('goto', () => fake.posts.length === rows.length + 1)
+		assert.deepStrictEqual(fake.posts.at(-1).body, { lat: 47.3981234, lon: -8.5, wait: 600 })
+		await page.type('#altitude', '1e')
+		await page.click('#goto')
+		await page.shows('answer', '^Fly there: altitude is not a number')
+		assert.strictEqual(fake.posts.length, rows.length + 1)
+	})
+
+	it('arming and takeoff want a press of one second', async t => {
+		const { page, fake } = await world(t, status(), { scripts: [stopped] })
+		for (const button of ['#takeoff', '#arm']) {
+			const n = fake.posts.length
+			await page.click(button)
+			await run(page, 5000)
+			const at = await page.spot(button)
+			await page.mouse('mousePressed', at)
+			await run(page, 900)
+			assert.ok(await page.eval(button => document.querySelector(button).classList.contains('pressed'), button))
+			await page.mouse('mouseReleased', at)
+			await run(page, 5000)
+			await page.mouse('mousePressed', at)
+			await run(page, 900)
+			await page.mouse('mouseMoved', { x: at.x, y: at.y + 100 }) // off the button
+			await run(page, 5000)
+			await page.mouse('mouseReleased', { x: at.x, y: at.y + 100 })
+			await sleep(300) // for a request that must not come
+			assert.strictEqual(fake.posts.length, n)
+			await page.mouse('mouseMoved', at)
+			await page.mouse('mousePressed', at)
+			await run(page, 1000)
+			await until('the command', () => fake.posts.length === n + 1)
+			await page.mouse('mouseReleased', at)
+			await run(page, 5000)
+			await page.shows('answer', 'done')
+			assert.strictEqual(fake.posts.length, n + 1)
+		}
+	})
+
+	it('one wait at a time, ended before the next command: a hold never queues', async t => {
+		const { page, fake } = await world(t)
+		const plain = fake.answer
+		fake.answer = (path, body, r) => { if (path === 'mode' && body.mode === 'hold') plain(path, body, r) } // all others wait
+		await page.press('#right', async () => { // six connections: the stream, the sticks, and waits
+			await until('sticks', () => fake.named('input').length === 1)
+			for (let i = 1; i <= 8; i++) {
+				await page.eval(() => document.getElementById('land').click())
+				await until('a landing', () => fake.named('land').length === i)
+				await until('the waits before it ended', () => fake.named('land').slice(0, -1).every(p => !p.open))
+			}
+			await page.eval(() => document.getElementById('hold').click())
+			await page.shows('answer', '^Hold: done')
+		})
+		assert.deepStrictEqual(fake.named('land').filter(p => p.open), [])
+	})
+
+	it('an error\'s sentence is shown whole, also a long one on a small phone', async t => {
+		const { page, fake } = await world(t, status(), { width: 320, height: 568, touch: true })
+		const error = 'the autopilot refused arming (failed): ' + Array.from({ length: 12 }, (_, i) => `PreArm: reason number ${i} is here`).join('; ') + '; that was all.'
+		fake.answer = (path, body, r) => r.writeHead(409).end(JSON.stringify({ error, code: 'refused' }))
+		await page.click('#hold')
+		await page.shows('answer', 'that was all\\.$')
+		assert.strictEqual(await page.text('answer'), 'Hold: ' + error)
+		// What does not fit can be scrolled to.
+		await page.eval(() => { const a = document.getElementById('answer'); a.scrollTop = a.scrollHeight })
+		assert.ok(await page.eval(() => {
+			const a = document.getElementById('answer'), b = a.getBoundingClientRect()
+			return Math.abs(a.scrollTop + a.clientHeight - a.scrollHeight) < 2 && b.top >= 0 && b.bottom <= innerHeight && a.scrollWidth <= a.clientWidth
+		}))
+		await page.spot('#hold')
+	})
+
+	it('a click on the map is a place, at every scale and behind 180°', async t => {
+		for (const lon of [8.5455937, 179.9999]) {
+			const home = { ...real.home, lon }
+			const { page, shown } = await world(t, status({ home, target: null, position: { ...real.position, lat: home.lat, lon } }))
+			const scale = () => page.eval(() => radii[zoom])
+			let radius = await scale()
+			for (const [zoom, ratio] of [['#farther', 1], ['#farther', 1], ['#nearer', -1], ['#nearer', -1]]) {
+				await page.click(zoom)
+				assert.strictEqual(Math.sign(await scale() - radius), ratio, `${zoom} from ${radius} m`)
+				radius = await scale()
+				await page.click('#map', { x: 100, y: -50 })
+				const [east, north, metre] = await page.eval((home, radius) => {
+					const map = document.getElementById('map').getScreenCTM()
+					const lon = Number(document.getElementById('lon').value), lat = Number(document.getElementById('lat').value)
+					return [((lon - home.lon + 540) % 360 - 180) * 111319.5 * Math.cos(home.lat * Math.PI / 180), (lat - home.lat) * 111319.5, 80 * map.a / radius]
+				}, home, radius)
+				assert.ok(Math.abs(east * metre - 100) < 2 && Math.abs(north * metre - 50) < 2, `${radius} m: ${east} east, ${north} north, ${metre} pixels each`)
+				const value = await page.eval(() => Number(document.getElementById('lon').value))
+				assert.ok(value >= -180 && value < 180)
+				await page.eval(() => {
+					for (const id of ['lat', 'lon']) document.getElementById(id).value = ''
+					document.getElementById('lat').oninput()
+				})
+				radius = await scale()
+			}
+			// Fit shows the target again, however far it is.
+			await page.click('#fit')
+			await shown(status({ home, target: { lat: home.lat + 0.01, lon, altitude: 20, distance: 1113 }, position: { ...real.position, lat: home.lat, lon } }))
+			assert.strictEqual(await page.text('scale'), '1.0\u00a0km')
+			assert.strictEqual(await page.text('fact-to-target'), '1.1\u00a0km')
+		}
+	})
+})
+
+describe('sticks', () => {
+	const idle = { roll: 0, pitch: 0, yaw: 0, timeout: 0.4 }
+
+	// steered lets the page's clock run until it sends these sticks.
+	const steered = (page, fake, want) => until(JSON.stringify(want), async () => {
+		await run(page, 100)
+		return isDeepStrictEqual(fake.posts.at(-1)?.body, want)
+	})
+
+	it('go out ten times a second while they are held, and spring back', async t => {
+		const { page, fake } = await world(t, status({ mode: 'position' }), { scripts: [stopped] })
+		const at = await page.spot('#right'), width = await page.eval(() => document.getElementById('right').clientWidth)
+		await page.mouse('mousePressed', at)
+		await page.mouse('mouseMoved', { x: at.x + 0.2 * width, y: at.y - 0.8 * width }) // right a half, forward more than there is
+		await until('the first', () => fake.posts.length === 1)
+		for (let i = 2; i <= 21; i++) {
+			await page.until('the one before is answered', () => !posting)
+			await run(page, 100)
+			await until(`input ${i}`, () => fake.posts.length === i)
+			const { roll, pitch, ...rest } = fake.posts.at(-1).body
+			assert.ok(Math.abs(roll - 0.5) < 0.02 && pitch === 1, `${roll} ${pitch}`)
+			assert.deepStrictEqual(rest, { yaw: 0, timeout: 0.4 })
+		}
+		await page.until('it is answered', () => !posting)
+		await page.mouse('mouseReleased', at)
+		await until('the middle', () => fake.posts.length === 22)
+		assert.deepStrictEqual(fake.posts.at(-1).body, idle)
+		await page.until('it is answered', () => !posting)
+		await run(page, 3000)
+		await sleep(300)
+		assert.strictEqual(fake.posts.length, 22)
+	})
+
+	it('are mavrest\'s to refuse: it is asked in every mode, and its sentence is shown whole', async t => {
+		for (const mode of ['hold', 'land', 'other', null]) {
+			const { page, fake } = await world(t, status({ mode }))
+			const error = 'sticks move the drone in manual, altitude and position mode, not in ' + mode
+			fake.answer = (path, body, r) => r.writeHead(409).end(JSON.stringify({ error, code: 'wrong_mode' }))
+			await page.press('#right', () => page.until('the sentence', error => document.getElementById('sticks-answer').textContent === error, [error]))
+			assert.ok(fake.named('input').length > 0)
+		}
+	})
+
+	it('one at a time: a slow network gets no queue', async t => {
+		const { page, fake } = await world(t, status({ mode: 'position' }))
+		fake.answer = () => {}
+		await page.press('#right', () => until('three', () => fake.posts.length >= 3)) // each given up after a second
+		await until('one is open', () => fake.posts.filter(p => p.open).length <= 1)
+	})
+
+	it('of a hidden tab are let go', async t => {
+		const own = await Browser.start() // with one window
+		const { page, fake } = await world(t, status({ mode: 'position' }), { focus: false }, own)
+		t.after(() => own.end())
+		await page.eval(() => { document.getElementById('keys').checked = true })
+		for (const hold of [() => page.key('down', 'KeyW'), async () => page.mouse('mousePressed', await page.spot('#right'))]) {
+			const n = fake.posts.length
+			await hold()
+			await until('sticks', () => fake.posts.length > n + 3)
+			const other = await own.open('about:blank', { tab: true, focus: false })
+			await other.front()
+			await page.until('the tab is hidden', () => document.hidden)
+			await sleep(200) // what was on its way
+			const sent = fake.posts.length
+			await sleep(1500)
+			assert.strictEqual(fake.posts.length, sent)
+			await other.close()
+			await page.front()
+			await page.until('it is back', () => !document.hidden)
+			await sleep(500)
+			assert.strictEqual(fake.posts.length, sent, 'nor does it go on by itself')
+			await page.key('up', 'KeyW')
+		}
+	})
+
+	it('of keys: only where they were asked for, not while typing, let go when the window is left', async t => {
+		const { page, fake } = await world(t, status({ mode: 'position' }), { scripts: [stopped] })
+		await page.key('down', 'KeyW')
+		await run(page, 500)
+		await page.key('up', 'KeyW')
+		await page.click('#keys')
+		await page.type('#lat', '4')
+		await page.key('down', 'KeyS')
+		await page.key('down', 'ArrowUp')
+		await run(page, 500)
+		await sleep(300)
+		assert.deepStrictEqual(fake.posts, [])
+		await page.key('up', 'ArrowUp')
+		await page.key('up', 'KeyS')
+		await page.eval(() => document.activeElement.blur())
+		await page.click('#by') // nothing has the focus
+		const moves = [
+			['KeyW', { throttle: 0.75 }], ['KeyS', { throttle: 0.25 }], ['KeyD', { yaw: 0.5 }], ['KeyA', { yaw: -0.5 }],
+			['ArrowUp', { pitch: 0.5 }], ['ArrowDown', { pitch: -0.5 }], ['ArrowRight', { roll: 0.5 }], ['ArrowLeft', { roll: -0.5 }],
+		]
+		for (const [code, moved] of moves) {
+			for (const [action, want] of [['down', { ...idle, ...moved }], ['up', idle]]) {
+				await page.key(action, code)
+				await steered(page, fake, want)
+			}
+		}
+		await page.key('down', 'ArrowUp', { modifiers: 8 }) // Shift
+		await steered(page, fake, { ...idle, pitch: 1 })
+		await page.eval(() => window.dispatchEvent(new Event('blur')))
+		await steered(page, fake, idle)
+		await page.key('up', 'ArrowUp')
+	})
+
+	it('in manual mode have a thrust that stays where it was left, at first none on the ground', async t => {
+		const { page, fake } = await world(t, status({ mode: 'manual', in_air: false }), { scripts: [stopped] })
+		await run(page, 100)
+		const right = await page.spot('#right'), left = await page.spot('#left'), width = await page.eval(() => document.getElementById('left').clientWidth)
+		const last = async () => {
+			const n = fake.posts.length
+			await until('two more', async () => {
+				await run(page, 100)
+				return fake.posts.length > n + 1 // the first may have been on its way
+			})
+			return fake.posts.at(-1).body.throttle
+		}
+		await page.mouse('mousePressed', right)
+		assert.strictEqual(await last(), 0)
+		await page.mouse('mouseReleased', right)
+		await page.mouse('mousePressed', left)
+		await page.mouse('mouseMoved', { x: left.x, y: left.y - 0.4 * width })
+		assert.ok(Math.abs(await last() - 0.5) < 0.02)
+		await page.mouse('mouseReleased', { x: left.x, y: left.y - 0.4 * width })
+		await until('let go', async () => {
+			await run(page, 100)
+			return page.eval(() => !flying && !posting)
+		})
+		await page.mouse('mousePressed', right)
+		assert.ok(Math.abs(await last() - 0.5) < 0.02)
+		await page.mouse('mouseReleased', right)
+	})
+
+	it('of a gamepad fly where they were asked for', async t => {
+		const pad = `navigator.getGamepads = () => [null, { connected: true, axes: [0.05, -0.6, 1, 0.5] }]`
+		const { page, fake } = await world(t, status({ mode: 'position' }), { scripts: [pad] })
+		assert.match(await page.text('pad'), /https or from localhost/)
+		await sleep(500)
+		assert.deepStrictEqual(fake.posts, [])
+		await page.click('#keys')
+		await until('sticks', () => fake.posts.length > 1)
+		assert.deepStrictEqual(fake.posts.at(-1).body, { roll: 1, pitch: -0.5, yaw: 0, timeout: 0.4, throttle: 0.8 })
+	})
+})
+
+describe('people', () => {
+	const axe = fs.readFileSync(require.resolve('axe-core/axe.min.js'), 'utf8')
+	const screens = [[320, 568, true], [390, 844, true], [568, 320, true], [844, 390, true], [1024, 768, false], [1366, 700, false], [1920, 1080, false]]
+
+	it('see everything on each screen, and hold and land at once', async t => {
+		for (const [width, height, touch] of screens) {
+			const { page } = await world(t, status(), { width, height, touch })
+			const seen = await page.eval(() => {
+				const box = e => e.getBoundingClientRect(), area = e => box(e).width * box(e).height
+				const inside = e => box(e).left >= 0 && box(e).top >= 0 && box(e).right <= innerWidth && box(e).bottom <= innerHeight
+				const id = name => document.getElementById(name), all = [...document.querySelectorAll('button')]
+				return {
+					wide: document.documentElement.scrollWidth - innerWidth,
+					inside: ['hold', 'land', 'mode'].map(id).every(inside),
+					largest: Math.min(area(id('hold')), area(id('land'))) > Math.max(...all.filter(b => !b.matches('.big') && inside(b)).map(area)),
+					small: all.filter(b => box(b).height < 40 || box(b).width < 40).map(b => b.id),
+					sticks: innerHeight > 500 || ['left', 'right', 'map'].map(id).every(inside),
+					cut: [...document.querySelectorAll('button, dd, #state')].filter(e => e.scrollWidth > e.clientWidth + 1 && !e.closest('#facts')).map(e => e.id),
+				}
+			})
+			assert.deepStrictEqual(seen, { wide: 0, inside: true, largest: true, small: [], sticks: true, cut: [] }, `${width} x ${height}`)
+		}
+	})
+
+	it('have labels, contrast and landmarks, light and dark', async t => {
+		for (const scheme of ['light', 'dark']) {
+			for (const [width, height, touch] of [[390, 844, true], [844, 390, true], [1366, 768, false]]) {
+				const { page, shown, fake } = await world(t, status(), { width, height, touch, media: { 'prefers-color-scheme': scheme } })
+				fake.answer = (path, body, r) => r.writeHead(409).end('{"error":"no"}')
+				await page.click('#hold')
+				await page.shows('answer', 'no')
+				// Everything that has a colour of its own: a failsafe, a banner, what is stale, each severity.
+				await shown(status({
+					failsafe: true, online: false, armed: false, armable: true, battery: { ...real.battery, age: 99 },
+					messages: ['emergency', 'warning', 'notice', 'info'].map(severity => ({ severity, text: 'text', age: 3 })),
+				}))
+				await page.send('Runtime.evaluate', { expression: axe })
+				const violations = await page.eval(async () => (await axe.run()).violations.map(v => v.id + ': ' + v.nodes.map(n => n.html + ' ' + n.failureSummary).join(' | ')))
+				assert.deepStrictEqual(violations, [], `${scheme} ${width}`)
+				page.faults.length = 0 // axe sets styles of its own, which the policy forbids
+			}
+		}
+	})
+
+	it('with a keyboard alone reach every control, and take off', async t => {
+		const { page, fake } = await world(t)
+		const reached = new Set()
+		for (let i = 0; i < 60; i++) {
+			await page.key('down', 'Tab')
+			await page.key('up', 'Tab')
+			const id = await page.eval(() => { const e = document.activeElement; return e === document.body ? '' : e.id || 'to ' + e.dataset.mode })
+			if (reached.has(id)) break
+			if (id) reached.add(id)
+		}
+		const all = await page.eval(() => [...document.querySelectorAll('button, input')].map(e => e.id || 'to ' + e.dataset.mode))
+		assert.deepStrictEqual(all.filter(id => !reached.has(id)), [])
+		for (const [code, n] of [['Enter', 1], ['Space', 2]]) {
+			await page.eval(() => document.getElementById('takeoff').focus())
+			await page.key('down', code)
+			await until('takeoff', () => fake.named('takeoff').length === n)
+			await page.key('up', code)
+		}
+		await page.eval(() => document.getElementById('hold').focus())
+		await page.key('down', 'Enter')
+		await page.key('up', 'Enter')
+		await until('hold', () => fake.named('mode').length === 1)
+		await page.shows('answer', '^Hold: done')
+		assert.strictEqual(fake.posts.length, 3)
+	})
+
+	it('with a screen reader take off by two activations, a second apart', async t => {
+		const { page, fake } = await world(t, status(), { scripts: [stopped] })
+		const activate = () => page.eval(() => document.getElementById('takeoff').click())
+		await activate()
+		await page.shows('answer', 'again')
+		await activate() // a double click is one
+		await run(page, 1500)
+		await sleep(300)
+		assert.deepStrictEqual(fake.posts, [])
+		await activate()
+		await until('takeoff', () => fake.posts.length === 1)
+		const live = await page.eval(() => ['banner', 'answer', 'told', 'sticks-answer'].map(id => {
+			const e = document.getElementById(id)
+			return e.getAttribute('role') ?? e.getAttribute('aria-live')
+		}))
+		assert.deepStrictEqual(live, ['alert', 'assertive', 'polite', 'status'])
+	})
+
+	it('who want less motion get less', async t => {
+		const fill = page => page.eval(() => { const b = document.getElementById('arm'); b.classList.add('pressed'); return getComputedStyle(b, '::after').transitionDuration })
+		const { page } = await world(t)
+		assert.strictEqual(await fill(page), '1s')
+		const { page: calm } = await world(t, status(), { media: { 'prefers-reduced-motion': 'reduce' } })
+		assert.strictEqual(await fill(calm), '0s')
+	})
+})

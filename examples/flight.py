@@ -1,0 +1,43 @@
+#!/usr/bin/env python3
+"""A flight: up, 30 m north, a little forward by the sticks, and home.
+
+    examples/flight.py http://raspberrypi.local
+"""
+
+import json
+import sys
+import time
+import urllib.error
+import urllib.request
+
+drone = (sys.argv[1] if len(sys.argv) > 1 else "http://localhost:8080") + "/api/drone/"
+
+
+class Refused(Exception):
+    pass
+
+
+def ask(path, body=None):
+    """The answer as an object; an error is mavrest's own sentence."""
+    data = None if body is None else json.dumps(body).encode()
+    try:
+        with urllib.request.urlopen(drone + path, data, timeout=200) as answer:
+            return json.load(answer)
+    except urllib.error.HTTPError as error:
+        raise Refused(json.load(error)["error"]) from None
+
+
+while True:
+    try:
+        print(ask("takeoff", {"altitude": 10, "wait": 60}))
+        break
+    except Refused as why:
+        print(why, "- again in two seconds")
+        time.sleep(2)
+home = ask("status")["home"]
+print(ask("goto", {"lat": home["lat"] + 30 / 111319.5, "lon": home["lon"], "altitude": 15, "speed": 5, "wait": 60}))
+ask("mode", {"mode": "position"})
+ask("input", {"pitch": 0.5, "timeout": 1})
+time.sleep(1)
+print(ask("mode", {"mode": "hold", "wait": 30}))
+print(ask("mode", {"mode": "rtl", "wait": 180}))

@@ -1,0 +1,22 @@
+#!/usr/bin/env bash
+# A flight: up, 30 m north, a little forward by the sticks, and home.
+#   examples/flight.sh http://raspberrypi.local
+set -euo pipefail
+drone=${1:-http://localhost:8080}/api/drone
+
+# order PATH BODY: a command; an error ends the flight and says why.
+order() { curl -sS --fail-with-body "$drone/$1" -d "$2"; }
+
+# Waits until it can take off.
+grep -qm1 '"armable":true' < <(curl -sN "$drone/status" -H 'Accept: text/event-stream') || {
+	echo "no answer from $drone" >&2
+	exit 1
+}
+order takeoff '{"altitude":10,"wait":60}'
+north=$(curl -sS "$drone/status" | grep -o '"home":{"lat":[-0-9.]*,"lon":[-0-9.]*' | awk -F'[:,]' '{ printf "\"lat\":%.7f,\"lon\":%s", $3 + 30 / 111319.5, $5 }')
+order goto "{$north,\"altitude\":15,\"speed\":5,\"wait\":60}"
+order mode '{"mode":"position"}'
+order input '{"pitch":0.5,"timeout":1}'
+sleep 1
+order mode '{"mode":"hold","wait":30}'
+order mode '{"mode":"rtl","wait":180}'

@@ -1,0 +1,547 @@
+package main
+
+import (
+	"fmt"
+	"math"
+	"strings"
+	"time"
+
+	"github.com/bluenviron/gomavlib/v3/pkg/dialects/common"
+	"github.com/bluenviron/gomavlib/v3/pkg/message"
+)
+
+var copterLinkProbes = []probe{
+	{heading: "ArduPilot: link", from: ground, fact: "component 0 is answered, another component or system is not", run: func(v *probed) {
+		m := factLong(v.system, simSetMode, 1, simArduGuided)
+		m.TargetComponent = 0
+		v.equal("component 0", v.exchange(v.ours, simSetMode, m).last(), simAccepted)
+		v.equal("another system", len(v.exchange(v.ours, simSetMode, factLong(v.system+1, simSetMode, 1, simArduGuided)).results), 0)
+	}},
+	{heading: "ArduPilot: link", from: boot, fact: "a mode that is set before it is ready is accepted and lost", run: func(v *probed) {
+		time.Sleep(time.Second)
+		v.equal("answer", v.setMode(simArduLand).last(), simAccepted)
+		time.Sleep(2 * time.Second)
+		v.equal("mode", v.mode(), uint32(simArduStabilize))
+	}},
+	{heading: "ArduPilot: streams", from: ground, fact: "no position comes unasked", run: func(v *probed) {
+		v.equal("positions", v.rate(v.ours, 33, 3), 0.0)
+		v.equal("SYS_STATUS", v.rate(v.ours, 1, 3), 0.0)
+	}},
+	{heading: "ArduPilot: streams", from: ground, fact: "SET_MESSAGE_INTERVAL is met at 1, 10 and 100 Hz", run: func(v *probed) {
+		for _, hz := range []float64{1, 10, 100} {
+			v.must(v.command(simInterval, 33, 1e6/hz).last() == simAccepted, "refused")
+			time.Sleep(time.Second)
+			v.within("Hz", v.rate(v.ours, 33, 5), hz, hz, 0.25+hz/20)
+		}
+		v.command(simInterval, 33, -1)
+	}},
+	{heading: "ArduPilot: streams", from: ground, fact: "an unknown message: the interval DENIED, the request FAILED", run: func(v *probed) {
+		v.equal("interval", v.command(simInterval, 12345, 100000).last(), simDenied)
+		v.equal("request", v.command(common.MAV_CMD_REQUEST_MESSAGE, 12345).last(), simFailed)
+	}},
+	{heading: "ArduPilot: live mode", from: ground, fact: "HEARTBEAT's interval is accepted and met: 20 ms, 50 ms, 100 ms", run: func(v *probed) {
+		for _, ms := range []float64{20, 50, 100} {
+			v.must(v.command(simInterval, 0, ms*1000).last() == simAccepted, "refused")
+			time.Sleep(time.Second)
+			v.within("Hz", v.rate(v.ours, 0, 5), 0.97*1000/ms, 1000/ms, 0.1*1000/ms)
+		}
+		v.command(simInterval, 0, 0)
+		time.Sleep(time.Second)
+		v.within("Hz at 0", v.rate(v.ours, 0, 10), 1, 1, 0.2)
+	}},
+	{heading: "ArduPilot: live mode", from: ground, fact: "it is this link's alone", run: func(v *probed) {
+		v.live()
+		time.Sleep(time.Second)
+		v.within("Hz of the other", v.rate(v.pilot, 0, 5), 1, 1, 0.3)
+		v.command(simInterval, 0, 0)
+	}},
+	{heading: "ArduPilot: live mode", from: ground, fact: "the heartbeat that shows a mode comes with the ack", run: func(v *probed) {
+		v.live()
+		for i := range 10 {
+			mode := []uint32{simArduStabilize, simArduGuided}[i%2]
+			a := v.setMode(mode)
+			v.must(a.last() == simAccepted, "refused")
+			at, ok := v.await(v.ours, a.sent, time.Second, v.shows(mode))
+			v.must(ok, "not in 1 s")
+			v.ms("after the ack", at.Sub(a.sent)-a.after[0], 0, 0.1, 10)
+		}
+		v.command(simInterval, 0, 0)
+	}},
+	{heading: "ArduPilot: live mode", from: ground, fact: "it shows a switch from another link, and arming", run: func(v *probed) {
+		v.live()
+		sent := time.Now()
+		v.pilot.send(v.modeMessage(simArduStabilize))
+		at, ok := v.await(v.ours, sent, time.Second, v.shows(simArduStabilize))
+		v.must(ok, "not in 1 s")
+		v.ms("switch", at.Sub(sent), 0, 10, 40)
+		a := v.command(simArm, 1)
+		v.must(a.last() == simAccepted, "not armed: %v", a.results)
+		at, ok = v.await(v.ours, a.sent, time.Second, func(m message.Message) bool {
+			h, ok := m.(*common.MessageHeartbeat)
+			return ok && h.BaseMode&common.MAV_MODE_FLAG_SAFETY_ARMED != 0
+		})
+		v.must(ok, "arming is not shown")
+		v.ms("arming after its ack", at.Sub(a.sent)-a.after[0], 0, 50, 50)
+		v.command(simArm, 0)
+		v.command(simInterval, 0, 0)
+	}},
+	{heading: "ArduPilot: mode changes", from: ground, fact: "a requested HEARTBEAT comes 3 to 6 ms later, after its ack, in the mode that was acknowledged", run: func(v *probed) {
+		for i := range 6 {
+			mode := []uint32{simArduStabilize, simArduGuided}[i%2]
+			v.setMode(mode)
+			sent := time.Now()
+			v.ours.send(factLong(v.system, common.MAV_CMD_REQUEST_MESSAGE, 0))
+			ack, acked := v.await(v.ours, sent, time.Second, factAck(common.MAV_CMD_REQUEST_MESSAGE))
+			at, ok := v.await(v.ours, ack, time.Second, v.shows(mode))
+			v.must(ok && acked, "no answer")
+			v.ms("after", at.Sub(sent), 3, 6, 10)
+			time.Sleep(200 * time.Millisecond)
+		}
+	}},
+	{heading: "ArduPilot: receiver", from: ground, fact: "a live receiver is healthy in SYS_STATUS", run: func(v *probed) {
+		m, ok := v.ask(1).(*common.MessageSysStatus)
+		v.must(ok, "no SYS_STATUS")
+		v.equal("healthy", m.OnboardControlSensorsHealth&common.MAV_SYS_STATUS_SENSOR_RC_RECEIVER != 0, true)
+	}},
+	{heading: "ArduPilot: receiver", from: ground, fact: "RC_CHANNELS 3 is its throttle, 1000 idle", run: func(v *probed) {
+		m, ok := v.ask(65).(*common.MessageRcChannels)
+		v.must(ok, "no RC_CHANNELS")
+		v.within("µs", float64(m.Chan3Raw), 1000, 1000, 20)
+	}},
+	{heading: "ArduPilot: arming", from: boot, fact: "STABILIZE can be armed after 24 s, GUIDED after 42, and EKF_STATUS_REPORT tells", run: func(v *probed) {
+		time.Sleep(30 * time.Second)
+		v.equal("STABILIZE", v.command(simArm, 1).last(), simAccepted)
+		v.command(simArm, 0)
+		v.setMode(simArduGuided)
+		a := v.command(simArm, 1)
+		v.equal("GUIDED", a.last(), simFailed)
+		v.equal("text", strings.Contains(v.texts(a.sent), "Need Position Estimate"), true)
+		flags := func() uint16 {
+			m, ok := v.ask(193).(*MessageEkfStatusReport)
+			v.must(ok, "no EKF_STATUS_REPORT")
+			return m.Flags
+		}
+		v.equal("bits 4 and 7", flags()&(1<<4|1<<7), uint16(1<<7))
+		time.Sleep(12 * time.Second)
+		v.equal("bits 4 and 7", flags()&(1<<4|1<<7), uint16(1<<4))
+		v.equal("GUIDED", v.command(simArm, 1).last(), simAccepted)
+	}},
+}
+
+// copterModeProbes: while disarmed any mode is accepted with one ack.
+func copterModeProbes() (probes []probe) {
+	for _, m := range []struct {
+		mode uint32
+		name string
+		arms bool
+	}{
+		{0, "STABILIZE", true}, {1, "ACRO", true}, {2, "ALT_HOLD", true}, {4, "GUIDED", true}, {5, "LOITER", true},
+		{6, "RTL", false}, {9, "LAND", false}, {16, "POSHOLD", true}, {17, "BRAKE", false}, {21, "SMART_RTL", false},
+	} {
+		probes = append(probes, probe{heading: "ArduPilot: mode changes", from: ground, fact: m.name + " while disarmed: one ack, and it can be armed: " + fmt.Sprint(m.arms), run: func(v *probed) {
+			v.equal("answers", v.setMode(m.mode).results, []common.MAV_RESULT{simAccepted})
+			v.equal("mode", v.mode(), m.mode)
+			a := v.command(simArm, 1)
+			want := simFailed
+			if m.arms {
+				want = simAccepted
+			}
+			v.equal("arming", a.last(), want)
+			v.command(simArm, 0)
+			if !m.arms {
+				v.equal("text", strings.Contains(v.texts(a.sent), "Arm: "), true)
+			}
+		}})
+	}
+	return append(probes,
+		probe{heading: "ArduPilot: mode changes", from: ground, fact: "an unknown mode is FAILED", run: func(v *probed) {
+			v.equal("answer", v.setMode(99).last(), simFailed)
+		}},
+		probe{heading: "ArduPilot: mode changes", from: ground, fact: "without bit 0 of param1 it is not obeyed", run: func(v *probed) {
+			v.command(simSetMode, 0, simArduLand)
+			v.equal("mode", v.mode(), uint32(simArduGuided))
+		}},
+		probe{heading: "ArduPilot: mode changes", from: ground, fact: "LAND on the ground disarms at once", run: func(v *probed) {
+			v.must(v.command(simArm, 1).last() == simAccepted, "not armed")
+			time.Sleep(time.Second)
+			v.equal("answer", v.setMode(simArduLand).last(), simAccepted)
+			took, ok := v.until(8*time.Second, func() bool { return !v.armed() })
+			v.must(ok, "it stays armed")
+			v.within("s", took.Seconds(), 0, 0.3, 2)
+		}},
+		probe{heading: "ArduPilot: mode changes", from: air, fact: "BRAKE stays BRAKE for 12 s", run: func(v *probed) {
+			v.equal("answer", v.pilots(simArduBrake).last(), simAccepted)
+			time.Sleep(12 * time.Second)
+			v.equal("mode", v.mode(), uint32(simArduBrake))
+		}})
+}
+
+var copterArmingProbes = []probe{
+	{heading: "ArduPilot: arming", from: ground, fact: "a throttle in the middle is refused, in GUIDED too", run: func(v *probed) {
+		v.stick(0, 0, 500, 0)
+		time.Sleep(500 * time.Millisecond)
+		a := v.command(simArm, 1)
+		v.equal("answer", a.last(), simFailed)
+		v.equal("text", strings.Contains(v.texts(a.sent), "not neutral"), true)
+		v.stick(0, 0, 0, 0)
+		time.Sleep(500 * time.Millisecond)
+		v.equal("at 0", v.command(simArm, 1).last(), simAccepted)
+		v.command(simArm, 0)
+	}},
+	{heading: "ArduPilot: arming", from: air, fact: "disarming in the air is FAILED", run: func(v *probed) {
+		v.equal("answer", v.command(simArm, 0).last(), simFailed)
+		v.equal("armed", v.armed(), true)
+	}},
+	{heading: "ArduPilot: arming", from: ground, fact: "armed and not taken off it disarms after 10 s", run: func(v *probed) {
+		v.must(v.command(simArm, 1).last() == simAccepted, "not armed")
+		took, ok := v.until(15*time.Second, func() bool { return !v.armed() })
+		v.must(ok, "it stays armed")
+		v.within("s", took.Seconds(), 9.5, 10.2, 0.8)
+	}},
+	{heading: "ArduPilot: takeoff and land", from: ground, fact: "22 while disarmed, in STABILIZE or to 0 is FAILED", run: func(v *probed) {
+		v.equal("disarmed", v.command(simTakeoff, 0, 0, 0, 0, 0, 0, 10).last(), simFailed)
+		v.setMode(simArduStabilize)
+		v.command(simArm, 1)
+		v.equal("STABILIZE", v.command(simTakeoff, 0, 0, 0, 0, 0, 0, 10).last(), simFailed)
+		v.setMode(simArduGuided)
+		v.equal("to 0", v.command(simTakeoff, 0, 0, 0, 0, 0, 0, 0).last(), simFailed)
+		v.command(simArm, 0)
+	}},
+	{heading: "ArduPilot: takeoff and land", from: air, fact: "22 in the air is FAILED", run: func(v *probed) {
+		v.equal("answer", v.command(simTakeoff, 0, 0, 0, 0, 0, 0, 30).last(), simFailed)
+	}},
+	{heading: "ArduPilot: takeoff and land", from: ground, fact: "GUIDED, ARM, 22 climbs to metres above home and stays GUIDED", run: func(v *probed) {
+		v.takeOff(10)
+		_, _, up, _ := v.place()
+		v.within("height", up, 9.8, 10.2, 0.8)
+		v.equal("mode", v.mode(), uint32(simArduGuided))
+	}},
+	{heading: "ArduPilot: takeoff and land", from: air, fact: "NAV_LAND ignores its place, and the mode stays LAND", run: func(v *probed) {
+		north, east, _, _ := v.place()
+		h := v.home()
+		a := v.command(common.MAV_CMD_NAV_LAND, 0, 0, 0, 0, float64(h.Latitude)/1e7+25/simDegree, float64(h.Longitude)/1e7, 0)
+		v.equal("answer", a.last(), simAccepted)
+		took, ok := v.until(2*time.Minute, func() bool { return !v.armed() })
+		v.must(ok, "it does not come down")
+		v.within("s", took.Seconds(), 23, 32, 5) // 23 s from 10 m
+		v.equal("mode", v.mode(), uint32(simArduLand))
+		n, e, _, _ := v.place()
+		v.within("off by", math.Hypot(n-north, e-east), 0, 1, 1)
+	}},
+	{heading: "ArduPilot: takeoff and land", from: air, fact: "RTL stays RTL to the ground and disarms", run: func(v *probed) {
+		v.equal("answer", v.setMode(simArduRTL).last(), simAccepted)
+		_, ok := v.until(3*time.Minute, func() bool { return !v.armed() })
+		v.must(ok, "it does not come down")
+		v.equal("mode", v.mode(), uint32(simArduRTL))
+	}},
+}
+
+// copterGotoProbes: the frames that work, and what is denied.
+func copterGotoProbes() []probe {
+	probes := []probe{
+		{from: air, fact: "as COMMAND_LONG it is UNSUPPORTED", run: func(v *probed) {
+			h := v.home()
+			v.equal("answer", v.command(simGoto, -1, 1, 0, 0, float64(h.Latitude)/1e7, float64(h.Longitude)/1e7, 15).last(), simUnsupported)
+		}},
+		{from: air, fact: "0/0, INT32_MAX and a NaN altitude are DENIED", run: func(v *probed) {
+			lat, lon := v.e7(10, 0)
+			frame := common.MAV_FRAME_GLOBAL_RELATIVE_ALT
+			v.equal("0/0", v.exact(simGoto, frame, -1, 1, 0, 0, 0, 15).last(), simDenied)
+			v.equal("INT32_MAX", v.exact(simGoto, frame, -1, 1, 0, math.MaxInt32, math.MaxInt32, 15).last(), simDenied)
+			v.equal("NaN", v.exact(simGoto, frame, -1, 1, 0, lat, lon, math.NaN()).last(), simDenied)
+		}},
+		{from: air, fact: "param2 0 outside GUIDED is DENIED, 1 switches to it", run: func(v *probed) {
+			v.setMode(simArduBrake)
+			time.Sleep(100 * time.Millisecond)
+			lat, lon := v.e7(5, 0)
+			frame := common.MAV_FRAME_GLOBAL_RELATIVE_ALT
+			v.equal("0", v.exact(simGoto, frame, -1, 0, 0, lat, lon, probeHeight).last(), simDenied)
+			v.equal("1", v.exact(simGoto, frame, -1, 1, 0, lat, lon, probeHeight).last(), simAccepted)
+			v.equal("mode", v.mode(), uint32(simArduGuided))
+		}},
+		{from: ground, fact: "disarmed it is accepted, and nothing flies", run: func(v *probed) {
+			v.equal("answer", v.flyTo(20, 0, 20).last(), simAccepted)
+			v.equal("armed", v.armed(), false)
+		}},
+		{from: air, fact: "its own speed is ignored", run: func(v *probed) {
+			lat, lon := v.e7(60, 0)
+			v.exact(simGoto, common.MAV_FRAME_GLOBAL_RELATIVE_ALT, 2, 1, 0, lat, lon, probeHeight)
+			time.Sleep(6 * time.Second)
+			_, _, _, speed := v.place()
+			v.within("m/s", speed, 5, 10, 1)
+		}},
+		{from: air, fact: "DO_CHANGE_SPEED after its ack is flown within 0.1 m/s, and stays for the next", run: func(v *probed) {
+			v.flyTo(60, 0, probeHeight)
+			v.equal("answer", v.command(common.MAV_CMD_DO_CHANGE_SPEED, 1, 3).last(), simAccepted)
+			time.Sleep(7 * time.Second)
+			_, _, _, speed := v.place()
+			v.within("m/s", speed, 2.9, 3.1, 0.2)
+			v.flyTo(0, 40, probeHeight)
+			time.Sleep(6 * time.Second)
+			_, _, _, speed = v.place()
+			v.within("m/s of the next", speed, 2.9, 3.1, 0.3)
+		}},
+		{from: air, fact: "a speed of −2, −1 or 0 is FAILED", run: func(v *probed) {
+			v.flyTo(30, 0, probeHeight)
+			for _, speed := range []float64{-2, -1, 0} {
+				v.equal("answer", v.command(common.MAV_CMD_DO_CHANGE_SPEED, 1, speed).last(), simFailed)
+			}
+		}},
+		{from: air, fact: "CONDITION_YAW after its ack turns it", run: func(v *probed) {
+			v.flyTo(5, 0, probeHeight)
+			v.equal("answer", v.command(common.MAV_CMD_CONDITION_YAW, 90, 0, 0, 0).last(), simAccepted)
+			time.Sleep(12 * time.Second)
+			m, ok := v.ask(30).(*common.MessageAttitude)
+			v.must(ok, "no attitude")
+			v.within("rad", float64(m.Yaw), 1.5, 1.64, 0.1)
+		}},
+	}
+	for _, f := range []struct {
+		frame common.MAV_FRAME
+		name  string
+		amsl  bool
+	}{
+		{common.MAV_FRAME_GLOBAL, "0, AMSL", true}, {common.MAV_FRAME_GLOBAL_INT, "5, AMSL", true},
+		{common.MAV_FRAME_GLOBAL_RELATIVE_ALT, "3, above home", false}, {common.MAV_FRAME_GLOBAL_RELATIVE_ALT_INT, "6, above home", false},
+	} {
+		probes = append(probes, probe{from: air, fact: "frame " + f.name, run: func(v *probed) {
+			lat, lon := v.e7(10, 5)
+			z := probeHeight + 2
+			if f.amsl {
+				z += v.homeAlt()
+			}
+			v.equal("answer", v.exact(simGoto, f.frame, -1, 1, 0, lat, lon, z).last(), simAccepted)
+			v.arrives(10, 5, probeHeight+2, 1)
+		}})
+	}
+	for i := range probes {
+		probes[i].heading = "ArduPilot: goto"
+	}
+	return probes
+}
+
+var copterHoldProbes = []probe{
+	{heading: "ArduPilot: target", from: air, fact: "message 87 in GUIDED: frame 0, AMSL, type_mask 0xFDF8", run: func(v *probed) {
+		v.flyTo(20, 0, probeHeight)
+		time.Sleep(500 * time.Millisecond)
+		m, ok := v.ask(87).(*common.MessagePositionTargetGlobalInt)
+		v.must(ok, "none comes")
+		v.equal("frame, mask", [2]int{int(m.CoordinateFrame), int(m.TypeMask)}, [2]int{0, 0xfdf8})
+		v.within("height", float64(m.Alt)-v.homeAlt(), probeHeight, probeHeight, 0.5)
+	}},
+	{heading: "ArduPilot: target", from: air, fact: "none comes in BRAKE, and none in a GUIDED that has no goto", run: func(v *probed) {
+		v.setMode(simArduBrake)
+		time.Sleep(time.Second)
+		v.equal("BRAKE", v.ask(87), nil)
+		v.setMode(simArduGuided)
+		time.Sleep(time.Second)
+		v.equal("GUIDED", v.ask(87), nil)
+	}},
+	{heading: "ArduPilot: hold", from: air, fact: "BRAKE and GUIDED 20 ms later comes back at most 0.8 m", run: func(v *probed) {
+		v.flyTo(120, 0, probeHeight)
+		time.Sleep(6 * time.Second)
+		_, _, _, speed := v.place()
+		v.within("from m/s", speed, 7, 10, 1)
+		v.ours.send(v.modeMessage(simArduBrake))
+		time.Sleep(20 * time.Millisecond)
+		v.ours.send(v.modeMessage(simArduGuided))
+		past, back := v.comesBack(12 * time.Second)
+		v.within("past", past, 12, 25, 5)
+		v.within("back", back, 0.2, 0.9, 0.5)
+		v.equal("mode", v.mode(), uint32(simArduGuided))
+	}},
+	{heading: "ArduPilot: hold", from: air, fact: "DO_REPOSITION to the present place comes all the way back", run: func(v *probed) {
+		v.flyTo(120, 0, probeHeight)
+		time.Sleep(6 * time.Second)
+		n, e, _, _ := v.place()
+		v.flyTo(n, e, probeHeight)
+		past, back := v.comesBack(25 * time.Second)
+		v.within("past", past, 5, 25, 3)
+		v.within("back", back/past, 0.8, 1.1, 0.25)
+	}},
+	{heading: "ArduPilot: hold", from: air, fact: "GUIDED in GUIDED is accepted and flies on", run: func(v *probed) {
+		v.flyTo(40, 0, probeHeight)
+		time.Sleep(2 * time.Second)
+		v.equal("answer", v.setMode(simArduGuided).last(), simAccepted)
+		v.arrives(40, 0, probeHeight, 1)
+	}},
+}
+
+var copterStickProbes = []probe{
+	{heading: "ArduPilot: sticks", from: air, fact: "a stick from another system than SYSID_MYGCS is dropped", run: func(v *probed) {
+		v.transmit(radioHand)
+		defer v.transmit(radioIdle)
+		time.Sleep(500 * time.Millisecond)
+		v.must(v.setMode(simLoiter).last() == simAccepted, "no LOITER")
+		for range 60 {
+			v.ours.send(&common.MessageManualControl{Target: v.system, X: 500, Z: 500})
+			time.Sleep(50 * time.Millisecond)
+		}
+		_, _, _, speed := v.place()
+		v.within("m/s", speed, 0, 0.1, 0.4)
+	}},
+	{heading: "ArduPilot: sticks", from: air, fact: "from 255 x 500 flies about 4.3 m/s in LOITER, and z 500 holds the height", run: func(v *probed) {
+		v.stick(0, 0, 500, 0)
+		time.Sleep(400 * time.Millisecond)
+		v.must(v.setMode(simLoiter).last() == simAccepted, "no LOITER")
+		v.stick(500, 0, 500, 0)
+		time.Sleep(8 * time.Second)
+		_, _, up, speed := v.place()
+		v.within("m/s", speed, 4, 4.5, 0.8)
+		v.within("height", up, probeHeight-0.3, probeHeight+0.3, 1)
+		v.setMode(simArduGuided)
+	}},
+	{heading: "ArduPilot: sticks", from: air, fact: "RC_CHANNELS shows the override, and the last value stands 3 s after silence", run: func(v *probed) {
+		v.command(simInterval, 65, 20000)
+		v.stick(300, 0, 500, 0)
+		time.Sleep(time.Second)
+		m, ok := v.ask(65).(*common.MessageRcChannels)
+		v.must(ok, "no RC_CHANNELS")
+		v.within("throttle µs", float64(m.Chan3Raw), 1500, 1500, 30)
+		v.silence()
+		began := time.Now()
+		at, ok := v.await(v.ours, began.Add(300*time.Millisecond), 6*time.Second, func(m message.Message) bool {
+			c, ok := m.(*common.MessageRcChannels)
+			return ok && c.Chan3Raw < 1100
+		})
+		v.command(simInterval, 65, -1)
+		v.must(ok, "it stands")
+		v.within("s", at.Sub(began).Seconds(), 2.9, 3, 0.2)
+	}},
+	{heading: "ArduPilot: release", from: air, fact: "32767 on all axes gives the receiver its sticks back in 9 to 18 ms", run: func(v *probed) {
+		v.command(simInterval, 65, 10000)
+		v.stick(0, 0, 500, 0)
+		time.Sleep(time.Second)
+		v.silence()
+		free := int16(math.MaxInt16)
+		sent := time.Now()
+		v.ours.as(255, componentID, &common.MessageManualControl{Target: v.system, X: free, Y: free, Z: free, R: free})
+		at, ok := v.await(v.ours, sent, time.Second, func(m message.Message) bool {
+			c, ok := m.(*common.MessageRcChannels)
+			return ok && c.Chan3Raw < 1100
+		})
+		v.command(simInterval, 65, -1)
+		v.must(ok, "not released")
+		v.ms("released", at.Sub(sent), 9, 18, 40) // RC_CHANNELS comes each 10 to 20 ms
+	}},
+	{heading: "ArduPilot: release", from: air, fact: "32767 on one axis is the receiver's own", run: func(v *probed) {
+		v.transmit(radioIdle)
+		free := int16(math.MaxInt16)
+		v.stick(free, free, 500, free)
+		time.Sleep(time.Second)
+		m, ok := v.ask(65).(*common.MessageRcChannels)
+		v.must(ok, "no RC_CHANNELS")
+		v.within("throttle µs", float64(m.Chan3Raw), 1500, 1500, 30)
+		pitched := radioIdle
+		pitched[1] = 1300
+		v.transmit(pitched)
+		time.Sleep(500 * time.Millisecond)
+		m, ok = v.ask(65).(*common.MessageRcChannels)
+		v.transmit(radioIdle)
+		v.must(ok, "no RC_CHANNELS")
+		v.within("pitch µs", math.Abs(float64(m.Chan2Raw)-1500), 200, 200, 30)
+	}},
+	{heading: "ArduPilot: release", from: air, fact: "channel 5, the mode switch, shows through an override", run: func(v *probed) {
+		v.transmit(radioIdle)
+		v.stick(0, 0, 500, 0)
+		time.Sleep(time.Second)
+		read := func() (throttle, mode float64) {
+			m, ok := v.ask(65).(*common.MessageRcChannels)
+			v.must(ok, "no RC_CHANNELS")
+			return float64(m.Chan3Raw), float64(m.Chan5Raw)
+		}
+		_, before := read()
+		moved := radioIdle
+		moved[4], moved[2] = 1700, 1400
+		v.transmit(moved)
+		time.Sleep(500 * time.Millisecond)
+		throttle, mode := read()
+		v.transmit(radioIdle)
+		v.within("switch moved by µs", math.Abs(mode-before), 100, 100, 20)
+		v.within("throttle µs", throttle, 1500, 1500, 30)
+	}},
+	{heading: "ArduPilot: without a stream", from: air, fact: "LOITER under an idle receiver sinks 2.4 m/s", run: func(v *probed) {
+		v.transmit(radioIdle)
+		v.must(v.setMode(simLoiter).last() == simAccepted, "no LOITER")
+		time.Sleep(2 * time.Second)
+		_, _, before, _ := v.place()
+		began := time.Now()
+		time.Sleep(2 * time.Second)
+		_, _, after, _ := v.place()
+		v.within("m/s", (before-after)/time.Since(began).Seconds(), 2.3, 2.5, 0.5)
+		v.setMode(simArduGuided)
+	}},
+	{heading: "ArduPilot: sticks", from: air, fact: "in GUIDED a centred stream has no effect", run: func(v *probed) {
+		v.stick(0, 0, 500, 0)
+		time.Sleep(5 * time.Second)
+		n, e, up, _ := v.place()
+		v.within("off by", math.Hypot(n, e), 0, 1.5, 1.5)
+		v.within("height", up, probeHeight-1, probeHeight+1, 0.5)
+	}},
+}
+
+var planeProbes = []probe{
+	{heading: "QuadPlane", on: onQuadPlane, from: ground, fact: "it reports type 1 and a vtol_state that is not 0", run: func(v *probed) {
+		v.equal("type", v.beat().Type, common.MAV_TYPE_FIXED_WING)
+		m, ok := v.ask(245).(*common.MessageExtendedSysState)
+		v.must(ok, "no EXTENDED_SYS_STATE")
+		v.equal("vtol_state", m.VtolState, common.MAV_VTOL_STATE_MC)
+	}},
+	{heading: "QuadPlane", on: onQuadPlane, from: ground, fact: "NAV_TAKEOFF in GUIDED climbs and hovers", run: func(v *probed) {
+		v.takeOff(15)
+		time.Sleep(5 * time.Second)
+		n, e, _, _ := v.place()
+		v.within("off by", math.Hypot(n, e), 0, 1, 1)
+	}},
+	{heading: "QuadPlane", on: onQuadPlane, from: air, fact: "CONDITION_YAW is UNSUPPORTED", run: func(v *probed) {
+		v.equal("answer", v.command(common.MAV_CMD_CONDITION_YAW, 90, 0, 0, 0).last(), simUnsupported)
+	}},
+	{heading: "QuadPlane", on: onQuadPlane, from: air, fact: "with Q_GUIDED_MODE 1 a goto hovers there", run: func(v *probed) {
+		v.setParam("Q_GUIDED_MODE", 1)
+		v.flyTo(30, 0, probeHeight)
+		v.arrives(30, 0, probeHeight, 1.5)
+	}},
+	{heading: "QuadPlane", on: onQuadPlane, from: air, fact: "QLAND lands where it is", run: func(v *probed) {
+		north, east, _, _ := v.place()
+		v.equal("answer", v.setMode(simPlaneQLand).last(), simAccepted)
+		_, ok := v.until(3*time.Minute, func() bool { return !v.armed() })
+		v.must(ok, "it does not come down")
+		n, e, _, _ := v.place()
+		v.within("off by", math.Hypot(n-north, e-east), 0, 1, 1.5)
+	}},
+	{heading: "QuadPlane", on: onQuadPlane, from: air, fact: "with Q_GUIDED_MODE 0 a goto circles 75 m off at 26 m/s", run: func(v *probed) {
+		v.setParam("Q_GUIDED_MODE", 0)
+		defer v.setParam("Q_GUIDED_MODE", 1)
+		v.flyTo(0, 0, 40)
+		time.Sleep(60 * time.Second)
+		n, e, _, speed := v.place()
+		v.within("m/s", speed, 24, 28, 4)
+		v.within("off by", math.Hypot(n, e), 70, 90, 30)
+	}},
+	{heading: "Plane", on: onPlane, from: ground, fact: "its vtol_state is 0 and it takes no NAV_TAKEOFF", run: func(v *probed) {
+		m, ok := v.ask(245).(*common.MessageExtendedSysState)
+		v.must(ok, "no EXTENDED_SYS_STATE")
+		v.equal("vtol_state", m.VtolState, common.MAV_VTOL_STATE_UNDEFINED)
+		v.equal("22", v.command(simTakeoff, 0, 0, 0, 0, 0, 0, 20).last(), simFailed)
+	}},
+	{heading: "Plane", on: onPlane, from: ground, fact: "landed_state is IN_AIR during the ground roll; it climbs to TKOFF_ALT and circles, and home in RTL", run: func(v *probed) {
+		v.must(v.setMode(simPlaneTakeoff).last() == simAccepted, "no TAKEOFF")
+		v.must(v.command(simArm, 1).last() == simAccepted, "not armed")
+		rolled := false
+		v.until(15*time.Second, func() bool {
+			m, ok := v.ask(245).(*common.MessageExtendedSysState)
+			_, _, up, speed := v.place()
+			rolled = rolled || ok && m.LandedState == common.MAV_LANDED_STATE_IN_AIR && up < 1 && speed > 3
+			return rolled
+		})
+		v.equal("in the air on the runway", rolled, true)
+		time.Sleep(70 * time.Second)
+		_, _, up, speed := v.place()
+		v.within("height", up, 45, 55, 10)
+		v.within("m/s", speed, 15, 28, 5)
+		v.setMode(simPlaneRTL)
+		time.Sleep(70 * time.Second)
+		n, e, _, _ := v.place()
+		v.within("off home", math.Hypot(n, e), 50, 100, 40)
+	}},
+}

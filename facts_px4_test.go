@@ -1,0 +1,386 @@
+package main
+
+import (
+	"fmt"
+	"math"
+	"strings"
+	"time"
+
+	"github.com/bluenviron/gomavlib/v3/pkg/dialects/common"
+	"github.com/bluenviron/gomavlib/v3/pkg/message"
+)
+
+func allProbes() []probe {
+	all := slicesConcat(px4LinkProbes, px4LiveProbes, px4ModeProbes(), px4ArmingProbes, px4FlightProbes, px4StickProbes, px4UndoProbes())
+	for i := range all {
+		all[i].on = onPX4
+	}
+	copter := slicesConcat(copterLinkProbes, copterModeProbes(), copterArmingProbes, copterGotoProbes(), copterHoldProbes, copterStickProbes)
+	for i := range copter {
+		copter[i].on = onCopter
+	}
+	return slicesConcat(all, copter, planeProbes)
+}
+
+func slicesConcat(lists ...[]probe) (all []probe) {
+	for _, l := range lists {
+		all = append(all, l...)
+	}
+	return all
+}
+
+const runPrearm = common.MAV_CMD_RUN_PREARM_CHECKS
+
+var px4LinkProbes = []probe{
+	{heading: "PX4: link", from: ground, fact: "a sender with its own ids is ignored", run: func(v *probed) {
+		began := time.Now()
+		v.ours.as(v.system, 1, factLong(v.system, runPrearm, 0))
+		_, ok := v.await(v.ours, began, time.Second, factAck(runPrearm))
+		v.equal("acknowledged", ok, false)
+	}},
+	{heading: "PX4: link", from: ground, fact: "component 0 is answered as component 1", run: func(v *probed) {
+		m := factLong(v.system, runPrearm, 0)
+		m.TargetComponent = 0
+		v.equal("answer", v.exchange(v.ours, runPrearm, m).last(), simAccepted)
+	}},
+	{heading: "PX4: link", from: ground, fact: "another component is silent", run: func(v *probed) {
+		m := factLong(v.system, runPrearm, 0)
+		m.TargetComponent = 100
+		v.equal("acks", len(v.exchange(v.ours, runPrearm, m).results), 0)
+	}},
+	{heading: "PX4: link", from: ground, fact: "another system is silent", run: func(v *probed) {
+		v.equal("acks", len(v.exchange(v.ours, runPrearm, factLong(v.system+1, runPrearm, 0)).results), 0)
+	}},
+	{heading: "PX4: link", from: ground, fact: "an ack's target is the asker", run: func(v *probed) {
+		a := v.command(runPrearm, 0)
+		acks := factSince[*common.MessageCommandAck](v.ours, a.sent)
+		v.must(len(acks) > 0, "no ack")
+		v.equal("target", [2]uint8{acks[0].TargetSystem, acks[0].TargetComponent}, [2]uint8{v.system, componentID})
+	}},
+	{heading: "PX4: link", from: ground, fact: "HEARTBEAT comes once a second", run: func(v *probed) {
+		v.within("Hz", v.rate(v.ours, 0, 10), 1, 1, 0.25)
+	}},
+	{heading: "PX4: link", from: ground, fact: "HEARTBEAT has no other interval", run: func(v *probed) {
+		v.equal("answer", v.command(simInterval, 0, 50000).last(), simFailed)
+	}},
+	{heading: "PX4: link", from: ground, fact: "a requested HEARTBEAT comes in about 1 ms, before the ack of its request", run: func(v *probed) {
+		for range 6 {
+			sent := time.Now()
+			v.ours.send(factLong(v.system, common.MAV_CMD_REQUEST_MESSAGE, 0))
+			beat, ok := v.await(v.ours, sent, time.Second, func(m message.Message) bool { return m.GetID() == 0 })
+			ack, acked := v.await(v.ours, sent, time.Second, factAck(common.MAV_CMD_REQUEST_MESSAGE))
+			v.must(ok && acked, "no answer")
+			v.ms("beat after", beat.Sub(sent), 0.5, 4, 10)
+			v.ms("ack after the beat", ack.Sub(beat), 0.1, 3.5, 10)
+			if ack.Before(beat) {
+				v.fail("the ack came first")
+			}
+			time.Sleep(130 * time.Millisecond)
+		}
+	}},
+	{heading: "PX4: texts", from: ground, fact: "a companion computer hears no text", run: func(v *probed) {
+		time.Sleep(3 * time.Second)
+		v.setMode(simPX4RTL)
+		a := v.command(simArm, 1)
+		time.Sleep(2 * time.Second)
+		v.equal("answer", a.last(), simRejected)
+		v.equal("texts", v.texts(a.sent), "")
+		v.setMode(simPX4Loiter)
+	}},
+	{heading: "PX4: texts", from: ground, fact: "one heartbeat of a ground station brings a refusal's text before its ack", run: func(v *probed) {
+		v.setMode(simPX4RTL)
+		time.Sleep(6 * time.Second)
+		v.ours.as(v.system, knockID, &common.MessageHeartbeat{Type: common.MAV_TYPE_GCS, Autopilot: common.MAV_AUTOPILOT_INVALID})
+		time.Sleep(5 * time.Millisecond)
+		a := v.command(simArm, 1)
+		at, ok := v.await(v.ours, a.sent, time.Second, func(m message.Message) bool {
+			s, ok := m.(*common.MessageStatustext)
+			return ok && strings.HasPrefix(s.Text, "Arming denied")
+		})
+		v.setMode(simPX4Loiter)
+		v.must(ok && len(a.after) > 0, "no text in %q", v.texts(a.sent))
+		if at.Sub(a.sent) > a.after[0]+time.Millisecond {
+			v.fail("the text came %v after the ack", at.Sub(a.sent)-a.after[0])
+		}
+	}},
+	{heading: "PX4: why it can't be armed", from: ground, fact: "RUN_PREARM_CHECKS is accepted in 4 to 17 ms", run: func(v *probed) {
+		for range 5 {
+			a := v.command(runPrearm, 0)
+			v.must(a.last() == simAccepted, "answer %v", a.results)
+			v.ms("ack", a.after[0], 4, 17, 15)
+			time.Sleep(time.Second)
+		}
+	}},
+	{heading: "PX4: why it can't be armed", from: ground, fact: "SYS_STATUS has PREARM_CHECK in health alone", run: func(v *probed) {
+		m, ok := v.ask(1).(*common.MessageSysStatus)
+		v.must(ok, "no SYS_STATUS")
+		bit := common.MAV_SYS_STATUS_PREARM_CHECK
+		v.equal("present, enabled, healthy", [3]bool{
+			m.OnboardControlSensorsPresent&bit != 0, m.OnboardControlSensorsEnabled&bit != 0, m.OnboardControlSensorsHealth&bit != 0,
+		}, [3]bool{false, false, true})
+	}},
+	{heading: "PX4: why it can't be armed", from: ground, fact: "RC_RECEIVER is enabled and unhealthy without one, and it arms", run: func(v *probed) {
+		m, ok := v.ask(1).(*common.MessageSysStatus)
+		v.must(ok, "no SYS_STATUS")
+		bit := common.MAV_SYS_STATUS_SENSOR_RC_RECEIVER
+		v.equal("enabled, healthy", [2]bool{m.OnboardControlSensorsEnabled&bit != 0, m.OnboardControlSensorsHealth&bit != 0}, [2]bool{true, false})
+		v.equal("arming", v.command(simArm, 1).last(), simAccepted)
+		v.command(simArm, 0)
+	}},
+	{heading: "PX4: parameters", from: ground, fact: "an integer parameter is int32 in the float's bits", run: func(v *probed) {
+		for name, most := range map[string]int32{"NAV_DLL_ACT": 6, "COM_RC_IN_MODE": 8, "COM_RC_OVERRIDE": 7} {
+			sent := time.Now()
+			v.ours.send(&common.MessageParamRequestRead{TargetSystem: v.system, TargetComponent: 1, ParamId: name, ParamIndex: -1})
+			var got *common.MessageParamValue
+			v.await(v.ours, sent, time.Second, func(m message.Message) bool {
+				p, ok := m.(*common.MessageParamValue)
+				if ok && p.ParamId == name {
+					got = p
+				}
+				return got != nil
+			})
+			v.must(got != nil, "%s is not answered", name)
+			v.within(name, float64(int32(math.Float32bits(got.ParamValue))), 0, float64(most), 0)
+		}
+	}},
+}
+
+var px4LiveProbes = []probe{
+	{heading: "PX4: live mode", from: ground, fact: "CURRENT_MODE's interval is accepted, and it comes 2 to 3 times a second", run: func(v *probed) {
+		v.live()
+		v.within("Hz", v.rate(v.ours, 436, 10), 2, 3, 0.3)
+	}},
+	{heading: "PX4: live mode", from: ground, fact: "it shows a commanded mode after 9 to 20 ms", run: func(v *probed) {
+		v.live()
+		for i := range 10 {
+			mode := []uint32{simPX4Takeoff, simPX4Loiter}[i%2]
+			sent := time.Now()
+			v.ours.send(v.modeMessage(mode))
+			at, ok := v.await(v.ours, sent, time.Second, v.shows(mode))
+			v.must(ok, "not in 1 s")
+			v.ms("shown", at.Sub(sent), 9, 20, 10)
+			time.Sleep(700 * time.Millisecond)
+		}
+	}},
+	{heading: "PX4: live mode", from: ground, fact: "it shows a switch from another link as soon", run: func(v *probed) {
+		v.live()
+		for i := range 6 {
+			mode := []uint32{simPX4RTL, simPX4Loiter}[i%2]
+			sent := time.Now()
+			v.pilot.send(v.modeMessage(mode))
+			at, ok := v.await(v.ours, sent, time.Second, v.shows(mode))
+			v.must(ok, "not in 1 s")
+			v.ms("shown", at.Sub(sent), 9, 20, 10)
+			time.Sleep(700 * time.Millisecond)
+		}
+	}},
+	{heading: "PX4: live mode", from: ground, fact: "intended_custom_mode is the mode that was asked for", run: func(v *probed) {
+		v.live()
+		sent := time.Now()
+		v.setMode(simPX4RTL)
+		all := factSince[*common.MessageCurrentMode](v.ours, sent)
+		v.setMode(simPX4Loiter)
+		v.must(len(all) > 0, "none came")
+		v.equal("intended", all[len(all)-1].IntendedCustomMode, uint32(simPX4RTL))
+	}},
+	{heading: "PX4: live mode", from: handed, fact: "in a failsafe intended_custom_mode stays what the user wants", run: func(v *probed) {
+		v.live()
+		v.position()
+		v.silence()
+		began := time.Now()
+		_, ok := v.await(v.ours, began, 3*time.Second, v.shows(simPX4Loiter))
+		v.must(ok, "no failsafe")
+		all := factSince[*common.MessageCurrentMode](v.ours, began)
+		v.equal("intended", all[len(all)-1].IntendedCustomMode, uint32(simPX4Posctl))
+	}},
+	{heading: "PX4: live mode", from: air, fact: "at a landing's end it comes before the HEARTBEAT that says disarmed", run: func(v *probed) {
+		v.live()
+		v.command(common.MAV_CMD_NAV_LAND)
+		time.Sleep(2 * time.Second)
+		began := time.Now()
+		disarmed := func(m message.Message) bool {
+			h, ok := m.(*common.MessageHeartbeat)
+			return ok && h.BaseMode&common.MAV_MODE_FLAG_SAFETY_ARMED == 0
+		}
+		beat, ok := v.await(v.ours, began, 2*time.Minute, disarmed)
+		mode, shown := v.await(v.ours, began, 2*time.Second, v.shows(simPX4Loiter))
+		v.must(ok && shown, "no landing")
+		v.ms("HEARTBEAT after CURRENT_MODE", beat.Sub(mode), 0, 1000, 50)
+	}},
+}
+
+// px4ModeProbes is the table of modes, cell by cell.
+func px4ModeProbes() (probes []probe) {
+	type row struct {
+		mode               uint32
+		name               string
+		ground             common.MAV_RESULT
+		arms, armsBySticks bool
+		air, airBySticks   common.MAV_RESULT
+	}
+	rows := []row{
+		{simPX4Manual, "MANUAL", simAccepted, false, true, simRejected, simAccepted},
+		{simPX4Altctl, "ALTCTL", simAccepted, false, true, simRejected, simAccepted},
+		{simPX4Posctl, "POSCTL", simAccepted, false, true, simRejected, simAccepted},
+		{simPX4Stabilized, "STABILIZED", simAccepted, false, true, simRejected, simAccepted},
+		{simPX4Takeoff, "AUTO.TAKEOFF", simAccepted, true, true, simAccepted, simAccepted},
+		{simPX4Loiter, "AUTO.LOITER", simAccepted, true, true, simAccepted, simAccepted},
+		{simPX4RTL, "AUTO.RTL", simAccepted, false, false, simAccepted, simAccepted},
+		{simPX4Land, "AUTO.LAND", simAccepted, false, false, simAccepted, simAccepted},
+		{simPX4RTGS, "AUTO.RTGS", simRejected, false, false, simRejected, simRejected},
+		{simPX4Mission, "AUTO.MISSION", simAccepted, false, false, simRejected, simRejected},
+		{simPX4Offboard, "OFFBOARD", simAccepted, false, false, simRejected, simRejected},
+	}
+	const heading = "PX4: mode changes"
+	add := func(from startState, fact string, run func(v *probed)) {
+		probes = append(probes, probe{heading: heading, from: from, fact: fact, run: run})
+	}
+	for _, r := range rows {
+		add(ground, r.name+" disarmed on the ground, two acks, the first ACCEPTED within 10 ms", func(v *probed) {
+			a := v.setMode(r.mode)
+			defer v.setMode(simPX4Loiter)
+			v.must(len(a.results) == 2, "acks %v", a.results)
+			v.equal("answers", a.results, []common.MAV_RESULT{simAccepted, r.ground})
+			v.ms("second ack after", a.after[1]-a.after[0], 0, 10, 15)
+		})
+		if r.mode != simPX4RTGS {
+			add(ground, r.name+" can be armed: "+fmt.Sprint(r.arms), func(v *probed) {
+				v.setMode(r.mode)
+				a := v.command(simArm, 1)
+				v.command(simArm, 0)
+				v.setMode(simPX4Loiter)
+				v.equal("armed", a.last() == simAccepted, r.arms)
+			})
+		}
+		if r.air == simRejected {
+			add(air, r.name+" in the air without sticks is refused, the mode unchanged", func(v *probed) {
+				v.equal("answer", v.setMode(r.mode).last(), r.air)
+				v.equal("mode", v.mode(), uint32(simPX4Loiter))
+			})
+		}
+	}
+	add(ground, "a requested heartbeat shows the mode 20 to 28 ms after the command", func(v *probed) {
+		for i := range 6 {
+			mode := []uint32{simPX4RTL, simPX4Loiter}[i%2]
+			sent := time.Now()
+			v.ours.send(v.modeMessage(mode))
+			for time.Since(sent) < 200*time.Millisecond {
+				v.ours.send(factLong(v.system, common.MAV_CMD_REQUEST_MESSAGE, 0))
+				time.Sleep(2 * time.Millisecond)
+			}
+			at, ok := v.await(v.ours, sent, time.Second, func(m message.Message) bool {
+				h, ok := m.(*common.MessageHeartbeat)
+				return ok && h.CustomMode == mode
+			})
+			v.must(ok, "never shown")
+			v.ms("shown", at.Sub(sent), 20, 28, 15)
+			time.Sleep(500 * time.Millisecond)
+		}
+	})
+	add(ground, "a main mode that there is not is accepted twice, and nothing happens", func(v *probed) {
+		v.equal("answers", v.command(simSetMode, 1, 99, 0).results, []common.MAV_RESULT{simAccepted, simAccepted})
+		v.equal("mode", v.mode(), uint32(simPX4Loiter))
+	})
+	add(ground, "base_mode 0 is accepted twice, and nothing happens", func(v *probed) {
+		v.equal("answers", v.command(simSetMode, 0, 4, 5).results, []common.MAV_RESULT{simAccepted, simAccepted})
+		v.equal("mode", v.mode(), uint32(simPX4Loiter))
+	})
+	return probes
+}
+
+var px4ArmingProbes = []probe{
+	{heading: "PX4: arming", from: ground, fact: "armed and not taken off it disarms after 10 s", run: func(v *probed) {
+		v.must(v.command(simArm, 1).last() == simAccepted, "refused")
+		began := time.Now()
+		_, ok := v.until(15*time.Second, func() bool { return !v.armed() })
+		v.must(ok, "it stays armed")
+		v.within("s", time.Since(began).Seconds(), 9.7, 10.3, 0.7)
+	}},
+	{heading: "PX4: arming", from: air, fact: "disarming in the air is TEMPORARILY_REJECTED", run: func(v *probed) {
+		v.equal("answer", v.command(simArm, 0).last(), simRejected)
+		v.equal("armed", v.armed(), true)
+	}},
+	{heading: "PX4: arming", from: ground, fact: "POSCTL arms with the throttle in the centre and not above", run: func(v *probed) {
+		v.stick(0, 0, 500, 0)
+		time.Sleep(time.Second)
+		v.setMode(simPX4Posctl)
+		time.Sleep(2 * time.Second)
+		v.equal("centred", v.command(simArm, 1).last(), simAccepted)
+		v.command(simArm, 0)
+		v.stick(0, 0, 800, 0)
+		time.Sleep(time.Second)
+		v.equal("above", v.command(simArm, 1).last(), simRejected)
+		v.stick(0, 0, 500, 0)
+		time.Sleep(200 * time.Millisecond)
+		v.setMode(simPX4Loiter)
+	}},
+	{heading: "PX4: arming", from: ground, fact: "MANUAL arms with the throttle at 0 alone", run: func(v *probed) {
+		v.stick(0, 0, 500, 0)
+		time.Sleep(time.Second)
+		v.setMode(simPX4Manual)
+		time.Sleep(2 * time.Second)
+		v.equal("centred", v.command(simArm, 1).last(), simRejected)
+		v.stick(0, 0, 0, 0)
+		time.Sleep(time.Second)
+		v.equal("at 0", v.command(simArm, 1).last(), simAccepted)
+		v.command(simArm, 0)
+		v.setMode(simPX4Loiter)
+	}},
+	{heading: "PX4: arming", from: ground, fact: "sticks make a stick mode armable", run: func(v *probed) {
+		v.setMode(simPX4Altctl)
+		v.equal("without", v.command(simArm, 1).last(), simRejected)
+		v.stick(0, 0, 500, 0)
+		time.Sleep(3 * time.Second)
+		v.equal("with", v.command(simArm, 1).last(), simAccepted)
+		v.command(simArm, 0)
+		v.setMode(simPX4Loiter)
+	}},
+	{heading: "PX4: arming", from: boot, fact: "it can't be armed before the estimator is ready", run: func(v *probed) {
+		time.Sleep(1500 * time.Millisecond)
+		v.equal("at 1.5 s", v.command(simArm, 1).last(), simRejected)
+		_, ok := v.until(20*time.Second, func() bool { return v.command(simArm, 1).last() == simAccepted })
+		v.must(ok, "never armed")
+	}},
+	{heading: "PX4: takeoff and land", from: ground, fact: "AUTO.LOITER, ARM, 22 climbs, and ends in AUTO.LOITER 11 to 13 s later at 10 m", run: func(v *probed) {
+		v.live()
+		v.must(v.command(simArm, 1).last() == simAccepted, "refused")
+		nan := math.NaN()
+		sent := time.Now()
+		a := v.command(simTakeoff, nan, nan, nan, nan, nan, nan, v.homeAlt()+10)
+		v.must(a.last() == simAccepted, "answers %v", a.results)
+		at, ok := v.await(v.ours, sent, time.Second, v.shows(simPX4Takeoff))
+		v.must(ok, "no AUTO.TAKEOFF")
+		v.ms("acknowledged", a.after[0], 4, 7, 10)
+		v.ms("AUTO.TAKEOFF after the ack", at.Sub(a.sent)-a.after[0], 12, 16, 15)
+		at, ok = v.await(v.ours, at, 30*time.Second, v.shows(simPX4Loiter))
+		v.must(ok, "no AUTO.LOITER")
+		v.within("s", at.Sub(a.sent).Seconds(), 11, 13, 2)
+		time.Sleep(4 * time.Second)
+		_, _, up, _ := v.place()
+		v.within("height", up, 9.5, 10.5, 0.7)
+	}},
+	{heading: "PX4: takeoff and land", from: ground, fact: "22 while disarmed is accepted, sets AUTO.TAKEOFF and does not arm", run: func(v *probed) {
+		nan := math.NaN()
+		a := v.command(simTakeoff, nan, nan, nan, nan, nan, nan, v.homeAlt()+10)
+		v.equal("answer", a.last(), simAccepted)
+		b := v.beat()
+		v.equal("mode", b.CustomMode, uint32(simPX4Takeoff))
+		v.equal("armed", b.BaseMode&common.MAV_MODE_FLAG_SAFETY_ARMED != 0, false)
+		v.setMode(simPX4Loiter)
+	}},
+	{heading: "PX4: takeoff and land", from: ground, fact: "with latitude and longitude 0 it never lifts, and disarms after 10 s", run: func(v *probed) {
+		v.command(simArm, 1)
+		v.equal("answer", v.command(simTakeoff, 0, 0, 0, math.NaN(), 0, 0, v.homeAlt()+10).last(), simAccepted)
+		took, ok := v.until(15*time.Second, func() bool { return !v.armed() })
+		v.must(ok, "it stays armed")
+		v.within("s", took.Seconds(), 9, 10.3, 1)
+	}},
+	{heading: "PX4: takeoff and land", from: ground, fact: "an altitude below the present one is accepted, and it sits", run: func(v *probed) {
+		v.command(simArm, 1)
+		nan := math.NaN()
+		v.equal("answer", v.command(simTakeoff, nan, nan, nan, nan, nan, nan, v.homeAlt()-20).last(), simAccepted)
+		time.Sleep(5 * time.Second)
+		_, _, up, _ := v.place()
+		v.within("height", up, 0, 0, 0.8)
+	}},
+}

@@ -1,0 +1,879 @@
+package main
+
+// Facts run: what docs/autopilots.md says that the program relies on, as probes.
+// A probe is an exchange of plain MAVLink over two links (the one that mavrest
+// would have and a ground station's) and an expectation: the measured range and
+// a margin. go test runs all of them on the simulators, in virtual time; with
+// -fly, -autopilot and -observer they are flown on a real autopilot (make facts).
+
+import (
+	"bufio"
+	"context"
+	"encoding/binary"
+	"errors"
+	"flag"
+	"fmt"
+	"math"
+	"net"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"text/tabwriter"
+	"time"
+
+	"github.com/bluenviron/gomavlib/v3/pkg/dialects/common"
+	"github.com/bluenviron/gomavlib/v3/pkg/frame"
+	"github.com/bluenviron/gomavlib/v3/pkg/message"
+	"github.com/bluenviron/gomavlib/v3/pkg/streamwriter"
+)
+
+var (
+	flyFacts       flyFlag
+	factsAutopilot = flag.String("autopilot", "", "where TestFacts finds the autopilot, as -device of mavrest")
+	factsObserver  = flag.String("observer", "", "another link of the same autopilot, a ground station's")
+	factsRadio     = flag.String("transmitter", "", "ArduPilot's SITL: host:port of its receiver, 127.0.0.1:5501")
+	factsSlack     = flag.Duration("slack", 0, "what a loaded computer may add to times in ms; a run with it proves no such time")
+	factsOnly      = flag.String("facts", "", "only facts whose name contains this")
+)
+
+func init() {
+	flag.Var(&flyFacts, "fly", "arm and fly what -autopilot names, if it looks simulated; real flies it whatever it is")
+}
+
+// flyFlag is a boolean flag that also takes a word.
+type flyFlag string
+
+func (f *flyFlag) String() string     { return string(*f) }
+func (f *flyFlag) Set(s string) error { *f = flyFlag(s); return nil }
+func (f *flyFlag) IsBoolFlag() bool   { return true }
+
+// craft is the class of a vehicle.
+type craft string
+
+const (
+	onPX4       craft = "PX4"
+	onCopter    craft = "Copter"
+	onQuadPlane craft = "QuadPlane"
+	onPlane     craft = "Plane"
+)
+
+var craftFlavours = map[craft]simFlavour{
+	onPX4: simPX4, onCopter: simArduPilot, onQuadPlane: simQuadPlane, onPlane: simPlane,
+}
+
+// startState is the state in which a probe begins.
+type startState string
+
+const (
+	ground startState = "ground" // disarmed, ready to be armed, in the mode that holds
+	air    startState = "air"    // 15 m above home in the mode that holds; no sticks in this flight
+	handed startState = "handed" // as air, and a centred stream of sticks has run for 2.2 s
+	boot   startState = "boot"   // just switched on
+)
+
+const probeHeight = 15.0
+
+// probe is one fact.
+type probe struct {
+	heading string // of docs/autopilots.md
+	on      craft
+	from    startState
+	fact    string
+	run     func(v *probed)
+}
+
+// heard is a message and when it came.
+type factHeard struct {
+	at  time.Time
+	msg message.Message
+}
+
+// factLink is one link to the vehicle.
+type factLink struct {
+	port              port
+	w                 *streamwriter.Writer
+	system, component uint8
+	mu                sync.Mutex
+	from              uint8 // the vehicle's system
+	got               []factHeard
+}
+
+func newFactLink(p port, system, component uint8) *factLink {
+	l := &factLink{port: p, system: system, component: component}
+	l.w = &streamwriter.Writer{
+		FrameWriter: &frame.Writer{ByteWriter: p, DialectRW: simDialect()},
+		Version:     streamwriter.V2, SystemID: system, ComponentID: component,
+	}
+	if err := errors.Join(l.w.FrameWriter.Initialize(), l.w.Initialize()); err != nil {
+		panic(err)
+	}
+	return l
+}
+
+func (l *factLink) listen() {
+	r := frame.Reader{BufByteReader: bufio.NewReaderSize(l.port, 1<<16), DialectRW: simDialect()}
+	if err := r.Initialize(); err != nil {
+		panic(err)
+	}
+	for {
+		f, err := r.Read()
+		var noise frame.ReadError
+		switch {
+		case errors.As(err, &noise):
+			continue
+		case err != nil:
+			return
+		}
+		if f.GetComponentID() != autopilotID {
+			continue
+		}
+		if p, ok := l.port.(interface{ heard() }); ok && f.GetMessage().GetID() == 0 {
+			p.heard() // udpin sends to where a heartbeat came from
+		}
+		l.mu.Lock()
+		l.got = append(l.got, factHeard{time.Now(), f.GetMessage()})
+		l.from = f.GetSystemID()
+		if len(l.got) > 20000 {
+			l.got = slices.Clone(l.got[10000:])
+		}
+		l.mu.Unlock()
+	}
+}
+
+// as sends a message as these ids.
+func (l *factLink) as(system, component uint8, msg message.Message) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.w.SystemID, l.w.ComponentID = system, component
+	_ = l.w.Write(msg) // a link that is gone shows as an answer that does not come
+}
+
+func (l *factLink) send(msg message.Message) { l.as(l.system, l.component, msg) }
+
+// since returns what came from a moment on.
+func (l *factLink) since(t time.Time) []factHeard {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	i := len(l.got)
+	for i > 0 && !l.got[i-1].at.Before(t) {
+		i--
+	}
+	return slices.Clone(l.got[i:])
+}
+
+// factSince returns the messages of one type.
+func factSince[M message.Message](l *factLink, t time.Time) (all []M) {
+	for _, h := range l.since(t) {
+		if m, ok := h.msg.(M); ok {
+			all = append(all, m)
+		}
+	}
+	return all
+}
+
+// probed is the vehicle of a probe and its two links.
+type probed struct {
+	craft
+	system      uint8
+	ours, pilot *factLink
+	sim         *simulator // nil for a real one
+	radio       net.Conn   // of the transmitter of a simulated ArduPilot
+	sticks      *factSticks
+	homeAtFirst *common.MessageHomePosition
+	handled     bool     // sticks came in this flight
+	report      []string // measured
+	faults      []string
+	skipped     string
+}
+
+// factSticks is a stream of MANUAL_CONTROL at 20 Hz.
+type factSticks struct {
+	mu   sync.Mutex
+	axes [4]int16
+	stop context.CancelFunc
+	done sync.WaitGroup
+}
+
+type factStop struct{} // ends a probe
+
+func (v *probed) fail(format string, a ...any) {
+	v.faults = append(v.faults, fmt.Sprintf(format, a...))
+}
+
+func (v *probed) must(ok bool, format string, a ...any) {
+	if !ok {
+		v.fail(format, a...)
+		panic(factStop{})
+	}
+}
+
+func (v *probed) skip(why string) {
+	v.skipped = why
+	panic(factStop{})
+}
+
+// within expects a number in the measured range, a margin on both sides.
+func (v *probed) within(what string, got, low, high, margin float64) {
+	v.report = append(v.report, fmt.Sprintf("%s %.4g", what, got))
+	if !(got >= low-margin && got <= high+margin) {
+		v.fail("%s: %.4g, measured %.4g to %.4g, margin %.4g", what, got, low, high, margin)
+	}
+}
+
+func (v *probed) ms(what string, d time.Duration, low, high, margin float64) {
+	v.within(what+" ms", float64(d.Microseconds())/1000, low, high+float64(factsSlack.Milliseconds()), margin)
+}
+
+func (v *probed) equal(what string, got, want any) {
+	v.report = append(v.report, fmt.Sprintf("%s %v", what, got))
+	if fmt.Sprint(got) != fmt.Sprint(want) {
+		v.fail("%s: %v, want %v", what, got, want)
+	}
+}
+
+// await waits for a message that came since, and returns when.
+func (v *probed) await(l *factLink, since time.Time, most time.Duration, is func(message.Message) bool) (time.Time, bool) {
+	for end := time.Now().Add(most); ; time.Sleep(500 * time.Microsecond) {
+		for _, h := range l.since(since) {
+			if is(h.msg) {
+				return h.at, true
+			}
+		}
+		if time.Now().After(end) {
+			return time.Time{}, false
+		}
+	}
+}
+
+// ---- Exchanges ----
+
+func factLong(system uint8, id common.MAV_CMD, p ...float64) *common.MessageCommandLong {
+	p = append(p, make([]float64, 7-len(p))...)
+	return &common.MessageCommandLong{
+		TargetSystem: system, TargetComponent: 1, Command: id,
+		Param1: float32(p[0]), Param2: float32(p[1]), Param3: float32(p[2]), Param4: float32(p[3]),
+		Param5: float32(p[4]), Param6: float32(p[5]), Param7: float32(p[6]),
+	}
+}
+
+// factAnswer is the acks of a command: results, and when each came after it.
+type factAnswer struct {
+	sent    time.Time
+	results []common.MAV_RESULT
+	after   []time.Duration
+}
+
+// last is the answer: PX4's second ack of DO_SET_MODE.
+func (a factAnswer) last() common.MAV_RESULT {
+	if len(a.results) == 0 {
+		return math.MaxUint8
+	}
+	return a.results[len(a.results)-1]
+}
+
+// exchange sends a command and collects its acks for 0.3 s, where none comes for
+// 1.5 s: a simulated autopilot on a loaded computer may be late.
+func (v *probed) exchange(l *factLink, id common.MAV_CMD, msg message.Message) (a factAnswer) {
+	a.sent = time.Now()
+	l.send(msg)
+	time.Sleep(300 * time.Millisecond)
+	v.await(l, a.sent, 1200*time.Millisecond, factAck(id))
+	for _, h := range l.since(a.sent) {
+		if ack, ok := h.msg.(*common.MessageCommandAck); ok && ack.Command == id {
+			a.results = append(a.results, ack.Result)
+			a.after = append(a.after, h.at.Sub(a.sent))
+		}
+	}
+	return a
+}
+
+func factAck(id common.MAV_CMD) func(message.Message) bool {
+	return func(m message.Message) bool {
+		ack, ok := m.(*common.MessageCommandAck)
+		return ok && ack.Command == id
+	}
+}
+
+func (v *probed) command(id common.MAV_CMD, p ...float64) factAnswer {
+	return v.exchange(v.ours, id, factLong(v.system, id, p...))
+}
+
+// exact sends a COMMAND_INT.
+func (v *probed) exact(id common.MAV_CMD, f common.MAV_FRAME, p1, p2, p4 float64, x, y int32, z float64) factAnswer {
+	return v.exchange(v.ours, id, &common.MessageCommandInt{
+		TargetSystem: v.system, TargetComponent: 1, Command: id, Frame: f,
+		Param1: float32(p1), Param2: float32(p2), Param4: float32(p4), X: x, Y: y, Z: float32(z),
+	})
+}
+
+func (v *probed) modeMessage(mode uint32) message.Message {
+	if v.craft == onPX4 {
+		return factLong(v.system, simSetMode, 1, float64(mode>>16&0xff), float64(mode>>24))
+	}
+	return factLong(v.system, simSetMode, 1, float64(mode))
+}
+
+func (v *probed) setMode(mode uint32) factAnswer {
+	return v.exchange(v.ours, simSetMode, v.modeMessage(mode))
+}
+
+// pilots is the pilot's switch: the other link's command.
+func (v *probed) pilots(mode uint32) factAnswer {
+	return v.exchange(v.pilot, simSetMode, v.modeMessage(mode))
+}
+
+// ask requests a message, three times where nothing comes.
+func (v *probed) ask(id uint32) (m message.Message) {
+	for range 3 {
+		sent := time.Now()
+		v.ours.send(factLong(v.system, common.MAV_CMD_REQUEST_MESSAGE, float64(id)))
+		v.await(v.ours, sent, 300*time.Millisecond, func(got message.Message) bool {
+			if got.GetID() == id {
+				m = got
+			}
+			return m != nil
+		})
+		if m != nil {
+			break
+		}
+	}
+	return m
+}
+
+func (v *probed) beat() *common.MessageHeartbeat {
+	for range 5 {
+		if m, ok := v.ask(0).(*common.MessageHeartbeat); ok {
+			return m
+		}
+	}
+	v.must(false, "no heartbeat comes")
+	return nil
+}
+
+func (v *probed) mode() uint32 { return v.beat().CustomMode }
+
+func (v *probed) armed() bool { return v.beat().BaseMode&common.MAV_MODE_FLAG_SAFETY_ARMED != 0 }
+
+// place is metres north, east and above home, and m/s; AMSL is what it flies by.
+func (v *probed) place() (north, east, up, speed float64) {
+	m, ok := v.ask(33).(*common.MessageGlobalPositionInt)
+	v.must(ok, "no position comes")
+	north, east = v.metres(m.Lat, m.Lon)
+	return north, east, float64(m.Alt)/1000 - v.homeAlt(), math.Hypot(float64(m.Vx), float64(m.Vy)) / 100
+}
+
+// home is where it was when it was asked first in this probe: PX4 corrects it by
+// a metre or two now and then.
+func (v *probed) home() *common.MessageHomePosition {
+	if v.homeAtFirst == nil {
+		m, ok := v.ask(242).(*common.MessageHomePosition)
+		v.must(ok, "no home comes")
+		v.homeAtFirst = m
+	}
+	return v.homeAtFirst
+}
+
+func (v *probed) homeAlt() float64 { return float64(v.home().Altitude) / 1000 }
+
+func (v *probed) metres(lat, lon int32) (north, east float64) {
+	h := v.home()
+	return float64(lat-h.Latitude) / 1e7 * simDegree,
+		float64(lon-h.Longitude) / 1e7 * simDegree * math.Cos(float64(lat)/1e7*math.Pi/180)
+}
+
+// e7 is a place in metres from home.
+func (v *probed) e7(north, east float64) (lat, lon int32) {
+	h := v.home()
+	return h.Latitude + int32(north/simDegree*1e7),
+		h.Longitude + int32(east/simDegree/math.Cos(float64(h.Latitude)/1e7*math.Pi/180)*1e7)
+}
+
+// flyTo is a goto, as mavrest sends it.
+func (v *probed) flyTo(north, east, up float64) factAnswer {
+	lat, lon := v.e7(north, east)
+	return v.exact(simGoto, common.MAV_FRAME_GLOBAL, -1, 1, math.NaN(), lat, lon, v.homeAlt()+up)
+}
+
+// until waits for a condition, looked at ten times a second.
+func (v *probed) until(most time.Duration, done func() bool) (took time.Duration, ok bool) {
+	began := time.Now()
+	for !done() {
+		if time.Since(began) > most {
+			return most, false
+		}
+		time.Sleep(100 * time.Millisecond)
+	}
+	return time.Since(began), true
+}
+
+func (v *probed) arrives(north, east, up, near float64) {
+	_, ok := v.until(time.Minute, func() bool {
+		n, e, u, speed := v.place()
+		return math.Hypot(math.Hypot(n-north, e-east), u-up) < near && speed < 0.7
+	})
+	n, e, u, _ := v.place()
+	v.report = append(v.report, fmt.Sprintf("off by %.2g m", math.Hypot(math.Hypot(n-north, e-east), u-up)))
+	v.must(ok, "at %.1f %.1f %.1f, want %.1f %.1f %.1f", n, e, u, north, east, up)
+}
+
+func (v *probed) setParam(name string, value float64) {
+	m := &common.MessageParamSet{
+		TargetSystem: v.system, TargetComponent: 1, ParamId: name,
+		ParamValue: float32(value), ParamType: common.MAV_PARAM_TYPE_REAL32,
+	}
+	if v.craft == onPX4 {
+		m.ParamValue, m.ParamType = math.Float32frombits(uint32(int32(value))), common.MAV_PARAM_TYPE_INT32
+	}
+	sent := time.Now()
+	v.pilot.send(m)
+	_, ok := v.await(v.pilot, sent, 2*time.Second, func(m message.Message) bool {
+		p, ok := m.(*common.MessageParamValue)
+		return ok && p.ParamId == name
+	})
+	v.must(ok, "parameter %s is not answered", name)
+}
+
+// stick starts the stream, or changes its axes.
+func (v *probed) stick(x, y, z, r int16) {
+	if v.sticks != nil {
+		v.sticks.mu.Lock()
+		defer v.sticks.mu.Unlock()
+		v.sticks.axes = [4]int16{x, y, z, r}
+		return
+	}
+	v.handled = true
+	ctx, stop := context.WithCancel(context.Background())
+	s := &factSticks{axes: [4]int16{x, y, z, r}, stop: stop}
+	v.sticks = s
+	system := v.system
+	if v.craft != onPX4 {
+		system = 255
+	}
+	s.done.Go(func() {
+		tick := time.NewTicker(50 * time.Millisecond)
+		defer tick.Stop()
+		for {
+			s.mu.Lock()
+			a := s.axes
+			s.mu.Unlock()
+			v.ours.as(system, componentID, &common.MessageManualControl{Target: v.system, X: a[0], Y: a[1], Z: a[2], R: a[3]})
+			select {
+			case <-ctx.Done():
+				return
+			case <-tick.C:
+			}
+		}
+	})
+}
+
+// silence ends the stream.
+func (v *probed) silence() {
+	if v.sticks != nil {
+		v.sticks.stop()
+		v.sticks.done.Wait()
+		v.sticks = nil
+	}
+}
+
+// live asks for the mode's live report on our link.
+func (v *probed) live() {
+	id, every := 436.0, 10000.0
+	if v.craft != onPX4 {
+		id, every = 0, 50000
+	}
+	a := v.command(simInterval, id, every)
+	v.must(a.last() == simAccepted, "the live report is answered %v", a.results)
+}
+
+// shows matches a live report of a mode.
+func (v *probed) shows(mode uint32) func(message.Message) bool {
+	return func(m message.Message) bool {
+		switch m := m.(type) {
+		case *common.MessageCurrentMode:
+			return v.craft == onPX4 && m.CustomMode == mode
+		case *common.MessageHeartbeat:
+			return v.craft != onPX4 && m.CustomMode == mode
+		}
+		return false
+	}
+}
+
+// rate counts messages with an id, over some seconds.
+func (v *probed) rate(l *factLink, id uint32, seconds int) float64 {
+	began := time.Now()
+	time.Sleep(time.Duration(seconds) * time.Second)
+	n := 0
+	for _, h := range l.since(began) {
+		if h.msg.GetID() == id {
+			n++
+		}
+	}
+	return float64(n) / float64(seconds)
+}
+
+func (v *probed) texts(since time.Time) string {
+	var s strings.Builder
+	for _, m := range factSince[*common.MessageStatustext](v.ours, since) {
+		s.WriteString(m.Text + "\n")
+	}
+	return s.String()
+}
+
+// transmit is the pilot's transmitter, in µs; ArduPilot's order of channels.
+func (v *probed) transmit(us [8]uint16) {
+	switch {
+	case v.sim != nil:
+		v.sim.change(func() {
+			v.sim.receiver, v.sim.rcSwitch = simReceiverInHand, us[4]
+			v.sim.rc = [4]int16{2 * (1500 - int16(us[1])), 2 * (int16(us[0]) - 1500), int16(us[2]) - 1000, 2 * (int16(us[3]) - 1500)}
+		})
+	case v.radio != nil:
+		var b [16]byte
+		for i, u := range us {
+			binary.LittleEndian.PutUint16(b[2*i:], u)
+		}
+		_, _ = v.radio.Write(b[:])
+	default:
+		v.skip("no transmitter")
+	}
+}
+
+var (
+	radioIdle = [8]uint16{1500, 1500, 1000, 1500, 1800, 1000, 1000, 1800}
+	radioHand = [8]uint16{1500, 1500, 1500, 1500, 1800, 1000, 1000, 1800}
+)
+
+// ---- Start states ----
+
+func (v *probed) holdMode() uint32 {
+	switch v.craft {
+	case onPX4:
+		return simPX4Loiter
+	case onCopter:
+		return simArduGuided
+	}
+	return simPlaneGuided
+}
+
+// toGround waits for the ground, or lands.
+func (v *probed) toGround() {
+	v.silence()
+	if v.armed() {
+		land := map[craft]uint32{onPX4: simPX4Land, onCopter: simArduLand, onQuadPlane: simPlaneQLand}[v.craft]
+		v.setMode(land)
+		_, ok := v.until(3*time.Minute, func() bool { return !v.armed() })
+		v.must(ok, "it does not come down")
+	}
+	if v.handled && v.sim == nil {
+		time.Sleep(2 * time.Second) // until the sticks of before are forgotten
+	}
+	v.handled = false
+	v.setMode(v.holdMode())
+	_, ok := v.until(2*time.Minute, func() bool {
+		m, ok := v.ask(1).(*common.MessageSysStatus)
+		return ok && m.OnboardControlSensorsHealth&common.MAV_SYS_STATUS_PREARM_CHECK != 0
+	})
+	v.must(ok, "it can't be armed: %s", v.texts(time.Now().Add(-time.Minute)))
+}
+
+// takeOff climbs to a height and waits until it is there.
+func (v *probed) takeOff(up float64) {
+	v.setMode(v.holdMode())
+	a := v.command(simArm, 1)
+	v.must(a.last() == simAccepted, "arming: %v %s", a.results, v.texts(a.sent))
+	alt, open := up, 0.0 // NaN ends ArduPilot's SITL
+	if v.craft == onPX4 {
+		alt, open = up+v.homeAlt(), math.NaN()
+	}
+	a = v.command(simTakeoff, open, open, open, open, open, open, alt)
+	v.must(a.last() == simAccepted, "takeoff: %v", a.results)
+	_, ok := v.until(time.Minute, func() bool {
+		_, _, u, _ := v.place()
+		return math.Abs(u-up) < 1
+	})
+	v.must(ok, "it does not climb")
+	time.Sleep(3 * time.Second)
+}
+
+// toAir brings it to 15 m over home. PX4 forgets sticks on the ground only.
+func (v *probed) toAir() {
+	v.silence()
+	if v.craft == onPX4 && v.handled || !v.armed() {
+		v.toGround()
+		v.takeOff(probeHeight)
+	}
+	v.setMode(v.holdMode())
+	if n, e, u, speed := v.place(); math.Hypot(n, e) > 3 || math.Abs(u-probeHeight) > 1 || speed > 0.5 {
+		v.flyTo(0, 0, probeHeight)
+		v.arrives(0, 0, probeHeight, 1.5)
+	}
+}
+
+// toHanded has a stream run. It goes on from probe to probe, because PX4
+// returns when it ends.
+func (v *probed) toHanded() {
+	if v.sim == nil && (v.sticks == nil || !v.armed()) {
+		v.toAir()
+	}
+	v.stick(0, 0, 500, 0)
+	time.Sleep(2200 * time.Millisecond)
+	v.setMode(v.holdMode())
+	if n, e, u, _ := v.place(); math.Hypot(n, e) > 3 || math.Abs(u-probeHeight) > 1 {
+		v.flyTo(0, 0, probeHeight)
+		v.arrives(0, 0, probeHeight, 1.5)
+	}
+}
+
+// fly runs one probe.
+func (v *probed) fly(p probe, state func()) {
+	defer func() {
+		if p.from == handed && v.sim == nil && v.sticks != nil {
+			v.stick(0, 0, 500, 0)
+		} else {
+			v.silence()
+		}
+		if r := recover(); r != nil {
+			if _, ours := r.(factStop); !ours {
+				panic(r)
+			}
+		}
+	}()
+	v.homeAtFirst = nil
+	state()
+	v.report = nil
+	p.run(v)
+}
+
+// ---- On the simulators ----
+
+func (p probe) simulate(t *testing.T, prepare func(*simulator)) *probed {
+	s := newSimulator(craftFlavours[p.on])
+	if p.on != onPX4 {
+		s.armableAfter = 42 * time.Second
+	}
+	s.params["Q_GUIDED_MODE"] = 1
+	if prepare != nil {
+		prepare(s)
+	}
+	end, err := s.open()
+	if err != nil {
+		t.Fatal(err)
+	}
+	v := &probed{craft: p.on, system: simSystem, sim: s}
+	v.ours, v.pilot = newFactLink(end, simSystem, componentID), newFactLink(s.openBeside(), 255, 190)
+	ctx, cancel := context.WithCancel(t.Context())
+	var wg sync.WaitGroup
+	wg.Go(func() { s.run(ctx) })
+	wg.Go(v.ours.listen)
+	wg.Go(v.pilot.listen)
+	wg.Go(func() { v.beats(ctx) })
+	defer wg.Wait()
+	defer cancel()
+	v.fly(p, func() {
+		switch p.from {
+		case ground:
+			v.toReady()
+		case air, handed:
+			v.toReady()
+			s.placeInAir(probeHeight)
+			time.Sleep(time.Second)
+			if p.from == handed {
+				v.toHanded()
+			}
+		}
+	})
+	return v
+}
+
+// toReady waits until a simulator can be armed.
+func (v *probed) toReady() {
+	time.Sleep(v.sim.armableAfter + 2500*time.Millisecond)
+	v.setMode(v.holdMode())
+}
+
+// beats is the heartbeat of a companion computer.
+func (v *probed) beats(ctx context.Context) {
+	for ctx.Err() == nil {
+		v.ours.send(&common.MessageHeartbeat{Type: common.MAV_TYPE_ONBOARD_CONTROLLER, Autopilot: common.MAV_AUTOPILOT_INVALID})
+		select {
+		case <-ctx.Done():
+		case <-time.After(time.Second):
+		}
+	}
+}
+
+func TestFacts(t *testing.T) {
+	if flyFacts != "" {
+		flyTheFacts(t)
+		return
+	}
+	seen := map[string]bool{}
+	for _, p := range allProbes() {
+		name := string(p.on) + "/" + p.heading + "/" + p.fact
+		if seen[name] {
+			t.Errorf("two facts are called %q", name)
+		}
+		seen[name] = true
+		if !strings.Contains(name, *factsOnly) {
+			continue
+		}
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				v := p.simulate(t, nil)
+				for _, f := range v.faults {
+					t.Error(f)
+				}
+				if testing.Verbose() {
+					t.Log(strings.Join(v.report, ", "), v.skipped)
+				}
+			})
+		})
+	}
+}
+
+// ---- On a real autopilot ----
+
+func flyTheFacts(t *testing.T) {
+	v, version := meet(t)
+	table := tabwriter.NewWriter(os.Stdout, 0, 0, 2, ' ', 0)
+	defer table.Flush()
+	counts := map[string]int{}
+	for _, from := range []startState{ground, air, handed, boot} {
+		for _, p := range allProbes() {
+			name := p.heading + ": " + p.fact
+			if p.on != v.craft || p.from != from || !strings.Contains(string(p.on)+"/"+p.heading+"/"+p.fact, *factsOnly) {
+				continue
+			}
+			began := time.Now()
+			v.faults, v.skipped, v.report = nil, "", nil
+			v.fly(p, func() {
+				switch p.from {
+				case ground:
+					v.toGround()
+				case air:
+					v.toAir()
+				case handed:
+					v.toHanded()
+				case boot:
+					v.skip("needs a restart")
+				}
+			})
+			result := "pass"
+			switch {
+			case v.skipped != "":
+				result = "skip: " + v.skipped
+			case len(v.faults) > 0:
+				result = "FAIL: " + strings.Join(v.faults, "; ")
+				t.Errorf("%s: %s", name, result)
+			}
+			counts[result[:4]]++
+			fmt.Fprintf(table, "%s %s\t%s\t%s\t%s\t%.1f s\n", v.craft, version, name, strings.Join(v.report, ", "), result, time.Since(began).Seconds())
+			table.Flush()
+			if m, ok := v.ask(30).(*common.MessageAttitude); ok && math.Abs(float64(m.Roll)) > 1.2 {
+				t.Fatalf("%s: the vehicle has CRASHED: it lies on its side", name)
+			}
+		}
+	}
+	v.faults = nil
+	v.fly(probe{run: func(*probed) {}}, v.toGround)
+	fmt.Printf("%s %s: %d passed, %d failed, %d skipped\n", v.craft, version, counts["pass"], counts["FAIL"], counts["skip"])
+}
+
+// meet opens both links and finds out who is there.
+func meet(t *testing.T) (v *probed, version string) {
+	open := func(name string) port {
+		d, err := newDevice(name, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		p, err := d.open(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { p.Close() })
+		return p
+	}
+	v = &probed{system: simSystem}
+	v.ours, v.pilot = newFactLink(open(*factsAutopilot), simSystem, componentID), newFactLink(open(*factsObserver), 255, 190)
+	go v.ours.listen()
+	go v.pilot.listen()
+	var h *common.MessageHeartbeat
+	for began := time.Now(); h == nil; time.Sleep(100 * time.Millisecond) {
+		if all := factSince[*common.MessageHeartbeat](v.ours, began); len(all) > 0 {
+			h = all[0]
+		}
+		if time.Since(began) > 10*time.Second {
+			t.Fatalf("%s: no autopilot in 10 s", *factsAutopilot)
+		}
+	}
+	v.system = v.ours.heardSystem()
+	v.ours.system = v.system
+	go v.beats(t.Context())
+	v.pilot.send(&common.MessageHeartbeat{Type: common.MAV_TYPE_ONBOARD_CONTROLLER, Autopilot: common.MAV_AUTOPILOT_INVALID})
+	v.craft = onPX4
+	if h.Autopilot == common.MAV_AUTOPILOT_ARDUPILOTMEGA {
+		v.craft = onCopter
+		if h.Type == common.MAV_TYPE_FIXED_WING {
+			v.craft = onPlane
+			if e, ok := v.ask(245).(*common.MessageExtendedSysState); ok && e.VtolState != 0 {
+				v.craft = onQuadPlane
+			}
+		}
+	}
+	if m, ok := v.ask(148).(*common.MessageAutopilotVersion); ok {
+		version = fmt.Sprintf("%d.%d.%d", m.FlightSwVersion>>24, m.FlightSwVersion>>16&0xff, m.FlightSwVersion>>8&0xff)
+	}
+	if flyFacts != "real" && !v.looksSimulated() {
+		t.Fatal("this does not look like a simulated vehicle; -fly=real flies it all the same. Take the propellers off.")
+	}
+	if *factsRadio != "" {
+		var err error
+		if v.radio, err = net.Dial("udp", *factsRadio); err != nil {
+			t.Fatal(err)
+		}
+		go func() { // the SITL's own transmitter is idle; nothing to send until a probe does
+			<-t.Context().Done()
+			v.radio.Close()
+		}()
+	}
+	return v, version
+}
+
+// looksSimulated: a simulated battery or receiver has parameters that no real
+// vehicle answers: SIH's and SITL's.
+func (v *probed) looksSimulated() bool {
+	names := []string{"SIH_MASS", "SIM_SPEEDUP"}
+	sent := time.Now()
+	for _, name := range names {
+		v.ours.send(&common.MessageParamRequestRead{TargetSystem: v.system, TargetComponent: 1, ParamId: name, ParamIndex: -1})
+	}
+	_, ok := v.await(v.ours, sent, 3*time.Second, func(m message.Message) bool {
+		p, ok := m.(*common.MessageParamValue)
+		return ok && slices.Contains(names, p.ParamId)
+	})
+	return ok
+}
+
+func (l *factLink) heardSystem() uint8 {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.from
+}
+
+// Every probe stands on the page, under its heading.
+func TestThePageNamesEveryProbe(t *testing.T) {
+	page, err := os.ReadFile("docs/autopilots.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range allProbes() {
+		_, section, _ := strings.Cut(string(page), "\n## "+p.heading+"\n")
+		section, _, _ = strings.Cut(section, "\n## ")
+		if !strings.Contains(section, p.fact) {
+			t.Errorf("not on the page\t%s\t%s", p.heading, p.fact)
+		}
+	}
+}

@@ -1,0 +1,562 @@
+package main
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/bluenviron/gomavlib/v3/pkg/dialects/common"
+	"github.com/bluenviron/gomavlib/v3/pkg/dialects/minimal"
+)
+
+// fuzzTime is the longest flight of FuzzPilot: the simulator remembers as much.
+const fuzzTime = 3 * time.Minute
+
+// fuzzReport is a report that nothing explains, and the time that is nobody's
+// then: until a client asks again.
+type fuzzReport struct {
+	custom uint32
+	at     time.Time
+	until  time.Time // zero: nobody asked since
+}
+
+// fuzzed is a flight whose acts are bytes, and what it must not do.
+type fuzzed struct {
+	*flight
+	clients sync.WaitGroup
+	began   time.Time
+	aloft   atomic.Bool // it has begun
+
+	mu      sync.Mutex
+	diary   []string
+	wrong   []string
+	pending int       // commands that wait for their answers
+	asked   time.Time // when the last one began
+	ended   time.Time // when the last answer came
+	shown   []fuzzReport
+	wishes  []fuzzReport         // modes that were asked for here
+	order   []fuzzReport         // those of the last accepted command
+	foreign map[uint32]time.Time // modes that the vehicle came into, and nothing here explains
+	heard   minimal.MessageHeartbeat
+
+	currentAt time.Time       // when PX4's last CURRENT_MODE came
+	windows   []fuzzReport    // reports that nothing explains
+	disarms   []fuzzReport    // reports that it was disarmed
+	accepted  string          // the mode of the last accepted command
+	known     map[uint32]bool // modes that were heard since a command waits
+	tookOff   bool
+	meddled   bool // somebody else than clients acted, or the line did
+}
+
+func (z *fuzzed) note(format string, args ...any) {
+	z.diary = append(z.diary, fmt.Sprintf("%9.4f  ", time.Since(z.began).Seconds())+fmt.Sprintf(format, args...))
+}
+
+func (z *fuzzed) fault(format string, args ...any) {
+	z.wrong = append(z.wrong, fmt.Sprintf(format, args...))
+	z.note("WRONG: "+format, args...)
+}
+
+// leads is the mode that a command leads to.
+func (z *fuzzed) leads(m any) (custom uint32, ok bool) {
+	switch m := m.(type) {
+	case *common.MessageCommandLong:
+		switch m.Command {
+		case common.MAV_CMD_DO_SET_MODE:
+			if z.firmware == px4 {
+				return px4Custom(uint32(m.Param2), uint32(m.Param3)), true
+			}
+			return uint32(m.Param2), true
+		case common.MAV_CMD_NAV_LAND:
+			return entered[z.firmware][ModeLand], true
+		case common.MAV_CMD_NAV_TAKEOFF:
+			z.tookOff = true
+			return entered[z.firmware][ModeTakeoff], true
+		}
+	case *common.MessageCommandInt:
+		return entered[z.firmware][ModeHold], true
+	}
+	return 0, false
+}
+
+// enters is the simulator's hook: the vehicle comes into a mode. Its lock is held.
+func (z *fuzzed) enters(custom uint32) {
+	z.mu.Lock()
+	defer z.mu.Unlock()
+	now, s := time.Now(), z.sim
+	z.note("the vehicle enters %s", z.name(custom))
+	if custom == s.mode {
+		return
+	}
+	since := now.Add(-15 * time.Second)
+	if z.pending == 0 && now.Sub(z.ended) > followTime+time.Second && z.asked.After(since) {
+		since = z.asked
+	}
+	explained := z.commanded(s.record, custom, since) || z.firmware == px4 && z.tookOff && custom == entered[px4][ModeHold]
+	for i, r := range z.shown { // a plan explains the mode that it began in
+		still := i == len(z.shown)-1 || z.shown[i+1].at.After(now.Add(-15*time.Second))
+		explained = explained || still && z.pending > 0 && r.custom == custom
+	}
+	z.shown = append(z.shown, fuzzReport{custom: custom, at: now})
+	delete(z.foreign, custom)
+	if !explained && s.armed {
+		z.foreign[custom] = now
+	}
+}
+
+// commanded reports whether a mode was commanded from here since a time.
+func (z *fuzzed) commanded(record []simReceived, custom uint32, since time.Time) (yes bool) {
+	for _, r := range slices.Backward(record) {
+		if r.at.Before(since) {
+			break
+		}
+		to, ok := z.leads(r.msg)
+		yes = yes || ok && to == custom
+	}
+	for _, w := range z.wishes { // on a bad line it may not have come
+		yes = yes || w.custom == custom && !w.at.Before(since)
+	}
+	for _, w := range z.order {
+		yes = yes || w.custom == custom
+	}
+	return yes
+}
+
+// wish notes the modes that a command may lead to, and through.
+func (z *fuzzed) wish(path, body string) (all []fuzzReport) {
+	modes := []Mode{ModeHold, ModeTakeoff, ModeLand, ModePosition, ModeAltitude} // as a way out
+	for i, name := range modeNames[:ModeOther] {
+		if strings.Contains(body, `"mode":"`+name+`"`) {
+			modes = append(modes[3:], Mode(i))
+		}
+	}
+	switch path {
+	case "/takeoff":
+		modes = modes[:2]
+	case "/goto":
+		modes = append(modes[3:], ModeHold)
+	case "/land":
+		modes = append(modes[2:], ModeHold)
+	}
+	for _, m := range modes {
+		if (m == ModePosition || m == ModeAltitude) && z.firmware != px4 && !strings.Contains(body, m.String()) {
+			continue
+		}
+		all = append(all, fuzzReport{custom: entered[z.firmware][m], at: time.Now()})
+	}
+	z.wishes = append(z.wishes, all...)
+	return all
+}
+
+func (z *fuzzed) name(custom uint32) string {
+	_, name := z.firmware.reported(custom)
+	return name
+}
+
+// hears stands behind the drone's own ear.
+func (z *fuzzed) hears(h heard) {
+	mode, vehicle := z.link.mode()
+	var b *minimal.MessageHeartbeat
+	switch m := h.msg.(type) {
+	case *minimal.MessageHeartbeat:
+		copied := *m
+		b = &copied
+		if time.Since(z.currentAt) < aheadFor && vehicle != z.name(b.CustomMode) { // an older mode
+			b.CustomMode = z.heard.CustomMode
+		}
+	case *common.MessageCurrentMode:
+		z.currentAt = time.Now()
+		if vehicle != z.name(m.CustomMode) { // judged together with a HEARTBEAT
+			return
+		}
+		copied := z.heard
+		b = &copied
+		b.CustomMode = m.CustomMode
+	default:
+		return
+	}
+	record := z.sim.received()
+	z.mu.Lock()
+	defer z.mu.Unlock()
+	was := z.heard
+	z.heard = *b
+	armed := b.BaseMode&minimal.MAV_MODE_FLAG_SAFETY_ARMED != 0
+	wasArmed := was.BaseMode&minimal.MAV_MODE_FLAG_SAFETY_ARMED != 0
+	if b.CustomMode != was.CustomMode || armed != wasArmed {
+		z.note("heard: %s, armed %v; mode %s", z.name(b.CustomMode), armed, mode)
+	}
+	if wasArmed && !armed {
+		z.disarms = append(z.disarms, fuzzReport{at: h.at})
+	}
+	if vehicle != z.name(b.CustomMode) {
+		z.fault("heard %s, and vehicle_mode is %s", z.name(b.CustomMode), vehicle)
+	}
+	at, ok := z.foreign[b.CustomMode]
+	if z.known[b.CustomMode] { // a plan explains the mode that it began in
+		ok = false
+	}
+	if z.pending > 0 {
+		z.known[b.CustomMode] = true
+	}
+	if ok && z.commanded(record, b.CustomMode, at) { // by now it may be ours too
+		delete(z.foreign, b.CustomMode)
+		ok = false
+	}
+	if ok && armed && wasArmed && b.CustomMode != was.CustomMode && !h.at.Before(at) {
+		delete(z.foreign, b.CustomMode)
+		z.accepted, z.order = "", nil
+		z.note("a report that nothing explains")
+		z.windows = append(z.windows, fuzzReport{custom: b.CustomMode, at: h.at})
+		if want, _ := z.firmware.reported(b.CustomMode); mode != want {
+			z.fault("after the report of %s the mode is %v", vehicle, mode)
+		}
+	}
+}
+
+// ask says that a client asks: what was nobody's is his.
+func (z *fuzzed) ask() {
+	z.asked = time.Now()
+	for _, list := range [][]fuzzReport{z.windows, z.disarms} {
+		for i := range list {
+			if list[i].until.IsZero() {
+				list[i].until = z.asked
+			}
+		}
+	}
+}
+
+// post sends a command; its answer is looked at when it comes.
+func (z *fuzzed) post(path, body string) {
+	z.mu.Lock()
+	z.note("POST %s %s", path, body)
+	z.ask()
+	wishes := z.wish(path, body)
+	if z.pending++; z.pending == 1 {
+		z.known = map[uint32]bool{}
+	}
+	z.known[z.heard.CustomMode] = true
+	n := len(z.windows)
+	z.mu.Unlock()
+	began := time.Now()
+	z.clients.Go(func() {
+		code, o := z.call("POST", path, body)
+		mode, _ := z.link.mode()
+		truth := z.sim.truth().mode
+		z.mu.Lock()
+		defer z.mu.Unlock()
+		z.note("%s %s: %d %v %v", path, body, code, o["code"], o["error"])
+		if z.pending--; z.pending == 0 {
+			z.known = nil
+		}
+		z.ended = time.Now()
+		switch code {
+		case 200:
+			if len(z.windows) == n {
+				z.accepted, z.order = o["mode"].(string), wishes
+				if armed := z.heard.BaseMode&minimal.MAV_MODE_FLAG_SAFETY_ARMED != 0; armed && mode.String() != o["mode"] {
+					z.fault("answered %v, and the mode is %v", o["mode"], mode)
+				}
+				wished := func(w fuzzReport) bool { return w.custom == truth && !w.at.Before(began) }
+				if strings.Contains(body, `"arm":`) && !strings.Contains(body, `"mode":`) {
+					break
+				}
+				if !z.meddled && !slices.ContainsFunc(z.wishes, wished) {
+					z.fault("answered %v, and the vehicle is in %s", o["mode"], z.name(truth))
+				}
+			}
+		case 409, 501, 503, 504:
+			if o["code"] == nil || o["error"] == "" {
+				z.fault("%d %v", code, o)
+			}
+		default:
+			z.fault("%d %v", code, o)
+		}
+		if took := time.Since(began); took > 50*time.Second {
+			z.fault("%s took %v", path, took)
+		}
+	})
+}
+
+// input sends sticks. A pilot's are not taken from him.
+func (z *fuzzed) input(body string) {
+	code, o := z.call("POST", "/input", body)
+	z.mu.Lock()
+	defer z.mu.Unlock()
+	z.note("input %s: %d %v", body, code, o["code"])
+	for _, w := range z.windows {
+		if code == 200 && w.until.IsZero() {
+			z.fault("sticks are taken after the report of %s", z.name(w.custom))
+		}
+	}
+	if code >= 500 && code != 503 && code != 501 {
+		z.fault("input: %d %v", code, o)
+	}
+}
+
+var fuzzWaits = []time.Duration{
+	0, time.Millisecond, 4 * time.Millisecond, 11 * time.Millisecond, 25 * time.Millisecond, 60 * time.Millisecond,
+	150 * time.Millisecond, 400 * time.Millisecond, 700 * time.Millisecond, time.Second, 2100 * time.Millisecond,
+	3300 * time.Millisecond, 5200 * time.Millisecond, 11 * time.Second, 25 * time.Second, 30 * time.Millisecond,
+}
+
+// fuzzActs are what a byte may do; the next one is its argument.
+var fuzzActs = []func(z *fuzzed, arg byte){
+	func(z *fuzzed, arg byte) { time.Sleep(fuzzWaits[arg%16]) },
+	func(z *fuzzed, arg byte) { time.Sleep(fuzzWaits[arg%16]) },
+	func(z *fuzzed, arg byte) {
+		arm := []string{"", "", "", `,"arm":true`}[arg/8%4]
+		z.post("/mode", `{"mode":"`+modeNames[arg%8]+`"`+arm+`}`)
+	},
+	func(z *fuzzed, arg byte) {
+		z.post("/mode", `{"mode":"`+[]string{"manual", "altitude", "position"}[arg%3]+`"}`)
+	},
+	func(z *fuzzed, arg byte) { z.post("/mode", fmt.Sprintf(`{"arm":%v}`, arg%3 > 0)) },
+	func(z *fuzzed, arg byte) { z.post("/takeoff", fmt.Sprintf(`{"altitude":%d}`, 5+arg%32)) },
+	func(z *fuzzed, arg byte) {
+		extra := []string{"", `,"speed":3`, `,"heading":90`, `,"altitude":30`, `,"wait":20`}[arg%5]
+		z.post("/goto", "{"+at(float64(arg)-128, float64(arg%16))+extra+"}")
+	},
+	func(z *fuzzed, arg byte) {
+		if arg%2 == 0 {
+			z.post("/land", "")
+		} else {
+			z.post("/land", "{"+at(float64(arg)/4-32, 5)+"}")
+		}
+	},
+	func(z *fuzzed, arg byte) {
+		sticks := []string{`"pitch":1`, `"roll":-0.5`, `"yaw":0.3`, `"throttle":0.8`, `"pitch":0`}[arg%5]
+		if arg%5 != 3 {
+			sticks += `,"throttle":0.5`
+		}
+		z.input(`{` + sticks + `,"timeout":` + []string{"0.1", "0.5", "2", "5"}[arg/5%4] + `}`)
+	},
+	func(z *fuzzed, arg byte) { // a pilot's switch
+		modes := map[firmware][]uint32{
+			px4:    {px4Custom(1, 0), px4Custom(2, 0), px4Custom(3, 0), px4Custom(4, 3), px4Custom(4, 5), px4Custom(4, 6), px4Custom(7, 0), px4Custom(4, 4)},
+			copter: {0, 2, 5, 16, 4, 6, 9, copterBrake}, quadPlane: {17, 18, 19, 15, 20, 21, 5, 11},
+		}[z.firmware]
+		z.sim.pilotMode(modes[arg%8])
+	},
+	func(z *fuzzed, arg byte) {
+		z.sim.pilotSticks(int16(arg%3)*400-400, int16(arg/3%3)*400-400, int16(arg/9%3)*500, 0)
+	},
+	func(z *fuzzed, arg byte) { z.sim.setReceiver(simReceiver(arg % 4)) },
+	func(z *fuzzed, arg byte) {
+		if arg%4 == 0 {
+			z.sim.pilotArm(arg%8 == 0)
+		} else {
+			z.sim.failsafeReturn()
+		}
+	},
+	func(z *fuzzed, arg byte) { // the line is cut for a while, or until the next one
+		cuts := [][2]func(){
+			{z.sim.unplug, z.sim.plug},
+			{func() { z.sim.change(func() { z.sim.muted = true }) }, func() { z.sim.change(func() { z.sim.muted = false }) }},
+		}
+		c := cuts[arg/16%2]
+		c[0]()
+		time.Sleep(fuzzWaits[arg%16])
+		c[1]()
+	},
+	func(z *fuzzed, arg byte) { z.acksBecome(arg) },
+	func(z *fuzzed, arg byte) {
+		delays := []time.Duration{soakDelay, 8 * time.Millisecond, 60 * time.Millisecond, 210 * time.Millisecond}
+		z.sim.change(func() { z.sim.delay = max(z.sim.delay, delays[arg%4]) }) // frames keep their order
+	},
+	func(z *fuzzed, arg byte) {
+		ids := []common.MAV_CMD{
+			common.MAV_CMD_DO_SET_MODE, common.MAV_CMD_NAV_LAND, common.MAV_CMD_DO_REPOSITION,
+			common.MAV_CMD_COMPONENT_ARM_DISARM, common.MAV_CMD_CONDITION_YAW, common.MAV_CMD_NAV_TAKEOFF,
+		}
+		z.sim.change(func() {
+			clear(z.sim.refuses)
+			if arg%8 < 6 {
+				z.sim.refuses[ids[arg%8]] = true
+			}
+		})
+	},
+	func(z *fuzzed, arg byte) {
+		z.sim.change(func() { z.sim.heartless = time.Now().Add(fuzzWaits[arg%16]) })
+	},
+	func(z *fuzzed, arg byte) { z.sim.change(func() { z.sim.idle = arg%3 == 0 }) },
+	func(z *fuzzed, arg byte) {
+		if arg%8 == 0 {
+			z.sim.reboot(arg%16 == 0)
+		} else { // somebody else's sticks
+			m := &common.MessageManualControl{Target: 1, X: int16(arg), Z: 500}
+			z.sim.emit(255, 190, m)
+		}
+	},
+}
+
+// acksBecome does something to the acks from now on.
+func (z *fuzzed) acksBecome(arg byte) {
+	n := int(arg / 5)
+	late := fuzzWaits[arg/5%16]
+	z.sim.change(func() {
+		z.sim.onAck = func(a *common.MessageCommandAck) []simAnswer {
+			question := a.Command == common.MAV_CMD_REQUEST_MESSAGE || a.Command == common.MAV_CMD_SET_MESSAGE_INTERVAL
+			switch arg % 5 {
+			case 1: // some are lost
+				if n--; n >= 0 && !question {
+					return nil
+				}
+			case 2:
+				return []simAnswer{{ack: a, after: late}}
+			case 3:
+				return []simAnswer{{ack: a}, {ack: a, after: late}}
+			case 4: // commands' are lost
+				if !question {
+					return nil
+				}
+			}
+			return []simAnswer{{ack: a}}
+		}
+	})
+}
+
+// judge holds what was sent against the reports that nothing explained.
+func (z *fuzzed) judge() {
+	record := z.sim.received()
+	z.mu.Lock()
+	defer z.mu.Unlock()
+	for _, w := range z.windows {
+		var last axes
+		for _, r := range record {
+			m, sticks := r.msg.(*common.MessageManualControl)
+			if sticks && !r.at.After(w.at) {
+				last = axes{m.X, m.Y, m.Z, m.R}
+			}
+			if !r.at.After(w.at) || !w.until.IsZero() && !r.at.Before(w.until) {
+				continue
+			}
+			when := fmt.Sprintf("%.4f, %v after the report of %s at %.4f", r.at.Sub(z.began).Seconds(), r.at.Sub(w.at), z.name(w.custom), w.at.Sub(z.began).Seconds())
+			if c, ok := r.msg.(*common.MessageCommandLong); ok && !slices.Contains([]common.MAV_CMD{
+				common.MAV_CMD_SET_MESSAGE_INTERVAL, common.MAV_CMD_REQUEST_MESSAGE, common.MAV_CMD_RUN_PREARM_CHECKS,
+			}, c.Command) {
+				z.fault("%s: command %d %g %g", when, c.Command, c.Param1, c.Param2)
+			}
+			if c, ok := r.msg.(*common.MessageCommandInt); ok {
+				z.fault("%s: command %d", when, c.Command)
+			}
+			if !sticks {
+				continue
+			}
+			a := axes{m.X, m.Y, m.Z, m.R}
+			centred := a == axes{z: a.z} && (a.z == 0 || a.z == 500 || a.z == last.z)
+			if a != released && !centred && !(z.firmware == px4 && a == last) {
+				z.fault("%s: sticks %+v", when, a)
+			}
+		}
+	}
+	for _, w := range z.disarms {
+		for _, r := range record {
+			c, ok := r.msg.(*common.MessageCommandLong)
+			if ok && c.Command == common.MAV_CMD_COMPONENT_ARM_DISARM && c.Param1 == 1 && r.at.After(w.at) && (w.until.IsZero() || r.at.Before(w.until)) {
+				z.fault("armed at %.4f after it was disarmed at %.4f", r.at.Sub(z.began).Seconds(), w.at.Sub(z.began).Seconds())
+			}
+		}
+	}
+}
+
+// flyBytes is one flight: setup is the vehicle, acts are pairs of bytes.
+func flyBytes(t *testing.T, setup byte, acts []byte) {
+	flavour := simFlavour(setup % 3)
+	prepare := func(s *simulator) {
+		s.receiver = simReceiver(setup / 3 % 4)
+		s.delay = soakDelay
+		if flavour == simQuadPlane {
+			s.params["Q_GUIDED_MODE"] = float64(setup / 12 % 2)
+		}
+	}
+	z := &fuzzed{foreign: map[uint32]time.Time{}}
+	start := func(d *drone) {
+		hear := d.link.hear
+		d.link.hear = func(h heard) {
+			hear(h)
+			if z.aloft.Load() {
+				z.hears(h)
+			}
+		}
+	}
+	flyWith(t, flavour, prepare, start, func(f *flight) {
+		if setup/24%4 > 0 {
+			f.sim.placeInAir(20)
+		}
+		time.Sleep(2500 * time.Millisecond)
+		z.began = time.Now()
+		f.sim.change(func() {
+			z.flight = f
+			z.heard = *f.sim.message(0).(*minimal.MessageHeartbeat)
+			z.heard.BaseMode, _ = f.sim.brain.state()
+			z.shown = []fuzzReport{{custom: f.sim.mode, at: z.began}}
+			f.sim.onMode = z.enters
+			z.aloft.Store(true)
+		})
+		for ; len(acts) > 1 && time.Since(z.began) < fuzzTime && len(z.wrong) == 0; acts = acts[2:] {
+			z.mu.Lock()
+			act := int(acts[0]) % len(fuzzActs)
+			z.note("act %d %d", act, acts[1])
+			z.meddled = z.meddled || act > 8 && act != 15 && act != 16 // a pilot, a failsafe, a bad line
+			z.mu.Unlock()
+			fuzzActs[act](z, acts[1])
+			time.Sleep(137 * time.Microsecond)
+		}
+		f.sim.change(func() {
+			f.sim.muted, f.sim.idle, f.sim.onAck, f.sim.delay, f.sim.heartless = false, false, nil, soakDelay, time.Time{}
+			clear(f.sim.refuses)
+		})
+		f.sim.plug()
+		time.Sleep(8 * time.Second)
+		z.clients.Wait()
+		z.judge()
+		z.rests()
+	})
+	if len(z.wrong) > 0 {
+		t.Errorf("setup %d:\n%s\n\n%s", setup, strings.Join(z.diary, "\n"), strings.Join(z.wrong, "\n"))
+	}
+}
+
+// rests checks what holds when nothing more happens.
+func (z *fuzzed) rests() {
+	o := z.status()
+	z.mu.Lock()
+	defer z.mu.Unlock()
+	custom, _ := z.firmware.reported(z.heard.CustomMode)
+	if o["online"] != true {
+		z.fault("it is not online: %v", o["link"])
+	}
+	if m := o["mode"]; m != custom.String() && m != z.accepted && o["armed"] == true {
+		z.fault("mode %v, the vehicle is in %v, accepted was %q", m, custom, z.accepted)
+	}
+	if b, ok := z.sim.brain.(*simArduBrain); ok && b.broken {
+		z.fault("mode changes too close: an internal error")
+	}
+}
+
+// FuzzPilot flies any order of commands, lost and late acks, a pilot's acts,
+// sticks, lost lines and time against the whole program.
+func FuzzPilot(f *testing.F) {
+	for setup := range byte(24) {
+		f.Add(24+setup, []byte{3, 2, 0, 9, 8, 0, 0, 7, 9, 1, 0, 10})
+		f.Add(24+setup, []byte{6, 200, 0, 9, 9, 7, 0, 12, 2, 4, 0, 9, 13, 11, 0, 12})
+		f.Add(setup, []byte{5, 10, 0, 5, 9, 2, 0, 13, 7, 1, 14, 4, 0, 10, 9, 1, 0, 13})
+	}
+	for wait := range byte(16) { // a refused heading, and a landing while its goto is taken back
+		f.Add(byte(25), []byte{3, 2, 15, 3, 0, 9, 16, 4, 6, 202, 0, wait, 0, 8, 7, 0, 0, 13})
+	}
+	for seed := range uint64(150) { // and some of everything
+		dice := rand.New(rand.NewPCG(seed, 7))
+		acts := make([]byte, 2*(4+dice.IntN(40)))
+		for i := range acts {
+			acts[i] = byte(dice.Uint32())
+		}
+		f.Add(byte(dice.Uint32()), acts)
+	}
+	f.Fuzz(func(t *testing.T, setup byte, acts []byte) { flyBytes(t, setup, acts[:min(len(acts), 200)]) })
+}

@@ -1,0 +1,232 @@
+package main
+
+// The greeting: what a vehicle is asked when it comes online or has restarted.
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/bluenviron/gomavlib/v3/pkg/dialects/common"
+)
+
+// asked counts what the greeting asked for: message intervals, and messages.
+func (b *lineBench) asked() map[string]int {
+	count := make(map[string]int)
+	for _, id := range []common.MAV_CMD{common.MAV_CMD_SET_MESSAGE_INTERVAL, common.MAV_CMD_REQUEST_MESSAGE} {
+		for _, m := range b.commands(id) {
+			if what := m.msg.(*common.MessageCommandLong).Param1; what != 0 { // a heartbeat is not the greeting's
+				count[fmt.Sprintf("%d of %g", id, what)]++
+			}
+		}
+	}
+	return count
+}
+
+func TestTheVehicleIsAskedAgainWhenItComesBackAndWhenItRestarted(t *testing.T) {
+	inLinkBubble(t, func(t *testing.T) {
+		b := newLineBench(t, px4Beat(), func(b *lineBench) { b.boot = 1000 })
+		want := func(when string, n int) {
+			t.Helper()
+			asked := b.asked()
+			times := n
+			for _, what := range []string{"511 of 33", "511 of 30", "511 of 245", "511 of 74", "511 of 24", "511 of 1", "511 of 242", "511 of 65", "511 of 436", "512 of 242", "512 of 148"} {
+				if n = times; strings.HasPrefix(what, "512") { // it has none
+					n *= 3
+				}
+				if asked[what] != n {
+					t.Errorf("%s: asked %s %d times, want %d; all: %v", when, what, asked[what], n, asked)
+				}
+			}
+			if len(asked) != 11 {
+				t.Errorf("%s: asked %v", when, asked)
+			}
+		}
+		b.settle()
+		want("at first", 1)
+		time.Sleep(20 * time.Second)
+		want("later", 1)
+
+		b.change(func() { b.beat = nil })
+		for range 35 {
+			time.Sleep(100 * time.Millisecond)
+			b.say(attitudeAt(90_000)) // the port is not silent
+		}
+		want("while offline", 1)
+		b.change(func() { b.beat, b.boot = px4Beat(), 91_000 })
+		time.Sleep(2 * time.Second)
+		want("back online", 2)
+
+		b.say(attitudeAt(95_000))
+		b.say(attitudeAt(94_200)) // late on UDP
+		b.change(func() { b.boot = 96_000 })
+		time.Sleep(time.Second)
+		want("a frame that came late", 2)
+		b.change(func() { b.boot = 3000 })
+		time.Sleep(2 * time.Second)
+		want("the clock ran backwards", 3)
+		time.Sleep(20 * time.Second)
+		want("later still", 3)
+		b.change(func() { b.boot = 0 })
+		time.Sleep(12 * time.Second)
+		want("the streams ended", 4)
+	})
+}
+
+func TestTheParametersThatRulesRestOnAreReadAtTheGreeting(t *testing.T) {
+	wing := beatOf(common.MAV_AUTOPILOT_ARDUPILOTMEGA, 0, false)
+	wing.Type = common.MAV_TYPE_FIXED_WING
+	vtol := beatOf(common.MAV_AUTOPILOT_ARDUPILOTMEGA, 0, false)
+	vtol.Type = common.MAV_TYPE_VTOL_TAILSITTER_QUADROTOR
+	for _, c := range []struct {
+		name   string
+		beat   *common.MessageHeartbeat
+		params map[string]float64
+		asked  string
+		known  string
+	}{
+		{"px4", px4Beat(), map[string]float64{"COM_RC_IN_MODE": 5, "COM_RC_OVERRIDE": 2, "NAV_DLL_ACT": 2},
+			"COM_RC_IN_MODE COM_RC_OVERRIDE NAV_DLL_ACT", "map[COM_RC_IN_MODE:5 COM_RC_OVERRIDE:2 NAV_DLL_ACT:2] sticks as 255, 5 2 0"},
+		{"px4, a negative one", px4Beat(), map[string]float64{"COM_RC_IN_MODE": -1, "COM_RC_OVERRIDE": 3, "NAV_DLL_ACT": 0},
+			"COM_RC_IN_MODE COM_RC_OVERRIDE NAV_DLL_ACT", "map[COM_RC_IN_MODE:-1 COM_RC_OVERRIDE:3 NAV_DLL_ACT:0] sticks as 255, -1 3 0"},
+		{"copter", copterBeat(), map[string]float64{"SYSID_MYGCS": 245, "FS_GCS_ENABLE": 1, "WPNAV_SPEED": 500},
+			"SYSID_MYGCS MAV_GCS_SYSID FS_GCS_ENABLE WPNAV_SPEED MAV_GCS_SYSID", "map[FS_GCS_ENABLE:1 SYSID_MYGCS:245 WPNAV_SPEED:500] sticks as 245, 3 1 1"},
+		{"a newer copter", copterBeat(), map[string]float64{"MAV_GCS_SYSID": 244, "FS_GCS_ENABLE": 0, "WPNAV_SPEED": 500},
+			"SYSID_MYGCS MAV_GCS_SYSID FS_GCS_ENABLE WPNAV_SPEED SYSID_MYGCS", "map[FS_GCS_ENABLE:0 MAV_GCS_SYSID:244 WPNAV_SPEED:500] sticks as 244, 3 1 0"},
+		{"a plane", wing, map[string]float64{"SYSID_MYGCS": 255, "MAV_GCS_SYSID": 255, "FS_GCS_ENABL": 1, "WP_LOITER_RAD": -80, "TKOFF_ALT": 30},
+			"SYSID_MYGCS MAV_GCS_SYSID FS_GCS_ENABL WP_LOITER_RAD TKOFF_ALT", "map[FS_GCS_ENABL:1 MAV_GCS_SYSID:255 SYSID_MYGCS:255 TKOFF_ALT:30 WP_LOITER_RAD:-80] sticks as 255, 3 1 1"},
+		{"a quadplane", vtol, map[string]float64{"SYSID_MYGCS": 255, "MAV_GCS_SYSID": 255, "FS_GCS_ENABL": 0, "Q_GUIDED_MODE": 1, "WP_LOITER_RAD": 60},
+			"SYSID_MYGCS MAV_GCS_SYSID FS_GCS_ENABL Q_GUIDED_MODE WP_LOITER_RAD", "map[FS_GCS_ENABL:0 MAV_GCS_SYSID:255 Q_GUIDED_MODE:1 SYSID_MYGCS:255 WP_LOITER_RAD:60] sticks as 255, 3 1 0"},
+		{"nobody answers", copterBeat(), nil,
+			"SYSID_MYGCS MAV_GCS_SYSID FS_GCS_ENABLE WPNAV_SPEED SYSID_MYGCS SYSID_MYGCS MAV_GCS_SYSID MAV_GCS_SYSID FS_GCS_ENABLE FS_GCS_ENABLE WPNAV_SPEED WPNAV_SPEED",
+			"map[] sticks as 255, 3 1 0"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			inLinkBubble(t, func(t *testing.T) {
+				b := newLineBench(t, c.beat, func(b *lineBench) { b.params = c.params })
+				b.settle()
+				var asked []string
+				for _, m := range b.messages(func(m lineMessage) bool { _, ok := m.msg.(*common.MessageParamRequestRead); return ok }) {
+					p := m.msg.(*common.MessageParamRequestRead)
+					asked = append(asked, p.ParamId)
+					lineEqual(t, "target and index of "+p.ParamId, [3]int16{int16(p.TargetSystem), int16(p.TargetComponent), p.ParamIndex}, [3]int16{1, 1, -1})
+				}
+				// What is not answered is asked for again.
+				for rest := asked; len(rest) > 1 && rest[len(rest)-1] == rest[len(rest)-2] && c.params != nil; rest = asked {
+					asked = rest[:len(rest)-1]
+				}
+				lineEqual(t, "asked for", strings.Join(asked, " "), c.asked)
+				b.drone.mu.Lock()
+				defer b.drone.mu.Unlock()
+				p, src := &b.drone.params, &b.sticks.src
+				lineEqual(t, "known", fmt.Sprintf("%v sticks as %d, %v %v %v", p.told, p.groundStation(), src.rcIn, src.rcOverride, src.gcsFailsafe), c.known)
+			})
+		})
+	}
+}
+
+func TestAVehicleThatDoesNotAnswerTheGreetingIsAskedUntilItDoes(t *testing.T) {
+	inLinkBubble(t, func(t *testing.T) {
+		b := newLineBench(t, copterBeat(), func(b *lineBench) { b.deaf, b.boot = true, 1000 })
+		time.Sleep(time.Minute)
+		n := len(b.commands(common.MAV_CMD_SET_MESSAGE_INTERVAL))
+		if n < 21 {
+			t.Errorf("asked for intervals %d times in a minute", n)
+		}
+		b.change(func() { b.deaf = false })
+		time.Sleep(time.Minute)
+		n = len(b.commands(common.MAV_CMD_SET_MESSAGE_INTERVAL))
+		time.Sleep(time.Minute)
+		lineEqual(t, "more questions after the answers", len(b.commands(common.MAV_CMD_SET_MESSAGE_INTERVAL))-n, 0)
+	})
+}
+
+func TestWhoCirclesRoundAPlaceAndHowFarATakeoffClimbs(t *testing.T) {
+	const hovering, onTheWing = uint8(common.MAV_VTOL_STATE_MC), uint8(common.MAV_VTOL_STATE_FW)
+	told := func(name string, v float64) map[string]float64 { return map[string]float64{name: v} }
+	for _, c := range []struct {
+		name            string
+		firmware        firmware
+		vtol            uint8
+		told            map[string]float64
+		circle, takeoff float64
+	}{
+		{"a copter", copter, hovering, told("WP_LOITER_RAD", 80), 0, 50},
+		{"a PX4", px4, 0, nil, 0, 50},
+		{"a plane that tells nothing", plane, 0, nil, 60, 50},
+		{"a plane", plane, 0, told("WP_LOITER_RAD", 80), 80, 50},
+		{"a plane that circles to the left", plane, 0, told("WP_LOITER_RAD", -80), 80, 50},
+		{"a plane that climbs", plane, 0, told("TKOFF_ALT", 30), 60, 30},
+		{"a quadplane on the wing", quadPlane, onTheWing, told("WP_LOITER_RAD", 75), 75, 50},
+		{"a quadplane that hovers", quadPlane, hovering, told("WP_LOITER_RAD", 75), 0, 50},
+		{"a quadplane on the wing that will hover", quadPlane, onTheWing, told("Q_GUIDED_MODE", 1), 0, 50},
+	} {
+		craft := &aircraft{tel: newTelemetry(), firmware: c.firmware}
+		craft.tel.id.vtol = c.vtol
+		s := craft.sighting(time.Unix(1000, 0), &parameters{craft: craft, told: c.told})
+		lineEqual(t, c.name+": radius", s.circle, c.circle)
+		lineEqual(t, c.name+": takeoff", s.takeoff, c.takeoff)
+	}
+}
+
+// countedPort counts what comes in.
+type countedPort struct {
+	port
+	n *atomic.Int64
+}
+
+func (p countedPort) Read(b []byte) (int, error) {
+	n, err := p.port.Read(b)
+	p.n.Add(int64(n))
+	return n, err
+}
+
+func TestTheMessagesAskedForTakeLessThanHalfOfALinkAt57600(t *testing.T) {
+	const half = 57600 / 10 / 2 // bytes a second
+	inLinkBubble(t, func(t *testing.T) {
+		b := newLineBench(t, copterBeat())
+		b.settle()
+		// The whole payload: a trailing zero is not sent, but who knows.
+		sizes := map[uint32]float64{0: 9, 1: 43, 24: 52, 30: 28, 33: 28, 74: 20, 242: 60, 245: 2, 65: 42, 193: 26}
+		sum := 1.0 * (9 + 12)
+		for _, m := range b.commands(common.MAV_CMD_SET_MESSAGE_INTERVAL) {
+			c := m.msg.(*common.MessageCommandLong)
+			size, ok := sizes[uint32(c.Param1)]
+			if !ok || c.Param2 <= 0 {
+				t.Fatalf("asked for message %g each %g µs", c.Param1, c.Param2)
+			}
+			sum += (size + 12) * 1e6 / float64(c.Param2)
+		}
+		if sum >= half || sum < 500 {
+			t.Errorf("%.0f bytes a second were asked for, want less than %d", sum, half)
+		}
+	})
+	for name, flavour := range map[string]simFlavour{"px4": simPX4, "ardupilot": simArduPilot} {
+		t.Run(name, func(t *testing.T) {
+			inLinkBubble(t, func(t *testing.T) {
+				var count atomic.Int64
+				s := newSimulator(flavour)
+				l := newDrone(device{name: "sim", kind: serialLine, open: func(context.Context) (port, error) {
+					p, err := s.open()
+					return countedPort{p, &count}, err
+				}, baud: func() int { return 0 }}, 0, false)
+				ctx, cancel := context.WithCancel(t.Context())
+				var running sync.WaitGroup
+				running.Go(func() { s.run(ctx) })
+				running.Go(func() { l.run(ctx) })
+				time.Sleep(10 * time.Second)
+				before := count.Load()
+				time.Sleep(20 * time.Second)
+				if rate := (count.Load() - before) / 20; rate >= half || rate < 500 {
+					t.Errorf("%d bytes a second, want less than %d", rate, half)
+				}
+				cancel()
+				running.Wait()
+			})
+		})
+	}
+}

@@ -1,0 +1,664 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/binary"
+	"encoding/hex"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"log/slog"
+	"math"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/bluenviron/gomavlib/v3/pkg/dialects/common"
+	"github.com/bluenviron/gomavlib/v3/pkg/dialects/minimal"
+	"github.com/bluenviron/gomavlib/v3/pkg/frame"
+	"github.com/bluenviron/gomavlib/v3/pkg/message"
+)
+
+// What several test files share.
+
+var (
+	runAll     = flag.Bool("all", false, "tests of every moment, manoeuvre and pilot run them all, not a sample")
+	sampleSeed = flag.Uint64("sample-seed", 1, "seed of the samples; 0 takes a new one each time, which a failed test prints")
+)
+
+// sampled is n of the cases in a random order, or all of them with -all.
+func sampled[T any](t *testing.T, cases []T, n int) []T {
+	t.Helper()
+	if *runAll || len(cases) <= n {
+		return cases
+	}
+	seed := *sampleSeed
+	if seed == 0 {
+		seed = rand.Uint64()
+	}
+	t.Logf("%d of %d cases: -sample-seed %d takes the same ones, -all takes all", n, len(cases), seed)
+	r := rand.New(rand.NewPCG(seed, 0))
+	some := make([]T, n)
+	for i, at := range r.Perm(len(cases))[:n] {
+		some[i] = cases[at]
+	}
+	return some
+}
+
+// quietLink keeps the link's log out of the test's output.
+func quietLink() { slog.SetDefault(slog.New(slog.DiscardHandler)) }
+
+// crcExtras are the CRC_EXTRA of the dialect's messages, from the MAVLink
+// definitions; a flight that is replayed shows that they are right.
+var crcExtras = map[uint32]byte{
+	0: 50, 1: 124, 20: 214, 22: 220, 24: 24, 30: 39, 33: 104, 65: 118, 69: 243, 70: 124, 74: 20,
+	75: 158, 76: 152, 77: 143, 87: 150, 148: 178, 242: 104, 245: 130, 253: 83, 436: 193,
+}
+
+// crcOf is MAVLink's CRC-16/MCRF4XX.
+func crcOf(b []byte, extra byte) uint16 {
+	crc := uint16(0xffff)
+	for _, c := range append(slices.Clone(b), extra) {
+		c ^= byte(crc)
+		c ^= c << 4
+		crc = crc>>8 ^ uint16(c)<<8 ^ uint16(c)<<3 ^ uint16(c)>>4
+	}
+	return crc
+}
+
+// wireFrame is a frame as it goes over the line.
+type wireFrame struct {
+	v1                     bool
+	incompat               byte
+	seq, system, component byte
+	id                     uint32
+	payload                []byte
+	extra                  byte // CRC_EXTRA of a message outside the dialect
+	offset, end            int  // where it was found
+	claims                 int  // the length it claims, where that is a lie
+	signature              [13]byte
+}
+
+func (f wireFrame) bytes() []byte {
+	n := byte(len(f.payload))
+	if f.claims != 0 {
+		n = byte(f.claims)
+	}
+	b := []byte{frame.V2MagicByte, n, f.incompat, 0, f.seq, f.system, f.component, byte(f.id), byte(f.id >> 8), byte(f.id >> 16)}
+	if f.v1 {
+		b = []byte{frame.V1MagicByte, n, f.seq, f.system, f.component, byte(f.id)}
+	}
+	b = append(b, f.payload...)
+	extra, ok := crcExtras[f.id]
+	if !ok {
+		extra = f.extra
+	}
+	b = binary.LittleEndian.AppendUint16(b, crcOf(b[1:], extra))
+	if f.incompat&1 != 0 {
+		b = append(b, f.signature[:]...)
+	}
+	return b
+}
+
+// key tells frames apart.
+func (f wireFrame) key() string {
+	return fmt.Sprintf("v1=%t seq %d of %d.%d #%d %s", f.v1, f.seq, f.system, f.component, f.id, hex.EncodeToString(f.payload))
+}
+
+// payloadOf is a message as payload, without the trailing zeros in version 2.
+func payloadOf(m message.Message, v2 bool) []byte {
+	return dialectRW.GetMessage(m.GetID()).Write(m, v2).Payload
+}
+
+// packet is a message in a version 2 frame.
+func packet(seq, system, component byte, m message.Message) []byte {
+	return wireFrame{seq: seq, system: system, component: component, id: m.GetID(), payload: payloadOf(m, true)}.bytes()
+}
+
+// packet1 is a message in a version 1 frame.
+func packet1(seq, system, component byte, m message.Message) []byte {
+	return wireFrame{v1: true, seq: seq, system: system, component: component, id: m.GetID(), payload: payloadOf(m, false)}.bytes()
+}
+
+// unknownPacket is a message that is not in the dialect.
+func unknownPacket(seq byte, size int) []byte {
+	return wireFrame{seq: seq, system: 1, component: 1, id: 147, payload: bytes.Repeat([]byte{7}, size), extra: 154}.bytes()
+}
+
+// checkedFrames finds every frame of the dialect in b whose checksum is right,
+// wherever it starts.
+func checkedFrames(b []byte) []wireFrame {
+	var list []wireFrame
+	for i := range b {
+		f, header := wireFrame{offset: i}, 10
+		switch rest := b[i:]; {
+		case rest[0] == frame.V2MagicByte && len(rest) >= 12 && rest[2]&^1 == 0:
+			f.incompat, f.seq, f.system, f.component = rest[2], rest[4], rest[5], rest[6]
+			f.id = uint32(rest[7]) | uint32(rest[8])<<8 | uint32(rest[9])<<16
+		case rest[0] == frame.V1MagicByte && len(rest) >= 8:
+			header = 6
+			f.v1, f.seq, f.system, f.component, f.id = true, rest[2], rest[3], rest[4], uint32(rest[5])
+		default:
+			continue
+		}
+		extra, ok := crcExtras[f.id]
+		sum := i + header + int(b[i+1])
+		f.end = sum + 2 + 13*int(f.incompat)
+		if !ok || f.end > len(b) || binary.LittleEndian.Uint16(b[sum:]) != crcOf(b[i+1:sum], extra) {
+			continue
+		}
+		f.payload = b[i+header : sum]
+		list = append(list, f)
+	}
+	return list
+}
+
+// beatOf is an autopilot's heartbeat.
+func beatOf(autopilot common.MAV_AUTOPILOT, custom uint32, armed bool) *common.MessageHeartbeat {
+	m := &common.MessageHeartbeat{
+		Type: common.MAV_TYPE_QUADROTOR, Autopilot: autopilot, BaseMode: common.MAV_MODE_FLAG_CUSTOM_MODE_ENABLED,
+		CustomMode: custom, SystemStatus: common.MAV_STATE_STANDBY, MavlinkVersion: 3,
+	}
+	if armed {
+		m.BaseMode |= common.MAV_MODE_FLAG_SAFETY_ARMED
+		m.SystemStatus = common.MAV_STATE_ACTIVE
+	}
+	return m
+}
+
+func px4Beat() *common.MessageHeartbeat {
+	return beatOf(common.MAV_AUTOPILOT_PX4, px4Custom(4, 3), false)
+}
+
+func copterBeat() *common.MessageHeartbeat {
+	return beatOf(common.MAV_AUTOPILOT_ARDUPILOTMEGA, 4, false)
+}
+
+// attitudeAt is an ATTITUDE that a test can tell from another.
+func attitudeAt(ms uint32) *common.MessageAttitude {
+	return &common.MessageAttitude{TimeBootMs: ms, Roll: 0.1, Pitch: -0.2, Yaw: 1, Rollspeed: 3, Pitchspeed: 4, Yawspeed: 5}
+}
+
+func signedPacket(b []byte) []byte {
+	f := checkedFrames(b)[0]
+	f.incompat = 1
+	f.signature = [13]byte{1, 0xfd, 3, 0xfe, 5, 6, 7, 8, 9, 10, 11, 12, 13}
+	return f.bytes()
+}
+
+// lineMessage is a message that the link sent.
+type lineMessage struct {
+	at                     time.Time
+	seq, system, component byte
+	msg                    message.Message
+}
+
+// noDeadlines is for a port that needs none.
+type noDeadlines struct{}
+
+func (noDeadlines) SetReadDeadline(time.Time) error  { return nil }
+func (noDeadlines) SetWriteDeadline(time.Time) error { return nil }
+
+// cable is a port whose other end the test holds.
+type cable struct {
+	toLink     chan []byte
+	rest       []byte    // the reader's own
+	until      time.Time // of a read; the reader's own
+	writeUntil time.Time // of a write; the writer's own
+	heard      func(lineMessage)
+	stall      chan struct{} // not nil: writes wait for it
+	gone       chan struct{}
+	once       sync.Once
+}
+
+func newCable(heard func(lineMessage)) *cable {
+	return &cable{toLink: make(chan []byte, 10000), heard: heard, gone: make(chan struct{})}
+}
+
+func (c *cable) Read(b []byte) (int, error) {
+	if len(c.rest) == 0 {
+		var expired <-chan time.Time
+		if !c.until.IsZero() {
+			expired = time.After(time.Until(c.until))
+		}
+		select {
+		case c.rest = <-c.toLink:
+		case <-expired:
+			return 0, os.ErrDeadlineExceeded
+		case <-c.gone:
+			return 0, io.EOF
+		}
+	}
+	n := copy(b, c.rest)
+	c.rest = c.rest[n:]
+	return n, nil
+}
+
+func (c *cable) SetReadDeadline(t time.Time) error {
+	c.until = t
+	return nil
+}
+
+func (c *cable) SetWriteDeadline(t time.Time) error {
+	c.writeUntil = t
+	return nil
+}
+
+func (c *cable) Write(b []byte) (int, error) {
+	select {
+	case <-c.gone:
+		return 0, io.ErrClosedPipe
+	default:
+	}
+	if c.stall != nil {
+		select {
+		case <-c.stall:
+		case <-time.After(time.Until(c.writeUntil)):
+			return 0, os.ErrDeadlineExceeded
+		case <-c.gone:
+			return 0, io.ErrClosedPipe
+		}
+	}
+	for _, f := range parseLine(b) {
+		c.heard(f)
+	}
+	return len(b), nil
+}
+
+func (c *cable) Close() error {
+	c.once.Do(func() { close(c.gone) })
+	return nil
+}
+
+// parseLine reads what the link wrote, with gomavlib's own reader.
+func parseLine(b []byte) []lineMessage {
+	r := frame.Reader{BufByteReader: bufio.NewReader(bytes.NewReader(b)), DialectRW: dialectRW}
+	var list []lineMessage
+	for {
+		f, err := r.Read()
+		if errors.Is(err, io.EOF) {
+			return list
+		}
+		if err != nil {
+			panic(fmt.Sprintf("the link wrote %x: %v", b, err))
+		}
+		list = append(list, lineMessage{time.Now(), f.GetSequenceNumber(), f.GetSystemID(), f.GetComponentID(), f.GetMessage()})
+	}
+}
+
+// lineBench is mavrest's line side on a cable in virtual time, with an autopilot
+// that beats, answers questions and the greeting, and for the rest does what its
+// script says.
+type lineBench struct {
+	*drone
+	t     *testing.T
+	start time.Time
+
+	mu     sync.Mutex // guards all below
+	cable  *cable
+	opens  []time.Time
+	heard  []lineMessage
+	beat   *common.MessageHeartbeat // each second, and when it is asked for; nil: silent
+	system byte
+	seq    byte
+	boot   uint32                     // ms: of the attitude that comes with each beat; 0: none comes
+	stall  bool                       // the next port takes no writes
+	deaf   bool                       // questions and the greeting are not answered
+	lag    time.Duration              // of these answers
+	params map[string]float64         // what PARAM_REQUEST_READ is answered for
+	shown  map[uint32]message.Message // what REQUEST_MESSAGE brings beside the heartbeat
+	script func(id uint16, try int)   // runs at each other command; try counts from 0
+	tries  map[uint16]int
+}
+
+// newLineBench runs a drone until the test ends. It must be called in a bubble.
+func newLineBench(t *testing.T, beat *common.MessageHeartbeat, with ...func(*lineBench)) *lineBench {
+	t.Helper()
+	b := &lineBench{
+		t: t, start: time.Now(), beat: beat, system: 1, tries: make(map[uint16]int),
+		params: map[string]float64{"NAV_DLL_ACT": 0, "COM_RC_IN_MODE": 3, "SYSID_MYGCS": 255, "FS_GCS_ENABLE": 0, "WPNAV_SPEED": 1000},
+		shown:  make(map[uint32]message.Message),
+	}
+	b.drone = newDrone(device{
+		name: "cable",
+		open: func(context.Context) (port, error) {
+			b.mu.Lock()
+			defer b.mu.Unlock()
+			b.opens = append(b.opens, time.Now())
+			b.cable = newCable(b.take)
+			if b.stall {
+				b.cable.stall = make(chan struct{})
+			}
+			return b.cable, nil
+		},
+		baud: func() int { return 0 },
+	}, 0, false)
+	b.drone.sticks.src.told, b.drone.sticks.src.receiver = true, receiverIdle // it arms without our sticks
+	for _, f := range with {
+		f(b)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	var running sync.WaitGroup
+	running.Go(func() { b.run(ctx) })
+	running.Go(func() {
+		tick := time.NewTicker(time.Second)
+		defer tick.Stop()
+		for {
+			synctest.Wait()
+			b.change(func() {
+				if b.beat == nil {
+					return
+				}
+				b.feed(b.next(1, b.beat))
+				if b.boot > 0 {
+					b.feed(b.next(1, attitudeAt(b.boot)))
+					b.boot += 1000
+				}
+			})
+			select {
+			case <-tick.C:
+			case <-ctx.Done():
+				return
+			}
+		}
+	})
+	t.Cleanup(func() {
+		cancel()
+		running.Wait()
+	})
+	return b
+}
+
+// take hears a message of the link.
+func (b *lineBench) take(m lineMessage) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.heard = append(b.heard, m)
+	var id uint16
+	var param1 float32
+	switch m := m.msg.(type) {
+	case *common.MessageCommandLong:
+		id, param1 = uint16(m.Command), m.Param1
+	case *common.MessageCommandInt:
+		id = uint16(m.Command)
+	case *common.MessageParamRequestRead:
+		if v, ok := b.params[m.ParamId]; ok {
+			b.reply(b.param(m.ParamId, v))
+		}
+		return
+	default:
+		return
+	}
+	try := b.tries[id]
+	b.tries[id]++
+	switch ack := (&common.MessageCommandAck{Command: common.MAV_CMD(id)}); {
+	case id == 511 && (uint32(param1) == idCurrentMode || uint32(param1) == idHeartbeat): // it has no live reports
+		ack.Result = common.MAV_RESULT_DENIED
+		b.reply(ack)
+	case id == 511:
+		b.reply(ack)
+	case id == 512 && b.beat == nil:
+	case id == 512 && param1 == 0 && b.beat.Autopilot == common.MAV_AUTOPILOT_PX4:
+		b.reply(b.beat, ack)
+	case id == 512 && param1 == 0:
+		b.reply(ack, b.beat)
+	case id == 512 && b.shown[uint32(param1)] != nil:
+		b.reply(b.shown[uint32(param1)], ack)
+	case id == 512:
+		ack.Result = common.MAV_RESULT_DENIED
+		b.reply(ack)
+	case b.script != nil:
+		script := b.script
+		time.AfterFunc(0, func() { script(id, try) })
+	}
+}
+
+// reply is what the autopilot answers by itself. b.mu is held.
+func (b *lineBench) reply(list ...message.Message) {
+	if b.deaf {
+		return
+	}
+	if b.lag == 0 {
+		for _, m := range list {
+			b.feed(b.next(1, m))
+		}
+		return
+	}
+	time.AfterFunc(b.lag, func() {
+		for _, m := range list {
+			b.say(m)
+		}
+	})
+}
+
+// param is a parameter as this autopilot tells it: PX4 has integers' bits in the
+// float.
+func (b *lineBench) param(name string, v float64) message.Message {
+	m := &common.MessageParamValue{ParamId: name, ParamValue: float32(v), ParamType: common.MAV_PARAM_TYPE_REAL32}
+	if b.beat != nil && b.beat.Autopilot == common.MAV_AUTOPILOT_PX4 {
+		m.ParamValue, m.ParamType = math.Float32frombits(uint32(int32(v))), common.MAV_PARAM_TYPE_INT32
+	}
+	return m
+}
+
+// shows makes the vehicle be in a mode, armed or not; a heartbeat tells it when
+// one is due or asked for.
+func (b *lineBench) shows(custom uint32, armed bool) {
+	b.change(func() {
+		next := beatOf(b.beat.Autopilot, custom, armed)
+		next.Type = b.beat.Type
+		b.beat = next
+	})
+}
+
+// next is the autopilot's next packet. b.mu is held.
+func (b *lineBench) next(component byte, m message.Message) []byte {
+	b.seq++
+	return packet(b.seq, b.system, component, m)
+}
+
+// feed needs b.mu.
+func (b *lineBench) feed(p []byte) {
+	if b.cable != nil {
+		b.cable.toLink <- p
+	}
+}
+
+// say sends a message of the autopilot.
+func (b *lineBench) say(m message.Message) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.feed(b.next(1, m))
+}
+
+// sayFrom sends a message of somebody else.
+func (b *lineBench) sayFrom(system, component byte, m message.Message) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.feed(packet(0, system, component, m))
+}
+
+// ack answers a command after a while.
+func (b *lineBench) ack(after time.Duration, id uint16, result common.MAV_RESULT) {
+	time.AfterFunc(after, func() {
+		b.say(&common.MessageCommandAck{Command: common.MAV_CMD(id), Result: result, TargetSystem: b.system, TargetComponent: componentID})
+	})
+}
+
+// follow makes the autopilot answer commands by a script.
+func (b *lineBench) follow(script func(id uint16, try int)) { b.change(func() { b.script = script }) }
+
+// change alters the bench while nobody looks at it.
+func (b *lineBench) change(f func()) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	f()
+}
+
+// messages returns what the link sent that f wants.
+func (b *lineBench) messages(f func(lineMessage) bool) []lineMessage {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return slices.DeleteFunc(slices.Clone(b.heard), func(m lineMessage) bool { return !f(m) })
+}
+
+// commands returns the sends of a command.
+func (b *lineBench) commands(id common.MAV_CMD) []lineMessage {
+	return b.messages(func(m lineMessage) bool {
+		switch c := m.msg.(type) {
+		case *common.MessageCommandLong:
+			return c.Command == id
+		case *common.MessageCommandInt:
+			return c.Command == id
+		}
+		return false
+	})
+}
+
+// settle waits until the greeting is over, between two heartbeats.
+func (b *lineBench) settle() {
+	b.t.Helper()
+	time.Sleep(4500 * time.Millisecond)
+	if !b.status().online {
+		b.t.Fatal("the vehicle is not online")
+	}
+}
+
+// benchOutcome is how a command ended.
+type benchOutcome struct {
+	answer
+	err  error
+	took time.Duration
+}
+
+func (o benchOutcome) code() errorCode {
+	if c := code(o.err); c != "" || o.err == nil {
+		return c
+	}
+	return errorCode(o.err.Error())
+}
+
+// command gives a command and returns at once.
+func (b *lineBench) command(r request) <-chan benchOutcome {
+	began := time.Now()
+	c := make(chan benchOutcome, 1)
+	go func() {
+		a, err := b.do(r)
+		c <- benchOutcome{a, err, time.Since(began)}
+	}()
+	return c
+}
+
+var (
+	yes, no    = true, false
+	armIt      = request{arm: &yes}
+	disarmIt   = request{arm: &no}
+	holdHere   = request{setMode: true, mode: ModeHold}
+	goHome     = request{setMode: true, mode: ModeRTL}
+	landHere   = request{setMode: true, mode: ModeLand}
+	cmdSetMode = uint16(common.MAV_CMD_DO_SET_MODE)
+	cmdArm     = uint16(common.MAV_CMD_COMPONENT_ARM_DISARM)
+)
+
+const (
+	ackAccepted   = common.MAV_RESULT_ACCEPTED
+	ackRejected   = common.MAV_RESULT_TEMPORARILY_REJECTED
+	ackFailed     = common.MAV_RESULT_FAILED
+	ackInProgress = common.MAV_RESULT_IN_PROGRESS
+)
+
+// inLinkBubble runs f in virtual time.
+func inLinkBubble(t *testing.T, f func(t *testing.T)) {
+	t.Helper()
+	quietLink()
+	synctest.Test(t, f)
+}
+
+// tlogEntry is one frame of a .tlog.
+type tlogEntry struct {
+	at    time.Duration // from the first
+	bytes []byte
+}
+
+// readTlog cuts a .tlog into its frames by their lengths.
+func readTlog(t *testing.T, name string) []tlogEntry {
+	t.Helper()
+	b, err := os.ReadFile(filepath.Join("testdata", name))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var list []tlogEntry
+	var first uint64
+	for len(b) > 0 {
+		us := binary.BigEndian.Uint64(b)
+		if first == 0 {
+			first = us
+		}
+		b = b[8:]
+		size := 8 + int(b[1])
+		if b[0] == frame.V2MagicByte {
+			size = 12 + int(b[1]) + 13*int(b[2]&1)
+		}
+		list = append(list, tlogEntry{time.Duration(us-first) * time.Microsecond, b[:size]})
+		b = b[size:]
+	}
+	return list
+}
+
+// replayedFlight is what a captured flight showed on the way.
+// lineNear compares with as many decimals as a value is told with.
+func lineNear(t *testing.T, what string, got, want float64, decimals int) {
+	t.Helper()
+	if a, b := fmt.Sprintf("%.*f", decimals, got), fmt.Sprintf("%.*f", decimals, want); a != b {
+		t.Errorf("%s is %s, want %s", what, a, b)
+	}
+}
+
+// lineEqual compares a thing by its name.
+func lineEqual[T comparable](t *testing.T, what string, got, want T) {
+	t.Helper()
+	if got != want {
+		t.Errorf("%s is %v, want %v", what, got, want)
+	}
+}
+
+// sentAfter are the times of sends, from the first.
+func sentAfter(list []lineMessage) []time.Duration {
+	var after []time.Duration
+	for _, m := range list {
+		after = append(after, m.at.Sub(list[0].at))
+	}
+	return after
+}
+
+// isBeat wants heartbeats of a type; component 0 is any.
+func isBeat(typ minimal.MAV_TYPE) func(lineMessage) bool {
+	return func(m lineMessage) bool {
+		h, ok := m.msg.(*common.MessageHeartbeat)
+		return ok && h.Type == typ
+	}
+}
+
+// waitUntil waits for what real time brings: the deadline only ends a test
+// that has failed already.
+func waitUntil(t *testing.T, what string, is func() bool) {
+	t.Helper()
+	look := time.NewTicker(2 * time.Millisecond)
+	defer look.Stop()
+	deadline := time.After(30 * time.Second)
+	for !is() {
+		select {
+		case <-look.C:
+		case <-deadline:
+			t.Fatalf("waited half a minute until %s", what)
+		}
+	}
+}

@@ -1,0 +1,228 @@
+package main
+
+import (
+	"math"
+	"reflect"
+	"time"
+)
+
+// When a manoeuvre is complete (docs/design.md, rule 8).
+const (
+	watchEvery = 200 * time.Millisecond
+	atPlace    = 2.0 // m over ground
+	atHeight   = 1.0 // m
+	atHeading  = 10.0
+	slowly     = 1.0 // m/s
+	still      = 0.5 // m/s
+	nearPlace  = 5.0 // m: the wind may keep it there
+	nearFor    = 5 * time.Second
+	targetOff  = 5.0         // m: then the autopilot's target is not ours
+	targetNew  = time.Second // after the acceptance: until then it may be the old one
+	strangeFor = time.Second
+	landAgain  = time.Second
+	wingRadii  = 1.5 // radii of its circle: there is a fixed wing at a place
+	wingHeight = 5.0 // m: TECS keeps a height less exactly than a hover
+)
+
+// sighting is what the vehicle shows of itself at a moment, and where it says that
+// it flies to. What is not fresh is unknown.
+type sighting struct {
+	vehicle
+	velocity motion
+	now      time.Time
+	to       point
+	home     point
+	circle   float64 // m, the radius that it circles round a place with; 0: it stands still
+	takeoff  float64 // m above home that a fixed wing takes off to
+}
+
+// motion is a velocity over ground, in metres a second.
+type motion struct{ north, east, down float64 }
+
+// manoeuvre is what the last accepted command is doing, watched to its end.
+type manoeuvre struct {
+	request  request
+	plan     plan
+	at       time.Time // when it was accepted
+	done     bool
+	why      error // what else ended it
+	over     chan struct{}
+	failsafe bool // one that was there already
+	armed    bool // the vehicle was, since
+
+	near    time.Time // since when a landing's place is near
+	tried   time.Time // when the second leg was sent last
+	strange time.Time // since when the autopilot's target is another place
+}
+
+// doneAtOnce is the manoeuvre of a plan that has nothing to wait for.
+func doneAtOnce() *manoeuvre {
+	m := &manoeuvre{at: time.Now(), over: make(chan struct{}), done: true}
+	close(m.over)
+	return m
+}
+
+// replace makes a plan whose goal the vehicle took the manoeuvre. One that is equal
+// goes on, also by its second leg: those who wait for it wait on.
+func (c *commander) replace(t *task) {
+	now := time.Now()
+	if m := c.man; m != nil && !m.finished() && reflect.DeepEqual(m.request, t.request) {
+		m.plan, m.at, m.near, m.strange = t.plan, now, time.Time{}, time.Time{}
+		return
+	} else if m != nil {
+		m.finish(errSuperseded)
+	}
+	if t.plan.goal.mode.flownBySticks() {
+		c.man = doneAtOnce()
+		return
+	}
+	c.man = &manoeuvre{request: t.request, plan: t.plan, at: now, over: make(chan struct{})}
+}
+
+func (m *manoeuvre) finished() bool { return m.done || m.why != nil }
+
+// finish ends it; a nil why is that it is complete.
+func (m *manoeuvre) finish(why error) {
+	if m.finished() {
+		return
+	}
+	m.done, m.why = why == nil, why
+	close(m.over)
+}
+
+// abandon ends the manoeuvre for a reason that a person can act on, and forgets
+// it. A landing on its way is no longer what the vehicle does: the mode is the
+// reported one.
+func (c *commander) abandon(format string, args ...any) {
+	if c.man == nil {
+		return
+	}
+	if c.transit() {
+		c.machine.abandon()
+	}
+	c.man.finish(refuse(codeInterrupted, format, args...))
+	c.man = nil
+}
+
+// transit reports whether a landing is still on its way to its place.
+func (c *commander) transit() bool {
+	return c.man != nil && c.man.plan.second != nil && !c.man.finished()
+}
+
+// watch looks at the manoeuvre, and tells what became of it: whether a landing
+// is there and its second leg is due, and whether something took the drone.
+func (m *manoeuvre) watch(s sighting) (land bool, taken string) {
+	if m.finished() {
+		return false, ""
+	}
+	if s.failsafe && !m.failsafe && s.armed {
+		return false, "a failsafe ended it"
+	}
+	m.failsafe = s.failsafe
+	if m.armed && !s.armed && (m.request.mode == ModeTakeoff || m.request.goTo) {
+		return false, "the vehicle was disarmed"
+	}
+	m.armed = m.armed || s.armed
+	if s.armed && m.strangeTarget(s) {
+		return false, "the autopilot flies to another place"
+	}
+	switch {
+	case m.plan.second != nil:
+		if !s.armed {
+			return false, "it was disarmed on the way"
+		}
+		return m.arrived(s), ""
+	case m.complete(s):
+		m.finish(nil)
+	}
+	return false, ""
+}
+
+// strangeTarget reports whether the autopilot says for a while that it flies to a
+// place that is not ours. Right after the acceptance it may still tell the old one.
+func (m *manoeuvre) strangeTarget(s sighting) bool {
+	t := m.plan.target
+	if t == nil || math.IsNaN(t.lat) || !s.to.at.After(m.at.Add(targetNew)) {
+		return false
+	}
+	away := distance(s.to.lat, s.to.lon, t.lat, t.lon)
+	if !(away > targetOff) && !(math.Abs(s.to.amsl-m.plan.amsl) > targetOff) {
+		m.strange = time.Time{}
+		return false
+	}
+	if m.strange.IsZero() {
+		m.strange = s.to.at
+	}
+	return s.to.at.Sub(m.strange) >= strangeFor
+}
+
+func (m *manoeuvre) arrived(s sighting) bool {
+	t := m.plan.target
+	away := distance(s.at.lat, s.at.lon, t.lat, t.lon)
+	if !(away <= nearPlace && s.speed() < slowly) { // NaN is not near
+		m.near = time.Time{}
+		return false
+	}
+	if m.near.IsZero() {
+		m.near = s.now
+	}
+	return (away <= atPlace || s.now.Sub(m.near) >= nearFor) && s.now.Sub(m.tried) >= landAgain
+}
+
+func (s sighting) speed() float64 { return math.Hypot(s.velocity.north, s.velocity.east) }
+
+// complete reports whether the manoeuvre is complete, by what came since it was
+// accepted. An unknown number is never near.
+func (m *manoeuvre) complete(s sighting) bool {
+	t := m.plan.target
+	switch m.request.mode {
+	case ModeTakeoff:
+		if t == nil { // a fixed wing, which ArduPlane calls in the air on its ground roll
+			return s.landed.inAir() && s.at.altitude >= s.takeoff-max(2, s.takeoff/10)
+		}
+		near := max(min(1, t.altitude/2), t.altitude/20)
+		return s.landed.inAir() && math.Abs(s.velocity.down) < still && m.height(s) <= near
+	case ModeHold:
+		if m.request.goTo && s.circle > 0 {
+			return s.circles(t.lat, t.lon) && m.height(s) <= wingHeight
+		}
+		if m.request.goTo {
+			facing := math.IsNaN(m.plan.facing) || math.Abs(math.Remainder(s.heading-m.plan.facing, 360)) <= atHeading
+			return distance(s.at.lat, s.at.lon, t.lat, t.lon) <= atPlace && m.height(s) <= atHeight &&
+				math.Hypot(s.speed(), s.velocity.down) < slowly && facing
+		}
+		return !s.armed || s.circle > 0 || math.Hypot(s.speed(), s.velocity.down) < still
+	case ModeRTL, ModeRTGS: // a plane circles over home
+		return !s.armed || s.firmware == plane && s.landed.inAir() && s.circles(s.home.lat, s.home.lon)
+	case ModeLand:
+		return !s.armed
+	}
+	return true
+}
+
+// circles reports whether a fixed wing is at a place, as near as it ever gets.
+func (s sighting) circles(lat, lon float64) bool {
+	return distance(s.at.lat, s.at.lon, lat, lon) <= wingRadii*s.circle
+}
+
+// height is how far the vehicle is from the target's height. Where the autopilot
+// was told metres above the sea, home's later corrections change nothing.
+func (m *manoeuvre) height(s sighting) float64 {
+	if off := math.Abs(s.amsl - m.plan.amsl); !math.IsNaN(off) {
+		return off
+	}
+	return math.Abs(s.at.altitude - m.plan.target.altitude)
+}
+
+// notDone is the answer to a wait whose time is over. lost, which may be nil, is
+// why nobody knows how far it is.
+func notDone(m *manoeuvre, waited time.Duration, lost error) error {
+	what := m.request.mode.String()
+	if m.request.goTo {
+		what = "goto"
+	}
+	if lost != nil {
+		return refuse(codeNotDone, "%s was accepted; whether it is complete after %.3g s is not known, because the link is lost: %s", what, waited.Seconds(), lost)
+	}
+	return refuse(codeNotDone, "%s was accepted and is under way, but not complete after %.3g s", what, waited.Seconds())
+}

@@ -1,0 +1,950 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/bluenviron/gomavlib/v3/pkg/dialects/common"
+)
+
+// seen is what the vehicle shows in flight, still at a place 10 m up; changes
+// alter it.
+func seen(changes ...func(*sighting)) sighting {
+	n := math.NaN()
+	s := sighting{
+		vehicle: vehicle{
+			armed: true, landed: landedState(common.MAV_LANDED_STATE_IN_AIR),
+			at: place{47.3977419, 8.5455938, 10}, amsl: 498, heading: 90,
+		},
+		now: time.Unix(2000, 0),
+		to:  point{lat: n, lon: n, amsl: n},
+	}
+	for _, f := range changes {
+		f(&s)
+	}
+	return s
+}
+
+func TestAManoeuvreIsCompleteWhereTheVehicleShowsIt(t *testing.T) {
+	type change = func(*sighting)
+	n := math.NaN()
+	north := func(m float64) change {
+		return func(s *sighting) { s.at.lat, s.at.lon = moved(s.at.lat, s.at.lon, m, 0) }
+	}
+	up := func(m float64) change { return func(s *sighting) { s.at.altitude += m; s.amsl += m } }
+	flying := func(north, down float64) change {
+		return func(s *sighting) { s.velocity = motion{north, 0, down} }
+	}
+	grounded := func(s *sighting) { s.landed = onGround }
+	disarmed := func(s *sighting) { s.armed = false }
+	unknownClimb := func(s *sighting) { s.velocity.down = n }
+	unknownPlace := func(s *sighting) { s.at.lat, s.at.lon = n, n }
+	unknownHeight := func(s *sighting) { s.amsl, s.at.altitude = n, n }
+	unknownVelocity := func(s *sighting) { s.velocity = motion{n, n, n} }
+	turned := func(deg float64) change { return func(s *sighting) { s.heading += deg } }
+
+	here := &place{47.3977419, 8.5455938, 10}
+	takeoff := func(altitude float64) manoeuvre {
+		return manoeuvre{request: request{mode: ModeTakeoff}, plan: plan{target: &place{n, n, altitude}, amsl: 488 + altitude}}
+	}
+	goTo := manoeuvre{request: request{mode: ModeHold, goTo: true}, plan: plan{target: here, amsl: 498, facing: n}}
+	facing := goTo
+	facing.plan.facing = 350
+	noAMSL := goTo
+	noAMSL.plan.amsl = n
+	hold := manoeuvre{request: request{mode: ModeHold}}
+	rtl := manoeuvre{request: request{mode: ModeRTL}}
+	// A fixed wing that circles 60 m round a place, and home is where it is.
+	wing := func(changes ...change) sighting {
+		return seen(append([]change{flying(20, 0), func(s *sighting) {
+			s.firmware, s.circle, s.takeoff = plane, 60, 50
+			s.home = point{lat: here.lat, lon: here.lon, amsl: 488}
+		}}, changes...)...)
+	}
+	wingTakeoff := manoeuvre{request: request{mode: ModeTakeoff}}
+	noHome := func(s *sighting) { s.home = untold }
+	quadPlanes := func(s *sighting) { s.firmware = quadPlane }
+	hovers := func(s *sighting) { s.circle = 0 }
+	for _, c := range []struct {
+		name string
+		m    manoeuvre
+		s    sighting
+		want bool
+	}{
+		{"takeoff: there, and level", takeoff(10), seen(), true},
+		{"takeoff: 1 m below", takeoff(10), seen(up(-1)), true},
+		{"takeoff: more than 1 m below", takeoff(10), seen(up(-1.01)), false},
+		{"takeoff: still climbing", takeoff(10), seen(flying(0, -0.5)), false},
+		{"takeoff: hardly climbing", takeoff(10), seen(flying(0, -0.49)), true},
+		{"takeoff: nobody knows whether it climbs", takeoff(10), seen(unknownClimb), false},
+		{"takeoff: not in the air", takeoff(10), seen(grounded), false},
+		{"takeoff: height unknown", takeoff(10), seen(unknownHeight), false},
+		{"takeoff to 1 m: at 0.5 m", takeoff(1), seen(up(-9.5)), true},
+		{"takeoff to 1 m: on the way", takeoff(1), seen(up(-9.6)), false},
+		{"takeoff to 100 m: 5 m below", takeoff(100), seen(up(85)), true},
+		{"takeoff to 100 m: 6 m below", takeoff(100), seen(up(84)), false},
+		{"goto: there", goTo, seen(), true},
+		{"goto: 2 m away", goTo, seen(north(1.99)), true},
+		{"goto: over 2 m away", goTo, seen(north(2.01)), false},
+		{"goto: 1 m above", goTo, seen(up(1)), true},
+		{"goto: over 1 m above", goTo, seen(up(1.01)), false},
+		{"goto: passing", goTo, seen(flying(1, 0)), false},
+		{"goto: slow", goTo, seen(flying(0.99, 0)), true},
+		{"goto: sinking through", goTo, seen(flying(0.8, 0.8)), false},
+		{"goto: place unknown", goTo, seen(unknownPlace), false},
+		{"goto: velocity unknown", goTo, seen(unknownVelocity), false},
+		{"goto: home was corrected", goTo, seen(func(s *sighting) { s.at.altitude += 5 }), true},
+		{"goto: told above home only", noAMSL, seen(func(s *sighting) { s.amsl = n }), true},
+		{"goto: told above home only, lower", noAMSL, seen(up(-2)), false},
+		{"goto with a heading: not turned", facing, seen(), false},
+		{"goto with a heading: over north", facing, seen(turned(-91)), true},
+		{"goto with a heading: 10° off", facing, seen(turned(-110)), true},
+		{"goto with a heading: 11° off", facing, seen(turned(-111)), false},
+		{"goto with a heading: unknown", facing, seen(turned(n)), false},
+		{"hold: still", hold, seen(), true},
+		{"hold: 0.5 m/s", hold, seen(flying(0.5, 0)), false},
+		{"hold: sinking", hold, seen(flying(0, 0.6)), false},
+		{"hold: velocity unknown", hold, seen(unknownVelocity), false},
+		{"hold: on the ground", hold, seen(unknownVelocity, disarmed), true},
+		{"wing, takeoff: on its ground roll", wingTakeoff, wing(up(-9.9), flying(6, 0)), false},
+		{"wing, takeoff: level half way up", wingTakeoff, wing(up(15)), false},
+		{"wing, takeoff: climbing, 5 m below", wingTakeoff, wing(up(35), flying(20, -3)), true},
+		{"wing, takeoff: 6 m below", wingTakeoff, wing(up(34)), false},
+		{"wing, takeoff: above", wingTakeoff, wing(up(45)), true},
+		{"wing, takeoff: to 10 m, 2 m below", wingTakeoff, wing(up(-2), func(s *sighting) { s.takeoff = 10 }), true},
+		{"wing, takeoff: to 10 m, 3 m below", wingTakeoff, wing(up(-3), func(s *sighting) { s.takeoff = 10 }), false},
+		{"wing, takeoff: height unknown", wingTakeoff, wing(unknownHeight), false},
+		{"wing, takeoff: not in the air", wingTakeoff, wing(up(40), grounded), false},
+		{"wing, hold: at once", hold, wing(), true},
+		{"wing, goto: on its circle", goTo, wing(north(60)), true},
+		{"wing, goto: one and a half radii", goTo, wing(north(89.9)), true},
+		{"wing, goto: farther", goTo, wing(north(90.1)), false},
+		{"wing, goto: 5 m above", goTo, wing(north(60), up(4.9)), true},
+		{"wing, goto: farther above", goTo, wing(north(60), up(5.1)), false},
+		{"wing, goto: place unknown", goTo, wing(unknownPlace), false},
+		{"wing, rtl: circling over home", rtl, wing(north(89.9)), true},
+		{"wing, rtl: on its way", rtl, wing(north(90.1)), false},
+		{"wing, rtl: home unknown", rtl, wing(noHome), false},
+		{"wing, rtl: on the ground", rtl, wing(grounded), false},
+		{"wing, rtl: landed", rtl, wing(grounded, disarmed), true},
+		{"quadplane on the wing, hold", hold, wing(quadPlanes), true},
+		{"quadplane on the wing, goto", goTo, wing(quadPlanes, north(60)), true},
+		{"quadplane on the wing, rtl: it lands", rtl, wing(quadPlanes), false},
+		{"quadplane that hovers, hold", hold, wing(quadPlanes, hovers), false},
+		{"quadplane that hovers, goto", goTo, wing(quadPlanes, hovers, north(60)), false},
+		{"land: armed", manoeuvre{request: request{mode: ModeLand}}, seen(grounded), false},
+		{"land: disarmed", manoeuvre{request: request{mode: ModeLand}}, seen(grounded, disarmed), true},
+		{"rtl: armed", manoeuvre{request: request{mode: ModeRTL}}, seen(), false},
+		{"rtl: disarmed", manoeuvre{request: request{mode: ModeRTL}}, seen(disarmed), true},
+		{"rtgs: disarmed", manoeuvre{request: request{mode: ModeRTGS}}, seen(disarmed), true},
+	} {
+		m := c.m
+		m.over, m.at = make(chan struct{}), c.s.now.Add(-time.Second)
+		land, taken := m.watch(c.s)
+		if m.done != c.want || land || taken != "" {
+			t.Errorf("%s: done %t, land %t, taken %q", c.name, m.done, land, taken)
+		}
+	}
+}
+
+// landingThere is a landing at a place, on its way.
+func landingThere() *manoeuvre {
+	s := seen()
+	return &manoeuvre{
+		request: request{mode: ModeLand}, at: s.now.Add(-time.Second), over: make(chan struct{}),
+		plan: plan{target: &place{s.at.lat, s.at.lon, s.at.altitude}, amsl: s.amsl, second: &step{cmd: common.MAV_CMD_NAV_LAND}},
+	}
+}
+
+func TestALandingBeginsOverItsPlaceAndIsTriedAgainEachSecond(t *testing.T) {
+	after := func(d time.Duration, metres, speed float64) sighting {
+		return seen(func(s *sighting) {
+			s.now = s.now.Add(d)
+			s.at.lat, s.at.lon = moved(s.at.lat, s.at.lon, metres, 0)
+			s.velocity = motion{speed, 0, 0}
+		})
+	}
+	for _, c := range []struct {
+		name string
+		seen []sighting
+		want string // of each, whether it lands
+	}{
+		{"over it", []sighting{after(0, 20, 5), after(time.Second, 2.1, 0.5), after(2*time.Second, 1.9, 0.5)}, "[false false true]"},
+		{"passing over it", []sighting{after(0, 0, 1), after(time.Second, 0, 0.9)}, "[false true]"},
+		{"the wind keeps it 4 m off", []sighting{after(0, 4, 0.2), after(4900*time.Millisecond, 4, 0.2), after(5*time.Second, 4, 0.2)}, "[false false true]"},
+		{"… and blew it away between", []sighting{after(0, 4, 0.2), after(3*time.Second, 6, 0.2), after(4*time.Second, 4, 0.2), after(8900*time.Millisecond, 4, 0.2), after(9*time.Second, 4, 0.2)}, "[false false false false true]"},
+		{"6 m is not near", []sighting{after(0, 6, 0), after(time.Minute, 6, 0)}, "[false false]"},
+		{"nowhere is not near", []sighting{after(0, math.NaN(), 0), after(time.Minute, math.NaN(), 0)}, "[false false]"},
+		{"it may move for all that is known", []sighting{after(0, 0, math.NaN()), after(time.Minute, 0, math.NaN())}, "[false false]"},
+		{"tried again", []sighting{after(0, 0, 0), after(900*time.Millisecond, 0, 0), after(time.Second, 0, 0)}, "[true false true]"},
+	} {
+		m := landingThere()
+		var got []bool
+		for _, s := range c.seen {
+			land, taken := m.watch(s)
+			lineEqual(t, c.name+": taken", taken, "")
+			if land {
+				m.tried = s.now
+			}
+			got = append(got, land)
+		}
+		lineEqual(t, c.name, fmt.Sprint(got), c.want)
+		lineEqual(t, c.name+": it is done", m.done, false)
+	}
+}
+
+// leg is a task of a plan with one step, which leads to the mode.
+func leg(c *commander, r request, p plan) *task {
+	s := step{}.leadingTo(r.mode, entered[px4][r.mode])
+	p.steps, p.goal = []step{s}, s.to
+	return &task{by: c, request: r, plan: p}
+}
+
+func TestTheSecondLegOfALandingContinuesIt(t *testing.T) {
+	m := landingThere()
+	m.watch(seen())
+	c := &commander{man: m}
+	c.replace(leg(c, m.request, plan{}))
+	lineEqual(t, "it is another manoeuvre", c.man != m, false)
+	lineEqual(t, "it has ended", m.finished(), false)
+	lineEqual(t, "it is on its way", c.transit(), false)
+	land, _ := m.watch(seen(func(s *sighting) { s.now = s.now.Add(time.Minute) }))
+	lineEqual(t, "it lands once more", land, false)
+	m.watch(seen(func(s *sighting) { s.armed = false }))
+	lineEqual(t, "disarmed, it is done", m.done, true)
+}
+
+func TestANewerPlanEndsAManoeuvreUnlessItIsEqual(t *testing.T) {
+	lat, lon := 47.4, 8.5
+	there := request{setMode: true, mode: ModeHold, goTo: true, lat: &lat, lon: &lon}
+	equal, north := there, 47.5
+	equal.lat = new(float64)
+	*equal.lat = lat
+	other := there
+	other.lat = &north
+	for _, r := range []struct {
+		name      string
+		newer     request
+		continues bool
+		done      bool // at once
+	}{
+		{"the same", equal, true, false},
+		{"another place", other, false, false},
+		{"a hold", request{setMode: true, mode: ModeHold}, false, false},
+		{"a stick mode", request{setMode: true, mode: ModePosition}, false, true},
+	} {
+		c := &commander{}
+		c.replace(leg(c, there, plan{}))
+		m := c.man
+		c.replace(leg(c, r.newer, plan{}))
+		lineEqual(t, r.name+": it goes on", c.man == m, r.continues)
+		lineEqual(t, r.name+": it is superseded", code(m.why) == codeSuperseded, !r.continues)
+		lineEqual(t, r.name+": the newer one is done", c.man.done, r.done)
+		select {
+		case <-m.over:
+			lineEqual(t, r.name+": who waits is woken", true, !r.continues)
+		default:
+			lineEqual(t, r.name+": who waits waits on", true, r.continues)
+		}
+	}
+	c := &commander{}
+	c.replace(leg(c, there, plan{}))
+	m := c.man
+	m.finish(nil)
+	c.replace(leg(c, there, plan{}))
+	lineEqual(t, "one that is complete goes on", c.man == m, false)
+	lineEqual(t, "it was completed", m.done && m.why == nil, true)
+
+	// Asked for again, its times begin anew.
+	near := func(after time.Duration) sighting {
+		return seen(func(s *sighting) {
+			s.now = s.now.Add(after)
+			s.at.lat, s.at.lon = moved(s.at.lat, s.at.lon, 4, 0)
+		})
+	}
+	m = landingThere()
+	m.watch(near(0))
+	c = &commander{man: m}
+	c.replace(leg(c, m.request, m.plan))
+	land, _ := m.watch(near(nearFor))
+	lineEqual(t, "asked for again: it lands at once", land, false)
+	lineEqual(t, "asked for again: it was accepted just now", time.Since(m.at) < time.Hour, true)
+}
+
+// TestWhatEndsALandingOnItsWayEndsItsMode: the vehicle shows its hold mode there.
+func TestWhatEndsALandingOnItsWayEndsItsMode(t *testing.T) {
+	for _, r := range []struct {
+		name   string
+		second bool
+		want   Mode
+	}{
+		{"on its way", true, ModeHold},
+		{"over the place", false, ModeLand},
+	} {
+		m := landingThere()
+		if !r.second {
+			m.plan.second = nil
+		}
+		f := newHearing()
+		f.hear(t, "position armed, accepted transit, hold armed")
+		c := &commander{man: m, machine: &f.machine}
+		c.abandon("the wind")
+		lineEqual(t, r.name+": the mode", f.mode, r.want)
+		lineEqual(t, r.name+": it is why", fmt.Sprint(m.why), "the wind")
+		lineEqual(t, r.name+": it is forgotten", c.man == nil, true)
+		c.abandon("the rain")
+		lineEqual(t, r.name+": it is still why", fmt.Sprint(m.why), "the wind")
+	}
+}
+
+func TestDisarmingEndsAManoeuvre(t *testing.T) {
+	for _, r := range []struct {
+		name  string
+		req   request
+		taken string
+		done  bool
+	}{
+		{"takeoff", request{mode: ModeTakeoff}, "the vehicle was disarmed", false},
+		{"goto", request{mode: ModeHold, goTo: true}, "the vehicle was disarmed", false},
+		{"hold", request{mode: ModeHold}, "", true},
+		{"land", request{mode: ModeLand}, "", true},
+		{"rtl", request{mode: ModeRTL}, "", true},
+	} {
+		s := seen()
+		m := &manoeuvre{request: r.req, at: s.now, over: make(chan struct{}), plan: plan{target: &place{0, 0, 50}, amsl: 538, facing: math.NaN()}}
+		moves := func(s *sighting) { s.velocity = motion{5, 0, 0} }
+		_, taken := m.watch(seen(moves))
+		lineEqual(t, r.name+": armed, taken", taken, "")
+		lineEqual(t, r.name+": armed, done", m.done, false)
+		_, taken = m.watch(seen(moves, func(s *sighting) { s.armed = false }))
+		lineEqual(t, r.name+": taken", taken, r.taken)
+		lineEqual(t, r.name+": done", m.done, r.done)
+	}
+}
+
+func TestAFailsafeAndATargetThatIsNotOursEndAManoeuvre(t *testing.T) {
+	at := func(ms int, changes ...func(*sighting)) sighting {
+		return seen(append(changes, func(s *sighting) {
+			s.now = s.now.Add(time.Duration(ms) * time.Millisecond)
+			if !math.IsNaN(s.to.lat) {
+				s.to.at = s.now
+			}
+		})...)
+	}
+	ours := func(s *sighting) { s.to = point{lat: s.at.lat, lon: s.at.lon, amsl: s.amsl} }
+	away := func(s *sighting) {
+		ours(s)
+		s.to.lat, s.to.lon = moved(s.to.lat, s.to.lon, 6, 0)
+	}
+	above := func(s *sighting) {
+		ours(s)
+		s.to.amsl += 6
+	}
+	near := func(s *sighting) {
+		ours(s)
+		s.to.lat, s.to.lon = moved(s.to.lat, s.to.lon, 4, 0)
+	}
+	failsafe := func(s *sighting) { s.failsafe = true }
+	disarmed := func(s *sighting) { s.armed = false }
+	const elsewhere = "the autopilot flies to another place"
+	for _, c := range []struct {
+		name  string
+		seen  []sighting
+		taken string // by the last of them
+	}{
+		{"ours", []sighting{at(100, ours), at(1100, ours), at(2100, near)}, ""},
+		{"not ours, now and then", []sighting{at(100, away), at(1000, ours), at(1200, away), at(2100, away)}, ""},
+		{"not ours for 1 s", []sighting{at(100, away), at(1000, away), at(1100, away)}, elsewhere},
+		{"another height for 1 s", []sighting{at(100, above), at(1100, above)}, elsewhere},
+		{"the same message, looked at twice", []sighting{at(100, away), at(100, away)}, ""},
+		{"one from before the acceptance", []sighting{at(-5000, away), at(-4000, away)}, ""},
+		{"one of the first second", []sighting{at(-900, away), at(0, away), at(900, away)}, ""},
+		{"one while disarmed", []sighting{at(100, away, disarmed)}, "it was disarmed on the way"},
+		{"a failsafe", []sighting{at(0), at(1000, failsafe)}, "a failsafe ended it"},
+		{"disarmed on the way", []sighting{at(0), at(1000, disarmed)}, "it was disarmed on the way"},
+	} {
+		m := landingThere()
+		m.plan.target = &place{m.plan.target.lat, m.plan.target.lon, 10}
+		var taken string
+		for i, s := range c.seen {
+			s.at.lat, s.at.lon = moved(s.at.lat, s.at.lon, 50, 0) // on its way
+			_, taken = m.watch(s)
+			if taken != "" && i < len(c.seen)-1 {
+				t.Errorf("%s: %q already at the %dth sighting", c.name, taken, i)
+			}
+		}
+		lineEqual(t, c.name, taken, c.taken)
+	}
+	m := landingThere()
+	m.failsafe = true
+	_, taken := m.watch(seen(failsafe))
+	lineEqual(t, "a failsafe that was there already", taken, "")
+	m.watch(seen())
+	_, taken = m.watch(seen(failsafe))
+	lineEqual(t, "the next one", taken, "a failsafe ended it")
+
+	// Asked for again, it is ours for a second whatever was there before.
+	m = landingThere()
+	m.watch(at(100, away))
+	c := &commander{man: m}
+	p := m.plan
+	c.replace(leg(c, m.request, p))
+	m.at = at(500).now
+	_, taken = m.watch(at(1600, away))
+	lineEqual(t, "asked for again", taken, "")
+	_, taken = m.watch(at(2600, away))
+	lineEqual(t, "asked for again, a second later", taken, elsewhere)
+}
+
+// What "wait" waits for (docs/design.md, rule 8), and what else ends it.
+
+// waiting is a command whose client waits.
+type waiting struct {
+	asked, answered time.Time
+	code            int
+	answer          object
+	over            chan struct{}
+}
+
+// waits posts a command from a client of its own.
+func (f *flight) waits(path, body string) *waiting {
+	w := &waiting{asked: time.Now(), over: make(chan struct{})}
+	go func() {
+		defer close(w.over)
+		w.code, w.answer = f.call("POST", path, body)
+		w.answered = time.Now()
+	}()
+	return w
+}
+
+// want checks what the client was told: a status and, of an error, its code and
+// words of its sentence.
+func (w *waiting) want(t *testing.T, code int, word string, says ...string) {
+	t.Helper()
+	<-w.over
+	if w.code != code || word != "" && w.answer["code"] != word {
+		t.Errorf("answered %d %v, want %d %s", w.code, w.answer, code, word)
+		return
+	}
+	if done, took := w.answer["done"], w.answer["took"]; code == 200 {
+		if seconds, _ := took.(float64); done != true || math.Abs(seconds-w.answered.Sub(w.asked).Seconds()) > 0.01 {
+			t.Errorf("done is %v, took %v after %v", done, took, w.answered.Sub(w.asked))
+		}
+	} else if word != "not_done" && (done != nil || took != nil) {
+		t.Errorf("an answer that is no end has done %v, took %v", done, took)
+	}
+	for _, s := range says {
+		if text, _ := w.answer["error"].(string); !strings.Contains(text, s) {
+			t.Errorf("%q does not say %q", text, s)
+		}
+	}
+}
+
+// waits checks that the client still waits.
+func (w *waiting) waits(t *testing.T) {
+	t.Helper()
+	synctest.Wait()
+	select {
+	case <-w.over:
+		t.Fatalf("does not wait: %d %v after %v", w.code, w.answer, w.answered.Sub(w.asked))
+	default:
+	}
+}
+
+// near reports whether the vehicle is where a goto is complete.
+func (f *flight) near(north, east, up float64) bool {
+	s := f.sim.truth()
+	n, e := simMetres(s.lat, s.lon)
+	return math.Hypot(n-north, e-east) <= 2.1 && math.Abs(s.alt-up) <= 1.1 && f.slower(1.1)
+}
+
+func (f *flight) slower(speed float64) bool {
+	s := f.sim.truth()
+	return math.Hypot(math.Hypot(s.vn, s.ve), s.vd) < speed
+}
+
+func TestAWaitIsAnsweredWhenTheManoeuvreIsComplete(t *testing.T) {
+	climbed := func(up float64) func(*flight) bool {
+		return func(f *flight) bool {
+			s := f.sim.truth()
+			return math.Abs(s.alt-up) <= max(min(1, up/2), up/20)+0.1 && math.Abs(s.vd) < 0.6
+		}
+	}
+	fast := func(f *flight) {
+		f.aloft()
+		f.accepted("/goto", "{"+at(200, 0)+"}")
+		time.Sleep(10 * time.Second)
+		if f.slower(4) {
+			f.Fatal("it does not fly yet")
+		}
+	}
+	for _, c := range []struct {
+		name, path, body string
+		from             func(*flight) // nil: on the ground
+		complete         func(*flight) bool
+		atOnce           bool
+	}{
+		{"takeoff", "/takeoff", `"altitude":10`, nil, climbed(10), false},
+		{"a takeoff to half a metre", "/takeoff", `"altitude":0.5`, nil, climbed(0.5), false},
+		{"a takeoff to 60 m", "/takeoff", `"altitude":60`, nil, climbed(60), false},
+		{"takeoff as a mode", "/mode", `"mode":"takeoff"`, nil, climbed(10), false},
+		{"goto", "/goto", at(60, 20) + `,"altitude":20`, (*flight).aloft, func(f *flight) bool { return f.near(60, 20, 20) }, false},
+		{"a climb", "/goto", `"altitude":30`, (*flight).aloft, func(f *flight) bool { return f.near(0, 0, 30) }, false},
+		{"a descent, above the sea", "/goto", `"altitude_msl":493.3`, (*flight).aloft, func(f *flight) bool { return f.near(0, 0, 5) }, false},
+		{"a goto with a heading", "/goto", at(5, 0) + `,"heading":180`, (*flight).aloft, func(f *flight) bool {
+			return f.near(5, 0, 10) && math.Abs(f.sim.truth().heading-180) <= 11
+		}, false},
+		{"a turn", "/goto", `"heading":90`, (*flight).aloft, func(f *flight) bool { return math.Abs(f.sim.truth().heading-90) <= 11 }, false},
+		{"hold", "/mode", `"mode":"hold"`, fast, func(f *flight) bool { return f.slower(0.6) }, false},
+		{"land", "/land", ``, (*flight).aloft, (*flight).disarmed, false},
+		{"land as a mode", "/mode", `"mode":"land"`, (*flight).aloft, (*flight).disarmed, false},
+		{"land at a place", "/land", at(40, 0), (*flight).aloft, (*flight).disarmed, false},
+		{"rtl", "/mode", `"mode":"rtl"`, fast, (*flight).disarmed, false},
+		{"rtgs", "/mode", `"mode":"rtgs"`, fast, (*flight).disarmed, false},
+		{"arming", "/mode", `"arm":true`, nil, func(f *flight) bool { return !f.disarmed() }, true},
+		{"disarming", "/mode", `"arm":false`, nil, (*flight).disarmed, true},
+		{"a stick mode", "/mode", `"mode":"altitude"`, (*flight).aloft, func(f *flight) bool { return true }, true},
+		{"a hold on the ground", "/mode", `"mode":"hold"`, nil, func(f *flight) bool { return true }, true},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			both(t, func(f *flight) {
+				if c.from != nil {
+					c.from(f)
+				}
+				w := f.waits(c.path, waitFor(c.body, 300))
+				var complete time.Time // since when it is, without a break
+				doneEarly := false
+				for over := false; !over; {
+					select {
+					case <-w.over:
+						over = true
+					case <-time.After(20 * time.Millisecond):
+						if !c.complete(f) {
+							complete = time.Time{}
+						} else if complete.IsZero() {
+							complete = time.Now()
+						}
+						if s := f.status(); time.Since(w.asked) > 4*time.Second && s["done"] == true && complete.IsZero() {
+							doneEarly = true
+						}
+					}
+				}
+				w.want(t, 200, "")
+				if !c.complete(f) || doneEarly {
+					t.Errorf("answered after %v, and it is not complete: %+v", w.answered.Sub(w.asked), f.sim.truth())
+				}
+				if late := w.answered.Sub(complete); !c.atOnce && !complete.IsZero() && late > 1300*time.Millisecond {
+					t.Errorf("answered %v after it was complete", late)
+				}
+				if took := w.answered.Sub(w.asked); c.atOnce && took > 3*time.Second {
+					t.Errorf("answered after %v, want at once", took)
+				}
+				if s := f.status(); !c.atOnce && s["done"] != true {
+					t.Errorf("answered as done, and the status has done %v", s["done"])
+				}
+				_, plain := f.call("GET", "/mode", "")
+				if w.answer["status"] != "accepted" || w.answer["status_code"] != 0.0 || w.answer["mode"] != plain["mode"] {
+					t.Errorf("answered %v in mode %v", w.answer, plain)
+				}
+			})
+		})
+	}
+}
+
+// longWays are commands that take a while from 10 m up.
+var longWays = []struct{ name, path, body string }{
+	{"goto", "/goto", at(300, 0)},
+	{"land", "/land", ``},
+	{"land at a place", "/land", at(300, 0)},
+	{"rtl", "/mode", `"mode":"rtl"`},
+}
+
+func waitFor(body string, seconds float64) string {
+	return "{" + strings.TrimPrefix(fmt.Sprintf(`%s,"wait":%g}`, body, seconds), ",")
+}
+
+func TestWhatElseEndsAManoeuvreIsTold(t *testing.T) {
+	pilots := func(f *flight) uint32 {
+		if f.firmware == px4 {
+			return simPX4Altctl
+		}
+		return 2 // ALT_HOLD
+	}
+	for _, c := range []struct {
+		name string
+		ends func(f *flight)
+		code int
+		word string
+		says string
+	}{
+		{"a newer command", func(f *flight) { f.accepted("/mode", `{"mode":"hold"}`) }, 409, "superseded", "newer command"},
+		{"sticks", func(f *flight) { f.accepted("/mode", `{"mode":"position"}`) }, 409, "superseded", "newer command"},
+		{"another goto", func(f *flight) { f.accepted("/goto", `{"altitude":12}`) }, 409, "superseded", "newer command"},
+		{"the pilot's switch", func(f *flight) { f.sim.pilotMode(pilots(f)) }, 409, "interrupted", "the pilot or a failsafe changed the mode to ALT"},
+		{"a failsafe", func(f *flight) { f.sim.failsafeReturn() }, 409, "interrupted", "RTL"},
+		{"a restart", func(f *flight) { f.sim.reboot(true) }, 409, "interrupted", ""},
+		{"the end of the program", func(f *flight) { f.stop() }, 503, "offline", "shutting down"},
+	} {
+		for _, m := range longWays {
+			t.Run(c.name+", "+m.name, func(t *testing.T) {
+				both(t, func(f *flight) {
+					f.aloft()
+					w := f.waits(m.path, waitFor(m.body, 300))
+					time.Sleep(5 * time.Second)
+					w.waits(t)
+					if s := f.status(); s["done"] != false {
+						t.Errorf("done is %v on the way", s["done"])
+					}
+					c.ends(f)
+					ended := time.Now()
+					w.want(t, c.code, c.word, c.says)
+					within := 1500 * time.Millisecond
+					if c.name == "a restart" { // ArduPilot forgets its streams, which is seen after 5 s
+						within = 6 * time.Second
+					}
+					if late := w.answered.Sub(ended); late > within {
+						t.Errorf("told %v after it ended", late)
+					}
+					if s := f.status(); c.word == "interrupted" && s["done"] != nil {
+						t.Errorf("done is %v, and something else ended it", s["done"])
+					}
+				})
+			})
+		}
+	}
+}
+
+// cuts are the ways to lose a link. In the first the vehicle still hears.
+var cuts = []struct {
+	name      string
+	cut, mend func(*simulator)
+	says      string
+}{
+	{"muted", func(s *simulator) { s.change(func() { s.muted = true }) }, func(s *simulator) { s.change(func() { s.muted = false }) }, "no heartbeat for"},
+	{"unplugged", (*simulator).unplug, (*simulator).plug, "unplugged"},
+}
+
+func TestAWaitGoesOnWhileTheLinkIsLost(t *testing.T) {
+	for _, c := range cuts {
+		for _, m := range longWays {
+			t.Run(c.name+", "+m.name, func(t *testing.T) {
+				both(t, func(f *flight) {
+					f.aloft()
+					w := f.waits(m.path, waitFor(m.body, 300))
+					time.Sleep(3 * time.Second)
+					c.cut(f.sim)
+					time.Sleep(time.Minute) // it is there, or on the ground, by then
+					w.waits(t)
+					if s := f.status(); s["online"] != false {
+						t.Fatalf("the link is not lost: %v", s)
+					}
+					landed := len(f.commands())
+					time.Sleep(10 * time.Second)
+					if got := f.commands(); len(got) != landed {
+						t.Errorf("while the link was lost the vehicle was told %v", got[landed:])
+					}
+					mended := time.Now()
+					c.mend(f.sim)
+					w.want(t, 200, "")
+					if late := w.answered.Sub(mended); late > 8*time.Second && m.name != "land at a place" {
+						t.Errorf("answered %v after the link was back", late)
+					}
+					if s := f.status(); s["done"] != true {
+						t.Errorf("done is %v", s["done"])
+					}
+				})
+			})
+		}
+	}
+}
+
+func TestALandingOverAPlaceIsCommandedWhenTheLinkIsBack(t *testing.T) {
+	for _, c := range cuts {
+		t.Run(c.name, func(t *testing.T) {
+			both(t, func(f *flight) {
+				f.aloft()
+				w := f.waits("/land", waitFor(at(60, 0), 300))
+				time.Sleep(3 * time.Second)
+				sent := len(f.commands())
+				c.cut(f.sim)
+				f.until("over the place", time.Minute, func() bool { return f.near(60, 0, 10) })
+				time.Sleep(20 * time.Second)
+				w.waits(t)
+				if got := f.commands(); len(got) != sent {
+					t.Fatalf("while the link was lost the vehicle was told %v", got[sent:])
+				}
+				c.mend(f.sim)
+				time.Sleep(10 * time.Second) // ArduPilot's streams are asked for anew where it forgot them
+				if got := f.commands(); len(got) == sent {
+					t.Error("the landing is not commanded")
+				}
+				w.want(t, 200, "")
+				f.wantAt(60, 0, 0, 2.5)
+			})
+		})
+	}
+}
+
+func TestAWaitWhoseLinkIsNotBackInTimeSaysSo(t *testing.T) {
+	for _, c := range cuts {
+		for _, m := range longWays {
+			t.Run(c.name+", "+m.name, func(t *testing.T) {
+				both(t, func(f *flight) {
+					f.aloft()
+					w := f.waits(m.path, waitFor(m.body, 20))
+					time.Sleep(3 * time.Second)
+					c.cut(f.sim)
+					w.want(t, 504, "not_done", "the link is lost", c.says)
+					if took := w.answered.Sub(w.asked); took != 20*time.Second {
+						t.Errorf("answered after %v, want 20 s", took)
+					}
+					f.refused("/goto", `{"altitude":12,"wait":9}`, 503, "offline") // a new one is not sent
+				})
+			})
+		}
+	}
+}
+
+// A takeoff is under way for a few seconds only.
+func TestWhatElseEndsATakeoffIsTold(t *testing.T) {
+	both(t, func(f *flight) {
+		w := f.waits("/takeoff", `{"altitude":50,"wait":100}`)
+		time.Sleep(8 * time.Second)
+		w.waits(t)
+		f.sim.failsafeReturn()
+		w.want(t, 409, "interrupted", "RTL")
+	})
+	both(t, func(f *flight) {
+		w := f.waits("/takeoff", `{"altitude":50,"wait":100}`)
+		time.Sleep(8 * time.Second)
+		f.accepted("/land", "")
+		w.want(t, 409, "superseded")
+	})
+}
+
+func TestARefusedCommandAndArmingLeaveTheWait(t *testing.T) {
+	both(t, func(f *flight) {
+		f.aloft()
+		w := f.waits("/goto", waitFor(at(40, 0), 100))
+		time.Sleep(2 * time.Second)
+		f.accepted("/mode", `{"arm":true}`)
+		if code, o := f.call("POST", "/mode", `{"arm":false}`); code != 409 {
+			t.Errorf("disarming in the air: %d %v", code, o)
+		}
+		f.refused("/takeoff", `{"altitude":5}`, 409, "refused")
+		w.waits(t)
+		w.want(t, 200, "")
+		f.wantAt(40, 0, 10, 2.5)
+	})
+}
+
+func TestAWaitWhoseTimeIsUpTellsAndTheManoeuvreGoesOn(t *testing.T) {
+	both(t, func(f *flight) {
+		f.aloft()
+		n := len(f.commands())
+		w := f.waits("/goto", waitFor(at(60, 0), 3))
+		w.want(t, 504, "not_done", "goto", "3 s")
+		if took := w.answered.Sub(w.asked); took != 3*time.Second {
+			t.Errorf("answered after %v, want 3 s", took)
+		}
+		command := 192.0
+		if f.firmware == copter {
+			command = 115 // the heading that is kept
+		}
+		for name, want := range (object{"status": "accepted", "status_code": 0.0, "command": command, "mode": "hold", "done": false, "took": 3.0}) {
+			if w.answer[name] != want {
+				t.Errorf("%s is %v, want %v", name, w.answer[name], want)
+			}
+		}
+		sent := len(f.commands())
+		f.until("there", time.Minute, func() bool { return f.near(60, 0, 10) })
+		time.Sleep(time.Second)
+		if s := f.status(); s["done"] != true {
+			t.Errorf("done is %v at the place", s["done"])
+		}
+		if got := f.commands(); len(got) != sent || sent == n {
+			t.Errorf("after the answer the vehicle was told %v", got[sent:])
+		}
+	})
+	both(t, func(f *flight) { // as much as nothing
+		f.aloft()
+		f.waits("/land", `{"wait":0.001}`).want(t, 504, "not_done", "land")
+		f.waits("/land", `{"wait":0.4}`).want(t, 504, "not_done", "not complete after 0.4 s")
+		if _, o := f.call("POST", "/land", `{"wait":0}`); o["done"] != nil || o["took"] != nil {
+			t.Errorf("no wait, and the answer is %v", o)
+		}
+		w := f.waits("/mode", `{"mode":"altitude","wait":0.001}`)
+		w.want(t, 200, "") // its time is over when it is acknowledged, and it is complete
+		if took := w.answered.Sub(w.asked); took <= time.Millisecond {
+			t.Errorf("answered after %v: its time was not over", took)
+		}
+	})
+}
+
+func TestAClientThatGoesAwayEndsItsWaitingAndNothingElse(t *testing.T) {
+	both(t, func(f *flight) {
+		f.aloft()
+		ctx, leave := context.WithCancel(context.Background())
+		r := httptest.NewRequestWithContext(ctx, "POST", "/api/drone/goto", strings.NewReader(waitFor(at(60, 0), 100)))
+		gone := make(chan struct{})
+		go func() { f.handler.ServeHTTP(httptest.NewRecorder(), r); close(gone) }()
+		stays := f.waits("/goto", waitFor(at(60, 0), 100)) // an equal one
+		time.Sleep(2 * time.Second)
+		sent := len(f.commands())
+		left := time.Now()
+		leave()
+		<-gone
+		if waited := time.Since(left); waited != 0 {
+			t.Errorf("its handler ended %v later", waited)
+		}
+		stays.want(t, 200, "")
+		if got := f.commands(); len(got) != sent {
+			t.Errorf("the vehicle was told %v", got[sent:])
+		}
+		f.wantAt(60, 0, 10, 2.5)
+	})
+}
+
+func TestAnEqualCommandSentAnewKeepsTheWait(t *testing.T) {
+	for _, m := range longWays {
+		t.Run(m.name, func(t *testing.T) {
+			both(t, func(f *flight) {
+				f.aloft()
+				first := f.waits(m.path, waitFor(m.body, 300))
+				time.Sleep(3 * time.Second)
+				second := f.waits(m.path, waitFor(m.body, 290)) // how long it waits is no part of it
+				time.Sleep(time.Second)
+				first.waits(t)
+				second.waits(t)
+				second.want(t, 200, "")
+				first.want(t, 200, "")
+				if apart := second.answered.Sub(first.answered).Abs(); apart > 10*time.Millisecond {
+					t.Errorf("two that wait for the same were answered %v apart", apart)
+				}
+			})
+		})
+	}
+}
+
+// The server's own time-outs are 10 s for reading and 60 s for writing.
+func TestTheServersTimeOutsNeverCutAWait(t *testing.T) {
+	atStation(t, simPX4, func(st *station) {
+		st.fly("hold") // 100 m up: a landing takes over two minutes
+		p, end := serve(st.T, st.handler, maxConnections)
+		defer end()
+		w := p.connect()
+		began := time.Now()
+		r := w.ask("POST", "/api/drone/land", `{"wait":600}`)
+		r.wantOK(st.T)
+		if took := time.Since(began); took < 100*time.Second || !strings.Contains(r.body, `"done":true`) {
+			st.Errorf("after %v: %s", took, r.body)
+		}
+		w.ask("GET", "/api/drone", "").wantOK(st.T) // and the connection goes on
+	})
+}
+
+func TestACrowdThatWaitsKeepsNoCommandWaiting(t *testing.T) {
+	atStation(t, simPX4, func(st *station) {
+		st.fly("hold")
+		p, end := serve(st.T, st.handler, maxConnections)
+		defer end()
+		var clients sync.WaitGroup
+		var mu sync.Mutex
+		answers := map[int]int{}
+		for range 60 {
+			w := p.connect()
+			clients.Go(func() {
+				w.send("POST", "/api/drone/land", `{"wait":600}`)
+				r, err := w.receive("POST")
+				if err != nil {
+					st.Errorf("a client that waited was not answered: %v", err)
+				} else {
+					r.checkForm(st.T)
+				}
+				mu.Lock()
+				defer mu.Unlock()
+				answers[r.status]++
+			})
+			time.Sleep(time.Millisecond)
+		}
+		for range maxStreams {
+			watchStatus(p)
+			time.Sleep(time.Millisecond)
+		}
+		time.Sleep(5 * time.Second)
+		asked := time.Now()
+		for range 10 {
+			p.lands(500 * time.Millisecond)
+		}
+		w := p.connect()
+		w.ask("POST", "/api/drone/mode", `{"mode":"rtl"}`).wantOK(st.T)
+		if took := time.Since(asked); took > time.Second {
+			st.Errorf("eleven commands took %v", took)
+		}
+		time.Sleep(100 * time.Millisecond)
+		clients.Wait()
+		// Of 64 places the streams have 16: those that waited longest made way, the
+		// others were ended by another command than theirs.
+		if answers[409] == 0 || answers[409]+answers[504] != 60 {
+			st.Errorf("those who waited were answered %v", answers)
+		}
+	})
+}
+
+func TestThoseThatWaitMakeWayLastAndAreAnswered(t *testing.T) {
+	atStation(t, simPX4, func(st *station) {
+		st.fly("hold")
+		p, end := serve(st.T, st.handler, 4)
+		defer end()
+		idle := p.connect()
+		idle.ask("GET", "/api/drone", "").wantOK(st.T)
+		time.Sleep(time.Second)
+		wait := func() chan reply {
+			w, answer := p.connect(), make(chan reply, 1)
+			go func() {
+				w.send("POST", "/api/drone/land", `{"wait":600}`)
+				r, err := w.receive("POST")
+				if err != nil {
+					st.Errorf("a client that waited was not answered: %v", err)
+				}
+				answer <- r
+			}()
+			time.Sleep(time.Second)
+			return answer
+		}
+		first := wait()
+		stream := watchStatus(p)
+		time.Sleep(time.Second)
+		second := wait()
+
+		third := wait() // takes the place of the idle one
+		idle.gone()
+		if stream.ended() || len(first)+len(second) > 0 {
+			st.Fatal("more than the idle one made way")
+		}
+		asked := time.Now()
+		p.connect().ask("GET", "/api/drone", "").wantOK(st.T) // of the one that waits longest
+		if took := time.Since(asked); took > 50*time.Millisecond {
+			st.Errorf("answered after %v", took)
+		}
+		r := <-first
+		r.want(st.T, 504, "not_done", "land was accepted")
+		if f := r.failure(st.T); f.Done == nil || *f.Done || f.Took == nil || *f.Command != 21 || *f.Mode != "land" {
+			st.Errorf("got %s", r.body)
+		}
+		if len(second)+len(third) > 0 || stream.ended() {
+			st.Errorf("more than one made way: %d %d, the stream: %v", len(second), len(third), stream.ended())
+		}
+		st.sim.unplug() // nobody waits for ever
+		for _, c := range []chan reply{second, third} {
+			<-c
+		}
+	})
+}

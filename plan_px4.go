@@ -1,0 +1,97 @@
+package main
+
+import (
+	"math"
+	"slices"
+
+	"github.com/bluenviron/gomavlib/v3/pkg/dialects/common"
+)
+
+// planTakeoffPX4 is AUTO.LOITER, ARM, NAV_TAKEOFF: what is refused on the way
+// leaves no disarmed AUTO.TAKEOFF, which would climb when anybody arms it.
+func (r request) planTakeoffPX4(v vehicle) (plan, error) {
+	altitude, armed := or(r.altitude, defaultTakeoff), true
+	p := plan{arm: &armed, target: &place{math.NaN(), math.NaN(), altitude}}
+	amsl, err := v.takeoffAMSL(altitude)
+	if err != nil {
+		return p, err
+	}
+	p.amsl = amsl
+	if !v.armed {
+		if v.custom != entered[px4][ModeHold] {
+			p.steps = append(p.steps, px4.enter(ModeHold))
+		}
+		p.steps = append(p.steps, px4.armDisarm(true))
+	}
+	// Never 0 for latitude and longitude: PX4 then arms and stays.
+	climb := px4.command(common.MAV_CMD_NAV_TAKEOFF).leadingTo(ModeTakeoff, entered[px4][ModeTakeoff])
+	climb.p[6] = float32(amsl)
+	climb.to.end, climb.to.endAMSL = entered[px4][ModeHold], amsl-max(altitude/10, min(2, max(altitude/2, 0.9)))
+	p.steps = append(p.steps, climb)
+	return p, nil
+}
+
+// takeoffAMSL is where a PX4 takeoff ends: it takes metres above mean sea level
+// whatever the frame says, and below the present height it sits armed.
+func (v vehicle) takeoffAMSL(altitude float64) (float64, error) {
+	home := v.homeAMSL
+	if math.IsNaN(home) && !v.flying() {
+		home = v.amsl // it becomes home when it arms
+	}
+	amsl := home + altitude
+	if math.IsNaN(amsl) {
+		return 0, refuse(codeRefused, "takeoff: the autopilot has no home position yet; wait for its GPS")
+	}
+	if amsl <= v.amsl {
+		return 0, refuse(codeRefused, "altitude: the vehicle is already %.1f m above home", v.amsl-home)
+	}
+	return amsl, nil
+}
+
+// planHoldPX4 holds by PX4's own pause, DO_REPOSITION without a place: PX4 knows
+// where it can stop. A mode change alone flies on to the old target, and on the
+// ground an armed vehicle may have a takeoff under way. A failsafe ends by a mode
+// change only.
+func planHoldPX4(v vehicle) plan {
+	hold := px4.enter(ModeHold)
+	if !v.armed {
+		return plan{steps: []step{hold}}
+	}
+	pause := px4.command(common.MAV_CMD_DO_REPOSITION, -1, 1, 0).leadingTo(ModeHold, entered[px4][ModeHold])
+	if v.failsafe {
+		return plan{steps: []step{hold, pause}}
+	}
+	return plan{steps: []step{pause}}
+}
+
+// leaveOnPX4 gets the sticks out of the way of a mode without sticks: moving ones
+// take such a mode back, for 1.6 s after they stood. POSCTL, or without a position
+// ALTCTL, they can't undo, and the drone stops in it; so a plan from another stick
+// mode goes through it (docs/design.md, "Leaving on PX4"). A plan into a stick mode
+// goes through it where centring the sticks would take PX4 there by itself. With
+// COM_RC_OVERRIDE bit 0 cleared sticks undo nothing.
+func (p *plan) leaveOnPX4(v vehicle, mode Mode) {
+	if v.set.noOverride {
+		return
+	}
+	now, _ := px4.reported(v.custom)
+	if mode.flownBySticks() {
+		if !v.away || now.flownBySticks() {
+			return
+		}
+	} else {
+		p.steps[0].sticks = sticksStill
+		if !v.streams || now != ModeManual && now != ModeAltitude {
+			return
+		}
+	}
+	through := px4.enter(ModePosition)
+	if math.IsNaN(v.at.lat) {
+		through = px4.enter(ModeAltitude)
+	}
+	if !v.flying() || v.custom == through.to.number || p.steps[0].to != nil && p.steps[0].to.number == through.to.number {
+		return
+	}
+	through.wish = true
+	p.steps = slices.Insert(p.steps, 0, through)
+}

@@ -1,0 +1,225 @@
+package main
+
+import (
+	"fmt"
+	"math"
+	"time"
+)
+
+// What tells of other sticks than ours (docs/design.md, "Who has the sticks").
+const (
+	overrides  = 3500 * time.Millisecond // until ArduPilot has forgotten sticks that were not released
+	othersFor  = 3 * time.Second         // somebody else's sticks are a source for so long
+	stoodFor   = 1500 * time.Millisecond // after our axes stood so long, channels that move are somebody else's
+	idleBelow  = 1350                    // µs of RC_CHANNELS 3, and below it nobody's hand is on the receiver
+	stickMoves = 50                      // µs
+	switchAway = 100                     // µs
+)
+
+// receiverState is what is known of the vehicle's own RC receiver.
+type receiverState uint8
+
+const (
+	receiverNone  receiverState = iota // never there, lost or unknown
+	receiverIdle                       // live, its throttle low
+	receiverInUse                      // live, and somebody flies by it
+)
+
+// firstSource is whose sticks came first since PX4 started.
+type firstSource uint8
+
+const (
+	firstUnknown firstSource = iota
+	firstOurs
+	firstTransmitter
+)
+
+// channels are RC_CHANNELS 1 to 16, in µs. Roll, pitch, throttle and yaw are the
+// first four; the others are a transmitter's switches.
+type channels [16]uint16
+
+// sources is what is known of who else may move the sticks. PX4 and ArduPilot
+// tell of the receiver only while no stream of ours runs.
+type sources struct {
+	from     time.Time // when the receiver's state counts: an earlier stream hides it until then
+	receiver receiverState
+	told     bool // the receiver's state was heard
+	first    firstSource
+
+	transmitter    time.Time // when RC_CHANNELS came last: on PX4 only a transmitter brings them
+	program, moved time.Time // another program's sticks: when they came, and when the channels moved by them
+	last           channels  // RC_CHANNELS, while no stream of ours runs; of the switches also before it
+	stood          *channels // as they were when our axes began to stand
+	compare        time.Time // when our axes have stood for long enough
+
+	rcIn, rcOverride float64 // PX4's COM_RC_IN_MODE and COM_RC_OVERRIDE
+	gcsFailsafe      float64 // ArduPilot's FS_GCS_ENABLE; FS_GCS_ENABL on a plane
+	alone            bool    // -gcs: there is no other ground station
+}
+
+// newSources is a vehicle that has told nothing: its parameters have their
+// defaults.
+func newSources(alone bool) sources { return sources{rcIn: 3, rcOverride: 1, alone: alone} }
+
+// others is when another program's sticks last showed.
+func (s *sources) others() time.Time {
+	if s.moved.After(s.program) {
+		return s.moved
+	}
+	return s.program
+}
+
+// denied tells why our sticks can't act; "" where they can.
+func (s *sources) denied(f firmware, now time.Time) string {
+	switch {
+	case f.ardupilot() && now.Sub(s.others()) < othersFor:
+		return "another program moves the sticks of this vehicle"
+	case f.ardupilot() && s.gcsFailsafe > 0 && !s.alone:
+		name := "FS_GCS_ENABL"
+		if f == copter {
+			name = "FS_GCS_ENABLE"
+		}
+		return fmt.Sprintf("%s is %g: to the autopilot these sticks are a ground station's heartbeat; set it to 0, or start mavrest with -gcs if there is no other ground station", name, s.gcsFailsafe)
+	case f.ardupilot():
+		return ""
+	}
+	has := s.transmits(now)
+	switch s.rcIn {
+	case 0, 4:
+		return fmt.Sprintf("COM_RC_IN_MODE is %g: PX4 ignores these sticks; set it to 5 to fly by transmitter and API", s.rcIn)
+	case 1, 6, 8:
+		return ""
+	case 2:
+		has = s.receiver != receiverNone
+	case 3: // it keeps to its first source until it restarts
+		has = s.first == firstTransmitter
+	}
+	if has {
+		return fmt.Sprintf("COM_RC_IN_MODE is %g, and the transmitter has the sticks; set it to 1, 6 or 8 for these sticks to act", s.rcIn)
+	}
+	return ""
+}
+
+// transmits reports whether PX4 hears a transmitter.
+func (s *sources) transmits(now time.Time) bool {
+	return s.receiver != receiverNone || now.Sub(s.transmitter) < othersFor
+}
+
+// nobodys tells why a stick mode would have nobody's sticks: ours can't act, and
+// there are no others. "" where somebody's do.
+func (s *sources) nobodys(f firmware, now time.Time) string {
+	why := s.denied(f, now)
+	switch {
+	case f.ardupilot() && (s.receiver == receiverInUse || now.Sub(s.others()) < othersFor):
+		return ""
+	case !f.ardupilot() && s.rcIn != 4 && s.transmits(now):
+		return ""
+	}
+	return why
+}
+
+// live reports whether a receiver takes the sticks that a stream gives back: PX4
+// has no way to give them.
+func (s *sources) live(f firmware) bool { return f.ardupilot() && s.receiver != receiverNone }
+
+// inUse reports whether a pilot flies by the receiver where we don't.
+func (s *sources) inUse(f firmware) bool { return f.ardupilot() && s.receiver == receiverInUse }
+
+// overrides reports whether PX4 takes a mode back from sticks that move.
+func (s *sources) overrides(f firmware) bool { return f == px4 && int(s.rcOverride)&1 != 0 }
+
+// hiddenUntil says that the receiver's state does not count before a time.
+func (s *sources) hiddenUntil(at time.Time) {
+	if at.After(s.from) {
+		s.from = at
+	}
+}
+
+// open says that the link was opened: an earlier process may have sent sticks.
+func (s *sources) open(now time.Time) { s.hiddenUntil(now.Add(overrides)) }
+
+// hear takes the receiver's state, told while no stream of ours runs.
+func (s *sources) hear(live bool, throttle uint16) {
+	s.told = true
+	switch {
+	case !live:
+		s.receiver = receiverNone
+	case throttle > idleBelow:
+		s.receiver = receiverInUse
+	default:
+		s.receiver = receiverIdle
+	}
+	if live && s.first == firstUnknown {
+		s.first = firstTransmitter
+	}
+}
+
+// hearParam takes a parameter of the autopilot's.
+func (s *sources) hearParam(name string, v float64) {
+	switch name {
+	case "COM_RC_IN_MODE":
+		s.rcIn = v
+	case "COM_RC_OVERRIDE":
+		s.rcOverride = v
+	case "FS_GCS_ENABLE", "FS_GCS_ENABL":
+		s.gcsFailsafe = v
+	}
+}
+
+// use says that our stream begins. It tells, once, what PX4 makes of its first
+// source of sticks.
+func (s *sources) use(f firmware) (notice string) {
+	if s.first != firstUnknown {
+		return ""
+	}
+	s.first = firstOurs
+	if f == px4 && s.rcIn == 3 {
+		return "COM_RC_IN_MODE is 3: PX4 keeps to these sticks until it restarts, and a transmitter's sticks and mode switch are dead; 5 gives a transmitter the first place"
+	}
+	return ""
+}
+
+// restarted forgets what the autopilot has forgotten.
+func (s *sources) restarted(now time.Time) {
+	*s = sources{rcIn: s.rcIn, rcOverride: s.rcOverride, gcsFailsafe: s.gcsFailsafe, alone: s.alone}
+	s.open(now)
+}
+
+// unwatch says that the channels of sticks follow ours for a while.
+func (s *sources) unwatch(now time.Time) { s.stood, s.compare = nil, now.Add(stoodFor) }
+
+// sticksMove reports whether channels 1 to 4 move while our axes stand.
+func (s *sources) sticksMove(c channels, now time.Time) bool {
+	if now.Before(s.compare) {
+		return false
+	}
+	if s.stood == nil {
+		s.stood = &c
+	}
+	return apart(c[:4], s.stood[:4], stickMoves)
+}
+
+// switchMoves reports whether one of the channels 5 to 16 is not where it was
+// before our stream: our stream does not move those.
+func (s *sources) switchMoves(c channels) bool {
+	moves := apart(c[4:], s.last[4:], switchAway)
+	for i := 4; i < len(c); i++ {
+		if !plausible(s.last[i]) { // it was not heard before
+			s.last[i] = c[i]
+		}
+	}
+	return moves
+}
+
+// plausible reports whether a channel has a value: 0 and 65535 are none.
+func plausible(us uint16) bool { return us != 0 && us != math.MaxUint16 }
+
+// apart reports whether two channels differ by more than so many µs.
+func apart(a, b []uint16, most int) bool {
+	for i := range a {
+		if d := int(a[i]) - int(b[i]); plausible(a[i]) && plausible(b[i]) && (d > most || d < -most) {
+			return true
+		}
+	}
+	return false
+}

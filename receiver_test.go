@@ -1,0 +1,271 @@
+package main
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+)
+
+// TestWhoseSticksCount is the table of DESIGN's "Where our sticks can't be the
+// ones": what stands in their way, by the parameter that is named.
+func TestWhoseSticksCount(t *testing.T) {
+	no := map[string]bool{}
+	for _, receiver := range []string{"idle", "in-use"} {
+		for _, in := range []string{"2", "3", "5", "7", "9", "NaN"} { // a source that was there first
+			no["px4 "+receiver+" "+in] = true
+		}
+	}
+	for _, receiver := range []string{"none", "idle", "in-use"} {
+		for _, in := range []string{"0", "4"} { // ignored
+			no["px4 "+receiver+" "+in] = true
+		}
+		for _, f := range []string{"copter", "quadplane", "plane"} {
+			for _, fs := range []string{"1", "2", "5"} {
+				no[f+" "+receiver+" "+fs] = true
+			}
+		}
+	}
+	for _, f := range []string{"px4", "copter", "quadplane", "plane"} {
+		for _, receiver := range []string{"none", "idle", "in-use"} {
+			for _, param := range []string{"0", "1", "2", "3", "4", "5", "6", "7", "8", "9", "NaN"} {
+				if f != "px4" && strings.Contains("346789", param) {
+					continue
+				}
+				vehicle := f + " " + receiver + " " + param
+				for _, alone := range []bool{false, true} {
+					t.Run(fmt.Sprintf("%s alone=%v", vehicle, alone), func(t *testing.T) {
+						h := parseStickFlight(t, vehicle)
+						h.src.alone = alone
+						want := no[vehicle] && !(alone && f != "px4")
+						why := h.src.denied(h.f.firmware, h.f.now)
+						if (why != "") != want {
+							t.Fatalf("denied: %q, want %v", why, want)
+						}
+						name := map[string]string{"px4": "COM_RC_IN_MODE", "copter": "FS_GCS_ENABLE is"}[f]
+						if name == "" {
+							name = "FS_GCS_ENABL is"
+						}
+						if want && !strings.Contains(why, name) {
+							t.Errorf("%q does not name %s", why, name)
+						}
+						// A stick mode set here then starts no stream, and never gets one.
+						h.asks()
+						h.in("altitude")
+						h.entered(h.f)
+						h.pass(20 * time.Second)
+						quiet := want || f != "px4" && receiver == "in-use"
+						if (h.phase == stickOff) != quiet || quiet && len(h.frames) > 0 {
+							t.Errorf("%s after %d frames", h.state(), len(h.frames))
+						}
+						if quiet && h.acts != "" {
+							t.Errorf("done: %s", h.acts)
+						}
+						by := map[bool]string{true: "receiver"}[quiet]
+						if got := h.by(h.f); got != by {
+							t.Errorf("%q has the sticks, want %q", got, by)
+						}
+						// Another program's sticks come before a parameter; PX4 has its own order.
+						h.foreigner(h.f)
+						if got := h.src.denied(h.f.firmware, h.f.now); strings.Contains(got, "another program") == (f == "px4") {
+							t.Errorf("beside another program's sticks: %q", got)
+						}
+						h.pass(othersFor)
+						if got := h.src.denied(h.f.firmware, h.f.now); (got != "") != want {
+							t.Errorf("3 s after it: %q", got)
+						}
+					})
+				}
+			}
+		}
+	}
+}
+
+func TestTransmitterAndPX4ShareTheSticksByItsParameter(t *testing.T) {
+	testSticks(t, []stickRule{
+		{"with 3 and ours first a notice tells that a transmitter is dead, once", "px4 3", "sets position, told 5, pilot AUTO.LOITER, disarmed, armed, flies, sets position, untold"},
+		{"so it does where the parameter is unknown", "px4 NaN", "sets position, told COM_RC_IN_MODE"},
+		{"and again after a restart", "px4 3", "sets position, told COM_RC_IN_MODE, restarted, +4s, sets position, told COM_RC_IN_MODE"},
+		{"not with 5", "px4 5", "sets position, untold"},
+		{"not where the transmitter was first", "px4 3 in-use", "sets position, untold, by receiver"},
+		{"with 3 the transmitter that was first keeps them though it is lost", "px4 3 in-use", "receiver gone, sets position, = off, by receiver"},
+		{"with 3 ours are first until it restarts", "px4 3", "disarmed, sets position, +6s, = off, +4s, receiver live 1500, sets position, = nobody 0 0 0 0, by"},
+		{"a restart forgets who was first", "px4 3 in-use", "restarted, +4s, sets position, = nobody 0 0 500 0, told COM_RC_IN_MODE"},
+		{"with 2 a lost transmitter gives way", "px4 2 in-use", "sets position, = off, receiver gone, sets position, = nobody 0 0 500 0"},
+		{"with 5 a transmitter may come on later", "px4 5", "sets position, by, channels 1500 1500 1500 1500, by receiver, +2s, channels 1500 1500 1500 1500, +2s, by receiver, +2s, by"},
+		{"also under the client's sticks", "px4 7", "sets position, input 300 0 500 0 5s, by client, channels 1500 1500 1500 1500, by receiver"},
+		{"whoever flies by it never falls silent", "px4 5", "sets altitude, channels 1500 1500 1500 1500, +2s, channels 1500 1500 1500 1500, +2s, channels 1500 1500 1500 1500, +2s, = nobody 0 0 500 0"},
+		{"and falls silent when it is lost", "px4 5", "sets altitude, channels 1500 1500 1500 1500, +4s, = nobody 0 0 500 0, +1s, = nobody 0 0 500 0 holds"},
+		{"with 1 RC_CHANNELS mean nothing", "px4 1", "sets altitude, +4s, channels 1500 1500 1500 1500, by, +1s, = nobody 0 0 500 0 holds"},
+	})
+}
+
+func TestReceiversStateCountsOnlyWithoutAStreamOfOurs(t *testing.T) {
+	now := time.Unix(1_700_000_000, 0)
+	for _, r := range []struct {
+		name   string
+		script string
+		want   receiverState
+	}{
+		{"never told", "", receiverNone},
+		{"live and low", "receiver live 1000", receiverIdle},
+		{"live at an unknown throttle", "receiver live 0", receiverIdle},
+		{"live up to 1350", "receiver live 1350", receiverIdle},
+		{"live and over it", "receiver live 1351", receiverInUse},
+		{"lost", "receiver live 1500, receiver gone", receiverNone},
+		{"landed again", "receiver live 1500, receiver live 1000", receiverIdle},
+		{"while our stream runs it tells nothing", "sets position, receiver live 1500", receiverNone},
+		{"nor after it, until a stream is forgotten", "disarmed, sets position, +5100ms, = off, +3300ms, receiver live 1500", receiverNone},
+		{"3.5 s after it", "disarmed, sets position, +5100ms, = off, +3500ms, receiver live 1500", receiverInUse},
+		{"at once after a release", "receiver live 1000, sets position, leaves, left hold, +50ms, receiver live 1500", receiverInUse},
+		{"a restart forgets it", "receiver live 1500, restarted", receiverNone},
+		{"and tells nothing for 3.5 s", "restarted, +3s, receiver live 1500", receiverNone},
+	} {
+		t.Run(r.name, func(t *testing.T) {
+			h := newStickFlight(copter, "none", 0)
+			if r.script != "" {
+				if wrong := h.play(t, r.script); wrong != "" {
+					t.Error(wrong)
+				}
+			}
+			if h.src.receiver != r.want {
+				t.Errorf("receiver %d, want %d", h.src.receiver, r.want)
+			}
+		})
+	}
+	// An earlier process' sticks stand for 3 s and would look like a receiver.
+	h := newStickFlight(copter, "none", 0)
+	h.src.told = false
+	h.src.open(now.Add(-3 * time.Second))
+	if h.hearReceiver(h.f, true, 1500); h.src.told || h.src.receiver != receiverNone {
+		t.Error("it counts 3 s after the link opened")
+	}
+	h.pass(500 * time.Millisecond)
+	if h.hearReceiver(h.f, true, 1500); !h.src.told || h.src.receiver != receiverInUse {
+		t.Error("it does not count 3.5 s after the link opened")
+	}
+}
+
+func TestReceiverInUseKeepsTheSticks(t *testing.T) {
+	testSticks(t, []stickRule{
+		{"a stick mode starts no stream", "copter in-use", "sets altitude, +10s, = off, by receiver"},
+		{"nor does arming in one", "copter in-use", "disarmed, sets altitude, arms, armed, +1s, = off"},
+		{"until the client takes over", "copter in-use", "sets altitude, input 300 0 700 0 500ms, = client 300 0 700 0, by client"},
+		{"whose timeout gives them back", "copter in-use", "sets altitude, input 300 0 700 0 500ms, +600ms, = off released, by receiver, +20s, = off"},
+		{"and who may take them again", "copter in-use", "sets altitude, input 300 0 700 0 500ms, +1s, input 0 0 400 0 500ms, = client 0 0 400 0 released, +1s, = off released"},
+		{"setting a mode gives them back too", "copter in-use", "sets altitude, input 300 0 700 0 5s, sets position, = off released, +20s, = off"},
+		{"so does a plan out that was not carried out", "copter in-use", "sets altitude, input 300 0 700 0 5s, leaves, = nobody 0 0 500 0, fails, +10ms, = off released, +20s, = off"},
+		{"nobody's hand in an altitude mode brings a stream back", "copter in-use", "sets altitude, input 300 0 700 0 500ms, +600ms, = off released, channels 1500 1500 1000 1500, = nobody 0 0 500 0, told nobody's"},
+		{"which is a silent client's", "copter in-use", "sets altitude, input 300 0 700 0 500ms, +600ms, channels 1500 1500 1000 1500, = nobody 0 0 500 0 released, +5s, = nobody 0 0 500 0 holds"},
+		{"and enters the next stick mode", "copter in-use", "sets altitude, input 300 0 700 0 500ms, +600ms, channels 1500 1500 1000 1500, sets position, = nobody 0 0 500 0 released"},
+		{"the look takes half a second", "copter in-use", "sets altitude, input 300 0 700 0 500ms, +1100ms, channels 1500 1500 1000 1500, = off released"},
+		{"on a QuadPlane as well", "quadplane in-use", "sets altitude, input 300 0 700 0 500ms, +600ms, channels 1500 1500 1000 1500, = nobody 0 0 500 0 released"},
+		{"in manual mode a low throttle is the pilot's own", "copter in-use", "sets manual, input 300 0 700 0 500ms, +600ms, channels 1500 1500 1000 1500, = off released"},
+		{"a receiver that is gone brings it back too", "copter in-use", "sets altitude, input 300 0 450 0 500ms, +600ms, receiver gone, = nobody 0 0 500 0 released"},
+		{"but in manual mode, which is the autopilot's failsafe", "copter in-use", "sets manual, input 300 0 450 0 500ms, +600ms, receiver gone, = off released"},
+		{"disarmed nobody falls", "copter in-use", "disarmed, sets altitude, input 0 0 0 0 500ms, +600ms, channels 1500 1500 1000 1500, = off released"},
+		{"an idle receiver keeps nothing", "copter idle", "sets altitude, = nobody 0 0 500 0, by"},
+		{"PX4 keeps its own order", "px4 1 in-use", "sets altitude, = nobody 0 0 500 0, by"},
+	})
+}
+
+func TestForeignSticksEndOurs(t *testing.T) {
+	const still = "channels 1500 1500 1500 1500, "
+	testSticks(t, []stickRule{
+		{"another program's MANUAL_CONTROL", "copter none", "sets position, input 300 0 500 0 5s, foreign, = off released, by receiver, owner other, told another"},
+		{"on PX4 it has its own order", "px4", "sets position, input 300 0 500 0 5s, told COM, foreign, = client 300 0 500 0, untold"},
+		{"a pilot's centred stream too", "copter none", "sets position, pilot LOITER, foreign, = off released, owner pilot"},
+		{"where nothing is ours nothing is told", "copter none", "foreign, = off, untold"},
+		{"a stick mode gets no stream in the 3 s after", "copter none", "foreign, sets altitude, = off, +3s, sets altitude, = nobody 0 0 500 0"},
+		{"channels that move while ours stand", "copter none", "sets position, +2s, " + still + "channels 1500 1551 1500 1500, = off released, told another"},
+		{"channels of a vehicle that does not hear us", "copter idle", "sets position, +2s, " + still + "deaf, channels 1500 1500 1000 1500, hears, channels 1500 1500 1500 1500, = nobody 0 0 500 0, +2s, channels 1500 1500 1500 1500, = nobody 0 0 500 0, untold"},
+		{"a little is noise", "copter none", "sets position, +2s, " + still + "channels 1550 1450 1500 1500, = nobody 0 0 500 0"},
+		{"slowly too", "copter none", "sets position, +2s, " + still + "channels 1500 1500 1540 1500, channels 1500 1500 1570 1500, = off released"},
+		{"channels that follow our own sticks", "copter none", "sets position, +2s, " + still + "input 300 0 500 0 1s, channels 1500 1650 1500 1500, = client 300 0 500 0"},
+		{"and are looked at anew when these stand", "copter none", "sets position, +2s, " + still + "input 300 0 500 0 5s, +1600ms, channels 1500 1650 1500 1500, +1s, channels 1500 1650 1500 1500, = client 300 0 500 0, channels 1500 1500 1500 1500, = off released"},
+		{"a stream that has just begun", "copter none", "sets position, +1s, " + still + "channels 1500 1900 1500 1500, = nobody 0 0 500 0"},
+		{"one that begins anew knows nothing of the last", "copter idle", "sets position, +2s, " + still + "pilot GUIDED, = off released, +1s, sets position, +2s, channels 1500 1900 1500 1500, = nobody 0 0 500 0"},
+		{"PX4's channels are its transmitter's", "px4 1", "sets position, +2s, " + still + "channels 1500 1900 1500 1500, = nobody 0 0 500 0"},
+		{"a stick mode set here takes them back", "copter none", "sets position, foreign, +4s, sets position, input 100 0 500 0 1s, = client 100 0 500 0 released, owner client"},
+	})
+}
+
+// TestAPilotsSwitchIsSeenInTheChannels: our stream moves the channels 1 to 4 alone.
+func TestAPilotsSwitchIsSeenInTheChannels(t *testing.T) {
+	const before = "channels 1500 1500 1000 1500 1800, sets position, "
+	testSticks(t, []stickRule{
+		{"a switch that moves is a pilot's", "copter idle", before + "+2s, channels 1500 1500 1500 1500 1100, = off released, owner pilot, by receiver, told switch"},
+		{"also under the client's sticks", "copter idle", before + "input 300 0 500 0 5s, channels 1500 1650 1500 1500 1100, = off released, owner pilot"},
+		{"at once, whatever our axes did", "copter idle", before + "+100ms, channels 1500 1500 1500 1500 1100, = off released"},
+		{"also where the channels came only with the stream", "copter idle", "sets position, channels 1500 1500 1500 1500 1800, channels 1500 1500 1500 1500 1100, = off released"},
+		{"a little is noise", "copter idle", before + "channels 1500 1500 1500 1500 1900, channels 1500 1500 1500 1500 1700, = nobody 0 0 500 0, untold"},
+		{"little by little too", "copter idle", before + "channels 1500 1500 1500 1500 1860, = nobody 0 0 500 0, channels 1500 1500 1500 1500 1920, = off released"},
+		{"a channel without a value does not move", "copter none", "channels 0 0 0 0 0, sets position, channels 1500 1500 1500 1500 65535, channels 1500 1500 1500 1500 0, = nobody 0 0 500 0"},
+		{"a switch of before our stream is none", "copter idle", "channels 1500 1500 1000 1500 1800, channels 1500 1500 1000 1500 1100, sets position, channels 1500 1500 1500 1500 1100, = nobody 0 0 500 0"},
+		{"nobody's hand: centred ones stand in", "copter idle", before + "+2s, channels 1500 1500 1500 1500 1100, +100ms, channels 1500 1500 1000 1500 1100, = nobody 0 0 500 0 released, owner pilot, told nobody's"},
+		{"for the pilot, who may switch again", "copter idle", before + "+2s, channels 1500 1500 1500 1500 1100, +100ms, channels 1500 1500 1000 1500 1100, +2s, channels 1500 1500 1500 1500 1800, = off released released"},
+		{"a hand: his sticks fly", "copter idle", before + "+2s, channels 1500 1500 1500 1500 1100, +100ms, channels 1500 1500 1500 1500 1100, = off released, +20s, = off, by receiver"},
+		{"nobody holds for a client that he took them from", "copter idle", "channels 1500 1500 1000 1500 1800, sets altitude, channels 1500 1500 1500 1500 1100, +100ms, channels 1500 1500 1000 1500 1100, = nobody 0 0 500 0 released, +20s, = nobody 0 0 500 0"},
+		{"on the way out as well", "copter none", before + "leaves, left hold, = nobody 0 0 500 0, channels 1500 1500 1500 1500 1100, = off released"},
+		{"a stick mode set here takes them back", "copter idle", before + "channels 1500 1500 1500 1500 1100, sets position, input 100 0 500 0 1s, = client 100 0 500 0 released"},
+		{"PX4 has its own order", "px4 1", before + "channels 1500 1500 1500 1500 1100, = nobody 0 0 500 0"},
+	})
+}
+
+// TestAnotherProgramsSticksThatEnd: under an idle receiver the drone would sink
+// into the ground.
+func TestAnotherProgramsSticksThatEnd(t *testing.T) {
+	const (
+		theirs = "channels 1500 1650 1500 1500, "
+		idle   = "channels 1500 1500 1000 1500, "
+	)
+	testSticks(t, []stickRule{
+		{"nobody's hand: centred ones stand in", "copter idle", "sets position, joins, " + theirs + "+2900ms, " + theirs + "= off released, +100ms, " + idle + "= nobody 0 0 500 0, told nobody's, owner other"},
+		{"at once where they were released", "copter idle", "sets position, joins, " + theirs + "+100ms, " + idle + "= off released, +500ms, " + idle + "= nobody 0 0 500 0"},
+		{"a throttle that is low while they come is theirs", "copter idle", "sets position, joins, " + idle + "= off released, joins, " + idle + "= off, joins, " + idle + "= off"},
+		{"seen in the channels alone", "copter idle", "sets position, +2s, channels 1500 1500 1500 1500, " + theirs + "= off released, +1s, channels 1500 1500 1500 1500, +3s, " + idle + "= off, +500ms, " + idle + "= nobody 0 0 500 0, told nobody's"},
+		{"a hand is on it", "copter idle", "sets position, joins, " + theirs + "+3s, channels 1500 1500 1500 1500, +600ms, channels 1500 1500 1500 1500, = off released, +10s, " + idle + "= off"},
+		{"a pilot's switch meanwhile makes him the one", "copter idle", "sets position, joins, " + theirs + "+3s, channels 1500 1500 1500 1500 1100, owner pilot, +600ms, " + idle + "= off released"},
+		{"without a receiver, before the radio failsafe", "copter none", "sets position, joins, +400ms, " + theirs + "= off released, +200ms, " + theirs + "= nobody 0 0 500 0, told nobody's"},
+		{"in a mode that this process set while they came", "copter idle", "foreign, +1s, foreign, sets position, = off, +3s, " + idle + "= nobody 0 0 500 0, owner client"},
+		{"not in a mode that a pilot set", "copter idle", "sets position, joins, pilot ALT_HOLD, +1s, " + idle + "+3s, " + idle + "= off released"},
+		{"nor in manual mode", "copter idle", "sets manual, joins, +3s, " + idle + "= off released"},
+		{"nor on the ground", "copter idle", "landed, sets position, joins, +3s, " + idle + "= off released"},
+		{"the receiver's state is not read from their sticks", "copter idle", "sets position, joins, receiver live 1500, +3s, receiver live 1500, by receiver, +4s, " + idle + "= off released"},
+	})
+}
+
+// TestAStickModeThatNobodyWouldFlyIsUnsupported: DESIGN's 501.
+func TestAStickModeThatNobodyWouldFlyIsUnsupported(t *testing.T) {
+	for _, c := range []struct {
+		vehicle, before string
+		want            string // the parameter; "" somebody flies it
+	}{
+		{"px4 none 0", "", "COM_RC_IN_MODE is 0"},
+		{"px4 in-use 0", "", ""}, // the transmitter's
+		{"px4 none 4", "", "COM_RC_IN_MODE is 4"},
+		{"px4 in-use 4", "", "COM_RC_IN_MODE is 4"},
+		{"px4 in-use 3", "", ""},
+		{"px4 in-use 3", "receiver gone", "COM_RC_IN_MODE is 3"},
+		{"px4 none 3", "", ""},
+		{"px4 none 5", "channels 1500 1500 1500 1500", ""},
+		{"copter none 1", "", "FS_GCS_ENABLE is 1"},
+		{"copter idle 1", "", "FS_GCS_ENABLE is 1"},
+		{"copter in-use 1", "", ""},
+		{"plane idle 1", "", "FS_GCS_ENABL is 1"},
+		{"copter idle 0", "", ""},
+		{"copter idle 0", "foreign", ""}, // another program's
+	} {
+		t.Run(c.vehicle+" "+c.before, func(t *testing.T) {
+			h := parseStickFlight(t, c.vehicle)
+			if c.before != "" {
+				if wrong := h.play(t, c.before); wrong != "" {
+					t.Fatal(wrong)
+				}
+			}
+			if got := h.src.nobodys(h.f.firmware, h.f.now); !strings.HasPrefix(got, c.want) || (got == "") != (c.want == "") {
+				t.Errorf("%q, want %q", got, c.want)
+			}
+		})
+	}
+}
