@@ -1179,6 +1179,7 @@ func TestPX4PilotGetsTheModeThatOurSticksUndid(t *testing.T) {
 					if stood := time.Since(switched); refusal["code"] != "wrong_mode" || stood > 200*time.Millisecond {
 						t.Fatalf("%v after the switch the client's input was answered %v", stood, refusal)
 					}
+					time.Sleep(100 * time.Millisecond) // the input may have come before PX4 undid it
 					if f.sim.truth().mode != simPX4Posctl {
 						t.Fatalf("PX4 is in mode %#x", f.sim.truth().mode)
 					}
@@ -1227,6 +1228,7 @@ func TestPX4PilotsModeIsNotSetOverWhatCameAfterIt(t *testing.T) {
 				f.keepsMoving(2 * time.Second)
 				f.sim.pilotMode(simPX4Loiter)
 				f.keepsMoving(time.Second)
+				time.Sleep(100 * time.Millisecond) // the input may have come before PX4 undid it
 				f.told("undid", 1)
 				time.Sleep(1200 * time.Millisecond)
 				c.then(f)
