@@ -244,14 +244,6 @@ func (h *handshake) kind(t *task, r request) error {
 	return nil
 }
 
-// sooner is the earlier of two times; the zero time is never.
-func sooner(a, b time.Time) time.Time {
-	if a.IsZero() || !b.IsZero() && b.Before(a) {
-		return b
-	}
-	return a
-}
-
 // paramWait is how long a PARAM_VALUE is waited for; or two round trips.
 const paramWait = 150 * time.Millisecond
 

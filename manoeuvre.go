@@ -2,7 +2,6 @@ package main
 
 import (
 	"math"
-	"reflect"
 	"time"
 )
 
@@ -62,23 +61,6 @@ func doneAtOnce() *manoeuvre {
 	return m
 }
 
-// replace makes a plan whose goal the vehicle took the manoeuvre. One that is equal
-// goes on, also by its second leg: those who wait for it wait on.
-func (c *commander) replace(t *task) {
-	now := time.Now()
-	if m := c.man; m != nil && !m.finished() && reflect.DeepEqual(m.request, t.request) {
-		m.plan, m.at, m.near, m.strange = t.plan, now, time.Time{}, time.Time{}
-		return
-	} else if m != nil {
-		m.finish(errSuperseded)
-	}
-	if t.plan.goal.mode.flownBySticks() {
-		c.man = doneAtOnce()
-		return
-	}
-	c.man = &manoeuvre{request: t.request, plan: t.plan, at: now, over: make(chan struct{})}
-}
-
 func (m *manoeuvre) finished() bool { return m.done || m.why != nil }
 
 // finish ends it; a nil why is that it is complete.
@@ -88,25 +70,6 @@ func (m *manoeuvre) finish(why error) {
 	}
 	m.done, m.why = why == nil, why
 	close(m.over)
-}
-
-// abandon ends the manoeuvre for a reason that a person can act on, and forgets
-// it. A landing on its way is no longer what the vehicle does: the mode is the
-// reported one.
-func (c *commander) abandon(format string, args ...any) {
-	if c.man == nil {
-		return
-	}
-	if c.transit() {
-		c.machine.abandon()
-	}
-	c.man.finish(refuse(codeInterrupted, format, args...))
-	c.man = nil
-}
-
-// transit reports whether a landing is still on its way to its place.
-func (c *commander) transit() bool {
-	return c.man != nil && c.man.plan.second != nil && !c.man.finished()
 }
 
 // watch looks at the manoeuvre, and tells what became of it: whether a landing

@@ -34,10 +34,6 @@ const (
 	firstTransmitter
 )
 
-// channels are RC_CHANNELS 1 to 16, in µs. Roll, pitch, throttle and yaw are the
-// first four; the others are a transmitter's switches.
-type channels [16]uint16
-
 // sources is what is known of who else may move the sticks. PX4 and ArduPilot
 // tell of the receiver only while no stream of ours runs.
 type sources struct {

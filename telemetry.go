@@ -516,3 +516,15 @@ func (l *textLog) since(t time.Time) []statusText {
 	}
 	return list
 }
+
+// sooner is the earlier of two times; the zero time is never.
+func sooner(a, b time.Time) time.Time {
+	if a.IsZero() || !b.IsZero() && b.Before(a) {
+		return b
+	}
+	return a
+}
+
+// channels are RC_CHANNELS 1 to 16, in µs. Roll, pitch, throttle and yaw are the
+// first four; the others are a transmitter's switches.
+type channels [16]uint16
