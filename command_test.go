@@ -938,7 +938,9 @@ func TestDisarmingIsNeverSuperseded(t *testing.T) {
 			b.command(newer)
 			o := <-disarming
 			lineEqual(t, "error", o.err, nil)
-			lineEqual(t, "time until the answer", o.took, 760*time.Millisecond)
+			if o.took < 750*time.Millisecond || o.took > 760*time.Millisecond { // by its ack, or by a report just before
+				t.Errorf("the answer came after %v", o.took)
+			}
 			time.Sleep(5 * time.Second)
 		})
 	}

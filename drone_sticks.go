@@ -73,7 +73,12 @@ func (h *hands) hear(m message.Message, now time.Time) {
 	tel := &h.craft.tel
 	switch m := m.(type) {
 	case *common.MessageCurrentMode:
-		h.hearMode(h.facts(now), m.CustomMode, m.IntendedCustomMode)
+		if h.hearMode(h.facts(now), m.CustomMode, m.IntendedCustomMode) {
+			r := h.craft.report(true, now)
+			r.custom = m.CustomMode
+			r.mode, _ = h.craft.firmware.reported(r.custom)
+			h.craft.machine.undone(r)
+		}
 	case *common.MessageSysStatus:
 		if tel.health.at.IsZero() {
 			return

@@ -256,6 +256,11 @@ func (z *fuzzed) post(path, body string) {
 		z.ended = time.Now()
 		switch code {
 		case 200:
+			for i := range z.windows { // the vehicle obeyed the client after the pilot: his command is the newer one
+				if z.windows[i].until.IsZero() {
+					z.windows[i].until = time.Now()
+				}
+			}
 			if len(z.windows) == n {
 				z.accepted, z.order = o["mode"].(string), wishes
 				if armed := z.heard.BaseMode&minimal.MAV_MODE_FLAG_SAFETY_ARMED != 0; armed && mode.String() != o["mode"] {

@@ -336,6 +336,13 @@ func (m *machine) claimed(number uint32, now time.Time) int {
 // show makes the reported mode the mode: nothing that was commanded explains it.
 func (m *machine) show(r report) { m.mode, m.order, m.follow = r.mode, nil, time.Time{} }
 
+// undone takes a report of a mode that our own sticks have brought back: it is
+// nobody's switch, and ends nothing.
+func (m *machine) undone(r report) {
+	m.last = r
+	m.show(r)
+}
+
 // lose says that the link to the autopilot was lost.
 func (m *machine) lose() {
 	if m.contact == contactKept {

@@ -2,6 +2,7 @@ package main
 
 import (
 	"math"
+	"math/rand/v2"
 	"slices"
 	"strings"
 	"testing"
@@ -492,7 +493,7 @@ func TestPX4ShowsAModeAWhileAfterItsLastAck(t *testing.T) {
 			simOnPX4InAir(t, func(b *simBoard) {
 				m := tt.send(b)
 				old := b.truth().mode
-				time.Sleep(time.Duration(b.dice.IntN(20)) * ms)
+				time.Sleep(time.Duration(rand.IntN(20)) * ms)
 				b.forget()
 				sent := time.Now()
 				b.write(m)
@@ -551,7 +552,7 @@ func TestPX4SticksThatMoveBeforeTheModeIsInForceTakeOver(t *testing.T) {
 		for after, taken := range map[time.Duration]bool{0: true, 5 * ms: true, 10 * ms: true, 15 * ms: false, 30 * ms: false} {
 			for range 6 {
 				simOnPX4InAir(t, func(b *simBoard) {
-					time.Sleep(time.Duration(b.dice.IntN(40)) * ms)
+					time.Sleep(time.Duration(rand.IntN(40)) * ms)
 					b.stick(400*ms, sim25Hz, 0, 0, 500, 0)
 					b.forget()
 					b.write(&common.MessageCommandLong{TargetSystem: 1, TargetComponent: 1, Command: simSetMode, Param1: 1, Param2: float32(mode >> 16)})
