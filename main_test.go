@@ -442,7 +442,7 @@ func TestSystemdIsTold(t *testing.T) {
 	for got := ""; got != "STOPPING=1"; {
 		got = <-told
 	}
-	p.end(t)
+	p.ended(t)
 }
 
 func TestWatchdogStarvesWhenTheLinkHangs(t *testing.T) {
