@@ -160,8 +160,8 @@ func (t *task) end(why error) {
 }
 
 // takeover ends every plan: a report came that no command of ours explains, or a
-// failsafe. What waits for the answer of its last step only learns what the vehicle
-// does with it (rule 4).
+// failsafe. A plan whose step is on the wire first learns what the vehicle does with
+// that step (rule 4).
 func (c *commander) takeover(why string) {
 	for _, t := range append(slices.Clone(c.running), c.next) {
 		if t != nil && t.endedBy == nil {
@@ -197,8 +197,8 @@ func (c *commander) stop() {
 	c.bell.ring()
 }
 
-// over is why a task may not go on; nil where it may. Whose last step is on the
-// wire waits for its answer also after a takeover.
+// over is why a task may not go on; nil where it may. A task whose step is on the
+// wire waits for that step's answer also after a takeover.
 func (t *task) over() error {
 	switch {
 	case t.by.stopped && !time.Now().Before(t.until):

@@ -662,3 +662,8 @@ func waitUntil(t *testing.T, what string, is func() bool) {
 		}
 	}
 }
+
+// moved is the place so many metres north and east of another.
+func moved(lat, lon, north, east float64) (float64, float64) {
+	return lat + north/metresPerDegree, lon + east/(metresPerDegree*math.Cos(lat*math.Pi/180))
+}

@@ -386,11 +386,6 @@ func distance(lat1, lon1, lat2, lon2 float64) float64 {
 	return math.Hypot(north, east)
 }
 
-// moved is the place so many metres north and east of another.
-func moved(lat, lon, north, east float64) (float64, float64) {
-	return lat + north/metresPerDegree, lon + east/(metresPerDegree*math.Cos(lat*math.Pi/180))
-}
-
 // fixNames are the names of GPS_FIX_TYPE on the wire.
 var fixNames = [...]string{"no_gps", "no_fix", "2d", "3d", "dgps", "rtk_float", "rtk_fixed", "static", "ppp"}
 
