@@ -485,6 +485,7 @@ func TestPX4ShowsAModeAWhileAfterItsLastAck(t *testing.T) {
 		}},
 		{"reposition", simGoto, 1, simPX4Loiter, 13 * ms, 16 * ms, func(b *simBoard) message.Message {
 			b.pilotMode(simPX4RTL)
+			time.Sleep(50 * ms) // until HEARTBEAT shows it
 			return &common.MessageCommandInt{TargetSystem: 1, TargetComponent: 1, Command: simGoto, Param2: 1, Param4: float32(nan), X: x, Y: y, Z: float32(nan)}
 		}},
 	}
