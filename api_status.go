@@ -141,7 +141,7 @@ func age(now, at time.Time) *float64 {
 	return number(now.Sub(at).Seconds(), 2)
 }
 
-// landedStates are the names of MAV_LANDED_STATE on the wire; 0 is unknown.
+// landedStates are the names of MAV_LANDED_STATE in the API; 0 is unknown.
 var landedStates = [...]string{"", "on_ground", "in_air", "takeoff", "landing"}
 
 func (a *api) getStatus(w http.ResponseWriter, r *http.Request) (any, error) {

@@ -262,7 +262,7 @@ func (l *link) addressed(system, component byte) bool {
 // logNoise tells of bytes that were no frames, at most once in noiseEvery.
 func (l *link) logNoise(now time.Time) {
 	if n := l.badPlaces(); n != l.noise.logged && !now.Before(l.noise.next) {
-		slog.Warn("bytes that are no MAVLink", "device", l.device.name, "since_last", n-l.noise.logged, "in_all", n)
+		slog.Warn("bytes that are no MAVLink frame", "device", l.device.name, "since_last", n-l.noise.logged, "in_all", n)
 		l.noise.logged, l.noise.next = n, now.Add(noiseEvery)
 	}
 }

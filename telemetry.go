@@ -386,7 +386,7 @@ func distance(lat1, lon1, lat2, lon2 float64) float64 {
 	return math.Hypot(north, east)
 }
 
-// fixNames are the names of GPS_FIX_TYPE on the wire.
+// fixNames are the names of GPS_FIX_TYPE in the API.
 var fixNames = [...]string{"no_gps", "no_fix", "2d", "3d", "dgps", "rtk_float", "rtk_fixed", "static", "ppp"}
 
 func fixName(fix uint64) string {
