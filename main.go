@@ -243,8 +243,8 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 // stopWithin is how long the end of the program may take.
 const stopWithin = 4 * time.Second
 
-// stopServer ends the server after the drone: those who wait are answered, the
-// vehicle is left as its sticks ask, and its port is closed first.
+// stopServer ends the server after the drone: first the vehicle is left and its port
+// is closed, then answers that are under way go out.
 func stopServer(server *http.Server, left <-chan struct{}) {
 	ctx, cancel := context.WithTimeout(context.Background(), stopWithin)
 	defer cancel()
