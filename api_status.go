@@ -275,8 +275,8 @@ func (a *api) stream(w http.ResponseWriter, r *http.Request) (any, error) {
 	}
 }
 
-// openStream takes a place among the streams, that of the oldest where there is
-// none.
+// openStream takes a place among the streams, that of the oldest where none is
+// free.
 func (a *api) openStream() (end chan struct{}) {
 	a.mu.Lock()
 	defer a.mu.Unlock()

@@ -11,8 +11,8 @@ import (
 	"github.com/bluenviron/gomavlib/v3/pkg/dialects/minimal"
 )
 
-// freshFor is how long a position tells where the vehicle is, and a report of its
-// checks whether it can be armed.
+// freshFor is how long a report counts: of the position for where the vehicle is, of
+// its checks for whether it can be armed.
 const (
 	freshFor    = 2 * time.Second
 	checksAfter = time.Second // PX4's checks call all well for 0.9 s before the first real report
