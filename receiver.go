@@ -91,7 +91,7 @@ func (s *sources) denied(f firmware, now time.Time) string {
 		has = s.first == firstTransmitter
 	}
 	if has {
-		return fmt.Sprintf("COM_RC_IN_MODE is %g, and the transmitter has the sticks; for these sticks to act land and switch it off; with 3 restart PX4 too", s.rcIn)
+		return fmt.Sprintf("COM_RC_IN_MODE is %g, and the transmitter has the sticks; for these sticks to act, land and switch it off; with 3 restart PX4 too", s.rcIn)
 	}
 	return ""
 }
