@@ -1278,7 +1278,7 @@ func aloftAndDeaf() (d *drone, told func() []message.Message) {
 	}}
 	return d, func() []message.Message {
 		d.mu.Lock()
-		all := append(list, d.sticks.outgoing(d.sticks.axes).msg)
+		all := append(list, d.outgoing(d.sticks.axes).msg)
 		list = nil
 		d.mu.Unlock()
 		see() // what is old is not believed

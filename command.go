@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/bluenviron/gomavlib/v3/pkg/dialects/common"
-	"github.com/bluenviron/gomavlib/v3/pkg/message"
 )
 
 // Times of a command's copies (docs/design.md, "Commands").
@@ -31,10 +30,8 @@ var repeats = [...]float64{0, 1, 8. / 3, 5, 25. / 3}
 // acks matches COMMAND_ACKs with commands. An ack has no number: it names its
 // command, and that is all.
 type acks struct {
-	say    func(message.Message) error // from us to the vehicle
-	clear  func()                      // gets the autopilot's parser out of a broken frame
-	system func() byte                 // the vehicle's
-	vendor func() firmware
+	link *link
+	tel  *telemetry
 
 	waiting map[common.MAV_CMD]*command
 	owed    map[common.MAV_CMD]owedAcks
@@ -67,11 +64,8 @@ type command struct {
 	progress time.Time // when IN_PROGRESS came
 }
 
-func newAcks(say func(message.Message) error, clear func(), system func() byte, vendor func() firmware) *acks {
-	return &acks{
-		say: say, clear: clear, system: system, vendor: vendor,
-		waiting: make(map[common.MAV_CMD]*command), owed: make(map[common.MAV_CMD]owedAcks),
-	}
+func newAcks(l *link, tel *telemetry) *acks {
+	return &acks{link: l, tel: tel, waiting: make(map[common.MAV_CMD]*command), owed: make(map[common.MAV_CMD]owedAcks)}
 }
 
 // byReport reports whether a report proves the command, whatever its acks are.
@@ -119,9 +113,9 @@ func (a *acks) answered(s *step) {
 func (a *acks) send(c *command) error {
 	now := time.Now()
 	if c.copies > 0 {
-		a.clear()
+		a.link.clear() // gets the autopilot's parser out of a broken frame
 	}
-	if err := a.say(c.step.message(a.system(), uint8(c.copies))); err != nil {
+	if err := a.link.send(c.step.message(a.tel.id.system, uint8(c.copies))); err != nil {
 		return err
 	}
 	if c.copies == 0 {
@@ -180,8 +174,8 @@ func (a *acks) hear(cmd common.MAV_CMD, result uint8, reports int, now time.Time
 
 // request asks for a message (REQUEST_MESSAGE, 512). Its ack means nothing.
 func (a *acks) request(id uint32) error {
-	s := a.vendor().command(common.MAV_CMD_REQUEST_MESSAGE, float32(id))
-	return a.say(s.message(a.system(), 0))
+	s := a.tel.id.firmware().command(common.MAV_CMD_REQUEST_MESSAGE, float32(id))
+	return a.link.send(s.message(a.tel.id.system, 0))
 }
 
 // restarted forgets what the autopilot has forgotten: it answers nothing of before.

@@ -485,7 +485,7 @@ func (c *commander) takeBack(t *task) {
 	var p plan
 	ground := c.owner.onGround()
 	if t.arming != nil && ground {
-		p.steps = append(p.steps, c.acks.vendor().armDisarm(false))
+		p.steps = append(p.steps, c.acks.tel.id.firmware().armDisarm(false))
 	}
 	may := ground
 	if t.plan.backAloft { // else its first step has ended no failsafe
@@ -547,7 +547,7 @@ func (t *task) transact(s *step) (uint8, error) {
 	switch {
 	case t.endedBy != nil: // a takeover, and the vehicle does not show what was sent
 		return 0, t.endedBy
-	case !x.ackedAt.IsZero() && s.ackProves(c.acks.vendor()):
+	case !x.ackedAt.IsZero() && s.ackProves(c.acks.tel.id.firmware()):
 		return uint8(common.MAV_RESULT_ACCEPTED), nil
 	case !x.ackedAt.IsZero():
 		return 0, refuse(codeNoAck, "%s was acknowledged and did not show; read the status to see whether it happened", commandName(s))

@@ -184,7 +184,7 @@ func TestASecondLegIsNotSentOverAFailsafeThatWasFirst(t *testing.T) {
 		f.sim.change(func() { f.sim.muted = true })
 		d.mu.Lock()
 		since, m := time.Now(), d.cmd.man
-		d.wg.Go(func() { d.conduct.landThere(m) }) // as watch does
+		d.wg.Go(func() { d.landThere(m) }) // as watch does
 		// The reader has the mutex before that goroutine.
 		d.take(&minimal.MessageHeartbeat{
 			Type: minimal.MAV_TYPE_QUADROTOR, Autopilot: minimal.MAV_AUTOPILOT_PX4,

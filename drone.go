@@ -25,39 +25,49 @@ const (
 // not come by itself, runs what is due, and answers what it knows. Its mutex
 // guards all that it has, its commander's waiting included.
 type drone struct {
-	link  *link
-	clock clock
-	ended chan struct{} // closed when everything that waits is to end
+	link    *link
+	clock   clock
+	ended   chan struct{} // closed when everything that waits is to end
+	changes atomic.Uint64 // rises with everything that a status shows
+	version atomic.Uint64 // rises with what a status must show at once: all but telemetry
 
-	mu sync.Mutex // guards all below
-	aircraft
+	mu      sync.Mutex // guards all below
+	tel     telemetry
+	machine machine
+	sticks  sticks
 	params  parameters
-	sticks  hands
 	cmd     *commander
-	conduct conduct
 	hs      handshake
 	wg      sync.WaitGroup // the goroutines of run
+
+	online    bool
+	reported  time.Time // when the last report came
+	inBeat    uint32    // the custom mode of the last HEARTBEAT
+	current   uint32    // and of PX4's last CURRENT_MODE
+	currentAt time.Time
+	failsafe  bool // the heartbeat before said so
+
+	spedUp  bool      // a goto from here had a speed of its own, and it stands
+	checked time.Time // since when the last report of PX4's checks was asked for
+	// When a report, the target and the receiver's state were requested last.
+	polled, targetAsked, looked time.Time
 }
 
 // newDrone makes the drone that device leads to; only is its system id, 0 for
 // the first one that is heard.
 func newDrone(dev device, only byte, gcs bool) *drone {
-	d := &drone{clock: clock{bell: make(chan struct{}, 1)}, ended: make(chan struct{})}
-	d.tel = newTelemetry()
+	d := &drone{clock: clock{bell: make(chan struct{}, 1)}, ended: make(chan struct{}), tel: newTelemetry()}
 	d.link = newLink(dev, only, gcs, d.hear)
-	acks := newAcks(d.link.send, d.link.clear, func() byte { return d.tel.id.system }, func() firmware { return d.firmware })
-	d.cmd = &commander{mu: &d.mu, acks: acks, machine: &d.machine, owner: &d.conduct}
-	d.params = parameters{craft: &d.aircraft, acks: acks, told: make(map[string]float64)}
-	d.sticks = hands{craft: &d.aircraft, link: d.link, acks: acks, params: &d.params, cmd: d.cmd}
+	acks := newAcks(d.link, &d.tel)
+	d.cmd = &commander{mu: &d.mu, acks: acks, machine: &d.machine, owner: d}
+	d.params = parameters{tel: &d.tel, acks: acks, told: make(map[string]float64)}
+	d.hs = handshake{tel: &d.tel, params: &d.params, cmd: d.cmd, wg: &d.wg}
 	d.sticks.src = newSources(gcs)
-	d.conduct = conduct{
-		reasons: reasons{craft: &d.aircraft, acks: acks, params: &d.params, station: gcs}, sticks: &d.sticks, params: &d.params, cmd: d.cmd,
-		link: d.link, clock: &d.clock, hs: &d.hs, wg: &d.wg,
-	}
-	slow := func() bool { baud := d.link.state().baud; return baud > 0 && baud < 115200 }
-	d.hs = handshake{craft: &d.aircraft, params: &d.params, cmd: d.cmd, clock: &d.clock, wg: &d.wg, slow: slow}
 	return d
 }
+
+// firmware is what family of autopilots it is.
+func (d *drone) firmware() firmware { return d.tel.id.firmware() }
 
 // run keeps the vehicle until ctx is done, leaves it as its sticks ask, and
 // returns when every goroutine has ended.
@@ -91,12 +101,12 @@ func (d *drone) farewell() {
 	if d.sticks.phase == stickOff || !d.online {
 		return
 	}
-	f := d.sticks.facts(time.Now())
+	f := d.facts(time.Now())
 	if f.firmware.ardupilot() && f.aloft && d.sticks.flies(f) && !d.sticks.taken() {
-		d.conduct.farewell(f)
+		d.leaveHovering(f)
 	}
 	if d.sticks.phase != stickOff { // a pilot may have taken them meanwhile
-		d.sticks.farewell(d.sticks.facts(time.Now()))
+		d.leaveSticks(d.facts(time.Now()))
 	}
 }
 
@@ -118,26 +128,58 @@ func (d *drone) tick(now time.Time) time.Time {
 	}
 	next = sooner(next, d.machine.follow)
 	next = sooner(next, d.tel.texts.flush(now, chunkWait))
-	next = sooner(next, d.conduct.watch(now))
-	d.sticks.tick(d.sticks.facts(now))
-	switch acts := d.sticks.act(); {
+	next = sooner(next, d.watch(now))
+	d.sticks.tick(d.facts(now))
+	switch acts := d.act(); {
 	case !d.cmd.idle():
 	case acts.hold:
-		d.wg.Go(d.conduct.holdForSilent)
+		d.wg.Go(d.holdForSilent)
 	case acts.pilots != 0:
-		d.wg.Go(func() { d.conduct.givePilot(acts.pilots) })
+		d.wg.Go(func() { d.givePilot(acts.pilots) })
 	}
 	next = sooner(next, d.sticks.due())
-	flies := d.tel.beat.armed && (d.machine.mode == ModeHold || d.machine.mode == ModeTakeoff || d.cmd.transit())
-	looks := d.sticks.looks(d.sticks.facts(now))
-	return sooner(next, d.hs.tick(now, d.sticks.phase != stickOff, flies, looks, d.behind(now)))
+	if d.online {
+		next = sooner(next, d.request(now))
+		next = sooner(next, d.hs.tick(now))
+	}
+	return next
+}
+
+// request requests what does not come by itself and is due, and tells when the next
+// is.
+func (d *drone) request(now time.Time) (next time.Time) {
+	due := func(last *time.Time, every time.Duration, id uint32) {
+		if !now.Before(last.Add(every)) {
+			d.cmd.acks.request(id)
+			*last = now
+		}
+		next = sooner(next, last.Add(every))
+	}
+	if d.tel.beat.armed && (d.machine.mode == ModeHold || d.machine.mode == ModeTakeoff || d.cmd.transit()) {
+		due(&d.targetAsked, targetEvery, idTarget)
+	}
+	if d.sticks.looks(d.facts(now)) {
+		due(&d.looked, lookFor/5, idSysStatus)
+	}
+	switch live := d.hs.promised && now.Sub(d.hs.live) < liveAfter; {
+	case d.behind(now):
+		due(&d.polled, behindEvery, idHeartbeat)
+	case !live && (d.tel.beat.armed || !d.cmd.idle()):
+		due(&d.polled, pollEvery, idHeartbeat)
+	case now.Sub(d.hs.beat) >= liveAfter:
+		due(&d.polled, liveAfter/3, idHeartbeat)
+	case d.sticks.phase != stickOff:
+		due(&d.polled, targetEvery, idHeartbeat)
+	}
+	return sooner(next, now.Add(liveAfter/3))
 }
 
 // lose says that the vehicle is offline.
 func (d *drone) lose() {
 	d.online = false
 	d.machine.lose()
-	d.sticks.lost(d.sticks.facts(time.Now()))
+	d.hs.lose()
+	d.sticks.lost(d.facts(time.Now()))
 	d.cmd.bell.ring()
 	d.changed()
 	level := slog.LevelWarn
@@ -159,8 +201,8 @@ func (d *drone) hear(h heard) {
 		d.version.Add(1)
 		d.clock.poke()
 	case h.foreign:
-		d.sticks.foreigner(d.sticks.facts(h.at))
-		d.sticks.act()
+		d.sticks.foreigner(d.facts(h.at))
+		d.act()
 	default:
 		d.tel.id.system = h.system
 		d.take(h.msg, h.at)
@@ -179,8 +221,7 @@ func (d *drone) take(m message.Message, now time.Time) {
 		d.hs.hearHeartbeat(now)
 		d.hearHeartbeat(now)
 	case *common.MessageCurrentMode:
-		d.hs.hearCurrentMode(now)
-		d.sticks.hear(m, now)
+		d.hs.live = now
 		d.hearCurrentMode(m, now)
 	case *common.MessageCommandAck:
 		if d.link.addressed(m.TargetSystem, m.TargetComponent) {
@@ -192,8 +233,11 @@ func (d *drone) take(m message.Message, now time.Time) {
 			d.sticks.src.hearParam(m.ParamId, v)
 			d.cmd.bell.ring()
 		}
-	case *common.MessageSysStatus, *common.MessageRcChannels:
-		d.sticks.hear(m, now)
+	case *common.MessageSysStatus:
+		d.hearReceiver(now)
+	case *common.MessageRcChannels:
+		d.sticks.hearChannels(d.facts(now), d.tel.rc.channel)
+		d.act()
 	case *common.MessageExtendedSysState:
 		d.identify()
 	case *common.MessageStatustext:
@@ -207,12 +251,10 @@ func (d *drone) take(m message.Message, now time.Time) {
 	d.cmd.bell.ring()
 }
 
-// identify finds out which family of autopilots it is, and greets it anew if it
-// was taken for another one.
+// identify begins the handshake anew with a vehicle that was taken for another
+// family of autopilots.
 func (d *drone) identify() {
-	was := d.firmware
-	d.firmware = firmwareOf(d.tel.id.autopilot, d.tel.id.typ, d.tel.id.vtol)
-	if d.online && was != d.firmware && was != firmwareUnknown {
+	if d.online && d.hs.firmware != d.firmware() {
 		clear(d.params.told)
 		d.hs.begin()
 	}
@@ -235,8 +277,8 @@ func (d *drone) hearHeartbeat(now time.Time) {
 		d.cmd.takeover("a failsafe is active: the vehicle is in " + d.modeName())
 	}
 	if disarmed {
-		d.sticks.disarmed(d.sticks.facts(now))
-		d.sticks.act()
+		d.sticks.disarmed(d.facts(now))
+		d.act()
 	}
 	if !d.online {
 		d.online = true
@@ -252,6 +294,13 @@ func (d *drone) hearHeartbeat(now time.Time) {
 // new mode is judged at once in the air; elsewhere together with the HEARTBEAT that
 // is requested then, because PX4 leaves LAND in the instant of disarming.
 func (d *drone) hearCurrentMode(m *common.MessageCurrentMode, now time.Time) {
+	if d.sticks.hearMode(d.facts(now), m.CustomMode, m.IntendedCustomMode) {
+		r := d.report(now)
+		r.custom = m.CustomMode
+		r.mode, _ = px4.reported(r.custom)
+		d.machine.undone(r)
+	}
+	d.act()
 	if !d.online {
 		return
 	}
@@ -272,14 +321,14 @@ func (d *drone) judge(now time.Time) (taken bool) {
 	mode := d.machine.mode
 	d.reported = now
 	d.cmd.reports++
-	taken = d.machine.report(d.report(d.sticks.phase != stickOff, now), now)
+	taken = d.machine.report(d.report(now), now)
 	if taken {
 		d.takeover("the pilot or a failsafe changed the mode")
 	} else if d.machine.mode != mode {
 		d.logMode("the vehicle reports it")
 	}
-	if d.tel.beat.custom != entered[d.firmware][ModeHold] {
-		d.conduct.spedUp = false // entering GUIDED anew resets it
+	if d.tel.beat.custom != entered[d.firmware()][ModeHold] {
+		d.spedUp = false // entering GUIDED anew resets it
 	}
 	d.version.Add(1)
 	d.cmd.bell.ring()
@@ -293,9 +342,9 @@ func (d *drone) takeover(why string) {
 	why += " to " + d.modeName()
 	d.cmd.takeover(why)
 	d.cmd.abandon("%s", why)
-	d.tel.target.group, d.hs.target = group{}, time.Time{} // where it flies to is told anew
-	d.sticks.switched(d.sticks.facts(now))
-	d.sticks.act()
+	d.tel.target.group, d.targetAsked = group{}, time.Time{} // where it flies to is told anew
+	d.sticks.switched(d.facts(now))
+	d.act()
 	d.logMode(why)
 	d.clock.poke()
 }
@@ -307,7 +356,7 @@ func (d *drone) restarted(now time.Time) {
 	d.tel.restart()
 	d.cmd.takeover("the autopilot has started again")
 	d.cmd.abandon("the autopilot has started again")
-	d.sticks.restarted(now)
+	d.restartSticks(now)
 	clear(d.params.told)
 	d.cmd.acks.restarted()
 	d.hs.begin()
@@ -353,7 +402,7 @@ func (d *drone) carryOut(r request) (answer, error) {
 		if err := d.able(); err != nil {
 			return plan{}, err
 		}
-		return r.plan(d.conduct.vehicle(time.Now()))
+		return r.plan(d.vehicle(time.Now()))
 	})
 }
 
@@ -384,95 +433,62 @@ func (d *drone) lost() error {
 	return err
 }
 
-// input takes the client's sticks, and returns the mode that they act in.
-func (d *drone) input(in stickInput) (Mode, error) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if err := d.able(); err != nil {
-		return 0, err
-	}
-	if t := d.cmd.current; t != nil && t.plan.goal != nil {
-		return 0, refuse(codeWrongMode, "input: a command to enter %s is under way", t.plan.goal.mode)
-	}
-	mode, err := d.sticks.fly(in)
-	if err == nil {
-		d.changed()
-		d.clock.poke()
-	}
-	return mode, err
-}
-
-// aircraft is the vehicle as it shows itself: what it said, what it is, and the
-// mode that it is in.
-type aircraft struct {
-	changes atomic.Uint64 // rises with everything that a status shows
-	version atomic.Uint64 // rises with what a status must show at once: all but telemetry
-
-	tel      telemetry
-	firmware firmware
-	online   bool
-	reported time.Time // when the last report came
-
-	inBeat    uint32 // the custom mode of the last HEARTBEAT
-	current   uint32 // and of PX4's last CURRENT_MODE
-	currentAt time.Time
-	failsafe  bool // the heartbeat before said so
-	machine   machine
-}
-
 // changed says that something changed which a status must show at once.
-func (a *aircraft) changed() {
-	a.version.Add(1)
-	a.changes.Add(1)
+func (d *drone) changed() {
+	d.version.Add(1)
+	d.changes.Add(1)
 }
 
 // tell tells the user what mavrest did by itself.
-func (a *aircraft) tell(text string) {
+func (d *drone) tell(text string) {
 	slog.Warn(text)
-	a.tel.texts.add(statusText{uint8(common.MAV_SEVERITY_NOTICE), "mavrest: " + text, time.Now()})
-	a.changed()
+	d.tel.texts.add(statusText{uint8(common.MAV_SEVERITY_NOTICE), "mavrest: " + text, time.Now()})
+	d.changed()
 }
 
 // logMode logs a mode that nobody asked for here.
-func (a *aircraft) logMode(why string) {
-	a.version.Add(1)
-	slog.Info("mode changed", "mode", a.machine.mode, "vehicle_mode", a.modeName(), "why", why)
+func (d *drone) logMode(why string) {
+	d.version.Add(1)
+	slog.Info("mode changed", "mode", d.machine.mode, "vehicle_mode", d.modeName(), "why", why)
 }
 
 // modeName is the autopilot's own name for its mode.
-func (a *aircraft) modeName() string {
-	_, name := a.firmware.reported(a.tel.beat.custom)
+func (d *drone) modeName() string {
+	_, name := d.firmware().reported(d.tel.beat.custom)
 	return name
 }
 
-// report is the last heartbeat; streamed says that a stick stream of ours runs.
-func (a *aircraft) report(streamed bool, now time.Time) report {
-	b := &a.tel.beat
-	mode, _ := a.firmware.reported(b.custom)
-	r := report{custom: b.custom, mode: mode, armed: b.armed, amsl: math.NaN(), streamed: streamed && a.firmware == px4, ahead: a.behind(now)}
-	if a.tel.position.within(silentAfter, now) { // also a while ago: a climb goes up
-		r.amsl = a.tel.position.amsl
+// report is what the vehicle reports.
+func (d *drone) report(now time.Time) report {
+	b, f := &d.tel.beat, d.firmware()
+	mode, _ := f.reported(b.custom)
+	r := report{custom: b.custom, mode: mode, armed: b.armed, amsl: math.NaN(), streamed: d.sticks.phase != stickOff && f == px4, ahead: d.behind(now)}
+	if d.tel.position.within(silentAfter, now) { // also a while ago: a climb goes up
+		r.amsl = d.tel.position.amsl
 	}
 	return r
 }
 
 // behind reports whether the last HEARTBEAT shows an older mode than CURRENT_MODE. One
 // that comes a while after a CURRENT_MODE is newer: the next one was lost.
-func (a *aircraft) behind(now time.Time) bool {
-	return a.firmware == px4 && a.inBeat != a.current && now.Sub(a.currentAt) < aheadFor
+func (d *drone) behind(now time.Time) bool {
+	return d.firmware() == px4 && d.inBeat != d.current && now.Sub(d.currentAt) < aheadFor
 }
 
-// vehicle is what it shows of what a plan needs. A position that is not fresh is
-// none: what keeps a place would fly back to it.
-func (a *aircraft) vehicle(now time.Time) vehicle {
-	n := math.NaN()
-	t, p := &a.tel, a.tel.position
+// vehicle is what a plan needs. A position that is not fresh is none: what keeps a
+// place would fly back to it.
+func (d *drone) vehicle(now time.Time) vehicle {
+	n, f := math.NaN(), d.facts(now)
+	t, p := &d.tel, d.tel.position
 	v := vehicle{
-		firmware: a.firmware, custom: t.beat.custom, armed: t.beat.armed, landed: t.stands(now), failsafe: t.beat.failsafe,
+		firmware: f.firmware, custom: f.custom, armed: f.armed, landed: t.stands(now), failsafe: f.failsafe,
 		at: place{n, n, n}, amsl: n, heading: n, homeAMSL: t.home.amsl,
-		vtol: common.MAV_VTOL_STATE(t.id.vtol),
+		streams: d.sticks.steals(f), away: d.sticks.away(f), vtol: common.MAV_VTOL_STATE(t.id.vtol),
+		set:    d.params.settings(),
+		toHold: d.machine.open(now, func(number uint32) bool { return number == entered[f.firmware][ModeHold] }),
 	}
-	if custom, ok := a.machine.awaited(); ok {
+	v.set.spedUp = d.spedUp
+	if custom, ok := d.machine.awaited(); ok {
 		v.custom = custom // acknowledged, and no heartbeat shows it yet
 	}
 	if p.within(freshFor, now) {
@@ -481,12 +497,12 @@ func (a *aircraft) vehicle(now time.Time) vehicle {
 	return v
 }
 
-// sighting is what it shows of a manoeuvre.
-func (a *aircraft) sighting(now time.Time, p *parameters) sighting {
-	t, n := &a.tel, math.NaN()
+// sighting is what a manoeuvre is watched by.
+func (d *drone) sighting(now time.Time) sighting {
+	t, n := &d.tel, math.NaN()
 	s := sighting{
-		vehicle: a.vehicle(now), velocity: motion{n, n, n}, now: now, to: t.target,
-		home: t.home, circle: p.circle(), takeoff: p.takeoffAltitude(),
+		vehicle: d.vehicle(now), velocity: motion{n, n, n}, now: now, to: t.target,
+		home: t.home, circle: d.params.circle(), takeoff: d.params.takeoffAltitude(),
 	}
 	if t.velocity.within(freshFor, now) {
 		s.velocity = motion{t.velocity.north, t.velocity.east, t.velocity.down}
@@ -588,7 +604,7 @@ func (d *drone) status() snapshot {
 	now := time.Now()
 	s := snapshot{
 		now: now, tel: d.tel, online: d.online, mode: d.machine.mode, modeName: d.modeName(),
-		target: d.target(now), by: d.sticks.by(d.sticks.facts(now)), link: d.link.state(),
+		target: d.target(now), by: d.sticks.by(d.facts(now)), link: d.link.state(),
 	}
 	if m := d.cmd.man; m != nil && m.why == nil {
 		done := m.done

@@ -1348,9 +1348,9 @@ func TestAHoldForASilentClientIsNotSentOverAPilotWhoWasFirst(t *testing.T) {
 		f.sim.pilotMode(16)
 		d.mu.Lock()
 		since := time.Now()
-		d.sticks.tick(d.sticks.facts(since.Add(time.Second))) // as drone.tick does, half a second early
-		owed := d.sticks.act().hold && d.cmd.idle()
-		d.wg.Go(d.conduct.holdForSilent)
+		d.sticks.tick(d.facts(since.Add(time.Second))) // as drone.tick does, half a second early
+		owed := d.act().hold && d.cmd.idle()
+		d.wg.Go(d.holdForSilent)
 		// The reader has the mutex before that goroutine.
 		d.take(&minimal.MessageHeartbeat{
 			Type: minimal.MAV_TYPE_QUADROTOR, Autopilot: minimal.MAV_AUTOPILOT_ARDUPILOTMEGA,

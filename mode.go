@@ -53,19 +53,19 @@ const (
 
 func (f firmware) ardupilot() bool { return f >= copter }
 
-// firmwareOf tells the family from a heartbeat and from EXTENDED_SYS_STATE's
+// firmware tells the family from a heartbeat and from EXTENDED_SYS_STATE's
 // vtol_state: a QuadPlane calls itself a fixed wing (docs/autopilots.md,
 // "QuadPlane"). PX4 has one table for all.
-func firmwareOf(autopilot common.MAV_AUTOPILOT, typ common.MAV_TYPE, vtol uint8) firmware {
-	switch autopilot {
+func (i identity) firmware() firmware {
+	switch i.autopilot {
 	case common.MAV_AUTOPILOT_PX4:
 		return px4
 	case common.MAV_AUTOPILOT_ARDUPILOTMEGA:
-		switch typ {
+		switch i.typ {
 		case 2, 3, 4, 13, 14, 15, 29, 35:
 			return copter
 		case 1:
-			if vtol == 0 {
+			if i.vtol == 0 {
 				return plane
 			}
 			return quadPlane

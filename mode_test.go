@@ -878,14 +878,14 @@ func TestHeartbeatTellsTheFirmware(t *testing.T) {
 		19: quadPlane, 20: quadPlane, 21: quadPlane, 22: quadPlane, 23: quadPlane, 24: quadPlane, 25: quadPlane,
 	}
 	for typ := common.MAV_TYPE(0); typ < 50; typ++ { // 10 is a rover, 12 a submarine: unknown here
-		if got, want := firmwareOf(common.MAV_AUTOPILOT_ARDUPILOTMEGA, typ, 0), ardupilot[typ]; got != want {
+		if got, want := (identity{autopilot: common.MAV_AUTOPILOT_ARDUPILOTMEGA, typ: typ}).firmware(), ardupilot[typ]; got != want {
 			t.Errorf("ArduPilot on MAV_TYPE %d is %d, want %d", typ, got, want)
 		}
-		if got := firmwareOf(common.MAV_AUTOPILOT_PX4, typ, 0); got != px4 {
+		if got := (identity{autopilot: common.MAV_AUTOPILOT_PX4, typ: typ}).firmware(); got != px4 {
 			t.Errorf("PX4 on MAV_TYPE %d is %d, want %d", typ, got, px4)
 		}
 		for _, other := range []common.MAV_AUTOPILOT{common.MAV_AUTOPILOT_GENERIC, common.MAV_AUTOPILOT_INVALID, 200} {
-			if got := firmwareOf(other, typ, 0); got != firmwareUnknown {
+			if got := (identity{autopilot: other, typ: typ}).firmware(); got != firmwareUnknown {
 				t.Errorf("autopilot %d on MAV_TYPE %d is %d, want unknown", other, typ, got)
 			}
 		}
