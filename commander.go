@@ -140,15 +140,8 @@ func (c *commander) doOwn(p plan, r request) (answer, error) {
 
 // takesIn reports whether a request like its own is answered with it.
 func (t *task) takesIn(r request) bool {
-	lands := r.setMode && r.mode == ModeLand
-	disarms := !r.setMode && r.arm != nil && !*r.arm
-	return (lands || disarms) && !t.came.IsZero() && t.endedBy == nil && reflect.DeepEqual(t.request, r)
+	return (r.setMode && r.mode == ModeLand || r.disarms()) && !t.came.IsZero() && t.endedBy == nil && reflect.DeepEqual(t.request, r)
 }
-
-// disarms reports whether it only disarms: nothing supersedes that.
-func (t *task) disarms() bool { return t.plan.goal == nil && t.plan.arm != nil && !*t.plan.arm }
-
-func (t *task) arms() bool { return t.plan.arm != nil && *t.plan.arm }
 
 // end ends a task for a reason that is not its own. The first one counts, but a
 // newer command ends also what still waits after a takeover.
@@ -182,7 +175,7 @@ func (c *commander) takeover(why string) {
 // disarmed ends plans that arm or need an armed vehicle.
 func (c *commander) disarmed() {
 	for _, t := range append(slices.Clone(c.running), c.next) {
-		if t != nil && (t.arms() || t.plan.target != nil) {
+		if t != nil && (t.request.arms() || t.plan.target != nil) {
 			t.end(errDisarmed)
 		}
 	}
@@ -290,24 +283,24 @@ func (t *task) takeTurn() (err error) {
 		c.next.end(errSuperseded)
 	}
 	c.next = t
-	if at := c.begun.Add(planEvery); !t.plan.urgent && time.Now().Before(at) {
+	if at := c.begun.Add(planEvery); !t.request.urgent() && time.Now().Before(at) {
 		if err := t.sleep(at); err != nil {
 			return err
 		}
 	}
-	free := func() bool { return t.plan.urgent || c.current == nil || !c.current.disarms() }
+	free := func() bool { return t.request.urgent() || c.current == nil || !c.current.request.disarms() }
 	if err := unlessLate(t.await(time.Now().Add(lookWithin), free)); err != nil {
 		return err
 	}
 	if t.plan, err = t.make(); err != nil { // what was true when it came may not be now
 		return err
 	}
-	if older := c.current; older != nil && !older.disarms() {
+	if older := c.current; older != nil && !older.request.disarms() {
 		older.end(errSuperseded)
 	}
 	c.next, c.current, c.running = nil, t, append(c.running, t)
 	t.began, t.was = time.Now(), c.machine.standing()
-	if !t.plan.urgent {
+	if !t.request.urgent() {
 		c.begun = t.began
 	}
 	return nil
@@ -353,7 +346,7 @@ func (t *task) carryOut() (a answer, err error, finish func() error) {
 			t.endedBy = refuse(codeInterrupted, "%s; the vehicle follows %s, which was sent before; nothing more was sent", t.taken, commandName(s))
 		}
 	}
-	if t.plan.goal == nil {
+	if !t.request.setMode {
 		return answer{t.accepted, c.machine.mode, doneAtOnce()}, nil, nil
 	}
 	return answer{t.accepted, c.machine.mode, c.man}, nil, nil
@@ -365,8 +358,9 @@ func (t *task) took(s *step) {
 	t.accepted = uint16(s.cmd)
 	if s.to != nil {
 		c.machine.command(*s.to, time.Now())
-		if s.to == t.plan.goal {
+		if t.request.setMode && s.to == t.plan.goal() {
 			c.replace(t)
+			c.man.failsafe = c.machine.last.failsafe // one that stands was there before it
 		} else if c.man != nil {
 			c.man.finish(errSuperseded)
 			c.man = nil
@@ -423,7 +417,7 @@ func (t *task) approach(i int) error {
 // this moment (rule 5). A landing that a client asked for is sent in any case.
 func (t *task) lookBefore(s *step) error {
 	within := lookWithin
-	if t.plan.urgent && !t.came.IsZero() && t.plan.goal != nil && t.plan.goal.mode == ModeLand {
+	if !t.came.IsZero() && t.request.setMode && t.request.mode == ModeLand {
 		within = landWithin
 	}
 	err := t.look(within)
@@ -451,18 +445,22 @@ func (t *task) replan(i int) {
 	}
 	if p, err := t.make(); err == nil && len(p.steps) == len(t.plan.steps)-i {
 		copy(t.plan.steps[i:], p.steps)
-		t.plan.goal, t.plan.target, t.plan.amsl = p.goal, p.target, p.amsl
+		t.plan.target = p.target
 	}
 }
 
 // failed is what follows a plan that ended before it was accepted.
 func (t *task) failed(s *step, err error) error {
 	c := t.by
-	c.machine.ended(t.plan.steps, isNoAck(err), time.Now())
+	for _, s := range t.plan.steps {
+		if s.to != nil {
+			c.machine.ended(s.to, isNoAck(err), time.Now())
+		}
+	}
 	if t.moving != nil && c.man != nil { // nobody knows whether it flies there
 		c.abandon("a command that was not answered may have moved the drone: it is in %s", c.machine.mode)
 	}
-	if m := c.man; m != nil && m.plan.goal == t.plan.goal { // the goto, without its heading
+	if m := c.man; m != nil && m.plan.goal() == t.plan.goal() { // the goto, without its heading
 		m.plan.facing = math.NaN()
 	}
 	return err
@@ -487,17 +485,13 @@ func (c *commander) takeBack(t *task) {
 	if t.arming != nil && ground {
 		p.steps = append(p.steps, c.acks.tel.id.firmware().armDisarm(false))
 	}
-	may := ground
-	if t.plan.backAloft { // else its first step has ended no failsafe
-		may = t.accepted != 0
+	back, may := t.was, ground && t.request.setMode
+	if t.plan.endsFailsafe {
+		back, may = *px4.enter(ModeRTL).to, t.accepted != 0
 	}
-	if back := t.plan.back; back != nil && refused && may && c.machine.last.custom != back.to.number {
-		s, to := *back, *back.to
-		if !t.plan.backAloft { // the mode of before, by the number that is sent
-			to = t.was
-			to.number = back.to.number
-		}
-		s.to = &to
+	if refused && may && c.machine.last.custom != back.number {
+		s := c.acks.tel.id.firmware().setMode(back.mode, back.number)
+		s.to = &back
 		p.steps = append(p.steps, s)
 	}
 	for _, s := range p.steps {
@@ -669,7 +663,7 @@ func (c *commander) replace(t *task) {
 	} else if m != nil {
 		m.finish(errSuperseded)
 	}
-	if t.plan.goal.mode.flownBySticks() {
+	if t.request.entersSticks() {
 		c.man = doneAtOnce()
 		return
 	}

@@ -45,7 +45,6 @@ type drone struct {
 	inBeat    uint32    // the custom mode of the last HEARTBEAT
 	current   uint32    // and of PX4's last CURRENT_MODE
 	currentAt time.Time
-	failsafe  bool // the heartbeat before said so
 
 	spedUp  bool      // a goto from here had a speed of its own, and it stands
 	checked time.Time // since when the last report of PX4's checks was asked for
@@ -267,8 +266,7 @@ func (d *drone) hearHeartbeat(now time.Time) {
 	if d.behind(now) { // its armed bit counts
 		b.custom = d.machine.last.custom
 	}
-	failing := d.failsafe
-	d.failsafe = b.failsafe
+	failing := d.machine.last.failsafe
 	disarmed := d.machine.last.armed && !b.armed
 	if disarmed {
 		d.cmd.disarmed()
@@ -462,7 +460,7 @@ func (d *drone) modeName() string {
 func (d *drone) report(now time.Time) report {
 	b, f := &d.tel.beat, d.firmware()
 	mode, _ := f.reported(b.custom)
-	r := report{custom: b.custom, mode: mode, armed: b.armed, amsl: math.NaN(), streamed: d.sticks.phase != stickOff && f == px4, ahead: d.behind(now)}
+	r := report{custom: b.custom, mode: mode, armed: b.armed, failsafe: b.failsafe, amsl: math.NaN(), streamed: d.sticks.phase != stickOff && f == px4, ahead: d.behind(now)}
 	if d.tel.position.within(silentAfter, now) { // also a while ago: a climb goes up
 		r.amsl = d.tel.position.amsl
 	}
@@ -482,17 +480,16 @@ func (d *drone) vehicle(now time.Time) vehicle {
 	t, p := &d.tel, d.tel.position
 	v := vehicle{
 		firmware: f.firmware, custom: f.custom, armed: f.armed, landed: t.stands(now), failsafe: f.failsafe,
-		at: place{n, n, n}, amsl: n, heading: n, homeAMSL: t.home.amsl,
-		streams: d.sticks.steals(f), away: d.sticks.away(f), vtol: common.MAV_VTOL_STATE(t.id.vtol),
-		set:    d.params.settings(),
-		toHold: d.machine.open(now, func(number uint32) bool { return number == entered[f.firmware][ModeHold] }),
+		at: place{n, n, n, n}, heading: n, homeAMSL: t.home.amsl,
+		stream: d.sticks.stream(f), set: d.params.settings(), vtol: common.MAV_VTOL_STATE(t.id.vtol),
+		toHold: d.machine.claimed(now, func(to *order) bool { return to.number == entered[f.firmware][ModeHold] }) >= 0,
 	}
 	v.set.spedUp = d.spedUp
 	if custom, ok := d.machine.awaited(); ok {
 		v.custom = custom // acknowledged, and no heartbeat shows it yet
 	}
 	if p.within(freshFor, now) {
-		v.at, v.amsl, v.heading = place{p.lat, p.lon, p.relative}, p.amsl, p.heading
+		v.at, v.heading = place{p.lat, p.lon, p.relative, p.amsl}, p.heading
 	}
 	return v
 }
@@ -630,7 +627,7 @@ func (d *drone) target(now time.Time) *place {
 		return nil
 	}
 	if to.within(offlineAfter, now) && (m == nil || to.at.After(m.at)) {
-		return &place{to.lat, to.lon, to.amsl - d.tel.home.amsl}
+		return &place{to.lat, to.lon, to.amsl - d.tel.home.amsl, to.amsl}
 	}
 	// Acknowledged a moment ago, and not told yet.
 	if m != nil && m.request.goTo && now.Sub(m.at) < targetEvery && d.machine.order != nil {

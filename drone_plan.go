@@ -25,8 +25,10 @@ func (d *drone) ready(s *step) time.Time {
 func (d *drone) prepare(t *task) error {
 	p, h := &t.plan, &d.sticks
 	// ArduPilot without a receiver arms only while sticks are streamed.
-	arms := d.firmware().ardupilot() && t.arms() && !d.tel.beat.armed
-	if p.sticks == sticksEnter || p.sticks == sticksRun || arms {
+	alone := d.firmware().ardupilot() && t.request.arms() && !d.tel.beat.armed
+	// So does arming in a stick mode.
+	runs := !t.request.setMode && p.steps[0].sticks == sticksLed
+	if t.request.entersSticks() || runs || alone {
 		told := func() bool { return h.src.told || h.phase != stickOff }
 		if err := unlessLate(t.await(d.toldBy(), told)); err != nil {
 			return err
@@ -36,8 +38,8 @@ func (d *drone) prepare(t *task) error {
 		}
 	}
 	f := d.facts(time.Now())
-	switch p.sticks {
-	case sticksEnter:
+	switch {
+	case t.request.entersSticks():
 		if why := h.src.nobodys(f.firmware, f.now); why != "" {
 			return refuse(codeUnsupported, "mode: nobody would have the sticks: %s", why)
 		}
@@ -45,12 +47,12 @@ func (d *drone) prepare(t *task) error {
 		if to := p.steps[0].to; p.steps[0].wish { // centring them may take PX4 there
 			d.machine.claim(to)
 		}
-	case sticksRun:
+	case runs:
 		h.run(f)
-	case sticksLeave:
+	case t.request.setMode:
 		h.leave(f)
 	}
-	if arms && h.src.receiver == receiverNone && h.src.denied(f.firmware, f.now) == "" {
+	if alone && h.src.receiver == receiverNone && h.src.denied(f.firmware, f.now) == "" {
 		h.run(f)
 		for i := range p.steps {
 			if p.steps[i].arms() {
@@ -58,12 +60,12 @@ func (d *drone) prepare(t *task) error {
 			}
 		}
 	}
-	if p.arm != nil && *p.arm { // a stream must not end while it arms
+	if t.request.arms() { // a stream must not end while it arms
 		h.client = f.now
 	}
 	d.act()
 	d.clock.poke()
-	if f.firmware == px4 && p.arm != nil && *p.arm {
+	if f.firmware == px4 && t.request.arms() {
 		delete(d.params.told, "NAV_DLL_ACT")
 		return d.params.sure(t, "NAV_DLL_ACT")
 	}
@@ -88,9 +90,6 @@ func (d *drone) took(t *task, s *step) {
 	if s.cmd == common.MAV_CMD_DO_CHANGE_SPEED {
 		d.spedUp = s.p[1] != float32(d.params.settings().cruise) // the default
 	}
-	if m := d.cmd.man; m != nil && s.to != nil && s.to == t.plan.goal {
-		m.failsafe = d.tel.beat.failsafe // one that stands was there before it
-	}
 	d.changed()
 }
 
@@ -99,7 +98,7 @@ func (d *drone) onGround() bool { return d.tel.stands(time.Now()) == onGround }
 
 // closing is what follows a plan, accepted or not.
 func (d *drone) closing(t *task, err error) {
-	if err == nil && t.plan.sticks == sticksEnter {
+	if err == nil && t.request.entersSticks() {
 		d.sticks.entered(d.facts(time.Now()))
 	}
 	d.act()
@@ -142,12 +141,10 @@ func (d *drone) landThere(m *manoeuvre) {
 	if d.cmd.man != m || m.finished() {
 		return
 	}
-	if d.failsafe && !m.failsafe { // watch ends it
+	if d.machine.last.failsafe && !m.failsafe { // watch ends it
 		return
 	}
-	land := *m.plan.second
-	p := plan{steps: []step{land}, goal: land.to, sticks: sticksLeave, urgent: true}
-	if _, err := d.cmd.doOwn(p, m.request); err != nil {
+	if _, err := d.cmd.doOwn(plan{steps: []step{*m.plan.second}}, m.request); err != nil {
 		slog.Warn("the landing at the place was not acknowledged; trying again", "error", err)
 	}
 }

@@ -16,10 +16,7 @@ func (d *drone) facts(now time.Time) stickFacts {
 		online: d.online, armed: b.armed, failsafe: b.failsafe, aloft: b.armed && d.tel.stands(now) != onGround,
 		hears: now.Sub(d.cmd.acks.heard) < 2*targetEvery, trip: d.cmd.acks.trip,
 		busy: t != nil || d.cmd.next != nil,
-		entering: t != nil && t.plan.sticks == sticksEnter || d.machine.open(now, func(number uint32) bool {
-			mode, _ := d.firmware().reported(number)
-			return mode.flownBySticks()
-		}),
+		entering: t != nil && t.request.entersSticks() || d.machine.claimed(now, func(to *order) bool { return to.mode.flownBySticks() }) >= 0,
 	}
 }
 
@@ -100,8 +97,8 @@ func (d *drone) input(in stickInput) (Mode, error) {
 	if err := d.able(); err != nil {
 		return 0, err
 	}
-	if t := d.cmd.current; t != nil && t.plan.goal != nil {
-		return 0, refuse(codeWrongMode, "input: a command to enter %s is under way", t.plan.goal.mode)
+	if t := d.cmd.current; t != nil && t.request.setMode {
+		return 0, refuse(codeWrongMode, "input: a command to enter %s is under way", t.request.mode)
 	}
 	f := d.facts(time.Now())
 	denied := d.sticks.src.denied(f.firmware, f.now)
@@ -172,8 +169,7 @@ func (d *drone) givePilot(custom uint32) {
 	mode, name := px4.reported(custom)
 	set := px4.setMode(mode, custom)
 	set.sticks = sticksStill
-	p := plan{steps: []step{set}, goal: set.to, sticks: sticksLeave, urgent: true}
-	if _, err := d.cmd.doOwn(p, request{setMode: true, mode: mode}); err != nil {
+	if _, err := d.cmd.doOwn(plan{steps: []step{set}}, request{setMode: true, mode: mode}); err != nil {
 		d.tell("the pilot's mode " + name + " could not be set for him: " + err.Error())
 	}
 }

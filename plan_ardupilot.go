@@ -18,8 +18,8 @@ func (v vehicle) hovers(what string) error {
 // planTakeoffArduPilot is GUIDED, ARM, NAV_TAKEOFF in metres above home. A fixed
 // wing has a mode of its own for it.
 func (r request) planTakeoffArduPilot(v vehicle) (plan, error) {
-	f, altitude, armed := v.firmware, or(r.altitude, defaultTakeoff), true
-	p := plan{arm: &armed, target: &place{math.NaN(), math.NaN(), altitude}, amsl: v.homeAMSL + altitude}
+	f, altitude := v.firmware, or(r.altitude, defaultTakeoff)
+	p := plan{target: &place{math.NaN(), math.NaN(), altitude, v.homeAMSL + altitude}}
 	if v.flying() && v.landed != 0 {
 		return p, refuse(codeRefused, "takeoff: already flying; use goto to climb")
 	}
@@ -58,8 +58,8 @@ func planHoldArduPilot(v vehicle) (plan, error) {
 	case again && f == copter:
 		return plan{steps: []step{f.setMode(ModeHold, copterBrake), hold}}, nil
 	case again && !math.IsNaN(v.at.lat):
-		here := request{}.reposition(v, v.at, v.amsl).leadingTo(ModeHold, hold.to.number)
-		return plan{steps: []step{here}, target: &v.at, amsl: v.amsl}, nil
+		here := request{}.reposition(v, v.at).leadingTo(ModeHold, hold.to.number)
+		return plan{steps: []step{here}, target: &v.at}, nil
 	}
 	return plan{steps: []step{hold}}, nil
 }

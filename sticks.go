@@ -89,6 +89,15 @@ const (
 	sticksStill            // PX4: no axis has moved for a while
 )
 
+// stickStream is what of the stick stream can undo a mode of PX4.
+type stickStream uint8
+
+const (
+	streamNone    stickStream = iota // none, or with COM_RC_OVERRIDE bit 0 cleared
+	streamCentred                    // or as it is left in manual mode
+	streamAway                       // it would move if it were centred
+)
+
 // pilotsSwitch is a switch of a pilot's on PX4 that our moving sticks may undo:
 // out of a stick mode into one that flies without them.
 type pilotsSwitch struct {
@@ -188,19 +197,21 @@ func (s *sticks) nobodys(f stickFacts) {
 	}
 }
 
-// away reports whether the stream would move if it were centred.
-func (s *sticks) away(f stickFacts) bool { return s.phase != stickOff && s.axes != s.centred(f) }
-
 // flies reports whether the stream is what flies: in a stick mode, or in one that
 // is entered now or may have been.
 func (s *sticks) flies(f stickFacts) bool {
 	return s.phase != stickOff && (f.mode.flownBySticks() || f.entering)
 }
 
-// steals reports whether a mode without sticks must be left to through POSCTL:
-// PX4 takes it back from sticks that moved a moment ago.
-func (s *sticks) steals(f stickFacts) bool {
-	return s.phase != stickOff && f.shown().flownBySticks() && s.src.overrides(f.firmware)
+// stream is the stream by what PX4 makes of its movements.
+func (s *sticks) stream(f stickFacts) stickStream {
+	switch {
+	case s.phase == stickOff || !s.src.overrides(f.firmware):
+		return streamNone
+	case s.axes != s.centred(f):
+		return streamAway
+	}
+	return streamCentred
 }
 
 // ready is when a step may be sent as far as the sticks go.
