@@ -195,7 +195,7 @@ func (c *command) shown(r report, reports int) bool {
 		return !c.ackedAt.IsZero()
 	default:
 		o := s.to
-		over := o.end != 0 && o.end == r.custom && r.amsl >= o.endAMSL && c.before.custom != o.end
+		over := o.atEnd(r) && c.before.custom != o.end
 		done, already = r.custom == o.number || over, c.before.custom == o.number
 		done = done && !r.ahead && (o.mode != ModeTakeoff || r.armed)
 	}

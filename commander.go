@@ -3,6 +3,7 @@ package main
 import (
 	"cmp"
 	"errors"
+	"fmt"
 	"log/slog"
 	"math"
 	"reflect"
@@ -80,7 +81,7 @@ type answer struct {
 
 var (
 	errSuperseded = refuse(codeSuperseded, "a newer command took this one's place")
-	errDisarmed   = refuse(codeInterrupted, "the vehicle was disarmed; nothing more was sent")
+	errDisarmed   = refuse(codeInterrupted, "the vehicle was disarmed")
 )
 
 // task is a plan on its way, from its turn to its answer.
@@ -98,7 +99,6 @@ type task struct {
 	arming   *command // its ARM, once a copy is out
 	wire     *command // its step on the wire, until it is answered
 	moving   *command // a step that moves the vehicle, once a copy is out and until it is answered
-	taken    string   // the takeover that came while it waited
 	endedBy  error    // what ended it: a newer command, a takeover, a disarming
 
 	ended  chan struct{}
@@ -110,8 +110,8 @@ type task struct {
 // a step of it was refused: then the error is a *commandError. A landing or a
 // disarming joins an equal one that is not answered yet.
 func (c *commander) do(r request, make_ func() (plan, error)) (answer, error) {
-	for _, t := range append(slices.Clone(c.running), c.next) {
-		if t == nil || !t.takesIn(r) {
+	for _, t := range c.tasks() {
+		if !t.takesIn(r) {
 			continue
 		}
 		if c.next != nil && c.next != t { // it is newer than that too
@@ -156,29 +156,26 @@ func (t *task) end(why error) {
 // failsafe. A plan whose step is on the wire first learns what the vehicle does with
 // that step (rule 4).
 func (c *commander) takeover(why string) {
-	for _, t := range append(slices.Clone(c.running), c.next) {
-		if t != nil && t.endedBy == nil {
-			t.taken = why
-		}
-		switch {
-		case t == nil:
-		case t.wire != nil:
-			t.end(refuse(codeInterrupted, "%s; %s was sent, and the vehicle did not follow it", why, commandName(t.wire.step)))
-		case t.accepted != 0 || t.moving != nil:
-			t.end(refuse(codeInterrupted, "%s; nothing more was sent", why))
-		default:
-			t.end(refuse(codeInterrupted, "%s; nothing was sent", why))
-		}
+	for _, t := range c.tasks() {
+		t.end(refuse(codeInterrupted, "%s", why))
 	}
 }
 
 // disarmed ends plans that arm or need an armed vehicle.
 func (c *commander) disarmed() {
-	for _, t := range append(slices.Clone(c.running), c.next) {
-		if t != nil && (t.request.arms() || t.plan.target != nil) {
+	for _, t := range c.tasks() {
+		if t.request.arms() || t.plan.target != nil {
 			t.end(errDisarmed)
 		}
 	}
+}
+
+// tasks are those that are carried out or wait.
+func (c *commander) tasks() []*task {
+	if c.next == nil {
+		return slices.Clone(c.running)
+	}
+	return append(slices.Clone(c.running), c.next)
 }
 
 // stop ends everything that waits, and lets nothing new begin.
@@ -196,10 +193,19 @@ func (t *task) over() error {
 	switch {
 	case t.by.stopped && !time.Now().Before(t.until):
 		return errStopping
-	case t.endedBy != nil && t.wire != nil && code(t.endedBy) == codeInterrupted:
+	case code(t.endedBy) != codeInterrupted:
+		return t.endedBy
+	case t.wire != nil:
 		return nil
+	case t.accepted != 0 || t.moving != nil:
+		return t.interrupted("nothing more was sent")
 	}
-	return t.endedBy
+	return t.interrupted("nothing was sent")
+}
+
+// interrupted is what ended it, and how far it came.
+func (t *task) interrupted(format string, args ...any) error {
+	return refuse(codeInterrupted, "%s; %s", t.endedBy, fmt.Sprintf(format, args...))
 }
 
 // await waits for ok, at most until the deadline: then it is errTimeout. Whoever
@@ -250,7 +256,9 @@ func (t *task) run() (answer, error) {
 	c := t.by
 	if t.err = t.takeTurn(); t.err == nil {
 		var finish func() error
-		t.answer, t.err, finish = t.carryOut()
+		if t.answer, t.err, finish = t.carryOut(); t.err != nil {
+			t.failed(t.err)
+		}
 		c.owner.closing(t, t.err)
 		c.running = slices.DeleteFunc(c.running, func(o *task) bool { return o == t })
 		if c.current == t {
@@ -310,18 +318,18 @@ func (t *task) takeTurn() (err error) {
 func (t *task) carryOut() (a answer, err error, finish func() error) {
 	c := t.by
 	if err := cmp.Or(t.over(), c.owner.prepare(t)); err != nil {
-		return answer{}, t.failed(nil, err), nil
+		return answer{}, err, nil
 	}
 	for i := range t.plan.steps {
 		s := &t.plan.steps[i]
 		if err := t.approach(i); err != nil {
-			return answer{}, t.failed(nil, err), nil
+			return answer{}, err, nil
 		}
 		c.owner.sends(t, i)
 		result, err := t.transact(s)
 		refused := err == nil && result != uint8(common.MAV_RESULT_ACCEPTED)
 		if refused && t.endedBy != nil { // by what the autopilot does since the takeover
-			err, refused = t.endedBy, false
+			err, refused = t.unfollowed(s), false
 		}
 		if refused && s.to != nil {
 			c.machine.refused(s.to)
@@ -332,18 +340,17 @@ func (t *task) carryOut() (a answer, err error, finish func() error) {
 		}
 		if refused {
 			at := time.Now()
-			err := refusal(s, result, evidence{})
-			return answer{}, t.failed(s, err), func() error { return c.owner.refusal(t, s, result, at) }
+			return answer{}, refusal(s, result, evidence{}), func() error { return c.owner.refusal(t, s, result, at) }
 		}
 		if err != nil {
-			return answer{}, t.failed(s, err), nil
+			return answer{}, err, nil
 		}
 		t.took(s)
-		if code(t.endedBy) == codeInterrupted { // the vehicle follows what was sent before
+		if code(t.endedBy) == codeInterrupted {
 			if t.wishesAfter(i) {
 				break
 			}
-			t.endedBy = refuse(codeInterrupted, "%s; the vehicle follows %s, which was sent before; nothing more was sent", t.taken, commandName(s))
+			return answer{}, t.interrupted("the vehicle follows %s, which was sent before; nothing more was sent", commandName(s)), nil
 		}
 	}
 	if !t.request.setMode {
@@ -402,13 +409,8 @@ func (t *task) approach(i int) error {
 		return err
 	}
 	t.replan(i)
-	for _, before := range slices.Backward(t.plan.steps[:i]) {
-		if before.to != nil && s.arms() && c.machine.last.custom != before.to.number {
-			return refuse(codeInterrupted, "arming was not sent: the vehicle left the mode that was set for it")
-		}
-		if before.to != nil {
-			break
-		}
+	if i > 0 && s.arms() && c.machine.order != nil && !c.machine.explains(c.machine.last) {
+		return refuse(codeInterrupted, "arming was not sent: the vehicle left the mode that was set for it")
 	}
 	return t.over()
 }
@@ -450,7 +452,7 @@ func (t *task) replan(i int) {
 }
 
 // failed is what follows a plan that ended before it was accepted.
-func (t *task) failed(s *step, err error) error {
+func (t *task) failed(err error) {
 	c := t.by
 	for _, s := range t.plan.steps {
 		if s.to != nil {
@@ -463,7 +465,6 @@ func (t *task) failed(s *step, err error) error {
 	if m := c.man; m != nil && m.plan.goal() == t.plan.goal() { // the goto, without its heading
 		m.plan.facing = math.NaN()
 	}
-	return err
 }
 
 // wishesAfter reports whether only wishes follow step i.
@@ -540,13 +541,22 @@ func (t *task) transact(s *step) (uint8, error) {
 	}
 	switch {
 	case t.endedBy != nil: // a takeover, and the vehicle does not show what was sent
-		return 0, t.endedBy
+		return 0, t.unfollowed(s)
 	case !x.ackedAt.IsZero() && s.ackProves(c.acks.tel.id.firmware()):
 		return uint8(common.MAV_RESULT_ACCEPTED), nil
 	case !x.ackedAt.IsZero():
 		return 0, refuse(codeNoAck, "%s was acknowledged and did not show; read the status to see whether it happened", commandName(s))
 	}
 	return 0, refuse(codeNoAck, "%s was sent and never acknowledged; read the status to see whether it happened", commandName(s))
+}
+
+// unfollowed is the end of a task whose step was on the wire when something else ended
+// it.
+func (t *task) unfollowed(s *step) error {
+	if code(t.endedBy) != codeInterrupted {
+		return t.endedBy
+	}
+	return t.interrupted("%s was sent, and the vehicle did not follow it", commandName(s))
 }
 
 // sendCopy sends a copy, unless the task is over: nothing of it may go out behind a

@@ -479,15 +479,12 @@ func (d *drone) vehicle(now time.Time) vehicle {
 	n, f := math.NaN(), d.facts(now)
 	t, p := &d.tel, d.tel.position
 	v := vehicle{
-		firmware: f.firmware, custom: f.custom, armed: f.armed, landed: t.stands(now), failsafe: f.failsafe,
+		firmware: f.firmware, custom: d.machine.number(), armed: f.armed, landed: t.stands(now), failsafe: f.failsafe,
 		at: place{n, n, n, n}, heading: n, homeAMSL: t.home.amsl,
 		stream: d.sticks.stream(f), set: d.params.settings(), vtol: common.MAV_VTOL_STATE(t.id.vtol),
 		toHold: d.machine.claimed(now, func(to *order) bool { return to.number == entered[f.firmware][ModeHold] }) >= 0,
 	}
 	v.set.spedUp = d.spedUp
-	if custom, ok := d.machine.awaited(); ok {
-		v.custom = custom // acknowledged, and no heartbeat shows it yet
-	}
 	if p.within(freshFor, now) {
 		v.at, v.heading = place{p.lat, p.lon, p.relative, p.amsl}, p.heading
 	}

@@ -15,7 +15,7 @@ func (d *drone) facts(now time.Time) stickFacts {
 		now: now, firmware: d.firmware(), mode: d.machine.mode, custom: b.custom,
 		online: d.online, armed: b.armed, failsafe: b.failsafe, aloft: b.armed && d.tel.stands(now) != onGround,
 		hears: now.Sub(d.cmd.acks.heard) < 2*targetEvery, trip: d.cmd.acks.trip,
-		busy: t != nil || d.cmd.next != nil,
+		busy:     t != nil || d.cmd.next != nil,
 		entering: t != nil && t.request.entersSticks() || d.machine.claimed(now, func(to *order) bool { return to.mode.flownBySticks() }) >= 0,
 	}
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"math"
 	"slices"
 	"sync"
@@ -20,7 +21,7 @@ const (
 	behindEvery    = 10 * time.Millisecond   // for a HEARTBEAT that shows what CURRENT_MODE did
 	pollEvery      = 100 * time.Millisecond  // for a report, where none is live
 	targetEvery    = time.Second             // for a target; and with a stick stream, to hear that it is heard
-	messageWait    = 150 * time.Millisecond  // for a message that was requested; or two round trips
+	askWait        = 150 * time.Millisecond  // for what was requested; or two round trips
 )
 
 // stream is a message asked for by SET_MESSAGE_INTERVAL, in Hz.
@@ -170,22 +171,24 @@ func (h *handshake) ask() {
 		}
 	}
 	began := time.Now()
-	h.message(t, idHome, func() bool { return h.tel.home.at.After(began) })
-	h.message(t, idVersion, func() bool { return h.tel.id.version != "" })
+	t.ask(3, func() { h.cmd.acks.request(idHome) }, func() bool { return h.tel.home.at.After(began) })
+	t.ask(3, func() { h.cmd.acks.request(idVersion) }, func() bool { return h.tel.id.version != "" })
 	for _, name := range names {
 		h.params.sure(t, name)
 	}
 }
 
-// message requests a message until it comes, at most three times.
-func (h *handshake) message(t *task, id uint32, came func() bool) {
-	for range 3 {
-		h.cmd.acks.request(id)
-		wait := max(messageWait, 2*h.cmd.acks.trip)
-		if t.await(time.Now().Add(wait), came) == nil {
-			return
+// ask requests something until it comes, at most so many times. The error is the end
+// of the task.
+func (t *task) ask(times int, request func(), came func() bool) error {
+	for range times {
+		request()
+		wait := max(askWait, 2*t.by.acks.trip)
+		if err := t.await(time.Now().Add(wait), came); !errors.Is(err, errTimeout) {
+			return err
 		}
 	}
+	return nil
 }
 
 // kind waits until a fixed wing has told whether it is a QuadPlane.
@@ -202,9 +205,6 @@ func (h *handshake) kind(t *task, r request) error {
 	}
 	return nil
 }
-
-// paramWait is how long a PARAM_VALUE is waited for; or two round trips.
-const paramWait = 150 * time.Millisecond
 
 // parameters are those of the autopilot that rules rest on.
 type parameters struct {
@@ -238,17 +238,10 @@ func (p *parameters) request(name string) {
 // that is not answered has its default; the error is the end of the task.
 func (p *parameters) sure(t *task, name string) error {
 	known := func() bool { _, ok := p.told[name]; return ok }
-	for range 2 {
-		if known() {
-			return nil
-		}
-		p.request(name)
-		wait := max(paramWait, 2*p.acks.trip)
-		if err := unlessLate(t.await(time.Now().Add(wait), known)); err != nil {
-			return err
-		}
+	if known() {
+		return nil
 	}
-	return nil
+	return t.ask(2, func() { p.request(name) }, known)
 }
 
 // hear takes a PARAM_VALUE and returns it, if it is one of ours. PX4 puts an

@@ -235,6 +235,11 @@ type order struct {
 	endAMSL float64
 }
 
+// atEnd reports whether r shows the end of a takeoff.
+func (o *order) atEnd(r report) bool {
+	return o.end != 0 && r.custom == o.end && r.armed && r.amsl >= o.endAMSL
+}
+
 // claim is a step that was sent and that no report has shown yet: a report of its
 // number is ours until then. While its plan runs, until is zero.
 type claim struct {
@@ -276,9 +281,7 @@ func (m *machine) explains(r report) bool {
 		return true
 	case o == nil:
 		return false
-	case r.custom == o.number:
-		return true
-	case o.end != 0 && r.custom == o.end && r.armed && r.amsl >= o.endAMSL:
+	case r.custom == o.number || o.atEnd(r):
 		return true
 	}
 	switch o.mode {
@@ -403,12 +406,13 @@ func (m *machine) ended(to *order, gaveUp bool, now time.Time) {
 	}
 }
 
-// awaited is the number that was commanded and that no report has shown yet.
-func (m *machine) awaited() (custom uint32, ok bool) {
+// number is the reported one, or the one that was acknowledged and that no report has
+// shown yet.
+func (m *machine) number() uint32 {
 	if m.order == nil || m.follow.IsZero() {
-		return 0, false
+		return m.last.custom
 	}
-	return m.order.number, true
+	return m.order.number
 }
 
 // abandon ends what was commanded: the mode is the reported one.
@@ -416,13 +420,11 @@ func (m *machine) abandon() { m.show(m.last) }
 
 // standing is what stands now, as an order that brings it back.
 func (m *machine) standing() order {
-	o := order{mode: m.mode, number: m.last.custom}
+	o := order{mode: m.mode}
 	if m.order != nil {
 		o = *m.order
 	}
-	if m.follow.IsZero() { // it shows, perhaps by another number
-		o.number = m.last.custom
-	}
+	o.number = m.number()
 	return o
 }
 

@@ -752,12 +752,12 @@ func TestMachineTellsWhatIsOpenAndAwaited(t *testing.T) {
 		if open := f.claimed(f.now, func(to *order) bool { return to.number == position }) >= 0; open != c.open {
 			t.Errorf("%s: open is %v", c.flight, open)
 		}
-		want, waits := uint32(0), c.awaited != ""
-		if waits {
+		want := f.last.custom
+		if c.awaited != "" {
 			want = numberOf(t, px4, c.awaited)
 		}
-		if custom, ok := f.awaited(); custom != want || ok != waits {
-			t.Errorf("%s: awaits %d, %v; want %q", c.flight, custom, ok, c.awaited)
+		if got := f.number(); got != want {
+			t.Errorf("%s: the number is %d; awaited is %q", c.flight, got, c.awaited)
 		}
 	}
 }
@@ -1308,7 +1308,7 @@ func (w *witness) wrong() string {
 	if w.mode != w.wants {
 		return fmt.Sprintf("the mode is %v, want %v", w.mode, w.wants)
 	}
-	if _, awaits := w.awaited(); awaits != w.pending {
+	if awaits := !w.follow.IsZero(); awaits != w.pending {
 		return fmt.Sprintf("awaited is %v", awaits)
 	}
 	for _, m := range ownModes[w.firmware] {
