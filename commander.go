@@ -193,9 +193,7 @@ func (t *task) over() error {
 	switch {
 	case t.by.stopped && !time.Now().Before(t.until):
 		return errStopping
-	case code(t.endedBy) != codeInterrupted:
-		return t.endedBy
-	case t.wire != nil:
+	case t.wire != nil && code(t.endedBy) == codeInterrupted:
 		return nil
 	case t.accepted != 0 || t.moving != nil:
 		return t.interrupted("nothing more was sent")
@@ -203,8 +201,11 @@ func (t *task) over() error {
 	return t.interrupted("nothing was sent")
 }
 
-// interrupted is what ended it, and how far it came.
+// interrupted is what ended it, and how far it came then; nil where nothing did.
 func (t *task) interrupted(format string, args ...any) error {
+	if code(t.endedBy) != codeInterrupted {
+		return t.endedBy
+	}
 	return refuse(codeInterrupted, "%s; %s", t.endedBy, fmt.Sprintf(format, args...))
 }
 
@@ -553,9 +554,6 @@ func (t *task) transact(s *step) (uint8, error) {
 // unfollowed is the end of a task whose step was on the wire when something else ended
 // it.
 func (t *task) unfollowed(s *step) error {
-	if code(t.endedBy) != codeInterrupted {
-		return t.endedBy
-	}
 	return t.interrupted("%s was sent, and the vehicle did not follow it", commandName(s))
 }
 

@@ -101,7 +101,7 @@ func (d *drone) farewell() {
 		return
 	}
 	f := d.facts(time.Now())
-	if f.firmware.ardupilot() && f.aloft && d.sticks.flies(f) && !d.sticks.taken() {
+	if f.firmware.ardupilot() && f.flight == aloft && d.sticks.flies(f) && !d.sticks.taken() {
 		d.leaveHovering(f)
 	}
 	if d.sticks.phase != stickOff { // a pilot may have taken them meanwhile
@@ -479,7 +479,7 @@ func (d *drone) vehicle(now time.Time) vehicle {
 	n, f := math.NaN(), d.facts(now)
 	t, p := &d.tel, d.tel.position
 	v := vehicle{
-		firmware: f.firmware, custom: d.machine.number(), armed: f.armed, landed: t.stands(now), failsafe: f.failsafe,
+		firmware: f.firmware, custom: d.machine.number(), armed: t.beat.armed, landed: t.stands(now), failsafe: f.failsafe,
 		at: place{n, n, n, n}, heading: n, homeAMSL: t.home.amsl,
 		stream: d.sticks.stream(f), set: d.params.settings(), vtol: common.MAV_VTOL_STATE(t.id.vtol),
 		toHold: d.machine.claimed(now, func(to *order) bool { return to.number == entered[f.firmware][ModeHold] }) >= 0,

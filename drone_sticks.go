@@ -11,13 +11,25 @@ import (
 // facts is what the sticks must know of the vehicle now.
 func (d *drone) facts(now time.Time) stickFacts {
 	b, t := &d.tel.beat, d.cmd.current
-	return stickFacts{
+	f := stickFacts{
 		now: now, firmware: d.firmware(), mode: d.machine.mode, custom: b.custom,
-		online: d.online, armed: b.armed, failsafe: b.failsafe, aloft: b.armed && d.tel.stands(now) != onGround,
-		hears: now.Sub(d.cmd.acks.heard) < 2*targetEvery, trip: d.cmd.acks.trip,
+		failsafe: b.failsafe, trip: d.cmd.acks.trip,
 		busy:     t != nil || d.cmd.next != nil,
 		entering: t != nil && t.request.entersSticks() || d.machine.claimed(now, func(to *order) bool { return to.mode.flownBySticks() }) >= 0,
 	}
+	switch {
+	case b.armed && d.tel.stands(now) != onGround:
+		f.flight = aloft
+	case b.armed:
+		f.flight = armedOnGround
+	}
+	switch {
+	case d.online && now.Sub(d.cmd.acks.heard) < 2*targetEvery:
+		f.reach = reachBoth
+	case d.online:
+		f.reach = reachUs
+	}
+	return f
 }
 
 // act does what the sticks ask for, but for what needs a plan: that it reports.
@@ -114,7 +126,7 @@ func (d *drone) input(in stickInput) (Mode, error) {
 		return 0, refuse(codeWrongMode, "input: the pilot has the drone, in mode %s; set manual, altitude or position here to take the sticks", f.mode)
 	case !stick:
 		return 0, refuse(codeWrongMode, "input: the drone is in mode %s; set manual, altitude or position first", f.mode)
-	case f.armed && !f.shown().flownBySticks(): // PX4 would take sticks that move now for a pilot's
+	case f.flight != disarmed && !f.shown().flownBySticks(): // PX4 would take sticks that move now for a pilot's
 		return 0, refuse(codeWrongMode, "input: the vehicle does not show mode %s yet", f.mode)
 	case !d.sticks.src.told && d.sticks.phase == stickOff && f.now.Before(d.toldBy()):
 		return 0, refuse(codeWrongMode, "input: it is not known yet whether a receiver has the sticks; try again in a few seconds")
@@ -138,7 +150,7 @@ func (d *drone) restartSticks(now time.Time) {
 	f, was := d.facts(now), d.sticks
 	d.sticks = sticks{src: was.src}
 	d.sticks.src.restarted(now)
-	if f.armed && was.phase != stickOff && f.firmware.ardupilot() && !was.src.inUse(f.firmware) {
+	if f.flight != disarmed && was.phase != stickOff && f.firmware.ardupilot() && !was.src.inUse(f.firmware) {
 		d.sticks.owner, d.sticks.phase, d.sticks.src.receiver = ownerPilot, stickNobody, was.src.receiver
 		d.sticks.src.from = was.src.from // our stream hides the receiver, and its end tells until when
 		d.sticks.axes, d.sticks.since, d.sticks.moved, d.sticks.next = was.axes, was.since, was.moved, was.next
@@ -149,7 +161,7 @@ func (d *drone) restartSticks(now time.Time) {
 // leaveSticks is what the sticks are left as when the program ends (docs/design.md,
 // "SIGTERM in the air").
 func (d *drone) leaveSticks(f stickFacts) {
-	if f.aloft {
+	if f.flight == aloft {
 		slog.Warn("stopping in the air after sticks: the autopilot's own failsafe for lost sticks may follow", "mode", f.mode)
 	}
 	if d.sticks.src.live(f.firmware) {

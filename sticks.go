@@ -49,17 +49,33 @@ type axes struct{ x, y, z, r int16 }
 // released gives ArduPilot's receiver its sticks back.
 var released = axes{math.MaxInt16, math.MaxInt16, math.MaxInt16, math.MaxInt16}
 
+// flightState is whether the vehicle could fall.
+type flightState uint8
+
+const (
+	disarmed      flightState = iota
+	armedOnGround             // for all that is known
+	aloft
+)
+
+// reach is who hears whom on the link.
+type reach uint8
+
+const (
+	reachNone reach = iota // the vehicle is offline
+	reachUs                // it has not answered us for a moment
+	reachBoth
+)
+
 // stickFacts is what the sticks must know of the vehicle.
 type stickFacts struct {
 	now      time.Time
 	firmware firmware
 	mode     Mode   // what GET mode answers
 	custom   uint32 // what the vehicle reports
-	online   bool
-	armed    bool
+	reach    reach
+	flight   flightState
 	failsafe bool
-	aloft    bool          // armed, and not known to be on the ground
-	hears    bool          // the vehicle answered us a moment ago
 	trip     time.Duration // of the line, there and back
 	busy     bool          // a plan is under way
 	entering bool          // a command to enter a stick mode is under way or open (rule 3)
@@ -171,7 +187,7 @@ func (s *sticks) end(f stickFacts) {
 
 // rest is the throttle that nobody gave.
 func rest(f stickFacts) int16 {
-	if f.aloft {
+	if f.flight == aloft {
 		return 500
 	}
 	return 0
@@ -182,7 +198,7 @@ func rest(f stickFacts) int16 {
 // mode is in force. Disarmed there is nothing to drop, and a throttle that stands
 // would forbid arming.
 func (s *sticks) centred(f stickFacts) axes {
-	if f.shown() == ModeManual && f.armed && s.phase != stickOff {
+	if f.shown() == ModeManual && f.flight != disarmed && s.phase != stickOff {
 		return axes{z: s.axes.z}
 	}
 	return axes{z: rest(f)}
@@ -312,7 +328,7 @@ func (s *sticks) hearMode(f stickFacts, custom, intended uint32) (undone bool) {
 	s.reported, s.pilots = custom, pilotsSwitch{}
 	moving := s.phase != stickOff && s.src.overrides(f.firmware) && f.now.Sub(s.moved) < stickMoving
 	switch {
-	case !f.armed || !moving:
+	case f.flight == disarmed || !moving:
 	case stick(was) && !stick(custom) && intended == custom:
 		s.pilots = pilotsSwitch{custom: custom, at: f.now}
 	case p.custom != 0 && !p.undone && stick(custom) && f.now.Sub(p.at) <= undoneIn:
@@ -330,7 +346,7 @@ func (s *sticks) hearMode(f stickFacts, custom, intended uint32) (undone bool) {
 func (s *sticks) give(f stickFacts) {
 	switch p := s.pilots; {
 	case !p.undone:
-	case !f.armed || f.failsafe:
+	case f.flight == disarmed || f.failsafe:
 		s.pilots = pilotsSwitch{}
 	case f.now.Sub(p.at) >= stickStill:
 		s.pilots, s.acts.pilots = pilotsSwitch{}, p.custom
@@ -386,7 +402,7 @@ func (s *sticks) hearChannels(f stickFacts, c channels) {
 		}
 		s.takeover(f, ownerPilot, "a switch of the transmitter moved: the pilot has the sticks, ours have ended; set the mode again to take them")
 		s.src.last = c
-	case !f.hears: // the vehicle may not hear our sticks either
+	case f.reach != reachBoth: // the vehicle may not hear our sticks either
 		s.src.unwatch(f.now)
 	case s.src.sticksMove(c, f.now):
 		s.src.moved = f.now
@@ -430,7 +446,7 @@ var lookedAt = map[firmware][]uint32{copter: {2, 5, 16}, quadPlane: {18, 19}}
 // receiver: after our stream's release and, in a mode that this process set, when
 // another program's sticks have ended, which ArduPilot holds over for 3 s.
 func (s *sticks) looks(f stickFacts) bool {
-	if s.phase != stickOff || !f.aloft || !slices.Contains(lookedAt[f.firmware], f.custom) {
+	if s.phase != stickOff || f.flight != aloft || !slices.Contains(lookedAt[f.firmware], f.custom) {
 		return false
 	}
 	others := f.now.Sub(s.src.others())
@@ -507,10 +523,10 @@ func (s *sticks) over(f stickFacts) bool {
 	switch {
 	case f.entering:
 		return false
-	case f.online && s.src.live(f.firmware) && (s.src.inUse(f.firmware) || !f.shown().flownBySticks()):
+	case f.reach != reachNone && s.src.live(f.firmware) && (s.src.inUse(f.firmware) || !f.shown().flownBySticks()):
 		return true
 	}
-	return !f.armed && !f.busy && f.now.Sub(s.client) >= stickIdle
+	return f.flight == disarmed && !f.busy && f.now.Sub(s.client) >= stickIdle
 }
 
 // owes reports whether a silent client's hold, or the landing in its place, is
@@ -533,7 +549,7 @@ func (s *sticks) silence(f stickFacts) {
 	}
 	since := f.now.Sub(s.client)
 	switch {
-	case s.owner != ownerClient || !f.aloft || s.client.IsZero() || !f.online || since < after:
+	case s.owner != ownerClient || f.flight != aloft || s.client.IsZero() || f.reach == reachNone || since < after:
 	case f.now.Sub(s.wish) < holdAgain:
 	case f.firmware == px4 && s.src.denied(px4, f.now) != "": // PX4 obeys a transmitter
 	default:
