@@ -230,6 +230,16 @@ func code(err error) errorCode {
 	return ""
 }
 
+// refusedWith is the error of a command that the autopilot refused; nil where it is
+// another one.
+func refusedWith(err error) *commandError {
+	var ce *commandError
+	if errors.As(err, &ce) && ce.answered {
+		return ce
+	}
+	return nil
+}
+
 func isNoAck(err error) bool { return code(err) == codeNoAck }
 
 // general are texts that name no cause: they stand behind those that do.
@@ -330,15 +340,6 @@ func withTexts(err error, texts []statusText, failsafe bool, unhealthy []string)
 // resultName is a MAV_RESULT's name in lower case.
 func resultName(result uint8) string {
 	return lowerName(common.MAV_RESULT(result).String(), "MAV_RESULT_")
-}
-
-// inWords is how a command was answered, for the log: a MAV_RESULT's name, or why
-// there is none.
-func inWords(result uint8, err error) string {
-	if err != nil {
-		return err.Error()
-	}
-	return resultName(result)
 }
 
 var commandNames = map[common.MAV_CMD]string{

@@ -10,8 +10,6 @@ import (
 	"slices"
 	"sync"
 	"time"
-
-	"github.com/bluenviron/gomavlib/v3/pkg/dialects/common"
 )
 
 // Times of a plan (docs/design.md, rule 5 and "The newest command wins").
@@ -31,9 +29,7 @@ type commander struct {
 	machine *machine
 	owner   owner
 
-	current *task     // is carried out
-	running []*task   // it, and disarmings beside it
-	next    *task     // waits for its turn
+	tasks   []*task   // one is carried out, disarmings perhaps beside it; the last may wait for its turn
 	begun   time.Time // when the last plan began that takes turns
 	man     *manoeuvre
 	reports int  // that were heard
@@ -44,12 +40,12 @@ type commander struct {
 // owner is whom a commander works for: it knows the sticks, the parameters and
 // what the vehicle says.
 type owner interface {
-	ready(s *step) time.Time    // when the sticks let a step go
-	prepare(t *task) error      // before the first step of a plan
-	sends(t *task, i int)       // right before step i
-	took(t *task, s *step)      // after a step that the vehicle took
-	closing(t *task, err error) // after a plan, accepted or not
-	onGround() bool             // the vehicle says that it is
+	ready(s *step) time.Time // when the sticks let a step go
+	prepare(t *task) error   // before the first step of a plan
+	sends(t *task, i int)    // right before step i
+	took(t *task, s *step)   // after a step that the vehicle took
+	closing(t *task)         // after a plan, accepted or not
+	onGround() bool          // the vehicle says that it is
 	refusal(t *task, s *step, result uint8, at time.Time) error
 }
 
@@ -88,18 +84,18 @@ var (
 type task struct {
 	by      *commander
 	request request
-	make    func() (plan, error) // plans anew, when it is its turn
+	planned func() (plan, error) // plans anew, when it is its turn
 	plan    plan
 	came    time.Time // when a client asked for it; zero: nobody asks for it at this moment
 	began   time.Time // when its first step was due
 	until   time.Time // of one that goes on while the program ends
 	was     order     // what stood before it
 
-	accepted uint16   // the last command
-	arming   *command // its ARM, once a copy is out
-	wire     *command // its step on the wire, until it is answered
-	moving   *command // a step that moves the vehicle, once a copy is out and until it is answered
-	endedBy  error    // what ended it: a newer command, a takeover, a disarming
+	accepted uint16 // the last command
+	armed    bool   // an ARM of it was sent
+	onWire   bool   // a step of it is, until it is answered
+	moving   bool   // a step that sets a mode was sent and is not answered
+	endedBy  error  // what ended it: a newer command, a takeover, a disarming
 
 	ended  chan struct{}
 	answer answer // once ended
@@ -109,32 +105,48 @@ type task struct {
 // do carries a request out and returns when the vehicle shows what it leads to, or
 // a step of it was refused: then the error is a *commandError. A landing or a
 // disarming joins an equal one that is not answered yet.
-func (c *commander) do(r request, make_ func() (plan, error)) (answer, error) {
-	for _, t := range c.tasks() {
-		if !t.takesIn(r) {
-			continue
+func (c *commander) do(r request, planned func() (plan, error)) (answer, error) {
+	for _, t := range c.tasks {
+		if t.takesIn(r) {
+			c.supersedeWaiting(t) // it is newer than that too
+			c.mu.Unlock()
+			<-t.ended
+			c.mu.Lock()
+			return t.answer, t.err
 		}
-		if c.next != nil && c.next != t { // it is newer than that too
-			c.next.end(errSuperseded)
-		}
-		c.mu.Unlock()
-		<-t.ended
-		c.mu.Lock()
-		return t.answer, t.err
 	}
-	t := &task{by: c, request: r, make: make_, came: time.Now(), ended: make(chan struct{})}
+	t := &task{by: c, request: r, planned: planned, came: time.Now(), ended: make(chan struct{})}
 	return t.run()
 }
 
 // idle reports whether nothing is under way, and something may be.
-func (c *commander) idle() bool { return c.current == nil && c.next == nil && !c.stopped }
+func (c *commander) idle() bool { return len(c.tasks) == 0 && !c.stopped }
+
+// current is the task that is carried out; nil: none.
+func (c *commander) current() *task {
+	for _, t := range slices.Backward(c.tasks) {
+		if !t.began.IsZero() {
+			return t
+		}
+	}
+	return nil
+}
+
+// supersedeWaiting ends what waits for its turn, but the newest.
+func (c *commander) supersedeWaiting(newest *task) {
+	for _, t := range c.tasks {
+		if t.began.IsZero() && t != newest {
+			t.end(errSuperseded)
+		}
+	}
+}
 
 // doOwn carries out what no client asks for at this moment, unless one does.
 func (c *commander) doOwn(p plan, r request) (answer, error) {
 	if !c.idle() {
 		return answer{}, errSuperseded
 	}
-	t := &task{by: c, request: r, ended: make(chan struct{}), make: func() (plan, error) { return p, nil }}
+	t := &task{by: c, request: r, ended: make(chan struct{}), planned: func() (plan, error) { return p, nil }}
 	return t.run()
 }
 
@@ -156,26 +168,18 @@ func (t *task) end(why error) {
 // failsafe. A plan whose step is on the wire first learns what the vehicle does with
 // that step (rule 4).
 func (c *commander) takeover(why string) {
-	for _, t := range c.tasks() {
+	for _, t := range c.tasks {
 		t.end(refuse(codeInterrupted, "%s", why))
 	}
 }
 
 // disarmed ends plans that arm or need an armed vehicle.
 func (c *commander) disarmed() {
-	for _, t := range c.tasks() {
+	for _, t := range c.tasks {
 		if t.request.arms() || t.plan.target != nil {
 			t.end(errDisarmed)
 		}
 	}
-}
-
-// tasks are those that are carried out or wait.
-func (c *commander) tasks() []*task {
-	if c.next == nil {
-		return slices.Clone(c.running)
-	}
-	return append(slices.Clone(c.running), c.next)
 }
 
 // stop ends everything that waits, and lets nothing new begin.
@@ -193,9 +197,9 @@ func (t *task) over() error {
 	switch {
 	case t.by.stopped && !time.Now().Before(t.until):
 		return errStopping
-	case t.wire != nil && code(t.endedBy) == codeInterrupted:
+	case t.onWire && code(t.endedBy) == codeInterrupted:
 		return nil
-	case t.accepted != 0 || t.moving != nil:
+	case t.accepted != 0 || t.moving:
 		return t.interrupted("nothing more was sent")
 	}
 	return t.interrupted("nothing was sent")
@@ -240,7 +244,7 @@ func (t *task) sleep(until time.Time) error { return unlessLate(t.await(until, n
 func (t *task) look(within time.Duration) error {
 	c, until := t.by, time.Now().Add(within)
 	for n := c.reports; ; {
-		c.acks.request(0)
+		c.acks.request(idHeartbeat)
 		next := time.Now().Add(max(showEvery, c.acks.trip))
 		if next.After(until) {
 			next = until
@@ -255,25 +259,20 @@ func (t *task) look(within time.Duration) error {
 // run is a task from its turn to its end.
 func (t *task) run() (answer, error) {
 	c := t.by
+	var finish func() error
 	if t.err = t.takeTurn(); t.err == nil {
-		var finish func() error
 		if t.answer, t.err, finish = t.carryOut(); t.err != nil {
-			t.failed(t.err)
+			t.failed()
 		}
-		c.owner.closing(t, t.err)
-		c.running = slices.DeleteFunc(c.running, func(o *task) bool { return o == t })
-		if c.current == t {
-			c.current = nil
-		}
-		c.bell.ring()
-		if t.err != nil {
-			c.takeBack(t)
-		}
-		if finish != nil {
-			t.err = finish()
-		}
-	} else if c.next == t {
-		c.next = nil
+		c.owner.closing(t)
+	}
+	c.tasks = slices.DeleteFunc(c.tasks, func(o *task) bool { return o == t })
+	c.bell.ring()
+	if t.err != nil {
+		c.takeBack(t)
+	}
+	if finish != nil {
+		t.err = finish()
 	}
 	close(t.ended)
 	c.bell.ring()
@@ -285,29 +284,27 @@ func (t *task) run() (answer, error) {
 // skips that, and a disarming is waited for.
 func (t *task) takeTurn() (err error) {
 	c := t.by
-	if t.plan, err = t.make(); err != nil {
+	if t.plan, err = t.planned(); err != nil {
 		return err
 	}
-	if c.next != nil {
-		c.next.end(errSuperseded)
-	}
-	c.next = t
+	c.supersedeWaiting(t)
+	c.tasks = append(c.tasks, t)
 	if at := c.begun.Add(planEvery); !t.request.urgent() && time.Now().Before(at) {
 		if err := t.sleep(at); err != nil {
 			return err
 		}
 	}
-	free := func() bool { return t.request.urgent() || c.current == nil || !c.current.request.disarms() }
+	disarming := func() bool { o := c.current(); return o != nil && o.request.disarms() }
+	free := func() bool { return t.request.urgent() || !disarming() }
 	if err := unlessLate(t.await(time.Now().Add(lookWithin), free)); err != nil {
 		return err
 	}
-	if t.plan, err = t.make(); err != nil { // what was true when it came may not be now
+	if t.plan, err = t.planned(); err != nil { // what was true when it came may not be now
 		return err
 	}
-	if older := c.current; older != nil && !older.request.disarms() {
+	if older := c.current(); older != nil && !disarming() {
 		older.end(errSuperseded)
 	}
-	c.next, c.current, c.running = nil, t, append(c.running, t)
 	t.began, t.was = time.Now(), c.machine.standing()
 	if !t.request.urgent() {
 		c.begun = t.began
@@ -327,21 +324,21 @@ func (t *task) carryOut() (a answer, err error, finish func() error) {
 			return answer{}, err, nil
 		}
 		c.owner.sends(t, i)
-		result, err := t.transact(s)
-		refused := err == nil && result != uint8(common.MAV_RESULT_ACCEPTED)
-		if refused && t.endedBy != nil { // by what the autopilot does since the takeover
-			err, refused = t.unfollowed(s), false
+		err := t.transact(s)
+		refused := refusedWith(err)
+		if refused != nil && t.endedBy != nil { // by what the autopilot does since the takeover
+			err, refused = t.unfollowed(s), nil
 		}
-		if refused && s.to != nil {
+		if refused != nil && s.to != nil {
 			c.machine.refused(s.to)
 		}
-		if s.wish && (refused || isNoAck(err)) {
-			slog.Warn("a plan goes on without one of its steps", "what", commandName(s), "answer", inWords(result, err))
+		if s.wish && (refused != nil || isNoAck(err)) {
+			slog.Warn("a plan goes on without one of its steps", "error", err)
 			continue
 		}
-		if refused {
+		if refused != nil {
 			at := time.Now()
-			return answer{}, refusal(s, result, evidence{}), func() error { return c.owner.refusal(t, s, result, at) }
+			return answer{}, err, func() error { return c.owner.refusal(t, s, refused.result, at) }
 		}
 		if err != nil {
 			return answer{}, err, nil
@@ -446,21 +443,21 @@ func (t *task) replan(i int) {
 	if t.plan.steps[i].sticks != sticksStill || !t.request.goTo {
 		return
 	}
-	if p, err := t.make(); err == nil && len(p.steps) == len(t.plan.steps)-i {
+	if p, err := t.planned(); err == nil && len(p.steps) == len(t.plan.steps)-i {
 		copy(t.plan.steps[i:], p.steps)
 		t.plan.target = p.target
 	}
 }
 
 // failed is what follows a plan that ended before it was accepted.
-func (t *task) failed(err error) {
+func (t *task) failed() {
 	c := t.by
 	for _, s := range t.plan.steps {
 		if s.to != nil {
-			c.machine.ended(s.to, isNoAck(err), time.Now())
+			c.machine.ended(s.to, isNoAck(t.err), time.Now())
 		}
 	}
-	if t.moving != nil && c.man != nil { // nobody knows whether it flies there
+	if t.moving && c.man != nil { // nobody knows whether it flies there
 		c.abandon("a command that was not answered may have moved the drone: it is in %s", c.machine.mode)
 	}
 	if m := c.man; m != nil && m.plan.goal() == t.plan.goal() { // the goto, without its heading
@@ -484,7 +481,7 @@ func (c *commander) takeBack(t *task) {
 	}
 	var p plan
 	ground := c.owner.onGround()
-	if t.arming != nil && ground {
+	if t.armed && ground {
 		p.steps = append(p.steps, c.acks.tel.id.firmware().armDisarm(false))
 	}
 	back, may := t.was, ground && t.request.setMode
@@ -505,12 +502,12 @@ func (c *commander) takeBack(t *task) {
 	}
 }
 
-// transact sends one command, repeats it until it is answered, and returns the
-// autopilot's MAV_RESULT.
-func (t *task) transact(s *step) (uint8, error) {
+// transact sends one command, repeats it until it is answered, and returns why the
+// vehicle did not take it.
+func (t *task) transact(s *step) error {
 	c := t.by
 	x := c.acks.open(s, c.machine.last, c.reports)
-	defer func() { c.acks.close(x); t.wire = nil }()
+	defer func() { c.acks.close(x); t.onWire = false }()
 	every := max(firstRepeat, c.acks.trip*3/2)
 	began := time.Now()
 	for i, factor := range repeats {
@@ -519,11 +516,11 @@ func (t *task) transact(s *step) (uint8, error) {
 			break
 		}
 		if err := t.sendCopy(x); err != nil {
-			return 0, err
+			return err
 		}
 		if x.copies == 0 { // the port is away
 			if err := t.sendLate(x); err != nil {
-				return 0, err
+				return err
 			}
 			began = x.sent
 		}
@@ -531,24 +528,24 @@ func (t *task) transact(s *step) (uint8, error) {
 		if i+1 < len(repeats) {
 			end = min(end, time.Duration(float64(every)*repeats[i+1]))
 		}
-		if result, err := t.verdict(x, began.Add(end)); !errors.Is(err, errTimeout) {
-			return result, err
+		if err := t.verdict(x, began.Add(end)); !errors.Is(err, errTimeout) {
+			return err
 		}
 	}
 	if !x.progress.IsZero() && x.ackedAt.IsZero() {
-		if result, err := t.verdict(x, x.progress.Add(progressWait)); !errors.Is(err, errTimeout) {
-			return result, err
+		if err := t.verdict(x, x.progress.Add(progressWait)); !errors.Is(err, errTimeout) {
+			return err
 		}
 	}
 	switch {
 	case t.endedBy != nil: // a takeover, and the vehicle does not show what was sent
-		return 0, t.unfollowed(s)
+		return t.unfollowed(s)
 	case !x.ackedAt.IsZero() && s.ackProves(c.acks.tel.id.firmware()):
-		return uint8(common.MAV_RESULT_ACCEPTED), nil
+		return nil
 	case !x.ackedAt.IsZero():
-		return 0, refuse(codeNoAck, "%s was acknowledged and did not show; read the status to see whether it happened", commandName(s))
+		return refuse(codeNoAck, "%s was acknowledged and did not show; read the status to see whether it happened", commandName(s))
 	}
-	return 0, refuse(codeNoAck, "%s was sent and never acknowledged; read the status to see whether it happened", commandName(s))
+	return refuse(codeNoAck, "%s was sent and never acknowledged; read the status to see whether it happened", commandName(s))
 }
 
 // unfollowed is the end of a task whose step was on the wire when something else ended
@@ -570,13 +567,11 @@ func (t *task) sendCopy(x *command) error {
 	if err := c.acks.send(x); err != nil {
 		return nil // the port is away, or full: the next copy may go
 	}
-	if s.arms() {
-		t.arming = x
-	}
-	t.wire = x
+	t.onWire = true
+	t.armed = t.armed || s.arms()
 	if s.to != nil {
 		c.machine.claim(s.to)
-		t.moving = x
+		t.moving = true
 	}
 	return nil
 }
@@ -586,7 +581,7 @@ func (t *task) sendCopy(x *command) error {
 func (t *task) sendLate(x *command) error {
 	c := t.by
 	down := refuse(codeOffline, "the port to the autopilot was down: %s was not sent", commandName(x.step))
-	for until := time.Now().Add(giveUp); c.acks.request(0) != nil; {
+	for until := time.Now().Add(giveUp); c.acks.request(idHeartbeat) != nil; {
 		if !time.Now().Before(until) {
 			return down
 		}
@@ -607,7 +602,7 @@ func (t *task) sendLate(x *command) error {
 // verdict waits for what answers a command: a report that shows it, where an ack is
 // needed beside its ack, or a refusal. What was acknowledged, or sent before a
 // takeover, has showWithin to show; then it is for transact to say what it means.
-func (t *task) verdict(x *command, until time.Time) (uint8, error) {
+func (t *task) verdict(x *command, until time.Time) error {
 	c := t.by
 	var requested time.Time
 	for {
@@ -615,14 +610,14 @@ func (t *task) verdict(x *command, until time.Time) (uint8, error) {
 		acked, ended := !x.ackedAt.IsZero(), t.endedBy != nil
 		switch {
 		case shown && (x.step.byReport() || x.unsure || acked || t.came.IsZero()):
-			t.moving = nil
+			t.moving = false
 			c.acks.answered(x.step)
-			return uint8(common.MAV_RESULT_ACCEPTED), nil
+			return nil
 		case x.refusal != nil:
-			t.moving = nil
+			t.moving = false
 			return t.refused(x)
 		case acked:
-			t.moving = nil
+			t.moving = false
 			until = x.ackedAt.Add(max(showWithin, 2*c.acks.trip))
 		case t.endedBy != nil: // by a takeover: nothing is repeated
 			until = x.last.Add(max(showWithin, 2*c.acks.trip))
@@ -630,7 +625,7 @@ func (t *task) verdict(x *command, until time.Time) (uint8, error) {
 		next := until
 		if x.copies > 0 && (acked || x.step.byReport() || x.unsure) {
 			if !time.Now().Before(requested.Add(showEvery)) || x.ackedAt.After(requested) {
-				c.acks.request(0)
+				c.acks.request(idHeartbeat)
 				requested = time.Now()
 			}
 			next = sooner(until, requested.Add(showEvery))
@@ -640,7 +635,7 @@ func (t *task) verdict(x *command, until time.Time) (uint8, error) {
 			return c.reports != n || x.refusal != nil || acked != !x.ackedAt.IsZero() || ended != (t.endedBy != nil)
 		})
 		if unlessLate(err) != nil || err != nil && !time.Now().Before(until) {
-			return 0, err
+			return err
 		}
 	}
 }
@@ -648,17 +643,17 @@ func (t *task) verdict(x *command, until time.Time) (uint8, error) {
 // refused is a refusal among the acks of a command. It is the answer, unless the
 // next report shows what was asked for: then it was an earlier command's, or
 // another copy was accepted.
-func (t *task) refused(x *command) (uint8, error) {
+func (t *task) refused(x *command) error {
 	c := t.by
 	if x.step.byReport() {
 		if err := unlessLate(t.look(max(showEvery, 2*c.acks.trip))); err != nil {
-			return 0, err
+			return err
 		}
 		if x.copies > 0 && x.shown(c.machine.last, c.reports) {
-			return uint8(common.MAV_RESULT_ACCEPTED), nil
+			return nil
 		}
 	}
-	return *x.refusal, nil
+	return refusal(x.step, *x.refusal, evidence{})
 }
 
 // replace makes a plan whose goal the vehicle took the manoeuvre. One that is equal

@@ -128,7 +128,7 @@ func (d *drone) tick(now time.Time) time.Time {
 	next = sooner(next, d.machine.follow)
 	next = sooner(next, d.tel.texts.flush(now, chunkWait))
 	next = sooner(next, d.watch(now))
-	d.sticks.tick(d.facts(now))
+	next = sooner(next, d.sticks.tick(d.facts(now)))
 	switch acts := d.act(); {
 	case !d.cmd.idle():
 	case acts.hold:
@@ -136,7 +136,6 @@ func (d *drone) tick(now time.Time) time.Time {
 	case acts.pilots != 0:
 		d.wg.Go(func() { d.givePilot(acts.pilots) })
 	}
-	next = sooner(next, d.sticks.due())
 	if d.online {
 		next = sooner(next, d.request(now))
 		next = sooner(next, d.hs.tick(now))
@@ -225,12 +224,10 @@ func (d *drone) take(m message.Message, now time.Time) {
 	case *common.MessageCommandAck:
 		if d.link.addressed(m.TargetSystem, m.TargetComponent) {
 			d.cmd.acks.hear(m.Command, uint8(m.Result), d.cmd.reports, now)
-			d.cmd.bell.ring()
 		}
 	case *common.MessageParamValue:
 		if v, ours := d.params.hear(m); ours {
 			d.sticks.src.hearParam(m.ParamId, v)
-			d.cmd.bell.ring()
 		}
 	case *common.MessageSysStatus:
 		d.hearReceiver(now)
@@ -245,7 +242,6 @@ func (d *drone) take(m message.Message, now time.Time) {
 			slog.Debug("statustext", "severity", s.severity, "text", s.text)
 		}
 		d.version.Add(1)
-		d.cmd.bell.ring()
 	}
 	d.cmd.bell.ring()
 }
@@ -267,14 +263,14 @@ func (d *drone) hearHeartbeat(now time.Time) {
 		b.custom = d.machine.last.custom
 	}
 	failing := d.machine.last.failsafe
-	disarmed := d.machine.last.armed && !b.armed
-	if disarmed {
+	disarms := d.machine.last.armed && !b.armed
+	if disarms {
 		d.cmd.disarmed()
 	}
 	if taken := d.judge(now); b.failsafe && !failing && b.armed && !taken {
 		d.cmd.takeover("a failsafe is active: the vehicle is in " + d.modeName())
 	}
-	if disarmed {
+	if disarms {
 		d.sticks.disarmed(d.facts(now))
 		d.act()
 	}
@@ -293,10 +289,8 @@ func (d *drone) hearHeartbeat(now time.Time) {
 // is requested then, because PX4 leaves LAND in the instant of disarming.
 func (d *drone) hearCurrentMode(m *common.MessageCurrentMode, now time.Time) {
 	if d.sticks.hearMode(d.facts(now), m.CustomMode, m.IntendedCustomMode) {
-		r := d.report(now)
-		r.custom = m.CustomMode
-		r.mode, _ = px4.reported(r.custom)
-		d.machine.undone(r)
+		d.tel.beat.custom = m.CustomMode
+		d.machine.undone(d.report(now))
 	}
 	d.act()
 	if !d.online {
@@ -329,7 +323,6 @@ func (d *drone) judge(now time.Time) (taken bool) {
 		d.spedUp = false // entering GUIDED anew resets it
 	}
 	d.version.Add(1)
-	d.cmd.bell.ring()
 	return taken
 }
 
@@ -381,27 +374,22 @@ func (d *drone) able() error {
 
 // do carries a request out and returns when the autopilot has acknowledged every
 // step of it, or refused one: then the error is a *commandError.
-func (d *drone) do(r request) (answer, error) {
+func (d *drone) do(r request) (ans answer, err error) {
 	began := time.Now()
-	ans, err := d.carryOut(r)
-	return ans, d.explained(err, began)
-}
-
-func (d *drone) carryOut(r request) (answer, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if err := d.able(); err != nil {
-		return answer{}, err
+	if err = d.able(); err == nil {
+		err = d.hs.kind(&task{by: d.cmd}, r)
 	}
-	if err := d.hs.kind(&task{by: d.cmd}, r); err != nil {
-		return answer{}, err
+	if err == nil {
+		ans, err = d.cmd.do(r, func() (plan, error) {
+			if err := d.able(); err != nil {
+				return plan{}, err
+			}
+			return r.plan(d.vehicle(time.Now()))
+		})
 	}
-	return d.cmd.do(r, func() (plan, error) {
-		if err := d.able(); err != nil {
-			return plan{}, err
-		}
-		return r.plan(d.vehicle(time.Now()))
-	})
+	return ans, d.explained(err, began)
 }
 
 // wait waits until the manoeuvre of a command that began then is complete, or
@@ -413,12 +401,11 @@ func (d *drone) wait(ctx context.Context, m *manoeuvre, began time.Time) error {
 	case <-ctx.Done():
 	}
 	d.mu.Lock()
-	done, why, lost := m.finished(), m.why, d.lost()
-	d.mu.Unlock()
-	if !done {
-		return notDone(m, time.Since(began), lost)
+	defer d.mu.Unlock()
+	if !m.finished() {
+		return notDone(m, time.Since(began), d.lost())
 	}
-	return d.explained(why, began)
+	return d.explained(m.why, began)
 }
 
 // lost is why nobody knows how far a manoeuvre is, with the systems that were
@@ -446,7 +433,6 @@ func (d *drone) tell(text string) {
 
 // logMode logs a mode that nobody asked for here.
 func (d *drone) logMode(why string) {
-	d.version.Add(1)
 	slog.Info("mode changed", "mode", d.machine.mode, "vehicle_mode", d.modeName(), "why", why)
 }
 

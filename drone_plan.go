@@ -23,11 +23,11 @@ func (d *drone) ready(s *step) time.Time {
 // prepare is what a plan needs before its first step: what the autopilot's
 // parameters say, and the sticks where the plan wants them.
 func (d *drone) prepare(t *task) error {
-	p, h := &t.plan, &d.sticks
+	h, arms := &d.sticks, t.request.arms()
+	now, _ := d.firmware().reported(d.machine.number())
+	runs := arms && !t.request.setMode && now.flownBySticks()
 	// ArduPilot without a receiver arms only while sticks are streamed.
-	alone := d.firmware().ardupilot() && t.request.arms() && !d.tel.beat.armed
-	// So does arming in a stick mode.
-	runs := !t.request.setMode && p.steps[0].sticks == sticksLed
+	alone := arms && d.firmware().ardupilot() && !d.tel.beat.armed
 	if t.request.entersSticks() || runs || alone {
 		told := func() bool { return h.src.told || h.phase != stickOff }
 		if err := unlessLate(t.await(d.toldBy(), told)); err != nil {
@@ -44,8 +44,8 @@ func (d *drone) prepare(t *task) error {
 			return refuse(codeUnsupported, "mode: nobody would have the sticks: %s", why)
 		}
 		h.enter(f)
-		if to := p.steps[0].to; p.steps[0].wish { // centring them may take PX4 there
-			d.machine.claim(to)
+		if first := t.plan.steps[0]; first.wish { // centring them may take PX4 there
+			d.machine.claim(first.to)
 		}
 	case runs:
 		h.run(f)
@@ -54,18 +54,13 @@ func (d *drone) prepare(t *task) error {
 	}
 	if alone && h.src.receiver == receiverNone && h.src.denied(f.firmware, f.now) == "" {
 		h.run(f)
-		for i := range p.steps {
-			if p.steps[i].arms() {
-				p.steps[i].sticks = sticksLed
-			}
-		}
 	}
-	if t.request.arms() { // a stream must not end while it arms
+	if arms { // a stream must not end while it arms
 		h.client = f.now
 	}
 	d.act()
 	d.clock.poke()
-	if f.firmware == px4 && t.request.arms() {
+	if f.firmware == px4 && arms {
 		delete(d.params.told, "NAV_DLL_ACT")
 		return d.params.sure(t, "NAV_DLL_ACT")
 	}
@@ -97,13 +92,13 @@ func (d *drone) took(t *task, s *step) {
 func (d *drone) onGround() bool { return d.tel.stands(time.Now()) == onGround }
 
 // closing is what follows a plan, accepted or not.
-func (d *drone) closing(t *task, err error) {
-	if err == nil && t.request.entersSticks() {
+func (d *drone) closing(t *task) {
+	if t.err == nil && t.request.entersSticks() {
 		d.sticks.entered(d.facts(time.Now()))
 	}
 	d.act()
 	d.targetAsked = time.Time{}
-	if isNoAck(err) {
+	if isNoAck(t.err) {
 		d.cmd.acks.request(idTarget) // where does it fly to
 	}
 	d.changed()
@@ -182,7 +177,7 @@ func (d *drone) holdForSilent() {
 func (d *drone) leaveHovering(f stickFacts) {
 	look := max(farewellFor/2, 3*f.trip)
 	t := &task{by: d.cmd, until: f.now.Add(look + farewellFor/2)}
-	d.cmd.running = append(d.cmd.running, t) // a takeover ends it
+	d.cmd.tasks = append(d.cmd.tasks, t) // a takeover ends it
 	if err := t.look(look); err != nil {
 		slog.Warn("stopping in the air after sticks: nothing was asked for", "why", err)
 		return
@@ -192,9 +187,9 @@ func (d *drone) leaveHovering(f stickFacts) {
 		r.mode = ModeLand
 	}
 	ask := func(s *step) (refused bool) {
-		result, err := t.transact(s)
-		slog.Warn("stopping in the air after sticks", "asked_for", commandName(s), "answer", inWords(result, err))
-		return err == nil && result != 0
+		err := t.transact(s)
+		slog.Warn("stopping in the air after sticks", "asked_for", commandName(s), "error", err)
+		return refusedWith(err) != nil
 	}
 	p, err := r.plan(d.vehicle(time.Now()))
 	if err == nil && ask(&p.steps[len(p.steps)-1]) && r.mode == ModeHold { // it has no position
@@ -266,7 +261,7 @@ func (d *drone) checks(t *task) (since time.Time) {
 	}
 	d.checked = t.began
 	run := firmware.command(common.MAV_CMD_RUN_PREARM_CHECKS)
-	if _, err := t.transact(&run); err != nil {
+	if err := t.transact(&run); err != nil && refusedWith(err) == nil {
 		slog.Debug("no report of the pre-arm checks", "error", err)
 		return t.began
 	}
@@ -287,7 +282,5 @@ func (d *drone) explained(err error, began time.Time) error {
 	if code(err) != codeInterrupted {
 		return err
 	}
-	d.mu.Lock()
-	defer d.mu.Unlock()
 	return withTexts(err, d.tel.texts.since(began), d.tel.beat.failsafe, d.tel.health.unhealthy())
 }

@@ -10,11 +10,11 @@ import (
 
 // facts is what the sticks must know of the vehicle now.
 func (d *drone) facts(now time.Time) stickFacts {
-	b, t := &d.tel.beat, d.cmd.current
+	b, t := &d.tel.beat, d.cmd.current()
 	f := stickFacts{
 		now: now, firmware: d.firmware(), mode: d.machine.mode, custom: b.custom,
 		failsafe: b.failsafe, trip: d.cmd.acks.trip,
-		busy:     t != nil || d.cmd.next != nil,
+		busy:     len(d.cmd.tasks) > 0,
 		entering: t != nil && t.request.entersSticks() || d.machine.claimed(now, func(to *order) bool { return to.mode.flownBySticks() }) >= 0,
 	}
 	switch {
@@ -109,7 +109,7 @@ func (d *drone) input(in stickInput) (Mode, error) {
 	if err := d.able(); err != nil {
 		return 0, err
 	}
-	if t := d.cmd.current; t != nil && t.request.setMode {
+	if t := d.cmd.current(); t != nil && t.request.setMode {
 		return 0, refuse(codeWrongMode, "input: a command to enter %s is under way", t.request.mode)
 	}
 	f := d.facts(time.Now())

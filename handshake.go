@@ -159,14 +159,14 @@ func (h *handshake) ask() {
 		if t.waitFree(&interval) != nil {
 			return
 		}
-		result, err := t.transact(&interval)
+		err := t.transact(&interval)
 		if h.again || h.left == nil || h.cmd.stopped {
 			return
 		}
-		if err == nil {
+		if err == nil || refusedWith(err) != nil {
 			h.left = slices.DeleteFunc(h.left, func(o stream) bool { return o == s })
 			if s == h.liveStream() {
-				h.promised, h.live = result == uint8(common.MAV_RESULT_ACCEPTED), time.Now()
+				h.promised, h.live = err == nil, time.Now()
 			}
 		}
 	}

@@ -206,11 +206,15 @@ func (s step) leadingTo(mode Mode, custom uint32) step {
 	return s
 }
 
+// armDisarm arms or disarms. Sticks that are streamed are streamed for a while before
+// an arming: it may rest on them.
 func (f firmware) armDisarm(arm bool) step {
-	if arm {
-		return f.command(common.MAV_CMD_COMPONENT_ARM_DISARM, 1, 0)
+	if !arm {
+		return f.command(common.MAV_CMD_COMPONENT_ARM_DISARM, 0, 0)
 	}
-	return f.command(common.MAV_CMD_COMPONENT_ARM_DISARM, 0, 0)
+	s := f.command(common.MAV_CMD_COMPONENT_ARM_DISARM, 1, 0)
+	s.sticks = sticksLed
+	return s
 }
 
 // enter is DO_SET_MODE to the autopilot's own mode for mode.
@@ -222,7 +226,7 @@ func (r request) plan(v vehicle) (plan, error) {
 		return plan{}, refuse(codeUnsupported, "this autopilot is neither PX4 nor ArduPilot Copter or Plane: its state can be read, not commanded")
 	}
 	if !r.setMode {
-		return r.planArm(v), nil
+		return plan{steps: []step{v.firmware.armDisarm(*r.arm)}}, nil
 	}
 	if r.arm != nil && !*r.arm && v.flying() {
 		return plan{}, refuse(codeRefused, "arm: not while flying; the mode was not set either")
@@ -239,11 +243,7 @@ func (r request) plan(v vehicle) (plan, error) {
 		p.leaveOnPX4(v, r.mode)
 	}
 	if r.arm != nil && r.mode != ModeTakeoff {
-		arm := v.firmware.armDisarm(*r.arm)
-		if *r.arm && r.entersSticks() {
-			arm.sticks = sticksLed
-		}
-		p.steps = append(p.steps, arm)
+		p.steps = append(p.steps, v.firmware.armDisarm(*r.arm))
 	}
 	ended := v.flying() && v.firmware == px4 && v.failsafe
 	p.endsFailsafe = ended && p.steps[0].cmd == common.MAV_CMD_DO_SET_MODE && len(p.steps) > 1
@@ -267,15 +267,6 @@ func (r request) planFlight(v vehicle) (plan, error) {
 		return planHoldArduPilot(v)
 	}
 	return r.planMode(v)
-}
-
-func (r request) planArm(v vehicle) plan {
-	now, _ := v.firmware.reported(v.custom)
-	s := v.firmware.armDisarm(*r.arm)
-	if *r.arm && now.flownBySticks() {
-		s.sticks = sticksLed
-	}
-	return plan{steps: []step{s}}
 }
 
 // planMode enters a mode with DO_SET_MODE, and lands here.

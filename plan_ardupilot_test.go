@@ -174,18 +174,18 @@ func TestArduPilotPlanTellsMachineAndSticksWhatItMeans(t *testing.T) {
 		{"copter LOITER flying", "set mode=rtgs", "anyhow rtgs by RTL*; urgent"},
 		{"copter LOITER flying", "land", "anyhow land by LAND*; urgent"},
 		{"copter LOITER flying", "land lat=47.398 lon=8.546", "anyhow land by GUIDED*; over it land by LAND; urgent; at 47.398 8.546 10, 498.5 AMSL"},
-		{"copter STABILIZE landed", "takeoff", "anyhow hold by GUIDED | anyhow | anyhow takeoff by GUIDED*; to armed; at NaN NaN 10, 498.5 AMSL"},
+		{"copter STABILIZE landed", "takeoff", "anyhow hold by GUIDED | led | anyhow takeoff by GUIDED*; to armed; at NaN NaN 10, 498.5 AMSL"},
 		{"copter LOITER landed", "set arm=true", "led; to armed"},
-		{"copter GUIDED landed", "set arm=true", "anyhow; to armed"},
+		{"copter GUIDED landed", "set arm=true", "led; to armed"},
 		{"copter STABILIZE landed", "set mode=position arm=true", "led position by LOITER* | led; to armed"},
 		{"copter LOITER flying", "goto lat=47.398 lon=8.546 speed=5 heading=45", "anyhow hold by GUIDED* | anyhow | anyhow; at 47.398 8.546 10, 498.5 AMSL; facing 45"},
 		{"copter LOITER flying", "goto altitude=20", "anyhow hold by GUIDED* | anyhow; at 47.3977421 8.5455938 20, 508.5 AMSL"}, // it keeps its heading, and no one asked it to
 
 		{"quadplane QHOVER flying", "set mode=position", "led position by QLOITER*"},
 		{"quadplane QHOVER flying hovers", "land lat=47.398 lon=8.546", "anyhow land by GUIDED*; over it land by QLAND; urgent; at 47.398 8.546 10, 498.5 AMSL"},
-		{"quadplane QLOITER landed", "takeoff", "anyhow hold by GUIDED | anyhow | anyhow takeoff by GUIDED*; to armed; at NaN NaN 10, 498.5 AMSL"},
+		{"quadplane QLOITER landed", "takeoff", "anyhow hold by GUIDED | led | anyhow takeoff by GUIDED*; to armed; at NaN NaN 10, 498.5 AMSL"},
 		{"quadplane GUIDED flying hovers", "set mode=hold", "anyhow hold by GUIDED*; at 47.3977421 8.5455938 10, 498.5 AMSL"},
 		{"plane FBWB flying", "set mode=manual", "led manual by MANUAL*"},
-		{"plane MANUAL landed", "takeoff", "anyhow takeoff by TAKEOFF* | anyhow; to armed"},
+		{"plane MANUAL landed", "takeoff", "anyhow takeoff by TAKEOFF* | led; to armed"},
 	})
 }

@@ -247,14 +247,6 @@ func (s *sticks) ready(need stickNeed, f stickFacts, arming bool) (at time.Time)
 	return at
 }
 
-// due is when tick is to be called next; zero: the sticks need no time.
-func (s *sticks) due() time.Time {
-	if s.phase == stickOff {
-		return time.Time{}
-	}
-	return s.next
-}
-
 // enter brings the stream to where a stick mode can be asked for. A receiver in
 // use keeps the sticks: there is no stream then.
 func (s *sticks) enter(f stickFacts) {
@@ -491,8 +483,9 @@ func (s *sticks) input(f stickFacts, a axes, timeout time.Duration) {
 	s.acts.send = true
 }
 
-// tick moves the sticks on with the time.
-func (s *sticks) tick(f stickFacts) {
+// tick moves the sticks on with the time, and tells when it is to be called next;
+// zero: they need no time.
+func (s *sticks) tick(f stickFacts) (next time.Time) {
 	s.give(f)
 	if f.busy && s.wish.IsZero() && !s.client.IsZero() { // a client that waits for its answer is not silent
 		s.client = f.now
@@ -503,10 +496,10 @@ func (s *sticks) tick(f stickFacts) {
 	}
 	switch {
 	case s.phase == stickOff:
-		return
+		return time.Time{}
 	case s.phase == stickNobody && s.over(f):
 		s.end(f)
-		return
+		return time.Time{}
 	case s.phase == stickNobody:
 		s.nobodys(f)
 		s.silence(f)
@@ -515,6 +508,7 @@ func (s *sticks) tick(f stickFacts) {
 		s.next = f.now.Add(stickEvery)
 		s.acts.send = true
 	}
+	return s.next
 }
 
 // over reports whether nobody's stream has done its work: a live receiver has the

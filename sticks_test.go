@@ -554,15 +554,15 @@ func TestLeavingStickMode(t *testing.T) {
 func TestStreamIsSentAtItsRateAndNeverElse(t *testing.T) {
 	h := newStickFlight(copter, "none", 0)
 	h.pass(time.Minute)
-	if len(h.frames) > 0 || !h.due().IsZero() {
-		t.Errorf("%d frames, the next is due at %v", len(h.frames), h.due())
+	if next := h.tick(h.f); len(h.frames) > 0 || !next.IsZero() {
+		t.Errorf("%d frames, the next is due at %v", len(h.frames), next)
 	}
 	h.play(t, "sets position, +10s")
 	if n := len(h.frames); n < 255 || n > 262 {
 		t.Errorf("%d frames in 10.4 s", n)
 	}
-	if h.due().Sub(h.f.now) > stickEvery {
-		t.Errorf("the next is due in %v", h.due().Sub(h.f.now))
+	if next := h.tick(h.f); next.IsZero() || next.Sub(h.f.now) > stickEvery {
+		t.Errorf("the next is due in %v", next.Sub(h.f.now))
 	}
 	h.pass(30 * time.Millisecond)
 	n := len(h.frames)
