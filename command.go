@@ -64,6 +64,8 @@ type command struct {
 	progress time.Time // when IN_PROGRESS came
 }
 
+func (c *command) acked() bool { return !c.ackedAt.IsZero() }
+
 func newAcks(l *link, tel *telemetry) *acks {
 	return &acks{link: l, tel: tel, waiting: make(map[common.MAV_CMD]*command), owed: make(map[common.MAV_CMD]owedAcks)}
 }
@@ -192,7 +194,7 @@ func (c *command) shown(r report, reports int) bool {
 	case s.disarms():
 		done, already = !r.armed, !c.before.armed
 	case s.to == nil: // nothing else tells
-		return !c.ackedAt.IsZero()
+		return c.acked()
 	default:
 		o := s.to
 		over := o.atEnd(r) && c.before.custom != o.end
@@ -200,12 +202,9 @@ func (c *command) shown(r report, reports int) bool {
 		done = done && !r.ahead && (o.mode != ModeTakeoff || r.armed)
 	}
 	if already {
-		if c.ackedAt.IsZero() {
-			return false
-		}
 		since = c.ackedBy
 	}
-	return done && reports > since
+	return done && reports > since && (c.acked() || !already)
 }
 
 var (

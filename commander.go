@@ -3,7 +3,6 @@ package main
 import (
 	"cmp"
 	"errors"
-	"fmt"
 	"log/slog"
 	"math"
 	"reflect"
@@ -200,9 +199,9 @@ func (t *task) over() error {
 	case t.onWire && code(t.endedBy) == codeInterrupted:
 		return nil
 	case t.accepted != 0 || t.moving:
-		return t.interrupted("nothing more was sent")
+		return t.interrupted("%s; nothing more was sent")
 	}
-	return t.interrupted("nothing was sent")
+	return t.interrupted("%s; nothing was sent")
 }
 
 // interrupted is what ended it, and how far it came then; nil where nothing did.
@@ -210,30 +209,34 @@ func (t *task) interrupted(format string, args ...any) error {
 	if code(t.endedBy) != codeInterrupted {
 		return t.endedBy
 	}
-	return refuse(codeInterrupted, "%s; %s", t.endedBy, fmt.Sprintf(format, args...))
+	return refuse(codeInterrupted, format, append([]any{t.endedBy}, args...)...)
 }
 
-// await waits for ok, at most until the deadline: then it is errTimeout. Whoever
-// waits has the mutex, before and after. A nil ok waits for the deadline.
+// pause waits until something came or the time is over. Whoever waits has the mutex,
+// before and after.
+func (c *commander) pause(until time.Time) {
+	rings := c.bell.wait()
+	c.mu.Unlock()
+	defer c.mu.Lock()
+	timer := time.NewTimer(time.Until(until))
+	defer timer.Stop()
+	select {
+	case <-rings:
+	case <-timer.C:
+	}
+}
+
+// await waits for ok, at most until the deadline: then it is errTimeout. A nil ok
+// waits for the deadline.
 func (t *task) await(until time.Time, ok func() bool) error {
-	c := t.by
 	for {
 		if err := t.over(); err != nil || ok != nil && ok() {
 			return err
 		}
-		left := time.Until(until)
-		if left <= 0 {
+		if !time.Now().Before(until) {
 			return errTimeout
 		}
-		rings := c.bell.wait()
-		c.mu.Unlock()
-		timer := time.NewTimer(left)
-		select {
-		case <-rings:
-		case <-timer.C:
-		}
-		timer.Stop()
-		c.mu.Lock()
+		t.by.pause(until)
 	}
 }
 
@@ -246,10 +249,7 @@ func (t *task) look(within time.Duration) error {
 	for n := c.reports; ; {
 		c.acks.request(idHeartbeat)
 		next := time.Now().Add(max(showEvery, c.acks.trip))
-		if next.After(until) {
-			next = until
-		}
-		err := t.await(next, func() bool { return c.reports != n })
+		err := t.await(sooner(next, until), func() bool { return c.reports != n })
 		if !errors.Is(err, errTimeout) || !time.Now().Before(until) {
 			return err
 		}
@@ -348,7 +348,7 @@ func (t *task) carryOut() (a answer, err error, finish func() error) {
 			if t.wishesAfter(i) {
 				break
 			}
-			return answer{}, t.interrupted("the vehicle follows %s, which was sent before; nothing more was sent", commandName(s)), nil
+			return answer{}, t.interrupted("%s; the vehicle follows %s, which was sent before; nothing more was sent", commandName(s)), nil
 		}
 	}
 	if !t.request.setMode {
@@ -386,7 +386,7 @@ func (t *task) approach(i int) error {
 			return err
 		}
 	}
-	for {
+	for t.over() == nil {
 		at := c.owner.ready(s)
 		if s.to != nil && at.Before(c.acks.modeAt) {
 			at = c.acks.modeAt
@@ -395,13 +395,10 @@ func (t *task) approach(i int) error {
 			break
 		}
 		waited = true
-		gap := c.acks.modeAt
-		if err := unlessLate(t.await(at, func() bool { return c.acks.modeAt != gap })); err != nil {
-			return err
-		}
+		c.pause(at)
 	}
-	if !waited {
-		return t.over()
+	if err := t.over(); err != nil || !waited {
+		return err
 	}
 	if err := t.lookBefore(s); err != nil {
 		return err
@@ -512,7 +509,7 @@ func (t *task) transact(s *step) error {
 	began := time.Now()
 	for i, factor := range repeats {
 		due := time.Duration(float64(every) * factor)
-		if due >= giveUp || !x.progress.IsZero() || t.endedBy != nil || !x.ackedAt.IsZero() {
+		if due >= giveUp || !x.progress.IsZero() || t.endedBy != nil || x.acked() {
 			break
 		}
 		if err := t.sendCopy(x); err != nil {
@@ -532,7 +529,7 @@ func (t *task) transact(s *step) error {
 			return err
 		}
 	}
-	if !x.progress.IsZero() && x.ackedAt.IsZero() {
+	if !x.progress.IsZero() && !x.acked() {
 		if err := t.verdict(x, x.progress.Add(progressWait)); !errors.Is(err, errTimeout) {
 			return err
 		}
@@ -540,9 +537,9 @@ func (t *task) transact(s *step) error {
 	switch {
 	case t.endedBy != nil: // a takeover, and the vehicle does not show what was sent
 		return t.unfollowed(s)
-	case !x.ackedAt.IsZero() && s.ackProves(c.acks.tel.id.firmware()):
+	case x.acked() && s.ackProves(c.acks.tel.id.firmware()):
 		return nil
-	case !x.ackedAt.IsZero():
+	case x.acked():
 		return refuse(codeNoAck, "%s was acknowledged and did not show; read the status to see whether it happened", commandName(s))
 	}
 	return refuse(codeNoAck, "%s was sent and never acknowledged; read the status to see whether it happened", commandName(s))
@@ -551,7 +548,7 @@ func (t *task) transact(s *step) error {
 // unfollowed is the end of a task whose step was on the wire when something else ended
 // it.
 func (t *task) unfollowed(s *step) error {
-	return t.interrupted("%s was sent, and the vehicle did not follow it", commandName(s))
+	return t.interrupted("%s; %s was sent, and the vehicle did not follow it", commandName(s))
 }
 
 // sendCopy sends a copy, unless the task is over: nothing of it may go out behind a
@@ -606,37 +603,36 @@ func (t *task) verdict(x *command, until time.Time) error {
 	c := t.by
 	var requested time.Time
 	for {
-		shown := x.copies > 0 && x.shown(c.machine.last, c.reports)
-		acked, ended := !x.ackedAt.IsZero(), t.endedBy != nil
-		switch {
-		case shown && (x.step.byReport() || x.unsure || acked || t.came.IsZero()):
+		if err := t.over(); err != nil {
+			return err
+		}
+		settle := max(showWithin, 2*c.acks.trip)
+		switch shown := x.shown(c.machine.last, c.reports); {
+		case shown && (x.step.byReport() || x.unsure || x.acked() || t.came.IsZero()):
 			t.moving = false
 			c.acks.answered(x.step)
 			return nil
 		case x.refusal != nil:
 			t.moving = false
 			return t.refused(x)
-		case acked:
+		case x.acked():
 			t.moving = false
-			until = x.ackedAt.Add(max(showWithin, 2*c.acks.trip))
+			until = x.ackedAt.Add(settle)
 		case t.endedBy != nil: // by a takeover: nothing is repeated
-			until = x.last.Add(max(showWithin, 2*c.acks.trip))
+			until = x.last.Add(settle)
 		}
-		next := until
-		if x.copies > 0 && (acked || x.step.byReport() || x.unsure) {
-			if !time.Now().Before(requested.Add(showEvery)) || x.ackedAt.After(requested) {
+		now, next := time.Now(), until
+		if !now.Before(until) {
+			return errTimeout
+		}
+		if x.acked() || x.step.byReport() || x.unsure {
+			if !now.Before(requested.Add(showEvery)) || x.ackedAt.After(requested) {
 				c.acks.request(idHeartbeat)
-				requested = time.Now()
+				requested = now
 			}
 			next = sooner(until, requested.Add(showEvery))
 		}
-		n := c.reports
-		err := t.await(next, func() bool {
-			return c.reports != n || x.refusal != nil || acked != !x.ackedAt.IsZero() || ended != (t.endedBy != nil)
-		})
-		if unlessLate(err) != nil || err != nil && !time.Now().Before(until) {
-			return err
-		}
+		c.pause(next)
 	}
 }
 
@@ -649,7 +645,7 @@ func (t *task) refused(x *command) error {
 		if err := unlessLate(t.look(max(showEvery, 2*c.acks.trip))); err != nil {
 			return err
 		}
-		if x.copies > 0 && x.shown(c.machine.last, c.reports) {
+		if x.shown(c.machine.last, c.reports) {
 			return nil
 		}
 	}
