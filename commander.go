@@ -28,12 +28,12 @@ type commander struct {
 	machine *machine
 	owner   owner
 
-	tasks   []*task   // one is carried out, disarmings perhaps beside it; the last may wait for its turn
-	begun   time.Time // when the last plan began that takes turns
-	man     *manoeuvre
-	reports int  // that were heard
-	bell    bell // rings when something came that one may wait for
-	stopped bool // the program ends
+	tasks     []*task   // one is carried out, disarmings perhaps beside it; the last may wait for its turn
+	begun     time.Time // when the last plan began that takes turns
+	manoeuvre *manoeuvre
+	reports   int  // that were heard
+	bell      bell // rings when something came that one may wait for
+	stopped   bool // the program ends
 }
 
 // owner is whom a commander works for: it knows the sticks, the parameters and
@@ -184,8 +184,8 @@ func (c *commander) disarmed() {
 // stop ends everything that waits, and lets nothing new begin.
 func (c *commander) stop() {
 	c.stopped = true
-	if c.man != nil {
-		c.man.finish(errStopping)
+	if c.manoeuvre != nil {
+		c.manoeuvre.finish(errStopping)
 	}
 	c.bell.ring()
 }
@@ -332,7 +332,7 @@ func (t *task) carryOut() (a answer, err error, finish func() error) {
 		if refused != nil && s.to != nil {
 			c.machine.refused(s.to)
 		}
-		if s.wish && (refused != nil || isNoAck(err)) {
+		if s.optional && (refused != nil || isNoAck(err)) {
 			slog.Warn("a plan goes on without one of its steps", "error", err)
 			continue
 		}
@@ -345,7 +345,7 @@ func (t *task) carryOut() (a answer, err error, finish func() error) {
 		}
 		t.took(s)
 		if code(t.endedBy) == codeInterrupted {
-			if t.wishesAfter(i) {
+			if t.doneWith(i) {
 				break
 			}
 			return answer{}, t.interrupted("%s; the vehicle follows %s, which was sent before; nothing more was sent", commandName(s)), nil
@@ -354,7 +354,7 @@ func (t *task) carryOut() (a answer, err error, finish func() error) {
 	if !t.request.setMode {
 		return answer{t.accepted, c.machine.mode, doneAtOnce()}, nil, nil
 	}
-	return answer{t.accepted, c.machine.mode, c.man}, nil, nil
+	return answer{t.accepted, c.machine.mode, c.manoeuvre}, nil, nil
 }
 
 // took makes what a step leads to the mode, and the plan's goal its manoeuvre.
@@ -365,10 +365,10 @@ func (t *task) took(s *step) {
 		c.machine.command(*s.to, time.Now())
 		if t.request.setMode && s.to == t.plan.goal() {
 			c.replace(t)
-			c.man.failsafe = c.machine.last.failsafe // one that stands was there before it
-		} else if c.man != nil {
-			c.man.finish(errSuperseded)
-			c.man = nil
+			c.manoeuvre.failsafe = c.machine.last.failsafe // one that stands was there before it
+		} else if c.manoeuvre != nil {
+			c.manoeuvre.finish(errSuperseded)
+			c.manoeuvre = nil
 		}
 	}
 	c.owner.took(t, s)
@@ -454,17 +454,17 @@ func (t *task) failed() {
 			c.machine.ended(s.to, isNoAck(t.err), time.Now())
 		}
 	}
-	if t.moving && c.man != nil { // nobody knows whether it flies there
+	if t.moving && c.manoeuvre != nil { // nobody knows whether it flies there
 		c.abandon("a command that was not answered may have moved the drone: it is in %s", c.machine.mode)
 	}
-	if m := c.man; m != nil && m.plan.goal() == t.plan.goal() { // the goto, without its heading
+	if m := c.manoeuvre; m != nil && m.plan.goal() == t.plan.goal() { // the goto, without its heading
 		m.plan.facing = math.NaN()
 	}
 }
 
-// wishesAfter reports whether only wishes follow step i.
-func (t *task) wishesAfter(i int) bool {
-	return !slices.ContainsFunc(t.plan.steps[i+1:], func(s step) bool { return !s.wish })
+// doneWith reports whether only optional steps follow step i.
+func (t *task) doneWith(i int) bool {
+	return !slices.ContainsFunc(t.plan.steps[i+1:], func(s step) bool { return !s.optional })
 }
 
 // takeBack takes a plan back that was refused: it disarms what the plan armed and
@@ -476,10 +476,10 @@ func (c *commander) takeBack(t *task) {
 	if t.began.IsZero() || !refused && !isNoAck(t.err) {
 		return
 	}
-	var p plan
+	var steps []step
 	ground := c.owner.onGround()
 	if t.armed && ground {
-		p.steps = append(p.steps, c.acks.tel.id.firmware().armDisarm(false))
+		steps = append(steps, c.acks.tel.id.firmware().armDisarm(false))
 	}
 	back, may := t.was, ground && t.request.setMode
 	if t.plan.endsFailsafe {
@@ -488,11 +488,10 @@ func (c *commander) takeBack(t *task) {
 	if refused && may && c.machine.last.custom != back.number {
 		s := c.acks.tel.id.firmware().setMode(back.mode, back.number)
 		s.to = &back
-		p.steps = append(p.steps, s)
+		steps = append(steps, s)
 	}
-	for _, s := range p.steps {
-		one := plan{steps: []step{s}}
-		if _, err := c.doOwn(one, request{}); err != nil {
+	for _, s := range steps {
+		if _, err := c.doOwn(plan{steps: []step{s}}, request{}); err != nil {
 			slog.Warn("a refused command could not be taken back", "what", commandName(&s), "error", err)
 			return
 		}
@@ -656,34 +655,34 @@ func (t *task) refused(x *command) error {
 // goes on, also by its second leg: those who wait for it wait on.
 func (c *commander) replace(t *task) {
 	now := time.Now()
-	if m := c.man; m != nil && !m.finished() && reflect.DeepEqual(m.request, t.request) {
+	if m := c.manoeuvre; m != nil && !m.finished() && reflect.DeepEqual(m.request, t.request) {
 		m.plan, m.at, m.near, m.strange = t.plan, now, time.Time{}, time.Time{}
 		return
 	} else if m != nil {
 		m.finish(errSuperseded)
 	}
 	if t.request.entersSticks() {
-		c.man = doneAtOnce()
+		c.manoeuvre = doneAtOnce()
 		return
 	}
-	c.man = &manoeuvre{request: t.request, plan: t.plan, at: now, over: make(chan struct{})}
+	c.manoeuvre = &manoeuvre{request: t.request, plan: t.plan, at: now, over: make(chan struct{})}
 }
 
 // abandon ends the manoeuvre for a reason that a person can act on, and forgets
 // it. A landing on its way is no longer what the vehicle does: the mode is the
 // reported one.
 func (c *commander) abandon(format string, args ...any) {
-	if c.man == nil {
+	if c.manoeuvre == nil {
 		return
 	}
 	if c.transit() {
 		c.machine.abandon()
 	}
-	c.man.finish(refuse(codeInterrupted, format, args...))
-	c.man = nil
+	c.manoeuvre.finish(refuse(codeInterrupted, format, args...))
+	c.manoeuvre = nil
 }
 
 // transit reports whether a landing is still on its way to its place.
 func (c *commander) transit() bool {
-	return c.man != nil && c.man.plan.second != nil && !c.man.finished()
+	return c.manoeuvre != nil && c.manoeuvre.plan.second != nil && !c.manoeuvre.finished()
 }

@@ -31,14 +31,14 @@ type drone struct {
 	changes atomic.Uint64 // rises with everything that a status shows
 	version atomic.Uint64 // rises with what a status must show at once: all but telemetry
 
-	mu      sync.Mutex // guards all below
-	tel     telemetry
-	machine machine
-	sticks  sticks
-	params  parameters
-	cmd     *commander
-	hs      handshake
-	wg      sync.WaitGroup // the goroutines of run
+	mu        sync.Mutex // guards all below
+	tel       telemetry
+	machine   machine
+	sticks    sticks
+	params    parameters
+	cmd       *commander
+	handshake handshake
+	wg        sync.WaitGroup // the goroutines of run
 
 	online    bool
 	reported  time.Time // when the last report came
@@ -60,7 +60,7 @@ func newDrone(dev device, only byte, gcs bool) *drone {
 	acks := newAcks(d.link, &d.tel)
 	d.cmd = &commander{mu: &d.mu, acks: acks, machine: &d.machine, owner: d}
 	d.params = parameters{tel: &d.tel, acks: acks, told: make(map[string]float64)}
-	d.hs = handshake{tel: &d.tel, params: &d.params, cmd: d.cmd, wg: &d.wg}
+	d.handshake = handshake{tel: &d.tel, params: &d.params, cmd: d.cmd, wg: &d.wg}
 	d.sticks.src = newSources(gcs)
 	return d
 }
@@ -138,7 +138,7 @@ func (d *drone) tick(now time.Time) time.Time {
 	}
 	if d.online {
 		next = sooner(next, d.request(now))
-		next = sooner(next, d.hs.tick(now))
+		next = sooner(next, d.handshake.tick(now))
 	}
 	return next
 }
@@ -159,12 +159,12 @@ func (d *drone) request(now time.Time) (next time.Time) {
 	if d.sticks.looks(d.facts(now)) {
 		due(&d.looked, lookFor/5, idSysStatus)
 	}
-	switch live := d.hs.promised && now.Sub(d.hs.live) < liveAfter; {
+	switch live := d.handshake.promised && now.Sub(d.handshake.live) < liveAfter; {
 	case d.behind(now):
 		due(&d.polled, behindEvery, idHeartbeat)
 	case !live && (d.tel.beat.armed || !d.cmd.idle()):
 		due(&d.polled, pollEvery, idHeartbeat)
-	case now.Sub(d.hs.beat) >= liveAfter:
+	case now.Sub(d.handshake.beat) >= liveAfter:
 		due(&d.polled, liveAfter/3, idHeartbeat)
 	case d.sticks.phase != stickOff:
 		due(&d.polled, targetEvery, idHeartbeat)
@@ -176,7 +176,7 @@ func (d *drone) request(now time.Time) (next time.Time) {
 func (d *drone) lose() {
 	d.online = false
 	d.machine.lose()
-	d.hs.lose()
+	d.handshake.lose()
 	d.sticks.lost(d.facts(time.Now()))
 	d.cmd.bell.ring()
 	d.changed()
@@ -216,10 +216,10 @@ func (d *drone) take(m message.Message, now time.Time) {
 	d.changes.Add(1)
 	switch m := m.(type) {
 	case *minimal.MessageHeartbeat:
-		d.hs.hearHeartbeat(now)
+		d.handshake.hearHeartbeat(now)
 		d.hearHeartbeat(now)
 	case *common.MessageCurrentMode:
-		d.hs.live = now
+		d.handshake.live = now
 		d.hearCurrentMode(m, now)
 	case *common.MessageCommandAck:
 		if d.link.addressed(m.TargetSystem, m.TargetComponent) {
@@ -249,9 +249,9 @@ func (d *drone) take(m message.Message, now time.Time) {
 // identify begins the handshake anew with a vehicle that was taken for another
 // family of autopilots.
 func (d *drone) identify() {
-	if d.online && d.hs.firmware != d.firmware() {
+	if d.online && d.handshake.firmware != d.firmware() {
 		clear(d.params.told)
-		d.hs.begin()
+		d.handshake.begin()
 	}
 }
 
@@ -280,7 +280,7 @@ func (d *drone) hearHeartbeat(now time.Time) {
 			clear(d.params.told)
 		}
 		slog.Info("vehicle online", "system", d.tel.id.system, "mode", d.machine.mode, "vehicle_mode", d.modeName())
-		d.hs.begin()
+		d.handshake.begin()
 	}
 }
 
@@ -350,7 +350,7 @@ func (d *drone) restarted(now time.Time) {
 	d.restartSticks(now)
 	clear(d.params.told)
 	d.cmd.acks.restarted()
-	d.hs.begin()
+	d.handshake.begin()
 	d.cmd.acks.request(idHeartbeat)
 }
 
@@ -379,7 +379,7 @@ func (d *drone) do(r request) (ans answer, err error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if err = d.able(); err == nil {
-		err = d.hs.kind(&task{by: d.cmd}, r)
+		err = d.handshake.kind(&task{by: d.cmd}, r)
 	}
 	if err == nil {
 		ans, err = d.cmd.do(r, func() (plan, error) {
@@ -467,10 +467,10 @@ func (d *drone) vehicle(now time.Time) vehicle {
 	v := vehicle{
 		firmware: f.firmware, custom: d.machine.number(), armed: t.beat.armed, landed: t.stands(now), failsafe: f.failsafe,
 		at: place{n, n, n, n}, heading: n, homeAMSL: t.home.amsl,
-		stream: d.sticks.stream(f), set: d.params.settings(), vtol: common.MAV_VTOL_STATE(t.id.vtol),
+		guidedMode: d.params.told["Q_GUIDED_MODE"], cruise: d.params.cruise(), spedUp: d.spedUp,
+		stream: d.sticks.stream(f), vtol: common.MAV_VTOL_STATE(t.id.vtol),
 		toHold: d.machine.claimed(now, func(to *order) bool { return to.number == entered[f.firmware][ModeHold] }) >= 0,
 	}
-	v.set.spedUp = d.spedUp
 	if p.within(freshFor, now) {
 		v.at, v.heading = place{p.lat, p.lon, p.relative, p.amsl}, p.heading
 	}
@@ -586,7 +586,7 @@ func (d *drone) status() snapshot {
 		now: now, tel: d.tel, online: d.online, mode: d.machine.mode, modeName: d.modeName(),
 		target: d.target(now), by: d.sticks.by(d.facts(now)), link: d.link.state(),
 	}
-	if m := d.cmd.man; m != nil && m.why == nil {
+	if m := d.cmd.manoeuvre; m != nil && m.why == nil {
 		done := m.done
 		s.done = &done
 	}
@@ -602,7 +602,7 @@ func (d *drone) status() snapshot {
 // target is where the autopilot itself says it is flying to, and the place of a
 // landing on its way; nil where there is none.
 func (d *drone) target(now time.Time) *place {
-	m, to := d.cmd.man, &d.tel.target
+	m, to := d.cmd.manoeuvre, &d.tel.target
 	if d.cmd.transit() {
 		return m.plan.target
 	}

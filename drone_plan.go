@@ -44,7 +44,7 @@ func (d *drone) prepare(t *task) error {
 			return refuse(codeUnsupported, "mode: nobody would have the sticks: %s", why)
 		}
 		h.enter(f)
-		if first := t.plan.steps[0]; first.wish { // centring them may take PX4 there
+		if first := t.plan.steps[0]; first.optional { // centring them may take PX4 there
 			d.machine.claim(first.to)
 		}
 	case runs:
@@ -83,7 +83,7 @@ func (d *drone) sends(t *task, i int) {
 // took takes what a step that the vehicle took means beside the mode.
 func (d *drone) took(t *task, s *step) {
 	if s.cmd == common.MAV_CMD_DO_CHANGE_SPEED {
-		d.spedUp = s.p[1] != float32(d.params.settings().cruise) // the default
+		d.spedUp = s.p[1] != float32(d.params.cruise()) // the default
 	}
 	d.changed()
 }
@@ -108,7 +108,7 @@ func (d *drone) closing(t *task) {
 // watch looks at the manoeuvre on the clock, and starts the second leg of a
 // landing that is there. It tells when it wants to look again.
 func (d *drone) watch(now time.Time) time.Time {
-	m := d.cmd.man
+	m := d.cmd.manoeuvre
 	if m == nil || m.finished() || !d.online {
 		return time.Time{}
 	}
@@ -133,7 +133,7 @@ func (d *drone) watch(now time.Time) time.Time {
 func (d *drone) landThere(m *manoeuvre) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if d.cmd.man != m || m.finished() {
+	if d.cmd.manoeuvre != m || m.finished() {
 		return
 	}
 	if d.machine.last.failsafe && !m.failsafe { // watch ends it
@@ -183,7 +183,7 @@ func (d *drone) leaveHovering(f stickFacts) {
 		return
 	}
 	r := request{setMode: true, mode: ModeHold}
-	if f.firmware == quadPlane && d.params.settings().guidedHovers != 1 {
+	if f.firmware == quadPlane && d.params.told["Q_GUIDED_MODE"] != 1 {
 		r.mode = ModeLand
 	}
 	ask := func(s *step) (refused bool) {

@@ -291,11 +291,10 @@ func (p *parameters) takeoffAltitude() float64 {
 	return 50 // ArduPlane's default
 }
 
-// settings are the parameters that plans rest on.
-func (p *parameters) settings() settings {
-	s := settings{guidedHovers: p.told["Q_GUIDED_MODE"], cruise: 10}
+// cruise is the speed of a goto on a Copter that names none, in m/s.
+func (p *parameters) cruise() float64 {
 	if v := p.told["WPNAV_SPEED"]; v > 0 {
-		s.cruise = v / 100 // cm/s
+		return v / 100 // cm/s
 	}
-	return s
+	return 10
 }

@@ -129,7 +129,7 @@ func TestTheParametersThatRulesRestOnAreReadAtTheGreeting(t *testing.T) {
 	}
 }
 
-func TestAVehicleThatDoesNotAnswerTheGreetingIsAskedUntilItDoes(t *testing.T) {
+func TestAVehicleThatDoesNotAnswerTheHandshakeIsAskedUntilItDoes(t *testing.T) {
 	inLinkBubble(t, func(t *testing.T) {
 		b := newLineBench(t, copterBeat(), func(b *lineBench) { b.deaf, b.boot = true, 1000 })
 		time.Sleep(time.Minute)

@@ -210,9 +210,9 @@ func leg(c *commander, r request, p plan) *task {
 func TestTheSecondLegOfALandingContinuesIt(t *testing.T) {
 	m := landingThere()
 	m.watch(seen())
-	c := &commander{man: m}
+	c := &commander{manoeuvre: m}
 	c.replace(leg(c, m.request, plan{}))
-	lineEqual(t, "it is another manoeuvre", c.man != m, false)
+	lineEqual(t, "it is another manoeuvre", c.manoeuvre != m, false)
 	lineEqual(t, "it has ended", m.finished(), false)
 	lineEqual(t, "it is on its way", c.transit(), false)
 	land, _ := m.watch(seen(func(s *sighting) { s.now = s.now.Add(time.Minute) }))
@@ -242,11 +242,11 @@ func TestANewerPlanEndsAManoeuvreUnlessItIsEqual(t *testing.T) {
 	} {
 		c := &commander{}
 		c.replace(leg(c, there, plan{}))
-		m := c.man
+		m := c.manoeuvre
 		c.replace(leg(c, r.newer, plan{}))
-		lineEqual(t, r.name+": it goes on", c.man == m, r.continues)
+		lineEqual(t, r.name+": it goes on", c.manoeuvre == m, r.continues)
 		lineEqual(t, r.name+": it is superseded", code(m.why) == codeSuperseded, !r.continues)
-		lineEqual(t, r.name+": the newer one is done", c.man.done, r.done)
+		lineEqual(t, r.name+": the newer one is done", c.manoeuvre.done, r.done)
 		select {
 		case <-m.over:
 			lineEqual(t, r.name+": who waits is woken", true, !r.continues)
@@ -256,10 +256,10 @@ func TestANewerPlanEndsAManoeuvreUnlessItIsEqual(t *testing.T) {
 	}
 	c := &commander{}
 	c.replace(leg(c, there, plan{}))
-	m := c.man
+	m := c.manoeuvre
 	m.finish(nil)
 	c.replace(leg(c, there, plan{}))
-	lineEqual(t, "one that is complete goes on", c.man == m, false)
+	lineEqual(t, "one that is complete goes on", c.manoeuvre == m, false)
 	lineEqual(t, "it was completed", m.done && m.why == nil, true)
 
 	// Asked for again, its times begin anew.
@@ -271,7 +271,7 @@ func TestANewerPlanEndsAManoeuvreUnlessItIsEqual(t *testing.T) {
 	}
 	m = landingThere()
 	m.watch(near(0))
-	c = &commander{man: m}
+	c = &commander{manoeuvre: m}
 	c.replace(leg(c, m.request, m.plan))
 	land, _ := m.watch(near(nearFor))
 	lineEqual(t, "asked for again: it lands at once", land, false)
@@ -294,11 +294,11 @@ func TestWhatEndsALandingOnItsWayEndsItsMode(t *testing.T) {
 		}
 		f := newHearing()
 		f.hear(t, "position armed, accepted transit, hold armed")
-		c := &commander{man: m, machine: &f.machine}
+		c := &commander{manoeuvre: m, machine: &f.machine}
 		c.abandon("the wind")
 		lineEqual(t, r.name+": the mode", f.mode, r.want)
 		lineEqual(t, r.name+": it is why", fmt.Sprint(m.why), "the wind")
-		lineEqual(t, r.name+": it is forgotten", c.man == nil, true)
+		lineEqual(t, r.name+": it is forgotten", c.manoeuvre == nil, true)
 		c.abandon("the rain")
 		lineEqual(t, r.name+": it is still why", fmt.Sprint(m.why), "the wind")
 	}
@@ -392,7 +392,7 @@ func TestAFailsafeAndATargetThatIsNotOursEndAManoeuvre(t *testing.T) {
 	// Asked for again, it is ours for a second whatever was there before.
 	m = landingThere()
 	m.watch(at(100, away))
-	c := &commander{man: m}
+	c := &commander{manoeuvre: m}
 	p := m.plan
 	c.replace(leg(c, m.request, p))
 	m.at = at(500).now

@@ -1007,7 +1007,7 @@ type pilotsCase struct {
 func flyingVehicle(t *testing.T, f firmware, mode string, flying bool) vehicle {
 	v := vehicle{
 		firmware: f, custom: numberOf(t, f, mode), armed: flying, landed: onGround, homeAMSL: 488, heading: 90,
-		at: place{47.3977421, 8.5455938, 0, 488}, set: settings{guidedHovers: 1, cruise: 10},
+		at: place{47.3977421, 8.5455938, 0, 488}, guidedMode: 1, cruise: 10,
 	}
 	if flying {
 		v.landed, v.at.amsl, v.at.altitude, v.stream = landedState(common.MAV_LANDED_STATE_IN_AIR), 498, 10, streamCentred

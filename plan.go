@@ -62,15 +62,11 @@ type vehicle struct {
 
 	toHold bool // a step to the hold mode was sent and not answered: it may fly somewhere
 	stream stickStream
-	set    settings
 	vtol   common.MAV_VTOL_STATE // of a QuadPlane
-}
 
-// settings are the autopilot's parameters that a plan rests on, or their defaults.
-type settings struct {
-	guidedHovers float64 // Q_GUIDED_MODE: 1 hovers in GUIDED
-	cruise       float64 // m/s, WPNAV_SPEED: a goto's default speed on Copter
-	spedUp       bool    // a goto from here had a speed of its own, and it stands
+	guidedMode float64 // Q_GUIDED_MODE: 1 hovers in GUIDED
+	cruise     float64 // m/s, a goto's default speed on Copter
+	spedUp     bool    // a goto from here had a speed of its own, and it stands
 }
 
 // flying reports whether the drone is in the air for all that is known: armed,
@@ -89,9 +85,9 @@ type step struct {
 	p     [7]float32       // param1 to param7 of a COMMAND_LONG; 1 to 4 and z (7) of a COMMAND_INT
 	x, y  int32            // degE7, of a COMMAND_INT
 
-	to     *order    // the mode that it leads to; nil: none
-	sticks stickNeed // of the stream before it is sent
-	wish   bool      // the plan goes on when it is refused
+	to       *order    // the mode that it leads to; nil: none
+	sticks   stickNeed // of the stream before it is sent
+	optional bool      // the plan goes on when it is refused
 }
 
 func (s *step) arms() bool { return s.cmd == common.MAV_CMD_COMPONENT_ARM_DISARM && s.p[0] == 1 }

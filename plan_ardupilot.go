@@ -9,7 +9,7 @@ import (
 // hovers reports whether GUIDED keeps a place. A QuadPlane that hovers circles
 // 75 m off in it, by default (docs/autopilots.md, "QuadPlane").
 func (v vehicle) hovers(what string) error {
-	if v.firmware == quadPlane && !v.onWing() && v.set.guidedHovers != 1 {
+	if v.firmware == quadPlane && !v.onWing() && v.guidedMode != 1 {
 		return refuse(codeUnsupported, "%s: this QuadPlane circles in GUIDED instead of hovering; set Q_GUIDED_MODE to 1", what)
 	}
 	return nil
@@ -75,14 +75,14 @@ func (r request) adjust(v vehicle, keep bool) (steps []step) {
 	switch {
 	case r.speed != nil:
 		steps = append(steps, fly(*r.speed))
-	case f == copter && v.custom == entered[f][ModeHold] && v.set.spedUp:
-		s := fly(v.set.cruise)
-		s.wish = true
+	case f == copter && v.custom == entered[f][ModeHold] && v.spedUp:
+		s := fly(v.cruise)
+		s.optional = true
 		steps = append(steps, s)
 	}
 	if r.heading != nil {
 		s := f.command(common.MAV_CMD_CONDITION_YAW, float32(*r.heading))
-		s.wish = keep
+		s.optional = keep
 		steps = append(steps, s)
 	}
 	return steps

@@ -87,6 +87,6 @@ func (p *plan) leaveOnPX4(v vehicle, mode Mode) {
 	if !v.flying() || v.custom == through.to.number || p.steps[0].to != nil && p.steps[0].to.number == through.to.number {
 		return
 	}
-	through.wish = true
+	through.optional = true
 	p.steps = slices.Insert(p.steps, 0, through)
 }

@@ -24,7 +24,7 @@ func parseVehicle(t *testing.T, s string) vehicle {
 	nan := math.NaN()
 	w := strings.Fields(s)
 	v := vehicle{at: place{testLat, testLon, 0, testHome}, heading: 90, homeAMSL: testHome, landed: onGround}
-	v.set = settings{guidedHovers: nan, cruise: 10}
+	v.guidedMode, v.cruise = nan, 10
 	v.firmware = map[string]firmware{"px4": px4, "copter": copter, "quadplane": quadPlane, "plane": plane, "rover": firmwareUnknown}[w[0]]
 	if v.firmware != firmwareUnknown {
 		v.custom = numberOf(t, v.firmware, w[1])
@@ -55,13 +55,13 @@ func parseVehicle(t *testing.T, s string) vehicle {
 		case "to-hold": // a step to the hold mode was not answered
 			v.toHold = true
 		case "hovers": // in GUIDED
-			v.set.guidedHovers = 1
+			v.guidedMode = 1
 		case "circles":
-			v.set.guidedHovers = 0
+			v.guidedMode = 0
 		case "wing":
 			v.vtol = common.MAV_VTOL_STATE_FW
 		case "sped": // up, by a goto from here
-			v.set.spedUp, v.set.cruise = true, 7.5
+			v.spedUp, v.cruise = true, 7.5
 		case "streams": // our sticks, centred
 			v.stream = streamCentred
 		case "away": // our sticks are, from the centre
@@ -152,7 +152,7 @@ func describeSteps(p plan, err error) []string {
 	for i := range p.steps {
 		s := &p.steps[i]
 		way := ""
-		if s.wish {
+		if s.optional {
 			way = "if it can: "
 		}
 		lines = append(lines, way+describe(s))

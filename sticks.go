@@ -9,18 +9,18 @@ import (
 
 // Times of the sticks (docs/design.md, "Who has the sticks").
 const (
-	stickEvery  = 40 * time.Millisecond   // 25 Hz
-	stickLead   = 400 * time.Millisecond  // of the stream, before a stick mode is asked for
-	stickArms   = 2100 * time.Millisecond // of the stream, before ArduPilot arms on it alone
-	stickMoving = 1600 * time.Millisecond // PX4 calls sticks moving for so long after they moved
-	stickStill  = 2 * time.Second         // they stand still for certain
-	stickGone   = time.Second             // PX4 misses sticks 0.6 s after they stop: armed before, it is a failsafe
-	stickIdle   = 5 * time.Second         // a disarmed vehicle's stream ends
-	silentAt    = 5 * time.Second         // after the client's last command, in altitude mode
-	silentHand  = 2 * time.Second         // the same in manual mode
-	holdAgain   = time.Second             // between holds that nobody acknowledged
-	lookFor     = 500 * time.Millisecond  // after a release
-	undoneIn    = 500 * time.Millisecond  // a pilot's mode that stood no longer was undone by sticks; 277 ms were seen
+	stickEvery     = 40 * time.Millisecond   // 25 Hz
+	stickLead      = 400 * time.Millisecond  // of the stream, before a stick mode is asked for
+	stickArms      = 2100 * time.Millisecond // of the stream, before ArduPilot arms on it alone
+	stickMoving    = 1600 * time.Millisecond // PX4 calls sticks moving for so long after they moved
+	stickStill     = 2 * time.Second         // they stand still for certain
+	stickGone      = time.Second             // PX4 misses sticks 0.6 s after they stop: armed before, it is a failsafe
+	stickIdle      = 5 * time.Second         // a disarmed vehicle's stream ends
+	silentAltitude = 5 * time.Second         // after the client's last command, in altitude mode
+	silentManual   = 2 * time.Second         // the same in manual mode
+	holdAgain      = time.Second             // between holds that nobody acknowledged
+	lookFor        = 500 * time.Millisecond  // after a release
+	undoneIn       = 500 * time.Millisecond  // a pilot's mode that stood no longer was undone by sticks; 277 ms were seen
 )
 
 // stickPhase is what the stick stream does.
@@ -135,9 +135,9 @@ type sticks struct {
 	next  time.Time // when the next frame is due
 	ended time.Time // when the last stream did
 
-	until  time.Time // when the client's sticks expire
-	client time.Time // the client's last command; zero: its silence means nothing
-	wish   time.Time // when a silent client's hold was asked for last
+	until     time.Time // when the client's sticks expire
+	client    time.Time // the client's last command; zero: its silence means nothing
+	holdAsked time.Time // when a silent client's hold was asked for last
 
 	reported uint32 // the last CURRENT_MODE
 	pilots   pilotsSwitch
@@ -250,7 +250,7 @@ func (s *sticks) ready(need stickNeed, f stickFacts, arming bool) (at time.Time)
 // enter brings the stream to where a stick mode can be asked for. A receiver in
 // use keeps the sticks: there is no stream then.
 func (s *sticks) enter(f stickFacts) {
-	s.client, s.wish = f.now, time.Time{}
+	s.client, s.holdAsked = f.now, time.Time{}
 	s.commanded()
 	if !f.mode.flownBySticks() { // else the one that it is in stays whose it is until the other shows
 		s.owner = ownerClient
@@ -293,12 +293,12 @@ func (s *sticks) leave(f stickFacts) {
 
 // entered says that a stick mode set here is in force.
 func (s *sticks) entered(f stickFacts) {
-	s.owner, s.client, s.wish = ownerClient, f.now, time.Time{}
+	s.owner, s.client, s.holdAsked = ownerClient, f.now, time.Time{}
 }
 
 // switched says that a pilot or a failsafe set the mode: the client's sticks end.
 func (s *sticks) switched(f stickFacts) {
-	s.owner, s.wish = ownerPilot, time.Time{}
+	s.owner, s.holdAsked = ownerPilot, time.Time{}
 	switch {
 	case s.phase == stickOff:
 	case s.src.live(f.firmware):
@@ -325,7 +325,7 @@ func (s *sticks) hearMode(f stickFacts, custom, intended uint32) (undone bool) {
 		s.pilots = pilotsSwitch{custom: custom, at: f.now}
 	case p.custom != 0 && !p.undone && stick(custom) && f.now.Sub(p.at) <= undoneIn:
 		s.pilots = pilotsSwitch{custom: p.custom, at: f.now, undone: true}
-		s.owner, s.wish, s.phase = ownerPilot, time.Time{}, stickNobody
+		s.owner, s.holdAsked, s.phase = ownerPilot, time.Time{}, stickNobody
 		s.set(axes{z: rest(f)}, f.now)
 		_, name := px4.reported(p.custom)
 		s.acts.notice = fmt.Sprintf("the client's moving sticks undid the pilot's switch to %s: they have ended, and in 2 s %s is set for the pilot; COM_RC_OVERRIDE 0 keeps sticks from doing that", name, name)
@@ -353,7 +353,7 @@ func (s *sticks) takeover(f stickFacts, by stickOwner, notice string) {
 	if s.owner != ownerPilot {
 		s.owner = by
 	}
-	s.wish = time.Time{}
+	s.holdAsked = time.Time{}
 	s.end(f)
 	s.acts.release, s.acts.notice = true, notice
 }
@@ -460,7 +460,7 @@ func (s *sticks) stepIn(f stickFacts) {
 // disarmed says that the vehicle was disarmed: a stream that only kept it from
 // falling ends.
 func (s *sticks) disarmed(f stickFacts) {
-	s.wish, s.pilots = time.Time{}, pilotsSwitch{}
+	s.holdAsked, s.pilots = time.Time{}, pilotsSwitch{}
 	if s.phase == stickNobody && !f.mode.flownBySticks() {
 		s.end(f)
 	}
@@ -470,7 +470,7 @@ func (s *sticks) disarmed(f stickFacts) {
 // in the mode that shows. Whoever flies when it is back is not interrupted.
 func (s *sticks) lost(f stickFacts) {
 	if f.mode.flownBySticks() {
-		s.client, s.wish = time.Time{}, time.Time{}
+		s.client, s.holdAsked = time.Time{}, time.Time{}
 	}
 }
 
@@ -479,7 +479,7 @@ func (s *sticks) input(f stickFacts, a axes, timeout time.Duration) {
 	s.begin(stickClient, f)
 	s.set(a, f.now)
 	s.client, s.until, s.next = f.now, f.now.Add(timeout), f.now.Add(stickEvery)
-	s.wish = time.Time{}
+	s.holdAsked = time.Time{}
 	s.acts.send = true
 }
 
@@ -487,7 +487,7 @@ func (s *sticks) input(f stickFacts, a axes, timeout time.Duration) {
 // zero: they need no time.
 func (s *sticks) tick(f stickFacts) (next time.Time) {
 	s.give(f)
-	if f.busy && s.wish.IsZero() && !s.client.IsZero() { // a client that waits for its answer is not silent
+	if f.busy && s.holdAsked.IsZero() && !s.client.IsZero() { // a client that waits for its answer is not silent
 		s.client = f.now
 	}
 	if s.phase == stickClient && !f.now.Before(s.until) {
@@ -526,31 +526,31 @@ func (s *sticks) over(f stickFacts) bool {
 // owes reports whether a silent client's hold, or the landing in its place, is
 // still to be asked for.
 func (s *sticks) owes(f stickFacts) bool {
-	return !s.wish.IsZero() && (f.mode == ModeManual || f.mode == ModeAltitude)
+	return !s.holdAsked.IsZero() && (f.mode == ModeManual || f.mode == ModeAltitude)
 }
 
 // silence answers a client that fell silent with a hold, in the air and where our
 // stream is what flies. In position mode the centred stream is the hold.
 func (s *sticks) silence(f stickFacts) {
-	after := silentAt
+	after := silentAltitude
 	switch f.mode {
 	case ModeManual:
-		after = silentHand
+		after = silentManual
 	case ModeAltitude:
 	default:
-		s.wish = time.Time{}
+		s.holdAsked = time.Time{}
 		return
 	}
 	since := f.now.Sub(s.client)
 	switch {
 	case s.owner != ownerClient || f.flight != aloft || s.client.IsZero() || f.reach == reachNone || since < after:
-	case f.now.Sub(s.wish) < holdAgain:
+	case f.now.Sub(s.holdAsked) < holdAgain:
 	case f.firmware == px4 && s.src.denied(px4, f.now) != "": // PX4 obeys a transmitter
 	default:
-		if s.wish.IsZero() {
+		if s.holdAsked.IsZero() {
 			s.acts.notice = fmt.Sprintf("no sticks from the client for %.0f s: holding", since.Seconds())
 		}
-		s.wish = f.now
+		s.holdAsked = f.now
 		s.acts.hold = true
 	}
 }
