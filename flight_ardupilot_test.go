@@ -480,7 +480,7 @@ func TestCopterThatIsOutOfReachForFiveSeconds(t *testing.T) {
 				if failed := streamed && !f.receiver.live() && name == "unplugged"; failed && mode != ModeRTL {
 					f.Errorf("no failsafe of lost sticks: %v", mode)
 				}
-				time.Sleep(silentAt + time.Second)
+				time.Sleep(silentAltitude + time.Second)
 				if sent, _ := f.sent(back); len(sent) > 0 && mode != ModeLand && mode != ModeHold {
 					f.Errorf("sent when it was back: %q", sent)
 				}
@@ -736,7 +736,7 @@ func hovering(f *flight) {
 
 func TestSilentClientsQuadPlaneLandsWhereItCanNotHover(t *testing.T) {
 	for hovers, want := range map[float64]string{0: "land", 1: "hold"} {
-		for mode, after := range map[string]time.Duration{"altitude": silentAt, "manual": silentHand} {
+		for mode, after := range map[string]time.Duration{"altitude": silentAltitude, "manual": silentManual} {
 			fly(t, simQuadPlane, func(s *simulator) { s.params["Q_GUIDED_MODE"] = hovers }, func(f *flight) {
 				hovering(f)
 				f.accepted("/mode", `{"mode":"`+mode+`"}`)

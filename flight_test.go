@@ -314,7 +314,7 @@ func TestGotoAfterSticksIsNotTakenBack(t *testing.T) {
 // A client that dies with the stick held over: in position mode the centred
 // stream is the hold, in altitude and manual mode mavrest commands one, and says so.
 func TestDeadClientLeavesAHold(t *testing.T) {
-	after := map[string]time.Duration{"altitude": silentAt, "manual": silentHand}
+	after := map[string]time.Duration{"altitude": silentAltitude, "manual": silentManual}
 	for _, mode := range []string{"position", "altitude", "manual"} {
 		t.Run(mode, func(t *testing.T) {
 			both(t, func(f *flight) {
@@ -1396,9 +1396,9 @@ func TestAHoldForASilentClientIsNotSentOverAPilotWhoWasFirst(t *testing.T) {
 		f.sim.pilotMode(16)
 		d.mu.Lock()
 		since := time.Now()
-		d.sticks.tick(d.sticks.facts(since.Add(time.Second))) // as drone.tick does, half a second early
-		owed := d.sticks.act().hold && d.cmd.idle()
-		d.wg.Go(d.conduct.holdForSilent)
+		d.sticks.tick(d.facts(since.Add(time.Second))) // as drone.tick does, half a second early
+		owed := d.act().hold && d.cmd.idle()
+		d.wg.Go(d.holdForSilent)
 		// The reader has the mutex before that goroutine.
 		d.take(&minimal.MessageHeartbeat{
 			Type: minimal.MAV_TYPE_QUADROTOR, Autopilot: minimal.MAV_AUTOPILOT_ARDUPILOTMEGA,

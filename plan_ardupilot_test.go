@@ -7,7 +7,6 @@ import "testing"
 // is 0.
 func TestCopterPlans(t *testing.T) {
 	const (
-		back   = "back: LONG 176 [1 …0]" // STABILIZE
 		guided = "LONG 176 [1 4 …0]"
 		brake  = "LONG 176 [1 17 …0]"
 		arm    = "LONG 400 [1 …0]"
@@ -15,13 +14,13 @@ func TestCopterPlans(t *testing.T) {
 	)
 	testPlans(t, []planRow{
 		{"copter STABILIZE landed", "set mode=manual", []string{"LONG 176 [1 …0]"}},
-		{"copter STABILIZE landed", "set mode=altitude", []string{"LONG 176 [1 2 …0]", back}},
-		{"copter STABILIZE landed", "set mode=position", []string{"LONG 176 [1 5 …0]", back}},
-		{"copter STABILIZE landed", "set mode=hold", []string{guided, back}},
-		{"copter STABILIZE landed", "set mode=rtl", []string{"LONG 176 [1 6 …0]", back}},
-		{"copter STABILIZE landed", "set mode=rtgs", []string{"LONG 176 [1 6 …0]", back}},
-		{"copter STABILIZE landed", "set mode=land", []string{"LONG 21 […0]", back}},
-		{"copter STABILIZE landed", "set mode=takeoff", []string{guided, arm, "LONG 22 [0 0 0 0 0 0 10]", back}},
+		{"copter STABILIZE landed", "set mode=altitude", []string{"LONG 176 [1 2 …0]"}},
+		{"copter STABILIZE landed", "set mode=position", []string{"LONG 176 [1 5 …0]"}},
+		{"copter STABILIZE landed", "set mode=hold", []string{guided}},
+		{"copter STABILIZE landed", "set mode=rtl", []string{"LONG 176 [1 6 …0]"}},
+		{"copter STABILIZE landed", "set mode=rtgs", []string{"LONG 176 [1 6 …0]"}},
+		{"copter STABILIZE landed", "set mode=land", []string{"LONG 21 […0]"}},
+		{"copter STABILIZE landed", "set mode=takeoff", []string{guided, arm, "LONG 22 [0 0 0 0 0 0 10]"}},
 		{"copter LOITER flying", "set mode=manual", []string{"LONG 176 [1 …0]"}},
 		{"copter LOITER flying", "set mode=altitude", []string{"LONG 176 [1 2 …0]"}},
 		{"copter LOITER flying", "set mode=position", []string{"LONG 176 [1 5 …0]"}},
@@ -32,16 +31,16 @@ func TestCopterPlans(t *testing.T) {
 
 		{"copter STABILIZE landed", "set arm=true", []string{arm}},
 		{"copter STABILIZE armed", "set arm=false", []string{"LONG 400 […0]"}},
-		{"copter STABILIZE landed", "set mode=position arm=true", []string{"LONG 176 [1 5 …0]", arm, back}},
+		{"copter STABILIZE landed", "set mode=position arm=true", []string{"LONG 176 [1 5 …0]", arm}},
 		{"copter RTL flying failsafe", "set mode=position arm=true", []string{"LONG 176 [1 5 …0]", arm}},
-		{"copter STABILIZE armed", "set mode=hold arm=false", []string{guided, "LONG 400 […0]", back}},
+		{"copter STABILIZE armed", "set mode=hold arm=false", []string{guided, "LONG 400 […0]"}},
 
-		{"copter STABILIZE landed", "takeoff", []string{guided, arm, "LONG 22 [0 0 0 0 0 0 10]", back}},
-		{"copter STABILIZE landed", "takeoff altitude=25.5", []string{guided, arm, "LONG 22 [0 0 0 0 0 0 25.5]", back}},
-		{"copter STABILIZE armed", "takeoff", []string{guided, "LONG 22 [0 0 0 0 0 0 10]", back}},
+		{"copter STABILIZE landed", "takeoff", []string{guided, arm, "LONG 22 [0 0 0 0 0 0 10]"}},
+		{"copter STABILIZE landed", "takeoff altitude=25.5", []string{guided, arm, "LONG 22 [0 0 0 0 0 0 25.5]"}},
+		{"copter STABILIZE armed", "takeoff", []string{guided, "LONG 22 [0 0 0 0 0 0 10]"}},
 		{"copter STABILIZE armed undefined", "takeoff", []string{guided, "LONG 22 [0 0 0 0 0 0 10]"}},
 		{"copter GUIDED landed", "takeoff", []string{guided, arm, "LONG 22 [0 0 0 0 0 0 10]"}},
-		{"copter STABILIZE landed homeless blind", "takeoff", []string{guided, arm, "LONG 22 [0 0 0 0 0 0 10]", back}},
+		{"copter STABILIZE landed homeless blind", "takeoff", []string{guided, arm, "LONG 22 [0 0 0 0 0 0 10]"}},
 		{"copter LOITER flying", "takeoff altitude=30", []string{"refused: takeoff: already flying; use goto to climb"}},
 		{"copter GUIDED armed climbing", "takeoff", []string{"refused: takeoff: already flying; use goto to climb"}},
 
@@ -82,9 +81,9 @@ func TestCopterPlans(t *testing.T) {
 		{"copter GUIDED flying blind", "set mode=hold", []string{brake, guided}},
 		{"copter BRAKE flying", "set mode=hold", []string{guided}},
 		{"copter ALT_HOLD flying streams", "set mode=hold", []string{guided}},
-		{"copter GUIDED armed", "set mode=hold", []string{brake, guided, "back: " + guided}}, // a takeoff may be under way
-		{"copter LOITER flying to-hold", "set mode=hold", []string{brake, guided}},           // it may fly somewhere
-		{"copter LOITER armed", "set mode=hold", []string{guided, "back: LONG 176 [1 5 …0]"}},
+		{"copter GUIDED armed", "set mode=hold", []string{brake, guided}},          // a takeoff may be under way
+		{"copter LOITER flying to-hold", "set mode=hold", []string{brake, guided}}, // it may fly somewhere
+		{"copter LOITER armed", "set mode=hold", []string{guided}},
 		{"copter GUIDED landed", "set mode=hold", []string{guided}},
 	})
 }
@@ -96,8 +95,6 @@ func circles(what string) string {
 
 func TestPlanePlans(t *testing.T) {
 	const (
-		backQ  = "back: LONG 176 [1 19 …0]" // QLOITER
-		backP  = "back: LONG 176 [1 6 …0]"  // FBWB
 		here   = "INT 192 frame=3 [-1 1 0 0] x=473977421 y=85455938 z=10"
 		guided = "LONG 176 [1 15 …0]"
 		arm    = "LONG 400 [1 …0]"
@@ -111,13 +108,13 @@ func TestPlanePlans(t *testing.T) {
 		{"quadplane QLOITER flying", "set mode=rtgs", []string{"LONG 176 [1 21 …0]"}},
 		{"quadplane QLOITER flying", "set mode=land", []string{"LONG 176 [1 20 …0]"}},
 		{"quadplane QLAND flying", "land", []string{"LONG 176 [1 20 …0]"}},
-		{"quadplane QLOITER landed", "set mode=takeoff", []string{guided, arm, "LONG 22 [0 0 0 0 0 0 10]", backQ}},
-		{"quadplane QLOITER landed", "takeoff altitude=25", []string{guided, arm, "LONG 22 [0 0 0 0 0 0 25]", backQ}},
-		{"quadplane QLOITER armed", "takeoff", []string{guided, "LONG 22 [0 0 0 0 0 0 10]", backQ}},
+		{"quadplane QLOITER landed", "set mode=takeoff", []string{guided, arm, "LONG 22 [0 0 0 0 0 0 10]"}},
+		{"quadplane QLOITER landed", "takeoff altitude=25", []string{guided, arm, "LONG 22 [0 0 0 0 0 0 25]"}},
+		{"quadplane QLOITER armed", "takeoff", []string{guided, "LONG 22 [0 0 0 0 0 0 10]"}},
 		{"quadplane QLOITER flying", "takeoff", []string{"refused: takeoff: already flying; use goto to climb"}},
 		{"quadplane QLOITER landed", "set arm=true", []string{arm}},
 		{"quadplane QLOITER armed", "set arm=false", []string{"LONG 400 […0]"}},
-		{"quadplane QSTABILIZE landed", "set mode=altitude arm=true", []string{"LONG 176 [1 18 …0]", arm, "back: LONG 176 [1 17 …0]"}},
+		{"quadplane QSTABILIZE landed", "set mode=altitude arm=true", []string{"LONG 176 [1 18 …0]", arm}},
 		{"quadplane QLOITER flying hovers", "goto lat=47.398 lon=8.546 altitude=20", []string{"INT 192 frame=3 [-1 1 0 0] x=473980000 y=85460000 z=20"}},
 		{"quadplane QLOITER flying hovers", "goto lat=47.398 lon=8.546 altitude_msl=510 speed=5 heading=90", []string{"INT 192 frame=0 [-1 1 0 0] x=473980000 y=85460000 z=510", "LONG 178 [1 5 -1 …0]", "LONG 115 [90 …0]"}},
 		{"quadplane QLOITER landed", "goto altitude=20", []string{notFlying}},
@@ -135,7 +132,7 @@ func TestPlanePlans(t *testing.T) {
 		{"quadplane QLOITER flying", "land lat=47.398 lon=8.546", []string{circles("land")}},
 		{"quadplane GUIDED flying", "set mode=hold", []string{circles("hold")}},
 		{"quadplane GUIDED armed", "set mode=hold", []string{circles("hold")}},
-		{"quadplane QLOITER landed", "set mode=hold", []string{guided, backQ}},
+		{"quadplane QLOITER landed", "set mode=hold", []string{guided}},
 		{"quadplane FBWA flying wing", "set mode=hold", []string{guided}},
 		{"quadplane GUIDED flying wing", "set mode=hold", []string{here}},
 		{"quadplane FBWA flying wing circles", "goto altitude=20", []string{"INT 192 frame=3 [-1 1 0 0] x=473977421 y=85455938 z=20"}},
@@ -150,9 +147,9 @@ func TestPlanePlans(t *testing.T) {
 		{"plane FBWB flying", "set mode=land", []string{fixedWing}},
 		{"plane FBWB flying", "land", []string{fixedWing}},
 		{"plane FBWB flying", "land lat=47.398 lon=8.546", []string{fixedWing}},
-		{"plane FBWB landed", "takeoff", []string{"LONG 176 [1 13 …0]", arm, backP}},
-		{"plane FBWB landed", "set mode=takeoff", []string{"LONG 176 [1 13 …0]", arm, backP}},
-		{"plane FBWB armed", "takeoff", []string{"LONG 176 [1 13 …0]", backP}},
+		{"plane FBWB landed", "takeoff", []string{"LONG 176 [1 13 …0]", arm}},
+		{"plane FBWB landed", "set mode=takeoff", []string{"LONG 176 [1 13 …0]", arm}},
+		{"plane FBWB armed", "takeoff", []string{"LONG 176 [1 13 …0]"}},
 		{"plane FBWB landed", "takeoff altitude=30", []string{"unsupported: altitude: a fixed wing takes off to its own TKOFF_ALT; leave it out"}},
 		{"plane FBWB flying", "takeoff", []string{"refused: takeoff: already flying; use goto to climb"}},
 		{"plane FBWB landed", "set arm=true", []string{arm}},
@@ -170,25 +167,25 @@ func TestPlanePlans(t *testing.T) {
 // sticks and leads to, and where the plan goes.
 func TestArduPilotPlanTellsMachineAndSticksWhatItMeans(t *testing.T) {
 	testMeanings(t, []meaningRow{
-		{"copter GUIDED flying", "set mode=manual", "enter: led manual by STABILIZE*"},
-		{"copter GUIDED flying away", "set mode=altitude", "enter: led altitude by ALT_HOLD*"},
-		{"copter LOITER flying streams", "set mode=hold", "leave: anyhow hold by GUIDED*"},
-		{"copter GUIDED flying", "set mode=hold", "leave: anyhow hold by BRAKE | anyhow hold by GUIDED*"},
-		{"copter LOITER flying", "set mode=rtgs", "leave: anyhow rtgs by RTL*; urgent"},
-		{"copter LOITER flying", "land", "leave: anyhow land by LAND*; urgent"},
-		{"copter LOITER flying", "land lat=47.398 lon=8.546", "leave: anyhow land by GUIDED*; over it land by LAND; urgent; at 47.398 8.546 10, 498.5 AMSL"},
-		{"copter STABILIZE landed", "takeoff", "leave: anyhow hold by GUIDED | anyhow | anyhow takeoff by GUIDED*; to armed; at NaN NaN 10, 498.5 AMSL"},
-		{"copter LOITER landed", "set arm=true", "run: led; to armed"},
-		{"copter GUIDED landed", "set arm=true", "as they are: anyhow; to armed"},
-		{"copter STABILIZE landed", "set mode=position arm=true", "enter: led position by LOITER* | led; to armed"},
-		{"copter LOITER flying", "goto lat=47.398 lon=8.546 speed=5 heading=45", "leave: anyhow hold by GUIDED* | anyhow | anyhow; at 47.398 8.546 10, 498.5 AMSL; facing 45"},
-		{"copter LOITER flying", "goto altitude=20", "leave: anyhow hold by GUIDED* | anyhow; at 47.3977421 8.5455938 20, 508.5 AMSL"}, // it keeps its heading, and no one asked it to
+		{"copter GUIDED flying", "set mode=manual", "led manual by STABILIZE*"},
+		{"copter GUIDED flying away", "set mode=altitude", "led altitude by ALT_HOLD*"},
+		{"copter LOITER flying streams", "set mode=hold", "anyhow hold by GUIDED*"},
+		{"copter GUIDED flying", "set mode=hold", "anyhow hold by BRAKE | anyhow hold by GUIDED*"},
+		{"copter LOITER flying", "set mode=rtgs", "anyhow rtgs by RTL*; urgent"},
+		{"copter LOITER flying", "land", "anyhow land by LAND*; urgent"},
+		{"copter LOITER flying", "land lat=47.398 lon=8.546", "anyhow land by GUIDED*; over it land by LAND; urgent; at 47.398 8.546 10, 498.5 AMSL"},
+		{"copter STABILIZE landed", "takeoff", "anyhow hold by GUIDED | led | anyhow takeoff by GUIDED*; to armed; at NaN NaN 10, 498.5 AMSL"},
+		{"copter LOITER landed", "set arm=true", "led; to armed"},
+		{"copter GUIDED landed", "set arm=true", "led; to armed"},
+		{"copter STABILIZE landed", "set mode=position arm=true", "led position by LOITER* | led; to armed"},
+		{"copter LOITER flying", "goto lat=47.398 lon=8.546 speed=5 heading=45", "anyhow hold by GUIDED* | anyhow | anyhow; at 47.398 8.546 10, 498.5 AMSL; facing 45"},
+		{"copter LOITER flying", "goto altitude=20", "anyhow hold by GUIDED* | anyhow; at 47.3977421 8.5455938 20, 508.5 AMSL"}, // it keeps its heading, and no one asked it to
 
-		{"quadplane QHOVER flying", "set mode=position", "enter: led position by QLOITER*"},
-		{"quadplane QHOVER flying hovers", "land lat=47.398 lon=8.546", "leave: anyhow land by GUIDED*; over it land by QLAND; urgent; at 47.398 8.546 10, 498.5 AMSL"},
-		{"quadplane QLOITER landed", "takeoff", "leave: anyhow hold by GUIDED | anyhow | anyhow takeoff by GUIDED*; to armed; at NaN NaN 10, 498.5 AMSL"},
-		{"quadplane GUIDED flying hovers", "set mode=hold", "leave: anyhow hold by GUIDED*; at 47.3977421 8.5455938 10, 498.5 AMSL"},
-		{"plane FBWB flying", "set mode=manual", "enter: led manual by MANUAL*"},
-		{"plane MANUAL landed", "takeoff", "leave: anyhow takeoff by TAKEOFF* | anyhow; to armed"},
+		{"quadplane QHOVER flying", "set mode=position", "led position by QLOITER*"},
+		{"quadplane QHOVER flying hovers", "land lat=47.398 lon=8.546", "anyhow land by GUIDED*; over it land by QLAND; urgent; at 47.398 8.546 10, 498.5 AMSL"},
+		{"quadplane QLOITER landed", "takeoff", "anyhow hold by GUIDED | led | anyhow takeoff by GUIDED*; to armed; at NaN NaN 10, 498.5 AMSL"},
+		{"quadplane GUIDED flying hovers", "set mode=hold", "anyhow hold by GUIDED*; at 47.3977421 8.5455938 10, 498.5 AMSL"},
+		{"plane FBWB flying", "set mode=manual", "led manual by MANUAL*"},
+		{"plane MANUAL landed", "takeoff", "anyhow takeoff by TAKEOFF* | led; to armed"},
 	})
 }

@@ -12,22 +12,20 @@ import (
 // whatever the frame says, yaw is in radians, unset is NaN.
 func TestPX4Plans(t *testing.T) {
 	const (
-		back      = "back: LONG 176 [1 1 0 …NaN]" // MANUAL
-		backAloft = "back, also in the air: LONG 176 [1 4 5 …NaN]"
-		loiter    = "LONG 176 [1 4 3 …NaN]"
-		pause     = "LONG 192 [-1 1 0 …NaN]"
-		arm       = "LONG 400 [1 0 …NaN]"
-		climb     = "LONG 22 [NaN NaN NaN NaN NaN NaN 498.5]"
+		loiter = "LONG 176 [1 4 3 …NaN]"
+		pause  = "LONG 192 [-1 1 0 …NaN]"
+		arm    = "LONG 400 [1 0 …NaN]"
+		climb  = "LONG 22 [NaN NaN NaN NaN NaN NaN 498.5]"
 	)
 	testPlans(t, []planRow{
 		{"px4 MANUAL landed", "set mode=manual", []string{"LONG 176 [1 1 0 …NaN]"}},
-		{"px4 MANUAL landed", "set mode=altitude", []string{"LONG 176 [1 2 0 …NaN]", back}},
-		{"px4 MANUAL landed", "set mode=position", []string{"LONG 176 [1 3 0 …NaN]", back}},
-		{"px4 MANUAL landed", "set mode=hold", []string{loiter, back}},
-		{"px4 MANUAL landed", "set mode=rtl", []string{"LONG 176 [1 4 5 …NaN]", back}},
-		{"px4 MANUAL landed", "set mode=rtgs", []string{"LONG 176 [1 4 5 …NaN]", back}}, // it refuses 4,7
-		{"px4 MANUAL landed", "set mode=land", []string{"LONG 21 […NaN]", back}},
-		{"px4 MANUAL landed", "set mode=takeoff", []string{loiter, arm, climb, back}},
+		{"px4 MANUAL landed", "set mode=altitude", []string{"LONG 176 [1 2 0 …NaN]"}},
+		{"px4 MANUAL landed", "set mode=position", []string{"LONG 176 [1 3 0 …NaN]"}},
+		{"px4 MANUAL landed", "set mode=hold", []string{loiter}},
+		{"px4 MANUAL landed", "set mode=rtl", []string{"LONG 176 [1 4 5 …NaN]"}},
+		{"px4 MANUAL landed", "set mode=rtgs", []string{"LONG 176 [1 4 5 …NaN]"}}, // it refuses 4,7
+		{"px4 MANUAL landed", "set mode=land", []string{"LONG 21 […NaN]"}},
+		{"px4 MANUAL landed", "set mode=takeoff", []string{loiter, arm, climb}},
 		{"px4 POSCTL flying", "set mode=manual", []string{"LONG 176 [1 1 0 …NaN]"}},
 		{"px4 POSCTL flying", "set mode=altitude", []string{"LONG 176 [1 2 0 …NaN]"}},
 		{"px4 POSCTL flying", "set mode=position", []string{"LONG 176 [1 3 0 …NaN]"}},
@@ -40,22 +38,22 @@ func TestPX4Plans(t *testing.T) {
 
 		{"px4 MANUAL landed", "set arm=true", []string{arm}},
 		{"px4 MANUAL armed", "set arm=false", []string{"LONG 400 [0 0 …NaN]"}},
-		{"px4 MANUAL landed", "set mode=position arm=true", []string{"LONG 176 [1 3 0 …NaN]", arm, back}},
-		{"px4 MANUAL landed", "set mode=hold arm=false", []string{loiter, "LONG 400 [0 0 …NaN]", back}},
-		{"px4 MANUAL landed", "set mode=takeoff arm=true", []string{loiter, arm, climb, back}},
+		{"px4 MANUAL landed", "set mode=position arm=true", []string{"LONG 176 [1 3 0 …NaN]", arm}},
+		{"px4 MANUAL landed", "set mode=hold arm=false", []string{loiter, "LONG 400 [0 0 …NaN]"}},
+		{"px4 MANUAL landed", "set mode=takeoff arm=true", []string{loiter, arm, climb}},
 		{"px4 POSCTL flying", "set mode=land arm=false", []string{"refused: arm: not while flying; the mode was not set either"}},
 
-		{"px4 MANUAL landed", "takeoff", []string{loiter, arm, climb, back}},
-		{"px4 MANUAL landed", "takeoff altitude=25", []string{loiter, arm, "LONG 22 [NaN NaN NaN NaN NaN NaN 513.5]", back}},
+		{"px4 MANUAL landed", "takeoff", []string{loiter, arm, climb}},
+		{"px4 MANUAL landed", "takeoff altitude=25", []string{loiter, arm, "LONG 22 [NaN NaN NaN NaN NaN NaN 513.5]"}},
 		{"px4 AUTO.LOITER landed", "takeoff", []string{arm, climb}},
-		{"px4 AUTO.LOITER armed", "takeoff", []string{climb, "back: " + loiter}},
-		{"px4 AUTO.TAKEOFF landed", "takeoff", []string{loiter, arm, climb, "back: LONG 176 [1 4 2 …NaN]"}},
-		{"px4 MANUAL armed", "takeoff", []string{climb, back}},
+		{"px4 AUTO.LOITER armed", "takeoff", []string{climb}},
+		{"px4 AUTO.TAKEOFF landed", "takeoff", []string{loiter, arm, climb}},
+		{"px4 MANUAL armed", "takeoff", []string{climb}},
 		{"px4 POSCTL flying", "takeoff altitude=30", []string{"LONG 22 [NaN NaN NaN NaN NaN NaN 518.5]"}},
 		{"px4 POSCTL flying", "takeoff", []string{"refused: altitude: the vehicle is already 10.0 m above home"}},
 		{"px4 MANUAL landed uphill", "takeoff altitude=5", []string{"refused: altitude: the vehicle is already 6.5 m above home"}},
-		{"px4 MANUAL landed uphill", "takeoff", []string{loiter, arm, climb, back}},
-		{"px4 MANUAL landed homeless", "takeoff altitude=20", []string{loiter, arm, "LONG 22 [NaN NaN NaN NaN NaN NaN 508.5]", back}},
+		{"px4 MANUAL landed uphill", "takeoff", []string{loiter, arm, climb}},
+		{"px4 MANUAL landed homeless", "takeoff altitude=20", []string{loiter, arm, "LONG 22 [NaN NaN NaN NaN NaN NaN 508.5]"}},
 		{"px4 POSCTL flying homeless", "takeoff altitude=20", []string{"refused: takeoff: the autopilot has no home position yet; wait for its GPS"}},
 		{"px4 MANUAL landed homeless blind", "takeoff", []string{"refused: takeoff: the autopilot has no home position yet; wait for its GPS"}},
 
@@ -84,18 +82,18 @@ func TestPX4Plans(t *testing.T) {
 		{"px4 POSCTL armed", "goto lat=47.398 lon=8.546 altitude=20", []string{notFlying}},
 
 		// Only DO_SET_MODE ends a failsafe; what is refused after it asks for the return again.
-		{"px4 AUTO.LOITER flying failsafe", "goto altitude=20", []string{loiter, "INT 192 frame=0 [-1 1 0 1.5707964] x=473977421 y=85455938 z=508.5", backAloft}},
-		{"px4 AUTO.RTL flying failsafe", "goto altitude=20", []string{loiter, "INT 192 frame=0 [-1 1 0 1.5707964] x=473977421 y=85455938 z=508.5", backAloft}},
-		{"px4 AUTO.RTL flying failsafe", "land lat=47.398 lon=8.546", []string{loiter, "INT 192 frame=0 [-1 1 0 NaN] x=473980000 y=85460000 z=498.5", "over it: LONG 21 […NaN]", backAloft}},
-		{"px4 AUTO.RTL flying failsafe", "set mode=hold", []string{loiter, pause, backAloft}},
-		{"px4 POSCTL flying failsafe", "set mode=position arm=true", []string{"LONG 176 [1 3 0 …NaN]", arm, backAloft}},
-		{"px4 AUTO.RTL flying failsafe", "set mode=hold arm=true", []string{loiter, pause, arm, backAloft}},
+		{"px4 AUTO.LOITER flying failsafe", "goto altitude=20", []string{loiter, "INT 192 frame=0 [-1 1 0 1.5707964] x=473977421 y=85455938 z=508.5", endsFailsafe}},
+		{"px4 AUTO.RTL flying failsafe", "goto altitude=20", []string{loiter, "INT 192 frame=0 [-1 1 0 1.5707964] x=473977421 y=85455938 z=508.5", endsFailsafe}},
+		{"px4 AUTO.RTL flying failsafe", "land lat=47.398 lon=8.546", []string{loiter, "INT 192 frame=0 [-1 1 0 NaN] x=473980000 y=85460000 z=498.5", "over it: LONG 21 […NaN]", endsFailsafe}},
+		{"px4 AUTO.RTL flying failsafe", "set mode=hold", []string{loiter, pause, endsFailsafe}},
+		{"px4 POSCTL flying failsafe", "set mode=position arm=true", []string{"LONG 176 [1 3 0 …NaN]", arm, endsFailsafe}},
+		{"px4 AUTO.RTL flying failsafe", "set mode=hold arm=true", []string{loiter, pause, arm, endsFailsafe}},
 		// No failsafe was ended where the one mode change is refused, or there is none.
 		{"px4 AUTO.RTL flying failsafe", "set mode=position", []string{"LONG 176 [1 3 0 …NaN]"}},
 		{"px4 AUTO.RTL flying failsafe", "set mode=land arm=true", []string{"LONG 21 […NaN]", arm}},
 		{"px4 AUTO.LOITER landed failsafe", "takeoff", []string{arm, climb}},
 		{"px4 AUTO.LOITER armed failsafe", "set mode=hold arm=true", []string{loiter, pause, arm}},
-		{"px4 AUTO.RTL landed failsafe", "set mode=position arm=true", []string{"LONG 176 [1 3 0 …NaN]", arm, "back: LONG 176 [1 4 5 …NaN]"}},
+		{"px4 AUTO.RTL landed failsafe", "set mode=position arm=true", []string{"LONG 176 [1 3 0 …NaN]", arm}},
 
 		{"px4 POSCTL flying", "land", []string{"LONG 21 […NaN]"}},
 		{"px4 AUTO.LAND flying landing", "land", []string{"LONG 21 […NaN]"}},
@@ -108,8 +106,8 @@ func TestPX4Plans(t *testing.T) {
 		{"px4 AUTO.LOITER flying blind", "set mode=hold", []string{pause}},
 		{"px4 AUTO.LOITER landed", "set mode=hold", []string{loiter}},
 		{"px4 AUTO.LOITER armed", "set mode=hold", []string{pause}},
-		{"px4 MANUAL armed", "set mode=hold", []string{pause, back}}, // a takeoff may be under way
-		{"px4 MANUAL armed", "set mode=hold arm=false", []string{pause, "LONG 400 [0 0 …NaN]", back}},
+		{"px4 MANUAL armed", "set mode=hold", []string{pause}}, // a takeoff may be under way
+		{"px4 MANUAL armed", "set mode=hold arm=false", []string{pause, "LONG 400 [0 0 …NaN]"}},
 	})
 }
 
@@ -141,14 +139,13 @@ func TestNoPX4PlanAsksForPlaceZeroOrDegrees(t *testing.T) {
 // last 1.6 s take any mode back but POSCTL, and the drone stops in it.
 func TestPX4LeavesStickModeThroughOneThatSticksCantUndo(t *testing.T) {
 	const (
-		posctl    = "if it can: LONG 176 [1 3 0 …NaN]"
-		altctl    = "if it can: LONG 176 [1 2 0 …NaN]"
-		rtl       = "LONG 176 [1 4 5 …NaN]"
-		backAloft = "back, also in the air: " + rtl
-		loiter    = "LONG 176 [1 4 3 …NaN]"
-		pause     = "LONG 192 [-1 1 0 …NaN]"
-		manual    = "LONG 176 [1 1 0 …NaN]"
-		altitude  = "LONG 176 [1 2 0 …NaN]"
+		posctl   = "if it can: LONG 176 [1 3 0 …NaN]"
+		altctl   = "if it can: LONG 176 [1 2 0 …NaN]"
+		rtl      = "LONG 176 [1 4 5 …NaN]"
+		loiter   = "LONG 176 [1 4 3 …NaN]"
+		pause    = "LONG 192 [-1 1 0 …NaN]"
+		manual   = "LONG 176 [1 1 0 …NaN]"
+		altitude = "LONG 176 [1 2 0 …NaN]"
 	)
 	testPlans(t, []planRow{
 		{"px4 ALTCTL flying streams", "set mode=rtl", []string{posctl, rtl}},
@@ -157,7 +154,7 @@ func TestPX4LeavesStickModeThroughOneThatSticksCantUndo(t *testing.T) {
 		{"px4 ALTCTL flying streams", "set mode=hold", []string{posctl, pause}},
 		{"px4 ALTCTL flying streams", "land", []string{posctl, "LONG 21 […NaN]"}},
 		{"px4 ALTCTL flying streams headless", "goto altitude=20", []string{posctl, "INT 192 frame=0 [-1 1 0 NaN] x=473977421 y=85455938 z=508.5"}},
-		{"px4 ALTCTL flying streams headless failsafe", "goto altitude=20", []string{posctl, loiter, "INT 192 frame=0 [-1 1 0 NaN] x=473977421 y=85455938 z=508.5", backAloft}},
+		{"px4 ALTCTL flying streams headless failsafe", "goto altitude=20", []string{posctl, loiter, "INT 192 frame=0 [-1 1 0 NaN] x=473977421 y=85455938 z=508.5", endsFailsafe}},
 		{"px4 MANUAL flying streams", "land lat=47.398 lon=8.546", []string{posctl, "INT 192 frame=0 [-1 1 0 NaN] x=473980000 y=85460000 z=498.5", "over it: LONG 21 […NaN]"}},
 		{"px4 ALTCTL armed undefined streams", "takeoff altitude=30", []string{posctl, "LONG 22 [NaN NaN NaN NaN NaN NaN 518.5]"}},
 		{"px4 POSCTL flying streams", "set mode=rtl", []string{rtl}},
@@ -166,7 +163,7 @@ func TestPX4LeavesStickModeThroughOneThatSticksCantUndo(t *testing.T) {
 		{"px4 ALTCTL flying streams blind", "set mode=rtl", []string{rtl}},
 		// Where no sticks of ours move, or nothing flies, there is nothing to lead out of.
 		{"px4 ALTCTL flying", "set mode=rtl", []string{rtl}},
-		{"px4 ALTCTL armed streams", "set mode=rtl", []string{rtl, "back: " + altitude}},
+		{"px4 ALTCTL armed streams", "set mode=rtl", []string{rtl}},
 		{"px4 AUTO.LOITER flying streams", "set mode=rtl", []string{rtl}},
 		{"copter ALT_HOLD flying streams", "set mode=rtl", []string{"LONG 176 [1 6 …0]"}},
 
@@ -181,14 +178,8 @@ func TestPX4LeavesStickModeThroughOneThatSticksCantUndo(t *testing.T) {
 		{"px4 AUTO.LOITER flying away blind", "set mode=manual", []string{altctl, manual}},
 		{"px4 AUTO.LOITER flying away", "set mode=position", []string{"LONG 176 [1 3 0 …NaN]"}},
 		{"px4 AUTO.LOITER flying", "set mode=altitude", []string{altitude}},
-		{"px4 AUTO.LOITER landed away", "set mode=altitude", []string{altitude, "back: " + loiter}},
+		{"px4 AUTO.LOITER landed away", "set mode=altitude", []string{altitude}},
 		{"copter GUIDED flying away", "set mode=altitude", []string{"LONG 176 [1 2 …0]"}},
-
-		// Sticks that undo nothing need no way out.
-		{"px4 ALTCTL flying streams no-override", "set mode=rtl", []string{rtl}},
-		{"px4 MANUAL flying streams away no-override", "land", []string{"LONG 21 […NaN]"}},
-		{"px4 MANUAL flying streams blind no-override", "set mode=hold", []string{pause}},
-		{"px4 AUTO.LOITER flying away no-override", "set mode=altitude", []string{altitude}},
 	})
 }
 
@@ -196,40 +187,37 @@ func TestPX4LeavesStickModeThroughOneThatSticksCantUndo(t *testing.T) {
 // and leads to, and where the plan goes.
 func TestPX4PlanTellsMachineAndSticksWhatItMeans(t *testing.T) {
 	testMeanings(t, []meaningRow{
-		{"px4 AUTO.LOITER flying", "set mode=manual", "enter: led manual by MANUAL*"},
-		{"px4 AUTO.LOITER flying", "set mode=altitude", "enter: led altitude by ALTCTL*"},
-		{"px4 AUTO.LOITER flying away", "set mode=altitude", "enter: anyhow position by POSCTL | led altitude by ALTCTL*"},
-		{"px4 AUTO.LOITER flying away no-override", "set mode=altitude", "enter: led altitude by ALTCTL*"},
-		{"px4 AUTO.LOITER landed", "set mode=position arm=true", "enter: led position by POSCTL* | led; to armed"},
-		{"px4 AUTO.LOITER landed", "set mode=hold arm=true", "leave: still hold by AUTO.LOITER* | anyhow; to armed"},
-		{"px4 POSCTL flying streams", "set mode=hold", "leave: still hold by AUTO.LOITER*"},
-		{"px4 ALTCTL flying streams", "set mode=hold", "leave: anyhow position by POSCTL | still hold by AUTO.LOITER*"},
-		{"px4 MANUAL flying streams blind", "set mode=hold", "leave: anyhow altitude by ALTCTL | still hold by AUTO.LOITER*"},
-		{"px4 POSCTL flying streams no-override", "set mode=hold", "leave: anyhow hold by AUTO.LOITER*"},
-		{"px4 POSCTL flying streams no-override", "land", "leave: anyhow land by AUTO.LAND*; urgent"},
-		{"px4 AUTO.RTL flying failsafe", "set mode=hold", "leave: still hold by AUTO.LOITER | anyhow hold by AUTO.LOITER*"},
-		{"px4 POSCTL flying", "set mode=rtl", "leave: still rtl by AUTO.RTL*; urgent"},
-		{"px4 POSCTL flying", "set mode=rtgs", "leave: still rtgs by AUTO.RTL*; urgent"},
-		{"px4 POSCTL flying", "land", "leave: still land by AUTO.LAND*; urgent"},
-		{"px4 POSCTL flying", "land lat=47.398 lon=8.546", "leave: still land by AUTO.LOITER*; over it land by AUTO.LAND; urgent; at 47.398 8.546 10, 498.5 AMSL"},
-		{"px4 AUTO.RTL flying failsafe", "land lat=47.398 lon=8.546", "leave: still hold by AUTO.LOITER | anyhow land by AUTO.LOITER*; over it land by AUTO.LAND; urgent; at 47.398 8.546 10, 498.5 AMSL"},
-		{"px4 MANUAL landed", "takeoff", "leave: still hold by AUTO.LOITER | anyhow | anyhow takeoff by AUTO.TAKEOFF*; to armed; ends in AUTO.LOITER from 496.5; at NaN NaN 10, 498.5 AMSL"},
-		{"px4 AUTO.LOITER landed", "takeoff", "leave: still | anyhow takeoff by AUTO.TAKEOFF*; to armed; ends in AUTO.LOITER from 496.5; at NaN NaN 10, 498.5 AMSL"},
-		{"px4 POSCTL flying", "takeoff altitude=30", "leave: still takeoff by AUTO.TAKEOFF*; to armed; ends in AUTO.LOITER from 515.5; at NaN NaN 30, 518.5 AMSL"},
-		{"px4 AUTO.LOITER armed", "takeoff altitude=40", "leave: still takeoff by AUTO.TAKEOFF*; to armed; ends in AUTO.LOITER from 524.5; at NaN NaN 40, 528.5 AMSL"},
-		{"px4 AUTO.LOITER armed", "takeoff altitude=20", "leave: still takeoff by AUTO.TAKEOFF*; to armed; ends in AUTO.LOITER from 506.5; at NaN NaN 20, 508.5 AMSL"},
-		{"px4 AUTO.LOITER armed", "takeoff altitude=4", "leave: still takeoff by AUTO.TAKEOFF*; to armed; ends in AUTO.LOITER from 490.5; at NaN NaN 4, 492.5 AMSL"},
-		{"px4 AUTO.LOITER armed", "takeoff altitude=3", "leave: still takeoff by AUTO.TAKEOFF*; to armed; ends in AUTO.LOITER from 490; at NaN NaN 3, 491.5 AMSL"},
-		{"px4 AUTO.LOITER armed", "takeoff altitude=1.5", "leave: still takeoff by AUTO.TAKEOFF*; to armed; ends in AUTO.LOITER from 489.1; at NaN NaN 1.5, 490 AMSL"},
-		{"px4 MANUAL landed uphill", "takeoff altitude=10", "leave: still hold by AUTO.LOITER | anyhow | anyhow takeoff by AUTO.TAKEOFF*; to armed; ends in AUTO.LOITER from 496.5; at NaN NaN 10, 498.5 AMSL"},
-		{"px4 MANUAL landed homeless", "takeoff altitude=20", "leave: still hold by AUTO.LOITER | anyhow | anyhow takeoff by AUTO.TAKEOFF*; to armed; ends in AUTO.LOITER from 506.5; at NaN NaN 20, 508.5 AMSL"},
-		{"px4 POSCTL flying", "goto lat=47.398 lon=8.546 altitude=20", "leave: still hold by AUTO.LOITER*; at 47.398 8.546 20, 508.5 AMSL"},
-		{"px4 POSCTL flying", "goto heading=270", "leave: still hold by AUTO.LOITER*; at 47.3977421 8.5455938 10, 498.5 AMSL; facing 270"},
-		{"px4 POSCTL flying homeless", "goto altitude_msl=508.5", "leave: still hold by AUTO.LOITER*; at 47.3977421 8.5455938 NaN, 508.5 AMSL"},
-		{"px4 AUTO.RTL flying failsafe", "goto altitude=20", "leave: still hold by AUTO.LOITER | anyhow hold by AUTO.LOITER*; at 47.3977421 8.5455938 20, 508.5 AMSL"},
-		{"px4 AUTO.LOITER landed", "set arm=true", "as they are: anyhow; to armed"},
-		{"px4 MANUAL landed", "set arm=true", "run: led; to armed"},
-		{"px4 POSCTL landed", "set arm=true", "run: led; to armed"},
-		{"px4 POSCTL armed", "set arm=false", "as they are: anyhow; to disarmed; urgent"},
+		{"px4 AUTO.LOITER flying", "set mode=manual", "led manual by MANUAL*"},
+		{"px4 AUTO.LOITER flying", "set mode=altitude", "led altitude by ALTCTL*"},
+		{"px4 AUTO.LOITER flying away", "set mode=altitude", "anyhow position by POSCTL | led altitude by ALTCTL*"},
+		{"px4 AUTO.LOITER landed", "set mode=position arm=true", "led position by POSCTL* | led; to armed"},
+		{"px4 AUTO.LOITER landed", "set mode=hold arm=true", "still hold by AUTO.LOITER* | led; to armed"},
+		{"px4 POSCTL flying streams", "set mode=hold", "still hold by AUTO.LOITER*"},
+		{"px4 ALTCTL flying streams", "set mode=hold", "anyhow position by POSCTL | still hold by AUTO.LOITER*"},
+		{"px4 MANUAL flying streams blind", "set mode=hold", "anyhow altitude by ALTCTL | still hold by AUTO.LOITER*"},
+		{"px4 AUTO.RTL flying failsafe", "set mode=hold", "still hold by AUTO.LOITER | anyhow hold by AUTO.LOITER*"},
+		{"px4 POSCTL flying", "set mode=rtl", "still rtl by AUTO.RTL*; urgent"},
+		{"px4 POSCTL flying", "set mode=rtgs", "still rtgs by AUTO.RTL*; urgent"},
+		{"px4 POSCTL flying", "land", "still land by AUTO.LAND*; urgent"},
+		{"px4 POSCTL flying", "land lat=47.398 lon=8.546", "still land by AUTO.LOITER*; over it land by AUTO.LAND; urgent; at 47.398 8.546 10, 498.5 AMSL"},
+		{"px4 AUTO.RTL flying failsafe", "land lat=47.398 lon=8.546", "still hold by AUTO.LOITER | anyhow land by AUTO.LOITER*; over it land by AUTO.LAND; urgent; at 47.398 8.546 10, 498.5 AMSL"},
+		{"px4 MANUAL landed", "takeoff", "still hold by AUTO.LOITER | led | anyhow takeoff by AUTO.TAKEOFF*; to armed; ends in AUTO.LOITER from 496.5; at NaN NaN 10, 498.5 AMSL"},
+		{"px4 AUTO.LOITER landed", "takeoff", "still | anyhow takeoff by AUTO.TAKEOFF*; to armed; ends in AUTO.LOITER from 496.5; at NaN NaN 10, 498.5 AMSL"},
+		{"px4 POSCTL flying", "takeoff altitude=30", "still takeoff by AUTO.TAKEOFF*; to armed; ends in AUTO.LOITER from 515.5; at NaN NaN 30, 518.5 AMSL"},
+		{"px4 AUTO.LOITER armed", "takeoff altitude=40", "still takeoff by AUTO.TAKEOFF*; to armed; ends in AUTO.LOITER from 524.5; at NaN NaN 40, 528.5 AMSL"},
+		{"px4 AUTO.LOITER armed", "takeoff altitude=20", "still takeoff by AUTO.TAKEOFF*; to armed; ends in AUTO.LOITER from 506.5; at NaN NaN 20, 508.5 AMSL"},
+		{"px4 AUTO.LOITER armed", "takeoff altitude=4", "still takeoff by AUTO.TAKEOFF*; to armed; ends in AUTO.LOITER from 490.5; at NaN NaN 4, 492.5 AMSL"},
+		{"px4 AUTO.LOITER armed", "takeoff altitude=3", "still takeoff by AUTO.TAKEOFF*; to armed; ends in AUTO.LOITER from 490; at NaN NaN 3, 491.5 AMSL"},
+		{"px4 AUTO.LOITER armed", "takeoff altitude=1.5", "still takeoff by AUTO.TAKEOFF*; to armed; ends in AUTO.LOITER from 489.1; at NaN NaN 1.5, 490 AMSL"},
+		{"px4 MANUAL landed uphill", "takeoff altitude=10", "still hold by AUTO.LOITER | led | anyhow takeoff by AUTO.TAKEOFF*; to armed; ends in AUTO.LOITER from 496.5; at NaN NaN 10, 498.5 AMSL"},
+		{"px4 MANUAL landed homeless", "takeoff altitude=20", "still hold by AUTO.LOITER | led | anyhow takeoff by AUTO.TAKEOFF*; to armed; ends in AUTO.LOITER from 506.5; at NaN NaN 20, 508.5 AMSL"},
+		{"px4 POSCTL flying", "goto lat=47.398 lon=8.546 altitude=20", "still hold by AUTO.LOITER*; at 47.398 8.546 20, 508.5 AMSL"},
+		{"px4 POSCTL flying", "goto heading=270", "still hold by AUTO.LOITER*; at 47.3977421 8.5455938 10, 498.5 AMSL; facing 270"},
+		{"px4 POSCTL flying homeless", "goto altitude_msl=508.5", "still hold by AUTO.LOITER*; at 47.3977421 8.5455938 NaN, 508.5 AMSL"},
+		{"px4 AUTO.RTL flying failsafe", "goto altitude=20", "still hold by AUTO.LOITER | anyhow hold by AUTO.LOITER*; at 47.3977421 8.5455938 20, 508.5 AMSL"},
+		{"px4 AUTO.LOITER landed", "set arm=true", "led; to armed"},
+		{"px4 MANUAL landed", "set arm=true", "led; to armed"},
+		{"px4 POSCTL landed", "set arm=true", "led; to armed"},
+		{"px4 POSCTL armed", "set arm=false", "anyhow; to disarmed; urgent"},
 	})
 }

@@ -23,8 +23,8 @@ func parseVehicle(t *testing.T, s string) vehicle {
 	t.Helper()
 	nan := math.NaN()
 	w := strings.Fields(s)
-	v := vehicle{at: place{testLat, testLon, 0}, amsl: testHome, heading: 90, homeAMSL: testHome, landed: onGround}
-	v.set = settings{guidedHovers: nan, cruise: 10}
+	v := vehicle{at: place{testLat, testLon, 0, testHome}, heading: 90, homeAMSL: testHome, landed: onGround}
+	v.guidedMode, v.cruise = nan, 10
 	v.firmware = map[string]firmware{"px4": px4, "copter": copter, "quadplane": quadPlane, "plane": plane, "rover": firmwareUnknown}[w[0]]
 	if v.firmware != firmwareUnknown {
 		v.custom = numberOf(t, v.firmware, w[1])
@@ -35,7 +35,7 @@ func parseVehicle(t *testing.T, s string) vehicle {
 		case "armed":
 			v.armed = true
 		case "flying":
-			v.armed, v.landed, v.amsl, v.at.altitude = true, landedState(common.MAV_LANDED_STATE_IN_AIR), testHome+10, 10
+			v.armed, v.landed, v.at.amsl, v.at.altitude = true, landedState(common.MAV_LANDED_STATE_IN_AIR), testHome+10, 10
 		case "climbing":
 			v.landed = landedState(common.MAV_LANDED_STATE_TAKEOFF)
 		case "landing":
@@ -45,29 +45,27 @@ func parseVehicle(t *testing.T, s string) vehicle {
 		case "failsafe":
 			v.failsafe = true
 		case "uphill": // of its home
-			v.amsl, v.at.altitude = testHome+6.5, 6.5
+			v.at.amsl, v.at.altitude = testHome+6.5, 6.5
 		case "homeless":
 			v.homeAMSL = nan
 		case "headless":
 			v.heading = nan
 		case "blind": // without GPS
-			v.at, v.amsl, v.heading = place{nan, nan, nan}, nan, nan
+			v.at, v.heading = place{nan, nan, nan, nan}, nan
 		case "to-hold": // a step to the hold mode was not answered
 			v.toHold = true
 		case "hovers": // in GUIDED
-			v.set.guidedHovers = 1
+			v.guidedMode = 1
 		case "circles":
-			v.set.guidedHovers = 0
+			v.guidedMode = 0
 		case "wing":
 			v.vtol = common.MAV_VTOL_STATE_FW
 		case "sped": // up, by a goto from here
-			v.set.spedUp, v.set.cruise = true, 7.5
-		case "streams": // the sticks of a stick mode
-			v.streams = true
-		case "away": // from the centre
-			v.away = true
-		case "no-override": // COM_RC_OVERRIDE bit 0 is cleared
-			v.set.noOverride = true
+			v.spedUp, v.cruise = true, 7.5
+		case "streams": // our sticks, centred
+			v.stream = streamCentred
+		case "away": // our sticks are, from the centre
+			v.stream = streamAway
 		default:
 			t.Fatalf("%s: what is %q?", s, flag)
 		}
@@ -154,7 +152,7 @@ func describeSteps(p plan, err error) []string {
 	for i := range p.steps {
 		s := &p.steps[i]
 		way := ""
-		if s.wish {
+		if s.optional {
 			way = "if it can: "
 		}
 		lines = append(lines, way+describe(s))
@@ -162,11 +160,8 @@ func describeSteps(p plan, err error) []string {
 	if p.second != nil {
 		lines = append(lines, "over it: "+describe(p.second))
 	}
-	switch {
-	case p.backAloft:
-		lines = append(lines, "back, also in the air: "+describe(p.back))
-	case p.back != nil:
-		lines = append(lines, "back: "+describe(p.back))
+	if p.endsFailsafe {
+		lines = append(lines, endsFailsafe)
 	}
 	return lines
 }
@@ -189,8 +184,9 @@ func testPlans(t *testing.T, rows []planRow) {
 }
 
 const (
-	notFlying = "refused: not flying: take off first"
-	fixedWing = "unsupported: land: a fixed wing lands by a mission, not by a command"
+	endsFailsafe = "ends a failsafe"
+	notFlying    = "refused: not flying: take off first"
+	fixedWing    = "unsupported: land: a fixed wing lands by a mission, not by a command"
 )
 
 func TestAnUnknownAutopilotIsNotCommanded(t *testing.T) {
@@ -212,21 +208,21 @@ func testMeanings(t *testing.T, rows []meaningRow) {
 	for _, r := range rows {
 		t.Run(r.vehicle+": "+r.request, func(t *testing.T) {
 			v := parseVehicle(t, r.vehicle)
-			p, err := parseRequest(t, r.request).plan(v)
+			req := parseRequest(t, r.request)
+			p, err := req.plan(v)
 			if err != nil {
 				t.Fatal(err)
 			}
-			if got := meaning(v, p); got != r.want {
+			if got := meaning(v, req, p); got != r.want {
 				t.Errorf("\ngot  %s\nwant %s", got, r.want)
 			}
 		})
 	}
 }
 
-// meaning writes what a plan means to the sticks, what each step needs of them and
-// which mode it leads to, by the autopilot's own name, with a star at the goal;
-// then what the whole plan leads to.
-func meaning(v vehicle, p plan) string {
+// meaning writes what each step needs of the sticks and which mode it leads to, by
+// the autopilot's own name, with a star at the goal; then what the whole plan leads to.
+func meaning(v vehicle, r request, p plan) string {
 	name := func(custom uint32) string { _, s := v.firmware.reported(custom); return s }
 	var steps []string
 	for _, s := range p.steps {
@@ -234,28 +230,31 @@ func meaning(v vehicle, p plan) string {
 		if s.to != nil {
 			step += " " + s.to.mode.String() + " by " + name(s.to.number)
 		}
-		if s.to != nil && s.to == p.goal {
+		if s.to != nil && s.to == p.goal() {
 			step += "*"
 		}
 		steps = append(steps, step)
 	}
-	got := [...]string{"as they are", "enter", "run", "leave"}[p.sticks] + ": " + strings.Join(steps, " | ")
+	got := strings.Join(steps, " | ")
 	if p.second != nil {
 		got += "; over it " + p.second.to.mode.String() + " by " + name(p.second.to.number)
 	}
-	if p.arm != nil {
-		got += "; to " + map[bool]string{true: "armed", false: "disarmed"}[*p.arm]
+	switch {
+	case r.arms():
+		got += "; to armed"
+	case r.disarms():
+		got += "; to disarmed"
 	}
-	if p.goal != nil && p.goal.end != 0 {
-		got += fmt.Sprintf("; ends in %s from %v", name(p.goal.end), p.goal.endAMSL)
+	if o := p.goal(); o != nil && o.end != 0 {
+		got += fmt.Sprintf("; ends in %s from %v", name(o.end), o.endAMSL)
 	}
-	if p.urgent {
+	if r.urgent() {
 		got += "; urgent"
 	}
 	if p.target != nil {
-		got += fmt.Sprintf("; at %v %v %v, %v AMSL", p.target.lat, p.target.lon, p.target.altitude, p.amsl)
+		got += fmt.Sprintf("; at %v %v %v, %v AMSL", p.target.lat, p.target.lon, p.target.altitude, p.target.amsl)
 	}
-	if p.goal != nil && !math.IsNaN(p.facing) {
+	if p.goal() != nil && !math.IsNaN(p.facing) {
 		got += fmt.Sprintf("; facing %v", p.facing)
 	}
 	return got
@@ -306,9 +305,6 @@ func TestStepNamesTheModeItLeadsTo(t *testing.T) {
 		if p.second != nil {
 			steps = append(slices.Clone(steps), *p.second)
 		}
-		if p.back != nil {
-			steps = append(slices.Clone(steps), *p.back)
-		}
 		for _, s := range steps {
 			want, leads := uint32(0), true
 			switch s.cmd {
@@ -336,21 +332,13 @@ func TestStepNamesTheModeItLeadsTo(t *testing.T) {
 // TestAPlansGoalIsItsLastMode: the manoeuvre begins with it, and is the request's.
 func TestAPlansGoalIsItsLastMode(t *testing.T) {
 	everyPlan(t, func(t *testing.T, v vehicle, r request, p plan) {
-		var last *order
-		for _, s := range p.steps {
-			if s.to != nil {
-				last = s.to
-			}
-		}
-		switch {
-		case p.goal != last:
-			t.Errorf("the goal is %+v, the last mode %+v", p.goal, last)
+		switch last := p.goal(); {
 		case r.setMode && last == nil:
 			t.Error("it sets no mode")
 		case r.setMode && last.mode != r.mode:
 			t.Errorf("the goal is %v", last.mode)
-		case !r.setMode && p.goal != nil:
-			t.Errorf("it only arms or disarms, and leads to %v", p.goal.mode)
+		case !r.setMode && last != nil:
+			t.Errorf("it only arms or disarms, and leads to %v", last.mode)
 		}
 	})
 }
