@@ -6,7 +6,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"io"
 	"log/slog"
 	"maps"
@@ -21,34 +20,33 @@ import (
 	"unicode/utf8"
 )
 
-// errorStatus is the HTTP status of each code that the link gives.
+// Codes of what never reaches the vehicle.
+const (
+	codeBadRequest errorCode = "bad_request"
+	codeNotFound   errorCode = "not_found"
+	codeMethod     errorCode = "method_not_allowed"
+	codeTooLarge   errorCode = "too_large"
+	codeInternal   errorCode = "internal"
+)
+
+// errorStatus is the HTTP status of each code.
 var errorStatus = map[errorCode]int{
-	codeOutOfRange:  http.StatusUnprocessableEntity,
+	codeBadRequest:  http.StatusBadRequest,
+	codeCrossOrigin: http.StatusForbidden,
+	codeNotFound:    http.StatusNotFound,
+	codeMethod:      http.StatusMethodNotAllowed,
 	codeWrongMode:   http.StatusConflict,
 	codeRefused:     http.StatusConflict,
 	codeSuperseded:  http.StatusConflict,
+	codeInterrupted: http.StatusConflict,
+	codeTooLarge:    http.StatusRequestEntityTooLarge,
+	codeWrongHost:   http.StatusMisdirectedRequest,
+	codeOutOfRange:  http.StatusUnprocessableEntity,
+	codeInternal:    http.StatusInternalServerError,
 	codeUnsupported: http.StatusNotImplemented,
 	codeOffline:     http.StatusServiceUnavailable,
 	codeNoAck:       http.StatusGatewayTimeout,
-	codeInterrupted: http.StatusConflict,
 	codeNotDone:     http.StatusGatewayTimeout,
-}
-
-// httpError is an error answer that needs no vehicle.
-type httpError struct {
-	status int
-	code   errorCode
-	text   string
-}
-
-func (e *httpError) Error() string { return e.text }
-
-func badRequest(format string, args ...any) error {
-	return &httpError{http.StatusBadRequest, "bad_request", fmt.Sprintf(format, args...)}
-}
-
-func outOfRange(format string, args ...any) error {
-	return &httpError{http.StatusUnprocessableEntity, codeOutOfRange, fmt.Sprintf(format, args...)}
 }
 
 // maxBody is what a command may have, in bytes.
@@ -100,14 +98,11 @@ func newHandler(d *drone, who admission) http.Handler {
 	for path, methods := range allow {
 		mux.HandleFunc(path, func(w http.ResponseWriter, r *http.Request) {
 			w.Header().Set("Allow", methods)
-			writeError(w, &httpError{http.StatusMethodNotAllowed, "method_not_allowed",
-				fmt.Sprintf("%s takes %s, not %s", path, methods, r.Method)})
+			writeError(w, refuse(codeMethod, "%s takes %s, not %s", path, methods, r.Method))
 		})
 	}
 	mux.HandleFunc("/", notFound)
-	return outermost(who.guard(plainPaths(mux), func(w http.ResponseWriter, status int, code, text string) {
-		writeError(w, &httpError{status, errorCode(code), text})
-	}))
+	return outermost(who.guard(plainPaths(mux), writeError))
 }
 
 func notFound(w http.ResponseWriter, r *http.Request) {
@@ -118,8 +113,7 @@ func notFound(w http.ResponseWriter, r *http.Request) {
 			return
 		}
 	}
-	writeError(w, &httpError{http.StatusNotFound, "not_found",
-		"no such path; the local API has /api/drone and status, mode, input, takeoff, goto and land below it, without a drone name: see " + documented})
+	writeError(w, refuse(codeNotFound, "no such path; the local API has /api/drone and status, mode, input, takeoff, goto and land below it, without a drone name: see "+documented))
 }
 
 // documented is where the API is described, for whoever asks for what is not there.
@@ -142,7 +136,7 @@ func outermost(next http.Handler) http.Handler {
 		defer func() {
 			if v := recover(); v != nil {
 				slog.Error("panic in a handler", "path", r.URL.Path, "panic", v, "stack", string(debug.Stack()))
-				writeError(w, &httpError{http.StatusInternalServerError, "internal", "a bug in mavrest; its log has the details"})
+				writeError(w, refuse(codeInternal, "a bug in mavrest; its log has the details"))
 			}
 		}()
 		next.ServeHTTP(w, r)
@@ -174,16 +168,13 @@ func writeJSON(w http.ResponseWriter, status int, v any) {
 	w.Write(body)
 }
 
+// errorBody is the answer to what failed, with the autopilot's own answer where
+// there is one.
 type errorBody struct {
-	Error      string        `json:"error"`
-	Code       errorCode     `json:"code"`
-	Status     string        `json:"status,omitempty"`
-	StatusCode *uint8        `json:"status_code,omitempty"`
-	Command    uint16        `json:"command,omitempty"`
-	Messages   []messageBody `json:"messages,omitzero"`
-	Mode       string        `json:"mode,omitempty"`
-	Done       *bool         `json:"done,omitempty"`
-	Took       *float64      `json:"took,omitempty"`
+	Error string    `json:"error"`
+	Code  errorCode `json:"code"`
+	*commandBody
+	Messages []messageBody `json:"messages,omitzero"`
 }
 
 type messageBody struct {
@@ -205,25 +196,20 @@ func messages(texts []statusText, now time.Time) []messageBody {
 
 // writeError answers with an error: the one place that gives codes their status.
 func writeError(w http.ResponseWriter, err error) {
-	status, body := http.StatusInternalServerError, errorBody{Error: err.Error(), Code: "internal"}
+	body := errorBody{Error: err.Error(), Code: cmp.Or(code(err), codeInternal)}
 	switch e := err.(type) { // nobody wraps them
 	case *notDoneError:
-		status, body.Code = errorStatus[codeNotDone], codeNotDone
-		c := e.command
-		body.Status, body.StatusCode, body.Command, body.Mode, body.Done, body.Took = c.Status, &c.StatusCode, c.Command, c.Mode, c.Done, c.Took
-	case *httpError:
-		status, body.Code = e.status, e.code
+		body.commandBody = &e.command
 	case *commandError:
-		status, body.Code = errorStatus[e.code], e.code
 		if e.answered {
-			body.Status, body.StatusCode, body.Command = resultName(e.result), &e.result, e.command
+			body.commandBody = &commandBody{Status: resultName(e.result), StatusCode: e.result, Command: e.command}
 			body.Messages = messages(e.messages, time.Now())
 		}
-		if e.code == codeOffline {
-			w.Header().Set("Retry-After", "1")
-		}
 	}
-	writeJSON(w, status, body)
+	if body.Code == codeOffline {
+		w.Header().Set("Retry-After", "1")
+	}
+	writeJSON(w, errorStatus[body.Code], body)
 }
 
 // readFields reads a body of one JSON object, or of nothing, into the fields
@@ -231,7 +217,7 @@ func writeError(w http.ResponseWriter, err error) {
 // null leaves nil; check then looks at what they hold.
 func readFields(r *http.Request, fields map[string]any, check func() error) ([]byte, error) {
 	if r.URL.RawQuery != "" {
-		return nil, badRequest("the fields go into the body as JSON, not into the query")
+		return nil, refuse(codeBadRequest, "the fields go into the body as JSON, not into the query")
 	}
 	if r.ContentLength > maxBody {
 		return nil, errTooLarge
@@ -239,9 +225,9 @@ func readFields(r *http.Request, fields map[string]any, check func() error) ([]b
 	body, err := io.ReadAll(io.LimitReader(r.Body, maxBody+1))
 	switch {
 	case errors.Is(err, os.ErrDeadlineExceeded):
-		return nil, badRequest("the body did not come whole within %.0f s", readWithin.Seconds())
+		return nil, refuse(codeBadRequest, "the body did not come whole within %.0f s", readWithin.Seconds())
 	case err != nil:
-		return nil, badRequest("the body ended early")
+		return nil, refuse(codeBadRequest, "the body ended early")
 	case len(body) > maxBody:
 		return nil, errTooLarge
 	}
@@ -251,22 +237,22 @@ func readFields(r *http.Request, fields map[string]any, check func() error) ([]b
 	return body, check()
 }
 
-var errTooLarge = &httpError{http.StatusRequestEntityTooLarge, "too_large", "the body is over 4096 bytes; a command needs far less"}
+var errTooLarge = refuse(codeTooLarge, "the body is over 4096 bytes; a command needs far less")
 
 func decode(body []byte, fields map[string]any) error {
 	if len(bytes.Trim(body, " \t\r\n")) == 0 { // JSON's white space
 		return nil
 	}
 	if !utf8.Valid(body) {
-		return badRequest("the body is not UTF-8")
+		return refuse(codeBadRequest, "the body is not UTF-8")
 	}
 	var whole json.RawMessage
 	if err := json.Unmarshal(body, &whole); err != nil {
-		return badRequest("the body is not one JSON object: %v", err)
+		return refuse(codeBadRequest, "the body is not one JSON object: %v", err)
 	}
 	dec := json.NewDecoder(bytes.NewReader(body))
 	if t, _ := dec.Token(); t != json.Delim('{') {
-		return badRequest("the body is JSON, but not an object; want {%s}", fieldNames(fields))
+		return refuse(codeBadRequest, "the body is JSON, but not an object; want {%s}", fieldNames(fields))
 	}
 	seen := make(map[string]bool)
 	for dec.More() {
@@ -275,9 +261,9 @@ func decode(body []byte, fields map[string]any) error {
 		into, ok := fields[name]
 		switch {
 		case !ok:
-			return badRequest("unknown field %q; the fields here are: %s", name, fieldNames(fields))
+			return refuse(codeBadRequest, "unknown field %q; the fields here are: %s", name, fieldNames(fields))
 		case seen[name]:
-			return badRequest("%s is given twice", name)
+			return refuse(codeBadRequest, "%s is given twice", name)
 		}
 		seen[name] = true
 		if err := dec.Decode(into); err != nil {
@@ -300,9 +286,9 @@ var typeWords = map[string]string{
 func wrongType(name string, err error) error {
 	e := err.(*json.UnmarshalTypeError)        // no other: it was read as JSON before
 	if strings.HasPrefix(e.Value, "number ") { // and the number, which float64 does not hold
-		return outOfRange("%s: the number is too large", name)
+		return refuse(codeOutOfRange, "%s: the number is too large", name)
 	}
-	return badRequest("%s: want %s, got %s", name, typeWords[e.Type.Name()], typeWords[e.Value])
+	return refuse(codeBadRequest, "%s: want %s, got %s", name, typeWords[e.Type.Name()], typeWords[e.Value])
 }
 
 // limit is what a number takes.
@@ -332,7 +318,7 @@ func (l limit) check(v *float64) error {
 	if v == nil || *v >= l.min && *v <= l.max {
 		return nil
 	}
-	return outOfRange("%s: want %g to %g %s, got %g", l.name, l.min, l.max, l.unit, *v)
+	return refuse(codeOutOfRange, "%s: want %g to %g %s, got %g", l.name, l.min, l.max, l.unit, *v)
 }
 
 func checkPlace(lat, lon *float64) error {
@@ -341,7 +327,7 @@ func checkPlace(lat, lon *float64) error {
 		if lat == nil {
 			missing = "lat"
 		}
-		return outOfRange("%s: missing; lat and lon come together", missing)
+		return refuse(codeOutOfRange, "%s: missing; lat and lon come together", missing)
 	}
 	return cmp.Or(limitLat.check(lat), limitLon.check(lon))
 }
@@ -362,13 +348,13 @@ func (a *api) getMode(http.ResponseWriter, *http.Request) (any, error) {
 	}{mode.String(), word(name)}, nil
 }
 
-// commandBody is the answer to an accepted command. Done and Took come with a
-// wait only: whether the manoeuvre is complete, and the seconds it took.
+// commandBody is the answer to a command; Mode is of an accepted one. Done and Took
+// come with a wait only: whether the manoeuvre is complete, and the seconds it took.
 type commandBody struct {
 	Status     string   `json:"status"`
 	StatusCode uint8    `json:"status_code"`
 	Command    uint16   `json:"command"`
-	Mode       string   `json:"mode"`
+	Mode       string   `json:"mode,omitempty"`
 	Done       *bool    `json:"done,omitempty"`
 	Took       *float64 `json:"took,omitempty"`
 }
@@ -378,6 +364,8 @@ type notDoneError struct {
 	error
 	command commandBody
 }
+
+func (e *notDoneError) Unwrap() error { return e.error }
 
 // command reads a request's fields, and the wait that every command has, has the
 // drone carry it out, waits for its manoeuvre where that is asked for, and logs it.
@@ -434,11 +422,11 @@ func (a *api) postMode(_ http.ResponseWriter, r *http.Request) (any, error) {
 		}
 		switch {
 		case name == nil && req.arm == nil:
-			return outOfRange("mode: missing; give mode, arm or both")
+			return refuse(codeOutOfRange, "mode: missing; give mode, arm or both")
 		case name != nil && !req.setMode:
-			return outOfRange("mode: want one of %s, got %q", strings.Join(modeNames[:ModeOther], ", "), *name)
+			return refuse(codeOutOfRange, "mode: want one of %s, got %q", strings.Join(modeNames[:ModeOther], ", "), *name)
 		case req.setMode && req.mode == ModeTakeoff && req.arm != nil && !*req.arm:
-			return outOfRange("arm: a takeoff arms by itself; leave it out")
+			return refuse(codeOutOfRange, "arm: a takeoff arms by itself; leave it out")
 		}
 		return nil
 	})
@@ -467,9 +455,9 @@ func (a *api) postGoto(_ http.ResponseWriter, r *http.Request) (any, error) {
 		case err != nil:
 			return err
 		case req.altitude != nil && req.altitudeMSL != nil:
-			return outOfRange("altitude and altitude_msl: give one of the two")
+			return refuse(codeOutOfRange, "altitude and altitude_msl: give one of the two")
 		case req.lat == nil && req.altitude == nil && req.altitudeMSL == nil && req.heading == nil:
-			return outOfRange("lat: missing; give lat and lon, altitude, altitude_msl or heading")
+			return refuse(codeOutOfRange, "lat: missing; give lat and lon, altitude, altitude_msl or heading")
 		}
 		return nil
 	})

@@ -23,7 +23,6 @@ package main
 
 import (
 	"bytes"
-	"cmp"
 	"context"
 	"errors"
 	"flag"
@@ -147,42 +146,17 @@ const usage = `mavrest - a REST API for a drone, on its companion board
   mavrest -device sim -port 8080
 `
 
-// version is set by the linker in a release; otherwise the build info tells.
-var version string
-
-// ownVersion is the version, and the revision that it was built from where the
-// linker set no version.
-var ownVersion = sync.OnceValue(func() string {
-	info, ok := debug.ReadBuildInfo()
-	if version != "" || !ok {
-		return version
-	}
-	v := cmp.Or(info.Main.Version, "(devel)")
-	if rev := buildSettings(info)["vcs.revision"]; rev != "" {
-		v += " " + rev[:min(len(rev), 12)]
-	}
-	return v
-})
-
 // buildVersion is the version, and the Go version and platform it was built with.
 func buildVersion() string {
-	platform := ""
+	v := fmt.Sprintf("mavrest %s %s %s/%s", ownVersion, runtime.Version(), runtime.GOOS, runtime.GOARCH)
 	if info, ok := debug.ReadBuildInfo(); ok {
-		settings := buildSettings(info)
-		platform = fmt.Sprintf(" %s %s/%s", info.GoVersion, settings["GOOS"], settings["GOARCH"])
-		if arm := settings["GOARM"]; arm != "" {
-			platform += " v" + arm
+		for _, s := range info.Settings {
+			if s.Key == "GOARM" {
+				v += " v" + s.Value
+			}
 		}
 	}
-	return "mavrest " + ownVersion() + platform
-}
-
-func buildSettings(info *debug.BuildInfo) map[string]string {
-	settings := make(map[string]string)
-	for _, s := range info.Settings {
-		settings[s.Key] = s.Value
-	}
-	return settings
+	return v
 }
 
 // run is the program: it returns when ctx is done and everything has ended, or

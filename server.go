@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"fmt"
 	"log/slog"
 	"net"
 	"net/http"
@@ -29,9 +28,14 @@ type admission struct {
 	origins []string
 }
 
-// guard lets through what may ask. deny answers the others: an HTTP status, a
-// code and a sentence.
-func (a admission) guard(next http.Handler, deny func(w http.ResponseWriter, status int, code, text string)) http.Handler {
+// Codes of those who may not ask.
+const (
+	codeCrossOrigin errorCode = "cross_origin"
+	codeWrongHost   errorCode = "wrong_host"
+)
+
+// guard lets through what may ask; deny answers the others.
+func (a admission) guard(next http.Handler, deny func(http.ResponseWriter, error)) http.Handler {
 	protection := http.NewCrossOriginProtection()
 	for _, o := range a.origins {
 		if err := protection.AddTrustedOrigin(o); err != nil {
@@ -39,13 +43,12 @@ func (a admission) guard(next http.Handler, deny func(w http.ResponseWriter, sta
 		}
 	}
 	protection.SetDenyHandler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		deny(w, http.StatusForbidden, "cross_origin", "a page of another origin can't command the drone; start mavrest with -origin to let it")
+		deny(w, refuse(codeCrossOrigin, "a page of another origin can't command the drone; start mavrest with -origin to let it"))
 	}))
 	guarded := protection.Handler(next)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if !a.hosts.has(r.Host) {
-			deny(w, http.StatusMisdirectedRequest, "wrong_host",
-				fmt.Sprintf("%q is not a name of this machine; call it by address, or start mavrest with -host to allow the name", r.Host))
+			deny(w, refuse(codeWrongHost, "%q is not a name of this machine; call it by address, or start mavrest with -host to allow the name", r.Host))
 			return
 		}
 		if a.origins != nil && a.crossOrigin(w, r) {
