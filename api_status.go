@@ -147,13 +147,16 @@ func number(v float64, decimals int) *float64 {
 	return &v
 }
 
-// word is s, null where it is empty.
-func word(s string) *string {
-	if s == "" {
+// orNull is v, null where it is not known.
+func orNull[T any](known bool, v T) *T {
+	if !known {
 		return nil
 	}
-	return &s
+	return &v
 }
+
+// word is s, null where it is empty.
+func word(s string) *string { return orNull(s != "", s) }
 
 // age is the time since at in seconds, null where it never was.
 func age(now, at time.Time) *float64 {
@@ -163,8 +166,8 @@ func age(now, at time.Time) *float64 {
 	return number(now.Sub(at).Seconds(), 2)
 }
 
-// landedStates are the names of MAV_LANDED_STATE on the wire; 0 is unknown.
-var landedStates = [...]string{"", "on_ground", "in_air", "takeoff", "landing"}
+// landedStates are the names of MAV_LANDED_STATE; every other number is unknown.
+var landedStates = map[landedState]string{1: "on_ground", 2: "in_air", 3: "takeoff", 4: "landing"}
 
 func (a *api) getStatus(w http.ResponseWriter, r *http.Request) (any, error) {
 	w.Header().Add("Vary", "Accept")
@@ -180,63 +183,45 @@ func (a *api) getStatus(w http.ResponseWriter, r *http.Request) (any, error) {
 
 // render is the status object of a snapshot.
 func render(s snapshot) statusBody {
-	t := &s.tel
+	t, now, link := &s.tel, s.now, s.link
+	p, v, a, bat, g, h := t.position, t.velocity, t.attitude, t.battery, t.gps, t.home
+	shown, stands, left := t.beat.came(), t.stands(now), s.expires.Sub(now)
+	armable, checked := t.armable(now)
 	b := statusBody{
-		Version:  ownVersion,
-		Online:   s.online,
-		Mode:     s.mode.String(),
-		Done:     s.done,
-		Messages: messages(t.texts.since(time.Time{}), s.now),
-		Input:    inputBody{By: word(s.by)},
+		Version:     ownVersion,
+		Online:      s.online,
+		Mode:        s.mode.String(),
+		VehicleMode: orNull(shown, s.modeName),
+		Armed:       orNull(shown, t.beat.armed),
+		InAir:       orNull(landedStates[stands] != "", stands.inAir()),
+		LandedState: word(landedStates[stands]),
+		State:       word(t.beat.state),
+		Failsafe:    orNull(shown, t.beat.failsafe),
+		Armable:     orNull(checked, armable),
+		Unhealthy:   t.health.unhealthy(),
+		Done:        s.done,
+		Vehicle:     orNull(shown, vehicleBody{autopilotName(t.id.autopilot), lowerName(t.id.typ.String(), "MAV_TYPE_"), word(t.id.version), t.id.system}),
+		Position:    orNull(p.came(), positionBody{number(p.lat, 7), number(p.lon, 7), number(p.relative, 2), number(p.amsl, 2), number(p.heading, 2), age(now, p.at)}),
+		Velocity:    orNull(v.came(), velocityBody{number(v.north, 2), number(v.east, 2), number(v.down, 2), number(v.ground, 2), number(v.air, 2), number(v.climb, 2), age(now, v.at)}),
+		Attitude:    orNull(a.came(), attitudeBody{number(a.roll, 1), number(a.pitch, 1), number(a.yaw, 1), age(now, a.at)}),
+		Battery:     orNull(bat.came(), batteryBody{number(bat.voltage, 2), number(bat.current, 2), number(bat.remaining, 0), age(now, bat.at)}),
+		GPS:         orNull(g.came(), gpsBody{word(g.fix), number(g.satellites, 0), number(g.hdop, 2), age(now, g.at)}),
+		Home:        orNull(h.came(), homeBody{number(h.lat, 7), number(h.lon, 7), number(h.amsl, 2)}),
+		Input:       inputBody{Active: left > 0, By: word(s.by)},
+		Messages:    messages(t.texts.since(time.Time{}), now),
 		Link: linkBody{
-			Device: s.link.device, HeartbeatAge: age(s.now, t.beat.at),
-			Received: s.link.received, Lost: s.link.lost, Errors: s.link.errors, Sent: s.link.sent,
-			Error: word(s.fault),
+			Device: link.device, Baud: orNull(link.baud != 0, link.baud), HeartbeatAge: age(now, t.beat.at), Error: word(s.fault),
+			Received: link.received, Lost: link.lost, Errors: link.errors, Sent: link.sent,
 		},
 	}
-	if s.link.baud != 0 {
-		b.Link.Baud = &s.link.baud
+	if b.Input.Active {
+		b.Input.ExpiresIn = number(left.Seconds(), 2)
 	}
-	if !t.beat.at.IsZero() {
-		b.VehicleMode, b.Armed, b.State, b.Failsafe = word(s.modeName), &t.beat.armed, word(t.beat.state), &t.beat.failsafe
-		b.Vehicle = &vehicleBody{autopilotName(t.id.autopilot), lowerName(t.id.typ.String(), "MAV_TYPE_"), word(t.id.version), t.id.system}
-	}
-	if stands := t.stands(s.now); stands > 0 && int(stands) < len(landedStates) {
-		inAir := stands.inAir()
-		b.InAir, b.LandedState = &inAir, word(landedStates[stands])
-	}
-	if armable, known := t.armable(s.now); known {
-		b.Armable = &armable
-	}
-	if !t.health.at.IsZero() {
-		b.Unhealthy = t.health.unhealthy()
-	}
-	if left := s.expires.Sub(s.now); left > 0 {
-		b.Input.Active, b.Input.ExpiresIn = true, number(left.Seconds(), 2)
-	}
-	if p := s.target; p != nil {
-		b.Target = &targetBody{number(p.lat, 7), number(p.lon, 7), number(p.altitude, 2), nil}
-		if t.position.within(freshFor, s.now) {
-			b.Target.Distance = number(distance(t.position.lat, t.position.lon, p.lat, p.lon), 1)
+	if to := s.target; to != nil {
+		b.Target = &targetBody{number(to.lat, 7), number(to.lon, 7), number(to.altitude, 2), nil}
+		if p.within(freshFor, now) {
+			b.Target.Distance = number(distance(p.lat, p.lon, to.lat, to.lon), 1)
 		}
-	}
-	if p := &t.position; !p.at.IsZero() {
-		b.Position = &positionBody{number(p.lat, 7), number(p.lon, 7), number(p.relative, 2), number(p.amsl, 2), number(p.heading, 2), age(s.now, p.at)}
-	}
-	if v := &t.velocity; !v.at.IsZero() {
-		b.Velocity = &velocityBody{number(v.north, 2), number(v.east, 2), number(v.down, 2), number(v.ground, 2), number(v.air, 2), number(v.climb, 2), age(s.now, v.at)}
-	}
-	if v := &t.attitude; !v.at.IsZero() {
-		b.Attitude = &attitudeBody{number(v.roll, 1), number(v.pitch, 1), number(v.yaw, 1), age(s.now, v.at)}
-	}
-	if v := &t.battery; !v.at.IsZero() {
-		b.Battery = &batteryBody{number(v.voltage, 2), number(v.current, 2), number(v.remaining, 0), age(s.now, v.at)}
-	}
-	if g := &t.gps; !g.at.IsZero() {
-		b.GPS = &gpsBody{word(g.fix), number(g.satellites, 0), number(g.hdop, 2), age(s.now, g.at)}
-	}
-	if h := &t.home; !h.at.IsZero() {
-		b.Home = &homeBody{number(h.lat, 7), number(h.lon, 7), number(h.amsl, 2)}
 	}
 	return b
 }

@@ -285,7 +285,7 @@ func (v sentValues) add(f wireFrame) {
 	case *common.MessageHomePosition:
 		put("home", values(float64(m.Latitude)/1e7, 7, float64(m.Longitude)/1e7, 7, float64(m.Altitude)/1000, 2))
 	case *common.MessageExtendedSysState:
-		put("landed", fmt.Sprint(landedStates[m.LandedState]))
+		put("landed", fmt.Sprint(landedStates[landedState(m.LandedState)]))
 	}
 }
 

@@ -22,9 +22,12 @@ const (
 // group is when a group of telemetry came; the zero time is never.
 type group struct{ at time.Time }
 
+// came reports whether the group ever came.
+func (g group) came() bool { return !g.at.IsZero() }
+
 // within reports whether the group is not older than d.
 func (g group) within(d time.Duration, now time.Time) bool {
-	return !g.at.IsZero() && now.Sub(g.at) <= d
+	return g.came() && now.Sub(g.at) <= d
 }
 
 // telemetry is the last of everything the vehicle said, in the units of the
@@ -326,8 +329,11 @@ func (h health) receiverLive() bool {
 }
 
 // unhealthy names the sensors and systems that are enabled and not healthy, by
-// MAV_SYS_STATUS_SENSOR in lower case.
+// MAV_SYS_STATUS_SENSOR in lower case; nil before they were reported.
 func (h health) unhealthy() []string {
+	if !h.came() {
+		return nil
+	}
 	list := []string{}
 	for bits := h.enabled &^ h.healthy &^ sensorPrearm; bits != 0; bits &= bits - 1 {
 		name := common.MAV_SYS_STATUS_SENSOR(bits & -bits).String()
