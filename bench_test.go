@@ -1283,8 +1283,8 @@ func TestFloodOfTextsStaysBounded(t *testing.T) {
 	if n := len(l.tel.texts.chunks); n > 8 {
 		t.Errorf("%d texts wait for their chunks, over the budget of 8", n)
 	}
-	if n := len(l.tel.texts.since(time.Time{})); n != len(l.tel.texts.last) {
-		t.Errorf("%d texts are kept, want %d", n, len(l.tel.texts.last))
+	if n := len(l.tel.texts.since(time.Time{})); n != keptTexts {
+		t.Errorf("%d texts are kept, want %d", n, keptTexts)
 	}
 }
 

@@ -22,9 +22,6 @@ const (
 // group is when a group of telemetry came; the zero time is never.
 type group struct{ at time.Time }
 
-// came reports whether the group ever came.
-func (g group) came() bool { return !g.at.IsZero() }
-
 // within reports whether the group is not older than d.
 func (g group) within(d time.Duration, now time.Time) bool {
 	return g.came() && now.Sub(g.at) <= d
@@ -51,11 +48,27 @@ type telemetry struct {
 
 	restarted bool      // the autopilot's checks are not believed yet
 	checked   time.Time // the first report of them since then
-	// The autopilot's own clock, and a value that does not follow from it.
-	boot, doubtedBoot bootClock
 
-	// What a position far from the last one is held against.
-	believed, doubted *common.MessageGlobalPositionInt
+	// See believe: the autopilot's own clock, and where it is.
+	boot, doubtedBoot bootClock
+	fix, doubtedFix   fix
+}
+
+// came reports whether the group ever came.
+func (g group) came() bool { return !g.at.IsZero() }
+
+// believe takes a value that follows from the last one. Another one counts when a
+// second one confirms it, which follows from it: one alone may be damage that its
+// 16 bit checksum did not see (1 in 65,536), and would send a hold or a landing to
+// another continent.
+func believe[T interface{ came() bool }](last, doubted *T, next T, follows func(a, b T) bool) bool {
+	if (*last).came() && !follows(*last, next) && (!(*doubted).came() || !follows(*doubted, next)) {
+		*doubted = next
+		return false
+	}
+	var none T
+	*last, *doubted = next, none
+	return true
 }
 
 type identity struct {
@@ -142,6 +155,20 @@ func (c bootClock) leadsTo(next bootClock) bool {
 	return step >= -clockSlack && step <= next.at.Sub(c.at)+clockSlack
 }
 
+// fix is a GLOBAL_POSITION_INT, and when it came.
+type fix struct {
+	group
+	*common.MessageGlobalPositionInt
+}
+
+// leadsTo reports whether a vehicle gets from one to the next: no 200 m in 2 s.
+func (f fix) leadsTo(next fix) bool {
+	const most = 200e3 // mm
+	return next.at.Sub(f.at) >= freshFor ||
+		math.Abs(float64(next.Alt)-float64(f.Alt)) <= most && math.Abs(float64(next.RelativeAlt)-float64(f.RelativeAlt)) <= most &&
+			distance(float64(f.Lat)/1e7, float64(f.Lon)/1e7, float64(next.Lat)/1e7, float64(next.Lon)/1e7) <= most/1000
+}
+
 type rcChannels struct {
 	group
 	channel channels
@@ -185,7 +212,7 @@ func (t *telemetry) hear(m any, now time.Time) (restarted bool) {
 	case *minimal.MessageHeartbeat:
 		t.hearHeartbeat(m, now)
 	case *common.MessageGlobalPositionInt:
-		if !t.plausible(m, now) {
+		if !believe(&t.fix, &t.doubtedFix, fix{group{now}, m}, fix.leadsTo) {
 			return false
 		}
 		t.hearPosition(m, now)
@@ -278,21 +305,11 @@ func (t *telemetry) hearSysStatus(m *common.MessageSysStatus, now time.Time) {
 	t.health = health{group{now}, present, enabled, uint32(m.OnboardControlSensorsHealth)}
 }
 
-// booted notices that the autopilot started again: its clock runs backwards. A
-// clock that does not follow from the last one counts when a second message
-// confirms it: one alone may be damage that its checksum did not see.
+// booted notices that the autopilot started again: its clock runs backwards.
 func (t *telemetry) booted(ms uint32, now time.Time) (restarted bool) {
-	next := bootClock{group{now}, time.Duration(ms) * time.Millisecond}
-	switch {
-	case t.boot.at.IsZero(), t.boot.leadsTo(next):
-	case t.doubtedBoot.at.IsZero(), !t.doubtedBoot.leadsTo(next):
-		t.doubtedBoot = next
-		return false
-	default:
-		restarted = next.sinceBoot < t.boot.sinceBoot-clockSlack
-	}
-	t.boot, t.doubtedBoot = next, bootClock{}
-	return restarted
+	was, next := t.boot, bootClock{group{now}, time.Duration(ms) * time.Millisecond}
+	return believe(&t.boot, &t.doubtedBoot, next, bootClock.leadsTo) &&
+		was.came() && next.sinceBoot < was.sinceBoot-clockSlack
 }
 
 // restart forgets what an autopilot that started again no longer stands for.
@@ -302,7 +319,7 @@ func (t *telemetry) restart() {
 	t.rc, t.target.group = rcChannels{}, group{}
 	t.landed = landed{}
 	t.home = untold // it may be elsewhere now
-	t.believed, t.doubted = nil, nil
+	t.fix, t.doubtedFix = fix{}, fix{}
 }
 
 const (
@@ -362,26 +379,6 @@ func degrees(rad float32) float64 {
 	return d
 }
 
-// plausible reports whether a position may follow the last one. A frame whose
-// damage its 16 bit checksum did not see (1 in 65,536) would send a hold or a
-// landing to another continent; a real jump is confirmed by the next frame.
-func (t *telemetry) plausible(m *common.MessageGlobalPositionInt, now time.Time) bool {
-	fresh := t.believed != nil && now.Sub(t.position.at) < freshFor
-	if fresh && farApart(t.believed, m) && (t.doubted == nil || farApart(t.doubted, m)) {
-		t.doubted = m
-		return false
-	}
-	t.believed, t.doubted = m, nil
-	return true
-}
-
-// farApart reports whether no vehicle gets from a to b in 2 s: 200 m.
-func farApart(a, b *common.MessageGlobalPositionInt) bool {
-	return math.Abs(float64(a.Alt)-float64(b.Alt)) > 200e3 ||
-		math.Abs(float64(a.RelativeAlt)-float64(b.RelativeAlt)) > 200e3 ||
-		distance(float64(a.Lat)/1e7, float64(a.Lon)/1e7, float64(b.Lat)/1e7, float64(b.Lon)/1e7) > 200
-}
-
 const metresPerDegree = 6371000 * math.Pi / 180
 
 // distance is the way over ground between two places a few kilometres apart,
@@ -409,10 +406,13 @@ type statusText struct {
 	at       time.Time
 }
 
-// textLog holds the last 20 texts, and the chunks of those that are not whole.
+// keptTexts is how many texts are kept (docs/openapi.yaml).
+const keptTexts = 20
+
+// textLog holds the last texts, and the chunks of those that are not whole.
 type textLog struct {
-	last   [20]statusText // the newest at (count−1) modulo 20
-	count  int
+	last   []statusText // oldest first
+	count  int          // of all that ever came
 	chunks map[uint16]*chunkedText
 }
 
@@ -503,15 +503,15 @@ func (l *textLog) add(s statusText) {
 			return
 		}
 	}
-	l.last[l.count%len(l.last)] = s
+	l.last = append(l.last, s)
+	l.last = l.last[max(0, len(l.last)-keptTexts):]
 	l.count++
 }
 
 // since returns the texts since a time, oldest first.
-func (l *textLog) since(t time.Time) []statusText {
-	var list []statusText
-	for i := max(0, l.count-len(l.last)); i < l.count; i++ {
-		if s := l.last[i%len(l.last)]; !s.at.Before(t) {
+func (l *textLog) since(t time.Time) (list []statusText) {
+	for _, s := range l.last {
+		if !s.at.Before(t) {
 			list = append(list, s)
 		}
 	}
