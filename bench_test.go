@@ -445,7 +445,6 @@ func (f *farEnd) sayMode(out *sender) {
 
 func (f *farEnd) read() {
 	var in deframer
-	var dec decoder
 	out := newSender(1, autopilotID)
 	for {
 		n, err := f.line.Read(in.space())
@@ -460,7 +459,7 @@ func (f *farEnd) read() {
 				break
 			}
 			a := arrived{id: raw.id, at: now}
-			m, _ := dec.decode(raw)
+			m, _ := raw.decode()
 			switch m := m.(type) {
 			case *common.MessageManualControl:
 				a.y = m.Y

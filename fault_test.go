@@ -179,12 +179,11 @@ func (l *badLine) acked(id uint16) int {
 
 // message is what a frame says.
 func (f wireFrame) message() message.Message {
-	var d decoder
 	known := dialectRW.GetMessage(f.id)
 	if known == nil {
 		return nil
 	}
-	m, err := d.decode(rawFrame{id: f.id, v2: !f.v1, known: known, payload: f.payload})
+	m, err := rawFrame{id: f.id, v2: !f.v1, known: known, payload: f.payload}.decode()
 	if err != nil {
 		return nil
 	}
@@ -1026,7 +1025,7 @@ func onceOnATerminal(t *testing.T, way int) {
 		p.unplug()
 		for lost := false; !lost; runtime.Gosched() {
 			l.link.mu.Lock()
-			lost = l.link.conn == nil
+			lost = l.link.writer == nil
 			l.link.mu.Unlock()
 		}
 	}

@@ -3,7 +3,7 @@ package main
 import (
 	"bytes"
 	"errors"
-	"slices"
+	"time"
 
 	"github.com/bluenviron/gomavlib/v3/pkg/dialect"
 	"github.com/bluenviron/gomavlib/v3/pkg/dialects/common"
@@ -120,19 +120,30 @@ func echoOf(b []byte) echo {
 	return echo{b[4], b[5], b[6], b[7], b[8], b[9], b[n-2], b[n-1]}
 }
 
-// echoes are the last frames that we sent: a router or a radio may send them back.
+// echoes are the last frames that were sent, or came, and when: a router or a radio
+// may bring them again.
 type echoes struct {
-	last [64]echo
-	n    int
+	last [64]struct {
+		echo
+		at time.Time
+	}
+	n int
 }
 
-func (e *echoes) add(x echo) {
-	e.last[e.n%len(e.last)] = x
+func (e *echoes) add(x echo, at time.Time) {
+	slot := &e.last[e.n%len(e.last)]
+	slot.echo, slot.at = x, at
 	e.n++
 }
 
-func (e *echoes) has(x echo) bool {
-	return slices.Contains(e.last[:min(e.n, len(e.last))], x)
+// has reports whether a frame is one of those after since.
+func (e *echoes) has(x echo, since time.Time) bool {
+	for i := range e.last {
+		if e.last[i].echo == x && e.last[i].at.After(since) {
+			return true
+		}
+	}
+	return false
 }
 
 // sequence counts the gaps in the vehicle's frames.
@@ -263,21 +274,15 @@ func (d *deframer) candidate(b []byte) (f rawFrame, size int) {
 	return f, size
 }
 
-// decoder turns checked frames into messages. It pads a version 2 payload,
-// whose trailing zeros are not sent, in a buffer of its own.
-type decoder struct {
-	raw    message.MessageRaw
-	padded [255]byte
-}
-
-func (d *decoder) decode(f rawFrame) (message.Message, error) {
-	n := copy(d.padded[:], f.payload)
-	d.raw = message.MessageRaw{ID: f.id, Payload: d.padded[:n]}
+// decode is the message of a known frame. It fails on a version 1 frame of another
+// length.
+func (f rawFrame) decode() (message.Message, error) {
+	var padded [255]byte // a version 2 payload comes without its trailing zeros
+	payload := padded[:copy(padded[:], f.payload)]
 	if f.v2 {
-		clear(d.padded[n:])
-		d.raw.Payload = d.padded[:]
+		payload = padded[:]
 	}
-	return f.known.Read(&d.raw, f.v2)
+	return f.known.Read(&message.MessageRaw{ID: f.id, Payload: payload}, f.v2)
 }
 
 // sender encodes messages as one system and component, with a sequence of its

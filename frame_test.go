@@ -298,8 +298,8 @@ func TestAMegabyteOfNoiseHidesNoFrameAndMakesNone(t *testing.T) {
 	}
 }
 
-// decodedPacket runs a packet through the deframer and a decoder.
-func decodedPacket(t *testing.T, d *decoder, p []byte) (message.Message, error) {
+// decodedPacket runs a packet through the deframer and decodes it.
+func decodedPacket(t *testing.T, p []byte) (message.Message, error) {
 	t.Helper()
 	var in deframer
 	in.filled(copy(in.space(), p))
@@ -307,15 +307,14 @@ func decodedPacket(t *testing.T, d *decoder, p []byte) (message.Message, error) 
 	if !ok || f.known == nil {
 		t.Fatalf("%x was not read", p)
 	}
-	return d.decode(f)
+	return f.decode()
 }
 
 func TestATruncatedPayloadIsZeroWhereNothingWasSent(t *testing.T) {
-	var d decoder
 	full := &common.MessageAttitude{TimeBootMs: 1 << 30, Roll: 1, Pitch: 2, Yaw: 3, Rollspeed: 4, Pitchspeed: 5, Yawspeed: 6}
 	short := &common.MessageAttitude{TimeBootMs: 5}
 	for _, want := range []*common.MessageAttitude{full, short, full} { // short must not show what full left
-		m, err := decodedPacket(t, &d, packet(1, 1, 1, want))
+		m, err := decodedPacket(t, packet(1, 1, 1, want))
 		if err != nil || *m.(*common.MessageAttitude) != *want {
 			t.Errorf("decoded %+v, %v; want %+v", m, err, want)
 		}
@@ -326,28 +325,26 @@ func TestATruncatedPayloadIsZeroWhereNothingWasSent(t *testing.T) {
 }
 
 func TestAVersion1MessageHasNoExtensionsAndMustHaveItsLength(t *testing.T) {
-	var d decoder
 	ack := &common.MessageCommandAck{Command: 400, Result: 4, Progress: 9, ResultParam2: 8, TargetSystem: 7, TargetComponent: 6}
-	if _, err := decodedPacket(t, &d, packet(1, 1, 1, ack)); err != nil {
+	if _, err := decodedPacket(t, packet(1, 1, 1, ack)); err != nil {
 		t.Fatal(err)
 	}
-	m, err := decodedPacket(t, &d, packet1(1, 1, 1, ack))
+	m, err := decodedPacket(t, packet1(1, 1, 1, ack))
 	if want := (common.MessageCommandAck{Command: 400, Result: 4}); err != nil || *m.(*common.MessageCommandAck) != want {
 		t.Errorf("decoded %+v, %v; want %+v", m, err, want)
 	}
 	for _, size := range []int{0, 2, 4, 10, 255} {
 		odd := wireFrame{v1: true, system: 1, component: 1, id: 77, payload: make([]byte, size)}.bytes()
-		if m, err := decodedPacket(t, &d, odd); err == nil {
+		if m, err := decodedPacket(t, odd); err == nil {
 			t.Errorf("a version 1 ack of %d bytes was read: %+v", size, m)
 		}
 	}
 }
 
 func TestAVersion2PayloadOfTheFutureIsReadAsFarAsItIsKnown(t *testing.T) {
-	var d decoder
 	payload := payloadOf(attitudeAt(5), true)
 	longer := append(slices.Clone(payload), bytes.Repeat([]byte{0xaa}, 255-len(payload))...)
-	m, err := decodedPacket(t, &d, wireFrame{system: 1, component: 1, id: 30, payload: longer}.bytes())
+	m, err := decodedPacket(t, wireFrame{system: 1, component: 1, id: 30, payload: longer}.bytes())
 	if err != nil || *m.(*common.MessageAttitude) != *attitudeAt(5) {
 		t.Errorf("decoded %+v, %v", m, err)
 	}
@@ -363,7 +360,7 @@ func TestAFrameThatIsSentBackIsKnownAsAnEcho(t *testing.T) {
 			t.Fatal(err)
 		}
 		frames = append(frames, slices.Clone(b))
-		sent.add(echoOf(b))
+		sent.add(echoOf(b), time.Unix(1000, 0))
 	}
 	read := func(b []byte) echo {
 		var in deframer
@@ -375,7 +372,7 @@ func TestAFrameThatIsSentBackIsKnownAsAnEcho(t *testing.T) {
 		return f.echo()
 	}
 	for i, b := range frames {
-		lineEqual(t, fmt.Sprintf("frame %d of 70 is one of our last 64", i), sent.has(read(b)), i >= 6)
+		lineEqual(t, fmt.Sprintf("frame %d of 70 is one of our last 64", i), sent.has(read(b), time.Time{}), i >= 6)
 	}
 	last := checkedFrames(frames[69])[0]
 	for name, change := range map[string]func(f *wireFrame){
@@ -387,7 +384,7 @@ func TestAFrameThatIsSentBackIsKnownAsAnEcho(t *testing.T) {
 	} {
 		other := last
 		change(&other)
-		lineEqual(t, "a frame of another "+name+" is ours", sent.has(read(other.bytes())), false)
+		lineEqual(t, "a frame of another "+name+" is ours", sent.has(read(other.bytes()), time.Time{}), false)
 	}
 }
 

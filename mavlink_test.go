@@ -194,7 +194,7 @@ func TestSticksOfSomebodyElseAreHandedOnAndEchoesOfOursAreNot(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		e.ids.echoes.add(echoOf(b))
+		e.echoes.add(echoOf(b), e.now)
 		sent = append(sent, slices.Clone(b))
 	}
 	lineEqual(t, "our own, sent back", fmt.Sprint(e.feed(sent[1], sent[64], sent[30])), "[]")
@@ -268,7 +268,7 @@ func TestTheFirstAutopilotIsTheVehicleAndOthersAreIgnored(t *testing.T) {
 
 func TestTheSystemFlagChoosesTheVehicle(t *testing.T) {
 	inLinkBubble(t, func(t *testing.T) {
-		b := newLineBench(t, px4Beat(), func(b *lineBench) { b.link.ids.only = 7 })
+		b := newLineBench(t, px4Beat(), func(b *lineBench) { b.link.only = 7 })
 		time.Sleep(2500 * time.Millisecond)
 		s := b.status()
 		lineEqual(t, "vehicle", s.tel.id.system, 0)
@@ -392,11 +392,11 @@ func TestSticksThatComeBetweenTwoPortsHaveTheirIds(t *testing.T) {
 		}
 		l := newLink(device{name: "sim"}, 0, false, func(heard) {})
 		l.move(&outgoing{msg: &common.MessageManualControl{Target: 1}})
-		c := &connection{port: p, queue: make(chan outgoing), newest: make(chan struct{}, 1)}
-		c.newest <- struct{}{}
+		w := newWriter(l, p)
+		w.newest <- struct{}{}
 		broken, end := context.WithCancel(t.Context())
 		end()
-		l.write(t.Context(), broken, c)
+		w.run(t.Context(), broken)
 	}
 }
 
@@ -508,7 +508,7 @@ func TestADeviceThatFailsIsLoggedOnceAndOnceWhenItIsBack(t *testing.T) {
 		var running sync.WaitGroup
 		running.Go(func() { d.run(ctx) })
 		var told []string
-		const down, open = `WARN msg="no link to the autopilot; trying again until there is" device=/dev/x error=`, `INFO msg="port open" device=/dev/x baud=57600`
+		const down, open = `WARN msg="no link to the autopilot; trying again until there is" device=/dev/x error=`, `INFO msg="MAVLink heard" device=/dev/x baud=57600`
 		lines := func(what string, more ...string) {
 			t.Helper()
 			synctest.Wait()
@@ -529,7 +529,7 @@ func TestADeviceThatFailsIsLoggedOnceAndOnceWhenItIsBack(t *testing.T) {
 		there.Store(true)
 		refused.Store(true)
 		time.Sleep(time.Hour)
-		lines("there, and it ends each time", open, down)
+		lines("there, and it ends each time")
 		lineEqual(t, "there is a fault", d.link.state().fault != nil, true)
 		refused.Store(false)
 		time.Sleep(time.Hour)

@@ -44,10 +44,9 @@ type port interface {
 type portKind uint8
 
 const (
-	byteStream   portKind = iota // TCP, and the simulator: every byte arrives
-	serialLine                   // bytes may be lost
-	datagrams                    // a read brings a datagram, which holds whole frames
-	udpListening                 // the same, from anybody: a *udpPort
+	byteStream portKind = iota // TCP: every byte arrives
+	serialLine                 // bytes may be lost
+	datagrams                  // a read brings a datagram, which holds whole frames
 )
 
 // device is a -device: how to open it, and what its ports are like.
@@ -57,8 +56,7 @@ type device struct {
 	open func(ctx context.Context) (port, error)
 	baud func() int // of the port that is open; 0 where there is none
 
-	// noise counts the errors of a search for the baud rate; nil: there is none.
-	noise func() uint64
+	noise *atomic.Uint64 // counts the places where bytes were no frame; nil: the link brings one
 }
 
 // newDevice reads a -device other than the simulator.
@@ -76,7 +74,7 @@ func newDevice(name string, baud int) (device, error) {
 	}
 	if !ok {
 		s := &serialDevice{path: name, fixed: baud}
-		return device{name, serialLine, s.open, func() int { return int(s.baud.Load()) }, s.noise.Load}, nil
+		return device{name, serialLine, s.open, func() int { return int(s.baud.Load()) }, &s.noise}, nil
 	}
 	_, number, err := net.SplitHostPort(address)
 	if _, perr := strconv.ParseUint(number, 10, 16); err != nil || perr != nil {
@@ -95,7 +93,7 @@ func newDevice(name string, baud int) (device, error) {
 	switch scheme {
 	case "udpin":
 		listen := func(context.Context) (port, error) { return listenUDP(address) }
-		return device{name: name, kind: udpListening, open: listen, baud: none}, nil
+		return device{name: name, kind: datagrams, open: listen, baud: none}, nil
 	case "udpout":
 		return device{name: name, kind: datagrams, open: dial("udp"), baud: none}, nil
 	case "tcp":
