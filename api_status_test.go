@@ -50,7 +50,7 @@ func withScript(t *testing.T, test func(v *scriptedVehicle)) {
 				running.Go(func() { io.Copy(io.Discard, vehicle) })
 				return board, nil
 			},
-			baud: func() int { return 921600 },
+			line: atBaud(921600),
 		}, 0, false)
 		v.handler = newHandler(v.drone, admission{})
 		running.Go(func() { v.drone.run(ctx) })

@@ -199,7 +199,6 @@ func atStation(t *testing.T, flavour simFlavour, test func(st *station), hosts .
 		l := newDrone(device{
 			name: "sim", kind: serialLine,
 			open: func(context.Context) (port, error) { return s.open() },
-			baud: func() int { return 0 },
 		}, 0, false)
 		running.Go(func() { l.run(ctx) })
 		time.Sleep(6 * time.Second)
@@ -849,7 +848,6 @@ func TestADeviceThatIsNotThereIsOffline(t *testing.T) {
 		l := newDrone(device{
 			name: "/dev/ttyUSB0",
 			open: func(context.Context) (port, error) { return nil, errors.New("no such device") },
-			baud: func() int { return 0 },
 		}, 0, false)
 		var running sync.WaitGroup
 		running.Go(func() { l.run(ctx) })
@@ -1187,7 +1185,9 @@ func TestAnAutopilotThatNobodyKnowsCanOnlyBeRead(t *testing.T) {
 }
 
 func TestAPanicInARouteIsA500(t *testing.T) {
-	h := newHandler(newDrone(device{}, 0, false), admission{}) // a device without its functions
+	d := newDrone(device{}, 0, false)
+	d.link = nil // the status asks it
+	h := newHandler(d, admission{})
 	for range 2 {
 		call(h, "GET", "/api/drone/status", nil).want(t, 500, "internal")
 		call(h, "GET", "/api/drone/mode", nil).wantOK(t)
@@ -1252,7 +1252,7 @@ func (o onlooking) prepare(t *task) error { return o.look(t) }
 // aloftAndDeaf is a copter in the air, flown by sticks, whose plans are made and
 // not sent: no time passes. told returns what it would have been told since.
 func aloftAndDeaf() (d *drone, told func() []message.Message) {
-	d = newDrone(device{name: "none", baud: func() int { return 0 }}, 0, false)
+	d = newDrone(device{name: "none"}, 0, false)
 	d.hs.running = true // asks nothing
 	see := func() {
 		for _, m := range []message.Message{

@@ -447,12 +447,11 @@ func (f *farEnd) read() {
 	var in deframer
 	out := newSender(1, autopilotID)
 	for {
-		n, err := f.line.Read(in.space())
+		err := in.read(f.line)
 		now := time.Now()
 		if err != nil {
 			return
 		}
-		in.filled(n)
 		for {
 			raw, ok := in.next()
 			if !ok {
@@ -567,11 +566,10 @@ func BenchmarkLand(b *testing.B) {
 	running.Go(func() {
 		var in deframer
 		for {
-			n, err := tty.Read(in.space())
+			err := in.read(tty)
 			if err != nil {
 				return
 			}
-			in.filled(n)
 			if _, ok := in.next(); ok {
 				acked <- struct{}{}
 			}
@@ -648,7 +646,7 @@ func (*replay) Close() error                { return nil }
 
 // mute is a link that only listens.
 func mute() *drone {
-	l := newDrone(device{name: "replay", baud: func() int { return 0 }}, 0, false)
+	l := newDrone(device{name: "replay"}, 0, false)
 	l.quit()
 	return l
 }
@@ -1185,8 +1183,10 @@ func TestTelemetryAllocatesLittle(t *testing.T) {
 	}
 	r := &reader{link: mute().link}
 	in := &r.in
+	var line bytes.Reader
 	take := func(b []byte) {
-		in.filled(copy(in.space(), b))
+		line.Reset(b)
+		in.read(&line)
 		for {
 			f, ok := in.next()
 			if !ok {

@@ -339,7 +339,6 @@ func flyOver(t *testing.T, flavour simFlavour, between func(port) port, do func(
 				}
 				return between(p), nil
 			},
-			baud: func() int { return 0 },
 		}, 0, false)
 		f := &flight{t, s, l, newHandler(l, admission{}), stop, px4}
 		if flavour == simArduPilot {

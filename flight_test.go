@@ -53,7 +53,6 @@ func flyWith(t *testing.T, flavour simFlavour, prepare func(*simulator), start f
 		dev := device{
 			name: "sim", kind: serialLine,
 			open: func(context.Context) (port, error) { return s.open() },
-			baud: func() int { return 0 },
 		}
 		l := newDrone(dev, 0, false)
 		if start != nil {

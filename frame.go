@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"errors"
+	"io"
 	"time"
 
 	"github.com/bluenviron/gomavlib/v3/pkg/dialect"
@@ -180,15 +181,14 @@ type deframer struct {
 	errors     uint64 // places where bytes were no frame; one for each 256 of pure noise
 }
 
-// space is where the next bytes go.
-func (d *deframer) space() []byte {
+// read takes what r brings next.
+func (d *deframer) read(r io.Reader) error {
 	d.end = copy(d.buf[:], d.buf[d.start:d.end])
 	d.start = 0
-	return d.buf[d.end:]
+	n, err := r.Read(d.buf[d.end:])
+	d.end += n
+	return err
 }
-
-// filled says that n bytes came into the space.
-func (d *deframer) filled(n int) { d.end += n }
 
 // next returns the next frame that checks, or false when more bytes are needed.
 func (d *deframer) next() (rawFrame, bool) {

@@ -30,10 +30,8 @@ func newLineReader() *lineReader { return &lineReader{} }
 
 // feed gives the deframer one burst.
 func (r *lineReader) feed(b ...[]byte) *lineReader {
-	for rest := bytes.Join(b, nil); len(rest) > 0; {
-		n := copy(r.in.space(), rest)
-		rest = rest[n:]
-		r.in.filled(n)
+	for rest := bytes.NewReader(bytes.Join(b, nil)); rest.Len() > 0; {
+		r.in.read(rest)
 		r.take()
 	}
 	return r
@@ -302,7 +300,7 @@ func TestAMegabyteOfNoiseHidesNoFrameAndMakesNone(t *testing.T) {
 func decodedPacket(t *testing.T, p []byte) (message.Message, error) {
 	t.Helper()
 	var in deframer
-	in.filled(copy(in.space(), p))
+	in.read(bytes.NewReader(p))
 	f, ok := in.next()
 	if !ok || f.known == nil {
 		t.Fatalf("%x was not read", p)
@@ -364,7 +362,7 @@ func TestAFrameThatIsSentBackIsKnownAsAnEcho(t *testing.T) {
 	}
 	read := func(b []byte) echo {
 		var in deframer
-		in.filled(copy(in.space(), b))
+		in.read(bytes.NewReader(b))
 		f, ok := in.next()
 		if !ok {
 			t.Fatalf("%x was not read", b)
@@ -415,20 +413,18 @@ func FuzzFrames(f *testing.F) {
 }
 
 func fuzzFrames(t *testing.T, portion byte, data []byte) {
-	d := newDrone(device{name: "fuzz", baud: func() int { return 0 }}, 0, false)
+	d := newDrone(device{name: "fuzz"}, 0, false)
 	d.cmd.stopped = true // no greeting
 	x := d.cmd.acks.open(&step{cmd: common.MAV_CMD_COMPONENT_ARM_DISARM}, report{}, 0)
 	r := &reader{link: d.link}
 	now := time.Unix(1000, 0)
 	var taken []wireFrame
 	burst := func(b []byte) {
-		for len(b) > 0 {
-			n := copy(r.in.space(), b)
-			if n == 0 {
+		for rest := bytes.NewReader(b); rest.Len() > 0; {
+			left := rest.Len()
+			if r.in.read(rest); rest.Len() == left {
 				t.Fatal("no space for more bytes: a port would read nothing and be closed")
 			}
-			r.in.filled(n)
-			b = b[n:]
 			for f, ok := r.in.next(); ok; f, ok = r.in.next() {
 				if f.known != nil {
 					taken = append(taken, wireFrame{v1: !f.v2, seq: f.seq, system: f.system, component: f.component, id: f.id, payload: bytes.Clone(f.payload)})

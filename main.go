@@ -263,7 +263,6 @@ func openDevice(ctx context.Context, o options, running *sync.WaitGroup) (device
 		name: o.device,
 		kind: serialLine,
 		open: func(context.Context) (port, error) { return s.open() },
-		baud: func() int { return 0 },
 	}, nil
 }
 
@@ -278,31 +277,32 @@ func listenError(err error, o options) error {
 	return fmt.Errorf("-bind %s -port %d: %s; -bind takes an address of this board", o.bind, o.port, strings.TrimPrefix(err.Error(), "listen "))
 }
 
-// supervisor talks to systemd as sd_notify(3) does.
-type supervisor struct {
-	drone  *drone
-	tell   func(state string)
-	period time.Duration // in which systemd wants a sign of life; 0: none wanted
-	status string        // the last STATUS
-}
-
 // statusEvery is how often systemd is told, or four times in a shorter period of its
 // watchdog.
 const statusEvery = 2500 * time.Millisecond
 
-// supervise tells systemd of the link and that it lives, until ctx is done, and
-// returns what tells it more. Without a NOTIFY_SOCKET it is silent.
+// supervise tells systemd of the link and that it lives, as sd_notify(3) does, until
+// ctx is done, and returns what tells it more. Without a NOTIFY_SOCKET it is silent.
 func supervise(ctx context.Context, d *drone, running *sync.WaitGroup) (tell func(state string)) {
 	socket := os.Getenv("NOTIFY_SOCKET")
 	if socket == "" {
 		return func(string) {}
 	}
-	s := &supervisor{drone: d, tell: func(state string) { tellSocket(socket, state) }}
-	every := statusEvery
+	tell = func(state string) {
+		c, err := net.Dial("unixgram", socket)
+		if err == nil {
+			_, err = c.Write([]byte(state))
+			c.Close()
+		}
+		if err != nil {
+			slog.Warn("systemd can't be told", "state", state, "error", err)
+		}
+	}
+	every, period := statusEvery, time.Duration(0)
 	usec, _ := strconv.ParseInt(os.Getenv("WATCHDOG_USEC"), 10, 64)
 	if pid := os.Getenv("WATCHDOG_PID"); usec > 0 && (pid == "" || pid == strconv.Itoa(os.Getpid())) {
-		s.period = time.Duration(usec) * time.Microsecond
-		every = min(every, s.period/4)
+		period = time.Duration(usec) * time.Microsecond
+		every = min(every, period/4)
 	}
 	running.Go(func() {
 		ticker := time.NewTicker(every)
@@ -310,41 +310,23 @@ func supervise(ctx context.Context, d *drone, running *sync.WaitGroup) (tell fun
 		for {
 			select {
 			case <-ticker.C:
-				s.alive()
+				tell(signOfLife(d, period))
 			case <-ctx.Done():
 				return
 			}
 		}
 	})
-	return s.tell
+	return tell
 }
 
-func tellSocket(socket, state string) {
-	c, err := net.Dial("unixgram", socket)
-	if err == nil {
-		_, err = c.Write([]byte(state))
-		c.Close()
+// signOfLife is what systemd is told of the drone: that it lives, unless its clock
+// has not run for half the watchdog's period (0: systemd has none), and its state.
+func signOfLife(d *drone, period time.Duration) string {
+	state := "STATUS=" + d.summary()
+	if time.Since(time.Unix(0, d.clock.beat.Load())) < period/2 {
+		state += "\nWATCHDOG=1"
 	}
-	if err != nil {
-		slog.Warn("systemd can't be told", "state", state, "error", err)
-	}
-}
-
-// alive tells of the link, and gives a sign of life unless the drone's clock has
-// not run for half the period.
-func (s *supervisor) alive() {
-	var state []string
-	beat := time.Since(time.Unix(0, s.drone.clock.beat.Load()))
-	if s.period > 0 && beat < s.period/2 {
-		state = append(state, "WATCHDOG=1")
-	}
-	if status := s.drone.summary(); status != s.status {
-		s.status = status
-		state = append(state, "STATUS="+status)
-	}
-	if state != nil {
-		s.tell(strings.Join(state, "\n"))
-	}
+	return state
 }
 
 // logWriter writes the log in a goroutine of its own. A terminal that stands
@@ -381,13 +363,14 @@ func (l *logWriter) Write(b []byte) (int, error) {
 
 // close writes what is left, for up to a second.
 func (l *logWriter) close() {
-	enough := time.After(time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+	defer cancel()
 	select {
 	case l.lines <- nil:
-		select {
-		case <-l.done:
-		case <-enough:
-		}
-	case <-enough:
+	case <-ctx.Done():
+	}
+	select {
+	case <-l.done:
+	case <-ctx.Done():
 	}
 }

@@ -73,8 +73,8 @@ type link struct {
 // newLink makes the link that device opens; hear gets what comes, in the
 // reader's goroutine.
 func newLink(d device, only byte, gcs bool, hear func(heard)) *link {
-	if d.noise == nil {
-		d.noise = new(atomic.Uint64)
+	if d.line == nil {
+		d.line = new(lineState)
 	}
 	return &link{device: d, only: only, gcs: gcs, hear: hear}
 }
@@ -205,7 +205,7 @@ func (l *link) addressed(system, component byte) bool {
 
 // logNoise tells of bytes that were no frames, at most once in noiseEvery.
 func (l *link) logNoise(now time.Time) {
-	if n := l.device.noise.Load(); n != l.noise.logged && !now.Before(l.noise.next) {
+	if n := l.device.line.noise.Load(); n != l.noise.logged && !now.Before(l.noise.next) {
 		slog.Warn("bytes that are no MAVLink", "device", l.device.name, "since_last", n-l.noise.logged, "in_all", n)
 		l.noise.logged, l.noise.next = n, now.Add(noiseEvery)
 	}
@@ -223,8 +223,8 @@ func (l *link) state() linkState {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return linkState{
-		device: l.device.name, baud: l.device.baud(), fault: l.fault,
-		received: l.received.Load(), lost: l.lost.Load(), errors: l.device.noise.Load(), sent: l.sent.Load(),
+		device: l.device.name, baud: int(l.device.line.baud.Load()), fault: l.fault,
+		received: l.received.Load(), lost: l.lost.Load(), errors: l.device.line.noise.Load(), sent: l.sent.Load(),
 	}
 }
 
@@ -244,18 +244,17 @@ type reader struct {
 func (r *reader) read() error {
 	l := r.link
 	r.port.SetReadDeadline(r.frameAt.Add(silentAfter))
-	n, err := r.port.Read(r.in.space())
+	err := r.in.read(r.port)
 	now := time.Now()
-	r.in.filled(n)
 	for f, ok := r.in.next(); ok; f, ok = r.in.next() {
 		if !r.any {
-			slog.Info("MAVLink heard", "device", l.device.name, "baud", l.device.baud())
+			slog.Info("MAVLink heard", "device", l.device.name, "baud", l.device.line.baud.Load())
 		}
 		r.any, r.frameAt = true, now
 		l.received.Add(1)
 		r.take(f, now)
 	}
-	l.device.noise.Add(r.in.errors)
+	l.device.line.noise.Add(r.in.errors)
 	r.in.errors = 0
 	l.logNoise(now)
 	if errors.Is(err, os.ErrDeadlineExceeded) {
@@ -300,7 +299,7 @@ func (r *reader) decode(f rawFrame) message.Message {
 	}
 	m, err := f.decode()
 	if err != nil {
-		r.link.device.noise.Add(1)
+		r.link.device.line.noise.Add(1)
 		return nil
 	}
 	return m

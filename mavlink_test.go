@@ -102,7 +102,7 @@ type earshot struct {
 func newEarshot(only byte) *earshot {
 	quietLink()
 	e := &earshot{now: time.Unix(1000, 0)}
-	e.link = newLink(device{name: "none", baud: func() int { return 0 }}, only, false, func(h heard) { e.heard = append(e.heard, h) })
+	e.link = newLink(device{name: "none"}, only, false, func(h heard) { e.heard = append(e.heard, h) })
 	e.r = &reader{link: e.link}
 	return e
 }
@@ -111,7 +111,7 @@ func newEarshot(only byte) *earshot {
 func (e *earshot) feed(b ...[]byte) (list []string) {
 	e.heard = nil
 	for _, p := range b {
-		e.r.in.filled(copy(e.r.in.space(), p))
+		e.r.in.read(bytes.NewReader(p))
 		for f, ok := e.r.in.next(); ok; f, ok = e.r.in.next() {
 			e.r.take(f, e.now)
 		}
@@ -324,7 +324,7 @@ func TestAPortThatDoesNotOpenIsTriedAgainAfterMoreAndMoreTime(t *testing.T) {
 			}
 			tries = append(tries, time.Since(start))
 			return nil, os.ErrNotExist
-		}, baud: func() int { return 0 }}, 0, false)
+		}}, 0, false)
 		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 		defer cancel()
 		l.run(ctx)
@@ -413,7 +413,7 @@ func TestAPortThatEndsWhileAWriteHangsIsOpenedAgain(t *testing.T) {
 		near, _ := net.Pipe()
 		p := &halfDead{near, make(chan struct{})}
 		var opens atomic.Int64
-		l := newDrone(device{name: "half", baud: func() int { return 0 }, open: func(context.Context) (port, error) {
+		l := newDrone(device{name: "half", open: func(context.Context) (port, error) {
 			if opens.Add(1) == 1 {
 				return p, nil
 			}
@@ -503,7 +503,7 @@ func TestADeviceThatFailsIsLoggedOnceAndOnceWhenItIsBack(t *testing.T) {
 			}
 			c.Store(line)
 			return line, nil
-		}, baud: func() int { return 57600 }}, 0, false)
+		}, line: atBaud(57600)}, 0, false)
 		ctx, cancel := context.WithCancel(t.Context())
 		var running sync.WaitGroup
 		running.Go(func() { d.run(ctx) })
@@ -558,7 +558,7 @@ func TestTheProgramEndsThoughAWriteHangs(t *testing.T) {
 	inLinkBubble(t, func(t *testing.T) {
 		c := newCable(func(lineMessage) {})
 		c.stall = make(chan struct{})
-		l := newDrone(device{name: "stalled", baud: func() int { return 0 }, open: func(context.Context) (port, error) { return c, nil }}, 0, false)
+		l := newDrone(device{name: "stalled", open: func(context.Context) (port, error) { return c, nil }}, 0, false)
 		ctx, cancel := context.WithCancel(t.Context())
 		var running sync.WaitGroup
 		running.Go(func() { l.run(ctx) })
