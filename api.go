@@ -376,10 +376,7 @@ func (a *api) command(r *http.Request, req *request, fields map[string]any, chec
 	if err != nil {
 		return nil, err
 	}
-	conn, bounded := r.Context().Value(connKey{}).(*boundedConn)
-	if bounded { // its command may have to wait for the autopilot
-		conn.hold(nil)
-	}
+	hold(r, nil) // the autopilot may not answer at once
 	began := time.Now()
 	ans, err := a.drone.do(*req)
 	log := slog.With("from", r.RemoteAddr, "route", r.URL.Path, "body", string(body), "took", time.Since(began).Round(time.Millisecond))
@@ -394,18 +391,13 @@ func (a *api) command(r *http.Request, req *request, fields map[string]any, chec
 		// handler runs, and the answer has a new one.
 		ctx, cancel := context.WithDeadline(r.Context(), began.Add(time.Duration(*wait*float64(time.Second))))
 		defer cancel()
-		if bounded { // a crowd that needs its place does
-			conn.hold(cancel)
-		}
+		hold(r, cancel) // a crowd that needs its place ends it
 		err = a.drone.wait(ctx, ans.manoeuvre, began)
 		done := err == nil
 		answer.Done, answer.Took = &done, number(time.Since(began).Seconds(), 2)
 		if code(err) == codeNotDone {
 			err = &notDoneError{err, answer}
 		}
-	}
-	if bounded { // its answer goes out first
-		conn.hold(nil)
 	}
 	if err != nil {
 		return nil, err

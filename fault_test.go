@@ -183,7 +183,7 @@ func (f wireFrame) message() message.Message {
 	if known == nil {
 		return nil
 	}
-	m, err := rawFrame{id: f.id, v2: !f.v1, known: known, payload: f.payload}.decode()
+	m, err := rawFrame{v2: !f.v1, known: known, payload: f.payload}.decode()
 	if err != nil {
 		return nil
 	}

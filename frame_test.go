@@ -350,7 +350,7 @@ func TestAVersion2PayloadOfTheFutureIsReadAsFarAsItIsKnown(t *testing.T) {
 
 func TestAFrameThatIsSentBackIsKnownAsAnEcho(t *testing.T) {
 	s := newSender(1, componentID)
-	var sent echoes
+	var sent recent
 	var frames [][]byte
 	for i := range 70 {
 		b, err := s.encode(&common.MessageManualControl{Target: 1, X: int16(i % 3), Z: 500})
@@ -358,16 +358,16 @@ func TestAFrameThatIsSentBackIsKnownAsAnEcho(t *testing.T) {
 			t.Fatal(err)
 		}
 		frames = append(frames, slices.Clone(b))
-		sent.add(echoOf(b), time.Unix(1000, 0))
+		sent.add(headerOf(b), time.Unix(1000, 0))
 	}
-	read := func(b []byte) echo {
+	read := func(b []byte) header {
 		var in deframer
 		in.read(bytes.NewReader(b))
 		f, ok := in.next()
 		if !ok {
 			t.Fatalf("%x was not read", b)
 		}
-		return f.echo()
+		return f.header
 	}
 	for i, b := range frames {
 		lineEqual(t, fmt.Sprintf("frame %d of 70 is one of our last 64", i), sent.has(read(b), time.Time{}), i >= 6)

@@ -298,10 +298,9 @@ func supervise(ctx context.Context, d *drone, running *sync.WaitGroup) (tell fun
 			slog.Warn("systemd can't be told", "state", state, "error", err)
 		}
 	}
-	every, period := statusEvery, time.Duration(0)
-	usec, _ := strconv.ParseInt(os.Getenv("WATCHDOG_USEC"), 10, 64)
-	if pid := os.Getenv("WATCHDOG_PID"); usec > 0 && (pid == "" || pid == strconv.Itoa(os.Getpid())) {
-		period = time.Duration(usec) * time.Microsecond
+	usec, _ := strconv.ParseInt(os.Getenv("WATCHDOG_USEC"), 10, 64) // 0 without a watchdog
+	every, period := statusEvery, time.Duration(usec)*time.Microsecond
+	if period > 0 {
 		every = min(every, period/4)
 	}
 	running.Go(func() {

@@ -44,9 +44,6 @@ type heard struct {
 	notice  string
 }
 
-// counters are of the link's whole life.
-type counters struct{ sent, received, lost atomic.Uint64 }
-
 // link is the connection to one vehicle: a port kept open, frames in, messages
 // out, and our heartbeat. What it hears it hands to one function.
 type link struct {
@@ -54,8 +51,9 @@ type link struct {
 	only   byte // only this system id is the vehicle; 0 takes the first one heard
 	gcs    bool // be its ground station
 	hear   func(heard)
-	counters
-	noise struct { // that was logged; the reader's own
+
+	sent, received, lost atomic.Uint64 // frames
+	noise                struct {      // that was logged; the reader's own
 		logged uint64
 		next   time.Time
 	}
@@ -64,8 +62,7 @@ type link struct {
 	writer  *writer    // of the open port; nil where none is
 	vehicle byte       // the vehicle's system id; 0 before its first heartbeat
 	station byte       // the system that the sticks go out as; 0 before the first
-	sticks  *outgoing  // the latest
-	echoes  echoes     // of what we sent
+	written recent     // frames, which a router may send back
 	told    bool       // that somebody else has our ids
 	fault   error      // why the port is not open
 }
@@ -174,21 +171,22 @@ func (l *link) clear() {
 	}
 }
 
-// move has the newest sticks written; nil forgets the last ones.
+// move has the newest sticks written, and no older ones; nil has none written.
 func (l *link) move(o *outgoing) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.sticks = o
-	if o == nil {
-		return
+	if o != nil {
+		l.station = cmp.Or(o.system, l.station)
 	}
-	l.station = cmp.Or(o.system, l.station)
 	if l.writer == nil {
 		return
 	}
 	select {
-	case l.writer.newest <- struct{}{}:
-	default: // the writer has not taken the last one: it will write the newest
+	case <-l.writer.sticks:
+	default:
+	}
+	if o != nil {
+		l.writer.sticks <- *o
 	}
 }
 
@@ -236,7 +234,7 @@ type reader struct {
 	any      bool      // a frame came
 	sequence sequence
 	in       deframer
-	acks     echoes
+	acks     recent
 }
 
 // read takes what the port brings next. A port that brings no frame for
@@ -267,7 +265,7 @@ func (r *reader) read() error {
 func (r *reader) take(f rawFrame, now time.Time) {
 	l := r.link
 	l.mu.Lock()
-	vehicle, echo := l.vehicle, l.echoes.has(f.echo(), time.Time{})
+	vehicle, echo := l.vehicle, l.written.has(f.header, time.Time{})
 	// A frame whose checksum nobody can check may be noise.
 	stranger := !echo && !l.told && f.known != nil && f.system == l.system() && f.component == componentID
 	l.told = l.told || stranger
@@ -309,10 +307,10 @@ func (r *reader) decode(f rawFrame) message.Message {
 // twice. Later another one may look the same: at 1,200 frames a second the sequence
 // begins anew after 0.2 s.
 func (r *reader) doubled(f rawFrame, now time.Time) bool {
-	if r.acks.has(f.echo(), now.Add(-doubledWithin)) {
+	if r.acks.has(f.header, now.Add(-doubledWithin)) {
 		return true
 	}
-	r.acks.add(f.echo(), now)
+	r.acks.add(f.header, now)
 	return false
 }
 
@@ -364,13 +362,13 @@ type writer struct {
 	link    *link
 	port    port
 	queue   chan outgoing
-	newest  chan struct{} // the newest sticks wait to be written
+	sticks  chan outgoing // the newest
 	senders map[[2]byte]*sender
 }
 
 func newWriter(l *link, p port) *writer {
 	return &writer{
-		link: l, port: p, queue: make(chan outgoing, 64), newest: make(chan struct{}, 1),
+		link: l, port: p, queue: make(chan outgoing, 64), sticks: make(chan outgoing, 1),
 		senders: make(map[[2]byte]*sender),
 	}
 }
@@ -390,8 +388,8 @@ func (w *writer) run(ctx, broken context.Context) (err error) {
 			return nil
 		case <-beat.C:
 			err = w.beat()
-		case <-w.newest:
-			err = w.putNewest()
+		case o := <-w.sticks:
+			err = w.put(o)
 		case o := <-w.queue:
 			err = w.put(o)
 		}
@@ -402,8 +400,10 @@ func (w *writer) run(ctx, broken context.Context) (err error) {
 // rest writes what is left, the newest sticks first.
 func (w *writer) rest() {
 	var err error
-	if len(w.newest) > 0 {
-		err = w.putNewest()
+	select {
+	case o := <-w.sticks:
+		err = w.put(o)
+	default:
 	}
 	for err == nil && len(w.queue) > 0 { // nobody else takes from it
 		err = w.put(<-w.queue)
@@ -448,17 +448,6 @@ func (w *writer) put(o outgoing) error {
 	return err
 }
 
-// putNewest is put of the newest sticks, if there are any.
-func (w *writer) putNewest() error {
-	w.link.mu.Lock()
-	o := w.link.sticks
-	w.link.mu.Unlock()
-	if o == nil {
-		return nil
-	}
-	return w.put(*o)
-}
-
 // frame is a message as it goes out; it is remembered, in case it comes back.
 func (w *writer) frame(o outgoing) ([]byte, error) {
 	l := w.link
@@ -470,7 +459,7 @@ func (w *writer) frame(o outgoing) ([]byte, error) {
 	}
 	b, err := w.senders[who].encode(o.msg)
 	if err == nil {
-		l.echoes.add(echoOf(b), time.Now())
+		l.written.add(headerOf(b), time.Now())
 	}
 	return b, err
 }

@@ -194,7 +194,7 @@ func TestSticksOfSomebodyElseAreHandedOnAndEchoesOfOursAreNot(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		e.echoes.add(echoOf(b), e.now)
+		e.written.add(headerOf(b), e.now)
 		sent = append(sent, slices.Clone(b))
 	}
 	lineEqual(t, "our own, sent back", fmt.Sprint(e.feed(sent[1], sent[64], sent[30])), "[]")
@@ -391,9 +391,8 @@ func TestSticksThatComeBetweenTwoPortsHaveTheirIds(t *testing.T) {
 			t.Fatal(err)
 		}
 		l := newLink(device{name: "sim"}, 0, false, func(heard) {})
-		l.move(&outgoing{msg: &common.MessageManualControl{Target: 1}})
 		w := newWriter(l, p)
-		w.newest <- struct{}{}
+		w.sticks <- outgoing{msg: &common.MessageManualControl{Target: 1}}
 		broken, end := context.WithCancel(t.Context())
 		end()
 		w.run(t.Context(), broken)

@@ -42,19 +42,16 @@ func (a admission) guard(next http.Handler, deny func(http.ResponseWriter, error
 			panic(err) // parseFlags lets no such one through
 		}
 	}
-	protection.SetDenyHandler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		deny(w, refuse(codeCrossOrigin, "a page of another origin can't command the drone; start mavrest with -origin to let it"))
-	}))
-	guarded := protection.Handler(next)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if !a.hosts.has(r.Host) {
+		switch {
+		case !a.hosts.has(r.Host):
 			deny(w, refuse(codeWrongHost, "%q is not a name of this machine; call it by address, or start mavrest with -host to allow the name", r.Host))
-			return
+		case a.origins != nil && a.crossOrigin(w, r):
+		case protection.Check(r) != nil:
+			deny(w, refuse(codeCrossOrigin, "a page of another origin can't command the drone; start mavrest with -origin to let it"))
+		default:
+			next.ServeHTTP(w, r)
 		}
-		if a.origins != nil && a.crossOrigin(w, r) {
-			return
-		}
-		guarded.ServeHTTP(w, r)
 	})
 }
 
@@ -259,8 +256,14 @@ func (c *boundedConn) Close() error {
 	return c.Conn.Close()
 }
 
-// hold says that the connection is not idle until its request is answered, and
-// how to end what it waits for; nil: that can't be ended.
+// hold says that a request's connection is not idle until it is answered, and how
+// to end what it waits for; nil: that can't be ended.
+func hold(r *http.Request, end func()) {
+	if c, ok := r.Context().Value(connKey{}).(*boundedConn); ok {
+		c.hold(end)
+	}
+}
+
 func (c *boundedConn) hold(end func()) {
 	c.from.mu.Lock()
 	defer c.from.mu.Unlock()

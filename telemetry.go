@@ -234,7 +234,7 @@ func (t *telemetry) hear(m any, now time.Time) (restarted bool) {
 	case *common.MessageGpsRawInt:
 		g := &t.gps
 		g.at = now
-		g.fix = fixName(uint64(m.FixType))
+		g.fix = fixNames[m.FixType]
 		g.satellites = known(float64(m.SatellitesVisible), m.SatellitesVisible == math.MaxUint8)
 		g.hdop = known(float64(m.Eph)/100, m.Eph == math.MaxUint16)
 	case *common.MessageHomePosition:
@@ -390,13 +390,8 @@ func distance(lat1, lon1, lat2, lon2 float64) float64 {
 }
 
 // fixNames are the names of GPS_FIX_TYPE on the wire.
-var fixNames = [...]string{"no_gps", "no_fix", "2d", "3d", "dgps", "rtk_float", "rtk_fixed", "static", "ppp"}
-
-func fixName(fix uint64) string {
-	if fix < uint64(len(fixNames)) {
-		return fixNames[fix]
-	}
-	return ""
+var fixNames = map[common.GPS_FIX_TYPE]string{
+	0: "no_gps", 1: "no_fix", 2: "2d", 3: "3d", 4: "dgps", 5: "rtk_float", 6: "rtk_fixed", 7: "static", 8: "ppp",
 }
 
 // statusText is one STATUSTEXT; severity is MAV_SEVERITY, 0 emergency to 7 debug.
