@@ -60,16 +60,13 @@ type api struct {
 	streams []chan struct{} // the oldest first; closed to make way
 }
 
-// answered is returned by a handler that has written its answer itself.
-var answered = &struct{}{}
-
 // newHandler returns the eight routes behind the checks that keep strangers out.
 func newHandler(d *drone, who admission) http.Handler {
 	a := &api{drone: d}
 	mux := http.NewServeMux()
 	routes := []struct {
 		method, path string
-		handle       func(http.ResponseWriter, *http.Request) (any, error)
+		handle       func(http.ResponseWriter, *http.Request) (any, error) // nil, nil: it has answered
 	}{
 		{"GET", "/api/drone", a.getOK},
 		{"GET", "/api/drone/status", a.getStatus},
@@ -86,7 +83,7 @@ func newHandler(d *drone, who admission) http.Handler {
 			v, err := r.handle(w, req)
 			if err != nil {
 				writeError(w, err)
-			} else if v != answered {
+			} else if v != nil {
 				writeJSON(w, http.StatusOK, v)
 			}
 		})

@@ -176,7 +176,7 @@ func (a *api) getStatus(w http.ResponseWriter, r *http.Request) (any, error) {
 		return a.stream(w, r)
 	case wantsPage(accept):
 		writePage(w, http.StatusOK, statusPage)
-		return answered, nil
+		return nil, nil
 	}
 	return render(a.drone.status()), nil
 }
@@ -243,7 +243,7 @@ func (a *api) stream(w http.ResponseWriter, r *http.Request) (any, error) {
 	w.WriteHeader(http.StatusOK)
 	rc := http.NewResponseController(w)
 	if r.Method == http.MethodHead {
-		return answered, nil
+		return nil, nil
 	}
 	end := a.openStream()
 	defer a.closeStream(end)
@@ -265,7 +265,7 @@ func (a *api) stream(w http.ResponseWriter, r *http.Request) (any, error) {
 			out = append(append(out, encode(render(a.drone.status()))...), '\n')
 			rc.SetWriteDeadline(now.Add(answerHangs))
 			if _, err := w.Write(out); err != nil || rc.Flush() != nil {
-				return answered, nil
+				return nil, nil
 			}
 			out, sent, shown = out[:0], now, changes
 		}
@@ -273,11 +273,11 @@ func (a *api) stream(w http.ResponseWriter, r *http.Request) (any, error) {
 		select {
 		case <-timer.C:
 		case <-r.Context().Done():
-			return answered, nil
+			return nil, nil
 		case <-end:
-			return answered, nil
+			return nil, nil
 		case <-a.drone.ended:
-			return answered, nil
+			return nil, nil
 		}
 	}
 }

@@ -170,21 +170,25 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 		fmt.Fprintln(stdout, buildVersion())
 		return nil
 	}
-	log := logTo(stderr, o.verbose)
+	log := newLogWriter(stderr)
 	defer log.close()
+	level := slog.LevelInfo
+	if o.verbose {
+		level = slog.LevelDebug
+	}
+	slog.SetDefault(slog.New(slog.NewTextHandler(log, &slog.HandlerOptions{Level: level})))
 
 	var running sync.WaitGroup
 	defer running.Wait()
 	// A simulated drone outlives the link to it, as a real one does.
 	deviceCtx, unplug := context.WithCancel(context.WithoutCancel(ctx))
+	defer unplug()
 	dev, err := openDevice(deviceCtx, o, &running)
 	if err != nil {
-		unplug()
 		return err
 	}
 	listener, err := net.Listen("tcp", net.JoinHostPort(o.bind, strconv.Itoa(o.port)))
 	if err != nil {
-		unplug()
 		return listenError(err, o)
 	}
 
@@ -195,7 +199,6 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	running.Go(func() {
 		defer close(left)
 		d.run(droneCtx)
-		unplug()
 	})
 	server := newServer(newHandler(d, admitted(o)))
 	tell := supervise(droneCtx, d, &running)
@@ -229,17 +232,6 @@ func stopServer(server *http.Server, left <-chan struct{}) {
 	if server.Shutdown(ctx) != nil {
 		server.Close()
 	}
-}
-
-// logTo has the log written to w; close writes what is left.
-func logTo(w io.Writer, verbose bool) *logWriter {
-	level := slog.LevelInfo
-	if verbose {
-		level = slog.LevelDebug
-	}
-	log := newLogWriter(w)
-	slog.SetDefault(slog.New(slog.NewTextHandler(log, &slog.HandlerOptions{Level: level})))
-	return log
 }
 
 // admitted is who may ask, by the flags and the machine's own names.

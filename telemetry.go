@@ -414,13 +414,15 @@ type textLog struct {
 // chunkedText collects the chunks of a STATUSTEXT longer than 50 characters.
 type chunkedText struct {
 	severity uint8
-	parts    map[uint8]string
-	last     int // number of the chunk that ends it; −1 before it came
+	parts    []string
+	ended    bool // its last chunk came
 	began    time.Time
 }
 
-// fullChunk is the length of a STATUSTEXT's text; a shorter one is the last.
-const fullChunk = 50
+const (
+	fullChunk    = 50  // the length of a STATUSTEXT's text; a shorter one is the last
+	missingChunk = "…" // stands for one that did not come
+)
 
 // hear takes a STATUSTEXT, or one chunk of it. PX4 numbers its first long text
 // after a boot 0, which should mean that there is one chunk only; so a full one
@@ -441,35 +443,24 @@ func (l *textLog) hear(m *common.MessageStatustext, now time.Time) {
 		if len(l.chunks) >= 8 { // nobody sends so many at once: noise or a flood
 			clear(l.chunks)
 		}
-		c = &chunkedText{severity: uint8(m.Severity), parts: make(map[uint8]string), last: -1, began: now}
+		c = &chunkedText{severity: uint8(m.Severity), began: now}
 		l.chunks[m.Id] = c
 	}
-	c.parts[m.ChunkSeq] = m.Text
-	if len(m.Text) < fullChunk {
-		c.last = int(m.ChunkSeq)
+	for len(c.parts) <= int(m.ChunkSeq) {
+		c.parts = append(c.parts, missingChunk)
 	}
-	if c.last >= 0 && len(c.parts) > c.last {
+	c.parts[m.ChunkSeq] = m.Text
+	c.ended = c.ended || len(m.Text) < fullChunk
+	if c.ended && !slices.Contains(c.parts, missingChunk) {
 		l.end(m.Id, now)
 	}
 }
 
-// end takes a text as far as its chunks came; a missing one shows as an ellipsis.
+// end takes a text as far as its chunks came.
 func (l *textLog) end(id uint16, now time.Time) {
 	c := l.chunks[id]
 	delete(l.chunks, id)
-	last := c.last
-	for seq := range c.parts {
-		last = max(last, int(seq))
-	}
-	var text strings.Builder
-	for i := range last + 1 {
-		part, ok := c.parts[uint8(i)]
-		if !ok {
-			part = "…"
-		}
-		text.WriteString(part)
-	}
-	l.add(statusText{c.severity, text.String(), now})
+	l.add(statusText{c.severity, strings.Join(c.parts, ""), now})
 }
 
 // flush gives up waiting for chunks that were lost, and takes a text that ends
