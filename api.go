@@ -8,7 +8,6 @@ import (
 	"errors"
 	"io"
 	"log/slog"
-	"maps"
 	"net/http"
 	"os"
 	"runtime/debug"
@@ -209,10 +208,17 @@ func writeError(w http.ResponseWriter, err error) {
 	writeJSON(w, errorStatus[body.Code], body)
 }
 
-// readFields reads a body of one JSON object, or of nothing, into the fields
-// that the route has: pointers to pointers, which a field that is absent or
-// null leaves nil; check then looks at what they hold.
-func readFields(r *http.Request, fields map[string]any, check func() error) ([]byte, error) {
+// field is a field of a request, and what it takes if it is a number.
+type field struct {
+	name     string
+	into     any // pointer to a pointer, which is nil where the field is absent or null
+	min, max float64
+	unit     string
+}
+
+// readFields reads a body of one JSON object, or of nothing, into the fields that
+// the route has; check then looks at what they hold together.
+func readFields(r *http.Request, fields []field, check func() error) ([]byte, error) {
 	if r.URL.RawQuery != "" {
 		return nil, refuse(codeBadRequest, "the fields go into the body as JSON, not into the query")
 	}
@@ -231,12 +237,17 @@ func readFields(r *http.Request, fields map[string]any, check func() error) ([]b
 	if err := decode(body, fields); err != nil {
 		return nil, err
 	}
+	for _, f := range fields {
+		if v, ok := f.into.(**float64); ok && *v != nil && (**v < f.min || **v > f.max) {
+			return nil, refuse(codeOutOfRange, "%s: want %g to %g %s, got %g", f.name, f.min, f.max, f.unit, **v)
+		}
+	}
 	return body, check()
 }
 
 var errTooLarge = refuse(codeTooLarge, "the body is over 4096 bytes; a command needs far less")
 
-func decode(body []byte, fields map[string]any) error {
+func decode(body []byte, fields []field) error {
 	if len(bytes.Trim(body, " \t\r\n")) == 0 { // JSON's white space
 		return nil
 	}
@@ -255,23 +266,28 @@ func decode(body []byte, fields map[string]any) error {
 	for dec.More() {
 		t, _ := dec.Token() // no error: the body was read as JSON before
 		name := t.(string)
-		into, ok := fields[name]
+		i := slices.IndexFunc(fields, func(f field) bool { return f.name == name })
 		switch {
-		case !ok:
+		case i < 0:
 			return refuse(codeBadRequest, "unknown field %q; the fields here are: %s", name, fieldNames(fields))
 		case seen[name]:
 			return refuse(codeBadRequest, "%s is given twice", name)
 		}
 		seen[name] = true
-		if err := dec.Decode(into); err != nil {
+		if err := dec.Decode(fields[i].into); err != nil {
 			return wrongType(name, err)
 		}
 	}
 	return nil
 }
 
-func fieldNames(fields map[string]any) string {
-	return `"` + strings.Join(slices.Sorted(maps.Keys(fields)), `", "`) + `"`
+func fieldNames(fields []field) string {
+	var names []string
+	for _, f := range fields {
+		names = append(names, strconv.Quote(f.name))
+	}
+	slices.Sort(names)
+	return strings.Join(names, ", ")
 }
 
 // typeWords are JSON's types and Go's in words.
@@ -288,45 +304,19 @@ func wrongType(name string, err error) error {
 	return refuse(codeBadRequest, "%s: want %s, got %s", name, typeWords[e.Type.Name()], typeWords[e.Value])
 }
 
-// limit is what a number takes.
-type limit struct {
-	name     string
-	min, max float64
-	unit     string
+// placeFields are of a place that a request may name, and checkPlace looks at them.
+func placeFields(req *request) []field {
+	return []field{{"lat", &req.lat, -90, 90, "degrees"}, {"lon", &req.lon, -180, 180, "degrees"}}
 }
 
-var (
-	limitLat         = limit{"lat", -90, 90, "degrees"}
-	limitLon         = limit{"lon", -180, 180, "degrees"}
-	limitTakeoff     = limit{"altitude", 0.5, 1000, "metres above home"}
-	limitAltitude    = limit{"altitude", -500, 10000, "metres above home"}
-	limitAltitudeMSL = limit{"altitude_msl", -500, 10000, "metres above mean sea level"}
-	limitHeading     = limit{"heading", 0, 360, "degrees"}
-	limitSpeed       = limit{"speed", 0.1, 50, "metres per second"}
-	limitTimeout     = limit{"timeout", 0.05, 5, "seconds"}
-	limitRoll        = limit{"roll", -1, 1, "of full stick, right positive"}
-	limitPitch       = limit{"pitch", -1, 1, "of full stick, forward positive"}
-	limitYaw         = limit{"yaw", -1, 1, "of full stick, clockwise positive"}
-	limitThrottle    = limit{"throttle", 0, 1, "of full throttle, 0.5 holds the altitude"}
-	limitWait        = limit{"wait", 0, 600, "seconds"}
-)
-
-func (l limit) check(v *float64) error {
-	if v == nil || *v >= l.min && *v <= l.max {
-		return nil
+func checkPlace(req *request) error {
+	switch {
+	case req.lat != nil && req.lon == nil:
+		return refuse(codeOutOfRange, "lon: missing; lat and lon come together")
+	case req.lat == nil && req.lon != nil:
+		return refuse(codeOutOfRange, "lat: missing; lat and lon come together")
 	}
-	return refuse(codeOutOfRange, "%s: want %g to %g %s, got %g", l.name, l.min, l.max, l.unit, *v)
-}
-
-func checkPlace(lat, lon *float64) error {
-	if (lat == nil) != (lon == nil) {
-		missing := "lon"
-		if lat == nil {
-			missing = "lat"
-		}
-		return refuse(codeOutOfRange, "%s: missing; lat and lon come together", missing)
-	}
-	return cmp.Or(limitLat.check(lat), limitLon.check(lon))
+	return nil
 }
 
 type statusOK struct {
@@ -366,10 +356,9 @@ func (e *notDoneError) Unwrap() error { return e.error }
 
 // command reads a request's fields, and the wait that every command has, has the
 // drone carry it out, waits for its manoeuvre where that is asked for, and logs it.
-func (a *api) command(r *http.Request, req *request, fields map[string]any, check func() error) (any, error) {
+func (a *api) command(r *http.Request, req *request, fields []field, check func() error) (any, error) {
 	var wait *float64
-	fields["wait"] = &wait
-	body, err := readFields(r, fields, func() error { return cmp.Or(check(), limitWait.check(wait)) })
+	body, err := readFields(r, append(fields, field{"wait", &wait, 0, 600, "seconds"}), check)
 	if err != nil {
 		return nil, err
 	}
@@ -405,7 +394,7 @@ func (a *api) command(r *http.Request, req *request, fields map[string]any, chec
 func (a *api) postMode(_ http.ResponseWriter, r *http.Request) (any, error) {
 	var name *string
 	var req request
-	return a.command(r, &req, map[string]any{"mode": &name, "arm": &req.arm}, func() error {
+	return a.command(r, &req, []field{{name: "mode", into: &name}, {name: "arm", into: &req.arm}}, func() error {
 		if name != nil {
 			req.mode, req.setMode = parseMode(*name)
 		}
@@ -423,24 +412,18 @@ func (a *api) postMode(_ http.ResponseWriter, r *http.Request) (any, error) {
 
 func (a *api) postTakeoff(_ http.ResponseWriter, r *http.Request) (any, error) {
 	req := request{setMode: true, mode: ModeTakeoff}
-	return a.command(r, &req, map[string]any{"altitude": &req.altitude}, func() error {
-		return limitTakeoff.check(req.altitude)
-	})
+	return a.command(r, &req, []field{{"altitude", &req.altitude, 0.5, 1000, "metres above home"}}, func() error { return nil })
 }
 
 func (a *api) postGoto(_ http.ResponseWriter, r *http.Request) (any, error) {
 	req := request{setMode: true, mode: ModeHold, goTo: true}
-	return a.command(r, &req, map[string]any{
-		"lat": &req.lat, "lon": &req.lon,
-		"altitude": &req.altitude, "altitude_msl": &req.altitudeMSL,
-		"heading": &req.heading, "speed": &req.speed,
-	}, func() error {
-		err := cmp.Or(
-			checkPlace(req.lat, req.lon),
-			limitAltitude.check(req.altitude), limitAltitudeMSL.check(req.altitudeMSL),
-			limitHeading.check(req.heading), limitSpeed.check(req.speed),
-		)
-		switch {
+	return a.command(r, &req, append(placeFields(&req), []field{
+		{"altitude", &req.altitude, -500, 10000, "metres above home"},
+		{"altitude_msl", &req.altitudeMSL, -500, 10000, "metres above mean sea level"},
+		{"heading", &req.heading, 0, 360, "degrees"},
+		{"speed", &req.speed, 0.1, 50, "metres per second"},
+	}...), func() error {
+		switch err := checkPlace(&req); {
 		case err != nil:
 			return err
 		case req.altitude != nil && req.altitudeMSL != nil:
@@ -454,9 +437,7 @@ func (a *api) postGoto(_ http.ResponseWriter, r *http.Request) (any, error) {
 
 func (a *api) postLand(_ http.ResponseWriter, r *http.Request) (any, error) {
 	req := request{setMode: true, mode: ModeLand}
-	return a.command(r, &req, map[string]any{"lat": &req.lat, "lon": &req.lon}, func() error {
-		return checkPlace(req.lat, req.lon)
-	})
+	return a.command(r, &req, placeFields(&req), func() error { return checkPlace(&req) })
 }
 
 // defaultTimeout is how long sticks stand without a timeout of their own, in
@@ -465,14 +446,13 @@ const defaultTimeout = 0.5
 
 func (a *api) postInput(_ http.ResponseWriter, r *http.Request) (any, error) {
 	var roll, pitch, yaw, throttle, timeout *float64
-	_, err := readFields(r, map[string]any{
-		"roll": &roll, "pitch": &pitch, "yaw": &yaw, "throttle": &throttle, "timeout": &timeout,
-	}, func() error {
-		return cmp.Or(
-			limitRoll.check(roll), limitPitch.check(pitch), limitYaw.check(yaw),
-			limitThrottle.check(throttle), limitTimeout.check(timeout),
-		)
-	})
+	_, err := readFields(r, []field{
+		{"roll", &roll, -1, 1, "of full stick, right positive"},
+		{"pitch", &pitch, -1, 1, "of full stick, forward positive"},
+		{"yaw", &yaw, -1, 1, "of full stick, clockwise positive"},
+		{"throttle", &throttle, 0, 1, "of full throttle, 0.5 holds the altitude"},
+		{"timeout", &timeout, 0.05, 5, "seconds"},
+	}, func() error { return nil })
 	if err != nil {
 		return nil, err
 	}
