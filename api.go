@@ -362,7 +362,8 @@ func (a *api) command(r *http.Request, req *request, fields []field, check func(
 	if err != nil {
 		return nil, err
 	}
-	hold(r, nil) // the autopilot may not answer at once
+	conn := connOf(r)
+	conn.hold(nil) // the autopilot may not answer at once
 	began := time.Now()
 	ans, err := a.drone.do(*req)
 	log := slog.With("from", r.RemoteAddr, "route", r.URL.Path, "body", string(body), "took", time.Since(began).Round(time.Millisecond))
@@ -377,7 +378,7 @@ func (a *api) command(r *http.Request, req *request, fields []field, check func(
 		// handler runs, and the answer has a new one.
 		ctx, cancel := context.WithDeadline(r.Context(), began.Add(time.Duration(*wait*float64(time.Second))))
 		defer cancel()
-		hold(r, cancel) // a crowd that needs its place ends it
+		conn.hold(cancel) // a crowd that needs its place ends it
 		err = a.drone.wait(ctx, ans.manoeuvre, began)
 		done := err == nil
 		answer.Done, answer.Took = &done, number(time.Since(began).Seconds(), 2)

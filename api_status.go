@@ -247,14 +247,12 @@ func (a *api) stream(w http.ResponseWriter, r *http.Request) (any, error) {
 	}
 	end := a.openStream()
 	defer a.closeStream(end)
-	if conn, ok := r.Context().Value(connKey{}).(*boundedConn); ok {
+	if conn := connOf(r); conn != nil {
 		conn.hold(nil)
 		if c, ok := conn.Conn.(interface{ SetWriteBuffer(int) error }); ok {
 			c.SetWriteBuffer(eventBuffer)
 		}
 	}
-	timer := time.NewTimer(0)
-	defer timer.Stop()
 	var sent time.Time
 	var shown uint64
 	out := []byte("retry: 1000\n\n")
@@ -269,9 +267,8 @@ func (a *api) stream(w http.ResponseWriter, r *http.Request) (any, error) {
 			}
 			out, sent, shown = out[:0], now, changes
 		}
-		timer.Reset(eventEvery)
 		select {
-		case <-timer.C:
+		case <-time.After(eventEvery):
 		case <-r.Context().Done():
 			return nil, nil
 		case <-end:

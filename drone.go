@@ -45,7 +45,7 @@ func newDrone(dev device, only byte, gcs bool) *drone {
 	d := &drone{clock: clock{bell: make(chan struct{}, 1)}, ended: make(chan struct{})}
 	d.tel = newTelemetry()
 	d.link = newLink(dev, only, gcs, d.hear)
-	acks := newAcks(d.link.send, d.link.clear, func() byte { return d.tel.id.system }, func() firmware { return d.firmware })
+	acks := newAcks(d.link.send, d.link.pad, func() byte { return d.tel.id.system }, func() firmware { return d.firmware })
 	d.cmd = &commander{mu: &d.mu, acks: acks, machine: &d.machine, owner: &d.conduct}
 	d.params = parameters{craft: &d.aircraft, acks: acks, told: make(map[string]float64)}
 	d.sticks = hands{craft: &d.aircraft, link: d.link, acks: acks, params: &d.params, cmd: d.cmd}

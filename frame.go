@@ -73,7 +73,7 @@ const (
 	autopilotID = byte(minimal.MAV_COMP_ID_AUTOPILOT1)
 )
 
-// Numbers of the messages that the link itself looks for.
+// Numbers of the messages that are looked for or asked for.
 var (
 	idHeartbeat          = (*minimal.MessageHeartbeat)(nil).GetID()
 	idSysStatus          = (*common.MessageSysStatus)(nil).GetID()

@@ -195,9 +195,9 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	droneCtx, stopDrone := context.WithCancel(context.WithoutCancel(ctx))
 	defer stopDrone()
 	d := newDrone(dev, byte(o.system), o.gcs)
-	left := make(chan struct{}) // the drone is
+	droneEnded := make(chan struct{})
 	running.Go(func() {
-		defer close(left)
+		defer close(droneEnded)
 		d.run(droneCtx)
 	})
 	server := newServer(newHandler(d, admitted(o)))
@@ -213,7 +213,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	}
 	tell("STOPPING=1")
 	stopDrone()
-	stopServer(server, left)
+	stopServer(server, droneEnded)
 	return err
 }
 
@@ -222,11 +222,11 @@ const stopWithin = 4 * time.Second
 
 // stopServer ends the server after the drone: those who wait are answered, the
 // vehicle is left as its sticks ask, and its port is closed first.
-func stopServer(server *http.Server, left <-chan struct{}) {
+func stopServer(server *http.Server, droneEnded <-chan struct{}) {
 	ctx, cancel := context.WithTimeout(context.Background(), stopWithin)
 	defer cancel()
 	select {
-	case <-left:
+	case <-droneEnded:
 	case <-ctx.Done():
 	}
 	if server.Shutdown(ctx) != nil {

@@ -84,16 +84,16 @@ func (l *link) run(ctx context.Context) {
 	for ctx.Err() == nil {
 		p, err := l.device.open(ctx)
 		l.logNoise(time.Now()) // of a search for the baud rate
-		any := false
+		hadFrame := false
 		if err == nil {
-			any, err = l.serve(ctx, p)
+			hadFrame, err = l.serve(ctx, p)
 		} else {
 			err = l.device.explain(err)
 		}
 		if ctx.Err() != nil {
 			return
 		}
-		if any {
+		if hadFrame {
 			backoff, told = backoffFirst, false
 		}
 		if !told {
@@ -113,7 +113,7 @@ func (l *link) run(ctx context.Context) {
 
 // serve reads a port until it fails or ctx is done, and closes it. It reports
 // whether anything that reads as MAVLink came.
-func (l *link) serve(ctx context.Context, p port) (any bool, err error) {
+func (l *link) serve(ctx context.Context, p port) (hadFrame bool, err error) {
 	w, now := newWriter(l, p), time.Now()
 	l.mu.Lock()
 	l.writer, l.fault = w, nil
@@ -136,7 +136,7 @@ func (l *link) serve(ctx context.Context, p port) (any bool, err error) {
 	l.mu.Unlock()
 	end(err)
 	writing.Wait()
-	return r.any, context.Cause(broken) // what came first
+	return r.hadFrame, context.Cause(broken) // what came first
 }
 
 var (
@@ -164,8 +164,8 @@ func (l *link) sendAs(system, component byte, m message.Message) error {
 	}
 }
 
-// clear queues padding where bytes may be lost: on a serial line.
-func (l *link) clear() {
+// pad queues padding where bytes may be lost: on a serial line.
+func (l *link) pad() {
 	if l.device.kind == serialLine {
 		l.send(nil)
 	}
@@ -231,7 +231,7 @@ type reader struct {
 	link     *link
 	port     port
 	frameAt  time.Time // of the last valid frame
-	any      bool      // a frame came
+	hadFrame bool
 	sequence sequence
 	in       deframer
 	acks     recent
@@ -245,10 +245,10 @@ func (r *reader) read() error {
 	err := r.in.read(r.port)
 	now := time.Now()
 	for f, ok := r.in.next(); ok; f, ok = r.in.next() {
-		if !r.any {
+		if !r.hadFrame {
 			slog.Info("MAVLink heard", "device", l.device.name, "baud", l.device.line.baud.Load())
 		}
-		r.any, r.frameAt = true, now
+		r.hadFrame, r.frameAt = true, now
 		l.received.Add(1)
 		r.take(f, now)
 	}

@@ -139,6 +139,12 @@ func (h hostNames) has(host string) bool {
 // connKey has the connection in the context of its requests.
 type connKey struct{}
 
+// connOf is the connection of a request; nil where none is bounded.
+func connOf(r *http.Request) *boundedConn {
+	c, _ := r.Context().Value(connKey{}).(*boundedConn)
+	return c
+}
+
 // newServer is the HTTP server with its time-outs. An answer may take as long
 // as the slowest plan: three commands of 12 s, and the sticks before them.
 func newServer(h http.Handler) *http.Server {
@@ -256,15 +262,13 @@ func (c *boundedConn) Close() error {
 	return c.Conn.Close()
 }
 
-// hold says that a request's connection is not idle until it is answered, and how
-// to end what it waits for; nil: that can't be ended.
-func hold(r *http.Request, end func()) {
-	if c, ok := r.Context().Value(connKey{}).(*boundedConn); ok {
-		c.hold(end)
-	}
-}
-
+// hold says that the connection is not idle until its request is answered, and how
+// to end what it waits for; nil: that can't be ended. Without a connection it says
+// nothing.
 func (c *boundedConn) hold(end func()) {
+	if c == nil {
+		return
+	}
 	c.from.mu.Lock()
 	defer c.from.mu.Unlock()
 	c.held, c.end = true, end

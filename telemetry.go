@@ -22,6 +22,9 @@ const (
 // group is when a group of telemetry came; the zero time is never.
 type group struct{ at time.Time }
 
+// came reports whether the group ever came.
+func (g group) came() bool { return !g.at.IsZero() }
+
 // within reports whether the group is not older than d.
 func (g group) within(d time.Duration, now time.Time) bool {
 	return g.came() && now.Sub(g.at) <= d
@@ -52,23 +55,6 @@ type telemetry struct {
 	// See believe: the autopilot's own clock, and where it is.
 	boot, doubtedBoot bootClock
 	fix, doubtedFix   fix
-}
-
-// came reports whether the group ever came.
-func (g group) came() bool { return !g.at.IsZero() }
-
-// believe takes a value that follows from the last one. Another one counts when a
-// second one confirms it, which follows from it: one alone may be damage that its
-// 16 bit checksum did not see (1 in 65,536), and would send a hold or a landing to
-// another continent.
-func believe[T interface{ came() bool }](last, doubted *T, next T, follows func(a, b T) bool) bool {
-	if (*last).came() && !follows(*last, next) && (!(*doubted).came() || !follows(*doubted, next)) {
-		*doubted = next
-		return false
-	}
-	var none T
-	*last, *doubted = next, none
-	return true
 }
 
 type identity struct {
@@ -141,6 +127,19 @@ type estimate struct {
 func (e estimate) positioned() bool {
 	const placed, withoutPlace = 1 << 4, 1 << 7 // EKF_POS_HORIZ_ABS, EKF_CONST_POS_MODE
 	return e.flags&(placed|withoutPlace) == placed
+}
+
+// believe takes a value that follows from the last one. Another one counts when a
+// second one confirms it: one alone may be damage that its 16 bit checksum did not
+// see (1 in 65,536), and would send a hold or a landing to another continent.
+func believe[T interface{ came() bool }](last, doubted *T, next T, follows func(a, b T) bool) bool {
+	if (*last).came() && !follows(*last, next) && (!(*doubted).came() || !follows(*doubted, next)) {
+		*doubted = next
+		return false
+	}
+	var none T
+	*last, *doubted = next, none
+	return true
 }
 
 // bootClock is a time since the autopilot's start, and when it was told.
@@ -295,13 +294,15 @@ func (t *telemetry) hearSysStatus(m *common.MessageSysStatus, now time.Time) {
 	if present == 0 && enabled == 0 {
 		return
 	}
-	if t.restarted && t.checked.IsZero() {
-		t.checked = now
+	if t.restarted {
+		if t.checked.IsZero() {
+			t.checked = now
+		}
+		t.restarted = now.Sub(t.checked) <= checksAfter
 	}
-	if t.restarted && now.Sub(t.checked) <= checksAfter {
+	if t.restarted {
 		return
 	}
-	t.restarted = false
 	t.health = health{group{now}, present, enabled, uint32(m.OnboardControlSensorsHealth)}
 }
 
@@ -467,11 +468,10 @@ func (l *textLog) end(id uint16, now time.Time) {
 // with a full chunk. It returns when it is to be called next; zero: no need.
 func (l *textLog) flush(now time.Time, wait time.Duration) (next time.Time) {
 	for id, c := range l.chunks {
-		switch due := c.began.Add(wait); {
-		case !now.Before(due):
+		if due := c.began.Add(wait); now.Before(due) {
+			next = sooner(next, due)
+		} else {
 			l.end(id, now)
-		case next.IsZero() || due.Before(next):
-			next = due
 		}
 	}
 	return next
