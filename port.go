@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"log/slog"
 	"net"
 	"net/netip"
@@ -138,10 +137,8 @@ func (p *udpPort) Write(b []byte) (int, error) {
 
 // heard says that the vehicle's heartbeat came with the last datagram.
 func (p *udpPort) heard() {
-	if peer := p.peer.Load(); peer == nil || *peer != p.from {
-		from := p.from
-		p.peer.Store(&from)
-	}
+	from := p.from
+	p.peer.Store(&from)
 }
 
 // serialDevice opens a serial port. go.bug.st/serial sets the line; the bytes go
@@ -224,7 +221,8 @@ func (d *serialDevice) openAt(baud int) (*serialPort, error) {
 		return nil, err
 	}
 	if err := lock(f); err != nil {
-		return nil, errors.Join(&fs.PathError{Op: "open", Path: d.path, Err: err}, f.Close())
+		f.Close()
+		return nil, fmt.Errorf("%s: %w", d.path, err)
 	}
 	line, err := serial.Open(d.path, &serial.Mode{BaudRate: baud}) // 8N1
 	if err != nil {
@@ -243,9 +241,6 @@ func lock(f *os.File) error {
 	}
 	var locked error
 	err = c.Control(func(fd uintptr) { locked = syscall.Flock(int(fd), syscall.LOCK_EX|syscall.LOCK_NB) })
-	if errors.Is(locked, syscall.EWOULDBLOCK) {
-		locked = syscall.EBUSY
-	}
 	return cmp.Or(err, locked)
 }
 
@@ -319,7 +314,7 @@ func (d device) explain(err error) error {
 		return fmt.Errorf("-device %s: there is no such device; check the wiring, and that the board's serial port is enabled", name)
 	case errors.Is(err, os.ErrPermission) || kind == serial.PermissionDenied:
 		return fmt.Errorf("-device %s: no permission; add this user to the device's group: sudo usermod -aG dialout %s", name, cmp.Or(os.Getenv("USER"), strconv.Itoa(os.Getuid())))
-	case errors.Is(err, syscall.EBUSY) || kind == serial.PortBusy:
+	case errors.Is(err, syscall.EBUSY) || errors.Is(err, syscall.EWOULDBLOCK) || kind == serial.PortBusy:
 		return fmt.Errorf("-device %s: in use by another program; stop it first (fuser %s shows which)", name, name)
 	case errors.Is(err, syscall.EADDRINUSE):
 		return fmt.Errorf("-device %s: the UDP port is in use by another program; stop it, or take another port", name)
