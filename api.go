@@ -154,9 +154,12 @@ func encode(v any) []byte {
 const answerHangs = 2 * time.Second
 
 func writeJSON(w http.ResponseWriter, status int, v any) {
-	body := encode(v)
+	write(w, status, "application/json", encode(v))
+}
+
+func write(w http.ResponseWriter, status int, contentType string, body []byte) {
 	h := w.Header()
-	h.Set("Content-Type", "application/json")
+	h.Set("Content-Type", contentType)
 	h.Set("Cache-Control", "no-store")
 	h.Set("Content-Length", strconv.Itoa(len(body)))
 	http.NewResponseController(w).SetWriteDeadline(time.Now().Add(answerHangs))

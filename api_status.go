@@ -9,7 +9,6 @@ import (
 	"net/http"
 	"runtime/debug"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 )
@@ -339,14 +338,9 @@ func newPage(text string) page {
 }
 
 func writePage(w http.ResponseWriter, status int, p page) {
-	h := w.Header()
-	h.Set("Content-Type", "text/html; charset=utf-8")
-	h.Set("Content-Length", strconv.Itoa(len(p.html)))
-	h.Set("Content-Security-Policy", p.policy)
-	h.Set("X-Content-Type-Options", "nosniff")
-	h.Set("Cache-Control", "no-store")
-	w.WriteHeader(status)
-	w.Write([]byte(p.html))
+	w.Header().Set("Content-Security-Policy", p.policy)
+	w.Header().Set("X-Content-Type-Options", "nosniff")
+	write(w, status, "text/html; charset=utf-8", []byte(p.html))
 }
 
 // accepts reports whether an Accept header names a media type. Weights are not

@@ -83,17 +83,16 @@ type hostNames []string
 
 // ownHosts are the machine's own name, alone and under the search domains of its
 // resolver, and more.
-func ownHosts(name string, domains, more []string) hostNames {
-	names := hostNames{"localhost"}
-	add := func(s string) { names = append(names, strings.ToLower(strings.TrimSuffix(s, "."))) }
+func ownHosts(name string, domains, more []string) (names hostNames) {
+	names = append(names, more...)
 	if name != "" {
-		add(name)
+		names = append(names, name)
 		for _, d := range domains {
-			add(name + "." + strings.Trim(d, "."))
+			names = append(names, name+"."+strings.Trim(d, "."))
 		}
 	}
-	for _, s := range more {
-		add(s)
+	for i, s := range names {
+		names[i] = strings.ToLower(strings.TrimSuffix(s, "."))
 	}
 	return names
 }
@@ -126,7 +125,7 @@ func (h hostNames) has(host string) bool {
 		host = host[1 : len(host)-1]
 	}
 	host = strings.ToLower(strings.TrimSuffix(host, "."))
-	if !strings.ContainsAny(host, ".:") {
+	if !strings.ContainsAny(host, ".:") { // a label alone, as localhost
 		return !strings.ContainsAny(host, "[]/@")
 	}
 	if _, err := netip.ParseAddr(host); err == nil {

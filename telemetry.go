@@ -120,13 +120,7 @@ type health struct {
 // estimate is ArduPilot's EKF_STATUS_REPORT.
 type estimate struct {
 	group
-	flags uint16
-}
-
-// positioned reports whether the estimate has a place: GUIDED can be armed then.
-func (e estimate) positioned() bool {
-	const placed, withoutPlace = 1 << 4, 1 << 7 // EKF_POS_HORIZ_ABS, EKF_CONST_POS_MODE
-	return e.flags&(placed|withoutPlace) == placed
+	positioned bool // it has a place: GUIDED can be armed then
 }
 
 // believe takes a value that follows from the last one. Another one counts when a
@@ -229,7 +223,8 @@ func (t *telemetry) hear(m any, now time.Time) (restarted bool) {
 	case *common.MessageSysStatus:
 		t.hearSysStatus(m, now)
 	case *MessageEkfStatusReport:
-		t.estimate = estimate{group{now}, m.Flags}
+		const placed, withoutPlace = 1 << 4, 1 << 7 // EKF_POS_HORIZ_ABS, EKF_CONST_POS_MODE
+		t.estimate = estimate{group{now}, m.Flags&(placed|withoutPlace) == placed}
 	case *common.MessageGpsRawInt:
 		g := &t.gps
 		g.at = now
@@ -339,7 +334,7 @@ func (t *telemetry) armable(now time.Time) (armable, known bool) {
 	case t.id.autopilot != common.MAV_AUTOPILOT_ARDUPILOTMEGA || !passed:
 		return passed, true
 	}
-	return t.estimate.positioned(), t.estimate.within(freshFor, now)
+	return t.estimate.positioned, t.estimate.within(freshFor, now)
 }
 
 func (h health) receiverLive() bool {
