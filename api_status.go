@@ -139,10 +139,7 @@ func number(v float64, decimals int) *float64 {
 		return nil
 	}
 	scale := math.Pow10(decimals)
-	v = math.Round(v*scale) / scale
-	if v == 0 {
-		v = 0 // no minus before a zero
-	}
+	v = math.Round(v*scale)/scale + 0 // no minus before a zero
 	return &v
 }
 

@@ -197,7 +197,7 @@ func atStation(t *testing.T, flavour simFlavour, test func(st *station), hosts .
 		s := newSimulator(flavour)
 		running.Go(func() { s.run(ctx) })
 		l := newDrone(device{
-			name: "sim", kind: serialLine,
+			name: "sim", lossy: true,
 			open: func(context.Context) (port, error) { return s.open() },
 		}, 0, false)
 		running.Go(func() { l.run(ctx) })

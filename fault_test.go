@@ -331,7 +331,7 @@ func flyOver(t *testing.T, flavour simFlavour, between func(port) port, do func(
 		ctx, land := context.WithCancel(t.Context())
 		linkCtx, stop := context.WithCancel(ctx)
 		l := newDrone(device{
-			name: "sim", kind: serialLine,
+			name: "sim", lossy: true,
 			open: func(context.Context) (port, error) {
 				p, err := s.open()
 				if err != nil {

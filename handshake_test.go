@@ -210,7 +210,7 @@ func TestTheMessagesAskedForTakeLessThanHalfOfALinkAt57600(t *testing.T) {
 			inLinkBubble(t, func(t *testing.T) {
 				var count atomic.Int64
 				s := newSimulator(flavour)
-				l := newDrone(device{name: "sim", kind: serialLine, open: func(context.Context) (port, error) {
+				l := newDrone(device{name: "sim", lossy: true, open: func(context.Context) (port, error) {
 					p, err := s.open()
 					return countedPort{p, &count}, err
 				}}, 0, false)

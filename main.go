@@ -252,9 +252,9 @@ func openDevice(ctx context.Context, o options, running *sync.WaitGroup) (device
 	s := newSimulator(flavour)
 	running.Go(func() { s.run(ctx) })
 	return device{
-		name: o.device,
-		kind: serialLine,
-		open: func(context.Context) (port, error) { return s.open() },
+		name:  o.device,
+		lossy: true, // as a serial line
+		open:  func(context.Context) (port, error) { return s.open() },
 	}, nil
 }
 

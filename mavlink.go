@@ -127,7 +127,7 @@ func (l *link) serve(ctx context.Context, p port) (hadFrame bool, err error) {
 		p.Close() // ends the reader
 	})
 	r := &reader{link: l, port: p, frameAt: now}
-	r.in.datagrams = l.device.kind == datagrams
+	r.in.datagrams = l.device.datagrams
 	for err == nil {
 		err = r.read()
 	}
@@ -166,7 +166,7 @@ func (l *link) sendAs(system, component byte, m message.Message) error {
 
 // pad queues padding where bytes may be lost: on a serial line.
 func (l *link) pad() {
-	if l.device.kind == serialLine {
+	if l.device.lossy {
 		l.send(nil)
 	}
 }

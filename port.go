@@ -38,21 +38,13 @@ type port interface {
 	SetWriteDeadline(time.Time) error
 }
 
-// portKind is what a device's ports are like.
-type portKind uint8
-
-const (
-	byteStream portKind = iota // TCP: every byte arrives
-	serialLine                 // bytes may be lost
-	datagrams                  // a read brings a datagram, which holds whole frames
-)
-
 // device is a -device: how to open it, and what its ports are like.
 type device struct {
-	name string
-	kind portKind
-	open func(ctx context.Context) (port, error)
-	line *lineState // nil: the link makes one
+	name      string
+	open      func(ctx context.Context) (port, error)
+	lossy     bool       // bytes may be lost: a serial line
+	datagrams bool       // a read brings a datagram, which holds whole frames
+	line      *lineState // nil: the link makes one
 }
 
 // lineState is what is known of the bytes of a device.
@@ -75,7 +67,7 @@ func newDevice(name string, baud int) (device, error) {
 		switch {
 		case strings.Contains(name, "/"):
 			s := &serialDevice{path: name, fixed: baud}
-			return device{name, serialLine, s.open, &s.lineState}, nil
+			return device{name: name, open: s.open, lossy: true, line: &s.lineState}, nil
 		case err == nil && number != "":
 			return fail("that is an address; did you mean udpin://%s, udpout://%s or tcp://%s?", name, name, name)
 		}
@@ -91,9 +83,9 @@ func newDevice(name string, baud int) (device, error) {
 	}
 	switch scheme {
 	case "udpin":
-		return device{name: name, kind: datagrams, open: func(context.Context) (port, error) { return listenUDP(address) }}, nil
+		return device{name: name, datagrams: true, open: func(context.Context) (port, error) { return listenUDP(address) }}, nil
 	case "udpout":
-		return device{name: name, kind: datagrams, open: dial("udp")}, nil
+		return device{name: name, datagrams: true, open: dial("udp")}, nil
 	case "tcp":
 		return device{name: name, open: dial("tcp")}, nil
 	}

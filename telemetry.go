@@ -114,7 +114,7 @@ var untold = point{lat: math.NaN(), lon: math.NaN(), amsl: math.NaN()}
 // health is SYS_STATUS's view of the sensors, as MAV_SYS_STATUS_SENSOR bits.
 type health struct {
 	group
-	present, enabled, healthy uint32
+	enabled, healthy uint32
 }
 
 // estimate is ArduPilot's EKF_STATUS_REPORT.
@@ -298,7 +298,7 @@ func (t *telemetry) hearSysStatus(m *common.MessageSysStatus, now time.Time) {
 	if t.restarted {
 		return
 	}
-	t.health = health{group{now}, present, enabled, uint32(m.OnboardControlSensorsHealth)}
+	t.health = health{group{now}, enabled, uint32(m.OnboardControlSensorsHealth)}
 }
 
 // booted notices that the autopilot started again: its clock runs backwards.
