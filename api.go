@@ -76,7 +76,7 @@ func newHandler(d *drone, who admission) http.Handler {
 		{"POST", "/api/drone/goto", a.postGoto},
 		{"POST", "/api/drone/land", a.postLand},
 	}
-	allow := make(map[string]string)
+	allow := make(map[string][]string)
 	for _, r := range routes {
 		mux.HandleFunc(r.method+" "+r.path, func(w http.ResponseWriter, req *http.Request) {
 			v, err := r.handle(w, req)
@@ -86,12 +86,10 @@ func newHandler(d *drone, who admission) http.Handler {
 				writeJSON(w, http.StatusOK, v)
 			}
 		})
-		if allow[r.path] != "" {
-			allow[r.path] += ", "
-		}
-		allow[r.path] += strings.Replace(r.method, "GET", "GET, HEAD", 1)
+		allow[r.path] = append(allow[r.path], strings.Replace(r.method, "GET", "GET, HEAD", 1))
 	}
-	for path, methods := range allow {
+	for path, list := range allow {
+		methods := strings.Join(list, ", ")
 		mux.HandleFunc(path, func(w http.ResponseWriter, r *http.Request) {
 			w.Header().Set("Allow", methods)
 			writeError(w, refuse(codeMethod, "%s takes %s, not %s", path, methods, r.Method))

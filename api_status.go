@@ -343,12 +343,10 @@ func writePage(w http.ResponseWriter, status int, p page) {
 // accepts reports whether an Accept header names a media type. Weights are not
 // looked at.
 func accepts(accept []string, mediaType string) bool {
-	for _, line := range accept {
-		for part := range strings.SplitSeq(line, ",") {
-			kind, _, _ := strings.Cut(part, ";")
-			if strings.EqualFold(strings.TrimSpace(kind), mediaType) {
-				return true
-			}
+	for part := range strings.SplitSeq(strings.Join(accept, ","), ",") {
+		kind, _, _ := strings.Cut(part, ";")
+		if strings.EqualFold(strings.TrimSpace(kind), mediaType) {
+			return true
 		}
 	}
 	return false
