@@ -6,10 +6,8 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"io"
 	"log/slog"
-	"maps"
 	"net/http"
 	"os"
 	"runtime/debug"
@@ -21,34 +19,33 @@ import (
 	"unicode/utf8"
 )
 
-// errorStatus is the HTTP status of each code that the link gives.
+// Codes of what never reaches the vehicle.
+const (
+	codeBadRequest errorCode = "bad_request"
+	codeNotFound   errorCode = "not_found"
+	codeMethod     errorCode = "method_not_allowed"
+	codeTooLarge   errorCode = "too_large"
+	codeInternal   errorCode = "internal"
+)
+
+// errorStatus is the HTTP status of each code.
 var errorStatus = map[errorCode]int{
-	codeOutOfRange:  http.StatusUnprocessableEntity,
+	codeBadRequest:  http.StatusBadRequest,
+	codeCrossOrigin: http.StatusForbidden,
+	codeNotFound:    http.StatusNotFound,
+	codeMethod:      http.StatusMethodNotAllowed,
 	codeWrongMode:   http.StatusConflict,
 	codeRefused:     http.StatusConflict,
 	codeSuperseded:  http.StatusConflict,
+	codeInterrupted: http.StatusConflict,
+	codeTooLarge:    http.StatusRequestEntityTooLarge,
+	codeWrongHost:   http.StatusMisdirectedRequest,
+	codeOutOfRange:  http.StatusUnprocessableEntity,
+	codeInternal:    http.StatusInternalServerError,
 	codeUnsupported: http.StatusNotImplemented,
 	codeOffline:     http.StatusServiceUnavailable,
 	codeNoAck:       http.StatusGatewayTimeout,
-	codeInterrupted: http.StatusConflict,
 	codeNotDone:     http.StatusGatewayTimeout,
-}
-
-// httpError is an error answer that needs no vehicle.
-type httpError struct {
-	status int
-	code   errorCode
-	text   string
-}
-
-func (e *httpError) Error() string { return e.text }
-
-func badRequest(format string, args ...any) error {
-	return &httpError{http.StatusBadRequest, "bad_request", fmt.Sprintf(format, args...)}
-}
-
-func outOfRange(format string, args ...any) error {
-	return &httpError{http.StatusUnprocessableEntity, codeOutOfRange, fmt.Sprintf(format, args...)}
 }
 
 // maxBody is what a command may have, in bytes.
@@ -62,16 +59,13 @@ type api struct {
 	streams []chan struct{} // the oldest first; closed to make way
 }
 
-// answered is returned by a handler that has written its answer itself.
-var answered = &struct{}{}
-
 // newHandler returns the eight routes behind the checks that keep strangers out.
 func newHandler(d *drone, who admission) http.Handler {
 	a := &api{drone: d}
 	mux := http.NewServeMux()
 	routes := []struct {
 		method, path string
-		handle       func(http.ResponseWriter, *http.Request) (any, error)
+		handle       func(http.ResponseWriter, *http.Request) (any, error) // nil, nil: it has answered
 	}{
 		{"GET", "/api/drone", a.getOK},
 		{"GET", "/api/drone/status", a.getStatus},
@@ -82,32 +76,27 @@ func newHandler(d *drone, who admission) http.Handler {
 		{"POST", "/api/drone/goto", a.postGoto},
 		{"POST", "/api/drone/land", a.postLand},
 	}
-	allow := make(map[string]string)
+	allow := make(map[string][]string)
 	for _, r := range routes {
 		mux.HandleFunc(r.method+" "+r.path, func(w http.ResponseWriter, req *http.Request) {
 			v, err := r.handle(w, req)
 			if err != nil {
 				writeError(w, err)
-			} else if v != answered {
+			} else if v != nil {
 				writeJSON(w, http.StatusOK, v)
 			}
 		})
-		if allow[r.path] != "" {
-			allow[r.path] += ", "
-		}
-		allow[r.path] += strings.Replace(r.method, "GET", "GET, HEAD", 1)
+		allow[r.path] = append(allow[r.path], strings.Replace(r.method, "GET", "GET, HEAD", 1))
 	}
-	for path, methods := range allow {
+	for path, list := range allow {
+		methods := strings.Join(list, ", ")
 		mux.HandleFunc(path, func(w http.ResponseWriter, r *http.Request) {
 			w.Header().Set("Allow", methods)
-			writeError(w, &httpError{http.StatusMethodNotAllowed, "method_not_allowed",
-				fmt.Sprintf("%s takes %s, not %s", path, methods, r.Method)})
+			writeError(w, refuse(codeMethod, "%s takes %s, not %s", path, methods, r.Method))
 		})
 	}
 	mux.HandleFunc("/", notFound)
-	return outermost(who.guard(plainPaths(mux), func(w http.ResponseWriter, status int, code, text string) {
-		writeError(w, &httpError{status, errorCode(code), text})
-	}))
+	return outermost(who.guard(plainPaths(mux), writeError))
 }
 
 func notFound(w http.ResponseWriter, r *http.Request) {
@@ -118,8 +107,7 @@ func notFound(w http.ResponseWriter, r *http.Request) {
 			return
 		}
 	}
-	writeError(w, &httpError{http.StatusNotFound, "not_found",
-		"no such path; the local API has /api/drone and status, mode, input, takeoff, goto and land below it, without a drone name: see " + documented})
+	writeError(w, refuse(codeNotFound, "no such path; the local API has /api/drone and status, mode, input, takeoff, goto and land below it, without a drone name: see "+documented))
 }
 
 // documented is where the API is described, for whoever asks for what is not there.
@@ -142,7 +130,7 @@ func outermost(next http.Handler) http.Handler {
 		defer func() {
 			if v := recover(); v != nil {
 				slog.Error("panic in a handler", "path", r.URL.Path, "panic", v, "stack", string(debug.Stack()))
-				writeError(w, &httpError{http.StatusInternalServerError, "internal", "a bug in mavrest; its log has the details"})
+				writeError(w, refuse(codeInternal, "a bug in mavrest; its log has the details"))
 			}
 		}()
 		next.ServeHTTP(w, r)
@@ -164,9 +152,12 @@ func encode(v any) []byte {
 const answerHangs = 2 * time.Second
 
 func writeJSON(w http.ResponseWriter, status int, v any) {
-	body := encode(v)
+	write(w, status, "application/json", encode(v))
+}
+
+func write(w http.ResponseWriter, status int, contentType string, body []byte) {
 	h := w.Header()
-	h.Set("Content-Type", "application/json")
+	h.Set("Content-Type", contentType)
 	h.Set("Cache-Control", "no-store")
 	h.Set("Content-Length", strconv.Itoa(len(body)))
 	http.NewResponseController(w).SetWriteDeadline(time.Now().Add(answerHangs))
@@ -174,16 +165,13 @@ func writeJSON(w http.ResponseWriter, status int, v any) {
 	w.Write(body)
 }
 
+// errorBody is the answer to what failed, with the autopilot's own answer where
+// there is one.
 type errorBody struct {
-	Error      string        `json:"error"`
-	Code       errorCode     `json:"code"`
-	Status     string        `json:"status,omitempty"`
-	StatusCode *uint8        `json:"status_code,omitempty"`
-	Command    uint16        `json:"command,omitempty"`
-	Messages   []messageBody `json:"messages,omitzero"`
-	Mode       string        `json:"mode,omitempty"`
-	Done       *bool         `json:"done,omitempty"`
-	Took       *float64      `json:"took,omitempty"`
+	Error string    `json:"error"`
+	Code  errorCode `json:"code"`
+	*commandBody
+	Messages []messageBody `json:"messages,omitzero"`
 }
 
 type messageBody struct {
@@ -205,33 +193,35 @@ func messages(texts []statusText, now time.Time) []messageBody {
 
 // writeError answers with an error: the one place that gives codes their status.
 func writeError(w http.ResponseWriter, err error) {
-	status, body := http.StatusInternalServerError, errorBody{Error: err.Error(), Code: "internal"}
+	body := errorBody{Error: err.Error(), Code: cmp.Or(code(err), codeInternal)}
 	switch e := err.(type) { // nobody wraps them
 	case *notDoneError:
-		status, body.Code = errorStatus[codeNotDone], codeNotDone
-		c := e.command
-		body.Status, body.StatusCode, body.Command, body.Mode, body.Done, body.Took = c.Status, &c.StatusCode, c.Command, c.Mode, c.Done, c.Took
-	case *httpError:
-		status, body.Code = e.status, e.code
+		body.commandBody = &e.command
 	case *commandError:
-		status, body.Code = errorStatus[e.code], e.code
 		if e.answered {
-			body.Status, body.StatusCode, body.Command = resultName(e.result), &e.result, e.command
+			body.commandBody = &commandBody{Status: resultName(e.result), StatusCode: e.result, Command: e.command}
 			body.Messages = messages(e.messages, time.Now())
 		}
-		if e.code == codeOffline {
-			w.Header().Set("Retry-After", "1")
-		}
 	}
-	writeJSON(w, status, body)
+	if body.Code == codeOffline {
+		w.Header().Set("Retry-After", "1")
+	}
+	writeJSON(w, errorStatus[body.Code], body)
 }
 
-// readFields reads a body of one JSON object, or of nothing, into the fields
-// that the route has: pointers to pointers, which a field that is absent or
-// null leaves nil; check then looks at what they hold.
-func readFields(r *http.Request, fields map[string]any, check func() error) ([]byte, error) {
+// field is a field of a request, and what it takes if it is a number.
+type field struct {
+	name     string
+	into     any // pointer to a pointer, which is nil where the field is absent or null
+	min, max float64
+	unit     string
+}
+
+// readFields reads a body of one JSON object, or of nothing, into the fields that
+// the route has; check then looks at what they hold together.
+func readFields(r *http.Request, fields []field, check func() error) ([]byte, error) {
 	if r.URL.RawQuery != "" {
-		return nil, badRequest("the fields go into the body as JSON, not into the query")
+		return nil, refuse(codeBadRequest, "the fields go into the body as JSON, not into the query")
 	}
 	if r.ContentLength > maxBody {
 		return nil, errTooLarge
@@ -239,56 +229,66 @@ func readFields(r *http.Request, fields map[string]any, check func() error) ([]b
 	body, err := io.ReadAll(io.LimitReader(r.Body, maxBody+1))
 	switch {
 	case errors.Is(err, os.ErrDeadlineExceeded):
-		return nil, badRequest("the body did not come whole within %.0f s", readWithin.Seconds())
+		return nil, refuse(codeBadRequest, "the body did not come whole within %.0f s", readWithin.Seconds())
 	case err != nil:
-		return nil, badRequest("the body ended early")
+		return nil, refuse(codeBadRequest, "the body ended early")
 	case len(body) > maxBody:
 		return nil, errTooLarge
 	}
 	if err := decode(body, fields); err != nil {
 		return nil, err
 	}
+	for _, f := range fields {
+		if v, ok := f.into.(**float64); ok && *v != nil && (**v < f.min || **v > f.max) {
+			return nil, refuse(codeOutOfRange, "%s: want %g to %g %s, got %g", f.name, f.min, f.max, f.unit, **v)
+		}
+	}
 	return body, check()
 }
 
-var errTooLarge = &httpError{http.StatusRequestEntityTooLarge, "too_large", "the body is over 4096 bytes; a command needs far less"}
+var errTooLarge = refuse(codeTooLarge, "the body is over 4096 bytes; a command needs far less")
 
-func decode(body []byte, fields map[string]any) error {
+func decode(body []byte, fields []field) error {
 	if len(bytes.Trim(body, " \t\r\n")) == 0 { // JSON's white space
 		return nil
 	}
 	if !utf8.Valid(body) {
-		return badRequest("the body is not UTF-8")
+		return refuse(codeBadRequest, "the body is not UTF-8")
 	}
 	var whole json.RawMessage
 	if err := json.Unmarshal(body, &whole); err != nil {
-		return badRequest("the body is not one JSON object: %v", err)
+		return refuse(codeBadRequest, "the body is not one JSON object: %v", err)
 	}
 	dec := json.NewDecoder(bytes.NewReader(body))
 	if t, _ := dec.Token(); t != json.Delim('{') {
-		return badRequest("the body is JSON, but not an object; want {%s}", fieldNames(fields))
+		return refuse(codeBadRequest, "the body is JSON, but not an object; want {%s}", fieldNames(fields))
 	}
 	seen := make(map[string]bool)
 	for dec.More() {
 		t, _ := dec.Token() // no error: the body was read as JSON before
 		name := t.(string)
-		into, ok := fields[name]
+		i := slices.IndexFunc(fields, func(f field) bool { return f.name == name })
 		switch {
-		case !ok:
-			return badRequest("unknown field %q; the fields here are: %s", name, fieldNames(fields))
+		case i < 0:
+			return refuse(codeBadRequest, "unknown field %q; the fields here are: %s", name, fieldNames(fields))
 		case seen[name]:
-			return badRequest("%s is given twice", name)
+			return refuse(codeBadRequest, "%s is given twice", name)
 		}
 		seen[name] = true
-		if err := dec.Decode(into); err != nil {
+		if err := dec.Decode(fields[i].into); err != nil {
 			return wrongType(name, err)
 		}
 	}
 	return nil
 }
 
-func fieldNames(fields map[string]any) string {
-	return `"` + strings.Join(slices.Sorted(maps.Keys(fields)), `", "`) + `"`
+func fieldNames(fields []field) string {
+	var names []string
+	for _, f := range fields {
+		names = append(names, strconv.Quote(f.name))
+	}
+	slices.Sort(names)
+	return strings.Join(names, ", ")
 }
 
 // typeWords are JSON's types and Go's in words.
@@ -300,50 +300,24 @@ var typeWords = map[string]string{
 func wrongType(name string, err error) error {
 	e := err.(*json.UnmarshalTypeError)        // no other: it was read as JSON before
 	if strings.HasPrefix(e.Value, "number ") { // and the number, which float64 does not hold
-		return outOfRange("%s: the number is too large", name)
+		return refuse(codeOutOfRange, "%s: the number is too large", name)
 	}
-	return badRequest("%s: want %s, got %s", name, typeWords[e.Type.Name()], typeWords[e.Value])
+	return refuse(codeBadRequest, "%s: want %s, got %s", name, typeWords[e.Type.Name()], typeWords[e.Value])
 }
 
-// limit is what a number takes.
-type limit struct {
-	name     string
-	min, max float64
-	unit     string
+// placeFields are of a place that a request may name, and checkPlace looks at them.
+func placeFields(req *request) []field {
+	return []field{{"lat", &req.lat, -90, 90, "degrees"}, {"lon", &req.lon, -180, 180, "degrees"}}
 }
 
-var (
-	limitLat         = limit{"lat", -90, 90, "degrees"}
-	limitLon         = limit{"lon", -180, 180, "degrees"}
-	limitTakeoff     = limit{"altitude", 0.5, 1000, "metres above home"}
-	limitAltitude    = limit{"altitude", -500, 10000, "metres above home"}
-	limitAltitudeMSL = limit{"altitude_msl", -500, 10000, "metres above mean sea level"}
-	limitHeading     = limit{"heading", 0, 360, "degrees"}
-	limitSpeed       = limit{"speed", 0.1, 50, "metres per second"}
-	limitTimeout     = limit{"timeout", 0.05, 5, "seconds"}
-	limitRoll        = limit{"roll", -1, 1, "of full stick, right positive"}
-	limitPitch       = limit{"pitch", -1, 1, "of full stick, forward positive"}
-	limitYaw         = limit{"yaw", -1, 1, "of full stick, clockwise positive"}
-	limitThrottle    = limit{"throttle", 0, 1, "of full throttle, 0.5 holds the altitude"}
-	limitWait        = limit{"wait", 0, 600, "seconds"}
-)
-
-func (l limit) check(v *float64) error {
-	if v == nil || *v >= l.min && *v <= l.max {
-		return nil
+func checkPlace(req *request) error {
+	switch {
+	case req.lat != nil && req.lon == nil:
+		return refuse(codeOutOfRange, "lon: missing; lat and lon come together")
+	case req.lat == nil && req.lon != nil:
+		return refuse(codeOutOfRange, "lat: missing; lat and lon come together")
 	}
-	return outOfRange("%s: want %g to %g %s, got %g", l.name, l.min, l.max, l.unit, *v)
-}
-
-func checkPlace(lat, lon *float64) error {
-	if (lat == nil) != (lon == nil) {
-		missing := "lon"
-		if lat == nil {
-			missing = "lat"
-		}
-		return outOfRange("%s: missing; lat and lon come together", missing)
-	}
-	return cmp.Or(limitLat.check(lat), limitLon.check(lon))
+	return nil
 }
 
 type statusOK struct {
@@ -362,13 +336,13 @@ func (a *api) getMode(http.ResponseWriter, *http.Request) (any, error) {
 	}{mode.String(), word(name)}, nil
 }
 
-// commandBody is the answer to an accepted command. Done and Took come with a
-// wait only: whether the manoeuvre is complete, and the seconds it took.
+// commandBody is the answer to a command; Mode is of an accepted one. Done and Took
+// come with a wait only: whether the manoeuvre is complete, and the seconds it took.
 type commandBody struct {
 	Status     string   `json:"status"`
 	StatusCode uint8    `json:"status_code"`
 	Command    uint16   `json:"command"`
-	Mode       string   `json:"mode"`
+	Mode       string   `json:"mode,omitempty"`
 	Done       *bool    `json:"done,omitempty"`
 	Took       *float64 `json:"took,omitempty"`
 }
@@ -379,19 +353,18 @@ type notDoneError struct {
 	command commandBody
 }
 
+func (e *notDoneError) Unwrap() error { return e.error }
+
 // command reads a request's fields, and the wait that every command has, has the
 // drone carry it out, waits for its manoeuvre where that is asked for, and logs it.
-func (a *api) command(r *http.Request, req *request, fields map[string]any, check func() error) (any, error) {
+func (a *api) command(r *http.Request, req *request, fields []field, check func() error) (any, error) {
 	var wait *float64
-	fields["wait"] = &wait
-	body, err := readFields(r, fields, func() error { return cmp.Or(check(), limitWait.check(wait)) })
+	body, err := readFields(r, append(fields, field{"wait", &wait, 0, 600, "seconds"}), check)
 	if err != nil {
 		return nil, err
 	}
-	conn, bounded := r.Context().Value(connKey{}).(*boundedConn)
-	if bounded { // its command may have to wait for the autopilot
-		conn.hold(nil)
-	}
+	conn := connOf(r)
+	conn.hold(nil) // the autopilot may not answer at once
 	began := time.Now()
 	ans, err := a.drone.do(*req)
 	log := slog.With("from", r.RemoteAddr, "route", r.URL.Path, "body", string(body), "took", time.Since(began).Round(time.Millisecond))
@@ -406,18 +379,13 @@ func (a *api) command(r *http.Request, req *request, fields map[string]any, chec
 		// handler runs, and the answer has a new one.
 		ctx, cancel := context.WithDeadline(r.Context(), began.Add(time.Duration(*wait*float64(time.Second))))
 		defer cancel()
-		if bounded { // a crowd that needs its place does
-			conn.hold(cancel)
-		}
+		conn.hold(cancel) // a crowd that needs its place ends it
 		err = a.drone.wait(ctx, ans.manoeuvre, began)
 		done := err == nil
 		answer.Done, answer.Took = &done, number(time.Since(began).Seconds(), 2)
 		if code(err) == codeNotDone {
 			err = &notDoneError{err, answer}
 		}
-	}
-	if bounded { // its answer goes out first
-		conn.hold(nil)
 	}
 	if err != nil {
 		return nil, err
@@ -428,17 +396,17 @@ func (a *api) command(r *http.Request, req *request, fields map[string]any, chec
 func (a *api) postMode(_ http.ResponseWriter, r *http.Request) (any, error) {
 	var name *string
 	var req request
-	return a.command(r, &req, map[string]any{"mode": &name, "arm": &req.arm}, func() error {
+	return a.command(r, &req, []field{{name: "mode", into: &name}, {name: "arm", into: &req.arm}}, func() error {
 		if name != nil {
 			req.mode, req.setMode = parseMode(*name)
 		}
 		switch {
 		case name == nil && req.arm == nil:
-			return outOfRange("mode: missing; give mode, arm or both")
+			return refuse(codeOutOfRange, "mode: missing; give mode, arm or both")
 		case name != nil && !req.setMode:
-			return outOfRange("mode: want one of %s, got %q", strings.Join(modeNames[:ModeOther], ", "), *name)
+			return refuse(codeOutOfRange, "mode: want one of %s, got %q", strings.Join(modeNames[:ModeOther], ", "), *name)
 		case req.setMode && req.mode == ModeTakeoff && req.arm != nil && !*req.arm:
-			return outOfRange("arm: a takeoff arms by itself; leave it out")
+			return refuse(codeOutOfRange, "arm: a takeoff arms by itself; leave it out")
 		}
 		return nil
 	})
@@ -446,30 +414,24 @@ func (a *api) postMode(_ http.ResponseWriter, r *http.Request) (any, error) {
 
 func (a *api) postTakeoff(_ http.ResponseWriter, r *http.Request) (any, error) {
 	req := request{setMode: true, mode: ModeTakeoff}
-	return a.command(r, &req, map[string]any{"altitude": &req.altitude}, func() error {
-		return limitTakeoff.check(req.altitude)
-	})
+	return a.command(r, &req, []field{{"altitude", &req.altitude, 0.5, 1000, "metres above home"}}, func() error { return nil })
 }
 
 func (a *api) postGoto(_ http.ResponseWriter, r *http.Request) (any, error) {
 	req := request{setMode: true, mode: ModeHold, goTo: true}
-	return a.command(r, &req, map[string]any{
-		"lat": &req.lat, "lon": &req.lon,
-		"altitude": &req.altitude, "altitude_msl": &req.altitudeMSL,
-		"heading": &req.heading, "speed": &req.speed,
-	}, func() error {
-		err := cmp.Or(
-			checkPlace(req.lat, req.lon),
-			limitAltitude.check(req.altitude), limitAltitudeMSL.check(req.altitudeMSL),
-			limitHeading.check(req.heading), limitSpeed.check(req.speed),
-		)
-		switch {
+	return a.command(r, &req, append(placeFields(&req), []field{
+		{"altitude", &req.altitude, -500, 10000, "metres above home"},
+		{"altitude_msl", &req.altitudeMSL, -500, 10000, "metres above mean sea level"},
+		{"heading", &req.heading, 0, 360, "degrees"},
+		{"speed", &req.speed, 0.1, 50, "metres per second"},
+	}...), func() error {
+		switch err := checkPlace(&req); {
 		case err != nil:
 			return err
 		case req.altitude != nil && req.altitudeMSL != nil:
-			return outOfRange("altitude and altitude_msl: give one of the two")
+			return refuse(codeOutOfRange, "altitude and altitude_msl: give one of the two")
 		case req.lat == nil && req.altitude == nil && req.altitudeMSL == nil && req.heading == nil:
-			return outOfRange("lat: missing; give lat and lon, altitude, altitude_msl or heading")
+			return refuse(codeOutOfRange, "lat: missing; give lat and lon, altitude, altitude_msl or heading")
 		}
 		return nil
 	})
@@ -477,9 +439,7 @@ func (a *api) postGoto(_ http.ResponseWriter, r *http.Request) (any, error) {
 
 func (a *api) postLand(_ http.ResponseWriter, r *http.Request) (any, error) {
 	req := request{setMode: true, mode: ModeLand}
-	return a.command(r, &req, map[string]any{"lat": &req.lat, "lon": &req.lon}, func() error {
-		return checkPlace(req.lat, req.lon)
-	})
+	return a.command(r, &req, placeFields(&req), func() error { return checkPlace(&req) })
 }
 
 // defaultTimeout is how long sticks stand without a timeout of their own, in
@@ -488,14 +448,13 @@ const defaultTimeout = 0.5
 
 func (a *api) postInput(_ http.ResponseWriter, r *http.Request) (any, error) {
 	var roll, pitch, yaw, throttle, timeout *float64
-	_, err := readFields(r, map[string]any{
-		"roll": &roll, "pitch": &pitch, "yaw": &yaw, "throttle": &throttle, "timeout": &timeout,
-	}, func() error {
-		return cmp.Or(
-			limitRoll.check(roll), limitPitch.check(pitch), limitYaw.check(yaw),
-			limitThrottle.check(throttle), limitTimeout.check(timeout),
-		)
-	})
+	_, err := readFields(r, []field{
+		{"roll", &roll, -1, 1, "of full stick, right positive"},
+		{"pitch", &pitch, -1, 1, "of full stick, forward positive"},
+		{"yaw", &yaw, -1, 1, "of full stick, clockwise positive"},
+		{"throttle", &throttle, 0, 1, "of full throttle, 0.5 holds the altitude"},
+		{"timeout", &timeout, 0.05, 5, "seconds"},
+	}, func() error { return nil })
 	if err != nil {
 		return nil, err
 	}

@@ -1,11 +1,32 @@
 package main
 
 import (
+	"cmp"
+	"crypto/sha256"
+	_ "embed"
+	"encoding/base64"
 	"math"
 	"net/http"
+	"runtime/debug"
 	"slices"
+	"strings"
 	"time"
 )
+
+// version is set by the linker in a release.
+var version string
+
+// ownVersion is the version of this program; without the linker's, the build
+// information's, which has the revision in it.
+var ownVersion = cmp.Or(version, builtFrom())
+
+func builtFrom() string {
+	info, ok := debug.ReadBuildInfo()
+	if !ok {
+		return "(devel)"
+	}
+	return info.Main.Version
+}
 
 // statusBody is the status object (docs/openapi.yaml). A nil is null: never reported, or
 // reported as unknown.
@@ -118,20 +139,20 @@ func number(v float64, decimals int) *float64 {
 		return nil
 	}
 	scale := math.Pow10(decimals)
-	v = math.Round(v*scale) / scale
-	if v == 0 {
-		v = 0 // no minus before a zero
+	v = math.Round(v*scale)/scale + 0 // no minus before a zero
+	return &v
+}
+
+// orNull is v, null where it is not known.
+func orNull[T any](known bool, v T) *T {
+	if !known {
+		return nil
 	}
 	return &v
 }
 
 // word is s, null where it is empty.
-func word(s string) *string {
-	if s == "" {
-		return nil
-	}
-	return &s
-}
+func word(s string) *string { return orNull(s != "", s) }
 
 // age is the time since at in seconds, null where it never was.
 func age(now, at time.Time) *float64 {
@@ -141,8 +162,8 @@ func age(now, at time.Time) *float64 {
 	return number(now.Sub(at).Seconds(), 2)
 }
 
-// landedStates are the names of MAV_LANDED_STATE in the API; 0 is unknown.
-var landedStates = [...]string{"", "on_ground", "in_air", "takeoff", "landing"}
+// landedStates are the names of MAV_LANDED_STATE in the API; every other number is unknown.
+var landedStates = map[landedState]string{1: "on_ground", 2: "in_air", 3: "takeoff", 4: "landing"}
 
 func (a *api) getStatus(w http.ResponseWriter, r *http.Request) (any, error) {
 	w.Header().Add("Vary", "Accept")
@@ -150,71 +171,53 @@ func (a *api) getStatus(w http.ResponseWriter, r *http.Request) (any, error) {
 	case accepts(accept, "text/event-stream"):
 		return a.stream(w, r)
 	case wantsPage(accept):
-		writePage(w, http.StatusOK, statusPage())
-		return answered, nil
+		writePage(w, http.StatusOK, statusPage)
+		return nil, nil
 	}
 	return render(a.drone.status()), nil
 }
 
 // render is the status object of a snapshot.
 func render(s snapshot) statusBody {
-	t := &s.tel
+	t, now, link := &s.tel, s.now, s.link
+	p, v, a, bat, g, h := t.position, t.velocity, t.attitude, t.battery, t.gps, t.home
+	shown, stands, left := t.beat.came(), t.stands(now), s.expires.Sub(now)
+	armable, checked := t.armable(now)
 	b := statusBody{
-		Version:  ownVersion(),
-		Online:   s.online,
-		Mode:     s.mode.String(),
-		Done:     s.done,
-		Messages: messages(t.texts.since(time.Time{}), s.now),
-		Input:    inputBody{By: word(s.by)},
+		Version:     ownVersion,
+		Online:      s.online,
+		Mode:        s.mode.String(),
+		VehicleMode: orNull(shown, s.modeName),
+		Armed:       orNull(shown, t.beat.armed),
+		InAir:       orNull(landedStates[stands] != "", stands.inAir()),
+		LandedState: word(landedStates[stands]),
+		State:       word(t.beat.state),
+		Failsafe:    orNull(shown, t.beat.failsafe),
+		Armable:     orNull(checked, armable),
+		Unhealthy:   t.health.unhealthy(),
+		Done:        s.done,
+		Vehicle:     orNull(shown, vehicleBody{autopilotName(t.id.autopilot), lowerName(t.id.typ.String(), "MAV_TYPE_"), word(t.id.version), t.id.system}),
+		Position:    orNull(p.came(), positionBody{number(p.lat, 7), number(p.lon, 7), number(p.relative, 2), number(p.amsl, 2), number(p.heading, 2), age(now, p.at)}),
+		Velocity:    orNull(v.came(), velocityBody{number(v.north, 2), number(v.east, 2), number(v.down, 2), number(v.ground, 2), number(v.air, 2), number(v.climb, 2), age(now, v.at)}),
+		Attitude:    orNull(a.came(), attitudeBody{number(a.roll, 1), number(a.pitch, 1), number(a.yaw, 1), age(now, a.at)}),
+		Battery:     orNull(bat.came(), batteryBody{number(bat.voltage, 2), number(bat.current, 2), number(bat.remaining, 0), age(now, bat.at)}),
+		GPS:         orNull(g.came(), gpsBody{word(g.fix), number(g.satellites, 0), number(g.hdop, 2), age(now, g.at)}),
+		Home:        orNull(h.came(), homeBody{number(h.lat, 7), number(h.lon, 7), number(h.amsl, 2)}),
+		Input:       inputBody{Active: left > 0, By: word(s.by)},
+		Messages:    messages(t.texts.since(time.Time{}), now),
 		Link: linkBody{
-			Device: s.link.device, HeartbeatAge: age(s.now, t.beat.at),
-			Received: s.link.received, Lost: s.link.lost, Errors: s.link.errors, Sent: s.link.sent,
-			Error: word(s.fault),
+			Device: link.device, Baud: orNull(link.baud != 0, link.baud), HeartbeatAge: age(now, t.beat.at), Error: word(s.fault),
+			Received: link.received, Lost: link.lost, Errors: link.errors, Sent: link.sent,
 		},
 	}
-	if s.link.baud != 0 {
-		b.Link.Baud = &s.link.baud
+	if b.Input.Active {
+		b.Input.ExpiresIn = number(left.Seconds(), 2)
 	}
-	if !t.beat.at.IsZero() {
-		b.VehicleMode, b.Armed, b.State, b.Failsafe = word(s.modeName), &t.beat.armed, word(t.beat.state), &t.beat.failsafe
-		b.Vehicle = &vehicleBody{autopilotName(t.id.autopilot), lowerName(t.id.typ.String(), "MAV_TYPE_"), word(t.id.version), t.id.system}
-	}
-	if stands := t.stands(s.now); stands > 0 && int(stands) < len(landedStates) {
-		inAir := stands.inAir()
-		b.InAir, b.LandedState = &inAir, word(landedStates[stands])
-	}
-	if armable, known := t.armable(s.now); known {
-		b.Armable = &armable
-	}
-	if !t.health.at.IsZero() {
-		b.Unhealthy = t.health.unhealthy()
-	}
-	if left := s.expires.Sub(s.now); left > 0 {
-		b.Input.Active, b.Input.ExpiresIn = true, number(left.Seconds(), 2)
-	}
-	if p := s.target; p != nil {
-		b.Target = &targetBody{number(p.lat, 7), number(p.lon, 7), number(p.altitude, 2), nil}
-		if t.position.within(freshFor, s.now) {
-			b.Target.Distance = number(distance(t.position.lat, t.position.lon, p.lat, p.lon), 1)
+	if to := s.target; to != nil {
+		b.Target = &targetBody{number(to.lat, 7), number(to.lon, 7), number(to.altitude, 2), nil}
+		if p.within(freshFor, now) {
+			b.Target.Distance = number(distance(p.lat, p.lon, to.lat, to.lon), 1)
 		}
-	}
-	if p := &t.position; !p.at.IsZero() {
-		b.Position = &positionBody{number(p.lat, 7), number(p.lon, 7), number(p.relative, 2), number(p.amsl, 2), number(p.heading, 2), age(s.now, p.at)}
-	}
-	if v := &t.velocity; !v.at.IsZero() {
-		b.Velocity = &velocityBody{number(v.north, 2), number(v.east, 2), number(v.down, 2), number(v.ground, 2), number(v.air, 2), number(v.climb, 2), age(s.now, v.at)}
-	}
-	if v := &t.attitude; !v.at.IsZero() {
-		b.Attitude = &attitudeBody{number(v.roll, 1), number(v.pitch, 1), number(v.yaw, 1), age(s.now, v.at)}
-	}
-	if v := &t.battery; !v.at.IsZero() {
-		b.Battery = &batteryBody{number(v.voltage, 2), number(v.current, 2), number(v.remaining, 0), age(s.now, v.at)}
-	}
-	if g := &t.gps; !g.at.IsZero() {
-		b.GPS = &gpsBody{word(g.fix), number(g.satellites, 0), number(g.hdop, 2), age(s.now, g.at)}
-	}
-	if h := &t.home; !h.at.IsZero() {
-		b.Home = &homeBody{number(h.lat, 7), number(h.lon, 7), number(h.amsl, 2)}
 	}
 	return b
 }
@@ -236,18 +239,16 @@ func (a *api) stream(w http.ResponseWriter, r *http.Request) (any, error) {
 	w.WriteHeader(http.StatusOK)
 	rc := http.NewResponseController(w)
 	if r.Method == http.MethodHead {
-		return answered, nil
+		return nil, nil
 	}
 	end := a.openStream()
 	defer a.closeStream(end)
-	if conn, ok := r.Context().Value(connKey{}).(*boundedConn); ok {
+	if conn := connOf(r); conn != nil {
 		conn.hold(nil)
 		if c, ok := conn.Conn.(interface{ SetWriteBuffer(int) error }); ok {
 			c.SetWriteBuffer(eventBuffer)
 		}
 	}
-	timer := time.NewTimer(0)
-	defer timer.Stop()
 	var sent time.Time
 	var shown uint64
 	out := []byte("retry: 1000\n\n")
@@ -258,19 +259,18 @@ func (a *api) stream(w http.ResponseWriter, r *http.Request) (any, error) {
 			out = append(append(out, encode(render(a.drone.status()))...), '\n')
 			rc.SetWriteDeadline(now.Add(answerHangs))
 			if _, err := w.Write(out); err != nil || rc.Flush() != nil {
-				return answered, nil
+				return nil, nil
 			}
 			out, sent, shown = out[:0], now, changes
 		}
-		timer.Reset(eventEvery)
 		select {
-		case <-timer.C:
+		case <-time.After(eventEvery):
 		case <-r.Context().Done():
-			return answered, nil
+			return nil, nil
 		case <-end:
-			return answered, nil
+			return nil, nil
 		case <-a.drone.ended:
-			return answered, nil
+			return nil, nil
 		}
 	}
 }
@@ -293,4 +293,67 @@ func (a *api) closeStream(end chan struct{}) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.streams = slices.DeleteFunc(a.streams, func(o chan struct{}) bool { return o == end })
+}
+
+// statusHTML is the page for people. It has one script and one style.
+//
+//go:embed status.html
+var statusHTML string
+
+// page is an HTML answer and its Content-Security-Policy.
+type page struct {
+	html, policy string
+}
+
+// statusPage is status.html with the version that it belongs to.
+var statusPage = newPage(strings.Replace(statusHTML, "VERSION", ownVersion, 1))
+
+// rootPage is what a browser gets at /, which is no route: the way to the page.
+var rootPage = newPage(`<!doctype html>
+<html lang="en">
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<link rel="icon" href="data:,">
+<title>mavrest</title>
+<p>There is nothing at this address. <a href="/api/drone/status">The drone is here.</a></p>
+</html>
+`)
+
+// newPage returns a page that a browser lets load and run nothing but the script
+// and the style that stand in it, and talk to nobody but this server. No page
+// may frame it: what a stranger's page shows could be clicked by mistake.
+func newPage(text string) page {
+	policy := "default-src 'none'; connect-src 'self'; img-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+	for _, tag := range []string{"script", "style"} {
+		if _, rest, ok := strings.Cut(text, "<"+tag+">"); ok {
+			body, _, _ := strings.Cut(rest, "</"+tag+">")
+			sum := sha256.Sum256([]byte(body))
+			policy += "; " + tag + "-src 'sha256-" + base64.StdEncoding.EncodeToString(sum[:]) + "'"
+		}
+	}
+	return page{text, policy}
+}
+
+func writePage(w http.ResponseWriter, status int, p page) {
+	w.Header().Set("Content-Security-Policy", p.policy)
+	w.Header().Set("X-Content-Type-Options", "nosniff")
+	write(w, status, "text/html; charset=utf-8", []byte(p.html))
+}
+
+// accepts reports whether an Accept header names a media type. Weights are not
+// looked at.
+func accepts(accept []string, mediaType string) bool {
+	for part := range strings.SplitSeq(strings.Join(accept, ","), ",") {
+		kind, _, _ := strings.Cut(part, ";")
+		if strings.EqualFold(strings.TrimSpace(kind), mediaType) {
+			return true
+		}
+	}
+	return false
+}
+
+// wantsPage reports whether an Accept header is that of a browser that opens an
+// address. A client that can read JSON gets JSON.
+func wantsPage(accept []string) bool {
+	return accepts(accept, "text/html") && !accepts(accept, "application/json")
 }

@@ -445,22 +445,20 @@ func (f *farEnd) sayMode(out *sender) {
 
 func (f *farEnd) read() {
 	var in deframer
-	var dec decoder
 	out := newSender(1, autopilotID)
 	for {
-		n, err := f.line.Read(in.space())
+		err := in.read(f.line)
 		now := time.Now()
 		if err != nil {
 			return
 		}
-		in.filled(n)
 		for {
 			raw, ok := in.next()
 			if !ok {
 				break
 			}
 			a := arrived{id: raw.id, at: now}
-			m, _ := dec.decode(raw)
+			m, _ := raw.decode()
 			switch m := m.(type) {
 			case *common.MessageManualControl:
 				a.y = m.Y
@@ -568,11 +566,10 @@ func BenchmarkLand(b *testing.B) {
 	running.Go(func() {
 		var in deframer
 		for {
-			n, err := tty.Read(in.space())
+			err := in.read(tty)
 			if err != nil {
 				return
 			}
-			in.filled(n)
 			if _, ok := in.next(); ok {
 				acked <- struct{}{}
 			}
@@ -649,7 +646,7 @@ func (*replay) Close() error                { return nil }
 
 // mute is a link that only listens.
 func mute() *drone {
-	l := newDrone(device{name: "replay", baud: func() int { return 0 }}, 0, false)
+	l := newDrone(device{name: "replay"}, 0, false)
 	l.quit()
 	return l
 }
@@ -1186,8 +1183,10 @@ func TestTelemetryAllocatesLittle(t *testing.T) {
 	}
 	r := &reader{link: mute().link}
 	in := &r.in
+	var line bytes.Reader
 	take := func(b []byte) {
-		in.filled(copy(in.space(), b))
+		line.Reset(b)
+		in.read(&line)
 		for {
 			f, ok := in.next()
 			if !ok {
@@ -1283,8 +1282,8 @@ func TestFloodOfTextsStaysBounded(t *testing.T) {
 	if n := len(l.tel.texts.chunks); n > 8 {
 		t.Errorf("%d texts wait for their chunks, over the budget of 8", n)
 	}
-	if n := len(l.tel.texts.since(time.Time{})); n != len(l.tel.texts.last) {
-		t.Errorf("%d texts are kept, want %d", n, len(l.tel.texts.last))
+	if n := len(l.tel.texts.since(time.Time{})); n != keptTexts {
+		t.Errorf("%d texts are kept, want %d", n, keptTexts)
 	}
 }
 

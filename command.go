@@ -115,7 +115,7 @@ func (a *acks) answered(s *step) {
 func (a *acks) send(c *command) error {
 	now := time.Now()
 	if c.copies > 0 {
-		a.link.clear() // gets the autopilot's parser out of a broken frame
+		a.link.pad() // gets the autopilot's parser out of a broken frame
 	}
 	if err := a.link.send(c.step.message(a.tel.id.system, uint8(c.copies))); err != nil {
 		return err

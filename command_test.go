@@ -534,7 +534,7 @@ func TestAfterACommandWhoseAcksAreNotAllKnownTheNextOfItsNumberWaits(t *testing.
 	const speed = common.MAV_CMD_DO_CHANGE_SPEED
 	inLinkBubble(t, func(t *testing.T) {
 		l := newLink(device{}, 0, false, nil)
-		l.conn = &connection{queue: make(chan outgoing, 20)}
+		l.writer = &writer{queue: make(chan outgoing, 20)}
 		a := newAcks(l, &telemetry{})
 		s := step{cmd: speed}
 		send := func(copies int) *command {

@@ -714,7 +714,7 @@ func TestAStickModeAfterOneThatFailedHasItsStream(t *testing.T) {
 
 // anew starts mavrest beside a vehicle that flies already.
 func (f *flight) anew(then func()) {
-	dev := device{name: "sim", kind: serialLine, open: func(context.Context) (port, error) { return f.sim.open() }, baud: func() int { return 0 }}
+	dev := device{name: "sim", lossy: true, open: func(context.Context) (port, error) { return f.sim.open() }}
 	d := newDrone(dev, 0, false)
 	f.link, f.handler = d, newHandler(d, admission{})
 	ctx, end := context.WithCancel(f.Context())
@@ -991,7 +991,7 @@ func (p *twicePort) Read(b []byte) (int, error) {
 func TestALineThatBringsFramesTwiceMakesNoAcceptance(t *testing.T) {
 	twice := func(d *drone) {
 		open := d.link.device.open
-		d.link.device.kind = datagrams
+		d.link.device.lossy, d.link.device.datagrams = false, true
 		d.link.device.open = func(ctx context.Context) (port, error) {
 			p, err := open(ctx)
 			return &twicePort{port: p}, err

@@ -238,7 +238,7 @@ func (d *drone) take(m message.Message, now time.Time) {
 		d.identify()
 	case *common.MessageStatustext:
 		if d.tel.texts.count != texts {
-			s := d.tel.texts.last[(d.tel.texts.count-1)%len(d.tel.texts.last)]
+			s := d.tel.texts.last[len(d.tel.texts.last)-1]
 			slog.Debug("statustext", "severity", s.severity, "text", s.text)
 		}
 		d.version.Add(1)

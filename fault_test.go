@@ -179,12 +179,11 @@ func (l *badLine) acked(id uint16) int {
 
 // message is what a frame says.
 func (f wireFrame) message() message.Message {
-	var d decoder
 	known := dialectRW.GetMessage(f.id)
 	if known == nil {
 		return nil
 	}
-	m, err := d.decode(rawFrame{id: f.id, v2: !f.v1, known: known, payload: f.payload})
+	m, err := rawFrame{v2: !f.v1, known: known, payload: f.payload}.decode()
 	if err != nil {
 		return nil
 	}
@@ -285,7 +284,7 @@ func (v sentValues) add(f wireFrame) {
 	case *common.MessageHomePosition:
 		put("home", values(float64(m.Latitude)/1e7, 7, float64(m.Longitude)/1e7, 7, float64(m.Altitude)/1000, 2))
 	case *common.MessageExtendedSysState:
-		put("landed", fmt.Sprint(landedStates[m.LandedState]))
+		put("landed", fmt.Sprint(landedStates[landedState(m.LandedState)]))
 	}
 }
 
@@ -332,7 +331,7 @@ func flyOver(t *testing.T, flavour simFlavour, between func(port) port, do func(
 		ctx, land := context.WithCancel(t.Context())
 		linkCtx, stop := context.WithCancel(ctx)
 		l := newDrone(device{
-			name: "sim", kind: serialLine,
+			name: "sim", lossy: true,
 			open: func(context.Context) (port, error) {
 				p, err := s.open()
 				if err != nil {
@@ -340,7 +339,6 @@ func flyOver(t *testing.T, flavour simFlavour, between func(port) port, do func(
 				}
 				return between(p), nil
 			},
-			baud: func() int { return 0 },
 		}, 0, false)
 		f := &flight{t, s, l, newHandler(l, admission{}), stop, px4}
 		if flavour == simArduPilot {
@@ -1026,7 +1024,7 @@ func onceOnATerminal(t *testing.T, way int) {
 		p.unplug()
 		for lost := false; !lost; runtime.Gosched() {
 			l.link.mu.Lock()
-			lost = l.link.conn == nil
+			lost = l.link.writer == nil
 			l.link.mu.Unlock()
 		}
 	}

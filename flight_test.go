@@ -51,9 +51,8 @@ func flyWith(t *testing.T, flavour simFlavour, prepare func(*simulator), start f
 		ctx, land := context.WithCancel(t.Context())
 		linkCtx, stop := context.WithCancel(ctx)
 		dev := device{
-			name: "sim", kind: serialLine,
+			name: "sim", lossy: true,
 			open: func(context.Context) (port, error) { return s.open() },
-			baud: func() int { return 0 },
 		}
 		l := newDrone(dev, 0, false)
 		if start != nil {

@@ -2,8 +2,10 @@ package main
 
 import (
 	"bytes"
+	"encoding/binary"
 	"errors"
-	"slices"
+	"io"
+	"time"
 
 	"github.com/bluenviron/gomavlib/v3/pkg/dialect"
 	"github.com/bluenviron/gomavlib/v3/pkg/dialects/common"
@@ -71,7 +73,7 @@ const (
 	autopilotID = byte(minimal.MAV_COMP_ID_AUTOPILOT1)
 )
 
-// Numbers of the messages that the link itself looks for.
+// Numbers of the messages that are looked for or asked for.
 var (
 	idHeartbeat          = (*minimal.MessageHeartbeat)(nil).GetID()
 	idSysStatus          = (*common.MessageSysStatus)(nil).GetID()
@@ -98,41 +100,49 @@ var padding [280]byte
 // rawFrame is one frame from the line. Its payload is only good until the next
 // read.
 type rawFrame struct {
-	system, component, seq byte
+	header
+	v2      bool
+	known   *message.ReadWriter // nil for a message that is not in the dialect
+	payload []byte
+}
+
+// header is what tells a frame from every other one of the last seconds.
+type header struct {
+	seq, system, component byte
 	id                     uint32
-	v2                     bool
-	known                  *message.ReadWriter // nil for a message that is not in the dialect
-	payload                []byte
-	sum                    uint16 // its checksum, as it came
+	sum                    uint16 // the checksum
 }
 
-// echo is what tells a frame from every other one of the last seconds: its
-// sequence, sender, message and checksum, as a version 2 frame has them.
-type echo [8]byte
-
-func (f rawFrame) echo() echo {
-	return echo{f.seq, f.system, f.component, byte(f.id), byte(f.id >> 8), byte(f.id >> 16), byte(f.sum), byte(f.sum >> 8)}
+// headerOf is the header of a version 2 frame, which is not signed.
+func headerOf(b []byte) header {
+	id := uint32(b[7]) | uint32(b[8])<<8 | uint32(b[9])<<16
+	return header{b[4], b[5], b[6], id, binary.LittleEndian.Uint16(b[len(b)-2:])}
 }
 
-// echoOf is the same of a version 2 frame that is about to be sent.
-func echoOf(b []byte) echo {
-	n := len(b)
-	return echo{b[4], b[5], b[6], b[7], b[8], b[9], b[n-2], b[n-1]}
+// recent are the last frames that were sent, or came, and when: a router or a radio
+// may bring them again.
+type recent struct {
+	last [64]struct {
+		header
+		at time.Time
+	}
+	n int
 }
 
-// echoes are the last frames that we sent: a router or a radio may send them back.
-type echoes struct {
-	last [64]echo
-	n    int
+func (r *recent) add(h header, at time.Time) {
+	slot := &r.last[r.n%len(r.last)]
+	slot.header, slot.at = h, at
+	r.n++
 }
 
-func (e *echoes) add(x echo) {
-	e.last[e.n%len(e.last)] = x
-	e.n++
-}
-
-func (e *echoes) has(x echo) bool {
-	return slices.Contains(e.last[:min(e.n, len(e.last))], x)
+// has reports whether a frame is one of those after since.
+func (r *recent) has(h header, since time.Time) bool {
+	for i := range r.last {
+		if r.last[i].header == h && r.last[i].at.After(since) {
+			return true
+		}
+	}
+	return false
 }
 
 // sequence counts the gaps in the vehicle's frames.
@@ -145,11 +155,11 @@ type sequence struct {
 // UDP delivered late.
 func (s *sequence) lost(seq byte) uint64 {
 	gap := seq - s.last - 1
-	if s.known && gap > 127 {
-		return 0
-	}
-	if !s.known {
+	switch {
+	case !s.known:
 		gap = 0
+	case gap > 127:
+		return 0
 	}
 	s.last, s.known = seq, true
 	return uint64(gap)
@@ -163,21 +173,19 @@ func (s *sequence) lost(seq byte) uint64 {
 type deframer struct {
 	buf        [2048]byte
 	start, end int    // what is received and not yet understood
-	astray     bool   // start is not where a frame ended
+	skipped    int    // bytes between the last frame's end and start
 	datagrams  bool   // no frame goes on in the next read
-	skipped    int    // bytes since then
 	errors     uint64 // places where bytes were no frame; one for each 256 of pure noise
 }
 
-// space is where the next bytes go.
-func (d *deframer) space() []byte {
+// read takes what r brings next.
+func (d *deframer) read(r io.Reader) error {
 	d.end = copy(d.buf[:], d.buf[d.start:d.end])
 	d.start = 0
-	return d.buf[d.end:]
+	n, err := r.Read(d.buf[d.end:])
+	d.end += n
+	return err
 }
-
-// filled says that n bytes came into the space.
-func (d *deframer) filled(n int) { d.end += n }
 
 // next returns the next frame that checks, or false when more bytes are needed.
 func (d *deframer) next() (rawFrame, bool) {
@@ -189,13 +197,12 @@ func (d *deframer) next() (rawFrame, bool) {
 				d.errors++
 			}
 			d.skipped++
-			d.astray = true
 			d.start++
 		case size == 0: // it may, and is not all here
 			return rawFrame{}, false
 		default:
 			d.start += size
-			d.astray, d.skipped = false, 0
+			d.skipped = 0
 			return f, true
 		}
 	}
@@ -206,39 +213,35 @@ func (d *deframer) next() (rawFrame, bool) {
 // not complete. A message that is not in the dialect can't be checked: it counts
 // as a frame only between two others, or between one and the datagram's end.
 func (d *deframer) candidate(b []byte) (f rawFrame, size int) {
-	var header, payload int
-	switch b[0] {
-	case frame.V1MagicByte:
-		if len(b) < 6 {
-			return f, 0
-		}
-		f = rawFrame{seq: b[2], system: b[3], component: b[4], id: uint32(b[5])}
-		header, payload = 6, int(b[1])
-		size = header + payload + 2
-	case frame.V2MagicByte:
-		if len(b) < 10 {
-			return f, 0
-		}
+	begin := 6 // of the payload
+	if f.v2 = b[0] == frame.V2MagicByte; f.v2 {
+		begin = 10
+	} else if b[0] != frame.V1MagicByte {
+		return f, -1
+	}
+	if len(b) < begin {
+		return f, 0
+	}
+	end := begin + int(b[1])
+	size = end + 2
+	if f.v2 {
 		if b[2]&^frame.V2FlagSigned != 0 { // unknown incompatibility flags: not to be read
 			return f, -1
 		}
-		f = rawFrame{v2: true, seq: b[4], system: b[5], component: b[6],
-			id: uint32(b[7]) | uint32(b[8])<<8 | uint32(b[9])<<16}
-		header, payload = 10, int(b[1])
-		size = header + payload + 2
 		if b[2] != 0 {
 			size += 13
 		}
-	default:
-		return f, -1
+		f.header = headerOf(b[:begin])
+	} else {
+		f.header = header{seq: b[2], system: b[3], component: b[4], id: uint32(b[5])}
 	}
 	f.known = dialectRW.GetMessage(f.id)
-	if len(b) >= header+payload+2 {
-		f.sum = uint16(b[header+payload]) | uint16(b[header+payload+1])<<8
+	if len(b) >= end+2 {
+		f.sum = binary.LittleEndian.Uint16(b[end:])
 	}
 	if f.known == nil {
 		switch {
-		case d.astray:
+		case d.skipped > 0:
 			return f, -1
 		case d.datagrams && len(b) == size:
 			return f, size
@@ -254,30 +257,24 @@ func (d *deframer) candidate(b []byte) (f rawFrame, size int) {
 	}
 	var sum x25.X25
 	sum.Reset()
-	sum.Write(b[1 : header+payload])
+	sum.Write(b[1:end])
 	sum.Write([]byte{f.known.CRCExtra()})
 	if f.sum != sum.Sum16() {
 		return f, -1
 	}
-	f.payload = b[header : header+payload]
+	f.payload = b[begin:end]
 	return f, size
 }
 
-// decoder turns checked frames into messages. It pads a version 2 payload,
-// whose trailing zeros are not sent, in a buffer of its own.
-type decoder struct {
-	raw    message.MessageRaw
-	padded [255]byte
-}
-
-func (d *decoder) decode(f rawFrame) (message.Message, error) {
-	n := copy(d.padded[:], f.payload)
-	d.raw = message.MessageRaw{ID: f.id, Payload: d.padded[:n]}
+// decode is the message of a known frame. It fails on a version 1 frame of another
+// length.
+func (f rawFrame) decode() (message.Message, error) {
+	var padded [255]byte // a version 2 payload comes without its trailing zeros
+	payload := padded[:copy(padded[:], f.payload)]
 	if f.v2 {
-		clear(d.padded[n:])
-		d.raw.Payload = d.padded[:]
+		payload = padded[:]
 	}
-	return f.known.Read(&d.raw, f.v2)
+	return f.known.Read(&message.MessageRaw{ID: f.id, Payload: payload}, f.v2)
 }
 
 // sender encodes messages as one system and component, with a sequence of its

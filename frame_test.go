@@ -30,10 +30,8 @@ func newLineReader() *lineReader { return &lineReader{} }
 
 // feed gives the deframer one burst.
 func (r *lineReader) feed(b ...[]byte) *lineReader {
-	for rest := bytes.Join(b, nil); len(rest) > 0; {
-		n := copy(r.in.space(), rest)
-		rest = rest[n:]
-		r.in.filled(n)
+	for rest := bytes.NewReader(bytes.Join(b, nil)); rest.Len() > 0; {
+		r.in.read(rest)
 		r.take()
 	}
 	return r
@@ -298,24 +296,23 @@ func TestAMegabyteOfNoiseHidesNoFrameAndMakesNone(t *testing.T) {
 	}
 }
 
-// decodedPacket runs a packet through the deframer and a decoder.
-func decodedPacket(t *testing.T, d *decoder, p []byte) (message.Message, error) {
+// decodedPacket runs a packet through the deframer and decodes it.
+func decodedPacket(t *testing.T, p []byte) (message.Message, error) {
 	t.Helper()
 	var in deframer
-	in.filled(copy(in.space(), p))
+	in.read(bytes.NewReader(p))
 	f, ok := in.next()
 	if !ok || f.known == nil {
 		t.Fatalf("%x was not read", p)
 	}
-	return d.decode(f)
+	return f.decode()
 }
 
 func TestATruncatedPayloadIsZeroWhereNothingWasSent(t *testing.T) {
-	var d decoder
 	full := &common.MessageAttitude{TimeBootMs: 1 << 30, Roll: 1, Pitch: 2, Yaw: 3, Rollspeed: 4, Pitchspeed: 5, Yawspeed: 6}
 	short := &common.MessageAttitude{TimeBootMs: 5}
 	for _, want := range []*common.MessageAttitude{full, short, full} { // short must not show what full left
-		m, err := decodedPacket(t, &d, packet(1, 1, 1, want))
+		m, err := decodedPacket(t, packet(1, 1, 1, want))
 		if err != nil || *m.(*common.MessageAttitude) != *want {
 			t.Errorf("decoded %+v, %v; want %+v", m, err, want)
 		}
@@ -326,28 +323,26 @@ func TestATruncatedPayloadIsZeroWhereNothingWasSent(t *testing.T) {
 }
 
 func TestAVersion1MessageHasNoExtensionsAndMustHaveItsLength(t *testing.T) {
-	var d decoder
 	ack := &common.MessageCommandAck{Command: 400, Result: 4, Progress: 9, ResultParam2: 8, TargetSystem: 7, TargetComponent: 6}
-	if _, err := decodedPacket(t, &d, packet(1, 1, 1, ack)); err != nil {
+	if _, err := decodedPacket(t, packet(1, 1, 1, ack)); err != nil {
 		t.Fatal(err)
 	}
-	m, err := decodedPacket(t, &d, packet1(1, 1, 1, ack))
+	m, err := decodedPacket(t, packet1(1, 1, 1, ack))
 	if want := (common.MessageCommandAck{Command: 400, Result: 4}); err != nil || *m.(*common.MessageCommandAck) != want {
 		t.Errorf("decoded %+v, %v; want %+v", m, err, want)
 	}
 	for _, size := range []int{0, 2, 4, 10, 255} {
 		odd := wireFrame{v1: true, system: 1, component: 1, id: 77, payload: make([]byte, size)}.bytes()
-		if m, err := decodedPacket(t, &d, odd); err == nil {
+		if m, err := decodedPacket(t, odd); err == nil {
 			t.Errorf("a version 1 ack of %d bytes was read: %+v", size, m)
 		}
 	}
 }
 
 func TestAVersion2PayloadOfTheFutureIsReadAsFarAsItIsKnown(t *testing.T) {
-	var d decoder
 	payload := payloadOf(attitudeAt(5), true)
 	longer := append(slices.Clone(payload), bytes.Repeat([]byte{0xaa}, 255-len(payload))...)
-	m, err := decodedPacket(t, &d, wireFrame{system: 1, component: 1, id: 30, payload: longer}.bytes())
+	m, err := decodedPacket(t, wireFrame{system: 1, component: 1, id: 30, payload: longer}.bytes())
 	if err != nil || *m.(*common.MessageAttitude) != *attitudeAt(5) {
 		t.Errorf("decoded %+v, %v", m, err)
 	}
@@ -355,7 +350,7 @@ func TestAVersion2PayloadOfTheFutureIsReadAsFarAsItIsKnown(t *testing.T) {
 
 func TestAFrameThatIsSentBackIsKnownAsAnEcho(t *testing.T) {
 	s := newSender(1, componentID)
-	var sent echoes
+	var sent recent
 	var frames [][]byte
 	for i := range 70 {
 		b, err := s.encode(&common.MessageManualControl{Target: 1, X: int16(i % 3), Z: 500})
@@ -363,19 +358,19 @@ func TestAFrameThatIsSentBackIsKnownAsAnEcho(t *testing.T) {
 			t.Fatal(err)
 		}
 		frames = append(frames, slices.Clone(b))
-		sent.add(echoOf(b))
+		sent.add(headerOf(b), time.Unix(1000, 0))
 	}
-	read := func(b []byte) echo {
+	read := func(b []byte) header {
 		var in deframer
-		in.filled(copy(in.space(), b))
+		in.read(bytes.NewReader(b))
 		f, ok := in.next()
 		if !ok {
 			t.Fatalf("%x was not read", b)
 		}
-		return f.echo()
+		return f.header
 	}
 	for i, b := range frames {
-		lineEqual(t, fmt.Sprintf("frame %d of 70 is one of our last 64", i), sent.has(read(b)), i >= 6)
+		lineEqual(t, fmt.Sprintf("frame %d of 70 is one of our last 64", i), sent.has(read(b), time.Time{}), i >= 6)
 	}
 	last := checkedFrames(frames[69])[0]
 	for name, change := range map[string]func(f *wireFrame){
@@ -387,7 +382,7 @@ func TestAFrameThatIsSentBackIsKnownAsAnEcho(t *testing.T) {
 	} {
 		other := last
 		change(&other)
-		lineEqual(t, "a frame of another "+name+" is ours", sent.has(read(other.bytes())), false)
+		lineEqual(t, "a frame of another "+name+" is ours", sent.has(read(other.bytes()), time.Time{}), false)
 	}
 }
 
@@ -418,20 +413,18 @@ func FuzzFrames(f *testing.F) {
 }
 
 func fuzzFrames(t *testing.T, portion byte, data []byte) {
-	d := newDrone(device{name: "fuzz", baud: func() int { return 0 }}, 0, false)
+	d := newDrone(device{name: "fuzz"}, 0, false)
 	d.cmd.stopped = true // no handshake
 	x := d.cmd.acks.open(&step{cmd: common.MAV_CMD_COMPONENT_ARM_DISARM}, report{}, 0)
 	r := &reader{link: d.link}
 	now := time.Unix(1000, 0)
 	var taken []wireFrame
 	burst := func(b []byte) {
-		for len(b) > 0 {
-			n := copy(r.in.space(), b)
-			if n == 0 {
+		for rest := bytes.NewReader(b); rest.Len() > 0; {
+			left := rest.Len()
+			if r.in.read(rest); rest.Len() == left {
 				t.Fatal("no space for more bytes: a port would read nothing and be closed")
 			}
-			r.in.filled(n)
-			b = b[n:]
 			for f, ok := r.in.next(); ok; f, ok = r.in.next() {
 				if f.known != nil {
 					taken = append(taken, wireFrame{v1: !f.v2, seq: f.seq, system: f.system, component: f.component, id: f.id, payload: bytes.Clone(f.payload)})

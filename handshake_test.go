@@ -208,10 +208,10 @@ func TestTheMessagesAskedForTakeLessThanHalfOfALinkAt57600(t *testing.T) {
 			inLinkBubble(t, func(t *testing.T) {
 				var count atomic.Int64
 				s := newSimulator(flavour)
-				l := newDrone(device{name: "sim", kind: serialLine, open: func(context.Context) (port, error) {
+				l := newDrone(device{name: "sim", lossy: true, open: func(context.Context) (port, error) {
 					p, err := s.open()
 					return countedPort{p, &count}, err
-				}, baud: func() int { return 0 }}, 0, false)
+				}}, 0, false)
 				ctx, cancel := context.WithCancel(t.Context())
 				var running sync.WaitGroup
 				running.Go(func() { s.run(ctx) })

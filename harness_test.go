@@ -53,6 +53,13 @@ func sampled[T any](t *testing.T, cases []T, n int) []T {
 	return some
 }
 
+// atBaud is a line that is at a baud rate.
+func atBaud(rate int64) *lineState {
+	l := &lineState{}
+	l.baud.Store(rate)
+	return l
+}
+
 // quietLink keeps the link's log out of the test's output.
 func quietLink() { slog.SetDefault(slog.New(slog.DiscardHandler)) }
 
@@ -339,7 +346,6 @@ func newLineBench(t *testing.T, beat *common.MessageHeartbeat, with ...func(*lin
 			}
 			return b.cable, nil
 		},
-		baud: func() int { return 0 },
 	}, 0, false)
 	b.drone.sticks.src.told, b.drone.sticks.src.receiver = true, receiverIdle // it arms without our sticks
 	for _, f := range with {

@@ -203,7 +203,7 @@ func (b *board) noLogin() {
 		b.Errorf("the UART is a console: it said %q", text)
 	}
 	var in deframer
-	in.filled(copy(in.space(), said))
+	in.read(bytes.NewReader(said))
 	if _, ok := in.next(); !ok {
 		b.Errorf("no MAVLink came from the UART, but %q", said[:min(len(said), 200)])
 	}

@@ -23,7 +23,6 @@ package main
 
 import (
 	"bytes"
-	"cmp"
 	"context"
 	"errors"
 	"flag"
@@ -147,42 +146,17 @@ const usage = `mavrest - a REST API for a drone, on its companion board
   mavrest -device sim -port 8080
 `
 
-// version is set by the linker in a release; otherwise the build info tells.
-var version string
-
-// ownVersion is the version, and the revision that it was built from where the
-// linker set no version.
-var ownVersion = sync.OnceValue(func() string {
-	info, ok := debug.ReadBuildInfo()
-	if version != "" || !ok {
-		return version
-	}
-	v := cmp.Or(info.Main.Version, "(devel)")
-	if rev := buildSettings(info)["vcs.revision"]; rev != "" {
-		v += " " + rev[:min(len(rev), 12)]
-	}
-	return v
-})
-
 // buildVersion is the version, and the Go version and platform it was built with.
 func buildVersion() string {
-	platform := ""
+	v := fmt.Sprintf("mavrest %s %s %s/%s", ownVersion, runtime.Version(), runtime.GOOS, runtime.GOARCH)
 	if info, ok := debug.ReadBuildInfo(); ok {
-		settings := buildSettings(info)
-		platform = fmt.Sprintf(" %s %s/%s", info.GoVersion, settings["GOOS"], settings["GOARCH"])
-		if arm := settings["GOARM"]; arm != "" {
-			platform += " v" + arm
+		for _, s := range info.Settings {
+			if s.Key == "GOARM" {
+				v += " v" + s.Value
+			}
 		}
 	}
-	return "mavrest " + ownVersion() + platform
-}
-
-func buildSettings(info *debug.BuildInfo) map[string]string {
-	settings := make(map[string]string)
-	for _, s := range info.Settings {
-		settings[s.Key] = s.Value
-	}
-	return settings
+	return v
 }
 
 // run is the program: it returns when ctx is done and everything has ended, or
@@ -196,32 +170,35 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 		fmt.Fprintln(stdout, buildVersion())
 		return nil
 	}
-	log := logTo(stderr, o.verbose)
+	log := newLogWriter(stderr)
 	defer log.close()
+	level := slog.LevelInfo
+	if o.verbose {
+		level = slog.LevelDebug
+	}
+	slog.SetDefault(slog.New(slog.NewTextHandler(log, &slog.HandlerOptions{Level: level})))
 
 	var running sync.WaitGroup
 	defer running.Wait()
 	// A simulated drone outlives the link to it, as a real one does.
 	deviceCtx, unplug := context.WithCancel(context.WithoutCancel(ctx))
+	defer unplug()
 	dev, err := openDevice(deviceCtx, o, &running)
 	if err != nil {
-		unplug()
 		return err
 	}
 	listener, err := net.Listen("tcp", net.JoinHostPort(o.bind, strconv.Itoa(o.port)))
 	if err != nil {
-		unplug()
 		return listenError(err, o)
 	}
 
 	droneCtx, stopDrone := context.WithCancel(context.WithoutCancel(ctx))
 	defer stopDrone()
 	d := newDrone(dev, byte(o.system), o.gcs)
-	left := make(chan struct{}) // closed when the drone is left to itself
+	droneEnded := make(chan struct{})
 	running.Go(func() {
-		defer close(left)
+		defer close(droneEnded)
 		d.run(droneCtx)
-		unplug()
 	})
 	server := newServer(newHandler(d, admitted(o)))
 	tell := supervise(droneCtx, d, &running)
@@ -236,7 +213,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	}
 	tell("STOPPING=1")
 	stopDrone()
-	stopServer(server, left)
+	stopServer(server, droneEnded)
 	return err
 }
 
@@ -245,27 +222,16 @@ const stopWithin = 4 * time.Second
 
 // stopServer ends the server after the drone: first the vehicle is left and its port
 // is closed, then answers that are under way go out.
-func stopServer(server *http.Server, left <-chan struct{}) {
+func stopServer(server *http.Server, droneEnded <-chan struct{}) {
 	ctx, cancel := context.WithTimeout(context.Background(), stopWithin)
 	defer cancel()
 	select {
-	case <-left:
+	case <-droneEnded:
 	case <-ctx.Done():
 	}
 	if server.Shutdown(ctx) != nil {
 		server.Close()
 	}
-}
-
-// logTo has the log written to w; close writes what is left.
-func logTo(w io.Writer, verbose bool) *logWriter {
-	level := slog.LevelInfo
-	if verbose {
-		level = slog.LevelDebug
-	}
-	log := newLogWriter(w)
-	slog.SetDefault(slog.New(slog.NewTextHandler(log, &slog.HandlerOptions{Level: level})))
-	return log
 }
 
 // admitted is who may ask, by the flags and the machine's own names.
@@ -286,10 +252,9 @@ func openDevice(ctx context.Context, o options, running *sync.WaitGroup) (device
 	s := newSimulator(flavour)
 	running.Go(func() { s.run(ctx) })
 	return device{
-		name: o.device,
-		kind: serialLine,
-		open: func(context.Context) (port, error) { return s.open() },
-		baud: func() int { return 0 },
+		name:  o.device,
+		lossy: true, // as a serial line
+		open:  func(context.Context) (port, error) { return s.open() },
 	}, nil
 }
 
@@ -304,31 +269,31 @@ func listenError(err error, o options) error {
 	return fmt.Errorf("-bind %s -port %d: %s; -bind takes an address of this board", o.bind, o.port, strings.TrimPrefix(err.Error(), "listen "))
 }
 
-// supervisor talks to systemd as sd_notify(3) does.
-type supervisor struct {
-	drone  *drone
-	tell   func(state string)
-	period time.Duration // in which systemd wants a sign of life; 0: none wanted
-	status string        // the last STATUS
-}
-
 // statusEvery is how often systemd is told, or four times in a shorter period of its
 // watchdog.
 const statusEvery = 2500 * time.Millisecond
 
-// supervise tells systemd of the link and that it lives, until ctx is done, and
-// returns what tells it more. Without a NOTIFY_SOCKET it is silent.
+// supervise tells systemd of the link and that it lives, as sd_notify(3) does, until
+// ctx is done, and returns what tells it more. Without a NOTIFY_SOCKET it is silent.
 func supervise(ctx context.Context, d *drone, running *sync.WaitGroup) (tell func(state string)) {
 	socket := os.Getenv("NOTIFY_SOCKET")
 	if socket == "" {
 		return func(string) {}
 	}
-	s := &supervisor{drone: d, tell: func(state string) { tellSocket(socket, state) }}
-	every := statusEvery
-	usec, _ := strconv.ParseInt(os.Getenv("WATCHDOG_USEC"), 10, 64)
-	if pid := os.Getenv("WATCHDOG_PID"); usec > 0 && (pid == "" || pid == strconv.Itoa(os.Getpid())) {
-		s.period = time.Duration(usec) * time.Microsecond
-		every = min(every, s.period/4)
+	tell = func(state string) {
+		c, err := net.Dial("unixgram", socket)
+		if err == nil {
+			_, err = c.Write([]byte(state))
+			c.Close()
+		}
+		if err != nil {
+			slog.Warn("systemd can't be told", "state", state, "error", err)
+		}
+	}
+	usec, _ := strconv.ParseInt(os.Getenv("WATCHDOG_USEC"), 10, 64) // 0 without a watchdog
+	every, period := statusEvery, time.Duration(usec)*time.Microsecond
+	if period > 0 {
+		every = min(every, period/4)
 	}
 	running.Go(func() {
 		ticker := time.NewTicker(every)
@@ -336,41 +301,23 @@ func supervise(ctx context.Context, d *drone, running *sync.WaitGroup) (tell fun
 		for {
 			select {
 			case <-ticker.C:
-				s.alive()
+				tell(signOfLife(d, period))
 			case <-ctx.Done():
 				return
 			}
 		}
 	})
-	return s.tell
+	return tell
 }
 
-func tellSocket(socket, state string) {
-	c, err := net.Dial("unixgram", socket)
-	if err == nil {
-		_, err = c.Write([]byte(state))
-		c.Close()
+// signOfLife is what systemd is told of the drone: that it lives, unless its clock
+// has not run for half the watchdog's period (0: systemd has none), and its state.
+func signOfLife(d *drone, period time.Duration) string {
+	state := "STATUS=" + d.summary()
+	if time.Since(time.Unix(0, d.clock.beat.Load())) < period/2 {
+		state += "\nWATCHDOG=1"
 	}
-	if err != nil {
-		slog.Warn("systemd can't be told", "state", state, "error", err)
-	}
-}
-
-// alive tells of the link, and gives a sign of life unless the drone's clock has
-// not run for half the period.
-func (s *supervisor) alive() {
-	var state []string
-	beat := time.Since(time.Unix(0, s.drone.clock.beat.Load()))
-	if s.period > 0 && beat < s.period/2 {
-		state = append(state, "WATCHDOG=1")
-	}
-	if status := s.drone.summary(); status != s.status {
-		s.status = status
-		state = append(state, "STATUS="+status)
-	}
-	if state != nil {
-		s.tell(strings.Join(state, "\n"))
-	}
+	return state
 }
 
 // logWriter writes the log in a goroutine of its own. A terminal that stands
@@ -407,13 +354,14 @@ func (l *logWriter) Write(b []byte) (int, error) {
 
 // close writes what is left, for up to a second.
 func (l *logWriter) close() {
-	enough := time.After(time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+	defer cancel()
 	select {
 	case l.lines <- nil:
-		select {
-		case <-l.done:
-		case <-enough:
-		}
-	case <-enough:
+	case <-ctx.Done():
+	}
+	select {
+	case <-l.done:
+	case <-ctx.Done():
 	}
 }

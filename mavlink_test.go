@@ -102,7 +102,7 @@ type earshot struct {
 func newEarshot(only byte) *earshot {
 	quietLink()
 	e := &earshot{now: time.Unix(1000, 0)}
-	e.link = newLink(device{name: "none", baud: func() int { return 0 }}, only, false, func(h heard) { e.heard = append(e.heard, h) })
+	e.link = newLink(device{name: "none"}, only, false, func(h heard) { e.heard = append(e.heard, h) })
 	e.r = &reader{link: e.link}
 	return e
 }
@@ -111,7 +111,7 @@ func newEarshot(only byte) *earshot {
 func (e *earshot) feed(b ...[]byte) (list []string) {
 	e.heard = nil
 	for _, p := range b {
-		e.r.in.filled(copy(e.r.in.space(), p))
+		e.r.in.read(bytes.NewReader(p))
 		for f, ok := e.r.in.next(); ok; f, ok = e.r.in.next() {
 			e.r.take(f, e.now)
 		}
@@ -194,7 +194,7 @@ func TestSticksOfSomebodyElseAreHandedOnAndEchoesOfOursAreNot(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		e.ids.echoes.add(echoOf(b))
+		e.written.add(headerOf(b), e.now)
 		sent = append(sent, slices.Clone(b))
 	}
 	lineEqual(t, "our own, sent back", fmt.Sprint(e.feed(sent[1], sent[64], sent[30])), "[]")
@@ -268,7 +268,7 @@ func TestTheFirstAutopilotIsTheVehicleAndOthersAreIgnored(t *testing.T) {
 
 func TestTheSystemFlagChoosesTheVehicle(t *testing.T) {
 	inLinkBubble(t, func(t *testing.T) {
-		b := newLineBench(t, px4Beat(), func(b *lineBench) { b.link.ids.only = 7 })
+		b := newLineBench(t, px4Beat(), func(b *lineBench) { b.link.only = 7 })
 		time.Sleep(2500 * time.Millisecond)
 		s := b.status()
 		lineEqual(t, "vehicle", s.tel.id.system, 0)
@@ -324,7 +324,7 @@ func TestAPortThatDoesNotOpenIsTriedAgainAfterMoreAndMoreTime(t *testing.T) {
 			}
 			tries = append(tries, time.Since(start))
 			return nil, os.ErrNotExist
-		}, baud: func() int { return 0 }}, 0, false)
+		}}, 0, false)
 		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 		defer cancel()
 		l.run(ctx)
@@ -391,12 +391,11 @@ func TestSticksThatComeBetweenTwoPortsHaveTheirIds(t *testing.T) {
 			t.Fatal(err)
 		}
 		l := newLink(device{name: "sim"}, 0, false, func(heard) {})
-		l.move(&outgoing{msg: &common.MessageManualControl{Target: 1}})
-		c := &connection{port: p, queue: make(chan outgoing), newest: make(chan struct{}, 1)}
-		c.newest <- struct{}{}
+		w := newWriter(l, p)
+		w.sticks <- outgoing{msg: &common.MessageManualControl{Target: 1}}
 		broken, end := context.WithCancel(t.Context())
 		end()
-		l.write(t.Context(), broken, c)
+		w.run(t.Context(), broken)
 	}
 }
 
@@ -413,7 +412,7 @@ func TestAPortThatEndsWhileAWriteHangsIsOpenedAgain(t *testing.T) {
 		near, _ := net.Pipe()
 		p := &halfDead{near, make(chan struct{})}
 		var opens atomic.Int64
-		l := newDrone(device{name: "half", baud: func() int { return 0 }, open: func(context.Context) (port, error) {
+		l := newDrone(device{name: "half", open: func(context.Context) (port, error) {
 			if opens.Add(1) == 1 {
 				return p, nil
 			}
@@ -503,12 +502,12 @@ func TestADeviceThatFailsIsLoggedOnceAndOnceWhenItIsBack(t *testing.T) {
 			}
 			c.Store(line)
 			return line, nil
-		}, baud: func() int { return 57600 }}, 0, false)
+		}, line: atBaud(57600)}, 0, false)
 		ctx, cancel := context.WithCancel(t.Context())
 		var running sync.WaitGroup
 		running.Go(func() { d.run(ctx) })
 		var told []string
-		const down, open = `WARN msg="no link to the autopilot; trying again until there is" device=/dev/x error=`, `INFO msg="port open" device=/dev/x baud=57600`
+		const down, open = `WARN msg="no link to the autopilot; trying again until there is" device=/dev/x error=`, `INFO msg="MAVLink heard" device=/dev/x baud=57600`
 		lines := func(what string, more ...string) {
 			t.Helper()
 			synctest.Wait()
@@ -529,7 +528,7 @@ func TestADeviceThatFailsIsLoggedOnceAndOnceWhenItIsBack(t *testing.T) {
 		there.Store(true)
 		refused.Store(true)
 		time.Sleep(time.Hour)
-		lines("there, and it ends each time", open, down)
+		lines("there, and it ends each time")
 		lineEqual(t, "there is a fault", d.link.state().fault != nil, true)
 		refused.Store(false)
 		time.Sleep(time.Hour)
@@ -558,7 +557,7 @@ func TestTheProgramEndsThoughAWriteHangs(t *testing.T) {
 	inLinkBubble(t, func(t *testing.T) {
 		c := newCable(func(lineMessage) {})
 		c.stall = make(chan struct{})
-		l := newDrone(device{name: "stalled", baud: func() int { return 0 }, open: func(context.Context) (port, error) { return c, nil }}, 0, false)
+		l := newDrone(device{name: "stalled", open: func(context.Context) (port, error) { return c, nil }}, 0, false)
 		ctx, cancel := context.WithCancel(t.Context())
 		var running sync.WaitGroup
 		running.Go(func() { l.run(ctx) })

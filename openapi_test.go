@@ -116,17 +116,33 @@ func TestOpenAPINamesEveryFieldOfARequestAndNoOther(t *testing.T) {
 }
 
 // An object of an answer is a struct of the program, whose fields have tags on
-// lines that follow each other.
+// lines that follow each other. A struct that is embedded lends it its fields.
 func TestOpenAPINamesEveryFieldOfAnAnswerAndNoOther(t *testing.T) {
-	objects := make(map[string]bool) // by their fields; true where described
+	var name string
+	var structs [][]string // their fields
 	var names []string
+	byName := make(map[string][]string)
 	for line := range strings.Lines(source(t)) {
-		if tag := regexp.MustCompile("`json:\"(\\w+)").FindStringSubmatch(line); tag != nil {
-			names = append(names, tag[1])
+		if typ := regexp.MustCompile(`^type (\w+) struct`).FindStringSubmatch(line); typ != nil {
+			name = typ[1]
+		} else if tag := regexp.MustCompile("`json:\"(\\w+)|^\t(\\*\\w+Body)$").FindStringSubmatch(strings.TrimRight(line, "\n")); tag != nil {
+			names = append(names, tag[1]+tag[2])
 		} else if names != nil {
-			slices.Sort(names)
-			objects[strings.Join(names, ", ")], names = false, nil
+			structs, byName["*"+name], names = append(structs, names), names, nil
 		}
+	}
+	objects := make(map[string]bool) // by their fields; true where described
+	for _, fields := range structs {
+		var all []string
+		for _, field := range fields {
+			if lent, ok := byName[field]; ok {
+				all = append(all, lent...)
+			} else {
+				all = append(all, field)
+			}
+		}
+		slices.Sort(all)
+		objects[strings.Join(all, ", ")] = false
 	}
 	for schema, fields := range readDescription(t).fields {
 		if strings.HasSuffix(schema, "Request") {

@@ -6,14 +6,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"log/slog"
 	"net"
 	"net/netip"
 	"os"
 	"strconv"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"syscall"
 	"time"
@@ -40,68 +38,58 @@ type port interface {
 	SetWriteDeadline(time.Time) error
 }
 
-// portKind is what a device's ports are like.
-type portKind uint8
-
-const (
-	byteStream   portKind = iota // TCP, and the simulator: every byte arrives
-	serialLine                   // bytes may be lost
-	datagrams                    // a read brings a datagram, which holds whole frames
-	udpListening                 // the same, from anybody: a *udpPort
-)
-
 // device is a -device: how to open it, and what its ports are like.
 type device struct {
-	name string
-	kind portKind
-	open func(ctx context.Context) (port, error)
-	baud func() int // of the port that is open; 0 where there is none
+	name      string
+	open      func(ctx context.Context) (port, error)
+	lossy     bool       // bytes may be lost: a serial line
+	datagrams bool       // a read brings a datagram, which holds whole frames
+	line      *lineState // nil: the link makes one
+}
 
-	// noise counts the errors of a search for the baud rate; nil: there is none.
-	noise func() uint64
+// lineState is what is known of the bytes of a device.
+type lineState struct {
+	baud  atomic.Int64  // the rate that worked last; 0 where there is none
+	noise atomic.Uint64 // the places where bytes were no frame
 }
 
 // newDevice reads a -device other than the simulator.
 func newDevice(name string, baud int) (device, error) {
-	none := func() int { return 0 }
+	fail := func(format string, args ...any) (device, error) {
+		return device{}, fmt.Errorf("-device %s: %s", name, fmt.Sprintf(format, args...))
+	}
 	if strings.HasPrefix(name, "sim:") {
-		return device{}, fmt.Errorf("-device %s: no such simulator; there are sim and sim:ardupilot", name)
+		return fail("no such simulator; there are sim and sim:ardupilot")
 	}
 	scheme, address, ok := strings.Cut(name, "://")
-	if _, number, err := net.SplitHostPort(name); !ok && err == nil && number != "" && !strings.Contains(name, "/") {
-		return device{}, fmt.Errorf("-device %s: that is an address; did you mean udpin://%s, udpout://%s or tcp://%s?", name, name, name, name)
-	}
-	if !ok && !strings.Contains(name, "/") {
-		return device{}, fmt.Errorf("-device %s: no such device; did you mean /dev/%s, sim or sim:ardupilot?", name, name)
-	}
 	if !ok {
-		s := &serialDevice{path: name, fixed: baud}
-		return device{name, serialLine, s.open, func() int { return int(s.baud.Load()) }, s.noise.Load}, nil
+		_, number, err := net.SplitHostPort(name)
+		switch {
+		case strings.Contains(name, "/"):
+			s := &serialDevice{path: name, fixed: baud}
+			return device{name: name, open: s.open, lossy: true, line: &s.lineState}, nil
+		case err == nil && number != "":
+			return fail("that is an address; did you mean udpin://%s, udpout://%s or tcp://%s?", name, name, name)
+		}
+		return fail("no such device; did you mean /dev/%s, sim or sim:ardupilot?", name)
 	}
 	_, number, err := net.SplitHostPort(address)
 	if _, perr := strconv.ParseUint(number, 10, 16); err != nil || perr != nil {
-		return device{}, fmt.Errorf("-device %s: want %s://host:port, with a port up to 65535", name, scheme)
+		return fail("want %s://host:port, with a port up to 65535", scheme)
 	}
 	dial := func(network string) func(ctx context.Context) (port, error) {
-		return func(ctx context.Context) (port, error) {
-			d := net.Dialer{Timeout: writeHangs}
-			c, err := d.DialContext(ctx, network, address)
-			if err != nil {
-				return nil, err // and no port that holds a nil
-			}
-			return c, nil
-		}
+		d := net.Dialer{Timeout: writeHangs}
+		return func(ctx context.Context) (port, error) { return d.DialContext(ctx, network, address) }
 	}
 	switch scheme {
 	case "udpin":
-		listen := func(context.Context) (port, error) { return listenUDP(address) }
-		return device{name: name, kind: udpListening, open: listen, baud: none}, nil
+		return device{name: name, datagrams: true, open: func(context.Context) (port, error) { return listenUDP(address) }}, nil
 	case "udpout":
-		return device{name: name, kind: datagrams, open: dial("udp"), baud: none}, nil
+		return device{name: name, datagrams: true, open: dial("udp")}, nil
 	case "tcp":
-		return device{name: name, open: dial("tcp"), baud: none}, nil
+		return device{name: name, open: dial("tcp")}, nil
 	}
-	return device{}, fmt.Errorf("-device %s: want a serial device, udpin://, udpout://, tcp://, sim or sim:ardupilot", name)
+	return fail("want a serial device, udpin://, udpout://, tcp://, sim or sim:ardupilot")
 }
 
 // udpPort listens on an address and answers the peer that the vehicle's
@@ -113,15 +101,11 @@ type udpPort struct {
 }
 
 func listenUDP(address string) (port, error) {
-	addr, err := net.ResolveUDPAddr("udp", address)
+	c, err := net.ListenPacket("udp", address)
 	if err != nil {
 		return nil, err
 	}
-	c, err := net.ListenUDP("udp", addr)
-	if err != nil {
-		return nil, err
-	}
-	return &udpPort{UDPConn: c}, nil
+	return &udpPort{UDPConn: c.(*net.UDPConn)}, nil
 }
 
 func (p *udpPort) Read(b []byte) (int, error) {
@@ -145,10 +129,8 @@ func (p *udpPort) Write(b []byte) (int, error) {
 
 // heard says that the vehicle's heartbeat came with the last datagram.
 func (p *udpPort) heard() {
-	if peer := p.peer.Load(); peer == nil || *peer != p.from {
-		from := p.from
-		p.peer.Store(&from)
-	}
+	from := p.from
+	p.peer.Store(&from)
 }
 
 // serialDevice opens a serial port. go.bug.st/serial sets the line; the bytes go
@@ -156,16 +138,14 @@ func (p *udpPort) heard() {
 // interrupted, nor can its Read when another program takes the bytes that it saw.
 type serialDevice struct {
 	path  string
-	fixed int          // baud rate; 0 searches
-	baud  atomic.Int64 // the last that worked
-	noise atomic.Uint64
+	fixed int // baud rate; 0 searches
+	lineState
 }
 
 type serialPort struct {
 	*os.File
 	line serial.Port
 	read time.Time // when a Read ended; the reader's own
-	once sync.Once
 }
 
 // Read lets bytes gather on a line on which much comes: to be woken for every few
@@ -181,28 +161,21 @@ func (p *serialPort) Read(b []byte) (int, error) {
 
 // Close lets out what was written. What a line that stands still does not take
 // within drainHangs is dropped: the kernel would wait half a minute for it.
-func (p *serialPort) Close() (err error) {
-	p.once.Do(func() {
-		drained := make(chan error, 1)
-		go func() { drained <- p.line.Drain() }()
-		select {
-		case <-drained: // an error tells that the line is gone
-		case <-time.After(drainHangs):
-			p.line.ResetOutputBuffer() // ends the drain
-			<-drained
-		}
-		err = errors.Join(p.File.Close(), p.line.Close())
-	})
-	return err
+func (p *serialPort) Close() error {
+	drained := make(chan error, 1)
+	go func() { drained <- p.line.Drain() }()
+	select {
+	case <-drained: // an error tells that the line is gone
+	case <-time.After(drainHangs):
+		p.line.ResetOutputBuffer() // ends the drain
+		<-drained
+	}
+	return errors.Join(p.File.Close(), p.line.Close())
 }
 
 func (d *serialDevice) open(ctx context.Context) (port, error) {
-	baud := bauds[0]
-	if d.fixed != 0 {
-		baud = d.fixed
-		d.baud.Store(int64(baud))
-	}
-	p, err := d.openAt(baud)
+	d.baud.CompareAndSwap(0, int64(d.fixed))
+	p, err := d.openAt(cmp.Or(d.fixed, bauds[0]))
 	if err != nil {
 		return nil, err
 	}
@@ -240,7 +213,8 @@ func (d *serialDevice) openAt(baud int) (*serialPort, error) {
 		return nil, err
 	}
 	if err := lock(f); err != nil {
-		return nil, errors.Join(&fs.PathError{Op: "open", Path: d.path, Err: err}, f.Close())
+		f.Close()
+		return nil, fmt.Errorf("%s: %w", d.path, err)
 	}
 	line, err := serial.Open(d.path, &serial.Mode{BaudRate: baud}) // 8N1
 	if err != nil {
@@ -259,9 +233,6 @@ func lock(f *os.File) error {
 	}
 	var locked error
 	err = c.Control(func(fd uintptr) { locked = syscall.Flock(int(fd), syscall.LOCK_EX|syscall.LOCK_NB) })
-	if errors.Is(locked, syscall.EWOULDBLOCK) {
-		locked = syscall.EBUSY
-	}
 	return cmp.Or(err, locked)
 }
 
@@ -301,10 +272,11 @@ func (d *serialDevice) search(ctx context.Context, p *serialPort) error {
 // listen reports whether a frame that checks comes within baudListen.
 func (d *serialDevice) listen(ctx context.Context, p *serialPort) (bool, error) {
 	var in deframer
+	defer func() { d.noise.Add(in.errors) }()
 	p.SetReadDeadline(time.Now().Add(baudListen))
 	defer context.AfterFunc(ctx, func() { p.SetReadDeadline(time.Now()) })()
 	for {
-		n, err := p.Read(in.space())
+		err := in.read(p)
 		switch {
 		case ctx.Err() != nil:
 			return false, ctx.Err()
@@ -313,14 +285,11 @@ func (d *serialDevice) listen(ctx context.Context, p *serialPort) (bool, error) 
 		case err != nil:
 			return false, err
 		}
-		in.filled(n)
 		for f, ok := in.next(); ok; f, ok = in.next() {
 			if f.known != nil {
 				return true, nil
 			}
 		}
-		d.noise.Add(in.errors)
-		in.errors = 0
 	}
 }
 
@@ -337,7 +306,7 @@ func (d device) explain(err error) error {
 		return fmt.Errorf("-device %s: there is no such device; check the wiring, and that the board's serial port is enabled", name)
 	case errors.Is(err, os.ErrPermission) || kind == serial.PermissionDenied:
 		return fmt.Errorf("-device %s: no permission; add this user to the device's group: sudo usermod -aG dialout %s", name, cmp.Or(os.Getenv("USER"), strconv.Itoa(os.Getuid())))
-	case errors.Is(err, syscall.EBUSY) || kind == serial.PortBusy:
+	case errors.Is(err, syscall.EBUSY) || errors.Is(err, syscall.EWOULDBLOCK) || kind == serial.PortBusy:
 		return fmt.Errorf("-device %s: in use by another program; stop it first (fuser %s shows which)", name, name)
 	case errors.Is(err, syscall.EADDRINUSE):
 		return fmt.Errorf("-device %s: the UDP port is in use by another program; stop it, or take another port", name)

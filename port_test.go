@@ -946,7 +946,7 @@ func TestAFrameCountsAsSentOnlyIfSomebodyWasThereToGetIt(t *testing.T) {
 	defer opened.Close()
 	p := opened.(*udpPort)
 	l := newLink(device{name: "udpin"}, 0, false, func(heard) {})
-	w := &writer{link: l, conn: &connection{port: p}, senders: make(map[[2]byte]*sender)}
+	w := newWriter(l, p)
 	beat := outgoing{system: 1, component: componentID, msg: heartbeat(minimal.MAV_TYPE_ONBOARD_CONTROLLER)}
 	lineEqual(t, "without a vehicle the port serves on", w.put(beat), nil)
 	lineEqual(t, "sent to nobody", l.sent.Load(), 0)

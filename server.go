@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"fmt"
 	"log/slog"
 	"net"
 	"net/http"
@@ -29,29 +28,30 @@ type admission struct {
 	origins []string
 }
 
-// guard lets through what may ask. deny answers the others: an HTTP status, a
-// code and a sentence.
-func (a admission) guard(next http.Handler, deny func(w http.ResponseWriter, status int, code, text string)) http.Handler {
+// Codes of those who may not ask.
+const (
+	codeCrossOrigin errorCode = "cross_origin"
+	codeWrongHost   errorCode = "wrong_host"
+)
+
+// guard lets through what may ask; deny answers the others.
+func (a admission) guard(next http.Handler, deny func(http.ResponseWriter, error)) http.Handler {
 	protection := http.NewCrossOriginProtection()
 	for _, o := range a.origins {
 		if err := protection.AddTrustedOrigin(o); err != nil {
 			panic(err) // parseFlags lets no such one through
 		}
 	}
-	protection.SetDenyHandler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		deny(w, http.StatusForbidden, "cross_origin", "a page of another origin can't command the drone; start mavrest with -origin to let it")
-	}))
-	guarded := protection.Handler(next)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if !a.hosts.has(r.Host) {
-			deny(w, http.StatusMisdirectedRequest, "wrong_host",
-				fmt.Sprintf("%q is not a name of this machine; call it by address, or start mavrest with -host to allow the name", r.Host))
-			return
+		switch {
+		case !a.hosts.has(r.Host):
+			deny(w, refuse(codeWrongHost, "%q is not a name of this machine; call it by address, or start mavrest with -host to allow the name", r.Host))
+		case a.origins != nil && a.crossOrigin(w, r):
+		case protection.Check(r) != nil:
+			deny(w, refuse(codeCrossOrigin, "a page of another origin can't command the drone; start mavrest with -origin to let it"))
+		default:
+			next.ServeHTTP(w, r)
 		}
-		if a.origins != nil && a.crossOrigin(w, r) {
-			return
-		}
-		guarded.ServeHTTP(w, r)
 	})
 }
 
@@ -83,17 +83,16 @@ type hostNames []string
 
 // ownHosts are the machine's own name, alone and under the search domains of its
 // resolver, and more.
-func ownHosts(name string, domains, more []string) hostNames {
-	names := hostNames{"localhost"}
-	add := func(s string) { names = append(names, strings.ToLower(strings.TrimSuffix(s, "."))) }
+func ownHosts(name string, domains, more []string) (names hostNames) {
+	names = append(names, more...)
 	if name != "" {
-		add(name)
+		names = append(names, name)
 		for _, d := range domains {
-			add(name + "." + strings.Trim(d, "."))
+			names = append(names, name+"."+strings.Trim(d, "."))
 		}
 	}
-	for _, s := range more {
-		add(s)
+	for i, s := range names {
+		names[i] = strings.ToLower(strings.TrimSuffix(s, "."))
 	}
 	return names
 }
@@ -126,7 +125,7 @@ func (h hostNames) has(host string) bool {
 		host = host[1 : len(host)-1]
 	}
 	host = strings.ToLower(strings.TrimSuffix(host, "."))
-	if !strings.ContainsAny(host, ".:") {
+	if !strings.ContainsAny(host, ".:") { // a label alone, as localhost
 		return !strings.ContainsAny(host, "[]/@")
 	}
 	if _, err := netip.ParseAddr(host); err == nil {
@@ -138,6 +137,12 @@ func (h hostNames) has(host string) bool {
 
 // connKey has the connection in the context of its requests.
 type connKey struct{}
+
+// connOf is the connection of a request; nil where none is bounded.
+func connOf(r *http.Request) *boundedConn {
+	c, _ := r.Context().Value(connKey{}).(*boundedConn)
+	return c
+}
 
 // newServer is the HTTP server with its time-outs. An answer may take as long
 // as the slowest plan: three commands of 12 s, and the sticks before them.
@@ -256,9 +261,13 @@ func (c *boundedConn) Close() error {
 	return c.Conn.Close()
 }
 
-// hold says that the connection is not idle until its request is answered, and
-// how to end what it waits for; nil: that can't be ended.
+// hold says that the connection is not idle until its request is answered, and how
+// to end what it waits for; nil: that can't be ended. Without a connection it says
+// nothing.
 func (c *boundedConn) hold(end func()) {
+	if c == nil {
+		return
+	}
 	c.from.mu.Lock()
 	defer c.from.mu.Unlock()
 	c.held, c.end = true, end

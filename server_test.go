@@ -312,7 +312,7 @@ func listen(t *testing.T, h http.Handler) *served {
 
 // silent is a handler whose vehicle was never heard.
 func silent() http.Handler {
-	return newHandler(newDrone(device{name: "none", baud: func() int { return 0 }}, 0, false), admission{})
+	return newHandler(newDrone(device{name: "none"}, 0, false), admission{})
 }
 
 // wire is a client's connection.

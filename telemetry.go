@@ -22,9 +22,12 @@ const (
 // group is when a group of telemetry came; the zero time is never.
 type group struct{ at time.Time }
 
+// came reports whether the group ever came.
+func (g group) came() bool { return !g.at.IsZero() }
+
 // within reports whether the group is not older than d.
 func (g group) within(d time.Duration, now time.Time) bool {
-	return !g.at.IsZero() && now.Sub(g.at) <= d
+	return g.came() && now.Sub(g.at) <= d
 }
 
 // telemetry is the last of everything the vehicle said, in the units of the
@@ -48,11 +51,10 @@ type telemetry struct {
 
 	restarted bool      // the autopilot's checks are not believed yet
 	checked   time.Time // the first report of them since then
-	// The autopilot's own clock, and a value that does not follow from it.
-	boot, doubtedBoot bootClock
 
-	// What a position far from the last one is held against.
-	believed, doubted *common.MessageGlobalPositionInt
+	// See believe: the autopilot's own clock, and where it is.
+	boot, doubtedBoot bootClock
+	fix, doubtedFix   fix
 }
 
 type identity struct {
@@ -112,19 +114,26 @@ var untold = point{lat: math.NaN(), lon: math.NaN(), amsl: math.NaN()}
 // health is SYS_STATUS's view of the sensors, as MAV_SYS_STATUS_SENSOR bits.
 type health struct {
 	group
-	present, enabled, healthy uint32
+	enabled, healthy uint32
 }
 
 // estimate is ArduPilot's EKF_STATUS_REPORT.
 type estimate struct {
 	group
-	flags uint16
+	positioned bool // it has a place: GUIDED can be armed then
 }
 
-// positioned reports whether the estimate has a place: GUIDED can be armed then.
-func (e estimate) positioned() bool {
-	const placed, withoutPlace = 1 << 4, 1 << 7 // EKF_POS_HORIZ_ABS, EKF_CONST_POS_MODE
-	return e.flags&(placed|withoutPlace) == placed
+// believe takes a value that follows from the last one. Another one counts when a
+// second one confirms it: one alone may be damage that its 16 bit checksum did not
+// see (1 in 65,536), and would send a hold or a landing to another continent.
+func believe[T interface{ came() bool }](last, doubted *T, next T, follows func(a, b T) bool) bool {
+	if (*last).came() && !follows(*last, next) && (!(*doubted).came() || !follows(*doubted, next)) {
+		*doubted = next
+		return false
+	}
+	var none T
+	*last, *doubted = next, none
+	return true
 }
 
 // bootClock is a time since the autopilot's start, and when it was told.
@@ -137,6 +146,20 @@ type bootClock struct {
 func (c bootClock) leadsTo(next bootClock) bool {
 	step := next.sinceBoot - c.sinceBoot
 	return step >= -clockSlack && step <= next.at.Sub(c.at)+clockSlack
+}
+
+// fix is a GLOBAL_POSITION_INT, and when it came.
+type fix struct {
+	group
+	*common.MessageGlobalPositionInt
+}
+
+// leadsTo reports whether a vehicle gets from one to the next: no 200 m in 2 s.
+func (f fix) leadsTo(next fix) bool {
+	const most = 200e3 // mm
+	return next.at.Sub(f.at) >= freshFor ||
+		math.Abs(float64(next.Alt)-float64(f.Alt)) <= most && math.Abs(float64(next.RelativeAlt)-float64(f.RelativeAlt)) <= most &&
+			distance(float64(f.Lat)/1e7, float64(f.Lon)/1e7, float64(next.Lat)/1e7, float64(next.Lon)/1e7) <= most/1000
 }
 
 type rcChannels struct {
@@ -182,7 +205,7 @@ func (t *telemetry) hear(m any, now time.Time) (restarted bool) {
 	case *minimal.MessageHeartbeat:
 		t.hearHeartbeat(m, now)
 	case *common.MessageGlobalPositionInt:
-		if !t.plausible(m, now) {
+		if !believe(&t.fix, &t.doubtedFix, fix{group{now}, m}, fix.leadsTo) {
 			return false
 		}
 		t.hearPosition(m, now)
@@ -200,11 +223,12 @@ func (t *telemetry) hear(m any, now time.Time) (restarted bool) {
 	case *common.MessageSysStatus:
 		t.hearSysStatus(m, now)
 	case *MessageEkfStatusReport:
-		t.estimate = estimate{group{now}, m.Flags}
+		const placed, withoutPlace = 1 << 4, 1 << 7 // EKF_POS_HORIZ_ABS, EKF_CONST_POS_MODE
+		t.estimate = estimate{group{now}, m.Flags&(placed|withoutPlace) == placed}
 	case *common.MessageGpsRawInt:
 		g := &t.gps
 		g.at = now
-		g.fix = fixName(uint64(m.FixType))
+		g.fix = fixNames[m.FixType]
 		g.satellites = known(float64(m.SatellitesVisible), m.SatellitesVisible == math.MaxUint8)
 		g.hdop = known(float64(m.Eph)/100, m.Eph == math.MaxUint16)
 	case *common.MessageHomePosition:
@@ -265,31 +289,23 @@ func (t *telemetry) hearSysStatus(m *common.MessageSysStatus, now time.Time) {
 	if present == 0 && enabled == 0 {
 		return
 	}
-	if t.restarted && t.checked.IsZero() {
-		t.checked = now
+	if t.restarted {
+		if t.checked.IsZero() {
+			t.checked = now
+		}
+		t.restarted = now.Sub(t.checked) <= checksAfter
 	}
-	if t.restarted && now.Sub(t.checked) <= checksAfter {
+	if t.restarted {
 		return
 	}
-	t.restarted = false
-	t.health = health{group{now}, present, enabled, uint32(m.OnboardControlSensorsHealth)}
+	t.health = health{group{now}, enabled, uint32(m.OnboardControlSensorsHealth)}
 }
 
-// booted notices that the autopilot started again: its clock runs backwards. A
-// clock that does not follow from the last one counts when a second message
-// confirms it: one alone may be damage that its checksum did not see.
+// booted notices that the autopilot started again: its clock runs backwards.
 func (t *telemetry) booted(ms uint32, now time.Time) (restarted bool) {
-	next := bootClock{group{now}, time.Duration(ms) * time.Millisecond}
-	switch {
-	case t.boot.at.IsZero(), t.boot.leadsTo(next):
-	case t.doubtedBoot.at.IsZero(), !t.doubtedBoot.leadsTo(next):
-		t.doubtedBoot = next
-		return false
-	default:
-		restarted = next.sinceBoot < t.boot.sinceBoot-clockSlack
-	}
-	t.boot, t.doubtedBoot = next, bootClock{}
-	return restarted
+	was, next := t.boot, bootClock{group{now}, time.Duration(ms) * time.Millisecond}
+	return believe(&t.boot, &t.doubtedBoot, next, bootClock.leadsTo) &&
+		was.came() && next.sinceBoot < was.sinceBoot-clockSlack
 }
 
 // restart forgets what an autopilot that started again no longer stands for.
@@ -299,7 +315,7 @@ func (t *telemetry) restart() {
 	t.rc, t.target.group = rcChannels{}, group{}
 	t.landed = landed{}
 	t.home = untold // it may be elsewhere now
-	t.believed, t.doubted = nil, nil
+	t.fix, t.doubtedFix = fix{}, fix{}
 }
 
 const (
@@ -318,7 +334,7 @@ func (t *telemetry) armable(now time.Time) (armable, known bool) {
 	case t.id.autopilot != common.MAV_AUTOPILOT_ARDUPILOTMEGA || !passed:
 		return passed, true
 	}
-	return t.estimate.positioned(), t.estimate.within(freshFor, now)
+	return t.estimate.positioned, t.estimate.within(freshFor, now)
 }
 
 func (h health) receiverLive() bool {
@@ -326,8 +342,11 @@ func (h health) receiverLive() bool {
 }
 
 // unhealthy names the sensors and systems that are enabled and not healthy, by
-// MAV_SYS_STATUS_SENSOR in lower case.
+// MAV_SYS_STATUS_SENSOR in lower case; nil before they were reported.
 func (h health) unhealthy() []string {
+	if !h.came() {
+		return nil
+	}
 	list := []string{}
 	for bits := h.enabled &^ h.healthy &^ sensorPrearm; bits != 0; bits &= bits - 1 {
 		name := common.MAV_SYS_STATUS_SENSOR(bits & -bits).String()
@@ -356,26 +375,6 @@ func degrees(rad float32) float64 {
 	return d
 }
 
-// plausible reports whether a position may follow the last one. A frame whose
-// damage its 16 bit checksum did not see (1 in 65,536) would send a hold or a
-// landing to another continent; a real jump is confirmed by the next frame.
-func (t *telemetry) plausible(m *common.MessageGlobalPositionInt, now time.Time) bool {
-	fresh := t.believed != nil && now.Sub(t.position.at) < freshFor
-	if fresh && farApart(t.believed, m) && (t.doubted == nil || farApart(t.doubted, m)) {
-		t.doubted = m
-		return false
-	}
-	t.believed, t.doubted = m, nil
-	return true
-}
-
-// farApart reports whether no vehicle gets from a to b in 2 s: 200 m.
-func farApart(a, b *common.MessageGlobalPositionInt) bool {
-	return math.Abs(float64(a.Alt)-float64(b.Alt)) > 200e3 ||
-		math.Abs(float64(a.RelativeAlt)-float64(b.RelativeAlt)) > 200e3 ||
-		distance(float64(a.Lat)/1e7, float64(a.Lon)/1e7, float64(b.Lat)/1e7, float64(b.Lon)/1e7) > 200
-}
-
 const metresPerDegree = 6371000 * math.Pi / 180
 
 // distance is the way over ground between two places a few kilometres apart,
@@ -387,13 +386,8 @@ func distance(lat1, lon1, lat2, lon2 float64) float64 {
 }
 
 // fixNames are the names of GPS_FIX_TYPE in the API.
-var fixNames = [...]string{"no_gps", "no_fix", "2d", "3d", "dgps", "rtk_float", "rtk_fixed", "static", "ppp"}
-
-func fixName(fix uint64) string {
-	if fix < uint64(len(fixNames)) {
-		return fixNames[fix]
-	}
-	return ""
+var fixNames = map[common.GPS_FIX_TYPE]string{
+	0: "no_gps", 1: "no_fix", 2: "2d", 3: "3d", 4: "dgps", 5: "rtk_float", 6: "rtk_fixed", 7: "static", 8: "ppp",
 }
 
 // statusText is one STATUSTEXT; severity is MAV_SEVERITY, 0 emergency to 7 debug.
@@ -403,23 +397,28 @@ type statusText struct {
 	at       time.Time
 }
 
-// textLog holds the last 20 texts, and the chunks of those that are not whole.
+// keptTexts is how many texts are kept (docs/openapi.yaml).
+const keptTexts = 20
+
+// textLog holds the last texts, and the chunks of those that are not whole.
 type textLog struct {
-	last   [20]statusText // the newest at (count−1) modulo 20
-	count  int
+	last   []statusText // oldest first
+	count  int          // of all that ever came
 	chunks map[uint16]*chunkedText
 }
 
 // chunkedText collects the chunks of a STATUSTEXT longer than 50 characters.
 type chunkedText struct {
 	severity uint8
-	parts    map[uint8]string
-	last     int // number of the chunk that ends it; −1 before it came
+	parts    []string
+	ended    bool // its last chunk came
 	began    time.Time
 }
 
-// fullChunk is the length of a STATUSTEXT's text; a shorter one is the last.
-const fullChunk = 50
+const (
+	fullChunk    = 50  // the length of a STATUSTEXT's text; a shorter one is the last
+	missingChunk = "…" // stands for one that did not come
+)
 
 // hear takes a STATUSTEXT, or one chunk of it. PX4 numbers its first long text
 // after a boot 0, which should mean that there is one chunk only; so a full one
@@ -440,46 +439,34 @@ func (l *textLog) hear(m *common.MessageStatustext, now time.Time) {
 		if len(l.chunks) >= 8 { // nobody sends so many at once: noise or a flood
 			clear(l.chunks)
 		}
-		c = &chunkedText{severity: uint8(m.Severity), parts: make(map[uint8]string), last: -1, began: now}
+		c = &chunkedText{severity: uint8(m.Severity), began: now}
 		l.chunks[m.Id] = c
 	}
-	c.parts[m.ChunkSeq] = m.Text
-	if len(m.Text) < fullChunk {
-		c.last = int(m.ChunkSeq)
+	for len(c.parts) <= int(m.ChunkSeq) {
+		c.parts = append(c.parts, missingChunk)
 	}
-	if c.last >= 0 && len(c.parts) > c.last {
+	c.parts[m.ChunkSeq] = m.Text
+	c.ended = c.ended || len(m.Text) < fullChunk
+	if c.ended && !slices.Contains(c.parts, missingChunk) {
 		l.end(m.Id, now)
 	}
 }
 
-// end takes a text as far as its chunks came; a missing one shows as an ellipsis.
+// end takes a text as far as its chunks came.
 func (l *textLog) end(id uint16, now time.Time) {
 	c := l.chunks[id]
 	delete(l.chunks, id)
-	last := c.last
-	for seq := range c.parts {
-		last = max(last, int(seq))
-	}
-	var text strings.Builder
-	for i := range last + 1 {
-		part, ok := c.parts[uint8(i)]
-		if !ok {
-			part = "…"
-		}
-		text.WriteString(part)
-	}
-	l.add(statusText{c.severity, text.String(), now})
+	l.add(statusText{c.severity, strings.Join(c.parts, ""), now})
 }
 
 // flush gives up waiting for chunks that were lost, and takes a text that ends
 // with a full chunk. It returns when it is to be called next; zero: no need.
 func (l *textLog) flush(now time.Time, wait time.Duration) (next time.Time) {
 	for id, c := range l.chunks {
-		switch due := c.began.Add(wait); {
-		case !now.Before(due):
+		if due := c.began.Add(wait); now.Before(due) {
+			next = sooner(next, due)
+		} else {
 			l.end(id, now)
-		case next.IsZero() || due.Before(next):
-			next = due
 		}
 	}
 	return next
@@ -497,15 +484,15 @@ func (l *textLog) add(s statusText) {
 			return
 		}
 	}
-	l.last[l.count%len(l.last)] = s
+	l.last = append(l.last, s)
+	l.last = l.last[max(0, len(l.last)-keptTexts):]
 	l.count++
 }
 
 // since returns the texts since a time, oldest first.
-func (l *textLog) since(t time.Time) []statusText {
-	var list []statusText
-	for i := max(0, l.count-len(l.last)); i < l.count; i++ {
-		if s := l.last[i%len(l.last)]; !s.at.Before(t) {
+func (l *textLog) since(t time.Time) (list []statusText) {
+	for _, s := range l.last {
+		if !s.at.Before(t) {
 			list = append(list, s)
 		}
 	}

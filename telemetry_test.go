@@ -412,7 +412,7 @@ func replayTlog(t *testing.T, name string) replayedFlight {
 	t.Helper()
 	entries := readTlog(t, name)
 	c := newCable(func(lineMessage) {})
-	l := newDrone(device{name: name, open: func(context.Context) (port, error) { return c, nil }, baud: func() int { return 57600 }}, 0, false)
+	l := newDrone(device{name: name, open: func(context.Context) (port, error) { return c, nil }, line: atBaud(57600)}, 0, false)
 	ctx, cancel := context.WithCancel(t.Context())
 	var running sync.WaitGroup
 	running.Go(func() { l.run(ctx) })
