@@ -34,7 +34,7 @@ type scriptedVehicle struct {
 }
 
 func withScript(t *testing.T, test func(v *scriptedVehicle)) {
-	synctest.Test(t, func(t *testing.T) {
+	inLinkBubble(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(context.Background())
 		var running sync.WaitGroup
 		defer running.Wait()

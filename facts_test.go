@@ -20,7 +20,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"testing/synctest"
 	"text/tabwriter"
 	"time"
 
@@ -721,7 +720,7 @@ func TestFacts(t *testing.T) {
 			continue
 		}
 		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
+			inLinkBubble(t, func(t *testing.T) {
 				v := p.simulate(t, nil)
 				for _, f := range v.faults {
 					t.Error(f)

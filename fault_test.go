@@ -326,8 +326,7 @@ func (v sentValues) unknown(o object, custom uint32) (list []string) {
 // flyOver is fly, with something between the vehicle and the link.
 func flyOver(t *testing.T, flavour simFlavour, between func(port) port, do func(*flight)) {
 	t.Helper()
-	quietLink()
-	synctest.Test(t, func(t *testing.T) {
+	inLinkBubble(t, func(t *testing.T) {
 		s := newSimulator(flavour)
 		ctx, land := context.WithCancel(t.Context())
 		linkCtx, stop := context.WithCancel(ctx)
@@ -880,7 +879,6 @@ func TestEveryAnswerIsTrueAndInItsTimeWhileThePortFails(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			both(t, func(f *flight) {
-				quietLink()
 				f.aloft()
 				c.begin(f)
 				sent := len(f.commands())
@@ -935,6 +933,7 @@ func settledGoroutines() int {
 }
 
 func TestAThousandUnpluggingsOfTheSimulatorsCableLeaveNothing(t *testing.T) {
+	alone(t)
 	cycles := 1000
 	if testing.Short() {
 		cycles = 100
@@ -989,7 +988,6 @@ func TestAThousandLinksOnPseudoTerminalsLeaveNothing(t *testing.T) {
 	if testing.Short() {
 		cycles = 50
 	}
-	quietLink()
 	nothingLeft(t, func(t *testing.T) {
 		var workers sync.WaitGroup
 		for k := range 8 { // each close may wait for readTurn
@@ -1054,7 +1052,6 @@ func inEach(t *testing.T, test func(f *flight, mode string)) {
 	for _, m := range manoeuvres {
 		t.Run(m.path+m.body, func(t *testing.T) {
 			both(t, func(f *flight) {
-				quietLink()
 				if m.path != "/takeoff" {
 					f.aloft()
 				}
@@ -1219,7 +1216,6 @@ func TestWhateverBecomesOfAcksTheAnswerIsTheVehicles(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			both(t, func(f *flight) {
-				quietLink()
 				f.aloft()
 				for _, command := range []struct {
 					path, body string
@@ -1271,7 +1267,6 @@ func TestAVehicleThatAcknowledgesAndDoesNotFollowShows(t *testing.T) {
 	} {
 		t.Run(command.path+command.body, func(t *testing.T) {
 			both(t, func(f *flight) {
-				quietLink()
 				f.aloft()
 				f.accepted("/mode", `{"mode":"hold"}`)
 				f.sim.change(func() { f.sim.idle = true })
@@ -1319,7 +1314,6 @@ func TestLandIsInTimeWhile500DribbleAnd1000ASecondAskForTheStatus(t *testing.T) 
 		seconds = 3
 	}
 	fly(t, simPX4, nil, func(f *flight) {
-		quietLink()
 		f.aloft()
 		p, end := serve(f.T, f.handler, maxConnections)
 		over := make(chan struct{})
@@ -1403,7 +1397,6 @@ func TestLandIsInTimeWhileClientsNeverRead(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			fly(t, simPX4, nil, func(f *flight) {
-				quietLink()
 				f.aloft()
 				p, end := serve(f.T, f.handler, maxConnections)
 				var clients sync.WaitGroup
@@ -1429,7 +1422,6 @@ func TestLandIsInTimeWhileClientsNeverRead(t *testing.T) {
 
 func TestBodiesThatNeverEndAndHalvesOfRequestsHoldNothingUp(t *testing.T) {
 	fly(t, simArduPilot, nil, func(f *flight) {
-		quietLink()
 		f.aloft()
 		before := len(f.commands())
 		p, end := serve(f.T, f.handler, maxConnections)
@@ -1532,7 +1524,6 @@ func TestAHundredThousandMalformedRequestsReachNobody(t *testing.T) {
 		{"/api/drone/takeoff", `{"altitude":30}`}, {"/api/drone/goto", `{"lat":47.3980,"lon":8.5460,"altitude":20,"heading":90,"speed":3}`},
 		{"/api/drone/goto", `{"altitude_msl":510.5}`}, {"/api/drone/land", `{"lat":47.3980,"lon":8.5460}`},
 	}
-	quietLink()
 	atStation(t, simPX4, func(st *station) {
 		st.fly("position")
 		r := rand.New(rand.NewPCG(4, 4))

@@ -11,7 +11,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/bluenviron/gomavlib/v3/pkg/dialects/common"
@@ -43,7 +42,7 @@ func fly(t *testing.T, flavour simFlavour, prepare func(*simulator), do func(*fl
 // before it runs.
 func flyWith(t *testing.T, flavour simFlavour, prepare func(*simulator), start func(*drone), do func(*flight)) {
 	t.Helper()
-	synctest.Test(t, func(t *testing.T) {
+	inLinkBubble(t, func(t *testing.T) {
 		s := newSimulator(flavour)
 		if prepare != nil {
 			prepare(s)

@@ -10,7 +10,6 @@ import (
 	"flag"
 	"fmt"
 	"io"
-	"log/slog"
 	"math"
 	"math/rand/v2"
 	"os"
@@ -52,9 +51,6 @@ func sampled[T any](t *testing.T, cases []T, n int) []T {
 	}
 	return some
 }
-
-// quietLink keeps the link's log out of the test's output.
-func quietLink() { slog.SetDefault(slog.New(slog.DiscardHandler)) }
 
 // crcExtras are the CRC_EXTRA of the dialect's messages, from the MAVLink
 // definitions; a flight that is replayed shows that they are right.
@@ -575,11 +571,25 @@ const (
 	ackInProgress = common.MAV_RESULT_IN_PROGRESS
 )
 
-// inLinkBubble runs f in virtual time.
+// beside has the tests that may not call Parallel, or not again.
+var beside sync.Map
+
+// inLinkBubble runs f in virtual time, and the test beside others. The bubbles of
+// one test run one after the other.
 func inLinkBubble(t *testing.T, f func(t *testing.T)) {
 	t.Helper()
-	quietLink()
+	if _, has := beside.LoadOrStore(t, true); !has {
+		t.Cleanup(func() { beside.Delete(t) })
+		t.Parallel()
+	}
 	synctest.Test(t, f)
+}
+
+// alone is for a test in a bubble that looks at what all tests share, as the log
+// or the number of goroutines: no other runs meanwhile.
+func alone(t *testing.T) {
+	beside.Store(t, true)
+	t.Cleanup(func() { beside.Delete(t) })
 }
 
 // tlogEntry is one frame of a .tlog.

@@ -446,7 +446,7 @@ func TestSystemdIsTold(t *testing.T) {
 }
 
 func TestWatchdogStarvesWhenTheLinkHangs(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	inLinkBubble(t, func(t *testing.T) {
 		l := newDrone(device{name: "none"}, 0, false)
 		var told []string
 		s := &supervisor{drone: l, period: 10 * time.Second, tell: func(state string) { told = append(told, state) }}
@@ -475,7 +475,7 @@ func TestVersionAndHelpGoToStdout(t *testing.T) {
 
 // A terminal that is paused must not stop the program.
 func TestLogThatNobodyReadsHoldsNothingUp(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	inLinkBubble(t, func(t *testing.T) {
 		r, w := io.Pipe()
 		log := newLogWriter(w)
 		for i := range 1000 {

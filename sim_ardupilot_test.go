@@ -7,7 +7,6 @@ import (
 	"math"
 	"sync"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/bluenviron/gomavlib/v3/pkg/dialects/common"
@@ -40,7 +39,7 @@ func simOnArduInAir(t *testing.T, test func(*simBoard)) {
 }
 
 func TestArduPilotBootsWithStrayBytes(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	inLinkBubble(t, func(t *testing.T) {
 		s := newSimulator(simArduPilot)
 		p, _ := s.open()
 		ctx, cancel := context.WithCancel(t.Context())

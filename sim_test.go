@@ -10,7 +10,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/bluenviron/gomavlib/v3/pkg/dialects/common"
@@ -217,7 +216,7 @@ type simBoard struct {
 // prepare, if any, sets switches before the boot.
 func simFlight(t *testing.T, flavour simFlavour, prepare func(*simulator), test func(*simBoard)) {
 	t.Helper()
-	synctest.Test(t, func(t *testing.T) {
+	inLinkBubble(t, func(t *testing.T) {
 		s := newSimulator(flavour)
 		if prepare != nil {
 			prepare(s)
