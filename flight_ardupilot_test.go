@@ -82,12 +82,14 @@ func (f *ardu) sent(since time.Time) (commands []string, sticks []axes) {
 	return commands, sticks
 }
 
-// arduManoeuvres bring the vehicle into the middle of something.
-var arduManoeuvres = []struct {
+type arduManoeuvre struct {
 	name   string
 	sticks bool // a stream of ours may run in it
 	begin  func(f *ardu)
-}{
+}
+
+// arduManoeuvres bring the vehicle into the middle of something.
+var arduManoeuvres = []arduManoeuvre{
 	{"takeoff", false, func(f *ardu) { f.rise(40); time.Sleep(9 * time.Second) }},
 	{"climb", false, func(f *ardu) { f.hover(); f.accepted("/goto", `{"altitude":60}`); time.Sleep(4 * time.Second) }},
 	{"goto", false, func(f *ardu) { f.hover(); f.accepted("/goto", "{"+at(200, 0)+"}"); time.Sleep(6 * time.Second) }},
@@ -139,10 +141,18 @@ func (f *ardu) moving(mode, sticks string) {
 	f.accepted("/input", sticks)
 }
 
+// arduMoment is a manoeuvre, a receiver, and a mode that a pilot's switch sets.
+type arduMoment struct {
+	arduManoeuvre
+	receiver simReceiver
+	custom   uint32
+}
+
 // The whole product where a stream of ours may run; where none does, every mode
 // with a transmitter in hand.
 func TestCopterIsThePilotsFromHisSwitchOn(t *testing.T) {
 	names := map[simReceiver]string{simReceiverNone: "none", simReceiverLost: "lost", simReceiverIdle: "idle", simReceiverInHand: "in hand"}
+	var cases []arduMoment
 	for _, m := range arduManoeuvres {
 		for _, receiver := range []simReceiver{simReceiverNone, simReceiverLost, simReceiverIdle, simReceiverInHand} {
 			modes := arduPilotsModes
@@ -153,15 +163,23 @@ func TestCopterIsThePilotsFromHisSwitchOn(t *testing.T) {
 				modes = []uint32{5, copterBrake}
 			}
 			for _, custom := range modes {
-				_, mode := copter.reported(custom)
-				t.Run(m.name+"/"+names[receiver]+"/"+mode, func(t *testing.T) {
-					arduFly(t, receiver, func(f *ardu) {
-						m.begin(f)
-						f.pilotSwitches(custom)
-					})
-				})
+				cases = append(cases, arduMoment{m, receiver, custom})
 			}
 		}
+	}
+	type pair struct{ one, other any }
+	for _, m := range sampled(t, cases, 0,
+		func(m arduMoment) any { return pair{m.name, m.receiver} },
+		func(m arduMoment) any { return pair{m.receiver, m.custom} },
+		func(m arduMoment) any { return pair{m.sticks, m.custom} },
+	) {
+		_, mode := copter.reported(m.custom)
+		t.Run(m.name+"/"+names[m.receiver]+"/"+mode, func(t *testing.T) {
+			arduFly(t, m.receiver, func(f *ardu) {
+				m.begin(f)
+				f.pilotSwitches(m.custom)
+			})
+		})
 	}
 }
 
@@ -342,18 +360,25 @@ func TestCopterInterruptsWhatWaitsWhenAPilotTakesIt(t *testing.T) {
 	}
 }
 
-// arduEach flies into each manoeuvre with some receivers.
+// arduEach flies into each manoeuvre, and with each of the receivers.
 func arduEach(t *testing.T, receivers []simReceiver, do func(f *ardu, name string)) {
 	t.Helper()
+	var cases []arduMoment
 	for _, m := range arduManoeuvres {
 		for _, receiver := range receivers {
-			t.Run(fmt.Sprintf("%s/%d", m.name, receiver), func(t *testing.T) {
-				arduFly(t, receiver, func(f *ardu) {
-					m.begin(f)
-					do(f, m.name)
-				})
-			})
+			cases = append(cases, arduMoment{arduManoeuvre: m, receiver: receiver})
 		}
+	}
+	for _, m := range sampled(t, cases, len(cases)/2,
+		func(m arduMoment) any { return m.name },
+		func(m arduMoment) any { return [2]any{m.sticks, m.receiver} },
+	) {
+		t.Run(fmt.Sprintf("%s/%d", m.name, m.receiver), func(t *testing.T) {
+			arduFly(t, m.receiver, func(f *ardu) {
+				m.begin(f)
+				do(f, m.name)
+			})
+		})
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"hash/fnv"
 	"io"
 	"math"
 	"math/rand/v2"
@@ -33,8 +34,10 @@ var (
 	sampleSeed = flag.Uint64("sample-seed", 1, "seed of the samples; 0 takes a new one each time, which a failed test prints")
 )
 
-// sampled is n of the cases in a random order, or all of them with -all.
-func sampled[T any](t *testing.T, cases []T, n int) []T {
+// sampled is n of the cases in a random order, or all of them with -all. Every
+// value that a dimension has is among them, also where that takes more than n.
+// Another test has another sample.
+func sampled[T any](t *testing.T, cases []T, n int, dimensions ...func(T) any) []T {
 	t.Helper()
 	if *runAll || len(cases) <= n {
 		return cases
@@ -43,12 +46,25 @@ func sampled[T any](t *testing.T, cases []T, n int) []T {
 	if seed == 0 {
 		seed = rand.Uint64()
 	}
-	t.Logf("%d of %d cases: -sample-seed %d takes the same ones, -all takes all", n, len(cases), seed)
-	r := rand.New(rand.NewPCG(seed, 0))
-	some := make([]T, n)
-	for i, at := range r.Perm(len(cases))[:n] {
-		some[i] = cases[at]
+	var some, others []T
+	seen := map[[2]any]bool{}
+	name := fnv.New64()
+	io.WriteString(name, t.Name())
+	for _, at := range rand.New(rand.NewPCG(seed, name.Sum64())).Perm(len(cases)) {
+		c, first := cases[at], false
+		for i, of := range dimensions {
+			if value := [2]any{i, of(c)}; !seen[value] {
+				seen[value], first = true, true
+			}
+		}
+		if first {
+			some = append(some, c)
+		} else {
+			others = append(others, c)
+		}
 	}
+	some = append(some, others[:max(0, n-len(some))]...)
+	t.Logf("%d of %d cases: -sample-seed %d takes the same ones, -all takes all", len(some), len(cases), seed)
 	return some
 }
 
