@@ -537,6 +537,7 @@ func TestAClientThatStopsReadingIsCutOffAfterTwoSeconds(t *testing.T) {
 // In real time and on a real socket: what the system's buffers hold of a client
 // that does not read is no event that it took.
 func TestASocketHoldsLittleOfAStreamThatNobodyReads(t *testing.T) {
+	t.Parallel()
 	d := mute()
 	d.ended = make(chan struct{}) // it is not
 	for range 20 {

@@ -609,6 +609,7 @@ func (s *scripted) shows(l *drone) []string {
 }
 
 func TestABadSerialLineNeverLies(t *testing.T) {
+	t.Parallel()
 	g := newFigures(t)
 	for i, rate := range []float64{0.0001, 0.001, 0.01, 0.05, 0.2} {
 		t.Run(fmt.Sprintf("%g%%", rate*100), func(t *testing.T) {
@@ -683,6 +684,7 @@ func noiseBytes(t *testing.T, n int) []byte {
 }
 
 func TestAMegabyteOfNoiseOnASerialLineChangesNothing(t *testing.T) {
+	t.Parallel()
 	s, l := newScripted(t, 1)
 	before := l.status()
 	rest := noiseBytes(t, 1<<20)
@@ -983,10 +985,10 @@ func TestAThousandUnpluggingsOfTheSimulatorsCableLeaveNothing(t *testing.T) {
 	})
 }
 
-func TestAThousandLinksOnPseudoTerminalsLeaveNothing(t *testing.T) {
-	cycles := 1000
-	if testing.Short() {
-		cycles = 50
+func TestManyLinksOnPseudoTerminalsLeaveNothing(t *testing.T) {
+	cycles := 100
+	if *runAll {
+		cycles = 1000
 	}
 	nothingLeft(t, func(t *testing.T) {
 		var workers sync.WaitGroup
