@@ -1168,51 +1168,50 @@ func TestWhateverBecomesOfAcksTheAnswerIsTheVehicles(t *testing.T) {
 	opposite := func(a *common.MessageCommandAck) *common.MessageCommandAck {
 		return other(a, func(b *common.MessageCommandAck) { b.Result = ackAccepted + ackFailed - a.Result })
 	}
-	n := 0 // acks of a command, counted by the hooks that need it
 	for _, c := range []struct {
 		name string
-		hook func(a *common.MessageCommandAck) []simAnswer
+		hook func(a *common.MessageCommandAck, nth int) []simAnswer
 		code int
 		took time.Duration // at most
 	}{
-		{"as they are", func(a *common.MessageCommandAck) []simAnswer { return []simAnswer{{ack: a}} }, 200, 100 * time.Millisecond},
-		{"0.4 s late", func(a *common.MessageCommandAck) []simAnswer {
+		{"as they are", func(a *common.MessageCommandAck, _ int) []simAnswer { return []simAnswer{{ack: a}} }, 200, 100 * time.Millisecond},
+		{"0.4 s late", func(a *common.MessageCommandAck, _ int) []simAnswer {
 			return []simAnswer{{ack: a, after: 400 * time.Millisecond}}
 		}, 200, 500 * time.Millisecond},
-		{"2.2 s late", func(a *common.MessageCommandAck) []simAnswer {
+		{"2.2 s late", func(a *common.MessageCommandAck, _ int) []simAnswer {
 			return []simAnswer{{ack: a, after: 2200 * time.Millisecond}}
 		}, 504, 2 * time.Second},
-		{"the first two lost", func(a *common.MessageCommandAck) []simAnswer {
-			if n++; n <= 2 {
+		{"the first two lost", func(a *common.MessageCommandAck, nth int) []simAnswer {
+			if nth < 2 {
 				return nil
 			}
 			return []simAnswer{{ack: a}}
 		}, 200, 1300 * time.Millisecond},
-		{"all lost", func(*common.MessageCommandAck) []simAnswer { return nil }, 504, 2 * time.Second},
-		{"doubled ten times", func(a *common.MessageCommandAck) (list []simAnswer) {
+		{"all lost", func(*common.MessageCommandAck, int) []simAnswer { return nil }, 504, 2 * time.Second},
+		{"doubled ten times", func(a *common.MessageCommandAck, _ int) (list []simAnswer) {
 			for i := range 10 {
 				list = append(list, simAnswer{ack: a, after: time.Duration(i*i) * time.Millisecond})
 			}
 			return list
 		}, 200, 100 * time.Millisecond},
-		{"contradicted after", func(a *common.MessageCommandAck) []simAnswer {
+		{"contradicted after", func(a *common.MessageCommandAck, _ int) []simAnswer {
 			return []simAnswer{{ack: a}, {ack: opposite(a), after: 50 * time.Millisecond}}
 		}, 200, 100 * time.Millisecond},
-		{"refused, then accepted", func(a *common.MessageCommandAck) []simAnswer {
+		{"refused, then accepted", func(a *common.MessageCommandAck, _ int) []simAnswer {
 			return []simAnswer{{ack: opposite(a)}, {ack: a, after: 50 * time.Millisecond}}
 		}, 409, time.Second},
-		{"from another component", func(a *common.MessageCommandAck) []simAnswer { return []simAnswer{{ack: a, component: 154}} }, 504, 2 * time.Second},
-		{"from another system", func(a *common.MessageCommandAck) []simAnswer { return []simAnswer{{ack: a, system: 9}} }, 504, 2 * time.Second},
-		{"to somebody else", func(a *common.MessageCommandAck) []simAnswer {
+		{"from another component", func(a *common.MessageCommandAck, _ int) []simAnswer { return []simAnswer{{ack: a, component: 154}} }, 504, 2 * time.Second},
+		{"from another system", func(a *common.MessageCommandAck, _ int) []simAnswer { return []simAnswer{{ack: a, system: 9}} }, 504, 2 * time.Second},
+		{"to somebody else", func(a *common.MessageCommandAck, _ int) []simAnswer {
 			return []simAnswer{{ack: other(a, func(b *common.MessageCommandAck) { b.TargetSystem, b.TargetComponent = 255, 190 })}}
 		}, 504, 2 * time.Second},
-		{"for another command", func(a *common.MessageCommandAck) []simAnswer {
+		{"for another command", func(a *common.MessageCommandAck, _ int) []simAnswer {
 			return []simAnswer{{ack: other(a, func(b *common.MessageCommandAck) { b.Command++ })}}
 		}, 504, 2 * time.Second},
-		{"in progress for ever", func(a *common.MessageCommandAck) []simAnswer {
+		{"in progress for ever", func(a *common.MessageCommandAck, _ int) []simAnswer {
 			return []simAnswer{{ack: other(a, func(b *common.MessageCommandAck) { b.Result = ackInProgress })}}
 		}, 504, 10100 * time.Millisecond},
-		{"in progress, then accepted", func(a *common.MessageCommandAck) []simAnswer {
+		{"in progress, then accepted", func(a *common.MessageCommandAck, _ int) []simAnswer {
 			return []simAnswer{{ack: other(a, func(b *common.MessageCommandAck) { b.Result = ackInProgress })}, {ack: a, after: 9 * time.Second}}
 		}, 200, 9100 * time.Millisecond},
 	} {
@@ -1226,13 +1225,14 @@ func TestWhateverBecomesOfAcksTheAnswerIsTheVehicles(t *testing.T) {
 					{"/goto", `{"altitude":25}`, common.MAV_CMD_DO_REPOSITION},
 					{"/land", "", common.MAV_CMD_NAV_LAND},
 				} {
-					n = 0
+					acks := 0 // of this command
 					f.sim.change(func() {
 						f.sim.onAck = func(a *common.MessageCommandAck) []simAnswer {
 							if a.Command != command.id {
 								return []simAnswer{{ack: a}}
 							}
-							return c.hook(a)
+							acks++
+							return c.hook(a, acks-1)
 						}
 					})
 					asked := time.Now()
