@@ -456,68 +456,72 @@ var flightOrders = []struct{ path, body, mode string }{
 }
 
 func TestABadLineNeverLies(t *testing.T) {
-	g := newFigures(t)
-	rates := []float64{0.0001, 0.001, 0.01, 0.05, 0.2}
-	all := []int{byteLost, byteRepeated, byteFlipped, byteInserted}
-	for i, rate := range rates {
+	type damaged struct {
+		rate    float64
+		kind    int // damageKinds: all of them
+		flavour simFlavour
+	}
+	var cases []damaged
+	for _, rate := range []float64{0.0001, 0.001, 0.01, 0.05, 0.2} {
 		for kind := range damageKinds + 1 {
-			name, kinds := "all of these", all
-			if kind < damageKinds {
-				name, kinds = damageNames[kind], []int{kind}
-			} else if testing.Short() {
-				continue
-			}
-			for _, flavour := range []simFlavour{simPX4, simArduPilot} {
-				if testing.Short() && (i+kind)%2 != int(flavour) {
-					continue
-				}
-				t.Run(fmt.Sprintf("%g%% %s on %d", rate*100, name, flavour), func(t *testing.T) {
-					line := newBadLine(uint64(100*i + 10*kind + int(flavour)))
-					between := func(p port) port { return &badPort{port: p, line: line} }
-					flyOver(t, flavour, between, func(f *flight) {
-						began := time.Now()
-						explained := map[string]bool{"manual": true}
-						line.spoil(rate, kinds...)
-						for _, c := range flightOrders {
-							explained[c.mode] = true
-							f.order(line, g, c.path, c.body)
-							for range 10 {
-								time.Sleep(370 * time.Millisecond)
-								f.inspect(line, explained)
-							}
-						}
-						line.spoil(0, kinds...)
-						time.Sleep(4 * time.Second) // the port may be closed, and beats each second
-						f.inspect(line, explained)
-						f.until("online again", 0, func() bool { return f.status()["online"] == true })
-						time.Sleep(15 * time.Second) // the vehicle is asked for its streams again
-						f.inspect(line, explained)
-						for _, group := range []string{"position", "attitude", "battery"} {
-							if age := f.status()[group].(object)["age"].(float64); age > 0.7 {
-								f.Errorf("%s is %v s old on a good line", group, age)
-							}
-						}
-						f.accepted("/mode", `{"mode":"hold"}`)
-						received := f.sim.received()
-						line.mu.Lock()
-						defer line.mu.Unlock()
-						for _, r := range received {
-							if _, unknown := r.msg.(*message.MessageRaw); unknown { // it can't be checked, and means nothing
-								continue
-							}
-							if !line.written[saidBy(r.system, r.component, r.msg)] {
-								f.Errorf("the vehicle was told what was never said: %+v", r.msg)
-							}
-						}
-						for k, n := range line.injected {
-							g.add("bytes "+damageNames[k], n)
-						}
-						g.add("bytes in all", line.bytes)
-						g.add("seconds", int(time.Since(began).Seconds()))
-					})
-				})
-			}
+			cases = append(cases, damaged{rate, kind, simPX4}, damaged{rate, kind, simArduPilot})
 		}
+	}
+	g := newFigures(t)
+	for i, c := range sampled(t, cases, 0,
+		func(c damaged) any { return [2]any{c.rate, c.kind} },
+		func(c damaged) any { return [2]any{c.kind, c.flavour} },
+		func(c damaged) any { return [2]any{c.rate, c.flavour} },
+	) {
+		name, kinds := "all of these", []int{byteLost, byteRepeated, byteFlipped, byteInserted}
+		if c.kind < damageKinds {
+			name, kinds = damageNames[c.kind], []int{c.kind}
+		}
+		t.Run(fmt.Sprintf("%g%% %s on %d", c.rate*100, name, c.flavour), func(t *testing.T) {
+			line := newBadLine(uint64(i))
+			between := func(p port) port { return &badPort{port: p, line: line} }
+			flyOver(t, c.flavour, between, func(f *flight) {
+				began := time.Now()
+				explained := map[string]bool{"manual": true}
+				line.spoil(c.rate, kinds...)
+				for _, o := range flightOrders {
+					explained[o.mode] = true
+					f.order(line, g, o.path, o.body)
+					for range 10 {
+						time.Sleep(370 * time.Millisecond)
+						f.inspect(line, explained)
+					}
+				}
+				line.spoil(0, kinds...)
+				time.Sleep(4 * time.Second) // the port may be closed, and beats each second
+				f.inspect(line, explained)
+				f.until("online again", 0, func() bool { return f.status()["online"] == true })
+				time.Sleep(15 * time.Second) // the vehicle is asked for its streams again
+				f.inspect(line, explained)
+				for _, group := range []string{"position", "attitude", "battery"} {
+					if age := f.status()[group].(object)["age"].(float64); age > 0.7 {
+						f.Errorf("%s is %v s old on a good line", group, age)
+					}
+				}
+				f.accepted("/mode", `{"mode":"hold"}`)
+				received := f.sim.received()
+				line.mu.Lock()
+				defer line.mu.Unlock()
+				for _, r := range received {
+					if _, unknown := r.msg.(*message.MessageRaw); unknown { // it can't be checked, and means nothing
+						continue
+					}
+					if !line.written[saidBy(r.system, r.component, r.msg)] {
+						f.Errorf("the vehicle was told what was never said: %+v", r.msg)
+					}
+				}
+				for k, n := range line.injected {
+					g.add("bytes "+damageNames[k], n)
+				}
+				g.add("bytes in all", line.bytes)
+				g.add("seconds", int(time.Since(began).Seconds()))
+			})
+		})
 	}
 }
 
@@ -1515,10 +1519,10 @@ func malformed(r *rand.Rand, good string) string {
 	}
 }
 
-func TestAHundredThousandMalformedRequestsReachNobody(t *testing.T) {
-	requests := 100000
-	if testing.Short() {
-		requests = 10000
+func TestMalformedRequestsReachNobody(t *testing.T) {
+	requests := 10_000
+	if *runAll {
+		requests = 100_000
 	}
 	good := []struct{ path, body string }{
 		{"/api/drone/mode", `{"mode":"position"}`}, {"/api/drone/mode", `{"mode":"rtl"}`}, {"/api/drone/mode", `{"arm":true}`},
