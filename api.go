@@ -192,7 +192,7 @@ type messageBody struct {
 	Age      float64 `json:"age"`
 }
 
-// severities are the names of MAV_SEVERITY on the wire.
+// severities are the names of MAV_SEVERITY in the API.
 var severities = [...]string{"emergency", "alert", "critical", "error", "warning", "notice", "info", "debug"}
 
 func messages(texts []statusText, now time.Time) []messageBody {

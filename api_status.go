@@ -141,7 +141,7 @@ func age(now, at time.Time) *float64 {
 	return number(now.Sub(at).Seconds(), 2)
 }
 
-// landedStates are the names of MAV_LANDED_STATE on the wire; 0 is unknown.
+// landedStates are the names of MAV_LANDED_STATE in the API; 0 is unknown.
 var landedStates = [...]string{"", "on_ground", "in_air", "takeoff", "landing"}
 
 func (a *api) getStatus(w http.ResponseWriter, r *http.Request) (any, error) {
@@ -275,8 +275,8 @@ func (a *api) stream(w http.ResponseWriter, r *http.Request) (any, error) {
 	}
 }
 
-// openStream takes a place among the streams, that of the oldest where there is
-// none.
+// openStream takes a place among the streams, that of the oldest where none is
+// free.
 func (a *api) openStream() (end chan struct{}) {
 	a.mu.Lock()
 	defer a.mu.Unlock()

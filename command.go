@@ -115,7 +115,7 @@ func (a *acks) answered(s *step) {
 	}
 }
 
-// send sends a copy of the step. The waiter is there before.
+// send sends a copy of the step. The command is waiting already: open comes first.
 func (a *acks) send(c *command) error {
 	now := time.Now()
 	if c.copies > 0 {
@@ -188,8 +188,8 @@ func (a *acks) request(id uint32) error {
 func (a *acks) restarted() { clear(a.owed) }
 
 // shown reports whether a report that came after the command went out shows what
-// it leads to. Where that was so before, only a report that came after its ack
-// tells.
+// it leads to. Where the vehicle showed that before, only a report that came after
+// its ack tells.
 func (c *command) shown(r report, reports int) bool {
 	since, done, already := c.reports, false, false
 	switch s := c.step; {
@@ -215,7 +215,7 @@ func (c *command) shown(r report, reports int) bool {
 }
 
 var (
-	errTimeout  = errors.New("in time nothing came")
+	errTimeout  = errors.New("nothing came in time")
 	errStopping = refuse(codeOffline, "mavrest is shutting down")
 )
 

@@ -138,7 +138,7 @@ func (c *commander) doOwn(p plan, r request) (answer, error) {
 	return t.run()
 }
 
-// takesIn reports whether a request like its own is answered with it.
+// takesIn reports whether an equal request joins it, and gets its answer.
 func (t *task) takesIn(r request) bool {
 	lands := r.setMode && r.mode == ModeLand
 	disarms := !r.setMode && r.arm != nil && !*r.arm
@@ -150,8 +150,8 @@ func (t *task) disarms() bool { return t.plan.goal == nil && t.plan.arm != nil &
 
 func (t *task) arms() bool { return t.plan.arm != nil && *t.plan.arm }
 
-// end ends a task for a reason that is not its own. The first one counts, but a
-// newer command ends also what still waits after a takeover.
+// end ends a task from outside. The first reason counts, but a newer command also
+// ends what still waits after a takeover.
 func (t *task) end(why error) {
 	if t.endedBy == nil || why == errSuperseded {
 		t.endedBy = why
@@ -209,8 +209,8 @@ func (t *task) over() error {
 	return t.endedBy
 }
 
-// await waits for ok, at most until the deadline: then it is errTimeout. Whoever
-// waits has the mutex, before and after. A nil ok waits for the deadline.
+// await waits for ok, at most until the deadline: then it returns errTimeout. The
+// caller has the mutex, before and after. A nil ok waits for the deadline.
 func (t *task) await(until time.Time, ok func() bool) error {
 	c := t.by
 	for {
@@ -327,7 +327,7 @@ func (t *task) carryOut() (a answer, err error, finish func() error) {
 		c.owner.sends(t, i)
 		result, err := t.transact(s)
 		refused := err == nil && result != uint8(common.MAV_RESULT_ACCEPTED)
-		if refused && t.endedBy != nil { // by what the autopilot does since the takeover
+		if refused && t.endedBy != nil { // because of the takeover
 			err, refused = t.endedBy, false
 		}
 		if refused && s.to != nil {
@@ -462,7 +462,7 @@ func (t *task) failed(s *step, err error) error {
 	if t.moving != nil && c.man != nil { // nobody knows whether it flies there
 		c.abandon("a command that was not answered may have moved the drone: it is in %s", c.machine.mode)
 	}
-	if m := c.man; m != nil && m.plan.goal == t.plan.goal { // the goto, without its heading
+	if m := c.man; m != nil && m.plan.goal == t.plan.goal { // the goto that it is: only its heading was refused
 		m.plan.facing = math.NaN()
 	}
 	return err
@@ -604,7 +604,7 @@ func (t *task) sendLate(x *command) error {
 
 // verdict waits for what answers a command: a report that shows it, where an ack is
 // needed beside its ack, or a refusal. What was acknowledged, or sent before a
-// takeover, has showWithin to show; then it is for transact to say what it means.
+// takeover, has showWithin to show; after that transact says what it means.
 func (t *task) verdict(x *command, until time.Time) (uint8, error) {
 	c := t.by
 	var requested time.Time
@@ -659,8 +659,8 @@ func (t *task) refused(x *command) (uint8, error) {
 	return *x.refusal, nil
 }
 
-// replace makes a plan whose goal the vehicle took the manoeuvre. One that is equal
-// goes on, also by its second leg: those who wait for it wait on.
+// replace makes the plan the manoeuvre, when the vehicle has taken its goal. An equal
+// manoeuvre goes on, on its second leg too: those who wait for it wait on.
 func (c *commander) replace(t *task) {
 	now := time.Now()
 	if m := c.man; m != nil && !m.finished() && reflect.DeepEqual(m.request, t.request) {

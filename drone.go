@@ -17,7 +17,7 @@ import (
 
 // Times of the vehicle (docs/design.md, "The vehicle").
 const (
-	offlineAfter = 3 * time.Second // without a heartbeat
+	offlineAfter = 3 * time.Second // without a report of the mode
 	chunkWait    = time.Second     // for the missing chunks of a STATUSTEXT
 )
 
@@ -59,8 +59,8 @@ func newDrone(dev device, only byte, gcs bool) *drone {
 	return d
 }
 
-// run keeps the vehicle until ctx is done, leaves it as its sticks ask, and
-// returns when every goroutine has ended.
+// run serves the vehicle until ctx is done, says farewell to it, and returns when
+// every goroutine has ended.
 func (d *drone) run(ctx context.Context) {
 	lineCtx, cut := context.WithCancel(context.WithoutCancel(ctx))
 	defer cut()
@@ -113,7 +113,7 @@ func (d *drone) tick(now time.Time) time.Time {
 		}
 	}
 	if d.machine.tick(now) {
-		d.takeover("the vehicle is not in the commanded mode for 5 s")
+		d.takeover("the vehicle did not follow within 5 s: the mode changed")
 		d.tell("the vehicle is not in the mode that was commanded last: it is in " + d.modeName())
 	}
 	next = sooner(next, d.machine.follow)
@@ -144,7 +144,7 @@ func (d *drone) lose() {
 	if d.link.state().fault != nil { // that was told, and why
 		level = slog.LevelInfo
 	}
-	slog.Log(context.Background(), level, "vehicle offline: no heartbeat for 3 s", "system", d.tel.id.system)
+	slog.Log(context.Background(), level, "vehicle offline: no report of its mode for 3 s", "system", d.tel.id.system)
 }
 
 // hear takes what the link hands on.
@@ -332,8 +332,8 @@ func (d *drone) able() error {
 	return refuse(codeOffline, "the autopilot is offline: no heartbeat for %.0f s", time.Since(d.tel.beat.at).Seconds())
 }
 
-// do carries a request out and returns when the autopilot has acknowledged every
-// step of it, or refused one: then the error is a *commandError.
+// do carries a request out and returns when the vehicle shows what it leads to, or
+// why it does not: then the error is a *commandError.
 func (d *drone) do(r request) (answer, error) {
 	began := time.Now()
 	ans, err := d.carryOut(r)
@@ -357,8 +357,8 @@ func (d *drone) carryOut(r request) (answer, error) {
 	})
 }
 
-// wait waits until the manoeuvre of a command that began then is complete, or
-// tells what ended it. A client that goes away ends its waiting and nothing else,
+// wait waits until a manoeuvre is complete, or tells what ended it; began is when
+// its command did. A client that goes away ends its waiting and nothing else,
 // and a lost link ends nothing.
 func (d *drone) wait(ctx context.Context, m *manoeuvre, began time.Time) error {
 	select {
@@ -445,24 +445,25 @@ func (a *aircraft) modeName() string {
 	return name
 }
 
-// report is the last heartbeat; streamed says that a stick stream of ours runs.
+// report is the mode and the armed bit that the vehicle showed last; streamed says
+// that a stick stream of ours runs.
 func (a *aircraft) report(streamed bool, now time.Time) report {
 	b := &a.tel.beat
 	mode, _ := a.firmware.reported(b.custom)
 	r := report{custom: b.custom, mode: mode, armed: b.armed, amsl: math.NaN(), streamed: streamed && a.firmware == px4, ahead: a.behind(now)}
-	if a.tel.position.within(silentAfter, now) { // also a while ago: a climb goes up
+	if a.tel.position.within(silentAfter, now) { // an older one will do: a climb only goes up
 		r.amsl = a.tel.position.amsl
 	}
 	return r
 }
 
-// behind reports whether the last HEARTBEAT shows an older mode than CURRENT_MODE. One
-// that comes a while after a CURRENT_MODE is newer: the next one was lost.
+// behind reports whether the last HEARTBEAT shows an older mode than CURRENT_MODE. A
+// HEARTBEAT long after the last CURRENT_MODE is newer: a CURRENT_MODE was lost.
 func (a *aircraft) behind(now time.Time) bool {
 	return a.firmware == px4 && a.inBeat != a.current && now.Sub(a.currentAt) < aheadFor
 }
 
-// vehicle is what it shows of what a plan needs. A position that is not fresh is
+// vehicle is what a plan needs to know of it. A position that is not fresh is
 // none: what keeps a place would fly back to it.
 func (a *aircraft) vehicle(now time.Time) vehicle {
 	n := math.NaN()
@@ -481,7 +482,7 @@ func (a *aircraft) vehicle(now time.Time) vehicle {
 	return v
 }
 
-// sighting is what it shows of a manoeuvre.
+// sighting is what the watcher of a manoeuvre looks at.
 func (a *aircraft) sighting(now time.Time, p *parameters) sighting {
 	t, n := &a.tel, math.NaN()
 	s := sighting{
@@ -540,7 +541,7 @@ func (d *drone) mode() (Mode, string) {
 	return d.machine.mode, d.modeName()
 }
 
-// summary is the link's state in a line, for the supervisor.
+// summary is the link's state in a line, for systemd.
 func (d *drone) summary() string {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -558,7 +559,7 @@ func (d *drone) summary() string {
 	return fmt.Sprintf("%s %s online, %s, mode %s", autopilotName(t.id.autopilot), lowerName(t.id.typ.String(), "MAV_TYPE_"), armed, d.machine.mode)
 }
 
-// autopilotName is a MAV_AUTOPILOT on the wire.
+// autopilotName is a MAV_AUTOPILOT in the API.
 func autopilotName(a common.MAV_AUTOPILOT) string {
 	if a == common.MAV_AUTOPILOT_ARDUPILOTMEGA {
 		return "ardupilot"

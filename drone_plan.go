@@ -110,13 +110,13 @@ func (c *conduct) sends(t *task, i int) {
 	}
 }
 
-// took takes what a step that the vehicle took means beside the mode.
+// took notes what changes, beside the mode, with a step that the vehicle took.
 func (c *conduct) took(t *task, s *step) {
 	if s.cmd == common.MAV_CMD_DO_CHANGE_SPEED {
 		c.spedUp = s.p[1] != float32(c.params.settings().cruise) // the default
 	}
 	if m := c.cmd.man; m != nil && s.to != nil && s.to == t.plan.goal {
-		m.failsafe = c.craft.tel.beat.failsafe // one that stands was there before it
+		m.failsafe = c.craft.tel.beat.failsafe // one that is active now began before it
 	}
 	c.craft.changed()
 }
@@ -138,8 +138,8 @@ func (c *conduct) closing(t *task, err error) {
 	c.clock.poke()
 }
 
-// watch looks at the manoeuvre on the clock, and starts the second leg of a
-// landing that is there. It tells when it wants to look again.
+// watch looks at the manoeuvre on the clock, and commands a landing whose place is
+// reached. It tells when it wants to look again.
 func (c *conduct) watch(now time.Time) time.Time {
 	m := c.cmd.man
 	if m == nil || m.finished() || !c.craft.online {
@@ -162,7 +162,7 @@ func (c *conduct) watch(now time.Time) time.Time {
 	return now.Add(watchEvery)
 }
 
-// landThere is the second leg of a landing at a place, over it.
+// landThere is the second leg of a landing at a place: the landing itself.
 func (c *conduct) landThere(m *manoeuvre) {
 	c.cmd.mu.Lock()
 	defer c.cmd.mu.Unlock()
@@ -205,16 +205,16 @@ func (c *conduct) holdForSilent() {
 	}
 }
 
-// farewell leaves a vehicle in the air where it hovers or lands without sticks,
-// when the program ends after them (docs/design.md, "SIGTERM in the air"), unless
-// a pilot has it: nobody asked for that at this moment, so a heartbeat is looked
-// at before (rule 5).
+// farewell sets a mode that hovers or lands without sticks, when the program ends
+// after sticks in the air (docs/design.md, "SIGTERM in the air"), unless a pilot has
+// the vehicle. Nobody asked for that at this moment, so a report is waited for
+// before (rule 5).
 func (c *conduct) farewell(f stickFacts) {
 	look := max(farewellFor/2, 3*f.trip)
 	t := &task{by: c.cmd, until: f.now.Add(look + farewellFor/2)}
 	c.cmd.running = append(c.cmd.running, t) // a takeover ends it
 	if err := t.look(look); err != nil {
-		slog.Warn("stopping in the air after sticks: nothing was asked for", "why", err)
+		slog.Warn("stopping in the air after sticks: nothing was commanded", "why", err)
 		return
 	}
 	r := request{setMode: true, mode: ModeHold}
@@ -248,12 +248,12 @@ type reasons struct {
 	acks     *acks
 	params   *parameters
 	station  bool      // mavrest is the vehicle's ground station: -gcs
-	reported time.Time // since when the last report of PX4's checks was asked for
+	reported time.Time // when the plan began that last had PX4 report its checks
 }
 
-// refusal is the error of a refused step, with what the autopilot says of it. Of
-// an arming PX4 is asked for a report of its checks: a refusal alone brings no
-// texts.
+// refusal is the error of a refused step, with what the autopilot says of it. After
+// a refused arming PX4 is asked for a report of its checks: a refusal alone brings
+// no texts.
 func (r *reasons) refusal(t *task, s *step, result uint8, at time.Time) error {
 	since, texts := t.began, &r.craft.tel.texts
 	if s.arms() && !r.craft.tel.beat.armed {
@@ -261,7 +261,7 @@ func (r *reasons) refusal(t *task, s *step, result uint8, at time.Time) error {
 	}
 	t.sleep(at.Add(textsAfter))
 	texts.flush(time.Now(), 0)
-	// Of a report that was asked for before, only its own texts still hold.
+	// Of the texts before this plan only those of the checks still hold.
 	told := slices.DeleteFunc(texts.since(since), func(s statusText) bool { return s.at.Before(t.began) && !s.ofPrearm() })
 	return refusal(s, result, r.evidence(s, result, told))
 }
@@ -320,8 +320,8 @@ func (r *reasons) checks(t *task) (since time.Time) {
 	return t.began
 }
 
-// explained is an error, of an interrupted command with what the autopilot has said
-// since the command began.
+// explained is err; that of an interrupted command also names what the autopilot has
+// said since the command began.
 func (d *drone) explained(err error, began time.Time) error {
 	if code(err) != codeInterrupted {
 		return err

@@ -481,11 +481,17 @@ var copterStickProbes = []probe{
 }
 
 var planeProbes = []probe{
-	{heading: "QuadPlane", on: onQuadPlane, from: ground, fact: "it reports type 1 and a vtol_state that is not 0", run: func(v *probed) {
+	{heading: "QuadPlane", on: onQuadPlane, from: ground, fact: "it reports type 1 and a vtol_state that is not 0: on the ground 4 in FBWA, 3 in QHOVER", run: func(v *probed) {
 		v.equal("type", v.beat().Type, common.MAV_TYPE_FIXED_WING)
-		m, ok := v.ask(245).(*common.MessageExtendedSysState)
-		v.must(ok, "no EXTENDED_SYS_STATE")
-		v.equal("vtol_state", m.VtolState, common.MAV_VTOL_STATE_MC)
+		for mode, want := range map[uint32]common.MAV_VTOL_STATE{
+			simPlaneFBWA: common.MAV_VTOL_STATE_FW, simPlaneQHover: common.MAV_VTOL_STATE_MC,
+		} {
+			v.setMode(mode)
+			time.Sleep(500 * time.Millisecond)
+			m, ok := v.ask(245).(*common.MessageExtendedSysState)
+			v.must(ok, "no EXTENDED_SYS_STATE")
+			v.equal(fmt.Sprint("vtol_state in mode ", mode), m.VtolState, want)
+		}
 	}},
 	{heading: "QuadPlane", on: onQuadPlane, from: ground, fact: "NAV_TAKEOFF in GUIDED climbs and hovers", run: func(v *probed) {
 		v.takeOff(15)

@@ -845,15 +845,19 @@ func meet(t *testing.T) (v *probed, version string) {
 // vehicle answers: SIH's and SITL's.
 func (v *probed) looksSimulated() bool {
 	names := []string{"SIH_MASS", "SIM_SPEEDUP"}
-	sent := time.Now()
-	for _, name := range names {
-		v.ours.send(&common.MessageParamRequestRead{TargetSystem: v.system, TargetComponent: 1, ParamId: name, ParamIndex: -1})
+	for range 5 { // ArduPlane may still be starting
+		sent := time.Now()
+		for _, name := range names {
+			v.ours.send(&common.MessageParamRequestRead{TargetSystem: v.system, TargetComponent: 1, ParamId: name, ParamIndex: -1})
+		}
+		if _, ok := v.await(v.ours, sent, 3*time.Second, func(m message.Message) bool {
+			p, ok := m.(*common.MessageParamValue)
+			return ok && slices.Contains(names, p.ParamId)
+		}); ok {
+			return true
+		}
 	}
-	_, ok := v.await(v.ours, sent, 3*time.Second, func(m message.Message) bool {
-		p, ok := m.(*common.MessageParamValue)
-		return ok && slices.Contains(names, p.ParamId)
-	})
-	return ok
+	return false
 }
 
 func (l *factLink) heardSystem() uint8 {

@@ -1295,6 +1295,19 @@ func TestAVehicleThatAcknowledgesAndDoesNotFollowShows(t *testing.T) {
 	}
 }
 
+func TestAWaitIsToldThatTheVehicleDidNotFollow(t *testing.T) {
+	fly(t, simArduPilot, nil, func(f *flight) {
+		quietLink()
+		f.aloft()
+		f.accepted("/mode", `{"mode":"hold"}`)
+		f.sim.change(func() { f.sim.idle = true })
+		code, o := f.call("POST", "/mode", `{"mode":"rtl","wait":30}`)
+		if want := "the vehicle did not follow within 5 s: the mode changed to GUIDED"; code != 409 || o["error"] != want {
+			t.Errorf("answered %d %v, want 409 %s", code, o, want)
+		}
+	})
+}
+
 // ---- The clients ----
 
 // lands posts a landing on a connection of its own, which must be accepted

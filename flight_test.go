@@ -384,6 +384,54 @@ func TestPilotsSwitchShowsInEveryManoeuvre(t *testing.T) {
 	}
 }
 
+// A vehicle that sends no live reports is asked for them, and one that has
+// forgotten what it was asked sends them again: either way a pilot shows.
+func TestAPilotShowsWithoutLiveReports(t *testing.T) {
+	stabilized := map[firmware]uint32{px4: px4Custom(7, 0), copter: 0}
+	for name, forget := range map[string]func(*simulator){
+		"refused": nil,
+		"forgotten": func(s *simulator) {
+			s.change(func() {
+				if b, ok := s.brain.(*simPX4Brain); ok {
+					b.every = -1
+					return
+				}
+				s.streamOn(false, 0, time.Second)
+			})
+		},
+	} {
+		for _, flavour := range []simFlavour{simPX4, simArduPilot} {
+			t.Run(fmt.Sprint(name, " ", flavour), func(t *testing.T) {
+				refuse := func(s *simulator) { s.noLiveMode = forget == nil }
+				fly(t, flavour, refuse, func(f *flight) {
+					f.accepted("/takeoff", `{"wait":60}`)
+					f.accepted("/goto", "{"+at(30, 0)+`,"wait":60}`)
+					f.accepted("/mode", `{"mode":"rtl"}`)
+					f.wantMode("rtl")
+					f.accepted("/goto", "{"+at(60, 0)+`}`)
+					f.wantMode("hold")
+					if forget != nil {
+						forget(f.sim)
+						time.Sleep(liveAfter + 100*time.Millisecond)
+					}
+					for range 10 {
+						time.Sleep(1237 * time.Millisecond)
+						f.sim.pilotMode(stabilized[f.firmware])
+						time.Sleep(pollEvery + 50*time.Millisecond)
+						f.wantMode("manual")
+						f.accepted("/mode", `{"mode":"hold"}`)
+						f.wantMode("hold")
+					}
+					f.accepted("/land", `{"wait":60}`)
+					if !f.disarmed() {
+						f.Error("landed, and armed")
+					}
+				})
+			})
+		}
+	}
+}
+
 func TestFailsafeShowsInEveryManoeuvre(t *testing.T) {
 	for _, command := range []struct{ path, body string }{
 		{"/takeoff", ""},

@@ -111,9 +111,9 @@ func (h *handshake) hearHeartbeat(now time.Time) {
 
 // tick asks again what was not answered, begins anew with a vehicle that has
 // forgotten what it was asked, requests what is due, and tells when it is to be
-// called next. streams says that sticks are sent, flies that the vehicle flies to a
-// place of its own, looks that the
-// receiver is looked at, behind that HEARTBEAT shows an older mode than CURRENT_MODE.
+// called next. streams says that sticks are sent, flies that the vehicle may fly to a
+// target, looks that the receiver is looked at, behind that HEARTBEAT shows an older
+// mode than CURRENT_MODE.
 func (h *handshake) tick(now time.Time, streams, flies, looks, behind bool) (next time.Time) {
 	if !h.craft.online {
 		return time.Time{}

@@ -1,6 +1,6 @@
 // Mavrest turns a drone's companion board into a drone with a REST API. It runs
 // beside the flight controller, talks MAVLink to PX4 or ArduPilot over a serial
-// port, and answers eight routes to the local network:
+// port, UDP or TCP, and answers eight routes to the local network:
 //
 //	GET  /api/drone          is anybody there
 //	GET  /api/drone/status   everything the vehicle reports
@@ -11,7 +11,7 @@
 //	POST /api/drone/goto     go to a place and hold there
 //	POST /api/drone/land     land, here or at a place
 //
-// A command is answered when the autopilot has acknowledged every step of it.
+// A command is answered when the autopilot shows what was asked for.
 //
 //	mavrest -device /dev/serial0
 //	mavrest -device udpin://0.0.0.0:14540 -port 8080
@@ -217,7 +217,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	droneCtx, stopDrone := context.WithCancel(context.WithoutCancel(ctx))
 	defer stopDrone()
 	d := newDrone(dev, byte(o.system), o.gcs)
-	left := make(chan struct{}) // the drone is
+	left := make(chan struct{}) // closed when the drone is left to itself
 	running.Go(func() {
 		defer close(left)
 		d.run(droneCtx)
@@ -243,8 +243,8 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 // stopWithin is how long the end of the program may take.
 const stopWithin = 4 * time.Second
 
-// stopServer ends the server after the drone: those who wait are answered, the
-// vehicle is left as its sticks ask, and its port is closed first.
+// stopServer ends the server after the drone: first the vehicle is left and its port
+// is closed, then answers that are under way go out.
 func stopServer(server *http.Server, left <-chan struct{}) {
 	ctx, cancel := context.WithTimeout(context.Background(), stopWithin)
 	defer cancel()

@@ -101,8 +101,7 @@ func TestProgramServesTheSimulatorAndStopsOnSIGTERM(t *testing.T) {
 	if got := p.get(t, ""); got != "{\"status\":\"OK\"}\n" {
 		t.Errorf("GET /api/drone answered %q", got)
 	}
-	for p.log.Scan() && !strings.Contains(p.log.Text(), "vehicle online") {
-	}
+	p.until(t, `"online":true`)
 	if got := p.get(t, "/status"); !strings.Contains(got, `"online":true`) || !strings.Contains(got, `"autopilot":"px4"`) {
 		t.Errorf("status is %s", got)
 	}

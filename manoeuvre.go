@@ -38,7 +38,7 @@ type sighting struct {
 // motion is a velocity over ground, in metres a second.
 type motion struct{ north, east, down float64 }
 
-// manoeuvre is what the last accepted command is doing, watched to its end.
+// manoeuvre is what the last accepted command leads to, watched to its end.
 type manoeuvre struct {
 	request  request
 	plan     plan
@@ -46,8 +46,8 @@ type manoeuvre struct {
 	done     bool
 	why      error // what else ended it
 	over     chan struct{}
-	failsafe bool // one that was there already
-	armed    bool // the vehicle was, since
+	failsafe bool // one was active already
+	armed    bool // the vehicle has been, since then
 
 	near    time.Time // since when a landing's place is near
 	tried   time.Time // when the second leg was sent last
@@ -63,7 +63,7 @@ func doneAtOnce() *manoeuvre {
 
 func (m *manoeuvre) finished() bool { return m.done || m.why != nil }
 
-// finish ends it; a nil why is that it is complete.
+// finish ends it; a nil why says that it is complete.
 func (m *manoeuvre) finish(why error) {
 	if m.finished() {
 		return

@@ -83,8 +83,8 @@ func newLink(d device, only byte, gcs bool, hear func(heard)) *link {
 // closes it.
 func (l *link) run(ctx context.Context) {
 	backoff := backoffFirst
-	// A failure is told once: one to open until the port is open, one of an open
-	// port until a frame comes.
+	// A failure is logged once: that of an opening until the port is open, that of an
+	// open port until a frame comes.
 	failing, unopened := false, false
 	for ctx.Err() == nil {
 		p, err := l.device.open(ctx)
@@ -262,7 +262,7 @@ func (l *link) addressed(system, component byte) bool {
 // logNoise tells of bytes that were no frames, at most once in noiseEvery.
 func (l *link) logNoise(now time.Time) {
 	if n := l.badPlaces(); n != l.noise.logged && !now.Before(l.noise.next) {
-		slog.Warn("bytes that are no MAVLink", "device", l.device.name, "since_last", n-l.noise.logged, "in_all", n)
+		slog.Warn("bytes that are no MAVLink frame", "device", l.device.name, "since_last", n-l.noise.logged, "in_all", n)
 		l.noise.logged, l.noise.next = n, now.Add(noiseEvery)
 	}
 }
@@ -503,7 +503,7 @@ func (w *writer) beat() error {
 	system, station := l.ids.system(), cmp.Or(l.ids.station, l.ids.system())
 	l.mu.Unlock()
 	err := w.put(outgoing{system: system, component: componentID, msg: heartbeat(minimal.MAV_TYPE_ONBOARD_CONTROLLER)})
-	if err == nil && l.gcs { // ArduPilot takes sticks for heartbeats of their system, and would miss them later
+	if err == nil && l.gcs { // ArduPilot takes sticks as their system's heartbeat, and would miss it when they end
 		err = w.put(outgoing{system: station, component: knockID, msg: heartbeat(minimal.MAV_TYPE_GCS)})
 	}
 	return err

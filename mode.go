@@ -9,12 +9,12 @@ import (
 	"github.com/bluenviron/gomavlib/v3/pkg/dialects/common"
 )
 
-// Mode is an operating mode of the drone: those of the spec's section 2, and
-// ModeOther for every mode of an autopilot that the spec has no word for.
-// The zero value is ModeManual, the spec's initial state.
+// Mode is an operating mode of the drone: those of docs/openapi.yaml, and ModeOther
+// for every mode of an autopilot that the API has no word for. The zero value is
+// ModeManual, the state at the start.
 type Mode uint8
 
-// The modes, with their names on the wire.
+// The modes, with their names in the API.
 const (
 	ModeManual   Mode = iota // "manual"
 	ModeAltitude             // "altitude"
@@ -37,7 +37,7 @@ func parseMode(s string) (Mode, bool) {
 	return Mode(max(i, 0)), i >= 0
 }
 
-// flownBySticks reports whether POST input applies in the mode (spec 4.2).
+// flownBySticks reports whether POST input applies in the mode.
 func (m Mode) flownBySticks() bool { return m <= ModePosition }
 
 // firmware is a family of autopilots that share one table of modes.

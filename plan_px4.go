@@ -64,10 +64,10 @@ func planHoldPX4(v vehicle) plan {
 	return plan{steps: []step{pause}}
 }
 
-// leaveOnPX4 gets the sticks out of the way of a mode without sticks: moving ones
-// take such a mode back, for 1.6 s after they stood. POSCTL, or without a position
-// ALTCTL, they can't undo, and the drone stops in it; so a plan from another stick
-// mode goes through it (docs/design.md, "Leaving on PX4"). A plan into a stick mode
+// leaveOnPX4 gets the sticks out of the way of a mode without sticks: PX4 takes such
+// a mode back until they have stood for 1.6 s. Sticks can't undo POSCTL (ALTCTL
+// without a position), and the drone stops in it; so a plan from another stick mode
+// goes through it (docs/design.md, "Leaving on PX4"). A plan into a stick mode
 // goes through it where centring the sticks would take PX4 there by itself. With
 // COM_RC_OVERRIDE bit 0 cleared sticks undo nothing.
 func (p *plan) leaveOnPX4(v vehicle, mode Mode) {

@@ -91,7 +91,7 @@ func (s *sources) denied(f firmware, now time.Time) string {
 		has = s.first == firstTransmitter
 	}
 	if has {
-		return fmt.Sprintf("COM_RC_IN_MODE is %g, and the transmitter has the sticks; set it to 1, 6 or 8 for these sticks to act", s.rcIn)
+		return fmt.Sprintf("COM_RC_IN_MODE is %g, and the transmitter has the sticks; for these sticks to act, land and switch it off; with 3 restart PX4 too", s.rcIn)
 	}
 	return ""
 }
@@ -118,7 +118,7 @@ func (s *sources) nobodys(f firmware, now time.Time) string {
 // has no way to give them.
 func (s *sources) live(f firmware) bool { return f.ardupilot() && s.receiver != receiverNone }
 
-// inUse reports whether a pilot flies by the receiver where we don't.
+// inUse reports whether a pilot has ArduPilot's receiver in hand.
 func (s *sources) inUse(f firmware) bool { return f.ardupilot() && s.receiver == receiverInUse }
 
 // overrides reports whether PX4 takes a mode back from sticks that move.

@@ -161,8 +161,8 @@ func newServer(h http.Handler) *http.Server {
 
 // boundedListener keeps at most max connections. When one more comes, the one that
 // has been idle longest makes way; where none is idle, the one that has waited
-// longest for a manoeuvre is answered, and then makes way. Where none waits either,
-// the new one does.
+// longest for a manoeuvre is answered, and then makes way. Where none of them waits,
+// the new one has to.
 type boundedListener struct {
 	net.Listener
 	max int

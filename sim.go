@@ -10,9 +10,9 @@ package main
 // methods that only tests want.
 //
 // This file has what both flavours share: the simulator, messages out, messages
-// in. sim_cable.go is the cable, sim_vehicle.go the flight; sim_px4.go, with its
-// sticks and reports beside it, and sim_ardupilot.go are what only one of the
-// two does.
+// in. sim_cable.go is the cable, sim_vehicle.go the flight; sim_px4.go with
+// sim_px4_report.go, and sim_ardupilot.go with sim_ardupilot_flight.go, are what
+// only one of the two does.
 
 import (
 	"bytes"

@@ -1,7 +1,7 @@
 package main
 
-// ArduPilot's Copter as docs/autopilots.md measured it. What it sends is in
-// sim_ardupilot_messages.go, how it flies in sim_ardupilot_flight.go.
+// ArduPilot's Copter as docs/autopilots.md measured it. How it flies, and what it
+// sends, is in sim_ardupilot_flight.go.
 
 import (
 	"math"

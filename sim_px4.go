@@ -66,8 +66,8 @@ const (
 	simRaced    = 10 * time.Millisecond
 )
 
-// simPX4Brain is PX4 as docs/autopilots.md measured it. Its sticks are in
-// sim_px4_sticks.go, its texts, reports and targets in sim_px4_report.go.
+// simPX4Brain is PX4 as docs/autopilots.md measured it. Its texts, reports, targets
+// and sticks are in sim_px4_report.go.
 type simPX4Brain struct {
 	*simulator
 	simPX4Sticks

@@ -340,7 +340,7 @@ func (b *simPX4Brain) flyingTo() message.Message {
 	return m
 }
 
-// Times of PX4's stick handling (docs/autopilots.md, "Sticks: MANUAL_CONTROL").
+// Times of PX4's stick handling (docs/autopilots.md, "PX4: sticks").
 const (
 	simStickGap    = 450 * time.Millisecond  // a gap this long ends the stream: 2.5 Hz passes, 2 Hz doesn't
 	simStickProof  = 250 * time.Millisecond  // a stream this long counts

@@ -28,9 +28,11 @@ const simWing simFlying = -1
 
 // ArduPlane's custom modes that the code below names.
 const (
+	simPlaneFBWA    = 5
 	simPlaneRTL     = 11
 	simPlaneTakeoff = 13
 	simPlaneGuided  = 15
+	simPlaneQHover  = 18
 	simPlaneQLand   = 20
 	simPlaneQRTL    = 21
 )
@@ -49,7 +51,7 @@ var simQuadPlaneVehicle = simVehicle{
 		{custom: 2, name: "STABILIZE", flying: simWing},
 		{custom: 3, name: "TRAINING", flying: simWing},
 		{custom: 4, name: "ACRO", flying: simWing},
-		{custom: 5, name: "FBWA", flying: simWing},
+		{custom: simPlaneFBWA, name: "FBWA", flying: simWing},
 		{custom: 6, name: "FBWB", flying: simWing},
 		{custom: 7, name: "CRUISE", flying: simWing},
 		{custom: 8, name: "AUTOTUNE", flying: simWing},
@@ -60,7 +62,7 @@ var simQuadPlaneVehicle = simVehicle{
 		{custom: 14, name: "AVOID_ADSB", flying: simWing, position: true},
 		{custom: simPlaneGuided, name: "GUIDED", position: true},
 		{custom: 17, name: "QSTABILIZE", flying: simThrust},
-		{custom: 18, name: "QHOVER", flying: simTilt},
+		{custom: simPlaneQHover, name: "QHOVER", flying: simTilt},
 		{custom: 19, name: "QLOITER", flying: simVelocity, position: true},
 		{custom: simPlaneQLand, name: "QLAND", flying: simDescend, position: true, noArm: true},
 		{custom: simPlaneQRTL, name: "QRTL", flying: simReturn, position: true, noArm: true},
@@ -130,7 +132,7 @@ func (b *simQuadPlaneBrain) vtol() common.MAV_VTOL_STATE {
 	switch {
 	case b.flavour == simPlane:
 		return common.MAV_VTOL_STATE_UNDEFINED
-	case b.winged && speed > 0.8*simWingSpeed:
+	case b.winged && speed > 0.8*simWingSpeed, !b.armed && b.flies():
 		return common.MAV_VTOL_STATE_FW
 	case b.winged:
 		return common.MAV_VTOL_STATE_TRANSITION_TO_FW
@@ -240,7 +242,7 @@ func (b *simBoard) vtolState() common.MAV_VTOL_STATE {
 func TestQuadPlaneIsAFixedWingWithAVtolState(t *testing.T) {
 	simOnQuadPlane(t, 0, func(b *simBoard) {
 		b.want("type", simLast[*common.MessageHeartbeat](b).Type, common.MAV_TYPE_FIXED_WING)
-		b.want("vtol_state of the first message", b.vtolState(), common.MAV_VTOL_STATE_MC)
+		b.want("vtol_state of the first message", b.vtolState(), common.MAV_VTOL_STATE_FW)
 		b.want("first mode", b.truth().mode, uint32(0))
 		b.change(func() { b.params["Q_MAV_TYPE"] = 20 })
 		b.want("another Q_MAV_TYPE", simLast[*common.MessageHeartbeat](b).Type, common.MAV_TYPE(20))

@@ -14,13 +14,13 @@ const (
 	stickArms   = 2100 * time.Millisecond // of the stream, before ArduPilot arms on it alone
 	stickMoving = 1600 * time.Millisecond // PX4 calls sticks moving for so long after they moved
 	stickStill  = 2 * time.Second         // they stand still for certain
-	stickGone   = time.Second             // PX4 misses sticks 0.6 s after they stop: armed before, it is a failsafe
+	stickGone   = time.Second             // until arming: PX4 misses sticks 0.6 s after they end, which would be a failsafe
 	stickIdle   = 5 * time.Second         // a disarmed vehicle's stream ends
 	silentAt    = 5 * time.Second         // after the client's last command, in altitude mode
 	silentHand  = 2 * time.Second         // the same in manual mode
 	holdAgain   = time.Second             // between holds that nobody acknowledged
 	lookFor     = 500 * time.Millisecond  // after a release
-	undoneIn    = 500 * time.Millisecond  // a pilot's mode that stood no longer was undone by sticks; 277 ms were seen
+	undoneIn    = 500 * time.Millisecond  // a pilot's mode that stood for less was undone by our sticks; 277 ms were seen
 )
 
 // stickPhase is what the stick stream does.
@@ -85,8 +85,8 @@ type stickNeed uint8
 
 const (
 	sticksAnyhow stickNeed = iota
-	sticksLed              // it runs for a while: a stick mode is asked for, or arming in one
-	sticksStill            // PX4: no axis has moved for a while
+	sticksLed              // it has run for stickLead: a stick mode is asked for, or arming in one
+	sticksStill            // PX4: no axis has moved for stickStill
 )
 
 // pilotsSwitch is a switch of a pilot's on PX4 that our moving sticks may undo:
@@ -154,13 +154,13 @@ func (s *sticks) end(f stickFacts) {
 	s.phase, s.ended = stickOff, f.now
 	if s.src.live(f.firmware) {
 		s.acts.release = true
-		s.src.hiddenUntil(f.now.Add(stickEvery + f.trip)) // what our own were is on the line until then
+		s.src.hiddenUntil(f.now.Add(stickEvery + f.trip)) // our own still show in RC_CHANNELS until then
 		return
 	}
 	s.src.hiddenUntil(f.now.Add(overrides))
 }
 
-// rest is the throttle that nobody gave.
+// rest is the throttle where a client gave none.
 func rest(f stickFacts) int16 {
 	if f.aloft {
 		return 500
@@ -197,8 +197,8 @@ func (s *sticks) flies(f stickFacts) bool {
 	return s.phase != stickOff && (f.mode.flownBySticks() || f.entering)
 }
 
-// steals reports whether a mode without sticks must be left to through POSCTL:
-// PX4 takes it back from sticks that moved a moment ago.
+// steals reports whether PX4 may take a mode without sticks back, because our sticks
+// moved a moment ago: such a mode is entered through POSCTL.
 func (s *sticks) steals(f stickFacts) bool {
 	return s.phase != stickOff && f.shown().flownBySticks() && s.src.overrides(f.firmware)
 }
@@ -233,7 +233,7 @@ func (s *sticks) due() time.Time {
 func (s *sticks) enter(f stickFacts) {
 	s.client, s.wish = f.now, time.Time{}
 	s.commanded()
-	if !f.mode.flownBySticks() { // else the one that it is in stays whose it is until the other shows
+	if !f.mode.flownBySticks() { // else the present mode keeps its owner until the new one shows
 		s.owner = ownerClient
 	}
 	switch {
@@ -256,8 +256,8 @@ func (s *sticks) run(f stickFacts) {
 	s.client = f.now
 }
 
-// commanded says that a client's command is newer than a pilot's switch that sticks
-// undid. One that they may still undo is waited for.
+// commanded says that a client's command is newer than a pilot's switch that our
+// sticks undid: it is not set again. One that they may still undo is watched on.
 func (s *sticks) commanded() {
 	if s.pilots.undone {
 		s.pilots = pilotsSwitch{}
@@ -384,8 +384,8 @@ func (s *sticks) hearChannels(f stickFacts, c channels) {
 	}
 }
 
-// hearOthers takes the channels while no stream of ours runs. The sticks of a
-// program that our line does not bring, and their end, show only as movement.
+// hearOthers takes the channels while no stream of ours runs. Where our line does not
+// bring another program's sticks, they and their end show only as movement.
 func (s *sticks) hearOthers(f stickFacts, c channels) {
 	seen := f.now.Sub(s.src.program) < overrides+lookFor
 	switch {
@@ -435,7 +435,7 @@ func (s *sticks) stepIn(f stickFacts) {
 	s.set(axes{z: rest(f)}, f.now)
 	s.begin(stickNobody, f)
 	s.client = f.now
-	s.acts.notice = "nobody's hand is on the receiver's sticks: centred ones stand in"
+	s.acts.notice = "nobody's hand is on the transmitter's sticks: mavrest sends centred ones"
 }
 
 // disarmed says that the vehicle was disarmed: a stream that only kept it from
@@ -490,8 +490,8 @@ func (s *sticks) tick(f stickFacts) {
 	}
 }
 
-// over reports whether nobody's stream has done its work: a live receiver has the
-// sticks in a mode that flies without them, or flies itself; or nothing can fall.
+// over reports whether the stream that no client moves may end: a live receiver is in
+// use or the mode flies without sticks, or the vehicle has been disarmed for a while.
 func (s *sticks) over(f stickFacts) bool {
 	switch {
 	case f.entering:

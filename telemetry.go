@@ -11,8 +11,8 @@ import (
 	"github.com/bluenviron/gomavlib/v3/pkg/dialects/minimal"
 )
 
-// freshFor is how long a position tells where the vehicle is, and a report of its
-// checks whether it can be armed.
+// freshFor is how long a report counts: of the position for where the vehicle is, of
+// its checks for whether it can be armed.
 const (
 	freshFor    = 2 * time.Second
 	checksAfter = time.Second // PX4's checks call all well for 0.9 s before the first real report
@@ -386,7 +386,7 @@ func distance(lat1, lon1, lat2, lon2 float64) float64 {
 	return math.Hypot(north, east)
 }
 
-// fixNames are the names of GPS_FIX_TYPE on the wire.
+// fixNames are the names of GPS_FIX_TYPE in the API.
 var fixNames = [...]string{"no_gps", "no_fix", "2d", "3d", "dgps", "rtk_float", "rtk_fixed", "static", "ppp"}
 
 func fixName(fix uint64) string {

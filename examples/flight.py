@@ -13,27 +13,21 @@ import urllib.request
 drone = (sys.argv[1] if len(sys.argv) > 1 else "http://localhost:8080") + "/api/drone/"
 
 
-class Refused(Exception):
-    pass
-
-
 def ask(path, body=None):
-    """The answer as an object; an error is mavrest's own sentence."""
+    """The answer as an object. An error ends the flight with mavrest's own
+    sentence: nothing is tried again, for a pilot may have taken the drone."""
     data = None if body is None else json.dumps(body).encode()
     try:
         with urllib.request.urlopen(drone + path, data, timeout=200) as answer:
             return json.load(answer)
     except urllib.error.HTTPError as error:
-        raise Refused(json.load(error)["error"]) from None
+        sys.exit(json.load(error)["error"])
 
 
-while True:
-    try:
-        print(ask("takeoff", {"altitude": 10, "wait": 60}))
-        break
-    except Refused as why:
-        print(why, "- again in two seconds")
-        time.sleep(2)
+while not ask("status")["armable"]:
+    print("it can't take off yet")
+    time.sleep(2)
+print(ask("takeoff", {"altitude": 10, "wait": 60}))
 home = ask("status")["home"]
 print(ask("goto", {"lat": home["lat"] + 30 / 111319.5, "lon": home["lon"], "altitude": 15, "speed": 5, "wait": 60}))
 ask("mode", {"mode": "position"})

@@ -86,7 +86,7 @@ describe('status', () => {
 		for (const [s, id, text] of [
 			[{ armed: false, armable: true, unhealthy: ['rc_receiver'] }, 'ready', 'can take off'],
 			[{ armed: false, armable: false, unhealthy: ['gps', '3d_mag', 'xy_new_thing'] }, 'ready', "can't be armed, unhealthy: GPS, compass, xy new thing"],
-			[{ armed: false, armable: false, unhealthy: [] }, 'ready', "can't be armed: hold Arm, and the autopilot tells why"],
+			[{ armed: false, armable: false, unhealthy: [] }, 'ready', "can't be armed: press Arm for 1 s, and the autopilot tells why"],
 			[{ armed: true, armable: false }, 'ready', ''],
 			[{ done: false }, 'done', 'under way'],
 			[{ landed_state: 'landing' }, 'air', 'landing'],
@@ -101,7 +101,7 @@ describe('status', () => {
 			assert.strictEqual(await page.text(id), text)
 		}
 		await shown(status({ online: false, link: { ...real.link, error: null, heartbeat_age: 7 } }))
-		assert.match(await page.text('banner'), /^The autopilot is silent since \d\d:\d\d:\d\d\.$/)
+		assert.match(await page.text('banner'), /^The autopilot has been silent since \d\d:\d\d:\d\d\.$/)
 		assert.ok(await page.eval(() => document.getElementById('failsafe').offsetWidth === 0))
 		await shown(status({ failsafe: true }))
 		assert.ok(await page.eval(() => document.getElementById('failsafe').offsetWidth > 0))
