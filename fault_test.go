@@ -1297,7 +1297,6 @@ func TestAVehicleThatAcknowledgesAndDoesNotFollowShows(t *testing.T) {
 
 func TestAWaitIsToldThatTheVehicleDidNotFollow(t *testing.T) {
 	fly(t, simArduPilot, nil, func(f *flight) {
-		quietLink()
 		f.aloft()
 		f.accepted("/mode", `{"mode":"hold"}`)
 		f.sim.change(func() { f.sim.idle = true })
