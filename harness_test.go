@@ -34,7 +34,7 @@ import (
 // What several test files share.
 
 var (
-	runAll     = flag.Bool("all", false, "tests of every moment, manoeuvre and pilot run them all, not a sample")
+	runAll     = flag.Bool("all", false, "run every moment, manoeuvre and pilot, and the long tests at full length, not a sample")
 	sampleSeed = flag.Uint64("sample-seed", 1, "seed of the samples; 0 takes a new one each time, which a failed test prints")
 )
 
