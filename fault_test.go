@@ -989,7 +989,7 @@ func TestAThousandUnpluggingsOfTheSimulatorsCableLeaveNothing(t *testing.T) {
 	})
 }
 
-func TestManyLinksOnPseudoTerminalsLeaveNothing(t *testing.T) {
+func TestAHundredLinksOnPseudoTerminalsLeaveNothing(t *testing.T) {
 	cycles := 100
 	if *runAll {
 		cycles = 1000
