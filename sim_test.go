@@ -213,8 +213,9 @@ type simBoard struct {
 	w     *streamwriter.Writer
 	began time.Time // of the boot
 
-	mu  sync.Mutex
-	got []simHeard
+	mu   sync.Mutex
+	got  []simHeard
+	came chan struct{} // there is more
 }
 
 // simFlight runs test with a simulator that has booted, in virtual time.
@@ -226,7 +227,7 @@ func simFlight(t *testing.T, flavour simFlavour, prepare func(*simulator), test 
 		if prepare != nil {
 			prepare(s)
 		}
-		b := &simBoard{simulator: s, t: t, began: time.Now()}
+		b := &simBoard{simulator: s, t: t, began: time.Now(), came: make(chan struct{}, 1)}
 		var err error
 		if b.port, err = s.open(); err != nil {
 			t.Fatal(err)
@@ -272,6 +273,10 @@ func (b *simBoard) listen(p port) {
 		b.mu.Lock()
 		b.got = append(b.got, simHeard{time.Now(), f.GetSystemID(), f.GetComponentID(), f.GetMessage()})
 		b.mu.Unlock()
+		select {
+		case b.came <- struct{}{}:
+		default:
+		}
 	}
 }
 
@@ -415,18 +420,19 @@ func (b *simBoard) listenIn(d time.Duration) {
 // await waits for a message and returns when it came.
 func (b *simBoard) await(what string, most time.Duration, is func(message.Message) bool) time.Time {
 	b.t.Helper()
-	for end := time.Now().Add(most); ; time.Sleep(50 * time.Microsecond) {
+	late := time.After(most + 50*time.Microsecond) // what is sent at this moment is still on its way
+	for from := 0; ; {
 		b.mu.Lock()
-		i := slices.IndexFunc(b.got, func(h simHeard) bool { return is(h.msg) })
-		var at time.Time
+		i := slices.IndexFunc(b.got[from:], func(h simHeard) bool { return is(h.msg) })
 		if i >= 0 {
-			at = b.got[i].at
+			defer b.mu.Unlock()
+			return b.got[from+i].at
 		}
+		from = len(b.got)
 		b.mu.Unlock()
-		if i >= 0 {
-			return at
-		}
-		if time.Now().After(end) {
+		select {
+		case <-b.came:
+		case <-late:
 			b.t.Fatalf("%s: not within %v", what, most)
 		}
 	}
