@@ -462,6 +462,7 @@ var copterStickProbes = []probe{
 	}},
 	{heading: "ArduPilot: without a stream", from: air, fact: "LOITER under an idle receiver sinks 2.4 m/s", run: func(v *probed) {
 		v.transmit(radioIdle)
+		time.Sleep(4 * time.Second) // the sticks of the probe before act for 3 s more
 		v.must(v.setMode(simLoiter).last() == simAccepted, "no LOITER")
 		time.Sleep(2 * time.Second)
 		_, _, before, _ := v.place()
