@@ -34,8 +34,9 @@ func TestMain(m *testing.M) {
 	slog.SetDefault(slog.New(slog.DiscardHandler))
 	simRecord = 10_000
 	flag.Parse()
-	if flag.Lookup("test.parallel").Value.String() == strconv.Itoa(runtime.GOMAXPROCS(0)) {
-		flag.Set("test.parallel", strconv.Itoa(2*runtime.GOMAXPROCS(0))) // some wait for real time
+	given := func(name string) string { return flag.Lookup("test." + name).Value.String() }
+	if cores := runtime.GOMAXPROCS(0); given("fuzz") == "" && given("parallel") == strconv.Itoa(cores) {
+		flag.Set("test.parallel", strconv.Itoa(2*cores)) // some wait for real time
 	}
 	os.Exit(m.Run())
 }
