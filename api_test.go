@@ -1253,7 +1253,7 @@ func (o onlooking) prepare(t *task) error { return o.look(t) }
 // not sent: no time passes. told returns what it would have been told since.
 func aloftAndDeaf() (d *drone, told func() []message.Message) {
 	d = newDrone(device{name: "none", baud: func() int { return 0 }}, 0, false)
-	d.hs.running = true // asks nothing
+	d.handshake.running = true // asks nothing
 	see := func() {
 		for _, m := range []message.Message{
 			&minimal.MessageHeartbeat{
@@ -1278,7 +1278,7 @@ func aloftAndDeaf() (d *drone, told func() []message.Message) {
 	}}
 	return d, func() []message.Message {
 		d.mu.Lock()
-		all := append(list, d.sticks.outgoing(d.sticks.axes).msg)
+		all := append(list, d.outgoing(d.sticks.axes).msg)
 		list = nil
 		d.mu.Unlock()
 		see() // what is old is not believed

@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/bluenviron/gomavlib/v3/pkg/dialects/common"
-	"github.com/bluenviron/gomavlib/v3/pkg/message"
 )
 
 // Times of a command's copies (docs/design.md, "Commands").
@@ -31,10 +30,8 @@ var repeats = [...]float64{0, 1, 8. / 3, 5, 25. / 3}
 // acks matches COMMAND_ACKs with commands. An ack has no number: it names its
 // command, and that is all.
 type acks struct {
-	say    func(message.Message) error // from us to the vehicle
-	clear  func()                      // gets the autopilot's parser out of a broken frame
-	system func() byte                 // the vehicle's
-	vendor func() firmware
+	link *link
+	tel  *telemetry
 
 	waiting map[common.MAV_CMD]*command
 	owed    map[common.MAV_CMD]owedAcks
@@ -67,11 +64,10 @@ type command struct {
 	progress time.Time // when IN_PROGRESS came
 }
 
-func newAcks(say func(message.Message) error, clear func(), system func() byte, vendor func() firmware) *acks {
-	return &acks{
-		say: say, clear: clear, system: system, vendor: vendor,
-		waiting: make(map[common.MAV_CMD]*command), owed: make(map[common.MAV_CMD]owedAcks),
-	}
+func (c *command) acked() bool { return !c.ackedAt.IsZero() }
+
+func newAcks(l *link, tel *telemetry) *acks {
+	return &acks{link: l, tel: tel, waiting: make(map[common.MAV_CMD]*command), owed: make(map[common.MAV_CMD]owedAcks)}
 }
 
 // byReport reports whether a report proves the command, whatever its acks are.
@@ -119,9 +115,9 @@ func (a *acks) answered(s *step) {
 func (a *acks) send(c *command) error {
 	now := time.Now()
 	if c.copies > 0 {
-		a.clear()
+		a.link.clear() // gets the autopilot's parser out of a broken frame
 	}
-	if err := a.say(c.step.message(a.system(), uint8(c.copies))); err != nil {
+	if err := a.link.send(c.step.message(a.tel.id.system, uint8(c.copies))); err != nil {
 		return err
 	}
 	if c.copies == 0 {
@@ -180,8 +176,8 @@ func (a *acks) hear(cmd common.MAV_CMD, result uint8, reports int, now time.Time
 
 // request asks for a message (REQUEST_MESSAGE, 512). Its ack means nothing.
 func (a *acks) request(id uint32) error {
-	s := a.vendor().command(common.MAV_CMD_REQUEST_MESSAGE, float32(id))
-	return a.say(s.message(a.system(), 0))
+	s := a.tel.id.firmware().command(common.MAV_CMD_REQUEST_MESSAGE, float32(id))
+	return a.link.send(s.message(a.tel.id.system, 0))
 }
 
 // restarted forgets what the autopilot has forgotten: it answers nothing of before.
@@ -198,20 +194,17 @@ func (c *command) shown(r report, reports int) bool {
 	case s.disarms():
 		done, already = !r.armed, !c.before.armed
 	case s.to == nil: // nothing else tells
-		return !c.ackedAt.IsZero()
+		return c.acked()
 	default:
 		o := s.to
-		over := o.end != 0 && o.end == r.custom && r.amsl >= o.endAMSL && c.before.custom != o.end
+		over := o.atEnd(r) && c.before.custom != o.end
 		done, already = r.custom == o.number || over, c.before.custom == o.number
 		done = done && !r.ahead && (o.mode != ModeTakeoff || r.armed)
 	}
 	if already {
-		if c.ackedAt.IsZero() {
-			return false
-		}
 		since = c.ackedBy
 	}
-	return done && reports > since
+	return done && reports > since && (c.acked() || !already)
 }
 
 var (
@@ -234,6 +227,16 @@ func code(err error) errorCode {
 		return ce.code
 	}
 	return ""
+}
+
+// refusedWith is the error of a command that the autopilot refused; nil where it is
+// another one.
+func refusedWith(err error) *commandError {
+	var ce *commandError
+	if errors.As(err, &ce) && ce.answered {
+		return ce
+	}
+	return nil
 }
 
 func isNoAck(err error) bool { return code(err) == codeNoAck }
@@ -336,15 +339,6 @@ func withTexts(err error, texts []statusText, failsafe bool, unhealthy []string)
 // resultName is a MAV_RESULT's name in lower case.
 func resultName(result uint8) string {
 	return lowerName(common.MAV_RESULT(result).String(), "MAV_RESULT_")
-}
-
-// inWords is how a command was answered, for the log: a MAV_RESULT's name, or why
-// there is none.
-func inWords(result uint8, err error) string {
-	if err != nil {
-		return err.Error()
-	}
-	return resultName(result)
 }
 
 var commandNames = map[common.MAV_CMD]string{

@@ -533,7 +533,9 @@ func TestTheKnockComesRightBeforeAPX4PlanAndOnlyWhereItDoesNoHarm(t *testing.T) 
 func TestAfterACommandWhoseAcksAreNotAllKnownTheNextOfItsNumberWaits(t *testing.T) {
 	const speed = common.MAV_CMD_DO_CHANGE_SPEED
 	inLinkBubble(t, func(t *testing.T) {
-		a := newAcks(func(message.Message) error { return nil }, func() {}, func() byte { return 1 }, func() firmware { return copter })
+		l := newLink(device{}, 0, false, nil)
+		l.conn = &connection{queue: make(chan outgoing, 20)}
+		a := newAcks(l, &telemetry{})
 		s := step{cmd: speed}
 		send := func(copies int) *command {
 			c := a.open(&s, report{}, 0)

@@ -9,8 +9,6 @@ import (
 	"slices"
 	"sync"
 	"time"
-
-	"github.com/bluenviron/gomavlib/v3/pkg/dialects/common"
 )
 
 // Times of a plan (docs/design.md, rule 5 and "The newest command wins").
@@ -30,25 +28,23 @@ type commander struct {
 	machine *machine
 	owner   owner
 
-	current *task     // is carried out
-	running []*task   // it, and disarmings beside it
-	next    *task     // waits for its turn
-	begun   time.Time // when the last plan began that takes turns
-	man     *manoeuvre
-	reports int  // that were heard
-	bell    bell // rings when something came that one may wait for
-	stopped bool // the program ends
+	tasks     []*task   // one is carried out, disarmings perhaps beside it; the last may wait for its turn
+	begun     time.Time // when the last plan began that takes turns
+	manoeuvre *manoeuvre
+	reports   int  // that were heard
+	bell      bell // rings when something came that one may wait for
+	stopped   bool // the program ends
 }
 
 // owner is whom a commander works for: it knows the sticks, the parameters and
 // what the vehicle says.
 type owner interface {
-	ready(s *step) time.Time    // when the sticks let a step go
-	prepare(t *task) error      // before the first step of a plan
-	sends(t *task, i int)       // right before step i
-	took(t *task, s *step)      // after a step that the vehicle took
-	closing(t *task, err error) // after a plan, accepted or not
-	onGround() bool             // the vehicle says that it is
+	ready(s *step) time.Time // when the sticks let a step go
+	prepare(t *task) error   // before the first step of a plan
+	sends(t *task, i int)    // right before step i
+	took(t *task, s *step)   // after a step that the vehicle took
+	closing(t *task)         // after a plan, accepted or not
+	onGround() bool          // the vehicle says that it is
 	refusal(t *task, s *step, result uint8, at time.Time) error
 }
 
@@ -80,26 +76,25 @@ type answer struct {
 
 var (
 	errSuperseded = refuse(codeSuperseded, "a newer command took this one's place")
-	errDisarmed   = refuse(codeInterrupted, "the vehicle was disarmed; nothing more was sent")
+	errDisarmed   = refuse(codeInterrupted, "the vehicle was disarmed")
 )
 
 // task is a plan on its way, from its turn to its answer.
 type task struct {
 	by      *commander
 	request request
-	make    func() (plan, error) // plans anew, when it is its turn
+	planned func() (plan, error) // plans anew, when it is its turn
 	plan    plan
 	came    time.Time // when a client asked for it; zero: nobody asks for it at this moment
 	began   time.Time // when its first step was due
 	until   time.Time // of one that goes on while the program ends
 	was     order     // what stood before it
 
-	accepted uint16   // the last command
-	arming   *command // its ARM, once a copy is out
-	wire     *command // its step on the wire, until it is answered
-	moving   *command // a step that moves the vehicle, once a copy is out and until it is answered
-	taken    string   // the takeover that came while it waited
-	endedBy  error    // what ended it: a newer command, a takeover, a disarming
+	accepted uint16 // the last command
+	armed    bool   // an ARM of it was sent
+	onWire   bool   // a step of it is, until it is answered
+	moving   bool   // a step that sets a mode was sent and is not answered
+	endedBy  error  // what ended it: a newer command, a takeover, a disarming
 
 	ended  chan struct{}
 	answer answer // once ended
@@ -109,46 +104,55 @@ type task struct {
 // do carries a request out and returns when the vehicle shows what it leads to, or
 // a step of it was refused: then the error is a *commandError. A landing or a
 // disarming joins an equal one that is not answered yet.
-func (c *commander) do(r request, make_ func() (plan, error)) (answer, error) {
-	for _, t := range append(slices.Clone(c.running), c.next) {
-		if t == nil || !t.takesIn(r) {
-			continue
+func (c *commander) do(r request, planned func() (plan, error)) (answer, error) {
+	for _, t := range c.tasks {
+		if t.takesIn(r) {
+			c.supersedeWaiting(t) // it is newer than that too
+			c.mu.Unlock()
+			<-t.ended
+			c.mu.Lock()
+			return t.answer, t.err
 		}
-		if c.next != nil && c.next != t { // it is newer than that too
-			c.next.end(errSuperseded)
-		}
-		c.mu.Unlock()
-		<-t.ended
-		c.mu.Lock()
-		return t.answer, t.err
 	}
-	t := &task{by: c, request: r, make: make_, came: time.Now(), ended: make(chan struct{})}
+	t := &task{by: c, request: r, planned: planned, came: time.Now(), ended: make(chan struct{})}
 	return t.run()
 }
 
 // idle reports whether nothing is under way, and something may be.
-func (c *commander) idle() bool { return c.current == nil && c.next == nil && !c.stopped }
+func (c *commander) idle() bool { return len(c.tasks) == 0 && !c.stopped }
+
+// current is the task that is carried out; nil: none.
+func (c *commander) current() *task {
+	for _, t := range slices.Backward(c.tasks) {
+		if !t.began.IsZero() {
+			return t
+		}
+	}
+	return nil
+}
+
+// supersedeWaiting ends what waits for its turn, but the newest.
+func (c *commander) supersedeWaiting(newest *task) {
+	for _, t := range c.tasks {
+		if t.began.IsZero() && t != newest {
+			t.end(errSuperseded)
+		}
+	}
+}
 
 // doOwn carries out what no client asks for at this moment, unless one does.
 func (c *commander) doOwn(p plan, r request) (answer, error) {
 	if !c.idle() {
 		return answer{}, errSuperseded
 	}
-	t := &task{by: c, request: r, ended: make(chan struct{}), make: func() (plan, error) { return p, nil }}
+	t := &task{by: c, request: r, ended: make(chan struct{}), planned: func() (plan, error) { return p, nil }}
 	return t.run()
 }
 
 // takesIn reports whether an equal request joins it, and gets its answer.
 func (t *task) takesIn(r request) bool {
-	lands := r.setMode && r.mode == ModeLand
-	disarms := !r.setMode && r.arm != nil && !*r.arm
-	return (lands || disarms) && !t.came.IsZero() && t.endedBy == nil && reflect.DeepEqual(t.request, r)
+	return (r.setMode && r.mode == ModeLand || r.disarms()) && !t.came.IsZero() && t.endedBy == nil && reflect.DeepEqual(t.request, r)
 }
-
-// disarms reports whether it only disarms: nothing supersedes that.
-func (t *task) disarms() bool { return t.plan.goal == nil && t.plan.arm != nil && !*t.plan.arm }
-
-func (t *task) arms() bool { return t.plan.arm != nil && *t.plan.arm }
 
 // end ends a task from outside. The first reason counts, but a newer command also
 // ends what still waits after a takeover.
@@ -163,26 +167,15 @@ func (t *task) end(why error) {
 // failsafe. A plan whose step is on the wire first learns what the vehicle does with
 // that step (rule 4).
 func (c *commander) takeover(why string) {
-	for _, t := range append(slices.Clone(c.running), c.next) {
-		if t != nil && t.endedBy == nil {
-			t.taken = why
-		}
-		switch {
-		case t == nil:
-		case t.wire != nil:
-			t.end(refuse(codeInterrupted, "%s; %s was sent, and the vehicle did not follow it", why, commandName(t.wire.step)))
-		case t.accepted != 0 || t.moving != nil:
-			t.end(refuse(codeInterrupted, "%s; nothing more was sent", why))
-		default:
-			t.end(refuse(codeInterrupted, "%s; nothing was sent", why))
-		}
+	for _, t := range c.tasks {
+		t.end(refuse(codeInterrupted, "%s", why))
 	}
 }
 
 // disarmed ends plans that arm or need an armed vehicle.
 func (c *commander) disarmed() {
-	for _, t := range append(slices.Clone(c.running), c.next) {
-		if t != nil && (t.arms() || t.plan.target != nil) {
+	for _, t := range c.tasks {
+		if t.request.arms() || t.plan.target != nil {
 			t.end(errDisarmed)
 		}
 	}
@@ -191,8 +184,8 @@ func (c *commander) disarmed() {
 // stop ends everything that waits, and lets nothing new begin.
 func (c *commander) stop() {
 	c.stopped = true
-	if c.man != nil {
-		c.man.finish(errStopping)
+	if c.manoeuvre != nil {
+		c.manoeuvre.finish(errStopping)
 	}
 	c.bell.ring()
 }
@@ -203,33 +196,47 @@ func (t *task) over() error {
 	switch {
 	case t.by.stopped && !time.Now().Before(t.until):
 		return errStopping
-	case t.endedBy != nil && t.wire != nil && code(t.endedBy) == codeInterrupted:
+	case t.onWire && code(t.endedBy) == codeInterrupted:
 		return nil
+	case t.accepted != 0 || t.moving:
+		return t.interrupted("%s; nothing more was sent")
 	}
-	return t.endedBy
+	return t.interrupted("%s; nothing was sent")
 }
 
-// await waits for ok, at most until the deadline: then it returns errTimeout. The
-// caller has the mutex, before and after. A nil ok waits for the deadline.
+// interrupted is what ended it, and how far it came then; nil where nothing did.
+func (t *task) interrupted(format string, args ...any) error {
+	if code(t.endedBy) != codeInterrupted {
+		return t.endedBy
+	}
+	return refuse(codeInterrupted, format, append([]any{t.endedBy}, args...)...)
+}
+
+// pause waits until something came or the time is over. Whoever waits has the mutex,
+// before and after.
+func (c *commander) pause(until time.Time) {
+	rings := c.bell.wait()
+	c.mu.Unlock()
+	defer c.mu.Lock()
+	timer := time.NewTimer(time.Until(until))
+	defer timer.Stop()
+	select {
+	case <-rings:
+	case <-timer.C:
+	}
+}
+
+// await waits for ok, at most until the deadline: then it returns errTimeout. A nil
+// ok waits for the deadline.
 func (t *task) await(until time.Time, ok func() bool) error {
-	c := t.by
 	for {
 		if err := t.over(); err != nil || ok != nil && ok() {
 			return err
 		}
-		left := time.Until(until)
-		if left <= 0 {
+		if !time.Now().Before(until) {
 			return errTimeout
 		}
-		rings := c.bell.wait()
-		c.mu.Unlock()
-		timer := time.NewTimer(left)
-		select {
-		case <-rings:
-		case <-timer.C:
-		}
-		timer.Stop()
-		c.mu.Lock()
+		t.by.pause(until)
 	}
 }
 
@@ -240,12 +247,9 @@ func (t *task) sleep(until time.Time) error { return unlessLate(t.await(until, n
 func (t *task) look(within time.Duration) error {
 	c, until := t.by, time.Now().Add(within)
 	for n := c.reports; ; {
-		c.acks.request(0)
+		c.acks.request(idHeartbeat)
 		next := time.Now().Add(max(showEvery, c.acks.trip))
-		if next.After(until) {
-			next = until
-		}
-		err := t.await(next, func() bool { return c.reports != n })
+		err := t.await(sooner(next, until), func() bool { return c.reports != n })
 		if !errors.Is(err, errTimeout) || !time.Now().Before(until) {
 			return err
 		}
@@ -255,23 +259,20 @@ func (t *task) look(within time.Duration) error {
 // run is a task from its turn to its end.
 func (t *task) run() (answer, error) {
 	c := t.by
+	var finish func() error
 	if t.err = t.takeTurn(); t.err == nil {
-		var finish func() error
-		t.answer, t.err, finish = t.carryOut()
-		c.owner.closing(t, t.err)
-		c.running = slices.DeleteFunc(c.running, func(o *task) bool { return o == t })
-		if c.current == t {
-			c.current = nil
+		if t.answer, t.err, finish = t.carryOut(); t.err != nil {
+			t.failed()
 		}
-		c.bell.ring()
-		if t.err != nil {
-			c.takeBack(t)
-		}
-		if finish != nil {
-			t.err = finish()
-		}
-	} else if c.next == t {
-		c.next = nil
+		c.owner.closing(t)
+	}
+	c.tasks = slices.DeleteFunc(c.tasks, func(o *task) bool { return o == t })
+	c.bell.ring()
+	if t.err != nil {
+		c.takeBack(t)
+	}
+	if finish != nil {
+		t.err = finish()
 	}
 	close(t.ended)
 	c.bell.ring()
@@ -283,31 +284,29 @@ func (t *task) run() (answer, error) {
 // skips that, and a disarming is waited for.
 func (t *task) takeTurn() (err error) {
 	c := t.by
-	if t.plan, err = t.make(); err != nil {
+	if t.plan, err = t.planned(); err != nil {
 		return err
 	}
-	if c.next != nil {
-		c.next.end(errSuperseded)
-	}
-	c.next = t
-	if at := c.begun.Add(planEvery); !t.plan.urgent && time.Now().Before(at) {
+	c.supersedeWaiting(t)
+	c.tasks = append(c.tasks, t)
+	if at := c.begun.Add(planEvery); !t.request.urgent() && time.Now().Before(at) {
 		if err := t.sleep(at); err != nil {
 			return err
 		}
 	}
-	free := func() bool { return t.plan.urgent || c.current == nil || !c.current.disarms() }
+	disarming := func() bool { o := c.current(); return o != nil && o.request.disarms() }
+	free := func() bool { return t.request.urgent() || !disarming() }
 	if err := unlessLate(t.await(time.Now().Add(lookWithin), free)); err != nil {
 		return err
 	}
-	if t.plan, err = t.make(); err != nil { // what was true when it came may not be now
+	if t.plan, err = t.planned(); err != nil { // what was true when it came may not be now
 		return err
 	}
-	if older := c.current; older != nil && !older.disarms() {
+	if older := c.current(); older != nil && !disarming() {
 		older.end(errSuperseded)
 	}
-	c.next, c.current, c.running = nil, t, append(c.running, t)
 	t.began, t.was = time.Now(), c.machine.standing()
-	if !t.plan.urgent {
+	if !t.request.urgent() {
 		c.begun = t.began
 	}
 	return nil
@@ -317,46 +316,45 @@ func (t *task) takeTurn() (err error) {
 func (t *task) carryOut() (a answer, err error, finish func() error) {
 	c := t.by
 	if err := cmp.Or(t.over(), c.owner.prepare(t)); err != nil {
-		return answer{}, t.failed(nil, err), nil
+		return answer{}, err, nil
 	}
 	for i := range t.plan.steps {
 		s := &t.plan.steps[i]
 		if err := t.approach(i); err != nil {
-			return answer{}, t.failed(nil, err), nil
+			return answer{}, err, nil
 		}
 		c.owner.sends(t, i)
-		result, err := t.transact(s)
-		refused := err == nil && result != uint8(common.MAV_RESULT_ACCEPTED)
-		if refused && t.endedBy != nil { // because of the takeover
-			err, refused = t.endedBy, false
+		err := t.transact(s)
+		refused := refusedWith(err)
+		if refused != nil && t.endedBy != nil { // by what the autopilot does since the takeover
+			err, refused = t.unfollowed(s), nil
 		}
-		if refused && s.to != nil {
+		if refused != nil && s.to != nil {
 			c.machine.refused(s.to)
 		}
-		if s.wish && (refused || isNoAck(err)) {
-			slog.Warn("a plan goes on without one of its steps", "what", commandName(s), "answer", inWords(result, err))
+		if s.optional && (refused != nil || isNoAck(err)) {
+			slog.Warn("a plan goes on without one of its steps", "error", err)
 			continue
 		}
-		if refused {
+		if refused != nil {
 			at := time.Now()
-			err := refusal(s, result, evidence{})
-			return answer{}, t.failed(s, err), func() error { return c.owner.refusal(t, s, result, at) }
+			return answer{}, err, func() error { return c.owner.refusal(t, s, refused.result, at) }
 		}
 		if err != nil {
-			return answer{}, t.failed(s, err), nil
+			return answer{}, err, nil
 		}
 		t.took(s)
-		if code(t.endedBy) == codeInterrupted { // the vehicle follows what was sent before
-			if t.wishesAfter(i) {
+		if code(t.endedBy) == codeInterrupted {
+			if t.doneWith(i) {
 				break
 			}
-			t.endedBy = refuse(codeInterrupted, "%s; the vehicle follows %s, which was sent before; nothing more was sent", t.taken, commandName(s))
+			return answer{}, t.interrupted("%s; the vehicle follows %s, which was sent before; nothing more was sent", commandName(s)), nil
 		}
 	}
-	if t.plan.goal == nil {
+	if !t.request.setMode {
 		return answer{t.accepted, c.machine.mode, doneAtOnce()}, nil, nil
 	}
-	return answer{t.accepted, c.machine.mode, c.man}, nil, nil
+	return answer{t.accepted, c.machine.mode, c.manoeuvre}, nil, nil
 }
 
 // took makes what a step leads to the mode, and the plan's goal its manoeuvre.
@@ -365,11 +363,12 @@ func (t *task) took(s *step) {
 	t.accepted = uint16(s.cmd)
 	if s.to != nil {
 		c.machine.command(*s.to, time.Now())
-		if s.to == t.plan.goal {
+		if t.request.setMode && s.to == t.plan.goal() {
 			c.replace(t)
-		} else if c.man != nil {
-			c.man.finish(errSuperseded)
-			c.man = nil
+			c.manoeuvre.failsafe = c.machine.last.failsafe // one that stands was there before it
+		} else if c.manoeuvre != nil {
+			c.manoeuvre.finish(errSuperseded)
+			c.manoeuvre = nil
 		}
 	}
 	c.owner.took(t, s)
@@ -387,7 +386,7 @@ func (t *task) approach(i int) error {
 			return err
 		}
 	}
-	for {
+	for t.over() == nil {
 		at := c.owner.ready(s)
 		if s.to != nil && at.Before(c.acks.modeAt) {
 			at = c.acks.modeAt
@@ -396,25 +395,17 @@ func (t *task) approach(i int) error {
 			break
 		}
 		waited = true
-		gap := c.acks.modeAt
-		if err := unlessLate(t.await(at, func() bool { return c.acks.modeAt != gap })); err != nil {
-			return err
-		}
+		c.pause(at)
 	}
-	if !waited {
-		return t.over()
+	if err := t.over(); err != nil || !waited {
+		return err
 	}
 	if err := t.lookBefore(s); err != nil {
 		return err
 	}
 	t.replan(i)
-	for _, before := range slices.Backward(t.plan.steps[:i]) {
-		if before.to != nil && s.arms() && c.machine.last.custom != before.to.number {
-			return refuse(codeInterrupted, "arming was not sent: the vehicle left the mode that was set for it")
-		}
-		if before.to != nil {
-			break
-		}
+	if i > 0 && s.arms() && c.machine.order != nil && !c.machine.explains(c.machine.last) {
+		return refuse(codeInterrupted, "arming was not sent: the vehicle left the mode that was set for it")
 	}
 	return t.over()
 }
@@ -423,7 +414,7 @@ func (t *task) approach(i int) error {
 // this moment (rule 5). A landing that a client asked for is sent in any case.
 func (t *task) lookBefore(s *step) error {
 	within := lookWithin
-	if t.plan.urgent && !t.came.IsZero() && t.plan.goal != nil && t.plan.goal.mode == ModeLand {
+	if !t.came.IsZero() && t.request.setMode && t.request.mode == ModeLand {
 		within = landWithin
 	}
 	err := t.look(within)
@@ -449,28 +440,31 @@ func (t *task) replan(i int) {
 	if t.plan.steps[i].sticks != sticksStill || !t.request.goTo {
 		return
 	}
-	if p, err := t.make(); err == nil && len(p.steps) == len(t.plan.steps)-i {
+	if p, err := t.planned(); err == nil && len(p.steps) == len(t.plan.steps)-i {
 		copy(t.plan.steps[i:], p.steps)
-		t.plan.goal, t.plan.target, t.plan.amsl = p.goal, p.target, p.amsl
+		t.plan.target = p.target
 	}
 }
 
 // failed is what follows a plan that ended before it was accepted.
-func (t *task) failed(s *step, err error) error {
+func (t *task) failed() {
 	c := t.by
-	c.machine.ended(t.plan.steps, isNoAck(err), time.Now())
-	if t.moving != nil && c.man != nil { // nobody knows whether it flies there
+	for _, s := range t.plan.steps {
+		if s.to != nil {
+			c.machine.ended(s.to, isNoAck(t.err), time.Now())
+		}
+	}
+	if t.moving && c.manoeuvre != nil { // nobody knows whether it flies there
 		c.abandon("a command that was not answered may have moved the drone: it is in %s", c.machine.mode)
 	}
-	if m := c.man; m != nil && m.plan.goal == t.plan.goal { // the goto that it is: only its heading was refused
+	if m := c.manoeuvre; m != nil && m.plan.goal() == t.plan.goal() { // the goto that it is: only its heading was refused
 		m.plan.facing = math.NaN()
 	}
-	return err
 }
 
-// wishesAfter reports whether only wishes follow step i.
-func (t *task) wishesAfter(i int) bool {
-	return !slices.ContainsFunc(t.plan.steps[i+1:], func(s step) bool { return !s.wish })
+// doneWith reports whether only optional steps follow step i.
+func (t *task) doneWith(i int) bool {
+	return !slices.ContainsFunc(t.plan.steps[i+1:], func(s step) bool { return !s.optional })
 }
 
 // takeBack takes a plan back that was refused: it disarms what the plan armed and
@@ -482,52 +476,47 @@ func (c *commander) takeBack(t *task) {
 	if t.began.IsZero() || !refused && !isNoAck(t.err) {
 		return
 	}
-	var p plan
+	var steps []step
 	ground := c.owner.onGround()
-	if t.arming != nil && ground {
-		p.steps = append(p.steps, c.acks.vendor().armDisarm(false))
+	if t.armed && ground {
+		steps = append(steps, c.acks.tel.id.firmware().armDisarm(false))
 	}
-	may := ground
-	if t.plan.backAloft { // else its first step has ended no failsafe
-		may = t.accepted != 0
+	back, may := t.was, ground && t.request.setMode
+	if t.plan.endsFailsafe {
+		back, may = *px4.enter(ModeRTL).to, t.accepted != 0
 	}
-	if back := t.plan.back; back != nil && refused && may && c.machine.last.custom != back.to.number {
-		s, to := *back, *back.to
-		if !t.plan.backAloft { // the mode of before, by the number that is sent
-			to = t.was
-			to.number = back.to.number
-		}
-		s.to = &to
-		p.steps = append(p.steps, s)
+	if refused && may && c.machine.last.custom != back.number {
+		s := c.acks.tel.id.firmware().setMode(back.mode, back.number)
+		s.to = &back
+		steps = append(steps, s)
 	}
-	for _, s := range p.steps {
-		one := plan{steps: []step{s}}
-		if _, err := c.doOwn(one, request{}); err != nil {
+	for _, s := range steps {
+		if _, err := c.doOwn(plan{steps: []step{s}}, request{}); err != nil {
 			slog.Warn("a refused command could not be taken back", "what", commandName(&s), "error", err)
 			return
 		}
 	}
 }
 
-// transact sends one command, repeats it until it is answered, and returns the
-// autopilot's MAV_RESULT.
-func (t *task) transact(s *step) (uint8, error) {
+// transact sends one command, repeats it until it is answered, and returns why the
+// vehicle did not take it.
+func (t *task) transact(s *step) error {
 	c := t.by
 	x := c.acks.open(s, c.machine.last, c.reports)
-	defer func() { c.acks.close(x); t.wire = nil }()
+	defer func() { c.acks.close(x); t.onWire = false }()
 	every := max(firstRepeat, c.acks.trip*3/2)
 	began := time.Now()
 	for i, factor := range repeats {
 		due := time.Duration(float64(every) * factor)
-		if due >= giveUp || !x.progress.IsZero() || t.endedBy != nil || !x.ackedAt.IsZero() {
+		if due >= giveUp || !x.progress.IsZero() || t.endedBy != nil || x.acked() {
 			break
 		}
 		if err := t.sendCopy(x); err != nil {
-			return 0, err
+			return err
 		}
 		if x.copies == 0 { // the port is away
 			if err := t.sendLate(x); err != nil {
-				return 0, err
+				return err
 			}
 			began = x.sent
 		}
@@ -535,24 +524,30 @@ func (t *task) transact(s *step) (uint8, error) {
 		if i+1 < len(repeats) {
 			end = min(end, time.Duration(float64(every)*repeats[i+1]))
 		}
-		if result, err := t.verdict(x, began.Add(end)); !errors.Is(err, errTimeout) {
-			return result, err
+		if err := t.verdict(x, began.Add(end)); !errors.Is(err, errTimeout) {
+			return err
 		}
 	}
-	if !x.progress.IsZero() && x.ackedAt.IsZero() {
-		if result, err := t.verdict(x, x.progress.Add(progressWait)); !errors.Is(err, errTimeout) {
-			return result, err
+	if !x.progress.IsZero() && !x.acked() {
+		if err := t.verdict(x, x.progress.Add(progressWait)); !errors.Is(err, errTimeout) {
+			return err
 		}
 	}
 	switch {
 	case t.endedBy != nil: // a takeover, and the vehicle does not show what was sent
-		return 0, t.endedBy
-	case !x.ackedAt.IsZero() && s.ackProves(c.acks.vendor()):
-		return uint8(common.MAV_RESULT_ACCEPTED), nil
-	case !x.ackedAt.IsZero():
-		return 0, refuse(codeNoAck, "%s was acknowledged and did not show; read the status to see whether it happened", commandName(s))
+		return t.unfollowed(s)
+	case x.acked() && s.ackProves(c.acks.tel.id.firmware()):
+		return nil
+	case x.acked():
+		return refuse(codeNoAck, "%s was acknowledged and did not show; read the status to see whether it happened", commandName(s))
 	}
-	return 0, refuse(codeNoAck, "%s was sent and never acknowledged; read the status to see whether it happened", commandName(s))
+	return refuse(codeNoAck, "%s was sent and never acknowledged; read the status to see whether it happened", commandName(s))
+}
+
+// unfollowed is the end of a task whose step was on the wire when something else ended
+// it.
+func (t *task) unfollowed(s *step) error {
+	return t.interrupted("%s; %s was sent, and the vehicle did not follow it", commandName(s))
 }
 
 // sendCopy sends a copy, unless the task is over: nothing of it may go out behind a
@@ -568,13 +563,11 @@ func (t *task) sendCopy(x *command) error {
 	if err := c.acks.send(x); err != nil {
 		return nil // the port is away, or full: the next copy may go
 	}
-	if s.arms() {
-		t.arming = x
-	}
-	t.wire = x
+	t.onWire = true
+	t.armed = t.armed || s.arms()
 	if s.to != nil {
 		c.machine.claim(s.to)
-		t.moving = x
+		t.moving = true
 	}
 	return nil
 }
@@ -584,7 +577,7 @@ func (t *task) sendCopy(x *command) error {
 func (t *task) sendLate(x *command) error {
 	c := t.by
 	down := refuse(codeOffline, "the port to the autopilot was down: %s was not sent", commandName(x.step))
-	for until := time.Now().Add(giveUp); c.acks.request(0) != nil; {
+	for until := time.Now().Add(giveUp); c.acks.request(idHeartbeat) != nil; {
 		if !time.Now().Before(until) {
 			return down
 		}
@@ -605,92 +598,91 @@ func (t *task) sendLate(x *command) error {
 // verdict waits for what answers a command: a report that shows it, where an ack is
 // needed beside its ack, or a refusal. What was acknowledged, or sent before a
 // takeover, has showWithin to show; after that transact says what it means.
-func (t *task) verdict(x *command, until time.Time) (uint8, error) {
+func (t *task) verdict(x *command, until time.Time) error {
 	c := t.by
 	var requested time.Time
 	for {
-		shown := x.copies > 0 && x.shown(c.machine.last, c.reports)
-		acked, ended := !x.ackedAt.IsZero(), t.endedBy != nil
-		switch {
-		case shown && (x.step.byReport() || x.unsure || acked || t.came.IsZero()):
-			t.moving = nil
-			c.acks.answered(x.step)
-			return uint8(common.MAV_RESULT_ACCEPTED), nil
-		case x.refusal != nil:
-			t.moving = nil
-			return t.refused(x)
-		case acked:
-			t.moving = nil
-			until = x.ackedAt.Add(max(showWithin, 2*c.acks.trip))
-		case t.endedBy != nil: // by a takeover: nothing is repeated
-			until = x.last.Add(max(showWithin, 2*c.acks.trip))
+		if err := t.over(); err != nil {
+			return err
 		}
-		next := until
-		if x.copies > 0 && (acked || x.step.byReport() || x.unsure) {
-			if !time.Now().Before(requested.Add(showEvery)) || x.ackedAt.After(requested) {
-				c.acks.request(0)
-				requested = time.Now()
+		settle := max(showWithin, 2*c.acks.trip)
+		switch shown := x.shown(c.machine.last, c.reports); {
+		case shown && (x.step.byReport() || x.unsure || x.acked() || t.came.IsZero()):
+			t.moving = false
+			c.acks.answered(x.step)
+			return nil
+		case x.refusal != nil:
+			t.moving = false
+			return t.refused(x)
+		case x.acked():
+			t.moving = false
+			until = x.ackedAt.Add(settle)
+		case t.endedBy != nil: // by a takeover: nothing is repeated
+			until = x.last.Add(settle)
+		}
+		now, next := time.Now(), until
+		if !now.Before(until) {
+			return errTimeout
+		}
+		if x.acked() || x.step.byReport() || x.unsure {
+			if !now.Before(requested.Add(showEvery)) || x.ackedAt.After(requested) {
+				c.acks.request(idHeartbeat)
+				requested = now
 			}
 			next = sooner(until, requested.Add(showEvery))
 		}
-		n := c.reports
-		err := t.await(next, func() bool {
-			return c.reports != n || x.refusal != nil || acked != !x.ackedAt.IsZero() || ended != (t.endedBy != nil)
-		})
-		if unlessLate(err) != nil || err != nil && !time.Now().Before(until) {
-			return 0, err
-		}
+		c.pause(next)
 	}
 }
 
 // refused is a refusal among the acks of a command. It is the answer, unless the
 // next report shows what was asked for: then it was an earlier command's, or
 // another copy was accepted.
-func (t *task) refused(x *command) (uint8, error) {
+func (t *task) refused(x *command) error {
 	c := t.by
 	if x.step.byReport() {
 		if err := unlessLate(t.look(max(showEvery, 2*c.acks.trip))); err != nil {
-			return 0, err
+			return err
 		}
-		if x.copies > 0 && x.shown(c.machine.last, c.reports) {
-			return uint8(common.MAV_RESULT_ACCEPTED), nil
+		if x.shown(c.machine.last, c.reports) {
+			return nil
 		}
 	}
-	return *x.refusal, nil
+	return refusal(x.step, *x.refusal, evidence{})
 }
 
 // replace makes the plan the manoeuvre, when the vehicle has taken its goal. An equal
 // manoeuvre goes on, on its second leg too: those who wait for it wait on.
 func (c *commander) replace(t *task) {
 	now := time.Now()
-	if m := c.man; m != nil && !m.finished() && reflect.DeepEqual(m.request, t.request) {
+	if m := c.manoeuvre; m != nil && !m.finished() && reflect.DeepEqual(m.request, t.request) {
 		m.plan, m.at, m.near, m.strange = t.plan, now, time.Time{}, time.Time{}
 		return
 	} else if m != nil {
 		m.finish(errSuperseded)
 	}
-	if t.plan.goal.mode.flownBySticks() {
-		c.man = doneAtOnce()
+	if t.request.entersSticks() {
+		c.manoeuvre = doneAtOnce()
 		return
 	}
-	c.man = &manoeuvre{request: t.request, plan: t.plan, at: now, over: make(chan struct{})}
+	c.manoeuvre = &manoeuvre{request: t.request, plan: t.plan, at: now, over: make(chan struct{})}
 }
 
 // abandon ends the manoeuvre for a reason that a person can act on, and forgets
 // it. A landing on its way is no longer what the vehicle does: the mode is the
 // reported one.
 func (c *commander) abandon(format string, args ...any) {
-	if c.man == nil {
+	if c.manoeuvre == nil {
 		return
 	}
 	if c.transit() {
 		c.machine.abandon()
 	}
-	c.man.finish(refuse(codeInterrupted, format, args...))
-	c.man = nil
+	c.manoeuvre.finish(refuse(codeInterrupted, format, args...))
+	c.manoeuvre = nil
 }
 
 // transit reports whether a landing is still on its way to its place.
 func (c *commander) transit() bool {
-	return c.man != nil && c.man.plan.second != nil && !c.man.finished()
+	return c.manoeuvre != nil && c.manoeuvre.plan.second != nil && !c.manoeuvre.finished()
 }

@@ -183,8 +183,8 @@ func TestASecondLegIsNotSentOverAFailsafeThatWasFirst(t *testing.T) {
 		d := f.link
 		f.sim.change(func() { f.sim.muted = true })
 		d.mu.Lock()
-		since, m := time.Now(), d.cmd.man
-		d.wg.Go(func() { d.conduct.landThere(m) }) // as watch does
+		since, m := time.Now(), d.cmd.manoeuvre
+		d.wg.Go(func() { d.landThere(m) }) // as watch does
 		// The reader has the mutex before that goroutine.
 		d.take(&minimal.MessageHeartbeat{
 			Type: minimal.MAV_TYPE_QUADROTOR, Autopilot: minimal.MAV_AUTOPILOT_PX4,
@@ -820,7 +820,7 @@ func TestTheFarewellHoldsOnASlowLine(t *testing.T) {
 	}
 }
 
-func TestAGreetingInTheAirForgetsNoParameter(t *testing.T) {
+func TestAHandshakeInTheAirForgetsNoParameter(t *testing.T) {
 	prepare := func(s *simulator) { s.receiver, s.params["SYSID_MYGCS"] = simReceiverNone, 250 }
 	fly(t, simArduPilot, prepare, func(fl *flight) {
 		f := &ardu{fl, simReceiverNone}

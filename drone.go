@@ -25,42 +25,51 @@ const (
 // not come by itself, runs what is due, and answers what it knows. Its mutex
 // guards all that it has, its commander's waiting included.
 type drone struct {
-	link  *link
-	clock clock
-	ended chan struct{} // closed when everything that waits is to end
+	link    *link
+	clock   clock
+	ended   chan struct{} // closed when everything that waits is to end
+	changes atomic.Uint64 // rises with everything that a status shows
+	version atomic.Uint64 // rises with what a status must show at once: all but telemetry
 
-	mu sync.Mutex // guards all below
-	aircraft
-	params  parameters
-	sticks  hands
-	cmd     *commander
-	conduct conduct
-	hs      handshake
-	wg      sync.WaitGroup // the goroutines of run
+	mu        sync.Mutex // guards all below
+	tel       telemetry
+	machine   machine
+	sticks    sticks
+	params    parameters
+	cmd       *commander
+	handshake handshake
+	wg        sync.WaitGroup // the goroutines of run
+
+	online    bool
+	reported  time.Time // when the last report came
+	inBeat    uint32    // the custom mode of the last HEARTBEAT
+	current   uint32    // and of PX4's last CURRENT_MODE
+	currentAt time.Time
+
+	spedUp  bool      // a goto from here had a speed of its own, and it stands
+	checked time.Time // since when the last report of PX4's checks was asked for
+	// When a report, the target and the receiver's state were requested last.
+	polled, targetAsked, looked time.Time
 }
 
 // newDrone makes the drone that device leads to; only is its system id, 0 for
 // the first one that is heard.
 func newDrone(dev device, only byte, gcs bool) *drone {
-	d := &drone{clock: clock{bell: make(chan struct{}, 1)}, ended: make(chan struct{})}
-	d.tel = newTelemetry()
+	d := &drone{clock: clock{bell: make(chan struct{}, 1)}, ended: make(chan struct{}), tel: newTelemetry()}
 	d.link = newLink(dev, only, gcs, d.hear)
-	acks := newAcks(d.link.send, d.link.clear, func() byte { return d.tel.id.system }, func() firmware { return d.firmware })
-	d.cmd = &commander{mu: &d.mu, acks: acks, machine: &d.machine, owner: &d.conduct}
-	d.params = parameters{craft: &d.aircraft, acks: acks, told: make(map[string]float64)}
-	d.sticks = hands{craft: &d.aircraft, link: d.link, acks: acks, params: &d.params, cmd: d.cmd}
+	acks := newAcks(d.link, &d.tel)
+	d.cmd = &commander{mu: &d.mu, acks: acks, machine: &d.machine, owner: d}
+	d.params = parameters{tel: &d.tel, acks: acks, told: make(map[string]float64)}
+	d.handshake = handshake{tel: &d.tel, params: &d.params, cmd: d.cmd, wg: &d.wg}
 	d.sticks.src = newSources(gcs)
-	d.conduct = conduct{
-		reasons: reasons{craft: &d.aircraft, acks: acks, params: &d.params, station: gcs}, sticks: &d.sticks, params: &d.params, cmd: d.cmd,
-		link: d.link, clock: &d.clock, hs: &d.hs, wg: &d.wg,
-	}
-	slow := func() bool { baud := d.link.state().baud; return baud > 0 && baud < 115200 }
-	d.hs = handshake{craft: &d.aircraft, params: &d.params, cmd: d.cmd, clock: &d.clock, wg: &d.wg, slow: slow}
 	return d
 }
 
-// run serves the vehicle until ctx is done, says farewell to it, and returns when
-// every goroutine has ended.
+// firmware is what family of autopilots it is.
+func (d *drone) firmware() firmware { return d.tel.id.firmware() }
+
+// run serves the vehicle until ctx is done, leaves it as its sticks ask, and
+// returns when every goroutine has ended.
 func (d *drone) run(ctx context.Context) {
 	lineCtx, cut := context.WithCancel(context.WithoutCancel(ctx))
 	defer cut()
@@ -91,12 +100,12 @@ func (d *drone) farewell() {
 	if d.sticks.phase == stickOff || !d.online {
 		return
 	}
-	f := d.sticks.facts(time.Now())
-	if f.firmware.ardupilot() && f.aloft && d.sticks.flies(f) && !d.sticks.taken() {
-		d.conduct.farewell(f)
+	f := d.facts(time.Now())
+	if f.firmware.ardupilot() && f.flight == aloft && d.sticks.flies(f) && !d.sticks.taken() {
+		d.leaveHovering(f)
 	}
 	if d.sticks.phase != stickOff { // a pilot may have taken them meanwhile
-		d.sticks.farewell(d.sticks.facts(time.Now()))
+		d.leaveSticks(d.facts(time.Now()))
 	}
 }
 
@@ -118,26 +127,57 @@ func (d *drone) tick(now time.Time) time.Time {
 	}
 	next = sooner(next, d.machine.follow)
 	next = sooner(next, d.tel.texts.flush(now, chunkWait))
-	next = sooner(next, d.conduct.watch(now))
-	d.sticks.tick(d.sticks.facts(now))
-	switch acts := d.sticks.act(); {
+	next = sooner(next, d.watch(now))
+	next = sooner(next, d.sticks.tick(d.facts(now)))
+	switch acts := d.act(); {
 	case !d.cmd.idle():
 	case acts.hold:
-		d.wg.Go(d.conduct.holdForSilent)
+		d.wg.Go(d.holdForSilent)
 	case acts.pilots != 0:
-		d.wg.Go(func() { d.conduct.givePilot(acts.pilots) })
+		d.wg.Go(func() { d.givePilot(acts.pilots) })
 	}
-	next = sooner(next, d.sticks.due())
-	flies := d.tel.beat.armed && (d.machine.mode == ModeHold || d.machine.mode == ModeTakeoff || d.cmd.transit())
-	looks := d.sticks.looks(d.sticks.facts(now))
-	return sooner(next, d.hs.tick(now, d.sticks.phase != stickOff, flies, looks, d.behind(now)))
+	if d.online {
+		next = sooner(next, d.request(now))
+		next = sooner(next, d.handshake.tick(now))
+	}
+	return next
+}
+
+// request requests what does not come by itself and is due, and tells when the next
+// is.
+func (d *drone) request(now time.Time) (next time.Time) {
+	due := func(last *time.Time, every time.Duration, id uint32) {
+		if !now.Before(last.Add(every)) {
+			d.cmd.acks.request(id)
+			*last = now
+		}
+		next = sooner(next, last.Add(every))
+	}
+	if d.tel.beat.armed && (d.machine.mode == ModeHold || d.machine.mode == ModeTakeoff || d.cmd.transit()) {
+		due(&d.targetAsked, targetEvery, idTarget)
+	}
+	if d.sticks.looks(d.facts(now)) {
+		due(&d.looked, lookFor/5, idSysStatus)
+	}
+	switch live := d.handshake.promised && now.Sub(d.handshake.live) < liveAfter; {
+	case d.behind(now):
+		due(&d.polled, behindEvery, idHeartbeat)
+	case !live && (d.tel.beat.armed || !d.cmd.idle()):
+		due(&d.polled, pollEvery, idHeartbeat)
+	case now.Sub(d.handshake.beat) >= liveAfter:
+		due(&d.polled, liveAfter/3, idHeartbeat)
+	case d.sticks.phase != stickOff:
+		due(&d.polled, targetEvery, idHeartbeat)
+	}
+	return sooner(next, now.Add(liveAfter/3))
 }
 
 // lose says that the vehicle is offline.
 func (d *drone) lose() {
 	d.online = false
 	d.machine.lose()
-	d.sticks.lost(d.sticks.facts(time.Now()))
+	d.handshake.lose()
+	d.sticks.lost(d.facts(time.Now()))
 	d.cmd.bell.ring()
 	d.changed()
 	level := slog.LevelWarn
@@ -159,8 +199,8 @@ func (d *drone) hear(h heard) {
 		d.version.Add(1)
 		d.clock.poke()
 	case h.foreign:
-		d.sticks.foreigner(d.sticks.facts(h.at))
-		d.sticks.act()
+		d.sticks.foreigner(d.facts(h.at))
+		d.act()
 	default:
 		d.tel.id.system = h.system
 		d.take(h.msg, h.at)
@@ -176,24 +216,24 @@ func (d *drone) take(m message.Message, now time.Time) {
 	d.changes.Add(1)
 	switch m := m.(type) {
 	case *minimal.MessageHeartbeat:
-		d.hs.hearHeartbeat(now)
+		d.handshake.hearHeartbeat(now)
 		d.hearHeartbeat(now)
 	case *common.MessageCurrentMode:
-		d.hs.hearCurrentMode(now)
-		d.sticks.hear(m, now)
+		d.handshake.live = now
 		d.hearCurrentMode(m, now)
 	case *common.MessageCommandAck:
 		if d.link.addressed(m.TargetSystem, m.TargetComponent) {
 			d.cmd.acks.hear(m.Command, uint8(m.Result), d.cmd.reports, now)
-			d.cmd.bell.ring()
 		}
 	case *common.MessageParamValue:
 		if v, ours := d.params.hear(m); ours {
 			d.sticks.src.hearParam(m.ParamId, v)
-			d.cmd.bell.ring()
 		}
-	case *common.MessageSysStatus, *common.MessageRcChannels:
-		d.sticks.hear(m, now)
+	case *common.MessageSysStatus:
+		d.hearReceiver(now)
+	case *common.MessageRcChannels:
+		d.sticks.hearChannels(d.facts(now), d.tel.rc.channel)
+		d.act()
 	case *common.MessageExtendedSysState:
 		d.identify()
 	case *common.MessageStatustext:
@@ -202,19 +242,16 @@ func (d *drone) take(m message.Message, now time.Time) {
 			slog.Debug("statustext", "severity", s.severity, "text", s.text)
 		}
 		d.version.Add(1)
-		d.cmd.bell.ring()
 	}
 	d.cmd.bell.ring()
 }
 
-// identify finds out which family of autopilots it is, and greets it anew if it
-// was taken for another one.
+// identify begins the handshake anew with a vehicle that was taken for another
+// family of autopilots.
 func (d *drone) identify() {
-	was := d.firmware
-	d.firmware = firmwareOf(d.tel.id.autopilot, d.tel.id.typ, d.tel.id.vtol)
-	if d.online && was != d.firmware && was != firmwareUnknown {
+	if d.online && d.handshake.firmware != d.firmware() {
 		clear(d.params.told)
-		d.hs.begin()
+		d.handshake.begin()
 	}
 }
 
@@ -225,18 +262,17 @@ func (d *drone) hearHeartbeat(now time.Time) {
 	if d.behind(now) { // its armed bit counts
 		b.custom = d.machine.last.custom
 	}
-	failing := d.failsafe
-	d.failsafe = b.failsafe
-	disarmed := d.machine.last.armed && !b.armed
-	if disarmed {
+	failing := d.machine.last.failsafe
+	disarms := d.machine.last.armed && !b.armed
+	if disarms {
 		d.cmd.disarmed()
 	}
 	if taken := d.judge(now); b.failsafe && !failing && b.armed && !taken {
 		d.cmd.takeover("a failsafe is active: the vehicle is in " + d.modeName())
 	}
-	if disarmed {
-		d.sticks.disarmed(d.sticks.facts(now))
-		d.sticks.act()
+	if disarms {
+		d.sticks.disarmed(d.facts(now))
+		d.act()
 	}
 	if !d.online {
 		d.online = true
@@ -244,7 +280,7 @@ func (d *drone) hearHeartbeat(now time.Time) {
 			clear(d.params.told)
 		}
 		slog.Info("vehicle online", "system", d.tel.id.system, "mode", d.machine.mode, "vehicle_mode", d.modeName())
-		d.hs.begin()
+		d.handshake.begin()
 	}
 }
 
@@ -252,6 +288,11 @@ func (d *drone) hearHeartbeat(now time.Time) {
 // new mode is judged at once in the air; elsewhere together with the HEARTBEAT that
 // is requested then, because PX4 leaves LAND in the instant of disarming.
 func (d *drone) hearCurrentMode(m *common.MessageCurrentMode, now time.Time) {
+	if d.sticks.hearMode(d.facts(now), m.CustomMode, m.IntendedCustomMode) {
+		d.tel.beat.custom = m.CustomMode
+		d.machine.undone(d.report(now))
+	}
+	d.act()
 	if !d.online {
 		return
 	}
@@ -272,17 +313,16 @@ func (d *drone) judge(now time.Time) (taken bool) {
 	mode := d.machine.mode
 	d.reported = now
 	d.cmd.reports++
-	taken = d.machine.report(d.report(d.sticks.phase != stickOff, now), now)
+	taken = d.machine.report(d.report(now), now)
 	if taken {
 		d.takeover("the pilot or a failsafe changed the mode")
 	} else if d.machine.mode != mode {
 		d.logMode("the vehicle reports it")
 	}
-	if d.tel.beat.custom != entered[d.firmware][ModeHold] {
-		d.conduct.spedUp = false // entering GUIDED anew resets it
+	if d.tel.beat.custom != entered[d.firmware()][ModeHold] {
+		d.spedUp = false // entering GUIDED anew resets it
 	}
 	d.version.Add(1)
-	d.cmd.bell.ring()
 	return taken
 }
 
@@ -293,9 +333,9 @@ func (d *drone) takeover(why string) {
 	why += " to " + d.modeName()
 	d.cmd.takeover(why)
 	d.cmd.abandon("%s", why)
-	d.tel.target.group, d.hs.target = group{}, time.Time{} // where it flies to is told anew
-	d.sticks.switched(d.sticks.facts(now))
-	d.sticks.act()
+	d.tel.target.group, d.targetAsked = group{}, time.Time{} // where it flies to is told anew
+	d.sticks.switched(d.facts(now))
+	d.act()
 	d.logMode(why)
 	d.clock.poke()
 }
@@ -307,10 +347,10 @@ func (d *drone) restarted(now time.Time) {
 	d.tel.restart()
 	d.cmd.takeover("the autopilot has started again")
 	d.cmd.abandon("the autopilot has started again")
-	d.sticks.restarted(now)
+	d.restartSticks(now)
 	clear(d.params.told)
 	d.cmd.acks.restarted()
-	d.hs.begin()
+	d.handshake.begin()
 	d.cmd.acks.request(idHeartbeat)
 }
 
@@ -334,27 +374,22 @@ func (d *drone) able() error {
 
 // do carries a request out and returns when the vehicle shows what it leads to, or
 // why it does not: then the error is a *commandError.
-func (d *drone) do(r request) (answer, error) {
+func (d *drone) do(r request) (ans answer, err error) {
 	began := time.Now()
-	ans, err := d.carryOut(r)
-	return ans, d.explained(err, began)
-}
-
-func (d *drone) carryOut(r request) (answer, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if err := d.able(); err != nil {
-		return answer{}, err
+	if err = d.able(); err == nil {
+		err = d.handshake.kind(&task{by: d.cmd}, r)
 	}
-	if err := d.hs.kind(&task{by: d.cmd}, r); err != nil {
-		return answer{}, err
+	if err == nil {
+		ans, err = d.cmd.do(r, func() (plan, error) {
+			if err := d.able(); err != nil {
+				return plan{}, err
+			}
+			return r.plan(d.vehicle(time.Now()))
+		})
 	}
-	return d.cmd.do(r, func() (plan, error) {
-		if err := d.able(); err != nil {
-			return plan{}, err
-		}
-		return r.plan(d.conduct.vehicle(time.Now()))
-	})
+	return ans, d.explained(err, began)
 }
 
 // wait waits until a manoeuvre is complete, or tells what ended it; began is when
@@ -366,12 +401,11 @@ func (d *drone) wait(ctx context.Context, m *manoeuvre, began time.Time) error {
 	case <-ctx.Done():
 	}
 	d.mu.Lock()
-	done, why, lost := m.finished(), m.why, d.lost()
-	d.mu.Unlock()
-	if !done {
-		return notDone(m, time.Since(began), lost)
+	defer d.mu.Unlock()
+	if !m.finished() {
+		return notDone(m, time.Since(began), d.lost())
 	}
-	return d.explained(why, began)
+	return d.explained(m.why, began)
 }
 
 // lost is why nobody knows how far a manoeuvre is, with the systems that were
@@ -384,110 +418,71 @@ func (d *drone) lost() error {
 	return err
 }
 
-// input takes the client's sticks, and returns the mode that they act in.
-func (d *drone) input(in stickInput) (Mode, error) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if err := d.able(); err != nil {
-		return 0, err
-	}
-	if t := d.cmd.current; t != nil && t.plan.goal != nil {
-		return 0, refuse(codeWrongMode, "input: a command to enter %s is under way", t.plan.goal.mode)
-	}
-	mode, err := d.sticks.fly(in)
-	if err == nil {
-		d.changed()
-		d.clock.poke()
-	}
-	return mode, err
-}
-
-// aircraft is the vehicle as it shows itself: what it said, what it is, and the
-// mode that it is in.
-type aircraft struct {
-	changes atomic.Uint64 // rises with everything that a status shows
-	version atomic.Uint64 // rises with what a status must show at once: all but telemetry
-
-	tel      telemetry
-	firmware firmware
-	online   bool
-	reported time.Time // when the last report came
-
-	inBeat    uint32 // the custom mode of the last HEARTBEAT
-	current   uint32 // and of PX4's last CURRENT_MODE
-	currentAt time.Time
-	failsafe  bool // the heartbeat before said so
-	machine   machine
-}
-
 // changed says that something changed which a status must show at once.
-func (a *aircraft) changed() {
-	a.version.Add(1)
-	a.changes.Add(1)
+func (d *drone) changed() {
+	d.version.Add(1)
+	d.changes.Add(1)
 }
 
 // tell tells the user what mavrest did by itself.
-func (a *aircraft) tell(text string) {
+func (d *drone) tell(text string) {
 	slog.Warn(text)
-	a.tel.texts.add(statusText{uint8(common.MAV_SEVERITY_NOTICE), "mavrest: " + text, time.Now()})
-	a.changed()
+	d.tel.texts.add(statusText{uint8(common.MAV_SEVERITY_NOTICE), "mavrest: " + text, time.Now()})
+	d.changed()
 }
 
 // logMode logs a mode that nobody asked for here.
-func (a *aircraft) logMode(why string) {
-	a.version.Add(1)
-	slog.Info("mode changed", "mode", a.machine.mode, "vehicle_mode", a.modeName(), "why", why)
+func (d *drone) logMode(why string) {
+	slog.Info("mode changed", "mode", d.machine.mode, "vehicle_mode", d.modeName(), "why", why)
 }
 
 // modeName is the autopilot's own name for its mode.
-func (a *aircraft) modeName() string {
-	_, name := a.firmware.reported(a.tel.beat.custom)
+func (d *drone) modeName() string {
+	_, name := d.firmware().reported(d.tel.beat.custom)
 	return name
 }
 
-// report is the mode and the armed bit that the vehicle showed last; streamed says
-// that a stick stream of ours runs.
-func (a *aircraft) report(streamed bool, now time.Time) report {
-	b := &a.tel.beat
-	mode, _ := a.firmware.reported(b.custom)
-	r := report{custom: b.custom, mode: mode, armed: b.armed, amsl: math.NaN(), streamed: streamed && a.firmware == px4, ahead: a.behind(now)}
-	if a.tel.position.within(silentAfter, now) { // an older one will do: a climb only goes up
-		r.amsl = a.tel.position.amsl
+// report is what the vehicle showed last.
+func (d *drone) report(now time.Time) report {
+	b, f := &d.tel.beat, d.firmware()
+	mode, _ := f.reported(b.custom)
+	r := report{custom: b.custom, mode: mode, armed: b.armed, failsafe: b.failsafe, amsl: math.NaN(), streamed: d.sticks.phase != stickOff && f == px4, ahead: d.behind(now)}
+	if d.tel.position.within(silentAfter, now) { // also a while ago: a climb goes up
+		r.amsl = d.tel.position.amsl
 	}
 	return r
 }
 
 // behind reports whether the last HEARTBEAT shows an older mode than CURRENT_MODE. A
 // HEARTBEAT long after the last CURRENT_MODE is newer: a CURRENT_MODE was lost.
-func (a *aircraft) behind(now time.Time) bool {
-	return a.firmware == px4 && a.inBeat != a.current && now.Sub(a.currentAt) < aheadFor
+func (d *drone) behind(now time.Time) bool {
+	return d.firmware() == px4 && d.inBeat != d.current && now.Sub(d.currentAt) < aheadFor
 }
 
-// vehicle is what a plan needs to know of it. A position that is not fresh is
-// none: what keeps a place would fly back to it.
-func (a *aircraft) vehicle(now time.Time) vehicle {
-	n := math.NaN()
-	t, p := &a.tel, a.tel.position
+// vehicle is what a plan needs. A position that is not fresh is none: what keeps a
+// place would fly back to it.
+func (d *drone) vehicle(now time.Time) vehicle {
+	n, f := math.NaN(), d.facts(now)
+	t, p := &d.tel, d.tel.position
 	v := vehicle{
-		firmware: a.firmware, custom: t.beat.custom, armed: t.beat.armed, landed: t.stands(now), failsafe: t.beat.failsafe,
-		at: place{n, n, n}, amsl: n, heading: n, homeAMSL: t.home.amsl,
-		vtol: common.MAV_VTOL_STATE(t.id.vtol),
-	}
-	if custom, ok := a.machine.awaited(); ok {
-		v.custom = custom // acknowledged, and no heartbeat shows it yet
+		firmware: f.firmware, custom: d.machine.number(), armed: t.beat.armed, landed: t.stands(now), failsafe: f.failsafe,
+		at: place{n, n, n, n}, heading: n, homeAMSL: t.home.amsl,
+		guidedMode: d.params.told["Q_GUIDED_MODE"], cruise: d.params.cruise(), spedUp: d.spedUp,
+		stream: d.sticks.stream(f), vtol: common.MAV_VTOL_STATE(t.id.vtol),
+		toHold: d.machine.claimed(now, func(to *order) bool { return to.number == entered[f.firmware][ModeHold] }) >= 0,
 	}
 	if p.within(freshFor, now) {
-		v.at, v.amsl, v.heading = place{p.lat, p.lon, p.relative}, p.amsl, p.heading
+		v.at, v.heading = place{p.lat, p.lon, p.relative, p.amsl}, p.heading
 	}
 	return v
 }
 
 // sighting is what the watcher of a manoeuvre looks at.
-func (a *aircraft) sighting(now time.Time, p *parameters) sighting {
-	t, n := &a.tel, math.NaN()
+func (d *drone) sighting(now time.Time) sighting {
+	t, n := &d.tel, math.NaN()
 	s := sighting{
-		vehicle: a.vehicle(now), velocity: motion{n, n, n}, now: now, to: t.target,
-		home: t.home, circle: p.circle(), takeoff: p.takeoffAltitude(),
+		vehicle: d.vehicle(now), velocity: motion{n, n, n}, now: now, to: t.target,
+		home: t.home, circle: d.params.circle(), takeoff: d.params.takeoffAltitude(),
 	}
 	if t.velocity.within(freshFor, now) {
 		s.velocity = motion{t.velocity.north, t.velocity.east, t.velocity.down}
@@ -589,9 +584,9 @@ func (d *drone) status() snapshot {
 	now := time.Now()
 	s := snapshot{
 		now: now, tel: d.tel, online: d.online, mode: d.machine.mode, modeName: d.modeName(),
-		target: d.target(now), by: d.sticks.by(d.sticks.facts(now)), link: d.link.state(),
+		target: d.target(now), by: d.sticks.by(d.facts(now)), link: d.link.state(),
 	}
-	if m := d.cmd.man; m != nil && m.why == nil {
+	if m := d.cmd.manoeuvre; m != nil && m.why == nil {
 		done := m.done
 		s.done = &done
 	}
@@ -607,7 +602,7 @@ func (d *drone) status() snapshot {
 // target is where the autopilot itself says it is flying to, and the place of a
 // landing on its way; nil where there is none.
 func (d *drone) target(now time.Time) *place {
-	m, to := d.cmd.man, &d.tel.target
+	m, to := d.cmd.manoeuvre, &d.tel.target
 	if d.cmd.transit() {
 		return m.plan.target
 	}
@@ -615,7 +610,7 @@ func (d *drone) target(now time.Time) *place {
 		return nil
 	}
 	if to.within(offlineAfter, now) && (m == nil || to.at.After(m.at)) {
-		return &place{to.lat, to.lon, to.amsl - d.tel.home.amsl}
+		return &place{to.lat, to.lon, to.amsl - d.tel.home.amsl, to.amsl}
 	}
 	// Acknowledged a moment ago, and not told yet.
 	if m != nil && m.request.goTo && now.Sub(m.at) < targetEvery && d.machine.order != nil {

@@ -323,7 +323,7 @@ func TestGotoAfterSticksIsNotTakenBack(t *testing.T) {
 // A client that dies with the stick held over: in position mode the centred
 // stream is the hold, in altitude and manual mode mavrest commands one, and says so.
 func TestDeadClientLeavesAHold(t *testing.T) {
-	after := map[string]time.Duration{"altitude": silentAt, "manual": silentHand}
+	after := map[string]time.Duration{"altitude": silentAltitude, "manual": silentManual}
 	for _, mode := range []string{"position", "altitude", "manual"} {
 		t.Run(mode, func(t *testing.T) {
 			both(t, func(f *flight) {

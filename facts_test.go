@@ -710,7 +710,7 @@ func TestFacts(t *testing.T) {
 		flyTheFacts(t)
 		return
 	}
-	seen := map[string]bool{}
+	seen, chosen := map[string]bool{}, 0
 	for _, p := range allProbes() {
 		name := string(p.on) + "/" + p.heading + "/" + p.fact
 		if seen[name] {
@@ -720,6 +720,7 @@ func TestFacts(t *testing.T) {
 		if !strings.Contains(name, *factsOnly) {
 			continue
 		}
+		chosen++
 		t.Run(name, func(t *testing.T) {
 			inLinkBubble(t, func(t *testing.T) {
 				v := p.simulate(t, nil)
@@ -731,6 +732,9 @@ func TestFacts(t *testing.T) {
 				}
 			})
 		})
+	}
+	if chosen == 0 {
+		t.Errorf("no fact's name contains %q", *factsOnly)
 	}
 }
 
@@ -776,6 +780,9 @@ func flyTheFacts(t *testing.T) {
 				t.Fatalf("%s: the vehicle has CRASHED: it lies on its side", name)
 			}
 		}
+	}
+	if len(counts) == 0 {
+		t.Fatalf("no fact of a %s has a name that contains %q", v.craft, *factsOnly)
 	}
 	v.faults = nil
 	v.fly(probe{run: func(*probed) {}}, v.toGround)

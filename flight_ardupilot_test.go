@@ -506,7 +506,7 @@ func TestCopterThatIsOutOfReachForFiveSeconds(t *testing.T) {
 				if failed := streamed && !f.receiver.live() && name == "unplugged"; failed && mode != ModeRTL {
 					f.Errorf("no failsafe of lost sticks: %v", mode)
 				}
-				time.Sleep(silentAt + time.Second)
+				time.Sleep(silentAltitude + time.Second)
 				if sent, _ := f.sent(back); len(sent) > 0 && mode != ModeLand && mode != ModeHold {
 					f.Errorf("sent when it was back: %q", sent)
 				}
@@ -762,7 +762,7 @@ func hovering(f *flight) {
 
 func TestSilentClientsQuadPlaneLandsWhereItCanNotHover(t *testing.T) {
 	for hovers, want := range map[float64]string{0: "land", 1: "hold"} {
-		for mode, after := range map[string]time.Duration{"altitude": silentAt, "manual": silentHand} {
+		for mode, after := range map[string]time.Duration{"altitude": silentAltitude, "manual": silentManual} {
 			fly(t, simQuadPlane, func(s *simulator) { s.params["Q_GUIDED_MODE"] = hovers }, func(f *flight) {
 				hovering(f)
 				f.accepted("/mode", `{"mode":"`+mode+`"}`)
@@ -1450,9 +1450,9 @@ func TestAHoldForASilentClientIsNotSentOverAPilotWhoWasFirst(t *testing.T) {
 		f.sim.pilotMode(16)
 		d.mu.Lock()
 		since := time.Now()
-		d.sticks.tick(d.sticks.facts(since.Add(time.Second))) // as drone.tick does, half a second early
-		owed := d.sticks.act().hold && d.cmd.idle()
-		d.wg.Go(d.conduct.holdForSilent)
+		d.sticks.tick(d.facts(since.Add(time.Second))) // as drone.tick does, half a second early
+		owed := d.act().hold && d.cmd.idle()
+		d.wg.Go(d.holdForSilent)
 		// The reader has the mutex before that goroutine.
 		d.take(&minimal.MessageHeartbeat{
 			Type: minimal.MAV_TYPE_QUADROTOR, Autopilot: minimal.MAV_AUTOPILOT_ARDUPILOTMEGA,

@@ -1290,6 +1290,15 @@ func TestPX4ThatSticksDoNotOverrideIsLeftAtOnce(t *testing.T) {
 			t.Errorf("the pilot's RTL became %#x", f.sim.truth().mode)
 		}
 		f.told("undid", 0)
+		f.accepted("/mode", `{"mode":"position"}`)
+		f.accepted("/input", `{"pitch":0.5,"timeout":5}`)
+		f.sim.pilotMode(simPX4RTL)
+		time.Sleep(time.Second)
+		asked := time.Now()
+		f.accepted("/mode", `{"mode":"altitude"}`)
+		if sent := f.commandsSince(asked); strings.Count(fmt.Sprint(sent), "SET_MODE") != 1 {
+			t.Errorf("from RTL it led through another mode: %q", sent)
+		}
 	})
 }
 

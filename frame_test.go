@@ -418,7 +418,7 @@ func FuzzFrames(f *testing.F) {
 
 func fuzzFrames(t *testing.T, portion byte, data []byte) {
 	d := newDrone(device{name: "fuzz", baud: func() int { return 0 }}, 0, false)
-	d.cmd.stopped = true // no greeting
+	d.cmd.stopped = true // no handshake
 	x := d.cmd.acks.open(&step{cmd: common.MAV_CMD_COMPONENT_ARM_DISARM}, report{}, 0)
 	r := &reader{link: d.link}
 	now := time.Unix(1000, 0)

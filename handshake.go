@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"math"
 	"slices"
 	"sync"
@@ -20,7 +21,7 @@ const (
 	behindEvery    = 10 * time.Millisecond   // for a HEARTBEAT that shows what CURRENT_MODE did
 	pollEvery      = 100 * time.Millisecond  // for a report, where none is live
 	targetEvery    = time.Second             // for a target; and with a stick stream, to hear that it is heard
-	messageWait    = 150 * time.Millisecond  // for a message that was requested; or two round trips
+	askWait        = 150 * time.Millisecond  // for what was requested; or two round trips
 )
 
 // stream is a message asked for by SET_MESSAGE_INTERVAL, in Hz.
@@ -44,33 +45,30 @@ var streams = []stream{
 // live reports of its mode, the streams, what it sends only once, and its
 // parameters. Later it requests what does not come by itself.
 type handshake struct {
-	craft  *aircraft
+	tel    *telemetry
 	params *parameters
 	cmd    *commander
-	clock  *clock
 	wg     *sync.WaitGroup // of its goroutine
-	slow   func() bool     // the link is slower than 115200 baud
 
-	running bool
-	again   bool      // it should begin anew
-	left    []stream  // not acknowledged yet
-	met     time.Time // when one began
-	retry   time.Time // when an unanswered one begins anew
+	firmware firmware // of which the vehicle was asked
+	running  bool
+	again    bool      // it should begin anew
+	left     []stream  // not acknowledged yet
+	met      time.Time // when one began
+	retry    time.Time // when an unanswered one begins anew
 
 	promised bool      // the vehicle accepted to send live reports
 	live     time.Time // when the last live report came
 	beat     time.Time // when the last HEARTBEAT came
-
-	polled, target, look time.Time // when a report, the target, the receiver's state were requested
 }
 
 // liveStream is the message by which a vehicle reports its mode live. PX4 sends
 // CURRENT_MODE with every change; ArduPilot sends HEARTBEAT as often as it is asked.
 func (h *handshake) liveStream() stream {
-	switch {
-	case h.craft.firmware == px4:
+	switch baud := h.cmd.acks.link.state().baud; {
+	case h.firmware == px4:
 		return stream{idCurrentMode, 100}
-	case h.slow():
+	case baud > 0 && baud < 115200:
 		return stream{idHeartbeat, 10}
 	}
 	return stream{idHeartbeat, 20}
@@ -79,13 +77,12 @@ func (h *handshake) liveStream() stream {
 // begin asks the vehicle everything. What it told of its parameters counts until it
 // tells them anew.
 func (h *handshake) begin() {
-	channels := stream{idRCChannels, 1} // PX4's show only that there is a transmitter
-	if h.craft.firmware.ardupilot() {
-		channels.hz = 4 // whose sticks are in force
-	}
-	h.left = append(append([]stream{h.liveStream()}, streams...), channels)
-	if h.craft.firmware.ardupilot() {
-		h.left = append(h.left, stream{idEstimate, 1}) // is there a place to take off from
+	h.firmware = h.tel.id.firmware()
+	h.left = append([]stream{h.liveStream()}, streams...)
+	if h.firmware.ardupilot() { // whose sticks are in force, and is there a place to take off from
+		h.left = append(h.left, stream{idRCChannels, 4}, stream{idEstimate, 1})
+	} else {
+		h.left = append(h.left, stream{idRCChannels, 1}) // only that there is a transmitter
 	}
 	h.again, h.promised = true, false
 	h.start()
@@ -99,76 +96,41 @@ func (h *handshake) start() {
 	h.wg.Go(h.run)
 }
 
-// hearCurrentMode and hearHeartbeat take reports, and note whether they are live.
-func (h *handshake) hearCurrentMode(now time.Time) { h.live = now }
-
+// hearHeartbeat notes whether HEARTBEAT is a live report.
 func (h *handshake) hearHeartbeat(now time.Time) {
-	if h.craft.firmware.ardupilot() && now.Sub(h.beat) < liveGap {
+	if h.tel.id.firmware().ardupilot() && now.Sub(h.beat) < liveGap {
 		h.live = now
 	}
 	h.beat = now
 }
 
+// lose says that the vehicle is offline: it is asked nothing more.
+func (h *handshake) lose() { h.again, h.left = false, nil }
+
 // tick asks again what was not answered, begins anew with a vehicle that has
-// forgotten what it was asked, requests what is due, and tells when it is to be
-// called next. streams says that sticks are sent, flies that the vehicle may fly to a
-// target, looks that the receiver is looked at, behind that HEARTBEAT shows an older
-// mode than CURRENT_MODE.
-func (h *handshake) tick(now time.Time, streams, flies, looks, behind bool) (next time.Time) {
-	if !h.craft.online {
-		return time.Time{}
-	}
-	next = h.request(now, streams, flies, looks, behind)
+// forgotten what it was asked, and tells when it is to be called next.
+func (h *handshake) tick(now time.Time) (next time.Time) {
 	if h.running {
-		return next
+		return time.Time{}
 	}
 	if !h.retry.IsZero() && !now.Before(h.retry) {
 		h.again = true
 		h.start()
-		return next
+		return time.Time{}
 	}
 	// An autopilot that started again within 3 s has forgotten the streams; another
 	// program may have ended one.
 	silent := func(g group) bool { return !g.at.IsZero() && now.Sub(g.at) > forgetful }
-	tel := &h.craft.tel
-	asked := []group{tel.attitude.group, tel.position.group, tel.landed.group, tel.battery.group}
+	asked := []group{h.tel.attitude.group, h.tel.position.group, h.tel.landed.group, h.tel.battery.group}
 	forgot := h.promised && now.Sub(h.live) >= liveAfter
 	if (forgot || slices.ContainsFunc(asked, silent)) && now.Sub(h.met) > 2*forgetful {
 		h.begin()
-		return next
+		return time.Time{}
 	}
 	if h.promised {
-		next = sooner(next, now.Add(liveAfter))
+		next = now.Add(liveAfter)
 	}
 	return sooner(next, h.retry)
-}
-
-// request requests what is due.
-func (h *handshake) request(now time.Time, streams, flies, looks, behind bool) (next time.Time) {
-	due := func(last *time.Time, every time.Duration, id uint32) {
-		if !now.Before(last.Add(every)) {
-			h.cmd.acks.request(id)
-			*last = now
-		}
-		next = sooner(next, last.Add(every))
-	}
-	if flies {
-		due(&h.target, targetEvery, idTarget)
-	}
-	if looks {
-		due(&h.look, lookFor/5, idSysStatus)
-	}
-	switch live := h.promised && now.Sub(h.live) < liveAfter; {
-	case behind:
-		due(&h.polled, behindEvery, idHeartbeat)
-	case !live && (h.craft.tel.beat.armed || !h.cmd.idle()):
-		due(&h.polled, pollEvery, idHeartbeat)
-	case now.Sub(h.beat) >= liveAfter:
-		due(&h.polled, liveAfter/3, idHeartbeat)
-	case streams:
-		due(&h.polled, targetEvery, idHeartbeat)
-	}
-	return sooner(next, now.Add(liveAfter/3))
 }
 
 // run asks everything that is left, and again what was not answered.
@@ -176,12 +138,11 @@ func (h *handshake) run() {
 	h.cmd.mu.Lock()
 	defer h.cmd.mu.Unlock()
 	defer func() { h.running = false }()
-	for h.again && h.craft.online && !h.cmd.stopped {
+	for h.again && !h.cmd.stopped {
 		h.again, h.retry = false, time.Time{}
 		h.ask()
 		if len(h.left) > 0 && !h.again {
 			h.retry = time.Now().Add(handshakeAgain)
-			h.clock.poke()
 		}
 	}
 }
@@ -194,44 +155,45 @@ func (h *handshake) ask() {
 		h.params.request(name)
 	}
 	for _, s := range slices.Clone(h.left) {
-		interval := h.craft.firmware.command(common.MAV_CMD_SET_MESSAGE_INTERVAL, float32(s.id), 1e6/s.hz)
+		interval := h.firmware.command(common.MAV_CMD_SET_MESSAGE_INTERVAL, float32(s.id), 1e6/s.hz)
 		if t.waitFree(&interval) != nil {
 			return
 		}
-		result, err := t.transact(&interval)
-		if h.again || !h.craft.online || h.cmd.stopped {
+		err := t.transact(&interval)
+		if h.again || h.left == nil || h.cmd.stopped {
 			return
 		}
-		if err == nil {
+		if err == nil || refusedWith(err) != nil {
 			h.left = slices.DeleteFunc(h.left, func(o stream) bool { return o == s })
 			if s == h.liveStream() {
-				h.promised, h.live = result == uint8(common.MAV_RESULT_ACCEPTED), time.Now()
+				h.promised, h.live = err == nil, time.Now()
 			}
 		}
 	}
-	tel := &h.craft.tel
 	began := time.Now()
-	h.message(t, idHome, func() bool { return tel.home.at.After(began) })
-	h.message(t, idVersion, func() bool { return tel.id.version != "" })
+	t.ask(3, func() { h.cmd.acks.request(idHome) }, func() bool { return h.tel.home.at.After(began) })
+	t.ask(3, func() { h.cmd.acks.request(idVersion) }, func() bool { return h.tel.id.version != "" })
 	for _, name := range names {
 		h.params.sure(t, name)
 	}
 }
 
-// message requests a message until it comes, at most three times.
-func (h *handshake) message(t *task, id uint32, came func() bool) {
-	for range 3 {
-		h.cmd.acks.request(id)
-		wait := max(messageWait, 2*h.cmd.acks.trip)
-		if t.await(time.Now().Add(wait), came) == nil {
-			return
+// ask requests something until it comes, at most so many times. The error is the end
+// of the task.
+func (t *task) ask(times int, request func(), came func() bool) error {
+	for range times {
+		request()
+		wait := max(askWait, 2*t.by.acks.trip)
+		if err := t.await(time.Now().Add(wait), came); !errors.Is(err, errTimeout) {
+			return err
 		}
 	}
+	return nil
 }
 
 // kind waits until a fixed wing has told whether it is a QuadPlane.
 func (h *handshake) kind(t *task, r request) error {
-	known := func() bool { return !r.setMode || h.craft.firmware != plane || !h.craft.tel.landed.at.IsZero() }
+	known := func() bool { return !r.setMode || h.tel.id.firmware() != plane || !h.tel.landed.at.IsZero() }
 	for until := time.Now().Add(giveUp); !known() && time.Now().Before(until); {
 		h.cmd.acks.request(idExtendedState)
 		if err := unlessLate(t.await(time.Now().Add(showEvery), known)); err != nil {
@@ -244,14 +206,11 @@ func (h *handshake) kind(t *task, r request) error {
 	return nil
 }
 
-// paramWait is how long a PARAM_VALUE is waited for; or two round trips.
-const paramWait = 150 * time.Millisecond
-
 // parameters are those of the autopilot that rules rest on.
 type parameters struct {
-	craft *aircraft
-	acks  *acks
-	told  map[string]float64 // by the vehicle
+	tel  *telemetry
+	acks *acks
+	told map[string]float64 // by the vehicle
 }
 
 // parameterNames are those of each vehicle, by their present and newer names.
@@ -262,7 +221,7 @@ var parameterNames = map[firmware][]string{
 	plane:     {"SYSID_MYGCS", "MAV_GCS_SYSID", "FS_GCS_ENABL", "WP_LOITER_RAD", "TKOFF_ALT"},
 }
 
-func (p *parameters) names() []string { return parameterNames[p.craft.firmware] }
+func (p *parameters) names() []string { return parameterNames[p.tel.id.firmware()] }
 
 // sourceNames are of the parameters that say whose sticks count.
 var sourceNames = map[firmware]string{
@@ -270,8 +229,8 @@ var sourceNames = map[firmware]string{
 }
 
 func (p *parameters) request(name string) {
-	p.acks.say(&common.MessageParamRequestRead{
-		TargetSystem: p.craft.tel.id.system, TargetComponent: autopilotID, ParamId: name, ParamIndex: -1,
+	p.acks.link.send(&common.MessageParamRequestRead{
+		TargetSystem: p.tel.id.system, TargetComponent: autopilotID, ParamId: name, ParamIndex: -1,
 	})
 }
 
@@ -279,17 +238,10 @@ func (p *parameters) request(name string) {
 // that is not answered has its default; the error is the end of the task.
 func (p *parameters) sure(t *task, name string) error {
 	known := func() bool { _, ok := p.told[name]; return ok }
-	for range 2 {
-		if known() {
-			return nil
-		}
-		p.request(name)
-		wait := max(paramWait, 2*p.acks.trip)
-		if err := unlessLate(t.await(time.Now().Add(wait), known)); err != nil {
-			return err
-		}
+	if known() {
+		return nil
 	}
-	return nil
+	return t.ask(2, func() { p.request(name) }, known)
 }
 
 // hear takes a PARAM_VALUE and returns it, if it is one of ours. PX4 puts an
@@ -299,7 +251,7 @@ func (p *parameters) hear(m *common.MessageParamValue) (v float64, ours bool) {
 		return 0, false
 	}
 	v = float64(m.ParamValue)
-	if p.craft.firmware == px4 && m.ParamType == common.MAV_PARAM_TYPE_INT32 {
+	if p.tel.id.firmware() == px4 && m.ParamType == common.MAV_PARAM_TYPE_INT32 {
 		v = float64(int32(math.Float32bits(m.ParamValue)))
 	}
 	p.told[m.ParamId] = v
@@ -321,8 +273,8 @@ func (p *parameters) groundStation() byte {
 // place (WP_LOITER_RAD; it circles to the left where that is negative); 0: it stands
 // still there.
 func (p *parameters) circle() float64 {
-	winged := p.craft.tel.id.vtol == uint8(common.MAV_VTOL_STATE_FW) && p.told["Q_GUIDED_MODE"] != 1
-	if p.craft.firmware != plane && (p.craft.firmware != quadPlane || !winged) {
+	winged := p.tel.id.vtol == uint8(common.MAV_VTOL_STATE_FW) && p.told["Q_GUIDED_MODE"] != 1
+	if f := p.tel.id.firmware(); f != plane && (f != quadPlane || !winged) {
 		return 0
 	}
 	if v := math.Abs(p.told["WP_LOITER_RAD"]); v > 0 {
@@ -339,11 +291,10 @@ func (p *parameters) takeoffAltitude() float64 {
 	return 50 // ArduPlane's default
 }
 
-// settings are the parameters that plans rest on.
-func (p *parameters) settings() settings {
-	s := settings{guidedHovers: p.told["Q_GUIDED_MODE"], cruise: 10}
+// cruise is the speed of a goto on a Copter that names none, in m/s.
+func (p *parameters) cruise() float64 {
 	if v := p.told["WPNAV_SPEED"]; v > 0 {
-		s.cruise = v / 100 // cm/s
+		return v / 100 // cm/s
 	}
-	return s
+	return 10
 }

@@ -122,14 +122,14 @@ func TestTheParametersThatRulesRestOnAreReadAtTheGreeting(t *testing.T) {
 				lineEqual(t, "asked for", strings.Join(asked, " "), c.asked)
 				b.drone.mu.Lock()
 				defer b.drone.mu.Unlock()
-				p, src := &b.drone.params, &b.sticks.src
+				p, src := &b.drone.params, &b.drone.sticks.src
 				lineEqual(t, "known", fmt.Sprintf("%v sticks as %d, %v %v %v", p.told, p.groundStation(), src.rcIn, src.rcOverride, src.gcsFailsafe), c.known)
 			})
 		})
 	}
 }
 
-func TestAVehicleThatDoesNotAnswerTheGreetingIsAskedUntilItDoes(t *testing.T) {
+func TestAVehicleThatDoesNotAnswerTheHandshakeIsAskedUntilItDoes(t *testing.T) {
 	inLinkBubble(t, func(t *testing.T) {
 		b := newLineBench(t, copterBeat(), func(b *lineBench) { b.deaf, b.boot = true, 1000 })
 		time.Sleep(time.Minute)
@@ -147,29 +147,27 @@ func TestAVehicleThatDoesNotAnswerTheGreetingIsAskedUntilItDoes(t *testing.T) {
 
 func TestWhoCirclesRoundAPlaceAndHowFarATakeoffClimbs(t *testing.T) {
 	const hovering, onTheWing = uint8(common.MAV_VTOL_STATE_MC), uint8(common.MAV_VTOL_STATE_FW)
+	const ardupilot, fixedWing = common.MAV_AUTOPILOT_ARDUPILOTMEGA, common.MAV_TYPE_FIXED_WING
 	told := func(name string, v float64) map[string]float64 { return map[string]float64{name: v} }
 	for _, c := range []struct {
 		name            string
-		firmware        firmware
-		vtol            uint8
+		vehicle         identity
 		told            map[string]float64
 		circle, takeoff float64
 	}{
-		{"a copter", copter, hovering, told("WP_LOITER_RAD", 80), 0, 50},
-		{"a PX4", px4, 0, nil, 0, 50},
-		{"a plane that tells nothing", plane, 0, nil, 60, 50},
-		{"a plane", plane, 0, told("WP_LOITER_RAD", 80), 80, 50},
-		{"a plane that circles to the left", plane, 0, told("WP_LOITER_RAD", -80), 80, 50},
-		{"a plane that climbs", plane, 0, told("TKOFF_ALT", 30), 60, 30},
-		{"a quadplane on the wing", quadPlane, onTheWing, told("WP_LOITER_RAD", 75), 75, 50},
-		{"a quadplane that hovers", quadPlane, hovering, told("WP_LOITER_RAD", 75), 0, 50},
-		{"a quadplane on the wing that will hover", quadPlane, onTheWing, told("Q_GUIDED_MODE", 1), 0, 50},
+		{"a copter", identity{autopilot: ardupilot, typ: common.MAV_TYPE_QUADROTOR}, told("WP_LOITER_RAD", 80), 0, 50},
+		{"a PX4", identity{autopilot: common.MAV_AUTOPILOT_PX4}, nil, 0, 50},
+		{"a plane that tells nothing", identity{autopilot: ardupilot, typ: fixedWing}, nil, 60, 50},
+		{"a plane", identity{autopilot: ardupilot, typ: fixedWing}, told("WP_LOITER_RAD", 80), 80, 50},
+		{"a plane that circles to the left", identity{autopilot: ardupilot, typ: fixedWing}, told("WP_LOITER_RAD", -80), 80, 50},
+		{"a plane that climbs", identity{autopilot: ardupilot, typ: fixedWing}, told("TKOFF_ALT", 30), 60, 30},
+		{"a quadplane on the wing", identity{autopilot: ardupilot, typ: fixedWing, vtol: onTheWing}, told("WP_LOITER_RAD", 75), 75, 50},
+		{"a quadplane that hovers", identity{autopilot: ardupilot, typ: fixedWing, vtol: hovering}, told("WP_LOITER_RAD", 75), 0, 50},
+		{"a quadplane on the wing that will hover", identity{autopilot: ardupilot, typ: fixedWing, vtol: onTheWing}, told("Q_GUIDED_MODE", 1), 0, 50},
 	} {
-		craft := &aircraft{tel: newTelemetry(), firmware: c.firmware}
-		craft.tel.id.vtol = c.vtol
-		s := craft.sighting(time.Unix(1000, 0), &parameters{craft: craft, told: c.told})
-		lineEqual(t, c.name+": radius", s.circle, c.circle)
-		lineEqual(t, c.name+": takeoff", s.takeoff, c.takeoff)
+		p := parameters{tel: &telemetry{id: c.vehicle}, told: c.told}
+		lineEqual(t, c.name+": radius", p.circle(), c.circle)
+		lineEqual(t, c.name+": takeoff", p.takeoffAltitude(), c.takeoff)
 	}
 }
 

@@ -109,7 +109,7 @@ func (m *manoeuvre) strangeTarget(s sighting) bool {
 		return false
 	}
 	away := distance(s.to.lat, s.to.lon, t.lat, t.lon)
-	if !(away > targetOff) && !(math.Abs(s.to.amsl-m.plan.amsl) > targetOff) {
+	if !(away > targetOff) && !(math.Abs(s.to.amsl-t.amsl) > targetOff) {
 		m.strange = time.Time{}
 		return false
 	}
@@ -171,7 +171,7 @@ func (s sighting) circles(lat, lon float64) bool {
 // height is how far the vehicle is from the target's height. Where the autopilot
 // was told metres above the sea, home's later corrections change nothing.
 func (m *manoeuvre) height(s sighting) float64 {
-	if off := math.Abs(s.amsl - m.plan.amsl); !math.IsNaN(off) {
+	if off := math.Abs(s.at.amsl - m.plan.target.amsl); !math.IsNaN(off) {
 		return off
 	}
 	return math.Abs(s.at.altitude - m.plan.target.altitude)

@@ -21,7 +21,7 @@ func seen(changes ...func(*sighting)) sighting {
 	s := sighting{
 		vehicle: vehicle{
 			armed: true, landed: landedState(common.MAV_LANDED_STATE_IN_AIR),
-			at: place{47.3977419, 8.5455938, 10}, amsl: 498, heading: 90,
+			at: place{47.3977419, 8.5455938, 10, 498}, heading: 90,
 		},
 		now: time.Unix(2000, 0),
 		to:  point{lat: n, lon: n, amsl: n},
@@ -38,7 +38,7 @@ func TestAManoeuvreIsCompleteWhereTheVehicleShowsIt(t *testing.T) {
 	north := func(m float64) change {
 		return func(s *sighting) { s.at.lat, s.at.lon = moved(s.at.lat, s.at.lon, m, 0) }
 	}
-	up := func(m float64) change { return func(s *sighting) { s.at.altitude += m; s.amsl += m } }
+	up := func(m float64) change { return func(s *sighting) { s.at.altitude += m; s.at.amsl += m } }
 	flying := func(north, down float64) change {
 		return func(s *sighting) { s.velocity = motion{north, 0, down} }
 	}
@@ -46,19 +46,19 @@ func TestAManoeuvreIsCompleteWhereTheVehicleShowsIt(t *testing.T) {
 	disarmed := func(s *sighting) { s.armed = false }
 	unknownClimb := func(s *sighting) { s.velocity.down = n }
 	unknownPlace := func(s *sighting) { s.at.lat, s.at.lon = n, n }
-	unknownHeight := func(s *sighting) { s.amsl, s.at.altitude = n, n }
+	unknownHeight := func(s *sighting) { s.at.amsl, s.at.altitude = n, n }
 	unknownVelocity := func(s *sighting) { s.velocity = motion{n, n, n} }
 	turned := func(deg float64) change { return func(s *sighting) { s.heading += deg } }
 
-	here := &place{47.3977419, 8.5455938, 10}
+	here := &place{47.3977419, 8.5455938, 10, 498}
 	takeoff := func(altitude float64) manoeuvre {
-		return manoeuvre{request: request{mode: ModeTakeoff}, plan: plan{target: &place{n, n, altitude}, amsl: 488 + altitude}}
+		return manoeuvre{request: request{mode: ModeTakeoff}, plan: plan{target: &place{n, n, altitude, 488 + altitude}}}
 	}
-	goTo := manoeuvre{request: request{mode: ModeHold, goTo: true}, plan: plan{target: here, amsl: 498, facing: n}}
+	goTo := manoeuvre{request: request{mode: ModeHold, goTo: true}, plan: plan{target: here, facing: n}}
 	facing := goTo
 	facing.plan.facing = 350
 	noAMSL := goTo
-	noAMSL.plan.amsl = n
+	noAMSL.plan.target = &place{here.lat, here.lon, here.altitude, n}
 	hold := manoeuvre{request: request{mode: ModeHold}}
 	rtl := manoeuvre{request: request{mode: ModeRTL}}
 	// A fixed wing that circles 60 m round a place, and home is where it is.
@@ -101,7 +101,7 @@ func TestAManoeuvreIsCompleteWhereTheVehicleShowsIt(t *testing.T) {
 		{"goto: place unknown", goTo, seen(unknownPlace), false},
 		{"goto: velocity unknown", goTo, seen(unknownVelocity), false},
 		{"goto: home was corrected", goTo, seen(func(s *sighting) { s.at.altitude += 5 }), true},
-		{"goto: told above home only", noAMSL, seen(func(s *sighting) { s.amsl = n }), true},
+		{"goto: told above home only", noAMSL, seen(func(s *sighting) { s.at.amsl = n }), true},
 		{"goto: told above home only, lower", noAMSL, seen(up(-2)), false},
 		{"goto with a heading: not turned", facing, seen(), false},
 		{"goto with a heading: over north", facing, seen(turned(-91)), true},
@@ -159,7 +159,7 @@ func landingThere() *manoeuvre {
 	s := seen()
 	return &manoeuvre{
 		request: request{mode: ModeLand}, at: s.now.Add(-time.Second), over: make(chan struct{}),
-		plan: plan{target: &place{s.at.lat, s.at.lon, s.at.altitude}, amsl: s.amsl, second: &step{cmd: common.MAV_CMD_NAV_LAND}},
+		plan: plan{target: &s.at, second: &step{cmd: common.MAV_CMD_NAV_LAND}},
 	}
 }
 
@@ -203,16 +203,16 @@ func TestALandingBeginsOverItsPlaceAndIsTriedAgainEachSecond(t *testing.T) {
 // leg is a task of a plan with one step, which leads to the mode.
 func leg(c *commander, r request, p plan) *task {
 	s := step{}.leadingTo(r.mode, entered[px4][r.mode])
-	p.steps, p.goal = []step{s}, s.to
+	p.steps = []step{s}
 	return &task{by: c, request: r, plan: p}
 }
 
 func TestTheSecondLegOfALandingContinuesIt(t *testing.T) {
 	m := landingThere()
 	m.watch(seen())
-	c := &commander{man: m}
+	c := &commander{manoeuvre: m}
 	c.replace(leg(c, m.request, plan{}))
-	lineEqual(t, "it is another manoeuvre", c.man != m, false)
+	lineEqual(t, "it is another manoeuvre", c.manoeuvre != m, false)
 	lineEqual(t, "it has ended", m.finished(), false)
 	lineEqual(t, "it is on its way", c.transit(), false)
 	land, _ := m.watch(seen(func(s *sighting) { s.now = s.now.Add(time.Minute) }))
@@ -242,11 +242,11 @@ func TestANewerPlanEndsAManoeuvreUnlessItIsEqual(t *testing.T) {
 	} {
 		c := &commander{}
 		c.replace(leg(c, there, plan{}))
-		m := c.man
+		m := c.manoeuvre
 		c.replace(leg(c, r.newer, plan{}))
-		lineEqual(t, r.name+": it goes on", c.man == m, r.continues)
+		lineEqual(t, r.name+": it goes on", c.manoeuvre == m, r.continues)
 		lineEqual(t, r.name+": it is superseded", code(m.why) == codeSuperseded, !r.continues)
-		lineEqual(t, r.name+": the newer one is done", c.man.done, r.done)
+		lineEqual(t, r.name+": the newer one is done", c.manoeuvre.done, r.done)
 		select {
 		case <-m.over:
 			lineEqual(t, r.name+": who waits is woken", true, !r.continues)
@@ -256,10 +256,10 @@ func TestANewerPlanEndsAManoeuvreUnlessItIsEqual(t *testing.T) {
 	}
 	c := &commander{}
 	c.replace(leg(c, there, plan{}))
-	m := c.man
+	m := c.manoeuvre
 	m.finish(nil)
 	c.replace(leg(c, there, plan{}))
-	lineEqual(t, "one that is complete goes on", c.man == m, false)
+	lineEqual(t, "one that is complete goes on", c.manoeuvre == m, false)
 	lineEqual(t, "it was completed", m.done && m.why == nil, true)
 
 	// Asked for again, its times begin anew.
@@ -271,7 +271,7 @@ func TestANewerPlanEndsAManoeuvreUnlessItIsEqual(t *testing.T) {
 	}
 	m = landingThere()
 	m.watch(near(0))
-	c = &commander{man: m}
+	c = &commander{manoeuvre: m}
 	c.replace(leg(c, m.request, m.plan))
 	land, _ := m.watch(near(nearFor))
 	lineEqual(t, "asked for again: it lands at once", land, false)
@@ -294,11 +294,11 @@ func TestWhatEndsALandingOnItsWayEndsItsMode(t *testing.T) {
 		}
 		f := newHearing()
 		f.hear(t, "position armed, accepted transit, hold armed")
-		c := &commander{man: m, machine: &f.machine}
+		c := &commander{manoeuvre: m, machine: &f.machine}
 		c.abandon("the wind")
 		lineEqual(t, r.name+": the mode", f.mode, r.want)
 		lineEqual(t, r.name+": it is why", fmt.Sprint(m.why), "the wind")
-		lineEqual(t, r.name+": it is forgotten", c.man == nil, true)
+		lineEqual(t, r.name+": it is forgotten", c.manoeuvre == nil, true)
 		c.abandon("the rain")
 		lineEqual(t, r.name+": it is still why", fmt.Sprint(m.why), "the wind")
 	}
@@ -318,7 +318,7 @@ func TestDisarmingEndsAManoeuvre(t *testing.T) {
 		{"rtl", request{mode: ModeRTL}, "", true},
 	} {
 		s := seen()
-		m := &manoeuvre{request: r.req, at: s.now, over: make(chan struct{}), plan: plan{target: &place{0, 0, 50}, amsl: 538, facing: math.NaN()}}
+		m := &manoeuvre{request: r.req, at: s.now, over: make(chan struct{}), plan: plan{target: &place{0, 0, 50, 538}, facing: math.NaN()}}
 		moves := func(s *sighting) { s.velocity = motion{5, 0, 0} }
 		_, taken := m.watch(seen(moves))
 		lineEqual(t, r.name+": armed, taken", taken, "")
@@ -338,7 +338,7 @@ func TestAFailsafeAndATargetThatIsNotOursEndAManoeuvre(t *testing.T) {
 			}
 		})...)
 	}
-	ours := func(s *sighting) { s.to = point{lat: s.at.lat, lon: s.at.lon, amsl: s.amsl} }
+	ours := func(s *sighting) { s.to = point{lat: s.at.lat, lon: s.at.lon, amsl: s.at.amsl} }
 	away := func(s *sighting) {
 		ours(s)
 		s.to.lat, s.to.lon = moved(s.to.lat, s.to.lon, 6, 0)
@@ -371,7 +371,6 @@ func TestAFailsafeAndATargetThatIsNotOursEndAManoeuvre(t *testing.T) {
 		{"disarmed on the way", []sighting{at(0), at(1000, disarmed)}, "it was disarmed on the way"},
 	} {
 		m := landingThere()
-		m.plan.target = &place{m.plan.target.lat, m.plan.target.lon, 10}
 		var taken string
 		for i, s := range c.seen {
 			s.at.lat, s.at.lon = moved(s.at.lat, s.at.lon, 50, 0) // on its way
@@ -393,7 +392,7 @@ func TestAFailsafeAndATargetThatIsNotOursEndAManoeuvre(t *testing.T) {
 	// Asked for again, it is ours for a second whatever was there before.
 	m = landingThere()
 	m.watch(at(100, away))
-	c := &commander{man: m}
+	c := &commander{manoeuvre: m}
 	p := m.plan
 	c.replace(leg(c, m.request, p))
 	m.at = at(500).now

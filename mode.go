@@ -53,19 +53,19 @@ const (
 
 func (f firmware) ardupilot() bool { return f >= copter }
 
-// firmwareOf tells the family from a heartbeat and from EXTENDED_SYS_STATE's
+// firmware tells the family from a heartbeat and from EXTENDED_SYS_STATE's
 // vtol_state: a QuadPlane calls itself a fixed wing (docs/autopilots.md,
 // "QuadPlane"). PX4 has one table for all.
-func firmwareOf(autopilot common.MAV_AUTOPILOT, typ common.MAV_TYPE, vtol uint8) firmware {
-	switch autopilot {
+func (i identity) firmware() firmware {
+	switch i.autopilot {
 	case common.MAV_AUTOPILOT_PX4:
 		return px4
 	case common.MAV_AUTOPILOT_ARDUPILOTMEGA:
-		switch typ {
+		switch i.typ {
 		case 2, 3, 4, 13, 14, 15, 29, 35:
 			return copter
 		case 1:
-			if vtol == 0 {
+			if i.vtol == 0 {
 				return plane
 			}
 			return quadPlane
@@ -213,9 +213,10 @@ const copterBrake = 17
 
 // report is a mode that the vehicle shows, and what the machine must know beside it.
 type report struct {
-	custom uint32
-	mode   Mode // of custom
-	armed  bool
+	custom   uint32
+	mode     Mode // of custom
+	armed    bool
+	failsafe bool
 
 	amsl     float64 // where the vehicle is, metres above mean sea level; NaN is unknown
 	streamed bool    // our own stick stream runs
@@ -232,6 +233,11 @@ type order struct {
 	// it is the takeoff's end and not a pilot's (rule 3). 0: there is none.
 	end     uint32
 	endAMSL float64
+}
+
+// atEnd reports whether r shows the end of a takeoff.
+func (o *order) atEnd(r report) bool {
+	return o.end != 0 && r.custom == o.end && r.armed && r.amsl >= o.endAMSL
 }
 
 // claim is a step that was sent and that no report has shown yet: a report of its
@@ -275,9 +281,7 @@ func (m *machine) explains(r report) bool {
 		return true
 	case o == nil:
 		return false
-	case r.custom == o.number:
-		return true
-	case o.end != 0 && r.custom == o.end && r.armed && r.amsl >= o.endAMSL:
+	case r.custom == o.number || o.atEnd(r):
 		return true
 	}
 	switch o.mode {
@@ -310,7 +314,7 @@ func (m *machine) report(r report, now time.Time) (takeover bool) {
 		}
 		return false
 	}
-	if i := m.claimed(r.custom, now); i >= 0 {
+	if i := m.claimed(now, func(to *order) bool { return to.number == r.custom }); i >= 0 {
 		m.sent = m.sent[i+1:]
 		m.show(r) // what it means is commanded when the step is accepted
 		return false
@@ -326,11 +330,16 @@ func (m *machine) report(r report, now time.Time) (takeover bool) {
 	return true
 }
 
-// claimed is the index of the claim that a report of this number shows, or -1.
-func (m *machine) claimed(number uint32, now time.Time) int {
-	return slices.IndexFunc(m.sent, func(c claim) bool {
-		return c.to.number == number && (c.until.IsZero() || now.Before(c.until))
-	})
+// claimed is the index of the first claim to such an order, or -1: it was sent, and
+// nobody knows yet whether the vehicle follows it.
+func (m *machine) claimed(now time.Time, such func(to *order) bool) int {
+	m.expire(now)
+	return slices.IndexFunc(m.sent, func(c claim) bool { return such(c.to) })
+}
+
+// expire ends the claims whose time is over.
+func (m *machine) expire(now time.Time) {
+	m.sent = slices.DeleteFunc(m.sent, func(c claim) bool { return !c.until.IsZero() && !now.Before(c.until) })
 }
 
 // show makes the reported mode the mode: nothing that was commanded explains it.
@@ -383,37 +392,27 @@ func (m *machine) command(o order, now time.Time) {
 	}
 }
 
-// ended says that a plan of these steps ended before it was accepted: what it has
-// sent may still show for a while. An RTL that was given up may also be a failsafe's.
-func (m *machine) ended(steps []step, gaveUp bool, now time.Time) {
-	m.sent = slices.DeleteFunc(m.sent, func(c claim) bool { return !c.until.IsZero() && !now.Before(c.until) })
-	for _, s := range steps {
-		returns := s.to != nil && (s.to.mode == ModeRTL || s.to.mode == ModeRTGS)
-		if gaveUp && returns {
-			m.refused(s.to)
-		}
-		for i := range m.sent {
-			if m.sent[i].to == s.to {
-				m.sent[i].until = now.Add(followTime)
-			}
+// ended says that the plan of a step ended before it was accepted: what was sent may
+// still show for a while. An RTL that was given up may also be a failsafe's.
+func (m *machine) ended(to *order, gaveUp bool, now time.Time) {
+	m.expire(now)
+	if gaveUp && (to.mode == ModeRTL || to.mode == ModeRTGS) {
+		m.refused(to)
+	}
+	for i := range m.sent {
+		if m.sent[i].to == to {
+			m.sent[i].until = now.Add(followTime)
 		}
 	}
 }
 
-// open reports whether a step was sent that leads to such a number, and nobody
-// knows yet whether it did.
-func (m *machine) open(now time.Time, leads func(number uint32) bool) bool {
-	return slices.ContainsFunc(m.sent, func(c claim) bool {
-		return leads(c.to.number) && (c.until.IsZero() || now.Before(c.until))
-	})
-}
-
-// awaited is the number that was commanded and that no report has shown yet.
-func (m *machine) awaited() (custom uint32, ok bool) {
+// number is the reported one, or the one that was acknowledged and that no report has
+// shown yet.
+func (m *machine) number() uint32 {
 	if m.order == nil || m.follow.IsZero() {
-		return 0, false
+		return m.last.custom
 	}
-	return m.order.number, true
+	return m.order.number
 }
 
 // abandon ends what was commanded: the mode is the reported one.
@@ -421,10 +420,12 @@ func (m *machine) abandon() { m.show(m.last) }
 
 // standing is what stands now, as an order that brings it back.
 func (m *machine) standing() order {
+	o := order{mode: m.mode}
 	if m.order != nil {
-		return *m.order
+		o = *m.order
 	}
-	return order{mode: m.mode, number: m.last.custom}
+	o.number = m.number()
+	return o
 }
 
 // tick applies rule 6 at the given time and reports whether the vehicle did not

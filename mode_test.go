@@ -62,8 +62,8 @@ type hearing struct {
 	machine
 	firmware firmware
 	now      time.Time
-	taken    bool   // by the last report
-	steps    []step // of the plan that runs
+	taken    bool     // by the last report
+	steps    []*order // of the plan that runs
 }
 
 func newHearing() *hearing { return &hearing{firmware: px4, now: time.Unix(1_700_000_000, 0)} }
@@ -101,13 +101,15 @@ func (f *hearing) sends(orders ...order) {
 
 // sendsAlso sends one more step of the plan that runs.
 func (f *hearing) sendsAlso(o order) {
-	f.steps = append(f.steps, step{to: &o})
+	f.steps = append(f.steps, &o)
 	f.claim(&o)
 }
 
 // ends is that the plan that runs ended before it was accepted.
 func (f *hearing) ends(gaveUp bool) {
-	f.ended(f.steps, gaveUp, f.now)
+	for _, to := range f.steps {
+		f.ended(to, gaveUp, f.now)
+	}
 	f.steps = nil
 }
 
@@ -200,13 +202,13 @@ func (f *hearing) hearPlan(t *testing.T, w []string) (known bool) {
 	case "sends":
 		f.sendsAlso(f.orderNamed(t, w[1]))
 	case "again":
-		f.claim(f.steps[len(f.steps)-1].to)
+		f.claim(f.steps[len(f.steps)-1])
 	case "took":
 		f.command(f.orderNamed(t, w[1]), f.now)
 	case "accepted":
 		f.accepts(f.orderNamed(t, w[1]))
 	case "refused":
-		f.machine.refused(f.steps[len(f.steps)-1].to)
+		f.machine.refused(f.steps[len(f.steps)-1])
 		f.ends(false)
 	case "unanswered", "superseded":
 		f.ends(w[0] == "unanswered")
@@ -318,7 +320,7 @@ func TestReportBeforeTheAckIsOursAndTellsTheTruth(t *testing.T) {
 func TestRefusedCommandChangesNothingInAnyMode(t *testing.T) {
 	everyChange(t, func(t *testing.T, f *hearing, from Mode, to order) {
 		f.sends(to)
-		f.machine.refused(f.steps[0].to)
+		f.machine.refused(f.steps[0])
 		f.ends(false)
 		f.modeShows(t, from, true)
 		f.now = f.now.Add(time.Minute)
@@ -350,6 +352,8 @@ func TestTakeBackBringsBackTheModeFromBefore(t *testing.T) {
 
 // TestWhatStandsIsAnOrderThatBringsItBack: a take-back sends it.
 func TestWhatStandsIsAnOrderThatBringsItBack(t *testing.T) {
+	climbed := commanded(px4, ModeTakeoff, false)
+	climbed.number = climbed.end // by which it shows
 	for _, c := range []struct {
 		flight string
 		want   order
@@ -359,7 +363,8 @@ func TestWhatStandsIsAnOrderThatBringsItBack(t *testing.T) {
 		{"hold armed, accepted position", commanded(px4, ModePosition, false)},
 		{"hold armed, accepted position, manual armed", order{mode: ModeManual, number: numberOf(t, px4, "manual")}},
 		{"hold armed, accepted rtgs, rtl armed", commanded(px4, ModeRTGS, false)},
-		{"hold disarmed, accepted takeoff, takeoff armed, hold armed", commanded(px4, ModeTakeoff, false)},
+		{"hold disarmed, accepted takeoff, takeoff armed, hold armed", climbed},
+		{"manual armed, accepted takeoff", commanded(px4, ModeTakeoff, false)},
 		{"position armed, accepted transit, hold armed", commanded(px4, ModeLand, true)},
 	} {
 		f := newHearing()
@@ -698,8 +703,8 @@ func TestPlanThatEndsLateLeavesTheNextOneAlone(t *testing.T) {
 	for _, gaveUp := range []bool{false, true} {
 		f, next := newHearing(), commanded(px4, ModeRTL, false)
 		f.shows(numberOf(t, px4, "hold"), true)
-		old := []step{{}, step{}.leadingTo(ModePosition, numberOf(t, px4, "position"))}
-		f.claim(old[1].to)
+		old := &order{mode: ModePosition, number: numberOf(t, px4, "position")}
+		f.claim(old)
 		f.claim(&next)
 		f.ended(old, gaveUp, f.now)
 		if wrong := f.hear(t, "+20s, rtl armed, ours, = rtl"); wrong != "" {
@@ -744,15 +749,15 @@ func TestMachineTellsWhatIsOpenAndAwaited(t *testing.T) {
 		f := newHearing()
 		f.hear(t, c.flight)
 		position := numberOf(t, px4, "position")
-		if open := f.open(f.now, func(n uint32) bool { return n == position }); open != c.open {
+		if open := f.claimed(f.now, func(to *order) bool { return to.number == position }) >= 0; open != c.open {
 			t.Errorf("%s: open is %v", c.flight, open)
 		}
-		want, waits := uint32(0), c.awaited != ""
-		if waits {
+		want := f.last.custom
+		if c.awaited != "" {
 			want = numberOf(t, px4, c.awaited)
 		}
-		if custom, ok := f.awaited(); custom != want || ok != waits {
-			t.Errorf("%s: awaits %d, %v; want %q", c.flight, custom, ok, c.awaited)
+		if got := f.number(); got != want {
+			t.Errorf("%s: the number is %d; awaited is %q", c.flight, got, c.awaited)
 		}
 	}
 }
@@ -878,14 +883,14 @@ func TestHeartbeatTellsTheFirmware(t *testing.T) {
 		19: quadPlane, 20: quadPlane, 21: quadPlane, 22: quadPlane, 23: quadPlane, 24: quadPlane, 25: quadPlane,
 	}
 	for typ := common.MAV_TYPE(0); typ < 50; typ++ { // 10 is a rover, 12 a submarine: unknown here
-		if got, want := firmwareOf(common.MAV_AUTOPILOT_ARDUPILOTMEGA, typ, 0), ardupilot[typ]; got != want {
+		if got, want := (identity{autopilot: common.MAV_AUTOPILOT_ARDUPILOTMEGA, typ: typ}).firmware(), ardupilot[typ]; got != want {
 			t.Errorf("ArduPilot on MAV_TYPE %d is %d, want %d", typ, got, want)
 		}
-		if got := firmwareOf(common.MAV_AUTOPILOT_PX4, typ, 0); got != px4 {
+		if got := (identity{autopilot: common.MAV_AUTOPILOT_PX4, typ: typ}).firmware(); got != px4 {
 			t.Errorf("PX4 on MAV_TYPE %d is %d, want %d", typ, got, px4)
 		}
 		for _, other := range []common.MAV_AUTOPILOT{common.MAV_AUTOPILOT_GENERIC, common.MAV_AUTOPILOT_INVALID, 200} {
-			if got := firmwareOf(other, typ, 0); got != firmwareUnknown {
+			if got := (identity{autopilot: other, typ: typ}).firmware(); got != firmwareUnknown {
 				t.Errorf("autopilot %d on MAV_TYPE %d is %d, want unknown", other, typ, got)
 			}
 		}
@@ -1001,11 +1006,11 @@ type pilotsCase struct {
 // flyingVehicle is a vehicle 10 m up in a mode of its own, or on the ground.
 func flyingVehicle(t *testing.T, f firmware, mode string, flying bool) vehicle {
 	v := vehicle{
-		firmware: f, custom: numberOf(t, f, mode), armed: flying, landed: onGround, homeAMSL: 488, amsl: 488, heading: 90,
-		at: place{47.3977421, 8.5455938, 0}, set: settings{guidedHovers: 1, cruise: 10},
+		firmware: f, custom: numberOf(t, f, mode), armed: flying, landed: onGround, homeAMSL: 488, heading: 90,
+		at: place{47.3977421, 8.5455938, 0, 488}, guidedMode: 1, cruise: 10,
 	}
 	if flying {
-		v.landed, v.amsl, v.at.altitude, v.streams = landedState(common.MAV_LANDED_STATE_IN_AIR), 498, 10, true
+		v.landed, v.at.amsl, v.at.altitude, v.stream = landedState(common.MAV_LANDED_STATE_IN_AIR), 498, 10, streamCentred
 	}
 	return v
 }
@@ -1066,7 +1071,7 @@ func (c *pilotsCase) leads() (f *hearing, explained []uint32) {
 		if i == c.moment.at {
 			state = c.moment.name
 		}
-		f.steps = append(f.steps, s)
+		f.steps = append(f.steps, s.to)
 		f.claim(s.to)
 		if state == stepShown || state == stepTaken {
 			f.shows(s.to.number, true)
@@ -1079,7 +1084,7 @@ func (c *pilotsCase) leads() (f *hearing, explained []uint32) {
 			if s.to.end != 0 {
 				explained = append(explained, s.to.end)
 			}
-			if s.to == c.plan.goal {
+			if s.to == c.plan.goal() {
 				f.steps = nil
 			}
 		}
@@ -1110,7 +1115,7 @@ func TestPilotsSwitchShowsAtEveryMomentOfEveryManoeuvre(t *testing.T) {
 func TestReturnShowsAtEveryMomentOfEveryManoeuvre(t *testing.T) {
 	var cases []pilotsCase
 	for _, c := range everyPilot(t) {
-		if c.pilot.mode == ModeRTL && c.plan.goal.mode != ModeRTL && c.plan.goal.mode != ModeRTGS {
+		if c.pilot.mode == ModeRTL && c.plan.goal().mode != ModeRTL && c.plan.goal().mode != ModeRTGS {
 			cases = append(cases, c)
 		}
 	}
@@ -1243,14 +1248,12 @@ func (w *witness) sends(o order) *order {
 
 // ends is that the plan that runs ended before it was accepted.
 func (w *witness) ends(gaveUp bool) {
-	var steps []step
 	for _, s := range w.sent {
 		if s.plan == w.plan && w.plan != 0 {
 			s.ended, s.gaveUp = w.now, gaveUp
-			steps = append(steps, step{to: &s.to})
+			w.ended(&s.to, gaveUp, w.now)
 		}
 	}
-	w.ended(steps, gaveUp, w.now)
 	w.plan = 0
 }
 
@@ -1305,11 +1308,11 @@ func (w *witness) wrong() string {
 	if w.mode != w.wants {
 		return fmt.Sprintf("the mode is %v, want %v", w.mode, w.wants)
 	}
-	if _, awaits := w.awaited(); awaits != w.pending {
+	if awaits := !w.follow.IsZero(); awaits != w.pending {
 		return fmt.Sprintf("awaited is %v", awaits)
 	}
 	for _, m := range ownModes[w.firmware] {
-		if open := w.open(w.now, func(n uint32) bool { return n == m.custom }); open != (w.opened(m.custom) >= 0) {
+		if open := w.claimed(w.now, func(to *order) bool { return to.number == m.custom }) >= 0; open != (w.opened(m.custom) >= 0) {
 			return fmt.Sprintf("%s is open: %v", m.name, open)
 		}
 	}

@@ -24,6 +24,22 @@ type request struct {
 	speed       *float64 // metres per second
 }
 
+// arms reports whether the request leads to an armed vehicle.
+func (r request) arms() bool {
+	return r.setMode && r.mode == ModeTakeoff || r.arm != nil && *r.arm
+}
+
+// disarms reports whether it only disarms.
+func (r request) disarms() bool { return !r.setMode && r.arm != nil && !*r.arm }
+
+// entersSticks reports whether it enters a mode that is flown by sticks.
+func (r request) entersSticks() bool { return r.setMode && r.mode.flownBySticks() }
+
+// urgent reports whether it skips the turn.
+func (r request) urgent() bool {
+	return r.setMode && (r.mode == ModeLand || r.mode == ModeRTL || r.mode == ModeRTGS) || r.disarms()
+}
+
 // or is a number that was given, or what stands for it.
 func or(v *float64, otherwise float64) float64 {
 	if v == nil {
@@ -40,24 +56,17 @@ type vehicle struct {
 	landed   landedState
 	failsafe bool
 
-	at       place   // degrees, metres above home
-	amsl     float64 // metres above mean sea level
+	at       place
 	heading  float64 // degrees
 	homeAMSL float64 // metres
 
-	toHold  bool // a step to the hold mode was sent and not answered: it may fly somewhere
-	streams bool // the sticks of a stick mode are ours
-	away    bool // our stream is not centred
-	set     settings
-	vtol    common.MAV_VTOL_STATE // of a QuadPlane
-}
+	toHold bool // a step to the hold mode was sent and not answered: it may fly somewhere
+	stream stickStream
+	vtol   common.MAV_VTOL_STATE // of a QuadPlane
 
-// settings are the autopilot's parameters that a plan rests on, or their defaults.
-type settings struct {
-	guidedHovers float64 // Q_GUIDED_MODE: 1 hovers in GUIDED
-	cruise       float64 // m/s, WPNAV_SPEED: a goto's default speed on Copter
-	spedUp       bool    // a goto from here had a speed of its own, and it stands
-	noOverride   bool    // COM_RC_OVERRIDE bit 0 is cleared: sticks that move undo no mode of PX4
+	guidedMode float64 // Q_GUIDED_MODE: 1 hovers in GUIDED
+	cruise     float64 // m/s, a goto's default speed on Copter
+	spedUp     bool    // a goto from here had a speed of its own, and it stands
 }
 
 // flying reports whether the drone is in the air for all that is known: armed,
@@ -76,42 +85,35 @@ type step struct {
 	p     [7]float32       // param1 to param7 of a COMMAND_LONG; 1 to 4 and z (7) of a COMMAND_INT
 	x, y  int32            // degE7, of a COMMAND_INT
 
-	to     *order    // the mode that it leads to; nil: none
-	sticks stickNeed // of the stream before it is sent
-	wish   bool      // the plan goes on when it is refused
+	to       *order    // the mode that it leads to; nil: none
+	sticks   stickNeed // of the stream before it is sent
+	optional bool      // the plan goes on when it is refused
 }
 
 func (s *step) arms() bool { return s.cmd == common.MAV_CMD_COMPONENT_ARM_DISARM && s.p[0] == 1 }
 
 func (s *step) disarms() bool { return s.cmd == common.MAV_CMD_COMPONENT_ARM_DISARM && s.p[0] == 0 }
 
-// plan is how a request is carried out on one autopilot: the commands in
-// their order, and what they mean to the machine and to the sticks.
+// plan is how a request is carried out on one autopilot: the commands in their
+// order, and where they lead to.
 type plan struct {
-	steps []step
-	goal  *order // what the last step that sets a mode leads to; nil: it only arms or disarms
-	arm   *bool  // the armed bit that it leads to; nil: as it was
-
-	back      *step // what is set again when it is refused (rule 7); nil: nothing
-	backAloft bool  // also in the air: it is the return of a failsafe that the first step ended
-
-	sticks stickPlan
-	target *place  // where it flies to; a takeoff has only the altitude
-	amsl   float64 // of the target, metres above mean sea level
-	facing float64 // a heading that was given, degrees; NaN: none was
-	second *step   // of a land at a place, sent over the target
-	urgent bool    // it skips the turn: land, rtl, rtgs and disarming
+	steps        []step
+	endsFailsafe bool    // the first step does, on PX4: refused later, it asks for the return again
+	target       *place  // where it flies to; a takeoff has only the altitude
+	facing       float64 // a heading that was given, degrees; NaN: none was
+	second       *step   // of a land at a place, sent over the target
 }
 
-// stickPlan says what a plan means for the stick stream.
-type stickPlan uint8
-
-const (
-	sticksAsTheyAre stickPlan = iota
-	sticksEnter               // a stick mode: centred, then the client's
-	sticksRun                 // arming in a stick mode needs them
-	sticksLeave               // centred, then nobody's
-)
+// goal is what the last step that sets a mode leads to; nil: the plan only arms or
+// disarms.
+func (p *plan) goal() *order {
+	for _, s := range slices.Backward(p.steps) {
+		if s.to != nil {
+			return s.to
+		}
+	}
+	return nil
+}
 
 // message is the step as it goes on the wire.
 func (s *step) message(system byte, confirmation uint8) message.Message {
@@ -131,8 +133,9 @@ func (s *step) message(system byte, confirmation uint8) message.Message {
 	}
 }
 
-// place is where a plan flies to: degrees and metres above home. NaN is unknown.
-type place struct{ lat, lon, altitude float64 }
+// place is in degrees, metres above home and metres above mean sea level. NaN is
+// unknown.
+type place struct{ lat, lon, altitude, amsl float64 }
 
 // errorCode is the `code` of an error answer; api.go gives it its HTTP status.
 type errorCode string
@@ -199,11 +202,15 @@ func (s step) leadingTo(mode Mode, custom uint32) step {
 	return s
 }
 
+// armDisarm arms or disarms. Sticks that are streamed are streamed for a while before
+// an arming: it may rest on them.
 func (f firmware) armDisarm(arm bool) step {
-	if arm {
-		return f.command(common.MAV_CMD_COMPONENT_ARM_DISARM, 1, 0)
+	if !arm {
+		return f.command(common.MAV_CMD_COMPONENT_ARM_DISARM, 0, 0)
 	}
-	return f.command(common.MAV_CMD_COMPONENT_ARM_DISARM, 0, 0)
+	s := f.command(common.MAV_CMD_COMPONENT_ARM_DISARM, 1, 0)
+	s.sticks = sticksLed
+	return s
 }
 
 // enter is DO_SET_MODE to the autopilot's own mode for mode.
@@ -215,7 +222,7 @@ func (r request) plan(v vehicle) (plan, error) {
 		return plan{}, refuse(codeUnsupported, "this autopilot is neither PX4 nor ArduPilot Copter or Plane: its state can be read, not commanded")
 	}
 	if !r.setMode {
-		return r.planArm(v), nil
+		return plan{steps: []step{v.firmware.armDisarm(*r.arm)}}, nil
 	}
 	if r.arm != nil && !*r.arm && v.flying() {
 		return plan{}, refuse(codeRefused, "arm: not while flying; the mode was not set either")
@@ -224,31 +231,18 @@ func (r request) plan(v vehicle) (plan, error) {
 	if err != nil {
 		return plan{}, err
 	}
-	p.urgent = r.mode == ModeLand || r.mode == ModeRTL || r.mode == ModeRTGS
 	p.facing = or(r.heading, math.NaN())
-	if r.mode.flownBySticks() {
-		p.sticks = sticksEnter
+	if r.entersSticks() {
 		p.steps[0].sticks = sticksLed
-	} else {
-		p.sticks = sticksLeave
 	}
 	if v.firmware == px4 {
 		p.leaveOnPX4(v, r.mode)
 	}
 	if r.arm != nil && r.mode != ModeTakeoff {
-		arm := v.firmware.armDisarm(*r.arm)
-		if *r.arm && r.mode.flownBySticks() {
-			arm.sticks = sticksLed
-		}
-		p.steps, p.arm = append(p.steps, arm), r.arm
+		p.steps = append(p.steps, v.firmware.armDisarm(*r.arm))
 	}
-	for _, s := range slices.Backward(p.steps) {
-		if s.to != nil {
-			p.goal = s.to
-			break
-		}
-	}
-	p.wayBack(v)
+	ended := v.flying() && v.firmware == px4 && v.failsafe
+	p.endsFailsafe = ended && p.steps[0].cmd == common.MAV_CMD_DO_SET_MODE && len(p.steps) > 1
 	return p, nil
 }
 
@@ -269,35 +263,6 @@ func (r request) planFlight(v vehicle) (plan, error) {
 		return planHoldArduPilot(v)
 	}
 	return r.planMode(v)
-}
-
-// wayBack plans what is set again when the plan is refused (rule 7): the mode that
-// it changed on the ground, and in the air the return of a failsafe on PX4 that its
-// first step ended.
-func (p *plan) wayBack(v vehicle) {
-	first := &p.steps[0]
-	if first.to == nil {
-		return
-	}
-	now, _ := v.firmware.reported(v.custom)
-	back := v.firmware.setMode(now, v.custom)
-	switch ended := first.cmd == common.MAV_CMD_DO_SET_MODE && len(p.steps) > 1; {
-	case !v.flying() && first.to.number != v.custom:
-		p.back = &back
-	case v.flying() && v.firmware == px4 && v.failsafe && ended:
-		back = px4.enter(ModeRTL)
-		p.back, p.backAloft = &back, true
-	}
-}
-
-func (r request) planArm(v vehicle) plan {
-	now, _ := v.firmware.reported(v.custom)
-	p := plan{arm: r.arm, steps: []step{v.firmware.armDisarm(*r.arm)}, urgent: !*r.arm}
-	if *r.arm && now.flownBySticks() {
-		p.sticks = sticksRun
-		p.steps[0].sticks = sticksLed
-	}
-	return p
 }
 
 // planMode enters a mode with DO_SET_MODE, and lands here.
@@ -342,19 +307,19 @@ func (r request) planGoto(v vehicle) (plan, error) {
 	if keep {
 		r.heading = &v.heading
 	}
-	to, amsl, err := r.destination(v)
+	to, err := r.destination(v)
 	if err != nil {
 		return p, err
 	}
 	if v.firmware == px4 && v.failsafe { // only DO_SET_MODE is known to end one
 		p.steps = append(p.steps, px4.enter(ModeHold))
 	}
-	there := r.reposition(v, to, amsl).leadingTo(r.mode, entered[v.firmware][ModeHold])
+	there := r.reposition(v, to).leadingTo(r.mode, entered[v.firmware][ModeHold])
 	p.steps = append(p.steps, there)
 	if v.firmware.ardupilot() {
 		p.steps = append(p.steps, r.adjust(v, keep)...)
 	}
-	p.target, p.amsl = &to, amsl
+	p.target = &to
 	return p, nil
 }
 
@@ -373,39 +338,38 @@ func (r request) planLandAt(v vehicle) (plan, error) {
 	return p, err
 }
 
-// destination completes a goto with what it keeps: the place, and the height
-// above home and above mean sea level. A height is only told in one of the two
-// where home is unknown.
-func (r request) destination(v vehicle) (to place, amsl float64, err error) {
-	to, amsl = v.at, v.amsl
+// destination completes a goto with what it keeps. A height is only told in one of
+// the two where home is unknown.
+func (r request) destination(v vehicle) (to place, err error) {
+	to = v.at
 	to.lat, to.lon = or(r.lat, to.lat), or(r.lon, to.lon)
 	switch {
 	case r.altitude != nil:
-		to.altitude, amsl = *r.altitude, v.homeAMSL+*r.altitude
+		to.altitude, to.amsl = *r.altitude, v.homeAMSL+*r.altitude
 	case r.altitudeMSL != nil:
-		to.altitude, amsl = *r.altitudeMSL-v.homeAMSL, *r.altitudeMSL
+		to.altitude, to.amsl = *r.altitudeMSL-v.homeAMSL, *r.altitudeMSL
 	}
 	switch {
 	case math.IsNaN(to.lat):
 		err = refuse(codeRefused, "the autopilot has no position yet: give lat and lon, or wait for its GPS")
-	case v.firmware == px4 && math.IsNaN(amsl):
+	case v.firmware == px4 && math.IsNaN(to.amsl):
 		err = refuse(codeRefused, "altitude: the autopilot has no home position yet; give altitude_msl, or wait for its GPS")
 	case v.firmware != px4 && math.IsNaN(to.altitude) && r.altitudeMSL == nil:
 		err = refuse(codeRefused, "altitude: the autopilot's own height is not known yet; give altitude or altitude_msl")
 	}
-	return to, amsl, err
+	return to, err
 }
 
 // reposition is DO_REPOSITION with param2 = 1, which enters the hold mode too.
 // PX4 takes z above mean sea level whatever the frame says, and yaw in radians;
 // ArduPilot takes the height above home and ignores yaw and speed. "Keep" is
 // told as the present place: ArduPilot denies INT32_MAX.
-func (r request) reposition(v vehicle, to place, amsl float64) step {
+func (r request) reposition(v vehicle, to place) step {
 	s := step{
 		cmd: common.MAV_CMD_DO_REPOSITION, asInt: true,
 		frame: common.MAV_FRAME_GLOBAL,
 		x:     degE7(to.lat), y: degE7(to.lon),
-		p: [7]float32{-1, 1, 0, 0, 0, 0, float32(amsl)},
+		p: [7]float32{-1, 1, 0, 0, 0, 0, float32(to.amsl)},
 	}
 	if v.firmware != px4 {
 		if r.altitudeMSL == nil {

@@ -9,7 +9,7 @@ import (
 // hovers reports whether GUIDED keeps a place. A QuadPlane that hovers circles
 // 75 m off in it, by default (docs/autopilots.md, "QuadPlane").
 func (v vehicle) hovers(what string) error {
-	if v.firmware == quadPlane && !v.onWing() && v.set.guidedHovers != 1 {
+	if v.firmware == quadPlane && !v.onWing() && v.guidedMode != 1 {
 		return refuse(codeUnsupported, "%s: this QuadPlane circles in GUIDED instead of hovering; set Q_GUIDED_MODE to 1", what)
 	}
 	return nil
@@ -18,8 +18,8 @@ func (v vehicle) hovers(what string) error {
 // planTakeoffArduPilot is GUIDED, ARM, NAV_TAKEOFF in metres above home. A fixed
 // wing has a mode of its own for it.
 func (r request) planTakeoffArduPilot(v vehicle) (plan, error) {
-	f, altitude, armed := v.firmware, or(r.altitude, defaultTakeoff), true
-	p := plan{arm: &armed, target: &place{math.NaN(), math.NaN(), altitude}, amsl: v.homeAMSL + altitude}
+	f, altitude := v.firmware, or(r.altitude, defaultTakeoff)
+	p := plan{target: &place{math.NaN(), math.NaN(), altitude, v.homeAMSL + altitude}}
 	if v.flying() && v.landed != 0 {
 		return p, refuse(codeRefused, "takeoff: already flying; use goto to climb")
 	}
@@ -58,8 +58,8 @@ func planHoldArduPilot(v vehicle) (plan, error) {
 	case again && f == copter:
 		return plan{steps: []step{f.setMode(ModeHold, copterBrake), hold}}, nil
 	case again && !math.IsNaN(v.at.lat):
-		here := request{}.reposition(v, v.at, v.amsl).leadingTo(ModeHold, hold.to.number)
-		return plan{steps: []step{here}, target: &v.at, amsl: v.amsl}, nil
+		here := request{}.reposition(v, v.at).leadingTo(ModeHold, hold.to.number)
+		return plan{steps: []step{here}, target: &v.at}, nil
 	}
 	return plan{steps: []step{hold}}, nil
 }
@@ -75,14 +75,14 @@ func (r request) adjust(v vehicle, keep bool) (steps []step) {
 	switch {
 	case r.speed != nil:
 		steps = append(steps, fly(*r.speed))
-	case f == copter && v.custom == entered[f][ModeHold] && v.set.spedUp:
-		s := fly(v.set.cruise)
-		s.wish = true
+	case f == copter && v.custom == entered[f][ModeHold] && v.spedUp:
+		s := fly(v.cruise)
+		s.optional = true
 		steps = append(steps, s)
 	}
 	if r.heading != nil {
 		s := f.command(common.MAV_CMD_CONDITION_YAW, float32(*r.heading))
-		s.wish = keep
+		s.optional = keep
 		steps = append(steps, s)
 	}
 	return steps

@@ -10,13 +10,12 @@ import (
 // planTakeoffPX4 is AUTO.LOITER, ARM, NAV_TAKEOFF: what is refused on the way
 // leaves no disarmed AUTO.TAKEOFF, which would climb when anybody arms it.
 func (r request) planTakeoffPX4(v vehicle) (plan, error) {
-	altitude, armed := or(r.altitude, defaultTakeoff), true
-	p := plan{arm: &armed, target: &place{math.NaN(), math.NaN(), altitude}}
+	altitude := or(r.altitude, defaultTakeoff)
 	amsl, err := v.takeoffAMSL(altitude)
 	if err != nil {
-		return p, err
+		return plan{}, err
 	}
-	p.amsl = amsl
+	p := plan{target: &place{math.NaN(), math.NaN(), altitude, amsl}}
 	if !v.armed {
 		if v.custom != entered[px4][ModeHold] {
 			p.steps = append(p.steps, px4.enter(ModeHold))
@@ -36,14 +35,14 @@ func (r request) planTakeoffPX4(v vehicle) (plan, error) {
 func (v vehicle) takeoffAMSL(altitude float64) (float64, error) {
 	home := v.homeAMSL
 	if math.IsNaN(home) && !v.flying() {
-		home = v.amsl // it becomes home when it arms
+		home = v.at.amsl // it becomes home when it arms
 	}
 	amsl := home + altitude
 	if math.IsNaN(amsl) {
 		return 0, refuse(codeRefused, "takeoff: the autopilot has no home position yet; wait for its GPS")
 	}
-	if amsl <= v.amsl {
-		return 0, refuse(codeRefused, "altitude: the vehicle is already %.1f m above home", v.amsl-home)
+	if amsl <= v.at.amsl {
+		return 0, refuse(codeRefused, "altitude: the vehicle is already %.1f m above home", v.at.amsl-home)
 	}
 	return amsl, nil
 }
@@ -71,17 +70,14 @@ func planHoldPX4(v vehicle) plan {
 // goes through it where centring the sticks would take PX4 there by itself. With
 // COM_RC_OVERRIDE bit 0 cleared sticks undo nothing.
 func (p *plan) leaveOnPX4(v vehicle, mode Mode) {
-	if v.set.noOverride {
-		return
-	}
 	now, _ := px4.reported(v.custom)
 	if mode.flownBySticks() {
-		if !v.away || now.flownBySticks() {
+		if v.stream != streamAway || now.flownBySticks() {
 			return
 		}
 	} else {
 		p.steps[0].sticks = sticksStill
-		if !v.streams || now != ModeManual && now != ModeAltitude {
+		if v.stream == streamNone || now != ModeManual && now != ModeAltitude {
 			return
 		}
 	}
@@ -92,6 +88,6 @@ func (p *plan) leaveOnPX4(v vehicle, mode Mode) {
 	if !v.flying() || v.custom == through.to.number || p.steps[0].to != nil && p.steps[0].to.number == through.to.number {
 		return
 	}
-	through.wish = true
+	through.optional = true
 	p.steps = slices.Insert(p.steps, 0, through)
 }

@@ -23,8 +23,8 @@ func parseVehicle(t *testing.T, s string) vehicle {
 	t.Helper()
 	nan := math.NaN()
 	w := strings.Fields(s)
-	v := vehicle{at: place{testLat, testLon, 0}, amsl: testHome, heading: 90, homeAMSL: testHome, landed: onGround}
-	v.set = settings{guidedHovers: nan, cruise: 10}
+	v := vehicle{at: place{testLat, testLon, 0, testHome}, heading: 90, homeAMSL: testHome, landed: onGround}
+	v.guidedMode, v.cruise = nan, 10
 	v.firmware = map[string]firmware{"px4": px4, "copter": copter, "quadplane": quadPlane, "plane": plane, "rover": firmwareUnknown}[w[0]]
 	if v.firmware != firmwareUnknown {
 		v.custom = numberOf(t, v.firmware, w[1])
@@ -35,7 +35,7 @@ func parseVehicle(t *testing.T, s string) vehicle {
 		case "armed":
 			v.armed = true
 		case "flying":
-			v.armed, v.landed, v.amsl, v.at.altitude = true, landedState(common.MAV_LANDED_STATE_IN_AIR), testHome+10, 10
+			v.armed, v.landed, v.at.amsl, v.at.altitude = true, landedState(common.MAV_LANDED_STATE_IN_AIR), testHome+10, 10
 		case "climbing":
 			v.landed = landedState(common.MAV_LANDED_STATE_TAKEOFF)
 		case "landing":
@@ -45,29 +45,27 @@ func parseVehicle(t *testing.T, s string) vehicle {
 		case "failsafe":
 			v.failsafe = true
 		case "uphill": // of its home
-			v.amsl, v.at.altitude = testHome+6.5, 6.5
+			v.at.amsl, v.at.altitude = testHome+6.5, 6.5
 		case "homeless":
 			v.homeAMSL = nan
 		case "headless":
 			v.heading = nan
 		case "blind": // without GPS
-			v.at, v.amsl, v.heading = place{nan, nan, nan}, nan, nan
+			v.at, v.heading = place{nan, nan, nan, nan}, nan
 		case "to-hold": // a step to the hold mode was not answered
 			v.toHold = true
 		case "hovers": // in GUIDED
-			v.set.guidedHovers = 1
+			v.guidedMode = 1
 		case "circles":
-			v.set.guidedHovers = 0
+			v.guidedMode = 0
 		case "wing":
 			v.vtol = common.MAV_VTOL_STATE_FW
 		case "sped": // up, by a goto from here
-			v.set.spedUp, v.set.cruise = true, 7.5
-		case "streams": // the sticks of a stick mode
-			v.streams = true
-		case "away": // from the centre
-			v.away = true
-		case "no-override": // COM_RC_OVERRIDE bit 0 is cleared
-			v.set.noOverride = true
+			v.spedUp, v.cruise = true, 7.5
+		case "streams": // our sticks, centred
+			v.stream = streamCentred
+		case "away": // our sticks are, from the centre
+			v.stream = streamAway
 		default:
 			t.Fatalf("%s: what is %q?", s, flag)
 		}
@@ -154,7 +152,7 @@ func describeSteps(p plan, err error) []string {
 	for i := range p.steps {
 		s := &p.steps[i]
 		way := ""
-		if s.wish {
+		if s.optional {
 			way = "if it can: "
 		}
 		lines = append(lines, way+describe(s))
@@ -162,11 +160,8 @@ func describeSteps(p plan, err error) []string {
 	if p.second != nil {
 		lines = append(lines, "over it: "+describe(p.second))
 	}
-	switch {
-	case p.backAloft:
-		lines = append(lines, "back, also in the air: "+describe(p.back))
-	case p.back != nil:
-		lines = append(lines, "back: "+describe(p.back))
+	if p.endsFailsafe {
+		lines = append(lines, endsFailsafe)
 	}
 	return lines
 }
@@ -189,8 +184,9 @@ func testPlans(t *testing.T, rows []planRow) {
 }
 
 const (
-	notFlying = "refused: not flying: take off first"
-	fixedWing = "unsupported: land: a fixed wing lands by a mission, not by a command"
+	endsFailsafe = "ends a failsafe"
+	notFlying    = "refused: not flying: take off first"
+	fixedWing    = "unsupported: land: a fixed wing lands by a mission, not by a command"
 )
 
 func TestAnUnknownAutopilotIsNotCommanded(t *testing.T) {
@@ -212,21 +208,21 @@ func testMeanings(t *testing.T, rows []meaningRow) {
 	for _, r := range rows {
 		t.Run(r.vehicle+": "+r.request, func(t *testing.T) {
 			v := parseVehicle(t, r.vehicle)
-			p, err := parseRequest(t, r.request).plan(v)
+			req := parseRequest(t, r.request)
+			p, err := req.plan(v)
 			if err != nil {
 				t.Fatal(err)
 			}
-			if got := meaning(v, p); got != r.want {
+			if got := meaning(v, req, p); got != r.want {
 				t.Errorf("\ngot  %s\nwant %s", got, r.want)
 			}
 		})
 	}
 }
 
-// meaning writes what a plan means to the sticks, what each step needs of them and
-// which mode it leads to, by the autopilot's own name, with a star at the goal;
-// then what the whole plan leads to.
-func meaning(v vehicle, p plan) string {
+// meaning writes what each step needs of the sticks and which mode it leads to, by
+// the autopilot's own name, with a star at the goal; then what the whole plan leads to.
+func meaning(v vehicle, r request, p plan) string {
 	name := func(custom uint32) string { _, s := v.firmware.reported(custom); return s }
 	var steps []string
 	for _, s := range p.steps {
@@ -234,28 +230,31 @@ func meaning(v vehicle, p plan) string {
 		if s.to != nil {
 			step += " " + s.to.mode.String() + " by " + name(s.to.number)
 		}
-		if s.to != nil && s.to == p.goal {
+		if s.to != nil && s.to == p.goal() {
 			step += "*"
 		}
 		steps = append(steps, step)
 	}
-	got := [...]string{"as they are", "enter", "run", "leave"}[p.sticks] + ": " + strings.Join(steps, " | ")
+	got := strings.Join(steps, " | ")
 	if p.second != nil {
 		got += "; over it " + p.second.to.mode.String() + " by " + name(p.second.to.number)
 	}
-	if p.arm != nil {
-		got += "; to " + map[bool]string{true: "armed", false: "disarmed"}[*p.arm]
+	switch {
+	case r.arms():
+		got += "; to armed"
+	case r.disarms():
+		got += "; to disarmed"
 	}
-	if p.goal != nil && p.goal.end != 0 {
-		got += fmt.Sprintf("; ends in %s from %v", name(p.goal.end), p.goal.endAMSL)
+	if o := p.goal(); o != nil && o.end != 0 {
+		got += fmt.Sprintf("; ends in %s from %v", name(o.end), o.endAMSL)
 	}
-	if p.urgent {
+	if r.urgent() {
 		got += "; urgent"
 	}
 	if p.target != nil {
-		got += fmt.Sprintf("; at %v %v %v, %v AMSL", p.target.lat, p.target.lon, p.target.altitude, p.amsl)
+		got += fmt.Sprintf("; at %v %v %v, %v AMSL", p.target.lat, p.target.lon, p.target.altitude, p.target.amsl)
 	}
-	if p.goal != nil && !math.IsNaN(p.facing) {
+	if p.goal() != nil && !math.IsNaN(p.facing) {
 		got += fmt.Sprintf("; facing %v", p.facing)
 	}
 	return got
@@ -306,9 +305,6 @@ func TestStepNamesTheModeItLeadsTo(t *testing.T) {
 		if p.second != nil {
 			steps = append(slices.Clone(steps), *p.second)
 		}
-		if p.back != nil {
-			steps = append(slices.Clone(steps), *p.back)
-		}
 		for _, s := range steps {
 			want, leads := uint32(0), true
 			switch s.cmd {
@@ -336,21 +332,13 @@ func TestStepNamesTheModeItLeadsTo(t *testing.T) {
 // TestAPlansGoalIsItsLastMode: the manoeuvre begins with it, and is the request's.
 func TestAPlansGoalIsItsLastMode(t *testing.T) {
 	everyPlan(t, func(t *testing.T, v vehicle, r request, p plan) {
-		var last *order
-		for _, s := range p.steps {
-			if s.to != nil {
-				last = s.to
-			}
-		}
-		switch {
-		case p.goal != last:
-			t.Errorf("the goal is %+v, the last mode %+v", p.goal, last)
+		switch last := p.goal(); {
 		case r.setMode && last == nil:
 			t.Error("it sets no mode")
 		case r.setMode && last.mode != r.mode:
 			t.Errorf("the goal is %v", last.mode)
-		case !r.setMode && p.goal != nil:
-			t.Errorf("it only arms or disarms, and leads to %v", p.goal.mode)
+		case !r.setMode && last != nil:
+			t.Errorf("it only arms or disarms, and leads to %v", last.mode)
 		}
 	})
 }
@@ -381,22 +369,20 @@ func TestSetModeAsksForTheModeThatItNames(t *testing.T) {
 // whatever the frame says, yaw is in radians, unset is NaN.
 func TestPX4Plans(t *testing.T) {
 	const (
-		back      = "back: LONG 176 [1 1 0 …NaN]" // MANUAL
-		backAloft = "back, also in the air: LONG 176 [1 4 5 …NaN]"
-		loiter    = "LONG 176 [1 4 3 …NaN]"
-		pause     = "LONG 192 [-1 1 0 …NaN]"
-		arm       = "LONG 400 [1 0 …NaN]"
-		climb     = "LONG 22 [NaN NaN NaN NaN NaN NaN 498.5]"
+		loiter = "LONG 176 [1 4 3 …NaN]"
+		pause  = "LONG 192 [-1 1 0 …NaN]"
+		arm    = "LONG 400 [1 0 …NaN]"
+		climb  = "LONG 22 [NaN NaN NaN NaN NaN NaN 498.5]"
 	)
 	testPlans(t, []planRow{
 		{"px4 MANUAL landed", "set mode=manual", []string{"LONG 176 [1 1 0 …NaN]"}},
-		{"px4 MANUAL landed", "set mode=altitude", []string{"LONG 176 [1 2 0 …NaN]", back}},
-		{"px4 MANUAL landed", "set mode=position", []string{"LONG 176 [1 3 0 …NaN]", back}},
-		{"px4 MANUAL landed", "set mode=hold", []string{loiter, back}},
-		{"px4 MANUAL landed", "set mode=rtl", []string{"LONG 176 [1 4 5 …NaN]", back}},
-		{"px4 MANUAL landed", "set mode=rtgs", []string{"LONG 176 [1 4 5 …NaN]", back}}, // it refuses 4,7
-		{"px4 MANUAL landed", "set mode=land", []string{"LONG 21 […NaN]", back}},
-		{"px4 MANUAL landed", "set mode=takeoff", []string{loiter, arm, climb, back}},
+		{"px4 MANUAL landed", "set mode=altitude", []string{"LONG 176 [1 2 0 …NaN]"}},
+		{"px4 MANUAL landed", "set mode=position", []string{"LONG 176 [1 3 0 …NaN]"}},
+		{"px4 MANUAL landed", "set mode=hold", []string{loiter}},
+		{"px4 MANUAL landed", "set mode=rtl", []string{"LONG 176 [1 4 5 …NaN]"}},
+		{"px4 MANUAL landed", "set mode=rtgs", []string{"LONG 176 [1 4 5 …NaN]"}}, // it refuses 4,7
+		{"px4 MANUAL landed", "set mode=land", []string{"LONG 21 […NaN]"}},
+		{"px4 MANUAL landed", "set mode=takeoff", []string{loiter, arm, climb}},
 		{"px4 POSCTL flying", "set mode=manual", []string{"LONG 176 [1 1 0 …NaN]"}},
 		{"px4 POSCTL flying", "set mode=altitude", []string{"LONG 176 [1 2 0 …NaN]"}},
 		{"px4 POSCTL flying", "set mode=position", []string{"LONG 176 [1 3 0 …NaN]"}},
@@ -409,22 +395,22 @@ func TestPX4Plans(t *testing.T) {
 
 		{"px4 MANUAL landed", "set arm=true", []string{arm}},
 		{"px4 MANUAL armed", "set arm=false", []string{"LONG 400 [0 0 …NaN]"}},
-		{"px4 MANUAL landed", "set mode=position arm=true", []string{"LONG 176 [1 3 0 …NaN]", arm, back}},
-		{"px4 MANUAL landed", "set mode=hold arm=false", []string{loiter, "LONG 400 [0 0 …NaN]", back}},
-		{"px4 MANUAL landed", "set mode=takeoff arm=true", []string{loiter, arm, climb, back}},
+		{"px4 MANUAL landed", "set mode=position arm=true", []string{"LONG 176 [1 3 0 …NaN]", arm}},
+		{"px4 MANUAL landed", "set mode=hold arm=false", []string{loiter, "LONG 400 [0 0 …NaN]"}},
+		{"px4 MANUAL landed", "set mode=takeoff arm=true", []string{loiter, arm, climb}},
 		{"px4 POSCTL flying", "set mode=land arm=false", []string{"refused: arm: not while flying; the mode was not set either"}},
 
-		{"px4 MANUAL landed", "takeoff", []string{loiter, arm, climb, back}},
-		{"px4 MANUAL landed", "takeoff altitude=25", []string{loiter, arm, "LONG 22 [NaN NaN NaN NaN NaN NaN 513.5]", back}},
+		{"px4 MANUAL landed", "takeoff", []string{loiter, arm, climb}},
+		{"px4 MANUAL landed", "takeoff altitude=25", []string{loiter, arm, "LONG 22 [NaN NaN NaN NaN NaN NaN 513.5]"}},
 		{"px4 AUTO.LOITER landed", "takeoff", []string{arm, climb}},
-		{"px4 AUTO.LOITER armed", "takeoff", []string{climb, "back: " + loiter}},
-		{"px4 AUTO.TAKEOFF landed", "takeoff", []string{loiter, arm, climb, "back: LONG 176 [1 4 2 …NaN]"}},
-		{"px4 MANUAL armed", "takeoff", []string{climb, back}},
+		{"px4 AUTO.LOITER armed", "takeoff", []string{climb}},
+		{"px4 AUTO.TAKEOFF landed", "takeoff", []string{loiter, arm, climb}},
+		{"px4 MANUAL armed", "takeoff", []string{climb}},
 		{"px4 POSCTL flying", "takeoff altitude=30", []string{"LONG 22 [NaN NaN NaN NaN NaN NaN 518.5]"}},
 		{"px4 POSCTL flying", "takeoff", []string{"refused: altitude: the vehicle is already 10.0 m above home"}},
 		{"px4 MANUAL landed uphill", "takeoff altitude=5", []string{"refused: altitude: the vehicle is already 6.5 m above home"}},
-		{"px4 MANUAL landed uphill", "takeoff", []string{loiter, arm, climb, back}},
-		{"px4 MANUAL landed homeless", "takeoff altitude=20", []string{loiter, arm, "LONG 22 [NaN NaN NaN NaN NaN NaN 508.5]", back}},
+		{"px4 MANUAL landed uphill", "takeoff", []string{loiter, arm, climb}},
+		{"px4 MANUAL landed homeless", "takeoff altitude=20", []string{loiter, arm, "LONG 22 [NaN NaN NaN NaN NaN NaN 508.5]"}},
 		{"px4 POSCTL flying homeless", "takeoff altitude=20", []string{"refused: takeoff: the autopilot has no home position yet; wait for its GPS"}},
 		{"px4 MANUAL landed homeless blind", "takeoff", []string{"refused: takeoff: the autopilot has no home position yet; wait for its GPS"}},
 
@@ -453,18 +439,18 @@ func TestPX4Plans(t *testing.T) {
 		{"px4 POSCTL armed", "goto lat=47.398 lon=8.546 altitude=20", []string{notFlying}},
 
 		// Only DO_SET_MODE ends a failsafe; what is refused after it asks for the return again.
-		{"px4 AUTO.LOITER flying failsafe", "goto altitude=20", []string{loiter, "INT 192 frame=0 [-1 1 0 1.5707964] x=473977421 y=85455938 z=508.5", backAloft}},
-		{"px4 AUTO.RTL flying failsafe", "goto altitude=20", []string{loiter, "INT 192 frame=0 [-1 1 0 1.5707964] x=473977421 y=85455938 z=508.5", backAloft}},
-		{"px4 AUTO.RTL flying failsafe", "land lat=47.398 lon=8.546", []string{loiter, "INT 192 frame=0 [-1 1 0 NaN] x=473980000 y=85460000 z=498.5", "over it: LONG 21 […NaN]", backAloft}},
-		{"px4 AUTO.RTL flying failsafe", "set mode=hold", []string{loiter, pause, backAloft}},
-		{"px4 POSCTL flying failsafe", "set mode=position arm=true", []string{"LONG 176 [1 3 0 …NaN]", arm, backAloft}},
-		{"px4 AUTO.RTL flying failsafe", "set mode=hold arm=true", []string{loiter, pause, arm, backAloft}},
+		{"px4 AUTO.LOITER flying failsafe", "goto altitude=20", []string{loiter, "INT 192 frame=0 [-1 1 0 1.5707964] x=473977421 y=85455938 z=508.5", endsFailsafe}},
+		{"px4 AUTO.RTL flying failsafe", "goto altitude=20", []string{loiter, "INT 192 frame=0 [-1 1 0 1.5707964] x=473977421 y=85455938 z=508.5", endsFailsafe}},
+		{"px4 AUTO.RTL flying failsafe", "land lat=47.398 lon=8.546", []string{loiter, "INT 192 frame=0 [-1 1 0 NaN] x=473980000 y=85460000 z=498.5", "over it: LONG 21 […NaN]", endsFailsafe}},
+		{"px4 AUTO.RTL flying failsafe", "set mode=hold", []string{loiter, pause, endsFailsafe}},
+		{"px4 POSCTL flying failsafe", "set mode=position arm=true", []string{"LONG 176 [1 3 0 …NaN]", arm, endsFailsafe}},
+		{"px4 AUTO.RTL flying failsafe", "set mode=hold arm=true", []string{loiter, pause, arm, endsFailsafe}},
 		// No failsafe was ended where the one mode change is refused, or there is none.
 		{"px4 AUTO.RTL flying failsafe", "set mode=position", []string{"LONG 176 [1 3 0 …NaN]"}},
 		{"px4 AUTO.RTL flying failsafe", "set mode=land arm=true", []string{"LONG 21 […NaN]", arm}},
 		{"px4 AUTO.LOITER landed failsafe", "takeoff", []string{arm, climb}},
 		{"px4 AUTO.LOITER armed failsafe", "set mode=hold arm=true", []string{loiter, pause, arm}},
-		{"px4 AUTO.RTL landed failsafe", "set mode=position arm=true", []string{"LONG 176 [1 3 0 …NaN]", arm, "back: LONG 176 [1 4 5 …NaN]"}},
+		{"px4 AUTO.RTL landed failsafe", "set mode=position arm=true", []string{"LONG 176 [1 3 0 …NaN]", arm}},
 
 		{"px4 POSCTL flying", "land", []string{"LONG 21 […NaN]"}},
 		{"px4 AUTO.LAND flying landing", "land", []string{"LONG 21 […NaN]"}},
@@ -477,8 +463,8 @@ func TestPX4Plans(t *testing.T) {
 		{"px4 AUTO.LOITER flying blind", "set mode=hold", []string{pause}},
 		{"px4 AUTO.LOITER landed", "set mode=hold", []string{loiter}},
 		{"px4 AUTO.LOITER armed", "set mode=hold", []string{pause}},
-		{"px4 MANUAL armed", "set mode=hold", []string{pause, back}}, // a takeoff may be under way
-		{"px4 MANUAL armed", "set mode=hold arm=false", []string{pause, "LONG 400 [0 0 …NaN]", back}},
+		{"px4 MANUAL armed", "set mode=hold", []string{pause}}, // a takeoff may be under way
+		{"px4 MANUAL armed", "set mode=hold arm=false", []string{pause, "LONG 400 [0 0 …NaN]"}},
 	})
 }
 
@@ -510,14 +496,13 @@ func TestNoPX4PlanAsksForPlaceZeroOrDegrees(t *testing.T) {
 // last 1.6 s take any mode back but POSCTL, and the drone stops in it.
 func TestPX4LeavesStickModeThroughOneThatSticksCantUndo(t *testing.T) {
 	const (
-		posctl    = "if it can: LONG 176 [1 3 0 …NaN]"
-		altctl    = "if it can: LONG 176 [1 2 0 …NaN]"
-		rtl       = "LONG 176 [1 4 5 …NaN]"
-		backAloft = "back, also in the air: " + rtl
-		loiter    = "LONG 176 [1 4 3 …NaN]"
-		pause     = "LONG 192 [-1 1 0 …NaN]"
-		manual    = "LONG 176 [1 1 0 …NaN]"
-		altitude  = "LONG 176 [1 2 0 …NaN]"
+		posctl   = "if it can: LONG 176 [1 3 0 …NaN]"
+		altctl   = "if it can: LONG 176 [1 2 0 …NaN]"
+		rtl      = "LONG 176 [1 4 5 …NaN]"
+		loiter   = "LONG 176 [1 4 3 …NaN]"
+		pause    = "LONG 192 [-1 1 0 …NaN]"
+		manual   = "LONG 176 [1 1 0 …NaN]"
+		altitude = "LONG 176 [1 2 0 …NaN]"
 	)
 	testPlans(t, []planRow{
 		{"px4 ALTCTL flying streams", "set mode=rtl", []string{posctl, rtl}},
@@ -526,7 +511,7 @@ func TestPX4LeavesStickModeThroughOneThatSticksCantUndo(t *testing.T) {
 		{"px4 ALTCTL flying streams", "set mode=hold", []string{posctl, pause}},
 		{"px4 ALTCTL flying streams", "land", []string{posctl, "LONG 21 […NaN]"}},
 		{"px4 ALTCTL flying streams headless", "goto altitude=20", []string{posctl, "INT 192 frame=0 [-1 1 0 NaN] x=473977421 y=85455938 z=508.5"}},
-		{"px4 ALTCTL flying streams headless failsafe", "goto altitude=20", []string{posctl, loiter, "INT 192 frame=0 [-1 1 0 NaN] x=473977421 y=85455938 z=508.5", backAloft}},
+		{"px4 ALTCTL flying streams headless failsafe", "goto altitude=20", []string{posctl, loiter, "INT 192 frame=0 [-1 1 0 NaN] x=473977421 y=85455938 z=508.5", endsFailsafe}},
 		{"px4 MANUAL flying streams", "land lat=47.398 lon=8.546", []string{posctl, "INT 192 frame=0 [-1 1 0 NaN] x=473980000 y=85460000 z=498.5", "over it: LONG 21 […NaN]"}},
 		{"px4 ALTCTL armed undefined streams", "takeoff altitude=30", []string{posctl, "LONG 22 [NaN NaN NaN NaN NaN NaN 518.5]"}},
 		{"px4 POSCTL flying streams", "set mode=rtl", []string{rtl}},
@@ -535,7 +520,7 @@ func TestPX4LeavesStickModeThroughOneThatSticksCantUndo(t *testing.T) {
 		{"px4 ALTCTL flying streams blind", "set mode=rtl", []string{rtl}},
 		// Where no sticks of ours move, or nothing flies, there is nothing to lead out of.
 		{"px4 ALTCTL flying", "set mode=rtl", []string{rtl}},
-		{"px4 ALTCTL armed streams", "set mode=rtl", []string{rtl, "back: " + altitude}},
+		{"px4 ALTCTL armed streams", "set mode=rtl", []string{rtl}},
 		{"px4 AUTO.LOITER flying streams", "set mode=rtl", []string{rtl}},
 		{"copter ALT_HOLD flying streams", "set mode=rtl", []string{"LONG 176 [1 6 …0]"}},
 
@@ -550,14 +535,8 @@ func TestPX4LeavesStickModeThroughOneThatSticksCantUndo(t *testing.T) {
 		{"px4 AUTO.LOITER flying away blind", "set mode=manual", []string{altctl, manual}},
 		{"px4 AUTO.LOITER flying away", "set mode=position", []string{"LONG 176 [1 3 0 …NaN]"}},
 		{"px4 AUTO.LOITER flying", "set mode=altitude", []string{altitude}},
-		{"px4 AUTO.LOITER landed away", "set mode=altitude", []string{altitude, "back: " + loiter}},
+		{"px4 AUTO.LOITER landed away", "set mode=altitude", []string{altitude}},
 		{"copter GUIDED flying away", "set mode=altitude", []string{"LONG 176 [1 2 …0]"}},
-
-		// Sticks that undo nothing need no way out.
-		{"px4 ALTCTL flying streams no-override", "set mode=rtl", []string{rtl}},
-		{"px4 MANUAL flying streams away no-override", "land", []string{"LONG 21 […NaN]"}},
-		{"px4 MANUAL flying streams blind no-override", "set mode=hold", []string{pause}},
-		{"px4 AUTO.LOITER flying away no-override", "set mode=altitude", []string{altitude}},
 	})
 }
 
@@ -565,41 +544,38 @@ func TestPX4LeavesStickModeThroughOneThatSticksCantUndo(t *testing.T) {
 // and leads to, and where the plan goes.
 func TestPX4PlanTellsMachineAndSticksWhatItMeans(t *testing.T) {
 	testMeanings(t, []meaningRow{
-		{"px4 AUTO.LOITER flying", "set mode=manual", "enter: led manual by MANUAL*"},
-		{"px4 AUTO.LOITER flying", "set mode=altitude", "enter: led altitude by ALTCTL*"},
-		{"px4 AUTO.LOITER flying away", "set mode=altitude", "enter: anyhow position by POSCTL | led altitude by ALTCTL*"},
-		{"px4 AUTO.LOITER flying away no-override", "set mode=altitude", "enter: led altitude by ALTCTL*"},
-		{"px4 AUTO.LOITER landed", "set mode=position arm=true", "enter: led position by POSCTL* | led; to armed"},
-		{"px4 AUTO.LOITER landed", "set mode=hold arm=true", "leave: still hold by AUTO.LOITER* | anyhow; to armed"},
-		{"px4 POSCTL flying streams", "set mode=hold", "leave: still hold by AUTO.LOITER*"},
-		{"px4 ALTCTL flying streams", "set mode=hold", "leave: anyhow position by POSCTL | still hold by AUTO.LOITER*"},
-		{"px4 MANUAL flying streams blind", "set mode=hold", "leave: anyhow altitude by ALTCTL | still hold by AUTO.LOITER*"},
-		{"px4 POSCTL flying streams no-override", "set mode=hold", "leave: anyhow hold by AUTO.LOITER*"},
-		{"px4 POSCTL flying streams no-override", "land", "leave: anyhow land by AUTO.LAND*; urgent"},
-		{"px4 AUTO.RTL flying failsafe", "set mode=hold", "leave: still hold by AUTO.LOITER | anyhow hold by AUTO.LOITER*"},
-		{"px4 POSCTL flying", "set mode=rtl", "leave: still rtl by AUTO.RTL*; urgent"},
-		{"px4 POSCTL flying", "set mode=rtgs", "leave: still rtgs by AUTO.RTL*; urgent"},
-		{"px4 POSCTL flying", "land", "leave: still land by AUTO.LAND*; urgent"},
-		{"px4 POSCTL flying", "land lat=47.398 lon=8.546", "leave: still land by AUTO.LOITER*; over it land by AUTO.LAND; urgent; at 47.398 8.546 10, 498.5 AMSL"},
-		{"px4 AUTO.RTL flying failsafe", "land lat=47.398 lon=8.546", "leave: still hold by AUTO.LOITER | anyhow land by AUTO.LOITER*; over it land by AUTO.LAND; urgent; at 47.398 8.546 10, 498.5 AMSL"},
-		{"px4 MANUAL landed", "takeoff", "leave: still hold by AUTO.LOITER | anyhow | anyhow takeoff by AUTO.TAKEOFF*; to armed; ends in AUTO.LOITER from 496.5; at NaN NaN 10, 498.5 AMSL"},
-		{"px4 AUTO.LOITER landed", "takeoff", "leave: still | anyhow takeoff by AUTO.TAKEOFF*; to armed; ends in AUTO.LOITER from 496.5; at NaN NaN 10, 498.5 AMSL"},
-		{"px4 POSCTL flying", "takeoff altitude=30", "leave: still takeoff by AUTO.TAKEOFF*; to armed; ends in AUTO.LOITER from 515.5; at NaN NaN 30, 518.5 AMSL"},
-		{"px4 AUTO.LOITER armed", "takeoff altitude=40", "leave: still takeoff by AUTO.TAKEOFF*; to armed; ends in AUTO.LOITER from 524.5; at NaN NaN 40, 528.5 AMSL"},
-		{"px4 AUTO.LOITER armed", "takeoff altitude=20", "leave: still takeoff by AUTO.TAKEOFF*; to armed; ends in AUTO.LOITER from 506.5; at NaN NaN 20, 508.5 AMSL"},
-		{"px4 AUTO.LOITER armed", "takeoff altitude=4", "leave: still takeoff by AUTO.TAKEOFF*; to armed; ends in AUTO.LOITER from 490.5; at NaN NaN 4, 492.5 AMSL"},
-		{"px4 AUTO.LOITER armed", "takeoff altitude=3", "leave: still takeoff by AUTO.TAKEOFF*; to armed; ends in AUTO.LOITER from 490; at NaN NaN 3, 491.5 AMSL"},
-		{"px4 AUTO.LOITER armed", "takeoff altitude=1.5", "leave: still takeoff by AUTO.TAKEOFF*; to armed; ends in AUTO.LOITER from 489.1; at NaN NaN 1.5, 490 AMSL"},
-		{"px4 MANUAL landed uphill", "takeoff altitude=10", "leave: still hold by AUTO.LOITER | anyhow | anyhow takeoff by AUTO.TAKEOFF*; to armed; ends in AUTO.LOITER from 496.5; at NaN NaN 10, 498.5 AMSL"},
-		{"px4 MANUAL landed homeless", "takeoff altitude=20", "leave: still hold by AUTO.LOITER | anyhow | anyhow takeoff by AUTO.TAKEOFF*; to armed; ends in AUTO.LOITER from 506.5; at NaN NaN 20, 508.5 AMSL"},
-		{"px4 POSCTL flying", "goto lat=47.398 lon=8.546 altitude=20", "leave: still hold by AUTO.LOITER*; at 47.398 8.546 20, 508.5 AMSL"},
-		{"px4 POSCTL flying", "goto heading=270", "leave: still hold by AUTO.LOITER*; at 47.3977421 8.5455938 10, 498.5 AMSL; facing 270"},
-		{"px4 POSCTL flying homeless", "goto altitude_msl=508.5", "leave: still hold by AUTO.LOITER*; at 47.3977421 8.5455938 NaN, 508.5 AMSL"},
-		{"px4 AUTO.RTL flying failsafe", "goto altitude=20", "leave: still hold by AUTO.LOITER | anyhow hold by AUTO.LOITER*; at 47.3977421 8.5455938 20, 508.5 AMSL"},
-		{"px4 AUTO.LOITER landed", "set arm=true", "as they are: anyhow; to armed"},
-		{"px4 MANUAL landed", "set arm=true", "run: led; to armed"},
-		{"px4 POSCTL landed", "set arm=true", "run: led; to armed"},
-		{"px4 POSCTL armed", "set arm=false", "as they are: anyhow; to disarmed; urgent"},
+		{"px4 AUTO.LOITER flying", "set mode=manual", "led manual by MANUAL*"},
+		{"px4 AUTO.LOITER flying", "set mode=altitude", "led altitude by ALTCTL*"},
+		{"px4 AUTO.LOITER flying away", "set mode=altitude", "anyhow position by POSCTL | led altitude by ALTCTL*"},
+		{"px4 AUTO.LOITER landed", "set mode=position arm=true", "led position by POSCTL* | led; to armed"},
+		{"px4 AUTO.LOITER landed", "set mode=hold arm=true", "still hold by AUTO.LOITER* | led; to armed"},
+		{"px4 POSCTL flying streams", "set mode=hold", "still hold by AUTO.LOITER*"},
+		{"px4 ALTCTL flying streams", "set mode=hold", "anyhow position by POSCTL | still hold by AUTO.LOITER*"},
+		{"px4 MANUAL flying streams blind", "set mode=hold", "anyhow altitude by ALTCTL | still hold by AUTO.LOITER*"},
+		{"px4 AUTO.RTL flying failsafe", "set mode=hold", "still hold by AUTO.LOITER | anyhow hold by AUTO.LOITER*"},
+		{"px4 POSCTL flying", "set mode=rtl", "still rtl by AUTO.RTL*; urgent"},
+		{"px4 POSCTL flying", "set mode=rtgs", "still rtgs by AUTO.RTL*; urgent"},
+		{"px4 POSCTL flying", "land", "still land by AUTO.LAND*; urgent"},
+		{"px4 POSCTL flying", "land lat=47.398 lon=8.546", "still land by AUTO.LOITER*; over it land by AUTO.LAND; urgent; at 47.398 8.546 10, 498.5 AMSL"},
+		{"px4 AUTO.RTL flying failsafe", "land lat=47.398 lon=8.546", "still hold by AUTO.LOITER | anyhow land by AUTO.LOITER*; over it land by AUTO.LAND; urgent; at 47.398 8.546 10, 498.5 AMSL"},
+		{"px4 MANUAL landed", "takeoff", "still hold by AUTO.LOITER | led | anyhow takeoff by AUTO.TAKEOFF*; to armed; ends in AUTO.LOITER from 496.5; at NaN NaN 10, 498.5 AMSL"},
+		{"px4 AUTO.LOITER landed", "takeoff", "still | anyhow takeoff by AUTO.TAKEOFF*; to armed; ends in AUTO.LOITER from 496.5; at NaN NaN 10, 498.5 AMSL"},
+		{"px4 POSCTL flying", "takeoff altitude=30", "still takeoff by AUTO.TAKEOFF*; to armed; ends in AUTO.LOITER from 515.5; at NaN NaN 30, 518.5 AMSL"},
+		{"px4 AUTO.LOITER armed", "takeoff altitude=40", "still takeoff by AUTO.TAKEOFF*; to armed; ends in AUTO.LOITER from 524.5; at NaN NaN 40, 528.5 AMSL"},
+		{"px4 AUTO.LOITER armed", "takeoff altitude=20", "still takeoff by AUTO.TAKEOFF*; to armed; ends in AUTO.LOITER from 506.5; at NaN NaN 20, 508.5 AMSL"},
+		{"px4 AUTO.LOITER armed", "takeoff altitude=4", "still takeoff by AUTO.TAKEOFF*; to armed; ends in AUTO.LOITER from 490.5; at NaN NaN 4, 492.5 AMSL"},
+		{"px4 AUTO.LOITER armed", "takeoff altitude=3", "still takeoff by AUTO.TAKEOFF*; to armed; ends in AUTO.LOITER from 490; at NaN NaN 3, 491.5 AMSL"},
+		{"px4 AUTO.LOITER armed", "takeoff altitude=1.5", "still takeoff by AUTO.TAKEOFF*; to armed; ends in AUTO.LOITER from 489.1; at NaN NaN 1.5, 490 AMSL"},
+		{"px4 MANUAL landed uphill", "takeoff altitude=10", "still hold by AUTO.LOITER | led | anyhow takeoff by AUTO.TAKEOFF*; to armed; ends in AUTO.LOITER from 496.5; at NaN NaN 10, 498.5 AMSL"},
+		{"px4 MANUAL landed homeless", "takeoff altitude=20", "still hold by AUTO.LOITER | led | anyhow takeoff by AUTO.TAKEOFF*; to armed; ends in AUTO.LOITER from 506.5; at NaN NaN 20, 508.5 AMSL"},
+		{"px4 POSCTL flying", "goto lat=47.398 lon=8.546 altitude=20", "still hold by AUTO.LOITER*; at 47.398 8.546 20, 508.5 AMSL"},
+		{"px4 POSCTL flying", "goto heading=270", "still hold by AUTO.LOITER*; at 47.3977421 8.5455938 10, 498.5 AMSL; facing 270"},
+		{"px4 POSCTL flying homeless", "goto altitude_msl=508.5", "still hold by AUTO.LOITER*; at 47.3977421 8.5455938 NaN, 508.5 AMSL"},
+		{"px4 AUTO.RTL flying failsafe", "goto altitude=20", "still hold by AUTO.LOITER | anyhow hold by AUTO.LOITER*; at 47.3977421 8.5455938 20, 508.5 AMSL"},
+		{"px4 AUTO.LOITER landed", "set arm=true", "led; to armed"},
+		{"px4 MANUAL landed", "set arm=true", "led; to armed"},
+		{"px4 POSCTL landed", "set arm=true", "led; to armed"},
+		{"px4 POSCTL armed", "set arm=false", "anyhow; to disarmed; urgent"},
 	})
 }
 
@@ -608,7 +584,6 @@ func TestPX4PlanTellsMachineAndSticksWhatItMeans(t *testing.T) {
 // is 0.
 func TestCopterPlans(t *testing.T) {
 	const (
-		back   = "back: LONG 176 [1 …0]" // STABILIZE
 		guided = "LONG 176 [1 4 …0]"
 		brake  = "LONG 176 [1 17 …0]"
 		arm    = "LONG 400 [1 …0]"
@@ -616,13 +591,13 @@ func TestCopterPlans(t *testing.T) {
 	)
 	testPlans(t, []planRow{
 		{"copter STABILIZE landed", "set mode=manual", []string{"LONG 176 [1 …0]"}},
-		{"copter STABILIZE landed", "set mode=altitude", []string{"LONG 176 [1 2 …0]", back}},
-		{"copter STABILIZE landed", "set mode=position", []string{"LONG 176 [1 5 …0]", back}},
-		{"copter STABILIZE landed", "set mode=hold", []string{guided, back}},
-		{"copter STABILIZE landed", "set mode=rtl", []string{"LONG 176 [1 6 …0]", back}},
-		{"copter STABILIZE landed", "set mode=rtgs", []string{"LONG 176 [1 6 …0]", back}},
-		{"copter STABILIZE landed", "set mode=land", []string{"LONG 21 […0]", back}},
-		{"copter STABILIZE landed", "set mode=takeoff", []string{guided, arm, "LONG 22 [0 0 0 0 0 0 10]", back}},
+		{"copter STABILIZE landed", "set mode=altitude", []string{"LONG 176 [1 2 …0]"}},
+		{"copter STABILIZE landed", "set mode=position", []string{"LONG 176 [1 5 …0]"}},
+		{"copter STABILIZE landed", "set mode=hold", []string{guided}},
+		{"copter STABILIZE landed", "set mode=rtl", []string{"LONG 176 [1 6 …0]"}},
+		{"copter STABILIZE landed", "set mode=rtgs", []string{"LONG 176 [1 6 …0]"}},
+		{"copter STABILIZE landed", "set mode=land", []string{"LONG 21 […0]"}},
+		{"copter STABILIZE landed", "set mode=takeoff", []string{guided, arm, "LONG 22 [0 0 0 0 0 0 10]"}},
 		{"copter LOITER flying", "set mode=manual", []string{"LONG 176 [1 …0]"}},
 		{"copter LOITER flying", "set mode=altitude", []string{"LONG 176 [1 2 …0]"}},
 		{"copter LOITER flying", "set mode=position", []string{"LONG 176 [1 5 …0]"}},
@@ -633,16 +608,16 @@ func TestCopterPlans(t *testing.T) {
 
 		{"copter STABILIZE landed", "set arm=true", []string{arm}},
 		{"copter STABILIZE armed", "set arm=false", []string{"LONG 400 […0]"}},
-		{"copter STABILIZE landed", "set mode=position arm=true", []string{"LONG 176 [1 5 …0]", arm, back}},
+		{"copter STABILIZE landed", "set mode=position arm=true", []string{"LONG 176 [1 5 …0]", arm}},
 		{"copter RTL flying failsafe", "set mode=position arm=true", []string{"LONG 176 [1 5 …0]", arm}},
-		{"copter STABILIZE armed", "set mode=hold arm=false", []string{guided, "LONG 400 […0]", back}},
+		{"copter STABILIZE armed", "set mode=hold arm=false", []string{guided, "LONG 400 […0]"}},
 
-		{"copter STABILIZE landed", "takeoff", []string{guided, arm, "LONG 22 [0 0 0 0 0 0 10]", back}},
-		{"copter STABILIZE landed", "takeoff altitude=25.5", []string{guided, arm, "LONG 22 [0 0 0 0 0 0 25.5]", back}},
-		{"copter STABILIZE armed", "takeoff", []string{guided, "LONG 22 [0 0 0 0 0 0 10]", back}},
+		{"copter STABILIZE landed", "takeoff", []string{guided, arm, "LONG 22 [0 0 0 0 0 0 10]"}},
+		{"copter STABILIZE landed", "takeoff altitude=25.5", []string{guided, arm, "LONG 22 [0 0 0 0 0 0 25.5]"}},
+		{"copter STABILIZE armed", "takeoff", []string{guided, "LONG 22 [0 0 0 0 0 0 10]"}},
 		{"copter STABILIZE armed undefined", "takeoff", []string{guided, "LONG 22 [0 0 0 0 0 0 10]"}},
 		{"copter GUIDED landed", "takeoff", []string{guided, arm, "LONG 22 [0 0 0 0 0 0 10]"}},
-		{"copter STABILIZE landed homeless blind", "takeoff", []string{guided, arm, "LONG 22 [0 0 0 0 0 0 10]", back}},
+		{"copter STABILIZE landed homeless blind", "takeoff", []string{guided, arm, "LONG 22 [0 0 0 0 0 0 10]"}},
 		{"copter LOITER flying", "takeoff altitude=30", []string{"refused: takeoff: already flying; use goto to climb"}},
 		{"copter GUIDED armed climbing", "takeoff", []string{"refused: takeoff: already flying; use goto to climb"}},
 
@@ -683,9 +658,9 @@ func TestCopterPlans(t *testing.T) {
 		{"copter GUIDED flying blind", "set mode=hold", []string{brake, guided}},
 		{"copter BRAKE flying", "set mode=hold", []string{guided}},
 		{"copter ALT_HOLD flying streams", "set mode=hold", []string{guided}},
-		{"copter GUIDED armed", "set mode=hold", []string{brake, guided, "back: " + guided}}, // a takeoff may be under way
-		{"copter LOITER flying to-hold", "set mode=hold", []string{brake, guided}},           // it may fly somewhere
-		{"copter LOITER armed", "set mode=hold", []string{guided, "back: LONG 176 [1 5 …0]"}},
+		{"copter GUIDED armed", "set mode=hold", []string{brake, guided}},          // a takeoff may be under way
+		{"copter LOITER flying to-hold", "set mode=hold", []string{brake, guided}}, // it may fly somewhere
+		{"copter LOITER armed", "set mode=hold", []string{guided}},
 		{"copter GUIDED landed", "set mode=hold", []string{guided}},
 	})
 }
@@ -697,8 +672,6 @@ func circles(what string) string {
 
 func TestPlanePlans(t *testing.T) {
 	const (
-		backQ  = "back: LONG 176 [1 19 …0]" // QLOITER
-		backP  = "back: LONG 176 [1 6 …0]"  // FBWB
 		here   = "INT 192 frame=3 [-1 1 0 0] x=473977421 y=85455938 z=10"
 		guided = "LONG 176 [1 15 …0]"
 		arm    = "LONG 400 [1 …0]"
@@ -712,13 +685,13 @@ func TestPlanePlans(t *testing.T) {
 		{"quadplane QLOITER flying", "set mode=rtgs", []string{"LONG 176 [1 21 …0]"}},
 		{"quadplane QLOITER flying", "set mode=land", []string{"LONG 176 [1 20 …0]"}},
 		{"quadplane QLAND flying", "land", []string{"LONG 176 [1 20 …0]"}},
-		{"quadplane QLOITER landed", "set mode=takeoff", []string{guided, arm, "LONG 22 [0 0 0 0 0 0 10]", backQ}},
-		{"quadplane QLOITER landed", "takeoff altitude=25", []string{guided, arm, "LONG 22 [0 0 0 0 0 0 25]", backQ}},
-		{"quadplane QLOITER armed", "takeoff", []string{guided, "LONG 22 [0 0 0 0 0 0 10]", backQ}},
+		{"quadplane QLOITER landed", "set mode=takeoff", []string{guided, arm, "LONG 22 [0 0 0 0 0 0 10]"}},
+		{"quadplane QLOITER landed", "takeoff altitude=25", []string{guided, arm, "LONG 22 [0 0 0 0 0 0 25]"}},
+		{"quadplane QLOITER armed", "takeoff", []string{guided, "LONG 22 [0 0 0 0 0 0 10]"}},
 		{"quadplane QLOITER flying", "takeoff", []string{"refused: takeoff: already flying; use goto to climb"}},
 		{"quadplane QLOITER landed", "set arm=true", []string{arm}},
 		{"quadplane QLOITER armed", "set arm=false", []string{"LONG 400 […0]"}},
-		{"quadplane QSTABILIZE landed", "set mode=altitude arm=true", []string{"LONG 176 [1 18 …0]", arm, "back: LONG 176 [1 17 …0]"}},
+		{"quadplane QSTABILIZE landed", "set mode=altitude arm=true", []string{"LONG 176 [1 18 …0]", arm}},
 		{"quadplane QLOITER flying hovers", "goto lat=47.398 lon=8.546 altitude=20", []string{"INT 192 frame=3 [-1 1 0 0] x=473980000 y=85460000 z=20"}},
 		{"quadplane QLOITER flying hovers", "goto lat=47.398 lon=8.546 altitude_msl=510 speed=5 heading=90", []string{"INT 192 frame=0 [-1 1 0 0] x=473980000 y=85460000 z=510", "LONG 178 [1 5 -1 …0]", "LONG 115 [90 …0]"}},
 		{"quadplane QLOITER landed", "goto altitude=20", []string{notFlying}},
@@ -736,7 +709,7 @@ func TestPlanePlans(t *testing.T) {
 		{"quadplane QLOITER flying", "land lat=47.398 lon=8.546", []string{circles("land")}},
 		{"quadplane GUIDED flying", "set mode=hold", []string{circles("hold")}},
 		{"quadplane GUIDED armed", "set mode=hold", []string{circles("hold")}},
-		{"quadplane QLOITER landed", "set mode=hold", []string{guided, backQ}},
+		{"quadplane QLOITER landed", "set mode=hold", []string{guided}},
 		{"quadplane FBWA flying wing", "set mode=hold", []string{guided}},
 		{"quadplane GUIDED flying wing", "set mode=hold", []string{here}},
 		{"quadplane FBWA flying wing circles", "goto altitude=20", []string{"INT 192 frame=3 [-1 1 0 0] x=473977421 y=85455938 z=20"}},
@@ -751,9 +724,9 @@ func TestPlanePlans(t *testing.T) {
 		{"plane FBWB flying", "set mode=land", []string{fixedWing}},
 		{"plane FBWB flying", "land", []string{fixedWing}},
 		{"plane FBWB flying", "land lat=47.398 lon=8.546", []string{fixedWing}},
-		{"plane FBWB landed", "takeoff", []string{"LONG 176 [1 13 …0]", arm, backP}},
-		{"plane FBWB landed", "set mode=takeoff", []string{"LONG 176 [1 13 …0]", arm, backP}},
-		{"plane FBWB armed", "takeoff", []string{"LONG 176 [1 13 …0]", backP}},
+		{"plane FBWB landed", "takeoff", []string{"LONG 176 [1 13 …0]", arm}},
+		{"plane FBWB landed", "set mode=takeoff", []string{"LONG 176 [1 13 …0]", arm}},
+		{"plane FBWB armed", "takeoff", []string{"LONG 176 [1 13 …0]"}},
 		{"plane FBWB landed", "takeoff altitude=30", []string{"unsupported: altitude: a fixed wing takes off to its own TKOFF_ALT; leave it out"}},
 		{"plane FBWB flying", "takeoff", []string{"refused: takeoff: already flying; use goto to climb"}},
 		{"plane FBWB landed", "set arm=true", []string{arm}},
@@ -771,25 +744,25 @@ func TestPlanePlans(t *testing.T) {
 // sticks and leads to, and where the plan goes.
 func TestArduPilotPlanTellsMachineAndSticksWhatItMeans(t *testing.T) {
 	testMeanings(t, []meaningRow{
-		{"copter GUIDED flying", "set mode=manual", "enter: led manual by STABILIZE*"},
-		{"copter GUIDED flying away", "set mode=altitude", "enter: led altitude by ALT_HOLD*"},
-		{"copter LOITER flying streams", "set mode=hold", "leave: anyhow hold by GUIDED*"},
-		{"copter GUIDED flying", "set mode=hold", "leave: anyhow hold by BRAKE | anyhow hold by GUIDED*"},
-		{"copter LOITER flying", "set mode=rtgs", "leave: anyhow rtgs by RTL*; urgent"},
-		{"copter LOITER flying", "land", "leave: anyhow land by LAND*; urgent"},
-		{"copter LOITER flying", "land lat=47.398 lon=8.546", "leave: anyhow land by GUIDED*; over it land by LAND; urgent; at 47.398 8.546 10, 498.5 AMSL"},
-		{"copter STABILIZE landed", "takeoff", "leave: anyhow hold by GUIDED | anyhow | anyhow takeoff by GUIDED*; to armed; at NaN NaN 10, 498.5 AMSL"},
-		{"copter LOITER landed", "set arm=true", "run: led; to armed"},
-		{"copter GUIDED landed", "set arm=true", "as they are: anyhow; to armed"},
-		{"copter STABILIZE landed", "set mode=position arm=true", "enter: led position by LOITER* | led; to armed"},
-		{"copter LOITER flying", "goto lat=47.398 lon=8.546 speed=5 heading=45", "leave: anyhow hold by GUIDED* | anyhow | anyhow; at 47.398 8.546 10, 498.5 AMSL; facing 45"},
-		{"copter LOITER flying", "goto altitude=20", "leave: anyhow hold by GUIDED* | anyhow; at 47.3977421 8.5455938 20, 508.5 AMSL"}, // it keeps its heading, and no one asked it to
+		{"copter GUIDED flying", "set mode=manual", "led manual by STABILIZE*"},
+		{"copter GUIDED flying away", "set mode=altitude", "led altitude by ALT_HOLD*"},
+		{"copter LOITER flying streams", "set mode=hold", "anyhow hold by GUIDED*"},
+		{"copter GUIDED flying", "set mode=hold", "anyhow hold by BRAKE | anyhow hold by GUIDED*"},
+		{"copter LOITER flying", "set mode=rtgs", "anyhow rtgs by RTL*; urgent"},
+		{"copter LOITER flying", "land", "anyhow land by LAND*; urgent"},
+		{"copter LOITER flying", "land lat=47.398 lon=8.546", "anyhow land by GUIDED*; over it land by LAND; urgent; at 47.398 8.546 10, 498.5 AMSL"},
+		{"copter STABILIZE landed", "takeoff", "anyhow hold by GUIDED | led | anyhow takeoff by GUIDED*; to armed; at NaN NaN 10, 498.5 AMSL"},
+		{"copter LOITER landed", "set arm=true", "led; to armed"},
+		{"copter GUIDED landed", "set arm=true", "led; to armed"},
+		{"copter STABILIZE landed", "set mode=position arm=true", "led position by LOITER* | led; to armed"},
+		{"copter LOITER flying", "goto lat=47.398 lon=8.546 speed=5 heading=45", "anyhow hold by GUIDED* | anyhow | anyhow; at 47.398 8.546 10, 498.5 AMSL; facing 45"},
+		{"copter LOITER flying", "goto altitude=20", "anyhow hold by GUIDED* | anyhow; at 47.3977421 8.5455938 20, 508.5 AMSL"}, // it keeps its heading, and no one asked it to
 
-		{"quadplane QHOVER flying", "set mode=position", "enter: led position by QLOITER*"},
-		{"quadplane QHOVER flying hovers", "land lat=47.398 lon=8.546", "leave: anyhow land by GUIDED*; over it land by QLAND; urgent; at 47.398 8.546 10, 498.5 AMSL"},
-		{"quadplane QLOITER landed", "takeoff", "leave: anyhow hold by GUIDED | anyhow | anyhow takeoff by GUIDED*; to armed; at NaN NaN 10, 498.5 AMSL"},
-		{"quadplane GUIDED flying hovers", "set mode=hold", "leave: anyhow hold by GUIDED*; at 47.3977421 8.5455938 10, 498.5 AMSL"},
-		{"plane FBWB flying", "set mode=manual", "enter: led manual by MANUAL*"},
-		{"plane MANUAL landed", "takeoff", "leave: anyhow takeoff by TAKEOFF* | anyhow; to armed"},
+		{"quadplane QHOVER flying", "set mode=position", "led position by QLOITER*"},
+		{"quadplane QHOVER flying hovers", "land lat=47.398 lon=8.546", "anyhow land by GUIDED*; over it land by QLAND; urgent; at 47.398 8.546 10, 498.5 AMSL"},
+		{"quadplane QLOITER landed", "takeoff", "anyhow hold by GUIDED | led | anyhow takeoff by GUIDED*; to armed; at NaN NaN 10, 498.5 AMSL"},
+		{"quadplane GUIDED flying hovers", "set mode=hold", "anyhow hold by GUIDED*; at 47.3977421 8.5455938 10, 498.5 AMSL"},
+		{"plane FBWB flying", "set mode=manual", "led manual by MANUAL*"},
+		{"plane MANUAL landed", "takeoff", "anyhow takeoff by TAKEOFF* | led; to armed"},
 	})
 }

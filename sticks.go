@@ -9,18 +9,18 @@ import (
 
 // Times of the sticks (docs/design.md, "Who has the sticks").
 const (
-	stickEvery  = 40 * time.Millisecond   // 25 Hz
-	stickLead   = 400 * time.Millisecond  // of the stream, before a stick mode is asked for
-	stickArms   = 2100 * time.Millisecond // of the stream, before ArduPilot arms on it alone
-	stickMoving = 1600 * time.Millisecond // PX4 calls sticks moving for so long after they moved
-	stickStill  = 2 * time.Second         // they stand still for certain
-	stickGone   = time.Second             // until arming: PX4 misses sticks 0.6 s after they end, which would be a failsafe
-	stickIdle   = 5 * time.Second         // a disarmed vehicle's stream ends
-	silentAt    = 5 * time.Second         // after the client's last command, in altitude mode
-	silentHand  = 2 * time.Second         // the same in manual mode
-	holdAgain   = time.Second             // between holds that nobody acknowledged
-	lookFor     = 500 * time.Millisecond  // after a release
-	undoneIn    = 500 * time.Millisecond  // a pilot's mode that stood for less was undone by our sticks; 277 ms were seen
+	stickEvery     = 40 * time.Millisecond   // 25 Hz
+	stickLead      = 400 * time.Millisecond  // of the stream, before a stick mode is asked for
+	stickArms      = 2100 * time.Millisecond // of the stream, before ArduPilot arms on it alone
+	stickMoving    = 1600 * time.Millisecond // PX4 calls sticks moving for so long after they moved
+	stickStill     = 2 * time.Second         // they stand still for certain
+	stickGone      = time.Second             // PX4 misses sticks 0.6 s after they stop: armed before, it is a failsafe
+	stickIdle      = 5 * time.Second         // a disarmed vehicle's stream ends
+	silentAltitude = 5 * time.Second         // after the client's last command, in altitude mode
+	silentManual   = 2 * time.Second         // the same in manual mode
+	holdAgain      = time.Second             // between holds that nobody acknowledged
+	lookFor        = 500 * time.Millisecond  // after a release
+	undoneIn       = 500 * time.Millisecond  // a pilot's mode that stood no longer was undone by sticks; 277 ms were seen
 )
 
 // stickPhase is what the stick stream does.
@@ -49,17 +49,33 @@ type axes struct{ x, y, z, r int16 }
 // released gives ArduPilot's receiver its sticks back.
 var released = axes{math.MaxInt16, math.MaxInt16, math.MaxInt16, math.MaxInt16}
 
+// flightState is whether the vehicle could fall.
+type flightState uint8
+
+const (
+	disarmed      flightState = iota
+	armedOnGround             // for all that is known
+	aloft
+)
+
+// reach is who hears whom on the link.
+type reach uint8
+
+const (
+	reachNone reach = iota // the vehicle is offline
+	reachUs                // it has not answered us for a moment
+	reachBoth
+)
+
 // stickFacts is what the sticks must know of the vehicle.
 type stickFacts struct {
 	now      time.Time
 	firmware firmware
 	mode     Mode   // what GET mode answers
 	custom   uint32 // what the vehicle reports
-	online   bool
-	armed    bool
+	reach    reach
+	flight   flightState
 	failsafe bool
-	aloft    bool          // armed, and not known to be on the ground
-	hears    bool          // the vehicle answered us a moment ago
 	trip     time.Duration // of the line, there and back
 	busy     bool          // a plan is under way
 	entering bool          // a command to enter a stick mode is under way or open (rule 3)
@@ -89,6 +105,15 @@ const (
 	sticksStill            // PX4: no axis has moved for stickStill
 )
 
+// stickStream is what of the stick stream can undo a mode of PX4.
+type stickStream uint8
+
+const (
+	streamNone    stickStream = iota // none, or with COM_RC_OVERRIDE bit 0 cleared
+	streamCentred                    // or as it is left in manual mode
+	streamAway                       // it would move if it were centred
+)
+
 // pilotsSwitch is a switch of a pilot's on PX4 that our moving sticks may undo:
 // out of a stick mode into one that flies without them.
 type pilotsSwitch struct {
@@ -110,9 +135,9 @@ type sticks struct {
 	next  time.Time // when the next frame is due
 	ended time.Time // when the last stream did
 
-	until  time.Time // when the client's sticks expire
-	client time.Time // the client's last command; zero: its silence means nothing
-	wish   time.Time // when a silent client's hold was asked for last
+	until     time.Time // when the client's sticks expire
+	client    time.Time // the client's last command; zero: its silence means nothing
+	holdAsked time.Time // when a silent client's hold was asked for last
 
 	reported uint32 // the last CURRENT_MODE
 	pilots   pilotsSwitch
@@ -162,7 +187,7 @@ func (s *sticks) end(f stickFacts) {
 
 // rest is the throttle where a client gave none.
 func rest(f stickFacts) int16 {
-	if f.aloft {
+	if f.flight == aloft {
 		return 500
 	}
 	return 0
@@ -173,7 +198,7 @@ func rest(f stickFacts) int16 {
 // mode is in force. Disarmed there is nothing to drop, and a throttle that stands
 // would forbid arming.
 func (s *sticks) centred(f stickFacts) axes {
-	if f.shown() == ModeManual && f.armed && s.phase != stickOff {
+	if f.shown() == ModeManual && f.flight != disarmed && s.phase != stickOff {
 		return axes{z: s.axes.z}
 	}
 	return axes{z: rest(f)}
@@ -188,19 +213,21 @@ func (s *sticks) nobodys(f stickFacts) {
 	}
 }
 
-// away reports whether the stream would move if it were centred.
-func (s *sticks) away(f stickFacts) bool { return s.phase != stickOff && s.axes != s.centred(f) }
-
 // flies reports whether the stream is what flies: in a stick mode, or in one that
 // is entered now or may have been.
 func (s *sticks) flies(f stickFacts) bool {
 	return s.phase != stickOff && (f.mode.flownBySticks() || f.entering)
 }
 
-// steals reports whether PX4 may take a mode without sticks back, because our sticks
-// moved a moment ago: such a mode is entered through POSCTL.
-func (s *sticks) steals(f stickFacts) bool {
-	return s.phase != stickOff && f.shown().flownBySticks() && s.src.overrides(f.firmware)
+// stream is the stream by what PX4 makes of its movements.
+func (s *sticks) stream(f stickFacts) stickStream {
+	switch {
+	case s.phase == stickOff || !s.src.overrides(f.firmware):
+		return streamNone
+	case s.axes != s.centred(f):
+		return streamAway
+	}
+	return streamCentred
 }
 
 // ready is when a step may be sent as far as the sticks go.
@@ -220,18 +247,10 @@ func (s *sticks) ready(need stickNeed, f stickFacts, arming bool) (at time.Time)
 	return at
 }
 
-// due is when tick is to be called next; zero: the sticks need no time.
-func (s *sticks) due() time.Time {
-	if s.phase == stickOff {
-		return time.Time{}
-	}
-	return s.next
-}
-
 // enter brings the stream to where a stick mode can be asked for. A receiver in
 // use keeps the sticks: there is no stream then.
 func (s *sticks) enter(f stickFacts) {
-	s.client, s.wish = f.now, time.Time{}
+	s.client, s.holdAsked = f.now, time.Time{}
 	s.commanded()
 	if !f.mode.flownBySticks() { // else the present mode keeps its owner until the new one shows
 		s.owner = ownerClient
@@ -274,12 +293,12 @@ func (s *sticks) leave(f stickFacts) {
 
 // entered says that a stick mode set here is in force.
 func (s *sticks) entered(f stickFacts) {
-	s.owner, s.client, s.wish = ownerClient, f.now, time.Time{}
+	s.owner, s.client, s.holdAsked = ownerClient, f.now, time.Time{}
 }
 
 // switched says that a pilot or a failsafe set the mode: the client's sticks end.
 func (s *sticks) switched(f stickFacts) {
-	s.owner, s.wish = ownerPilot, time.Time{}
+	s.owner, s.holdAsked = ownerPilot, time.Time{}
 	switch {
 	case s.phase == stickOff:
 	case s.src.live(f.firmware):
@@ -301,12 +320,12 @@ func (s *sticks) hearMode(f stickFacts, custom, intended uint32) (undone bool) {
 	s.reported, s.pilots = custom, pilotsSwitch{}
 	moving := s.phase != stickOff && s.src.overrides(f.firmware) && f.now.Sub(s.moved) < stickMoving
 	switch {
-	case !f.armed || !moving:
+	case f.flight == disarmed || !moving:
 	case stick(was) && !stick(custom) && intended == custom:
 		s.pilots = pilotsSwitch{custom: custom, at: f.now}
 	case p.custom != 0 && !p.undone && stick(custom) && f.now.Sub(p.at) <= undoneIn:
 		s.pilots = pilotsSwitch{custom: p.custom, at: f.now, undone: true}
-		s.owner, s.wish, s.phase = ownerPilot, time.Time{}, stickNobody
+		s.owner, s.holdAsked, s.phase = ownerPilot, time.Time{}, stickNobody
 		s.set(axes{z: rest(f)}, f.now)
 		_, name := px4.reported(p.custom)
 		s.acts.notice = fmt.Sprintf("the client's moving sticks undid the pilot's switch to %s: they have ended, and in 2 s %s is set for the pilot; COM_RC_OVERRIDE 0 keeps sticks from doing that", name, name)
@@ -319,7 +338,7 @@ func (s *sticks) hearMode(f stickFacts, custom, intended uint32) (undone bool) {
 func (s *sticks) give(f stickFacts) {
 	switch p := s.pilots; {
 	case !p.undone:
-	case !f.armed || f.failsafe:
+	case f.flight == disarmed || f.failsafe:
 		s.pilots = pilotsSwitch{}
 	case f.now.Sub(p.at) >= stickStill:
 		s.pilots, s.acts.pilots = pilotsSwitch{}, p.custom
@@ -334,7 +353,7 @@ func (s *sticks) takeover(f stickFacts, by stickOwner, notice string) {
 	if s.owner != ownerPilot {
 		s.owner = by
 	}
-	s.wish = time.Time{}
+	s.holdAsked = time.Time{}
 	s.end(f)
 	s.acts.release, s.acts.notice = true, notice
 }
@@ -375,7 +394,7 @@ func (s *sticks) hearChannels(f stickFacts, c channels) {
 		}
 		s.takeover(f, ownerPilot, "a switch of the transmitter moved: the pilot has the sticks, ours have ended; set the mode again to take them")
 		s.src.last = c
-	case !f.hears: // the vehicle may not hear our sticks either
+	case f.reach != reachBoth: // the vehicle may not hear our sticks either
 		s.src.unwatch(f.now)
 	case s.src.sticksMove(c, f.now):
 		s.src.moved = f.now
@@ -419,7 +438,7 @@ var lookedAt = map[firmware][]uint32{copter: {2, 5, 16}, quadPlane: {18, 19}}
 // receiver: after our stream's release and, in a mode that this process set, when
 // another program's sticks have ended, which ArduPilot holds over for 3 s.
 func (s *sticks) looks(f stickFacts) bool {
-	if s.phase != stickOff || !f.aloft || !slices.Contains(lookedAt[f.firmware], f.custom) {
+	if s.phase != stickOff || f.flight != aloft || !slices.Contains(lookedAt[f.firmware], f.custom) {
 		return false
 	}
 	others := f.now.Sub(s.src.others())
@@ -441,7 +460,7 @@ func (s *sticks) stepIn(f stickFacts) {
 // disarmed says that the vehicle was disarmed: a stream that only kept it from
 // falling ends.
 func (s *sticks) disarmed(f stickFacts) {
-	s.wish, s.pilots = time.Time{}, pilotsSwitch{}
+	s.holdAsked, s.pilots = time.Time{}, pilotsSwitch{}
 	if s.phase == stickNobody && !f.mode.flownBySticks() {
 		s.end(f)
 	}
@@ -451,7 +470,7 @@ func (s *sticks) disarmed(f stickFacts) {
 // in the mode that shows. Whoever flies when it is back is not interrupted.
 func (s *sticks) lost(f stickFacts) {
 	if f.mode.flownBySticks() {
-		s.client, s.wish = time.Time{}, time.Time{}
+		s.client, s.holdAsked = time.Time{}, time.Time{}
 	}
 }
 
@@ -460,14 +479,15 @@ func (s *sticks) input(f stickFacts, a axes, timeout time.Duration) {
 	s.begin(stickClient, f)
 	s.set(a, f.now)
 	s.client, s.until, s.next = f.now, f.now.Add(timeout), f.now.Add(stickEvery)
-	s.wish = time.Time{}
+	s.holdAsked = time.Time{}
 	s.acts.send = true
 }
 
-// tick moves the sticks on with the time.
-func (s *sticks) tick(f stickFacts) {
+// tick moves the sticks on with the time, and tells when it is to be called next;
+// zero: they need no time.
+func (s *sticks) tick(f stickFacts) (next time.Time) {
 	s.give(f)
-	if f.busy && s.wish.IsZero() && !s.client.IsZero() { // a client that waits for its answer is not silent
+	if f.busy && s.holdAsked.IsZero() && !s.client.IsZero() { // a client that waits for its answer is not silent
 		s.client = f.now
 	}
 	if s.phase == stickClient && !f.now.Before(s.until) {
@@ -476,10 +496,10 @@ func (s *sticks) tick(f stickFacts) {
 	}
 	switch {
 	case s.phase == stickOff:
-		return
+		return time.Time{}
 	case s.phase == stickNobody && s.over(f):
 		s.end(f)
-		return
+		return time.Time{}
 	case s.phase == stickNobody:
 		s.nobodys(f)
 		s.silence(f)
@@ -488,6 +508,7 @@ func (s *sticks) tick(f stickFacts) {
 		s.next = f.now.Add(stickEvery)
 		s.acts.send = true
 	}
+	return s.next
 }
 
 // over reports whether the stream that no client moves may end: a live receiver is in
@@ -496,40 +517,40 @@ func (s *sticks) over(f stickFacts) bool {
 	switch {
 	case f.entering:
 		return false
-	case f.online && s.src.live(f.firmware) && (s.src.inUse(f.firmware) || !f.shown().flownBySticks()):
+	case f.reach != reachNone && s.src.live(f.firmware) && (s.src.inUse(f.firmware) || !f.shown().flownBySticks()):
 		return true
 	}
-	return !f.armed && !f.busy && f.now.Sub(s.client) >= stickIdle
+	return f.flight == disarmed && !f.busy && f.now.Sub(s.client) >= stickIdle
 }
 
 // owes reports whether a silent client's hold, or the landing in its place, is
 // still to be asked for.
 func (s *sticks) owes(f stickFacts) bool {
-	return !s.wish.IsZero() && (f.mode == ModeManual || f.mode == ModeAltitude)
+	return !s.holdAsked.IsZero() && (f.mode == ModeManual || f.mode == ModeAltitude)
 }
 
 // silence answers a client that fell silent with a hold, in the air and where our
 // stream is what flies. In position mode the centred stream is the hold.
 func (s *sticks) silence(f stickFacts) {
-	after := silentAt
+	after := silentAltitude
 	switch f.mode {
 	case ModeManual:
-		after = silentHand
+		after = silentManual
 	case ModeAltitude:
 	default:
-		s.wish = time.Time{}
+		s.holdAsked = time.Time{}
 		return
 	}
 	since := f.now.Sub(s.client)
 	switch {
-	case s.owner != ownerClient || !f.aloft || s.client.IsZero() || !f.online || since < after:
-	case f.now.Sub(s.wish) < holdAgain:
+	case s.owner != ownerClient || f.flight != aloft || s.client.IsZero() || f.reach == reachNone || since < after:
+	case f.now.Sub(s.holdAsked) < holdAgain:
 	case f.firmware == px4 && s.src.denied(px4, f.now) != "": // PX4 obeys a transmitter
 	default:
-		if s.wish.IsZero() {
+		if s.holdAsked.IsZero() {
 			s.acts.notice = fmt.Sprintf("no sticks from the client for %.0f s: holding", since.Seconds())
 		}
-		s.wish = f.now
+		s.holdAsked = f.now
 		s.acts.hold = true
 	}
 }

@@ -31,7 +31,7 @@ type stickFlight struct {
 // it takes sticks a number, or NaN where it did not answer.
 func newStickFlight(f firmware, receiver string, param float64) *stickFlight {
 	now := time.Unix(1_700_000_000, 0)
-	h := &stickFlight{f: stickFacts{now: now, firmware: f, online: true, armed: true, aloft: true, hears: true}}
+	h := &stickFlight{f: stickFacts{now: now, firmware: f, flight: aloft, reach: reachBoth}}
 	h.src = newSources(false)
 	if !math.IsNaN(param) {
 		h.src.hearParam(map[bool]string{true: "COM_RC_IN_MODE", false: "FS_GCS_ENABLE"}[f == px4], param)
@@ -206,9 +206,12 @@ func (h *stickFlight) play(t *testing.T, script string) string {
 		case "failsafe":
 			h.f.failsafe = true
 		case "armed", "flies", "landed":
-			h.f.armed, h.f.aloft = true, w[0] == "flies"
+			h.f.flight = armedOnGround
+			if w[0] == "flies" {
+				h.f.flight = aloft
+			}
 		case "disarmed":
-			h.f.armed, h.f.aloft = false, false
+			h.f.flight = disarmed
 			h.disarmed(h.f)
 		case "receiver":
 			throttle := 0
@@ -231,11 +234,12 @@ func (h *stickFlight) play(t *testing.T, script string) string {
 				h.pass(20 * time.Millisecond)
 			}
 		case "deaf", "hears":
-			h.f.hears = w[0] == "hears"
-		case "lost", "back":
-			if h.f.online = w[0] == "back"; !h.f.online {
-				h.lost(h.f)
-			}
+			h.f.reach = map[string]reach{"deaf": reachUs, "hears": reachBoth}[w[0]]
+		case "back":
+			h.f.reach = reachBoth
+		case "lost":
+			h.f.reach = reachNone
+			h.lost(h.f)
 		case "restarted":
 			h.sticks = sticks{src: h.src}
 			h.src.restarted(h.f.now)
@@ -550,15 +554,15 @@ func TestLeavingStickMode(t *testing.T) {
 func TestStreamIsSentAtItsRateAndNeverElse(t *testing.T) {
 	h := newStickFlight(copter, "none", 0)
 	h.pass(time.Minute)
-	if len(h.frames) > 0 || !h.due().IsZero() {
-		t.Errorf("%d frames, the next is due at %v", len(h.frames), h.due())
+	if next := h.tick(h.f); len(h.frames) > 0 || !next.IsZero() {
+		t.Errorf("%d frames, the next is due at %v", len(h.frames), next)
 	}
 	h.play(t, "sets position, +10s")
 	if n := len(h.frames); n < 255 || n > 262 {
 		t.Errorf("%d frames in 10.4 s", n)
 	}
-	if h.due().Sub(h.f.now) > stickEvery {
-		t.Errorf("the next is due in %v", h.due().Sub(h.f.now))
+	if next := h.tick(h.f); next.IsZero() || next.Sub(h.f.now) > stickEvery {
+		t.Errorf("the next is due in %v", next.Sub(h.f.now))
 	}
 	h.pass(30 * time.Millisecond)
 	n := len(h.frames)
@@ -728,11 +732,17 @@ func (w *stickWitness) happens(what byte, arg int) {
 	case 'v':
 		f.failsafe = arg&1 != 0
 	case 'a':
-		f.armed = true
+		f.flight = max(f.flight, armedOnGround)
 	case 's': // it is known to be on the ground, or flies
-		f.aloft = f.armed && arg&1 != 0
+		switch {
+		case f.flight == disarmed:
+		case arg&1 != 0:
+			f.flight = aloft
+		default:
+			f.flight = armedOnGround
+		}
 	case 'd':
-		f.armed, f.aloft = false, false
+		f.flight = disarmed
 		w.disarmed(*f)
 	case 'F':
 		w.foreigner(*f)
@@ -749,7 +759,9 @@ func (w *stickWitness) happens(what byte, arg int) {
 		w.hearChannels(*f, c)
 		w.pilot, w.stood = w.pilot || w.taken(), w.axes
 	case 'L':
-		if f.online = arg&1 == 0; !f.online {
+		f.reach = reachBoth
+		if arg&1 != 0 {
+			f.reach = reachNone
 			w.lost(*f)
 		}
 	case 'N':
@@ -773,13 +785,13 @@ func (w *stickWitness) look() string {
 		switch {
 		case w.pilot:
 			return "a hold after a pilot's switch"
-		case !f.armed || !f.aloft:
+		case f.flight != aloft:
 			return "a hold on the ground"
 		case f.mode != ModeManual && f.mode != ModeAltitude:
 			return "a hold in no mode that needs one"
 		}
 	}
-	if strings.Contains(acts, "gives") && (!w.pilot || !f.armed || f.failsafe || f.firmware != px4) {
+	if strings.Contains(acts, "gives") && (!w.pilot || f.flight == disarmed || f.failsafe || f.firmware != px4) {
 		return "a pilot's mode that nobody took from him"
 	}
 	if strings.Contains(acts, "released") && !f.firmware.ardupilot() {
@@ -806,7 +818,7 @@ func (w *stickWitness) look() string {
 	switch {
 	case w.phase == stickClient && w.taken():
 		return "the client has sticks that are not its own"
-	case len(sent) > 0 && w.phase == stickNobody && !f.armed && !f.busy && !f.entering && f.now.Sub(w.client) > stickIdle+stickEvery:
+	case len(sent) > 0 && w.phase == stickNobody && f.flight == disarmed && !f.busy && !f.entering && f.now.Sub(w.client) > stickIdle+stickEvery:
 		return "a stream that nobody needs"
 	}
 	return ""
