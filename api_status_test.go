@@ -36,7 +36,7 @@ type scriptedVehicle struct {
 }
 
 func withScript(t *testing.T, test func(v *scriptedVehicle)) {
-	synctest.Test(t, func(t *testing.T) {
+	inLinkBubble(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(context.Background())
 		var running sync.WaitGroup
 		defer running.Wait()
@@ -539,6 +539,7 @@ func TestAClientThatStopsReadingIsCutOffAfterTwoSeconds(t *testing.T) {
 // In real time and on a real socket: what the system's buffers hold of a client
 // that does not read is no event that it took.
 func TestASocketHoldsLittleOfAStreamThatNobodyReads(t *testing.T) {
+	t.Parallel()
 	d := mute()
 	d.ended = make(chan struct{}) // it is not
 	for range 20 {

@@ -17,7 +17,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/bluenviron/gomavlib/v3/pkg/dialects/common"
@@ -189,7 +188,7 @@ type station struct {
 // long enough to be armed. hosts are the names given with -host.
 func atStation(t *testing.T, flavour simFlavour, test func(st *station), hosts ...string) {
 	t.Helper()
-	synctest.Test(t, func(t *testing.T) {
+	inLinkBubble(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(context.Background())
 		var running sync.WaitGroup
 		defer running.Wait()
@@ -843,7 +842,7 @@ func TestNoCommandCostsTheAutopilotItsHeartbeat(t *testing.T) {
 }
 
 func TestADeviceThatIsNotThereIsOffline(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	inLinkBubble(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(context.Background())
 		l := newDrone(device{
 			name: "/dev/ttyUSB0",
@@ -986,6 +985,7 @@ func TestARefusedHoldIsCalledAHold(t *testing.T) {
 }
 
 func TestTheLogNeverSaysAcceptedOfWhatWasNot(t *testing.T) {
+	alone(t)
 	atStation(t, simArduPilot, func(st *station) {
 		st.fly("hold")
 		told := logLines(st.T)

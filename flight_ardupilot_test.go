@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/bluenviron/gomavlib/v3/pkg/dialects/common"
+	"github.com/bluenviron/gomavlib/v3/pkg/dialects/minimal"
 	"github.com/bluenviron/gomavlib/v3/pkg/message"
 )
 
@@ -82,12 +83,14 @@ func (f *ardu) sent(since time.Time) (commands []string, sticks []axes) {
 	return commands, sticks
 }
 
-// arduManoeuvres bring the vehicle into the middle of something.
-var arduManoeuvres = []struct {
+type arduManoeuvre struct {
 	name   string
 	sticks bool // a stream of ours may run in it
 	begin  func(f *ardu)
-}{
+}
+
+// arduManoeuvres bring the vehicle into the middle of something.
+var arduManoeuvres = []arduManoeuvre{
 	{"takeoff", false, func(f *ardu) { f.rise(40); time.Sleep(9 * time.Second) }},
 	{"climb", false, func(f *ardu) { f.hover(); f.accepted("/goto", `{"altitude":60}`); time.Sleep(4 * time.Second) }},
 	{"goto", false, func(f *ardu) { f.hover(); f.accepted("/goto", "{"+at(200, 0)+"}"); time.Sleep(6 * time.Second) }},
@@ -139,10 +142,18 @@ func (f *ardu) moving(mode, sticks string) {
 	f.accepted("/input", sticks)
 }
 
+// arduMoment is a manoeuvre, a receiver, and a mode that a pilot's switch sets.
+type arduMoment struct {
+	arduManoeuvre
+	receiver simReceiver
+	custom   uint32
+}
+
 // The whole product where a stream of ours may run; where none does, every mode
 // with a transmitter in hand.
 func TestCopterIsThePilotsFromHisSwitchOn(t *testing.T) {
 	names := map[simReceiver]string{simReceiverNone: "none", simReceiverLost: "lost", simReceiverIdle: "idle", simReceiverInHand: "in hand"}
+	var cases []arduMoment
 	for _, m := range arduManoeuvres {
 		for _, receiver := range []simReceiver{simReceiverNone, simReceiverLost, simReceiverIdle, simReceiverInHand} {
 			modes := arduPilotsModes
@@ -153,15 +164,23 @@ func TestCopterIsThePilotsFromHisSwitchOn(t *testing.T) {
 				modes = []uint32{5, copterBrake}
 			}
 			for _, custom := range modes {
-				_, mode := copter.reported(custom)
-				t.Run(m.name+"/"+names[receiver]+"/"+mode, func(t *testing.T) {
-					arduFly(t, receiver, func(f *ardu) {
-						m.begin(f)
-						f.pilotSwitches(custom)
-					})
-				})
+				cases = append(cases, arduMoment{m, receiver, custom})
 			}
 		}
+	}
+	type pair struct{ one, other any }
+	for _, m := range sampled(t, cases, 0,
+		func(m arduMoment) any { return pair{m.name, m.receiver} },
+		func(m arduMoment) any { return pair{m.receiver, m.custom} },
+		func(m arduMoment) any { return pair{m.sticks, m.custom} },
+	) {
+		_, mode := copter.reported(m.custom)
+		t.Run(m.name+"/"+names[m.receiver]+"/"+mode, func(t *testing.T) {
+			arduFly(t, m.receiver, func(f *ardu) {
+				m.begin(f)
+				f.pilotSwitches(m.custom)
+			})
+		})
 	}
 }
 
@@ -342,18 +361,25 @@ func TestCopterInterruptsWhatWaitsWhenAPilotTakesIt(t *testing.T) {
 	}
 }
 
-// arduEach flies into each manoeuvre with some receivers.
+// arduEach flies into each manoeuvre, and with each of the receivers.
 func arduEach(t *testing.T, receivers []simReceiver, do func(f *ardu, name string)) {
 	t.Helper()
+	var cases []arduMoment
 	for _, m := range arduManoeuvres {
 		for _, receiver := range receivers {
-			t.Run(fmt.Sprintf("%s/%d", m.name, receiver), func(t *testing.T) {
-				arduFly(t, receiver, func(f *ardu) {
-					m.begin(f)
-					do(f, m.name)
-				})
-			})
+			cases = append(cases, arduMoment{arduManoeuvre: m, receiver: receiver})
 		}
+	}
+	for _, m := range sampled(t, cases, len(cases)/2,
+		func(m arduMoment) any { return m.name },
+		func(m arduMoment) any { return [2]any{m.sticks, m.receiver} },
+	) {
+		t.Run(fmt.Sprintf("%s/%d", m.name, m.receiver), func(t *testing.T) {
+			arduFly(t, m.receiver, func(f *ardu) {
+				m.begin(f)
+				do(f, m.name)
+			})
+		})
 	}
 }
 
@@ -756,34 +782,42 @@ func TestSilentClientsQuadPlaneLandsWhereItCanNotHover(t *testing.T) {
 }
 
 func TestQuadPlaneIsThePilotsFromHisSwitchOn(t *testing.T) {
+	type switched struct {
+		from   string
+		custom uint32
+	}
+	var cases []switched
 	for _, custom := range []uint32{17, 18, 19, 15, 20, 21, 5} {
 		for _, from := range []string{"position", "altitude", "hold", "land"} {
-			t.Run(fmt.Sprint(from, custom), func(t *testing.T) {
-				fly(t, simQuadPlane, func(s *simulator) { s.params["Q_GUIDED_MODE"] = 1 }, func(q *flight) {
-					hovering(q)
-					q.accepted("/mode", `{"mode":"`+from+`"}`)
-					time.Sleep(1500 * time.Millisecond)
-					f := &ardu{q, simReceiverIdle}
-					if f.sim.truth().mode == custom {
-						return
-					}
-					_, streamed := f.sent(time.Now().Add(-200 * time.Millisecond))
-					began := time.Now()
-					f.sim.pilotMode(custom)
-					time.Sleep(2 * arduShows)
-					mode, name := quadPlane.reported(custom)
-					if _, o := f.call("GET", "/mode", ""); o["mode"] != mode.String() || o["vehicle_mode"] != name {
-						f.Errorf("after the report of %s it is %v", name, o)
-					}
-					time.Sleep(10 * time.Second)
-					sent, sticks := f.sent(began.Add(arduShows))
-					stands := len(streamed) > 0 && slices.Contains(lookedAt[quadPlane], custom)
-					if len(sent) > 0 || stands != (len(sticks) > 200) || len(streamed) > 0 && sticks[0] != released {
-						f.Errorf("sent %q and %d sticks", sent, len(sticks))
-					}
-				})
-			})
+			cases = append(cases, switched{from, custom})
 		}
+	}
+	for _, c := range sampled(t, cases, len(cases)/2, func(c switched) any { return c.from }, func(c switched) any { return c.custom }) {
+		t.Run(fmt.Sprint(c.from, c.custom), func(t *testing.T) {
+			fly(t, simQuadPlane, func(s *simulator) { s.params["Q_GUIDED_MODE"] = 1 }, func(q *flight) {
+				hovering(q)
+				q.accepted("/mode", `{"mode":"`+c.from+`"}`)
+				time.Sleep(1500 * time.Millisecond)
+				f := &ardu{q, simReceiverIdle}
+				if f.sim.truth().mode == c.custom {
+					return
+				}
+				_, streamed := f.sent(time.Now().Add(-200 * time.Millisecond))
+				began := time.Now()
+				f.sim.pilotMode(c.custom)
+				time.Sleep(2 * arduShows)
+				mode, name := quadPlane.reported(c.custom)
+				if _, o := f.call("GET", "/mode", ""); o["mode"] != mode.String() || o["vehicle_mode"] != name {
+					f.Errorf("after the report of %s it is %v", name, o)
+				}
+				time.Sleep(10 * time.Second)
+				sent, sticks := f.sent(began.Add(arduShows))
+				stands := len(streamed) > 0 && slices.Contains(lookedAt[quadPlane], c.custom)
+				if len(sent) > 0 || stands != (len(sticks) > 200) || len(streamed) > 0 && sticks[0] != released {
+					f.Errorf("sent %q and %d sticks", sent, len(sticks))
+				}
+			})
+		})
 	}
 }
 
@@ -1204,5 +1238,269 @@ func TestCopterWithoutAReceiverTakesOffAgainAndAgain(t *testing.T) {
 			f.accepted("/land", `{"wait":120}`)
 			time.Sleep(8 * time.Second)
 		}
+	})
+}
+
+// On the wing it circles 75 m round every place.
+func TestAQuadPlaneOnTheWingHoldsAndArrives(t *testing.T) {
+	fly(t, simQuadPlane, nil, func(f *flight) {
+		f.accepted("/takeoff", `{"altitude":30,"wait":60}`)
+		f.sim.pilotMode(5) // FBWA
+		f.until("on the wing", time.Minute, func() bool { return f.status()["velocity"].(object)["ground_speed"].(float64) > 24 })
+		time.Sleep(time.Second)
+		f.waits("/mode", `{"mode":"hold","wait":5}`).want(t, 200, "")
+		f.waits("/goto", waitFor(at(600, 0)+`,"altitude":30`, 120)).want(t, 200, "")
+		s := f.sim.truth()
+		if n, e := simMetres(s.lat, s.lon); math.Hypot(n-600, e) > 1.5*simWingRadius+1 {
+			t.Errorf("done %.0f m from the place", math.Hypot(n-600, e))
+		}
+	})
+}
+
+// It rolls in the air, as it believes, and circles ever after.
+func TestAFixedWingTakesOffHoldsArrivesAndReturns(t *testing.T) {
+	fly(t, simPlane, nil, func(f *flight) {
+		f.waits("/takeoff", `{"wait":100}`).want(t, 200, "")
+		if up := f.sim.truth().alt; up < 44 {
+			t.Errorf("the takeoff is done at %.1f m", up)
+		}
+		w := f.waits("/mode", `{"mode":"hold","wait":5}`)
+		w.want(t, 200, "")
+		if took := w.answered.Sub(w.asked); took > time.Second {
+			t.Errorf("the hold took %v", took)
+		}
+		near := func(what string, north float64) {
+			s := f.sim.truth()
+			n, e := simMetres(s.lat, s.lon)
+			if away := math.Hypot(n-north, e); away > 1.5*simWingRadius+1 {
+				t.Errorf("%s is done %.0f m away", what, away)
+			}
+		}
+		f.waits("/goto", waitFor(at(900, 0)+`,"altitude":60`, 200)).want(t, 200, "")
+		near("the goto", 900)
+		f.waits("/mode", `{"mode":"rtl","wait":200}`).want(t, 200, "")
+		near("the return", 0)
+	})
+}
+
+func TestSticksComeFromTheSystemThatArduPilotListensTo(t *testing.T) {
+	fly(t, simArduPilot, func(s *simulator) { delete(s.params, "SYSID_MYGCS"); s.params["MAV_GCS_SYSID"] = 42 }, func(f *flight) {
+		f.aloft()
+		f.accepted("/mode", `{"mode":"position"}`)
+		f.accepted("/input", `{"pitch":1,"timeout":5}`)
+		time.Sleep(5 * time.Second)
+		if n, _ := simMetres(f.sim.truth().lat, f.sim.truth().lon); n < 5 {
+			f.Errorf("the sticks did not fly it: %.1f m", n)
+		}
+		for _, r := range f.sim.received() {
+			_, sticks := r.msg.(*common.MessageManualControl)
+			if sticks != (r.system == 42) || r.component != componentID {
+				f.Fatalf("%T came from %d/%d", r.msg, r.system, r.component)
+			}
+		}
+	})
+}
+
+func TestHoldDoesNotFlyBackToAnOldPosition(t *testing.T) {
+	fly(t, simArduPilot, nil, func(f *flight) {
+		f.aloft()
+		f.accepted("/goto", "{"+at(200, 0)+"}")
+		time.Sleep(3 * time.Second)
+		f.sim.change(func() {
+			f.sim.streaming = slices.DeleteFunc(f.sim.streaming, func(s *simStream) bool { return s.id == 33 })
+		})
+		time.Sleep(4 * time.Second)
+		sent := len(f.commands())
+		f.accepted("/mode", `{"mode":"hold"}`)
+		if got, want := f.commands()[sent:], []string{"176 1 17", "176 1 4"}; !slices.Equal(got, want) {
+			f.Errorf("sent %q, want %q", got, want)
+		}
+	})
+}
+
+func TestRefusedTurnKeepsTheGotoThatNobodyAskedToTurn(t *testing.T) {
+	fly(t, simArduPilot, nil, func(f *flight) {
+		f.aloft()
+		f.failAcks(common.MAV_CMD_CONDITION_YAW)
+		f.accepted("/goto", "{"+at(30, 0)+"}")
+		time.Sleep(15 * time.Second)
+		f.wantAt(30, 0, 10, 0.5)
+	})
+}
+
+// A takeoff that nobody acknowledged may have happened: what refuses to be
+// disarmed flies, and is not put back into the mode it stood in.
+func TestVehicleThatMayFlyKeepsItsMode(t *testing.T) {
+	fly(t, simArduPilot, nil, func(f *flight) {
+		flies := false
+		f.sim.change(func() {
+			f.sim.onAck = func(a *common.MessageCommandAck) []simAnswer {
+				switch {
+				case a.Command == common.MAV_CMD_NAV_TAKEOFF:
+					flies = true
+					return nil
+				case a.Command == common.MAV_CMD_COMPONENT_ARM_DISARM && flies:
+					a.Result = common.MAV_RESULT_FAILED
+				}
+				return []simAnswer{{ack: a}}
+			}
+		})
+		f.refused("/takeoff", "", 504, "no_ack")
+		sent := f.commands()
+		if last := sent[len(sent)-1]; last != "400 0 0" {
+			f.Errorf("sent %q; the last should be the disarming", sent)
+		}
+		if mode := f.sim.truth().mode; mode != entered[copter][ModeTakeoff] {
+			f.Errorf("the vehicle is in mode %d", mode)
+		}
+	})
+}
+
+// In manual mode the throttle carries the vehicle.
+func TestRefusedCommandLeavesTheThrottleOfManualMode(t *testing.T) {
+	fly(t, simArduPilot, nil, func(f *flight) {
+		f.aloft()
+		f.accepted("/mode", `{"mode":"manual"}`)
+		f.accepted("/input", `{"throttle":0.7,"timeout":5}`)
+		began := time.Now()
+		defer f.fails(common.MAV_CMD_DO_REPOSITION)()
+		f.refused("/goto", "{"+at(60, 0)+"}", 409, "refused")
+		f.wantMode("manual")
+		time.Sleep(time.Second)
+		sticks := f.sticksSince(began.Add(time.Millisecond))
+		if len(sticks) < 25 {
+			f.Errorf("%d sticks in %v", len(sticks), time.Since(began))
+		}
+		for _, s := range sticks {
+			if m := s.msg.(*common.MessageManualControl); m.Z != 700 {
+				f.Fatalf("throttle %d, %v after the command", m.Z, s.at.Sub(began))
+			}
+		}
+	})
+}
+
+// An arming that waits for its ack does not keep the link from seeing that the
+// pilot left the stick modes.
+func TestPilotsSwitchTakesTheSticksAlsoWhileAnArmingWaits(t *testing.T) {
+	fly(t, simArduPilot, nil, func(f *flight) {
+		f.aloft()
+		f.accepted("/mode", `{"mode":"position"}`)
+		f.accepted("/input", `{"pitch":1,"timeout":5}`)
+		f.loseAcks(common.MAV_CMD_COMPONENT_ARM_DISARM)
+		var arming sync.WaitGroup
+		arming.Go(func() { f.refused("/mode", `{"arm":true}`, 409, "interrupted") })
+		time.Sleep(100 * time.Millisecond)
+		f.sim.pilotMode(entered[copter][ModeRTL])
+		time.Sleep(1100 * time.Millisecond)
+		f.wantMode("rtl")
+		seen := time.Now()
+		time.Sleep(500 * time.Millisecond)
+		if sticks := f.sticksSince(seen); len(sticks) > 0 {
+			f.Errorf("sticks after the pilot took them: %+v", sticks[0].msg)
+		}
+		arming.Wait()
+	})
+}
+
+// silentHoldIsRefused flies a copter whose client fell silent, to 60 ms after the
+// refusal of the hold that mavrest asked for.
+func silentHoldIsRefused(f *flight) {
+	f.aloft()
+	f.accepted("/mode", `{"mode":"altitude"}`)
+	f.accepted("/input", `{"pitch":0.3}`)
+	f.sim.change(func() { f.sim.refuses[common.MAV_CMD_DO_SET_MODE] = true })
+	time.Sleep(4 * time.Second)
+	f.until("the hold was sent", 10*time.Second, func() bool {
+		return len(f.commandsSince(time.Now().Add(-50*time.Millisecond))) > 0
+	})
+	time.Sleep(60 * time.Millisecond)
+}
+
+func TestARefusedHoldForASilentClientIsNoLandingOverAPilot(t *testing.T) {
+	fly(t, simArduPilot, nil, func(f *flight) {
+		silentHoldIsRefused(f)
+		f.sim.pilotMode(16) // POSHOLD
+		f.sim.change(func() { f.sim.send(f.sim.brain.message(0)) })
+		taken := f.reported(16, time.Now().Add(-time.Millisecond), 200*time.Millisecond)
+		f.wantMode("position")
+		time.Sleep(10 * time.Second)
+		f.wantHandsOff(taken)
+	})
+}
+
+func TestARefusedHoldForASilentClientIsNoLandingOverANewCommand(t *testing.T) {
+	fly(t, simArduPilot, nil, func(f *flight) {
+		silentHoldIsRefused(f)
+		f.accepted("/goto", "{"+at(60, 0)+"}")
+		time.Sleep(time.Millisecond) // the goto's own heading
+		since := time.Now()
+		time.Sleep(5 * time.Second)
+		f.wantHandsOff(since)
+		f.wantMode("hold")
+	})
+}
+
+func TestAHoldForASilentClientIsNotSentOverAPilotWhoWasFirst(t *testing.T) {
+	fly(t, simArduPilot, nil, func(f *flight) {
+		f.aloft()
+		f.accepted("/mode", `{"mode":"altitude"}`)
+		f.accepted("/input", `{"pitch":0.3}`)
+		time.Sleep(4500 * time.Millisecond)
+		d := f.link
+		f.sim.pilotMode(16)
+		d.mu.Lock()
+		since := time.Now()
+		d.sticks.tick(d.facts(since.Add(time.Second))) // as drone.tick does, half a second early
+		owed := d.act().hold && d.cmd.idle()
+		d.wg.Go(d.holdForSilent)
+		// The reader has the mutex before that goroutine.
+		d.take(&minimal.MessageHeartbeat{
+			Type: minimal.MAV_TYPE_QUADROTOR, Autopilot: minimal.MAV_AUTOPILOT_ARDUPILOTMEGA,
+			BaseMode: 0xd9, CustomMode: 16, SystemStatus: minimal.MAV_STATE_ACTIVE,
+		}, since)
+		taken := d.sticks.taken()
+		d.mu.Unlock()
+		if !owed || !taken {
+			t.Fatalf("the hold is owed: %v, the pilot has the sticks: %v", owed, taken)
+		}
+		time.Sleep(5 * time.Second)
+		f.wantHandsOff(since)
+	})
+}
+
+func TestTheFarewellIsNotRepeatedOverAPilot(t *testing.T) {
+	fly(t, simArduPilot, nil, func(f *flight) {
+		f.aloft()
+		f.accepted("/mode", `{"mode":"altitude"}`)
+		f.accepted("/input", `{"pitch":0.3,"timeout":5}`)
+		time.Sleep(time.Second)
+		f.loseAcks(common.MAV_CMD_DO_SET_MODE)
+		f.sim.change(func() { f.sim.refuses[common.MAV_CMD_DO_SET_MODE] = true }) // the first copy is lost
+		stopping := time.Now()
+		f.stop()
+		time.Sleep(80 * time.Millisecond)
+		if len(f.commandsSince(stopping)) == 0 {
+			t.Fatal("no farewell was sent")
+		}
+		f.sim.change(func() { f.sim.refuses[common.MAV_CMD_DO_SET_MODE] = false })
+		f.sim.pilotMode(16)
+		f.sim.change(func() { f.sim.send(f.sim.brain.message(0)) })
+		since := time.Now()
+		time.Sleep(3 * time.Second)
+		f.wantHandsOff(since)
+	})
+}
+
+func TestTheFarewellIsNotSentOverAPilotWhomNoHeartbeatHasTold(t *testing.T) {
+	fly(t, simArduPilot, nil, func(f *flight) {
+		f.aloft()
+		f.accepted("/mode", `{"mode":"altitude"}`)
+		f.accepted("/input", `{"pitch":0.3,"timeout":5}`)
+		time.Sleep(time.Second)
+		since := time.Now()
+		f.sim.pilotMode(16)
+		f.stop()
+		time.Sleep(3 * time.Second)
+		f.wantHandsOff(since)
 	})
 }

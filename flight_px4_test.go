@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"math"
 	"slices"
@@ -957,14 +958,26 @@ func (p *pilotFlight) px4Taken(custom uint32, m moment, take func()) {
 }
 
 func TestPX4PilotsSwitchTakesTheDroneAtEveryMoment(t *testing.T) {
+	type switched struct {
+		custom uint32
+		moment
+	}
+	var cases []switched
 	for _, custom := range px4PilotModes {
-		_, name := px4.reported(custom)
+		for _, m := range px4Except(func(m moment) bool {
+			return slices.Contains(m.explained, custom) || slices.Contains(m.without, custom)
+		}) {
+			cases = append(cases, switched{custom, m})
+		}
+	}
+	for _, c := range sampled(t, cases, len(cases)/3,
+		func(c switched) any { return c.name },
+		func(c switched) any { return [2]any{c.mode, c.custom} },
+	) {
+		_, name := px4.reported(c.custom)
 		t.Run(name, func(t *testing.T) {
-			moments := px4Except(func(m moment) bool {
-				return slices.Contains(m.explained, custom) || slices.Contains(m.without, custom)
-			})
-			atMoments(t, simPX4, moments, nil, func(p *pilotFlight, m moment) {
-				p.px4Taken(custom, m, func() { p.sim.pilotMode(custom) })
+			atMoments(t, simPX4, []moment{c.moment}, nil, func(p *pilotFlight, m moment) {
+				p.px4Taken(c.custom, m, func() { p.sim.pilotMode(c.custom) })
 			})
 		})
 	}
@@ -1452,5 +1465,105 @@ func TestCopterDoesNotSinkUnderASwitchWithoutAHand(t *testing.T) {
 		}
 		f.told("a switch of the transmitter moved", 2)
 		f.told("nobody's hand", 2)
+	})
+}
+
+// A restarted PX4 may call its checks passed for 0.9 s before its first real report.
+func TestArmableIsTrueAfterARestartWhenATakeoffIsAccepted(t *testing.T) {
+	fly(t, simPX4, nil, func(f *flight) {
+		if f.status()["armable"] != true {
+			t.Fatal("it is not armable before")
+		}
+		f.sim.reboot(false)
+		f.sim.change(func() { f.sim.brain.(*simPX4Brain).glimpses = true })
+		f.until("the restart is noticed", 2*time.Second, func() bool { return f.status()["armable"] == nil })
+		if s := f.status(); s["unhealthy"] != nil {
+			t.Errorf("unhealthy is %v", s["unhealthy"])
+		}
+		f.until("armable again", 10*time.Second, func() bool { return f.status()["armable"] == true })
+		f.accepted("/takeoff", "")
+	})
+}
+
+func TestLostSticksOfTheLinkNeverHappenInAGoto(t *testing.T) {
+	// From the first stick until disarmed PX4 wants the stream, in a hold too.
+	fly(t, simPX4, nil, func(f *flight) {
+		f.aloft()
+		f.accepted("/mode", `{"mode":"altitude"}`)
+		f.accepted("/input", `{"pitch":0.2}`)
+		time.Sleep(time.Second)
+		f.accepted("/goto", "{"+at(30, 0)+`,"altitude":20}`)
+		began := time.Now()
+		time.Sleep(60 * time.Second)
+		f.wantMode("hold")
+		f.wantAt(30, 0, 20, 0.5)
+		sticks := f.sticksSince(began)
+		for i, s := range sticks {
+			if i > 0 && s.at.Sub(sticks[i-1].at) > 100*time.Millisecond {
+				f.Fatalf("the stream paused for %v", s.at.Sub(sticks[i-1].at))
+			}
+			if m := s.msg.(*common.MessageManualControl); *m != *sticks[0].msg.(*common.MessageManualControl) {
+				f.Fatalf("the parked sticks moved: %+v", m)
+			}
+		}
+		f.accepted("/land", "")
+		f.until("landed", time.Minute, f.disarmed)
+		time.Sleep(2 * time.Second)
+		quiet := time.Now()
+		time.Sleep(5 * time.Second)
+		if s := f.sticksSince(quiet); len(s) > 0 {
+			f.Errorf("%d stick messages after it was disarmed", len(s))
+		}
+	})
+}
+
+func TestLinkStartedInFlightKnowsTheMode(t *testing.T) {
+	fly(t, simPX4, nil, func(f *flight) {
+		f.aloft()
+		second := newDrone(f.link.link.device, 0, false)
+		ctx, cancel := context.WithCancel(f.Context())
+		f.stop() // the first link is gone: the process restarts
+		time.Sleep(time.Second)
+		var running sync.WaitGroup
+		running.Go(func() { second.run(ctx) })
+		time.Sleep(2 * time.Second)
+		if mode, _ := second.mode(); mode != ModeHold {
+			f.Errorf("mode is %v, want hold", mode)
+		}
+		cancel()
+		running.Wait()
+	})
+}
+
+func TestShutDownCentresPX4sSticks(t *testing.T) {
+	fly(t, simPX4, nil, func(f *flight) {
+		f.aloft()
+		f.accepted("/mode", `{"mode":"position"}`)
+		f.accepted("/input", `{"pitch":1,"timeout":5}`)
+		time.Sleep(time.Second)
+		f.stop()
+		time.Sleep(100 * time.Millisecond)
+		s := f.sticksSince(time.Now().Add(-time.Second))
+		if m := s[len(s)-1].msg.(*common.MessageManualControl); m.X != 0 || m.Z != 500 {
+			f.Errorf("the last sticks are x %d z %d", m.X, m.Z)
+		}
+	})
+}
+
+// PX4's way out of manual mode leads through POSCTL; a command that is refused
+// there leaves it there, and the mode says so.
+func TestRefusedCommandLeavesPX4WhereTheWayOutLed(t *testing.T) {
+	fly(t, simPX4, nil, func(f *flight) {
+		f.aloft()
+		f.accepted("/mode", `{"mode":"manual"}`)
+		f.accepted("/input", `{"throttle":0.5,"pitch":1,"timeout":5}`)
+		defer f.fails(common.MAV_CMD_DO_REPOSITION)()
+		f.refused("/goto", "{"+at(60, 0)+"}", 409, "refused")
+		f.wantMode("position")
+		time.Sleep(3 * time.Second)
+		f.wantMode("position")
+		if s := f.sim.truth(); s.mode != entered[px4][ModePosition] || math.Hypot(s.vn, s.ve) > 0.2 {
+			f.Errorf("the vehicle: %+v", s)
+		}
 	})
 }

@@ -390,7 +390,6 @@ func TestAFrameThatIsSentBackIsKnownAsAnEcho(t *testing.T) {
 // checksum is right may reach it, and whatever came before, of the frames that
 // follow the last must be read.
 func FuzzFrames(f *testing.F) {
-	quietLink()
 	for _, name := range []string{"px4-flight.tlog", "ardupilot-flight.tlog", "px4-pilot.tlog", "ardupilot-pilot.tlog"} {
 		b, err := os.ReadFile(filepath.Join("testdata", name))
 		if err != nil {

@@ -555,7 +555,11 @@ func FuzzPilot(f *testing.F) {
 	for wait := range byte(16) { // a refused heading, and a landing while its goto is taken back
 		f.Add(byte(25), []byte{3, 2, 15, 3, 0, 9, 16, 4, 6, 202, 0, wait, 0, 8, 7, 0, 0, 13})
 	}
-	for seed := range uint64(150) { // and some of everything
+	orders := uint64(60)
+	if *runAll {
+		orders = 300
+	}
+	for seed := range orders { // and some of everything
 		dice := rand.New(rand.NewPCG(seed, 7))
 		acts := make([]byte, 2*(4+dice.IntN(40)))
 		for i := range acts {

@@ -6,16 +6,20 @@ import (
 	"context"
 	"encoding/binary"
 	"encoding/hex"
+	"encoding/json"
 	"errors"
 	"flag"
 	"fmt"
+	"hash/fnv"
 	"io"
-	"log/slog"
 	"math"
 	"math/rand/v2"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -30,12 +34,14 @@ import (
 // What several test files share.
 
 var (
-	runAll     = flag.Bool("all", false, "tests of every moment, manoeuvre and pilot run them all, not a sample")
+	runAll     = flag.Bool("all", false, "run every moment, manoeuvre and pilot, and the long tests at full length, not a sample")
 	sampleSeed = flag.Uint64("sample-seed", 1, "seed of the samples; 0 takes a new one each time, which a failed test prints")
 )
 
-// sampled is n of the cases in a random order, or all of them with -all.
-func sampled[T any](t *testing.T, cases []T, n int) []T {
+// sampled is n of the cases in a random order, or all of them with -all. Every
+// value that a dimension has is among them, also where that takes more than n.
+// Another test has another sample.
+func sampled[T any](t *testing.T, cases []T, n int, dimensions ...func(T) any) []T {
 	t.Helper()
 	if *runAll || len(cases) <= n {
 		return cases
@@ -44,12 +50,25 @@ func sampled[T any](t *testing.T, cases []T, n int) []T {
 	if seed == 0 {
 		seed = rand.Uint64()
 	}
-	t.Logf("%d of %d cases: -sample-seed %d takes the same ones, -all takes all", n, len(cases), seed)
-	r := rand.New(rand.NewPCG(seed, 0))
-	some := make([]T, n)
-	for i, at := range r.Perm(len(cases))[:n] {
-		some[i] = cases[at]
+	var some, others []T
+	seen := map[[2]any]bool{}
+	name := fnv.New64()
+	io.WriteString(name, t.Name())
+	for _, at := range rand.New(rand.NewPCG(seed, name.Sum64())).Perm(len(cases)) {
+		c, first := cases[at], false
+		for i, of := range dimensions {
+			if value := [2]any{i, of(c)}; !seen[value] {
+				seen[value], first = true, true
+			}
+		}
+		if first {
+			some = append(some, c)
+		} else {
+			others = append(others, c)
+		}
 	}
+	some = append(some, others[:max(0, n-len(some))]...)
+	t.Logf("%d of %d cases: -sample-seed %d takes the same ones, -all takes all", len(some), len(cases), seed)
 	return some
 }
 
@@ -60,8 +79,27 @@ func atBaud(rate int64) *lineState {
 	return l
 }
 
-// quietLink keeps the link's log out of the test's output.
-func quietLink() { slog.SetDefault(slog.New(slog.DiscardHandler)) }
+func TestASampleHasEveryValueOfEveryDimension(t *testing.T) {
+	defer func(all bool, seed uint64) { *runAll, *sampleSeed = all, seed }(*runAll, *sampleSeed)
+	*runAll = false
+	type moment struct{ manoeuvre, receiver, mode int }
+	var cases []moment
+	for i := range 19 * 4 * 8 {
+		cases = append(cases, moment{i / 32, i / 8 % 4, i % 8})
+	}
+	for *sampleSeed = 1; *sampleSeed < 30; *sampleSeed++ {
+		for _, n := range []int{0, 100} {
+			seen := map[any]bool{}
+			some := sampled(t, cases, n, func(m moment) any { return m.manoeuvre }, func(m moment) any { return [2]int{m.receiver, m.mode} })
+			for _, m := range some {
+				seen[m], seen[m.manoeuvre], seen[[2]int{m.receiver, m.mode}] = true, true, true
+			}
+			if len(seen) != len(some)+19+4*8 || len(some) < n || len(some) > max(n, 19+4*8) {
+				t.Fatalf("seed %d: %d cases with %d of %d values", *sampleSeed, len(some), len(seen)-len(some), 19+4*8)
+			}
+		}
+	}
+}
 
 // crcExtras are the CRC_EXTRA of the dialect's messages, from the MAVLink
 // definitions; a flight that is replayed shows that they are right.
@@ -581,11 +619,25 @@ const (
 	ackInProgress = common.MAV_RESULT_IN_PROGRESS
 )
 
-// inLinkBubble runs f in virtual time.
+// beside has the tests that may not call Parallel, or not again.
+var beside sync.Map
+
+// inLinkBubble runs f in virtual time, and the test beside others. The bubbles of
+// one test run one after the other.
 func inLinkBubble(t *testing.T, f func(t *testing.T)) {
 	t.Helper()
-	quietLink()
+	if _, has := beside.LoadOrStore(t, true); !has {
+		t.Cleanup(func() { beside.Delete(t) })
+		t.Parallel()
+	}
 	synctest.Test(t, f)
+}
+
+// alone is for a test in a bubble that looks at what all tests share, as the log
+// or the number of goroutines: no other runs meanwhile.
+func alone(t *testing.T) {
+	beside.Store(t, true)
+	t.Cleanup(func() { beside.Delete(t) })
 }
 
 // tlogEntry is one frame of a .tlog.
@@ -672,4 +724,436 @@ func waitUntil(t *testing.T, what string, is func() bool) {
 // moved is the place so many metres north and east of another.
 func moved(lat, lon, north, east float64) (float64, float64) {
 	return lat + north/metresPerDegree, lon + east/(metresPerDegree*math.Cos(lat*math.Pi/180))
+}
+
+// flight is a whole mavrest beside a simulated vehicle, in virtual time.
+type flight struct {
+	*testing.T
+	sim     *simulator
+	link    *drone
+	handler http.Handler
+	stop    context.CancelFunc // of the link
+
+	firmware firmware
+}
+
+// object is a JSON object of an answer.
+type object = map[string]any
+
+// fly runs a flight in a bubble of virtual time. prepare, which may be nil, sets
+// the simulator's switches before it boots.
+func fly(t *testing.T, flavour simFlavour, prepare func(*simulator), do func(*flight)) {
+	t.Helper()
+	flyWith(t, flavour, prepare, nil, do)
+}
+
+// flyWith is fly with a mavrest that start, which may be nil, has had in hand
+// before it runs.
+func flyWith(t *testing.T, flavour simFlavour, prepare func(*simulator), start func(*drone), do func(*flight)) {
+	t.Helper()
+	inLinkBubble(t, func(t *testing.T) {
+		s := newSimulator(flavour)
+		if prepare != nil {
+			prepare(s)
+		}
+		ctx, land := context.WithCancel(t.Context())
+		linkCtx, stop := context.WithCancel(ctx)
+		dev := device{
+			name: "sim", lossy: true,
+			open: func(context.Context) (port, error) { return s.open() },
+		}
+		l := newDrone(dev, 0, false)
+		if start != nil {
+			start(l)
+		}
+		f := &flight{t, s, l, newHandler(l, admission{}), stop, px4}
+		switch flavour {
+		case simArduPilot:
+			f.firmware = copter
+		case simQuadPlane:
+			f.firmware = quadPlane
+		case simPlane:
+			f.firmware = plane
+		}
+		var running sync.WaitGroup
+		running.Go(func() { s.run(ctx) })
+		running.Go(func() { l.run(linkCtx) })
+		time.Sleep(10 * time.Second) // booted, and armable
+		do(f)
+		stop()
+		land()
+		running.Wait()
+	})
+}
+
+// both runs a flight on each flavour.
+func both(t *testing.T, do func(f *flight)) {
+	for _, flavour := range []simFlavour{simPX4, simArduPilot} {
+		name := map[simFlavour]string{simPX4: "px4", simArduPilot: "ardupilot"}[flavour]
+		t.Run(name, func(t *testing.T) { fly(t, flavour, nil, do) })
+	}
+}
+
+// call makes a request and returns the status code and the answer.
+func (f *flight) call(method, path, body string) (int, object) {
+	f.Helper()
+	w := httptest.NewRecorder()
+	r := httptest.NewRequest(method, "/api/drone"+path, strings.NewReader(body))
+	r.Host = "localhost"
+	f.handler.ServeHTTP(w, r)
+	var o object
+	if err := json.Unmarshal(w.Body.Bytes(), &o); err != nil {
+		f.Fatalf("%s %s answered %q: %v", method, path, w.Body, err)
+	}
+	return w.Code, o
+}
+
+func (f *flight) status() object {
+	f.Helper()
+	_, o := f.call("GET", "/status", "")
+	return o
+}
+
+// accepted posts a command that must be accepted.
+func (f *flight) accepted(path, body string) object {
+	f.Helper()
+	code, o := f.call("POST", path, body)
+	if code != 200 {
+		f.Fatalf("%v: POST %s %s: %d %v", time.Now(), path, body, code, o)
+	}
+	return o
+}
+
+// refused posts a command that must be refused with a code.
+func (f *flight) refused(path, body string, code int, word string) object {
+	f.Helper()
+	got, o := f.call("POST", path, body)
+	if got != code || o["code"] != word {
+		f.Fatalf("POST %s %s: %d %v, want %d %s", path, body, got, o, code, word)
+	}
+	return o
+}
+
+func (f *flight) wantMode(want string) {
+	f.Helper()
+	if _, o := f.call("GET", "/mode", ""); o["mode"] != want {
+		f.Errorf("mode is %v (vehicle %v), want %s", o["mode"], o["vehicle_mode"], want)
+	}
+}
+
+// wantAt checks where the vehicle really is: metres from home and above it.
+func (f *flight) wantAt(north, east, up, within float64) {
+	f.Helper()
+	s := f.sim.truth()
+	n, e := simMetres(s.lat, s.lon)
+	if math.Abs(n-north) > within || math.Abs(e-east) > within || math.Abs(s.alt-up) > within {
+		f.Errorf("vehicle is %.1f m north, %.1f m east, %.1f m up; want %.1f, %.1f, %.1f", n, e, s.alt, north, east, up)
+	}
+}
+
+// until waits up to limit for a condition.
+func (f *flight) until(what string, limit time.Duration, ok func() bool) {
+	f.Helper()
+	for deadline := time.Now().Add(limit); !ok(); time.Sleep(20 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			f.Fatalf("not within %v: %s; status %v", limit, what, f.status())
+		}
+	}
+}
+
+func (f *flight) disarmed() bool { return !f.sim.truth().armed }
+
+// aloft takes off to 10 m.
+func (f *flight) aloft() {
+	f.Helper()
+	f.accepted("/takeoff", "")
+	time.Sleep(15 * time.Second)
+	f.wantAt(0, 0, 10, 0.4)
+}
+
+// at is a place in metres from home, as the fields of a body.
+func at(north, east float64) string {
+	lat, lon := simPlace(north, east)
+	return fmt.Sprintf(`"lat":%.7f,"lon":%.7f`, lat, lon)
+}
+
+// commands lists what was sent to command the vehicle, without the questions.
+func (f *flight) commands() []string {
+	var list []string
+	for _, r := range f.sim.received() {
+		switch m := r.msg.(type) {
+		case *common.MessageCommandLong:
+			if m.Command != common.MAV_CMD_SET_MESSAGE_INTERVAL && m.Command != common.MAV_CMD_REQUEST_MESSAGE {
+				list = append(list, fmt.Sprintf("%d %g %g", m.Command, m.Param1, m.Param2))
+			}
+		case *common.MessageCommandInt:
+			list = append(list, fmt.Sprintf("%d frame %d z %.1f", m.Command, m.Frame, m.Z))
+		}
+	}
+	return list
+}
+
+// sticksSince lists the MANUAL_CONTROLs that came after a time.
+func (f *flight) sticksSince(since time.Time) []simReceived {
+	return slices.DeleteFunc(f.sim.received(), func(r simReceived) bool {
+		_, sticks := r.msg.(*common.MessageManualControl)
+		return !sticks || r.at.Before(since)
+	})
+}
+
+// fails makes the vehicle refuse a command, and do nothing of it.
+func (f *flight) fails(id common.MAV_CMD) (end func()) {
+	f.sim.change(func() { f.sim.refuses[id] = true })
+	return func() { f.sim.change(func() { delete(f.sim.refuses, id) }) }
+}
+
+// acks makes of the acks of a command what answers says, from now on; the others
+// go out as they are.
+func (f *flight) acks(id common.MAV_CMD, answers func(a *common.MessageCommandAck) []simAnswer) {
+	f.sim.change(func() {
+		f.sim.onAck = func(a *common.MessageCommandAck) []simAnswer {
+			if a.Command == id {
+				return answers(a)
+			}
+			return []simAnswer{{ack: a}}
+		}
+	})
+}
+
+// loseAcks loses the acks of a command; the vehicle carries it out.
+func (f *flight) loseAcks(id common.MAV_CMD) {
+	f.acks(id, func(*common.MessageCommandAck) []simAnswer { return nil })
+}
+
+// failAcks makes every ack of a command a refusal.
+func (f *flight) failAcks(id common.MAV_CMD) {
+	f.acks(id, func(a *common.MessageCommandAck) []simAnswer {
+		a.Result = common.MAV_RESULT_FAILED
+		return []simAnswer{{ack: a}}
+	})
+}
+
+// Whole flights with somebody else beside the client: a pilot, a failsafe, a
+// restart, a lost link, a second client. A moment is where the client's command
+// is when it happens; flight_px4_test.go and flight_ardupilot_test.go
+// have the tables of them.
+//
+// The invariant of all: after a report that no command of ours explains, nothing
+// is sent that commands or moves the vehicle until a client asks again, but for
+// a stream that is centred, parked unmoved or released.
+
+// pilotFlight is a flight with a client's command under way.
+type pilotFlight struct {
+	*flight
+	order *pilotOrder // nil: none waits, nor is watched
+}
+
+// pilotOrder is a command that a client waits for.
+type pilotOrder struct {
+	ended chan struct{}
+	at    time.Time // when the answer came
+	code  int
+	body  object
+}
+
+// moment brings a flight to a moment of a manoeuvre.
+type moment struct {
+	name  string
+	bring func(p *pilotFlight)
+	mode  string // that the flight has or comes to where nothing ends the command
+
+	explained []uint32 // modes that nobody can tell from what was commanded
+	waiting   bool     // the command is not answered yet
+	acked     bool     // nor shown, but acknowledged
+	silent    bool     // the command is mavrest's own, for a silent client
+	disarmed  bool     // the vehicle stands on the ground, and is not armed yet
+	without   []uint32 // modes that the vehicle itself does not stay in here
+}
+
+// post sends a command and does not wait for its answer.
+func (p *pilotFlight) post(path, body string) {
+	o := &pilotOrder{ended: make(chan struct{})}
+	p.order = o
+	go func() {
+		o.code, o.body = p.call("POST", path, body)
+		o.at = time.Now()
+		close(o.ended)
+	}()
+}
+
+// answered waits for the command's answer.
+func (p *pilotFlight) answered(limit time.Duration) *pilotOrder {
+	p.Helper()
+	select {
+	case <-p.order.ended:
+	case <-time.After(limit):
+		p.Fatalf("no answer in %v; status %v", limit, p.status())
+	}
+	return p.order
+}
+
+// wantAnswer checks how the command was answered; code "" is accepted.
+func (p *pilotFlight) wantAnswer(limit time.Duration, code string) {
+	p.Helper()
+	if p.order == nil {
+		return
+	}
+	if o := p.answered(limit); fmt.Sprint(o.body["code"]) != code && (code != "" || o.code != 200) {
+		p.Errorf("answered %d %v, want %q", o.code, o.body, code)
+	}
+}
+
+// acked waits until so many acks of a command went out from now on, and then a
+// while.
+func (p *pilotFlight) acked(id common.MAV_CMD, n int, begin func(), then time.Duration) {
+	p.Helper()
+	came := make(chan struct{})
+	p.acks(id, func(a *common.MessageCommandAck) []simAnswer {
+		if n--; n == 0 {
+			close(came)
+		}
+		return []simAnswer{{ack: a}}
+	})
+	begin()
+	select {
+	case <-came:
+	case <-time.After(30 * time.Second):
+		p.Fatalf("no ack of %v; status %v", id, p.status())
+	}
+	time.Sleep(then)
+}
+
+// report is the last report that came, and when.
+func (f *flight) report() (custom uint32, armed bool, at time.Time) {
+	f.link.mu.Lock()
+	defer f.link.mu.Unlock()
+	b := &f.link.tel.beat
+	return b.custom, b.armed, b.at
+}
+
+// reported waits until a heartbeat shows a mode, and tells when it came.
+func (f *flight) reported(custom uint32, since time.Time, limit time.Duration) time.Time {
+	f.Helper()
+	for end := time.Now().Add(limit); ; time.Sleep(time.Millisecond) {
+		if c, _, at := f.report(); c == custom && at.After(since) {
+			return at
+		}
+		if time.Now().After(end) {
+			f.Fatalf("no heartbeat shows %#x within %v; truth %+v", custom, limit, f.sim.truth())
+		}
+	}
+}
+
+// commandsSince lists what commanded the vehicle from a time on.
+func (f *flight) commandsSince(since time.Time) (list []string) {
+	for _, r := range f.sim.received() {
+		if r.at.Before(since) {
+			continue
+		}
+		var id common.MAV_CMD
+		switch m := r.msg.(type) {
+		case *common.MessageCommandLong:
+			id = m.Command
+		case *common.MessageCommandInt:
+			id = m.Command
+		case *common.MessageSetMode:
+			list = append(list, "SET_MODE")
+			continue
+		default:
+			continue
+		}
+		if id != common.MAV_CMD_SET_MESSAGE_INTERVAL && id != common.MAV_CMD_REQUEST_MESSAGE {
+			list = append(list, fmt.Sprintf("%v %v after", id, r.at.Sub(since)))
+		}
+	}
+	return list
+}
+
+// stream lists the different axes that were streamed from a time on, in their
+// order.
+func (f *flight) stream(since time.Time) (list []axes) {
+	for _, r := range f.sticksSince(since) {
+		m := r.msg.(*common.MessageManualControl)
+		a := axes{m.X, m.Y, m.Z, m.R}
+		if len(list) == 0 || list[len(list)-1] != a {
+			list = append(list, a)
+		}
+	}
+	return list
+}
+
+// streamed are the axes that were streamed last; ok: less than 0.2 s ago.
+func (f *flight) streamed() (last axes, ok bool) {
+	list := f.stream(time.Now().Add(-200 * time.Millisecond))
+	if len(list) == 0 {
+		return last, false
+	}
+	return list[len(list)-1], true
+}
+
+// wantHandsOff checks the invariant from a time on.
+func (f *flight) wantHandsOff(since time.Time) {
+	f.Helper()
+	if list := f.commandsSince(since); len(list) > 0 {
+		f.Errorf("commanded after somebody else took the drone: %q", list)
+	}
+}
+
+// wantStream checks that nothing but these axes was streamed, without a gap that
+// PX4 would call a loss; nil: nothing at all.
+func (f *flight) wantStream(since time.Time, want *axes) {
+	f.Helper()
+	got := f.stream(since)
+	switch {
+	case want == nil && len(got) > 0:
+		f.Errorf("streamed %v, want nothing", got)
+	case want != nil && !slices.Equal(got, []axes{*want}):
+		f.Errorf("streamed %v, want %v alone", got, *want)
+	}
+	for last := since; want != nil; {
+		for _, r := range f.sticksSince(since) {
+			if gap := r.at.Sub(last); gap > 200*time.Millisecond {
+				f.Errorf("a gap of %v in the stream", gap)
+			}
+			last = r.at
+		}
+		return
+	}
+}
+
+// wantTruth checks that mode and vehicle_mode are the vehicle's own.
+func (f *flight) wantTruth() {
+	f.Helper()
+	mode, name := f.firmware.reported(f.sim.truth().mode)
+	if _, o := f.call("GET", "/mode", ""); o["mode"] != mode.String() || o["vehicle_mode"] != name {
+		f.Errorf("mode is %v, vehicle_mode %v; the vehicle is in %s (%s)", o["mode"], o["vehicle_mode"], name, mode)
+	}
+}
+
+// wantNoInput checks that the client can't move the sticks.
+func (f *flight) wantNoInput() {
+	f.Helper()
+	f.refused("/input", `{"pitch":1,"throttle":0.5}`, 409, "wrong_mode")
+}
+
+// speed is how fast the vehicle really is, over ground.
+func (f *flight) speed() float64 {
+	s := f.sim.truth()
+	return math.Hypot(s.vn, s.ve)
+}
+
+// atMoments flies to each moment and has something happen there.
+func atMoments(t *testing.T, flavour simFlavour, moments []moment, prepare func(*simulator), happens func(p *pilotFlight, m moment)) {
+	for _, m := range moments {
+		t.Run(m.name, func(t *testing.T) {
+			fly(t, flavour, prepare, func(f *flight) {
+				p := &pilotFlight{flight: f}
+				m.bring(p)
+				happens(p, m)
+				if p.order != nil {
+					p.answered(10 * time.Minute)
+				}
+			})
+		})
+	}
 }

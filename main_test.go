@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"bytes"
 	"context"
+	"flag"
 	"fmt"
 	"io"
 	"log/slog"
@@ -14,7 +15,9 @@ import (
 	"os/signal"
 	"path/filepath"
 	"regexp"
+	"runtime"
 	"slices"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -30,6 +33,11 @@ func TestMain(m *testing.M) {
 	}
 	slog.SetDefault(slog.New(slog.DiscardHandler))
 	simRecord = 10_000
+	flag.Parse()
+	given := func(name string) string { return flag.Lookup("test." + name).Value.String() }
+	if cores := runtime.GOMAXPROCS(0); given("fuzz") == "" && given("parallel") == strconv.Itoa(cores) {
+		flag.Set("test.parallel", strconv.Itoa(2*cores)) // some wait for real time
+	}
 	os.Exit(m.Run())
 }
 
@@ -120,6 +128,7 @@ func TestSIGHUPStopsTheProgramInOrder(t *testing.T) {
 
 // A log that nobody reads any more is no reason to leave the drone.
 func TestProgramLivesOnWhenNobodyReadsItsLog(t *testing.T) {
+	t.Parallel()
 	p := start(t, nil, "-device", "sim")
 	p.until(t, `"online":true`)
 	p.stderr.Close()
@@ -209,6 +218,7 @@ func TestProgramStartsWithoutItsDevice(t *testing.T) {
 }
 
 func TestProgramTakesItsDeviceWhenItIsThere(t *testing.T) {
+	t.Parallel()
 	udp, err := net.ListenPacket("udp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -232,6 +242,7 @@ func TestProgramTakesItsDeviceWhenItIsThere(t *testing.T) {
 
 // In real time: it is the program's own end that is tested.
 func TestSIGTERMAnswersThoseThatWait(t *testing.T) {
+	t.Parallel()
 	if testing.Short() {
 		t.Skip("the simulated drone can be armed after 5 s")
 	}
@@ -274,6 +285,7 @@ func TestSIGTERMAnswersThoseThatWait(t *testing.T) {
 // A client whose request never ends must not keep the drone waiting for what it
 // is left with, which goes out before its port is closed.
 func TestThePortIsClosedBeforeTheServerAtTheEnd(t *testing.T) {
+	t.Parallel()
 	line := openPTY(t)
 	p := start(t, nil, "-device", line.path, "-baud", "57600")
 	w := dial(t, strings.TrimSuffix(strings.TrimPrefix(p.base, "http://"), "/api/drone"))
@@ -425,6 +437,7 @@ func supervised(t *testing.T) (path string, told <-chan string) {
 }
 
 func TestSystemdIsTold(t *testing.T) {
+	t.Parallel()
 	path, told := supervised(t)
 	p := start(t, []string{"NOTIFY_SOCKET=" + path, "WATCHDOG_USEC=2000000"}, "-device", "sim")
 	want := []string{"READY=1", "WATCHDOG=1", "STATUS=px4 quadrotor online, disarmed, mode manual"}
@@ -445,7 +458,7 @@ func TestSystemdIsTold(t *testing.T) {
 }
 
 func TestWatchdogStarvesWhenTheLinkHangs(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	inLinkBubble(t, func(t *testing.T) {
 		l := newDrone(device{name: "none"}, 0, false)
 		l.clock.beat.Store(time.Now().UnixNano())
 		if told := signOfLife(l, 10*time.Second); !strings.Contains(told, "WATCHDOG=1") {
@@ -473,7 +486,7 @@ func TestVersionAndHelpGoToStdout(t *testing.T) {
 
 // A terminal that is paused must not stop the program.
 func TestLogThatNobodyReadsHoldsNothingUp(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	inLinkBubble(t, func(t *testing.T) {
 		r, w := io.Pipe()
 		log := newLogWriter(w)
 		for i := range 1000 {

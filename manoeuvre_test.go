@@ -530,7 +530,7 @@ func TestAWaitIsAnsweredWhenTheManoeuvreIsComplete(t *testing.T) {
 						} else if complete.IsZero() {
 							complete = time.Now()
 						}
-						if s := f.status(); time.Since(w.asked) > 4*time.Second && s["done"] == true && complete.IsZero() {
+						if done := f.link.status().done; time.Since(w.asked) > 4*time.Second && done != nil && *done && complete.IsZero() {
 							doneEarly = true
 						}
 					}

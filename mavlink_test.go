@@ -100,7 +100,6 @@ type earshot struct {
 }
 
 func newEarshot(only byte) *earshot {
-	quietLink()
 	e := &earshot{now: time.Unix(1000, 0)}
 	e.link = newLink(device{name: "none"}, only, false, func(h heard) { e.heard = append(e.heard, h) })
 	e.r = &reader{link: e.link}
@@ -488,6 +487,7 @@ func (w lockedWriter) Write(p []byte) (int, error) {
 }
 
 func TestADeviceThatFailsIsLoggedOnceAndOnceWhenItIsBack(t *testing.T) {
+	alone(t)
 	inLinkBubble(t, func(t *testing.T) {
 		log := logLines(t)
 		var there, refused atomic.Bool

@@ -364,3 +364,405 @@ func TestSetModeAsksForTheModeThatItNames(t *testing.T) {
 		}
 	}
 }
+
+// TestPX4Plans: places and heights in DO_REPOSITION and NAV_TAKEOFF are AMSL
+// whatever the frame says, yaw is in radians, unset is NaN.
+func TestPX4Plans(t *testing.T) {
+	const (
+		loiter = "LONG 176 [1 4 3 …NaN]"
+		pause  = "LONG 192 [-1 1 0 …NaN]"
+		arm    = "LONG 400 [1 0 …NaN]"
+		climb  = "LONG 22 [NaN NaN NaN NaN NaN NaN 498.5]"
+	)
+	testPlans(t, []planRow{
+		{"px4 MANUAL landed", "set mode=manual", []string{"LONG 176 [1 1 0 …NaN]"}},
+		{"px4 MANUAL landed", "set mode=altitude", []string{"LONG 176 [1 2 0 …NaN]"}},
+		{"px4 MANUAL landed", "set mode=position", []string{"LONG 176 [1 3 0 …NaN]"}},
+		{"px4 MANUAL landed", "set mode=hold", []string{loiter}},
+		{"px4 MANUAL landed", "set mode=rtl", []string{"LONG 176 [1 4 5 …NaN]"}},
+		{"px4 MANUAL landed", "set mode=rtgs", []string{"LONG 176 [1 4 5 …NaN]"}}, // it refuses 4,7
+		{"px4 MANUAL landed", "set mode=land", []string{"LONG 21 […NaN]"}},
+		{"px4 MANUAL landed", "set mode=takeoff", []string{loiter, arm, climb}},
+		{"px4 POSCTL flying", "set mode=manual", []string{"LONG 176 [1 1 0 …NaN]"}},
+		{"px4 POSCTL flying", "set mode=altitude", []string{"LONG 176 [1 2 0 …NaN]"}},
+		{"px4 POSCTL flying", "set mode=position", []string{"LONG 176 [1 3 0 …NaN]"}},
+		{"px4 POSCTL flying", "set mode=hold", []string{pause}},
+		{"px4 POSCTL flying blind", "set mode=hold", []string{pause}},
+		{"px4 POSCTL flying", "set mode=rtl", []string{"LONG 176 [1 4 5 …NaN]"}},
+		{"px4 POSCTL flying", "set mode=rtgs", []string{"LONG 176 [1 4 5 …NaN]"}},
+		{"px4 AUTO.RTL flying", "set mode=rtgs", []string{"LONG 176 [1 4 5 …NaN]"}},
+		{"px4 POSCTL.SLOW flying", "set mode=hold", []string{pause}},
+
+		{"px4 MANUAL landed", "set arm=true", []string{arm}},
+		{"px4 MANUAL armed", "set arm=false", []string{"LONG 400 [0 0 …NaN]"}},
+		{"px4 MANUAL landed", "set mode=position arm=true", []string{"LONG 176 [1 3 0 …NaN]", arm}},
+		{"px4 MANUAL landed", "set mode=hold arm=false", []string{loiter, "LONG 400 [0 0 …NaN]"}},
+		{"px4 MANUAL landed", "set mode=takeoff arm=true", []string{loiter, arm, climb}},
+		{"px4 POSCTL flying", "set mode=land arm=false", []string{"refused: arm: not while flying; the mode was not set either"}},
+
+		{"px4 MANUAL landed", "takeoff", []string{loiter, arm, climb}},
+		{"px4 MANUAL landed", "takeoff altitude=25", []string{loiter, arm, "LONG 22 [NaN NaN NaN NaN NaN NaN 513.5]"}},
+		{"px4 AUTO.LOITER landed", "takeoff", []string{arm, climb}},
+		{"px4 AUTO.LOITER armed", "takeoff", []string{climb}},
+		{"px4 AUTO.TAKEOFF landed", "takeoff", []string{loiter, arm, climb}},
+		{"px4 MANUAL armed", "takeoff", []string{climb}},
+		{"px4 POSCTL flying", "takeoff altitude=30", []string{"LONG 22 [NaN NaN NaN NaN NaN NaN 518.5]"}},
+		{"px4 POSCTL flying", "takeoff", []string{"refused: altitude: the vehicle is already 10.0 m above home"}},
+		{"px4 MANUAL landed uphill", "takeoff altitude=5", []string{"refused: altitude: the vehicle is already 6.5 m above home"}},
+		{"px4 MANUAL landed uphill", "takeoff", []string{loiter, arm, climb}},
+		{"px4 MANUAL landed homeless", "takeoff altitude=20", []string{loiter, arm, "LONG 22 [NaN NaN NaN NaN NaN NaN 508.5]"}},
+		{"px4 POSCTL flying homeless", "takeoff altitude=20", []string{"refused: takeoff: the autopilot has no home position yet; wait for its GPS"}},
+		{"px4 MANUAL landed homeless blind", "takeoff", []string{"refused: takeoff: the autopilot has no home position yet; wait for its GPS"}},
+
+		{"px4 POSCTL flying", "goto lat=47.398 lon=8.546", []string{"INT 192 frame=0 [-1 1 0 1.5707964] x=473980000 y=85460000 z=498.5"}},
+		{"px4 POSCTL flying", "goto lat=47.398 lon=8.546 altitude=20", []string{"INT 192 frame=0 [-1 1 0 1.5707964] x=473980000 y=85460000 z=508.5"}},
+		{"px4 POSCTL flying", "goto lat=47.398 lon=8.546 altitude_msl=600", []string{"INT 192 frame=0 [-1 1 0 1.5707964] x=473980000 y=85460000 z=600"}},
+		{"px4 POSCTL flying", "goto altitude=20", []string{"INT 192 frame=0 [-1 1 0 1.5707964] x=473977421 y=85455938 z=508.5"}},
+		{"px4 POSCTL flying", "goto altitude=-3", []string{"INT 192 frame=0 [-1 1 0 1.5707964] x=473977421 y=85455938 z=485.5"}},
+		{"px4 POSCTL flying", "goto altitude_msl=0", []string{"INT 192 frame=0 [-1 1 0 1.5707964] x=473977421 y=85455938 z=0"}},
+		{"px4 POSCTL flying", "goto heading=0", []string{"INT 192 frame=0 [-1 1 0 0] x=473977421 y=85455938 z=498.5"}},
+		{"px4 POSCTL flying", "goto heading=180", []string{"INT 192 frame=0 [-1 1 0 3.1415927] x=473977421 y=85455938 z=498.5"}},
+		{"px4 POSCTL flying", "goto heading=270", []string{"INT 192 frame=0 [-1 1 0 -1.5707964] x=473977421 y=85455938 z=498.5"}},
+		{"px4 POSCTL flying", "goto heading=360", []string{"INT 192 frame=0 [-1 1 0 0] x=473977421 y=85455938 z=498.5"}},
+		{"px4 POSCTL flying", "goto lat=-33.8688 lon=151.2093 altitude=20 heading=45 speed=5", []string{"INT 192 frame=0 [5 1 0 0.7853982] x=-338688000 y=1512093000 z=508.5"}},
+		{"px4 POSCTL flying", "goto lat=-90 lon=-180", []string{"INT 192 frame=0 [-1 1 0 1.5707964] x=-900000000 y=-1800000000 z=498.5"}},
+		{"px4 POSCTL flying", "goto lat=32.8 lon=8.5460009", []string{"INT 192 frame=0 [-1 1 0 1.5707964] x=328000000 y=85460009 z=498.5"}},
+		{"px4 POSCTL flying headless", "goto lat=47.398 lon=8.546", []string{"INT 192 frame=0 [-1 1 0 NaN] x=473980000 y=85460000 z=498.5"}},
+		{"px4 POSCTL armed climbing", "goto altitude=20", []string{"INT 192 frame=0 [-1 1 0 1.5707964] x=473977421 y=85455938 z=508.5"}},
+		{"px4 POSCTL armed undefined", "goto altitude=20", []string{"INT 192 frame=0 [-1 1 0 1.5707964] x=473977421 y=85455938 z=508.5"}},
+		{"px4 POSCTL flying homeless", "goto lat=47.398 lon=8.546", []string{"INT 192 frame=0 [-1 1 0 1.5707964] x=473980000 y=85460000 z=498.5"}},
+		{"px4 POSCTL flying homeless", "goto altitude_msl=520", []string{"INT 192 frame=0 [-1 1 0 1.5707964] x=473977421 y=85455938 z=520"}},
+		{"px4 POSCTL flying homeless", "goto altitude=20", []string{"refused: altitude: the autopilot has no home position yet; give altitude_msl, or wait for its GPS"}},
+		{"px4 POSCTL flying blind", "goto altitude=20", []string{"refused: the autopilot has no position yet: give lat and lon, or wait for its GPS"}},
+		{"px4 POSCTL flying blind", "goto lat=47.398 lon=8.546 altitude=20", []string{"INT 192 frame=0 [-1 1 0 NaN] x=473980000 y=85460000 z=508.5"}},
+		{"px4 MANUAL landed", "goto lat=47.398 lon=8.546 altitude=20", []string{notFlying}},
+		{"px4 POSCTL armed", "goto lat=47.398 lon=8.546 altitude=20", []string{notFlying}},
+
+		// Only DO_SET_MODE ends a failsafe; what is refused after it asks for the return again.
+		{"px4 AUTO.LOITER flying failsafe", "goto altitude=20", []string{loiter, "INT 192 frame=0 [-1 1 0 1.5707964] x=473977421 y=85455938 z=508.5", endsFailsafe}},
+		{"px4 AUTO.RTL flying failsafe", "goto altitude=20", []string{loiter, "INT 192 frame=0 [-1 1 0 1.5707964] x=473977421 y=85455938 z=508.5", endsFailsafe}},
+		{"px4 AUTO.RTL flying failsafe", "land lat=47.398 lon=8.546", []string{loiter, "INT 192 frame=0 [-1 1 0 NaN] x=473980000 y=85460000 z=498.5", "over it: LONG 21 […NaN]", endsFailsafe}},
+		{"px4 AUTO.RTL flying failsafe", "set mode=hold", []string{loiter, pause, endsFailsafe}},
+		{"px4 POSCTL flying failsafe", "set mode=position arm=true", []string{"LONG 176 [1 3 0 …NaN]", arm, endsFailsafe}},
+		{"px4 AUTO.RTL flying failsafe", "set mode=hold arm=true", []string{loiter, pause, arm, endsFailsafe}},
+		// No failsafe was ended where the one mode change is refused, or there is none.
+		{"px4 AUTO.RTL flying failsafe", "set mode=position", []string{"LONG 176 [1 3 0 …NaN]"}},
+		{"px4 AUTO.RTL flying failsafe", "set mode=land arm=true", []string{"LONG 21 […NaN]", arm}},
+		{"px4 AUTO.LOITER landed failsafe", "takeoff", []string{arm, climb}},
+		{"px4 AUTO.LOITER armed failsafe", "set mode=hold arm=true", []string{loiter, pause, arm}},
+		{"px4 AUTO.RTL landed failsafe", "set mode=position arm=true", []string{"LONG 176 [1 3 0 …NaN]", arm}},
+
+		{"px4 POSCTL flying", "land", []string{"LONG 21 […NaN]"}},
+		{"px4 AUTO.LAND flying landing", "land", []string{"LONG 21 […NaN]"}},
+		{"px4 POSCTL flying", "land lat=47.398 lon=8.546", []string{"INT 192 frame=0 [-1 1 0 NaN] x=473980000 y=85460000 z=498.5", "over it: LONG 21 […NaN]"}},
+		{"px4 POSCTL flying homeless", "land lat=47.398 lon=8.546", []string{"INT 192 frame=0 [-1 1 0 NaN] x=473980000 y=85460000 z=498.5", "over it: LONG 21 […NaN]"}},
+		{"px4 MANUAL landed", "land lat=47.398 lon=8.546", []string{notFlying}},
+
+		// Asking again for the mode it is in would leave a goto's target standing.
+		{"px4 AUTO.LOITER flying", "set mode=hold", []string{pause}},
+		{"px4 AUTO.LOITER flying blind", "set mode=hold", []string{pause}},
+		{"px4 AUTO.LOITER landed", "set mode=hold", []string{loiter}},
+		{"px4 AUTO.LOITER armed", "set mode=hold", []string{pause}},
+		{"px4 MANUAL armed", "set mode=hold", []string{pause}}, // a takeoff may be under way
+		{"px4 MANUAL armed", "set mode=hold arm=false", []string{pause, "LONG 400 [0 0 …NaN]"}},
+	})
+}
+
+// What no reader of a table would notice: PX4 arms and stays on the ground at
+// latitude and longitude 0, and flies degrees as radians.
+func TestNoPX4PlanAsksForPlaceZeroOrDegrees(t *testing.T) {
+	for _, altitude := range []string{"2.5", "10", "120"} {
+		p, err := parseRequest(t, "takeoff altitude="+altitude).plan(parseVehicle(t, "px4 AUTO.LOITER landed"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if s := p.steps[len(p.steps)-1]; s.cmd != common.MAV_CMD_NAV_TAKEOFF || s.asInt || !math.IsNaN(float64(s.p[4])) || !math.IsNaN(float64(s.p[5])) || s.p[6] <= testHome {
+			t.Errorf("takeoff to %s m: %s", altitude, describe(&s))
+		}
+	}
+	for heading := range 361 {
+		p, err := parseRequest(t, fmt.Sprintf("goto heading=%d", heading)).plan(parseVehicle(t, "px4 POSCTL flying"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		yaw := float64(p.steps[0].p[3])
+		if math.Abs(yaw) > math.Pi+1e-6 || math.Abs(math.Remainder(yaw*180/math.Pi-float64(heading), 360)) > 1e-4 {
+			t.Errorf("heading %d is sent as %v", heading, yaw)
+		}
+	}
+}
+
+// TestPX4LeavesStickModeThroughOneThatSticksCantUndo: sticks that moved in the
+// last 1.6 s take any mode back but POSCTL, and the drone stops in it.
+func TestPX4LeavesStickModeThroughOneThatSticksCantUndo(t *testing.T) {
+	const (
+		posctl   = "if it can: LONG 176 [1 3 0 …NaN]"
+		altctl   = "if it can: LONG 176 [1 2 0 …NaN]"
+		rtl      = "LONG 176 [1 4 5 …NaN]"
+		loiter   = "LONG 176 [1 4 3 …NaN]"
+		pause    = "LONG 192 [-1 1 0 …NaN]"
+		manual   = "LONG 176 [1 1 0 …NaN]"
+		altitude = "LONG 176 [1 2 0 …NaN]"
+	)
+	testPlans(t, []planRow{
+		{"px4 ALTCTL flying streams", "set mode=rtl", []string{posctl, rtl}},
+		{"px4 MANUAL flying streams", "set mode=rtl", []string{posctl, rtl}},
+		{"px4 STABILIZED flying streams", "set mode=rtl", []string{posctl, rtl}},
+		{"px4 ALTCTL flying streams", "set mode=hold", []string{posctl, pause}},
+		{"px4 ALTCTL flying streams", "land", []string{posctl, "LONG 21 […NaN]"}},
+		{"px4 ALTCTL flying streams headless", "goto altitude=20", []string{posctl, "INT 192 frame=0 [-1 1 0 NaN] x=473977421 y=85455938 z=508.5"}},
+		{"px4 ALTCTL flying streams headless failsafe", "goto altitude=20", []string{posctl, loiter, "INT 192 frame=0 [-1 1 0 NaN] x=473977421 y=85455938 z=508.5", endsFailsafe}},
+		{"px4 MANUAL flying streams", "land lat=47.398 lon=8.546", []string{posctl, "INT 192 frame=0 [-1 1 0 NaN] x=473980000 y=85460000 z=498.5", "over it: LONG 21 […NaN]"}},
+		{"px4 ALTCTL armed undefined streams", "takeoff altitude=30", []string{posctl, "LONG 22 [NaN NaN NaN NaN NaN NaN 518.5]"}},
+		{"px4 POSCTL flying streams", "set mode=rtl", []string{rtl}},
+		{"px4 POSCTL flying streams", "set mode=hold", []string{pause}},
+		{"px4 MANUAL flying streams blind", "set mode=rtl", []string{altctl, rtl}},
+		{"px4 ALTCTL flying streams blind", "set mode=rtl", []string{rtl}},
+		// Where no sticks of ours move, or nothing flies, there is nothing to lead out of.
+		{"px4 ALTCTL flying", "set mode=rtl", []string{rtl}},
+		{"px4 ALTCTL armed streams", "set mode=rtl", []string{rtl}},
+		{"px4 AUTO.LOITER flying streams", "set mode=rtl", []string{rtl}},
+		{"copter ALT_HOLD flying streams", "set mode=rtl", []string{"LONG 176 [1 6 …0]"}},
+
+		// From one stick mode to another nothing stands between.
+		{"px4 ALTCTL flying streams away", "set mode=manual", []string{manual}},
+		{"px4 MANUAL flying streams away", "set mode=altitude", []string{altitude}},
+		{"px4 MANUAL flying streams away", "set mode=position", []string{"LONG 176 [1 3 0 …NaN]"}},
+
+		// Centring the sticks in an AUTO mode leads to POSCTL anyway.
+		{"px4 AUTO.LOITER flying away", "set mode=altitude", []string{posctl, altitude}},
+		{"px4 AUTO.LOITER flying away", "set mode=manual", []string{posctl, manual}},
+		{"px4 AUTO.LOITER flying away blind", "set mode=manual", []string{altctl, manual}},
+		{"px4 AUTO.LOITER flying away", "set mode=position", []string{"LONG 176 [1 3 0 …NaN]"}},
+		{"px4 AUTO.LOITER flying", "set mode=altitude", []string{altitude}},
+		{"px4 AUTO.LOITER landed away", "set mode=altitude", []string{altitude}},
+		{"copter GUIDED flying away", "set mode=altitude", []string{"LONG 176 [1 2 …0]"}},
+	})
+}
+
+// TestPX4PlanTellsMachineAndSticksWhatItMeans: what each step needs of the sticks
+// and leads to, and where the plan goes.
+func TestPX4PlanTellsMachineAndSticksWhatItMeans(t *testing.T) {
+	testMeanings(t, []meaningRow{
+		{"px4 AUTO.LOITER flying", "set mode=manual", "led manual by MANUAL*"},
+		{"px4 AUTO.LOITER flying", "set mode=altitude", "led altitude by ALTCTL*"},
+		{"px4 AUTO.LOITER flying away", "set mode=altitude", "anyhow position by POSCTL | led altitude by ALTCTL*"},
+		{"px4 AUTO.LOITER landed", "set mode=position arm=true", "led position by POSCTL* | led; to armed"},
+		{"px4 AUTO.LOITER landed", "set mode=hold arm=true", "still hold by AUTO.LOITER* | led; to armed"},
+		{"px4 POSCTL flying streams", "set mode=hold", "still hold by AUTO.LOITER*"},
+		{"px4 ALTCTL flying streams", "set mode=hold", "anyhow position by POSCTL | still hold by AUTO.LOITER*"},
+		{"px4 MANUAL flying streams blind", "set mode=hold", "anyhow altitude by ALTCTL | still hold by AUTO.LOITER*"},
+		{"px4 AUTO.RTL flying failsafe", "set mode=hold", "still hold by AUTO.LOITER | anyhow hold by AUTO.LOITER*"},
+		{"px4 POSCTL flying", "set mode=rtl", "still rtl by AUTO.RTL*; urgent"},
+		{"px4 POSCTL flying", "set mode=rtgs", "still rtgs by AUTO.RTL*; urgent"},
+		{"px4 POSCTL flying", "land", "still land by AUTO.LAND*; urgent"},
+		{"px4 POSCTL flying", "land lat=47.398 lon=8.546", "still land by AUTO.LOITER*; over it land by AUTO.LAND; urgent; at 47.398 8.546 10, 498.5 AMSL"},
+		{"px4 AUTO.RTL flying failsafe", "land lat=47.398 lon=8.546", "still hold by AUTO.LOITER | anyhow land by AUTO.LOITER*; over it land by AUTO.LAND; urgent; at 47.398 8.546 10, 498.5 AMSL"},
+		{"px4 MANUAL landed", "takeoff", "still hold by AUTO.LOITER | led | anyhow takeoff by AUTO.TAKEOFF*; to armed; ends in AUTO.LOITER from 496.5; at NaN NaN 10, 498.5 AMSL"},
+		{"px4 AUTO.LOITER landed", "takeoff", "still | anyhow takeoff by AUTO.TAKEOFF*; to armed; ends in AUTO.LOITER from 496.5; at NaN NaN 10, 498.5 AMSL"},
+		{"px4 POSCTL flying", "takeoff altitude=30", "still takeoff by AUTO.TAKEOFF*; to armed; ends in AUTO.LOITER from 515.5; at NaN NaN 30, 518.5 AMSL"},
+		{"px4 AUTO.LOITER armed", "takeoff altitude=40", "still takeoff by AUTO.TAKEOFF*; to armed; ends in AUTO.LOITER from 524.5; at NaN NaN 40, 528.5 AMSL"},
+		{"px4 AUTO.LOITER armed", "takeoff altitude=20", "still takeoff by AUTO.TAKEOFF*; to armed; ends in AUTO.LOITER from 506.5; at NaN NaN 20, 508.5 AMSL"},
+		{"px4 AUTO.LOITER armed", "takeoff altitude=4", "still takeoff by AUTO.TAKEOFF*; to armed; ends in AUTO.LOITER from 490.5; at NaN NaN 4, 492.5 AMSL"},
+		{"px4 AUTO.LOITER armed", "takeoff altitude=3", "still takeoff by AUTO.TAKEOFF*; to armed; ends in AUTO.LOITER from 490; at NaN NaN 3, 491.5 AMSL"},
+		{"px4 AUTO.LOITER armed", "takeoff altitude=1.5", "still takeoff by AUTO.TAKEOFF*; to armed; ends in AUTO.LOITER from 489.1; at NaN NaN 1.5, 490 AMSL"},
+		{"px4 MANUAL landed uphill", "takeoff altitude=10", "still hold by AUTO.LOITER | led | anyhow takeoff by AUTO.TAKEOFF*; to armed; ends in AUTO.LOITER from 496.5; at NaN NaN 10, 498.5 AMSL"},
+		{"px4 MANUAL landed homeless", "takeoff altitude=20", "still hold by AUTO.LOITER | led | anyhow takeoff by AUTO.TAKEOFF*; to armed; ends in AUTO.LOITER from 506.5; at NaN NaN 20, 508.5 AMSL"},
+		{"px4 POSCTL flying", "goto lat=47.398 lon=8.546 altitude=20", "still hold by AUTO.LOITER*; at 47.398 8.546 20, 508.5 AMSL"},
+		{"px4 POSCTL flying", "goto heading=270", "still hold by AUTO.LOITER*; at 47.3977421 8.5455938 10, 498.5 AMSL; facing 270"},
+		{"px4 POSCTL flying homeless", "goto altitude_msl=508.5", "still hold by AUTO.LOITER*; at 47.3977421 8.5455938 NaN, 508.5 AMSL"},
+		{"px4 AUTO.RTL flying failsafe", "goto altitude=20", "still hold by AUTO.LOITER | anyhow hold by AUTO.LOITER*; at 47.3977421 8.5455938 20, 508.5 AMSL"},
+		{"px4 AUTO.LOITER landed", "set arm=true", "led; to armed"},
+		{"px4 MANUAL landed", "set arm=true", "led; to armed"},
+		{"px4 POSCTL landed", "set arm=true", "led; to armed"},
+		{"px4 POSCTL armed", "set arm=false", "anyhow; to disarmed; urgent"},
+	})
+}
+
+// TestCopterPlans: heights are above home in frame 3 unless told AMSL, NAV_TAKEOFF
+// is a COMMAND_LONG in GUIDED after arming, speed and yaw go after a goto, unset
+// is 0.
+func TestCopterPlans(t *testing.T) {
+	const (
+		guided = "LONG 176 [1 4 …0]"
+		brake  = "LONG 176 [1 17 …0]"
+		arm    = "LONG 400 [1 …0]"
+		yaw    = "if it can: LONG 115 [90 …0]" // as it is
+	)
+	testPlans(t, []planRow{
+		{"copter STABILIZE landed", "set mode=manual", []string{"LONG 176 [1 …0]"}},
+		{"copter STABILIZE landed", "set mode=altitude", []string{"LONG 176 [1 2 …0]"}},
+		{"copter STABILIZE landed", "set mode=position", []string{"LONG 176 [1 5 …0]"}},
+		{"copter STABILIZE landed", "set mode=hold", []string{guided}},
+		{"copter STABILIZE landed", "set mode=rtl", []string{"LONG 176 [1 6 …0]"}},
+		{"copter STABILIZE landed", "set mode=rtgs", []string{"LONG 176 [1 6 …0]"}},
+		{"copter STABILIZE landed", "set mode=land", []string{"LONG 21 […0]"}},
+		{"copter STABILIZE landed", "set mode=takeoff", []string{guided, arm, "LONG 22 [0 0 0 0 0 0 10]"}},
+		{"copter LOITER flying", "set mode=manual", []string{"LONG 176 [1 …0]"}},
+		{"copter LOITER flying", "set mode=altitude", []string{"LONG 176 [1 2 …0]"}},
+		{"copter LOITER flying", "set mode=position", []string{"LONG 176 [1 5 …0]"}},
+		{"copter POSHOLD flying", "set mode=position", []string{"LONG 176 [1 5 …0]"}},
+		{"copter LOITER flying", "set mode=hold", []string{guided}},
+		{"copter LOITER flying", "set mode=rtl", []string{"LONG 176 [1 6 …0]"}},
+		{"copter RTL flying", "set mode=rtgs", []string{"LONG 176 [1 6 …0]"}},
+
+		{"copter STABILIZE landed", "set arm=true", []string{arm}},
+		{"copter STABILIZE armed", "set arm=false", []string{"LONG 400 […0]"}},
+		{"copter STABILIZE landed", "set mode=position arm=true", []string{"LONG 176 [1 5 …0]", arm}},
+		{"copter RTL flying failsafe", "set mode=position arm=true", []string{"LONG 176 [1 5 …0]", arm}},
+		{"copter STABILIZE armed", "set mode=hold arm=false", []string{guided, "LONG 400 […0]"}},
+
+		{"copter STABILIZE landed", "takeoff", []string{guided, arm, "LONG 22 [0 0 0 0 0 0 10]"}},
+		{"copter STABILIZE landed", "takeoff altitude=25.5", []string{guided, arm, "LONG 22 [0 0 0 0 0 0 25.5]"}},
+		{"copter STABILIZE armed", "takeoff", []string{guided, "LONG 22 [0 0 0 0 0 0 10]"}},
+		{"copter STABILIZE armed undefined", "takeoff", []string{guided, "LONG 22 [0 0 0 0 0 0 10]"}},
+		{"copter GUIDED landed", "takeoff", []string{guided, arm, "LONG 22 [0 0 0 0 0 0 10]"}},
+		{"copter STABILIZE landed homeless blind", "takeoff", []string{guided, arm, "LONG 22 [0 0 0 0 0 0 10]"}},
+		{"copter LOITER flying", "takeoff altitude=30", []string{"refused: takeoff: already flying; use goto to climb"}},
+		{"copter GUIDED armed climbing", "takeoff", []string{"refused: takeoff: already flying; use goto to climb"}},
+
+		{"copter LOITER flying", "goto lat=47.398 lon=8.546", []string{"INT 192 frame=3 [-1 1 0 0] x=473980000 y=85460000 z=10", yaw}},
+		{"copter LOITER flying", "goto lat=47.398 lon=8.546 altitude=20", []string{"INT 192 frame=3 [-1 1 0 0] x=473980000 y=85460000 z=20", yaw}},
+		{"copter LOITER flying", "goto lat=47.398 lon=8.546 altitude_msl=510", []string{"INT 192 frame=0 [-1 1 0 0] x=473980000 y=85460000 z=510", yaw}},
+		{"copter LOITER flying", "goto altitude=20", []string{"INT 192 frame=3 [-1 1 0 0] x=473977421 y=85455938 z=20", yaw}},
+		{"copter LOITER flying", "goto altitude=0", []string{"INT 192 frame=3 [-1 1 0 0] x=473977421 y=85455938 z=0", yaw}},
+		{"copter LOITER flying", "goto altitude_msl=510", []string{"INT 192 frame=0 [-1 1 0 0] x=473977421 y=85455938 z=510", yaw}},
+		{"copter LOITER flying", "goto heading=270", []string{"INT 192 frame=3 [-1 1 0 0] x=473977421 y=85455938 z=10", "LONG 115 [270 …0]"}},
+		{"copter LOITER flying", "goto heading=0", []string{"INT 192 frame=3 [-1 1 0 0] x=473977421 y=85455938 z=10", "LONG 115 […0]"}},
+		{"copter LOITER flying", "goto lat=47.398 lon=8.546 speed=5", []string{"INT 192 frame=3 [-1 1 0 0] x=473980000 y=85460000 z=10", "LONG 178 [1 5 -1 …0]", yaw}},
+		{"copter GUIDED flying", "goto lat=-33.8688 lon=151.2093 altitude=20 heading=45 speed=2.5", []string{"INT 192 frame=3 [-1 1 0 0] x=-338688000 y=1512093000 z=20", "LONG 178 [1 2.5 -1 …0]", "LONG 115 [45 …0]"}},
+		{"copter GUIDED flying", "goto altitude=20", []string{"INT 192 frame=3 [-1 1 0 0] x=473977421 y=85455938 z=20", yaw}},
+		{"copter GUIDED flying sped", "goto altitude=20", []string{"INT 192 frame=3 [-1 1 0 0] x=473977421 y=85455938 z=20", "if it can: LONG 178 [1 7.5 -1 …0]", yaw}},
+		{"copter GUIDED flying sped", "goto altitude=20 speed=3", []string{"INT 192 frame=3 [-1 1 0 0] x=473977421 y=85455938 z=20", "LONG 178 [1 3 -1 …0]", yaw}},
+		{"copter LOITER flying sped", "goto altitude=20", []string{"INT 192 frame=3 [-1 1 0 0] x=473977421 y=85455938 z=20", yaw}}, // entering GUIDED resets it
+		{"copter GUIDED flying sped", "land lat=47.398 lon=8.546", []string{"INT 192 frame=3 [-1 1 0 0] x=473980000 y=85460000 z=10", "if it can: LONG 178 [1 7.5 -1 …0]", "over it: LONG 21 […0]"}},
+		{"copter LOITER flying headless", "goto altitude=20", []string{"INT 192 frame=3 [-1 1 0 0] x=473977421 y=85455938 z=20"}},
+		{"copter RTL flying failsafe headless", "goto altitude=20", []string{"INT 192 frame=3 [-1 1 0 0] x=473977421 y=85455938 z=20"}},
+		{"copter LOITER flying homeless", "goto altitude=20", []string{"INT 192 frame=3 [-1 1 0 0] x=473977421 y=85455938 z=20", yaw}},
+		{"copter LOITER flying homeless blind", "goto lat=47.398 lon=8.546 altitude_msl=510", []string{"INT 192 frame=0 [-1 1 0 0] x=473980000 y=85460000 z=510"}},
+		{"copter LOITER flying blind", "goto lat=47.398 lon=8.546 altitude=20", []string{"INT 192 frame=3 [-1 1 0 0] x=473980000 y=85460000 z=20"}},
+		{"copter LOITER flying blind", "goto lat=47.398 lon=8.546 altitude_msl=510", []string{"INT 192 frame=0 [-1 1 0 0] x=473980000 y=85460000 z=510"}},
+		{"copter LOITER flying blind", "goto lat=47.398 lon=8.546", []string{"refused: altitude: the autopilot's own height is not known yet; give altitude or altitude_msl"}},
+		{"copter LOITER flying blind", "goto altitude=20", []string{"refused: the autopilot has no position yet: give lat and lon, or wait for its GPS"}},
+		{"copter STABILIZE landed", "goto altitude=20", []string{notFlying}},
+		{"copter GUIDED armed", "goto altitude=20", []string{notFlying}},
+
+		{"copter LOITER flying", "land", []string{"LONG 21 […0]"}},
+		{"copter LOITER flying", "land lat=47.398 lon=8.546", []string{"INT 192 frame=3 [-1 1 0 0] x=473980000 y=85460000 z=10", "over it: LONG 21 […0]"}},
+		{"copter GUIDED flying", "land lat=47.398 lon=8.546", []string{"INT 192 frame=3 [-1 1 0 0] x=473980000 y=85460000 z=10", "over it: LONG 21 […0]"}},
+		{"copter LOITER flying blind", "land lat=47.398 lon=8.546", []string{"refused: altitude: the autopilot's own height is not known yet; give altitude or altitude_msl"}},
+		{"copter STABILIZE landed", "land lat=47.398 lon=8.546", []string{notFlying}},
+
+		// BRAKE stops it; GUIDED asked for in GUIDED flies on.
+		{"copter GUIDED flying", "set mode=hold", []string{brake, guided}},
+		{"copter GUIDED flying blind", "set mode=hold", []string{brake, guided}},
+		{"copter BRAKE flying", "set mode=hold", []string{guided}},
+		{"copter ALT_HOLD flying streams", "set mode=hold", []string{guided}},
+		{"copter GUIDED armed", "set mode=hold", []string{brake, guided}},          // a takeoff may be under way
+		{"copter LOITER flying to-hold", "set mode=hold", []string{brake, guided}}, // it may fly somewhere
+		{"copter LOITER armed", "set mode=hold", []string{guided}},
+		{"copter GUIDED landed", "set mode=hold", []string{guided}},
+	})
+}
+
+// circles is the refusal of a QuadPlane that does not hover in GUIDED.
+func circles(what string) string {
+	return "unsupported: " + what + ": this QuadPlane circles in GUIDED instead of hovering; set Q_GUIDED_MODE to 1"
+}
+
+func TestPlanePlans(t *testing.T) {
+	const (
+		here   = "INT 192 frame=3 [-1 1 0 0] x=473977421 y=85455938 z=10"
+		guided = "LONG 176 [1 15 …0]"
+		arm    = "LONG 400 [1 …0]"
+	)
+	testPlans(t, []planRow{
+		{"quadplane QLOITER flying", "set mode=manual", []string{"LONG 176 [1 17 …0]"}},
+		{"quadplane QLOITER flying", "set mode=altitude", []string{"LONG 176 [1 18 …0]"}},
+		{"quadplane QLOITER flying", "set mode=position", []string{"LONG 176 [1 19 …0]"}},
+		{"quadplane QLOITER flying hovers", "set mode=hold", []string{guided}},
+		{"quadplane QLOITER flying", "set mode=rtl", []string{"LONG 176 [1 21 …0]"}},
+		{"quadplane QLOITER flying", "set mode=rtgs", []string{"LONG 176 [1 21 …0]"}},
+		{"quadplane QLOITER flying", "set mode=land", []string{"LONG 176 [1 20 …0]"}},
+		{"quadplane QLAND flying", "land", []string{"LONG 176 [1 20 …0]"}},
+		{"quadplane QLOITER landed", "set mode=takeoff", []string{guided, arm, "LONG 22 [0 0 0 0 0 0 10]"}},
+		{"quadplane QLOITER landed", "takeoff altitude=25", []string{guided, arm, "LONG 22 [0 0 0 0 0 0 25]"}},
+		{"quadplane QLOITER armed", "takeoff", []string{guided, "LONG 22 [0 0 0 0 0 0 10]"}},
+		{"quadplane QLOITER flying", "takeoff", []string{"refused: takeoff: already flying; use goto to climb"}},
+		{"quadplane QLOITER landed", "set arm=true", []string{arm}},
+		{"quadplane QLOITER armed", "set arm=false", []string{"LONG 400 […0]"}},
+		{"quadplane QSTABILIZE landed", "set mode=altitude arm=true", []string{"LONG 176 [1 18 …0]", arm}},
+		{"quadplane QLOITER flying hovers", "goto lat=47.398 lon=8.546 altitude=20", []string{"INT 192 frame=3 [-1 1 0 0] x=473980000 y=85460000 z=20"}},
+		{"quadplane QLOITER flying hovers", "goto lat=47.398 lon=8.546 altitude_msl=510 speed=5 heading=90", []string{"INT 192 frame=0 [-1 1 0 0] x=473980000 y=85460000 z=510", "LONG 178 [1 5 -1 …0]", "LONG 115 [90 …0]"}},
+		{"quadplane QLOITER landed", "goto altitude=20", []string{notFlying}},
+		{"quadplane QLOITER flying hovers", "land lat=47.398 lon=8.546", []string{"INT 192 frame=3 [-1 1 0 0] x=473980000 y=85460000 z=10", "over it: LONG 176 [1 20 …0]"}},
+		{"quadplane GUIDED flying hovers", "set mode=hold", []string{here}},
+		{"quadplane GUIDED flying hovers blind", "set mode=hold", []string{guided}},
+		{"quadplane QLOITER flying hovers to-hold", "set mode=hold", []string{here}},
+		{"quadplane GUIDED landed", "set mode=hold", []string{guided}},
+		{"quadplane GUIDED flying hovers sped", "goto altitude=20", []string{"INT 192 frame=3 [-1 1 0 0] x=473977421 y=85455938 z=20"}},
+
+		// Where GUIDED circles there is no place to hold, but for one on its wing.
+		{"quadplane QLOITER flying", "set mode=hold", []string{circles("hold")}},
+		{"quadplane QLOITER flying circles", "set mode=hold", []string{circles("hold")}},
+		{"quadplane QLOITER flying circles", "goto altitude=20", []string{circles("goto")}},
+		{"quadplane QLOITER flying", "land lat=47.398 lon=8.546", []string{circles("land")}},
+		{"quadplane GUIDED flying", "set mode=hold", []string{circles("hold")}},
+		{"quadplane GUIDED armed", "set mode=hold", []string{circles("hold")}},
+		{"quadplane QLOITER landed", "set mode=hold", []string{guided}},
+		{"quadplane FBWA flying wing", "set mode=hold", []string{guided}},
+		{"quadplane GUIDED flying wing", "set mode=hold", []string{here}},
+		{"quadplane FBWA flying wing circles", "goto altitude=20", []string{"INT 192 frame=3 [-1 1 0 0] x=473977421 y=85455938 z=20"}},
+
+		{"plane FBWB flying", "set mode=manual", []string{"LONG 176 [1 …0]"}},
+		{"plane FBWB flying", "set mode=altitude", []string{"LONG 176 [1 6 …0]"}},
+		{"plane FBWB flying", "set mode=position", []string{`unsupported: mode: this vehicle has no mode for "position"`}},
+		{"plane FBWB flying", "set mode=position arm=true", []string{`unsupported: mode: this vehicle has no mode for "position"`}},
+		{"plane FBWB flying", "set mode=hold", []string{guided}},
+		{"plane FBWB flying", "set mode=rtl", []string{"LONG 176 [1 11 …0]"}},
+		{"plane FBWB flying", "set mode=rtgs", []string{"LONG 176 [1 11 …0]"}},
+		{"plane FBWB flying", "set mode=land", []string{fixedWing}},
+		{"plane FBWB flying", "land", []string{fixedWing}},
+		{"plane FBWB flying", "land lat=47.398 lon=8.546", []string{fixedWing}},
+		{"plane FBWB landed", "takeoff", []string{"LONG 176 [1 13 …0]", arm}},
+		{"plane FBWB landed", "set mode=takeoff", []string{"LONG 176 [1 13 …0]", arm}},
+		{"plane FBWB armed", "takeoff", []string{"LONG 176 [1 13 …0]"}},
+		{"plane FBWB landed", "takeoff altitude=30", []string{"unsupported: altitude: a fixed wing takes off to its own TKOFF_ALT; leave it out"}},
+		{"plane FBWB flying", "takeoff", []string{"refused: takeoff: already flying; use goto to climb"}},
+		{"plane FBWB landed", "set arm=true", []string{arm}},
+		{"plane FBWB armed", "set arm=false", []string{"LONG 400 […0]"}},
+		{"plane FBWB flying", "goto lat=47.398 lon=8.546 altitude=60", []string{"INT 192 frame=3 [-1 1 0 0] x=473980000 y=85460000 z=60"}},
+		{"plane FBWB flying", "goto altitude_msl=600 speed=20", []string{"INT 192 frame=0 [-1 1 0 0] x=473977421 y=85455938 z=600", "LONG 178 [1 20 -1 …0]"}},
+		{"plane FBWB flying", "goto lat=47.398 lon=8.546 heading=90", []string{"unsupported: heading: a fixed wing can't keep one at a place; leave it out"}},
+		{"plane FBWB landed", "goto altitude=60", []string{notFlying}},
+		{"plane GUIDED flying", "set mode=hold", []string{here}},
+		{"plane GUIDED flying blind", "set mode=hold", []string{guided}},
+	})
+}
+
+// TestArduPilotPlanTellsMachineAndSticksWhatItMeans: what each step needs of the
+// sticks and leads to, and where the plan goes.
+func TestArduPilotPlanTellsMachineAndSticksWhatItMeans(t *testing.T) {
+	testMeanings(t, []meaningRow{
+		{"copter GUIDED flying", "set mode=manual", "led manual by STABILIZE*"},
+		{"copter GUIDED flying away", "set mode=altitude", "led altitude by ALT_HOLD*"},
+		{"copter LOITER flying streams", "set mode=hold", "anyhow hold by GUIDED*"},
+		{"copter GUIDED flying", "set mode=hold", "anyhow hold by BRAKE | anyhow hold by GUIDED*"},
+		{"copter LOITER flying", "set mode=rtgs", "anyhow rtgs by RTL*; urgent"},
+		{"copter LOITER flying", "land", "anyhow land by LAND*; urgent"},
+		{"copter LOITER flying", "land lat=47.398 lon=8.546", "anyhow land by GUIDED*; over it land by LAND; urgent; at 47.398 8.546 10, 498.5 AMSL"},
+		{"copter STABILIZE landed", "takeoff", "anyhow hold by GUIDED | led | anyhow takeoff by GUIDED*; to armed; at NaN NaN 10, 498.5 AMSL"},
+		{"copter LOITER landed", "set arm=true", "led; to armed"},
+		{"copter GUIDED landed", "set arm=true", "led; to armed"},
+		{"copter STABILIZE landed", "set mode=position arm=true", "led position by LOITER* | led; to armed"},
+		{"copter LOITER flying", "goto lat=47.398 lon=8.546 speed=5 heading=45", "anyhow hold by GUIDED* | anyhow | anyhow; at 47.398 8.546 10, 498.5 AMSL; facing 45"},
+		{"copter LOITER flying", "goto altitude=20", "anyhow hold by GUIDED* | anyhow; at 47.3977421 8.5455938 20, 508.5 AMSL"}, // it keeps its heading, and no one asked it to
+
+		{"quadplane QHOVER flying", "set mode=position", "led position by QLOITER*"},
+		{"quadplane QHOVER flying hovers", "land lat=47.398 lon=8.546", "anyhow land by GUIDED*; over it land by QLAND; urgent; at 47.398 8.546 10, 498.5 AMSL"},
+		{"quadplane QLOITER landed", "takeoff", "anyhow hold by GUIDED | led | anyhow takeoff by GUIDED*; to armed; at NaN NaN 10, 498.5 AMSL"},
+		{"quadplane GUIDED flying hovers", "set mode=hold", "anyhow hold by GUIDED*; at 47.3977421 8.5455938 10, 498.5 AMSL"},
+		{"plane FBWB flying", "set mode=manual", "led manual by MANUAL*"},
+		{"plane MANUAL landed", "takeoff", "anyhow takeoff by TAKEOFF* | led; to armed"},
+	})
+}

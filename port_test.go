@@ -129,7 +129,6 @@ func (p *pty) fly(t *testing.T, s *simulator) (end func()) {
 // runDevice runs a link on a device; end waits until it is all gone.
 func runDevice(t *testing.T, d device) (l *drone, end func()) {
 	t.Helper()
-	quietLink()
 	l = newDrone(d, 0, false)
 	ctx, cancel := context.WithCancel(context.Background())
 	var running sync.WaitGroup

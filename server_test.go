@@ -450,7 +450,7 @@ func TestABodyThatDoesNotComeWholeIsTold(t *testing.T) {
 		lineEqual(t, "the error", r.failure(t).Error, says)
 	}
 	t.Run("it stalls", func(t *testing.T) {
-		synctest.Test(t, func(t *testing.T) {
+		inLinkBubble(t, func(t *testing.T) {
 			p, end := serve(t, silent(), maxConnections)
 			defer end()
 			w := p.connect()
@@ -651,7 +651,7 @@ func TestTheFullServerAcceptsAgainWhenAPlaceIsFree(t *testing.T) {
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
+			inLinkBubble(t, func(t *testing.T) {
 				p := newPipes(t)
 				b := newBoundedListener(p, 2)
 				var open []*boundedConn
@@ -719,7 +719,7 @@ func TestAnAnswerIsOutBeforeItsConnectionMakesWay(t *testing.T) {
 func TestTheSilentMakeWay(t *testing.T) {
 	for _, sent := range []string{"", "GET /api/drone HTTP/1.1\r\n", "POST /api/drone/land HTTP/1.1\r\nHost: drone.local\r\nContent-Length: 9\r\n\r\n{"} {
 		t.Run(fmt.Sprint(len(sent), "bytes"), func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
+			inLinkBubble(t, func(t *testing.T) {
 				p, end := serve(t, silent(), maxConnections)
 				defer end()
 				for range maxConnections {

@@ -107,7 +107,7 @@ func TestSimSurvivesLineNoise(t *testing.T) {
 func TestSimNoiseMakesNoFrameThatNobodySent(t *testing.T) {
 	const frames = 256
 	for seed, from := range map[uint64]int{3: 6 * 256, 20: 37 * 256} {
-		synctest.Test(t, func(t *testing.T) {
+		inLinkBubble(t, func(t *testing.T) {
 			time.Sleep(time.Duration(seed)*time.Minute + time.Duration(from)*time.Millisecond)
 			s := newSimulator(simPX4)
 			var w simWire
@@ -144,7 +144,7 @@ func TestSimNoiseMakesNoFrameThatNobodySent(t *testing.T) {
 }
 
 func TestSimNoiseDependsOnTheMomentAndTheSeedOnly(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	inLinkBubble(t, func(t *testing.T) {
 		f := simFault{drop: 0.05, repeat: 0.05, flip: 0.05, insert: 0.05, seed: 1}
 		b := bytes.Repeat([]byte{7}, 100)
 		var one, other simWire

@@ -406,11 +406,9 @@ func TestSoak(t *testing.T) {
 		total /= 4
 	}
 	const leg = time.Hour
-	t.Parallel()
 	for i := range uint64((total + leg - 1) / leg) {
 		seed, d := *soakSeed+i, min(leg, total)
 		t.Run(fmt.Sprintf("seed %d", seed), func(t *testing.T) {
-			t.Parallel()
 			figures := map[string]int{}
 			soakFlight(t, seed, d, figures)
 			t.Logf("%v", figures)
