@@ -261,8 +261,8 @@ func (z *fuzzed) post(path, body string) {
 					z.windows[i].until = time.Now()
 				}
 			}
+			z.accepted, z.order = o["mode"].(string), wishes
 			if len(z.windows) == n {
-				z.accepted, z.order = o["mode"].(string), wishes
 				if armed := z.heard.BaseMode&minimal.MAV_MODE_FLAG_SAFETY_ARMED != 0; armed && mode.String() != o["mode"] {
 					z.fault("answered %v, and the mode is %v", o["mode"], mode)
 				}
@@ -277,6 +277,9 @@ func (z *fuzzed) post(path, body string) {
 		case 409, 501, 503, 504:
 			if o["code"] == nil || o["error"] == "" {
 				z.fault("%d %v", code, o)
+			}
+			if text, _ := o["error"].(string); strings.Contains(text, "the vehicle follows") {
+				z.accepted, z.order = mode.String(), wishes
 			}
 		default:
 			z.fault("%d %v", code, o)
