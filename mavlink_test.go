@@ -573,6 +573,7 @@ func TestSticksGoOutAsTheGroundStationsSystemAndOurComponent(t *testing.T) {
 	inLinkBubble(t, func(t *testing.T) {
 		b := newLineBench(t, copterBeat())
 		b.settle()
+		time.Sleep(time.Millisecond) // off the moments at which the drone says that it has no stream
 		b.link.move(&outgoing{system: 255, msg: &common.MessageManualControl{Target: 1, X: 7}})
 		synctest.Wait()
 		sticks := b.messages(func(m lineMessage) bool { _, ok := m.msg.(*common.MessageManualControl); return ok })
