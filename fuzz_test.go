@@ -539,7 +539,9 @@ func (z *fuzzed) rests() {
 	if o["online"] != true {
 		z.fault("it is not online: %v", o["link"])
 	}
-	if m := o["mode"]; m != custom.String() && m != z.accepted && o["armed"] == true {
+	m := o["mode"]
+	returns := m == ModeRTGS.String() && custom == ModeRTL // rtgs is flown as the autopilot's own return
+	if m != custom.String() && m != z.accepted && !returns && o["armed"] == true {
 		z.fault("mode %v, the vehicle is in %v, accepted was %q", m, custom, z.accepted)
 	}
 	if b, ok := z.sim.brain.(*simArduBrain); ok && b.broken {
