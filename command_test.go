@@ -986,7 +986,7 @@ func TestAPilotsSwitchEndsAPlanAndNothingMoreIsSent(t *testing.T) {
 		lineEqual(t, "code", o.code(), codeInterrupted)
 		lineEqual(t, "it is told after", o.took, 150*time.Millisecond+showWithin)
 		name := map[firmware]string{px4: "POSCTL", copter: "LOITER"}[v]
-		lineEqual(t, "it is told what happened", o.err.Error(), "the pilot or a failsafe changed the mode to "+name+"; the mode change was sent, and the vehicle did not follow it")
+		lineEqual(t, "it is told what happened", o.err.Error(), "the pilot or a failsafe changed the mode to "+name+"; the mode change was sent, and no report shows that the vehicle follows it")
 		time.Sleep(5 * time.Second)
 		lineEqual(t, "sends", fmt.Sprint(b.sentFrom(began, common.MAV_CMD_DO_SET_MODE)), "[0s 150ms]")
 		mode, _ := b.drone.mode()

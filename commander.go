@@ -547,7 +547,7 @@ func (t *task) transact(s *step) error {
 // unfollowed is the end of a task whose step was on the wire when something else ended
 // it.
 func (t *task) unfollowed(s *step) error {
-	return t.interrupted("%s; %s was sent, and the vehicle did not follow it", commandName(s))
+	return t.interrupted("%s; %s was sent, and no report shows that the vehicle follows it", commandName(s))
 }
 
 // sendCopy sends a copy, unless the task is over: nothing of it may go out behind a
