@@ -63,7 +63,7 @@ var px4LinkProbes = []probe{
 	{heading: "PX4: link", from: ground, fact: "HEARTBEAT has no other interval", run: func(v *probed) {
 		v.equal("answer", v.command(simInterval, 0, 50000).last(), simFailed)
 	}},
-	{heading: "PX4: link", from: ground, fact: "a requested HEARTBEAT comes in about 1 ms, before the ack of its request", run: func(v *probed) {
+	{heading: "PX4: link", from: ground, fact: "a requested HEARTBEAT comes in about 1 ms, and so does the ack of its request", run: func(v *probed) {
 		for range 6 {
 			sent := time.Now()
 			v.ours.send(factLong(v.system, common.MAV_CMD_REQUEST_MESSAGE, 0))
@@ -71,10 +71,7 @@ var px4LinkProbes = []probe{
 			ack, acked := v.await(v.ours, sent, time.Second, factAck(common.MAV_CMD_REQUEST_MESSAGE))
 			v.must(ok && acked, "no answer")
 			v.ms("beat after", beat.Sub(sent), 0.5, 4, 10)
-			v.ms("ack after the beat", ack.Sub(beat), 0.1, 3.5, 10)
-			if ack.Before(beat) {
-				v.fail("the ack came first")
-			}
+			v.ms("ack after the beat", ack.Sub(beat), 0, 3.5, 10)
 			time.Sleep(130 * time.Millisecond)
 		}
 	}},
@@ -162,7 +159,7 @@ var px4LiveProbes = []probe{
 			time.Sleep(700 * time.Millisecond)
 		}
 	}},
-	{heading: "PX4: live mode", from: ground, fact: "it shows a switch from another link as soon", run: func(v *probed) {
+	{heading: "PX4: live mode", from: ground, fact: "it shows a switch from another link after 9 to 31 ms", run: func(v *probed) {
 		v.live()
 		for i := range 6 {
 			mode := []uint32{simPX4RTL, simPX4Loiter}[i%2]
@@ -170,7 +167,7 @@ var px4LiveProbes = []probe{
 			v.pilot.send(v.modeMessage(mode))
 			at, ok := v.await(v.ours, sent, time.Second, v.shows(mode))
 			v.must(ok, "not in 1 s")
-			v.ms("shown", at.Sub(sent), 9, 20, 10)
+			v.ms("shown", at.Sub(sent), 9, 31, 10)
 			time.Sleep(700 * time.Millisecond)
 		}
 	}},
