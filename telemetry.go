@@ -325,14 +325,17 @@ const (
 
 // armable reports whether a takeoff could arm now, where that is known. SYS_STATUS
 // has the autopilot's own word; ArduPilot's is about its present mode, and a
-// takeoff wants a place too. On PX4 the bit appears in the health alone.
+// takeoff wants a place too. PX4's takeoff wants the height of home; its bit appears
+// in the health alone.
 func (t *telemetry) armable(now time.Time) (armable, known bool) {
 	passed := t.health.healthy&sensorPrearm != 0
 	switch {
 	case !t.health.within(freshFor, now):
 		return false, false
-	case t.id.autopilot != common.MAV_AUTOPILOT_ARDUPILOTMEGA || !passed:
-		return passed, true
+	case !passed:
+		return false, true
+	case t.id.autopilot != common.MAV_AUTOPILOT_ARDUPILOTMEGA:
+		return !math.IsNaN(t.home.amsl), true
 	}
 	return t.estimate.positioned, t.estimate.within(freshFor, now)
 }

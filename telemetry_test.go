@@ -253,6 +253,7 @@ func TestWhetherATakeoffCouldArmIsToldWhileItIsKnown(t *testing.T) {
 		return &MessageEkfStatusReport{Flags: flags}
 	}
 	passed, failed, placed := sys(gps|prearm), sys(gps), ekf(831)
+	home := &common.MessageHomePosition{Altitude: 488000}
 	type said struct {
 		ms int // after the beginning
 		m  message.Message
@@ -264,9 +265,11 @@ func TestWhetherATakeoffCouldArmIsToldWhileItIsKnown(t *testing.T) {
 		at   int // when it is asked
 		want string
 	}{
-		{"PX4 passes", px4Beat(), []said{{0, passed}}, 100, "true"},
+		{"PX4 passes", px4Beat(), []said{{0, home}, {0, passed}}, 100, "true"},
+		{"PX4 passes, and nothing tells of its home", px4Beat(), []said{{0, passed}}, 100, "false"},
+		{"a restart forgets PX4's home", px4Beat(), []said{{0, home}, {0, passed}, {100, nil}, {200, passed}, {1300, passed}}, 1400, "false"},
 		{"PX4 does not", px4Beat(), []said{{0, passed}, {50, failed}}, 100, "false"},
-		{"PX4, 2 s later", px4Beat(), []said{{0, passed}}, 2000, "true"},
+		{"PX4, 2 s later", px4Beat(), []said{{0, home}, {0, passed}}, 2000, "true"},
 		{"PX4, longer ago", px4Beat(), []said{{0, passed}}, 2001, "null"},
 		{"PX4 failed, longer ago", px4Beat(), []said{{0, failed}}, 2001, "null"},
 		{"ArduPilot passes and has a place", copterBeat(), []said{{0, passed}, {0, placed}}, 100, "true"},
