@@ -404,7 +404,8 @@ func (t *task) approach(i int) error {
 		return err
 	}
 	t.replan(i)
-	if i > 0 && s.arms() && c.machine.order != nil && !c.machine.explains(c.machine.last) {
+	// Not by explains: a disarmed vehicle may leave a mode without a takeover.
+	if o := c.machine.order; i > 0 && s.arms() && o != nil && c.machine.last.custom != o.number {
 		return refuse(codeInterrupted, "arming was not sent: the vehicle left the mode that was set for it")
 	}
 	return t.over()

@@ -175,6 +175,44 @@ func TestAnArmingThatWaitsItsTurnIsNotSentAfterAPilotsSwitch(t *testing.T) {
 	})
 }
 
+// A disarmed vehicle may leave these modes without a takeover (rule 3). It is not
+// armed in the mode that it went to.
+func TestAnArmingIsNotSentInAnotherModeThanTheOneThatWasSetForIt(t *testing.T) {
+	for _, c := range []struct {
+		name    string
+		mode    Mode
+		to      uint32
+		streams bool
+	}{
+		{"return", ModeRTL, px4Custom(1, 0), false},
+		{"hold, and our sticks took it to POSCTL", ModeHold, px4Custom(3, 0), true},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			inLinkBubble(t, func(t *testing.T) {
+				b := newLineBench(t, px4Beat(), func(b *lineBench) {
+					b.beat = beatOf(common.MAV_AUTOPILOT_PX4, px4Custom(1, 0), false)
+				})
+				b.settle()
+				if c.streams {
+					b.drone.mu.Lock()
+					b.drone.sticks.phase, b.drone.sticks.client = stickNobody, time.Now()
+					b.drone.mu.Unlock()
+				}
+				b.follow(func(id uint16, try int) {
+					b.ack(0, id, ackAccepted)
+					b.shows(entered[px4][c.mode], false)
+					b.say(b.beat)
+					b.shows(c.to, false)
+				})
+				r := request{setMode: true, mode: c.mode, arm: &yes}
+				o := <-b.command(r)
+				lineEqual(t, "code", o.code(), codeInterrupted)
+				lineEqual(t, "armings", len(b.commands(common.MAV_CMD_COMPONENT_ARM_DISARM)), 0)
+			})
+		})
+	}
+}
+
 func TestASecondLegIsNotSentOverAFailsafeThatWasFirst(t *testing.T) {
 	fly(t, simPX4, nil, func(f *flight) {
 		f.aloft()

@@ -187,8 +187,11 @@ func (d *drone) leaveHovering(f stickFacts) {
 		r.mode = ModeLand
 	}
 	ask := func(s *step) (refused bool) {
-		err := t.transact(s)
-		slog.Warn("stopping in the air after sticks", "asked_for", commandName(s), "error", err)
+		err, answer := t.transact(s), "accepted"
+		if err != nil {
+			answer = err.Error()
+		}
+		slog.Warn("stopping in the air after sticks", "asked_for", commandName(s), "answer", answer)
 		return refusedWith(err) != nil
 	}
 	p, err := r.plan(d.vehicle(time.Now()))

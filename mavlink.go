@@ -80,14 +80,18 @@ func newLink(d device, only byte, gcs bool, hear func(heard)) *link {
 // closes it.
 func (l *link) run(ctx context.Context) {
 	backoff := backoffFirst
-	told := false // that there is no link; once, until a frame comes
+	// A failure is told once: one to open until the port is open, one of an open
+	// port until a frame comes.
+	told, unopened := false, false
 	for ctx.Err() == nil {
 		p, err := l.device.open(ctx)
 		l.logNoise(time.Now()) // of a search for the baud rate
 		hadFrame := false
 		if err == nil {
+			told, unopened = told && !unopened, false
 			hadFrame, err = l.serve(ctx, p)
 		} else {
+			unopened = unopened || !told
 			err = l.device.explain(err)
 		}
 		if ctx.Err() != nil {

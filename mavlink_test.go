@@ -528,7 +528,7 @@ func TestADeviceThatFailsIsLoggedOnceAndOnceWhenItIsBack(t *testing.T) {
 		there.Store(true)
 		refused.Store(true)
 		time.Sleep(time.Hour)
-		lines("there, and it ends each time")
+		lines("there, and it ends each time", down)
 		lineEqual(t, "there is a fault", d.link.state().fault != nil, true)
 		refused.Store(false)
 		time.Sleep(time.Hour)

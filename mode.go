@@ -367,11 +367,15 @@ func (m *machine) restart() {
 	m.contact = contactRestarted
 }
 
-// claim says that a copy of a step is sent now that leads to a mode.
+// claim says that a copy of a step is sent now that leads to a mode. The landing over
+// a place is sent by one plan after the other.
 func (m *machine) claim(to *order) {
-	if !slices.ContainsFunc(m.sent, func(c claim) bool { return c.to == to }) {
+	i := slices.IndexFunc(m.sent, func(c claim) bool { return c.to == to })
+	if i < 0 {
 		m.sent = append(m.sent, claim{to: to})
+		return
 	}
+	m.sent[i].until = time.Time{}
 }
 
 // refused says that a step was refused: it leads nowhere.

@@ -1411,3 +1411,18 @@ func FuzzMachine(f *testing.F) {
 		}
 	})
 }
+
+// The landing over a place is sent again while nobody acknowledges it, each time by
+// a plan of its own.
+func TestAStepThatIsSentAgainIsOursForAsLongAsItsPlanRuns(t *testing.T) {
+	at := time.Now()
+	m := machine{contact: contactKept, mode: ModeLand, last: report{custom: px4Custom(4, 3), mode: ModeHold, armed: true}}
+	m.order = &order{mode: ModeLand, number: px4Custom(4, 3)}
+	land := &order{mode: ModeLand, number: px4Custom(4, 6)}
+	m.claim(land)
+	m.ended(land, true, at)
+	m.claim(land) // 3 s later
+	if m.report(report{custom: px4Custom(4, 6), mode: ModeLand, armed: true}, at.Add(followTime+time.Second)) {
+		t.Error("the landing that a plan is about to be answered for is taken for a pilot's")
+	}
+}

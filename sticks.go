@@ -77,7 +77,7 @@ type stickFacts struct {
 	flight   flightState
 	failsafe bool
 	trip     time.Duration // of the line, there and back
-	busy     bool          // a plan is under way
+	busy     bool          // a plan is under way, or waits
 	entering bool          // a command to enter a stick mode is under way or open (rule 3)
 }
 
@@ -101,7 +101,7 @@ type stickNeed uint8
 
 const (
 	sticksAnyhow stickNeed = iota
-	sticksLed              // it has run for stickLead: a stick mode is asked for, or arming in one
+	sticksLed              // it has run for stickLead, or stickArms: a stick mode is asked for, or arming
 	sticksStill            // PX4: no axis has moved for stickStill
 )
 
