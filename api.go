@@ -369,7 +369,7 @@ func (a *api) command(r *http.Request, req *request, fields []field, check func(
 	ans, err := a.drone.do(*req)
 	log := slog.With("from", r.RemoteAddr, "route", r.URL.Path, "body", string(body), "took", time.Since(began).Round(time.Millisecond))
 	if err != nil {
-		log.Warn("command not carried out", "error", err)
+		log.Warn("command failed", "error", err)
 	} else {
 		log.Info("command accepted", "command", ans.command, "mode", ans.mode)
 	}
@@ -449,10 +449,10 @@ const defaultTimeout = 0.5
 func (a *api) postInput(_ http.ResponseWriter, r *http.Request) (any, error) {
 	var roll, pitch, yaw, throttle, timeout *float64
 	_, err := readFields(r, []field{
-		{"roll", &roll, -1, 1, "of full stick, right positive"},
-		{"pitch", &pitch, -1, 1, "of full stick, forward positive"},
-		{"yaw", &yaw, -1, 1, "of full stick, clockwise positive"},
-		{"throttle", &throttle, 0, 1, "of full throttle, 0.5 holds the altitude"},
+		{"roll", &roll, -1, 1, "of full stick (right is positive)"},
+		{"pitch", &pitch, -1, 1, "of full stick (forward is positive)"},
+		{"yaw", &yaw, -1, 1, "of full stick (clockwise is positive)"},
+		{"throttle", &throttle, 0, 1, "of full throttle (0.5 holds the altitude)"},
 		{"timeout", &timeout, 0.05, 5, "seconds"},
 	}, func() error { return nil })
 	if err != nil {

@@ -90,11 +90,12 @@ type task struct {
 	until   time.Time // of one that goes on while the program ends
 	was     order     // what stood before it
 
-	accepted uint16 // the last command
-	armed    bool   // an ARM of it was sent
-	onWire   bool   // a step of it is, until it is answered
-	moving   bool   // a step that sets a mode was sent and is not answered
-	endedBy  error  // what ended it: a newer command, a takeover, a disarming
+	accepted uint16     // the last command
+	armed    bool       // an ARM of it was sent
+	onWire   bool       // a step of it is, until it is answered
+	moving   bool       // a step that sets a mode was sent and is not answered
+	leads    *manoeuvre // what its goal leads to, once the vehicle took that
+	endedBy  error      // what ended it: a newer command, a takeover, a disarming
 
 	ended  chan struct{}
 	answer answer // once ended
@@ -321,12 +322,16 @@ func (t *task) carryOut() (a answer, err error, finish func() error) {
 	for i := range t.plan.steps {
 		s := &t.plan.steps[i]
 		if err := t.approach(i); err != nil {
+			if isNoAck(err) && s.optional && t.accepted != 0 && t.doneWith(i) { // what was asked for is accepted
+				slog.Warn("a plan ends without its last steps", "error", err)
+				break
+			}
 			return answer{}, err, nil
 		}
 		c.owner.sends(t, i)
 		err := t.transact(s)
 		refused := refusedWith(err)
-		if refused != nil && t.endedBy != nil { // by what the autopilot does since the takeover
+		if refused != nil && t.endedBy != nil { // the takeover is why
 			err, refused = t.unfollowed(s), nil
 		}
 		if refused != nil && s.to != nil {
@@ -354,7 +359,7 @@ func (t *task) carryOut() (a answer, err error, finish func() error) {
 	if !t.request.setMode {
 		return answer{t.accepted, c.machine.mode, doneAtOnce()}, nil, nil
 	}
-	return answer{t.accepted, c.machine.mode, c.manoeuvre}, nil, nil
+	return answer{t.accepted, c.machine.mode, t.leads}, nil, nil
 }
 
 // took makes what a step leads to the mode, and the plan's goal its manoeuvre.
@@ -365,6 +370,7 @@ func (t *task) took(s *step) {
 		c.machine.command(*s.to, time.Now())
 		if t.request.setMode && s.to == t.plan.goal() {
 			c.replace(t)
+			t.leads = c.manoeuvre
 			c.manoeuvre.failsafe = c.machine.last.failsafe // one that stands was there before it
 		} else if c.manoeuvre != nil {
 			c.manoeuvre.finish(errSuperseded)

@@ -213,6 +213,60 @@ func TestAnArmingIsNotSentInAnotherModeThanTheOneThatWasSetForIt(t *testing.T) {
 	}
 }
 
+func TestATakeoverInTheLastStepEndsTheWait(t *testing.T) {
+	for _, c := range []struct {
+		path, body string
+		last       common.MAV_CMD
+		pilots     uint32
+	}{
+		{"/goto", "{" + at(60, 0) + `,"heading":90,"wait":60}`, common.MAV_CMD_CONDITION_YAW, 5},
+		{"/mode", `{"mode":"rtl","arm":true,"wait":60}`, common.MAV_CMD_COMPONENT_ARM_DISARM, 5},
+	} {
+		t.Run(c.path, func(t *testing.T) {
+			fly(t, simArduPilot, nil, func(f *flight) {
+				f.aloft()
+				f.slowly(150 * time.Millisecond)
+				f.acks(c.last, func(a *common.MessageCommandAck) []simAnswer {
+					f.sim.after(0, func() { f.sim.enter(c.pilots); f.sim.send(f.sim.brain.message(0)) })
+					return []simAnswer{{ack: a, after: 100 * time.Millisecond}}
+				})
+				p := &pilotFlight{flight: f}
+				p.post(c.path, c.body)
+				p.wantAnswer(5*time.Second, "interrupted")
+			})
+		})
+	}
+}
+
+// mutes is an owner whose vehicle falls silent for a while after a goto.
+type mutes struct {
+	owner
+	sim *simulator
+}
+
+func (m mutes) took(t *task, s *step) {
+	m.owner.took(t, s)
+	if s.cmd == common.MAV_CMD_DO_REPOSITION {
+		m.sim.change(func() {
+			m.sim.muted = true
+			m.sim.after(1500*time.Millisecond, func() { m.sim.muted = false })
+		})
+	}
+}
+
+func TestAGotoIsAcceptedThoughTheHeadingThatItKeepsCouldNotBeSent(t *testing.T) {
+	fly(t, simArduPilot, nil, func(f *flight) {
+		f.aloft()
+		f.link.mu.Lock()
+		f.link.cmd.owner = mutes{f.link.cmd.owner, f.sim}
+		f.link.mu.Unlock()
+		f.accepted("/goto", "{"+at(20, 0)+"}")
+		f.refused("/goto", "{"+at(30, 0)+`,"heading":90}`, 504, "no_ack") // a heading that was asked for
+		time.Sleep(3 * time.Second)
+		f.wantTruth()
+	})
+}
+
 func TestASecondLegIsNotSentOverAFailsafeThatWasFirst(t *testing.T) {
 	fly(t, simPX4, nil, func(f *flight) {
 		f.aloft()

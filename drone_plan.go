@@ -23,13 +23,13 @@ func (d *drone) ready(s *step) time.Time {
 // prepare is what a plan needs before its first step: what the autopilot's
 // parameters say, and the sticks where the plan wants them.
 func (d *drone) prepare(t *task) error {
-	h, arms := &d.sticks, t.request.arms()
-	now, _ := d.firmware().reported(d.machine.number())
-	runs := arms && !t.request.setMode && now.flownBySticks()
+	sticks, arms := &d.sticks, t.request.arms()
+	present, _ := d.firmware().reported(d.machine.number())
+	runs := arms && !t.request.setMode && present.flownBySticks()
 	// ArduPilot without a receiver arms only while sticks are streamed.
 	alone := arms && d.firmware().ardupilot() && !d.tel.beat.armed
 	if t.request.entersSticks() || runs || alone {
-		told := func() bool { return h.src.told || h.phase != stickOff }
+		told := func() bool { return sticks.src.told || sticks.phase != stickOff }
 		if err := unlessLate(t.await(d.toldBy(), told)); err != nil {
 			return err
 		}
@@ -40,23 +40,23 @@ func (d *drone) prepare(t *task) error {
 	f := d.facts(time.Now())
 	switch {
 	case t.request.entersSticks():
-		if why := h.src.nobodys(f.firmware, f.now); why != "" {
+		if why := sticks.src.nobodys(f.firmware, f.now); why != "" {
 			return refuse(codeUnsupported, "mode: nobody would have the sticks: %s", why)
 		}
-		h.enter(f)
+		sticks.enter(f)
 		if first := t.plan.steps[0]; first.optional { // centring them may take PX4 there
 			d.machine.claim(first.to)
 		}
 	case runs:
-		h.run(f)
+		sticks.run(f)
 	case t.request.setMode:
-		h.leave(f)
+		sticks.leave(f)
 	}
-	if alone && h.src.receiver == receiverNone && h.src.denied(f.firmware, f.now) == "" {
-		h.run(f)
+	if alone && sticks.src.receiver == receiverNone && sticks.src.denied(f.firmware, f.now) == "" {
+		sticks.run(f)
 	}
 	if arms { // a stream must not end while it arms
-		h.client = f.now
+		sticks.client = f.now
 	}
 	d.act()
 	d.clock.poke()

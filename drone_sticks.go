@@ -121,9 +121,9 @@ func (d *drone) input(in stickInput) (Mode, error) {
 	case denied != "": // no mode that is set here can help
 		return 0, refuse(codeWrongMode, "input: %s", denied)
 	case stick && d.sticks.taken():
-		return 0, refuse(codeWrongMode, "input: the pilot has the sticks; set mode %s here to take them", f.mode)
+		return 0, refuse(codeWrongMode, "input: a pilot, a failsafe or another program took the sticks; set mode %s here to take them back", f.mode)
 	case !stick && d.sticks.taken():
-		return 0, refuse(codeWrongMode, "input: the pilot has the drone, in mode %s; set manual, altitude or position here to take the sticks", f.mode)
+		return 0, refuse(codeWrongMode, "input: a pilot, a failsafe or another program took the drone, which is in mode %s; set manual, altitude or position here to take the sticks", f.mode)
 	case !stick:
 		return 0, refuse(codeWrongMode, "input: the drone is in mode %s; set manual, altitude or position first", f.mode)
 	case f.flight != disarmed && !f.shown().flownBySticks(): // PX4 would take sticks that move now for a pilot's

@@ -43,7 +43,7 @@ var streams = []stream{
 
 // handshake is what a vehicle is asked when it comes online or has started again:
 // live reports of its mode, the streams, what it sends only once, and its
-// parameters. What does not come by itself later is requested by the drone.
+// parameters. Later it asks again what was not answered, or was forgotten.
 type handshake struct {
 	tel    *telemetry
 	params *parameters

@@ -264,7 +264,7 @@ func listenError(err error, o options) error {
 	case errors.Is(err, os.ErrPermission):
 		return fmt.Errorf("-port %d: ports below 1024 need the right to them; take another (-port 8080), or: sudo setcap cap_net_bind_service=+ep mavrest", o.port)
 	case errors.Is(err, syscall.EADDRINUSE):
-		return fmt.Errorf("-port %d: in use by another program; stop it, or take another port (-port 8080)", o.port)
+		return fmt.Errorf("-port %d: in use by another program; stop it, or take another port", o.port)
 	}
 	return fmt.Errorf("-bind %s -port %d: %s; -bind takes an address of this board", o.bind, o.port, strings.TrimPrefix(err.Error(), "listen "))
 }

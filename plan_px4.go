@@ -70,14 +70,14 @@ func planHoldPX4(v vehicle) plan {
 // goes through it where centring the sticks would take PX4 there by itself. With
 // COM_RC_OVERRIDE bit 0 cleared sticks undo nothing.
 func (p *plan) leaveOnPX4(v vehicle, mode Mode) {
-	now, _ := px4.reported(v.custom)
+	present, _ := px4.reported(v.custom)
 	if mode.flownBySticks() {
-		if v.stream != streamAway || now.flownBySticks() {
+		if v.stream != streamAway || present.flownBySticks() {
 			return
 		}
 	} else {
 		p.steps[0].sticks = sticksStill
-		if v.stream == streamNone || now != ModeManual && now != ModeAltitude {
+		if v.stream == streamNone || present != ModeManual && present != ModeAltitude {
 			return
 		}
 	}

@@ -550,9 +550,12 @@ func TestSimSwitches(t *testing.T) {
 		time.Sleep(1200 * time.Millisecond)
 		b.want("heartbeats after it", b.count(0), 1)
 		b.change(func() { b.muted = true })
+		time.Sleep(10 * time.Millisecond) // what is on its way comes
 		b.forget()
 		time.Sleep(3 * time.Second)
+		b.mu.Lock()
 		b.want("messages while mute", len(b.got), 0)
+		b.mu.Unlock()
 		b.change(func() { b.muted, b.mavlink1 = false, true })
 		b.setBattery(math.MaxUint16, -1, -1)
 		b.want("battery", simLast[*common.MessageSysStatus](b).BatteryRemaining, int8(-1))

@@ -80,6 +80,7 @@ func TestEachMessageIsToldInOurUnitsAndUnknownWhereItIsUnknown(t *testing.T) {
 		battery  = common.MAV_SYS_STATUS_SENSOR_BATTERY
 		place    = common.MAV_SYS_STATUS_SENSOR_XY_POSITION_CONTROL
 	)
+	home := &common.MessageHomePosition{Altitude: 488000}
 	sensors := func(present, enabled, healthy common.MAV_SYS_STATUS_SENSOR) *common.MessageSysStatus {
 		return &common.MessageSysStatus{OnboardControlSensorsPresent: present, OnboardControlSensorsEnabled: enabled, OnboardControlSensorsHealth: healthy}
 	}
@@ -119,8 +120,8 @@ func TestEachMessageIsToldInOurUnitsAndUnknownWhereItIsUnknown(t *testing.T) {
 		{"emergency", showBeat, []message.Message{status(minimal.MAV_STATE_EMERGENCY)}, "mode 7 armed true emergency failsafe true"},
 		{"flight termination", showBeat, []message.Message{status(minimal.MAV_STATE_FLIGHT_TERMINATION)}, "mode 7 armed true flight_termination failsafe true"},
 		{"a failsafe that is over", showBeat, []message.Message{status(minimal.MAV_STATE_CRITICAL), status(minimal.MAV_STATE_ACTIVE)}, "mode 7 armed true active failsafe false"},
-		{"all is well", showHealth, []message.Message{sensors(gps|receiver|prearm, gps|receiver|prearm, gps|receiver|prearm)}, "known true, armable true, receiver true, unhealthy []"},
-		{"PX4's bit in the health alone", showHealth, []message.Message{sensors(gps, gps, gps|prearm)}, "known true, armable true, receiver false, unhealthy []"},
+		{"all is well", showHealth, []message.Message{home, sensors(gps|receiver|prearm, gps|receiver|prearm, gps|receiver|prearm)}, "known true, armable true, receiver true, unhealthy []"},
+		{"PX4's bit in the health alone", showHealth, []message.Message{home, sensors(gps, gps, gps|prearm)}, "known true, armable true, receiver false, unhealthy []"},
 		{"what is not enabled is not unhealthy", showHealth, []message.Message{sensors(gps|battery, battery, 0)}, "known true, armable false, receiver false, unhealthy [battery]"},
 		{"a receiver that was lost", showHealth, []message.Message{sensors(receiver|prearm, receiver|prearm, 0)}, "known true, armable false, receiver false, unhealthy [rc_receiver]"},
 		{"a receiver that is not enabled", showHealth, []message.Message{sensors(gps, gps, gps|receiver)}, "known true, armable false, receiver false, unhealthy []"},
