@@ -1032,6 +1032,32 @@ func TestACommandThatTheVehicleFollowsAfterAPilotsSwitchIsAccepted(t *testing.T)
 	})
 }
 
+// It was not the last step: the plan ends, and the answer says what the vehicle follows.
+func TestAPlanWhoseFirstStepIsFollowedAfterAPilotsSwitchEndsAndSaysSo(t *testing.T) {
+	onBoth(t, func(t *testing.T, b *lineBench, v firmware) {
+		b.inTheAir()
+		began := time.Now()
+		c := b.command(request{setMode: true, mode: ModeRTL, arm: &yes})
+		for len(b.sentFrom(began, common.MAV_CMD_DO_SET_MODE)) == 0 {
+			time.Sleep(time.Millisecond)
+		}
+		b.shows(map[firmware]uint32{px4: px4Custom(3, 0), copter: 5}[v], true)
+		b.say(b.beat)
+		time.Sleep(100 * time.Millisecond)
+		custom, _ := b.wanted(cmdSetMode)
+		b.shows(custom, true)
+		b.say(b.beat)
+		o := <-c
+		lineEqual(t, "code", o.code(), codeInterrupted)
+		name := map[firmware]string{px4: "POSCTL", copter: "LOITER"}[v]
+		lineEqual(t, "it is told what happened", fmt.Sprint(o.err), "the pilot or a failsafe changed the mode to "+name+"; the vehicle follows the mode change, which was sent before; nothing more was sent")
+		time.Sleep(5 * time.Second)
+		lineEqual(t, "armings sent", len(b.sentFrom(began, common.MAV_CMD_COMPONENT_ARM_DISARM)), 0)
+		mode, _ := b.drone.mode()
+		lineEqual(t, "mode", mode, ModeRTL)
+	})
+}
+
 func TestAnArmingIsNotRepeatedToAnArmedVehicleNorAfterItWasDisarmed(t *testing.T) {
 	inLinkBubble(t, func(t *testing.T) {
 		b := newLineBench(t, beatOf(common.MAV_AUTOPILOT_ARDUPILOTMEGA, 4, true))

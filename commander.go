@@ -564,7 +564,7 @@ func (t *task) sendCopy(x *command) error {
 	if err := t.over(); err != nil {
 		return err
 	}
-	if x.copies > 0 && (t.endedBy != nil || s.arms() && c.machine.last.armed) {
+	if x.copies > 0 && s.arms() && c.machine.last.armed {
 		return nil
 	}
 	if err := c.acks.send(x); err != nil {

@@ -156,10 +156,12 @@ func TestReceiverInUseKeepsTheSticks(t *testing.T) {
 		{"setting a mode gives them back too", "copter in-use", "sets altitude, input 300 0 700 0 5s, sets position, = off released, +20s, = off"},
 		{"so does a plan out that was not carried out", "copter in-use", "sets altitude, input 300 0 700 0 5s, leaves, = nobody 0 0 500 0, fails, +10ms, = off released, +20s, = off"},
 		{"nobody's hand in an altitude mode brings a stream back", "copter in-use", "sets altitude, input 300 0 700 0 500ms, +600ms, = off released, channels 1500 1500 1000 1500, = nobody 0 0 500 0, told nobody's"},
-		{"which is a silent client's", "copter in-use", "sets altitude, input 300 0 700 0 500ms, +600ms, channels 1500 1500 1000 1500, = nobody 0 0 500 0 released, +5s, = nobody 0 0 500 0 holds"},
+		{"which is a silent client's", "copter in-use", "sets altitude, input 300 0 700 0 500ms, +600ms, channels 1500 1500 1000 1500, = nobody 0 0 500 0 released, +4900ms, = nobody 0 0 500 0, +110ms, = nobody 0 0 500 0 holds"},
 		{"and enters the next stick mode", "copter in-use", "sets altitude, input 300 0 700 0 500ms, +600ms, channels 1500 1500 1000 1500, sets position, = nobody 0 0 500 0 released"},
 		{"the look takes half a second", "copter in-use", "sets altitude, input 300 0 700 0 500ms, +1100ms, channels 1500 1500 1000 1500, = off released"},
 		{"on a QuadPlane as well", "quadplane in-use", "sets altitude, input 300 0 700 0 500ms, +600ms, channels 1500 1500 1000 1500, = nobody 0 0 500 0 released"},
+		{"and in its position mode", "quadplane in-use", "sets position, input 300 0 700 0 500ms, +600ms, channels 1500 1500 1000 1500, = nobody 0 0 500 0 released"},
+		{"a lost link tells of no receiver", "copter in-use", "sets altitude, input 300 0 700 0 500ms, lost, +1s, = nobody 0 0 500 0, back, +10ms, = off released"},
 		{"in manual mode a low throttle is the pilot's own", "copter in-use", "sets manual, input 300 0 700 0 500ms, +600ms, channels 1500 1500 1000 1500, = off released"},
 		{"a receiver that is gone brings it back too", "copter in-use", "sets altitude, input 300 0 450 0 500ms, +600ms, receiver gone, = nobody 0 0 500 0 released"},
 		{"but in manual mode, which is the autopilot's failsafe", "copter in-use", "sets manual, input 300 0 450 0 500ms, +600ms, receiver gone, = off released"},
@@ -195,6 +197,7 @@ func TestAPilotsSwitchIsSeenInTheChannels(t *testing.T) {
 	const before = "channels 1500 1500 1000 1500 1800, sets position, "
 	testSticks(t, []stickRule{
 		{"a switch that moves is a pilot's", "copter idle", before + "+2s, channels 1500 1500 1500 1500 1100, = off released, owner pilot, by receiver, told switch"},
+		{"of a receiver that came on as well", "copter none", before + "+2s, channels 1500 1500 1500 1500 1100, = off released, owner pilot, by receiver"},
 		{"also under the client's sticks", "copter idle", before + "input 300 0 500 0 5s, channels 1500 1650 1500 1500 1100, = off released, owner pilot"},
 		{"at once, whatever our axes did", "copter idle", before + "+100ms, channels 1500 1500 1500 1500 1100, = off released"},
 		{"also where the channels came only with the stream", "copter idle", "sets position, channels 1500 1500 1500 1500 1800, channels 1500 1500 1500 1500 1100, = off released"},

@@ -338,7 +338,7 @@ func (s *sticks) hearMode(f stickFacts, custom, intended uint32) (undone bool) {
 func (s *sticks) give(f stickFacts) {
 	switch p := s.pilots; {
 	case !p.undone:
-	case f.flight == disarmed || f.failsafe:
+	case f.failsafe:
 		s.pilots = pilotsSwitch{}
 	case f.now.Sub(p.at) >= stickStill:
 		s.pilots, s.acts.pilots = pilotsSwitch{}, p.custom

@@ -420,6 +420,7 @@ func TestSilentClientLeavesAHold(t *testing.T) {
 		{"again each second until it is acknowledged", "px4", "sets altitude, +5s, = nobody 0 0 500 0 holds, +900ms, = nobody 0 0 500 0, +100ms, = nobody 0 0 500 0 holds, +1s, = nobody 0 0 500 0 holds"},
 		{"also where its plan was tried meanwhile", "px4", "sets altitude, +5s, leaves, +500ms, fails, +500ms, = nobody 0 0 500 0 holds holds"},
 		{"it is told once", "px4 1", "sets altitude, +5s, told holding, +5s, untold"},
+		{"and anew after a client that came back", "px4 1", "sets altitude, +5s, told holding, input 0 0 500 0 500ms, +4900ms, untold, +110ms, told holding"},
 		{"acknowledged it is left", "px4", "sets altitude, +5s, leaves, waits, left hold, = nobody 0 0 500 0 holds, +20s, = nobody 0 0 500 0"},
 		{"acknowledged, an idle receiver has its sticks", "copter idle", "sets altitude, +5s, leaves, left hold, = off holds released, +20s, = off"},
 		{"the client that comes back is heard", "px4", "sets altitude, +5s, = nobody 0 0 500 0 holds, input 100 0 500 0 500ms, +4900ms, = nobody 0 0 500 0"},
@@ -515,7 +516,7 @@ func TestEnteringStickMode(t *testing.T) {
 		{"px4", "override 2, sets position, input 300 0 500 0 5s, leaves", sticksStill, false, 0},
 		{"px4", "override 3, sets position, input 300 0 500 0 5s, leaves", sticksStill, false, stickStill},
 		{"px4", "sets position, disarmed, +6s", sticksAnyhow, true, 0},
-		{"px4", "sets position, disarmed, +5s, = off", sticksAnyhow, true, stickGone},
+		{"px4", "sets position, disarmed, +5s, = off", sticksAnyhow, true, time.Second},
 	} {
 		t.Run(r.vehicle+" "+r.script, func(t *testing.T) {
 			h := parseStickFlight(t, r.vehicle)
@@ -615,6 +616,11 @@ func TestOurSticksUndoingOfAPilotsSwitch(t *testing.T) {
 		{"a restart", "px4 1", undone + "told COM, +1s, restarted, +3s, = off, untold"},
 		{"a report of the same mode says nothing new", "px4 1", undone + "+500ms, reports POSCTL, +500ms, reports POSCTL, +1010ms, = nobody 0 0 500 0 gives AUTO.RTL"},
 		{"where no stream of ours runs it is somebody else's", "px4 1", "reports POSCTL, reports AUTO.RTL, +30ms, reports POSCTL, +3s, = off, untold"},
+		{"also where one has just ended", "px4 1", flying + "leaves, left hold, disarmed, armed, reports AUTO.RTL, +30ms, reports POSCTL, +3s, = off, untold"},
+		{"the client's sticks end at once", "px4 1", flying + "reports AUTO.RTL, +30ms, reports POSCTL, = nobody 0 0 500 0, owner pilot"},
+		{"a second mode without sticks is the pilot's own", "px4 1", flying + "reports AUTO.RTL, +30ms, reports AUTO.LAND, +3s, = client 300 0 700 0, untold"},
+		{"disarmed it is nobody's switch in flight", "px4 1", "disarmed, " + flying + "reports AUTO.RTL, +30ms, reports POSCTL, = client 300 0 700 0, untold"},
+		{"a client's command before it is undone changes nothing", "px4 1", flying + "reports AUTO.RTL, leaves, fails, +30ms, reports POSCTL, +2010ms, = nobody 0 0 500 0 gives AUTO.RTL"},
 	})
 }
 
