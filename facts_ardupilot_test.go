@@ -457,6 +457,7 @@ var copterStickProbes = []probe{
 		time.Sleep(500 * time.Millisecond)
 		throttle, mode := read()
 		v.transmit(radioIdle)
+		time.Sleep(time.Second) // ArduPilot follows the switch back, and sets its mode
 		v.within("switch moved by µs", math.Abs(mode-before), 100, 100, 20)
 		v.within("throttle µs", throttle, 1500, 1500, 30)
 	}},
