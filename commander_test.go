@@ -37,6 +37,57 @@ func TestARefusedCommandIsNotTakenBackOverANewerOne(t *testing.T) {
 	}
 }
 
+// On the ground, refused or not answered (rule 7).
+func TestWhatAPlanThatFailedArmedIsDisarmed(t *testing.T) {
+	for _, c := range []struct {
+		name   string
+		refuse bool
+		state  common.MAV_LANDED_STATE
+		sends  string // param1 of each
+		code   errorCode
+	}{
+		{"refused", true, common.MAV_LANDED_STATE_ON_GROUND, "1 0", codeRefused},
+		{"not answered", false, common.MAV_LANDED_STATE_ON_GROUND, "1 1 1 1 1 0 0 0 0 0", codeNoAck},
+		{"in the air it stays", true, common.MAV_LANDED_STATE_IN_AIR, "1", codeRefused},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			inLinkBubble(t, func(t *testing.T) {
+				b := newLineBench(t, px4Beat())
+				b.settle()
+				b.shows(px4Custom(4, 3), false)
+				b.say(b.beat)
+				landed := time.NewTicker(500 * time.Millisecond)
+				defer landed.Stop()
+				b.say(&common.MessageExtendedSysState{LandedState: c.state})
+				b.follow(func(id uint16, _ int) {
+					if id == uint16(common.MAV_CMD_COMPONENT_ARM_DISARM) && c.refuse {
+						b.ack(time.Millisecond, id, common.MAV_RESULT_DENIED)
+					}
+				})
+				began, o := time.Now(), b.command(armIt)
+				var out benchOutcome
+				for waits := true; waits; {
+					select {
+					case out = <-o:
+						waits = false
+					case <-landed.C:
+						b.say(&common.MessageExtendedSysState{LandedState: c.state})
+					}
+				}
+				lineEqual(t, "code", out.code(), c.code)
+				sends := ""
+				for _, m := range b.commands(common.MAV_CMD_COMPONENT_ARM_DISARM) {
+					if m.at.Before(began) {
+						continue
+					}
+					sends += fmt.Sprint(" ", m.msg.(*common.MessageCommandLong).Param1)
+				}
+				lineEqual(t, "sends", strings.TrimSpace(sends), c.sends)
+			})
+		})
+	}
+}
+
 func TestTheNewestLandingDoesNotJoinOneThatANewerCommandReplaces(t *testing.T) {
 	fly(t, simPX4, nil, func(f *flight) {
 		f.aloft()
