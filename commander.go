@@ -571,7 +571,7 @@ func (t *task) sendCopy(x *command) error {
 		return nil // the port is away, or full: the next copy may go
 	}
 	t.onWire = true
-	t.armed = t.armed || s.arms()
+	t.armed = t.armed || s.arms() && !c.machine.last.armed
 	if s.to != nil {
 		c.machine.claim(s.to)
 		t.moving = true

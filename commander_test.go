@@ -42,19 +42,21 @@ func TestWhatAPlanThatFailedArmedIsDisarmed(t *testing.T) {
 	for _, c := range []struct {
 		name   string
 		refuse bool
+		armed  bool // by somebody else, before
 		state  common.MAV_LANDED_STATE
 		sends  string // param1 of each
 		code   errorCode
 	}{
-		{"refused", true, common.MAV_LANDED_STATE_ON_GROUND, "1 0", codeRefused},
-		{"not answered", false, common.MAV_LANDED_STATE_ON_GROUND, "1 1 1 1 1 0 0 0 0 0", codeNoAck},
-		{"in the air it stays", true, common.MAV_LANDED_STATE_IN_AIR, "1", codeRefused},
+		{"refused", true, false, common.MAV_LANDED_STATE_ON_GROUND, "1 0", codeRefused},
+		{"not answered", false, false, common.MAV_LANDED_STATE_ON_GROUND, "1 1 1 1 1 0 0 0 0 0", codeNoAck},
+		{"in the air it stays", true, false, common.MAV_LANDED_STATE_IN_AIR, "1", codeRefused},
+		{"what a pilot armed stays", true, true, common.MAV_LANDED_STATE_ON_GROUND, "1", codeRefused},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			inLinkBubble(t, func(t *testing.T) {
 				b := newLineBench(t, px4Beat())
 				b.settle()
-				b.shows(px4Custom(4, 3), false)
+				b.shows(px4Custom(4, 3), c.armed)
 				b.say(b.beat)
 				landed := time.NewTicker(500 * time.Millisecond)
 				defer landed.Stop()
