@@ -91,7 +91,7 @@ type task struct {
 	was     order     // what stood before it
 
 	accepted uint16     // the last command
-	armed    bool       // an ARM of it was sent
+	armed    bool       // an ARM of it was sent to a disarmed vehicle
 	onWire   bool       // a step of it is, until it is answered
 	moving   bool       // a step that sets a mode was sent and is not answered
 	leads    *manoeuvre // what its goal leads to, once the vehicle took that
