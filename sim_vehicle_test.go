@@ -182,6 +182,7 @@ func TestSimPX4TellsItsModeLive(t *testing.T) {
 		m := simLast[*common.MessageCurrentMode](b)
 		b.want("failsafe", [2]uint32{m.CustomMode, m.IntendedCustomMode}, [2]uint32{simPX4RTL, simPX4Loiter})
 		b.reboot(true)
+		time.Sleep(10 * time.Millisecond) // what is on its way comes
 		b.forget()
 		time.Sleep(3 * time.Second)
 		b.want("after a restart", b.count(436), 0)
