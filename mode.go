@@ -62,14 +62,16 @@ func (i identity) firmware() firmware {
 		return px4
 	case common.MAV_AUTOPILOT_ARDUPILOTMEGA:
 		switch i.typ {
-		case 2, 3, 4, 13, 14, 15, 29, 35:
+		case common.MAV_TYPE_QUADROTOR, common.MAV_TYPE_COAXIAL, common.MAV_TYPE_HELICOPTER, common.MAV_TYPE_HEXAROTOR,
+			common.MAV_TYPE_OCTOROTOR, common.MAV_TYPE_TRICOPTER, common.MAV_TYPE_DODECAROTOR, common.MAV_TYPE_DECAROTOR:
 			return copter
-		case 1:
+		case common.MAV_TYPE_FIXED_WING:
 			if i.vtol == 0 {
 				return plane
 			}
 			return quadPlane
-		case 19, 20, 21, 22, 23, 24, 25:
+		case common.MAV_TYPE_VTOL_TAILSITTER_DUOROTOR, common.MAV_TYPE_VTOL_TAILSITTER_QUADROTOR, common.MAV_TYPE_VTOL_TILTROTOR,
+			common.MAV_TYPE_VTOL_FIXEDROTOR, common.MAV_TYPE_VTOL_TAILSITTER, common.MAV_TYPE_VTOL_TILTWING, common.MAV_TYPE_VTOL_RESERVED5:
 			return quadPlane
 		}
 	}
