@@ -367,11 +367,12 @@ func (a *api) command(r *http.Request, req *request, fields []field, check func(
 	conn.hold(nil) // the autopilot may not answer at once
 	began := time.Now()
 	ans, err := a.drone.do(*req)
-	log := slog.With("from", r.RemoteAddr, "route", r.URL.Path, "body", string(body), "took", time.Since(began).Round(time.Millisecond))
+	log := slog.With("from", r.RemoteAddr, "route", r.URL.Path, "body", string(body))
+	took := func() time.Duration { return time.Since(began).Round(time.Millisecond) }
 	if err != nil {
-		log.Warn("command failed", "error", err)
+		log.Warn("command failed", "took", took(), "error", err)
 	} else {
-		log.Info("command accepted", "command", ans.command, "mode", ans.mode)
+		log.Info("command accepted", "took", took(), "command", ans.command, "mode", ans.mode)
 	}
 	answer := commandBody{Status: resultName(0), Command: ans.command, Mode: ans.mode.String()}
 	if err == nil && or(wait, 0) > 0 {
@@ -382,6 +383,11 @@ func (a *api) command(r *http.Request, req *request, fields []field, check func(
 		conn.hold(cancel) // a crowd that needs its place ends it
 		err = a.drone.wait(ctx, ans.manoeuvre, began)
 		done := err == nil
+		if done {
+			log.Info("manoeuvre complete", "took", took())
+		} else {
+			log.Info("manoeuvre not complete", "took", took(), "why", err)
+		}
 		answer.Done, answer.Took = &done, number(time.Since(began).Seconds(), 2)
 		if code(err) == codeNotDone {
 			err = &notDoneError{err, answer}

@@ -182,7 +182,6 @@ func render(s snapshot) statusBody {
 	t, now, link := &s.tel, s.now, s.link
 	p, v, a, bat, g, h := t.position, t.velocity, t.attitude, t.battery, t.gps, t.home
 	shown, stands, left := t.beat.came(), t.stands(now), s.expires.Sub(now)
-	armable, checked := t.armable(now)
 	b := statusBody{
 		Version:     ownVersion,
 		Online:      s.online,
@@ -193,7 +192,7 @@ func render(s snapshot) statusBody {
 		LandedState: word(landedStates[stands]),
 		State:       word(t.beat.state),
 		Failsafe:    orNull(shown, t.beat.failsafe),
-		Armable:     orNull(checked, armable),
+		Armable:     orNull(s.checked, s.armable),
 		Unhealthy:   t.health.unhealthy(),
 		Done:        s.done,
 		Vehicle:     orNull(shown, vehicleBody{autopilotName(t.id.autopilot), lowerName(t.id.typ.String(), "MAV_TYPE_"), word(t.id.version), t.id.system}),
@@ -206,9 +205,12 @@ func render(s snapshot) statusBody {
 		Input:       inputBody{Active: left > 0, By: word(s.by)},
 		Messages:    messages(t.texts.since(time.Time{}), now),
 		Link: linkBody{
-			Device: link.device, Baud: orNull(link.baud != 0, link.baud), HeartbeatAge: age(now, t.beat.at), Error: word(s.fault),
+			Device: link.device, Baud: orNull(link.baud != 0, link.baud), HeartbeatAge: age(now, t.beat.at),
 			Received: link.received, Lost: link.lost, Errors: link.errors, Sent: link.sent,
 		},
+	}
+	if link.fault != nil {
+		b.Link.Error = word(link.fault.Error())
 	}
 	if b.Input.Active {
 		b.Input.ExpiresIn = number(left.Seconds(), 2)

@@ -55,13 +55,13 @@ type command struct {
 	reports int    // and how many there were
 	unsure  bool   // its acks may be an earlier command's: a report alone answers it
 
-	copies   int
-	sent     time.Time // the first
-	last     time.Time // the last
-	ackedAt  time.Time // when ACCEPTED came first
-	ackedBy  int       // and how many reports there were
-	refusal  *uint8    // the first ack that is not ACCEPTED
-	progress time.Time // when IN_PROGRESS came
+	copies       int
+	sent         time.Time // the first
+	last         time.Time // the last
+	ackedAt      time.Time // when ACCEPTED came first
+	reportsAtAck int       // and how many reports there were
+	refusal      *uint8    // the first ack that is not ACCEPTED
+	progress     time.Time // when IN_PROGRESS came
 }
 
 func (c *command) acked() bool { return !c.ackedAt.IsZero() }
@@ -163,7 +163,7 @@ func (a *acks) hear(cmd common.MAV_CMD, result uint8, reports int, now time.Time
 			c.refusal = &result
 		}
 	case c.ackedAt.IsZero():
-		c.ackedAt, c.ackedBy = now, reports
+		c.ackedAt, c.reportsAtAck = now, reports
 		trip := now.Sub(c.sent)
 		if c.copies > 1 { // the first copy may have been lost: it grows step by step
 			trip = min(trip, max(2*a.trip, firstRepeat))
@@ -201,8 +201,11 @@ func (c *command) shown(r report, reports int) bool {
 		done, already = r.custom == o.number || over, c.before.custom == o.number
 		done = done && !r.ahead && (o.mode != ModeTakeoff || r.armed)
 	}
+	if c.unsure && c.step.cmd == common.MAV_CMD_NAV_LAND { // a report is all there is, and it lands
+		already = false
+	}
 	if already {
-		since = c.ackedBy
+		since = c.reportsAtAck
 	}
 	return done && reports > since && (c.acked() || !already)
 }
@@ -241,8 +244,8 @@ func refusedWith(err error) *commandError {
 
 func isNoAck(err error) bool { return code(err) == codeNoAck }
 
-// general are texts that name no cause: they stand behind those that do.
-var general = []string{"Resolve system health failures first", "not armable", "Arming denied", "is currently not"}
+// generalTexts are texts that name no cause: they stand behind those that do.
+var generalTexts = []string{"Resolve system health failures first", "not armable", "Arming denied", "is currently not"}
 
 // allClears end what was wrong before: they are no reasons.
 var allClears = []string{"cleared", "regained", "recovered", "restored", "failsafe off"}
@@ -269,7 +272,7 @@ func causes(texts []statusText) (specific, others []string) {
 		switch {
 		case slices.Contains(specific, t.text) || slices.Contains(others, t.text):
 		case !t.ofPrearm() && slices.ContainsFunc(allClears, in):
-		case slices.ContainsFunc(general, in):
+		case slices.ContainsFunc(generalTexts, in):
 			others = append(others, t.text)
 		default:
 			specific = append(specific, t.text)

@@ -617,6 +617,44 @@ func TestTheAnswerComesWhenAReportShowsTheMode(t *testing.T) {
 	}
 }
 
+// A report on its way when the command came tells nothing where the vehicle was in
+// that mode before.
+func TestOnlyAReportAfterTheAckProvesAModeThatWasShownBefore(t *testing.T) {
+	onBoth(t, func(t *testing.T, b *lineBench, v firmware) {
+		b.shows(entered[v][ModeRTL], false)
+		b.say(b.beat)
+		time.Sleep(time.Millisecond)
+		b.follow(func(id uint16, try int) {
+			b.say(b.beat)
+			b.change(func() { b.beat = nil })
+			b.ack(100*time.Millisecond, id, ackAccepted)
+		})
+		o := <-b.command(goHome)
+		want := map[firmware]errorCode{px4: codeNoAck, copter: ""} // an ack alone
+		lineEqual(t, "code", o.code(), want[v])
+		lineEqual(t, "time until the answer", o.took, 100*time.Millisecond+showWithin)
+	})
+}
+
+func TestOnASlowLineAReportHasTwoRoundTripsAfterTheAck(t *testing.T) {
+	const ms = time.Millisecond
+	inLinkBubble(t, func(t *testing.T) {
+		b := newLineBench(t, px4Beat())
+		b.settle()
+		b.change(func() { b.lag = 700 * ms })
+		b.drone.mu.Lock()
+		b.drone.cmd.acks.trip = 400 * ms
+		b.drone.mu.Unlock()
+		b.obeys(400*ms, 390*ms)
+		time.Sleep(520 * ms) // the next heartbeat is 980 ms away
+		o := <-b.command(goHome)
+		lineEqual(t, "error", o.err, nil)
+		if o.took <= 400*ms+showWithin || o.took > 3*400*ms {
+			t.Errorf("answered after %v", o.took)
+		}
+	})
+}
+
 func TestA504TellsWithAFreshReport(t *testing.T) {
 	inLinkBubble(t, func(t *testing.T) {
 		b := newLineBench(t, copterBeat())
@@ -920,6 +958,67 @@ func TestALandLikeOneThatWaitsForItsAckJoinsIt(t *testing.T) {
 			t.Error("a landing after an acknowledged one was not sent")
 		}
 		time.Sleep(3 * time.Second)
+	})
+}
+
+func TestALandAfterAPilotsSwitchDoesNotJoinTheOneThatTheSwitchEnded(t *testing.T) {
+	onBoth(t, func(t *testing.T, b *lineBench, v firmware) {
+		b.inTheAir()
+		b.follow(func(id uint16, try int) {
+			if try == 1 {
+				custom, _ := b.wanted(id)
+				b.does(0, id, custom, true)
+			}
+		})
+		began := time.Now()
+		older := b.command(landHere)
+		time.Sleep(20 * time.Millisecond)
+		b.shows(map[firmware]uint32{px4: px4Custom(3, 0), copter: 5}[v], true)
+		b.say(b.beat)
+		time.Sleep(80 * time.Millisecond)
+		o := <-b.command(landHere)
+		lineEqual(t, "error", o.err, nil)
+		lineEqual(t, "code of the older one", (<-older).code(), codeSuperseded)
+		lineEqual(t, "sends", fmt.Sprint(b.sentFrom(began, common.MAV_CMD_NAV_LAND)), "[0s 500ms]")
+	})
+}
+
+func TestALandThatJoinsAnotherTakesThePlaceOfWhatWaits(t *testing.T) {
+	inLinkBubble(t, func(t *testing.T) {
+		b := newLineBench(t, copterBeat())
+		b.settle()
+		b.inTheAir()
+		b.obeys(5*time.Millisecond, 4*time.Millisecond)
+		lineEqual(t, "error of the hold", (<-b.command(holdHere)).err, nil)
+		b.follow(func(id uint16, try int) {
+			if custom, _ := b.wanted(id); try == 1 {
+				b.does(0, id, custom, true)
+			}
+		})
+		began := time.Now()
+		var lands []<-chan benchOutcome
+		lands = append(lands, b.command(landHere))
+		time.Sleep(30 * time.Millisecond)
+		waits := b.command(request{setMode: true, mode: ModeHold, arm: &yes})
+		time.Sleep(10 * time.Millisecond)
+		lands = append(lands, b.command(landHere))
+		o := <-waits
+		lineEqual(t, "code of what waits", o.code(), codeSuperseded)
+		lineEqual(t, "it is told after", o.took, 10*time.Millisecond)
+		for _, c := range lands {
+			lineEqual(t, "error of a landing", (<-c).err, nil)
+		}
+		lineEqual(t, "other commands", len(b.sentFrom(began, common.MAV_CMD_DO_SET_MODE)), 0)
+	})
+}
+
+func TestALandDoesNotWaitForTheAcksOfTheOneBefore(t *testing.T) {
+	onBoth(t, func(t *testing.T, b *lineBench, v firmware) {
+		b.inTheAir()
+		lineEqual(t, "code", (<-b.command(landHere)).code(), codeNoAck)
+		began := time.Now()
+		<-b.command(landHere)
+		lineEqual(t, "it is sent after", b.sentFrom(began, common.MAV_CMD_NAV_LAND)[0], 0)
 	})
 }
 

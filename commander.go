@@ -1,7 +1,6 @@
 package main
 
 import (
-	"cmp"
 	"errors"
 	"log/slog"
 	"math"
@@ -87,10 +86,10 @@ type task struct {
 	plan    plan
 	came    time.Time // when a client asked for it; zero: nobody asks for it at this moment
 	began   time.Time // when its first step was due
-	until   time.Time // of one that goes on while the program ends
+	until   time.Time // the farewell's: it may go on until then, though the program ends
 	was     order     // what stood before it
 
-	accepted uint16     // the last command
+	accepted uint16     // the number of the last accepted command; 0: none
 	armed    bool       // an ARM of it was sent to a disarmed vehicle
 	onWire   bool       // a step of it is, until it is answered
 	moving   bool       // a step that sets a mode was sent and is not answered
@@ -132,6 +131,9 @@ func (c *commander) current() *task {
 	return nil
 }
 
+// disarms reports whether a disarming is what is carried out.
+func (c *commander) disarms() bool { t := c.current(); return t != nil && t.request.disarms() }
+
 // supersedeWaiting ends what waits for its turn, but the newest.
 func (c *commander) supersedeWaiting(newest *task) {
 	for _, t := range c.tasks {
@@ -142,12 +144,13 @@ func (c *commander) supersedeWaiting(newest *task) {
 }
 
 // doOwn carries out what no client asks for at this moment, unless one does.
-func (c *commander) doOwn(p plan, r request) (answer, error) {
+func (c *commander) doOwn(p plan, r request) error {
 	if !c.idle() {
-		return answer{}, errSuperseded
+		return errSuperseded
 	}
 	t := &task{by: c, request: r, ended: make(chan struct{}), planned: func() (plan, error) { return p, nil }}
-	return t.run()
+	_, err := t.run()
+	return err
 }
 
 // takesIn reports whether an equal request joins it, and gets its answer.
@@ -173,8 +176,12 @@ func (c *commander) takeover(why string) {
 	}
 }
 
-// disarmed ends plans that arm or need an armed vehicle.
+// disarmed ends plans that arm or need an armed vehicle, unless a command of ours
+// disarms: what waits for that one has its turn.
 func (c *commander) disarmed() {
+	if c.disarms() {
+		return
+	}
 	for _, t := range c.tasks {
 		if t.request.arms() || t.plan.target != nil {
 			t.end(errDisarmed)
@@ -185,9 +192,6 @@ func (c *commander) disarmed() {
 // stop ends everything that waits, and lets nothing new begin.
 func (c *commander) stop() {
 	c.stopped = true
-	if c.manoeuvre != nil {
-		c.manoeuvre.finish(errStopping)
-	}
 	c.bell.ring()
 }
 
@@ -244,8 +248,8 @@ func (t *task) await(until time.Time, ok func() bool) error {
 // sleep waits for a time, unless the task ends before.
 func (t *task) sleep(until time.Time) error { return unlessLate(t.await(until, nil)) }
 
-// look waits for a report that comes from now on, and asks for one.
-func (t *task) look(within time.Duration) error {
+// newReport waits for a report that comes from now on, and requests one.
+func (t *task) newReport(within time.Duration) error {
 	c, until := t.by, time.Now().Add(within)
 	for n := c.reports; ; {
 		c.acks.request(idHeartbeat)
@@ -276,7 +280,6 @@ func (t *task) run() (answer, error) {
 		t.err = finish()
 	}
 	close(t.ended)
-	c.bell.ring()
 	return t.answer, t.err
 }
 
@@ -295,15 +298,14 @@ func (t *task) takeTurn() (err error) {
 			return err
 		}
 	}
-	disarming := func() bool { o := c.current(); return o != nil && o.request.disarms() }
-	free := func() bool { return t.request.urgent() || !disarming() }
+	free := func() bool { return t.request.urgent() || !c.disarms() }
 	if err := unlessLate(t.await(time.Now().Add(lookWithin), free)); err != nil {
 		return err
 	}
 	if t.plan, err = t.planned(); err != nil { // what was true when it came may not be now
 		return err
 	}
-	if older := c.current(); older != nil && !disarming() {
+	if older := c.current(); older != nil && !c.disarms() {
 		older.end(errSuperseded)
 	}
 	t.began, t.was = time.Now(), c.machine.standing()
@@ -316,7 +318,7 @@ func (t *task) takeTurn() (err error) {
 // carryOut sends the steps. Where one was refused, finish gathers the reasons.
 func (t *task) carryOut() (a answer, err error, finish func() error) {
 	c := t.by
-	if err := cmp.Or(t.over(), c.owner.prepare(t)); err != nil {
+	if err := c.owner.prepare(t); err != nil {
 		return answer{}, err, nil
 	}
 	for i := range t.plan.steps {
@@ -331,11 +333,11 @@ func (t *task) carryOut() (a answer, err error, finish func() error) {
 		c.owner.sends(t, i)
 		err := t.transact(s)
 		refused := refusedWith(err)
-		if refused != nil && t.endedBy != nil { // the takeover is why
-			err, refused = t.unfollowed(s), nil
-		}
 		if refused != nil && s.to != nil {
 			c.machine.refused(s.to)
+		}
+		if refused != nil && t.endedBy != nil { // the takeover is why
+			err, refused = t.unfollowed(s), nil
 		}
 		if s.optional && (refused != nil || isNoAck(err)) {
 			slog.Warn("a plan goes on without one of its steps", "error", err)
@@ -386,7 +388,8 @@ func (t *task) took(s *step) {
 func (t *task) approach(i int) error {
 	c, s := t.by, &t.plan.steps[i]
 	waited := t.came.IsZero() || i > 0 || time.Since(t.came) > atOnce
-	if lands := s.to != nil && s.to.mode == ModeLand; !lands && time.Now().Before(c.acks.freeAt(s.cmd)) {
+	lands := s.to != nil && s.to.mode == ModeLand && t.plan.second == nil // the landing, not the way to its place
+	if !lands && time.Now().Before(c.acks.freeAt(s.cmd)) {
 		waited = true
 		if err := t.waitFree(s); err != nil {
 			return err
@@ -406,25 +409,25 @@ func (t *task) approach(i int) error {
 	if err := t.over(); err != nil || !waited {
 		return err
 	}
-	if err := t.lookBefore(s); err != nil {
+	if err := t.reportBefore(s); err != nil {
 		return err
 	}
 	t.replan(i)
-	// Not by explains: a disarmed vehicle may leave a mode without a takeover.
+	// explains would allow what a disarmed vehicle fell back to, too.
 	if o := c.machine.order; i > 0 && s.arms() && o != nil && c.machine.last.custom != o.number {
 		return refuse(codeInterrupted, "arming was not sent: the vehicle left the mode that was set for it")
 	}
-	return t.over()
+	return nil
 }
 
-// lookBefore looks what the vehicle does before a step that no client asks for at
+// reportBefore waits for a report before a step that no client asks for at
 // this moment (rule 5). A landing that a client asked for is sent in any case.
-func (t *task) lookBefore(s *step) error {
+func (t *task) reportBefore(s *step) error {
 	within := lookWithin
 	if !t.came.IsZero() && t.request.setMode && t.request.mode == ModeLand {
 		within = landWithin
 	}
-	err := t.look(within)
+	err := t.newReport(within)
 	if errors.Is(err, errTimeout) && within == lookWithin {
 		return refuse(codeNoAck, "the autopilot did not answer; %s was not sent", commandName(s))
 	}
@@ -441,10 +444,10 @@ func (t *task) waitFree(s *step) error {
 	return unlessLate(t.await(a.freeAt(s.cmd), func() bool { return a.freeAt(s.cmd).IsZero() }))
 }
 
-// replan plans a goto anew that waited for its sticks: the place that it may keep is
-// where the vehicle is now, not where it was when it was asked.
+// replan plans a way anew that waited for its sticks: the place or height that it keeps
+// is where the vehicle is now, not where it was when it was asked.
 func (t *task) replan(i int) {
-	if t.plan.steps[i].sticks != sticksStill || !t.request.goTo {
+	if t.plan.steps[i].sticks != sticksStill || t.plan.target == nil {
 		return
 	}
 	if p, err := t.planned(); err == nil && len(p.steps) == len(t.plan.steps)-i {
@@ -464,7 +467,7 @@ func (t *task) failed() {
 	if t.moving && c.manoeuvre != nil { // nobody knows whether it flies there
 		c.abandon("a command that was not answered may have moved the drone: it is in %s", c.machine.mode)
 	}
-	if m := c.manoeuvre; m != nil && m.plan.goal() == t.plan.goal() { // the goto that it is: only its heading was refused
+	if m := c.manoeuvre; m != nil && m.plan.goal() == t.plan.goal() { // the goto that it is: only its speed or heading was refused
 		m.plan.facing = math.NaN()
 	}
 }
@@ -498,7 +501,7 @@ func (c *commander) takeBack(t *task) {
 		steps = append(steps, s)
 	}
 	for _, s := range steps {
-		if _, err := c.doOwn(plan{steps: []step{s}}, request{}); err != nil {
+		if err := c.doOwn(plan{steps: []step{s}}, request{}); err != nil {
 			slog.Warn("a refused command could not be taken back", "what", commandName(&s), "error", err)
 			return
 		}
@@ -511,10 +514,10 @@ func (t *task) transact(s *step) error {
 	c := t.by
 	x := c.acks.open(s, c.machine.last, c.reports)
 	defer func() { c.acks.close(x); t.onWire = false }()
-	every := max(firstRepeat, c.acks.trip*3/2)
+	gap := max(firstRepeat, c.acks.trip*3/2)
 	began := time.Now()
 	for i, factor := range repeats {
-		due := time.Duration(float64(every) * factor)
+		due := time.Duration(float64(gap) * factor)
 		if due >= giveUp || !x.progress.IsZero() || t.endedBy != nil || x.acked() {
 			break
 		}
@@ -529,7 +532,7 @@ func (t *task) transact(s *step) error {
 		}
 		end := giveUp
 		if i+1 < len(repeats) {
-			end = min(end, time.Duration(float64(every)*repeats[i+1]))
+			end = min(end, time.Duration(float64(gap)*repeats[i+1]))
 		}
 		if err := t.verdict(x, began.Add(end)); !errors.Is(err, errTimeout) {
 			return err
@@ -592,7 +595,7 @@ func (t *task) sendLate(x *command) error {
 			return err
 		}
 	}
-	if err := t.lookBefore(x.step); err != nil {
+	if err := t.reportBefore(x.step); err != nil {
 		return err
 	}
 	x.before, x.reports = c.machine.last, c.reports
@@ -602,8 +605,8 @@ func (t *task) sendLate(x *command) error {
 	return down
 }
 
-// verdict waits for what answers a command: a report that shows it, where an ack is
-// needed beside its ack, or a refusal. What was acknowledged, or sent before a
+// verdict waits for what answers a command: a refusal, or a report that shows it, and
+// where a report alone proves nothing, an ack too. What was acknowledged, or sent before a
 // takeover, has showWithin to show; after that transact says what it means.
 func (t *task) verdict(x *command, until time.Time) error {
 	c := t.by
@@ -622,7 +625,7 @@ func (t *task) verdict(x *command, until time.Time) error {
 			t.moving = false
 			return t.refused(x)
 		case x.acked():
-			t.moving = false
+			t.moving = t.moving && !x.step.ackProves(c.acks.tel.id.firmware())
 			until = x.ackedAt.Add(settle)
 		case t.endedBy != nil: // by a takeover: nothing is repeated
 			until = x.last.Add(settle)
@@ -648,7 +651,7 @@ func (t *task) verdict(x *command, until time.Time) error {
 func (t *task) refused(x *command) error {
 	c := t.by
 	if x.step.byReport() {
-		if err := unlessLate(t.look(max(showEvery, 2*c.acks.trip))); err != nil {
+		if err := unlessLate(t.newReport(max(showEvery, 2*c.acks.trip))); err != nil {
 			return err
 		}
 		if x.shown(c.machine.last, c.reports) {

@@ -90,6 +90,27 @@ func TestWhatAPlanThatFailedArmedIsDisarmed(t *testing.T) {
 	}
 }
 
+func TestAModeIsNotSetAgainAfterAnArmingThatWasNotAnswered(t *testing.T) {
+	fly(t, simArduPilot, nil, func(f *flight) {
+		f.fails(common.MAV_CMD_COMPONENT_ARM_DISARM)
+		copies := 0
+		f.acks(common.MAV_CMD_COMPONENT_ARM_DISARM, func(a *common.MessageCommandAck) []simAnswer {
+			if copies++; copies < len(repeats) {
+				return nil
+			}
+			if copies == len(repeats) {
+				f.sim.after(0, func() { delete(f.sim.refuses, a.Command) })
+				return nil
+			}
+			return []simAnswer{{ack: a}}
+		})
+		f.refused("/takeoff", "", 504, "no_ack")
+		if s := f.sim.truth(); s.mode != entered[copter][ModeTakeoff] {
+			f.Errorf("mode %d", s.mode)
+		}
+	})
+}
+
 func TestTheNewestLandingDoesNotJoinOneThatANewerCommandReplaces(t *testing.T) {
 	fly(t, simPX4, nil, func(f *flight) {
 		f.aloft()
@@ -197,6 +218,24 @@ func TestAnArmingInTheMiddleOfACommandEndsTheManoeuvreBeforeIt(t *testing.T) {
 			f.Errorf("mode %v, done %v", s["mode"], s["done"])
 		}
 		climb.wantAnswer(time.Millisecond, "interrupted")
+	})
+}
+
+func TestAStepThatWasAcceptedEndsTheManoeuvreBeforeItAlsoWhereTheNextOneIsRefused(t *testing.T) {
+	fly(t, simArduPilot, nil, func(f *flight) {
+		f.aloft()
+		goes := &pilotFlight{flight: f}
+		goes.post("/goto", "{"+at(200, 0)+`,"wait":60}`)
+		time.Sleep(5 * time.Second)
+		f.acks(common.MAV_CMD_DO_SET_MODE, func(a *common.MessageCommandAck) []simAnswer { // BRAKE is accepted, GUIDED is not
+			f.sim.refuses[common.MAV_CMD_DO_SET_MODE] = true
+			return []simAnswer{{ack: a}}
+		})
+		f.refused("/mode", `{"mode":"hold"}`, 409, "refused")
+		goes.wantAnswer(time.Millisecond, "superseded")
+		if s := f.status(); s["mode"] != "hold" || s["done"] != nil {
+			f.Errorf("mode %v, done %v", s["mode"], s["done"])
+		}
 	})
 }
 
@@ -1238,6 +1277,26 @@ func TestALandOfAPortThatIsBackIsSentThoughNobodyAnswers(t *testing.T) {
 	})
 }
 
+func TestAReturnOfAPortThatIsBackIsNotSentWhereNobodyAnswers(t *testing.T) {
+	both(t, func(f *flight) {
+		f.aloft()
+		f.accepted("/mode", `{"mode":"hold"}`)
+		time.Sleep(3 * time.Second)
+		f.sim.unplug()
+		time.Sleep(time.Millisecond)
+		since := time.Now()
+		p := &pilotFlight{flight: f}
+		p.post("/mode", `{"mode":"rtl"}`)
+		time.Sleep(200 * time.Millisecond)
+		f.sim.change(func() { f.sim.muted = true })
+		f.sim.plug()
+		p.wantAnswer(3*time.Second, "no_ack")
+		if sent := f.commandsSince(since); len(sent) > 0 {
+			f.Errorf("sent %v", sent)
+		}
+	})
+}
+
 func TestCopiesOfAPortThatIsBackAreApart(t *testing.T) {
 	both(t, func(f *flight) {
 		f.aloft()
@@ -1351,4 +1410,109 @@ func TestAFailsafeOnTheWayOutDoesNotGiveAClientThePilotsSticks(t *testing.T) {
 			})
 		})
 	}
+}
+
+// loseFirstAck has the first ack of a command lost; it is repeated, and acknowledged.
+func (f *flight) loseFirstAck(id common.MAV_CMD) {
+	lost := false
+	f.acks(id, func(a *common.MessageCommandAck) []simAnswer {
+		if !lost {
+			lost = true
+			return nil
+		}
+		return []simAnswer{{ack: a}}
+	})
+}
+
+// An ack of the repeated goto may still be on its way: the next one is not sent until
+// none is, and is then answered by its own.
+func TestALandingAtAPlaceRightAfterAGotoWhoseAckWasLost(t *testing.T) {
+	both(t, func(f *flight) {
+		f.aloft()
+		f.loseFirstAck(common.MAV_CMD_DO_REPOSITION)
+		f.accepted("/goto", "{"+at(60, 0)+"}")
+		if o := f.accepted("/land", "{"+at(20, 0)+`,"wait":120}`); o["done"] != true {
+			t.Errorf("answered %v", o)
+		}
+		f.wantAt(20, 0, 0, 2)
+	})
+}
+
+// Nothing but a report can answer it then, also where the vehicle lands already.
+func TestASecondLandingRightAfterOneWhoseAckWasLost(t *testing.T) {
+	fly(t, simPX4, nil, func(f *flight) {
+		f.aloft()
+		f.loseFirstAck(common.MAV_CMD_NAV_LAND)
+		f.accepted("/land", "")
+		f.accepted("/land", "")
+		f.wantMode("land")
+	})
+}
+
+// PX4's ack proves nothing: nobody knows whether it goes on to the place of a landing.
+func TestAModeThatPX4AcknowledgedAndDidNotShowEndsTheWayToALanding(t *testing.T) {
+	fly(t, simPX4, nil, func(f *flight) {
+		f.aloft()
+		f.accepted("/land", "{"+at(60, 0)+"}")
+		time.Sleep(2 * time.Second)
+		f.sim.change(func() { f.sim.idle = true })
+		f.refused("/mode", `{"mode":"position"}`, 504, "no_ack")
+		f.sim.change(func() { f.sim.idle = false })
+		f.wantMode("hold")
+		if done := f.status()["done"]; done != nil {
+			t.Errorf("done is %v", done)
+		}
+		time.Sleep(time.Minute)
+		f.wantMode("hold")
+	})
+}
+
+// The newest command wins: it waits for the disarming, which does not end it.
+func TestATakeoffRightAfterADisarming(t *testing.T) {
+	both(t, func(f *flight) {
+		f.accepted("/mode", `{"arm":true}`)
+		f.sim.change(func() { f.sim.delay = 100 * time.Millisecond })
+		p := &pilotFlight{flight: f}
+		p.post("/mode", `{"arm":false}`)
+		time.Sleep(20 * time.Millisecond)
+		f.accepted("/takeoff", "")
+		f.wantMode("takeoff")
+		p.answered(time.Second)
+	})
+}
+
+// A refusal ends its claim, also where a failsafe has ended the plan.
+func TestAPilotInTheModeThatWasRefusedInAFailsafeHasTheDrone(t *testing.T) {
+	fly(t, simArduPilot, nil, func(f *flight) {
+		f.aloft()
+		f.fails(common.MAV_CMD_DO_SET_MODE)
+		f.acks(common.MAV_CMD_DO_SET_MODE, func(a *common.MessageCommandAck) []simAnswer {
+			f.sim.failsafe = true // a report of it comes before the refusal
+			return []simAnswer{{after: 120 * time.Millisecond, ack: a}}
+		})
+		p := &pilotFlight{flight: f}
+		p.post("/mode", `{"mode":"position"}`)
+		p.wantAnswer(5*time.Second, "interrupted")
+		f.link.mu.Lock()
+		defer f.link.mu.Unlock()
+		if sent := f.link.machine.sent; len(sent) > 0 {
+			t.Errorf("a claim stands: %+v", *sent[0].to)
+		}
+	})
+}
+
+// It waited for its sticks while it climbed.
+func TestALandingAtAPlaceIsFlownAtTheHeightThatItBeginsAt(t *testing.T) {
+	fly(t, simPX4, nil, func(f *flight) {
+		f.aloft()
+		f.accepted("/mode", `{"mode":"position"}`)
+		f.accepted("/input", `{"throttle":1,"timeout":5}`)
+		time.Sleep(3 * time.Second)
+		f.accepted("/land", "{"+at(60, 0)+"}")
+		up := f.sim.truth().alt
+		time.Sleep(4 * time.Second)
+		if now := f.sim.truth().alt; math.Abs(now-up) > 0.3 {
+			t.Errorf("%.1f m up when it began, %.1f m on its way", up, now)
+		}
+	})
 }

@@ -29,7 +29,6 @@ type drone struct {
 	clock   clock
 	ended   chan struct{} // closed when everything that waits is to end
 	changes atomic.Uint64 // rises with everything that a status shows
-	version atomic.Uint64 // rises with what a status must show at once: all but telemetry
 
 	mu        sync.Mutex // guards all below
 	tel       telemetry
@@ -122,7 +121,7 @@ func (d *drone) tick(now time.Time) time.Time {
 		}
 	}
 	if d.machine.tick(now) {
-		d.takeover("the vehicle did not follow within 5 s: the mode changed")
+		d.takeover("the vehicle did not follow within 5 s: it is in " + d.modeName())
 		d.tell("the vehicle is not in the mode that was commanded last: it is in " + d.modeName())
 	}
 	next = sooner(next, d.machine.follow)
@@ -137,15 +136,14 @@ func (d *drone) tick(now time.Time) time.Time {
 		d.wg.Go(func() { d.givePilot(acts.pilots) })
 	}
 	if d.online {
-		next = sooner(next, d.request(now))
+		next = sooner(next, d.poll(now))
 		next = sooner(next, d.handshake.tick(now))
 	}
 	return next
 }
 
-// request requests what does not come by itself and is due, and tells when the next
-// is.
-func (d *drone) request(now time.Time) (next time.Time) {
+// poll requests what does not come by itself and is due, and tells when the next is.
+func (d *drone) poll(now time.Time) (next time.Time) {
 	due := func(last *time.Time, every time.Duration, id uint32) {
 		if !now.Before(last.Add(every)) {
 			d.cmd.acks.request(id)
@@ -179,7 +177,7 @@ func (d *drone) lose() {
 	d.handshake.lose()
 	d.sticks.lost(d.facts(time.Now()))
 	d.cmd.bell.ring()
-	d.changed()
+	d.changes.Add(1)
 	level := slog.LevelWarn
 	if d.link.state().fault != nil { // that was told, and why
 		level = slog.LevelInfo
@@ -196,7 +194,7 @@ func (d *drone) hear(h heard) {
 		d.tell(h.notice)
 	case h.msg == nil: // the port is open
 		d.sticks.src.open(h.at)
-		d.version.Add(1)
+		d.changes.Add(1)
 		d.clock.poke()
 	case h.foreign:
 		d.sticks.foreigner(d.facts(h.at))
@@ -226,9 +224,7 @@ func (d *drone) take(m message.Message, now time.Time) {
 			d.cmd.acks.hear(m.Command, uint8(m.Result), d.cmd.reports, now)
 		}
 	case *common.MessageParamValue:
-		if v, ours := d.params.hear(m); ours {
-			d.sticks.src.hearParam(m.ParamId, v)
-		}
+		d.hearParam(m)
 	case *common.MessageSysStatus:
 		d.hearReceiver(now)
 	case *common.MessageRcChannels:
@@ -241,7 +237,6 @@ func (d *drone) take(m message.Message, now time.Time) {
 			s := d.tel.texts.last[len(d.tel.texts.last)-1]
 			slog.Debug("statustext", "severity", s.severity, "text", s.text)
 		}
-		d.version.Add(1)
 	}
 	d.cmd.bell.ring()
 }
@@ -259,7 +254,7 @@ func (d *drone) hearHeartbeat(now time.Time) {
 	b := &d.tel.beat
 	d.identify()
 	d.inBeat = b.custom
-	if d.behind(now) { // its armed bit counts
+	if d.behind(now) { // only its armed bit counts: its mode is the older one
 		b.custom = d.machine.last.custom
 	}
 	failing := d.machine.last.failsafe
@@ -310,19 +305,21 @@ func (d *drone) hearCurrentMode(m *common.MessageCurrentMode, now time.Time) {
 
 // judge has the mode machine take the report that the vehicle just made.
 func (d *drone) judge(now time.Time) (taken bool) {
-	mode := d.machine.mode
+	mode, first := d.machine.mode, d.machine.contact == contactNone
 	d.reported = now
 	d.cmd.reports++
 	taken = d.machine.report(d.report(now), now)
-	if taken {
-		d.takeover("the pilot or a failsafe changed the mode")
-	} else if d.machine.mode != mode {
+	switch {
+	case taken && first:
+		d.takeover("it was armed when it was first heard")
+	case taken:
+		d.takeover("the pilot or a failsafe changed the mode to " + d.modeName())
+	case d.machine.mode != mode:
 		d.logMode("the vehicle reports it")
 	}
 	if d.tel.beat.custom != entered[d.firmware()][ModeHold] {
 		d.spedUp = false // entering GUIDED anew resets it
 	}
-	d.version.Add(1)
 	return taken
 }
 
@@ -330,7 +327,6 @@ func (d *drone) judge(now time.Time) (taken bool) {
 // failsafe or an autopilot that did not follow has the drone.
 func (d *drone) takeover(why string) {
 	now := time.Now()
-	why += " to " + d.modeName()
 	d.cmd.takeover(why)
 	d.cmd.abandon("%s", why)
 	d.tel.target.group, d.targetAsked = group{}, time.Time{} // where it flies to is told anew
@@ -366,7 +362,7 @@ func (d *drone) able() error {
 	switch {
 	case s.fault != nil:
 		return refuse(codeOffline, "%s", s.fault)
-	case d.tel.id.autopilot == 0 && d.tel.beat.at.IsZero():
+	case d.tel.beat.at.IsZero():
 		return refuse(codeOffline, "no autopilot was heard yet on %s; check its wiring, baud rate and MAVLink settings", s.device)
 	}
 	return refuse(codeOffline, "the autopilot is offline: no heartbeat for %.0f s", time.Since(d.tel.beat.at).Seconds())
@@ -393,42 +389,40 @@ func (d *drone) do(r request) (ans answer, err error) {
 }
 
 // wait waits until a manoeuvre is complete, or tells what ended it; began is when
-// its command did. A client that goes away ends its waiting and nothing else,
-// and a lost link ends nothing.
+// its command did. A client that goes away ends its waiting and nothing else, a lost
+// link ends nothing, and the end of the program leaves the vehicle on its way.
 func (d *drone) wait(ctx context.Context, m *manoeuvre, began time.Time) error {
 	select {
 	case <-m.over:
 	case <-ctx.Done():
+	case <-d.ended:
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if !m.finished() {
-		return notDone(m, time.Since(began), d.lost())
+		return notDone(m, time.Since(began), d.unseen())
 	}
 	return d.explained(m.why, began)
 }
 
-// lost is why nobody knows how far a manoeuvre is, with the systems that were
+// unseen is why nobody knows how far a manoeuvre is, with the systems that were
 // unhealthy before; nil while the link lives.
-func (d *drone) lost() error {
+func (d *drone) unseen() error {
 	err := d.able()
-	if list := d.tel.health.unhealthy(); err != nil && len(list) > 0 {
-		return fmt.Errorf("%w; unhealthy before that: %s", err, strings.Join(list, ", "))
+	if err == nil || err == errStopping {
+		return err
 	}
-	return err
-}
-
-// changed says that something changed which a status must show at once.
-func (d *drone) changed() {
-	d.version.Add(1)
-	d.changes.Add(1)
+	if list := d.tel.health.unhealthy(); len(list) > 0 {
+		err = fmt.Errorf("%w; unhealthy before that: %s", err, strings.Join(list, ", "))
+	}
+	return fmt.Errorf("the link is lost: %w", err)
 }
 
 // tell tells the user what mavrest did by itself.
 func (d *drone) tell(text string) {
 	slog.Warn(text)
 	d.tel.texts.add(statusText{uint8(common.MAV_SEVERITY_NOTICE), "mavrest: " + text, time.Now()})
-	d.changed()
+	d.changes.Add(1)
 }
 
 // logMode logs a mode that nobody asked for here.
@@ -569,12 +563,13 @@ type snapshot struct {
 	online   bool
 	mode     Mode
 	modeName string
+	armable  bool // a takeoff could arm now,
+	checked  bool // where that is known
 	done     *bool
 	target   *place
 	by       string    // who has the sticks, "" for nobody
 	expires  time.Time // of the client's sticks; zero where none stand
 	link     linkState
-	fault    string // why the port is not open, or does not serve
 }
 
 // status copies everything that a status shows.
@@ -586,15 +581,14 @@ func (d *drone) status() snapshot {
 		now: now, tel: d.tel, online: d.online, mode: d.machine.mode, modeName: d.modeName(),
 		target: d.target(now), by: d.sticks.by(d.facts(now)), link: d.link.state(),
 	}
+	shown, _ := d.firmware().reported(d.tel.beat.custom)
+	s.armable, s.checked = d.tel.armable(now, d.firmware() == px4 && shown != ModeHold && shown != ModeTakeoff)
 	if m := d.cmd.manoeuvre; m != nil && m.why == nil {
 		done := m.done
 		s.done = &done
 	}
 	if d.sticks.phase == stickClient {
 		s.expires = d.sticks.until
-	}
-	if s.link.fault != nil {
-		s.fault = s.link.fault.Error()
 	}
 	return s
 }

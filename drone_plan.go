@@ -85,7 +85,7 @@ func (d *drone) took(t *task, s *step) {
 	if s.cmd == common.MAV_CMD_DO_CHANGE_SPEED {
 		d.spedUp = s.p[1] != float32(d.params.cruise()) // the default
 	}
-	d.changed()
+	d.changes.Add(1)
 }
 
 // onGround reports whether the vehicle says that it is on the ground.
@@ -101,7 +101,7 @@ func (d *drone) closing(t *task) {
 	if isNoAck(t.err) {
 		d.cmd.acks.request(idTarget) // where does it fly to
 	}
-	d.changed()
+	d.changes.Add(1)
 	d.clock.poke()
 }
 
@@ -124,7 +124,7 @@ func (d *drone) watch(now time.Time) time.Time {
 		d.wg.Go(func() { d.landThere(m) })
 	}
 	if m.finished() {
-		d.changed()
+		d.changes.Add(1)
 	}
 	return now.Add(watchEvery)
 }
@@ -139,7 +139,7 @@ func (d *drone) landThere(m *manoeuvre) {
 	if d.machine.last.failsafe && !m.failsafe { // watch ends it
 		return
 	}
-	if _, err := d.cmd.doOwn(plan{steps: []step{*m.plan.second}}, m.request); err != nil {
+	if err := d.cmd.doOwn(plan{steps: []step{*m.plan.second}}, m.request); err != nil {
 		slog.Warn("the landing at the place was not acknowledged; trying again", "error", err)
 	}
 }
@@ -154,7 +154,7 @@ func (d *drone) holdForSilent() {
 	for d.sticks.owes(d.facts(time.Now())) {
 		p, err := r.plan(d.vehicle(time.Now()))
 		if err == nil {
-			_, err = d.cmd.doOwn(p, r)
+			err = d.cmd.doOwn(p, r)
 		}
 		switch {
 		case err == nil:
@@ -178,7 +178,7 @@ func (d *drone) leaveHovering(f stickFacts) {
 	look := max(farewellFor/2, 3*f.trip)
 	t := &task{by: d.cmd, until: f.now.Add(look + farewellFor/2)}
 	d.cmd.tasks = append(d.cmd.tasks, t) // a takeover ends it
-	if err := t.look(look); err != nil {
+	if err := t.newReport(look); err != nil {
 		slog.Warn("stopping in the air after sticks: nothing was commanded", "why", err)
 		return
 	}

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"fmt"
 	"log/slog"
 	"math"
 	"time"
@@ -66,6 +67,21 @@ func (d *drone) outgoing(a axes) outgoing {
 	return outgoing{msg: m}
 }
 
+// hearParam takes a parameter, and warns of a line that is too slow for PX4 to report a
+// mode that stands for 40 ms (docs/autopilots.md, "PX4: moving sticks and a pilot").
+func (d *drone) hearParam(m *common.MessageParamValue) {
+	_, again := d.params.told[m.ParamId]
+	v, ours := d.params.hear(m)
+	if !ours {
+		return
+	}
+	d.sticks.src.hearParam(m.ParamId, v)
+	baud := d.link.state().baud
+	if !again && m.ParamId == "COM_RC_OVERRIDE" && d.sticks.src.overrides(d.firmware()) && baud > 0 && baud < 921600 {
+		d.tell(fmt.Sprintf("at %d baud a pilot's switch that the client's moving sticks undo rarely shows: set COM_RC_OVERRIDE to 0, or the line to 921600 baud", baud))
+	}
+}
+
 // hearReceiver takes what SYS_STATUS tells of the receiver.
 func (d *drone) hearReceiver(now time.Time) {
 	tel := &d.tel
@@ -122,7 +138,7 @@ func (d *drone) input(in stickInput) (Mode, error) {
 		return 0, refuse(codeWrongMode, "input: %s", denied)
 	case stick && d.sticks.taken():
 		return 0, refuse(codeWrongMode, "input: a pilot, a failsafe or another program took the sticks; set mode %s here to take them back", f.mode)
-	case !stick && d.sticks.taken():
+	case !stick && d.sticks.taken() && d.machine.order == nil: // nobody set the mode here since
 		return 0, refuse(codeWrongMode, "input: a pilot, a failsafe or another program took the drone, which is in mode %s; set manual, altitude or position here to take the sticks", f.mode)
 	case !stick:
 		return 0, refuse(codeWrongMode, "input: the drone is in mode %s; set manual, altitude or position first", f.mode)
@@ -135,7 +151,7 @@ func (d *drone) input(in stickInput) (Mode, error) {
 	}
 	d.sticks.input(f, in.axes(rest(f)), in.timeout)
 	d.act()
-	d.changed()
+	d.changes.Add(1)
 	d.clock.poke()
 	return f.mode, nil
 }
@@ -161,12 +177,12 @@ func (d *drone) restartSticks(now time.Time) {
 // leaveSticks is what the sticks are left as when the program ends (docs/design.md,
 // "SIGTERM in the air").
 func (d *drone) leaveSticks(f stickFacts) {
-	if f.flight == aloft {
-		slog.Warn("stopping in the air after sticks: the autopilot's own failsafe for lost sticks may follow", "mode", f.mode)
-	}
 	if d.sticks.src.live(f.firmware) {
 		d.sticks.end(f)
 	} else {
+		if f.flight == aloft {
+			slog.Warn("stopping in the air after sticks: the autopilot's own failsafe for lost sticks may follow", "mode", f.mode)
+		}
 		d.sticks.nobodys(f)
 		d.sticks.acts.send = true
 	}
@@ -181,7 +197,7 @@ func (d *drone) givePilot(custom uint32) {
 	mode, name := px4.reported(custom)
 	set := px4.setMode(mode, custom)
 	set.sticks = sticksStill
-	if _, err := d.cmd.doOwn(plan{steps: []step{set}}, request{setMode: true, mode: mode}); err != nil {
+	if err := d.cmd.doOwn(plan{steps: []step{set}}, request{setMode: true, mode: mode}); err != nil {
 		d.tell("the pilot's mode " + name + " could not be set for him: " + err.Error())
 	}
 }

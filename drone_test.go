@@ -492,6 +492,25 @@ func TestRefusedTakeoffChangesNothing(t *testing.T) {
 	}
 }
 
+// PX4 stays in the last stick mode then, in which it can't be armed; a takeoff sets
+// another one.
+func TestPX4IsArmableAfterAFlightThatEndedInAStickMode(t *testing.T) {
+	fly(t, simPX4, nil, func(f *flight) {
+		f.aloft()
+		f.accepted("/mode", `{"mode":"position"}`)
+		f.accepted("/land", `{"wait":60}`)
+		time.Sleep(15 * time.Second)
+		if s := f.status(); s["vehicle_mode"] != "POSCTL" || s["armable"] != true {
+			t.Errorf("armable is %v in %v", s["armable"], s["vehicle_mode"])
+		}
+		f.sim.change(func() { f.sim.trouble = []simTrouble{{common.MAV_SYS_STATUS_SENSOR_BATTERY, ""}} })
+		f.until("it is not armable", 5*time.Second, func() bool { return f.status()["armable"] == false })
+		f.sim.change(func() { f.sim.trouble = nil })
+		f.until("it is again", 5*time.Second, func() bool { return f.status()["armable"] == true })
+		f.accepted("/takeoff", "")
+	})
+}
+
 // A script that waits for armable takes off at the first try, also right after
 // a boot: ArduPilot can be armed in STABILIZE long before it can in GUIDED.
 func TestATakeoffIsAcceptedAsSoonAsTheStatusSaysArmable(t *testing.T) {
@@ -584,11 +603,13 @@ func TestHeartbeatsGoOutEverySecondAsAnOnboardController(t *testing.T) {
 	})
 }
 
-func TestRefusedCommandDoesNotEndTheWayToALanding(t *testing.T) {
+// What leads nowhere else, or is refused, does not end it.
+func TestTheWayToALandingGoesOn(t *testing.T) {
 	for _, c := range []struct {
 		name  string
 		order func(f *flight)
 	}{
+		{"arming", func(f *flight) { f.accepted("/mode", `{"arm":true}`) }},
 		{"disarming", func(f *flight) { f.refused("/mode", `{"arm":false}`, 409, "refused") }},
 		{"unreadable", func(f *flight) { f.refused("/goto", `{"lat":1}`, 422, "out_of_range") }},
 		{"an arming without an answer", func(f *flight) {
@@ -727,19 +748,6 @@ func TestGotoWithoutAnAnswerEndsTheWayToALanding(t *testing.T) {
 	}
 }
 
-func TestArmingDoesNotEndTheWayToALanding(t *testing.T) {
-	both(t, func(f *flight) {
-		f.aloft()
-		f.accepted("/land", "{"+at(40, 0)+"}")
-		time.Sleep(2 * time.Second)
-		f.accepted("/mode", `{"arm":true}`)
-		f.wantMode("land")
-		f.until("landed", 90*time.Second, f.disarmed)
-		f.wantMode("land")
-		f.wantAt(40, 0, 0, 2)
-	})
-}
-
 // The heartbeat that shows the accepted mode may be a second away; a refused
 // command must not go back to the one before it.
 func TestNothingIsTakenBackInTheAir(t *testing.T) {
@@ -784,6 +792,30 @@ func TestReportShowsAfterACommandWithoutAnAnswer(t *testing.T) {
 }
 
 // Whatever the timeout, the sticks are centred when it is over.
+func TestInputWaitsUntilItsModeShowsAndNoOtherIsOnItsWay(t *testing.T) {
+	inLinkBubble(t, func(t *testing.T) {
+		b := newLineBench(t, copterBeat())
+		b.settle()
+		b.inTheAir()
+		input := func() errorCode {
+			_, err := b.input(stickInput{pitch: 0.5, timeout: time.Second})
+			return code(err)
+		}
+		b.obeys(5*time.Millisecond, -1)
+		lineEqual(t, "error", (<-b.command(request{setMode: true, mode: ModePosition})).err, nil)
+		lineEqual(t, "acknowledged, and not shown yet", input(), codeWrongMode)
+		b.shows(entered[copter][ModePosition], true)
+		b.say(b.beat)
+		time.Sleep(time.Millisecond)
+		lineEqual(t, "it shows", input(), "")
+		b.follow(nil)
+		away := b.command(goHome)
+		time.Sleep(time.Millisecond)
+		lineEqual(t, "a return is on its way", input(), codeWrongMode)
+		<-away
+	})
+}
+
 func TestSticksAreCentredWhenTheyExpire(t *testing.T) {
 	both(t, func(f *flight) {
 		f.aloft()
@@ -835,6 +867,21 @@ func TestLandingThatNobodyAcknowledgesEndsOnTheGround(t *testing.T) {
 		time.Sleep(time.Minute)
 		if got := f.commands()[sent:]; len(got) > 0 {
 			f.Errorf("sent after the landing: %q", got)
+		}
+	})
+}
+
+// The pilot's mode is named as the pilot's, the client's own mode is not.
+func TestInputBlamesAPilotOnlyForTheModeThatIsHis(t *testing.T) {
+	both(t, func(f *flight) {
+		f.aloft()
+		f.sim.pilotMode(entered[f.firmware][ModeRTL])
+		time.Sleep(2 * time.Second)
+		says(t, f.refused("/input", "", 409, "wrong_mode"), "a pilot, a failsafe or another program took the drone, which is in mode rtl")
+		f.accepted("/goto", "{"+at(40, 0)+"}")
+		o := f.refused("/input", "", 409, "wrong_mode")
+		if want := "input: the drone is in mode hold; set manual, altitude or position first"; o["error"] != want {
+			t.Errorf("answered %v, want %s", o["error"], want)
 		}
 	})
 }

@@ -374,11 +374,12 @@ var px4ArmingProbes = []probe{
 	}},
 	{heading: "PX4: takeoff and land", from: ground, fact: "an altitude below the present one is accepted, and it sits", run: func(v *probed) {
 		v.command(simArm, 1)
+		_, _, before, _ := v.place()
 		nan := math.NaN()
 		v.equal("answer", v.command(simTakeoff, nan, nan, nan, nan, nan, nan, v.homeAlt()-20).last(), simAccepted)
 		time.Sleep(5 * time.Second)
 		_, _, up, _ := v.place()
-		v.within("height", up, 0, 0, 0.8)
+		v.within("change of height, m", up-before, 0, 0, 0.8)
 	}},
 }
 
@@ -550,9 +551,10 @@ var px4StickProbes = []probe{
 	}},
 	{heading: "PX4: sticks", from: handed, fact: "z 500 holds the height in POSCTL", run: func(v *probed) {
 		v.position()
+		_, _, before, _ := v.place()
 		time.Sleep(8 * time.Second)
 		_, _, up, _ := v.place()
-		v.within("height", up, probeHeight-0.3, probeHeight+0.3, 0.7)
+		v.within("change of height, m", up-before, -0.3, 0.3, 0.7)
 	}},
 	{heading: "PX4: sticks", from: handed, fact: "x flies forward in POSCTL", run: func(v *probed) {
 		v.position()

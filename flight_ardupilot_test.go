@@ -1002,6 +1002,18 @@ func TestCopterThatTheProgramLeavesInTheAir(t *testing.T) {
 			}
 		})
 	})
+	t.Run("it stands on the ground", func(t *testing.T) {
+		arduFly(t, idle, func(f *ardu) {
+			f.accepted("/mode", `{"mode":"position","arm":true}`)
+			f.accepted("/input", `{"throttle":0,"timeout":5}`)
+			began := time.Now()
+			f.stop()
+			time.Sleep(time.Second)
+			if sent, _ := f.sent(began); len(sent) > 0 || f.sim.truth().mode != 5 {
+				t.Errorf("sent %q; mode %d", sent, f.sim.truth().mode)
+			}
+		})
+	})
 	for hovers, want := range map[float64]uint32{0: 20, 1: 15} {
 		fly(t, simQuadPlane, func(s *simulator) { s.params["Q_GUIDED_MODE"] = hovers }, func(f *flight) {
 			hovering(f)
@@ -1414,6 +1426,15 @@ func silentHoldIsRefused(f *flight) {
 		return len(f.commandsSince(time.Now().Add(-50*time.Millisecond))) > 0
 	})
 	time.Sleep(60 * time.Millisecond)
+}
+
+func TestARefusedHoldForASilentClientBecomesALanding(t *testing.T) {
+	fly(t, simArduPilot, nil, func(f *flight) {
+		silentHoldIsRefused(f)
+		time.Sleep(500 * time.Millisecond)
+		f.wantMode("land")
+		f.wantTruth()
+	})
 }
 
 func TestARefusedHoldForASilentClientIsNoLandingOverAPilot(t *testing.T) {

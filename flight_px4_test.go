@@ -429,6 +429,20 @@ func TestPX4TransmitterThatComesOnLaterHasTheSticks(t *testing.T) {
 	}
 }
 
+// Its first source of sticks is the first one since it started.
+func TestPX4ThatRestartedHasItsFirstSourceOfSticksAnew(t *testing.T) {
+	fly(t, simPX4, nil, func(f *flight) {
+		for n := 1; n <= 2; n++ {
+			f.accepted("/mode", `{"mode":"altitude"}`)
+			if texts := fmt.Sprint(f.status()["messages"]); strings.Count(texts, "COM_RC_IN_MODE is 3") != n {
+				f.Errorf("after %d starts: %s", n, texts)
+			}
+			f.sim.reboot(false)
+			time.Sleep(10 * time.Second)
+		}
+	})
+}
+
 // A refused DO_SET_MODE that is repeated is acknowledged 0, 1, 0, 1: whichever of
 // the acks are lost, it is never accepted.
 func TestPX4RefusedModeIsNeverAcceptedWhicheverAcksAreLost(t *testing.T) {
@@ -1257,6 +1271,19 @@ func TestPX4PilotsModeIsNotSetOverWhatCameAfterIt(t *testing.T) {
 			})
 		})
 	}
+}
+
+func TestPX4PilotsModeThatCouldNotBeSetForHimIsTold(t *testing.T) {
+	fly(t, simPX4, nil, func(f *flight) {
+		f.aloft()
+		f.accepted("/mode", `{"mode":"position"}`)
+		f.keepsMoving(2 * time.Second)
+		f.sim.pilotMode(simPX4Loiter)
+		f.keepsMoving(time.Second)
+		f.fails(common.MAV_CMD_DO_SET_MODE)
+		time.Sleep(4 * time.Second)
+		f.told("AUTO.LOITER could not be set for him: the autopilot refused the mode change", 1)
+	})
 }
 
 // With COM_RC_OVERRIDE 0 nothing is undone, and nothing has to stand still.

@@ -454,7 +454,7 @@ func fuzzFrames(t *testing.T, portion byte, data []byte) {
 	if is := fmt.Sprintf("%.7f %.7f", s.tel.position.lat, s.tel.position.lon); !slices.Contains(expect.places, is) {
 		t.Errorf("the place is %s, sent were %v", is, expect.places)
 	}
-	if len(taken) == 0 && (d.version.Load() != 0 || s.tel.texts.count != 0) {
+	if len(taken) == 0 && (d.changes.Load() != 0 || s.tel.texts.count != 0) {
 		t.Error("the status changed without a frame")
 	}
 	if !x.ackedAt.IsZero() && expect.acks == 0 {

@@ -183,6 +183,44 @@ func (p countedPort) Read(b []byte) (int, error) {
 	return n, err
 }
 
+func TestASlowSerialLineHasItsReportsAtHalfTheRate(t *testing.T) {
+	for rate, hz := range map[int64]float32{0: 20, 57600: 10, 115200: 20} {
+		inLinkBubble(t, func(t *testing.T) {
+			b := newLineBench(t, copterBeat(), func(b *lineBench) { b.link.device.line = atBaud(rate) })
+			b.settle()
+			first := b.commands(common.MAV_CMD_SET_MESSAGE_INTERVAL)[0].msg.(*common.MessageCommandLong)
+			lineEqual(t, "message", first.Param1, float32(idHeartbeat))
+			lineEqual(t, fmt.Sprintf("times a second at %d baud", rate), 1e6/first.Param2, hz)
+		})
+	}
+}
+
+// PX4 does not report a mode there that stands for 40 ms.
+func TestASlowSerialLineIsToldOfWhereSticksUndoAPilotsSwitch(t *testing.T) {
+	for _, c := range []struct {
+		baud     int64
+		override float64
+		told     bool
+	}{{57600, 1, true}, {115200, 3, true}, {57600, 2, false}, {921600, 1, false}, {0, 1, false}} {
+		inLinkBubble(t, func(t *testing.T) {
+			b := newLineBench(t, px4Beat(), func(b *lineBench) {
+				b.link.device.line = atBaud(c.baud)
+				b.params["COM_RC_OVERRIDE"] = c.override
+			})
+			b.settle()
+			for range 2 {
+				b.say(b.param("COM_RC_OVERRIDE", c.override)) // another program asked for it
+			}
+			time.Sleep(time.Second)
+			n := 0
+			for _, m := range b.status().tel.texts.last {
+				n += strings.Count(m.text, "COM_RC_OVERRIDE")
+			}
+			lineEqual(t, fmt.Sprintf("messages at %d baud with %g", c.baud, c.override), n, map[bool]int{true: 1}[c.told])
+		})
+	}
+}
+
 func TestTheMessagesAskedForTakeLessThanHalfOfALinkAt57600(t *testing.T) {
 	const half = 57600 / 10 / 2 // bytes a second
 	inLinkBubble(t, func(t *testing.T) {

@@ -81,7 +81,13 @@ func parseFlags(args []string, out io.Writer) (options, error) {
 	f.StringVar(&o.bind, "bind", "", "")
 	f.IntVar(&o.system, "system", 0, "")
 	f.BoolVar(&o.gcs, "gcs", false, "")
-	f.Func("host", "", func(s string) error { o.hosts = append(o.hosts, s); return nil })
+	f.Func("host", "", func(s string) error {
+		o.hosts = append(o.hosts, s)
+		if s == "" || strings.ContainsAny(s, "/: ") {
+			return errors.New("want a name alone, without a scheme and a port")
+		}
+		return nil
+	})
 	f.Func("origin", "", func(s string) error {
 		o.origins = append(o.origins, s)
 		return http.NewCrossOriginProtection().AddTrustedOrigin(s)

@@ -8,12 +8,12 @@ import (
 // When a manoeuvre is complete (docs/design.md, rule 8).
 const (
 	watchEvery = 200 * time.Millisecond
-	atPlace    = 2.0 // m over ground
-	atHeight   = 1.0 // m
-	atHeading  = 10.0
-	slowly     = 1.0 // m/s
-	still      = 0.5 // m/s
-	nearPlace  = 5.0 // m: the wind may keep it there
+	atPlace    = 2.0  // m over ground
+	atHeight   = 1.0  // m
+	atHeading  = 10.0 // degrees
+	slowly     = 1.0  // m/s
+	still      = 0.5  // m/s
+	nearPlace  = 5.0  // m: the wind may keep it there
 	nearFor    = 5 * time.Second
 	targetOff  = 5.0         // m: then the autopilot's target is not ours
 	targetNew  = time.Second // after the acceptance: until then it may be the old one
@@ -46,8 +46,8 @@ type manoeuvre struct {
 	done     bool
 	why      error // what else ended it
 	over     chan struct{}
-	failsafe bool // one was active already
-	armed    bool // the vehicle has been, since then
+	failsafe bool // one was active when it was accepted, and is
+	armed    bool // the vehicle has been, since it was accepted
 
 	near    time.Time // since when a landing's place is near
 	tried   time.Time // when the second leg was sent last
@@ -140,7 +140,7 @@ func (m *manoeuvre) complete(s sighting) bool {
 	t := m.plan.target
 	switch m.request.mode {
 	case ModeTakeoff:
-		if t == nil { // a fixed wing, which ArduPlane calls in the air on its ground roll
+		if t == nil { // a fixed wing: it is reported in the air on the ground roll already, so its height decides
 			return s.landed.inAir() && s.at.altitude >= s.takeoff-max(2, s.takeoff/10)
 		}
 		near := max(min(1, t.altitude/2), t.altitude/20)
@@ -154,7 +154,9 @@ func (m *manoeuvre) complete(s sighting) bool {
 			return distance(s.at.lat, s.at.lon, t.lat, t.lon) <= atPlace && m.height(s) <= atHeight &&
 				math.Hypot(s.speed(), s.velocity.down) < slowly && facing
 		}
-		return !s.armed || s.circle > 0 || math.Hypot(s.speed(), s.velocity.down) < still
+		// A QuadPlane goes past the place that it holds at, and turns there.
+		passed := t != nil && !(distance(s.at.lat, s.at.lon, t.lat, t.lon) <= atPlace)
+		return !s.armed || s.circle > 0 || math.Hypot(s.speed(), s.velocity.down) < still && !passed
 	case ModeRTL, ModeRTGS: // a plane circles over home
 		return !s.armed || s.firmware == plane && s.landed.inAir() && s.circles(s.home.lat, s.home.lon)
 	case ModeLand:
@@ -177,15 +179,15 @@ func (m *manoeuvre) height(s sighting) float64 {
 	return math.Abs(s.at.altitude - m.plan.target.altitude)
 }
 
-// notDone is the answer to a wait whose time is over. lost, which may be nil, is
-// why nobody knows how far it is.
-func notDone(m *manoeuvre, waited time.Duration, lost error) error {
+// notDone is the answer to a wait that is over before its manoeuvre. unseen, which
+// may be nil, is why nobody knows how far that is.
+func notDone(m *manoeuvre, waited time.Duration, unseen error) error {
 	what := m.request.mode.String()
 	if m.request.goTo {
 		what = "goto"
 	}
-	if lost != nil {
-		return refuse(codeNotDone, "%s was accepted; whether it is complete after %.3g s is not known, because the link is lost: %s", what, waited.Seconds(), lost)
+	if unseen != nil {
+		return refuse(codeNotDone, "%s was accepted; whether it is complete after %.3g s is not known, because %s", what, waited.Seconds(), unseen)
 	}
 	return refuse(codeNotDone, "%s was accepted and is under way, but not complete after %.3g s", what, waited.Seconds())
 }

@@ -60,6 +60,7 @@ func TestAManoeuvreIsCompleteWhereTheVehicleShowsIt(t *testing.T) {
 	noAMSL := goTo
 	noAMSL.plan.target = &place{here.lat, here.lon, here.altitude, n}
 	hold := manoeuvre{request: request{mode: ModeHold}}
+	holdHere := manoeuvre{request: request{mode: ModeHold}, plan: plan{target: here}}
 	rtl := manoeuvre{request: request{mode: ModeRTL}}
 	// A fixed wing that circles 60 m round a place, and home is where it is.
 	wing := func(changes ...change) sighting {
@@ -112,6 +113,9 @@ func TestAManoeuvreIsCompleteWhereTheVehicleShowsIt(t *testing.T) {
 		{"hold: 0.5 m/s", hold, seen(flying(0.5, 0)), false},
 		{"hold: sinking", hold, seen(flying(0, 0.6)), false},
 		{"hold: velocity unknown", hold, seen(unknownVelocity), false},
+		{"hold at a place: past it, turning", holdHere, seen(north(2.01)), false},
+		{"hold at a place: there", holdHere, seen(north(1.99)), true},
+		{"hold at a place: place unknown", holdHere, seen(unknownPlace), false},
 		{"hold: on the ground", hold, seen(unknownVelocity, disarmed), true},
 		{"wing, takeoff: on its ground roll", wingTakeoff, wing(up(-9.9), flying(6, 0)), false},
 		{"wing, takeoff: level half way up", wingTakeoff, wing(up(15)), false},
@@ -589,7 +593,7 @@ func TestWhatElseEndsAManoeuvreIsTold(t *testing.T) {
 		{"the pilot's switch", func(f *flight) { f.sim.pilotMode(pilots(f)) }, 409, "interrupted", "the pilot or a failsafe changed the mode to ALT"},
 		{"a failsafe", func(f *flight) { f.sim.failsafeReturn() }, 409, "interrupted", "RTL"},
 		{"a restart", func(f *flight) { f.sim.reboot(true) }, 409, "interrupted", ""},
-		{"the end of the program", func(f *flight) { f.stop() }, 503, "offline", "shutting down"},
+		{"the end of the program", func(f *flight) { f.stop() }, 504, "not_done", "shutting down"},
 	} {
 		for _, m := range longWays {
 			t.Run(c.name+", "+m.name, func(t *testing.T) {

@@ -158,6 +158,17 @@ func TestWhatIsHandedOnIsTheVehiclesAndHasItsTime(t *testing.T) {
 	lineEqual(t, "its time", e.heard[0].at, e.now)
 }
 
+func TestAnAckThatALineBringsTwiceIsHeardOnce(t *testing.T) {
+	e := newEarshot(0)
+	e.feed(packet(1, 1, 1, px4Beat()))
+	ack := packet(2, 1, 1, &common.MessageCommandAck{Command: common.MAV_CMD_DO_SET_MODE})
+	lineEqual(t, "twice", fmt.Sprint(e.feed(ack, ack)), "[77 of 1]")
+	e.now = e.now.Add(140 * time.Millisecond)
+	lineEqual(t, "again soon", fmt.Sprint(e.feed(ack)), "[]")
+	e.now = e.now.Add(160 * time.Millisecond)
+	lineEqual(t, "another one that looks the same", fmt.Sprint(e.feed(ack)), "[77 of 1]")
+}
+
 func TestSticksOfSomebodyElseAreHandedOnAndEchoesOfOursAreNot(t *testing.T) {
 	stick := func(target uint8) *common.MessageManualControl {
 		return &common.MessageManualControl{Target: target, X: 100, Z: 500}

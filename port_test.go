@@ -739,7 +739,7 @@ func TestADeviceThatComesLaterIsWaitedForAndLinkErrorSaysWhy(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "serial0")
 	l, _ := runDevice(t, mustDevice(t, path, 57600))
 	why := "-device " + path + ": there is no such device; check the wiring, and that the board's serial port is enabled"
-	waitUntil(t, "the status says why", func() bool { return l.status().fault == why })
+	waitUntil(t, "the status says why", func() bool { return fmt.Sprint(l.status().link.fault) == why })
 	_, err := l.do(holdHere)
 	lineEqual(t, "code", code(err), codeOffline)
 	lineEqual(t, "a command is told", err.Error(), why)
@@ -749,7 +749,7 @@ func TestADeviceThatComesLaterIsWaitedForAndLinkErrorSaysWhy(t *testing.T) {
 		t.Fatal(err)
 	}
 	waitUntil(t, "the vehicle is online", l.hearsVehicle)
-	lineEqual(t, "link.error", l.status().fault, "")
+	lineEqual(t, "link.error", l.status().link.fault, nil)
 }
 
 // ---- UDP and TCP ----

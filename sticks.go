@@ -117,7 +117,7 @@ const (
 // pilotsSwitch is a switch of a pilot's on PX4 that our moving sticks may undo:
 // out of a stick mode into one that flies without them.
 type pilotsSwitch struct {
-	custom uint32    // the pilot's mode
+	custom uint32    // the pilot's mode; 0: a client's command came after it
 	at     time.Time // when it was reported, or undone
 	undone bool
 }
@@ -275,13 +275,9 @@ func (s *sticks) run(f stickFacts) {
 	s.client = f.now
 }
 
-// commanded says that a client's command is newer than a pilot's switch that our
-// sticks undid: it is not set again. One that they may still undo is watched on.
-func (s *sticks) commanded() {
-	if s.pilots.undone {
-		s.pilots = pilotsSwitch{}
-	}
-}
+// commanded says that a client's command is newer than a pilot's switch: that is not
+// set again, whether our sticks undid it or still may.
+func (s *sticks) commanded() { s.pilots.custom = 0 }
 
 // leave centres the sticks before a plan that leads out of the stick modes.
 func (s *sticks) leave(f stickFacts) {
@@ -323,12 +319,16 @@ func (s *sticks) hearMode(f stickFacts, custom, intended uint32) (undone bool) {
 	case f.flight == disarmed || !moving:
 	case stick(was) && !stick(custom) && intended == custom:
 		s.pilots = pilotsSwitch{custom: custom, at: f.now}
-	case p.custom != 0 && !p.undone && stick(custom) && f.now.Sub(p.at) <= undoneIn:
+	case !p.at.IsZero() && !p.undone && stick(custom) && f.now.Sub(p.at) <= undoneIn:
 		s.pilots = pilotsSwitch{custom: p.custom, at: f.now, undone: true}
 		s.owner, s.holdAsked, s.phase = ownerPilot, time.Time{}, stickNobody
 		s.set(axes{z: rest(f)}, f.now)
 		_, name := px4.reported(p.custom)
-		s.acts.notice = fmt.Sprintf("the client's moving sticks undid the pilot's switch to %s: they have ended, and in 2 s %s is set for the pilot; COM_RC_OVERRIDE 0 keeps sticks from doing that", name, name)
+		then := fmt.Sprintf(" to %s: they have ended, and in 2 s %s is set for the pilot", name, name)
+		if p.custom == 0 {
+			then = ": they have ended, and the client's newer command goes on"
+		}
+		s.acts.notice = "the client's moving sticks undid the pilot's switch" + then + "; COM_RC_OVERRIDE 0 keeps sticks from doing that"
 		return true
 	}
 	return false
@@ -337,10 +337,13 @@ func (s *sticks) hearMode(f stickFacts, custom, intended uint32) (undone bool) {
 // give sets the mode for the pilot that our sticks took from him, once.
 func (s *sticks) give(f stickFacts) {
 	switch p := s.pilots; {
-	case !p.undone:
+	case !p.undone || p.custom == 0:
 	case f.failsafe:
 		s.pilots = pilotsSwitch{}
-	case f.now.Sub(p.at) >= stickStill:
+	case f.now.Sub(p.at) < stickStill:
+	case f.busy: // with a client's command, which is newer than his
+		s.pilots = pilotsSwitch{}
+	default:
 		s.pilots, s.acts.pilots = pilotsSwitch{}, p.custom
 		_, name := px4.reported(p.custom)
 		s.acts.notice = fmt.Sprintf("setting %s for the pilot, whose switch the client's sticks undid; COM_RC_OVERRIDE 0 keeps sticks from doing that", name)
@@ -454,7 +457,7 @@ func (s *sticks) stepIn(f stickFacts) {
 	s.set(axes{z: rest(f)}, f.now)
 	s.begin(stickNobody, f)
 	s.client = f.now
-	s.acts.notice = "nobody's hand is on the transmitter's sticks: mavrest sends centred ones"
+	s.acts.notice = "nobody's hand is on the transmitter's sticks: mavrest sends centred ones; a pilot raises the throttle and moves the mode switch to take them"
 }
 
 // disarmed says that the vehicle was disarmed: a stream that only kept it from

@@ -125,6 +125,7 @@ func (h *stickFlight) state() string {
 //	fails                   … the plan ends without it, or
 //	doubts                  … ends unanswered: its command is open; until
 //	closes                  … it is open no more
+//	busy                    a plan is under way that has no say in the sticks
 //	leaves                  a plan out of the stick modes begins; then
 //	waits                   … the sticks stand still
 //	led POSCTL              … the mode that leads out shows
@@ -177,6 +178,8 @@ func (h *stickFlight) play(t *testing.T, script string) string {
 			h.answers()
 		case "doubts":
 			h.f.busy = false
+		case "busy":
+			h.f.busy = true
 		case "leaves":
 			h.f.busy = true
 			h.leave(h.f)
@@ -598,6 +601,7 @@ func TestOurSticksUndoingOfAPilotsSwitch(t *testing.T) {
 	)
 	testSticks(t, []stickRule{
 		{"the client's sticks end, centred, and the pilot's mode is set 2 s later", "px4 1", undone + "= nobody 0 0 500 0, owner pilot, told COM_RC_OVERRIDE, +1900ms, = nobody 0 0 500 0, untold, +110ms, = nobody 0 0 500 0 gives AUTO.RTL, told COM_RC_OVERRIDE"},
+		{"not over a command that is under way", "px4 1", undone + "told COM_RC_OVERRIDE, +1900ms, busy, +110ms, = nobody 0 0 500 0, untold"},
 		{"once", "px4 1", undone + "+2010ms, = nobody 0 0 500 0 gives AUTO.RTL, +20s, reports POSCTL, +20s, = nobody 0 0 500 0"},
 		{"whether the takeovers or the reports are heard first", "px4 1", flying + "pilot AUTO.RTL, reports AUTO.RTL, +30ms, pilot POSCTL, reports POSCTL, +2010ms, = nobody 0 0 500 0 gives AUTO.RTL"},
 		{"LAND and Hold too", "px4 1", flying + "reports AUTO.LAND, +12ms, reports POSCTL, +2010ms, = nobody 0 0 500 0 gives AUTO.LAND"},
@@ -608,7 +612,10 @@ func TestOurSticksUndoingOfAPilotsSwitch(t *testing.T) {
 		{"a mode that stood 0.2 s is the pilot's own switch back", "px4 1", flying + "reports AUTO.RTL, pilot AUTO.RTL, +510ms, reports POSCTL, pilot POSCTL, +3s, = nobody 0 0 500 0, untold"},
 		{"with COM_RC_OVERRIDE 0 too", "px4 1", "override 0, " + undone + "+3s, = nobody 0 0 500 0, untold"},
 		{"a third mode ends it", "px4 1", undone + "told COM, +1s, reports AUTO.LAND, pilot AUTO.LAND, +3s, = nobody 0 0 500 0, untold"},
+		{"also a stick mode", "px4 1", undone + "told COM, +1s, reports ALTCTL, pilot ALTCTL, +3s, = nobody 0 0 500 0, untold"},
+		{"and one after the sticks have stood", "px4 1", undone + "told COM, +1700ms, reports AUTO.LAND, pilot AUTO.LAND, +3s, = nobody 0 0 500 0, untold"},
 		{"so does the pilot's own second try", "px4 1", undone + "told COM, +1s, reports AUTO.RTL, pilot AUTO.RTL, +3s, = nobody 0 0 500 0, untold"},
+		{"so does a client's command before it was undone", "px4 1", flying + "reports AUTO.RTL, pilot AUTO.RTL, +10ms, leaves, +20ms, reports POSCTL, told newer command, +3s, = nobody 0 0 500 0, untold"},
 		{"and a client's command", "px4 1", undone + "told COM, +1s, leaves, fails, +3s, = nobody 0 0 500 0, untold"},
 		{"a stick mode that a client sets", "px4 1", undone + "told COM, +1s, sets position, +3s, = nobody 0 0 500 0, untold"},
 		{"a disarming", "px4 1", undone + "told COM, +1s, disarmed, +500ms, armed, +3s, = nobody 0 0 0 0, untold"},
@@ -620,7 +627,6 @@ func TestOurSticksUndoingOfAPilotsSwitch(t *testing.T) {
 		{"the client's sticks end at once", "px4 1", flying + "reports AUTO.RTL, +30ms, reports POSCTL, = nobody 0 0 500 0, owner pilot"},
 		{"a second mode without sticks is the pilot's own", "px4 1", flying + "reports AUTO.RTL, +30ms, reports AUTO.LAND, +3s, = client 300 0 700 0, untold"},
 		{"disarmed it is nobody's switch in flight", "px4 1", "disarmed, " + flying + "reports AUTO.RTL, +30ms, reports POSCTL, = client 300 0 700 0, untold"},
-		{"a client's command before it is undone changes nothing", "px4 1", flying + "reports AUTO.RTL, leaves, fails, +30ms, reports POSCTL, +2010ms, = nobody 0 0 500 0 gives AUTO.RTL"},
 	})
 }
 
@@ -714,7 +720,7 @@ func (w *stickWitness) happens(what byte, arg int) {
 	case 'O':
 		f.entering = false
 	case 'i':
-		if f.mode.flownBySticks() && !w.taken() && src.denied(f.firmware, f.now) == "" {
+		if !f.busy && f.mode.flownBySticks() && !w.taken() && src.denied(f.firmware, f.now) == "" {
 			w.asked = axes{x: int16(arg * 3), z: 430}
 			d := time.Duration(1+arg%50) * 100 * time.Millisecond
 			w.until = f.now.Add(d)

@@ -324,11 +324,13 @@ const (
 )
 
 // armable reports whether a takeoff could arm now, where that is known. SYS_STATUS
-// has the autopilot's own word; ArduPilot's is about its present mode, and a
-// takeoff wants a place too. PX4's takeoff wants the height of home; its bit appears
-// in the health alone.
-func (t *telemetry) armable(now time.Time) (armable, known bool) {
-	passed := t.health.healthy&sensorPrearm != 0
+// has the autopilot's own word, in the health alone on PX4; it is about the present
+// mode. Where that can't be armed in and a takeoff sets another one, elsewhere, it
+// counts that nothing but the receiver is unhealthy. ArduPilot's takeoff wants a place
+// too, PX4's the height of home.
+func (t *telemetry) armable(now time.Time, elsewhere bool) (armable, known bool) {
+	passed := t.health.healthy&sensorPrearm != 0 ||
+		elsewhere && t.health.enabled&^t.health.healthy&^(sensorPrearm|sensorReceiver) == 0
 	switch {
 	case !t.health.within(freshFor, now):
 		return false, false

@@ -61,7 +61,7 @@ func showHealth(t *telemetry) string {
 }
 
 func showArmable(t *telemetry, now time.Time) string {
-	armable, known := t.armable(now)
+	armable, known := t.armable(now, false)
 	if !known {
 		return "null"
 	}
