@@ -292,9 +292,11 @@ func TestAnArmingIsNotSentInAnotherModeThanTheOneThatWasSetForIt(t *testing.T) {
 				}
 				b.follow(func(id uint16, try int) {
 					b.ack(0, id, ackAccepted)
-					b.shows(entered[px4][c.mode], false)
-					b.say(b.beat)
-					b.shows(c.to, false)
+					time.AfterFunc(5*time.Millisecond, func() { // between two requests of a report
+						b.shows(entered[px4][c.mode], false)
+						b.say(b.beat)
+						b.shows(c.to, false)
+					})
 				})
 				r := request{setMode: true, mode: c.mode, arm: &yes}
 				o := <-b.command(r)
