@@ -192,7 +192,7 @@ func render(s snapshot) statusBody {
 		LandedState: word(landedStates[stands]),
 		State:       word(t.beat.state),
 		Failsafe:    orNull(shown, t.beat.failsafe),
-		Armable:     orNull(s.checked, s.armable),
+		Armable:     s.armable,
 		Unhealthy:   t.health.unhealthy(),
 		Done:        s.done,
 		Vehicle:     orNull(shown, vehicleBody{autopilotName(t.id.autopilot), lowerName(t.id.typ.String(), "MAV_TYPE_"), word(t.id.version), t.id.system}),

@@ -201,7 +201,7 @@ func (c *command) shown(r report, reports int) bool {
 		done, already = r.custom == o.number || over, c.before.custom == o.number
 		done = done && !r.ahead && (o.mode != ModeTakeoff || r.armed)
 	}
-	if c.unsure && c.step.cmd == common.MAV_CMD_NAV_LAND { // a report is all there is, and it lands
+	if c.unsure { // a report is all that there is
 		already = false
 	}
 	if already {

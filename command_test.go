@@ -702,10 +702,10 @@ func TestWhatWaitedIsSentRightAfterAReport(t *testing.T) {
 		code   errorCode
 		told   time.Duration
 	}{
-		{"arming without a report", armIt, common.MAV_CMD_COMPONENT_ARM_DISARM, never, never, codeNoAck, planEvery + lookWithin},
+		{"arming without a report", armIt, common.MAV_CMD_COMPONENT_ARM_DISARM, never, never, codeNoAck, planEvery + reportWait},
 		{"arming after a report", armIt, common.MAV_CMD_COMPONENT_ARM_DISARM, 720 * ms, 720 * ms, codeNoAck, 720*ms + giveUp},
-		{"rtl without a report", goHome, common.MAV_CMD_DO_SET_MODE, never, never, codeNoAck, 25*ms + lookWithin},
-		{"landing without a report", landHere, common.MAV_CMD_NAV_LAND, never, 25*ms + landWithin, codeNoAck, 25*ms + landWithin + giveUp},
+		{"rtl without a report", goHome, common.MAV_CMD_DO_SET_MODE, never, never, codeNoAck, 25*ms + reportWait},
+		{"landing without a report", landHere, common.MAV_CMD_NAV_LAND, never, 25*ms + landWait, codeNoAck, 25*ms + landWait + giveUp},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			inLinkBubble(t, func(t *testing.T) {

@@ -14,8 +14,9 @@ import (
 const (
 	planEvery  = 100 * time.Millisecond // at most one plan begins in it
 	atOnce     = 10 * time.Millisecond  // a plan that goes out in it did not wait
-	lookWithin = time.Second            // the report before what nobody asked for at this moment
-	landWithin = 100 * time.Millisecond // the same before a landing that a client asked for
+	reportWait = time.Second            // for the report before what nobody asked for at this moment
+	landWait   = 100 * time.Millisecond // the same before a landing that a client asked for
+	turnWait   = time.Second            // for a disarming that is carried out
 )
 
 // commander carries plans out, one at a time: sends their steps, waits until the
@@ -299,7 +300,7 @@ func (t *task) takeTurn() (err error) {
 		}
 	}
 	free := func() bool { return t.request.urgent() || !c.disarms() }
-	if err := unlessLate(t.await(time.Now().Add(lookWithin), free)); err != nil {
+	if err := unlessLate(t.await(time.Now().Add(turnWait), free)); err != nil {
 		return err
 	}
 	if t.plan, err = t.planned(); err != nil { // what was true when it came may not be now
@@ -387,10 +388,8 @@ func (t *task) took(s *step) {
 // it at this very moment, for a report (rule 5).
 func (t *task) approach(i int) error {
 	c, s := t.by, &t.plan.steps[i]
-	waited := t.came.IsZero() || i > 0 || time.Since(t.came) > atOnce
 	lands := s.to != nil && s.to.mode == ModeLand && t.plan.second == nil // the landing, not the way to its place
-	if !lands && time.Now().Before(c.acks.freeAt(s.cmd)) {
-		waited = true
+	if !lands {
 		if err := t.waitFree(s); err != nil {
 			return err
 		}
@@ -403,10 +402,10 @@ func (t *task) approach(i int) error {
 		if !time.Now().Before(at) {
 			break
 		}
-		waited = true
 		c.pause(at)
 	}
-	if err := t.over(); err != nil || !waited {
+	asked := !t.came.IsZero() && i == 0 && time.Since(t.came) <= atOnce
+	if err := t.over(); err != nil || asked {
 		return err
 	}
 	if err := t.reportBefore(s); err != nil {
@@ -423,12 +422,12 @@ func (t *task) approach(i int) error {
 // reportBefore waits for a report before a step that no client asks for at
 // this moment (rule 5). A landing that a client asked for is sent in any case.
 func (t *task) reportBefore(s *step) error {
-	within := lookWithin
+	within := reportWait
 	if !t.came.IsZero() && t.request.setMode && t.request.mode == ModeLand {
-		within = landWithin
+		within = landWait
 	}
 	err := t.newReport(within)
-	if errors.Is(err, errTimeout) && within == lookWithin {
+	if errors.Is(err, errTimeout) && within == reportWait {
 		return refuse(codeNoAck, "the autopilot did not answer; %s was not sent", commandName(s))
 	}
 	return unlessLate(err)
@@ -437,11 +436,14 @@ func (t *task) reportBefore(s *step) error {
 // waitFree waits until the acks of an earlier command with this number came or are
 // lost: they would answer this one.
 func (t *task) waitFree(s *step) error {
-	a := t.by.acks
-	if s.byReport() {
-		return nil
+	c := t.by
+	for !s.byReport() && time.Now().Before(c.acks.freeAt(s.cmd)) {
+		if err := t.over(); err != nil {
+			return err
+		}
+		c.pause(c.acks.freeAt(s.cmd))
 	}
-	return unlessLate(t.await(a.freeAt(s.cmd), func() bool { return a.freeAt(s.cmd).IsZero() }))
+	return nil
 }
 
 // replan plans a way anew that waited for its sticks: the place or height that it keeps

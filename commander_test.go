@@ -1257,16 +1257,22 @@ func TestADoubtfulStickModeThatShowsInARefusedPlanIsHeldForASilentClient(t *test
 	}
 }
 
+// unplugged posts a command to a drone in the air whose port is away, and waits.
+func (f *flight) unplugged(path, body string, away time.Duration) (p *pilotFlight, posted time.Time) {
+	f.aloft()
+	f.accepted("/mode", `{"mode":"hold"}`)
+	time.Sleep(3 * time.Second)
+	f.sim.unplug()
+	time.Sleep(time.Millisecond)
+	p, posted = &pilotFlight{flight: f}, time.Now()
+	p.post(path, body)
+	time.Sleep(away)
+	return p, posted
+}
+
 func TestALandOfAPortThatIsBackIsSentThoughNobodyAnswers(t *testing.T) {
 	both(t, func(f *flight) {
-		f.aloft()
-		f.accepted("/mode", `{"mode":"hold"}`)
-		time.Sleep(3 * time.Second)
-		f.sim.unplug()
-		time.Sleep(time.Millisecond)
-		p := &pilotFlight{flight: f}
-		p.post("/land", "")
-		time.Sleep(200 * time.Millisecond)
+		p, _ := f.unplugged("/land", "", 200*time.Millisecond)
 		f.sim.change(func() { f.sim.muted = true })
 		f.sim.plug()
 		time.Sleep(1300 * time.Millisecond)
@@ -1281,19 +1287,11 @@ func TestALandOfAPortThatIsBackIsSentThoughNobodyAnswers(t *testing.T) {
 
 func TestAReturnOfAPortThatIsBackIsNotSentWhereNobodyAnswers(t *testing.T) {
 	both(t, func(f *flight) {
-		f.aloft()
-		f.accepted("/mode", `{"mode":"hold"}`)
-		time.Sleep(3 * time.Second)
-		f.sim.unplug()
-		time.Sleep(time.Millisecond)
-		since := time.Now()
-		p := &pilotFlight{flight: f}
-		p.post("/mode", `{"mode":"rtl"}`)
-		time.Sleep(200 * time.Millisecond)
+		p, posted := f.unplugged("/mode", `{"mode":"rtl"}`, 200*time.Millisecond)
 		f.sim.change(func() { f.sim.muted = true })
 		f.sim.plug()
 		p.wantAnswer(3*time.Second, "no_ack")
-		if sent := f.commandsSince(since); len(sent) > 0 {
+		if sent := f.commandsSince(posted); len(sent) > 0 {
 			f.Errorf("sent %v", sent)
 		}
 	})
@@ -1301,16 +1299,8 @@ func TestAReturnOfAPortThatIsBackIsNotSentWhereNobodyAnswers(t *testing.T) {
 
 func TestCopiesOfAPortThatIsBackAreApart(t *testing.T) {
 	both(t, func(f *flight) {
-		f.aloft()
 		f.slowly(60 * time.Millisecond)
-		f.accepted("/mode", `{"mode":"hold"}`)
-		time.Sleep(3 * time.Second)
-		f.sim.unplug()
-		time.Sleep(time.Millisecond)
-		since := time.Now()
-		p := &pilotFlight{flight: f}
-		p.post("/mode", `{"mode":"rtl"}`)
-		time.Sleep(300 * time.Millisecond)
+		p, since := f.unplugged("/mode", `{"mode":"rtl"}`, 300*time.Millisecond)
 		f.sim.plug()
 		p.answered(10 * time.Second)
 		var last time.Time

@@ -563,8 +563,7 @@ type snapshot struct {
 	online   bool
 	mode     Mode
 	modeName string
-	armable  bool // a takeoff could arm now,
-	checked  bool // where that is known
+	armable  *bool // a takeoff could arm now; nil: not known
 	done     *bool
 	target   *place
 	by       string    // who has the sticks, "" for nobody
@@ -582,7 +581,7 @@ func (d *drone) status() snapshot {
 		target: d.target(now), by: d.sticks.by(d.facts(now)), link: d.link.state(),
 	}
 	shown, _ := d.firmware().reported(d.tel.beat.custom)
-	s.armable, s.checked = d.tel.armable(now, d.firmware() == px4 && shown != ModeHold && shown != ModeTakeoff)
+	s.armable = d.tel.armable(now, d.firmware() == px4 && shown != ModeHold && shown != ModeTakeoff)
 	if m := d.cmd.manoeuvre; m != nil && m.why == nil {
 		done := m.done
 		s.done = &done

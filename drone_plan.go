@@ -175,10 +175,10 @@ func (d *drone) holdForSilent() {
 // has the vehicle. Nobody asked for that at this moment, so a report is waited for
 // before (rule 5).
 func (d *drone) leaveHovering(f stickFacts) {
-	look := max(farewellFor/2, 3*f.trip)
-	t := &task{by: d.cmd, until: f.now.Add(look + farewellFor/2)}
+	within := max(farewellFor/2, 3*f.trip)
+	t := &task{by: d.cmd, until: f.now.Add(within + farewellFor/2)}
 	d.cmd.tasks = append(d.cmd.tasks, t) // a takeover ends it
-	if err := t.newReport(look); err != nil {
+	if err := t.newReport(within); err != nil {
 		slog.Warn("stopping in the air after sticks: nothing was commanded", "why", err)
 		return
 	}

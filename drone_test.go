@@ -791,7 +791,6 @@ func TestReportShowsAfterACommandWithoutAnAnswer(t *testing.T) {
 	})
 }
 
-// Whatever the timeout, the sticks are centred when it is over.
 func TestInputWaitsUntilItsModeShowsAndNoOtherIsOnItsWay(t *testing.T) {
 	inLinkBubble(t, func(t *testing.T) {
 		b := newLineBench(t, copterBeat())
@@ -816,6 +815,7 @@ func TestInputWaitsUntilItsModeShowsAndNoOtherIsOnItsWay(t *testing.T) {
 	})
 }
 
+// Whatever the timeout, the sticks are centred when it is over.
 func TestSticksAreCentredWhenTheyExpire(t *testing.T) {
 	both(t, func(f *flight) {
 		f.aloft()

@@ -323,23 +323,23 @@ const (
 	sensorPrearm   = uint32(common.MAV_SYS_STATUS_PREARM_CHECK)
 )
 
-// armable reports whether a takeoff could arm now, where that is known. SYS_STATUS
-// has the autopilot's own word, in the health alone on PX4; it is about the present
-// mode. Where that can't be armed in and a takeoff sets another one, elsewhere, it
-// counts that nothing but the receiver is unhealthy. ArduPilot's takeoff wants a place
-// too, PX4's the height of home.
-func (t *telemetry) armable(now time.Time, elsewhere bool) (armable, known bool) {
+// armable tells whether a takeoff could arm now; nil where that is not known.
+// SYS_STATUS has the autopilot's own word, in the health alone on PX4, and about the
+// present mode. Where a takeoff sets another mode first, it also counts that nothing
+// but the receiver is unhealthy. ArduPilot's takeoff wants a place too, PX4's the
+// height of home.
+func (t *telemetry) armable(now time.Time, setsMode bool) *bool {
 	passed := t.health.healthy&sensorPrearm != 0 ||
-		elsewhere && t.health.enabled&^t.health.healthy&^(sensorPrearm|sensorReceiver) == 0
-	switch {
-	case !t.health.within(freshFor, now):
-		return false, false
-	case !passed:
-		return false, true
-	case t.id.autopilot != common.MAV_AUTOPILOT_ARDUPILOTMEGA:
-		return !math.IsNaN(t.home.amsl), true
+		setsMode && t.health.enabled&^t.health.healthy&^(sensorPrearm|sensorReceiver) == 0
+	ready, known := !math.IsNaN(t.home.amsl), true
+	if t.id.autopilot == common.MAV_AUTOPILOT_ARDUPILOTMEGA {
+		ready, known = t.estimate.positioned, t.estimate.within(freshFor, now)
 	}
-	return t.estimate.positioned, t.estimate.within(freshFor, now)
+	armable := passed && ready
+	if !t.health.within(freshFor, now) || passed && !known {
+		return nil
+	}
+	return &armable
 }
 
 func (h health) receiverLive() bool {

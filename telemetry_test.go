@@ -61,11 +61,11 @@ func showHealth(t *telemetry) string {
 }
 
 func showArmable(t *telemetry, now time.Time) string {
-	armable, known := t.armable(now, false)
-	if !known {
+	armable := t.armable(now, false)
+	if armable == nil {
 		return "null"
 	}
-	return fmt.Sprint(armable)
+	return fmt.Sprint(*armable)
 }
 
 func showBeat(t *telemetry) string {
