@@ -734,6 +734,26 @@ func TestWhatWaitedIsSentRightAfterAReport(t *testing.T) {
 	}
 }
 
+// Nobody asks for it at that moment: unlike a client's landing it waits for its report.
+func TestTheLandingOverAPlaceIsSentRightAfterAReport(t *testing.T) {
+	onBoth(t, func(t *testing.T, b *lineBench, v firmware) {
+		b.inTheAir()
+		b.obeys(5*time.Millisecond, 4*time.Millisecond)
+		here := place{lat: 47.397742, lon: 8.545594}
+		o := <-b.command(request{setMode: true, mode: ModeLand, lat: &here.lat, lon: &here.lon})
+		lineEqual(t, "error", o.err, nil)
+		b.change(func() { b.deaf = true }) // from now on a report comes each second only
+		time.Sleep(time.Until(b.start.Add(time.Since(b.start).Truncate(time.Second) + 1100*time.Millisecond)))
+		b.say(&common.MessageGlobalPositionInt{Lat: 473977420, Lon: 85455940, Alt: 498000, RelativeAlt: 10000, Hdg: 9000})
+		time.Sleep(1500 * time.Millisecond)
+		sends := b.commands(common.MAV_CMD_NAV_LAND)
+		if len(sends) == 0 {
+			t.Fatal("it does not land")
+		}
+		lineEqual(t, "sent after a report", sends[0].at.Sub(b.start)%time.Second, 0)
+	})
+}
+
 // The first copy was carried out and its acks were lost; the second was refused.
 func TestARefusalIsNoAnswerWhereAReportShowsTheMode(t *testing.T) {
 	onBoth(t, func(t *testing.T, b *lineBench, v firmware) {

@@ -45,7 +45,7 @@ type drone struct {
 	current   uint32    // and of PX4's last CURRENT_MODE
 	currentAt time.Time
 
-	spedUp  bool      // a goto from here had a speed of its own, and it stands
+	spedUp  bool      // a goto had a speed of its own since the default was set
 	checked time.Time // since when the last report of PX4's checks was asked for
 	// When a report, the target and the receiver's state were requested last.
 	polled, targetAsked, looked time.Time
@@ -316,9 +316,6 @@ func (d *drone) judge(now time.Time) (taken bool) {
 		d.takeover("the pilot or a failsafe changed the mode to " + d.modeName())
 	case d.machine.mode != mode:
 		d.logMode("the vehicle reports it")
-	}
-	if d.tel.beat.custom != entered[d.firmware()][ModeHold] {
-		d.spedUp = false // entering GUIDED anew resets it
 	}
 	return taken
 }

@@ -136,9 +136,6 @@ func (d *drone) landThere(m *manoeuvre) {
 	if d.cmd.manoeuvre != m || m.finished() {
 		return
 	}
-	if d.machine.last.failsafe && !m.failsafe { // watch ends it
-		return
-	}
 	if err := d.cmd.doOwn(plan{steps: []step{*m.plan.second}}, m.request); err != nil {
 		slog.Warn("the landing at the place was not acknowledged; trying again", "error", err)
 	}

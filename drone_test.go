@@ -420,6 +420,7 @@ func TestAPilotShowsWithoutLiveReports(t *testing.T) {
 					f.wantMode("rtl")
 					f.accepted("/goto", "{"+at(60, 0)+`}`)
 					f.wantMode("hold")
+					forgotten := time.Now()
 					if forget != nil {
 						forget(f.sim)
 						time.Sleep(liveAfter + 100*time.Millisecond)
@@ -432,6 +433,9 @@ func TestAPilotShowsWithoutLiveReports(t *testing.T) {
 						f.accepted("/mode", `{"mode":"hold"}`)
 						f.wantMode("hold")
 					}
+					if forget != nil && f.asksForStreams(forgotten) == 0 {
+						f.Error("it was not asked for live reports again")
+					}
 					f.accepted("/land", `{"wait":60}`)
 					if !f.disarmed() {
 						f.Error("landed, and armed")
@@ -440,6 +444,46 @@ func TestAPilotShowsWithoutLiveReports(t *testing.T) {
 			})
 		}
 	}
+}
+
+// In the air CURRENT_MODE alone shows a pilot. On the ground it is judged together
+// with a HEARTBEAT, which is requested until one has the same mode.
+func TestPX4ModeIsJudgedAtOnceInTheAirAndWithAHeartbeatOnTheGround(t *testing.T) {
+	inLinkBubble(t, func(t *testing.T) {
+		b := newLineBench(t, px4Beat())
+		b.settle()
+		reports := func(custom uint32) Mode {
+			b.say(&common.MessageCurrentMode{CustomMode: custom, IntendedCustomMode: custom})
+			time.Sleep(aheadFor - time.Millisecond)
+			mode, _ := b.drone.mode()
+			return mode
+		}
+		b.change(func() { b.beat.BaseMode |= common.MAV_MODE_FLAG_SAFETY_ARMED })
+		time.Sleep(1500 * time.Millisecond)
+		b.change(func() { b.deaf = true })
+		before, began := b.status().mode, time.Now()
+		lineEqual(t, "mode on the ground", reports(px4Custom(4, 6)), before)
+		if n := len(b.requests(began)); n < 8 {
+			t.Errorf("a HEARTBEAT was requested %d times in %v", n, time.Since(began))
+		}
+		b.say(&common.MessageExtendedSysState{LandedState: common.MAV_LANDED_STATE_IN_AIR})
+		lineEqual(t, "mode in the air", reports(px4Custom(3, 0)), ModePosition)
+	})
+}
+
+// It may have none that are live: a plan that waits for its sticks sees a pilot too.
+func TestAReportIsRequestedWhileAPlanRuns(t *testing.T) {
+	onBoth(t, func(t *testing.T, b *lineBench, v firmware) {
+		began := time.Now()
+		time.Sleep(350 * time.Millisecond)
+		lineEqual(t, "disarmed, and nothing runs", len(b.requests(began)), 0)
+		began = time.Now()
+		b.command(request{setMode: true, mode: ModePosition})
+		time.Sleep(350 * time.Millisecond) // its sticks lead by 0.4 s
+		if n := len(b.requests(began)); n < 3 {
+			t.Errorf("requested %d times", n)
+		}
+	})
 }
 
 func TestFailsafeShowsInEveryManoeuvre(t *testing.T) {

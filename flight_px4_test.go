@@ -238,6 +238,10 @@ func TestPX4IsAskedForItsChecksSeldomAndNeverWhileArmed(t *testing.T) {
 			if !strings.Contains(o["error"].(string), "GPS fix too low") {
 				t.Errorf("no reason in %q", o["error"])
 			}
+			if strings.Contains(o["error"].(string), "Gimbal") {
+				t.Errorf("a text of before the command is a reason: %q", o["error"])
+			}
+			f.sim.say(common.MAV_SEVERITY_CRITICAL, "Gimbal lost")
 			time.Sleep(500 * time.Millisecond)
 		}
 		checks := f.checks()

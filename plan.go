@@ -66,7 +66,7 @@ type vehicle struct {
 
 	guidedMode float64 // Q_GUIDED_MODE: 1 hovers in GUIDED
 	cruise     float64 // m/s, a goto's default speed on Copter
-	spedUp     bool    // a goto from here had a speed of its own, and it stands
+	spedUp     bool    // a goto had a speed of its own since the default was set
 }
 
 // flying reports whether the drone is in the air for all that is known: armed,
