@@ -47,6 +47,8 @@ type fuzzed struct {
 	currentAt time.Time       // when PX4's last CURRENT_MODE came
 	windows   []fuzzReport    // reports that nothing explains
 	disarms   []fuzzReport    // reports that it was disarmed
+	disarming int             // disarmings that wait for their answers
+	newer     bool            // something was asked for after these: it waits for them
 	accepted  string          // the mode of the last accepted command
 	known     map[uint32]bool // modes that were heard since a command waits
 	tookOff   bool
@@ -190,7 +192,7 @@ func (z *fuzzed) hears(h heard) {
 	if b.CustomMode != was.CustomMode || armed != wasArmed {
 		z.note("heard: %s, armed %v; mode %s", z.name(b.CustomMode), armed, mode)
 	}
-	if wasArmed && !armed {
+	if wasArmed && !armed && !(z.disarming > 0 && z.newer) {
 		z.disarms = append(z.disarms, fuzzReport{at: h.at})
 	}
 	if vehicle != z.name(b.CustomMode) {
@@ -235,6 +237,12 @@ func (z *fuzzed) post(path, body string) {
 	z.mu.Lock()
 	z.note("POST %s %s", path, body)
 	z.ask()
+	disarm := 0
+	if strings.Contains(body, `"arm":false`) {
+		disarm = 1
+	}
+	z.newer = disarm == 0
+	z.disarming += disarm
 	wishes := z.wish(path, body)
 	if z.pending++; z.pending == 1 {
 		z.known = map[uint32]bool{}
@@ -253,6 +261,7 @@ func (z *fuzzed) post(path, body string) {
 		if z.pending--; z.pending == 0 {
 			z.known = nil
 		}
+		z.disarming -= disarm
 		z.ended = time.Now()
 		switch code {
 		case 200:
