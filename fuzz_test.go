@@ -213,6 +213,11 @@ func (z *fuzzed) hears(h heard) {
 		delete(z.foreign, b.CustomMode)
 		z.accepted, z.order = "", nil
 		z.note("a report that nothing explains")
+		for i := range z.windows { // the newest switch is the pilot's will
+			if z.windows[i].until.IsZero() {
+				z.windows[i].until = h.at
+			}
+		}
 		z.windows = append(z.windows, fuzzReport{custom: b.CustomMode, at: h.at})
 		if want, _ := z.firmware.reported(b.CustomMode); mode != want {
 			z.fault("after the report of %s the mode is %v", vehicle, mode)
