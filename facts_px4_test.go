@@ -365,6 +365,20 @@ var px4ArmingProbes = []probe{
 		v.equal("armed", b.BaseMode&common.MAV_MODE_FLAG_SAFETY_ARMED != 0, false)
 		v.setMode(simPX4Loiter)
 	}},
+	{heading: "PX4: takeoff and land", from: ground, fact: "disarmed in AUTO.TAKEOFF on the ground it goes to AUTO.LOITER", run: func(v *probed) {
+		v.live()
+		nan := math.NaN()
+		v.command(simArm, 1)
+		sent := time.Now()
+		v.command(simTakeoff, nan, nan, nan, nan, nan, nan, v.homeAlt()+10)
+		_, ok := v.await(v.ours, sent, time.Second, v.shows(simPX4Takeoff))
+		v.must(ok, "no AUTO.TAKEOFF")
+		v.equal("answer", v.command(simArm, 0).last(), simAccepted)
+		time.Sleep(300 * time.Millisecond)
+		b := v.beat()
+		v.equal("mode", b.CustomMode, uint32(simPX4Loiter))
+		v.equal("armed", b.BaseMode&common.MAV_MODE_FLAG_SAFETY_ARMED != 0, false)
+	}},
 	{heading: "PX4: takeoff and land", from: ground, fact: "with latitude and longitude 0 it never lifts, and disarms after 10 s", run: func(v *probed) {
 		v.command(simArm, 1)
 		v.equal("answer", v.command(simTakeoff, 0, 0, 0, math.NaN(), 0, 0, v.homeAlt()+10).last(), simAccepted)

@@ -355,7 +355,7 @@ func (b *simPX4Brain) disarmed(landed bool) {
 	switch {
 	case b.mode == simPX4Land && b.armable == simPX4Posctl:
 		b.enter(simPX4Posctl)
-	case b.row(b.mode).flying == simDescend || b.row(b.mode).flying == simReturn:
+	case b.mode == simPX4Takeoff || b.row(b.mode).flying == simDescend || b.row(b.mode).flying == simReturn:
 		b.enter(simPX4Loiter)
 	}
 }
