@@ -45,7 +45,7 @@ type drone struct {
 	current   uint32    // and of PX4's last CURRENT_MODE
 	currentAt time.Time
 
-	spedUp  bool      // a goto had a speed of its own since the default was set
+	spedUp  bool      // a goto from here had a speed of its own, and it stands
 	checked time.Time // since when the last report of PX4's checks was asked for
 	// When a report, the target and the receiver's state were requested last.
 	polled, targetAsked, looked time.Time
@@ -316,6 +316,9 @@ func (d *drone) judge(now time.Time) (taken bool) {
 		d.takeover("the pilot or a failsafe changed the mode to " + d.modeName())
 	case d.machine.mode != mode:
 		d.logMode("the vehicle reports it")
+	}
+	if d.tel.beat.custom != entered[d.firmware()][ModeHold] {
+		d.spedUp = false // entering GUIDED anew resets it
 	}
 	return taken
 }
@@ -599,11 +602,11 @@ func (d *drone) target(now time.Time) *place {
 	if !d.tel.beat.armed || d.machine.mode != ModeHold && d.machine.mode != ModeTakeoff {
 		return nil
 	}
-	if to.within(offlineAfter, now) && (m == nil || to.at.After(m.at)) {
+	if to.within(offlineAfter, now) && (m == nil || to.at.After(m.at.Add(targetNew))) {
 		return &place{to.lat, to.lon, to.amsl - d.tel.home.amsl, to.amsl}
 	}
-	// Acknowledged a moment ago, and not told yet.
-	if m != nil && m.request.goTo && now.Sub(m.at) < targetEvery && d.machine.order != nil {
+	// Acknowledged a moment ago: what it tells may be the target of before.
+	if m != nil && m.request.goTo && now.Sub(m.at) < targetNew+targetEvery && d.machine.order != nil {
 		return m.plan.target
 	}
 	return nil

@@ -446,6 +446,22 @@ func TestAPilotShowsWithoutLiveReports(t *testing.T) {
 	}
 }
 
+// PX4 tells its old target for 0.6 s after the ack of a goto.
+func TestAGotosTargetIsNotTheOneBefore(t *testing.T) {
+	both(t, func(f *flight) {
+		f.aloft()
+		f.accepted("/goto", "{"+at(30, 0)+`,"wait":60}`)
+		f.accepted("/goto", "{"+at(60, 0)+"}")
+		for range 30 {
+			target, _ := f.status()["target"].(object)
+			if d, ok := target["distance"].(float64); !ok || d < 10 {
+				f.Fatalf("the target is %v", target)
+			}
+			time.Sleep(50 * time.Millisecond)
+		}
+	})
+}
+
 // In the air CURRENT_MODE alone shows a pilot. On the ground it is judged together
 // with a HEARTBEAT, which is requested until one has the same mode.
 func TestPX4ModeIsJudgedAtOnceInTheAirAndWithAHeartbeatOnTheGround(t *testing.T) {

@@ -1525,3 +1525,31 @@ func TestTheFarewellIsNotSentOverAPilotWhomNoHeartbeatHasTold(t *testing.T) {
 		f.wantHandsOff(since)
 	})
 }
+
+// The default speed is restored only where a goto's own one stands.
+func TestCopterThatEnteredGuidedAnewHasItsDefaultSpeed(t *testing.T) {
+	for between, want := range map[string]int{"": 1, "rtl": 0, "position": 0, "hold": 0} {
+		t.Run(between, func(t *testing.T) {
+			fly(t, simArduPilot, nil, func(f *flight) {
+				f.aloft()
+				f.accepted("/goto", "{"+at(60, 0)+`,"speed":3}`)
+				time.Sleep(2 * time.Second)
+				if between != "" {
+					f.accepted("/mode", `{"mode":"`+between+`"}`)
+				}
+				time.Sleep(time.Second)
+				since := time.Now()
+				f.accepted("/goto", "{"+at(90, 0)+"}")
+				n := 0
+				for _, r := range f.sim.received() {
+					if m, ok := r.msg.(*common.MessageCommandLong); ok && m.Command == common.MAV_CMD_DO_CHANGE_SPEED && !r.at.Before(since) {
+						n++
+					}
+				}
+				if n != want {
+					t.Errorf("%d commands for the default speed, want %d", n, want)
+				}
+			})
+		})
+	}
+}

@@ -66,7 +66,7 @@ type vehicle struct {
 
 	guidedMode float64 // Q_GUIDED_MODE: 1 hovers in GUIDED
 	cruise     float64 // m/s, a goto's default speed on Copter
-	spedUp     bool    // a goto had a speed of its own since the default was set
+	spedUp     bool    // a goto from here had a speed of its own, and it stands
 }
 
 // flying reports whether the drone is in the air for all that is known: armed,
@@ -209,7 +209,7 @@ func (f firmware) armDisarm(arm bool) step {
 		return f.command(common.MAV_CMD_COMPONENT_ARM_DISARM, 0, 0)
 	}
 	s := f.command(common.MAV_CMD_COMPONENT_ARM_DISARM, 1, 0)
-	s.sticks = sticksLed
+	s.sticks = sticksAhead
 	return s
 }
 
@@ -233,7 +233,7 @@ func (r request) plan(v vehicle) (plan, error) {
 	}
 	p.facing = or(r.heading, math.NaN())
 	if r.entersSticks() {
-		p.steps[0].sticks = sticksLed
+		p.steps[0].sticks = sticksAhead
 	}
 	if v.firmware == px4 {
 		p.leaveOnPX4(v, r.mode)

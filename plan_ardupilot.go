@@ -75,7 +75,7 @@ func (r request) adjust(v vehicle, keep bool) (steps []step) {
 	switch {
 	case r.speed != nil:
 		steps = append(steps, fly(*r.speed))
-	case f == copter && v.spedUp:
+	case f == copter && v.custom == entered[f][ModeHold] && v.spedUp:
 		s := fly(v.cruise)
 		s.optional = true
 		steps = append(steps, s)
