@@ -101,7 +101,7 @@ type stickNeed uint8
 
 const (
 	sticksAnyhow stickNeed = iota
-	sticksLed              // it has run for stickLead, or stickArms: a stick mode is asked for, or arming
+	sticksAhead            // it has run for stickLead, or stickArms: a stick mode is asked for, or arming
 	sticksStill            // PX4: no axis has moved for stickStill
 )
 
@@ -237,9 +237,9 @@ func (s *sticks) ready(need stickNeed, f stickFacts, arming bool) (at time.Time)
 		if arming && f.firmware == px4 {
 			at = s.ended.Add(stickGone)
 		}
-	case need == sticksLed && arming && f.firmware.ardupilot() && s.src.receiver == receiverNone:
+	case need == sticksAhead && arming && f.firmware.ardupilot() && s.src.receiver == receiverNone:
 		at = s.since.Add(stickArms)
-	case need == sticksLed:
+	case need == sticksAhead:
 		at = s.since.Add(stickLead)
 	case need == sticksStill && s.src.overrides(f.firmware):
 		at = s.moved.Add(stickStill)

@@ -86,7 +86,7 @@ func (h *stickFlight) asks() {
 	h.f.busy, h.f.entering = true, true
 	h.enter(h.f)
 	h.act()
-	h.waits(sticksLed)
+	h.waits(sticksAhead)
 }
 
 // gets has the plan end in a stick mode that shows.
@@ -499,17 +499,17 @@ func TestEnteringStickMode(t *testing.T) {
 		arming          bool
 		want            time.Duration // from now
 	}{
-		{"px4", "+1s", sticksLed, false, 0},
-		{"px4", "arms", sticksLed, false, 400 * time.Millisecond},
-		{"px4", "arms", sticksLed, true, stickLead},
+		{"px4", "+1s", sticksAhead, false, 0},
+		{"px4", "arms", sticksAhead, false, 400 * time.Millisecond},
+		{"px4", "arms", sticksAhead, true, stickLead},
 		{"px4", "arms", sticksAnyhow, false, 0},
-		{"px4", "arms, +300ms", sticksLed, false, stickLead - 300*time.Millisecond},
-		{"px4", "sets position", sticksLed, false, 0},
-		{"px4", "sets position, input 300 0 500 0 5s", sticksLed, false, 0}, // from one to another
-		{"copter none", "arms", sticksLed, false, stickLead},
-		{"copter none", "arms", sticksLed, true, 2100 * time.Millisecond},
-		{"copter idle", "arms", sticksLed, true, stickLead},
-		{"copter in-use", "arms", sticksLed, true, 0},
+		{"px4", "arms, +300ms", sticksAhead, false, stickLead - 300*time.Millisecond},
+		{"px4", "sets position", sticksAhead, false, 0},
+		{"px4", "sets position, input 300 0 500 0 5s", sticksAhead, false, 0}, // from one to another
+		{"copter none", "arms", sticksAhead, false, stickLead},
+		{"copter none", "arms", sticksAhead, true, 2100 * time.Millisecond},
+		{"copter idle", "arms", sticksAhead, true, stickLead},
+		{"copter in-use", "arms", sticksAhead, true, 0},
 		{"px4", "sets position, +3s, leaves", sticksStill, false, 0},
 		{"px4", "sets position, input 300 0 500 0 5s, leaves", sticksStill, false, 2 * time.Second},
 		{"px4", "sets position, input 300 0 500 0 5s, leaves, +1500ms", sticksStill, false, stickStill - 1500*time.Millisecond},
