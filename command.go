@@ -286,7 +286,7 @@ type evidence struct {
 	texts      []statusText // of the autopilot, since the command began
 	parameters []string     // that stand in the way
 	unhealthy  []string     // systems
-	fence      bool         // one may be why
+	guess      string       // what may be why, where no text tells
 }
 
 // refusal is the error of a step that the autopilot answered with anything but
@@ -297,8 +297,8 @@ func refusal(s *step, result uint8, why evidence) error {
 	list, others := causes(e.messages)
 	told := len(list) > 0
 	list = append(list, why.parameters...)
-	if !told && why.fence {
-		list = append(list, "it gives no reason; a fence may be why")
+	if !told && why.guess != "" {
+		list = append(list, why.guess)
 	}
 	if !told && len(why.unhealthy) > 0 {
 		list = append(list, "unhealthy: "+strings.Join(why.unhealthy, ", "))

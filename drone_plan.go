@@ -232,7 +232,12 @@ func (d *drone) evidence(s *step, result uint8, texts []statusText) evidence {
 	}
 	if firmware.ardupilot() {
 		denied := result == uint8(common.MAV_RESULT_FAILED) || result == uint8(common.MAV_RESULT_DENIED)
-		why.fence = s.cmd == common.MAV_CMD_DO_REPOSITION && denied
+		switch {
+		case s.cmd == common.MAV_CMD_DO_REPOSITION && denied:
+			why.guess = "it gives no reason; a fence may be why"
+		case s.disarms() && !d.onGround():
+			why.guess = "the vehicle is not on the ground"
+		}
 		return why
 	}
 	mode, _ := firmware.reported(tel.beat.custom)

@@ -165,8 +165,8 @@ func TestARefusalNamesEveryReasonTheMostSpecificFirst(t *testing.T) {
 			": " + dll + "; Switching to mode 'Position' is currently not possible"},
 		{"a parameter behind a text", evidence{texts: []statusText{text(critical, denied), text(warning, "Preflight Fail: GPS fix too low")}, parameters: []string{dll}},
 			": Preflight Fail: GPS fix too low; " + dll + "; " + denied},
-		{"a fence", evidence{fence: true}, ": it gives no reason; a fence may be why"},
-		{"a fence, and a text tells something else", evidence{texts: []statusText{text(warning, "Mode change to GUIDED failed: requires position")}, fence: true},
+		{"a fence", evidence{guess: "it gives no reason; a fence may be why"}, ": it gives no reason; a fence may be why"},
+		{"a fence, and a text tells something else", evidence{texts: []statusText{text(warning, "Mode change to GUIDED failed: requires position")}, guess: "a fence may be why"},
 			": Mode change to GUIDED failed: requires position"},
 	} {
 		err := refusal(&arm, uint8(common.MAV_RESULT_FAILED), c.why)
@@ -458,6 +458,16 @@ func TestAGotosTargetIsNotTheOneBefore(t *testing.T) {
 				f.Fatalf("the target is %v", target)
 			}
 			time.Sleep(50 * time.Millisecond)
+		}
+	})
+}
+
+func TestADisarmingInTheAirIsRefusedWithItsReason(t *testing.T) {
+	both(t, func(f *flight) {
+		f.aloft()
+		o := f.refused("/mode", `{"arm":false}`, 409, "refused")
+		if text := o["error"].(string); !strings.Contains(text, "not on the ground") && !strings.Contains(text, "not landed") {
+			f.Errorf("it does not tell why: %q", text)
 		}
 	})
 }
