@@ -76,6 +76,7 @@ func (d *drone) hearParam(m *common.MessageParamValue) {
 		return
 	}
 	d.sticks.src.hearParam(m.ParamId, v)
+	d.speakAsStation()
 	baud := d.link.state().baud
 	if !again && m.ParamId == "COM_RC_OVERRIDE" && d.sticks.src.overrides(d.firmware()) && baud > 0 && baud < 921600 {
 		d.tell(fmt.Sprintf("at %d baud a pilot's switch that the client's moving sticks undo rarely shows: set COM_RC_OVERRIDE to 0, or the line to 921600 baud", baud))
@@ -197,7 +198,7 @@ func (d *drone) givePilot(custom uint32) {
 	mode, name := px4.reported(custom)
 	set := px4.setMode(mode, custom)
 	set.sticks = sticksStill
-	if err := d.cmd.doOwn(plan{steps: []step{set}}, request{setMode: true, mode: mode}); err != nil {
+	if err := d.cmd.doOwn(plan{steps: []step{set}}, request{setMode: true, mode: mode}, nil); err != nil {
 		d.tell("the pilot's mode " + name + " could not be set for him: " + err.Error())
 	}
 }
