@@ -47,6 +47,7 @@ type drone struct {
 
 	spedUp  bool      // a goto from here had a speed of its own, and it stands
 	checked time.Time // since when the last report of PX4's checks was asked for
+	warned  []string  // the warnings that were told
 	// When a report, the target and the receiver's state were requested last.
 	polled, targetAsked, looked time.Time
 }
@@ -128,6 +129,7 @@ func (d *drone) tick(now time.Time) time.Time {
 	next = sooner(next, d.tel.texts.flush(now, chunkWait))
 	next = sooner(next, d.watch(now))
 	next = sooner(next, d.sticks.tick(d.facts(now)))
+	d.warn()
 	switch acts := d.act(); {
 	case !d.cmd.idle():
 	case acts.hold:
@@ -232,6 +234,8 @@ func (d *drone) take(m message.Message, now time.Time) {
 		d.act()
 	case *common.MessageExtendedSysState:
 		d.identify()
+	case *common.MessageAutopilotVersion:
+		d.sticks.src.version = d.tel.id.version
 	case *common.MessageStatustext:
 		if d.tel.texts.count != texts {
 			s := d.tel.texts.last[len(d.tel.texts.last)-1]
@@ -345,6 +349,7 @@ func (d *drone) restarted(now time.Time) {
 	d.cmd.abandon("the autopilot has started again")
 	d.restartSticks(now)
 	clear(d.params.told)
+	d.warned = nil
 	d.cmd.acks.restarted()
 	d.handshake.begin()
 	d.cmd.acks.request(idHeartbeat)

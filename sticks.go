@@ -164,9 +164,6 @@ func (s *sticks) set(a axes, now time.Time) {
 
 // begin has the stream run in a phase, whether it runs already or not.
 func (s *sticks) begin(phase stickPhase, f stickFacts) {
-	if notice := s.src.use(f.firmware); notice != "" {
-		s.acts.notice = notice
-	}
 	if s.phase == stickOff {
 		s.since, s.next = f.now, f.now
 		s.src.unwatch(f.now)
@@ -289,6 +286,9 @@ func (s *sticks) leave(f stickFacts) {
 
 // entered says that a stick mode set here is in force.
 func (s *sticks) entered(f stickFacts) {
+	if s.phase != stickOff {
+		s.src.accepted()
+	}
 	s.owner, s.client, s.holdAsked = ownerClient, f.now, time.Time{}
 }
 
@@ -381,6 +381,8 @@ func (s *sticks) others(f stickFacts) {
 func (s *sticks) hearChannels(f stickFacts, c channels) {
 	s.src.transmitter = f.now
 	switch {
+	case f.firmware == px4:
+		s.src.hearTransmitter()
 	case !f.firmware.ardupilot():
 	case s.phase == stickOff:
 		s.hearOthers(f, c)
@@ -490,6 +492,7 @@ func (s *sticks) input(f stickFacts, a axes, timeout time.Duration) {
 // zero: they need no time.
 func (s *sticks) tick(f stickFacts) (next time.Time) {
 	s.give(f)
+	s.src.hearArmed(f.flight != disarmed, f.now)
 	if f.busy && s.holdAsked.IsZero() && !s.client.IsZero() { // a client that waits for its answer is not silent
 		s.client = f.now
 	}
@@ -563,6 +566,8 @@ func (s *sticks) silence(f stickFacts) {
 func (s *sticks) by(f stickFacts) string {
 	switch {
 	case !f.mode.flownBySticks():
+		return ""
+	case s.src.nobodys(f.firmware, f.now) != "":
 		return ""
 	case s.src.denied(f.firmware, f.now) != "", s.phase == stickOff && s.src.receiver != receiverNone:
 		return "receiver"
