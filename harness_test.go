@@ -741,6 +741,22 @@ type flight struct {
 // object is a JSON object of an answer.
 type object = map[string]any
 
+// An older PX4 flies in two ways: as the flavour simPX4Old, which is 1.14, and as
+// simPX4 with olderPX4 for prepare, which is any release.
+func init() {
+	simMore[simPX4Old] = func(s *simulator) {
+		s.flavour, s.simVehicle = simPX4, simPX4Vehicle
+		s.brain = &simPX4Brain{simulator: s}
+		olderPX4(simPX4v14)(s)
+	}
+}
+
+// olderPX4 makes a simulated PX4 a release of before: simPX4v14, simPX4v15 or
+// simPX4v16.
+func olderPX4(release uint32) func(*simulator) {
+	return func(s *simulator) { s.version = release | 255 }
+}
+
 // fly runs a flight in a bubble of virtual time. prepare, which may be nil, sets
 // the simulator's switches before it boots.
 func fly(t *testing.T, flavour simFlavour, prepare func(*simulator), do func(*flight)) {
