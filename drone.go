@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"math"
+	"net/netip"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -390,6 +391,9 @@ func (d *drone) do(r request) (ans answer, err error) {
 			return r.plan(d.vehicle(time.Now()))
 		})
 	}
+	if err == nil && r.entersSticks() {
+		d.sticks.own(r.from, time.Now().Add(stickTaken))
+	}
 	return ans, d.explained(err, began)
 }
 
@@ -571,8 +575,9 @@ type snapshot struct {
 	armable  *bool // a takeoff could arm now; nil: not known
 	done     *bool
 	target   *place
-	by       string    // who has the sticks, "" for nobody
-	expires  time.Time // of the client's sticks; zero where none stand
+	by       string     // who has the sticks, "" for nobody
+	expires  time.Time  // of the client's sticks; zero where none stand
+	from     netip.Addr // the client that has the sticks; invalid: none
 	link     linkState
 }
 
@@ -594,6 +599,7 @@ func (d *drone) status() snapshot {
 	if d.sticks.phase == stickClient {
 		s.expires = d.sticks.until
 	}
+	s.from = d.sticks.held(d.facts(now))
 	return s
 }
 

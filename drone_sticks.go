@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"log/slog"
 	"math"
+	"net/netip"
 	"slices"
 	"time"
 
@@ -137,6 +138,7 @@ type stickInput struct {
 	roll, pitch, yaw float64
 	throttle         *float64
 	timeout          time.Duration
+	from             netip.Addr // the client
 }
 
 // axes are the sticks as MANUAL_CONTROL has them; z stands for a throttle that
@@ -162,7 +164,7 @@ func (d *drone) input(in stickInput) (Mode, error) {
 	}
 	f := d.facts(time.Now())
 	denied := d.sticks.src.denied(f.firmware, f.now)
-	stick := f.mode.flownBySticks()
+	stick, held := f.mode.flownBySticks(), d.sticks.held(f)
 	switch {
 	case f.firmware == firmwareUnknown:
 		return 0, refuse(codeUnsupported, "input: this autopilot is neither PX4 nor ArduPilot Copter or Plane")
@@ -176,12 +178,15 @@ func (d *drone) input(in stickInput) (Mode, error) {
 		return 0, refuse(codeWrongMode, "input: the drone is in mode %s; set manual, altitude or position first", f.mode)
 	case f.flight != disarmed && !f.shown().flownBySticks(): // PX4 would take sticks that move now for a pilot's
 		return 0, refuse(codeWrongMode, "input: the vehicle does not show mode %s yet", f.mode)
+	case held.IsValid() && held != in.from:
+		return 0, refuse(codeWrongMode, "another client (%s) has the sticks; set the mode to take them", held)
 	case !d.sticks.src.told && d.sticks.phase == stickOff && f.now.Before(d.toldBy()):
 		return 0, refuse(codeWrongMode, "input: it is not known yet whether a receiver has the sticks; try again in a few seconds")
 	case in.throttle == nil && f.mode == ModeManual:
 		return 0, refuse(codeOutOfRange, "throttle: it must be given in manual mode, where it is thrust: 0 to 1")
 	}
 	d.sticks.input(f, in.axes(rest(f)), in.timeout)
+	d.sticks.own(in.from, f.now.Add(in.timeout))
 	d.act()
 	d.changes.Add(1)
 	d.clock.poke()

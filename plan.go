@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"math"
+	"net/netip"
 	"slices"
 
 	"github.com/bluenviron/gomavlib/v3/pkg/dialects/common"
@@ -22,6 +23,8 @@ type request struct {
 	altitudeMSL *float64 // metres above mean sea level
 	heading     *float64 // degrees, 0 to 360
 	speed       *float64 // metres per second
+
+	from netip.Addr // of a stick mode: the client, who has the sticks then
 }
 
 // arms reports whether the request leads to an armed vehicle.

@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"math"
+	"net/netip"
 	"slices"
 	"time"
 )
@@ -20,6 +21,7 @@ const (
 	silentManual   = 2 * time.Second         // the same in manual mode
 	holdAgain      = time.Second             // between holds that nobody acknowledged
 	lookFor        = 500 * time.Millisecond  // after a release
+	stickTaken     = 3 * time.Second         // a client that set a stick mode has the sticks for so long before it moves them
 	undoneIn       = 500 * time.Millisecond  // a pilot's mode that stood no longer was undone by sticks; 277 ms were seen
 )
 
@@ -135,9 +137,10 @@ type sticks struct {
 	next  time.Time // when the next frame is due
 	ended time.Time // when the last stream did
 
-	until     time.Time // when the client's sticks expire
-	client    time.Time // the client's last command; zero: its silence means nothing
-	holdAsked time.Time // when a silent client's hold was asked for last
+	until     time.Time  // when the client's sticks expire
+	from      netip.Addr // the client that has the sticks until then: to every other one they are refused
+	client    time.Time  // the client's last command; zero: its silence means nothing
+	holdAsked time.Time  // when a silent client's hold was asked for last
 
 	reported uint32 // the last CURRENT_MODE
 	pilots   pilotsSwitch
@@ -486,6 +489,17 @@ func (s *sticks) input(f stickFacts, a axes, timeout time.Duration) {
 	s.client, s.until, s.next = f.now, f.now.Add(timeout), f.now.Add(stickEvery)
 	s.holdAsked = time.Time{}
 	s.acts.send = true
+}
+
+// own gives the sticks to a client until then.
+func (s *sticks) own(client netip.Addr, until time.Time) { s.from, s.until = client, until }
+
+// held is the client that has the sticks; invalid where none has.
+func (s *sticks) held(f stickFacts) netip.Addr {
+	if !f.mode.flownBySticks() || s.taken() || !f.now.Before(s.until) {
+		return netip.Addr{}
+	}
+	return s.from
 }
 
 // tick moves the sticks on with the time, and tells when it is to be called next;
