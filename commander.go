@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"log/slog"
 	"math"
-	"reflect"
 	"slices"
 	"sync"
 	"time"
@@ -150,7 +149,7 @@ func (t *task) supersedes(o *task) bool {
 	case o.request.arms() || o.request.goTo:
 		return true
 	case o.request.disarms() || !o.request.mode.flownBySticks():
-		return o.began.IsZero() && reflect.DeepEqual(o.request, t.request)
+		return o.began.IsZero() && o.request.equals(t.request)
 	}
 	return true
 }
@@ -192,15 +191,15 @@ func (t *task) over() error {
 	case t.endedBy == nil, t.onWire && t.taken():
 		return nil
 	case t.sent != nil:
-		return t.ended("%s was sent before; nothing more was sent", commandName(t.sent))
+		return t.ended("%s; %s was sent before; nothing more was sent", commandName(t.sent))
 	}
-	return t.ended("nothing was sent")
+	return t.ended("%s; nothing was sent")
 }
 
 // ended is what ended it, and how far it came then.
 func (t *task) ended(format string, args ...any) error {
 	e := *t.endedBy
-	e.text += "; " + fmt.Sprintf(format, args...)
+	e.text = fmt.Sprintf(format, append([]any{e.text}, args...)...)
 	return &e
 }
 
@@ -342,7 +341,7 @@ func (t *task) carryOut() (a answer, err error, finish func() error) {
 			if t.doneWith(i) {
 				break
 			}
-			return answer{}, t.ended("the vehicle follows %s, which was sent before; nothing more was sent", commandName(s)), nil
+			return answer{}, t.ended("%s; the vehicle follows %s, which was sent before; nothing more was sent", commandName(s)), nil
 		}
 	}
 	if !t.request.setMode {
@@ -542,7 +541,7 @@ func (t *task) transact(s *step) error {
 // unfollowed is the end of a task whose step was on the wire when something else ended
 // it.
 func (t *task) unfollowed(s *step) error {
-	return t.ended("%s was sent, and no report shows that the vehicle follows it", commandName(s))
+	return t.ended("%s; %s was sent, and no report shows that the vehicle follows it", commandName(s))
 }
 
 // sendCopy sends a copy, unless the task is over: nothing of it may go out behind a

@@ -225,6 +225,13 @@ func (d *drone) refusal(t *task, s *step, refused *commandError) error {
 	if list := d.unhealthy(); reasons == "" && len(list) > 0 && (s.arms() || s.to != nil) {
 		reasons = "unhealthy: " + strings.Join(list, ", ")
 	}
+	mode := d.machine.last.mode
+	if s.to != nil {
+		mode = s.to.mode
+	}
+	if why := d.sticks.src.nobodys(px4, now); why != "" && d.firmware() == px4 && (s.arms() || s.to != nil) && mode.flownBySticks() {
+		reasons = strings.TrimPrefix(reasons+"; "+why, "; ")
+	}
 	if act := d.params.told["NAV_DLL_ACT"]; act > 0 && s.arms() && d.firmware() == px4 && !d.link.gcs {
 		why := fmt.Sprintf("NAV_DLL_ACT is %g: PX4 arms only while it hears a ground station; connect one, start mavrest with -gcs, or set it to 0", act)
 		reasons = strings.TrimPrefix(reasons+"; "+why, "; ")

@@ -3,6 +3,8 @@ package main
 import (
 	"fmt"
 	"math"
+	"net/netip"
+	"reflect"
 	"slices"
 	"time"
 
@@ -23,11 +25,19 @@ type request struct {
 	altitudeMSL *float64 // metres above mean sea level
 	heading     *float64 // degrees, 0 to 360
 	speed       *float64 // metres per second
+
+	from netip.Addr // of a stick mode: the client, who has the sticks then
 }
 
 // arms reports whether the request leads to an armed vehicle.
 func (r request) arms() bool {
 	return r.setMode && r.mode == ModeTakeoff || r.arm != nil && *r.arm
+}
+
+// equals reports whether somebody asks for the same.
+func (r request) equals(o request) bool {
+	r.from, o.from = netip.Addr{}, netip.Addr{}
+	return reflect.DeepEqual(r, o)
 }
 
 // disarms reports whether it only disarms.
@@ -227,7 +237,7 @@ func (r request) plan(v vehicle) (plan, error) {
 		return plan{}, refuse(codeRefused, "arm: the vehicle is in the air; land first")
 	}
 	if !r.setMode {
-		return plan{steps: []step{v.firmware.armDisarm(*r.arm)}}, nil
+		return r.planArming(v), nil
 	}
 	if r.arm != nil && !*r.arm && v.flying() {
 		return plan{}, refuse(codeRefused, "arm: not while flying; the mode was not set either")
@@ -247,6 +257,17 @@ func (r request) plan(v vehicle) (plan, error) {
 		p.steps = append(p.steps, v.firmware.armDisarm(*r.arm))
 	}
 	return p, nil
+}
+
+// planArming only arms or disarms. A PX4 that is disarmed in AUTO.TAKEOFF would climb
+// when it is armed, so it enters AUTO.LOITER first (docs/autopilots.md, "PX4: takeoff
+// and land").
+func (r request) planArming(v vehicle) plan {
+	p := plan{steps: []step{v.firmware.armDisarm(*r.arm)}}
+	if mode, _ := v.firmware.reported(v.custom); *r.arm && !v.armed && v.firmware == px4 && mode == ModeTakeoff {
+		p.steps = slices.Insert(p.steps, 0, px4.enter(ModeHold))
+	}
+	return p
 }
 
 // planFlight is the part of a plan that sets a mode.
