@@ -20,6 +20,7 @@ import (
 const (
 	offlineAfter = 3 * time.Second // without a report of the mode
 	chunkWait    = time.Second     // for the missing chunks of a STATUSTEXT
+	stationEvery = 5 * time.Second // between two readings of NAV_DLL_ACT
 )
 
 // drone is the one vehicle: it hears what the link brings, asks for what does
@@ -51,6 +52,7 @@ type drone struct {
 	warned  []string  // the warnings that were told
 	// When a report, the target and the receiver's state were requested last.
 	polled, targetAsked, looked time.Time
+	stationAsked                time.Time // and NAV_DLL_ACT
 }
 
 // newDrone makes the drone that device leads to; only is its system id, 0 for
@@ -138,6 +140,7 @@ func (d *drone) tick(now time.Time) time.Time {
 	case acts.pilots != 0:
 		d.wg.Go(func() { d.givePilot(acts.pilots) })
 	}
+	d.speakAsStation()
 	if d.online {
 		next = sooner(next, d.poll(now))
 		next = sooner(next, d.handshake.tick(now))
@@ -157,6 +160,10 @@ func (d *drone) poll(now time.Time) (next time.Time) {
 	if d.tel.beat.armed && (d.machine.mode == ModeHold || d.machine.mode == ModeTakeoff || d.cmd.transit()) {
 		due(&d.targetAsked, targetEvery, idTarget)
 	}
+	if d.firmware() == px4 && !now.Before(d.stationAsked.Add(stationEvery)) {
+		d.params.request("NAV_DLL_ACT")
+		d.stationAsked = now
+	}
 	if d.sticks.looks(d.facts(now)) {
 		due(&d.looked, lookFor/5, idSysStatus)
 	}
@@ -171,6 +178,14 @@ func (d *drone) poll(now time.Time) (next time.Time) {
 		due(&d.polled, targetEvery, idHeartbeat)
 	}
 	return sooner(next, now.Add(liveAfter/3))
+}
+
+// speakAsStation has a ground station's heartbeat go out while PX4's NAV_DLL_ACT is 0: PX4
+// sends its texts only to a ground station. Where it is set, the end of that heartbeat would
+// be a failsafe.
+func (d *drone) speakAsStation() {
+	act, known := d.params.told["NAV_DLL_ACT"]
+	d.link.speakAsStation(d.online && d.firmware() == px4 && known && act == 0)
 }
 
 // lose says that the vehicle is offline.
@@ -318,7 +333,7 @@ func (d *drone) judge(now time.Time) (taken bool) {
 	case taken && first:
 		d.takeover("it was armed when it was first heard")
 	case taken:
-		d.takeover("the pilot or a failsafe changed the mode to " + d.modeName())
+		d.takeover("a pilot, another program or a failsafe changed the mode to " + d.modeName())
 	case d.machine.mode != mode:
 		d.logMode("the vehicle reports it")
 	}
@@ -333,7 +348,7 @@ func (d *drone) judge(now time.Time) (taken bool) {
 func (d *drone) takeover(why string) {
 	now := time.Now()
 	d.cmd.takeover(why)
-	d.cmd.abandon("%s", why)
+	d.cmd.abandon(now, "%s", why)
 	d.tel.target.group, d.targetAsked = group{}, time.Time{} // where it flies to is told anew
 	d.sticks.switched(d.facts(now))
 	d.act()
@@ -347,7 +362,7 @@ func (d *drone) restarted(now time.Time) {
 	d.machine.restart()
 	d.tel.restart()
 	d.cmd.takeover("the autopilot has started again")
-	d.cmd.abandon("the autopilot has started again")
+	d.cmd.abandon(now, "the autopilot has started again")
 	d.restartSticks(now)
 	clear(d.params.told)
 	d.warned = nil
@@ -377,7 +392,6 @@ func (d *drone) able() error {
 // do carries a request out and returns when the vehicle shows what it leads to, or
 // why it does not: then the error is a *commandError.
 func (d *drone) do(r request) (ans answer, err error) {
-	began := time.Now()
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if err = d.able(); err == nil {
@@ -394,7 +408,7 @@ func (d *drone) do(r request) (ans answer, err error) {
 	if err == nil && r.entersSticks() {
 		d.sticks.own(r.from, time.Now().Add(stickTaken))
 	}
-	return ans, d.explained(err, began)
+	return ans, d.explained(err)
 }
 
 // wait waits until a manoeuvre is complete, or tells what ended it; began is when
@@ -411,7 +425,7 @@ func (d *drone) wait(ctx context.Context, m *manoeuvre, began time.Time) error {
 	if !m.finished() {
 		return notDone(m, time.Since(began), d.unseen())
 	}
-	return d.explained(m.why, began)
+	return d.explained(m.why)
 }
 
 // unseen is why nobody knows how far a manoeuvre is, with the systems that were
@@ -427,10 +441,13 @@ func (d *drone) unseen() error {
 	return fmt.Errorf("the link is lost: %w", err)
 }
 
+// ownTexts begin the messages of mavrest itself.
+const ownTexts = "mavrest: "
+
 // tell tells the user what mavrest did by itself.
 func (d *drone) tell(text string) {
 	slog.Warn(text)
-	d.tel.texts.add(statusText{uint8(common.MAV_SEVERITY_NOTICE), "mavrest: " + text, time.Now()})
+	d.tel.texts.add(statusText{uint8(common.MAV_SEVERITY_NOTICE), ownTexts + text, time.Now()})
 	d.changes.Add(1)
 }
 

@@ -73,6 +73,7 @@ func (d *drone) outgoing(a axes) outgoing {
 func (d *drone) hearParam(m *common.MessageParamValue) {
 	if v, ours := d.params.hear(m); ours {
 		d.sticks.src.hearParam(m.ParamId, v)
+		d.speakAsStation()
 	}
 }
 
@@ -234,7 +235,7 @@ func (d *drone) givePilot(custom uint32) {
 	mode, name := px4.reported(custom)
 	set := px4.setMode(mode, custom)
 	set.sticks = sticksStill
-	if err := d.cmd.doOwn(plan{steps: []step{set}}, request{setMode: true, mode: mode}); err != nil {
+	if err := d.cmd.doOwn(plan{steps: []step{set}}, request{setMode: true, mode: mode}, nil); err != nil {
 		d.tell("the pilot's mode " + name + " could not be set for him: " + err.Error())
 	}
 }

@@ -87,7 +87,7 @@ var px4LinkProbes = []probe{
 	{heading: "PX4: texts", from: ground, fact: "one heartbeat of a ground station brings a refusal's text before its ack", run: func(v *probed) {
 		v.setMode(simPX4RTL)
 		time.Sleep(6 * time.Second)
-		v.ours.as(v.system, knockID, &common.MessageHeartbeat{Type: common.MAV_TYPE_GCS, Autopilot: common.MAV_AUTOPILOT_INVALID})
+		v.ours.as(v.system, stationID, &common.MessageHeartbeat{Type: common.MAV_TYPE_GCS, Autopilot: common.MAV_AUTOPILOT_INVALID})
 		time.Sleep(5 * time.Millisecond)
 		a := v.command(simArm, 1)
 		at, ok := v.await(v.ours, a.sent, time.Second, func(m message.Message) bool {

@@ -113,8 +113,8 @@ func TestPX4PilotsHoldInAClimbShows(t *testing.T) {
 	}
 }
 
-// knocks are the heartbeats that were sent as a ground station.
-func (f *flight) knocks() (n int) {
+// stationBeats are the heartbeats that were sent as a ground station.
+func (f *flight) stationBeats() (n int) {
 	for _, r := range f.sim.received() {
 		if hb, ok := r.msg.(*minimal.MessageHeartbeat); ok && hb.Type == minimal.MAV_TYPE_GCS {
 			n++
@@ -125,7 +125,7 @@ func (f *flight) knocks() (n int) {
 
 // Where NAV_DLL_ACT is set, or is not told, nothing may make PX4 think that it
 // has a ground station: its silence would bring the drone down.
-func TestPX4IsNotKnockedWhereItsSilenceWouldBeAFailsafe(t *testing.T) {
+func TestPX4HearsNoGroundStationWhereItsSilenceWouldBeAFailsafe(t *testing.T) {
 	for _, act := range []float64{1, 2, 3, math.NaN()} {
 		fly(t, simPX4, func(s *simulator) {
 			s.params[simDataLink], s.foreignGCS = act, true
@@ -137,34 +137,40 @@ func TestPX4IsNotKnockedWhereItsSilenceWouldBeAFailsafe(t *testing.T) {
 			f.accepted("/mode", `{"mode":"position"}`)
 			f.accepted("/goto", "{"+at(30, 0)+`,"wait":60}`)
 			f.sim.change(func() { f.sim.foreignGCS = false })
-			time.Sleep(30 * time.Second) // what a knock would have armed
+			time.Sleep(30 * time.Second) // what a heartbeat would have armed
 			f.wantMode("hold")
 			f.wantAt(30, 0, 10, 1)
-			if n := f.knocks(); n > 0 {
-				t.Errorf("NAV_DLL_ACT %g: %d knocks", act, n)
+			if n := f.stationBeats(); n > 0 {
+				t.Errorf("NAV_DLL_ACT %g: %d heartbeats", act, n)
 			}
 		})
 	}
 	fly(t, simPX4, nil, func(f *flight) {
 		f.aloft()
-		f.sim.change(func() { f.sim.params[simDataLink] = 2 }) // while it flies
-		f.accepted("/mode", `{"arm":true}`)
-		before := f.knocks()
-		f.accepted("/goto", "{"+at(30, 0)+"}")
-		if n := f.knocks(); n != before {
-			t.Error("it is knocked after NAV_DLL_ACT was set")
+		f.sim.change(func() { f.sim.params[simDataLink], f.sim.foreignGCS = 2, true }) // while it flies
+		time.Sleep(stationEvery + heartbeatEvery)
+		before := f.stationBeats()
+		time.Sleep(10 * time.Second)
+		if n := f.stationBeats(); n != before {
+			t.Errorf("%d heartbeats after NAV_DLL_ACT was set", n-before)
+		}
+		f.wantMode("takeoff")
+		f.sim.change(func() { f.sim.params[simDataLink] = 0 })
+		time.Sleep(stationEvery + 10*heartbeatEvery)
+		if n := f.stationBeats(); n < before+10 {
+			t.Errorf("%d heartbeats after NAV_DLL_ACT is 0 again", n-before)
 		}
 	})
 }
 
-// The knock makes two texts of PX4's own, which tell the user nothing.
-func TestPX4KnockLeavesNoTraceInTheMessages(t *testing.T) {
+// A ground station's heartbeat makes two texts of PX4's own, which tell the user nothing.
+func TestPX4sGroundStationLeavesNoTraceInTheMessages(t *testing.T) {
 	fly(t, simPX4, nil, func(f *flight) {
 		f.aloft()
 		time.Sleep(30 * time.Second)
 		f.accepted("/goto", "{"+at(30, 0)+`,"wait":60}`)
-		if f.knocks() == 0 {
-			t.Error("without a knock there are no texts")
+		if f.stationBeats() == 0 {
+			t.Error("without a ground station there are no texts")
 		}
 		texts := fmt.Sprint(f.status()["messages"])
 		for _, hidden := range []string{"ground station lost", "GCS connection regained"} {
@@ -185,8 +191,7 @@ func (f *flight) checks() (list []time.Time) {
 	return list
 }
 
-// A refusal alone has only "Resolve system health failures first"; the answer
-// names every reason, the specific before the general.
+// A refusal alone has only "Resolve system health failures first".
 func TestPX4RefusedArmingNamesEveryReason(t *testing.T) {
 	const (
 		gps     = "Preflight Fail: GPS fix too low"
@@ -200,9 +205,9 @@ func TestPX4RefusedArmingNamesEveryReason(t *testing.T) {
 		prepare func(*simulator)
 		want    []string // in this order
 	}{
-		{"texts", grounded(0, simTrouble{0, gps}, simTrouble{0, compass}), []string{gps, compass, "Resolve system health failures first"}},
-		{"a system without a text", grounded(0, simTrouble{common.MAV_SYS_STATUS_SENSOR_BATTERY, ""}), []string{"unhealthy: ", "battery"}},
-		{"without a knock", grounded(2, simTrouble{common.MAV_SYS_STATUS_SENSOR_GPS, gps}), []string{"unhealthy: ", "gps"}},
+		{"texts", grounded(0, simTrouble{0, gps}, simTrouble{0, compass}), []string{"Resolve system health failures first", gps, compass}},
+		{"a system without a text", grounded(0, simTrouble{common.MAV_SYS_STATUS_SENSOR_BATTERY, ""}), []string{"Resolve system health failures first"}},
+		{"without a ground station", grounded(2, simTrouble{common.MAV_SYS_STATUS_SENSOR_GPS, gps}), []string{"unhealthy: ", "gps"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			fly(t, simPX4, c.prepare, func(f *flight) {
@@ -246,7 +251,7 @@ func TestPX4IsAskedForItsChecksSeldomAndNeverWhileArmed(t *testing.T) {
 		}
 		checks := f.checks()
 		for i := 1; i < len(checks); i++ {
-			if d := checks[i].Sub(checks[i-1]); d < prearmEvery {
+			if d := checks[i].Sub(checks[i-1]); d < checksEvery {
 				t.Errorf("two reports %v apart", d)
 			}
 		}
@@ -317,7 +322,7 @@ func TestPX4FailsafeThatHoldsEndsAGotoThatNobodyHears(t *testing.T) {
 		p.post("/goto", "{"+at(60, 0)+"}")
 		time.Sleep(300 * time.Millisecond)
 		f.sim.change(func() { f.sim.brain.(*simPX4Brain).failSafe(simPX4RTL) })
-		p.wantAnswer(1100*time.Millisecond, "interrupted")
+		p.wantAnswer(1100*time.Millisecond+takenAfter, "interrupted")
 		since := time.Now()
 		time.Sleep(10 * time.Second)
 		f.wantHandsOff(since)
@@ -1073,8 +1078,8 @@ func (p *pilotFlight) px4Taken(custom uint32, m moment, take func()) {
 	case custom == simPX4RTL && m.mode == "rtl": // only a look at the manoeuvre tells
 		soon = watchEvery + time.Millisecond
 	}
-	p.wantAnswer(soon, "interrupted")
 	p.wantNoInput()
+	p.wantAnswer(soon+takenAfter, "interrupted")
 	if done := p.status()["done"]; done != nil {
 		p.Errorf("done is %v", done)
 	}
@@ -1201,8 +1206,8 @@ func TestPX4TransmittersSticksTakeTheDroneAtEveryMoment(t *testing.T) {
 	})
 }
 
-// Arming, and what the autopilot refuses, ends no manoeuvre; of what still waits
-// it takes the place.
+// Arming ends no manoeuvre, and of what still waits no landing, return or hold. A
+// disarming in the air ends nothing.
 func TestPX4SecondClientEndsOnlyWhatWaits(t *testing.T) {
 	for _, c := range []struct {
 		name  string
@@ -1219,15 +1224,17 @@ func TestPX4SecondClientEndsOnlyWhatWaits(t *testing.T) {
 			atMoments(t, simPX4, moments, nil, func(p *pilotFlight, m moment) {
 				c.order(p)
 				switch {
-				case m.waiting:
-					p.wantAnswer(time.Second, "superseded")
+				case m.waiting && c.name == "arming" && !slices.ContainsFunc([]string{"hold", "land", "rtl"}, func(s string) bool { return strings.HasPrefix(m.name, s) }):
+					p.wantAnswer(newerWait, "superseded")
 					time.Sleep(7 * time.Second)
 					p.wantTruth()
-				case m.silent: // the POSCTL that its hold led through is one
+				case m.silent:
 					time.Sleep(7 * time.Second)
-					p.wantMode("position")
+					p.wantMode("hold")
 				default:
-					p.wantMode(m.mode)
+					if !m.waiting {
+						p.wantMode(m.mode)
+					}
 					p.wantAnswer(5*time.Minute, "")
 					p.wantMode(m.mode)
 				}

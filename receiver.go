@@ -41,6 +41,7 @@ type sources struct {
 	from     time.Time // when the receiver's state counts: an earlier stream hides it until then
 	receiver receiverState
 	told     bool // the receiver's state was heard
+	heard    bool // a transmitter was
 	first    firstSource
 
 	transmitter    time.Time // when RC_CHANNELS came last: on PX4 only a transmitter brings them
@@ -171,7 +172,7 @@ func (s *sources) open(now time.Time) { s.hiddenUntil(now.Add(overrides)) }
 
 // hear takes the receiver's state, told while no stream of ours runs.
 func (s *sources) hear(live bool, throttle uint16) {
-	s.told = true
+	s.told, s.heard = true, s.heard || live
 	switch {
 	case !live:
 		s.receiver = receiverNone

@@ -383,6 +383,7 @@ func (s *sticks) others(f stickFacts) {
 // hearChannels takes RC_CHANNELS.
 func (s *sticks) hearChannels(f stickFacts, c channels) {
 	s.src.transmitter = f.now
+	s.src.heard = s.src.heard || f.firmware == px4
 	switch {
 	case f.firmware == px4:
 		s.src.hearTransmitter()

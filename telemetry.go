@@ -51,6 +51,7 @@ type telemetry struct {
 
 	restarted bool      // the autopilot's checks are not believed yet
 	checked   time.Time // the first report of them since then
+	healed    time.Time // when a system last became healthy
 
 	// See believe: the autopilot's own clock, and where it is.
 	boot, doubtedBoot bootClock
@@ -309,7 +310,11 @@ func (t *telemetry) hearSysStatus(m *common.MessageSysStatus, now time.Time) {
 	if t.restarted {
 		return
 	}
+	was := t.health
 	t.health = health{group{now}, enabled, uint32(m.OnboardControlSensorsHealth)}
+	if was.enabled&^was.healthy&t.health.healthy != 0 {
+		t.healed = now
+	}
 }
 
 // booted notices that the autopilot started again: its clock runs backwards.
