@@ -27,7 +27,7 @@ BINARIES = $(addprefix $(DIST)/mavrest-linux-,armv6 armv7 arm64 amd64)
 RELEASE = -trimpath -tags nethttpomithttp2
 
 # The options of the mavrest in the image, and how often its test cuts the power.
-OPTIONS = -device /dev/ttyAMA0
+OPTIONS = -device auto
 CUTS = 10
 
 .PHONY: all dist image image-test bench facts screenshots clean FORCE

@@ -208,7 +208,7 @@ func (l *link) addressed(system, component byte) bool {
 // logNoise tells of bytes that were no frames, at most once in noiseEvery.
 func (l *link) logNoise(now time.Time) {
 	if n := l.device.line.noise.Load(); n != l.noise.logged && !now.Before(l.noise.next) {
-		slog.Warn("bytes that are no MAVLink frame", "device", l.device.name, "since_last", n-l.noise.logged, "in_all", n)
+		slog.Warn("bytes that are no MAVLink frame", "device", l.device.port(), "since_last", n-l.noise.logged, "in_all", n)
 		l.noise.logged, l.noise.next = n, now.Add(noiseEvery)
 	}
 }
@@ -225,7 +225,7 @@ func (l *link) state() linkState {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return linkState{
-		device: l.device.name, baud: int(l.device.line.baud.Load()), fault: l.fault,
+		device: l.device.port(), baud: int(l.device.line.baud.Load()), fault: l.fault,
 		received: l.received.Load(), lost: l.lost.Load(), errors: l.device.line.noise.Load(), sent: l.sent.Load(),
 	}
 }
@@ -250,7 +250,7 @@ func (r *reader) read() error {
 	now := time.Now()
 	for f, ok := r.in.next(); ok; f, ok = r.in.next() {
 		if !r.hadFrame {
-			slog.Info("MAVLink heard", "device", l.device.name, "baud", l.device.line.baud.Load())
+			slog.Info("MAVLink heard", "device", l.device.port(), "baud", l.device.line.baud.Load())
 		}
 		r.hadFrame, r.frameAt = true, now
 		l.received.Add(1)
