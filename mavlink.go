@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"math/rand/v2"
 	"os"
 	"sync"
 	"sync/atomic"
@@ -23,6 +24,7 @@ const (
 	backoffLast    = 2 * time.Second
 	heartbeatEvery = time.Second
 	staleAfter     = time.Second     // in the queue: nobody wants it any more
+	echoWithin     = 2 * time.Second // a router or a radio sends a frame back
 	noiseEvery     = 5 * time.Second // between two lines of the log about it
 	doubledWithin  = 150 * time.Millisecond
 )
@@ -64,6 +66,8 @@ type link struct {
 	station byte       // the system that the sticks go out as; 0 before the first
 	written recent     // frames, which a router may send back
 	told    bool       // that somebody else has our ids
+	beside  [256]bool  // other vehicles' system ids that were heard
+	crowd   bool       // a second vehicle was told
 	fault   error      // why the port is not open
 }
 
@@ -270,8 +274,10 @@ func (r *reader) take(f rawFrame, now time.Time) {
 	l := r.link
 	l.mu.Lock()
 	vehicle, echo := l.vehicle, l.written.has(f.header, time.Time{})
-	// A frame whose checksum nobody can check may be noise.
-	stranger := !echo && !l.told && f.known != nil && f.system == l.system() && f.component == componentID
+	// A frame whose checksum nobody can check may be noise. One that looks like an
+	// older one of ours is no echo: all heartbeats with one number are equal.
+	stranger := !l.told && f.known != nil && f.system == l.system() && f.component == componentID &&
+		!l.written.has(f.header, now.Add(-echoWithin))
 	l.told = l.told || stranger
 	l.mu.Unlock()
 	if stranger {
@@ -346,8 +352,14 @@ func (r *reader) heartbeat(f rawFrame, now time.Time) {
 	if found {
 		l.vehicle = f.system
 	}
-	ours := l.vehicle == f.system
+	ours, vehicle := l.vehicle == f.system, l.vehicle
+	// One heartbeat alone may be a damaged frame.
+	crowd := !ours && vehicle != 0 && l.only == 0 && l.beside[f.system] && !l.crowd
+	l.beside[f.system], l.crowd = true, l.crowd || crowd
 	l.mu.Unlock()
+	if crowd {
+		l.hear(heard{at: now, notice: fmt.Sprintf("a second vehicle is on this line: system %d beside system %d, which was heard first and is flown; -system %d or -system %d makes sure which", f.system, vehicle, vehicle, f.system)})
+	}
 	if !ours {
 		return
 	}
@@ -460,6 +472,9 @@ func (w *writer) frame(o outgoing) ([]byte, error) {
 	who := [2]byte{cmp.Or(o.system, l.system()), cmp.Or(o.component, componentID)}
 	if w.senders[who] == nil {
 		w.senders[who] = newSender(who[0], who[1])
+		// Two programs that begin with one number would take each other's frames
+		// for their own, sent back.
+		w.senders[who].seq = byte(rand.N(256))
 	}
 	b, err := w.senders[who].encode(o.msg)
 	if err == nil {
