@@ -48,6 +48,7 @@ const (
 	simArduPilot
 	simQuadPlane // ArduPilot's Plane with lifting propellers: of tests only
 	simPlane     // and without: it rolls until it flies
+	simPX4Old    // PX4 1.14: of tests only
 )
 
 // simMore makes the flavours that only tests have.
@@ -247,7 +248,7 @@ func newSimulator(flavour simFlavour) *simulator {
 		simMore[flavour](s)
 	}
 	s.params = maps.Clone(s.defaults)
-	if flavour != simPX4 {
+	if s.flavour != simPX4 {
 		s.receiver = simReceiverIdle // as ArduPilot's own simulator has one: it arms with it
 	}
 	s.writer = &streamwriter.Writer{
@@ -671,7 +672,7 @@ func (s *simulator) command(c simCommand) {
 		s.brain.requestMessage(c)
 	case s.idle:
 		s.ack(c, common.MAV_RESULT_ACCEPTED)
-		if s.flavour == simPX4 && c.id == common.MAV_CMD_DO_SET_MODE {
+		if s.flavour == simPX4 && s.version >= simPX4v16 && c.id == common.MAV_CMD_DO_SET_MODE {
 			s.ack(c, common.MAV_RESULT_ACCEPTED)
 		}
 	default:
