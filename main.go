@@ -156,13 +156,19 @@ const usage = `mavrest - a REST API for a drone, on its companion board
   mavrest -device sim -port 8080
 `
 
-// buildVersion is the version, and the Go version and platform it was built with.
+// buildVersion is the version, and the Go version and platform it was built with; the
+// commit where it was built from one.
 func buildVersion() string {
 	v := fmt.Sprintf("mavrest %s %s %s/%s", ownVersion, runtime.Version(), runtime.GOOS, runtime.GOARCH)
 	if info, ok := debug.ReadBuildInfo(); ok {
 		for _, s := range info.Settings {
-			if s.Key == "GOARM" {
+			switch {
+			case s.Key == "GOARM":
 				v += " v" + s.Value
+			case s.Key == "vcs.revision":
+				v += fmt.Sprintf(", commit %.12s", s.Value)
+			case s.Key == "vcs.modified" && s.Value == "true":
+				v += " with changes"
 			}
 		}
 	}
