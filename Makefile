@@ -12,8 +12,7 @@
 # make screenshots  pictures of the page, in docs/ (root on a Debian)
 # make clean  removes dist/
 
-# As Go's own build information would show it; -X because that is empty where
-# GOFLAGS has -buildvcs=false.
+# Of the packages; the program has it built in.
 VERSION := $(or $(VERSION),$(shell deploy/version))
 # Packages carry the time of the last commit, so that a second build has the
 # same bytes.
@@ -27,7 +26,7 @@ BINARIES = $(addprefix $(DIST)/mavrest-linux-,armv6 armv7 arm64 amd64)
 RELEASE = -trimpath -tags nethttpomithttp2
 
 # The options of the mavrest in the image, and how often its test cuts the power.
-OPTIONS = -device /dev/ttyAMA0
+OPTIONS = -device auto
 CUTS = 10
 
 .PHONY: all dist image image-test bench facts screenshots clean FORCE
@@ -49,7 +48,7 @@ $(DIST)/mavrest-linux-amd64: env = GOARCH=amd64
 # Always asked of go build, which knows best what is up to date.
 $(BINARIES): FORCE
 	CGO_ENABLED=0 GOOS=linux $(env) go build $(RELEASE) \
-		-ldflags '-s -w -X main.version=$(VERSION)' -o $@ .
+		-ldflags '-s -w' -o $@ .
 
 # The packages' man page and licences.
 $(DIST)/mavrest.1: FORCE
@@ -62,7 +61,7 @@ $(DIST)/mavrest.copyright: FORCE
 
 image: export OPTIONS := $(OPTIONS)
 image:
-	image/build '$(VERSION)' $(DIST)/mavrest-rpi.img
+	image/build $(DIST)/mavrest-rpi.img
 
 image-test: image
 	go test -v -run TestTheCard -image $(DIST)/mavrest-rpi.img -cuts $(CUTS) .
