@@ -406,6 +406,9 @@ func (a *api) postMode(_ http.ResponseWriter, r *http.Request) (any, error) {
 		if name != nil {
 			req.mode, req.setMode = parseMode(*name)
 		}
+		if req.entersSticks() {
+			req.from = clientOf(r)
+		}
 		switch {
 		case name == nil && req.arm == nil:
 			return refuse(codeOutOfRange, "mode: missing; give mode, arm or both")
@@ -467,7 +470,7 @@ func (a *api) postInput(_ http.ResponseWriter, r *http.Request) (any, error) {
 	expires := or(timeout, defaultTimeout)
 	mode, err := a.drone.input(stickInput{
 		roll: or(roll, 0), pitch: or(pitch, 0), yaw: or(yaw, 0), throttle: throttle,
-		timeout: time.Duration(expires * float64(time.Second)),
+		timeout: time.Duration(expires * float64(time.Second)), from: clientOf(r),
 	})
 	if err != nil {
 		return nil, err

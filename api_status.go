@@ -7,6 +7,7 @@ import (
 	"encoding/base64"
 	"math"
 	"net/http"
+	"net/netip"
 	"runtime/debug"
 	"slices"
 	"strings"
@@ -120,6 +121,8 @@ type inputBody struct {
 	Active    bool     `json:"active"`
 	ExpiresIn *float64 `json:"expires_in"`
 	By        *string  `json:"by"`
+	From      *string  `json:"from"`
+	Yours     bool     `json:"yours"`
 }
 
 type linkBody struct {
@@ -174,10 +177,18 @@ func (a *api) getStatus(w http.ResponseWriter, r *http.Request) (any, error) {
 		writePage(w, http.StatusOK, statusPage)
 		return nil, nil
 	}
-	return render(a.drone.status()), nil
+	return a.status(clientOf(r)), nil
 }
 
-// render is the status object of a snapshot.
+// status is the status object for a client.
+func (a *api) status(client netip.Addr) statusBody {
+	s := a.drone.status()
+	b := render(s)
+	b.Input.Yours = s.from.IsValid() && s.from == client
+	return b
+}
+
+// render is the status object of a snapshot, but for what depends on who asks.
 func render(s snapshot) statusBody {
 	t, now, link := &s.tel, s.now, s.link
 	p, v, a, bat, g, h := t.position, t.velocity, t.attitude, t.battery, t.gps, t.home
@@ -195,14 +206,14 @@ func render(s snapshot) statusBody {
 		Armable:     s.armable,
 		Unhealthy:   t.health.unhealthy(),
 		Done:        s.done,
-		Vehicle:     orNull(shown, vehicleBody{autopilotName(t.id.autopilot), lowerName(t.id.typ.String(), "MAV_TYPE_"), word(t.id.version), t.id.system}),
+		Vehicle:     orNull(shown, vehicleBody{autopilotName(t.id.autopilot), lowerName(t.id.typ.String(), "MAV_TYPE_"), word(t.id.version.String()), t.id.system}),
 		Position:    orNull(p.came(), positionBody{number(p.lat, 7), number(p.lon, 7), number(p.relative, 2), number(p.amsl, 2), number(p.heading, 2), age(now, p.at)}),
 		Velocity:    orNull(v.came(), velocityBody{number(v.north, 2), number(v.east, 2), number(v.down, 2), number(v.ground, 2), number(v.air, 2), number(v.climb, 2), age(now, v.at)}),
 		Attitude:    orNull(a.came(), attitudeBody{number(a.roll, 1), number(a.pitch, 1), number(a.yaw, 1), age(now, a.at)}),
 		Battery:     orNull(bat.came(), batteryBody{number(bat.voltage, 2), number(bat.current, 2), number(bat.remaining, 0), age(now, bat.at)}),
 		GPS:         orNull(g.came(), gpsBody{word(g.fix), number(g.satellites, 0), number(g.hdop, 2), age(now, g.at)}),
 		Home:        orNull(h.came(), homeBody{number(h.lat, 7), number(h.lon, 7), number(h.amsl, 2)}),
-		Input:       inputBody{Active: left > 0, By: word(s.by)},
+		Input:       inputBody{Active: left > 0, By: word(s.by), From: orNull(s.from.IsValid(), s.from.String())},
 		Messages:    messages(t.texts.since(time.Time{}), now),
 		Link: linkBody{
 			Device: link.device, Baud: orNull(link.baud != 0, link.baud), HeartbeatAge: age(now, t.beat.at),
@@ -253,12 +264,13 @@ func (a *api) stream(w http.ResponseWriter, r *http.Request) (any, error) {
 	}
 	var sent time.Time
 	var shown uint64
+	client := clientOf(r)
 	out := []byte("retry: 1000\n\n")
 	for {
 		changes := a.drone.changes.Load()
 		if now := time.Now(); changes != shown || now.Sub(sent) >= eventAtMost {
 			out = append(out, "event: status\ndata: "...)
-			out = append(append(out, encode(render(a.drone.status()))...), '\n')
+			out = append(append(out, encode(a.status(client))...), '\n')
 			rc.SetWriteDeadline(now.Add(answerHangs))
 			if _, err := w.Write(out); err != nil || rc.Flush() != nil {
 				return nil, nil

@@ -93,7 +93,7 @@ const neverHeard = `{"version":"(devel)","online":false,"mode":"manual","vehicle
 "armed":null,"in_air":null,"landed_state":null,"state":null,"failsafe":null,
 "armable":null,"unhealthy":null,"done":null,
 "vehicle":null,"position":null,"velocity":null,"attitude":null,"battery":null,"gps":null,"home":null,"target":null,
-"input":{"active":false,"expires_in":null,"by":null},
+"input":{"active":false,"expires_in":null,"by":null,"from":null,"yours":false},
 "messages":[],
 "link":{"device":"/dev/serial0","baud":921600,"heartbeat_age":null,"received":0,"lost":0,"errors":0,"sent":1,"error":null}}`
 
@@ -142,7 +142,7 @@ func TestStatusShowsEverythingThatTheVehicleReports(t *testing.T) {
 "gps":{"fix":"3d","satellites":14,"hdop":0.7,"age":0.4},
 "home":{"lat":47.3977419,"lon":8.5455937,"altitude_msl":488.3},
 "target":null,
-"input":{"active":false,"expires_in":null,"by":null},
+"input":{"active":false,"expires_in":null,"by":null,"from":null,"yours":false},
 "messages":[{"severity":"info","text":"Takeoff detected","age":12.3}],
 "link":{"device":"/dev/serial0","baud":921600,"heartbeat_age":0.4,"received":21,"lost":0,"errors":0,"sent":1,"error":null}}`)
 	})
@@ -222,15 +222,15 @@ func TestStatusShowsTheTargetAndTheSticks(t *testing.T) {
 			}
 		}
 		st.fly("hold")
-		const nobody = `"input":{"active":false,"expires_in":null,"by":null},`
+		const nobody = `"input":{"active":false,"expires_in":null,"by":null,"from":null,"yours":false},`
 		has(`"target":{"lat":47.3977419,"lon":8.5455937,"altitude":100,"distance":0},` + nobody)
 		st.post("/api/drone/goto", `{"lat":47.3980,"lon":8.5460,"altitude":20}`).wantOK(st.T)
 		has(`"target":{"lat":47.398,"lon":8.546,"altitude":20,"distance":41.9},` + nobody)
 		st.post("/api/drone/mode", `{"mode":"position"}`).wantOK(st.T)
-		has(`"target":null,` + nobody)
+		has(`"target":null,"input":{"active":false,"expires_in":null,"by":null,"from":"192.0.2.1","yours":true},`)
 		st.post("/api/drone/input", `{"yaw":1,"timeout":2}`).wantOK(st.T)
 		time.Sleep(500 * time.Millisecond)
-		has(`"target":null,"input":{"active":true,"expires_in":1.5,"by":"client"},`)
+		has(`"target":null,"input":{"active":true,"expires_in":1.5,"by":"client","from":"192.0.2.1","yours":true},`)
 		time.Sleep(1600 * time.Millisecond)
 		has(`"target":null,` + nobody)
 	})
@@ -478,7 +478,7 @@ func TestAFloodOfCommandsAnd16StreamsDoNotMindEachOther(t *testing.T) {
 		for range maxStreams {
 			open = append(open, watchStatus(p))
 		}
-		time.Sleep(time.Second)
+		time.Sleep(stickTaken) // another address set the mode
 		var flood sync.WaitGroup
 		for client := range 32 {
 			w := p.connect()

@@ -160,14 +160,17 @@ func (r reply) wantOK(t *testing.T, body ...string) {
 }
 
 // call has a handler answer a request. Each header is a name and a value; Host
-// is a header here too.
+// and the client's address, From, are headers here too.
 func call(h http.Handler, method, target string, body io.Reader, headers ...string) reply {
 	req := httptest.NewRequest(method, target, body)
 	req.Host = "192.0.2.7"
 	for i := 0; i < len(headers); i += 2 {
-		if headers[i] == "Host" {
+		switch headers[i] {
+		case "Host":
 			req.Host = headers[i+1]
-		} else {
+		case "From":
+			req.RemoteAddr = headers[i+1]
+		default:
 			req.Header.Set(headers[i], headers[i+1])
 		}
 	}
@@ -566,6 +569,52 @@ func TestABadBodyIsToldWhatIsWrongAndChangesNothing(t *testing.T) {
 		st.wantMode("position")
 		st.post("/api/drone/input", postRoutes["/api/drone/input"]).wantOK(st.T)
 	})
+}
+
+func TestSticksBelongToTheAddressThatSentThemLast(t *testing.T) {
+	for _, flavour := range []simFlavour{simPX4, simArduPilot} {
+		atStation(t, flavour, func(st *station) {
+			const a, again, b = "192.168.1.23:40000", "192.168.1.23:40001", "192.168.1.24:40000"
+			post := func(from, path, body string) reply {
+				return call(st.handler, "POST", "/api/drone/"+path, strings.NewReader(body), "From", from)
+			}
+			refused := func(from, owner string) {
+				st.Helper()
+				post(from, "input", `{"roll":-1}`).want(st.T, 409, "wrong_mode", "another client ("+owner+") has the sticks; set the mode to take them")
+			}
+			has := func(asks, want string) {
+				st.Helper()
+				if r := call(st.handler, "GET", "/api/drone/status", nil, "From", asks); !strings.Contains(r.body, want) {
+					st.Errorf("%s is not in %s", want, r.body)
+				}
+			}
+			st.fly("hold")
+			post(a, "mode", `{"mode":"position"}`).wantOK(st.T)
+			refused(b, "192.168.1.23") // who set the mode has 3 s to move them
+			post(a, "input", `{"roll":1,"timeout":1}`).wantOK(st.T)
+			post(again, "input", `{"roll":1,"timeout":1}`).wantOK(st.T) // a port is no address
+			refused(b, "192.168.1.23")
+			has(a, `"by":"client","from":"192.168.1.23","yours":true}`)
+			has(b, `"by":"client","from":"192.168.1.23","yours":false}`)
+			time.Sleep(1100 * time.Millisecond)
+			has(a, `"by":null,"from":null,"yours":false}`)
+			post(b, "input", `{"roll":-1,"timeout":1}`).wantOK(st.T)
+			refused(a, "192.168.1.24")
+			// The mode takes them, and leaves its client time to move them.
+			post(a, "mode", `{"mode":"position"}`).wantOK(st.T)
+			has(a, `"by":null,"from":"192.168.1.23","yours":true}`)
+			refused(b, "192.168.1.23")
+			time.Sleep(2900 * time.Millisecond)
+			refused(b, "192.168.1.23")
+			time.Sleep(200 * time.Millisecond)
+			post(b, "input", `{"roll":-1,"timeout":5}`).wantOK(st.T)
+			// A command needs no sticks.
+			post(a, "mode", `{"mode":"hold"}`).wantOK(st.T)
+			has(b, `"by":null,"from":null,"yours":false}`)
+			post(a, "mode", `{"mode":"altitude"}`).wantOK(st.T)
+			post(a, "input", `{"roll":1}`).wantOK(st.T)
+		})
+	}
 }
 
 func TestThrottleMustBeGivenInManualMode(t *testing.T) {

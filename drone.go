@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"math"
+	"net/netip"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -47,6 +48,7 @@ type drone struct {
 
 	spedUp  bool      // a goto from here had a speed of its own, and it stands
 	checked time.Time // since when the last report of PX4's checks was asked for
+	warned  []string  // the warnings that were told
 	// When a report, the target and the receiver's state were requested last.
 	polled, targetAsked, looked time.Time
 }
@@ -128,6 +130,7 @@ func (d *drone) tick(now time.Time) time.Time {
 	next = sooner(next, d.tel.texts.flush(now, chunkWait))
 	next = sooner(next, d.watch(now))
 	next = sooner(next, d.sticks.tick(d.facts(now)))
+	d.warn()
 	switch acts := d.act(); {
 	case !d.cmd.idle():
 	case acts.hold:
@@ -232,6 +235,8 @@ func (d *drone) take(m message.Message, now time.Time) {
 		d.act()
 	case *common.MessageExtendedSysState:
 		d.identify()
+	case *common.MessageAutopilotVersion:
+		d.sticks.src.version = d.tel.id.version
 	case *common.MessageStatustext:
 		if d.tel.texts.count != texts {
 			s := d.tel.texts.last[len(d.tel.texts.last)-1]
@@ -345,6 +350,7 @@ func (d *drone) restarted(now time.Time) {
 	d.cmd.abandon("the autopilot has started again")
 	d.restartSticks(now)
 	clear(d.params.told)
+	d.warned = nil
 	d.cmd.acks.restarted()
 	d.handshake.begin()
 	d.cmd.acks.request(idHeartbeat)
@@ -384,6 +390,9 @@ func (d *drone) do(r request) (ans answer, err error) {
 			}
 			return r.plan(d.vehicle(time.Now()))
 		})
+	}
+	if err == nil && r.entersSticks() {
+		d.sticks.own(r.from, time.Now().Add(stickTaken))
 	}
 	return ans, d.explained(err, began)
 }
@@ -566,8 +575,9 @@ type snapshot struct {
 	armable  *bool // a takeoff could arm now; nil: not known
 	done     *bool
 	target   *place
-	by       string    // who has the sticks, "" for nobody
-	expires  time.Time // of the client's sticks; zero where none stand
+	by       string     // who has the sticks, "" for nobody
+	expires  time.Time  // of the client's sticks; zero where none stand
+	from     netip.Addr // the client that has the sticks; invalid: none
 	link     linkState
 }
 
@@ -589,6 +599,7 @@ func (d *drone) status() snapshot {
 	if d.sticks.phase == stickClient {
 		s.expires = d.sticks.until
 	}
+	s.from = d.sticks.held(d.facts(now))
 	return s
 }
 

@@ -244,8 +244,8 @@ func (d *drone) evidence(s *step, result uint8, texts []statusText) evidence {
 	if s.to != nil {
 		mode = s.to.mode
 	}
-	if in, told := d.params.told["COM_RC_IN_MODE"]; told && (in == 0 || in == 4) && (s.arms() || s.to != nil) && mode.flownBySticks() {
-		why.parameters = append(why.parameters, fmt.Sprintf("COM_RC_IN_MODE is %g: PX4 ignores the sticks of mavrest; set it to 5 to fly by transmitter and API", in))
+	if nobodys := d.sticks.src.nobodys(px4, time.Now()); nobodys != "" && (s.arms() || s.to != nil) && mode.flownBySticks() {
+		why.parameters = append(why.parameters, nobodys)
 	}
 	if act := d.params.told["NAV_DLL_ACT"]; act > 0 && s.arms() && !d.link.gcs {
 		why.parameters = append(why.parameters, fmt.Sprintf("NAV_DLL_ACT is %g: PX4 arms only while it hears a ground station; connect one, start mavrest with -gcs, or set it to 0", act))

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"log/slog"
 	"math"
+	"net/netip"
+	"slices"
 	"time"
 
 	"github.com/bluenviron/gomavlib/v3/pkg/dialects/common"
@@ -67,18 +69,49 @@ func (d *drone) outgoing(a axes) outgoing {
 	return outgoing{msg: m}
 }
 
-// hearParam takes a parameter, and warns of a line that is too slow for PX4 to report a
-// mode that stands for 40 ms (docs/autopilots.md, "PX4: moving sticks and a pilot").
+// hearParam takes a parameter.
 func (d *drone) hearParam(m *common.MessageParamValue) {
-	_, again := d.params.told[m.ParamId]
-	v, ours := d.params.hear(m)
-	if !ours {
+	if v, ours := d.params.hear(m); ours {
+		d.sticks.src.hearParam(m.ParamId, v)
+	}
+}
+
+// warnings are what a pilot must know of how this PX4 is set, before he needs it.
+func (d *drone) warnings() (list []string) {
+	if d.firmware() != px4 {
+		return nil
+	}
+	if why := d.sticks.src.noSticks(); why != "" {
+		list = append(list, why)
+	}
+	if why := d.sticks.src.deafens(); why != "" && d.sticks.phase != stickOff {
+		list = append(list, why)
+	}
+	if !d.sticks.src.overrides(px4) {
+		return list
+	}
+	// A switch that is undone stands for 40 ms at most (docs/autopilots.md, "PX4: moving
+	// sticks and a pilot").
+	switch baud := d.link.state().baud; {
+	case d.handshake.refusedLive():
+		list = append(list, "this PX4 does not report its mode live: a pilot's switch that the client's moving sticks undo does not show; set COM_RC_OVERRIDE to 0")
+	case baud > 0 && baud < 921600:
+		list = append(list, fmt.Sprintf("at %d baud a pilot's switch that the client's moving sticks undo rarely shows: set COM_RC_OVERRIDE to 0, or the line to 921600 baud", baud))
+	}
+	return list
+}
+
+// warn tells each warning once, until the autopilot restarts. What the vehicle has not
+// answered by the end of the handshake has its default, and an unknown version is old.
+func (d *drone) warn() {
+	if !d.online || d.handshake.running {
 		return
 	}
-	d.sticks.src.hearParam(m.ParamId, v)
-	baud := d.link.state().baud
-	if !again && m.ParamId == "COM_RC_OVERRIDE" && d.sticks.src.overrides(d.firmware()) && baud > 0 && baud < 921600 {
-		d.tell(fmt.Sprintf("at %d baud a pilot's switch that the client's moving sticks undo rarely shows: set COM_RC_OVERRIDE to 0, or the line to 921600 baud", baud))
+	for _, text := range d.warnings() {
+		if !slices.Contains(d.warned, text) {
+			d.warned = append(d.warned, text)
+			d.tell(text)
+		}
 	}
 }
 
@@ -105,6 +138,7 @@ type stickInput struct {
 	roll, pitch, yaw float64
 	throttle         *float64
 	timeout          time.Duration
+	from             netip.Addr // the client
 }
 
 // axes are the sticks as MANUAL_CONTROL has them; z stands for a throttle that
@@ -130,7 +164,7 @@ func (d *drone) input(in stickInput) (Mode, error) {
 	}
 	f := d.facts(time.Now())
 	denied := d.sticks.src.denied(f.firmware, f.now)
-	stick := f.mode.flownBySticks()
+	stick, held := f.mode.flownBySticks(), d.sticks.held(f)
 	switch {
 	case f.firmware == firmwareUnknown:
 		return 0, refuse(codeUnsupported, "input: this autopilot is neither PX4 nor ArduPilot Copter or Plane")
@@ -144,12 +178,15 @@ func (d *drone) input(in stickInput) (Mode, error) {
 		return 0, refuse(codeWrongMode, "input: the drone is in mode %s; set manual, altitude or position first", f.mode)
 	case f.flight != disarmed && !f.shown().flownBySticks(): // PX4 would take sticks that move now for a pilot's
 		return 0, refuse(codeWrongMode, "input: the vehicle does not show mode %s yet", f.mode)
+	case held.IsValid() && held != in.from:
+		return 0, refuse(codeWrongMode, "another client (%s) has the sticks; set the mode to take them", held)
 	case !d.sticks.src.told && d.sticks.phase == stickOff && f.now.Before(d.toldBy()):
 		return 0, refuse(codeWrongMode, "input: it is not known yet whether a receiver has the sticks; try again in a few seconds")
 	case in.throttle == nil && f.mode == ModeManual:
 		return 0, refuse(codeOutOfRange, "throttle: it must be given in manual mode, where it is thrust: 0 to 1")
 	}
 	d.sticks.input(f, in.axes(rest(f)), in.timeout)
+	d.sticks.own(in.from, f.now.Add(in.timeout))
 	d.act()
 	d.changes.Add(1)
 	d.clock.poke()

@@ -58,7 +58,7 @@ func TestPX4sParameterThatIgnoresOurSticksIsNamed(t *testing.T) {
 			f.aloft()
 			for _, mode := range []string{"position", "altitude", "manual"} {
 				says(t, f.refused("/mode", `{"mode":"`+mode+`"}`, 501, "unsupported"), name)
-				says(t, f.refused("/input", `{"roll":0.1,"throttle":0.5}`, 409, "wrong_mode"), name, "set mode", "first")
+				says(t, f.refused("/input", `{"roll":0.1,"throttle":0.5}`, 409, "wrong_mode"), name, "set mode", "set manual, altitude")
 			}
 			f.fails(common.MAV_CMD_COMPONENT_ARM_DISARM)
 			says(t, f.refused("/mode", `{"arm":false}`, 409, "refused"), "disarming", "COM_RC_IN_MODE")

@@ -397,12 +397,131 @@ func TestPX4SticksAreOursOnlyWhereTheParameterSaysSo(t *testing.T) {
 					}
 					f.wantStream(asked, nil)
 				}
-				told := strings.Contains(fmt.Sprint(f.status()["messages"]), "COM_RC_IN_MODE is 3")
-				if want := c.in == 3 && c.ours; told != want {
-					t.Errorf("the notice of the first source was told: %v", told)
-				}
 			})
 		})
+	}
+}
+
+// Before 1.17 the values 5 to 8 switch every stick off, a transmitter's and its kill
+// switch included: that is told at once, and no sticks are sent.
+func TestPX4BeforeOneSeventeenIsToldThatFiveToEightLeaveNoSticks(t *testing.T) {
+	for _, release := range []uint32{simPX4v14, simPX4v15, simPX4v16, simPX4v17} {
+		for _, in := range []float64{0, 5, 8} {
+			fly(t, simPX4, func(s *simulator) {
+				olderPX4(release)(s)
+				s.params[simStickSource] = in
+				s.receiver, s.rc = simReceiverInHand, [4]int16{0, 0, 500, 0}
+			}, func(f *flight) {
+				dead := in >= 5 && release < simPX4v17
+				told := strings.Contains(fmt.Sprint(f.status()["messages"]), "before PX4 1.17 no sticks act then, a transmitter's and its kill switch included; set it to 0")
+				if told != dead {
+					f.Errorf("%#x, %g: told is %v", release, in, told)
+				}
+				f.aloft()
+				asked := time.Now()
+				if dead {
+					f.refused("/mode", `{"mode":"position"}`, 501, "unsupported")
+					f.sim.pilotMode(simPX4Posctl) // a ground station's
+					time.Sleep(time.Second)
+				}
+				if o := f.refused("/input", `{"pitch":0.5}`, 409, "wrong_mode"); dead && !strings.Contains(o["error"].(string), "before PX4 1.17") {
+					f.Errorf("%#x, %g: %v", release, in, o)
+				}
+				if by := f.status()["input"].(object)["by"]; dead && by != nil {
+					f.Errorf("%#x, %g: %v has the sticks", release, in, by)
+				}
+				f.wantStream(asked, nil)
+			})
+		}
+	}
+}
+
+// What a transmitter's pilot loses to our sticks is told before he needs it.
+func TestPX4ThatIsDeafToATransmitterWhileOurSticksComeIsToldOf(t *testing.T) {
+	for in, want := range map[float64]string{1: "always", 2: "while these sticks come", 3: "until PX4 restarts", 5: "", 6: "while these sticks come"} {
+		fly(t, simPX4, func(s *simulator) { s.params[simStickSource] = in }, func(f *flight) {
+			deaf := func() int {
+				return strings.Count(fmt.Sprint(f.status()["messages"]), "ignores a transmitter's sticks, its mode switch and its kill switch "+want)
+			}
+			if n := deaf(); n != 0 {
+				f.Errorf("%g: told %d times before there are sticks", in, n)
+			}
+			f.accepted("/mode", `{"mode":"altitude"}`)
+			time.Sleep(10 * time.Second)
+			f.accepted("/mode", `{"mode":"altitude"}`)
+			if n := deaf(); n != b2i(want != "") {
+				f.Errorf("%g: told %d times", in, n)
+			}
+		})
+	}
+}
+
+// With 2 one dropout of the transmitter would give the drone to a client, and leave the
+// pilot neither sticks nor kill switch.
+func TestPX4KeepsItsSticksForATransmitterThatWasOnInTheFlight(t *testing.T) {
+	fly(t, simPX4, func(s *simulator) {
+		s.params[simStickSource] = 2
+		s.receiver, s.rc = simReceiverInHand, [4]int16{0, 0, 500, 0}
+	}, func(f *flight) {
+		f.aloft()
+		f.sim.setReceiver(simReceiverLost)
+		time.Sleep(5 * time.Second)
+		asked := time.Now()
+		if o := f.refused("/mode", `{"mode":"position"}`, 501, "unsupported"); !strings.Contains(o["error"].(string), "was on in this flight") {
+			f.Errorf("position: %v", o)
+		}
+		f.wantStream(asked, nil)
+		f.accepted("/land", `{"wait":60}`)
+		time.Sleep(2 * time.Second)
+		f.accepted("/mode", `{"mode":"position"}`)
+	})
+}
+
+// A refused stick mode does not make our sticks PX4's first source.
+func TestPX4FirstSourceIsATransmitterWhereOurStickModeWasRefused(t *testing.T) {
+	fly(t, simPX4, nil, func(f *flight) {
+		f.fails(common.MAV_CMD_DO_SET_MODE)
+		f.refused("/mode", `{"mode":"altitude"}`, 409, "refused")
+		f.sim.change(func() { f.sim.brain.(*simPX4Brain).source = nil }) // PX4 took none of them
+		time.Sleep(10 * time.Second)
+		f.sim.setReceiver(simReceiverInHand)
+		time.Sleep(5 * time.Second)
+		if o := f.refused("/input", `{"pitch":0.5}`, 409, "wrong_mode"); !strings.Contains(o["error"].(string), "COM_RC_IN_MODE is 3, and the transmitter has the sticks") {
+			f.Errorf("%v", o)
+		}
+	})
+}
+
+// After a takeoff that was ended early PX4 stands disarmed in AUTO.TAKEOFF before
+// 1.17, where it would climb as soon as it is armed.
+func TestPX4IsNotArmedInAutoTakeoff(t *testing.T) {
+	for _, release := range []uint32{simPX4v14, simPX4v16, simPX4v17} {
+		for end, want := range map[string]string{"/land": "land", "/mode": "hold"} {
+			fly(t, simPX4, olderPX4(release), func(f *flight) {
+				f.accepted("/takeoff", "")
+				if end == "/land" {
+					time.Sleep(4 * time.Second)
+					f.accepted(end, `{"wait":60}`)
+				} else {
+					f.accepted(end, `{"arm":false}`)
+				}
+				time.Sleep(time.Second)
+				stays := release < simPX4v17
+				if stays {
+					want = "takeoff"
+				}
+				f.wantMode(want)
+				if in := f.sim.truth().mode == simPX4Takeoff; in != stays {
+					f.Fatalf("%#x: after %s in AUTO.TAKEOFF: %v", release, end, in)
+				}
+				f.accepted("/mode", `{"arm":true}`)
+				f.wantMode("hold")
+				time.Sleep(8 * time.Second)
+				if s := f.sim.truth(); s.alt > 0.5 || !s.armed {
+					f.Errorf("%#x: after %s an arming leads to %+v", release, end, s)
+				}
+			})
+		}
 	}
 }
 

@@ -74,6 +74,11 @@ func (h *handshake) liveStream() stream {
 	return stream{idHeartbeat, 20}
 }
 
+// refusedLive reports whether the vehicle has refused to send live reports.
+func (h *handshake) refusedLive() bool {
+	return !h.running && !h.promised && !slices.Contains(h.left, h.liveStream())
+}
+
 // begin asks the vehicle everything. What it told of its parameters counts until it
 // tells them anew.
 func (h *handshake) begin() {
@@ -172,7 +177,7 @@ func (h *handshake) ask() {
 	}
 	began := time.Now()
 	t.ask(3, func() { h.cmd.acks.request(idHome) }, func() bool { return h.tel.home.at.After(began) })
-	t.ask(3, func() { h.cmd.acks.request(idVersion) }, func() bool { return h.tel.id.version != "" })
+	t.ask(3, func() { h.cmd.acks.request(idVersion) }, func() bool { return h.tel.id.version != 0 })
 	for _, name := range names {
 		h.params.sure(t, name)
 	}
@@ -216,7 +221,7 @@ type parameters struct {
 // parameterNames are those of each vehicle, by their present and newer names.
 var parameterNames = map[firmware][]string{
 	px4:       {"COM_RC_IN_MODE", "COM_RC_OVERRIDE", "NAV_DLL_ACT"},
-	copter:    {"SYSID_MYGCS", "MAV_GCS_SYSID", "FS_GCS_ENABLE", "WPNAV_SPEED"},
+	copter:    {"SYSID_MYGCS", "MAV_GCS_SYSID", "FS_GCS_ENABLE", "WPNAV_SPEED", "WP_SPD"},
 	quadPlane: {"SYSID_MYGCS", "MAV_GCS_SYSID", "FS_GCS_ENABL", "Q_GUIDED_MODE", "WP_LOITER_RAD"},
 	plane:     {"SYSID_MYGCS", "MAV_GCS_SYSID", "FS_GCS_ENABL", "WP_LOITER_RAD", "TKOFF_ALT"},
 }
@@ -293,8 +298,11 @@ func (p *parameters) takeoffAltitude() float64 {
 
 // cruise is the speed of a goto on a Copter that names none, in m/s.
 func (p *parameters) cruise() float64 {
-	if v := p.told["WPNAV_SPEED"]; v > 0 {
-		return v / 100 // cm/s
+	if v := p.told["WP_SPD"]; v > 0 { // m/s, from 4.8-dev on
+		return v
+	}
+	if v := p.told["WPNAV_SPEED"]; v > 0 { // cm/s
+		return v / 100
 	}
 	return 10
 }

@@ -357,6 +357,7 @@ type lineBench struct {
 	boot   uint32                     // ms: of the attitude that comes with each beat; 0: none comes
 	stall  bool                       // the next port takes no writes
 	deaf   bool                       // questions and the greeting are not answered
+	live   bool                       // the interval of the live reports is accepted
 	lag    time.Duration              // of these answers
 	params map[string]float64         // what PARAM_REQUEST_READ is answered for
 	shown  map[uint32]message.Message // what REQUEST_MESSAGE brings beside the heartbeat
@@ -444,7 +445,7 @@ func (b *lineBench) take(m lineMessage) {
 	try := b.tries[id]
 	b.tries[id]++
 	switch ack := (&common.MessageCommandAck{Command: common.MAV_CMD(id)}); {
-	case id == 511 && (uint32(param1) == idCurrentMode || uint32(param1) == idHeartbeat): // it has no live reports
+	case id == 511 && !b.live && (uint32(param1) == idCurrentMode || uint32(param1) == idHeartbeat): // it has no live reports
 		ack.Result = common.MAV_RESULT_DENIED
 		b.reply(ack)
 	case id == 511:

@@ -288,7 +288,7 @@ func (m *machine) explains(r report) bool {
 	}
 	switch o.mode {
 	case ModeLand, ModeRTL, ModeRTGS:
-		return !r.armed && r.mode != ModeRTL // no autopilot falls back to RTL on the ground
+		return !r.armed && r.mode != ModeRTL && r.mode != ModeTakeoff // what an autopilot falls back to neither returns nor climbs
 	}
 	return false
 }

@@ -384,7 +384,7 @@ func belongs(o order, r report) bool {
 	case o.mode == ModeTakeoff && o.end != 0:
 		return r.custom == o.end && r.armed && r.amsl >= o.endAMSL
 	case o.mode == ModeLand || o.mode == ModeRTL || o.mode == ModeRTGS:
-		return !r.armed && r.mode != ModeRTL
+		return !r.armed && r.mode != ModeRTL && r.mode != ModeTakeoff
 	}
 	return false
 }

@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"math"
+	"net/netip"
 	"slices"
 
 	"github.com/bluenviron/gomavlib/v3/pkg/dialects/common"
@@ -22,6 +23,8 @@ type request struct {
 	altitudeMSL *float64 // metres above mean sea level
 	heading     *float64 // degrees, 0 to 360
 	speed       *float64 // metres per second
+
+	from netip.Addr // of a stick mode: the client, who has the sticks then
 }
 
 // arms reports whether the request leads to an armed vehicle.
@@ -222,7 +225,7 @@ func (r request) plan(v vehicle) (plan, error) {
 		return plan{}, refuse(codeUnsupported, "this autopilot is neither PX4 nor ArduPilot Copter or Plane: its state can be read, not commanded")
 	}
 	if !r.setMode {
-		return plan{steps: []step{v.firmware.armDisarm(*r.arm)}}, nil
+		return r.planArming(v), nil
 	}
 	if r.arm != nil && !*r.arm && v.flying() {
 		return plan{}, refuse(codeRefused, "arm: not while flying; the mode was not set either")
@@ -244,6 +247,17 @@ func (r request) plan(v vehicle) (plan, error) {
 	ended := v.flying() && v.firmware == px4 && v.failsafe
 	p.endsFailsafe = ended && p.steps[0].cmd == common.MAV_CMD_DO_SET_MODE && len(p.steps) > 1
 	return p, nil
+}
+
+// planArming only arms or disarms. A PX4 that is disarmed in AUTO.TAKEOFF would climb
+// when it is armed, so it enters AUTO.LOITER first (docs/autopilots.md, "PX4: takeoff
+// and land").
+func (r request) planArming(v vehicle) plan {
+	p := plan{steps: []step{v.firmware.armDisarm(*r.arm)}}
+	if mode, _ := v.firmware.reported(v.custom); *r.arm && !v.armed && v.firmware == px4 && mode == ModeTakeoff {
+		p.steps = slices.Insert(p.steps, 0, px4.enter(ModeHold))
+	}
+	return p
 }
 
 // planFlight is the part of a plan that sets a mode.

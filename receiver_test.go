@@ -12,12 +12,16 @@ import (
 func TestWhoseSticksCount(t *testing.T) {
 	no := map[string]bool{}
 	for _, receiver := range []string{"idle", "in-use"} {
-		for _, in := range []string{"2", "3", "5", "7", "9", "NaN"} { // a source that was there first
+		for _, in := range []string{"2", "3", "5", "7", "NaN"} { // a source that was there first
 			no["px4 "+receiver+" "+in] = true
 		}
 	}
+	nobodys := map[string]bool{"px4 none 0": true}
 	for _, receiver := range []string{"none", "idle", "in-use"} {
-		for _, in := range []string{"0", "4"} { // ignored
+		for _, in := range []string{"4", "9"} {
+			nobodys["px4 "+receiver+" "+in] = true
+		}
+		for _, in := range []string{"0", "4", "9"} { // ignored
 			no["px4 "+receiver+" "+in] = true
 		}
 		for _, f := range []string{"copter", "quadplane", "plane"} {
@@ -62,6 +66,9 @@ func TestWhoseSticksCount(t *testing.T) {
 							t.Errorf("done: %s", h.acts)
 						}
 						by := map[bool]string{true: "receiver"}[quiet]
+						if nobodys[vehicle] || want && f != "px4" && receiver != "in-use" {
+							by = ""
+						}
 						if got := h.by(h.f); got != by {
 							t.Errorf("%q has the sticks, want %q", got, by)
 						}
@@ -83,15 +90,17 @@ func TestWhoseSticksCount(t *testing.T) {
 
 func TestTransmitterAndPX4ShareTheSticksByItsParameter(t *testing.T) {
 	testSticks(t, []stickRule{
-		{"with 3 and ours first a notice tells that a transmitter is dead, once", "px4 3", "sets position, told 5, pilot AUTO.LOITER, disarmed, armed, flies, sets position, untold"},
-		{"so it does where the parameter is unknown", "px4 NaN", "sets position, told COM_RC_IN_MODE"},
-		{"and again after a restart", "px4 3", "sets position, told COM_RC_IN_MODE, restarted, +4s, sets position, told COM_RC_IN_MODE"},
-		{"not with 5", "px4 5", "sets position, untold"},
-		{"not where the transmitter was first", "px4 3 in-use", "sets position, untold, by receiver"},
-		{"with 3 the transmitter that was first keeps them though it is lost", "px4 3 in-use", "receiver gone, sets position, = off, by receiver"},
+		{"with 3 the transmitter that was first keeps them", "px4 3 in-use", "sets position, = off, by receiver"},
+		{"with 3 it is first where our stick mode was not accepted", "px4 3", "asks position, fails, disarmed, +6s, = off, +4s, receiver live 1500, sets position, = off, by receiver"},
+		{"also one that is only seen in RC_CHANNELS", "px4 3", "asks position, fails, channels 1500 1500 1500 1500, sets position, by receiver"},
+		{"with 3 the transmitter that was first keeps them though it is lost", "px4 3 in-use", "receiver gone, sets position, = off, by"},
 		{"with 3 ours are first until it restarts", "px4 3", "disarmed, sets position, +6s, = off, +4s, receiver live 1500, sets position, = nobody 0 0 0 0, by"},
-		{"a restart forgets who was first", "px4 3 in-use", "restarted, +4s, sets position, = nobody 0 0 500 0, told COM_RC_IN_MODE"},
-		{"with 2 a lost transmitter gives way", "px4 2 in-use", "sets position, = off, receiver gone, sets position, = nobody 0 0 500 0"},
+		{"a restart forgets who was first", "px4 3 in-use", "restarted, +4s, sets position, = nobody 0 0 500 0"},
+		{"with 2 a transmitter that was lost in this flight keeps them", "px4 2", "disarmed, channels 1500 1500 1500 1500, +1s, armed, flies, +9s, sets position, = off, by"},
+		{"also one that came on in it", "px4 2", "disarmed, armed, flies, channels 1500 1500 1500 1500, +9s, sets position, = off, by"},
+		{"and one that came on while ours ran", "px4 2", "disarmed, armed, flies, sets position, channels 1500 1500 1500 1500, by receiver, +9s, by"},
+		{"until it is disarmed", "px4 2", "disarmed, channels 1500 1500 1500 1500, +1s, armed, flies, +9s, disarmed, +1s, armed, flies, sets position, = nobody 0 0 500 0"},
+		{"with 2 and none in this flight ours act", "px4 2", "sets position, = nobody 0 0 500 0"},
 		{"with 5 a transmitter may come on later", "px4 5", "sets position, by, channels 1500 1500 1500 1500, by receiver, +2s, channels 1500 1500 1500 1500, +2s, by receiver, +2s, by"},
 		{"also under the client's sticks", "px4 7", "sets position, input 300 0 500 0 5s, by client, channels 1500 1500 1500 1500, by receiver"},
 		{"whoever flies by it never falls silent", "px4 5", "sets altitude, channels 1500 1500 1500 1500, +2s, channels 1500 1500 1500 1500, +2s, channels 1500 1500 1500 1500, +2s, = nobody 0 0 500 0"},
@@ -175,7 +184,7 @@ func TestForeignSticksEndOurs(t *testing.T) {
 	const still = "channels 1500 1500 1500 1500, "
 	testSticks(t, []stickRule{
 		{"another program's MANUAL_CONTROL", "copter none", "sets position, input 300 0 500 0 5s, foreign, = off released, by receiver, owner other, told another"},
-		{"on PX4 it has its own order", "px4", "sets position, input 300 0 500 0 5s, told COM, foreign, = client 300 0 500 0, untold"},
+		{"on PX4 it has its own order", "px4", "sets position, input 300 0 500 0 5s, foreign, = client 300 0 500 0, untold"},
 		{"a pilot's centred stream too", "copter none", "sets position, pilot LOITER, foreign, = off released, owner pilot"},
 		{"where nothing is ours nothing is told", "copter none", "foreign, = off, untold"},
 		{"a stick mode gets no stream in the 3 s after", "copter none", "foreign, sets altitude, = off, +3s, sets altitude, = nobody 0 0 500 0"},
@@ -236,6 +245,36 @@ func TestAnotherProgramsSticksThatEnd(t *testing.T) {
 		{"nor on the ground", "copter idle", "landed, sets position, joins, +3s, " + idle + "= off released"},
 		{"the receiver's state is not read from their sticks", "copter idle", "sets position, joins, receiver live 1500, +3s, receiver live 1500, by receiver, +4s, " + idle + "= off released"},
 	})
+}
+
+// Before PX4 1.17 the values 5 to 8 switch every stick off, a transmitter's too.
+func TestPX4BeforeOneSeventeenHasNoSticksWithFiveToEight(t *testing.T) {
+	for _, version := range []firmwareVersion{0, 1<<24 | 14<<16 | 255, 1<<24 | 16<<16 | 2<<8 | 255, 1<<24 | 17<<16 | 255, 1<<24 | 18<<16, 2 << 24} {
+		for _, in := range []float64{0, 1, 2, 3, 4, 5, 6, 7, 8} {
+			h := newStickFlight(px4, "none", in)
+			h.src.version = version
+			old := version < 1<<24|17<<16
+			dead := in == 4 || old && in >= 5
+			for _, why := range []string{h.src.noSticks(), h.src.denied(px4, h.f.now), h.src.nobodys(px4, h.f.now)} {
+				if strings.Contains(why, "kill switch included") != dead {
+					t.Errorf("%s, %g: %q", version, in, why)
+				}
+			}
+			if old && in >= 5 && !strings.Contains(h.src.noSticks(), "before PX4 1.17 no sticks act") {
+				t.Errorf("%s, %g: %q", version, in, h.src.noSticks())
+			}
+			for _, text := range []string{h.src.noSticks(), h.src.denied(px4, h.f.now), h.src.deafens()} {
+				if old && strings.Contains(text, "to 5") {
+					t.Errorf("%s, %g: %q recommends 5", version, in, text)
+				}
+			}
+			h.hearReceiver(h.f, true, 1500)
+			h.src.transmitter = h.f.now
+			if h.in("position"); dead && h.by(h.f) != "" {
+				t.Errorf("%s, %g: %q has the sticks", version, in, h.by(h.f))
+			}
+		}
+	}
 }
 
 // TestAStickModeThatNobodyWouldFlyIsUnsupported: DESIGN's 501.

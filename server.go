@@ -144,6 +144,17 @@ func connOf(r *http.Request) *boundedConn {
 	return c
 }
 
+// clientOf is the address of a request's client: without port and zone, IPv4 also
+// where it came as IPv6, and one for all of the board's loopback addresses.
+func clientOf(r *http.Request) netip.Addr {
+	from, _ := netip.ParseAddrPort(r.RemoteAddr)
+	a := from.Addr().Unmap().WithZone("")
+	if a.IsLoopback() {
+		return netip.AddrFrom4([4]byte{127, 0, 0, 1})
+	}
+	return a
+}
+
 // newServer is the HTTP server with its time-outs. An answer may take as long
 // as the slowest plan: three commands of 12 s, and the sticks before them.
 func newServer(h http.Handler) *http.Server {

@@ -787,3 +787,20 @@ func TestAPanicIsA500AndTheServerGoesOn(t *testing.T) {
 		w.ask("GET", "/", "").wantOK(t)
 	}
 }
+
+func TestAClientIsItsAddress(t *testing.T) {
+	for from, want := range map[string]string{
+		"192.168.1.23:40000":          "192.168.1.23",
+		"[::ffff:192.168.1.23]:40000": "192.168.1.23",
+		"[fe80::1%eth0]:40000":        "fe80::1",
+		"[2001:db8::1]:40000":         "2001:db8::1",
+		"127.0.0.1:40000":             "127.0.0.1",
+		"127.0.1.1:40000":             "127.0.0.1",
+		"[::1]:40000":                 "127.0.0.1",
+		"[::ffff:127.0.0.1]:40000":    "127.0.0.1",
+	} {
+		if got := clientOf(&http.Request{RemoteAddr: from}).String(); got != want {
+			t.Errorf("%s is %s, want %s", from, got, want)
+		}
+	}
+}

@@ -358,7 +358,8 @@ func (b *simPX4Brain) armDisarm(arm bool) common.MAV_RESULT {
 	return common.MAV_RESULT_ACCEPTED
 }
 
-// disarmed never stays in AUTO.LAND or AUTO.RTL, nor, from 1.17 on, in AUTO.TAKEOFF.
+// disarmed never stays in AUTO.LAND or AUTO.RTL, nor, from 1.17 on, in AUTO.TAKEOFF. A
+// landing out of a climb goes back to AUTO.TAKEOFF before 1.17.
 func (b *simPX4Brain) disarmed(landed bool) {
 	b.seen, b.lostAt = false, time.Time{}
 	if landed {
@@ -368,8 +369,9 @@ func (b *simPX4Brain) disarmed(landed bool) {
 	switch {
 	case b.mode == simPX4Land && b.armable == simPX4Posctl:
 		b.enter(simPX4Posctl)
-	case b.mode == simPX4Takeoff && b.version < simPX4v17: // it stays, and climbs when it is armed
+	case (b.mode == simPX4Takeoff || b.mode == simPX4Land && b.armable == simPX4Takeoff) && b.version < simPX4v17: // it climbs when it is armed
 		b.climbUp, b.lifts = math.NaN(), true
+		b.enter(simPX4Takeoff)
 	case b.mode == simPX4Takeoff || b.row(b.mode).flying == simDescend || b.row(b.mode).flying == simReturn:
 		b.enter(simPX4Loiter)
 	}

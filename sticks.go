@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"math"
+	"net/netip"
 	"slices"
 	"time"
 )
@@ -20,6 +21,7 @@ const (
 	silentManual   = 2 * time.Second         // the same in manual mode
 	holdAgain      = time.Second             // between holds that nobody acknowledged
 	lookFor        = 500 * time.Millisecond  // after a release
+	stickTaken     = 3 * time.Second         // a client that set a stick mode has the sticks for so long before it moves them
 	undoneIn       = 500 * time.Millisecond  // a pilot's mode that stood no longer was undone by sticks; 277 ms were seen
 )
 
@@ -135,9 +137,10 @@ type sticks struct {
 	next  time.Time // when the next frame is due
 	ended time.Time // when the last stream did
 
-	until     time.Time // when the client's sticks expire
-	client    time.Time // the client's last command; zero: its silence means nothing
-	holdAsked time.Time // when a silent client's hold was asked for last
+	until     time.Time  // when the client's sticks expire
+	from      netip.Addr // the client that has the sticks until then: to every other one they are refused
+	client    time.Time  // the client's last command; zero: its silence means nothing
+	holdAsked time.Time  // when a silent client's hold was asked for last
 
 	reported uint32 // the last CURRENT_MODE
 	pilots   pilotsSwitch
@@ -164,9 +167,6 @@ func (s *sticks) set(a axes, now time.Time) {
 
 // begin has the stream run in a phase, whether it runs already or not.
 func (s *sticks) begin(phase stickPhase, f stickFacts) {
-	if notice := s.src.use(f.firmware); notice != "" {
-		s.acts.notice = notice
-	}
 	if s.phase == stickOff {
 		s.since, s.next = f.now, f.now
 		s.src.unwatch(f.now)
@@ -289,6 +289,9 @@ func (s *sticks) leave(f stickFacts) {
 
 // entered says that a stick mode set here is in force.
 func (s *sticks) entered(f stickFacts) {
+	if s.phase != stickOff {
+		s.src.accepted()
+	}
 	s.owner, s.client, s.holdAsked = ownerClient, f.now, time.Time{}
 }
 
@@ -381,6 +384,8 @@ func (s *sticks) others(f stickFacts) {
 func (s *sticks) hearChannels(f stickFacts, c channels) {
 	s.src.transmitter = f.now
 	switch {
+	case f.firmware == px4:
+		s.src.hearTransmitter()
 	case !f.firmware.ardupilot():
 	case s.phase == stickOff:
 		s.hearOthers(f, c)
@@ -486,10 +491,22 @@ func (s *sticks) input(f stickFacts, a axes, timeout time.Duration) {
 	s.acts.send = true
 }
 
+// own gives the sticks to a client until then.
+func (s *sticks) own(client netip.Addr, until time.Time) { s.from, s.until = client, until }
+
+// held is the client that has the sticks; invalid where none has.
+func (s *sticks) held(f stickFacts) netip.Addr {
+	if !f.mode.flownBySticks() || s.taken() || !f.now.Before(s.until) {
+		return netip.Addr{}
+	}
+	return s.from
+}
+
 // tick moves the sticks on with the time, and tells when it is to be called next;
 // zero: they need no time.
 func (s *sticks) tick(f stickFacts) (next time.Time) {
 	s.give(f)
+	s.src.hearArmed(f.flight != disarmed, f.now)
 	if f.busy && s.holdAsked.IsZero() && !s.client.IsZero() { // a client that waits for its answer is not silent
 		s.client = f.now
 	}
@@ -563,6 +580,8 @@ func (s *sticks) silence(f stickFacts) {
 func (s *sticks) by(f stickFacts) string {
 	switch {
 	case !f.mode.flownBySticks():
+		return ""
+	case s.src.nobodys(f.firmware, f.now) != "":
 		return ""
 	case s.src.denied(f.firmware, f.now) != "", s.phase == stickOff && s.src.receiver != receiverNone:
 		return "receiver"

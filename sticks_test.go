@@ -28,11 +28,12 @@ type stickFlight struct {
 
 // newStickFlight is a vehicle in the air that holds, its link open for long. It
 // says of its receiver "none", "idle" or "in-use", and of the parameter by which
-// it takes sticks a number, or NaN where it did not answer.
+// it takes sticks a number, or NaN where it did not answer. A PX4 is 1.17.0.
 func newStickFlight(f firmware, receiver string, param float64) *stickFlight {
 	now := time.Unix(1_700_000_000, 0)
 	h := &stickFlight{f: stickFacts{now: now, firmware: f, flight: aloft, reach: reachBoth}}
 	h.src = newSources(false)
+	h.src.version = px4SourceOrder
 	if !math.IsNaN(param) {
 		h.src.hearParam(map[bool]string{true: "COM_RC_IN_MODE", false: "FS_GCS_ENABLE"}[f == px4], param)
 	}
@@ -634,7 +635,7 @@ func TestOurSticksUndoingOfAPilotsSwitch(t *testing.T) {
 // a hold.
 func TestAClientThatWaitsForItsAnswerIsNotSilent(t *testing.T) {
 	testSticks(t, []stickRule{
-		{"while its plan is under way", "px4", "sets altitude, told COM, +4s, leaves, +10s, = nobody 0 0 500 0, untold, fails, +4900ms, = nobody 0 0 500 0, +110ms, = nobody 0 0 500 0 holds"},
+		{"while its plan is under way", "px4", "sets altitude, +4s, leaves, +10s, = nobody 0 0 500 0, untold, fails, +4900ms, = nobody 0 0 500 0, +110ms, = nobody 0 0 500 0 holds"},
 		{"disarmed its stream goes on", "copter none", "disarmed, sets manual, +4s, leaves, +10s, = nobody 0 0 0 0, fails, +5s, = off"},
 		{"a hold that is refused after POSCTL is none any more", "px4", "sets altitude, +5s, = nobody 0 0 500 0 holds, leaves, led POSCTL, fails, gets position, +20s, = nobody 0 0 500 0"},
 	})

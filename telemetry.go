@@ -61,8 +61,20 @@ type identity struct {
 	system    byte // 0 before the first heartbeat
 	autopilot common.MAV_AUTOPILOT
 	typ       common.MAV_TYPE
-	vtol      uint8  // EXTENDED_SYS_STATE's MAV_VTOL_STATE; 0 is no VTOL
-	version   string // of its software, "" before it told
+	vtol      uint8 // EXTENDED_SYS_STATE's MAV_VTOL_STATE; 0 is no VTOL
+	version   firmwareVersion
+}
+
+// firmwareVersion is AUTOPILOT_VERSION's flight_sw_version: major, minor, patch and
+// type, a byte each. 0 before the vehicle told it.
+type firmwareVersion uint32
+
+// String is "1.17.0"; "" where the version is not known.
+func (v firmwareVersion) String() string {
+	if v == 0 {
+		return ""
+	}
+	return fmt.Sprintf("%d.%d.%d", v>>24, v>>16&0xff, v>>8&0xff)
 }
 
 type beat struct {
@@ -236,8 +248,7 @@ func (t *telemetry) hear(m any, now time.Time) (restarted bool) {
 	case *common.MessageExtendedSysState:
 		t.landed, t.id.vtol = landed{group{now}, landedState(m.LandedState)}, uint8(m.VtolState)
 	case *common.MessageAutopilotVersion:
-		v := m.FlightSwVersion
-		t.id.version = fmt.Sprintf("%d.%d.%d", v>>24, v>>16&0xff, v>>8&0xff)
+		t.id.version = firmwareVersion(m.FlightSwVersion)
 	case *common.MessageRcChannels:
 		t.rc = rcChannels{group{now}, channels{
 			m.Chan1Raw, m.Chan2Raw, m.Chan3Raw, m.Chan4Raw, m.Chan5Raw, m.Chan6Raw, m.Chan7Raw, m.Chan8Raw,
