@@ -90,7 +90,7 @@ var px4LinkProbes = []probe{
 		v.setMode(simPX4RTL)
 		began := time.Now()
 		for range 3 {
-			v.ours.as(v.system, knockID, &common.MessageHeartbeat{Type: common.MAV_TYPE_GCS, Autopilot: common.MAV_AUTOPILOT_INVALID})
+			v.ours.as(v.system, stationID, &common.MessageHeartbeat{Type: common.MAV_TYPE_GCS, Autopilot: common.MAV_AUTOPILOT_INVALID})
 			time.Sleep(time.Second)
 		}
 		v.equal("answer", v.command(simArm, 1).last(), simRejected)
