@@ -322,7 +322,7 @@ func TestASecondVehicleIsToldOnceWithBothIds(t *testing.T) {
 		lineEqual(t, c.name, fmt.Sprint(newEarshot(c.only).feed(c.said...)), c.want)
 	}
 	inLinkBubble(t, func(t *testing.T) {
-		b := newLineBench(t, px4Beat())
+		b := newLineBench(t, px4Beat(), func(b *lineBench) { b.live = true })
 		b.settle()
 		for range 3 {
 			b.sayFrom(2, 1, px4Beat())
