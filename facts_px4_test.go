@@ -15,7 +15,7 @@ func allProbes() []probe {
 	for i := range all {
 		all[i].on = onPX4
 	}
-	copter := slicesConcat(copterLinkProbes, copterModeProbes(), copterArmingProbes, copterGotoProbes(), copterHoldProbes, copterStickProbes)
+	copter := slicesConcat(copterLinkProbes, copterModeProbes(), copterArmingProbes, copterGotoProbes(), copterParamProbes(), copterHoldProbes, copterStickProbes)
 	for i := range copter {
 		copter[i].on = onCopter
 	}

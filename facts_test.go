@@ -449,6 +449,20 @@ func (v *probed) arrives(north, east, up, near float64) {
 	v.must(ok, "at %.1f %.1f %.1f, want %.1f %.1f %.1f", n, e, u, north, east, up)
 }
 
+// readParam asks for a parameter of ArduPilot's.
+func (v *probed) readParam(name string) (value float64, ok bool) {
+	sent := time.Now()
+	v.ours.send(&common.MessageParamRequestRead{TargetSystem: v.system, TargetComponent: 1, ParamId: name, ParamIndex: -1})
+	_, ok = v.await(v.ours, sent, 2*time.Second, func(m message.Message) bool {
+		p, answers := m.(*common.MessageParamValue)
+		if answers = answers && p.ParamId == name; answers {
+			value = float64(p.ParamValue)
+		}
+		return answers
+	})
+	return value, ok
+}
+
 func (v *probed) setParam(name string, value float64) {
 	m := &common.MessageParamSet{
 		TargetSystem: v.system, TargetComponent: 1, ParamId: name,
@@ -709,15 +723,18 @@ func (v *probed) fly(p probe, state func()) {
 
 // ---- On the simulators ----
 
-// simulate flies a probe on the simulator of its last release, or of the newest.
+// simulate flies a probe on a simulator of its first or last release.
 func (p probe) simulate(t *testing.T, prepare func(*simulator)) *probed {
 	s := newSimulator(craftFlavours[p.on])
 	if p.on != onPX4 {
 		s.armableAfter = 42 * time.Second
 	}
 	s.params["Q_GUIDED_MODE"] = 1
-	if p.until != (release{}) {
-		s.version = uint32(p.until.major)<<24 | uint32(p.until.minor)<<16 | 255
+	switch {
+	case p.on == onPX4 && p.until != (release{}):
+		olderPX4(uint32(p.until.major)<<24 | uint32(p.until.minor)<<16)(s)
+	case p.on == onCopter && p.since != (release{}):
+		newerCopter(p.since)(s)
 	}
 	if prepare != nil {
 		prepare(s)
@@ -985,7 +1002,7 @@ var mutants = []struct {
 	}},
 	{"it lands four times as fast and stops late", func(s *simulator) {
 		s.landSpeed, s.brake, s.early, s.soft = 4*s.landSpeed, s.brake/4, 3, 0
-		s.params["WPNAV_SPEED"] = 300
+		s.params["WPNAV_SPEED"], s.params["WP_SPD"] = 300, 3
 	}},
 	{"its sticks are slow and it falls slowly", func(s *simulator) { s.stickSpeed, s.stickUp, s.stickDown = s.stickSpeed/4, 0.2, 0.2 }},
 	{"it streams what nobody asked for", func(s *simulator) {
