@@ -1,32 +1,29 @@
 package main
 
 import (
-	"cmp"
 	"crypto/sha256"
 	_ "embed"
 	"encoding/base64"
 	"math"
 	"net/http"
 	"net/netip"
-	"runtime/debug"
 	"slices"
 	"strings"
 	"time"
 )
 
-// version is set by the linker in a release.
-var version string
+//go:embed CHANGELOG.md
+var changelog string
 
-// ownVersion is the version of this program; without the linker's, the build
-// information's, which has the revision in it.
-var ownVersion = cmp.Or(version, builtFrom())
+// ownVersion is the version of this program: the first one of CHANGELOG.md, from
+// which deploy/version reads it too.
+var ownVersion = newestVersion(changelog)
 
-func builtFrom() string {
-	info, ok := debug.ReadBuildInfo()
-	if !ok {
-		return "(devel)"
-	}
-	return info.Main.Version
+func newestVersion(changelog string) string {
+	_, after, _ := strings.Cut(changelog, "\n## ")
+	heading, _, _ := strings.Cut(after, "\n")
+	version, _, _ := strings.Cut(heading, " ")
+	return version
 }
 
 // statusBody is the status object (docs/openapi.yaml). A nil is null: never reported, or

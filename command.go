@@ -236,7 +236,7 @@ func isNoAck(err error) bool { return code(err) == codeNoAck }
 
 // ofChecks reports whether a text is one of the checks before arming.
 func (t statusText) ofChecks() bool {
-	return strings.HasPrefix(t.text, "PreArm") || strings.HasPrefix(t.text, "Arm:") || strings.HasPrefix(t.text, "Preflight Fail")
+	return strings.HasPrefix(t.text, "PreArm") || strings.HasPrefix(t.text, "Arm:") || strings.HasPrefix(t.text, "Preflight")
 }
 
 // words are the texts in a sentence, each once.

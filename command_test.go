@@ -1011,3 +1011,17 @@ func TestADisarmingEndsEverythingOnTheGroundAndNothingInTheAir(t *testing.T) {
 		})
 	}
 }
+
+// PX4 says "Preflight Fail: …" of what keeps it from arming, and "Preflight: …" of what it
+// only warns of: seen on 1.17.0 without GPS.
+func TestTheTextsOfTheChecksAreKnownByTheirBeginnings(t *testing.T) {
+	for text, want := range map[string]bool{
+		"Preflight Fail: vertical velocity unstable": true, "Preflight: GPS fix too low": true,
+		"PreArm: Need Position Estimate": true, "Arm: LAND mode not armable": true,
+		"Arming denied: Resolve system health failures first": false, "Armed by external command": false,
+	} {
+		if got := (statusText{text: text}).ofChecks(); got != want {
+			t.Errorf("%q: %v", text, got)
+		}
+	}
+}

@@ -561,9 +561,9 @@ func (d *drone) summary() string {
 	t := &d.tel
 	switch {
 	case t.beat.at.IsZero():
-		return "no autopilot heard yet on " + d.link.device.name
+		return "no autopilot heard yet on " + d.link.device.port()
 	case !d.online:
-		return "autopilot offline on " + d.link.device.name
+		return "autopilot offline on " + d.link.device.port()
 	}
 	armed := "disarmed"
 	if t.beat.armed {

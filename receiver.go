@@ -108,8 +108,11 @@ func (s *sources) noSticks() string {
 
 // rcInAdvice is what to set COM_RC_IN_MODE to, on this version of PX4.
 func (s *sources) rcInAdvice() string {
-	if s.version >= px4SourceOrder {
+	switch {
+	case s.version >= px4SourceOrder:
 		return "set it to 5 for a transmitter that comes first and POST input, or to 1 for a drone without a transmitter"
+	case s.rcIn == 0:
+		return "leave it for a drone with a transmitter, set it to 1 for one without"
 	}
 	return "set it to 0 for a drone with a transmitter (POST input is refused then), or to 1 for one without"
 }

@@ -418,7 +418,7 @@ func (s *sticks) own(client netip.Addr, until time.Time) { s.from, s.until = cli
 
 // held is the client that has the sticks; invalid where none has.
 func (s *sticks) held(f stickFacts) netip.Addr {
-	if !f.mode.flownBySticks() || s.taken() || !f.now.Before(s.until) {
+	if !f.mode.flownBySticks() || s.taken() || !f.now.Before(s.until) || s.src.denied(f.firmware, f.now) != "" {
 		return netip.Addr{}
 	}
 	return s.from
