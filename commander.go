@@ -343,7 +343,7 @@ func (t *task) carryOut() (a answer, err error, finish func() error) {
 		}
 		t.took(s)
 		if t.taken() {
-			if t.doneWith(i) {
+			if t.doneWith(i) && t.shown() {
 				break
 			}
 			return answer{}, t.ended("%s; the vehicle follows %s, which was sent before; nothing more was sent", commandName(s)), nil
@@ -495,6 +495,12 @@ func (t *task) standing(err error) error {
 	}
 	said.text += "; the vehicle is in " + name + ", " + armed
 	return &said
+}
+
+// shown reports whether the last report shows what the plan leads to.
+func (t *task) shown() bool {
+	goal, last := t.plan.goal(), t.by.machine.last
+	return goal == nil || last.custom == goal.number || goal.atEnd(last)
 }
 
 // doneWith reports whether only optional steps follow step i.

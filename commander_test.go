@@ -219,6 +219,8 @@ func TestATakeoverInTheLastStepEndsTheWait(t *testing.T) {
 	}{
 		{"/goto", "{" + at(60, 0) + `,"heading":90,"wait":60}`, common.MAV_CMD_CONDITION_YAW, 5},
 		{"/mode", `{"mode":"rtl","arm":true,"wait":60}`, common.MAV_CMD_COMPONENT_ARM_DISARM, 5},
+		{"/goto", "{" + at(60, 0) + `,"heading":90}`, common.MAV_CMD_CONDITION_YAW, 5}, // nor is it accepted
+		{"/mode", `{"mode":"rtl","arm":true}`, common.MAV_CMD_COMPONENT_ARM_DISARM, 5},
 	} {
 		t.Run(c.path, func(t *testing.T) {
 			fly(t, simArduPilot, nil, func(f *flight) {
@@ -904,7 +906,7 @@ func TestHomeOfBeforeARestartIsNoHome(t *testing.T) {
 		time.Sleep(50 * time.Millisecond)
 		b.follow(func(id uint16, try int) { b.ack(0, id, ackAccepted) })
 		o := b.command(request{setMode: true, mode: ModeTakeoff})
-		time.Sleep(time.Second)
+		time.Sleep(homeWait + time.Second) // it does not tell its home
 		sent := b.commands(common.MAV_CMD_NAV_TAKEOFF)
 		if len(sent) == 0 {
 			t.Fatal("no takeoff was sent")

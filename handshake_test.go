@@ -131,7 +131,7 @@ func TestTheParametersThatRulesRestOnAreReadAtTheGreeting(t *testing.T) {
 
 func TestAVehicleThatDoesNotAnswerTheHandshakeIsAskedUntilItDoes(t *testing.T) {
 	inLinkBubble(t, func(t *testing.T) {
-		b := newLineBench(t, copterBeat(), func(b *lineBench) { b.deaf, b.boot = true, 1000 })
+		b := newLineBench(t, copterBeat(), func(b *lineBench) { b.deaf = true })
 		time.Sleep(time.Minute)
 		n := len(b.commands(common.MAV_CMD_SET_MESSAGE_INTERVAL))
 		if n < 21 {

@@ -404,8 +404,10 @@ func newLineBench(t *testing.T, beat *common.MessageHeartbeat, with ...func(*lin
 				}
 				b.feed(b.next(1, b.beat))
 				if b.boot > 0 {
-					b.feed(b.next(1, attitudeAt(b.boot)))
-					b.boot += 1000
+					for range 10 { // as often as it was asked to
+						b.feed(b.next(1, attitudeAt(b.boot)))
+						b.boot += 100
+					}
 				}
 			})
 			select {
