@@ -1,4 +1,6 @@
-# make dist   static binaries, Debian packages and SHA256SUMS in dist/
+# make dist   static binaries, Debian packages and SHA256SUMS in dist/; in
+#             dist/raspberry-pi/ what makes a drone of a card with Raspberry Pi OS
+#             (dist/raspberry-pi-32bit/ of one with the 32-bit system)
 # make image  dist/mavrest-rpi.img, an SD card for a Raspberry Pi; what is in it,
 #             beside it. Another port: make image OPTIONS="-device /dev/ttyACM0"
 # make image-test  boots that card in qemu, flies, and cuts the power ten times
@@ -12,8 +14,7 @@
 # make screenshots  pictures of the page, in docs/ (root on a Debian)
 # make clean  removes dist/
 
-# As Go's own build information would show it; -X because that is empty where
-# GOFLAGS has -buildvcs=false.
+# Of the packages; the program has it built in.
 VERSION := $(or $(VERSION),$(shell deploy/version))
 # Packages carry the time of the last commit, so that a second build has the
 # same bytes.
@@ -27,7 +28,7 @@ BINARIES = $(addprefix $(DIST)/mavrest-linux-,armv6 armv7 arm64 amd64)
 RELEASE = -trimpath -tags nethttpomithttp2
 
 # The options of the mavrest in the image, and how often its test cuts the power.
-OPTIONS = -device /dev/ttyAMA0
+OPTIONS = -device auto
 CUTS = 10
 
 .PHONY: all dist image image-test bench facts screenshots clean FORCE
@@ -40,6 +41,12 @@ dist: $(BINARIES) $(DIST)/mavrest.1 $(DIST)/mavrest.copyright
 	deploy/build-deb dist/mavrest-linux-arm64 arm64 '$(VERSION)' dist
 	deploy/build-deb dist/mavrest-linux-amd64 amd64 '$(VERSION)' dist
 	cd dist && sha256sum mavrest-linux-* mavrest_*.deb >SHA256SUMS
+	rm -rf dist/raspberry-pi*
+	mkdir dist/raspberry-pi dist/raspberry-pi-32bit
+	cp dist/mavrest_*_arm64.deb dist/raspberry-pi/mavrest.deb
+	cp dist/mavrest_*_armhf.deb dist/raspberry-pi-32bit/mavrest.deb
+	cp deploy/raspberry-pi/vendor-data dist/raspberry-pi/
+	cp deploy/raspberry-pi/vendor-data dist/raspberry-pi-32bit/
 
 $(DIST)/mavrest-linux-armv6: env = GOARCH=arm GOARM=6
 $(DIST)/mavrest-linux-armv7: env = GOARCH=arm GOARM=7
@@ -49,7 +56,7 @@ $(DIST)/mavrest-linux-amd64: env = GOARCH=amd64
 # Always asked of go build, which knows best what is up to date.
 $(BINARIES): FORCE
 	CGO_ENABLED=0 GOOS=linux $(env) go build $(RELEASE) \
-		-ldflags '-s -w -X main.version=$(VERSION)' -o $@ .
+		-ldflags '-s -w' -o $@ .
 
 # The packages' man page and licences.
 $(DIST)/mavrest.1: FORCE
@@ -62,7 +69,7 @@ $(DIST)/mavrest.copyright: FORCE
 
 image: export OPTIONS := $(OPTIONS)
 image:
-	image/build '$(VERSION)' $(DIST)/mavrest-rpi.img
+	image/build $(DIST)/mavrest-rpi.img
 
 image-test: image
 	go test -v -run TestTheCard -image $(DIST)/mavrest-rpi.img -cuts $(CUTS) .

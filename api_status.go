@@ -1,32 +1,29 @@
 package main
 
 import (
-	"cmp"
 	"crypto/sha256"
 	_ "embed"
 	"encoding/base64"
 	"math"
 	"net/http"
 	"net/netip"
-	"runtime/debug"
 	"slices"
 	"strings"
 	"time"
 )
 
-// version is set by the linker in a release.
-var version string
+//go:embed CHANGELOG.md
+var changelog string
 
-// ownVersion is the version of this program; without the linker's, the build
-// information's, which has the revision in it.
-var ownVersion = cmp.Or(version, builtFrom())
+// ownVersion is the version of this program: the first one of CHANGELOG.md, from
+// which deploy/version reads it too.
+var ownVersion = newestVersion(changelog)
 
-func builtFrom() string {
-	info, ok := debug.ReadBuildInfo()
-	if !ok {
-		return "(devel)"
-	}
-	return info.Main.Version
+func newestVersion(changelog string) string {
+	_, after, _ := strings.Cut(changelog, "\n## ")
+	heading, _, _ := strings.Cut(after, "\n")
+	version, _, _ := strings.Cut(heading, " ")
+	return version
 }
 
 // statusBody is the status object (docs/openapi.yaml). A nil is null: never reported, or
@@ -206,7 +203,7 @@ func render(s snapshot) statusBody {
 		Armable:     s.armable,
 		Unhealthy:   t.health.unhealthy(),
 		Done:        s.done,
-		Vehicle:     orNull(shown, vehicleBody{autopilotName(t.id.autopilot), lowerName(t.id.typ.String(), "MAV_TYPE_"), word(t.id.version), t.id.system}),
+		Vehicle:     orNull(shown, vehicleBody{autopilotName(t.id.autopilot), lowerName(t.id.typ.String(), "MAV_TYPE_"), word(t.id.version.String()), t.id.system}),
 		Position:    orNull(p.came(), positionBody{number(p.lat, 7), number(p.lon, 7), number(p.relative, 2), number(p.amsl, 2), number(p.heading, 2), age(now, p.at)}),
 		Velocity:    orNull(v.came(), velocityBody{number(v.north, 2), number(v.east, 2), number(v.down, 2), number(v.ground, 2), number(v.air, 2), number(v.climb, 2), age(now, v.at)}),
 		Attitude:    orNull(a.came(), attitudeBody{number(a.roll, 1), number(a.pitch, 1), number(a.yaw, 1), age(now, a.at)}),

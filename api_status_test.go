@@ -12,6 +12,8 @@ import (
 	"math"
 	"net"
 	"net/http"
+	"os"
+	"os/exec"
 	"regexp"
 	"slices"
 	"strings"
@@ -89,7 +91,7 @@ var holdingInAir = &minimal.MessageHeartbeat{
 }
 
 // neverHeard is the status before the first heartbeat: nothing is known.
-const neverHeard = `{"version":"(devel)","online":false,"mode":"manual","vehicle_mode":null,
+var neverHeard = `{"version":"` + ownVersion + `","online":false,"mode":"manual","vehicle_mode":null,
 "armed":null,"in_air":null,"landed_state":null,"state":null,"failsafe":null,
 "armable":null,"unhealthy":null,"done":null,
 "vehicle":null,"position":null,"velocity":null,"attitude":null,"battery":null,"gps":null,"home":null,"target":null,
@@ -131,7 +133,7 @@ func TestStatusShowsEverythingThatTheVehicleReports(t *testing.T) {
 		time.Sleep(50 * time.Millisecond)
 		v.say(&common.MessageAttitude{Roll: 0.4 * math.Pi / 180, Pitch: -1.1 * math.Pi / 180, Yaw: -178.5 * math.Pi / 180})
 		time.Sleep(50 * time.Millisecond)
-		v.wantStatus(`{"version":"(devel)","online":true,"mode":"hold","vehicle_mode":"AUTO.LOITER",
+		v.wantStatus(`{"version":"` + ownVersion + `","online":true,"mode":"hold","vehicle_mode":"AUTO.LOITER",
 "armed":true,"in_air":true,"landed_state":"in_air","state":"active","failsafe":false,
 "armable":true,"unhealthy":["gps"],"done":null,
 "vehicle":{"autopilot":"px4","type":"quadrotor","version":"1.17.0","system_id":1},
@@ -193,14 +195,14 @@ func TestStatusOfALostVehicleIsItsLastKnownWithAges(t *testing.T) {
 	withScript(t, func(v *scriptedVehicle) {
 		v.say(holdingInAir, &common.MessageAttitude{Roll: 0.5})
 		time.Sleep(2900 * time.Millisecond)
-		if r := call(v.handler, "GET", "/api/drone/status", nil); !strings.Contains(r.body, `{"version":"(devel)","online":true,`) {
+		if r := call(v.handler, "GET", "/api/drone/status", nil); !strings.Contains(r.body, `{"version":"`+ownVersion+`","online":true,`) {
 			t.Errorf("offline 2.9 s after a heartbeat: %s", r.body)
 		}
 		time.Sleep(200 * time.Millisecond)
 		r := call(v.handler, "GET", "/api/drone/status", nil)
 		r.wantOK(t)
 		for _, want := range []string{
-			`{"version":"(devel)","online":false,"mode":"hold","vehicle_mode":"AUTO.LOITER","armed":true,`,
+			`{"version":"` + ownVersion + `","online":false,"mode":"hold","vehicle_mode":"AUTO.LOITER","armed":true,`,
 			`"attitude":{"roll":28.6,"pitch":0,"yaw":0,"age":3.1}`, `"heartbeat_age":3.1,`,
 		} {
 			if !strings.Contains(r.body, want) {
@@ -724,6 +726,32 @@ func TestThePageKnowsTheVersionThatItBelongsTo(t *testing.T) {
 	page := call(silent(), "GET", "/api/drone/status", nil, "Accept", "text/html").body
 	if want := `<meta name="version" content="` + s.Version + `">`; strings.Count(page, want) != 1 {
 		t.Errorf("no %s in the page", want)
+	}
+}
+
+// A copy of the source may lack the history; the page of changes is in each.
+func TestTheVersionIsTheNewestOfTheChanges(t *testing.T) {
+	text, err := os.ReadFile("CHANGELOG.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var versions [][3]int
+	for i, m := range regexp.MustCompile(`(?m)^## (.*)$`).FindAllStringSubmatch(string(text), -1) {
+		var v [3]int
+		if n, _ := fmt.Sscanf(m[1], "v%d.%d.%d", &v[0], &v[1], &v[2]); n != 3 {
+			t.Errorf("%q does not begin with a version", m[1])
+		}
+		if i > 0 && slices.Compare(v[:], versions[i-1][:]) >= 0 {
+			t.Errorf("%v stands below %v", v, versions[i-1])
+		}
+		versions = append(versions, v)
+	}
+	if len(versions) == 0 || ownVersion != fmt.Sprintf("v%d.%d.%d", versions[0][0], versions[0][1], versions[0][2]) {
+		t.Errorf("the version is %q, the changes begin with %v", ownVersion, versions)
+	}
+	out, err := exec.Command("deploy/version").Output()
+	if err != nil || string(out) != ownVersion+"\n" {
+		t.Errorf("deploy/version prints %q, %v; the program is %s", out, err, ownVersion)
 	}
 }
 

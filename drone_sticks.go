@@ -5,6 +5,7 @@ import (
 	"log/slog"
 	"math"
 	"net/netip"
+	"slices"
 	"time"
 
 	"github.com/bluenviron/gomavlib/v3/pkg/dialects/common"
@@ -14,8 +15,8 @@ import (
 func (d *drone) facts(now time.Time) stickFacts {
 	b, t := &d.tel.beat, d.cmd.current()
 	f := stickFacts{
-		now: now, firmware: d.firmware(), mode: d.machine.mode, custom: b.custom,
-		failsafe: b.failsafe, trip: d.cmd.acks.trip,
+		now: now, online: d.online, firmware: d.firmware(), mode: d.machine.mode, custom: b.custom,
+		trip:     d.cmd.acks.trip,
 		busy:     len(d.cmd.tasks) > 0,
 		entering: t != nil && t.request.entersSticks() || d.machine.claimed(now, func(to *order) bool { return to.mode.flownBySticks() }) >= 0,
 	}
@@ -24,12 +25,6 @@ func (d *drone) facts(now time.Time) stickFacts {
 		f.flight = aloft
 	case b.armed:
 		f.flight = armedOnGround
-	}
-	switch {
-	case d.online && now.Sub(d.cmd.acks.heard) < 2*targetEvery:
-		f.reach = reachBoth
-	case d.online:
-		f.reach = reachUs
 	}
 	return f
 }
@@ -68,18 +63,50 @@ func (d *drone) outgoing(a axes) outgoing {
 	return outgoing{msg: m}
 }
 
-// hearParam takes a parameter, and warns of a line that is too slow for PX4 to report a
-// mode that stands for 40 ms (docs/autopilots.md, "PX4: moving sticks and a pilot").
+// hearParam takes a parameter.
 func (d *drone) hearParam(m *common.MessageParamValue) {
-	_, again := d.params.told[m.ParamId]
-	v, ours := d.params.hear(m)
-	if !ours {
+	if v, ours := d.params.hear(m); ours {
+		d.sticks.src.hearParam(m.ParamId, v)
+		d.speakAsStation()
+	}
+}
+
+// warnings are what a pilot must know of how this PX4 is set, before he needs it.
+func (d *drone) warnings() (list []string) {
+	if d.firmware() != px4 {
+		return nil
+	}
+	if why := d.sticks.src.noSticks(); why != "" {
+		list = append(list, why)
+	}
+	if why := d.sticks.src.deafens(); why != "" && d.sticks.phase != stickOff {
+		list = append(list, why)
+	}
+	if !d.sticks.src.overrides(px4) {
+		return list
+	}
+	// A switch that is undone stands for 40 ms at most (docs/autopilots.md, "PX4: moving
+	// sticks and a pilot").
+	switch baud := d.link.state().baud; {
+	case d.handshake.refusedLive():
+		list = append(list, "this PX4 does not report its mode live: a pilot's switch that the client's moving sticks undo does not show; set COM_RC_OVERRIDE to 0")
+	case baud > 0 && baud < 921600:
+		list = append(list, fmt.Sprintf("at %d baud a pilot's switch that the client's moving sticks undo rarely shows: set COM_RC_OVERRIDE to 0, or the line to 921600 baud", baud))
+	}
+	return list
+}
+
+// warn tells each warning once, until the autopilot restarts. What the vehicle has not
+// answered by the end of the handshake has its default, and an unknown version is old.
+func (d *drone) warn() {
+	if !d.online || d.handshake.running {
 		return
 	}
-	d.sticks.src.hearParam(m.ParamId, v)
-	baud := d.link.state().baud
-	if !again && m.ParamId == "COM_RC_OVERRIDE" && d.sticks.src.overrides(d.firmware()) && baud > 0 && baud < 921600 {
-		d.tell(fmt.Sprintf("at %d baud a pilot's switch that the client's moving sticks undo rarely shows: set COM_RC_OVERRIDE to 0, or the line to 921600 baud", baud))
+	for _, text := range d.warnings() {
+		if !slices.Contains(d.warned, text) {
+			d.warned = append(d.warned, text)
+			d.tell(text)
+		}
 	}
 }
 
@@ -192,17 +219,4 @@ func (d *drone) leaveSticks(f stickFacts) {
 		d.sticks.acts.send = true
 	}
 	d.act()
-}
-
-// givePilot sets the mode for a pilot that our sticks took from him. His wish is
-// older than every other, so that it is sent as what nobody asks for now.
-func (d *drone) givePilot(custom uint32) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	mode, name := px4.reported(custom)
-	set := px4.setMode(mode, custom)
-	set.sticks = sticksStill
-	if err := d.cmd.doOwn(plan{steps: []step{set}}, request{setMode: true, mode: mode}); err != nil {
-		d.tell("the pilot's mode " + name + " could not be set for him: " + err.Error())
-	}
 }

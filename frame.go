@@ -12,7 +12,6 @@ import (
 	"github.com/bluenviron/gomavlib/v3/pkg/dialects/minimal"
 	"github.com/bluenviron/gomavlib/v3/pkg/frame"
 	"github.com/bluenviron/gomavlib/v3/pkg/message"
-	"github.com/bluenviron/gomavlib/v3/pkg/streamwriter"
 	"github.com/bluenviron/gomavlib/v3/pkg/x25"
 )
 
@@ -69,7 +68,7 @@ func newDialect(messages ...message.Message) *dialect.ReadWriter {
 // PX4 must hear a ground station from to send its texts; the autopilot's.
 const (
 	componentID = byte(minimal.MAV_COMP_ID_ONBOARD_COMPUTER4)
-	knockID     = byte(minimal.MAV_COMP_ID_MISSIONPLANNER)
+	stationID   = byte(minimal.MAV_COMP_ID_MISSIONPLANNER)
 	autopilotID = byte(minimal.MAV_COMP_ID_AUTOPILOT1)
 )
 
@@ -280,24 +279,32 @@ func (f rawFrame) decode() (message.Message, error) {
 // sender encodes messages as one system and component, with a sequence of its
 // own. It is the writer goroutine's.
 type sender struct {
-	stream streamwriter.Writer
-	out    bytes.Buffer // the last frame
+	writer            frame.Writer
+	system, component byte
+	seq               byte         // of the next frame
+	out               bytes.Buffer // the last frame
 }
 
 func newSender(system, component byte) *sender {
-	s := &sender{}
-	fw := &frame.Writer{ByteWriter: &s.out, DialectRW: dialectRW}
-	s.stream = streamwriter.Writer{FrameWriter: fw, Version: streamwriter.V2, SystemID: system, ComponentID: component}
-	if err := errors.Join(fw.Initialize(), s.stream.Initialize()); err != nil {
-		panic(err) // only for a system id of 0
+	s := &sender{system: system, component: component}
+	s.writer = frame.Writer{ByteWriter: &s.out, DialectRW: dialectRW}
+	if err := s.writer.Initialize(); err != nil {
+		panic(err) // it has what it needs
 	}
 	return s
 }
 
 // encode returns the frame of a message; it is good until the next one.
 func (s *sender) encode(m message.Message) ([]byte, error) {
+	codec := dialectRW.GetMessage(m.GetID())
+	if codec == nil {
+		return nil, errors.New("it is not in the dialect")
+	}
 	s.out.Reset()
-	if err := s.stream.Write(m); err != nil {
+	f := &frame.V2Frame{SequenceNumber: s.seq, SystemID: s.system, ComponentID: s.component, Message: codec.Write(m, true)}
+	f.Checksum = f.GenerateChecksum(codec.CRCExtra())
+	s.seq++
+	if err := s.writer.Write(f); err != nil {
 		return nil, err
 	}
 	return s.out.Bytes(), nil

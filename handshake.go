@@ -15,6 +15,7 @@ import (
 const (
 	handshakeAgain = 5 * time.Second         // after one that was not answered
 	forgetful      = 5 * time.Second         // without an attitude: the autopilot has forgotten the streams
+	liveLost       = time.Second             // without a live report, which comes twice a second by itself: it is asked for again
 	liveAfter      = 1500 * time.Millisecond // without a live report, the vehicle has forgotten that too
 	aheadFor       = 100 * time.Millisecond  // CURRENT_MODE is ahead of HEARTBEAT by 15 ms
 	liveGap        = 500 * time.Millisecond  // between two HEARTBEATs that are live
@@ -60,6 +61,9 @@ type handshake struct {
 	promised bool      // the vehicle accepted to send live reports
 	live     time.Time // when the last live report came
 	beat     time.Time // when the last HEARTBEAT came
+
+	counts   map[uint32]int // of the counted streams' messages
+	counting time.Time      // since when
 }
 
 // liveStream is the message by which a vehicle reports its mode live. PX4 sends
@@ -74,6 +78,11 @@ func (h *handshake) liveStream() stream {
 	return stream{idHeartbeat, 20}
 }
 
+// refusedLive reports whether the vehicle has refused to send live reports.
+func (h *handshake) refusedLive() bool {
+	return !h.running && !h.promised && !slices.Contains(h.left, h.liveStream())
+}
+
 // begin asks the vehicle everything. What it told of its parameters counts until it
 // tells them anew.
 func (h *handshake) begin() {
@@ -84,7 +93,7 @@ func (h *handshake) begin() {
 	} else {
 		h.left = append(h.left, stream{idRCChannels, 1}) // only that there is a transmitter
 	}
-	h.again, h.promised = true, false
+	h.again, h.promised, h.counting = true, false, time.Time{}
 	h.start()
 }
 
@@ -121,16 +130,36 @@ func (h *handshake) tick(now time.Time) (next time.Time) {
 	// An autopilot that started again within 3 s has forgotten the streams; another
 	// program may have ended one.
 	silent := func(g group) bool { return !g.at.IsZero() && now.Sub(g.at) > forgetful }
-	asked := []group{h.tel.attitude.group, h.tel.position.group, h.tel.landed.group, h.tel.battery.group}
-	forgot := h.promised && now.Sub(h.live) >= liveAfter
-	if (forgot || slices.ContainsFunc(asked, silent)) && now.Sub(h.met) > 2*forgetful {
+	asked := []group{h.tel.attitude.group, h.tel.position.group, h.tel.landed.group, h.tel.battery.group, h.tel.home.group, h.tel.gps.group, {h.tel.velocity.hudAt}}
+	forgot := h.promised && now.Sub(h.live) >= liveLost
+	if (forgot || h.slow(now) || slices.ContainsFunc(asked, silent)) && now.Sub(h.met) > 2*forgetful {
 		h.begin()
 		return time.Time{}
 	}
 	if h.promised {
-		next = now.Add(liveAfter)
+		next = now.Add(liveLost)
 	}
 	return sooner(next, h.retry)
+}
+
+// counted are the streams whose rate is watched: rules rest on them.
+var counted = []stream{{idPosition, 10}, {idAttitude, 10}, {idExtendedState, 4}}
+
+// count counts a message of the vehicle.
+func (h *handshake) count(id uint32) { h.counts[id]++ }
+
+// slow reports, every 5 s, whether one of the counted streams comes at less than half of
+// its rate: another program has slowed it.
+func (h *handshake) slow(now time.Time) (slow bool) {
+	if now.Sub(h.counting) < forgetful {
+		return false
+	}
+	for _, s := range counted {
+		n, within := h.counts[s.id], now.Sub(h.counting)
+		slow = slow || n > 0 && !h.counting.IsZero() && float64(n) < float64(s.hz)*within.Seconds()/2
+	}
+	h.counts, h.counting = make(map[uint32]int), now
+	return slow
 }
 
 // run asks everything that is left, and again what was not answered.
@@ -172,7 +201,7 @@ func (h *handshake) ask() {
 	}
 	began := time.Now()
 	t.ask(3, func() { h.cmd.acks.request(idHome) }, func() bool { return h.tel.home.at.After(began) })
-	t.ask(3, func() { h.cmd.acks.request(idVersion) }, func() bool { return h.tel.id.version != "" })
+	t.ask(3, func() { h.cmd.acks.request(idVersion) }, func() bool { return h.tel.id.version != 0 })
 	for _, name := range names {
 		h.params.sure(t, name)
 	}
@@ -216,7 +245,7 @@ type parameters struct {
 // parameterNames are those of each vehicle, by their present and newer names.
 var parameterNames = map[firmware][]string{
 	px4:       {"COM_RC_IN_MODE", "COM_RC_OVERRIDE", "NAV_DLL_ACT"},
-	copter:    {"SYSID_MYGCS", "MAV_GCS_SYSID", "FS_GCS_ENABLE", "WPNAV_SPEED"},
+	copter:    {"SYSID_MYGCS", "MAV_GCS_SYSID", "FS_GCS_ENABLE", "WPNAV_SPEED", "WP_SPD"},
 	quadPlane: {"SYSID_MYGCS", "MAV_GCS_SYSID", "FS_GCS_ENABL", "Q_GUIDED_MODE", "WP_LOITER_RAD"},
 	plane:     {"SYSID_MYGCS", "MAV_GCS_SYSID", "FS_GCS_ENABL", "WP_LOITER_RAD", "TKOFF_ALT"},
 }
@@ -293,8 +322,11 @@ func (p *parameters) takeoffAltitude() float64 {
 
 // cruise is the speed of a goto on a Copter that names none, in m/s.
 func (p *parameters) cruise() float64 {
-	if v := p.told["WPNAV_SPEED"]; v > 0 {
-		return v / 100 // cm/s
+	if v := p.told["WP_SPD"]; v > 0 { // m/s, from 4.8-dev on
+		return v
+	}
+	if v := p.told["WPNAV_SPEED"]; v > 0 { // cm/s
+		return v / 100
 	}
 	return 10
 }

@@ -94,15 +94,15 @@ func TestTheParametersThatRulesRestOnAreReadAtTheGreeting(t *testing.T) {
 		{"px4, a negative one", px4Beat(), map[string]float64{"COM_RC_IN_MODE": -1, "COM_RC_OVERRIDE": 3, "NAV_DLL_ACT": 0},
 			"COM_RC_IN_MODE COM_RC_OVERRIDE NAV_DLL_ACT", "map[COM_RC_IN_MODE:-1 COM_RC_OVERRIDE:3 NAV_DLL_ACT:0] sticks as 255, -1 3 0"},
 		{"copter", copterBeat(), map[string]float64{"SYSID_MYGCS": 245, "FS_GCS_ENABLE": 1, "WPNAV_SPEED": 500},
-			"SYSID_MYGCS MAV_GCS_SYSID FS_GCS_ENABLE WPNAV_SPEED MAV_GCS_SYSID", "map[FS_GCS_ENABLE:1 SYSID_MYGCS:245 WPNAV_SPEED:500] sticks as 245, 3 1 1"},
-		{"a newer copter", copterBeat(), map[string]float64{"MAV_GCS_SYSID": 244, "FS_GCS_ENABLE": 0, "WPNAV_SPEED": 500},
-			"SYSID_MYGCS MAV_GCS_SYSID FS_GCS_ENABLE WPNAV_SPEED SYSID_MYGCS", "map[FS_GCS_ENABLE:0 MAV_GCS_SYSID:244 WPNAV_SPEED:500] sticks as 244, 3 1 0"},
+			"SYSID_MYGCS MAV_GCS_SYSID FS_GCS_ENABLE WPNAV_SPEED WP_SPD MAV_GCS_SYSID MAV_GCS_SYSID WP_SPD", "map[FS_GCS_ENABLE:1 SYSID_MYGCS:245 WPNAV_SPEED:500] sticks as 245, 3 1 1"},
+		{"a newer copter", copterBeat(), map[string]float64{"MAV_GCS_SYSID": 244, "FS_GCS_ENABLE": 0, "WP_SPD": 5},
+			"SYSID_MYGCS MAV_GCS_SYSID FS_GCS_ENABLE WPNAV_SPEED WP_SPD SYSID_MYGCS SYSID_MYGCS WPNAV_SPEED", "map[FS_GCS_ENABLE:0 MAV_GCS_SYSID:244 WP_SPD:5] sticks as 244, 3 1 0"},
 		{"a plane", wing, map[string]float64{"SYSID_MYGCS": 255, "MAV_GCS_SYSID": 255, "FS_GCS_ENABL": 1, "WP_LOITER_RAD": -80, "TKOFF_ALT": 30},
 			"SYSID_MYGCS MAV_GCS_SYSID FS_GCS_ENABL WP_LOITER_RAD TKOFF_ALT", "map[FS_GCS_ENABL:1 MAV_GCS_SYSID:255 SYSID_MYGCS:255 TKOFF_ALT:30 WP_LOITER_RAD:-80] sticks as 255, 3 1 1"},
 		{"a quadplane", vtol, map[string]float64{"SYSID_MYGCS": 255, "MAV_GCS_SYSID": 255, "FS_GCS_ENABL": 0, "Q_GUIDED_MODE": 1, "WP_LOITER_RAD": 60},
 			"SYSID_MYGCS MAV_GCS_SYSID FS_GCS_ENABL Q_GUIDED_MODE WP_LOITER_RAD", "map[FS_GCS_ENABL:0 MAV_GCS_SYSID:255 Q_GUIDED_MODE:1 SYSID_MYGCS:255 WP_LOITER_RAD:60] sticks as 255, 3 1 0"},
 		{"nobody answers", copterBeat(), nil,
-			"SYSID_MYGCS MAV_GCS_SYSID FS_GCS_ENABLE WPNAV_SPEED SYSID_MYGCS SYSID_MYGCS MAV_GCS_SYSID MAV_GCS_SYSID FS_GCS_ENABLE FS_GCS_ENABLE WPNAV_SPEED WPNAV_SPEED",
+			"SYSID_MYGCS MAV_GCS_SYSID FS_GCS_ENABLE WPNAV_SPEED WP_SPD SYSID_MYGCS SYSID_MYGCS MAV_GCS_SYSID MAV_GCS_SYSID FS_GCS_ENABLE FS_GCS_ENABLE WPNAV_SPEED WPNAV_SPEED WP_SPD WP_SPD",
 			"map[] sticks as 255, 3 1 0"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -138,9 +138,15 @@ func TestAVehicleThatDoesNotAnswerTheHandshakeIsAskedUntilItDoes(t *testing.T) {
 			t.Errorf("asked for intervals %d times in a minute", n)
 		}
 		b.change(func() { b.deaf = false })
-		time.Sleep(time.Minute)
+		for range 60 {
+			b.say(&common.MessageHomePosition{Altitude: 488000})
+			time.Sleep(time.Second)
+		}
 		n = len(b.commands(common.MAV_CMD_SET_MESSAGE_INTERVAL))
-		time.Sleep(time.Minute)
+		for range 60 { // as it was asked to
+			b.say(&common.MessageHomePosition{Altitude: 488000})
+			time.Sleep(time.Second)
+		}
 		lineEqual(t, "more questions after the answers", len(b.commands(common.MAV_CMD_SET_MESSAGE_INTERVAL))-n, 0)
 	})
 }
@@ -195,16 +201,21 @@ func TestASlowSerialLineHasItsReportsAtHalfTheRate(t *testing.T) {
 	}
 }
 
-// PX4 does not report a mode there that stands for 40 ms.
-func TestASlowSerialLineIsToldOfWhereSticksUndoAPilotsSwitch(t *testing.T) {
+// A slow line does not bring a mode that stands for 40 ms, nor does a PX4 without
+// CURRENT_MODE.
+func TestAWarningSaysWhereSticksUndoAPilotsSwitchUnseen(t *testing.T) {
 	for _, c := range []struct {
 		baud     int64
+		live     bool
 		override float64
 		told     bool
-	}{{57600, 1, true}, {115200, 3, true}, {57600, 2, false}, {921600, 1, false}, {0, 1, false}} {
+	}{
+		{57600, true, 1, true}, {115200, true, 3, true}, {57600, true, 2, false}, {921600, true, 1, false}, {0, true, 1, false},
+		{921600, false, 1, true}, {57600, false, 1, true}, {921600, false, 0, false},
+	} {
 		inLinkBubble(t, func(t *testing.T) {
 			b := newLineBench(t, px4Beat(), func(b *lineBench) {
-				b.link.device.line = atBaud(c.baud)
+				b.link.device.line, b.live = atBaud(c.baud), c.live
 				b.params["COM_RC_OVERRIDE"] = c.override
 			})
 			b.settle()
@@ -216,7 +227,7 @@ func TestASlowSerialLineIsToldOfWhereSticksUndoAPilotsSwitch(t *testing.T) {
 			for _, m := range b.status().tel.texts.last {
 				n += strings.Count(m.text, "COM_RC_OVERRIDE")
 			}
-			lineEqual(t, fmt.Sprintf("messages at %d baud with %g", c.baud, c.override), n, map[bool]int{true: 1}[c.told])
+			lineEqual(t, fmt.Sprintf("messages at %d baud, live %v, with %g", c.baud, c.live, c.override), n, map[bool]int{true: 1}[c.told])
 		})
 	}
 }

@@ -357,6 +357,7 @@ type lineBench struct {
 	boot   uint32                     // ms: of the attitude that comes with each beat; 0: none comes
 	stall  bool                       // the next port takes no writes
 	deaf   bool                       // questions and the greeting are not answered
+	live   bool                       // the interval of the live reports is accepted
 	lag    time.Duration              // of these answers
 	params map[string]float64         // what PARAM_REQUEST_READ is answered for
 	shown  map[uint32]message.Message // what REQUEST_MESSAGE brings beside the heartbeat
@@ -444,7 +445,7 @@ func (b *lineBench) take(m lineMessage) {
 	try := b.tries[id]
 	b.tries[id]++
 	switch ack := (&common.MessageCommandAck{Command: common.MAV_CMD(id)}); {
-	case id == 511 && (uint32(param1) == idCurrentMode || uint32(param1) == idHeartbeat): // it has no live reports
+	case id == 511 && !b.live && (uint32(param1) == idCurrentMode || uint32(param1) == idHeartbeat): // it has no live reports
 		ack.Result = common.MAV_RESULT_DENIED
 		b.reply(ack)
 	case id == 511:
@@ -739,6 +740,40 @@ type flight struct {
 
 // object is a JSON object of an answer.
 type object = map[string]any
+
+// An older PX4 flies in two ways: as the flavour simPX4Old, which is 1.14, and as
+// simPX4 with olderPX4 for prepare, which is any release.
+func init() {
+	simMore[simPX4Old] = func(s *simulator) {
+		s.flavour, s.simVehicle = simPX4, simPX4Vehicle
+		s.brain = &simPX4Brain{simulator: s}
+		olderPX4(simPX4v14)(s)
+	}
+}
+
+// olderPX4 makes a simulated PX4 a release of before: simPX4v14, simPX4v15 or
+// simPX4v16.
+func olderPX4(release uint32) func(*simulator) {
+	return func(s *simulator) { s.version = release | 255 }
+}
+
+// newerCopter makes a simulated Copter a release after 4.6: its parameters have
+// other names.
+func newerCopter(r release) func(*simulator) {
+	return func(s *simulator) {
+		s.version = uint32(r.major)<<24 | uint32(r.minor)<<16
+		rename := func(old, new string, of float64) {
+			s.params[new] = s.params[old] * of
+			delete(s.params, old)
+		}
+		if !r.before(release{4, 7}) {
+			rename("SYSID_MYGCS", "MAV_GCS_SYSID", 1)
+		}
+		if !r.before(release{4, 8}) {
+			rename("WPNAV_SPEED", "WP_SPD", 0.01)
+		}
+	}
+}
 
 // fly runs a flight in a bubble of virtual time. prepare, which may be nil, sets
 // the simulator's switches before it boots.

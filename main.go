@@ -13,7 +13,7 @@
 //
 // A command is answered when the autopilot shows what was asked for.
 //
-//	mavrest -device /dev/serial0
+//	mavrest -device auto
 //	mavrest -device udpin://0.0.0.0:14540 -port 8080
 //	mavrest -device sim -port 8080
 //
@@ -35,6 +35,7 @@ import (
 	"os/signal"
 	"runtime"
 	"runtime/debug"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -107,7 +108,7 @@ func parseFlags(args []string, out io.Writer) (options, error) {
 	case o.version:
 		return o, nil
 	case o.device == "":
-		return o, errors.New("no -device given; name the autopilot's port (-device /dev/serial0), or fly the built-in simulator (-device sim)")
+		return o, errors.New("no -device given; let mavrest look for the autopilot (-device auto), name its port (-device /dev/serial0), or fly the built-in simulator (-device sim)")
 	case o.baud < 0:
 		return o, fmt.Errorf("-baud %d: want a baud rate, or 0 to find it", o.baud)
 	case o.port < 0 || o.port > 65535:
@@ -121,14 +122,16 @@ func parseFlags(args []string, out io.Writer) (options, error) {
 const usage = `mavrest - a REST API for a drone, on its companion board
 
   -device name   The autopilot's port; it must be given.
+                   auto                     look for it: an autopilot on USB, else
+                                            /dev/serial0, ttyAMA0, ttyTHS1, ttyTHS0
                    /dev/serial0             a serial device
                    udpin://0.0.0.0:14540    listen for it on UDP
                    udpout://10.0.0.2:14550  talk to it on UDP
                    tcp://127.0.0.1:5760     connect to it on TCP
                    sim, sim:ardupilot       a simulated drone: nothing real flies
   -baud rate     Baud rate of the serial device. 0, the default, listens at the
-                 usual rates until MAVLink is heard, up to 11 s; give the rate to
-                 be online at once.
+                 usual rates until MAVLink is heard, up to 11 s a port; give the
+                 rate to be online at once.
   -port number   TCP port of the API, default 80. Below 1024 it needs root or
                  CAP_NET_BIND_SERVICE.
   -bind address  Only listen on this address; by default on all of the board's,
@@ -147,18 +150,25 @@ const usage = `mavrest - a REST API for a drone, on its companion board
   -v             Log every stick input and every text of the autopilot too.
   -version       Print the version and exit.
 
+  mavrest -device auto
   mavrest -device /dev/serial0 -baud 921600
   mavrest -device udpin://0.0.0.0:14540 -port 8080 -host drone.example.org
   mavrest -device sim -port 8080
 `
 
-// buildVersion is the version, and the Go version and platform it was built with.
+// buildVersion is the version, and the Go version and platform it was built with; the
+// commit where it was built from one.
 func buildVersion() string {
 	v := fmt.Sprintf("mavrest %s %s %s/%s", ownVersion, runtime.Version(), runtime.GOOS, runtime.GOARCH)
 	if info, ok := debug.ReadBuildInfo(); ok {
 		for _, s := range info.Settings {
-			if s.Key == "GOARM" {
+			switch {
+			case s.Key == "GOARM":
 				v += " v" + s.Value
+			case s.Key == "vcs.revision":
+				v += fmt.Sprintf(", commit %.12s", s.Value)
+			case s.Key == "vcs.modified" && s.Value == "true":
+				v += " with changes"
 			}
 		}
 	}
@@ -201,17 +211,18 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	droneCtx, stopDrone := context.WithCancel(context.WithoutCancel(ctx))
 	defer stopDrone()
 	d := newDrone(dev, byte(o.system), o.gcs)
+	slog.Info("listening", "address", listener.Addr().String(), "device", dev.name, "api", documented)
+	site := newSite(listener.Addr())
 	droneEnded := make(chan struct{})
 	running.Go(func() {
 		defer close(droneEnded)
 		d.run(droneCtx)
 	})
 	server := newServer(newHandler(d, admitted(o)))
-	tell := supervise(droneCtx, d, &running)
-	slog.Info("listening", "address", listener.Addr().String(), "device", dev.name, "api", documented)
+	tell := supervise(droneCtx, d, site, &running)
 	served := make(chan error, 1)
 	running.Go(func() { served <- server.Serve(newBoundedListener(listener, maxConnections)) })
-	tell("READY=1")
+	tell("READY=1\nSTATUS=" + strings.Join(site.urls(), " "))
 	select {
 	case <-ctx.Done():
 		slog.Info("stopping")
@@ -275,18 +286,80 @@ func listenError(err error, o options) error {
 	return fmt.Errorf("-bind %s -port %d: %s; -bind takes an address of this board", o.bind, o.port, strings.TrimPrefix(err.Error(), "listen "))
 }
 
-// statusEvery is how often systemd is told, or four times in a shorter period of its
-// watchdog.
+// site knows where the drone's page is: what to open is logged.
+type site struct {
+	listen *net.TCPAddr
+	logged []string // URLs
+}
+
+// newSite logs the URLs that are known at the start.
+func newSite(listen net.Addr) *site {
+	s := &site{listen: listen.(*net.TCPAddr)}
+	s.urls()
+	return s
+}
+
+// urls returns what to open at this moment, and logs what is new: at boot most
+// addresses come later.
+func (s *site) urls() []string {
+	own, _ := net.InterfaceAddrs() // without them it has its name
+	name, _ := os.Hostname()
+	if _, err := os.Stat("/run/avahi-daemon/socket"); err == nil && !strings.Contains(name, ".") {
+		name += ".local"
+	}
+	list := urlsOf(s.listen, own, name)
+	for _, url := range list {
+		if !slices.Contains(s.logged, url) {
+			s.logged = append(s.logged, url)
+			slog.Info("open in a browser, or with curl", "url", url)
+		}
+	}
+	return list
+}
+
+// urlsOf is what to open: the machine's name, and each of its own addresses at which
+// it listens.
+func urlsOf(listen *net.TCPAddr, own []net.Addr, name string) (list []string) {
+	add := func(host string) {
+		if listen.Port != 80 {
+			host = net.JoinHostPort(host, strconv.Itoa(listen.Port))
+		} else if strings.Contains(host, ":") {
+			host = "[" + host + "]"
+		}
+		list = append(list, "http://"+host+"/api/drone/status")
+	}
+	if !listen.IP.IsUnspecified() {
+		add(listen.IP.String())
+		return list
+	}
+	if name != "" {
+		add(name)
+	}
+	for _, wantV4 := range []bool{true, false} {
+		for _, a := range own {
+			n, ok := a.(*net.IPNet)
+			// A link-local address of version 6 needs a zone, which no browser takes.
+			if ok && (n.IP.To4() != nil) == wantV4 && !n.IP.IsLoopback() && (wantV4 || listen.IP.To4() == nil && n.IP.IsGlobalUnicast()) {
+				add(n.IP.String())
+			}
+		}
+	}
+	return list
+}
+
+// statusEvery is how often systemd is told and addresses are looked for, or four
+// times in a shorter period of its watchdog.
 const statusEvery = 2500 * time.Millisecond
 
-// supervise tells systemd of the link and that it lives, as sd_notify(3) does, until
-// ctx is done, and returns what tells it more. Without a NOTIFY_SOCKET it is silent.
-func supervise(ctx context.Context, d *drone, running *sync.WaitGroup) (tell func(state string)) {
+// supervise logs new addresses and tells systemd of the link and that it lives, as
+// sd_notify(3) does, until ctx is done, and returns what tells it more. Without a
+// NOTIFY_SOCKET nothing is told.
+func supervise(ctx context.Context, d *drone, where *site, running *sync.WaitGroup) (tell func(state string)) {
 	socket := os.Getenv("NOTIFY_SOCKET")
-	if socket == "" {
-		return func(string) {}
-	}
 	tell = func(state string) {
+		if socket == "" {
+			return
+		}
 		c, err := net.Dial("unixgram", socket)
 		if err == nil {
 			_, err = c.Write([]byte(state))
@@ -307,7 +380,7 @@ func supervise(ctx context.Context, d *drone, running *sync.WaitGroup) (tell fun
 		for {
 			select {
 			case <-ticker.C:
-				tell(signOfLife(d, period))
+				tell(signOfLife(d, where.urls(), period))
 			case <-ctx.Done():
 				return
 			}
@@ -317,9 +390,10 @@ func supervise(ctx context.Context, d *drone, running *sync.WaitGroup) (tell fun
 }
 
 // signOfLife is what systemd is told of the drone: that it lives, unless its clock
-// has not run for half the watchdog's period (0: systemd has none), and its state.
-func signOfLife(d *drone, period time.Duration) string {
-	state := "STATUS=" + d.summary()
+// has not run for half the watchdog's period (0: systemd has none), its state, and
+// what to open.
+func signOfLife(d *drone, urls []string, period time.Duration) string {
+	state := "STATUS=" + d.summary() + "; " + strings.Join(urls, " ")
 	if time.Since(time.Unix(0, d.clock.beat.Load())) < period/2 {
 		state += "\nWATCHDOG=1"
 	}

@@ -230,7 +230,7 @@ func TestProgramTakesItsDeviceWhenItIsThere(t *testing.T) {
 	var lines []string
 	for line := range strings.Lines(log) {
 		_, line, _ = strings.Cut(line, "level=")
-		if !strings.Contains(line, "msg=listening") {
+		if !strings.Contains(line, "msg=listening") && !strings.Contains(line, "msg=\"open in") {
 			lines = append(lines, line[:min(len(line), 20)])
 		}
 	}
@@ -329,11 +329,13 @@ func TestProgramSaysWhyItCannotStart(t *testing.T) {
 		args string
 		says string // and what to do
 	}{
-		{"", "no -device given; name the autopilot's port (-device /dev/serial0), or fly the built-in simulator (-device sim)"},
+		{"", "no -device given; let mavrest look for the autopilot (-device auto), name its port (-device /dev/serial0), or fly the built-in simulator (-device sim)"},
 		{"-device 127.0.0.1:14550", "that is an address; did you mean udpin://127.0.0.1:14550"},
 		{"-device ttyS0", "did you mean /dev/ttyS0"},
-		{"-device serial:///dev/ttyS0:57600", "want a serial device, udpin://"},
-		{"-device ftp://host:1", "want a serial device, udpin://"},
+		{"-device Auto", "did you mean /dev/Auto, auto, sim or sim:ardupilot"},
+		{"-device udpin:14550", "-device udpin:14550: did you mean udpin://0.0.0.0:14550?"},
+		{"-device laptop:14550", "that is an address; did you mean udpin://laptop:14550"},
+		{"-device ftp://host:1", "want auto, a serial device, udpin://"},
 		{"-device udpin://14540", "want udpin://host:port"},
 		{"-device udpin://0.0.0.0:99999", "with a port up to 65535"},
 		{"-device sim -bind 192.0.2.1 -port 0", "-bind takes an address of this board"},
@@ -442,7 +444,8 @@ func TestSystemdIsTold(t *testing.T) {
 	t.Parallel()
 	path, told := supervised(t)
 	p := start(t, []string{"NOTIFY_SOCKET=" + path, "WATCHDOG_USEC=2000000"}, "-device", "sim")
-	want := []string{"READY=1", "WATCHDOG=1", "STATUS=px4 quadrotor online, disarmed, mode manual"}
+	open := p.base + "/status"
+	want := []string{"READY=1\nSTATUS=" + open, "WATCHDOG=1", "STATUS=px4 quadrotor online, disarmed, mode manual; " + open}
 	for len(want) > 0 {
 		got := <-told
 		for i := 0; i < len(want); i++ {
@@ -459,18 +462,72 @@ func TestSystemdIsTold(t *testing.T) {
 	p.ended(t)
 }
 
+// The address is what a first evening begins with.
+func TestTheFirstLinesOfTheLogSayWhatToOpen(t *testing.T) {
+	p := start(t, nil, "-device", "sim")
+	lines := strings.SplitAfter(p.end(t), "\n")
+	if len(lines) < 2 || !strings.Contains(lines[0], "msg=listening") || !strings.HasSuffix(lines[1], ` msg="open in a browser, or with curl" url=`+p.base+"/status\n") {
+		t.Errorf("the log begins with\n%s", strings.Join(lines, ""))
+	}
+	own := []net.Addr{}
+	for _, a := range []string{"127.0.0.1/8", "fd00::7/64", "192.168.1.7/24", "::1/128", "fe80::1/64", "169.254.3.4/16", "10.0.0.2/8"} {
+		ip, n, err := net.ParseCIDR(a)
+		if err != nil {
+			t.Fatal(err)
+		}
+		own = append(own, &net.IPNet{IP: ip, Mask: n.Mask})
+	}
+	for _, c := range []struct{ listen, name, want string }{
+		{"[::]:80", "drone.local", "http://drone.local http://192.168.1.7 http://169.254.3.4 http://10.0.0.2 http://[fd00::7]"},
+		{"[::]:8080", "drone", "http://drone:8080 http://192.168.1.7:8080 http://169.254.3.4:8080 http://10.0.0.2:8080 http://[fd00::7]:8080"},
+		{"0.0.0.0:80", "", "http://192.168.1.7 http://169.254.3.4 http://10.0.0.2"},
+		{"127.0.0.1:8080", "drone", "http://127.0.0.1:8080"},
+		{"192.168.1.7:80", "drone", "http://192.168.1.7"},
+		{"[::1]:80", "drone", "http://[::1]"},
+	} {
+		listen, err := net.ResolveTCPAddr("tcp", c.listen)
+		if err != nil {
+			t.Fatal(err)
+		}
+		want := strings.Fields(c.want)
+		for i := range want {
+			want[i] += "/api/drone/status"
+		}
+		lineEqual(t, c.listen, fmt.Sprint(urlsOf(listen, own, c.name)), fmt.Sprint(want))
+	}
+}
+
+// At boot the network comes later than mavrest.
+func TestAnAddressThatComesLaterIsLoggedOnce(t *testing.T) {
+	var log bytes.Buffer
+	before := slog.Default()
+	defer slog.SetDefault(before)
+	slog.SetDefault(slog.New(slog.NewTextHandler(&log, nil)))
+	lines := func() int {
+		defer log.Reset()
+		return strings.Count(log.String(), "msg=\"open in a browser, or with curl\" url=http://127.0.0.")
+	}
+	s := newSite(&net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: 80})
+	lineEqual(t, "lines at the start", lines(), 1)
+	s.urls()
+	lineEqual(t, "lines at the second look", lines(), 0)
+	s.listen = &net.TCPAddr{IP: net.IPv4(127, 0, 0, 2), Port: 80}
+	s.urls()
+	lineEqual(t, "lines for a new address", lines(), 1)
+}
+
 func TestWatchdogStarvesWhenTheLinkHangs(t *testing.T) {
 	inLinkBubble(t, func(t *testing.T) {
 		l := newDrone(device{name: "none"}, 0, false)
 		l.clock.beat.Store(time.Now().UnixNano())
-		if told := signOfLife(l, 10*time.Second); !strings.Contains(told, "WATCHDOG=1") {
+		if told := signOfLife(l, nil, 10*time.Second); !strings.Contains(told, "WATCHDOG=1") {
 			t.Errorf("told %q while the link lives", told)
 		}
-		if told := signOfLife(l, 0); strings.Contains(told, "WATCHDOG=1") {
+		if told := signOfLife(l, nil, 0); strings.Contains(told, "WATCHDOG=1") {
 			t.Errorf("told %q, and there is no watchdog", told)
 		}
 		time.Sleep(6 * time.Second) // the drone's clock stands still
-		if told := signOfLife(l, 10*time.Second); strings.Contains(told, "WATCHDOG=1") {
+		if told := signOfLife(l, nil, 10*time.Second); strings.Contains(told, "WATCHDOG=1") {
 			t.Errorf("told %q while the link hangs", told)
 		}
 	})

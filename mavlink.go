@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"math/rand/v2"
 	"os"
 	"sync"
 	"sync/atomic"
@@ -23,6 +24,7 @@ const (
 	backoffLast    = 2 * time.Second
 	heartbeatEvery = time.Second
 	staleAfter     = time.Second     // in the queue: nobody wants it any more
+	echoWithin     = 2 * time.Second // a router or a radio sends a frame back
 	noiseEvery     = 5 * time.Second // between two lines of the log about it
 	doubledWithin  = 150 * time.Millisecond
 )
@@ -62,8 +64,11 @@ type link struct {
 	writer  *writer    // of the open port; nil where none is
 	vehicle byte       // the vehicle's system id; 0 before its first heartbeat
 	station byte       // the system that the sticks go out as; 0 before the first
+	texts   bool       // a ground station's heartbeat goes out, so that PX4 sends its texts
 	written recent     // frames, which a router may send back
 	told    bool       // that somebody else has our ids
+	beside  [256]bool  // other vehicles' system ids that were heard
+	crowd   bool       // a second vehicle was told
 	fault   error      // why the port is not open
 }
 
@@ -194,6 +199,13 @@ func (l *link) move(o *outgoing) {
 	}
 }
 
+// speakAsStation has a ground station's heartbeat go out each second, or not.
+func (l *link) speakAsStation(on bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.texts = on
+}
+
 // system is our system id: we are a part of the vehicle. l.mu is held.
 func (l *link) system() byte { return cmp.Or(l.vehicle, l.only, 1) }
 
@@ -208,7 +220,7 @@ func (l *link) addressed(system, component byte) bool {
 // logNoise tells of bytes that were no frames, at most once in noiseEvery.
 func (l *link) logNoise(now time.Time) {
 	if n := l.device.line.noise.Load(); n != l.noise.logged && !now.Before(l.noise.next) {
-		slog.Warn("bytes that are no MAVLink frame", "device", l.device.name, "since_last", n-l.noise.logged, "in_all", n)
+		slog.Warn("bytes that are no MAVLink frame", "device", l.device.port(), "since_last", n-l.noise.logged, "in_all", n)
 		l.noise.logged, l.noise.next = n, now.Add(noiseEvery)
 	}
 }
@@ -225,7 +237,7 @@ func (l *link) state() linkState {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return linkState{
-		device: l.device.name, baud: int(l.device.line.baud.Load()), fault: l.fault,
+		device: l.device.port(), baud: int(l.device.line.baud.Load()), fault: l.fault,
 		received: l.received.Load(), lost: l.lost.Load(), errors: l.device.line.noise.Load(), sent: l.sent.Load(),
 	}
 }
@@ -250,7 +262,7 @@ func (r *reader) read() error {
 	now := time.Now()
 	for f, ok := r.in.next(); ok; f, ok = r.in.next() {
 		if !r.hadFrame {
-			slog.Info("MAVLink heard", "device", l.device.name, "baud", l.device.line.baud.Load())
+			slog.Info("MAVLink heard", "device", l.device.port(), "baud", l.device.line.baud.Load())
 		}
 		r.hadFrame, r.frameAt = true, now
 		l.received.Add(1)
@@ -270,8 +282,10 @@ func (r *reader) take(f rawFrame, now time.Time) {
 	l := r.link
 	l.mu.Lock()
 	vehicle, echo := l.vehicle, l.written.has(f.header, time.Time{})
-	// A frame whose checksum nobody can check may be noise.
-	stranger := !echo && !l.told && f.known != nil && f.system == l.system() && f.component == componentID
+	// A frame whose checksum nobody can check may be noise. One that looks like an
+	// older one of ours is no echo: all heartbeats with one number are equal.
+	stranger := !l.told && f.known != nil && f.system == l.system() && f.component == componentID &&
+		!l.written.has(f.header, now.Add(-echoWithin))
 	l.told = l.told || stranger
 	l.mu.Unlock()
 	if stranger {
@@ -346,8 +360,14 @@ func (r *reader) heartbeat(f rawFrame, now time.Time) {
 	if found {
 		l.vehicle = f.system
 	}
-	ours := l.vehicle == f.system
+	ours, vehicle := l.vehicle == f.system, l.vehicle
+	// One heartbeat alone may be a damaged frame.
+	crowd := !ours && vehicle != 0 && l.only == 0 && l.beside[f.system] && !l.crowd
+	l.beside[f.system], l.crowd = true, l.crowd || crowd
 	l.mu.Unlock()
+	if crowd {
+		l.hear(heard{at: now, notice: fmt.Sprintf("a second vehicle is on this line: system %d beside system %d, which was heard first and is flown; -system %d or -system %d makes sure which", f.system, vehicle, vehicle, f.system)})
+	}
 	if !ours {
 		return
 	}
@@ -417,11 +437,11 @@ func (w *writer) rest() {
 // beat writes our heartbeat.
 func (w *writer) beat() error {
 	err := w.put(outgoing{msg: heartbeat(minimal.MAV_TYPE_ONBOARD_CONTROLLER)})
-	if err == nil && w.link.gcs { // ArduPilot takes sticks as their system's heartbeat, and would miss it when they end
-		w.link.mu.Lock()
-		station := w.link.station
-		w.link.mu.Unlock()
-		err = w.put(outgoing{system: station, component: knockID, msg: heartbeat(minimal.MAV_TYPE_GCS)})
+	w.link.mu.Lock()
+	station, speaks := w.link.station, w.link.gcs || w.link.texts
+	w.link.mu.Unlock()
+	if err == nil && speaks { // ArduPilot takes sticks as their system's heartbeat, and would miss it when they end
+		err = w.put(outgoing{system: station, component: stationID, msg: heartbeat(minimal.MAV_TYPE_GCS)})
 	}
 	return err
 }
@@ -460,6 +480,9 @@ func (w *writer) frame(o outgoing) ([]byte, error) {
 	who := [2]byte{cmp.Or(o.system, l.system()), cmp.Or(o.component, componentID)}
 	if w.senders[who] == nil {
 		w.senders[who] = newSender(who[0], who[1])
+		// Two programs that begin with one number would take each other's frames
+		// for their own, sent back.
+		w.senders[who].seq = byte(rand.N(256))
 	}
 	b, err := w.senders[who].encode(o.msg)
 	if err == nil {

@@ -53,7 +53,7 @@ func TestTheLinkBeatsEachSecondAsThePartOfTheVehicleThatItIs(t *testing.T) {
 		time.Sleep(3500 * time.Millisecond)
 		b.say(px4Beat())
 		time.Sleep(7 * time.Second)
-		all := b.messages(func(m lineMessage) bool { _, ok := m.msg.(*common.MessageHeartbeat); return ok })
+		all := b.messages(isBeat(minimal.MAV_TYPE_ONBOARD_CONTROLLER))
 		want := common.MessageHeartbeat{
 			Type: common.MAV_TYPE_ONBOARD_CONTROLLER, Autopilot: common.MAV_AUTOPILOT_INVALID,
 			SystemStatus: common.MAV_STATE_ACTIVE, MavlinkVersion: 3,
@@ -197,7 +197,7 @@ func TestSticksOfSomebodyElseAreHandedOnAndEchoesOfOursAreNot(t *testing.T) {
 	e := newEarshot(0)
 	lineEqual(t, "before there is a vehicle", fmt.Sprint(e.feed(packet(9, 255, 190, stick(0)))), "[]")
 	e.feed(packet(1, 1, 1, copterBeat()))
-	pilot := newSender(255, knockID)
+	pilot := newSender(255, stationID)
 	var sent [][]byte
 	for range 65 {
 		b, err := pilot.encode(stick(1))
@@ -211,6 +211,17 @@ func TestSticksOfSomebodyElseAreHandedOnAndEchoesOfOursAreNot(t *testing.T) {
 	lineEqual(t, "one that is older than our last 64", fmt.Sprint(e.feed(sent[0])), "[foreign 69 from 255]")
 }
 
+// Heartbeats with one number are equal, whoever sent them; an echo comes soon.
+func TestAFrameLikeAnOldOneOfOursIsAnotherPrograms(t *testing.T) {
+	for after, want := range map[time.Duration]int{echoWithin - time.Millisecond: 0, echoWithin: 1} {
+		e := newEarshot(0)
+		beat := packet(7, 1, componentID, heartbeat(minimal.MAV_TYPE_ONBOARD_CONTROLLER))
+		e.written.add(headerOf(beat), e.now)
+		e.now = e.now.Add(after)
+		lineEqual(t, fmt.Sprintf("notices %v later", after), len(e.feed(beat)), want)
+	}
+}
+
 func TestAnotherProgramWithOurIdsIsToldOnce(t *testing.T) {
 	inLinkBubble(t, func(t *testing.T) {
 		b := newLineBench(t, copterBeat())
@@ -222,9 +233,12 @@ func TestAnotherProgramWithOurIdsIsToldOnce(t *testing.T) {
 		}
 		// A radio that sends back what we sent is nobody.
 		var echo []byte
-		for _, m := range b.messages(func(m lineMessage) bool { return m.component == componentID })[3:9] {
+		for _, m := range b.messages(func(m lineMessage) bool {
+			return m.component == componentID && time.Since(m.at) < 1500*time.Millisecond
+		}) {
 			echo = append(echo, packet(m.seq, m.system, m.component, m.msg)...)
 		}
+		lineEqual(t, "there is an echo", len(echo) > 0, true)
 		b.change(func() { b.feed(echo) })
 		b.sayFrom(2, componentID, heartbeat(minimal.MAV_TYPE_ONBOARD_CONTROLLER))
 		b.sayFrom(1, componentID-1, heartbeat(minimal.MAV_TYPE_ONBOARD_CONTROLLER))
@@ -236,6 +250,86 @@ func TestAnotherProgramWithOurIdsIsToldOnce(t *testing.T) {
 		time.Sleep(1100 * time.Millisecond)
 		list := b.messages(isBeat(minimal.MAV_TYPE_ONBOARD_CONTROLLER))
 		lineEqual(t, "our component stays", list[len(list)-1].component, 194)
+	})
+}
+
+// A hub that sends nothing back. Two that begin within two of each other's numbers
+// may take a little longer.
+func TestTwoFreshProgramsWithOneIdOnAHubAreBothTold(t *testing.T) {
+	var told [2]int
+	for range 50 {
+		var sides [2]*earshot
+		var writers [2]*writer
+		var lines [2]recordedPort
+		for i := range sides {
+			sides[i] = newEarshot(0)
+			writers[i] = newWriter(sides[i].link, &lines[i])
+		}
+		var heard [2]bool
+		for range 3 {
+			for i := range sides {
+				if err := writers[i].beat(); err != nil {
+					t.Fatal(err)
+				}
+			}
+			for i := range sides {
+				for _, notice := range sides[i].feed(lines[1-i].last) {
+					heard[i] = heard[i] || strings.Contains(notice, "another program uses our MAVLink ids 1/194")
+				}
+			}
+		}
+		for i := range told {
+			if heard[i] {
+				told[i]++
+			}
+		}
+	}
+	if told[0] < 40 || told[1] < 40 {
+		t.Errorf("of 50 pairs %v were told", told)
+	}
+}
+
+// recordedPort keeps what is written last.
+type recordedPort struct {
+	port
+	last []byte
+}
+
+func (p *recordedPort) SetWriteDeadline(time.Time) error { return nil }
+
+func (p *recordedPort) Write(b []byte) (int, error) {
+	p.last = slices.Clone(b)
+	return len(b), nil
+}
+
+func TestASecondVehicleIsToldOnceWithBothIds(t *testing.T) {
+	one, two, three := packet(1, 1, 1, px4Beat()), packet(1, 2, 1, px4Beat()), packet(1, 3, 1, copterBeat())
+	const told = "a second vehicle is on this line: system 2 beside system 1, which was heard first and is flown; -system 1 or -system 2 makes sure which"
+	for _, c := range []struct {
+		name string
+		only byte
+		said [][]byte
+		want string
+	}{
+		{"alone", 0, [][]byte{one, one, one}, "[0 of 1 0 of 1 0 of 1]"},
+		{"a damaged frame", 0, [][]byte{one, two, one}, "[0 of 1 0 of 1]"},
+		{"a second one", 0, [][]byte{one, two, one, two, two}, "[0 of 1 0 of 1 " + told + "]"},
+		{"three", 0, [][]byte{one, two, three, two, three}, "[0 of 1 " + told + "]"},
+		{"somebody said which", 2, [][]byte{one, two, one, two}, "[0 of 2 0 of 2]"},
+		{"no autopilots", 0, [][]byte{one, packet(1, 2, 1, heartbeat(6)), packet(1, 2, 1, heartbeat(6))}, "[0 of 1]"},
+		{"another component", 0, [][]byte{one, packet(1, 2, 100, px4Beat()), packet(1, 2, 100, px4Beat())}, "[0 of 1]"},
+	} {
+		lineEqual(t, c.name, fmt.Sprint(newEarshot(c.only).feed(c.said...)), c.want)
+	}
+	inLinkBubble(t, func(t *testing.T) {
+		b := newLineBench(t, px4Beat(), func(b *lineBench) { b.live = true })
+		b.settle()
+		for range 3 {
+			b.sayFrom(2, 1, px4Beat())
+		}
+		synctest.Wait()
+		s := b.status()
+		lineEqual(t, "messages", strings.Join(said(&s.tel.texts), "|"), "mavrest: "+told)
 	})
 }
 

@@ -288,7 +288,7 @@ func (m *machine) explains(r report) bool {
 	}
 	switch o.mode {
 	case ModeLand, ModeRTL, ModeRTGS:
-		return !r.armed && r.mode != ModeRTL // no autopilot falls back to RTL on the ground
+		return !r.armed && r.mode != ModeRTL && r.mode != ModeTakeoff // what an autopilot falls back to neither returns nor climbs
 	}
 	return false
 }
@@ -423,16 +423,6 @@ func (m *machine) number() uint32 {
 
 // abandon ends what was commanded: the mode is the reported one.
 func (m *machine) abandon() { m.show(m.last) }
-
-// standing is what stands now, as an order that brings it back.
-func (m *machine) standing() order {
-	o := order{mode: m.mode}
-	if m.order != nil {
-		o = *m.order
-	}
-	o.number = m.number()
-	return o
-}
 
 // tick applies rule 6 at the given time and reports whether the vehicle did not
 // follow what it had acknowledged.

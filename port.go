@@ -10,6 +10,8 @@ import (
 	"net"
 	"net/netip"
 	"os"
+	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -47,10 +49,21 @@ type device struct {
 	line      *lineState // nil: the link makes one
 }
 
+// port is the name of the port: the one that auto found last, else the device's own.
+func (d device) port() string {
+	if d.line != nil {
+		if found := d.line.found.Load(); found != nil {
+			return *found
+		}
+	}
+	return d.name
+}
+
 // lineState is what is known of the bytes of a device.
 type lineState struct {
-	baud  atomic.Int64  // the rate that worked last; 0 where there is none
-	noise atomic.Uint64 // the places where bytes were no frame
+	baud  atomic.Int64           // the rate that worked last; 0 where there is none
+	noise atomic.Uint64          // the places where bytes were no frame
+	found atomic.Pointer[string] // the port that auto found last; nil before
 }
 
 // newDevice reads a -device other than the simulator.
@@ -58,20 +71,20 @@ func newDevice(name string, baud int) (device, error) {
 	fail := func(format string, args ...any) (device, error) {
 		return device{}, fmt.Errorf("-device %s: %s", name, fmt.Sprintf(format, args...))
 	}
+	if name == "auto" {
+		a := &autoDevice{fixed: baud, line: new(lineState), ports: autoPorts, consoles: "/sys/class/tty/console/active"}
+		return device{name: name, open: a.open, lossy: true, line: a.line}, nil
+	}
 	if strings.HasPrefix(name, "sim:") {
 		return fail("no such simulator; there are sim and sim:ardupilot")
 	}
 	scheme, address, ok := strings.Cut(name, "://")
 	if !ok {
-		_, number, err := net.SplitHostPort(name)
-		switch {
-		case strings.Contains(name, "/"):
-			s := &serialDevice{path: name, fixed: baud}
-			return device{name: name, open: s.open, lossy: true, line: &s.lineState}, nil
-		case err == nil && number != "":
-			return fail("that is an address; did you mean udpin://%s, udpout://%s or tcp://%s?", name, name, name)
+		if strings.HasPrefix(name, "/") || strings.Contains(name, "/") && !strings.Contains(name, ":") {
+			s := &serialDevice{path: name, fixed: baud, lineState: new(lineState)}
+			return device{name: name, open: s.open, lossy: true, line: s.lineState}, nil
 		}
-		return fail("no such device; did you mean /dev/%s, sim or sim:ardupilot?", name)
+		return fail("%s", didYouMean(name))
 	}
 	_, number, err := net.SplitHostPort(address)
 	if _, perr := strconv.ParseUint(number, 10, 16); err != nil || perr != nil {
@@ -89,7 +102,34 @@ func newDevice(name string, baud int) (device, error) {
 	case "tcp":
 		return device{name: name, open: dial("tcp")}, nil
 	}
-	return fail("want a serial device, udpin://, udpout://, tcp://, sim or sim:ardupilot")
+	return fail("%s", didYouMean(name))
+}
+
+// didYouMean says what to write instead of a name that is no device: other tools
+// write udpin:14550, udp://:14550 or serial:///dev/ttyACM0:57600.
+func didYouMean(name string) string {
+	kind, rest, _ := strings.Cut(name, ":")
+	rest = strings.TrimPrefix(rest, "//")
+	scheme, ok := map[string]string{"udpin": "udpin", "udp": "udpin", "udpout": "udpout", "tcp": "tcp"}[kind]
+	host, number, err := net.SplitHostPort(rest)
+	if _, perr := strconv.ParseUint(rest, 10, 16); perr == nil {
+		host, number, err = "", rest, nil
+	}
+	switch {
+	case ok && err == nil && scheme == "udpin":
+		return fmt.Sprintf("did you mean udpin://%s?", net.JoinHostPort(cmp.Or(host, "0.0.0.0"), number))
+	case ok && err == nil:
+		return fmt.Sprintf("did you mean %s://%s?", scheme, net.JoinHostPort(cmp.Or(host, "127.0.0.1"), number))
+	case strings.HasPrefix(rest, "/"):
+		path, _, _ := strings.Cut(rest, ":")
+		return fmt.Sprintf("did you mean %s?", path)
+	case strings.Contains(name, "://"):
+		return "want auto, a serial device, udpin://, udpout://, tcp://, sim or sim:ardupilot"
+	}
+	if _, number, err := net.SplitHostPort(name); err == nil && number != "" {
+		return fmt.Sprintf("that is an address; did you mean udpin://%[1]s, udpout://%[1]s or tcp://%[1]s?", name)
+	}
+	return fmt.Sprintf("no such device; did you mean /dev/%s, auto, sim or sim:ardupilot?", name)
 }
 
 // udpPort listens on an address and answers the peer that the vehicle's
@@ -137,9 +177,10 @@ func (p *udpPort) heard() {
 // through a file of our own with deadlines: the library's Write can't be
 // interrupted, nor can its Read when another program takes the bytes that it saw.
 type serialDevice struct {
-	path  string
-	fixed int // baud rate; 0 searches
-	lineState
+	path   string
+	fixed  int  // baud rate; 0 searches
+	proves bool // that it is the autopilot's port: MAVLink must come at a fixed rate too
+	*lineState
 }
 
 type serialPort struct {
@@ -180,7 +221,7 @@ func (d *serialDevice) open(ctx context.Context) (port, error) {
 		return nil, err
 	}
 	err = p.flush(ctx)
-	if err == nil && d.fixed == 0 {
+	if err == nil && (d.fixed == 0 || d.proves) {
 		err = d.search(ctx, p)
 	}
 	if err != nil {
@@ -244,7 +285,9 @@ var errNoBaud = errors.New("nothing that reads as MAVLink at any baud rate")
 // one heartbeat at the end of each turn: PX4 on USB is silent until it hears one.
 func (d *serialDevice) search(ctx context.Context, p *serialPort) error {
 	order := bauds
-	if last := int(d.baud.Load()); last != 0 {
+	if last := int(d.baud.Load()); d.fixed != 0 {
+		order = []int{d.fixed}
+	} else if last != 0 {
 		order = append([]int{last}, bauds...)
 	}
 	knock := newSender(1, componentID)
@@ -291,6 +334,100 @@ func (d *serialDevice) listen(ctx context.Context, p *serialPort) (bool, error) 
 			}
 		}
 	}
+}
+
+// autoDevice is -device auto: the first port that brings MAVLink. The one that it
+// found last comes first.
+type autoDevice struct {
+	fixed    int // baud rate; 0 searches
+	line     *lineState
+	ports    func() []string // names in their order; they need not exist
+	consoles string          // the kernel's list of its own terminals
+}
+
+// headers are the serial ports on the header of a Raspberry Pi and of a Jetson.
+var headers = []string{"/dev/serial0", "/dev/ttyAMA0", "/dev/ttyTHS1", "/dev/ttyTHS0"}
+
+// boards are words in the USB names of PX4's and ArduPilot's boards: who made them,
+// mostly. In a boot loader they have another name, with "BL_".
+var boards = []string{
+	"PX4", "ArduPilot", "FMU", "Pixhawk", "CubePilot", "ProfiCNC", "Holybro", "CUAV", "mRo", "3DR",
+	"usb-ARK_", "Matek", "MicoAir", "CORVON", "ThePeach", "ZeroOne", "X-MAV", "XC-FLY", "radiolink",
+	"VOLOLAND", "Airvolute", "Horizon31", "Laser_Navigation", "Qiotek", "Swift-Flyer", "Aocoda", "Diatone",
+}
+
+// autoPorts are the autopilots on USB, then the header.
+func autoPorts() []string {
+	usb, _ := filepath.Glob("/dev/serial/by-id/*") // the pattern is a good one
+	return append(slices.DeleteFunc(usb, func(name string) bool { return !isBoard(name) }), headers...)
+}
+
+func isBoard(name string) bool {
+	return !strings.Contains(name, "BL_") &&
+		slices.ContainsFunc(boards, func(word string) bool { return strings.Contains(name, word) })
+}
+
+func (a *autoDevice) open(ctx context.Context) (port, error) {
+	names := a.ports()
+	if last := a.line.found.Load(); last != nil {
+		names = append([]string{*last}, names...)
+	}
+	var tried, paths []string
+	for _, name := range names {
+		path, err := filepath.EvalSymlinks(name)
+		if err != nil || slices.Contains(paths, path) { // not there, or the same port by another name
+			continue
+		}
+		paths = append(paths, path)
+		p, err := a.try(ctx, name, path)
+		if ctx.Err() != nil {
+			return nil, ctx.Err()
+		}
+		if err == nil {
+			a.line.found.Store(&name)
+			return p, nil
+		}
+		why := device{name: name}.explain(err).Error()
+		tried = append(tried, fmt.Sprintf("%s (%s)", name, strings.TrimPrefix(why, "-device "+name+": ")))
+	}
+	if len(tried) == 0 {
+		return nil, errors.New("no autopilot's name in /dev/serial/by-id, and no " + strings.Join(headers, ", ") +
+			"; check the wiring, and that the board's serial port is enabled, or name the port")
+	}
+	return nil, errors.New("no autopilot found; tried " + strings.Join(tried, ", "))
+}
+
+// errConsole says that somebody's login or the kernel's log is on a port.
+var errConsole = errors.New("a console is on it; turn that off")
+
+// try opens a port if MAVLink comes there.
+func (a *autoDevice) try(ctx context.Context, name, path string) (port, error) {
+	if a.isConsole(path) {
+		return nil, errConsole
+	}
+	s := &serialDevice{path: name, fixed: a.fixed, proves: true, lineState: a.line}
+	return s.open(ctx)
+}
+
+// isConsole reports whether the kernel writes its log to a terminal, or a process
+// has its session there. A session that the service manager hides from us has taken
+// the permission to open the terminal too.
+func (a *autoDevice) isConsole(path string) bool {
+	active, _ := os.ReadFile(a.consoles) // none: there is no console
+	if slices.Contains(strings.Fields(string(active)), filepath.Base(path)) {
+		return true
+	}
+	var terminal syscall.Stat_t
+	if syscall.Stat(path, &terminal) != nil {
+		return false
+	}
+	processes, _ := filepath.Glob("/proc/[0-9]*/stat")
+	return slices.ContainsFunc(processes, func(file string) bool {
+		stat, _ := os.ReadFile(file)                  // it may have ended
+		_, rest, _ := strings.Cut(string(stat), ") ") // its name may have spaces
+		fields := strings.Fields(rest)
+		return len(fields) > 4 && fields[4] == strconv.FormatUint(uint64(terminal.Rdev), 10)
+	})
 }
 
 // explain says what to do about a device that can't be opened, where that is

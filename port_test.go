@@ -14,6 +14,7 @@ import (
 	"math/rand/v2"
 	"net"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"runtime"
 	"runtime/debug"
@@ -752,6 +753,215 @@ func TestADeviceThatComesLaterIsWaitedForAndLinkErrorSaysWhy(t *testing.T) {
 	lineEqual(t, "link.error", l.status().link.fault, nil)
 }
 
+// ---- -device auto ----
+
+// portsBoard is a folder of ports, in which auto looks by name.
+type portsBoard struct {
+	*testing.T
+	dir   string
+	names []string
+}
+
+// newBoard is a board with ports of these names, none of which is there yet.
+func newBoard(t *testing.T, names ...string) *portsBoard {
+	b := &portsBoard{T: t, dir: t.TempDir()}
+	for _, name := range names {
+		b.names = append(b.names, b.at(name))
+	}
+	return b
+}
+
+func (b *portsBoard) at(name string) string { return filepath.Join(b.dir, name) }
+
+// plug gives a port its name, also one that another port has.
+func (b *portsBoard) plug(name string, p *pty) *pty {
+	b.Helper()
+	err := errors.Join(os.Symlink(p.path, b.at("new")), os.Rename(b.at("new"), b.at(name)))
+	if err != nil {
+		b.Fatal(err)
+	}
+	return p
+}
+
+// auto is -device auto on this board; at a given rate, so that a silent port is
+// known for one within a turn.
+func (b *portsBoard) auto(baud int) device {
+	a := &autoDevice{fixed: baud, line: new(lineState), ports: func() []string { return b.names }, consoles: b.at("consoles")}
+	return device{name: "auto", open: a.open, lossy: true, line: a.line}
+}
+
+// logIn puts a session on a port, as a login does.
+func (b *portsBoard) logIn(p *pty) {
+	b.Helper()
+	c := exec.Command("sleep", "1000")
+	c.Stdin = p.keeper
+	c.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true}
+	if err := c.Start(); err != nil {
+		b.Fatal(err)
+	}
+	b.Cleanup(func() {
+		c.Process.Kill()
+		c.Wait()
+	})
+}
+
+// untouched checks that nothing was written to a port.
+func (b *portsBoard) untouched(what string, p *pty) {
+	b.Helper()
+	var line []byte
+	p.drain(&line)
+	lineEqual(b.T, "bytes that were written to "+what, len(line), 0)
+}
+
+func TestAutoTakesTheFirstPortThatBringsMAVLinkAndLeavesOthersAlone(t *testing.T) {
+	t.Parallel()
+	b := newBoard(t, "absent", "busy", "kernel", "login", "silent", "serial0", "again", "ttyTHS1")
+	busy, kernel, login, silent := b.plug("busy", openPTY(t)), b.plug("kernel", openPTY(t)), b.plug("login", openPTY(t)), b.plug("silent", openPTY(t))
+	held, err := mustDevice(t, busy.path, 57600).open(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer held.Close()
+	os.WriteFile(b.at("consoles"), []byte("tty1 "+filepath.Base(kernel.path)+"\n"), 0o644)
+	b.logIn(login)
+	l, _ := runDevice(t, b.auto(115200))
+	why := fmt.Sprintf("-device auto: no autopilot found; tried %s (in use by another program; stop it first (fuser %[1]s shows which)), "+
+		"%s (a console is on it; turn that off), %s (a console is on it; turn that off), %s (nothing that reads as MAVLink at any baud rate)",
+		b.at("busy"), b.at("kernel"), b.at("login"), b.at("silent"))
+	waitUntil(t, "link.error says what was tried", func() bool { return l.status().link.fault != nil })
+	lineEqual(t, "link.error", l.status().link.fault.Error(), why)
+	lineEqual(t, "link.device", l.status().link.device, "auto")
+	_, err = l.do(holdHere)
+	lineEqual(t, "a command is told", code(err), codeOffline)
+
+	// It comes later, and by two names.
+	p, other := openPTY(t), openPTY(t)
+	p.fly(t, runSimulator(t, simArduPilot))
+	b.plug("serial0", p)
+	b.plug("again", p)
+	b.plug("ttyTHS1", other)
+	waitUntil(t, "the vehicle is online", l.hearsVehicle)
+	lineEqual(t, "link.error", l.status().link.fault, nil)
+	lineEqual(t, "link.device", l.status().link.device, b.at("serial0"))
+	lineEqual(t, "link.baud", l.status().link.baud, 115200)
+	lineEqual(t, "line speed", p.speed(t), 115200)
+	if _, err := l.do(holdHere); err != nil {
+		t.Error(err)
+	}
+	for what, p := range map[string]*pty{"the busy one": busy, "the kernel's console": kernel, "the login": login, "one behind the autopilot's": other} {
+		b.untouched(what, p)
+	}
+	var line []byte
+	silent.drain(&line)
+	for _, m := range parseLine(line) {
+		lineEqual(t, "the silent one was sent our heartbeat", isBeat(minimal.MAV_TYPE_ONBOARD_CONTROLLER)(m), true)
+	}
+}
+
+func TestAutoSaysWhereItLookedWhereThereIsNoPort(t *testing.T) {
+	_, err := newBoard(t).auto(0).open(t.Context())
+	lineEqual(t, "link.error", device{name: "auto"}.explain(err).Error(), "-device auto: no autopilot's name in /dev/serial/by-id, and no "+
+		"/dev/serial0, /dev/ttyAMA0, /dev/ttyTHS1, /dev/ttyTHS0; check the wiring, and that the board's serial port is enabled, or name the port")
+}
+
+// The port that was found stays the first: another one may be another vehicle's.
+func TestAutoGoesBackToThePortThatItLost(t *testing.T) {
+	t.Parallel()
+	s := runSimulator(t, simPX4)
+	b := newBoard(t, "first", "second")
+	p := b.plug("second", openPTY(t))
+	end := p.fly(t, s)
+	l, _ := runDevice(t, b.auto(0))
+	waitUntil(t, "the vehicle is online", l.hearsVehicle)
+	lineEqual(t, "link.device", l.status().link.device, b.at("second"))
+
+	first := b.plug("first", openPTY(t))
+	p = b.plug("second", openPTY(t))
+	end()
+	end = p.fly(t, s)
+	received := l.status().link.received
+	waitUntil(t, "frames come again", func() bool { return l.status().link.received > received })
+	lineEqual(t, "link.device after it was lost", l.status().link.device, b.at("second"))
+	b.untouched("the other one", first)
+
+	os.Remove(b.at("second"))
+	end()
+	first.fly(t, s)
+	received = l.status().link.received
+	waitUntil(t, "frames come from the other one", func() bool { return l.status().link.received > received })
+	lineEqual(t, "link.device when it is gone", l.status().link.device, b.at("first"))
+}
+
+func TestOfTwoPortsWithMAVLinkAutoTakesTheFirst(t *testing.T) {
+	t.Parallel()
+	b := newBoard(t, "usb", "serial0")
+	usb, serial0 := b.plug("usb", openPTY(t)), b.plug("serial0", openPTY(t))
+	usb.fly(t, runSimulator(t, simPX4))
+	beats := time.NewTicker(100 * time.Millisecond)
+	defer beats.Stop()
+	l, _ := runDevice(t, b.auto(0))
+	waitUntil(t, "the vehicle is online", func() bool {
+		select {
+		case <-beats.C:
+			serial0.master.Write(packet(1, 2, 1, copterBeat()))
+		default:
+		}
+		return l.hearsVehicle()
+	})
+	lineEqual(t, "link.device", l.status().link.device, b.at("usb"))
+	lineEqual(t, "its vehicle", l.status().tel.id.system, 1)
+	b.untouched("the other one", serial0)
+}
+
+func TestAutoLeavesNothing(t *testing.T) {
+	nothingLeft(t, func(t *testing.T) {
+		b := newBoard(t, "busy", "silent", "plain")
+		busy, silent := b.plug("busy", openPTY(t)), b.plug("silent", openPTY(t))
+		held, err := mustDevice(t, busy.path, 57600).open(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(b.at("plain"), nil, 0o644); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := b.auto(57600).open(t.Context()); err == nil {
+			t.Error("a port was found")
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
+		defer cancel()
+		if _, err := b.auto(57600).open(ctx); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("it ended with %v", err)
+		}
+		held.Close()
+		busy.unplug()
+		silent.unplug()
+	})
+}
+
+// Names as udev makes them of what the boards of PX4 and ArduPilot tell.
+func TestAutopilotsAreKnownByTheirUSBNames(t *testing.T) {
+	for name, want := range map[string]bool{
+		"usb-3D_Robotics_PX4_FMU_v2.x_0-if00":                      true,
+		"usb-Auterion_PX4_FMU_v6X.x_0-if00":                        true,
+		"usb-ArduPilot_Pixhawk1_390038000B51343132393437-if00":     true,
+		"usb-ArduPilot_MatekH743_2C0031000E51303432323138-if02":    true,
+		"usb-Hex_ProfiCNC_CubeBlack_1D0034000F51373430313637-if00": true,
+		"usb-CubePilot_CubeOrange+_2D003A001651313132353335-if00":  true,
+		"usb-mRo_mRoControlZeroH7_0-if00":                          true,
+		"usb-ARK_ARK_FPV.x_0-if00":                                 true,
+		"usb-3D_Robotics_PX4_BL_FMU_v2.x_0-if00":                   false, // its boot loader
+		"usb-ArduPilot_Pixhawk1-BL_390038000B51343132393437-if00":  false,
+		"usb-FTDI_FT232R_USB_UART_A50285BI-if00-port0":             false,
+		"usb-Silicon_Labs_CP2102_USB_to_UART_Bridge_0001-if00":     false,
+		"usb-u-blox_AG_u-blox_GNSS_receiver-if00":                  false,
+		"usb-Arduino__www.arduino.cc__0043_7573530323035150-if00":  false,
+		"usb-SimTech__Incorporated_SimTech__SIM7600-if02-port0":    false,
+		"usb-SPARKFUN_SPARK_0-if00":                                false,
+	} {
+		lineEqual(t, name, isBoard(name), want)
+	}
+}
+
 // ---- UDP and TCP ----
 
 // vehicleSocket is a vehicle at the other end of a network link.
@@ -1055,8 +1265,8 @@ func TestADeviceNameThatCanNotBeOneIsAnErrorWithAHint(t *testing.T) {
 		":14550":                    "that is an address; did you mean udpin://:14550, udpout://:14550 or tcp://:14550?",
 		"[::1]:14550":               "that is an address; did you mean udpin://[::1]:14550, udpout://[::1]:14550 or tcp://[::1]:14550?",
 		"drone.local:5760":          "that is an address; did you mean udpin://drone.local:5760, udpout://drone.local:5760 or tcp://drone.local:5760?",
-		"ttyACM0":                   "no such device; did you mean /dev/ttyACM0, sim or sim:ardupilot?",
-		"simulator":                 "no such device; did you mean /dev/simulator, sim or sim:ardupilot?",
+		"ttyACM0":                   "no such device; did you mean /dev/ttyACM0, auto, sim or sim:ardupilot?",
+		"simulator":                 "no such device; did you mean /dev/simulator, auto, sim or sim:ardupilot?",
 		"sim:px4":                   "no such simulator; there are sim and sim:ardupilot",
 		"udpin://":                  "want udpin://host:port, with a port up to 65535",
 		"udpin://host":              "want udpin://host:port, with a port up to 65535",
@@ -1064,9 +1274,15 @@ func TestADeviceNameThatCanNotBeOneIsAnErrorWithAHint(t *testing.T) {
 		"udpout://1.2.3.4:65536":    "want udpout://host:port, with a port up to 65535",
 		"udpout://1.2.3.4:http":     "want udpout://host:port, with a port up to 65535",
 		"tcp://":                    "want tcp://host:port, with a port up to 65535",
-		"http://127.0.0.1:80":       "want a serial device, udpin://, udpout://, tcp://, sim or sim:ardupilot",
-		"udp://:14540":              "want a serial device, udpin://, udpout://, tcp://, sim or sim:ardupilot",
-		"serial:///dev/ttyS0:57600": "want a serial device, udpin://, udpout://, tcp://, sim or sim:ardupilot",
+		"http://127.0.0.1:80":       "want auto, a serial device, udpin://, udpout://, tcp://, sim or sim:ardupilot",
+		"udp://:14540":              "did you mean udpin://0.0.0.0:14540?",
+		"udpin:14550":               "did you mean udpin://0.0.0.0:14550?",
+		"udpin:10.0.0.1:14550":      "did you mean udpin://10.0.0.1:14550?",
+		"udpout:10.0.0.2:14550":     "did you mean udpout://10.0.0.2:14550?",
+		"tcp:5760":                  "did you mean tcp://127.0.0.1:5760?",
+		"tcp:[::1]:5760":            "did you mean tcp://[::1]:5760?",
+		"serial:/dev/ttyS0":         "did you mean /dev/ttyS0?",
+		"serial:///dev/ttyS0:57600": "did you mean /dev/ttyS0?",
 	} {
 		_, err := newDevice(name, 0)
 		if want := "-device " + name + ": " + says; err == nil || err.Error() != want {

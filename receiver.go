@@ -1,8 +1,10 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"math"
+	"slices"
 	"time"
 )
 
@@ -10,10 +12,9 @@ import (
 const (
 	overrides  = 3500 * time.Millisecond // until ArduPilot has forgotten sticks that were not released
 	othersFor  = 3 * time.Second         // somebody else's sticks are a source for so long
-	stoodFor   = 1500 * time.Millisecond // after our axes stood so long, channels that move are somebody else's
+	switchesIn = 3 * time.Second         // after the switches first had values they may still move by themselves
 	idleBelow  = 1350                    // µs of RC_CHANNELS 3, and below it nobody's hand is on the receiver
-	stickMoves = 50                      // µs
-	switchAway = 100                     // µs
+	switchAway = 100                     // µs between two successive RC_CHANNELS: a switch jumps, RSSI drifts
 )
 
 // receiverState is what is known of the vehicle's own RC receiver.
@@ -40,35 +41,29 @@ type sources struct {
 	from     time.Time // when the receiver's state counts: an earlier stream hides it until then
 	receiver receiverState
 	told     bool // the receiver's state was heard
+	heard    bool // a transmitter was
 	first    firstSource
 
-	transmitter    time.Time // when RC_CHANNELS came last: on PX4 only a transmitter brings them
-	program, moved time.Time // another program's sticks: when they came, and when the channels moved by them
-	last           channels  // RC_CHANNELS, while no stream of ours runs; of the switches also before it
-	stood          *channels // as they were when our axes began to stand
-	compare        time.Time // when our axes have stood for long enough
+	transmitter time.Time // when RC_CHANNELS came last: on PX4 only a transmitter brings them
+	program     time.Time // when another program's sticks came last
+	last        channels  // the last RC_CHANNELS
+	switches    time.Time // when channels 5 to 16 first had values
 
-	rcIn, rcOverride float64 // PX4's COM_RC_IN_MODE and COM_RC_OVERRIDE
-	gcsFailsafe      float64 // ArduPilot's FS_GCS_ENABLE; FS_GCS_ENABL on a plane
-	alone            bool    // -gcs: there is no other ground station
+	rcIn, rcOverride float64         // PX4's COM_RC_IN_MODE and COM_RC_OVERRIDE
+	version          firmwareVersion // 0 before the vehicle told it
+	armedAt          time.Time       // when this flight's arming was reported; zero while disarmed
+	gcsFailsafe      float64         // ArduPilot's FS_GCS_ENABLE; FS_GCS_ENABL on a plane
+	alone            bool            // -gcs: there is no other ground station
 }
 
 // newSources is a vehicle that has told nothing: its parameters have their
 // defaults.
 func newSources(alone bool) sources { return sources{rcIn: 3, rcOverride: 1, alone: alone} }
 
-// others is when another program's sticks last showed.
-func (s *sources) others() time.Time {
-	if s.moved.After(s.program) {
-		return s.moved
-	}
-	return s.program
-}
-
 // denied tells why our sticks can't act; "" where they can.
 func (s *sources) denied(f firmware, now time.Time) string {
 	switch {
-	case f.ardupilot() && now.Sub(s.others()) < othersFor:
+	case f.ardupilot() && now.Sub(s.program) < othersFor:
 		return "another program moves the sticks of this vehicle"
 	case f.ardupilot() && s.gcsFailsafe > 0 && !s.alone:
 		name := "FS_GCS_ENABL"
@@ -79,21 +74,53 @@ func (s *sources) denied(f firmware, now time.Time) string {
 	case f.ardupilot():
 		return ""
 	}
-	has := s.transmits(now)
-	switch s.rcIn {
-	case 0, 4:
-		return fmt.Sprintf("COM_RC_IN_MODE is %g: PX4 ignores these sticks; set it to 5 to fly by transmitter and API", s.rcIn)
-	case 1, 6, 8:
-		return ""
-	case 2:
-		has = s.receiver != receiverNone
-	case 3: // it keeps to its first source until it restarts
-		has = s.first == firstTransmitter
-	}
-	if has {
-		return fmt.Sprintf("COM_RC_IN_MODE is %g, and the transmitter has the sticks; for these sticks to act, land and switch it off; with 3 restart PX4 too", s.rcIn)
+	switch why := s.noSticks(); {
+	case why != "":
+		return why
+	case s.rcIn == 0:
+		return "COM_RC_IN_MODE is 0: PX4 takes a transmitter's sticks only; " + s.rcInAdvice()
+	case s.rcIn == 2 && s.transmitsInFlight(now):
+		return "COM_RC_IN_MODE is 2, and a transmitter was on in this flight: these sticks would take it from the pilot, its kill switch too; to fly by them, land, switch it off and disarm"
+	case s.rcIn == 3 && s.first == firstTransmitter: // until PX4 restarts
+		return "COM_RC_IN_MODE is 3, and the transmitter has the sticks; to fly by these sticks, land, switch it off and restart PX4"
+	case (s.rcIn == 5 || s.rcIn == 7) && s.transmits(now):
+		return fmt.Sprintf("COM_RC_IN_MODE is %g, and the transmitter has the sticks; to fly by these sticks, land and switch it off", s.rcIn)
 	}
 	return ""
+}
+
+// px4SourceOrder is the first PX4 that knows COM_RC_IN_MODE 5 to 8 (docs/autopilots.md,
+// "PX4: source of sticks"). In an older one they switch all sticks off. A version that
+// is not known counts as an older one.
+const px4SourceOrder = firmwareVersion(1<<24 | 17<<16)
+
+// noSticks tells why nobody's sticks act on this PX4, a transmitter's neither; "" where
+// somebody's do.
+func (s *sources) noSticks() string {
+	switch {
+	case s.rcIn >= 5 && s.rcIn <= 8 && s.version < px4SourceOrder:
+		return fmt.Sprintf("COM_RC_IN_MODE is %g on PX4 %s: before PX4 1.17 no sticks act then, a transmitter's and its kill switch included; %s", s.rcIn, cmp.Or(s.version.String(), "of unknown version"), s.rcInAdvice())
+	case s.rcIn < 0 || s.rcIn == 4 || s.rcIn > 8:
+		return fmt.Sprintf("COM_RC_IN_MODE is %g: no sticks act, a transmitter's and its kill switch included; %s", s.rcIn, s.rcInAdvice())
+	}
+	return ""
+}
+
+// rcInAdvice is what to set COM_RC_IN_MODE to, on this version of PX4.
+func (s *sources) rcInAdvice() string {
+	switch {
+	case s.version >= px4SourceOrder:
+		return "set it to 5 for a transmitter that comes first and POST input, or to 1 for a drone without a transmitter"
+	case s.rcIn == 0:
+		return "leave it for a drone with a transmitter, set it to 1 for one without"
+	}
+	return "set it to 0 for a drone with a transmitter (POST input is refused then), or to 1 for one without"
+}
+
+// transmitsInFlight reports whether PX4 hears a transmitter, or heard one since it was
+// armed.
+func (s *sources) transmitsInFlight(now time.Time) bool {
+	return s.transmits(now) || !s.armedAt.IsZero() && s.transmitter.After(s.armedAt.Add(-othersFor))
 }
 
 // transmits reports whether PX4 hears a transmitter.
@@ -106,9 +133,9 @@ func (s *sources) transmits(now time.Time) bool {
 func (s *sources) nobodys(f firmware, now time.Time) string {
 	why := s.denied(f, now)
 	switch {
-	case f.ardupilot() && (s.receiver == receiverInUse || now.Sub(s.others()) < othersFor):
+	case f.ardupilot() && (s.receiver == receiverInUse || now.Sub(s.program) < othersFor):
 		return ""
-	case !f.ardupilot() && s.rcIn != 4 && s.transmits(now):
+	case !f.ardupilot() && s.noSticks() == "" && s.transmits(now):
 		return ""
 	}
 	return why
@@ -136,7 +163,7 @@ func (s *sources) open(now time.Time) { s.hiddenUntil(now.Add(overrides)) }
 
 // hear takes the receiver's state, told while no stream of ours runs.
 func (s *sources) hear(live bool, throttle uint16) {
-	s.told = true
+	s.told, s.heard = true, s.heard || live
 	switch {
 	case !live:
 		s.receiver = receiverNone
@@ -145,8 +172,25 @@ func (s *sources) hear(live bool, throttle uint16) {
 	default:
 		s.receiver = receiverIdle
 	}
-	if live && s.first == firstUnknown {
+	if live {
+		s.hearTransmitter()
+	}
+}
+
+// hearTransmitter says that a transmitter is on.
+func (s *sources) hearTransmitter() {
+	if s.first == firstUnknown {
 		s.first = firstTransmitter
+	}
+}
+
+// hearArmed takes the armed bit of a report.
+func (s *sources) hearArmed(armed bool, now time.Time) {
+	switch {
+	case !armed:
+		s.armedAt = time.Time{}
+	case s.armedAt.IsZero():
+		s.armedAt = now
 	}
 }
 
@@ -162,48 +206,45 @@ func (s *sources) hearParam(name string, v float64) {
 	}
 }
 
-// use says that our stream begins. It tells, once, what PX4 makes of its first
-// source of sticks.
-func (s *sources) use(f firmware) (notice string) {
-	if s.first != firstUnknown {
+// accepted says that the vehicle has accepted a stick mode that our stream flies. PX4
+// takes our sticks then: they are its first source, if a transmitter was not.
+func (s *sources) accepted() {
+	if s.first == firstUnknown {
+		s.first = firstOurs
+	}
+}
+
+// deafens tells how long PX4 does not listen to a transmitter once our sticks have come;
+// "" where a transmitter comes first, or none is listened to anyway.
+func (s *sources) deafens() string {
+	until := ""
+	switch s.rcIn {
+	case 1:
+		until = "always"
+	case 2, 6, 8:
+		until = "while these sticks come"
+	case 3:
+		until = "until PX4 restarts"
+	default:
 		return ""
 	}
-	s.first = firstOurs
-	if f == px4 && s.rcIn == 3 {
-		return "COM_RC_IN_MODE is 3: PX4 keeps to these sticks until it restarts, and a transmitter's sticks and mode switch are dead; 5 gives a transmitter the first place"
-	}
-	return ""
+	return fmt.Sprintf("COM_RC_IN_MODE is %g: PX4 ignores a transmitter's sticks, its mode switch and its kill switch %s; %s", s.rcIn, until, s.rcInAdvice())
 }
 
 // restarted forgets what the autopilot has forgotten.
 func (s *sources) restarted(now time.Time) {
-	*s = sources{rcIn: s.rcIn, rcOverride: s.rcOverride, gcsFailsafe: s.gcsFailsafe, alone: s.alone}
+	*s = sources{rcIn: s.rcIn, rcOverride: s.rcOverride, version: s.version, gcsFailsafe: s.gcsFailsafe, alone: s.alone}
 	s.open(now)
 }
 
-// unwatch says that the channels of sticks follow ours for a while.
-func (s *sources) unwatch(now time.Time) { s.stood, s.compare = nil, now.Add(stoodFor) }
-
-// sticksMove reports whether channels 1 to 4 move while our axes stand.
-func (s *sources) sticksMove(c channels, now time.Time) bool {
-	if now.Before(s.compare) {
-		return false
+// switchMoves reports whether one of the channels 5 to 16 jumps, which our stream does
+// not move.
+func (s *sources) switchMoves(c channels, now time.Time) bool {
+	if s.switches.IsZero() && slices.ContainsFunc(c[4:], plausible) {
+		s.switches = now
 	}
-	if s.stood == nil {
-		s.stood = &c
-	}
-	return apart(c[:4], s.stood[:4], stickMoves)
-}
-
-// switchMoves reports whether one of the channels 5 to 16 is not where it was
-// before our stream: our stream does not move those.
-func (s *sources) switchMoves(c channels) bool {
-	moves := apart(c[4:], s.last[4:], switchAway)
-	for i := 4; i < len(c); i++ {
-		if !plausible(s.last[i]) { // it was not heard before
-			s.last[i] = c[i]
-		}
-	}
+	moves := apart(c[4:], s.last[4:], switchAway) && now.Sub(s.switches) > switchesIn
+	s.last = c
 	return moves
 }
 

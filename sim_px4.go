@@ -26,7 +26,7 @@ const (
 
 var simPX4Vehicle = simVehicle{
 	autopilot: common.MAV_AUTOPILOT_PX4,
-	version:   1<<24 | 17<<16 | 255,
+	version:   simPX4v17 | 255,
 	volts:     16.2,
 	first:     simPX4Loiter, hold: simPX4Loiter, land: simPX4Land, rtl: simPX4RTL,
 	landSpeed: 0.65, stickSpeed: 5, stickUp: 3, stickDown: 1.5,
@@ -52,6 +52,15 @@ var simPX4Vehicle = simVehicle{
 		{custom: simPX4Offboard, name: "Offboard", ground: true, noArm: true},
 	},
 }
+
+// Releases of PX4 that differ, as AUTOPILOT_VERSION tells them. -device sim is a
+// 1.17; a test sets version to fly an older one.
+const (
+	simPX4v14 = 1<<24 | 14<<16
+	simPX4v15 = 1<<24 | 15<<16 // the first with CURRENT_MODE
+	simPX4v16 = 1<<24 | 16<<16 // the first that acks DO_SET_MODE twice
+	simPX4v17 = 1<<24 | 17<<16 // the first with COM_RC_IN_MODE 5 to 8
+)
 
 // The parameters that it obeys.
 const (
@@ -132,11 +141,13 @@ func (b *simPX4Brain) command(c simCommand) {
 	}
 }
 
-// setMode acks twice: ACCEPTED at once whatever happens, then the truth. A
-// mode that PX4 doesn't know, or base_mode without bit 0, is ACCEPTED twice
-// and forgotten.
+// setMode acks twice: ACCEPTED at once whatever happens, then the truth; up to
+// 1.15 only the truth. A mode that PX4 doesn't know, or base_mode without bit 0, is
+// ACCEPTED and forgotten.
 func (b *simPX4Brain) setMode(c simCommand) {
-	b.ack(c, common.MAV_RESULT_ACCEPTED)
+	if b.version >= simPX4v16 {
+		b.ack(c, common.MAV_RESULT_ACCEPTED)
+	}
 	mode := uint32(uint8(c.p[1]))<<16 | uint32(uint8(c.p[2]))<<24
 	row := b.row(mode)
 	result, second := common.MAV_RESULT_ACCEPTED, b.between(8*time.Millisecond, 10*time.Millisecond)
@@ -211,7 +222,7 @@ func (b *simPX4Brain) entered() {
 
 // takeoff takes param7 as AMSL whatever the frame says. It does not arm.
 func (b *simPX4Brain) takeoff(c simCommand) common.MAV_RESULT {
-	up, lifts := c.alt-simHomeAlt, c.lat != 0 || c.lon != 0
+	up, lifts := c.alt-simHomeAlt, c.lat != 0 || c.lon != 0 || b.version < simPX4v16
 	if up <= b.quad.up {
 		b.text(common.MAV_SEVERITY_CRITICAL, "Already higher than takeoff altitude")
 	}
@@ -314,7 +325,9 @@ func (b *simPX4Brain) canArm() bool {
 
 func (b *simPX4Brain) armDisarm(arm bool) common.MAV_RESULT {
 	denied := func(text string) common.MAV_RESULT {
-		b.text(common.MAV_SEVERITY_CRITICAL, text)
+		if b.version >= simPX4v15 {
+			b.text(common.MAV_SEVERITY_CRITICAL, text)
+		}
 		return common.MAV_RESULT_TEMPORARILY_REJECTED
 	}
 	flying, z := b.row(b.intended()).flying, b.stick(2)
@@ -345,7 +358,8 @@ func (b *simPX4Brain) armDisarm(arm bool) common.MAV_RESULT {
 	return common.MAV_RESULT_ACCEPTED
 }
 
-// disarmed never stays in AUTO.LAND or AUTO.RTL.
+// disarmed never stays in AUTO.LAND or AUTO.RTL, nor, from 1.17 on, in AUTO.TAKEOFF. A
+// landing out of a climb goes back to AUTO.TAKEOFF before 1.17.
 func (b *simPX4Brain) disarmed(landed bool) {
 	b.seen, b.lostAt = false, time.Time{}
 	if landed {
@@ -355,6 +369,9 @@ func (b *simPX4Brain) disarmed(landed bool) {
 	switch {
 	case b.mode == simPX4Land && b.armable == simPX4Posctl:
 		b.enter(simPX4Posctl)
+	case (b.mode == simPX4Takeoff || b.mode == simPX4Land && b.armable == simPX4Takeoff) && b.version < simPX4v17: // it climbs when it is armed
+		b.climbUp, b.lifts = math.NaN(), true
+		b.enter(simPX4Takeoff)
 	case b.mode == simPX4Takeoff || b.row(b.mode).flying == simDescend || b.row(b.mode).flying == simReturn:
 		b.enter(simPX4Loiter)
 	}

@@ -266,7 +266,7 @@ func (b *simPX4Brain) message(id uint32) message.Message {
 	case 87:
 		return b.flyingTo()
 	case 436:
-		if b.noLiveMode {
+		if b.noLiveMode || b.version < simPX4v15 {
 			return nil
 		}
 		return &common.MessageCurrentMode{CustomMode: b.told.mode, IntendedCustomMode: b.wish}
@@ -278,7 +278,7 @@ func (b *simPX4Brain) message(id uint32) message.Message {
 // there may be later.
 func (b *simPX4Brain) setInterval(c simCommand) {
 	switch id := uint32(c.p[0]); {
-	case id == 0:
+	case id == 0, id == 436 && b.version < simPX4v15:
 		b.ack(c, common.MAV_RESULT_FAILED)
 	case id != 65 && id != 87 && b.message(id) == nil:
 		b.ack(c, common.MAV_RESULT_DENIED)
@@ -456,7 +456,7 @@ func (b *simPX4Brain) choose() {
 		if !b.source.live() {
 			prefer(&b.transmitter, &b.mavlink)
 		}
-	case mode == 4:
+	case mode == 4, mode > 4 && b.version < simPX4v17: // 5 to 8 are unknown there: nobody's
 		b.source = nil
 	case mode == 5 || mode == 7:
 		prefer(&b.transmitter, &b.mavlink)

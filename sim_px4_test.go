@@ -1077,10 +1077,45 @@ func TestPX4AReportWithoutTexts(t *testing.T) {
 	})
 }
 
+// What differs before 1.17.
+func TestAnOlderPX4(t *testing.T) {
+	tests := []struct {
+		release   uint32
+		liveMode  common.MAV_RESULT
+		acks      []common.MAV_RESULT // of a mode that is refused
+		disarmed  uint32              // mode after a disarming in AUTO.TAKEOFF
+		thenArmed float64             // metres above home, 10 s after an ARM
+	}{
+		{simPX4v14, simFailed, simResults(simRejected), simPX4Takeoff, 2.5},
+		{simPX4v15, simAccepted, simResults(simRejected), simPX4Takeoff, 2.5},
+		{simPX4v16, simAccepted, simResults(simAccepted, simRejected), simPX4Takeoff, 2.5},
+		{simPX4v17, simAccepted, simResults(simAccepted, simRejected), simPX4Loiter, 0},
+	}
+	for _, tt := range tests {
+		simFlight(t, simPX4, olderPX4(tt.release), func(b *simBoard) {
+			time.Sleep(6 * time.Second)
+			b.want("version", b.version>>16, tt.release>>16)
+			b.want("CURRENT_MODE's interval", b.long(simInterval, 436, 10000), simResults(tt.liveMode))
+			b.want("AUTO.RTGS", b.setMode(simPX4RTGS), tt.acks)
+
+			nan := math.NaN()
+			b.long(simArm, 1)
+			b.long(simTakeoff, nan, nan, nan, nan, nan, nan, simHomeAlt+10)
+			time.Sleep(time.Second)
+			b.want("disarming", b.long(simArm, 0), simResults(simAccepted))
+			time.Sleep(time.Second)
+			b.want("mode", b.truth().mode, tt.disarmed)
+			b.want("arming", b.long(simArm, 1), simResults(simAccepted))
+			time.Sleep(9 * time.Second)
+			b.near("height", b.truth().alt, tt.thenArmed, 0.3)
+		})
+	}
+}
+
 // simWithSource flies in the air, with COM_RC_IN_MODE set.
-func simWithSource(t *testing.T, mode float64, test func(*simBoard)) {
+func simWithSource(t *testing.T, flavour simFlavour, mode float64, test func(*simBoard)) {
 	t.Helper()
-	simFlight(t, simPX4, func(s *simulator) { s.params[simStickSource] = mode }, func(b *simBoard) {
+	simFlight(t, flavour, func(s *simulator) { s.params[simStickSource] = mode }, func(b *simBoard) {
 		time.Sleep(6 * time.Second)
 		b.placeInAir(10)
 		test(b)
@@ -1090,18 +1125,25 @@ func simWithSource(t *testing.T, mode float64, test func(*simBoard)) {
 func TestPX4ChoosesWhoseSticksCount(t *testing.T) {
 	const none, ours, theirs = "nobody's", "ours", "the transmitter's"
 	tests := []struct {
+		flavour                                        simFlavour
 		mode                                           float64
 		oursAlone, theirsAlone, oursFirst, theirsFirst string
 	}{
-		{0, none, theirs, theirs, theirs},
-		{1, ours, none, ours, ours},
-		{2, ours, theirs, ours, theirs},
-		{3, ours, theirs, ours, theirs},
-		{4, none, none, none, none},
-		{5, ours, theirs, theirs, theirs},
-		{6, ours, theirs, ours, ours},
-		{7, ours, theirs, theirs, theirs},
-		{8, ours, theirs, ours, ours},
+		{simPX4, 0, none, theirs, theirs, theirs},
+		{simPX4, 1, ours, none, ours, ours},
+		{simPX4, 2, ours, theirs, ours, theirs},
+		{simPX4, 3, ours, theirs, ours, theirs},
+		{simPX4, 4, none, none, none, none},
+		{simPX4, 5, ours, theirs, theirs, theirs},
+		{simPX4, 6, ours, theirs, ours, ours},
+		{simPX4, 7, ours, theirs, theirs, theirs},
+		{simPX4, 8, ours, theirs, ours, ours},
+		{simPX4Old, 3, ours, theirs, ours, theirs},
+		{simPX4Old, 4, none, none, none, none},
+		{simPX4Old, 5, none, none, none, none},
+		{simPX4Old, 6, none, none, none, none},
+		{simPX4Old, 7, none, none, none, none},
+		{simPX4Old, 8, none, none, none, none},
 	}
 	who := func(b *simBoard) string {
 		b.simulator.mu.Lock()
@@ -1118,7 +1160,7 @@ func TestPX4ChoosesWhoseSticksCount(t *testing.T) {
 	on := func(b *simBoard) { b.setReceiver(simReceiverInHand); b.pilotSticks(-300, 0, 500, 0) }
 	for _, tt := range tests {
 		check := func(what, want string, do ...func(*simBoard)) {
-			simWithSource(t, tt.mode, func(b *simBoard) {
+			simWithSource(t, tt.flavour, tt.mode, func(b *simBoard) {
 				for _, f := range do {
 					f(b)
 				}
@@ -1133,7 +1175,7 @@ func TestPX4ChoosesWhoseSticksCount(t *testing.T) {
 		check("ours first", tt.oursFirst, send, on, send)
 		check("theirs first", tt.theirsFirst, on, second, send)
 	}
-	simWithSource(t, 3, func(b *simBoard) {
+	simWithSource(t, simPX4, 3, func(b *simBoard) {
 		send(b)
 		on(b)
 		time.Sleep(5 * time.Second) // ours are silent
@@ -1142,7 +1184,7 @@ func TestPX4ChoosesWhoseSticksCount(t *testing.T) {
 		time.Sleep(time.Second)
 		b.want("after a restart", who(b), theirs)
 	})
-	simWithSource(t, 2, func(b *simBoard) {
+	simWithSource(t, simPX4, 2, func(b *simBoard) {
 		send(b)
 		on(b)
 		time.Sleep(time.Second)

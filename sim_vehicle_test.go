@@ -109,7 +109,7 @@ func TestPX4MayShowPrearmHealthyBeforeItsFirstReport(t *testing.T) {
 
 func TestPX4TransmittersModeSwitchIsDeadWhileOurSticksAreTheSource(t *testing.T) {
 	for mode, dead := range map[float64]bool{1: true, 3: true, 5: false, 6: true} {
-		simWithSource(t, mode, func(b *simBoard) {
+		simWithSource(t, simPX4, mode, func(b *simBoard) {
 			b.stick(time.Second, sim25Hz, 0, 0, 500, 0)
 			b.setReceiver(simReceiverInHand)
 			b.stick(4*time.Second, sim25Hz, 0, 0, 500, 0)

@@ -51,6 +51,7 @@ type telemetry struct {
 
 	restarted bool      // the autopilot's checks are not believed yet
 	checked   time.Time // the first report of them since then
+	healed    time.Time // when a system last became healthy
 
 	// See believe: the autopilot's own clock, and where it is.
 	boot, doubtedBoot bootClock
@@ -61,8 +62,20 @@ type identity struct {
 	system    byte // 0 before the first heartbeat
 	autopilot common.MAV_AUTOPILOT
 	typ       common.MAV_TYPE
-	vtol      uint8  // EXTENDED_SYS_STATE's MAV_VTOL_STATE; 0 is no VTOL
-	version   string // of its software, "" before it told
+	vtol      uint8 // EXTENDED_SYS_STATE's MAV_VTOL_STATE; 0 is no VTOL
+	version   firmwareVersion
+}
+
+// firmwareVersion is AUTOPILOT_VERSION's flight_sw_version: major, minor, patch and
+// type, a byte each. 0 before the vehicle told it.
+type firmwareVersion uint32
+
+// String is "1.17.0"; "" where the version is not known.
+func (v firmwareVersion) String() string {
+	if v == 0 {
+		return ""
+	}
+	return fmt.Sprintf("%d.%d.%d", v>>24, v>>16&0xff, v>>8&0xff)
 }
 
 type beat struct {
@@ -236,8 +249,7 @@ func (t *telemetry) hear(m any, now time.Time) (restarted bool) {
 	case *common.MessageExtendedSysState:
 		t.landed, t.id.vtol = landed{group{now}, landedState(m.LandedState)}, uint8(m.VtolState)
 	case *common.MessageAutopilotVersion:
-		v := m.FlightSwVersion
-		t.id.version = fmt.Sprintf("%d.%d.%d", v>>24, v>>16&0xff, v>>8&0xff)
+		t.id.version = firmwareVersion(m.FlightSwVersion)
 	case *common.MessageRcChannels:
 		t.rc = rcChannels{group{now}, channels{
 			m.Chan1Raw, m.Chan2Raw, m.Chan3Raw, m.Chan4Raw, m.Chan5Raw, m.Chan6Raw, m.Chan7Raw, m.Chan8Raw,
@@ -298,7 +310,11 @@ func (t *telemetry) hearSysStatus(m *common.MessageSysStatus, now time.Time) {
 	if t.restarted {
 		return
 	}
+	was := t.health
 	t.health = health{group{now}, enabled, uint32(m.OnboardControlSensorsHealth)}
+	if was.enabled&^was.healthy&t.health.healthy != 0 {
+		t.healed = now
+	}
 }
 
 // booted notices that the autopilot started again: its clock runs backwards.
@@ -324,13 +340,12 @@ const (
 )
 
 // armable tells whether a takeoff could arm now; nil where that is not known.
-// SYS_STATUS has the autopilot's own word, in the health alone on PX4, and about the
-// present mode. Where a takeoff sets another mode first, it also counts that nothing
-// but the receiver is unhealthy. ArduPilot's takeoff wants a place too, PX4's the
-// height of home.
-func (t *telemetry) armable(now time.Time, setsMode bool) *bool {
+// SYS_STATUS has the autopilot's own word, in the health alone on PX4. Where that word
+// is about another state than the takeoff's, it also counts that nothing but the receiver
+// is unhealthy. ArduPilot's takeoff needs a place too, PX4's the height of home.
+func (t *telemetry) armable(now time.Time, otherState bool) *bool {
 	passed := t.health.healthy&sensorPrearm != 0 ||
-		setsMode && t.health.enabled&^t.health.healthy&^(sensorPrearm|sensorReceiver) == 0
+		otherState && t.health.enabled&^t.health.healthy&^(sensorPrearm|sensorReceiver) == 0
 	ready, known := !math.IsNaN(t.home.amsl), true
 	if t.id.autopilot == common.MAV_AUTOPILOT_ARDUPILOTMEGA {
 		ready, known = t.estimate.positioned, t.estimate.within(freshFor, now)

@@ -127,7 +127,7 @@ func TestEachMessageIsToldInOurUnitsAndUnknownWhereItIsUnknown(t *testing.T) {
 		{"a receiver that is not enabled", showHealth, []message.Message{sensors(gps, gps, gps|receiver)}, "known true, armable false, receiver false, unhealthy []"},
 		{"several, by bit", showHealth, []message.Message{sensors(gps|place|battery, gps|place|battery, 0)}, "known true, armable false, receiver false, unhealthy [gps xy_position_control battery]"},
 		{"PX4's first after a boot", showHealth, []message.Message{sensors(0, 0, gps|receiver|prearm)}, "known false, armable null, receiver false, unhealthy []"},
-		{"a version", func(t *telemetry) string { return t.id.version }, []message.Message{&common.MessageAutopilotVersion{FlightSwVersion: 0x01110055}}, "1.17.0"},
+		{"a version", func(t *telemetry) string { return t.id.version.String() }, []message.Message{&common.MessageAutopilotVersion{FlightSwVersion: 0x01110055}}, "1.17.0"},
 		{"who it is", func(t *telemetry) string { return fmt.Sprint(t.id.autopilot, t.id.typ) }, []message.Message{copterBeat()}, "MAV_AUTOPILOT_ARDUPILOTMEGA MAV_TYPE_QUADROTOR"},
 		{"home", func(t *telemetry) string { return fmt.Sprintf("%.7f %.7f %.2f", t.home.lat, t.home.lon, t.home.amsl) },
 			[]message.Message{&common.MessageHomePosition{Latitude: 473977420, Longitude: 85455940, Altitude: 488010, Q: [4]float32{nan32, nan32, nan32, nan32}}}, "47.3977420 8.5455940 488.01"},
@@ -241,6 +241,29 @@ func TestARestartForgetsWhatTheAutopilotNoLongerStandsFor(t *testing.T) {
 	lineEqual(t, "landed state", tel.landed.state, 0)
 	tel.hear(&common.MessageGlobalPositionInt{Lat: 10000000, Lon: 10000000}, time.Unix(1000, 0))
 	lineNear(t, "latitude, elsewhere at once", tel.position.lat, 1, 7)
+}
+
+// ArduPilot without a receiver says no for ever, and arms on our stream.
+func TestWithoutAReceiverOnlyThePlaceAndTheOtherSystemsCount(t *testing.T) {
+	const gps, receiver = common.MAV_SYS_STATUS_SENSOR_GPS, common.MAV_SYS_STATUS_SENSOR_RC_RECEIVER
+	for _, c := range []struct {
+		name    string
+		healthy common.MAV_SYS_STATUS_SENSOR
+		placed  uint16
+		want    bool
+	}{
+		{"a place, and all but the receiver is well", gps, 831, true},
+		{"no place", gps, 167, false},
+		{"no GPS", receiver, 831, false},
+	} {
+		tel, now := newTelemetry(), time.Unix(1000, 0)
+		tel.hear(copterBeat(), now)
+		enabled := gps | receiver | common.MAV_SYS_STATUS_PREARM_CHECK
+		tel.hear(&common.MessageSysStatus{OnboardControlSensorsPresent: enabled, OnboardControlSensorsEnabled: enabled, OnboardControlSensorsHealth: c.healthy}, now)
+		tel.hear(&MessageEkfStatusReport{Flags: c.placed}, now)
+		lineEqual(t, c.name, *tel.armable(now, true), c.want)
+		lineEqual(t, c.name+", by the autopilot's own word", *tel.armable(now, false), false)
+	}
 }
 
 // PX4's word is its own; ArduPilot's is about its present mode, and a takeoff in
@@ -513,6 +536,11 @@ func (r *replayedFlight) ends(t *testing.T, lat, lon, height, volts, percent flo
 	lineEqual(t, "home is known", !r.tel.home.at.IsZero(), true)
 }
 
+// saidByIt are the texts of the autopilot: mavrest's own are left out.
+func saidByIt(l *textLog) []string {
+	return slices.DeleteFunc(said(l), func(text string) bool { return strings.HasPrefix(text, "mavrest: ") })
+}
+
 func TestTheCapturedPX4FlightLeadsToItsStatus(t *testing.T) {
 	inLinkBubble(t, func(t *testing.T) {
 		r := replayTlog(t, "px4-flight.tlog")
@@ -527,7 +555,7 @@ func TestTheCapturedPX4FlightLeadsToItsStatus(t *testing.T) {
 			"AUTO.LOITER armed, POSCTL armed, AUTO.LOITER armed, AUTO.LAND armed, AUTO.LOITER")
 		// Disarmed at first contact, so manual; then what the vehicle shows.
 		lineEqual(t, "answers of GET mode", fmt.Sprint(r.answered), "[manual position hold takeoff hold position hold land hold]")
-		lineEqual(t, "texts", strings.Join(said(&r.tel.texts), "|"), "Arming denied: Resolve system health failures first|Armed by external command|"+
+		lineEqual(t, "texts", strings.Join(saidByIt(&r.tel.texts), "|"), "Arming denied: Resolve system health failures first|Armed by external command|"+
 			"Takeoff detected|Landing detected|Disarmed by landing")
 	})
 }
@@ -559,7 +587,7 @@ func TestTheCapturedPX4FlightWithAPilotLeadsToItsStatus(t *testing.T) {
 		lineEqual(t, "armable and unhealthy", strings.Join(r.states, ", "),
 			"false [xy_position_control rc_receiver], true [rc_receiver], false [rc_receiver], true [rc_receiver], true []")
 		lineEqual(t, "targets", strings.Join(r.targets, ", "), "none, 0, none, 0, 40, none, 46, none") // a new mode has none of the old one's
-		lineEqual(t, "texts", strings.Join(said(&r.tel.texts), "|"), "Preflight Fail: No connection to the GCS|Arming denied: Resolve system health failures first|"+
+		lineEqual(t, "texts", strings.Join(saidByIt(&r.tel.texts), "|"), "Preflight Fail: No connection to the GCS|Arming denied: Resolve system health failures first|"+
 			"Preflight Fail: No connection to the GCS|Armed by external command|Takeoff detected")
 	})
 }
