@@ -234,6 +234,8 @@ func readFields(r *http.Request, fields []field, check func() error) ([]byte, er
 		return nil, refuse(codeBadRequest, "the body ended early")
 	case len(body) > maxBody:
 		return nil, errTooLarge
+	case connOf(r).gone(): // an outage held the request up, and its client gave it up
+		return nil, refuse(codeBadRequest, "the connection was closed before the command was read: nothing was sent")
 	}
 	if err := decode(body, fields); err != nil {
 		return nil, err

@@ -978,8 +978,8 @@ func TestARefusalTellsOnlyTheTextsThatExplainIt(t *testing.T) {
 		{0, common.MAV_SEVERITY_NOTICE, "a notice", false},
 		{0, common.MAV_SEVERITY_INFO, "PreArm: gyros", true},
 		{0, common.MAV_SEVERITY_DEBUG, "debug", false},
-		{250 * time.Millisecond, common.MAV_SEVERITY_ERROR, "late", true},
-		{350 * time.Millisecond, common.MAV_SEVERITY_ERROR, "too late", false},
+		{650 * time.Millisecond, common.MAV_SEVERITY_ERROR, "late", true},
+		{750 * time.Millisecond, common.MAV_SEVERITY_ERROR, "too late", false},
 	}
 	atStation(t, simArduPilot, func(st *station) {
 		st.sim.emit(1, 1, &common.MessageStatustext{Severity: common.MAV_SEVERITY_CRITICAL, Text: "before the command"})
@@ -1319,7 +1319,6 @@ func aloftAndDeaf() (d *drone, told func() []message.Message) {
 	see()
 	var list []message.Message
 	d.cmd.owner = onlooking{d.cmd.owner, func(t *task) error {
-		d.cmd.begun = time.Time{} // the next one need not wait
 		for _, s := range t.plan.steps {
 			list = append(list, s.message(1, 0))
 		}

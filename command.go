@@ -13,14 +13,13 @@ import (
 
 // Times of a command's copies (docs/design.md, "Commands").
 const (
-	firstRepeat  = 150 * time.Millisecond // or one and a half round trips
-	giveUp       = 2 * time.Second        // after the first copy
-	progressWait = 10 * time.Second       // after IN_PROGRESS
-	lateAck      = time.Second            // after the last copy no ack of it comes any more
-	modeGap      = 20 * time.Millisecond  // between the answer of a mode change and the next one
-	modeUnknown  = 500 * time.Millisecond // after its last copy, where neither ack nor report came
-	showWithin   = 500 * time.Millisecond // after the ack, until a report shows it; or two round trips
-	showEvery    = 50 * time.Millisecond  // between two requests for a report
+	firstRepeat = 150 * time.Millisecond // or one and a half round trips
+	giveUp      = 2 * time.Second        // after the first copy
+	lateAck     = time.Second            // after the last copy no ack of it comes any more
+	modeGap     = 20 * time.Millisecond  // between the answer of a mode change and the next one
+	modeUnknown = 500 * time.Millisecond // after its last copy, where neither ack nor report came
+	showWithin  = 500 * time.Millisecond // after the ack, until a report shows it; or two round trips
+	showEvery   = 50 * time.Millisecond  // between two requests for a report
 )
 
 // repeats are when the copies of a command go out, in first repeats after the
@@ -36,7 +35,6 @@ type acks struct {
 	waiting map[common.MAV_CMD]*command
 	owed    map[common.MAV_CMD]owedAcks
 	trip    time.Duration // the round trip last measured
-	heard   time.Time     // when the vehicle last answered anything of ours
 	modeAt  time.Time     // not before it another mode change
 	mode    *step         // the mode change sent last, answered or superseded
 }
@@ -61,7 +59,6 @@ type command struct {
 	ackedAt      time.Time // when ACCEPTED came first
 	reportsAtAck int       // and how many reports there were
 	refusal      *uint8    // the first ack that is not ACCEPTED
-	progress     time.Time // when IN_PROGRESS came
 }
 
 func (c *command) acked() bool { return !c.ackedAt.IsZero() }
@@ -139,14 +136,13 @@ func (a *acks) send(c *command) error {
 // hear takes an ack that the vehicle sent to us; reports is how many reports there
 // were before it.
 func (a *acks) hear(cmd common.MAV_CMD, result uint8, reports int, now time.Time) {
-	a.heard = now
-	final := result != uint8(common.MAV_RESULT_IN_PROGRESS)
-	if o := a.owed[cmd]; o.n > 0 && final {
-		a.owed[cmd] = owedAcks{o.n - 1, o.until}
-	} else if o.n > 0 {
-		a.owed[cmd] = owedAcks{o.n, now.Add(progressWait)}
+	if result == uint8(common.MAV_RESULT_IN_PROGRESS) { // the answer is still to come
+		return
 	}
-	if final && a.mode != nil && a.mode.cmd == cmd {
+	if o := a.owed[cmd]; o.n > 0 {
+		a.owed[cmd] = owedAcks{o.n - 1, o.until}
+	}
+	if a.mode != nil && a.mode.cmd == cmd {
 		a.answered(a.mode)
 	}
 	c := a.waiting[cmd]
@@ -154,10 +150,6 @@ func (a *acks) hear(cmd common.MAV_CMD, result uint8, reports int, now time.Time
 		return
 	}
 	switch {
-	case !final:
-		if c.progress.IsZero() {
-			c.progress = now
-		}
 	case result != uint8(common.MAV_RESULT_ACCEPTED):
 		if c.refusal == nil {
 			c.refusal = &result
@@ -168,9 +160,7 @@ func (a *acks) hear(cmd common.MAV_CMD, result uint8, reports int, now time.Time
 		if c.copies > 1 { // the first copy may have been lost: it grows step by step
 			trip = min(trip, max(2*a.trip, firstRepeat))
 		}
-		if c.progress.IsZero() {
-			a.trip = trip
-		}
+		a.trip = trip
 	}
 }
 
@@ -244,99 +234,46 @@ func refusedWith(err error) *commandError {
 
 func isNoAck(err error) bool { return code(err) == codeNoAck }
 
-// generalTexts are texts that name no cause: they stand behind those that do.
-var generalTexts = []string{"Resolve system health failures first", "not armable", "Arming denied", "is currently not"}
-
-// allClears end what was wrong before: they are no reasons.
-var allClears = []string{"cleared", "regained", "recovered", "restored", "failsafe off"}
-
-// ofPrearm reports whether a text tells of the checks before arming.
-func (t statusText) ofPrearm() bool {
-	return strings.HasPrefix(t.text, "PreArm") || strings.HasPrefix(t.text, "Arm:") || strings.HasPrefix(t.text, "Preflight Fail")
+// ofChecks reports whether a text is one of the checks before arming.
+func (t statusText) ofChecks() bool {
+	return strings.HasPrefix(t.text, "PreArm") || strings.HasPrefix(t.text, "Arm:") || strings.HasPrefix(t.text, "Preflight")
 }
 
-// grave are the texts of warning or worse, and those of the checks before arming.
-func grave(texts []statusText) (list []statusText) {
+// words are the texts in a sentence, each once.
+func words(texts []statusText) string {
+	var list []string
 	for _, t := range texts {
-		if t.severity <= uint8(common.MAV_SEVERITY_WARNING) || t.ofPrearm() {
-			list = append(list, t)
+		if !slices.Contains(list, t.text) {
+			list = append(list, t.text)
 		}
 	}
-	return list
-}
-
-// causes are what grave texts name as reasons, each once; others name no cause.
-func causes(texts []statusText) (specific, others []string) {
-	for _, t := range texts {
-		in := func(words string) bool { return strings.Contains(strings.ToLower(t.text), strings.ToLower(words)) }
-		switch {
-		case slices.Contains(specific, t.text) || slices.Contains(others, t.text):
-		case !t.ofPrearm() && slices.ContainsFunc(allClears, in):
-		case slices.ContainsFunc(generalTexts, in):
-			others = append(others, t.text)
-		default:
-			specific = append(specific, t.text)
-		}
-	}
-	return specific, others
-}
-
-// evidence is what is known of the reasons of a refusal.
-type evidence struct {
-	texts      []statusText // of the autopilot, since the command began
-	parameters []string     // that stand in the way
-	unhealthy  []string     // systems
-	guess      string       // what may be why, where no text tells
+	return strings.Join(list, "; ")
 }
 
 // refusal is the error of a step that the autopilot answered with anything but
-// ACCEPTED. It names every reason, the most specific first, and where no text
-// tells, the unhealthy systems.
-func refusal(s *step, result uint8, why evidence) error {
-	e := &commandError{code: codeRefused, answered: true, command: uint16(s.cmd), result: result, messages: grave(why.texts)}
-	list, others := causes(e.messages)
-	told := len(list) > 0
-	list = append(list, why.parameters...)
-	if !told && why.guess != "" {
-		list = append(list, why.guess)
+// ACCEPTED, and the reasons that it gave.
+func refusal(s *step, refused *commandError, reasons string) error {
+	e := *refused
+	if reasons != "" {
+		reasons = ": " + reasons
 	}
-	if !told && len(why.unhealthy) > 0 {
-		list = append(list, "unhealthy: "+strings.Join(why.unhealthy, ", "))
-	}
-	reasons := ""
-	if list = append(list, others...); len(list) > 0 {
-		reasons = ": " + strings.Join(list, "; ")
-	}
-	e.text = fmt.Sprintf("the autopilot refused %s (%s)%s", commandName(s), resultName(result), reasons)
-	switch common.MAV_RESULT(result) {
+	e.text = fmt.Sprintf("the autopilot refused %s (%s)%s", commandName(s), resultName(e.result), reasons)
+	switch common.MAV_RESULT(e.result) {
 	case common.MAV_RESULT_UNSUPPORTED, common.MAV_RESULT_COMMAND_INT_ONLY, common.MAV_RESULT_COMMAND_LONG_ONLY,
 		common.MAV_RESULT_COMMAND_UNSUPPORTED_MAV_FRAME:
 		e.code = codeUnsupported
-		e.text = fmt.Sprintf("the autopilot does not know %s (%s)%s", commandName(s), resultName(result), reasons)
+		e.text = fmt.Sprintf("the autopilot does not know %s (%s)%s", commandName(s), resultName(e.result), reasons)
 	}
 	if stands, ok := flownWithout[s.cmd]; ok { // an accepted goto is not taken back
-		e.text = fmt.Sprintf("%s: %s was refused (%s)%s", stands, commandName(s), resultName(result), reasons)
+		e.text = fmt.Sprintf("%s: %s was refused (%s)%s", stands, commandName(s), resultName(e.result), reasons)
 	}
-	return e
+	return &e
 }
 
 // flownWithout is what an accepted goto does without these (rule 7).
 var flownWithout = map[common.MAV_CMD]string{
 	common.MAV_CMD_DO_CHANGE_SPEED: "it flies there at its own speed",
 	common.MAV_CMD_CONDITION_YAW:   "it flies there with a heading of its own",
-}
-
-// withTexts is the error of an interrupted command with what the autopilot said
-// since it began; in a failsafe without a text, with the unhealthy systems.
-func withTexts(err error, texts []statusText, failsafe bool, unhealthy []string) error {
-	said, others := causes(grave(texts))
-	switch said = append(said, others...); {
-	case len(said) > 0:
-		return refuse(codeInterrupted, "%s; the autopilot says: %s", err, strings.Join(said, "; "))
-	case failsafe && len(unhealthy) > 0:
-		return refuse(codeInterrupted, "%s; unhealthy: %s", err, strings.Join(unhealthy, ", "))
-	}
-	return err
 }
 
 // resultName is a MAV_RESULT's name in lower case.

@@ -2,9 +2,9 @@ package main
 
 import (
 	"errors"
+	"fmt"
 	"log/slog"
 	"math"
-	"reflect"
 	"slices"
 	"sync"
 	"time"
@@ -12,11 +12,10 @@ import (
 
 // Times of a plan (docs/design.md, rule 5 and "The newest command wins").
 const (
-	planEvery  = 100 * time.Millisecond // at most one plan begins in it
 	atOnce     = 10 * time.Millisecond  // a plan that goes out in it did not wait
 	reportWait = time.Second            // for the report before what nobody asked for at this moment
 	landWait   = 100 * time.Millisecond // the same before a landing that a client asked for
-	turnWait   = time.Second            // for a disarming that is carried out
+	newerWait  = 2 * time.Second        // for the answer of the command that superseded this one
 )
 
 // commander carries plans out, one at a time: sends their steps, waits until the
@@ -28,8 +27,7 @@ type commander struct {
 	machine *machine
 	owner   owner
 
-	tasks     []*task   // one is carried out, disarmings perhaps beside it; the last may wait for its turn
-	begun     time.Time // when the last plan began that takes turns
+	tasks     []*task // in the order in which they came; the first one is under way
 	manoeuvre *manoeuvre
 	reports   int  // that were heard
 	bell      bell // rings when something came that one may wait for
@@ -39,13 +37,14 @@ type commander struct {
 // owner is whom a commander works for: it knows the sticks, the parameters and
 // what the vehicle says.
 type owner interface {
-	ready(s *step) time.Time // when the sticks let a step go
-	prepare(t *task) error   // before the first step of a plan
-	sends(t *task, i int)    // right before step i
-	took(t *task, s *step)   // after a step that the vehicle took
-	closing(t *task)         // after a plan, accepted or not
-	onGround() bool          // the vehicle says that it is
-	refusal(t *task, s *step, result uint8, at time.Time) error
+	ready(s *step) time.Time                               // when the sticks let a step go
+	readies(t *task) error                                 // before a plan is made, when it is its turn
+	prepare(t *task) error                                 // before the first step of a plan
+	sends(t *task, i int)                                  // right before step i
+	took(t *task, s *step)                                 // after a step that the vehicle took
+	closing(t *task, err error)                            // after a plan, accepted or not
+	onGround() bool                                        // the vehicle says that it is
+	refusal(t *task, s *step, refused *commandError) error // with its reasons
 }
 
 // bell wakes all that wait for it.
@@ -74,48 +73,38 @@ type answer struct {
 	manoeuvre *manoeuvre
 }
 
-var (
-	errSuperseded = refuse(codeSuperseded, "a newer command took this one's place")
-	errDisarmed   = refuse(codeInterrupted, "the vehicle was disarmed")
-)
+var errSuperseded = &commandError{code: codeSuperseded, text: "a newer command took this one's place"}
 
-// task is a plan on its way, from its turn to its answer.
+// interruption is the error of what somebody else ended now.
+func interruption(format string, args ...any) *commandError {
+	return &commandError{code: codeInterrupted, text: fmt.Sprintf(format, args...), since: time.Now()}
+}
+
+// task is a plan on its way, from its arrival to its answer.
 type task struct {
 	by      *commander
 	request request
 	planned func() (plan, error) // plans anew, when it is its turn
 	plan    plan
 	came    time.Time // when a client asked for it; zero: nobody asks for it at this moment
-	began   time.Time // when its first step was due
+	began   time.Time // when its turn came; zero: it waits
 	until   time.Time // the farewell's: it may go on until then, though the program ends
-	was     order     // what stood before it
+	was     report    // the last one when its turn came
 
-	accepted uint16     // the number of the last accepted command; 0: none
-	armed    bool       // an ARM of it was sent to a disarmed vehicle
-	onWire   bool       // a step of it is, until it is answered
-	moving   bool       // a step that sets a mode was sent and is not answered
-	leads    *manoeuvre // what its goal leads to, once the vehicle took that
-	endedBy  error      // what ended it: a newer command, a takeover, a disarming
-
-	ended  chan struct{}
-	answer answer // once ended
-	err    error
+	accepted uint16        // the number of the last accepted command; 0: none
+	sent     *step         // the last step that went out; nil: none
+	armed    bool          // an ARM of it was sent to a disarmed vehicle
+	onWire   bool          // a step of it is, until it is answered
+	leads    *manoeuvre    // what its goal leads to, once the vehicle took that; a second leg's from the start
+	endedBy  *commandError // what ended it: a newer command, a takeover, a disarming
+	newer    *task         // the command that superseded it
+	answered bool
 }
 
 // do carries a request out and returns when the vehicle shows what it leads to, or
-// a step of it was refused: then the error is a *commandError. A landing or a
-// disarming joins an equal one that is not answered yet.
+// a step of it was refused: then the error is a *commandError.
 func (c *commander) do(r request, planned func() (plan, error)) (answer, error) {
-	for _, t := range c.tasks {
-		if t.takesIn(r) {
-			c.supersedeWaiting(t) // it is newer than that too
-			c.mu.Unlock()
-			<-t.ended
-			c.mu.Lock()
-			return t.answer, t.err
-		}
-	}
-	t := &task{by: c, request: r, planned: planned, came: time.Now(), ended: make(chan struct{})}
+	t := &task{by: c, request: r, planned: planned, came: time.Now()}
 	return t.run()
 }
 
@@ -124,48 +113,46 @@ func (c *commander) idle() bool { return len(c.tasks) == 0 && !c.stopped }
 
 // current is the task that is carried out; nil: none.
 func (c *commander) current() *task {
-	for _, t := range slices.Backward(c.tasks) {
-		if !t.began.IsZero() {
-			return t
-		}
+	if len(c.tasks) == 0 || c.tasks[0].began.IsZero() {
+		return nil
 	}
-	return nil
+	return c.tasks[0]
 }
 
-// disarms reports whether a disarming is what is carried out.
-func (c *commander) disarms() bool { t := c.current(); return t != nil && t.request.disarms() }
-
-// supersedeWaiting ends what waits for its turn, but the newest.
-func (c *commander) supersedeWaiting(newest *task) {
-	for _, t := range c.tasks {
-		if t.began.IsZero() && t != newest {
-			t.end(errSuperseded)
-		}
-	}
-}
-
-// doOwn carries out what no client asks for at this moment, unless one does.
-func (c *commander) doOwn(p plan, r request) error {
+// doOwn carries out what no client asks for at this moment, unless one does. A
+// second leg continues its manoeuvre.
+func (c *commander) doOwn(p plan, r request, continues *manoeuvre) error {
 	if !c.idle() {
 		return errSuperseded
 	}
-	t := &task{by: c, request: r, ended: make(chan struct{}), planned: func() (plan, error) { return p, nil }}
+	t := &task{by: c, request: r, leads: continues, planned: func() (plan, error) { return p, nil }}
 	_, err := t.run()
 	return err
 }
 
-// takesIn reports whether an equal request joins it, and gets its answer.
-func (t *task) takesIn(r request) bool {
-	return (r.setMode && r.mode == ModeLand || r.disarms()) && !t.came.IsZero() && t.endedBy == nil && reflect.DeepEqual(t.request, r)
-}
-
 // end ends a task from outside. The first reason counts, but a newer command also
 // ends what still waits after a takeover.
-func (t *task) end(why error) {
+func (t *task) end(why *commandError) {
 	if t.endedBy == nil || why == errSuperseded {
 		t.endedBy = why
 	}
 	t.by.bell.ring()
+}
+
+// supersedes reports whether a command ends an older one, under way or waiting: every
+// goto, takeoff, arming and stick mode. It waits for the answer of a landing, a return, a
+// hold and a disarming; of equal ones only the newest waits. A disarming on the ground
+// ends everything.
+func (t *task) supersedes(o *task) bool {
+	switch {
+	case t.request.disarms() && t.by.owner.onGround():
+		return true
+	case o.request.arms() || o.request.goTo:
+		return true
+	case o.request.disarms() || !o.request.mode.flownBySticks():
+		return o.began.IsZero() && o.request.equals(t.request)
+	}
+	return true
 }
 
 // takeover ends every plan: a report came that no command of ours explains, or a
@@ -173,19 +160,19 @@ func (t *task) end(why error) {
 // that step (rule 4).
 func (c *commander) takeover(why string) {
 	for _, t := range c.tasks {
-		t.end(refuse(codeInterrupted, "%s", why))
+		t.end(interruption("%s", why))
 	}
 }
 
-// disarmed ends plans that arm or need an armed vehicle, unless a command of ours
-// disarms: what waits for that one has its turn.
+// disarmed ends plans that arm or need an armed vehicle. Our own disarming ends nothing:
+// what waits for it has its turn.
 func (c *commander) disarmed() {
-	if c.disarms() {
+	if t := c.current(); t != nil && t.request.disarms() {
 		return
 	}
 	for _, t := range c.tasks {
 		if t.request.arms() || t.plan.target != nil {
-			t.end(errDisarmed)
+			t.end(interruption("the vehicle was disarmed"))
 		}
 	}
 }
@@ -202,21 +189,23 @@ func (t *task) over() error {
 	switch {
 	case t.by.stopped && !time.Now().Before(t.until):
 		return errStopping
-	case t.onWire && code(t.endedBy) == codeInterrupted:
+	case t.endedBy == nil, t.onWire && t.taken():
 		return nil
-	case t.accepted != 0 || t.moving:
-		return t.interrupted("%s; nothing more was sent")
+	case t.sent != nil:
+		return t.ended("%s; %s was sent before; nothing more was sent", commandName(t.sent))
 	}
-	return t.interrupted("%s; nothing was sent")
+	return t.ended("%s; nothing was sent")
 }
 
-// interrupted is what ended it, and how far it came then; nil where nothing did.
-func (t *task) interrupted(format string, args ...any) error {
-	if code(t.endedBy) != codeInterrupted {
-		return t.endedBy
-	}
-	return refuse(codeInterrupted, format, append([]any{t.endedBy}, args...)...)
+// ended is what ended it, and how far it came then.
+func (t *task) ended(format string, args ...any) error {
+	e := *t.endedBy
+	e.text = fmt.Sprintf(format, append([]any{e.text}, args...)...)
+	return &e
 }
+
+// taken reports whether somebody else ended it: a takeover or a disarming.
+func (t *task) taken() bool { return t.endedBy != nil && t.endedBy.code == codeInterrupted }
 
 // pause waits until something came or the time is over. Whoever waits has the mutex,
 // before and after.
@@ -262,57 +251,59 @@ func (t *task) newReport(within time.Duration) error {
 	}
 }
 
-// run is a task from its turn to its end.
-func (t *task) run() (answer, error) {
+// run is a task from its arrival to its answer.
+func (t *task) run() (a answer, err error) {
 	c := t.by
-	var finish func() error
-	if t.err = t.takeTurn(); t.err == nil {
-		if t.answer, t.err, finish = t.carryOut(); t.err != nil {
-			t.failed()
+	var reasons func() error
+	if err = t.takeTurn(); err == nil {
+		if a, err, reasons = t.carryOut(); err != nil {
+			t.failed(err)
 		}
-		c.owner.closing(t)
+		c.owner.closing(t, err)
 	}
 	c.tasks = slices.DeleteFunc(c.tasks, func(o *task) bool { return o == t })
 	c.bell.ring()
-	if t.err != nil {
-		c.takeBack(t)
+	if reasons != nil && !t.came.IsZero() { // nobody reads them else
+		err = reasons()
 	}
-	if finish != nil {
-		t.err = finish()
+	for until := time.Now().Add(newerWait); code(err) == codeSuperseded && t.newer != nil && !t.newer.answered && !c.stopped && time.Now().Before(until); {
+		c.pause(until)
 	}
-	close(t.ended)
-	return t.answer, t.err
+	t.answered = true
+	c.bell.ring()
+	return a, t.standing(err)
 }
 
-// takeTurn waits until it may begin, and takes the place of the plan before it.
-// At most one plan begins in planEvery, and the newest waits; what is urgent
-// skips that, and a disarming is waited for.
+// takeTurn ends the older commands that it supersedes, and waits for the others.
 func (t *task) takeTurn() (err error) {
 	c := t.by
 	if t.plan, err = t.planned(); err != nil {
 		return err
 	}
-	c.supersedeWaiting(t)
-	c.tasks = append(c.tasks, t)
-	if at := c.begun.Add(planEvery); !t.request.urgent() && time.Now().Before(at) {
-		if err := t.sleep(at); err != nil {
-			return err
+	for _, o := range c.tasks {
+		if t.supersedes(o) {
+			o.end(errSuperseded)
+			o.newer = t
 		}
 	}
-	free := func() bool { return t.request.urgent() || !c.disarms() }
-	if err := unlessLate(t.await(time.Now().Add(turnWait), free)); err != nil {
+	c.tasks = append(c.tasks, t)
+	for c.tasks[0] != t {
+		if err := t.over(); err != nil {
+			return err
+		}
+		c.pause(time.Now().Add(newerWait))
+	}
+	if err := t.over(); err != nil {
+		return err
+	}
+	t.began = time.Now()
+	if err := c.owner.readies(t); err != nil {
 		return err
 	}
 	if t.plan, err = t.planned(); err != nil { // what was true when it came may not be now
 		return err
 	}
-	if older := c.current(); older != nil && !c.disarms() {
-		older.end(errSuperseded)
-	}
-	t.began, t.was = time.Now(), c.machine.standing()
-	if !t.request.urgent() {
-		c.begun = t.began
-	}
+	t.was = c.machine.last
 	return nil
 }
 
@@ -345,18 +336,17 @@ func (t *task) carryOut() (a answer, err error, finish func() error) {
 			continue
 		}
 		if refused != nil {
-			at := time.Now()
-			return answer{}, err, func() error { return c.owner.refusal(t, s, refused.result, at) }
+			return answer{}, err, func() error { return c.owner.refusal(t, s, refused) }
 		}
 		if err != nil {
 			return answer{}, err, nil
 		}
 		t.took(s)
-		if code(t.endedBy) == codeInterrupted {
+		if t.taken() {
 			if t.doneWith(i) {
 				break
 			}
-			return answer{}, t.interrupted("%s; the vehicle follows %s, which was sent before; nothing more was sent", commandName(s)), nil
+			return answer{}, t.ended("%s; the vehicle follows %s, which was sent before; nothing more was sent", commandName(s)), nil
 		}
 	}
 	if !t.request.setMode {
@@ -374,10 +364,7 @@ func (t *task) took(s *step) {
 		if t.request.setMode && s.to == t.plan.goal() {
 			c.replace(t)
 			t.leads = c.manoeuvre
-			c.manoeuvre.failsafe = c.machine.last.failsafe // one that stands was there before it
-		} else if c.manoeuvre != nil {
-			c.manoeuvre.finish(errSuperseded)
-			c.manoeuvre = nil
+			c.manoeuvre.failsafe = c.machine.last.failsafe // one that is active already does not end it
 		}
 	}
 	c.owner.took(t, s)
@@ -458,56 +445,61 @@ func (t *task) replan(i int) {
 	}
 }
 
-// failed is what follows a plan that ended before it was accepted.
-func (t *task) failed() {
+// failed is what follows a plan that ended before it was accepted. What it armed and
+// was refused or not answered then is disarmed on the ground, before the next task begins.
+func (t *task) failed(err error) {
 	c := t.by
 	for _, s := range t.plan.steps {
 		if s.to != nil {
-			c.machine.ended(s.to, isNoAck(t.err), time.Now())
+			c.machine.ended(s.to, isNoAck(err), time.Now())
 		}
 	}
-	if t.moving && c.manoeuvre != nil { // nobody knows whether it flies there
-		c.abandon("a command that was not answered may have moved the drone: it is in %s", c.machine.mode)
-	}
-	if m := c.manoeuvre; m != nil && m.plan.goal() == t.plan.goal() { // the goto that it is: only its speed or heading was refused
+	if m := c.manoeuvre; m != nil && m.plan.goal() == t.plan.goal() { // the goto itself was accepted; forget its refused heading
 		m.plan.facing = math.NaN()
 	}
+	if !t.armed || !t.fails(err) || !c.owner.onGround() {
+		return
+	}
+	disarm := c.acks.tel.id.firmware().armDisarm(false)
+	t.request, t.plan.steps = request{arm: new(bool)}, append(t.plan.steps, disarm)
+	failed := t.approach(len(t.plan.steps) - 1)
+	if failed == nil && c.owner.onGround() {
+		failed = t.transact(&disarm)
+	}
+	if failed != nil {
+		slog.Warn("what a failed command armed could not be disarmed", "error", failed)
+	}
+}
+
+// fails reports whether err is the vehicle's: it refused a step, or did not answer.
+func (t *task) fails(err error) bool {
+	return (refusedWith(err) != nil || isNoAck(err)) && !t.taken()
+}
+
+// standing is the error of a plan that failed, with what it has changed before: that is
+// not taken back.
+func (t *task) standing(err error) error {
+	now, f := t.by.machine.last, t.by.acks.tel.id.firmware()
+	var ce *commandError
+	if !t.fails(err) || t.accepted == 0 || now.custom == t.was.custom && now.armed == t.was.armed || !errors.As(err, &ce) {
+		return err
+	}
+	said := *ce
+	if _, name := f.reported(t.was.custom); t.was.failsafe {
+		said.text += "; the failsafe's " + name + " was ended"
+	}
+	_, name := f.reported(now.custom)
+	armed := "disarmed"
+	if now.armed {
+		armed = "armed"
+	}
+	said.text += "; the vehicle is in " + name + ", " + armed
+	return &said
 }
 
 // doneWith reports whether only optional steps follow step i.
 func (t *task) doneWith(i int) bool {
 	return !slices.ContainsFunc(t.plan.steps[i+1:], func(s step) bool { return !s.optional })
-}
-
-// takeBack takes a plan back that was refused: it disarms what the plan armed and
-// sets the mode again that it changed, on the ground only; one that ended a failsafe
-// asks for its return again. After a plan that was not answered it only disarms
-// (rule 7).
-func (c *commander) takeBack(t *task) {
-	refused := code(t.err) == codeRefused || code(t.err) == codeUnsupported
-	if t.began.IsZero() || !refused && !isNoAck(t.err) {
-		return
-	}
-	var steps []step
-	ground := c.owner.onGround()
-	if t.armed && ground {
-		steps = append(steps, c.acks.tel.id.firmware().armDisarm(false))
-	}
-	back, may := t.was, ground && t.request.setMode
-	if t.plan.endsFailsafe {
-		back, may = *px4.enter(ModeRTL).to, t.accepted != 0
-	}
-	if refused && may && c.machine.last.custom != back.number {
-		s := c.acks.tel.id.firmware().setMode(back.mode, back.number)
-		s.to = &back
-		steps = append(steps, s)
-	}
-	for _, s := range steps {
-		if err := c.doOwn(plan{steps: []step{s}}, request{}); err != nil {
-			slog.Warn("a refused command could not be taken back", "what", commandName(&s), "error", err)
-			return
-		}
-	}
 }
 
 // transact sends one command, repeats it until it is answered, and returns why the
@@ -520,7 +512,7 @@ func (t *task) transact(s *step) error {
 	began := time.Now()
 	for i, factor := range repeats {
 		due := time.Duration(float64(gap) * factor)
-		if due >= giveUp || !x.progress.IsZero() || t.endedBy != nil || x.acked() {
+		if due >= giveUp || t.endedBy != nil || x.acked() {
 			break
 		}
 		if err := t.sendCopy(x); err != nil {
@@ -540,11 +532,6 @@ func (t *task) transact(s *step) error {
 			return err
 		}
 	}
-	if !x.progress.IsZero() && !x.acked() {
-		if err := t.verdict(x, x.progress.Add(progressWait)); !errors.Is(err, errTimeout) {
-			return err
-		}
-	}
 	switch {
 	case t.endedBy != nil: // a takeover, and the vehicle does not show what was sent
 		return t.unfollowed(s)
@@ -559,7 +546,7 @@ func (t *task) transact(s *step) error {
 // unfollowed is the end of a task whose step was on the wire when something else ended
 // it.
 func (t *task) unfollowed(s *step) error {
-	return t.interrupted("%s; %s was sent, and no report shows that the vehicle follows it", commandName(s))
+	return t.ended("%s; %s was sent, and no report shows that the vehicle follows it", commandName(s))
 }
 
 // sendCopy sends a copy, unless the task is over: nothing of it may go out behind a
@@ -575,11 +562,13 @@ func (t *task) sendCopy(x *command) error {
 	if err := c.acks.send(x); err != nil {
 		return nil // the port is away, or full: the next copy may go
 	}
-	t.onWire = true
+	t.onWire, t.sent = true, s
 	t.armed = t.armed || s.arms() && !c.machine.last.armed
 	if s.to != nil {
 		c.machine.claim(s.to)
-		t.moving = true
+		if c.manoeuvre != t.leads { // whatever becomes of the step
+			c.endManoeuvre(errSuperseded)
+		}
 	}
 	return nil
 }
@@ -620,14 +609,11 @@ func (t *task) verdict(x *command, until time.Time) error {
 		settle := max(showWithin, 2*c.acks.trip)
 		switch shown := x.shown(c.machine.last, c.reports); {
 		case shown && (x.step.byReport() || x.unsure || x.acked() || t.came.IsZero()):
-			t.moving = false
 			c.acks.answered(x.step)
 			return nil
 		case x.refusal != nil:
-			t.moving = false
 			return t.refused(x)
 		case x.acked():
-			t.moving = t.moving && !x.step.ackProves(c.acks.tel.id.firmware())
 			until = x.ackedAt.Add(settle)
 		case t.endedBy != nil: // by a takeover: nothing is repeated
 			until = x.last.Add(settle)
@@ -660,37 +646,40 @@ func (t *task) refused(x *command) error {
 			return nil
 		}
 	}
-	return refusal(x.step, *x.refusal, evidence{})
+	return refusal(x.step, &commandError{code: codeRefused, answered: true, command: uint16(x.step.cmd), result: *x.refusal, since: x.sent}, "")
 }
 
-// replace makes the plan the manoeuvre, when the vehicle has taken its goal. An equal
-// manoeuvre goes on, on its second leg too: those who wait for it wait on.
+// replace makes the plan the manoeuvre, when the vehicle has taken its goal. A second
+// leg continues the one that it belongs to: those who wait for it wait on.
 func (c *commander) replace(t *task) {
 	now := time.Now()
-	if m := c.manoeuvre; m != nil && !m.finished() && reflect.DeepEqual(m.request, t.request) {
+	switch m := t.leads; {
+	case m != nil:
 		m.plan, m.at, m.near, m.strange = t.plan, now, time.Time{}, time.Time{}
-		return
-	} else if m != nil {
-		m.finish(errSuperseded)
-	}
-	if t.request.entersSticks() {
+	case t.request.entersSticks():
 		c.manoeuvre = doneAtOnce()
-		return
+	default:
+		c.manoeuvre = &manoeuvre{request: t.request, plan: t.plan, at: now, over: make(chan struct{})}
 	}
-	c.manoeuvre = &manoeuvre{request: t.request, plan: t.plan, at: now, over: make(chan struct{})}
 }
 
-// abandon ends the manoeuvre for a reason that a person can act on, and forgets
-// it. A landing on its way is no longer what the vehicle does: the mode is the
-// reported one.
-func (c *commander) abandon(format string, args ...any) {
+// abandon ends the manoeuvre for a reason that a person can act on.
+func (c *commander) abandon(since time.Time, format string, args ...any) {
+	why := interruption(format, args...)
+	why.since = since
+	c.endManoeuvre(why)
+}
+
+// endManoeuvre ends the manoeuvre and forgets it. A landing on its way is no longer what
+// the vehicle does: the mode is the reported one.
+func (c *commander) endManoeuvre(why error) {
 	if c.manoeuvre == nil {
 		return
 	}
 	if c.transit() {
 		c.machine.abandon()
 	}
-	c.manoeuvre.finish(refuse(codeInterrupted, format, args...))
+	c.manoeuvre.finish(why)
 	c.manoeuvre = nil
 }
 

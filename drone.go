@@ -20,6 +20,7 @@ import (
 const (
 	offlineAfter = 3 * time.Second // without a report of the mode
 	chunkWait    = time.Second     // for the missing chunks of a STATUSTEXT
+	stationEvery = 5 * time.Second // between two readings of NAV_DLL_ACT
 )
 
 // drone is the one vehicle: it hears what the link brings, asks for what does
@@ -49,8 +50,8 @@ type drone struct {
 	spedUp  bool      // a goto from here had a speed of its own, and it stands
 	checked time.Time // since when the last report of PX4's checks was asked for
 	warned  []string  // the warnings that were told
-	// When a report, the target and the receiver's state were requested last.
-	polled, targetAsked, looked time.Time
+	// When a report, the target and NAV_DLL_ACT were requested last.
+	polled, targetAsked, stationAsked time.Time
 }
 
 // newDrone makes the drone that device leads to; only is its system id, 0 for
@@ -61,7 +62,7 @@ func newDrone(dev device, only byte, gcs bool) *drone {
 	acks := newAcks(d.link, &d.tel)
 	d.cmd = &commander{mu: &d.mu, acks: acks, machine: &d.machine, owner: d}
 	d.params = parameters{tel: &d.tel, acks: acks, told: make(map[string]float64)}
-	d.handshake = handshake{tel: &d.tel, params: &d.params, cmd: d.cmd, wg: &d.wg}
+	d.handshake = handshake{counts: make(map[uint32]int), tel: &d.tel, params: &d.params, cmd: d.cmd, wg: &d.wg}
 	d.sticks.src = newSources(gcs)
 	return d
 }
@@ -131,13 +132,10 @@ func (d *drone) tick(now time.Time) time.Time {
 	next = sooner(next, d.watch(now))
 	next = sooner(next, d.sticks.tick(d.facts(now)))
 	d.warn()
-	switch acts := d.act(); {
-	case !d.cmd.idle():
-	case acts.hold:
+	if acts := d.act(); acts.hold && d.cmd.idle() {
 		d.wg.Go(d.holdForSilent)
-	case acts.pilots != 0:
-		d.wg.Go(func() { d.givePilot(acts.pilots) })
 	}
+	d.speakAsStation()
 	if d.online {
 		next = sooner(next, d.poll(now))
 		next = sooner(next, d.handshake.tick(now))
@@ -157,8 +155,9 @@ func (d *drone) poll(now time.Time) (next time.Time) {
 	if d.tel.beat.armed && (d.machine.mode == ModeHold || d.machine.mode == ModeTakeoff || d.cmd.transit()) {
 		due(&d.targetAsked, targetEvery, idTarget)
 	}
-	if d.sticks.looks(d.facts(now)) {
-		due(&d.looked, lookFor/5, idSysStatus)
+	if d.firmware() == px4 && !now.Before(d.stationAsked.Add(stationEvery)) {
+		d.params.request("NAV_DLL_ACT")
+		d.stationAsked = now
 	}
 	switch live := d.handshake.promised && now.Sub(d.handshake.live) < liveAfter; {
 	case d.behind(now):
@@ -167,10 +166,16 @@ func (d *drone) poll(now time.Time) (next time.Time) {
 		due(&d.polled, pollEvery, idHeartbeat)
 	case now.Sub(d.handshake.beat) >= liveAfter:
 		due(&d.polled, liveAfter/3, idHeartbeat)
-	case d.sticks.phase != stickOff:
-		due(&d.polled, targetEvery, idHeartbeat)
 	}
 	return sooner(next, now.Add(liveAfter/3))
+}
+
+// speakAsStation has a ground station's heartbeat go out while PX4's NAV_DLL_ACT is 0: PX4
+// sends its texts only to a ground station. Where it is set, the end of that heartbeat would
+// be a failsafe.
+func (d *drone) speakAsStation() {
+	act, known := d.params.told["NAV_DLL_ACT"]
+	d.link.speakAsStation(d.online && d.firmware() == px4 && known && act == 0)
 }
 
 // lose says that the vehicle is offline.
@@ -215,6 +220,7 @@ func (d *drone) take(m message.Message, now time.Time) {
 		d.restarted(now)
 	}
 	d.changes.Add(1)
+	d.handshake.count(m.GetID())
 	switch m := m.(type) {
 	case *minimal.MessageHeartbeat:
 		d.handshake.hearHeartbeat(now)
@@ -318,7 +324,7 @@ func (d *drone) judge(now time.Time) (taken bool) {
 	case taken && first:
 		d.takeover("it was armed when it was first heard")
 	case taken:
-		d.takeover("the pilot or a failsafe changed the mode to " + d.modeName())
+		d.takeover("a pilot, another program or a failsafe changed the mode to " + d.modeName())
 	case d.machine.mode != mode:
 		d.logMode("the vehicle reports it")
 	}
@@ -333,7 +339,7 @@ func (d *drone) judge(now time.Time) (taken bool) {
 func (d *drone) takeover(why string) {
 	now := time.Now()
 	d.cmd.takeover(why)
-	d.cmd.abandon("%s", why)
+	d.cmd.abandon(now, "%s", why)
 	d.tel.target.group, d.targetAsked = group{}, time.Time{} // where it flies to is told anew
 	d.sticks.switched(d.facts(now))
 	d.act()
@@ -347,7 +353,7 @@ func (d *drone) restarted(now time.Time) {
 	d.machine.restart()
 	d.tel.restart()
 	d.cmd.takeover("the autopilot has started again")
-	d.cmd.abandon("the autopilot has started again")
+	d.cmd.abandon(now, "the autopilot has started again")
 	d.restartSticks(now)
 	clear(d.params.told)
 	d.warned = nil
@@ -377,7 +383,6 @@ func (d *drone) able() error {
 // do carries a request out and returns when the vehicle shows what it leads to, or
 // why it does not: then the error is a *commandError.
 func (d *drone) do(r request) (ans answer, err error) {
-	began := time.Now()
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if err = d.able(); err == nil {
@@ -394,7 +399,7 @@ func (d *drone) do(r request) (ans answer, err error) {
 	if err == nil && r.entersSticks() {
 		d.sticks.own(r.from, time.Now().Add(stickTaken))
 	}
-	return ans, d.explained(err, began)
+	return ans, d.explained(err)
 }
 
 // wait waits until a manoeuvre is complete, or tells what ended it; began is when
@@ -411,7 +416,7 @@ func (d *drone) wait(ctx context.Context, m *manoeuvre, began time.Time) error {
 	if !m.finished() {
 		return notDone(m, time.Since(began), d.unseen())
 	}
-	return d.explained(m.why, began)
+	return d.explained(m.why)
 }
 
 // unseen is why nobody knows how far a manoeuvre is, with the systems that were
@@ -427,10 +432,13 @@ func (d *drone) unseen() error {
 	return fmt.Errorf("the link is lost: %w", err)
 }
 
+// ownTexts begin the messages of mavrest itself.
+const ownTexts = "mavrest: "
+
 // tell tells the user what mavrest did by itself.
 func (d *drone) tell(text string) {
 	slog.Warn(text)
-	d.tel.texts.add(statusText{uint8(common.MAV_SEVERITY_NOTICE), "mavrest: " + text, time.Now()})
+	d.tel.texts.add(statusText{uint8(common.MAV_SEVERITY_NOTICE), ownTexts + text, time.Now()})
 	d.changes.Add(1)
 }
 
@@ -468,7 +476,7 @@ func (d *drone) vehicle(now time.Time) vehicle {
 	n, f := math.NaN(), d.facts(now)
 	t, p := &d.tel, d.tel.position
 	v := vehicle{
-		firmware: f.firmware, custom: d.machine.number(), armed: t.beat.armed, landed: t.stands(now), failsafe: f.failsafe,
+		firmware: f.firmware, custom: d.machine.number(), armed: t.beat.armed, landed: t.stands(now), failsafe: t.beat.failsafe,
 		at: place{n, n, n, n}, heading: n, homeAMSL: t.home.amsl,
 		guidedMode: d.params.told["Q_GUIDED_MODE"], cruise: d.params.cruise(), spedUp: d.spedUp,
 		stream: d.sticks.stream(f), vtol: common.MAV_VTOL_STATE(t.id.vtol),
@@ -489,6 +497,13 @@ func (d *drone) sighting(now time.Time) sighting {
 	}
 	if t.velocity.within(freshFor, now) {
 		s.velocity = motion{t.velocity.north, t.velocity.east, t.velocity.down}
+	}
+	m := d.cmd.manoeuvre
+	if m != nil && !t.position.at.After(m.at) { // what came before the acceptance proves nothing
+		s.at, s.heading, s.velocity = place{n, n, n, n}, n, motion{n, n, n}
+	}
+	if m != nil && !t.landed.at.After(m.at) {
+		s.landed = 0
 	}
 	return s
 }
@@ -591,7 +606,10 @@ func (d *drone) status() snapshot {
 		target: d.target(now), by: d.sticks.by(d.facts(now)), link: d.link.state(),
 	}
 	shown, _ := d.firmware().reported(d.tel.beat.custom)
-	s.armable = d.tel.armable(now, d.firmware() == px4 && shown != ModeHold && shown != ModeTakeoff)
+	// PX4's takeoff sets another mode first. ArduPilot without a receiver arms on our stream.
+	setsMode := d.firmware() == px4 && shown != ModeHold && shown != ModeTakeoff
+	alone := d.firmware().ardupilot() && d.sticks.src.receiver == receiverNone
+	s.armable = d.tel.armable(now, setsMode || alone)
 	if m := d.cmd.manoeuvre; m != nil && m.why == nil {
 		done := m.done
 		s.done = &done

@@ -1,13 +1,14 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"log/slog"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/bluenviron/gomavlib/v3/pkg/dialects/common"
-	"github.com/bluenviron/gomavlib/v3/pkg/dialects/minimal"
 )
 
 const (
@@ -18,6 +19,33 @@ const (
 // ready is when the sticks let a step go.
 func (d *drone) ready(s *step) time.Time {
 	return d.sticks.ready(s.sticks, d.facts(time.Now()), s.arms())
+}
+
+// homeWait is how long HOME_POSITION is waited for.
+const homeWait = 1500 * time.Millisecond
+
+// readies requests HOME_POSITION for a plan that needs home's height, and waits for it:
+// another program may have moved home, or switched its stream off, and PX4 is told metres
+// above the sea. Without an answer home is unknown.
+func (d *drone) readies(t *task) error {
+	r, asked := t.request, time.Now()
+	if d.firmware() != px4 || !r.setMode || r.mode != ModeTakeoff && r.altitude == nil {
+		return nil
+	}
+	came := func() bool { return d.tel.home.at.After(asked) }
+	for until := asked.Add(homeWait); !came(); {
+		now := time.Now()
+		if !now.Before(until) {
+			d.tel.home = untold
+			break
+		}
+		d.cmd.acks.request(idHome)
+		next := now.Add(max(askWait, 2*d.cmd.acks.trip))
+		if err := unlessLate(t.await(sooner(next, until), came)); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // prepare is what a plan needs before its first step: what the autopilot's
@@ -60,21 +88,11 @@ func (d *drone) prepare(t *task) error {
 	}
 	d.act()
 	d.clock.poke()
-	if f.firmware == px4 && arms {
-		delete(d.params.told, "NAV_DLL_ACT")
-		return d.params.sure(t, "NAV_DLL_ACT")
-	}
 	return nil
 }
 
-// sends is what goes right before a step: before the first one a heartbeat as a
-// ground station. PX4 sends its texts only to a link that it heard one on in the
-// last 2.5 s. Where NAV_DLL_ACT is set, that knock would arm a failsafe.
+// sends is what goes right before a step.
 func (d *drone) sends(t *task, i int) {
-	act, known := d.params.told["NAV_DLL_ACT"]
-	if i == 0 && d.firmware() == px4 && !d.link.gcs && known && act == 0 {
-		d.link.sendAs(0, knockID, heartbeat(minimal.MAV_TYPE_GCS))
-	}
 	if t.plan.steps[i].cmd == common.MAV_CMD_DO_CHANGE_SPEED {
 		d.spedUp = true // acknowledged or not
 	}
@@ -92,13 +110,13 @@ func (d *drone) took(t *task, s *step) {
 func (d *drone) onGround() bool { return d.tel.stands(time.Now()) == onGround }
 
 // closing is what follows a plan, accepted or not.
-func (d *drone) closing(t *task) {
-	if t.err == nil && t.request.entersSticks() {
+func (d *drone) closing(t *task, err error) {
+	if err == nil && t.request.entersSticks() {
 		d.sticks.entered(d.facts(time.Now()))
 	}
 	d.act()
 	d.targetAsked = time.Time{}
-	if isNoAck(t.err) {
+	if isNoAck(err) {
 		d.cmd.acks.request(idTarget) // where does it fly to
 	}
 	d.changes.Add(1)
@@ -118,7 +136,7 @@ func (d *drone) watch(now time.Time) time.Time {
 		if d.cmd.transit() {
 			d.tell("the landing at the place was given up: " + taken)
 		}
-		d.cmd.abandon("%s: it is in %s", taken, d.modeName())
+		d.cmd.abandon(m.taken(now), "%s: it is in %s", taken, d.modeName())
 	case land && d.cmd.idle():
 		m.tried = now
 		d.wg.Go(func() { d.landThere(m) })
@@ -136,7 +154,7 @@ func (d *drone) landThere(m *manoeuvre) {
 	if d.cmd.manoeuvre != m || m.finished() {
 		return
 	}
-	if err := d.cmd.doOwn(plan{steps: []step{*m.plan.second}}, m.request); err != nil {
+	if err := d.cmd.doOwn(plan{steps: []step{*m.plan.second}}, m.request, m); err != nil {
 		slog.Warn("the landing at the place was not acknowledged; trying again", "error", err)
 	}
 }
@@ -151,7 +169,7 @@ func (d *drone) holdForSilent() {
 	for d.sticks.owes(d.facts(time.Now())) {
 		p, err := r.plan(d.vehicle(time.Now()))
 		if err == nil {
-			err = d.cmd.doOwn(p, r)
+			err = d.cmd.doOwn(p, r, nil)
 		}
 		switch {
 		case err == nil:
@@ -199,93 +217,77 @@ func (d *drone) leaveHovering(f stickFacts) {
 	}
 }
 
-// Times of a refusal's reasons (docs/design.md, "Reasons of a refusal").
+// Times of the texts that belong to an answer (docs/design.md, "Reasons").
 const (
-	textsAfter  = 300 * time.Millisecond // STATUSTEXTs that still belong to a refusal
-	prearmEvery = 5 * time.Second        // between two reports of the pre-arm checks
-	prearmQuiet = 200 * time.Millisecond // without a text: the report is over
-	prearmMost  = 700 * time.Millisecond
+	textsAfter  = 700 * time.Millisecond // the last answer of a refusal
+	checksEvery = 5 * time.Second        // between two reports of PX4's checks; so long its texts count
+	takenBefore = time.Second            // a takeover
+	takenAfter  = 500 * time.Millisecond
 )
 
-// refusal is the error of a refused step, with what the autopilot says of it. After
-// a refused arming PX4 is asked for a report of its checks: a refusal alone brings
-// no texts.
-func (d *drone) refusal(t *task, s *step, result uint8, at time.Time) error {
-	since, texts := t.began, &d.tel.texts
-	if s.arms() && !d.tel.beat.armed {
-		since = d.checks(t)
-	}
-	t.sleep(at.Add(textsAfter))
-	texts.flush(time.Now(), 0)
-	// Of the texts before this plan only those of the checks still hold.
-	told := slices.DeleteFunc(texts.since(since), func(s statusText) bool { return s.at.Before(t.began) && !s.ofPrearm() })
-	return refusal(s, result, d.evidence(s, result, told))
-}
-
-// evidence is what is known beside the texts: the parameters that stand in the
-// way, and the unhealthy systems.
-func (d *drone) evidence(s *step, result uint8, texts []statusText) evidence {
-	tel, firmware := &d.tel, d.firmware()
-	why := evidence{texts: texts}
-	if s.arms() || s.to != nil {
-		why.unhealthy = tel.health.unhealthy()
-	}
-	if firmware.ardupilot() {
-		denied := result == uint8(common.MAV_RESULT_FAILED) || result == uint8(common.MAV_RESULT_DENIED)
-		switch {
-		case s.cmd == common.MAV_CMD_DO_REPOSITION && denied:
-			why.guess = "it gives no reason; a fence may be why"
-		case s.disarms() && !d.onGround():
-			why.guess = "the vehicle is not on the ground"
+// refusal is the error of a refused step, with what the autopilot says of it: the texts
+// of warning or worse since its first copy, and those of the checks. After a refused arming
+// PX4 is asked for them: a refusal alone brings none.
+func (d *drone) refusal(t *task, s *step, refused *commandError) error {
+	if s.arms() && !d.tel.beat.armed && d.firmware() == px4 && time.Since(d.checked) >= checksEvery {
+		d.checked = time.Now()
+		run := px4.command(common.MAV_CMD_RUN_PREARM_CHECKS)
+		if err := t.transact(&run); err != nil {
+			slog.Debug("no report of the checks before arming", "error", err)
 		}
-		return why
+		d.cmd.acks.request(idSysStatus)
 	}
-	mode, _ := firmware.reported(tel.beat.custom)
+	t.sleep(time.Now().Add(textsAfter))
+	tel, now := &d.tel, time.Now()
+	tel.texts.flush(now, 0)
+	checked := now.Sub(d.checked) < checksEvery+textsAfter && !tel.healed.After(d.checked)
+	e := *refused
+	for _, text := range tel.texts.last {
+		grave := text.ofChecks() || text.severity <= uint8(common.MAV_SEVERITY_WARNING)
+		if grave && (!text.at.Before(e.since) || checked && text.ofChecks() && !text.at.Before(d.checked)) {
+			e.messages = append(e.messages, text)
+		}
+	}
+	reasons := words(e.messages)
+	if list := d.unhealthy(); reasons == "" && len(list) > 0 && (s.arms() || s.to != nil) {
+		reasons = "unhealthy: " + strings.Join(list, ", ")
+	}
+	mode := d.machine.last.mode
 	if s.to != nil {
 		mode = s.to.mode
 	}
-	if nobodys := d.sticks.src.nobodys(px4, time.Now()); nobodys != "" && (s.arms() || s.to != nil) && mode.flownBySticks() {
-		why.parameters = append(why.parameters, nobodys)
+	if why := d.sticks.src.nobodys(px4, now); why != "" && d.firmware() == px4 && (s.arms() || s.to != nil) && mode.flownBySticks() {
+		reasons = strings.TrimPrefix(reasons+"; "+why, "; ")
 	}
-	if act := d.params.told["NAV_DLL_ACT"]; act > 0 && s.arms() && !d.link.gcs {
-		why.parameters = append(why.parameters, fmt.Sprintf("NAV_DLL_ACT is %g: PX4 arms only while it hears a ground station; connect one, start mavrest with -gcs, or set it to 0", act))
+	if act := d.params.told["NAV_DLL_ACT"]; act > 0 && s.arms() && d.firmware() == px4 && !d.link.gcs {
+		why := fmt.Sprintf("NAV_DLL_ACT is %g: PX4 arms only while it hears a ground station; connect one, start mavrest with -gcs, or set it to 0", act)
+		reasons = strings.TrimPrefix(reasons+"; "+why, "; ")
 	}
-	return why
+	return refusal(s, &e, reasons)
 }
 
-// checks has PX4 report why it can't be armed, and waits for it. It returns since
-// when texts count: from the command's start on, or from the last report's, which
-// can't be repeated yet. ArduPilot tells its reasons with the refusal.
-func (d *drone) checks(t *task) (since time.Time) {
-	now, firmware, texts := time.Now(), d.firmware(), &d.tel.texts
-	if firmware != px4 {
-		return t.began
-	}
-	if now.Sub(d.checked) < prearmEvery {
-		return d.checked
-	}
-	d.checked = t.began
-	run := firmware.command(common.MAV_CMD_RUN_PREARM_CHECKS)
-	if err := t.transact(&run); err != nil && refusedWith(err) == nil {
-		slog.Debug("no report of the pre-arm checks", "error", err)
-		return t.began
-	}
-	d.cmd.acks.request(idSysStatus)
-	for end := time.Now().Add(prearmMost); time.Now().Before(end); {
-		count := texts.count
-		quiet := sooner(end, time.Now().Add(prearmQuiet))
-		if t.await(quiet, func() bool { return texts.count != count }) != nil {
-			break
-		}
-	}
-	return t.began
+// unhealthy are the systems that may be why. The receiver is none where no transmitter
+// was ever heard.
+func (d *drone) unhealthy() []string {
+	return slices.DeleteFunc(d.tel.health.unhealthy(), func(name string) bool { return name == "rc_receiver" && !d.sticks.src.heard })
 }
 
-// explained is err; that of an interrupted command also names what the autopilot has
-// said since the command began.
-func (d *drone) explained(err error, began time.Time) error {
-	if code(err) != codeInterrupted {
+// explained adds what the autopilot said around the takeover to the error of what that
+// has ended. It waits for it.
+func (d *drone) explained(err error) error {
+	var e *commandError
+	if !errors.As(err, &e) || e.code != codeInterrupted || e.since.IsZero() {
 		return err
 	}
-	return withTexts(err, d.tel.texts.since(began), d.tel.beat.failsafe, d.tel.health.unhealthy())
+	from, until := e.since.Add(-takenBefore), e.since.Add(takenAfter)
+	for !d.cmd.stopped && time.Now().Before(until) {
+		d.cmd.pause(until)
+	}
+	said := slices.DeleteFunc(d.tel.texts.since(from), func(t statusText) bool {
+		return t.at.After(until) || t.severity > uint8(common.MAV_SEVERITY_NOTICE) || strings.HasPrefix(t.text, ownTexts)
+	})
+	if len(said) == 0 {
+		return err
+	}
+	return refuse(codeInterrupted, "%s; the autopilot says: %s", err, words(said))
 }

@@ -42,7 +42,7 @@ func TestPX4sMissingGroundStationIsNamed(t *testing.T) {
 		})
 	}
 	fly(t, simPX4, func(s *simulator) { s.armableAfter = time.Hour }, func(f *flight) {
-		says(t, f.refused("/takeoff", "", 409, "refused"), "xy_position_control", "NAV_DLL_ACT", "COM_RC_IN_MODE")
+		says(t, f.refused("/takeoff", "", 409, "refused"), "Resolve system health failures first", "NAV_DLL_ACT", "COM_RC_IN_MODE")
 	})
 }
 
@@ -52,16 +52,11 @@ func TestPX4sParameterThatIgnoresOurSticksIsNamed(t *testing.T) {
 		fly(t, simPX4, func(s *simulator) { s.params[simStickSource] = in }, func(f *flight) {
 			name := fmt.Sprintf("COM_RC_IN_MODE is %g", in)
 			says(t, f.refused("/mode", `{"mode":"position"}`, 501, "unsupported"), name)
-			f.sim.pilotMode(simPX4Posctl)
-			time.Sleep(time.Second)
-			says(t, f.refused("/mode", `{"arm":true}`, 409, "refused"), name)
 			f.aloft()
 			for _, mode := range []string{"position", "altitude", "manual"} {
 				says(t, f.refused("/mode", `{"mode":"`+mode+`"}`, 501, "unsupported"), name)
 				says(t, f.refused("/input", `{"roll":0.1,"throttle":0.5}`, 409, "wrong_mode"), name, "set mode", "set manual, altitude")
 			}
-			f.fails(common.MAV_CMD_COMPONENT_ARM_DISARM)
-			says(t, f.refused("/mode", `{"arm":false}`, 409, "refused"), "disarming", "COM_RC_IN_MODE")
 		})
 	}
 }
@@ -74,12 +69,12 @@ func TestATextOfBeforeTheCommandIsNoReason(t *testing.T) {
 		say("PreArm: Compass not calibrated")
 		time.Sleep(time.Second) // and it is mended
 		f.fails(common.MAV_CMD_COMPONENT_ARM_DISARM)
-		time.AfterFunc(100*time.Millisecond, func() {
-			say("Radio Failsafe Cleared")
-			say("Arm: Battery 1 low")
+		f.acks(common.MAV_CMD_COMPONENT_ARM_DISARM, func(a *common.MessageCommandAck) []simAnswer {
+			f.sim.after(100*time.Millisecond, func() { f.sim.sendText(common.MAV_SEVERITY_CRITICAL, "Arm: Battery 1 low", 0) })
+			return []simAnswer{{ack: a}}
 		})
 		o := f.refused("/mode", `{"arm":true}`, 409, "refused")
-		says(f.T, o, "Arm: Battery 1 low", "Compass", "Cleared", "unhealthy")
+		says(f.T, o, "Arm: Battery 1 low", "Compass", "unhealthy")
 		if list := fmt.Sprint(o["messages"]); strings.Contains(list, "Compass") {
 			f.Errorf("its messages are %s", list)
 		}
@@ -91,14 +86,6 @@ func TestARefusedModeWithoutATextNamesTheUnhealthySystems(t *testing.T) {
 		f.fails(common.MAV_CMD_DO_SET_MODE)
 		says(t, f.refused("/mode", `{"mode":"hold"}`, 409, "refused"), "unhealthy: ")
 		says(t, f.refused("/mode", `{"mode":"hold"}`, 409, "refused"), "battery")
-	})
-}
-
-func TestArduPilotsRefusedGotoWithoutATextSaysThatAFenceMayBeWhy(t *testing.T) {
-	fly(t, simArduPilot, nil, func(f *flight) {
-		f.aloft()
-		f.fails(common.MAV_CMD_DO_REPOSITION)
-		says(t, f.refused("/goto", "{"+at(3000, 0)+"}", 409, "refused"), "a fence may be why")
 	})
 }
 
@@ -122,85 +109,6 @@ func TestAnInterruptedCommandTellsOfTheFailsafe(t *testing.T) {
 		f.sim.failsafeReturn()
 		w.want(f.T, 409, "interrupted", "RTL", "the autopilot says: Battery failsafe")
 	})
-}
-
-// text is a STATUSTEXT of a severity.
-func text(severity common.MAV_SEVERITY, words string) statusText {
-	return statusText{uint8(severity), words, time.Unix(1000, 0)}
-}
-
-func TestARefusalNamesEveryReasonTheMostSpecificFirst(t *testing.T) {
-	const (
-		info, notice      = common.MAV_SEVERITY_INFO, common.MAV_SEVERITY_NOTICE
-		warning, critical = common.MAV_SEVERITY_WARNING, common.MAV_SEVERITY_CRITICAL
-		denied            = "Arming denied: Resolve system health failures first"
-		dll               = "NAV_DLL_ACT is 2: PX4 arms only while it hears a ground station"
-	)
-	arm := px4.armDisarm(true)
-	for _, c := range []struct {
-		name string
-		why  evidence
-		want string // behind "the autopilot refused arming (failed)"
-	}{
-		{"nothing is known", evidence{}, ""},
-		{"one", evidence{texts: []statusText{text(critical, "Arm: RC not found")}}, ": Arm: RC not found"},
-		{"several, one of them twice", evidence{texts: []statusText{text(critical, "Arm: RC not found"), text(critical, "Arm: Compass 1"), text(critical, "Arm: RC not found")}},
-			": Arm: RC not found; Arm: Compass 1"},
-		{"the general one comes last", evidence{texts: []statusText{text(critical, denied), text(warning, "Preflight Fail: GPS fix too low")}},
-			": Preflight Fail: GPS fix too low; " + denied},
-		{"a mode that can't be armed comes last", evidence{texts: []statusText{text(critical, "Arm: LAND mode not armable"), text(critical, "Arm: Battery 1 low")}},
-			": Arm: Battery 1 low; Arm: LAND mode not armable"},
-		{"of the checks, whatever its severity", evidence{texts: []statusText{text(info, "PreArm: Gyros not calibrated"), text(info, "EKF3 active")}},
-			": PreArm: Gyros not calibrated"},
-		{"mavrest's own", evidence{texts: []statusText{text(notice, "mavrest: something")}}, ""},
-		{"all-clears", evidence{texts: []statusText{text(warning, "Radio Failsafe Cleared"), text(warning, "Throttle failsafe off"), text(critical, "GCS connection regained"), text(warning, "GPS Glitch cleared")}}, ""},
-		{"an all-clear beside a cause", evidence{texts: []statusText{text(warning, "Throttle failsafe off"), text(critical, "Arm: Battery 1 low")}}, ": Arm: Battery 1 low"},
-		{"a check that speaks of clearing", evidence{texts: []statusText{text(critical, "PreArm: Fence not cleared")}}, ": PreArm: Fence not cleared"},
-		{"no text", evidence{unhealthy: []string{"gps", "battery"}}, ": unhealthy: gps, battery"},
-		{"only the general one", evidence{texts: []statusText{text(critical, denied)}, unhealthy: []string{"gps"}}, ": unhealthy: gps; " + denied},
-		{"a text tells", evidence{texts: []statusText{text(warning, "Preflight Fail: GPS fix too low")}, unhealthy: []string{"gps"}}, ": Preflight Fail: GPS fix too low"},
-		{"an all-clear tells nothing", evidence{texts: []statusText{text(warning, "Radio Failsafe Cleared")}, unhealthy: []string{"gps"}}, ": unhealthy: gps"},
-		{"a parameter", evidence{parameters: []string{dll}, unhealthy: []string{"rc_receiver"}}, ": " + dll + "; unhealthy: rc_receiver"},
-		{"a mode that is not possible comes last", evidence{texts: []statusText{text(critical, "Switching to mode 'Position' is currently not possible")}, parameters: []string{dll}},
-			": " + dll + "; Switching to mode 'Position' is currently not possible"},
-		{"a parameter behind a text", evidence{texts: []statusText{text(critical, denied), text(warning, "Preflight Fail: GPS fix too low")}, parameters: []string{dll}},
-			": Preflight Fail: GPS fix too low; " + dll + "; " + denied},
-		{"a fence", evidence{guess: "it gives no reason; a fence may be why"}, ": it gives no reason; a fence may be why"},
-		{"a fence, and a text tells something else", evidence{texts: []statusText{text(warning, "Mode change to GUIDED failed: requires position")}, guess: "a fence may be why"},
-			": Mode change to GUIDED failed: requires position"},
-	} {
-		err := refusal(&arm, uint8(common.MAV_RESULT_FAILED), c.why)
-		lineEqual(t, c.name, err.Error(), "the autopilot refused arming (failed)"+c.want)
-		lineEqual(t, c.name+": code", code(err), codeRefused)
-	}
-	err := refusal(&arm, uint8(common.MAV_RESULT_UNSUPPORTED), evidence{})
-	lineEqual(t, "unsupported", code(err), codeUnsupported)
-}
-
-func TestAnInterruptedCommandTellsWhatTheAutopilotSaid(t *testing.T) {
-	const warning, info = common.MAV_SEVERITY_WARNING, common.MAV_SEVERITY_INFO
-	interrupted := refuse(codeInterrupted, "it is in RTL")
-	for _, c := range []struct {
-		name      string
-		texts     []statusText
-		failsafe  bool
-		unhealthy []string
-		want      string
-	}{
-		{"nothing", nil, false, nil, "it is in RTL"},
-		{"a fence", []statusText{text(info, "Takeoff detected"), text(warning, "Reposition is outside geofence")}, false, nil,
-			"it is in RTL; the autopilot says: Reposition is outside geofence"},
-		{"two", []statusText{text(warning, "Radio Failsafe"), text(warning, "RTL mode"), text(warning, "Radio Failsafe")}, true, []string{"rc_receiver"},
-			"it is in RTL; the autopilot says: Radio Failsafe; RTL mode"},
-		{"an all-clear", []statusText{text(warning, "GCS Failsafe Cleared")}, false, nil, "it is in RTL"},
-		{"a failsafe without a text", nil, true, []string{"battery"}, "it is in RTL; unhealthy: battery"},
-		{"a failsafe of which nothing is known", nil, true, nil, "it is in RTL"},
-		{"no failsafe", nil, false, []string{"rc_receiver"}, "it is in RTL"},
-	} {
-		err := withTexts(interrupted, c.texts, c.failsafe, c.unhealthy)
-		lineEqual(t, c.name, err.Error(), c.want)
-		lineEqual(t, c.name+": code", code(err), codeInterrupted)
-	}
 }
 
 func TestAWholeFlight(t *testing.T) {
@@ -466,7 +374,7 @@ func TestADisarmingInTheAirIsRefusedWithItsReason(t *testing.T) {
 	both(t, func(f *flight) {
 		f.aloft()
 		o := f.refused("/mode", `{"arm":false}`, 409, "refused")
-		if text := o["error"].(string); !strings.Contains(text, "not on the ground") && !strings.Contains(text, "not landed") {
+		if text := o["error"].(string); text != "arm: the vehicle is in the air; land first" {
 			f.Errorf("it does not tell why: %q", text)
 		}
 	})
@@ -543,20 +451,26 @@ func TestFailsafeShowsInEveryManoeuvre(t *testing.T) {
 	}
 }
 
-func TestRefusedTakeoffChangesNothing(t *testing.T) {
+func TestRefusedTakeoffLeavesTheModeThatItEntered(t *testing.T) {
 	for _, flavour := range []simFlavour{simPX4, simArduPilot} {
 		fly(t, flavour, func(s *simulator) { s.armableAfter = time.Hour }, func(f *flight) {
-			before := f.sim.truth().mode
 			o := f.refused("/takeoff", "", 409, "refused")
 			if o["command"] != 400.0 || len(o["messages"].([]any)) == 0 || !strings.Contains(o["error"].(string), "rm") {
 				f.Errorf("the refusal does not say why: %v", o)
 			}
-			if got := f.sim.truth(); got.mode != before || got.armed {
+			if got := f.sim.truth(); got.mode != entered[f.firmware][ModeHold] || got.armed {
 				f.Errorf("the vehicle is left in mode %#x, armed %v", got.mode, got.armed)
+			}
+			if f.firmware == copter {
+				says(t, o, "; the vehicle is in GUIDED, disarmed")
+			}
+			want := "hold"
+			if f.firmware == px4 { // it was in AUTO.LOITER before
+				want = "manual"
 			}
 			for range 8 {
 				time.Sleep(time.Second)
-				f.wantMode("manual")
+				f.wantMode(want)
 			}
 		})
 	}
@@ -687,14 +601,6 @@ func TestTheWayToALandingGoesOn(t *testing.T) {
 			f.refused("/mode", `{"arm":true}`, 504, "no_ack")
 			f.sim.change(func() { f.sim.onAck = nil })
 		}},
-		{"goto", func(f *flight) {
-			defer f.fails(common.MAV_CMD_DO_REPOSITION)()
-			f.refused("/goto", "{"+at(0, 60)+"}", 409, "refused")
-		}},
-		{"goto with a speed", func(f *flight) {
-			defer f.fails(common.MAV_CMD_DO_REPOSITION)()
-			f.refused("/goto", "{"+at(0, 60)+`,"speed":5}`, 409, "refused")
-		}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			both(t, func(f *flight) {
@@ -709,6 +615,21 @@ func TestTheWayToALandingGoesOn(t *testing.T) {
 			})
 		})
 	}
+}
+
+// Whatever becomes of a step that sets a mode: what was before it has ended.
+func TestARefusedGotoEndsTheWayToALanding(t *testing.T) {
+	both(t, func(f *flight) {
+		f.aloft()
+		w := f.waits("/land", waitFor(at(40, 0), 100))
+		time.Sleep(2 * time.Second)
+		defer f.fails(common.MAV_CMD_DO_REPOSITION)()
+		f.refused("/goto", "{"+at(0, 60)+"}", 409, "refused")
+		w.want(t, 409, "superseded")
+		time.Sleep(60 * time.Second)
+		f.wantMode("hold")
+		f.wantAt(40, 0, 10, 2)
+	})
 }
 
 // A pilot who takes the vehicle back into the mode that it was in before the
@@ -796,7 +717,8 @@ func TestGotoWithoutAnAnswerEndsTheWayToALanding(t *testing.T) {
 			var older sync.WaitGroup
 			older.Go(func() { f.refused("/goto", "{"+at(0, 60)+"}", 409, "superseded") })
 			time.Sleep(50 * time.Millisecond)
-			f.refused("/mode", `{"arm":false}`, 409, "refused")
+			defer f.fails(common.MAV_CMD_COMPONENT_ARM_DISARM)()
+			f.refused("/mode", `{"arm":true}`, 409, "refused")
 			older.Wait()
 		}},
 	} {
@@ -952,6 +874,89 @@ func TestInputBlamesAPilotOnlyForTheModeThatIsHis(t *testing.T) {
 		o := f.refused("/input", "", 409, "wrong_mode")
 		if want := "input: the drone is in mode hold; set manual, altitude or position first"; o["error"] != want {
 			t.Errorf("answered %v, want %s", o["error"], want)
+		}
+	})
+}
+
+func TestCopterWithoutAReceiverIsArmableAndTakesOff(t *testing.T) {
+	fly(t, simArduPilot, nil, func(f *flight) {
+		f.until("armable", 60*time.Second, func() bool { return f.status()["armable"] == true })
+		f.accepted("/takeoff", `{"wait":60}`)
+	})
+}
+
+// A drone that moved before a hold was accepted is not at rest because of that.
+func TestOnlyWhatCameAfterTheAcceptanceCountsForTheEndOfAManoeuvre(t *testing.T) {
+	d := newDrone(device{name: "none"}, 0, false)
+	now := time.Now()
+	hear := func(at time.Time) {
+		for _, m := range []any{
+			&common.MessageExtendedSysState{LandedState: common.MAV_LANDED_STATE_IN_AIR},
+			&common.MessageGlobalPositionInt{Lat: 473977421, Lon: 85455938, Alt: 498300, RelativeAlt: 10020, Hdg: 9000},
+		} {
+			d.tel.hear(m, at)
+		}
+	}
+	hear(now.Add(-time.Millisecond))
+	hold := request{setMode: true, mode: ModeHold}
+	m := &manoeuvre{request: hold, at: now, over: make(chan struct{}), plan: plan{facing: math.NaN()}}
+	d.tel.beat.armed, d.cmd.manoeuvre = true, m
+	m.watch(d.sighting(now.Add(time.Second)))
+	lineEqual(t, "done by what came before", m.done, false)
+	lineEqual(t, "its landed state", d.sighting(now).landed, 0)
+	hear(now.Add(time.Millisecond))
+	m.watch(d.sighting(now.Add(time.Second)))
+	lineEqual(t, "done by what came after", m.done, true)
+}
+
+// Another program switched HOME_POSITION off and moved home: what is remembered would
+// fly a goto at another height.
+func TestAHeightAboveHomeIsOfTheHomeThatIsAskedForBefore(t *testing.T) {
+	fly(t, simPX4, nil, func(f *flight) {
+		f.aloft()
+		f.sim.change(func() { f.sim.stream(idHome, -1) })
+		stale := func() {
+			f.link.mu.Lock()
+			defer f.link.mu.Unlock()
+			f.link.tel.home.amsl -= 8
+		}
+		stale()
+		f.accepted("/goto", `{"altitude":12,"wait":60}`)
+		if s := f.sim.truth(); math.Abs(s.alt-12) > 1 {
+			t.Errorf("it is at %.1f m", s.alt)
+		}
+		stale()
+		f.sim.change(func() { f.sim.homeless = true }) // it answers no more
+		asked := time.Now()
+		says(t, f.refused("/goto", `{"altitude":14}`, 409, "refused"), "home")
+		if took := time.Since(asked); took != homeWait {
+			t.Errorf("answered after %v", took)
+		}
+	})
+}
+
+// Another program slowed or ended what rules rest on.
+func TestStreamsThatAnotherProgramSlowedOrEndedAreAskedForAgain(t *testing.T) {
+	both(t, func(f *flight) {
+		f.aloft()
+		for _, s := range []struct {
+			id    uint32
+			every time.Duration
+		}{{idGPS, -1}, {idHUD, -1}, {idHome, -1}, {idPosition, time.Second}, {idAttitude, time.Second}, {idExtendedState, time.Second}} {
+			f.sim.change(func() { f.sim.stream(s.id, s.every) })
+			time.Sleep(25 * time.Second)
+			n := 0
+			for _, st := range f.sim.streaming {
+				if st.id == s.id && !st.beside {
+					n++
+					if st.every > time.Second && s.id != idHome || s.every > 0 && st.every == s.every {
+						t.Errorf("message %d comes every %v", s.id, st.every)
+					}
+				}
+			}
+			if n == 0 {
+				t.Errorf("message %d was not asked for again", s.id)
+			}
 		}
 	})
 }

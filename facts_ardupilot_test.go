@@ -367,8 +367,33 @@ var copterHoldProbes = []probe{
 	}},
 }
 
+// copterParamProbes: names and units of parameters that mavrest reads.
+func copterParamProbes() (probes []probe) {
+	for _, p := range []struct {
+		heading      string
+		since, until release
+		name, gone   string
+		value        float64
+		fact         string
+	}{
+		{"ArduPilot: goto", release{}, release{4, 7}, "WPNAV_SPEED", "WP_SPD", 1000, "WPNAV_SPEED is 1000, in cm/s"},
+		{"ArduPilot: goto", release{4, 8}, release{}, "WP_SPD", "WPNAV_SPEED", 10, "WP_SPD is 10, in m/s"},
+		{"ArduPilot: sticks", release{}, release{4, 6}, "SYSID_MYGCS", "MAV_GCS_SYSID", 255, "SYSID_MYGCS is 255"},
+		{"ArduPilot: sticks", release{4, 7}, release{}, "MAV_GCS_SYSID", "SYSID_MYGCS", 255, "MAV_GCS_SYSID is 255"},
+	} {
+		probes = append(probes, probe{heading: p.heading, since: p.since, until: p.until, from: ground, fact: p.fact, run: func(v *probed) {
+			got, ok := v.readParam(p.name)
+			v.must(ok, "%s is not answered", p.name)
+			v.equal(p.name, got, p.value)
+			_, ok = v.readParam(p.gone)
+			v.equal(p.gone, ok, false)
+		}})
+	}
+	return probes
+}
+
 var copterStickProbes = []probe{
-	{heading: "ArduPilot: sticks", from: air, fact: "a stick from another system than SYSID_MYGCS is dropped", run: func(v *probed) {
+	{heading: "ArduPilot: sticks", from: air, fact: "a stick from another system than the ground station's is dropped", run: func(v *probed) {
 		v.transmit(radioHand)
 		defer v.transmit(radioIdle)
 		time.Sleep(500 * time.Millisecond)

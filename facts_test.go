@@ -80,9 +80,37 @@ const probeHeight = 15.0
 type probe struct {
 	heading string // of docs/autopilots.md
 	on      craft
+	since   release // the first that it is about; zero: any
+	until   release // the last; zero: any
 	from    startState
 	fact    string
 	run     func(v *probed)
+}
+
+// release is an autopilot's version without its patch level: 1.17, 4.6.
+type release struct{ major, minor int }
+
+func (r release) String() string { return fmt.Sprintf("%d.%d", r.major, r.minor) }
+
+func (r release) before(other release) bool {
+	return r.major < other.major || r.major == other.major && r.minor < other.minor
+}
+
+// about tells whether the fact is one of a release.
+func (p probe) about(r release) bool {
+	return !r.before(p.since) && (p.until == release{} || !p.until.before(r))
+}
+
+// versions reads "since 1.17", "until 1.16", or both.
+func (p probe) versions() string {
+	var words []string
+	if p.since != (release{}) {
+		words = append(words, "since "+p.since.String())
+	}
+	if p.until != (release{}) {
+		words = append(words, "until "+p.until.String())
+	}
+	return strings.Join(words, ", ")
 }
 
 // heard is a message and when it came.
@@ -182,6 +210,8 @@ type probed struct {
 	sim         *simulator // nil for a real one
 	radio       net.Conn   // of the transmitter of a simulated ArduPilot
 	sticks      *factSticks
+	release     release
+	polling     *factPoll // of a PX4 without CURRENT_MODE
 	homeAtFirst *common.MessageHomePosition
 	handled     bool     // sticks came in this flight
 	report      []string // measured
@@ -419,6 +449,20 @@ func (v *probed) arrives(north, east, up, near float64) {
 	v.must(ok, "at %.1f %.1f %.1f, want %.1f %.1f %.1f", n, e, u, north, east, up)
 }
 
+// readParam asks for a parameter of ArduPilot's.
+func (v *probed) readParam(name string) (value float64, ok bool) {
+	sent := time.Now()
+	v.ours.send(&common.MessageParamRequestRead{TargetSystem: v.system, TargetComponent: 1, ParamId: name, ParamIndex: -1})
+	_, ok = v.await(v.ours, sent, 2*time.Second, func(m message.Message) bool {
+		p, answers := m.(*common.MessageParamValue)
+		if answers = answers && p.ParamId == name; answers {
+			value = float64(p.ParamValue)
+		}
+		return answers
+	})
+	return value, ok
+}
+
 func (v *probed) setParam(name string, value float64) {
 	m := &common.MessageParamSet{
 		TargetSystem: v.system, TargetComponent: 1, ParamId: name,
@@ -478,8 +522,31 @@ func (v *probed) silence() {
 	}
 }
 
-// live asks for the mode's live report on our link.
+// factPoll requests HEARTBEAT over and over.
+type factPoll struct {
+	stop context.CancelFunc
+	done sync.WaitGroup
+}
+
+// live asks for the mode's live report on our link. A PX4 that has none is asked
+// for its HEARTBEAT 250 times a second until the probe ends.
 func (v *probed) live() {
+	if v.craft == onPX4 && v.release.before(release{1, 15}) {
+		if v.polling == nil {
+			ctx, stop := context.WithCancel(context.Background())
+			p := &factPoll{stop: stop}
+			v.polling = p
+			p.done.Go(func() {
+				tick := time.NewTicker(4 * time.Millisecond)
+				defer tick.Stop()
+				for ctx.Err() == nil {
+					v.ours.send(factLong(v.system, common.MAV_CMD_REQUEST_MESSAGE, 0))
+					<-tick.C
+				}
+			})
+		}
+		return
+	}
 	id, every := 436.0, 10000.0
 	if v.craft != onPX4 {
 		id, every = 0, 50000
@@ -495,7 +562,7 @@ func (v *probed) shows(mode uint32) func(message.Message) bool {
 		case *common.MessageCurrentMode:
 			return v.craft == onPX4 && m.CustomMode == mode
 		case *common.MessageHeartbeat:
-			return v.craft != onPX4 && m.CustomMode == mode
+			return (v.craft != onPX4 || v.polling != nil) && m.CustomMode == mode
 		}
 		return false
 	}
@@ -630,6 +697,11 @@ func (v *probed) toHanded() {
 // fly runs one probe.
 func (v *probed) fly(p probe, state func()) {
 	defer func() {
+		if v.polling != nil {
+			v.polling.stop()
+			v.polling.done.Wait()
+			v.polling = nil
+		}
 		if p.from == handed && v.sim == nil && v.sticks != nil {
 			v.stick(0, 0, 500, 0)
 		} else {
@@ -644,17 +716,26 @@ func (v *probed) fly(p probe, state func()) {
 	v.homeAtFirst = nil
 	state()
 	v.report = nil
-	p.run(v)
+	if p.run != nil {
+		p.run(v)
+	}
 }
 
 // ---- On the simulators ----
 
+// simulate flies a probe on a simulator of its first or last release.
 func (p probe) simulate(t *testing.T, prepare func(*simulator)) *probed {
 	s := newSimulator(craftFlavours[p.on])
 	if p.on != onPX4 {
 		s.armableAfter = 42 * time.Second
 	}
 	s.params["Q_GUIDED_MODE"] = 1
+	switch {
+	case p.on == onPX4 && p.until != (release{}):
+		olderPX4(uint32(p.until.major)<<24 | uint32(p.until.minor)<<16)(s)
+	case p.on == onCopter && p.since != (release{}):
+		newerCopter(p.since)(s)
+	}
 	if prepare != nil {
 		prepare(s)
 	}
@@ -662,7 +743,7 @@ func (p probe) simulate(t *testing.T, prepare func(*simulator)) *probed {
 	if err != nil {
 		t.Fatal(err)
 	}
-	v := &probed{craft: p.on, system: simSystem, sim: s}
+	v := &probed{craft: p.on, system: simSystem, sim: s, release: releaseOf(s.version)}
 	v.ours, v.pilot = newFactLink(end, simSystem, componentID), newFactLink(s.openBeside(), 255, 190)
 	ctx, cancel := context.WithCancel(t.Context())
 	var wg sync.WaitGroup
@@ -745,10 +826,16 @@ func flyTheFacts(t *testing.T) {
 	table := tabwriter.NewWriter(os.Stdout, 0, 0, 2, ' ', 0)
 	defer table.Flush()
 	counts := map[string]int{}
+	others := 0
 	for _, from := range []startState{ground, air, handed, boot} {
 		for _, p := range allProbes() {
 			name := p.heading + ": " + p.fact
 			if p.on != v.craft || p.from != from || !strings.Contains(string(p.on)+"/"+p.heading+"/"+p.fact, *factsOnly) {
+				continue
+			}
+			if !p.about(v.release) {
+				others++
+				fmt.Fprintf(table, "%s %s\t%s\t\tskip: %s\t\n", v.craft, version, name, p.versions())
 				continue
 			}
 			began := time.Now()
@@ -786,7 +873,14 @@ func flyTheFacts(t *testing.T) {
 	}
 	v.faults = nil
 	v.fly(probe{run: func(*probed) {}}, v.toGround)
-	fmt.Printf("%s %s: %d passed, %d failed, %d skipped\n", v.craft, version, counts["pass"], counts["FAIL"], counts["skip"])
+	table.Flush()
+	fmt.Printf("%s %s: %d of %d passed, %d skipped, %d about other versions\n", v.craft, version,
+		counts["pass"], counts["pass"]+counts["FAIL"], counts["skip"], others)
+}
+
+// releaseOf reads AUTOPILOT_VERSION's number.
+func releaseOf(version uint32) release {
+	return release{int(version >> 24), int(version >> 16 & 0xff)}
 }
 
 // meet opens both links and finds out who is there.
@@ -830,9 +924,12 @@ func meet(t *testing.T) (v *probed, version string) {
 			}
 		}
 	}
-	if m, ok := v.ask(148).(*common.MessageAutopilotVersion); ok {
-		version = fmt.Sprintf("%d.%d.%d", m.FlightSwVersion>>24, m.FlightSwVersion>>16&0xff, m.FlightSwVersion>>8&0xff)
+	m, ok := v.ask(148).(*common.MessageAutopilotVersion)
+	if !ok {
+		t.Fatal("it does not tell its version, so nobody knows which facts are about it")
 	}
+	v.release = releaseOf(m.FlightSwVersion)
+	version = fmt.Sprintf("%v.%d", v.release, m.FlightSwVersion>>8&0xff)
 	if flyFacts != "real" && !v.looksSimulated() {
 		t.Fatal("this does not look like a simulated vehicle; -fly=real flies it all the same. Take the propellers off.")
 	}
@@ -905,7 +1002,7 @@ var mutants = []struct {
 	}},
 	{"it lands four times as fast and stops late", func(s *simulator) {
 		s.landSpeed, s.brake, s.early, s.soft = 4*s.landSpeed, s.brake/4, 3, 0
-		s.params["WPNAV_SPEED"] = 300
+		s.params["WPNAV_SPEED"], s.params["WP_SPD"] = 300, 3
 	}},
 	{"its sticks are slow and it falls slowly", func(s *simulator) { s.stickSpeed, s.stickUp, s.stickDown = s.stickSpeed/4, 0.2, 0.2 }},
 	{"it streams what nobody asked for", func(s *simulator) {

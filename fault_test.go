@@ -1223,10 +1223,10 @@ func TestWhateverBecomesOfAcksTheAnswerIsTheVehicles(t *testing.T) {
 		}, 504, 2 * time.Second},
 		{"in progress for ever", func(a *common.MessageCommandAck, _ int) []simAnswer {
 			return []simAnswer{{ack: other(a, func(b *common.MessageCommandAck) { b.Result = ackInProgress })}}
-		}, 504, 10100 * time.Millisecond},
+		}, 504, 2 * time.Second},
 		{"in progress, then accepted", func(a *common.MessageCommandAck, _ int) []simAnswer {
-			return []simAnswer{{ack: other(a, func(b *common.MessageCommandAck) { b.Result = ackInProgress })}, {ack: a, after: 9 * time.Second}}
-		}, 200, 9100 * time.Millisecond},
+			return []simAnswer{{ack: other(a, func(b *common.MessageCommandAck) { b.Result = ackInProgress })}, {ack: a, after: 1500 * time.Millisecond}}
+		}, 200, 1600 * time.Millisecond},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			both(t, func(f *flight) {

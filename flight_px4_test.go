@@ -113,8 +113,8 @@ func TestPX4PilotsHoldInAClimbShows(t *testing.T) {
 	}
 }
 
-// knocks are the heartbeats that were sent as a ground station.
-func (f *flight) knocks() (n int) {
+// stationBeats are the heartbeats that were sent as a ground station.
+func (f *flight) stationBeats() (n int) {
 	for _, r := range f.sim.received() {
 		if hb, ok := r.msg.(*minimal.MessageHeartbeat); ok && hb.Type == minimal.MAV_TYPE_GCS {
 			n++
@@ -125,7 +125,7 @@ func (f *flight) knocks() (n int) {
 
 // Where NAV_DLL_ACT is set, or is not told, nothing may make PX4 think that it
 // has a ground station: its silence would bring the drone down.
-func TestPX4IsNotKnockedWhereItsSilenceWouldBeAFailsafe(t *testing.T) {
+func TestPX4HearsNoGroundStationWhereItsSilenceWouldBeAFailsafe(t *testing.T) {
 	for _, act := range []float64{1, 2, 3, math.NaN()} {
 		fly(t, simPX4, func(s *simulator) {
 			s.params[simDataLink], s.foreignGCS = act, true
@@ -137,34 +137,40 @@ func TestPX4IsNotKnockedWhereItsSilenceWouldBeAFailsafe(t *testing.T) {
 			f.accepted("/mode", `{"mode":"position"}`)
 			f.accepted("/goto", "{"+at(30, 0)+`,"wait":60}`)
 			f.sim.change(func() { f.sim.foreignGCS = false })
-			time.Sleep(30 * time.Second) // what a knock would have armed
+			time.Sleep(30 * time.Second) // what a heartbeat would have armed
 			f.wantMode("hold")
 			f.wantAt(30, 0, 10, 1)
-			if n := f.knocks(); n > 0 {
-				t.Errorf("NAV_DLL_ACT %g: %d knocks", act, n)
+			if n := f.stationBeats(); n > 0 {
+				t.Errorf("NAV_DLL_ACT %g: %d heartbeats", act, n)
 			}
 		})
 	}
 	fly(t, simPX4, nil, func(f *flight) {
 		f.aloft()
-		f.sim.change(func() { f.sim.params[simDataLink] = 2 }) // while it flies
-		f.accepted("/mode", `{"arm":true}`)
-		before := f.knocks()
-		f.accepted("/goto", "{"+at(30, 0)+"}")
-		if n := f.knocks(); n != before {
-			t.Error("it is knocked after NAV_DLL_ACT was set")
+		f.sim.change(func() { f.sim.params[simDataLink], f.sim.foreignGCS = 2, true }) // while it flies
+		time.Sleep(stationEvery + heartbeatEvery)
+		before := f.stationBeats()
+		time.Sleep(10 * time.Second)
+		if n := f.stationBeats(); n != before {
+			t.Errorf("%d heartbeats after NAV_DLL_ACT was set", n-before)
+		}
+		f.wantMode("takeoff")
+		f.sim.change(func() { f.sim.params[simDataLink] = 0 })
+		time.Sleep(stationEvery + 10*heartbeatEvery)
+		if n := f.stationBeats(); n < before+10 {
+			t.Errorf("%d heartbeats after NAV_DLL_ACT is 0 again", n-before)
 		}
 	})
 }
 
-// The knock makes two texts of PX4's own, which tell the user nothing.
-func TestPX4KnockLeavesNoTraceInTheMessages(t *testing.T) {
+// A ground station's heartbeat makes two texts of PX4's own, which tell the user nothing.
+func TestPX4sGroundStationLeavesNoTraceInTheMessages(t *testing.T) {
 	fly(t, simPX4, nil, func(f *flight) {
 		f.aloft()
 		time.Sleep(30 * time.Second)
 		f.accepted("/goto", "{"+at(30, 0)+`,"wait":60}`)
-		if f.knocks() == 0 {
-			t.Error("without a knock there are no texts")
+		if f.stationBeats() == 0 {
+			t.Error("without a ground station there are no texts")
 		}
 		texts := fmt.Sprint(f.status()["messages"])
 		for _, hidden := range []string{"ground station lost", "GCS connection regained"} {
@@ -185,8 +191,7 @@ func (f *flight) checks() (list []time.Time) {
 	return list
 }
 
-// A refusal alone has only "Resolve system health failures first"; the answer
-// names every reason, the specific before the general.
+// A refusal alone has only "Resolve system health failures first".
 func TestPX4RefusedArmingNamesEveryReason(t *testing.T) {
 	const (
 		gps     = "Preflight Fail: GPS fix too low"
@@ -200,9 +205,9 @@ func TestPX4RefusedArmingNamesEveryReason(t *testing.T) {
 		prepare func(*simulator)
 		want    []string // in this order
 	}{
-		{"texts", grounded(0, simTrouble{0, gps}, simTrouble{0, compass}), []string{gps, compass, "Resolve system health failures first"}},
-		{"a system without a text", grounded(0, simTrouble{common.MAV_SYS_STATUS_SENSOR_BATTERY, ""}), []string{"unhealthy: ", "battery"}},
-		{"without a knock", grounded(2, simTrouble{common.MAV_SYS_STATUS_SENSOR_GPS, gps}), []string{"unhealthy: ", "gps"}},
+		{"texts", grounded(0, simTrouble{0, gps}, simTrouble{0, compass}), []string{"Resolve system health failures first", gps, compass}},
+		{"a system without a text", grounded(0, simTrouble{common.MAV_SYS_STATUS_SENSOR_BATTERY, ""}), []string{"Resolve system health failures first"}},
+		{"without a ground station", grounded(2, simTrouble{common.MAV_SYS_STATUS_SENSOR_GPS, gps}), []string{"unhealthy: ", "gps"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			fly(t, simPX4, c.prepare, func(f *flight) {
@@ -246,7 +251,7 @@ func TestPX4IsAskedForItsChecksSeldomAndNeverWhileArmed(t *testing.T) {
 		}
 		checks := f.checks()
 		for i := 1; i < len(checks); i++ {
-			if d := checks[i].Sub(checks[i-1]); d < prearmEvery {
+			if d := checks[i].Sub(checks[i-1]); d < checksEvery {
 				t.Errorf("two reports %v apart", d)
 			}
 		}
@@ -317,7 +322,7 @@ func TestPX4FailsafeThatHoldsEndsAGotoThatNobodyHears(t *testing.T) {
 		p.post("/goto", "{"+at(60, 0)+"}")
 		time.Sleep(300 * time.Millisecond)
 		f.sim.change(func() { f.sim.brain.(*simPX4Brain).failSafe(simPX4RTL) })
-		p.wantAnswer(1100*time.Millisecond, "interrupted")
+		p.wantAnswer(1100*time.Millisecond+takenAfter, "interrupted")
 		since := time.Now()
 		time.Sleep(10 * time.Second)
 		f.wantHandsOff(since)
@@ -1073,8 +1078,8 @@ func (p *pilotFlight) px4Taken(custom uint32, m moment, take func()) {
 	case custom == simPX4RTL && m.mode == "rtl": // only a look at the manoeuvre tells
 		soon = watchEvery + time.Millisecond
 	}
-	p.wantAnswer(soon, "interrupted")
 	p.wantNoInput()
+	p.wantAnswer(soon+takenAfter, "interrupted")
 	if done := p.status()["done"]; done != nil {
 		p.Errorf("done is %v", done)
 	}
@@ -1201,8 +1206,8 @@ func TestPX4TransmittersSticksTakeTheDroneAtEveryMoment(t *testing.T) {
 	})
 }
 
-// Arming, and what the autopilot refuses, ends no manoeuvre; of what still waits
-// it takes the place.
+// Arming ends no manoeuvre, and of what still waits no landing, return or hold. A
+// disarming in the air ends nothing.
 func TestPX4SecondClientEndsOnlyWhatWaits(t *testing.T) {
 	for _, c := range []struct {
 		name  string
@@ -1219,15 +1224,17 @@ func TestPX4SecondClientEndsOnlyWhatWaits(t *testing.T) {
 			atMoments(t, simPX4, moments, nil, func(p *pilotFlight, m moment) {
 				c.order(p)
 				switch {
-				case m.waiting:
-					p.wantAnswer(time.Second, "superseded")
+				case m.waiting && c.name == "arming" && !slices.ContainsFunc([]string{"hold", "land", "rtl"}, func(s string) bool { return strings.HasPrefix(m.name, s) }):
+					p.wantAnswer(newerWait, "superseded")
 					time.Sleep(7 * time.Second)
 					p.wantTruth()
-				case m.silent: // the POSCTL that its hold led through is one
+				case m.silent:
 					time.Sleep(7 * time.Second)
-					p.wantMode("position")
+					p.wantMode("hold")
 				default:
-					p.wantMode(m.mode)
+					if !m.waiting {
+						p.wantMode(m.mode)
+					}
 					p.wantAnswer(5*time.Minute, "")
 					p.wantMode(m.mode)
 				}
@@ -1313,8 +1320,8 @@ func (f *flight) keepsMoving(d time.Duration) (refusal object) {
 }
 
 // A pilot switches the mode while a client moves the sticks, and PX4 takes his mode
-// back within 50 ms. He gets it all the same.
-func TestPX4PilotGetsTheModeThatOurSticksUndid(t *testing.T) {
+// back within 50 ms. The sticks end, the drone hovers, and his next switch stands.
+func TestPX4PilotsSwitchThatOurSticksUndidEndsThem(t *testing.T) {
 	for _, from := range []string{"position", "altitude"} {
 		for _, pilots := range []uint32{simPX4RTL, simPX4Land, simPX4Loiter} {
 			_, name := px4.reported(pilots)
@@ -1341,15 +1348,12 @@ func TestPX4PilotGetsTheModeThatOurSticksUndid(t *testing.T) {
 					if last, ok := f.streamed(); !ok || last != (axes{z: 500}) {
 						t.Errorf("the sticks are %v", last)
 					}
-					time.Sleep(600 * time.Millisecond)
-					f.wantTruth()
-					if f.sim.truth().mode != pilots {
-						t.Errorf("PX4 is in mode %#x, the pilot set %#x", f.sim.truth().mode, pilots)
-					}
-					f.told("for the pilot, whose switch", 1)
-					set := time.Now()
 					time.Sleep(5 * time.Second)
-					f.wantHandsOff(set) // once
+					f.wantHandsOff(switched)
+					f.wantMode("position")
+					f.sim.pilotMode(pilots)
+					time.Sleep(5 * time.Second)
+					f.wantTruth()
 					if mode := f.sim.truth().mode; mode != pilots {
 						t.Errorf("later PX4 is in mode %#x", mode)
 					}
@@ -1357,56 +1361,6 @@ func TestPX4PilotGetsTheModeThatOurSticksUndid(t *testing.T) {
 			})
 		}
 	}
-}
-
-// What comes in those 2 s is newer than the pilot's switch.
-func TestPX4PilotsModeIsNotSetOverWhatCameAfterIt(t *testing.T) {
-	for name, c := range map[string]struct {
-		then func(f *flight)
-		mode uint32
-	}{
-		"another switch of his":     {func(f *flight) { f.sim.pilotMode(simPX4Land) }, simPX4Land},
-		"a client's command":        {func(f *flight) { f.accepted("/mode", `{"mode":"hold"}`) }, simPX4Loiter},
-		"a client's stick mode":     {func(f *flight) { f.accepted("/mode", `{"mode":"altitude"}`) }, simPX4Altctl},
-		"a failsafe":                {func(f *flight) { f.sim.failsafeReturn() }, simPX4RTL},
-		"a client that went silent": {func(f *flight) {}, simPX4Loiter},
-	} {
-		t.Run(name, func(t *testing.T) {
-			fly(t, simPX4, nil, func(f *flight) {
-				f.aloft()
-				f.accepted("/mode", `{"mode":"position"}`)
-				f.keepsMoving(2 * time.Second)
-				f.sim.pilotMode(simPX4Loiter)
-				f.keepsMoving(time.Second)
-				time.Sleep(100 * time.Millisecond) // the input may have come before PX4 undid it
-				f.told("undid", 1)
-				time.Sleep(1200 * time.Millisecond)
-				c.then(f)
-				time.Sleep(4 * time.Second)
-				if mode := f.sim.truth().mode; mode != c.mode {
-					t.Errorf("PX4 is in mode %#x, want %#x", mode, c.mode)
-				}
-				want := 0
-				if name == "a client that went silent" {
-					want = 1
-				}
-				f.told("setting AUTO.LOITER for the pilot", want)
-			})
-		})
-	}
-}
-
-func TestPX4PilotsModeThatCouldNotBeSetForHimIsTold(t *testing.T) {
-	fly(t, simPX4, nil, func(f *flight) {
-		f.aloft()
-		f.accepted("/mode", `{"mode":"position"}`)
-		f.keepsMoving(2 * time.Second)
-		f.sim.pilotMode(simPX4Loiter)
-		f.keepsMoving(time.Second)
-		f.fails(common.MAV_CMD_DO_SET_MODE)
-		time.Sleep(4 * time.Second)
-		f.told("AUTO.LOITER could not be set for him: the autopilot refused the mode change", 1)
-	})
 }
 
 // With COM_RC_OVERRIDE 0 nothing is undone, and nothing has to stand still.
@@ -1456,70 +1410,37 @@ func TestPX4ThatSticksDoNotOverrideIsLeftAtOnce(t *testing.T) {
 // sink into the ground at 2.4 m/s.
 func TestCopterDoesNotSinkWhenAnotherProgramsSticksEnd(t *testing.T) {
 	foreign := &common.MessageManualControl{Target: 1, Y: 300, Z: 500}
-	for _, seen := range []bool{true, false} { // on our line; else in RC_CHANNELS alone
-		for _, mode := range []string{"position", "altitude"} {
-			t.Run(fmt.Sprint(mode, " seen ", seen), func(t *testing.T) {
-				arduFly(t, simReceiverIdle, func(f *ardu) {
-					f.moving(mode, `{"timeout":0.5}`)
+	for _, mode := range []string{"position", "altitude"} {
+		t.Run(mode, func(t *testing.T) {
+			arduFly(t, simReceiverIdle, func(f *ardu) {
+				f.moving(mode, `{"timeout":0.5}`)
+				time.Sleep(2 * time.Second)
+				if mode == "altitude" {
+					f.accepted("/input", `{"timeout":5}`)
 					time.Sleep(2 * time.Second)
-					if mode == "altitude" {
-						f.accepted("/input", `{"timeout":5}`)
-						time.Sleep(2 * time.Second)
-					}
-					for range 250 { // a joystick at 50 Hz
-						f.sim.change(func() { f.sim.brain.sticks(255, foreign) })
-						if seen {
-							f.sim.emit(255, 190, foreign)
-						}
-						time.Sleep(20 * time.Millisecond)
-					}
-					f.told("another program", 1)
-					if f.streams() {
-						t.Fatal("our stream goes on")
-					}
-					height := f.sim.truth().alt
-					ended := time.Now()
-					time.Sleep(20 * time.Second)
-					if s := f.sim.truth(); s.alt < height-5 || !s.armed {
-						t.Errorf("20 s later it is at %.1f m, of %.1f", s.alt, height)
-					}
-					f.told("nobody's hand", 1)
-					f.told("another program", 1)
-					if sent, _ := f.sent(ended); len(sent) > 0 {
-						t.Errorf("commanded %q", sent)
-					}
-					f.refused("/input", `{"pitch":1}`, 409, "wrong_mode")
-					f.accepted("/mode", `{"mode":"position"}`)
-					f.accepted("/input", `{"pitch":1}`)
-				})
+				}
+				for range 250 { // a joystick at 50 Hz
+					f.sim.change(func() { f.sim.brain.sticks(255, foreign) })
+					f.sim.emit(255, 190, foreign)
+					time.Sleep(20 * time.Millisecond)
+				}
+				f.told("another program", 1)
+				height := f.sim.truth().alt
+				ended := time.Now()
+				time.Sleep(20 * time.Second)
+				if s := f.sim.truth(); s.alt < height-5 || !s.armed {
+					t.Errorf("20 s later it is at %.1f m, of %.1f", s.alt, height)
+				}
+				f.told("another program", 1)
+				if sent, _ := f.sent(ended); len(sent) > 0 {
+					t.Errorf("commanded %q", sent)
+				}
+				f.refused("/input", `{"pitch":1}`, 409, "wrong_mode")
+				f.accepted("/mode", `{"mode":"position"}`)
+				f.accepted("/input", `{"pitch":1}`)
 			})
-		}
+		})
 	}
-}
-
-// A pilot's hand is on the receiver when they end: he flies.
-func TestPilotFliesWhenAnotherProgramsSticksEnd(t *testing.T) {
-	foreign := &common.MessageManualControl{Target: 1, Y: 300, Z: 500}
-	arduFly(t, simReceiverIdle, func(f *ardu) {
-		f.moving("position", `{"timeout":0.5}`)
-		time.Sleep(3 * time.Second)
-		for range 100 {
-			f.sim.change(func() { f.sim.brain.sticks(255, foreign) })
-			f.sim.emit(255, 190, foreign)
-			time.Sleep(20 * time.Millisecond)
-		}
-		f.sim.pilotSticks(0, 0, 500, 0)
-		time.Sleep(6 * time.Second)
-		f.sim.pilotSticks(1000, 0, 500, 0)
-		began := time.Now()
-		time.Sleep(5 * time.Second)
-		if f.streams() || f.sim.truth().vn < 2 {
-			t.Errorf("streams %v, %.1f m/s north", f.streams(), f.sim.truth().vn)
-		}
-		if sent, sticks := f.sent(began); len(sent)+len(sticks) > 0 {
-			t.Errorf("sent %q and %d sticks", sent, len(sticks))
-		}
-	})
 }
 
 // A stick mode is set while another program's sticks fly.
@@ -1546,6 +1467,7 @@ func TestAStickModeUnderAnotherProgramsSticksIsSafeWhenTheyEnd(t *testing.T) {
 		if s := f.sim.truth(); s.alt < 15 {
 			t.Errorf("it sank to %.1f m", s.alt)
 		}
+		f.accepted("/mode", `{"mode":"position"}`)
 		f.accepted("/input", `{"pitch":1}`) // nobody else has them any more
 	})
 }
@@ -1600,22 +1522,41 @@ func TestCoptersPilotTakesItByASwitchToTheModeInForce(t *testing.T) {
 	}
 }
 
-// He flips his switch, and leaves the throttle down.
-func TestCopterDoesNotSinkUnderASwitchWithoutAHand(t *testing.T) {
-	arduFly(t, simReceiverIdle, func(f *ardu) {
-		f.hover()
-		f.accepted("/mode", `{"mode":"position"}`)
-		time.Sleep(2 * time.Second)
-		for _, us := range []uint16{1100, 1800} {
-			f.sim.pilotSwitch(us, 5)
-			time.Sleep(10 * time.Second)
-		}
-		if s := f.sim.truth(); s.alt < 17 {
-			t.Errorf("it sank to %.1f m", s.alt)
-		}
-		f.told("a switch of the transmitter moved", 2)
-		f.told("nobody's hand", 2)
-	})
+// He flips his switch with the throttle down, and raises it then: his sticks are alive
+// from his switch on. A switch by a ground station leaves our centred ones.
+func TestCoptersPilotFliesFromHisSwitchOnWhateverHisThrottleIs(t *testing.T) {
+	for _, transmitter := range []bool{true, false} {
+		arduFly(t, simReceiverIdle, func(f *ardu) {
+			f.hover()
+			f.accepted("/mode", `{"mode":"position"}`)
+			f.accepted("/input", `{"pitch":0.3,"timeout":5}`)
+			time.Sleep(4 * time.Second)
+			if transmitter {
+				f.sim.pilotSwitch(1100, 2)
+			} else {
+				f.sim.pilotMode(2)
+			}
+			time.Sleep(400 * time.Millisecond) // RC_CHANNELS comes at 4 Hz
+			if f.streams() == transmitter {
+				t.Fatalf("our stream goes on: %v", !transmitter)
+			}
+			want := map[bool]string{true: "receiver", false: "mavrest"}[transmitter]
+			if o := f.status()["input"].(object); o["by"] != want {
+				t.Errorf("input %v, want by %s", o, want)
+			}
+			if transmitter {
+				f.sim.pilotSticks(1000, 0, 500, 0)
+			}
+			began := time.Now()
+			time.Sleep(5 * time.Second)
+			if s := f.sim.truth(); s.alt < 15 || transmitter && s.vn < 1.5 {
+				t.Errorf("it is at %.1f m, %.1f m/s north", s.alt, s.vn)
+			}
+			if sent, _ := f.sent(began); len(sent) > 0 {
+				t.Errorf("sent %q", sent)
+			}
+		})
+	}
 }
 
 // A restarted PX4 may call its checks passed for 0.9 s before its first real report.

@@ -68,7 +68,7 @@ func newDialect(messages ...message.Message) *dialect.ReadWriter {
 // PX4 must hear a ground station from to send its texts; the autopilot's.
 const (
 	componentID = byte(minimal.MAV_COMP_ID_ONBOARD_COMPUTER4)
-	knockID     = byte(minimal.MAV_COMP_ID_MISSIONPLANNER)
+	stationID   = byte(minimal.MAV_COMP_ID_MISSIONPLANNER)
 	autopilotID = byte(minimal.MAV_COMP_ID_AUTOPILOT1)
 )
 

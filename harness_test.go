@@ -757,6 +757,24 @@ func olderPX4(release uint32) func(*simulator) {
 	return func(s *simulator) { s.version = release | 255 }
 }
 
+// newerCopter makes a simulated Copter a release after 4.6: its parameters have
+// other names.
+func newerCopter(r release) func(*simulator) {
+	return func(s *simulator) {
+		s.version = uint32(r.major)<<24 | uint32(r.minor)<<16
+		rename := func(old, new string, of float64) {
+			s.params[new] = s.params[old] * of
+			delete(s.params, old)
+		}
+		if !r.before(release{4, 7}) {
+			rename("SYSID_MYGCS", "MAV_GCS_SYSID", 1)
+		}
+		if !r.before(release{4, 8}) {
+			rename("WPNAV_SPEED", "WP_SPD", 0.01)
+		}
+	}
+}
+
 // fly runs a flight in a bubble of virtual time. prepare, which may be nil, sets
 // the simulator's switches before it boots.
 func fly(t *testing.T, flavour simFlavour, prepare func(*simulator), do func(*flight)) {

@@ -119,6 +119,18 @@ func (m *manoeuvre) strangeTarget(s sighting) bool {
 	return s.to.at.Sub(m.strange) >= strangeFor
 }
 
+// taken is when it was taken that is given up now. A target that was strange from the
+// start is the autopilot's answer to the command.
+func (m *manoeuvre) taken(now time.Time) time.Time {
+	switch {
+	case m.strange.IsZero():
+		return now
+	case m.strange.Sub(m.at) < 2*targetNew+targetEvery:
+		return m.at
+	}
+	return m.strange
+}
+
 func (m *manoeuvre) arrived(s sighting) bool {
 	t := m.plan.target
 	away := distance(s.at.lat, s.at.lon, t.lat, t.lon)

@@ -64,6 +64,7 @@ type link struct {
 	writer  *writer    // of the open port; nil where none is
 	vehicle byte       // the vehicle's system id; 0 before its first heartbeat
 	station byte       // the system that the sticks go out as; 0 before the first
+	texts   bool       // a ground station's heartbeat goes out, so that PX4 sends its texts
 	written recent     // frames, which a router may send back
 	told    bool       // that somebody else has our ids
 	beside  [256]bool  // other vehicles' system ids that were heard
@@ -196,6 +197,13 @@ func (l *link) move(o *outgoing) {
 	if o != nil {
 		l.writer.sticks <- *o
 	}
+}
+
+// speakAsStation has a ground station's heartbeat go out each second, or not.
+func (l *link) speakAsStation(on bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.texts = on
 }
 
 // system is our system id: we are a part of the vehicle. l.mu is held.
@@ -429,11 +437,11 @@ func (w *writer) rest() {
 // beat writes our heartbeat.
 func (w *writer) beat() error {
 	err := w.put(outgoing{msg: heartbeat(minimal.MAV_TYPE_ONBOARD_CONTROLLER)})
-	if err == nil && w.link.gcs { // ArduPilot takes sticks as their system's heartbeat, and would miss it when they end
-		w.link.mu.Lock()
-		station := w.link.station
-		w.link.mu.Unlock()
-		err = w.put(outgoing{system: station, component: knockID, msg: heartbeat(minimal.MAV_TYPE_GCS)})
+	w.link.mu.Lock()
+	station, speaks := w.link.station, w.link.gcs || w.link.texts
+	w.link.mu.Unlock()
+	if err == nil && speaks { // ArduPilot takes sticks as their system's heartbeat, and would miss it when they end
+		err = w.put(outgoing{system: station, component: stationID, msg: heartbeat(minimal.MAV_TYPE_GCS)})
 	}
 	return err
 }

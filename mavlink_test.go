@@ -53,7 +53,7 @@ func TestTheLinkBeatsEachSecondAsThePartOfTheVehicleThatItIs(t *testing.T) {
 		time.Sleep(3500 * time.Millisecond)
 		b.say(px4Beat())
 		time.Sleep(7 * time.Second)
-		all := b.messages(func(m lineMessage) bool { _, ok := m.msg.(*common.MessageHeartbeat); return ok })
+		all := b.messages(isBeat(minimal.MAV_TYPE_ONBOARD_CONTROLLER))
 		want := common.MessageHeartbeat{
 			Type: common.MAV_TYPE_ONBOARD_CONTROLLER, Autopilot: common.MAV_AUTOPILOT_INVALID,
 			SystemStatus: common.MAV_STATE_ACTIVE, MavlinkVersion: 3,
@@ -197,7 +197,7 @@ func TestSticksOfSomebodyElseAreHandedOnAndEchoesOfOursAreNot(t *testing.T) {
 	e := newEarshot(0)
 	lineEqual(t, "before there is a vehicle", fmt.Sprint(e.feed(packet(9, 255, 190, stick(0)))), "[]")
 	e.feed(packet(1, 1, 1, copterBeat()))
-	pilot := newSender(255, knockID)
+	pilot := newSender(255, stationID)
 	var sent [][]byte
 	for range 65 {
 		b, err := pilot.encode(stick(1))
@@ -322,7 +322,7 @@ func TestASecondVehicleIsToldOnceWithBothIds(t *testing.T) {
 		lineEqual(t, c.name, fmt.Sprint(newEarshot(c.only).feed(c.said...)), c.want)
 	}
 	inLinkBubble(t, func(t *testing.T) {
-		b := newLineBench(t, px4Beat())
+		b := newLineBench(t, px4Beat(), func(b *lineBench) { b.live = true })
 		b.settle()
 		for range 3 {
 			b.sayFrom(2, 1, px4Beat())

@@ -424,16 +424,6 @@ func (m *machine) number() uint32 {
 // abandon ends what was commanded: the mode is the reported one.
 func (m *machine) abandon() { m.show(m.last) }
 
-// standing is what stands now, as an order that brings it back.
-func (m *machine) standing() order {
-	o := order{mode: m.mode}
-	if m.order != nil {
-		o = *m.order
-	}
-	o.number = m.number()
-	return o
-}
-
 // tick applies rule 6 at the given time and reports whether the vehicle did not
 // follow what it had acknowledged.
 func (m *machine) tick(now time.Time) (gone bool) {

@@ -330,51 +330,6 @@ func TestRefusedCommandChangesNothingInAnyMode(t *testing.T) {
 	})
 }
 
-// TestTakeBackBringsBackTheModeFromBefore: what stood before a plan is an order like
-// any other.
-func TestTakeBackBringsBackTheModeFromBefore(t *testing.T) {
-	everyChange(t, func(t *testing.T, f *hearing, from Mode, to order) {
-		was := f.standing()
-		f.sends(to)
-		f.shows(to.number, true)
-		f.command(to, f.now)
-		f.ends(false)
-		f.sends(was)
-		f.modeShows(t, from, true)
-		taken := f.taken
-		f.accepts(was)
-		f.now = f.now.Add(time.Minute)
-		if f.tick(f.now) || f.mode != from || taken {
-			t.Errorf("mode %v, want %v", f.mode, from)
-		}
-	})
-}
-
-// TestWhatStandsIsAnOrderThatBringsItBack: a take-back sends it.
-func TestWhatStandsIsAnOrderThatBringsItBack(t *testing.T) {
-	climbed := commanded(px4, ModeTakeoff, false)
-	climbed.number = climbed.end // by which it shows
-	for _, c := range []struct {
-		flight string
-		want   order
-	}{
-		{"hold disarmed", order{mode: ModeManual, number: numberOf(t, px4, "hold")}},
-		{"POSCTL.SLOW armed", order{mode: ModePosition, number: numberOf(t, px4, "POSCTL.SLOW")}},
-		{"hold armed, accepted position", commanded(px4, ModePosition, false)},
-		{"hold armed, accepted position, manual armed", order{mode: ModeManual, number: numberOf(t, px4, "manual")}},
-		{"hold armed, accepted rtgs, rtl armed", commanded(px4, ModeRTGS, false)},
-		{"hold disarmed, accepted takeoff, takeoff armed, hold armed", climbed},
-		{"manual armed, accepted takeoff", commanded(px4, ModeTakeoff, false)},
-		{"position armed, accepted transit, hold armed", commanded(px4, ModeLand, true)},
-	} {
-		f := newHearing()
-		f.hear(t, c.flight)
-		if got := f.standing(); got != c.want {
-			t.Errorf("%s: %+v, want %+v", c.flight, got, c.want)
-		}
-	}
-}
-
 // belongs is rule 3's table: the reports that belong to a commanded mode, by the
 // autopilot's own number. RTL only belongs to a return: a failsafe always shows.
 func belongs(o order, r report) bool {

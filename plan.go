@@ -4,7 +4,9 @@ import (
 	"fmt"
 	"math"
 	"net/netip"
+	"reflect"
 	"slices"
+	"time"
 
 	"github.com/bluenviron/gomavlib/v3/pkg/dialects/common"
 	"github.com/bluenviron/gomavlib/v3/pkg/message"
@@ -30,6 +32,12 @@ type request struct {
 // arms reports whether the request leads to an armed vehicle.
 func (r request) arms() bool {
 	return r.setMode && r.mode == ModeTakeoff || r.arm != nil && *r.arm
+}
+
+// equals reports whether somebody asks for the same.
+func (r request) equals(o request) bool {
+	r.from, o.from = netip.Addr{}, netip.Addr{}
+	return reflect.DeepEqual(r, o)
 }
 
 // disarms reports whether it only disarms.
@@ -100,11 +108,10 @@ func (s *step) disarms() bool { return s.cmd == common.MAV_CMD_COMPONENT_ARM_DIS
 // plan is how a request is carried out on one autopilot: the commands in their
 // order, and where they lead to.
 type plan struct {
-	steps        []step
-	endsFailsafe bool    // the first step does, on PX4: refused later, it asks for the return again
-	target       *place  // where it flies to; a takeoff has only the altitude
-	facing       float64 // a heading that was given, degrees; NaN: none was
-	second       *step   // of a land at a place, sent over the target
+	steps  []step
+	target *place  // where it flies to; a takeoff has only the altitude
+	facing float64 // a heading that was given, degrees; NaN: none was
+	second *step   // of a land at a place, sent over the target
 }
 
 // goal is what the last step that sets a mode leads to; nil: the plan only arms or
@@ -159,6 +166,8 @@ const (
 type commandError struct {
 	code errorCode
 	text string // a sentence that a person can act on
+
+	since time.Time // of a refusal: its first copy; of an interruption: the takeover
 
 	answered bool // by the autopilot: the fields below are set
 	command  uint16
@@ -224,6 +233,9 @@ func (r request) plan(v vehicle) (plan, error) {
 	if v.firmware == firmwareUnknown {
 		return plan{}, refuse(codeUnsupported, "this autopilot is neither PX4 nor ArduPilot Copter or Plane: its state can be read, not commanded")
 	}
+	if r.disarms() && v.armed && v.landed.inAir() {
+		return plan{}, refuse(codeRefused, "arm: the vehicle is in the air; land first")
+	}
 	if !r.setMode {
 		return r.planArming(v), nil
 	}
@@ -244,8 +256,6 @@ func (r request) plan(v vehicle) (plan, error) {
 	if r.arm != nil && r.mode != ModeTakeoff {
 		p.steps = append(p.steps, v.firmware.armDisarm(*r.arm))
 	}
-	ended := v.flying() && v.firmware == px4 && v.failsafe
-	p.endsFailsafe = ended && p.steps[0].cmd == common.MAV_CMD_DO_SET_MODE && len(p.steps) > 1
 	return p, nil
 }
 

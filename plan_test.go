@@ -160,9 +160,6 @@ func describeSteps(p plan, err error) []string {
 	if p.second != nil {
 		lines = append(lines, "over it: "+describe(p.second))
 	}
-	if p.endsFailsafe {
-		lines = append(lines, endsFailsafe)
-	}
 	return lines
 }
 
@@ -184,9 +181,8 @@ func testPlans(t *testing.T, rows []planRow) {
 }
 
 const (
-	endsFailsafe = "ends a failsafe"
-	notFlying    = "refused: not flying: take off first"
-	fixedWing    = "unsupported: land: a fixed wing lands by a mission, not by a command"
+	notFlying = "refused: not flying: take off first"
+	fixedWing = "unsupported: land: a fixed wing lands by a mission, not by a command"
 )
 
 func TestAnUnknownAutopilotIsNotCommanded(t *testing.T) {
@@ -439,12 +435,12 @@ func TestPX4Plans(t *testing.T) {
 		{"px4 POSCTL armed", "goto lat=47.398 lon=8.546 altitude=20", []string{notFlying}},
 
 		// Only DO_SET_MODE ends a failsafe; what is refused after it asks for the return again.
-		{"px4 AUTO.LOITER flying failsafe", "goto altitude=20", []string{loiter, "INT 192 frame=0 [-1 1 0 1.5707964] x=473977421 y=85455938 z=508.5", endsFailsafe}},
-		{"px4 AUTO.RTL flying failsafe", "goto altitude=20", []string{loiter, "INT 192 frame=0 [-1 1 0 1.5707964] x=473977421 y=85455938 z=508.5", endsFailsafe}},
-		{"px4 AUTO.RTL flying failsafe", "land lat=47.398 lon=8.546", []string{loiter, "INT 192 frame=0 [-1 1 0 NaN] x=473980000 y=85460000 z=498.5", "over it: LONG 21 […NaN]", endsFailsafe}},
-		{"px4 AUTO.RTL flying failsafe", "set mode=hold", []string{loiter, pause, endsFailsafe}},
-		{"px4 POSCTL flying failsafe", "set mode=position arm=true", []string{"LONG 176 [1 3 0 …NaN]", arm, endsFailsafe}},
-		{"px4 AUTO.RTL flying failsafe", "set mode=hold arm=true", []string{loiter, pause, arm, endsFailsafe}},
+		{"px4 AUTO.LOITER flying failsafe", "goto altitude=20", []string{loiter, "INT 192 frame=0 [-1 1 0 1.5707964] x=473977421 y=85455938 z=508.5"}},
+		{"px4 AUTO.RTL flying failsafe", "goto altitude=20", []string{loiter, "INT 192 frame=0 [-1 1 0 1.5707964] x=473977421 y=85455938 z=508.5"}},
+		{"px4 AUTO.RTL flying failsafe", "land lat=47.398 lon=8.546", []string{loiter, "INT 192 frame=0 [-1 1 0 NaN] x=473980000 y=85460000 z=498.5", "over it: LONG 21 […NaN]"}},
+		{"px4 AUTO.RTL flying failsafe", "set mode=hold", []string{loiter, pause}},
+		{"px4 POSCTL flying failsafe", "set mode=position arm=true", []string{"LONG 176 [1 3 0 …NaN]", arm}},
+		{"px4 AUTO.RTL flying failsafe", "set mode=hold arm=true", []string{loiter, pause, arm}},
 		// No failsafe was ended where the one mode change is refused, or there is none.
 		{"px4 AUTO.RTL flying failsafe", "set mode=position", []string{"LONG 176 [1 3 0 …NaN]"}},
 		{"px4 AUTO.RTL flying failsafe", "set mode=land arm=true", []string{"LONG 21 […NaN]", arm}},
@@ -511,7 +507,7 @@ func TestPX4LeavesStickModeThroughOneThatSticksCantUndo(t *testing.T) {
 		{"px4 ALTCTL flying streams", "set mode=hold", []string{posctl, pause}},
 		{"px4 ALTCTL flying streams", "land", []string{posctl, "LONG 21 […NaN]"}},
 		{"px4 ALTCTL flying streams headless", "goto altitude=20", []string{posctl, "INT 192 frame=0 [-1 1 0 NaN] x=473977421 y=85455938 z=508.5"}},
-		{"px4 ALTCTL flying streams headless failsafe", "goto altitude=20", []string{posctl, loiter, "INT 192 frame=0 [-1 1 0 NaN] x=473977421 y=85455938 z=508.5", endsFailsafe}},
+		{"px4 ALTCTL flying streams headless failsafe", "goto altitude=20", []string{posctl, loiter, "INT 192 frame=0 [-1 1 0 NaN] x=473977421 y=85455938 z=508.5"}},
 		{"px4 MANUAL flying streams", "land lat=47.398 lon=8.546", []string{posctl, "INT 192 frame=0 [-1 1 0 NaN] x=473980000 y=85460000 z=498.5", "over it: LONG 21 […NaN]"}},
 		{"px4 ALTCTL armed undefined streams", "takeoff altitude=30", []string{posctl, "LONG 22 [NaN NaN NaN NaN NaN NaN 518.5]"}},
 		{"px4 POSCTL flying streams", "set mode=rtl", []string{rtl}},

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"encoding/binary"
 	"log/slog"
 	"net"
 	"net/http"
@@ -10,6 +11,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"syscall"
 	"time"
 )
 
@@ -212,6 +214,25 @@ func (c *boundedConn) CloseWrite() error {
 		return half.CloseWrite()
 	}
 	return nil
+}
+
+// gone reports whether the client has closed its side. net/http notices only later.
+func (c *boundedConn) gone() (closed bool) {
+	if c == nil {
+		return false
+	}
+	if tcp, ok := c.Conn.(syscall.Conn); ok {
+		if raw, err := tcp.SyscallConn(); err == nil {
+			raw.Control(func(fd uintptr) {
+				const closeWait = 8 // of linux/tcp_states.h; the state is the first byte of TCP_INFO
+				var info [4]byte
+				v, err := syscall.GetsockoptInt(int(fd), syscall.IPPROTO_TCP, syscall.TCP_INFO)
+				binary.NativeEndian.PutUint32(info[:], uint32(v))
+				closed = err == nil && info[0] == closeWait
+			})
+		}
+	}
+	return closed
 }
 
 func (b *boundedListener) Accept() (net.Conn, error) {

@@ -12,6 +12,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -470,16 +471,18 @@ func TestABodyThatDoesNotComeWholeIsTold(t *testing.T) {
 	})
 }
 
+// A command of a client that has closed its side is not carried out; a question is
+// answered all the same.
 func TestAHalfClosedConnectionGetsItsAnswer(t *testing.T) {
 	s := listen(t, silent())
 	w := dial(t, s.address)
-	w.send("POST", "/api/drone/land", "")
+	w.send("GET", "/api/drone/mode", "")
 	w.Conn.(*net.TCPConn).CloseWrite()
-	r, err := w.receive("POST")
+	r, err := w.receive("GET")
 	if err != nil {
 		t.Fatal(err)
 	}
-	r.want(t, 503, "offline")
+	r.want(t, 200, "")
 	w.gone()
 }
 
@@ -801,6 +804,34 @@ func TestAClientIsItsAddress(t *testing.T) {
 	} {
 		if got := clientOf(&http.Request{RemoteAddr: from}).String(); got != want {
 			t.Errorf("%s is %s, want %s", from, got, want)
+		}
+	}
+}
+
+func TestACommandWhoseClientHasGoneIsNotCarriedOut(t *testing.T) {
+	s := listen(t, silent())
+	for path, body := range postRoutes {
+		for _, test := range []struct {
+			gone bool
+			want int
+		}{{true, 400}, {false, 503}} {
+			w := dial(t, s.address)
+			raw, err := w.Conn.(*net.TCPConn).SyscallConn()
+			if err != nil {
+				t.Fatal(err)
+			}
+			// An outage: the request leaves together with the connection's end.
+			raw.Control(func(fd uintptr) { syscall.SetsockoptInt(int(fd), syscall.IPPROTO_TCP, syscall.TCP_CORK, 1) })
+			w.send("POST", path, body)
+			if test.gone {
+				w.Conn.(*net.TCPConn).CloseWrite()
+			} else {
+				raw.Control(func(fd uintptr) { syscall.SetsockoptInt(int(fd), syscall.IPPROTO_TCP, syscall.TCP_CORK, 0) })
+			}
+			if r, err := w.receive("POST"); err != nil || r.status != test.want {
+				t.Errorf("%s, gone %v: got %d %s %v want %d", path, test.gone, r.status, r.body, err, test.want)
+			}
+			w.Close()
 		}
 	}
 }

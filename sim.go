@@ -178,6 +178,7 @@ type simulator struct {
 	rc             [4]int16                                        // the receiver's x, y, z, r, as in MANUAL_CONTROL
 	rcSwitch       uint16                                          // the transmitter's mode switch, channel 5, µs
 	foreignGCS     bool                                            // a real ground station (255, 1 Hz) on another link
+	homeless       bool                                            // HOME_POSITION does not come, though it is requested
 	system         uint8                                           // its id; instance N of a simulated PX4 is N+1
 	trouble        []simTrouble                                    // PX4: what else keeps it from arming
 	fence          float64                                         // metres around home, 0 for none
@@ -513,6 +514,9 @@ func (s *simulator) message(id uint32) message.Message {
 		return &common.MessageAutopilotVersion{FlightSwVersion: s.version}
 	case 242:
 		lat, lon := simPlace(s.home.north, s.home.east)
+		if s.homeless {
+			return nil
+		}
 		return &common.MessageHomePosition{
 			Latitude: simE7(lat), Longitude: simE7(lon), Altitude: int32(s.homeAlt() * 1000),
 			Q: [4]float32{float32(math.NaN()), float32(math.NaN()), float32(math.NaN()), float32(math.NaN())},
@@ -627,19 +631,26 @@ func (s *simulator) take(system, component uint8, beside bool, msg message.Messa
 			s.reply(beside, s.param(m.ParamId))
 		}
 	case *common.MessageCommandLong:
-		if addressed(m.TargetSystem, m.TargetComponent) {
-			c.id, c.long = m.Command, true
-			c.p = [4]float64{float64(m.Param1), float64(m.Param2), float64(m.Param3), float64(m.Param4)}
-			c.lat, c.lon, c.alt = float64(m.Param5), float64(m.Param6), float64(m.Param7)
-			s.command(c)
-		}
+		c.id, c.long = m.Command, true
+		c.p = [4]float64{float64(m.Param1), float64(m.Param2), float64(m.Param3), float64(m.Param4)}
+		c.lat, c.lon, c.alt = float64(m.Param5), float64(m.Param6), float64(m.Param7)
+		s.commanded(c, addressed(m.TargetSystem, m.TargetComponent))
 	case *common.MessageCommandInt:
-		if addressed(m.TargetSystem, m.TargetComponent) {
-			c.id, c.frame = m.Command, m.Frame
-			c.p = [4]float64{float64(m.Param1), float64(m.Param2), float64(m.Param3), float64(m.Param4)}
-			c.lat, c.lon, c.alt = simDegrees(m.X), simDegrees(m.Y), float64(m.Z)
-			s.command(c)
-		}
+		c.id, c.frame = m.Command, m.Frame
+		c.p = [4]float64{float64(m.Param1), float64(m.Param2), float64(m.Param3), float64(m.Param4)}
+		c.lat, c.lon, c.alt = simDegrees(m.X), simDegrees(m.Y), float64(m.Z)
+		s.commanded(c, addressed(m.TargetSystem, m.TargetComponent))
+	}
+}
+
+// commanded takes a command. One for somebody else gets no answer, but from a
+// PX4 before 1.16.
+func (s *simulator) commanded(c simCommand, ours bool) {
+	switch {
+	case ours:
+		s.command(c)
+	case s.flavour == simPX4 && s.version < simPX4v16:
+		s.ack(c, common.MAV_RESULT_FAILED)
 	}
 }
 

@@ -65,8 +65,11 @@ func (b *simArduBrain) stay() {
 	b.target = simTarget{north: q.north, east: q.east, up: q.up, yaw: math.NaN(), speed: b.cruise()}
 }
 
-// cruise is WPNAV_SPEED.
+// cruise is WPNAV_SPEED, in cm/s, or WP_SPD, in m/s.
 func (b *simArduBrain) cruise() float64 {
+	if v := b.params["WP_SPD"]; v > 0 {
+		return v
+	}
 	if v := b.params["WPNAV_SPEED"] / 100; v > 0 {
 		return v
 	}

@@ -325,7 +325,9 @@ func (b *simPX4Brain) canArm() bool {
 
 func (b *simPX4Brain) armDisarm(arm bool) common.MAV_RESULT {
 	denied := func(text string) common.MAV_RESULT {
-		b.text(common.MAV_SEVERITY_CRITICAL, text)
+		if b.version >= simPX4v15 {
+			b.text(common.MAV_SEVERITY_CRITICAL, text)
+		}
 		return common.MAV_RESULT_TEMPORARILY_REJECTED
 	}
 	flying, z := b.row(b.intended()).flying, b.stick(2)

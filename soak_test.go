@@ -40,7 +40,6 @@ type onlooker struct {
 	acked     map[uint16]int       // ACCEPTED acks that really went out, by command
 	copies    map[uint16]time.Time // until when a second copy of one may arrive
 	explained map[string]time.Time
-	ackedAt   map[uint16]time.Time // when a command was acknowledged last
 	figures   map[string]int
 	diary     []string // the last things that happened
 }
@@ -92,7 +91,6 @@ func (w *onlooker) onAck(fault string) func(*common.MessageCommandAck) []simAnsw
 		if a.Result == common.MAV_RESULT_ACCEPTED {
 			w.mu.Lock()
 			w.acked[uint16(a.Command)]++
-			w.ackedAt[uint16(a.Command)] = time.Now()
 			w.copies[uint16(a.Command)] = time.Now().Add(list[len(list)-1].after)
 			w.mu.Unlock()
 		}
@@ -151,10 +149,6 @@ func (w *onlooker) command(client int, r *rand.Rand) {
 		case common.MAV_CMD_COMPONENT_ARM_DISARM:
 			real = real || now.armed == strings.Contains(body, `"arm":true`)
 		}
-		// A landing or a disarming joins an equal one that is not answered yet: its ack was first.
-		lands := path == "/land" || strings.Contains(body, `"mode":"land"`)
-		real = real || (lands || strings.Contains(body, `"arm":false`)) && began.Sub(w.ackedAt[id]) < 3*time.Second
-		real = real || lands && id == uint16(common.MAV_CMD_DO_REPOSITION) && now.mode == entered[w.firmware][ModeHold]
 		w.mu.Unlock()
 		if !real {
 			w.Errorf("%v: POST %s %s answered %v, but nobody acknowledged; the vehicle is in %d, armed %v", time.Now(), path, body, o, now.mode, now.armed)
@@ -317,7 +311,7 @@ func (w *onlooker) dice(who uint64) *rand.Rand { return rand.New(rand.NewPCG(w.s
 func watch(f *flight, seed uint64, d time.Duration, figures map[string]int) *onlooker {
 	w := &onlooker{
 		flight: f, seed: seed, began: time.Now(), figures: figures,
-		acked: map[uint16]int{}, ackedAt: map[uint16]time.Time{}, copies: map[uint16]time.Time{}, explained: map[string]time.Time{},
+		acked: map[uint16]int{}, copies: map[uint16]time.Time{}, explained: map[string]time.Time{},
 	}
 	w.rand, w.ackRand = w.dice(1), w.dice(2)
 	f.sim.change(func() {

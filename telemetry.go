@@ -51,6 +51,7 @@ type telemetry struct {
 
 	restarted bool      // the autopilot's checks are not believed yet
 	checked   time.Time // the first report of them since then
+	healed    time.Time // when a system last became healthy
 
 	// See believe: the autopilot's own clock, and where it is.
 	boot, doubtedBoot bootClock
@@ -309,7 +310,11 @@ func (t *telemetry) hearSysStatus(m *common.MessageSysStatus, now time.Time) {
 	if t.restarted {
 		return
 	}
+	was := t.health
 	t.health = health{group{now}, enabled, uint32(m.OnboardControlSensorsHealth)}
+	if was.enabled&^was.healthy&t.health.healthy != 0 {
+		t.healed = now
+	}
 }
 
 // booted notices that the autopilot started again: its clock runs backwards.
@@ -335,13 +340,12 @@ const (
 )
 
 // armable tells whether a takeoff could arm now; nil where that is not known.
-// SYS_STATUS has the autopilot's own word, in the health alone on PX4, and about the
-// present mode. Where a takeoff sets another mode first, it also counts that nothing
-// but the receiver is unhealthy. ArduPilot's takeoff wants a place too, PX4's the
-// height of home.
-func (t *telemetry) armable(now time.Time, setsMode bool) *bool {
+// SYS_STATUS has the autopilot's own word, in the health alone on PX4. Where that word
+// is about another state than the takeoff's, it also counts that nothing but the receiver
+// is unhealthy. ArduPilot's takeoff needs a place too, PX4's the height of home.
+func (t *telemetry) armable(now time.Time, otherState bool) *bool {
 	passed := t.health.healthy&sensorPrearm != 0 ||
-		setsMode && t.health.enabled&^t.health.healthy&^(sensorPrearm|sensorReceiver) == 0
+		otherState && t.health.enabled&^t.health.healthy&^(sensorPrearm|sensorReceiver) == 0
 	ready, known := !math.IsNaN(t.home.amsl), true
 	if t.id.autopilot == common.MAV_AUTOPILOT_ARDUPILOTMEGA {
 		ready, known = t.estimate.positioned, t.estimate.within(freshFor, now)
