@@ -1,4 +1,6 @@
-# make dist   static binaries, Debian packages and SHA256SUMS in dist/
+# make dist   static binaries, Debian packages and SHA256SUMS in dist/; in
+#             dist/raspberry-pi/ what makes a drone of a card with Raspberry Pi OS
+#             (dist/raspberry-pi-32bit/ of one with the 32-bit system)
 # make image  dist/mavrest-rpi.img, an SD card for a Raspberry Pi; what is in it,
 #             beside it. Another port: make image OPTIONS="-device /dev/ttyACM0"
 # make image-test  boots that card in qemu, flies, and cuts the power ten times
@@ -39,6 +41,12 @@ dist: $(BINARIES) $(DIST)/mavrest.1 $(DIST)/mavrest.copyright
 	deploy/build-deb dist/mavrest-linux-arm64 arm64 '$(VERSION)' dist
 	deploy/build-deb dist/mavrest-linux-amd64 amd64 '$(VERSION)' dist
 	cd dist && sha256sum mavrest-linux-* mavrest_*.deb >SHA256SUMS
+	rm -rf dist/raspberry-pi*
+	mkdir dist/raspberry-pi dist/raspberry-pi-32bit
+	cp dist/mavrest_*_arm64.deb dist/raspberry-pi/mavrest.deb
+	cp dist/mavrest_*_armhf.deb dist/raspberry-pi-32bit/mavrest.deb
+	cp deploy/raspberry-pi/vendor-data dist/raspberry-pi/
+	cp deploy/raspberry-pi/vendor-data dist/raspberry-pi-32bit/
 
 $(DIST)/mavrest-linux-armv6: env = GOARCH=arm GOARM=6
 $(DIST)/mavrest-linux-armv7: env = GOARCH=arm GOARM=7

@@ -35,7 +35,6 @@ type acks struct {
 	waiting map[common.MAV_CMD]*command
 	owed    map[common.MAV_CMD]owedAcks
 	trip    time.Duration // the round trip last measured
-	heard   time.Time     // when the vehicle last answered anything of ours
 	modeAt  time.Time     // not before it another mode change
 	mode    *step         // the mode change sent last, answered or superseded
 }
@@ -137,7 +136,6 @@ func (a *acks) send(c *command) error {
 // hear takes an ack that the vehicle sent to us; reports is how many reports there
 // were before it.
 func (a *acks) hear(cmd common.MAV_CMD, result uint8, reports int, now time.Time) {
-	a.heard = now
 	if result == uint8(common.MAV_RESULT_IN_PROGRESS) { // the answer is still to come
 		return
 	}

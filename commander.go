@@ -38,6 +38,7 @@ type commander struct {
 // what the vehicle says.
 type owner interface {
 	ready(s *step) time.Time                               // when the sticks let a step go
+	readies(t *task) error                                 // before a plan is made, when it is its turn
 	prepare(t *task) error                                 // before the first step of a plan
 	sends(t *task, i int)                                  // right before step i
 	took(t *task, s *step)                                 // after a step that the vehicle took
@@ -295,10 +296,14 @@ func (t *task) takeTurn() (err error) {
 	if err := t.over(); err != nil {
 		return err
 	}
+	t.began = time.Now()
+	if err := c.owner.readies(t); err != nil {
+		return err
+	}
 	if t.plan, err = t.planned(); err != nil { // what was true when it came may not be now
 		return err
 	}
-	t.began, t.was = time.Now(), c.machine.last
+	t.was = c.machine.last
 	return nil
 }
 

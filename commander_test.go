@@ -827,7 +827,7 @@ func TestAPilotGetsHisSticksAfterARestartInTheAir(t *testing.T) {
 				time.Sleep(5 * time.Second)
 				f.sim.setReceiver(simReceiverInHand)
 				f.sim.pilotSticks(0, 300, 500, 0)
-				f.sim.pilotMode(2)
+				f.sim.pilotSwitch(1100, 2)
 				time.Sleep(5 * time.Second)
 				if f.streams() {
 					t.Errorf("our stream stands over the pilot's hand: %v", f.status()["input"])

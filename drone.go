@@ -50,9 +50,8 @@ type drone struct {
 	spedUp  bool      // a goto from here had a speed of its own, and it stands
 	checked time.Time // since when the last report of PX4's checks was asked for
 	warned  []string  // the warnings that were told
-	// When a report, the target and the receiver's state were requested last.
-	polled, targetAsked, looked time.Time
-	stationAsked                time.Time // and NAV_DLL_ACT
+	// When a report, the target and NAV_DLL_ACT were requested last.
+	polled, targetAsked, stationAsked time.Time
 }
 
 // newDrone makes the drone that device leads to; only is its system id, 0 for
@@ -63,7 +62,7 @@ func newDrone(dev device, only byte, gcs bool) *drone {
 	acks := newAcks(d.link, &d.tel)
 	d.cmd = &commander{mu: &d.mu, acks: acks, machine: &d.machine, owner: d}
 	d.params = parameters{tel: &d.tel, acks: acks, told: make(map[string]float64)}
-	d.handshake = handshake{tel: &d.tel, params: &d.params, cmd: d.cmd, wg: &d.wg}
+	d.handshake = handshake{counts: make(map[uint32]int), tel: &d.tel, params: &d.params, cmd: d.cmd, wg: &d.wg}
 	d.sticks.src = newSources(gcs)
 	return d
 }
@@ -133,12 +132,8 @@ func (d *drone) tick(now time.Time) time.Time {
 	next = sooner(next, d.watch(now))
 	next = sooner(next, d.sticks.tick(d.facts(now)))
 	d.warn()
-	switch acts := d.act(); {
-	case !d.cmd.idle():
-	case acts.hold:
+	if acts := d.act(); acts.hold && d.cmd.idle() {
 		d.wg.Go(d.holdForSilent)
-	case acts.pilots != 0:
-		d.wg.Go(func() { d.givePilot(acts.pilots) })
 	}
 	d.speakAsStation()
 	if d.online {
@@ -164,9 +159,6 @@ func (d *drone) poll(now time.Time) (next time.Time) {
 		d.params.request("NAV_DLL_ACT")
 		d.stationAsked = now
 	}
-	if d.sticks.looks(d.facts(now)) {
-		due(&d.looked, lookFor/5, idSysStatus)
-	}
 	switch live := d.handshake.promised && now.Sub(d.handshake.live) < liveAfter; {
 	case d.behind(now):
 		due(&d.polled, behindEvery, idHeartbeat)
@@ -174,8 +166,6 @@ func (d *drone) poll(now time.Time) (next time.Time) {
 		due(&d.polled, pollEvery, idHeartbeat)
 	case now.Sub(d.handshake.beat) >= liveAfter:
 		due(&d.polled, liveAfter/3, idHeartbeat)
-	case d.sticks.phase != stickOff:
-		due(&d.polled, targetEvery, idHeartbeat)
 	}
 	return sooner(next, now.Add(liveAfter/3))
 }
@@ -230,6 +220,7 @@ func (d *drone) take(m message.Message, now time.Time) {
 		d.restarted(now)
 	}
 	d.changes.Add(1)
+	d.handshake.count(m.GetID())
 	switch m := m.(type) {
 	case *minimal.MessageHeartbeat:
 		d.handshake.hearHeartbeat(now)
@@ -485,7 +476,7 @@ func (d *drone) vehicle(now time.Time) vehicle {
 	n, f := math.NaN(), d.facts(now)
 	t, p := &d.tel, d.tel.position
 	v := vehicle{
-		firmware: f.firmware, custom: d.machine.number(), armed: t.beat.armed, landed: t.stands(now), failsafe: f.failsafe,
+		firmware: f.firmware, custom: d.machine.number(), armed: t.beat.armed, landed: t.stands(now), failsafe: t.beat.failsafe,
 		at: place{n, n, n, n}, heading: n, homeAMSL: t.home.amsl,
 		guidedMode: d.params.told["Q_GUIDED_MODE"], cruise: d.params.cruise(), spedUp: d.spedUp,
 		stream: d.sticks.stream(f), vtol: common.MAV_VTOL_STATE(t.id.vtol),
@@ -506,6 +497,13 @@ func (d *drone) sighting(now time.Time) sighting {
 	}
 	if t.velocity.within(freshFor, now) {
 		s.velocity = motion{t.velocity.north, t.velocity.east, t.velocity.down}
+	}
+	m := d.cmd.manoeuvre
+	if m != nil && !t.position.at.After(m.at) { // what came before the acceptance proves nothing
+		s.at, s.heading, s.velocity = place{n, n, n, n}, n, motion{n, n, n}
+	}
+	if m != nil && !t.landed.at.After(m.at) {
+		s.landed = 0
 	}
 	return s
 }
@@ -608,7 +606,10 @@ func (d *drone) status() snapshot {
 		target: d.target(now), by: d.sticks.by(d.facts(now)), link: d.link.state(),
 	}
 	shown, _ := d.firmware().reported(d.tel.beat.custom)
-	s.armable = d.tel.armable(now, d.firmware() == px4 && shown != ModeHold && shown != ModeTakeoff)
+	// PX4's takeoff sets another mode first. ArduPilot without a receiver arms on our stream.
+	setsMode := d.firmware() == px4 && shown != ModeHold && shown != ModeTakeoff
+	alone := d.firmware().ardupilot() && d.sticks.src.receiver == receiverNone
+	s.armable = d.tel.armable(now, setsMode || alone)
 	if m := d.cmd.manoeuvre; m != nil && m.why == nil {
 		done := m.done
 		s.done = &done

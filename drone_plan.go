@@ -21,6 +21,33 @@ func (d *drone) ready(s *step) time.Time {
 	return d.sticks.ready(s.sticks, d.facts(time.Now()), s.arms())
 }
 
+// homeWait is how long HOME_POSITION is waited for.
+const homeWait = 1500 * time.Millisecond
+
+// readies requests HOME_POSITION for a plan that needs home's height, and waits for it:
+// another program may have moved home, or switched its stream off, and PX4 is told metres
+// above the sea. Without an answer home is unknown.
+func (d *drone) readies(t *task) error {
+	r, asked := t.request, time.Now()
+	if d.firmware() != px4 || !r.setMode || r.mode != ModeTakeoff && r.altitude == nil {
+		return nil
+	}
+	came := func() bool { return d.tel.home.at.After(asked) }
+	for until := asked.Add(homeWait); !came(); {
+		now := time.Now()
+		if !now.Before(until) {
+			d.tel.home = untold
+			break
+		}
+		d.cmd.acks.request(idHome)
+		next := now.Add(max(askWait, 2*d.cmd.acks.trip))
+		if err := unlessLate(t.await(sooner(next, until), came)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // prepare is what a plan needs before its first step: what the autopilot's
 // parameters say, and the sticks where the plan wants them.
 func (d *drone) prepare(t *task) error {

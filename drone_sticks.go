@@ -15,8 +15,8 @@ import (
 func (d *drone) facts(now time.Time) stickFacts {
 	b, t := &d.tel.beat, d.cmd.current()
 	f := stickFacts{
-		now: now, firmware: d.firmware(), mode: d.machine.mode, custom: b.custom,
-		failsafe: b.failsafe, trip: d.cmd.acks.trip,
+		now: now, online: d.online, firmware: d.firmware(), mode: d.machine.mode, custom: b.custom,
+		trip:     d.cmd.acks.trip,
 		busy:     len(d.cmd.tasks) > 0,
 		entering: t != nil && t.request.entersSticks() || d.machine.claimed(now, func(to *order) bool { return to.mode.flownBySticks() }) >= 0,
 	}
@@ -25,12 +25,6 @@ func (d *drone) facts(now time.Time) stickFacts {
 		f.flight = aloft
 	case b.armed:
 		f.flight = armedOnGround
-	}
-	switch {
-	case d.online && now.Sub(d.cmd.acks.heard) < 2*targetEvery:
-		f.reach = reachBoth
-	case d.online:
-		f.reach = reachUs
 	}
 	return f
 }
@@ -225,17 +219,4 @@ func (d *drone) leaveSticks(f stickFacts) {
 		d.sticks.acts.send = true
 	}
 	d.act()
-}
-
-// givePilot sets the mode for a pilot that our sticks took from him. His wish is
-// older than every other, so that it is sent as what nobody asks for now.
-func (d *drone) givePilot(custom uint32) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	mode, name := px4.reported(custom)
-	set := px4.setMode(mode, custom)
-	set.sticks = sticksStill
-	if err := d.cmd.doOwn(plan{steps: []step{set}}, request{setMode: true, mode: mode}, nil); err != nil {
-		d.tell("the pilot's mode " + name + " could not be set for him: " + err.Error())
-	}
 }

@@ -877,3 +877,86 @@ func TestInputBlamesAPilotOnlyForTheModeThatIsHis(t *testing.T) {
 		}
 	})
 }
+
+func TestCopterWithoutAReceiverIsArmableAndTakesOff(t *testing.T) {
+	fly(t, simArduPilot, nil, func(f *flight) {
+		f.until("armable", 60*time.Second, func() bool { return f.status()["armable"] == true })
+		f.accepted("/takeoff", `{"wait":60}`)
+	})
+}
+
+// A drone that moved before a hold was accepted is not at rest because of that.
+func TestOnlyWhatCameAfterTheAcceptanceCountsForTheEndOfAManoeuvre(t *testing.T) {
+	d := newDrone(device{name: "none"}, 0, false)
+	now := time.Now()
+	hear := func(at time.Time) {
+		for _, m := range []any{
+			&common.MessageExtendedSysState{LandedState: common.MAV_LANDED_STATE_IN_AIR},
+			&common.MessageGlobalPositionInt{Lat: 473977421, Lon: 85455938, Alt: 498300, RelativeAlt: 10020, Hdg: 9000},
+		} {
+			d.tel.hear(m, at)
+		}
+	}
+	hear(now.Add(-time.Millisecond))
+	hold := request{setMode: true, mode: ModeHold}
+	m := &manoeuvre{request: hold, at: now, over: make(chan struct{}), plan: plan{facing: math.NaN()}}
+	d.tel.beat.armed, d.cmd.manoeuvre = true, m
+	m.watch(d.sighting(now.Add(time.Second)))
+	lineEqual(t, "done by what came before", m.done, false)
+	lineEqual(t, "its landed state", d.sighting(now).landed, 0)
+	hear(now.Add(time.Millisecond))
+	m.watch(d.sighting(now.Add(time.Second)))
+	lineEqual(t, "done by what came after", m.done, true)
+}
+
+// Another program switched HOME_POSITION off and moved home: what is remembered would
+// fly a goto at another height.
+func TestAHeightAboveHomeIsOfTheHomeThatIsAskedForBefore(t *testing.T) {
+	fly(t, simPX4, nil, func(f *flight) {
+		f.aloft()
+		f.sim.change(func() { f.sim.stream(idHome, -1) })
+		stale := func() {
+			f.link.mu.Lock()
+			defer f.link.mu.Unlock()
+			f.link.tel.home.amsl -= 8
+		}
+		stale()
+		f.accepted("/goto", `{"altitude":12,"wait":60}`)
+		if s := f.sim.truth(); math.Abs(s.alt-12) > 1 {
+			t.Errorf("it is at %.1f m", s.alt)
+		}
+		stale()
+		f.sim.change(func() { f.sim.homeless = true }) // it answers no more
+		asked := time.Now()
+		says(t, f.refused("/goto", `{"altitude":14}`, 409, "refused"), "home")
+		if took := time.Since(asked); took != homeWait {
+			t.Errorf("answered after %v", took)
+		}
+	})
+}
+
+// Another program slowed or ended what rules rest on.
+func TestStreamsThatAnotherProgramSlowedOrEndedAreAskedForAgain(t *testing.T) {
+	both(t, func(f *flight) {
+		f.aloft()
+		for _, s := range []struct {
+			id    uint32
+			every time.Duration
+		}{{idGPS, -1}, {idHUD, -1}, {idHome, -1}, {idPosition, time.Second}, {idAttitude, time.Second}, {idExtendedState, time.Second}} {
+			f.sim.change(func() { f.sim.stream(s.id, s.every) })
+			time.Sleep(25 * time.Second)
+			n := 0
+			for _, st := range f.sim.streaming {
+				if st.id == s.id && !st.beside {
+					n++
+					if st.every > time.Second && s.id != idHome || s.every > 0 && st.every == s.every {
+						t.Errorf("message %d comes every %v", s.id, st.every)
+					}
+				}
+			}
+			if n == 0 {
+				t.Errorf("message %d was not asked for again", s.id)
+			}
+		}
+	})
+}

@@ -227,28 +227,23 @@ func (f *ardu) pilotSwitches(custom uint32) {
 func (f *ardu) wantStream(before, after []axes, custom uint32) {
 	f.Helper()
 	free := 0 // of our sticks, from there on
-	switch live := f.receiver.live(); {
+	switch {
 	case len(before) == 0:
 		if len(after) > 0 {
 			f.Errorf("%d sticks, from %+v on, where nobody would fall without them", len(after), after[0])
 		}
 		return
-	case live:
+	case f.receiver == simReceiverInHand:
 		free = min(3, len(after))
 		if !slices.Equal(after[:free], []axes{released, released, released}) {
 			f.Fatalf("the sticks are not released: %+v", slices.Compact(after))
 		}
-		stands := f.receiver == simReceiverIdle && slices.Contains(lookedAt[copter], custom)
-		texts := fmt.Sprint(f.status()["messages"])
-		if told := strings.Contains(texts, "nobody's hand"); told != stands {
-			f.Errorf("told of an idle receiver: %v; %v", told, texts)
+		if len(after) > free {
+			f.Errorf("%d sticks after the release", len(after)-free)
 		}
-		if !stands {
-			if len(after) > free {
-				f.Errorf("%d sticks after the release", len(after)-free)
-			}
-			return
-		}
+		return
+	case f.receiver == simReceiverIdle:
+		f.told("moving any switch of the transmitter frees its sticks", 1)
 	}
 	if n := len(after) - free; n < 19*25 {
 		f.Errorf("%d sticks in 20 s: the vehicle would fall", n)
@@ -815,8 +810,7 @@ func TestQuadPlaneIsThePilotsFromHisSwitchOn(t *testing.T) {
 				}
 				time.Sleep(10 * time.Second)
 				sent, sticks := f.sent(began.Add(arduShows))
-				stands := len(streamed) > 0 && slices.Contains(lookedAt[quadPlane], c.custom)
-				if len(sent) > 0 || stands != (len(sticks) > 200) || len(streamed) > 0 && sticks[0] != released {
+				if len(sent) > 0 || len(streamed) > 0 != (len(sticks) > 200) {
 					f.Errorf("sent %q and %d sticks", sent, len(sticks))
 				}
 			})
@@ -895,12 +889,11 @@ func TestGroundStationsFailsafeForbidsOurSticksUnlessWeAreIt(t *testing.T) {
 }
 
 // Another program's sticks, seen on our line or only in RC_CHANNELS, end ours.
-func TestForeignSticksEndOursOnCopter(t *testing.T) {
+func TestForeignSticksPauseOursOnCopter(t *testing.T) {
 	foreign := &common.MessageManualControl{Target: 1, Y: 300, Z: 500}
 	for name, seen := range map[string]message.Message{ // on our line
 		"MANUAL_CONTROL":       foreign,
 		"RC_CHANNELS_OVERRIDE": &common.MessageRcChannelsOverride{TargetSystem: 1, TargetComponent: 1, Chan1Raw: 1600},
-		"RC_CHANNELS":          nil,
 	} {
 		t.Run(name, func(t *testing.T) {
 			for _, receiver := range []simReceiver{simReceiverNone, simReceiverIdle, simReceiverInHand} {
@@ -912,23 +905,20 @@ func TestForeignSticksEndOursOnCopter(t *testing.T) {
 					}
 					for range 100 { // a joystick at 50 Hz
 						f.sim.change(func() { f.sim.brain.sticks(255, foreign) })
-						if seen != nil {
-							f.sim.emit(255, 190, seen)
-						}
+						f.sim.emit(255, 190, seen)
 						time.Sleep(20 * time.Millisecond)
 					}
-					if f.streams() {
-						t.Error("our stream goes on")
-					}
-					if texts := fmt.Sprint(f.status()["messages"]); strings.Count(texts, "another program") != 1 {
-						t.Errorf("told: %v", texts)
-					}
+					f.told("another program", 1)
 					f.wantMode("position")
 					f.refused("/input", `{"pitch":1}`, 409, "wrong_mode")
 					began := time.Now()
 					time.Sleep(400 * time.Millisecond)
 					if sent, sticks := f.sent(began); len(sent)+len(sticks) > 0 {
 						t.Errorf("sent %q and %d sticks", sent, len(sticks))
+					}
+					time.Sleep(time.Second)
+					if want := receiver != simReceiverInHand; f.streams() != want {
+						t.Errorf("1.4 s later our stream goes on: %v", !want)
 					}
 				})
 			}
@@ -1365,8 +1355,10 @@ func TestPilotsSwitchTakesTheSticksAlsoWhileAnArmingWaits(t *testing.T) {
 		f.wantMode("rtl")
 		seen := time.Now()
 		time.Sleep(500 * time.Millisecond)
-		if sticks := f.sticksSince(seen); len(sticks) > 0 {
-			f.Errorf("sticks after the pilot took them: %+v", sticks[0].msg)
+		for _, r := range f.sticksSince(seen) {
+			if m := r.msg.(*common.MessageManualControl); m.X != 0 || m.Z != 500 {
+				f.Errorf("sticks after the pilot took them: %+v", m)
+			}
 		}
 		arming.Wait()
 	})

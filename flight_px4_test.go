@@ -1320,8 +1320,8 @@ func (f *flight) keepsMoving(d time.Duration) (refusal object) {
 }
 
 // A pilot switches the mode while a client moves the sticks, and PX4 takes his mode
-// back within 50 ms. He gets it all the same.
-func TestPX4PilotGetsTheModeThatOurSticksUndid(t *testing.T) {
+// back within 50 ms. The sticks end, the drone hovers, and his next switch stands.
+func TestPX4PilotsSwitchThatOurSticksUndidEndsThem(t *testing.T) {
 	for _, from := range []string{"position", "altitude"} {
 		for _, pilots := range []uint32{simPX4RTL, simPX4Land, simPX4Loiter} {
 			_, name := px4.reported(pilots)
@@ -1348,15 +1348,12 @@ func TestPX4PilotGetsTheModeThatOurSticksUndid(t *testing.T) {
 					if last, ok := f.streamed(); !ok || last != (axes{z: 500}) {
 						t.Errorf("the sticks are %v", last)
 					}
-					time.Sleep(600 * time.Millisecond)
-					f.wantTruth()
-					if f.sim.truth().mode != pilots {
-						t.Errorf("PX4 is in mode %#x, the pilot set %#x", f.sim.truth().mode, pilots)
-					}
-					f.told("for the pilot, whose switch", 1)
-					set := time.Now()
 					time.Sleep(5 * time.Second)
-					f.wantHandsOff(set) // once
+					f.wantHandsOff(switched)
+					f.wantMode("position")
+					f.sim.pilotMode(pilots)
+					time.Sleep(5 * time.Second)
+					f.wantTruth()
 					if mode := f.sim.truth().mode; mode != pilots {
 						t.Errorf("later PX4 is in mode %#x", mode)
 					}
@@ -1364,56 +1361,6 @@ func TestPX4PilotGetsTheModeThatOurSticksUndid(t *testing.T) {
 			})
 		}
 	}
-}
-
-// What comes in those 2 s is newer than the pilot's switch.
-func TestPX4PilotsModeIsNotSetOverWhatCameAfterIt(t *testing.T) {
-	for name, c := range map[string]struct {
-		then func(f *flight)
-		mode uint32
-	}{
-		"another switch of his":     {func(f *flight) { f.sim.pilotMode(simPX4Land) }, simPX4Land},
-		"a client's command":        {func(f *flight) { f.accepted("/mode", `{"mode":"hold"}`) }, simPX4Loiter},
-		"a client's stick mode":     {func(f *flight) { f.accepted("/mode", `{"mode":"altitude"}`) }, simPX4Altctl},
-		"a failsafe":                {func(f *flight) { f.sim.failsafeReturn() }, simPX4RTL},
-		"a client that went silent": {func(f *flight) {}, simPX4Loiter},
-	} {
-		t.Run(name, func(t *testing.T) {
-			fly(t, simPX4, nil, func(f *flight) {
-				f.aloft()
-				f.accepted("/mode", `{"mode":"position"}`)
-				f.keepsMoving(2 * time.Second)
-				f.sim.pilotMode(simPX4Loiter)
-				f.keepsMoving(time.Second)
-				time.Sleep(100 * time.Millisecond) // the input may have come before PX4 undid it
-				f.told("undid", 1)
-				time.Sleep(1200 * time.Millisecond)
-				c.then(f)
-				time.Sleep(4 * time.Second)
-				if mode := f.sim.truth().mode; mode != c.mode {
-					t.Errorf("PX4 is in mode %#x, want %#x", mode, c.mode)
-				}
-				want := 0
-				if name == "a client that went silent" {
-					want = 1
-				}
-				f.told("setting AUTO.LOITER for the pilot", want)
-			})
-		})
-	}
-}
-
-func TestPX4PilotsModeThatCouldNotBeSetForHimIsTold(t *testing.T) {
-	fly(t, simPX4, nil, func(f *flight) {
-		f.aloft()
-		f.accepted("/mode", `{"mode":"position"}`)
-		f.keepsMoving(2 * time.Second)
-		f.sim.pilotMode(simPX4Loiter)
-		f.keepsMoving(time.Second)
-		f.fails(common.MAV_CMD_DO_SET_MODE)
-		time.Sleep(4 * time.Second)
-		f.told("AUTO.LOITER could not be set for him: the autopilot refused the mode change", 1)
-	})
 }
 
 // With COM_RC_OVERRIDE 0 nothing is undone, and nothing has to stand still.
@@ -1463,70 +1410,37 @@ func TestPX4ThatSticksDoNotOverrideIsLeftAtOnce(t *testing.T) {
 // sink into the ground at 2.4 m/s.
 func TestCopterDoesNotSinkWhenAnotherProgramsSticksEnd(t *testing.T) {
 	foreign := &common.MessageManualControl{Target: 1, Y: 300, Z: 500}
-	for _, seen := range []bool{true, false} { // on our line; else in RC_CHANNELS alone
-		for _, mode := range []string{"position", "altitude"} {
-			t.Run(fmt.Sprint(mode, " seen ", seen), func(t *testing.T) {
-				arduFly(t, simReceiverIdle, func(f *ardu) {
-					f.moving(mode, `{"timeout":0.5}`)
+	for _, mode := range []string{"position", "altitude"} {
+		t.Run(mode, func(t *testing.T) {
+			arduFly(t, simReceiverIdle, func(f *ardu) {
+				f.moving(mode, `{"timeout":0.5}`)
+				time.Sleep(2 * time.Second)
+				if mode == "altitude" {
+					f.accepted("/input", `{"timeout":5}`)
 					time.Sleep(2 * time.Second)
-					if mode == "altitude" {
-						f.accepted("/input", `{"timeout":5}`)
-						time.Sleep(2 * time.Second)
-					}
-					for range 250 { // a joystick at 50 Hz
-						f.sim.change(func() { f.sim.brain.sticks(255, foreign) })
-						if seen {
-							f.sim.emit(255, 190, foreign)
-						}
-						time.Sleep(20 * time.Millisecond)
-					}
-					f.told("another program", 1)
-					if f.streams() {
-						t.Fatal("our stream goes on")
-					}
-					height := f.sim.truth().alt
-					ended := time.Now()
-					time.Sleep(20 * time.Second)
-					if s := f.sim.truth(); s.alt < height-5 || !s.armed {
-						t.Errorf("20 s later it is at %.1f m, of %.1f", s.alt, height)
-					}
-					f.told("nobody's hand", 1)
-					f.told("another program", 1)
-					if sent, _ := f.sent(ended); len(sent) > 0 {
-						t.Errorf("commanded %q", sent)
-					}
-					f.refused("/input", `{"pitch":1}`, 409, "wrong_mode")
-					f.accepted("/mode", `{"mode":"position"}`)
-					f.accepted("/input", `{"pitch":1}`)
-				})
+				}
+				for range 250 { // a joystick at 50 Hz
+					f.sim.change(func() { f.sim.brain.sticks(255, foreign) })
+					f.sim.emit(255, 190, foreign)
+					time.Sleep(20 * time.Millisecond)
+				}
+				f.told("another program", 1)
+				height := f.sim.truth().alt
+				ended := time.Now()
+				time.Sleep(20 * time.Second)
+				if s := f.sim.truth(); s.alt < height-5 || !s.armed {
+					t.Errorf("20 s later it is at %.1f m, of %.1f", s.alt, height)
+				}
+				f.told("another program", 1)
+				if sent, _ := f.sent(ended); len(sent) > 0 {
+					t.Errorf("commanded %q", sent)
+				}
+				f.refused("/input", `{"pitch":1}`, 409, "wrong_mode")
+				f.accepted("/mode", `{"mode":"position"}`)
+				f.accepted("/input", `{"pitch":1}`)
 			})
-		}
+		})
 	}
-}
-
-// A pilot's hand is on the receiver when they end: he flies.
-func TestPilotFliesWhenAnotherProgramsSticksEnd(t *testing.T) {
-	foreign := &common.MessageManualControl{Target: 1, Y: 300, Z: 500}
-	arduFly(t, simReceiverIdle, func(f *ardu) {
-		f.moving("position", `{"timeout":0.5}`)
-		time.Sleep(3 * time.Second)
-		for range 100 {
-			f.sim.change(func() { f.sim.brain.sticks(255, foreign) })
-			f.sim.emit(255, 190, foreign)
-			time.Sleep(20 * time.Millisecond)
-		}
-		f.sim.pilotSticks(0, 0, 500, 0)
-		time.Sleep(6 * time.Second)
-		f.sim.pilotSticks(1000, 0, 500, 0)
-		began := time.Now()
-		time.Sleep(5 * time.Second)
-		if f.streams() || f.sim.truth().vn < 2 {
-			t.Errorf("streams %v, %.1f m/s north", f.streams(), f.sim.truth().vn)
-		}
-		if sent, sticks := f.sent(began); len(sent)+len(sticks) > 0 {
-			t.Errorf("sent %q and %d sticks", sent, len(sticks))
-		}
-	})
 }
 
 // A stick mode is set while another program's sticks fly.
@@ -1553,6 +1467,7 @@ func TestAStickModeUnderAnotherProgramsSticksIsSafeWhenTheyEnd(t *testing.T) {
 		if s := f.sim.truth(); s.alt < 15 {
 			t.Errorf("it sank to %.1f m", s.alt)
 		}
+		f.accepted("/mode", `{"mode":"position"}`)
 		f.accepted("/input", `{"pitch":1}`) // nobody else has them any more
 	})
 }
@@ -1607,22 +1522,41 @@ func TestCoptersPilotTakesItByASwitchToTheModeInForce(t *testing.T) {
 	}
 }
 
-// He flips his switch, and leaves the throttle down.
-func TestCopterDoesNotSinkUnderASwitchWithoutAHand(t *testing.T) {
-	arduFly(t, simReceiverIdle, func(f *ardu) {
-		f.hover()
-		f.accepted("/mode", `{"mode":"position"}`)
-		time.Sleep(2 * time.Second)
-		for _, us := range []uint16{1100, 1800} {
-			f.sim.pilotSwitch(us, 5)
-			time.Sleep(10 * time.Second)
-		}
-		if s := f.sim.truth(); s.alt < 17 {
-			t.Errorf("it sank to %.1f m", s.alt)
-		}
-		f.told("a switch of the transmitter moved", 2)
-		f.told("nobody's hand", 2)
-	})
+// He flips his switch with the throttle down, and raises it then: his sticks are alive
+// from his switch on. A switch by a ground station leaves our centred ones.
+func TestCoptersPilotFliesFromHisSwitchOnWhateverHisThrottleIs(t *testing.T) {
+	for _, transmitter := range []bool{true, false} {
+		arduFly(t, simReceiverIdle, func(f *ardu) {
+			f.hover()
+			f.accepted("/mode", `{"mode":"position"}`)
+			f.accepted("/input", `{"pitch":0.3,"timeout":5}`)
+			time.Sleep(4 * time.Second)
+			if transmitter {
+				f.sim.pilotSwitch(1100, 2)
+			} else {
+				f.sim.pilotMode(2)
+			}
+			time.Sleep(400 * time.Millisecond) // RC_CHANNELS comes at 4 Hz
+			if f.streams() == transmitter {
+				t.Fatalf("our stream goes on: %v", !transmitter)
+			}
+			want := map[bool]string{true: "receiver", false: "mavrest"}[transmitter]
+			if o := f.status()["input"].(object); o["by"] != want {
+				t.Errorf("input %v, want by %s", o, want)
+			}
+			if transmitter {
+				f.sim.pilotSticks(1000, 0, 500, 0)
+			}
+			began := time.Now()
+			time.Sleep(5 * time.Second)
+			if s := f.sim.truth(); s.alt < 15 || transmitter && s.vn < 1.5 {
+				t.Errorf("it is at %.1f m, %.1f m/s north", s.alt, s.vn)
+			}
+			if sent, _ := f.sent(began); len(sent) > 0 {
+				t.Errorf("sent %q", sent)
+			}
+		})
+	}
 }
 
 // A restarted PX4 may call its checks passed for 0.9 s before its first real report.

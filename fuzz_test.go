@@ -461,9 +461,6 @@ func (z *fuzzed) judge() {
 			if c, ok := r.msg.(*common.MessageCommandLong); ok && !slices.Contains([]common.MAV_CMD{
 				common.MAV_CMD_SET_MESSAGE_INTERVAL, common.MAV_CMD_REQUEST_MESSAGE, common.MAV_CMD_RUN_PREARM_CHECKS,
 			}, c.Command) {
-				if to, _ := z.leads(c); z.firmware == px4 && to == w.custom { // given back to the pilot, from whom our sticks took it
-					continue
-				}
 				z.fault("%s: command %d %g %g", when, c.Command, c.Param1, c.Param2)
 			}
 			if c, ok := r.msg.(*common.MessageCommandInt); ok {

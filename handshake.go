@@ -15,6 +15,7 @@ import (
 const (
 	handshakeAgain = 5 * time.Second         // after one that was not answered
 	forgetful      = 5 * time.Second         // without an attitude: the autopilot has forgotten the streams
+	liveLost       = time.Second             // without a live report, which comes twice a second by itself: it is asked for again
 	liveAfter      = 1500 * time.Millisecond // without a live report, the vehicle has forgotten that too
 	aheadFor       = 100 * time.Millisecond  // CURRENT_MODE is ahead of HEARTBEAT by 15 ms
 	liveGap        = 500 * time.Millisecond  // between two HEARTBEATs that are live
@@ -60,6 +61,9 @@ type handshake struct {
 	promised bool      // the vehicle accepted to send live reports
 	live     time.Time // when the last live report came
 	beat     time.Time // when the last HEARTBEAT came
+
+	counts   map[uint32]int // of the counted streams' messages
+	counting time.Time      // since when
 }
 
 // liveStream is the message by which a vehicle reports its mode live. PX4 sends
@@ -89,7 +93,7 @@ func (h *handshake) begin() {
 	} else {
 		h.left = append(h.left, stream{idRCChannels, 1}) // only that there is a transmitter
 	}
-	h.again, h.promised = true, false
+	h.again, h.promised, h.counting = true, false, time.Time{}
 	h.start()
 }
 
@@ -126,16 +130,36 @@ func (h *handshake) tick(now time.Time) (next time.Time) {
 	// An autopilot that started again within 3 s has forgotten the streams; another
 	// program may have ended one.
 	silent := func(g group) bool { return !g.at.IsZero() && now.Sub(g.at) > forgetful }
-	asked := []group{h.tel.attitude.group, h.tel.position.group, h.tel.landed.group, h.tel.battery.group}
-	forgot := h.promised && now.Sub(h.live) >= liveAfter
-	if (forgot || slices.ContainsFunc(asked, silent)) && now.Sub(h.met) > 2*forgetful {
+	asked := []group{h.tel.attitude.group, h.tel.position.group, h.tel.landed.group, h.tel.battery.group, h.tel.home.group, h.tel.gps.group, {h.tel.velocity.hudAt}}
+	forgot := h.promised && now.Sub(h.live) >= liveLost
+	if (forgot || h.slow(now) || slices.ContainsFunc(asked, silent)) && now.Sub(h.met) > 2*forgetful {
 		h.begin()
 		return time.Time{}
 	}
 	if h.promised {
-		next = now.Add(liveAfter)
+		next = now.Add(liveLost)
 	}
 	return sooner(next, h.retry)
+}
+
+// counted are the streams whose rate is watched: rules rest on them.
+var counted = []stream{{idPosition, 10}, {idAttitude, 10}, {idExtendedState, 4}}
+
+// count counts a message of the vehicle.
+func (h *handshake) count(id uint32) { h.counts[id]++ }
+
+// slow reports, every 5 s, whether one of the counted streams comes at less than half of
+// its rate: another program has slowed it.
+func (h *handshake) slow(now time.Time) (slow bool) {
+	if now.Sub(h.counting) < forgetful {
+		return false
+	}
+	for _, s := range counted {
+		n, within := h.counts[s.id], now.Sub(h.counting)
+		slow = slow || n > 0 && !h.counting.IsZero() && float64(n) < float64(s.hz)*within.Seconds()/2
+	}
+	h.counts, h.counting = make(map[uint32]int), now
+	return slow
 }
 
 // run asks everything that is left, and again what was not answered.

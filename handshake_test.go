@@ -138,9 +138,15 @@ func TestAVehicleThatDoesNotAnswerTheHandshakeIsAskedUntilItDoes(t *testing.T) {
 			t.Errorf("asked for intervals %d times in a minute", n)
 		}
 		b.change(func() { b.deaf = false })
-		time.Sleep(time.Minute)
+		for range 60 {
+			b.say(&common.MessageHomePosition{Altitude: 488000})
+			time.Sleep(time.Second)
+		}
 		n = len(b.commands(common.MAV_CMD_SET_MESSAGE_INTERVAL))
-		time.Sleep(time.Minute)
+		for range 60 { // as it was asked to
+			b.say(&common.MessageHomePosition{Altitude: 488000})
+			time.Sleep(time.Second)
+		}
 		lineEqual(t, "more questions after the answers", len(b.commands(common.MAV_CMD_SET_MESSAGE_INTERVAL))-n, 0)
 	})
 }

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"math"
+	"slices"
 	"time"
 )
 
@@ -11,10 +12,9 @@ import (
 const (
 	overrides  = 3500 * time.Millisecond // until ArduPilot has forgotten sticks that were not released
 	othersFor  = 3 * time.Second         // somebody else's sticks are a source for so long
-	stoodFor   = 1500 * time.Millisecond // after our axes stood so long, channels that move are somebody else's
+	switchesIn = 3 * time.Second         // after the switches first had values they may still move by themselves
 	idleBelow  = 1350                    // µs of RC_CHANNELS 3, and below it nobody's hand is on the receiver
-	stickMoves = 50                      // µs
-	switchAway = 100                     // µs
+	switchAway = 100                     // µs between two successive RC_CHANNELS: a switch jumps, RSSI drifts
 )
 
 // receiverState is what is known of the vehicle's own RC receiver.
@@ -44,11 +44,10 @@ type sources struct {
 	heard    bool // a transmitter was
 	first    firstSource
 
-	transmitter    time.Time // when RC_CHANNELS came last: on PX4 only a transmitter brings them
-	program, moved time.Time // another program's sticks: when they came, and when the channels moved by them
-	last           channels  // RC_CHANNELS, while no stream of ours runs; of the switches also before it
-	stood          *channels // as they were when our axes began to stand
-	compare        time.Time // when our axes have stood for long enough
+	transmitter time.Time // when RC_CHANNELS came last: on PX4 only a transmitter brings them
+	program     time.Time // when another program's sticks came last
+	last        channels  // the last RC_CHANNELS
+	switches    time.Time // when channels 5 to 16 first had values
 
 	rcIn, rcOverride float64         // PX4's COM_RC_IN_MODE and COM_RC_OVERRIDE
 	version          firmwareVersion // 0 before the vehicle told it
@@ -61,18 +60,10 @@ type sources struct {
 // defaults.
 func newSources(alone bool) sources { return sources{rcIn: 3, rcOverride: 1, alone: alone} }
 
-// others is when another program's sticks last showed.
-func (s *sources) others() time.Time {
-	if s.moved.After(s.program) {
-		return s.moved
-	}
-	return s.program
-}
-
 // denied tells why our sticks can't act; "" where they can.
 func (s *sources) denied(f firmware, now time.Time) string {
 	switch {
-	case f.ardupilot() && now.Sub(s.others()) < othersFor:
+	case f.ardupilot() && now.Sub(s.program) < othersFor:
 		return "another program moves the sticks of this vehicle"
 	case f.ardupilot() && s.gcsFailsafe > 0 && !s.alone:
 		name := "FS_GCS_ENABL"
@@ -142,7 +133,7 @@ func (s *sources) transmits(now time.Time) bool {
 func (s *sources) nobodys(f firmware, now time.Time) string {
 	why := s.denied(f, now)
 	switch {
-	case f.ardupilot() && (s.receiver == receiverInUse || now.Sub(s.others()) < othersFor):
+	case f.ardupilot() && (s.receiver == receiverInUse || now.Sub(s.program) < othersFor):
 		return ""
 	case !f.ardupilot() && s.noSticks() == "" && s.transmits(now):
 		return ""
@@ -246,29 +237,14 @@ func (s *sources) restarted(now time.Time) {
 	s.open(now)
 }
 
-// unwatch says that the channels of sticks follow ours for a while.
-func (s *sources) unwatch(now time.Time) { s.stood, s.compare = nil, now.Add(stoodFor) }
-
-// sticksMove reports whether channels 1 to 4 move while our axes stand.
-func (s *sources) sticksMove(c channels, now time.Time) bool {
-	if now.Before(s.compare) {
-		return false
+// switchMoves reports whether one of the channels 5 to 16 jumps, which our stream does
+// not move.
+func (s *sources) switchMoves(c channels, now time.Time) bool {
+	if s.switches.IsZero() && slices.ContainsFunc(c[4:], plausible) {
+		s.switches = now
 	}
-	if s.stood == nil {
-		s.stood = &c
-	}
-	return apart(c[:4], s.stood[:4], stickMoves)
-}
-
-// switchMoves reports whether one of the channels 5 to 16 is not where it was
-// before our stream: our stream does not move those.
-func (s *sources) switchMoves(c channels) bool {
-	moves := apart(c[4:], s.last[4:], switchAway)
-	for i := 4; i < len(c); i++ {
-		if !plausible(s.last[i]) { // it was not heard before
-			s.last[i] = c[i]
-		}
-	}
+	moves := apart(c[4:], s.last[4:], switchAway) && now.Sub(s.switches) > switchesIn
+	s.last = c
 	return moves
 }
 

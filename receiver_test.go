@@ -164,86 +164,52 @@ func TestReceiverInUseKeepsTheSticks(t *testing.T) {
 		{"and who may take them again", "copter in-use", "sets altitude, input 300 0 700 0 500ms, +1s, input 0 0 400 0 500ms, = client 0 0 400 0 released, +1s, = off released"},
 		{"setting a mode gives them back too", "copter in-use", "sets altitude, input 300 0 700 0 5s, sets position, = off released, +20s, = off"},
 		{"so does a plan out that was not carried out", "copter in-use", "sets altitude, input 300 0 700 0 5s, leaves, = nobody 0 0 500 0, fails, +10ms, = off released, +20s, = off"},
-		{"nobody's hand in an altitude mode brings a stream back", "copter in-use", "sets altitude, input 300 0 700 0 500ms, +600ms, = off released, channels 1500 1500 1000 1500, = nobody 0 0 500 0, told nobody's"},
-		{"which is a silent client's", "copter in-use", "sets altitude, input 300 0 700 0 500ms, +600ms, channels 1500 1500 1000 1500, = nobody 0 0 500 0 released, +4900ms, = nobody 0 0 500 0, +110ms, = nobody 0 0 500 0 holds"},
-		{"and enters the next stick mode", "copter in-use", "sets altitude, input 300 0 700 0 500ms, +600ms, channels 1500 1500 1000 1500, sets position, = nobody 0 0 500 0 released"},
-		{"the look takes half a second", "copter in-use", "sets altitude, input 300 0 700 0 500ms, +1100ms, channels 1500 1500 1000 1500, = off released"},
-		{"on a QuadPlane as well", "quadplane in-use", "sets altitude, input 300 0 700 0 500ms, +600ms, channels 1500 1500 1000 1500, = nobody 0 0 500 0 released"},
-		{"and in its position mode", "quadplane in-use", "sets position, input 300 0 700 0 500ms, +600ms, channels 1500 1500 1000 1500, = nobody 0 0 500 0 released"},
 		{"a lost link tells of no receiver", "copter in-use", "sets altitude, input 300 0 700 0 500ms, lost, +1s, = nobody 0 0 500 0, back, +10ms, = off released"},
-		{"in manual mode a low throttle is the pilot's own", "copter in-use", "sets manual, input 300 0 700 0 500ms, +600ms, channels 1500 1500 1000 1500, = off released"},
-		{"a receiver that is gone brings it back too", "copter in-use", "sets altitude, input 300 0 450 0 500ms, +600ms, receiver gone, = nobody 0 0 500 0 released"},
-		{"but in manual mode, which is the autopilot's failsafe", "copter in-use", "sets manual, input 300 0 450 0 500ms, +600ms, receiver gone, = off released"},
-		{"disarmed nobody falls", "copter in-use", "disarmed, sets altitude, input 0 0 0 0 500ms, +600ms, channels 1500 1500 1000 1500, = off released"},
+		{"nobody looks at his throttle", "copter in-use", "sets altitude, input 300 0 700 0 500ms, +600ms, = off released, channels 1500 1500 1000 1500, +20s, = off"},
 		{"an idle receiver keeps nothing", "copter idle", "sets altitude, = nobody 0 0 500 0, by"},
 		{"PX4 keeps its own order", "px4 1 in-use", "sets altitude, = nobody 0 0 500 0, by"},
 	})
 }
 
-func TestForeignSticksEndOurs(t *testing.T) {
-	const still = "channels 1500 1500 1500 1500, "
+func TestForeignSticksPauseOurs(t *testing.T) {
 	testSticks(t, []stickRule{
-		{"another program's MANUAL_CONTROL", "copter none", "sets position, input 300 0 500 0 5s, foreign, = off released, by receiver, owner other, told another"},
+		{"the client's have ended, and nothing is released", "copter none", "sets position, input 300 0 500 0 5s, foreign, = nobody 0 0 500 0, by receiver, owner other, told another"},
+		{"0.5 s after their last ours go on, centred", "copter idle", "sets position, input 300 0 500 0 5s, joins, = nobody 0 0 500 0, +20s, = nobody 0 0 500 0, by mavrest"},
+		{"not where the receiver was in use", "copter in-use", "sets position, input 300 0 500 0 5s, joins, = off, +20s, = off"},
+		{"nor where a switch moves", "copter idle", "channels 1500 1500 1000 1500 1800, +4s, sets position, joins, channels 1500 1500 1000 1500 1100, = off released, +20s, = off, owner pilot"},
 		{"on PX4 it has its own order", "px4", "sets position, input 300 0 500 0 5s, foreign, = client 300 0 500 0, untold"},
-		{"a pilot's centred stream too", "copter none", "sets position, pilot LOITER, foreign, = off released, owner pilot"},
+		{"a pilot's centred stream too", "copter none", "sets position, pilot LOITER, foreign, = nobody 0 0 500 0, owner pilot"},
 		{"where nothing is ours nothing is told", "copter none", "foreign, = off, untold"},
-		{"a stick mode gets no stream in the 3 s after", "copter none", "foreign, sets altitude, = off, +3s, sets altitude, = nobody 0 0 500 0"},
-		{"channels that move while ours stand", "copter none", "sets position, +2s, " + still + "channels 1500 1551 1500 1500, = off released, told another"},
-		{"channels of a vehicle that does not hear us", "copter idle", "sets position, +2s, " + still + "deaf, channels 1500 1500 1000 1500, hears, channels 1500 1500 1500 1500, = nobody 0 0 500 0, +2s, channels 1500 1500 1500 1500, = nobody 0 0 500 0, untold"},
-		{"a little is noise", "copter none", "sets position, +2s, " + still + "channels 1550 1450 1500 1500, = nobody 0 0 500 0"},
-		{"slowly too", "copter none", "sets position, +2s, " + still + "channels 1500 1500 1540 1500, channels 1500 1500 1570 1500, = off released"},
-		{"channels that follow our own sticks", "copter none", "sets position, +2s, " + still + "input 300 0 500 0 1s, channels 1500 1650 1500 1500, = client 300 0 500 0"},
-		{"and are looked at anew when these stand", "copter none", "sets position, +2s, " + still + "input 300 0 500 0 5s, +1600ms, channels 1500 1650 1500 1500, +1s, channels 1500 1650 1500 1500, = client 300 0 500 0, channels 1500 1500 1500 1500, = off released"},
-		{"a stream that has just begun", "copter none", "sets position, +1s, " + still + "channels 1500 1900 1500 1500, = nobody 0 0 500 0"},
-		{"one that begins anew knows nothing of the last", "copter idle", "sets position, +2s, " + still + "pilot GUIDED, = off released, +1s, sets position, +2s, channels 1500 1900 1500 1500, = nobody 0 0 500 0"},
-		{"PX4's channels are its transmitter's", "px4 1", "sets position, +2s, " + still + "channels 1500 1900 1500 1500, = nobody 0 0 500 0"},
-		{"a stick mode set here takes them back", "copter none", "sets position, foreign, +4s, sets position, input 100 0 500 0 1s, = client 100 0 500 0 released, owner client"},
+		{"a stick mode set while they come has its stream after them", "copter none", "foreign, sets altitude, by receiver, +3s, = nobody 0 0 500 0, by"},
+		{"channels of sticks that move mean nothing", "copter idle", "sets position, +2s, channels 1500 1500 1500 1500, channels 1500 1900 1500 1500, = nobody 0 0 500 0, untold"},
+		{"a stick mode set here takes them back", "copter none", "sets position, foreign, +4s, sets position, input 100 0 500 0 1s, = client 100 0 500 0, owner client"},
 	})
+	h := parseStickFlight(t, "copter idle")
+	h.play(t, "sets position, +1s, foreign")
+	n := len(h.frames)
+	h.pass(othersPause - 20*time.Millisecond)
+	lineEqual(t, "sent while they come", len(h.frames), n)
+	h.pass(200 * time.Millisecond)
+	lineEqual(t, "sent 0.5 s later", len(h.frames) > n, true)
 }
 
 // TestAPilotsSwitchIsSeenInTheChannels: our stream moves the channels 1 to 4 alone.
 func TestAPilotsSwitchIsSeenInTheChannels(t *testing.T) {
-	const before = "channels 1500 1500 1000 1500 1800, sets position, "
+	const before = "channels 1500 1500 1000 1500 1800, +3100ms, sets position, "
 	testSticks(t, []stickRule{
 		{"a switch that moves is a pilot's", "copter idle", before + "+2s, channels 1500 1500 1500 1500 1100, = off released, owner pilot, by receiver, told switch"},
 		{"of a receiver that came on as well", "copter none", before + "+2s, channels 1500 1500 1500 1500 1100, = off released, owner pilot, by receiver"},
 		{"also under the client's sticks", "copter idle", before + "input 300 0 500 0 5s, channels 1500 1650 1500 1500 1100, = off released, owner pilot"},
 		{"at once, whatever our axes did", "copter idle", before + "+100ms, channels 1500 1500 1500 1500 1100, = off released"},
-		{"also where the channels came only with the stream", "copter idle", "sets position, channels 1500 1500 1500 1500 1800, channels 1500 1500 1500 1500 1100, = off released"},
-		{"a little is noise", "copter idle", before + "channels 1500 1500 1500 1500 1900, channels 1500 1500 1500 1500 1700, = nobody 0 0 500 0, untold"},
-		{"little by little too", "copter idle", before + "channels 1500 1500 1500 1500 1860, = nobody 0 0 500 0, channels 1500 1500 1500 1500 1920, = off released"},
-		{"a channel without a value does not move", "copter none", "channels 0 0 0 0 0, sets position, channels 1500 1500 1500 1500 65535, channels 1500 1500 1500 1500 0, = nobody 0 0 500 0"},
-		{"a switch of before our stream is none", "copter idle", "channels 1500 1500 1000 1500 1800, channels 1500 1500 1000 1500 1100, sets position, channels 1500 1500 1500 1500 1100, = nobody 0 0 500 0"},
-		{"nobody's hand: centred ones stand in", "copter idle", before + "+2s, channels 1500 1500 1500 1500 1100, +100ms, channels 1500 1500 1000 1500 1100, = nobody 0 0 500 0 released, owner pilot, told nobody's"},
-		{"for the pilot, who may switch again", "copter idle", before + "+2s, channels 1500 1500 1500 1500 1100, +100ms, channels 1500 1500 1000 1500 1100, +2s, channels 1500 1500 1500 1500 1800, = off released released"},
-		{"a hand: his sticks fly", "copter idle", before + "+2s, channels 1500 1500 1500 1500 1100, +100ms, channels 1500 1500 1500 1500 1100, = off released, +20s, = off, by receiver"},
-		{"nobody holds for a client that he took them from", "copter idle", "channels 1500 1500 1000 1500 1800, sets altitude, channels 1500 1500 1500 1500 1100, +100ms, channels 1500 1500 1000 1500 1100, = nobody 0 0 500 0 released, +20s, = nobody 0 0 500 0"},
+		{"a little is noise", "copter idle", before + "channels 1500 1500 1500 1500 1900, channels 1500 1500 1500 1500 1800, = nobody 0 0 500 0, untold"},
+		{"little by little is RSSI", "copter idle", before + "channels 1500 1500 1500 1500 1860, channels 1500 1500 1500 1500 1920, = nobody 0 0 500 0, untold"},
+		{"in the first 3 s they find their values", "copter none", "sets position, channels 1500 1500 1500 1500 1800, +2900ms, channels 1500 1500 1500 1500 1100, = nobody 0 0 500 0, +200ms, channels 1500 1500 1500 1500 1800, = off released"},
+		{"a channel without a value does not move", "copter none", "channels 0 0 0 0 0, +4s, sets position, channels 1500 1500 1500 1500 65535, channels 1500 1500 1500 1500 0, = nobody 0 0 500 0"},
+		{"a switch of before our stream is none", "copter idle", "channels 1500 1500 1000 1500 1800, +4s, channels 1500 1500 1000 1500 1100, sets position, channels 1500 1500 1500 1500 1100, = nobody 0 0 500 0"},
+		{"his sticks fly", "copter idle", before + "+2s, channels 1500 1500 1500 1500 1100, +100ms, channels 1500 1500 1000 1500 1100, = off released, +20s, = off, by receiver"},
 		{"on the way out as well", "copter none", before + "leaves, left hold, = nobody 0 0 500 0, channels 1500 1500 1500 1500 1100, = off released"},
 		{"a stick mode set here takes them back", "copter idle", before + "channels 1500 1500 1500 1500 1100, sets position, input 100 0 500 0 1s, = client 100 0 500 0 released"},
 		{"PX4 has its own order", "px4 1", before + "channels 1500 1500 1500 1500 1100, = nobody 0 0 500 0"},
-	})
-}
-
-// TestAnotherProgramsSticksThatEnd: under an idle receiver the drone would sink
-// into the ground.
-func TestAnotherProgramsSticksThatEnd(t *testing.T) {
-	const (
-		theirs = "channels 1500 1650 1500 1500, "
-		idle   = "channels 1500 1500 1000 1500, "
-	)
-	testSticks(t, []stickRule{
-		{"nobody's hand: centred ones stand in", "copter idle", "sets position, joins, " + theirs + "+2900ms, " + theirs + "= off released, +100ms, " + idle + "= nobody 0 0 500 0, told nobody's, owner other"},
-		{"at once where they were released", "copter idle", "sets position, joins, " + theirs + "+100ms, " + idle + "= off released, +500ms, " + idle + "= nobody 0 0 500 0"},
-		{"a throttle that is low while they come is theirs", "copter idle", "sets position, joins, " + idle + "= off released, joins, " + idle + "= off, joins, " + idle + "= off"},
-		{"seen in the channels alone", "copter idle", "sets position, +2s, channels 1500 1500 1500 1500, " + theirs + "= off released, +1s, channels 1500 1500 1500 1500, +3s, " + idle + "= off, +500ms, " + idle + "= nobody 0 0 500 0, told nobody's"},
-		{"a hand is on it", "copter idle", "sets position, joins, " + theirs + "+3s, channels 1500 1500 1500 1500, +600ms, channels 1500 1500 1500 1500, = off released, +10s, " + idle + "= off"},
-		{"a pilot's switch meanwhile makes him the one", "copter idle", "sets position, joins, " + theirs + "+3s, channels 1500 1500 1500 1500 1100, owner pilot, +600ms, " + idle + "= off released"},
-		{"without a receiver, before the radio failsafe", "copter none", "sets position, joins, +400ms, " + theirs + "= off released, +200ms, " + theirs + "= nobody 0 0 500 0, told nobody's"},
-		{"in a mode that this process set while they came", "copter idle", "foreign, +1s, foreign, sets position, = off, +3s, " + idle + "= nobody 0 0 500 0, owner client"},
-		{"not in a mode that a pilot set", "copter idle", "sets position, joins, pilot ALT_HOLD, +1s, " + idle + "+3s, " + idle + "= off released"},
-		{"nor in manual mode", "copter idle", "sets manual, joins, +3s, " + idle + "= off released"},
-		{"nor on the ground", "copter idle", "landed, sets position, joins, +3s, " + idle + "= off released"},
-		{"the receiver's state is not read from their sticks", "copter idle", "sets position, joins, receiver live 1500, +3s, receiver live 1500, by receiver, +4s, " + idle + "= off released"},
 	})
 }
 

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"math"
 	"net/netip"
-	"slices"
 	"time"
 )
 
@@ -20,7 +19,7 @@ const (
 	silentAltitude = 5 * time.Second         // after the client's last command, in altitude mode
 	silentManual   = 2 * time.Second         // the same in manual mode
 	holdAgain      = time.Second             // between holds that nobody acknowledged
-	lookFor        = 500 * time.Millisecond  // after a release
+	othersPause    = 500 * time.Millisecond  // after another program's last sticks ours go on
 	stickTaken     = 3 * time.Second         // a client that set a stick mode has the sticks for so long before it moves them
 	undoneIn       = 500 * time.Millisecond  // a pilot's mode that stood no longer was undone by sticks; 277 ms were seen
 )
@@ -60,24 +59,14 @@ const (
 	aloft
 )
 
-// reach is who hears whom on the link.
-type reach uint8
-
-const (
-	reachNone reach = iota // the vehicle is offline
-	reachUs                // it has not answered us for a moment
-	reachBoth
-)
-
 // stickFacts is what the sticks must know of the vehicle.
 type stickFacts struct {
 	now      time.Time
 	firmware firmware
 	mode     Mode   // what GET mode answers
 	custom   uint32 // what the vehicle reports
-	reach    reach
+	online   bool
 	flight   flightState
-	failsafe bool
 	trip     time.Duration // of the line, there and back
 	busy     bool          // a plan is under way, or waits
 	entering bool          // a command to enter a stick mode is under way or open (rule 3)
@@ -94,7 +83,6 @@ type stickActs struct {
 	send    bool   // the axes, now
 	release bool   // and the stream has ended
 	hold    bool   // command a hold: the client fell silent
-	pilots  uint32 // set this mode for the pilot: our sticks have undone it; 0: none
 	notice  string // to be told
 }
 
@@ -116,12 +104,11 @@ const (
 	streamAway                       // it would move if it were centred
 )
 
-// pilotsSwitch is a switch of a pilot's on PX4 that our moving sticks may undo:
-// out of a stick mode into one that flies without them.
+// pilotsSwitch is a switch of a pilot's on PX4 that our moving sticks may undo: out of
+// a stick mode into one that flies without them.
 type pilotsSwitch struct {
-	custom uint32    // the pilot's mode; 0: a client's command came after it
-	at     time.Time // when it was reported, or undone
-	undone bool
+	custom uint32
+	at     time.Time // when it was reported; zero: there is none
 }
 
 // sticks is who has the sticks, the one latest value of them, and what is
@@ -161,7 +148,6 @@ func (s *sticks) taken() bool { return s.owner == ownerPilot || s.owner == owner
 func (s *sticks) set(a axes, now time.Time) {
 	if s.axes != a {
 		s.axes, s.moved = a, now
-		s.src.unwatch(now)
 	}
 }
 
@@ -169,7 +155,6 @@ func (s *sticks) set(a axes, now time.Time) {
 func (s *sticks) begin(phase stickPhase, f stickFacts) {
 	if s.phase == stickOff {
 		s.since, s.next = f.now, f.now
-		s.src.unwatch(f.now)
 	}
 	s.phase = phase
 }
@@ -251,12 +236,13 @@ func (s *sticks) ready(need stickNeed, f stickFacts, arming bool) (at time.Time)
 // use keeps the sticks: there is no stream then.
 func (s *sticks) enter(f stickFacts) {
 	s.client, s.holdAsked = f.now, time.Time{}
-	s.commanded()
+	s.pilots = pilotsSwitch{}    // the client's command is newer
 	if !f.mode.flownBySticks() { // else the present mode keeps its owner until the new one shows
 		s.owner = ownerClient
 	}
+	others := f.firmware.ardupilot() && f.now.Sub(s.src.program) < othersFor && (s.src.gcsFailsafe == 0 || s.src.alone)
 	switch {
-	case s.src.denied(f.firmware, f.now) != "":
+	case s.src.denied(f.firmware, f.now) != "" && !others: // after another program's sticks ours go on
 	case s.src.inUse(f.firmware):
 		if s.phase != stickOff {
 			s.end(f)
@@ -275,13 +261,9 @@ func (s *sticks) run(f stickFacts) {
 	s.client = f.now
 }
 
-// commanded says that a client's command is newer than a pilot's switch: that is not
-// set again, whether our sticks undid it or still may.
-func (s *sticks) commanded() { s.pilots.custom = 0 }
-
 // leave centres the sticks before a plan that leads out of the stick modes.
 func (s *sticks) leave(f stickFacts) {
-	s.commanded()
+	s.pilots = pilotsSwitch{} // the client's command is newer
 	if s.phase != stickOff {
 		s.nobodys(f)
 	}
@@ -300,10 +282,13 @@ func (s *sticks) switched(f stickFacts) {
 	s.owner, s.holdAsked = ownerPilot, time.Time{}
 	switch {
 	case s.phase == stickOff:
-	case s.src.live(f.firmware):
+	case s.src.inUse(f.firmware):
 		s.end(f)
 	default:
 		s.nobodys(f)
+		if s.src.live(f.firmware) && f.flight == aloft {
+			s.acts.notice = "mavrest sends centred sticks, so that the drone does not sink under a transmitter that nobody holds: moving any switch of the transmitter frees its sticks"
+		}
 	}
 }
 
@@ -321,36 +306,15 @@ func (s *sticks) hearMode(f stickFacts, custom, intended uint32) (undone bool) {
 	switch {
 	case f.flight == disarmed || !moving:
 	case stick(was) && !stick(custom) && intended == custom:
-		s.pilots = pilotsSwitch{custom: custom, at: f.now}
-	case !p.at.IsZero() && !p.undone && stick(custom) && f.now.Sub(p.at) <= undoneIn:
-		s.pilots = pilotsSwitch{custom: p.custom, at: f.now, undone: true}
+		s.pilots = pilotsSwitch{custom, f.now}
+	case !p.at.IsZero() && stick(custom) && f.now.Sub(p.at) <= undoneIn:
 		s.owner, s.holdAsked, s.phase = ownerPilot, time.Time{}, stickNobody
 		s.set(axes{z: rest(f)}, f.now)
 		_, name := px4.reported(p.custom)
-		then := fmt.Sprintf(" to %s: they have ended, and in 2 s %s is set for the pilot", name, name)
-		if p.custom == 0 {
-			then = ": they have ended, and the client's newer command goes on"
-		}
-		s.acts.notice = "the client's moving sticks undid the pilot's switch" + then + "; COM_RC_OVERRIDE 0 keeps sticks from doing that"
+		s.acts.notice = fmt.Sprintf("the client's moving sticks undid the pilot's switch to %s: they have ended, and his switch stands from 2 s on; COM_RC_OVERRIDE 0 keeps sticks from doing that", name)
 		return true
 	}
 	return false
-}
-
-// give sets the mode for the pilot that our sticks took from him, once.
-func (s *sticks) give(f stickFacts) {
-	switch p := s.pilots; {
-	case !p.undone || p.custom == 0:
-	case f.failsafe:
-		s.pilots = pilotsSwitch{}
-	case f.now.Sub(p.at) < stickStill:
-	case f.busy: // with a client's command, which is newer than his
-		s.pilots = pilotsSwitch{}
-	default:
-		s.pilots, s.acts.pilots = pilotsSwitch{}, p.custom
-		_, name := px4.reported(p.custom)
-		s.acts.notice = fmt.Sprintf("setting %s for the pilot, whose switch the client's sticks undid; COM_RC_OVERRIDE 0 keeps sticks from doing that", name)
-	}
 }
 
 // takeover says that somebody else moves the sticks in an unchanged mode: our
@@ -364,67 +328,54 @@ func (s *sticks) takeover(f stickFacts, by stickOwner, notice string) {
 	s.acts.release, s.acts.notice = true, notice
 }
 
-// foreigner says that another program moves the sticks.
+// foreigner says that another program moves the sticks. Ours pause, unreleased: what the
+// other one sent stands for 3 s, and a release would end it.
 func (s *sticks) foreigner(f stickFacts) {
-	if f.firmware.ardupilot() {
-		s.src.program = f.now
-		s.others(f)
+	if !f.firmware.ardupilot() {
+		return
 	}
-}
-
-// others is what follows a sign of another program's sticks.
-func (s *sticks) others(f stickFacts) {
+	s.src.program = f.now
 	s.src.hiddenUntil(f.now.Add(overrides))
-	if s.phase != stickOff {
-		s.takeover(f, ownerOther, "another program moves the sticks of this vehicle: ours have ended; set the mode again to take them")
+	if s.phase == stickOff {
+		return
 	}
+	if !s.taken() {
+		s.owner = ownerOther
+		s.acts.notice = "another program moves the sticks of this vehicle: the client's have ended; set the mode again to take them"
+	}
+	s.holdAsked = time.Time{}
+	if s.src.inUse(f.firmware) {
+		s.phase, s.ended = stickOff, f.now
+		return
+	}
+	s.nobodys(f)
 }
 
-// hearChannels takes RC_CHANNELS.
+// paused reports whether another program moves the sticks now.
+func (s *sticks) paused(f stickFacts) bool {
+	return f.firmware.ardupilot() && f.now.Sub(s.src.program) < othersPause
+}
+
+// hearChannels takes RC_CHANNELS. A switch of the transmitter that moves gives the pilot
+// his sticks.
 func (s *sticks) hearChannels(f stickFacts, c channels) {
 	s.src.transmitter = f.now
 	s.src.heard = s.src.heard || f.firmware == px4
-	switch {
-	case f.firmware == px4:
+	if f.firmware == px4 {
 		s.src.hearTransmitter()
-	case !f.firmware.ardupilot():
-	case s.phase == stickOff:
-		s.hearOthers(f, c)
-		gone := s.src.receiver == receiverNone && s.src.program.After(s.src.moved)
-		if s.looks(f) && (c[2] < idleBelow || gone) {
-			if c[2] < idleBelow {
-				s.src.receiver = receiverIdle
-			}
-			s.stepIn(f)
-		}
-	case s.src.switchMoves(c):
+	}
+	if !f.firmware.ardupilot() || !s.src.switchMoves(c, f.now) {
+		return
+	}
+	switch {
+	case s.phase != stickOff:
 		if s.src.receiver == receiverNone { // it came on
 			s.src.receiver = receiverIdle
 		}
 		s.takeover(f, ownerPilot, "a switch of the transmitter moved: the pilot has the sticks, ours have ended; set the mode again to take them")
-		s.src.last = c
-	case f.reach != reachBoth: // the vehicle may not hear our sticks either
-		s.src.unwatch(f.now)
-	case s.src.sticksMove(c, f.now):
-		s.src.moved = f.now
-		s.others(f)
-		s.src.last = c
-	}
-}
-
-// hearOthers takes the channels while no stream of ours runs. Where our line does not
-// bring another program's sticks, they and their end show only as movement.
-func (s *sticks) hearOthers(f stickFacts, c channels) {
-	seen := f.now.Sub(s.src.program) < overrides+lookFor
-	switch {
-	case s.owner != ownerOther:
-	case apart(c[4:], s.src.last[4:], switchAway):
+	case s.owner == ownerOther:
 		s.owner = ownerPilot
-	case !seen && apart(c[:4], s.src.last[:4], stickMoves):
-		s.src.moved = f.now
-		s.others(f)
 	}
-	s.src.last = c
 }
 
 // hearReceiver takes what SYS_STATUS says of the receiver; throttle is the last
@@ -434,36 +385,6 @@ func (s *sticks) hearReceiver(f stickFacts, live bool, throttle uint16) {
 		return
 	}
 	s.src.hear(live, throttle)
-	if !live && s.looks(f) {
-		s.stepIn(f)
-	}
-}
-
-// lookedAt are ArduPilot's modes that sink into the ground under an idle
-// receiver: ALT_HOLD, LOITER and POSHOLD, QHOVER and QLOITER.
-var lookedAt = map[firmware][]uint32{copter: {2, 5, 16}, quadPlane: {18, 19}}
-
-// looks reports whether it is time to look whether anybody's hand is on the
-// receiver: after our stream's release and, in a mode that this process set, when
-// another program's sticks have ended, which ArduPilot holds over for 3 s.
-func (s *sticks) looks(f stickFacts) bool {
-	if s.phase != stickOff || f.flight != aloft || !slices.Contains(lookedAt[f.firmware], f.custom) {
-		return false
-	}
-	others := f.now.Sub(s.src.others())
-	if s.owner == ownerOther || s.owner == ownerClient && others < overrides+lookFor {
-		return others >= lookFor && others < overrides+lookFor
-	}
-	return f.now.After(s.src.from) && f.now.Sub(s.ended) < lookFor+f.trip
-}
-
-// stepIn brings the stream back: the receiver that it was released to has
-// nobody's hand on it, or is gone.
-func (s *sticks) stepIn(f stickFacts) {
-	s.set(axes{z: rest(f)}, f.now)
-	s.begin(stickNobody, f)
-	s.client = f.now
-	s.acts.notice = "nobody's hand is on the transmitter's sticks: mavrest sends centred ones; a pilot raises the throttle and moves the mode switch to take them"
 }
 
 // disarmed says that the vehicle was disarmed: a stream that only kept it from
@@ -506,7 +427,6 @@ func (s *sticks) held(f stickFacts) netip.Addr {
 // tick moves the sticks on with the time, and tells when it is to be called next;
 // zero: they need no time.
 func (s *sticks) tick(f stickFacts) (next time.Time) {
-	s.give(f)
 	s.src.hearArmed(f.flight != disarmed, f.now)
 	if f.busy && s.holdAsked.IsZero() && !s.client.IsZero() { // a client that waits for its answer is not silent
 		s.client = f.now
@@ -527,18 +447,19 @@ func (s *sticks) tick(f stickFacts) (next time.Time) {
 	}
 	if !f.now.Before(s.next) {
 		s.next = f.now.Add(stickEvery)
-		s.acts.send = true
+		s.acts.send = !s.paused(f)
 	}
 	return s.next
 }
 
 // over reports whether the stream that no client moves may end: a live receiver is in
-// use or the mode flies without sticks, or the vehicle has been disarmed for a while.
+// use, or the mode that was set here flies without sticks, or the vehicle has been disarmed
+// for a while.
 func (s *sticks) over(f stickFacts) bool {
 	switch {
 	case f.entering:
 		return false
-	case f.reach != reachNone && s.src.live(f.firmware) && (s.src.inUse(f.firmware) || !f.shown().flownBySticks()):
+	case f.online && s.src.live(f.firmware) && (s.src.inUse(f.firmware) || !f.shown().flownBySticks() && !s.taken()):
 		return true
 	}
 	return f.flight == disarmed && !f.busy && f.now.Sub(s.client) >= stickIdle
@@ -564,7 +485,7 @@ func (s *sticks) silence(f stickFacts) {
 	}
 	since := f.now.Sub(s.client)
 	switch {
-	case s.owner != ownerClient || f.flight != aloft || s.client.IsZero() || f.reach == reachNone || since < after:
+	case s.owner != ownerClient || f.flight != aloft || s.client.IsZero() || !f.online || since < after:
 	case f.now.Sub(s.holdAsked) < holdAgain:
 	case f.firmware == px4 && s.src.denied(px4, f.now) != "": // PX4 obeys a transmitter
 	default:
@@ -576,8 +497,8 @@ func (s *sticks) silence(f stickFacts) {
 	}
 }
 
-// by is who has the sticks in a stick mode: "client", "receiver", or "" for
-// nobody.
+// by is who has the sticks in a stick mode: "client", "receiver", "mavrest" where it sends
+// centred ones after somebody else took the drone, or "" for nobody.
 func (s *sticks) by(f stickFacts) string {
 	switch {
 	case !f.mode.flownBySticks():
@@ -588,6 +509,8 @@ func (s *sticks) by(f stickFacts) string {
 		return "receiver"
 	case s.phase == stickClient:
 		return "client"
+	case s.phase == stickNobody && s.taken():
+		return "mavrest"
 	}
 	return ""
 }

@@ -31,7 +31,7 @@ type stickFlight struct {
 // it takes sticks a number, or NaN where it did not answer. A PX4 is 1.17.0.
 func newStickFlight(f firmware, receiver string, param float64) *stickFlight {
 	now := time.Unix(1_700_000_000, 0)
-	h := &stickFlight{f: stickFacts{now: now, firmware: f, flight: aloft, reach: reachBoth}}
+	h := &stickFlight{f: stickFacts{now: now, firmware: f, flight: aloft, online: true}}
 	h.src = newSources(false)
 	h.src.version = px4SourceOrder
 	if !math.IsNaN(param) {
@@ -65,10 +65,6 @@ func (h *stickFlight) act() {
 	}
 	if acts.hold {
 		h.acts += " holds"
-	}
-	if acts.pilots != 0 {
-		_, name := h.f.firmware.reported(acts.pilots)
-		h.acts += " gives " + name
 	}
 	h.notices += acts.notice
 }
@@ -136,13 +132,11 @@ func (h *stickFlight) state() string {
 //	pilot POSCTL            a report that nothing here explains
 //	reports AUTO.RTL        PX4's CURRENT_MODE; reports AUTO.RTL POSCTL is one that
 //	                        its user does not intend
-//	failsafe
 //	armed, disarmed, landed, flies
 //	receiver live 1500, receiver gone
 //	channels 1500 1500 1000 1500 1800 … the fifth stands for all switches
 //	foreign                 another program's MANUAL_CONTROL
 //	joins 50                the same at 50 Hz for half a second
-//	deaf, hears             whether the vehicle answers us
 //	lost, back              the link
 //	restarted               the autopilot
 //	override 0              COM_RC_OVERRIDE
@@ -207,8 +201,6 @@ func (h *stickFlight) play(t *testing.T, script string) string {
 			h.answers()
 		case "reports":
 			h.hearMode(h.f, custom(w[1]), custom(w[len(w)-1]))
-		case "failsafe":
-			h.f.failsafe = true
 		case "armed", "flies", "landed":
 			h.f.flight = armedOnGround
 			if w[0] == "flies" {
@@ -237,12 +229,10 @@ func (h *stickFlight) play(t *testing.T, script string) string {
 				h.act()
 				h.pass(20 * time.Millisecond)
 			}
-		case "deaf", "hears":
-			h.f.reach = map[string]reach{"deaf": reachUs, "hears": reachBoth}[w[0]]
 		case "back":
-			h.f.reach = reachBoth
+			h.f.online = true
 		case "lost":
-			h.f.reach = reachNone
+			h.f.online = false
 			h.lost(h.f)
 		case "restarted":
 			h.sticks = sticks{src: h.src}
@@ -317,15 +307,12 @@ func parseStickFlight(t *testing.T, s string) *stickFlight {
 func TestPilotsSwitchTakesTheSticks(t *testing.T) {
 	const client = "sets position, input 300 -200 700 100 5s, "
 	testSticks(t, []stickRule{
-		{"ArduPilot with a live receiver: released", "copter idle", client + "pilot LOITER, = off released, by receiver"},
-		{"and looked at: nobody's hand", "copter idle", client + "pilot ALT_HOLD, = off released, +100ms, channels 1500 1500 1000 1500, = nobody 0 0 500 0, told nobody's"},
-		{"in POSHOLD", "copter idle", client + "pilot POSHOLD, +100ms, channels 1500 1500 1349 1500, = nobody 0 0 500 0 released"},
-		{"a hand", "copter idle", client + "pilot ALT_HOLD, +100ms, channels 1500 1500 1350 1500, = off released"},
-		{"what is frozen from our own stream is none", "copter idle", client + "pilot ALT_HOLD, channels 1500 1500 1000 1500, = off released"},
-		{"too late", "copter idle", client + "pilot ALT_HOLD, +500ms, channels 1500 1500 1000 1500, = off released"},
-		{"a receiver that is gone", "copter idle", client + "pilot LOITER, +100ms, receiver gone, = nobody 0 0 500 0 released"},
-		{"gone, in a mode without sticks", "copter idle", client + "pilot AUTO, +100ms, receiver gone, = off released"},
-		{"in BRAKE nobody looks at the throttle", "copter idle", client + "pilot BRAKE, +100ms, channels 1500 1500 1000 1500, = off released"},
+		{"ArduPilot's receiver in use: released", "copter in-use", "sets position, input 300 -200 700 100 5s, pilot LOITER, = off released, by receiver"},
+		{"an idle one: centred, and told how to free it", "copter idle", client + "pilot LOITER, = nobody 0 0 500 0, by mavrest, owner pilot, told moving any switch, +20s, = nobody 0 0 500 0"},
+		{"also in a mode without sticks", "copter idle", client + "pilot RTL, = nobody 0 0 500 0, +20s, = nobody 0 0 500 0"},
+		{"until it is disarmed", "copter idle", client + "pilot RTL, disarmed, = off released"},
+		{"his switch frees his sticks", "copter idle", "channels 1500 1500 1000 1500 1800, +4s, " + client + "pilot ALT_HOLD, = nobody 0 0 500 0, channels 1500 1500 1000 1500 1100, = off released, by receiver, told switch"},
+		{"in whichever order they show", "copter idle", "channels 1500 1500 1000 1500 1800, +4s, " + client + "channels 1500 1500 1000 1500 1100, pilot ALT_HOLD, = off released, by receiver"},
 		{"without a receiver: centred", "copter none", client + "pilot ALT_HOLD, = nobody 0 0 500 0, +20s, = nobody 0 0 500 0"},
 		{"out of the stick modes too", "copter none", client + "pilot RTL, = nobody 0 0 500 0, +20s, = nobody 0 0 500 0"},
 		{"in manual mode with the throttle as it was", "copter none", "sets manual, input 300 0 430 0 5s, pilot ACRO, = nobody 0 0 430 0, +20s, = nobody 0 0 430 0"},
@@ -384,7 +371,7 @@ func TestPilotsSwitchAtEveryMoment(t *testing.T) {
 					switch level := (axes{z: 500}); {
 					case !ran:
 						want = "off"
-					case f.ardupilot() && h.src.receiver != receiverNone:
+					case f.ardupilot() && h.src.receiver == receiverInUse:
 					case pilot.mode.flownBySticks() || f.ardupilot():
 						if pilot.mode == ModeManual {
 							level.z = before.z
@@ -599,33 +586,21 @@ func TestOurSticksUndoingOfAPilotsSwitch(t *testing.T) {
 	const (
 		flying = "sets position, reports POSCTL, +1s, input 300 0 700 0 5s, +100ms, "
 		undone = flying + "reports AUTO.RTL, pilot AUTO.RTL, +30ms, reports POSCTL, pilot POSCTL, "
+		over   = "= nobody 0 0 500 0, owner pilot, told his switch stands from 2 s on, +5s, = nobody 0 0 500 0, untold"
 	)
 	testSticks(t, []stickRule{
-		{"the client's sticks end, centred, and the pilot's mode is set 2 s later", "px4 1", undone + "= nobody 0 0 500 0, owner pilot, told COM_RC_OVERRIDE, +1900ms, = nobody 0 0 500 0, untold, +110ms, = nobody 0 0 500 0 gives AUTO.RTL, told COM_RC_OVERRIDE"},
-		{"not over a command that is under way", "px4 1", undone + "told COM_RC_OVERRIDE, +1900ms, busy, +110ms, = nobody 0 0 500 0, untold"},
-		{"once", "px4 1", undone + "+2010ms, = nobody 0 0 500 0 gives AUTO.RTL, +20s, reports POSCTL, +20s, = nobody 0 0 500 0"},
-		{"whether the takeovers or the reports are heard first", "px4 1", flying + "pilot AUTO.RTL, reports AUTO.RTL, +30ms, pilot POSCTL, reports POSCTL, +2010ms, = nobody 0 0 500 0 gives AUTO.RTL"},
-		{"LAND and Hold too", "px4 1", flying + "reports AUTO.LAND, +12ms, reports POSCTL, +2010ms, = nobody 0 0 500 0 gives AUTO.LAND"},
-		{"out of altitude mode PX4 gives POSCTL", "px4 1", "sets altitude, reports ALTCTL, input 300 0 700 0 5s, reports AUTO.LOITER, +30ms, reports POSCTL, pilot POSCTL, +2010ms, = nobody 0 0 500 0 gives AUTO.LOITER"},
-		{"sticks that stood 1.5 s ago still move", "px4 1", flying + "+1400ms, reports AUTO.RTL, +30ms, reports POSCTL, +2010ms, = nobody 0 0 500 0 gives AUTO.RTL"},
+		{"the client's sticks end, centred, and nothing follows", "px4 1", undone + over},
+		{"whether the takeovers or the reports are heard first", "px4 1", flying + "pilot AUTO.RTL, reports AUTO.RTL, +30ms, pilot POSCTL, reports POSCTL, " + over},
+		{"LAND and Hold too", "px4 1", flying + "reports AUTO.LAND, +12ms, reports POSCTL, " + over},
+		{"out of altitude mode PX4 gives POSCTL", "px4 1", "sets altitude, reports ALTCTL, input 300 0 700 0 5s, reports AUTO.LOITER, +30ms, reports POSCTL, pilot POSCTL, " + over},
+		{"sticks that stood 1.5 s ago still move", "px4 1", flying + "+1400ms, reports AUTO.RTL, +30ms, reports POSCTL, " + over},
 		{"those of 1.7 s ago do not", "px4 1", flying + "+1600ms, reports AUTO.RTL, +30ms, reports POSCTL, +3s, = client 300 0 700 0"},
 		{"a failsafe is no pilot's wish", "px4 1", flying + "reports AUTO.RTL POSCTL, +30ms, reports POSCTL, +3s, = client 300 0 700 0, untold"},
-		{"a mode that stood 0.2 s is the pilot's own switch back", "px4 1", flying + "reports AUTO.RTL, pilot AUTO.RTL, +510ms, reports POSCTL, pilot POSCTL, +3s, = nobody 0 0 500 0, untold"},
+		{"a mode that stood 0.5 s is the pilot's own switch back", "px4 1", flying + "reports AUTO.RTL, pilot AUTO.RTL, +510ms, reports POSCTL, pilot POSCTL, +3s, = nobody 0 0 500 0, untold"},
 		{"with COM_RC_OVERRIDE 0 too", "px4 1", "override 0, " + undone + "+3s, = nobody 0 0 500 0, untold"},
-		{"a third mode ends it", "px4 1", undone + "told COM, +1s, reports AUTO.LAND, pilot AUTO.LAND, +3s, = nobody 0 0 500 0, untold"},
-		{"also a stick mode", "px4 1", undone + "told COM, +1s, reports ALTCTL, pilot ALTCTL, +3s, = nobody 0 0 500 0, untold"},
-		{"and one after the sticks have stood", "px4 1", undone + "told COM, +1700ms, reports AUTO.LAND, pilot AUTO.LAND, +3s, = nobody 0 0 500 0, untold"},
-		{"so does the pilot's own second try", "px4 1", undone + "told COM, +1s, reports AUTO.RTL, pilot AUTO.RTL, +3s, = nobody 0 0 500 0, untold"},
-		{"so does a client's command before it was undone", "px4 1", flying + "reports AUTO.RTL, pilot AUTO.RTL, +10ms, leaves, +20ms, reports POSCTL, told newer command, +3s, = nobody 0 0 500 0, untold"},
-		{"and a client's command", "px4 1", undone + "told COM, +1s, leaves, fails, +3s, = nobody 0 0 500 0, untold"},
-		{"a stick mode that a client sets", "px4 1", undone + "told COM, +1s, sets position, +3s, = nobody 0 0 500 0, untold"},
-		{"a disarming", "px4 1", undone + "told COM, +1s, disarmed, +500ms, armed, +3s, = nobody 0 0 0 0, untold"},
-		{"a failsafe", "px4 1", undone + "told COM, +1s, failsafe, +3s, = nobody 0 0 500 0, untold"},
-		{"a restart", "px4 1", undone + "told COM, +1s, restarted, +3s, = off, untold"},
-		{"a report of the same mode says nothing new", "px4 1", undone + "+500ms, reports POSCTL, +500ms, reports POSCTL, +1010ms, = nobody 0 0 500 0 gives AUTO.RTL"},
+		{"a client's command is newer", "px4 1", flying + "reports AUTO.RTL, pilot AUTO.RTL, +10ms, leaves, +20ms, reports POSCTL, untold"},
 		{"where no stream of ours runs it is somebody else's", "px4 1", "reports POSCTL, reports AUTO.RTL, +30ms, reports POSCTL, +3s, = off, untold"},
 		{"also where one has just ended", "px4 1", flying + "leaves, left hold, disarmed, armed, reports AUTO.RTL, +30ms, reports POSCTL, +3s, = off, untold"},
-		{"the client's sticks end at once", "px4 1", flying + "reports AUTO.RTL, +30ms, reports POSCTL, = nobody 0 0 500 0, owner pilot"},
 		{"a second mode without sticks is the pilot's own", "px4 1", flying + "reports AUTO.RTL, +30ms, reports AUTO.LAND, +3s, = client 300 0 700 0, untold"},
 		{"disarmed it is nobody's switch in flight", "px4 1", "disarmed, " + flying + "reports AUTO.RTL, +30ms, reports POSCTL, = client 300 0 700 0, untold"},
 	})
@@ -742,8 +717,6 @@ func (w *stickWitness) happens(what byte, arg int) {
 			w.answers()
 			w.pilot, w.stood = true, w.axes
 		}
-	case 'v':
-		f.failsafe = arg&1 != 0
 	case 'a':
 		f.flight = max(f.flight, armedOnGround)
 	case 's': // it is known to be on the ground, or flies
@@ -772,9 +745,9 @@ func (w *stickWitness) happens(what byte, arg int) {
 		w.hearChannels(*f, c)
 		w.pilot, w.stood = w.pilot || w.taken(), w.axes
 	case 'L':
-		f.reach = reachBoth
+		f.online = true
 		if arg&1 != 0 {
-			f.reach = reachNone
+			f.online = false
 			w.lost(*f)
 		}
 	case 'N':
@@ -803,9 +776,6 @@ func (w *stickWitness) look() string {
 		case f.mode != ModeManual && f.mode != ModeAltitude:
 			return "a hold in no mode that needs one"
 		}
-	}
-	if strings.Contains(acts, "gives") && (!w.pilot || f.flight == disarmed || f.failsafe || f.firmware != px4) {
-		return "a pilot's mode that nobody took from him"
 	}
 	if strings.Contains(acts, "released") && !f.firmware.ardupilot() {
 		return "PX4 can't release sticks"

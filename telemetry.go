@@ -340,13 +340,12 @@ const (
 )
 
 // armable tells whether a takeoff could arm now; nil where that is not known.
-// SYS_STATUS has the autopilot's own word, in the health alone on PX4, and about the
-// present mode. Where a takeoff sets another mode first, it also counts that nothing
-// but the receiver is unhealthy. ArduPilot's takeoff wants a place too, PX4's the
-// height of home.
-func (t *telemetry) armable(now time.Time, setsMode bool) *bool {
+// SYS_STATUS has the autopilot's own word, in the health alone on PX4. Where that word
+// is about another state than the takeoff's, it also counts that nothing but the receiver
+// is unhealthy. ArduPilot's takeoff needs a place too, PX4's the height of home.
+func (t *telemetry) armable(now time.Time, otherState bool) *bool {
 	passed := t.health.healthy&sensorPrearm != 0 ||
-		setsMode && t.health.enabled&^t.health.healthy&^(sensorPrearm|sensorReceiver) == 0
+		otherState && t.health.enabled&^t.health.healthy&^(sensorPrearm|sensorReceiver) == 0
 	ready, known := !math.IsNaN(t.home.amsl), true
 	if t.id.autopilot == common.MAV_AUTOPILOT_ARDUPILOTMEGA {
 		ready, known = t.estimate.positioned, t.estimate.within(freshFor, now)

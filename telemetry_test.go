@@ -243,6 +243,29 @@ func TestARestartForgetsWhatTheAutopilotNoLongerStandsFor(t *testing.T) {
 	lineNear(t, "latitude, elsewhere at once", tel.position.lat, 1, 7)
 }
 
+// ArduPilot without a receiver says no for ever, and arms on our stream.
+func TestWithoutAReceiverOnlyThePlaceAndTheOtherSystemsCount(t *testing.T) {
+	const gps, receiver = common.MAV_SYS_STATUS_SENSOR_GPS, common.MAV_SYS_STATUS_SENSOR_RC_RECEIVER
+	for _, c := range []struct {
+		name    string
+		healthy common.MAV_SYS_STATUS_SENSOR
+		placed  uint16
+		want    bool
+	}{
+		{"a place, and all but the receiver is well", gps, 831, true},
+		{"no place", gps, 167, false},
+		{"no GPS", receiver, 831, false},
+	} {
+		tel, now := newTelemetry(), time.Unix(1000, 0)
+		tel.hear(copterBeat(), now)
+		enabled := gps | receiver | common.MAV_SYS_STATUS_PREARM_CHECK
+		tel.hear(&common.MessageSysStatus{OnboardControlSensorsPresent: enabled, OnboardControlSensorsEnabled: enabled, OnboardControlSensorsHealth: c.healthy}, now)
+		tel.hear(&MessageEkfStatusReport{Flags: c.placed}, now)
+		lineEqual(t, c.name, *tel.armable(now, true), c.want)
+		lineEqual(t, c.name+", by the autopilot's own word", *tel.armable(now, false), false)
+	}
+}
+
 // PX4's word is its own; ArduPilot's is about its present mode, and a takeoff in
 // GUIDED wants a place too (EKF_STATUS_REPORT: bit 4 set, bit 7 clear).
 func TestWhetherATakeoffCouldArmIsToldWhileItIsKnown(t *testing.T) {
