@@ -971,6 +971,31 @@ func (l *factLink) heardSystem() uint8 {
 	return l.from
 }
 
+func TestAProbeIsAboutItsReleases(t *testing.T) {
+	for _, tt := range []struct {
+		since, until release
+		about        string // of these
+	}{
+		{release{}, release{}, "1.9 1.16 1.17 4.6"},
+		{release{1, 16}, release{}, "1.16 1.17 4.6"},
+		{release{}, release{1, 16}, "1.9 1.16"},
+		{release{1, 16}, release{1, 17}, "1.16 1.17"},
+	} {
+		var about []string
+		for _, r := range []release{{1, 9}, {1, 16}, {1, 17}, {4, 6}} {
+			if (probe{since: tt.since, until: tt.until}).about(r) {
+				about = append(about, r.String())
+			}
+		}
+		if got := strings.Join(about, " "); got != tt.about {
+			t.Errorf("since %v until %v: %s, want %s", tt.since, tt.until, got, tt.about)
+		}
+	}
+	if got := releaseOf(1<<24 | 17<<16 | 2<<8 | 255); got != (release{1, 17}) {
+		t.Errorf("1.17.2 is release %v", got)
+	}
+}
+
 // Every probe stands on the page, under its heading.
 func TestThePageNamesEveryProbe(t *testing.T) {
 	page, err := os.ReadFile("docs/autopilots.md")

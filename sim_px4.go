@@ -222,7 +222,7 @@ func (b *simPX4Brain) entered() {
 
 // takeoff takes param7 as AMSL whatever the frame says. It does not arm.
 func (b *simPX4Brain) takeoff(c simCommand) common.MAV_RESULT {
-	up, lifts := c.alt-simHomeAlt, c.lat != 0 || c.lon != 0 || b.version < simPX4v16
+	up, lifts := c.alt-simHomeAlt, c.lat != 0 || c.lon != 0
 	if up <= b.quad.up {
 		b.text(common.MAV_SEVERITY_CRITICAL, "Already higher than takeoff altitude")
 	}

@@ -20,7 +20,7 @@ async function until(what, look, seconds = 30) {
 }
 
 const keys = {
-	Tab: [9], Enter: [13, 'Enter', '\r'], Space: [32, ' ', ' '], Shift: [16],
+	Tab: [9], Escape: [27], Enter: [13, 'Enter', '\r'], Space: [32, ' ', ' '], Shift: [16],
 	KeyW: [87, 'w', 'w'], KeyA: [65, 'a', 'a'], KeyS: [83, 's', 's'], KeyD: [68, 'd', 'd'],
 	ArrowLeft: [37], ArrowUp: [38], ArrowRight: [39], ArrowDown: [40],
 }

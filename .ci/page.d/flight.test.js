@@ -19,7 +19,7 @@ async function takenOff(page) {
 		await page.press('#takeoff', () => page.shows('answer', '^Take off: '))
 		await page.until('it is answered or flies', () => {
 			const text = id => document.getElementById(id).textContent
-			return text('mode') === 'takeoff' || !/under way/.test(text('answer'))
+			return text('fact-mode') === 'takeoff' || !/under way/.test(text('answer'))
 		})
 		return !/refused/.test(await page.text('answer'))
 	}, long)
@@ -59,16 +59,18 @@ for (const [device, where, other] of [['sim', 'lan', 'local'], ['sim:ardupilot',
 		await takenOff(page)
 		await page.shows('answer', /^Take off: done after \d+ s$/, long)
 		assert.strictEqual((await drone.status()).mode, 'takeoff')
-		await page.shows('mode', '^takeoff$')
-		assert.match(await page.text('armed') + ', ' + await page.text('air'), /^armed, in the air$/)
+		await page.shows('fact-mode', '^takeoff$')
+		await page.shows('doing', '^Holding$')
 		assert.ok(Math.abs(parseFloat(await page.text('fact-altitude')) - 5) < 1.5)
 
 		// A place is chosen on the map, and flown to at another height.
 		await page.click('#map', { x: 60, y: -60 })
-		await page.shows('place', /^Chosen, \d/)
+		await page.until('how far it is', () => /^[0-9.]+.m · stay at [45]/.test(document.querySelector('#goto small').textContent))
 		const [lat, lon] = await page.eval(() => [document.getElementById('lat').value, document.getElementById('lon').value].map(Number))
+		await page.eval(() => { document.getElementById('numbers').open = true })
 		await page.type('#altitude', '8')
 		await page.click('#goto')
+		await page.shows('doing', /^Flying to the target, \d/)
 		await page.until('the map shows the target', () => !document.getElementById('target').classList.contains('gone'))
 		await page.shows('answer', /^Fly there: done/, long)
 		const there = await drone.status()
@@ -78,12 +80,13 @@ for (const [device, where, other] of [['sim', 'lan', 'local'], ['sim:ardupilot',
 
 		// Land is one tap; a hold ends it, and is one too.
 		await page.click('#land')
-		await page.shows('mode', '^land$')
+		await page.shows('fact-mode', '^land$')
 		await page.click('#hold')
 		await page.shows('answer', /^Hold: done/, long)
 		await landed(page, drone)
-		await page.shows('armed', '^disarmed$')
+		await page.shows('fact-motors', '^disarmed$')
 		assert.strictEqual((await drone.status()).armed, false)
+		await page.shows('doing', '^Landed$')
 		assert.deepStrictEqual(page.faults, [])
 		assert.deepStrictEqual(page.requests.filter(url => !url.startsWith(drone[where] + '/api/drone/') && !url.startsWith('data:')), [])
 		await page.close()
@@ -99,12 +102,12 @@ for (const [device, where, other] of [['sim', 'lan', 'local'], ['sim:ardupilot',
 		const says = (await drone.post('input')).error
 		const right = await page.spot('#right'), left = await page.spot('#left')
 		await page.touch('touchStart', [left, right])
-		await page.until('the page says so too', says => document.getElementById('sticks-answer').textContent === says, [says])
+		await page.until('the page says so too', says => document.getElementById('answer').textContent.toLowerCase().startsWith(says.replace('input: ', '')), [says])
 		await page.touch('touchEnd', [])
 
 		await page.click('[data-mode=position]')
 		await page.shows('answer', '^Position: done')
-		await page.shows('mode', '^position$')
+		await page.shows('fact-mode', '^position$')
 		const from = await drone.status()
 		// Both thumbs: forward and up.
 		const [l, r] = [await page.spot('#left'), await page.spot('#right')]
@@ -143,7 +146,8 @@ it('a refused arming shows its reason', async t => {
 		// Neither autopilot can be armed in its return.
 		await drone.post('mode', { mode: 'rtl' })
 		const page = await browser.open(drone.lan + '/api/drone/status', { scripts: [listening] })
-		await page.shows('mode', '^rtl$')
+		await page.shows('fact-mode', '^rtl$')
+		await page.eval(() => { document.getElementById('more').open = true })
 		await page.press('#arm', () => page.shows('answer', '^Arm: (?!under way)'))
 		const { error, code } = await page.eval(() => answers[0])
 		assert.strictEqual(code, 'refused')
@@ -162,16 +166,115 @@ it('two pages on one drone: the newer command wins, and the older page says so',
 	await drone.armable()
 	const older = await browser.open(drone.lan + '/api/drone/status'), newer = await browser.open(drone.local + '/api/drone/status')
 	await older.type('#up', '50')
-	await older.press('#takeoff', () => older.shows('mode', '^takeoff$'))
+	await older.press('#takeoff', () => older.shows('fact-mode', '^takeoff$'))
 	await drone.until('it climbs', s => s.position.altitude > 1)
 	await newer.click('#hold')
 	await newer.shows('answer', '^Hold: done', long)
 	await older.shows('answer', '^Take off: .*a newer command')
 	for (const page of [older, newer]) {
-		await page.shows('mode', '^hold$')
+		await page.shows('fact-mode', '^hold$')
 		assert.deepStrictEqual(page.faults, [])
 		await page.close()
 	}
+})
+
+it('a flight by keyboard alone', async t => {
+	const drone = await Mavrest.start()
+	t.after(() => drone.end())
+	await drone.armable()
+	const page = await browser.open(drone.lan + '/api/drone/status')
+	await page.shows('ready', 'can take off', long)
+	const focused = () => page.eval(() => { const e = document.activeElement; return e.id || e.dataset.mode || e.textContent.trim() })
+	const stroke = async code => { await page.key('down', code); await page.key('up', code) }
+	const tab = name => until('Tab comes to ' + name, async () => { await stroke('Tab'); return await focused() === name })
+	const hold = async (code, so) => { await page.key('down', code); try { await so() } finally { await page.key('up', code) } }
+	await tab('takeoff')
+	await hold('Enter', () => page.shows('doing', '^Taking off'))
+	await page.shows('answer', '^Take off: done', long)
+	// A place in numbers, 20 m to the north.
+	const { home } = await drone.status()
+	await tab('A place in numbers')
+	await stroke('Enter')
+	for (const [field, text] of [['lat', String(home.lat + 20 / 111319.5).replace('.', ',')], ['lon', String(home.lon)]]) {
+		await tab(field)
+		await page.send('Input.insertText', { text })
+	}
+	await stroke('Enter')
+	await page.shows('doing', '^Flying to the target')
+	await page.shows('answer', '^Fly there: done', long)
+	await tab('position')
+	await stroke('Enter')
+	await page.shows('answer', '^Position: done')
+	const from = await drone.status()
+	await hold('ArrowUp', () => drone.until('it flies north', s => north(s, from) > 2))
+	await stroke('Escape')
+	await page.shows('answer', '^Hold: done', long)
+	await tab('land')
+	await stroke('Enter')
+	await page.shows('doing', '^Landed$', long)
+	assert.deepStrictEqual(page.faults, [])
+	await page.close()
+})
+
+// Row 4.
+it('two pages that both move sticks: the one that came first has them, and each says who', async t => {
+	const drone = await Mavrest.start()
+	t.after(() => drone.end())
+	await drone.armable()
+	await until('it takes off', async () => (await drone.post('takeoff', { altitude: 10, wait: 60 })).done, long)
+	const first = await browser.open(drone.lan + '/api/drone/status'), second = await browser.open(drone.local + '/api/drone/status')
+	const hold = async (page, x, so) => {
+		const at = await page.spot('#right')
+		await page.mouse('mousePressed', at)
+		await page.mouse('mouseMoved', { x: at.x + x, y: at.y })
+		try { await so() } finally { await page.mouse('mouseReleased', at) }
+	}
+	await first.click('[data-mode=position]')
+	await first.shows('answer', '^Position: done')
+	await hold(first, 80, async () => {
+		await first.shows('by', '^this page$')
+		await second.shows('by', '^another client, [0-9.]+$')
+		await hold(second, -80, () => second.shows('answer', '^Another client \\([0-9.]+\\) has the sticks; set the mode to take them\\. Let the sticks go'))
+		assert.notStrictEqual((await drone.status()).input.from, '127.0.0.1')
+		await second.click('[data-mode=position]')
+		await second.shows('by', '^this page$')
+		await first.shows('answer', 'Let the sticks go, then move them again')
+		await first.shows('by', '^another client, 127.0.0.1$')
+		await hold(second, -80, () => drone.until('it rolls left', s => s.attitude.roll < -3))
+	})
+	for (const page of [first, second]) {
+		assert.deepStrictEqual(page.faults, [])
+		await page.close()
+	}
+})
+
+// Row 5.
+it('a goto that an outage held up, and the page gave up, does not fly when the network is back', async t => {
+	const drone = await Mavrest.start()
+	t.after(() => drone.end())
+	await drone.armable()
+	await until('it takes off', async () => (await drone.post('takeoff', { altitude: 10, wait: 60 })).done, long)
+	const relay = await Relay.start(drone.port)
+	t.after(() => relay.end())
+	const page = await browser.open(relay.url)
+	await page.shows('doing', '^Holding$')
+	await page.click('#map', { x: 40, y: -40 })
+	relay.stall()
+	await page.eval(() => document.getElementById('goto').click())
+	await page.shows('answer', '^Fly there: no answer')
+	await page.click('#hold')
+	await page.shows('answer', '^Hold: under way')
+	// What it held comes all at once, as after an outage.
+	drone.process.kill('SIGSTOP')
+	await relay.flow()
+	drone.process.kill('SIGCONT')
+	await page.shows('answer', '^Hold: done')
+	await page.shows('banner', '^$')
+	assert.match(drone.log, /route=\/api\/drone\/mode .*hold/)
+	assert.doesNotMatch(drone.log, /route=\/api\/drone\/goto/)
+	assert.strictEqual((await drone.status()).target?.distance > 5, false)
+	assert.deepStrictEqual(page.faults, [])
+	await page.close()
 })
 
 it('the stream cut, and the program restarted: a banner, and back by itself', async t => {
@@ -186,18 +289,19 @@ it('the stream cut, and the program restarted: a banner, and back by itself', as
 	for (const how of ['cut', 'still']) {
 		relay.set(how)
 		await page.shows('banner', since)
-		await page.until('all is grey', () => document.querySelectorAll('#list .old').length === 9)
-		await page.shows('fact-altitude-below', /\d+\ss old/)
+		await page.until('all is grey', () => document.querySelectorAll('dl .old').length === 11)
+		await page.until('how old', () => /\d+\ss old/.test(document.getElementById('fact-altitude').nextElementSibling.textContent))
 		// A button tells that nobody answers.
 		if (how === 'cut') {
 			await page.click('#hold')
-			await page.shows('answer', 'mavrest did not answer')
+			await page.shows('answer', 'Hold: no answer')
 		}
 		relay.set('up')
 		await page.shows('banner', '^$')
-		await page.until('nothing is grey', () => document.querySelectorAll('#list .old').length === 0)
+		await page.until('nothing is grey', () => document.querySelectorAll('dl .old').length === 0)
 	}
-	await page.press('#arm', () => page.shows('armed', '^armed$'))
+	await page.eval(() => { document.getElementById('more').open = true })
+	await page.press('#arm', () => page.shows('fact-motors', '^armed$'))
 	await drone.end()
 	relay.set('cut')
 	await page.shows('banner', since)
@@ -205,8 +309,8 @@ it('the stream cut, and the program restarted: a banner, and back by itself', as
 	relay.port = drone.port
 	relay.set('up')
 	await page.shows('banner', '^$')
-	await page.shows('armed', '^disarmed$')
-	await page.shows('mode', '^manual$')
+	await page.shows('fact-motors', '^disarmed$')
+	await page.shows('fact-mode', '^manual$')
 	assert.deepStrictEqual(page.faults, [])
 	await page.close()
 })
@@ -227,7 +331,7 @@ it('a page of another origin can neither frame the page nor command the drone', 
 	const { targetInfos } = await browser.send('Target.getTargets')
 	const { targetId } = targetInfos.find(t => t.type === 'iframe' && t.url.startsWith(at))
 	const { sessionId } = await browser.send('Target.attachToTarget', { targetId, flatten: true })
-	const { result } = await browser.send('Runtime.evaluate', { expression: `document.querySelectorAll('#mode, #hold').length` }, sessionId)
+	const { result } = await browser.send('Runtime.evaluate', { expression: `document.querySelectorAll('#doing, #hold').length` }, sessionId)
 	assert.strictEqual(result.value, 0)
 	const seen = await page.eval(async at => {
 		const ask = (path, options) => fetch(at + path, options).then(r => r.type, e => e.name)
@@ -244,7 +348,7 @@ it('a page of another origin can neither frame the page nor command the drone', 
 	// The way in that a browser has instead: / leads to the page.
 	const visitor = await browser.open(drone.lan + '/')
 	await visitor.click('a')
-	await visitor.until('the page', () => document.getElementById('mode')?.textContent === 'manual')
+	await visitor.until('the page', () => document.getElementById('fact-mode')?.textContent === 'manual')
 	assert.deepStrictEqual(visitor.faults, [])
 	await page.close()
 	await visitor.close()

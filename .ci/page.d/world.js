@@ -71,13 +71,24 @@ class Relay {
 			const far = net.connect(r.port, '127.0.0.1')
 			for (const [from, to] of [[near, far], [far, near]]) {
 				r.sockets.add(from)
-				from.on('error', () => {}).on('close', () => { r.sockets.delete(from); to.destroy() })
-				from.on('data', data => { if (r.state === 'up') to.write(data) }) // else it is lost
+				const end = () => { r.sockets.delete(from); to.destroy() }
+				from.on('error', () => {}).on('close', () => { if (r.held) r.held.push(() => to.end(end)); else end() })
+				from.on('data', data => { if (r.held) r.held.push(() => to.write(data)); else if (r.state === 'up') to.write(data) }) // else it is lost
 			}
 		})
 		await new Promise(done => r.server.listen(0, done))
 		r.url = `http://${address}:${r.server.address().port}/api/drone/status`
 		return r
+	}
+
+	// stall holds everything up, until flow.
+	stall() { this.held = [] }
+
+	async flow() {
+		const held = this.held
+		this.held = null
+		for (const goes of held) goes()
+		await new Promise(done => setTimeout(done, 100))
 	}
 
 	set(state) {
