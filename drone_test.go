@@ -926,7 +926,7 @@ func TestAHeightAboveHomeIsOfTheHomeThatIsAskedForBefore(t *testing.T) {
 			t.Errorf("it is at %.1f m", s.alt)
 		}
 		stale()
-		f.sim.change(func() { f.sim.homeless = true }) // it answers no more
+		defer f.fails(common.MAV_CMD_REQUEST_MESSAGE)()
 		asked := time.Now()
 		says(t, f.refused("/goto", `{"altitude":14}`, 409, "refused"), "home")
 		if took := time.Since(asked); took != homeWait {

@@ -15,8 +15,9 @@ const (
 	still      = 0.5  // m/s
 	nearPlace  = 5.0  // m: the wind may keep it there
 	nearFor    = 5 * time.Second
-	targetOff  = 5.0         // m: then the autopilot's target is not ours
-	targetNew  = time.Second // after the acceptance: until then it may be the old one
+	targetOff  = 5.0             // m: then the autopilot's target is not ours
+	targetNew  = time.Second     // after the acceptance: until then it may be the old one
+	targetLate = 3 * time.Second // so soon after the acceptance a strange target is the answer to it
 	strangeFor = time.Second
 	landAgain  = time.Second
 	wingRadii  = 1.5 // radii of its circle: there is a fixed wing at a place
@@ -125,7 +126,7 @@ func (m *manoeuvre) taken(now time.Time) time.Time {
 	switch {
 	case m.strange.IsZero():
 		return now
-	case m.strange.Sub(m.at) < 2*targetNew+targetEvery:
+	case m.strange.Sub(m.at) < targetLate:
 		return m.at
 	}
 	return m.strange

@@ -178,7 +178,6 @@ type simulator struct {
 	rc             [4]int16                                        // the receiver's x, y, z, r, as in MANUAL_CONTROL
 	rcSwitch       uint16                                          // the transmitter's mode switch, channel 5, µs
 	foreignGCS     bool                                            // a real ground station (255, 1 Hz) on another link
-	homeless       bool                                            // HOME_POSITION does not come, though it is requested
 	system         uint8                                           // its id; instance N of a simulated PX4 is N+1
 	trouble        []simTrouble                                    // PX4: what else keeps it from arming
 	fence          float64                                         // metres around home, 0 for none
@@ -514,9 +513,6 @@ func (s *simulator) message(id uint32) message.Message {
 		return &common.MessageAutopilotVersion{FlightSwVersion: s.version}
 	case 242:
 		lat, lon := simPlace(s.home.north, s.home.east)
-		if s.homeless {
-			return nil
-		}
 		return &common.MessageHomePosition{
 			Latitude: simE7(lat), Longitude: simE7(lon), Altitude: int32(s.homeAlt() * 1000),
 			Q: [4]float32{float32(math.NaN()), float32(math.NaN()), float32(math.NaN()), float32(math.NaN())},
