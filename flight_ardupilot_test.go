@@ -1503,3 +1503,20 @@ func TestCopterThatEnteredGuidedAnewHasItsDefaultSpeed(t *testing.T) {
 		})
 	}
 }
+
+// A takeoff that was disarmed has ended: GET mode says what the vehicle is in.
+func TestCopterThatWasDisarmedBeforeItsClimbIsInHold(t *testing.T) {
+	fly(t, simArduPilot, nil, func(f *flight) {
+		f.accepted("/takeoff", "")
+		f.wantMode("takeoff")
+		f.accepted("/mode", `{"arm":false}`)
+		f.wantMode("hold")
+		if o := f.accepted("/mode", `{"arm":true}`); o["mode"] != "hold" {
+			f.Errorf("armed: %v", o)
+		}
+		time.Sleep(8 * time.Second)
+		if s := f.sim.truth(); s.alt > 0.5 {
+			f.Errorf("it climbed to %v m", s.alt)
+		}
+	})
+}

@@ -334,7 +334,11 @@ func TestRefusedCommandChangesNothingInAnyMode(t *testing.T) {
 // autopilot's own number. RTL only belongs to a return: a failsafe always shows.
 func belongs(o order, r report) bool {
 	switch {
-	case r.custom == o.number, followsStream(r):
+	case followsStream(r):
+		return true
+	case o.mode == ModeTakeoff && !r.armed: // it has ended
+		return false
+	case r.custom == o.number:
 		return true
 	case o.mode == ModeTakeoff && o.end != 0:
 		return r.custom == o.end && r.armed && r.amsl >= o.endAMSL
