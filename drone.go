@@ -277,6 +277,9 @@ func (d *drone) hearHeartbeat(now time.Time) {
 		d.cmd.takeover("a failsafe is active: the vehicle is in " + d.modeName())
 	}
 	if disarms {
+		if d.machine.mode == ModeTakeoff { // it has ended
+			d.machine.abandon()
+		}
 		d.sticks.disarmed(d.facts(now))
 		d.act()
 	}

@@ -304,9 +304,6 @@ func (m *machine) report(r report, now time.Time) (takeover bool) {
 		}
 		return false
 	}
-	if contact == contactKept && before.armed && !r.armed && m.mode == ModeTakeoff { // its end; AUTO.TAKEOFF may stay
-		m.order = nil
-	}
 	if m.explains(r) {
 		if m.mode != ModeTakeoff || r.armed { // one that is still disarmed has not begun
 			m.follow = time.Time{}

@@ -334,11 +334,7 @@ func TestRefusedCommandChangesNothingInAnyMode(t *testing.T) {
 // autopilot's own number. RTL only belongs to a return: a failsafe always shows.
 func belongs(o order, r report) bool {
 	switch {
-	case followsStream(r):
-		return true
-	case o.mode == ModeTakeoff && !r.armed: // it has ended
-		return false
-	case r.custom == o.number:
+	case r.custom == o.number, followsStream(r):
 		return true
 	case o.mode == ModeTakeoff && o.end != 0:
 		return r.custom == o.end && r.armed && r.amsl >= o.endAMSL
