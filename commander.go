@@ -95,6 +95,7 @@ type task struct {
 	sent     *step         // the last step that went out; nil: none
 	armed    bool          // an ARM of it was sent to a disarmed vehicle
 	onWire   bool          // a step of it is, until it is answered
+	before   *manoeuvre    // what was under way when its first step that sets a mode went out
 	leads    *manoeuvre    // what its goal leads to, once the vehicle took that; a second leg's from the start
 	endedBy  *commandError // what ended it: a newer command, a takeover, a disarming
 	newer    *task         // the command that superseded it
@@ -481,10 +482,15 @@ func (t *task) fails(err error) bool {
 func (t *task) standing(err error) error {
 	now, f := t.by.machine.last, t.by.acks.tel.id.firmware()
 	var ce *commandError
-	if !t.fails(err) || t.accepted == 0 || now.custom == t.was.custom && now.armed == t.was.armed || !errors.As(err, &ce) {
+	if !t.fails(err) || !errors.As(err, &ce) {
 		return err
 	}
 	said := *ce
+	if t.before != nil {
+		said.text += "; the " + t.before.request.name() + " before it has ended"
+	} else if t.accepted == 0 || now.custom == t.was.custom && now.armed == t.was.armed {
+		return err
+	}
 	if _, name := f.reported(t.was.custom); t.was.failsafe {
 		said.text += "; the failsafe's " + name + " was ended"
 	}
@@ -572,7 +578,10 @@ func (t *task) sendCopy(x *command) error {
 	t.armed = t.armed || s.arms() && !c.machine.last.armed
 	if s.to != nil {
 		c.machine.claim(s.to)
-		if c.manoeuvre != t.leads { // whatever becomes of the step
+		if m := c.manoeuvre; m != t.leads { // whatever becomes of the step
+			if m != nil && !m.finished() {
+				t.before = m
+			}
 			c.endManoeuvre(errSuperseded)
 		}
 	}

@@ -1520,3 +1520,15 @@ func TestCopterThatWasDisarmedBeforeItsClimbIsInHold(t *testing.T) {
 		}
 	})
 }
+
+// A goto that is refused has ended what was under way: the answer says so.
+func TestCopterThatRefusesAGotoIsToldWhatItEnded(t *testing.T) {
+	fly(t, simArduPilot, nil, func(f *flight) {
+		f.aloft()
+		f.accepted("/land", "{"+at(60, 0)+"}")
+		o := f.refused("/goto", `{"lat":0,"lon":0}`, 409, "refused")
+		if !strings.Contains(o["error"].(string), "; the land before it has ended; the vehicle is in GUIDED, armed") {
+			f.Errorf("%v", o)
+		}
+	})
+}

@@ -195,10 +195,7 @@ func (m *manoeuvre) height(s sighting) float64 {
 // notDone is the answer to a wait that is over before its manoeuvre. unseen, which
 // may be nil, is why nobody knows how far that is.
 func notDone(m *manoeuvre, waited time.Duration, unseen error) error {
-	what := m.request.mode.String()
-	if m.request.goTo {
-		what = "goto"
-	}
+	what := m.request.name()
 	if unseen != nil {
 		return refuse(codeNotDone, "%s was accepted; whether it is complete after %.3g s is not known, because %s", what, waited.Seconds(), unseen)
 	}

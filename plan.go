@@ -40,6 +40,14 @@ func (r request) equals(o request) bool {
 	return reflect.DeepEqual(r, o)
 }
 
+// name is what the request is in a sentence.
+func (r request) name() string {
+	if r.goTo {
+		return "goto"
+	}
+	return r.mode.String()
+}
+
 // disarms reports whether it only disarms.
 func (r request) disarms() bool { return !r.setMode && r.arm != nil && !*r.arm }
 
@@ -240,7 +248,7 @@ func (r request) plan(v vehicle) (plan, error) {
 		return r.planArming(v), nil
 	}
 	if r.arm != nil && !*r.arm && v.flying() {
-		return plan{}, refuse(codeRefused, "arm: not while flying; the mode was not set either")
+		return plan{}, refuse(codeRefused, "arm: not while flying; land first (the mode was not set either)")
 	}
 	p, err := r.planFlight(v)
 	if err != nil {

@@ -42,7 +42,7 @@ func (v vehicle) takeoffAMSL(altitude float64) (float64, error) {
 		return 0, refuse(codeRefused, "takeoff: the autopilot has no home position yet; wait for its GPS")
 	}
 	if amsl <= v.at.amsl {
-		return 0, refuse(codeRefused, "altitude: the vehicle is already %.1f m above home", v.at.amsl-home)
+		return 0, refuse(codeRefused, "altitude: the vehicle is already %.1f m above home; give more, or use goto", v.at.amsl-home)
 	}
 	return amsl, nil
 }

@@ -110,7 +110,7 @@ func (s *sources) noSticks() string {
 func (s *sources) rcInAdvice() string {
 	switch {
 	case s.version >= px4SourceOrder:
-		return "set it to 5 for a transmitter that comes first and POST input, or to 1 for a drone without a transmitter"
+		return "set it to 5 to let a transmitter come first and POST input act while it is off, or to 1 for a drone without a transmitter"
 	case s.rcIn == 0:
 		return "leave it for a drone with a transmitter, set it to 1 for one without"
 	}
