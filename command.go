@@ -301,3 +301,21 @@ func commandName(s *step) string {
 	}
 	return cmp.Or(commandNames[s.cmd], fmt.Sprintf("command %d", s.cmd))
 }
+
+// bell wakes all that wait for it.
+type bell struct{ rings chan struct{} }
+
+// wait returns a channel that is closed when the bell rings next.
+func (b *bell) wait() <-chan struct{} {
+	if b.rings == nil {
+		b.rings = make(chan struct{})
+	}
+	return b.rings
+}
+
+func (b *bell) ring() {
+	if b.rings != nil {
+		close(b.rings)
+		b.rings = nil
+	}
+}

@@ -47,24 +47,6 @@ type owner interface {
 	refusal(t *task, s *step, refused *commandError) error // with its reasons
 }
 
-// bell wakes all that wait for it.
-type bell struct{ rings chan struct{} }
-
-// wait returns a channel that is closed when the bell rings next.
-func (b *bell) wait() <-chan struct{} {
-	if b.rings == nil {
-		b.rings = make(chan struct{})
-	}
-	return b.rings
-}
-
-func (b *bell) ring() {
-	if b.rings != nil {
-		close(b.rings)
-		b.rings = nil
-	}
-}
-
 // answer is what an accepted command is told: the number of the last command
 // acknowledged, the mode it led to, and what is to be watched to its end.
 type answer struct {
