@@ -92,7 +92,7 @@ func TestPX4sPauseComesBackAsMeasured(t *testing.T) {
 func TestPX4MayShowPrearmHealthyBeforeItsFirstReport(t *testing.T) {
 	boots := 0
 	simFlight(t, simPX4, nil, func(b *simBoard) {
-		for range 210 {
+		for range 840 {
 			b.reboot(false)
 			time.Sleep(1500 * time.Millisecond)
 			m := b.ask(1).(*common.MessageSysStatus)
@@ -102,8 +102,8 @@ func TestPX4MayShowPrearmHealthyBeforeItsFirstReport(t *testing.T) {
 			}
 		}
 	})
-	if boots < 40 || boots > 80 {
-		t.Errorf("%d of 210 boots, want two in seven", boots)
+	if boots < 160 || boots > 320 {
+		t.Errorf("%d of 840 boots, want two in seven", boots)
 	}
 }
 
