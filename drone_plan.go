@@ -266,14 +266,14 @@ func (d *drone) refusal(t *task, s *step, refused *commandError) error {
 	return refusal(s, &e, reasons)
 }
 
-// unhealthy are the systems that may be why. The receiver is none where no transmitter
-// was ever heard.
+// unhealthy are the systems that may be the reason. The receiver is left out where no
+// transmitter was ever heard.
 func (d *drone) unhealthy() []string {
 	return slices.DeleteFunc(d.tel.health.unhealthy(), func(name string) bool { return name == "rc_receiver" && !d.sticks.src.heard })
 }
 
-// explained adds what the autopilot said around the takeover to the error of what that
-// has ended. It waits for it.
+// explained adds to the error of an interrupted command what the autopilot said from 1 s
+// before the takeover to 0.5 s after it. It unlocks mu while it waits for that.
 func (d *drone) explained(err error) error {
 	var e *commandError
 	if !errors.As(err, &e) || e.code != codeInterrupted || e.since.IsZero() {
