@@ -286,7 +286,7 @@ func (d *drone) hearHeartbeat(now time.Time) {
 	if !d.online {
 		d.online = true
 		if !b.armed { // it may be another one
-			clear(d.params.told)
+			d.forget()
 		}
 		slog.Info("vehicle online", "system", d.tel.id.system, "mode", d.machine.mode, "vehicle_mode", d.modeName())
 		d.handshake.begin()
@@ -358,11 +358,18 @@ func (d *drone) restarted(now time.Time) {
 	d.cmd.takeover("the autopilot has started again")
 	d.cmd.abandon(now, "the autopilot has started again")
 	d.restartSticks(now)
-	clear(d.params.told)
+	d.forget()
 	d.warned = nil
 	d.cmd.acks.restarted()
 	d.handshake.begin()
 	d.cmd.acks.request(idHeartbeat)
+}
+
+// forget forgets what a vehicle that may be another one, or has other firmware now, is
+// asked anew: its version counts as an old one until it is known.
+func (d *drone) forget() {
+	clear(d.params.told)
+	d.tel.id.version, d.sticks.src.version = 0, 0
 }
 
 // able reports why no command can be sent now.

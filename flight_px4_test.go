@@ -571,6 +571,24 @@ func TestPX4ThatRestartedHasItsFirstSourceOfSticksAnew(t *testing.T) {
 	})
 }
 
+// PX4 may start again with older firmware: until it has told its version, nobody's
+// sticks act by COM_RC_IN_MODE 5.
+func TestAVersionIsUnknownFromARestartOn(t *testing.T) {
+	fly(t, simPX4, nil, func(f *flight) {
+		f.sim.change(func() { f.sim.params[simStickSource] = 5 })
+		f.sim.reboot(false)
+		time.Sleep(10 * time.Second)
+		f.accepted("/mode", `{"mode":"altitude"}`)
+		f.fails(common.MAV_CMD_REQUEST_MESSAGE)
+		f.sim.reboot(false)
+		time.Sleep(10 * time.Second)
+		says(t, f.refused("/mode", `{"mode":"altitude"}`, 501, "unsupported"), "before PX4 1.17")
+		if v := f.status()["vehicle"].(object)["version"]; v != nil {
+			t.Errorf("its version is %v", v)
+		}
+	})
+}
+
 // A refused DO_SET_MODE that is repeated is acknowledged 0, 1, 0, 1: whichever of
 // the acks are lost, it is never accepted.
 func TestPX4RefusedModeIsNeverAcceptedWhicheverAcksAreLost(t *testing.T) {

@@ -233,7 +233,7 @@ func (s *sources) deafens() string {
 
 // restarted forgets what the autopilot has forgotten.
 func (s *sources) restarted(now time.Time) {
-	*s = sources{rcIn: s.rcIn, rcOverride: s.rcOverride, version: s.version, gcsFailsafe: s.gcsFailsafe, alone: s.alone}
+	*s = sources{rcIn: s.rcIn, rcOverride: s.rcOverride, gcsFailsafe: s.gcsFailsafe, alone: s.alone}
 	s.open(now)
 }
 
