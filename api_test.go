@@ -321,7 +321,7 @@ func TestEachRouteAnswersAsTheContractShows(t *testing.T) {
 		{"takeoff as a mode", simArduPilot, "", "POST", "/api/drone/mode", `{"mode":"takeoff"}`,
 			`{"status":"accepted","status_code":0,"command":22,"mode":"takeoff"}`},
 		{"land as a mode", simPX4, "hold", "POST", "/api/drone/mode", `{"mode":"land"}`,
-			`{"status":"accepted","status_code":0,"command":21,"mode":"land"}`},
+			`{"status":"accepted","status_code":0,"command":176,"mode":"land"}`},
 		{"sticks, for half a second if nothing else is said", simPX4, "position", "POST", "/api/drone/input", `{"roll":0.2}`,
 			`{"status":"OK","mode":"position","expires_in":0.5}`},
 		{"sticks with a timeout", simPX4, "altitude", "POST", "/api/drone/input", `{"pitch":-0.1,"timeout":1.25}`,
@@ -335,7 +335,7 @@ func TestEachRouteAnswersAsTheContractShows(t *testing.T) {
 		{"goto", simPX4, "hold", "POST", "/api/drone/goto", `{"lat":47.3980,"lon":8.5460,"altitude":20,"heading":90,"speed":5}`,
 			`{"status":"accepted","status_code":0,"command":192,"mode":"hold"}`},
 		{"land here", simPX4, "hold", "POST", "/api/drone/land", "",
-			`{"status":"accepted","status_code":0,"command":21,"mode":"land"}`},
+			`{"status":"accepted","status_code":0,"command":176,"mode":"land"}`},
 		{"land at a place: mode land through the transit", simPX4, "hold", "POST", "/api/drone/land", `{"lat":47.3980,"lon":8.5460}`,
 			`{"status":"accepted","status_code":0,"command":192,"mode":"land"}`},
 	}
@@ -965,7 +965,7 @@ func TestARefusalTellsWhatTheAutopilotSaid(t *testing.T) {
 }
 
 // Of the texts that come with an answer, those that explain it are told: warnings
-// and worse, and any pre-arm text, until 0.3 s after it.
+// and worse, and any pre-arm text, until 0.7 s after it and the reports that it waits for.
 func TestARefusalTellsOnlyTheTextsThatExplainIt(t *testing.T) {
 	texts := []struct {
 		after    time.Duration // from the answer
@@ -979,7 +979,7 @@ func TestARefusalTellsOnlyTheTextsThatExplainIt(t *testing.T) {
 		{0, common.MAV_SEVERITY_INFO, "PreArm: gyros", true},
 		{0, common.MAV_SEVERITY_DEBUG, "debug", false},
 		{650 * time.Millisecond, common.MAV_SEVERITY_ERROR, "late", true},
-		{750 * time.Millisecond, common.MAV_SEVERITY_ERROR, "too late", false},
+		{800 * time.Millisecond, common.MAV_SEVERITY_ERROR, "too late", false},
 	}
 	atStation(t, simArduPilot, func(st *station) {
 		st.sim.emit(1, 1, &common.MessageStatustext{Severity: common.MAV_SEVERITY_CRITICAL, Text: "before the command"})
@@ -1041,7 +1041,7 @@ func TestTheLogNeverSaysAcceptedOfWhatWasNot(t *testing.T) {
 		st.post("/api/drone/mode", `{"mode":"hold"}`).wantOK(st.T)
 		st.sim.change(func() { // a wish of the next goto
 			st.sim.onAck = func(ack *common.MessageCommandAck) []simAnswer {
-				if ack.Command == common.MAV_CMD_CONDITION_YAW {
+				if ack.Command == common.MAV_CMD_DO_CHANGE_SPEED {
 					return nil
 				}
 				return []simAnswer{{ack: ack}}
@@ -1049,7 +1049,7 @@ func TestTheLogNeverSaysAcceptedOfWhatWasNot(t *testing.T) {
 		})
 		st.post("/api/drone/goto", `{"altitude":90}`).wantOK(st.T)
 		st.dropAcks()
-		st.post("/api/drone/land", ``).want(st.T, 504, "no_ack")
+		st.post("/api/drone/goto", `{"altitude":80}`).want(st.T, 504, "no_ack")
 		log := told()
 		var wish bool
 		for line := range strings.Lines(log) {
@@ -1162,7 +1162,7 @@ func TestLandNeverWaitsBehindAnything(t *testing.T) {
 		go func() { first <- st.post("/api/drone/goto", postRoutes["/api/drone/goto"]) }()
 		time.Sleep(time.Second)
 		asked := time.Now()
-		st.post("/api/drone/land", ``).wantOK(st.T, `{"status":"accepted","status_code":0,"command":21,"mode":"land"}`)
+		st.post("/api/drone/land", ``).wantOK(st.T, `{"status":"accepted","status_code":0,"command":176,"mode":"land"}`)
 		if took := time.Since(asked); took > 500*time.Millisecond {
 			st.Errorf("land took %v", took)
 		}

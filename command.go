@@ -13,18 +13,13 @@ import (
 
 // Times of a command's copies (docs/design.md, "Commands").
 const (
-	firstRepeat = 150 * time.Millisecond // or one and a half round trips
+	copyEvery   = 300 * time.Millisecond // or one and a half round trips
 	giveUp      = 2 * time.Second        // after the first copy
 	lateAck     = time.Second            // after the last copy no ack of it comes any more
 	modeGap     = 20 * time.Millisecond  // between the answer of a mode change and the next one
 	modeUnknown = 500 * time.Millisecond // after its last copy, where neither ack nor report came
-	showWithin  = 500 * time.Millisecond // after the ack, until a report shows it; or two round trips
-	showEvery   = 50 * time.Millisecond  // between two requests for a report
+	showWithin  = time.Second            // after the ack, until a report shows it
 )
-
-// repeats are when the copies of a command go out, in first repeats after the
-// first copy: gaps of 1, 5/3, 7/3 and 10/3.
-var repeats = [...]float64{0, 1, 8. / 3, 5, 25. / 3}
 
 // acks matches COMMAND_ACKs with commands. An ack has no number: it names its
 // command, and that is all.
@@ -33,17 +28,10 @@ type acks struct {
 	tel  *telemetry
 
 	waiting map[common.MAV_CMD]*command
-	owed    map[common.MAV_CMD]owedAcks
-	trip    time.Duration // the round trip last measured
-	modeAt  time.Time     // not before it another mode change
-	mode    *step         // the mode change sent last, answered or superseded
-}
-
-// owedAcks counts the acks of a command that are still on their way. Until they
-// came or are lost, an ack of that number says nothing of the next command.
-type owedAcks struct {
-	n     int
-	until time.Time
+	late    map[common.MAV_CMD]time.Time // until then acks of an earlier command with that number may come
+	trip    time.Duration                // the round trip last measured
+	modeAt  time.Time                    // not before it another mode change
+	mode    *step                        // the mode change sent last, answered or superseded
 }
 
 // command is one MAVLink command with its copies and its answer.
@@ -51,7 +39,6 @@ type command struct {
 	step    *step
 	before  report // the last report when the first copy went out
 	reports int    // and how many there were
-	unsure  bool   // its acks may be an earlier command's: a report alone answers it
 
 	copies       int
 	sent         time.Time // the first
@@ -64,7 +51,7 @@ type command struct {
 func (c *command) acked() bool { return !c.ackedAt.IsZero() }
 
 func newAcks(l *link, tel *telemetry) *acks {
-	return &acks{link: l, tel: tel, waiting: make(map[common.MAV_CMD]*command), owed: make(map[common.MAV_CMD]owedAcks)}
+	return &acks{link: l, tel: tel, waiting: make(map[common.MAV_CMD]*command), late: make(map[common.MAV_CMD]time.Time)}
 }
 
 // byReport reports whether a report proves the command, whatever its acks are.
@@ -72,32 +59,21 @@ func (s *step) byReport() bool {
 	return s.cmd == common.MAV_CMD_DO_SET_MODE || s.cmd == common.MAV_CMD_COMPONENT_ARM_DISARM
 }
 
-// ackProves reports whether an ACCEPTED says that the vehicle does it. PX4's first
-// ack of a DO_SET_MODE is ACCEPTED whatever happens (docs/autopilots.md).
-func (s *step) ackProves(f firmware) bool {
-	return f != px4 || s.cmd != common.MAV_CMD_DO_SET_MODE
-}
-
-// freeAt is when the next command with this number may go out, so that its acks
-// are its own.
-func (a *acks) freeAt(cmd common.MAV_CMD) time.Time {
-	if o := a.owed[cmd]; o.n > 0 {
-		return o.until
-	}
-	return time.Time{}
-}
-
 // open begins to wait for the acks of a step.
 func (a *acks) open(s *step, before report, reports int) *command {
-	c := &command{step: s, before: before, reports: reports, unsure: time.Now().Before(a.freeAt(s.cmd)) && !s.byReport()}
+	c := &command{step: s, before: before, reports: reports}
 	a.waiting[s.cmd] = c
 	return c
 }
 
-// close ends the wait.
+// close ends the wait. Where the command was repeated or not answered, acks of it may
+// still come.
 func (a *acks) close(c *command) {
 	if a.waiting[c.step.cmd] == c {
 		delete(a.waiting, c.step.cmd)
+	}
+	if c.copies > 1 || !c.acked() && c.refusal == nil {
+		a.late[c.step.cmd] = c.last.Add(lateAck)
 	}
 }
 
@@ -122,11 +98,6 @@ func (a *acks) send(c *command) error {
 	}
 	c.last = now
 	c.copies++
-	o := a.owed[c.step.cmd]
-	if !now.Before(o.until) {
-		o.n = 0
-	}
-	a.owed[c.step.cmd] = owedAcks{o.n + 1, now.Add(lateAck)}
 	if c.step.to != nil {
 		a.modeAt, a.mode = now.Add(modeUnknown), c.step
 	}
@@ -139,14 +110,11 @@ func (a *acks) hear(cmd common.MAV_CMD, result uint8, reports int, now time.Time
 	if result == uint8(common.MAV_RESULT_IN_PROGRESS) { // the answer is still to come
 		return
 	}
-	if o := a.owed[cmd]; o.n > 0 {
-		a.owed[cmd] = owedAcks{o.n - 1, o.until}
-	}
 	if a.mode != nil && a.mode.cmd == cmd {
 		a.answered(a.mode)
 	}
 	c := a.waiting[cmd]
-	if c == nil || c.copies == 0 || now.Before(c.sent) || c.unsure {
+	if c == nil || c.copies == 0 || now.Before(c.sent) {
 		return
 	}
 	switch {
@@ -158,7 +126,7 @@ func (a *acks) hear(cmd common.MAV_CMD, result uint8, reports int, now time.Time
 		c.ackedAt, c.reportsAtAck = now, reports
 		trip := now.Sub(c.sent)
 		if c.copies > 1 { // the first copy may have been lost: it grows step by step
-			trip = min(trip, max(2*a.trip, firstRepeat))
+			trip = min(trip, max(2*a.trip, copyEvery))
 		}
 		a.trip = trip
 	}
@@ -171,7 +139,7 @@ func (a *acks) request(id uint32) error {
 }
 
 // restarted forgets what the autopilot has forgotten: it answers nothing of before.
-func (a *acks) restarted() { clear(a.owed) }
+func (a *acks) restarted() { clear(a.late) }
 
 // shown reports whether a report that came after the command went out shows what
 // it leads to. Where the vehicle showed that before, only a report that came after
@@ -189,19 +157,17 @@ func (c *command) shown(r report, reports int) bool {
 		o := s.to
 		over := o.atEnd(r) && c.before.custom != o.end
 		done, already = r.custom == o.number || over, c.before.custom == o.number
-		done = done && !r.ahead && (o.mode != ModeTakeoff || r.armed)
-	}
-	if c.unsure { // a report is all that there is
-		already = false
+		done = done && (s.byReport() || o.mode != ModeTakeoff || r.armed)
 	}
 	if already {
 		since = c.reportsAtAck
 	}
-	return done && reports > since && (c.acked() || !already)
+	return done && reports > since && (c.acked() || !already && c.step.byReport())
 }
 
 var (
 	errTimeout  = errors.New("nothing came in time")
+	errAway     = errors.New("the port was away when a step was due")
 	errStopping = refuse(codeOffline, "mavrest is shutting down")
 )
 

@@ -12,10 +12,12 @@ import (
 
 // Times of a plan (docs/design.md, rule 5 and "The newest command wins").
 const (
-	atOnce     = 10 * time.Millisecond  // a plan that goes out in it did not wait
-	reportWait = time.Second            // for the report before what nobody asked for at this moment
-	landWait   = 100 * time.Millisecond // the same before a landing that a client asked for
-	newerWait  = 2 * time.Second        // for the answer of the command that superseded this one
+	turnAtOnce = 10 * time.Millisecond   // a step that is due in it did not wait
+	reportWait = 1500 * time.Millisecond // for the report before a step
+	urgentWait = 100 * time.Millisecond  // the same where a client wants it for safety
+	urgentKept = 500 * time.Millisecond  // and where a number is kept
+	refusedFor = 50 * time.Millisecond   // or two round trips: a report may still show what an ack refused
+	newerWait  = 2 * time.Second         // for the answer of the command that superseded this one
 )
 
 // commander carries plans out, one at a time: sends their steps, waits until the
@@ -29,7 +31,9 @@ type commander struct {
 
 	tasks     []*task // in the order in which they came; the first one is under way
 	manoeuvre *manoeuvre
-	reports   int  // that were heard
+	reports   reports
+	client    bool // a client's command was accepted, and no takeover or disarming came since
+	away      bool // the port was when HEARTBEAT was requested last
 	bell      bell // rings when something came that one may wait for
 	stopped   bool // the program ends
 }
@@ -40,7 +44,6 @@ type owner interface {
 	ready(s *step) time.Time                               // when the sticks let a step go
 	readies(t *task) error                                 // before a plan is made, when it is its turn
 	prepare(t *task) error                                 // before the first step of a plan
-	sends(t *task, i int)                                  // right before step i
 	took(t *task, s *step)                                 // after a step that the vehicle took
 	closing(t *task, err error)                            // after a plan, accepted or not
 	onGround() bool                                        // the vehicle says that it is
@@ -102,13 +105,18 @@ func (c *commander) current() *task {
 	return c.tasks[0]
 }
 
-// doOwn carries out what no client asks for at this moment, unless one does. A
-// second leg continues its manoeuvre.
-func (c *commander) doOwn(p plan, r request, continues *manoeuvre) error {
-	if !c.idle() {
+// doOwn is the only way to the vehicle for what no client asks for at this moment. It
+// refuses while a command is under way, and after a takeover or a disarming until a client's
+// next command is accepted (rule 4). A second leg continues its manoeuvre. After the
+// program's end it may go on until then.
+func (c *commander) doOwn(p plan, r request, continues *manoeuvre, until time.Time) error {
+	switch {
+	case len(c.tasks) > 0:
 		return errSuperseded
+	case !c.client:
+		return refuse(codeInterrupted, "no client has the drone")
 	}
-	t := &task{by: c, request: r, leads: continues, planned: func() (plan, error) { return p, nil }}
+	t := &task{by: c, request: r, leads: continues, until: until, planned: func() (plan, error) { return p, nil }}
 	_, err := t.run()
 	return err
 }
@@ -142,6 +150,7 @@ func (t *task) supersedes(o *task) bool {
 // failsafe. A plan whose step is on the wire first learns what the vehicle does with
 // that step (rule 4).
 func (c *commander) takeover(why string) {
+	c.client = false
 	for _, t := range c.tasks {
 		t.end(interruption("%s", why))
 	}
@@ -150,6 +159,7 @@ func (c *commander) takeover(why string) {
 // disarmed ends plans that arm or need an armed vehicle. Our own disarming ends nothing:
 // what waits for it has its turn.
 func (c *commander) disarmed() {
+	c.client = false
 	if t := c.current(); t != nil && t.request.disarms() {
 		return
 	}
@@ -221,17 +231,14 @@ func (t *task) await(until time.Time, ok func() bool) error {
 // sleep waits for a time, unless the task ends before.
 func (t *task) sleep(until time.Time) error { return unlessLate(t.await(until, nil)) }
 
-// newReport waits for a report that comes from now on, and requests one.
-func (t *task) newReport(within time.Duration) error {
-	c, until := t.by, time.Now().Add(within)
-	for n := c.reports; ; {
-		c.acks.request(idHeartbeat)
-		next := time.Now().Add(max(showEvery, c.acks.trip))
-		err := t.await(sooner(next, until), func() bool { return c.reports != n })
-		if !errors.Is(err, errTimeout) || !time.Now().Before(until) {
-			return err
-		}
+// poll requests HEARTBEAT where it is due, and tells when it is due next. awaited says
+// that a command waits for a report.
+func (c *commander) poll(awaited bool, now time.Time) (next time.Time) {
+	if !now.Before(c.reports.due(awaited, c.acks.trip)) {
+		c.reports.asked = now
+		c.away = c.acks.request(idHeartbeat) != nil
 	}
+	return c.reports.due(awaited, c.acks.trip)
 }
 
 // run is a task from its arrival to its answer.
@@ -298,19 +305,8 @@ func (t *task) carryOut() (a answer, err error, finish func() error) {
 	}
 	for i := range t.plan.steps {
 		s := &t.plan.steps[i]
-		if err := t.approach(i); err != nil {
-			if isNoAck(err) && s.optional && t.accepted != 0 && t.doneWith(i) { // what was asked for is accepted
-				slog.Warn("a plan ends without its last steps", "error", err)
-				break
-			}
-			return answer{}, err, nil
-		}
-		c.owner.sends(t, i)
-		err := t.transact(s)
+		err := t.send(i)
 		refused := refusedWith(err)
-		if refused != nil && s.to != nil {
-			c.machine.refused(s.to)
-		}
 		if refused != nil && t.endedBy != nil { // the takeover is why
 			err, refused = t.unfollowed(s), nil
 		}
@@ -338,12 +334,37 @@ func (t *task) carryOut() (a answer, err error, finish func() error) {
 	return answer{t.accepted, c.machine.mode, t.leads}, nil, nil
 }
 
+// send waits until step i may go out, and sends it; again where the port was away then.
+func (t *task) send(i int) error {
+	s := &t.plan.steps[i]
+	for due := (time.Time{}); ; {
+		if err := t.approach(s); err != nil {
+			return err
+		}
+		if due.IsZero() {
+			due = time.Now()
+		}
+		if err := t.reportBefore(i, due); err != nil {
+			return err
+		}
+		// explains would allow what a disarmed vehicle fell back to, too.
+		if o := t.by.machine.order; i > 0 && s.arms() && o != nil && t.by.machine.last.custom != o.number {
+			return refuse(codeInterrupted, "arming was not sent: the vehicle left the mode that was set for it")
+		}
+		if err := t.transact(s); err != errAway {
+			return err
+		}
+		t.by.away = true
+	}
+}
+
 // took makes what a step leads to the mode, and the plan's goal its manoeuvre.
 func (t *task) took(s *step) {
 	c := t.by
 	t.accepted = uint16(s.cmd)
+	c.client = c.client || !t.came.IsZero() && !t.taken()
 	if s.to != nil {
-		c.machine.command(*s.to, time.Now())
+		c.machine.command(*s.to)
 		if t.request.setMode && s.to == t.plan.goal() {
 			c.replace(t)
 			t.leads = c.manoeuvre
@@ -353,16 +374,12 @@ func (t *task) took(s *step) {
 	c.owner.took(t, s)
 }
 
-// approach waits until step i may be sent: for the sticks, for the gap between
-// two mode changes, for the acks of an equal command and, where no client asked for
-// it at this very moment, for a report (rule 5).
-func (t *task) approach(i int) error {
-	c, s := t.by, &t.plan.steps[i]
-	lands := s.to != nil && s.to.mode == ModeLand && t.plan.second == nil // the landing, not the way to its place
-	if !lands {
-		if err := t.waitFree(s); err != nil {
-			return err
-		}
+// approach waits until a step is due: for the acks of an equal command, for the sticks and
+// for the gap between two mode changes.
+func (t *task) approach(s *step) error {
+	c := t.by
+	if err := t.waitFree(s); err != nil {
+		return err
 	}
 	for t.over() == nil {
 		at := c.owner.ready(s)
@@ -374,69 +391,67 @@ func (t *task) approach(i int) error {
 		}
 		c.pause(at)
 	}
-	asked := !t.came.IsZero() && i == 0 && time.Since(t.came) <= atOnce
-	if err := t.over(); err != nil || asked {
-		return err
-	}
-	if err := t.reportBefore(s); err != nil {
-		return err
-	}
-	t.replan(i)
-	// explains would allow what a disarmed vehicle fell back to, too.
-	if o := c.machine.order; i > 0 && s.arms() && o != nil && c.machine.last.custom != o.number {
-		return refuse(codeInterrupted, "arming was not sent: the vehicle left the mode that was set for it")
-	}
-	return nil
+	return t.over()
 }
 
-// reportBefore waits for a report before a step that no client asks for at
-// this moment (rule 5). A landing that a client asked for is sent in any case.
-func (t *task) reportBefore(s *step) error {
-	within := reportWait
-	if !t.came.IsZero() && t.request.setMode && t.request.mode == ModeLand {
-		within = landWait
+// reportBefore waits for the report that step i, which was due then, follows (rule 5). What
+// a client wants for safety goes out without one, where it was due at once.
+func (t *task) reportBefore(i int, due time.Time) error {
+	c, s := t.by, &t.plan.steps[i]
+	atOnce := i == 0 && due.Sub(t.came) <= turnAtOnce // and a client asked for it
+	since, back := due.Add(max(reportAgain, c.acks.trip)), due
+	if atOnce {
+		since = due.Add(-reportFresh)
 	}
-	err := t.newReport(within)
-	if errors.Is(err, errTimeout) && within == reportWait {
-		return refuse(codeNoAck, "the autopilot did not answer; %s was not sent", commandName(s))
+	for c.reports.asked = (time.Time{}); ; {
+		if err := t.over(); err != nil {
+			return err
+		}
+		now := time.Now()
+		if c.away {
+			since, back = now, now
+		}
+		if !c.away && !c.reports.keeps() && !c.reports.at.Before(since) {
+			return nil
+		}
+		next, until := c.poll(true, now), due.Add(reportWait)
+		if !now.Before(until) {
+			break
+		}
+		if atOnce && t.request.urgent() && !c.away {
+			until = back.Add(urgentWait)
+			if c.reports.keeps() {
+				until = due.Add(urgentKept)
+			}
+			if !now.Before(until) {
+				return nil
+			}
+		}
+		c.pause(sooner(next, until))
 	}
-	return unlessLate(err)
+	if c.away && t.sent == nil {
+		return refuse(codeOffline, "the port to the autopilot was down: %s was not sent", commandName(s))
+	}
+	return refuse(codeNoAck, "the autopilot did not answer; %s was not sent", commandName(s))
 }
 
 // waitFree waits until the acks of an earlier command with this number came or are
 // lost: they would answer this one.
 func (t *task) waitFree(s *step) error {
 	c := t.by
-	for !s.byReport() && time.Now().Before(c.acks.freeAt(s.cmd)) {
+	for !s.byReport() && time.Now().Before(c.acks.late[s.cmd]) {
 		if err := t.over(); err != nil {
 			return err
 		}
-		c.pause(c.acks.freeAt(s.cmd))
+		c.pause(c.acks.late[s.cmd])
 	}
 	return nil
-}
-
-// replan plans a way anew that waited for its sticks: the place or height that it keeps
-// is where the vehicle is now, not where it was when it was asked.
-func (t *task) replan(i int) {
-	if t.plan.steps[i].sticks != sticksStill || t.plan.target == nil {
-		return
-	}
-	if p, err := t.planned(); err == nil && len(p.steps) == len(t.plan.steps)-i {
-		copy(t.plan.steps[i:], p.steps)
-		t.plan.target = p.target
-	}
 }
 
 // failed is what follows a plan that ended before it was accepted. What it armed and
 // was refused or not answered then is disarmed on the ground, before the next task begins.
 func (t *task) failed(err error) {
 	c := t.by
-	for _, s := range t.plan.steps {
-		if s.to != nil {
-			c.machine.ended(s.to, isNoAck(err), time.Now())
-		}
-	}
 	if m := c.manoeuvre; m != nil && m.plan.goal() == t.plan.goal() { // the goto itself was accepted; forget its refused heading
 		m.plan.facing = math.NaN()
 	}
@@ -445,11 +460,7 @@ func (t *task) failed(err error) {
 	}
 	disarm := c.acks.tel.id.firmware().armDisarm(false)
 	t.request, t.plan.steps = request{arm: new(bool)}, append(t.plan.steps, disarm)
-	failed := t.approach(len(t.plan.steps) - 1)
-	if failed == nil && c.owner.onGround() {
-		failed = t.transact(&disarm)
-	}
-	if failed != nil {
+	if failed := t.send(len(t.plan.steps) - 1); failed != nil {
 		slog.Warn("what a failed command armed could not be disarmed", "error", failed)
 	}
 }
@@ -500,39 +511,26 @@ func (t *task) doneWith(i int) bool {
 // vehicle did not take it.
 func (t *task) transact(s *step) error {
 	c := t.by
-	x := c.acks.open(s, c.machine.last, c.reports)
+	x := c.acks.open(s, c.machine.last, c.reports.n)
 	defer func() { c.acks.close(x); t.onWire = false }()
-	gap := max(firstRepeat, c.acks.trip*3/2)
-	began := time.Now()
-	for i, factor := range repeats {
-		due := time.Duration(float64(gap) * factor)
-		if due >= giveUp || t.endedBy != nil || x.acked() {
-			break
-		}
+	c.reports.asked = time.Time{} // a report is waited for from now on
+	gap := max(copyEvery, c.acks.trip*3/2)
+	for due := time.Duration(0); due < giveUp && t.endedBy == nil && !x.acked(); due += gap {
 		if err := t.sendCopy(x); err != nil {
 			return err
 		}
-		if x.copies == 0 { // the port is away
-			if err := t.sendLate(x); err != nil {
-				return err
-			}
-			began = x.sent
+		if x.copies == 0 {
+			return errAway
 		}
-		end := giveUp
-		if i+1 < len(repeats) {
-			end = min(end, time.Duration(float64(gap)*repeats[i+1]))
-		}
-		if err := t.verdict(x, began.Add(end)); !errors.Is(err, errTimeout) {
+		if err := t.verdict(x, x.sent.Add(min(due+gap, giveUp))); !errors.Is(err, errTimeout) {
 			return err
 		}
 	}
 	switch {
 	case t.endedBy != nil: // a takeover, and the vehicle does not show what was sent
 		return t.unfollowed(s)
-	case x.acked() && s.ackProves(c.acks.tel.id.firmware()):
-		return nil
 	case x.acked():
-		return refuse(codeNoAck, "%s was acknowledged and did not show; read the status to see whether it happened", commandName(s))
+		return refuse(codeNoAck, "%s was acknowledged, but the vehicle never reported it; read the status to see whether it happened", commandName(s))
 	}
 	return refuse(codeNoAck, "%s was sent and never acknowledged; read the status to see whether it happened", commandName(s))
 }
@@ -550,7 +548,7 @@ func (t *task) sendCopy(x *command) error {
 	if err := t.over(); err != nil {
 		return err
 	}
-	if x.copies > 0 && s.arms() && c.machine.last.armed {
+	if x.copies > 0 && (c.reports.keeps() || s.arms() && c.machine.last.armed) {
 		return nil
 	}
 	if err := c.acks.send(x); err != nil {
@@ -559,7 +557,7 @@ func (t *task) sendCopy(x *command) error {
 	t.onWire, t.sent = true, s
 	t.armed = t.armed || s.arms() && !c.machine.last.armed
 	if s.to != nil {
-		c.machine.claim(s.to)
+		c.machine.claim(s.to, time.Now())
 		if m := c.manoeuvre; m != t.leads { // whatever becomes of the step
 			if m != nil && !m.finished() {
 				t.before = m
@@ -570,78 +568,56 @@ func (t *task) sendCopy(x *command) error {
 	return nil
 }
 
-// sendLate sends the first copy of a command for which the port was away, as soon as
-// it is back. Nobody asks for it at that moment.
-func (t *task) sendLate(x *command) error {
-	c := t.by
-	down := refuse(codeOffline, "the port to the autopilot was down: %s was not sent", commandName(x.step))
-	for until := time.Now().Add(giveUp); c.acks.request(idHeartbeat) != nil; {
-		if !time.Now().Before(until) {
-			return down
-		}
-		if err := t.sleep(time.Now().Add(showEvery)); err != nil {
-			return err
-		}
-	}
-	if err := t.reportBefore(x.step); err != nil {
-		return err
-	}
-	x.before, x.reports = c.machine.last, c.reports
-	if err := t.sendCopy(x); err != nil || x.copies > 0 {
-		return err
-	}
-	return down
-}
-
-// verdict waits for what answers a command: a refusal, or a report that shows it, and
-// where a report alone proves nothing, an ack too. What was acknowledged, or sent before a
-// takeover, has showWithin to show; after that transact says what it means.
+// verdict waits for what answers a command: a refusal, a report that shows it, or the ack
+// where that alone proves it. What was acknowledged, or sent before a takeover, has
+// showWithin to show; after that transact says what it means.
 func (t *task) verdict(x *command, until time.Time) error {
 	c := t.by
-	var requested time.Time
 	for {
 		if err := t.over(); err != nil {
 			return err
 		}
-		settle := max(showWithin, 2*c.acks.trip)
-		switch shown := x.shown(c.machine.last, c.reports); {
-		case shown && (x.step.byReport() || x.unsure || x.acked() || t.came.IsZero()):
+		switch {
+		case x.shown(c.machine.last, c.reports.n):
 			c.acks.answered(x.step)
 			return nil
 		case x.refusal != nil:
 			return t.refused(x)
 		case x.acked():
-			until = x.ackedAt.Add(settle)
+			until = x.ackedAt.Add(showWithin)
 		case t.endedBy != nil: // by a takeover: nothing is repeated
-			until = x.last.Add(settle)
+			until = x.last.Add(showWithin)
 		}
 		now, next := time.Now(), until
 		if !now.Before(until) {
 			return errTimeout
 		}
-		if x.acked() || x.step.byReport() || x.unsure {
-			if !now.Before(requested.Add(showEvery)) || x.ackedAt.After(requested) {
-				c.acks.request(idHeartbeat)
-				requested = now
+		if x.acked() || x.step.byReport() {
+			if x.ackedAt.After(c.reports.asked) { // at once
+				c.reports.asked = time.Time{}
 			}
-			next = sooner(until, requested.Add(showEvery))
+			next = sooner(until, c.poll(true, now))
 		}
 		c.pause(next)
 	}
 }
 
-// refused is a refusal among the acks of a command. It is the answer, unless the
-// next report shows what was asked for: then it was an earlier command's, or
+// refused is a refusal among the acks of a command. It is the answer, unless a report
+// in the next moment shows what was asked for: then it was an earlier command's, or
 // another copy was accepted.
 func (t *task) refused(x *command) error {
 	c := t.by
-	if x.step.byReport() {
-		if err := unlessLate(t.newReport(max(showEvery, 2*c.acks.trip))); err != nil {
+	for until := time.Now().Add(max(refusedFor, 2*c.acks.trip)); x.step.byReport() && time.Now().Before(until); {
+		if err := t.over(); err != nil {
 			return err
 		}
-		if x.shown(c.machine.last, c.reports) {
+		if x.shown(c.machine.last, c.reports.n) {
 			return nil
 		}
+		c.pause(sooner(c.poll(true, time.Now()), until))
+	}
+	if x.step.to != nil {
+		c.machine.refused(x.step.to)
 	}
 	return refusal(x.step, &commandError{code: codeRefused, answered: true, command: uint16(x.step.cmd), result: *x.refusal, since: x.sent}, "")
 }

@@ -41,17 +41,11 @@ type drone struct {
 	handshake handshake
 	wg        sync.WaitGroup // the goroutines of run
 
-	online    bool
-	reported  time.Time // when the last report came
-	inBeat    uint32    // the custom mode of the last HEARTBEAT
-	current   uint32    // and of PX4's last CURRENT_MODE
-	currentAt time.Time
-
-	spedUp  bool      // a goto from here had a speed of its own, and it stands
+	online  bool
 	checked time.Time // since when the last report of PX4's checks was asked for
 	warned  []string  // the warnings that were told
-	// When a report, the target and NAV_DLL_ACT were requested last.
-	polled, targetAsked, stationAsked time.Time
+	// When the target and NAV_DLL_ACT were requested last.
+	targetAsked, stationAsked time.Time
 }
 
 // newDrone makes the drone that device leads to; only is its system id, 0 for
@@ -102,9 +96,14 @@ func (d *drone) farewell() {
 	if d.sticks.phase == stickOff || !d.online {
 		return
 	}
-	f := d.facts(time.Now())
+	f, until := d.facts(time.Now()), time.Now().Add(farewellFor)
 	if f.firmware.ardupilot() && f.flight == aloft && d.sticks.flies(f) && !d.sticks.taken() {
-		d.leaveHovering(f)
+		for len(d.cmd.tasks) > 0 && time.Now().Before(until) { // they have been told to end
+			d.cmd.pause(until)
+		}
+		if err := d.hover(until); err != nil {
+			slog.Warn("stopping in the air after sticks: nothing was commanded", "why", err)
+		}
 	}
 	if d.sticks.phase != stickOff { // a pilot may have taken them meanwhile
 		d.leaveSticks(d.facts(time.Now()))
@@ -117,17 +116,12 @@ func (d *drone) tick(now time.Time) time.Time {
 	defer d.mu.Unlock()
 	next := now.Add(offlineAfter)
 	if d.online {
-		if silent := d.reported.Add(offlineAfter); now.Before(silent) {
+		if silent := d.cmd.reports.alive.Add(offlineAfter); now.Before(silent) {
 			next = sooner(next, silent)
 		} else {
 			d.lose()
 		}
 	}
-	if d.machine.tick(now) {
-		d.takeover("the vehicle did not follow within 5 s: it is in " + d.modeName())
-		d.tell("the vehicle is not in the mode that was commanded last: it is in " + d.modeName())
-	}
-	next = sooner(next, d.machine.follow)
 	next = sooner(next, d.tel.texts.flush(now, chunkWait))
 	next = sooner(next, d.watch(now))
 	next = sooner(next, d.sticks.tick(d.facts(now)))
@@ -159,15 +153,11 @@ func (d *drone) poll(now time.Time) (next time.Time) {
 		d.params.request("NAV_DLL_ACT")
 		d.stationAsked = now
 	}
-	switch live := d.handshake.promised && now.Sub(d.handshake.live) < liveAfter; {
-	case d.behind(now):
-		due(&d.polled, behindEvery, idHeartbeat)
-	case !live && (d.tel.beat.armed || !d.cmd.idle()):
-		due(&d.polled, pollEvery, idHeartbeat)
-	case now.Sub(d.handshake.beat) >= liveAfter:
-		due(&d.polled, liveAfter/3, idHeartbeat)
+	late := !now.Before(d.cmd.reports.due(false, d.cmd.acks.trip))
+	if late && d.firmware().ardupilot() { // its own HEARTBEAT has stopped, or was slowed
+		d.handshake.live = now.Add(-liveLost)
 	}
-	return sooner(next, now.Add(liveAfter/3))
+	return sooner(next, d.cmd.poll(false, now))
 }
 
 // speakAsStation has a ground station's heartbeat go out while PX4's NAV_DLL_ACT is 0: PX4
@@ -181,7 +171,6 @@ func (d *drone) speakAsStation() {
 // lose says that the vehicle is offline.
 func (d *drone) lose() {
 	d.online = false
-	d.machine.lose()
 	d.handshake.lose()
 	d.sticks.lost(d.facts(time.Now()))
 	d.cmd.bell.ring()
@@ -227,10 +216,13 @@ func (d *drone) take(m message.Message, now time.Time) {
 		d.hearHeartbeat(now)
 	case *common.MessageCurrentMode:
 		d.handshake.live = now
-		d.hearCurrentMode(m, now)
+		if d.cmd.reports.hearMode(m.CustomMode, now) {
+			d.cmd.poll(false, now)
+			d.clock.poke() // it is requested again until it shows
+		}
 	case *common.MessageCommandAck:
 		if d.link.addressed(m.TargetSystem, m.TargetComponent) {
-			d.cmd.acks.hear(m.Command, uint8(m.Result), d.cmd.reports, now)
+			d.cmd.acks.hear(m.Command, uint8(m.Result), d.cmd.reports.n, now)
 		}
 	case *common.MessageParamValue:
 		d.hearParam(m)
@@ -261,28 +253,16 @@ func (d *drone) identify() {
 	}
 }
 
+// hearHeartbeat judges the reports that a HEARTBEAT makes.
 func (d *drone) hearHeartbeat(now time.Time) {
 	b := &d.tel.beat
 	d.identify()
-	d.inBeat = b.custom
-	if d.behind(now) { // only its armed bit counts: its mode is the older one
-		b.custom = d.machine.last.custom
+	for _, shown := range d.cmd.reports.hearHeartbeat(shownMode{b.custom, b.armed, b.failsafe}, d.cmd.acks.trip, now) {
+		b.custom, b.armed, b.failsafe = shown.custom, shown.armed, shown.failsafe
+		d.judge(now)
 	}
-	failing := d.machine.last.failsafe
-	disarms := d.machine.last.armed && !b.armed
-	if disarms {
-		d.cmd.disarmed()
-	}
-	if taken := d.judge(now); b.failsafe && !failing && b.armed && !taken {
-		d.cmd.takeover("a failsafe is active: the vehicle is in " + d.modeName())
-	}
-	if disarms {
-		if d.machine.mode == ModeTakeoff { // it has ended
-			d.machine.abandon()
-		}
-		d.sticks.disarmed(d.facts(now))
-		d.act()
-	}
+	last := d.cmd.reports.last
+	b.custom, b.armed, b.failsafe = last.custom, last.armed, last.failsafe
 	if !d.online {
 		d.online = true
 		if !b.armed { // it may be another one
@@ -293,36 +273,14 @@ func (d *drone) hearHeartbeat(now time.Time) {
 	}
 }
 
-// hearCurrentMode takes PX4's live report of its mode, which has no armed bit. A
-// new mode is judged at once in the air; elsewhere together with the HEARTBEAT that
-// is requested then, because PX4 leaves LAND in the instant of disarming.
-func (d *drone) hearCurrentMode(m *common.MessageCurrentMode, now time.Time) {
-	if d.sticks.hearMode(d.facts(now), m.CustomMode, m.IntendedCustomMode) {
-		d.tel.beat.custom = m.CustomMode
-		d.machine.undone(d.report(now))
+// judge has the mode machine take a report.
+func (d *drone) judge(now time.Time) {
+	b, before, mode, first := &d.tel.beat, d.machine.last, d.machine.mode, d.machine.contact == contactNone
+	disarms := before.armed && !b.armed
+	if disarms {
+		d.cmd.disarmed()
 	}
-	d.act()
-	if !d.online {
-		return
-	}
-	d.current, d.currentAt = m.CustomMode, now
-	if d.behind(now) {
-		d.cmd.acks.request(idHeartbeat)
-		d.clock.poke() // and again until it is not
-		if !d.tel.stands(now).inAir() {
-			return
-		}
-	}
-	d.tel.beat.custom = d.current
-	d.judge(now)
-}
-
-// judge has the mode machine take the report that the vehicle just made.
-func (d *drone) judge(now time.Time) (taken bool) {
-	mode, first := d.machine.mode, d.machine.contact == contactNone
-	d.reported = now
-	d.cmd.reports++
-	taken = d.machine.report(d.report(now), now)
+	taken := d.machine.report(d.report(now), now)
 	switch {
 	case taken && first:
 		d.takeover("it was armed when it was first heard")
@@ -331,10 +289,16 @@ func (d *drone) judge(now time.Time) (taken bool) {
 	case d.machine.mode != mode:
 		d.logMode("the vehicle reports it")
 	}
-	if d.tel.beat.custom != entered[d.firmware()][ModeHold] {
-		d.spedUp = false // entering GUIDED anew resets it
+	if b.failsafe && !before.failsafe && b.armed && !taken {
+		d.cmd.takeover("a failsafe is active: the vehicle is in " + d.modeName())
 	}
-	return taken
+	if disarms {
+		if d.machine.mode == ModeTakeoff { // it has ended
+			d.machine.abandon()
+		}
+		d.sticks.disarmed(d.facts(now))
+		d.act()
+	}
 }
 
 // takeover is what follows a report that no command of ours explains: a pilot, a
@@ -354,6 +318,7 @@ func (d *drone) takeover(why string) {
 func (d *drone) restarted(now time.Time) {
 	slog.Warn("the autopilot has started again")
 	d.machine.restart()
+	d.cmd.reports.restart()
 	d.tel.restart()
 	d.cmd.takeover("the autopilot has started again")
 	d.cmd.abandon(now, "the autopilot has started again")
@@ -467,17 +432,11 @@ func (d *drone) modeName() string {
 func (d *drone) report(now time.Time) report {
 	b, f := &d.tel.beat, d.firmware()
 	mode, _ := f.reported(b.custom)
-	r := report{custom: b.custom, mode: mode, armed: b.armed, failsafe: b.failsafe, amsl: math.NaN(), streamed: d.sticks.phase != stickOff && f == px4, ahead: d.behind(now)}
+	r := report{custom: b.custom, mode: mode, armed: b.armed, failsafe: b.failsafe, amsl: math.NaN(), streamed: d.sticks.phase != stickOff && f == px4}
 	if d.tel.position.within(silentAfter, now) { // also a while ago: a climb goes up
 		r.amsl = d.tel.position.amsl
 	}
 	return r
-}
-
-// behind reports whether the last HEARTBEAT shows an older mode than CURRENT_MODE. A
-// HEARTBEAT long after the last CURRENT_MODE is newer: a CURRENT_MODE was lost.
-func (d *drone) behind(now time.Time) bool {
-	return d.firmware() == px4 && d.inBeat != d.current && now.Sub(d.currentAt) < aheadFor
 }
 
 // vehicle is what a plan needs. A position that is not fresh is none: what keeps a
@@ -486,11 +445,9 @@ func (d *drone) vehicle(now time.Time) vehicle {
 	n, f := math.NaN(), d.facts(now)
 	t, p := &d.tel, d.tel.position
 	v := vehicle{
-		firmware: f.firmware, custom: d.machine.number(), armed: t.beat.armed, landed: t.stands(now), failsafe: t.beat.failsafe,
+		firmware: f.firmware, custom: d.machine.last.custom, armed: t.beat.armed, landed: t.stands(now), failsafe: t.beat.failsafe,
 		at: place{n, n, n, n}, heading: n, homeAMSL: t.home.amsl,
-		guidedMode: d.params.told["Q_GUIDED_MODE"], cruise: d.params.cruise(), spedUp: d.spedUp,
-		stream: d.sticks.stream(f), vtol: common.MAV_VTOL_STATE(t.id.vtol),
-		toHold: d.machine.claimed(now, func(to *order) bool { return to.number == entered[f.firmware][ModeHold] }) >= 0,
+		guidedMode: d.params.told["Q_GUIDED_MODE"], cruise: d.params.cruise(), vtol: common.MAV_VTOL_STATE(t.id.vtol),
 	}
 	if p.within(freshFor, now) {
 		v.at, v.heading = place{p.lat, p.lon, p.relative, p.amsl}, p.heading

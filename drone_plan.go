@@ -18,20 +18,67 @@ const (
 
 // ready is when the sticks let a step go.
 func (d *drone) ready(s *step) time.Time {
-	return d.sticks.ready(s.sticks, d.facts(time.Now()), s.arms())
+	return d.sticks.ready(s.streamed, d.facts(time.Now()), s.arms())
+}
+
+// readies is what comes before a plan is made: on PX4 the sticks come to rest, and home is
+// asked for. It unlocks mu while it waits.
+func (d *drone) readies(t *task) error {
+	if d.firmware() != px4 || !t.request.setMode {
+		return nil
+	}
+	if err := d.restSticks(t); err != nil {
+		return err
+	}
+	if t.request.mode != ModeTakeoff && t.request.altitude == nil {
+		return nil
+	}
+	return d.askHome(t)
+}
+
+// restSticks centres our sticks before PX4 leaves a stick mode, or enters one with sticks
+// that were left off centre, and waits until they have been still for stickStill: PX4 takes
+// sticks that move for a pilot's. In the air it waits in POSCTL, or without a position in
+// ALTCTL, where the drone stops (docs/design.md, "Leaving on PX4").
+func (d *drone) restSticks(t *task) error {
+	f := d.facts(time.Now())
+	if !d.sticks.mustRest(f, t.request.entersSticks()) {
+		return nil
+	}
+	d.sticks.leave(f)
+	d.act()
+	if through := d.stickModeAtRest(); f.flight == aloft && f.custom != through.to.number {
+		t.plan.steps = []step{through}
+		switch err := t.send(0); {
+		case err == nil:
+			t.accepted = uint16(through.cmd)
+			d.machine.command(*through.to)
+		case !t.fails(err):
+			return err
+		}
+		d.sticks.leave(d.facts(time.Now()))
+		d.act()
+	}
+	return t.sleep(d.sticks.moved.Add(stickStill))
+}
+
+// stickModeAtRest enters the stick mode of PX4 in which a drone with centred sticks stops;
+// without a position it drifts.
+func (d *drone) stickModeAtRest() step {
+	if d.tel.position.within(freshFor, time.Now()) {
+		return px4.enter(ModePosition)
+	}
+	return px4.enter(ModeAltitude)
 }
 
 // homeWait is how long HOME_POSITION is waited for.
 const homeWait = 1500 * time.Millisecond
 
-// readies requests HOME_POSITION for a plan that needs home's height, and waits for it:
+// askHome requests HOME_POSITION for a plan that needs home's height, and waits for it:
 // another program may have moved home, or switched its stream off, and PX4 is told metres
 // above the sea. Without an answer home is unknown.
-func (d *drone) readies(t *task) error {
-	r, asked := t.request, time.Now()
-	if d.firmware() != px4 || !r.setMode || r.mode != ModeTakeoff && r.altitude == nil {
-		return nil
-	}
+func (d *drone) askHome(t *task) error {
+	asked := time.Now()
 	came := func() bool { return d.tel.home.at.After(asked) }
 	for until := asked.Add(homeWait); !came(); {
 		now := time.Now()
@@ -52,7 +99,7 @@ func (d *drone) readies(t *task) error {
 // parameters say, and the sticks where the plan wants them.
 func (d *drone) prepare(t *task) error {
 	sticks, arms := &d.sticks, t.request.arms()
-	present, _ := d.firmware().reported(d.machine.number())
+	present, _ := d.firmware().reported(d.machine.last.custom)
 	runs := arms && !t.request.setMode && present.flownBySticks()
 	// ArduPilot without a receiver arms only while sticks are streamed.
 	alone := arms && d.firmware().ardupilot() && !d.tel.beat.armed
@@ -72,9 +119,6 @@ func (d *drone) prepare(t *task) error {
 			return refuse(codeUnsupported, "mode: nobody would have the sticks: %s", why)
 		}
 		sticks.enter(f)
-		if first := t.plan.steps[0]; first.optional { // centring them may take PX4 there
-			d.machine.claim(first.to)
-		}
 	case runs:
 		sticks.run(f)
 	case t.request.setMode:
@@ -91,20 +135,8 @@ func (d *drone) prepare(t *task) error {
 	return nil
 }
 
-// sends is what goes right before a step.
-func (d *drone) sends(t *task, i int) {
-	if t.plan.steps[i].cmd == common.MAV_CMD_DO_CHANGE_SPEED {
-		d.spedUp = true // acknowledged or not
-	}
-}
-
 // took notes what changes, beside the mode, with a step that the vehicle took.
-func (d *drone) took(t *task, s *step) {
-	if s.cmd == common.MAV_CMD_DO_CHANGE_SPEED {
-		d.spedUp = s.p[1] != float32(d.params.cruise()) // the default
-	}
-	d.changes.Add(1)
-}
+func (d *drone) took(t *task, s *step) { d.changes.Add(1) }
 
 // onGround reports whether the vehicle says that it is on the ground.
 func (d *drone) onGround() bool { return d.tel.stands(time.Now()) == onGround }
@@ -154,67 +186,43 @@ func (d *drone) landThere(m *manoeuvre) {
 	if d.cmd.manoeuvre != m || m.finished() {
 		return
 	}
-	if err := d.cmd.doOwn(plan{steps: []step{*m.plan.second}}, m.request, m); err != nil {
+	if err := d.cmd.doOwn(plan{steps: []step{*m.plan.second}}, m.request, m, time.Time{}); err != nil {
 		slog.Warn("the landing at the place was not acknowledged; trying again", "error", err)
 	}
 }
 
-// holdForSilent leaves a hold for a client that fell silent; where that is
-// refused, a landing. Neither is owed any more once a pilot, a client or a
+// holdForSilent leaves a hold for a client that fell silent, unless a pilot, a client or a
 // disarming came first.
 func (d *drone) holdForSilent() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	r := request{setMode: true, mode: ModeHold}
-	for d.sticks.owes(d.facts(time.Now())) {
-		p, err := r.plan(d.vehicle(time.Now()))
-		if err == nil {
-			err = d.cmd.doOwn(p, r, nil)
-		}
-		switch {
-		case err == nil:
-			slog.Info("mavrest holds for a silent client", "mode", r.mode)
-			return
-		case r.mode == ModeHold && (code(err) == codeRefused || code(err) == codeUnsupported):
-			slog.Warn("a hold for a silent client was refused: landing", "error", err)
-			r = request{setMode: true, mode: ModeLand}
-		default:
-			slog.Warn("no hold for a silent client", "error", err)
-			return
-		}
+	if !d.sticks.owes(d.facts(time.Now())) {
+		return
+	}
+	if err := d.hover(time.Time{}); err != nil {
+		slog.Warn("no hold for a silent client", "error", err)
 	}
 }
 
-// leaveHovering sets a mode that hovers or lands without sticks, when the program
-// ends after sticks in the air (docs/design.md, "SIGTERM in the air"), unless a pilot
-// has the vehicle. Nobody asked for that at this moment, so a report is waited for
-// before (rule 5).
-func (d *drone) leaveHovering(f stickFacts) {
-	within := max(farewellFor/2, 3*f.trip)
-	t := &task{by: d.cmd, until: f.now.Add(within + farewellFor/2)}
-	d.cmd.tasks = append(d.cmd.tasks, t) // a takeover ends it
-	if err := t.newReport(within); err != nil {
-		slog.Warn("stopping in the air after sticks: nothing was commanded", "why", err)
-		return
-	}
-	r := request{setMode: true, mode: ModeHold}
-	if f.firmware == quadPlane && d.params.told["Q_GUIDED_MODE"] != 1 {
-		r.mode = ModeLand
-	}
-	ask := func(s *step) (refused bool) {
-		err, answer := t.transact(s), "accepted"
-		if err != nil {
-			answer = err.Error()
+// hover commands a hold for a client that is gone and, where that is refused, a landing.
+// It may go on until then, though the program ends. It unlocks mu while it waits.
+func (d *drone) hover(until time.Time) (err error) {
+	for _, mode := range []Mode{ModeHold, ModeLand} {
+		r := request{setMode: true, mode: mode}
+		p, err := r.plan(d.vehicle(time.Now()))
+		if err == nil {
+			err = d.cmd.doOwn(p, r, nil, until)
 		}
-		slog.Warn("stopping in the air after sticks", "asked_for", commandName(s), "answer", answer)
-		return refusedWith(err) != nil
-	}
-	p, err := r.plan(d.vehicle(time.Now()))
-	if err == nil && ask(&p.steps[len(p.steps)-1]) && r.mode == ModeHold { // it has no position
-		if land, err := f.firmware.land(); err == nil {
-			ask(&land)
+		if err == nil {
+			slog.Info("mavrest leaves the drone without its client", "mode", mode)
+			return nil
 		}
+		if code(err) != codeRefused && code(err) != codeUnsupported {
+			return err
+		}
+		slog.Warn("refused for a client that is gone", "mode", mode, "error", err)
 	}
+	return err
 }
 
 // Times of the texts that belong to an answer (docs/design.md, "Reasons").

@@ -43,7 +43,10 @@ func (d *drone) act() stickActs {
 		}
 	}
 	if acts.send && d.sticks.phase != stickOff {
-		o := d.outgoing(d.sticks.axes)
+		if !d.cmd.reports.keeps() { // they move only while the mode is known
+			d.sticks.sent = d.sticks.axes
+		}
+		o := d.outgoing(d.sticks.sent)
 		d.link.move(&o)
 	}
 	if d.sticks.phase == stickOff {

@@ -44,7 +44,7 @@ type fuzzed struct {
 	foreign map[uint32]time.Time // modes that the vehicle came into, and nothing here explains
 	heard   minimal.MessageHeartbeat
 
-	currentAt time.Time       // when PX4's last CURRENT_MODE came
+	reports   reports         // of what was heard
 	windows   []fuzzReport    // reports that nothing explains
 	disarms   []fuzzReport    // reports that it was disarmed
 	disarming int             // disarmings that wait for their answers
@@ -162,26 +162,26 @@ func (z *fuzzed) name(custom uint32) string {
 
 // hears stands behind the drone's own ear.
 func (z *fuzzed) hears(h heard) {
-	mode, vehicle := z.link.mode()
-	var b *minimal.MessageHeartbeat
+	z.link.mu.Lock()
+	trip := z.link.cmd.acks.trip
+	z.link.mu.Unlock()
 	switch m := h.msg.(type) {
-	case *minimal.MessageHeartbeat:
-		copied := *m
-		b = &copied
-		if time.Since(z.currentAt) < aheadFor && vehicle != z.name(b.CustomMode) { // an older mode
-			b.CustomMode = z.heard.CustomMode
-		}
 	case *common.MessageCurrentMode:
-		z.currentAt = time.Now()
-		if vehicle != z.name(m.CustomMode) { // judged together with a HEARTBEAT
-			return
+		z.reports.hearMode(m.CustomMode, h.at)
+	case *minimal.MessageHeartbeat:
+		armed := m.BaseMode&minimal.MAV_MODE_FLAG_SAFETY_ARMED != 0
+		list := z.reports.hearHeartbeat(shownMode{custom: m.CustomMode, armed: armed}, trip, h.at)
+		for i, shown := range list {
+			b := *m
+			b.CustomMode = shown.custom
+			z.hearsReport(h, &b, i == len(list)-1)
 		}
-		copied := z.heard
-		b = &copied
-		b.CustomMode = m.CustomMode
-	default:
-		return
 	}
+}
+
+// hearsReport takes one of the reports that a HEARTBEAT makes; last says that the drone shows it.
+func (z *fuzzed) hearsReport(h heard, b *minimal.MessageHeartbeat, last bool) {
+	mode, vehicle := z.link.mode()
 	record := z.sim.received()
 	z.mu.Lock()
 	defer z.mu.Unlock()
@@ -195,7 +195,7 @@ func (z *fuzzed) hears(h heard) {
 	if wasArmed && !armed && !(z.disarming > 0 && z.newer) {
 		z.disarms = append(z.disarms, fuzzReport{at: h.at})
 	}
-	if vehicle != z.name(b.CustomMode) {
+	if last && vehicle != z.name(b.CustomMode) {
 		z.fault("heard %s, and vehicle_mode is %s", z.name(b.CustomMode), vehicle)
 	}
 	at, ok := z.foreign[b.CustomMode]
@@ -219,7 +219,7 @@ func (z *fuzzed) hears(h heard) {
 			}
 		}
 		z.windows = append(z.windows, fuzzReport{custom: b.CustomMode, at: h.at})
-		if want, _ := z.firmware.reported(b.CustomMode); mode != want {
+		if want, _ := z.firmware.reported(b.CustomMode); last && mode != want {
 			z.fault("after the report of %s the mode is %v", vehicle, mode)
 		}
 	}
@@ -516,6 +516,8 @@ func flyBytes(t *testing.T, setup byte, acts []byte) {
 			z.flight = f
 			z.heard = *f.sim.message(0).(*minimal.MessageHeartbeat)
 			z.heard.BaseMode, _ = f.sim.brain.state()
+			z.reports = f.link.cmd.reports
+			z.reports.kept = slices.Clone(z.reports.kept)
 			z.shown = []fuzzReport{{custom: f.sim.mode, at: z.began}}
 			f.sim.onMode = z.enters
 			z.aloft.Store(true)

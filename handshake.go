@@ -13,16 +13,12 @@ import (
 // Times of the handshake and of what is requested later (docs/design.md, "The mode
 // machine").
 const (
-	handshakeAgain = 5 * time.Second         // after one that was not answered
-	forgetful      = 5 * time.Second         // without an attitude: the autopilot has forgotten the streams
-	liveLost       = time.Second             // without a live report, which comes twice a second by itself: it is asked for again
-	liveAfter      = 1500 * time.Millisecond // without a live report, the vehicle has forgotten that too
-	aheadFor       = 100 * time.Millisecond  // CURRENT_MODE is ahead of HEARTBEAT by 15 ms
-	liveGap        = 500 * time.Millisecond  // between two HEARTBEATs that are live
-	behindEvery    = 10 * time.Millisecond   // for a HEARTBEAT that shows what CURRENT_MODE did
-	pollEvery      = 100 * time.Millisecond  // for a report, where none is live
-	targetEvery    = time.Second             // for a target; and with a stick stream, to hear that it is heard
-	askWait        = 150 * time.Millisecond  // for what was requested; or two round trips
+	handshakeAgain = 5 * time.Second        // after one that was not answered
+	forgetful      = 5 * time.Second        // without an attitude: the autopilot has forgotten the streams
+	liveLost       = time.Second            // without a live report, which comes twice a second by itself: it is asked for again
+	liveGap        = 500 * time.Millisecond // between two HEARTBEATs that are live
+	targetEvery    = time.Second            // for a target; and with a stick stream, to hear that it is heard
+	askWait        = 150 * time.Millisecond // for what was requested; or two round trips
 )
 
 // stream is a message asked for by SET_MESSAGE_INTERVAL, in Hz.
@@ -225,7 +221,7 @@ func (h *handshake) kind(t *task, r request) error {
 	known := func() bool { return !r.setMode || h.tel.id.firmware() != plane || !h.tel.landed.at.IsZero() }
 	for until := time.Now().Add(giveUp); !known() && time.Now().Before(until); {
 		h.cmd.acks.request(idExtendedState)
-		if err := unlessLate(t.await(time.Now().Add(showEvery), known)); err != nil {
+		if err := unlessLate(t.await(time.Now().Add(askWait), known)); err != nil {
 			return err
 		}
 	}
@@ -320,7 +316,8 @@ func (p *parameters) takeoffAltitude() float64 {
 	return 50 // ArduPlane's default
 }
 
-// cruise is the speed of a goto on a Copter that names none, in m/s.
+// cruise is the speed of a goto on a Copter that names none, in m/s; NaN where it is not
+// known.
 func (p *parameters) cruise() float64 {
 	if v := p.told["WP_SPD"]; v > 0 { // m/s, from 4.8-dev on
 		return v
@@ -328,5 +325,5 @@ func (p *parameters) cruise() float64 {
 	if v := p.told["WPNAV_SPEED"]; v > 0 { // cm/s
 		return v / 100
 	}
-	return 10
+	return math.NaN()
 }

@@ -705,7 +705,7 @@ func TestAWaitWhoseTimeIsUpTellsAndTheManoeuvreGoesOn(t *testing.T) {
 		}
 		command := 192.0
 		if f.firmware == copter {
-			command = 115 // the heading that is kept
+			command = 178 // its speed
 		}
 		for name, want := range (object{"status": "accepted", "status_code": 0.0, "command": command, "mode": "hold", "done": false, "took": 3.0}) {
 			if w.answer[name] != want {
@@ -882,7 +882,7 @@ func TestThoseThatWaitMakeWayLastAndAreAnswered(t *testing.T) {
 		}
 		r := <-first
 		r.want(st.T, 504, "not_done", "land was accepted")
-		if f := r.failure(st.T); f.Done == nil || *f.Done || f.Took == nil || *f.Command != 21 || *f.Mode != "land" {
+		if f := r.failure(st.T); f.Done == nil || *f.Done || f.Took == nil || *f.Command != 176 || *f.Mode != "land" {
 			st.Errorf("got %s", r.body)
 		}
 		if ended() {

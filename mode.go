@@ -222,7 +222,6 @@ type report struct {
 
 	amsl     float64 // where the vehicle is, metres above mean sea level; NaN is unknown
 	streamed bool    // our own stick stream runs
-	ahead    bool    // PX4's CURRENT_MODE, up to 15 ms before the mode is in force: HEARTBEAT has the older one
 }
 
 // order is what a step means once the vehicle took it: the mode, and the
@@ -243,10 +242,10 @@ func (o *order) atEnd(r report) bool {
 }
 
 // claim is a step that was sent and that no report has shown yet: a report of its
-// number is ours until then. While its plan runs, until is zero.
+// number is ours until then, followTime at most.
 type claim struct {
-	to    *order // of the step
-	until time.Time
+	to *order    // of the step
+	at time.Time // when its last copy was sent
 }
 
 // contact says what the next report is to the machine (rule 1).
@@ -255,12 +254,10 @@ type contact uint8
 const (
 	contactNone      contact = iota // the first one of this vehicle
 	contactKept                     // one more
-	contactLost                     // the first one after a lost link
 	contactRestarted                // the first one after the autopilot started again
 )
 
-// followTime is how long an autopilot may take to show what it acknowledged, and
-// how long a claim stands after its plan (docs/design.md, rules 3 and 6).
+// followTime is how long a report of what was sent is ours (docs/design.md, rule 3).
 const followTime = 5 * time.Second
 
 // machine is the mode machine of docs/design.md: it knows what was commanded,
@@ -271,8 +268,7 @@ type machine struct {
 	order   *order // what was commanded last; nil: the mode is a reported one
 	last    report // the last one
 	contact contact
-	follow  time.Time // when the vehicle should have shown the order; zero: it has
-	sent    []claim   // the oldest first
+	sent    []claim // the oldest first
 }
 
 // explains reports whether r belongs to what was commanded (rule 3).
@@ -305,13 +301,10 @@ func (m *machine) report(r report, now time.Time) (takeover bool) {
 		return false
 	}
 	if m.explains(r) {
-		if m.mode != ModeTakeoff || r.armed { // one that is still disarmed has not begun
-			m.follow = time.Time{}
-		}
 		return false
 	}
-	if r.custom == before.custom && (contact == contactKept || contact == contactLost && m.order == nil) {
-		if r.armed != before.armed && m.follow.IsZero() { // else it has time to show the order
+	if r.custom == before.custom && contact == contactKept {
+		if r.armed != before.armed {
 			m.show(r)
 		}
 		return false
@@ -319,9 +312,6 @@ func (m *machine) report(r report, now time.Time) (takeover bool) {
 	if i := m.claimed(now, func(to *order) bool { return to.number == r.custom }); i >= 0 {
 		m.sent = m.sent[i+1:]
 		m.show(r) // what it means is commanded when the step is accepted
-		return false
-	}
-	if contact == contactLost && !r.armed {
 		return false
 	}
 	m.show(r)
@@ -335,49 +325,23 @@ func (m *machine) report(r report, now time.Time) (takeover bool) {
 // claimed is the index of the first claim to such an order, or -1: it was sent, and
 // nobody knows yet whether the vehicle follows it.
 func (m *machine) claimed(now time.Time, such func(to *order) bool) int {
-	m.expire(now)
-	return slices.IndexFunc(m.sent, func(c claim) bool { return such(c.to) })
-}
-
-// expire ends the claims whose time is over.
-func (m *machine) expire(now time.Time) {
-	m.sent = slices.DeleteFunc(m.sent, func(c claim) bool { return !c.until.IsZero() && !now.Before(c.until) })
+	return slices.IndexFunc(m.sent, func(c claim) bool { return now.Sub(c.at) < followTime && such(c.to) })
 }
 
 // show makes the reported mode the mode: nothing that was commanded explains it.
-func (m *machine) show(r report) { m.mode, m.order, m.follow = r.mode, nil, time.Time{} }
-
-// undone takes a report of a mode that our own sticks have brought back: it is
-// nobody's switch, and ends nothing.
-func (m *machine) undone(r report) {
-	m.last = r
-	m.show(r)
-}
-
-// lose says that the link to the autopilot was lost.
-func (m *machine) lose() {
-	if m.contact == contactKept {
-		m.contact = contactLost
-	}
-	m.follow = time.Time{}
-}
+func (m *machine) show(r report) { m.mode, m.order = r.mode, nil }
 
 // restart says that the autopilot has started again: nothing that was commanded
 // before stands.
 func (m *machine) restart() {
-	m.order, m.sent, m.follow = nil, nil, time.Time{}
+	m.order, m.sent = nil, nil
 	m.contact = contactRestarted
 }
 
-// claim says that a copy of a step is sent now that leads to a mode. The landing over
-// a place is sent by one plan after the other.
-func (m *machine) claim(to *order) {
-	i := slices.IndexFunc(m.sent, func(c claim) bool { return c.to == to })
-	if i < 0 {
-		m.sent = append(m.sent, claim{to: to})
-		return
-	}
-	m.sent[i].until = time.Time{}
+// claim says that a copy of a step that leads to a mode is sent now.
+func (m *machine) claim(to *order, now time.Time) {
+	m.sent = slices.DeleteFunc(m.sent, func(c claim) bool { return c.to == to || now.Sub(c.at) >= followTime })
+	m.sent = append(m.sent, claim{to, now})
 }
 
 // refused says that a step was refused: it leads nowhere.
@@ -385,51 +349,14 @@ func (m *machine) refused(to *order) {
 	m.sent = slices.DeleteFunc(m.sent, func(c claim) bool { return c.to == to })
 }
 
-// command says that the vehicle took a step, or has acknowledged it and had its
-// time to show it (rule 2).
-func (m *machine) command(o order, now time.Time) {
+// command says that the vehicle took a step (rule 2).
+func (m *machine) command(o order) {
 	m.sent = nil // it is newer than all of that
-	m.mode, m.order, m.follow = o.mode, &o, time.Time{}
+	m.mode, m.order = o.mode, &o
 	if m.contact == contactRestarted { // what it took since stands
 		m.contact = contactKept
 	}
-	if !m.explains(m.last) || o.mode == ModeTakeoff && !m.last.armed {
-		m.follow = now.Add(followTime)
-	}
-}
-
-// ended says that the plan of a step ended before it was accepted: what was sent may
-// still show for a while. An RTL that was given up may also be a failsafe's.
-func (m *machine) ended(to *order, gaveUp bool, now time.Time) {
-	m.expire(now)
-	if gaveUp && (to.mode == ModeRTL || to.mode == ModeRTGS) {
-		m.refused(to)
-	}
-	for i := range m.sent {
-		if m.sent[i].to == to {
-			m.sent[i].until = now.Add(followTime)
-		}
-	}
-}
-
-// number is the reported one, or the one that was acknowledged and that no report has
-// shown yet.
-func (m *machine) number() uint32 {
-	if m.order == nil || m.follow.IsZero() {
-		return m.last.custom
-	}
-	return m.order.number
 }
 
 // abandon ends what was commanded: the mode is the reported one.
 func (m *machine) abandon() { m.show(m.last) }
-
-// tick applies rule 6 at the given time and reports whether the vehicle did not
-// follow what it had acknowledged.
-func (m *machine) tick(now time.Time) (gone bool) {
-	if m.follow.IsZero() || now.Before(m.follow) {
-		return false
-	}
-	m.show(m.last)
-	return true
-}

@@ -54,9 +54,14 @@ func (r request) disarms() bool { return !r.setMode && r.arm != nil && !*r.arm }
 // entersSticks reports whether it enters a mode that is flown by sticks.
 func (r request) entersSticks() bool { return r.setMode && r.mode.flownBySticks() }
 
-// urgent reports whether it skips the turn.
+// urgent reports whether a client wants it for safety: a landing, a return, a hold or a
+// disarming.
 func (r request) urgent() bool {
-	return r.setMode && (r.mode == ModeLand || r.mode == ModeRTL || r.mode == ModeRTGS) || r.disarms()
+	switch r.mode {
+	case ModeLand, ModeRTL, ModeRTGS, ModeHold:
+		return r.setMode && !r.goTo
+	}
+	return r.disarms()
 }
 
 // or is a number that was given, or what stands for it.
@@ -79,13 +84,9 @@ type vehicle struct {
 	heading  float64 // degrees
 	homeAMSL float64 // metres
 
-	toHold bool // a step to the hold mode was sent and not answered: it may fly somewhere
-	stream stickStream
-	vtol   common.MAV_VTOL_STATE // of a QuadPlane
-
-	guidedMode float64 // Q_GUIDED_MODE: 1 hovers in GUIDED
-	cruise     float64 // m/s, a goto's default speed on Copter
-	spedUp     bool    // a goto from here had a speed of its own, and it stands
+	vtol       common.MAV_VTOL_STATE // of a QuadPlane
+	guidedMode float64               // Q_GUIDED_MODE: 1 hovers in GUIDED
+	cruise     float64               // m/s, a goto's default speed on Copter
 }
 
 // flying reports whether the drone is in the air for all that is known: armed,
@@ -104,9 +105,9 @@ type step struct {
 	p     [7]float32       // param1 to param7 of a COMMAND_LONG; 1 to 4 and z (7) of a COMMAND_INT
 	x, y  int32            // degE7, of a COMMAND_INT
 
-	to       *order    // the mode that it leads to; nil: none
-	sticks   stickNeed // of the stream before it is sent
-	optional bool      // the plan goes on when it is refused
+	to       *order // the mode that it leads to; nil: none
+	streamed bool   // sticks that are streamed must have been for a while before it is sent
+	optional bool   // the plan goes on when it is refused or not answered
 }
 
 func (s *step) arms() bool { return s.cmd == common.MAV_CMD_COMPONENT_ARM_DISARM && s.p[0] == 1 }
@@ -229,7 +230,7 @@ func (f firmware) armDisarm(arm bool) step {
 		return f.command(common.MAV_CMD_COMPONENT_ARM_DISARM, 0, 0)
 	}
 	s := f.command(common.MAV_CMD_COMPONENT_ARM_DISARM, 1, 0)
-	s.sticks = sticksAhead
+	s.streamed = true
 	return s
 }
 
@@ -256,10 +257,7 @@ func (r request) plan(v vehicle) (plan, error) {
 	}
 	p.facing = or(r.heading, math.NaN())
 	if r.entersSticks() {
-		p.steps[0].sticks = sticksAhead
-	}
-	if v.firmware == px4 {
-		p.leaveOnPX4(v, r.mode)
+		p.steps[0].streamed = true
 	}
 	if r.arm != nil && r.mode != ModeTakeoff {
 		p.steps = append(p.steps, v.firmware.armDisarm(*r.arm))
@@ -309,13 +307,9 @@ func (r request) planMode(v vehicle) (plan, error) {
 	return plan{steps: []step{v.firmware.enter(r.mode)}}, nil
 }
 
-// land is the command that lands here. NAV_LAND ignores a place on both
-// autopilots; on Copter its ack can't be mistaken for another mode change's.
+// land is the mode that lands here.
 func (f firmware) land() (step, error) {
-	switch f {
-	case px4, copter:
-		return f.command(common.MAV_CMD_NAV_LAND).leadingTo(ModeLand, entered[f][ModeLand]), nil
-	case quadPlane:
+	if _, ok := entered[f][ModeLand]; ok {
 		return f.enter(ModeLand), nil
 	}
 	return step{}, refuse(codeUnsupported, "land: a fixed wing lands by a mission, not by a command")
@@ -334,11 +328,6 @@ func (r request) planGoto(v vehicle) (plan, error) {
 	if err := v.hovers("goto"); err != nil {
 		return p, err
 	}
-	// Keeping the heading is told too: how a goto turns is a setting of the autopilot.
-	keep := r.goTo && r.heading == nil && !math.IsNaN(v.heading) && (v.firmware == px4 || v.firmware == copter)
-	if keep {
-		r.heading = &v.heading
-	}
 	to, err := r.destination(v)
 	if err != nil {
 		return p, err
@@ -349,7 +338,7 @@ func (r request) planGoto(v vehicle) (plan, error) {
 	there := r.reposition(v, to).leadingTo(r.mode, entered[v.firmware][ModeHold])
 	p.steps = append(p.steps, there)
 	if v.firmware.ardupilot() {
-		p.steps = append(p.steps, r.adjust(v, keep)...)
+		p.steps = append(p.steps, r.adjust(v)...)
 	}
 	p.target = &to
 	return p, nil

@@ -42,9 +42,9 @@ func (r request) planTakeoffArduPilot(v vehicle) (plan, error) {
 	return p, nil
 }
 
-// planHoldArduPilot holds by GUIDED. A Copter that flies to a place in GUIDED goes
-// on to it; there BRAKE stops it first, without flying back. A plane circles round
-// the present place instead.
+// planHoldArduPilot holds by GUIDED. Armed, a Copter's BRAKE comes first: it stops,
+// where GUIDED alone would go on to its old target. A plane is sent the present place, which
+// enters GUIDED, and circles round it.
 func planHoldArduPilot(v vehicle) (plan, error) {
 	f := v.firmware
 	hold := f.enter(ModeHold)
@@ -54,36 +54,31 @@ func planHoldArduPilot(v vehicle) (plan, error) {
 	if err := v.hovers("hold"); err != nil {
 		return plan{}, err
 	}
-	switch again := v.custom == hold.to.number || v.toHold; {
-	case again && f == copter:
+	switch {
+	case f == copter:
 		return plan{steps: []step{f.setMode(ModeHold, copterBrake), hold}}, nil
-	case again && !math.IsNaN(v.at.lat):
+	case !math.IsNaN(v.at.lat):
 		here := request{}.reposition(v, v.at).leadingTo(ModeHold, hold.to.number)
 		return plan{steps: []step{here}, target: &v.at}, nil
 	}
 	return plan{steps: []step{hold}}, nil
 }
 
-// adjust is what ArduPilot's DO_REPOSITION ignores, told after its ack: before it
-// the speed is lost. A speed stays for every later goto, so one that names none
-// restores the default (docs/autopilots.md, "ArduPilot: goto").
-func (r request) adjust(v vehicle, keep bool) (steps []step) {
-	f := v.firmware
-	fly := func(speed float64) step {
-		return f.command(common.MAV_CMD_DO_CHANGE_SPEED, 1, float32(speed), -1)
+// adjust is what ArduPilot's DO_REPOSITION ignores, sent after its ack: before it
+// the speed is lost. A Copter keeps a speed for every later goto, so each goto sends one
+// (docs/autopilots.md, "ArduPilot: goto").
+func (r request) adjust(v vehicle) (steps []step) {
+	speed := or(r.speed, math.NaN())
+	if r.speed == nil && v.firmware == copter {
+		speed = v.cruise
 	}
-	switch {
-	case r.speed != nil:
-		steps = append(steps, fly(*r.speed))
-	case f == copter && v.custom == entered[f][ModeHold] && v.spedUp:
-		s := fly(v.cruise)
-		s.optional = true
+	if !math.IsNaN(speed) {
+		s := v.firmware.command(common.MAV_CMD_DO_CHANGE_SPEED, 1, float32(speed), -1)
+		s.optional = r.speed == nil
 		steps = append(steps, s)
 	}
 	if r.heading != nil {
-		s := f.command(common.MAV_CMD_CONDITION_YAW, float32(*r.heading))
-		s.optional = keep
-		steps = append(steps, s)
+		steps = append(steps, v.firmware.command(common.MAV_CMD_CONDITION_YAW, float32(*r.heading)))
 	}
 	return steps
 }

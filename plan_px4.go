@@ -2,7 +2,6 @@ package main
 
 import (
 	"math"
-	"slices"
 
 	"github.com/bluenviron/gomavlib/v3/pkg/dialects/common"
 )
@@ -25,7 +24,7 @@ func (r request) planTakeoffPX4(v vehicle) (plan, error) {
 	// Never 0 for latitude and longitude: PX4 then arms and stays.
 	climb := px4.command(common.MAV_CMD_NAV_TAKEOFF).leadingTo(ModeTakeoff, entered[px4][ModeTakeoff])
 	climb.p[6] = float32(amsl)
-	climb.to.end, climb.to.endAMSL = entered[px4][ModeHold], amsl-max(altitude/10, min(2, max(altitude/2, 0.9)))
+	climb.to.end, climb.to.endAMSL = entered[px4][ModeHold], amsl-max(altitude/5, 1)
 	p.steps = append(p.steps, climb)
 	return p, nil
 }
@@ -61,33 +60,4 @@ func planHoldPX4(v vehicle) plan {
 		return plan{steps: []step{hold, pause}}
 	}
 	return plan{steps: []step{pause}}
-}
-
-// leaveOnPX4 gets the sticks out of the way of a mode without sticks: PX4 takes such
-// a mode back until they have stood for 1.6 s. Sticks can't undo POSCTL (ALTCTL
-// without a position), and the drone stops in it; so a plan from another stick mode
-// goes through it (docs/design.md, "Leaving on PX4"). A plan into a stick mode
-// goes through it where centring the sticks would take PX4 there by itself. With
-// COM_RC_OVERRIDE bit 0 cleared sticks undo nothing.
-func (p *plan) leaveOnPX4(v vehicle, mode Mode) {
-	present, _ := px4.reported(v.custom)
-	if mode.flownBySticks() {
-		if v.stream != streamAway || present.flownBySticks() {
-			return
-		}
-	} else {
-		p.steps[0].sticks = sticksStill
-		if v.stream == streamNone || present != ModeManual && present != ModeAltitude {
-			return
-		}
-	}
-	through := px4.enter(ModePosition)
-	if math.IsNaN(v.at.lat) {
-		through = px4.enter(ModeAltitude)
-	}
-	if !v.flying() || v.custom == through.to.number || p.steps[0].to != nil && p.steps[0].to.number == through.to.number {
-		return
-	}
-	through.optional = true
-	p.steps = slices.Insert(p.steps, 0, through)
 }

@@ -52,8 +52,6 @@ func parseVehicle(t *testing.T, s string) vehicle {
 			v.heading = nan
 		case "blind": // without GPS
 			v.at, v.heading = place{nan, nan, nan, nan}, nan
-		case "to-hold": // a step to the hold mode was not answered
-			v.toHold = true
 		case "hovers": // in GUIDED
 			v.guidedMode = 1
 		case "circles":
@@ -61,11 +59,7 @@ func parseVehicle(t *testing.T, s string) vehicle {
 		case "wing":
 			v.vtol = common.MAV_VTOL_STATE_FW
 		case "sped": // up, by a goto from here
-			v.spedUp, v.cruise = true, 7.5
-		case "streams": // our sticks, centred
-			v.stream = streamCentred
-		case "away": // our sticks are, from the centre
-			v.stream = streamAway
+			v.cruise = 7.5
 		default:
 			t.Fatalf("%s: what is %q?", s, flag)
 		}
@@ -222,7 +216,10 @@ func meaning(v vehicle, r request, p plan) string {
 	name := func(custom uint32) string { _, s := v.firmware.reported(custom); return s }
 	var steps []string
 	for _, s := range p.steps {
-		step := [...]string{"anyhow", "led", "still"}[s.sticks]
+		step := "anyhow"
+		if s.streamed {
+			step = "led"
+		}
 		if s.to != nil {
 			step += " " + s.to.mode.String() + " by " + name(s.to.number)
 		}
@@ -263,7 +260,7 @@ func everyPlan(t *testing.T, f func(t *testing.T, v vehicle, r request, p plan))
 		requests = append(requests, "set mode="+m.String(), "set mode="+m.String()+" arm=true", "set mode="+m.String()+" arm=false")
 	}
 	for _, v := range []string{
-		"px4 MANUAL landed", "px4 POSCTL armed", "px4 POSCTL flying", "px4 ALTCTL flying streams away", "px4 AUTO.LOITER flying away", "px4 AUTO.RTL flying failsafe",
+		"px4 MANUAL landed", "px4 POSCTL armed", "px4 POSCTL flying", "px4 ALTCTL flying", "px4 AUTO.LOITER flying", "px4 AUTO.RTL flying failsafe",
 		"copter STABILIZE landed", "copter GUIDED armed", "copter LOITER flying", "copter GUIDED flying sped",
 		"quadplane QLOITER landed", "quadplane QLOITER flying hovers", "quadplane GUIDED flying hovers", "plane FBWB landed", "plane FBWB flying", "plane GUIDED flying",
 	} {
@@ -377,7 +374,7 @@ func TestPX4Plans(t *testing.T) {
 		{"px4 MANUAL landed", "set mode=hold", []string{loiter}},
 		{"px4 MANUAL landed", "set mode=rtl", []string{"LONG 176 [1 4 5 …NaN]"}},
 		{"px4 MANUAL landed", "set mode=rtgs", []string{"LONG 176 [1 4 5 …NaN]"}}, // it refuses 4,7
-		{"px4 MANUAL landed", "set mode=land", []string{"LONG 21 […NaN]"}},
+		{"px4 MANUAL landed", "set mode=land", []string{"LONG 176 [1 4 6 …NaN]"}},
 		{"px4 MANUAL landed", "set mode=takeoff", []string{loiter, arm, climb}},
 		{"px4 POSCTL flying", "set mode=manual", []string{"LONG 176 [1 1 0 …NaN]"}},
 		{"px4 POSCTL flying", "set mode=altitude", []string{"LONG 176 [1 2 0 …NaN]"}},
@@ -410,24 +407,24 @@ func TestPX4Plans(t *testing.T) {
 		{"px4 POSCTL flying homeless", "takeoff altitude=20", []string{"refused: takeoff: the autopilot has no home position yet; wait for its GPS"}},
 		{"px4 MANUAL landed homeless blind", "takeoff", []string{"refused: takeoff: the autopilot has no home position yet; wait for its GPS"}},
 
-		{"px4 POSCTL flying", "goto lat=47.398 lon=8.546", []string{"INT 192 frame=0 [-1 1 0 1.5707964] x=473980000 y=85460000 z=498.5"}},
-		{"px4 POSCTL flying", "goto lat=47.398 lon=8.546 altitude=20", []string{"INT 192 frame=0 [-1 1 0 1.5707964] x=473980000 y=85460000 z=508.5"}},
-		{"px4 POSCTL flying", "goto lat=47.398 lon=8.546 altitude_msl=600", []string{"INT 192 frame=0 [-1 1 0 1.5707964] x=473980000 y=85460000 z=600"}},
-		{"px4 POSCTL flying", "goto altitude=20", []string{"INT 192 frame=0 [-1 1 0 1.5707964] x=473977421 y=85455938 z=508.5"}},
-		{"px4 POSCTL flying", "goto altitude=-3", []string{"INT 192 frame=0 [-1 1 0 1.5707964] x=473977421 y=85455938 z=485.5"}},
-		{"px4 POSCTL flying", "goto altitude_msl=0", []string{"INT 192 frame=0 [-1 1 0 1.5707964] x=473977421 y=85455938 z=0"}},
+		{"px4 POSCTL flying", "goto lat=47.398 lon=8.546", []string{"INT 192 frame=0 [-1 1 0 NaN] x=473980000 y=85460000 z=498.5"}},
+		{"px4 POSCTL flying", "goto lat=47.398 lon=8.546 altitude=20", []string{"INT 192 frame=0 [-1 1 0 NaN] x=473980000 y=85460000 z=508.5"}},
+		{"px4 POSCTL flying", "goto lat=47.398 lon=8.546 altitude_msl=600", []string{"INT 192 frame=0 [-1 1 0 NaN] x=473980000 y=85460000 z=600"}},
+		{"px4 POSCTL flying", "goto altitude=20", []string{"INT 192 frame=0 [-1 1 0 NaN] x=473977421 y=85455938 z=508.5"}},
+		{"px4 POSCTL flying", "goto altitude=-3", []string{"INT 192 frame=0 [-1 1 0 NaN] x=473977421 y=85455938 z=485.5"}},
+		{"px4 POSCTL flying", "goto altitude_msl=0", []string{"INT 192 frame=0 [-1 1 0 NaN] x=473977421 y=85455938 z=0"}},
 		{"px4 POSCTL flying", "goto heading=0", []string{"INT 192 frame=0 [-1 1 0 0] x=473977421 y=85455938 z=498.5"}},
 		{"px4 POSCTL flying", "goto heading=180", []string{"INT 192 frame=0 [-1 1 0 3.1415927] x=473977421 y=85455938 z=498.5"}},
 		{"px4 POSCTL flying", "goto heading=270", []string{"INT 192 frame=0 [-1 1 0 -1.5707964] x=473977421 y=85455938 z=498.5"}},
 		{"px4 POSCTL flying", "goto heading=360", []string{"INT 192 frame=0 [-1 1 0 0] x=473977421 y=85455938 z=498.5"}},
 		{"px4 POSCTL flying", "goto lat=-33.8688 lon=151.2093 altitude=20 heading=45 speed=5", []string{"INT 192 frame=0 [5 1 0 0.7853982] x=-338688000 y=1512093000 z=508.5"}},
-		{"px4 POSCTL flying", "goto lat=-90 lon=-180", []string{"INT 192 frame=0 [-1 1 0 1.5707964] x=-900000000 y=-1800000000 z=498.5"}},
-		{"px4 POSCTL flying", "goto lat=32.8 lon=8.5460009", []string{"INT 192 frame=0 [-1 1 0 1.5707964] x=328000000 y=85460009 z=498.5"}},
+		{"px4 POSCTL flying", "goto lat=-90 lon=-180", []string{"INT 192 frame=0 [-1 1 0 NaN] x=-900000000 y=-1800000000 z=498.5"}},
+		{"px4 POSCTL flying", "goto lat=32.8 lon=8.5460009", []string{"INT 192 frame=0 [-1 1 0 NaN] x=328000000 y=85460009 z=498.5"}},
 		{"px4 POSCTL flying headless", "goto lat=47.398 lon=8.546", []string{"INT 192 frame=0 [-1 1 0 NaN] x=473980000 y=85460000 z=498.5"}},
-		{"px4 POSCTL armed climbing", "goto altitude=20", []string{"INT 192 frame=0 [-1 1 0 1.5707964] x=473977421 y=85455938 z=508.5"}},
-		{"px4 POSCTL armed undefined", "goto altitude=20", []string{"INT 192 frame=0 [-1 1 0 1.5707964] x=473977421 y=85455938 z=508.5"}},
-		{"px4 POSCTL flying homeless", "goto lat=47.398 lon=8.546", []string{"INT 192 frame=0 [-1 1 0 1.5707964] x=473980000 y=85460000 z=498.5"}},
-		{"px4 POSCTL flying homeless", "goto altitude_msl=520", []string{"INT 192 frame=0 [-1 1 0 1.5707964] x=473977421 y=85455938 z=520"}},
+		{"px4 POSCTL armed climbing", "goto altitude=20", []string{"INT 192 frame=0 [-1 1 0 NaN] x=473977421 y=85455938 z=508.5"}},
+		{"px4 POSCTL armed undefined", "goto altitude=20", []string{"INT 192 frame=0 [-1 1 0 NaN] x=473977421 y=85455938 z=508.5"}},
+		{"px4 POSCTL flying homeless", "goto lat=47.398 lon=8.546", []string{"INT 192 frame=0 [-1 1 0 NaN] x=473980000 y=85460000 z=498.5"}},
+		{"px4 POSCTL flying homeless", "goto altitude_msl=520", []string{"INT 192 frame=0 [-1 1 0 NaN] x=473977421 y=85455938 z=520"}},
 		{"px4 POSCTL flying homeless", "goto altitude=20", []string{"refused: altitude: the autopilot has no home position yet; give altitude_msl, or wait for its GPS"}},
 		{"px4 POSCTL flying blind", "goto altitude=20", []string{"refused: the autopilot has no position yet: give lat and lon, or wait for its GPS"}},
 		{"px4 POSCTL flying blind", "goto lat=47.398 lon=8.546 altitude=20", []string{"INT 192 frame=0 [-1 1 0 NaN] x=473980000 y=85460000 z=508.5"}},
@@ -435,23 +432,23 @@ func TestPX4Plans(t *testing.T) {
 		{"px4 POSCTL armed", "goto lat=47.398 lon=8.546 altitude=20", []string{notFlying}},
 
 		// Only DO_SET_MODE ends a failsafe; what is refused after it asks for the return again.
-		{"px4 AUTO.LOITER flying failsafe", "goto altitude=20", []string{loiter, "INT 192 frame=0 [-1 1 0 1.5707964] x=473977421 y=85455938 z=508.5"}},
-		{"px4 AUTO.RTL flying failsafe", "goto altitude=20", []string{loiter, "INT 192 frame=0 [-1 1 0 1.5707964] x=473977421 y=85455938 z=508.5"}},
-		{"px4 AUTO.RTL flying failsafe", "land lat=47.398 lon=8.546", []string{loiter, "INT 192 frame=0 [-1 1 0 NaN] x=473980000 y=85460000 z=498.5", "over it: LONG 21 […NaN]"}},
+		{"px4 AUTO.LOITER flying failsafe", "goto altitude=20", []string{"LONG 176 [1 4 3 …NaN]", "INT 192 frame=0 [-1 1 0 NaN] x=473977421 y=85455938 z=508.5"}},
+		{"px4 AUTO.RTL flying failsafe", "goto altitude=20", []string{"LONG 176 [1 4 3 …NaN]", "INT 192 frame=0 [-1 1 0 NaN] x=473977421 y=85455938 z=508.5"}},
+		{"px4 AUTO.RTL flying failsafe", "land lat=47.398 lon=8.546", []string{"LONG 176 [1 4 3 …NaN]", "INT 192 frame=0 [-1 1 0 NaN] x=473980000 y=85460000 z=498.5", "over it: LONG 176 [1 4 6 …NaN]"}},
 		{"px4 AUTO.RTL flying failsafe", "set mode=hold", []string{loiter, pause}},
 		{"px4 POSCTL flying failsafe", "set mode=position arm=true", []string{"LONG 176 [1 3 0 …NaN]", arm}},
 		{"px4 AUTO.RTL flying failsafe", "set mode=hold arm=true", []string{loiter, pause, arm}},
 		// No failsafe was ended where the one mode change is refused, or there is none.
 		{"px4 AUTO.RTL flying failsafe", "set mode=position", []string{"LONG 176 [1 3 0 …NaN]"}},
-		{"px4 AUTO.RTL flying failsafe", "set mode=land arm=true", []string{"LONG 21 […NaN]", arm}},
+		{"px4 AUTO.RTL flying failsafe", "set mode=land arm=true", []string{"LONG 176 [1 4 6 …NaN]", "LONG 400 [1 0 …NaN]"}},
 		{"px4 AUTO.LOITER landed failsafe", "takeoff", []string{arm, climb}},
 		{"px4 AUTO.LOITER armed failsafe", "set mode=hold arm=true", []string{loiter, pause, arm}},
 		{"px4 AUTO.RTL landed failsafe", "set mode=position arm=true", []string{"LONG 176 [1 3 0 …NaN]", arm}},
 
-		{"px4 POSCTL flying", "land", []string{"LONG 21 […NaN]"}},
-		{"px4 AUTO.LAND flying landing", "land", []string{"LONG 21 […NaN]"}},
-		{"px4 POSCTL flying", "land lat=47.398 lon=8.546", []string{"INT 192 frame=0 [-1 1 0 NaN] x=473980000 y=85460000 z=498.5", "over it: LONG 21 […NaN]"}},
-		{"px4 POSCTL flying homeless", "land lat=47.398 lon=8.546", []string{"INT 192 frame=0 [-1 1 0 NaN] x=473980000 y=85460000 z=498.5", "over it: LONG 21 […NaN]"}},
+		{"px4 POSCTL flying", "land", []string{"LONG 176 [1 4 6 …NaN]"}},
+		{"px4 AUTO.LAND flying landing", "land", []string{"LONG 176 [1 4 6 …NaN]"}},
+		{"px4 POSCTL flying", "land lat=47.398 lon=8.546", []string{"INT 192 frame=0 [-1 1 0 NaN] x=473980000 y=85460000 z=498.5", "over it: LONG 176 [1 4 6 …NaN]"}},
+		{"px4 POSCTL flying homeless", "land lat=47.398 lon=8.546", []string{"INT 192 frame=0 [-1 1 0 NaN] x=473980000 y=85460000 z=498.5", "over it: LONG 176 [1 4 6 …NaN]"}},
 		{"px4 MANUAL landed", "land lat=47.398 lon=8.546", []string{notFlying}},
 
 		// Asking again for the mode it is in would leave a goto's target standing.
@@ -488,86 +485,34 @@ func TestNoPX4PlanAsksForPlaceZeroOrDegrees(t *testing.T) {
 	}
 }
 
-// TestPX4LeavesStickModeThroughOneThatSticksCantUndo: sticks that moved in the
-// last 1.6 s take any mode back but POSCTL, and the drone stops in it.
-func TestPX4LeavesStickModeThroughOneThatSticksCantUndo(t *testing.T) {
-	const (
-		posctl   = "if it can: LONG 176 [1 3 0 …NaN]"
-		altctl   = "if it can: LONG 176 [1 2 0 …NaN]"
-		rtl      = "LONG 176 [1 4 5 …NaN]"
-		loiter   = "LONG 176 [1 4 3 …NaN]"
-		pause    = "LONG 192 [-1 1 0 …NaN]"
-		manual   = "LONG 176 [1 1 0 …NaN]"
-		altitude = "LONG 176 [1 2 0 …NaN]"
-	)
-	testPlans(t, []planRow{
-		{"px4 ALTCTL flying streams", "set mode=rtl", []string{posctl, rtl}},
-		{"px4 MANUAL flying streams", "set mode=rtl", []string{posctl, rtl}},
-		{"px4 STABILIZED flying streams", "set mode=rtl", []string{posctl, rtl}},
-		{"px4 ALTCTL flying streams", "set mode=hold", []string{posctl, pause}},
-		{"px4 ALTCTL flying streams", "land", []string{posctl, "LONG 21 […NaN]"}},
-		{"px4 ALTCTL flying streams headless", "goto altitude=20", []string{posctl, "INT 192 frame=0 [-1 1 0 NaN] x=473977421 y=85455938 z=508.5"}},
-		{"px4 ALTCTL flying streams headless failsafe", "goto altitude=20", []string{posctl, loiter, "INT 192 frame=0 [-1 1 0 NaN] x=473977421 y=85455938 z=508.5"}},
-		{"px4 MANUAL flying streams", "land lat=47.398 lon=8.546", []string{posctl, "INT 192 frame=0 [-1 1 0 NaN] x=473980000 y=85460000 z=498.5", "over it: LONG 21 […NaN]"}},
-		{"px4 ALTCTL armed undefined streams", "takeoff altitude=30", []string{posctl, "LONG 22 [NaN NaN NaN NaN NaN NaN 518.5]"}},
-		{"px4 POSCTL flying streams", "set mode=rtl", []string{rtl}},
-		{"px4 POSCTL flying streams", "set mode=hold", []string{pause}},
-		{"px4 MANUAL flying streams blind", "set mode=rtl", []string{altctl, rtl}},
-		{"px4 ALTCTL flying streams blind", "set mode=rtl", []string{rtl}},
-		// Where no sticks of ours move, or nothing flies, there is nothing to lead out of.
-		{"px4 ALTCTL flying", "set mode=rtl", []string{rtl}},
-		{"px4 ALTCTL armed streams", "set mode=rtl", []string{rtl}},
-		{"px4 AUTO.LOITER flying streams", "set mode=rtl", []string{rtl}},
-		{"copter ALT_HOLD flying streams", "set mode=rtl", []string{"LONG 176 [1 6 …0]"}},
-
-		// From one stick mode to another nothing stands between.
-		{"px4 ALTCTL flying streams away", "set mode=manual", []string{manual}},
-		{"px4 MANUAL flying streams away", "set mode=altitude", []string{altitude}},
-		{"px4 MANUAL flying streams away", "set mode=position", []string{"LONG 176 [1 3 0 …NaN]"}},
-
-		// Centring the sticks in an AUTO mode leads to POSCTL anyway.
-		{"px4 AUTO.LOITER flying away", "set mode=altitude", []string{posctl, altitude}},
-		{"px4 AUTO.LOITER flying away", "set mode=manual", []string{posctl, manual}},
-		{"px4 AUTO.LOITER flying away blind", "set mode=manual", []string{altctl, manual}},
-		{"px4 AUTO.LOITER flying away", "set mode=position", []string{"LONG 176 [1 3 0 …NaN]"}},
-		{"px4 AUTO.LOITER flying", "set mode=altitude", []string{altitude}},
-		{"px4 AUTO.LOITER landed away", "set mode=altitude", []string{altitude}},
-		{"copter GUIDED flying away", "set mode=altitude", []string{"LONG 176 [1 2 …0]"}},
-	})
-}
-
 // TestPX4PlanTellsMachineAndSticksWhatItMeans: what each step needs of the sticks
 // and leads to, and where the plan goes.
 func TestPX4PlanTellsMachineAndSticksWhatItMeans(t *testing.T) {
 	testMeanings(t, []meaningRow{
 		{"px4 AUTO.LOITER flying", "set mode=manual", "led manual by MANUAL*"},
 		{"px4 AUTO.LOITER flying", "set mode=altitude", "led altitude by ALTCTL*"},
-		{"px4 AUTO.LOITER flying away", "set mode=altitude", "anyhow position by POSCTL | led altitude by ALTCTL*"},
 		{"px4 AUTO.LOITER landed", "set mode=position arm=true", "led position by POSCTL* | led; to armed"},
-		{"px4 AUTO.LOITER landed", "set mode=hold arm=true", "still hold by AUTO.LOITER* | led; to armed"},
-		{"px4 POSCTL flying streams", "set mode=hold", "still hold by AUTO.LOITER*"},
-		{"px4 ALTCTL flying streams", "set mode=hold", "anyhow position by POSCTL | still hold by AUTO.LOITER*"},
-		{"px4 MANUAL flying streams blind", "set mode=hold", "anyhow altitude by ALTCTL | still hold by AUTO.LOITER*"},
-		{"px4 AUTO.RTL flying failsafe", "set mode=hold", "still hold by AUTO.LOITER | anyhow hold by AUTO.LOITER*"},
-		{"px4 POSCTL flying", "set mode=rtl", "still rtl by AUTO.RTL*; urgent"},
-		{"px4 POSCTL flying", "set mode=rtgs", "still rtgs by AUTO.RTL*; urgent"},
-		{"px4 POSCTL flying", "land", "still land by AUTO.LAND*; urgent"},
-		{"px4 POSCTL flying", "land lat=47.398 lon=8.546", "still land by AUTO.LOITER*; over it land by AUTO.LAND; urgent; at 47.398 8.546 10, 498.5 AMSL"},
-		{"px4 AUTO.RTL flying failsafe", "land lat=47.398 lon=8.546", "still hold by AUTO.LOITER | anyhow land by AUTO.LOITER*; over it land by AUTO.LAND; urgent; at 47.398 8.546 10, 498.5 AMSL"},
-		{"px4 MANUAL landed", "takeoff", "still hold by AUTO.LOITER | led | anyhow takeoff by AUTO.TAKEOFF*; to armed; ends in AUTO.LOITER from 496.5; at NaN NaN 10, 498.5 AMSL"},
-		{"px4 AUTO.LOITER landed", "takeoff", "still | anyhow takeoff by AUTO.TAKEOFF*; to armed; ends in AUTO.LOITER from 496.5; at NaN NaN 10, 498.5 AMSL"},
-		{"px4 POSCTL flying", "takeoff altitude=30", "still takeoff by AUTO.TAKEOFF*; to armed; ends in AUTO.LOITER from 515.5; at NaN NaN 30, 518.5 AMSL"},
-		{"px4 AUTO.LOITER armed", "takeoff altitude=40", "still takeoff by AUTO.TAKEOFF*; to armed; ends in AUTO.LOITER from 524.5; at NaN NaN 40, 528.5 AMSL"},
-		{"px4 AUTO.LOITER armed", "takeoff altitude=20", "still takeoff by AUTO.TAKEOFF*; to armed; ends in AUTO.LOITER from 506.5; at NaN NaN 20, 508.5 AMSL"},
-		{"px4 AUTO.LOITER armed", "takeoff altitude=4", "still takeoff by AUTO.TAKEOFF*; to armed; ends in AUTO.LOITER from 490.5; at NaN NaN 4, 492.5 AMSL"},
-		{"px4 AUTO.LOITER armed", "takeoff altitude=3", "still takeoff by AUTO.TAKEOFF*; to armed; ends in AUTO.LOITER from 490; at NaN NaN 3, 491.5 AMSL"},
-		{"px4 AUTO.LOITER armed", "takeoff altitude=1.5", "still takeoff by AUTO.TAKEOFF*; to armed; ends in AUTO.LOITER from 489.1; at NaN NaN 1.5, 490 AMSL"},
-		{"px4 MANUAL landed uphill", "takeoff altitude=10", "still hold by AUTO.LOITER | led | anyhow takeoff by AUTO.TAKEOFF*; to armed; ends in AUTO.LOITER from 496.5; at NaN NaN 10, 498.5 AMSL"},
-		{"px4 MANUAL landed homeless", "takeoff altitude=20", "still hold by AUTO.LOITER | led | anyhow takeoff by AUTO.TAKEOFF*; to armed; ends in AUTO.LOITER from 506.5; at NaN NaN 20, 508.5 AMSL"},
-		{"px4 POSCTL flying", "goto lat=47.398 lon=8.546 altitude=20", "still hold by AUTO.LOITER*; at 47.398 8.546 20, 508.5 AMSL"},
-		{"px4 POSCTL flying", "goto heading=270", "still hold by AUTO.LOITER*; at 47.3977421 8.5455938 10, 498.5 AMSL; facing 270"},
-		{"px4 POSCTL flying homeless", "goto altitude_msl=508.5", "still hold by AUTO.LOITER*; at 47.3977421 8.5455938 NaN, 508.5 AMSL"},
-		{"px4 AUTO.RTL flying failsafe", "goto altitude=20", "still hold by AUTO.LOITER | anyhow hold by AUTO.LOITER*; at 47.3977421 8.5455938 20, 508.5 AMSL"},
+		{"px4 AUTO.LOITER landed", "set mode=hold arm=true", "anyhow hold by AUTO.LOITER* | led; to armed; urgent"},
+		{"px4 AUTO.RTL flying failsafe", "set mode=hold", "anyhow hold by AUTO.LOITER | anyhow hold by AUTO.LOITER*; urgent"},
+		{"px4 POSCTL flying", "set mode=rtl", "anyhow rtl by AUTO.RTL*; urgent"},
+		{"px4 POSCTL flying", "set mode=rtgs", "anyhow rtgs by AUTO.RTL*; urgent"},
+		{"px4 POSCTL flying", "land", "anyhow land by AUTO.LAND*; urgent"},
+		{"px4 POSCTL flying", "land lat=47.398 lon=8.546", "anyhow land by AUTO.LOITER*; over it land by AUTO.LAND; urgent; at 47.398 8.546 10, 498.5 AMSL"},
+		{"px4 AUTO.RTL flying failsafe", "land lat=47.398 lon=8.546", "anyhow hold by AUTO.LOITER | anyhow land by AUTO.LOITER*; over it land by AUTO.LAND; urgent; at 47.398 8.546 10, 498.5 AMSL"},
+		{"px4 MANUAL landed", "takeoff", "anyhow hold by AUTO.LOITER | led | anyhow takeoff by AUTO.TAKEOFF*; to armed; ends in AUTO.LOITER from 496.5; at NaN NaN 10, 498.5 AMSL"},
+		{"px4 AUTO.LOITER landed", "takeoff", "led | anyhow takeoff by AUTO.TAKEOFF*; to armed; ends in AUTO.LOITER from 496.5; at NaN NaN 10, 498.5 AMSL"},
+		{"px4 POSCTL flying", "takeoff altitude=30", "anyhow takeoff by AUTO.TAKEOFF*; to armed; ends in AUTO.LOITER from 512.5; at NaN NaN 30, 518.5 AMSL"},
+		{"px4 AUTO.LOITER armed", "takeoff altitude=40", "anyhow takeoff by AUTO.TAKEOFF*; to armed; ends in AUTO.LOITER from 520.5; at NaN NaN 40, 528.5 AMSL"},
+		{"px4 AUTO.LOITER armed", "takeoff altitude=20", "anyhow takeoff by AUTO.TAKEOFF*; to armed; ends in AUTO.LOITER from 504.5; at NaN NaN 20, 508.5 AMSL"},
+		{"px4 AUTO.LOITER armed", "takeoff altitude=4", "anyhow takeoff by AUTO.TAKEOFF*; to armed; ends in AUTO.LOITER from 491.5; at NaN NaN 4, 492.5 AMSL"},
+		{"px4 AUTO.LOITER armed", "takeoff altitude=3", "anyhow takeoff by AUTO.TAKEOFF*; to armed; ends in AUTO.LOITER from 490.5; at NaN NaN 3, 491.5 AMSL"},
+		{"px4 AUTO.LOITER armed", "takeoff altitude=1.5", "anyhow takeoff by AUTO.TAKEOFF*; to armed; ends in AUTO.LOITER from 489; at NaN NaN 1.5, 490 AMSL"},
+		{"px4 MANUAL landed uphill", "takeoff altitude=10", "anyhow hold by AUTO.LOITER | led | anyhow takeoff by AUTO.TAKEOFF*; to armed; ends in AUTO.LOITER from 496.5; at NaN NaN 10, 498.5 AMSL"},
+		{"px4 MANUAL landed homeless", "takeoff altitude=20", "anyhow hold by AUTO.LOITER | led | anyhow takeoff by AUTO.TAKEOFF*; to armed; ends in AUTO.LOITER from 504.5; at NaN NaN 20, 508.5 AMSL"},
+		{"px4 POSCTL flying", "goto lat=47.398 lon=8.546 altitude=20", "anyhow hold by AUTO.LOITER*; at 47.398 8.546 20, 508.5 AMSL"},
+		{"px4 POSCTL flying", "goto heading=270", "anyhow hold by AUTO.LOITER*; at 47.3977421 8.5455938 10, 498.5 AMSL; facing 270"},
+		{"px4 POSCTL flying homeless", "goto altitude_msl=508.5", "anyhow hold by AUTO.LOITER*; at 47.3977421 8.5455938 NaN, 508.5 AMSL"},
+		{"px4 AUTO.RTL flying failsafe", "goto altitude=20", "anyhow hold by AUTO.LOITER | anyhow hold by AUTO.LOITER*; at 47.3977421 8.5455938 20, 508.5 AMSL"},
 		{"px4 AUTO.LOITER landed", "set arm=true", "led; to armed"},
 		{"px4 MANUAL landed", "set arm=true", "led; to armed"},
 		{"px4 POSCTL landed", "set arm=true", "led; to armed"},
@@ -583,7 +528,7 @@ func TestCopterPlans(t *testing.T) {
 		guided = "LONG 176 [1 4 …0]"
 		brake  = "LONG 176 [1 17 …0]"
 		arm    = "LONG 400 [1 …0]"
-		yaw    = "if it can: LONG 115 [90 …0]" // as it is
+		speed  = "if it can: LONG 178 [1 10 -1 …0]" // its own
 	)
 	testPlans(t, []planRow{
 		{"copter STABILIZE landed", "set mode=manual", []string{"LONG 176 [1 …0]"}},
@@ -592,13 +537,13 @@ func TestCopterPlans(t *testing.T) {
 		{"copter STABILIZE landed", "set mode=hold", []string{guided}},
 		{"copter STABILIZE landed", "set mode=rtl", []string{"LONG 176 [1 6 …0]"}},
 		{"copter STABILIZE landed", "set mode=rtgs", []string{"LONG 176 [1 6 …0]"}},
-		{"copter STABILIZE landed", "set mode=land", []string{"LONG 21 […0]"}},
+		{"copter STABILIZE landed", "set mode=land", []string{"LONG 176 [1 9 …0]"}},
 		{"copter STABILIZE landed", "set mode=takeoff", []string{guided, arm, "LONG 22 [0 0 0 0 0 0 10]"}},
 		{"copter LOITER flying", "set mode=manual", []string{"LONG 176 [1 …0]"}},
 		{"copter LOITER flying", "set mode=altitude", []string{"LONG 176 [1 2 …0]"}},
 		{"copter LOITER flying", "set mode=position", []string{"LONG 176 [1 5 …0]"}},
 		{"copter POSHOLD flying", "set mode=position", []string{"LONG 176 [1 5 …0]"}},
-		{"copter LOITER flying", "set mode=hold", []string{guided}},
+		{"copter LOITER flying", "set mode=hold", []string{brake, guided}},
 		{"copter LOITER flying", "set mode=rtl", []string{"LONG 176 [1 6 …0]"}},
 		{"copter RTL flying", "set mode=rtgs", []string{"LONG 176 [1 6 …0]"}},
 
@@ -606,7 +551,7 @@ func TestCopterPlans(t *testing.T) {
 		{"copter STABILIZE armed", "set arm=false", []string{"LONG 400 […0]"}},
 		{"copter STABILIZE landed", "set mode=position arm=true", []string{"LONG 176 [1 5 …0]", arm}},
 		{"copter RTL flying failsafe", "set mode=position arm=true", []string{"LONG 176 [1 5 …0]", arm}},
-		{"copter STABILIZE armed", "set mode=hold arm=false", []string{guided, "LONG 400 […0]"}},
+		{"copter STABILIZE armed", "set mode=hold arm=false", []string{brake, guided, "LONG 400 […0]"}},
 
 		{"copter STABILIZE landed", "takeoff", []string{guided, arm, "LONG 22 [0 0 0 0 0 0 10]"}},
 		{"copter STABILIZE landed", "takeoff altitude=25.5", []string{guided, arm, "LONG 22 [0 0 0 0 0 0 25.5]"}},
@@ -617,46 +562,44 @@ func TestCopterPlans(t *testing.T) {
 		{"copter LOITER flying", "takeoff altitude=30", []string{"refused: takeoff: already flying; use goto to climb"}},
 		{"copter GUIDED armed climbing", "takeoff", []string{"refused: takeoff: already flying; use goto to climb"}},
 
-		{"copter LOITER flying", "goto lat=47.398 lon=8.546", []string{"INT 192 frame=3 [-1 1 0 0] x=473980000 y=85460000 z=10", yaw}},
-		{"copter LOITER flying", "goto lat=47.398 lon=8.546 altitude=20", []string{"INT 192 frame=3 [-1 1 0 0] x=473980000 y=85460000 z=20", yaw}},
-		{"copter LOITER flying", "goto lat=47.398 lon=8.546 altitude_msl=510", []string{"INT 192 frame=0 [-1 1 0 0] x=473980000 y=85460000 z=510", yaw}},
-		{"copter LOITER flying", "goto altitude=20", []string{"INT 192 frame=3 [-1 1 0 0] x=473977421 y=85455938 z=20", yaw}},
-		{"copter LOITER flying", "goto altitude=0", []string{"INT 192 frame=3 [-1 1 0 0] x=473977421 y=85455938 z=0", yaw}},
-		{"copter LOITER flying", "goto altitude_msl=510", []string{"INT 192 frame=0 [-1 1 0 0] x=473977421 y=85455938 z=510", yaw}},
-		{"copter LOITER flying", "goto heading=270", []string{"INT 192 frame=3 [-1 1 0 0] x=473977421 y=85455938 z=10", "LONG 115 [270 …0]"}},
-		{"copter LOITER flying", "goto heading=0", []string{"INT 192 frame=3 [-1 1 0 0] x=473977421 y=85455938 z=10", "LONG 115 […0]"}},
-		{"copter LOITER flying", "goto lat=47.398 lon=8.546 speed=5", []string{"INT 192 frame=3 [-1 1 0 0] x=473980000 y=85460000 z=10", "LONG 178 [1 5 -1 …0]", yaw}},
+		{"copter LOITER flying", "goto lat=47.398 lon=8.546", []string{"INT 192 frame=3 [-1 1 0 0] x=473980000 y=85460000 z=10", speed}},
+		{"copter LOITER flying", "goto lat=47.398 lon=8.546 altitude=20", []string{"INT 192 frame=3 [-1 1 0 0] x=473980000 y=85460000 z=20", speed}},
+		{"copter LOITER flying", "goto lat=47.398 lon=8.546 altitude_msl=510", []string{"INT 192 frame=0 [-1 1 0 0] x=473980000 y=85460000 z=510", speed}},
+		{"copter LOITER flying", "goto altitude=20", []string{"INT 192 frame=3 [-1 1 0 0] x=473977421 y=85455938 z=20", speed}},
+		{"copter LOITER flying", "goto altitude=0", []string{"INT 192 frame=3 [-1 1 0 0] x=473977421 y=85455938 z=0", speed}},
+		{"copter LOITER flying", "goto altitude_msl=510", []string{"INT 192 frame=0 [-1 1 0 0] x=473977421 y=85455938 z=510", speed}},
+		{"copter LOITER flying", "goto heading=270", []string{"INT 192 frame=3 [-1 1 0 0] x=473977421 y=85455938 z=10", speed, "LONG 115 [270 …0]"}},
+		{"copter LOITER flying", "goto heading=0", []string{"INT 192 frame=3 [-1 1 0 0] x=473977421 y=85455938 z=10", speed, "LONG 115 […0]"}},
+		{"copter LOITER flying", "goto lat=47.398 lon=8.546 speed=5", []string{"INT 192 frame=3 [-1 1 0 0] x=473980000 y=85460000 z=10", "LONG 178 [1 5 -1 …0]"}},
 		{"copter GUIDED flying", "goto lat=-33.8688 lon=151.2093 altitude=20 heading=45 speed=2.5", []string{"INT 192 frame=3 [-1 1 0 0] x=-338688000 y=1512093000 z=20", "LONG 178 [1 2.5 -1 …0]", "LONG 115 [45 …0]"}},
-		{"copter GUIDED flying", "goto altitude=20", []string{"INT 192 frame=3 [-1 1 0 0] x=473977421 y=85455938 z=20", yaw}},
-		{"copter GUIDED flying sped", "goto altitude=20", []string{"INT 192 frame=3 [-1 1 0 0] x=473977421 y=85455938 z=20", "if it can: LONG 178 [1 7.5 -1 …0]", yaw}},
-		{"copter GUIDED flying sped", "goto altitude=20 speed=3", []string{"INT 192 frame=3 [-1 1 0 0] x=473977421 y=85455938 z=20", "LONG 178 [1 3 -1 …0]", yaw}},
-		{"copter LOITER flying sped", "goto altitude=20", []string{"INT 192 frame=3 [-1 1 0 0] x=473977421 y=85455938 z=20", yaw}}, // entering GUIDED resets it
-		{"copter GUIDED flying sped", "land lat=47.398 lon=8.546", []string{"INT 192 frame=3 [-1 1 0 0] x=473980000 y=85460000 z=10", "if it can: LONG 178 [1 7.5 -1 …0]", "over it: LONG 21 […0]"}},
-		{"copter LOITER flying headless", "goto altitude=20", []string{"INT 192 frame=3 [-1 1 0 0] x=473977421 y=85455938 z=20"}},
-		{"copter RTL flying failsafe headless", "goto altitude=20", []string{"INT 192 frame=3 [-1 1 0 0] x=473977421 y=85455938 z=20"}},
-		{"copter LOITER flying homeless", "goto altitude=20", []string{"INT 192 frame=3 [-1 1 0 0] x=473977421 y=85455938 z=20", yaw}},
-		{"copter LOITER flying homeless blind", "goto lat=47.398 lon=8.546 altitude_msl=510", []string{"INT 192 frame=0 [-1 1 0 0] x=473980000 y=85460000 z=510"}},
-		{"copter LOITER flying blind", "goto lat=47.398 lon=8.546 altitude=20", []string{"INT 192 frame=3 [-1 1 0 0] x=473980000 y=85460000 z=20"}},
-		{"copter LOITER flying blind", "goto lat=47.398 lon=8.546 altitude_msl=510", []string{"INT 192 frame=0 [-1 1 0 0] x=473980000 y=85460000 z=510"}},
+		{"copter GUIDED flying", "goto altitude=20", []string{"INT 192 frame=3 [-1 1 0 0] x=473977421 y=85455938 z=20", speed}},
+		{"copter GUIDED flying sped", "goto altitude=20", []string{"INT 192 frame=3 [-1 1 0 0] x=473977421 y=85455938 z=20", "if it can: LONG 178 [1 7.5 -1 …0]"}},
+		{"copter GUIDED flying sped", "goto altitude=20 speed=3", []string{"INT 192 frame=3 [-1 1 0 0] x=473977421 y=85455938 z=20", "LONG 178 [1 3 -1 …0]"}},
+		{"copter LOITER flying sped", "goto altitude=20", []string{"INT 192 frame=3 [-1 1 0 0] x=473977421 y=85455938 z=20", "if it can: LONG 178 [1 7.5 -1 …0]"}}, // entering GUIDED resets it
+		{"copter GUIDED flying sped", "land lat=47.398 lon=8.546", []string{"INT 192 frame=3 [-1 1 0 0] x=473980000 y=85460000 z=10", "if it can: LONG 178 [1 7.5 -1 …0]", "over it: LONG 176 [1 9 …0]"}},
+		{"copter LOITER flying headless", "goto altitude=20", []string{"INT 192 frame=3 [-1 1 0 0] x=473977421 y=85455938 z=20", speed}},
+		{"copter RTL flying failsafe headless", "goto altitude=20", []string{"INT 192 frame=3 [-1 1 0 0] x=473977421 y=85455938 z=20", speed}},
+		{"copter LOITER flying homeless", "goto altitude=20", []string{"INT 192 frame=3 [-1 1 0 0] x=473977421 y=85455938 z=20", speed}},
+		{"copter LOITER flying homeless blind", "goto lat=47.398 lon=8.546 altitude_msl=510", []string{"INT 192 frame=0 [-1 1 0 0] x=473980000 y=85460000 z=510", speed}},
+		{"copter LOITER flying blind", "goto lat=47.398 lon=8.546 altitude=20", []string{"INT 192 frame=3 [-1 1 0 0] x=473980000 y=85460000 z=20", speed}},
+		{"copter LOITER flying blind", "goto lat=47.398 lon=8.546 altitude_msl=510", []string{"INT 192 frame=0 [-1 1 0 0] x=473980000 y=85460000 z=510", speed}},
 		{"copter LOITER flying blind", "goto lat=47.398 lon=8.546", []string{"refused: altitude: the autopilot's own height is not known yet; give altitude or altitude_msl"}},
 		{"copter LOITER flying blind", "goto altitude=20", []string{"refused: the autopilot has no position yet: give lat and lon, or wait for its GPS"}},
 		{"copter STABILIZE landed", "goto altitude=20", []string{notFlying}},
 		{"copter GUIDED armed", "goto altitude=20", []string{notFlying}},
 
-		{"copter LOITER flying", "land", []string{"LONG 21 […0]"}},
-		{"copter LOITER flying", "land lat=47.398 lon=8.546", []string{"INT 192 frame=3 [-1 1 0 0] x=473980000 y=85460000 z=10", "over it: LONG 21 […0]"}},
-		{"copter GUIDED flying", "land lat=47.398 lon=8.546", []string{"INT 192 frame=3 [-1 1 0 0] x=473980000 y=85460000 z=10", "over it: LONG 21 […0]"}},
+		{"copter LOITER flying", "land", []string{"LONG 176 [1 9 …0]"}},
+		{"copter LOITER flying", "land lat=47.398 lon=8.546", []string{"INT 192 frame=3 [-1 1 0 0] x=473980000 y=85460000 z=10", speed, "over it: LONG 176 [1 9 …0]"}},
+		{"copter GUIDED flying", "land lat=47.398 lon=8.546", []string{"INT 192 frame=3 [-1 1 0 0] x=473980000 y=85460000 z=10", speed, "over it: LONG 176 [1 9 …0]"}},
 		{"copter LOITER flying blind", "land lat=47.398 lon=8.546", []string{"refused: altitude: the autopilot's own height is not known yet; give altitude or altitude_msl"}},
 		{"copter STABILIZE landed", "land lat=47.398 lon=8.546", []string{notFlying}},
 
 		// BRAKE stops it; GUIDED asked for in GUIDED flies on.
 		{"copter GUIDED flying", "set mode=hold", []string{brake, guided}},
 		{"copter GUIDED flying blind", "set mode=hold", []string{brake, guided}},
-		{"copter BRAKE flying", "set mode=hold", []string{guided}},
-		{"copter ALT_HOLD flying streams", "set mode=hold", []string{guided}},
-		{"copter GUIDED armed", "set mode=hold", []string{brake, guided}},          // a takeoff may be under way
-		{"copter LOITER flying to-hold", "set mode=hold", []string{brake, guided}}, // it may fly somewhere
-		{"copter LOITER armed", "set mode=hold", []string{guided}},
+		{"copter BRAKE flying", "set mode=hold", []string{brake, guided}},
+		{"copter GUIDED armed", "set mode=hold", []string{brake, guided}}, // a takeoff may be under way
+		{"copter LOITER armed", "set mode=hold", []string{brake, guided}},
 		{"copter GUIDED landed", "set mode=hold", []string{guided}},
 	})
 }
@@ -676,7 +619,7 @@ func TestPlanePlans(t *testing.T) {
 		{"quadplane QLOITER flying", "set mode=manual", []string{"LONG 176 [1 17 …0]"}},
 		{"quadplane QLOITER flying", "set mode=altitude", []string{"LONG 176 [1 18 …0]"}},
 		{"quadplane QLOITER flying", "set mode=position", []string{"LONG 176 [1 19 …0]"}},
-		{"quadplane QLOITER flying hovers", "set mode=hold", []string{guided}},
+		{"quadplane QLOITER flying hovers", "set mode=hold", []string{"INT 192 frame=3 [-1 1 0 0] x=473977421 y=85455938 z=10"}},
 		{"quadplane QLOITER flying", "set mode=rtl", []string{"LONG 176 [1 21 …0]"}},
 		{"quadplane QLOITER flying", "set mode=rtgs", []string{"LONG 176 [1 21 …0]"}},
 		{"quadplane QLOITER flying", "set mode=land", []string{"LONG 176 [1 20 …0]"}},
@@ -694,7 +637,6 @@ func TestPlanePlans(t *testing.T) {
 		{"quadplane QLOITER flying hovers", "land lat=47.398 lon=8.546", []string{"INT 192 frame=3 [-1 1 0 0] x=473980000 y=85460000 z=10", "over it: LONG 176 [1 20 …0]"}},
 		{"quadplane GUIDED flying hovers", "set mode=hold", []string{here}},
 		{"quadplane GUIDED flying hovers blind", "set mode=hold", []string{guided}},
-		{"quadplane QLOITER flying hovers to-hold", "set mode=hold", []string{here}},
 		{"quadplane GUIDED landed", "set mode=hold", []string{guided}},
 		{"quadplane GUIDED flying hovers sped", "goto altitude=20", []string{"INT 192 frame=3 [-1 1 0 0] x=473977421 y=85455938 z=20"}},
 
@@ -706,7 +648,7 @@ func TestPlanePlans(t *testing.T) {
 		{"quadplane GUIDED flying", "set mode=hold", []string{circles("hold")}},
 		{"quadplane GUIDED armed", "set mode=hold", []string{circles("hold")}},
 		{"quadplane QLOITER landed", "set mode=hold", []string{guided}},
-		{"quadplane FBWA flying wing", "set mode=hold", []string{guided}},
+		{"quadplane FBWA flying wing", "set mode=hold", []string{"INT 192 frame=3 [-1 1 0 0] x=473977421 y=85455938 z=10"}},
 		{"quadplane GUIDED flying wing", "set mode=hold", []string{here}},
 		{"quadplane FBWA flying wing circles", "goto altitude=20", []string{"INT 192 frame=3 [-1 1 0 0] x=473977421 y=85455938 z=20"}},
 
@@ -714,7 +656,7 @@ func TestPlanePlans(t *testing.T) {
 		{"plane FBWB flying", "set mode=altitude", []string{"LONG 176 [1 6 …0]"}},
 		{"plane FBWB flying", "set mode=position", []string{`unsupported: mode: this vehicle has no mode for "position"`}},
 		{"plane FBWB flying", "set mode=position arm=true", []string{`unsupported: mode: this vehicle has no mode for "position"`}},
-		{"plane FBWB flying", "set mode=hold", []string{guided}},
+		{"plane FBWB flying", "set mode=hold", []string{"INT 192 frame=3 [-1 1 0 0] x=473977421 y=85455938 z=10"}},
 		{"plane FBWB flying", "set mode=rtl", []string{"LONG 176 [1 11 …0]"}},
 		{"plane FBWB flying", "set mode=rtgs", []string{"LONG 176 [1 11 …0]"}},
 		{"plane FBWB flying", "set mode=land", []string{fixedWing}},
@@ -741,12 +683,10 @@ func TestPlanePlans(t *testing.T) {
 func TestArduPilotPlanTellsMachineAndSticksWhatItMeans(t *testing.T) {
 	testMeanings(t, []meaningRow{
 		{"copter GUIDED flying", "set mode=manual", "led manual by STABILIZE*"},
-		{"copter GUIDED flying away", "set mode=altitude", "led altitude by ALT_HOLD*"},
-		{"copter LOITER flying streams", "set mode=hold", "anyhow hold by GUIDED*"},
-		{"copter GUIDED flying", "set mode=hold", "anyhow hold by BRAKE | anyhow hold by GUIDED*"},
+		{"copter GUIDED flying", "set mode=hold", "anyhow hold by BRAKE | anyhow hold by GUIDED*; urgent"},
 		{"copter LOITER flying", "set mode=rtgs", "anyhow rtgs by RTL*; urgent"},
 		{"copter LOITER flying", "land", "anyhow land by LAND*; urgent"},
-		{"copter LOITER flying", "land lat=47.398 lon=8.546", "anyhow land by GUIDED*; over it land by LAND; urgent; at 47.398 8.546 10, 498.5 AMSL"},
+		{"copter LOITER flying", "land lat=47.398 lon=8.546", "anyhow land by GUIDED* | anyhow; over it land by LAND; urgent; at 47.398 8.546 10, 498.5 AMSL"},
 		{"copter STABILIZE landed", "takeoff", "anyhow hold by GUIDED | led | anyhow takeoff by GUIDED*; to armed; at NaN NaN 10, 498.5 AMSL"},
 		{"copter LOITER landed", "set arm=true", "led; to armed"},
 		{"copter GUIDED landed", "set arm=true", "led; to armed"},
@@ -757,7 +697,7 @@ func TestArduPilotPlanTellsMachineAndSticksWhatItMeans(t *testing.T) {
 		{"quadplane QHOVER flying", "set mode=position", "led position by QLOITER*"},
 		{"quadplane QHOVER flying hovers", "land lat=47.398 lon=8.546", "anyhow land by GUIDED*; over it land by QLAND; urgent; at 47.398 8.546 10, 498.5 AMSL"},
 		{"quadplane QLOITER landed", "takeoff", "anyhow hold by GUIDED | led | anyhow takeoff by GUIDED*; to armed; at NaN NaN 10, 498.5 AMSL"},
-		{"quadplane GUIDED flying hovers", "set mode=hold", "anyhow hold by GUIDED*; at 47.3977421 8.5455938 10, 498.5 AMSL"},
+		{"quadplane GUIDED flying hovers", "set mode=hold", "anyhow hold by GUIDED*; urgent; at 47.3977421 8.5455938 10, 498.5 AMSL"},
 		{"plane FBWB flying", "set mode=manual", "led manual by MANUAL*"},
 		{"plane MANUAL landed", "takeoff", "anyhow takeoff by TAKEOFF* | led; to armed"},
 	})

@@ -104,8 +104,8 @@ func TestTransmitterAndPX4ShareTheSticksByItsParameter(t *testing.T) {
 		{"with 5 a transmitter may come on later", "px4 5", "sets position, by, channels 1500 1500 1500 1500, by receiver, +2s, channels 1500 1500 1500 1500, +2s, by receiver, +2s, by"},
 		{"also under the client's sticks", "px4 7", "sets position, input 300 0 500 0 5s, by client, channels 1500 1500 1500 1500, by receiver"},
 		{"whoever flies by it never falls silent", "px4 5", "sets altitude, channels 1500 1500 1500 1500, +2s, channels 1500 1500 1500 1500, +2s, channels 1500 1500 1500 1500, +2s, = nobody 0 0 500 0"},
-		{"and falls silent when it is lost", "px4 5", "sets altitude, channels 1500 1500 1500 1500, +4s, = nobody 0 0 500 0, +1s, = nobody 0 0 500 0 holds"},
-		{"with 1 RC_CHANNELS mean nothing", "px4 1", "sets altitude, +4s, channels 1500 1500 1500 1500, by, +1s, = nobody 0 0 500 0 holds"},
+		{"and falls silent when it is lost", "px4 5", "sets altitude, channels 1500 1500 1500 1500, +2900ms, = nobody 0 0 500 0, +200ms, = nobody 0 0 500 0 holds"},
+		{"with 1 RC_CHANNELS mean nothing", "px4 1", "sets altitude, +2s, channels 1500 1500 1500 1500, by, +1s, = nobody 0 0 500 0 holds"},
 	})
 }
 
@@ -180,7 +180,7 @@ func TestForeignSticksPauseOurs(t *testing.T) {
 		{"on PX4 it has its own order", "px4", "sets position, input 300 0 500 0 5s, foreign, = client 300 0 500 0, untold"},
 		{"a pilot's centred stream too", "copter none", "sets position, pilot LOITER, foreign, = nobody 0 0 500 0, owner pilot"},
 		{"where nothing is ours nothing is told", "copter none", "foreign, = off, untold"},
-		{"a stick mode set while they come has its stream after them", "copter none", "foreign, sets altitude, by receiver, +3s, = nobody 0 0 500 0, by"},
+		{"a stick mode set while they come has its stream after them", "copter none", "foreign, sets altitude, by receiver, +2900ms, = nobody 0 0 500 0, by"},
 		{"channels of sticks that move mean nothing", "copter idle", "sets position, +2s, channels 1500 1500 1500 1500, channels 1500 1900 1500 1500, = nobody 0 0 500 0, untold"},
 		{"a stick mode set here takes them back", "copter none", "sets position, foreign, +4s, sets position, input 100 0 500 0 1s, = client 100 0 500 0, owner client"},
 	})

@@ -182,6 +182,7 @@ type simulator struct {
 	trouble        []simTrouble                                    // PX4: what else keeps it from arming
 	fence          float64                                         // metres around home, 0 for none
 	homeSteps      bool                                            // PX4: home's altitude wanders as measured
+	refusesModes   []uint32                                        // ArduPilot's modes that it refuses, as without a position
 	noLiveMode     bool                                            // PX4 has no CURRENT_MODE, ArduPilot refuses HEARTBEAT's interval
 	batteryReading *common.MessageSysStatus                        // its battery fields are sent instead
 
@@ -671,7 +672,7 @@ func (s *simulator) command(c simCommand) {
 	switch {
 	case s.neverDone[c.id]:
 		s.ack(c, common.MAV_RESULT_IN_PROGRESS)
-	case s.refuses[c.id]:
+	case s.refuses[c.id], c.id == common.MAV_CMD_DO_SET_MODE && slices.Contains(s.refusesModes, uint32(c.p[1])):
 		s.ack(c, common.MAV_RESULT_FAILED)
 	case c.id == common.MAV_CMD_SET_MESSAGE_INTERVAL:
 		s.brain.setInterval(c)

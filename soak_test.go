@@ -299,8 +299,8 @@ func (w *onlooker) settle() {
 	defer w.link.mu.Unlock()
 	d := w.link
 	a := d.cmd.acks
-	if len(d.cmd.tasks) > 0 || len(a.waiting) > 1 || len(a.owed) > 20 || len(d.tel.texts.chunks) > 8 || d.sticks.phase == stickClient {
-		w.Errorf("left over: %d tasks, %d waiting, %d owed acks, %d chunks, sticks %v", len(d.cmd.tasks), len(a.waiting), len(a.owed), len(d.tel.texts.chunks), d.sticks.phase)
+	if len(d.cmd.tasks) > 0 || len(a.waiting) > 1 || len(a.late) > 20 || len(d.tel.texts.chunks) > 8 || d.sticks.phase == stickClient {
+		w.Errorf("left over: %d tasks, %d waiting, %d late acks, %d chunks, sticks %v", len(d.cmd.tasks), len(a.waiting), len(a.late), len(d.tel.texts.chunks), d.sticks.phase)
 	}
 }
 

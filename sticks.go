@@ -9,19 +9,18 @@ import (
 
 // Times of the sticks (docs/design.md, "Who has the sticks").
 const (
-	stickEvery     = 40 * time.Millisecond   // 25 Hz
-	stickLead      = 400 * time.Millisecond  // of the stream, before a stick mode is asked for
-	stickArms      = 2100 * time.Millisecond // of the stream, before ArduPilot arms on it alone
-	stickMoving    = 1600 * time.Millisecond // PX4 calls sticks moving for so long after they moved
-	stickStill     = 2 * time.Second         // they stand still for certain
-	stickGone      = time.Second             // PX4 misses sticks 0.6 s after they stop: armed before, it is a failsafe
-	stickIdle      = 5 * time.Second         // a disarmed vehicle's stream ends
-	silentAltitude = 5 * time.Second         // after the client's last command, in altitude mode
-	silentManual   = 2 * time.Second         // the same in manual mode
-	holdAgain      = time.Second             // between holds that nobody acknowledged
-	othersPause    = 500 * time.Millisecond  // after another program's last sticks ours go on
-	stickTaken     = 3 * time.Second         // a client that set a stick mode has the sticks for so long before it moves them
-	undoneIn       = 500 * time.Millisecond  // a pilot's mode that stood no longer was undone by sticks; 277 ms were seen
+	stickEvery   = 40 * time.Millisecond   // 25 Hz
+	stickLead    = 400 * time.Millisecond  // of the stream, before a stick mode is asked for
+	stickArms    = 2100 * time.Millisecond // of the stream, before ArduPilot arms on it alone
+	stickMoving  = 1600 * time.Millisecond // PX4 calls sticks moving for so long after they moved
+	stickStill   = 2 * time.Second         // they stand still for certain
+	stickGone    = time.Second             // PX4 misses sticks 0.6 s after they stop: armed before, it is a failsafe
+	stickIdle    = 5 * time.Second         // a disarmed vehicle's stream ends
+	silentClient = 3 * time.Second         // after the client's last command, in altitude and manual mode
+	holdAgain    = time.Second             // between holds that nobody acknowledged
+	othersPause  = 500 * time.Millisecond  // after another program's last sticks ours go on
+	stickTaken   = 3 * time.Second         // a client that set a stick mode has the sticks for so long before it moves them
+	undoneIn     = 500 * time.Millisecond  // a pilot's mode that stood no longer was undone by our sticks; 277 ms were seen
 )
 
 // stickPhase is what the stick stream does.
@@ -86,31 +85,6 @@ type stickActs struct {
 	notice  string // to be told
 }
 
-// stickNeed says how the stick stream must be before a command is sent.
-type stickNeed uint8
-
-const (
-	sticksAnyhow stickNeed = iota
-	sticksAhead            // it has run for stickLead, or stickArms: a stick mode is asked for, or arming
-	sticksStill            // PX4: no axis has moved for stickStill
-)
-
-// stickStream is what of the stick stream can undo a mode of PX4.
-type stickStream uint8
-
-const (
-	streamNone    stickStream = iota // none, or with COM_RC_OVERRIDE bit 0 cleared
-	streamCentred                    // or as it is left in manual mode
-	streamAway                       // it would move if it were centred
-)
-
-// pilotsSwitch is a switch of a pilot's on PX4 that our moving sticks may undo: out of
-// a stick mode into one that flies without them.
-type pilotsSwitch struct {
-	custom uint32
-	at     time.Time // when it was reported; zero: there is none
-}
-
 // sticks is who has the sticks, the one latest value of them, and what is
 // streamed when (docs/design.md, "Who has the sticks"). It has no clock: it is
 // told the time and what happened, and take returns what to do.
@@ -129,9 +103,10 @@ type sticks struct {
 	client    time.Time  // the client's last command; zero: its silence means nothing
 	holdAsked time.Time  // when a silent client's hold was asked for last
 
-	reported uint32 // the last CURRENT_MODE
-	pilots   pilotsSwitch
-	acts     stickActs
+	pilots  uint32    // the mode of the last takeover while our sticks moved; the vehicle's own number
+	pilotAt time.Time // when that was; zero: there was none
+	sent    axes      // that went out last
+	acts    stickActs
 }
 
 // take returns what is to be done, once.
@@ -154,7 +129,7 @@ func (s *sticks) set(a axes, now time.Time) {
 // begin has the stream run in a phase, whether it runs already or not.
 func (s *sticks) begin(phase stickPhase, f stickFacts) {
 	if s.phase == stickOff {
-		s.since, s.next = f.now, f.now
+		s.since, s.next, s.sent = f.now, f.now, axes{z: rest(f)}
 	}
 	s.phase = phase
 }
@@ -204,30 +179,26 @@ func (s *sticks) flies(f stickFacts) bool {
 	return s.phase != stickOff && (f.mode.flownBySticks() || f.entering)
 }
 
-// stream is the stream by what PX4 makes of its movements.
-func (s *sticks) stream(f stickFacts) stickStream {
-	switch {
-	case s.phase == stickOff || !s.src.overrides(f.firmware):
-		return streamNone
-	case s.axes != s.centred(f):
-		return streamAway
-	}
-	return streamCentred
+// mustRest reports whether the stream must come to rest before PX4 is told another mode,
+// which leads into a stick mode or not.
+func (s *sticks) mustRest(f stickFacts, entering bool) bool {
+	leaves := f.shown().flownBySticks() && !entering
+	returns := !f.shown().flownBySticks() && entering && s.axes != s.centred(f)
+	return s.phase != stickOff && (leaves || returns)
 }
 
-// ready is when a step may be sent as far as the sticks go.
-func (s *sticks) ready(need stickNeed, f stickFacts, arming bool) (at time.Time) {
+// ready is when a step may be sent as far as the sticks go. streamed says that it rests on
+// sticks that have been streamed for a while.
+func (s *sticks) ready(streamed bool, f stickFacts, arming bool) (at time.Time) {
 	switch {
 	case s.phase == stickOff:
 		if arming && f.firmware == px4 {
 			at = s.ended.Add(stickGone)
 		}
-	case need == sticksAhead && arming && f.firmware.ardupilot() && s.src.receiver == receiverNone:
+	case streamed && arming && f.firmware.ardupilot() && s.src.receiver == receiverNone:
 		at = s.since.Add(stickArms)
-	case need == sticksAhead:
+	case streamed:
 		at = s.since.Add(stickLead)
-	case need == sticksStill && s.src.overrides(f.firmware):
-		at = s.moved.Add(stickStill)
 	}
 	return at
 }
@@ -236,7 +207,6 @@ func (s *sticks) ready(need stickNeed, f stickFacts, arming bool) (at time.Time)
 // use keeps the sticks: there is no stream then.
 func (s *sticks) enter(f stickFacts) {
 	s.client, s.holdAsked = f.now, time.Time{}
-	s.pilots = pilotsSwitch{}    // the client's command is newer
 	if !f.mode.flownBySticks() { // else the present mode keeps its owner until the new one shows
 		s.owner = ownerClient
 	}
@@ -263,7 +233,6 @@ func (s *sticks) run(f stickFacts) {
 
 // leave centres the sticks before a plan that leads out of the stick modes.
 func (s *sticks) leave(f stickFacts) {
-	s.pilots = pilotsSwitch{} // the client's command is newer
 	if s.phase != stickOff {
 		s.nobodys(f)
 	}
@@ -277,9 +246,19 @@ func (s *sticks) entered(f stickFacts) {
 	s.owner, s.client, s.holdAsked = ownerClient, f.now, time.Time{}
 }
 
-// switched says that a pilot or a failsafe set the mode: the client's sticks end.
+// switched says that a pilot or a failsafe set the mode: the client's sticks end. A switch
+// that PX4 leaves again at once, for a stick mode, was undone by our moving sticks.
 func (s *sticks) switched(f stickFacts) {
 	s.owner, s.holdAsked = ownerPilot, time.Time{}
+	moving := s.phase != stickOff && s.src.overrides(f.firmware) && f.now.Sub(s.moved) < stickMoving
+	switch {
+	case !moving:
+	case !f.shown().flownBySticks():
+		s.pilots, s.pilotAt = f.custom, f.now
+	case f.now.Sub(s.pilotAt) <= undoneIn:
+		_, name := px4.reported(s.pilots)
+		s.acts.notice = fmt.Sprintf("the client's moving sticks undid the pilot's switch to %s: they have ended, and his next switch stands from 2 s on; COM_RC_OVERRIDE 0 keeps sticks from doing that", name)
+	}
 	switch {
 	case s.phase == stickOff:
 	case s.src.inUse(f.firmware):
@@ -290,31 +269,6 @@ func (s *sticks) switched(f stickFacts) {
 			s.acts.notice = "mavrest sends centred sticks, so that the drone does not sink under a transmitter that nobody holds: moving any switch of the transmitter frees its sticks"
 		}
 	}
-}
-
-// hearMode takes a CURRENT_MODE of PX4: the mode, and the one that its user wants.
-// It reports whether the mode is our sticks' undoing of a pilot's switch, and no
-// switch of somebody's. A failsafe is nobody's wish.
-func (s *sticks) hearMode(f stickFacts, custom, intended uint32) (undone bool) {
-	was, p := s.reported, s.pilots
-	if custom == was {
-		return false
-	}
-	stick := func(custom uint32) bool { mode, _ := px4.reported(custom); return mode.flownBySticks() }
-	s.reported, s.pilots = custom, pilotsSwitch{}
-	moving := s.phase != stickOff && s.src.overrides(f.firmware) && f.now.Sub(s.moved) < stickMoving
-	switch {
-	case f.flight == disarmed || !moving:
-	case stick(was) && !stick(custom) && intended == custom:
-		s.pilots = pilotsSwitch{custom, f.now}
-	case !p.at.IsZero() && stick(custom) && f.now.Sub(p.at) <= undoneIn:
-		s.owner, s.holdAsked, s.phase = ownerPilot, time.Time{}, stickNobody
-		s.set(axes{z: rest(f)}, f.now)
-		_, name := px4.reported(p.custom)
-		s.acts.notice = fmt.Sprintf("the client's moving sticks undid the pilot's switch to %s: they have ended, and his switch stands from 2 s on; COM_RC_OVERRIDE 0 keeps sticks from doing that", name)
-		return true
-	}
-	return false
 }
 
 // takeover says that somebody else moves the sticks in an unchanged mode: our
@@ -390,7 +344,7 @@ func (s *sticks) hearReceiver(f stickFacts, live bool, throttle uint16) {
 // disarmed says that the vehicle was disarmed: a stream that only kept it from
 // falling ends.
 func (s *sticks) disarmed(f stickFacts) {
-	s.holdAsked, s.pilots = time.Time{}, pilotsSwitch{}
+	s.holdAsked, s.pilotAt = time.Time{}, time.Time{}
 	if s.phase == stickNobody && !f.mode.flownBySticks() {
 		s.end(f)
 	}
@@ -474,18 +428,13 @@ func (s *sticks) owes(f stickFacts) bool {
 // silence answers a client that fell silent with a hold, in the air and where our
 // stream is what flies. In position mode the centred stream is the hold.
 func (s *sticks) silence(f stickFacts) {
-	after := silentAltitude
-	switch f.mode {
-	case ModeManual:
-		after = silentManual
-	case ModeAltitude:
-	default:
+	if f.mode != ModeManual && f.mode != ModeAltitude {
 		s.holdAsked = time.Time{}
 		return
 	}
 	since := f.now.Sub(s.client)
 	switch {
-	case s.owner != ownerClient || f.flight != aloft || s.client.IsZero() || !f.online || since < after:
+	case s.owner != ownerClient || f.flight != aloft || s.client.IsZero() || !f.online || since < silentClient:
 	case f.now.Sub(s.holdAsked) < holdAgain:
 	case f.firmware == px4 && s.src.denied(px4, f.now) != "": // PX4 obeys a transmitter
 	default:

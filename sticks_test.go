@@ -83,7 +83,7 @@ func (h *stickFlight) asks() {
 	h.f.busy, h.f.entering = true, true
 	h.enter(h.f)
 	h.act()
-	h.waits(sticksAhead)
+	h.waits()
 }
 
 // gets has the plan end in a stick mode that shows.
@@ -96,9 +96,9 @@ func (h *stickFlight) gets(mode string) {
 // answers ends the plan: nothing of it is open.
 func (h *stickFlight) answers() { h.f.busy, h.f.entering = false, false }
 
-// waits until the sticks let a step go.
-func (h *stickFlight) waits(need stickNeed) {
-	for h.f.now.Before(h.ready(need, h.f, false)) {
+// waits until the sticks let a step go that rests on them.
+func (h *stickFlight) waits() {
+	for h.f.now.Before(h.ready(true, h.f, false)) {
 		h.pass(10 * time.Millisecond)
 	}
 }
@@ -130,8 +130,6 @@ func (h *stickFlight) state() string {
 //	arms                    the vehicle is to be armed in the mode that it is in
 //	input 300 0 700 0 500ms the client's sticks x y z r, and their timeout
 //	pilot POSCTL            a report that nothing here explains
-//	reports AUTO.RTL        PX4's CURRENT_MODE; reports AUTO.RTL POSCTL is one that
-//	                        its user does not intend
 //	armed, disarmed, landed, flies
 //	receiver live 1500, receiver gone
 //	channels 1500 1500 1000 1500 1800 … the fifth stands for all switches
@@ -179,7 +177,7 @@ func (h *stickFlight) play(t *testing.T, script string) string {
 			h.f.busy = true
 			h.leave(h.f)
 		case "waits":
-			h.waits(sticksStill)
+			h.pass(h.moved.Add(stickStill).Sub(h.f.now))
 		case "led":
 			h.f.custom = custom(w[1])
 			h.pass(10 * time.Millisecond)
@@ -199,8 +197,6 @@ func (h *stickFlight) play(t *testing.T, script string) string {
 			h.in(w[1])
 			h.switched(h.f)
 			h.answers()
-		case "reports":
-			h.hearMode(h.f, custom(w[1]), custom(w[len(w)-1]))
 		case "armed", "flies", "landed":
 			h.f.flight = armedOnGround
 			if w[0] == "flies" {
@@ -335,10 +331,10 @@ func TestPilotsSwitchAtEveryMoment(t *testing.T) {
 		{"nobody's", "sets altitude"},
 		{"the client's", "sets altitude, input 300 -200 700 100 5s"},
 		{"the client's, in manual mode", "sets manual, input 300 -200 430 100 5s"},
-		{"a silent client's", "sets altitude, input 300 -200 700 100 500ms, +4s"},
-		{"a hold is wished", "sets altitude, input 300 -200 700 100 500ms, +5s"},
-		{"its plan waits", "sets altitude, input 300 -200 700 100 500ms, +5s, leaves, +1s"},
-		{"it was not acknowledged", "sets altitude, input 300 -200 700 100 500ms, +5s, leaves, +1s, fails"},
+		{"a silent client's", "sets altitude, input 300 -200 700 100 500ms, +2s"},
+		{"a hold is wished", "sets altitude, input 300 -200 700 100 500ms, +3s"},
+		{"its plan waits", "sets altitude, input 300 -200 700 100 500ms, +3s, leaves, +1s"},
+		{"it was not acknowledged", "sets altitude, input 300 -200 700 100 500ms, +3s, leaves, +1s, fails"},
 		{"a way out waits", "sets manual, input 300 -200 430 100 5s, leaves, +1s"},
 		{"it leads through", "sets manual, input 300 -200 430 100 5s, leaves, led position, +1s"},
 		{"it is left", "sets position, input 300 -200 700 100 5s, leaves, waits, left hold"},
@@ -402,29 +398,29 @@ func TestPilotsSwitchAtEveryMoment(t *testing.T) {
 
 func TestSilentClientLeavesAHold(t *testing.T) {
 	rules := []stickRule{
-		{"in altitude mode 5 s after its last command", "px4", "sets altitude, input 300 0 700 0 500ms, +4900ms, = nobody 0 0 500 0, +100ms, = nobody 0 0 500 0 holds, told holding"},
-		{"in manual mode after 2 s", "px4", "sets manual, input 300 0 430 0 500ms, +1900ms, = nobody 0 0 430 0, +100ms, = nobody 0 0 430 0 holds"},
-		{"setting the mode is a command too", "copter none", "sets altitude, +4900ms, = nobody 0 0 500 0, +100ms, = nobody 0 0 500 0 holds"},
-		{"so is arming", "copter none", "sets altitude, +3s, arms, +4900ms, = nobody 0 0 500 0, +100ms, = nobody 0 0 500 0 holds"},
+		{"in altitude mode 3 s after its last command", "px4", "sets altitude, input 300 0 700 0 500ms, +2900ms, = nobody 0 0 500 0, +100ms, = nobody 0 0 500 0 holds, told holding"},
+		{"in manual mode too", "px4", "sets manual, input 300 0 430 0 500ms, +2900ms, = nobody 0 0 430 0, +100ms, = nobody 0 0 430 0 holds"},
+		{"setting the mode is a command too", "copter none", "sets altitude, +2900ms, = nobody 0 0 500 0, +100ms, = nobody 0 0 500 0 holds"},
+		{"so is arming", "copter none", "sets altitude, +2s, arms, +2900ms, = nobody 0 0 500 0, +100ms, = nobody 0 0 500 0 holds"},
 		{"never before its sticks' timeout", "px4", "sets manual, input 300 0 430 0 4s, +3900ms, = client 300 0 430 0, +100ms, = nobody 0 0 430 0 holds"},
 		{"in position mode never", "px4", "sets position, input 300 0 700 0 500ms, +1m, = nobody 0 0 500 0"},
-		{"again each second until it is acknowledged", "px4", "sets altitude, +5s, = nobody 0 0 500 0 holds, +900ms, = nobody 0 0 500 0, +100ms, = nobody 0 0 500 0 holds, +1s, = nobody 0 0 500 0 holds"},
-		{"also where its plan was tried meanwhile", "px4", "sets altitude, +5s, leaves, +500ms, fails, +500ms, = nobody 0 0 500 0 holds holds"},
-		{"it is told once", "px4 1", "sets altitude, +5s, told holding, +5s, untold"},
-		{"and anew after a client that came back", "px4 1", "sets altitude, +5s, told holding, input 0 0 500 0 500ms, +4900ms, untold, +110ms, told holding"},
-		{"acknowledged it is left", "px4", "sets altitude, +5s, leaves, waits, left hold, = nobody 0 0 500 0 holds, +20s, = nobody 0 0 500 0"},
-		{"acknowledged, an idle receiver has its sticks", "copter idle", "sets altitude, +5s, leaves, left hold, = off holds released, +20s, = off"},
-		{"the client that comes back is heard", "px4", "sets altitude, +5s, = nobody 0 0 500 0 holds, input 100 0 500 0 500ms, +4900ms, = nobody 0 0 500 0"},
+		{"again each second until it is acknowledged", "px4", "sets altitude, +3s, = nobody 0 0 500 0 holds, +900ms, = nobody 0 0 500 0, +100ms, = nobody 0 0 500 0 holds, +1s, = nobody 0 0 500 0 holds"},
+		{"also where its plan was tried meanwhile", "px4", "sets altitude, +3s, leaves, +500ms, fails, +500ms, = nobody 0 0 500 0 holds holds"},
+		{"it is told once", "px4 1", "sets altitude, +3s, told holding, +5s, untold"},
+		{"and anew after a client that came back", "px4 1", "sets altitude, +3s, told holding, input 0 0 500 0 500ms, +2900ms, untold, +110ms, told holding"},
+		{"acknowledged it is left", "px4", "sets altitude, +3s, leaves, waits, left hold, = nobody 0 0 500 0 holds, +20s, = nobody 0 0 500 0"},
+		{"acknowledged, an idle receiver has its sticks", "copter idle", "sets altitude, +3s, leaves, left hold, = off holds released, +20s, = off"},
+		{"the client that comes back is heard", "px4", "sets altitude, +3s, = nobody 0 0 500 0 holds, input 100 0 500 0 500ms, +2900ms, = nobody 0 0 500 0"},
 		{"not in a mode that somebody else set", "px4", "sets position, pilot ALTCTL, +20s, = nobody 0 0 500 0"},
 		{"not after a pilot's switch there and back", "px4", "sets altitude, pilot POSCTL, +1s, pilot ALTCTL, +20s, = nobody 0 0 500 0"},
 		{"not on the ground", "px4", "landed, sets altitude, +20s, = nobody 0 0 0 0"},
 		{"not disarmed: the stream ends", "px4", "disarmed, sets altitude, +5s, = off"},
-		{"a lost link cancels it", "px4", "sets altitude, +4s, lost, +20s, back, +20s, = nobody 0 0 500 0"},
-		{"one that is being asked for too", "px4", "sets altitude, +5s, = nobody 0 0 500 0 holds, lost, leaves, fails, back, +20s, = nobody 0 0 500 0"},
-		{"until the client is heard again", "px4", "sets altitude, lost, +20s, back, input 100 0 500 0 500ms, +5s, = nobody 0 0 500 0 holds"},
-		{"not of a mode that shows only then", "px4", "asks altitude, doubts, +1s, lost, +3s, = nobody 0 0 500 0, back, gets altitude, +5s, = nobody 0 0 500 0 holds"},
+		{"a lost link cancels it", "px4", "sets altitude, +2s, lost, +20s, back, +20s, = nobody 0 0 500 0"},
+		{"one that is being asked for too", "px4", "sets altitude, +3s, = nobody 0 0 500 0 holds, lost, leaves, fails, back, +20s, = nobody 0 0 500 0"},
+		{"until the client is heard again", "px4", "sets altitude, lost, +20s, back, input 100 0 500 0 500ms, +3s, = nobody 0 0 500 0 holds"},
+		{"not of a mode that shows only then", "px4", "asks altitude, doubts, +1s, lost, +3s, = nobody 0 0 500 0, back, gets altitude, +3s, = nobody 0 0 500 0 holds"},
 		{"nothing is asked for while it is lost", "px4", "asks altitude, doubts, +1s, lost, gets altitude, +20s, = nobody 0 0 500 0, back, +10ms, = nobody 0 0 500 0 holds"},
-		{"a command that failed is one", "copter none", "sets altitude, +4s, leaves, +10ms, fails, +4900ms, = nobody 0 0 500 0, +100ms, = nobody 0 0 500 0 holds"},
+		{"a command that failed is one", "copter none", "sets altitude, +2s, leaves, +10ms, fails, +2900ms, = nobody 0 0 500 0, +100ms, = nobody 0 0 500 0 holds"},
 	}
 	testSticks(t, rules)
 }
@@ -475,7 +471,7 @@ func TestEnteringStickMode(t *testing.T) {
 		{"refused in the air, PX4's stream stands unmoved", "px4", "asks altitude, fails, = nobody 0 0 500 0, landed, +20s, = nobody 0 0 500 0"},
 		{"refused, an idle receiver has its sticks again", "copter idle", "asks altitude, fails, +10ms, = off released"},
 		{"unanswered, it goes on while the command is open", "copter idle", "asks altitude, doubts, +4s, = nobody 0 0 500 0, closes, +10ms, = off released"},
-		{"which shows late: the client has it", "copter idle", "asks altitude, doubts, +2s, = nobody 0 0 500 0, gets altitude, input 100 0 500 0 1s, +5s, = nobody 0 0 500 0 holds, owner client"},
+		{"which shows late: the client has it", "copter idle", "asks altitude, doubts, +2s, = nobody 0 0 500 0, gets altitude, input 100 0 500 0 1s, +3s, = nobody 0 0 500 0 holds, owner client"},
 		{"a stick mode that is a pilot's stays his until another shows", "copter none", "sets altitude, pilot ALT_HOLD, asks position, fails, owner pilot, sets position, owner client"},
 		{"refused without a receiver, the stream is parked: its end is a failsafe", "copter none", "asks altitude, fails, = nobody 0 0 500 0, +20s, = nobody 0 0 500 0"},
 		{"refused disarmed, it ends", "px4", "disarmed, asks altitude, fails, +5s, = off"},
@@ -483,38 +479,30 @@ func TestEnteringStickMode(t *testing.T) {
 	})
 	for _, r := range []struct {
 		vehicle, script string
-		need            stickNeed
+		streamed        bool
 		arming          bool
 		want            time.Duration // from now
 	}{
-		{"px4", "+1s", sticksAhead, false, 0},
-		{"px4", "arms", sticksAhead, false, 400 * time.Millisecond},
-		{"px4", "arms", sticksAhead, true, stickLead},
-		{"px4", "arms", sticksAnyhow, false, 0},
-		{"px4", "arms, +300ms", sticksAhead, false, stickLead - 300*time.Millisecond},
-		{"px4", "sets position", sticksAhead, false, 0},
-		{"px4", "sets position, input 300 0 500 0 5s", sticksAhead, false, 0}, // from one to another
-		{"copter none", "arms", sticksAhead, false, stickLead},
-		{"copter none", "arms", sticksAhead, true, 2100 * time.Millisecond},
-		{"copter idle", "arms", sticksAhead, true, stickLead},
-		{"copter in-use", "arms", sticksAhead, true, 0},
-		{"px4", "sets position, +3s, leaves", sticksStill, false, 0},
-		{"px4", "sets position, input 300 0 500 0 5s, leaves", sticksStill, false, 2 * time.Second},
-		{"px4", "sets position, input 300 0 500 0 5s, leaves, +1500ms", sticksStill, false, stickStill - 1500*time.Millisecond},
-		{"px4", "sets manual, input 300 0 430 0 5s, leaves, +1s, led position", sticksStill, false, stickStill},
-		{"px4", "+1s, leaves", sticksStill, false, 0},
-		{"copter none", "sets position, input 300 0 500 0 5s, leaves", sticksStill, false, 0},
-		{"px4", "override 2, sets position, input 300 0 500 0 5s, leaves", sticksStill, false, 0},
-		{"px4", "override 3, sets position, input 300 0 500 0 5s, leaves", sticksStill, false, stickStill},
-		{"px4", "sets position, disarmed, +6s", sticksAnyhow, true, 0},
-		{"px4", "sets position, disarmed, +5s, = off", sticksAnyhow, true, time.Second},
+		{"px4", "+1s", true, false, 0},
+		{"px4", "arms", true, false, 400 * time.Millisecond},
+		{"px4", "arms", true, true, stickLead},
+		{"px4", "arms", false, false, 0},
+		{"px4", "arms, +300ms", true, false, stickLead - 300*time.Millisecond},
+		{"px4", "sets position", true, false, 0},
+		{"px4", "sets position, input 300 0 500 0 5s", true, false, 0}, // from one to another
+		{"copter none", "arms", true, false, stickLead},
+		{"copter none", "arms", true, true, 2100 * time.Millisecond},
+		{"copter idle", "arms", true, true, stickLead},
+		{"copter in-use", "arms", true, true, 0},
+		{"px4", "sets position, disarmed, +6s", false, true, 0},
+		{"px4", "sets position, disarmed, +5s, = off", false, true, time.Second},
 	} {
 		t.Run(r.vehicle+" "+r.script, func(t *testing.T) {
 			h := parseStickFlight(t, r.vehicle)
 			if wrong := h.play(t, r.script); wrong != "" {
 				t.Fatal(wrong)
 			}
-			got := max(h.ready(r.need, h.f, r.arming).Sub(h.f.now), 0)
+			got := max(h.ready(r.streamed, h.f, r.arming).Sub(h.f.now), 0)
 			if off := got - r.want; off < -10*time.Millisecond || off > 10*time.Millisecond {
 				t.Errorf("a step may go in %v, want %v", got, r.want)
 			}
@@ -584,25 +572,18 @@ func TestClientsSticksStandUntilTheirTimeout(t *testing.T) {
 // TestOurSticksUndoingOfAPilotsSwitch: CURRENT_MODE shows both changes.
 func TestOurSticksUndoingOfAPilotsSwitch(t *testing.T) {
 	const (
-		flying = "sets position, reports POSCTL, +1s, input 300 0 700 0 5s, +100ms, "
-		undone = flying + "reports AUTO.RTL, pilot AUTO.RTL, +30ms, reports POSCTL, pilot POSCTL, "
-		over   = "= nobody 0 0 500 0, owner pilot, told his switch stands from 2 s on, +5s, = nobody 0 0 500 0, untold"
+		flying = "sets position, input 300 0 700 0 5s, +100ms, "
+		over   = "= nobody 0 0 500 0, told undid, owner pilot, +20s, = nobody 0 0 500 0"
 	)
 	testSticks(t, []stickRule{
-		{"the client's sticks end, centred, and nothing follows", "px4 1", undone + over},
-		{"whether the takeovers or the reports are heard first", "px4 1", flying + "pilot AUTO.RTL, reports AUTO.RTL, +30ms, pilot POSCTL, reports POSCTL, " + over},
-		{"LAND and Hold too", "px4 1", flying + "reports AUTO.LAND, +12ms, reports POSCTL, " + over},
-		{"out of altitude mode PX4 gives POSCTL", "px4 1", "sets altitude, reports ALTCTL, input 300 0 700 0 5s, reports AUTO.LOITER, +30ms, reports POSCTL, pilot POSCTL, " + over},
-		{"sticks that stood 1.5 s ago still move", "px4 1", flying + "+1400ms, reports AUTO.RTL, +30ms, reports POSCTL, " + over},
-		{"those of 1.7 s ago do not", "px4 1", flying + "+1600ms, reports AUTO.RTL, +30ms, reports POSCTL, +3s, = client 300 0 700 0"},
-		{"a failsafe is no pilot's wish", "px4 1", flying + "reports AUTO.RTL POSCTL, +30ms, reports POSCTL, +3s, = client 300 0 700 0, untold"},
-		{"a mode that stood 0.5 s is the pilot's own switch back", "px4 1", flying + "reports AUTO.RTL, pilot AUTO.RTL, +510ms, reports POSCTL, pilot POSCTL, +3s, = nobody 0 0 500 0, untold"},
-		{"with COM_RC_OVERRIDE 0 too", "px4 1", "override 0, " + undone + "+3s, = nobody 0 0 500 0, untold"},
-		{"a client's command is newer", "px4 1", flying + "reports AUTO.RTL, pilot AUTO.RTL, +10ms, leaves, +20ms, reports POSCTL, untold"},
-		{"where no stream of ours runs it is somebody else's", "px4 1", "reports POSCTL, reports AUTO.RTL, +30ms, reports POSCTL, +3s, = off, untold"},
-		{"also where one has just ended", "px4 1", flying + "leaves, left hold, disarmed, armed, reports AUTO.RTL, +30ms, reports POSCTL, +3s, = off, untold"},
-		{"a second mode without sticks is the pilot's own", "px4 1", flying + "reports AUTO.RTL, +30ms, reports AUTO.LAND, +3s, = client 300 0 700 0, untold"},
-		{"disarmed it is nobody's switch in flight", "px4 1", "disarmed, " + flying + "reports AUTO.RTL, +30ms, reports POSCTL, = client 300 0 700 0, untold"},
+		{"RTL", "px4 1", flying + "pilot AUTO.RTL, +30ms, pilot POSCTL, " + over},
+		{"LAND and Hold too", "px4 1", flying + "pilot AUTO.LAND, +12ms, pilot POSCTL, " + over},
+		{"out of altitude mode PX4 gives POSCTL", "px4 1", "sets altitude, input 300 0 700 0 5s, pilot AUTO.LOITER, +30ms, pilot POSCTL, " + over},
+		{"sticks that stood 1.5 s ago still move", "px4 1", flying + "+1400ms, pilot AUTO.RTL, +30ms, pilot POSCTL, " + over},
+		{"those of 1.7 s ago do not", "px4 1", flying + "+1600ms, pilot AUTO.RTL, +30ms, pilot POSCTL, untold"},
+		{"a mode that stood 0.5 s is the pilot's own switch back", "px4 1", flying + "pilot AUTO.RTL, +510ms, pilot POSCTL, untold"},
+		{"where no stream of ours runs it is somebody else's", "px4 1", "pilot POSCTL, pilot AUTO.RTL, +30ms, pilot POSCTL, +3s, = off, untold"},
+		{"a second mode without sticks is the pilot's own", "px4 1", flying + "pilot AUTO.RTL, +30ms, pilot AUTO.LAND, untold"},
 	})
 }
 
@@ -610,9 +591,9 @@ func TestOurSticksUndoingOfAPilotsSwitch(t *testing.T) {
 // a hold.
 func TestAClientThatWaitsForItsAnswerIsNotSilent(t *testing.T) {
 	testSticks(t, []stickRule{
-		{"while its plan is under way", "px4", "sets altitude, +4s, leaves, +10s, = nobody 0 0 500 0, untold, fails, +4900ms, = nobody 0 0 500 0, +110ms, = nobody 0 0 500 0 holds"},
+		{"while its plan is under way", "px4", "sets altitude, +2s, leaves, +10s, = nobody 0 0 500 0, untold, fails, +2900ms, = nobody 0 0 500 0, +110ms, = nobody 0 0 500 0 holds"},
 		{"disarmed its stream goes on", "copter none", "disarmed, sets manual, +4s, leaves, +10s, = nobody 0 0 0 0, fails, +5s, = off"},
-		{"a hold that is refused after POSCTL is none any more", "px4", "sets altitude, +5s, = nobody 0 0 500 0 holds, leaves, led POSCTL, fails, gets position, +20s, = nobody 0 0 500 0"},
+		{"a hold that is refused after POSCTL is none any more", "px4", "sets altitude, +3s, = nobody 0 0 500 0 holds, leaves, led POSCTL, fails, gets position, +20s, = nobody 0 0 500 0"},
 	})
 }
 
@@ -649,7 +630,7 @@ func FuzzSticks(f *testing.F) {
 }
 
 // stickEvents are what FuzzSticks has happen.
-const stickEvents = "eglrfoOkixpadFswcCRmvLNT"
+const stickEvents = "eglrfoOkixpadFswcCRLNT"
 
 // stickWitness is what FuzzSticks holds the sticks against.
 type stickWitness struct {
@@ -708,15 +689,6 @@ func (w *stickWitness) happens(what byte, arg int) {
 		w.switched(*f)
 		w.answers()
 		w.pilot, w.stood = true, w.axes
-	case 'm': // PX4's own report, which comes with the switch
-		m := px4Modes[arg%len(px4Modes)]
-		if f.firmware == px4 {
-			w.in(m.name)
-			w.pilot = w.hearMode(*f, m.custom, m.custom) || w.pilot
-			w.switched(*f)
-			w.answers()
-			w.pilot, w.stood = true, w.axes
-		}
 	case 'a':
 		f.flight = max(f.flight, armedOnGround)
 	case 's': // it is known to be on the ground, or flies
