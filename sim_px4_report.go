@@ -482,15 +482,21 @@ func (b *simPX4Brain) stepSticks() {
 	}
 	b.choose()
 	b.grab()
-	switch comingDown := b.mode == simPX4Land || b.mode == simPX4RTL; {
-	case !b.armed || b.failsafe || comingDown:
+	comingDown := b.mode == simPX4Land || b.mode == simPX4RTL
+	warns := b.mode == simPX4Land && b.version < simPX4v15 // it lands on, and calls the warning a failsafe
+	switch {
+	case !b.armed || b.failsafe || comingDown && !warns:
 		b.lostAt = time.Time{}
 	case b.streaming():
 		b.seen, b.lostAt = true, time.Time{}
 	case !b.seen:
 	case b.lostAt.IsZero():
 		b.lostAt = now
-	case now.Sub(b.lostAt) >= simStickLoss-simTick:
+	case now.Sub(b.lostAt) < simStickLoss-simTick:
+	case warns:
+		b.failsafe = true
+		b.text(common.MAV_SEVERITY_CRITICAL, "Failsafe activated")
+	default:
 		b.failSafe(simPX4RTL)
 		b.seen, b.lostAt = false, time.Time{}
 	}
