@@ -482,10 +482,8 @@ func (b *simPX4Brain) stepSticks() {
 	}
 	b.choose()
 	b.grab()
-	comingDown := b.mode == simPX4Land || b.mode == simPX4RTL
-	warns := b.mode == simPX4Land && b.version < simPX4v15 // it lands on, and calls the warning a failsafe
 	switch {
-	case !b.armed || b.failsafe || comingDown && !warns:
+	case !b.armed || b.failsafe || b.mode == simPX4RTL:
 		b.lostAt = time.Time{}
 	case b.streaming():
 		b.seen, b.lostAt = true, time.Time{}
@@ -493,9 +491,10 @@ func (b *simPX4Brain) stepSticks() {
 	case b.lostAt.IsZero():
 		b.lostAt = now
 	case now.Sub(b.lostAt) < simStickLoss-simTick:
-	case warns:
-		b.failsafe = true
+	case b.mode == simPX4Land: // a warning: it lands on
+		b.failsafe = b.version < simPX4v15
 		b.text(common.MAV_SEVERITY_CRITICAL, "Failsafe activated")
+		b.seen, b.lostAt = false, time.Time{}
 	default:
 		b.failSafe(simPX4RTL)
 		b.seen, b.lostAt = false, time.Time{}
