@@ -281,10 +281,16 @@ func copterGotoProbes() []probe {
 			_, _, _, speed = v.place()
 			v.within("m/s of the next", speed, 2.9, 3.1, 0.3)
 		}},
-		{from: air, fact: "a speed of −2, −1 or 0 is FAILED", run: func(v *probed) {
+		{from: air, until: release{4, 6}, fact: "a speed of −2, −1 or 0 is FAILED", run: func(v *probed) {
 			v.flyTo(30, 0, probeHeight)
 			for _, speed := range []float64{-2, -1, 0} {
 				v.equal("answer", v.command(common.MAV_CMD_DO_CHANGE_SPEED, 1, speed).last(), simFailed)
+			}
+		}},
+		{from: air, since: release{4, 7}, fact: "a speed of −2, −1 or 0 is DENIED", run: func(v *probed) {
+			v.flyTo(30, 0, probeHeight)
+			for _, speed := range []float64{-2, -1, 0} {
+				v.equal("answer", v.command(common.MAV_CMD_DO_CHANGE_SPEED, 1, speed).last(), simDenied)
 			}
 		}},
 		{from: air, fact: "CONDITION_YAW after its ack turns it", run: func(v *probed) {

@@ -655,6 +655,12 @@ var px4StickProbes = []probe{
 		time.Sleep(time.Second)
 		v.loses()
 	}},
+	{heading: "PX4: sticks", until: release{1, 14}, from: handed, fact: "once seen, their loss in AUTO.LAND is CRITICAL, and it lands", run: func(v *probed) {
+		v.landsUnheld(common.MAV_STATE_CRITICAL)
+	}},
+	{heading: "PX4: sticks", since: release{1, 15}, from: handed, fact: "once seen, their loss in AUTO.LAND is ACTIVE, and it lands", run: func(v *probed) {
+		v.landsUnheld(common.MAV_STATE_ACTIVE)
+	}},
 	{heading: "PX4: sticks", from: air, fact: "without sticks in this flight nothing happens", run: func(v *probed) {
 		time.Sleep(8 * time.Second)
 		b := v.beat()
@@ -749,6 +755,22 @@ func (v *probed) position() {
 	a := v.setMode(simPX4Posctl)
 	v.must(a.last() == simAccepted, "POSCTL: %v", a.results)
 	time.Sleep(time.Second)
+}
+
+// landsUnheld lands by PX4's own mode, without the sticks that were seen: the state
+// that it reports then.
+func (v *probed) landsUnheld(state common.MAV_STATE) {
+	v.position()
+	time.Sleep(2 * time.Second) // sticks that moved would take over
+	v.must(v.command(common.MAV_CMD_NAV_LAND).last() == simAccepted, "refused")
+	time.Sleep(2 * time.Second)
+	v.silence()
+	time.Sleep(2 * time.Second)
+	b := v.beat()
+	v.equal("mode", b.CustomMode, uint32(simPX4Land))
+	v.equal("status", b.SystemStatus, state)
+	_, ok := v.until(time.Minute, func() bool { return !v.armed() })
+	v.equal("lands", ok, true)
 }
 
 // loses ends the stream and expects the failsafe.

@@ -19,6 +19,9 @@ const (
 	simArduBrake     = 17
 )
 
+// A release with other answers.
+const simCopterV47 = 4<<24 | 7<<16 // the first that denies a speed of 0
+
 var simArduVehicle = simVehicle{
 	autopilot: common.MAV_AUTOPILOT_ARDUPILOTMEGA,
 	version:   4<<24 | 5<<16 | 5<<8 | 255,
@@ -286,6 +289,8 @@ func (b *simArduBrain) changeSpeed(c simCommand) {
 	switch {
 	case math.IsNaN(c.p[1]):
 		b.dead, b.muted = true, true // a floating-point exception, in any mode
+	case c.p[1] <= 0 && b.version >= simCopterV47:
+		b.ack(c, common.MAV_RESULT_DENIED)
 	case b.mode != b.hold || c.p[0] != 1 || c.p[1] <= 0:
 		b.ack(c, common.MAV_RESULT_FAILED)
 	default:

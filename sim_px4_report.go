@@ -482,15 +482,20 @@ func (b *simPX4Brain) stepSticks() {
 	}
 	b.choose()
 	b.grab()
-	switch comingDown := b.mode == simPX4Land || b.mode == simPX4RTL; {
-	case !b.armed || b.failsafe || comingDown:
+	switch {
+	case !b.armed || b.failsafe || b.mode == simPX4RTL:
 		b.lostAt = time.Time{}
 	case b.streaming():
 		b.seen, b.lostAt = true, time.Time{}
 	case !b.seen:
 	case b.lostAt.IsZero():
 		b.lostAt = now
-	case now.Sub(b.lostAt) >= simStickLoss-simTick:
+	case now.Sub(b.lostAt) < simStickLoss-simTick:
+	case b.mode == simPX4Land: // a warning: it lands on
+		b.failsafe = b.version < simPX4v15
+		b.text(common.MAV_SEVERITY_CRITICAL, "Failsafe activated")
+		b.seen, b.lostAt = false, time.Time{}
+	default:
 		b.failSafe(simPX4RTL)
 		b.seen, b.lostAt = false, time.Time{}
 	}
