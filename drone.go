@@ -234,7 +234,7 @@ func (d *drone) take(m message.Message, now time.Time) {
 	case *common.MessageExtendedSysState:
 		d.identify()
 	case *common.MessageAutopilotVersion:
-		d.sticks.src.version = d.tel.id.version
+		d.hearVersion()
 	case *common.MessageStatustext:
 		if d.tel.texts.count != texts {
 			s := d.tel.texts.last[len(d.tel.texts.last)-1]
@@ -242,6 +242,24 @@ func (d *drone) take(m message.Message, now time.Time) {
 		}
 	}
 	d.cmd.bell.ring()
+}
+
+// flown are the releases that were flown with mavrest, from the first to before the second
+// (docs/autopilots.md, "Which firmware was measured").
+var flown = map[firmware][2]firmwareVersion{
+	px4:       {1<<24 | 14<<16, 1<<24 | 18<<16},
+	copter:    {4<<24 | 4<<16, 4<<24 | 9<<16},
+	quadPlane: {4<<24 | 5<<16, 4<<24 | 7<<16},
+	plane:     {4<<24 | 5<<16, 4<<24 | 7<<16},
+}
+
+// hearVersion takes the firmware's version. One that was never flown is logged once.
+func (d *drone) hearVersion() {
+	v, was := d.tel.id.version, d.sticks.src.version
+	d.sticks.src.version = v
+	if f, ok := flown[d.firmware()]; ok && v != was && v != 0 && (v < f[0] || v >= f[1]) {
+		slog.Warn("mavrest was never flown on this version of the firmware: see docs/autopilots.md", "version", v, "flown_from", f[0], "flown_before", f[1])
+	}
 }
 
 // identify begins the handshake anew with a vehicle that was taken for another
@@ -257,12 +275,12 @@ func (d *drone) identify() {
 func (d *drone) hearHeartbeat(now time.Time) {
 	b := &d.tel.beat
 	d.identify()
-	for _, shown := range d.cmd.reports.hearHeartbeat(shownMode{b.custom, b.armed, b.failsafe}, d.cmd.acks.trip, now) {
-		b.custom, b.armed, b.failsafe = shown.custom, shown.armed, shown.failsafe
-		d.judge(now)
+	acts := b.failsafe && !(d.firmware() == px4 && d.tel.id.version != 0 && d.tel.id.version < px4TellsWarnings)
+	for _, shown := range d.cmd.reports.hearHeartbeat(shownMode{b.custom, b.armed, acts}, d.cmd.acks.trip, now) {
+		b.custom, b.armed = shown.custom, shown.armed
+		d.judge(shown, now)
 	}
-	last := d.cmd.reports.last
-	b.custom, b.armed, b.failsafe = last.custom, last.armed, last.failsafe
+	b.custom, b.armed = d.cmd.reports.last.custom, d.cmd.reports.last.armed
 	if !d.online {
 		d.online = true
 		if !b.armed { // it may be another one
@@ -273,14 +291,19 @@ func (d *drone) hearHeartbeat(now time.Time) {
 	}
 }
 
+// px4TellsWarnings is the first PX4 whose MAV_STATE_CRITICAL is a failsafe that acts. In an
+// older one it may be a warning; there a failsafe that acts shows by its mode
+// (docs/autopilots.md, "PX4: modes").
+const px4TellsWarnings = firmwareVersion(1<<24 | 15<<16)
+
 // judge has the mode machine take a report.
-func (d *drone) judge(now time.Time) {
-	b, before, mode, first := &d.tel.beat, d.machine.last, d.machine.mode, d.machine.contact == contactNone
-	disarms := before.armed && !b.armed
+func (d *drone) judge(shown shownMode, now time.Time) {
+	before, mode, first := d.machine.last, d.machine.mode, d.machine.contact == contactNone
+	disarms := before.armed && !shown.armed
 	if disarms {
 		d.cmd.disarmed()
 	}
-	taken := d.machine.report(d.report(now), now)
+	taken := d.machine.report(d.report(shown, now), now)
 	switch {
 	case taken && first:
 		d.takeover("it was armed when it was first heard")
@@ -289,7 +312,7 @@ func (d *drone) judge(now time.Time) {
 	case d.machine.mode != mode:
 		d.logMode("the vehicle reports it")
 	}
-	if b.failsafe && !before.failsafe && b.armed && !taken {
+	if shown.failsafe && !before.failsafe && shown.armed && !taken {
 		d.cmd.takeover("a failsafe is active: the vehicle is in " + d.modeName())
 	}
 	if disarms {
@@ -428,9 +451,9 @@ func (d *drone) modeName() string {
 	return name
 }
 
-// report is what the vehicle showed last.
-func (d *drone) report(now time.Time) report {
-	b, f := &d.tel.beat, d.firmware()
+// report is what the vehicle shows, and what the machine must know beside it.
+func (d *drone) report(b shownMode, now time.Time) report {
+	f := d.firmware()
 	mode, _ := f.reported(b.custom)
 	r := report{custom: b.custom, mode: mode, armed: b.armed, failsafe: b.failsafe, amsl: math.NaN(), streamed: d.sticks.phase != stickOff && f == px4}
 	if d.tel.position.within(silentAfter, now) { // also a while ago: a climb goes up
@@ -465,6 +488,7 @@ func (d *drone) sighting(now time.Time) sighting {
 	if t.velocity.within(freshFor, now) {
 		s.velocity = motion{t.velocity.north, t.velocity.east, t.velocity.down}
 	}
+	s.failsafe = d.machine.last.failsafe
 	m := d.cmd.manoeuvre
 	if m != nil && !t.position.at.After(m.at) { // what came before the acceptance proves nothing
 		s.at, s.heading, s.velocity = place{n, n, n, n}, n, motion{n, n, n}

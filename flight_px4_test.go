@@ -589,6 +589,35 @@ func TestAVersionIsUnknownFromARestartOn(t *testing.T) {
 	})
 }
 
+// PX4 1.14 calls a failsafe that only warns CRITICAL: the landing goes on, and is done.
+func TestAWarningOfAnOldPX4EndsNoLanding(t *testing.T) {
+	fly(t, simPX4Old, nil, func(f *flight) {
+		f.aloft()
+		f.accepted("/mode", `{"mode":"position"}`)
+		w := f.waits("/land", `{"wait":60}`)
+		f.until("it lands", 5*time.Second, func() bool { return f.status()["mode"] == "land" })
+		f.link.mu.Lock()
+		f.link.sticks.phase = stickOff // as where the board stalls
+		f.link.link.move(nil)
+		f.link.mu.Unlock()
+		f.until("CRITICAL", 5*time.Second, func() bool { return f.status()["failsafe"] == true })
+		w.want(t, 200, "")
+	})
+}
+
+func TestAVersionThatWasNeverFlownIsLoggedOnce(t *testing.T) {
+	for v, want := range map[uint32]int{1<<24 | 13<<16: 1, 1<<24 | 14<<16: 0, 1<<24 | 17<<16 | 5<<8: 0, 1<<24 | 18<<16: 1} {
+		fly(t, simPX4, func(s *simulator) { s.version = v }, func(f *flight) {
+			told := logLines(t)
+			f.sim.reboot(false)
+			time.Sleep(20 * time.Second)
+			if n := strings.Count(told(), "never flown on this version"); n != want {
+				t.Errorf("%#x is logged %d times, want %d", v, n, want)
+			}
+		})
+	}
+}
+
 // A refused DO_SET_MODE that is repeated is acknowledged 0, 1, 0, 1: whichever of
 // the acks are lost, it is never accepted.
 func TestPX4RefusedModeIsNeverAcceptedWhicheverAcksAreLost(t *testing.T) {
