@@ -229,7 +229,7 @@ func readFields(r *http.Request, fields []field, check func() error) ([]byte, er
 	body, err := io.ReadAll(io.LimitReader(r.Body, maxBody+1))
 	switch {
 	case errors.Is(err, os.ErrDeadlineExceeded):
-		return nil, refuse(codeBadRequest, "the body did not come whole within %.0f s", readWithin.Seconds())
+		return nil, refuse(codeBadRequest, "the whole body did not arrive within %.0f s", readWithin.Seconds())
 	case err != nil:
 		return nil, refuse(codeBadRequest, "the body ended early")
 	case len(body) > maxBody:
@@ -248,7 +248,7 @@ func readFields(r *http.Request, fields []field, check func() error) ([]byte, er
 	return body, check()
 }
 
-var errTooLarge = refuse(codeTooLarge, "the body is over 4096 bytes; a command needs far less")
+var errTooLarge = refuse(codeTooLarge, "the body is over %d bytes; a command needs far less", maxBody)
 
 func decode(body []byte, fields []field) error {
 	if len(bytes.Trim(body, " \t\r\n")) == 0 { // JSON's white space
@@ -442,7 +442,7 @@ func (a *api) postGoto(_ http.ResponseWriter, r *http.Request) (any, error) {
 		case req.altitude != nil && req.altitudeMSL != nil:
 			return refuse(codeOutOfRange, "altitude and altitude_msl: give one of the two")
 		case req.lat == nil && req.altitude == nil && req.altitudeMSL == nil && req.heading == nil:
-			return refuse(codeOutOfRange, "lat: missing; give lat and lon, altitude, altitude_msl or heading")
+			return refuse(codeOutOfRange, "nothing to do: give lat and lon, an altitude (altitude or altitude_msl) or a heading")
 		}
 		return nil
 	})

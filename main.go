@@ -85,7 +85,7 @@ func parseFlags(args []string, out io.Writer) (options, error) {
 	f.Func("host", "", func(s string) error {
 		o.hosts = append(o.hosts, s)
 		if s == "" || strings.ContainsAny(s, "/: ") {
-			return errors.New("want a name alone, without a scheme and a port")
+			return errors.New("want only a name, without scheme or port")
 		}
 		return nil
 	})
@@ -279,9 +279,9 @@ func openDevice(ctx context.Context, o options, running *sync.WaitGroup) (device
 func listenError(err error, o options) error {
 	switch {
 	case errors.Is(err, os.ErrPermission):
-		return fmt.Errorf("-port %d: ports below 1024 need the right to them; take another (-port 8080), or: sudo setcap cap_net_bind_service=+ep mavrest", o.port)
+		return fmt.Errorf("-port %d: a port below 1024 needs root or CAP_NET_BIND_SERVICE; use another port (-port 8080), or run: sudo setcap cap_net_bind_service=+ep mavrest", o.port)
 	case errors.Is(err, syscall.EADDRINUSE):
-		return fmt.Errorf("-port %d: in use by another program; stop it, or take another port", o.port)
+		return fmt.Errorf("-port %d: in use by another program; stop that program, or use another port", o.port)
 	}
 	return fmt.Errorf("-bind %s -port %d: %s; -bind takes an address of this board", o.bind, o.port, strings.TrimPrefix(err.Error(), "listen "))
 }
@@ -366,7 +366,7 @@ func supervise(ctx context.Context, d *drone, where *site, running *sync.WaitGro
 			c.Close()
 		}
 		if err != nil {
-			slog.Warn("systemd can't be told", "state", state, "error", err)
+			slog.Warn("can't notify systemd", "state", state, "error", err)
 		}
 	}
 	usec, _ := strconv.ParseInt(os.Getenv("WATCHDOG_USEC"), 10, 64) // 0 without a watchdog
@@ -416,7 +416,7 @@ func newLogWriter(w io.Writer) *logWriter {
 		for line := <-l.lines; line != nil; line = <-l.lines {
 			w.Write(line)
 			if n := l.dropped.Swap(0); n > 0 {
-				fmt.Fprintf(w, "%d lines of the log were dropped: nobody read them\n", n)
+				fmt.Fprintf(w, "%d lines of the log were dropped because nobody read them\n", n)
 			}
 		}
 	}()

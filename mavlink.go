@@ -107,7 +107,7 @@ func (l *link) run(ctx context.Context) {
 		}
 		if !told {
 			told = true
-			slog.Warn("no link to the autopilot; trying again until there is", "device", l.device.name, "error", err)
+			slog.Warn("no link to the autopilot; trying again", "device", l.device.name, "error", err)
 		}
 		l.mu.Lock()
 		l.fault = err
@@ -150,9 +150,9 @@ func (l *link) serve(ctx context.Context, p port) (hadFrame bool, err error) {
 
 var (
 	errNoPort    = errors.New("the port is not open")
-	errQueueFull = errors.New("the port takes no more messages")
+	errQueueFull = errors.New("the queue to the port is full")
 	errWriteHung = errors.New("a write hung for 2 s")
-	errSilent    = errors.New("nothing that reads as MAVLink for 5 s")
+	errSilent    = errors.New("no MAVLink for 5 s")
 )
 
 // send queues a message from our own ids; it never waits.
@@ -220,7 +220,7 @@ func (l *link) addressed(system, component byte) bool {
 // logNoise tells of bytes that were no frames, at most once in noiseEvery.
 func (l *link) logNoise(now time.Time) {
 	if n := l.device.line.noise.Load(); n != l.noise.logged && !now.Before(l.noise.next) {
-		slog.Warn("bytes that are no MAVLink frame", "device", l.device.port(), "since_last", n-l.noise.logged, "in_all", n)
+		slog.Warn("bytes that are not MAVLink", "device", l.device.port(), "since_last", n-l.noise.logged, "in_all", n)
 		l.noise.logged, l.noise.next = n, now.Add(noiseEvery)
 	}
 }
@@ -289,7 +289,7 @@ func (r *reader) take(f rawFrame, now time.Time) {
 	l.told = l.told || stranger
 	l.mu.Unlock()
 	if stranger {
-		l.hear(heard{at: now, notice: fmt.Sprintf("another program uses our MAVLink ids %d/%d: an answer to it may be taken for one to us", f.system, f.component)})
+		l.hear(heard{at: now, notice: fmt.Sprintf("another program uses mavrest's MAVLink ids, %d/%d, so its acks look like mavrest's; give that program other ids", f.system, f.component)})
 	}
 	if echo || f.id == idCommandAck && r.doubled(f, now) {
 		return
@@ -366,7 +366,7 @@ func (r *reader) heartbeat(f rawFrame, now time.Time) {
 	l.beside[f.system], l.crowd = true, l.crowd || crowd
 	l.mu.Unlock()
 	if crowd {
-		l.hear(heard{at: now, notice: fmt.Sprintf("a second vehicle is on this line: system %d beside system %d, which was heard first and is flown; -system %d or -system %d makes sure which", f.system, vehicle, vehicle, f.system)})
+		l.hear(heard{at: now, notice: fmt.Sprintf("a second vehicle is on this line, system %d; mavrest flies system %d, which it heard first: start it with -system %d or -system %d to choose", f.system, vehicle, vehicle, f.system)})
 	}
 	if !ours {
 		return

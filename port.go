@@ -127,7 +127,7 @@ func didYouMean(name string) string {
 		return "want auto, a serial device, udpin://, udpout://, tcp://, sim or sim:ardupilot"
 	}
 	if _, number, err := net.SplitHostPort(name); err == nil && number != "" {
-		return fmt.Sprintf("that is an address; did you mean udpin://%[1]s, udpout://%[1]s or tcp://%[1]s?", name)
+		return fmt.Sprintf("this is an address; did you mean udpin://%[1]s, udpout://%[1]s or tcp://%[1]s?", name)
 	}
 	return fmt.Sprintf("no such device; did you mean /dev/%s, auto, sim or sim:ardupilot?", name)
 }
@@ -157,7 +157,7 @@ func (p *udpPort) Read(b []byte) (int, error) {
 }
 
 // errNobody is no fault: the vehicle's first heartbeat tells where to send to.
-var errNobody = errors.New("nobody is there to send to")
+var errNobody = errors.New("no address to send to yet")
 
 func (p *udpPort) Write(b []byte) (int, error) {
 	to := p.peer.Load()
@@ -278,7 +278,7 @@ func lock(f *os.File) error {
 }
 
 // errNoBaud says that no rate brought a frame.
-var errNoBaud = errors.New("nothing that reads as MAVLink at any baud rate")
+var errNoBaud = errors.New("no MAVLink at any baud rate")
 
 // search listens at each baud rate until a checksummed frame arrives, the last
 // good rate first. It sends nothing at a rate that is still a guess, but for
@@ -391,14 +391,14 @@ func (a *autoDevice) open(ctx context.Context) (port, error) {
 		tried = append(tried, fmt.Sprintf("%s (%s)", name, strings.TrimPrefix(why, "-device "+name+": ")))
 	}
 	if len(tried) == 0 {
-		return nil, errors.New("no autopilot's name in /dev/serial/by-id, and no " + strings.Join(headers, ", ") +
-			"; check the wiring, and that the board's serial port is enabled, or name the port")
+		return nil, errors.New("no port to try: no autopilot in /dev/serial/by-id, and no " + strings.Join(headers, ", ") +
+			"; check the wiring, enable the board's serial port, or name the port with -device")
 	}
 	return nil, errors.New("no autopilot found; tried " + strings.Join(tried, ", "))
 }
 
 // errConsole says that somebody's login or the kernel's log is on a port.
-var errConsole = errors.New("a console is on it; turn that off")
+var errConsole = errors.New("a console uses it; turn the console off")
 
 // try opens a port if MAVLink comes there.
 func (a *autoDevice) try(ctx context.Context, name, path string) (port, error) {
@@ -440,17 +440,17 @@ func (d device) explain(err error) error {
 	}
 	switch name := d.name; {
 	case errors.Is(err, os.ErrNotExist) || kind == serial.PortNotFound:
-		return fmt.Errorf("-device %s: there is no such device; check the wiring, and that the board's serial port is enabled", name)
+		return fmt.Errorf("-device %s: there is no such device; check the wiring, and enable the board's serial port", name)
 	case errors.Is(err, os.ErrPermission) || kind == serial.PermissionDenied:
 		return fmt.Errorf("-device %s: no permission; add this user to the device's group: sudo usermod -aG dialout %s", name, cmp.Or(os.Getenv("USER"), strconv.Itoa(os.Getuid())))
 	case errors.Is(err, syscall.EBUSY) || errors.Is(err, syscall.EWOULDBLOCK) || kind == serial.PortBusy:
-		return fmt.Errorf("-device %s: in use by another program; stop it first (fuser %s shows which)", name, name)
+		return fmt.Errorf("-device %s: in use by another program; stop that program first (fuser %s shows which)", name, name)
 	case errors.Is(err, syscall.EADDRINUSE):
-		return fmt.Errorf("-device %s: the UDP port is in use by another program; stop it, or take another port", name)
+		return fmt.Errorf("-device %s: the UDP port is in use by another program; stop that program, or use another port", name)
 	case kind == serial.InvalidSerialPort || errors.Is(err, syscall.EISDIR):
 		return fmt.Errorf("-device %s: this is not a serial port", name)
 	case kind == serial.InvalidSpeed:
-		return fmt.Errorf("-device %s: the port does not know that -baud", name)
+		return fmt.Errorf("-device %s: the port does not support this -baud", name)
 	}
 	return fmt.Errorf("-device %s: %w", d.name, err)
 }
