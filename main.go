@@ -121,33 +121,31 @@ func parseFlags(args []string, out io.Writer) (options, error) {
 
 const usage = `mavrest - a REST API for a drone, on its companion board
 
-  -device name   The autopilot's port; it must be given.
+  -device name   The autopilot's port. Required.
                    auto                     look for it: an autopilot on USB, else
                                             /dev/serial0, ttyAMA0, ttyTHS1, ttyTHS0
                    /dev/serial0             a serial device
-                   udpin://0.0.0.0:14540    listen for it on UDP
-                   udpout://10.0.0.2:14550  talk to it on UDP
-                   tcp://127.0.0.1:5760     connect to it on TCP
-                   sim, sim:ardupilot       a simulated drone: nothing real flies
-  -baud rate     Baud rate of the serial device. 0, the default, listens at the
-                 usual rates until MAVLink is heard, up to 11 s a port; give the
-                 rate to be online at once.
-  -port number   TCP port of the API, default 80. Below 1024 it needs root or
+                   udpin://0.0.0.0:14540    wait for it on UDP
+                   udpout://10.0.0.2:14550  send to it on UDP
+                   tcp://127.0.0.1:5760     connect to it by TCP
+                   sim, sim:ardupilot       a simulated drone; nothing real flies
+  -baud rate     Baud rate of the serial device. Default 0: try the usual rates
+                 until MAVLink is heard, up to 11 s a port.
+  -port number   TCP port of the API, default 80. A port below 1024 needs root or
                  CAP_NET_BIND_SERVICE.
-  -bind address  Only listen on this address; by default on all of the board's,
-                 so that everybody on the local network can fly the drone.
-  -system id     Only this MAVLink system id (1 to 255) is the vehicle. 0, the
-                 default, takes the first autopilot heard and stays with it.
-  -gcs           Be the drone's ground station: PX4 then sends all its texts, and
-                 with NAV_DLL_ACT set it fails safe when mavrest ends. Only for a
-                 drone that has no other ground station.
+  -bind address  Listen on this address only. Default: on all of the board's, so
+                 everybody on the local network can fly the drone.
+  -system id     MAVLink system id of the vehicle, 1 to 255. Default 0: the first
+                 autopilot heard.
+  -gcs           Be the drone's ground station. PX4 then sends all its texts; with
+                 NAV_DLL_ACT set it starts a failsafe when mavrest ends. Only for
+                 a drone without another ground station.
   -host name     Also answer to this name in the Host header. Addresses, names
                  without a dot and names under .local, .lan, .home, .home.arpa,
                  .internal and .localdomain always work. May be repeated.
-  -origin URL    Let pages of this origin (http://laptop:3000) read and command
-                 the drone from a browser. Every other page can do neither. May
-                 be repeated.
-  -v             Log every stick input and every text of the autopilot too.
+  -origin URL    Let web pages of this origin (http://laptop:3000) read and
+                 command the drone. No other page can. May be repeated.
+  -v             Also log every stick input and every text of the autopilot.
   -version       Print the version and exit.
 
   mavrest -device auto
