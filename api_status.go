@@ -15,8 +15,8 @@ import (
 //go:embed CHANGELOG.md
 var changelog string
 
-// ownVersion is the version of this program: the first one of CHANGELOG.md, from
-// which deploy/version reads it too.
+// ownVersion is the version of this program: the first heading of CHANGELOG.md.
+// deploy/version reads it there too.
 var ownVersion = newestVersion(changelog)
 
 func newestVersion(changelog string) string {
@@ -26,8 +26,8 @@ func newestVersion(changelog string) string {
 	return version
 }
 
-// statusBody is the status object (docs/openapi.yaml). A nil is null: never reported, or
-// reported as unknown.
+// statusBody is the status object (docs/openapi.yaml). A nil is null in JSON: the
+// vehicle never reported the value, or reported it as unknown.
 type statusBody struct {
 	Version     string        `json:"version"`
 	Online      bool          `json:"online"`
@@ -133,17 +133,17 @@ type linkBody struct {
 	Error        *string  `json:"error"`
 }
 
-// number is v with so many decimals, null where it is unknown.
+// number returns v rounded to so many decimals; nil if v is NaN or infinite.
 func number(v float64, decimals int) *float64 {
 	if math.IsNaN(v) || math.IsInf(v, 0) {
 		return nil
 	}
 	scale := math.Pow10(decimals)
-	v = math.Round(v*scale)/scale + 0 // no minus before a zero
+	v = math.Round(v*scale)/scale + 0 // turns −0 into 0
 	return &v
 }
 
-// orNull is v, null where it is not known.
+// orNull returns v; nil if it is not known.
 func orNull[T any](known bool, v T) *T {
 	if !known {
 		return nil
@@ -151,10 +151,10 @@ func orNull[T any](known bool, v T) *T {
 	return &v
 }
 
-// word is s, null where it is empty.
+// word returns s; nil if it is empty.
 func word(s string) *string { return orNull(s != "", s) }
 
-// age is the time since at in seconds, null where it never was.
+// age returns the seconds since at; nil if at is zero.
 func age(now, at time.Time) *float64 {
 	if at.IsZero() {
 		return nil
@@ -162,7 +162,7 @@ func age(now, at time.Time) *float64 {
 	return number(now.Sub(at).Seconds(), 2)
 }
 
-// landedStates are the names of MAV_LANDED_STATE in the API; every other number is unknown.
+// landedStates are the names of MAV_LANDED_STATE in the API. Any other number is unknown.
 var landedStates = map[landedState]string{1: "on_ground", 2: "in_air", 3: "takeoff", 4: "landing"}
 
 func (a *api) getStatus(w http.ResponseWriter, r *http.Request) (any, error) {
@@ -177,7 +177,7 @@ func (a *api) getStatus(w http.ResponseWriter, r *http.Request) (any, error) {
 	return a.status(clientOf(r)), nil
 }
 
-// status is the status object for a client.
+// status returns the status object for a client.
 func (a *api) status(client netip.Addr) statusBody {
 	s := a.drone.status()
 	b := render(s)
@@ -185,7 +185,7 @@ func (a *api) status(client netip.Addr) statusBody {
 	return b
 }
 
-// render is the status object of a snapshot, but for what depends on who asks.
+// render returns the status object of a snapshot, without what depends on who asks.
 func render(s snapshot) statusBody {
 	t, now, link := &s.tel, s.now, s.link
 	p, v, a, bat, g, h := t.position, t.velocity, t.attitude, t.battery, t.gps, t.home
@@ -203,15 +203,26 @@ func render(s snapshot) statusBody {
 		Armable:     s.armable,
 		Unhealthy:   t.health.unhealthy(),
 		Done:        s.done,
-		Vehicle:     orNull(shown, vehicleBody{autopilotName(t.id.autopilot), lowerName(t.id.typ.String(), "MAV_TYPE_"), word(t.id.version.String()), t.id.system}),
-		Position:    orNull(p.came(), positionBody{number(p.lat, 7), number(p.lon, 7), number(p.relative, 2), number(p.amsl, 2), number(p.heading, 2), age(now, p.at)}),
-		Velocity:    orNull(v.came(), velocityBody{number(v.north, 2), number(v.east, 2), number(v.down, 2), number(v.ground, 2), number(v.air, 2), number(v.climb, 2), age(now, v.at)}),
-		Attitude:    orNull(a.came(), attitudeBody{number(a.roll, 1), number(a.pitch, 1), number(a.yaw, 1), age(now, a.at)}),
-		Battery:     orNull(bat.came(), batteryBody{number(bat.voltage, 2), number(bat.current, 2), number(bat.remaining, 0), age(now, bat.at)}),
-		GPS:         orNull(g.came(), gpsBody{word(g.fix), number(g.satellites, 0), number(g.hdop, 2), age(now, g.at)}),
-		Home:        orNull(h.came(), homeBody{number(h.lat, 7), number(h.lon, 7), number(h.amsl, 2)}),
-		Input:       inputBody{Active: left > 0, By: word(s.by), From: orNull(s.from.IsValid(), s.from.String())},
-		Messages:    messages(t.texts.since(time.Time{}), now),
+		Vehicle: orNull(shown, vehicleBody{
+			Autopilot: autopilotName(t.id.autopilot), Type: lowerName(t.id.typ.String(), "MAV_TYPE_"),
+			Version: word(t.id.version.String()), SystemID: t.id.system,
+		}),
+		Position: orNull(p.came(), positionBody{
+			Lat: number(p.lat, 7), Lon: number(p.lon, 7), Altitude: number(p.relative, 2),
+			AltitudeMSL: number(p.amsl, 2), Heading: number(p.heading, 2), Age: age(now, p.at),
+		}),
+		Velocity: orNull(v.came(), velocityBody{
+			North: number(v.north, 2), East: number(v.east, 2), Down: number(v.down, 2),
+			GroundSpeed: number(v.ground, 2), AirSpeed: number(v.air, 2), Climb: number(v.climb, 2), Age: age(now, v.at),
+		}),
+		Attitude: orNull(a.came(), attitudeBody{Roll: number(a.roll, 1), Pitch: number(a.pitch, 1), Yaw: number(a.yaw, 1), Age: age(now, a.at)}),
+		Battery: orNull(bat.came(), batteryBody{
+			Voltage: number(bat.voltage, 2), Current: number(bat.current, 2), Remaining: number(bat.remaining, 0), Age: age(now, bat.at),
+		}),
+		GPS:      orNull(g.came(), gpsBody{Fix: word(g.fix), Satellites: number(g.satellites, 0), HDOP: number(g.hdop, 2), Age: age(now, g.at)}),
+		Home:     orNull(h.came(), homeBody{Lat: number(h.lat, 7), Lon: number(h.lon, 7), AltitudeMSL: number(h.amsl, 2)}),
+		Input:    inputBody{Active: left > 0, By: word(s.by), From: orNull(s.from.IsValid(), s.from.String())},
+		Messages: messages(t.texts.since(time.Time{}), now),
 		Link: linkBody{
 			Device: link.device, Baud: orNull(link.baud != 0, link.baud), HeartbeatAge: age(now, t.beat.at),
 			Received: link.received, Lost: link.lost, Errors: link.errors, Sent: link.sent,
@@ -224,7 +235,7 @@ func render(s snapshot) statusBody {
 		b.Input.ExpiresIn = number(left.Seconds(), 2)
 	}
 	if to := s.target; to != nil {
-		b.Target = &targetBody{number(to.lat, 7), number(to.lon, 7), number(to.altitude, 2), nil}
+		b.Target = &targetBody{Lat: number(to.lat, 7), Lon: number(to.lon, 7), Altitude: number(to.altitude, 2)}
 		if p.within(freshFor, now) {
 			b.Target.Distance = number(distance(p.lat, p.lon, to.lat, to.lon), 1)
 		}
@@ -235,13 +246,13 @@ func render(s snapshot) statusBody {
 // Limits of the stream of the status (docs/openapi.yaml).
 const (
 	maxStreams  = 16
-	eventEvery  = 100 * time.Millisecond // at most
-	eventAtMost = time.Second            // without one
-	eventBuffer = 16 << 10               // bytes; the system's own holds minutes of a client that does not read
+	eventEvery  = 100 * time.Millisecond // between two events, at least
+	eventAtMost = time.Second            // between two events, at most
+	eventBuffer = 16 << 10               // bytes; the system's default would hold minutes of events for a client that does not read
 )
 
-// stream sends the status whenever something in it changed, until the client or
-// the program goes away.
+// stream sends the status whenever it changed, until the client leaves or the
+// program ends.
 func (a *api) stream(w http.ResponseWriter, r *http.Request) (any, error) {
 	h := w.Header()
 	h.Set("Content-Type", "text/event-stream")
@@ -254,7 +265,7 @@ func (a *api) stream(w http.ResponseWriter, r *http.Request) (any, error) {
 	end := a.openStream()
 	defer a.closeStream(end)
 	if conn := connOf(r); conn != nil {
-		conn.hold(nil)
+		conn.markBusy(nil)
 		if c, ok := conn.Conn.(interface{ SetWriteBuffer(int) error }); ok {
 			c.SetWriteBuffer(eventBuffer)
 		}
@@ -286,8 +297,8 @@ func (a *api) stream(w http.ResponseWriter, r *http.Request) (any, error) {
 	}
 }
 
-// openStream takes a place among the streams, that of the oldest where none is
-// free.
+// openStream adds a stream. If there are maxStreams it ends the oldest one. The
+// stream ends when end is closed.
 func (a *api) openStream() (end chan struct{}) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -319,7 +330,7 @@ type page struct {
 // statusPage is status.html with the version that it belongs to.
 var statusPage = newPage(strings.Replace(statusHTML, "VERSION", ownVersion, 1))
 
-// rootPage is what a browser gets at /, which is no route: the way to the page.
+// rootPage is what a browser gets at /: a link to the page.
 var rootPage = newPage(`<!doctype html>
 <html lang="en">
 <meta charset="utf-8">
@@ -330,9 +341,9 @@ var rootPage = newPage(`<!doctype html>
 </html>
 `)
 
-// newPage returns a page that a browser lets load and run nothing but the script
-// and the style that stand in it, and talk to nobody but this server. No page
-// may frame it: what a stranger's page shows could be clicked by mistake.
+// newPage returns a page with a Content-Security-Policy: it may run its own script and
+// style only, talk to this server only, and be framed by no other page, which could
+// trick somebody into a click.
 func newPage(text string) page {
 	policy := "default-src 'none'; connect-src 'self'; img-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 	for _, tag := range []string{"script", "style"} {
@@ -351,8 +362,7 @@ func writePage(w http.ResponseWriter, status int, p page) {
 	write(w, status, "text/html; charset=utf-8", []byte(p.html))
 }
 
-// accepts reports whether an Accept header names a media type. Weights are not
-// looked at.
+// accepts reports whether an Accept header names a media type. It ignores weights.
 func accepts(accept []string, mediaType string) bool {
 	for part := range strings.SplitSeq(strings.Join(accept, ","), ",") {
 		kind, _, _ := strings.Cut(part, ";")
@@ -364,7 +374,7 @@ func accepts(accept []string, mediaType string) bool {
 }
 
 // wantsPage reports whether an Accept header is that of a browser that opens an
-// address. A client that can read JSON gets JSON.
+// address. A client that accepts JSON gets JSON.
 func wantsPage(accept []string) bool {
 	return accepts(accept, "text/html") && !accepts(accept, "application/json")
 }

@@ -462,7 +462,7 @@ func (w *writer) put(o outgoing) error {
 	w.port.SetWriteDeadline(time.Now().Add(writeHangs))
 	_, err := w.port.Write(b)
 	switch {
-	case err == errNobody:
+	case err == errNoPeer:
 		return nil
 	case errors.Is(err, os.ErrDeadlineExceeded):
 		return errWriteHung

@@ -668,7 +668,7 @@ func TestTheFullServerAcceptsAgainWhenAPlaceIsFree(t *testing.T) {
 					}
 					defer c.Close()
 					open = append(open, c.(*boundedConn))
-					open[len(open)-1].hold(nil)
+					open[len(open)-1].markBusy(nil)
 				}
 				var third, fourth error
 				accepted := false
