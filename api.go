@@ -110,10 +110,10 @@ func notFound(w http.ResponseWriter, r *http.Request) {
 	writeError(w, refuse(codeNotFound, "no such path; the local API has /api/drone and status, mode, input, takeoff, goto and land below it, without a drone name: see "+docsHint))
 }
 
-// docsHint tells where the API is described.
+// docsHint says where the API is described.
 const docsHint = "docs/openapi.yaml and README.md of mavrest"
 
-// plainPaths answers 404 to paths that ServeMux would redirect: none of ours has // or /.
+// plainPaths answers 404 to a path with // or /. in it, which ServeMux would redirect.
 func plainPaths(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if !strings.HasPrefix(r.URL.Path, "/") || strings.Contains(r.URL.Path, "//") || strings.Contains(r.URL.Path, "/.") {

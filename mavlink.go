@@ -61,16 +61,16 @@ type link struct {
 		next   time.Time
 	}
 
-	mu       sync.Mutex // guards all below; hear is called without it
-	writer   *writer    // of the open port; nil if none is open
-	vehicle  byte       // the vehicle's system id; 0 before its first heartbeat
-	station  byte       // the system id that sticks are sent with; 0 before the first
-	texts    bool       // send a ground station's heartbeat, so that PX4 sends its texts
-	written  recent     // our last frames, which a router may send back
-	idsTaken bool       // another program with our ids was reported
-	others   [256]bool  // system ids of other vehicles that were heard
-	crowd    bool       // a second vehicle was reported
-	fault    error      // why the port is not open; nil if it is
+	mu             sync.Mutex // guards all below; hear is called without it
+	writer         *writer    // of the open port; nil if none is open
+	vehicle        byte       // the vehicle's system id; 0 before its first heartbeat
+	station        byte       // the system id that sticks are sent with; 0 before the first
+	asStation      bool       // send a ground station's heartbeat, so that PX4 sends its texts
+	written        recent     // our last frames, which a router may send back
+	idsReported    bool       // another program with our ids was reported
+	others         [256]bool  // system ids of other vehicles that were heard
+	secondReported bool       // a second vehicle was reported
+	fault          error      // why the port is not open; nil if it is
 }
 
 // newLink returns a link over a device. It calls hear in the reader's goroutine.
@@ -203,7 +203,7 @@ func (l *link) move(o *outgoing) {
 func (l *link) speakAsStation(on bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.texts = on
+	l.asStation = on
 }
 
 // system returns our system id, which is the vehicle's. It needs l.mu.
@@ -284,9 +284,9 @@ func (r *reader) take(f rawFrame, now time.Time) {
 	vehicle, echo := l.vehicle, l.written.has(f.header, time.Time{})
 	// A frame that is not in the dialect may be noise: its checksum can't be checked. A
 	// frame that equals an old one of ours is no echo: heartbeats repeat with the sequence.
-	stranger := !l.idsTaken && f.known != nil && f.system == l.system() && f.component == componentID &&
+	stranger := !l.idsReported && f.known != nil && f.system == l.system() && f.component == componentID &&
 		!l.written.has(f.header, now.Add(-echoWithin))
-	l.idsTaken = l.idsTaken || stranger
+	l.idsReported = l.idsReported || stranger
 	l.mu.Unlock()
 	if stranger {
 		l.hear(heard{at: now, notice: fmt.Sprintf("another program uses mavrest's MAVLink ids, %d/%d, so its acks look like mavrest's; give that program other ids", f.system, f.component)})
@@ -361,10 +361,10 @@ func (r *reader) heartbeat(f rawFrame, now time.Time) {
 	}
 	ours, vehicle := l.vehicle == f.system, l.vehicle
 	// A second vehicle counts from its second heartbeat: one may be a damaged frame.
-	crowd := !ours && vehicle != 0 && l.only == 0 && l.others[f.system] && !l.crowd
-	l.others[f.system], l.crowd = true, l.crowd || crowd
+	second := !ours && vehicle != 0 && l.only == 0 && l.others[f.system] && !l.secondReported
+	l.others[f.system], l.secondReported = true, l.secondReported || second
 	l.mu.Unlock()
-	if crowd {
+	if second {
 		l.hear(heard{at: now, notice: fmt.Sprintf("a second vehicle is on this line, system %d; mavrest flies system %d, which it heard first: start it with -system %d or -system %d to choose", f.system, vehicle, vehicle, f.system)})
 	}
 	if !ours {
@@ -437,7 +437,7 @@ func (w *writer) rest() {
 func (w *writer) beat() error {
 	err := w.put(outgoing{msg: heartbeat(minimal.MAV_TYPE_ONBOARD_CONTROLLER)})
 	w.link.mu.Lock()
-	station, speaks := w.link.station, w.link.gcs || w.link.texts
+	station, speaks := w.link.station, w.link.gcs || w.link.asStation
 	w.link.mu.Unlock()
 	if err == nil && speaks { // with the system id of the sticks: to ArduPilot they are its ground station's sign of life
 		err = w.put(outgoing{system: station, component: stationID, msg: heartbeat(minimal.MAV_TYPE_GCS)})

@@ -122,7 +122,7 @@ type simBrain interface {
 	requestMessage(c simCommand)
 	hear(system uint8, beside bool, m *common.MessageHeartbeat)  // takes another program's heartbeat
 	message(id uint32) message.Message                           // nil if it has none now
-	stay()                                                       // makes the place where it can stop the target
+	stay()                                                       // sets the target to the place where it can stop
 	wanted(now time.Time, dt float64) (vn, ve, vu, turn float64) // m/s and rad/s
 	steer(vn, ve, vu, dt float64)                                // changes the velocity towards that
 	disarms(now time.Time) bool                                  // whether it now disarms by itself on the ground

@@ -53,7 +53,7 @@ var simPX4Vehicle = simVehicle{
 	},
 }
 
-// Releases of PX4 that differ, as AUTOPILOT_VERSION tells them. -device sim is a
+// Releases of PX4 that differ, as AUTOPILOT_VERSION reports them. -device sim is a
 // 1.17; a test sets version to fly an older one.
 const (
 	simPX4v14 = 1<<24 | 14<<16

@@ -85,7 +85,7 @@ func (s *simulator) climb(to float64) {
 // canFly reports whether a goto would be flown.
 func (s *simulator) canFly() bool { return s.armed && s.airborne }
 
-// stay makes the place where the quad can stop the target.
+// stay sets the target to the place where the quad can stop.
 func (s *simulator) stay() { s.target = s.stopping() }
 
 // stopping returns the place where the quad can stop: v²/3.5 ahead on PX4.
