@@ -282,8 +282,9 @@ func (r *reader) take(f rawFrame, now time.Time) {
 	l := r.link
 	l.mu.Lock()
 	vehicle, echo := l.vehicle, l.written.has(f.header, time.Time{})
-	// A frame that is not in the dialect may be noise: its checksum can't be checked. A
-	// frame that equals an old one of ours is no echo: heartbeats repeat with the sequence.
+	// stranger: another program uses our ids. An unknown message does not prove it: without
+	// a checksum it may be noise. An echo of ours does not either; it comes within echoWithin.
+	// (Later an equal frame is a stranger's: all heartbeats with one number are equal.)
 	stranger := !l.idsReported && f.known != nil && f.system == l.system() && f.component == componentID &&
 		!l.written.has(f.header, now.Add(-echoWithin))
 	l.idsReported = l.idsReported || stranger
