@@ -246,8 +246,8 @@ func render(s snapshot) statusBody {
 // Limits of the stream of the status (docs/openapi.yaml).
 const (
 	maxStreams  = 16
-	eventEvery  = 100 * time.Millisecond // between two events, at least
-	eventAtMost = time.Second            // between two events, at most
+	eventEvery  = 100 * time.Millisecond // the shortest time between two events
+	eventAtMost = time.Second            // the longest
 	eventBuffer = 16 << 10               // bytes; the system's default would hold minutes of events for a client that does not read
 )
 

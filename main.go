@@ -46,7 +46,7 @@ import (
 func main() {
 	runtime.GOMAXPROCS(1) // a fifth less CPU for the link; the other cores are left to the board (docs/performance.md)
 	ends := []os.Signal{syscall.SIGTERM, os.Interrupt}
-	if !signal.Ignored(syscall.SIGHUP) { // ignored under nohup; else its terminal or ssh session has ended
+	if !signal.Ignored(syscall.SIGHUP) { // under nohup it is; else it means that the terminal or ssh session has ended
 		ends = append(ends, syscall.SIGHUP)
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), ends...)

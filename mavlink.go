@@ -52,11 +52,11 @@ type heard struct {
 type link struct {
 	device device
 	only   byte // the vehicle's system id; 0 for the first one heard
-	gcs    bool // act as its ground station
+	gcs    bool // -gcs: always send a ground station's heartbeat
 	hear   func(heard)
 
 	sent, received, lost atomic.Uint64 // frames
-	noise                struct {      // what was logged of it; only the reader uses it
+	noise                struct {      // noise that was logged; only the reader uses it
 		logged uint64
 		next   time.Time
 	}
@@ -65,7 +65,7 @@ type link struct {
 	writer         *writer    // of the open port; nil if none is open
 	vehicle        byte       // the vehicle's system id; 0 before its first heartbeat
 	station        byte       // the system id that sticks are sent with; 0 before the first
-	asStation      bool       // send a ground station's heartbeat, so that PX4 sends its texts
+	asStation      bool       // send one now too, so that PX4 sends its texts
 	written        recent     // our last frames, which a router may send back
 	idsReported    bool       // another program with our ids was reported
 	others         [256]bool  // system ids of other vehicles that were heard
