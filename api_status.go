@@ -185,7 +185,7 @@ func (a *api) status(client netip.Addr) statusBody {
 	return b
 }
 
-// render returns the status object of a snapshot, without what depends on who asks.
+// render is the status object of a snapshot, but for what depends on who asks.
 func render(s snapshot) statusBody {
 	t, now, link := &s.tel, s.now, s.link
 	p, v, a, bat, g, h := t.position, t.velocity, t.attitude, t.battery, t.gps, t.home
@@ -203,26 +203,15 @@ func render(s snapshot) statusBody {
 		Armable:     s.armable,
 		Unhealthy:   t.health.unhealthy(),
 		Done:        s.done,
-		Vehicle: orNull(shown, vehicleBody{
-			Autopilot: autopilotName(t.id.autopilot), Type: lowerName(t.id.typ.String(), "MAV_TYPE_"),
-			Version: word(t.id.version.String()), SystemID: t.id.system,
-		}),
-		Position: orNull(p.came(), positionBody{
-			Lat: number(p.lat, 7), Lon: number(p.lon, 7), Altitude: number(p.relative, 2),
-			AltitudeMSL: number(p.amsl, 2), Heading: number(p.heading, 2), Age: age(now, p.at),
-		}),
-		Velocity: orNull(v.came(), velocityBody{
-			North: number(v.north, 2), East: number(v.east, 2), Down: number(v.down, 2),
-			GroundSpeed: number(v.ground, 2), AirSpeed: number(v.air, 2), Climb: number(v.climb, 2), Age: age(now, v.at),
-		}),
-		Attitude: orNull(a.came(), attitudeBody{Roll: number(a.roll, 1), Pitch: number(a.pitch, 1), Yaw: number(a.yaw, 1), Age: age(now, a.at)}),
-		Battery: orNull(bat.came(), batteryBody{
-			Voltage: number(bat.voltage, 2), Current: number(bat.current, 2), Remaining: number(bat.remaining, 0), Age: age(now, bat.at),
-		}),
-		GPS:      orNull(g.came(), gpsBody{Fix: word(g.fix), Satellites: number(g.satellites, 0), HDOP: number(g.hdop, 2), Age: age(now, g.at)}),
-		Home:     orNull(h.came(), homeBody{Lat: number(h.lat, 7), Lon: number(h.lon, 7), AltitudeMSL: number(h.amsl, 2)}),
-		Input:    inputBody{Active: left > 0, By: word(s.by), From: orNull(s.from.IsValid(), s.from.String())},
-		Messages: messages(t.texts.since(time.Time{}), now),
+		Vehicle:     orNull(shown, vehicleBody{autopilotName(t.id.autopilot), lowerName(t.id.typ.String(), "MAV_TYPE_"), word(t.id.version.String()), t.id.system}),
+		Position:    orNull(p.came(), positionBody{number(p.lat, 7), number(p.lon, 7), number(p.relative, 2), number(p.amsl, 2), number(p.heading, 2), age(now, p.at)}),
+		Velocity:    orNull(v.came(), velocityBody{number(v.north, 2), number(v.east, 2), number(v.down, 2), number(v.ground, 2), number(v.air, 2), number(v.climb, 2), age(now, v.at)}),
+		Attitude:    orNull(a.came(), attitudeBody{number(a.roll, 1), number(a.pitch, 1), number(a.yaw, 1), age(now, a.at)}),
+		Battery:     orNull(bat.came(), batteryBody{number(bat.voltage, 2), number(bat.current, 2), number(bat.remaining, 0), age(now, bat.at)}),
+		GPS:         orNull(g.came(), gpsBody{word(g.fix), number(g.satellites, 0), number(g.hdop, 2), age(now, g.at)}),
+		Home:        orNull(h.came(), homeBody{number(h.lat, 7), number(h.lon, 7), number(h.amsl, 2)}),
+		Input:       inputBody{Active: left > 0, By: word(s.by), From: orNull(s.from.IsValid(), s.from.String())},
+		Messages:    messages(t.texts.since(time.Time{}), now),
 		Link: linkBody{
 			Device: link.device, Baud: orNull(link.baud != 0, link.baud), HeartbeatAge: age(now, t.beat.at),
 			Received: link.received, Lost: link.lost, Errors: link.errors, Sent: link.sent,
@@ -235,7 +224,7 @@ func render(s snapshot) statusBody {
 		b.Input.ExpiresIn = number(left.Seconds(), 2)
 	}
 	if to := s.target; to != nil {
-		b.Target = &targetBody{Lat: number(to.lat, 7), Lon: number(to.lon, 7), Altitude: number(to.altitude, 2)}
+		b.Target = &targetBody{number(to.lat, 7), number(to.lon, 7), number(to.altitude, 2), nil}
 		if p.within(freshFor, now) {
 			b.Target.Distance = number(distance(p.lat, p.lon, to.lat, to.lon), 1)
 		}

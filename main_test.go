@@ -339,7 +339,7 @@ func TestProgramSaysWhyItCannotStart(t *testing.T) {
 		{"-device udpin://14540", "want udpin://host:port"},
 		{"-device udpin://0.0.0.0:99999", "with a port up to 65535"},
 		{"-device sim -bind 192.0.2.1 -port 0", "-bind takes an address of this board"},
-		{"-device sim -bind 127.0.0.1 -port " + port, "in use by another program; stop that program, or use another port"},
+		{"-device sim -bind 127.0.0.1 -port " + port, "in use by another program; stop it, or take another port"},
 		{"-device sim -port 70000", "-port 70000: want 1 to 65535"},
 		{"-device sim -system 300", "-system 300: want a MAVLink system id"},
 		{"-device sim -baud -1", "-baud -1: want a baud rate"},

@@ -445,9 +445,9 @@ func (d device) explain(err error) error {
 	case errors.Is(err, os.ErrPermission) || kind == serial.PermissionDenied:
 		return fmt.Errorf("-device %s: no permission; add this user to the device's group: sudo usermod -aG dialout %s", name, cmp.Or(os.Getenv("USER"), strconv.Itoa(os.Getuid())))
 	case errors.Is(err, syscall.EBUSY) || errors.Is(err, syscall.EWOULDBLOCK) || kind == serial.PortBusy:
-		return fmt.Errorf("-device %s: in use by another program; stop that program first (fuser %s shows which)", name, name)
+		return fmt.Errorf("-device %s: in use by another program; stop it first (fuser %s shows which)", name, name)
 	case errors.Is(err, syscall.EADDRINUSE):
-		return fmt.Errorf("-device %s: the UDP port is in use by another program; stop that program, or use another port", name)
+		return fmt.Errorf("-device %s: the UDP port is in use by another program; stop it, or take another port", name)
 	case kind == serial.InvalidSerialPort || errors.Is(err, syscall.EISDIR):
 		return fmt.Errorf("-device %s: this is not a serial port", name)
 	case kind == serial.InvalidSpeed:

@@ -712,9 +712,9 @@ func TestADeviceThatCanNotBeOpenedSaysWhatToDo(t *testing.T) {
 		{"/dev/nowhere", false, "there is no such device; check the wiring, and enable the board's serial port"},
 		{"/dev/null", false, "this is not a serial port"},
 		{dir, false, "this is not a serial port"},
-		{busy.path, false, "in use by another program; stop that program first (fuser " + busy.path + " shows which)"},
+		{busy.path, false, "in use by another program; stop it first (fuser " + busy.path + " shows which)"},
 		{p.path, true, "no permission; add this user to the device's group: sudo usermod -aG dialout pilot"},
-		{"udpin://" + socket.LocalAddr().String(), false, "the UDP port is in use by another program; stop that program, or use another port"},
+		{"udpin://" + socket.LocalAddr().String(), false, "the UDP port is in use by another program; stop it, or take another port"},
 	} {
 		d := mustDevice(t, c.device, 57600)
 		open := func() {
@@ -825,7 +825,7 @@ func TestAutoTakesTheFirstPortThatBringsMAVLinkAndLeavesOthersAlone(t *testing.T
 	os.WriteFile(b.at("consoles"), []byte("tty1 "+filepath.Base(kernel.path)+"\n"), 0o644)
 	b.logIn(login)
 	l, _ := runDevice(t, b.auto(115200))
-	why := fmt.Sprintf("-device auto: no autopilot found; tried %s (in use by another program; stop that program first (fuser %[1]s shows which)), "+
+	why := fmt.Sprintf("-device auto: no autopilot found; tried %s (in use by another program; stop it first (fuser %[1]s shows which)), "+
 		"%s (a console uses it; turn the console off), %s (a console uses it; turn the console off), %s (no MAVLink at any baud rate)",
 		b.at("busy"), b.at("kernel"), b.at("login"), b.at("silent"))
 	waitUntil(t, "link.error says what was tried", func() bool { return l.status().link.fault != nil })
