@@ -387,7 +387,7 @@ func (b *simPX4Brain) step() {
 	}
 }
 
-// failSafe holds for 5 s and then enters the mode then.
+// failSafe holds for 5 s, then enters the given mode.
 func (b *simPX4Brain) failSafe(then uint32) {
 	b.coming, b.failsafe = nil, true
 	b.enter(simPX4Loiter)
