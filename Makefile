@@ -1,33 +1,30 @@
 # make dist   static binaries, Debian packages and SHA256SUMS in dist/; in
-#             dist/raspberry-pi/ what makes a drone of a card with Raspberry Pi OS
-#             (dist/raspberry-pi-32bit/ of one with the 32-bit system)
-# make image  dist/mavrest-rpi.img, an SD card for a Raspberry Pi; what is in it,
-#             beside it. Another port: make image OPTIONS="-device /dev/ttyACM0"
+#             dist/raspberry-pi/ two files that turn a Raspberry Pi OS card into a
+#             drone (dist/raspberry-pi-32bit/: for the 32-bit system)
+# make image  dist/mavrest-rpi.img, an SD card for a Raspberry Pi, and a list of what
+#             is in it. Another port: make image OPTIONS="-device /dev/ttyACM0"
 # make image-test  boots that card in qemu, flies, and cuts the power ten times
 #             (Debian: qemu-system-arm mtools curl)
-# make bench  how fast and small it is, beside the least that it could be
-#             (docs/performance.md)
+# make bench  how fast and small it is, and baselines (docs/performance.md)
 # make facts AUTOPILOT=udpin://127.0.0.1:14540 OBSERVER=udpin://127.0.0.1:14550
-#             arms and flies the simulated vehicle there, and holds
-#             docs/autopilots.md against it (TRANSMITTER=127.0.0.1:5501 for
-#             ArduPilot's SITL)
+#             arms and flies the simulated vehicle there, and compares it with
+#             docs/autopilots.md (TRANSMITTER=127.0.0.1:5501 for ArduPilot's SITL)
 # make screenshots  pictures of the page, in docs/ (root on a Debian)
 # make clean  removes dist/
 
-# Of the packages; the program has it built in.
+# The packages' version; the program contains its own.
 VERSION := $(or $(VERSION),$(shell deploy/version))
-# Packages carry the time of the last commit, so that a second build has the
-# same bytes.
+# Packages have the time of the last commit, so a second build gives the same bytes.
 SOURCE_DATE_EPOCH := $(or $(SOURCE_DATE_EPOCH),$(shell git log -1 --format=%ct 2>/dev/null || echo 0))
 export SOURCE_DATE_EPOCH
 
 DIST = dist
 BINARIES = $(addprefix $(DIST)/mavrest-linux-,armv6 armv7 arm64 amd64)
 
-# net/http speaks HTTP/2 over TLS only, which mavrest has not.
+# net/http uses HTTP/2 only over TLS, which mavrest does not have.
 RELEASE = -trimpath -tags nethttpomithttp2
 
-# The options of the mavrest in the image, and how often its test cuts the power.
+# mavrest's options in the image, and how often its test cuts the power.
 OPTIONS = -device auto
 CUTS = 10
 
@@ -53,7 +50,7 @@ $(DIST)/mavrest-linux-armv7: env = GOARCH=arm GOARM=7
 $(DIST)/mavrest-linux-arm64: env = GOARCH=arm64
 $(DIST)/mavrest-linux-amd64: env = GOARCH=amd64
 
-# Always asked of go build, which knows best what is up to date.
+# FORCE: go build decides what is up to date.
 $(BINARIES): FORCE
 	CGO_ENABLED=0 GOOS=linux $(env) go build $(RELEASE) \
 		-ldflags '-s -w' -o $@ .

@@ -19,7 +19,7 @@ import (
 	"unicode/utf8"
 )
 
-// Codes of what never reaches the vehicle.
+// Codes of requests that never reach the vehicle.
 const (
 	codeBadRequest errorCode = "bad_request"
 	codeNotFound   errorCode = "not_found"
@@ -48,7 +48,7 @@ var errorStatus = map[errorCode]int{
 	codeNotDone:     http.StatusGatewayTimeout,
 }
 
-// maxBody is what a command may have, in bytes.
+// maxBody is the longest body of a request, in bytes.
 const maxBody = 4 << 10
 
 // api answers the eight routes for one drone.
@@ -56,16 +56,16 @@ type api struct {
 	drone *drone
 
 	mu      sync.Mutex      // guards all below
-	streams []chan struct{} // the oldest first; closed to make way
+	streams []chan struct{} // oldest first; closing one ends its stream
 }
 
-// newHandler returns the eight routes behind the checks that keep strangers out.
+// newHandler returns the eight routes, behind the checks of who may ask.
 func newHandler(d *drone, who admission) http.Handler {
 	a := &api{drone: d}
 	mux := http.NewServeMux()
 	routes := []struct {
 		method, path string
-		handle       func(http.ResponseWriter, *http.Request) (any, error) // nil, nil: it has answered
+		handle       func(http.ResponseWriter, *http.Request) (any, error) // nil, nil if it has answered by itself
 	}{
 		{"GET", "/api/drone", a.getOK},
 		{"GET", "/api/drone/status", a.getStatus},
@@ -107,13 +107,13 @@ func notFound(w http.ResponseWriter, r *http.Request) {
 			return
 		}
 	}
-	writeError(w, refuse(codeNotFound, "no such path; the local API has /api/drone and status, mode, input, takeoff, goto and land below it, without a drone name: see "+documented))
+	writeError(w, refuse(codeNotFound, "no such path; the local API has /api/drone and status, mode, input, takeoff, goto and land below it, without a drone name: see "+docsHint))
 }
 
-// documented is where the API is described, for whoever asks for what is not there.
-const documented = "docs/openapi.yaml and README.md of mavrest"
+// docsHint says where the API is described.
+const docsHint = "docs/openapi.yaml and README.md of mavrest"
 
-// plainPaths keeps away what ServeMux would redirect: no path of ours.
+// plainPaths answers 404 to a path with // or /. in it, which ServeMux would redirect.
 func plainPaths(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if !strings.HasPrefix(r.URL.Path, "/") || strings.Contains(r.URL.Path, "//") || strings.Contains(r.URL.Path, "/.") {
@@ -124,7 +124,7 @@ func plainPaths(next http.Handler) http.Handler {
 	})
 }
 
-// outermost answers 500 where anything below it panics; the server goes on.
+// outermost answers 500 if a handler panics; the server goes on.
 func outermost(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		defer func() {
@@ -137,18 +137,19 @@ func outermost(next http.Handler) http.Handler {
 	})
 }
 
-// encode is json.Marshal with a newline and without HTML's escapes.
+// encode returns v as JSON with a newline, without HTML escapes.
 func encode(v any) []byte {
 	var b bytes.Buffer
 	e := json.NewEncoder(&b)
 	e.SetEscapeHTML(false)
 	if err := e.Encode(v); err != nil {
-		panic(err) // an answer of ours holds what JSON has no word for
+		panic(err) // an answer has a value that JSON can't express, such as NaN: a bug
 	}
 	return b.Bytes()
 }
 
-// answerHangs ends a client that does not take its answer or its events.
+// answerHangs is how long a client may take to read its answer or an event; then its
+// connection is closed.
 const answerHangs = 2 * time.Second
 
 func writeJSON(w http.ResponseWriter, status int, v any) {
@@ -165,7 +166,7 @@ func write(w http.ResponseWriter, status int, contentType string, body []byte) {
 	w.Write(body)
 }
 
-// errorBody is the answer to what failed, with the autopilot's own answer where
+// errorBody is the answer to a request that failed, with the autopilot's answer if
 // there is one.
 type errorBody struct {
 	Error string    `json:"error"`
@@ -191,10 +192,10 @@ func messages(texts []statusText, now time.Time) []messageBody {
 	return list
 }
 
-// writeError answers with an error: the one place that gives codes their status.
+// writeError answers with an error. Only here a code gets its HTTP status.
 func writeError(w http.ResponseWriter, err error) {
 	body := errorBody{Error: err.Error(), Code: cmp.Or(code(err), codeInternal)}
-	switch e := err.(type) { // nobody wraps them
+	switch e := err.(type) { // they are never wrapped
 	case *notDoneError:
 		body.commandBody = &e.command
 	case *commandError:
@@ -209,16 +210,16 @@ func writeError(w http.ResponseWriter, err error) {
 	writeJSON(w, errorStatus[body.Code], body)
 }
 
-// field is a field of a request, and what it takes if it is a number.
+// field is a field of a request: where its value goes and, of a number, its range.
 type field struct {
 	name     string
-	into     any // pointer to a pointer, which is nil where the field is absent or null
+	into     any // a pointer to a pointer, which stays nil if the field is absent or null
 	min, max float64
 	unit     string
 }
 
-// readFields reads a body of one JSON object, or of nothing, into the fields that
-// the route has; check then looks at what they hold together.
+// readFields reads the body, one JSON object or nothing, into the route's fields.
+// Then check judges their values together.
 func readFields(r *http.Request, fields []field, check func() error) ([]byte, error) {
 	if r.URL.RawQuery != "" {
 		return nil, refuse(codeBadRequest, "the fields go into the body as JSON, not into the query")
@@ -229,12 +230,12 @@ func readFields(r *http.Request, fields []field, check func() error) ([]byte, er
 	body, err := io.ReadAll(io.LimitReader(r.Body, maxBody+1))
 	switch {
 	case errors.Is(err, os.ErrDeadlineExceeded):
-		return nil, refuse(codeBadRequest, "the body did not come whole within %.0f s", readWithin.Seconds())
+		return nil, refuse(codeBadRequest, "the whole body did not arrive within %.0f s", readWithin.Seconds())
 	case err != nil:
 		return nil, refuse(codeBadRequest, "the body ended early")
 	case len(body) > maxBody:
 		return nil, errTooLarge
-	case connOf(r).gone(): // an outage held the request up, and its client gave it up
+	case connOf(r).gone(): // an outage delayed the request, and its client gave up
 		return nil, refuse(codeBadRequest, "the connection was closed before the command was read: nothing was sent")
 	}
 	if err := decode(body, fields); err != nil {
@@ -248,7 +249,7 @@ func readFields(r *http.Request, fields []field, check func() error) ([]byte, er
 	return body, check()
 }
 
-var errTooLarge = refuse(codeTooLarge, "the body is over 4096 bytes; a command needs far less")
+var errTooLarge = refuse(codeTooLarge, "the body is over %d bytes; a command needs far less", maxBody)
 
 func decode(body []byte, fields []field) error {
 	if len(bytes.Trim(body, " \t\r\n")) == 0 { // JSON's white space
@@ -267,7 +268,7 @@ func decode(body []byte, fields []field) error {
 	}
 	seen := make(map[string]bool)
 	for dec.More() {
-		t, _ := dec.Token() // no error: the body was read as JSON before
+		t, _ := dec.Token() // no error: the whole body is valid JSON
 		name := t.(string)
 		i := slices.IndexFunc(fields, func(f field) bool { return f.name == name })
 		switch {
@@ -293,21 +294,21 @@ func fieldNames(fields []field) string {
 	return strings.Join(names, ", ")
 }
 
-// typeWords are JSON's types and Go's in words.
+// typeWords are the names of JSON's and of Go's types in errors.
 var typeWords = map[string]string{
 	"number": "a number", "float64": "a number", "string": "a string", "bool": "true or false",
 	"object": "an object", "array": "an array",
 }
 
 func wrongType(name string, err error) error {
-	e := err.(*json.UnmarshalTypeError)        // no other: it was read as JSON before
-	if strings.HasPrefix(e.Value, "number ") { // and the number, which float64 does not hold
+	e := err.(*json.UnmarshalTypeError)        // the only error that valid JSON can bring
+	if strings.HasPrefix(e.Value, "number ") { // a number that float64 can't hold
 		return refuse(codeOutOfRange, "%s: the number is too large", name)
 	}
 	return refuse(codeBadRequest, "%s: want %s, got %s", name, typeWords[e.Type.Name()], typeWords[e.Value])
 }
 
-// placeFields are of a place that a request may name, and checkPlace looks at them.
+// placeFields are the fields of a place. checkPlace wants both or neither.
 func placeFields(req *request) []field {
 	return []field{{"lat", &req.lat, -90, 90, "degrees"}, {"lon", &req.lon, -180, 180, "degrees"}}
 }
@@ -338,8 +339,9 @@ func (a *api) getMode(http.ResponseWriter, *http.Request) (any, error) {
 	}{mode.String(), word(name)}, nil
 }
 
-// commandBody is the answer to a command; Mode is of an accepted one. Done and Took
-// come with a wait only: whether the manoeuvre is complete, and the seconds it took.
+// commandBody is the answer to a command. Mode is empty unless it was accepted. Done
+// and Took are nil without a wait: whether the manoeuvre is complete, and after how
+// many seconds.
 type commandBody struct {
 	Status     string   `json:"status"`
 	StatusCode uint8    `json:"status_code"`
@@ -349,7 +351,7 @@ type commandBody struct {
 	Took       *float64 `json:"took,omitempty"`
 }
 
-// notDoneError is a wait whose time was over.
+// notDoneError is a wait that ended before its manoeuvre was complete.
 type notDoneError struct {
 	error
 	command commandBody
@@ -357,8 +359,8 @@ type notDoneError struct {
 
 func (e *notDoneError) Unwrap() error { return e.error }
 
-// command reads a request's fields, and the wait that every command has, has the
-// drone carry it out, waits for its manoeuvre where that is asked for, and logs it.
+// command reads the fields of a command and its wait, lets the drone carry it out,
+// waits for its manoeuvre if the client wants that, and logs the answer.
 func (a *api) command(r *http.Request, req *request, fields []field, check func() error) (any, error) {
 	var wait *float64
 	body, err := readFields(r, append(fields, field{"wait", &wait, 0, 600, "seconds"}), check)
@@ -366,7 +368,7 @@ func (a *api) command(r *http.Request, req *request, fields []field, check func(
 		return nil, err
 	}
 	conn := connOf(r)
-	conn.hold(nil) // the autopilot may not answer at once
+	conn.markBusy(nil) // the autopilot may take seconds to answer
 	began := time.Now()
 	ans, err := a.drone.do(*req)
 	log := slog.With("from", r.RemoteAddr, "route", r.URL.Path, "body", string(body))
@@ -378,11 +380,11 @@ func (a *api) command(r *http.Request, req *request, fields []field, check func(
 	}
 	answer := commandBody{Status: resultName(0), Command: ans.command, Mode: ans.mode.String()}
 	if err == nil && or(wait, 0) > 0 {
-		// The server's time-outs do not end a wait: net/http reads without one while a
-		// handler runs, and the answer has a new one.
+		// No time-out of the server ends a wait: net/http reads without one while a
+		// handler runs, and write sets a new one for the answer.
 		ctx, cancel := context.WithDeadline(r.Context(), began.Add(time.Duration(*wait*float64(time.Second))))
 		defer cancel()
-		conn.hold(cancel) // a crowd that needs its place ends it
+		conn.markBusy(cancel) // a 65th connection may end the wait
 		err = a.drone.wait(ctx, ans.manoeuvre, began)
 		done := err == nil
 		if done {
@@ -442,7 +444,7 @@ func (a *api) postGoto(_ http.ResponseWriter, r *http.Request) (any, error) {
 		case req.altitude != nil && req.altitudeMSL != nil:
 			return refuse(codeOutOfRange, "altitude and altitude_msl: give one of the two")
 		case req.lat == nil && req.altitude == nil && req.altitudeMSL == nil && req.heading == nil:
-			return refuse(codeOutOfRange, "lat: missing; give lat and lon, altitude, altitude_msl or heading")
+			return refuse(codeOutOfRange, "nothing to do: give lat and lon, an altitude (altitude or altitude_msl) or a heading")
 		}
 		return nil
 	})
@@ -453,8 +455,8 @@ func (a *api) postLand(_ http.ResponseWriter, r *http.Request) (any, error) {
 	return a.command(r, &req, placeFields(&req), func() error { return checkPlace(&req) })
 }
 
-// defaultTimeout is how long sticks stand without a timeout of their own, in
-// seconds (docs/openapi.yaml).
+// defaultTimeout is the timeout of sticks that give none, in seconds
+// (docs/openapi.yaml).
 const defaultTimeout = 0.5
 
 func (a *api) postInput(_ http.ResponseWriter, r *http.Request) (any, error) {

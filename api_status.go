@@ -15,8 +15,8 @@ import (
 //go:embed CHANGELOG.md
 var changelog string
 
-// ownVersion is the version of this program: the first one of CHANGELOG.md, from
-// which deploy/version reads it too.
+// ownVersion is the version of this program: the first heading of CHANGELOG.md.
+// deploy/version reads it there too.
 var ownVersion = newestVersion(changelog)
 
 func newestVersion(changelog string) string {
@@ -26,8 +26,8 @@ func newestVersion(changelog string) string {
 	return version
 }
 
-// statusBody is the status object (docs/openapi.yaml). A nil is null: never reported, or
-// reported as unknown.
+// statusBody is the status object (docs/openapi.yaml). A nil is null in JSON: the
+// vehicle never reported the value, or reported it as unknown.
 type statusBody struct {
 	Version     string        `json:"version"`
 	Online      bool          `json:"online"`
@@ -133,17 +133,17 @@ type linkBody struct {
 	Error        *string  `json:"error"`
 }
 
-// number is v with so many decimals, null where it is unknown.
+// number returns v rounded to so many decimals; nil if v is NaN or infinite.
 func number(v float64, decimals int) *float64 {
 	if math.IsNaN(v) || math.IsInf(v, 0) {
 		return nil
 	}
 	scale := math.Pow10(decimals)
-	v = math.Round(v*scale)/scale + 0 // no minus before a zero
+	v = math.Round(v*scale)/scale + 0 // turns −0 into 0
 	return &v
 }
 
-// orNull is v, null where it is not known.
+// orNull returns v; nil if it is not known.
 func orNull[T any](known bool, v T) *T {
 	if !known {
 		return nil
@@ -151,10 +151,10 @@ func orNull[T any](known bool, v T) *T {
 	return &v
 }
 
-// word is s, null where it is empty.
+// word returns s; nil if it is empty.
 func word(s string) *string { return orNull(s != "", s) }
 
-// age is the time since at in seconds, null where it never was.
+// age returns the seconds since at; nil if at is zero.
 func age(now, at time.Time) *float64 {
 	if at.IsZero() {
 		return nil
@@ -162,7 +162,7 @@ func age(now, at time.Time) *float64 {
 	return number(now.Sub(at).Seconds(), 2)
 }
 
-// landedStates are the names of MAV_LANDED_STATE in the API; every other number is unknown.
+// landedStates are the names of MAV_LANDED_STATE in the API. Any other number is unknown.
 var landedStates = map[landedState]string{1: "on_ground", 2: "in_air", 3: "takeoff", 4: "landing"}
 
 func (a *api) getStatus(w http.ResponseWriter, r *http.Request) (any, error) {
@@ -177,7 +177,7 @@ func (a *api) getStatus(w http.ResponseWriter, r *http.Request) (any, error) {
 	return a.status(clientOf(r)), nil
 }
 
-// status is the status object for a client.
+// status returns the status object for a client.
 func (a *api) status(client netip.Addr) statusBody {
 	s := a.drone.status()
 	b := render(s)
@@ -235,13 +235,13 @@ func render(s snapshot) statusBody {
 // Limits of the stream of the status (docs/openapi.yaml).
 const (
 	maxStreams  = 16
-	eventEvery  = 100 * time.Millisecond // at most
-	eventAtMost = time.Second            // without one
-	eventBuffer = 16 << 10               // bytes; the system's own holds minutes of a client that does not read
+	eventEvery  = 100 * time.Millisecond // the shortest time between two events
+	eventAtMost = time.Second            // the longest
+	eventBuffer = 16 << 10               // bytes; the system's default would hold minutes of events for a client that does not read
 )
 
-// stream sends the status whenever something in it changed, until the client or
-// the program goes away.
+// stream sends the status whenever it changed, until the client leaves or the
+// program ends.
 func (a *api) stream(w http.ResponseWriter, r *http.Request) (any, error) {
 	h := w.Header()
 	h.Set("Content-Type", "text/event-stream")
@@ -254,7 +254,7 @@ func (a *api) stream(w http.ResponseWriter, r *http.Request) (any, error) {
 	end := a.openStream()
 	defer a.closeStream(end)
 	if conn := connOf(r); conn != nil {
-		conn.hold(nil)
+		conn.markBusy(nil)
 		if c, ok := conn.Conn.(interface{ SetWriteBuffer(int) error }); ok {
 			c.SetWriteBuffer(eventBuffer)
 		}
@@ -286,8 +286,8 @@ func (a *api) stream(w http.ResponseWriter, r *http.Request) (any, error) {
 	}
 }
 
-// openStream takes a place among the streams, that of the oldest where none is
-// free.
+// openStream adds a stream. If there are maxStreams it ends the oldest one. The
+// stream ends when end is closed.
 func (a *api) openStream() (end chan struct{}) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -319,7 +319,7 @@ type page struct {
 // statusPage is status.html with the version that it belongs to.
 var statusPage = newPage(strings.Replace(statusHTML, "VERSION", ownVersion, 1))
 
-// rootPage is what a browser gets at /, which is no route: the way to the page.
+// rootPage is what a browser gets at /: a link to the page.
 var rootPage = newPage(`<!doctype html>
 <html lang="en">
 <meta charset="utf-8">
@@ -330,9 +330,9 @@ var rootPage = newPage(`<!doctype html>
 </html>
 `)
 
-// newPage returns a page that a browser lets load and run nothing but the script
-// and the style that stand in it, and talk to nobody but this server. No page
-// may frame it: what a stranger's page shows could be clicked by mistake.
+// newPage returns a page with a Content-Security-Policy: it may run its own script and
+// style only, talk to this server only, and be framed by no other page, which could
+// trick somebody into a click.
 func newPage(text string) page {
 	policy := "default-src 'none'; connect-src 'self'; img-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 	for _, tag := range []string{"script", "style"} {
@@ -351,8 +351,7 @@ func writePage(w http.ResponseWriter, status int, p page) {
 	write(w, status, "text/html; charset=utf-8", []byte(p.html))
 }
 
-// accepts reports whether an Accept header names a media type. Weights are not
-// looked at.
+// accepts reports whether an Accept header names a media type. It ignores weights.
 func accepts(accept []string, mediaType string) bool {
 	for part := range strings.SplitSeq(strings.Join(accept, ","), ",") {
 		kind, _, _ := strings.Cut(part, ";")
@@ -364,7 +363,7 @@ func accepts(accept []string, mediaType string) bool {
 }
 
 // wantsPage reports whether an Accept header is that of a browser that opens an
-// address. A client that can read JSON gets JSON.
+// address. A client that accepts JSON gets JSON.
 func wantsPage(accept []string) bool {
 	return accepts(accept, "text/html") && !accepts(accept, "application/json")
 }

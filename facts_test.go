@@ -16,6 +16,7 @@ import (
 	"math"
 	"net"
 	"os"
+	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -996,6 +997,9 @@ func TestAProbeIsAboutItsReleases(t *testing.T) {
 	}
 }
 
+// oneMode is the mode in the name of a probe that each mode has: on the page it is MODE.
+var oneMode = regexp.MustCompile(`^[A-Z_.]+( disarmed| can| in the air| while)|(a pilot's) \w+`)
+
 // Every probe stands on the page, under its heading.
 func TestThePageNamesEveryProbe(t *testing.T) {
 	page, err := os.ReadFile("docs/autopilots.md")
@@ -1005,7 +1009,8 @@ func TestThePageNamesEveryProbe(t *testing.T) {
 	for _, p := range allProbes() {
 		_, section, _ := strings.Cut(string(page), "\n## "+p.heading+"\n")
 		section, _, _ = strings.Cut(section, "\n## ")
-		if !strings.Contains(section, p.fact) {
+		ofAnyMode := oneMode.ReplaceAllString(p.fact, "$2 MODE$1")
+		if !strings.Contains(section, p.fact) && !strings.Contains(section, ofAnyMode) {
 			t.Errorf("not on the page\t%s\t%s", p.heading, p.fact)
 		}
 	}

@@ -15,8 +15,8 @@ import (
 	"github.com/bluenviron/gomavlib/v3/pkg/x25"
 )
 
-// dialectRW holds only the messages that are used here: all of common costs
-// half a megabyte more in the binary and 4 MB more in memory.
+// dialectRW holds only the messages that mavrest uses. All of common would cost half a
+// megabyte in the binary and 4 MB of memory.
 var dialectRW = newDialect(
 	&minimal.MessageHeartbeat{},
 	&common.MessageSysStatus{},
@@ -41,8 +41,8 @@ var dialectRW = newDialect(
 	&MessageEkfStatusReport{},
 )
 
-// MessageEkfStatusReport is EKF_STATUS_REPORT, ArduPilot's own: its dialect costs
-// 130 KB more in the binary.
+// MessageEkfStatusReport is EKF_STATUS_REPORT of ArduPilot's dialect. The whole dialect
+// would cost 130 KB in the binary.
 type MessageEkfStatusReport struct {
 	Flags              uint16
 	VelocityVariance   float32
@@ -59,20 +59,19 @@ func (*MessageEkfStatusReport) GetID() uint32 { return 193 }
 func newDialect(messages ...message.Message) *dialect.ReadWriter {
 	rw := &dialect.ReadWriter{Dialect: &dialect.Dialect{Version: 3, Messages: messages}}
 	if err := rw.Initialize(); err != nil {
-		panic(err) // the list above is wrong
+		panic(err) // a mistake in the list of messages
 	}
 	return rw
 }
 
-// Component ids: ours, which MAVROS and other companions have not; the one that
-// PX4 must hear a ground station from to send its texts; the autopilot's.
+// Component ids.
 const (
-	componentID = byte(minimal.MAV_COMP_ID_ONBOARD_COMPUTER4)
-	stationID   = byte(minimal.MAV_COMP_ID_MISSIONPLANNER)
+	componentID = byte(minimal.MAV_COMP_ID_ONBOARD_COMPUTER4) // ours; MAVROS and other companions use others
+	stationID   = byte(minimal.MAV_COMP_ID_MISSIONPLANNER)    // of our ground station's heartbeat
 	autopilotID = byte(minimal.MAV_COMP_ID_AUTOPILOT1)
 )
 
-// Numbers of the messages that are looked for or asked for.
+// Message ids that the code names.
 var (
 	idHeartbeat          = (*minimal.MessageHeartbeat)(nil).GetID()
 	idSysStatus          = (*common.MessageSysStatus)(nil).GetID()
@@ -92,34 +91,33 @@ var (
 	idRcChannelsOverride = (*common.MessageRcChannelsOverride)(nil).GetID()
 )
 
-// padding ends any frame that a receiver believes to be in the middle of: what a
-// broken one claims is lost to it, up to 280 bytes, and a silent line never ends it.
+// padding ends a broken frame. An autopilot takes what follows a broken frame for its
+// rest, up to 280 bytes; on a silent line it would wait for them for ever.
 var padding [280]byte
 
-// rawFrame is one frame from the line. Its payload is only good until the next
-// read.
+// rawFrame is one frame from the line. Its payload is valid until the next read.
 type rawFrame struct {
 	header
 	v2      bool
-	known   *message.ReadWriter // nil for a message that is not in the dialect
+	known   *message.ReadWriter // nil if the message is not in the dialect
 	payload []byte
 }
 
-// header is what tells a frame from every other one of the last seconds.
+// header identifies a frame among those of the last seconds.
 type header struct {
 	seq, system, component byte
 	id                     uint32
 	sum                    uint16 // the checksum
 }
 
-// headerOf is the header of a version 2 frame, which is not signed.
+// headerOf returns the header of an unsigned MAVLink 2 frame.
 func headerOf(b []byte) header {
 	id := uint32(b[7]) | uint32(b[8])<<8 | uint32(b[9])<<16
 	return header{b[4], b[5], b[6], id, binary.LittleEndian.Uint16(b[len(b)-2:])}
 }
 
-// recent are the last frames that were sent, or came, and when: a router or a radio
-// may bring them again.
+// recent holds the headers of the last frames that were sent or received, and when. A
+// router or a radio may repeat a frame.
 type recent struct {
 	last [64]struct {
 		header
@@ -134,7 +132,7 @@ func (r *recent) add(h header, at time.Time) {
 	r.n++
 }
 
-// has reports whether a frame is one of those after since.
+// has reports whether a frame was added after since.
 func (r *recent) has(h header, since time.Time) bool {
 	for i := range r.last {
 		if r.last[i].header == h && r.last[i].at.After(since) {
@@ -144,14 +142,14 @@ func (r *recent) has(h header, since time.Time) bool {
 	return false
 }
 
-// sequence counts the gaps in the vehicle's frames.
+// sequence finds gaps in the vehicle's frames.
 type sequence struct {
 	last  byte
 	known bool
 }
 
-// lost counts the frames that are missing before one. A step back is a frame that
-// UDP delivered late.
+// lost returns how many frames are missing before this one. A number that steps back is
+// a frame that UDP delivered late; it counts as no gap.
 func (s *sequence) lost(seq byte) uint64 {
 	gap := seq - s.last - 1
 	switch {
@@ -164,20 +162,19 @@ func (s *sequence) lost(seq byte) uint64 {
 	return uint64(gap)
 }
 
-// deframer finds frames in a stream of bytes. gomavlib's own reader takes the
-// length of a broken frame at its word and loses the good ones behind its
-// start; this one goes on at the next byte, so that after any noise the next
-// whole frame is read. A broken frame that claims more than has come holds those
-// behind it back until its claim is filled.
+// deframer finds frames in a stream of bytes. gomavlib's reader believes the length
+// of a broken frame and loses the good frames inside it. This one goes on at the next
+// byte, so it reads the next whole frame after any noise. A broken frame that claims
+// more bytes than have arrived delays the frames behind it until they have.
 type deframer struct {
 	buf        [2048]byte
-	start, end int    // what is received and not yet understood
-	skipped    int    // bytes between the last frame's end and start
-	datagrams  bool   // no frame goes on in the next read
-	errors     uint64 // places where bytes were no frame; one for each 256 of pure noise
+	start, end int    // of the bytes in buf that are not yet read as frames
+	skipped    int    // bytes dropped since the last frame
+	datagrams  bool   // a frame never continues in the next read
+	errors     uint64 // places where bytes were not a frame; noise counts once in 256 bytes
 }
 
-// read takes what r brings next.
+// read reads from r once.
 func (d *deframer) read(r io.Reader) error {
 	d.end = copy(d.buf[:], d.buf[d.start:d.end])
 	d.start = 0
@@ -186,7 +183,7 @@ func (d *deframer) read(r io.Reader) error {
 	return err
 }
 
-// next returns the next frame that checks, or false when more bytes are needed.
+// next returns the next frame with a good checksum; false if more bytes are needed.
 func (d *deframer) next() (rawFrame, bool) {
 	for d.start < d.end {
 		f, size := d.candidate(d.buf[d.start:d.end])
@@ -197,7 +194,7 @@ func (d *deframer) next() (rawFrame, bool) {
 			}
 			d.skipped++
 			d.start++
-		case size == 0: // it may, and is not all here
+		case size == 0: // a frame may start here, but is not complete
 			return rawFrame{}, false
 		default:
 			d.start += size
@@ -208,11 +205,11 @@ func (d *deframer) next() (rawFrame, bool) {
 	return rawFrame{}, false
 }
 
-// candidate looks at b as a frame. The size is −1 when it is none, 0 when it is
-// not complete. A message that is not in the dialect can't be checked: it counts
-// as a frame only between two others, or between one and the datagram's end.
+// candidate reads b as a frame. The size is −1 if b does not begin with a frame, 0 if
+// the frame is not complete. A message that is not in the dialect can't be checked: it
+// counts as a frame only between two others, or between one and the datagram's end.
 func (d *deframer) candidate(b []byte) (f rawFrame, size int) {
-	begin := 6 // of the payload
+	begin := 6 // where the payload begins
 	if f.v2 = b[0] == frame.V2MagicByte; f.v2 {
 		begin = 10
 	} else if b[0] != frame.V1MagicByte {
@@ -224,7 +221,7 @@ func (d *deframer) candidate(b []byte) (f rawFrame, size int) {
 	end := begin + int(b[1])
 	size = end + 2
 	if f.v2 {
-		if b[2]&^frame.V2FlagSigned != 0 { // unknown incompatibility flags: not to be read
+		if b[2]&^frame.V2FlagSigned != 0 { // incompatibility flags that we don't know: MAVLink forbids reading it
 			return f, -1
 		}
 		if b[2] != 0 {
@@ -265,10 +262,10 @@ func (d *deframer) candidate(b []byte) (f rawFrame, size int) {
 	return f, size
 }
 
-// decode is the message of a known frame. It fails on a version 1 frame of another
-// length.
+// decode returns the message of a known frame. It fails on a MAVLink 1 frame of the
+// wrong length.
 func (f rawFrame) decode() (message.Message, error) {
-	var padded [255]byte // a version 2 payload comes without its trailing zeros
+	var padded [255]byte // MAVLink 2 cuts trailing zeros off the payload
 	payload := padded[:copy(padded[:], f.payload)]
 	if f.v2 {
 		payload = padded[:]
@@ -276,25 +273,25 @@ func (f rawFrame) decode() (message.Message, error) {
 	return f.known.Read(&message.MessageRaw{ID: f.id, Payload: payload}, f.v2)
 }
 
-// sender encodes messages as one system and component, with a sequence of its
-// own. It is the writer goroutine's.
+// sender encodes messages of one system and component, with a sequence of its own.
+// Only the writer goroutine uses it.
 type sender struct {
 	writer            frame.Writer
 	system, component byte
 	seq               byte         // of the next frame
-	out               bytes.Buffer // the last frame
+	out               bytes.Buffer // holds the last frame
 }
 
 func newSender(system, component byte) *sender {
 	s := &sender{system: system, component: component}
 	s.writer = frame.Writer{ByteWriter: &s.out, DialectRW: dialectRW}
 	if err := s.writer.Initialize(); err != nil {
-		panic(err) // it has what it needs
+		panic(err) // a mistake in the lines above
 	}
 	return s
 }
 
-// encode returns the frame of a message; it is good until the next one.
+// encode returns the frame of a message, valid until the next call.
 func (s *sender) encode(m message.Message) ([]byte, error) {
 	codec := dialectRW.GetMessage(m.GetID())
 	if codec == nil {

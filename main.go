@@ -2,7 +2,7 @@
 // beside the flight controller, talks MAVLink to PX4 or ArduPilot over a serial
 // port, UDP or TCP, and answers eight routes to the local network:
 //
-//	GET  /api/drone          is anybody there
+//	GET  /api/drone          is mavrest there
 //	GET  /api/drone/status   everything the vehicle reports
 //	GET  /api/drone/mode     the mode it is in
 //	POST /api/drone/mode     set the mode, arm, disarm
@@ -17,8 +17,7 @@
 //	mavrest -device udpin://0.0.0.0:14540 -port 8080
 //	mavrest -device sim -port 8080
 //
-// The flags -device, -baud, -port, -bind, -system, -gcs, -host, -origin, -v and
-// -version are told by -help.
+// -help describes the flags.
 package main
 
 import (
@@ -45,14 +44,14 @@ import (
 )
 
 func main() {
-	runtime.GOMAXPROCS(1) // a fifth less CPU for the link, and the other cores are the board's (docs/performance.md)
+	runtime.GOMAXPROCS(1) // a fifth less CPU for the link; the other cores are left to the board (docs/performance.md)
 	ends := []os.Signal{syscall.SIGTERM, os.Interrupt}
-	if !signal.Ignored(syscall.SIGHUP) { // its terminal or ssh session has gone, and it was not started by nohup
+	if !signal.Ignored(syscall.SIGHUP) { // under nohup it is; else it means that the terminal or ssh session has ended
 		ends = append(ends, syscall.SIGHUP)
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), ends...)
 	defer stop()
-	signal.Ignore(syscall.SIGPIPE) // nobody reads the log any more: no reason to leave the drone
+	signal.Ignore(syscall.SIGPIPE) // a log that nobody reads is no reason to leave the drone
 	if err := run(ctx, os.Args[1:], os.Stdout, os.Stderr); err != nil && !errors.Is(err, flag.ErrHelp) {
 		fmt.Fprintln(os.Stderr, "mavrest:", err)
 		os.Exit(1)
@@ -75,7 +74,7 @@ type options struct {
 func parseFlags(args []string, out io.Writer) (options, error) {
 	var o options
 	f := flag.NewFlagSet("mavrest", flag.ContinueOnError)
-	f.SetOutput(io.Discard) // main tells an error, in one line
+	f.SetOutput(io.Discard) // main prints the error, in one line
 	f.StringVar(&o.device, "device", "", "")
 	f.IntVar(&o.baud, "baud", 0, "")
 	f.IntVar(&o.port, "port", 80, "")
@@ -85,7 +84,7 @@ func parseFlags(args []string, out io.Writer) (options, error) {
 	f.Func("host", "", func(s string) error {
 		o.hosts = append(o.hosts, s)
 		if s == "" || strings.ContainsAny(s, "/: ") {
-			return errors.New("want a name alone, without a scheme and a port")
+			return errors.New("want only a name, without scheme or port")
 		}
 		return nil
 	})
@@ -121,33 +120,31 @@ func parseFlags(args []string, out io.Writer) (options, error) {
 
 const usage = `mavrest - a REST API for a drone, on its companion board
 
-  -device name   The autopilot's port; it must be given.
+  -device name   The autopilot's port. Required.
                    auto                     look for it: an autopilot on USB, else
                                             /dev/serial0, ttyAMA0, ttyTHS1, ttyTHS0
                    /dev/serial0             a serial device
-                   udpin://0.0.0.0:14540    listen for it on UDP
-                   udpout://10.0.0.2:14550  talk to it on UDP
-                   tcp://127.0.0.1:5760     connect to it on TCP
-                   sim, sim:ardupilot       a simulated drone: nothing real flies
-  -baud rate     Baud rate of the serial device. 0, the default, listens at the
-                 usual rates until MAVLink is heard, up to 11 s a port; give the
-                 rate to be online at once.
-  -port number   TCP port of the API, default 80. Below 1024 it needs root or
+                   udpin://0.0.0.0:14540    wait for it on UDP
+                   udpout://10.0.0.2:14550  send to it on UDP
+                   tcp://127.0.0.1:5760     connect to it by TCP
+                   sim, sim:ardupilot       a simulated drone; nothing real flies
+  -baud rate     Baud rate of the serial device. Default 0: try the usual rates
+                 until MAVLink is heard, up to 11 s a port.
+  -port number   TCP port of the API, default 80. A port below 1024 needs root or
                  CAP_NET_BIND_SERVICE.
-  -bind address  Only listen on this address; by default on all of the board's,
-                 so that everybody on the local network can fly the drone.
-  -system id     Only this MAVLink system id (1 to 255) is the vehicle. 0, the
-                 default, takes the first autopilot heard and stays with it.
-  -gcs           Be the drone's ground station: PX4 then sends all its texts, and
-                 with NAV_DLL_ACT set it fails safe when mavrest ends. Only for a
-                 drone that has no other ground station.
+  -bind address  Listen on this address only. Default: on all of the board's, so
+                 everybody on the local network can fly the drone.
+  -system id     MAVLink system id of the vehicle, 1 to 255. Default 0: the first
+                 autopilot heard.
+  -gcs           Be the drone's ground station. PX4 then sends all its texts; with
+                 NAV_DLL_ACT set it starts a failsafe when mavrest ends. Only for
+                 a drone without another ground station.
   -host name     Also answer to this name in the Host header. Addresses, names
                  without a dot and names under .local, .lan, .home, .home.arpa,
                  .internal and .localdomain always work. May be repeated.
-  -origin URL    Let pages of this origin (http://laptop:3000) read and command
-                 the drone from a browser. Every other page can do neither. May
-                 be repeated.
-  -v             Log every stick input and every text of the autopilot too.
+  -origin URL    Let web pages of this origin (http://laptop:3000) read and
+                 command the drone. No other page can. May be repeated.
+  -v             Also log every stick input and every text of the autopilot.
   -version       Print the version and exit.
 
   mavrest -device auto
@@ -156,8 +153,8 @@ const usage = `mavrest - a REST API for a drone, on its companion board
   mavrest -device sim -port 8080
 `
 
-// buildVersion is the version, and the Go version and platform it was built with; the
-// commit where it was built from one.
+// buildVersion is what -version prints: the version, Go's version, the platform and,
+// if it is known, the commit.
 func buildVersion() string {
 	v := fmt.Sprintf("mavrest %s %s %s/%s", ownVersion, runtime.Version(), runtime.GOOS, runtime.GOARCH)
 	if info, ok := debug.ReadBuildInfo(); ok {
@@ -175,8 +172,8 @@ func buildVersion() string {
 	return v
 }
 
-// run is the program: it returns when ctx is done and everything has ended, or
-// with the reason why it can't start.
+// run is the program. It returns when ctx is done and everything has ended, or with
+// the reason why it can't start.
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	o, err := parseFlags(args, stdout)
 	if err != nil {
@@ -196,7 +193,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 
 	var running sync.WaitGroup
 	defer running.Wait()
-	// A simulated drone outlives the link to it, as a real one does.
+	// The simulated drone ends after the link, as a real one would.
 	deviceCtx, unplug := context.WithCancel(context.WithoutCancel(ctx))
 	defer unplug()
 	dev, err := openDevice(deviceCtx, o, &running)
@@ -211,7 +208,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	droneCtx, stopDrone := context.WithCancel(context.WithoutCancel(ctx))
 	defer stopDrone()
 	d := newDrone(dev, byte(o.system), o.gcs)
-	slog.Info("listening", "address", listener.Addr().String(), "device", dev.name, "api", documented)
+	slog.Info("listening", "address", listener.Addr().String(), "device", dev.name, "api", docsHint)
 	site := newSite(listener.Addr())
 	droneEnded := make(chan struct{})
 	running.Go(func() {
@@ -219,16 +216,16 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 		d.run(droneCtx)
 	})
 	server := newServer(newHandler(d, admitted(o)))
-	tell := supervise(droneCtx, d, site, &running)
+	notify := supervise(droneCtx, d, site, &running)
 	served := make(chan error, 1)
 	running.Go(func() { served <- server.Serve(newBoundedListener(listener, maxConnections)) })
-	tell("READY=1\nSTATUS=" + strings.Join(site.urls(), " "))
+	notify("READY=1\nSTATUS=" + strings.Join(site.urls(), " "))
 	select {
 	case <-ctx.Done():
 		slog.Info("stopping")
 	case err = <-served:
 	}
-	tell("STOPPING=1")
+	notify("STOPPING=1")
 	stopDrone()
 	stopServer(server, droneEnded)
 	return err
@@ -237,8 +234,8 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 // stopWithin is how long the end of the program may take.
 const stopWithin = 4 * time.Second
 
-// stopServer ends the server after the drone: first the vehicle is left and its port
-// is closed, then answers that are under way go out.
+// stopServer ends the server after the drone. The drone leaves the vehicle and closes
+// its port first; then the last answers go out.
 func stopServer(server *http.Server, droneEnded <-chan struct{}) {
 	ctx, cancel := context.WithTimeout(context.Background(), stopWithin)
 	defer cancel()
@@ -251,15 +248,15 @@ func stopServer(server *http.Server, droneEnded <-chan struct{}) {
 	}
 }
 
-// admitted is who may ask, by the flags and the machine's own names.
+// admitted returns who may ask: by the flags and by the machine's own names.
 func admitted(o options) admission {
-	name, _ := os.Hostname()                   // without one it is called by address
-	conf, _ := os.ReadFile("/etc/resolv.conf") // without one it has no domains
+	name, _ := os.Hostname()                   // on an error only addresses work
+	conf, _ := os.ReadFile("/etc/resolv.conf") // on an error there are no search domains
 	return admission{hosts: ownHosts(name, searchDomains(string(conf)), o.hosts), origins: o.origins}
 }
 
-// openDevice makes the device that -device names, and starts the simulator if
-// it is that.
+// openDevice returns the device that -device names. If that is the simulator, it
+// starts it.
 func openDevice(ctx context.Context, o options, running *sync.WaitGroup) (device, error) {
 	flavours := map[string]simFlavour{"sim": simPX4, "sim:ardupilot": simArduPilot}
 	flavour, ok := flavours[o.device]
@@ -270,26 +267,26 @@ func openDevice(ctx context.Context, o options, running *sync.WaitGroup) (device
 	running.Go(func() { s.run(ctx) })
 	return device{
 		name:  o.device,
-		lossy: true, // as a serial line
+		lossy: true, // like a serial line
 		open:  func(context.Context) (port, error) { return s.open() },
 	}, nil
 }
 
-// listenError says what to do about a port that can't be listened on.
+// listenError says what to do if the API's port can't be opened.
 func listenError(err error, o options) error {
 	switch {
 	case errors.Is(err, os.ErrPermission):
-		return fmt.Errorf("-port %d: ports below 1024 need the right to them; take another (-port 8080), or: sudo setcap cap_net_bind_service=+ep mavrest", o.port)
+		return fmt.Errorf("-port %d: a port below 1024 needs root or CAP_NET_BIND_SERVICE; use another port (-port 8080), or run: sudo setcap cap_net_bind_service=+ep mavrest", o.port)
 	case errors.Is(err, syscall.EADDRINUSE):
 		return fmt.Errorf("-port %d: in use by another program; stop it, or take another port", o.port)
 	}
 	return fmt.Errorf("-bind %s -port %d: %s; -bind takes an address of this board", o.bind, o.port, strings.TrimPrefix(err.Error(), "listen "))
 }
 
-// site knows where the drone's page is: what to open is logged.
+// site knows the URLs of the drone's page, and logs each once.
 type site struct {
 	listen *net.TCPAddr
-	logged []string // URLs
+	logged []string // the URLs that were logged
 }
 
 // newSite logs the URLs that are known at the start.
@@ -299,10 +296,10 @@ func newSite(listen net.Addr) *site {
 	return s
 }
 
-// urls returns what to open at this moment, and logs what is new: at boot most
+// urls returns the URLs of this moment, and logs those that are new: at boot most
 // addresses come later.
 func (s *site) urls() []string {
-	own, _ := net.InterfaceAddrs() // without them it has its name
+	own, _ := net.InterfaceAddrs() // on an error only the name is used
 	name, _ := os.Hostname()
 	if _, err := os.Stat("/run/avahi-daemon/socket"); err == nil && !strings.Contains(name, ".") {
 		name += ".local"
@@ -317,8 +314,7 @@ func (s *site) urls() []string {
 	return list
 }
 
-// urlsOf is what to open: the machine's name, and each of its own addresses at which
-// it listens.
+// urlsOf returns the URLs by the machine's name and by each address that it listens on.
 func urlsOf(listen *net.TCPAddr, own []net.Addr, name string) (list []string) {
 	add := func(host string) {
 		if listen.Port != 80 {
@@ -338,7 +334,7 @@ func urlsOf(listen *net.TCPAddr, own []net.Addr, name string) (list []string) {
 	for _, wantV4 := range []bool{true, false} {
 		for _, a := range own {
 			n, ok := a.(*net.IPNet)
-			// A link-local address of version 6 needs a zone, which no browser takes.
+			// A link-local IPv6 address needs a zone, which no browser accepts.
 			if ok && (n.IP.To4() != nil) == wantV4 && !n.IP.IsLoopback() && (wantV4 || listen.IP.To4() == nil && n.IP.IsGlobalUnicast()) {
 				add(n.IP.String())
 			}
@@ -347,16 +343,16 @@ func urlsOf(listen *net.TCPAddr, own []net.Addr, name string) (list []string) {
 	return list
 }
 
-// statusEvery is how often systemd is told and addresses are looked for, or four
-// times in a shorter period of its watchdog.
+// statusEvery is how often systemd gets a notice and new addresses are looked for; at
+// least four times in a period of systemd's watchdog.
 const statusEvery = 2500 * time.Millisecond
 
-// supervise logs new addresses and tells systemd of the link and that it lives, as
-// sd_notify(3) does, until ctx is done, and returns what tells it more. Without a
-// NOTIFY_SOCKET nothing is told.
-func supervise(ctx context.Context, d *drone, where *site, running *sync.WaitGroup) (tell func(state string)) {
+// supervise logs new addresses and sends signs of life to systemd, until ctx is done.
+// It returns notify, which sends systemd a state as sd_notify(3) does. Without a
+// NOTIFY_SOCKET nothing is sent.
+func supervise(ctx context.Context, d *drone, where *site, running *sync.WaitGroup) (notify func(state string)) {
 	socket := os.Getenv("NOTIFY_SOCKET")
-	tell = func(state string) {
+	notify = func(state string) {
 		if socket == "" {
 			return
 		}
@@ -366,10 +362,10 @@ func supervise(ctx context.Context, d *drone, where *site, running *sync.WaitGro
 			c.Close()
 		}
 		if err != nil {
-			slog.Warn("systemd can't be told", "state", state, "error", err)
+			slog.Warn("can't notify systemd", "state", state, "error", err)
 		}
 	}
-	usec, _ := strconv.ParseInt(os.Getenv("WATCHDOG_USEC"), 10, 64) // 0 without a watchdog
+	usec, _ := strconv.ParseInt(os.Getenv("WATCHDOG_USEC"), 10, 64) // 0 if there is no watchdog
 	every, period := statusEvery, time.Duration(usec)*time.Microsecond
 	if period > 0 {
 		every = min(every, period/4)
@@ -380,18 +376,18 @@ func supervise(ctx context.Context, d *drone, where *site, running *sync.WaitGro
 		for {
 			select {
 			case <-ticker.C:
-				tell(signOfLife(d, where.urls(), period))
+				notify(signOfLife(d, where.urls(), period))
 			case <-ctx.Done():
 				return
 			}
 		}
 	})
-	return tell
+	return notify
 }
 
-// signOfLife is what systemd is told of the drone: that it lives, unless its clock
-// has not run for half the watchdog's period (0: systemd has none), its state, and
-// what to open.
+// signOfLife is a notice for systemd: the drone's state, the URLs and, for the watchdog,
+// that the program lives. That last part is missing if the drone's clock has not run for
+// half the watchdog's period (0 if there is no watchdog).
 func signOfLife(d *drone, urls []string, period time.Duration) string {
 	state := "STATUS=" + d.summary() + "; " + strings.Join(urls, " ")
 	if time.Since(time.Unix(0, d.clock.beat.Load())) < period/2 {
@@ -400,10 +396,10 @@ func signOfLife(d *drone, urls []string, period time.Duration) string {
 	return state
 }
 
-// logWriter writes the log in a goroutine of its own. A terminal that stands
-// still must not stop the link: what does not fit is dropped, and counted.
+// logWriter writes the log in a goroutine of its own. A terminal that blocks must not
+// stop the link: lines that do not fit are dropped and counted.
 type logWriter struct {
-	lines   chan []byte // nil is the end
+	lines   chan []byte // nil ends the goroutine
 	dropped atomic.Int64
 	done    chan struct{}
 }
@@ -416,7 +412,7 @@ func newLogWriter(w io.Writer) *logWriter {
 		for line := <-l.lines; line != nil; line = <-l.lines {
 			w.Write(line)
 			if n := l.dropped.Swap(0); n > 0 {
-				fmt.Fprintf(w, "%d lines of the log were dropped: nobody read them\n", n)
+				fmt.Fprintf(w, "%d lines of the log were dropped because nobody read them\n", n)
 			}
 		}
 	}()
@@ -432,7 +428,7 @@ func (l *logWriter) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// close writes what is left, for up to a second.
+// close writes the remaining lines, for up to a second.
 func (l *logWriter) close() {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()

@@ -330,11 +330,11 @@ func TestProgramSaysWhyItCannotStart(t *testing.T) {
 		says string // and what to do
 	}{
 		{"", "no -device given; let mavrest look for the autopilot (-device auto), name its port (-device /dev/serial0), or fly the built-in simulator (-device sim)"},
-		{"-device 127.0.0.1:14550", "that is an address; did you mean udpin://127.0.0.1:14550"},
+		{"-device 127.0.0.1:14550", "this is an address; did you mean udpin://127.0.0.1:14550"},
 		{"-device ttyS0", "did you mean /dev/ttyS0"},
 		{"-device Auto", "did you mean /dev/Auto, auto, sim or sim:ardupilot"},
 		{"-device udpin:14550", "-device udpin:14550: did you mean udpin://0.0.0.0:14550?"},
-		{"-device laptop:14550", "that is an address; did you mean udpin://laptop:14550"},
+		{"-device laptop:14550", "this is an address; did you mean udpin://laptop:14550"},
 		{"-device ftp://host:1", "want auto, a serial device, udpin://"},
 		{"-device udpin://14540", "want udpin://host:port"},
 		{"-device udpin://0.0.0.0:99999", "with a port up to 65535"},
@@ -345,8 +345,8 @@ func TestProgramSaysWhyItCannotStart(t *testing.T) {
 		{"-device sim -baud -1", "-baud -1: want a baud rate"},
 		{"-device sim -origin *", `for flag -origin: invalid origin "*"`},
 		{"-device sim -origin null", `invalid origin "null"`},
-		{"-device sim -host http://laptop", "want a name alone"},
-		{"-device sim -host laptop:8080", "want a name alone"},
+		{"-device sim -host http://laptop", "want only a name"},
+		{"-device sim -host laptop:8080", "want only a name"},
 		{"-device sim -origin http://laptop/", "path, query, and fragment are not allowed"},
 		{"-device sim -origin http://laptop:3000 -origin http://laptop:3000/page", "path, query, and fragment are not allowed"},
 		{"-device sim extra", `unexpected argument "extra"`},
@@ -377,7 +377,7 @@ func TestPort80NeedsTheRightToIt(t *testing.T) {
 		t.Skip("every port is open to everybody on this machine")
 	}
 	out, _ := cmd.CombinedOutput()
-	if !strings.Contains(string(out), "ports below 1024 need the right to them") || cmd.ProcessState.ExitCode() != 1 {
+	if !strings.Contains(string(out), "a port below 1024 needs root or CAP_NET_BIND_SERVICE") || cmd.ProcessState.ExitCode() != 1 {
 		t.Errorf("exit code %d: %s", cmd.ProcessState.ExitCode(), out)
 	}
 }

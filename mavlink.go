@@ -19,30 +19,31 @@ import (
 
 // Times of the link (docs/design.md, "The link").
 const (
-	silentAfter    = 5 * time.Second        // without a valid frame: reopen
-	backoffFirst   = 100 * time.Millisecond // before reopening, doubled each time
+	silentAfter    = 5 * time.Second        // without a valid frame the port is reopened
+	backoffFirst   = 100 * time.Millisecond // wait before a port is reopened; doubles each time
 	backoffLast    = 2 * time.Second
 	heartbeatEvery = time.Second
-	staleAfter     = time.Second     // in the queue: nobody wants it any more
-	echoWithin     = 2 * time.Second // a router or a radio sends a frame back
-	noiseEvery     = 5 * time.Second // between two lines of the log about it
-	doubledWithin  = 150 * time.Millisecond
+	staleAfter     = time.Second            // a message that waited longer in the queue is dropped
+	echoWithin     = 2 * time.Second        // a router or a radio sends our frame back within this time
+	noiseEvery     = 5 * time.Second        // between two log lines about noise
+	doubledWithin  = 150 * time.Millisecond // an equal ack within this time is a copy
 )
 
-// outgoing is a message and who says it.
+// outgoing is a message to send, and the ids to send it with.
 type outgoing struct {
-	system, component byte            // 0 is our own
-	msg               message.Message // nil is padding
-	at                time.Time       // when it was queued; zero: it is never too old
+	system, component byte            // 0 for our own
+	msg               message.Message // nil for padding
+	at                time.Time       // when it was queued; zero if it never gets stale
 }
 
-// heard is what the link hands on: a message of the vehicle, somebody else's
-// sticks for it, or a notice of the link's own.
+// heard is what the link hands on: a message of the vehicle, another program's sticks
+// for the vehicle, or a notice of the link's own. All three are empty when the port has
+// just been opened.
 type heard struct {
 	at      time.Time
 	msg     message.Message
-	system  byte // whose
-	foreign bool // msg moves the vehicle's sticks, and is neither its own nor ours
+	system  byte // the sender's
+	foreign bool // msg is another program's sticks for the vehicle
 	notice  string
 }
 
@@ -50,30 +51,29 @@ type heard struct {
 // out, and our heartbeat. What it hears it hands to one function.
 type link struct {
 	device device
-	only   byte // only this system id is the vehicle; 0 takes the first one heard
-	gcs    bool // be its ground station
+	only   byte // the vehicle's system id; 0 for the first one heard
+	gcs    bool // -gcs: always send a ground station's heartbeat
 	hear   func(heard)
 
 	sent, received, lost atomic.Uint64 // frames
-	noise                struct {      // that was logged; the reader's own
+	noise                struct {      // noise that was logged; only the reader uses it
 		logged uint64
 		next   time.Time
 	}
 
-	mu      sync.Mutex // guards all below; hear is called without it
-	writer  *writer    // of the open port; nil where none is
-	vehicle byte       // the vehicle's system id; 0 before its first heartbeat
-	station byte       // the system that the sticks go out as; 0 before the first
-	texts   bool       // a ground station's heartbeat goes out, so that PX4 sends its texts
-	written recent     // frames, which a router may send back
-	told    bool       // that somebody else has our ids
-	beside  [256]bool  // other vehicles' system ids that were heard
-	crowd   bool       // a second vehicle was told
-	fault   error      // why the port is not open
+	mu             sync.Mutex // guards all below; hear is called without it
+	writer         *writer    // of the open port; nil if none is open
+	vehicle        byte       // the vehicle's system id; 0 before its first heartbeat
+	station        byte       // the system id that sticks are sent with; 0 before the first
+	asStation      bool       // send one now too, so that PX4 sends its texts
+	written        recent     // our last frames, which a router may send back
+	idsReported    bool       // another program with our ids was reported
+	others         [256]bool  // system ids of other vehicles that were heard
+	secondReported bool       // a second vehicle was reported
+	fault          error      // why the port is not open; nil if it is
 }
 
-// newLink makes the link that device opens; hear gets what comes, in the
-// reader's goroutine.
+// newLink returns a link over a device. It calls hear in the reader's goroutine.
 func newLink(d device, only byte, gcs bool, hear func(heard)) *link {
 	if d.line == nil {
 		d.line = new(lineState)
@@ -81,33 +81,33 @@ func newLink(d device, only byte, gcs bool, hear func(heard)) *link {
 	return &link{device: d, only: only, gcs: gcs, hear: hear}
 }
 
-// run keeps the port open until ctx is done, writes what is queued then, and
-// closes it.
+// run keeps the port open until ctx is done. Then it writes what is queued and closes
+// the port.
 func (l *link) run(ctx context.Context) {
 	backoff := backoffFirst
-	// A failure is told once: one to open until the port is open, one of an open
-	// port until a frame comes.
-	told, unopened := false, false
+	// A failure is logged once: a failed open until the port is open, the failure of an
+	// open port until a frame comes.
+	logged, unopened := false, false
 	for ctx.Err() == nil {
 		p, err := l.device.open(ctx)
-		l.logNoise(time.Now()) // of a search for the baud rate
+		l.logNoise(time.Now()) // the noise of a search for the baud rate
 		hadFrame := false
 		if err == nil {
-			told, unopened = told && !unopened, false
+			logged, unopened = logged && !unopened, false
 			hadFrame, err = l.serve(ctx, p)
 		} else {
-			unopened = unopened || !told
+			unopened = unopened || !logged
 			err = l.device.explain(err)
 		}
 		if ctx.Err() != nil {
 			return
 		}
 		if hadFrame {
-			backoff, told = backoffFirst, false
+			backoff, logged = backoffFirst, false
 		}
-		if !told {
-			told = true
-			slog.Warn("no link to the autopilot; trying again until there is", "device", l.device.name, "error", err)
+		if !logged {
+			logged = true
+			slog.Warn("no link to the autopilot; trying again", "device", l.device.name, "error", err)
 		}
 		l.mu.Lock()
 		l.fault = err
@@ -120,8 +120,8 @@ func (l *link) run(ctx context.Context) {
 	}
 }
 
-// serve reads a port until it fails or ctx is done, and closes it. It reports
-// whether anything that reads as MAVLink came.
+// serve reads and writes a port until it fails or ctx is done, and closes it. It
+// reports whether a valid frame came.
 func (l *link) serve(ctx context.Context, p port) (hadFrame bool, err error) {
 	w, now := newWriter(l, p), time.Now()
 	l.mu.Lock()
@@ -133,7 +133,7 @@ func (l *link) serve(ctx context.Context, p port) (hadFrame bool, err error) {
 	var writing sync.WaitGroup
 	writing.Go(func() {
 		end(w.run(ctx, broken))
-		p.Close() // ends the reader
+		p.Close() // makes the reader end
 	})
 	r := &reader{link: l, port: p, frameAt: now}
 	r.in.datagrams = l.device.datagrams
@@ -145,20 +145,20 @@ func (l *link) serve(ctx context.Context, p port) (hadFrame bool, err error) {
 	l.mu.Unlock()
 	end(err)
 	writing.Wait()
-	return r.hadFrame, context.Cause(broken) // what came first
+	return r.hadFrame, context.Cause(broken) // the first error
 }
 
 var (
 	errNoPort    = errors.New("the port is not open")
-	errQueueFull = errors.New("the port takes no more messages")
+	errQueueFull = errors.New("the queue to the port is full")
 	errWriteHung = errors.New("a write hung for 2 s")
-	errSilent    = errors.New("nothing that reads as MAVLink for 5 s")
+	errSilent    = errors.New("no MAVLink for 5 s")
 )
 
-// send queues a message from our own ids; it never waits.
+// send queues a message with our own ids. It never waits.
 func (l *link) send(m message.Message) error { return l.sendAs(0, 0, m) }
 
-// sendAs queues a message from other ids than ours; zero ids are ours.
+// sendAs queues a message with other ids; zero ids are ours.
 func (l *link) sendAs(system, component byte, m message.Message) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -173,14 +173,14 @@ func (l *link) sendAs(system, component byte, m message.Message) error {
 	}
 }
 
-// pad queues padding where bytes may be lost: on a serial line.
+// pad queues padding if the device may lose bytes, as a serial line does.
 func (l *link) pad() {
 	if l.device.lossy {
 		l.send(nil)
 	}
 }
 
-// move has the newest sticks written, and no older ones; nil has none written.
+// move replaces the sticks that wait to be written; nil clears them.
 func (l *link) move(o *outgoing) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -199,33 +199,33 @@ func (l *link) move(o *outgoing) {
 	}
 }
 
-// speakAsStation has a ground station's heartbeat go out each second, or not.
+// speakAsStation starts or ends a ground station's heartbeat each second.
 func (l *link) speakAsStation(on bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.texts = on
+	l.asStation = on
 }
 
-// system is our system id: we are a part of the vehicle. l.mu is held.
+// system returns our system id, which is the vehicle's. It needs l.mu.
 func (l *link) system() byte { return cmp.Or(l.vehicle, l.only, 1) }
 
-// addressed reports whether an ack is for us. An autopilot that does not fill the
-// target in says 0.
+// addressed reports whether an ack is for us. A target of 0 may be for us: not every
+// autopilot fills it in.
 func (l *link) addressed(system, component byte) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return (system == 0 || system == l.system()) && (component == 0 || component == componentID)
 }
 
-// logNoise tells of bytes that were no frames, at most once in noiseEvery.
+// logNoise logs new noise, at most once in noiseEvery.
 func (l *link) logNoise(now time.Time) {
 	if n := l.device.line.noise.Load(); n != l.noise.logged && !now.Before(l.noise.next) {
-		slog.Warn("bytes that are no MAVLink frame", "device", l.device.port(), "since_last", n-l.noise.logged, "in_all", n)
+		slog.Warn("bytes that are not MAVLink", "device", l.device.port(), "since_last", n-l.noise.logged, "total", n)
 		l.noise.logged, l.noise.next = n, now.Add(noiseEvery)
 	}
 }
 
-// linkState is the link at a moment, for the status.
+// linkState is a snapshot of the link for the status.
 type linkState struct {
 	device                       string
 	baud                         int
@@ -253,8 +253,8 @@ type reader struct {
 	acks     recent
 }
 
-// read takes what the port brings next. A port that brings no frame for
-// silentAfter has failed.
+// read reads the port once and takes the frames. It fails if no valid frame came for
+// silentAfter.
 func (r *reader) read() error {
 	l := r.link
 	r.port.SetReadDeadline(r.frameAt.Add(silentAfter))
@@ -277,19 +277,20 @@ func (r *reader) read() error {
 	return err
 }
 
-// take takes one checked frame, and hands it on if it concerns the vehicle.
+// take hands on a checked frame if it concerns the vehicle.
 func (r *reader) take(f rawFrame, now time.Time) {
 	l := r.link
 	l.mu.Lock()
 	vehicle, echo := l.vehicle, l.written.has(f.header, time.Time{})
-	// A frame whose checksum nobody can check may be noise. One that looks like an
-	// older one of ours is no echo: all heartbeats with one number are equal.
-	stranger := !l.told && f.known != nil && f.system == l.system() && f.component == componentID &&
+	// stranger: another program uses our ids. An unknown message does not prove it: without
+	// a checksum it may be noise. An echo of ours does not either; it comes within echoWithin.
+	// (Later an equal frame is a stranger's: all heartbeats with one number are equal.)
+	stranger := !l.idsReported && f.known != nil && f.system == l.system() && f.component == componentID &&
 		!l.written.has(f.header, now.Add(-echoWithin))
-	l.told = l.told || stranger
+	l.idsReported = l.idsReported || stranger
 	l.mu.Unlock()
 	if stranger {
-		l.hear(heard{at: now, notice: fmt.Sprintf("another program uses our MAVLink ids %d/%d: an answer to it may be taken for one to us", f.system, f.component)})
+		l.hear(heard{at: now, notice: fmt.Sprintf("another program uses mavrest's MAVLink ids, %d/%d, so its acks look like mavrest's; give that program other ids", f.system, f.component)})
 	}
 	if echo || f.id == idCommandAck && r.doubled(f, now) {
 		return
@@ -308,7 +309,7 @@ func (r *reader) take(f rawFrame, now time.Time) {
 	}
 }
 
-// decode is the message of a frame; nil where it is not known or not readable.
+// decode returns the message of a frame; nil if it is unknown or can't be read.
 func (r *reader) decode(f rawFrame) message.Message {
 	if f.known == nil {
 		return nil
@@ -321,8 +322,8 @@ func (r *reader) decode(f rawFrame) message.Message {
 	return m
 }
 
-// doubled reports whether an ack came before, a moment ago: a line may bring a frame
-// twice. Later another one may look the same: at 1,200 frames a second the sequence
+// doubled reports whether an equal ack came within doubledWithin: a line may bring a
+// frame twice. Later an equal one may be new: at 1,200 frames a second the sequence
 // begins anew after 0.2 s.
 func (r *reader) doubled(f rawFrame, now time.Time) bool {
 	if r.acks.has(f.header, now.Add(-doubledWithin)) {
@@ -332,7 +333,7 @@ func (r *reader) doubled(f rawFrame, now time.Time) bool {
 	return false
 }
 
-// othersSticks takes sticks for our vehicle that somebody else sends.
+// othersSticks hands on another program's sticks for our vehicle.
 func (r *reader) othersSticks(f rawFrame, vehicle byte, now time.Time) {
 	var target byte
 	m := r.decode(f)
@@ -347,8 +348,7 @@ func (r *reader) othersSticks(f rawFrame, vehicle byte, now time.Time) {
 	}
 }
 
-// heartbeat takes an autopilot's heartbeat, and the vehicle it is of if there is
-// none yet.
+// heartbeat takes an autopilot's heartbeat. The first one decides which vehicle is ours.
 func (r *reader) heartbeat(f rawFrame, now time.Time) {
 	l := r.link
 	hb, ok := r.decode(f).(*minimal.MessageHeartbeat)
@@ -361,12 +361,12 @@ func (r *reader) heartbeat(f rawFrame, now time.Time) {
 		l.vehicle = f.system
 	}
 	ours, vehicle := l.vehicle == f.system, l.vehicle
-	// One heartbeat alone may be a damaged frame.
-	crowd := !ours && vehicle != 0 && l.only == 0 && l.beside[f.system] && !l.crowd
-	l.beside[f.system], l.crowd = true, l.crowd || crowd
+	// A second vehicle counts from its second heartbeat: one may be a damaged frame.
+	second := !ours && vehicle != 0 && l.only == 0 && l.others[f.system] && !l.secondReported
+	l.others[f.system], l.secondReported = true, l.secondReported || second
 	l.mu.Unlock()
-	if crowd {
-		l.hear(heard{at: now, notice: fmt.Sprintf("a second vehicle is on this line: system %d beside system %d, which was heard first and is flown; -system %d or -system %d makes sure which", f.system, vehicle, vehicle, f.system)})
+	if second {
+		l.hear(heard{at: now, notice: fmt.Sprintf("a second vehicle is on this line, system %d; mavrest flies system %d, which it heard first: start it with -system %d or -system %d to choose", f.system, vehicle, vehicle, f.system)})
 	}
 	if !ours {
 		return
@@ -386,7 +386,7 @@ type writer struct {
 	link    *link
 	port    port
 	queue   chan outgoing
-	sticks  chan outgoing // the newest
+	sticks  chan outgoing // the newest only
 	senders map[[2]byte]*sender
 }
 
@@ -397,8 +397,8 @@ func newWriter(l *link, p port) *writer {
 	}
 }
 
-// run writes what is queued, and our heartbeat, until the port is broken or a
-// write fails. When the program ends it writes what is left.
+// run writes what is queued, and our heartbeat, until the port is broken or a write
+// fails. When the program ends it writes the rest.
 func (w *writer) run(ctx, broken context.Context) (err error) {
 	beat := time.NewTicker(heartbeatEvery)
 	defer beat.Stop()
@@ -421,7 +421,7 @@ func (w *writer) run(ctx, broken context.Context) (err error) {
 	return err
 }
 
-// rest writes what is left, the newest sticks first.
+// rest writes the sticks and then what is queued.
 func (w *writer) rest() {
 	var err error
 	select {
@@ -429,26 +429,26 @@ func (w *writer) rest() {
 		err = w.put(o)
 	default:
 	}
-	for err == nil && len(w.queue) > 0 { // nobody else takes from it
+	for err == nil && len(w.queue) > 0 { // only this goroutine receives from it
 		err = w.put(<-w.queue)
 	}
 }
 
-// beat writes our heartbeat.
+// beat writes our heartbeat and, if we act as one, that of a ground station.
 func (w *writer) beat() error {
 	err := w.put(outgoing{msg: heartbeat(minimal.MAV_TYPE_ONBOARD_CONTROLLER)})
 	w.link.mu.Lock()
-	station, speaks := w.link.station, w.link.gcs || w.link.texts
+	station, speaks := w.link.station, w.link.gcs || w.link.asStation
 	w.link.mu.Unlock()
-	if err == nil && speaks { // ArduPilot takes sticks as their system's heartbeat, and would miss it when they end
+	if err == nil && speaks { // with the system id of the sticks: to ArduPilot they are its ground station's sign of life
 		err = w.put(outgoing{system: station, component: stationID, msg: heartbeat(minimal.MAV_TYPE_GCS)})
 	}
 	return err
 }
 
-// put writes a message; an error says that the port is broken.
+// put writes a message. An error means that the port is broken.
 func (w *writer) put(o outgoing) error {
-	if !o.at.IsZero() && time.Since(o.at) > staleAfter { // the line stood still
+	if !o.at.IsZero() && time.Since(o.at) > staleAfter { // the line was blocked
 		return nil
 	}
 	b := padding[:]
@@ -462,7 +462,7 @@ func (w *writer) put(o outgoing) error {
 	w.port.SetWriteDeadline(time.Now().Add(writeHangs))
 	_, err := w.port.Write(b)
 	switch {
-	case err == errNobody:
+	case err == errNoPeer:
 		return nil
 	case errors.Is(err, os.ErrDeadlineExceeded):
 		return errWriteHung
@@ -472,7 +472,7 @@ func (w *writer) put(o outgoing) error {
 	return err
 }
 
-// frame is a message as it goes out; it is remembered, in case it comes back.
+// frame encodes a message, and remembers the frame in case it comes back.
 func (w *writer) frame(o outgoing) ([]byte, error) {
 	l := w.link
 	l.mu.Lock()
@@ -480,8 +480,8 @@ func (w *writer) frame(o outgoing) ([]byte, error) {
 	who := [2]byte{cmp.Or(o.system, l.system()), cmp.Or(o.component, componentID)}
 	if w.senders[who] == nil {
 		w.senders[who] = newSender(who[0], who[1])
-		// Two programs that begin with one number would take each other's frames
-		// for their own, sent back.
+		// Two programs that begin with the same number would take each other's frames
+		// for echoes of their own.
 		w.senders[who].seq = byte(rand.N(256))
 	}
 	b, err := w.senders[who].encode(o.msg)

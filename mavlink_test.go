@@ -245,7 +245,7 @@ func TestAnotherProgramWithOurIdsIsToldOnce(t *testing.T) {
 		lineEqual(t, "messages", told(), "")
 		for range 2 {
 			b.sayFrom(1, componentID, attitudeAt(1))
-			lineEqual(t, "messages", told(), "mavrest: another program uses our MAVLink ids 1/194: an answer to it may be taken for one to us")
+			lineEqual(t, "messages", told(), "mavrest: another program uses mavrest's MAVLink ids, 1/194, so its acks look like mavrest's; give that program other ids")
 		}
 		time.Sleep(1100 * time.Millisecond)
 		list := b.messages(isBeat(minimal.MAV_TYPE_ONBOARD_CONTROLLER))
@@ -274,7 +274,7 @@ func TestTwoFreshProgramsWithOneIdOnAHubAreBothTold(t *testing.T) {
 			}
 			for i := range sides {
 				for _, notice := range sides[i].feed(lines[1-i].last) {
-					heard[i] = heard[i] || strings.Contains(notice, "another program uses our MAVLink ids 1/194")
+					heard[i] = heard[i] || strings.Contains(notice, "another program uses mavrest's MAVLink ids, 1/194")
 				}
 			}
 		}
@@ -304,7 +304,7 @@ func (p *recordedPort) Write(b []byte) (int, error) {
 
 func TestASecondVehicleIsToldOnceWithBothIds(t *testing.T) {
 	one, two, three := packet(1, 1, 1, px4Beat()), packet(1, 2, 1, px4Beat()), packet(1, 3, 1, copterBeat())
-	const told = "a second vehicle is on this line: system 2 beside system 1, which was heard first and is flown; -system 1 or -system 2 makes sure which"
+	const told = "a second vehicle is on this line, system 2; mavrest flies system 1, which it heard first: start it with -system 1 or -system 2 to choose"
 	for _, c := range []struct {
 		name string
 		only byte
@@ -612,7 +612,7 @@ func TestADeviceThatFailsIsLoggedOnceAndOnceWhenItIsBack(t *testing.T) {
 		var running sync.WaitGroup
 		running.Go(func() { d.run(ctx) })
 		var told []string
-		const down, open = `WARN msg="no link to the autopilot; trying again until there is" device=/dev/x error=`, `INFO msg="MAVLink heard" device=/dev/x baud=57600`
+		const down, open = `WARN msg="no link to the autopilot; trying again" device=/dev/x error=`, `INFO msg="MAVLink heard" device=/dev/x baud=57600`
 		lines := func(what string, more ...string) {
 			t.Helper()
 			synctest.Wait()
@@ -652,7 +652,7 @@ func TestADeviceThatFailsIsLoggedOnceAndOnceWhenItIsBack(t *testing.T) {
 		c.Load().toLink <- packet(3, 1, 1, copterBeat())
 		lines("a frame came", open)
 		time.Sleep(time.Hour)
-		lines("nothing came any more", down+`"nothing that reads as MAVLink for 5 s"`)
+		lines("nothing came any more", down+`"no MAVLink for 5 s"`)
 		cancel()
 		running.Wait()
 	})

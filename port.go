@@ -22,15 +22,15 @@ import (
 	"go.bug.st/serial"
 )
 
-// bauds are tried in turn when no baud rate is given.
+// bauds are the rates that a search tries, in this order.
 var bauds = []int{921600, 57600, 115200, 460800, 500000, 230400, 1500000}
 
 // Times of a serial line.
 const (
-	baudListen = 1500 * time.Millisecond // at each rate
-	writeHangs = 2 * time.Second         // a dead port
-	drainHangs = time.Second             // a line that stands still
-	gatherFor  = 10 * time.Millisecond   // on a line on which much comes
+	baudListen = 1500 * time.Millisecond // how long a search listens at each rate
+	writeHangs = 2 * time.Second         // a write that takes longer means a dead port
+	drainHangs = time.Second             // a drain that takes longer is given up
+	gatherFor  = 10 * time.Millisecond   // how long bytes gather on a busy line before a read
 )
 
 // port carries bytes to and from the autopilot. Close ends a pending Read.
@@ -40,16 +40,16 @@ type port interface {
 	SetWriteDeadline(time.Time) error
 }
 
-// device is a -device: how to open it, and what its ports are like.
+// device is what -device names: how to open it, and what its ports are like.
 type device struct {
 	name      string
 	open      func(ctx context.Context) (port, error)
-	lossy     bool       // bytes may be lost: a serial line
+	lossy     bool       // bytes may be lost, as on a serial line
 	datagrams bool       // a read brings a datagram, which holds whole frames
-	line      *lineState // nil: the link makes one
+	line      *lineState // nil until the link makes one
 }
 
-// port is the name of the port: the one that auto found last, else the device's own.
+// port returns the port's name: with auto that of the port found last, else the device's.
 func (d device) port() string {
 	if d.line != nil {
 		if found := d.line.found.Load(); found != nil {
@@ -61,12 +61,12 @@ func (d device) port() string {
 
 // lineState is what is known of the bytes of a device.
 type lineState struct {
-	baud  atomic.Int64           // the rate that worked last; 0 where there is none
-	noise atomic.Uint64          // the places where bytes were no frame
-	found atomic.Pointer[string] // the port that auto found last; nil before
+	baud  atomic.Int64           // the rate that worked last; 0 if none did
+	noise atomic.Uint64          // counts places where bytes were not a frame
+	found atomic.Pointer[string] // the port that auto found last; nil if none
 }
 
-// newDevice reads a -device other than the simulator.
+// newDevice parses a -device other than the simulator.
 func newDevice(name string, baud int) (device, error) {
 	fail := func(format string, args ...any) (device, error) {
 		return device{}, fmt.Errorf("-device %s: %s", name, fmt.Sprintf(format, args...))
@@ -105,7 +105,7 @@ func newDevice(name string, baud int) (device, error) {
 	return fail("%s", didYouMean(name))
 }
 
-// didYouMean says what to write instead of a name that is no device: other tools
+// didYouMean suggests what to write instead of a name that is not a device. Other tools
 // write udpin:14550, udp://:14550 or serial:///dev/ttyACM0:57600.
 func didYouMean(name string) string {
 	kind, rest, _ := strings.Cut(name, ":")
@@ -127,16 +127,16 @@ func didYouMean(name string) string {
 		return "want auto, a serial device, udpin://, udpout://, tcp://, sim or sim:ardupilot"
 	}
 	if _, number, err := net.SplitHostPort(name); err == nil && number != "" {
-		return fmt.Sprintf("that is an address; did you mean udpin://%[1]s, udpout://%[1]s or tcp://%[1]s?", name)
+		return fmt.Sprintf("this is an address; did you mean udpin://%[1]s, udpout://%[1]s or tcp://%[1]s?", name)
 	}
 	return fmt.Sprintf("no such device; did you mean /dev/%s, auto, sim or sim:ardupilot?", name)
 }
 
-// udpPort listens on an address and answers the peer that the vehicle's
-// heartbeats last came from, so that a stray datagram can't steal the link.
+// udpPort listens on an address and sends to the peer that the vehicle's last
+// heartbeat came from, so a stray datagram can't steal the link.
 type udpPort struct {
 	*net.UDPConn
-	from netip.AddrPort                 // of the last datagram; the reader's own
+	from netip.AddrPort                 // sender of the last datagram; only the reader uses it
 	peer atomic.Pointer[netip.AddrPort] // nil before the first heartbeat
 }
 
@@ -156,59 +156,60 @@ func (p *udpPort) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// errNobody is no fault: the vehicle's first heartbeat tells where to send to.
-var errNobody = errors.New("nobody is there to send to")
+// errNoPeer is not a fault: the vehicle's first heartbeat brings the address to send to.
+var errNoPeer = errors.New("no address to send to yet")
 
 func (p *udpPort) Write(b []byte) (int, error) {
 	to := p.peer.Load()
 	if to == nil {
-		return 0, errNobody
+		return 0, errNoPeer
 	}
 	return p.WriteToUDPAddrPort(b, *to)
 }
 
-// heard says that the vehicle's heartbeat came with the last datagram.
+// heard makes the sender of the last datagram the peer: it brought the vehicle's
+// heartbeat.
 func (p *udpPort) heard() {
 	from := p.from
 	p.peer.Store(&from)
 }
 
-// serialDevice opens a serial port. go.bug.st/serial sets the line; the bytes go
-// through a file of our own with deadlines: the library's Write can't be
-// interrupted, nor can its Read when another program takes the bytes that it saw.
+// serialDevice opens a serial port. go.bug.st/serial sets the line. The bytes go
+// through a file of our own, which has deadlines: the library's Write can't be
+// interrupted, and neither can its Read if another program takes the bytes first.
 type serialDevice struct {
 	path   string
-	fixed  int  // baud rate; 0 searches
-	proves bool // that it is the autopilot's port: MAVLink must come at a fixed rate too
+	fixed  int  // baud rate; 0 to search for it
+	verify bool // opening fails unless MAVLink comes, at a fixed rate too
 	*lineState
 }
 
 type serialPort struct {
 	*os.File
-	line serial.Port
-	read time.Time // when a Read ended; the reader's own
+	line   serial.Port
+	readAt time.Time // when the last Read ended; only the reader uses it
 }
 
-// Read lets bytes gather on a line on which much comes: to be woken for every few
-// of them costs more than to decode them (docs/performance.md).
+// Read lets bytes gather on a busy line: waking up for every few bytes costs more than
+// decoding them (docs/performance.md).
 func (p *serialPort) Read(b []byte) (int, error) {
-	if time.Since(p.read) < 2*gatherFor {
+	if time.Since(p.readAt) < 2*gatherFor {
 		time.Sleep(gatherFor)
 	}
 	n, err := p.File.Read(b)
-	p.read = time.Now()
+	p.readAt = time.Now()
 	return n, err
 }
 
-// Close lets out what was written. What a line that stands still does not take
-// within drainHangs is dropped: the kernel would wait half a minute for it.
+// Close waits until what was written is out, for drainHangs at most. Then it drops the
+// rest; the kernel would wait half a minute.
 func (p *serialPort) Close() error {
 	drained := make(chan error, 1)
 	go func() { drained <- p.line.Drain() }()
 	select {
-	case <-drained: // an error tells that the line is gone
+	case <-drained: // an error means that the line is gone
 	case <-time.After(drainHangs):
-		p.line.ResetOutputBuffer() // ends the drain
+		p.line.ResetOutputBuffer() // ends Drain
 		<-drained
 	}
 	return errors.Join(p.File.Close(), p.line.Close())
@@ -221,7 +222,7 @@ func (d *serialDevice) open(ctx context.Context) (port, error) {
 		return nil, err
 	}
 	err = p.flush(ctx)
-	if err == nil && (d.fixed == 0 || d.proves) {
+	if err == nil && (d.fixed == 0 || d.verify) {
 		err = d.search(ctx, p)
 	}
 	if err != nil {
@@ -231,11 +232,11 @@ func (d *serialDevice) open(ctx context.Context) (port, error) {
 	return p, nil
 }
 
-// flushAgain is when the sender's buffer has refilled what a flush dropped
+// flushAgain is the time in which the sender's buffer refills a flushed line
 // (docs/autopilots.md, "PX4: link").
 const flushAgain = 60 * time.Millisecond
 
-// flush drops what waited in the line: heartbeats that are seconds old.
+// flush drops what waits in the line: heartbeats that are seconds old.
 func (p *serialPort) flush(ctx context.Context) error {
 	if err := p.line.ResetInputBuffer(); err != nil {
 		return err
@@ -265,8 +266,8 @@ func (d *serialDevice) openAt(baud int) (*serialPort, error) {
 	return &serialPort{File: f, line: line}, nil
 }
 
-// lock keeps other programs out that lock too, root's as well: the library's
-// exclusive mode does not bind root.
+// lock keeps out other programs that lock the port too, also those of root, whom the
+// library's exclusive mode does not stop.
 func lock(f *os.File) error {
 	c, err := f.SyscallConn()
 	if err != nil {
@@ -277,12 +278,12 @@ func lock(f *os.File) error {
 	return cmp.Or(err, locked)
 }
 
-// errNoBaud says that no rate brought a frame.
-var errNoBaud = errors.New("nothing that reads as MAVLink at any baud rate")
+// errNoBaud: no rate brought a frame.
+var errNoBaud = errors.New("no MAVLink at any baud rate")
 
-// search listens at each baud rate until a checksummed frame arrives, the last
-// good rate first. It sends nothing at a rate that is still a guess, but for
-// one heartbeat at the end of each turn: PX4 on USB is silent until it hears one.
+// search listens at each baud rate, the last good one first, until a frame with a good
+// checksum arrives. After each rate it sends one heartbeat and nothing else: PX4 on USB
+// is silent until it hears one.
 func (d *serialDevice) search(ctx context.Context, p *serialPort) error {
 	order := bauds
 	if last := int(d.baud.Load()); d.fixed != 0 {
@@ -290,7 +291,7 @@ func (d *serialDevice) search(ctx context.Context, p *serialPort) error {
 	} else if last != 0 {
 		order = append([]int{last}, bauds...)
 	}
-	knock := newSender(1, componentID)
+	probe := newSender(1, componentID)
 	for _, baud := range order {
 		if err := p.line.SetMode(&serial.Mode{BaudRate: baud}); err != nil {
 			slog.Debug("baud rate not supported", "device", d.path, "baud", baud, "error", err)
@@ -302,7 +303,7 @@ func (d *serialDevice) search(ctx context.Context, p *serialPort) error {
 			d.baud.Store(int64(baud))
 			return nil
 		}
-		if b, err := knock.encode(heartbeat(minimal.MAV_TYPE_ONBOARD_CONTROLLER)); err == nil {
+		if b, err := probe.encode(heartbeat(minimal.MAV_TYPE_ONBOARD_CONTROLLER)); err == nil {
 			p.SetWriteDeadline(time.Now().Add(writeHangs))
 			if _, err := p.Write(b); err != nil {
 				return err
@@ -312,7 +313,7 @@ func (d *serialDevice) search(ctx context.Context, p *serialPort) error {
 	return errNoBaud
 }
 
-// listen reports whether a frame that checks comes within baudListen.
+// listen reports whether a frame with a good checksum comes within baudListen.
 func (d *serialDevice) listen(ctx context.Context, p *serialPort) (bool, error) {
 	var in deframer
 	defer func() { d.noise.Add(in.errors) }()
@@ -336,29 +337,29 @@ func (d *serialDevice) listen(ctx context.Context, p *serialPort) (bool, error) 
 	}
 }
 
-// autoDevice is -device auto: the first port that brings MAVLink. The one that it
-// found last comes first.
+// autoDevice is -device auto: the first port that brings MAVLink. It tries the port that
+// it found last first.
 type autoDevice struct {
-	fixed    int // baud rate; 0 searches
+	fixed    int // baud rate; 0 to search for it
 	line     *lineState
-	ports    func() []string // names in their order; they need not exist
-	consoles string          // the kernel's list of its own terminals
+	ports    func() []string // names of ports to try, in order; they need not exist
+	consoles string          // file with the kernel's list of its consoles
 }
 
 // headers are the serial ports on the header of a Raspberry Pi and of a Jetson.
 var headers = []string{"/dev/serial0", "/dev/ttyAMA0", "/dev/ttyTHS1", "/dev/ttyTHS0"}
 
-// boards are words in the USB names of PX4's and ArduPilot's boards: who made them,
-// mostly. In a boot loader they have another name, with "BL_".
+// boards are words in the USB names of autopilots, mostly the maker's. In its boot loader
+// a board has another name, with "BL_".
 var boards = []string{
 	"PX4", "ArduPilot", "FMU", "Pixhawk", "CubePilot", "ProfiCNC", "Holybro", "CUAV", "mRo", "3DR",
 	"usb-ARK_", "Matek", "MicoAir", "CORVON", "ThePeach", "ZeroOne", "X-MAV", "XC-FLY", "radiolink",
 	"VOLOLAND", "Airvolute", "Horizon31", "Laser_Navigation", "Qiotek", "Swift-Flyer", "Aocoda", "Diatone",
 }
 
-// autoPorts are the autopilots on USB, then the header.
+// autoPorts returns the autopilots on USB, then the headers.
 func autoPorts() []string {
-	usb, _ := filepath.Glob("/dev/serial/by-id/*") // the pattern is a good one
+	usb, _ := filepath.Glob("/dev/serial/by-id/*") // the only error is a bad pattern
 	return append(slices.DeleteFunc(usb, func(name string) bool { return !isBoard(name) }), headers...)
 }
 
@@ -375,7 +376,7 @@ func (a *autoDevice) open(ctx context.Context) (port, error) {
 	var tried, paths []string
 	for _, name := range names {
 		path, err := filepath.EvalSymlinks(name)
-		if err != nil || slices.Contains(paths, path) { // not there, or the same port by another name
+		if err != nil || slices.Contains(paths, path) { // it does not exist, or is a port that was tried by another name
 			continue
 		}
 		paths = append(paths, path)
@@ -391,29 +392,29 @@ func (a *autoDevice) open(ctx context.Context) (port, error) {
 		tried = append(tried, fmt.Sprintf("%s (%s)", name, strings.TrimPrefix(why, "-device "+name+": ")))
 	}
 	if len(tried) == 0 {
-		return nil, errors.New("no autopilot's name in /dev/serial/by-id, and no " + strings.Join(headers, ", ") +
-			"; check the wiring, and that the board's serial port is enabled, or name the port")
+		return nil, errors.New("no port to try: no autopilot in /dev/serial/by-id, and no " + strings.Join(headers, ", ") +
+			"; check the wiring, enable the board's serial port, or name the port with -device")
 	}
 	return nil, errors.New("no autopilot found; tried " + strings.Join(tried, ", "))
 }
 
-// errConsole says that somebody's login or the kernel's log is on a port.
-var errConsole = errors.New("a console is on it; turn that off")
+// errConsole: a login or the kernel's log is on the port.
+var errConsole = errors.New("a console uses it; turn the console off")
 
-// try opens a port if MAVLink comes there.
+// try opens a port if MAVLink comes from it.
 func (a *autoDevice) try(ctx context.Context, name, path string) (port, error) {
 	if a.isConsole(path) {
 		return nil, errConsole
 	}
-	s := &serialDevice{path: name, fixed: a.fixed, proves: true, lineState: a.line}
+	s := &serialDevice{path: name, fixed: a.fixed, verify: true, lineState: a.line}
 	return s.open(ctx)
 }
 
-// isConsole reports whether the kernel writes its log to a terminal, or a process
-// has its session there. A session that the service manager hides from us has taken
-// the permission to open the terminal too.
+// isConsole reports whether the kernel logs to a terminal, or a process has its session
+// on it. The service manager may hide such processes; but a login also takes away the
+// permission to open the terminal.
 func (a *autoDevice) isConsole(path string) bool {
-	active, _ := os.ReadFile(a.consoles) // none: there is no console
+	active, _ := os.ReadFile(a.consoles) // without this file there is no console
 	if slices.Contains(strings.Fields(string(active)), filepath.Base(path)) {
 		return true
 	}
@@ -423,15 +424,15 @@ func (a *autoDevice) isConsole(path string) bool {
 	}
 	processes, _ := filepath.Glob("/proc/[0-9]*/stat")
 	return slices.ContainsFunc(processes, func(file string) bool {
-		stat, _ := os.ReadFile(file)                  // it may have ended
-		_, rest, _ := strings.Cut(string(stat), ") ") // its name may have spaces
+		stat, _ := os.ReadFile(file)                  // the process may have ended
+		_, rest, _ := strings.Cut(string(stat), ") ") // the name before it may have spaces
 		fields := strings.Fields(rest)
 		return len(fields) > 4 && fields[4] == strconv.FormatUint(uint64(terminal.Rdev), 10)
 	})
 }
 
-// explain says what to do about a device that can't be opened, where that is
-// known: mavrest tries again all the while.
+// explain adds to the error of a device that can't be opened what to do about it. mavrest
+// keeps trying meanwhile.
 func (d device) explain(err error) error {
 	var pe *serial.PortError
 	kind := serial.PortErrorCode(-1)
@@ -440,7 +441,7 @@ func (d device) explain(err error) error {
 	}
 	switch name := d.name; {
 	case errors.Is(err, os.ErrNotExist) || kind == serial.PortNotFound:
-		return fmt.Errorf("-device %s: there is no such device; check the wiring, and that the board's serial port is enabled", name)
+		return fmt.Errorf("-device %s: there is no such device; check the wiring, and enable the board's serial port", name)
 	case errors.Is(err, os.ErrPermission) || kind == serial.PermissionDenied:
 		return fmt.Errorf("-device %s: no permission; add this user to the device's group: sudo usermod -aG dialout %s", name, cmp.Or(os.Getenv("USER"), strconv.Itoa(os.Getuid())))
 	case errors.Is(err, syscall.EBUSY) || errors.Is(err, syscall.EWOULDBLOCK) || kind == serial.PortBusy:
@@ -450,7 +451,7 @@ func (d device) explain(err error) error {
 	case kind == serial.InvalidSerialPort || errors.Is(err, syscall.EISDIR):
 		return fmt.Errorf("-device %s: this is not a serial port", name)
 	case kind == serial.InvalidSpeed:
-		return fmt.Errorf("-device %s: the port does not know that -baud", name)
+		return fmt.Errorf("-device %s: the port does not support this -baud", name)
 	}
 	return fmt.Errorf("-device %s: %w", d.name, err)
 }

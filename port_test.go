@@ -709,7 +709,7 @@ func TestADeviceThatCanNotBeOpenedSaysWhatToDo(t *testing.T) {
 		nobody bool
 		says   string
 	}{
-		{"/dev/nowhere", false, "there is no such device; check the wiring, and that the board's serial port is enabled"},
+		{"/dev/nowhere", false, "there is no such device; check the wiring, and enable the board's serial port"},
 		{"/dev/null", false, "this is not a serial port"},
 		{dir, false, "this is not a serial port"},
 		{busy.path, false, "in use by another program; stop it first (fuser " + busy.path + " shows which)"},
@@ -739,7 +739,7 @@ func TestADeviceThatComesLaterIsWaitedForAndLinkErrorSaysWhy(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "serial0")
 	l, _ := runDevice(t, mustDevice(t, path, 57600))
-	why := "-device " + path + ": there is no such device; check the wiring, and that the board's serial port is enabled"
+	why := "-device " + path + ": there is no such device; check the wiring, and enable the board's serial port"
 	waitUntil(t, "the status says why", func() bool { return fmt.Sprint(l.status().link.fault) == why })
 	_, err := l.do(holdHere)
 	lineEqual(t, "code", code(err), codeOffline)
@@ -826,7 +826,7 @@ func TestAutoTakesTheFirstPortThatBringsMAVLinkAndLeavesOthersAlone(t *testing.T
 	b.logIn(login)
 	l, _ := runDevice(t, b.auto(115200))
 	why := fmt.Sprintf("-device auto: no autopilot found; tried %s (in use by another program; stop it first (fuser %[1]s shows which)), "+
-		"%s (a console is on it; turn that off), %s (a console is on it; turn that off), %s (nothing that reads as MAVLink at any baud rate)",
+		"%s (a console uses it; turn the console off), %s (a console uses it; turn the console off), %s (no MAVLink at any baud rate)",
 		b.at("busy"), b.at("kernel"), b.at("login"), b.at("silent"))
 	waitUntil(t, "link.error says what was tried", func() bool { return l.status().link.fault != nil })
 	lineEqual(t, "link.error", l.status().link.fault.Error(), why)
@@ -860,8 +860,8 @@ func TestAutoTakesTheFirstPortThatBringsMAVLinkAndLeavesOthersAlone(t *testing.T
 
 func TestAutoSaysWhereItLookedWhereThereIsNoPort(t *testing.T) {
 	_, err := newBoard(t).auto(0).open(t.Context())
-	lineEqual(t, "link.error", device{name: "auto"}.explain(err).Error(), "-device auto: no autopilot's name in /dev/serial/by-id, and no "+
-		"/dev/serial0, /dev/ttyAMA0, /dev/ttyTHS1, /dev/ttyTHS0; check the wiring, and that the board's serial port is enabled, or name the port")
+	lineEqual(t, "link.error", device{name: "auto"}.explain(err).Error(), "-device auto: no port to try: no autopilot in /dev/serial/by-id, and no "+
+		"/dev/serial0, /dev/ttyAMA0, /dev/ttyTHS1, /dev/ttyTHS0; check the wiring, enable the board's serial port, or name the port with -device")
 }
 
 // The port that was found stays the first: another one may be another vehicle's.
@@ -1261,10 +1261,10 @@ func TestTCPIsConnectedAgainAfterThePeerHasClosed(t *testing.T) {
 
 func TestADeviceNameThatCanNotBeOneIsAnErrorWithAHint(t *testing.T) {
 	for name, says := range map[string]string{
-		"127.0.0.1:14550":           "that is an address; did you mean udpin://127.0.0.1:14550, udpout://127.0.0.1:14550 or tcp://127.0.0.1:14550?",
-		":14550":                    "that is an address; did you mean udpin://:14550, udpout://:14550 or tcp://:14550?",
-		"[::1]:14550":               "that is an address; did you mean udpin://[::1]:14550, udpout://[::1]:14550 or tcp://[::1]:14550?",
-		"drone.local:5760":          "that is an address; did you mean udpin://drone.local:5760, udpout://drone.local:5760 or tcp://drone.local:5760?",
+		"127.0.0.1:14550":           "this is an address; did you mean udpin://127.0.0.1:14550, udpout://127.0.0.1:14550 or tcp://127.0.0.1:14550?",
+		":14550":                    "this is an address; did you mean udpin://:14550, udpout://:14550 or tcp://:14550?",
+		"[::1]:14550":               "this is an address; did you mean udpin://[::1]:14550, udpout://[::1]:14550 or tcp://[::1]:14550?",
+		"drone.local:5760":          "this is an address; did you mean udpin://drone.local:5760, udpout://drone.local:5760 or tcp://drone.local:5760?",
 		"ttyACM0":                   "no such device; did you mean /dev/ttyACM0, auto, sim or sim:ardupilot?",
 		"simulator":                 "no such device; did you mean /dev/simulator, auto, sim or sim:ardupilot?",
 		"sim:px4":                   "no such simulator; there are sim and sim:ardupilot",

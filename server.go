@@ -20,45 +20,45 @@ const (
 	maxHeader      = 16 << 10 // bytes
 	maxConnections = 64
 
-	readWithin = 10 * time.Second // a request, from its beginning to its body's end
+	readWithin = 10 * time.Second // from the beginning of a request to the end of its body
 )
 
-// admission is who may ask: whose name this machine is called by, and which
-// other origins' pages may read and command.
+// admission says who may ask: the names that this machine answers to, and the origins
+// whose pages may read and command.
 type admission struct {
 	hosts   hostNames
 	origins []string
 }
 
-// Codes of those who may not ask.
+// Codes of rejected strangers.
 const (
 	codeCrossOrigin errorCode = "cross_origin"
 	codeWrongHost   errorCode = "wrong_host"
 )
 
-// guard lets through what may ask; deny answers the others.
+// guard rejects strangers: deny answers them.
 func (a admission) guard(next http.Handler, deny func(http.ResponseWriter, error)) http.Handler {
 	protection := http.NewCrossOriginProtection()
 	for _, o := range a.origins {
 		if err := protection.AddTrustedOrigin(o); err != nil {
-			panic(err) // parseFlags lets no such one through
+			panic(err) // parseFlags has rejected these
 		}
 	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch {
 		case !a.hosts.has(r.Host):
-			deny(w, refuse(codeWrongHost, "%q is not a name of this machine; call it by address, or start mavrest with -host to allow the name", r.Host))
+			deny(w, refuse(codeWrongHost, "%q is not a name of this machine; call it by address, or start mavrest with -host to allow this name", r.Host))
 		case a.origins != nil && a.crossOrigin(w, r):
 		case protection.Check(r) != nil:
-			deny(w, refuse(codeCrossOrigin, "a page of another origin can't command the drone; start mavrest with -origin to let it"))
+			deny(w, refuse(codeCrossOrigin, "a page of another origin can't command the drone; start mavrest with -origin to allow it"))
 		default:
 			next.ServeHTTP(w, r)
 		}
 	})
 }
 
-// crossOrigin gives a page of an allowed origin the headers that its browser
-// wants, and answers its preflights.
+// crossOrigin sets the CORS headers for a page of an allowed origin, and answers its
+// preflights.
 func (a admission) crossOrigin(w http.ResponseWriter, r *http.Request) (answered bool) {
 	h := w.Header()
 	h.Add("Vary", "Origin")
@@ -80,10 +80,10 @@ func (a admission) crossOrigin(w http.ResponseWriter, r *http.Request) (answered
 	return true
 }
 
-// hostNames are the names that this machine is called by.
+// hostNames are the names that this machine answers to, in lower case.
 type hostNames []string
 
-// ownHosts are the machine's own name, alone and under the search domains of its
+// ownHosts returns the machine's name, the name under each search domain of its
 // resolver, and more.
 func ownHosts(name string, domains, more []string) (names hostNames) {
 	names = append(names, more...)
@@ -99,7 +99,7 @@ func ownHosts(name string, domains, more []string) (names hostNames) {
 	return names
 }
 
-// searchDomains reads the search domains of a resolv.conf(5).
+// searchDomains returns the search domains of a resolv.conf(5).
 func searchDomains(conf string) (domains []string) {
 	for line := range strings.Lines(conf) {
 		if f := strings.Fields(line); len(f) > 1 && (f[0] == "search" || f[0] == "domain") {
@@ -109,15 +109,15 @@ func searchDomains(conf string) (domains []string) {
 	return domains
 }
 
-// localSuffixes are of names that no public resolver answers.
+// localSuffixes end names that no public resolver knows.
 var localSuffixes = []string{".localhost", ".local", ".lan", ".home", ".home.arpa", ".internal", ".localdomain"}
 
-// has reports whether a Host header names this machine or an address: a page
-// whose name was rebound to our address has a public name. A request without
-// the header, as HTTP/1.0 allows, is no browser's.
+// has reports whether a Host header is an address, a local name or one of ours. A page
+// whose public name was rebound to our address sends that public name. A request
+// without the header, which HTTP/1.0 allows, does not come from a browser.
 func (h hostNames) has(host string) bool {
 	if !strings.Contains(host, ":") {
-		// A name or an address alone; SplitHostPort would make an error of it.
+		// A name or an address without port: an error to SplitHostPort.
 	} else if name, port, err := net.SplitHostPort(host); err == nil {
 		if _, err := strconv.ParseUint(port, 10, 16); err != nil && port != "" {
 			return false
@@ -127,7 +127,7 @@ func (h hostNames) has(host string) bool {
 		host = host[1 : len(host)-1]
 	}
 	host = strings.ToLower(strings.TrimSuffix(host, "."))
-	if !strings.ContainsAny(host, ".:") { // a label alone, as localhost
+	if !strings.ContainsAny(host, ".:") { // a single label, such as localhost
 		return !strings.ContainsAny(host, "[]/@")
 	}
 	if _, err := netip.ParseAddr(host); err == nil {
@@ -137,17 +137,17 @@ func (h hostNames) has(host string) bool {
 		slices.ContainsFunc(localSuffixes, func(suffix string) bool { return strings.HasSuffix(host, suffix) })
 }
 
-// connKey has the connection in the context of its requests.
+// connKey is the key of the connection in the context of its requests.
 type connKey struct{}
 
-// connOf is the connection of a request; nil where none is bounded.
+// connOf returns the connection of a request; nil if the listener is not bounded.
 func connOf(r *http.Request) *boundedConn {
 	c, _ := r.Context().Value(connKey{}).(*boundedConn)
 	return c
 }
 
-// clientOf is the address of a request's client: without port and zone, IPv4 also
-// where it came as IPv6, and one for all of the board's loopback addresses.
+// clientOf returns the address of a client, without port and zone. IPv4 in IPv6
+// becomes IPv4, and all loopback addresses become one.
 func clientOf(r *http.Request) netip.Addr {
 	from, _ := netip.ParseAddrPort(r.RemoteAddr)
 	a := from.Addr().Unmap().WithZone("")
@@ -157,8 +157,8 @@ func clientOf(r *http.Request) netip.Addr {
 	return a
 }
 
-// newServer is the HTTP server with its time-outs. An answer may take as long
-// as the slowest plan: three commands of 12 s, and the sticks before them.
+// newServer returns the HTTP server with its time-outs. WriteTimeout is longer than
+// the slowest plan.
 func newServer(h http.Handler) *http.Server {
 	return &http.Server{
 		Handler:           h,
@@ -171,22 +171,21 @@ func newServer(h http.Handler) *http.Server {
 			return context.WithValue(ctx, connKey{}, c)
 		},
 		ConnState: connState,
-		// OPTIONS * is a path like any other here.
+		// The mux answers OPTIONS * like any other path.
 		DisableGeneralOptionsHandler: true,
 		ErrorLog:                     slog.NewLogLogger(slog.Default().Handler(), slog.LevelDebug),
 	}
 }
 
-// boundedListener keeps at most max connections. When one more comes, the one that
-// has been idle longest makes way; where none is idle, the one that has waited
-// longest for a manoeuvre is answered, and then makes way. Where none of them waits,
-// the new one has to.
+// boundedListener keeps at most max connections. For one more it closes the one that
+// has been idle longest. If none is idle, it ends the oldest wait for a manoeuvre and
+// closes that connection after its answer. If none waits, the new one waits for a place.
 type boundedListener struct {
 	net.Listener
 	max int
 
-	mu     sync.Mutex // guards what follows
-	free   sync.Cond  // a place may be free
+	mu     sync.Mutex // guards all below
+	free   sync.Cond  // signals that a place may be free
 	open   map[*boundedConn]bool
 	closed bool
 }
@@ -200,15 +199,15 @@ func newBoundedListener(l net.Listener, max int) *boundedListener {
 // boundedConn is one connection. from.mu guards all but Conn.
 type boundedConn struct {
 	net.Conn
-	from  *boundedListener
-	used  time.Time // its last request began; before that, it was accepted
-	held  bool      // it is not idle: a command is carried out, or events go out
-	end   func()    // ends its wait for a manoeuvre; nil where it has none
-	ended bool      // that was called: it is idle when its answer is out
+	from      *boundedListener
+	usedAt    time.Time // when its last request began; before the first, when it was accepted
+	busy      bool      // it is not idle: a command is carried out, or events are sent
+	endWait   func()    // ends its wait for a manoeuvre; nil if it has none
+	waitEnded bool      // endWait was called: the connection is idle after its answer
 }
 
-// CloseWrite ends what is sent: an answer to a body that was not read to its end
-// arrives before the connection is reset.
+// CloseWrite closes the sending side. So the answer to a body that was not read to its
+// end arrives before the connection is reset.
 func (c *boundedConn) CloseWrite() error {
 	if half, ok := c.Conn.(interface{ CloseWrite() error }); ok {
 		return half.CloseWrite()
@@ -216,7 +215,7 @@ func (c *boundedConn) CloseWrite() error {
 	return nil
 }
 
-// gone reports whether the client has closed its side. net/http notices only later.
+// gone reports whether the client has closed its side. net/http notices that too late.
 func (c *boundedConn) gone() (closed bool) {
 	if c == nil {
 		return false
@@ -224,7 +223,7 @@ func (c *boundedConn) gone() (closed bool) {
 	if tcp, ok := c.Conn.(syscall.Conn); ok {
 		if raw, err := tcp.SyscallConn(); err == nil {
 			raw.Control(func(fd uintptr) {
-				const closeWait = 8 // of linux/tcp_states.h; the state is the first byte of TCP_INFO
+				const closeWait = 8 // TCP_CLOSE_WAIT; the state is the first byte of TCP_INFO
 				var info [4]byte
 				v, err := syscall.GetsockoptInt(int(fd), syscall.IPPROTO_TCP, syscall.TCP_INFO)
 				binary.NativeEndian.PutUint32(info[:], uint32(v))
@@ -245,33 +244,34 @@ func (b *boundedListener) Accept() (net.Conn, error) {
 	for len(b.open) >= b.max && !b.closed {
 		b.makeWay()
 	}
-	bc := &boundedConn{Conn: c, from: b, used: time.Now()}
+	bc := &boundedConn{Conn: c, from: b, usedAt: time.Now()}
 	b.open[bc] = true
 	return bc, nil
 }
 
-// makeWay closes the connection that makes way, or waits until there may be one.
-// b.mu is held.
+// makeWay closes the connection that has been idle longest, or ends the oldest wait. If
+// it closed none it waits until a place may be free. It needs b.mu, and unlocks it
+// while it waits.
 func (b *boundedListener) makeWay() {
 	var idle, waiting *boundedConn
 	leaving := false
 	for c := range b.open {
-		leaving = leaving || c.ended
+		leaving = leaving || c.waitEnded
 		switch {
-		case !c.held && (idle == nil || c.used.Before(idle.used)):
+		case !c.busy && (idle == nil || c.usedAt.Before(idle.usedAt)):
 			idle = c
-		case c.end != nil && (waiting == nil || c.used.Before(waiting.used)):
+		case c.endWait != nil && (waiting == nil || c.usedAt.Before(waiting.usedAt)):
 			waiting = c
 		}
 	}
 	if idle != nil {
-		idle.Conn.Close() // the server then ends it
+		idle.Conn.Close() // net/http notices and forgets it
 		delete(b.open, idle)
 		return
 	}
 	if waiting != nil && !leaving {
-		waiting.end()
-		waiting.ended = true
+		waiting.endWait()
+		waiting.waitEnded = true
 	}
 	b.free.Wait()
 }
@@ -293,21 +293,19 @@ func (c *boundedConn) Close() error {
 	return c.Conn.Close()
 }
 
-// hold says that the connection is not idle until its request is answered, and how
-// to end what it waits for; nil: that can't be ended. Without a connection it says
-// nothing.
-func (c *boundedConn) hold(end func()) {
+// markBusy marks the connection as busy until its request is answered. endWait ends
+// the request's wait; nil if it can't be ended. On a nil connection it does nothing.
+func (c *boundedConn) markBusy(endWait func()) {
 	if c == nil {
 		return
 	}
 	c.from.mu.Lock()
 	defer c.from.mu.Unlock()
-	c.held, c.end = true, end
+	c.busy, c.endWait = true, endWait
 	c.from.free.Signal()
 }
 
-// connState follows the requests of a connection: it is idle again when its answer
-// is out.
+// connState follows the requests of a connection. It is idle again after its answer.
 func connState(conn net.Conn, state http.ConnState) {
 	c, ok := conn.(*boundedConn)
 	if !ok {
@@ -317,9 +315,9 @@ func connState(conn net.Conn, state http.ConnState) {
 	defer c.from.mu.Unlock()
 	switch state {
 	case http.StateActive:
-		c.used = time.Now()
+		c.usedAt = time.Now()
 	case http.StateIdle:
-		c.held, c.end, c.ended = false, nil, false
+		c.busy, c.endWait, c.waitEnded = false, nil, false
 		c.from.free.Signal()
 	}
 }

@@ -457,7 +457,7 @@ func TestABodyThatDoesNotComeWholeIsTold(t *testing.T) {
 			w := p.connect()
 			began := time.Now()
 			io.WriteString(w, half)
-			want(t, w, "the body did not come whole within 10 s")
+			want(t, w, "the whole body did not arrive within 10 s")
 			if took := time.Since(began); took != readWithin {
 				t.Errorf("answered after %v, want %v", took, readWithin)
 			}
@@ -668,7 +668,7 @@ func TestTheFullServerAcceptsAgainWhenAPlaceIsFree(t *testing.T) {
 					}
 					defer c.Close()
 					open = append(open, c.(*boundedConn))
-					open[len(open)-1].hold(nil)
+					open[len(open)-1].markBusy(nil)
 				}
 				var third, fourth error
 				accepted := false

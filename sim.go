@@ -1,18 +1,16 @@
 package main
 
 // The built-in simulator (-device sim): an autopilot small enough to read. It
-// speaks MAVLink over a cable in memory, as PX4 or as ArduPilot's Copter, and
-// answers as docs/autopilots.md measured them, refusals and oddities included: a
-// link that flies it has met what a real autopilot does. It takes nothing of
-// the link's but the dialect.
+// speaks MAVLink over a cable in memory, as PX4 or as ArduPilot's Copter. It
+// answers as docs/autopilots.md measured, refusals and oddities included. It shares
+// only the dialect with the link.
 //
-// Tests meddle with it: its switches are fields, and sim_test.go adds the
-// methods that only tests want.
+// Tests change its behaviour by its switches, which are fields. sim_test.go has the
+// methods that only tests need.
 //
 // This file has what both flavours share: the simulator, messages out, messages
-// in. sim_cable.go is the cable, sim_vehicle.go the flight; sim_px4.go with
-// sim_px4_report.go, and sim_ardupilot.go with sim_ardupilot_flight.go, are what
-// only one of the two does.
+// in. sim_cable.go is the cable and sim_vehicle.go the flight. Only PX4 uses sim_px4.go
+// and sim_px4_report.go, only ArduPilot sim_ardupilot.go and sim_ardupilot_flight.go.
 
 import (
 	"bytes"
@@ -46,9 +44,9 @@ type simFlavour int
 const (
 	simPX4 simFlavour = iota
 	simArduPilot
-	simQuadPlane // ArduPilot's Plane with lifting propellers: of tests only
-	simPlane     // and without: it rolls until it flies
-	simPX4Old    // PX4 1.14: of tests only
+	simQuadPlane // ArduPilot's Plane with lifting propellers; tests only
+	simPlane     // without them, it rolls until it flies; tests only
+	simPX4Old    // PX4 1.14; tests only
 )
 
 // simMore makes the flavours that only tests have.
@@ -58,12 +56,12 @@ var simMore = map[simFlavour]func(*simulator){}
 type simFlying int
 
 const (
-	simHold     simFlying = iota // stays, or goes to the target
+	simHold     simFlying = iota // stays, or flies to the target
 	simDescend                   // lands where it is
 	simReturn                    // flies home and lands
-	simVelocity                  // sticks are velocities: centred stands still
-	simTilt                      // sticks are angles: centred drifts on
-	simThrust                    // like simTilt, and the throttle is thrust
+	simVelocity                  // sticks are velocities: centred sticks stop it
+	simTilt                      // sticks are angles: with centred sticks it drifts on
+	simThrust                    // like simTilt, but the throttle is thrust
 )
 
 // simReceiver is the state of the vehicle's own RC receiver.
@@ -76,7 +74,7 @@ const (
 	simReceiverInHand                    // live, its throttle in the middle: a pilot
 )
 
-// live tells whether a transmitter is heard.
+// live reports whether the receiver hears a transmitter.
 func (r simReceiver) live() bool { return r >= simReceiverIdle }
 
 // simMode is one row of a flavour's table of modes.
@@ -84,16 +82,16 @@ type simMode struct {
 	custom   uint32
 	name     string
 	flying   simFlying
-	noArm    bool // can't be armed in
-	ground   bool // accepted while disarmed only
+	noArm    bool // the vehicle can't be armed in it
+	ground   bool // accepted only while disarmed
 	refused  bool // never accepted
-	position bool // ArduPilot: wants a position estimate
+	position bool // ArduPilot: needs a position estimate
 }
 
-// sticks tells whether the mode is flown by sticks.
+// sticks reports whether the mode is flown by sticks.
 func (m simMode) sticks() bool { return m.flying >= simVelocity }
 
-// simVehicle is what differs between the flavours and is plain data.
+// simVehicle is the data that differs between the flavours.
 type simVehicle struct {
 	autopilot                      common.MAV_AUTOPILOT
 	version                        uint32
@@ -101,20 +99,20 @@ type simVehicle struct {
 	modes                          []simMode
 	first, hold, land, rtl         uint32        // custom modes
 	landSpeed                      float64       // m/s
-	brake                          float64       // m/s² that a stop takes in a mode without sticks
-	soft                           time.Duration // a takeoff begins so slowly for so long
-	early                          float64       // metres below its end that a climb is over
-	returnUp                       float64       // metres above home of a return from afar
+	brake                          float64       // m/s², of a stop in a mode without sticks
+	soft                           time.Duration // how long a takeoff is slow at first
+	early                          float64       // metres below its height at which a climb ends
+	returnUp                       float64       // metres above home, of a return from far away
 	stickSpeed, stickUp, stickDown float64       // m/s at full deflection
 	streams                        map[uint32]time.Duration
 	defaults                       map[string]float64 // of the parameters
 }
 
-// simBrain is what differs between the flavours and is behaviour.
+// simBrain is the behaviour that differs between the flavours.
 type simBrain interface {
 	start() // power-on
 
-	command(c simCommand) // acks it too
+	command(c simCommand) // obeys it and acks it
 	sticks(fromSystem uint8, m *common.MessageManualControl)
 	text(severity common.MAV_SEVERITY, text string)
 	state() (base common.MAV_MODE_FLAG, status common.MAV_STATE) // for HEARTBEAT
@@ -122,65 +120,64 @@ type simBrain interface {
 	canArm() bool
 	setInterval(c simCommand)
 	requestMessage(c simCommand)
-	hear(system uint8, beside bool, m *common.MessageHeartbeat)  // somebody else's
-	message(id uint32) message.Message                           // the simulator's own has what is the same for all
-	stay()                                                       // the target is where it can stop
+	hear(system uint8, beside bool, m *common.MessageHeartbeat)  // takes another program's heartbeat
+	message(id uint32) message.Message                           // nil if it has none now
+	stay()                                                       // sets the target to the place where it can stop
 	wanted(now time.Time, dt float64) (vn, ve, vu, turn float64) // m/s and rad/s
-	steer(vn, ve, vu, dt float64)                                // towards that velocity
-	disarms(now time.Time) bool                                  // by itself, on the ground
+	steer(vn, ve, vu, dt float64)                                // changes the velocity towards that
+	disarms(now time.Time) bool                                  // whether it now disarms by itself on the ground
 
-	step()    // each tick
-	entered() // a mode
-	climbed() // to where the takeoff ends
+	step()    // is called each tick
+	entered() // a new mode is in force
+	climbed() // the takeoff has reached its height
 	disarmed(landed bool)
 }
 
-// simRecord is how many received messages are remembered; tests do.
+// simRecord is how many received messages are kept; only tests keep any.
 var simRecord = 0
 
-// simReceived is a message that came from the companion board.
+// simReceived is a message from the companion board.
 type simReceived struct {
 	at                time.Time
 	system, component uint8
 	msg               message.Message
 }
 
-// simAnswer is what the onAck hook makes of an ack. Zero ids are the autopilot's.
+// simAnswer is an ack that the onAck hook sends instead. Zero ids mean the autopilot's.
 type simAnswer struct {
 	after             time.Duration
 	system, component uint8
 	ack               *common.MessageCommandAck
 }
 
-// simulator is a vehicle with its autopilot. Its mutex guards everything in
-// it, the cable included. Only run's goroutine moves it; others look and
-// meddle through the methods.
+// simulator is a vehicle with its autopilot. Its mutex guards everything in it, and
+// the cable. Only run's goroutine moves the vehicle; others use the methods.
 type simulator struct {
 	mu sync.Mutex
 
 	// Switches: set them before run or inside change.
 	armableAfter   time.Duration                                   // from boot; ArduPilot really takes 42 s
 	onAck          func(ack *common.MessageCommandAck) []simAnswer // nil: acks go out as they are
-	onMode         func(custom uint32)                             // sees every mode that is entered
-	noiseIn        func([]byte) []byte                             // what the line makes of bytes towards the autopilot
-	noiseOut       func([]byte) []byte                             // towards the companion
+	onMode         func(custom uint32)                             // is called with every mode that is entered
+	noiseIn        func([]byte) []byte                             // damages bytes to the autopilot
+	noiseOut       func([]byte) []byte                             // damages bytes to the companion
 	delay          time.Duration                                   // of every frame to the companion
-	arrives        time.Time                                       // the last of them
-	gathers        time.Duration                                   // towards the autopilot, as a packet radio does
-	muted          bool                                            // sends nothing
-	heartless      time.Time                                       // no heartbeats until then
-	mavlink1       bool                                            // sends MAVLink 1
-	idle           bool                                            // accepts flight commands, does nothing
-	neverDone      map[common.MAV_CMD]bool                         // answers IN_PROGRESS for ever
-	refuses        map[common.MAV_CMD]bool                         // answers FAILED, and does nothing
-	params         map[string]float64                              // what PARAM_REQUEST_READ is answered for
-	receiver       simReceiver                                     // whose sticks are rc
+	arrives        time.Time                                       // when the last delayed frame arrives
+	gathers        time.Duration                                   // how long bytes to the autopilot are gathered, as a packet radio does
+	muted          bool                                            // it sends nothing
+	heartless      time.Time                                       // it sends no heartbeats until then
+	mavlink1       bool                                            // it sends MAVLink 1
+	idle           bool                                            // it accepts flight commands and does nothing
+	neverDone      map[common.MAV_CMD]bool                         // it answers IN_PROGRESS for ever
+	refuses        map[common.MAV_CMD]bool                         // it answers FAILED and does nothing
+	params         map[string]float64                              // the parameters that it has
+	receiver       simReceiver                                     // its sticks are rc
 	rc             [4]int16                                        // the receiver's x, y, z, r, as in MANUAL_CONTROL
 	rcSwitch       uint16                                          // the transmitter's mode switch, channel 5, µs
 	foreignGCS     bool                                            // a real ground station (255, 1 Hz) on another link
 	system         uint8                                           // its id; instance N of a simulated PX4 is N+1
-	trouble        []simTrouble                                    // PX4: what else keeps it from arming
-	fence          float64                                         // metres around home, 0 for none
+	trouble        []simTrouble                                    // PX4: more reasons against arming
+	fence          float64                                         // radius around home in metres; 0 for no fence
 	homeSteps      bool                                            // PX4: home's altitude wanders as measured
 	refusesModes   []uint32                                        // ArduPilot's modes that it refuses, as without a position
 	noLiveMode     bool                                            // PX4 has no CURRENT_MODE, ArduPilot refuses HEARTBEAT's interval
@@ -191,40 +188,40 @@ type simulator struct {
 	brain     simBrain
 	wake      chan struct{} // the companion wrote, or change was called
 	port      *simPort      // nil while nothing is plugged in
-	beside    *simPort      // another cable, of a ground station
+	beside    *simPort      // the cable of a ground station; nil if there is none
 	unplugged bool
-	stall     chan struct{} // not nil: writes of the companion wait for it
+	stall     chan struct{} // writes of the companion wait for it; nil if they don't wait
 	agenda    []simEvent
 	streaming []*simStream
 	record    []simReceived
 	out       bytes.Buffer
 	writer    *streamwriter.Writer
 	textID    uint16
-	dice      *rand.Rand // what takes an autopilot so long one time, so long another
+	dice      *rand.Rand // draws times from the measured ranges
 
 	booted    time.Time
 	ticked    time.Time
 	mode      uint32
 	coming    *simComing // an acknowledged mode that is not in force yet
-	veiled    uint32     // what heartbeats show instead of mode, until
+	veiled    uint32     // the mode that heartbeats show until veilUntil
 	veilUntil time.Time
-	home      struct{ north, east float64 } // metres from where it was first
+	home      struct{ north, east float64 } // metres from the first home
 	armed     bool
 	armedAt   time.Time
 	failsafe  bool
 	airborne  bool
 	landedAt  time.Time
 	climbing  bool
-	climbFrom time.Time // the propellers are up to speed
+	climbFrom time.Time // when the propellers are up to speed
 	climbTo   float64   // metres above home
 	target    simTarget
 	quad      simQuad
 	used      float64 // of the battery, 0…1
 }
 
-// newSimulator makes a vehicle that stands at home, switched off until run.
-// Both flavours can be armed 5 s after boot so that a newcomer need not wait;
-// tests that want ArduPilot's real 42 s set armableAfter.
+// newSimulator returns a vehicle at home, switched off until run. Both flavours can be
+// armed 5 s after boot, so that a newcomer need not wait. A test that wants ArduPilot's
+// real 42 s sets armableAfter.
 func newSimulator(flavour simFlavour) *simulator {
 	s := &simulator{
 		flavour:      flavour,
@@ -250,7 +247,7 @@ func newSimulator(flavour simFlavour) *simulator {
 	}
 	s.params = maps.Clone(s.defaults)
 	if s.flavour != simPX4 {
-		s.receiver = simReceiverIdle // as ArduPilot's own simulator has one: it arms with it
+		s.receiver = simReceiverIdle // ArduPilot's own simulator has one too, and arms with it
 	}
 	s.writer = &streamwriter.Writer{
 		FrameWriter: &frame.Writer{ByteWriter: &s.out, DialectRW: simDialect()},
@@ -258,7 +255,7 @@ func newSimulator(flavour simFlavour) *simulator {
 		SystemID:    simSystem,
 	}
 	if err := errors.Join(s.writer.FrameWriter.Initialize(), s.writer.Initialize()); err != nil {
-		panic(err) // only a mistake in the lines above
+		panic(err) // a mistake in the lines above
 	}
 	s.reset()
 	return s
@@ -299,8 +296,8 @@ func (s *simulator) reset() {
 	s.mode, s.coming, s.veilUntil = s.first, nil, time.Time{}
 }
 
-// boot starts the autopilot's own clock and its streams. Nothing of before is
-// remembered but the parameters.
+// boot starts the autopilot's clock and its streams. Of the time before it keeps only
+// the parameters.
 func (s *simulator) boot() {
 	s.booted, s.ticked = time.Now(), time.Now()
 	s.agenda, s.streaming, s.textID = nil, nil, 0
@@ -314,7 +311,7 @@ func (s *simulator) boot() {
 	s.brain.start()
 }
 
-// change runs f while nothing else happens: the way to a switch.
+// change runs f under the mutex: so a switch is changed.
 func (s *simulator) change(f func()) {
 	s.mu.Lock()
 	f()
@@ -329,7 +326,7 @@ func (s *simulator) nudge() {
 	}
 }
 
-// simEvent is something that happens between ticks.
+// simEvent is something to do between two ticks.
 type simEvent struct {
 	at time.Time
 	do func()
@@ -344,7 +341,7 @@ func (s *simulator) after(d time.Duration, do func()) {
 	s.agenda = slices.Insert(s.agenda, i, simEvent{at, do})
 }
 
-// soon does it at once where there is no time to wait.
+// soon is after, but calls do at once if d is 0.
 func (s *simulator) soon(d time.Duration, do func()) {
 	if d <= 0 {
 		do()
@@ -353,12 +350,12 @@ func (s *simulator) soon(d time.Duration, do func()) {
 	s.after(d, do)
 }
 
-// between draws a time from a range in which it was measured.
+// between draws a time from a measured range.
 func (s *simulator) between(low, high time.Duration) time.Duration {
 	return low + time.Duration(s.dice.Int64N(int64(high-low)))
 }
 
-// alarm returns a channel that fires when the next event is due.
+// alarm returns a channel that fires when the next event is due; nil without an event.
 func (s *simulator) alarm() <-chan time.Time {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -378,7 +375,7 @@ func (s *simulator) keepAgenda() {
 
 // ---- Messages out ----
 
-// send sends a message to everybody, reply to one side.
+// send sends a message on both cables.
 func (s *simulator) send(msg message.Message) {
 	s.reply(false, msg)
 	if s.beside != nil {
@@ -386,14 +383,15 @@ func (s *simulator) send(msg message.Message) {
 	}
 }
 
+// reply sends a message on one cable.
 func (s *simulator) reply(beside bool, msg message.Message) { s.sendFrom(0, 0, beside, msg) }
 
-// sendFrom sends a message; zero ids are the autopilot's own.
+// sendFrom sends a message with other ids; zero ids are the autopilot's.
 func (s *simulator) sendFrom(system, component uint8, beside bool, msg message.Message) {
 	w := s.writer
 	w.SystemID, w.ComponentID, w.Version = cmp.Or(system, s.system), cmp.Or(component, 1), streamwriter.V2
 	if s.mavlink1 && msg.GetID() > 255 {
-		return // MAVLink 1 has no such number
+		return // a MAVLink 1 id has one byte
 	} else if s.mavlink1 {
 		w.Version = streamwriter.V1
 	}
@@ -404,7 +402,7 @@ func (s *simulator) sendFrom(system, component uint8, beside bool, msg message.M
 	s.transmitOn(beside, bytes.Clone(s.out.Bytes()))
 }
 
-// ack answers a command, to the ids that asked.
+// ack answers a command.
 func (s *simulator) ack(c simCommand, result common.MAV_RESULT) {
 	ack := &common.MessageCommandAck{
 		Command: c.id, Result: result, TargetSystem: c.system, TargetComponent: c.component,
@@ -437,7 +435,7 @@ type simStream struct {
 
 func (s *simulator) stream(id uint32, every time.Duration) { s.streamOn(false, id, every) }
 
-// streamOn starts, changes or (every < 0) ends a stream.
+// streamOn starts or changes a stream; it ends it if every is not positive.
 func (s *simulator) streamOn(beside bool, id uint32, every time.Duration) {
 	s.streaming = slices.DeleteFunc(s.streaming, func(st *simStream) bool { return st.id == id && st.beside == beside })
 	if every > 0 {
@@ -446,7 +444,7 @@ func (s *simulator) streamOn(beside bool, id uint32, every time.Duration) {
 	slices.SortFunc(s.streaming, func(a, b *simStream) int { return int(a.id) - int(b.id) })
 }
 
-// sendStreams keeps the average rate exact, though it looks once a tick only.
+// sendStreams sends what is due. The average rate is exact, though it runs once a tick.
 func (s *simulator) sendStreams(now time.Time) {
 	for _, st := range s.streaming {
 		for !st.next.After(now) {
@@ -458,7 +456,7 @@ func (s *simulator) sendStreams(now time.Time) {
 	}
 }
 
-// shown is the mode that a heartbeat shows.
+// shown returns the mode that a heartbeat shows.
 func (s *simulator) shown() uint32 {
 	if time.Now().Before(s.veilUntil) {
 		return s.veiled
@@ -466,7 +464,8 @@ func (s *simulator) shown() uint32 {
 	return s.mode
 }
 
-// message says how things are; nil for a message that the autopilot hasn't.
+// message returns a message of the present state; nil if the autopilot has no such
+// message.
 func (s *simulator) message(id uint32) message.Message {
 	boot := time.Since(s.booted)
 	lat, lon := simPlace(s.quad.north, s.quad.east)
@@ -541,9 +540,8 @@ func (s *simulator) sysStatus() *common.MessageSysStatus {
 	return m
 }
 
-// homeAlt is home's altitude as PX4 reports it: it is corrected by a metre or
-// two, each 2 s in the first two minutes and several times a second now and
-// then, also late in a flight.
+// homeAlt returns home's altitude. PX4 corrects it by a metre or two: every 2 s in the
+// first two minutes, and several times a second now and then.
 func (s *simulator) homeAlt() float64 {
 	boot := time.Since(s.booted)
 	every := 2 * time.Second
@@ -580,11 +578,11 @@ type simCommand struct {
 	frame             common.MAV_FRAME
 	p                 [4]float64
 	lat, lon, alt     float64 // degrees; NaN also where a COMMAND_INT says INT32_MAX
-	system, component uint8   // who asked
-	beside            bool    // over the other cable
+	system, component uint8   // the sender
+	beside            bool    // it came on the ground station's cable
 }
 
-// receive takes in everything that was written.
+// receive takes everything that was written to both cables.
 func (s *simulator) receive() {
 	for f := s.port.next(); f != nil; f = s.port.next() {
 		system, component := f.GetSystemID(), f.GetComponentID()
@@ -603,7 +601,7 @@ func (s *simulator) receive() {
 
 func (s *simulator) take(system, component uint8, beside bool, msg message.Message) {
 	if system == s.system && component == 1 {
-		return // it takes a sender with its own ids for an echo
+		return // a sender with its own ids is an echo to it
 	}
 	addressed := func(sys, comp uint8) bool { return sys == s.system && comp <= 1 }
 	c := simCommand{system: system, component: component, beside: beside}
@@ -640,8 +638,7 @@ func (s *simulator) take(system, component uint8, beside bool, msg message.Messa
 	}
 }
 
-// commanded takes a command. One for somebody else gets no answer, but from a
-// PX4 before 1.16.
+// commanded takes a command. Only a PX4 before 1.16 answers one for another target.
 func (s *simulator) commanded(c simCommand, ours bool) {
 	switch {
 	case ours:
@@ -651,8 +648,8 @@ func (s *simulator) commanded(c simCommand, ours bool) {
 	}
 }
 
-// param is a parameter as its flavour sends it: PX4 puts an integer's 32 bits
-// where the float's would be, ArduPilot sends its value.
+// param returns a PARAM_VALUE. PX4 puts an integer's 32 bits into the float field,
+// ArduPilot converts the value.
 func (s *simulator) param(name string) message.Message {
 	v := s.params[name]
 	m := &common.MessageParamValue{
@@ -692,7 +689,7 @@ func (s *simulator) command(c simCommand) {
 func (s *simulator) pace(c simCommand, id uint32) {
 	every := time.Duration(c.p[1]) * time.Microsecond
 	if every == 0 {
-		every = s.streams[id] // the default; none ends it
+		every = s.streams[id] // the default; 0 ends the stream
 	}
 	s.streamOn(c.beside, id, every)
 	s.ack(c, common.MAV_RESULT_ACCEPTED)

@@ -1,7 +1,7 @@
 package main
 
-// ArduPilot's Copter as docs/autopilots.md measured it. How it flies, and what it
-// sends, is in sim_ardupilot_flight.go.
+// ArduPilot's Copter as docs/autopilots.md measured it. sim_ardupilot_flight.go has how
+// it flies and what it sends.
 
 import (
 	"math"
@@ -53,14 +53,14 @@ var simArduVehicle = simVehicle{
 }
 
 const (
-	simArduReady    = 2 * time.Second         // "ArduPilot Ready"
-	simArduOverride = 3 * time.Second         // RC_OVERRIDE_TIME: how long a stick stands
+	simArduReady    = 2 * time.Second         // from boot to "ArduPilot Ready"
+	simArduOverride = 3 * time.Second         // RC_OVERRIDE_TIME: how long the last stick stays in force
 	simArduRelease  = 12 * time.Millisecond   // from a release to the receiver's sticks
 	simArduRadio    = time.Second             // from the last stick to the radio failsafe
-	simArduGCS      = 5100 * time.Millisecond // from the last sign of the ground station
-	simArduAnswer   = 4 * time.Millisecond    // from an ack to the message that was requested
-	simArduGuard    = 5 * time.Millisecond    // in which a mode can't be left again
-	simArduLanded   = 1800 * time.Millisecond // from the ground's touch to its being believed
+	simArduGCS      = 5100 * time.Millisecond // from the ground station's last sign of life to its failsafe
+	simArduAnswer   = 4 * time.Millisecond    // from an ack to the requested message
+	simArduGuard    = 5 * time.Millisecond    // two mode changes within this time are an internal error
+	simArduLanded   = 1800 * time.Millisecond // from the touch to landed_state on_ground
 )
 
 // simArduBrain is ArduCopter.
@@ -68,18 +68,18 @@ type simArduBrain struct {
 	*simulator
 
 	stick    [4]int16     // x, y, z, r of MANUAL_CONTROL
-	override [4]time.Time // until when each of them stands
-	stickAt  time.Time    // the last one; zero: never
-	streamAt time.Time    // when the stream that it belongs to began
-	rcAt     time.Time    // when the receiver was last there
+	override [4]time.Time // until when each of them is in force
+	stickAt  time.Time    // when the last one came; zero if none did
+	streamAt time.Time    // when its stream began
+	rcAt     time.Time    // when the receiver was last live
 	channels [5]uint16    // RC_CHANNELS 1 to 5, µs
-	gcsAt    time.Time    // the last sign of system SYSID_MYGCS
+	gcsAt    time.Time    // last sign of life of system SYSID_MYGCS; zero if none
 	radio    bool         // radio failsafe
 	gcs      bool         // ground station failsafe
 
-	obeyed time.Time // when a mode was acked last
-	broken bool      // "Internal errors"; only a reboot helps
-	dead   bool      // only a reboot helps
+	obeyed time.Time // when it last acked a mode
+	broken bool      // it has "Internal errors", until a reboot
+	dead   bool      // it has crashed, until a reboot
 
 	simArduFlight
 }
@@ -101,20 +101,20 @@ func (b *simArduBrain) start() {
 	b.after(max(0, b.readyAt(20)), func() { b.send(b.brain.message(242)) })
 }
 
-// readyAt is when, after boot, what really takes these seconds has come: at
-// 10 s there is a place, at 20 s home is known, at 23 s it arms in STABILIZE, at
-// 42 s in GUIDED.
+// readyAt scales a time of the real boot by armableAfter: at 10 s it has a position, at
+// 20 s a home, at 23 s it arms in STABILIZE, at 42 s in GUIDED.
 func (b *simArduBrain) readyAt(seconds float64) time.Duration {
 	return time.Duration(float64(b.armableAfter) * seconds / 42)
 }
 
+// since reports whether that time of the boot is over.
 func (b *simArduBrain) since(seconds float64) bool {
 	return time.Since(b.booted) >= b.readyAt(seconds)
 }
 
 func (b *simArduBrain) positioned() bool { return b.since(42) }
 
-// text follows the ack that it explains.
+// text sends a text, after the ack that it explains.
 func (b *simArduBrain) text(severity common.MAV_SEVERITY, text string) {
 	b.after(5*time.Millisecond, func() { b.sendText(severity, text, 0) })
 }
@@ -137,7 +137,7 @@ func (b *simArduBrain) state() (common.MAV_MODE_FLAG, common.MAV_STATE) {
 	return base, common.MAV_STATE_STANDBY
 }
 
-// grounded is what it believes: it takes a while to be sure of a landing.
+// grounded reports whether it believes to be on the ground: it notices a landing late.
 func (b *simArduBrain) grounded() bool {
 	landing := b.armed && b.landedAt.After(b.armedAt) && time.Since(b.landedAt) < simArduLanded
 	return !b.airborne && !landing
@@ -182,7 +182,7 @@ func (b *simArduBrain) command(c simCommand) {
 	}
 }
 
-// obey enters a mode. While disarmed any will do; one that doesn't exist fails.
+// obey enters a mode. Disarmed it accepts every mode that exists.
 func (b *simArduBrain) obey(custom uint32) common.MAV_RESULT {
 	row := b.row(custom)
 	switch {
@@ -205,8 +205,8 @@ func (b *simArduBrain) obey(custom uint32) common.MAV_RESULT {
 	return common.MAV_RESULT_ACCEPTED
 }
 
-// breakDown is the internal error of two mode changes at once. Really 3 to 7 of
-// 50 bring it; here every one does. In the air it climbs by itself (46 m seen).
+// breakDown is the internal error of two mode changes at once. On a real ArduPilot 3 to 7
+// of 50 pairs bring it, here each does. In the air it climbs by itself (46 m seen).
 func (b *simArduBrain) breakDown() {
 	if b.broken {
 		return
@@ -218,15 +218,15 @@ func (b *simArduBrain) breakDown() {
 	b.text(common.MAV_SEVERITY_CRITICAL, "Internal Errors 0x100000")
 }
 
-// entered: a new mode is told at once, right behind its ack.
+// entered sends the heartbeat of a new mode right after its ack.
 func (b *simArduBrain) entered() {
 	b.after(100*time.Microsecond, func() { b.send(b.brain.message(0)) })
 }
 
 func (b *simArduBrain) climbed() { b.level, b.rest.up = true, b.climbTo }
 
-// takeoff wants GUIDED and armed, and takes metres above home. In LOITER it is
-// accepted and nothing turns.
+// takeoff works armed and in GUIDED, in metres above home. In LOITER it is accepted, and
+// the motors do not start.
 func (b *simArduBrain) takeoff(c simCommand) common.MAV_RESULT {
 	switch {
 	case !c.long && c.frame != common.MAV_FRAME_GLOBAL_RELATIVE_ALT:
@@ -240,14 +240,14 @@ func (b *simArduBrain) takeoff(c simCommand) common.MAV_RESULT {
 	}
 	b.brain.stay()
 	b.climb(c.alt)
-	b.climbFrom = time.Now().Add(time.Second) // the propellers, that turn slowly since arming
+	b.climbFrom = time.Now().Add(time.Second) // the propellers turn slowly since arming
 	if spun := b.armedAt.Add(3300 * time.Millisecond); spun.After(b.climbFrom) {
 		b.climbFrom = spun
 	}
 	return common.MAV_RESULT_ACCEPTED
 }
 
-// reposition ignores speed and yaw, and what it accepts on the ground.
+// reposition ignores speed and yaw. On the ground it accepts and does nothing.
 func (b *simArduBrain) reposition(c simCommand) common.MAV_RESULT {
 	var up float64
 	switch c.frame {
@@ -270,7 +270,7 @@ func (b *simArduBrain) reposition(c simCommand) common.MAV_RESULT {
 	}
 	north, east := simMetres(c.lat, c.lon)
 	if b.fence > 0 && math.Hypot(north, east) > b.fence {
-		return common.MAV_RESULT_FAILED // and no text
+		return common.MAV_RESULT_FAILED // without a text
 	}
 	if b.mode != b.hold {
 		if result := b.obey(b.hold); result != common.MAV_RESULT_ACCEPTED {
@@ -283,8 +283,8 @@ func (b *simArduBrain) reposition(c simCommand) common.MAV_RESULT {
 	return common.MAV_RESULT_ACCEPTED
 }
 
-// changeSpeed: in GUIDED only. It is lost unless GUIDED flies to a place
-// already; then it stays for every later one.
+// changeSpeed works in GUIDED only. The speed is lost unless GUIDED flies to a place
+// already; then it stays for every later place.
 func (b *simArduBrain) changeSpeed(c simCommand) {
 	switch {
 	case math.IsNaN(c.p[1]):
@@ -301,13 +301,13 @@ func (b *simArduBrain) changeSpeed(c simCommand) {
 	}
 }
 
-// yaw is CONDITION_YAW: in GUIDED only.
+// yaw is CONDITION_YAW, which works in GUIDED only.
 func (b *simArduBrain) yaw(c simCommand) common.MAV_RESULT {
 	if b.mode != b.hold {
 		return common.MAV_RESULT_FAILED
 	}
 	yaw := c.p[0] * math.Pi / 180
-	if c.p[3] == 1 { // relative, param3 tells which way
+	if c.p[3] == 1 { // relative; param3 is the direction
 		yaw = b.quad.heading + math.Copysign(yaw, c.p[2])
 	}
 	b.target.yaw = yaw
@@ -316,8 +316,8 @@ func (b *simArduBrain) yaw(c simCommand) common.MAV_RESULT {
 
 // ---- Arming ----
 
-// prearm returns what forbids arming in the present mode, before the checks
-// that come only with the command.
+// prearm returns the reasons against arming in the present mode, without those of the
+// arming command itself.
 func (b *simArduBrain) prearm() (reasons []string) {
 	if b.broken {
 		reasons = append(reasons, "Internal errors 0x100000 l:297 flow_of_ctrl")
@@ -334,7 +334,8 @@ func (b *simArduBrain) prearm() (reasons []string) {
 	return reasons
 }
 
-// streaming2s: a stream of sticks stands in for a receiver once it is 2 s old.
+// streaming2s reports whether a stream of sticks is 2 s old: then it counts as a
+// receiver.
 func (b *simArduBrain) streaming2s() bool {
 	now := time.Now()
 	return now.Sub(b.stickAt) < simArduRadio && now.Sub(b.streamAt) >= 2*time.Second
@@ -368,7 +369,7 @@ func (b *simArduBrain) armDisarm(arm bool) common.MAV_RESULT {
 	}
 	b.arm()
 	b.text(common.MAV_SEVERITY_INFO, "Arming motors")
-	b.after(time.Millisecond, func() { b.send(b.brain.message(242)) }) // home is here now
+	b.after(time.Millisecond, func() { b.send(b.brain.message(242)) }) // home is set here
 	return common.MAV_RESULT_ACCEPTED
 }
 
@@ -378,7 +379,7 @@ func (b *simArduBrain) disarmed(bool) {
 	b.text(common.MAV_SEVERITY_INFO, "Disarming motors")
 }
 
-// disarms: 2.1 s after a landing in LAND and RTL, else DISARM_DELAY.
+// disarms: 2.1 s after a landing in LAND and RTL, in other modes after DISARM_DELAY.
 func (b *simArduBrain) disarms(now time.Time) bool {
 	idle := b.armedAt.Add(10 * time.Second)
 	if b.landedAt.After(b.armedAt) {
@@ -392,7 +393,7 @@ func (b *simArduBrain) disarms(now time.Time) bool {
 
 // ---- Sticks ----
 
-// mygcs is the system whose sticks count.
+// mygcs returns the system id whose sticks it obeys.
 func (b *simArduBrain) mygcs() uint8 {
 	for _, name := range []string{"SYSID_MYGCS", "MAV_GCS_SYSID"} {
 		if v, ok := b.params[name]; ok {
@@ -402,7 +403,7 @@ func (b *simArduBrain) mygcs() uint8 {
 	return 255
 }
 
-// sticks count from SYSID_MYGCS only, and only to exactly this system.
+// sticks takes a MANUAL_CONTROL of SYSID_MYGCS for exactly this system.
 func (b *simArduBrain) sticks(from uint8, m *common.MessageManualControl) {
 	if b.dead || from != b.mygcs() || m.Target != simSystem || m.Z < 0 {
 		return
@@ -430,8 +431,8 @@ func (b *simArduBrain) sticks(from uint8, m *common.MessageManualControl) {
 	b.radioBack()
 }
 
-// axis is what the sticks say while they stand, else the receiver's; without
-// one it is centred, with the throttle low.
+// axis returns a stick while it is in force, else the receiver's; without a receiver it
+// is centred, with the throttle low.
 func (b *simArduBrain) axis(i int) int16 {
 	switch {
 	case time.Now().Before(b.override[i]):
@@ -446,11 +447,11 @@ func (b *simArduBrain) axes() (x, y, z, r float64) {
 	return float64(b.axis(0)) / 1000, float64(b.axis(1)) / 1000, float64(b.axis(2)) / 1000, float64(b.axis(3)) / 1000
 }
 
-// readChannels is RC_CHANNELS: the overrides, else the receiver's own; where
-// there is neither they stay as they were.
+// readChannels updates RC_CHANNELS: the overrides, else the receiver's own. Without both
+// they keep their values.
 func (b *simArduBrain) readChannels() {
 	now := time.Now()
-	if b.receiver.live() { // from 5 on they show through an override
+	if b.receiver.live() { // channels from 5 on are never overridden
 		b.channels[4] = b.rcSwitch
 	}
 	for axis, channel := range [4]int{1, 0, 2, 3} {
@@ -462,7 +463,7 @@ func (b *simArduBrain) readChannels() {
 	}
 }
 
-// hear: any heartbeat of the ground station's system will do.
+// hear takes a heartbeat: any of the ground station's system is its sign of life.
 func (b *simArduBrain) hear(system uint8, _ bool, _ *common.MessageHeartbeat) {
 	if system == b.mygcs() {
 		b.heardGCS(time.Now())
@@ -477,7 +478,7 @@ func (b *simArduBrain) heardGCS(now time.Time) {
 	}
 }
 
-// radioBack clears the failsafe, but not the mode that it set.
+// radioBack ends the radio failsafe, but not the mode that it set.
 func (b *simArduBrain) radioBack() {
 	if b.radio {
 		b.radio, b.failsafe = false, b.gcs
@@ -512,7 +513,7 @@ func (b *simArduBrain) step() {
 	}
 }
 
-// failsafeTo flies home, from any mode; on the ground it disarms.
+// failsafeTo flies home from any mode; on the ground it disarms.
 func (b *simArduBrain) failsafeTo(text string) {
 	b.text(common.MAV_SEVERITY_WARNING, text)
 	if b.grounded() {

@@ -11,25 +11,24 @@ import (
 	"github.com/bluenviron/gomavlib/v3/pkg/message"
 )
 
-// How ArduPilot's multirotor flies, tuned until it stopped, sank and climbed as
-// docs/autopilots.md and the captured flights say.
-
+// How ArduPilot's multirotor flies, tuned until it stopped, sank and climbed as in
+// docs/autopilots.md and in the captured flights.
 const (
-	simArduSlow    = 1.5   // m/s², to a place
-	simArduHard    = 2.5   // m/s², to a stop
-	simArduLift    = 1.0   // m/s², vertically, where no sticks fly
-	simArduGain    = 2.0   // 1/s, from a wrong speed to acceleration
-	simArduLag     = 0.35  // s, from there to acceleration that acts
-	simArduBack    = 0.075 // s: a stop comes back by this much of the speed
+	simArduSlow    = 1.5   // m/s², of slowing down before a place
+	simArduHard    = 2.5   // m/s², of a stop
+	simArduLift    = 1.0   // m/s², vertically, without sticks
+	simArduGain    = 2.0   // 1/s, acceleration per error of the speed
+	simArduLag     = 0.35  // s, until an acceleration acts
+	simArduBack    = 0.075 // s; times the speed: how far a stop comes back
 	simArduLean    = 5.66  // m/s² at full stick: 30°
 	simArduDrag    = 64.0  // m: at full stick 19 m/s
-	simArduLoiter  = 2.16  // s, LOITER's way to the speed of its stick
+	simArduLoiter  = 2.16  // s, until LOITER reaches the speed of its stick
 	simArduSinking = 1.5   // m/s, above 10 m and in gotos
-	simArduReach   = 1.2   // of the root of the way, m/s: 5.3 for 20 m, 7.7 for 41 m
+	simArduReach   = 1.2   // times the root of the distance is the top speed: 5.3 m/s for 20 m, 7.7 for 41 m
 	simArduReturn  = 15.0  // m, RTL_ALT
 )
 
-// simLeg is how far a return has come.
+// simLeg is a phase of a return.
 type simLeg int
 
 const (
@@ -39,24 +38,24 @@ const (
 	simLegLand
 )
 
-// simArduFlight is what it knows of its way; the target itself is the
-// simulator's.
+// simArduFlight is the state of its flight. The target itself is a field of the
+// simulator.
 type simArduFlight struct {
-	going   bool       // to target, in GUIDED
-	reach   float64    // m/s, what so short a way allows
+	going   bool       // it flies to target, in GUIDED
+	reach   float64    // m/s, the top speed on so short a way
 	paused  bool       // by DO_PAUSE_CONTINUE
-	entry   [2]float64 // velocity where the stop began
+	entry   [2]float64 // the velocity at which the stop began
 	still   bool       // it has stopped, at rest
 	rest    simTarget
-	level   bool // it climbs and sinks no more, at rest.up
+	level   bool // it has stopped climbing or sinking, at rest.up
 	centred time.Time
 	leg     simLeg
 	legAt   time.Time
 	push    [3]float64 // acceleration that acts: north, east, up
-	runaway float64    // climbs to there by itself
+	runaway float64    // the height to which it climbs by itself
 }
 
-// stay forgets the way and the speed, and stops.
+// stay forgets target and speed, and stops.
 func (b *simArduBrain) stay() {
 	q := &b.quad
 	push, runaway := b.push, b.runaway
@@ -65,7 +64,7 @@ func (b *simArduBrain) stay() {
 	b.target = simTarget{north: q.north, east: q.east, up: q.up, yaw: math.NaN(), speed: b.cruise()}
 }
 
-// cruise is WPNAV_SPEED, in cm/s, or WP_SPD, in m/s.
+// cruise returns the default speed: WPNAV_SPEED, in cm/s, or WP_SPD, in m/s.
 func (b *simArduBrain) cruise() float64 {
 	if v := b.params["WP_SPD"]; v > 0 {
 		return v
@@ -76,8 +75,8 @@ func (b *simArduBrain) cruise() float64 {
 	return 10
 }
 
-// fareTo flies to a place, looking ahead, at the speed of the last goto since
-// GUIDED was entered.
+// fareTo flies to a place, nose ahead, at the speed of the last goto since GUIDED was
+// entered.
 func (b *simArduBrain) fareTo(north, east, up float64) {
 	yaw := math.NaN()
 	q := &b.quad
@@ -112,12 +111,12 @@ func (b *simArduBrain) wanted(now time.Time, dt float64) (vn, ve, vu, turn float
 		vn, ve, vu = b.guided()
 		turn = q.turn(b.target.yaw)
 		if r != 0 {
-			turn = r // of the sticks only yaw acts
+			turn = r // only the yaw stick acts
 		}
 	case flying == simDescend:
 		vn, ve, _ = b.halt()
 		vu = b.sink()
-		if x != 0 || y != 0 { // LAND is shifted by pitch and roll
+		if x != 0 || y != 0 { // pitch and roll shift a landing
 			vn, ve, b.still = fwd*2, right*2, false
 			b.entry = [2]float64{}
 		}
@@ -138,11 +137,11 @@ func (b *simArduBrain) wanted(now time.Time, dt float64) (vn, ve, vu, turn float
 	return vn, ve, vu, turn
 }
 
-// thrust is the throttle of STABILIZE: in the middle it climbs 3 m/s, closed it
-// falls (14 m/s after 28 m).
+// thrust returns the climb for STABILIZE's throttle: 3 m/s with the stick in the middle;
+// with the throttle closed it falls (14 m/s after 28 m).
 func (b *simArduBrain) thrust(z float64) float64 {
 	if !b.airborne {
-		return z - 0.45 // above the weight it lifts
+		return z - 0.45 // thrust above its weight lifts it
 	}
 	return max(-20, min(20, b.quad.vu+(12*(z-0.45)-0.2*b.quad.vu)/simArduGain))
 }
@@ -159,7 +158,7 @@ func (b *simArduBrain) guided() (vn, ve, vu float64) {
 	case b.row(b.mode).name == "BRAKE" && math.Hypot(b.quad.vn, b.quad.ve) > 0.05 && !b.still:
 		_, _, vu = b.halt()
 		b.still = false
-		const slower = 1 - 1/(1.65*simArduGain) // it gets slower ever more slowly
+		const slower = 1 - 1/(1.65*simArduGain) // the speed decays exponentially
 		return b.quad.vn * slower, b.quad.ve * slower, vu
 	case b.row(b.mode).name == "BRAKE":
 		b.entry = [2]float64{}
@@ -187,14 +186,14 @@ func (b *simArduBrain) halt() (vn, ve, vu float64) {
 	return vn, ve, vu
 }
 
-// towards goes to a place, and somewhat over it.
+// towards returns the velocity to a place; it overshoots a little.
 func (b *simArduBrain) towards(t simTarget) (vn, ve, vu float64) {
 	q := &b.quad
 	n, e := t.north-q.north, t.east-q.east
 	if d := math.Hypot(n, e); d > 0.01 {
 		near := 1.2
 		if q.vn*n+q.ve*e < 0 {
-			near = 0.7 // it has flown over it, and comes back slowly
+			near = 0.7 // it has overshot, and comes back slowly
 		}
 		v := min(t.speed, math.Sqrt(2*simArduSlow*d), near*d)
 		vn, ve = n/d*v, e/d*v
@@ -204,8 +203,8 @@ func (b *simArduBrain) towards(t simTarget) (vn, ve, vu float64) {
 	return vn, ve, max(-simArduSinking, min(b.stickUp, vu))
 }
 
-// loiter is a velocity that the stick leads to slowly; centred, it runs on for
-// a second and stops then.
+// loiter returns LOITER's velocity: it follows the stick slowly. After the stick is
+// centred it runs on for a second, then stops.
 func (b *simArduBrain) loiter(now time.Time, fwd, right float64) (vn, ve float64) {
 	q := &b.quad
 	var an, ae float64
@@ -227,7 +226,7 @@ func (b *simArduBrain) loiter(now time.Time, fwd, right float64) (vn, ve float64
 	return q.vn + an/simArduGain, q.ve + ae/simArduGain
 }
 
-// sink is LAND's speed: slower from 10 m on.
+// sink returns LAND's speed, which is slower below 10 m.
 func (b *simArduBrain) sink() float64 {
 	return -max(b.landSpeed, min(simArduSinking, b.landSpeed+b.quad.up-10.3))
 }
@@ -264,8 +263,7 @@ func (b *simArduBrain) homeward(now time.Time) (vn, ve, vu float64) {
 	return vn, ve, vu
 }
 
-// steer changes the velocity with the lag of a multirotor that has to lean
-// first.
+// steer changes the velocity, with the lag of a multirotor that must lean first.
 func (b *simArduBrain) steer(vn, ve, vu, dt float64) {
 	q := &b.quad
 	if b.dead {
@@ -305,8 +303,8 @@ func (b *simArduBrain) steer(vn, ve, vu, dt float64) {
 	q.up += q.vu * dt
 }
 
-// simDialect is what ArduPilot sends and the link does not know, beside what
-// both know. A link without a simulator does not pay for it.
+// simDialect is the link's dialect and the messages that only the simulator sends or
+// reads. It is built on first use, so a mavrest without simulator does not pay for it.
 var simDialect = sync.OnceValue(func() *dialect.ReadWriter {
 	messages := slices.Clone(dialectRW.Dialect.Messages)
 	for _, m := range []message.Message{
@@ -319,7 +317,7 @@ var simDialect = sync.OnceValue(func() *dialect.ReadWriter {
 	return newDialect(messages...)
 })
 
-// simArduKnown are the messages that it has, though some of them not always.
+// simArduKnown are the messages that it has, some of them not always.
 var simArduKnown = []uint32{0, 1, 24, 30, 33, 65, 74, 87, 111, 148, 193, 242, 245}
 
 func (b *simArduBrain) setInterval(c simCommand) {
@@ -336,7 +334,7 @@ func (b *simArduBrain) setInterval(c simCommand) {
 	b.pace(c, id)
 }
 
-// requestMessage: accepted even where then nothing comes.
+// requestMessage accepts a known message even if it has none to send.
 func (b *simArduBrain) requestMessage(c simCommand) {
 	id := uint32(c.p[0])
 	if !slices.Contains(simArduKnown, id) {
@@ -352,7 +350,7 @@ func (b *simArduBrain) requestMessage(c simCommand) {
 	})
 }
 
-// message is nil where there is nothing to send now.
+// message returns nil if there is nothing to send now.
 func (b *simArduBrain) message(id uint32) message.Message {
 	m := b.simulator.message(id)
 	boot := uint32(time.Since(b.booted).Milliseconds())
@@ -365,7 +363,7 @@ func (b *simArduBrain) message(id uint32) message.Message {
 			return &common.MessageGpsRawInt{Eph: math.MaxUint16, Epv: math.MaxUint16}
 		}
 	case *common.MessageGlobalPositionInt:
-		if !b.since(10) { // no place, and no height above sea either
+		if !b.since(10) { // no position, and no height above the sea
 			m.Lat, m.Lon, m.Alt, m.RelativeAlt = 0, 0, -20, -27
 		}
 	case *common.MessageVfrHud:
@@ -394,7 +392,7 @@ func (b *simArduBrain) message(id uint32) message.Message {
 		if b.positioned() {
 			return &MessageEkfStatusReport{Flags: 831}
 		}
-		return &MessageEkfStatusReport{Flags: 167} // no place: bit 4 clear, bit 7 set
+		return &MessageEkfStatusReport{Flags: 167} // no position: bit 4 clear, bit 7 set
 	}
 	return m
 }
@@ -411,8 +409,8 @@ func (b *simArduBrain) hud(m *common.MessageVfrHud) {
 	}
 }
 
-// sensors are the bits as captured; docs/autopilots.md has those of the
-// receiver and of PREARM_CHECK.
+// sensors sets the bits as captured; docs/autopilots.md explains those of the receiver
+// and PREARM_CHECK.
 func (b *simArduBrain) sensors(m *common.MessageSysStatus) {
 	const (
 		always = common.MAV_SYS_STATUS_SENSOR_3D_GYRO | common.MAV_SYS_STATUS_SENSOR_3D_ACCEL |
@@ -472,8 +470,8 @@ func (b *simArduBrain) landedState() common.MAV_LANDED_STATE {
 	return common.MAV_LANDED_STATE_IN_AIR
 }
 
-// positionTarget comes in GUIDED on the way to a place, and in RTL until it
-// lands.
+// positionTarget returns nil unless it is on the way to a place in GUIDED, or in RTL
+// before the landing.
 func (b *simArduBrain) positionTarget(boot uint32) message.Message {
 	t := b.target
 	switch returns := b.row(b.mode).flying == simReturn; {

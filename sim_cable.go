@@ -11,26 +11,25 @@ import (
 	"github.com/bluenviron/gomavlib/v3/pkg/frame"
 )
 
-// simPort is the companion's end of the cable. Like a UART it has no flow
-// control: a write never waits (but see stallWrites), and what doesn't fit
-// into a buffer is lost.
+// simPort is the companion's end of the cable. Like a UART it has no flow control: a
+// write waits only while stall is set, and what does not fit into a buffer is lost.
 type simPort struct {
 	s           *simulator
 	toCompanion []byte
 	toAutopilot []byte
-	gathered    []byte // on the way there, in a line that gathers bytes
+	gathered    []byte // on the way to the autopilot, in a line that gathers bytes
 	gathering   bool
-	until       time.Time     // of a Read; zero waits for ever
-	writeUntil  time.Time     // of a Write
-	arrived     chan struct{} // toCompanion has more
-	gone        chan struct{} // closed with the port
-	err         error         // why it is gone
+	until       time.Time     // deadline of a Read; zero if there is none
+	writeUntil  time.Time     // deadline of a Write; zero if there is none
+	arrived     chan struct{} // signals that toCompanion has more bytes
+	gone        chan struct{} // closed when the port is
+	err         error         // why the port is closed; nil while it is open
 }
 
 var errSimUnplugged = errors.New("sim: the cable is unplugged")
 
-// open plugs the cable and returns the companion's end. An end that was
-// plugged before reads io.EOF from now on.
+// open plugs the cable in and returns the companion's end. An end that was plugged in
+// before reads io.EOF from now on.
 func (s *simulator) open() (port, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -42,8 +41,8 @@ func (s *simulator) open() (port, error) {
 	return s.port, nil
 }
 
-// openBeside returns the end of another cable, to another port of the
-// autopilot: a ground station's. It is there until the simulator ends.
+// openBeside returns the ground station's end of a cable to another port of the
+// autopilot. It stays open until the simulator ends.
 func (s *simulator) openBeside() port {
 	s.change(func() {
 		s.beside = newSimPort(s)
@@ -65,7 +64,7 @@ func (p *simPort) wake() {
 	}
 }
 
-// unplug pulls the cable: open fails until plug.
+// unplug pulls the cables: open fails from now on.
 func (s *simulator) unplug() {
 	s.change(func() {
 		s.port.closeWith(io.EOF)
@@ -74,7 +73,8 @@ func (s *simulator) unplug() {
 	})
 }
 
-// closeWith needs the simulator's mutex. Closing nil or twice does nothing.
+// closeWith closes the port. It needs the simulator's mutex. On nil, or a second time,
+// it does nothing.
 func (p *simPort) closeWith(err error) {
 	if p == nil || p.err != nil {
 		return
@@ -142,7 +142,7 @@ func (p *simPort) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// deliver brings to the autopilot what the line has gathered.
+// deliver hands the gathered bytes to the autopilot.
 func (p *simPort) deliver() {
 	p.toAutopilot, p.gathered, p.gathering = append(p.toAutopilot, p.gathered...), nil, false
 }
@@ -152,7 +152,7 @@ func (p *simPort) Close() error {
 	defer p.s.mu.Unlock()
 	if p.s.port == p {
 		p.deliver()
-		p.s.receive() // what is on the line arrives
+		p.s.receive() // what is on the line still arrives
 	}
 	p.closeWith(io.ErrClosedPipe)
 	if p.s.port == p {
@@ -175,10 +175,10 @@ func (p *simPort) SetWriteDeadline(t time.Time) error {
 	return nil
 }
 
-// next cuts the first whole and checked frame off what the companion wrote;
-// nil if there is none yet. It reads as the parser of the MAVLink C library
-// does, which both autopilots have: a frame that does not check is lost with
-// all that it claimed, up to 280 bytes, however long they take to come.
+// next returns the next whole frame with a good checksum that the companion wrote; nil
+// if there is none yet. It reads like the MAVLink C library, which both autopilots use:
+// a broken frame is lost with all the bytes that it claimed, up to 280, however long
+// they take to arrive.
 func (p *simPort) next() frame.Frame {
 	for p != nil && len(p.toAutopilot) > 2 {
 		b, n := p.toAutopilot, 1
@@ -186,7 +186,7 @@ func (p *simPort) next() frame.Frame {
 		case b[0] == frame.V1MagicByte:
 			n = 8 + int(b[1])
 		case b[0] == frame.V2MagicByte && b[2]&^frame.V2FlagSigned != 0:
-			n = 3 // flags that it does not know
+			n = 3 // flags that the library does not know
 		case b[0] == frame.V2MagicByte:
 			n = simFrameSize(b)
 		}
@@ -208,7 +208,7 @@ func (p *simPort) next() frame.Frame {
 	return nil
 }
 
-// simFrameSize is the size that a frame of MAVLink 2 claims.
+// simFrameSize returns the size that a MAVLink 2 frame claims.
 func simFrameSize(b []byte) int {
 	n := 12 + int(b[1])
 	if b[2]&frame.V2FlagSigned != 0 {
@@ -219,8 +219,8 @@ func simFrameSize(b []byte) int {
 
 func (s *simulator) transmit(b []byte) { s.transmitOn(false, b) }
 
-// transmitOn owns b, and sends it on the companion's cable or on the one beside. A
-// buffer that is full loses the whole frame.
+// transmitOn sends b, and keeps it, on the companion's cable or on the ground station's.
+// A full buffer loses the whole frame.
 func (s *simulator) transmitOn(beside bool, b []byte) {
 	put := func() {
 		p := s.port

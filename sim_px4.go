@@ -53,7 +53,7 @@ var simPX4Vehicle = simVehicle{
 	},
 }
 
-// Releases of PX4 that differ, as AUTOPILOT_VERSION tells them. -device sim is a
+// Releases of PX4 that differ, as AUTOPILOT_VERSION reports them. -device sim is a
 // 1.17; a test sets version to fly an older one.
 const (
 	simPX4v14 = 1<<24 | 14<<16
@@ -62,17 +62,17 @@ const (
 	simPX4v17 = 1<<24 | 17<<16 // the first with COM_RC_IN_MODE 5 to 8
 )
 
-// The parameters that it obeys.
+// The parameters that the simulated PX4 obeys.
 const (
-	simDataLink      = "NAV_DLL_ACT"     // what follows when the ground station is lost; 0: nothing
-	simStickSource   = "COM_RC_IN_MODE"  // whose sticks count
+	simDataLink      = "NAV_DLL_ACT"     // what PX4 does when the ground station is lost; 0: nothing
+	simStickSource   = "COM_RC_IN_MODE"  // whose sticks act
 	simStickOverride = "COM_RC_OVERRIDE" // bit 0: sticks that move take over from AUTO
 )
 
 const (
-	simPX4Late  = 600 * time.Millisecond // a new target in AUTO.LOITER
-	simFailsafe = 5 * time.Second        // in Hold, then RTL
-	simRaced    = 10 * time.Millisecond
+	simPX4Late  = 600 * time.Millisecond // until a new target acts in AUTO.LOITER, at most
+	simFailsafe = 5 * time.Second        // of Hold before RTL
+	simRaced    = 10 * time.Millisecond  // between a ground station's first heartbeat and an arming that misses it
 )
 
 // simPX4Brain is PX4 as docs/autopilots.md measured it. Its texts, reports, targets
@@ -83,15 +83,15 @@ type simPX4Brain struct {
 	simPX4Words
 	simPX4Live
 	thenEnter uint32    // the failsafe's mode after Hold
-	holdUntil time.Time // of the failsafe
-	climbUp   float64   // of the takeoff to come, metres above home
-	lifts     bool      // that takeoff will lift
-	armable   uint32    // last mode that could be armed in
+	holdUntil time.Time // when that Hold ends
+	climbUp   float64   // height of the next takeoff, metres above home
+	lifts     bool      // the next takeoff will lift
+	armable   uint32    // the last mode in which it could be armed
 }
 
 func (b *simPX4Brain) start() {
 	*b = simPX4Brain{simulator: b.simulator, climbUp: math.NaN(), lifts: true, armable: simPX4Loiter}
-	b.told, b.wish = simPX4Status{mode: b.mode}, b.mode
+	b.shows, b.wish = simPX4Status{mode: b.mode}, b.mode
 	b.grabs, b.glimpses = b.dice.IntN(3) > 0, b.dice.IntN(7) < 2
 }
 
@@ -127,7 +127,7 @@ func (b *simPX4Brain) command(c simCommand) {
 		b.ack(c, b.obey(b.row(simPX4Land), 0))
 	case common.MAV_CMD_NAV_RETURN_TO_LAUNCH:
 		b.ack(c, b.obey(b.row(simPX4RTL), 0))
-	case common.MAV_CMD_RUN_PREARM_CHECKS: // a report, at once and whatever the state
+	case common.MAV_CMD_RUN_PREARM_CHECKS: // makes a report at once
 		b.after(b.between(4*time.Millisecond, 17*time.Millisecond), func() { b.ack(c, common.MAV_RESULT_ACCEPTED) })
 		b.after(b.between(8*time.Millisecond, 31*time.Millisecond), b.report)
 	case common.MAV_CMD_DO_REPOSITION:
@@ -141,9 +141,8 @@ func (b *simPX4Brain) command(c simCommand) {
 	}
 }
 
-// setMode acks twice: ACCEPTED at once whatever happens, then the truth; up to
-// 1.15 only the truth. A mode that PX4 doesn't know, or base_mode without bit 0, is
-// ACCEPTED and forgotten.
+// setMode acks twice: always ACCEPTED at once, then the true result. Up to 1.15 it acks
+// once. An unknown mode, or base_mode without bit 0, is ACCEPTED and ignored.
 func (b *simPX4Brain) setMode(c simCommand) {
 	if b.version >= simPX4v16 {
 		b.ack(c, common.MAV_RESULT_ACCEPTED)
@@ -157,9 +156,9 @@ func (b *simPX4Brain) setMode(c simCommand) {
 	b.after(second, func() { b.ack(c, result) })
 }
 
-// obey enters a mode if the table of modes in docs/autopilots.md lets it.
-// second is when the second ack goes out, zero where there is one ack only:
-// the mode is in force, and shown, a while after the last of them.
+// obey enters a mode if the table of docs/autopilots.md, "PX4: modes" allows it. second
+// is when the second ack is sent, zero if there is only one. The mode is in force, and
+// shown, some time after the last ack.
 func (b *simPX4Brain) obey(row simMode, second time.Duration) common.MAV_RESULT {
 	switch {
 	case row.refused:
@@ -180,9 +179,9 @@ func (b *simPX4Brain) obey(row simMode, second time.Duration) common.MAV_RESULT 
 	return common.MAV_RESULT_ACCEPTED
 }
 
-// follow brings a commanded mode into force: shown 12–18 ms after a second
-// ack, 13–16 ms after a single one. Sticks that move before it is in force,
-// 10 ms after the ack at least and 15 at most, are a take-over.
+// follow brings a commanded mode into force. It is shown 12–18 ms after a second ack,
+// 13–16 ms after a single one. Sticks that move before it is in force, 10 to 15 ms after
+// the ack, take over.
 func (b *simPX4Brain) follow(mode uint32, second time.Duration, do func()) {
 	const ms = time.Millisecond
 	wait, lag := b.between(11500*time.Microsecond, 14*ms), b.between(1500*time.Microsecond, 2*ms)
@@ -197,12 +196,13 @@ func (b *simPX4Brain) follow(mode uint32, second time.Duration, do func()) {
 	b.after(ahead, func() {
 		if b.coming == coming {
 			b.wish = mode
-			b.tellMode(mode)
+			b.sendMode(mode)
 		}
 	})
 }
 
-// overrule ends a failsafe: an order stands, sticks or not, until sticks come again.
+// overrule ends a failsafe: a command stays in force, with or without sticks, until
+// sticks come again.
 func (b *simPX4Brain) overrule() {
 	if b.failsafe {
 		b.failsafe, b.lostAt = false, time.Time{}
@@ -217,10 +217,10 @@ func (b *simPX4Brain) entered() {
 	if !b.failsafe {
 		b.wish = b.mode
 	}
-	b.tellMode(b.mode)
+	b.sendMode(b.mode)
 }
 
-// takeoff takes param7 as AMSL whatever the frame says. It does not arm.
+// takeoff reads param7 as AMSL, whatever the frame. It does not arm.
 func (b *simPX4Brain) takeoff(c simCommand) common.MAV_RESULT {
 	up, lifts := c.alt-simHomeAlt, c.lat != 0 || c.lon != 0
 	if up <= b.quad.up {
@@ -234,8 +234,8 @@ func (b *simPX4Brain) takeoff(c simCommand) common.MAV_RESULT {
 	return common.MAV_RESULT_ACCEPTED
 }
 
-// beginClimb is for an armed vehicle in AUTO.TAKEOFF. One that has nothing to
-// climb sits armed on the ground, or holds in the air.
+// beginClimb starts the climb of an armed vehicle in AUTO.TAKEOFF. If that is high enough
+// already, it sits armed on the ground, or holds in the air.
 func (b *simPX4Brain) beginClimb() {
 	to := b.climbUp
 	if math.IsNaN(to) {
@@ -250,15 +250,15 @@ func (b *simPX4Brain) beginClimb() {
 	}
 }
 
-// climbed is 0.76 m early: it climbs on in AUTO.LOITER.
+// climbed is called 0.76 m below the height: the vehicle climbs on in AUTO.LOITER.
 func (b *simPX4Brain) climbed() {
 	t := b.target
 	b.enter(simPX4Loiter)
 	b.target = t
 }
 
-// reposition wants param2 = 1, else it is UNSUPPORTED, and flown in
-// AUTO.LOITER all the same. z is AMSL in every frame, yaw in radians.
+// reposition needs param2 = 1. Any other is UNSUPPORTED, but in AUTO.LOITER it is flown
+// all the same. z is AMSL in every frame, yaw in radians.
 func (b *simPX4Brain) reposition(c simCommand) common.MAV_RESULT {
 	result := common.MAV_RESULT_ACCEPTED
 	if c.p[1] != 1 {
@@ -297,15 +297,15 @@ func (b *simPX4Brain) reposition(c simCommand) common.MAV_RESULT {
 	}
 	if b.intended() != simPX4Loiter {
 		b.follow(simPX4Loiter, 0, fly)
-	} else { // only the target is new: Navigator waits for the vehicle's next status
+	} else { // only the target is new: PX4's Navigator waits for the next vehicle status
 		b.come(simPX4Loiter, b.between(3*time.Millisecond, simPX4Late), 0, func() { b.overrule(); fly() })
 	}
 	return result
 }
 
-// pausing is where PX4's own pause stops. It is computed from the velocity
-// setpoint: the vehicle comes back 0.4 m from 1.7 m/s, 1.6 from 4, 3.5 to 4 from
-// 6.8 and 7 to 8 from 9.8.
+// pausing returns the place where PX4's own pause stops. PX4 computes it from the
+// velocity setpoint: the vehicle comes back 0.4 m from 1.7 m/s, 1.6 from 4, 3.5 to 4
+// from 6.8 and 7 to 8 from 9.8.
 func (b *simPX4Brain) pausing() simTarget {
 	const back = 0.08 // s²/m
 	t, v := b.stopping(), math.Hypot(b.quad.vn, b.quad.ve)
@@ -313,10 +313,10 @@ func (b *simPX4Brain) pausing() simTarget {
 	return t
 }
 
-// located tells whether the estimator has a position.
+// located reports whether the estimator has a position.
 func (b *simPX4Brain) located() bool { return time.Since(b.booted) >= b.armableAfter }
 
-// canArm: in the air the mode is no reason against it.
+// canArm reports whether it can be armed now. Once armed, its mode is no obstacle.
 func (b *simPX4Brain) canArm() bool {
 	row := b.row(b.intended())
 	return b.located() && (!row.noArm || b.armed) && (!row.sticks() || b.streaming()) &&
@@ -350,7 +350,7 @@ func (b *simPX4Brain) armDisarm(arm bool) common.MAV_RESULT {
 		b.text(common.MAV_SEVERITY_INFO, "Armed by external command")
 		switch {
 		case b.dataLinkAct() != 0 && !b.foreignGCS && time.Since(b.gcsAt) <= simRaced:
-			b.dataLinkLoss() // the check still knew of no ground station
+			b.dataLinkLoss() // PX4's check did not know the ground station yet
 		case b.mode == simPX4Takeoff:
 			b.beginClimb()
 		}
@@ -358,8 +358,8 @@ func (b *simPX4Brain) armDisarm(arm bool) common.MAV_RESULT {
 	return common.MAV_RESULT_ACCEPTED
 }
 
-// disarmed never stays in AUTO.LAND or AUTO.RTL, nor, from 1.17 on, in AUTO.TAKEOFF. A
-// landing out of a climb goes back to AUTO.TAKEOFF before 1.17.
+// disarmed leaves AUTO.LAND, AUTO.RTL and, from 1.17 on, AUTO.TAKEOFF. Before 1.17 a
+// landing out of a climb goes back to AUTO.TAKEOFF.
 func (b *simPX4Brain) disarmed(landed bool) {
 	b.seen, b.lostAt = false, time.Time{}
 	if landed {
@@ -369,7 +369,7 @@ func (b *simPX4Brain) disarmed(landed bool) {
 	switch {
 	case b.mode == simPX4Land && b.armable == simPX4Posctl:
 		b.enter(simPX4Posctl)
-	case (b.mode == simPX4Takeoff || b.mode == simPX4Land && b.armable == simPX4Takeoff) && b.version < simPX4v17: // it climbs when it is armed
+	case (b.mode == simPX4Takeoff || b.mode == simPX4Land && b.armable == simPX4Takeoff) && b.version < simPX4v17: // from there it climbs when it is armed
 		b.climbUp, b.lifts = math.NaN(), true
 		b.enter(simPX4Takeoff)
 	case b.mode == simPX4Takeoff || b.row(b.mode).flying == simDescend || b.row(b.mode).flying == simReturn:
@@ -387,7 +387,7 @@ func (b *simPX4Brain) step() {
 	}
 }
 
-// failSafe holds for 5 s and then returns, lands or stays.
+// failSafe holds for 5 s, then enters the given mode.
 func (b *simPX4Brain) failSafe(then uint32) {
 	b.coming, b.failsafe = nil, true
 	b.enter(simPX4Loiter)

@@ -11,31 +11,31 @@ import (
 )
 
 const (
-	simTextOpen  = 2500 * time.Millisecond // STATUSTEXT passes for so long after a ground station's heartbeat
+	simTextOpen  = 2500 * time.Millisecond // how long texts pass after a ground station's heartbeat
 	simTextGap   = 50 * time.Millisecond   // between two texts
-	simTextOld   = 5 * time.Second         // a held text is dropped then
-	simTextMost  = 10                      // of them are held
-	simReportGap = 2 * time.Second         // between reports that nobody asked for
+	simTextOld   = 5 * time.Second         // a text that waited longer is dropped
+	simTextMost  = 10                      // texts that may wait
+	simReportGap = 2 * time.Second         // between two reports that nobody requested
 )
 
-// simTrouble is something that keeps PX4 from arming until it is mended.
+// simTrouble is a fault that keeps PX4 from arming.
 type simTrouble struct {
-	sensor common.MAV_SYS_STATUS_SENSOR // unhealthy by it; 0 for none
-	text   string                       // of the report; "" for none
+	sensor common.MAV_SYS_STATUS_SENSOR // unhealthy because of it; 0 if none is
+	text   string                       // in the report; "" if it has no text
 }
 
-// simPX4Words is what PX4 says, and what it knows of who listens.
+// simPX4Words is PX4's texts and reports, and its ground station.
 type simPX4Words struct {
-	textUntil time.Time     // STATUSTEXT passes until then
-	textNext  time.Time     // not before then
-	texting   bool          // a timer for it runs
+	textUntil time.Time     // texts pass until then
+	textNext  time.Time     // the next text is not sent before then
+	texting   bool          // a timer for the next text runs
 	held      []simHeldText // texts that wait
-	gcsAt     time.Time     // of the last ground station's heartbeat on our link
-	gcsUntil  time.Time     // then the station is lost
-	gcsLost   bool          // it was
+	gcsAt     time.Time     // last heartbeat of a ground station on our link; zero if none
+	gcsUntil  time.Time     // when that station counts as lost
+	gcsLost   bool          // that station is lost
 	reported  simReport
-	reportAt  time.Time // zero before the first after boot
-	glimpses  bool      // in this boot PREARM_CHECK is healthy for 0.9 s before it
+	reportAt  time.Time // last report; zero before the first one after boot
+	glimpses  bool      // in this boot PREARM_CHECK is healthy for 0.9 s before the first report
 }
 
 type simHeldText struct {
@@ -44,8 +44,7 @@ type simHeldText struct {
 	text     string
 }
 
-// simReport is what SYS_STATUS and HEARTBEAT tell: not how things are but how
-// they were when a report was made.
+// simReport is the state that SYS_STATUS and HEARTBEAT show: that of the last report.
 type simReport struct {
 	ready, located, sticks, hadSticks bool
 	broken                            common.MAV_SYS_STATUS_SENSOR
@@ -53,11 +52,13 @@ type simReport struct {
 
 // ---- Texts ----
 
-func (b *simPX4Brain) text(severity common.MAV_SEVERITY, text string) { b.tell(severity, text+"\t") }
+func (b *simPX4Brain) text(severity common.MAV_SEVERITY, text string) {
+	b.queueText(severity, text+"\t")
+}
 
-// tell queues a text. It is heard only while a ground station's heartbeat is
-// on the link, and until it is 5 s old.
-func (b *simPX4Brain) tell(severity common.MAV_SEVERITY, text string) {
+// queueText queues a text. It is sent only while a ground station's heartbeat comes on
+// the link, and dropped when it is 5 s old.
+func (b *simPX4Brain) queueText(severity common.MAV_SEVERITY, text string) {
 	b.held = append(b.held, simHeldText{time.Now(), severity, text})
 	b.held = b.held[max(0, len(b.held)-simTextMost):]
 	b.release()
@@ -90,13 +91,13 @@ func (b *simPX4Brain) hear(_ uint8, beside bool, m *common.MessageHeartbeat) {
 	case beside:
 		b.foreignGCS = true
 	default:
-		b.knock()
+		b.heardStation()
 	}
 }
 
-// knock is a heartbeat of MAV_TYPE_GCS on our link. Beside a real station,
-// which is never lost, it opens the link for texts and does nothing else.
-func (b *simPX4Brain) knock() {
+// heardStation takes a ground station's heartbeat on our link. Beside a real station on
+// another link, which is never lost, it opens the link for texts and does nothing else.
+func (b *simPX4Brain) heardStation() {
 	b.textUntil, b.gcsAt = time.Now().Add(simTextOpen), time.Now()
 	b.gcsUntil = b.gcsAt.Add(b.between(12*time.Second, 13*time.Second))
 	if b.gcsLost {
@@ -108,7 +109,7 @@ func (b *simPX4Brain) knock() {
 
 func (b *simPX4Brain) dataLinkAct() float64 { return b.params[simDataLink] }
 
-// dataLink tells whether PX4 thinks that it has a ground station.
+// dataLink reports whether PX4 believes that it has a ground station.
 func (b *simPX4Brain) dataLink() bool {
 	return b.foreignGCS || !b.gcsAt.IsZero() && time.Now().Before(b.gcsUntil)
 }
@@ -132,7 +133,7 @@ func (b *simPX4Brain) dataLinkLoss() {
 
 // ---- Reports ----
 
-// stepReport makes a report when something changed, at most every 2 s.
+// stepReport makes a report when its content changed, at most every 2 s.
 func (b *simPX4Brain) stepReport() {
 	now := time.Now()
 	switch first := b.reportAt.IsZero(); {
@@ -151,8 +152,8 @@ func (b *simPX4Brain) look() simReport {
 	return r
 }
 
-// report brings SYS_STATUS up to date and tells what keeps it from arming.
-// Missing sticks, a missing position and the mode have no text.
+// report updates SYS_STATUS and sends the reasons against arming. Missing sticks, a
+// missing position and the mode have no text.
 func (b *simPX4Brain) report() {
 	b.reported, b.reportAt = b.look(), time.Now()
 	if b.armed {
@@ -160,15 +161,15 @@ func (b *simPX4Brain) report() {
 	}
 	for _, t := range b.trouble {
 		if t.text != "" {
-			b.tell(common.MAV_SEVERITY_WARNING, t.text)
+			b.queueText(common.MAV_SEVERITY_WARNING, t.text)
 		}
 	}
 	if b.dataLinkAct() != 0 && !b.dataLink() {
-		b.tell(common.MAV_SEVERITY_WARNING, "Preflight Fail: No connection to the GCS")
+		b.queueText(common.MAV_SEVERITY_WARNING, "Preflight Fail: No connection to the GCS")
 	}
 }
 
-// sensors are the bits as captured. PREARM_CHECK is in health only.
+// sensors returns the bits as captured. PREARM_CHECK is in health only.
 func (b *simPX4Brain) sensors() (present, enabled, health common.MAV_SYS_STATUS_SENSOR) {
 	const (
 		gps   = common.MAV_SYS_STATUS_SENSOR_GPS
@@ -201,16 +202,16 @@ func (b *simPX4Brain) sensors() (present, enabled, health common.MAV_SYS_STATUS_
 
 // ---- CURRENT_MODE ----
 
-const simPX4Again = 500 * time.Millisecond // between two that show no change
+const simPX4Again = 500 * time.Millisecond // between two CURRENT_MODE without a change
 
-// simPX4Live is CURRENT_MODE: asked for, it comes with every change of the
-// vehicle's status, before the mode is in force and before a heartbeat has it.
+// simPX4Live is CURRENT_MODE. Once requested it comes with every change of the vehicle's
+// status, before the mode is in force and before a heartbeat shows it.
 type simPX4Live struct {
-	every  time.Duration // the interval that was asked for; zero: none comes
+	every  time.Duration // the requested interval; zero if none was
 	wish   uint32        // the mode that the user wants; a failsafe does not change it
-	told   simPX4Status
-	toldAt time.Time
-	due    bool // one waits for its interval
+	shows  simPX4Status  // what the last CURRENT_MODE shows
+	sentAt time.Time     // when it was sent
+	due    bool          // one waits for its interval
 }
 
 type simPX4Status struct {
@@ -219,24 +220,24 @@ type simPX4Status struct {
 }
 
 func (b *simPX4Brain) stepLive() {
-	now := simPX4Status{b.told.mode, b.armed, b.failsafe}
+	now := simPX4Status{b.shows.mode, b.armed, b.failsafe}
 	if b.coming == nil {
 		now.mode = b.mode
 	}
-	if now != b.told || time.Since(b.toldAt) >= simPX4Again-simTick/2 {
-		b.tellMode(now.mode)
+	if now != b.shows || time.Since(b.sentAt) >= simPX4Again-simTick/2 {
+		b.sendMode(now.mode)
 	}
 }
 
-// tellMode sends it at once, but not before its interval is over.
-func (b *simPX4Brain) tellMode(mode uint32) {
-	b.told = simPX4Status{mode, b.armed, b.failsafe}
+// sendMode sends CURRENT_MODE, at once or when its interval is over.
+func (b *simPX4Brain) sendMode(mode uint32) {
+	b.shows = simPX4Status{mode, b.armed, b.failsafe}
 	if b.every <= 0 || b.due {
 		return
 	}
 	b.due = true
-	b.after(max(0, b.every-time.Since(b.toldAt)), func() {
-		b.due, b.toldAt = false, time.Now()
+	b.after(max(0, b.every-time.Since(b.sentAt)), func() {
+		b.due, b.sentAt = false, time.Now()
 		if b.every > 0 {
 			b.reply(false, b.message(436))
 		}
@@ -245,7 +246,7 @@ func (b *simPX4Brain) tellMode(mode uint32) {
 
 // ---- Messages of PX4's own ----
 
-// message is nil where there is nothing to send now.
+// message returns nil if there is nothing to send now.
 func (b *simPX4Brain) message(id uint32) message.Message {
 	switch id {
 	case 1:
@@ -269,13 +270,13 @@ func (b *simPX4Brain) message(id uint32) message.Message {
 		if b.noLiveMode || b.version < simPX4v15 {
 			return nil
 		}
-		return &common.MessageCurrentMode{CustomMode: b.told.mode, IntendedCustomMode: b.wish}
+		return &common.MessageCurrentMode{CustomMode: b.shows.mode, IntendedCustomMode: b.wish}
 	}
 	return b.simulator.message(id)
 }
 
-// setInterval: heartbeats come at 1 Hz and no other; of what there is none now
-// there may be later.
+// setInterval refuses any interval for HEARTBEAT. Messages 65 and 87 are accepted even
+// if there are none now.
 func (b *simPX4Brain) setInterval(c simCommand) {
 	switch id := uint32(c.p[0]); {
 	case id == 0, id == 436 && b.version < simPX4v15:
@@ -285,13 +286,13 @@ func (b *simPX4Brain) setInterval(c simCommand) {
 	case id == 436:
 		b.every = time.Duration(c.p[1]) * time.Microsecond
 		b.ack(c, common.MAV_RESULT_ACCEPTED)
-		b.tellMode(b.told.mode)
+		b.sendMode(b.shows.mode)
 	default:
 		b.pace(c, id)
 	}
 }
 
-// requestMessage: the message in 1 ms, then the ack.
+// requestMessage sends the message after 1 ms, then the ack.
 func (b *simPX4Brain) requestMessage(c simCommand) {
 	id := uint32(c.p[0])
 	if b.message(id) == nil {
@@ -306,7 +307,7 @@ func (b *simPX4Brain) requestMessage(c simCommand) {
 	})
 }
 
-// flyingTo is PX4's target: while armed in an AUTO mode, and AMSL.
+// flyingTo returns PX4's target, in AMSL; nil unless it is armed in an AUTO mode.
 func (b *simPX4Brain) flyingTo() message.Message {
 	if !b.armed || !simPX4IsAuto(b.mode) {
 		return nil
@@ -342,26 +343,26 @@ func (b *simPX4Brain) flyingTo() message.Message {
 
 // Times of PX4's stick handling (docs/autopilots.md, "PX4: sticks").
 const (
-	simStickGap    = 450 * time.Millisecond  // a gap this long ends the stream: 2.5 Hz passes, 2 Hz doesn't
-	simStickProof  = 250 * time.Millisecond  // a stream this long counts
-	simStickLoss   = 150 * time.Millisecond  // after the gap: the failsafe, 0.6 s after the last stick
-	simStickMoving = 1600 * time.Millisecond // a change counts as moving for so long
-	simStickStep   = 200                     // counts of ±1000 that are a change
-	simTakeOver    = 16 * time.Millisecond   // 30 ms after the ack that it undoes
-	simStoodFrom   = 12 * time.Millisecond   // that a pilot's switch stands, at least
-	simStoodTo     = 28 * time.Millisecond
+	simStickGap    = 450 * time.Millisecond  // a longer gap ends the stream: 2.5 Hz is enough, 2 Hz is not
+	simStickProof  = 250 * time.Millisecond  // a stream counts when it is this long
+	simStickLoss   = 150 * time.Millisecond  // from the gap to the failsafe, 0.6 s after the last stick
+	simStickMoving = 1600 * time.Millisecond // how long a change counts as moving
+	simStickStep   = 200                     // of ±1000: a smaller change does not count
+	simTakeOver    = 16 * time.Millisecond   // from a mode in force to a take-over by sticks
+	simStoodFrom   = 12 * time.Millisecond   // how long a pilot's switch stays under moving sticks, at least
+	simStoodTo     = 28 * time.Millisecond   // and at most, without a tick
 )
 
-// simPX4Sticks is what PX4 knows of sticks.
+// simPX4Sticks is PX4's state of the sticks.
 type simPX4Sticks struct {
 	mavlink     simStickStream
 	transmitter simStickStream
-	source      *simStickStream // whose sticks count; nil before any
-	seen        bool            // they came in this flight
-	lostAt      time.Time       // they ended, while they were needed
+	source      *simStickStream // the one that acts; nil before any does
+	seen        bool            // sticks came in this flight
+	lostAt      time.Time       // when they ended; zero if they did not, or are not needed
 	takingAt    time.Time       // a take-over is under way until then
-	grabs       bool            // in this boot a stream with z = 0 makes LOITER POSCTL
-	grabbed     bool            // this stream did, or came too late to
+	grabs       bool            // in this boot a stream with z = 0 changes LOITER to POSCTL
+	grabbed     bool            // this stream did that, or can't any more
 }
 
 // simStick is a MANUAL_CONTROL as it came: x, y, z, r.
@@ -372,8 +373,8 @@ type simStick struct {
 
 // simStickStream is one source of sticks.
 type simStickStream struct {
-	window []simStick // the last 1.6 s, and what was in force at their start
-	since  time.Time  // it runs without a gap since then
+	window []simStick // the sticks of the last 1.6 s, and those in force before
+	since  time.Time  // when the stream began
 }
 
 func (s *simStickStream) add(now time.Time, axis [4]int16) {
@@ -386,7 +387,7 @@ func (s *simStickStream) add(now time.Time, axis [4]int16) {
 	}
 }
 
-// axis returns an axis as it was last heard; centred before that.
+// axis returns the last value of an axis; centred if there is none.
 func (s *simStickStream) axis(i int) int16 {
 	if s == nil || len(s.window) == 0 {
 		return [...]int16{0, 0, 500, 0}[i]
@@ -394,7 +395,7 @@ func (s *simStickStream) axis(i int) int16 {
 	return s.window[len(s.window)-1].axis[i]
 }
 
-// live tells whether sticks come, often enough and long enough.
+// live reports whether sticks come, often enough and for long enough.
 func (s *simStickStream) live() bool {
 	if s == nil || len(s.window) == 0 {
 		return false
@@ -402,14 +403,14 @@ func (s *simStickStream) live() bool {
 	return time.Since(s.window[len(s.window)-1].at) <= simStickGap && time.Since(s.since) >= simStickProof
 }
 
-// moving tells whether an axis changed by 200 or more within the last 1.6 s,
-// at once or little by little. A constant value never moves.
+// moving reports whether an axis changed by 200 or more within the last 1.6 s, at once
+// or gradually.
 func (s *simStickStream) moving() bool {
 	for axis := range 4 {
 		low, high := int16(math.MaxInt16), int16(math.MinInt16)
 		for i, st := range s.window {
 			if i+1 < len(s.window) && time.Since(s.window[i+1].at) >= simStickMoving {
-				continue // was over before
+				continue // it was replaced before
 			}
 			low, high = min(low, st.axis[axis]), max(high, st.axis[axis])
 		}
@@ -420,8 +421,7 @@ func (s *simStickStream) moving() bool {
 	return false
 }
 
-// sticks takes a MANUAL_CONTROL, whoever sent it. An axis out of range stays
-// as it was.
+// sticks takes a MANUAL_CONTROL from any sender. An axis out of range keeps its value.
 func (b *simPX4Brain) sticks(_ uint8, m *common.MessageManualControl) {
 	if m.Target != b.system {
 		return
@@ -437,7 +437,7 @@ func (b *simPX4Brain) sticks(_ uint8, m *common.MessageManualControl) {
 	b.watch(b.between(simStoodFrom, simStoodTo))
 }
 
-// choose says whose sticks count, by COM_RC_IN_MODE.
+// choose sets source, by COM_RC_IN_MODE.
 func (b *simPX4Brain) choose() {
 	prefer := func(first, second *simStickStream) {
 		switch {
@@ -502,9 +502,9 @@ func (b *simPX4Brain) stepSticks() {
 	b.watch(b.between(simStoodFrom, simStoodTo))
 }
 
-// watch sees sticks that move in an AUTO mode; one that is acknowledged and
-// not in force yet does not help. It stands for so long; a pilot's, with the
-// time until this looks, for 12 to 48 ms. Sticks that come back don't end a failsafe, nor do they take over.
+// watch makes sticks that move in an AUTO mode take over. The mode stays in force for
+// stands; with the time until the next call that is 12 to 48 ms for a pilot's switch.
+// During a failsafe sticks do not take over.
 func (b *simPX4Brain) watch(stands time.Duration) {
 	now := time.Now()
 	if int(b.params[simStickOverride])&1 == 0 || !b.armed || b.failsafe || !simPX4IsAuto(b.mode) || now.Before(b.takingAt) || !b.streaming() || !b.source.moving() {
@@ -519,8 +519,8 @@ func (b *simPX4Brain) watch(stands time.Duration) {
 	})
 }
 
-// grab is the oddity of some boots: a stream with z = 0 that starts while it is
-// disarmed in AUTO.LOITER makes it POSCTL.
+// grab is an oddity of some boots: a stream with z = 0 that starts while PX4 is
+// disarmed in AUTO.LOITER changes the mode to POSCTL.
 func (b *simPX4Brain) grab() {
 	if !b.mavlink.live() {
 		b.grabbed = false

@@ -9,7 +9,8 @@ import (
 	"github.com/bluenviron/gomavlib/v3/pkg/dialects/common"
 )
 
-// row returns a mode's row in the flavour's table, or a mode that holds.
+// row returns a mode's row in the flavour's table; for an unknown mode one that is
+// refused.
 func (s *simulator) row(custom uint32) simMode {
 	i := slices.IndexFunc(s.modes, func(m simMode) bool { return m.custom == custom })
 	if i < 0 {
@@ -18,8 +19,8 @@ func (s *simulator) row(custom uint32) simMode {
 	return s.modes[i]
 }
 
-// enter changes the mode. A mode that it is in already keeps its target: a
-// goto is not cancelled by asking for the hold that it is.
+// enter changes the mode. Entering the present mode again keeps the target: a goto
+// goes on if its own mode is requested.
 func (s *simulator) enter(custom uint32) {
 	if s.onMode != nil {
 		s.onMode(custom)
@@ -35,8 +36,8 @@ func (s *simulator) enter(custom uint32) {
 // simComing is a mode that was acknowledged and is not in force yet.
 type simComing struct{ mode uint32 }
 
-// come brings a mode into force after a time, by do. Heartbeats show the old
-// mode for lag longer. The newest order wins.
+// come calls do after wait, which brings a mode into force. Heartbeats show the old mode
+// for lag longer. A newer call of come replaces this one.
 func (s *simulator) come(mode uint32, wait, lag time.Duration, do func()) *simComing {
 	coming := &simComing{mode}
 	s.coming = coming
@@ -53,7 +54,7 @@ func (s *simulator) come(mode uint32, wait, lag time.Duration, do func()) *simCo
 	return coming
 }
 
-// intended is the mode that it is in, or will be in a few ms.
+// intended returns the mode that is in force, or will be in a few ms.
 func (s *simulator) intended() uint32 {
 	if s.coming != nil {
 		return s.coming.mode
@@ -81,13 +82,13 @@ func (s *simulator) climb(to float64) {
 	}
 }
 
-// canFly tells whether a goto would be flown.
+// canFly reports whether a goto would be flown.
 func (s *simulator) canFly() bool { return s.armed && s.airborne }
 
-// stay makes the target the place where the quad can stop.
+// stay sets the target to the place where the quad can stop.
 func (s *simulator) stay() { s.target = s.stopping() }
 
-// stopping is that place: v²/3.5 ahead on PX4. ArduPilot has its own ways.
+// stopping returns the place where the quad can stop: v²/3.5 ahead on PX4.
 func (s *simulator) stopping() simTarget {
 	q := &s.quad
 	t := math.Hypot(q.vn, q.ve) / (2 * s.brake)
@@ -100,7 +101,7 @@ func (s *simulator) stopping() simTarget {
 // step is one tick.
 func (s *simulator) step() {
 	now := time.Now()
-	dt := max(0.001, min(0.1, now.Sub(s.ticked).Seconds())) // a computer that slept does not fly on
+	dt := max(0.001, min(0.1, now.Sub(s.ticked).Seconds())) // the drone does not fly while the computer sleeps
 	s.ticked = now
 	s.brain.step()
 	s.fly(now, dt)
@@ -115,7 +116,7 @@ func (s *simulator) step() {
 	s.sendStreams(now)
 }
 
-// disarms tells whether it has stood long enough since it armed or landed.
+// disarms reports whether it armed or landed long enough ago to disarm by itself.
 func (s *simulator) disarms(now time.Time) bool {
 	if s.landedAt.After(s.armedAt) {
 		return now.After(s.landedAt.Add(2 * time.Second))
@@ -161,7 +162,7 @@ func (s *simulator) steer(vn, ve, vu, dt float64) {
 	s.quad.steer(vn, ve, vu, brake, dt)
 }
 
-// wanted returns the velocity (m/s) and turn rate (rad/s) that the mode asks for.
+// wanted returns the velocity (m/s) and turn rate (rad/s) that the mode commands.
 func (s *simulator) wanted(now time.Time, dt float64) (vn, ve, vu, turn float64) {
 	q, t := &s.quad, s.target
 	x, y, z, r := s.brain.axes()
@@ -199,13 +200,13 @@ func (s *simulator) wanted(now time.Time, dt float64) (vn, ve, vu, turn float64)
 		turn = r
 		vu = max(-s.stickDown, min(5, q.vu+(z-0.5)*10*dt))
 		if !s.airborne {
-			vu = z - 0.55 // thrust above the weight lifts it
+			vu = z - 0.55 // thrust above its weight lifts it
 		}
 	}
 	return vn, ve, vu, turn
 }
 
-// simTopSpeed is what the drag of the air leaves of a velocity.
+// simTopSpeed limits a velocity, as the drag of the air does.
 func simTopSpeed(vn, ve float64) (n, e float64) {
 	if v := math.Hypot(vn, ve); v > simTop {
 		return vn * simTop / v, ve * simTop / v
@@ -229,8 +230,8 @@ func (s *simulator) homeward() (vn, ve, vu float64) {
 	return vn, ve, -s.landSpeed
 }
 
-// returning is the place over home to which a return flies: as high as it
-// began or as the return height, which is less near home.
+// returning returns the place over home to which a return flies: at the height where it
+// began, or at the return height if that is more. Near home the return height is less.
 func (s *simulator) returning() simTarget {
 	t := s.target
 	away := math.Hypot(t.north-s.home.north, t.east-s.home.east)
@@ -243,7 +244,7 @@ func (s *simulator) returning() simTarget {
 const (
 	simAccel  = 4.0 // m/s², horizontally
 	simLift   = 2.0 // m/s², vertically
-	simNear   = 0.9 // m/s², before a place that is flown to
+	simNear   = 0.9 // m/s², before the place of a goto
 	simCruise = 5.0 // m/s
 	simTop    = 20.0
 	simClimb  = 1.25
@@ -266,7 +267,8 @@ type simQuad struct {
 
 func (q *simQuad) degrees() float64 { return math.Mod(q.heading*180/math.Pi+360, 360) }
 
-// towards slows down in proportion to what is left, and so stops without overshoot.
+// towards returns the velocity to a target. It falls with the distance, so the quad
+// stops without overshoot.
 func (q *simQuad) towards(t simTarget) (vn, ve, vu float64) {
 	n, e := t.north-q.north, t.east-q.east
 	if d := math.Hypot(n, e); d > 0.01 {
@@ -284,8 +286,8 @@ func (q *simQuad) turn(yaw float64) float64 {
 	return max(-1, min(1, 2*math.Remainder(yaw-q.heading, 2*math.Pi)))
 }
 
-// steer changes the velocity as fast as a quad can, slows down no faster than
-// brake, and moves.
+// steer changes the velocity as fast as a quad can, or as brake allows if it slows
+// down, and moves.
 func (q *simQuad) steer(vn, ve, vu, brake, dt float64) {
 	an, ae := (vn-q.vn)/dt, (ve-q.ve)/dt
 	most := simAccel
@@ -316,7 +318,7 @@ func simPlace(north, east float64) (lat, lon float64) {
 
 func simE7(degrees float64) int32 { return int32(math.Round(degrees * 1e7)) }
 
-// simDegrees is NaN where a COMMAND_INT leaves a place open.
+// simDegrees returns degE7 as degrees; NaN for INT32_MAX, which leaves a place open.
 func simDegrees(e7 int32) float64 {
 	if e7 == math.MaxInt32 {
 		return math.NaN()

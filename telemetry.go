@@ -11,28 +11,26 @@ import (
 	"github.com/bluenviron/gomavlib/v3/pkg/dialects/minimal"
 )
 
-// freshFor is how long a report counts: of the position for where the vehicle is, of
-// its checks for whether it can be armed.
 const (
-	freshFor    = 2 * time.Second
-	checksAfter = time.Second // PX4's checks call all well for 0.9 s before the first real report
-	clockSlack  = time.Second // UDP delivers frames late
+	freshFor    = 2 * time.Second // how long a position, a landed state or a SYS_STATUS counts
+	checksAfter = time.Second     // a restarted PX4 reports good health for 0.9 s before its first real report
+	clockSlack  = time.Second     // UDP delivers frames late
 )
 
-// group is when a group of telemetry came; the zero time is never.
+// group is when a group of telemetry was last received; zero if never.
 type group struct{ at time.Time }
 
-// came reports whether the group ever came.
+// came reports whether the group was ever received.
 func (g group) came() bool { return !g.at.IsZero() }
 
-// within reports whether the group is not older than d.
+// within reports whether the group is at most d old.
 func (g group) within(d time.Duration, now time.Time) bool {
 	return g.came() && now.Sub(g.at) <= d
 }
 
-// telemetry is the last of everything the vehicle said, in the units of the
-// status object. A number that it never said, or said to be unknown, is NaN.
-// It has no clock: it is told when a message came.
+// telemetry is the last value of everything that the vehicle reports, in the units of
+// the status object. A number that it never reported, or reported as unknown, is NaN.
+// It has no clock: each method gets the time.
 type telemetry struct {
 	id       identity
 	beat     beat
@@ -46,14 +44,15 @@ type telemetry struct {
 	health   health
 	estimate estimate
 	rc       rcChannels
-	target   point // where it says that it flies to
+	target   point // message 87: where the vehicle flies to
 	texts    textLog
 
-	restarted bool      // the autopilot's checks are not believed yet
-	checked   time.Time // the first report of them since then
+	restarted bool      // since a restart SYS_STATUS does not count yet
+	checked   time.Time // the first SYS_STATUS since the restart; zero before it
 	healed    time.Time // when a system last became healthy
 
-	// See believe: the autopilot's own clock, and where it is.
+	// The autopilot's own clock, its position, and values of these that wait for a
+	// confirmation (see believe).
 	boot, doubtedBoot bootClock
 	fix, doubtedFix   fix
 }
@@ -62,15 +61,15 @@ type identity struct {
 	system    byte // 0 before the first heartbeat
 	autopilot common.MAV_AUTOPILOT
 	typ       common.MAV_TYPE
-	vtol      uint8 // EXTENDED_SYS_STATE's MAV_VTOL_STATE; 0 is no VTOL
+	vtol      uint8 // EXTENDED_SYS_STATE's MAV_VTOL_STATE; 0 if it is no VTOL
 	version   firmwareVersion
 }
 
 // firmwareVersion is AUTOPILOT_VERSION's flight_sw_version: major, minor, patch and
-// type, a byte each. 0 before the vehicle told it.
+// type, a byte each. 0 if unknown.
 type firmwareVersion uint32
 
-// String is "1.17.0"; "" where the version is not known.
+// String returns "1.17.0"; "" if the version is unknown.
 func (v firmwareVersion) String() string {
 	if v == 0 {
 		return ""
@@ -96,7 +95,7 @@ type position struct {
 type velocity struct {
 	group
 	north, east, down, ground, air, climb float64   // m/s
-	hudAt                                 time.Time // of the VFR_HUD that tells air and climb
+	hudAt                                 time.Time // when VFR_HUD last brought air and climb
 }
 
 type attitude struct {
@@ -115,13 +114,13 @@ type gps struct {
 	satellites, hdop float64
 }
 
-// point is a place by its height above the sea: degrees and metres.
+// point is a place and its height above the sea: degrees and metres.
 type point struct {
 	group
 	lat, lon, amsl float64
 }
 
-// untold is a point that was never told.
+// untold is an unknown point.
 var untold = point{lat: math.NaN(), lon: math.NaN(), amsl: math.NaN()}
 
 // health is SYS_STATUS's view of the sensors, as MAV_SYS_STATUS_SENSOR bits.
@@ -133,12 +132,12 @@ type health struct {
 // estimate is ArduPilot's EKF_STATUS_REPORT.
 type estimate struct {
 	group
-	positioned bool // it has a place: GUIDED can be armed then
+	positioned bool // it has a position, so GUIDED can be armed
 }
 
-// believe takes a value that follows from the last one. Another one counts when a
-// second one confirms it: one alone may be damage that its 16 bit checksum did not
-// see (1 in 65,536), and would send a hold or a landing to another continent.
+// believe accepts a value that may follow the last one. Any other value counts only when
+// a second one confirms it: a damaged frame may pass the 16 bit checksum (1 in 65,536),
+// and would send a hold or a landing to another continent.
 func believe[T interface{ came() bool }](last, doubted *T, next T, follows func(a, b T) bool) bool {
 	if (*last).came() && !follows(*last, next) && (!(*doubted).came() || !follows(*doubted, next)) {
 		*doubted = next
@@ -149,25 +148,26 @@ func believe[T interface{ came() bool }](last, doubted *T, next T, follows func(
 	return true
 }
 
-// bootClock is a time since the autopilot's start, and when it was told.
+// bootClock is the autopilot's time since its start, and when it was received.
 type bootClock struct {
 	group
 	sinceBoot time.Duration
 }
 
-// leadsTo reports whether a later value may follow from this one.
+// leadsTo reports whether next may follow this value.
 func (c bootClock) leadsTo(next bootClock) bool {
 	step := next.sinceBoot - c.sinceBoot
 	return step >= -clockSlack && step <= next.at.Sub(c.at)+clockSlack
 }
 
-// fix is a GLOBAL_POSITION_INT, and when it came.
+// fix is a GLOBAL_POSITION_INT, and when it was received.
 type fix struct {
 	group
 	*common.MessageGlobalPositionInt
 }
 
-// leadsTo reports whether a vehicle gets from one to the next: no 200 m in 2 s.
+// leadsTo reports whether a vehicle can get from one to the next: it flies less than
+// 200 m in 2 s.
 func (f fix) leadsTo(next fix) bool {
 	const most = 200e3 // mm
 	return next.at.Sub(f.at) >= freshFor ||
@@ -180,13 +180,13 @@ type rcChannels struct {
 	channel channels
 }
 
-// landed is when the landed state came.
+// landed is the landed state, and when it was received.
 type landed struct {
 	group
 	state landedState
 }
 
-// stands is the landed state; unknown where it is not fresh.
+// stands returns the landed state; 0, unknown, if it is not fresh.
 func (t *telemetry) stands(now time.Time) landedState {
 	if !t.landed.within(freshFor, now) {
 		return 0
@@ -210,9 +210,8 @@ func newTelemetry() telemetry {
 	return t
 }
 
-// hear takes a message of the vehicle. What is unknown in it is told by the
-// values of docs/autopilots.md, "Both". It reports whether the autopilot has
-// started again: its clock ran backwards.
+// hear takes a message of the vehicle. docs/autopilots.md, "Both", has the values that
+// mean unknown. It reports whether the autopilot has restarted: its clock ran backwards.
 func (t *telemetry) hear(m any, now time.Time) (restarted bool) {
 	switch m := m.(type) {
 	case *minimal.MessageHeartbeat:
@@ -278,7 +277,7 @@ func (t *telemetry) hearHeartbeat(m *minimal.MessageHeartbeat, now time.Time) {
 func (t *telemetry) hearPosition(m *common.MessageGlobalPositionInt, now time.Time) {
 	p, v := &t.position, &t.velocity
 	p.at, v.at = now, now
-	nowhere := m.Lat == 0 && m.Lon == 0 // ArduPilot before its first fix: its height above the sea is none either
+	nowhere := m.Lat == 0 && m.Lon == 0 // ArduPilot before its first fix; its height above the sea is wrong too
 	p.lat, p.lon = known(float64(m.Lat)/1e7, nowhere), known(float64(m.Lon)/1e7, nowhere)
 	p.amsl, p.relative = known(float64(m.Alt)/1000, nowhere), float64(m.RelativeAlt)/1000
 	p.heading = known(float64(m.Hdg)/100, m.Hdg == math.MaxUint16)
@@ -289,8 +288,8 @@ func (t *telemetry) hearPosition(m *common.MessageGlobalPositionInt, now time.Ti
 	}
 }
 
-// hearSysStatus takes the battery, and the sensors but for PX4's first reports
-// after a boot: they call healthy what is not even there.
+// hearSysStatus takes the battery and the sensors. It ignores the sensors in PX4's first
+// reports after a boot, which call sensors healthy that are not present.
 func (t *telemetry) hearSysStatus(m *common.MessageSysStatus, now time.Time) {
 	b := &t.battery
 	b.at = now
@@ -317,20 +316,20 @@ func (t *telemetry) hearSysStatus(m *common.MessageSysStatus, now time.Time) {
 	}
 }
 
-// booted notices that the autopilot started again: its clock runs backwards.
+// booted takes the autopilot's clock, and reports whether it ran backwards: a restart.
 func (t *telemetry) booted(ms uint32, now time.Time) (restarted bool) {
 	was, next := t.boot, bootClock{group{now}, time.Duration(ms) * time.Millisecond}
 	return believe(&t.boot, &t.doubtedBoot, next, bootClock.leadsTo) &&
 		was.came() && next.sinceBoot < was.sinceBoot-clockSlack
 }
 
-// restart forgets what an autopilot that started again no longer stands for.
+// restart forgets what is not true of a restarted autopilot.
 func (t *telemetry) restart() {
 	t.restarted, t.checked = true, time.Time{}
 	t.health, t.estimate = health{}, estimate{}
 	t.rc, t.target.group = rcChannels{}, group{}
 	t.landed = landed{}
-	t.home = untold // it may be elsewhere now
+	t.home = untold // home may be elsewhere now
 	t.fix, t.doubtedFix = fix{}, fix{}
 }
 
@@ -339,10 +338,11 @@ const (
 	sensorPrearm   = uint32(common.MAV_SYS_STATUS_PREARM_CHECK)
 )
 
-// armable tells whether a takeoff could arm now; nil where that is not known.
-// SYS_STATUS has the autopilot's own word, in the health alone on PX4. Where that word
-// is about another state than the takeoff's, it also counts that nothing but the receiver
-// is unhealthy. ArduPilot's takeoff needs a place too, PX4's the height of home.
+// armable reports whether a takeoff could arm now; nil if that is unknown. SYS_STATUS
+// has the autopilot's PREARM_CHECK; PX4 sets it in the health bits only. With otherState
+// that check is about another state than the takeoff's: then the vehicle is also armable
+// if only the receiver is unhealthy. ArduPilot's takeoff also needs a position, PX4's the
+// height of home.
 func (t *telemetry) armable(now time.Time, otherState bool) *bool {
 	passed := t.health.healthy&sensorPrearm != 0 ||
 		otherState && t.health.enabled&^t.health.healthy&^(sensorPrearm|sensorReceiver) == 0
@@ -361,8 +361,8 @@ func (h health) receiverLive() bool {
 	return h.enabled&h.healthy&sensorReceiver != 0
 }
 
-// unhealthy names the sensors and systems that are enabled and not healthy, by
-// MAV_SYS_STATUS_SENSOR in lower case; nil before they were reported.
+// unhealthy returns the names of what is enabled and not healthy: those of
+// MAV_SYS_STATUS_SENSOR in lower case. It returns nil before the first report.
 func (h health) unhealthy() []string {
 	if !h.came() {
 		return nil
@@ -375,10 +375,10 @@ func (h health) unhealthy() []string {
 	return list
 }
 
-// lowerName makes a MAVLink name a word of the status object.
+// lowerName turns a MAVLink name into a word of the status object.
 func lowerName(s, prefix string) string { return strings.ToLower(strings.TrimPrefix(s, prefix)) }
 
-// known is v, or NaN where the vehicle says unknown.
+// known returns v; NaN if the vehicle reports it as unknown.
 func known(v float64, unknown bool) float64 {
 	if unknown {
 		return math.NaN()
@@ -386,7 +386,7 @@ func known(v float64, unknown bool) float64 {
 	return v
 }
 
-// degrees is an angle in radians as 0 to 360 degrees.
+// degrees returns an angle in radians as 0 to 360 degrees.
 func degrees(rad float32) float64 {
 	d := math.Mod(float64(rad)*180/math.Pi, 360)
 	if d < 0 {
@@ -397,8 +397,8 @@ func degrees(rad float32) float64 {
 
 const metresPerDegree = 6371000 * math.Pi / 180
 
-// distance is the way over ground between two places a few kilometres apart,
-// in metres.
+// distance returns the metres over ground between two places. It is exact enough for a
+// few kilometres.
 func distance(lat1, lon1, lat2, lon2 float64) float64 {
 	north := (lat2 - lat1) * metresPerDegree
 	east := math.Remainder(lon2-lon1, 360) * metresPerDegree * math.Cos(lat1*math.Pi/180)
@@ -423,7 +423,7 @@ const keptTexts = 20
 // textLog holds the last texts, and the chunks of those that are not whole.
 type textLog struct {
 	last   []statusText // oldest first
-	count  int          // of all that ever came
+	count  int          // of all texts since the start
 	chunks map[uint16]*chunkedText
 }
 
@@ -431,18 +431,18 @@ type textLog struct {
 type chunkedText struct {
 	severity uint8
 	parts    []string
-	ended    bool // its last chunk came
+	ended    bool // its last chunk was received
 	began    time.Time
 }
 
 const (
 	fullChunk    = 50  // the length of a STATUSTEXT's text; a shorter one is the last
-	missingChunk = "…" // stands for one that did not come
+	missingChunk = "…" // replaces a chunk that did not arrive
 )
 
-// hear takes a STATUSTEXT, or one chunk of it. PX4 numbers its first long text
-// after a boot 0, which should mean that there is one chunk only; so a full one
-// waits for a second.
+// hear takes a STATUSTEXT, or one chunk of it. Id 0 should mean that the text has one
+// chunk, but PX4 also gives it to its first long text after a boot. So a full chunk
+// with id 0 waits for a second chunk.
 func (l *textLog) hear(m *common.MessageStatustext, now time.Time) {
 	c := l.chunks[m.Id]
 	if m.Id == 0 && m.ChunkSeq == 0 {
@@ -472,15 +472,15 @@ func (l *textLog) hear(m *common.MessageStatustext, now time.Time) {
 	}
 }
 
-// end takes a text as far as its chunks came.
+// end adds a text with the chunks that it has.
 func (l *textLog) end(id uint16, now time.Time) {
 	c := l.chunks[id]
 	delete(l.chunks, id)
 	l.add(statusText{c.severity, strings.Join(c.parts, ""), now})
 }
 
-// flush gives up waiting for chunks that were lost, and takes a text that ends
-// with a full chunk. It returns when it is to be called next; zero: no need.
+// flush adds the texts that have waited longer than wait: a chunk was lost, or the last
+// one is a full chunk. It returns when to call it next; zero if no text waits.
 func (l *textLog) flush(now time.Time, wait time.Duration) (next time.Time) {
 	for id, c := range l.chunks {
 		if due := c.began.Add(wait); now.Before(due) {
@@ -492,11 +492,11 @@ func (l *textLog) flush(now time.Time, wait time.Duration) (next time.Time) {
 	return next
 }
 
-// hidden are the texts that answer our own questions and knocks, not for the
-// user's eyes (docs/autopilots.md, "PX4: texts" and "ArduPilot: streams").
+// hidden are the beginnings of texts that answer our own requests and heartbeats
+// (docs/autopilots.md, "PX4: texts" and "ArduPilot: streams").
 var hidden = []string{"No ap_message", "Connection to ground station lost", "GCS connection regained"}
 
-// add takes a whole text. Only what is no answer to ourselves is kept.
+// add keeps a whole text, unless it is hidden.
 func (l *textLog) add(s statusText) {
 	s.text = strings.ToValidUTF8(strings.TrimRight(s.text, "\t \r\n"), "�")
 	for _, h := range hidden {
@@ -509,7 +509,7 @@ func (l *textLog) add(s statusText) {
 	l.count++
 }
 
-// since returns the texts since a time, oldest first.
+// since returns the texts received since t, oldest first.
 func (l *textLog) since(t time.Time) (list []statusText) {
 	for _, s := range l.last {
 		if !s.at.Before(t) {
@@ -519,7 +519,7 @@ func (l *textLog) since(t time.Time) (list []statusText) {
 	return list
 }
 
-// sooner is the earlier of two times; the zero time is never.
+// sooner returns the earlier of two times; the zero time means never.
 func sooner(a, b time.Time) time.Time {
 	if a.IsZero() || !b.IsZero() && b.Before(a) {
 		return b
@@ -527,6 +527,6 @@ func sooner(a, b time.Time) time.Time {
 	return a
 }
 
-// channels are RC_CHANNELS 1 to 16, in µs. Roll, pitch, throttle and yaw are the
-// first four; the others are a transmitter's switches.
+// channels are RC_CHANNELS 1 to 16, in µs. The first four are roll, pitch, throttle and
+// yaw; the others are a transmitter's switches.
 type channels [16]uint16

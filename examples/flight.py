@@ -14,8 +14,8 @@ drone = (sys.argv[1] if len(sys.argv) > 1 else "http://localhost:8080") + "/api/
 
 
 def ask(path, body=None):
-    """The answer as an object. An error ends the flight with mavrest's own
-    sentence: nothing is tried again, for a pilot may have taken the drone."""
+    """Return the answer. An error ends the flight and prints mavrest's reason.
+    Nothing is sent again: a pilot may have taken the drone."""
     data = None if body is None else json.dumps(body).encode()
     try:
         with urllib.request.urlopen(drone + path, data, timeout=200) as answer:
@@ -25,7 +25,7 @@ def ask(path, body=None):
 
 
 while not ask("status")["armable"]:
-    print("it can't take off yet")
+    print("The drone can't take off yet.")
     time.sleep(2)
 print(ask("takeoff", {"altitude": 10, "wait": 60}))
 home = ask("status")["home"]

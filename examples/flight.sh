@@ -4,7 +4,7 @@
 set -euo pipefail
 drone=${1:-http://localhost:8080}/api/drone
 
-# order PATH BODY: a command; an error ends the flight and says why.
+# order PATH BODY: sends a command. An error ends the flight and says why.
 order() { curl -sS --fail-with-body "$drone/$1" -d "$2"; }
 
 # Waits until it can take off.

@@ -234,11 +234,11 @@ it('two pages that both move sticks: the one that came first has them, and each 
 	await hold(first, 80, async () => {
 		await first.shows('by', '^this page$')
 		await second.shows('by', '^another client, [0-9.]+$')
-		await hold(second, -80, () => second.shows('answer', '^Another client \\([0-9.]+\\) has the sticks; set the mode to take them\\. Let the sticks go'))
+		await hold(second, -80, () => second.shows('answer', '^Another client \\([0-9.]+\\) has the sticks; set the mode to take them\\. Release the sticks'))
 		assert.notStrictEqual((await drone.status()).input.from, '127.0.0.1')
 		await second.click('[data-mode=position]')
 		await second.shows('by', '^this page$')
-		await first.shows('answer', 'Let the sticks go, then move them again')
+		await first.shows('answer', 'Release the sticks, then move them again')
 		await first.shows('by', '^another client, 127.0.0.1$')
 		await hold(second, -80, () => drone.until('it rolls left', s => s.attitude.roll < -3))
 	})
@@ -284,7 +284,7 @@ it('the stream cut, and the program restarted: a banner, and back by itself', as
 	t.after(() => relay.end())
 	await drone.armable()
 	const page = await browser.open(relay.url)
-	const since = /^No word from mavrest since \d\d:\d\d:\d\d\. What you see is old\.$/
+	const since = /^No contact with mavrest since \d\d:\d\d:\d\d\. What you see is old\.$/
 	await page.shows('fact-altitude', 'm$')
 	for (const how of ['cut', 'still']) {
 		relay.set(how)

@@ -97,7 +97,7 @@ describe('status', () => {
 		for (const [s, id, text] of [
 			[{ armed: false, armable: true, unhealthy: ['rc_receiver'] }, 'ready', 'can take off'],
 			[{ armed: false, armable: false, unhealthy: ['gps', '3d_mag', 'xy_new_thing'] }, 'ready', "can't be armed, unhealthy: GPS, compass, xy new thing"],
-			[{ armed: false, armable: false, unhealthy: [] }, 'ready', "can't be armed: press Take off, and the autopilot tells why"],
+			[{ armed: false, armable: false, unhealthy: [] }, 'ready', "can't be armed: press Take off, and the autopilot says why"],
 			[{ armed: true, armable: false }, 'ready', ''],
 			[{ input: { active: true, expires_in: 0.31, by: 'client', from: '192.168.1.23', yours: false } }, 'by', 'another client, 192.168.1.23'],
 			[{ input: { active: false, expires_in: null, by: 'receiver', from: null, yours: false } }, 'by', 'the receiver'],
@@ -142,7 +142,7 @@ describe('status', () => {
 	it('messages are the newest first with their ages, and told once', async t => {
 		const { page, shown } = await world(t, status({ messages: [] }), { scripts: [stopped] })
 		const list = Array.from({ length: 20 }, (_, i) => ({ severity: i % 2 ? 'warning' : 'info', text: 'text ' + i, age: 40 - i }))
-		const told = () => page.eval(() => [...document.querySelectorAll('#told p')].map(p => p.textContent))
+		const told = () => page.eval(() => [...document.querySelectorAll('#spoken p')].map(p => p.textContent))
 		await shown(status({ messages: list.slice(0, 3) }))
 		assert.deepStrictEqual(await told(), ['text 1'])
 		await shown(status({ messages: list })) // one after the other: none takes another's place
@@ -156,7 +156,7 @@ describe('status', () => {
 		assert.match(shownList[19], /^text 0 · info, 4\d\ss$/)
 		// A failsafe interrupts.
 		await shown(status({ messages: list, failsafe: true }))
-		assert.deepStrictEqual(await page.eval(() => ['told', 'alarm'].map(id => [document.getElementById(id).ariaLive, /Failsafe/.test(document.getElementById(id).textContent)])), [['polite', false], ['assertive', true]])
+		assert.deepStrictEqual(await page.eval(() => ['spoken', 'alarm'].map(id => [document.getElementById(id).ariaLive, /Failsafe/.test(document.getElementById(id).textContent)])), [['polite', false], ['assertive', true]])
 	})
 })
 
@@ -169,11 +169,11 @@ describe('the stream', () => {
 		assert.strictEqual(await page.text('banner'), '')
 		const since = await page.eval(() => new Date(Date.now() - 1000).toTimeString().slice(0, 8))
 		await run(page, 1000)
-		assert.strictEqual(await page.text('banner'), `No word from mavrest since ${since}. What you see is old.`)
+		assert.strictEqual(await page.text('banner'), `No contact with mavrest since ${since}. What you see is old.`)
 		assert.strictEqual(await page.eval(() => document.querySelectorAll('dl .old').length), 11)
 		assert.match(await page.eval(() => document.title), /^no contact/)
 		await run(page, 10000)
-		assert.strictEqual(await page.text('banner'), `No word from mavrest since ${since}. What you see is old.`)
+		assert.strictEqual(await page.text('banner'), `No contact with mavrest since ${since}. What you see is old.`)
 		assert.strictEqual(await page.eval(() => document.getElementById('fact-altitude').nextElementSibling.textContent), '12\u00a0s old')
 		// A cable that was cut tells nobody: the page asks anew, on one stream.
 		await until('a stream', () => fake.streams.size === 1)
@@ -186,7 +186,7 @@ describe('the stream', () => {
 	it('has a banner at once when the connection breaks', async t => {
 		const { page, fake } = await world(t, status(), { scripts: [stopped] })
 		for (const r of fake.streams) r.destroy()
-		await page.shows('banner', '^No word from mavrest since') // and its clock stood still
+		await page.shows('banner', '^No contact with mavrest since') // and its clock stood still
 		await page.shows('banner', '^$')
 	})
 
@@ -196,7 +196,7 @@ describe('the stream', () => {
 		fake.serve = (q, r) => r.writeHead(503).end()
 		for (const r of fake.streams) r.destroy()
 		await page.until('the browser gave it up', () => stream.readyState === EventSource.CLOSED)
-		await page.shows('banner', '^No word')
+		await page.shows('banner', '^No contact')
 		fake.serve = serve
 		await page.shows('banner', '^$')
 	})
@@ -206,7 +206,7 @@ describe('the stream', () => {
 		await shown(status())
 		fake.mute = true
 		await page.eval(() => { window.slept = 60000; window.run(100) })
-		assert.match(await page.text('banner'), /^No word/)
+		assert.match(await page.text('banner'), /^No contact/)
 		assert.strictEqual(await page.eval(() => document.getElementById('fact-speed').nextElementSibling.textContent), '60\u00a0s old')
 	})
 
@@ -445,7 +445,7 @@ describe('sticks', () => {
 		fake.answer = () => {}
 		for (let n = 1; n <= 2; n++) {
 			await page.press('#right', async () => {
-				await page.shows('answer', '^There was no answer\\. Let the sticks go') // it was given up after a second
+				await page.shows('answer', '^There was no answer\\. Release the sticks') // it was given up after a second
 				await sleep(500)
 				assert.strictEqual(fake.posts.length, n)
 			})
@@ -664,7 +664,7 @@ describe('people', () => {
 		assert.deepStrictEqual(fake.posts, [])
 		await activate()
 		await until('takeoff', () => fake.posts.length === 1)
-		const live = await page.eval(() => ['banner', 'answer', 'told', 'alarm'].map(id => {
+		const live = await page.eval(() => ['banner', 'answer', 'spoken', 'alarm'].map(id => {
 			const e = document.getElementById(id)
 			return e.getAttribute('role') ?? e.getAttribute('aria-live')
 		}))
@@ -786,7 +786,7 @@ describe('a pilot', () => {
 				await shown(status({ mode: 'hold' }))
 				const at = await page.spot('#right')
 				await page.mouse('mousePressed', at)
-				await page.shows('answer', '^The drone is in mode hold; .* Let the sticks go, then move them again\\.$')
+				await page.shows('answer', '^The drone is in mode hold; .* Release the sticks, then move them again\\.$')
 				await page.mouse('mouseReleased', at)
 			}
 			await refused()
@@ -878,7 +878,7 @@ describe('a pilot', () => {
 		assert.ok(!await grey())
 		fake.mute = true
 		await run(page, 2000)
-		assert.match(await page.text('banner'), /^No word/)
+		assert.match(await page.text('banner'), /^No contact/)
 		assert.ok(await grey())
 		for (const button of ['#return', '#disarm', '[data-mode=position]', '[data-mode=rtgs]']) {
 			await page.click(button)
@@ -903,7 +903,7 @@ describe('a pilot', () => {
 		await until('forward', async () => { await run(page, 100); return fake.posts.at(-1)?.body.pitch === 1 })
 		await page.until('answered', () => !posting)
 		await run(page, 1300) // no event
-		await page.shows('answer', 'Let the sticks go, then move them again')
+		await page.shows('answer', 'Release the sticks, then move them again')
 		await page.until('answered', () => !posting)
 		const n = fake.posts.length
 		for (let i = 0; i < 10; i++) {
@@ -928,7 +928,7 @@ describe('a pilot', () => {
 		await until('goto', () => fake.posts.length === 1)
 		fake.mute = true
 		await run(page, 2000)
-		await page.shows('answer', '^Fly there: no answer\\. Whether the drone does it shows at the top\\.$')
+		await page.shows('answer', '^Fly there: no answer\\. See at the top whether the drone does it\\.$')
 		await until('its connection is closed', () => !fake.posts[0].open)
 	})
 })
