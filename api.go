@@ -248,7 +248,7 @@ func readFields(r *http.Request, fields []field, check func() error) ([]byte, er
 	return body, check()
 }
 
-var errTooLarge = refuse(codeTooLarge, "the body is over 4096 bytes; a command needs far less")
+var errTooLarge = refuse(codeTooLarge, "the body is over %d bytes; a command needs far less", maxBody)
 
 func decode(body []byte, fields []field) error {
 	if len(bytes.Trim(body, " \t\r\n")) == 0 { // JSON's white space

@@ -142,7 +142,7 @@ func TestStatusShowsEverythingThatTheVehicleReports(t *testing.T) {
 "attitude":{"roll":0.4,"pitch":-1.1,"yaw":181.5,"age":0.05},
 "battery":{"voltage":16.2,"current":11,"remaining":87,"age":0.6},
 "gps":{"fix":"3d","satellites":14,"hdop":0.7,"age":0.4},
-"home":{"lat":47.3977419,"lon":8.5455937,"altitude_msl":488.3},
+"home":{"lat":47.3977419,"lon":8.5455937,"altitude_msl":488.3,"age":12.3},
 "target":null,
 "input":{"active":false,"expires_in":null,"by":null,"from":null,"yours":false},
 "messages":[{"severity":"info","text":"Takeoff detected","age":12.3}],

@@ -91,12 +91,14 @@ func (l *link) run(ctx context.Context) {
 	for ctx.Err() == nil {
 		p, err := l.device.open(ctx)
 		l.logNoise(time.Now()) // of a search for the baud rate
-		hadFrame := false
-		if err == nil {
+		opened, hadFrame := err == nil, false
+		if opened {
 			told, unopened = told && !unopened, false
 			hadFrame, err = l.serve(ctx, p)
 		} else {
 			unopened = unopened || !told
+		}
+		if !opened || networkFault(err) != "" { // udpout:// to nobody opens, and is refused then
 			err = l.device.explain(err)
 		}
 		if ctx.Err() != nil {

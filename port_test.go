@@ -19,6 +19,7 @@ import (
 	"runtime"
 	"runtime/debug"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -700,6 +701,12 @@ func TestADeviceThatCanNotBeOpenedSaysWhatToDo(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer socket.Close()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	closed := listener.Addr().String()
+	listener.Close()
 	if err := os.Chmod(p.path, 0); err != nil {
 		t.Fatal(err)
 	}
@@ -715,6 +722,10 @@ func TestADeviceThatCanNotBeOpenedSaysWhatToDo(t *testing.T) {
 		{busy.path, false, "in use by another program; stop it first (fuser " + busy.path + " shows which)"},
 		{p.path, true, "no permission; add this user to the device's group: sudo usermod -aG dialout pilot"},
 		{"udpin://" + socket.LocalAddr().String(), false, "the UDP port is in use by another program; stop it, or take another port"},
+		{"udpin://192.0.2.1:14550", false, "this board has no such address; udpin://0.0.0.0:port listens on all that it has"},
+		{"udpin://127.0.0.1:1", true, "ports below 1024 need the right to them; take another port"},
+		{"udpout://nobody.invalid:14550", false, "the network knows no computer of that name; check the name, or give its address"},
+		{"tcp://" + closed, false, "nobody listens there; start the autopilot's side, or check the address and the port"},
 	} {
 		d := mustDevice(t, c.device, 57600)
 		open := func() {
@@ -726,9 +737,11 @@ func TestADeviceThatCanNotBeOpenedSaysWhatToDo(t *testing.T) {
 			}
 			lineEqual(t, c.device, d.explain(err).Error(), "-device "+c.device+": "+c.says)
 		}
-		if c.nobody {
+		switch {
+		case c.nobody && strings.HasSuffix(c.device, ":1") && everyPortIsFree():
+		case c.nobody:
 			asNobody(t, open)
-		} else {
+		default:
 			open()
 		}
 	}
@@ -1220,6 +1233,10 @@ func TestUDPOutSpeaksFirstAndOutlivesAVehicleThatIsNotThere(t *testing.T) {
 	}
 	l, _ := runDevice(t, d)
 	waitUntil(t, "the link tries again", func() bool { return opens.Load() > 2 })
+	waitUntil(t, "link.error says why", func() bool {
+		f := l.status().link.fault
+		return f != nil && strings.Contains(f.Error(), "nobody listens there")
+	})
 	if c, err = net.ListenPacket("udp", address); err != nil {
 		t.Skipf("the port was taken by somebody else: %v", err)
 	}
