@@ -48,21 +48,27 @@ func TestPX4StopsInItsOwnTime(t *testing.T) {
 func TestSimRestartForgetsAllButTheParameters(t *testing.T) {
 	for _, flavour := range []simFlavour{simPX4, simArduPilot} {
 		simFlight(t, flavour, nil, func(b *simBoard) {
-			time.Sleep(6 * time.Second)
+			time.Sleep(20 * time.Second)
 			b.change(func() { b.params["OWN"] = 7 })
-			b.long(common.MAV_CMD_SET_MESSAGE_INTERVAL, 245, 20000)
+			b.long(simInterval, 245, 20000)
 			b.placeInAir(10)
 			b.failsafeReturn()
 			b.reboot(true)
 			b.want("failsafe", b.truth().failsafe, false)
+			b.want("in the air", b.truth().landed, common.MAV_LANDED_STATE_IN_AIR)
 			b.forget()
 			time.Sleep(2 * time.Second)
 			if n := b.count(245); n > 3 {
 				t.Errorf("%d messages at a rate of before", n)
 			}
+			if ms := b.ask(33).(*common.MessageGlobalPositionInt).TimeBootMs; ms > 3000 {
+				t.Errorf("time_boot_ms %d", ms)
+			}
 			b.want("parameter", b.params["OWN"], 7.0)
 			b.reboot(false)
+			b.want("armed", b.truth().armed, false)
 			b.want("mode", b.truth().mode, b.first)
+			b.wantPlace(0, 0, 0, 0)
 		})
 	}
 }
