@@ -416,25 +416,6 @@ func TestAStreamOfASilentVehicleShowsItsAgesEachSecond(t *testing.T) {
 	})
 }
 
-// EventSource sends the id of the last event where there was one; ours have none.
-func TestWhatABrowserSendsAfterABreakIsTaken(t *testing.T) {
-	atStation(t, simPX4, func(st *station) {
-		p, end := serve(st.T, st.handler, maxConnections)
-		defer end()
-		w := watchStatus(p, "Last-Event-ID: 17\r\n", "Cache-Control: no-cache\r\n")
-		if len(w.got()) != 1 {
-			st.Errorf("got %v, %v", w.got(), w.err)
-		}
-	})
-}
-
-func TestHEADOfAStreamHasItsHeaders(t *testing.T) {
-	r := call(silent(), "HEAD", "/api/drone/status", nil, "Accept", "text/event-stream")
-	if r.status != 200 || r.body != "" || r.header.Get("Content-Type") != "text/event-stream" {
-		t.Errorf("got %d %v %q", r.status, r.header, r.body)
-	}
-}
-
 func TestA17thStreamTakesThePlaceOfTheOldest(t *testing.T) {
 	atStation(t, simPX4, func(st *station) {
 		p, end := serve(st.T, st.handler, maxConnections)
