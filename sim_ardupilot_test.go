@@ -228,96 +228,6 @@ func TestArduPilotDiesOfASpeedThatIsNoNumber(t *testing.T) {
 
 // ---- What it sends ----
 
-func TestArduPilotHasNoPlaceBeforeItsFirstFix(t *testing.T) {
-	simFlight(t, simArduPilot, simSlowBoot, func(b *simBoard) {
-		time.Sleep(5 * time.Second)
-		var states []common.MAV_STATE
-		for _, h := range simAll[*common.MessageHeartbeat](b)[:4] {
-			states = append(states, h.SystemStatus)
-		}
-		active, standby := common.MAV_STATE_ACTIVE, common.MAV_STATE_STANDBY
-		b.want("states", states, []common.MAV_STATE{active, active, standby, standby})
-		for _, id := range []float64{24, 33, 74, 242, 193} {
-			b.long(common.MAV_CMD_SET_MESSAGE_INTERVAL, id, 1e6)
-		}
-		p := simLast[*common.MessageGlobalPositionInt](b)
-		b.want("place", [4]int32{p.Lat, p.Lon, p.Alt, p.RelativeAlt}, [4]int32{0, 0, -20, -27})
-		b.want("fix", simAll[*common.MessageGpsRawInt](b)[0].FixType, common.GPS_FIX_TYPE_NO_GPS)
-		b.near("altitude of VFR_HUD", float64(simAll[*common.MessageVfrHud](b)[0].Alt), -0.02, 0.001)
-		b.want("EKF flags", simLast[*MessageEkfStatusReport](b).Flags, uint16(167))
-		b.want("home positions", b.count(242), 0)
-		b.want("armed", b.long(simArm, 1), simResults(simFailed))
-		b.wantText("Arm: Accels inconsistent")
-		time.Sleep(time.Until(b.booted.Add(11 * time.Second)))
-		b.near("height with a fix", float64(simLast[*common.MessageGlobalPositionInt](b).Alt), simHomeAlt*1000, 1)
-		time.Sleep(time.Until(b.booted.Add(21 * time.Second)))
-		if b.count(242) == 0 {
-			t.Error("no home position when home is known")
-		}
-		time.Sleep(time.Until(b.booted.Add(43 * time.Second)))
-		b.want("EKF flags", simLast[*MessageEkfStatusReport](b).Flags, uint16(831))
-	})
-}
-
-func TestArduPilotsTargetComesInGuidedToAPlaceAndInRTLOnly(t *testing.T) {
-	simOnArduInAir(t, func(b *simBoard) {
-		target := func(what string, comes int) *common.MessagePositionTargetGlobalInt {
-			t.Helper()
-			b.want(what+": the request", b.long(common.MAV_CMD_REQUEST_MESSAGE, 87), simResults(simAccepted))
-			b.want(what+": targets", b.count(87), comes)
-			if comes == 0 {
-				return nil
-			}
-			return simAll[*common.MessagePositionTargetGlobalInt](b)[0]
-		}
-		target("GUIDED without a goto", 0)
-		b.fly(100, 0, 12)
-		lat, lon := simPlace(100, 0)
-		b.want("goto", *target("goto", 1), common.MessagePositionTargetGlobalInt{
-			TimeBootMs: target("goto", 1).TimeBootMs - 50, CoordinateFrame: common.MAV_FRAME_GLOBAL, TypeMask: 0xfdf8,
-			LatInt: simE7(lat), LonInt: simE7(lon), Alt: simHomeAlt + 12,
-		})
-		for _, mode := range []uint32{simArduBrake, simArduGuided, simLoiter, simArduLand} {
-			b.setMode(mode)
-			target(fmt.Sprint("mode ", mode), 0)
-		}
-		b.setMode(simArduRTL)
-		b.near("the return's height", float64(target("RTL", 1).Alt), simHomeAlt+15, 0.01)
-		b.until("landing", time.Minute, func(s simState) bool { return s.alt < 12 && s.vd > 0.4 })
-		target("RTL's landing", 0)
-		b.until("disarmed", time.Minute, func(s simState) bool { return !s.armed })
-		target("on the ground", 0)
-		b.setMode(simArduGuided)
-		b.long(simArm, 1)
-		b.long(simTakeoff, 0, 0, 0, 0, 0, 0, 10)
-		time.Sleep(6 * time.Second)
-		target("takeoff", 0)
-	})
-}
-
-func TestArduPilotsPrearmBitIsOfThePresentMode(t *testing.T) {
-	simFlight(t, simArduPilot, simSlowBoot, func(b *simBoard) {
-		time.Sleep(3 * time.Second)
-		b.long(common.MAV_CMD_SET_MESSAGE_INTERVAL, 1, 1e5)
-		bit := common.MAV_SYS_STATUS_PREARM_CHECK
-		for _, tt := range []struct {
-			at      time.Duration
-			mode    uint32
-			healthy bool
-		}{
-			{10, simArduStabilize, false}, {24, simArduStabilize, true}, {27, simArduGuided, false},
-			{30, simArduStabilize, true}, {33, simArduRTL, false}, {45, simArduGuided, true},
-		} {
-			time.Sleep(time.Until(b.booted.Add(tt.at*time.Second - 2500*time.Millisecond)))
-			b.setMode(tt.mode)
-			m := simLast[*common.MessageSysStatus](b)
-			b.want("present", m.OnboardControlSensorsPresent&bit, bit)
-			b.want("enabled", m.OnboardControlSensorsEnabled&bit, bit)
-			b.want(fmt.Sprint(tt), m.OnboardControlSensorsHealth&bit != 0, tt.healthy)
-		}
-	})
-}
-
 // runUp flies north until it is this fast.
 func (b *simBoard) runUp(speed float64) {
 	b.t.Helper()
@@ -590,31 +500,26 @@ func TestArduPilotsReceiverActsWhereNoStreamDoes(t *testing.T) {
 	})
 }
 
-func TestArduPilotsChannelsShowOverridesElseTheReceiver(t *testing.T) {
+func TestArduPilotsChannelsFreezeWhenTheReceiverIsLost(t *testing.T) {
 	channels := func(b *simBoard) [4]uint16 {
-		b.forget()
-		b.long(common.MAV_CMD_REQUEST_MESSAGE, 65)
-		m := simAll[*common.MessageRcChannels](b)[0]
+		m := b.says(65).(*common.MessageRcChannels)
 		return [4]uint16{m.Chan1Raw, m.Chan2Raw, m.Chan3Raw, m.Chan4Raw}
 	}
 	simWith(t, simReceiverIdle, func(b *simBoard) {
-		b.want("idle", channels(b), [4]uint16{1500, 1500, 1000, 1500})
 		b.manual(500, 200, 600, -400)
-		b.want("overridden", channels(b), [4]uint16{1600, 1250, 1600, 1300})
 		b.pilotSticks(-1000, 0, 500, 0)
-		b.want("the pilot's are hidden", channels(b), [4]uint16{1600, 1250, 1600, 1300})
+		time.Sleep(time.Second)
+		b.want("overridden", channels(b), [4]uint16{1600, 1250, 1600, 1300})
 		b.manual(simLet, simLet, simLet, simLet)
-		b.near("µs before the release acts", float64(b.says(65).(*common.MessageRcChannels).Chan2Raw), 1250, 0)
-		time.Sleep(9 * time.Millisecond)
-		b.want("9 ms later", b.says(65).(*common.MessageRcChannels).Chan2Raw, uint16(1250))
-		time.Sleep(9 * time.Millisecond)
-		b.want("18 ms later", b.says(65).(*common.MessageRcChannels).Chan2Raw, uint16(2000))
+		time.Sleep(18 * time.Millisecond)
+		b.want("released", channels(b), [4]uint16{1500, 2000, 1500, 1500})
 		b.setReceiver(simReceiverLost)
 		b.pilotSticks(0, 0, 0, 0)
 		time.Sleep(10 * time.Second)
-		b.want("lost: they freeze", channels(b), [4]uint16{1500, 2000, 1500, 1500})
+		b.want("lost", channels(b), [4]uint16{1500, 2000, 1500, 1500})
 		b.manual(0, 0, 500, 0)
-		b.want("but show overrides", channels(b), [4]uint16{1500, 1500, 1500, 1500})
+		time.Sleep(time.Millisecond)
+		b.want("but overrides show", channels(b), [4]uint16{1500, 1500, 1500, 1500})
 	})
 }
 

@@ -608,28 +608,6 @@ func TestPX4SysStatusIsAsOldAsItsReport(t *testing.T) {
 	}
 }
 
-func TestPX4SysStatusBits(t *testing.T) {
-	simFlight(t, simPX4, nil, func(b *simBoard) {
-		bits := func() [3]uint32 {
-			m := b.statusNow()
-			return [3]uint32{uint32(m.OnboardControlSensorsPresent), uint32(m.OnboardControlSensorsEnabled), uint32(m.OnboardControlSensorsHealth)}
-		}
-		b.want("before the first report", bits(), [3]uint32{0, 0, 0x0321c83f})
-		time.Sleep(2100 * time.Millisecond)
-		b.want("no position", bits(), [3]uint32{0x0300400f, 0x0301400f, 0x0320883f})
-		time.Sleep(4 * time.Second)
-		b.want("armable, no RC", bits(), [3]uint32{0x0300402f, 0x0301402f, 0x1320c83f})
-		b.want("arm without RC", b.long(simArm, 1), simResults(simAccepted))
-		b.stick(3*time.Second, sim25Hz, 0, 0, 500, 0)
-		b.want("sticks of anybody", bits(), [3]uint32{0x0301402f, 0x0301402f, 0x1321c83f})
-		b.change(func() { b.params[simDataLink] = 2 })
-		time.Sleep(10 * time.Second)
-		b.want("no ground station", bits(), [3]uint32{0x0301402f, 0x0301402f, 0x0320c83f})
-		b.reboot(false)
-		b.want("after a restart", bits(), [3]uint32{0, 0, 0x0321c83f})
-	})
-}
-
 // simWithSource flies in the air, with COM_RC_IN_MODE set.
 func simWithSource(t *testing.T, mode float64, test func(*simBoard)) {
 	t.Helper()
