@@ -308,9 +308,7 @@ func TestPX4ShowsAModeAWhileAfterItsLastAck(t *testing.T) {
 				if d := acked.Sub(sent); tt.acks == 2 && (d < 8*ms || d > 10*ms) {
 					t.Errorf("second ack after %v", d)
 				}
-				b.mu.Lock()
-				defer b.mu.Unlock()
-				for _, h := range b.got {
+				for _, h := range b.heard() {
 					if simShows(simPX4Loiter)(h.msg) && h.at.After(acked.Add(shown)) {
 						t.Errorf("the old mode again, %v after the ack", h.at.Sub(acked))
 					}
@@ -395,9 +393,7 @@ func (b *simBoard) statusNow() *common.MessageSysStatus {
 
 // textTimes returns when the first chunk of each STATUSTEXT came.
 func (b *simBoard) textTimes() (at []time.Time) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	for _, h := range b.got {
+	for _, h := range b.heard() {
 		if m, ok := h.msg.(*common.MessageStatustext); ok && m.ChunkSeq == 0 {
 			at = append(at, h.at)
 		}

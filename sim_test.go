@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"bytes"
 	"context"
-	"errors"
 	"fmt"
 	"math"
 	"reflect"
@@ -17,7 +16,6 @@ import (
 	"github.com/bluenviron/gomavlib/v3/pkg/dialects/common"
 	"github.com/bluenviron/gomavlib/v3/pkg/frame"
 	"github.com/bluenviron/gomavlib/v3/pkg/message"
-	"github.com/bluenviron/gomavlib/v3/pkg/streamwriter"
 )
 
 const (
@@ -195,24 +193,13 @@ func (s *simulator) stallWrites(on bool) {
 
 // ---- The companion board of a test ----
 
-// simHeard is a message that the autopilot sent.
-type simHeard struct {
-	at                time.Time
-	system, component uint8
-	msg               message.Message
-}
-
 // simBoard is the companion's end of a simulated flight.
 type simBoard struct {
 	*simulator
-	t     *testing.T
-	port  port
-	w     *streamwriter.Writer
-	began time.Time // of the boot
-
-	mu   sync.Mutex
-	got  []simHeard
-	came chan struct{} // there is more
+	t                 *testing.T
+	link              *factLink
+	system, component uint8     // that it sends as
+	began             time.Time // of the boot
 }
 
 // simFlight runs test with a simulator that has booted, in virtual time.
@@ -224,64 +211,28 @@ func simFlight(t *testing.T, flavour simFlavour, prepare func(*simulator), test 
 		if prepare != nil {
 			prepare(s)
 		}
-		b := &simBoard{simulator: s, t: t, began: time.Now(), came: make(chan struct{}, 1)}
-		var err error
-		if b.port, err = s.open(); err != nil {
+		end, err := s.open()
+		if err != nil {
 			t.Fatal(err)
 		}
-		b.w = simWriter(t, b.port)
+		b := &simBoard{simulator: s, t: t, link: newFactLink(end, 1, 191), began: time.Now()}
+		b.as(1, 191)
 		ctx, cancel := context.WithCancel(t.Context())
 		var wg sync.WaitGroup
 		wg.Go(func() { s.run(ctx) })
-		wg.Go(func() { b.listen(b.port) })
+		wg.Go(b.link.listen)
 		defer wg.Wait()
 		defer cancel()
 		test(b)
 	})
 }
 
-// simWriter sends as 1/191.
-func simWriter(t *testing.T, p port) *streamwriter.Writer {
-	t.Helper()
-	w := &streamwriter.Writer{
-		FrameWriter: &frame.Writer{ByteWriter: p, DialectRW: simDialect()},
-		Version:     streamwriter.V2, SystemID: 1, ComponentID: 191,
-	}
-	if err := errors.Join(w.FrameWriter.Initialize(), w.Initialize()); err != nil {
-		t.Fatal(err)
-	}
-	return w
-}
+// heard is what came and is not forgotten, oldest first.
+func (b *simBoard) heard() []factHeard { return b.link.since(b.began) }
 
-func (b *simBoard) listen(p port) {
-	r := frame.Reader{ByteReader: p, DialectRW: simDialect()}
-	if err := r.Initialize(); err != nil {
-		b.t.Error(err)
-	}
-	for {
-		f, err := r.Read()
-		var noise frame.ReadError
-		if errors.As(err, &noise) {
-			continue
-		}
-		if err != nil {
-			return
-		}
-		b.mu.Lock()
-		b.got = append(b.got, simHeard{time.Now(), f.GetSystemID(), f.GetComponentID(), f.GetMessage()})
-		b.mu.Unlock()
-		select {
-		case b.came <- struct{}{}:
-		default:
-		}
-	}
-}
-
-// count returns how many messages with this id came so far.
+// count returns how many messages with this id came.
 func (b *simBoard) count(id uint32) (n int) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	for _, h := range b.got {
+	for _, h := range b.heard() {
 		if h.msg.GetID() == id {
 			n++
 		}
@@ -291,54 +242,32 @@ func (b *simBoard) count(id uint32) (n int) {
 
 // forget drops what was heard so far.
 func (b *simBoard) forget() {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.got = nil
+	b.link.mu.Lock()
+	defer b.link.mu.Unlock()
+	b.link.got = nil
 }
 
-func (b *simBoard) write(msg message.Message) {
-	b.t.Helper()
-	if err := b.w.Write(msg); err != nil {
-		b.t.Fatal(err)
-	}
-}
+func (b *simBoard) write(msg message.Message) { b.link.as(b.system, b.component, msg) }
 
 // simLast returns the newest message of type M, waiting 2.5 s for it first.
 func simLast[M message.Message](b *simBoard) (m M) {
 	b.t.Helper()
 	time.Sleep(2500 * time.Millisecond)
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	for _, h := range slices.Backward(b.got) {
-		if m, ok := h.msg.(M); ok {
-			return m
-		}
+	all := simAll[M](b)
+	if len(all) == 0 {
+		b.t.Fatalf("no %T", m)
 	}
-	b.t.Fatalf("no %T", m)
-	return m
+	return all[len(all)-1]
 }
 
-// simAll returns the messages of type M that came so far, oldest first.
-func simAll[M message.Message](b *simBoard) (all []M) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	for _, h := range b.got {
-		if m, ok := h.msg.(M); ok {
-			all = append(all, m)
-		}
-	}
-	return all
-}
+// simAll returns the messages of type M that came, oldest first.
+func simAll[M message.Message](b *simBoard) []M { return factSince[M](b.link, b.began) }
 
 // texts returns the STATUSTEXTs, chunks joined.
 func (b *simBoard) texts() string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
 	var text strings.Builder
-	for _, h := range b.got {
-		if m, ok := h.msg.(*common.MessageStatustext); ok {
-			text.WriteString(m.Text)
-		}
+	for _, m := range simAll[*common.MessageStatustext](b) {
+		text.WriteString(m.Text)
 	}
 	return text.String()
 }
@@ -346,10 +275,8 @@ func (b *simBoard) texts() string {
 // answers returns the results of the acks that came within 50 ms.
 func (b *simBoard) answers(id common.MAV_CMD) (results []common.MAV_RESULT) {
 	time.Sleep(50 * time.Millisecond)
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	for _, h := range b.got {
-		if m, ok := h.msg.(*common.MessageCommandAck); ok && m.Command == id {
+	for _, m := range simAll[*common.MessageCommandAck](b) {
+		if m.Command == id {
 			results = append(results, m.Result)
 		}
 	}
@@ -359,13 +286,8 @@ func (b *simBoard) answers(id common.MAV_CMD) (results []common.MAV_RESULT) {
 // long sends a COMMAND_LONG and returns its acks; so does exact a COMMAND_INT.
 func (b *simBoard) long(id common.MAV_CMD, p ...float64) []common.MAV_RESULT {
 	b.t.Helper()
-	p = append(p, make([]float64, 7-len(p))...)
 	b.forget()
-	b.write(&common.MessageCommandLong{
-		TargetSystem: 1, TargetComponent: 1, Command: id,
-		Param1: float32(p[0]), Param2: float32(p[1]), Param3: float32(p[2]), Param4: float32(p[3]),
-		Param5: float32(p[4]), Param6: float32(p[5]), Param7: float32(p[6]),
-	})
+	b.write(factLong(simSystem, id, p...))
 	return b.answers(id)
 }
 
@@ -396,8 +318,7 @@ func (b *simBoard) stick(d, every time.Duration, x, y, z, r int16) {
 
 const sim25Hz = 40 * time.Millisecond
 
-// as sends as these ids from now on.
-func (b *simBoard) as(system, component uint8) { b.w.SystemID, b.w.ComponentID = system, component }
+func (b *simBoard) as(system, component uint8) { b.system, b.component = system, component }
 
 func (b *simBoard) knock() {
 	b.t.Helper()
@@ -417,19 +338,14 @@ func (b *simBoard) listenIn(d time.Duration) {
 // await waits for a message and returns when it came.
 func (b *simBoard) await(what string, most time.Duration, is func(message.Message) bool) time.Time {
 	b.t.Helper()
-	late := time.After(most + 50*time.Microsecond) // what is sent at this moment is still on its way
-	for from := 0; ; {
-		b.mu.Lock()
-		i := slices.IndexFunc(b.got[from:], func(h simHeard) bool { return is(h.msg) })
-		if i >= 0 {
-			defer b.mu.Unlock()
-			return b.got[from+i].at
+	const look = 50 * time.Microsecond
+	for end := time.Now().Add(most + look); ; time.Sleep(look) { // what is sent at this moment is still on its way
+		for _, h := range b.heard() {
+			if is(h.msg) {
+				return h.at
+			}
 		}
-		from = len(b.got)
-		b.mu.Unlock()
-		select {
-		case <-b.came:
-		case <-late:
+		if time.Now().After(end) {
 			b.t.Fatalf("%s: not within %v", what, most)
 		}
 	}
@@ -438,20 +354,14 @@ func (b *simBoard) await(what string, most time.Duration, is func(message.Messag
 // request asks for a message once, without waiting; ask also waits for it and
 // returns nil if it is denied.
 func (b *simBoard) request(id uint32) {
-	b.t.Helper()
-	b.write(&common.MessageCommandLong{
-		TargetSystem: b.system, TargetComponent: 1, Command: common.MAV_CMD_REQUEST_MESSAGE, Param1: float32(id),
-	})
+	b.write(factLong(b.simulator.system, common.MAV_CMD_REQUEST_MESSAGE, float64(id)))
 }
 
 func (b *simBoard) ask(id uint32) (m message.Message) {
-	b.t.Helper()
 	b.forget()
 	b.request(id)
 	time.Sleep(10 * time.Millisecond)
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	for _, h := range b.got {
+	for _, h := range b.heard() {
 		if h.msg.GetID() == id {
 			m = h.msg
 		}
@@ -524,15 +434,11 @@ func TestSimSwitches(t *testing.T) {
 	simFlight(t, simPX4, nil, func(b *simBoard) {
 		b.change(func() {
 			b.onAck = func(a *common.MessageCommandAck) []simAnswer {
-				return []simAnswer{{component: 7, ack: a}, {after: 30 * time.Millisecond, ack: a}}
+				return []simAnswer{{ack: a}, {after: 30 * time.Millisecond, ack: a}}
 			}
 			b.neverDone[simArm] = true
 		})
 		b.want("doubled acks", b.long(simTakeoff), simResults(simAccepted, simAccepted))
-		b.mu.Lock()
-		i := slices.IndexFunc(b.got, func(h simHeard) bool { return h.msg.GetID() == 77 })
-		b.want("from component", b.got[i].component, uint8(7))
-		b.mu.Unlock()
 		b.change(func() { b.onAck, b.idle = nil, true })
 		b.want("IN_PROGRESS", b.long(simArm, 1), simResults(common.MAV_RESULT_IN_PROGRESS))
 		b.want("idle", b.long(common.MAV_CMD_NAV_LAND), simResults(simAccepted))
@@ -550,19 +456,14 @@ func TestSimSwitches(t *testing.T) {
 		time.Sleep(10 * time.Millisecond) // what is on its way comes
 		b.forget()
 		time.Sleep(3 * time.Second)
-		b.mu.Lock()
-		b.want("messages while mute", len(b.got), 0)
-		b.mu.Unlock()
+		b.want("messages while mute", len(b.heard()), 0)
 		b.change(func() { b.muted, b.mavlink1 = false, true })
 		b.setBattery(math.MaxUint16, -1, -1)
 		b.want("battery", simLast[*common.MessageSysStatus](b).BatteryRemaining, int8(-1))
 		b.inject([]byte("noise"))
 		b.emit(2, 1, &common.MessageHeartbeat{})
 		time.Sleep(10 * time.Millisecond)
-		b.mu.Lock()
-		defer b.mu.Unlock()
-		stranger := func(h simHeard) bool { return h.system == 2 }
-		b.want("heartbeat of another system", slices.ContainsFunc(b.got, stranger), true)
+		b.want("the last one's system", b.link.heardSystem(), uint8(2))
 	})
 }
 
@@ -606,9 +507,7 @@ func TestSimAnswersForItsOwnSystemOnly(t *testing.T) {
 			b.write(&common.MessageCommandLong{TargetSystem: system, TargetComponent: 1, Command: simArm})
 			b.want(fmt.Sprint("acks of a command for ", system), len(b.answers(simArm)), acks)
 		}
-		b.mu.Lock()
-		defer b.mu.Unlock()
-		b.want("system", b.got[len(b.got)-1].system, uint8(3))
+		b.want("system", b.link.heardSystem(), uint8(3))
 	})
 }
 
@@ -662,9 +561,7 @@ type captureBoard struct {
 func flyCaptured(b *simBoard, bootedBefore time.Duration, script func(*captureBoard)) (heard []captureHeard) {
 	c := &captureBoard{b, b.began.Add(bootedBefore)}
 	script(c)
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	for _, h := range b.got {
+	for _, h := range b.heard() {
 		heard = append(heard, captureHeard{h.at.Sub(c.zero), h.msg})
 	}
 	return heard
@@ -675,18 +572,14 @@ func (c *captureBoard) at(seconds float64) {
 }
 
 // command sends a COMMAND_LONG at a time.
-func (c *captureBoard) command(seconds float64, id common.MAV_CMD, p ...float32) {
+func (c *captureBoard) command(seconds float64, id common.MAV_CMD, p ...float64) {
 	c.t.Helper()
 	c.at(seconds)
-	p = append(p, make([]float32, 7-len(p))...)
-	c.write(&common.MessageCommandLong{
-		TargetSystem: 1, TargetComponent: 1, Command: id,
-		Param1: p[0], Param2: p[1], Param3: p[2], Param4: p[3], Param5: p[4], Param6: p[5], Param7: p[6],
-	})
+	c.write(factLong(simSystem, id, p...))
 }
 
 // rates asks for messages, in Hz.
-func (c *captureBoard) rates(hz map[float32]float32) {
+func (c *captureBoard) rates(hz map[float64]float64) {
 	for id, hz := range hz {
 		c.command(0, simInterval, id, 1e6/hz)
 	}
@@ -840,7 +733,7 @@ func px4Capture(c *captureBoard) {
 	nan := float32(math.NaN())
 	lat, lon := simPlace(40, 0)
 	c.as(1, 194)
-	c.rates(map[float32]float32{1: 2, 24: 2, 30: 10, 33: 10, 74: 4, 87: 2, 245: 4})
+	c.rates(map[float64]float64{1: 2, 24: 2, 30: 10, 33: 10, 74: 4, 87: 2, 245: 4})
 	c.at(8.24)
 	c.change(func() { c.params[simDataLink] = 2 })
 	c.command(10.745, simArm, 1)
@@ -948,7 +841,7 @@ func arduPilotCapture(c *captureBoard) {
 	c.as(1, 194)
 	time.Sleep(time.Second) // it boots
 	c.at(2.2)
-	c.rates(map[float32]float32{1: 2, 24: 2, 33: 10, 65: 2, 74: 4, 87: 2, 242: 0.5, 245: 4})
+	c.rates(map[float64]float64{1: 2, 24: 2, 33: 10, 65: 2, 74: 4, 87: 2, 242: 0.5, 245: 4})
 	c.command(5.49, simArm, 1)
 	c.command(49.85, simSetMode, 1, simArduGuided)
 	c.command(50.1, simArm, 1)
