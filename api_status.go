@@ -105,6 +105,7 @@ type homeBody struct {
 	Lat         *float64 `json:"lat"`
 	Lon         *float64 `json:"lon"`
 	AltitudeMSL *float64 `json:"altitude_msl"`
+	Age         *float64 `json:"age"`
 }
 
 type targetBody struct {
@@ -187,10 +188,9 @@ func (a *api) status(client netip.Addr) statusBody {
 
 // render is the status object of a snapshot, but for what depends on who asks.
 func render(s snapshot) statusBody {
-	t, now, link := &s.tel, s.now, s.link
-	p, v, a, bat, g, h := t.position, t.velocity, t.attitude, t.battery, t.gps, t.home
-	shown, stands, left := t.beat.came(), t.stands(now), s.expires.Sub(now)
-	b := statusBody{
+	t, now := &s.tel, s.now
+	shown, stands := t.beat.came(), t.stands(now)
+	return statusBody{
 		Version:     ownVersion,
 		Online:      s.online,
 		Mode:        s.mode.String(),
@@ -203,31 +203,92 @@ func render(s snapshot) statusBody {
 		Armable:     s.armable,
 		Unhealthy:   t.health.unhealthy(),
 		Done:        s.done,
-		Vehicle:     orNull(shown, vehicleBody{autopilotName(t.id.autopilot), lowerName(t.id.typ.String(), "MAV_TYPE_"), word(t.id.version.String()), t.id.system}),
-		Position:    orNull(p.came(), positionBody{number(p.lat, 7), number(p.lon, 7), number(p.relative, 2), number(p.amsl, 2), number(p.heading, 2), age(now, p.at)}),
-		Velocity:    orNull(v.came(), velocityBody{number(v.north, 2), number(v.east, 2), number(v.down, 2), number(v.ground, 2), number(v.air, 2), number(v.climb, 2), age(now, v.at)}),
-		Attitude:    orNull(a.came(), attitudeBody{number(a.roll, 1), number(a.pitch, 1), number(a.yaw, 1), age(now, a.at)}),
-		Battery:     orNull(bat.came(), batteryBody{number(bat.voltage, 2), number(bat.current, 2), number(bat.remaining, 0), age(now, bat.at)}),
-		GPS:         orNull(g.came(), gpsBody{word(g.fix), number(g.satellites, 0), number(g.hdop, 2), age(now, g.at)}),
-		Home:        orNull(h.came(), homeBody{number(h.lat, 7), number(h.lon, 7), number(h.amsl, 2)}),
-		Input:       inputBody{Active: left > 0, By: word(s.by), From: orNull(s.from.IsValid(), s.from.String())},
+		Vehicle:     orNull(shown, t.id.body()),
+		Position:    orNull(t.position.came(), t.position.body(now)),
+		Velocity:    orNull(t.velocity.came(), t.velocity.body(now)),
+		Attitude:    orNull(t.attitude.came(), t.attitude.body(now)),
+		Battery:     orNull(t.battery.came(), t.battery.body(now)),
+		GPS:         orNull(t.gps.came(), t.gps.body(now)),
+		Home:        orNull(t.home.came(), t.home.body(now)),
+		Target:      s.targetBody(),
+		Input:       s.inputBody(),
 		Messages:    messages(t.texts.since(time.Time{}), now),
-		Link: linkBody{
-			Device: link.device, Baud: orNull(link.baud != 0, link.baud), HeartbeatAge: age(now, t.beat.at),
-			Received: link.received, Lost: link.lost, Errors: link.errors, Sent: link.sent,
-		},
+		Link:        s.link.body(age(now, t.beat.at)),
 	}
-	if link.fault != nil {
-		b.Link.Error = word(link.fault.Error())
+}
+
+func (id *identity) body() vehicleBody {
+	return vehicleBody{
+		Autopilot: autopilotName(id.autopilot),
+		Type:      lowerName(id.typ.String(), "MAV_TYPE_"),
+		Version:   word(id.version.String()),
+		SystemID:  id.system,
 	}
-	if b.Input.Active {
-		b.Input.ExpiresIn = number(left.Seconds(), 2)
+}
+
+func (p *position) body(now time.Time) positionBody {
+	return positionBody{
+		Lat: number(p.lat, 7), Lon: number(p.lon, 7),
+		Altitude: number(p.relative, 2), AltitudeMSL: number(p.amsl, 2),
+		Heading: number(p.heading, 2),
+		Age:     age(now, p.at),
 	}
-	if to := s.target; to != nil {
-		b.Target = &targetBody{number(to.lat, 7), number(to.lon, 7), number(to.altitude, 2), nil}
-		if p.within(freshFor, now) {
-			b.Target.Distance = number(distance(p.lat, p.lon, to.lat, to.lon), 1)
-		}
+}
+
+func (v *velocity) body(now time.Time) velocityBody {
+	return velocityBody{
+		North: number(v.north, 2), East: number(v.east, 2), Down: number(v.down, 2),
+		GroundSpeed: number(v.ground, 2), AirSpeed: number(v.air, 2), Climb: number(v.climb, 2),
+		Age: age(now, v.at),
+	}
+}
+
+func (a *attitude) body(now time.Time) attitudeBody {
+	return attitudeBody{Roll: number(a.roll, 1), Pitch: number(a.pitch, 1), Yaw: number(a.yaw, 1), Age: age(now, a.at)}
+}
+
+func (b *battery) body(now time.Time) batteryBody {
+	return batteryBody{Voltage: number(b.voltage, 2), Current: number(b.current, 2), Remaining: number(b.remaining, 0), Age: age(now, b.at)}
+}
+
+func (g *gps) body(now time.Time) gpsBody {
+	return gpsBody{Fix: word(g.fix), Satellites: number(g.satellites, 0), HDOP: number(g.hdop, 2), Age: age(now, g.at)}
+}
+
+func (home *point) body(now time.Time) homeBody {
+	return homeBody{Lat: number(home.lat, 7), Lon: number(home.lon, 7), AltitudeMSL: number(home.amsl, 2), Age: age(now, home.at)}
+}
+
+// targetBody has no distance without a fresh position.
+func (s *snapshot) targetBody() *targetBody {
+	to, p := s.target, s.tel.position
+	if to == nil {
+		return nil
+	}
+	b := &targetBody{Lat: number(to.lat, 7), Lon: number(to.lon, 7), Altitude: number(to.altitude, 2)}
+	if p.within(freshFor, s.now) {
+		b.Distance = number(distance(p.lat, p.lon, to.lat, to.lon), 1)
+	}
+	return b
+}
+
+// inputBody leaves Yours to status, which knows who asks.
+func (s *snapshot) inputBody() inputBody {
+	left := s.expires.Sub(s.now)
+	b := inputBody{Active: left > 0, By: word(s.by), From: orNull(s.from.IsValid(), s.from.String())}
+	if b.Active {
+		b.ExpiresIn = number(left.Seconds(), 2)
+	}
+	return b
+}
+
+func (l *linkState) body(heartbeatAge *float64) linkBody {
+	b := linkBody{
+		Device: l.device, Baud: orNull(l.baud != 0, l.baud), HeartbeatAge: heartbeatAge,
+		Received: l.received, Lost: l.lost, Errors: l.errors, Sent: l.sent,
+	}
+	if l.fault != nil {
+		b.Error = word(l.fault.Error())
 	}
 	return b
 }

@@ -124,9 +124,9 @@ func (a *acks) hear(cmd common.MAV_CMD, result uint8, reports int, now time.Time
 		}
 	case c.ackedAt.IsZero():
 		c.ackedAt, c.reportsAtAck = now, reports
-		trip := now.Sub(c.sent)
-		if c.copies > 1 { // the first copy may have been lost: it grows step by step
-			trip = min(trip, max(2*a.trip, copyEvery))
+		trip := now.Sub(c.last)
+		if c.copies > 1 && (trip < a.trip/2 || trip > a.trip*3/2) { // of an earlier copy: it grows step by step
+			trip = min(now.Sub(c.sent), max(2*a.trip, copyEvery))
 		}
 		a.trip = trip
 	}

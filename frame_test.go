@@ -88,19 +88,6 @@ func TestFramesOfBothVersionsAndSignedOnesAreReadInTheirOrder(t *testing.T) {
 	}
 }
 
-func TestHalfAFrameIsReadWhenItsOtherHalfComes(t *testing.T) {
-	for _, p := range [][]byte{packet(1, 1, 1, attitudeAt(7)), packet1(1, 1, 1, attitudeAt(7)), signedPacket(packet(1, 1, 1, attitudeAt(7)))} {
-		for cut := range p {
-			r := newLineReader().feed(p[:cut])
-			r.expect(t)
-			r.feed(p[cut:]).expect(t, p)
-			if r.in.errors != 0 {
-				t.Errorf("cut at %d: %d errors", cut, r.in.errors)
-			}
-		}
-	}
-}
-
 func TestAFrameWithUnknownIncompatibilityFlagsIsNotReadAndTheNextIs(t *testing.T) {
 	good := packet(2, 1, 1, px4Beat())
 	for _, flags := range []byte{2, 3, 4, 0x80, 0xff} {

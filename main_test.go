@@ -97,31 +97,25 @@ func (p *program) get(t *testing.T, path string) string {
 	return string(b)
 }
 
-func TestProgramServesTheSimulatorAndStopsOnSIGTERM(t *testing.T) {
-	p := start(t, nil, "-device", "sim")
-	if got := p.get(t, ""); got != "{\"status\":\"OK\"}\n" {
-		t.Errorf("GET /api/drone answered %q", got)
-	}
-	p.until(t, `"online":true`)
-	if got := p.get(t, "/status"); !strings.Contains(got, `"online":true`) || !strings.Contains(got, `"autopilot":"px4"`) {
-		t.Errorf("status is %s", got)
-	}
-	if log := p.end(t); strings.Contains(log, "WARN") || !strings.HasSuffix(log, "msg=stopping\n") {
-		t.Errorf("the log is\n%s", log)
-	}
-}
-
 // A terminal that is closed ends the program as the service manager does, with
 // what the drone is owed.
-func TestSIGHUPStopsTheProgramInOrder(t *testing.T) {
+func TestProgramServesTheSimulatorAndStopsOnSIGTERMAndSIGHUP(t *testing.T) {
 	hungUp := make(chan os.Signal, 1)
 	signal.Notify(hungUp, syscall.SIGHUP) // under nohup it is ignored, and the program would inherit that
 	defer signal.Stop(hungUp)
-	p := start(t, nil, "-device", "sim")
-	p.until(t, `"online":true`)
-	p.Process.Signal(syscall.SIGHUP)
-	if log := p.ended(t); !strings.HasSuffix(log, "msg=stopping\n") {
-		t.Errorf("the log is\n%s", log)
+	for _, stop := range []syscall.Signal{syscall.SIGTERM, syscall.SIGHUP} {
+		p := start(t, nil, "-device", "sim")
+		if got := p.get(t, ""); got != "{\"status\":\"OK\"}\n" {
+			t.Errorf("GET /api/drone answered %q", got)
+		}
+		p.until(t, `"online":true`)
+		if got := p.get(t, "/status"); !strings.Contains(got, `"autopilot":"px4"`) {
+			t.Errorf("status is %s", got)
+		}
+		p.Process.Signal(stop)
+		if log := p.ended(t); strings.Contains(log, "WARN") || !strings.HasSuffix(log, "msg=stopping\n") {
+			t.Errorf("%v: the log is\n%s", stop, log)
+		}
 	}
 }
 
@@ -373,13 +367,19 @@ func TestPort80NeedsTheRightToIt(t *testing.T) {
 		cmd.Path = copyForAll(t)
 		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 65534, Gid: 65534}}
 	}
-	if b, err := os.ReadFile("/proc/sys/net/ipv4/ip_unprivileged_port_start"); err != nil || strings.TrimSpace(string(b)) == "0" {
+	if everyPortIsFree() {
 		t.Skip("every port is open to everybody on this machine")
 	}
 	out, _ := cmd.CombinedOutput()
 	if !strings.Contains(string(out), "a port below 1024 needs root or CAP_NET_BIND_SERVICE") || cmd.ProcessState.ExitCode() != 1 {
 		t.Errorf("exit code %d: %s", cmd.ProcessState.ExitCode(), out)
 	}
+}
+
+// everyPortIsFree reports whether ports below 1024 need no right on this machine.
+func everyPortIsFree() bool {
+	b, err := os.ReadFile("/proc/sys/net/ipv4/ip_unprivileged_port_start")
+	return err != nil || strings.TrimSpace(string(b)) == "0"
 }
 
 // copyForAll copies the test binary to where every user may run it.
@@ -402,17 +402,6 @@ func copyForAll(t *testing.T) string {
 		t.Fatal(err)
 	}
 	return path
-}
-
-func TestSilentAutopilotIsServedAsOffline(t *testing.T) {
-	p := start(t, nil, "-device", "udpin://127.0.0.1:0")
-	if got := p.get(t, "/status"); !strings.Contains(got, `"online":false`) {
-		t.Errorf("status is %s", got)
-	}
-	if code, body := p.post(t, "/takeoff", ""); code != 503 {
-		t.Errorf("takeoff answered %d %s", code, body)
-	}
-	p.end(t)
 }
 
 // supervised listens as systemd does and returns what it was told, in order.
@@ -543,8 +532,14 @@ func TestVersionAndHelpGoToStdout(t *testing.T) {
 	}
 }
 
-// A terminal that is paused must not stop the program.
-func TestLogThatNobodyReadsHoldsNothingUp(t *testing.T) {
+func TestLogThatNobodyReadsHoldsNothingUpAndIsElseWrittenToItsEnd(t *testing.T) {
+	var out bytes.Buffer
+	log := newLogWriter(&out)
+	for i := range 100 {
+		fmt.Fprintf(log, "line %d\n", i)
+	}
+	log.close()
+	lineEqual(t, "lines", strings.Count(out.String(), "\n"), 100)
 	inLinkBubble(t, func(t *testing.T) {
 		r, w := io.Pipe()
 		log := newLogWriter(w)
@@ -554,22 +549,8 @@ func TestLogThatNobodyReadsHoldsNothingUp(t *testing.T) {
 		synctest.Wait()
 		r.Close() // the writer hangs until now
 		log.close()
-		if n := log.dropped.Load(); n != 0 {
-			t.Errorf("%d dropped lines were not told", n)
-		}
+		lineEqual(t, "dropped lines that were not counted", log.dropped.Load(), 0)
 	})
-}
-
-func TestLogIsWrittenToItsEnd(t *testing.T) {
-	var out bytes.Buffer
-	log := newLogWriter(&out)
-	for i := range 100 {
-		fmt.Fprintf(log, "line %d\n", i)
-	}
-	log.close()
-	if n := strings.Count(out.String(), "\n"); n != 100 {
-		t.Errorf("%d lines of 100", n)
-	}
 }
 
 func TestREADMEShowsTheHelp(t *testing.T) {

@@ -90,13 +90,15 @@ func (l *link) run(ctx context.Context) {
 	logged, unopened := false, false
 	for ctx.Err() == nil {
 		p, err := l.device.open(ctx)
-		l.logNoise(time.Now()) // the noise of a search for the baud rate
-		hadFrame := false
-		if err == nil {
+		l.logNoise(time.Now()) // of a search for the baud rate
+		opened, hadFrame := err == nil, false
+		if opened {
 			logged, unopened = logged && !unopened, false
 			hadFrame, err = l.serve(ctx, p)
 		} else {
 			unopened = unopened || !logged
+		}
+		if !opened || networkFault(err) != "" { // udpout:// to nobody opens, and is refused then
 			err = l.device.explain(err)
 		}
 		if ctx.Err() != nil {

@@ -150,12 +150,34 @@ func TestGapsInTheVehiclesSequenceAreLostFrames(t *testing.T) {
 	}
 }
 
-func TestWhatIsHandedOnIsTheVehiclesAndHasItsTime(t *testing.T) {
-	e := newEarshot(0)
-	gimbal := packet(1, 1, 154, attitudeAt(1))
-	lineEqual(t, "before the vehicle's heartbeat", fmt.Sprint(e.feed(packet(1, 1, 1, attitudeAt(1)), packet(1, 255, 190, heartbeat(minimal.MAV_TYPE_GCS)))), "[]")
-	lineEqual(t, "the vehicle", fmt.Sprint(e.feed(packet(1, 7, 1, px4Beat()), packet(2, 7, 1, attitudeAt(1)), gimbal, packet(1, 1, 1, px4Beat()), packet(3, 1, 1, attitudeAt(1)))), "[0 of 7 30 of 7]")
-	lineEqual(t, "its time", e.heard[0].at, e.now)
+func TestTheVehicleIsTheFirstAutopilotOrTheGivenSystem(t *testing.T) {
+	station, gimbal := heartbeat(minimal.MAV_TYPE_GCS), heartbeat(minimal.MAV_TYPE_GIMBAL)
+	nobody := [][]byte{
+		packet(1, 3, 154, gimbal), packet(1, 255, 190, station), packet(1, 255, 1, station), packet(1, 5, 1, attitudeAt(1)),
+		packet(1, 4, 2, px4Beat()), // not the autopilot's component
+		packet(1, 0, 1, px4Beat()), // nobody's system
+	}
+	seven := [][]byte{packet(1, 7, 1, px4Beat()), packet(2, 7, 1, attitudeAt(1))}
+	others := [][]byte{
+		packet(1, 7, 154, gimbal), packet(2, 7, 154, attitudeAt(1)), packet(3, 7, 154, &common.MessageStatustext{Text: "gimbal"}),
+		packet(1, 8, 1, copterBeat()), packet(2, 8, 1, attitudeAt(1)),
+	}
+	for _, c := range []struct {
+		name string
+		only byte
+		said [][]byte
+		want string
+	}{
+		{"none yet", 0, nobody, "[]"},
+		{"the first", 0, slices.Concat(nobody, seven, others), "[0 of 7 30 of 7]"},
+		{"the given one", 8, slices.Concat(seven, others), "[0 of 8 30 of 8]"},
+	} {
+		e := newEarshot(c.only)
+		lineEqual(t, c.name, fmt.Sprint(e.feed(c.said...)), c.want)
+		if len(e.heard) > 0 {
+			lineEqual(t, "its time", e.heard[0].at, e.now)
+		}
+	}
 }
 
 func TestAnAckThatALineBringsTwiceIsHeardOnce(t *testing.T) {
@@ -333,60 +355,6 @@ func TestASecondVehicleIsToldOnceWithBothIds(t *testing.T) {
 	})
 }
 
-func TestTheFirstAutopilotIsTheVehicleAndOthersAreIgnored(t *testing.T) {
-	inLinkBubble(t, func(t *testing.T) {
-		b := newLineBench(t, nil)
-		time.Sleep(100 * time.Millisecond)
-		gimbal := &common.MessageHeartbeat{Type: common.MAV_TYPE_GIMBAL, Autopilot: common.MAV_AUTOPILOT_INVALID, MavlinkVersion: 3}
-		station := &common.MessageHeartbeat{Type: common.MAV_TYPE_GCS, Autopilot: common.MAV_AUTOPILOT_INVALID, MavlinkVersion: 3}
-		b.sayFrom(3, 154, gimbal)
-		b.sayFrom(255, 190, station)
-		b.sayFrom(255, 1, station)
-		b.sayFrom(4, 2, px4Beat())     // not the autopilot's component
-		b.sayFrom(0, 1, px4Beat())     // nobody's system
-		b.sayFrom(5, 1, attitudeAt(1)) // not a heartbeat
-		time.Sleep(100 * time.Millisecond)
-		s := b.status()
-		lineEqual(t, "vehicle after heartbeats of no autopilot", s.tel.id.system, 0)
-		lineEqual(t, "online", s.online, false)
-		if !s.tel.attitude.at.IsZero() {
-			t.Error("an attitude came from nobody")
-		}
-
-		b.sayFrom(7, 1, copterBeat())
-		b.sayFrom(7, 1, &common.MessageGlobalPositionInt{Lat: 70000000, Lon: 80000000, RelativeAlt: 9000})
-		b.sayFrom(8, 1, beatOf(common.MAV_AUTOPILOT_PX4, px4Custom(4, 5), true))
-		b.sayFrom(8, 1, &common.MessageGlobalPositionInt{Lat: 10000000, Lon: 10000000})
-		b.sayFrom(7, 154, gimbal)
-		b.sayFrom(7, 154, &common.MessageGlobalPositionInt{Lat: 20000000, Lon: 10000000})
-		b.sayFrom(7, 154, &common.MessageStatustext{Text: "gimbal"})
-		time.Sleep(100 * time.Millisecond)
-		s = b.status()
-		lineEqual(t, "vehicle", s.tel.id.system, 7)
-		lineEqual(t, "autopilot", s.tel.id.autopilot, common.MAV_AUTOPILOT_ARDUPILOTMEGA)
-		lineEqual(t, "armed", s.tel.beat.armed, false)
-		lineNear(t, "latitude", s.tel.position.lat, 7, 7)
-		lineEqual(t, "texts", s.tel.texts.count, 0)
-	})
-}
-
-func TestTheSystemFlagChoosesTheVehicle(t *testing.T) {
-	inLinkBubble(t, func(t *testing.T) {
-		b := newLineBench(t, px4Beat(), func(b *lineBench) { b.link.only = 7 })
-		time.Sleep(2500 * time.Millisecond)
-		s := b.status()
-		lineEqual(t, "vehicle", s.tel.id.system, 0)
-		b.sayFrom(7, 1, copterBeat())
-		time.Sleep(100 * time.Millisecond)
-		s = b.status()
-		lineEqual(t, "vehicle", s.tel.id.system, 7)
-		lineEqual(t, "autopilot", s.tel.id.autopilot, common.MAV_AUTOPILOT_ARDUPILOTMEGA)
-		for _, m := range b.messages(func(m lineMessage) bool { return m.component == componentID }) {
-			lineEqual(t, "our system", m.system, 7)
-		}
-	})
-}
-
 func TestTheVehicleIsOfflineAfterThreeSecondsWithoutAHeartbeat(t *testing.T) {
 	inLinkBubble(t, func(t *testing.T) {
 		b := newLineBench(t, nil)
@@ -415,7 +383,6 @@ func TestTheVehicleIsOfflineAfterThreeSecondsWithoutAHeartbeat(t *testing.T) {
 	})
 }
 
-// asked counts what the greeting asked for: message intervals, and messages.
 // ---- The port ----
 
 func TestAPortThatDoesNotOpenIsTriedAgainAfterMoreAndMoreTime(t *testing.T) {
@@ -516,23 +483,18 @@ func TestAPortThatEndsWhileAWriteHangsIsOpenedAgain(t *testing.T) {
 		near, _ := net.Pipe()
 		p := &halfDead{near, make(chan struct{})}
 		var opens atomic.Int64
-		l := newDrone(device{name: "half", open: func(context.Context) (port, error) {
+		runDevice(t, device{name: "half", open: func(context.Context) (port, error) {
 			if opens.Add(1) == 1 {
 				return p, nil
 			}
 			return nil, io.EOF
-		}}, 0, false)
-		ctx, cancel := context.WithCancel(t.Context())
-		var running sync.WaitGroup
-		running.Go(func() { l.run(ctx) })
+		}})
 		time.Sleep(500 * time.Millisecond) // the first heartbeat hangs
 		close(p.ended)
 		time.Sleep(writeHangs + time.Second)
 		if opens.Load() < 2 {
 			t.Errorf("opened %d times", opens.Load())
 		}
-		cancel()
-		running.Wait()
 	})
 }
 
@@ -597,7 +559,7 @@ func TestADeviceThatFailsIsLoggedOnceAndOnceWhenItIsBack(t *testing.T) {
 		log := logLines(t)
 		var there, refused atomic.Bool
 		var c atomic.Pointer[cable]
-		d := newDrone(device{name: "/dev/x", open: func(context.Context) (port, error) {
+		d, end := runDevice(t, device{name: "/dev/x", open: func(context.Context) (port, error) {
 			if !there.Load() {
 				return nil, os.ErrNotExist
 			}
@@ -607,10 +569,7 @@ func TestADeviceThatFailsIsLoggedOnceAndOnceWhenItIsBack(t *testing.T) {
 			}
 			c.Store(line)
 			return line, nil
-		}, line: atBaud(57600)}, 0, false)
-		ctx, cancel := context.WithCancel(t.Context())
-		var running sync.WaitGroup
-		running.Go(func() { d.run(ctx) })
+		}, line: atBaud(57600)})
 		var told []string
 		const down, open = `WARN msg="no link to the autopilot; trying again" device=/dev/x error=`, `INFO msg="MAVLink heard" device=/dev/x baud=57600`
 		lines := func(what string, more ...string) {
@@ -652,9 +611,8 @@ func TestADeviceThatFailsIsLoggedOnceAndOnceWhenItIsBack(t *testing.T) {
 		c.Load().toLink <- packet(3, 1, 1, copterBeat())
 		lines("a frame came", open)
 		time.Sleep(time.Hour)
-		lines("nothing came any more", down+`"no MAVLink for 5 s"`)
-		cancel()
-		running.Wait()
+		lines("nothing came any more", down+`"nothing that reads as MAVLink for 5 s"`)
+		end()
 	})
 }
 
@@ -662,14 +620,10 @@ func TestTheProgramEndsThoughAWriteHangs(t *testing.T) {
 	inLinkBubble(t, func(t *testing.T) {
 		c := newCable(func(lineMessage) {})
 		c.stall = make(chan struct{})
-		l := newDrone(device{name: "stalled", open: func(context.Context) (port, error) { return c, nil }}, 0, false)
-		ctx, cancel := context.WithCancel(t.Context())
-		var running sync.WaitGroup
-		running.Go(func() { l.run(ctx) })
+		_, end := runDevice(t, device{name: "stalled", open: func(context.Context) (port, error) { return c, nil }})
 		began := time.Now()
 		time.Sleep(500 * time.Millisecond) // the first heartbeat hangs
-		cancel()
-		running.Wait()
+		end()
 		lineEqual(t, "time of the write that hung", time.Since(began), writeHangs)
 	})
 }
@@ -763,15 +717,11 @@ type shared struct {
 // post gives mavrest a command.
 func (p *shared) post(route, body string) (code int, answer object) {
 	p.Helper()
-	r, err := http.Post(p.mavrest.base+route, "application/json", strings.NewReader(body))
-	if err != nil {
+	code, text := p.mavrest.post(p.T, route, body)
+	if err := json.Unmarshal([]byte(text), &answer); err != nil {
 		p.Fatal(err)
 	}
-	defer r.Body.Close()
-	if err := json.NewDecoder(r.Body).Decode(&answer); err != nil {
-		p.Fatal(err)
-	}
-	return r.StatusCode, answer
+	return code, answer
 }
 
 // mavsdk gives MAVSDK one.

@@ -439,19 +439,44 @@ func (d device) explain(err error) error {
 	if errors.As(err, &pe) {
 		kind = pe.Code()
 	}
-	switch name := d.name; {
+	switch name, network := d.name, networkFault(err); {
+	case network != "":
+		return fmt.Errorf("-device %s: %s", name, network)
 	case errors.Is(err, os.ErrNotExist) || kind == serial.PortNotFound:
 		return fmt.Errorf("-device %s: there is no such device; check the wiring, and enable the board's serial port", name)
 	case errors.Is(err, os.ErrPermission) || kind == serial.PermissionDenied:
 		return fmt.Errorf("-device %s: no permission; add this user to the device's group: sudo usermod -aG dialout %s", name, cmp.Or(os.Getenv("USER"), strconv.Itoa(os.Getuid())))
 	case errors.Is(err, syscall.EBUSY) || errors.Is(err, syscall.EWOULDBLOCK) || kind == serial.PortBusy:
 		return fmt.Errorf("-device %s: in use by another program; stop it first (fuser %s shows which)", name, name)
-	case errors.Is(err, syscall.EADDRINUSE):
-		return fmt.Errorf("-device %s: the UDP port is in use by another program; stop it, or take another port", name)
 	case kind == serial.InvalidSerialPort || errors.Is(err, syscall.EISDIR):
 		return fmt.Errorf("-device %s: this is not a serial port", name)
 	case kind == serial.InvalidSpeed:
 		return fmt.Errorf("-device %s: the port does not support this -baud", name)
 	}
 	return fmt.Errorf("-device %s: %w", d.name, err)
+}
+
+// networkFault says what to do about an error of UDP or TCP, "" about any other.
+func networkFault(err error) string {
+	var operation *net.OpError
+	var lookup *net.DNSError
+	switch {
+	case !errors.As(err, &operation):
+		return ""
+	case errors.As(err, &lookup):
+		return "the network knows no computer of that name; check the name, or give its address"
+	case errors.Is(err, syscall.EADDRINUSE):
+		return "the UDP port is in use by another program; stop it, or take another port"
+	case errors.Is(err, syscall.EADDRNOTAVAIL):
+		return "this board has no such address; udpin://0.0.0.0:port listens on all that it has"
+	case operation.Op == "listen" && errors.Is(err, os.ErrPermission):
+		return "ports below 1024 need the right to them; take another port"
+	case errors.Is(err, syscall.ECONNREFUSED):
+		return "nobody listens there; start the autopilot's side, or check the address and the port"
+	case errors.Is(err, syscall.ECONNRESET):
+		return "the other end has closed the connection; mavrest connects again"
+	case operation.Op == "dial" && operation.Timeout(), errors.Is(err, syscall.EHOSTUNREACH), errors.Is(err, syscall.ENETUNREACH):
+		return "no answer from there; check the network, the address and the port"
+	}
+	return ""
 }

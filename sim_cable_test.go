@@ -18,7 +18,7 @@ func TestSimCableReplacesAnOlderEnd(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		_, err = b.port.Read(make([]byte, 1))
+		_, err = b.link.port.Read(make([]byte, 1))
 		b.want("read of the first end", err, io.EOF)
 		b.unplug()
 		_, err = second.Read(make([]byte, 1))
@@ -50,7 +50,7 @@ func TestSimStalledWriteWaits(t *testing.T) {
 	simFlight(t, simPX4, nil, func(b *simBoard) {
 		b.stallWrites(true)
 		done := make(chan error, 1)
-		write := func() { _, err := b.port.Write([]byte{1}); done <- err }
+		write := func() { _, err := b.link.port.Write([]byte{1}); done <- err }
 		go write()
 		synctest.Wait()
 		b.want("finished", len(done), 0)
@@ -59,7 +59,7 @@ func TestSimStalledWriteWaits(t *testing.T) {
 		b.stallWrites(true)
 		go write()
 		synctest.Wait()
-		b.port.Close()
+		b.link.port.Close()
 		b.want("error of a closed port", <-done, io.ErrClosedPipe)
 	})
 }
@@ -167,7 +167,7 @@ func TestSimNoiseDependsOnTheMomentAndTheSeedOnly(t *testing.T) {
 func TestSimLosesAllThatABrokenFrameClaims(t *testing.T) {
 	simFlight(t, simPX4, nil, func(b *simBoard) {
 		b.forget()
-		_, _ = b.port.Write([]byte{frame.V2MagicByte, 255, 0, 0})
+		_, _ = b.link.port.Write([]byte{frame.V2MagicByte, 255, 0, 0})
 		hold := &common.MessageCommandLong{TargetSystem: 1, TargetComponent: 1, Command: simSetMode, Param1: 1, Param2: 4, Param3: 3}
 		time.Sleep(time.Minute) // it has no end by itself
 		for range 6 {

@@ -4,23 +4,18 @@ import (
 	"bufio"
 	"bytes"
 	"context"
-	"encoding/binary"
-	"errors"
 	"fmt"
 	"math"
-	"os"
 	"reflect"
 	"slices"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/bluenviron/gomavlib/v3/pkg/dialects/common"
 	"github.com/bluenviron/gomavlib/v3/pkg/frame"
 	"github.com/bluenviron/gomavlib/v3/pkg/message"
-	"github.com/bluenviron/gomavlib/v3/pkg/streamwriter"
 )
 
 const (
@@ -198,24 +193,13 @@ func (s *simulator) stallWrites(on bool) {
 
 // ---- The companion board of a test ----
 
-// simHeard is a message that the autopilot sent.
-type simHeard struct {
-	at                time.Time
-	system, component uint8
-	msg               message.Message
-}
-
 // simBoard is the companion's end of a simulated flight.
 type simBoard struct {
 	*simulator
-	t     *testing.T
-	port  port
-	w     *streamwriter.Writer
-	began time.Time // of the boot
-
-	mu   sync.Mutex
-	got  []simHeard
-	came chan struct{} // there is more
+	t                 *testing.T
+	link              *factLink
+	system, component uint8     // that it sends as
+	began             time.Time // of the boot
 }
 
 // simFlight runs test with a simulator that has booted, in virtual time.
@@ -227,64 +211,28 @@ func simFlight(t *testing.T, flavour simFlavour, prepare func(*simulator), test 
 		if prepare != nil {
 			prepare(s)
 		}
-		b := &simBoard{simulator: s, t: t, began: time.Now(), came: make(chan struct{}, 1)}
-		var err error
-		if b.port, err = s.open(); err != nil {
+		end, err := s.open()
+		if err != nil {
 			t.Fatal(err)
 		}
-		b.w = simWriter(t, b.port)
+		b := &simBoard{simulator: s, t: t, link: newFactLink(end, 1, 191), began: time.Now()}
+		b.as(1, 191)
 		ctx, cancel := context.WithCancel(t.Context())
 		var wg sync.WaitGroup
 		wg.Go(func() { s.run(ctx) })
-		wg.Go(func() { b.listen(b.port) })
+		wg.Go(b.link.listen)
 		defer wg.Wait()
 		defer cancel()
 		test(b)
 	})
 }
 
-// simWriter sends as 1/191.
-func simWriter(t *testing.T, p port) *streamwriter.Writer {
-	t.Helper()
-	w := &streamwriter.Writer{
-		FrameWriter: &frame.Writer{ByteWriter: p, DialectRW: simDialect()},
-		Version:     streamwriter.V2, SystemID: 1, ComponentID: 191,
-	}
-	if err := errors.Join(w.FrameWriter.Initialize(), w.Initialize()); err != nil {
-		t.Fatal(err)
-	}
-	return w
-}
+// heard is what came and is not forgotten, oldest first.
+func (b *simBoard) heard() []factHeard { return b.link.since(b.began) }
 
-func (b *simBoard) listen(p port) {
-	r := frame.Reader{ByteReader: p, DialectRW: simDialect()}
-	if err := r.Initialize(); err != nil {
-		b.t.Error(err)
-	}
-	for {
-		f, err := r.Read()
-		var noise frame.ReadError
-		if errors.As(err, &noise) {
-			continue
-		}
-		if err != nil {
-			return
-		}
-		b.mu.Lock()
-		b.got = append(b.got, simHeard{time.Now(), f.GetSystemID(), f.GetComponentID(), f.GetMessage()})
-		b.mu.Unlock()
-		select {
-		case b.came <- struct{}{}:
-		default:
-		}
-	}
-}
-
-// count returns how many messages with this id came so far.
+// count returns how many messages with this id came.
 func (b *simBoard) count(id uint32) (n int) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	for _, h := range b.got {
+	for _, h := range b.heard() {
 		if h.msg.GetID() == id {
 			n++
 		}
@@ -294,54 +242,32 @@ func (b *simBoard) count(id uint32) (n int) {
 
 // forget drops what was heard so far.
 func (b *simBoard) forget() {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.got = nil
+	b.link.mu.Lock()
+	defer b.link.mu.Unlock()
+	b.link.got = nil
 }
 
-func (b *simBoard) write(msg message.Message) {
-	b.t.Helper()
-	if err := b.w.Write(msg); err != nil {
-		b.t.Fatal(err)
-	}
-}
+func (b *simBoard) write(msg message.Message) { b.link.as(b.system, b.component, msg) }
 
 // simLast returns the newest message of type M, waiting 2.5 s for it first.
 func simLast[M message.Message](b *simBoard) (m M) {
 	b.t.Helper()
 	time.Sleep(2500 * time.Millisecond)
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	for _, h := range slices.Backward(b.got) {
-		if m, ok := h.msg.(M); ok {
-			return m
-		}
+	all := simAll[M](b)
+	if len(all) == 0 {
+		b.t.Fatalf("no %T", m)
 	}
-	b.t.Fatalf("no %T", m)
-	return m
+	return all[len(all)-1]
 }
 
-// simAll returns the messages of type M that came so far, oldest first.
-func simAll[M message.Message](b *simBoard) (all []M) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	for _, h := range b.got {
-		if m, ok := h.msg.(M); ok {
-			all = append(all, m)
-		}
-	}
-	return all
-}
+// simAll returns the messages of type M that came, oldest first.
+func simAll[M message.Message](b *simBoard) []M { return factSince[M](b.link, b.began) }
 
 // texts returns the STATUSTEXTs, chunks joined.
 func (b *simBoard) texts() string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
 	var text strings.Builder
-	for _, h := range b.got {
-		if m, ok := h.msg.(*common.MessageStatustext); ok {
-			text.WriteString(m.Text)
-		}
+	for _, m := range simAll[*common.MessageStatustext](b) {
+		text.WriteString(m.Text)
 	}
 	return text.String()
 }
@@ -349,10 +275,8 @@ func (b *simBoard) texts() string {
 // answers returns the results of the acks that came within 50 ms.
 func (b *simBoard) answers(id common.MAV_CMD) (results []common.MAV_RESULT) {
 	time.Sleep(50 * time.Millisecond)
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	for _, h := range b.got {
-		if m, ok := h.msg.(*common.MessageCommandAck); ok && m.Command == id {
+	for _, m := range simAll[*common.MessageCommandAck](b) {
+		if m.Command == id {
 			results = append(results, m.Result)
 		}
 	}
@@ -362,13 +286,8 @@ func (b *simBoard) answers(id common.MAV_CMD) (results []common.MAV_RESULT) {
 // long sends a COMMAND_LONG and returns its acks; so does exact a COMMAND_INT.
 func (b *simBoard) long(id common.MAV_CMD, p ...float64) []common.MAV_RESULT {
 	b.t.Helper()
-	p = append(p, make([]float64, 7-len(p))...)
 	b.forget()
-	b.write(&common.MessageCommandLong{
-		TargetSystem: 1, TargetComponent: 1, Command: id,
-		Param1: float32(p[0]), Param2: float32(p[1]), Param3: float32(p[2]), Param4: float32(p[3]),
-		Param5: float32(p[4]), Param6: float32(p[5]), Param7: float32(p[6]),
-	})
+	b.write(factLong(simSystem, id, p...))
 	return b.answers(id)
 }
 
@@ -399,8 +318,7 @@ func (b *simBoard) stick(d, every time.Duration, x, y, z, r int16) {
 
 const sim25Hz = 40 * time.Millisecond
 
-// as sends as these ids from now on.
-func (b *simBoard) as(system, component uint8) { b.w.SystemID, b.w.ComponentID = system, component }
+func (b *simBoard) as(system, component uint8) { b.system, b.component = system, component }
 
 func (b *simBoard) knock() {
 	b.t.Helper()
@@ -420,19 +338,14 @@ func (b *simBoard) listenIn(d time.Duration) {
 // await waits for a message and returns when it came.
 func (b *simBoard) await(what string, most time.Duration, is func(message.Message) bool) time.Time {
 	b.t.Helper()
-	late := time.After(most + 50*time.Microsecond) // what is sent at this moment is still on its way
-	for from := 0; ; {
-		b.mu.Lock()
-		i := slices.IndexFunc(b.got[from:], func(h simHeard) bool { return is(h.msg) })
-		if i >= 0 {
-			defer b.mu.Unlock()
-			return b.got[from+i].at
+	const look = 50 * time.Microsecond
+	for end := time.Now().Add(most + look); ; time.Sleep(look) { // what is sent at this moment is still on its way
+		for _, h := range b.heard() {
+			if is(h.msg) {
+				return h.at
+			}
 		}
-		from = len(b.got)
-		b.mu.Unlock()
-		select {
-		case <-b.came:
-		case <-late:
+		if time.Now().After(end) {
 			b.t.Fatalf("%s: not within %v", what, most)
 		}
 	}
@@ -441,20 +354,14 @@ func (b *simBoard) await(what string, most time.Duration, is func(message.Messag
 // request asks for a message once, without waiting; ask also waits for it and
 // returns nil if it is denied.
 func (b *simBoard) request(id uint32) {
-	b.t.Helper()
-	b.write(&common.MessageCommandLong{
-		TargetSystem: b.system, TargetComponent: 1, Command: common.MAV_CMD_REQUEST_MESSAGE, Param1: float32(id),
-	})
+	b.write(factLong(b.simulator.system, common.MAV_CMD_REQUEST_MESSAGE, float64(id)))
 }
 
 func (b *simBoard) ask(id uint32) (m message.Message) {
-	b.t.Helper()
 	b.forget()
 	b.request(id)
 	time.Sleep(10 * time.Millisecond)
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	for _, h := range b.got {
+	for _, h := range b.heard() {
 		if h.msg.GetID() == id {
 			m = h.msg
 		}
@@ -527,15 +434,11 @@ func TestSimSwitches(t *testing.T) {
 	simFlight(t, simPX4, nil, func(b *simBoard) {
 		b.change(func() {
 			b.onAck = func(a *common.MessageCommandAck) []simAnswer {
-				return []simAnswer{{component: 7, ack: a}, {after: 30 * time.Millisecond, ack: a}}
+				return []simAnswer{{ack: a}, {after: 30 * time.Millisecond, ack: a}}
 			}
 			b.neverDone[simArm] = true
 		})
 		b.want("doubled acks", b.long(simTakeoff), simResults(simAccepted, simAccepted))
-		b.mu.Lock()
-		i := slices.IndexFunc(b.got, func(h simHeard) bool { return h.msg.GetID() == 77 })
-		b.want("from component", b.got[i].component, uint8(7))
-		b.mu.Unlock()
 		b.change(func() { b.onAck, b.idle = nil, true })
 		b.want("IN_PROGRESS", b.long(simArm, 1), simResults(common.MAV_RESULT_IN_PROGRESS))
 		b.want("idle", b.long(common.MAV_CMD_NAV_LAND), simResults(simAccepted))
@@ -553,19 +456,14 @@ func TestSimSwitches(t *testing.T) {
 		time.Sleep(10 * time.Millisecond) // what is on its way comes
 		b.forget()
 		time.Sleep(3 * time.Second)
-		b.mu.Lock()
-		b.want("messages while mute", len(b.got), 0)
-		b.mu.Unlock()
+		b.want("messages while mute", len(b.heard()), 0)
 		b.change(func() { b.muted, b.mavlink1 = false, true })
 		b.setBattery(math.MaxUint16, -1, -1)
 		b.want("battery", simLast[*common.MessageSysStatus](b).BatteryRemaining, int8(-1))
 		b.inject([]byte("noise"))
 		b.emit(2, 1, &common.MessageHeartbeat{})
 		time.Sleep(10 * time.Millisecond)
-		b.mu.Lock()
-		defer b.mu.Unlock()
-		stranger := func(h simHeard) bool { return h.system == 2 }
-		b.want("heartbeat of another system", slices.ContainsFunc(b.got, stranger), true)
+		b.want("the last one's system", b.link.heardSystem(), uint8(2))
 	})
 }
 
@@ -599,449 +497,128 @@ func TestSimPilotAndFailsafe(t *testing.T) {
 	}
 }
 
-func TestSimRebootRestartsItsClock(t *testing.T) {
-	simFlight(t, simPX4, nil, func(b *simBoard) {
-		b.placeInAir(12)
-		time.Sleep(20 * time.Second)
-		b.reboot(true)
-		b.want("in the air", b.truth().landed, common.MAV_LANDED_STATE_IN_AIR)
-		if ms := simLast[*common.MessageGlobalPositionInt](b).TimeBootMs; ms > 3000 {
-			t.Errorf("time_boot_ms %d", ms)
-		}
-		b.reboot(false)
-		b.want("armed", b.truth().armed, false)
-		b.wantPlace(0, 0, 0, 0)
-	})
-}
-
-func TestSimRecordsWhoSentWhat(t *testing.T) {
-	simFlight(t, simArduPilot, nil, func(b *simBoard) {
-		b.as(255, 190)
-		b.stick(sim25Hz, sim25Hz, 1, 2, 3, 4)
-		got := b.received()
-		b.want("messages", len(got), 1)
-		b.want("system", got[0].system, uint8(255))
-		b.want("x", got[0].msg.(*common.MessageManualControl).X, int16(1))
-	})
-}
-
 // ---- Both flavours ----
 
-func TestSimAnswersTheAskerOnly(t *testing.T) {
-	tests := []struct {
-		name                              string
-		system, component, targSys, targC uint8
-		acks                              int
-	}{
-		{"companion", 1, 191, 1, 1, 1},
-		{"ground station, whole vehicle", 255, 190, 1, 0, 1},
-		{"its own ids", 1, 1, 1, 1, 0},
-		{"another system", 1, 191, 2, 1, 0},
-		{"another component", 1, 191, 1, 100, 0},
-		{"all systems", 1, 191, 0, 0, 0},
-	}
-	for _, flavour := range []simFlavour{simPX4, simArduPilot} {
-		for _, tt := range tests {
-			simFlight(t, flavour, nil, func(b *simBoard) {
-				b.as(tt.system, tt.component)
-				b.write(&common.MessageCommandLong{TargetSystem: tt.targSys, TargetComponent: tt.targC, Command: simArm})
-				b.want(tt.name, len(b.answers(simArm)), tt.acks)
-				if tt.acks == 1 {
-					ack := simLast[*common.MessageCommandAck](b)
-					b.want("target", [2]uint8{ack.TargetSystem, ack.TargetComponent}, [2]uint8{tt.system, tt.component})
-				}
-			})
+// What else is not answered is in the probes of "PX4: link".
+func TestSimAnswersForItsOwnSystemOnly(t *testing.T) {
+	simFlight(t, simPX4, func(s *simulator) { s.system = 3 }, func(b *simBoard) {
+		for system, acks := range map[uint8]int{0: 0, 1: 0, 3: 1} {
+			b.forget()
+			b.write(&common.MessageCommandLong{TargetSystem: system, TargetComponent: 1, Command: simArm})
+			b.want(fmt.Sprint("acks of a command for ", system), len(b.answers(simArm)), acks)
 		}
-	}
+		b.want("system", b.link.heardSystem(), uint8(3))
+	})
 }
 
-func TestSimTellsWhoItIs(t *testing.T) {
-	for flavour, version := range map[simFlavour]uint32{simPX4: 0x011100ff, simArduPilot: 0x040505ff} {
-		simFlight(t, flavour, nil, func(b *simBoard) {
-			time.Sleep(1500 * time.Millisecond)
-			b.want("request", b.long(common.MAV_CMD_REQUEST_MESSAGE, 148), simResults(simAccepted))
-			b.want("version", simLast[*common.MessageAutopilotVersion](b).FlightSwVersion, version)
-			h := simLast[*common.MessageHeartbeat](b)
-			b.want("type", h.Type, common.MAV_TYPE_QUADROTOR)
-			b.want("autopilot", h.Autopilot, b.autopilot)
-		})
-	}
-}
-
-func TestSimLooksFreshOnlyWhereAskedTo(t *testing.T) {
-	for flavour, unasked := range map[simFlavour]int{simPX4: 5, simArduPilot: 0} {
-		simFlight(t, flavour, nil, func(b *simBoard) {
-			time.Sleep(3500 * time.Millisecond)
+func TestPX4SendsUnaskedAndStopsWhenAskedTo(t *testing.T) {
+	simFlight(t, simPX4, nil, func(b *simBoard) {
+		time.Sleep(3500 * time.Millisecond)
+		for _, tt := range []struct {
+			interval  float64
+			positions int
+		}{{0, 5}, {10000, 100}, {-1, 0}, {0, 5}} {
+			b.want("interval", b.long(simInterval, 33, tt.interval), simResults(simAccepted))
 			b.forget()
 			time.Sleep(time.Second)
-			b.want("positions unasked", b.count(33), unasked)
-			b.want("heartbeats", b.count(0), 1)
-			b.want("interval", b.long(common.MAV_CMD_SET_MESSAGE_INTERVAL, 33, 10000), simResults(simAccepted))
-			b.forget()
-			time.Sleep(time.Second)
-			b.want("positions at 100 Hz", b.count(33), 100)
-			b.long(common.MAV_CMD_SET_MESSAGE_INTERVAL, 33, -1)
-			b.forget()
-			time.Sleep(time.Second)
-			b.want("positions switched off", b.count(33), 0)
-		})
-	}
-}
-
-// The simulator flies the script of a captured flight of the real PX4, and what
-// it sends is held against the capture. Not compared: the battery (the real one
-// was drained fast), GPS quality, estimator noise, EVENT (410, which nobody
-// here decodes) and the PARAM_VALUEs that PX4 sends by itself at boot.
-
-// simCaptured returns the messages of a testdata file.
-func simCaptured(t *testing.T, name string) (list []simHeard) {
-	t.Helper()
-	zero := time.Unix(0, 0)
-	for _, e := range readTlog(t, name) {
-		r := frame.Reader{ByteReader: bytes.NewReader(e.bytes), DialectRW: dialectRW}
-		if err := r.Initialize(); err != nil {
-			t.Fatal(err)
-		}
-		f, err := r.Read()
-		if err != nil {
-			t.Fatal(err)
-		}
-		list = append(list, simHeard{zero.Add(e.at), f.GetSystemID(), f.GetComponentID(), f.GetMessage()})
-	}
-	return list
-}
-
-// simFact is something that a flight showed, and when (seconds).
-type simFact struct {
-	at   float64
-	what string
-}
-
-// simFacts goes through a flight: every says of a message what it shows, ""
-// for nothing. With changes only what differs from the one before is kept.
-func simFacts(list []simHeard, zero time.Time, changes bool, every func(message.Message) string) (facts []simFact) {
-	for _, h := range list {
-		what := every(h.msg)
-		if h.at.Before(zero) {
-			continue
-		}
-		if n := len(facts); what == "" || changes && n > 0 && facts[n-1].what == what {
-			continue
-		}
-		facts = append(facts, simFact{h.at.Sub(zero).Seconds(), what})
-	}
-	return facts
-}
-
-// simSameFacts wants the same facts in the same order, each as early or late as
-// tolerance (seconds) says for it.
-func simSameFacts(t *testing.T, about string, got, want []simFact, tolerance func(simFact) float64) {
-	t.Helper()
-	for i := range max(len(got), len(want)) {
-		switch {
-		case i >= len(got):
-			t.Errorf("%s: %.2f %s is missing", about, want[i].at, want[i].what)
-		case i >= len(want):
-			t.Errorf("%s: %.2f %s was not captured", about, got[i].at, got[i].what)
-		case got[i].what != want[i].what:
-			t.Errorf("%s: number %d is %.2f %s, captured %.2f %s", about, i, got[i].at, got[i].what, want[i].at, want[i].what)
-			return
-		case math.Abs(got[i].at-want[i].at) > tolerance(want[i]):
-			t.Errorf("%s: %s at %.3f, captured at %.3f", about, got[i].what, got[i].at, want[i].at)
-		}
-	}
-}
-
-// simSticks is a stream of sticks that runs beside a script.
-type simSticks struct {
-	x    atomic.Int32
-	done chan struct{}
-	wg   sync.WaitGroup
-}
-
-func simStickStreaming(b *simBoard) *simSticks {
-	s := &simSticks{done: make(chan struct{})}
-	w := simWriter(b.t, b.port)
-	s.wg.Go(func() {
-		for {
-			if err := w.Write(&common.MessageManualControl{Target: 1, X: int16(s.x.Load()), Z: 500}); err != nil {
-				b.t.Error(err)
-			}
-			select {
-			case <-s.done:
-				return
-			case <-time.After(sim25Hz):
-			}
+			b.want(fmt.Sprint("positions at ", tt.interval), b.count(33), tt.positions)
 		}
 	})
-	return s
 }
 
-func (s *simSticks) end() {
-	close(s.done)
-	s.wg.Wait()
-}
+// ---- Held against captured flights ----
 
-// simPX4Script flies px4-pilot.tlog's script; at waits until a time of it.
-func simPX4Script(b *simBoard, at func(seconds float64)) {
-	nan := math.NaN()
-	keep := math.MaxInt32
-	// As in the capture: nothing else in these rates matters.
-	for id, hz := range map[uint32]float64{1: 2, 24: 2, 30: 10, 33: 10, 74: 4, 87: 2, 245: 4} {
-		b.write(&common.MessageCommandLong{
-			TargetSystem: 1, TargetComponent: 1, Command: common.MAV_CMD_SET_MESSAGE_INTERVAL, Param1: float32(id), Param2: float32(1e6 / hz),
-		})
-	}
-	long := func(seconds float64, id common.MAV_CMD, p ...float32) {
-		at(seconds)
-		p = append(p, make([]float32, 3)...)
-		b.write(&common.MessageCommandLong{TargetSystem: 1, TargetComponent: 1, Command: id, Param1: p[0], Param2: p[1], Param3: p[2]})
-	}
-	at(8.24)
-	b.change(func() { b.params[simDataLink] = 2 })
-	long(10.745, simArm, 1)
-	long(10.975, simPrearm)
-	at(12.239)
-	b.knock()
-	long(12.2405, simPrearm)
-	at(13.506)
-	b.change(func() { b.params[simDataLink] = 0 })
-	at(16.5)
-	b.knock()
-	at(16.506)
-	b.write(&common.MessageCommandInt{
-		TargetSystem: 1, TargetComponent: 1, Command: simTakeoff, X: int32(keep), Y: int32(keep), Z: simHomeAlt + 12,
-	})
-	long(16.764, simArm, 1)
-	for i := range 5 {
-		at(31.006 + 0.253*float64(i))
-		b.request(0)
-	}
-	at(32.285)
-	lat, lon := simPlace(40, 0)
-	b.write(&common.MessageCommandInt{
-		TargetSystem: 1, TargetComponent: 1, Command: simGoto, Param1: -1, Param2: 1, Param4: float32(nan), X: simE7(lat), Y: simE7(lon), Z: float32(nan),
-	})
-	long(37.279, simSetMode, 1, 4, 3)
-	at(42.5)
-	stop := simStickStreaming(b)
-	long(43.034, simSetMode, 1, 2)
-	at(43.4)
-	stop.x.Store(300) // how far is not in the capture: this gives its speed
-	at(45.4)
-	stop.x.Store(0)
-	long(45.897, simSetMode, 1, 3)
-	long(48.353, simSetMode, 1, 4, 3)
-	at(51.7)
-	b.pilotMode(simPX4RTL) // by a second client: its acks go elsewhere
-	long(56.619, common.MAV_CMD_NAV_LAND)
-	at(106) // the simulator comes down a little later
-	stop.end()
-}
+// A simulator is flown as a real autopilot was when testdata was captured: what
+// was done to the one is done to the other, at the same times.
 
-func TestSimFliesLikeTheCapturedPX4(t *testing.T) {
-	real := simCaptured(t, "px4-pilot.tlog")
-	epoch := real[0].at
-	prepare := func(s *simulator) {
-		s.armableAfter = 4150 * time.Millisecond // as captured
-		s.homeSteps = true
-	}
-	simFlight(t, simPX4, prepare, func(b *simBoard) {
-		zero := b.began.Add(494 * time.Millisecond) // the capture begins so long after boot
-		simPX4Script(b, func(seconds float64) {
-			time.Sleep(time.Until(zero.Add(time.Duration(seconds * float64(time.Second)))))
-		})
-		b.mu.Lock()
-		defer b.mu.Unlock()
-		simHoldAgainst(t, b.got, zero, real, epoch)
-	})
-}
-
-// simHoldAgainst compares two flights.
-func simHoldAgainst(t *testing.T, sim []simHeard, zero time.Time, real []simHeard, epoch time.Time) {
-	t.Helper()
-	compare := func(about string, changes bool, every func(message.Message) string, tolerance func(simFact) float64) {
-		t.Helper()
-		simSameFacts(t, about, simFacts(sim, zero, changes, every), simFacts(real, epoch, changes, every), tolerance)
-	}
-	within := func(seconds float64) func(simFact) float64 { return func(simFact) float64 { return seconds } }
-	// The landing of the real one was disturbed by its estimator; the climb is
-	// modelled in two pieces.
-	loosely := func(seconds float64) func(simFact) float64 {
-		return func(f simFact) float64 {
-			switch {
-			case f.at > 90:
-				return 8
-			case f.at > 28 && f.at < 31.2:
-				return 1.5
-			}
-			return seconds
-		}
-	}
-	kind := func(m message.Message) string { return fmt.Sprint(m.GetID()) }
-	kinds := func(list []simHeard, at time.Time) (ids []string) {
-		for _, f := range simFacts(list, at, false, kind) {
-			if f.what != "410" && f.what != "22" && !slices.Contains(ids, f.what) {
-				ids = append(ids, f.what)
-			}
-		}
-		slices.Sort(ids)
-		return ids
-	}
-	if got, want := kinds(sim, zero), kinds(real, epoch); !slices.Equal(got, want) {
-		t.Errorf("kinds of messages %v, captured %v", got, want)
-	}
-	// Acks come within 20 ms of the command; their number and results are exact.
-	compare("acks", false, func(m message.Message) string {
-		a, ok := m.(*common.MessageCommandAck)
-		if !ok || a.Command == common.MAV_CMD_SET_MESSAGE_INTERVAL {
-			return ""
-		}
-		return fmt.Sprint(a.Command, a.Result)
-	}, within(0.02))
-	// A text comes with its cause, or 50 ms after the one before.
-	compare("texts", false, func(m message.Message) string {
-		s, ok := m.(*common.MessageStatustext)
-		if !ok {
-			return ""
-		}
-		return fmt.Sprintf("%v %d %q", s.Severity, s.ChunkSeq, s.Text)
-	}, func(f simFact) float64 {
-		if f.at > 18 {
-			return 0.5 // the propellers' run-up
-		}
-		return 0.03
-	})
-	// Heartbeats and SYS_STATUS show a change when they come: 1 and 2 Hz.
-	compare("heartbeats", true, func(m message.Message) string {
-		h, ok := m.(*common.MessageHeartbeat)
-		if !ok {
-			return ""
-		}
-		return fmt.Sprintf("%02x %d,%d %v", uint(h.BaseMode), h.CustomMode>>16&0xff, h.CustomMode>>24, h.SystemStatus)
-	}, loosely(1.05))
-	compare("sensors", true, func(m message.Message) string {
-		s, ok := m.(*common.MessageSysStatus)
-		if !ok {
-			return ""
-		}
-		return fmt.Sprintf("%08x %08x %08x", uint32(s.OnboardControlSensorsPresent), uint32(s.OnboardControlSensorsEnabled), uint32(s.OnboardControlSensorsHealth))
-	}, loosely(0.6))
-	compare("landed", true, func(m message.Message) string {
-		e, ok := m.(*common.MessageExtendedSysState)
-		if !ok {
-			return ""
-		}
-		return e.LandedState.String()
-	}, loosely(0.5))
-	simHoldPlaces(t, sim, zero, real, epoch)
-}
-
-// simHoldPlaces compares where two flights were and where they said they went.
-func simHoldPlaces(t *testing.T, sim []simHeard, zero time.Time, real []simHeard, epoch time.Time) {
-	t.Helper()
-	type sample struct{ north, up, toNorth, toUp float64 }
-	// track has each tenth of a second: NaN where there is no target.
-	track := func(list []simHeard, zero time.Time) []sample {
-		var ground float64
-		samples := make([]sample, 1000)
-		for i := range samples {
-			samples[i] = sample{math.NaN(), math.NaN(), math.NaN(), math.NaN()}
-		}
-		for _, h := range list {
-			i := int(h.at.Sub(zero).Seconds() * 10)
-			if i < 0 || i >= len(samples) {
-				continue
-			}
-			switch m := h.msg.(type) {
-			case *common.MessageGlobalPositionInt:
-				if i < 160 {
-					ground = float64(m.Alt) / 1000
-				}
-				samples[i].north, _ = simMetres(float64(m.Lat)/1e7, simHomeLon)
-				samples[i].up = float64(m.Alt)/1000 - ground
-			case *common.MessagePositionTargetGlobalInt:
-				north, _ := simMetres(float64(m.LatInt)/1e7, simHomeLon)
-				for j := i; j < min(i+6, len(samples)); j++ { // it comes at 2 Hz
-					samples[j].toNorth, samples[j].toUp = north, float64(m.Alt)-ground
-				}
-			}
-		}
-		return samples
-	}
-	got, want := track(sim, zero), track(real, epoch)
-	near := func(i int, what string, g, w, tolerance float64) {
-		if math.IsNaN(g) != math.IsNaN(w) || math.Abs(g-w) > tolerance {
-			t.Errorf("%.1f s: %s is %.1f, captured %.1f", float64(i)/10, what, g, w)
-		}
-	}
-	// Metres. The real one accelerates to 4.2 m/s, the simulated one to 5; both
-	// climb 12 m in 14 s and 11 m in the 5 s of the return.
-	for _, i := range []int{100, 250, 310, 322, 350, 370, 400, 420, 425, 445, 480, 510, 530, 560} {
-		near(i, "north", got[i].north, want[i].north, 9)
-		near(i, "height", got[i].up, want[i].up, 3)
-	}
-	// A target is there, and is the same, in the same tenths of a second but
-	// around the changes.
-	for _, i := range []int{100, 160, 180, 250, 300, 320, 330, 400, 420, 436, 450, 478, 490, 510, 530, 560, 580, 700} {
-		near(i, "target's north", got[i].toNorth, want[i].toNorth, 5)
-		tolerance := 1.0
-		if i >= 570 && i < 980 { // the height in LAND is 0 AMSL
-			tolerance = 2
-		}
-		near(i, "target's height", got[i].toUp, want[i].toUp, tolerance)
-	}
-}
-
-// captureHeard is a message of a flight, since the boot.
+// captureHeard is a message of a flight, since the capture began.
 type captureHeard struct {
 	at  time.Duration
 	msg message.Message
 }
 
-// readCapture reads a .tlog: 8 bytes of big-endian microseconds before each frame.
-func readCapture(t *testing.T, path string) (heard []captureHeard) {
+func readCapture(t *testing.T, name string) (heard []captureHeard) {
 	t.Helper()
-	b, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	var first uint64
-	for len(b) > 8 {
-		at := binary.BigEndian.Uint64(b)
-		if first == 0 {
-			first = at
-		}
-		n := 12 + int(b[9])
-		r := frame.Reader{BufByteReader: bufio.NewReader(bytes.NewReader(b[8 : 8+n])), DialectRW: simDialect()}
+	for _, e := range readTlog(t, name) {
+		r := frame.Reader{BufByteReader: bufio.NewReader(bytes.NewReader(e.bytes)), DialectRW: simDialect()}
 		f, err := r.Read()
 		if err != nil {
 			t.Fatal(err)
 		}
-		heard = append(heard, captureHeard{time.Duration(at-first) * time.Microsecond, f.GetMessage()})
-		b = b[8+n:]
+		heard = append(heard, captureHeard{e.at, f.GetMessage()})
 	}
 	return heard
 }
 
-// captureEvent is what changed in a flight, with all that matters of it.
-type captureEvent struct {
-	at   time.Duration
-	what string
+// captureBoard is the board of a flight whose times count from the captured
+// flight's first message.
+type captureBoard struct {
+	*simBoard
+	zero time.Time
 }
 
-// captureBits are the bits of SYS_STATUS that the flight is about.
-const captureBits = common.MAV_SYS_STATUS_PREARM_CHECK | common.MAV_SYS_STATUS_SENSOR_RC_RECEIVER |
-	common.MAV_SYS_STATUS_SENSOR_GPS | common.MAV_SYS_STATUS_SENSOR_BATTERY | common.MAV_SYS_STATUS_AHRS |
-	common.MAV_SYS_STATUS_SENSOR_XY_POSITION_CONTROL | common.MAV_SYS_STATUS_SENSOR_Z_ALTITUDE_CONTROL
+// flyCaptured flies a script, and returns what came.
+func flyCaptured(b *simBoard, bootedBefore time.Duration, script func(*captureBoard)) (heard []captureHeard) {
+	c := &captureBoard{b, b.began.Add(bootedBefore)}
+	script(c)
+	for _, h := range b.heard() {
+		heard = append(heard, captureHeard{h.at.Sub(c.zero), h.msg})
+	}
+	return heard
+}
 
-// captureEvents tells a flight in its changes.
-func captureEvents(heard []captureHeard) (events []captureEvent) {
+func (c *captureBoard) at(seconds float64) {
+	time.Sleep(time.Until(c.zero.Add(time.Duration(seconds * float64(time.Second)))))
+}
+
+// command sends a COMMAND_LONG at a time.
+func (c *captureBoard) command(seconds float64, id common.MAV_CMD, p ...float64) {
+	c.t.Helper()
+	c.at(seconds)
+	c.write(factLong(simSystem, id, p...))
+}
+
+// rates asks for messages, in Hz.
+func (c *captureBoard) rates(hz map[float64]float64) {
+	for id, hz := range hz {
+		c.command(0, simInterval, id, 1e6/hz)
+	}
+}
+
+// sticks sends sticks until a time. How far they were is not in the captures: this
+// gives their speed.
+func (c *captureBoard) sticks(until float64, x int16) {
+	end := c.zero.Add(time.Duration(until * float64(time.Second)))
+	for ; time.Now().Before(end); time.Sleep(min(sim25Hz, time.Until(end))) {
+		c.manual(x, 0, 500, 0)
+	}
+}
+
+// captureRules is how a flight is held against the captured one.
+type captureRules struct {
+	bits  common.MAV_SYS_STATUS_SENSOR // of SYS_STATUS
+	texts []string                     // of STATUSTEXT; nil: all
+	// late is how much earlier or later a change of a kind may be; the kinds without
+	// are not compared.
+	late map[string]func(at time.Duration) time.Duration
+}
+
+// captureEvent is what changed in a flight.
+type captureEvent struct {
+	at         time.Duration
+	kind, what string
+}
+
+// events are the changes of a flight, and every ack and text.
+func (r captureRules) events(heard []captureHeard) (events []captureEvent) {
 	last := map[string]string{}
-	changed := func(at time.Duration, kind, what string) {
-		if last[kind] != what {
-			last[kind] = what
-			events = append(events, captureEvent{at, kind + " " + what})
+	add := func(at time.Duration, kind string, what ...any) {
+		events = append(events, captureEvent{at, kind, fmt.Sprint(what...)})
+	}
+	changed := func(at time.Duration, kind string, what ...any) {
+		if now := fmt.Sprint(what...); last[kind] != now {
+			last[kind] = now
+			add(at, kind, now)
 		}
 	}
 	var targetAt time.Duration
@@ -1056,211 +633,253 @@ func captureEvents(heard []captureHeard) (events []captureEvent) {
 			if m.SystemStatus == common.MAV_STATE_STANDBY && m.BaseMode&common.MAV_MODE_FLAG_SAFETY_ARMED != 0 && m.CustomMode == simArduRTL {
 				continue
 			}
-			changed(h.at, "heartbeat", fmt.Sprint(m.Type, m.Autopilot, m.BaseMode, m.CustomMode, m.SystemStatus))
+			changed(h.at, "heartbeat", m.Type, m.Autopilot, m.BaseMode, m.CustomMode, m.SystemStatus)
 		case *common.MessageCommandAck:
-			if m.Command != common.MAV_CMD_SET_MESSAGE_INTERVAL {
-				events = append(events, captureEvent{h.at, fmt.Sprint("ack ", m.Command, m.Result, m.TargetSystem, m.TargetComponent)})
+			if m.Command != simInterval {
+				add(h.at, "ack", m.Command, m.Result, m.TargetSystem, m.TargetComponent)
 			}
 		case *common.MessageStatustext:
-			for _, text := range []string{"ArduPilot Ready", "Arm: Accels inconsistent", "Arming motors", "Disarming motors"} {
-				if m.Text == text {
-					events = append(events, captureEvent{h.at, fmt.Sprint("text ", m.Severity, m.Text)})
-				}
+			if r.texts == nil || slices.Contains(r.texts, m.Text) {
+				add(h.at, "text", m.Severity, m.ChunkSeq, m.Text)
 			}
 		case *common.MessageSysStatus:
-			changed(h.at, "sensors", fmt.Sprintf("%x %x %x", uint32(m.OnboardControlSensorsPresent&captureBits),
-				uint32(m.OnboardControlSensorsEnabled&captureBits), uint32(m.OnboardControlSensorsHealth&captureBits)))
+			changed(h.at, "sensors", m.OnboardControlSensorsPresent&r.bits, m.OnboardControlSensorsEnabled&r.bits, m.OnboardControlSensorsHealth&r.bits)
 		case *common.MessageRcChannels:
-			changed(h.at, "channels", fmt.Sprint(m.Chancount, m.Rssi, m.Chan1Raw, m.Chan2Raw, m.Chan3Raw, m.Chan4Raw, m.Chan5Raw))
+			changed(h.at, "channels", m.Chancount, m.Rssi, m.Chan1Raw, m.Chan2Raw, m.Chan3Raw, m.Chan4Raw, m.Chan5Raw)
 		case *common.MessageExtendedSysState:
-			changed(h.at, "landed", fmt.Sprint(m.VtolState, m.LandedState))
+			changed(h.at, "landed", m.VtolState, m.LandedState)
 		case *common.MessageGpsRawInt:
 			if m.FixType != common.GPS_FIX_TYPE_NO_FIX { // one message long, with a place that is not one
-				changed(h.at, "gps", fmt.Sprint(m.FixType, m.SatellitesVisible, m.Eph, m.Epv, m.Lat == 0))
+				changed(h.at, "gps", m.FixType, m.SatellitesVisible, m.Eph, m.Epv, m.Lat == 0)
 			}
 		case *common.MessageGlobalPositionInt:
-			changed(h.at, "place", fmt.Sprint(m.Lat != 0 && m.Lon != 0, m.Alt > 480000))
+			changed(h.at, "place", m.Lat != 0 && m.Lon != 0, m.Alt > 480000)
 		case *common.MessageHomePosition:
-			changed(h.at, "home", fmt.Sprint(math.IsNaN(float64(m.Q[0])), m.Altitude > 480000))
+			changed(h.at, "home", math.IsNaN(float64(m.Q[0])), m.Altitude > 480000)
 		case *common.MessagePositionTargetGlobalInt:
 			north, _ := simMetres(float64(m.LatInt)/1e7, float64(m.LonInt)/1e7)
-			changed(h.at, "target", fmt.Sprint(m.CoordinateFrame, uint16(m.TypeMask), 5*math.Round(north/5), math.Round(float64(m.Alt)-simHomeAlt)))
+			changed(h.at, "target", m.CoordinateFrame, uint16(m.TypeMask), 5*math.Round(north/5), math.Round(float64(m.Alt)-simHomeAlt))
 			targetAt = h.at
 		}
 	}
 	return events
 }
 
-// captureBoot is how long before its first message the captured one booted.
-const captureBoot = 1036 * time.Millisecond
+// compare wants the same changes in the same order, kind by kind.
+func (r captureRules) compare(t *testing.T, real, simulated []captureHeard) {
+	t.Helper()
+	all, here := r.events(real), r.events(simulated)
+	for kind, late := range r.late {
+		other := func(e captureEvent) bool { return e.kind != kind }
+		want, got := slices.DeleteFunc(slices.Clone(all), other), slices.DeleteFunc(slices.Clone(here), other)
+		if len(got) != len(want) || len(want) == 0 {
+			t.Errorf("%s: %d changes, captured %d\n%v\n%v", kind, len(got), len(want), got, want)
+			continue
+		}
+		for i, w := range want {
+			most := late(w.at)
+			if i == 0 && kind != "ack" && kind != "text" {
+				most = max(most, 3*time.Second) // asked for at another moment
+			}
+			if got[i].what != w.what || (got[i].at-w.at).Abs() > most {
+				t.Errorf("%s: %v %q, captured %v %q", kind, got[i].at, got[i].what, w.at, w.what)
+			}
+		}
+	}
+}
 
-// flyCaptured does to the simulator what was done to the captured one, at the
-// same times; what was asked for between two messages is taken for their middle.
-func flyCaptured(b *simBoard) {
-	booted := time.Now()
-	at := func(seconds float64) {
-		time.Sleep(time.Until(booted.Add(captureBoot + time.Duration(seconds*float64(time.Second)))))
+// captureFix is where a flight was at a time, and where it said that it flew; NaN
+// where it said nothing.
+type captureFix struct{ north, up, toNorth, toUp float64 }
+
+func fixAt(heard []captureHeard, at time.Duration) captureFix {
+	f := captureFix{math.NaN(), math.NaN(), math.NaN(), math.NaN()}
+	ground := math.NaN()
+	for _, h := range heard {
+		if h.at > at {
+			break
+		}
+		switch m := h.msg.(type) {
+		case *common.MessageGlobalPositionInt:
+			if m.Lat == 0 {
+				continue
+			}
+			if h.at < 16*time.Second || math.IsNaN(ground) {
+				ground = float64(m.Alt) / 1000
+			}
+			f.north, _ = simMetres(float64(m.Lat)/1e7, simHomeLon)
+			f.up = float64(m.Alt)/1000 - ground
+		case *common.MessagePositionTargetGlobalInt:
+			f.toNorth, f.toUp = math.NaN(), math.NaN()
+			if at-h.at < 600*time.Millisecond { // it comes at 2 Hz
+				f.toNorth, _ = simMetres(float64(m.LatInt)/1e7, simHomeLon)
+				f.toUp = float64(m.Alt) - ground
+			}
+		}
 	}
-	command := func(id common.MAV_CMD, p ...float32) {
-		p = append(p, make([]float32, 7-len(p))...)
-		b.write(&common.MessageCommandLong{
-			TargetSystem: 1, TargetComponent: 1, Command: id,
-			Param1: p[0], Param2: p[1], Param3: p[2], Param4: p[3], Param5: p[4], Param6: p[5], Param7: p[6],
-		})
+	return f
+}
+
+func wantFix(t *testing.T, at time.Duration, what string, got, want, tolerance float64) {
+	t.Helper()
+	if math.IsNaN(got) != math.IsNaN(want) || math.Abs(got-want) > tolerance {
+		t.Errorf("%v: %s is %.1f, captured %.1f", at, what, got, want)
 	}
-	b.as(1, 194)
+}
+
+// px4Capture is px4-pilot.tlog's script.
+func px4Capture(c *captureBoard) {
+	const keep = math.MaxInt32
+	nan := float32(math.NaN())
+	lat, lon := simPlace(40, 0)
+	c.as(1, 194)
+	c.rates(map[float64]float64{1: 2, 24: 2, 30: 10, 33: 10, 74: 4, 87: 2, 245: 4})
+	c.at(8.24)
+	c.change(func() { c.params[simDataLink] = 2 })
+	c.command(10.745, simArm, 1)
+	c.command(10.975, simPrearm)
+	c.at(12.239)
+	c.knock()
+	c.command(12.2405, simPrearm)
+	c.at(13.506)
+	c.change(func() { c.params[simDataLink] = 0 })
+	c.at(16.5)
+	c.knock()
+	c.at(16.506)
+	c.write(&common.MessageCommandInt{TargetSystem: 1, TargetComponent: 1, Command: simTakeoff, X: keep, Y: keep, Z: simHomeAlt + 12})
+	c.command(16.764, simArm, 1)
+	for i := range 5 {
+		c.at(31.006 + 0.253*float64(i))
+		c.request(0)
+	}
+	c.at(32.285)
+	c.write(&common.MessageCommandInt{
+		TargetSystem: 1, TargetComponent: 1, Command: simGoto, Param1: -1, Param2: 1, Param4: nan, X: simE7(lat), Y: simE7(lon), Z: nan,
+	})
+	c.command(37.279, simSetMode, 1, 4, 3)
+	c.at(42.5)
+	c.sticks(43.034, 0)
+	c.command(43.034, simSetMode, 1, 2)
+	c.sticks(43.4, 0)
+	c.sticks(45.4, 300)
+	c.sticks(45.897, 0)
+	c.command(45.897, simSetMode, 1, 3)
+	c.sticks(48.353, 0)
+	c.command(48.353, simSetMode, 1, 4, 3)
+	c.sticks(51.7, 0)
+	c.pilotMode(simPX4RTL) // by a second client: its acks go elsewhere
+	c.sticks(56.619, 0)
+	c.command(56.619, common.MAV_CMD_NAV_LAND)
+	c.sticks(106, 0) // the simulator comes down a little later
+}
+
+// The simulated PX4 flies as the captured one. Not compared: the battery (the real
+// one was drained fast), GPS quality, estimator noise, EVENT (410, which nobody
+// here decodes) and the PARAM_VALUEs that PX4 sends by itself at boot.
+func TestSimFliesLikeTheCapturedPX4(t *testing.T) {
+	real := readCapture(t, "px4-pilot.tlog")
+	prepare := func(s *simulator) {
+		s.armableAfter = 4150 * time.Millisecond // as captured
+		s.homeSteps = true
+	}
+	simFlight(t, simPX4, prepare, func(b *simBoard) {
+		simulated := flyCaptured(b, 494*time.Millisecond, px4Capture)
+		kinds := func(heard []captureHeard) (ids []uint32) {
+			for _, h := range heard {
+				if id := h.msg.GetID(); id != 410 && id != 22 && !slices.Contains(ids, id) {
+					ids = append(ids, id)
+				}
+			}
+			slices.Sort(ids)
+			return ids
+		}
+		b.want("kinds of messages", kinds(simulated), kinds(real))
+		// Heartbeats and SYS_STATUS show a change when they come: 1 and 2 Hz. The landing
+		// of the real one was disturbed by its estimator; the climb is modelled in two pieces.
+		within := func(most time.Duration) func(time.Duration) time.Duration {
+			return func(at time.Duration) time.Duration {
+				switch {
+				case at > 90*time.Second:
+					return 8 * time.Second
+				case at > 28*time.Second && at < 31200*time.Millisecond:
+					return 1500 * time.Millisecond
+				}
+				return most
+			}
+		}
+		captureRules{bits: math.MaxUint32, late: map[string]func(time.Duration) time.Duration{
+			"ack": func(time.Duration) time.Duration { return 20 * time.Millisecond },
+			"text": func(at time.Duration) time.Duration { // with its cause, or 50 ms after the one before
+				if at > 18*time.Second {
+					return 500 * time.Millisecond // the propellers' run-up
+				}
+				return 30 * time.Millisecond
+			},
+			"heartbeat": within(1050 * time.Millisecond), "sensors": within(600 * time.Millisecond), "landed": within(500 * time.Millisecond),
+		}}.compare(t, real, simulated)
+		// Metres. The real one accelerates to 4.2 m/s, the simulated one to 5; both
+		// climb 12 m in 14 s and 11 m in the 5 s of the return. The target is compared
+		// but around its changes.
+		for _, tenths := range []int{100, 160, 180, 250, 300, 320, 330, 370, 400, 425, 436, 450, 478, 490, 510, 530, 560, 580, 700} {
+			at := time.Duration(tenths)*100*time.Millisecond + 99*time.Millisecond
+			got, want := fixAt(simulated, at), fixAt(real, at)
+			if tenths < 570 {
+				wantFix(t, at, "north", got.north, want.north, 9)
+				wantFix(t, at, "height", got.up, want.up, 3)
+			}
+			if tenths != 370 && tenths != 425 {
+				wantFix(t, at, "target's north", got.toNorth, want.toNorth, 5)
+				wantFix(t, at, "target's height", got.toUp, want.toUp, 2) // in LAND 0 AMSL
+			}
+		}
+	})
+}
+
+// arduPilotCapture is ardupilot-pilot.tlog's script; what was asked for between
+// two messages is taken for their middle.
+func arduPilotCapture(c *captureBoard) {
+	c.as(1, 194)
 	time.Sleep(time.Second) // it boots
-	at(2.2)
-	for id, hz := range map[float32]float32{1: 2, 24: 2, 33: 10, 65: 2, 74: 4, 87: 2, 242: 0.5, 245: 4} {
-		command(common.MAV_CMD_SET_MESSAGE_INTERVAL, id, 1e6/hz)
-	}
-	at(5.49)
-	command(simArm, 1)
-	at(49.85)
-	command(simSetMode, 1, simArduGuided)
-	at(50.1)
-	command(simArm, 1)
-	at(50.36)
-	command(simTakeoff, 0, 0, 0, 0, 0, 0, 12)
-	at(59.61)
+	c.at(2.2)
+	c.rates(map[float64]float64{1: 2, 24: 2, 33: 10, 65: 2, 74: 4, 87: 2, 242: 0.5, 245: 4})
+	c.command(5.49, simArm, 1)
+	c.command(49.85, simSetMode, 1, simArduGuided)
+	c.command(50.1, simArm, 1)
+	c.command(50.36, simTakeoff, 0, 0, 0, 0, 0, 0, 12)
+	c.at(59.61)
 	lat, lon := simPlace(40.1, 0)
-	b.write(&common.MessageCommandInt{
+	c.write(&common.MessageCommandInt{
 		TargetSystem: 1, TargetComponent: 1, Command: simGoto, Frame: common.MAV_FRAME_GLOBAL, Param1: -1, Param2: 1,
 		Param4: float32(math.NaN()), X: simE7(lat), Y: simE7(lon), Z: simHomeAlt + 12,
 	})
-	at(59.81)
-	command(common.MAV_CMD_DO_CHANGE_SPEED, 1, 4, -1)
-	at(66.06)
-	command(simSetMode, 1, simArduBrake)
-	at(71.32)
-	command(simSetMode, 1, simArduGuided)
-	flyCapturedSticks(b, booted, at, func() { command(simSetMode, 1, simLoiter) })
-	at(84.98)
-	command(simSetMode, 1, simArduRTL)
-	at(135)
-}
-
-// flyCapturedSticks is the part with sticks: our stream's, then the receiver's.
-func flyCapturedSticks(b *simBoard, booted time.Time, at func(float64), loiter func()) {
-	sticks := func(until float64, x int16) {
-		b.as(255, 194)
-		for ; time.Since(booted) < captureBoot+time.Duration(until*float64(time.Second)); time.Sleep(sim25Hz) {
-			b.manual(x, 0, 500, 0)
-		}
-		b.as(1, 194)
-	}
-	at(72.6)
-	sticks(73.09, 0)
-	loiter()
-	sticks(73.5, 0)
-	sticks(76.5, 500)
-	sticks(78.3, 0)
-	b.pilotSticks(0, 0, 500, 0)
-	sticks(78.8, 0)
-	b.as(255, 194)
+	c.command(59.81, common.MAV_CMD_DO_CHANGE_SPEED, 1, 4, -1)
+	c.command(66.06, simSetMode, 1, simArduBrake)
+	c.command(71.32, simSetMode, 1, simArduGuided)
+	c.at(72.6)
+	c.as(255, 194)
+	c.sticks(73.09, 0)
+	c.as(1, 194)
+	c.command(73.09, simSetMode, 1, simLoiter)
+	c.as(255, 194)
+	c.sticks(73.5, 0)
+	c.sticks(76.5, 500)
+	c.sticks(78.3, 0)
+	c.pilotSticks(0, 0, 500, 0)
+	c.sticks(78.8, 0)
 	for range 3 {
-		b.manual(simLet, simLet, simLet, simLet)
+		c.manual(simLet, simLet, simLet, simLet)
 	}
-	b.as(1, 194)
-	at(81)
-	b.pilotSticks(200, 0, 500, 0)
-	at(83)
-	b.pilotSticks(0, 0, 500, 0)
+	c.as(1, 194)
+	c.at(81)
+	c.pilotSticks(200, 0, 500, 0) // the receiver's
+	c.at(83)
+	c.pilotSticks(0, 0, 500, 0)
+	c.command(84.98, simSetMode, 1, simArduRTL)
+	c.at(135)
 }
 
-func captureFlight(t *testing.T, test func(real, simulated []captureHeard)) {
-	t.Helper()
-	real := readCapture(t, "testdata/ardupilot-pilot.tlog")
-	simFlight(t, simArduPilot, simSlowBoot, func(b *simBoard) {
-		booted := time.Now()
-		flyCaptured(b)
-		b.mu.Lock()
-		defer b.mu.Unlock()
-		var simulated []captureHeard
-		for _, h := range b.got {
-			simulated = append(simulated, captureHeard{h.at.Sub(booted) - captureBoot, h.msg})
-		}
-		test(real, simulated)
-	})
-}
-
-// The same changes in the same order, message kind by message kind. What comes
-// of a command comes within 60 ms of the captured time: both answer within 10,
-// a stick's 40 ms come on top. A stream tells a change late by up to its
-// period. The boot's times are of that boot's sensors: 1 s. The way home lands
-// 2.5 s early, and sensors and the first streams were asked for one by one.
-func TestArduPilotChangesAsCaptured(t *testing.T) {
-	tolerance := map[string]time.Duration{
-		"ack": 60, "text": 60, "heartbeat": 1060, "channels": 560, "gps": 560, "place": 300,
-		"landed": 310, "sensors": 560, "target": 560, "home": 2060,
-	}
-	early := 3 * time.Second // after the return began
-	captureFlight(t, func(real, simulated []captureHeard) {
-		want, got := captureEvents(real), captureEvents(simulated)
-		for kind, ms := range tolerance {
-			of := func(e captureEvent) bool { return !strings.HasPrefix(e.what, kind+" ") }
-			want, got := slices.DeleteFunc(slices.Clone(want), of), slices.DeleteFunc(slices.Clone(got), of)
-			if len(got) != len(want) || len(want) == 0 {
-				t.Errorf("%s: %d changes, captured %d\n%v\n%v", kind, len(got), len(want), got, want)
-				continue
-			}
-			for i, w := range want {
-				most := ms * time.Millisecond
-				switch {
-				case i == 0 && kind != "ack":
-					most = 3 * time.Second // asked for at another moment
-				case w.at < 30*time.Second:
-					most += time.Second
-				case w.at > 89*time.Second:
-					most += early
-				}
-				if got[i].what != w.what {
-					t.Errorf("%v %q, captured %q", got[i].at, got[i].what, w.what)
-				}
-				if d := (got[i].at - w.at).Abs(); d > most {
-					t.Errorf("%q at %v, captured at %v", w.what, got[i].at, w.at)
-				}
-			}
-		}
-	})
-}
-
-// It is where the captured one was, within 1 m along the way and 1.2 m in
-// height. Only the way home, where ArduPilot limits its jerk, is flown up to 8 m
-// ahead, and its landing so 2.5 s, or 3 m of a descent, early.
-func TestArduPilotFliesAsCaptured(t *testing.T) {
-	captureFlight(t, func(real, simulated []captureHeard) {
-		type fix struct{ north, up, speed float64 }
-		last := func(heard []captureHeard, at time.Duration) (f fix) {
-			for _, h := range heard {
-				if m, ok := h.msg.(*common.MessageGlobalPositionInt); ok && h.at <= at && m.Lat != 0 {
-					north, _ := simMetres(float64(m.Lat)/1e7, float64(m.Lon)/1e7)
-					f = fix{north, float64(m.RelativeAlt) / 1000, float64(m.Vx) / 100}
-				}
-			}
-			return f
-		}
-		for at := 20 * time.Second; at < 132*time.Second; at += 500 * time.Millisecond {
-			want, got := last(real, at), last(simulated, at)
-			level, height := 1.0, 1.2
-			switch {
-			case at > 88*time.Second && at < 99*time.Second:
-				level = 9
-			case at > 101*time.Second:
-				height = 3.5
-			}
-			if d := math.Abs(got.north - want.north); d > level {
-				t.Errorf("%v: %.1f m north, captured %.1f", at, got.north, want.north)
-			}
-			if d := math.Abs(got.up - want.up); d > height {
-				t.Errorf("%v: %.1f m up, captured %.1f", at, got.up, want.up)
-			}
-		}
-	})
-}
-
-// captureSame are the fields that are held against the captured ones; the rest
-// are clocks, and what sensors make of standing still.
+// captureSame are the fields of the last message of each kind that are held against
+// the captured ones; the rest are clocks, and what sensors make of standing still.
 var captureSame = map[uint32][]string{
 	0:   {"Type", "Autopilot", "MavlinkVersion"},
 	24:  {"Lat", "Lon", "FixType", "SatellitesVisible", "Eph", "Epv", "Vel"},
@@ -1279,22 +898,66 @@ var captureSlack = map[string]float64{
 	"Alt": 0.5, "Vx": 10, "Vy": 10, "Vz": 10, "Vel": 10, "Groundspeed": 0.1, "Climb": 0.1,
 }
 
-// The last message of each kind says the same in all its fields that matter.
-func TestArduPilotsMessagesHaveTheCapturedFields(t *testing.T) {
-	captureFlight(t, func(real, simulated []captureHeard) {
-		for id, fields := range captureSame {
-			of := func(h captureHeard) bool { return h.msg.GetID() != id }
-			real, simulated := slices.DeleteFunc(slices.Clone(real), of), slices.DeleteFunc(slices.Clone(simulated), of)
-			if len(real) == 0 || len(simulated) == 0 {
-				t.Errorf("message %d: %d captured, %d here", id, len(real), len(simulated))
-				continue
+func TestSimFliesLikeTheCapturedArduPilot(t *testing.T) {
+	real := readCapture(t, "ardupilot-pilot.tlog")
+	simFlight(t, simArduPilot, simSlowBoot, func(b *simBoard) {
+		simulated := flyCaptured(b, 1036*time.Millisecond, arduPilotCapture)
+		// What comes of a command comes within 60 ms of the captured time: both answer
+		// within 10, a stick's 40 ms come on top. A stream shows a change late by up to its
+		// period. The boot's times are of that boot's sensors: 1 s. The way home lands 2.5 s
+		// early.
+		late := map[string]func(time.Duration) time.Duration{}
+		for kind, ms := range map[string]time.Duration{
+			"ack": 60, "text": 60, "heartbeat": 1060, "channels": 560, "gps": 560, "place": 300,
+			"landed": 310, "sensors": 560, "target": 560, "home": 2060,
+		} {
+			late[kind] = func(at time.Duration) time.Duration {
+				switch {
+				case at < 30*time.Second:
+					return ms*time.Millisecond + time.Second
+				case at > 89*time.Second:
+					return ms*time.Millisecond + 3*time.Second
+				}
+				return ms * time.Millisecond
 			}
-			want := reflect.ValueOf(real[len(real)-1].msg).Elem()
-			got := reflect.ValueOf(simulated[len(simulated)-1].msg).Elem()
+		}
+		captureRules{
+			bits: common.MAV_SYS_STATUS_PREARM_CHECK | common.MAV_SYS_STATUS_SENSOR_RC_RECEIVER | common.MAV_SYS_STATUS_SENSOR_GPS |
+				common.MAV_SYS_STATUS_SENSOR_BATTERY | common.MAV_SYS_STATUS_AHRS |
+				common.MAV_SYS_STATUS_SENSOR_XY_POSITION_CONTROL | common.MAV_SYS_STATUS_SENSOR_Z_ALTITUDE_CONTROL,
+			texts: []string{"ArduPilot Ready", "Arm: Accels inconsistent", "Arming motors", "Disarming motors"},
+			late:  late,
+		}.compare(t, real, simulated)
+
+		// It is within 1 m along the way and 1.2 m in height. Only the way home, where
+		// ArduPilot limits its jerk, is flown up to 8 m ahead, and its landing so 2.5 s, or
+		// 3 m of a descent, early.
+		for at := 20 * time.Second; at < 132*time.Second; at += 500 * time.Millisecond {
+			want, got := fixAt(real, at), fixAt(simulated, at)
+			level, height := 1.0, 1.2
+			switch {
+			case at > 88*time.Second && at < 99*time.Second:
+				level = 9
+			case at > 101*time.Second:
+				height = 3.5
+			}
+			wantFix(t, at, "north", got.north, want.north, level)
+			wantFix(t, at, "height", got.up, want.up, height)
+		}
+
+		last := map[uint32][2]reflect.Value{} // captured, and here
+		for i, heard := range [][]captureHeard{real, simulated} {
+			for _, h := range heard {
+				both := last[h.msg.GetID()]
+				both[i] = reflect.ValueOf(h.msg).Elem()
+				last[h.msg.GetID()] = both
+			}
+		}
+		for id, fields := range captureSame {
 			for _, name := range fields {
-				w, g := want.FieldByName(name), got.FieldByName(name)
-				if ws, gs := fmt.Sprint(w), fmt.Sprint(g); ws != gs && math.Abs(captureNumber(w)-captureNumber(g)) > captureSlack[name] {
-					t.Errorf("%s.%s is %s, captured %s", want.Type().Name(), name, gs, ws)
+				want, got := last[id][0].FieldByName(name), last[id][1].FieldByName(name)
+				if w, g := fmt.Sprint(want), fmt.Sprint(got); w != g && !(math.Abs(captureNumber(want)-captureNumber(got)) <= captureSlack[name]) {
+					t.Errorf("message %d: %s is %s, captured %s", id, name, g, w)
 				}
 			}
 		}

@@ -11,26 +11,25 @@ import (
 
 	"github.com/bluenviron/gomavlib/v3/pkg/dialects/common"
 	"github.com/bluenviron/gomavlib/v3/pkg/frame"
-	"github.com/bluenviron/gomavlib/v3/pkg/message"
 )
 
 func TestSimQuadHasATopSpeed(t *testing.T) {
-	for flavour, modes := range map[simFlavour][]uint32{simPX4: {simPX4Altctl, simPX4Manual}, simArduPilot: {2, simArduStabilize}} {
-		for _, mode := range modes {
-			simFlight(t, flavour, nil, func(b *simBoard) {
-				time.Sleep(6 * time.Second)
-				b.placeInAir(200)
-				b.as(255, 190)
-				z := int16(500)
-				if flavour == simPX4 && mode == simPX4Manual {
-					z = 550
-				}
-				b.stick(400*time.Millisecond, sim25Hz, 0, 0, z, 0)
-				b.setMode(mode)
-				b.stick(40*time.Second, sim25Hz, 1000, 0, z, 0)
-				b.near("speed", math.Hypot(b.truth().vn, b.truth().ve), 19.5, 1)
-			})
-		}
+	for _, tt := range []struct {
+		flavour simFlavour
+		mode    uint32
+		z       int16
+	}{{simPX4, simPX4Altctl, 500}, {simPX4, simPX4Manual, 550}, {simArduPilot, simAltHold, 500}, {simArduPilot, simArduStabilize, 500}} {
+		simFlight(t, tt.flavour, nil, func(b *simBoard) {
+			time.Sleep(6 * time.Second)
+			b.placeInAir(200)
+			b.as(255, 190)
+			b.stick(400*time.Millisecond, sim25Hz, 0, 0, tt.z, 0)
+			b.setMode(tt.mode)
+			b.stick(40*time.Second, sim25Hz, 1000, 0, tt.z, 0)
+			b.near("speed", math.Hypot(b.truth().vn, b.truth().ve), 19.5, 1)
+			b.stick(time.Second, sim25Hz, 0, 0, tt.z, 0)
+			b.near("centred it drifts on", math.Hypot(b.truth().vn, b.truth().ve), 17, 4)
+		})
 	}
 }
 
@@ -49,42 +48,41 @@ func TestPX4StopsInItsOwnTime(t *testing.T) {
 func TestSimRestartForgetsAllButTheParameters(t *testing.T) {
 	for _, flavour := range []simFlavour{simPX4, simArduPilot} {
 		simFlight(t, flavour, nil, func(b *simBoard) {
-			time.Sleep(6 * time.Second)
+			time.Sleep(20 * time.Second)
 			b.change(func() { b.params["OWN"] = 7 })
-			b.long(common.MAV_CMD_SET_MESSAGE_INTERVAL, 245, 20000)
+			b.long(simInterval, 245, 20000)
 			b.placeInAir(10)
 			b.failsafeReturn()
 			b.reboot(true)
 			b.want("failsafe", b.truth().failsafe, false)
+			b.want("in the air", b.truth().landed, common.MAV_LANDED_STATE_IN_AIR)
 			b.forget()
 			time.Sleep(2 * time.Second)
 			if n := b.count(245); n > 3 {
 				t.Errorf("%d messages at a rate of before", n)
 			}
+			if ms := b.ask(33).(*common.MessageGlobalPositionInt).TimeBootMs; ms > 3000 {
+				t.Errorf("time_boot_ms %d", ms)
+			}
 			b.want("parameter", b.params["OWN"], 7.0)
 			b.reboot(false)
+			b.want("armed", b.truth().armed, false)
 			b.want("mode", b.truth().mode, b.first)
+			b.wantPlace(0, 0, 0, 0)
 		})
 	}
 }
 
 func TestPX4sPauseComesBackAsMeasured(t *testing.T) {
-	for speed, back := range map[float64][2]float64{1.7: {0.1, 0.6}, 4: {1, 2.2}, 6.8: {3, 4.5}, 9.8: {6.5, 8.5}} {
+	for speed, back := range map[float64]float64{1.7: 0.35, 6.8: 3.75, 9.8: 7.5} {
 		simOnPX4InAir(t, func(b *simBoard) {
 			b.change(func() { b.quad.vn = speed })
-			nan := math.NaN()
-			b.want("pause", b.long(simGoto, -1, 1, 0, nan, nan, nan, nan), simResults(simAccepted))
-			far := 0.0
-			for range 3000 {
-				time.Sleep(10 * time.Millisecond)
-				n, _, _ := b.place()
-				far = max(far, n)
-			}
-			n, _, alt := b.place()
-			if far-n < back[0] || far-n > back[1] {
-				t.Errorf("from %v m/s: came back %.1f m, want %v", speed, far-n, back)
-			}
-			b.near("height", alt, 10, 0.2)
+			_, came := b.farthest(30*time.Second, func() {
+				nan := math.NaN()
+				b.long(simGoto, -1, 1, 0, nan, nan, nan, nan)
+			})
+			b.near("metres back", came, back, max(0.3, back/6))
+			b.near("height", b.truth().alt, 10, 0.2)
 		})
 	}
 }
@@ -109,7 +107,7 @@ func TestPX4MayShowPrearmHealthyBeforeItsFirstReport(t *testing.T) {
 
 func TestPX4TransmittersModeSwitchIsDeadWhileOurSticksAreTheSource(t *testing.T) {
 	for mode, dead := range map[float64]bool{1: true, 3: true, 5: false, 6: true} {
-		simWithSource(t, simPX4, mode, func(b *simBoard) {
+		simWithSource(t, mode, func(b *simBoard) {
 			b.stick(time.Second, sim25Hz, 0, 0, 500, 0)
 			b.setReceiver(simReceiverInHand)
 			b.stick(4*time.Second, sim25Hz, 0, 0, 500, 0)
@@ -136,47 +134,10 @@ func TestArduPilotsInternalErrorOverALineThatGathersBytes(t *testing.T) {
 
 const simInterval = common.MAV_CMD_SET_MESSAGE_INTERVAL
 
-// simShowsLive is a CURRENT_MODE of a mode.
-func simShowsLive(mode uint32) func(message.Message) bool {
-	return func(m message.Message) bool {
-		c, ok := m.(*common.MessageCurrentMode)
-		return ok && c.CustomMode == mode
-	}
-}
-
 func TestSimPX4TellsItsModeLive(t *testing.T) {
-	simFlight(t, simPX4, nil, func(b *simBoard) {
-		time.Sleep(6 * time.Second)
-		b.want("heartbeat's interval", b.long(simInterval, 0, 50000), simResults(simFailed))
+	simOnPX4(t, func(b *simBoard) {
 		b.want("unasked", b.count(436), 0)
-		b.want("interval", b.long(simInterval, 436, 10000), simResults(simAccepted))
-		b.forget()
-		time.Sleep(10 * time.Second)
-		b.want("in 10 s without a change", b.count(436), 20)
-		for range 20 {
-			for _, mode := range []uint32{simPX4RTL, simPX4Loiter} {
-				b.forget()
-				began := time.Now()
-				b.write(&common.MessageCommandLong{
-					TargetSystem: 1, TargetComponent: 1, Command: simSetMode,
-					Param1: 1, Param2: float32(mode >> 16 & 0xff), Param3: float32(mode >> 24),
-				})
-				took := b.await("the mode", time.Second, simShowsLive(mode)).Sub(began)
-				if took < 9*time.Millisecond || took > 24*time.Millisecond {
-					t.Errorf("the mode came after %v", took)
-				}
-				time.Sleep(time.Second)
-			}
-		}
-		b.placeInAir(0.3)
-		b.long(common.MAV_CMD_NAV_LAND)
-		b.until("disarmed", time.Minute, func(s simState) bool { return !s.armed })
-		mode := b.await("AUTO.LOITER", time.Second, simShowsLive(simPX4Loiter))
-		beat := b.await("AUTO.LOITER's heartbeat", time.Second, simShows(simPX4Loiter))
-		if !mode.Before(beat) {
-			t.Errorf("CURRENT_MODE came %v after the heartbeat", mode.Sub(beat))
-		}
-
+		b.long(simInterval, 436, 10000)
 		b.placeInAir(10)
 		b.failsafeReturn()
 		m := simLast[*common.MessageCurrentMode](b)
@@ -190,37 +151,17 @@ func TestSimPX4TellsItsModeLive(t *testing.T) {
 }
 
 func TestSimArduPilotTellsItsModeLive(t *testing.T) {
-	simFlight(t, simArduPilot, nil, func(b *simBoard) {
-		time.Sleep(6 * time.Second)
-		b.want("interval", b.long(simInterval, 0, 50000), simResults(simAccepted))
-		b.forget()
-		time.Sleep(10 * time.Second)
-		b.want("heartbeats in 10 s", b.count(0), 200)
+	simOnArdu(t, func(b *simBoard) {
+		b.long(simInterval, 0, 50000)
 		b.forget()
 		b.setMode(simArduGuided)
-		at := func(is func(message.Message) bool) time.Time { return b.await("it", 0, is) }
-		acked := at(func(m message.Message) bool { return m.GetID() == 77 })
-		shown := at(func(m message.Message) bool {
-			h, ok := m.(*common.MessageHeartbeat)
-			return ok && h.CustomMode == simArduGuided
-		})
-		b.want("heartbeat after the ack", shown.Sub(acked), 100*time.Microsecond)
+		acked := b.await("the ack", 0, simAckOf(simSetMode, 1))
+		b.want("heartbeat after it", b.await("the mode", 0, simShows(simArduGuided)).Sub(acked), 100*time.Microsecond)
 		b.reboot(true)
 		time.Sleep(2500 * time.Millisecond)
 		b.forget()
 		time.Sleep(10 * time.Second)
 		b.want("heartbeats in 10 s after a restart", b.count(0), 10)
-	})
-}
-
-func TestSimWithoutALiveMode(t *testing.T) {
-	old := func(s *simulator) { s.noLiveMode = true }
-	simFlight(t, simPX4, old, func(b *simBoard) {
-		b.want("CURRENT_MODE", b.long(simInterval, 436, 10000), simResults(simDenied))
-		b.want("request", b.long(common.MAV_CMD_REQUEST_MESSAGE, 436), simResults(simDenied))
-	})
-	simFlight(t, simArduPilot, old, func(b *simBoard) {
-		b.want("HEARTBEAT", b.long(simInterval, 0, 50000), simResults(simFailed))
 	})
 }
 
