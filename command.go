@@ -15,6 +15,7 @@ import (
 const (
 	copyEvery   = 300 * time.Millisecond // or one and a half round trips
 	giveUp      = 2 * time.Second        // after the first copy
+	slowAfter   = 4                      // commands in a row that were answered after a repeat: the line is slow
 	lateAck     = time.Second            // after the last copy no ack of it comes any more
 	modeGap     = 20 * time.Millisecond  // between the answer of a mode change and the next one
 	modeUnknown = 500 * time.Millisecond // after its last copy, where neither ack nor report came
@@ -27,11 +28,12 @@ type acks struct {
 	link *link
 	tel  *telemetry
 
-	waiting map[common.MAV_CMD]*command
-	late    map[common.MAV_CMD]time.Time // until then acks of an earlier command with that number may come
-	trip    time.Duration                // the round trip last measured
-	modeAt  time.Time                    // not before it another mode change
-	mode    *step                        // the mode change sent last, answered or superseded
+	waiting  map[common.MAV_CMD]*command
+	late     map[common.MAV_CMD]time.Time // until then acks of an earlier command with that number may come
+	trip     time.Duration                // the round trip last measured
+	repeated int                          // commands since then that were answered after a repeat
+	modeAt   time.Time                    // not before it another mode change
+	mode     *step                        // the mode change sent last, answered or superseded
 }
 
 // command is one MAVLink command with its copies and its answer.
@@ -124,11 +126,20 @@ func (a *acks) hear(cmd common.MAV_CMD, result uint8, reports int, now time.Time
 		}
 	case c.ackedAt.IsZero():
 		c.ackedAt, c.reportsAtAck = now, reports
-		trip := now.Sub(c.last)
-		if c.copies > 1 && (trip < a.trip/2 || trip > a.trip*3/2) { // of an earlier copy: it grows step by step
-			trip = min(now.Sub(c.sent), max(2*a.trip, copyEvery))
-		}
-		a.trip = trip
+		a.measure(c, now.Sub(c.sent))
+	}
+}
+
+// measure takes the time from a command's first copy to its first ack. Where it was
+// repeated, nobody knows which copy was answered: on a noisy line the first was lost. Only
+// where that happens again and again is the line slower, and the round trip grows step by
+// step.
+func (a *acks) measure(c *command, took time.Duration) {
+	switch a.repeated++; {
+	case c.copies == 1:
+		a.trip, a.repeated = took, 0
+	case a.repeated == slowAfter:
+		a.trip, a.repeated = min(took, max(2*a.trip, copyEvery)), 0
 	}
 }
 

@@ -87,7 +87,7 @@ func (d *drone) askHome(t *task) error {
 			break
 		}
 		d.cmd.acks.request(idHome)
-		next := now.Add(max(askWait, 2*d.cmd.acks.trip))
+		next := now.Add(askWait)
 		if err := unlessLate(t.await(sooner(next, until), came)); err != nil {
 			return err
 		}

@@ -8,6 +8,7 @@ const (
 	reportFresh = 200 * time.Millisecond  // a client's command may follow a report of this age
 	reportQuiet = 1500 * time.Millisecond // the same of a disarmed vehicle, where nothing waits for a report
 	reportAgain = 20 * time.Millisecond   // or a round trip: between two requests of what is waited for
+	reportMost  = 100 * time.Millisecond  // so long at most: on a slow line many are lost
 )
 
 // shownMode is what a HEARTBEAT shows.
@@ -78,7 +79,7 @@ func (r *reports) hearHeartbeat(b shownMode, trip time.Duration, now time.Time) 
 // report.
 func (r *reports) due(awaited bool, trip time.Duration) time.Time {
 	if awaited || r.keeps() {
-		return r.asked.Add(max(reportAgain, trip))
+		return r.asked.Add(min(max(reportAgain, trip), reportMost))
 	}
 	quiet := reportQuiet
 	if r.last.armed {
