@@ -276,7 +276,7 @@ func (d *drone) hearHeartbeat(now time.Time) {
 	b := &d.tel.beat
 	d.identify()
 	acts := b.failsafe && !(d.firmware() == px4 && d.tel.id.version != 0 && d.tel.id.version < px4TellsWarnings)
-	for _, shown := range d.cmd.reports.hearHeartbeat(shownMode{b.custom, b.armed, acts}, d.cmd.acks.trip, now) {
+	for _, shown := range d.cmd.reports.hearHeartbeat(shownMode{custom: b.custom, armed: b.armed, failsafe: acts}, d.cmd.acks.trip, now) {
 		b.custom, b.armed = shown.custom, shown.armed
 		d.judge(shown, now)
 	}
@@ -303,7 +303,7 @@ func (d *drone) judge(shown shownMode, now time.Time) {
 	if disarms {
 		d.cmd.disarmed()
 	}
-	taken := d.machine.report(d.report(shown, now), now)
+	taken := d.machine.report(d.report(shown, now), shown.at)
 	switch {
 	case taken && first:
 		d.takeover("it was armed when it was first heard")

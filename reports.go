@@ -15,19 +15,25 @@ const (
 type shownMode struct {
 	custom          uint32 // the vehicle's own number of its mode
 	armed, failsafe bool
+	at              time.Time // when the number came
+}
+
+// keptMode is a number of CURRENT_MODE that no HEARTBEAT has shown yet.
+type keptMode struct {
+	custom uint32
+	at     time.Time // when it came
 }
 
 // reports makes reports of HEARTBEATs and of PX4's CURRENT_MODEs. A CURRENT_MODE has no
 // armed bit and comes up to 15 ms before its mode is in force, so its number is kept until
 // a HEARTBEAT shows it. It is told the time.
 type reports struct {
-	last   shownMode // of the last report
-	at     time.Time // when the last report came; zero: none yet
-	n      int       // how many there were
-	kept   []uint32  // numbers of CURRENT_MODE that no HEARTBEAT has shown yet, the oldest first
-	keptAt time.Time // when the newest of them came
-	alive  time.Time // when a HEARTBEAT or CURRENT_MODE came last
-	asked  time.Time // when a HEARTBEAT was requested last
+	last  shownMode  // of the last report
+	at    time.Time  // when the last report came; zero: none yet
+	n     int        // how many there were
+	kept  []keptMode // the oldest first
+	alive time.Time  // when a HEARTBEAT or CURRENT_MODE came last
+	asked time.Time  // when a HEARTBEAT was requested last
 }
 
 // keeps reports whether a number is kept: the vehicle's mode is about to change.
@@ -41,31 +47,31 @@ func (r *reports) hearMode(custom uint32, now time.Time) bool {
 	r.alive = now
 	newest := r.last.custom
 	if r.keeps() {
-		newest = r.kept[len(r.kept)-1]
+		newest = r.kept[len(r.kept)-1].custom
 	}
 	if custom == newest {
 		return false
 	}
-	r.kept, r.keptAt, r.asked = append(r.kept, custom), now, time.Time{}
+	r.kept, r.asked = append(r.kept, keptMode{custom, now}), time.Time{}
 	return true
 }
 
 // hearHeartbeat takes a HEARTBEAT and returns the reports that it makes, the oldest
 // first: none where it is older than the newest kept number. trip is the line's round trip.
 func (r *reports) hearHeartbeat(b shownMode, trip time.Duration, now time.Time) (list []shownMode) {
-	r.alive = now
+	r.alive, b.at = now, now
 	if r.keeps() {
 		newest := r.kept[len(r.kept)-1]
 		switch {
 		case r.last.armed && !b.armed: // PX4 leaves LAND in the instant of disarming
-			b.custom = newest
-		case b.custom != newest && now.Sub(r.keptAt) <= max(keptFor, 2*trip):
+			b.custom = newest.custom
+		case b.custom != newest.custom && now.Sub(newest.at) <= max(keptFor, 2*trip):
 			return nil
 		}
-		for _, custom := range r.kept {
-			list = append(list, shownMode{custom, b.armed, b.failsafe})
+		for _, k := range r.kept {
+			list = append(list, shownMode{k.custom, b.armed, b.failsafe, k.at})
 		}
-		if b.custom != newest {
+		if b.custom != newest.custom {
 			list = append(list, b)
 		}
 	} else {
