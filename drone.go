@@ -101,9 +101,7 @@ func (d *drone) farewell() {
 		for len(d.cmd.tasks) > 0 && time.Now().Before(until) { // they have been told to end
 			d.cmd.pause(until)
 		}
-		if err := d.hover(until); err != nil {
-			slog.Warn("stopping in the air after sticks: nothing was commanded", "why", err)
-		}
+		d.hover(until)
 	}
 	if d.sticks.phase != stickOff { // a pilot may have taken them meanwhile
 		d.leaveSticks(d.facts(time.Now()))

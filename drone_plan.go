@@ -199,28 +199,30 @@ func (d *drone) holdForSilent() {
 	if !d.sticks.owes(d.facts(time.Now())) {
 		return
 	}
-	if err := d.hover(time.Time{}); err != nil {
-		slog.Warn("no hold for a silent client", "error", err)
-	}
+	d.hover(time.Time{})
 }
 
 // hover commands a hold for a client that is gone and, where that is refused, a landing.
 // It may go on until then, though the program ends. It unlocks mu while it waits.
-func (d *drone) hover(until time.Time) (err error) {
-	for _, mode := range []Mode{ModeHold, ModeLand} {
-		r := request{setMode: true, mode: mode}
-		p, err := r.plan(d.vehicle(time.Now()))
-		if err == nil {
-			err = d.cmd.doOwn(p, r, nil, until)
-		}
-		if err == nil {
-			slog.Info("mavrest leaves the drone without its client", "mode", mode)
-			return nil
-		}
-		if code(err) != codeRefused && code(err) != codeUnsupported {
-			return err
-		}
-		slog.Warn("refused for a client that is gone", "mode", mode, "error", err)
+func (d *drone) hover(until time.Time) error {
+	err := d.leave(ModeHold, until)
+	if code(err) == codeRefused || code(err) == codeUnsupported {
+		err = d.leave(ModeLand, until)
+	}
+	return err
+}
+
+// leave commands a mode for a client that is gone.
+func (d *drone) leave(mode Mode, until time.Time) error {
+	r := request{setMode: true, mode: mode}
+	p, err := r.plan(d.vehicle(time.Now()))
+	if err == nil {
+		err = d.cmd.doOwn(p, r, nil, until)
+	}
+	if err == nil {
+		slog.Info("mavrest leaves the drone without its client", "mode", mode)
+	} else {
+		slog.Warn("a drone without its client did not take a mode", "mode", mode, "error", err)
 	}
 	return err
 }
