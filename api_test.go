@@ -242,14 +242,14 @@ func (st *station) orders(n int) []string {
 	return list
 }
 
-// untouched checks that the vehicle is told nothing by what f does.
+// untouched checks that f sends the vehicle no command and no new sticks.
 func (st *station) untouched(f func()) {
 	st.Helper()
 	n := len(st.sim.received())
 	f()
 	time.Sleep(200 * time.Millisecond)
 	if got := st.orders(n); len(got) != 0 {
-		st.Errorf("the vehicle was told: %v", got)
+		st.Errorf("the vehicle was sent: %v", got)
 	}
 }
 
@@ -540,14 +540,14 @@ func badBodies() []badBody {
 }
 
 // The drone flies in position mode, where every one of the routes would act.
-func TestABadBodyIsToldWhatIsWrongAndChangesNothing(t *testing.T) {
+func TestABadBodysAnswerSaysWhatIsWrongAndNothingChanges(t *testing.T) {
 	codes := map[int]string{400: "bad_request", 413: "too_large", 422: "out_of_range"}
 	atStation(t, simPX4, func(st *station) {
 		st.fly("position")
 		for _, b := range badBodies() {
 			st.untouched(func() {
 				st.post(b.path, b.body).want(st.T, b.status, codes[b.status], b.says)
-				if !st.Failed() { // chunked: no length is told
+				if !st.Failed() { // chunked: without a length
 					body := io.MultiReader(strings.NewReader(b.body))
 					call(st.handler, "POST", b.path, body).want(st.T, b.status, codes[b.status], b.says)
 				}
@@ -684,7 +684,7 @@ func TestEachNumberHasItsRange(t *testing.T) {
 					time.Sleep(100 * time.Millisecond)
 					// Sticks in the middle, and a new timeout for them, are nothing new.
 					if len(st.orders(n)) == 0 && test.field != "timeout" {
-						st.Error("accepted, and the vehicle was told nothing")
+						st.Error("accepted, and nothing was sent to the vehicle")
 					}
 				})
 			})
@@ -773,13 +773,14 @@ func TestCommandsToASilentVehicleAreOffline(t *testing.T) {
 			r := call(v.handler, "POST", path, strings.NewReader(body))
 			r.want(t, 503, "offline", "/dev/serial0")
 		}
-		for _, bad := range badBodies() { // what can't be read is told all the same
+		for _, bad := range badBodies() { // the answer to a bad body says so all the same
 			if r := call(v.handler, "POST", bad.path, strings.NewReader(bad.body)); r.status != bad.status {
 				t.Errorf("%s: POST %s %.80q: got %d, want %d", bad.name, bad.path, bad.body, r.status, bad.status)
 			}
 		}
 		time.Sleep(10 * time.Second)
 		v.wantStatus(neverHeard)
+		call(v.handler, "GET", "/api/drone/mode", nil).wantOK(t, `{"mode":"manual","vehicle_mode":null}`)
 	})
 }
 
@@ -864,7 +865,7 @@ func TestInputOutsideItsThreeModesIsWrongMode(t *testing.T) {
 	})
 }
 
-func TestARefusalTellsWhatTheAutopilotSaid(t *testing.T) {
+func TestARefusalNamesWhatTheAutopilotSaid(t *testing.T) {
 	atStation(t, simPX4, func(st *station) {
 		st.sim.change(func() { st.sim.armableAfter = time.Hour })
 		st.sim.say(common.MAV_SEVERITY_CRITICAL, "An old story")
@@ -893,9 +894,9 @@ func TestARefusalTellsWhatTheAutopilotSaid(t *testing.T) {
 	})
 }
 
-// Of the texts that come with an answer, those that explain it are told: warnings
-// and worse, and any pre-arm text, until 0.7 s after it and the reports that it waits for.
-func TestARefusalTellsOnlyTheTextsThatExplainIt(t *testing.T) {
+// Of the texts that come with a refusal it names warnings and worse, and any
+// pre-arm text, until 0.7 s after it.
+func TestARefusalNamesOnlyTheTextsThatExplainIt(t *testing.T) {
 	texts := []struct {
 		after    time.Duration // from the answer
 		severity common.MAV_SEVERITY
@@ -1033,30 +1034,6 @@ func TestAnErrorWithoutAnAnswerHasNoStatus(t *testing.T) {
 	})
 }
 
-func TestEveryLoserOfTenCommandsIsTold(t *testing.T) {
-	atStation(t, simPX4, func(st *station) {
-		st.fly("hold")
-		st.answer(func(ack *common.MessageCommandAck) []simAnswer {
-			return []simAnswer{{after: 400 * time.Millisecond, ack: ack}}
-		})
-		var replies [10]reply
-		var clients sync.WaitGroup
-		for i := range replies {
-			clients.Go(func() { replies[i] = st.post("/api/drone/goto", fmt.Sprintf(`{"altitude":%d}`, 50+i)) })
-			time.Sleep(10 * time.Millisecond)
-		}
-		clients.Wait()
-		for _, r := range replies[:9] {
-			r.want(st.T, 409, "superseded")
-		}
-		replies[9].wantOK(st.T)
-		time.Sleep(90 * time.Second)
-		if alt := st.sim.truth().alt; math.Abs(alt-59) > 0.5 {
-			st.Errorf("flies at %.1f m, not at the last client's 59", alt)
-		}
-	})
-}
-
 func TestLandNeverWaitsBehindAnything(t *testing.T) {
 	atStation(t, simPX4, func(st *station) {
 		st.fly("hold")
@@ -1176,7 +1153,7 @@ func FuzzBody(f *testing.F) {
 		}
 		for _, m := range told() {
 			if !makesAFlight(m) {
-				t.Errorf("the vehicle would be told %+v", m)
+				t.Errorf("the vehicle would be sent %+v", m)
 			}
 		}
 		call(h, "GET", "/api/drone/status", nil).checkForm(t)
@@ -1227,8 +1204,8 @@ func aloftAndDeaf() (d *drone, told func() []message.Message) {
 	}
 }
 
-// makesAFlight reports whether a message holds only numbers that a vehicle may
-// be told.
+// makesAFlight reports whether a message holds only numbers that may be sent to a
+// vehicle.
 func makesAFlight(m message.Message) bool {
 	var numbers []float32
 	ok := true

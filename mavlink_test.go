@@ -244,7 +244,7 @@ func TestAFrameLikeAnOldOneOfOursIsAnotherPrograms(t *testing.T) {
 	}
 }
 
-func TestAnotherProgramWithOurIdsIsToldOnce(t *testing.T) {
+func TestAnotherProgramWithOurIdsIsReportedOnce(t *testing.T) {
 	inLinkBubble(t, func(t *testing.T) {
 		b := newLineBench(t, copterBeat())
 		b.settle()
@@ -277,7 +277,7 @@ func TestAnotherProgramWithOurIdsIsToldOnce(t *testing.T) {
 
 // A hub that sends nothing back. Two that begin within two of each other's numbers
 // may take a little longer.
-func TestTwoFreshProgramsWithOneIdOnAHubAreBothTold(t *testing.T) {
+func TestTwoFreshProgramsWithOneIdOnAHubBothReportIt(t *testing.T) {
 	var told [2]int
 	for range 50 {
 		var sides [2]*earshot
@@ -307,7 +307,7 @@ func TestTwoFreshProgramsWithOneIdOnAHubAreBothTold(t *testing.T) {
 		}
 	}
 	if told[0] < 40 || told[1] < 40 {
-		t.Errorf("of 50 pairs %v were told", told)
+		t.Errorf("of 50 pairs %v reported it", told)
 	}
 }
 
@@ -324,7 +324,7 @@ func (p *recordedPort) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-func TestASecondVehicleIsToldOnceWithBothIds(t *testing.T) {
+func TestASecondVehicleIsReportedOnceWithBothIds(t *testing.T) {
 	one, two, three := packet(1, 1, 1, px4Beat()), packet(1, 2, 1, px4Beat()), packet(1, 3, 1, copterBeat())
 	const told = "a second vehicle is on this line, system 2; mavrest flies system 1, which it heard first: start it with -system 1 or -system 2 to choose"
 	for _, c := range []struct {

@@ -395,8 +395,8 @@ func TestALinkThatEndsWhileAWriteHangsLeavesNothing(t *testing.T) {
 	})
 }
 
-// Another program that reads the same line takes bytes that the link was told
-// of: that is no end of the line, and holds nothing up.
+// Another program that reads the same line takes bytes that the link expected:
+// the line has not ended, and nothing is held up.
 func TestASecondReaderOfTheLineDoesNotHoldTheLink(t *testing.T) {
 	t.Parallel()
 	for range 5 {
@@ -726,7 +726,7 @@ func TestADeviceThatComesLaterIsWaitedForAndLinkErrorSaysWhy(t *testing.T) {
 	waitUntil(t, "the status says why", func() bool { return fmt.Sprint(l.status().link.fault) == why })
 	_, err := l.do(holdHere)
 	lineEqual(t, "code", code(err), codeOffline)
-	lineEqual(t, "a command is told", err.Error(), why)
+	lineEqual(t, "a command's error", err.Error(), why)
 	p := openPTY(t)
 	p.fly(t, runSimulator(t, simPX4))
 	b.plug("serial0", p)
@@ -809,7 +809,7 @@ func TestAutoTakesTheFirstPortThatBringsMAVLinkAndLeavesOthersAlone(t *testing.T
 	lineEqual(t, "link.error", l.status().link.fault.Error(), why)
 	lineEqual(t, "link.device", l.status().link.device, "auto")
 	_, err := l.do(holdHere)
-	lineEqual(t, "a command is told", code(err), codeOffline)
+	lineEqual(t, "a command's error", code(err), codeOffline)
 
 	// It comes later, and by two names.
 	p, other := openPTY(t), openPTY(t)
@@ -1231,6 +1231,9 @@ func TestADeviceNameThatCanNotBeOneIsAnErrorWithAHint(t *testing.T) {
 		"tcp://":                    "want tcp://host:port, with a port up to 65535",
 		"http://127.0.0.1:80":       "want auto, a serial device, udpin://, udpout://, tcp://, sim or sim:ardupilot",
 		"udp://:14540":              "did you mean udpin://0.0.0.0:14540?",
+		"laptop:14550":              "that is an address; did you mean udpin://laptop:14550, udpout://laptop:14550 or tcp://laptop:14550?",
+		"Auto":                      "no such device; did you mean /dev/Auto, auto, sim or sim:ardupilot?",
+		"udpin://14540":             "want udpin://host:port, with a port up to 65535",
 		"udpin:14550":               "did you mean udpin://0.0.0.0:14550?",
 		"udpin:10.0.0.1:14550":      "did you mean udpin://10.0.0.1:14550?",
 		"udpout:10.0.0.2:14550":     "did you mean udpout://10.0.0.2:14550?",

@@ -36,9 +36,9 @@ func TestNoPageOfAnotherOriginReachesTheDrone(t *testing.T) {
 		{"a beacon", []string{"Origin", evil, "Sec-Fetch-Site", "cross-site", "Sec-Fetch-Mode", "no-cors", "Sec-Fetch-Dest", "empty"}},
 		{"JSON without a preflight", []string{"Origin", evil, "Content-Type", "application/json"}},
 		{"a sandboxed frame or a file", []string{"Origin", "null"}},
-		{"a sandboxed frame, told by Sec-Fetch-Site", []string{"Origin", "null", "Sec-Fetch-Site", "cross-site"}},
+		{"a sandboxed frame, by its Sec-Fetch-Site", []string{"Origin", "null", "Sec-Fetch-Site", "cross-site"}},
 		{"a page of another port here", []string{"Host", "192.0.2.7:8080", "Origin", "http://192.0.2.7:3000"}},
-		{"a page of another port here, told by Sec-Fetch-Site", []string{"Origin", "http://192.0.2.7:3000", "Sec-Fetch-Site", "same-site"}},
+		{"a page of another port here, by its Sec-Fetch-Site", []string{"Origin", "http://192.0.2.7:3000", "Sec-Fetch-Site", "same-site"}},
 		{"a page of the default port here", []string{"Host", "drone.local:8080", "Origin", "http://drone.local"}},
 		{"a page of another machine on this network", []string{"Host", "drone.local", "Origin", "http://printer.local"}},
 		{"a page of another address", []string{"Host", "[fe80::1]:8080", "Origin", "http://[fe80::2]:8080"}},
@@ -215,7 +215,7 @@ func TestWhoeverMayCallIsServed(t *testing.T) {
 		{"a name of -host in capitals, with a dot", []string{"Host", "FALCON.example.org.:8080"}},
 		{"HTTP/1.0 without a Host", []string{"Host", ""}},
 		{"a page of ours", []string{"Host", "drone.local:8080", "Origin", "http://drone.local:8080"}},
-		{"a page of ours, told by Sec-Fetch-Site", []string{"Host", "drone.local", "Origin", "http://drone.local", "Sec-Fetch-Site", "same-origin"}},
+		{"a page of ours, by its Sec-Fetch-Site", []string{"Host", "drone.local", "Origin", "http://drone.local", "Sec-Fetch-Site", "same-origin"}},
 		{"a page of ours by IPv6 address", []string{"Host", "[fe80::1]:8080", "Origin", "http://[fe80::1]:8080"}},
 		{"the address bar", []string{"Sec-Fetch-Site", "none"}},
 		{"a script without Origin", []string{"User-Agent", "python-requests/2.31"}},
@@ -266,8 +266,8 @@ search
 
 // ---- Connections ----
 
-// served is a server of the test's: it tells of each connection when it has
-// ended it, and when it has answered it and waits for its next request.
+// served is a server of the test's. Each connection that has ended goes to ended,
+// each that has been answered and waits for its next request goes to idle.
 type served struct {
 	address     string
 	ended, idle chan net.Conn
@@ -430,7 +430,7 @@ func TestChunksThatNeverEndAreAnswered413(t *testing.T) {
 	dial(t, s.address).ask("GET", "/api/drone", "").wantOK(t)
 }
 
-func TestABodyThatDoesNotComeWholeIsTold(t *testing.T) {
+func TestABodyThatDoesNotComeWholeIs400(t *testing.T) {
 	const half = "POST /api/drone/land HTTP/1.1\r\nHost: drone.local\r\nContent-Length: 9\r\n\r\n{"
 	want := func(t *testing.T, w *wire, says string) {
 		r, err := w.receive("POST")
@@ -755,7 +755,7 @@ func TestAPanicIsA500AndTheServerGoesOn(t *testing.T) {
 		r := w.ask("POST", "/panic", "{}")
 		r.want(t, 500, "internal")
 		if strings.Contains(r.body, "nil pointer") || strings.Contains(r.body, "goroutine") {
-			t.Errorf("the answer tells the insides: %s", r.body)
+			t.Errorf("the answer shows the insides: %s", r.body)
 		}
 		w.ask("GET", "/", "").wantOK(t)
 	}

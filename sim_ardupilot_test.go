@@ -77,7 +77,9 @@ func simSlowBoot(s *simulator) {
 
 func TestArduPilotWithoutAPositionTakesNoModeThatWantsOne(t *testing.T) {
 	simFlight(t, simArduPilot, simSlowBoot, func(b *simBoard) {
-		time.Sleep(30 * time.Second)
+		time.Sleep(5 * time.Second)
+		b.near("altitude of VFR_HUD before the first fix", float64(b.says(74).(*common.MessageVfrHud).Alt), -0.02, 0.001)
+		time.Sleep(25 * time.Second)
 		for _, m := range b.modes {
 			b.want(m.name+" disarmed", b.setMode(m.custom), simResults(simAccepted))
 		}

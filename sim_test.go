@@ -513,7 +513,7 @@ func TestSimAnswersForItsOwnSystemOnly(t *testing.T) {
 
 func TestPX4SendsUnaskedAndStopsWhenAskedTo(t *testing.T) {
 	simFlight(t, simPX4, nil, func(b *simBoard) {
-		time.Sleep(3500 * time.Millisecond)
+		time.Sleep(3505 * time.Millisecond) // each look is between two ticks
 		for _, tt := range []struct {
 			interval  float64
 			positions int

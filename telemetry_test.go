@@ -72,7 +72,7 @@ func showBeat(t *telemetry) string {
 	return fmt.Sprintf("mode %d armed %t %s failsafe %t", t.beat.custom, t.beat.armed, t.beat.state, t.beat.failsafe)
 }
 
-func TestEachMessageIsToldInOurUnitsAndUnknownWhereItIsUnknown(t *testing.T) {
+func TestEachMessageIsKeptInOurUnits(t *testing.T) {
 	const (
 		gps      = common.MAV_SYS_STATUS_SENSOR_GPS
 		receiver = common.MAV_SYS_STATUS_SENSOR_RC_RECEIVER
@@ -146,7 +146,7 @@ func TestEachMessageIsToldInOurUnitsAndUnknownWhereItIsUnknown(t *testing.T) {
 
 // The climb and the air speed of VFR_HUD do not outlive it under the age of the
 // other velocities.
-func TestAnOldVFRHUDIsNotTold(t *testing.T) {
+func TestAnOldVFRHUDDoesNotShow(t *testing.T) {
 	tel, now := newTelemetry(), time.Unix(1000, 0)
 	tel.hear(&common.MessageVfrHud{Airspeed: 7, Climb: 3}, now)
 	tel.hear(&common.MessageGlobalPositionInt{Lat: 1, Vz: -50}, now.Add(freshFor))
@@ -268,7 +268,7 @@ func TestWithoutAReceiverOnlyThePlaceAndTheOtherSystemsCount(t *testing.T) {
 
 // PX4's word is its own; ArduPilot's is about its present mode, and a takeoff in
 // GUIDED wants a place too (EKF_STATUS_REPORT: bit 4 set, bit 7 clear).
-func TestWhetherATakeoffCouldArmIsToldWhileItIsKnown(t *testing.T) {
+func TestArmableIsNullWhereItIsNotKnown(t *testing.T) {
 	const gps, prearm = common.MAV_SYS_STATUS_SENSOR_GPS, common.MAV_SYS_STATUS_PREARM_CHECK
 	sys := func(healthy common.MAV_SYS_STATUS_SENSOR) *common.MessageSysStatus {
 		return &common.MessageSysStatus{OnboardControlSensorsPresent: gps, OnboardControlSensorsEnabled: gps, OnboardControlSensorsHealth: healthy}
