@@ -1231,7 +1231,7 @@ func TestADeviceNameThatCanNotBeOneIsAnErrorWithAHint(t *testing.T) {
 		"tcp://":                    "want tcp://host:port, with a port up to 65535",
 		"http://127.0.0.1:80":       "want auto, a serial device, udpin://, udpout://, tcp://, sim or sim:ardupilot",
 		"udp://:14540":              "did you mean udpin://0.0.0.0:14540?",
-		"laptop:14550":              "that is an address; did you mean udpin://laptop:14550, udpout://laptop:14550 or tcp://laptop:14550?",
+		"laptop:14550":              "this is an address; did you mean udpin://laptop:14550, udpout://laptop:14550 or tcp://laptop:14550?",
 		"Auto":                      "no such device; did you mean /dev/Auto, auto, sim or sim:ardupilot?",
 		"udpin://14540":             "want udpin://host:port, with a port up to 65535",
 		"udpin:14550":               "did you mean udpin://0.0.0.0:14550?",
