@@ -643,7 +643,7 @@ func TestReportThatOnlyArmsOrDisarmsIsNoTakeover(t *testing.T) {
 }
 
 // TestReportedModesAreTheAutopilotsOwn is docs/autopilots.md, "The modes, side by
-// side" and "Mode numbers".
+// side" and "ArduPilot: mode numbers".
 func TestReportedModesAreTheAutopilotsOwn(t *testing.T) {
 	type row struct {
 		custom uint32
