@@ -87,7 +87,7 @@ func (d *drone) askHome(t *task) error {
 			break
 		}
 		d.cmd.acks.request(idHome)
-		next := now.Add(askWait)
+		next := now.Add(againAfter(d.cmd.acks.trip))
 		if err := unlessLate(t.await(sooner(next, until), came)); err != nil {
 			return err
 		}

@@ -243,12 +243,14 @@ func copterGotoProbes() []probe {
 			h := v.home()
 			v.equal("answer", v.command(simGoto, -1, 1, 0, 0, float64(h.Latitude)/1e7, float64(h.Longitude)/1e7, 15).last(), simUnsupported)
 		}},
-		{from: air, fact: "0/0, INT32_MAX and a NaN altitude are DENIED", run: func(v *probed) {
-			lat, lon := v.e7(10, 0)
+		{from: air, fact: "0/0 and INT32_MAX are DENIED", run: func(v *probed) {
 			frame := common.MAV_FRAME_GLOBAL_RELATIVE_ALT
 			v.equal("0/0", v.exact(simGoto, frame, -1, 1, 0, 0, 0, 15).last(), simDenied)
 			v.equal("INT32_MAX", v.exact(simGoto, frame, -1, 1, 0, math.MaxInt32, math.MaxInt32, 15).last(), simDenied)
-			v.equal("NaN", v.exact(simGoto, frame, -1, 1, 0, lat, lon, math.NaN()).last(), simDenied)
+		}},
+		{from: air, since: release{4, 5}, fact: "a NaN altitude is DENIED", run: func(v *probed) {
+			lat, lon := v.e7(10, 0)
+			v.equal("NaN", v.exact(simGoto, common.MAV_FRAME_GLOBAL_RELATIVE_ALT, -1, 1, 0, lat, lon, math.NaN()).last(), simDenied)
 		}},
 		{from: air, fact: "param2 0 outside GUIDED is DENIED, 1 switches to it", run: func(v *probed) {
 			v.setMode(simArduBrake)

@@ -81,11 +81,14 @@ func (r *reports) hearHeartbeat(b shownMode, trip time.Duration, now time.Time) 
 	return list
 }
 
+// againAfter is the time between two requests of what is waited for.
+func againAfter(trip time.Duration) time.Duration { return min(max(reportAgain, trip), reportMost) }
+
 // due is when HEARTBEAT is to be requested next. awaited says that a command waits for a
 // report.
 func (r *reports) due(awaited bool, trip time.Duration) time.Time {
 	if awaited || r.keeps() {
-		return r.asked.Add(min(max(reportAgain, trip), reportMost))
+		return r.asked.Add(againAfter(trip))
 	}
 	quiet := reportQuiet
 	if r.last.armed {
