@@ -168,7 +168,7 @@ func (d *drone) watch(now time.Time) time.Time {
 		if d.cmd.transit() {
 			d.tell("the landing at the place was given up: " + taken)
 		}
-		d.cmd.abandon(m.taken(now), "%s: it is in %s", taken, d.modeName())
+		d.cmd.abandon(m.taken(now), "%s; the vehicle is in %s", taken, d.modeName())
 	case land && d.cmd.idle():
 		m.tried = now
 		d.wg.Go(func() { d.landThere(m) })
