@@ -199,8 +199,8 @@ func writeError(w http.ResponseWriter, err error) {
 	case *notDoneError:
 		body.commandBody = &e.command
 	case *commandError:
-		if e.answered {
-			body.commandBody = &commandBody{Status: resultName(e.result), StatusCode: e.result, Command: e.command}
+		if e.step != nil {
+			body.commandBody = &commandBody{Status: resultName(e.result), StatusCode: e.result, Command: uint16(e.step.cmd)}
 			body.Messages = messages(e.messages, time.Now())
 		}
 	}

@@ -540,7 +540,7 @@ func TestStreamsEndWithTheProgramAndNotBefore(t *testing.T) {
 		if w.ended() {
 			st.Fatalf("ended: %v", w.err)
 		}
-		if n := len(w.got()); n < 2990 {
+		if n := len(w.got()); n < 2400 { // what comes right after an event waits for the next
 			st.Errorf("%d events in five minutes", n)
 		}
 		st.link.quit()

@@ -1137,7 +1137,7 @@ func FuzzBody(f *testing.F) {
 	}
 	f.Add(uint8(1), []byte(`{"roll":0.2,"pitch":-0.1,"yaw":0,"throttle":0.5,"timeout":0.5}`))
 	f.Add(uint8(3), []byte(`{"lat":-47.3980,"lon":-180,"altitude_msl":5e2,"heading":359.99,"speed":0.1}`))
-	d, told := aloftAndDeaf()
+	d, told := aloftAndDeaf(f)
 	h := newHandler(d, admission{})
 	f.Fuzz(func(t *testing.T, route uint8, body []byte) {
 		path := routes[int(route)%len(routes)]
@@ -1160,19 +1160,11 @@ func FuzzBody(f *testing.F) {
 	})
 }
 
-// onlooking is the commander's owner but for what it does before a plan.
-type onlooking struct {
-	owner
-	look func(t *task) error
-}
-
-func (o onlooking) prepare(t *task) error { return o.look(t) }
-
 // aloftAndDeaf is a copter in the air, flown by sticks, whose plans are made and
 // not sent: no time passes. told returns what it would have been told since.
-func aloftAndDeaf() (d *drone, told func() []message.Message) {
+func aloftAndDeaf(f *testing.F) (d *drone, told func() []message.Message) {
 	d = newDrone(device{name: "none"}, 0, false)
-	d.handshake.running = true // asks nothing
+	d.sticks.src.told = true
 	see := func() {
 		for _, m := range []message.Message{
 			&minimal.MessageHeartbeat{
@@ -1188,12 +1180,22 @@ func aloftAndDeaf() (d *drone, told func() []message.Message) {
 	}
 	see()
 	var list []message.Message
-	d.cmd.owner = onlooking{d.cmd.owner, func(t *task) error {
-		for _, s := range t.plan.steps {
-			list = append(list, s.message(1, 0))
+	var looking sync.WaitGroup
+	ctx := f.Context()
+	f.Cleanup(looking.Wait)
+	looking.Go(func() { // at every plan, and ends it before anything is sent
+		for ctx.Err() == nil {
+			d.mu.Lock()
+			for _, t := range d.cmd.tasks {
+				for _, s := range t.plan.steps {
+					list = append(list, s.message(1, 0))
+				}
+				t.end(&commandError{code: codeRefused, text: "a test only looks"})
+			}
+			d.mu.Unlock()
+			time.Sleep(10 * time.Microsecond)
 		}
-		return refuse(codeRefused, "a test only looks")
-	}}
+	})
 	return d, func() []message.Message {
 		d.mu.Lock()
 		all := append(list, d.outgoing(d.sticks.axes).msg)

@@ -177,18 +177,9 @@ func (c *command) shown(r report, reports int) bool {
 }
 
 var (
-	errTimeout  = errors.New("nothing came in time")
 	errAway     = errors.New("the port was away when a step was due")
-	errStopping = refuse(codeOffline, "mavrest is shutting down")
+	errStopping = &commandError{code: codeOffline, text: "mavrest is shutting down"}
 )
-
-// unlessLate is err, and nil where only the time was over.
-func unlessLate(err error) error {
-	if errors.Is(err, errTimeout) {
-		return nil
-	}
-	return err
-}
 
 // code is the code of a command's error; "" where it has none.
 func code(err error) errorCode {
@@ -203,7 +194,7 @@ func code(err error) errorCode {
 // another one.
 func refusedWith(err error) *commandError {
 	var ce *commandError
-	if errors.As(err, &ce) && ce.answered {
+	if errors.As(err, &ce) && ce.step != nil {
 		return ce
 	}
 	return nil
@@ -227,24 +218,39 @@ func words(texts []statusText) string {
 	return strings.Join(list, "; ")
 }
 
-// refusal is the error of a step that the autopilot answered with anything but
-// ACCEPTED, and the reasons that it gave.
-func refusal(s *step, refused *commandError, reasons string) error {
-	e := *refused
+// refusal is the error of a step that the autopilot answered with anything but ACCEPTED;
+// since is when its first copy was sent.
+func refusal(s *step, result uint8, since time.Time) error {
+	e := &commandError{code: codeRefused, text: refusalText(s, result, ""), since: since, step: s, result: result}
+	if unknown(result) {
+		e.code = codeUnsupported
+	}
+	return e
+}
+
+// unknown reports whether a MAV_RESULT says that the autopilot does not know the command.
+func unknown(result uint8) bool {
+	switch common.MAV_RESULT(result) {
+	case common.MAV_RESULT_UNSUPPORTED, common.MAV_RESULT_COMMAND_INT_ONLY, common.MAV_RESULT_COMMAND_LONG_ONLY,
+		common.MAV_RESULT_COMMAND_UNSUPPORTED_MAV_FRAME:
+		return true
+	}
+	return false
+}
+
+// refusalText says what was refused, and the reasons that are known.
+func refusalText(s *step, result uint8, reasons string) string {
+	what := "the autopilot refused " + commandName(s)
+	if unknown(result) {
+		what = "the autopilot does not know " + commandName(s)
+	}
+	if stands, ok := flownWithout[s.cmd]; ok { // an accepted goto is not taken back
+		what = fmt.Sprintf("%s: %s was refused", stands, commandName(s))
+	}
 	if reasons != "" {
 		reasons = ": " + reasons
 	}
-	e.text = fmt.Sprintf("the autopilot refused %s (%s)%s", commandName(s), resultName(e.result), reasons)
-	switch common.MAV_RESULT(e.result) {
-	case common.MAV_RESULT_UNSUPPORTED, common.MAV_RESULT_COMMAND_INT_ONLY, common.MAV_RESULT_COMMAND_LONG_ONLY,
-		common.MAV_RESULT_COMMAND_UNSUPPORTED_MAV_FRAME:
-		e.code = codeUnsupported
-		e.text = fmt.Sprintf("the autopilot does not know %s (%s)%s", commandName(s), resultName(e.result), reasons)
-	}
-	if stands, ok := flownWithout[s.cmd]; ok { // an accepted goto is not taken back
-		e.text = fmt.Sprintf("%s: %s was refused (%s)%s", stands, commandName(s), resultName(e.result), reasons)
-	}
-	return &e
+	return fmt.Sprintf("%s (%s)%s", what, resultName(result), reasons)
 }
 
 // flownWithout is what an accepted goto does without these (rule 7).

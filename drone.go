@@ -42,6 +42,7 @@ type drone struct {
 	wg        sync.WaitGroup // the goroutines of run
 
 	online  bool
+	quitBy  time.Time // when the program ends, whatever is under way; zero: nobody ends it
 	checked time.Time // since when the last report of PX4's checks was asked for
 	warned  []string  // the warnings that were told
 	// When the target and NAV_DLL_ACT were requested last.
@@ -54,9 +55,9 @@ func newDrone(dev device, only byte, gcs bool) *drone {
 	d := &drone{clock: clock{bell: make(chan struct{}, 1)}, ended: make(chan struct{}), tel: newTelemetry()}
 	d.link = newLink(dev, only, gcs, d.hear)
 	acks := newAcks(d.link, &d.tel)
-	d.cmd = &commander{mu: &d.mu, acks: acks, machine: &d.machine, owner: d}
+	d.cmd = &commander{mu: &d.mu, acks: acks, machine: &d.machine}
 	d.params = parameters{tel: &d.tel, acks: acks, told: make(map[string]float64)}
-	d.handshake = handshake{counts: make(map[uint32]int), tel: &d.tel, params: &d.params, cmd: d.cmd, wg: &d.wg}
+	d.handshake.params = &d.params
 	d.sticks.src = newSources(gcs)
 	return d
 }
@@ -84,6 +85,7 @@ func (d *drone) quit() {
 	defer d.mu.Unlock()
 	if !d.cmd.stopped {
 		close(d.ended)
+		d.quitBy = time.Now().Add(farewellFor)
 	}
 	d.cmd.stop()
 }
@@ -96,12 +98,12 @@ func (d *drone) farewell() {
 	if d.sticks.phase == stickOff || !d.online {
 		return
 	}
-	f, until := d.facts(time.Now()), time.Now().Add(farewellFor)
+	f := d.facts(time.Now())
 	if f.firmware.ardupilot() && f.flight == aloft && d.sticks.flies(f) && !d.sticks.taken() {
-		for len(d.cmd.tasks) > 0 && time.Now().Before(until) { // they have been told to end
-			d.cmd.pause(until)
+		for len(d.cmd.tasks) > 0 && time.Now().Before(d.quitBy) { // they have been told to end
+			d.cmd.pause(d.quitBy)
 		}
-		d.hover(until)
+		d.hover()
 	}
 	if d.sticks.phase != stickOff { // a pilot may have taken them meanwhile
 		d.leaveSticks(d.facts(time.Now()))
@@ -113,6 +115,11 @@ func (d *drone) tick(now time.Time) time.Time {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	next := now.Add(offlineAfter)
+	if d.cmd.stopped && !now.Before(d.quitBy) { // the farewell's time is over
+		d.cmd.stop()
+	} else {
+		next = sooner(next, d.quitBy)
+	}
 	if d.online {
 		if silent := d.cmd.reports.alive.Add(offlineAfter); now.Before(silent) {
 			next = sooner(next, silent)
@@ -151,9 +158,8 @@ func (d *drone) poll(now time.Time) (next time.Time) {
 		d.params.request("NAV_DLL_ACT")
 		d.stationAsked = now
 	}
-	late := !now.Before(d.cmd.reports.due(false, d.cmd.acks.trip))
-	if late && d.firmware().ardupilot() { // its own HEARTBEAT has stopped, or was slowed
-		d.handshake.live = now.Add(-liveLost)
+	if d.firmware().ardupilot() && !now.Before(d.cmd.reports.due(false, d.cmd.acks.trip)) {
+		d.handshake.lacks(idHeartbeat)
 	}
 	return sooner(next, d.cmd.poll(false, now))
 }
@@ -207,13 +213,11 @@ func (d *drone) take(m message.Message, now time.Time) {
 		d.restarted(now)
 	}
 	d.changes.Add(1)
-	d.handshake.count(m.GetID())
+	d.handshake.hear(m.GetID(), now)
 	switch m := m.(type) {
 	case *minimal.MessageHeartbeat:
-		d.handshake.hearHeartbeat(now)
 		d.hearHeartbeat(now)
 	case *common.MessageCurrentMode:
-		d.handshake.live = now
 		if d.cmd.reports.hearMode(m.CustomMode, now) {
 			d.cmd.poll(false, now)
 			d.clock.poke() // it is requested again until it shows
@@ -221,6 +225,7 @@ func (d *drone) take(m message.Message, now time.Time) {
 	case *common.MessageCommandAck:
 		if d.link.addressed(m.TargetSystem, m.TargetComponent) {
 			d.cmd.acks.hear(m.Command, uint8(m.Result), d.cmd.reports.n, now)
+			d.clock.poke() // the handshake goes on
 		}
 	case *common.MessageParamValue:
 		d.hearParam(m)
@@ -265,7 +270,7 @@ func (d *drone) hearVersion() {
 func (d *drone) identify() {
 	if d.online && d.handshake.firmware != d.firmware() {
 		clear(d.params.told)
-		d.handshake.begin()
+		d.handshake.begin(time.Now())
 	}
 }
 
@@ -285,7 +290,7 @@ func (d *drone) hearHeartbeat(now time.Time) {
 			d.forget()
 		}
 		slog.Info("vehicle online", "system", d.tel.id.system, "mode", d.machine.mode, "vehicle_mode", d.modeName())
-		d.handshake.begin()
+		d.handshake.begin(now)
 	}
 }
 
@@ -347,7 +352,7 @@ func (d *drone) restarted(now time.Time) {
 	d.forget()
 	d.warned = nil
 	d.cmd.acks.restarted()
-	d.handshake.begin()
+	d.handshake.begin(now)
 	d.cmd.acks.request(idHeartbeat)
 }
 
@@ -374,28 +379,6 @@ func (d *drone) able() error {
 		return refuse(codeOffline, "no autopilot was heard yet on %s; check its wiring, baud rate and MAVLink settings", s.device)
 	}
 	return refuse(codeOffline, "the autopilot is offline: no heartbeat for %.0f s", time.Since(d.tel.beat.at).Seconds())
-}
-
-// do carries a request out and returns when the vehicle shows what it leads to, or
-// why it does not: then the error is a *commandError.
-func (d *drone) do(r request) (ans answer, err error) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if err = d.able(); err == nil {
-		err = d.handshake.kind(&task{by: d.cmd}, r)
-	}
-	if err == nil {
-		ans, err = d.cmd.do(r, func() (plan, error) {
-			if err := d.able(); err != nil {
-				return plan{}, err
-			}
-			return r.plan(d.vehicle(time.Now()))
-		})
-	}
-	if err == nil && r.entersSticks() {
-		d.sticks.own(r.from, time.Now().Add(stickTaken))
-	}
-	return ans, d.explained(err)
 }
 
 // wait waits until a manoeuvre is complete, or tells what ended it; began is when
@@ -444,8 +427,11 @@ func (d *drone) logMode(why string) {
 }
 
 // modeName is the autopilot's own name for its mode.
-func (d *drone) modeName() string {
-	_, name := d.firmware().reported(d.tel.beat.custom)
+func (d *drone) modeName() string { return d.nameOf(d.tel.beat.custom) }
+
+// nameOf is the autopilot's own name for one of its modes.
+func (d *drone) nameOf(custom uint32) string {
+	_, name := d.firmware().reported(custom)
 	return name
 }
 
@@ -554,11 +540,14 @@ func (d *drone) summary() string {
 	case !d.online:
 		return "autopilot offline on " + d.link.device.port()
 	}
-	armed := "disarmed"
-	if t.beat.armed {
-		armed = "armed"
+	return fmt.Sprintf("%s %s online, %s, mode %s", autopilotName(t.id.autopilot), lowerName(t.id.typ.String(), "MAV_TYPE_"), armedWord(t.beat.armed), d.machine.mode)
+}
+
+func armedWord(armed bool) string {
+	if armed {
+		return "armed"
 	}
-	return fmt.Sprintf("%s %s online, %s, mode %s", autopilotName(t.id.autopilot), lowerName(t.id.typ.String(), "MAV_TYPE_"), armed, d.machine.mode)
+	return "disarmed"
 }
 
 // autopilotName is a MAV_AUTOPILOT in the API.

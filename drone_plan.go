@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"math"
 	"slices"
 	"strings"
 	"time"
@@ -16,14 +17,220 @@ const (
 	farewellFor  = time.Second            // of the last command
 )
 
-// ready is when the sticks let a step go.
-func (d *drone) ready(s *step) time.Time {
-	return d.sticks.ready(s.streamed, d.facts(time.Now()), s.arms())
+// do carries a client's request out and returns when the vehicle shows what it leads to, or
+// why it does not: then the error is a *commandError.
+func (d *drone) do(r request) (answer, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	t := &task{by: d.cmd, request: r, came: time.Now()}
+	err := d.able()
+	if err == nil {
+		err = d.kind(t)
+	}
+	if err == nil {
+		err = d.perform(t)
+	}
+	if err == nil && r.entersSticks() {
+		d.sticks.own(r.from, time.Now().Add(stickTaken))
+	}
+	return t.answer, d.explained(err)
 }
 
-// readies is what comes before a plan is made: on PX4 the sticks come to rest, and home is
-// asked for. It unlocks mu while it waits.
-func (d *drone) readies(t *task) error {
+// doOwn is the only way to the vehicle for what no client asks for at this moment. A second
+// leg continues its manoeuvre.
+func (d *drone) doOwn(r request, p plan, continues *manoeuvre) error {
+	if err := d.cmd.mayAct(); err != nil {
+		return err
+	}
+	return d.perform(&task{by: d.cmd, request: r, plan: p, answer: answer{manoeuvre: continues}})
+}
+
+// perform is a task from its arrival to its answer. Like everything that it calls, it unlocks mu
+// while it waits.
+func (d *drone) perform(t *task) error {
+	err := d.takeTurn(t)
+	if err == nil {
+		if err = d.carryOut(t); err != nil {
+			d.failed(t, err)
+		}
+		d.closing(t, err)
+	}
+	d.cmd.leave(t)
+	if refused := refusedWith(err); refused != nil && !t.came.IsZero() { // nobody reads them else
+		err = d.reasons(t, refused)
+	}
+	if code(err) == codeSuperseded {
+		t.awaitNewer()
+	}
+	return d.standing(t, err)
+}
+
+// planned plans a client's request, as the vehicle is now. What mavrest does by itself has
+// its plan.
+func (d *drone) planned(t *task) (err error) {
+	if t.came.IsZero() {
+		return nil
+	}
+	if err := d.able(); err != nil {
+		return err
+	}
+	t.plan, err = t.request.plan(d.vehicle(time.Now()))
+	return err
+}
+
+// takeTurn waits until a task is under way, and plans it: at first to know whether it ends
+// others, then as the vehicle is when its turn has come.
+func (d *drone) takeTurn(t *task) error {
+	if err := d.planned(t); err != nil {
+		return err
+	}
+	d.cmd.enter(t, d.onGround())
+	for t != d.cmd.current() && t.over() == nil {
+		d.cmd.pause(time.Now().Add(newerWait))
+	}
+	if err := t.over(); err != nil {
+		return err
+	}
+	if err := d.prologue(t); err != nil {
+		return err
+	}
+	t.was = d.machine.last
+	return d.planned(t)
+}
+
+// carryOut sends the steps of a plan, each when the vehicle has shown the one before.
+func (d *drone) carryOut(t *task) error {
+	if err := d.prepare(t); err != nil {
+		return err
+	}
+	for i := range t.plan.steps {
+		s := &t.plan.steps[i]
+		switch err := d.send(t, s); {
+		case refusedWith(err) != nil && t.endedBy != nil: // the takeover is why
+			return t.unfollowed(s)
+		case s.optional && (refusedWith(err) != nil || isNoAck(err)):
+			slog.Warn("a plan goes on without one of its steps", "error", err)
+			continue
+		case err != nil:
+			return err
+		}
+		d.took(t, s)
+		if t.taken() {
+			if t.plan.endsAt(i) && t.shown() {
+				break
+			}
+			return t.ended("%s; the vehicle follows %s, which was sent before; nothing more was sent", commandName(s))
+		}
+	}
+	t.answer.mode = d.machine.mode
+	if t.answer.manoeuvre == nil {
+		t.answer.manoeuvre = doneAtOnce()
+	}
+	return nil
+}
+
+// send waits until a step may go out, and sends it; again where the port was away then.
+func (d *drone) send(t *task, s *step) error {
+	for due := (time.Time{}); ; d.cmd.away = true {
+		if err := t.waitFree(s); err != nil {
+			return err
+		}
+		for at := d.ready(s); t.over() == nil && time.Now().Before(at); at = d.ready(s) {
+			d.cmd.pause(at)
+		}
+		if due.IsZero() {
+			due = time.Now()
+		}
+		if err := t.reportBefore(s, due); err != nil {
+			return err
+		}
+		// explains would allow what a disarmed vehicle fell back to, too.
+		if o := d.machine.order; t.sent != nil && s.arms() && o != nil && d.machine.last.custom != o.number {
+			return refuse(codeInterrupted, "arming was not sent: the vehicle left the mode that was set for it")
+		}
+		if err := t.transact(s); err != errAway {
+			return err
+		}
+	}
+}
+
+// ready is when the sticks and the mode change before let a step go.
+func (d *drone) ready(s *step) time.Time {
+	at := d.sticks.ready(s.streamed, d.facts(time.Now()), s.arms())
+	if s.to != nil && at.Before(d.cmd.acks.modeAt) {
+		at = d.cmd.acks.modeAt
+	}
+	return at
+}
+
+// took makes what a step leads to the mode, and the plan's goal its manoeuvre.
+func (d *drone) took(t *task, s *step) {
+	c := d.cmd
+	t.answer.command = uint16(s.cmd)
+	c.client = c.client || !t.came.IsZero() && !t.taken()
+	d.changes.Add(1)
+	if s.to == nil {
+		return
+	}
+	d.machine.command(*s.to)
+	if t.request.setMode && s.to == t.plan.goal() {
+		c.replace(t)
+		t.answer.manoeuvre = c.manoeuvre
+		c.manoeuvre.failsafe = d.machine.last.failsafe // one that is active already does not end it
+	}
+}
+
+// failed is what follows a plan that ended before it was accepted. What it armed and
+// was refused or not answered then is disarmed on the ground, before the next task begins.
+func (d *drone) failed(t *task, err error) {
+	if m := d.cmd.manoeuvre; m != nil && m.plan.goal() == t.plan.goal() { // the goto itself was accepted; forget its refused heading
+		m.plan.facing = math.NaN()
+	}
+	if !t.armed || !t.fails(err) || !d.onGround() {
+		return
+	}
+	disarm := d.firmware().armDisarm(false)
+	t.request = request{arm: new(bool)}
+	if failed := d.send(t, &disarm); failed != nil {
+		slog.Warn("what a failed command armed could not be disarmed", "error", failed)
+	}
+}
+
+// fails reports whether err is the vehicle's: it refused a step, or did not answer.
+func (t *task) fails(err error) bool {
+	return (refusedWith(err) != nil || isNoAck(err)) && !t.taken()
+}
+
+// standing is the error of a plan that failed, with what it has changed before: that is
+// not taken back.
+func (d *drone) standing(t *task, err error) error {
+	var ce *commandError
+	if !t.fails(err) || !errors.As(err, &ce) {
+		return err
+	}
+	now, said := d.machine.last, *ce
+	switch {
+	case t.before != nil:
+		said.text += "; the " + t.before.request.name() + " before it has ended"
+	case t.answer.command == 0 || now.custom == t.was.custom && now.armed == t.was.armed:
+		return err
+	}
+	if t.was.failsafe {
+		said.text += "; the failsafe's " + d.nameOf(t.was.custom) + " was ended"
+	}
+	said.text += "; the vehicle is in " + d.nameOf(now.custom) + ", " + armedWord(now.armed)
+	return &said
+}
+
+// shown reports whether the last report shows what the plan leads to.
+func (t *task) shown() bool {
+	goal, last := t.plan.goal(), t.by.machine.last
+	return goal == nil || last.custom == goal.number || goal.atEnd(last)
+}
+
+// prologue is what comes before a plan is made: on PX4 the sticks come to rest, and home is
+// asked for.
+func (d *drone) prologue(t *task) error {
 	if d.firmware() != px4 || !t.request.setMode {
 		return nil
 	}
@@ -48,10 +255,9 @@ func (d *drone) restSticks(t *task) error {
 	d.sticks.leave(f)
 	d.act()
 	if through := d.stickModeAtRest(); f.flight == aloft && f.custom != through.to.number {
-		t.plan.steps = []step{through}
-		switch err := t.send(0); {
+		switch err := d.send(t, &through); {
 		case err == nil:
-			t.accepted = uint16(through.cmd)
+			t.answer.command = uint16(through.cmd)
 			d.machine.command(*through.to)
 		case !t.fails(err):
 			return err
@@ -80,19 +286,23 @@ const homeWait = 1500 * time.Millisecond
 func (d *drone) askHome(t *task) error {
 	asked := time.Now()
 	came := func() bool { return d.tel.home.at.After(asked) }
-	for until := asked.Add(homeWait); !came(); {
-		now := time.Now()
-		if !now.Before(until) {
-			d.tel.home = untold
-			break
-		}
-		d.cmd.acks.request(idHome)
-		next := now.Add(againAfter(d.cmd.acks.trip))
-		if err := unlessLate(t.await(sooner(next, until), came)); err != nil {
-			return err
-		}
+	err := t.ask(againAfter(d.cmd.acks.trip), asked.Add(homeWait), func() { d.cmd.acks.request(idHome) }, came)
+	if err == nil && !came() {
+		d.tel.home = untold
 	}
-	return nil
+	return err
+}
+
+// kind waits until a fixed wing has told whether it is a QuadPlane.
+func (d *drone) kind(t *task) error {
+	known := func() bool {
+		return !t.request.setMode || d.firmware() != plane || !d.tel.landed.at.IsZero()
+	}
+	err := t.ask(askWait, time.Now().Add(giveUp), func() { d.cmd.acks.request(idExtendedState) }, known)
+	if err == nil && !known() {
+		return refuse(codeNoAck, "this vehicle has not told yet whether it is a QuadPlane; nothing was sent")
+	}
+	return err
 }
 
 // prepare is what a plan needs before its first step: what the autopilot's
@@ -105,10 +315,12 @@ func (d *drone) prepare(t *task) error {
 	alone := arms && d.firmware().ardupilot() && !d.tel.beat.armed
 	if t.request.entersSticks() || runs || alone {
 		told := func() bool { return sticks.src.told || sticks.phase != stickOff }
-		if err := unlessLate(t.await(d.toldBy(), told)); err != nil {
+		if err := t.await(d.toldBy(), told); err != nil {
 			return err
 		}
-		if err := d.params.sure(t, sourceNames[d.firmware()]); err != nil {
+		name := sourceNames[d.firmware()]
+		err := t.ask(askWait, time.Now().Add(2*askWait), func() { d.params.request(name) }, func() bool { return d.params.known(name) })
+		if err != nil {
 			return err
 		}
 	}
@@ -134,9 +346,6 @@ func (d *drone) prepare(t *task) error {
 	d.clock.poke()
 	return nil
 }
-
-// took notes what changes, beside the mode, with a step that the vehicle took.
-func (d *drone) took(t *task, s *step) { d.changes.Add(1) }
 
 // onGround reports whether the vehicle says that it is on the ground.
 func (d *drone) onGround() bool { return d.tel.stands(time.Now()) == onGround }
@@ -186,7 +395,7 @@ func (d *drone) landThere(m *manoeuvre) {
 	if d.cmd.manoeuvre != m || m.finished() {
 		return
 	}
-	if err := d.cmd.doOwn(plan{steps: []step{*m.plan.second}}, m.request, m, time.Time{}); err != nil {
+	if err := d.doOwn(m.request, plan{steps: []step{*m.plan.second}}, m); err != nil {
 		slog.Warn("the landing at the place was not acknowledged; trying again", "error", err)
 	}
 }
@@ -199,32 +408,27 @@ func (d *drone) holdForSilent() {
 	if !d.sticks.owes(d.facts(time.Now())) {
 		return
 	}
-	d.hover(time.Time{})
+	d.hover()
 }
 
-// hover commands a hold for a client that is gone and, where that is refused, a landing.
-// It may go on until then, though the program ends. It unlocks mu while it waits.
-func (d *drone) hover(until time.Time) error {
-	err := d.leave(ModeHold, until)
-	if code(err) == codeRefused || code(err) == codeUnsupported {
-		err = d.leave(ModeLand, until)
-	}
-	return err
-}
-
-// leave commands a mode for a client that is gone.
-func (d *drone) leave(mode Mode, until time.Time) error {
-	r := request{setMode: true, mode: mode}
-	p, err := r.plan(d.vehicle(time.Now()))
-	if err == nil {
-		err = d.cmd.doOwn(p, r, nil, until)
-	}
-	if err == nil {
-		slog.Info("mavrest leaves the drone without its client", "mode", mode)
-	} else {
+// hover commands a hold for a client that is gone and, where that is refused, a landing. It
+// unlocks mu while it waits.
+func (d *drone) hover() {
+	for _, mode := range []Mode{ModeHold, ModeLand} {
+		r := request{setMode: true, mode: mode}
+		p, err := r.plan(d.vehicle(time.Now()))
+		if err == nil {
+			err = d.doOwn(r, p, nil)
+		}
+		if err == nil {
+			slog.Info("mavrest leaves the drone without its client", "mode", mode)
+			return
+		}
 		slog.Warn("a drone without its client did not take a mode", "mode", mode, "error", err)
+		if code(err) != codeRefused && code(err) != codeUnsupported {
+			return
+		}
 	}
-	return err
 }
 
 // Times of the texts that belong to an answer (docs/design.md, "Reasons").
@@ -235,10 +439,11 @@ const (
 	takenAfter  = 500 * time.Millisecond
 )
 
-// refusal is the error of a refused step, with what the autopilot says of it: the texts
-// of warning or worse since its first copy, and those of the checks. After a refused arming
+// reasons adds to the error of a refused step what the autopilot says of it: the texts of
+// warning or worse since its first copy, and those of the checks. After a refused arming
 // PX4 is asked for them: a refusal alone brings none.
-func (d *drone) refusal(t *task, s *step, refused *commandError) error {
+func (d *drone) reasons(t *task, refused *commandError) error {
+	s := refused.step
 	if s.arms() && !d.tel.beat.armed && d.firmware() == px4 && time.Since(d.checked) >= checksEvery {
 		d.checked = time.Now()
 		run := px4.command(common.MAV_CMD_RUN_PREARM_CHECKS)
@@ -273,7 +478,8 @@ func (d *drone) refusal(t *task, s *step, refused *commandError) error {
 		why := fmt.Sprintf("NAV_DLL_ACT is %g: PX4 arms only while it hears a ground station; connect one, start mavrest with -gcs, or set it to 0", act)
 		reasons = strings.TrimPrefix(reasons+"; "+why, "; ")
 	}
-	return refusal(s, &e, reasons)
+	e.text = refusalText(s, e.result, reasons)
+	return &e
 }
 
 // unhealthy are the systems that may be the reason. The receiver is left out where no

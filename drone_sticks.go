@@ -102,7 +102,7 @@ func (d *drone) warnings() (list []string) {
 // warn tells each warning once, until the autopilot restarts. What the vehicle has not
 // answered by the end of the handshake has its default, and an unknown version is old.
 func (d *drone) warn() {
-	if !d.online || d.handshake.running {
+	if !d.online || !d.handshake.over(time.Now()) {
 		return
 	}
 	for _, text := range d.warnings() {

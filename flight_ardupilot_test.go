@@ -431,7 +431,7 @@ func TestCopterThatLosesItsReceiverIsItsFailsafes(t *testing.T) {
 func TestCopterThatRestartsDisarmedIsManual(t *testing.T) {
 	arduEach(t, []simReceiver{simReceiverNone, simReceiverIdle, simReceiverInHand}, func(f *ardu, _ string) {
 		f.sim.reboot(false)
-		time.Sleep(forgetful + time.Second) // its streams are gone: then it is asked how old it is
+		time.Sleep(streamLost + time.Second) // its streams are gone: then it is asked how old it is
 		again := time.Now()
 		for range 30 {
 			time.Sleep(time.Second)

@@ -1188,6 +1188,10 @@ func TestPX4PilotsSwitchToTheCommandedModeEndsNothing(t *testing.T) {
 					p.wantTruth()
 					return
 				}
+				if p.order != nil && p.answered(5*time.Minute).body["code"] == "interrupted" && strings.Contains(m.name, "is in force") { // CURRENT_MODE showed it before
+					p.wantTruth()
+					return
+				}
 				p.wantAnswer(5*time.Minute, "")
 				mode, _ := parseMode(m.mode)
 				if mode.flownBySticks() && custom == entered[px4][mode] {

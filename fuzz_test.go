@@ -163,9 +163,13 @@ func (z *fuzzed) name(custom uint32) string {
 // hears stands behind the drone's own ear.
 func (z *fuzzed) hears(h heard) {
 	z.link.mu.Lock()
-	trip := z.link.cmd.acks.trip
+	trip, forgot := z.link.cmd.acks.trip, !z.link.cmd.reports.keeps()
 	z.link.mu.Unlock()
 	switch m := h.msg.(type) {
+	case *common.MessageAttitude, *common.MessageGlobalPositionInt:
+		if forgot { // their clock says that the vehicle has started again
+			z.reports.restart()
+		}
 	case *common.MessageCurrentMode:
 		z.reports.hearMode(m.CustomMode, h.at)
 	case *minimal.MessageHeartbeat:

@@ -1,234 +1,219 @@
 package main
 
 import (
-	"errors"
 	"math"
 	"slices"
-	"sync"
 	"time"
 
 	"github.com/bluenviron/gomavlib/v3/pkg/dialects/common"
 )
 
-// Times of the handshake and of what is requested later (docs/design.md, "The mode
-// machine").
+// Times of the handshake and of what is requested later (docs/design.md, "What a vehicle is
+// asked").
 const (
-	handshakeAgain = 5 * time.Second        // after one that was not answered
-	forgetful      = 5 * time.Second        // without an attitude: the autopilot has forgotten the streams
-	liveLost       = time.Second            // without a live report, which comes twice a second by itself: it is asked for again
-	liveGap        = 500 * time.Millisecond // between two HEARTBEATs that are live
-	targetEvery    = time.Second            // for a target; and with a stick stream, to hear that it is heard
-	askWait        = 150 * time.Millisecond // for what was requested; or two round trips
+	askEvery    = 500 * time.Millisecond // a question, until it is answered
+	askFor      = 3 * time.Second        // then what is not answered has its default
+	streamAgain = 10 * time.Second       // between two requests for a stream that was accepted
+	streamLost  = 5 * time.Second        // without its message: another program, or a restart, has ended it
+	liveLost    = time.Second            // the same of CURRENT_MODE, which comes twice a second by itself
+	targetEvery = time.Second            // for a target; and with a stick stream, to hear that it is heard
+	askWait     = 150 * time.Millisecond // for what a command needs to know
 )
 
-// stream is a message asked for by SET_MESSAGE_INTERVAL, in Hz.
+// stream is a message that is asked for by SET_MESSAGE_INTERVAL.
 type stream struct {
-	id uint32
-	hz float32
+	id     uint32
+	hz     float32
+	steady bool // rules rest on its rate
+	known  bool // whether the vehicle sends it: it was accepted or denied
+	denied bool
+	slow   bool // it comes at less than half of its rate, or had to be requested
+
+	asked time.Time // when it was asked for last
+	heard time.Time // when its message came last
+	since time.Time // the count began then
+	count int       // of its messages
 }
 
 // streams take 1,500 bytes a second at most, under half of a link at 57600 baud.
 var streams = []stream{
-	{idPosition, 10},
-	{idAttitude, 10},
-	{idExtendedState, 4},
-	{idHUD, 4},
-	{idGPS, 2},
-	{idSysStatus, 2},
-	{idHome, 0.5},
+	{id: idPosition, hz: 10, steady: true},
+	{id: idAttitude, hz: 10, steady: true},
+	{id: idExtendedState, hz: 4, steady: true},
+	{id: idHUD, hz: 4},
+	{id: idGPS, hz: 2},
+	{id: idSysStatus, hz: 2},
+	{id: idHome, hz: 0.5},
 }
 
-// handshake is what a vehicle is asked when it comes online or has started again:
-// live reports of its mode, the streams, what it sends only once, and its
-// parameters. Later it asks again what was not answered, or was forgotten.
+// handshake is what a vehicle is asked when it comes online or has started again: live
+// reports of its mode, the streams, what it sends only once, and its parameters. A stream
+// that ends, or becomes slow, is asked for again.
 type handshake struct {
-	tel    *telemetry
-	params *parameters
-	cmd    *commander
-	wg     *sync.WaitGroup // of its goroutine
+	params *parameters // with the vehicle's telemetry, and the acks
 
-	firmware firmware // of which the vehicle was asked
-	running  bool
-	again    bool      // it should begin anew
-	left     []stream  // not acknowledged yet
-	met      time.Time // when one began
-	retry    time.Time // when an unanswered one begins anew
-
-	promised bool      // the vehicle accepted to send live reports
-	live     time.Time // when the last live report came
-	beat     time.Time // when the last HEARTBEAT came
-
-	counts   map[uint32]int // of the counted streams' messages
-	counting time.Time      // since when
+	firmware   firmware // of which the vehicle is asked
+	streams    []stream // the first one brings live reports
+	open       *command // the request for a stream that waits for its ack; nil: none
+	asks       *stream  // that stream
+	began      time.Time
+	questioned time.Time // when what is not answered was requested last
 }
 
 // liveStream is the message by which a vehicle reports its mode live. PX4 sends
 // CURRENT_MODE with every change; ArduPilot sends HEARTBEAT as often as it is asked.
 func (h *handshake) liveStream() stream {
-	switch baud := h.cmd.acks.link.state().baud; {
+	switch baud := h.params.acks.link.state().baud; {
 	case h.firmware == px4:
-		return stream{idCurrentMode, 100}
+		return stream{id: idCurrentMode, hz: 100}
 	case baud > 0 && baud < 115200:
-		return stream{idHeartbeat, 10}
+		return stream{id: idHeartbeat, hz: 10}
 	}
-	return stream{idHeartbeat, 20}
+	return stream{id: idHeartbeat, hz: 20}
 }
 
-// refusedLive reports whether the vehicle has refused to send live reports.
-func (h *handshake) refusedLive() bool {
-	return !h.running && !h.promised && !slices.Contains(h.left, h.liveStream())
-}
-
-// begin asks the vehicle everything. What it told of its parameters counts until it
-// tells them anew.
-func (h *handshake) begin() {
-	h.firmware = h.tel.id.firmware()
-	h.left = append([]stream{h.liveStream()}, streams...)
+// begin asks the vehicle everything. What it told of its parameters counts until it tells
+// them anew.
+func (h *handshake) begin(now time.Time) {
+	h.lose()
+	h.firmware, h.began = h.params.tel.id.firmware(), now
+	h.streams = append([]stream{h.liveStream()}, streams...)
 	if h.firmware.ardupilot() { // whose sticks are in force, and is there a place to take off from
-		h.left = append(h.left, stream{idRCChannels, 4}, stream{idEstimate, 1})
+		h.streams = append(h.streams, stream{id: idRCChannels, hz: 4}, stream{id: idEstimate, hz: 1})
 	} else {
-		h.left = append(h.left, stream{idRCChannels, 1}) // only that there is a transmitter
+		h.streams = append(h.streams, stream{id: idRCChannels, hz: 1}) // only that there is a transmitter
 	}
-	h.again, h.promised, h.counting = true, false, time.Time{}
-	h.start()
-}
-
-func (h *handshake) start() {
-	if h.running || h.cmd.stopped {
-		return
-	}
-	h.running, h.met = true, time.Now()
-	h.wg.Go(h.run)
-}
-
-// hearHeartbeat notes whether HEARTBEAT is a live report.
-func (h *handshake) hearHeartbeat(now time.Time) {
-	if h.tel.id.firmware().ardupilot() && now.Sub(h.beat) < liveGap {
-		h.live = now
-	}
-	h.beat = now
 }
 
 // lose says that the vehicle is offline: it is asked nothing more.
-func (h *handshake) lose() { h.again, h.left = false, nil }
+func (h *handshake) lose() {
+	if h.open != nil {
+		h.params.acks.close(h.open)
+	}
+	*h = handshake{params: h.params}
+}
 
-// tick asks again what was not answered, begins anew with a vehicle that has
-// forgotten what it was asked, and tells when it is to be called next.
+// hear notes that a message came.
+func (h *handshake) hear(id uint32, now time.Time) {
+	for i := range h.streams {
+		if s := &h.streams[i]; s.id == id {
+			s.heard = now
+			s.count++
+		}
+	}
+}
+
+// lacks notes that a message had to be requested that its stream should have brought.
+func (h *handshake) lacks(id uint32) {
+	for i := range h.streams {
+		h.streams[i].slow = h.streams[i].slow || h.streams[i].id == id
+	}
+}
+
+// refusedLive reports whether the vehicle has refused to send live reports.
+func (h *handshake) refusedLive() bool { return len(h.streams) > 0 && h.streams[0].denied }
+
+// over reports whether everything is answered, or has had the time for it.
+func (h *handshake) over(now time.Time) bool {
+	return now.Sub(h.began) >= askFor || !slices.ContainsFunc(h.streams, func(s stream) bool { return !s.known }) && len(h.questions()) == 0
+}
+
+// tick asks what is due, and tells when it is to be called next.
 func (h *handshake) tick(now time.Time) (next time.Time) {
-	if h.running {
-		return time.Time{}
+	next = now.Add(askEvery)
+	if again := h.questioned.Add(askEvery); now.Before(again) {
+		next = again
+	} else {
+		h.questioned = now
+		for _, request := range h.questions() {
+			request()
+		}
 	}
-	if !h.retry.IsZero() && !now.Before(h.retry) {
-		h.again = true
-		h.start()
-		return time.Time{}
+	for i := range h.streams {
+		h.streams[i].watch(now)
 	}
-	// An autopilot that started again within 3 s has forgotten the streams; another
-	// program may have ended one.
-	silent := func(g group) bool { return !g.at.IsZero() && now.Sub(g.at) > forgetful }
-	asked := []group{h.tel.attitude.group, h.tel.position.group, h.tel.landed.group, h.tel.battery.group, h.tel.home.group, h.tel.gps.group, {h.tel.velocity.hudAt}}
-	forgot := h.promised && now.Sub(h.live) >= liveLost
-	if (forgot || h.slow(now) || slices.ContainsFunc(asked, silent)) && now.Sub(h.met) > 2*forgetful {
-		h.begin()
-		return time.Time{}
-	}
-	if h.promised {
-		next = now.Add(liveLost)
-	}
-	return sooner(next, h.retry)
+	return sooner(next, h.tickStreams(now))
 }
 
-// counted are the streams whose rate is watched: rules rest on them.
-var counted = []stream{{idPosition, 10}, {idAttitude, 10}, {idExtendedState, 4}}
+// questions request what has not been answered yet, beside the streams.
+func (h *handshake) questions() (list []func()) {
+	p := h.params
+	if p.tel.home.at.Before(h.began) {
+		list = append(list, func() { p.acks.request(idHome) })
+	}
+	if p.tel.id.version == 0 {
+		list = append(list, func() { p.acks.request(idVersion) })
+	}
+	for _, names := range parameterNames[h.firmware] {
+		if slices.ContainsFunc(names, p.known) {
+			continue
+		}
+		for _, name := range names {
+			list = append(list, func() { p.request(name) })
+		}
+	}
+	return list
+}
 
-// count counts a message of the vehicle.
-func (h *handshake) count(id uint32) { h.counts[id]++ }
+// watch notes, every 5 s, whether a steady stream comes at less than half of its rate.
+func (s *stream) watch(now time.Time) {
+	if took := now.Sub(s.since); took >= streamLost {
+		slow := s.steady && s.count > 0 && float64(s.count) < float64(s.hz)*took.Seconds()/2
+		s.slow = s.slow || slow && !s.since.IsZero()
+		s.since, s.count = now, 0
+	}
+}
 
-// slow reports, every 5 s, whether one of the counted streams comes at less than half of
-// its rate: another program has slowed it.
-func (h *handshake) slow(now time.Time) (slow bool) {
-	if now.Sub(h.counting) < forgetful {
+// due reports whether the stream is to be asked for.
+func (s *stream) due(now time.Time) bool {
+	lost := streamLost
+	if s.id == idCurrentMode {
+		lost = liveLost
+	}
+	switch {
+	case s.denied:
 		return false
+	case !s.known:
+		return true
 	}
-	for _, s := range counted {
-		n, within := h.counts[s.id], now.Sub(h.counting)
-		slow = slow || n > 0 && !h.counting.IsZero() && float64(n) < float64(s.hz)*within.Seconds()/2
-	}
-	h.counts, h.counting = make(map[uint32]int), now
-	return slow
+	return now.Sub(s.asked) >= streamAgain && (s.slow || now.Sub(s.heard) >= lost)
 }
 
-// run asks everything that is left, and again what was not answered.
-func (h *handshake) run() {
-	h.cmd.mu.Lock()
-	defer h.cmd.mu.Unlock()
-	defer func() { h.running = false }()
-	for h.again && !h.cmd.stopped {
-		h.again, h.retry = false, time.Time{}
-		h.ask()
-		if len(h.left) > 0 && !h.again {
-			h.retry = time.Now().Add(handshakeAgain)
+// tickStreams asks for one stream at a time, for the one that was asked for the longest ago
+// first, and tells when it is to be called next: an ack does not say which stream it is for.
+func (h *handshake) tickStreams(now time.Time) (next time.Time) {
+	a := h.params.acks
+	if x := h.open; x != nil {
+		again := x.last.Add(max(copyEvery, a.trip*3/2))
+		switch {
+		case x.acked() || x.refusal != nil:
+			h.asks.known, h.asks.denied = true, !x.acked()
+		case now.Before(again):
+			return again
+		case now.Before(x.sent.Add(giveUp)):
+			a.send(x)
+			return again
+		}
+		a.close(x)
+		h.open = nil
+	}
+	if late := a.late[common.MAV_CMD_SET_MESSAGE_INTERVAL]; now.Before(late) {
+		return late
+	}
+	var first *stream
+	for i := range h.streams {
+		if s := &h.streams[i]; s.due(now) && (first == nil || s.asked.Before(first.asked)) {
+			first = s
 		}
 	}
-}
-
-// ask asks what is left, until something else is to be asked.
-func (h *handshake) ask() {
-	t := &task{by: h.cmd}
-	names := h.params.names()
-	for _, name := range names {
-		h.params.request(name)
+	if first == nil {
+		return time.Time{}
 	}
-	for _, s := range slices.Clone(h.left) {
-		interval := h.firmware.command(common.MAV_CMD_SET_MESSAGE_INTERVAL, float32(s.id), 1e6/s.hz)
-		if t.waitFree(&interval) != nil {
-			return
-		}
-		err := t.transact(&interval)
-		if h.again || h.left == nil || h.cmd.stopped {
-			return
-		}
-		if err == nil || refusedWith(err) != nil {
-			h.left = slices.DeleteFunc(h.left, func(o stream) bool { return o == s })
-			if s == h.liveStream() {
-				h.promised, h.live = err == nil, time.Now()
-			}
-		}
-	}
-	began := time.Now()
-	t.ask(3, func() { h.cmd.acks.request(idHome) }, func() bool { return h.tel.home.at.After(began) })
-	t.ask(3, func() { h.cmd.acks.request(idVersion) }, func() bool { return h.tel.id.version != 0 })
-	for _, name := range names {
-		h.params.sure(t, name)
-	}
-}
-
-// ask requests something until it comes, at most so many times. The error is the end
-// of the task.
-func (t *task) ask(times int, request func(), came func() bool) error {
-	for range times {
-		request()
-		wait := max(askWait, 2*t.by.acks.trip)
-		if err := t.await(time.Now().Add(wait), came); !errors.Is(err, errTimeout) {
-			return err
-		}
-	}
-	return nil
-}
-
-// kind waits until a fixed wing has told whether it is a QuadPlane.
-func (h *handshake) kind(t *task, r request) error {
-	known := func() bool { return !r.setMode || h.tel.id.firmware() != plane || !h.tel.landed.at.IsZero() }
-	for until := time.Now().Add(giveUp); !known() && time.Now().Before(until); {
-		h.cmd.acks.request(idExtendedState)
-		if err := unlessLate(t.await(time.Now().Add(askWait), known)); err != nil {
-			return err
-		}
-	}
-	if !known() {
-		return refuse(codeNoAck, "this vehicle has not told yet whether it is a QuadPlane; nothing was sent")
-	}
-	return nil
+	first.asked, first.slow = now, false
+	interval := h.firmware.command(common.MAV_CMD_SET_MESSAGE_INTERVAL, float32(first.id), 1e6/first.hz)
+	h.open, h.asks = a.open(&interval, report{}, 0), first
+	a.send(h.open)
+	return now.Add(max(copyEvery, a.trip*3/2))
 }
 
 // parameters are those of the autopilot that rules rest on.
@@ -238,15 +223,13 @@ type parameters struct {
 	told map[string]float64 // by the vehicle
 }
 
-// parameterNames are those of each vehicle, by their present and newer names.
-var parameterNames = map[firmware][]string{
-	px4:       {"COM_RC_IN_MODE", "COM_RC_OVERRIDE", "NAV_DLL_ACT"},
-	copter:    {"SYSID_MYGCS", "MAV_GCS_SYSID", "FS_GCS_ENABLE", "WPNAV_SPEED", "WP_SPD"},
-	quadPlane: {"SYSID_MYGCS", "MAV_GCS_SYSID", "FS_GCS_ENABL", "Q_GUIDED_MODE", "WP_LOITER_RAD"},
-	plane:     {"SYSID_MYGCS", "MAV_GCS_SYSID", "FS_GCS_ENABL", "WP_LOITER_RAD", "TKOFF_ALT"},
+// parameterNames are those of each vehicle, the older name of one before its newer one.
+var parameterNames = map[firmware][][]string{
+	px4:       {{"COM_RC_IN_MODE"}, {"COM_RC_OVERRIDE"}, {"NAV_DLL_ACT"}},
+	copter:    {{"SYSID_MYGCS", "MAV_GCS_SYSID"}, {"FS_GCS_ENABLE"}, {"WPNAV_SPEED", "WP_SPD"}},
+	quadPlane: {{"SYSID_MYGCS", "MAV_GCS_SYSID"}, {"FS_GCS_ENABL"}, {"Q_GUIDED_MODE"}, {"WP_LOITER_RAD"}},
+	plane:     {{"SYSID_MYGCS", "MAV_GCS_SYSID"}, {"FS_GCS_ENABL"}, {"WP_LOITER_RAD"}, {"TKOFF_ALT"}},
 }
-
-func (p *parameters) names() []string { return parameterNames[p.tel.id.firmware()] }
 
 // sourceNames are of the parameters that say whose sticks count.
 var sourceNames = map[firmware]string{
@@ -259,20 +242,16 @@ func (p *parameters) request(name string) {
 	})
 }
 
-// sure waits until a parameter is known, and asks for it where it is not. One
-// that is not answered has its default; the error is the end of the task.
-func (p *parameters) sure(t *task, name string) error {
-	known := func() bool { _, ok := p.told[name]; return ok }
-	if known() {
-		return nil
-	}
-	return t.ask(2, func() { p.request(name) }, known)
+func (p *parameters) known(name string) bool {
+	_, known := p.told[name]
+	return known
 }
 
 // hear takes a PARAM_VALUE and returns it, if it is one of ours. PX4 puts an
 // integer's bits into the float.
 func (p *parameters) hear(m *common.MessageParamValue) (v float64, ours bool) {
-	if !slices.Contains(p.names(), m.ParamId) {
+	ours = slices.ContainsFunc(parameterNames[p.tel.id.firmware()], func(names []string) bool { return slices.Contains(names, m.ParamId) })
+	if !ours {
 		return 0, false
 	}
 	v = float64(m.ParamValue)

@@ -123,6 +123,11 @@ type plan struct {
 	second *step   // of a land at a place, sent over the target
 }
 
+// endsAt reports whether only optional steps follow step i.
+func (p *plan) endsAt(i int) bool {
+	return !slices.ContainsFunc(p.steps[i+1:], func(s step) bool { return !s.optional })
+}
+
 // goal is what the last step that sets a mode leads to; nil: the plan only arms or
 // disarms.
 func (p *plan) goal() *order {
@@ -178,8 +183,7 @@ type commandError struct {
 
 	since time.Time // of a refusal: its first copy; of an interruption: the takeover
 
-	answered bool // by the autopilot: the fields below are set
-	command  uint16
+	step     *step // that the autopilot refused; nil: none, and nothing below is set
 	result   uint8
 	messages []statusText
 }

@@ -36,6 +36,9 @@ type reports struct {
 	asked time.Time  // when a HEARTBEAT was requested last
 }
 
+// askNow has the next HEARTBEAT requested at once where one is waited for.
+func (r *reports) askNow() { r.asked = time.Time{} }
+
 // keeps reports whether a number is kept: the vehicle's mode is about to change.
 func (r *reports) keeps() bool { return len(r.kept) > 0 }
 
@@ -52,7 +55,8 @@ func (r *reports) hearMode(custom uint32, now time.Time) bool {
 	if custom == newest {
 		return false
 	}
-	r.kept, r.asked = append(r.kept, keptMode{custom, now}), time.Time{}
+	r.kept = append(r.kept, keptMode{custom, now})
+	r.askNow()
 	return true
 }
 
