@@ -44,7 +44,7 @@ type command struct {
 
 	copies       int
 	sent         time.Time // the first
-	last         time.Time // the last
+	last         time.Time // the last that was tried
 	ackedAt      time.Time // when ACCEPTED came first
 	reportsAtAck int       // and how many reports there were
 	refusal      *uint8    // the first ack that is not ACCEPTED
@@ -89,6 +89,7 @@ func (a *acks) answered(s *step) {
 // send sends a copy of the step. The command is waiting already: open comes first.
 func (a *acks) send(c *command) error {
 	now := time.Now()
+	c.last = now
 	if c.copies > 0 {
 		a.link.pad() // gets the autopilot's parser out of a broken frame
 	}
@@ -98,7 +99,6 @@ func (a *acks) send(c *command) error {
 	if c.copies == 0 {
 		c.sent = now
 	}
-	c.last = now
 	c.copies++
 	if c.step.to != nil {
 		a.modeAt, a.mode = now.Add(modeUnknown), c.step

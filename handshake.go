@@ -192,7 +192,7 @@ func (h *handshake) tickStreams(now time.Time) (next time.Time) {
 			return again
 		case now.Before(x.sent.Add(giveUp)):
 			a.send(x)
-			return again
+			return now.Add(copyEvery)
 		}
 		a.close(x)
 		h.open = nil
