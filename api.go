@@ -6,6 +6,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"log/slog"
 	"net/http"
@@ -107,11 +108,9 @@ func notFound(w http.ResponseWriter, r *http.Request) {
 			return
 		}
 	}
-	writeError(w, refuse(codeNotFound, "no such path; the local API has /api/drone and status, mode, input, takeoff, goto and land below it, without a drone name: see "+docsHint))
+	writeError(w, refuse(codeNotFound, "no such path; there are GET /api/drone, GET /api/drone/status, GET and POST /api/drone/mode, and "+
+		"POST /api/drone/input, /api/drone/takeoff, /api/drone/goto and /api/drone/land"))
 }
-
-// docsHint says where the API is described.
-const docsHint = "docs/openapi.yaml and README.md of mavrest"
 
 // plainPaths answers 404 to a path with // or /. in it, which ServeMux would redirect.
 func plainPaths(next http.Handler) http.Handler {
@@ -196,8 +195,8 @@ func messages(texts []statusText, now time.Time) []messageBody {
 func writeError(w http.ResponseWriter, err error) {
 	body := errorBody{Error: err.Error(), Code: cmp.Or(code(err), codeInternal)}
 	switch e := err.(type) { // they are never wrapped
-	case *notDoneError:
-		body.commandBody = &e.command
+	case *waitError:
+		body.commandBody = &e.accepted
 	case *commandError:
 		if e.answered {
 			body.commandBody = &commandBody{Status: resultName(e.result), StatusCode: e.result, Command: e.command}
@@ -216,6 +215,17 @@ type field struct {
 	into     any // a pointer to a pointer, which stays nil if the field is absent or null
 	min, max float64
 	unit     string
+}
+
+// values returns what the field takes, in words.
+func (f field) values() string {
+	switch f.into.(type) {
+	case **float64:
+		return fmt.Sprintf("%g to %g %s", f.min, f.max, f.unit)
+	case **bool:
+		return "true or false"
+	}
+	return "one of " + strings.Join(modeNames[:ModeOther], ", ") // mode is the only string
 }
 
 // readFields reads the body, one JSON object or nothing, into the route's fields.
@@ -243,7 +253,7 @@ func readFields(r *http.Request, fields []field, check func() error) ([]byte, er
 	}
 	for _, f := range fields {
 		if v, ok := f.into.(**float64); ok && *v != nil && (**v < f.min || **v > f.max) {
-			return nil, refuse(codeOutOfRange, "%s: want %g to %g %s, got %g", f.name, f.min, f.max, f.unit, **v)
+			return nil, refuse(codeOutOfRange, "%s: want %s, got %g", f.name, f.values(), **v)
 		}
 	}
 	return body, check()
@@ -254,6 +264,9 @@ var errTooLarge = refuse(codeTooLarge, "the body is over %d bytes; a command nee
 func decode(body []byte, fields []field) error {
 	if len(bytes.Trim(body, " \t\r\n")) == 0 { // JSON's white space
 		return nil
+	}
+	if bytes.HasPrefix(body, []byte("\ufeff")) {
+		return refuse(codeBadRequest, "the body begins with a byte order mark (EF BB BF), which JSON forbids; send it without that")
 	}
 	if !utf8.Valid(body) {
 		return refuse(codeBadRequest, "the body is not UTF-8")
@@ -273,13 +286,13 @@ func decode(body []byte, fields []field) error {
 		i := slices.IndexFunc(fields, func(f field) bool { return f.name == name })
 		switch {
 		case i < 0:
-			return refuse(codeBadRequest, "unknown field %q; the fields here are: %s", name, fieldNames(fields))
+			return refuse(codeBadRequest, "unknown field %s; the fields here are: %s", quote(name), fieldNames(fields))
 		case seen[name]:
 			return refuse(codeBadRequest, "%s is given twice", name)
 		}
 		seen[name] = true
 		if err := dec.Decode(fields[i].into); err != nil {
-			return wrongType(name, err)
+			return wrongType(fields[i], err)
 		}
 	}
 	return nil
@@ -294,18 +307,27 @@ func fieldNames(fields []field) string {
 	return strings.Join(names, ", ")
 }
 
-// typeWords are the names of JSON's and of Go's types in errors.
-var typeWords = map[string]string{
-	"number": "a number", "float64": "a number", "string": "a string", "bool": "true or false",
-	"object": "an object", "array": "an array",
+// quote returns a client's word in quotes, cut after 40 bytes.
+func quote(s string) string {
+	if len(s) > 40 {
+		s = strings.ToValidUTF8(s[:40], "") + "…"
+	}
+	return strconv.Quote(s)
 }
 
-func wrongType(name string, err error) error {
+// jsonTypes are json.UnmarshalTypeError's names of what a body has.
+var jsonTypes = map[string]string{"number": "a number", "string": "a string", "bool": "true or false", "object": "an object", "array": "an array"}
+
+func wrongType(f field, err error) error {
 	e := err.(*json.UnmarshalTypeError)        // the only error that valid JSON can bring
 	if strings.HasPrefix(e.Value, "number ") { // a number that float64 can't hold
-		return refuse(codeOutOfRange, "%s: the number is too large", name)
+		return refuse(codeOutOfRange, "%s: the number is too large", f.name)
 	}
-	return refuse(codeBadRequest, "%s: want %s, got %s", name, typeWords[e.Type.Name()], typeWords[e.Value])
+	want := f.values()
+	if _, ok := f.into.(**float64); ok {
+		want = "a number, " + want
+	}
+	return refuse(codeBadRequest, "%s: want %s; got %s", f.name, want, jsonTypes[e.Value])
 }
 
 // placeFields are the fields of a place. checkPlace wants both or neither.
@@ -351,13 +373,16 @@ type commandBody struct {
 	Took       *float64 `json:"took,omitempty"`
 }
 
-// notDoneError is a wait that ended before its manoeuvre was complete.
-type notDoneError struct {
+// waitError is why a wait ended before its manoeuvre was complete.
+type waitError struct {
 	error
-	command commandBody
+	accepted commandBody
 }
 
-func (e *notDoneError) Unwrap() error { return e.error }
+func (e *waitError) Unwrap() error { return e.error }
+
+// errMadeWay ends a wait for another client's connection.
+var errMadeWay = fmt.Errorf("another client needed this one of the %d connections", maxConnections)
 
 // command reads the fields of a command and its wait, lets the drone carry it out,
 // waits for its manoeuvre if the client wants that, and logs the answer.
@@ -382,9 +407,10 @@ func (a *api) command(r *http.Request, req *request, fields []field, check func(
 	if err == nil && or(wait, 0) > 0 {
 		// No time-out of the server ends a wait: net/http reads without one while a
 		// handler runs, and write sets a new one for the answer.
-		ctx, cancel := context.WithDeadline(r.Context(), began.Add(time.Duration(*wait*float64(time.Second))))
+		limited, cancel := context.WithDeadline(r.Context(), began.Add(time.Duration(*wait*float64(time.Second))))
 		defer cancel()
-		conn.markBusy(cancel) // a 65th connection may end the wait
+		ctx, end := context.WithCancelCause(limited)
+		conn.markBusy(func() { end(errMadeWay) })
 		err = a.drone.wait(ctx, ans.manoeuvre, began)
 		done := err == nil
 		if done {
@@ -393,8 +419,13 @@ func (a *api) command(r *http.Request, req *request, fields []field, check func(
 			log.Info("manoeuvre not complete", "took", took(), "why", err)
 		}
 		answer.Done, answer.Took = &done, number(time.Since(began).Seconds(), 2)
-		if code(err) == codeNotDone {
-			err = &notDoneError{err, answer}
+		switch {
+		case code(err) == codeNotDone && context.Cause(ctx) == errMadeWay:
+			err = &waitError{fmt.Errorf("%w: %w", err, errMadeWay), answer}
+		case code(err) == codeNotDone:
+			err = &waitError{err, answer}
+		case !done:
+			err = &waitError{fmt.Errorf("accepted, but not complete: %w", err), answer}
 		}
 	}
 	if err != nil {
@@ -417,7 +448,7 @@ func (a *api) postMode(_ http.ResponseWriter, r *http.Request) (any, error) {
 		case name == nil && req.arm == nil:
 			return refuse(codeOutOfRange, "mode: missing; give mode, arm or both")
 		case name != nil && !req.setMode:
-			return refuse(codeOutOfRange, "mode: want one of %s, got %q", strings.Join(modeNames[:ModeOther], ", "), *name)
+			return refuse(codeOutOfRange, "mode: want %s, got %s", field{}.values(), quote(*name))
 		case req.setMode && req.mode == ModeTakeoff && req.arm != nil && !*req.arm:
 			return refuse(codeOutOfRange, "arm: a takeoff arms by itself; leave it out")
 		}

@@ -208,7 +208,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	droneCtx, stopDrone := context.WithCancel(context.WithoutCancel(ctx))
 	defer stopDrone()
 	d := newDrone(dev, byte(o.system), o.gcs)
-	slog.Info("listening", "address", listener.Addr().String(), "device", dev.name, "api", docsHint)
+	slog.Info("listening", "address", listener.Addr().String(), "device", dev.name)
 	site := newSite(listener.Addr())
 	droneEnded := make(chan struct{})
 	running.Go(func() {
