@@ -138,6 +138,9 @@ func outermost(next http.Handler) http.Handler {
 
 // encode returns v as JSON with a newline, without HTML escapes.
 func encode(v any) []byte {
+	if o, ok := v.(jsonObject); ok { // without the copy that a json.Marshaler costs
+		return append(o.append(nil), '\n')
+	}
 	var b bytes.Buffer
 	e := json.NewEncoder(&b)
 	e.SetEscapeHTML(false)
@@ -145,6 +148,31 @@ func encode(v any) []byte {
 		panic(err) // an answer has a value that JSON can't express, such as NaN: a bug
 	}
 	return b.Bytes()
+}
+
+// jsonObject is a JSON object: a name, its value, the next name, and so on.
+type jsonObject []any
+
+func (o jsonObject) append(b []byte) []byte {
+	b = append(b, '{')
+	for i := 0; i < len(o); i += 2 {
+		b = append(strconv.AppendQuote(b, o[i].(string)), ':')
+		switch v := o[i+1].(type) {
+		case jsonObject:
+			b = v.append(b)
+		case *float64:
+			if v == nil {
+				b = append(b, "null"...)
+			} else {
+				b = strconv.AppendFloat(b, *v, 'f', -1, 64)
+			}
+		default:
+			b = append(b, bytes.TrimSpace(encode(v))...)
+		}
+		b = append(b, ',')
+	}
+	b[len(b)-1] = '}'
+	return b
 }
 
 // answerHangs is how long a client may take to read its answer or an event; then its
@@ -345,20 +373,13 @@ func checkPlace(req *request) error {
 	return nil
 }
 
-type statusOK struct {
-	Status string `json:"status"`
-}
-
 func (a *api) getOK(http.ResponseWriter, *http.Request) (any, error) {
-	return statusOK{"OK"}, nil
+	return jsonObject{"status", "OK"}, nil
 }
 
 func (a *api) getMode(http.ResponseWriter, *http.Request) (any, error) {
 	mode, name := a.drone.mode()
-	return struct {
-		Mode        string  `json:"mode"`
-		VehicleMode *string `json:"vehicle_mode"`
-	}{mode.String(), word(name)}, nil
+	return jsonObject{"mode", mode.String(), "vehicle_mode", word(name)}, nil
 }
 
 // commandBody is the answer to a command. Mode is empty unless it was accepted. Done
@@ -511,9 +532,5 @@ func (a *api) postInput(_ http.ResponseWriter, r *http.Request) (any, error) {
 		return nil, err
 	}
 	slog.Debug("sticks", "from", r.RemoteAddr, "mode", mode)
-	return struct {
-		Status    string  `json:"status"`
-		Mode      string  `json:"mode"`
-		ExpiresIn float64 `json:"expires_in"`
-	}{"OK", mode.String(), expires}, nil
+	return jsonObject{"status", "OK", "mode", mode.String(), "expires_in", expires}, nil
 }

@@ -8,6 +8,7 @@ import (
 	"io"
 	"math"
 	"math/rand/v2"
+	"net/netip"
 	"runtime"
 	"slices"
 	"strings"
@@ -615,7 +616,7 @@ func newScripted(t *testing.T, seed uint64) (s *scripted, l *drone) {
 // shows returns what the status shows and was never sent.
 func (s *scripted) shows(l *drone) []string {
 	var o object
-	json.Unmarshal(encode(render(l.status())), &o)
+	json.Unmarshal(encode(render(l.status(), netip.Addr{})), &o)
 	s.line.mu.Lock()
 	defer s.line.mu.Unlock()
 	return s.line.values.unknown(o, 4)

@@ -736,7 +736,7 @@ func TestACrowdOfNewConnectionsIsAnswered(t *testing.T) {
 func TestEveryAnswerHasALength(t *testing.T) {
 	for _, n := range []int{0, 2000, 2033, 2034, 2035, 2048, 5000} {
 		s := listen(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			writeJSON(w, http.StatusOK, statusOK{strings.Repeat("x", n)})
+			writeJSON(w, http.StatusOK, jsonObject{"status", strings.Repeat("x", n)})
 		}))
 		w := dial(t, s.address)
 		get, head := w.ask("GET", "/", ""), w.ask("HEAD", "/", "") // ask looks at GET's
@@ -766,7 +766,7 @@ func TestAPanicIsA500AndTheServerGoesOn(t *testing.T) {
 			var nobody *drone
 			nobody.mode()
 		}
-		writeJSON(w, http.StatusOK, statusOK{"OK"})
+		writeJSON(w, http.StatusOK, jsonObject{"status", "OK"})
 	})))
 	w := dial(t, s.address)
 	for range 3 {
