@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"math"
 	"net/http"
 	"os"
 	"runtime/debug"
@@ -136,43 +137,48 @@ func outermost(next http.Handler) http.Handler {
 	})
 }
 
-// encode returns v as JSON with a newline, without HTML escapes.
-func encode(v any) []byte {
-	if o, ok := v.(jsonObject); ok { // without the copy that a json.Marshaler costs
-		return append(o.append(nil), '\n')
-	}
-	var b bytes.Buffer
-	e := json.NewEncoder(&b)
-	e.SetEscapeHTML(false)
-	if err := e.Encode(v); err != nil {
-		panic(err) // an answer has a value that JSON can't express, such as NaN: a bug
-	}
-	return b.Bytes()
-}
-
 // jsonObject is a JSON object: a name, its value, the next name, and so on.
 type jsonObject []any
 
-func (o jsonObject) append(b []byte) []byte {
-	b = append(b, '{')
-	for i := 0; i < len(o); i += 2 {
-		b = append(strconv.AppendQuote(b, o[i].(string)), ':')
-		switch v := o[i+1].(type) {
-		case jsonObject:
-			b = v.append(b)
-		case *float64:
-			if v == nil {
-				b = append(b, "null"...)
-			} else {
-				b = strconv.AppendFloat(b, *v, 'f', -1, 64)
-			}
-		default:
-			b = append(b, bytes.TrimSpace(encode(v))...)
+// encode returns v as JSON with a newline, without HTML escapes.
+func encode(v any) []byte {
+	var b encoder
+	b.Grow(2 << 10) // a status takes less
+	b.json = json.NewEncoder(&b)
+	b.json.SetEscapeHTML(false)
+	b.value(v)
+	b.WriteByte('\n')
+	return b.Bytes()
+}
+
+type encoder struct {
+	bytes.Buffer
+	json *json.Encoder // writes to the buffer
+}
+
+func (b *encoder) value(v any) {
+	switch v := v.(type) {
+	case jsonObject:
+		for i := 0; i < len(v); i += 2 {
+			b.WriteByte("{,"[min(i, 1)])
+			b.WriteByte('"')
+			b.WriteString(v[i].(string))
+			b.WriteString(`":`)
+			b.value(v[i+1])
 		}
-		b = append(b, ',')
+		b.WriteByte('}')
+	case float64:
+		if math.IsNaN(v) || math.IsInf(v, 0) {
+			b.WriteString("null")
+		} else {
+			b.Write(strconv.AppendFloat(b.AvailableBuffer(), v, 'f', -1, 64))
+		}
+	default:
+		if err := b.json.Encode(v); err != nil {
+			panic(err) // an answer has a value that JSON can't express: a bug
+		}
+		b.Truncate(b.Len() - 1) // the newline
 	}
-	b[len(b)-1] = '}'
-	return b
 }
 
 // answerHangs is how long a client may take to read its answer or an event; then its
@@ -214,7 +220,7 @@ var severities = [...]string{"emergency", "alert", "critical", "error", "warning
 func messages(texts []statusText, now time.Time) []messageBody {
 	list := make([]messageBody, 0, len(texts))
 	for _, t := range texts {
-		list = append(list, messageBody{severities[min(int(t.severity), len(severities)-1)], t.text, *age(now, t.at)})
+		list = append(list, messageBody{severities[min(int(t.severity), len(severities)-1)], t.text, age(now, t.at)})
 	}
 	return list
 }
@@ -439,7 +445,8 @@ func (a *api) command(r *http.Request, req *request, fields []field, check func(
 		} else {
 			log.Info("manoeuvre not complete", "took", took(), "why", err)
 		}
-		answer.Done, answer.Took = &done, number(time.Since(began).Seconds(), 2)
+		seconds := number(time.Since(began).Seconds(), 2)
+		answer.Done, answer.Took = &done, &seconds
 		switch {
 		case code(err) == codeNotDone && context.Cause(ctx) == errMadeWay:
 			err = &waitError{fmt.Errorf("%w: %w", err, errMadeWay), answer}

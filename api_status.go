@@ -26,14 +26,10 @@ func newestVersion(changelog string) string {
 	return version
 }
 
-// number returns v rounded to so many decimals; nil if v is NaN or infinite.
-func number(v float64, decimals int) *float64 {
-	if math.IsNaN(v) || math.IsInf(v, 0) {
-		return nil
-	}
+// number returns v rounded to so many decimals. NaN, for an unknown one, is null in JSON.
+func number(v float64, decimals int) float64 {
 	scale := math.Pow10(decimals)
-	v = math.Round(v*scale)/scale + 0 // turns −0 into 0
-	return &v
+	return math.Round(v*scale)/scale + 0 // turns −0 into 0
 }
 
 // ifKnown returns v; nil, which is null in JSON, if it is not known.
@@ -47,10 +43,10 @@ func ifKnown(known bool, v any) any {
 // word returns s; nil if it is empty.
 func word(s string) any { return ifKnown(s != "", s) }
 
-// age returns the seconds since at; nil if at is zero.
-func age(now, at time.Time) *float64 {
+// age returns the seconds since at; NaN if at is zero.
+func age(now, at time.Time) float64 {
 	if at.IsZero() {
-		return nil
+		return math.NaN()
 	}
 	return number(now.Sub(at).Seconds(), 2)
 }
@@ -173,7 +169,7 @@ func (s *snapshot) inputBody(client netip.Addr) jsonObject {
 	}
 }
 
-func (l *linkState) body(heartbeatAge *float64) jsonObject {
+func (l *linkState) body(heartbeatAge float64) jsonObject {
 	fault := ""
 	if l.fault != nil {
 		fault = l.fault.Error()

@@ -251,10 +251,10 @@ func shown(o any, names ...string) string {
 func values(pairs ...float64) string {
 	var list []string
 	for i := 0; i < len(pairs); i += 2 {
-		if n := number(pairs[i], int(pairs[i+1])); n == nil {
+		if n := number(pairs[i], int(pairs[i+1])); math.IsNaN(n) {
 			list = append(list, "<nil>")
 		} else {
-			list = append(list, fmt.Sprint(*n))
+			list = append(list, fmt.Sprint(n))
 		}
 	}
 	return strings.Join(list, " ")
