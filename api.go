@@ -6,8 +6,10 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"log/slog"
+	"math"
 	"net/http"
 	"os"
 	"runtime/debug"
@@ -107,11 +109,9 @@ func notFound(w http.ResponseWriter, r *http.Request) {
 			return
 		}
 	}
-	writeError(w, refuse(codeNotFound, "no such path; the local API has /api/drone and status, mode, input, takeoff, goto and land below it, without a drone name: see "+docsHint))
+	writeError(w, refuse(codeNotFound, "no such path; there are GET /api/drone, GET /api/drone/status, GET and POST /api/drone/mode, and "+
+		"POST /api/drone/input, /api/drone/takeoff, /api/drone/goto and /api/drone/land"))
 }
-
-// docsHint says where the API is described.
-const docsHint = "docs/openapi.yaml and README.md of mavrest"
 
 // plainPaths answers 404 to a path with // or /. in it, which ServeMux would redirect.
 func plainPaths(next http.Handler) http.Handler {
@@ -137,15 +137,48 @@ func outermost(next http.Handler) http.Handler {
 	})
 }
 
+// jsonObject is a JSON object: a name, its value, the next name, and so on.
+type jsonObject []any
+
 // encode returns v as JSON with a newline, without HTML escapes.
 func encode(v any) []byte {
-	var b bytes.Buffer
-	e := json.NewEncoder(&b)
-	e.SetEscapeHTML(false)
-	if err := e.Encode(v); err != nil {
-		panic(err) // an answer has a value that JSON can't express, such as NaN: a bug
-	}
+	var b encoder
+	b.Grow(2 << 10) // a status takes less
+	b.json = json.NewEncoder(&b)
+	b.json.SetEscapeHTML(false)
+	b.value(v)
+	b.WriteByte('\n')
 	return b.Bytes()
+}
+
+type encoder struct {
+	bytes.Buffer
+	json *json.Encoder // writes to the buffer
+}
+
+func (b *encoder) value(v any) {
+	switch v := v.(type) {
+	case jsonObject:
+		for i := 0; i < len(v); i += 2 {
+			b.WriteByte("{,"[min(i, 1)])
+			b.WriteByte('"')
+			b.WriteString(v[i].(string))
+			b.WriteString(`":`)
+			b.value(v[i+1])
+		}
+		b.WriteByte('}')
+	case float64:
+		if math.IsNaN(v) || math.IsInf(v, 0) {
+			b.WriteString("null")
+		} else {
+			b.Write(strconv.AppendFloat(b.AvailableBuffer(), v, 'f', -1, 64))
+		}
+	default:
+		if err := b.json.Encode(v); err != nil {
+			panic(err) // an answer has a value that JSON can't express: a bug
+		}
+		b.Truncate(b.Len() - 1) // the newline
+	}
 }
 
 // answerHangs is how long a client may take to read its answer or an event; then its
@@ -187,7 +220,7 @@ var severities = [...]string{"emergency", "alert", "critical", "error", "warning
 func messages(texts []statusText, now time.Time) []messageBody {
 	list := make([]messageBody, 0, len(texts))
 	for _, t := range texts {
-		list = append(list, messageBody{severities[min(int(t.severity), len(severities)-1)], t.text, *age(now, t.at)})
+		list = append(list, messageBody{severities[min(int(t.severity), len(severities)-1)], t.text, age(now, t.at)})
 	}
 	return list
 }
@@ -196,8 +229,8 @@ func messages(texts []statusText, now time.Time) []messageBody {
 func writeError(w http.ResponseWriter, err error) {
 	body := errorBody{Error: err.Error(), Code: cmp.Or(code(err), codeInternal)}
 	switch e := err.(type) { // they are never wrapped
-	case *notDoneError:
-		body.commandBody = &e.command
+	case *waitError:
+		body.commandBody = &e.accepted
 	case *commandError:
 		if e.step != nil {
 			body.commandBody = &commandBody{Status: resultName(e.result), StatusCode: e.result, Command: uint16(e.step.cmd)}
@@ -216,6 +249,17 @@ type field struct {
 	into     any // a pointer to a pointer, which stays nil if the field is absent or null
 	min, max float64
 	unit     string
+}
+
+// values returns what the field takes, in words.
+func (f field) values() string {
+	switch f.into.(type) {
+	case **float64:
+		return fmt.Sprintf("%g to %g %s", f.min, f.max, f.unit)
+	case **bool:
+		return "true or false"
+	}
+	return "one of " + strings.Join(modeNames[:ModeOther], ", ") // mode is the only string
 }
 
 // readFields reads the body, one JSON object or nothing, into the route's fields.
@@ -243,7 +287,7 @@ func readFields(r *http.Request, fields []field, check func() error) ([]byte, er
 	}
 	for _, f := range fields {
 		if v, ok := f.into.(**float64); ok && *v != nil && (**v < f.min || **v > f.max) {
-			return nil, refuse(codeOutOfRange, "%s: want %g to %g %s, got %g", f.name, f.min, f.max, f.unit, **v)
+			return nil, refuse(codeOutOfRange, "%s: want %s, got %g", f.name, f.values(), **v)
 		}
 	}
 	return body, check()
@@ -254,6 +298,9 @@ var errTooLarge = refuse(codeTooLarge, "the body is over %d bytes; a command nee
 func decode(body []byte, fields []field) error {
 	if len(bytes.Trim(body, " \t\r\n")) == 0 { // JSON's white space
 		return nil
+	}
+	if bytes.HasPrefix(body, []byte("\ufeff")) {
+		return refuse(codeBadRequest, "the body begins with a byte order mark (EF BB BF), which JSON forbids; send it without that")
 	}
 	if !utf8.Valid(body) {
 		return refuse(codeBadRequest, "the body is not UTF-8")
@@ -273,13 +320,13 @@ func decode(body []byte, fields []field) error {
 		i := slices.IndexFunc(fields, func(f field) bool { return f.name == name })
 		switch {
 		case i < 0:
-			return refuse(codeBadRequest, "unknown field %q; the fields here are: %s", name, fieldNames(fields))
+			return refuse(codeBadRequest, "unknown field %s; the fields here are: %s", quote(name), fieldNames(fields))
 		case seen[name]:
 			return refuse(codeBadRequest, "%s is given twice", name)
 		}
 		seen[name] = true
 		if err := dec.Decode(fields[i].into); err != nil {
-			return wrongType(name, err)
+			return wrongType(fields[i], err)
 		}
 	}
 	return nil
@@ -294,18 +341,27 @@ func fieldNames(fields []field) string {
 	return strings.Join(names, ", ")
 }
 
-// typeWords are the names of JSON's and of Go's types in errors.
-var typeWords = map[string]string{
-	"number": "a number", "float64": "a number", "string": "a string", "bool": "true or false",
-	"object": "an object", "array": "an array",
+// quote returns a client's word in quotes, cut after 40 bytes.
+func quote(s string) string {
+	if len(s) > 40 {
+		s = strings.ToValidUTF8(s[:40], "") + "…"
+	}
+	return strconv.Quote(s)
 }
 
-func wrongType(name string, err error) error {
+// jsonTypes are json.UnmarshalTypeError's names of what a body has.
+var jsonTypes = map[string]string{"number": "a number", "string": "a string", "bool": "true or false", "object": "an object", "array": "an array"}
+
+func wrongType(f field, err error) error {
 	e := err.(*json.UnmarshalTypeError)        // the only error that valid JSON can bring
 	if strings.HasPrefix(e.Value, "number ") { // a number that float64 can't hold
-		return refuse(codeOutOfRange, "%s: the number is too large", name)
+		return refuse(codeOutOfRange, "%s: the number is too large", f.name)
 	}
-	return refuse(codeBadRequest, "%s: want %s, got %s", name, typeWords[e.Type.Name()], typeWords[e.Value])
+	want := f.values()
+	if _, ok := f.into.(**float64); ok {
+		want = "a number, " + want
+	}
+	return refuse(codeBadRequest, "%s: want %s; got %s", f.name, want, jsonTypes[e.Value])
 }
 
 // placeFields are the fields of a place. checkPlace wants both or neither.
@@ -323,20 +379,13 @@ func checkPlace(req *request) error {
 	return nil
 }
 
-type statusOK struct {
-	Status string `json:"status"`
-}
-
 func (a *api) getOK(http.ResponseWriter, *http.Request) (any, error) {
-	return statusOK{"OK"}, nil
+	return jsonObject{"status", "OK"}, nil
 }
 
 func (a *api) getMode(http.ResponseWriter, *http.Request) (any, error) {
 	mode, name := a.drone.mode()
-	return struct {
-		Mode        string  `json:"mode"`
-		VehicleMode *string `json:"vehicle_mode"`
-	}{mode.String(), word(name)}, nil
+	return jsonObject{"mode", mode.String(), "vehicle_mode", word(name)}, nil
 }
 
 // commandBody is the answer to a command. Mode is empty unless it was accepted. Done
@@ -351,13 +400,16 @@ type commandBody struct {
 	Took       *float64 `json:"took,omitempty"`
 }
 
-// notDoneError is a wait that ended before its manoeuvre was complete.
-type notDoneError struct {
+// waitError is why a wait ended before its manoeuvre was complete.
+type waitError struct {
 	error
-	command commandBody
+	accepted commandBody
 }
 
-func (e *notDoneError) Unwrap() error { return e.error }
+func (e *waitError) Unwrap() error { return e.error }
+
+// errMadeWay ends a wait for another client's connection.
+var errMadeWay = fmt.Errorf("another client needed this one of the %d connections", maxConnections)
 
 // command reads the fields of a command and its wait, lets the drone carry it out,
 // waits for its manoeuvre if the client wants that, and logs the answer.
@@ -382,9 +434,10 @@ func (a *api) command(r *http.Request, req *request, fields []field, check func(
 	if err == nil && or(wait, 0) > 0 {
 		// No time-out of the server ends a wait: net/http reads without one while a
 		// handler runs, and write sets a new one for the answer.
-		ctx, cancel := context.WithDeadline(r.Context(), began.Add(time.Duration(*wait*float64(time.Second))))
+		limited, cancel := context.WithDeadline(r.Context(), began.Add(time.Duration(*wait*float64(time.Second))))
 		defer cancel()
-		conn.markBusy(cancel) // a 65th connection may end the wait
+		ctx, end := context.WithCancelCause(limited)
+		conn.markBusy(func() { end(errMadeWay) })
 		err = a.drone.wait(ctx, ans.manoeuvre, began)
 		done := err == nil
 		if done {
@@ -392,9 +445,15 @@ func (a *api) command(r *http.Request, req *request, fields []field, check func(
 		} else {
 			log.Info("manoeuvre not complete", "took", took(), "why", err)
 		}
-		answer.Done, answer.Took = &done, number(time.Since(began).Seconds(), 2)
-		if code(err) == codeNotDone {
-			err = &notDoneError{err, answer}
+		seconds := number(time.Since(began).Seconds(), 2)
+		answer.Done, answer.Took = &done, &seconds
+		switch {
+		case code(err) == codeNotDone && context.Cause(ctx) == errMadeWay:
+			err = &waitError{fmt.Errorf("%w: %w", err, errMadeWay), answer}
+		case code(err) == codeNotDone:
+			err = &waitError{err, answer}
+		case !done:
+			err = &waitError{fmt.Errorf("accepted, but not complete: %w", err), answer}
 		}
 	}
 	if err != nil {
@@ -417,7 +476,7 @@ func (a *api) postMode(_ http.ResponseWriter, r *http.Request) (any, error) {
 		case name == nil && req.arm == nil:
 			return refuse(codeOutOfRange, "mode: missing; give mode, arm or both")
 		case name != nil && !req.setMode:
-			return refuse(codeOutOfRange, "mode: want one of %s, got %q", strings.Join(modeNames[:ModeOther], ", "), *name)
+			return refuse(codeOutOfRange, "mode: want %s, got %s", field{}.values(), quote(*name))
 		case req.setMode && req.mode == ModeTakeoff && req.arm != nil && !*req.arm:
 			return refuse(codeOutOfRange, "arm: a takeoff arms by itself; leave it out")
 		}
@@ -480,9 +539,5 @@ func (a *api) postInput(_ http.ResponseWriter, r *http.Request) (any, error) {
 		return nil, err
 	}
 	slog.Debug("sticks", "from", r.RemoteAddr, "mode", mode)
-	return struct {
-		Status    string  `json:"status"`
-		Mode      string  `json:"mode"`
-		ExpiresIn float64 `json:"expires_in"`
-	}{"OK", mode.String(), expires}, nil
+	return jsonObject{"status", "OK", "mode", mode.String(), "expires_in", expires}, nil
 }

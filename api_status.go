@@ -26,139 +26,27 @@ func newestVersion(changelog string) string {
 	return version
 }
 
-// statusBody is the status object (docs/openapi.yaml). A nil is null in JSON: the
-// vehicle never reported the value, or reported it as unknown.
-type statusBody struct {
-	Version     string        `json:"version"`
-	Online      bool          `json:"online"`
-	Mode        string        `json:"mode"`
-	VehicleMode *string       `json:"vehicle_mode"`
-	Armed       *bool         `json:"armed"`
-	InAir       *bool         `json:"in_air"`
-	LandedState *string       `json:"landed_state"`
-	State       *string       `json:"state"`
-	Failsafe    *bool         `json:"failsafe"`
-	Armable     *bool         `json:"armable"`
-	Unhealthy   []string      `json:"unhealthy"`
-	Done        *bool         `json:"done"`
-	Vehicle     *vehicleBody  `json:"vehicle"`
-	Position    *positionBody `json:"position"`
-	Velocity    *velocityBody `json:"velocity"`
-	Attitude    *attitudeBody `json:"attitude"`
-	Battery     *batteryBody  `json:"battery"`
-	GPS         *gpsBody      `json:"gps"`
-	Home        *homeBody     `json:"home"`
-	Target      *targetBody   `json:"target"`
-	Input       inputBody     `json:"input"`
-	Messages    []messageBody `json:"messages"`
-	Link        linkBody      `json:"link"`
-}
-
-type vehicleBody struct {
-	Autopilot string  `json:"autopilot"`
-	Type      string  `json:"type"`
-	Version   *string `json:"version"`
-	SystemID  uint8   `json:"system_id"`
-}
-
-type positionBody struct {
-	Lat         *float64 `json:"lat"`
-	Lon         *float64 `json:"lon"`
-	Altitude    *float64 `json:"altitude"`
-	AltitudeMSL *float64 `json:"altitude_msl"`
-	Heading     *float64 `json:"heading"`
-	Age         *float64 `json:"age"`
-}
-
-type velocityBody struct {
-	North       *float64 `json:"north"`
-	East        *float64 `json:"east"`
-	Down        *float64 `json:"down"`
-	GroundSpeed *float64 `json:"ground_speed"`
-	AirSpeed    *float64 `json:"air_speed"`
-	Climb       *float64 `json:"climb"`
-	Age         *float64 `json:"age"`
-}
-
-type attitudeBody struct {
-	Roll  *float64 `json:"roll"`
-	Pitch *float64 `json:"pitch"`
-	Yaw   *float64 `json:"yaw"`
-	Age   *float64 `json:"age"`
-}
-
-type batteryBody struct {
-	Voltage   *float64 `json:"voltage"`
-	Current   *float64 `json:"current"`
-	Remaining *float64 `json:"remaining"`
-	Age       *float64 `json:"age"`
-}
-
-type gpsBody struct {
-	Fix        *string  `json:"fix"`
-	Satellites *float64 `json:"satellites"`
-	HDOP       *float64 `json:"hdop"`
-	Age        *float64 `json:"age"`
-}
-
-type homeBody struct {
-	Lat         *float64 `json:"lat"`
-	Lon         *float64 `json:"lon"`
-	AltitudeMSL *float64 `json:"altitude_msl"`
-	Age         *float64 `json:"age"`
-}
-
-type targetBody struct {
-	Lat      *float64 `json:"lat"`
-	Lon      *float64 `json:"lon"`
-	Altitude *float64 `json:"altitude"`
-	Distance *float64 `json:"distance"`
-}
-
-type inputBody struct {
-	Active    bool     `json:"active"`
-	ExpiresIn *float64 `json:"expires_in"`
-	By        *string  `json:"by"`
-	From      *string  `json:"from"`
-	Yours     bool     `json:"yours"`
-}
-
-type linkBody struct {
-	Device       string   `json:"device"`
-	Baud         *int     `json:"baud"`
-	HeartbeatAge *float64 `json:"heartbeat_age"`
-	Received     uint64   `json:"received"`
-	Lost         uint64   `json:"lost"`
-	Errors       uint64   `json:"errors"`
-	Sent         uint64   `json:"sent"`
-	Error        *string  `json:"error"`
-}
-
-// number returns v rounded to so many decimals; nil if v is NaN or infinite.
-func number(v float64, decimals int) *float64 {
-	if math.IsNaN(v) || math.IsInf(v, 0) {
-		return nil
-	}
+// number returns v rounded to so many decimals. NaN, for an unknown one, is null in JSON.
+func number(v float64, decimals int) float64 {
 	scale := math.Pow10(decimals)
-	v = math.Round(v*scale)/scale + 0 // turns −0 into 0
-	return &v
+	return math.Round(v*scale)/scale + 0 // turns −0 into 0
 }
 
-// orNull returns v; nil if it is not known.
-func orNull[T any](known bool, v T) *T {
+// ifKnown returns v; nil, which is null in JSON, if it is not known.
+func ifKnown(known bool, v any) any {
 	if !known {
 		return nil
 	}
-	return &v
+	return v
 }
 
 // word returns s; nil if it is empty.
-func word(s string) *string { return orNull(s != "", s) }
+func word(s string) any { return ifKnown(s != "", s) }
 
-// age returns the seconds since at; nil if at is zero.
-func age(now, at time.Time) *float64 {
+// age returns the seconds since at; NaN if at is zero.
+func age(now, at time.Time) float64 {
 	if at.IsZero() {
-		return nil
+		return math.NaN()
 	}
 	return number(now.Sub(at).Seconds(), 2)
 }
@@ -175,122 +63,127 @@ func (a *api) getStatus(w http.ResponseWriter, r *http.Request) (any, error) {
 		writePage(w, http.StatusOK, statusPage)
 		return nil, nil
 	}
-	return a.status(clientOf(r)), nil
+	return render(a.drone.status(), clientOf(r)), nil
 }
 
-// status returns the status object for a client.
-func (a *api) status(client netip.Addr) statusBody {
-	s := a.drone.status()
-	b := render(s)
-	b.Input.Yours = s.from.IsValid() && s.from == client
-	return b
-}
-
-// render is the status object of a snapshot, but for what depends on who asks.
-func render(s snapshot) statusBody {
+// render returns the status object (docs/openapi.yaml) for a client. A group or a value is
+// null if the vehicle never reported it, a value also if it was reported as unknown.
+func render(s snapshot, client netip.Addr) jsonObject {
 	t, now := &s.tel, s.now
 	shown, stands := t.beat.came(), t.stands(now)
-	return statusBody{
-		Version:     ownVersion,
-		Online:      s.online,
-		Mode:        s.mode.String(),
-		VehicleMode: orNull(shown, s.modeName),
-		Armed:       orNull(shown, t.beat.armed),
-		InAir:       orNull(landedStates[stands] != "", stands.inAir()),
-		LandedState: word(landedStates[stands]),
-		State:       word(t.beat.state),
-		Failsafe:    orNull(shown, t.beat.failsafe),
-		Armable:     s.armable,
-		Unhealthy:   t.health.unhealthy(),
-		Done:        s.done,
-		Vehicle:     orNull(shown, t.id.body()),
-		Position:    orNull(t.position.came(), t.position.body(now)),
-		Velocity:    orNull(t.velocity.came(), t.velocity.body(now)),
-		Attitude:    orNull(t.attitude.came(), t.attitude.body(now)),
-		Battery:     orNull(t.battery.came(), t.battery.body(now)),
-		GPS:         orNull(t.gps.came(), t.gps.body(now)),
-		Home:        orNull(t.home.came(), t.home.body(now)),
-		Target:      s.targetBody(),
-		Input:       s.inputBody(),
-		Messages:    messages(t.texts.since(time.Time{}), now),
-		Link:        s.link.body(age(now, t.beat.at)),
+	return jsonObject{
+		"version", ownVersion,
+		"online", s.online,
+		"mode", s.mode.String(),
+		"vehicle_mode", ifKnown(shown, s.modeName),
+		"armed", ifKnown(shown, t.beat.armed),
+		"in_air", ifKnown(landedStates[stands] != "", stands.inAir()),
+		"landed_state", word(landedStates[stands]),
+		"state", word(t.beat.state),
+		"failsafe", ifKnown(shown, t.beat.failsafe),
+		"armable", s.armable,
+		"unhealthy", t.health.unhealthy(),
+		"done", s.done,
+		"vehicle", ifKnown(shown, t.id.body()),
+		"position", ifKnown(t.position.came(), t.position.body(now)),
+		"velocity", ifKnown(t.velocity.came(), t.velocity.body(now)),
+		"attitude", ifKnown(t.attitude.came(), t.attitude.body(now)),
+		"battery", ifKnown(t.battery.came(), t.battery.body(now)),
+		"gps", ifKnown(t.gps.came(), t.gps.body(now)),
+		"home", ifKnown(t.home.came(), t.home.body(now)),
+		"target", s.targetBody(),
+		"input", s.inputBody(client),
+		"messages", messages(t.texts.since(time.Time{}), now),
+		"link", s.link.body(age(now, t.beat.at)),
 	}
 }
 
-func (id *identity) body() vehicleBody {
-	return vehicleBody{
-		Autopilot: autopilotName(id.autopilot),
-		Type:      lowerName(id.typ.String(), "MAV_TYPE_"),
-		Version:   word(id.version.String()),
-		SystemID:  id.system,
+func (id *identity) body() jsonObject {
+	return jsonObject{
+		"autopilot", autopilotName(id.autopilot),
+		"type", lowerName(id.typ.String(), "MAV_TYPE_"),
+		"version", word(id.version.String()),
+		"system_id", id.system,
 	}
 }
 
-func (p *position) body(now time.Time) positionBody {
-	return positionBody{
-		Lat: number(p.lat, 7), Lon: number(p.lon, 7),
-		Altitude: number(p.relative, 2), AltitudeMSL: number(p.amsl, 2),
-		Heading: number(p.heading, 2),
-		Age:     age(now, p.at),
+func (p *position) body(now time.Time) jsonObject {
+	return jsonObject{
+		"lat", number(p.lat, 7),
+		"lon", number(p.lon, 7),
+		"altitude", number(p.relative, 2),
+		"altitude_msl", number(p.amsl, 2),
+		"heading", number(p.heading, 2),
+		"age", age(now, p.at),
 	}
 }
 
-func (v *velocity) body(now time.Time) velocityBody {
-	return velocityBody{
-		North: number(v.north, 2), East: number(v.east, 2), Down: number(v.down, 2),
-		GroundSpeed: number(v.ground, 2), AirSpeed: number(v.air, 2), Climb: number(v.climb, 2),
-		Age: age(now, v.at),
+func (v *velocity) body(now time.Time) jsonObject {
+	return jsonObject{
+		"north", number(v.north, 2),
+		"east", number(v.east, 2),
+		"down", number(v.down, 2),
+		"ground_speed", number(v.ground, 2),
+		"air_speed", number(v.air, 2),
+		"climb", number(v.climb, 2),
+		"age", age(now, v.at),
 	}
 }
 
-func (a *attitude) body(now time.Time) attitudeBody {
-	return attitudeBody{Roll: number(a.roll, 1), Pitch: number(a.pitch, 1), Yaw: number(a.yaw, 1), Age: age(now, a.at)}
+func (a *attitude) body(now time.Time) jsonObject {
+	return jsonObject{"roll", number(a.roll, 1), "pitch", number(a.pitch, 1), "yaw", number(a.yaw, 1), "age", age(now, a.at)}
 }
 
-func (b *battery) body(now time.Time) batteryBody {
-	return batteryBody{Voltage: number(b.voltage, 2), Current: number(b.current, 2), Remaining: number(b.remaining, 0), Age: age(now, b.at)}
+func (b *battery) body(now time.Time) jsonObject {
+	return jsonObject{"voltage", number(b.voltage, 2), "current", number(b.current, 2), "remaining", number(b.remaining, 0), "age", age(now, b.at)}
 }
 
-func (g *gps) body(now time.Time) gpsBody {
-	return gpsBody{Fix: word(g.fix), Satellites: number(g.satellites, 0), HDOP: number(g.hdop, 2), Age: age(now, g.at)}
+func (g *gps) body(now time.Time) jsonObject {
+	return jsonObject{"fix", word(g.fix), "satellites", number(g.satellites, 0), "hdop", number(g.hdop, 2), "age", age(now, g.at)}
 }
 
-func (home *point) body(now time.Time) homeBody {
-	return homeBody{Lat: number(home.lat, 7), Lon: number(home.lon, 7), AltitudeMSL: number(home.amsl, 2), Age: age(now, home.at)}
+func (home *point) body(now time.Time) jsonObject {
+	return jsonObject{"lat", number(home.lat, 7), "lon", number(home.lon, 7), "altitude_msl", number(home.amsl, 2), "age", age(now, home.at)}
 }
 
 // targetBody has no distance without a fresh position.
-func (s *snapshot) targetBody() *targetBody {
-	to, p := s.target, s.tel.position
+func (s *snapshot) targetBody() any {
+	to, p, away := s.target, s.tel.position, math.NaN()
 	if to == nil {
 		return nil
 	}
-	b := &targetBody{Lat: number(to.lat, 7), Lon: number(to.lon, 7), Altitude: number(to.altitude, 2)}
 	if p.within(freshFor, s.now) {
-		b.Distance = number(distance(p.lat, p.lon, to.lat, to.lon), 1)
+		away = distance(p.lat, p.lon, to.lat, to.lon)
 	}
-	return b
+	return jsonObject{"lat", number(to.lat, 7), "lon", number(to.lon, 7), "altitude", number(to.altitude, 2), "distance", number(away, 1)}
 }
 
-// inputBody leaves Yours to status, which knows who asks.
-func (s *snapshot) inputBody() inputBody {
+func (s *snapshot) inputBody(client netip.Addr) jsonObject {
 	left := s.expires.Sub(s.now)
-	b := inputBody{Active: left > 0, By: word(s.by), From: orNull(s.from.IsValid(), s.from.String())}
-	if b.Active {
-		b.ExpiresIn = number(left.Seconds(), 2)
+	return jsonObject{
+		"active", left > 0,
+		"expires_in", ifKnown(left > 0, number(left.Seconds(), 2)),
+		"by", word(s.by),
+		"from", ifKnown(s.from.IsValid(), s.from.String()),
+		"yours", s.from.IsValid() && s.from == client,
 	}
-	return b
 }
 
-func (l *linkState) body(heartbeatAge *float64) linkBody {
-	b := linkBody{
-		Device: l.device, Baud: orNull(l.baud != 0, l.baud), HeartbeatAge: heartbeatAge,
-		Received: l.received, Lost: l.lost, Errors: l.errors, Sent: l.sent,
-	}
+func (l *linkState) body(heartbeatAge float64) jsonObject {
+	fault := ""
 	if l.fault != nil {
-		b.Error = word(l.fault.Error())
+		fault = l.fault.Error()
 	}
-	return b
+	return jsonObject{
+		"device", l.device,
+		"baud", ifKnown(l.baud != 0, l.baud),
+		"heartbeat_age", heartbeatAge,
+		"received", l.received,
+		"lost", l.lost,
+		"errors", l.errors,
+		"sent", l.sent,
+		"error", word(fault),
+	}
 }
 
 // Limits of the stream of the status (docs/openapi.yaml).
@@ -328,7 +221,7 @@ func (a *api) stream(w http.ResponseWriter, r *http.Request) (any, error) {
 		changes := a.drone.changes.Load()
 		if now := time.Now(); changes != shown || now.Sub(sent) >= eventAtMost {
 			out = append(out, "event: status\ndata: "...)
-			out = append(append(out, encode(a.status(client))...), '\n')
+			out = append(append(out, encode(render(a.drone.status(), client))...), '\n')
 			rc.SetWriteDeadline(now.Add(answerHangs))
 			if _, err := w.Write(out); err != nil || rc.Flush() != nil {
 				return nil, nil

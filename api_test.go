@@ -418,7 +418,7 @@ func TestAnyOtherPathIs404(t *testing.T) {
 			for _, path := range paths {
 				for _, method := range methods {
 					r := call(st.handler, method, path, strings.NewReader("{}"))
-					r.want(st.T, 404, "not_found")
+					r.want(st.T, 404, "not_found", "GET and POST /api/drone/mode", "/api/drone/takeoff, /api/drone/goto and /api/drone/land")
 					if st.Failed() {
 						st.Fatalf("%s %s", method, path)
 					}
@@ -454,7 +454,7 @@ func badBodies() []badBody {
 		add("a comma at the end", path, `{"mode":"hold",}`, 400, "JSON")
 		add("no value", path, `{"mode"}`, 400, "JSON")
 		add("a comment", path, `{} // land`, 400, "JSON")
-		add("a byte order mark", path, "\ufeff{}", 400, "JSON")
+		add("a byte order mark", path, "\ufeff{}", 400, "the body begins with a byte order mark (EF BB BF)")
 		add("a zero byte", path, "{}\x00", 400, "JSON")
 		add("an array", path, `[]`, 400, "object")
 		add("an object in an array", path, `[{}]`, 400, "object")
@@ -502,7 +502,8 @@ func badBodies() []badBody {
 		number(path, "wait", rest)
 		add("a wait that is over before it begins", path, `{`+rest+`"wait":-1}`, 422, "wait: want 0 to 600 seconds")
 		add("a wait of over ten minutes", path, `{`+rest+`"wait":601}`, 422, "wait: want 0 to 600 seconds")
-		add("a wait in words", path, `{`+rest+`"wait":"5"}`, 400, "wait: want a number, got a string")
+		add("a wait that is true", path, `{`+rest+`"wait":true}`, 400, "wait: want a number, 0 to 600 seconds; got true or false")
+		add("a wait in words", path, `{`+rest+`"wait":"5"}`, 400, "wait: want a number, 0 to 600 seconds; got a string")
 	}
 	add("a wait for sticks", "/api/drone/input", `{"wait":5}`, 400, `"wait"`)
 	for _, path := range []string{"/api/drone/goto", "/api/drone/land"} {
@@ -513,10 +514,10 @@ func badBodies() []badBody {
 		add("lat with a lon that is null", path, `{"lat":47.398,"lon":null}`, 422, "lon")
 	}
 	for _, v := range []string{`1`, `true`, `[]`, `{}`, `["hold"]`} {
-		add("mode is not a string", "/api/drone/mode", `{"mode":`+v+`}`, 400, "mode")
+		add("mode is not a string", "/api/drone/mode", `{"mode":`+v+`}`, 400, "mode: want one of manual, altitude, position, takeoff, hold, land, rtl, rtgs; got ")
 	}
 	for _, v := range []string{`1`, `0`, `"true"`, `""`, `[]`, `{}`} {
-		add("arm is not true or false", "/api/drone/mode", `{"arm":`+v+`}`, 400, "arm")
+		add("arm is not true or false", "/api/drone/mode", `{"arm":`+v+`}`, 400, "arm: want true or false; got ")
 	}
 	add("mode is given twice", "/api/drone/mode", `{"mode":"hold","mode":"land"}`, 400, "mode")
 	add("arm is given twice", "/api/drone/mode", `{"arm":true,"arm":true}`, 400, "arm")
@@ -524,6 +525,9 @@ func badBodies() []badBody {
 		name, _ := json.Marshal(v)
 		add("a mode that is not in the list", "/api/drone/mode", `{"mode":`+string(name)+`}`, 422, "manual, altitude, position, takeoff, hold, land, rtl, rtgs, got")
 	}
+	long := strings.Repeat("é", 1000)
+	add("a very long mode", "/api/drone/mode", `{"mode":"`+long+`"}`, 422, `rtgs, got "éééééééééééééééééééé…"`)
+	add("a very long field", "/api/drone/mode", `{"`+long+`":1}`, 400, `unknown field "éééééééééééééééééééé…"; the`)
 	add("no mode and no arm", "/api/drone/mode", ``, 422, "mode")
 	add("an empty object", "/api/drone/mode", `{}`, 422, "mode")
 	add("mode and arm are null", "/api/drone/mode", `{"mode":null,"arm":null}`, 422, "mode")

@@ -12,6 +12,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"net/netip"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -824,7 +825,7 @@ func BenchmarkScaleTexts(b *testing.B) {
 				c.measure(func() { l.link.serve(context.Background(), &replay{rest: stream}) })
 				grown = heap() - before
 			}
-			body := encode(render(l.status()))
+			body := encode(render(l.status(), netip.Addr{}))
 			b.ReportMetric(0, "ns/op")
 			b.ReportMetric(float64(c.cpu)/float64(b.N*n), "ns/text")
 			b.ReportMetric(grown*1e3, "heap-growth-kB")

@@ -467,6 +467,9 @@ func (d *drone) reasons(t *task, refused *commandError) error {
 	if list := d.unhealthy(); reasons == "" && len(list) > 0 && (s.arms() || s.to != nil) {
 		reasons = "unhealthy: " + strings.Join(list, ", ")
 	}
+	if strings.Contains(reasons, "mode not armable") {
+		reasons += `; set another mode with it ({"mode":"hold","arm":true}), or take off`
+	}
 	mode := d.machine.last.mode
 	if s.to != nil {
 		mode = s.to.mode

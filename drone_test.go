@@ -436,6 +436,16 @@ func TestRefusedTakeoffLeavesTheModeThatItEntered(t *testing.T) {
 	}
 }
 
+func TestARefusedArmingInLandSaysWhatToPost(t *testing.T) {
+	fly(t, simArduPilot, nil, func(f *flight) {
+		f.aloft()
+		f.accepted("/land", `{"wait":100}`)
+		o := f.refused("/mode", `{"arm":true}`, 409, "refused")
+		says(t, o, `LAND mode not armable; set another mode with it ({"mode":"hold","arm":true}), or take off`)
+		f.accepted("/mode", `{"mode":"hold","arm":true}`)
+	})
+}
+
 // PX4 stays in the last stick mode then, in which it can't be armed; a takeoff sets
 // another one.
 func TestPX4IsArmableAfterAFlightThatEndedInAStickMode(t *testing.T) {

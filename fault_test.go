@@ -8,6 +8,7 @@ import (
 	"io"
 	"math"
 	"math/rand/v2"
+	"net/netip"
 	"runtime"
 	"slices"
 	"strings"
@@ -250,10 +251,10 @@ func shown(o any, names ...string) string {
 func values(pairs ...float64) string {
 	var list []string
 	for i := 0; i < len(pairs); i += 2 {
-		if n := number(pairs[i], int(pairs[i+1])); n == nil {
+		if n := number(pairs[i], int(pairs[i+1])); math.IsNaN(n) {
 			list = append(list, "<nil>")
 		} else {
-			list = append(list, fmt.Sprint(*n))
+			list = append(list, fmt.Sprint(n))
 		}
 	}
 	return strings.Join(list, " ")
@@ -615,7 +616,7 @@ func newScripted(t *testing.T, seed uint64) (s *scripted, l *drone) {
 // shows returns what the status shows and was never sent.
 func (s *scripted) shows(l *drone) []string {
 	var o object
-	json.Unmarshal(encode(render(l.status())), &o)
+	json.Unmarshal(encode(render(l.status(), netip.Addr{})), &o)
 	s.line.mu.Lock()
 	defer s.line.mu.Unlock()
 	return s.line.values.unknown(o, 4)

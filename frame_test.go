@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"slices"
@@ -452,7 +453,7 @@ func fuzzFrames(t *testing.T, portion byte, data []byte) {
 			t.Error("a place is infinite")
 		}
 	}
-	encode(render(s)) // panics if it can't be told
+	encode(render(s, netip.Addr{})) // panics if it can't be told
 
 	burst(bytes.Join(traffic, nil))
 	last := packet(201, 99, 1, px4Beat())

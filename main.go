@@ -1,28 +1,11 @@
-// Mavrest turns a drone's companion board into a drone with a REST API. It runs
-// beside the flight controller, talks MAVLink to PX4 or ArduPilot over a serial
-// port, UDP or TCP, and answers eight routes to the local network:
-//
-//	GET  /api/drone          is mavrest there
-//	GET  /api/drone/status   everything the vehicle reports
-//	GET  /api/drone/mode     the mode it is in
-//	POST /api/drone/mode     set the mode, arm, disarm
-//	POST /api/drone/input    move the sticks
-//	POST /api/drone/takeoff  take off
-//	POST /api/drone/goto     go to a place and hold there
-//	POST /api/drone/land     land, here or at a place
-//
-// A command is answered when the autopilot shows what was asked for.
-//
-//	mavrest -device auto
-//	mavrest -device udpin://0.0.0.0:14540 -port 8080
-//	mavrest -device sim -port 8080
-//
-// -help describes the flags.
+// Mavrest turns a drone's companion board into a drone with a REST API: MAVLink to the
+// flight controller, eight routes to the local network. README.md describes it.
 package main
 
 import (
 	"bytes"
 	"context"
+	_ "embed"
 	"errors"
 	"flag"
 	"fmt"
@@ -118,40 +101,15 @@ func parseFlags(args []string, out io.Writer) (options, error) {
 	return o, nil
 }
 
-const usage = `mavrest - a REST API for a drone, on its companion board
+//go:embed README.md
+var readme string
 
-  -device name   The autopilot's port. Required.
-                   auto                     look for it: an autopilot on USB, else
-                                            /dev/serial0, ttyAMA0, ttyTHS1, ttyTHS0
-                   /dev/serial0             a serial device
-                   udpin://0.0.0.0:14540    wait for it on UDP
-                   udpout://10.0.0.2:14550  send to it on UDP
-                   tcp://127.0.0.1:5760     connect to it by TCP
-                   sim, sim:ardupilot       a simulated drone; nothing real flies
-  -baud rate     Baud rate of the serial device. Default 0: try the usual rates
-                 until MAVLink is heard, up to 11 s a port.
-  -port number   TCP port of the API, default 80. A port below 1024 needs root or
-                 CAP_NET_BIND_SERVICE.
-  -bind address  Listen on this address only. Default: on all of the board's, so
-                 everybody on the local network can fly the drone.
-  -system id     MAVLink system id of the vehicle, 1 to 255. Default 0: the first
-                 autopilot heard.
-  -gcs           Be the drone's ground station. PX4 then sends all its texts; with
-                 NAV_DLL_ACT set it starts a failsafe when mavrest ends. Only for
-                 a drone without another ground station.
-  -host name     Also answer to this name in the Host header. Addresses, names
-                 without a dot and names under .local, .lan, .home, .home.arpa,
-                 .internal and .localdomain always work. May be repeated.
-  -origin URL    Let web pages of this origin (http://laptop:3000) read and
-                 command the drone. No other page can. May be repeated.
-  -v             Also log every stick input and every text of the autopilot.
-  -version       Print the version and exit.
-
-  mavrest -device auto
-  mavrest -device /dev/serial0 -baud 921600
-  mavrest -device udpin://0.0.0.0:14540 -port 8080 -host drone.example.org
-  mavrest -device sim -port 8080
-`
+// usage is what -help prints: the section "Flags" of README.md.
+var usage = func() string {
+	_, flags, _ := strings.Cut(readme, "\n## Flags\n")
+	flags, _, _ = strings.Cut(flags, "\n## ")
+	return "mavrest - a REST API for a drone, on its companion board\n" + strings.ReplaceAll(flags, "\n    ", "\n  ")
+}()
 
 // buildVersion is what -version prints: the version, Go's version, the platform and,
 // if it is known, the commit.
@@ -208,8 +166,9 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	droneCtx, stopDrone := context.WithCancel(context.WithoutCancel(ctx))
 	defer stopDrone()
 	d := newDrone(dev, byte(o.system), o.gcs)
-	slog.Info("listening", "address", listener.Addr().String(), "device", dev.name, "api", docsHint)
-	site := newSite(listener.Addr())
+	slog.Info("listening", "address", listener.Addr().String(), "device", dev.name)
+	site := &site{listen: listener.Addr().(*net.TCPAddr)}
+	site.urls()
 	droneEnded := make(chan struct{})
 	running.Go(func() {
 		defer close(droneEnded)
@@ -287,13 +246,6 @@ func listenError(err error, o options) error {
 type site struct {
 	listen *net.TCPAddr
 	logged []string // the URLs that were logged
-}
-
-// newSite logs the URLs that are known at the start.
-func newSite(listen net.Addr) *site {
-	s := &site{listen: listen.(*net.TCPAddr)}
-	s.urls()
-	return s
 }
 
 // urls returns the URLs of this moment, and logs those that are new: at boot most
@@ -430,14 +382,14 @@ func (l *logWriter) Write(b []byte) (int, error) {
 
 // close writes the remaining lines, for up to a second.
 func (l *logWriter) close() {
-	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
-	defer cancel()
+	late := time.After(time.Second)
 	select {
 	case l.lines <- nil:
-	case <-ctx.Done():
+	case <-late:
+		return
 	}
 	select {
 	case <-l.done:
-	case <-ctx.Done():
+	case <-late:
 	}
 }

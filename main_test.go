@@ -489,7 +489,8 @@ func TestAnAddressThatComesLaterIsLoggedOnce(t *testing.T) {
 		defer log.Reset()
 		return strings.Count(log.String(), "msg=\"open in a browser, or with curl\" url=http://127.0.0.")
 	}
-	s := newSite(&net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: 80})
+	s := &site{listen: &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: 80}}
+	s.urls()
 	lineEqual(t, "lines at the start", lines(), 1)
 	s.urls()
 	lineEqual(t, "lines at the second look", lines(), 0)
@@ -546,14 +547,13 @@ func TestLogThatNobodyReadsHoldsNothingUpAndIsElseWrittenToItsEnd(t *testing.T) 
 	})
 }
 
-func TestREADMEShowsTheHelp(t *testing.T) {
-	readme, err := os.ReadFile("README.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, line := range strings.Split(usage, "\n")[1:] {
-		if !strings.Contains(string(readme), strings.TrimSpace(line)) {
-			t.Errorf("README.md does not have %q", line)
+func TestTheHelpHasEachFlagAndNoMarkdown(t *testing.T) {
+	for _, name := range []string{"device name", "baud rate", "port number", "bind address", "system id", "gcs  ", "host name", "origin URL", "v  ", "version"} {
+		if strings.Count(usage, "\n  -"+name) != 1 {
+			t.Errorf("-help does not have -%s", name)
 		}
+	}
+	if strings.Contains(usage, "#") || strings.Contains(usage, "```") || !strings.HasSuffix(usage, "\n  mavrest -device sim -port 8080\n") {
+		t.Error(usage)
 	}
 }

@@ -278,9 +278,6 @@ func lock(f *os.File) error {
 	return cmp.Or(err, locked)
 }
 
-// errNoBaud: no rate brought a frame.
-var errNoBaud = errors.New("no MAVLink at any baud rate")
-
 // search listens at each baud rate, the last good one first, until a frame with a good
 // checksum arrives. After each rate it sends one heartbeat and nothing else: PX4 on USB
 // is silent until it hears one.
@@ -310,7 +307,7 @@ func (d *serialDevice) search(ctx context.Context, p *serialPort) error {
 			}
 		}
 	}
-	return errNoBaud
+	return errors.New("no MAVLink at any baud rate")
 }
 
 // listen reports whether a frame with a good checksum comes within baudListen.
@@ -380,7 +377,13 @@ func (a *autoDevice) open(ctx context.Context) (port, error) {
 			continue
 		}
 		paths = append(paths, path)
-		p, err := a.try(ctx, name, path)
+		var p port
+		if a.isConsole(path) {
+			err = errors.New("a console uses it; turn the console off")
+		} else {
+			s := &serialDevice{path: name, fixed: a.fixed, verify: true, lineState: a.line}
+			p, err = s.open(ctx)
+		}
 		if ctx.Err() != nil {
 			return nil, ctx.Err()
 		}
@@ -396,18 +399,6 @@ func (a *autoDevice) open(ctx context.Context) (port, error) {
 			"; check the wiring, enable the board's serial port, or name the port with -device")
 	}
 	return nil, errors.New("no autopilot found; tried " + strings.Join(tried, ", "))
-}
-
-// errConsole: a login or the kernel's log is on the port.
-var errConsole = errors.New("a console uses it; turn the console off")
-
-// try opens a port if MAVLink comes from it.
-func (a *autoDevice) try(ctx context.Context, name, path string) (port, error) {
-	if a.isConsole(path) {
-		return nil, errConsole
-	}
-	s := &serialDevice{path: name, fixed: a.fixed, verify: true, lineState: a.line}
-	return s.open(ctx)
 }
 
 // isConsole reports whether the kernel logs to a terminal, or a process has its session

@@ -20,7 +20,8 @@ const (
 	maxHeader      = 16 << 10 // bytes
 	maxConnections = 64
 
-	readWithin = 10 * time.Second // from the beginning of a request to the end of its body
+	idleAfter  = 100 * time.Millisecond // without a new request
+	readWithin = 10 * time.Second       // from the beginning of a request to the end of its body
 )
 
 // admission says who may ask: the names that this machine answers to, and the origins
@@ -47,7 +48,7 @@ func (a admission) guard(next http.Handler, deny func(http.ResponseWriter, error
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch {
 		case !a.hosts.has(r.Host):
-			deny(w, refuse(codeWrongHost, "%q is not a name of this machine; call it by address, or start mavrest with -host to allow this name", r.Host))
+			deny(w, refuse(codeWrongHost, "%s is not a name of this machine; call it by address, or start mavrest with -host to allow this name", quote(r.Host)))
 		case a.origins != nil && a.crossOrigin(w, r):
 		case protection.Check(r) != nil:
 			deny(w, refuse(codeCrossOrigin, "a page of another origin can't command the drone; start mavrest with -origin to allow it"))
@@ -180,6 +181,7 @@ func newServer(h http.Handler) *http.Server {
 // boundedListener keeps at most max connections. For one more it closes the one that
 // has been idle longest. If none is idle, it ends the oldest wait for a manoeuvre and
 // closes that connection after its answer. If none waits, the new one waits for a place.
+// A connection is idle when no request has begun on it for idleAfter.
 type boundedListener struct {
 	net.Listener
 	max int
@@ -265,11 +267,14 @@ func (b *boundedListener) makeWay() {
 		}
 	}
 	if idle != nil {
-		idle.Conn.Close() // net/http notices and forgets it
-		delete(b.open, idle)
-		return
-	}
-	if waiting != nil && !leaving {
+		idleIn := idleAfter - time.Since(idle.usedAt)
+		if idleIn <= 0 {
+			idle.Conn.Close() // net/http notices and forgets it
+			delete(b.open, idle)
+			return
+		}
+		defer time.AfterFunc(idleIn, b.placeMayBeFree).Stop()
+	} else if waiting != nil && !leaving {
 		waiting.endWait()
 		waiting.waitEnded = true
 	}
@@ -282,6 +287,14 @@ func (b *boundedListener) Close() error {
 	b.free.Broadcast()
 	b.mu.Unlock()
 	return b.Listener.Close()
+}
+
+// placeMayBeFree has Accept look again. It takes b.mu, so that no call is lost between a
+// look and its wait.
+func (b *boundedListener) placeMayBeFree() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.free.Signal()
 }
 
 func (c *boundedConn) Close() error {
