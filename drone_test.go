@@ -13,8 +13,8 @@ import (
 	"github.com/bluenviron/gomavlib/v3/pkg/dialects/minimal"
 )
 
-// Why a command was not carried out, in whole flights (docs/design.md, "Reasons of
-// a refusal").
+// Why a command was not carried out, in whole flights (docs/design.md,
+// "Reasons").
 
 // says checks the sentence of an error: what it must and must not say.
 func says(t *testing.T, answer object, want string, not ...string) {

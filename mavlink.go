@@ -244,7 +244,6 @@ func (l *link) state() linkState {
 	}
 }
 
-// reader reads one open port.
 type reader struct {
 	link     *link
 	port     port
@@ -383,7 +382,6 @@ func (r *reader) heartbeat(f rawFrame, now time.Time) {
 	l.hear(heard{at: now, msg: hb, system: f.system})
 }
 
-// writer writes one open port.
 type writer struct {
 	link    *link
 	port    port

@@ -20,10 +20,8 @@ const (
 // group is when a group of telemetry was last received; zero if never.
 type group struct{ at time.Time }
 
-// came reports whether the group was ever received.
 func (g group) came() bool { return !g.at.IsZero() }
 
-// within reports whether the group is at most d old.
 func (g group) within(d time.Duration, now time.Time) bool {
 	return g.came() && now.Sub(g.at) <= d
 }
@@ -154,7 +152,6 @@ type bootClock struct {
 	sinceBoot time.Duration
 }
 
-// leadsTo reports whether next may follow this value.
 func (c bootClock) leadsTo(next bootClock) bool {
 	step := next.sinceBoot - c.sinceBoot
 	return step >= -clockSlack && step <= next.at.Sub(c.at)+clockSlack
@@ -180,7 +177,6 @@ type rcChannels struct {
 	channel channels
 }
 
-// landed is the landed state, and when it was received.
 type landed struct {
 	group
 	state landedState
@@ -405,7 +401,6 @@ func distance(lat1, lon1, lat2, lon2 float64) float64 {
 	return math.Hypot(north, east)
 }
 
-// fixNames are the names of GPS_FIX_TYPE in the API.
 var fixNames = map[common.GPS_FIX_TYPE]string{
 	0: "no_gps", 1: "no_fix", 2: "2d", 3: "3d", 4: "dgps", 5: "rtk_float", 6: "rtk_fixed", 7: "static", 8: "ppp",
 }
@@ -472,7 +467,6 @@ func (l *textLog) hear(m *common.MessageStatustext, now time.Time) {
 	}
 }
 
-// end adds a text with the chunks that it has.
 func (l *textLog) end(id uint16, now time.Time) {
 	c := l.chunks[id]
 	delete(l.chunks, id)
@@ -509,7 +503,6 @@ func (l *textLog) add(s statusText) {
 	l.count++
 }
 
-// since returns the texts received since t, oldest first.
 func (l *textLog) since(t time.Time) (list []statusText) {
 	for _, s := range l.last {
 		if !s.at.Before(t) {
