@@ -74,7 +74,7 @@ func (a *acks) close(c *command) {
 	if a.waiting[c.step.cmd] == c {
 		delete(a.waiting, c.step.cmd)
 	}
-	if c.copies > 1 || !c.acked() && c.refusal == nil {
+	if c.copies > 1 || c.copies == 1 && !c.acked() && c.refusal == nil {
 		a.late[c.step.cmd] = c.last.Add(lateAck)
 	}
 }

@@ -1188,7 +1188,7 @@ func TestPX4PilotsSwitchToTheCommandedModeEndsNothing(t *testing.T) {
 					p.wantTruth()
 					return
 				}
-				if p.order != nil && p.answered(5*time.Minute).body["code"] == "interrupted" && strings.Contains(m.name, "is in force") { // CURRENT_MODE showed it before
+				if p.order != nil && p.answered(5 * time.Minute).body["code"] == "interrupted" && strings.Contains(m.name, "is in force") { // CURRENT_MODE showed it before
 					p.wantTruth()
 					return
 				}
