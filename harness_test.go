@@ -817,7 +817,7 @@ func flyWith(t *testing.T, flavour simFlavour, prepare func(*simulator), start f
 		running.Go(func() { l.run(linkCtx) })
 		time.Sleep(10 * time.Second) // booted, and armable
 		do(f)
-		stop()
+		f.stop()
 		land()
 		running.Wait()
 	})
@@ -915,9 +915,10 @@ func at(north, east float64) string {
 }
 
 // commands lists what was sent to command the vehicle, without the questions.
-func (f *flight) commands() []string {
-	var list []string
-	for _, r := range f.sim.received() {
+func (f *flight) commands() []string { return commandsOf(f.sim.received()) }
+
+func commandsOf(received []simReceived) (list []string) {
+	for _, r := range received {
 		switch m := r.msg.(type) {
 		case *common.MessageCommandLong:
 			if m.Command != common.MAV_CMD_SET_MESSAGE_INTERVAL && m.Command != common.MAV_CMD_REQUEST_MESSAGE {
