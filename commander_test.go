@@ -288,9 +288,7 @@ func TestAPilotInTheModeThatWasRefusedInAFailsafeHasTheDrone(t *testing.T) {
 			f.sim.failsafe = true // a report of it comes before the refusal
 			return []simAnswer{{after: 120 * time.Millisecond, ack: a}}
 		})
-		p := &pilotFlight{flight: f}
-		p.post("/mode", `{"mode":"position"}`)
-		p.wantAnswer(5*time.Second, "interrupted")
+		(&player{flight: f}).plays("post mode position, answer interrupted 5s")
 		f.link.mu.Lock()
 		defer f.link.mu.Unlock()
 		if sent := f.link.machine.sent; len(sent) > 0 {

@@ -350,7 +350,7 @@ func flyOver(t *testing.T, flavour simFlavour, between func(port) port, do func(
 				return between(p), nil
 			},
 		}, 0, false)
-		f := &flight{t, s, l, newHandler(l, admission{}), stop, px4}
+		f := &flight{t, s, l, newHandler(l, admission{}), stop, px4, s.receiver}
 		if flavour == simArduPilot {
 			f.firmware = copter
 		}

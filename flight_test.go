@@ -20,7 +20,7 @@ import (
 //
 // Before the colon stand the vehicle (px4, px4-1.14, copter, quadplane, plane; both is
 // PX4 and a Copter) and what it has from its boot on: parameters, and receiver=idle,
-// armable=1h, fence=50, trouble=BATTERY, live=no (reports). After the colon stand clauses, one after the other, with commas
+// armable=1h, fence=50, trouble=BATTERY, live=no (reports), station=yes (QGroundControl), gcs. After the colon stand clauses, one after the other, with commas
 // between them. "copter? is hold" is for a Copter only.
 //
 // {takeoff|arm} makes a flight of each, {300ms..1s/100ms} of each time; $1 is what the
@@ -39,7 +39,8 @@ import (
 //	answer superseded 2s  … is answered so, in this time at most; "answer ok"
 //	took < 2s             the last answer's time
 //	entering manual       posts a mode, and waits until the vehicle enters it
-//	aloft, hover          takes off to 10 m; to 20 m, with the receiver that there is
+//	moves 2s              moves his sticks all the time, until one is refused
+//	aloft, hover, rise 40 takes off to 10 m; to 20 m, with the receiver that there is
 //	stop, anew            mavrest ends; starts anew
 //
 // Everybody else. After each of these "hands off", "sent" and "stream" count anew, and
@@ -51,14 +52,16 @@ import (
 //	reported              waits until a report shows the mode
 //	unplug, plug, mute, unmute, delay 60ms, slow 60ms (and mavrest learns it)
 //	fails DO_REPOSITION, nacks …, loses … 1     refuses it; refuses it and does it; does
-//	                      it and loses its acks, or the first one
+//	                      it and loses its acks, or the first one; also of several
+//	watch DO_SET_MODE 2, acked     waits for the second ack from then on
 //	forbids POSCTL        … can't enter these modes
 //	silent 2s             … is not heard for so long from the next mode that it enters on
 //	ends 245              … does not send this message any more
 //	idle                  hears and acknowledges commands, and does nothing
 //	deaf                  … nor acknowledges them
-//	works                 ends these
-//	param COM_RC_IN_MODE 4, text Battery failsafe, trouble BATTERY, trouble none
+//	works, works DO_REPOSITION     ends these; this refusal
+//	param COM_RC_IN_MODE 4, text Battery failsafe, trouble BATTERY and a text,
+//	trouble none
 //
 // Time and checks:
 //
@@ -67,15 +70,17 @@ import (
 //	stays 10s is manual   holds it each 100 ms
 //	is hold, in AUTO.LOITER     our mode, and where the vehicle really is
 //	truth                 mode and vehicle_mode are the vehicle's own
-//	at 60 0 10 ±1, alt > 10, north …, east …, climb …, speed … (0.5 m where no ± is)
-//	armed, disarmed, done, not …
+//	at 60 0 10 ±1, alt > 10, north …, east …, climb …, speed …, vn … (0.5 m where no ± is)
+//	armed, disarmed, failing, done, not …
 //	status input.by client, its command 400     a field of the status, of the last
 //	                      answer; null; status target.distance < 2
 //	told 1 undid          so many messages have these words
 //	hands off             nothing commanded it
 //	sent 176 1 4 | 400 1 0, sends 400 1 0     and what did; and what also did
 //	note, kept 0.3        the height, and that it is still so
-//	comes back north < 6  from the furthest that it came in 30 s; south, up
+//	comes back north < 6, strayed < 1     from the furthest that it came in 30 s; south,
+//	                      up; and from its height meanwhile
+//	fastest 10s 4 ±0.3    in a time, m/s
 //	stream 0 0 500 0, stream nothing     all that was streamed
 //	sticks 0 0 500 0, streams     what is streamed now
 //	no input              the client can't move the sticks
@@ -92,7 +97,9 @@ type player struct {
 	answer         object
 	took           time.Duration
 	posts          []*waiting // not waited for yet
-	noted          float64    // height
+	acked          chan struct{}
+	noted          float64 // height
+	strayed        float64 // from the height while it came back
 }
 
 // flies flies each rule's script, and each of its variants, on each of its vehicles.
@@ -112,7 +119,8 @@ func flies(t *testing.T, rules []rule, clauses ...map[string]func(*player)) {
 			for _, vehicle := range vehicles {
 				t.Run(strings.Join(slices.DeleteFunc([]string{r.name, v.name, vehicle}, func(s string) bool { return s == "" }), "/"), func(t *testing.T) {
 					flavour, prepare := scriptVehicle(t, vehicle, w[1:])
-					fly(t, flavour, prepare, func(f *flight) {
+					gcs := func(d *drone) { d.link.gcs = slices.Contains(w, "gcs"); d.sticks.src.alone = d.link.gcs }
+					flyWith(t, flavour, prepare, gcs, func(f *flight) {
 						p := &player{flight: f}
 						for _, more := range clauses {
 							p.clauses = more
@@ -193,7 +201,11 @@ func scriptVehicle(t *testing.T, name string, has []string) (simFlavour, func(*s
 			case key == "live":
 				s.noLiveMode, err = true, nil
 			case key == "trouble":
-				s.trouble, err = scriptTrouble(value), nil
+				s.trouble, err = []simTrouble{scriptTrouble(value, "")}, nil
+			case key == "station":
+				s.foreignGCS, err = true, nil
+			case key == "gcs":
+				err = nil // flies starts mavrest with -gcs
 			case key == "fence":
 				s.fence = number
 			case value == "none":
@@ -209,13 +221,13 @@ func scriptVehicle(t *testing.T, name string, has []string) (simFlavour, func(*s
 	}
 }
 
-// scriptTrouble is a PX4 system that is not healthy; none is a healthy vehicle.
-func scriptTrouble(system string) []simTrouble {
+// scriptTrouble is a PX4 system that is not healthy, with a text of its checks or none.
+func scriptTrouble(system, text string) simTrouble {
 	var is common.MAV_SYS_STATUS_SENSOR
 	if is.UnmarshalText([]byte("MAV_SYS_STATUS_SENSOR_"+system)) != nil {
-		return nil
+		is = 0
 	}
-	return []simTrouble{{is, ""}}
+	return simTrouble{is, text}
 }
 
 // plays does what a script says.
@@ -367,7 +379,21 @@ func (p *player) client(w []string) (known bool) {
 	case "aloft":
 		p.aloft()
 	case "hover":
-		(&ardu{p.flight, p.sim.receiver}).hover()
+		p.hover()
+	case "rise":
+		p.rise(p.number(w[1]))
+	case "moves":
+		began := time.Now()
+		p.answer = p.keepsMoving(p.duration(w[1]))
+		p.took = time.Since(began)
+	case "watch":
+		p.watch(p.id(w[1:]), int(p.number(w[2])))
+	case "acked":
+		select {
+		case <-p.acked:
+		case <-time.After(30 * time.Second):
+			p.Fatalf("%q of %q: no ack; status %v", p.clause, p.script, p.status())
+		}
 	default:
 		if w[0][0] != '+' {
 			return false
@@ -436,7 +462,11 @@ func (p *player) happens(w []string) (known bool) {
 	case "slow":
 		p.slowly(p.duration(w[1]))
 	case "trouble":
-		s.change(func() { s.trouble = scriptTrouble(w[1]) })
+		s.change(func() {
+			if s.trouble = append(s.trouble, scriptTrouble(w[1], strings.Join(w[2:], " "))); w[1] == "none" {
+				s.trouble = nil
+			}
+		})
 	case "param":
 		s.change(func() { s.params[w[1]] = p.number(w[2]) })
 	case "text":
@@ -480,15 +510,11 @@ func (p *player) breaks(w []string) (known bool) {
 	case "nacks":
 		p.failAcks(p.id(w[1:]))
 	case "loses":
-		if len(w) == 2 {
-			p.loseAcks(p.id(w[1:]))
-		} else {
-			p.loseFirstAck(p.id(w[1:]))
-		}
+		p.losesAcks(w[1:])
 	case "idle":
 		s.change(func() { s.idle = true })
 	case "deaf":
-		(&ardu{p.flight, s.receiver}).ignores()
+		p.ignores()
 	case "forbids":
 		var modes []uint32
 		for _, name := range w[1:] {
@@ -505,11 +531,72 @@ func (p *player) breaks(w []string) (known bool) {
 	case "ends":
 		s.change(func() { s.stream(uint32(p.number(w[1])), -1) })
 	case "works":
+		if len(w) == 2 {
+			id := p.id(w[1:])
+			s.change(func() { delete(s.refuses, id) })
+			return true
+		}
 		s.change(func() { s.idle, s.onAck, s.onMode = false, nil, nil; clear(s.refuses) })
 	default:
 		return false
 	}
 	return true
+}
+
+// losesAcks loses the acks of some commands: so many, or all. The vehicle does them.
+func (p *player) losesAcks(w []string) {
+	p.Helper()
+	n, last := -1, len(w)-1
+	if count, err := strconv.Atoi(w[last]); err == nil {
+		n, w = count, w[:last]
+	}
+	var ids []common.MAV_CMD
+	for i := range w {
+		ids = append(ids, p.id(w[i:]))
+	}
+	p.sim.change(func() {
+		p.sim.onAck = func(a *common.MessageCommandAck) []simAnswer {
+			if n != 0 && slices.Contains(ids, a.Command) {
+				n--
+				return nil
+			}
+			return []simAnswer{{ack: a}}
+		}
+	})
+}
+
+// watch makes acked wait for the n-th ack of a command from now on.
+func (p *player) watch(id common.MAV_CMD, n int) {
+	p.acked = make(chan struct{})
+	p.acks(id, func(a *common.MessageCommandAck) []simAnswer {
+		if n--; n == 0 {
+			close(p.acked)
+		}
+		return []simAnswer{{ack: a}}
+	})
+}
+
+// keepsMoving sends a client's sticks at 10 Hz, each a little further, until one is
+// refused or the time is over. It returns the refusal.
+func (f *flight) keepsMoving(d time.Duration) (refusal object) {
+	f.Helper()
+	for n := range int(d / (100 * time.Millisecond)) {
+		pitch := 0.9 * math.Sin(float64(n))
+		code, o := f.call("POST", "/input", fmt.Sprintf(`{"pitch":%.2f,"throttle":0.5,"timeout":1}`, pitch))
+		if code != 200 {
+			return o
+		}
+		time.Sleep(100 * time.Millisecond)
+	}
+	return nil
+}
+
+// told checks how many messages hold some words.
+func (f *flight) told(words string, want int) {
+	f.Helper()
+	if texts := fmt.Sprint(f.status()["messages"]); strings.Count(texts, words) != want {
+		f.Errorf("%q was told %d times, want %d: %v", words, strings.Count(texts, words), want, texts)
+	}
 }
 
 // check is a check of what is so: it returns what is not, or "".
@@ -532,12 +619,16 @@ func (p *player) check(w []string) string {
 		return is(math.Abs(truth.alt-p.noted) <= p.number(rest), "the height", fmt.Sprint(truth.alt, ", noted ", p.noted))
 	case "comes":
 		return p.comesBack(w[2:])
+	case "fastest":
+		return p.fastest(p.duration(w[1]), p.number(w[2]), p.number(strings.TrimPrefix(w[3], "±")))
 	case "is":
 		_, o := p.call("GET", "/mode", "")
 		return is(o["mode"] == rest, "the mode", fmt.Sprint(o["mode"], ", of the vehicle ", o["vehicle_mode"]))
 	case "in":
 		_, name := p.firmware.reported(truth.mode)
 		return is(truth.mode == numberOf(p, p.firmware, rest), "the vehicle's mode", name)
+	case "failing":
+		return is(truth.failsafe, "the vehicle's failsafe", truth.failsafe)
 	case "armed", "disarmed":
 		return is(truth.armed == (w[0] == "armed"), "armed", truth.armed)
 	case "truth":
@@ -550,7 +641,7 @@ func (p *player) check(w []string) string {
 		return p.field(p.status(), w[1:])
 	case "its":
 		return p.field(p.answer, w[1:])
-	case "at", "alt", "north", "east", "climb", "speed", "took":
+	case "at", "alt", "north", "east", "climb", "speed", "vn", "took", "strayed":
 		return p.measure(w, truth)
 	}
 	return p.checkWire(w, rest)
@@ -613,13 +704,27 @@ func (p *player) comesBack(w []string) string {
 		n, _ := simMetres(s.lat, s.lon)
 		return map[string]float64{"north": n, "south": -n, "up": s.alt}[w[0]]
 	}
-	furthest := along()
+	furthest, up := along(), p.sim.truth().alt
+	p.strayed = 0
 	for range 300 {
 		time.Sleep(100 * time.Millisecond)
+		p.strayed = max(p.strayed, math.Abs(p.sim.truth().alt-up))
 		furthest = max(furthest, along())
 	}
 	if back := furthest - along(); back > p.number(w[2]) {
 		return fmt.Sprintf("it came back %.1f m", back)
+	}
+	return ""
+}
+
+// fastest checks the highest speed over ground in a time.
+func (p *player) fastest(d time.Duration, want, within float64) string {
+	most := 0.0
+	for end := time.Now().Add(d); time.Now().Before(end); time.Sleep(100 * time.Millisecond) {
+		most = max(most, p.speed())
+	}
+	if math.Abs(most-want) > within {
+		return fmt.Sprintf("the fastest was %.1f m/s", most)
 	}
 	return ""
 }
@@ -643,7 +748,7 @@ func (p *player) measure(w []string, s simState) string {
 	if len(w) != 3 || w[1] != "<" && w[1] != ">" {
 		p.bad()
 	}
-	is := map[string]float64{"alt": s.alt, "north": n, "east": e, "climb": -s.vd, "speed": math.Hypot(s.vn, s.ve), "took": p.took.Seconds()}[w[0]]
+	is := map[string]float64{"alt": s.alt, "north": n, "east": e, "climb": -s.vd, "speed": math.Hypot(s.vn, s.ve), "vn": s.vn, "strayed": p.strayed, "took": p.took.Seconds()}[w[0]]
 	bound := 0.0
 	if w[0] == "took" {
 		bound = p.duration(w[2]).Seconds()
@@ -674,8 +779,7 @@ func (p *player) checkWire(w []string, rest string) string {
 		}
 		return wrong(strings.Contains(text, words) == not, text)
 	case "told":
-		texts := fmt.Sprint(p.status()["messages"])
-		return wrong(strings.Count(texts, strings.Join(w[2:], " ")) != int(p.number(w[1])), texts)
+		p.told(strings.Join(w[2:], " "), int(p.number(w[1])))
 	case "hands", "sent":
 		list, want := commandsOf(p.sim.received()[p.seen:]), rest
 		if w[0] == "hands" {
