@@ -267,18 +267,6 @@ func TestAnotherVehicleHasItsOwnParameters(t *testing.T) {
 	})
 }
 
-// loseFirstAck has the first ack of a command lost; it is repeated, and acknowledged.
-func (f *flight) loseFirstAck(id common.MAV_CMD) {
-	lost := false
-	f.acks(id, func(a *common.MessageCommandAck) []simAnswer {
-		if !lost {
-			lost = true
-			return nil
-		}
-		return []simAnswer{{ack: a}}
-	})
-}
-
 // A refusal ends its claim, also where a failsafe has ended the plan.
 func TestAPilotInTheModeThatWasRefusedInAFailsafeHasTheDrone(t *testing.T) {
 	fly(t, simArduPilot, nil, func(f *flight) {

@@ -129,7 +129,7 @@ func TestPX4AndGroundStations(t *testing.T) {
 		{"a refused arming names every reason", "px4: trouble 0 " + gps + ", trouble 0 " + compass + ", +20s, mark, refused refused {takeoff|arm}, says Resolve system health failures first; " + gps + "; " + compass + ", took < 2500ms, sends 401 NaN NaN"},
 		{"a system without a text", "px4 trouble=BATTERY: +20s, refused refused {takeoff|arm}, says Resolve system health failures first, took < 2500ms"},
 		{"… and without a ground station", "px4 NAV_DLL_ACT=2: trouble GPS " + gps + ", +20s, refused refused {takeoff|arm}, says unhealthy:, says gps, took < 2500ms"},
-		{"it is asked for its checks seldom, and never while armed", "px4: trouble 0 " + gps + strings.Repeat(", refused refused arm, says GPS fix too low, says not Gimbal, text Gimbal lost, +500ms", 20) + ", is checked each 5s, trouble none, +5s, aloft, mark, nacks COMPONENT_ARM_DISARM, refused refused arm, refused refused disarm, not sends 401 NaN NaN"},
+		{"it is asked for its checks seldom, and never while armed", "px4: trouble 0 " + gps + strings.Repeat(", refused refused arm, says GPS fix too low, says not: Gimbal, text Gimbal lost, +500ms", 20) + ", is checked each 5s, trouble none, +5s, aloft, mark, nacks COMPONENT_ARM_DISARM, refused refused arm, refused refused disarm, not sends 401 NaN NaN"},
 	}, px4Clauses)
 }
 

@@ -32,7 +32,7 @@ import (
 //	                      are accepted; places are metres north and east of home, and
 //	                      the other pairs are fields of the body
 //	refused no_ack goto 60 0     is answered with this code
-//	says COM_RC_IN_MODE, says not fence     the last error has these words, or
+//	says COM_RC_IN_MODE, says not: fence     the last error has these words, or
 //	                      nothing of the answer has
 //	post goto 60 0        is not waited for
 //	waits                 … and not answered yet
@@ -772,7 +772,7 @@ func (p *player) checkWire(w []string, rest string) string {
 	}
 	switch last, streams := p.streamed(); w[0] {
 	case "says":
-		words, not := strings.CutPrefix(rest, "not ")
+		words, not := strings.CutPrefix(rest, "not: ")
 		text := fmt.Sprint(p.answer["error"])
 		if not {
 			text = fmt.Sprint(p.answer)
@@ -812,15 +812,15 @@ func (p *player) checkWire(w []string, rest string) string {
 func TestARefusalTellsItsReason(t *testing.T) {
 	flies(t, []rule{
 		{"PX4's missing ground station, of which a text goes to ground stations only", "px4 NAV_DLL_ACT={1|2|3}: refused refused takeoff, says NAV_DLL_ACT is $1: PX4 arms only while it hears a ground station, +6s, refused refused arm, says NAV_DLL_ACT is $1: PX4 arms only while it hears a ground station"},
-		{"no other parameter", "px4 armable=1h: refused refused takeoff, says Resolve system health failures first, says not NAV_DLL_ACT, says not COM_RC_IN_MODE"},
-		{"a text after the command, none of before", "both: text PreArm: Compass not calibrated, +1s, fails COMPONENT_ARM_DISARM, mark, post arm, until sent 400 1 0 5s, +100ms, text Arm: Battery 1 low, answer refused 2s, says Arm: Battery 1 low, says not Compass, says not unhealthy"},
+		{"no other parameter", "px4 armable=1h: refused refused takeoff, says Resolve system health failures first, says not: NAV_DLL_ACT, says not: COM_RC_IN_MODE"},
+		{"a text after the command, none of before", "both: text PreArm: Compass not calibrated, +1s, fails COMPONENT_ARM_DISARM, mark, post arm, until sent 400 1 0 5s, +100ms, text Arm: Battery 1 low, answer refused 2s, says Arm: Battery 1 low, says not: Compass, says not: unhealthy"},
 		{"the unhealthy systems where there is no text", "px4 trouble=BATTERY: fails DO_SET_MODE, refused refused mode hold, says unhealthy:, says battery"},
-		{"PX4's fence, which it tells of after it accepted", "px4 fence=50: aloft, post goto 100 0 wait 100, answer interrupted, says the autopilot says:, says Reposition is outside geofence, says not unhealthy"},
+		{"PX4's fence, which it tells of after it accepted", "px4 fence=50: aloft, post goto 100 0 wait 100, answer interrupted, says the autopilot says:, says Reposition is outside geofence, says not: unhealthy"},
 		{"a failsafe's text", "both: aloft, post goto 300 0 wait 100, +5s, text Battery failsafe, +50ms, failsafe, answer interrupted, says RTL, says the autopilot says: Battery failsafe"},
 		{"a disarming in the air", "both: aloft, refused refused disarm, says arm: the vehicle is in the air; land first"},
 		{"a takeoff's, and what stands", "both armable=1h: refused refused takeoff, its command 400, says rm, not its messages [], in hold, disarmed, copter? says ; the vehicle is in GUIDED, copter? stays 8s is hold, px4? stays 8s is manual"},
 		{"a pilot in a mode without sticks, and not the client's own mode", "both: aloft, pilot rtl, +2s, refused wrong_mode input, says a pilot, says took the drone, goto 40 0, refused wrong_mode input, says input: the drone is in mode hold; set manual"},
-		{"a parameter that ignores our sticks", "px4 COM_RC_IN_MODE={0|4}: refused unsupported mode position, says COM_RC_IN_MODE is $1, aloft, refused unsupported mode {position|altitude|manual}, says COM_RC_IN_MODE is $1, refused wrong_mode input roll 0.1 throttle 0.5, says COM_RC_IN_MODE is $1, says not set mode, says not set manual"},
+		{"a parameter that ignores our sticks", "px4 COM_RC_IN_MODE={0|4}: refused unsupported mode position, says COM_RC_IN_MODE is $1, aloft, refused unsupported mode {position|altitude|manual}, says COM_RC_IN_MODE is $1, refused wrong_mode input roll 0.1 throttle 0.5, says COM_RC_IN_MODE is $1, says not: set mode, says not: set manual"},
 	})
 }
 
