@@ -536,7 +536,7 @@ func (p *player) breaks(w []string) (known bool) {
 			s.change(func() { delete(s.refuses, id) })
 			return true
 		}
-		s.change(func() { s.idle, s.onAck, s.onMode = false, nil, nil; clear(s.refuses) })
+		s.change(func() { s.idle, s.onAck, s.onMode, s.heartless = false, nil, nil, time.Time{}; clear(s.refuses) })
 	default:
 		return false
 	}
