@@ -33,9 +33,7 @@ func TestWhatAPlanThatFailedArmedIsDisarmed(t *testing.T) {
 		{"what a pilot armed stays", true, true, common.MAV_LANDED_STATE_ON_GROUND, "1", codeRefused},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			inLinkBubble(t, func(t *testing.T) {
-				b := newLineBench(t, px4Beat())
-				b.settle()
+			onLine(t, px4Beat(), func(t *testing.T, b *lineBench) {
 				b.shows(px4Custom(4, 3), c.armed)
 				b.say(b.beat)
 				landed := time.NewTicker(500 * time.Millisecond)

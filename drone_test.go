@@ -109,9 +109,7 @@ func TestHeartbeatsGoOutEverySecondAsAnOnboardController(t *testing.T) {
 }
 
 func TestInputWaitsUntilItsModeShowsAndNoOtherIsOnItsWay(t *testing.T) {
-	inLinkBubble(t, func(t *testing.T) {
-		b := newLineBench(t, copterBeat())
-		b.settle()
+	onLine(t, copterBeat(), func(t *testing.T, b *lineBench) {
 		b.inTheAir()
 		input := func() errorCode {
 			_, err := b.input(stickInput{pitch: 0.5, timeout: time.Second})

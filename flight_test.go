@@ -70,14 +70,14 @@ import (
 //	stays 10s is manual   holds it each 100 ms
 //	is hold, in AUTO.LOITER     our mode, and where the vehicle really is
 //	truth                 mode and vehicle_mode are the vehicle's own
-//	at 60 0 10 ±1, alt > 10, north …, east …, climb …, speed …, vn … (0.5 m where no ± is)
+//	at 60 0 10 ±1, alt > 10, alt 10 ±0.1, north …, east …, climb …, speed …, vn …, heading … (0.5 m where no ± is)
 //	armed, disarmed, failing, done, not …
 //	status input.by client, its command 400     a field of the status, of the last
 //	                      answer; null; status target.distance < 2
 //	told 1 undid          so many messages have these words
 //	hands off             nothing commanded it
 //	sent 176 1 4 | 400 1 0, sends 400 1 0     and what did; and what also did
-//	note, kept 0.3        the height, and that it is still so
+//	note, kept 0.3, rose 4 ±0.6     the height, that it is still so, and since
 //	comes back north < 6, strayed < 1     from the furthest that it came in 30 s; south,
 //	                      up; and from its height meanwhile
 //	fastest 10s 4 ±0.3    in a time, m/s
@@ -90,6 +90,7 @@ import (
 // player is a flight whose script is read.
 type player struct {
 	*flight
+	board          *simBoard // where there is no mavrest
 	script, clause string
 	clauses        map[string]func(*player)
 	mark           time.Time
@@ -265,7 +266,11 @@ func (p *player) does(w []string) string {
 		do(p)
 		return ""
 	}
-	if path, body, is := p.request(w); is {
+	if p.board != nil {
+		if wrong, known := p.companion(w); known {
+			return wrong
+		}
+	} else if path, body, is := p.request(w); is {
 		began := time.Now()
 		p.answer = p.accepted(path, body)
 		p.took = time.Since(began)
@@ -641,7 +646,7 @@ func (p *player) check(w []string) string {
 		return p.field(p.status(), w[1:])
 	case "its":
 		return p.field(p.answer, w[1:])
-	case "at", "alt", "north", "east", "climb", "speed", "vn", "took", "strayed":
+	case "at", "alt", "north", "east", "climb", "speed", "vn", "ve", "heading", "rose", "took", "strayed":
 		return p.measure(w, truth)
 	}
 	return p.checkWire(w, rest)
@@ -682,7 +687,7 @@ func (p *player) over(w []string) (wrong string) {
 			if wrong = p.check(w[1 : len(w)-1]); wrong == "" {
 				return ""
 			} else if time.Now().After(end) {
-				p.Fatalf("%q of %q: %s; status %v", p.clause, p.script, wrong, p.status())
+				p.Fatalf("%q of %q: %s; truth %+v", p.clause, p.script, wrong, p.sim.truth())
 			}
 		}
 	}
@@ -745,17 +750,22 @@ func (p *player) measure(w []string, s simState) string {
 		}
 		return ""
 	}
-	if len(w) != 3 || w[1] != "<" && w[1] != ">" {
+	if len(w) != 3 {
 		p.bad()
 	}
-	is := map[string]float64{"alt": s.alt, "north": n, "east": e, "climb": -s.vd, "speed": math.Hypot(s.vn, s.ve), "vn": s.vn, "strayed": p.strayed, "took": p.took.Seconds()}[w[0]]
-	bound := 0.0
-	if w[0] == "took" {
-		bound = p.duration(w[2]).Seconds()
-	} else {
-		bound = p.number(w[2])
+	is := map[string]float64{"alt": s.alt, "north": n, "east": e, "climb": -s.vd, "speed": math.Hypot(s.vn, s.ve), "vn": s.vn, "ve": s.ve, "heading": s.heading, "rose": s.alt - p.noted, "strayed": p.strayed, "took": p.took.Seconds()}[w[0]]
+	ok := false
+	switch bound := strings.TrimPrefix(w[2], "±"); {
+	case w[1] == "<" && w[0] == "took":
+		ok = p.took < p.duration(bound)
+	case w[1] == "<":
+		ok = is < p.number(bound)
+	case w[1] == ">":
+		ok = is > p.number(bound)
+	default:
+		ok = math.Abs(is-p.number(w[1])) <= p.number(bound)
 	}
-	if is == bound || is < bound != (w[1] == "<") {
+	if !ok {
 		return fmt.Sprintf("it is %.2f", is)
 	}
 	return ""

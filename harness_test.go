@@ -425,6 +425,16 @@ func newLineBench(t *testing.T, beat *common.MessageHeartbeat, with ...func(*lin
 	return b
 }
 
+// onLine runs a test on a bench whose autopilot has been asked everything.
+func onLine(t *testing.T, beat *common.MessageHeartbeat, test func(t *testing.T, b *lineBench)) {
+	t.Helper()
+	inLinkBubble(t, func(t *testing.T) {
+		b := newLineBench(t, beat)
+		b.settle()
+		test(t, b)
+	})
+}
+
 // take hears a message of the link.
 func (b *lineBench) take(m lineMessage) {
 	b.mu.Lock()

@@ -8,6 +8,7 @@ import (
 	"math"
 	"reflect"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -427,6 +428,100 @@ func (b *simBoard) until(what string, most time.Duration, done func(simState) bo
 }
 
 func simResults(r ...common.MAV_RESULT) []common.MAV_RESULT { return r }
+
+// simFlies flies scripts of flight_test.go without mavrest: a companion board talks to the
+// simulator, 6 s after its boot and with "air" in the header 10 m up. Of a client there is
+//
+//	arm = rejected, mode RTL = accepted accepted, goto 20 5 10, NAV_TAKEOFF nan …
+//	                      a command and its acks
+//	sticks 0 0 500 0 for 400ms each 500ms     a stream; at 25 Hz where no rate is given
+//	stick 0 0 500 0       one message of it
+//	as 255, knock, listen 4s     its system; a ground station's heartbeat; one each second
+//	says geofence, quiet  the texts that came since the last command
+//	state CRITICAL, air 60     of the next heartbeat; the vehicle is placed so high
+func simFlies(t *testing.T, rules []rule) {
+	t.Helper()
+	for _, r := range rules {
+		for _, v := range variants(r.flight, 1) {
+			head, script, _ := strings.Cut(v.script, ": ")
+			w := strings.Fields(head)
+			t.Run(strings.TrimSuffix(r.name+"/"+v.name, "/"), func(t *testing.T) {
+				has := slices.DeleteFunc(slices.Clone(w[1:]), func(s string) bool { return s == "air" })
+				flavour, prepare := scriptVehicle(t, w[0], has)
+				simFlight(t, flavour, prepare, func(b *simBoard) {
+					time.Sleep(6 * time.Second)
+					if len(has) < len(w)-1 {
+						b.placeInAir(10)
+					}
+					f := &flight{T: b.t, sim: b.simulator, firmware: map[simFlavour]firmware{simPX4: px4, simArduPilot: copter}[flavour]}
+					p := &player{flight: f, board: b}
+					p.plays(script)
+				})
+			})
+		}
+	}
+}
+
+// companion is what a companion board does; it returns what is wrong.
+func (p *player) companion(w []string) (wrong string, known bool) {
+	p.Helper()
+	b, want := p.board, []string(nil)
+	if i := slices.Index(w, "="); i > 0 {
+		w, want = w[:i], w[i+1:]
+	}
+	var numbers []float64
+	for _, s := range w[1:] {
+		if n, err := strconv.ParseFloat(s, 64); err == nil {
+			numbers = append(numbers, n)
+		}
+	}
+	var got []common.MAV_RESULT
+	var id common.MAV_CMD
+	switch {
+	case w[0] == "as":
+		b.as(uint8(numbers[0]), 191)
+	case w[0] == "knock":
+		b.knock()
+	case w[0] == "listen":
+		b.listenIn(p.duration(w[1]))
+	case w[0] == "air":
+		b.placeInAir(numbers[0])
+	case w[0] == "says":
+		b.wantText(strings.Join(w[1:], " "))
+	case w[0] == "quiet":
+		b.want("texts", b.texts(), "")
+	case w[0] == "state":
+		b.want("state", strings.TrimPrefix(simLast[*common.MessageHeartbeat](b).SystemStatus.String(), "MAV_STATE_"), w[1])
+	case w[0] == "sticks":
+		a, each := p.axes(w[1:5]), sim25Hz
+		if len(w) > 8 {
+			each = p.duration(w[8])
+		}
+		b.stick(p.duration(w[6]), each, a.x, a.y, a.z, a.r)
+	case w[0] == "stick":
+		a := p.axes(w[1:5])
+		b.manual(a.x, a.y, a.z, a.r)
+	case w[0] == "goto":
+		got = b.fly(numbers[0], numbers[1], numbers[2])
+	case w[0] == "mode":
+		got = b.setMode(numberOf(p, p.firmware, w[1]))
+	case w[0] == "arm" || w[0] == "disarm":
+		got = b.long(simArm, float64(b2i(w[0] == "arm")))
+	case id.UnmarshalText([]byte("MAV_CMD_"+w[0])) == nil && len(numbers) == len(w)-1:
+		got = b.long(id, numbers...)
+	default:
+		return "", false
+	}
+	names := map[common.MAV_RESULT]string{simAccepted: "accepted", simRejected: "rejected", simDenied: "denied", simFailed: "failed"}
+	var list []string
+	for _, r := range got {
+		list = append(list, names[r])
+	}
+	if want != nil && !slices.Equal(list, want) {
+		return fmt.Sprint("acks ", list), true
+	}
+	return "", true
+}
 
 // ---- The switches for tests ----
 
