@@ -827,11 +827,13 @@ func flyWith(t *testing.T, flavour simFlavour, prepare func(*simulator), start f
 		var running sync.WaitGroup
 		running.Go(func() { s.run(ctx) })
 		running.Go(func() { l.run(linkCtx) })
+		defer func() { // also where the test ends early
+			f.stop()
+			land()
+			running.Wait()
+		}()
 		time.Sleep(10 * time.Second) // booted, and armable
 		do(f)
-		f.stop()
-		land()
-		running.Wait()
 	})
 }
 
