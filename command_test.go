@@ -22,9 +22,7 @@ func onBoth(t *testing.T, f func(t *testing.T, b *lineBench, v firmware)) {
 			beat = copterBeat
 		}
 		t.Run(name, func(t *testing.T) {
-			inLinkBubble(t, func(t *testing.T) {
-				b := newLineBench(t, beat())
-				b.settle()
+			onLine(t, beat(), func(t *testing.T, b *lineBench) {
 				f(t, b, v)
 			})
 		})
@@ -167,9 +165,7 @@ func (b *lineBench) inTheAir() {
 func TestAPlaceGoesOutAsCommandIntAndIsRepeatedUnchanged(t *testing.T) {
 	for name, beat := range map[string]*common.MessageHeartbeat{"px4": px4Beat(), "copter": copterBeat()} {
 		t.Run(name, func(t *testing.T) {
-			inLinkBubble(t, func(t *testing.T) {
-				b := newLineBench(t, beat)
-				b.settle()
+			onLine(t, beat, func(t *testing.T, b *lineBench) {
 				b.inTheAir()
 				lat, lon := 47.3979216, 8.5456789
 				began := time.Now()
@@ -197,9 +193,7 @@ func TestAPlaceGoesOutAsCommandIntAndIsRepeatedUnchanged(t *testing.T) {
 
 func TestAnAckEndsTheRepeats(t *testing.T) {
 	for try, took := range []time.Duration{90, 390, 690, 990, 1290} {
-		inLinkBubble(t, func(t *testing.T) {
-			b := newLineBench(t, copterBeat())
-			b.settle()
+		onLine(t, copterBeat(), func(t *testing.T, b *lineBench) {
 			b.follow(func(id uint16, n int) {
 				if n == try {
 					b.does(90*time.Millisecond, id, 4, true)
@@ -217,9 +211,7 @@ func TestAnAckEndsTheRepeats(t *testing.T) {
 
 // An ack may be there before the send has returned.
 func TestAnAckAtOnceIsNotMissed(t *testing.T) {
-	inLinkBubble(t, func(t *testing.T) {
-		b := newLineBench(t, copterBeat())
-		b.settle()
+	onLine(t, copterBeat(), func(t *testing.T, b *lineBench) {
 		b.inTheAir()
 		b.follow(func(id uint16, _ int) { b.say(&common.MessageCommandAck{Command: common.MAV_CMD(id)}) })
 		lat, lon := 47.3979216, 8.5456789
@@ -264,9 +256,7 @@ func TestOnlyTheVehiclesOwnAckOfThisCommandToUsCounts(t *testing.T) {
 func TestALateAckOfASupersededCommandDoesNotAnswerTheNextOfItsID(t *testing.T) {
 	for name, late := range map[string]common.MAV_RESULT{"accepted": ackAccepted, "refused": ackFailed} {
 		t.Run(name, func(t *testing.T) {
-			inLinkBubble(t, func(t *testing.T) {
-				b := newLineBench(t, copterBeat())
-				b.settle()
+			onLine(t, copterBeat(), func(t *testing.T, b *lineBench) {
 				truth := ackAccepted + ackFailed - late
 				b.follow(func(id uint16, try int) {
 					b.ack(300*time.Millisecond, id, [...]common.MAV_RESULT{late, truth}[min(try, 1)])
@@ -299,9 +289,7 @@ func TestAcksThatWereLostDoNotCostTheNextCommandItsOwn(t *testing.T) {
 		"px4 flies home":    {px4Beat(), goHome, 2},
 	} {
 		t.Run(name, func(t *testing.T) {
-			inLinkBubble(t, func(t *testing.T) {
-				b := newLineBench(t, c.beat)
-				b.settle()
+			onLine(t, c.beat, func(t *testing.T, b *lineBench) {
 				b.follow(func(id uint16, try int) {
 					if try < sendings {
 						return
@@ -349,9 +337,7 @@ func TestNoAckOfPX4ProvesAModeChange(t *testing.T) {
 		{"none comes", false, 0, 0, 0, codeNoAck, giveUp, sendings},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			inLinkBubble(t, func(t *testing.T) {
-				b := newLineBench(t, px4Beat())
-				b.settle()
+			onLine(t, px4Beat(), func(t *testing.T, b *lineBench) {
 				b.follow(func(id uint16, try int) {
 					const first = time.Millisecond
 					if c.acks {
@@ -389,9 +375,7 @@ func TestARefusedModeChangeIsNeverAcceptedWhicheverAcksAreLost(t *testing.T) {
 		if lost&0b11 == 0 && lost != 0 { // the first copy's acks came: nothing follows
 			continue
 		}
-		inLinkBubble(t, func(t *testing.T) {
-			b := newLineBench(t, px4Beat())
-			b.settle()
+		onLine(t, px4Beat(), func(t *testing.T, b *lineBench) {
 			b.follow(func(id uint16, try int) {
 				for i, result := range []common.MAV_RESULT{ackAccepted, ackRejected} {
 					if try < 5 && lost>>(2*try+i)&1 == 0 {
@@ -475,9 +459,7 @@ func TestTheAnswerComesWhenAReportShowsTheMode(t *testing.T) {
 		{5 * ms, 304 * ms, 305 * ms},
 		{5 * ms, -1, 5*ms + showWithin}, // never
 	} {
-		inLinkBubble(t, func(t *testing.T) {
-			b := newLineBench(t, copterBeat())
-			b.settle()
+		onLine(t, copterBeat(), func(t *testing.T, b *lineBench) {
 			b.obeys(c.ack, c.do)
 			began := time.Now()
 			o := <-b.command(goHome)
@@ -511,9 +493,7 @@ func TestOnlyAReportAfterTheAckProvesAModeThatWasShownBefore(t *testing.T) {
 }
 
 func TestA504TellsWithAFreshReport(t *testing.T) {
-	inLinkBubble(t, func(t *testing.T) {
-		b := newLineBench(t, copterBeat())
-		b.settle()
+	onLine(t, copterBeat(), func(t *testing.T, b *lineBench) {
 		b.inTheAir()
 		b.follow(func(id uint16, try int) {
 			time.AfterFunc(810*time.Millisecond, func() { b.shows(4, true) }) // done, and never acknowledged
@@ -562,9 +542,7 @@ func TestWhatWaitedIsSentRightAfterAReport(t *testing.T) {
 		{"landing without a report", landHere, never, never, codeNoAck, 25*ms + reportWait},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			inLinkBubble(t, func(t *testing.T) {
-				b := newLineBench(t, beatOf(common.MAV_AUTOPILOT_ARDUPILOTMEGA, 0, false))
-				b.settle()
+			onLine(t, beatOf(common.MAV_AUTOPILOT_ARDUPILOTMEGA, 0, false), func(t *testing.T, b *lineBench) {
 				b.obeys(5*ms, 4*ms)
 				began := time.Now()
 				o := <-b.command(holdHere)
@@ -630,9 +608,7 @@ func TestARefusalIsNoAnswerWhereAReportShowsTheMode(t *testing.T) {
 func TestARefusedArmingOrDisarmingIsRefusedUnlessAReportShowsIt(t *testing.T) {
 	for _, arm := range []bool{true, false} {
 		for _, done := range []bool{true, false} {
-			inLinkBubble(t, func(t *testing.T) {
-				b := newLineBench(t, beatOf(common.MAV_AUTOPILOT_ARDUPILOTMEGA, 4, !arm))
-				b.settle()
+			onLine(t, beatOf(common.MAV_AUTOPILOT_ARDUPILOTMEGA, 4, !arm), func(t *testing.T, b *lineBench) {
 				b.follow(func(id uint16, try int) {
 					time.AfterFunc(10*time.Millisecond, func() {
 						if done {
@@ -676,9 +652,7 @@ func TestAModeChangeGoesOut20MillisecondsAfterTheAnswerOfTheOneBefore(t *testing
 		{"disarming is no mode change", 0, disarmIt, common.MAV_CMD_COMPONENT_ARM_DISARM, 10 * ms, 10 * ms},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			inLinkBubble(t, func(t *testing.T) {
-				b := newLineBench(t, beatOf(common.MAV_AUTOPILOT_ARDUPILOTMEGA, 0, false))
-				b.settle()
+			onLine(t, beatOf(common.MAV_AUTOPILOT_ARDUPILOTMEGA, 0, false), func(t *testing.T, b *lineBench) {
 				b.follow(func(id uint16, try int) {
 					if c.ack > 0 && id == cmdSetMode && try == 0 {
 						b.ack(c.ack, id, ackAccepted)
@@ -701,9 +675,7 @@ func TestAModeChangeGoesOut20MillisecondsAfterTheAnswerOfTheOneBefore(t *testing
 
 func TestDisarmingIsNeverSuperseded(t *testing.T) {
 	for _, newer := range []request{holdHere, goHome, landHere, armIt} {
-		inLinkBubble(t, func(t *testing.T) {
-			b := newLineBench(t, beatOf(common.MAV_AUTOPILOT_ARDUPILOTMEGA, 0, true))
-			b.settle()
+		onLine(t, beatOf(common.MAV_AUTOPILOT_ARDUPILOTMEGA, 0, true), func(t *testing.T, b *lineBench) {
 			b.follow(func(id uint16, try int) {
 				if id == cmdArm && try == 3 {
 					custom, _ := b.wanted(id)
@@ -813,9 +785,7 @@ func TestAPlanWhoseFirstStepIsFollowedAfterAPilotsSwitchEndsAndSaysSo(t *testing
 }
 
 func TestAnArmingIsNotRepeatedToAnArmedVehicleNorAfterItWasDisarmed(t *testing.T) {
-	inLinkBubble(t, func(t *testing.T) {
-		b := newLineBench(t, beatOf(common.MAV_AUTOPILOT_ARDUPILOTMEGA, 4, true))
-		b.settle()
+	onLine(t, beatOf(common.MAV_AUTOPILOT_ARDUPILOTMEGA, 4, true), func(t *testing.T, b *lineBench) {
 		b.say(&common.MessageExtendedSysState{LandedState: common.MAV_LANDED_STATE_ON_GROUND})
 		began := time.Now()
 		c := b.command(armIt)
@@ -849,9 +819,7 @@ func TestTheNewestCommandEndsGotosArmingsAndStickModesBeforeIt(t *testing.T) {
 		{setMode: true, mode: ModePosition},
 		{setMode: true, mode: ModeTakeoff},
 	} {
-		inLinkBubble(t, func(t *testing.T) {
-			b := newLineBench(t, beatOf(common.MAV_AUTOPILOT_ARDUPILOTMEGA, 5, true))
-			b.settle()
+		onLine(t, beatOf(common.MAV_AUTOPILOT_ARDUPILOTMEGA, 5, true), func(t *testing.T, b *lineBench) {
 			if older.mode != ModeTakeoff {
 				b.inTheAir()
 			} else {
@@ -881,9 +849,7 @@ func TestTheNewestCommandEndsGotosArmingsAndStickModesBeforeIt(t *testing.T) {
 // The answer of the loser waits for the winner's for two seconds at most, and says what
 // was sent.
 func TestALoserIsToldAfterTwoSecondsWhatWasSent(t *testing.T) {
-	inLinkBubble(t, func(t *testing.T) {
-		b := newLineBench(t, copterBeat())
-		b.settle()
+	onLine(t, copterBeat(), func(t *testing.T, b *lineBench) {
 		older := b.command(request{setMode: true, mode: ModeHold, arm: &yes})
 		time.Sleep(200 * time.Millisecond)
 		waits := b.command(goHome)
@@ -899,9 +865,7 @@ func TestALoserIsToldAfterTwoSecondsWhatWasSent(t *testing.T) {
 // of equal ones only the newest.
 func TestALandingAReturnAndAHoldAreNotEndedByAnythingNewer(t *testing.T) {
 	for _, older := range []request{goHome, landHere, holdHere} {
-		inLinkBubble(t, func(t *testing.T) {
-			b := newLineBench(t, beatOf(common.MAV_AUTOPILOT_ARDUPILOTMEGA, 5, true))
-			b.settle()
+		onLine(t, beatOf(common.MAV_AUTOPILOT_ARDUPILOTMEGA, 5, true), func(t *testing.T, b *lineBench) {
 			b.inTheAir()
 			began := time.Now()
 			first := b.command(older)
@@ -942,9 +906,7 @@ func TestALandingAReturnAndAHoldAreNotEndedByAnythingNewer(t *testing.T) {
 // On the ground a disarming ends everything; in the air it ends nothing and is not sent.
 func TestADisarmingEndsEverythingOnTheGroundAndNothingInTheAir(t *testing.T) {
 	for _, aloft := range []bool{false, true} {
-		inLinkBubble(t, func(t *testing.T) {
-			b := newLineBench(t, beatOf(common.MAV_AUTOPILOT_ARDUPILOTMEGA, 5, true))
-			b.settle()
+		onLine(t, beatOf(common.MAV_AUTOPILOT_ARDUPILOTMEGA, 5, true), func(t *testing.T, b *lineBench) {
 			if aloft {
 				b.inTheAir()
 			} else {

@@ -351,7 +351,7 @@ func flyOver(t *testing.T, flavour simFlavour, between func(port) port, do func(
 				return between(p), nil
 			},
 		}, 0, false)
-		f := &flight{t, s, l, newHandler(l, admission{}), stop, px4}
+		f := &flight{t, s, l, newHandler(l, admission{}), stop, px4, s.receiver}
 		if flavour == simArduPilot {
 			f.firmware = copter
 		}
@@ -1051,33 +1051,8 @@ func onceOnATerminal(t *testing.T, way int) {
 
 // ---- The vehicle ----
 
-// manoeuvres are what a vehicle can be in the middle of.
-var manoeuvres = []struct{ path, body, mode string }{
-	{"/takeoff", "", "takeoff"},
-	{"/goto", "{" + at(200, 0) + "}", "hold"},
-	{"/mode", `{"mode":"hold"}`, "hold"},
-	{"/mode", `{"mode":"position"}`, "position"},
-	{"/mode", `{"mode":"altitude"}`, "altitude"},
-	{"/mode", `{"mode":"rtl"}`, "rtl"},
-	{"/land", "", "land"},
-	{"/land", "{" + at(200, 0) + "}", "land"},
-}
-
-// inEach runs a test in the middle of each manoeuvre, on each flavour.
-func inEach(t *testing.T, test func(f *flight, mode string)) {
-	for _, m := range manoeuvres {
-		t.Run(m.path+m.body, func(t *testing.T) {
-			both(t, func(f *flight) {
-				if m.path != "/takeoff" {
-					f.aloft()
-				}
-				f.accepted(m.path, m.body)
-				time.Sleep(4 * time.Second)
-				test(f, m.mode)
-			})
-		})
-	}
-}
+// What a vehicle can be in the middle of, 4 s into it, and the mode of it.
+const inEach = "{takeoff→takeoff|aloft, goto 200 0→hold|aloft, mode hold→hold|aloft, mode position→position|aloft, mode rtl→rtl|aloft, land→land|aloft, land 200 0→land}, +4s, "
 
 // asksForStreams counts the message intervals that were asked for since a time.
 func (f *flight) asksForStreams(since time.Time) (n int) {
@@ -1089,86 +1064,44 @@ func (f *flight) asksForStreams(since time.Time) (n int) {
 	return n
 }
 
-func TestARebootShowsInEveryManoeuvre(t *testing.T) {
-	for _, inFlight := range []bool{true, false} {
-		t.Run(fmt.Sprintf("in flight: %t", inFlight), func(t *testing.T) {
-			inEach(t, func(f *flight, mode string) {
-				rebooted := time.Now()
-				f.sim.reboot(inFlight)
-				sent := len(f.commands())
-				time.Sleep(11 * time.Second)
-				o, truth := f.status(), f.sim.truth()
-				if f.asksForStreams(rebooted) < len(streams) {
-					f.Errorf("%d streams were asked for after the reboot", f.asksForStreams(rebooted))
-				}
-				for _, group := range []string{"position", "attitude", "battery"} {
-					if age := o[group].(object)["age"].(float64); age > 0.6 {
-						f.Errorf("%s is %v s old", group, age)
-					}
-				}
-				reported, name := f.firmware.reported(truth.mode)
-				if o["vehicle_mode"] != name || o["armed"] != truth.armed || o["online"] != true {
-					f.Errorf("status tells %v, armed %v, online %v; it is %s, armed %v", o["vehicle_mode"], o["armed"], o["online"], name, truth.armed)
-				}
-				restarted := !inFlight && o["mode"] == "manual" // docs/design.md, rule 1
-				if o["mode"] != mode && o["mode"] != reported.String() && !restarted {
-					f.Errorf("mode is %v; %s was commanded and %v is reported", o["mode"], mode, reported)
-				}
-				if got := f.commands()[sent:]; !inFlight && len(got) > 0 {
-					f.Errorf("on the ground it was told %q", got)
-				}
-				f.accepted("/mode", `{"mode":"hold"}`)
-				f.wantMode("hold")
-			})
-		})
-	}
-}
-
-func TestHeartbeatsThatPauseFor2900And3100Milliseconds(t *testing.T) {
-	inEach(t, func(f *flight, mode string) {
-		if mode == "altitude" { // without a client's sticks it is the autopilot's failsafe in between
-			return
-		}
-		f.sim.change(func() { f.sim.heartless = time.Now().Add(time.Hour) })
-		beat := func() {
-			f.sim.change(func() { f.sim.send(f.sim.message(0)) })
+func TestAVehicleThatFallsSilentRestartsOrDoesNotFollow(t *testing.T) {
+	const restarted = "+11s, its streams, fresh, online and as it is, "
+	const beats = "+2900ms, status online true, beat, is $1, "
+	flies(t, []rule{
+		{"a restart in flight", "both: " + inEach + "restart, " + restarted + "mode hold, is hold"},
+		{"a restart on the ground, where it is told nothing", "both: " + inEach + "restart grounded, " + restarted + "hands off, mode hold, is hold"},
+		{"a restart in altitude mode", "both: aloft, mode altitude, +4s, restart{| grounded}, " + restarted + "mode hold, is hold"},
+		{"heartbeats that pause for 2.9 s, and for 3.1 s", "both: " + inEach + "heartless, beat, is $1, " + beats + beats + beats + "mute, +3100ms, status online false, refused offline land, unmute, beat, status online true, +2s, its streams, works, land"},
+		{"it acknowledges and does not follow", "both: aloft, mode hold, idle, refused no_ack {mode position|mode altitude|mode rtl|land}, +6200ms, truth"},
+		{"it acknowledges a landing's way and does not follow", "both: aloft, mode hold, idle, land 60 0, +6200ms, px4? truth, copter? is land"}, // Copter tells no target that is not ours
+	}, map[string]func(*player){
+		"heartless": func(p *player) { p.sim.change(func() { p.sim.heartless = time.Now().Add(time.Hour) }) },
+		"beat": func(p *player) {
+			p.sim.change(func() { p.sim.send(p.sim.message(0)) })
 			synctest.Wait()
-		}
-		beat()
-		f.wantMode(mode)
-		for range 3 {
-			time.Sleep(2900 * time.Millisecond)
-			if f.status()["online"] != true {
-				f.Error("offline within 2.9 s")
+		},
+		"its streams": func(p *player) {
+			if n := p.asksForStreams(p.mark); n < len(streams) {
+				p.Errorf("%d streams were asked for", n)
 			}
-			beat()
-			f.wantMode(mode)
-		}
-		met := time.Now()
-		// A landing that ends in the meantime would end the mode on its own.
-		armed := f.sim.truth().armed
-		f.sim.change(func() { f.sim.muted = true }) // it would answer a question for one
-		time.Sleep(3100 * time.Millisecond)
-		synctest.Wait()
-		if f.status()["online"] != false {
-			f.Error("online 3.1 s after a heartbeat")
-		}
-		f.refused("/land", "", 503, "offline")
-		f.sim.change(func() { f.sim.muted = false })
-		beat()
-		o := f.status()
-		if o["online"] != true {
-			f.Error("offline after one heartbeat")
-		}
-		if f.sim.truth().armed == armed {
-			f.wantMode(mode)
-		}
-		time.Sleep(2 * time.Second)
-		if n := f.asksForStreams(met); n < len(streams) {
-			f.Errorf("%d streams were asked for when it was back", n)
-		}
-		f.sim.change(func() { f.sim.heartless = time.Time{} })
-		f.accepted("/land", "")
+		},
+		"fresh": func(p *player) {
+			for _, group := range []string{"position", "attitude", "battery"} {
+				if age := p.status()[group].(object)["age"].(float64); age > 0.6 {
+					p.Errorf("%s is %v s old", group, age)
+				}
+			}
+		},
+		"online and as it is": func(p *player) {
+			o, truth := p.status(), p.sim.truth()
+			reported, name := p.firmware.reported(truth.mode)
+			if o["vehicle_mode"] != name || o["armed"] != truth.armed || o["online"] != true {
+				p.Errorf("status tells %v, armed %v, online %v; it is %s, armed %v", o["vehicle_mode"], o["armed"], o["online"], name, truth.armed)
+			}
+			if manual := !truth.armed && o["mode"] == "manual"; o["mode"] != reported.String() && !manual { // docs/design.md, rule 1
+				p.Errorf("mode is %v; %v is reported", o["mode"], reported)
+			}
+		},
 	})
 }
 
@@ -1273,38 +1206,6 @@ func TestWhateverBecomesOfAcksTheAnswerIsTheVehicles(t *testing.T) {
 				}
 				f.accepted("/mode", `{"mode":"rtl"}`)
 				f.wantMode("rtl")
-			})
-		})
-	}
-}
-
-func TestAVehicleThatAcknowledgesAndDoesNotFollowShows(t *testing.T) {
-	for _, command := range []struct{ path, body string }{
-		{"/mode", `{"mode":"position"}`},
-		{"/mode", `{"mode":"altitude"}`},
-		{"/mode", `{"mode":"rtl"}`},
-		{"/land", ""},
-		{"/land", "{" + at(60, 0) + "}"},
-	} {
-		t.Run(command.path+command.body, func(t *testing.T) {
-			both(t, func(f *flight) {
-				f.aloft()
-				f.accepted("/mode", `{"mode":"hold"}`)
-				f.sim.change(func() { f.sim.idle = true })
-				code, o := f.call("POST", command.path, command.body)
-				wantCode := 504
-				if strings.Contains(command.body, "lat") { // it is in the mode that it flies there in
-					wantCode = 200
-				}
-				if code != wantCode {
-					f.Fatalf("answered %d %v", code, o)
-				}
-				time.Sleep(followTime + 1200*time.Millisecond)
-				want, _ := f.firmware.reported(f.sim.truth().mode)
-				if f.firmware == copter && command.path == "/land" && command.body != "" {
-					want = ModeLand // on its way; Copter tells no target that is not ours
-				}
-				f.wantMode(want.String())
 			})
 		})
 	}

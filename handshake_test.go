@@ -251,9 +251,7 @@ func TestAWarningSaysWhereSticksUndoAPilotsSwitchUnseen(t *testing.T) {
 
 func TestTheMessagesAskedForTakeLessThanHalfOfALinkAt57600(t *testing.T) {
 	const half = 57600 / 10 / 2 // bytes a second
-	inLinkBubble(t, func(t *testing.T) {
-		b := newLineBench(t, copterBeat())
-		b.settle()
+	onLine(t, copterBeat(), func(t *testing.T, b *lineBench) {
 		// The whole payload: a trailing zero is not sent, but who knows.
 		sizes := map[uint32]float64{0: 9, 1: 43, 24: 52, 30: 28, 33: 28, 74: 20, 242: 60, 245: 2, 65: 42, 193: 26}
 		sum := 1.0 * (9 + 12)

@@ -3,6 +3,7 @@ package main
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/binary"
 	"encoding/hex"
@@ -424,6 +425,16 @@ func newLineBench(t *testing.T, beat *common.MessageHeartbeat, with ...func(*lin
 	return b
 }
 
+// onLine runs a test on a bench whose autopilot has been asked everything.
+func onLine(t *testing.T, beat *common.MessageHeartbeat, test func(t *testing.T, b *lineBench)) {
+	t.Helper()
+	inLinkBubble(t, func(t *testing.T) {
+		b := newLineBench(t, beat)
+		b.settle()
+		test(t, b)
+	})
+}
+
 // take hears a message of the link.
 func (b *lineBench) take(m lineMessage) {
 	b.mu.Lock()
@@ -738,6 +749,7 @@ type flight struct {
 	stop    context.CancelFunc // of the link
 
 	firmware firmware
+	receiver simReceiver // that it has from the boot on
 }
 
 // object is a JSON object of an answer.
@@ -803,7 +815,7 @@ func flyWith(t *testing.T, flavour simFlavour, prepare func(*simulator), start f
 		if start != nil {
 			start(l)
 		}
-		f := &flight{t, s, l, newHandler(l, admission{}), stop, px4}
+		f := &flight{t, s, l, newHandler(l, admission{}), stop, px4, s.receiver}
 		switch flavour {
 		case simArduPilot:
 			f.firmware = copter
@@ -815,11 +827,13 @@ func flyWith(t *testing.T, flavour simFlavour, prepare func(*simulator), start f
 		var running sync.WaitGroup
 		running.Go(func() { s.run(ctx) })
 		running.Go(func() { l.run(linkCtx) })
+		defer func() { // also where the test ends early
+			f.stop()
+			land()
+			running.Wait()
+		}()
 		time.Sleep(10 * time.Second) // booted, and armable
 		do(f)
-		stop()
-		land()
-		running.Wait()
 	})
 }
 
@@ -915,9 +929,10 @@ func at(north, east float64) string {
 }
 
 // commands lists what was sent to command the vehicle, without the questions.
-func (f *flight) commands() []string {
-	var list []string
-	for _, r := range f.sim.received() {
+func (f *flight) commands() []string { return commandsOf(f.sim.received()) }
+
+func commandsOf(received []simReceived) (list []string) {
+	for _, r := range received {
 		switch m := r.msg.(type) {
 		case *common.MessageCommandLong:
 			if m.Command != common.MAV_CMD_SET_MESSAGE_INTERVAL && m.Command != common.MAV_CMD_REQUEST_MESSAGE {
@@ -979,25 +994,10 @@ func (f *flight) failAcks(id common.MAV_CMD) {
 // is sent that commands or moves the vehicle until a client asks again, but for
 // a stream that is centred, parked unmoved or released.
 
-// pilotFlight is a flight with a client's command under way.
-type pilotFlight struct {
-	*flight
-	order *pilotOrder // nil: none waits, nor is watched
-}
-
-// pilotOrder is a command that a client waits for.
-type pilotOrder struct {
-	ended chan struct{}
-	at    time.Time // when the answer came
-	code  int
-	body  object
-}
-
 // moment brings a flight to a moment of a manoeuvre.
 type moment struct {
-	name  string
-	bring func(p *pilotFlight)
-	mode  string // that the flight has or comes to where nothing ends the command
+	name, script string
+	mode         string // that the flight has or comes to where nothing ends the command
 
 	explained []uint32 // modes that nobody can tell from what was commanded
 	waiting   bool     // the command is not answered yet
@@ -1007,57 +1007,13 @@ type moment struct {
 	without   []uint32 // modes that the vehicle itself does not stay in here
 }
 
-// post sends a command and does not wait for its answer.
-func (p *pilotFlight) post(path, body string) {
-	o := &pilotOrder{ended: make(chan struct{})}
-	p.order = o
-	go func() {
-		o.code, o.body = p.call("POST", path, body)
-		o.at = time.Now()
-		close(o.ended)
-	}()
-}
-
-// answered waits for the command's answer.
-func (p *pilotFlight) answered(limit time.Duration) *pilotOrder {
+// wantAnswer checks how the oldest post was answered, if there is one; code "" is
+// accepted.
+func (p *player) wantAnswer(limit time.Duration, code string) {
 	p.Helper()
-	select {
-	case <-p.order.ended:
-	case <-time.After(limit):
-		p.Fatalf("no answer in %v; status %v", limit, p.status())
+	if len(p.posts) > 0 {
+		p.answered([]string{cmp.Or(code, "ok"), limit.String()})
 	}
-	return p.order
-}
-
-// wantAnswer checks how the command was answered; code "" is accepted.
-func (p *pilotFlight) wantAnswer(limit time.Duration, code string) {
-	p.Helper()
-	if p.order == nil {
-		return
-	}
-	if o := p.answered(limit); fmt.Sprint(o.body["code"]) != code && (code != "" || o.code != 200) {
-		p.Errorf("answered %d %v, want %q", o.code, o.body, code)
-	}
-}
-
-// acked waits until so many acks of a command went out from now on, and then a
-// while.
-func (p *pilotFlight) acked(id common.MAV_CMD, n int, begin func(), then time.Duration) {
-	p.Helper()
-	came := make(chan struct{})
-	p.acks(id, func(a *common.MessageCommandAck) []simAnswer {
-		if n--; n == 0 {
-			close(came)
-		}
-		return []simAnswer{{ack: a}}
-	})
-	begin()
-	select {
-	case <-came:
-	case <-time.After(30 * time.Second):
-		p.Fatalf("no ack of %v; status %v", id, p.status())
-	}
-	time.Sleep(then)
 }
 
 // report is the last report that came, and when.
@@ -1180,16 +1136,14 @@ func (f *flight) speed() float64 {
 }
 
 // atMoments flies to each moment and has something happen there.
-func atMoments(t *testing.T, flavour simFlavour, moments []moment, prepare func(*simulator), happens func(p *pilotFlight, m moment)) {
+func atMoments(t *testing.T, flavour simFlavour, moments []moment, prepare func(*simulator), happens func(p *player, m moment)) {
 	for _, m := range moments {
 		t.Run(m.name, func(t *testing.T) {
 			fly(t, flavour, prepare, func(f *flight) {
-				p := &pilotFlight{flight: f}
-				m.bring(p)
+				p := &player{flight: f}
+				p.plays(m.script)
 				happens(p, m)
-				if p.order != nil {
-					p.answered(10 * time.Minute)
-				}
+				p.wantAnswer(10*time.Minute, "any")
 			})
 		})
 	}

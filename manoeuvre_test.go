@@ -507,233 +507,28 @@ func TestAWaitIsAnsweredWhenTheManoeuvreIsComplete(t *testing.T) {
 	}
 }
 
-// longWays are commands that take a while from 10 m up.
-var longWays = []struct{ name, path, body string }{
-	{"goto", "/goto", at(300, 0)},
-	{"land", "/land", ``},
-	{"land at a place", "/land", at(300, 0)},
-	{"rtl", "/mode", `"mode":"rtl"`},
-}
-
 func waitFor(body string, seconds float64) string {
 	return "{" + strings.TrimPrefix(fmt.Sprintf(`%s,"wait":%g}`, body, seconds), ",")
 }
 
-func TestWhatElseEndsAManoeuvreIsTold(t *testing.T) {
-	pilots := func(f *flight) uint32 {
-		if f.firmware == px4 {
-			return simPX4Altctl
-		}
-		return 2 // ALT_HOLD
-	}
-	for _, c := range []struct {
-		name string
-		ends func(f *flight)
-		code int
-		word string
-		says string
-	}{
-		{"a newer command", func(f *flight) { f.accepted("/mode", `{"mode":"hold"}`) }, 409, "superseded", "newer command"},
-		{"sticks", func(f *flight) { f.accepted("/mode", `{"mode":"position"}`) }, 409, "superseded", "newer command"},
-		{"another goto", func(f *flight) { f.accepted("/goto", `{"altitude":12}`) }, 409, "superseded", "newer command"},
-		{"the pilot's switch", func(f *flight) { f.sim.pilotMode(pilots(f)) }, 409, "interrupted", "a pilot, another program or a failsafe changed the mode to ALT"},
-		{"a failsafe", func(f *flight) { f.sim.failsafeReturn() }, 409, "interrupted", "RTL"},
-		{"a restart", func(f *flight) { f.sim.reboot(true) }, 409, "interrupted", ""},
-		{"the end of the program", func(f *flight) { f.stop() }, 504, "not_done", "shutting down"},
-	} {
-		for _, m := range longWays {
-			t.Run(c.name+", "+m.name, func(t *testing.T) {
-				both(t, func(f *flight) {
-					f.aloft()
-					w := f.waits(m.path, waitFor(m.body, 300))
-					time.Sleep(5 * time.Second)
-					w.waits(t)
-					if s := f.status(); s["done"] != false {
-						t.Errorf("done is %v on the way", s["done"])
-					}
-					c.ends(f)
-					ended := time.Now()
-					w.want(t, c.code, c.word, "accepted", c.says)
-					within := 1500*time.Millisecond + takenAfter
-					if c.name == "a restart" { // ArduPilot forgets its streams, which is seen after 5 s
-						within = 6 * time.Second
-					}
-					if late := w.answered.Sub(ended); late > within {
-						t.Errorf("told %v after it ended", late)
-					}
-					if s := f.status(); c.word == "interrupted" && s["done"] != nil {
-						t.Errorf("done is %v, and something else ended it", s["done"])
-					}
-				})
-			})
-		}
-	}
-}
-
-// cuts are the ways to lose a link. In the first the vehicle still hears.
-var cuts = []struct {
-	name      string
-	cut, mend func(*simulator)
-	says      string
-}{
-	{"muted", func(s *simulator) { s.change(func() { s.muted = true }) }, func(s *simulator) { s.change(func() { s.muted = false }) }, "no heartbeat for"},
-	{"unplugged", (*simulator).unplug, (*simulator).plug, "unplugged"},
-}
-
-func TestAWaitGoesOnWhileTheLinkIsLost(t *testing.T) {
-	for _, c := range cuts {
-		for _, m := range longWays {
-			t.Run(c.name+", "+m.name, func(t *testing.T) {
-				both(t, func(f *flight) {
-					f.aloft()
-					w := f.waits(m.path, waitFor(m.body, 300))
-					time.Sleep(3 * time.Second)
-					c.cut(f.sim)
-					time.Sleep(time.Minute) // it is there, or on the ground, by then
-					w.waits(t)
-					if s := f.status(); s["online"] != false {
-						t.Fatalf("the link is not lost: %v", s)
-					}
-					landed := len(f.commands())
-					time.Sleep(10 * time.Second)
-					if got := f.commands(); len(got) != landed {
-						t.Errorf("while the link was lost the vehicle was told %v", got[landed:])
-					}
-					mended := time.Now()
-					c.mend(f.sim)
-					w.want(t, 200, "")
-					if late := w.answered.Sub(mended); late > 8*time.Second && m.name != "land at a place" {
-						t.Errorf("answered %v after the link was back", late)
-					}
-					if s := f.status(); s["done"] != true {
-						t.Errorf("done is %v", s["done"])
-					}
-				})
-			})
-		}
-	}
-}
-
-func TestALandingOverAPlaceIsCommandedWhenTheLinkIsBack(t *testing.T) {
-	for _, c := range cuts {
-		t.Run(c.name, func(t *testing.T) {
-			both(t, func(f *flight) {
-				f.aloft()
-				w := f.waits("/land", waitFor(at(60, 0), 300))
-				time.Sleep(3 * time.Second)
-				sent := len(f.commands())
-				c.cut(f.sim)
-				f.until("over the place", time.Minute, func() bool { return f.near(60, 0, 10) })
-				time.Sleep(20 * time.Second)
-				w.waits(t)
-				if got := f.commands(); len(got) != sent {
-					t.Fatalf("while the link was lost the vehicle was told %v", got[sent:])
-				}
-				c.mend(f.sim)
-				time.Sleep(10 * time.Second) // ArduPilot's streams are asked for anew where it forgot them
-				if got := f.commands(); len(got) == sent {
-					t.Error("the landing is not commanded")
-				}
-				w.want(t, 200, "")
-				f.wantAt(60, 0, 0, 2.5)
-			})
-		})
-	}
-}
-
-func TestAWaitWhoseLinkIsNotBackInTimeSaysSo(t *testing.T) {
-	for _, c := range cuts {
-		for _, m := range longWays {
-			t.Run(c.name+", "+m.name, func(t *testing.T) {
-				both(t, func(f *flight) {
-					f.aloft()
-					w := f.waits(m.path, waitFor(m.body, 20))
-					time.Sleep(3 * time.Second)
-					c.cut(f.sim)
-					w.want(t, 504, "not_done", "the link is lost", c.says)
-					if took := w.answered.Sub(w.asked); took != 20*time.Second {
-						t.Errorf("answered after %v, want 20 s", took)
-					}
-					f.refused("/goto", `{"altitude":12,"wait":9}`, 503, "offline") // a new one is not sent
-				})
-			})
-		}
-	}
-}
-
-// A takeoff is under way for a few seconds only.
-func TestWhatElseEndsATakeoffIsTold(t *testing.T) {
-	both(t, func(f *flight) {
-		w := f.waits("/takeoff", `{"altitude":50,"wait":100}`)
-		time.Sleep(8 * time.Second)
-		w.waits(t)
-		f.sim.failsafeReturn()
-		w.want(t, 409, "interrupted", "RTL")
-	})
-	both(t, func(f *flight) {
-		w := f.waits("/takeoff", `{"altitude":50,"wait":100}`)
-		time.Sleep(8 * time.Second)
-		f.accepted("/land", "")
-		w.want(t, 409, "superseded")
-	})
-}
-
-func TestARefusedCommandAndArmingLeaveTheWait(t *testing.T) {
-	both(t, func(f *flight) {
-		f.aloft()
-		w := f.waits("/goto", waitFor(at(40, 0), 100))
-		time.Sleep(2 * time.Second)
-		f.accepted("/mode", `{"arm":true}`)
-		if code, o := f.call("POST", "/mode", `{"arm":false}`); code != 409 {
-			t.Errorf("disarming in the air: %d %v", code, o)
-		}
-		f.refused("/takeoff", `{"altitude":5}`, 409, "refused")
-		w.waits(t)
-		w.want(t, 200, "")
-		f.wantAt(40, 0, 10, 2.5)
-	})
-}
-
-func TestAWaitWhoseTimeIsUpTellsAndTheManoeuvreGoesOn(t *testing.T) {
-	both(t, func(f *flight) {
-		f.aloft()
-		n := len(f.commands())
-		w := f.waits("/goto", waitFor(at(60, 0), 3))
-		w.want(t, 504, "not_done", "goto", "3 s")
-		if took := w.answered.Sub(w.asked); took != 3*time.Second {
-			t.Errorf("answered after %v, want 3 s", took)
-		}
-		command := 192.0
-		if f.firmware == copter {
-			command = 178 // its speed
-		}
-		for name, want := range (object{"status": "accepted", "status_code": 0.0, "command": command, "mode": "hold", "done": false, "took": 3.0}) {
-			if w.answer[name] != want {
-				t.Errorf("%s is %v, want %v", name, w.answer[name], want)
-			}
-		}
-		sent := len(f.commands())
-		f.until("there", time.Minute, func() bool { return f.near(60, 0, 10) })
-		time.Sleep(time.Second)
-		if s := f.status(); s["done"] != true {
-			t.Errorf("done is %v at the place", s["done"])
-		}
-		if got := f.commands(); len(got) != sent || sent == n {
-			t.Errorf("after the answer the vehicle was told %v", got[sent:])
-		}
-	})
-	both(t, func(f *flight) { // as much as nothing
-		f.aloft()
-		f.waits("/land", `{"wait":0.001}`).want(t, 504, "not_done", "land")
-		f.waits("/land", `{"wait":0.4}`).want(t, 504, "not_done", "not complete after 0.4 s")
-		if _, o := f.call("POST", "/land", `{"wait":0}`); o["done"] != nil || o["took"] != nil {
-			t.Errorf("no wait, and the answer is %v", o)
-		}
-		w := f.waits("/mode", `{"mode":"altitude","wait":0.001}`)
-		w.want(t, 200, "") // its time is over when it is acknowledged, and it is complete
-		if took := w.answered.Sub(w.asked); took <= time.Millisecond {
-			t.Errorf("answered after %v: its time was not over", took)
-		}
+// What else ends a wait, and what does not (docs/design.md, rule 8).
+func TestAWait(t *testing.T) {
+	const way = "both: aloft, post {goto 300 0|land|land 300 0|mode rtl} wait "
+	const lost = "{mute→unmute|unplug→plug}, "
+	flies(t, []rule{
+		{"is ended by a newer command", way + "300, +5s, waits, status done false, {mode hold|mode position|goto altitude 12}, answer superseded 2s, says newer command"},
+		{"is ended by an equal one", way + "300, +3s, post $1 wait 290, +1s, waits, answer superseded, answer ok"},
+		{"is ended by a pilot", way + "300, +5s, waits, status done false, pilot altitude, answer interrupted 2s, says a pilot, says changed the mode to ALT, status done null"},
+		{"is ended by a failsafe", way + "300, +5s, waits, status done false, failsafe, answer interrupted 2s, says RTL, status done null"},
+		{"is ended by a restart", way + "300, +5s, waits, status done false, restart, answer interrupted 6s, status done null"}, // ArduPilot forgets its streams, which is seen after 5 s
+		{"is ended by the end of the program", way + "300, +5s, waits, status done false, stop, answer not_done 2s, says shutting down"},
+		{"a takeoff's is too", "both: post takeoff 50 wait 100, +8s, waits, {failsafe→interrupted|land→superseded}, answer $1"},
+		{"goes on beside what is refused, and an arming", "both: aloft, post goto 40 0 wait 100, +2s, arm, refused refused disarm, refused refused takeoff 5, waits, answer ok, at 40 0 10 ±2.5"},
+		{"goes on while the link is lost", "both: aloft, post {goto 300 0|land|mode rtl} wait 300, +3s, " + lost + "+60s, waits, status online false, +10s, hands off, $2, answer ok 8s, done"},
+		{"… also for a landing at a place, which is commanded when the link is back", "both: aloft, post land 60 0 wait 300, +3s, " + lost + "until at 60 0 10 ±2.1 60s, +20s, waits, hands off, $1, +10s, not hands off, answer ok, at 60 0 0 ±2.5"},
+		{"is over in its time where the link is not back", way + "20, +3s, {mute→no heartbeat for|unplug→unplugged}, answer not_done 20s, says the link is lost, says $2, not took < 20s, took < 20001ms, refused offline goto altitude 12 wait 9"},
+		{"is over in its time, and the manoeuvre goes on", "both: aloft, mark, post goto 60 0 wait 3, answer not_done, says goto, says 3 s, not took < 3s, took < 3001ms, its status accepted, its status_code 0, its mode hold, its done false, its took 3, px4? its command 192, copter? its command 178, not hands off, mark, until at 60 0 10 ±1 60s, +1s, done, hands off"},
+		{"may be as short as nothing", "both: aloft, post land wait 0.001, answer not_done, says land, post land wait 0.4, answer not_done, says not complete after 0.4 s, land wait 0, its done null, its took null, post mode altitude wait 0.001, answer ok, not took < 1ms"},
 	})
 }
 
@@ -760,23 +555,6 @@ func TestAClientThatGoesAwayEndsItsWaitingAndNothingElse(t *testing.T) {
 		}
 		f.wantAt(60, 0, 10, 2.5)
 	})
-}
-
-func TestAnEqualCommandReplacesTheOneBeforeIt(t *testing.T) {
-	for _, m := range longWays {
-		t.Run(m.name, func(t *testing.T) {
-			both(t, func(f *flight) {
-				f.aloft()
-				first := f.waits(m.path, waitFor(m.body, 300))
-				time.Sleep(3 * time.Second)
-				second := f.waits(m.path, waitFor(m.body, 290))
-				time.Sleep(time.Second)
-				second.waits(f.T)
-				first.want(f.T, 409, "superseded")
-				second.want(f.T, 200, "")
-			})
-		})
-	}
 }
 
 // The server's own time-outs are 10 s for reading and 60 s for writing.

@@ -245,9 +245,7 @@ func TestAFrameLikeAnOldOneOfOursIsAnotherPrograms(t *testing.T) {
 }
 
 func TestAnotherProgramWithOurIdsIsReportedOnce(t *testing.T) {
-	inLinkBubble(t, func(t *testing.T) {
-		b := newLineBench(t, copterBeat())
-		b.settle()
+	onLine(t, copterBeat(), func(t *testing.T, b *lineBench) {
 		told := func() string {
 			synctest.Wait()
 			s := b.status()
@@ -429,9 +427,7 @@ func TestASilentPortIsReopenedAfterFiveSecondsThoughNoiseComes(t *testing.T) {
 }
 
 func TestAWriteThatHangsIsADeadPortAfterTwoSeconds(t *testing.T) {
-	inLinkBubble(t, func(t *testing.T) {
-		b := newLineBench(t, copterBeat())
-		b.settle()
+	onLine(t, copterBeat(), func(t *testing.T, b *lineBench) {
 		b.change(func() { b.cable.stall = make(chan struct{}) })
 		hung := time.Now()
 		o := <-b.command(armIt)
@@ -499,9 +495,7 @@ func TestAPortThatEndsWhileAWriteHangsIsOpenedAgain(t *testing.T) {
 }
 
 func TestAPortLostBetweenSendAndAckIsNoAckAndTheNextCommandWorks(t *testing.T) {
-	inLinkBubble(t, func(t *testing.T) {
-		b := newLineBench(t, copterBeat())
-		b.settle()
+	onLine(t, copterBeat(), func(t *testing.T, b *lineBench) {
 		b.follow(func(uint16, int) { b.change(func() { b.cable.Close() }) })
 		o := <-b.command(armIt)
 		lineEqual(t, "code", o.code(), codeNoAck)
@@ -514,9 +508,7 @@ func TestAPortLostBetweenSendAndAckIsNoAckAndTheNextCommandWorks(t *testing.T) {
 }
 
 func TestFramesMissedWhileThePortWasClosedAreNotLostOnTheLine(t *testing.T) {
-	inLinkBubble(t, func(t *testing.T) {
-		b := newLineBench(t, copterBeat())
-		b.settle()
+	onLine(t, copterBeat(), func(t *testing.T, b *lineBench) {
 		b.change(func() {
 			b.cable.Close()
 			b.seq += 50
@@ -629,9 +621,7 @@ func TestTheProgramEndsThoughAWriteHangs(t *testing.T) {
 }
 
 func TestSticksGoOutAsTheGroundStationsSystemAndOurComponent(t *testing.T) {
-	inLinkBubble(t, func(t *testing.T) {
-		b := newLineBench(t, copterBeat())
-		b.settle()
+	onLine(t, copterBeat(), func(t *testing.T, b *lineBench) {
 		time.Sleep(time.Millisecond) // off the moments at which the drone says that it has no stream
 		b.link.move(&outgoing{system: 255, msg: &common.MessageManualControl{Target: 1, X: 7}})
 		synctest.Wait()

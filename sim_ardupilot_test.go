@@ -56,16 +56,42 @@ func TestArduPilotBootsWithStrayBytes(t *testing.T) {
 	})
 }
 
-func TestArduPilotTakesSticksFromTheSystemOfItsParameter(t *testing.T) {
-	simOnArduInAir(t, func(b *simBoard) {
-		b.change(func() { // of a newer firmware
-			delete(b.params, "SYSID_MYGCS")
-			b.params["MAV_GCS_SYSID"] = 42
-		})
-		b.setMode(simLoiter)
-		b.as(42, 191)
-		b.stick(2*time.Second, sim25Hz, 0, 0, 500, 0)
-		b.near("it sinks", b.truth().vd, 0, 0.05)
+func TestArduPilotFlies(t *testing.T) {
+	const fast = ", +12s, vn "
+	simFlies(t, []rule{
+		{"takes sticks from the system of its parameter", "copter air SYSID_MYGCS=none MAV_GCS_SYSID=42: mode LOITER, as 42, sticks 0 0 500 0 for 2s, climb 0 ±0.05"},
+		{"takes no throttle of a stranger for one that forbids arming", "copter: mode GUIDED, sticks 0 0 500 0 for 400ms, arm = accepted"},
+		{"takes off in LOITER, and does not climb", "copter: mode LOITER, arm, NAV_TAKEOFF 0 0 0 0 0 0 10 = accepted, +8s, at 0 0 0 ±0.01"},
+		{"dies of a speed that is no number", "copter air: DO_CHANGE_SPEED 1 nan =, mode LAND, +30s, in GUIDED, restart grounded, +3s, says ArduPilot Ready"},
+		{"goes on 4 m out of a climb", "copter air: goto 0 0 60, until climb > 2.4 30s, note, {mode BRAKE→BRAKE|mode BRAKE, mode GUIDED→GUIDED}, +12s, climb 0 ±0.05, rose 4 ±0.6, in $1"},
+		{"disarms by itself where a pilot ends its takeoff by BRAKE", "copter: mode GUIDED, arm, NAV_TAKEOFF 0 0 0 0 0 0 10, +1s, pilot BRAKE, +8700ms, armed, +600ms, disarmed, at 0 0 0 ±0.01"},
+		{"is trapped by its pause", "copter air: DO_PAUSE_CONTINUE 0 = accepted, goto 60 0 10 = accepted, +20s, at 0 0 10 ±0.2"},
+		{"forgets a speed before a goto, keeps one after it", "copter air: DO_CHANGE_SPEED 1 2 = accepted, goto 3000 0 10" + fast + "10 ±0.1, DO_CHANGE_SPEED 1 4, goto 3100 0 10" + fast + "4 ±0.1, mode GUIDED, goto 3200 0 10" + fast + "4 ±0.1, DO_CHANGE_SPEED 1 3, mode BRAKE, DO_CHANGE_SPEED 1 2 = failed, mode GUIDED, goto 3300 0 10" + fast + "10 ±0.1"},
+		{"keeps a yaw until the next goto", "copter air: goto 0 400 10, +5s, heading 90 ±2, CONDITION_YAW 90 0 1 1 = accepted, +5s, heading 180 ±2, goto 400 400 10, +8s, not heading 180 ±90, mode LAND, CONDITION_YAW 90 = failed"},
+		{"does not believe a landing at once", "copter air: mode LAND, until alt < 0.01 60s, disarm = failed"},
+	})
+}
+
+func TestArduPilotsSticksAndReceiver(t *testing.T) {
+	const air = "as 255, air 10, "
+	const stream = "sticks 0 0 500 0 for "
+	simFlies(t, []rule{
+		{"fly LOITER as captured", "copter receiver=hand: " + air + stream + "400ms, mode LOITER, sticks 500 0 500 0 for 3s, vn 3.23 ±0.3, " + stream + "5s, sticks 1000 0 500 0 for 15s, vn 8.6 ±0.1, sticks -500 0 -1 0 for 1s, vn 8.6 ±0.2, sticks 32767 0 500 0 for 10s, vn 0 ±0.1, sticks 0 0 1000 0 for 4s, climb 2.5 ±0.1"},
+		{"stop in 4.8 m", "copter receiver=hand: " + air + stream + "400ms, mode LOITER, sticks 500 0 500 0 for 3s, " + stream + "5s, north 9.65 ±1.5"},
+		{"their end is a failsafe 1 s later, in any mode", "copter receiver={none|lost}: " + air + stream + "400ms, mode {STABILIZE|GUIDED|LOITER|LAND}, " + stream + "2s, in $2, stick 0 0 500 0, +970ms, in $2, +60ms, in RTL, +10ms, says Radio Failsafe, state CRITICAL, climb > 0.3"},
+		{"prevent the radio failsafe and clear it", "copter receiver=none: " + air + stream + "14s, in GUIDED, +1100ms, in RTL, mode GUIDED = accepted, +10s, in GUIDED, failing, " + stream + "1s, not failing, +1100ms, " + stream + "1s, in RTL, not failing"},
+		{"a receiver does too", "copter receiver=idle: " + air + stream + "1s, +20s, in GUIDED, receiver lost, +1100ms, in RTL, receiver hand, +100ms, not failing, in RTL"},
+		{"a receiver acts where there is no stream", "copter {receiver=hand: as 255, air 60, mode LOITER→0|receiver=idle: as 255, air 60, mode ALT_HOLD→-2.4|receiver=hand: as 255, air 60, mode ALT_HOLD→0|receiver=hand: as 255, air 60, mode STABILIZE→3|receiver=idle: as 255, air 60, mode GUIDED→0}, +15s, climb $1 ±0.2"},
+		{"STABILIZE falls under an idle one", "copter receiver=idle: as 255, air 28, mode STABILIZE, until climb < -13 60s, stays 5s climb > -15"},
+		{"released, the pilot's roll flies", "copter receiver=hand: " + air + stream + "1s, pilot LOITER, pilot sticks 0 500 500 0, " + stream + "8s, at 0 0 10 ±0.05, stick 32767 32767 32767 32767, stick 32767 32767 32767 32767, stick 32767 32767 32767 32767, +15s, ve 4.3 ±0.1"},
+		{"it wants a receiver to arm", "copter receiver={none|lost}: as 255, mode GUIDED, arm = failed, says Arm: RC not found"},
+		{"or 2 s of a stream", "copter receiver=none: as 255, mode GUIDED, sticks 0 0 0 0 for {1s, arm = failed, says Arm: RC not found|2100ms, arm = accepted}"},
+		{"a throttle in the middle forbids it", "copter {receiver=none: as 255, mode GUIDED, sticks 0 0 500 0 for 2100ms|receiver=hand: as 255, pilot sticks 0 0 500 0, mode GUIDED}, arm = failed, says Arm: Throttle (RC3) is not neutral"},
+		{"an idle one does not", "copter receiver=idle: as 255, mode GUIDED, arm = accepted"},
+		{"are a ground station's heartbeat", "copter receiver=idle FS_GCS_ENABLE=1: " + air + "+10s, in GUIDED, " + stream + "3s, stick 32767 32767 32767 32767, +5050ms, in GUIDED, +100ms, in RTL, +10ms, says GCS Failsafe, failing"},
+		{"which may be none", "copter receiver=idle FS_GCS_ENABLE=0: " + air + stream + "3s, stick 32767 32767 32767 32767, +20s, in GUIDED"},
+		{"in GUIDED they turn, and nothing else", "copter receiver=none: " + air + "sticks 1000 0 0 500 for 2s, at 0 0 10 ±0.1, heading > 30"},
+		{"shift a landing", "copter receiver=none: " + air + stream + "400ms, mode LAND, sticks 1000 0 500 0 for 3s, north > 2"},
 	})
 }
 
@@ -90,14 +116,6 @@ func TestArduPilotWithoutAPositionTakesNoModeThatWantsOne(t *testing.T) {
 			b.wantText("requires position")
 		}
 		b.want("goto", b.fly(10, 0, 10), simResults(simFailed))
-	})
-}
-
-func TestArduPilotTakesNoThrottleOfAStrangerForOneThatForbidsArming(t *testing.T) {
-	simOnArdu(t, func(b *simBoard) {
-		b.setMode(simArduGuided)
-		b.stick(400*time.Millisecond, sim25Hz, 0, 0, 500, 0)
-		b.want("arming", b.long(simArm, 1), simResults(simAccepted))
 	})
 }
 
@@ -214,20 +232,6 @@ func TestArduPilotBreaksDownWhenStabilizeIsLeftAtOnce(t *testing.T) {
 	})
 }
 
-func TestArduPilotDiesOfASpeedThatIsNoNumber(t *testing.T) {
-	simOnArduInAir(t, func(b *simBoard) {
-		b.want("ack", b.long(common.MAV_CMD_DO_CHANGE_SPEED, 1, math.NaN()), simResults())
-		b.forget()
-		b.setMode(simArduLand)
-		time.Sleep(30 * time.Second)
-		b.want("messages", len(simAll[message.Message](b)), 0)
-		b.want("mode", b.truth().mode, uint32(simArduGuided))
-		b.reboot(false)
-		time.Sleep(3 * time.Second)
-		b.wantText("ArduPilot Ready")
-	})
-}
-
 // ---- What it sends ----
 
 // runUp flies north until it is this fast.
@@ -276,23 +280,6 @@ func TestArduPilotStopsAsMeasured(t *testing.T) {
 	}
 }
 
-func TestArduPilotsStopOutOfAClimb(t *testing.T) {
-	for _, then := range [][]uint32{{simArduBrake}, {simArduBrake, simArduGuided}} {
-		simOnArduInAir(t, func(b *simBoard) {
-			b.fly(0, 0, 60)
-			b.until("climb", 30*time.Second, func(s simState) bool { return s.vd < -2.4 })
-			before := b.truth().alt
-			for _, mode := range then {
-				b.setMode(mode)
-			}
-			time.Sleep(12 * time.Second)
-			b.near("vertical speed", b.truth().vd, 0, 0.05)
-			b.near("goes on", b.truth().alt-before, 4, 0.6)
-			b.want("mode", b.truth().mode, then[len(then)-1])
-		})
-	}
-}
-
 func TestArduPilotsBrakeByAPilotStaysAndForgetsTheGoto(t *testing.T) {
 	simOnArduInAir(t, func(b *simBoard) {
 		b.runUp(4)
@@ -302,69 +289,6 @@ func TestArduPilotsBrakeByAPilotStaysAndForgetsTheGoto(t *testing.T) {
 		b.want("mode", b.truth().mode, uint32(simArduBrake))
 		most, _ = b.farthest(20*time.Second, func() { b.setMode(simArduGuided) })
 		b.near("GUIDED resumes no goto", most, 0, 0.1)
-	})
-	simOnArdu(t, func(b *simBoard) {
-		b.setMode(simArduGuided)
-		b.long(simArm, 1)
-		b.long(simTakeoff, 0, 0, 0, 0, 0, 0, 10)
-		time.Sleep(time.Second)
-		b.pilotMode(simArduBrake)
-		d := b.until("disarmed", 20*time.Second, func(s simState) bool { return !s.armed })
-		b.near("seconds on the ground", d.Seconds(), 9, 0.3)
-		b.wantPlace(0, 0, 0, 0)
-	})
-}
-
-func TestArduPilotsPauseIsATrap(t *testing.T) {
-	simOnArduInAir(t, func(b *simBoard) {
-		b.want("pause", b.long(common.MAV_CMD_DO_PAUSE_CONTINUE, 0), simResults(simAccepted))
-		b.want("goto", b.fly(60, 0, 10), simResults(simAccepted))
-		time.Sleep(20 * time.Second)
-		b.wantPlace(0, 0, 10, 0.2)
-	})
-}
-
-func TestArduPilotsSpeedIsLostBeforeAGotoAndStaysAfterOne(t *testing.T) {
-	const change = common.MAV_CMD_DO_CHANGE_SPEED
-	fast := func(b *simBoard, what string, north, want float64) {
-		b.t.Helper()
-		b.fly(north, 0, 10)
-		time.Sleep(12 * time.Second)
-		b.near(what, b.truth().vn, want, 0.1)
-	}
-	simOnArduInAir(t, func(b *simBoard) {
-		b.want("speed before", b.long(change, 1, 2), simResults(simAccepted))
-		fast(b, "it is lost", 3000, 10)
-		b.long(change, 1, 4)
-		fast(b, "the next goto", 3100, 4)
-		b.setMode(simArduGuided)
-		fast(b, "GUIDED in GUIDED changes nothing", 3200, 4)
-		b.long(change, 1, 3)
-		b.setMode(simArduBrake)
-		b.want("speed outside GUIDED", b.long(change, 1, 2), simResults(simFailed))
-		b.setMode(simArduGuided)
-		fast(b, "GUIDED entered anew forgets it", 3300, 10)
-	})
-}
-
-func TestArduPilotsYawEndsWithTheNextGoto(t *testing.T) {
-	simOnArduInAir(t, func(b *simBoard) {
-		b.fly(0, 400, 10)
-		time.Sleep(5 * time.Second)
-		b.near("it looks ahead", b.truth().heading, 90, 2)
-		b.want("yaw", b.long(common.MAV_CMD_CONDITION_YAW, 90, 0, 1, 1), simResults(simAccepted)) // to the right
-		time.Sleep(5 * time.Second)
-		b.near("heading", b.truth().heading, 180, 2)
-		b.fly(400, 400, 10)
-		time.Sleep(8 * time.Second)
-		if h := b.truth().heading; h > 90 && h < 270 {
-			t.Errorf("the next goto keeps the yaw: %.0f", h)
-		}
-		b.setMode(simArduLand)
-		b.want("yaw outside GUIDED", b.long(common.MAV_CMD_CONDITION_YAW, 90), simResults(simFailed))
-		b.until("ground", time.Minute, func(s simState) bool { return s.landed == common.MAV_LANDED_STATE_ON_GROUND })
-		b.want("the landing is not believed at once", b.long(simArm, 0), simResults(simFailed))
-		b.want("landed_state", b.says(245).(*common.MessageExtendedSysState).LandedState, common.MAV_LANDED_STATE_LANDING)
 	})
 }
 
@@ -386,120 +310,6 @@ const simLet = math.MaxInt16 // an axis that is released
 func (b *simBoard) manual(x, y, z, r int16) {
 	b.t.Helper()
 	b.write(&common.MessageManualControl{Target: 1, X: x, Y: y, Z: z, R: r})
-}
-
-func TestArduPilotsSticksInLoiter(t *testing.T) {
-	simWith(t, simReceiverInHand, func(b *simBoard) {
-		b.stick(400*time.Millisecond, sim25Hz, 0, 0, 500, 0)
-		b.setMode(simLoiter)
-		b.stick(3*time.Second, sim25Hz, 500, 0, 500, 0)
-		b.near("x = 500 for 3 s, as captured", b.truth().vn, 3.23, 0.3)
-		from, _, _ := b.place()
-		b.stick(5*time.Second, sim25Hz, 0, 0, 500, 0)
-		n, _, _ := b.place()
-		b.near("metres to the stop", n-from, 4.8, 1)
-		b.stick(15*time.Second, sim25Hz, 1000, 0, 500, 0)
-		b.near("x = 1000", b.truth().vn, 8.6, 0.1)
-		b.stick(time.Second, sim25Hz, -500, 0, -1, 0)
-		b.near("z < 0 drops the message", b.truth().vn, 8.6, 0.2)
-		b.stick(10*time.Second, sim25Hz, simLet, 0, 500, 0)
-		b.near("32767 releases the axis", b.truth().vn, 0, 0.1)
-		b.stick(4*time.Second, sim25Hz, 0, 0, 1000, 0)
-		b.near("climbs", b.truth().vd, -2.5, 0.1)
-	})
-}
-
-func TestArduPilotsRadioFailsafeComesOneSecondAfterTheLastStickInAnyMode(t *testing.T) {
-	for mode, receiver := range map[uint32]simReceiver{
-		simArduStabilize: simReceiverNone, simArduGuided: simReceiverLost, simLoiter: simReceiverNone, simArduLand: simReceiverLost,
-	} {
-		simWith(t, receiver, func(b *simBoard) {
-			b.stick(400*time.Millisecond, sim25Hz, 0, 0, 500, 0)
-			b.setMode(mode)
-			b.stick(2*time.Second, sim25Hz, 0, 0, 500, 0)
-			b.want("before", b.truth().mode, mode)
-			b.manual(0, 0, 500, 0)
-			d := b.until("failsafe", 5*time.Second, func(s simState) bool { return s.mode == simArduRTL })
-			b.near(fmt.Sprint("seconds of silence in ", mode), d.Seconds(), 1, 0.03)
-			time.Sleep(10 * time.Millisecond)
-			b.wantText("Radio Failsafe")
-			b.want("state", simLast[*common.MessageHeartbeat](b).SystemStatus, common.MAV_STATE_CRITICAL)
-			if vd := b.truth().vd; vd > -0.3 {
-				t.Errorf("it does not climb first: %.1f m/s down", vd)
-			}
-		})
-	}
-}
-
-func TestArduPilotsStreamPreventsAndClearsTheRadioFailsafe(t *testing.T) {
-	simWith(t, simReceiverNone, func(b *simBoard) {
-		b.stick(14*time.Second, sim25Hz, 0, 0, 500, 0)
-		b.want("mode with a parked stream", b.truth().mode, uint32(simArduGuided))
-		time.Sleep(1100 * time.Millisecond)
-		b.want("mode without it", b.truth().mode, uint32(simArduRTL))
-		b.want("GUIDED in the failsafe", b.setMode(simArduGuided), simResults(simAccepted))
-		time.Sleep(10 * time.Second)
-		b.want("stays", b.truth().mode, uint32(simArduGuided))
-		b.want("and so does the failsafe", b.truth().failsafe, true)
-		b.stick(time.Second, sim25Hz, 0, 0, 500, 0)
-		b.want("a stream clears it", b.truth().failsafe, false)
-		time.Sleep(1100 * time.Millisecond)
-		b.stick(time.Second, sim25Hz, 0, 0, 500, 0)
-		b.want("but not the mode", b.truth().mode, uint32(simArduRTL))
-		b.want("state", b.truth().failsafe, false)
-	})
-	simWith(t, simReceiverIdle, func(b *simBoard) {
-		b.stick(time.Second, sim25Hz, 0, 0, 500, 0)
-		time.Sleep(20 * time.Second)
-		b.want("mode with a receiver", b.truth().mode, uint32(simArduGuided))
-		b.setReceiver(simReceiverLost)
-		time.Sleep(1100 * time.Millisecond)
-		b.want("mode when it is lost", b.truth().mode, uint32(simArduRTL))
-		b.setReceiver(simReceiverInHand)
-		time.Sleep(100 * time.Millisecond)
-		b.want("failsafe when it is back", b.truth().failsafe, false)
-		b.want("mode", b.truth().mode, uint32(simArduRTL))
-	})
-}
-
-func TestArduPilotsReceiverActsWhereNoStreamDoes(t *testing.T) {
-	for _, tt := range []struct {
-		mode     uint32
-		receiver simReceiver
-		vd       float64
-	}{
-		{simLoiter, simReceiverInHand, 0}, {simAltHold, simReceiverIdle, 2.4}, {simAltHold, simReceiverInHand, 0},
-		{simArduStabilize, simReceiverInHand, -3}, {simArduGuided, simReceiverIdle, 0},
-	} {
-		simWith(t, tt.receiver, func(b *simBoard) {
-			b.placeInAir(60)
-			b.setMode(tt.mode)
-			time.Sleep(15 * time.Second)
-			b.near(fmt.Sprint(tt), b.truth().vd, tt.vd, 0.2)
-		})
-	}
-	simWith(t, simReceiverIdle, func(b *simBoard) {
-		b.placeInAir(28)
-		b.setMode(simArduStabilize)
-		fastest := 0.0
-		b.until("ground", time.Minute, func(s simState) bool {
-			fastest = max(fastest, s.vd)
-			return s.landed == common.MAV_LANDED_STATE_ON_GROUND
-		})
-		b.near("STABILIZE falls", fastest, 14, 1)
-	})
-	simWith(t, simReceiverInHand, func(b *simBoard) {
-		b.stick(time.Second, sim25Hz, 0, 0, 500, 0)
-		b.pilotMode(simLoiter)
-		b.pilotSticks(0, 500, 500, 0)
-		b.stick(8*time.Second, sim25Hz, 0, 0, 500, 0)
-		b.wantPlace(0, 0, 10, 0.05)
-		for range 3 {
-			b.manual(simLet, simLet, simLet, simLet)
-		}
-		time.Sleep(15 * time.Second)
-		b.near("released, the pilot's roll", b.truth().ve, 4.3, 0.1)
-	})
 }
 
 func TestArduPilotsChannelsFreezeWhenTheReceiverIsLost(t *testing.T) {
@@ -546,80 +356,6 @@ func TestArduPilotTellsOfItsReceiver(t *testing.T) {
 			b.want(fmt.Sprint(receiver, " with a stream"), bits(b), [3]bool{true, true, true})
 		})
 	}
-}
-
-func TestArduPilotWantsAReceiverOrTwoSecondsOfAStreamToArm(t *testing.T) {
-	for _, tt := range []struct {
-		receiver simReceiver
-		stream   time.Duration
-		z        int16
-		want     common.MAV_RESULT
-		text     string
-	}{
-		{simReceiverNone, 0, 0, simFailed, "Arm: RC not found"},
-		{simReceiverLost, 0, 0, simFailed, "Arm: RC not found"},
-		{simReceiverNone, time.Second, 0, simFailed, "Arm: RC not found"},
-		{simReceiverNone, 2100 * time.Millisecond, 0, simAccepted, ""},
-		{simReceiverNone, 2100 * time.Millisecond, 500, simFailed, "Arm: Throttle (RC3) is not neutral"},
-		{simReceiverIdle, 0, 0, simAccepted, ""},
-		{simReceiverInHand, 0, 0, simFailed, "Arm: Throttle (RC3) is not neutral"},
-	} {
-		simFlight(t, simArduPilot, nil, func(b *simBoard) {
-			b.setReceiver(tt.receiver)
-			time.Sleep(6 * time.Second)
-			b.as(255, 191)
-			b.setMode(simArduGuided)
-			b.stick(tt.stream, sim25Hz, 0, 0, tt.z, 0)
-			b.want(fmt.Sprint(tt), b.long(simArm, 1), simResults(tt.want))
-			b.wantText(tt.text)
-		})
-	}
-}
-
-func TestArduPilotTakesSticksForItsGroundStation(t *testing.T) {
-	for _, enabled := range []float64{0, 1} {
-		simWith(t, simReceiverIdle, func(b *simBoard) {
-			b.change(func() { b.params["FS_GCS_ENABLE"] = enabled })
-			time.Sleep(10 * time.Second)
-			b.want("never heard", b.truth().mode, uint32(simArduGuided))
-			b.stick(3*time.Second, sim25Hz, 0, 0, 500, 0)
-			b.manual(simLet, simLet, simLet, simLet)
-			if enabled == 0 {
-				time.Sleep(20 * time.Second)
-				b.want("mode", b.truth().mode, uint32(simArduGuided))
-				return
-			}
-			d := b.until("failsafe", 10*time.Second, func(s simState) bool { return s.mode == simArduRTL })
-			b.near("seconds", d.Seconds(), 5.1, 0.05)
-			time.Sleep(10 * time.Millisecond)
-			b.wantText("GCS Failsafe")
-			b.want("failsafe", b.truth().failsafe, true)
-		})
-	}
-	simWith(t, simReceiverIdle, func(b *simBoard) {
-		b.change(func() { b.params["FS_GCS_ENABLE"] = 1 })
-		for range 20 { // of any type
-			b.write(&common.MessageHeartbeat{Type: common.MAV_TYPE_ONBOARD_CONTROLLER, Autopilot: common.MAV_AUTOPILOT_INVALID})
-			time.Sleep(time.Second)
-		}
-		b.want("mode while it is heard", b.truth().mode, uint32(simArduGuided))
-		b.until("failsafe", 10*time.Second, func(s simState) bool { return s.mode == simArduRTL })
-	})
-}
-
-func TestArduPilotsSticksOutsideStickModes(t *testing.T) {
-	simWith(t, simReceiverNone, func(b *simBoard) {
-		b.stick(2*time.Second, sim25Hz, 1000, 0, 0, 500)
-		b.wantPlace(0, 0, 10, 0.1)
-		if h := b.truth().heading; h < 30 {
-			t.Errorf("GUIDED: yaw does not act, heading %.0f", h)
-		}
-		b.setMode(simArduLand)
-		b.stick(3*time.Second, sim25Hz, 1000, 0, 500, 0)
-		if n, e, _ := b.place(); math.Hypot(n, e) < 2 {
-			t.Errorf("LAND is not shifted: %.1f %.1f", n, e)
-		}
-	})
 }
 
 func init() {

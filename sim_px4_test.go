@@ -29,89 +29,42 @@ func simOnPX4InAir(t *testing.T, test func(*simBoard)) {
 }
 
 // What needs no sticks is in the probes of "PX4: mode changes".
-func TestPX4sStickModesAreThereWhileSticksCome(t *testing.T) {
-	for _, tt := range []struct {
-		mode      uint32
-		arms, air common.MAV_RESULT
-	}{
-		{simPX4Manual, simAccepted, simAccepted}, {simPX4Altctl, simAccepted, simAccepted}, {simPX4Posctl, simAccepted, simAccepted},
-		{simPX4Acro, simAccepted, simAccepted}, {simPX4Stabilized, simAccepted, simAccepted}, {simPX4Takeoff, simAccepted, simAccepted},
-		{simPX4RTL, simRejected, simAccepted}, {simPX4Mission, simRejected, simRejected}, {simPX4Offboard, simRejected, simRejected},
-	} {
-		simOnPX4(t, func(b *simBoard) {
-			b.setMode(tt.mode)
-			b.stick(400*time.Millisecond, sim25Hz, 0, 0, 0, 0)
-			b.want(fmt.Sprintf("arming in mode %#x", tt.mode), b.long(simArm, 1), simResults(tt.arms))
-			b.placeInAir(10)
-			b.stick(400*time.Millisecond, sim25Hz, 0, 0, 500, 0)
-			b.want(fmt.Sprintf("mode %#x in the air", tt.mode), b.setMode(tt.mode), simResults(simAccepted, tt.air))
-		})
-	}
-}
-
-func TestPX4SaysWhyItDoesNotArm(t *testing.T) {
-	for _, tt := range []struct {
-		mode  uint32
-		z     int16
-		force float64
-		text  string
-	}{
-		{simPX4Posctl, 501, 0, "throttle above center"},
-		{simPX4Altctl, 501, 0, "throttle above center"},
-		{simPX4Manual, 500, 0, "high throttle"},
-		{simPX4Stabilized, 500, 0, "high throttle"},
-		{simPX4Land, 0, 21196, "Resolve system health failures first"},
-	} {
-		simOnPX4(t, func(b *simBoard) {
-			b.setMode(tt.mode)
-			b.stick(400*time.Millisecond, sim25Hz, 0, 0, tt.z, 0)
-			b.knock()
-			b.want(tt.text, b.long(simArm, 1, tt.force), simResults(simRejected))
-			b.wantText(tt.text)
-		})
-	}
+func TestPX4sModesAndArming(t *testing.T) {
+	simFlies(t, []rule{
+		{"stick modes are there while sticks come", "px4: mode {MANUAL|ALTCTL|POSCTL|ACRO|STABILIZED|AUTO.TAKEOFF}, sticks 0 0 0 0 for 400ms, arm = accepted, air 10, sticks 0 0 500 0 for 400ms, mode $1 = accepted accepted"},
+		{"AUTO.RTL does not arm", "px4: mode AUTO.RTL, sticks 0 0 0 0 for 400ms, arm = rejected, air 10, sticks 0 0 500 0 for 400ms, mode AUTO.RTL = accepted accepted"},
+		{"nor is there a mission or a setpoint", "px4: mode {AUTO.MISSION|OFFBOARD}, sticks 0 0 0 0 for 400ms, arm = rejected, air 10, sticks 0 0 500 0 for 400ms, mode $1 = accepted rejected"},
+		{"a throttle above the centre", "px4: mode {POSCTL|ALTCTL}, sticks 0 0 501 0 for 400ms, knock, arm = rejected, says throttle above center"},
+		{"a high throttle", "px4: mode {MANUAL|STABILIZED}, sticks 0 0 500 0 for 400ms, knock, arm = rejected, says high throttle"},
+		{"by force", "px4: mode AUTO.LAND, sticks 0 0 0 0 for 400ms, knock, COMPONENT_ARM_DISARM 1 21196 = rejected, says Resolve system health failures first"},
+		{"it leaves a landing for position mode if it came from there", "px4 air: sticks 0 0 500 0 for 400ms, mode POSCTL, NAV_LAND, until disarmed 60s, in POSCTL, knock, +60ms, says Landing detected, says Disarmed by landing"},
+	})
 }
 
 func TestPX4TakesOffToAMSL(t *testing.T) {
-	nan := math.NaN()
-	simOnPX4(t, func(b *simBoard) {
-		b.knock()
-		b.want("metres above home", b.long(simTakeoff, nan, nan, nan, nan, nan, nan, 10), simResults(simAccepted))
-		b.wantText("Already higher than takeoff altitude")
-		b.want("no altitude", b.long(simTakeoff, nan, nan, nan, nan, nan, nan, nan), simResults(simAccepted))
-		b.long(simArm, 1)
-		b.listenIn(4 * time.Second)
-		b.wantText("Takeoff detected")
-		time.Sleep(10 * time.Second)
-		b.near("its own altitude", b.truth().alt, 2.5, 0.1)
-		b.exact(simTakeoff, 6, 0, 0, nan, math.MaxInt32, math.MaxInt32, simHomeAlt+14)
-		b.want("mode in the air", b.truth().mode, uint32(simPX4Takeoff))
-		b.until("climb", time.Minute, func(s simState) bool { return s.mode == simPX4Loiter })
-		b.near("below its end", 14-b.truth().alt, 0.76, 0.05)
-		b.near("still climbs", -b.truth().vd, 0.88, 0.05)
-		time.Sleep(5 * time.Second)
-		b.near("reaches it in AUTO.LOITER", b.truth().alt, 14, 0.1)
-	})
-	simOnPX4(t, func(b *simBoard) {
-		b.long(simTakeoff, nan, nan, nan, nan, nan, nan, simHomeAlt+40)
-		b.long(simArm, 1)
-		b.until("8 m", time.Minute, func(s simState) bool { return s.alt > 8 })
-		b.pilotMode(simPX4Loiter)
-		time.Sleep(10 * time.Second)
-		b.near("a pilot's Hold in the climb stays there", b.truth().alt, 8, 1)
+	const up = "NAV_TAKEOFF nan nan nan nan nan nan "
+	simFlies(t, []rule{
+		{"metres above home are none", "px4: knock, " + up + "10 = accepted, says Already higher than takeoff altitude"},
+		{"without an altitude it is its own", "px4: knock, " + up + "nan = accepted, arm, listen 4s, says Takeoff detected, +10s, alt 2.5 ±0.1"},
+		{"in the air", fmt.Sprintf("px4 air: "+up+"%g, in AUTO.TAKEOFF, until in AUTO.LOITER 60s, alt 13.24 ±0.05, climb 0.88 ±0.05, +5s, alt 14 ±0.1", simHomeAlt+14)},
+		{"a pilot's Hold in the climb stays there", fmt.Sprintf("px4: "+up+"%g, arm, until alt > 8 60s, pilot AUTO.LOITER, +10s, alt 8 ±1", simHomeAlt+40)},
 	})
 }
 
-func TestPX4LeavesLandForPositionModeIfItCameFromThere(t *testing.T) {
-	simOnPX4InAir(t, func(b *simBoard) {
-		b.stick(400*time.Millisecond, sim25Hz, 0, 0, 500, 0)
-		b.setMode(simPX4Posctl)
-		b.long(common.MAV_CMD_NAV_LAND)
-		b.until("disarm", time.Minute, func(s simState) bool { return !s.armed })
-		b.want("mode", b.truth().mode, uint32(simPX4Posctl))
-		b.knock()
-		time.Sleep(60 * time.Millisecond)
-		b.wantText("Landing detected\tDisarmed by landing\t")
+func TestPX4Sticks(t *testing.T) {
+	const stream = "px4 air: sticks 0 0 500 0 for 400ms, "
+	simFlies(t, []rule{
+		{"fly POSCTL", stream + "mode POSCTL, sticks 1000 32767 500 0 for 4s, vn 5 ±0.2, alt 10 ±0.1, sticks 0 0 500 0 for 3s, vn 0 ±0.1, sticks 0 0 1000 500 for 1s, climb > 1, heading > 20"},
+		{"in ALTCTL it drifts on", stream + "mode ALTCTL, sticks 500 0 500 0 for 2s, speed > 1, sticks 0 0 500 0 for 3s, speed > 1"},
+		{"are the thrust of MANUAL", stream + "mode MANUAL, sticks 0 0 700 0 for 1s, climb > 1"},
+		{"land it and disarm it", stream + "mode POSCTL, sticks 0 0 0 0 for 30s, disarmed"},
+		{"are lost where they come too seldom", "px4 air: sticks 0 0 500 0 for 1s, sticks 0 0 500 0 for 5s each 500ms, failing"},
+		{"and not at 400 ms", "px4 air: sticks 0 0 500 0 for 1s, sticks 0 0 500 0 for 5s each 400ms, not failing"},
+		{"that come back cancel nothing, a mode does", stream + "goto 100 0 10, sticks 0 0 500 0 for 4s, +450ms, mode AUTO.LOITER, knock, until failing 1s, sticks 0 0 500 0 for 4900ms, says Failsafe activated: entering Hold for 5 seconds, vn 0 ±0.1, in AUTO.LOITER, sticks 0 0 500 0 for 200ms, in AUTO.RTL, +1s, mode AUTO.LOITER, +10s, not failing, in AUTO.LOITER"},
+		{"take over while they move, and 1.5 s later", stream + "mode POSCTL, sticks 1000 0 500 0 for 2s, sticks 0 0 500 0 for {40ms|1540ms}, knock, mode AUTO.LOITER, sticks 0 0 500 0 for 2s, in POSCTL, says Pilot took over using sticks"},
+		{"not 2 s later", stream + "mode POSCTL, sticks 1000 0 500 0 for 2s, sticks 0 0 500 0 for 2040ms, mode AUTO.LOITER, sticks 0 0 500 0 for 2s, in AUTO.LOITER"},
+		{"take over by a step of a tenth", "px4 air: sticks 0 0 500 0 for 2s, sticks {199→AUTO.LOITER|200→POSCTL} 0 500 0 for 100ms, in $1"},
+		{"a transmitter that comes on takes nothing, and flies when it moves", "px4 air: mode POSCTL = accepted rejected, receiver hand, +2s, in AUTO.LOITER, pilot sticks 500 0 500 0, +100ms, in POSCTL, +4s, vn 2.5 ±0.1, pilot sticks 0 0 500 0, +3s, mode AUTO.LOITER, +3s, receiver lost, until failing 1s, in AUTO.LOITER"},
 	})
 }
 
@@ -153,88 +106,7 @@ func TestPX4RepositionOddities(t *testing.T) {
 	})
 }
 
-func TestPX4SticksFly(t *testing.T) {
-	simOnPX4InAir(t, func(b *simBoard) {
-		b.stick(400*time.Millisecond, sim25Hz, 0, 0, 500, 0)
-		b.setMode(simPX4Posctl)
-		b.stick(4*time.Second, sim25Hz, 1000, 32767, 500, 0)
-		b.near("POSCTL forward", b.truth().vn, 5, 0.2)
-		b.near("500 holds", b.truth().alt, 10, 0.1)
-		b.stick(3*time.Second, sim25Hz, 0, 0, 500, 0)
-		b.near("POSCTL centred", b.truth().vn, 0, 0.1)
-		b.stick(time.Second, sim25Hz, 0, 0, 1000, 500)
-		if s := b.truth(); s.vd > -1 || s.heading < 20 {
-			t.Errorf("climbs %.1f m/s, turned to %.0f°", -s.vd, s.heading)
-		}
-		b.setMode(simPX4Altctl)
-		b.stick(2*time.Second, sim25Hz, 500, 0, 500, 0)
-		speed := math.Hypot(b.truth().vn, b.truth().ve)
-		b.stick(3*time.Second, sim25Hz, 0, 0, 500, 0)
-		b.near("ALTCTL drifts on", math.Hypot(b.truth().vn, b.truth().ve), speed, 0.1)
-		b.setMode(simPX4Manual)
-		b.stick(time.Second, sim25Hz, 0, 0, 700, 0)
-		if s := b.truth(); s.vd > -1 {
-			t.Errorf("MANUAL thrust climbs %.1f m/s", -s.vd)
-		}
-		b.setMode(simPX4Posctl)
-		b.stick(30*time.Second, sim25Hz, 0, 0, 0, 0)
-		b.want("lands and disarms by sticks", b.truth().armed, false)
-	})
-}
-
-func TestPX4LosesSlowOrSilentSticks(t *testing.T) {
-	for every, lost := range map[time.Duration]bool{400 * time.Millisecond: false, 500 * time.Millisecond: true} {
-		simOnPX4InAir(t, func(b *simBoard) {
-			b.stick(time.Second, sim25Hz, 0, 0, 500, 0)
-			b.stick(5*time.Second, every, 0, 0, 500, 0)
-			b.want("lost at "+every.String(), b.truth().failsafe, lost)
-		})
-	}
-	simOnPX4InAir(t, func(b *simBoard) {
-		b.stick(400*time.Millisecond, sim25Hz, 0, 0, 500, 0)
-		b.fly(100, 0, 10)
-		b.stick(4*time.Second, sim25Hz, 0, 0, 500, 0)
-		time.Sleep(450 * time.Millisecond)
-		b.setMode(simPX4Loiter) // between the last stick and its failsafe: no pardon
-		b.knock()
-		b.until("failsafe", time.Second, func(s simState) bool { return s.failsafe })
-		b.stick(4900*time.Millisecond, sim25Hz, 0, 0, 500, 0) // coming back cancels nothing
-		b.wantText("Failsafe activated: entering Hold for 5 seconds\t")
-		b.near("brakes", b.truth().vn, 0, 0.1)
-		b.want("still in hold", b.truth().mode, uint32(simPX4Loiter))
-		b.stick(200*time.Millisecond, sim25Hz, 0, 0, 500, 0)
-		b.want("then returns", b.truth().mode, uint32(simPX4RTL))
-		time.Sleep(time.Second) // these sticks are forgotten
-		b.setMode(simPX4Loiter)
-		time.Sleep(10 * time.Second)
-		b.want("DO_SET_MODE cancels", b.truth().failsafe, false)
-		b.want("mode stays", b.truth().mode, uint32(simPX4Loiter))
-	})
-}
-
-func TestPX4sSticksTakeOverWhileTheyMove(t *testing.T) {
-	for quiet, taken := range map[time.Duration]bool{0: true, 1500 * time.Millisecond: true, 2 * time.Second: false} {
-		simOnPX4InAir(t, func(b *simBoard) {
-			b.stick(400*time.Millisecond, sim25Hz, 0, 0, 500, 0)
-			b.setMode(simPX4Posctl)
-			b.stick(2*time.Second, sim25Hz, 1000, 0, 500, 0)
-			b.stick(sim25Hz+quiet, sim25Hz, 0, 0, 500, 0)
-			b.knock()
-			b.setMode(simPX4Loiter)
-			b.stick(2*time.Second, sim25Hz, 0, 0, 500, 0)
-			b.want(quiet.String()+" after they moved", b.truth().mode == simPX4Posctl, taken)
-			if taken {
-				b.wantText("Pilot took over using sticks\t")
-			}
-		})
-	}
-	for x, taken := range map[int16]bool{199: false, 200: true} {
-		simOnPX4InAir(t, func(b *simBoard) {
-			b.stick(2*time.Second, sim25Hz, 0, 0, 500, 0)
-			b.stick(100*time.Millisecond, sim25Hz, x, 0, 500, 0)
-			b.want("a step", b.truth().mode == simPX4Posctl, taken)
-		})
-	}
+func TestPX4sSticksTakeOverAfterASlowRamp(t *testing.T) {
 	simOnPX4InAir(t, func(b *simBoard) {
 		b.stick(2*time.Second, sim25Hz, 700, 0, 500, 0)
 		for x := int16(700); x > 0; x -= 10 {
@@ -676,27 +548,6 @@ func TestPX4ChoosesWhoseSticksCount(t *testing.T) {
 		b.want("2 falls back when ours are lost", who(b), theirs)
 		send(b)
 		b.want("and stays there", who(b), theirs)
-	})
-}
-
-func TestPX4TransmitterFliesAndTakesOver(t *testing.T) {
-	simOnPX4InAir(t, func(b *simBoard) {
-		b.want("POSCTL without any sticks", b.setMode(simPX4Posctl), simResults(simAccepted, simRejected))
-		b.setReceiver(simReceiverInHand)
-		time.Sleep(2 * time.Second)
-		b.want("a transmitter that comes on takes nothing", b.truth().mode, uint32(simPX4Loiter))
-		b.pilotSticks(500, 0, 500, 0)
-		time.Sleep(100 * time.Millisecond)
-		b.want("a move", b.truth().mode, uint32(simPX4Posctl))
-		time.Sleep(4 * time.Second)
-		b.near("its sticks fly", b.truth().vn, 2.5, 0.1)
-		b.pilotSticks(0, 0, 500, 0)
-		time.Sleep(3 * time.Second)
-		b.setMode(simPX4Loiter)
-		time.Sleep(3 * time.Second)
-		b.setReceiver(simReceiverLost)
-		b.until("failsafe", time.Second, func(s simState) bool { return s.failsafe })
-		b.want("hold", b.truth().mode, uint32(simPX4Loiter))
 	})
 }
 

@@ -5,12 +5,16 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"io"
 	"math"
+	"os"
 	"reflect"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/bluenviron/gomavlib/v3/pkg/dialects/common"
@@ -427,6 +431,100 @@ func (b *simBoard) until(what string, most time.Duration, done func(simState) bo
 }
 
 func simResults(r ...common.MAV_RESULT) []common.MAV_RESULT { return r }
+
+// simFlies flies scripts of flight_test.go without mavrest: a companion board talks to the
+// simulator, 6 s after its boot and with "air" in the header 10 m up. Of a client there is
+//
+//	arm = rejected, mode RTL = accepted accepted, goto 20 5 10, NAV_TAKEOFF nan …
+//	                      a command and its acks
+//	sticks 0 0 500 0 for 400ms each 500ms     a stream; at 25 Hz where no rate is given
+//	stick 0 0 500 0       one message of it
+//	as 255, knock, listen 4s     its system; a ground station's heartbeat; one each second
+//	says geofence, quiet  the texts that came since the last command
+//	state CRITICAL, air 60     of the next heartbeat; the vehicle is placed so high
+func simFlies(t *testing.T, rules []rule) {
+	t.Helper()
+	for _, r := range rules {
+		for _, v := range variants(r.flight, 1) {
+			head, script, _ := strings.Cut(v.script, ": ")
+			w := strings.Fields(head)
+			t.Run(strings.TrimSuffix(r.name+"/"+v.name, "/"), func(t *testing.T) {
+				has := slices.DeleteFunc(slices.Clone(w[1:]), func(s string) bool { return s == "air" })
+				flavour, prepare := scriptVehicle(t, w[0], has)
+				simFlight(t, flavour, prepare, func(b *simBoard) {
+					time.Sleep(6 * time.Second)
+					if len(has) < len(w)-1 {
+						b.placeInAir(10)
+					}
+					f := &flight{T: b.t, sim: b.simulator, firmware: map[simFlavour]firmware{simPX4: px4, simArduPilot: copter}[flavour]}
+					p := &player{flight: f, board: b}
+					p.plays(script)
+				})
+			})
+		}
+	}
+}
+
+// companion is what a companion board does; it returns what is wrong.
+func (p *player) companion(w []string) (wrong string, known bool) {
+	p.Helper()
+	b, want := p.board, []string(nil)
+	if i := slices.Index(w, "="); i > 0 {
+		w, want = w[:i], w[i+1:]
+	}
+	var numbers []float64
+	for _, s := range w[1:] {
+		if n, err := strconv.ParseFloat(s, 64); err == nil {
+			numbers = append(numbers, n)
+		}
+	}
+	var got []common.MAV_RESULT
+	var id common.MAV_CMD
+	switch {
+	case w[0] == "as":
+		b.as(uint8(numbers[0]), 191)
+	case w[0] == "knock":
+		b.knock()
+	case w[0] == "listen":
+		b.listenIn(p.duration(w[1]))
+	case w[0] == "air":
+		b.placeInAir(numbers[0])
+	case w[0] == "says":
+		b.wantText(strings.Join(w[1:], " "))
+	case w[0] == "quiet":
+		b.want("texts", b.texts(), "")
+	case w[0] == "state":
+		b.want("state", strings.TrimPrefix(simLast[*common.MessageHeartbeat](b).SystemStatus.String(), "MAV_STATE_"), w[1])
+	case w[0] == "sticks":
+		a, each := p.axes(w[1:5]), sim25Hz
+		if len(w) > 8 {
+			each = p.duration(w[8])
+		}
+		b.stick(p.duration(w[6]), each, a.x, a.y, a.z, a.r)
+	case w[0] == "stick":
+		a := p.axes(w[1:5])
+		b.manual(a.x, a.y, a.z, a.r)
+	case w[0] == "goto":
+		got = b.fly(numbers[0], numbers[1], numbers[2])
+	case w[0] == "mode":
+		got = b.setMode(numberOf(p, p.firmware, w[1]))
+	case w[0] == "arm" || w[0] == "disarm":
+		got = b.long(simArm, float64(b2i(w[0] == "arm")))
+	case id.UnmarshalText([]byte("MAV_CMD_"+w[0])) == nil && len(numbers) == len(w)-1:
+		got = b.long(id, numbers...)
+	default:
+		return "", false
+	}
+	names := map[common.MAV_RESULT]string{simAccepted: "accepted", simRejected: "rejected", simDenied: "denied", simFailed: "failed"}
+	var list []string
+	for _, r := range got {
+		list = append(list, names[r])
+	}
+	if want != nil && !slices.Equal(list, want) {
+		return fmt.Sprint("acks ", list), true
+	}
+	return "", true
+}
 
 // ---- The switches for tests ----
 
@@ -974,4 +1072,176 @@ func captureNumber(v reflect.Value) float64 {
 		return v.Float()
 	}
 	return math.NaN()
+}
+
+func TestSimCableReplacesAnOlderEnd(t *testing.T) {
+	simFlight(t, simPX4, nil, func(b *simBoard) {
+		second, err := b.open()
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, err = b.link.port.Read(make([]byte, 1))
+		b.want("read of the first end", err, io.EOF)
+		b.unplug()
+		_, err = second.Read(make([]byte, 1))
+		b.want("read after unplug", err, io.EOF)
+		_, err = b.open()
+		b.want("open while unplugged", err, errSimUnplugged)
+		b.plug()
+		_, err = b.open()
+		b.want("open after plug", err, error(nil))
+	})
+}
+
+func TestSimReadEndsAtItsDeadline(t *testing.T) {
+	simFlight(t, simPX4, func(s *simulator) { s.muted = true }, func(b *simBoard) {
+		p, _ := b.open()
+		begin := time.Now()
+		_ = p.(*simPort).SetReadDeadline(begin.Add(100 * time.Millisecond))
+		n, err := p.Read(make([]byte, 10))
+		b.want("bytes", n, 0)
+		b.want("error", err, os.ErrDeadlineExceeded)
+		b.want("time", time.Since(begin), 100*time.Millisecond)
+		b.want("close", p.Close(), error(nil))
+		_, err = p.Read(make([]byte, 10))
+		b.want("read after close", err, io.ErrClosedPipe)
+	})
+}
+
+func TestSimStalledWriteWaits(t *testing.T) {
+	simFlight(t, simPX4, nil, func(b *simBoard) {
+		b.stallWrites(true)
+		done := make(chan error, 1)
+		write := func() { _, err := b.link.port.Write([]byte{1}); done <- err }
+		go write()
+		synctest.Wait()
+		b.want("finished", len(done), 0)
+		b.stallWrites(false)
+		b.want("error", <-done, error(nil))
+		b.stallWrites(true)
+		go write()
+		synctest.Wait()
+		b.link.port.Close()
+		b.want("error of a closed port", <-done, io.ErrClosedPipe)
+	})
+}
+
+func TestSimDropsWholeFramesWhenNobodyReads(t *testing.T) {
+	simFlight(t, simPX4, nil, func(b *simBoard) {
+		p, _ := b.open() // ends the reader of the first
+		time.Sleep(time.Minute)
+		buf := make([]byte, 2*simBuffer)
+		n, _ := p.Read(buf)
+		if n > simBuffer || n < simBuffer-100 {
+			t.Errorf("%d bytes were kept", n)
+		}
+		r := frame.Reader{ByteReader: bytes.NewReader(buf[:n]), DialectRW: dialectRW}
+		_ = r.Initialize()
+		for {
+			if _, err := r.Read(); err == io.EOF {
+				break
+			} else if err != nil {
+				t.Fatal(err)
+			}
+		}
+	})
+}
+
+func TestSimSurvivesLineNoise(t *testing.T) {
+	simFlight(t, simPX4, nil, func(b *simBoard) {
+		time.Sleep(time.Second)
+		b.change(func() {
+			noise := simFault{drop: 0.002, repeat: 0.002, flip: 0.002, insert: 0.002}
+			b.setNoise(noise, noise)
+		})
+		b.forget()
+		for range 20 {
+			b.write(&common.MessageCommandLong{TargetSystem: 1, TargetComponent: 1, Command: simSetMode, Param1: 1, Param2: 4, Param3: 3})
+		}
+		if n := len(b.answers(simSetMode)); n < 10 || n >= 40 {
+			t.Errorf("%d of 40 acks came through the noise", n)
+		}
+	})
+}
+
+// The two moments are ones in which the first roll of the dice makes a frame
+// that checks: of one damaged frame, and of two that ran together.
+func TestSimNoiseMakesNoFrameThatNobodySent(t *testing.T) {
+	const frames = 256
+	for seed, from := range map[uint64]int{3: 6 * 256, 20: 37 * 256} {
+		inLinkBubble(t, func(t *testing.T) {
+			time.Sleep(time.Duration(seed)*time.Minute + time.Duration(from)*time.Millisecond)
+			s := newSimulator(simPX4)
+			var w simWire
+			var line []byte
+			sent := map[string]bool{}
+			for n := from; n < from+frames; n++ {
+				time.Sleep(time.Millisecond)
+				s.out.Reset()
+				_ = s.writer.Write(&common.MessageCommandAck{
+					Command: simArm, Result: common.MAV_RESULT((n+1)%5 + 1), TargetSystem: 1, TargetComponent: uint8(n+1) | 1,
+				})
+				b := bytes.Clone(s.out.Bytes())
+				sent[string(b)] = true
+				line = append(line, w.carry(b, simFault{drop: 0.03, repeat: 0.01, flip: 0.03, insert: 0.01, seed: seed})...)
+			}
+			found := 0
+			for i, c := range line {
+				r := frame.Reader{ByteReader: bytes.NewReader(line[i:]), DialectRW: dialectRW}
+				_ = r.Initialize()
+				f, err := r.Read()
+				if c != frame.V2MagicByte && c != frame.V1MagicByte || err != nil || dialectRW.GetMessage(f.GetMessage().GetID()) == nil {
+					continue
+				}
+				if end := i + 12 + int(line[i+1]); end > len(line) || !sent[string(line[i:end])] {
+					t.Errorf("seed %d: nobody sent %+v", seed, f)
+				}
+				found++
+			}
+			if found < frames/10 || found > frames/2 {
+				t.Errorf("seed %d: %d of %d frames came through", seed, found, frames)
+			}
+		})
+	}
+}
+
+func TestSimNoiseDependsOnTheMomentAndTheSeedOnly(t *testing.T) {
+	inLinkBubble(t, func(t *testing.T) {
+		f := simFault{drop: 0.05, repeat: 0.05, flip: 0.05, insert: 0.05, seed: 1}
+		b := bytes.Repeat([]byte{7}, 100)
+		var one, other simWire
+		one.carry(b, f)
+		time.Sleep(time.Millisecond)
+		first := one.carry(b, f)
+		if !bytes.Equal(first, other.carry(b, f)) {
+			t.Error("what was before changed the noise")
+		}
+		if bytes.Equal(first, one.carry(b, f)) {
+			t.Error("two writes of one moment have the same noise")
+		}
+		f.seed = 2
+		if other = (simWire{}); bytes.Equal(first, other.carry(b, f)) {
+			t.Error("another seed makes the same noise")
+		}
+	})
+}
+
+func TestSimLosesAllThatABrokenFrameClaims(t *testing.T) {
+	simFlight(t, simPX4, nil, func(b *simBoard) {
+		b.forget()
+		_, _ = b.link.port.Write([]byte{frame.V2MagicByte, 255, 0, 0})
+		hold := &common.MessageCommandLong{TargetSystem: 1, TargetComponent: 1, Command: simSetMode, Param1: 1, Param2: 4, Param3: 3}
+		time.Sleep(time.Minute) // it has no end by itself
+		for range 6 {
+			b.write(hold)
+		}
+		b.want("acks of commands inside of it", len(b.answers(simSetMode)), 0)
+		b.forget()
+		for range 6 {
+			b.write(hold)
+		}
+		if n := len(b.answers(simSetMode)); n < 2 {
+			t.Errorf("%d acks behind it", n)
+		}
+	})
 }

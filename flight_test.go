@@ -1,0 +1,1288 @@
+package main
+
+import (
+	"cmp"
+	"fmt"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/bluenviron/gomavlib/v3/pkg/dialects/common"
+	"github.com/bluenviron/gomavlib/v3/pkg/dialects/minimal"
+)
+
+// Flight scripts: whole flights of mavrest beside a simulated vehicle, in words.
+//
+//	px4 NAV_DLL_ACT=2: aloft, goto 60 0, +2s, pilot RTL, hands off, truth
+//
+// Before the colon stand the vehicle (px4, px4-1.14, copter, quadplane, plane; both is
+// PX4 and a Copter) and what it has from its boot on: parameters, and receiver=idle,
+// armable=1h, fence=50, trouble=BATTERY, live=no (reports), station=yes (QGroundControl), gcs. After the colon stand clauses, one after the other, with commas
+// between them. "copter? is hold" is for a Copter only.
+//
+// {takeoff|arm} makes a flight of each, {300ms..1s/100ms} of each time; $1 is what the
+// first braces have there, and of {land→disarmed} what stands behind the arrow.
+//
+// A client:
+//
+//	takeoff 40, goto 60 0 wait 90, land, mode rtl, arm, disarm, input pitch 0.5
+//	                      are accepted; places are metres north and east of home, and
+//	                      the other pairs are fields of the body
+//	refused no_ack goto 60 0     is answered with this code
+//	says COM_RC_IN_MODE, says not: fence     the last error has these words, or
+//	                      nothing of the answer has
+//	post goto 60 0        is not waited for
+//	waits                 … and not answered yet
+//	answer superseded 2s  … is answered so, in this time at most; "answer ok"
+//	took < 2s             the last answer's time
+//	entering manual       posts a mode, and waits until the vehicle enters it
+//	moves 2s              moves his sticks all the time, until one is refused
+//	aloft, hover, rise 40 takes off to 10 m; to 20 m, with the receiver that there is
+//	stop, anew            mavrest ends; starts anew
+//
+// Everybody else. After each of these "hands off", "sent" and "stream" count anew, and
+// after "mark":
+//
+//	pilot RTL             his mode, by the autopilot's name or by ours
+//	pilot sticks 0 300 500 0, pilot arms, pilot disarms, pilot switch 1100 ALT_HOLD
+//	failsafe, restart, restart grounded, receiver idle
+//	reported              waits until a report shows the mode
+//	unplug, plug, mute, unmute, delay 60ms, slow 60ms (and mavrest learns it)
+//	fails DO_REPOSITION, nacks …, loses … 1     refuses it; refuses it and does it; does
+//	                      it and loses its acks, or the first one; also of several
+//	watch DO_SET_MODE 2, acked     waits for the second ack from then on
+//	forbids POSCTL        … can't enter these modes
+//	silent 2s             … is not heard for so long from the next mode that it enters on
+//	ends 245              … does not send this message any more
+//	idle                  hears and acknowledges commands, and does nothing
+//	deaf                  … nor acknowledges them
+//	works, works DO_REPOSITION     ends these; this refusal
+//	param COM_RC_IN_MODE 4, text Battery failsafe, trouble BATTERY and a text,
+//	trouble none
+//
+// Time and checks:
+//
+//	+300ms
+//	until disarmed 60s    waits for a check
+//	stays 10s is manual   holds it each 100 ms
+//	is hold, in AUTO.LOITER     our mode, and where the vehicle really is
+//	truth                 mode and vehicle_mode are the vehicle's own
+//	at 60 0 10 ±1, alt > 10, alt 10 ±0.1, north …, east …, climb …, speed …, vn …, heading … (0.5 m where no ± is)
+//	armed, disarmed, failing, done, not …
+//	status input.by client, its command 400     a field of the status, of the last
+//	                      answer; null; status target.distance < 2
+//	told 1 undid          so many messages have these words
+//	hands off             nothing commanded it
+//	sent 176 1 4 | 400 1 0, sends 400 1 0     and what did; and what also did
+//	note, kept 0.3, rose 4 ±0.6     the height, that it is still so, and since
+//	comes back north < 6, strayed < 1     from the furthest that it came in 30 s; south,
+//	                      up; and from its height meanwhile
+//	fastest 10s 4 ±0.3    in a time, m/s
+//	stream 0 0 500 0, stream nothing     all that was streamed
+//	sticks 0 0 500 0, streams     what is streamed now
+//	no input              the client can't move the sticks
+//
+// Other clauses are functions that the test hands over.
+
+// player is a flight whose script is read.
+type player struct {
+	*flight
+	board          *simBoard // where there is no mavrest
+	script, clause string
+	clauses        map[string]func(*player)
+	mark           time.Time
+	seen           int // messages that the vehicle received before the mark
+	answer         object
+	took           time.Duration
+	posts          []*waiting // not waited for yet
+	acked          chan struct{}
+	noted          float64 // height
+	strayed        float64 // from the height while it came back
+}
+
+// flies flies each rule's script, and each of its variants, on each of its vehicles.
+func flies(t *testing.T, rules []rule, clauses ...map[string]func(*player)) {
+	t.Helper()
+	for _, r := range rules {
+		for _, v := range variants(r.flight, 1) {
+			head, script, found := strings.Cut(v.script, ": ")
+			if !found {
+				t.Fatalf("%s: no vehicle and colon before the script %q", r.name, v.script)
+			}
+			w := strings.Fields(head)
+			vehicles := w[:1]
+			if w[0] == "both" {
+				vehicles = []string{"px4", "copter"}
+			}
+			for _, vehicle := range vehicles {
+				t.Run(strings.Join(slices.DeleteFunc([]string{r.name, v.name, vehicle}, func(s string) bool { return s == "" }), "/"), func(t *testing.T) {
+					flavour, prepare := scriptVehicle(t, vehicle, w[1:])
+					gcs := func(d *drone) { d.link.gcs = slices.Contains(w, "gcs"); d.sticks.src.alone = d.link.gcs }
+					flyWith(t, flavour, prepare, gcs, func(f *flight) {
+						p := &player{flight: f}
+						for _, more := range clauses {
+							p.clauses = more
+						}
+						p.plays(script)
+					})
+				})
+			}
+		}
+	}
+}
+
+// variant is a script with one choice of each of its braces.
+type variant struct{ name, script string }
+
+// variants are the scripts that a script with braces stands for; the first braces are
+// the n-th of the whole.
+func variants(script string, n int) (list []variant) {
+	before, rest, found := strings.Cut(script, "{")
+	choices, after, closed := strings.Cut(rest, "}")
+	if !found || !closed {
+		return []variant{{"", script}}
+	}
+	for _, choice := range scriptChoices(choices) {
+		text, later, pair := strings.Cut(choice, "→")
+		if !pair {
+			later = choice
+		}
+		for _, v := range variants(before+text+strings.ReplaceAll(after, "$"+strconv.Itoa(n), later), n+1) {
+			list = append(list, variant{strings.Trim(choice+", "+v.name, ", "), v.script})
+		}
+	}
+	return list
+}
+
+// scriptChoices are what braces hold: a|b|c, or times from..to/step.
+func scriptChoices(s string) (list []string) {
+	from, rest, isRange := strings.Cut(s, "..")
+	to, step, _ := strings.Cut(rest, "/")
+	at, err1 := time.ParseDuration(from)
+	end, err2 := time.ParseDuration(to)
+	by, err3 := time.ParseDuration(step)
+	if !isRange || cmp.Or(err1, err2, err3) != nil {
+		return strings.Split(s, "|")
+	}
+	for ; at <= end; at += by {
+		list = append(list, at.String())
+	}
+	return list
+}
+
+var scriptReceivers = map[string]simReceiver{"none": simReceiverNone, "lost": simReceiverLost, "idle": simReceiverIdle, "hand": simReceiverInHand}
+
+// scriptVehicle is a script's vehicle, and what it has from its boot on.
+func scriptVehicle(t *testing.T, name string, has []string) (simFlavour, func(*simulator)) {
+	t.Helper()
+	flavour, known := map[string]simFlavour{
+		"px4": simPX4, "copter": simArduPilot, "quadplane": simQuadPlane, "plane": simPlane,
+		"px4-1.14": simPX4, "px4-1.15": simPX4, "px4-1.16": simPX4, "px4-1.17": simPX4,
+	}[name]
+	if !known {
+		t.Fatalf("no such vehicle: %q", name)
+	}
+	return flavour, func(s *simulator) {
+		if _, minor, old := strings.Cut(name, "-1."); old {
+			olderPX4(map[string]uint32{"14": simPX4v14, "15": simPX4v15, "16": simPX4v16, "17": simPX4v17}[minor])(s)
+		}
+		for _, h := range has {
+			key, value, _ := strings.Cut(h, "=")
+			number, err := strconv.ParseFloat(value, 64)
+			switch {
+			case key == "receiver":
+				if s.receiver = scriptReceivers[value]; s.receiver == simReceiverInHand && flavour == simPX4 {
+					s.rc = [4]int16{0, 0, 500, 0}
+				}
+			case key == "armable":
+				s.armableAfter, err = time.ParseDuration(value)
+			case key == "live":
+				s.noLiveMode, err = true, nil
+			case key == "trouble":
+				s.trouble, err = []simTrouble{scriptTrouble(value, "")}, nil
+			case key == "station":
+				s.foreignGCS, err = true, nil
+			case key == "gcs":
+				err = nil // flies starts mavrest with -gcs
+			case key == "fence":
+				s.fence = number
+			case value == "none":
+				delete(s.params, key)
+				err = nil
+			default:
+				s.params[key] = number
+			}
+			if err != nil && key != "receiver" {
+				t.Errorf("%q: %v", h, err)
+			}
+		}
+	}
+}
+
+// scriptTrouble is a PX4 system that is not healthy, with a text of its checks or none.
+func scriptTrouble(system, text string) simTrouble {
+	var is common.MAV_SYS_STATUS_SENSOR
+	if is.UnmarshalText([]byte("MAV_SYS_STATUS_SENSOR_"+system)) != nil {
+		is = 0
+	}
+	return simTrouble{is, text}
+}
+
+// plays does what a script says.
+func (p *player) plays(script string) {
+	p.Helper()
+	p.script = script
+	for clause := range strings.SplitSeq(script, ",") {
+		p.clause = strings.TrimSpace(clause)
+		w := strings.Fields(clause)
+		if len(w) > 0 && (w[0] == "px4?" || w[0] == "copter?") {
+			if (p.firmware == px4) != (w[0] == "px4?") {
+				continue
+			}
+			w = w[1:]
+		}
+		if len(w) == 0 {
+			p.bad()
+		}
+		if wrong := p.does(w); wrong != "" {
+			p.Errorf("%q of %q: %s", p.clause, p.script, wrong)
+		}
+	}
+}
+
+// bad ends a flight whose script can't be read.
+func (p *player) bad() {
+	p.Helper()
+	p.Fatalf("no such clause: %q of %q", p.clause, p.script)
+}
+
+// does is one clause; it returns what is wrong, or "".
+func (p *player) does(w []string) string {
+	p.Helper()
+	if do, own := p.clauses[strings.Join(w, " ")]; own {
+		do(p)
+		return ""
+	}
+	if p.board != nil {
+		if wrong, known := p.companion(w); known {
+			return wrong
+		}
+	} else if path, body, is := p.request(w); is {
+		began := time.Now()
+		p.answer = p.accepted(path, body)
+		p.took = time.Since(began)
+		return ""
+	}
+	if p.client(w) || p.happens(w) {
+		return ""
+	}
+	return p.check(w)
+}
+
+// request is a client's command.
+func (p *player) request(w []string) (path, body string, is bool) {
+	verb, rest := w[0], w[1:]
+	var fields []string
+	numbers := 0
+	for numbers < len(rest) && strings.ContainsAny(rest[numbers][:1], "-.0123456789") {
+		numbers++
+	}
+	switch {
+	case verb == "takeoff" && numbers == 1:
+		fields, rest = append(fields, `"altitude":`+rest[0]), rest[1:]
+	case (verb == "goto" || verb == "land") && numbers == 2:
+		fields, rest = append(fields, at(p.number(rest[0]), p.number(rest[1]))), rest[2:]
+	case verb == "mode" && len(rest) > 0:
+		fields, rest = append(fields, `"mode":"`+rest[0]+`"`), rest[1:]
+	case verb == "arm" || verb == "disarm":
+		fields = append(fields, fmt.Sprintf(`"arm":%v`, verb == "arm"))
+		verb = "mode"
+	case !slices.Contains([]string{"takeoff", "goto", "land", "input"}, verb):
+		return "", "", false
+	}
+	if len(rest)%2 != 0 {
+		p.bad()
+	}
+	for ; len(rest) > 0; rest = rest[2:] {
+		fields = append(fields, fmt.Sprintf("%q:%s", rest[0], rest[1]))
+	}
+	return "/" + verb, "{" + strings.Join(fields, ",") + "}", true
+}
+
+func (p *player) number(s string) float64 {
+	p.Helper()
+	n, err := strconv.ParseFloat(s, 64)
+	if err != nil {
+		p.bad()
+	}
+	return n
+}
+
+func (p *player) duration(s string) time.Duration {
+	p.Helper()
+	d, err := time.ParseDuration(s)
+	if err != nil {
+		p.bad()
+	}
+	return d
+}
+
+func (p *player) axes(w []string) axes {
+	p.Helper()
+	if len(w) != 4 {
+		p.bad()
+	}
+	return axes{int16(p.number(w[0])), int16(p.number(w[1])), int16(p.number(w[2])), int16(p.number(w[3]))}
+}
+
+// id is a command by its name in MAVLink, without MAV_CMD_.
+func (p *player) id(w []string) (id common.MAV_CMD) {
+	p.Helper()
+	if len(w) == 0 || id.UnmarshalText([]byte("MAV_CMD_"+w[0])) != nil {
+		p.bad()
+	}
+	return id
+}
+
+// client is what a client does beside a command that is accepted, and time.
+func (p *player) client(w []string) (known bool) {
+	p.Helper()
+	switch w[0] {
+	case "refused", "post":
+		words := w[1:]
+		if w[0] == "refused" && len(words) > 0 {
+			words = words[1:]
+		}
+		if len(words) == 0 {
+			p.bad()
+		}
+		path, body, is := p.request(words)
+		if !is {
+			p.bad()
+		}
+		if w[0] == "post" {
+			p.posts = append(p.posts, p.flight.waits(path, body))
+			return true
+		}
+		began := time.Now()
+		p.answer = p.refused(path, body, errorStatus[errorCode(w[1])], w[1])
+		p.took = time.Since(began)
+	case "waits":
+		p.posts[len(p.posts)-1].waits(p.T)
+	case "entering":
+		in := make(chan struct{})
+		p.sim.change(func() { p.sim.onMode = func(uint32) { close(in); p.sim.onMode = nil } })
+		p.posts = append(p.posts, p.flight.waits("/mode", `{"mode":"`+w[1]+`"}`))
+		<-in
+	case "answer":
+		p.answered(w[1:])
+	case "note":
+		p.noted = p.sim.truth().alt
+	case "aloft":
+		p.aloft()
+	case "hover":
+		p.hover()
+	case "rise":
+		p.rise(p.number(w[1]))
+	case "moves":
+		began := time.Now()
+		p.answer = p.keepsMoving(p.duration(w[1]))
+		p.took = time.Since(began)
+	case "watch":
+		p.watch(p.id(w[1:]), int(p.number(w[2])))
+	case "acked":
+		select {
+		case <-p.acked:
+		case <-time.After(30 * time.Second):
+			p.Fatalf("%q of %q: no ack; status %v", p.clause, p.script, p.status())
+		}
+	default:
+		if w[0][0] != '+' {
+			return false
+		}
+		time.Sleep(p.duration(w[0][1:]))
+	}
+	return true
+}
+
+// answered waits for the answer of the oldest post.
+func (p *player) answered(w []string) {
+	p.Helper()
+	if len(w) == 0 || len(p.posts) == 0 {
+		p.bad()
+	}
+	limit := 10 * time.Minute
+	if len(w) > 1 {
+		limit = p.duration(w[1])
+	}
+	post := p.posts[0]
+	p.posts = p.posts[1:]
+	select {
+	case <-post.over:
+	case <-time.After(limit):
+		p.Fatalf("%q of %q: no answer in %v; status %v", p.clause, p.script, limit, p.status())
+	}
+	p.answer, p.took = post.answer, post.answered.Sub(post.asked)
+	switch code, _ := p.answer["code"].(string); {
+	case w[0] != "any" && cmp.Or(code, "ok") != w[0]:
+		p.Errorf("%q of %q: answered %d %v", p.clause, p.script, post.code, p.answer)
+	case code != "":
+		post.want(p.T, errorStatus[errorCode(code)], code)
+	case p.answer["done"] != nil:
+		post.want(p.T, 200, "")
+	}
+}
+
+// happens is what somebody else does, and what befalls the line and the vehicle.
+func (p *player) happens(w []string) (known bool) {
+	p.Helper()
+	s, mark := p.sim, time.Now()
+	switch w[0] {
+	case "mark":
+	case "pilot":
+		p.pilot(w[1:])
+	case "failsafe":
+		s.failsafeReturn()
+	case "restart":
+		s.reboot(len(w) == 1)
+	case "receiver":
+		s.setReceiver(scriptReceivers[w[1]])
+	case "reported":
+		mark = p.reported(s.truth().mode, mark.Add(-time.Millisecond), 1100*time.Millisecond)
+	case "stop":
+		p.stop()
+	case "anew":
+		p.anew()
+	case "unplug":
+		s.unplug()
+	case "plug":
+		s.plug()
+	case "mute", "unmute":
+		s.change(func() { s.muted = w[0] == "mute" })
+	case "delay":
+		s.change(func() { s.delay = p.duration(w[1]) })
+	case "slow":
+		p.slowly(p.duration(w[1]))
+	case "trouble":
+		s.change(func() {
+			if s.trouble = append(s.trouble, scriptTrouble(w[1], strings.Join(w[2:], " "))); w[1] == "none" {
+				s.trouble = nil
+			}
+		})
+	case "param":
+		s.change(func() { s.params[w[1]] = p.number(w[2]) })
+	case "text":
+		s.change(func() { s.sendText(common.MAV_SEVERITY_CRITICAL, strings.Join(w[1:], " "), 0) })
+	default:
+		return p.breaks(w)
+	}
+	p.mark, p.seen = mark, len(s.received())
+	if w[0] == "reported" {
+		p.seen = slices.IndexFunc(append(s.received(), simReceived{at: time.Now()}), func(r simReceived) bool { return !r.at.Before(mark) })
+	}
+	return true
+}
+
+// pilot is what a pilot does.
+func (p *player) pilot(w []string) {
+	p.Helper()
+	switch {
+	case len(w) == 5 && w[0] == "sticks":
+		a := p.axes(w[1:])
+		p.sim.pilotSticks(a.x, a.y, a.z, a.r)
+	case len(w) == 3 && w[0] == "switch":
+		p.sim.pilotSwitch(uint16(p.number(w[1])), numberOf(p, p.firmware, w[2]))
+	case len(w) == 1 && (w[0] == "arms" || w[0] == "disarms"):
+		p.sim.pilotArm(w[0] == "arms")
+	case len(w) == 1:
+		p.sim.pilotMode(numberOf(p, p.firmware, w[0]))
+	default:
+		p.bad()
+	}
+}
+
+// breaks makes the vehicle not do or not answer what it is told. No command is sent
+// meanwhile: nothing is counted anew.
+func (p *player) breaks(w []string) (known bool) {
+	p.Helper()
+	s := p.sim
+	switch w[0] {
+	case "fails":
+		p.fails(p.id(w[1:]))
+	case "nacks":
+		p.failAcks(p.id(w[1:]))
+	case "loses":
+		p.losesAcks(w[1:])
+	case "idle":
+		s.change(func() { s.idle = true })
+	case "deaf":
+		p.ignores()
+	case "forbids":
+		var modes []uint32
+		for _, name := range w[1:] {
+			modes = append(modes, numberOf(p, p.firmware, name))
+		}
+		p.forbids(modes...)
+	case "silent":
+		s.change(func() {
+			s.onMode = func(uint32) {
+				s.muted = true
+				s.after(p.duration(w[1]), func() { s.muted = false })
+			}
+		})
+	case "ends":
+		s.change(func() { s.stream(uint32(p.number(w[1])), -1) })
+	case "works":
+		if len(w) == 2 {
+			id := p.id(w[1:])
+			s.change(func() { delete(s.refuses, id) })
+			return true
+		}
+		s.change(func() { s.idle, s.onAck, s.onMode, s.heartless = false, nil, nil, time.Time{}; clear(s.refuses) })
+	default:
+		return false
+	}
+	return true
+}
+
+// losesAcks loses the acks of some commands: so many, or all. The vehicle does them.
+func (p *player) losesAcks(w []string) {
+	p.Helper()
+	n, last := -1, len(w)-1
+	if count, err := strconv.Atoi(w[last]); err == nil {
+		n, w = count, w[:last]
+	}
+	var ids []common.MAV_CMD
+	for i := range w {
+		ids = append(ids, p.id(w[i:]))
+	}
+	p.sim.change(func() {
+		p.sim.onAck = func(a *common.MessageCommandAck) []simAnswer {
+			if n != 0 && slices.Contains(ids, a.Command) {
+				n--
+				return nil
+			}
+			return []simAnswer{{ack: a}}
+		}
+	})
+}
+
+// watch makes acked wait for the n-th ack of a command from now on.
+func (p *player) watch(id common.MAV_CMD, n int) {
+	p.acked = make(chan struct{})
+	p.acks(id, func(a *common.MessageCommandAck) []simAnswer {
+		if n--; n == 0 {
+			close(p.acked)
+		}
+		return []simAnswer{{ack: a}}
+	})
+}
+
+// keepsMoving sends a client's sticks at 10 Hz, each a little further, until one is
+// refused or the time is over. It returns the refusal.
+func (f *flight) keepsMoving(d time.Duration) (refusal object) {
+	f.Helper()
+	for n := range int(d / (100 * time.Millisecond)) {
+		pitch := 0.9 * math.Sin(float64(n))
+		code, o := f.call("POST", "/input", fmt.Sprintf(`{"pitch":%.2f,"throttle":0.5,"timeout":1}`, pitch))
+		if code != 200 {
+			return o
+		}
+		time.Sleep(100 * time.Millisecond)
+	}
+	return nil
+}
+
+// told checks how many messages hold some words.
+func (f *flight) told(words string, want int) {
+	f.Helper()
+	if texts := fmt.Sprint(f.status()["messages"]); strings.Count(texts, words) != want {
+		f.Errorf("%q was told %d times, want %d: %v", words, strings.Count(texts, words), want, texts)
+	}
+}
+
+// check is a check of what is so: it returns what is not, or "".
+func (p *player) check(w []string) string {
+	p.Helper()
+	is := func(ok bool, what string, now any) string {
+		if ok {
+			return ""
+		}
+		return fmt.Sprintf("%s is %v", what, now)
+	}
+	truth := p.sim.truth()
+	rest := strings.Join(w[1:], " ")
+	switch w[0] {
+	case "not":
+		return is(p.check(w[1:]) != "", rest, "so")
+	case "until", "stays":
+		return p.over(w)
+	case "kept":
+		return is(math.Abs(truth.alt-p.noted) <= p.number(rest), "the height", fmt.Sprint(truth.alt, ", noted ", p.noted))
+	case "comes":
+		return p.comesBack(w[2:])
+	case "fastest":
+		return p.fastest(p.duration(w[1]), p.number(w[2]), p.number(strings.TrimPrefix(w[3], "±")))
+	case "is":
+		_, o := p.call("GET", "/mode", "")
+		return is(o["mode"] == rest, "the mode", fmt.Sprint(o["mode"], ", of the vehicle ", o["vehicle_mode"]))
+	case "in":
+		_, name := p.firmware.reported(truth.mode)
+		return is(truth.mode == numberOf(p, p.firmware, rest), "the vehicle's mode", name)
+	case "failing":
+		return is(truth.failsafe, "the vehicle's failsafe", truth.failsafe)
+	case "armed", "disarmed":
+		return is(truth.armed == (w[0] == "armed"), "armed", truth.armed)
+	case "truth":
+		mode, name := p.firmware.reported(truth.mode)
+		_, o := p.call("GET", "/mode", "")
+		return is(o["mode"] == mode.String() && o["vehicle_mode"] == name, "the vehicle's mode "+name+", and the answer", o)
+	case "done":
+		return is(p.status()["done"] == true, "done", p.status()["done"])
+	case "status":
+		return p.field(p.status(), w[1:])
+	case "its":
+		return p.field(p.answer, w[1:])
+	case "at", "alt", "north", "east", "climb", "speed", "vn", "ve", "heading", "rose", "took", "strayed":
+		return p.measure(w, truth)
+	}
+	return p.checkWire(w, rest)
+}
+
+// field checks a field of an object: its value, or that it is more or less.
+func (p *player) field(o object, w []string) string {
+	p.Helper()
+	if len(w) < 2 {
+		p.bad()
+	}
+	var v any = o
+	for key := range strings.SplitSeq(w[0], ".") {
+		group, _ := v.(object)
+		v = group[key]
+	}
+	now := strings.Replace(fmt.Sprint(v), "<nil>", "null", 1)
+	ok := now == strings.Join(w[1:], " ")
+	if len(w) == 3 && (w[1] == "<" || w[1] == ">") {
+		is, known := v.(float64)
+		ok = known && is < p.number(w[2]) == (w[1] == "<")
+	}
+	if ok {
+		return ""
+	}
+	return w[0] + " is " + now
+}
+
+// over is a check that takes time.
+func (p *player) over(w []string) (wrong string) {
+	p.Helper()
+	if len(w) < 3 {
+		p.bad()
+	}
+	if w[0] == "until" {
+		limit := p.duration(w[len(w)-1])
+		for end := time.Now().Add(limit); ; time.Sleep(20 * time.Millisecond) {
+			if wrong = p.check(w[1 : len(w)-1]); wrong == "" {
+				return ""
+			} else if time.Now().After(end) {
+				p.Fatalf("%q of %q: %s; truth %+v", p.clause, p.script, wrong, p.sim.truth())
+			}
+		}
+	}
+	for end := time.Now().Add(p.duration(w[1])); time.Now().Before(end) && wrong == ""; time.Sleep(100 * time.Millisecond) {
+		wrong = p.check(w[2:])
+	}
+	return wrong
+}
+
+// comesBack checks how far the vehicle comes back in 30 s from the furthest that it came
+// along its way: north, south or up.
+func (p *player) comesBack(w []string) string {
+	p.Helper()
+	if len(w) != 3 || w[1] != "<" {
+		p.bad()
+	}
+	along := func() float64 {
+		s := p.sim.truth()
+		n, _ := simMetres(s.lat, s.lon)
+		return map[string]float64{"north": n, "south": -n, "up": s.alt}[w[0]]
+	}
+	furthest, up := along(), p.sim.truth().alt
+	p.strayed = 0
+	for range 300 {
+		time.Sleep(100 * time.Millisecond)
+		p.strayed = max(p.strayed, math.Abs(p.sim.truth().alt-up))
+		furthest = max(furthest, along())
+	}
+	if back := furthest - along(); back > p.number(w[2]) {
+		return fmt.Sprintf("it came back %.1f m", back)
+	}
+	return ""
+}
+
+// fastest checks the highest speed over ground in a time.
+func (p *player) fastest(d time.Duration, want, within float64) string {
+	most := 0.0
+	for end := time.Now().Add(d); time.Now().Before(end); time.Sleep(100 * time.Millisecond) {
+		most = max(most, p.speed())
+	}
+	if math.Abs(most-want) > within {
+		return fmt.Sprintf("the fastest was %.1f m/s", most)
+	}
+	return ""
+}
+
+// measure checks where the vehicle is and how it moves.
+func (p *player) measure(w []string, s simState) string {
+	p.Helper()
+	n, e := simMetres(s.lat, s.lon)
+	if w[0] == "at" && len(w) >= 4 {
+		within := 0.5
+		if len(w) == 5 {
+			within = p.number(strings.TrimPrefix(w[4], "±"))
+		}
+		for i, is := range []float64{n, e, s.alt} {
+			if math.Abs(is-p.number(w[i+1])) > within {
+				return fmt.Sprintf("it is %.1f m north, %.1f m east, %.1f m up", n, e, s.alt)
+			}
+		}
+		return ""
+	}
+	if len(w) != 3 {
+		p.bad()
+	}
+	is := map[string]float64{"alt": s.alt, "north": n, "east": e, "climb": -s.vd, "speed": math.Hypot(s.vn, s.ve), "vn": s.vn, "ve": s.ve, "heading": s.heading, "rose": s.alt - p.noted, "strayed": p.strayed, "took": p.took.Seconds()}[w[0]]
+	ok := false
+	switch bound := strings.TrimPrefix(w[2], "±"); {
+	case w[1] == "<" && w[0] == "took":
+		ok = p.took < p.duration(bound)
+	case w[1] == "<":
+		ok = is < p.number(bound)
+	case w[1] == ">":
+		ok = is > p.number(bound)
+	default:
+		ok = math.Abs(is-p.number(w[1])) <= p.number(bound)
+	}
+	if !ok {
+		return fmt.Sprintf("it is %.2f", is)
+	}
+	return ""
+}
+
+// checkWire checks what was said and sent.
+func (p *player) checkWire(w []string, rest string) string {
+	p.Helper()
+	wrong := func(is bool, what any) string {
+		if is {
+			return fmt.Sprint(what)
+		}
+		return ""
+	}
+	switch last, streams := p.streamed(); w[0] {
+	case "says":
+		words, not := strings.CutPrefix(rest, "not: ")
+		text := fmt.Sprint(p.answer["error"])
+		if not {
+			text = fmt.Sprint(p.answer)
+		}
+		return wrong(strings.Contains(text, words) == not, text)
+	case "told":
+		p.told(strings.Join(w[2:], " "), int(p.number(w[1])))
+	case "hands", "sent":
+		list, want := commandsOf(p.sim.received()[p.seen:]), rest
+		if w[0] == "hands" {
+			want = ""
+		}
+		return wrong(strings.Join(list, " | ") != want, list)
+	case "streams":
+		return wrong(!streams, "nothing is streamed")
+	case "sticks":
+		return wrong(!streams || last != p.axes(w[1:]), last)
+	case "stream":
+		got := p.stream(p.mark.Add(time.Millisecond))
+		if rest == "nothing" {
+			return wrong(len(got) > 0, got)
+		}
+		return wrong(!slices.Equal(got, []axes{p.axes(w[1:])}), got)
+	case "sends":
+		list := commandsOf(p.sim.received()[p.seen:])
+		return wrong(!slices.Contains(list, rest), list)
+	case "no":
+		synctest.Wait()
+		p.wantNoInput()
+	default:
+		p.bad()
+	}
+	return ""
+}
+
+// Why a command was not carried out (docs/design.md, "Reasons of a refusal").
+func TestARefusalTellsItsReason(t *testing.T) {
+	flies(t, []rule{
+		{"PX4's missing ground station, of which a text goes to ground stations only", "px4 NAV_DLL_ACT={1|2|3}: refused refused takeoff, says NAV_DLL_ACT is $1: PX4 arms only while it hears a ground station, +6s, refused refused arm, says NAV_DLL_ACT is $1: PX4 arms only while it hears a ground station"},
+		{"no other parameter", "px4 armable=1h: refused refused takeoff, says Resolve system health failures first, says not: NAV_DLL_ACT, says not: COM_RC_IN_MODE"},
+		{"a text after the command, none of before", "both: text PreArm: Compass not calibrated, +1s, fails COMPONENT_ARM_DISARM, mark, post arm, until sent 400 1 0 5s, +100ms, text Arm: Battery 1 low, answer refused 2s, says Arm: Battery 1 low, says not: Compass, says not: unhealthy"},
+		{"the unhealthy systems where there is no text", "px4 trouble=BATTERY: fails DO_SET_MODE, refused refused mode hold, says unhealthy:, says battery"},
+		{"PX4's fence, which it tells of after it accepted", "px4 fence=50: aloft, post goto 100 0 wait 100, answer interrupted, says the autopilot says:, says Reposition is outside geofence, says not: unhealthy"},
+		{"a failsafe's text", "both: aloft, post goto 300 0 wait 100, +5s, text Battery failsafe, +50ms, failsafe, answer interrupted, says RTL, says the autopilot says: Battery failsafe"},
+		{"a disarming in the air", "both: aloft, refused refused disarm, says arm: the vehicle is in the air; land first"},
+		{"a takeoff's, and what stands", "both armable=1h: refused refused takeoff, its command 400, says rm, not its messages [], in hold, disarmed, copter? says ; the vehicle is in GUIDED, copter? stays 8s is hold, px4? stays 8s is manual"},
+		{"a pilot in a mode without sticks, and not the client's own mode", "both: aloft, pilot rtl, +2s, refused wrong_mode input, says a pilot, says took the drone, goto 40 0, refused wrong_mode input, says input: the drone is in mode hold; set manual"},
+		{"a parameter that ignores our sticks", "px4 COM_RC_IN_MODE={0|4}: refused unsupported mode position, says COM_RC_IN_MODE is $1, aloft, refused unsupported mode {position|altitude|manual}, says COM_RC_IN_MODE is $1, refused wrong_mode input roll 0.1 throttle 0.5, says COM_RC_IN_MODE is $1, says not: set mode, says not: set manual"},
+	})
+}
+
+func TestATakeoffIsAcceptedAsSoonAsTheStatusSaysArmable(t *testing.T) {
+	flies(t, []rule{
+		{"after a boot, when ArduPilot can be armed in STABILIZE long before", "both armable=42s: until status armable true 60s, takeoff 10 wait 60"},
+		{"a Copter without a receiver", "copter receiver=none: until status armable true 60s, takeoff wait 60"},
+		{"PX4 after a flight that ended in a stick mode", "px4: aloft, mode position, land wait 60, +15s, in POSCTL, status armable true, trouble BATTERY, until status armable false 5s, trouble none, until status armable true 5s, takeoff"},
+	})
+}
+
+func TestAWholeFlight(t *testing.T) {
+	wire := map[firmware][]string{
+		px4: {
+			"400 1 0", "22 NaN NaN", // takeoff
+			"192 frame 0 z 503.3",            // goto
+			"176 1 3",                        // position
+			"192 frame 0 z 503.3", "176 1 4", // land at a place
+		},
+		copter: {
+			"176 1 4", "400 1 0", "22 0 0",
+			"192 frame 3 z 15.0", "178 1 10", "115 0 0",
+			"176 1 5",
+			"192 frame 3 z 15.0", "178 1 10", "176 1 9",
+		},
+	}
+	flies(t, []rule{{"and every command of it", "both: is manual, takeoff, its mode takeoff, its status accepted, is takeoff, +15s, is takeoff, at 0 0 10 ±0.4," +
+		"goto 20 0 altitude 15 heading 0, is hold, +15s, is hold, at 20 0 15 ±0.4," +
+		"mode position, is position" + strings.Repeat(", input pitch 0.5, +200ms", 20) + ", +3s, north > 24, speed < 0.2, alt > 14.5, alt < 15.5, is position," +
+		"land 5 5, is land, +3s, is land, alt > 14, until disarmed 90s, +5s, is land, at 5 5 0 ±2, the wire"}},
+		map[string]func(*player){"the wire": func(p *player) {
+			got := p.commands()
+			for i, c := range got { // the height it kept was measured
+				got[i] = strings.NewReplacer("z 503.2", "z 503.3", "z 503.4", "z 503.3", "z 14.9", "z 15.0", "z 15.1", "z 15.0").Replace(c)
+			}
+			if want := wire[p.firmware]; !slices.Equal(got, want) {
+				p.Errorf("sent\n%q\nwant\n%q", got, want)
+			}
+		}})
+}
+
+// What a client's sticks leave behind (docs/design.md, "Who has the sticks").
+func TestAfterAClientsSticks(t *testing.T) {
+	flies(t, []rule{
+		{"a command is not taken back, nor a failsafe", "both: aloft, mode position, input pitch 1 roll -1 timeout 5, +300ms, {goto 20 0→hold|mode hold→hold|mode rtl→rtl|mode rtgs→rtgs|land 0 0→land|land→land}, +4s, is $1, status failsafe false"},
+		{"in position the centred stream holds for a client that died", "both: aloft, goto altitude 40 wait 60, mode position, input pitch 0.3, +1450ms, sticks 0 0 500 0, +25s, is position, sticks 0 0 500 0, speed < 0.2, alt > 38.5, status failsafe false"},
+		{"else mavrest commands a hold, and says so", "both: aloft, goto altitude 40 wait 60, mode {altitude|manual}, mark, input pitch 0.3 throttle 0.5, +450ms, steady, +1s, sticks 0 0 500 0, +1510ms, is $1, +3s, is hold, told 1 mavrest: no sticks from the client for 3 s: holding, +20s, speed < 0.2, alt > 38.5, status failsafe false"},
+		{"they are centred when they expire", "both: aloft, mode altitude, input pitch 1 timeout {0.05→50ms|4.9→4900ms|5→5s}, +$1, +1ms, mark, +10s, centred, is hold"},
+		{"a throttle that stands survives a lost heartbeat after the arming", "both: mode position, arm, heartless, input throttle 1 timeout 1.5, +1600ms, mark, +800ms, stream 0 0 500 0"},
+	}, map[string]func(*player){
+		"steady": func(p *player) {
+			if n := len(p.sticksSince(p.mark)); n < 10 {
+				p.Errorf("%d stick messages in 0.45 s, want 25 a second", n)
+			}
+		},
+		"centred": func(p *player) {
+			if list := p.stream(p.mark); len(list) == 0 || slices.ContainsFunc(list, func(a axes) bool { return a.x != 0 && a.x != math.MaxInt16 }) {
+				p.Errorf("streamed %v", list)
+			}
+		},
+		"heartless": func(p *player) {
+			p.sim.change(func() { p.sim.heartless = time.Now().Add(2500 * time.Millisecond) })
+		},
+	})
+}
+
+// The way to a landing's place: what ends it, and what leaves it (docs/design.md, rule 8).
+func TestTheWayToALanding(t *testing.T) {
+	flies(t, []rule{
+		{"goes on beside what leads nowhere else, or is refused", "both: aloft, land 40 0, +2s, {arm|refused refused disarm|bad}, is land, until disarmed 90s, is land, at 40 0 0 ±2"},
+		{"and beside an arming without an answer", "both: aloft, land 40 0, +2s, loses COMPONENT_ARM_DISARM, refused no_ack arm, works, is land, until disarmed 90s, is land, at 40 0 0 ±2"},
+		{"is ended by a goto, though that is refused", "both: aloft, post land 40 0 wait 100, +2s, fails DO_REPOSITION, refused refused goto 0 60, answer superseded, +60s, is hold, at 40 0 10 ±2"},
+		{"is ended by a goto without an answer, which is flown", "both: aloft, land 60 0, +2s, loses DO_REPOSITION, refused no_ack goto 0 60, +40s, is hold, at 0 60 10 ±1, status target.distance < 1"},
+		{"… and by one that a refused command supersedes", "both: aloft, land 60 0, +2s, delay 150ms, post goto 0 60, +50ms, fails COMPONENT_ARM_DISARM, refused refused arm, answer superseded, +40s, is hold, at 0 60 10 ±1, status target.distance < 1"},
+		{"is ended by a pilot who goes back to the mode before it", "both: aloft, mode position, +4s, land 200 0, fails COMPONENT_ARM_DISARM, refused refused arm, works, +2s, receiver idle, pilot position, +1100ms, is position, mark, +60s, is position, hands off"},
+		{"ends on the ground where nobody acknowledges anything", "both: aloft, land 10 0, loses everything, until disarmed 90s, +5s, mark, +60s, hands off"},
+		{"is none beside a refused arming, which hides nothing", "both: aloft, mode position, +{1s..1800ms/200ms}, land 40 0, bad, nacks COMPONENT_ARM_DISARM, refused refused arm, works, stays 7s is land, until disarmed 200s, at 40 0 0 ±2"},
+	}, map[string]func(*player){
+		"bad": func(p *player) { p.refused("/goto", `{"lat":1}`, 422, "out_of_range") },
+		"loses everything": func(p *player) {
+			p.sim.change(func() { p.sim.onAck = func(*common.MessageCommandAck) []simAnswer { return nil } })
+		},
+	})
+}
+
+func TestWhatWasAcceptedAndWhatMayHaveHappenedShows(t *testing.T) {
+	flies(t, []rule{
+		{"beside a refused arming", "both: aloft, mode position, +{1s..1800ms/200ms}, {mode rtgs→rtgs|goto 200 0→hold}, nacks COMPONENT_ARM_DISARM, refused refused arm, works, stays 7s is $2"},
+		{"a takeoff too", "both: +{1s..1800ms/200ms}, takeoff 40, nacks COMPONENT_ARM_DISARM, refused refused arm, works, stays 7s is takeoff"},
+		{"nothing is taken back in the air", "both: aloft, mode manual, land, nacks COMPONENT_ARM_DISARM, refused refused mode hold arm true, is hold, truth"},
+		{"a disarming in the air is refused before the mode is set", "both: aloft, goto 60 0, mark, refused refused mode hold arm false, hands off"},
+		{"a goto without an answer that was flown", "both: aloft, mode position, +1100ms, loses DO_REPOSITION, refused no_ack goto 30 0, is hold, +100ms, status target.distance > 22, status target.distance < 38"},
+		{"a goto's target is not the one before, of which PX4 tells 0.6 s longer", "both: aloft, goto 30 0 wait 60, goto 60 0, stays 1500ms status target.distance > 10"},
+		{"a damaged clock ends nothing", "both: aloft, mode position, input roll 0.1 timeout 5, +1s, clock {3|4000000000}, +200ms, is position, status input.by client, streams, post goto 60 0 wait 60, +5s, clock $1, answer ok"},
+	}, map[string]func(*player){
+		"clock 3":          func(p *player) { p.sim.change(func() { p.sim.send(attitudeAt(3)) }) },
+		"clock 4000000000": func(p *player) { p.sim.change(func() { p.sim.send(attitudeAt(4_000_000_000)) }) },
+	})
+}
+
+// A vehicle that sends no live reports is asked for them, and one that has
+// forgotten what it was asked sends them again: either way a pilot shows.
+func TestAPilotShowsWithoutLiveReports(t *testing.T) {
+	begins := "takeoff wait 60, goto 30 0 wait 60, mode rtl, is rtl, goto 60 0, is hold, "
+	shows := strings.Repeat("+1237ms, pilot manual, +250ms, is manual, mode hold, is hold, ", 10)
+	flies(t, []rule{
+		{"refused", "both live=no: " + begins + shows + "land wait 60, disarmed"},
+		{"forgotten", "both: " + begins + "forgets, +1600ms, asked again, " + shows + "land wait 60, disarmed"},
+	}, map[string]func(*player){
+		"forgets": func(p *player) {
+			p.mark = time.Now()
+			p.sim.change(func() {
+				if b, ok := p.sim.brain.(*simPX4Brain); ok {
+					b.every = -1
+					return
+				}
+				p.sim.streamOn(false, 0, time.Second)
+			})
+		},
+		"asked again": func(p *player) {
+			if p.asksForStreams(p.mark) == 0 {
+				p.Error("it was not asked for live reports again")
+			}
+		},
+	})
+}
+
+// Several clients at once, on lines on which the answer to one comes after the next has
+// begun (docs/design.md, rules 5 and 6).
+func TestOneCommandAtATime(t *testing.T) {
+	const late = "copter: aloft, mode position, +1s, slow 300ms, nacks CONDITION_YAW, post goto 60 0 heading 90, "
+	flies(t, []rule{
+		{"an arming that waits does not take the newest command's place", late + "+{650ms|800ms|1s|1300ms}, post arm, +20ms, {land|mode altitude}, truth, answer any 5s, answer any 5s, truth"},
+		{"a hold ends a goto that is not answered yet", "both: aloft, mode position, slow 150ms, post goto 200 0, until in hold 5s, mode hold wait 60, answer any 1s, +20s, is hold, at 0 0 10 ±12"},
+		{"what a refused command's predecessor did shows", "both: aloft, mode position, slow 150ms, +2s, mark, post goto 200 0, until not hands off 5s, refused refused disarm, answer any 1s, +1200ms, truth, no input"},
+		{"a step that was accepted ends the manoeuvre before it, though the next is refused", "copter: aloft, post goto 200 0 wait 60, +5s, takes BRAKE alone, refused refused mode hold, answer superseded 1ms, status mode hold, status done null"},
+		{"another client's disarming ends a takeoff's wait", "both: post takeoff 40 wait 60, until armed 10s, +300ms, disarm, answer interrupted 2s"},
+		{"a takeover in the last step ends the wait, and the command that has none", "copter: aloft, slow 150ms, {taken at the turn, post goto 60 0 heading 90|taken at the arming, post mode rtl arm true}{| wait 60}, answer interrupted 5s"},
+		{"a goto's speed is its alone, also where nobody answered it", "copter: aloft, goto 10 0, +10s, loses DO_CHANGE_SPEED, refused no_ack goto 100 0 speed 2, works, +5s, goto 200 0, +10s, speed > 3"},
+		{"… and where it is superseded", "copter: aloft, goto 10 0, +10s, slow 300ms, mark, post goto 100 0 speed 2, until sends 178 1 2 5s, goto 200 0, answer any 1s, +10s, speed > 3"},
+		{"a disarming is answered by its own ack beside a takeoff that is taken back", "copter: delay 20ms, +3s, post takeoff, +{70ms|80ms|90ms|100ms|120ms}, loses COMPONENT_ARM_DISARM 1, disarm, answer any 5s"},
+		{"a takeoff waits for the disarming before it", "both: arm, delay 100ms, post disarm, +20ms, takeoff, is takeoff, answer any 1s"},
+		{"a landing at a place after a goto whose ack was lost is answered by its own", "both: aloft, loses DO_REPOSITION 1, goto 60 0, land 20 0 wait 120, its done true, at 20 0 0 ±2"},
+		{"a second landing after one whose ack was lost is shown by a report", "px4: aloft, loses NAV_LAND 1, land, land, is land"},
+		{"a pilot in the mode that was just refused to a client has the drone", "both: aloft, post land 30 0 wait 100, until north > {26|26.5|27|27.25|27.5} 60s, fails DO_SET_MODE, refused refused mode position, works, copter? receiver hand, pilot position, reported, +2ms, truth, +12s, hands off, truth"},
+		{"nothing is excused after a pilot took the drone from an arming that waits", "copter receiver=hand: hover, mode position, +1s, slow 300ms, nacks CONDITION_YAW, post goto 60 0 heading 90, +{850ms..1s/50ms}, post arm, +30ms, pilot RTL, +2200ms, answer any 5s, answer any 5s, nothing is excused"},
+	}, map[string]func(*player){
+		"takes BRAKE alone": func(p *player) {
+			p.acks(common.MAV_CMD_DO_SET_MODE, func(a *common.MessageCommandAck) []simAnswer {
+				p.sim.refuses[common.MAV_CMD_DO_SET_MODE] = true
+				return []simAnswer{{ack: a}}
+			})
+		},
+		"taken at the turn":   func(p *player) { p.takenAt(common.MAV_CMD_CONDITION_YAW) },
+		"taken at the arming": func(p *player) { p.takenAt(common.MAV_CMD_COMPONENT_ARM_DISARM) },
+		"nothing is excused": func(p *player) {
+			p.link.mu.Lock()
+			defer p.link.mu.Unlock()
+			if sent := p.link.machine.sent; sent != nil {
+				p.Errorf("late %v after a pilot's switch", sent)
+			}
+		},
+	})
+}
+
+// takenAt has a pilot switch to LOITER when a command is acknowledged.
+func (p *player) takenAt(id common.MAV_CMD) {
+	p.acks(id, func(a *common.MessageCommandAck) []simAnswer {
+		p.sim.after(0, func() { p.sim.enter(5); p.sim.send(p.sim.brain.message(0)) })
+		return []simAnswer{{ack: a, after: 100 * time.Millisecond}}
+	})
+}
+
+// What was refused or not answered (docs/design.md, rule 7).
+func TestWhatStandsOfACommandThatFailed(t *testing.T) {
+	const goes = "copter: aloft, post {goto|land} 40 0 wait 60, +2s, "
+	flies(t, []rule{
+		{"the goto flies on without its speed", goes + "fails DO_CHANGE_SPEED, refused refused goto 0 60 speed 3{| heading 200}, says it flies there at its own speed: the speed was refused, works, answer superseded 1s, is hold, +60s, is hold, at 0 60 10 ±2, done"},
+		{"the goto flies on without its heading", goes + "fails CONDITION_YAW, refused refused goto 0 60{| speed 3} heading 200, says it flies there with a heading of its own: the heading was refused, works, answer superseded 1s, is hold, +60s, is hold, at 0 60 10 ±2, done"},
+		{"a failsafe's return that was ended", "px4: aloft, goto 60 0, +12s, failsafe, +3s, fails DO_REPOSITION, refused refused goto 30 30, says ; the failsafe's AUTO.RTL was ended; the vehicle is in AUTO.LOITER, +3s, in AUTO.LOITER"},
+		{"a mode that PX4 acknowledged and did not show ends the way to a landing", "px4: aloft, land 60 0, +2s, idle, refused no_ack mode position, works, is hold, status done null, +60s, is hold"},
+		{"a takeoff on PX4 is answered when it shows", "px4: aloft, goto 10 0, +10s, takeoff 40, status vehicle_mode AUTO.TAKEOFF"},
+		{"a takeoff of a PX4 that has just disarmed itself is no success", "px4: mode hold, arm, until disarmed 20s, refused interrupted takeoff, takeoff wait 60"},
+		{"PX4 lands where POSCTL is refused on the way out", "px4: aloft, mode {manual|altitude}, input pitch 0.1 throttle 0.5 timeout 1, +300ms, forbids POSCTL AUTO.LOITER, {land|+15s}, is land"},
+		{"a landing at a place is flown at the height that it begins at, after the sticks stood", "px4: aloft, mode position, input throttle 1 timeout 5, +3s, land 60 0, note, +4s, kept 0.3"},
+		{"a goto that keeps its place stays there", "px4: aloft, mode {position|altitude}, input pitch 1 throttle 0.5 timeout 5, +4s, goto heading 90, comes back north < 6"},
+		{"a stick mode from a stream that is parked off centre", "px4: mode position, aloft, slow {0s|50ms|150ms|300ms}, mode altitude{| arm true}"},
+	})
+}
+
+// In these somebody would fall if mavrest did not know better (docs/design.md, "Who has
+// the sticks").
+func TestNobodyFalls(t *testing.T) {
+	flies(t, []rule{
+		{"a stick mode that was never answered keeps its stream", "copter: hover, silent {2600ms|4s}, refused no_ack mode position, +4s, is position, +6s, alt > 18, streams"},
+		{"one that a refused goto superseded too", "copter: hover, slow 200ms, fails DO_REPOSITION, entering {manual|altitude|position}, refused refused goto 50 0, answer any 10s, +1s, is $1, +10s, alt > 15"},
+		{"… and is held for a silent client", "copter: hover, slow 200ms, fails DO_REPOSITION, entering {manual|altitude}, refused refused goto 50 0, works, answer any 10s, +15s, in hold"},
+		{"a doubtful one that shows in a refused plan is held for a silent client", "copter: hover, silent {2100ms|2500ms|3s|3500ms}, refused no_ack mode {altitude|manual}, works, fails DO_REPOSITION, fails DO_SET_MODE, post {goto 50 0 altitude 20|mode position}, answer any, works, +15s, in hold"},
+		{"one that was not obeyed gives the sticks back", "copter: hover, fails DO_SET_MODE, loses DO_SET_MODE, refused no_ack mode position, +8s, not streams"},
+		{"one after one that was refused has its stream", "copter: hover, fails DO_SET_MODE, refused refused mode position, works, mode {manual|altitude}, +3s, alt > 17"},
+		{"one after one that was not answered too", "copter: hover, fails DO_SET_MODE, loses DO_SET_MODE, refused no_ack mode position, works, delay 200ms, +{4400ms..5s/100ms}, mode manual, +3s, alt > 17"},
+		{"an older doubt's end does not release the sticks", "copter: hover, fails DO_SET_MODE, loses DO_SET_MODE, refused no_ack mode position, works, delay 200ms, +{4500ms..4950ms/50ms}, fails DO_REPOSITION, entering manual, refused refused goto 50 0, answer any 10s, +10s, alt > 15"},
+		{"our own sticks that a line brings late are not the receiver's", "copter receiver=hand: hover, slow {0s|60ms|150ms}, mode position, input throttle 0.2 timeout 3, +{1s..1200ms/50ms}, pilot sticks 0 300 500 0, pilot ALT_HOLD, +3s, not streams"},
+		{"a receiver in hand gets its sticks back however often they were lent", "copter receiver=hand: hover, mode position, +3s" + strings.Repeat(", input throttle 0.3 timeout 0.3, +420ms", 20) + ", +3s, not streams"},
+		{"a landed state that comes no more is unknown, and asked for", "both: mode altitude, arm, ends 245" + strings.Repeat(", input throttle 1, +200ms", 15) + ", status landed_state null, status in_air null, +4s, alt > 5, until status landed_state in_air 20s"},
+		{"a position that comes no more is asked for again", "both: aloft, land 60 0, +2s, ends 33, ends 1, until disarmed 180s, at 60 0 0 ±2"},
+		{"a Copter that restarts in the air", "copter receiver={idle|none}: hover, mode position, +2s, restart, +20s, alt > 18, status failsafe false"},
+		{"its pilot gets his sticks then", "copter receiver={hand|idle}: hover, mode position, +2s, input pitch 0.1 timeout 5, restart" + strings.Repeat(", post input pitch 0.1 timeout 1, answer any, +200ms", 60) + ", +5s, receiver hand, pilot sticks 0 300 500 0, pilot switch 1100 ALT_HOLD, +5s, not streams"},
+		{"a pilot's mode on the ground shows", "copter: mode position, +1s, pilot {STABILIZE|ALT_HOLD}, +1500ms, truth, no input, +20s, truth"},
+		{"and on PX4", "px4: mode position, +1s, pilot {MANUAL|ALTCTL|STABILIZED}, +1500ms, truth, no input, +20s, truth"},
+		{"a receiver in hand is heard before our first stick", "copter receiver=hand: hover, stop, +{5s..5480ms/20ms}, anew, +2s, mode position, +1s, not streams"},
+		{"on PX4 too", "px4 receiver=hand: restart grounded, +{3s..3900ms/100ms}, post mode position, answer any, refused wrong_mode input pitch 1"},
+		{"on PX4 input waits until it is known whose sticks count", "px4 receiver=hand: restart grounded, +1500ms, refused wrong_mode input throttle 0, +20s, aloft, mode altitude, refused wrong_mode input pitch 0.5 timeout 2, pilot sticks 0 300 500 0, +10s, hands off"},
+		{"a handshake in the air forgets no parameter", "copter receiver=none SYSID_MYGCS=250: hover, mode position, +2s, ends 245, +4600ms, mute, +2s, unmute, +3s, in LOITER, status failsafe false"},
+		{"a failsafe on the way out does not give a client the pilot's sticks", "px4: takeoff, +25s, mode altitude, +1s, pilot MANUAL, slow 200ms, no input, entering rtl, +{0s|100ms|250ms|500ms|1s|2200ms|2500ms}, fails safe, answer any 60s, +1s, no input"},
+		{"a QuadPlane is not commanded as a plane before it is known", "quadplane Q_GUIDED_MODE=1: takeoff 20, +20s, mode position, +2s, receiver hand, stop, +5s, pilot QLOITER, +1s, param Q_GUIDED_MODE 0, delay {0s|200ms}, ends 245, anew, until status online true 5s, post mode {manual|altitude|hold|rtl}, answer any, +5s, it hovers"},
+	}, map[string]func(*player){
+		"fails safe": func(p *player) { p.sim.change(func() { p.sim.failsafe = true }) },
+		"it hovers": func(p *player) {
+			if s := p.sim.truth(); p.answer["code"] == nil && slices.Contains([]uint32{0, 6, 15, 11, 13}, s.mode) || p.answer["code"] == "no_ack" {
+				p.Errorf("%v; it is in mode %d at %.0f m/s", p.answer, s.mode, p.speed())
+			}
+		},
+	})
+}
+
+func TestTheFarewell(t *testing.T) {
+	flies(t, []rule{
+		{"knows a stick mode that is just entered", "copter: hover, slow {0s→0s|100ms→30ms}, entering {manual|altitude|position}, +$1, stop, +6s, alt > 18"},
+		{"lands where a hold is refused", "copter: hover, mode manual, input throttle 0.45 timeout 5, +1s, forbids GUIDED BRAKE, stop, +3s, climb > -3, in LAND"},
+		{"holds on a slow line", "copter receiver={idle|hand|none}: hover, mode position, slow {300ms|450ms|600ms}, input pitch 0.3 timeout 5, +1s, stop, +6s, held"},
+	}, map[string]func(*player){"held": func(p *player) {
+		if s := p.sim.truth(); s.mode != 4 && s.mode != copterBrake && !s.failsafe {
+			p.Errorf("%.1f m up, mode %d", s.alt, s.mode)
+		}
+	}})
+}
+
+func TestAPortThatIsBack(t *testing.T) {
+	const away = "both: aloft, mode hold, +3s, unplug, +1ms, post "
+	flies(t, []rule{
+		{"sends nothing over a pilot", "both: aloft, mode hold, +{3s..3900ms/100ms}, unplug, +1ms, post goto 60 0, +300ms, pilot rtl, plug, answer any 10s, hands off, until status online true 10s, mode hold"},
+		{"sends a land though nobody answers", away + "land, +200ms, mute, plug, +1300ms, unmute, answer any 10s, +10s, in land"},
+		{"sends no goto where nobody answers", away + "goto 30 0, +200ms, mute, plug, answer no_ack 3s, hands off"},
+		{"has its copies 20 ms apart", "both: slow 60ms, aloft, mode hold, +3s, unplug, +1ms, post mode rtl, +300ms, plug, answer any 10s, copies are apart"},
+	}, map[string]func(*player){"copies are apart": func(p *player) {
+		var last time.Time
+		for _, r := range p.sim.received()[p.seen:] {
+			if m, ok := r.msg.(*common.MessageCommandLong); ok && m.Command == common.MAV_CMD_DO_SET_MODE {
+				if r.at.Sub(last) < 20*time.Millisecond {
+					p.Errorf("copies %v apart", r.at.Sub(last))
+				}
+				last = r.at
+			}
+		}
+	}})
+}
+
+// Why a command was not carried out, in whole flights (docs/design.md, "Reasons of
+// a refusal").
+
+// says checks the sentence of an error: what it must and must not say.
+func says(t *testing.T, answer object, want string, not ...string) {
+	t.Helper()
+	text, _ := answer["error"].(string)
+	if !strings.Contains(text, want) {
+		t.Errorf("%q does not say %q", text, want)
+	}
+	for _, n := range not {
+		if strings.Contains(text, n) {
+			t.Errorf("%q says %q", text, n)
+		}
+	}
+}
+
+func TestStatusTellsTheTruth(t *testing.T) {
+	both(t, func(f *flight) {
+		f.aloft()
+		o, truth := f.status(), f.sim.truth()
+		position := o["position"].(object)
+		for name, want := range map[string]float64{"lat": truth.lat, "lon": truth.lon} {
+			if got := position[name].(float64); math.Abs(got-want) > 1e-6 {
+				f.Errorf("%s is %v, want %v", name, got, want)
+			}
+		}
+		if got := position["altitude"].(float64); math.Abs(got-truth.alt) > 0.1 {
+			f.Errorf("altitude is %v, want %v", got, truth.alt)
+		}
+		for name, want := range map[string]any{"online": true, "armed": true, "in_air": true, "landed_state": "in_air", "failsafe": false, "state": "active"} {
+			if o[name] != want {
+				f.Errorf("%s is %v, want %v", name, o[name], want)
+			}
+		}
+		for _, group := range []string{"position", "velocity", "attitude", "battery", "gps"} {
+			if age := o[group].(object)["age"].(float64); age > 0.6 {
+				f.Errorf("%s is %v s old", group, age)
+			}
+		}
+	})
+}
+
+func TestNewestCommandWins(t *testing.T) {
+	both(t, func(f *flight) {
+		f.aloft()
+		// A slow line, so that commands wait for their acks while others come.
+		f.sim.change(func() { f.sim.delay = 300 * time.Millisecond })
+		codes := make(map[int]int)
+		var mu sync.Mutex
+		var clients sync.WaitGroup
+		for i := range 10 {
+			time.Sleep(10 * time.Millisecond)
+			clients.Go(func() {
+				code, o := f.call("POST", "/goto", "{"+at(float64(10*i), 0)+`,"altitude":20}`)
+				mu.Lock()
+				defer mu.Unlock()
+				codes[code]++
+				if code == 200 && i != 9 || code != 200 && o["code"] != "superseded" {
+					f.Errorf("client %d got %d %v", i, code, o)
+				}
+			})
+		}
+		clients.Wait()
+		if codes[200] != 1 || codes[409] != 9 {
+			f.Errorf("answers: %v", codes)
+		}
+		time.Sleep(60 * time.Second)
+		f.wantAt(90, 0, 20, 0.5)
+	})
+}
+
+func TestHeartbeatsGoOutEverySecondAsAnOnboardController(t *testing.T) {
+	both(t, func(f *flight) {
+		var last time.Time
+		n := 0
+		for _, r := range f.sim.received() {
+			hb, ok := r.msg.(*minimal.MessageHeartbeat)
+			if !ok || hb.Type == minimal.MAV_TYPE_GCS {
+				continue
+			}
+			n++
+			if hb.Type != minimal.MAV_TYPE_ONBOARD_CONTROLLER || hb.Autopilot != minimal.MAV_AUTOPILOT_INVALID ||
+				hb.SystemStatus != minimal.MAV_STATE_ACTIVE || r.component != 194 || r.system != 1 {
+				f.Errorf("heartbeat %+v from %d/%d", hb, r.system, r.component)
+			}
+			if d := r.at.Sub(last); !last.IsZero() && d > 1100*time.Millisecond {
+				f.Errorf("heartbeats %v apart", d)
+			}
+			last = r.at
+		}
+		if n < 9 {
+			f.Errorf("%d heartbeats in 10 s", n)
+		}
+	})
+}
+
+func TestInputWaitsUntilItsModeShowsAndNoOtherIsOnItsWay(t *testing.T) {
+	onLine(t, copterBeat(), func(t *testing.T, b *lineBench) {
+		b.inTheAir()
+		input := func() errorCode {
+			_, err := b.input(stickInput{pitch: 0.5, timeout: time.Second})
+			return code(err)
+		}
+		b.obeys(5*time.Millisecond, -1)
+		entering := b.command(request{setMode: true, mode: ModePosition})
+		time.Sleep(500 * time.Millisecond)
+		lineEqual(t, "acknowledged, and not shown yet", input(), codeWrongMode)
+		b.shows(entered[copter][ModePosition], true)
+		b.say(b.beat)
+		lineEqual(t, "error", (<-entering).err, nil)
+		lineEqual(t, "it shows", input(), "")
+		b.follow(nil)
+		away := b.command(goHome)
+		time.Sleep(time.Millisecond)
+		lineEqual(t, "a return is on its way", input(), codeWrongMode)
+		<-away
+	})
+}
+
+// A drone that moved before a hold was accepted is not at rest because of that.
+func TestOnlyWhatCameAfterTheAcceptanceCountsForTheEndOfAManoeuvre(t *testing.T) {
+	d := newDrone(device{name: "none"}, 0, false)
+	now := time.Now()
+	hear := func(at time.Time) {
+		for _, m := range []any{
+			&common.MessageExtendedSysState{LandedState: common.MAV_LANDED_STATE_IN_AIR},
+			&common.MessageGlobalPositionInt{Lat: 473977421, Lon: 85455938, Alt: 498300, RelativeAlt: 10020, Hdg: 9000},
+		} {
+			d.tel.hear(m, at)
+		}
+	}
+	hear(now.Add(-time.Millisecond))
+	hold := request{setMode: true, mode: ModeHold}
+	m := &manoeuvre{request: hold, at: now, over: make(chan struct{}), plan: plan{facing: math.NaN()}}
+	d.tel.beat.armed, d.cmd.manoeuvre = true, m
+	m.watch(d.sighting(now.Add(time.Second)))
+	lineEqual(t, "done by what came before", m.done, false)
+	lineEqual(t, "its landed state", d.sighting(now).landed, 0)
+	hear(now.Add(time.Millisecond))
+	m.watch(d.sighting(now.Add(time.Second)))
+	lineEqual(t, "done by what came after", m.done, true)
+}
+
+// Another program switched HOME_POSITION off and moved home: what is remembered would
+// fly a goto at another height.
+func TestAHeightAboveHomeIsOfTheHomeThatIsAskedForBefore(t *testing.T) {
+	fly(t, simPX4, nil, func(f *flight) {
+		f.aloft()
+		f.sim.change(func() { f.sim.stream(idHome, -1) })
+		stale := func() {
+			f.link.mu.Lock()
+			defer f.link.mu.Unlock()
+			f.link.tel.home.amsl -= 8
+		}
+		stale()
+		f.accepted("/goto", `{"altitude":12,"wait":60}`)
+		if s := f.sim.truth(); math.Abs(s.alt-12) > 1 {
+			t.Errorf("it is at %.1f m", s.alt)
+		}
+		stale()
+		defer f.fails(common.MAV_CMD_REQUEST_MESSAGE)()
+		asked := time.Now()
+		says(t, f.refused("/goto", `{"altitude":14}`, 409, "refused"), "home")
+		if took := time.Since(asked); took != homeWait {
+			t.Errorf("answered after %v", took)
+		}
+	})
+}
+
+// Another program slowed or ended what rules rest on.
+func TestStreamsThatAnotherProgramSlowedOrEndedAreAskedForAgain(t *testing.T) {
+	both(t, func(f *flight) {
+		f.aloft()
+		for _, s := range []struct {
+			id    uint32
+			every time.Duration
+		}{{idGPS, -1}, {idHUD, -1}, {idHome, -1}, {idPosition, time.Second}, {idAttitude, time.Second}, {idExtendedState, time.Second}} {
+			f.sim.change(func() { f.sim.stream(s.id, s.every) })
+			time.Sleep(25 * time.Second)
+			n := 0
+			for _, st := range f.sim.streaming {
+				if st.id == s.id && !st.beside {
+					n++
+					if st.every > time.Second && s.id != idHome || s.every > 0 && st.every == s.every {
+						t.Errorf("message %d comes every %v", s.id, st.every)
+					}
+				}
+			}
+			if n == 0 {
+				t.Errorf("message %d was not asked for again", s.id)
+			}
+		}
+	})
+}
