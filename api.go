@@ -341,14 +341,6 @@ func fieldNames(fields []field) string {
 	return strings.Join(names, ", ")
 }
 
-// quote returns a client's word in quotes, cut after 40 bytes.
-func quote(s string) string {
-	if len(s) > 40 {
-		s = strings.ToValidUTF8(s[:40], "") + "…"
-	}
-	return strconv.Quote(s)
-}
-
 // jsonTypes are json.UnmarshalTypeError's names of what a body has.
 var jsonTypes = map[string]string{"number": "a number", "string": "a string", "bool": "true or false", "object": "an object", "array": "an array"}
 
