@@ -5,7 +5,6 @@ package main
 import (
 	"bytes"
 	"context"
-	_ "embed"
 	"errors"
 	"flag"
 	"fmt"
@@ -101,15 +100,40 @@ func parseFlags(args []string, out io.Writer) (options, error) {
 	return o, nil
 }
 
-//go:embed README.md
-var readme string
+const usage = `mavrest - a REST API for a drone, on its companion board
 
-// usage is what -help prints: the section "Flags" of README.md.
-var usage = func() string {
-	_, flags, _ := strings.Cut(readme, "\n## Flags\n")
-	flags, _, _ = strings.Cut(flags, "\n## ")
-	return "mavrest - a REST API for a drone, on its companion board\n" + strings.ReplaceAll(flags, "\n    ", "\n  ")
-}()
+  -device name   The autopilot's port. Required.
+                   auto                     look for it: an autopilot on USB, else
+                                            /dev/serial0, ttyAMA0, ttyTHS1, ttyTHS0
+                   /dev/serial0             a serial device
+                   udpin://0.0.0.0:14540    wait for it on UDP
+                   udpout://10.0.0.2:14550  send to it on UDP
+                   tcp://127.0.0.1:5760     connect to it by TCP
+                   sim, sim:ardupilot       a simulated drone; nothing real flies
+  -baud rate     Baud rate of the serial device. Default 0: try the usual rates
+                 until MAVLink is heard, up to 11 s a port.
+  -port number   TCP port of the API, default 80. A port below 1024 needs root or
+                 CAP_NET_BIND_SERVICE.
+  -bind address  Listen on this address only. Default: on all of the board's, so
+                 everybody on the local network can fly the drone.
+  -system id     MAVLink system id of the vehicle, 1 to 255. Default 0: the first
+                 autopilot heard.
+  -gcs           Be the drone's ground station. PX4 then sends all its texts; with
+                 NAV_DLL_ACT set it starts a failsafe when mavrest ends. Only for
+                 a drone without another ground station.
+  -host name     Also answer to this name in the Host header. Addresses, names
+                 without a dot and names under .local, .lan, .home, .home.arpa,
+                 .internal and .localdomain always work. May be repeated.
+  -origin URL    Let web pages of this origin (http://laptop:3000) read and
+                 command the drone. No other page can. May be repeated.
+  -v             Also log every stick input and every text of the autopilot.
+  -version       Print the version and exit.
+
+  mavrest -device auto
+  mavrest -device /dev/serial0 -baud 921600
+  mavrest -device udpin://0.0.0.0:14540 -port 8080 -host drone.example.org
+  mavrest -device sim -port 8080
+`
 
 // buildVersion is what -version prints: the version, Go's version, the platform and,
 // if it is known, the commit.

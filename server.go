@@ -58,6 +58,14 @@ func (a admission) guard(next http.Handler, deny func(http.ResponseWriter, error
 	})
 }
 
+// quote returns a client's word in quotes, cut after 40 bytes.
+func quote(s string) string {
+	if len(s) > 40 {
+		s = strings.ToValidUTF8(s[:40], "") + "…"
+	}
+	return strconv.Quote(s)
+}
+
 // crossOrigin sets the CORS headers for a page of an allowed origin, and answers its
 // preflights.
 func (a admission) crossOrigin(w http.ResponseWriter, r *http.Request) (answered bool) {
