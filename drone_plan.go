@@ -467,8 +467,8 @@ func (d *drone) reasons(t *task, refused *commandError) error {
 	if list := d.unhealthy(); reasons == "" && len(list) > 0 && (s.arms() || s.to != nil) {
 		reasons = "unhealthy: " + strings.Join(list, ", ")
 	}
-	if strings.Contains(reasons, "mode not armable") {
-		reasons += `; set another mode with it ({"mode":"hold","arm":true}), or take off`
+	if s.arms() && !t.request.setMode && d.machine.mode == ModeLand { // ArduPilot never arms in it
+		reasons = strings.TrimPrefix(reasons+`; it does not arm in `+d.modeName()+`: set another mode with it ({"mode":"hold","arm":true}), or take off`, "; ")
 	}
 	mode := d.machine.last.mode
 	if s.to != nil {

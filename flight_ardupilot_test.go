@@ -779,7 +779,7 @@ func TestARefusedArmingInLandSaysWhatToPost(t *testing.T) {
 		f.aloft()
 		f.accepted("/land", `{"wait":100}`)
 		o := f.refused("/mode", `{"arm":true}`, 409, "refused")
-		says(t, o, `LAND mode not armable; set another mode with it ({"mode":"hold","arm":true}), or take off`)
+		says(t, o, `LAND mode not armable; it does not arm in LAND: set another mode with it ({"mode":"hold","arm":true}), or take off`)
 		f.accepted("/mode", `{"mode":"hold","arm":true}`)
 	})
 }

@@ -20,8 +20,8 @@ const (
 	maxHeader      = 16 << 10 // bytes
 	maxConnections = 64
 
-	idleAfter  = time.Second      // without a word
-	readWithin = 10 * time.Second // from the beginning of a request to the end of its body
+	idleAfter  = 100 * time.Millisecond // without a new request
+	readWithin = 10 * time.Second       // from the beginning of a request to the end of its body
 )
 
 // admission says who may ask: the names that this machine answers to, and the origins
@@ -189,7 +189,7 @@ func newServer(h http.Handler) *http.Server {
 // boundedListener keeps at most max connections. For one more it closes the one that
 // has been idle longest. If none is idle, it ends the oldest wait for a manoeuvre and
 // closes that connection after its answer. If none waits, the new one waits for a place.
-// A connection is idle once it is answered, or when it has said nothing for idleAfter.
+// A connection is idle when no request has begun on it for idleAfter.
 type boundedListener struct {
 	net.Listener
 	max int
@@ -211,7 +211,6 @@ type boundedConn struct {
 	net.Conn
 	from      *boundedListener
 	usedAt    time.Time // when its last request began; before the first, when it was accepted
-	idleAt    time.Time // when it counts as idle
 	busy      bool      // it is not idle: a command is carried out, or events are sent
 	endWait   func()    // ends its wait for a manoeuvre; nil if it has none
 	waitEnded bool      // endWait was called: the connection is idle after its answer
@@ -255,8 +254,7 @@ func (b *boundedListener) Accept() (net.Conn, error) {
 	for len(b.open) >= b.max && !b.closed {
 		b.makeWay()
 	}
-	bc := &boundedConn{Conn: c, from: b}
-	bc.used()
+	bc := &boundedConn{Conn: c, from: b, usedAt: time.Now()}
 	b.open[bc] = true
 	return bc, nil
 }
@@ -270,14 +268,14 @@ func (b *boundedListener) makeWay() {
 	for c := range b.open {
 		leaving = leaving || c.waitEnded
 		switch {
-		case !c.busy && (idle == nil || c.idleAt.Before(idle.idleAt)):
+		case !c.busy && (idle == nil || c.usedAt.Before(idle.usedAt)):
 			idle = c
 		case c.endWait != nil && (waiting == nil || c.usedAt.Before(waiting.usedAt)):
 			waiting = c
 		}
 	}
 	if idle != nil {
-		idleIn := time.Until(idle.idleAt)
+		idleIn := idleAfter - time.Since(idle.usedAt)
 		if idleIn <= 0 {
 			idle.Conn.Close() // net/http notices and forgets it
 			delete(b.open, idle)
@@ -316,12 +314,6 @@ func (c *boundedConn) Close() error {
 	return c.Conn.Close()
 }
 
-// used says that the connection is accepted, or that a request begins.
-func (c *boundedConn) used() {
-	c.usedAt = time.Now()
-	c.idleAt = c.usedAt.Add(idleAfter)
-}
-
 // markBusy marks the connection as busy until its request is answered. endWait ends
 // the request's wait; nil if it can't be ended. On a nil connection it does nothing.
 func (c *boundedConn) markBusy(endWait func()) {
@@ -344,18 +336,9 @@ func connState(conn net.Conn, state http.ConnState) {
 	defer c.from.mu.Unlock()
 	switch state {
 	case http.StateActive:
-		c.used()
+		c.usedAt = time.Now()
 	case http.StateIdle:
-		c.idleAt = c.usedAt
 		c.busy, c.endWait, c.waitEnded = false, nil, false
 		c.from.free.Signal()
 	}
-}
-
-// quote returns a client's word in quotes, cut after 40 bytes.
-func quote(s string) string {
-	if len(s) > 40 {
-		s = strings.ToValidUTF8(s[:40], "") + "…"
-	}
-	return strconv.Quote(s)
 }

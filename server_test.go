@@ -716,21 +716,16 @@ func TestTheSilentMakeWay(t *testing.T) {
 	}
 }
 
-// Their requests are in the kernel before the server has read the first one.
 func TestACrowdOfNewConnectionsIsAnswered(t *testing.T) {
-	s := listen(t, silent())
-	var crowd sync.WaitGroup
-	for range 4 * maxConnections {
-		w := dial(t, s.address)
-		w.send("GET", "/api/drone", "")
-		crowd.Go(func() {
-			defer w.Close()
-			if r, err := w.receive("GET"); err != nil || r.status != 200 {
-				t.Errorf("answered %d, %v", r.status, err)
-			}
-		})
-	}
-	crowd.Wait()
+	inLinkBubble(t, func(t *testing.T) {
+		p, end := serve(t, silent(), maxConnections)
+		defer end()
+		var crowd sync.WaitGroup
+		for range 4 * maxConnections {
+			crowd.Go(func() { p.connect().ask("GET", "/api/drone", "").wantOK(t) })
+		}
+		crowd.Wait()
+	})
 }
 
 func TestEveryAnswerHasALength(t *testing.T) {
