@@ -1284,5 +1284,10 @@ func TestStreamsThatAnotherProgramSlowedOrEndedAreAskedForAgain(t *testing.T) {
 				t.Errorf("message %d was not asked for again", s.id)
 			}
 		}
+		if brain, ok := f.sim.brain.(*simPX4Brain); ok {
+			f.sim.change(func() { brain.every = time.Second })
+			time.Sleep(20 * time.Second)
+			f.sim.change(func() { lineEqual(t, "CURRENT_MODE's interval", brain.every, 10*time.Millisecond) })
+		}
 	})
 }

@@ -24,10 +24,10 @@ const (
 type stream struct {
 	id     uint32
 	hz     float32
-	steady bool // rules rest on its rate
-	known  bool // whether the vehicle sends it: it was accepted or denied
+	least  float32 // in Hz: at less it is asked for again; 0: at any rate it will do
+	known  bool    // whether the vehicle sends it: it was accepted or denied
 	denied bool
-	slow   bool // it comes at less than half of its rate, or had to be requested
+	slow   bool // it comes at less, or had to be requested
 
 	asked time.Time // when it was asked for last
 	heard time.Time // when its message came last
@@ -37,9 +37,9 @@ type stream struct {
 
 // streams take 1,500 bytes a second at most, under half of a link at 57600 baud.
 var streams = []stream{
-	{id: idPosition, hz: 10, steady: true},
-	{id: idAttitude, hz: 10, steady: true},
-	{id: idExtendedState, hz: 4, steady: true},
+	{id: idPosition, hz: 10, least: 5},
+	{id: idAttitude, hz: 10, least: 5},
+	{id: idExtendedState, hz: 4, least: 2},
 	{id: idHUD, hz: 4},
 	{id: idGPS, hz: 2},
 	{id: idSysStatus, hz: 2},
@@ -65,7 +65,7 @@ type handshake struct {
 func (h *handshake) liveStream() stream {
 	switch baud := h.params.acks.link.state().baud; {
 	case h.firmware == px4:
-		return stream{id: idCurrentMode, hz: 100}
+		return stream{id: idCurrentMode, hz: 100, least: 1.5} // twice a second by itself
 	case baud > 0 && baud < 115200:
 		return stream{id: idHeartbeat, hz: 10}
 	}
@@ -155,10 +155,10 @@ func (h *handshake) questions() (list []func()) {
 	return list
 }
 
-// watch notes, every 5 s, whether a steady stream comes at less than half of its rate.
+// watch notes, every 5 s, whether another program has slowed the stream.
 func (s *stream) watch(now time.Time) {
 	if took := now.Sub(s.since); took >= streamLost {
-		slow := s.steady && s.count > 0 && float64(s.count) < float64(s.hz)*took.Seconds()/2
+		slow := s.count > 0 && float64(s.count) < float64(s.least)*took.Seconds()
 		s.slow = s.slow || slow && !s.since.IsZero()
 		s.since, s.count = now, 0
 	}
