@@ -8,8 +8,7 @@ import (
 	"github.com/bluenviron/gomavlib/v3/pkg/dialects/common"
 )
 
-// Times of the handshake and of what is requested later (docs/design.md, "What a vehicle is
-// asked").
+// Times of the handshake and of what is requested later (docs/design.md, "The vehicle").
 const (
 	askEvery    = 500 * time.Millisecond // a question, until it is answered
 	askFor      = 3 * time.Second        // then what is not answered has its default

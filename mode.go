@@ -81,94 +81,107 @@ func (i identity) firmware() firmware {
 // px4Custom is PX4's custom_mode of a main mode and a sub mode.
 func px4Custom(main, sub uint32) uint32 { return main<<16 | sub<<24 }
 
-// autopilotMode is one row of an autopilot's own list of modes: its custom
-// mode number, its name there, and what it is here.
+// autopilotMode is one row of an autopilot's own list of modes: its custom mode number, its
+// name there, what it is here, and which vehicles are told to enter it from here
+// (docs/autopilots.md, "The modes, side by side").
 type autopilotMode struct {
 	custom uint32
 	name   string
 	mode   Mode
+	set    setBy
 }
 
+// setBy is a set of families of autopilots.
+type setBy uint8
+
+const (
+	never        setBy = 0
+	setPX4       setBy = 1 << px4
+	setCopter    setBy = 1 << copter
+	setQuadPlane setBy = 1 << quadPlane
+	setPlane     setBy = 1 << plane
+)
+
 var px4Modes = []autopilotMode{
-	{px4Custom(1, 0), "MANUAL", ModeManual},
-	{px4Custom(2, 0), "ALTCTL", ModeAltitude},
-	{px4Custom(3, 0), "POSCTL", ModePosition},
-	{px4Custom(3, 1), "POSCTL.ORBIT", ModeOther},
-	{px4Custom(3, 2), "POSCTL.SLOW", ModePosition},
-	{px4Custom(4, 1), "AUTO.READY", ModeOther},
-	{px4Custom(4, 2), "AUTO.TAKEOFF", ModeTakeoff},
-	{px4Custom(4, 3), "AUTO.LOITER", ModeHold},
-	{px4Custom(4, 4), "AUTO.MISSION", ModeOther},
-	{px4Custom(4, 5), "AUTO.RTL", ModeRTL},
-	{px4Custom(4, 6), "AUTO.LAND", ModeLand},
-	{px4Custom(4, 7), "AUTO.RTGS", ModeRTGS},
-	{px4Custom(4, 8), "AUTO.FOLLOW_TARGET", ModeOther},
-	{px4Custom(4, 9), "AUTO.PRECLAND", ModeLand},
-	{px4Custom(4, 10), "AUTO.VTOL_TAKEOFF", ModeTakeoff},
-	{px4Custom(5, 0), "ACRO", ModeManual},
-	{px4Custom(6, 0), "OFFBOARD", ModeOther},
-	{px4Custom(7, 0), "STABILIZED", ModeManual},
-	{px4Custom(8, 0), "RATTITUDE", ModeManual},
-	{px4Custom(10, 0), "TERMINATION", ModeOther},
+	{px4Custom(1, 0), "MANUAL", ModeManual, setPX4},
+	{px4Custom(2, 0), "ALTCTL", ModeAltitude, setPX4},
+	{px4Custom(3, 0), "POSCTL", ModePosition, setPX4},
+	{px4Custom(3, 1), "POSCTL.ORBIT", ModeOther, never},
+	{px4Custom(3, 2), "POSCTL.SLOW", ModePosition, never},
+	{px4Custom(4, 1), "AUTO.READY", ModeOther, never},
+	{px4Custom(4, 2), "AUTO.TAKEOFF", ModeTakeoff, setPX4},
+	{px4Custom(4, 3), "AUTO.LOITER", ModeHold, setPX4},
+	{px4Custom(4, 4), "AUTO.MISSION", ModeOther, never},
+	{px4Custom(4, 5), "AUTO.RTL", ModeRTL, setPX4},
+	{px4Custom(4, 6), "AUTO.LAND", ModeLand, setPX4},
+	{px4Custom(4, 7), "AUTO.RTGS", ModeRTGS, never},
+	{px4Custom(4, 8), "AUTO.FOLLOW_TARGET", ModeOther, never},
+	{px4Custom(4, 9), "AUTO.PRECLAND", ModeLand, never},
+	{px4Custom(4, 10), "AUTO.VTOL_TAKEOFF", ModeTakeoff, never},
+	{px4Custom(5, 0), "ACRO", ModeManual, never},
+	{px4Custom(6, 0), "OFFBOARD", ModeOther, never},
+	{px4Custom(7, 0), "STABILIZED", ModeManual, never},
+	{px4Custom(8, 0), "RATTITUDE", ModeManual, never},
+	{px4Custom(10, 0), "TERMINATION", ModeOther, never},
 }
 
 var copterModes = []autopilotMode{
-	{0, "STABILIZE", ModeManual},
-	{1, "ACRO", ModeManual},
-	{2, "ALT_HOLD", ModeAltitude},
-	{3, "AUTO", ModeOther},
-	{4, "GUIDED", ModeHold},
-	{5, "LOITER", ModePosition},
-	{6, "RTL", ModeRTL},
-	{7, "CIRCLE", ModeOther},
-	{9, "LAND", ModeLand},
-	{11, "DRIFT", ModeOther},
-	{13, "SPORT", ModeOther},
-	{14, "FLIP", ModeOther},
-	{15, "AUTOTUNE", ModeOther},
-	{16, "POSHOLD", ModePosition},
-	{17, "BRAKE", ModeHold},
-	{18, "THROW", ModeOther},
-	{19, "AVOID_ADSB", ModeOther},
-	{20, "GUIDED_NOGPS", ModeOther},
-	{21, "SMART_RTL", ModeRTL},
-	{22, "FLOWHOLD", ModeOther},
-	{23, "FOLLOW", ModeOther},
-	{24, "ZIGZAG", ModeOther},
-	{25, "SYSTEMID", ModeOther},
-	{26, "AUTOROTATE", ModeOther},
-	{27, "AUTO_RTL", ModeRTL},
-	{28, "TURTLE", ModeOther},
+	{0, "STABILIZE", ModeManual, setCopter},
+	{1, "ACRO", ModeManual, never},
+	{2, "ALT_HOLD", ModeAltitude, setCopter},
+	{3, "AUTO", ModeOther, never},
+	{4, "GUIDED", ModeHold, setCopter},
+	{5, "LOITER", ModePosition, setCopter},
+	{6, "RTL", ModeRTL, setCopter},
+	{7, "CIRCLE", ModeOther, never},
+	{9, "LAND", ModeLand, setCopter},
+	{11, "DRIFT", ModeOther, never},
+	{13, "SPORT", ModeOther, never},
+	{14, "FLIP", ModeOther, never},
+	{15, "AUTOTUNE", ModeOther, never},
+	{16, "POSHOLD", ModePosition, never},
+	{17, "BRAKE", ModeHold, never},
+	{18, "THROW", ModeOther, never},
+	{19, "AVOID_ADSB", ModeOther, never},
+	{20, "GUIDED_NOGPS", ModeOther, never},
+	{21, "SMART_RTL", ModeRTL, never},
+	{22, "FLOWHOLD", ModeOther, never},
+	{23, "FOLLOW", ModeOther, never},
+	{24, "ZIGZAG", ModeOther, never},
+	{25, "SYSTEMID", ModeOther, never},
+	{26, "AUTOROTATE", ModeOther, never},
+	{27, "AUTO_RTL", ModeRTL, never},
+	{28, "TURTLE", ModeOther, never},
 }
 
 // planeModes serves Plane and QuadPlane, whose reports are the same firmware's.
 var planeModes = []autopilotMode{
-	{0, "MANUAL", ModeManual},
-	{1, "CIRCLE", ModeOther},
-	{2, "STABILIZE", ModeOther},
-	{3, "TRAINING", ModeOther},
-	{4, "ACRO", ModeOther},
-	{5, "FBWA", ModeOther},
-	{6, "FBWB", ModeAltitude},
-	{7, "CRUISE", ModeOther},
-	{8, "AUTOTUNE", ModeOther},
-	{10, "AUTO", ModeOther},
-	{11, "RTL", ModeRTL},
-	{12, "LOITER", ModeOther},
-	{13, "TAKEOFF", ModeTakeoff},
-	{14, "AVOID_ADSB", ModeOther},
-	{15, "GUIDED", ModeHold},
-	{16, "INITIALISING", ModeOther},
-	{17, "QSTABILIZE", ModeManual},
-	{18, "QHOVER", ModeAltitude},
-	{19, "QLOITER", ModePosition},
-	{20, "QLAND", ModeLand},
-	{21, "QRTL", ModeRTL},
-	{22, "QAUTOTUNE", ModeOther},
-	{23, "QACRO", ModeOther},
-	{24, "THERMAL", ModeOther},
-	{25, "LOITER_ALT_QLAND", ModeOther},
-	{26, "AUTOLAND", ModeLand},
+	{0, "MANUAL", ModeManual, setPlane},
+	{1, "CIRCLE", ModeOther, never},
+	{2, "STABILIZE", ModeOther, never},
+	{3, "TRAINING", ModeOther, never},
+	{4, "ACRO", ModeOther, never},
+	{5, "FBWA", ModeOther, never},
+	{6, "FBWB", ModeAltitude, setPlane},
+	{7, "CRUISE", ModeOther, never},
+	{8, "AUTOTUNE", ModeOther, never},
+	{10, "AUTO", ModeOther, never},
+	{11, "RTL", ModeRTL, setPlane},
+	{12, "LOITER", ModeOther, never},
+	{13, "TAKEOFF", ModeTakeoff, setPlane},
+	{14, "AVOID_ADSB", ModeOther, never},
+	{15, "GUIDED", ModeHold, setPlane | setQuadPlane},
+	{16, "INITIALISING", ModeOther, never},
+	{17, "QSTABILIZE", ModeManual, setQuadPlane},
+	{18, "QHOVER", ModeAltitude, setQuadPlane},
+	{19, "QLOITER", ModePosition, setQuadPlane},
+	{20, "QLAND", ModeLand, setQuadPlane},
+	{21, "QRTL", ModeRTL, setQuadPlane},
+	{22, "QAUTOTUNE", ModeOther, never},
+	{23, "QACRO", ModeOther, never},
+	{24, "THERMAL", ModeOther, never},
+	{25, "LOITER_ALT_QLAND", ModeOther, never},
+	{26, "AUTOLAND", ModeLand, never},
 }
 
 // ownModes is each autopilot's own list of modes.
@@ -188,30 +201,135 @@ func (f firmware) reported(custom uint32) (Mode, string) {
 	return ModeOther, fmt.Sprintf("MODE %d", custom)
 }
 
-// entered is the table Mode → custom mode (docs/autopilots.md, "The modes, side
-// by side"). What is missing here does not exist on that vehicle.
-var entered = map[firmware]map[Mode]uint32{
-	px4: {
-		ModeManual: px4Custom(1, 0), ModeAltitude: px4Custom(2, 0), ModePosition: px4Custom(3, 0),
-		ModeHold: px4Custom(4, 3), ModeRTL: px4Custom(4, 5), ModeRTGS: px4Custom(4, 5),
-		ModeTakeoff: px4Custom(4, 2), ModeLand: px4Custom(4, 6), // by commands of their own
-	},
-	copter: {
-		ModeManual: 0, ModeAltitude: 2, ModePosition: 5,
-		ModeHold: 4, ModeTakeoff: 4, ModeLand: 9, ModeRTL: 6, ModeRTGS: 6,
-	},
-	quadPlane: {
-		ModeManual: 17, ModeAltitude: 18, ModePosition: 19,
-		ModeHold: 15, ModeTakeoff: 15, ModeLand: 20, ModeRTL: 21, ModeRTGS: 21,
-	},
-	plane: {
-		ModeManual: 0, ModeAltitude: 6,
-		ModeHold: 15, ModeTakeoff: 13, ModeRTL: 11, ModeRTGS: 11,
-	},
+// entered is the table Mode → custom mode. What is missing here does not exist on that
+// vehicle.
+var entered = modesToEnter()
+
+func modesToEnter() map[firmware]map[Mode]uint32 {
+	table := make(map[firmware]map[Mode]uint32)
+	for f, rows := range ownModes {
+		enter := make(map[Mode]uint32)
+		for _, row := range rows {
+			if row.set&(1<<f) != 0 {
+				enter[row.mode] = row.custom
+			}
+		}
+		enter[ModeRTGS] = enter[ModeRTL]
+		if _, ok := enter[ModeTakeoff]; !ok { // it climbs in the mode that it holds in
+			enter[ModeTakeoff] = enter[ModeHold]
+		}
+		table[f] = enter
+	}
+	return table
 }
 
 // copterBrake is Copter's BRAKE: it stops, and stays until another mode is set.
 const copterBrake = 17
+
+// Times of the reports (docs/design.md, "Reports").
+const (
+	keptFor     = 100 * time.Millisecond  // or two round trips: a later HEARTBEAT is newer than a CURRENT_MODE
+	reportFresh = 200 * time.Millisecond  // a client's command may follow a report of this age
+	reportQuiet = 1500 * time.Millisecond // the same of a disarmed vehicle, where nothing waits for a report
+	reportAgain = 20 * time.Millisecond   // or a round trip: between two requests of what is waited for
+	reportMost  = 100 * time.Millisecond  // so long at most: on a slow line many are lost
+)
+
+// shownMode is what a HEARTBEAT shows.
+type shownMode struct {
+	custom          uint32 // the vehicle's own number of its mode
+	armed, failsafe bool
+	at              time.Time // when the number came
+}
+
+// keptMode is a number of CURRENT_MODE that no HEARTBEAT has shown yet.
+type keptMode struct {
+	custom uint32
+	at     time.Time // when it came
+}
+
+// reports makes reports of HEARTBEATs and of PX4's CURRENT_MODEs. A CURRENT_MODE has no
+// armed bit and comes up to 15 ms before its mode is in force, so its number is kept until
+// a HEARTBEAT shows it. It is told the time.
+type reports struct {
+	last  shownMode  // of the last report
+	at    time.Time  // when the last report came; zero: none yet
+	n     int        // how many there were
+	kept  []keptMode // the oldest first
+	alive time.Time  // when a HEARTBEAT or CURRENT_MODE came last
+	asked time.Time  // when a HEARTBEAT was requested last
+}
+
+// askNow has the next HEARTBEAT requested at once where one is waited for.
+func (r *reports) askNow() { r.asked = time.Time{} }
+
+// keeps reports whether a number is kept: the vehicle's mode is about to change.
+func (r *reports) keeps() bool { return len(r.kept) > 0 }
+
+// hearMode takes a CURRENT_MODE. It reports whether its number is kept.
+func (r *reports) hearMode(custom uint32, now time.Time) bool {
+	if r.at.IsZero() { // no HEARTBEAT has told yet what vehicle it is
+		return false
+	}
+	r.alive = now
+	newest := r.last.custom
+	if r.keeps() {
+		newest = r.kept[len(r.kept)-1].custom
+	}
+	if custom == newest {
+		return false
+	}
+	r.kept = append(r.kept, keptMode{custom, now})
+	r.askNow()
+	return true
+}
+
+// hearHeartbeat takes a HEARTBEAT and returns the reports that it makes, the oldest
+// first: none where it is older than the newest kept number. trip is the line's round trip.
+func (r *reports) hearHeartbeat(b shownMode, trip time.Duration, now time.Time) (list []shownMode) {
+	r.alive, b.at = now, now
+	if r.keeps() {
+		newest := r.kept[len(r.kept)-1]
+		switch {
+		case r.last.armed && !b.armed: // PX4 leaves LAND in the instant of disarming
+			b.custom = newest.custom
+		case b.custom != newest.custom && now.Sub(newest.at) <= max(keptFor, 2*trip):
+			return nil
+		}
+		for _, k := range r.kept {
+			list = append(list, shownMode{k.custom, b.armed, b.failsafe, k.at})
+		}
+		if b.custom != newest.custom {
+			list = append(list, b)
+		}
+	} else {
+		list = []shownMode{b}
+	}
+	r.last, r.at, r.kept, r.n = b, now, nil, r.n+len(list)
+	return list
+}
+
+// againAfter is the time between two requests of what is waited for.
+func againAfter(trip time.Duration) time.Duration { return min(max(reportAgain, trip), reportMost) }
+
+// due is when HEARTBEAT is to be requested next. awaited says that a command waits for a
+// report.
+func (r *reports) due(awaited bool, trip time.Duration) time.Time {
+	if awaited || r.keeps() {
+		return r.asked.Add(againAfter(trip))
+	}
+	quiet := reportQuiet
+	if r.last.armed {
+		quiet = reportFresh
+	}
+	if again := r.asked.Add(reportFresh); again.After(r.at.Add(quiet)) {
+		return again
+	}
+	return r.at.Add(quiet)
+}
+
+// restart forgets what was kept.
+func (r *reports) restart() { r.kept = nil }
 
 // report is a mode that the vehicle shows, and what the machine must know beside it.
 type report struct {

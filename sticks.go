@@ -93,20 +93,18 @@ type sticks struct {
 	owner stickOwner
 	phase stickPhase
 	axes  axes
-	since time.Time // when the stream began
+	since time.Time // when the stream began, or ended
 	moved time.Time // when axes last changed
 	next  time.Time // when the next frame is due
-	ended time.Time // when the last stream did
 
 	until     time.Time  // when the client's sticks expire
 	from      netip.Addr // the client that has the sticks until then: to every other one they are refused
 	client    time.Time  // the client's last command; zero: its silence means nothing
 	holdAsked time.Time  // when a silent client's hold was asked for last
 
-	pilots  uint32    // the mode of the last takeover while our sticks moved; the vehicle's own number
-	pilotAt time.Time // when that was; zero: there was none
-	sent    axes      // that went out last
-	acts    stickActs
+	pilots keptMode // the mode of the last takeover while our sticks moved
+	sent   axes     // that went out last
+	acts   stickActs
 }
 
 // take returns what is to be done, once.
@@ -136,7 +134,7 @@ func (s *sticks) begin(phase stickPhase, f stickFacts) {
 
 // end ends the stream. A live receiver has its sticks back at once.
 func (s *sticks) end(f stickFacts) {
-	s.phase, s.ended = stickOff, f.now
+	s.phase, s.since = stickOff, f.now
 	if s.src.live(f.firmware) {
 		s.acts.release = true
 		s.src.hiddenUntil(f.now.Add(stickEvery + f.trip)) // our own still show in RC_CHANNELS until then
@@ -193,7 +191,7 @@ func (s *sticks) ready(streamed bool, f stickFacts, arming bool) (at time.Time) 
 	switch {
 	case s.phase == stickOff:
 		if arming && f.firmware == px4 {
-			at = s.ended.Add(stickGone)
+			at = s.since.Add(stickGone)
 		}
 	case streamed && arming && f.firmware.ardupilot() && s.src.receiver == receiverNone:
 		at = s.since.Add(stickArms)
@@ -254,9 +252,9 @@ func (s *sticks) switched(f stickFacts) {
 	switch {
 	case !moving:
 	case !f.shown().flownBySticks():
-		s.pilots, s.pilotAt = f.custom, f.now
-	case f.now.Sub(s.pilotAt) <= undoneIn:
-		_, name := px4.reported(s.pilots)
+		s.pilots = keptMode{f.custom, f.now}
+	case f.now.Sub(s.pilots.at) <= undoneIn:
+		_, name := px4.reported(s.pilots.custom)
 		s.acts.notice = fmt.Sprintf("the client's moving sticks undid the pilot's switch to %s: they have ended, and his next switch stands from 2 s on; COM_RC_OVERRIDE 0 keeps sticks from doing that", name)
 	}
 	switch {
@@ -299,7 +297,7 @@ func (s *sticks) foreigner(f stickFacts) {
 	}
 	s.holdAsked = time.Time{}
 	if s.src.inUse(f.firmware) {
-		s.phase, s.ended = stickOff, f.now
+		s.phase, s.since = stickOff, f.now
 		return
 	}
 	s.nobodys(f)
@@ -344,7 +342,7 @@ func (s *sticks) hearReceiver(f stickFacts, live bool, throttle uint16) {
 // disarmed says that the vehicle was disarmed: a stream that only kept it from
 // falling ends.
 func (s *sticks) disarmed(f stickFacts) {
-	s.holdAsked, s.pilotAt = time.Time{}, time.Time{}
+	s.holdAsked, s.pilots = time.Time{}, keptMode{}
 	if s.phase == stickNobody && !f.mode.flownBySticks() {
 		s.end(f)
 	}
