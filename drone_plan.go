@@ -287,10 +287,14 @@ func (d *drone) askHome(t *task) error {
 	asked := time.Now()
 	came := func() bool { return d.tel.home.at.After(asked) }
 	err := t.ask(againAfter(d.cmd.acks.trip), asked.Add(homeWait), func() { d.cmd.acks.request(idHome) }, came)
-	if err == nil && !came() {
-		d.tel.home = untold
+	switch {
+	case err != nil || came():
+		return err
+	case d.cmd.reports.alive.Before(asked): // the line is the reason
+		return refuse(codeNoAck, "the autopilot did not answer; nothing was sent")
 	}
-	return err
+	d.tel.home = untold
+	return nil
 }
 
 // kind waits until a fixed wing has told whether it is a QuadPlane.
