@@ -70,7 +70,7 @@ func (a *api) getStatus(w http.ResponseWriter, r *http.Request) (any, error) {
 // null if the vehicle never reported it, a value also if it was reported as unknown.
 func render(s snapshot, client netip.Addr) jsonObject {
 	t, now := &s.tel, s.now
-	shown, stands := t.beat.came(), t.stands(now)
+	shown, stands := t.beat.came(), t.landedNow(now)
 	return jsonObject{
 		"version", ownVersion,
 		"online", s.online,

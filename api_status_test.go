@@ -507,7 +507,7 @@ func TestASocketHoldsLittleOfAStreamThatNobodyReads(t *testing.T) {
 	d := mute()
 	d.ended = make(chan struct{}) // it is not
 	for range 20 {
-		d.tell(strings.Repeat("A text that makes an event longer. ", 6))
+		d.notify(strings.Repeat("A text that makes an event longer. ", 6))
 	}
 	s := listen(t, newHandler(d, admission{}))
 	w := dial(t, s.address)

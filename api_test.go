@@ -1168,7 +1168,7 @@ func FuzzBody(f *testing.F) {
 // not sent: no time passes. told returns what it would have been told since.
 func aloftAndDeaf(f *testing.F) (d *drone, told func() []message.Message) {
 	d = newDrone(device{name: "none"}, 0, false)
-	d.sticks.src.told = true
+	d.sticks.src.known = true
 	see := func() {
 		for _, m := range []message.Message{
 			&minimal.MessageHeartbeat{

@@ -50,11 +50,11 @@ func interruption(format string, args ...any) *commandError {
 
 // task is a request on its way, from its arrival to its answer.
 type task struct {
-	by      *commander
-	request request
-	plan    plan
-	came    time.Time // when a client asked for it; zero: mavrest itself did
-	was     report    // the last one when its turn came
+	commander *commander
+	request   request
+	plan      plan
+	askedAt   time.Time // when a client asked for it; zero: mavrest itself did
+	was       report    // the last one when its turn came
 
 	sent    *command      // the last one that went out; nil: none
 	answer  answer        // so far; a second leg has its manoeuvre from the start
@@ -96,14 +96,14 @@ func (c *commander) leave(t *task) {
 // a crowd of clients has a winner in each round. It unlocks mu while it waits.
 func (t *task) awaitNewer() {
 	newest := t.newer
-	for until := time.Now().Add(newerWait); newest != nil && !t.by.stopped && time.Now().Before(until); {
+	for until := time.Now().Add(newerWait); newest != nil && !t.commander.stopped && time.Now().Before(until); {
 		for newest.newer != nil {
 			newest = newest.newer
 		}
-		if !slices.Contains(t.by.tasks, newest) {
+		if !slices.Contains(t.commander.tasks, newest) {
 			return
 		}
-		t.by.pause(until)
+		t.commander.pause(until)
 	}
 }
 
@@ -113,7 +113,7 @@ func (t *task) end(why *commandError) {
 	if t.endedBy == nil || why.code != codeInterrupted {
 		t.endedBy = why
 	}
-	t.by.bell.ring()
+	t.commander.bell.ring()
 }
 
 // supersedes reports whether a command ends an older one, under way or waiting: every
@@ -127,7 +127,7 @@ func (t *task) supersedes(o *task, onGround bool) bool {
 	case o.request.arms() || o.request.goTo:
 		return true
 	case o.request.disarms() || !o.request.mode.flownBySticks():
-		return o != t.by.tasks[0] && o.request.equals(t.request)
+		return o != t.commander.tasks[0] && o.request.equals(t.request)
 	}
 	return true
 }
@@ -203,7 +203,9 @@ func (t *task) ended(format string, args ...any) error {
 func (t *task) taken() bool { return t.endedBy != nil && t.endedBy.code == codeInterrupted }
 
 // onWire reports whether the task's last step has neither been answered nor given up.
-func (t *task) onWire() bool { return t.sent != nil && t.by.acks.waiting[t.sent.step.cmd] == t.sent }
+func (t *task) onWire() bool {
+	return t.sent != nil && t.commander.acks.waiting[t.sent.step.cmd] == t.sent
+}
 
 // pause waits until something came or the time is over. Whoever waits has the mutex,
 // before and after.
@@ -225,7 +227,7 @@ func (t *task) await(until time.Time, ok func() bool) error {
 		if err := t.over(); err != nil || ok() || !time.Now().Before(until) {
 			return err
 		}
-		t.by.pause(until)
+		t.commander.pause(until)
 	}
 }
 
@@ -259,8 +261,8 @@ func (c *commander) poll(awaited bool, now time.Time) (next time.Time) {
 // reportBefore waits for the report that step s, which was due then, follows (rule 5). What
 // a client wants for safety goes out without one, where it was due at once.
 func (t *task) reportBefore(s *step, due time.Time) error {
-	c := t.by
-	atOnce := t.sent == nil && due.Sub(t.came) <= turnAtOnce // the first step, and a client asked for it
+	c := t.commander
+	atOnce := t.sent == nil && due.Sub(t.askedAt) <= turnAtOnce // the first step, and a client asked for it
 	since, back := due.Add(max(reportAgain, c.acks.trip)), due
 	if atOnce {
 		since = due.Add(-reportFresh)
@@ -300,14 +302,14 @@ func (t *task) reportBefore(s *step, due time.Time) error {
 // waitFree waits until the acks of an earlier command with this number came or are
 // lost: they would answer this one.
 func (t *task) waitFree(s *step) error {
-	late := t.by.acks.late[s.cmd]
+	late := t.commander.acks.late[s.cmd]
 	return t.await(late, func() bool { return s.byReport() || !time.Now().Before(late) })
 }
 
 // transact sends one command, repeats it until it is answered, and returns why the
 // vehicle did not take it.
 func (t *task) transact(s *step) error {
-	c := t.by
+	c := t.commander
 	x := c.acks.open(s, c.machine.last, c.reports.n)
 	defer c.acks.close(x)
 	c.reports.askNow() // a report is waited for from now on
@@ -341,7 +343,7 @@ func (t *task) unfollowed(s *step) error {
 // sendCopy sends a copy, unless the task is over: nothing of it may go out behind a
 // newer command or a takeover. A repeat of an ARM does not go to an armed vehicle.
 func (t *task) sendCopy(x *command) error {
-	c, s := t.by, x.step
+	c, s := t.commander, x.step
 	if err := t.over(); err != nil {
 		return err
 	}
@@ -370,7 +372,7 @@ func (t *task) sendCopy(x *command) error {
 // showWithin to show; after that transact says what it means. Without an answer in time it
 // returns false and nil.
 func (t *task) verdict(x *command, until time.Time) (answered bool, err error) {
-	c := t.by
+	c := t.commander
 	for {
 		if err := t.over(); err != nil {
 			return false, err
@@ -404,7 +406,7 @@ func (t *task) verdict(x *command, until time.Time) (answered bool, err error) {
 // in the next moment shows what was asked for: then it was an earlier command's, or
 // another copy was accepted.
 func (t *task) refused(x *command) error {
-	c := t.by
+	c := t.commander
 	for until := time.Now().Add(max(refusedFor, 2*c.acks.trip)); x.step.byReport() && time.Now().Before(until); {
 		if err := t.over(); err != nil {
 			return err

@@ -192,13 +192,13 @@ func (d *drone) hear(h heard) {
 	defer d.mu.Unlock()
 	switch {
 	case h.notice != "":
-		d.tell(h.notice)
+		d.notify(h.notice)
 	case h.msg == nil: // the port is open
 		d.sticks.src.open(h.at)
 		d.changes.Add(1)
 		d.clock.poke()
 	case h.foreign:
-		d.sticks.foreigner(d.facts(h.at))
+		d.sticks.hearForeign(d.facts(h.at))
 		d.act()
 	default:
 		d.tel.id.system = h.system
@@ -414,8 +414,8 @@ func (d *drone) unseen() error {
 // ownTexts begin the messages of mavrest itself.
 const ownTexts = "mavrest: "
 
-// tell tells the user what mavrest did by itself.
-func (d *drone) tell(text string) {
+// notify tells the user what mavrest did by itself.
+func (d *drone) notify(text string) {
 	slog.Warn(text)
 	d.tel.texts.add(statusText{uint8(common.MAV_SEVERITY_NOTICE), ownTexts + text, time.Now()})
 	d.changes.Add(1)
@@ -452,7 +452,7 @@ func (d *drone) vehicle(now time.Time) vehicle {
 	n, f := math.NaN(), d.facts(now)
 	t, p := &d.tel, d.tel.position
 	v := vehicle{
-		firmware: f.firmware, custom: d.machine.last.custom, armed: t.beat.armed, landed: t.stands(now), failsafe: t.beat.failsafe,
+		firmware: f.firmware, custom: d.machine.last.custom, armed: t.beat.armed, landed: t.landedNow(now), failsafe: t.beat.failsafe,
 		at: place{n, n, n, n}, heading: n, homeAMSL: t.home.amsl,
 		guidedMode: d.params.told["Q_GUIDED_MODE"], cruise: d.params.cruise(), vtol: common.MAV_VTOL_STATE(t.id.vtol),
 	}

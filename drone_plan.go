@@ -22,10 +22,10 @@ const (
 func (d *drone) do(r request) (answer, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	t := &task{by: d.cmd, request: r, came: time.Now()}
+	t := &task{commander: d.cmd, request: r, askedAt: time.Now()}
 	err := d.able()
 	if err == nil {
-		err = d.kind(t)
+		err = d.awaitKind(t)
 	}
 	if err == nil {
 		err = d.perform(t)
@@ -42,7 +42,7 @@ func (d *drone) doOwn(r request, p plan, continues *manoeuvre) error {
 	if err := d.cmd.mayAct(); err != nil {
 		return err
 	}
-	return d.perform(&task{by: d.cmd, request: r, plan: p, answer: answer{manoeuvre: continues}})
+	return d.perform(&task{commander: d.cmd, request: r, plan: p, answer: answer{manoeuvre: continues}})
 }
 
 // perform is a task from its arrival to its answer. Like everything that it calls, it unlocks mu
@@ -56,7 +56,7 @@ func (d *drone) perform(t *task) error {
 		d.closing(t, err)
 	}
 	d.cmd.leave(t)
-	if refused := refusedWith(err); refused != nil && !t.came.IsZero() { // nobody reads them else
+	if refused := refusedWith(err); refused != nil && !t.askedAt.IsZero() { // nobody reads them else
 		err = d.reasons(t, refused)
 	}
 	if code(err) == codeSuperseded {
@@ -68,7 +68,7 @@ func (d *drone) perform(t *task) error {
 // planned plans a client's request, as the vehicle is now. What mavrest does by itself has
 // its plan.
 func (d *drone) planned(t *task) (err error) {
-	if t.came.IsZero() {
+	if t.askedAt.IsZero() {
 		return nil
 	}
 	if err := d.able(); err != nil {
@@ -167,7 +167,7 @@ func (d *drone) ready(s *step) time.Time {
 func (d *drone) took(t *task, s *step) {
 	c := d.cmd
 	t.answer.command = uint16(s.cmd)
-	c.client = c.client || !t.came.IsZero() && !t.taken()
+	c.client = c.client || !t.askedAt.IsZero() && !t.taken()
 	d.changes.Add(1)
 	if s.to == nil {
 		return
@@ -224,7 +224,7 @@ func (d *drone) standing(t *task, err error) error {
 
 // shown reports whether the last report shows what the plan leads to.
 func (t *task) shown() bool {
-	goal, last := t.plan.goal(), t.by.machine.last
+	goal, last := t.plan.goal(), t.commander.machine.last
 	return goal == nil || last.custom == goal.number || goal.atEnd(last)
 }
 
@@ -297,8 +297,8 @@ func (d *drone) askHome(t *task) error {
 	return nil
 }
 
-// kind waits until a fixed wing has told whether it is a QuadPlane.
-func (d *drone) kind(t *task) error {
+// awaitKind waits until a fixed wing has told whether it is a QuadPlane.
+func (d *drone) awaitKind(t *task) error {
 	known := func() bool {
 		return !t.request.setMode || d.firmware() != plane || !d.tel.landed.at.IsZero()
 	}
@@ -318,8 +318,8 @@ func (d *drone) prepare(t *task) error {
 	// ArduPilot without a receiver arms only while sticks are streamed.
 	alone := arms && d.firmware().ardupilot() && !d.tel.beat.armed
 	if t.request.entersSticks() || runs || alone {
-		told := func() bool { return sticks.src.told || sticks.phase != stickOff }
-		if err := t.await(d.toldBy(), told); err != nil {
+		told := func() bool { return sticks.src.known || sticks.phase != stickOff }
+		if err := t.await(d.receiverDeadline(), told); err != nil {
 			return err
 		}
 		name := sourceNames[d.firmware()]
@@ -331,17 +331,17 @@ func (d *drone) prepare(t *task) error {
 	f := d.facts(time.Now())
 	switch {
 	case t.request.entersSticks():
-		if why := sticks.src.nobodys(f.firmware, f.now); why != "" {
+		if why := sticks.src.whyNobodyFlies(f.firmware, f.now); why != "" {
 			return refuse(codeUnsupported, "mode: nobody would have the sticks: %s", why)
 		}
 		sticks.enter(f)
 	case runs:
-		sticks.run(f)
+		sticks.streamForArming(f)
 	case t.request.setMode:
 		sticks.leave(f)
 	}
 	if alone && sticks.src.receiver == receiverNone && sticks.src.denied(f.firmware, f.now) == "" {
-		sticks.run(f)
+		sticks.streamForArming(f)
 	}
 	if arms { // a stream must not end while it arms
 		sticks.client = f.now
@@ -352,7 +352,7 @@ func (d *drone) prepare(t *task) error {
 }
 
 // onGround reports whether the vehicle says that it is on the ground.
-func (d *drone) onGround() bool { return d.tel.stands(time.Now()) == onGround }
+func (d *drone) onGround() bool { return d.tel.landedNow(time.Now()) == onGround }
 
 // closing is what follows a plan, accepted or not.
 func (d *drone) closing(t *task, err error) {
@@ -379,7 +379,7 @@ func (d *drone) watch(now time.Time) time.Time {
 	switch {
 	case taken != "":
 		if d.cmd.transit() {
-			d.tell("the landing at the place was given up: " + taken)
+			d.notify("the landing at the place was given up: " + taken)
 		}
 		d.cmd.abandon(m.taken(now), "%s; the vehicle is in %s", taken, d.modeName())
 	case land && d.cmd.idle():
@@ -409,7 +409,7 @@ func (d *drone) landThere(m *manoeuvre) {
 func (d *drone) holdForSilent() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if !d.sticks.owes(d.facts(time.Now())) {
+	if !d.sticks.holdPending(d.facts(time.Now())) {
 		return
 	}
 	d.hover()
@@ -478,7 +478,7 @@ func (d *drone) reasons(t *task, refused *commandError) error {
 	if s.to != nil {
 		mode = s.to.mode
 	}
-	if why := d.sticks.src.nobodys(px4, now); why != "" && d.firmware() == px4 && (s.arms() || s.to != nil) && mode.flownBySticks() {
+	if why := d.sticks.src.whyNobodyFlies(px4, now); why != "" && d.firmware() == px4 && (s.arms() || s.to != nil) && mode.flownBySticks() {
 		reasons = strings.TrimPrefix(reasons+"; "+why, "; ")
 	}
 	if act := d.params.told["NAV_DLL_ACT"]; act > 0 && s.arms() && d.firmware() == px4 && !d.link.gcs {

@@ -21,7 +21,7 @@ func (d *drone) facts(now time.Time) stickFacts {
 		entering: t != nil && t.request.entersSticks() || d.machine.claimed(now, func(to *order) bool { return to.mode.flownBySticks() }) >= 0,
 	}
 	switch {
-	case b.armed && d.tel.stands(now) != onGround:
+	case b.armed && d.tel.landedNow(now) != onGround:
 		f.flight = aloft
 	case b.armed:
 		f.flight = armedOnGround
@@ -33,7 +33,7 @@ func (d *drone) facts(now time.Time) stickFacts {
 func (d *drone) act() stickActs {
 	acts := d.sticks.take()
 	if acts.notice != "" {
-		d.tell(acts.notice)
+		d.notify(acts.notice)
 	}
 	if acts.release {
 		d.link.move(nil)
@@ -85,7 +85,7 @@ func (d *drone) warnings() (list []string) {
 	if why := d.sticks.src.deafens(); why != "" && d.sticks.phase != stickOff {
 		list = append(list, why)
 	}
-	if !d.sticks.src.overrides(px4) {
+	if !d.sticks.src.movementOverrides(px4) {
 		return list
 	}
 	// A switch that is undone stands for 40 ms at most (docs/autopilots.md, "PX4: moving
@@ -108,7 +108,7 @@ func (d *drone) warn() {
 	for _, text := range d.warnings() {
 		if !slices.Contains(d.warned, text) {
 			d.warned = append(d.warned, text)
-			d.tell(text)
+			d.notify(text)
 		}
 	}
 }
@@ -122,7 +122,7 @@ func (d *drone) hearReceiver(now time.Time) {
 	live, throttle := tel.health.receiverLive(), uint16(0)
 	if tel.rc.within(freshFor, now) {
 		throttle = tel.rc.channel[2]
-		if live && d.firmware().ardupilot() && !tel.rc.at.After(d.sticks.src.from) { // of our own stream
+		if live && d.firmware().ardupilot() && !tel.rc.at.After(d.sticks.src.validFrom) { // of our own stream
 			return
 		}
 	}
@@ -178,7 +178,7 @@ func (d *drone) input(in stickInput) (Mode, error) {
 		return 0, refuse(codeWrongMode, "input: the vehicle does not show mode %s yet", f.mode)
 	case held.IsValid() && held != in.from:
 		return 0, refuse(codeWrongMode, "another client (%s) has the sticks; set the mode to take them", held)
-	case !d.sticks.src.told && d.sticks.phase == stickOff && f.now.Before(d.toldBy()):
+	case !d.sticks.src.known && d.sticks.phase == stickOff && f.now.Before(d.receiverDeadline()):
 		return 0, refuse(codeWrongMode, "input: it is not known yet whether a receiver has the sticks; try again in a few seconds")
 	case in.throttle == nil && f.mode == ModeManual:
 		return 0, refuse(codeOutOfRange, "throttle: it must be given in manual mode, where it is thrust: 0 to 1")
@@ -191,8 +191,10 @@ func (d *drone) input(in stickInput) (Mode, error) {
 	return f.mode, nil
 }
 
-// toldBy is when the receiver's state must have been heard.
-func (d *drone) toldBy() time.Time { return d.sticks.src.from.Add(receiverTold + d.cmd.acks.trip) }
+// receiverDeadline is when the receiver's state must have been heard.
+func (d *drone) receiverDeadline() time.Time {
+	return d.sticks.src.validFrom.Add(receiverTold + d.cmd.acks.trip)
+}
 
 // restartSticks says that the autopilot has started again. ArduPilot may have done so
 // in the air: what kept it from falling goes on, for nobody, until it is disarmed or
@@ -203,7 +205,7 @@ func (d *drone) restartSticks(now time.Time) {
 	d.sticks.src.restarted(now)
 	if f.flight != disarmed && was.phase != stickOff && f.firmware.ardupilot() && !was.src.inUse(f.firmware) {
 		d.sticks.owner, d.sticks.phase, d.sticks.src.receiver = ownerPilot, stickNobody, was.src.receiver
-		d.sticks.src.from = was.src.from // our stream hides the receiver, and its end tells until when
+		d.sticks.src.validFrom = was.src.validFrom // our stream hides the receiver, and its end tells until when
 		d.sticks.axes, d.sticks.since, d.sticks.moved, d.sticks.next = was.axes, was.since, was.moved, was.next
 	}
 	d.act()
@@ -218,7 +220,7 @@ func (d *drone) leaveSticks(f stickFacts) {
 		if f.flight == aloft {
 			slog.Warn("stopping in the air after sticks: the autopilot's own failsafe for lost sticks may follow", "mode", f.mode)
 		}
-		d.sticks.nobodys(f)
+		d.sticks.park(f)
 		d.sticks.acts.send = true
 	}
 	d.act()

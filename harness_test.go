@@ -387,7 +387,7 @@ func newLineBench(t *testing.T, beat *common.MessageHeartbeat, with ...func(*lin
 			return b.cable, nil
 		},
 	}, 0, false)
-	b.drone.sticks.src.told, b.drone.sticks.src.receiver = true, receiverIdle // it arms without our sticks
+	b.drone.sticks.src.known, b.drone.sticks.src.receiver = true, receiverIdle // it arms without our sticks
 	for _, f := range with {
 		f(b)
 	}

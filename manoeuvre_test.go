@@ -209,7 +209,7 @@ func TestALandingBeginsOverItsPlaceAndIsTriedAgainEachSecond(t *testing.T) {
 func leg(c *commander, r request, p plan) *task {
 	s := step{}.leadingTo(r.mode, entered[px4][r.mode])
 	p.steps = []step{s}
-	return &task{by: c, request: r, plan: p}
+	return &task{commander: c, request: r, plan: p}
 }
 
 func TestTheSecondLegOfALandingContinuesIt(t *testing.T) {

@@ -10,11 +10,11 @@ import (
 
 // What tells of other sticks than ours (docs/design.md, "Who has the sticks").
 const (
-	overrides  = 3500 * time.Millisecond // until ArduPilot has forgotten sticks that were not released
-	othersFor  = 3 * time.Second         // somebody else's sticks are a source for so long
-	switchesIn = 3 * time.Second         // after the switches first had values they may still move by themselves
-	idleBelow  = 1350                    // µs of RC_CHANNELS 3, and below it nobody's hand is on the receiver
-	switchAway = 100                     // µs between two successive RC_CHANNELS: a switch jumps, RSSI drifts
+	overrideTimeout = 3500 * time.Millisecond // until ArduPilot has forgotten sticks that were not released
+	othersFor       = 3 * time.Second         // somebody else's sticks are a source for so long
+	switchesIn      = 3 * time.Second         // after the switches first had values they may still move by themselves
+	idleBelow       = 1350                    // µs of RC_CHANNELS 3, and below it nobody's hand is on the receiver
+	switchAway      = 100                     // µs between two successive RC_CHANNELS: a switch jumps, RSSI drifts
 )
 
 // receiverState is what is known of the vehicle's own RC receiver.
@@ -38,16 +38,16 @@ const (
 // sources is what is known of who else may move the sticks. PX4 and ArduPilot
 // tell of the receiver only while no stream of ours runs.
 type sources struct {
-	from     time.Time // when the receiver's state counts: an earlier stream hides it until then
-	receiver receiverState
-	told     bool // the receiver's state was heard
-	heard    bool // a transmitter was
-	first    firstSource
+	validFrom time.Time // when the receiver's state counts: an earlier stream hides it until then
+	receiver  receiverState
+	known     bool // the receiver's state was heard
+	heard     bool // a transmitter was
+	first     firstSource
 
-	transmitter time.Time // when RC_CHANNELS came last: on PX4 only a transmitter brings them
-	program     time.Time // when another program's sticks came last
-	last        channels  // the last RC_CHANNELS
-	switches    time.Time // when channels 5 to 16 first had values
+	transmitterAt time.Time // when RC_CHANNELS came last: on PX4 only a transmitter brings them
+	foreignAt     time.Time // when another program's sticks came last
+	last          channels  // the last RC_CHANNELS
+	switches      time.Time // when channels 5 to 16 first had values
 
 	rcIn, rcOverride float64         // PX4's COM_RC_IN_MODE and COM_RC_OVERRIDE
 	version          firmwareVersion // 0 before the vehicle told it
@@ -63,7 +63,7 @@ func newSources(alone bool) sources { return sources{rcIn: 3, rcOverride: 1, alo
 // denied tells why our sticks can't act; "" where they can.
 func (s *sources) denied(f firmware, now time.Time) string {
 	switch {
-	case f.ardupilot() && now.Sub(s.program) < othersFor:
+	case f.ardupilot() && now.Sub(s.foreignAt) < othersFor:
 		return "another program moves the sticks of this vehicle"
 	case f.ardupilot() && s.gcsFailsafe > 0 && !s.alone:
 		name := "FS_GCS_ENABL"
@@ -120,20 +120,20 @@ func (s *sources) rcInAdvice() string {
 // transmitsInFlight reports whether PX4 hears a transmitter, or heard one since it was
 // armed.
 func (s *sources) transmitsInFlight(now time.Time) bool {
-	return s.transmits(now) || !s.armedAt.IsZero() && s.transmitter.After(s.armedAt.Add(-othersFor))
+	return s.transmits(now) || !s.armedAt.IsZero() && s.transmitterAt.After(s.armedAt.Add(-othersFor))
 }
 
 // transmits reports whether PX4 hears a transmitter.
 func (s *sources) transmits(now time.Time) bool {
-	return s.receiver != receiverNone || now.Sub(s.transmitter) < othersFor
+	return s.receiver != receiverNone || now.Sub(s.transmitterAt) < othersFor
 }
 
-// nobodys tells why a stick mode would have nobody's sticks: ours can't act, and
+// whyNobodyFlies tells why a stick mode would have nobody's sticks: ours can't act, and
 // there are no others. "" where somebody's do.
-func (s *sources) nobodys(f firmware, now time.Time) string {
+func (s *sources) whyNobodyFlies(f firmware, now time.Time) string {
 	why := s.denied(f, now)
 	switch {
-	case f.ardupilot() && (s.receiver == receiverInUse || now.Sub(s.program) < othersFor):
+	case f.ardupilot() && (s.receiver == receiverInUse || now.Sub(s.foreignAt) < othersFor):
 		return ""
 	case !f.ardupilot() && s.noSticks() == "" && s.transmits(now):
 		return ""
@@ -148,22 +148,22 @@ func (s *sources) live(f firmware) bool { return f.ardupilot() && s.receiver != 
 // inUse reports whether a pilot has ArduPilot's receiver in hand.
 func (s *sources) inUse(f firmware) bool { return f.ardupilot() && s.receiver == receiverInUse }
 
-// overrides reports whether PX4 takes a mode back from sticks that move.
-func (s *sources) overrides(f firmware) bool { return f == px4 && int(s.rcOverride)&1 != 0 }
+// movementOverrides reports whether PX4 takes a mode back from sticks that move.
+func (s *sources) movementOverrides(f firmware) bool { return f == px4 && int(s.rcOverride)&1 != 0 }
 
 // hiddenUntil says that the receiver's state does not count before a time.
 func (s *sources) hiddenUntil(at time.Time) {
-	if at.After(s.from) {
-		s.from = at
+	if at.After(s.validFrom) {
+		s.validFrom = at
 	}
 }
 
 // open says that the link was opened: an earlier process may have sent sticks.
-func (s *sources) open(now time.Time) { s.hiddenUntil(now.Add(overrides)) }
+func (s *sources) open(now time.Time) { s.hiddenUntil(now.Add(overrideTimeout)) }
 
 // hear takes the receiver's state, told while no stream of ours runs.
 func (s *sources) hear(live bool, throttle uint16) {
-	s.told, s.heard = true, s.heard || live
+	s.known, s.heard = true, s.heard || live
 	switch {
 	case !live:
 		s.receiver = receiverNone

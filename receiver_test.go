@@ -73,7 +73,7 @@ func TestWhoseSticksCount(t *testing.T) {
 							t.Errorf("%q has the sticks, want %q", got, by)
 						}
 						// Another program's sticks come before a parameter; PX4 has its own order.
-						h.foreigner(h.f)
+						h.hearForeign(h.f)
 						if got := h.src.denied(h.f.firmware, h.f.now); strings.Contains(got, "another program") == (f == "px4") {
 							t.Errorf("beside another program's sticks: %q", got)
 						}
@@ -144,13 +144,13 @@ func TestReceiversStateCountsOnlyWithoutAStreamOfOurs(t *testing.T) {
 	}
 	// An earlier process' sticks stand for 3 s and would look like a receiver.
 	h := newStickFlight(copter, "none", 0)
-	h.src.told = false
+	h.src.known = false
 	h.src.open(now.Add(-3 * time.Second))
-	if h.hearReceiver(h.f, true, 1500); h.src.told || h.src.receiver != receiverNone {
+	if h.hearReceiver(h.f, true, 1500); h.src.known || h.src.receiver != receiverNone {
 		t.Error("it counts 3 s after the link opened")
 	}
 	h.pass(500 * time.Millisecond)
-	if h.hearReceiver(h.f, true, 1500); !h.src.told || h.src.receiver != receiverInUse {
+	if h.hearReceiver(h.f, true, 1500); !h.src.known || h.src.receiver != receiverInUse {
 		t.Error("it does not count 3.5 s after the link opened")
 	}
 }
@@ -221,7 +221,7 @@ func TestPX4BeforeOneSeventeenHasNoSticksWithFiveToEight(t *testing.T) {
 			h.src.version = version
 			old := version < 1<<24|17<<16
 			dead := in == 4 || old && in >= 5
-			for _, why := range []string{h.src.noSticks(), h.src.denied(px4, h.f.now), h.src.nobodys(px4, h.f.now)} {
+			for _, why := range []string{h.src.noSticks(), h.src.denied(px4, h.f.now), h.src.whyNobodyFlies(px4, h.f.now)} {
 				if strings.Contains(why, "kill switch included") != dead {
 					t.Errorf("%s, %g: %q", version, in, why)
 				}
@@ -235,7 +235,7 @@ func TestPX4BeforeOneSeventeenHasNoSticksWithFiveToEight(t *testing.T) {
 				}
 			}
 			h.hearReceiver(h.f, true, 1500)
-			h.src.transmitter = h.f.now
+			h.src.transmitterAt = h.f.now
 			if h.in("position"); dead && h.by(h.f) != "" {
 				t.Errorf("%s, %g: %q has the sticks", version, in, h.by(h.f))
 			}
@@ -271,7 +271,7 @@ func TestAStickModeThatNobodyWouldFlyIsUnsupported(t *testing.T) {
 					t.Fatal(wrong)
 				}
 			}
-			if got := h.src.nobodys(h.f.firmware, h.f.now); !strings.HasPrefix(got, c.want) || (got == "") != (c.want == "") {
+			if got := h.src.whyNobodyFlies(h.f.firmware, h.f.now); !strings.HasPrefix(got, c.want) || (got == "") != (c.want == "") {
 				t.Errorf("%q, want %q", got, c.want)
 			}
 		})

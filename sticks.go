@@ -140,7 +140,7 @@ func (s *sticks) end(f stickFacts) {
 		s.src.hiddenUntil(f.now.Add(stickEvery + f.trip)) // our own still show in RC_CHANNELS until then
 		return
 	}
-	s.src.hiddenUntil(f.now.Add(overrides))
+	s.src.hiddenUntil(f.now.Add(overrideTimeout))
 }
 
 // rest is the throttle where a client gave none.
@@ -162,9 +162,9 @@ func (s *sticks) centred(f stickFacts) axes {
 	return axes{z: rest(f)}
 }
 
-// nobodys has the stream go on for nobody. On PX4 sticks that move would take a
+// park has the stream go on for nobody. On PX4 sticks that move would take a
 // mode that flies without them back.
-func (s *sticks) nobodys(f stickFacts) {
+func (s *sticks) park(f stickFacts) {
 	s.phase = stickNobody
 	if f.firmware != px4 || f.shown().flownBySticks() {
 		s.set(s.centred(f), f.now)
@@ -208,7 +208,7 @@ func (s *sticks) enter(f stickFacts) {
 	if !f.mode.flownBySticks() { // else the present mode keeps its owner until the new one shows
 		s.owner = ownerClient
 	}
-	others := f.firmware.ardupilot() && f.now.Sub(s.src.program) < othersFor && (s.src.gcsFailsafe == 0 || s.src.alone)
+	others := f.firmware.ardupilot() && f.now.Sub(s.src.foreignAt) < othersFor && (s.src.gcsFailsafe == 0 || s.src.alone)
 	switch {
 	case s.src.denied(f.firmware, f.now) != "" && !others: // after another program's sticks ours go on
 	case s.src.inUse(f.firmware):
@@ -221,8 +221,8 @@ func (s *sticks) enter(f stickFacts) {
 	}
 }
 
-// run is enter for arming in the stick mode that the vehicle is in.
-func (s *sticks) run(f stickFacts) {
+// streamForArming is enter for arming in the stick mode that the vehicle is in.
+func (s *sticks) streamForArming(f stickFacts) {
 	if s.phase == stickOff {
 		s.enter(f)
 	}
@@ -232,7 +232,7 @@ func (s *sticks) run(f stickFacts) {
 // leave centres the sticks before a plan that leads out of the stick modes.
 func (s *sticks) leave(f stickFacts) {
 	if s.phase != stickOff {
-		s.nobodys(f)
+		s.park(f)
 	}
 }
 
@@ -248,7 +248,7 @@ func (s *sticks) entered(f stickFacts) {
 // that PX4 leaves again at once, for a stick mode, was undone by our moving sticks.
 func (s *sticks) switched(f stickFacts) {
 	s.owner, s.holdAsked = ownerPilot, time.Time{}
-	moving := s.phase != stickOff && s.src.overrides(f.firmware) && f.now.Sub(s.moved) < stickMoving
+	moving := s.phase != stickOff && s.src.movementOverrides(f.firmware) && f.now.Sub(s.moved) < stickMoving
 	switch {
 	case !moving:
 	case !f.shown().flownBySticks():
@@ -262,7 +262,7 @@ func (s *sticks) switched(f stickFacts) {
 	case s.src.inUse(f.firmware):
 		s.end(f)
 	default:
-		s.nobodys(f)
+		s.park(f)
 		if s.src.live(f.firmware) && f.flight == aloft {
 			s.acts.notice = "mavrest sends centred sticks, so that the drone does not sink under a transmitter that nobody holds: moving any switch of the transmitter frees its sticks"
 		}
@@ -280,14 +280,14 @@ func (s *sticks) takeover(f stickFacts, by stickOwner, notice string) {
 	s.acts.release, s.acts.notice = true, notice
 }
 
-// foreigner says that another program moves the sticks. Ours pause, unreleased: what the
+// hearForeign says that another program moves the sticks. Ours pause, unreleased: what the
 // other one sent stands for 3 s, and a release would end it.
-func (s *sticks) foreigner(f stickFacts) {
+func (s *sticks) hearForeign(f stickFacts) {
 	if !f.firmware.ardupilot() {
 		return
 	}
-	s.src.program = f.now
-	s.src.hiddenUntil(f.now.Add(overrides))
+	s.src.foreignAt = f.now
+	s.src.hiddenUntil(f.now.Add(overrideTimeout))
 	if s.phase == stickOff {
 		return
 	}
@@ -300,18 +300,18 @@ func (s *sticks) foreigner(f stickFacts) {
 		s.phase, s.since = stickOff, f.now
 		return
 	}
-	s.nobodys(f)
+	s.park(f)
 }
 
 // paused reports whether another program moves the sticks now.
 func (s *sticks) paused(f stickFacts) bool {
-	return f.firmware.ardupilot() && f.now.Sub(s.src.program) < othersPause
+	return f.firmware.ardupilot() && f.now.Sub(s.src.foreignAt) < othersPause
 }
 
 // hearChannels takes RC_CHANNELS. A switch of the transmitter that moves gives the pilot
 // his sticks.
 func (s *sticks) hearChannels(f stickFacts, c channels) {
-	s.src.transmitter = f.now
+	s.src.transmitterAt = f.now
 	s.src.heard = s.src.heard || f.firmware == px4
 	if f.firmware == px4 {
 		s.src.hearTransmitter()
@@ -333,7 +333,7 @@ func (s *sticks) hearChannels(f stickFacts, c channels) {
 // hearReceiver takes what SYS_STATUS says of the receiver; throttle is the last
 // of RC_CHANNELS, 0 where it is not known.
 func (s *sticks) hearReceiver(f stickFacts, live bool, throttle uint16) {
-	if s.phase != stickOff || f.now.Before(s.src.from) {
+	if s.phase != stickOff || f.now.Before(s.src.validFrom) {
 		return
 	}
 	s.src.hear(live, throttle)
@@ -384,17 +384,16 @@ func (s *sticks) tick(f stickFacts) (next time.Time) {
 		s.client = f.now
 	}
 	if s.phase == stickClient && !f.now.Before(s.until) {
-		s.phase = stickNobody
-		s.set(s.centred(f), f.now)
+		s.park(f)
 	}
 	switch {
 	case s.phase == stickOff:
 		return time.Time{}
-	case s.phase == stickNobody && s.over(f):
+	case s.phase == stickNobody && s.mayEnd(f):
 		s.end(f)
 		return time.Time{}
 	case s.phase == stickNobody:
-		s.nobodys(f)
+		s.park(f)
 		s.silence(f)
 	}
 	if !f.now.Before(s.next) {
@@ -404,10 +403,10 @@ func (s *sticks) tick(f stickFacts) (next time.Time) {
 	return s.next
 }
 
-// over reports whether the stream that no client moves may end: a live receiver is in
+// mayEnd reports whether the stream that no client moves may end: a live receiver is in
 // use, or the mode that was set here flies without sticks, or the vehicle has been disarmed
 // for a while.
-func (s *sticks) over(f stickFacts) bool {
+func (s *sticks) mayEnd(f stickFacts) bool {
 	switch {
 	case f.entering:
 		return false
@@ -417,9 +416,9 @@ func (s *sticks) over(f stickFacts) bool {
 	return f.flight == disarmed && !f.busy && f.now.Sub(s.client) >= stickIdle
 }
 
-// owes reports whether a silent client's hold, or the landing in its place, is
+// holdPending reports whether a silent client's hold, or the landing in its place, is
 // still to be asked for.
-func (s *sticks) owes(f stickFacts) bool {
+func (s *sticks) holdPending(f stickFacts) bool {
 	return !s.holdAsked.IsZero() && (f.mode == ModeManual || f.mode == ModeAltitude)
 }
 
@@ -450,7 +449,7 @@ func (s *sticks) by(f stickFacts) string {
 	switch {
 	case !f.mode.flownBySticks():
 		return ""
-	case s.src.nobodys(f.firmware, f.now) != "":
+	case s.src.whyNobodyFlies(f.firmware, f.now) != "":
 		return ""
 	case s.src.denied(f.firmware, f.now) != "", s.phase == stickOff && s.src.receiver != receiverNone:
 		return "receiver"

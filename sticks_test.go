@@ -186,7 +186,7 @@ func (h *stickFlight) play(t *testing.T, script string) string {
 			h.answers()
 			h.pass(10 * time.Millisecond)
 		case "arms":
-			h.run(h.f)
+			h.streamForArming(h.f)
 		case "input":
 			d, err := time.ParseDuration(w[5])
 			if err != nil {
@@ -218,10 +218,10 @@ func (h *stickFlight) play(t *testing.T, script string) string {
 			}
 			h.hearChannels(h.f, c)
 		case "foreign":
-			h.foreigner(h.f)
+			h.hearForeign(h.f)
 		case "joins":
 			for range 25 {
-				h.foreigner(h.f)
+				h.hearForeign(h.f)
 				h.act()
 				h.pass(20 * time.Millisecond)
 			}
@@ -703,7 +703,7 @@ func (w *stickWitness) happens(what byte, arg int) {
 		f.flight = disarmed
 		w.disarmed(*f)
 	case 'F':
-		w.foreigner(*f)
+		w.hearForeign(*f)
 		w.pilot, w.stood = w.pilot || w.taken(), w.axes
 	case 'w':
 		w.hearReceiver(*f, true, uint16(1000+arg*4))

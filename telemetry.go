@@ -182,8 +182,8 @@ type landed struct {
 	state landedState
 }
 
-// stands returns the landed state; 0, unknown, if it is not fresh.
-func (t *telemetry) stands(now time.Time) landedState {
+// landedNow returns the landed state; 0, unknown, if it is not fresh.
+func (t *telemetry) landedNow(now time.Time) landedState {
 	if !t.landed.within(freshFor, now) {
 		return 0
 	}
