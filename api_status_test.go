@@ -489,7 +489,7 @@ func TestAClientThatStopsReadingIsCutOffAfterTwoSeconds(t *testing.T) {
 		other := watchStatus(p)
 		time.Sleep(2 * time.Second) // the next event comes within 0.2 s, and is not taken
 		n := len(other.got())
-		time.Sleep(2 * eventEvery)
+		time.Sleep(4 * eventEvery)
 		w.SetReadDeadline(time.Now()) // what came, and no more
 		if _, err := io.Copy(io.Discard, w.in); err != nil {
 			st.Errorf("after 2 s it is not cut off: %v", err)

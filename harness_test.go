@@ -22,6 +22,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -260,7 +261,7 @@ type cable struct {
 	until      time.Time // of a read; the reader's own
 	writeUntil time.Time // of a write; the writer's own
 	heard      func(lineMessage)
-	stall      chan struct{} // not nil: writes wait for it
+	stalled    atomic.Bool // writes hang
 	gone       chan struct{}
 	once       sync.Once
 }
@@ -304,9 +305,8 @@ func (c *cable) Write(b []byte) (int, error) {
 		return 0, io.ErrClosedPipe
 	default:
 	}
-	if c.stall != nil {
+	if c.stalled.Load() {
 		select {
-		case <-c.stall:
 		case <-time.After(time.Until(c.writeUntil)):
 			return 0, os.ErrDeadlineExceeded
 		case <-c.gone:
@@ -381,9 +381,7 @@ func newLineBench(t *testing.T, beat *common.MessageHeartbeat, with ...func(*lin
 			defer b.mu.Unlock()
 			b.opens = append(b.opens, time.Now())
 			b.cable = newCable(b.take)
-			if b.stall {
-				b.cable.stall = make(chan struct{})
-			}
+			b.cable.stalled.Store(b.stall)
 			return b.cable, nil
 		},
 	}, 0, false)

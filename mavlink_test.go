@@ -428,7 +428,7 @@ func TestASilentPortIsReopenedAfterFiveSecondsThoughNoiseComes(t *testing.T) {
 
 func TestAWriteThatHangsIsADeadPortAfterTwoSeconds(t *testing.T) {
 	onLine(t, copterBeat(), func(t *testing.T, b *lineBench) {
-		b.change(func() { b.cable.stall = make(chan struct{}) })
+		b.change(func() { b.cable.stalled.Store(true) })
 		hung := time.Now()
 		o := <-b.command(armIt)
 		lineEqual(t, "code", o.code(), codeNoAck)
@@ -611,7 +611,7 @@ func TestADeviceThatFailsIsLoggedOnceAndOnceWhenItIsBack(t *testing.T) {
 func TestTheProgramEndsThoughAWriteHangs(t *testing.T) {
 	inLinkBubble(t, func(t *testing.T) {
 		c := newCable(func(lineMessage) {})
-		c.stall = make(chan struct{})
+		c.stalled.Store(true)
 		_, end := runDevice(t, device{name: "stalled", open: func(context.Context) (port, error) { return c, nil }})
 		began := time.Now()
 		time.Sleep(500 * time.Millisecond) // the first heartbeat hangs
