@@ -282,3 +282,19 @@ func TestAPilotInTheModeThatWasRefusedInAFailsafeHasTheDrone(t *testing.T) {
 		}
 	})
 }
+
+// What mavrest sends by itself (docs/design.md, rule 4).
+func TestMavrestActsByItselfOnlyForAClientThatHasTheDrone(t *testing.T) {
+	for name, happens := range map[string]func(c *commander){
+		"no client's command was accepted": func(c *commander) { c.client = false },
+		"a takeover":                       func(c *commander) { c.takeover("a pilot") },
+		"a disarming":                      (*commander).disarmed,
+	} {
+		c := &commander{client: true}
+		lineEqual(t, name+": before it", c.mayAct(), nil)
+		happens(c)
+		lineEqual(t, name+": after it", code(c.mayAct()), codeInterrupted)
+	}
+	c := &commander{client: true, tasks: []*task{{}}}
+	lineEqual(t, "a command is under way", code(c.mayAct()), codeSuperseded)
+}

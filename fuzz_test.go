@@ -79,6 +79,8 @@ func (z *fuzzed) leads(m any) (custom uint32, ok bool) {
 		case common.MAV_CMD_NAV_TAKEOFF:
 			z.tookOff = true
 			return entered[z.firmware][ModeTakeoff], true
+		case common.MAV_CMD_DO_REPOSITION: // PX4's pause
+			return entered[z.firmware][ModeHold], true
 		}
 	case *common.MessageCommandInt:
 		return entered[z.firmware][ModeHold], true
