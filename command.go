@@ -33,14 +33,14 @@ type acks struct {
 	trip     time.Duration                // the round trip last measured
 	repeated int                          // commands since then that were answered after a repeat
 	modeAt   time.Time                    // not before it another mode change
-	mode     *step                        // the mode change sent last, answered or superseded
+	mode     *step                        // the mode change sent last; it stays set after its answer
 }
 
 // command is one MAVLink command with its copies and its answer.
 type command struct {
 	step    *step
 	before  report // the last report when the first copy went out
-	reports int    // and how many there were
+	reports int    // reports heard before the first copy
 
 	copies       int
 	sent         time.Time // the first

@@ -29,11 +29,11 @@ type commander struct {
 	tasks     []*task // in the order in which they came; the first one is under way
 	manoeuvre *manoeuvre
 	client    bool // a client's command was accepted, and no takeover or disarming came since
-	away      bool // the port was when HEARTBEAT was requested last
+	away      bool // the port was down at the last HEARTBEAT request, or when a step was due
 	stopped   bool // the program ends
 }
 
-// answer is what an accepted command is told: the number of the last command
+// answer is the result of an accepted request: the MAV_CMD number of the last command
 // accepted, the mode it led to, and what is to be watched to its end.
 type answer struct {
 	command   uint16
@@ -107,8 +107,8 @@ func (t *task) awaitNewer() {
 	}
 }
 
-// end ends a task from outside. The first reason counts, but a newer command and the
-// program's end also end what still waits after a takeover.
+// end ends a task from outside. A takeover or a disarming does not replace an earlier reason;
+// a newer command and the program's end do.
 func (t *task) end(why *commandError) {
 	if t.endedBy == nil || why.code != codeInterrupted {
 		t.endedBy = why
@@ -258,8 +258,8 @@ func (c *commander) poll(awaited bool, now time.Time) (next time.Time) {
 	return c.reports.due(awaited, c.acks.trip)
 }
 
-// reportBefore waits for the report that step s, which was due then, follows (rule 5). What
-// a client wants for safety goes out without one, where it was due at once.
+// reportBefore waits for the report that step s must follow (rule 5); due is when s could first
+// go. An urgent first step that was due at once waits urgentWait or urgentKept, then goes without.
 func (t *task) reportBefore(s *step, due time.Time) error {
 	c := t.commander
 	atOnce := t.sent == nil && due.Sub(t.askedAt) <= turnAtOnce // the first step, and a client asked for it
@@ -341,7 +341,7 @@ func (t *task) unfollowed(s *step) error {
 }
 
 // sendCopy sends a copy, unless the task is over: nothing of it may go out behind a
-// newer command or a takeover. A repeat of an ARM does not go to an armed vehicle.
+// newer command or a takeover. No repeat goes out while a number is kept, none of an ARM to an armed vehicle.
 func (t *task) sendCopy(x *command) error {
 	c, s := t.commander, x.step
 	if err := t.over(); err != nil {
@@ -367,9 +367,9 @@ func (t *task) sendCopy(x *command) error {
 	return nil
 }
 
-// verdict waits for what answers a command: a refusal, a report that shows it, or the ack
-// where that alone proves it. What was acknowledged, or sent before a takeover, has
-// showWithin to show; after that transact says what it means. Without an answer in time it
+// verdict waits for a command's answer: a refusal, a report that shows it, or the ack
+// where that alone proves it. After the ack, or after the last copy before a takeover,
+// it waits showWithin for the report; transact makes the error. Without an answer in time it
 // returns false and nil.
 func (t *task) verdict(x *command, until time.Time) (answered bool, err error) {
 	c := t.commander

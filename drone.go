@@ -24,8 +24,8 @@ const (
 )
 
 // drone is the one vehicle: it hears what the link brings, asks for what does
-// not come by itself, runs what is due, and answers what it knows. Its mutex
-// guards all that it has, its commander's waiting included.
+// not come by itself, runs what is due, and answers the API. Its mutex guards
+// the fields below it; commander.pause unlocks it while a task waits.
 type drone struct {
 	link    *link
 	clock   clock
@@ -39,11 +39,11 @@ type drone struct {
 	params    parameters
 	cmd       *commander
 	handshake handshake
-	wg        sync.WaitGroup // the goroutines of run
+	wg        sync.WaitGroup // every goroutine that run waits for, also landThere and holdForSilent
 
 	online  bool
-	quitBy  time.Time // when the program ends, whatever is under way; zero: nobody ends it
-	checked time.Time // since when the last report of PX4's checks was asked for
+	quitBy  time.Time // deadline of the farewell: tasks still under way are ended then; zero: not shutting down
+	checked time.Time // when PX4 was last asked to run its checks before arming
 	warned  []string  // the warnings that were told
 	// When the target and NAV_DLL_ACT were requested last.
 	targetAsked, stationAsked time.Time
@@ -286,7 +286,7 @@ func (d *drone) hearHeartbeat(now time.Time) {
 	b.custom, b.armed = d.cmd.reports.last.custom, d.cmd.reports.last.armed
 	if !d.online {
 		d.online = true
-		if !b.armed { // it may be another one
+		if !b.armed { // possibly another vehicle: request its version and parameters again
 			d.forget()
 		}
 		slog.Info("vehicle online", "system", d.tel.id.system, "mode", d.machine.mode, "vehicle_mode", d.modeName())
@@ -440,14 +440,14 @@ func (d *drone) report(b shownMode, now time.Time) report {
 	f := d.firmware()
 	mode, _ := f.reported(b.custom)
 	r := report{custom: b.custom, mode: mode, armed: b.armed, failsafe: b.failsafe, amsl: math.NaN(), streamed: d.sticks.phase != stickOff && f == px4}
-	if d.tel.position.within(silentAfter, now) { // also a while ago: a climb goes up
+	if d.tel.position.within(silentAfter, now) { // up to 5 s old: in a climb that errs low
 		r.amsl = d.tel.position.amsl
 	}
 	return r
 }
 
-// vehicle is what a plan needs. A position that is not fresh is none: what keeps a
-// place would fly back to it.
+// vehicle is what a plan needs. A stale position counts as unknown: a hold would otherwise
+// fly back to it.
 func (d *drone) vehicle(now time.Time) vehicle {
 	n, f := math.NaN(), d.facts(now)
 	t, p := &d.tel, d.tel.position

@@ -65,7 +65,7 @@ func (d *drone) perform(t *task) error {
 	return d.standing(t, err)
 }
 
-// planned plans a client's request, as the vehicle is now. What mavrest does by itself has
+// planned plans a client's request, as the vehicle is now. A task of mavrest itself came with
 // its plan.
 func (d *drone) planned(t *task) (err error) {
 	if t.askedAt.IsZero() {
@@ -163,7 +163,7 @@ func (d *drone) ready(s *step) time.Time {
 	return at
 }
 
-// took makes what a step leads to the mode, and the plan's goal its manoeuvre.
+// took records an accepted step: its mode becomes the mode; the plan's goal starts the manoeuvre.
 func (d *drone) took(t *task, s *step) {
 	c := d.cmd
 	t.answer.command = uint16(s.cmd)
@@ -180,8 +180,8 @@ func (d *drone) took(t *task, s *step) {
 	}
 }
 
-// failed is what follows a plan that ended before it was accepted. What it armed and
-// was refused or not answered then is disarmed on the ground, before the next task begins.
+// failed cleans up after a plan that ended with err. A vehicle that the plan armed before a step
+// was refused or not answered is disarmed if it is on the ground, before the next task begins.
 func (d *drone) failed(t *task, err error) {
 	if m := d.cmd.manoeuvre; m != nil && m.plan.goal() == t.plan.goal() { // the goto itself was accepted; forget its refused heading
 		m.plan.facing = math.NaN()
@@ -201,7 +201,7 @@ func (t *task) fails(err error) bool {
 	return (refusedWith(err) != nil || isNoAck(err)) && !t.taken()
 }
 
-// standing is the error of a plan that failed, with what it has changed before: that is
+// standing adds to the error of a failed plan what the plan changed before it failed: that is
 // not taken back.
 func (d *drone) standing(t *task, err error) error {
 	var ce *commandError
@@ -437,8 +437,8 @@ func (d *drone) hover() {
 
 // Times of the texts that belong to an answer (docs/design.md, "Reasons").
 const (
-	textsAfter  = 700 * time.Millisecond // the last answer of a refusal
-	checksEvery = 5 * time.Second        // between two reports of PX4's checks; so long its texts count
+	textsAfter  = 700 * time.Millisecond // after the refusal: so long its texts are collected
+	checksEvery = 5 * time.Second        // between two requests for PX4's checks; their texts count for as long
 	takenBefore = time.Second            // a takeover
 	takenAfter  = 500 * time.Millisecond
 )

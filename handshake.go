@@ -23,8 +23,8 @@ const (
 type stream struct {
 	id     uint32
 	hz     float32
-	least  float32 // in Hz: at less it is asked for again; 0: at any rate it will do
-	known  bool    // whether the vehicle sends it: it was accepted or denied
+	least  float32 // lowest rate in Hz: below it the stream is requested again; 0: any rate will do
+	known  bool    // the vehicle answered the request: it accepted or denied it
 	denied bool
 	slow   bool // it comes at less, or had to be requested
 
@@ -71,8 +71,8 @@ func (h *handshake) liveStream() stream {
 	return stream{id: idHeartbeat, hz: 20}
 }
 
-// begin asks the vehicle everything. What it told of its parameters counts until it tells
-// them anew.
+// begin starts the questions over; tick sends them. A parameter that is known stays known and
+// is not requested again: the caller clears the ones that may have changed.
 func (h *handshake) begin(now time.Time) {
 	h.lose()
 	h.firmware, h.began = h.params.tel.id.firmware(), now

@@ -13,7 +13,7 @@ const (
 	overrideTimeout = 3500 * time.Millisecond // until ArduPilot has forgotten sticks that were not released
 	othersFor       = 3 * time.Second         // somebody else's sticks are a source for so long
 	switchesIn      = 3 * time.Second         // after the switches first had values they may still move by themselves
-	idleBelow       = 1350                    // µs of RC_CHANNELS 3, and below it nobody's hand is on the receiver
+	idleBelow       = 1350                    // µs of RC_CHANNELS 3 (throttle); up to this the receiver counts as idle
 	switchAway      = 100                     // µs between two successive RC_CHANNELS: a switch jumps, RSSI drifts
 )
 
@@ -141,14 +141,14 @@ func (s *sources) whyNobodyFlies(f firmware, now time.Time) string {
 	return why
 }
 
-// live reports whether a receiver takes the sticks that a stream gives back: PX4
-// has no way to give them.
+// live reports whether a receiver takes over when our stream releases the sticks; PX4
+// has no such release.
 func (s *sources) live(f firmware) bool { return f.ardupilot() && s.receiver != receiverNone }
 
 // inUse reports whether a pilot has ArduPilot's receiver in hand.
 func (s *sources) inUse(f firmware) bool { return f.ardupilot() && s.receiver == receiverInUse }
 
-// movementOverrides reports whether PX4 takes a mode back from sticks that move.
+// movementOverrides reports whether moving sticks make PX4 leave a mode that flies without them.
 func (s *sources) movementOverrides(f firmware) bool { return f == px4 && int(s.rcOverride)&1 != 0 }
 
 // hiddenUntil says that the receiver's state does not count before a time.
@@ -251,7 +251,7 @@ func (s *sources) switchMoves(c channels, now time.Time) bool {
 // plausible reports whether a channel has a value: 0 and 65535 are none.
 func plausible(us uint16) bool { return us != 0 && us != math.MaxUint16 }
 
-// apart reports whether two channels differ by more than so many µs.
+// apart reports whether any channel differs between a and b by more than most µs.
 func apart(a, b []uint16, most int) bool {
 	for i := range a {
 		if d := int(a[i]) - int(b[i]); plausible(a[i]) && plausible(b[i]) && (d > most || d < -most) {

@@ -14,7 +14,7 @@ const (
 	stickArms    = 2100 * time.Millisecond // of the stream, before ArduPilot arms on it alone
 	stickMoving  = 1600 * time.Millisecond // PX4 calls sticks moving for so long after they moved
 	stickStill   = 2 * time.Second         // they stand still for certain
-	stickGone    = time.Second             // PX4 misses sticks 0.6 s after they stop: armed before, it is a failsafe
+	stickGone    = time.Second             // from a stream's end to an arming: PX4 notices the loss after 0.6 s, and armed by then it is a failsafe
 	stickIdle    = 5 * time.Second         // a disarmed vehicle's stream ends
 	silentClient = 3 * time.Second         // after the client's last command, in altitude and manual mode
 	holdAgain    = time.Second             // between holds that nobody acknowledged
@@ -54,7 +54,7 @@ type flightState uint8
 
 const (
 	disarmed      flightState = iota
-	armedOnGround             // for all that is known
+	armedOnGround             // armed, and reported on the ground; an unknown landed state counts as aloft
 	aloft
 )
 
@@ -80,7 +80,7 @@ func (f stickFacts) shown() Mode {
 // stickActs is what is to be done for the sticks.
 type stickActs struct {
 	send    bool   // the axes, now
-	release bool   // and the stream has ended
+	release bool   // send released axes: the receiver gets its sticks back
 	hold    bool   // command a hold: the client fell silent
 	notice  string // to be told
 }
@@ -162,8 +162,8 @@ func (s *sticks) centred(f stickFacts) axes {
 	return axes{z: rest(f)}
 }
 
-// park has the stream go on for nobody. On PX4 sticks that move would take a
-// mode that flies without them back.
+// park keeps the stream going without a client. On PX4 in a mode that flies without sticks
+// the axes stay as they are: moving them would make PX4 leave it.
 func (s *sticks) park(f stickFacts) {
 	s.phase = stickNobody
 	if f.firmware != px4 || f.shown().flownBySticks() {
@@ -403,9 +403,9 @@ func (s *sticks) tick(f stickFacts) (next time.Time) {
 	return s.next
 }
 
-// mayEnd reports whether the stream that no client moves may end: a live receiver is in
-// use, or the mode that was set here flies without sticks, or the vehicle has been disarmed
-// for a while.
+// mayEnd reports whether the stream that no client moves may end: ArduPilot has a live receiver
+// that is in use, or that can take over in a mode without sticks that was set here; or,
+// with or without a receiver, the vehicle is disarmed and the client silent for stickIdle.
 func (s *sticks) mayEnd(f stickFacts) bool {
 	switch {
 	case f.entering:
