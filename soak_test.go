@@ -91,7 +91,9 @@ func (w *onlooker) onAck(fault string) func(*common.MessageCommandAck) []simAnsw
 		if a.Result == common.MAV_RESULT_ACCEPTED {
 			w.mu.Lock()
 			w.acked[uint16(a.Command)]++
-			w.copies[uint16(a.Command)] = time.Now().Add(list[len(list)-1].after)
+			if last := time.Now().Add(list[len(list)-1].after); last.After(w.copies[uint16(a.Command)]) {
+				w.copies[uint16(a.Command)] = last
+			}
 			w.mu.Unlock()
 		}
 		return list
