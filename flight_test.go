@@ -1272,14 +1272,16 @@ func TestStreamsThatAnotherProgramSlowedOrEndedAreAskedForAgain(t *testing.T) {
 			f.sim.change(func() { f.sim.stream(s.id, s.every) })
 			time.Sleep(25 * time.Second)
 			n := 0
-			for _, st := range f.sim.streaming {
-				if st.id == s.id && !st.beside {
-					n++
-					if st.every > time.Second && s.id != idHome || s.every > 0 && st.every == s.every {
-						t.Errorf("message %d comes every %v", s.id, st.every)
+			f.sim.change(func() {
+				for _, st := range f.sim.streaming {
+					if st.id == s.id && !st.beside {
+						n++
+						if st.every > time.Second && s.id != idHome || s.every > 0 && st.every == s.every {
+							t.Errorf("message %d comes every %v", s.id, st.every)
+						}
 					}
 				}
-			}
+			})
 			if n == 0 {
 				t.Errorf("message %d was not asked for again", s.id)
 			}
