@@ -190,6 +190,7 @@ func (l *linkState) body(heartbeatAge float64) jsonObject {
 const (
 	maxStreams  = 16
 	eventEvery  = 100 * time.Millisecond // the shortest time between two events
+	eventLook   = 20 * time.Millisecond  // where nothing had changed by then, until the next look
 	eventAtMost = time.Second            // the longest
 	eventBuffer = 16 << 10               // bytes; the system's default would hold minutes of events for a client that does not read
 )
@@ -218,7 +219,7 @@ func (a *api) stream(w http.ResponseWriter, r *http.Request) (any, error) {
 	client := clientOf(r)
 	out := []byte("retry: 1000\n\n")
 	for {
-		changes := a.drone.changes.Load()
+		changes, again := a.drone.changes.Load(), eventLook
 		if now := time.Now(); changes != shown || now.Sub(sent) >= eventAtMost {
 			out = append(out, "event: status\ndata: "...)
 			out = append(append(out, encode(render(a.drone.status(), client))...), '\n')
@@ -226,10 +227,10 @@ func (a *api) stream(w http.ResponseWriter, r *http.Request) (any, error) {
 			if _, err := w.Write(out); err != nil || rc.Flush() != nil {
 				return nil, nil
 			}
-			out, sent, shown = out[:0], now, changes
+			out, sent, shown, again = out[:0], now, changes, eventEvery
 		}
 		select {
-		case <-time.After(eventEvery):
+		case <-time.After(again):
 		case <-r.Context().Done():
 			return nil, nil
 		case <-end:
