@@ -143,6 +143,9 @@ func (a *acks) measure(c *command, took time.Duration) {
 	}
 }
 
+// copyGap is the time between two copies of a command.
+func (a *acks) copyGap() time.Duration { return max(copyEvery, a.trip*3/2) }
+
 // request asks for a message (REQUEST_MESSAGE, 512). Its ack means nothing.
 func (a *acks) request(id uint32) error {
 	s := a.tel.id.firmware().command(common.MAV_CMD_REQUEST_MESSAGE, float32(id))

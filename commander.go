@@ -9,7 +9,7 @@ import (
 
 // Times of a plan (docs/design.md, rule 5 and "The newest command wins").
 const (
-	turnAtOnce = 10 * time.Millisecond   // a step that is due in it did not wait
+	turnAtOnce = 2 * modeGap             // a step that is due in it did not wait
 	reportWait = 1500 * time.Millisecond // for the report before a step
 	urgentWait = 100 * time.Millisecond  // the same where a client wants it for safety
 	urgentKept = 500 * time.Millisecond  // and where a number is kept
@@ -28,9 +28,9 @@ type commander struct {
 
 	tasks     []*task // in the order in which they came; the first one is under way
 	manoeuvre *manoeuvre
-	client    bool // a client's command was accepted, and no takeover or disarming came since
-	away      bool // the port was down at the last HEARTBEAT request, or when a step was due
-	stopped   bool // the program ends
+	client    bool      // a client's command was accepted, and no takeover or disarming came since
+	awayAt    time.Time // when the port was last found down: no report from before that counts
+	stopped   bool      // the program ends
 }
 
 // answer is the result of an accepted request: the MAV_CMD number of the last command
@@ -253,17 +253,22 @@ func (t *task) ask(every time.Duration, until time.Time, request func(), came fu
 func (c *commander) poll(awaited bool, now time.Time) (next time.Time) {
 	if !now.Before(c.reports.due(awaited, c.acks.trip)) {
 		c.reports.asked = now
-		c.away = c.acks.request(idHeartbeat) != nil
+		if c.acks.request(idHeartbeat) != nil {
+			c.awayAt = now
+		}
 	}
 	return c.reports.due(awaited, c.acks.trip)
 }
+
+// away reports whether the port was down when HEARTBEAT was requested last.
+func (c *commander) away() bool { return !c.awayAt.Before(c.reports.asked) }
 
 // reportBefore waits for the report that step s must follow (rule 5); due is when s could first
 // go. An urgent first step that was due at once waits urgentWait or urgentKept, then goes without.
 func (t *task) reportBefore(s *step, due time.Time) error {
 	c := t.commander
 	atOnce := t.sent == nil && due.Sub(t.askedAt) <= turnAtOnce // the first step, and a client asked for it
-	since, back := due.Add(max(reportAgain, c.acks.trip)), due
+	since := due.Add(max(reportAgain, c.acks.trip))
 	if atOnce {
 		since = due.Add(-reportFresh)
 	}
@@ -271,19 +276,16 @@ func (t *task) reportBefore(s *step, due time.Time) error {
 		if err := t.over(); err != nil {
 			return err
 		}
-		now := time.Now()
-		if c.away {
-			since, back = now, now
-		}
-		if !c.away && !c.reports.keeps() && !c.reports.at.Before(since) {
+		if !c.reports.keeps() && !c.reports.at.Before(since) && c.reports.at.After(c.awayAt) {
 			return nil
 		}
+		now := time.Now()
 		next, until := c.poll(true, now), due.Add(reportWait)
 		if !now.Before(until) {
 			break
 		}
-		if atOnce && t.request.urgent() && !c.away {
-			until = back.Add(urgentWait)
+		if atOnce && t.request.urgent() && !c.away() {
+			until = later(due, c.awayAt).Add(urgentWait)
 			if c.reports.keeps() {
 				until = due.Add(urgentKept)
 			}
@@ -293,7 +295,7 @@ func (t *task) reportBefore(s *step, due time.Time) error {
 		}
 		c.pause(sooner(next, until))
 	}
-	if c.away && t.sent == nil {
+	if c.away() && t.sent == nil {
 		return refuse(codeOffline, "the port to the autopilot was down: %s was not sent", commandName(s))
 	}
 	return refuse(codeNoAck, "the autopilot did not answer; %s was not sent", commandName(s))
@@ -313,7 +315,7 @@ func (t *task) transact(s *step) error {
 	x := c.acks.open(s, c.machine.last, c.reports.n)
 	defer c.acks.close(x)
 	c.reports.askNow() // a report is waited for from now on
-	gap := max(copyEvery, c.acks.trip*3/2)
+	gap := c.acks.copyGap()
 	for due := time.Duration(0); due < giveUp && t.endedBy == nil && !x.acked(); due += gap {
 		if err := t.sendCopy(x); err != nil {
 			return err

@@ -95,7 +95,7 @@ func TestAnArmingIsNotSentInAnotherModeThanTheOneThatWasSetForIt(t *testing.T) {
 				b.settle()
 				if c.streams {
 					b.drone.mu.Lock()
-					b.drone.sticks.phase, b.drone.sticks.client = stickNobody, time.Now()
+					b.drone.sticks.phase, b.drone.sticks.client.spoke = stickNobody, time.Now()
 					b.drone.mu.Unlock()
 				}
 				b.follow(func(id uint16, try int) {
@@ -149,7 +149,7 @@ func TestPX4IsNotArmedOnAStreamThatEnds(t *testing.T) {
 				f.slowly(c.delay)
 				f.accepted("/mode", `{"mode":"position"}`)
 				f.accepted("/mode", `{"mode":"hold"}`)
-				time.Sleep(time.Until(f.link.sticks.client.Add(c.after)))
+				time.Sleep(time.Until(f.link.sticks.client.spoke.Add(c.after)))
 				f.accepted("/mode", `{"arm":true}`)
 				time.Sleep(1200 * time.Millisecond)
 				if f.sim.truth().failsafe {

@@ -20,7 +20,6 @@ import (
 const (
 	offlineAfter = 3 * time.Second // without a report of the mode
 	chunkWait    = time.Second     // for the missing chunks of a STATUSTEXT
-	stationEvery = 5 * time.Second // between two readings of NAV_DLL_ACT
 )
 
 // drone is the one vehicle: it hears what the link brings, asks for what does
@@ -41,12 +40,11 @@ type drone struct {
 	handshake handshake
 	wg        sync.WaitGroup // every goroutine that run waits for, also landThere and holdForSilent
 
-	online  bool
-	quitBy  time.Time // deadline of the farewell: tasks still under way are ended then; zero: not shutting down
-	checked time.Time // when PX4 was last asked to run its checks before arming
-	warned  []string  // the warnings that were told
-	// When the target and NAV_DLL_ACT were requested last.
-	targetAsked, stationAsked time.Time
+	online      bool
+	quitBy      time.Time // deadline of the farewell: tasks still under way are ended then; zero: not shutting down
+	checked     time.Time // when PX4 was last asked to run its checks before arming
+	warned      []string  // the warnings that were told
+	targetAsked time.Time // when the target was requested last
 }
 
 // newDrone makes the drone that device leads to; only is its system id, 0 for
@@ -58,7 +56,6 @@ func newDrone(dev device, only byte, gcs bool) *drone {
 	d.cmd = &commander{mu: &d.mu, acks: acks, machine: &d.machine}
 	d.params = parameters{tel: &d.tel, acks: acks, told: make(map[string]float64)}
 	d.handshake.params = &d.params
-	d.sticks.src = newSources(gcs)
 	return d
 }
 
@@ -98,16 +95,19 @@ func (d *drone) farewell() {
 	if d.sticks.phase == stickOff || !d.online {
 		return
 	}
-	f := d.facts(time.Now())
-	if f.firmware.ardupilot() && f.flight == aloft && d.sticks.flies(f) && !d.sticks.taken() {
+	v := d.view(time.Now())
+	if v.firmware.ardupilot() && v.flying() && d.sticks.flies(v) && !d.sticks.taken() {
 		for len(d.cmd.tasks) > 0 && time.Now().Before(d.quitBy) { // they have been told to end
 			d.cmd.pause(d.quitBy)
 		}
 		d.hover()
 	}
-	if d.sticks.phase != stickOff { // a pilot may have taken them meanwhile
-		d.leaveSticks(d.facts(time.Now()))
+	v = d.view(time.Now()) // a pilot may have taken them meanwhile
+	d.sticks.stop(v)
+	if d.sticks.phase != stickOff && v.flying() {
+		slog.Warn("stopping in the air after sticks: the autopilot's own failsafe for lost sticks may follow", "mode", v.mode)
 	}
+	d.act()
 }
 
 // tick does what is due and tells when the next thing is.
@@ -129,7 +129,7 @@ func (d *drone) tick(now time.Time) time.Time {
 	}
 	next = sooner(next, d.tel.texts.flush(now, chunkWait))
 	next = sooner(next, d.watch(now))
-	next = sooner(next, d.sticks.tick(d.facts(now)))
+	next = sooner(next, d.sticks.tick(d.view(now)))
 	d.warn()
 	if acts := d.act(); acts.hold && d.cmd.idle() {
 		d.wg.Go(d.holdForSilent)
@@ -154,10 +154,6 @@ func (d *drone) poll(now time.Time) (next time.Time) {
 	if d.tel.beat.armed && (d.machine.mode == ModeHold || d.machine.mode == ModeTakeoff || d.cmd.transit()) {
 		due(&d.targetAsked, targetEvery, idTarget)
 	}
-	if d.firmware() == px4 && !now.Before(d.stationAsked.Add(stationEvery)) {
-		d.params.request("NAV_DLL_ACT")
-		d.stationAsked = now
-	}
 	if d.firmware().ardupilot() && !now.Before(d.cmd.reports.due(false, d.cmd.acks.trip)) {
 		d.handshake.lacks(idHeartbeat)
 	}
@@ -176,7 +172,7 @@ func (d *drone) speakAsStation() {
 func (d *drone) lose() {
 	d.online = false
 	d.handshake.lose()
-	d.sticks.lost(d.facts(time.Now()))
+	d.sticks.lost(d.view(time.Now()))
 	d.cmd.bell.ring()
 	d.changes.Add(1)
 	level := slog.LevelWarn
@@ -198,7 +194,7 @@ func (d *drone) hear(h heard) {
 		d.changes.Add(1)
 		d.clock.poke()
 	case h.foreign:
-		d.sticks.hearForeign(d.facts(h.at))
+		d.sticks.hearForeign(d.view(h.at))
 		d.act()
 	default:
 		d.tel.id.system = h.system
@@ -208,7 +204,7 @@ func (d *drone) hear(h heard) {
 
 // take takes a message of the vehicle.
 func (d *drone) take(m message.Message, now time.Time) {
-	texts := d.tel.texts.count
+	texts, version := d.tel.texts.count, d.tel.id.version
 	if d.tel.hear(m, now) {
 		d.restarted(now)
 	}
@@ -228,16 +224,16 @@ func (d *drone) take(m message.Message, now time.Time) {
 			d.clock.poke() // the handshake goes on
 		}
 	case *common.MessageParamValue:
-		d.hearParam(m)
+		d.hearParam(m, now)
 	case *common.MessageSysStatus:
 		d.hearReceiver(now)
 	case *common.MessageRcChannels:
-		d.sticks.hearChannels(d.facts(now), d.tel.rc.channel)
+		d.sticks.hearChannels(d.view(now), d.tel.rc.channel)
 		d.act()
 	case *common.MessageExtendedSysState:
 		d.identify()
 	case *common.MessageAutopilotVersion:
-		d.hearVersion()
+		d.hearVersion(version)
 	case *common.MessageStatustext:
 		if d.tel.texts.count != texts {
 			s := d.tel.texts.last[len(d.tel.texts.last)-1]
@@ -257,9 +253,8 @@ var flown = map[firmware][2]firmwareVersion{
 }
 
 // hearVersion takes the firmware's version. One that was never flown is logged once.
-func (d *drone) hearVersion() {
-	v, was := d.tel.id.version, d.sticks.src.version
-	d.sticks.src.version = v
+func (d *drone) hearVersion(was firmwareVersion) {
+	v := d.tel.id.version
 	if f, ok := flown[d.firmware()]; ok && v != was && v != 0 && (v < f[0] || v >= f[1]) {
 		slog.Warn("mavrest was never flown on this version of the firmware: see docs/autopilots.md", "version", v, "flown_from", f[0], "flown_before", f[1])
 	}
@@ -322,7 +317,7 @@ func (d *drone) judge(shown shownMode, now time.Time) {
 		if d.machine.mode == ModeTakeoff { // it has ended
 			d.machine.abandon()
 		}
-		d.sticks.disarmed(d.facts(now))
+		d.sticks.disarmed(d.view(now))
 		d.act()
 	}
 }
@@ -334,7 +329,7 @@ func (d *drone) takeover(why string) {
 	d.cmd.takeover(why)
 	d.cmd.abandon(now, "%s", why)
 	d.tel.target.group, d.targetAsked = group{}, time.Time{} // where it flies to is told anew
-	d.sticks.switched(d.facts(now))
+	d.sticks.switched(d.view(now))
 	d.act()
 	d.logMode(why)
 	d.clock.poke()
@@ -348,7 +343,8 @@ func (d *drone) restarted(now time.Time) {
 	d.tel.restart()
 	d.cmd.takeover("the autopilot has started again")
 	d.cmd.abandon(now, "the autopilot has started again")
-	d.restartSticks(now)
+	d.sticks.restarted(d.view(now))
+	d.act()
 	d.forget()
 	d.warned = nil
 	d.cmd.acks.restarted()
@@ -360,7 +356,7 @@ func (d *drone) restarted(now time.Time) {
 // asked anew: its version counts as an old one until it is known.
 func (d *drone) forget() {
 	clear(d.params.told)
-	d.tel.id.version, d.sticks.src.version = 0, 0
+	d.tel.id.version = 0
 }
 
 // able reports why no command can be sent now.
@@ -446,41 +442,47 @@ func (d *drone) report(b shownMode, now time.Time) report {
 	return r
 }
 
-// vehicle is what a plan needs. A stale position counts as unknown: a hold would otherwise
-// fly back to it.
-func (d *drone) vehicle(now time.Time) vehicle {
-	n, f := math.NaN(), d.facts(now)
-	t, p := &d.tel, d.tel.position
-	v := vehicle{
-		firmware: f.firmware, custom: d.machine.last.custom, armed: t.beat.armed, landed: t.landedNow(now), failsafe: t.beat.failsafe,
-		at: place{n, n, n, n}, heading: n, homeAMSL: t.home.amsl,
-		guidedMode: d.params.told["Q_GUIDED_MODE"], cruise: d.params.cruise(), vtol: common.MAV_VTOL_STATE(t.id.vtol),
+// view is the vehicle now. A stale position counts as unknown: a hold would otherwise fly
+// back to it.
+func (d *drone) view(now time.Time) view {
+	t, current := &d.tel, d.cmd.current()
+	v := view{
+		now: now, firmware: d.firmware(), version: t.id.version, vtol: common.MAV_VTOL_STATE(t.id.vtol),
+		told: d.params.told, trip: d.cmd.acks.trip,
+		online: d.online, mode: d.machine.mode, busy: current != nil,
+		entering: current != nil && current.request.entersSticks() || d.machine.claimed(now, func(to *order) bool { return to.mode.flownBySticks() }) >= 0,
+		custom:   t.beat.custom, armed: t.beat.armed, landed: t.landedNow(now),
+		at: nowhere, heading: math.NaN(), velocity: motionless, home: t.home, to: t.target,
 	}
-	if p.within(freshFor, now) {
+	switch {
+	case d.machine.last.failsafe:
+		v.failsafe = failsafeActs
+	case t.beat.failsafe:
+		v.failsafe = failsafeSaid
+	}
+	if v.firmware.ardupilot() && !d.link.gcs {
+		v.gcsFailsafe = v.param(sourceNames[v.firmware], 0)
+	}
+	if p := &t.position; p.within(freshFor, now) {
 		v.at, v.heading = place{p.lat, p.lon, p.relative, p.amsl}, p.heading
+	}
+	if t.velocity.within(freshFor, now) {
+		v.velocity = motion{t.velocity.north, t.velocity.east, t.velocity.down}
 	}
 	return v
 }
 
-// sighting is what the watcher of a manoeuvre looks at.
-func (d *drone) sighting(now time.Time) sighting {
-	t, n := &d.tel, math.NaN()
-	s := sighting{
-		vehicle: d.vehicle(now), velocity: motion{n, n, n}, now: now, to: t.target,
-		home: t.home, circle: d.params.circle(), takeoff: d.params.takeoffAltitude(),
+// sighting is the view of the watcher of a manoeuvre: what came before its acceptance
+// proves nothing.
+func (d *drone) sighting(now time.Time) view {
+	v, m := d.view(now), d.cmd.manoeuvre
+	if m != nil && !d.tel.position.at.After(m.at) {
+		v.at, v.heading, v.velocity = nowhere, math.NaN(), motionless
 	}
-	if t.velocity.within(freshFor, now) {
-		s.velocity = motion{t.velocity.north, t.velocity.east, t.velocity.down}
+	if m != nil && !d.tel.landed.at.After(m.at) {
+		v.landed = 0
 	}
-	s.failsafe = d.machine.last.failsafe
-	m := d.cmd.manoeuvre
-	if m != nil && !t.position.at.After(m.at) { // what came before the acceptance proves nothing
-		s.at, s.heading, s.velocity = place{n, n, n, n}, n, motion{n, n, n}
-	}
-	if m != nil && !t.landed.at.After(m.at) {
-		s.landed = 0
-	}
-	return s
+	return v
 }
 
 // clockEvery is the longest sleep of the clock, so that the watchdog sees it run.
@@ -581,7 +583,7 @@ func (d *drone) status() snapshot {
 	now := time.Now()
 	s := snapshot{
 		now: now, tel: d.tel, online: d.online, mode: d.machine.mode, modeName: d.modeName(),
-		target: d.target(now), by: d.sticks.by(d.facts(now)), link: d.link.state(),
+		target: d.target(now), by: d.sticks.by(d.view(now)), link: d.link.state(),
 	}
 	shown, _ := d.firmware().reported(d.tel.beat.custom)
 	// PX4's takeoff sets another mode first. ArduPilot without a receiver arms on our stream.
@@ -593,9 +595,9 @@ func (d *drone) status() snapshot {
 		s.done = &done
 	}
 	if d.sticks.phase == stickClient {
-		s.expires = d.sticks.until
+		s.expires = d.sticks.client.until
 	}
-	s.from = d.sticks.held(d.facts(now))
+	s.from = d.sticks.held(d.view(now))
 	return s
 }
 

@@ -74,7 +74,7 @@ func (d *drone) planned(t *task) (err error) {
 	if err := d.able(); err != nil {
 		return err
 	}
-	t.plan, err = t.request.plan(d.vehicle(time.Now()))
+	t.plan, err = t.request.plan(d.view(time.Now()))
 	return err
 }
 
@@ -131,7 +131,7 @@ func (d *drone) carryOut(t *task) error {
 
 // send waits until a step may go out, and sends it; again where the port was away then.
 func (d *drone) send(t *task, s *step) error {
-	for due := (time.Time{}); ; d.cmd.away = true {
+	for due := (time.Time{}); ; d.cmd.awayAt = time.Now() {
 		if err := t.waitFree(s); err != nil {
 			return err
 		}
@@ -156,7 +156,7 @@ func (d *drone) send(t *task, s *step) error {
 
 // ready is when the sticks and the mode change before let a step go.
 func (d *drone) ready(s *step) time.Time {
-	at := d.sticks.ready(s.streamed, d.facts(time.Now()), s.arms())
+	at := d.sticks.ready(s.streamed, d.view(time.Now()), s.arms())
 	if s.to != nil && at.Before(d.cmd.acks.modeAt) {
 		at = d.cmd.acks.modeAt
 	}
@@ -248,13 +248,13 @@ func (d *drone) prologue(t *task) error {
 // sticks that move for a pilot's. In the air it waits in POSCTL, or without a position in
 // ALTCTL, where the drone stops (docs/design.md, "Leaving on PX4").
 func (d *drone) restSticks(t *task) error {
-	f := d.facts(time.Now())
-	if !d.sticks.mustRest(f, t.request.entersSticks()) {
+	v := d.view(time.Now())
+	if !d.sticks.mustRest(v, t.request.entersSticks()) {
 		return nil
 	}
-	d.sticks.leave(f)
+	d.sticks.leave(v)
 	d.act()
-	if through := d.stickModeAtRest(); f.flight == aloft && f.custom != through.to.number {
+	if through := d.stickModeAtRest(); v.flying() && v.custom != through.to.number {
 		switch err := d.send(t, &through); {
 		case err == nil:
 			t.answer.command = uint16(through.cmd)
@@ -262,7 +262,7 @@ func (d *drone) restSticks(t *task) error {
 		case !t.fails(err):
 			return err
 		}
-		d.sticks.leave(d.facts(time.Now()))
+		d.sticks.leave(d.view(time.Now()))
 		d.act()
 	}
 	return t.sleep(d.sticks.moved.Add(stickStill))
@@ -328,23 +328,23 @@ func (d *drone) prepare(t *task) error {
 			return err
 		}
 	}
-	f := d.facts(time.Now())
+	v := d.view(time.Now())
 	switch {
 	case t.request.entersSticks():
-		if why := sticks.src.whyNobodyFlies(f.firmware, f.now); why != "" {
+		if why := sticks.src.whyNobodyFlies(v); why != "" {
 			return refuse(codeUnsupported, "mode: nobody would have the sticks: %s", why)
 		}
-		sticks.enter(f)
+		sticks.enter(v)
 	case runs:
-		sticks.streamForArming(f)
+		sticks.streamForArming(v)
 	case t.request.setMode:
-		sticks.leave(f)
+		sticks.leave(v)
 	}
-	if alone && sticks.src.receiver == receiverNone && sticks.src.denied(f.firmware, f.now) == "" {
-		sticks.streamForArming(f)
+	if alone && sticks.src.receiver == receiverNone && sticks.src.denied(v) == "" {
+		sticks.streamForArming(v)
 	}
 	if arms { // a stream must not end while it arms
-		sticks.client = f.now
+		sticks.client.spoke = v.now
 	}
 	d.act()
 	d.clock.poke()
@@ -357,7 +357,7 @@ func (d *drone) onGround() bool { return d.tel.landedNow(time.Now()) == onGround
 // closing is what follows a plan, accepted or not.
 func (d *drone) closing(t *task, err error) {
 	if err == nil && t.request.entersSticks() {
-		d.sticks.entered(d.facts(time.Now()))
+		d.sticks.entered(d.view(time.Now()))
 	}
 	d.act()
 	d.targetAsked = time.Time{}
@@ -409,7 +409,7 @@ func (d *drone) landThere(m *manoeuvre) {
 func (d *drone) holdForSilent() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if !d.sticks.holdPending(d.facts(time.Now())) {
+	if !d.sticks.holdPending(d.view(time.Now())) {
 		return
 	}
 	d.hover()
@@ -420,7 +420,7 @@ func (d *drone) holdForSilent() {
 func (d *drone) hover() {
 	for _, mode := range []Mode{ModeHold, ModeLand} {
 		r := request{setMode: true, mode: mode}
-		p, err := r.plan(d.vehicle(time.Now()))
+		p, err := r.plan(d.view(time.Now()))
 		if err == nil {
 			err = d.doOwn(r, p, nil)
 		}
@@ -478,7 +478,7 @@ func (d *drone) reasons(t *task, refused *commandError) error {
 	if s.to != nil {
 		mode = s.to.mode
 	}
-	if why := d.sticks.src.whyNobodyFlies(px4, now); why != "" && d.firmware() == px4 && (s.arms() || s.to != nil) && mode.flownBySticks() {
+	if why := d.sticks.src.whyNobodyFlies(d.view(now)); why != "" && d.firmware() == px4 && (s.arms() || s.to != nil) && mode.flownBySticks() {
 		reasons = strings.TrimPrefix(reasons+"; "+why, "; ")
 	}
 	if act := d.params.told["NAV_DLL_ACT"]; act > 0 && s.arms() && d.firmware() == px4 && !d.link.gcs {
@@ -492,7 +492,7 @@ func (d *drone) reasons(t *task, refused *commandError) error {
 // unhealthy are the systems that may be the reason. The receiver is left out where no
 // transmitter was ever heard.
 func (d *drone) unhealthy() []string {
-	return slices.DeleteFunc(d.tel.health.unhealthy(), func(name string) bool { return name == "rc_receiver" && !d.sticks.src.heard })
+	return slices.DeleteFunc(d.tel.health.unhealthy(), func(name string) bool { return name == "rc_receiver" && d.sticks.src.transmitterAt.IsZero() })
 }
 
 // explained adds to the error of an interrupted command what the autopilot said from 1 s

@@ -2,7 +2,6 @@ package main
 
 import (
 	"fmt"
-	"log/slog"
 	"math"
 	"net/netip"
 	"slices"
@@ -10,24 +9,6 @@ import (
 
 	"github.com/bluenviron/gomavlib/v3/pkg/dialects/common"
 )
-
-// facts is what the sticks must know of the vehicle now.
-func (d *drone) facts(now time.Time) stickFacts {
-	b, t := &d.tel.beat, d.cmd.current()
-	f := stickFacts{
-		now: now, online: d.online, firmware: d.firmware(), mode: d.machine.mode, custom: b.custom,
-		trip:     d.cmd.acks.trip,
-		busy:     len(d.cmd.tasks) > 0,
-		entering: t != nil && t.request.entersSticks() || d.machine.claimed(now, func(to *order) bool { return to.mode.flownBySticks() }) >= 0,
-	}
-	switch {
-	case b.armed && d.tel.landedNow(now) != onGround:
-		f.flight = aloft
-	case b.armed:
-		f.flight = armedOnGround
-	}
-	return f
-}
 
 // act does what the sticks ask for, but for what needs a plan: that it reports.
 func (d *drone) act() stickActs {
@@ -43,10 +24,7 @@ func (d *drone) act() stickActs {
 		}
 	}
 	if acts.send && d.sticks.phase != stickOff {
-		if !d.cmd.reports.keeps() { // they move only while the mode is known
-			d.sticks.sent = d.sticks.axes
-		}
-		o := d.outgoing(d.sticks.sent)
+		o := d.outgoing(d.sticks.frame(d.cmd.reports.keeps()))
 		d.link.move(&o)
 	}
 	if d.sticks.phase == stickOff {
@@ -67,25 +45,24 @@ func (d *drone) outgoing(a axes) outgoing {
 }
 
 // hearParam takes a parameter.
-func (d *drone) hearParam(m *common.MessageParamValue) {
-	if v, ours := d.params.hear(m); ours {
-		d.sticks.src.hearParam(m.ParamId, v)
+func (d *drone) hearParam(m *common.MessageParamValue, now time.Time) {
+	if d.params.hear(m, now) {
 		d.speakAsStation()
 	}
 }
 
 // warnings are what a pilot must know of how this PX4 is set, before he needs it.
-func (d *drone) warnings() (list []string) {
-	if d.firmware() != px4 {
+func (d *drone) warnings(v view) (list []string) {
+	if v.firmware != px4 {
 		return nil
 	}
-	if why := d.sticks.src.noSticks(); why != "" {
+	if why := v.noSticks(); why != "" {
 		list = append(list, why)
 	}
-	if why := d.sticks.src.deafens(); why != "" && d.sticks.phase != stickOff {
+	if why := v.deafens(); why != "" && d.sticks.phase != stickOff {
 		list = append(list, why)
 	}
-	if !d.sticks.src.movementOverrides(px4) {
+	if !v.movementOverrides() {
 		return list
 	}
 	// A switch that is undone stands for 40 ms at most (docs/autopilots.md, "PX4: moving
@@ -105,7 +82,7 @@ func (d *drone) warn() {
 	if !d.online || !d.handshake.over(time.Now()) {
 		return
 	}
-	for _, text := range d.warnings() {
+	for _, text := range d.warnings(d.view(time.Now())) {
 		if !slices.Contains(d.warned, text) {
 			d.warned = append(d.warned, text)
 			d.notify(text)
@@ -126,7 +103,7 @@ func (d *drone) hearReceiver(now time.Time) {
 			return
 		}
 	}
-	d.sticks.hearReceiver(d.facts(now), live, throttle)
+	d.sticks.hearReceiver(d.view(now), live, throttle)
 	d.act()
 }
 
@@ -160,68 +137,38 @@ func (d *drone) input(in stickInput) (Mode, error) {
 	if t := d.cmd.current(); t != nil && t.request.setMode {
 		return 0, refuse(codeWrongMode, "input: a command to enter %s is under way", t.request.mode)
 	}
-	f := d.facts(time.Now())
-	denied := d.sticks.src.denied(f.firmware, f.now)
-	stick, held := f.mode.flownBySticks(), d.sticks.held(f)
+	v := d.view(time.Now())
+	denied := d.sticks.src.denied(v)
+	stick, held := v.mode.flownBySticks(), d.sticks.held(v)
 	switch {
-	case f.firmware == firmwareUnknown:
+	case v.firmware == firmwareUnknown:
 		return 0, refuse(codeUnsupported, "input: this autopilot is neither PX4 nor ArduPilot Copter or Plane")
 	case denied != "": // no mode that is set here can help
 		return 0, refuse(codeWrongMode, "input: %s", denied)
 	case stick && d.sticks.taken():
-		return 0, refuse(codeWrongMode, "input: a pilot, a failsafe or another program took the sticks; set mode %s here to take them back", f.mode)
+		return 0, refuse(codeWrongMode, "input: a pilot, a failsafe or another program took the sticks; set mode %s here to take them back", v.mode)
 	case !stick && d.sticks.taken() && d.machine.order == nil: // nobody set the mode here since
-		return 0, refuse(codeWrongMode, "input: a pilot, a failsafe or another program took the drone, which is in mode %s; set manual, altitude or position here to take the sticks", f.mode)
+		return 0, refuse(codeWrongMode, "input: a pilot, a failsafe or another program took the drone, which is in mode %s; set manual, altitude or position here to take the sticks", v.mode)
 	case !stick:
-		return 0, refuse(codeWrongMode, "input: the drone is in mode %s; set manual, altitude or position first", f.mode)
-	case f.flight != disarmed && !f.shown().flownBySticks(): // PX4 would take sticks that move now for a pilot's
-		return 0, refuse(codeWrongMode, "input: the vehicle does not show mode %s yet", f.mode)
+		return 0, refuse(codeWrongMode, "input: the drone is in mode %s; set manual, altitude or position first", v.mode)
+	case v.armed && !v.shown().flownBySticks(): // PX4 would take sticks that move now for a pilot's
+		return 0, refuse(codeWrongMode, "input: the vehicle does not show mode %s yet", v.mode)
 	case held.IsValid() && held != in.from:
 		return 0, refuse(codeWrongMode, "another client (%s) has the sticks; set the mode to take them", held)
-	case !d.sticks.src.known && d.sticks.phase == stickOff && f.now.Before(d.receiverDeadline()):
+	case !d.sticks.src.known && d.sticks.phase == stickOff && v.now.Before(d.receiverDeadline()):
 		return 0, refuse(codeWrongMode, "input: it is not known yet whether a receiver has the sticks; try again in a few seconds")
-	case in.throttle == nil && f.mode == ModeManual:
+	case in.throttle == nil && v.mode == ModeManual:
 		return 0, refuse(codeOutOfRange, "throttle: it must be given in manual mode, where it is thrust: 0 to 1")
 	}
-	d.sticks.input(f, in.axes(rest(f)), in.timeout)
-	d.sticks.own(in.from, f.now.Add(in.timeout))
+	d.sticks.input(v, in.axes(rest(v)), in.timeout)
+	d.sticks.own(in.from, v.now.Add(in.timeout))
 	d.act()
 	d.changes.Add(1)
 	d.clock.poke()
-	return f.mode, nil
+	return v.mode, nil
 }
 
 // receiverDeadline is when the receiver's state must have been heard.
 func (d *drone) receiverDeadline() time.Time {
 	return d.sticks.src.validFrom.Add(receiverTold + d.cmd.acks.trip)
-}
-
-// restartSticks says that the autopilot has started again. ArduPilot may have done so
-// in the air: what kept it from falling goes on, for nobody, until it is disarmed or
-// a pilot takes it.
-func (d *drone) restartSticks(now time.Time) {
-	f, was := d.facts(now), d.sticks
-	d.sticks = sticks{src: was.src}
-	d.sticks.src.restarted(now)
-	if f.flight != disarmed && was.phase != stickOff && f.firmware.ardupilot() && !was.src.inUse(f.firmware) {
-		d.sticks.owner, d.sticks.phase, d.sticks.src.receiver = ownerPilot, stickNobody, was.src.receiver
-		d.sticks.src.validFrom = was.src.validFrom // our stream hides the receiver, and its end tells until when
-		d.sticks.axes, d.sticks.since, d.sticks.moved, d.sticks.next = was.axes, was.since, was.moved, was.next
-	}
-	d.act()
-}
-
-// leaveSticks is what the sticks are left as when the program ends (docs/design.md,
-// "SIGTERM in the air").
-func (d *drone) leaveSticks(f stickFacts) {
-	if d.sticks.src.live(f.firmware) {
-		d.sticks.end(f)
-	} else {
-		if f.flight == aloft {
-			slog.Warn("stopping in the air after sticks: the autopilot's own failsafe for lost sticks may follow", "mode", f.mode)
-		}
-		d.sticks.park(f)
-		d.sticks.acts.send = true
-	}
-	d.act()
 }

@@ -756,7 +756,7 @@ func TestAHoldForASilentClientIsNotSentOverAPilotWhoWasFirst(t *testing.T) {
 		f.sim.pilotMode(16)
 		d.mu.Lock()
 		since := time.Now()
-		d.sticks.tick(d.facts(since.Add(time.Second))) // as drone.tick does, half a second early
+		d.sticks.tick(d.view(since.Add(time.Second))) // as drone.tick does, half a second early
 		owed := d.act().hold && d.cmd.idle()
 		d.wg.Go(d.holdForSilent)
 		// The reader has the mutex before that goroutine.

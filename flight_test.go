@@ -122,7 +122,7 @@ func flies(t *testing.T, rules []rule, clauses ...map[string]func(*player)) {
 			for _, vehicle := range vehicles {
 				t.Run(strings.Join(slices.DeleteFunc([]string{r.name, v.name, vehicle}, func(s string) bool { return s == "" }), "/"), func(t *testing.T) {
 					flavour, prepare := scriptVehicle(t, vehicle, w[1:])
-					gcs := func(d *drone) { d.link.gcs = slices.Contains(w, "gcs"); d.sticks.src.alone = d.link.gcs }
+					gcs := func(d *drone) { d.link.gcs = slices.Contains(w, "gcs") }
 					flyWith(t, flavour, prepare, gcs, func(f *flight) {
 						p := &player{flight: f}
 						for _, more := range clauses {

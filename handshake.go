@@ -10,13 +10,14 @@ import (
 
 // Times of the handshake and of what is requested later (docs/design.md, "The vehicle").
 const (
-	askEvery    = 500 * time.Millisecond // a question, until it is answered
-	askFor      = 3 * time.Second        // then what is not answered has its default
-	streamAgain = 10 * time.Second       // between two requests for a stream that was accepted
-	streamLost  = 5 * time.Second        // without its message: another program, or a restart, has ended it
-	liveLost    = time.Second            // the same of CURRENT_MODE, which comes twice a second by itself
-	targetEvery = time.Second            // for a target; and with a stick stream, to hear that it is heard
-	askWait     = 150 * time.Millisecond // for what a command needs to know
+	askEvery     = 500 * time.Millisecond // a question, until it is answered
+	askFor       = 3 * time.Second        // then what is not answered has its default
+	streamAgain  = 10 * time.Second       // between two requests for a stream that was accepted
+	streamLost   = 5 * time.Second        // without its message: another program, or a restart, has ended it
+	liveLost     = time.Second            // the same of CURRENT_MODE, which comes twice a second by itself
+	targetEvery  = time.Second            // for a target; and with a stick stream, to hear that it is heard
+	stationEvery = 5 * time.Second        // between two readings of NAV_DLL_ACT
+	askWait      = 150 * time.Millisecond // for what a command needs to know
 )
 
 // stream is a message that is asked for by SET_MESSAGE_INTERVAL.
@@ -112,10 +113,8 @@ func (h *handshake) lacks(id uint32) {
 // refusedLive reports whether the vehicle has refused to send live reports.
 func (h *handshake) refusedLive() bool { return len(h.streams) > 0 && h.streams[0].denied }
 
-// over reports whether everything is answered, or has had the time for it.
-func (h *handshake) over(now time.Time) bool {
-	return now.Sub(h.began) >= askFor || !slices.ContainsFunc(h.streams, func(s stream) bool { return !s.known }) && len(h.questions()) == 0
-}
+// over reports whether what was not answered has had the time for it.
+func (h *handshake) over(now time.Time) bool { return now.Sub(h.began) >= askFor }
 
 // tick asks what is due, and tells when it is to be called next.
 func (h *handshake) tick(now time.Time) (next time.Time) {
@@ -124,9 +123,7 @@ func (h *handshake) tick(now time.Time) (next time.Time) {
 		next = again
 	} else {
 		h.questioned = now
-		for _, request := range h.questions() {
-			request()
-		}
+		h.ask(now)
 	}
 	for i := range h.streams {
 		h.streams[i].watch(now)
@@ -134,24 +131,26 @@ func (h *handshake) tick(now time.Time) (next time.Time) {
 	return sooner(next, h.tickStreams(now))
 }
 
-// questions request what has not been answered yet, beside the streams.
-func (h *handshake) questions() (list []func()) {
+// ask requests what has not been answered yet, beside the streams; NAV_DLL_ACT every 5 s.
+func (h *handshake) ask(now time.Time) {
 	p := h.params
 	if p.tel.home.at.Before(h.began) {
-		list = append(list, func() { p.acks.request(idHome) })
+		p.acks.request(idHome)
 	}
 	if p.tel.id.version == 0 {
-		list = append(list, func() { p.acks.request(idVersion) })
+		p.acks.request(idVersion)
+	}
+	known := func(name string) bool {
+		return p.known(name) && (name != "NAV_DLL_ACT" || now.Sub(p.stationAt) < stationEvery)
 	}
 	for _, names := range parameterNames[h.firmware] {
-		if slices.ContainsFunc(names, p.known) {
+		if slices.ContainsFunc(names, known) {
 			continue
 		}
 		for _, name := range names {
-			list = append(list, func() { p.request(name) })
+			p.request(name)
 		}
 	}
-	return list
 }
 
 // watch notes, every 5 s, whether another program has slowed the stream.
@@ -183,7 +182,7 @@ func (s *stream) due(now time.Time) bool {
 func (h *handshake) tickStreams(now time.Time) (next time.Time) {
 	a := h.params.acks
 	if x := h.open; x != nil {
-		again := x.last.Add(max(copyEvery, a.trip*3/2))
+		again := x.last.Add(a.copyGap())
 		switch {
 		case x.acked() || x.refusal != nil:
 			h.asks.known, h.asks.denied = true, !x.acked()
@@ -191,7 +190,7 @@ func (h *handshake) tickStreams(now time.Time) (next time.Time) {
 			return again
 		case now.Before(x.sent.Add(giveUp)):
 			a.send(x)
-			return now.Add(copyEvery)
+			return now.Add(a.copyGap())
 		}
 		a.close(x)
 		h.open = nil
@@ -212,7 +211,7 @@ func (h *handshake) tickStreams(now time.Time) (next time.Time) {
 	interval := h.firmware.command(common.MAV_CMD_SET_MESSAGE_INTERVAL, float32(first.id), 1e6/first.hz)
 	h.open, h.asks = a.open(&interval, report{}, 0), first
 	a.send(h.open)
-	return now.Add(max(copyEvery, a.trip*3/2))
+	return now.Add(a.copyGap())
 }
 
 // parameters are those of the autopilot that rules rest on.
@@ -220,6 +219,8 @@ type parameters struct {
 	tel  *telemetry
 	acks *acks
 	told map[string]float64 // by the vehicle
+
+	stationAt time.Time // when NAV_DLL_ACT was told last
 }
 
 // parameterNames are those of each vehicle, the older name of one before its newer one.
@@ -228,11 +229,6 @@ var parameterNames = map[firmware][][]string{
 	copter:    {{"SYSID_MYGCS", "MAV_GCS_SYSID"}, {"FS_GCS_ENABLE"}, {"WPNAV_SPEED", "WP_SPD"}},
 	quadPlane: {{"SYSID_MYGCS", "MAV_GCS_SYSID"}, {"FS_GCS_ENABL"}, {"Q_GUIDED_MODE"}, {"WP_LOITER_RAD"}},
 	plane:     {{"SYSID_MYGCS", "MAV_GCS_SYSID"}, {"FS_GCS_ENABL"}, {"WP_LOITER_RAD"}, {"TKOFF_ALT"}},
-}
-
-// sourceNames are of the parameters that say whose sticks count.
-var sourceNames = map[firmware]string{
-	px4: "COM_RC_IN_MODE", copter: "FS_GCS_ENABLE", quadPlane: "FS_GCS_ENABL", plane: "FS_GCS_ENABL",
 }
 
 func (p *parameters) request(name string) {
@@ -246,19 +242,22 @@ func (p *parameters) known(name string) bool {
 	return known
 }
 
-// hear takes a PARAM_VALUE and returns it, if it is one of ours. PX4 puts an
+// hear takes a PARAM_VALUE, and tells whether it is one of ours. PX4 puts an
 // integer's bits into the float.
-func (p *parameters) hear(m *common.MessageParamValue) (v float64, ours bool) {
+func (p *parameters) hear(m *common.MessageParamValue, now time.Time) (ours bool) {
 	ours = slices.ContainsFunc(parameterNames[p.tel.id.firmware()], func(names []string) bool { return slices.Contains(names, m.ParamId) })
 	if !ours {
-		return 0, false
+		return false
 	}
-	v = float64(m.ParamValue)
+	v := float64(m.ParamValue)
 	if p.tel.id.firmware() == px4 && m.ParamType == common.MAV_PARAM_TYPE_INT32 {
 		v = float64(int32(math.Float32bits(m.ParamValue)))
 	}
 	p.told[m.ParamId] = v
-	return v, true
+	if m.ParamId == "NAV_DLL_ACT" {
+		p.stationAt = now
+	}
+	return true
 }
 
 // groundStation is the system that ArduPilot takes sticks from; 255 if it does
@@ -270,38 +269,4 @@ func (p *parameters) groundStation() byte {
 		}
 	}
 	return 255
-}
-
-// circle is the radius in metres of the circle that the vehicle flies round a
-// place (WP_LOITER_RAD; it circles to the left where that is negative); 0: it stands
-// still there.
-func (p *parameters) circle() float64 {
-	winged := p.tel.id.vtol == uint8(common.MAV_VTOL_STATE_FW) && p.told["Q_GUIDED_MODE"] != 1
-	if f := p.tel.id.firmware(); f != plane && (f != quadPlane || !winged) {
-		return 0
-	}
-	if v := math.Abs(p.told["WP_LOITER_RAD"]); v > 0 {
-		return v
-	}
-	return 60 // ArduPlane's default
-}
-
-// takeoffAltitude is where a fixed wing takes off to, in metres above home.
-func (p *parameters) takeoffAltitude() float64 {
-	if v := p.told["TKOFF_ALT"]; v > 0 {
-		return v
-	}
-	return 50 // ArduPlane's default
-}
-
-// cruise is the speed of a goto on a Copter that names none, in m/s; NaN where it is not
-// known.
-func (p *parameters) cruise() float64 {
-	if v := p.told["WP_SPD"]; v > 0 { // m/s, from 4.8-dev on
-		return v
-	}
-	if v := p.told["WPNAV_SPEED"]; v > 0 { // cm/s
-		return v / 100
-	}
-	return math.NaN()
 }

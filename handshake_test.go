@@ -95,20 +95,20 @@ func TestTheParametersThatRulesRestOnAreReadAtTheGreeting(t *testing.T) {
 		known  string
 	}{
 		{"px4", px4Beat(), map[string]float64{"COM_RC_IN_MODE": 5, "COM_RC_OVERRIDE": 2, "NAV_DLL_ACT": 2},
-			"NAV_DLL_ACT COM_RC_IN_MODE COM_RC_OVERRIDE NAV_DLL_ACT", "map[COM_RC_IN_MODE:5 COM_RC_OVERRIDE:2 NAV_DLL_ACT:2] sticks as 255, 5 2 0"},
+			"COM_RC_IN_MODE COM_RC_OVERRIDE NAV_DLL_ACT", "map[COM_RC_IN_MODE:5 COM_RC_OVERRIDE:2 NAV_DLL_ACT:2] sticks as 255, 5 false 0"},
 		{"px4, a negative one", px4Beat(), map[string]float64{"COM_RC_IN_MODE": -1, "COM_RC_OVERRIDE": 3, "NAV_DLL_ACT": 0},
-			"NAV_DLL_ACT COM_RC_IN_MODE COM_RC_OVERRIDE NAV_DLL_ACT", "map[COM_RC_IN_MODE:-1 COM_RC_OVERRIDE:3 NAV_DLL_ACT:0] sticks as 255, -1 3 0"},
+			"COM_RC_IN_MODE COM_RC_OVERRIDE NAV_DLL_ACT", "map[COM_RC_IN_MODE:-1 COM_RC_OVERRIDE:3 NAV_DLL_ACT:0] sticks as 255, -1 true 0"},
 		{"copter", copterBeat(), map[string]float64{"SYSID_MYGCS": 245, "FS_GCS_ENABLE": 1, "WPNAV_SPEED": 500},
-			"SYSID_MYGCS MAV_GCS_SYSID FS_GCS_ENABLE WPNAV_SPEED WP_SPD", "map[FS_GCS_ENABLE:1 SYSID_MYGCS:245 WPNAV_SPEED:500] sticks as 245, 3 1 1"},
+			"SYSID_MYGCS MAV_GCS_SYSID FS_GCS_ENABLE WPNAV_SPEED WP_SPD", "map[FS_GCS_ENABLE:1 SYSID_MYGCS:245 WPNAV_SPEED:500] sticks as 245, 3 false 1"},
 		{"a newer copter", copterBeat(), map[string]float64{"MAV_GCS_SYSID": 244, "FS_GCS_ENABLE": 0, "WP_SPD": 5},
-			"SYSID_MYGCS MAV_GCS_SYSID FS_GCS_ENABLE WPNAV_SPEED WP_SPD", "map[FS_GCS_ENABLE:0 MAV_GCS_SYSID:244 WP_SPD:5] sticks as 244, 3 1 0"},
+			"SYSID_MYGCS MAV_GCS_SYSID FS_GCS_ENABLE WPNAV_SPEED WP_SPD", "map[FS_GCS_ENABLE:0 MAV_GCS_SYSID:244 WP_SPD:5] sticks as 244, 3 false 0"},
 		{"a plane", wing, map[string]float64{"SYSID_MYGCS": 255, "MAV_GCS_SYSID": 255, "FS_GCS_ENABL": 1, "WP_LOITER_RAD": -80, "TKOFF_ALT": 30},
-			"SYSID_MYGCS MAV_GCS_SYSID FS_GCS_ENABL WP_LOITER_RAD TKOFF_ALT", "map[FS_GCS_ENABL:1 MAV_GCS_SYSID:255 SYSID_MYGCS:255 TKOFF_ALT:30 WP_LOITER_RAD:-80] sticks as 255, 3 1 1"},
+			"SYSID_MYGCS MAV_GCS_SYSID FS_GCS_ENABL WP_LOITER_RAD TKOFF_ALT", "map[FS_GCS_ENABL:1 MAV_GCS_SYSID:255 SYSID_MYGCS:255 TKOFF_ALT:30 WP_LOITER_RAD:-80] sticks as 255, 3 false 1"},
 		{"a quadplane", vtol, map[string]float64{"SYSID_MYGCS": 255, "MAV_GCS_SYSID": 255, "FS_GCS_ENABL": 0, "Q_GUIDED_MODE": 1, "WP_LOITER_RAD": 60},
-			"SYSID_MYGCS MAV_GCS_SYSID FS_GCS_ENABL Q_GUIDED_MODE WP_LOITER_RAD", "map[FS_GCS_ENABL:0 MAV_GCS_SYSID:255 Q_GUIDED_MODE:1 SYSID_MYGCS:255 WP_LOITER_RAD:60] sticks as 255, 3 1 0"},
+			"SYSID_MYGCS MAV_GCS_SYSID FS_GCS_ENABL Q_GUIDED_MODE WP_LOITER_RAD", "map[FS_GCS_ENABL:0 MAV_GCS_SYSID:255 Q_GUIDED_MODE:1 SYSID_MYGCS:255 WP_LOITER_RAD:60] sticks as 255, 3 false 0"},
 		{"nobody answers", copterBeat(), nil,
 			"SYSID_MYGCS MAV_GCS_SYSID FS_GCS_ENABLE WPNAV_SPEED WP_SPD",
-			"map[] sticks as 255, 3 1 0"},
+			"map[] sticks as 255, 3 false 0"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			inLinkBubble(t, func(t *testing.T) {
@@ -131,8 +131,8 @@ func TestTheParametersThatRulesRestOnAreReadAtTheGreeting(t *testing.T) {
 				lineEqual(t, "asked for", got, c.asked)
 				b.drone.mu.Lock()
 				defer b.drone.mu.Unlock()
-				p, src := &b.drone.params, &b.drone.sticks.src
-				lineEqual(t, "known", fmt.Sprintf("%v sticks as %d, %v %v %v", p.told, p.groundStation(), src.rcIn, src.rcOverride, src.gcsFailsafe), c.known)
+				v := b.drone.view(time.Now())
+				lineEqual(t, "known", fmt.Sprintf("%v sticks as %d, %v %v %v", v.told, b.drone.params.groundStation(), v.rcIn(), v.movementOverrides(), v.gcsFailsafe), c.known)
 			})
 		})
 	}
@@ -188,9 +188,9 @@ func TestWhoCirclesRoundAPlaceAndHowFarATakeoffClimbs(t *testing.T) {
 		{"a quadplane that hovers", identity{autopilot: ardupilot, typ: fixedWing, vtol: hovering}, told("WP_LOITER_RAD", 75), 0, 50},
 		{"a quadplane on the wing that will hover", identity{autopilot: ardupilot, typ: fixedWing, vtol: onTheWing}, told("Q_GUIDED_MODE", 1), 0, 50},
 	} {
-		p := parameters{tel: &telemetry{id: c.vehicle}, told: c.told}
-		lineEqual(t, c.name+": radius", p.circle(), c.circle)
-		lineEqual(t, c.name+": takeoff", p.takeoffAltitude(), c.takeoff)
+		v := view{firmware: c.vehicle.firmware(), vtol: common.MAV_VTOL_STATE(c.vehicle.vtol), told: c.told}
+		lineEqual(t, c.name+": radius", v.circle(), c.circle)
+		lineEqual(t, c.name+": takeoff", v.takeoffAltitude(), c.takeoff)
 	}
 }
 

@@ -24,21 +24,6 @@ const (
 	wingHeight = 5.0 // m: TECS keeps a height less exactly than a hover
 )
 
-// sighting is what the vehicle shows of itself at a moment, and where it says that
-// it flies to. What is not fresh is unknown.
-type sighting struct {
-	vehicle
-	velocity motion
-	now      time.Time
-	to       point
-	home     point
-	circle   float64 // m, the radius that it circles round a place with; 0: it stands still
-	takeoff  float64 // m above home that a fixed wing takes off to
-}
-
-// motion is a velocity over ground, in metres a second.
-type motion struct{ north, east, down float64 }
-
 // manoeuvre is what the last accepted command leads to, watched to its end.
 type manoeuvre struct {
 	request  request
@@ -75,28 +60,29 @@ func (m *manoeuvre) finish(why error) {
 
 // watch looks at the manoeuvre, and tells what became of it: whether a landing
 // is there and its second leg is due, and whether something took the drone.
-func (m *manoeuvre) watch(s sighting) (land bool, taken string) {
+func (m *manoeuvre) watch(v view) (land bool, taken string) {
 	if m.finished() {
 		return false, ""
 	}
-	if s.failsafe && !m.failsafe && s.armed {
+	acts := v.failsafe == failsafeActs
+	if acts && !m.failsafe && v.armed {
 		return false, "a failsafe ended it"
 	}
-	m.failsafe = s.failsafe
-	if m.armed && !s.armed && (m.request.mode == ModeTakeoff || m.request.goTo) {
+	m.failsafe = acts
+	if m.armed && !v.armed && (m.request.mode == ModeTakeoff || m.request.goTo) {
 		return false, "the vehicle was disarmed"
 	}
-	m.armed = m.armed || s.armed
-	if s.armed && m.strangeTarget(s) {
+	m.armed = m.armed || v.armed
+	if v.armed && m.strangeTarget(v) {
 		return false, "the autopilot flies to another place"
 	}
 	switch {
 	case m.plan.second != nil:
-		if !s.armed {
+		if !v.armed {
 			return false, "it was disarmed on the way"
 		}
-		return m.arrived(s), ""
-	case m.complete(s):
+		return m.arrived(v), ""
+	case m.complete(v):
 		m.finish(nil)
 	}
 	return false, ""
@@ -104,20 +90,20 @@ func (m *manoeuvre) watch(s sighting) (land bool, taken string) {
 
 // strangeTarget reports whether the autopilot says for a while that it flies to a
 // place that is not ours. Right after the acceptance it may still tell the old one.
-func (m *manoeuvre) strangeTarget(s sighting) bool {
+func (m *manoeuvre) strangeTarget(v view) bool {
 	t := m.plan.target
-	if t == nil || math.IsNaN(t.lat) || !s.to.at.After(m.at.Add(targetNew)) {
+	if t == nil || math.IsNaN(t.lat) || !v.to.at.After(m.at.Add(targetNew)) {
 		return false
 	}
-	away := distance(s.to.lat, s.to.lon, t.lat, t.lon)
-	if !(away > targetOff) && !(math.Abs(s.to.amsl-t.amsl) > targetOff) {
+	away := distance(v.to.lat, v.to.lon, t.lat, t.lon)
+	if !(away > targetOff) && !(math.Abs(v.to.amsl-t.amsl) > targetOff) {
 		m.strange = time.Time{}
 		return false
 	}
 	if m.strange.IsZero() {
-		m.strange = s.to.at
+		m.strange = v.to.at
 	}
-	return s.to.at.Sub(m.strange) >= strangeFor
+	return v.to.at.Sub(m.strange) >= strangeFor
 }
 
 // taken is when it was taken that is given up now. A target that was strange from the
@@ -132,64 +118,64 @@ func (m *manoeuvre) taken(now time.Time) time.Time {
 	return m.strange
 }
 
-func (m *manoeuvre) arrived(s sighting) bool {
+func (m *manoeuvre) arrived(v view) bool {
 	t := m.plan.target
-	away := distance(s.at.lat, s.at.lon, t.lat, t.lon)
-	if !(away <= nearPlace && s.speed() < slowly) { // NaN is not near
+	away := distance(v.at.lat, v.at.lon, t.lat, t.lon)
+	if !(away <= nearPlace && v.speed() < slowly) { // NaN is not near
 		m.near = time.Time{}
 		return false
 	}
 	if m.near.IsZero() {
-		m.near = s.now
+		m.near = v.now
 	}
-	return (away <= atPlace || s.now.Sub(m.near) >= nearFor) && s.now.Sub(m.tried) >= landAgain
+	return (away <= atPlace || v.now.Sub(m.near) >= nearFor) && v.now.Sub(m.tried) >= landAgain
 }
 
-func (s sighting) speed() float64 { return math.Hypot(s.velocity.north, s.velocity.east) }
+func (v view) speed() float64 { return math.Hypot(v.velocity.north, v.velocity.east) }
 
 // complete reports whether the manoeuvre is complete, by what came since it was
 // accepted. An unknown number is never near.
-func (m *manoeuvre) complete(s sighting) bool {
+func (m *manoeuvre) complete(v view) bool {
 	t := m.plan.target
 	switch m.request.mode {
 	case ModeTakeoff:
 		if t == nil { // a fixed wing: it is reported in the air on the ground roll already, so its height decides
-			return s.landed.inAir() && s.at.altitude >= s.takeoff-max(2, s.takeoff/10)
+			return v.landed.inAir() && v.at.altitude >= v.takeoffAltitude()-max(2, v.takeoffAltitude()/10)
 		}
 		near := max(min(1, t.altitude/2), t.altitude/20)
-		return s.landed.inAir() && math.Abs(s.velocity.down) < still && m.height(s) <= near
+		return v.landed.inAir() && math.Abs(v.velocity.down) < still && m.height(v) <= near
 	case ModeHold:
-		if m.request.goTo && s.circle > 0 {
-			return s.circles(t.lat, t.lon) && m.height(s) <= wingHeight
+		if m.request.goTo && v.circle() > 0 {
+			return v.circles(t.lat, t.lon) && m.height(v) <= wingHeight
 		}
 		if m.request.goTo {
-			facing := math.IsNaN(m.plan.facing) || math.Abs(math.Remainder(s.heading-m.plan.facing, 360)) <= atHeading
-			return distance(s.at.lat, s.at.lon, t.lat, t.lon) <= atPlace && m.height(s) <= atHeight &&
-				math.Hypot(s.speed(), s.velocity.down) < slowly && facing
+			facing := math.IsNaN(m.plan.facing) || math.Abs(math.Remainder(v.heading-m.plan.facing, 360)) <= atHeading
+			return distance(v.at.lat, v.at.lon, t.lat, t.lon) <= atPlace && m.height(v) <= atHeight &&
+				math.Hypot(v.speed(), v.velocity.down) < slowly && facing
 		}
 		// A QuadPlane goes past the place that it holds at, and turns there.
-		passed := t != nil && !(distance(s.at.lat, s.at.lon, t.lat, t.lon) <= atPlace)
-		return !s.armed || s.circle > 0 || math.Hypot(s.speed(), s.velocity.down) < still && !passed
+		passed := t != nil && !(distance(v.at.lat, v.at.lon, t.lat, t.lon) <= atPlace)
+		return !v.armed || v.circle() > 0 || math.Hypot(v.speed(), v.velocity.down) < still && !passed
 	case ModeRTL, ModeRTGS: // a plane circles over home
-		return !s.armed || s.firmware == plane && s.landed.inAir() && s.circles(s.home.lat, s.home.lon)
+		return !v.armed || v.firmware == plane && v.landed.inAir() && v.circles(v.home.lat, v.home.lon)
 	case ModeLand:
-		return !s.armed
+		return !v.armed
 	}
 	return true
 }
 
 // circles reports whether a fixed wing is at a place, as near as it ever gets.
-func (s sighting) circles(lat, lon float64) bool {
-	return distance(s.at.lat, s.at.lon, lat, lon) <= wingRadii*s.circle
+func (v view) circles(lat, lon float64) bool {
+	return distance(v.at.lat, v.at.lon, lat, lon) <= wingRadii*v.circle()
 }
 
 // height is how far the vehicle is from the target's height. Where the autopilot
 // was told metres above the sea, home's later corrections change nothing.
-func (m *manoeuvre) height(s sighting) float64 {
-	if off := math.Abs(s.at.amsl - m.plan.target.amsl); !math.IsNaN(off) {
+func (m *manoeuvre) height(v view) float64 {
+	if off := math.Abs(v.at.amsl - m.plan.target.amsl); !math.IsNaN(off) {
 		return off
 	}
-	return math.Abs(s.at.altitude - m.plan.target.altitude)
+	return math.Abs(v.at.altitude - m.plan.target.altitude)
 }
 
 // notDone is the answer to a wait that is over before its manoeuvre. unseen, which

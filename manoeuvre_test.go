@@ -17,15 +17,12 @@ import (
 
 // seen is what the vehicle shows in flight, still at a place 10 m up; changes
 // alter it.
-func seen(changes ...func(*sighting)) sighting {
+func seen(changes ...func(*view)) view {
 	n := math.NaN()
-	s := sighting{
-		vehicle: vehicle{
-			armed: true, landed: landedState(common.MAV_LANDED_STATE_IN_AIR),
-			at: place{47.3977419, 8.5455938, 10, 498}, heading: 90,
-		},
-		now: time.Unix(2000, 0),
-		to:  point{lat: n, lon: n, amsl: n},
+	s := view{
+		now: time.Unix(2000, 0), firmware: copter, armed: true, landed: landedState(common.MAV_LANDED_STATE_IN_AIR),
+		at: place{47.3977419, 8.5455938, 10, 498}, heading: 90,
+		to: point{lat: n, lon: n, amsl: n}, told: map[string]float64{"WP_LOITER_RAD": 60, "TKOFF_ALT": 50},
 	}
 	for _, f := range changes {
 		f(&s)
@@ -34,22 +31,22 @@ func seen(changes ...func(*sighting)) sighting {
 }
 
 func TestAManoeuvreIsCompleteWhereTheVehicleShowsIt(t *testing.T) {
-	type change = func(*sighting)
+	type change = func(*view)
 	n := math.NaN()
 	north := func(m float64) change {
-		return func(s *sighting) { s.at.lat, s.at.lon = moved(s.at.lat, s.at.lon, m, 0) }
+		return func(s *view) { s.at.lat, s.at.lon = moved(s.at.lat, s.at.lon, m, 0) }
 	}
-	up := func(m float64) change { return func(s *sighting) { s.at.altitude += m; s.at.amsl += m } }
+	up := func(m float64) change { return func(s *view) { s.at.altitude += m; s.at.amsl += m } }
 	flying := func(north, down float64) change {
-		return func(s *sighting) { s.velocity = motion{north, 0, down} }
+		return func(s *view) { s.velocity = motion{north, 0, down} }
 	}
-	grounded := func(s *sighting) { s.landed = onGround }
-	disarmed := func(s *sighting) { s.armed = false }
-	unknownClimb := func(s *sighting) { s.velocity.down = n }
-	unknownPlace := func(s *sighting) { s.at.lat, s.at.lon = n, n }
-	unknownHeight := func(s *sighting) { s.at.amsl, s.at.altitude = n, n }
-	unknownVelocity := func(s *sighting) { s.velocity = motion{n, n, n} }
-	turned := func(deg float64) change { return func(s *sighting) { s.heading += deg } }
+	grounded := func(s *view) { s.landed = onGround }
+	disarmed := func(s *view) { s.armed = false }
+	unknownClimb := func(s *view) { s.velocity.down = n }
+	unknownPlace := func(s *view) { s.at.lat, s.at.lon = n, n }
+	unknownHeight := func(s *view) { s.at.amsl, s.at.altitude = n, n }
+	unknownVelocity := func(s *view) { s.velocity = motion{n, n, n} }
+	turned := func(deg float64) change { return func(s *view) { s.heading += deg } }
 
 	here := &place{47.3977419, 8.5455938, 10, 498}
 	takeoff := func(altitude float64) manoeuvre {
@@ -64,20 +61,20 @@ func TestAManoeuvreIsCompleteWhereTheVehicleShowsIt(t *testing.T) {
 	holdHere := manoeuvre{request: request{mode: ModeHold}, plan: plan{target: here}}
 	rtl := manoeuvre{request: request{mode: ModeRTL}}
 	// A fixed wing that circles 60 m round a place, and home is where it is.
-	wing := func(changes ...change) sighting {
-		return seen(append([]change{flying(20, 0), func(s *sighting) {
-			s.firmware, s.circle, s.takeoff = plane, 60, 50
+	wing := func(changes ...change) view {
+		return seen(append([]change{flying(20, 0), func(s *view) {
+			s.firmware = plane
 			s.home = point{lat: here.lat, lon: here.lon, amsl: 488}
 		}}, changes...)...)
 	}
 	wingTakeoff := manoeuvre{request: request{mode: ModeTakeoff}}
-	noHome := func(s *sighting) { s.home = untold }
-	quadPlanes := func(s *sighting) { s.firmware = quadPlane }
-	hovers := func(s *sighting) { s.circle = 0 }
+	noHome := func(s *view) { s.home = untold }
+	quadPlanes := func(s *view) { s.firmware, s.vtol = quadPlane, common.MAV_VTOL_STATE_FW }
+	hovers := func(s *view) { s.firmware, s.vtol = quadPlane, common.MAV_VTOL_STATE_MC }
 	for _, c := range []struct {
 		name string
 		m    manoeuvre
-		s    sighting
+		s    view
 		want bool
 	}{
 		{"takeoff: there, and level", takeoff(10), seen(), true},
@@ -102,8 +99,8 @@ func TestAManoeuvreIsCompleteWhereTheVehicleShowsIt(t *testing.T) {
 		{"goto: sinking through", goTo, seen(flying(0.8, 0.8)), false},
 		{"goto: place unknown", goTo, seen(unknownPlace), false},
 		{"goto: velocity unknown", goTo, seen(unknownVelocity), false},
-		{"goto: home was corrected", goTo, seen(func(s *sighting) { s.at.altitude += 5 }), true},
-		{"goto: told above home only", noAMSL, seen(func(s *sighting) { s.at.amsl = n }), true},
+		{"goto: home was corrected", goTo, seen(func(s *view) { s.at.altitude += 5 }), true},
+		{"goto: told above home only", noAMSL, seen(func(s *view) { s.at.amsl = n }), true},
 		{"goto: told above home only, lower", noAMSL, seen(up(-2)), false},
 		{"goto with a heading: not turned", facing, seen(), false},
 		{"goto with a heading: over north", facing, seen(turned(-91)), true},
@@ -123,8 +120,8 @@ func TestAManoeuvreIsCompleteWhereTheVehicleShowsIt(t *testing.T) {
 		{"wing, takeoff: climbing, 5 m below", wingTakeoff, wing(up(35), flying(20, -3)), true},
 		{"wing, takeoff: 6 m below", wingTakeoff, wing(up(34)), false},
 		{"wing, takeoff: above", wingTakeoff, wing(up(45)), true},
-		{"wing, takeoff: to 10 m, 2 m below", wingTakeoff, wing(up(-2), func(s *sighting) { s.takeoff = 10 }), true},
-		{"wing, takeoff: to 10 m, 3 m below", wingTakeoff, wing(up(-3), func(s *sighting) { s.takeoff = 10 }), false},
+		{"wing, takeoff: to 10 m, 2 m below", wingTakeoff, wing(up(-2), func(s *view) { s.told["TKOFF_ALT"] = 10 }), true},
+		{"wing, takeoff: to 10 m, 3 m below", wingTakeoff, wing(up(-3), func(s *view) { s.told["TKOFF_ALT"] = 10 }), false},
 		{"wing, takeoff: height unknown", wingTakeoff, wing(unknownHeight), false},
 		{"wing, takeoff: not in the air", wingTakeoff, wing(up(40), grounded), false},
 		{"wing, hold: at once", hold, wing(), true},
@@ -169,8 +166,8 @@ func landingThere() *manoeuvre {
 }
 
 func TestALandingBeginsOverItsPlaceAndIsTriedAgainEachSecond(t *testing.T) {
-	after := func(d time.Duration, metres, speed float64) sighting {
-		return seen(func(s *sighting) {
+	after := func(d time.Duration, metres, speed float64) view {
+		return seen(func(s *view) {
 			s.now = s.now.Add(d)
 			s.at.lat, s.at.lon = moved(s.at.lat, s.at.lon, metres, 0)
 			s.velocity = motion{speed, 0, 0}
@@ -178,17 +175,17 @@ func TestALandingBeginsOverItsPlaceAndIsTriedAgainEachSecond(t *testing.T) {
 	}
 	for _, c := range []struct {
 		name string
-		seen []sighting
+		seen []view
 		want string // of each, whether it lands
 	}{
-		{"over it", []sighting{after(0, 20, 5), after(time.Second, 2.1, 0.5), after(2*time.Second, 1.9, 0.5)}, "[false false true]"},
-		{"passing over it", []sighting{after(0, 0, 1), after(time.Second, 0, 0.9)}, "[false true]"},
-		{"the wind keeps it 4 m off", []sighting{after(0, 4, 0.2), after(4900*time.Millisecond, 4, 0.2), after(5*time.Second, 4, 0.2)}, "[false false true]"},
-		{"… and blew it away between", []sighting{after(0, 4, 0.2), after(3*time.Second, 6, 0.2), after(4*time.Second, 4, 0.2), after(8900*time.Millisecond, 4, 0.2), after(9*time.Second, 4, 0.2)}, "[false false false false true]"},
-		{"6 m is not near", []sighting{after(0, 6, 0), after(time.Minute, 6, 0)}, "[false false]"},
-		{"nowhere is not near", []sighting{after(0, math.NaN(), 0), after(time.Minute, math.NaN(), 0)}, "[false false]"},
-		{"it may move for all that is known", []sighting{after(0, 0, math.NaN()), after(time.Minute, 0, math.NaN())}, "[false false]"},
-		{"tried again", []sighting{after(0, 0, 0), after(900*time.Millisecond, 0, 0), after(time.Second, 0, 0)}, "[true false true]"},
+		{"over it", []view{after(0, 20, 5), after(time.Second, 2.1, 0.5), after(2*time.Second, 1.9, 0.5)}, "[false false true]"},
+		{"passing over it", []view{after(0, 0, 1), after(time.Second, 0, 0.9)}, "[false true]"},
+		{"the wind keeps it 4 m off", []view{after(0, 4, 0.2), after(4900*time.Millisecond, 4, 0.2), after(5*time.Second, 4, 0.2)}, "[false false true]"},
+		{"… and blew it away between", []view{after(0, 4, 0.2), after(3*time.Second, 6, 0.2), after(4*time.Second, 4, 0.2), after(8900*time.Millisecond, 4, 0.2), after(9*time.Second, 4, 0.2)}, "[false false false false true]"},
+		{"6 m is not near", []view{after(0, 6, 0), after(time.Minute, 6, 0)}, "[false false]"},
+		{"nowhere is not near", []view{after(0, math.NaN(), 0), after(time.Minute, math.NaN(), 0)}, "[false false]"},
+		{"it may move for all that is known", []view{after(0, 0, math.NaN()), after(time.Minute, 0, math.NaN())}, "[false false]"},
+		{"tried again", []view{after(0, 0, 0), after(900*time.Millisecond, 0, 0), after(time.Second, 0, 0)}, "[true false true]"},
 	} {
 		m := landingThere()
 		var got []bool
@@ -222,9 +219,9 @@ func TestTheSecondLegOfALandingContinuesIt(t *testing.T) {
 	lineEqual(t, "it is another manoeuvre", c.manoeuvre != m, false)
 	lineEqual(t, "it has ended", m.finished(), false)
 	lineEqual(t, "it is on its way", c.transit(), false)
-	land, _ := m.watch(seen(func(s *sighting) { s.now = s.now.Add(time.Minute) }))
+	land, _ := m.watch(seen(func(s *view) { s.now = s.now.Add(time.Minute) }))
 	lineEqual(t, "it lands once more", land, false)
-	m.watch(seen(func(s *sighting) { s.armed = false }))
+	m.watch(seen(func(s *view) { s.armed = false }))
 	lineEqual(t, "disarmed, it is done", m.done, true)
 }
 
@@ -269,56 +266,56 @@ func TestDisarmingEndsAManoeuvre(t *testing.T) {
 	} {
 		s := seen()
 		m := &manoeuvre{request: r.req, at: s.now, over: make(chan struct{}), plan: plan{target: &place{0, 0, 50, 538}, facing: math.NaN()}}
-		moves := func(s *sighting) { s.velocity = motion{5, 0, 0} }
+		moves := func(s *view) { s.velocity = motion{5, 0, 0} }
 		_, taken := m.watch(seen(moves))
 		lineEqual(t, r.name+": armed, taken", taken, "")
 		lineEqual(t, r.name+": armed, done", m.done, false)
-		_, taken = m.watch(seen(moves, func(s *sighting) { s.armed = false }))
+		_, taken = m.watch(seen(moves, func(s *view) { s.armed = false }))
 		lineEqual(t, r.name+": taken", taken, r.taken)
 		lineEqual(t, r.name+": done", m.done, r.done)
 	}
 }
 
 func TestAFailsafeAndATargetThatIsNotOursEndAManoeuvre(t *testing.T) {
-	at := func(ms int, changes ...func(*sighting)) sighting {
-		return seen(append(changes, func(s *sighting) {
+	at := func(ms int, changes ...func(*view)) view {
+		return seen(append(changes, func(s *view) {
 			s.now = s.now.Add(time.Duration(ms) * time.Millisecond)
 			if !math.IsNaN(s.to.lat) {
 				s.to.at = s.now
 			}
 		})...)
 	}
-	ours := func(s *sighting) { s.to = point{lat: s.at.lat, lon: s.at.lon, amsl: s.at.amsl} }
-	away := func(s *sighting) {
+	ours := func(s *view) { s.to = point{lat: s.at.lat, lon: s.at.lon, amsl: s.at.amsl} }
+	away := func(s *view) {
 		ours(s)
 		s.to.lat, s.to.lon = moved(s.to.lat, s.to.lon, 6, 0)
 	}
-	above := func(s *sighting) {
+	above := func(s *view) {
 		ours(s)
 		s.to.amsl += 6
 	}
-	near := func(s *sighting) {
+	near := func(s *view) {
 		ours(s)
 		s.to.lat, s.to.lon = moved(s.to.lat, s.to.lon, 4, 0)
 	}
-	failsafe := func(s *sighting) { s.failsafe = true }
-	disarmed := func(s *sighting) { s.armed = false }
+	failsafe := func(s *view) { s.failsafe = failsafeActs }
+	disarmed := func(s *view) { s.armed = false }
 	const elsewhere = "the autopilot flies to another place"
 	for _, c := range []struct {
 		name  string
-		seen  []sighting
+		seen  []view
 		taken string // by the last of them
 	}{
-		{"ours", []sighting{at(100, ours), at(1100, ours), at(2100, near)}, ""},
-		{"not ours, now and then", []sighting{at(100, away), at(1000, ours), at(1200, away), at(2100, away)}, ""},
-		{"not ours for 1 s", []sighting{at(100, away), at(1000, away), at(1100, away)}, elsewhere},
-		{"another height for 1 s", []sighting{at(100, above), at(1100, above)}, elsewhere},
-		{"the same message, looked at twice", []sighting{at(100, away), at(100, away)}, ""},
-		{"one from before the acceptance", []sighting{at(-5000, away), at(-4000, away)}, ""},
-		{"one of the first second", []sighting{at(-900, away), at(0, away), at(900, away)}, ""},
-		{"one while disarmed", []sighting{at(100, away, disarmed)}, "it was disarmed on the way"},
-		{"a failsafe", []sighting{at(0), at(1000, failsafe)}, "a failsafe ended it"},
-		{"disarmed on the way", []sighting{at(0), at(1000, disarmed)}, "it was disarmed on the way"},
+		{"ours", []view{at(100, ours), at(1100, ours), at(2100, near)}, ""},
+		{"not ours, now and then", []view{at(100, away), at(1000, ours), at(1200, away), at(2100, away)}, ""},
+		{"not ours for 1 s", []view{at(100, away), at(1000, away), at(1100, away)}, elsewhere},
+		{"another height for 1 s", []view{at(100, above), at(1100, above)}, elsewhere},
+		{"the same message, looked at twice", []view{at(100, away), at(100, away)}, ""},
+		{"one from before the acceptance", []view{at(-5000, away), at(-4000, away)}, ""},
+		{"one of the first second", []view{at(-900, away), at(0, away), at(900, away)}, ""},
+		{"one while disarmed", []view{at(100, away, disarmed)}, "it was disarmed on the way"},
+		{"a failsafe", []view{at(0), at(1000, failsafe)}, "a failsafe ended it"},
+		{"disarmed on the way", []view{at(0), at(1000, disarmed)}, "it was disarmed on the way"},
 	} {
 		m := landingThere()
 		var taken string
@@ -326,7 +323,7 @@ func TestAFailsafeAndATargetThatIsNotOursEndAManoeuvre(t *testing.T) {
 			s.at.lat, s.at.lon = moved(s.at.lat, s.at.lon, 50, 0) // on its way
 			_, taken = m.watch(s)
 			if taken != "" && i < len(c.seen)-1 {
-				t.Errorf("%s: %q already at the %dth sighting", c.name, taken, i)
+				t.Errorf("%s: %q already at the %dth view", c.name, taken, i)
 			}
 		}
 		lineEqual(t, c.name, taken, c.taken)

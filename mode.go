@@ -1,7 +1,9 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 	"time"
@@ -330,6 +332,109 @@ func (r *reports) due(awaited bool, trip time.Duration) time.Time {
 
 // restart forgets what was kept.
 func (r *reports) restart() { r.kept = nil }
+
+// view is the vehicle at a moment: what it shows, and what is commanded here. A number
+// that is not known, or not fresh, is NaN.
+type view struct {
+	now         time.Time
+	firmware    firmware
+	version     firmwareVersion       // 0: not told yet
+	vtol        common.MAV_VTOL_STATE // of a QuadPlane
+	told        map[string]float64    // its parameters
+	gcsFailsafe float64               // ArduPilot's FS_GCS_ENABLE; 0 with -gcs, where there is no other ground station
+	trip        time.Duration         // of the line, there and back
+
+	online   bool
+	mode     Mode   // what GET mode answers
+	busy     bool   // a plan is under way, or waits
+	entering bool   // a command to enter a stick mode is under way or open (rule 3)
+	custom   uint32 // the vehicle's own number of its mode
+	armed    bool
+	failsafe failsafeState
+	landed   landedState
+
+	at       place
+	heading  float64 // degrees
+	velocity motion
+	home, to point // where it says that it flies to
+}
+
+// failsafeState is what a HEARTBEAT says of a failsafe.
+type failsafeState uint8
+
+const (
+	noFailsafe   failsafeState = iota
+	failsafeSaid               // it may be a warning: a PX4 before 1.15
+	failsafeActs
+)
+
+// place is in degrees, metres above home and metres above mean sea level. NaN is
+// unknown.
+type place struct{ lat, lon, altitude, amsl float64 }
+
+// motion is a velocity over ground, in metres a second.
+type motion struct{ north, east, down float64 }
+
+var nowhere, motionless = place{math.NaN(), math.NaN(), math.NaN(), math.NaN()}, motion{math.NaN(), math.NaN(), math.NaN()}
+
+// shown is the mode that the vehicle reports.
+func (v view) shown() Mode {
+	mode, _ := v.firmware.reported(v.custom)
+	return mode
+}
+
+// flying reports whether the drone is in the air for all that is known: armed,
+// and not reported on the ground.
+func (v view) flying() bool { return v.armed && v.landed != onGround }
+
+// onWing reports whether a QuadPlane flies as a plane does.
+func (v view) onWing() bool { return v.vtol == common.MAV_VTOL_STATE_FW }
+
+// param is a parameter of the autopilot; otherwise where it has not told it.
+func (v view) param(name string, otherwise float64) float64 {
+	if value, ok := v.told[name]; ok {
+		return value
+	}
+	return otherwise
+}
+
+// sourceNames are of the parameters that say whose sticks count.
+var sourceNames = map[firmware]string{
+	px4: "COM_RC_IN_MODE", copter: "FS_GCS_ENABLE", quadPlane: "FS_GCS_ENABL", plane: "FS_GCS_ENABL",
+}
+
+// rcIn is PX4's COM_RC_IN_MODE.
+func (v view) rcIn() float64 { return v.param("COM_RC_IN_MODE", 3) }
+
+// circle is the radius in metres of the circle that the vehicle flies round a
+// place (WP_LOITER_RAD; it circles to the left where that is negative); 0: it stands
+// still there.
+func (v view) circle() float64 {
+	if v.firmware != plane && (v.firmware != quadPlane || !v.onWing() || v.param("Q_GUIDED_MODE", 0) == 1) {
+		return 0
+	}
+	return cmp.Or(math.Abs(v.param("WP_LOITER_RAD", 0)), 60) // ArduPlane's default
+}
+
+// takeoffAltitude is where a fixed wing takes off to, in metres above home.
+func (v view) takeoffAltitude() float64 {
+	if altitude := v.param("TKOFF_ALT", 0); altitude > 0 {
+		return altitude
+	}
+	return 50 // ArduPlane's default
+}
+
+// cruise is the speed of a goto on a Copter that names none, in m/s; NaN where it is not
+// known.
+func (v view) cruise() float64 {
+	if speed := v.param("WP_SPD", 0); speed > 0 { // m/s, from 4.8-dev on
+		return speed
+	}
+	if speed := v.param("WPNAV_SPEED", 0); speed > 0 { // cm/s
+		return speed / 100
+	}
+	return math.NaN()
+}
 
 // report is a mode that the vehicle shows, and what the machine must know beside it.
 type report struct {

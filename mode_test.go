@@ -831,17 +831,17 @@ const (
 // sets there: each of the autopilot's own list, BRAKE and the present one among them.
 type pilotsCase struct {
 	name   string
-	from   vehicle
+	from   view
 	plan   plan
 	moment pilotsMoment
 	pilot  autopilotMode
 }
 
 // flyingVehicle is a vehicle 10 m up in a mode of its own, or on the ground.
-func flyingVehicle(t *testing.T, f firmware, mode string, flying bool) vehicle {
-	v := vehicle{
-		firmware: f, custom: numberOf(t, f, mode), armed: flying, landed: onGround, homeAMSL: 488, heading: 90,
-		at: place{47.3977421, 8.5455938, 0, 488}, guidedMode: 1, cruise: 10,
+func flyingVehicle(t *testing.T, f firmware, mode string, flying bool) view {
+	v := view{
+		firmware: f, custom: numberOf(t, f, mode), armed: flying, landed: onGround, home: point{amsl: 488}, heading: 90,
+		at: place{47.3977421, 8.5455938, 0, 488}, told: map[string]float64{"Q_GUIDED_MODE": 1, "WPNAV_SPEED": 1000},
 	}
 	if flying {
 		v.landed, v.at.amsl, v.at.altitude = landedState(common.MAV_LANDED_STATE_IN_AIR), 498, 10

@@ -72,30 +72,6 @@ func or(v *float64, otherwise float64) float64 {
 	return *v
 }
 
-// vehicle is what a plan needs to know of the drone. An unknown number is NaN.
-type vehicle struct {
-	firmware firmware
-	custom   uint32 // custom mode
-	armed    bool
-	landed   landedState
-	failsafe bool
-
-	at       place
-	heading  float64 // degrees
-	homeAMSL float64 // metres
-
-	vtol       common.MAV_VTOL_STATE // of a QuadPlane
-	guidedMode float64               // Q_GUIDED_MODE: 1 hovers in GUIDED
-	cruise     float64               // m/s, a goto's default speed on Copter
-}
-
-// flying reports whether the drone is in the air for all that is known: armed,
-// and not reported on the ground.
-func (v vehicle) flying() bool { return v.armed && v.landed != onGround }
-
-// onWing reports whether a QuadPlane flies as a plane does.
-func (v vehicle) onWing() bool { return v.vtol == common.MAV_VTOL_STATE_FW }
-
 // step is one MAVLink command. Unset numbers of a COMMAND_LONG are NaN on PX4
 // and 0 on ArduPilot.
 type step struct {
@@ -156,10 +132,6 @@ func (s *step) message(system byte, confirmation uint8) message.Message {
 		Param5: s.p[4], Param6: s.p[5], Param7: s.p[6],
 	}
 }
-
-// place is in degrees, metres above home and metres above mean sea level. NaN is
-// unknown.
-type place struct{ lat, lon, altitude, amsl float64 }
 
 // errorCode is the `code` of an error answer; api.go gives it its HTTP status.
 type errorCode string
@@ -242,7 +214,7 @@ func (f firmware) armDisarm(arm bool) step {
 func (f firmware) enter(mode Mode) step { return f.setMode(mode, entered[f][mode]) }
 
 // plan says how the request is carried out on v, or why it can't be.
-func (r request) plan(v vehicle) (plan, error) {
+func (r request) plan(v view) (plan, error) {
 	if v.firmware == firmwareUnknown {
 		return plan{}, refuse(codeUnsupported, "this autopilot is neither PX4 nor ArduPilot Copter or Plane: its state can be read, not commanded")
 	}
@@ -272,7 +244,7 @@ func (r request) plan(v vehicle) (plan, error) {
 // planArming only arms or disarms. A PX4 that is disarmed in AUTO.TAKEOFF would climb
 // when it is armed, so it enters AUTO.LOITER first (docs/autopilots.md, "PX4: takeoff
 // and land").
-func (r request) planArming(v vehicle) plan {
+func (r request) planArming(v view) plan {
 	p := plan{steps: []step{v.firmware.armDisarm(*r.arm)}}
 	if mode, _ := v.firmware.reported(v.custom); *r.arm && !v.armed && v.firmware == px4 && mode == ModeTakeoff {
 		p.steps = slices.Insert(p.steps, 0, px4.enter(ModeHold))
@@ -281,7 +253,7 @@ func (r request) planArming(v vehicle) plan {
 }
 
 // planFlight is the part of a plan that sets a mode.
-func (r request) planFlight(v vehicle) (plan, error) {
+func (r request) planFlight(v view) (plan, error) {
 	switch {
 	case r.mode == ModeTakeoff && v.firmware == px4:
 		return r.planTakeoffPX4(v)
@@ -300,7 +272,7 @@ func (r request) planFlight(v vehicle) (plan, error) {
 }
 
 // planMode enters a mode with DO_SET_MODE, and lands here.
-func (r request) planMode(v vehicle) (plan, error) {
+func (r request) planMode(v view) (plan, error) {
 	if r.mode == ModeLand {
 		landing, err := v.firmware.land()
 		return plan{steps: []step{landing}}, err
@@ -321,7 +293,7 @@ func (f firmware) land() (step, error) {
 
 // planGoto flies to a place. Both autopilots acknowledge a goto on the ground
 // and drop it, so the answer is ours.
-func (r request) planGoto(v vehicle) (plan, error) {
+func (r request) planGoto(v view) (plan, error) {
 	var p plan
 	if !v.flying() {
 		return p, refuse(codeRefused, "not flying: take off first")
@@ -336,7 +308,7 @@ func (r request) planGoto(v vehicle) (plan, error) {
 	if err != nil {
 		return p, err
 	}
-	if v.firmware == px4 && v.failsafe { // only DO_SET_MODE is known to end one
+	if v.firmware == px4 && v.failsafe != noFailsafe { // only DO_SET_MODE is known to end one
 		p.steps = append(p.steps, px4.enter(ModeHold))
 	}
 	there := r.reposition(v, to).leadingTo(r.mode, entered[v.firmware][ModeHold])
@@ -350,7 +322,7 @@ func (r request) planGoto(v vehicle) (plan, error) {
 
 // planLandAt flies to the place at the present height; the landing itself
 // follows over it.
-func (r request) planLandAt(v vehicle) (plan, error) {
+func (r request) planLandAt(v view) (plan, error) {
 	landing, err := v.firmware.land()
 	if err != nil {
 		return plan{}, err
@@ -365,14 +337,14 @@ func (r request) planLandAt(v vehicle) (plan, error) {
 
 // destination completes a goto with what it keeps. A height is only told in one of
 // the two where home is unknown.
-func (r request) destination(v vehicle) (to place, err error) {
+func (r request) destination(v view) (to place, err error) {
 	to = v.at
 	to.lat, to.lon = or(r.lat, to.lat), or(r.lon, to.lon)
 	switch {
 	case r.altitude != nil:
-		to.altitude, to.amsl = *r.altitude, v.homeAMSL+*r.altitude
+		to.altitude, to.amsl = *r.altitude, v.home.amsl+*r.altitude
 	case r.altitudeMSL != nil:
-		to.altitude, to.amsl = *r.altitudeMSL-v.homeAMSL, *r.altitudeMSL
+		to.altitude, to.amsl = *r.altitudeMSL-v.home.amsl, *r.altitudeMSL
 	}
 	switch {
 	case math.IsNaN(to.lat):
@@ -389,7 +361,7 @@ func (r request) destination(v vehicle) (to place, err error) {
 // PX4 takes z above mean sea level whatever the frame says, and yaw in radians;
 // ArduPilot takes the height above home and ignores yaw and speed. "Keep" is
 // told as the present place: ArduPilot denies INT32_MAX.
-func (r request) reposition(v vehicle, to place) step {
+func (r request) reposition(v view, to place) step {
 	s := step{
 		cmd: common.MAV_CMD_DO_REPOSITION, asInt: true,
 		frame: common.MAV_FRAME_GLOBAL,

@@ -8,8 +8,8 @@ import (
 
 // hovers reports whether GUIDED keeps a place. A QuadPlane that hovers circles
 // 75 m off in it, by default (docs/autopilots.md, "QuadPlane").
-func (v vehicle) hovers(what string) error {
-	if v.firmware == quadPlane && !v.onWing() && v.guidedMode != 1 {
+func (v view) hovers(what string) error {
+	if v.firmware == quadPlane && !v.onWing() && v.param("Q_GUIDED_MODE", 0) != 1 {
 		return refuse(codeUnsupported, "%s: this QuadPlane circles in GUIDED instead of hovering; set Q_GUIDED_MODE to 1", what)
 	}
 	return nil
@@ -17,9 +17,9 @@ func (v vehicle) hovers(what string) error {
 
 // planTakeoffArduPilot is GUIDED, ARM, NAV_TAKEOFF in metres above home. A fixed
 // wing has a mode of its own for it.
-func (r request) planTakeoffArduPilot(v vehicle) (plan, error) {
+func (r request) planTakeoffArduPilot(v view) (plan, error) {
 	f, altitude := v.firmware, or(r.altitude, defaultTakeoff)
-	p := plan{target: &place{math.NaN(), math.NaN(), altitude, v.homeAMSL + altitude}}
+	p := plan{target: &place{math.NaN(), math.NaN(), altitude, v.home.amsl + altitude}}
 	if v.flying() && v.landed != 0 {
 		return p, refuse(codeRefused, "takeoff: already flying; use goto to climb")
 	}
@@ -45,7 +45,7 @@ func (r request) planTakeoffArduPilot(v vehicle) (plan, error) {
 // planHoldArduPilot holds by GUIDED. Armed, a Copter's BRAKE comes first: it stops,
 // where GUIDED alone would go on to its old target. A plane is sent the present place, which
 // enters GUIDED, and circles round it.
-func planHoldArduPilot(v vehicle) (plan, error) {
+func planHoldArduPilot(v view) (plan, error) {
 	f := v.firmware
 	hold := f.enter(ModeHold)
 	if !v.armed {
@@ -67,10 +67,10 @@ func planHoldArduPilot(v vehicle) (plan, error) {
 // adjust is what ArduPilot's DO_REPOSITION ignores, sent after its ack: before it
 // the speed is lost. A Copter keeps a speed for every later goto, so each goto sends one
 // (docs/autopilots.md, "ArduPilot: goto").
-func (r request) adjust(v vehicle) (steps []step) {
+func (r request) adjust(v view) (steps []step) {
 	speed := or(r.speed, math.NaN())
 	if r.speed == nil && v.firmware == copter {
-		speed = v.cruise
+		speed = v.cruise()
 	}
 	if !math.IsNaN(speed) {
 		s := v.firmware.command(common.MAV_CMD_DO_CHANGE_SPEED, 1, float32(speed), -1)

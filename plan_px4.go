@@ -8,7 +8,7 @@ import (
 
 // planTakeoffPX4 is AUTO.LOITER, ARM, NAV_TAKEOFF: what is refused on the way
 // leaves no disarmed AUTO.TAKEOFF, which would climb when anybody arms it.
-func (r request) planTakeoffPX4(v vehicle) (plan, error) {
+func (r request) planTakeoffPX4(v view) (plan, error) {
 	altitude := or(r.altitude, defaultTakeoff)
 	amsl, err := v.takeoffAMSL(altitude)
 	if err != nil {
@@ -31,8 +31,8 @@ func (r request) planTakeoffPX4(v vehicle) (plan, error) {
 
 // takeoffAMSL is where a PX4 takeoff ends: it takes metres above mean sea level
 // whatever the frame says, and below the present height it sits armed.
-func (v vehicle) takeoffAMSL(altitude float64) (float64, error) {
-	home := v.homeAMSL
+func (v view) takeoffAMSL(altitude float64) (float64, error) {
+	home := v.home.amsl
 	if math.IsNaN(home) && !v.flying() {
 		home = v.at.amsl // it becomes home when it arms
 	}
@@ -50,13 +50,13 @@ func (v vehicle) takeoffAMSL(altitude float64) (float64, error) {
 // where it can stop. A mode change alone flies on to the old target, and on the
 // ground an armed vehicle may have a takeoff under way. A failsafe ends by a mode
 // change only.
-func planHoldPX4(v vehicle) plan {
+func planHoldPX4(v view) plan {
 	hold := px4.enter(ModeHold)
 	if !v.armed {
 		return plan{steps: []step{hold}}
 	}
 	pause := px4.command(common.MAV_CMD_DO_REPOSITION, -1, 1, 0).leadingTo(ModeHold, entered[px4][ModeHold])
-	if v.failsafe {
+	if v.failsafe != noFailsafe {
 		return plan{steps: []step{hold, pause}}
 	}
 	return plan{steps: []step{pause}}

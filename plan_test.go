@@ -19,12 +19,12 @@ const (
 )
 
 // parseVehicle reads a vehicle: its firmware, its mode, and what is the case.
-func parseVehicle(t *testing.T, s string) vehicle {
+func parseVehicle(t *testing.T, s string) view {
 	t.Helper()
 	nan := math.NaN()
 	w := strings.Fields(s)
-	v := vehicle{at: place{testLat, testLon, 0, testHome}, heading: 90, homeAMSL: testHome, landed: onGround}
-	v.guidedMode, v.cruise = nan, 10
+	v := view{at: place{testLat, testLon, 0, testHome}, heading: 90, home: point{amsl: testHome}, landed: onGround}
+	v.told = map[string]float64{"WPNAV_SPEED": 1000}
 	v.firmware = map[string]firmware{"px4": px4, "copter": copter, "quadplane": quadPlane, "plane": plane, "rover": firmwareUnknown}[w[0]]
 	if v.firmware != firmwareUnknown {
 		v.custom = numberOf(t, v.firmware, w[1])
@@ -43,23 +43,23 @@ func parseVehicle(t *testing.T, s string) vehicle {
 		case "undefined": // whether it is on the ground
 			v.landed = landedState(common.MAV_LANDED_STATE_UNDEFINED)
 		case "failsafe":
-			v.failsafe = true
+			v.failsafe = failsafeActs
 		case "uphill": // of its home
 			v.at.amsl, v.at.altitude = testHome+6.5, 6.5
 		case "homeless":
-			v.homeAMSL = nan
+			v.home.amsl = nan
 		case "headless":
 			v.heading = nan
 		case "blind": // without GPS
-			v.at, v.heading = place{nan, nan, nan, nan}, nan
+			v.at, v.heading = nowhere, nan
 		case "hovers": // in GUIDED
-			v.guidedMode = 1
+			v.told["Q_GUIDED_MODE"] = 1
 		case "circles":
-			v.guidedMode = 0
+			v.told["Q_GUIDED_MODE"] = 0
 		case "wing":
 			v.vtol = common.MAV_VTOL_STATE_FW
 		case "sped": // up, by a goto from here
-			v.cruise = 7.5
+			v.told["WPNAV_SPEED"] = 750
 		default:
 			t.Fatalf("%s: what is %q?", s, flag)
 		}
@@ -212,7 +212,7 @@ func testMeanings(t *testing.T, rows []meaningRow) {
 
 // meaning writes what each step needs of the sticks and which mode it leads to, by
 // the autopilot's own name, with a star at the goal; then what the whole plan leads to.
-func meaning(v vehicle, r request, p plan) string {
+func meaning(v view, r request, p plan) string {
 	name := func(custom uint32) string { _, s := v.firmware.reported(custom); return s }
 	var steps []string
 	for _, s := range p.steps {
@@ -254,7 +254,7 @@ func meaning(v vehicle, r request, p plan) string {
 }
 
 // everyPlan calls f with the plans of many vehicles and requests.
-func everyPlan(t *testing.T, f func(t *testing.T, v vehicle, r request, p plan)) {
+func everyPlan(t *testing.T, f func(t *testing.T, v view, r request, p plan)) {
 	requests := []string{"takeoff altitude=50", "goto altitude=20 speed=3 heading=10", "goto altitude=20", "land", "land lat=47.398 lon=8.546", "set arm=true", "set arm=false"}
 	for _, m := range requestable {
 		requests = append(requests, "set mode="+m.String(), "set mode="+m.String()+" arm=true", "set mode="+m.String()+" arm=false")
@@ -278,7 +278,7 @@ func everyPlan(t *testing.T, f func(t *testing.T, v vehicle, r request, p plan))
 // TestOnlyAReturnLeadsToRTL: a report of a number that a plan has sent is no
 // takeover. A failsafe's RTL must be one.
 func TestOnlyAReturnLeadsToRTL(t *testing.T) {
-	everyPlan(t, func(t *testing.T, v vehicle, r request, p plan) {
+	everyPlan(t, func(t *testing.T, v view, r request, p plan) {
 		for _, s := range p.steps {
 			if r.mode == ModeRTL || r.mode == ModeRTGS || s.to == nil {
 				continue
@@ -293,7 +293,7 @@ func TestOnlyAReturnLeadsToRTL(t *testing.T) {
 // TestStepNamesTheModeItLeadsTo: the commander waits for a report of its number,
 // and makes its mode the mode.
 func TestStepNamesTheModeItLeadsTo(t *testing.T) {
-	everyPlan(t, func(t *testing.T, v vehicle, r request, p plan) {
+	everyPlan(t, func(t *testing.T, v view, r request, p plan) {
 		steps := p.steps
 		if p.second != nil {
 			steps = append(slices.Clone(steps), *p.second)
@@ -324,7 +324,7 @@ func TestStepNamesTheModeItLeadsTo(t *testing.T) {
 
 // TestAPlansGoalIsItsLastMode: the manoeuvre begins with it, and is the request's.
 func TestAPlansGoalIsItsLastMode(t *testing.T) {
-	everyPlan(t, func(t *testing.T, v vehicle, r request, p plan) {
+	everyPlan(t, func(t *testing.T, v view, r request, p plan) {
 		switch last := p.goal(); {
 		case r.setMode && last == nil:
 			t.Error("it sets no mode")

@@ -41,50 +41,38 @@ type sources struct {
 	validFrom time.Time // when the receiver's state counts: an earlier stream hides it until then
 	receiver  receiverState
 	known     bool // the receiver's state was heard
-	heard     bool // a transmitter was
 	first     firstSource
 
-	transmitterAt time.Time // when RC_CHANNELS came last: on PX4 only a transmitter brings them
+	transmitterAt time.Time // when a transmitter was heard last: on PX4 by RC_CHANNELS too, which only one brings
 	foreignAt     time.Time // when another program's sticks came last
 	last          channels  // the last RC_CHANNELS
 	switches      time.Time // when channels 5 to 16 first had values
 
-	rcIn, rcOverride float64         // PX4's COM_RC_IN_MODE and COM_RC_OVERRIDE
-	version          firmwareVersion // 0 before the vehicle told it
-	armedAt          time.Time       // when this flight's arming was reported; zero while disarmed
-	gcsFailsafe      float64         // ArduPilot's FS_GCS_ENABLE; FS_GCS_ENABL on a plane
-	alone            bool            // -gcs: there is no other ground station
+	armedAt time.Time // when this flight's arming was reported; zero while disarmed
 }
 
-// newSources is a vehicle that has told nothing: its parameters have their
-// defaults.
-func newSources(alone bool) sources { return sources{rcIn: 3, rcOverride: 1, alone: alone} }
-
 // denied tells why our sticks can't act; "" where they can.
-func (s *sources) denied(f firmware, now time.Time) string {
+func (s *sources) denied(v view) string {
+	rcIn := v.rcIn()
 	switch {
-	case f.ardupilot() && now.Sub(s.foreignAt) < othersFor:
+	case v.firmware.ardupilot() && v.now.Sub(s.foreignAt) < othersFor:
 		return "another program moves the sticks of this vehicle"
-	case f.ardupilot() && s.gcsFailsafe > 0 && !s.alone:
-		name := "FS_GCS_ENABL"
-		if f == copter {
-			name = "FS_GCS_ENABLE"
-		}
-		return fmt.Sprintf("%s is %g: to the autopilot these sticks are a ground station's heartbeat; set it to 0, or start mavrest with -gcs if there is no other ground station", name, s.gcsFailsafe)
-	case f.ardupilot():
+	case v.firmware.ardupilot() && v.gcsFailsafe > 0:
+		return fmt.Sprintf("%s is %g: to the autopilot these sticks are a ground station's heartbeat; set it to 0, or start mavrest with -gcs if there is no other ground station", sourceNames[v.firmware], v.gcsFailsafe)
+	case v.firmware.ardupilot():
 		return ""
 	}
-	switch why := s.noSticks(); {
+	switch why := v.noSticks(); {
 	case why != "":
 		return why
-	case s.rcIn == 0:
-		return "COM_RC_IN_MODE is 0: PX4 takes a transmitter's sticks only; " + s.rcInAdvice()
-	case s.rcIn == 2 && s.transmitsInFlight(now):
+	case rcIn == 0:
+		return "COM_RC_IN_MODE is 0: PX4 takes a transmitter's sticks only; " + v.rcInAdvice()
+	case rcIn == 2 && s.transmitsInFlight(v.now):
 		return "COM_RC_IN_MODE is 2, and a transmitter was on in this flight: these sticks would take it from the pilot, its kill switch too; to fly by them, land, switch it off and disarm"
-	case s.rcIn == 3 && s.first == firstTransmitter: // until PX4 restarts
+	case rcIn == 3 && s.first == firstTransmitter: // until PX4 restarts
 		return "COM_RC_IN_MODE is 3, and the transmitter has the sticks; to fly by these sticks, land, switch it off and restart PX4"
-	case (s.rcIn == 5 || s.rcIn == 7) && s.transmits(now):
-		return fmt.Sprintf("COM_RC_IN_MODE is %g, and the transmitter has the sticks; to fly by these sticks, land and switch it off", s.rcIn)
+	case (rcIn == 5 || rcIn == 7) && s.transmits(v.now):
+		return fmt.Sprintf("COM_RC_IN_MODE is %g, and the transmitter has the sticks; to fly by these sticks, land and switch it off", rcIn)
 	}
 	return ""
 }
@@ -96,22 +84,22 @@ const px4SourceOrder = firmwareVersion(1<<24 | 17<<16)
 
 // noSticks tells why nobody's sticks act on this PX4, a transmitter's neither; "" where
 // somebody's do.
-func (s *sources) noSticks() string {
+func (v view) noSticks() string {
 	switch {
-	case s.rcIn >= 5 && s.rcIn <= 8 && s.version < px4SourceOrder:
-		return fmt.Sprintf("COM_RC_IN_MODE is %g on PX4 %s: before PX4 1.17 no sticks act then, a transmitter's and its kill switch included; %s", s.rcIn, cmp.Or(s.version.String(), "of unknown version"), s.rcInAdvice())
-	case s.rcIn < 0 || s.rcIn == 4 || s.rcIn > 8:
-		return fmt.Sprintf("COM_RC_IN_MODE is %g: no sticks act, a transmitter's and its kill switch included; %s", s.rcIn, s.rcInAdvice())
+	case v.rcIn() >= 5 && v.rcIn() <= 8 && v.version < px4SourceOrder:
+		return fmt.Sprintf("COM_RC_IN_MODE is %g on PX4 %s: before PX4 1.17 no sticks act then, a transmitter's and its kill switch included; %s", v.rcIn(), cmp.Or(v.version.String(), "of unknown version"), v.rcInAdvice())
+	case v.rcIn() < 0 || v.rcIn() == 4 || v.rcIn() > 8:
+		return fmt.Sprintf("COM_RC_IN_MODE is %g: no sticks act, a transmitter's and its kill switch included; %s", v.rcIn(), v.rcInAdvice())
 	}
 	return ""
 }
 
 // rcInAdvice is what to set COM_RC_IN_MODE to, on this version of PX4.
-func (s *sources) rcInAdvice() string {
+func (v view) rcInAdvice() string {
 	switch {
-	case s.version >= px4SourceOrder:
+	case v.version >= px4SourceOrder:
 		return "set it to 5 to let a transmitter come first and POST input act while it is off, or to 1 for a drone without a transmitter"
-	case s.rcIn == 0:
+	case v.rcIn() == 0:
 		return "leave it for a drone with a transmitter, set it to 1 for one without"
 	}
 	return "set it to 0 for a drone with a transmitter (POST input is refused then), or to 1 for one without"
@@ -130,12 +118,12 @@ func (s *sources) transmits(now time.Time) bool {
 
 // whyNobodyFlies tells why a stick mode would have nobody's sticks: ours can't act, and
 // there are no others. "" where somebody's do.
-func (s *sources) whyNobodyFlies(f firmware, now time.Time) string {
-	why := s.denied(f, now)
+func (s *sources) whyNobodyFlies(v view) string {
+	why := s.denied(v)
 	switch {
-	case f.ardupilot() && (s.receiver == receiverInUse || now.Sub(s.foreignAt) < othersFor):
+	case v.firmware.ardupilot() && (s.receiver == receiverInUse || v.now.Sub(s.foreignAt) < othersFor):
 		return ""
-	case !f.ardupilot() && s.noSticks() == "" && s.transmits(now):
+	case !v.firmware.ardupilot() && v.noSticks() == "" && s.transmits(v.now):
 		return ""
 	}
 	return why
@@ -149,7 +137,9 @@ func (s *sources) live(f firmware) bool { return f.ardupilot() && s.receiver != 
 func (s *sources) inUse(f firmware) bool { return f.ardupilot() && s.receiver == receiverInUse }
 
 // movementOverrides reports whether moving sticks make PX4 leave a mode that flies without them.
-func (s *sources) movementOverrides(f firmware) bool { return f == px4 && int(s.rcOverride)&1 != 0 }
+func (v view) movementOverrides() bool {
+	return v.firmware == px4 && int(v.param("COM_RC_OVERRIDE", 1))&1 != 0
+}
 
 // hiddenUntil says that the receiver's state does not count before a time.
 func (s *sources) hiddenUntil(at time.Time) {
@@ -162,8 +152,8 @@ func (s *sources) hiddenUntil(at time.Time) {
 func (s *sources) open(now time.Time) { s.hiddenUntil(now.Add(overrideTimeout)) }
 
 // hear takes the receiver's state, told while no stream of ours runs.
-func (s *sources) hear(live bool, throttle uint16) {
-	s.known, s.heard = true, s.heard || live
+func (s *sources) hear(live bool, throttle uint16, now time.Time) {
+	s.known = true
 	switch {
 	case !live:
 		s.receiver = receiverNone
@@ -173,12 +163,13 @@ func (s *sources) hear(live bool, throttle uint16) {
 		s.receiver = receiverIdle
 	}
 	if live {
-		s.hearTransmitter()
+		s.hearTransmitter(now)
 	}
 }
 
 // hearTransmitter says that a transmitter is on.
-func (s *sources) hearTransmitter() {
+func (s *sources) hearTransmitter(now time.Time) {
+	s.transmitterAt = now
 	if s.first == firstUnknown {
 		s.first = firstTransmitter
 	}
@@ -194,18 +185,6 @@ func (s *sources) hearArmed(armed bool, now time.Time) {
 	}
 }
 
-// hearParam takes a parameter of the autopilot's.
-func (s *sources) hearParam(name string, v float64) {
-	switch name {
-	case "COM_RC_IN_MODE":
-		s.rcIn = v
-	case "COM_RC_OVERRIDE":
-		s.rcOverride = v
-	case "FS_GCS_ENABLE", "FS_GCS_ENABL":
-		s.gcsFailsafe = v
-	}
-}
-
 // accepted says that the vehicle has accepted a stick mode that our stream flies. PX4
 // takes our sticks then: they are its first source, if a transmitter was not.
 func (s *sources) accepted() {
@@ -216,9 +195,9 @@ func (s *sources) accepted() {
 
 // deafens tells how long PX4 does not listen to a transmitter once our sticks have come;
 // "" where a transmitter comes first, or none is listened to anyway.
-func (s *sources) deafens() string {
+func (v view) deafens() string {
 	until := ""
-	switch s.rcIn {
+	switch v.rcIn() {
 	case 1:
 		until = "always"
 	case 2, 6, 8:
@@ -228,13 +207,7 @@ func (s *sources) deafens() string {
 	default:
 		return ""
 	}
-	return fmt.Sprintf("COM_RC_IN_MODE is %g: PX4 ignores a transmitter's sticks, its mode switch and its kill switch %s; %s", s.rcIn, until, s.rcInAdvice())
-}
-
-// restarted forgets what the autopilot has forgotten.
-func (s *sources) restarted(now time.Time) {
-	*s = sources{rcIn: s.rcIn, rcOverride: s.rcOverride, gcsFailsafe: s.gcsFailsafe, alone: s.alone}
-	s.open(now)
+	return fmt.Sprintf("COM_RC_IN_MODE is %g: PX4 ignores a transmitter's sticks, its mode switch and its kill switch %s; %s", v.rcIn(), until, v.rcInAdvice())
 }
 
 // switchMoves reports whether one of the channels 5 to 16 jumps, which our stream does

@@ -40,9 +40,11 @@ func TestWhoseSticksCount(t *testing.T) {
 				for _, alone := range []bool{false, true} {
 					t.Run(fmt.Sprintf("%s alone=%v", vehicle, alone), func(t *testing.T) {
 						h := parseStickFlight(t, vehicle)
-						h.src.alone = alone
+						if alone {
+							h.f.gcsFailsafe = 0
+						}
 						want := no[vehicle] && !(alone && f != "px4")
-						why := h.src.denied(h.f.firmware, h.f.now)
+						why := h.src.denied(h.f)
 						if (why != "") != want {
 							t.Fatalf("denied: %q, want %v", why, want)
 						}
@@ -74,11 +76,11 @@ func TestWhoseSticksCount(t *testing.T) {
 						}
 						// Another program's sticks come before a parameter; PX4 has its own order.
 						h.hearForeign(h.f)
-						if got := h.src.denied(h.f.firmware, h.f.now); strings.Contains(got, "another program") == (f == "px4") {
+						if got := h.src.denied(h.f); strings.Contains(got, "another program") == (f == "px4") {
 							t.Errorf("beside another program's sticks: %q", got)
 						}
 						h.pass(othersFor)
-						if got := h.src.denied(h.f.firmware, h.f.now); (got != "") != want {
+						if got := h.src.denied(h.f); (got != "") != want {
 							t.Errorf("3 s after it: %q", got)
 						}
 					})
@@ -93,7 +95,7 @@ func TestTransmitterAndPX4ShareTheSticksByItsParameter(t *testing.T) {
 		{"with 3 the transmitter that was first keeps them", "px4 3 in-use", "sets position, = off, by receiver"},
 		{"with 3 it is first where our stick mode was not accepted", "px4 3", "asks position, fails, disarmed, +6s, = off, +4s, receiver live 1500, sets position, = off, by receiver"},
 		{"also one that is only seen in RC_CHANNELS", "px4 3", "asks position, fails, channels 1500 1500 1500 1500, sets position, by receiver"},
-		{"with 3 the transmitter that was first keeps them though it is lost", "px4 3 in-use", "receiver gone, sets position, = off, by"},
+		{"with 3 the transmitter that was first keeps them though it is lost", "px4 3 in-use", "receiver gone, +3s, sets position, = off, by"},
 		{"with 3 ours are first until it restarts", "px4 3", "disarmed, sets position, +6s, = off, +4s, receiver live 1500, sets position, = nobody 0 0 0 0, by"},
 		{"a restart forgets who was first", "px4 3 in-use", "restarted, +4s, sets position, = nobody 0 0 500 0"},
 		{"with 2 a transmitter that was lost in this flight keeps them", "px4 2", "disarmed, channels 1500 1500 1500 1500, +1s, armed, flies, +9s, sets position, = off, by"},
@@ -218,18 +220,18 @@ func TestPX4BeforeOneSeventeenHasNoSticksWithFiveToEight(t *testing.T) {
 	for _, version := range []firmwareVersion{0, 1<<24 | 14<<16 | 255, 1<<24 | 16<<16 | 2<<8 | 255, 1<<24 | 17<<16 | 255, 1<<24 | 18<<16, 2 << 24} {
 		for _, in := range []float64{0, 1, 2, 3, 4, 5, 6, 7, 8} {
 			h := newStickFlight(px4, "none", in)
-			h.src.version = version
+			h.f.version = version
 			old := version < 1<<24|17<<16
 			dead := in == 4 || old && in >= 5
-			for _, why := range []string{h.src.noSticks(), h.src.denied(px4, h.f.now), h.src.whyNobodyFlies(px4, h.f.now)} {
+			for _, why := range []string{h.f.noSticks(), h.src.denied(h.f), h.src.whyNobodyFlies(h.f)} {
 				if strings.Contains(why, "kill switch included") != dead {
 					t.Errorf("%s, %g: %q", version, in, why)
 				}
 			}
-			if old && in >= 5 && !strings.Contains(h.src.noSticks(), "before PX4 1.17 no sticks act") {
-				t.Errorf("%s, %g: %q", version, in, h.src.noSticks())
+			if old && in >= 5 && !strings.Contains(h.f.noSticks(), "before PX4 1.17 no sticks act") {
+				t.Errorf("%s, %g: %q", version, in, h.f.noSticks())
 			}
-			for _, text := range []string{h.src.noSticks(), h.src.denied(px4, h.f.now), h.src.deafens()} {
+			for _, text := range []string{h.f.noSticks(), h.src.denied(h.f), h.f.deafens()} {
 				if old && strings.Contains(text, "to 5") {
 					t.Errorf("%s, %g: %q recommends 5", version, in, text)
 				}
@@ -254,7 +256,7 @@ func TestAStickModeThatNobodyWouldFlyIsUnsupported(t *testing.T) {
 		{"px4 none 4", "", "COM_RC_IN_MODE is 4"},
 		{"px4 in-use 4", "", "COM_RC_IN_MODE is 4"},
 		{"px4 in-use 3", "", ""},
-		{"px4 in-use 3", "receiver gone", "COM_RC_IN_MODE is 3"},
+		{"px4 in-use 3", "receiver gone, +3s", "COM_RC_IN_MODE is 3"},
 		{"px4 none 3", "", ""},
 		{"px4 none 5", "channels 1500 1500 1500 1500", ""},
 		{"copter none 1", "", "FS_GCS_ENABLE is 1"},
@@ -271,7 +273,7 @@ func TestAStickModeThatNobodyWouldFlyIsUnsupported(t *testing.T) {
 					t.Fatal(wrong)
 				}
 			}
-			if got := h.src.whyNobodyFlies(h.f.firmware, h.f.now); !strings.HasPrefix(got, c.want) || (got == "") != (c.want == "") {
+			if got := h.src.whyNobodyFlies(h.f); !strings.HasPrefix(got, c.want) || (got == "") != (c.want == "") {
 				t.Errorf("%q, want %q", got, c.want)
 			}
 		})

@@ -49,40 +49,20 @@ type axes struct{ x, y, z, r int16 }
 // released gives ArduPilot's receiver its sticks back.
 var released = axes{math.MaxInt16, math.MaxInt16, math.MaxInt16, math.MaxInt16}
 
-// flightState is whether the vehicle could fall.
-type flightState uint8
-
-const (
-	disarmed      flightState = iota
-	armedOnGround             // armed, and reported on the ground; an unknown landed state counts as aloft
-	aloft
-)
-
-// stickFacts is what the sticks must know of the vehicle.
-type stickFacts struct {
-	now      time.Time
-	firmware firmware
-	mode     Mode   // what GET mode answers
-	custom   uint32 // what the vehicle reports
-	online   bool
-	flight   flightState
-	trip     time.Duration // of the line, there and back
-	busy     bool          // a plan is under way, or waits
-	entering bool          // a command to enter a stick mode is under way or open (rule 3)
-}
-
-// shown is the mode that the vehicle reports.
-func (f stickFacts) shown() Mode {
-	mode, _ := f.firmware.reported(f.custom)
-	return mode
-}
-
 // stickActs is what is to be done for the sticks.
 type stickActs struct {
 	send    bool   // the axes, now
 	release bool   // send released axes: the receiver gets its sticks back
 	hold    bool   // command a hold: the client fell silent
 	notice  string // to be told
+}
+
+// stickHolder is the client that has the sticks, and how long it has been silent.
+type stickHolder struct {
+	from      netip.Addr // every other client is refused until then
+	until     time.Time  // when its sticks expire
+	spoke     time.Time  // its last command; zero: its silence means nothing
+	holdAsked time.Time  // when its hold was asked for last; zero: it is not silent
 }
 
 // sticks is who has the sticks, the one latest value of them, and what is
@@ -97,11 +77,7 @@ type sticks struct {
 	moved time.Time // when axes last changed
 	next  time.Time // when the next frame is due
 
-	until     time.Time  // when the client's sticks expire
-	from      netip.Addr // the client that has the sticks until then: to every other one they are refused
-	client    time.Time  // the client's last command; zero: its silence means nothing
-	holdAsked time.Time  // when a silent client's hold was asked for last
-
+	client stickHolder
 	pilots keptMode // the mode of the last takeover while our sticks moved
 	sent   axes     // that went out last
 	acts   stickActs
@@ -112,6 +88,15 @@ func (s *sticks) take() stickActs {
 	acts := s.acts
 	s.acts = stickActs{}
 	return acts
+}
+
+// frame is the axes that go out now. They move only while the mode is known: kept says that a
+// report of it is on its way.
+func (s *sticks) frame(kept bool) axes {
+	if !kept {
+		s.sent = s.axes
+	}
+	return s.sent
 }
 
 // taken reports whether somebody else has the sticks until a stick mode is set
@@ -125,27 +110,27 @@ func (s *sticks) set(a axes, now time.Time) {
 }
 
 // begin has the stream run in a phase, whether it runs already or not.
-func (s *sticks) begin(phase stickPhase, f stickFacts) {
+func (s *sticks) begin(phase stickPhase, v view) {
 	if s.phase == stickOff {
-		s.since, s.next, s.sent = f.now, f.now, axes{z: rest(f)}
+		s.since, s.next, s.sent = v.now, v.now, axes{z: rest(v)}
 	}
 	s.phase = phase
 }
 
 // end ends the stream. A live receiver has its sticks back at once.
-func (s *sticks) end(f stickFacts) {
-	s.phase, s.since = stickOff, f.now
-	if s.src.live(f.firmware) {
+func (s *sticks) end(v view) {
+	s.phase, s.since = stickOff, v.now
+	if s.src.live(v.firmware) {
 		s.acts.release = true
-		s.src.hiddenUntil(f.now.Add(stickEvery + f.trip)) // our own still show in RC_CHANNELS until then
+		s.src.hiddenUntil(v.now.Add(stickEvery + v.trip)) // our own still show in RC_CHANNELS until then
 		return
 	}
-	s.src.hiddenUntil(f.now.Add(overrideTimeout))
+	s.src.hiddenUntil(v.now.Add(overrideTimeout))
 }
 
 // rest is the throttle where a client gave none.
-func rest(f stickFacts) int16 {
-	if f.flight == aloft {
+func rest(v view) int16 {
+	if v.flying() {
 		return 500
 	}
 	return 0
@@ -155,45 +140,45 @@ func rest(f stickFacts) int16 {
 // was, because a centred one would drop the vehicle or shoot it up, until another
 // mode is in force. Disarmed there is nothing to drop, and a throttle that stands
 // would forbid arming.
-func (s *sticks) centred(f stickFacts) axes {
-	if f.shown() == ModeManual && f.flight != disarmed && s.phase != stickOff {
+func (s *sticks) centred(v view) axes {
+	if v.shown() == ModeManual && v.armed && s.phase != stickOff {
 		return axes{z: s.axes.z}
 	}
-	return axes{z: rest(f)}
+	return axes{z: rest(v)}
 }
 
 // park keeps the stream going without a client. On PX4 in a mode that flies without sticks
 // the axes stay as they are: moving them would make PX4 leave it.
-func (s *sticks) park(f stickFacts) {
+func (s *sticks) park(v view) {
 	s.phase = stickNobody
-	if f.firmware != px4 || f.shown().flownBySticks() {
-		s.set(s.centred(f), f.now)
+	if v.firmware != px4 || v.shown().flownBySticks() {
+		s.set(s.centred(v), v.now)
 	}
 }
 
 // flies reports whether the stream is what flies: in a stick mode, or in one that
 // is entered now or may have been.
-func (s *sticks) flies(f stickFacts) bool {
-	return s.phase != stickOff && (f.mode.flownBySticks() || f.entering)
+func (s *sticks) flies(v view) bool {
+	return s.phase != stickOff && (v.mode.flownBySticks() || v.entering)
 }
 
 // mustRest reports whether the stream must come to rest before PX4 is told another mode,
 // which leads into a stick mode or not.
-func (s *sticks) mustRest(f stickFacts, entering bool) bool {
-	leaves := f.shown().flownBySticks() && !entering
-	returns := !f.shown().flownBySticks() && entering && s.axes != s.centred(f)
+func (s *sticks) mustRest(v view, entering bool) bool {
+	leaves := v.shown().flownBySticks() && !entering
+	returns := !v.shown().flownBySticks() && entering && s.axes != s.centred(v)
 	return s.phase != stickOff && (leaves || returns)
 }
 
 // ready is when a step may be sent as far as the sticks go. streamed says that it rests on
 // sticks that have been streamed for a while.
-func (s *sticks) ready(streamed bool, f stickFacts, arming bool) (at time.Time) {
+func (s *sticks) ready(streamed bool, v view, arming bool) (at time.Time) {
 	switch {
 	case s.phase == stickOff:
-		if arming && f.firmware == px4 {
+		if arming && v.firmware == px4 {
 			at = s.since.Add(stickGone)
 		}
-	case streamed && arming && f.firmware.ardupilot() && s.src.receiver == receiverNone:
+	case streamed && arming && v.firmware.ardupilot() && s.src.receiver == receiverNone:
 		at = s.since.Add(stickArms)
 	case streamed:
 		at = s.since.Add(stickLead)
@@ -203,67 +188,67 @@ func (s *sticks) ready(streamed bool, f stickFacts, arming bool) (at time.Time) 
 
 // enter brings the stream to where a stick mode can be asked for. A receiver in
 // use keeps the sticks: there is no stream then.
-func (s *sticks) enter(f stickFacts) {
-	s.client, s.holdAsked = f.now, time.Time{}
-	if !f.mode.flownBySticks() { // else the present mode keeps its owner until the new one shows
+func (s *sticks) enter(v view) {
+	s.client.spoke, s.client.holdAsked = v.now, time.Time{}
+	if !v.mode.flownBySticks() { // else the present mode keeps its owner until the new one shows
 		s.owner = ownerClient
 	}
-	others := f.firmware.ardupilot() && f.now.Sub(s.src.foreignAt) < othersFor && (s.src.gcsFailsafe == 0 || s.src.alone)
+	others := v.firmware.ardupilot() && v.now.Sub(s.src.foreignAt) < othersFor && v.gcsFailsafe == 0
 	switch {
-	case s.src.denied(f.firmware, f.now) != "" && !others: // after another program's sticks ours go on
-	case s.src.inUse(f.firmware):
+	case s.src.denied(v) != "" && !others: // after another program's sticks ours go on
+	case s.src.inUse(v.firmware):
 		if s.phase != stickOff {
-			s.end(f)
+			s.end(v)
 		}
 	default:
-		s.set(s.centred(f), f.now)
-		s.begin(stickNobody, f)
+		s.set(s.centred(v), v.now)
+		s.begin(stickNobody, v)
 	}
 }
 
 // streamForArming is enter for arming in the stick mode that the vehicle is in.
-func (s *sticks) streamForArming(f stickFacts) {
+func (s *sticks) streamForArming(v view) {
 	if s.phase == stickOff {
-		s.enter(f)
+		s.enter(v)
 	}
-	s.client = f.now
+	s.client.spoke = v.now
 }
 
 // leave centres the sticks before a plan that leads out of the stick modes.
-func (s *sticks) leave(f stickFacts) {
+func (s *sticks) leave(v view) {
 	if s.phase != stickOff {
-		s.park(f)
+		s.park(v)
 	}
 }
 
 // entered says that a stick mode set here is in force.
-func (s *sticks) entered(f stickFacts) {
+func (s *sticks) entered(v view) {
 	if s.phase != stickOff {
 		s.src.accepted()
 	}
-	s.owner, s.client, s.holdAsked = ownerClient, f.now, time.Time{}
+	s.owner, s.client.spoke, s.client.holdAsked = ownerClient, v.now, time.Time{}
 }
 
 // switched says that a pilot or a failsafe set the mode: the client's sticks end. A switch
 // that PX4 leaves again at once, for a stick mode, was undone by our moving sticks.
-func (s *sticks) switched(f stickFacts) {
-	s.owner, s.holdAsked = ownerPilot, time.Time{}
-	moving := s.phase != stickOff && s.src.movementOverrides(f.firmware) && f.now.Sub(s.moved) < stickMoving
+func (s *sticks) switched(v view) {
+	s.owner, s.client.holdAsked = ownerPilot, time.Time{}
+	moving := s.phase != stickOff && v.movementOverrides() && v.now.Sub(s.moved) < stickMoving
 	switch {
 	case !moving:
-	case !f.shown().flownBySticks():
-		s.pilots = keptMode{f.custom, f.now}
-	case f.now.Sub(s.pilots.at) <= undoneIn:
+	case !v.shown().flownBySticks():
+		s.pilots = keptMode{v.custom, v.now}
+	case v.now.Sub(s.pilots.at) <= undoneIn:
 		_, name := px4.reported(s.pilots.custom)
 		s.acts.notice = fmt.Sprintf("the client's moving sticks undid the pilot's switch to %s: they have ended, and his next switch stands from 2 s on; COM_RC_OVERRIDE 0 keeps sticks from doing that", name)
 	}
 	switch {
 	case s.phase == stickOff:
-	case s.src.inUse(f.firmware):
-		s.end(f)
+	case s.src.inUse(v.firmware):
+		s.end(v)
 	default:
-		s.park(f)
-		if s.src.live(f.firmware) && f.flight == aloft {
+		s.park(v)
+		if s.src.live(v.firmware) && v.flying() {
 			s.acts.notice = "mavrest sends centred sticks, so that the drone does not sink under a transmitter that nobody holds: moving any switch of the transmitter frees its sticks"
 		}
 	}
@@ -271,23 +256,23 @@ func (s *sticks) switched(f stickFacts) {
 
 // takeover says that somebody else moves the sticks in an unchanged mode: our
 // stream is released, and ends.
-func (s *sticks) takeover(f stickFacts, by stickOwner, notice string) {
+func (s *sticks) takeover(v view, by stickOwner, notice string) {
 	if s.owner != ownerPilot {
 		s.owner = by
 	}
-	s.holdAsked = time.Time{}
-	s.end(f)
+	s.client.holdAsked = time.Time{}
+	s.end(v)
 	s.acts.release, s.acts.notice = true, notice
 }
 
 // hearForeign says that another program moves the sticks. Ours pause, unreleased: what the
 // other one sent stands for 3 s, and a release would end it.
-func (s *sticks) hearForeign(f stickFacts) {
-	if !f.firmware.ardupilot() {
+func (s *sticks) hearForeign(v view) {
+	if !v.firmware.ardupilot() {
 		return
 	}
-	s.src.foreignAt = f.now
-	s.src.hiddenUntil(f.now.Add(overrideTimeout))
+	s.src.foreignAt = v.now
+	s.src.hiddenUntil(v.now.Add(overrideTimeout))
 	if s.phase == stickOff {
 		return
 	}
@@ -295,28 +280,26 @@ func (s *sticks) hearForeign(f stickFacts) {
 		s.owner = ownerOther
 		s.acts.notice = "another program moves the sticks of this vehicle: the client's have ended; set the mode again to take them"
 	}
-	s.holdAsked = time.Time{}
-	if s.src.inUse(f.firmware) {
-		s.phase, s.since = stickOff, f.now
+	s.client.holdAsked = time.Time{}
+	if s.src.inUse(v.firmware) {
+		s.phase, s.since = stickOff, v.now
 		return
 	}
-	s.park(f)
+	s.park(v)
 }
 
 // paused reports whether another program moves the sticks now.
-func (s *sticks) paused(f stickFacts) bool {
-	return f.firmware.ardupilot() && f.now.Sub(s.src.foreignAt) < othersPause
+func (s *sticks) paused(v view) bool {
+	return v.firmware.ardupilot() && v.now.Sub(s.src.foreignAt) < othersPause
 }
 
 // hearChannels takes RC_CHANNELS. A switch of the transmitter that moves gives the pilot
 // his sticks.
-func (s *sticks) hearChannels(f stickFacts, c channels) {
-	s.src.transmitterAt = f.now
-	s.src.heard = s.src.heard || f.firmware == px4
-	if f.firmware == px4 {
-		s.src.hearTransmitter()
+func (s *sticks) hearChannels(v view, c channels) {
+	if v.firmware == px4 {
+		s.src.hearTransmitter(v.now)
 	}
-	if !f.firmware.ardupilot() || !s.src.switchMoves(c, f.now) {
+	if !v.firmware.ardupilot() || !s.src.switchMoves(c, v.now) {
 		return
 	}
 	switch {
@@ -324,7 +307,7 @@ func (s *sticks) hearChannels(f stickFacts, c channels) {
 		if s.src.receiver == receiverNone { // it came on
 			s.src.receiver = receiverIdle
 		}
-		s.takeover(f, ownerPilot, "a switch of the transmitter moved: the pilot has the sticks, ours have ended; set the mode again to take them")
+		s.takeover(v, ownerPilot, "a switch of the transmitter moved: the pilot has the sticks, ours have ended; set the mode again to take them")
 	case s.owner == ownerOther:
 		s.owner = ownerPilot
 	}
@@ -332,73 +315,75 @@ func (s *sticks) hearChannels(f stickFacts, c channels) {
 
 // hearReceiver takes what SYS_STATUS says of the receiver; throttle is the last
 // of RC_CHANNELS, 0 where it is not known.
-func (s *sticks) hearReceiver(f stickFacts, live bool, throttle uint16) {
-	if s.phase != stickOff || f.now.Before(s.src.validFrom) {
+func (s *sticks) hearReceiver(v view, live bool, throttle uint16) {
+	if s.phase != stickOff || v.now.Before(s.src.validFrom) {
 		return
 	}
-	s.src.hear(live, throttle)
+	s.src.hear(live, throttle, v.now)
 }
 
 // disarmed says that the vehicle was disarmed: a stream that only kept it from
 // falling ends.
-func (s *sticks) disarmed(f stickFacts) {
-	s.holdAsked, s.pilots = time.Time{}, keptMode{}
-	if s.phase == stickNobody && !f.mode.flownBySticks() {
-		s.end(f)
+func (s *sticks) disarmed(v view) {
+	s.client.holdAsked, s.pilots = time.Time{}, keptMode{}
+	if s.phase == stickNobody && !v.mode.flownBySticks() {
+		s.end(v)
 	}
 }
 
 // lost says that the link was lost: no hold is owed to a client that fell silent
 // in the mode that shows. Whoever flies when it is back is not interrupted.
-func (s *sticks) lost(f stickFacts) {
-	if f.mode.flownBySticks() {
-		s.client, s.holdAsked = time.Time{}, time.Time{}
+func (s *sticks) lost(v view) {
+	if v.mode.flownBySticks() {
+		s.client.spoke, s.client.holdAsked = time.Time{}, time.Time{}
 	}
 }
 
 // input takes the client's sticks, to be written at once.
-func (s *sticks) input(f stickFacts, a axes, timeout time.Duration) {
-	s.begin(stickClient, f)
-	s.set(a, f.now)
-	s.client, s.until, s.next = f.now, f.now.Add(timeout), f.now.Add(stickEvery)
-	s.holdAsked = time.Time{}
+func (s *sticks) input(v view, a axes, timeout time.Duration) {
+	s.begin(stickClient, v)
+	s.set(a, v.now)
+	s.client.spoke, s.client.until, s.next = v.now, v.now.Add(timeout), v.now.Add(stickEvery)
+	s.client.holdAsked = time.Time{}
 	s.acts.send = true
 }
 
 // own gives the sticks to a client until then.
-func (s *sticks) own(client netip.Addr, until time.Time) { s.from, s.until = client, until }
+func (s *sticks) own(client netip.Addr, until time.Time) {
+	s.client.from, s.client.until = client, until
+}
 
 // held is the client that has the sticks; invalid where none has.
-func (s *sticks) held(f stickFacts) netip.Addr {
-	if !f.mode.flownBySticks() || s.taken() || !f.now.Before(s.until) || s.src.denied(f.firmware, f.now) != "" {
+func (s *sticks) held(v view) netip.Addr {
+	if !v.mode.flownBySticks() || s.taken() || !v.now.Before(s.client.until) || s.src.denied(v) != "" {
 		return netip.Addr{}
 	}
-	return s.from
+	return s.client.from
 }
 
 // tick moves the sticks on with the time, and tells when it is to be called next;
 // zero: they need no time.
-func (s *sticks) tick(f stickFacts) (next time.Time) {
-	s.src.hearArmed(f.flight != disarmed, f.now)
-	if f.busy && s.holdAsked.IsZero() && !s.client.IsZero() { // a client that waits for its answer is not silent
-		s.client = f.now
+func (s *sticks) tick(v view) (next time.Time) {
+	s.src.hearArmed(v.armed, v.now)
+	if v.busy && s.client.holdAsked.IsZero() && !s.client.spoke.IsZero() { // a client that waits for its answer is not silent
+		s.client.spoke = v.now
 	}
-	if s.phase == stickClient && !f.now.Before(s.until) {
-		s.park(f)
+	if s.phase == stickClient && !v.now.Before(s.client.until) {
+		s.park(v)
 	}
 	switch {
 	case s.phase == stickOff:
 		return time.Time{}
-	case s.phase == stickNobody && s.mayEnd(f):
-		s.end(f)
+	case s.phase == stickNobody && s.mayEnd(v):
+		s.end(v)
 		return time.Time{}
 	case s.phase == stickNobody:
-		s.park(f)
-		s.silence(f)
+		s.park(v)
+		s.silence(v)
 	}
-	if !f.now.Before(s.next) {
-		s.next = f.now.Add(stickEvery)
-		s.acts.send = !s.paused(f)
+	if !v.now.Before(s.next) {
+		s.next = v.now.Add(stickEvery)
+		s.acts.send = !s.paused(v)
 	}
 	return s.next
 }
@@ -406,52 +391,52 @@ func (s *sticks) tick(f stickFacts) (next time.Time) {
 // mayEnd reports whether the stream that no client moves may end: ArduPilot has a live receiver
 // that is in use, or that can take over in a mode without sticks that was set here; or,
 // with or without a receiver, the vehicle is disarmed and the client silent for stickIdle.
-func (s *sticks) mayEnd(f stickFacts) bool {
+func (s *sticks) mayEnd(v view) bool {
 	switch {
-	case f.entering:
+	case v.entering:
 		return false
-	case f.online && s.src.live(f.firmware) && (s.src.inUse(f.firmware) || !f.shown().flownBySticks() && !s.taken()):
+	case v.online && s.src.live(v.firmware) && (s.src.inUse(v.firmware) || !v.shown().flownBySticks() && !s.taken()):
 		return true
 	}
-	return f.flight == disarmed && !f.busy && f.now.Sub(s.client) >= stickIdle
+	return !v.armed && !v.busy && v.now.Sub(s.client.spoke) >= stickIdle
 }
 
 // holdPending reports whether a silent client's hold, or the landing in its place, is
 // still to be asked for.
-func (s *sticks) holdPending(f stickFacts) bool {
-	return !s.holdAsked.IsZero() && (f.mode == ModeManual || f.mode == ModeAltitude)
+func (s *sticks) holdPending(v view) bool {
+	return !s.client.holdAsked.IsZero() && (v.mode == ModeManual || v.mode == ModeAltitude)
 }
 
 // silence answers a client that fell silent with a hold, in the air and where our
 // stream is what flies. In position mode the centred stream is the hold.
-func (s *sticks) silence(f stickFacts) {
-	if f.mode != ModeManual && f.mode != ModeAltitude {
-		s.holdAsked = time.Time{}
+func (s *sticks) silence(v view) {
+	if v.mode != ModeManual && v.mode != ModeAltitude {
+		s.client.holdAsked = time.Time{}
 		return
 	}
-	since := f.now.Sub(s.client)
+	since := v.now.Sub(s.client.spoke)
 	switch {
-	case s.owner != ownerClient || f.flight != aloft || s.client.IsZero() || !f.online || since < silentClient:
-	case f.now.Sub(s.holdAsked) < holdAgain:
-	case f.firmware == px4 && s.src.denied(px4, f.now) != "": // PX4 obeys a transmitter
+	case s.owner != ownerClient || !v.flying() || s.client.spoke.IsZero() || !v.online || since < silentClient:
+	case v.now.Sub(s.client.holdAsked) < holdAgain:
+	case v.firmware == px4 && s.src.denied(v) != "": // PX4 obeys a transmitter
 	default:
-		if s.holdAsked.IsZero() {
+		if s.client.holdAsked.IsZero() {
 			s.acts.notice = fmt.Sprintf("no sticks from the client for %.0f s: holding", since.Seconds())
 		}
-		s.holdAsked = f.now
+		s.client.holdAsked = v.now
 		s.acts.hold = true
 	}
 }
 
 // by is who has the sticks in a stick mode: "client", "receiver", "mavrest" where it sends
 // centred ones after somebody else took the drone, or "" for nobody.
-func (s *sticks) by(f stickFacts) string {
+func (s *sticks) by(v view) string {
 	switch {
-	case !f.mode.flownBySticks():
+	case !v.mode.flownBySticks():
 		return ""
-	case s.src.whyNobodyFlies(f.firmware, f.now) != "":
+	case s.src.whyNobodyFlies(v) != "":
 		return ""
-	case s.src.denied(f.firmware, f.now) != "", s.phase == stickOff && s.src.receiver != receiverNone:
+	case s.src.denied(v) != "", s.phase == stickOff && s.src.receiver != receiverNone:
 		return "receiver"
 	case s.phase == stickClient:
 		return "client"
@@ -459,4 +444,31 @@ func (s *sticks) by(f stickFacts) string {
 		return "mavrest"
 	}
 	return ""
+}
+
+// restarted says that the autopilot has started again. ArduPilot may have done so in the
+// air: what kept it from falling goes on, for nobody, until it is disarmed or a pilot takes
+// it.
+func (s *sticks) restarted(v view) {
+	was := *s
+	*s = sticks{}
+	s.src.open(v.now)
+	if v.armed && was.phase != stickOff && v.firmware.ardupilot() && !was.src.inUse(v.firmware) {
+		s.owner, s.phase, s.src.receiver = ownerPilot, stickNobody, was.src.receiver
+		s.src.validFrom = was.src.validFrom // our stream hides the receiver, and its end tells until when
+		s.axes, s.since, s.moved, s.next = was.axes, was.since, was.moved, was.next
+	}
+}
+
+// stop is what the sticks are left as when the program ends (docs/design.md, "SIGTERM in the
+// air").
+func (s *sticks) stop(v view) {
+	switch {
+	case s.phase == stickOff:
+	case s.src.live(v.firmware):
+		s.end(v)
+	default:
+		s.park(v)
+		s.acts.send = true
+	}
 }

@@ -19,7 +19,7 @@ type frameSent struct {
 // stickFlight is a vehicle's sticks that are told what happens, and their clock.
 type stickFlight struct {
 	sticks
-	f stickFacts
+	f view
 
 	frames  []frameSent
 	acts    string // what was to be done since the last look at it
@@ -31,11 +31,13 @@ type stickFlight struct {
 // it takes sticks a number, or NaN where it did not answer. A PX4 is 1.17.0.
 func newStickFlight(f firmware, receiver string, param float64) *stickFlight {
 	now := time.Unix(1_700_000_000, 0)
-	h := &stickFlight{f: stickFacts{now: now, firmware: f, flight: aloft, online: true}}
-	h.src = newSources(false)
-	h.src.version = px4SourceOrder
-	if !math.IsNaN(param) {
-		h.src.hearParam(map[bool]string{true: "COM_RC_IN_MODE", false: "FS_GCS_ENABLE"}[f == px4], param)
+	h := &stickFlight{f: view{now: now, firmware: f, version: px4SourceOrder, armed: true, online: true, told: make(map[string]float64)}}
+	switch {
+	case math.IsNaN(param):
+	case f == px4:
+		h.f.told["COM_RC_IN_MODE"] = param
+	default:
+		h.f.gcsFailsafe = param
 	}
 	h.in("hold")
 	h.hearReceiver(h.f, receiver != "none", map[string]uint16{"idle": 1000, "in-use": 1500}[receiver])
@@ -198,12 +200,12 @@ func (h *stickFlight) play(t *testing.T, script string) string {
 			h.switched(h.f)
 			h.answers()
 		case "armed", "flies", "landed":
-			h.f.flight = armedOnGround
+			h.f.armed, h.f.landed = true, onGround
 			if w[0] == "flies" {
-				h.f.flight = aloft
+				h.f.landed = 0
 			}
 		case "disarmed":
-			h.f.flight = disarmed
+			h.f.armed = false
 			h.disarmed(h.f)
 		case "receiver":
 			throttle := 0
@@ -231,10 +233,9 @@ func (h *stickFlight) play(t *testing.T, script string) string {
 			h.f.online = false
 			h.lost(h.f)
 		case "restarted":
-			h.sticks = sticks{src: h.src}
-			h.src.restarted(h.f.now)
+			h.restarted(h.f)
 		case "override":
-			h.src.hearParam("COM_RC_OVERRIDE", float64(number(w[1])))
+			h.f.told["COM_RC_OVERRIDE"] = float64(number(w[1]))
 		case "owner":
 			if got := [...]string{"none", "client", "pilot", "other"}[h.owner]; got != w[1] {
 				return fmt.Sprintf("%q: they are the %s's", clause, got)
@@ -437,7 +438,7 @@ func TestSilenceIsAnsweredWhereOurStreamFlies(t *testing.T) {
 					t.Run(fmt.Sprintf("%s %s %s client=%v", f, receiver, mode, clients), func(t *testing.T) {
 						h := parseStickFlight(t, f+" "+receiver)
 						script := "sets " + mode
-						if clients && h.src.denied(h.f.firmware, h.f.now) == "" {
+						if clients && h.src.denied(h.f) == "" {
 							script += ", input 300 0 500 0 500ms"
 						}
 						if wrong := h.play(t, script); wrong != "" {
@@ -677,10 +678,10 @@ func (w *stickWitness) happens(what byte, arg int) {
 	case 'O':
 		f.entering = false
 	case 'i':
-		if !f.busy && f.mode.flownBySticks() && !w.taken() && src.denied(f.firmware, f.now) == "" {
+		if !f.busy && f.mode.flownBySticks() && !w.taken() && src.denied(*f) == "" {
 			w.asked = axes{x: int16(arg * 3), z: 430}
 			d := time.Duration(1+arg%50) * 100 * time.Millisecond
-			w.until = f.now.Add(d)
+			w.client.until = f.now.Add(d)
 			w.input(*f, w.asked, d)
 		}
 	case 'p': // a pilot's switch
@@ -690,17 +691,16 @@ func (w *stickWitness) happens(what byte, arg int) {
 		w.answers()
 		w.pilot, w.stood = true, w.axes
 	case 'a':
-		f.flight = max(f.flight, armedOnGround)
+		if !f.armed {
+			f.armed, f.landed = true, onGround
+		}
 	case 's': // it is known to be on the ground, or flies
-		switch {
-		case f.flight == disarmed:
-		case arg&1 != 0:
-			f.flight = aloft
-		default:
-			f.flight = armedOnGround
+		f.landed = onGround
+		if arg&1 != 0 {
+			f.landed = 0
 		}
 	case 'd':
-		f.flight = disarmed
+		f.armed = false
 		w.disarmed(*f)
 	case 'F':
 		w.hearForeign(*f)
@@ -723,8 +723,7 @@ func (w *stickWitness) happens(what byte, arg int) {
 			w.lost(*f)
 		}
 	case 'N':
-		w.sticks = sticks{src: w.src}
-		src.restarted(f.now)
+		w.restarted(*f)
 		w.pilot = false
 	case 'x', 'T':
 		w.act()
@@ -743,7 +742,7 @@ func (w *stickWitness) look() string {
 		switch {
 		case w.pilot:
 			return "a hold after a pilot's switch"
-		case f.flight != aloft:
+		case !f.flying():
 			return "a hold on the ground"
 		case f.mode != ModeManual && f.mode != ModeAltitude:
 			return "a hold in no mode that needs one"
@@ -761,7 +760,7 @@ func (w *stickWitness) look() string {
 		case level || w.pilot || s.axes == w.stood:
 		case s.axes != w.asked:
 			return fmt.Sprintf("%v, which nobody asked for", s.axes)
-		case s.at.After(w.until):
+		case s.at.After(w.client.until):
 			return fmt.Sprintf("%v after their timeout", s.axes)
 		}
 	}
@@ -773,7 +772,7 @@ func (w *stickWitness) look() string {
 	switch {
 	case w.phase == stickClient && w.taken():
 		return "the client has sticks that are not its own"
-	case len(sent) > 0 && w.phase == stickNobody && f.flight == disarmed && !f.busy && !f.entering && f.now.Sub(w.client) > stickIdle+stickEvery:
+	case len(sent) > 0 && w.phase == stickNobody && !f.armed && !f.busy && !f.entering && f.now.Sub(w.client.spoke) > stickIdle+stickEvery:
 		return "a stream that nobody needs"
 	}
 	return ""

@@ -520,6 +520,14 @@ func sooner(a, b time.Time) time.Time {
 	return a
 }
 
+// later returns the later of two times.
+func later(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
+	}
+	return b
+}
+
 // channels are RC_CHANNELS 1 to 16, in µs. The first four are roll, pitch, throttle and
 // yaw; the others are a transmitter's switches.
 type channels [16]uint16
