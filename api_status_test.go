@@ -442,7 +442,7 @@ func TestAFloodOfCommandsAnd16StreamsDoNotMindEachOther(t *testing.T) {
 		for range maxStreams {
 			open = append(open, watchStatus(p))
 		}
-		time.Sleep(stickTaken) // another address set the mode
+		time.Sleep(silentClient) // another address set the mode
 		var flood sync.WaitGroup
 		for client := range 32 {
 			w := p.connect()

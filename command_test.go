@@ -326,8 +326,8 @@ func TestNoAckOfPX4ProvesAModeChange(t *testing.T) {
 		took   time.Duration // with what a refusal waits for its texts
 		sends  int
 	}{
-		{"refused", true, ackRejected, 10 * ms, 0, codeRefused, 11*ms + refusedFor + textsAfter, 1},
-		{"refused late", true, ackRejected, 250 * ms, 0, codeRefused, 251*ms + refusedFor + textsAfter, 1},
+		{"refused", true, ackRejected, 10 * ms, 0, codeRefused, 11*ms + keptFor + textsAfter, 1},
+		{"refused late", true, ackRejected, 250 * ms, 0, codeRefused, 251*ms + keptFor + textsAfter, 1},
 		{"accepted, and never shown", true, ackAccepted, 10 * ms, 0, codeNoAck, 1*ms + showWithin, 1},
 		{"accepted, and shown at once", true, ackAccepted, 10 * ms, 11 * ms, "", 11 * ms, 1},
 		{"a report is as good", true, 0, 0, 100 * ms, "", 100 * ms, 1},
@@ -538,9 +538,9 @@ func TestWhatWaitedIsSentRightAfterAReport(t *testing.T) {
 		told   time.Duration
 	}{
 		{"rtl after a report", goHome, 3000 * ms, 3000 * ms, codeNoAck, 3000*ms + giveUp},
-		{"rtl after one that came less than 20 ms after it was due", goHome, due + 15*ms, never, codeNoAck, due + reportWait},
-		{"rtl without a report", goHome, never, never, codeNoAck, due + reportWait},
-		{"landing without a report", landHere, never, never, codeNoAck, due + reportWait},
+		{"rtl after one that came less than 20 ms after it was due", goHome, due + 15*ms, never, codeNoAck, due + answerWait},
+		{"rtl without a report", goHome, never, never, codeNoAck, due + answerWait},
+		{"landing without a report", landHere, never, never, codeNoAck, due + answerWait},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			onLine(t, beatOf(common.MAV_AUTOPILOT_ARDUPILOTMEGA, 0, false), func(t *testing.T, b *lineBench) {
@@ -855,7 +855,7 @@ func TestALoserIsToldAfterTwoSecondsWhatWasSent(t *testing.T) {
 		o := <-older
 		lineEqual(t, "code", o.code(), codeSuperseded)
 		lineEqual(t, "its error", o.err.Error(), "a newer command took this one's place; the mode change was sent before; nothing more was sent")
-		lineEqual(t, "it is told after", o.took, 200*time.Millisecond+newerWait)
+		lineEqual(t, "it is told after", o.took, 200*time.Millisecond+giveUp)
 		<-waits
 	})
 }

@@ -9,12 +9,9 @@ import (
 
 // Times of a plan (docs/design.md, rule 5 and "The newest command wins").
 const (
-	turnAtOnce = 2 * modeGap             // a step that is due in it did not wait
-	reportWait = 1500 * time.Millisecond // for the report before a step
+	answerWait = 1500 * time.Millisecond // for the report before a step, and for home
 	urgentWait = 100 * time.Millisecond  // the same where a client wants it for safety
 	urgentKept = 500 * time.Millisecond  // and where a number is kept
-	refusedFor = 50 * time.Millisecond   // or two round trips: a report may still show what an ack refused
-	newerWait  = 2 * time.Second         // for the answer of the command that superseded this one
 )
 
 // commander knows whose turn it is, sends a task's steps and waits until the vehicle shows
@@ -92,11 +89,11 @@ func (c *commander) leave(t *task) {
 	c.bell.ring()
 }
 
-// awaitNewer waits until the command that superseded t is answered, newerWait at most: so
+// awaitNewer waits until the command that superseded t is answered, giveUp at most: so
 // a crowd of clients has a winner in each round. It unlocks mu while it waits.
 func (t *task) awaitNewer() {
 	newest := t.newer
-	for until := time.Now().Add(newerWait); newest != nil && !t.commander.stopped && time.Now().Before(until); {
+	for until := time.Now().Add(giveUp); newest != nil && !t.commander.stopped && time.Now().Before(until); {
 		for newest.newer != nil {
 			newest = newest.newer
 		}
@@ -231,11 +228,6 @@ func (t *task) await(until time.Time, ok func() bool) error {
 	}
 }
 
-// sleep waits for a time; the error is the end of the task.
-func (t *task) sleep(until time.Time) error {
-	return t.await(until, func() bool { return false })
-}
-
 // ask requests something again and again until it comes, until the deadline at most; the
 // error is the end of the task.
 func (t *task) ask(every time.Duration, until time.Time, request func(), came func() bool) error {
@@ -267,7 +259,7 @@ func (c *commander) away() bool { return !c.awayAt.Before(c.reports.asked) }
 // go. An urgent first step that was due at once waits urgentWait or urgentKept, then goes without.
 func (t *task) reportBefore(s *step, due time.Time) error {
 	c := t.commander
-	atOnce := t.sent == nil && due.Sub(t.askedAt) <= turnAtOnce // the first step, and a client asked for it
+	atOnce := t.sent == nil && due.Sub(t.askedAt) <= 2*modeGap // the first step, and a client asked for it
 	since := due.Add(max(reportAgain, c.acks.trip))
 	if atOnce {
 		since = due.Add(-reportFresh)
@@ -280,7 +272,7 @@ func (t *task) reportBefore(s *step, due time.Time) error {
 			return nil
 		}
 		now := time.Now()
-		next, until := c.poll(true, now), due.Add(reportWait)
+		next, until := c.poll(true, now), due.Add(answerWait)
 		if !now.Before(until) {
 			break
 		}
@@ -299,13 +291,6 @@ func (t *task) reportBefore(s *step, due time.Time) error {
 		return refuse(codeOffline, "the port to the autopilot was down: %s was not sent", commandName(s))
 	}
 	return refuse(codeNoAck, "the autopilot did not answer; %s was not sent", commandName(s))
-}
-
-// waitFree waits until the acks of an earlier command with this number came or are
-// lost: they would answer this one.
-func (t *task) waitFree(s *step) error {
-	late := t.commander.acks.late[s.cmd]
-	return t.await(late, func() bool { return s.byReport() || !time.Now().Before(late) })
 }
 
 // transact sends one command, repeats it until it is answered, and returns why the
@@ -409,7 +394,7 @@ func (t *task) verdict(x *command, until time.Time) (answered bool, err error) {
 // another copy was accepted.
 func (t *task) refused(x *command) error {
 	c := t.commander
-	for until := time.Now().Add(max(refusedFor, 2*c.acks.trip)); x.step.byReport() && time.Now().Before(until); {
+	for until := time.Now().Add(newerAfter(c.acks.trip)); x.step.byReport() && time.Now().Before(until); {
 		if err := t.over(); err != nil {
 			return err
 		}

@@ -186,7 +186,7 @@ func TestHomeOfBeforeARestartIsNoHome(t *testing.T) {
 		time.Sleep(50 * time.Millisecond)
 		b.obeys(time.Millisecond, time.Millisecond)
 		o := b.command(request{setMode: true, mode: ModeTakeoff})
-		time.Sleep(homeWait + time.Second) // it does not tell its home
+		time.Sleep(answerWait + time.Second) // it does not tell its home
 		sent := b.commands(common.MAV_CMD_NAV_TAKEOFF)
 		if len(sent) == 0 {
 			t.Fatal("no takeoff was sent")

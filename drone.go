@@ -19,7 +19,6 @@ import (
 // Times of the vehicle (docs/design.md, "The vehicle").
 const (
 	offlineAfter = 3 * time.Second // without a report of the mode
-	chunkWait    = time.Second     // for the missing chunks of a STATUSTEXT
 )
 
 // drone is the one vehicle: it hears what the link brings, asks for what does

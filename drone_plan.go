@@ -12,10 +12,8 @@ import (
 	"github.com/bluenviron/gomavlib/v3/pkg/dialects/common"
 )
 
-const (
-	receiverTold = 850 * time.Millisecond // the receiver's state, once it counts
-	farewellFor  = time.Second            // of the last command
-)
+// farewellFor is how long the last command may take.
+const farewellFor = time.Second
 
 // do carries a client's request out and returns when the vehicle shows what it leads to, or
 // why it does not: then the error is a *commandError.
@@ -31,7 +29,7 @@ func (d *drone) do(r request) (answer, error) {
 		err = d.perform(t)
 	}
 	if err == nil && r.entersSticks() {
-		d.sticks.own(r.from, time.Now().Add(stickTaken))
+		d.sticks.own(r.from, time.Now().Add(silentClient))
 	}
 	return t.answer, d.explained(err)
 }
@@ -86,7 +84,7 @@ func (d *drone) takeTurn(t *task) error {
 	}
 	d.cmd.enter(t, d.onGround())
 	for t != d.cmd.current() && t.over() == nil {
-		d.cmd.pause(time.Now().Add(newerWait))
+		d.cmd.pause(time.Now().Add(giveUp))
 	}
 	if err := t.over(); err != nil {
 		return err
@@ -132,9 +130,6 @@ func (d *drone) carryOut(t *task) error {
 // send waits until a step may go out, and sends it; again where the port was away then.
 func (d *drone) send(t *task, s *step) error {
 	for due := (time.Time{}); ; d.cmd.awayAt = time.Now() {
-		if err := t.waitFree(s); err != nil {
-			return err
-		}
 		for at := d.ready(s); t.over() == nil && time.Now().Before(at); at = d.ready(s) {
 			d.cmd.pause(at)
 		}
@@ -154,11 +149,15 @@ func (d *drone) send(t *task, s *step) error {
 	}
 }
 
-// ready is when the sticks and the mode change before let a step go.
+// ready is when the sticks, the mode change before and the acks of an earlier command with
+// this number, which would answer this one, let a step go.
 func (d *drone) ready(s *step) time.Time {
-	at := d.sticks.ready(s.streamed, d.view(time.Now()), s.arms())
-	if s.to != nil && at.Before(d.cmd.acks.modeAt) {
-		at = d.cmd.acks.modeAt
+	at, acks := d.sticks.ready(s.streamed, d.view(time.Now()), s.arms()), d.cmd.acks
+	if s.to != nil {
+		at = later(at, acks.modeAt)
+	}
+	if !s.byReport() {
+		at = later(at, acks.late[s.cmd])
 	}
 	return at
 }
@@ -265,7 +264,7 @@ func (d *drone) restSticks(t *task) error {
 		d.sticks.leave(d.view(time.Now()))
 		d.act()
 	}
-	return t.sleep(d.sticks.moved.Add(stickStill))
+	return t.await(d.sticks.moved.Add(stickStill), func() bool { return false })
 }
 
 // stickModeAtRest enters the stick mode of PX4 in which a drone with centred sticks stops;
@@ -277,16 +276,13 @@ func (d *drone) stickModeAtRest() step {
 	return px4.enter(ModeAltitude)
 }
 
-// homeWait is how long HOME_POSITION is waited for.
-const homeWait = 1500 * time.Millisecond
-
 // askHome requests HOME_POSITION for a plan that needs home's height, and waits for it:
 // another program may have moved home, or switched its stream off, and PX4 is told metres
 // above the sea. Without an answer home is unknown.
 func (d *drone) askHome(t *task) error {
 	asked := time.Now()
 	came := func() bool { return d.tel.home.at.After(asked) }
-	err := t.ask(againAfter(d.cmd.acks.trip), asked.Add(homeWait), func() { d.cmd.acks.request(idHome) }, came)
+	err := t.ask(againAfter(d.cmd.acks.trip), asked.Add(answerWait), func() { d.cmd.acks.request(idHome) }, came)
 	switch {
 	case err != nil || came():
 		return err
@@ -302,7 +298,7 @@ func (d *drone) awaitKind(t *task) error {
 	known := func() bool {
 		return !t.request.setMode || d.firmware() != plane || !d.tel.landed.at.IsZero()
 	}
-	err := t.ask(askWait, time.Now().Add(giveUp), func() { d.cmd.acks.request(idExtendedState) }, known)
+	err := t.ask(copyEvery, time.Now().Add(giveUp), func() { d.cmd.acks.request(idExtendedState) }, known)
 	if err == nil && !known() {
 		return refuse(codeNoAck, "this vehicle has not told yet whether it is a QuadPlane; nothing was sent")
 	}
@@ -323,7 +319,7 @@ func (d *drone) prepare(t *task) error {
 			return err
 		}
 		name := sourceNames[d.firmware()]
-		err := t.ask(askWait, time.Now().Add(2*askWait), func() { d.params.request(name) }, func() bool { return d.params.known(name) })
+		err := t.ask(copyEvery, time.Now().Add(2*copyEvery), func() { d.params.request(name) }, func() bool { return d.params.known(name) })
 		if err != nil {
 			return err
 		}
@@ -456,7 +452,7 @@ func (d *drone) reasons(t *task, refused *commandError) error {
 		}
 		d.cmd.acks.request(idSysStatus)
 	}
-	t.sleep(time.Now().Add(textsAfter))
+	t.await(time.Now().Add(textsAfter), func() bool { return false })
 	tel, now := &d.tel, time.Now()
 	tel.texts.flush(now, 0)
 	checked := now.Sub(d.checked) < checksEvery+textsAfter && !tel.healed.After(d.checked)

@@ -170,5 +170,5 @@ func (d *drone) input(in stickInput) (Mode, error) {
 
 // receiverDeadline is when the receiver's state must have been heard.
 func (d *drone) receiverDeadline() time.Time {
-	return d.sticks.src.validFrom.Add(receiverTold + d.cmd.acks.trip)
+	return d.sticks.src.validFrom.Add(showWithin + d.cmd.acks.trip)
 }

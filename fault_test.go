@@ -918,7 +918,7 @@ func TestEveryAnswerIsTrueAndInItsTimeWhileThePortFails(t *testing.T) {
 					}
 					asked := time.Now()
 					code, o := f.call("POST", "/land", "")
-					if took := time.Since(asked); code != 503 && code != 504 || took > giveUp+reportWait {
+					if took := time.Since(asked); code != 503 && code != 504 || took > giveUp+answerWait {
 						f.Errorf("land answered %d %v after %v", code, o, took)
 					}
 					time.Sleep(time.Second)

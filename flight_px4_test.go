@@ -431,7 +431,7 @@ func TestPX4SecondClientEndsOnlyWhatWaits(t *testing.T) {
 				c.order(p)
 				switch {
 				case m.waiting && c.name == "arming" && !slices.ContainsFunc([]string{"hold", "land", "rtl"}, func(s string) bool { return strings.HasPrefix(m.name, s) }):
-					p.wantAnswer(newerWait, "superseded")
+					p.wantAnswer(giveUp, "superseded")
 					time.Sleep(7 * time.Second)
 					p.wantTruth()
 				case m.silent:

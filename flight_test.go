@@ -1255,7 +1255,7 @@ func TestAHeightAboveHomeIsOfTheHomeThatIsAskedForBefore(t *testing.T) {
 		defer f.fails(common.MAV_CMD_REQUEST_MESSAGE)()
 		asked := time.Now()
 		says(t, f.refused("/goto", `{"altitude":14}`, 409, "refused"), "home")
-		if took := time.Since(asked); took != homeWait {
+		if took := time.Since(asked); took != answerWait {
 			t.Errorf("answered after %v", took)
 		}
 	})

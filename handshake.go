@@ -10,14 +10,12 @@ import (
 
 // Times of the handshake and of what is requested later (docs/design.md, "The vehicle").
 const (
-	askEvery     = 500 * time.Millisecond // a question, until it is answered
-	askFor       = 3 * time.Second        // then what is not answered has its default
-	streamAgain  = 10 * time.Second       // between two requests for a stream that was accepted
-	streamLost   = 5 * time.Second        // without its message: another program, or a restart, has ended it
-	liveLost     = time.Second            // the same of CURRENT_MODE, which comes twice a second by itself
-	targetEvery  = time.Second            // for a target; and with a stick stream, to hear that it is heard
-	stationEvery = 5 * time.Second        // between two readings of NAV_DLL_ACT
-	askWait      = 150 * time.Millisecond // for what a command needs to know
+	askEvery    = 500 * time.Millisecond // a question, until it is answered
+	askFor      = 3 * time.Second        // then what is not answered has its default
+	streamAgain = 10 * time.Second       // between two requests for a stream that was accepted
+	streamLost  = 5 * time.Second        // without its message: another program, or a restart, has ended it
+	liveLost    = time.Second            // the same of CURRENT_MODE, which comes twice a second by itself
+	targetEvery = time.Second            // for a target; and with a stick stream, to hear that it is heard
 )
 
 // stream is a message that is asked for by SET_MESSAGE_INTERVAL.
@@ -141,7 +139,7 @@ func (h *handshake) ask(now time.Time) {
 		p.acks.request(idVersion)
 	}
 	known := func(name string) bool {
-		return p.known(name) && (name != "NAV_DLL_ACT" || now.Sub(p.stationAt) < stationEvery)
+		return p.known(name) && (name != "NAV_DLL_ACT" || now.Sub(p.stationAt) < streamLost)
 	}
 	for _, names := range parameterNames[h.firmware] {
 		if slices.ContainsFunc(names, known) {

@@ -16,12 +16,10 @@ const (
 	nearPlace  = 5.0  // m: the wind may keep it there
 	nearFor    = 5 * time.Second
 	targetOff  = 5.0             // m: then the autopilot's target is not ours
-	targetNew  = time.Second     // after the acceptance: until then it may be the old one
+	targetNew  = time.Second     // after the acceptance: until then it may be the old one; and for so long it must be strange
 	targetLate = 3 * time.Second // so soon after the acceptance a strange target is the answer to it
-	strangeFor = time.Second
-	landAgain  = time.Second
-	wingRadii  = 1.5 // radii of its circle: there is a fixed wing at a place
-	wingHeight = 5.0 // m: TECS keeps a height less exactly than a hover
+	wingRadii  = 1.5             // radii of its circle: there is a fixed wing at a place
+	wingHeight = 5.0             // m: TECS keeps a height less exactly than a hover
 )
 
 // manoeuvre is what the last accepted command leads to, watched to its end.
@@ -103,7 +101,7 @@ func (m *manoeuvre) strangeTarget(v view) bool {
 	if m.strange.IsZero() {
 		m.strange = v.to.at
 	}
-	return v.to.at.Sub(m.strange) >= strangeFor
+	return v.to.at.Sub(m.strange) >= targetNew
 }
 
 // taken is when it was taken that is given up now. A target that was strange from the
@@ -128,7 +126,7 @@ func (m *manoeuvre) arrived(v view) bool {
 	if m.near.IsZero() {
 		m.near = v.now
 	}
-	return (away <= atPlace || v.now.Sub(m.near) >= nearFor) && v.now.Sub(m.tried) >= landAgain
+	return (away <= atPlace || v.now.Sub(m.near) >= nearFor) && v.now.Sub(m.tried) >= ownAgain
 }
 
 func (v view) speed() float64 { return math.Hypot(v.velocity.north, v.velocity.east) }

@@ -230,7 +230,7 @@ const copterBrake = 17
 
 // Times of the reports (docs/design.md, "Reports").
 const (
-	keptFor     = 100 * time.Millisecond  // or two round trips: a later HEARTBEAT is newer than a CURRENT_MODE
+	keptFor     = 100 * time.Millisecond  // or two round trips: a later HEARTBEAT is newer than a CURRENT_MODE or an ack
 	reportFresh = 200 * time.Millisecond  // a client's command may follow a report of this age
 	reportQuiet = 1500 * time.Millisecond // the same of a disarmed vehicle, where nothing waits for a report
 	reportAgain = 20 * time.Millisecond   // or a round trip: between two requests of what is waited for
@@ -295,7 +295,7 @@ func (r *reports) hearHeartbeat(b shownMode, trip time.Duration, now time.Time) 
 		switch {
 		case r.last.armed && !b.armed: // PX4 leaves LAND in the instant of disarming
 			b.custom = newest.custom
-		case b.custom != newest.custom && now.Sub(newest.at) <= max(keptFor, 2*trip):
+		case b.custom != newest.custom && now.Sub(newest.at) <= newerAfter(trip):
 			return nil
 		}
 		for _, k := range r.kept {
@@ -311,6 +311,9 @@ func (r *reports) hearHeartbeat(b shownMode, trip time.Duration, now time.Time) 
 	return list
 }
 
+// newerAfter is the time after which a HEARTBEAT is newer than a CURRENT_MODE or an ack.
+func newerAfter(trip time.Duration) time.Duration { return max(keptFor, 2*trip) }
+
 // againAfter is the time between two requests of what is waited for.
 func againAfter(trip time.Duration) time.Duration { return min(max(reportAgain, trip), reportMost) }
 
@@ -324,10 +327,7 @@ func (r *reports) due(awaited bool, trip time.Duration) time.Time {
 	if r.last.armed {
 		quiet = reportFresh
 	}
-	if again := r.asked.Add(reportFresh); again.After(r.at.Add(quiet)) {
-		return again
-	}
-	return r.at.Add(quiet)
+	return later(r.asked.Add(reportFresh), r.at.Add(quiet))
 }
 
 // restart forgets what was kept.
@@ -482,6 +482,9 @@ const (
 
 // followTime is how long a report of what was sent is ours (docs/design.md, rule 3).
 const followTime = 5 * time.Second
+
+// ownAgain is the time between two tries of what mavrest commands by itself.
+const ownAgain = time.Second
 
 // machine is the mode machine of docs/design.md: it knows what was commanded,
 // what the vehicle reports, and answers which mode the drone is in. It has no

@@ -142,11 +142,7 @@ func (v view) movementOverrides() bool {
 }
 
 // hiddenUntil says that the receiver's state does not count before a time.
-func (s *sources) hiddenUntil(at time.Time) {
-	if at.After(s.validFrom) {
-		s.validFrom = at
-	}
-}
+func (s *sources) hiddenUntil(at time.Time) { s.validFrom = later(s.validFrom, at) }
 
 // open says that the link was opened: an earlier process may have sent sticks.
 func (s *sources) open(now time.Time) { s.hiddenUntil(now.Add(overrideTimeout)) }

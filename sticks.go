@@ -12,14 +12,11 @@ const (
 	stickEvery   = 40 * time.Millisecond   // 25 Hz
 	stickLead    = 400 * time.Millisecond  // of the stream, before a stick mode is asked for
 	stickArms    = 2100 * time.Millisecond // of the stream, before ArduPilot arms on it alone
-	stickMoving  = 1600 * time.Millisecond // PX4 calls sticks moving for so long after they moved
-	stickStill   = 2 * time.Second         // they stand still for certain
+	stickStill   = 2 * time.Second         // after they moved: PX4 calls them moving for 1.6 s
 	stickGone    = time.Second             // from a stream's end to an arming: PX4 notices the loss after 0.6 s, and armed by then it is a failsafe
 	stickIdle    = 5 * time.Second         // a disarmed vehicle's stream ends
-	silentClient = 3 * time.Second         // after the client's last command, in altitude and manual mode
-	holdAgain    = time.Second             // between holds that nobody acknowledged
+	silentClient = 3 * time.Second         // after the client's last command
 	othersPause  = 500 * time.Millisecond  // after another program's last sticks ours go on
-	stickTaken   = 3 * time.Second         // a client that set a stick mode has the sticks for so long before it moves them
 	undoneIn     = 500 * time.Millisecond  // a pilot's mode that stood no longer was undone by our sticks; 277 ms were seen
 )
 
@@ -233,7 +230,7 @@ func (s *sticks) entered(v view) {
 // that PX4 leaves again at once, for a stick mode, was undone by our moving sticks.
 func (s *sticks) switched(v view) {
 	s.owner, s.client.holdAsked = ownerPilot, time.Time{}
-	moving := s.phase != stickOff && v.movementOverrides() && v.now.Sub(s.moved) < stickMoving
+	moving := s.phase != stickOff && v.movementOverrides() && v.now.Sub(s.moved) < stickStill
 	switch {
 	case !moving:
 	case !v.shown().flownBySticks():
@@ -417,7 +414,7 @@ func (s *sticks) silence(v view) {
 	since := v.now.Sub(s.client.spoke)
 	switch {
 	case s.owner != ownerClient || !v.flying() || s.client.spoke.IsZero() || !v.online || since < silentClient:
-	case v.now.Sub(s.client.holdAsked) < holdAgain:
+	case v.now.Sub(s.client.holdAsked) < ownAgain:
 	case v.firmware == px4 && s.src.denied(v) != "": // PX4 obeys a transmitter
 	default:
 		if s.client.holdAsked.IsZero() {

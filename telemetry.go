@@ -15,6 +15,7 @@ const (
 	freshFor    = 2 * time.Second // how long a position, a landed state or a SYS_STATUS counts
 	checksAfter = time.Second     // a restarted PX4 reports good health for 0.9 s before its first real report
 	clockSlack  = time.Second     // UDP delivers frames late
+	chunkWait   = time.Second     // for the missing chunks of a STATUSTEXT
 )
 
 // group is when a group of telemetry was last received; zero if never.
