@@ -300,7 +300,7 @@ func decode(body []byte, fields []field) error {
 		return nil
 	}
 	if bytes.HasPrefix(body, []byte("\ufeff")) {
-		return refuse(codeBadRequest, "the body begins with a byte order mark (EF BB BF), which JSON forbids; send it without that")
+		return refuse(codeBadRequest, "the body begins with a byte order mark (EF BB BF), which JSON forbids; remove it")
 	}
 	if !utf8.Valid(body) {
 		return refuse(codeBadRequest, "the body is not UTF-8")
@@ -401,7 +401,7 @@ type waitError struct {
 func (e *waitError) Unwrap() error { return e.error }
 
 // errMadeWay ends a wait for another client's connection.
-var errMadeWay = fmt.Errorf("another client needed this one of the %d connections", maxConnections)
+var errMadeWay = fmt.Errorf("all %d connections were in use, and another client needed one", maxConnections)
 
 // command reads the fields of a command and its wait, lets the drone carry it out,
 // waits for its manoeuvre if the client wants that, and logs the answer.
@@ -470,7 +470,7 @@ func (a *api) postMode(_ http.ResponseWriter, r *http.Request) (any, error) {
 		case name != nil && !req.setMode:
 			return refuse(codeOutOfRange, "mode: want %s, got %s", field{}.values(), quote(*name))
 		case req.setMode && req.mode == ModeTakeoff && req.arm != nil && !*req.arm:
-			return refuse(codeOutOfRange, "arm: a takeoff arms by itself; leave it out")
+			return refuse(codeOutOfRange, "arm: a takeoff arms by itself; leave arm out")
 		}
 		return nil
 	})

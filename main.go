@@ -261,7 +261,7 @@ func listenError(err error, o options) error {
 	case errors.Is(err, os.ErrPermission):
 		return fmt.Errorf("-port %d: a port below 1024 needs root or CAP_NET_BIND_SERVICE; use another port (-port 8080), or run: sudo setcap cap_net_bind_service=+ep mavrest", o.port)
 	case errors.Is(err, syscall.EADDRINUSE):
-		return fmt.Errorf("-port %d: in use by another program; stop it, or take another port", o.port)
+		return fmt.Errorf("-port %d: in use by another program; stop that program, or use another port", o.port)
 	}
 	return fmt.Errorf("-bind %s -port %d: %s; -bind takes an address of this board", o.bind, o.port, strings.TrimPrefix(err.Error(), "listen "))
 }

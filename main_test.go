@@ -326,7 +326,7 @@ func TestProgramSaysWhyItCannotStart(t *testing.T) {
 		{"", "no -device given; let mavrest look for the autopilot (-device auto), name its port (-device /dev/serial0), or fly the built-in simulator (-device sim)"},
 		{"-device 127.0.0.1:14550", "this is an address; did you mean udpin://127.0.0.1:14550"},
 		{"-device sim -bind 192.0.2.1 -port 0", "-bind takes an address of this board"},
-		{"-device sim -bind 127.0.0.1 -port " + port, "in use by another program; stop it, or take another port"},
+		{"-device sim -bind 127.0.0.1 -port " + port, "in use by another program; stop that program, or use another port"},
 		{"-device sim -port 70000", "-port 70000: want 1 to 65535"},
 		{"-device sim -system 300", "-system 300: want a MAVLink system id"},
 		{"-device sim -baud -1", "-baud -1: want a baud rate"},

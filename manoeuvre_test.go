@@ -656,7 +656,7 @@ func TestThoseThatWaitMakeWayLastAndAreAnswered(t *testing.T) {
 			st.Errorf("answered after %v", took)
 		}
 		r := <-first
-		r.want(st.T, 504, "not_done", "land was accepted", "another client needed this one of the 64 connections")
+		r.want(st.T, 504, "not_done", "land was accepted", "all 64 connections were in use, and another client needed one")
 		if f := r.failure(st.T); f.Done == nil || *f.Done || f.Took == nil || *f.Command != 176 || *f.Mode != "land" {
 			st.Errorf("got %s", r.body)
 		}

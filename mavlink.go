@@ -153,7 +153,7 @@ func (l *link) serve(ctx context.Context, p port) (hadFrame bool, err error) {
 var (
 	errNoPort    = errors.New("the port is not open")
 	errQueueFull = errors.New("the queue to the port is full")
-	errWriteHung = errors.New("a write hung for 2 s")
+	errWriteHung = errors.New("a write to the port hung for 2 s")
 	errSilent    = errors.New("no MAVLink for 5 s")
 )
 
@@ -291,7 +291,7 @@ func (r *reader) take(f rawFrame, now time.Time) {
 	l.idsReported = l.idsReported || stranger
 	l.mu.Unlock()
 	if stranger {
-		l.hear(heard{at: now, notice: fmt.Sprintf("another program uses mavrest's MAVLink ids, %d/%d, so its acks look like mavrest's; give that program other ids", f.system, f.component)})
+		l.hear(heard{at: now, notice: fmt.Sprintf("another program uses mavrest's MAVLink ids, %d/%d, and each takes the other's acks for its own; give that program other ids", f.system, f.component)})
 	}
 	if echo || f.id == idCommandAck && r.doubled(f, now) {
 		return
@@ -367,7 +367,7 @@ func (r *reader) heartbeat(f rawFrame, now time.Time) {
 	l.others[f.system], l.secondReported = true, l.secondReported || second
 	l.mu.Unlock()
 	if second {
-		l.hear(heard{at: now, notice: fmt.Sprintf("a second vehicle is on this line, system %d; mavrest flies system %d, which it heard first: start it with -system %d or -system %d to choose", f.system, vehicle, vehicle, f.system)})
+		l.hear(heard{at: now, notice: fmt.Sprintf("a second vehicle is on this line, system %d; mavrest flies system %d, which it heard first; start mavrest with -system %d or -system %d to choose", f.system, vehicle, vehicle, f.system)})
 	}
 	if !ours {
 		return

@@ -265,7 +265,7 @@ func TestAnotherProgramWithOurIdsIsReportedOnce(t *testing.T) {
 		lineEqual(t, "messages", told(), "")
 		for range 2 {
 			b.sayFrom(1, componentID, attitudeAt(1))
-			lineEqual(t, "messages", told(), "mavrest: another program uses mavrest's MAVLink ids, 1/194, so its acks look like mavrest's; give that program other ids")
+			lineEqual(t, "messages", told(), "mavrest: another program uses mavrest's MAVLink ids, 1/194, and each takes the other's acks for its own; give that program other ids")
 		}
 		time.Sleep(1100 * time.Millisecond)
 		list := b.messages(isBeat(minimal.MAV_TYPE_ONBOARD_CONTROLLER))
@@ -324,7 +324,7 @@ func (p *recordedPort) Write(b []byte) (int, error) {
 
 func TestASecondVehicleIsReportedOnceWithBothIds(t *testing.T) {
 	one, two, three := packet(1, 1, 1, px4Beat()), packet(1, 2, 1, px4Beat()), packet(1, 3, 1, copterBeat())
-	const told = "a second vehicle is on this line, system 2; mavrest flies system 1, which it heard first: start it with -system 1 or -system 2 to choose"
+	const told = "a second vehicle is on this line, system 2; mavrest flies system 1, which it heard first; start mavrest with -system 1 or -system 2 to choose"
 	for _, c := range []struct {
 		name string
 		only byte

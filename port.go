@@ -307,7 +307,7 @@ func (d *serialDevice) search(ctx context.Context, p *serialPort) error {
 			}
 		}
 	}
-	return errors.New("no MAVLink at any baud rate")
+	return errors.New("no MAVLink at any baud rate that was tried")
 }
 
 // listen reports whether a frame with a good checksum comes within baudListen.
@@ -438,7 +438,7 @@ func (d device) explain(err error) error {
 	case errors.Is(err, os.ErrPermission) || kind == serial.PermissionDenied:
 		return fmt.Errorf("-device %s: no permission; add this user to the device's group: sudo usermod -aG dialout %s", name, cmp.Or(os.Getenv("USER"), strconv.Itoa(os.Getuid())))
 	case errors.Is(err, syscall.EBUSY) || errors.Is(err, syscall.EWOULDBLOCK) || kind == serial.PortBusy:
-		return fmt.Errorf("-device %s: in use by another program; stop it first (fuser %s shows which)", name, name)
+		return fmt.Errorf("-device %s: in use by another program; stop that program first (fuser %s shows which)", name, name)
 	case kind == serial.InvalidSerialPort || errors.Is(err, syscall.EISDIR):
 		return fmt.Errorf("-device %s: this is not a serial port", name)
 	case kind == serial.InvalidSpeed:
@@ -455,19 +455,19 @@ func networkFault(err error) string {
 	case !errors.As(err, &operation):
 		return ""
 	case errors.As(err, &lookup):
-		return "the network knows no computer of that name; check the name, or give its address"
+		return "no computer of that name was found; check the name, or give its address"
 	case errors.Is(err, syscall.EADDRINUSE):
-		return "the UDP port is in use by another program; stop it, or take another port"
+		return "the UDP port is in use by another program; stop that program, or use another port"
 	case errors.Is(err, syscall.EADDRNOTAVAIL):
-		return "this board has no such address; udpin://0.0.0.0:port listens on all that it has"
+		return "this board has no such address; udpin://0.0.0.0:port listens on all of its addresses"
 	case operation.Op == "listen" && errors.Is(err, os.ErrPermission):
-		return "ports below 1024 need the right to them; take another port"
+		return "a port below 1024 needs root or CAP_NET_BIND_SERVICE; use another port"
 	case errors.Is(err, syscall.ECONNREFUSED):
-		return "nobody listens there; start the autopilot's side, or check the address and the port"
+		return "no program listens there; start the autopilot's side, or check the address and the port"
 	case errors.Is(err, syscall.ECONNRESET):
 		return "the other end has closed the connection; mavrest connects again"
 	case operation.Op == "dial" && operation.Timeout(), errors.Is(err, syscall.EHOSTUNREACH), errors.Is(err, syscall.ENETUNREACH):
-		return "no answer from there; check the network, the address and the port"
+		return "no answer from that address; check the network, the address and the port"
 	}
 	return ""
 }

@@ -689,13 +689,13 @@ func TestADeviceThatCanNotBeOpenedSaysWhatToDo(t *testing.T) {
 		{"/dev/nowhere", false, "there is no such device; check the wiring, and enable the board's serial port"},
 		{"/dev/null", false, "this is not a serial port"},
 		{dir, false, "this is not a serial port"},
-		{busy.path, false, "in use by another program; stop it first (fuser " + busy.path + " shows which)"},
+		{busy.path, false, "in use by another program; stop that program first (fuser " + busy.path + " shows which)"},
 		{p.path, true, "no permission; add this user to the device's group: sudo usermod -aG dialout pilot"},
-		{"udpin://" + socket.LocalAddr().String(), false, "the UDP port is in use by another program; stop it, or take another port"},
-		{"udpin://192.0.2.1:14550", false, "this board has no such address; udpin://0.0.0.0:port listens on all that it has"},
-		{"udpin://127.0.0.1:1", true, "ports below 1024 need the right to them; take another port"},
-		{"udpout://nobody.invalid:14550", false, "the network knows no computer of that name; check the name, or give its address"},
-		{"tcp://" + closed, false, "nobody listens there; start the autopilot's side, or check the address and the port"},
+		{"udpin://" + socket.LocalAddr().String(), false, "the UDP port is in use by another program; stop that program, or use another port"},
+		{"udpin://192.0.2.1:14550", false, "this board has no such address; udpin://0.0.0.0:port listens on all of its addresses"},
+		{"udpin://127.0.0.1:1", true, "a port below 1024 needs root or CAP_NET_BIND_SERVICE; use another port"},
+		{"udpout://nobody.invalid:14550", false, "no computer of that name was found; check the name, or give its address"},
+		{"tcp://" + closed, false, "no program listens there; start the autopilot's side, or check the address and the port"},
 	} {
 		d := mustDevice(t, c.device, 57600)
 		open := func() {
@@ -802,8 +802,8 @@ func TestAutoTakesTheFirstPortThatBringsMAVLinkAndLeavesOthersAlone(t *testing.T
 	os.WriteFile(b.at("consoles"), []byte("tty1 "+filepath.Base(kernel.path)+"\n"), 0o644)
 	b.logIn(login)
 	l, _ := runDevice(t, b.auto(115200))
-	why := fmt.Sprintf("-device auto: no autopilot found; tried %s (in use by another program; stop it first (fuser %[1]s shows which)), "+
-		"%s (a console uses it; turn the console off), %s (a console uses it; turn the console off), %s (no MAVLink at any baud rate)",
+	why := fmt.Sprintf("-device auto: no autopilot found; tried %s (in use by another program; stop that program first (fuser %[1]s shows which)), "+
+		"%s (a console uses it; turn the console off), %s (a console uses it; turn the console off), %s (no MAVLink at any baud rate that was tried)",
 		b.at("busy"), b.at("kernel"), b.at("login"), b.at("silent"))
 	waitUntil(t, "link.error says what was tried", func() bool { return l.status().link.fault != nil })
 	lineEqual(t, "link.error", l.status().link.fault.Error(), why)
@@ -1173,7 +1173,7 @@ func TestUDPOutSpeaksFirstAndOutlivesAVehicleThatIsNotThere(t *testing.T) {
 	waitUntil(t, "the link tries again", func() bool { return opens.Load() > 2 })
 	waitUntil(t, "link.error says why", func() bool {
 		f := l.status().link.fault
-		return f != nil && strings.Contains(f.Error(), "nobody listens there")
+		return f != nil && strings.Contains(f.Error(), "no program listens there")
 	})
 	if c, err = net.ListenPacket("udp", address); err != nil {
 		t.Skipf("the port was taken by somebody else: %v", err)

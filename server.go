@@ -48,7 +48,7 @@ func (a admission) guard(next http.Handler, deny func(http.ResponseWriter, error
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch {
 		case !a.hosts.has(r.Host):
-			deny(w, refuse(codeWrongHost, "%s is not a name of this machine; call it by address, or start mavrest with -host to allow this name", quote(r.Host)))
+			deny(w, refuse(codeWrongHost, "%s is not a name of this machine; use its address, or start mavrest with -host to allow this name", quote(r.Host)))
 		case a.origins != nil && a.crossOrigin(w, r):
 		case protection.Check(r) != nil:
 			deny(w, refuse(codeCrossOrigin, "a page of another origin can't command the drone; start mavrest with -origin to allow it"))
