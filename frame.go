@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"encoding/binary"
 	"errors"
 	"io"
@@ -91,8 +90,8 @@ var (
 	idRcChannelsOverride = (*common.MessageRcChannelsOverride)(nil).GetID()
 )
 
-// padding ends a broken frame. An autopilot takes what follows a broken frame for its
-// rest, up to 280 bytes; on a silent line it would wait for them for ever.
+// padding completes a broken frame. An autopilot waits for all bytes that a broken frame
+// claims, up to 280, and takes whatever comes next for them.
 var padding [280]byte
 
 // rawFrame is one frame from the line. Its payload is valid until the next read.
@@ -103,7 +102,7 @@ type rawFrame struct {
 	payload []byte
 }
 
-// header identifies a frame among those of the last seconds.
+// header tells a frame from all others of the last seconds.
 type header struct {
 	seq, system, component byte
 	id                     uint32
@@ -116,8 +115,8 @@ func headerOf(b []byte) header {
 	return header{b[4], b[5], b[6], id, binary.LittleEndian.Uint16(b[len(b)-2:])}
 }
 
-// recent holds the headers of the last frames that were sent or received, and when. A
-// router or a radio may repeat a frame.
+// recent remembers the headers of the last frames that were sent or received, and when:
+// a router or a radio may repeat a frame.
 type recent struct {
 	last [64]struct {
 		header
@@ -221,7 +220,7 @@ func (d *deframer) candidate(b []byte) (f rawFrame, size int) {
 	end := begin + int(b[1])
 	size = end + 2
 	if f.v2 {
-		if b[2]&^frame.V2FlagSigned != 0 { // incompatibility flags that we don't know: MAVLink forbids reading it
+		if b[2]&^frame.V2FlagSigned != 0 { // MAVLink forbids reading a frame with unknown incompatibility flags
 			return f, -1
 		}
 		if b[2] != 0 {
@@ -251,15 +250,19 @@ func (d *deframer) candidate(b []byte) (f rawFrame, size int) {
 	if len(b) < size {
 		return f, 0
 	}
-	var sum x25.X25
-	sum.Reset()
-	sum.Write(b[1:end])
-	sum.Write([]byte{f.known.CRCExtra()})
-	if f.sum != sum.Sum16() {
+	if f.sum != checksum(b[1:end], f.known) {
 		return f, -1
 	}
 	f.payload = b[begin:end]
 	return f, size
+}
+
+// checksum returns the checksum of a frame from its second byte to the payload's end.
+func checksum(b []byte, codec *message.ReadWriter) uint16 {
+	sum := x25.New()
+	sum.Write(b)
+	sum.Write([]byte{codec.CRCExtra()})
+	return sum.Sum16()
 }
 
 // decode returns the message of a known frame. It fails on a MAVLink 1 frame of the
@@ -274,37 +277,25 @@ func (f rawFrame) decode() (message.Message, error) {
 }
 
 // sender encodes messages of one system and component, with a sequence of its own.
-// Only the writer goroutine uses it.
 type sender struct {
-	writer            frame.Writer
 	system, component byte
-	seq               byte         // of the next frame
-	out               bytes.Buffer // holds the last frame
+	seq               byte // of the next frame
 }
 
-func newSender(system, component byte) *sender {
-	s := &sender{system: system, component: component}
-	s.writer = frame.Writer{ByteWriter: &s.out, DialectRW: dialectRW}
-	if err := s.writer.Initialize(); err != nil {
-		panic(err) // a mistake in the lines above
-	}
-	return s
-}
+func newSender(system, component byte) *sender { return &sender{system: system, component: component} }
 
-// encode returns the frame of a message, valid until the next call.
+// encode returns the MAVLink 2 frame of a message.
 func (s *sender) encode(m message.Message) ([]byte, error) {
-	codec := dialectRW.GetMessage(m.GetID())
+	id := m.GetID()
+	codec := dialectRW.GetMessage(id)
 	if codec == nil {
-		return nil, errors.New("it is not in the dialect")
+		return nil, errors.New("the message is not in the dialect")
 	}
-	s.out.Reset()
-	f := &frame.V2Frame{SequenceNumber: s.seq, SystemID: s.system, ComponentID: s.component, Message: codec.Write(m, true)}
-	f.Checksum = f.GenerateChecksum(codec.CRCExtra())
+	payload := codec.Write(m, true).Payload
+	b := []byte{frame.V2MagicByte, byte(len(payload)), 0, 0, s.seq, s.system, s.component, byte(id), byte(id >> 8), byte(id >> 16)}
+	b = append(b, payload...)
 	s.seq++
-	if err := s.writer.Write(f); err != nil {
-		return nil, err
-	}
-	return s.out.Bytes(), nil
+	return binary.LittleEndian.AppendUint16(b, checksum(b[1:], codec)), nil
 }
 
 func heartbeat(typ minimal.MAV_TYPE) *minimal.MessageHeartbeat {
