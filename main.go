@@ -27,13 +27,13 @@ import (
 
 func main() {
 	runtime.GOMAXPROCS(1) // a fifth less CPU for the link; the other cores are left to the board (docs/performance.md)
-	ends := []os.Signal{syscall.SIGTERM, os.Interrupt}
-	if !signal.Ignored(syscall.SIGHUP) { // under nohup it is; else it means that the terminal or ssh session has ended
-		ends = append(ends, syscall.SIGHUP)
+	stopSignals := []os.Signal{syscall.SIGTERM, os.Interrupt}
+	if !signal.Ignored(syscall.SIGHUP) { // nohup ignores it; otherwise it says that the terminal or ssh session has ended
+		stopSignals = append(stopSignals, syscall.SIGHUP)
 	}
-	ctx, stop := signal.NotifyContext(context.Background(), ends...)
+	ctx, stop := signal.NotifyContext(context.Background(), stopSignals...)
 	defer stop()
-	signal.Ignore(syscall.SIGPIPE) // a log that nobody reads is no reason to leave the drone
+	signal.Ignore(syscall.SIGPIPE) // a closed log must not end the program in flight
 	if err := run(ctx, os.Args[1:], os.Stdout, os.Stderr); err != nil && !errors.Is(err, flag.ErrHelp) {
 		fmt.Fprintln(os.Stderr, "mavrest:", err)
 		os.Exit(1)
@@ -191,18 +191,17 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	defer stopDrone()
 	d := newDrone(dev, byte(o.system), o.gcs)
 	slog.Info("listening", "address", listener.Addr().String(), "device", dev.name)
-	site := &site{listen: listener.Addr().(*net.TCPAddr)}
-	site.urls()
+	urls := &pageURLs{listen: listener.Addr().(*net.TCPAddr)}
 	droneEnded := make(chan struct{})
 	running.Go(func() {
 		defer close(droneEnded)
 		d.run(droneCtx)
 	})
-	server := newServer(newHandler(d, admitted(o)))
-	notify := supervise(droneCtx, d, site, &running)
+	server := newServer(newHandler(d, newAdmission(o)))
+	notify := supervise(droneCtx, d, urls, &running)
 	served := make(chan error, 1)
 	running.Go(func() { served <- server.Serve(newBoundedListener(listener, maxConnections)) })
-	notify("READY=1\nSTATUS=" + strings.Join(site.urls(), " "))
+	notify("READY=1\nSTATUS=" + strings.Join(urls.find(), " "))
 	select {
 	case <-ctx.Done():
 		slog.Info("stopping")
@@ -214,11 +213,11 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	return err
 }
 
-// stopWithin is how long the end of the program may take.
+// stopWithin is how long the program may take to stop.
 const stopWithin = 4 * time.Second
 
-// stopServer ends the server after the drone. The drone leaves the vehicle and closes
-// its port first; then the last answers go out.
+// stopServer stops the server when the drone has left the vehicle and closed its port, so
+// that the last answers still go out.
 func stopServer(server *http.Server, droneEnded <-chan struct{}) {
 	ctx, cancel := context.WithTimeout(context.Background(), stopWithin)
 	defer cancel()
@@ -231,15 +230,15 @@ func stopServer(server *http.Server, droneEnded <-chan struct{}) {
 	}
 }
 
-// admitted returns who may ask: by the flags and by the machine's own names.
-func admitted(o options) admission {
+// newAdmission returns who may use the API, by the flags and the machine's own names.
+func newAdmission(o options) admission {
 	name, _ := os.Hostname()                   // on an error only addresses work
 	conf, _ := os.ReadFile("/etc/resolv.conf") // on an error there are no search domains
 	return admission{hosts: ownHosts(name, searchDomains(string(conf)), o.hosts), origins: o.origins}
 }
 
-// openDevice returns the device that -device names. If that is the simulator, it
-// starts it.
+// openDevice returns the device that -device names. It starts the simulator if that is
+// the device.
 func openDevice(ctx context.Context, o options, running *sync.WaitGroup) (device, error) {
 	flavours := map[string]simFlavour{"sim": simPX4, "sim:ardupilot": simArduPilot}
 	flavour, ok := flavours[o.device]
@@ -266,31 +265,32 @@ func listenError(err error, o options) error {
 	return fmt.Errorf("-bind %s -port %d: %s; -bind takes an address of this board", o.bind, o.port, strings.TrimPrefix(err.Error(), "listen "))
 }
 
-// site knows the URLs of the drone's page, and logs each once.
-type site struct {
+// pageURLs finds the URLs of the drone's page, and logs each once.
+type pageURLs struct {
 	listen *net.TCPAddr
-	logged []string // the URLs that were logged
+	logged []string
 }
 
-// urls returns the URLs of this moment, and logs those that are new: at boot most
-// addresses come later.
-func (s *site) urls() []string {
+// find returns the present URLs, and logs the new ones: at boot most addresses come later
+// than the program.
+func (p *pageURLs) find() []string {
 	own, _ := net.InterfaceAddrs() // on an error only the name is used
 	name, _ := os.Hostname()
 	if _, err := os.Stat("/run/avahi-daemon/socket"); err == nil && !strings.Contains(name, ".") {
 		name += ".local"
 	}
-	list := urlsOf(s.listen, own, name)
+	list := urlsOf(p.listen, own, name)
 	for _, url := range list {
-		if !slices.Contains(s.logged, url) {
-			s.logged = append(s.logged, url)
+		if !slices.Contains(p.logged, url) {
+			p.logged = append(p.logged, url)
 			slog.Info("open in a browser, or with curl", "url", url)
 		}
 	}
 	return list
 }
 
-// urlsOf returns the URLs by the machine's name and by each address that it listens on.
+// urlsOf returns a URL with the machine's name, and one with each address that the API
+// listens on.
 func urlsOf(listen *net.TCPAddr, own []net.Addr, name string) (list []string) {
 	add := func(host string) {
 		if listen.Port != 80 {
@@ -319,14 +319,14 @@ func urlsOf(listen *net.TCPAddr, own []net.Addr, name string) (list []string) {
 	return list
 }
 
-// statusEvery is how often systemd gets a notice and new addresses are looked for; at
-// least four times in a period of systemd's watchdog.
+// statusEvery is the time between two notices to systemd, and between two looks for new
+// addresses. A short period of systemd's watchdog makes it less.
 const statusEvery = 2500 * time.Millisecond
 
 // supervise logs new addresses and sends signs of life to systemd, until ctx is done.
 // It returns notify, which sends systemd a state as sd_notify(3) does. Without a
 // NOTIFY_SOCKET nothing is sent.
-func supervise(ctx context.Context, d *drone, where *site, running *sync.WaitGroup) (notify func(state string)) {
+func supervise(ctx context.Context, d *drone, urls *pageURLs, running *sync.WaitGroup) (notify func(state string)) {
 	socket := os.Getenv("NOTIFY_SOCKET")
 	notify = func(state string) {
 		if socket == "" {
@@ -352,7 +352,7 @@ func supervise(ctx context.Context, d *drone, where *site, running *sync.WaitGro
 		for {
 			select {
 			case <-ticker.C:
-				notify(signOfLife(d, where.urls(), period))
+				notify(signOfLife(d, urls.find(), period))
 			case <-ctx.Done():
 				return
 			}
@@ -361,9 +361,9 @@ func supervise(ctx context.Context, d *drone, where *site, running *sync.WaitGro
 	return notify
 }
 
-// signOfLife is a notice for systemd: the drone's state, the URLs and, for the watchdog,
-// that the program lives. That last part is missing if the drone's clock has not run for
-// half the watchdog's period (0 if there is no watchdog).
+// signOfLife returns a notice for systemd: the drone's state and the URLs. It feeds the
+// watchdog, whose period is 0 if there is none, only if the drone's clock has run within
+// half that period.
 func signOfLife(d *drone, urls []string, period time.Duration) string {
 	state := "STATUS=" + d.summary() + "; " + strings.Join(urls, " ")
 	if time.Since(time.Unix(0, d.clock.beat.Load())) < period/2 {

@@ -489,13 +489,13 @@ func TestAnAddressThatComesLaterIsLoggedOnce(t *testing.T) {
 		defer log.Reset()
 		return strings.Count(log.String(), "msg=\"open in a browser, or with curl\" url=http://127.0.0.")
 	}
-	s := &site{listen: &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: 80}}
-	s.urls()
+	s := &pageURLs{listen: &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: 80}}
+	s.find()
 	lineEqual(t, "lines at the start", lines(), 1)
-	s.urls()
+	s.find()
 	lineEqual(t, "lines at the second look", lines(), 0)
 	s.listen = &net.TCPAddr{IP: net.IPv4(127, 0, 0, 2), Port: 80}
-	s.urls()
+	s.find()
 	lineEqual(t, "lines for a new address", lines(), 1)
 }
 

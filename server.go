@@ -24,20 +24,20 @@ const (
 	readWithin = 10 * time.Second       // from the beginning of a request to the end of its body
 )
 
-// admission says who may ask: the names that this machine answers to, and the origins
-// whose pages may read and command.
+// admission says who may use the API: the names that this machine answers to, and the
+// origins whose web pages may read and command.
 type admission struct {
 	hosts   hostNames
 	origins []string
 }
 
-// Codes of rejected strangers.
+// Codes of the requests that guard rejects.
 const (
 	codeCrossOrigin errorCode = "cross_origin"
 	codeWrongHost   errorCode = "wrong_host"
 )
 
-// guard rejects strangers: deny answers them.
+// guard rejects foreign web pages and host names; deny writes the answer.
 func (a admission) guard(next http.Handler, deny func(http.ResponseWriter, error)) http.Handler {
 	protection := http.NewCrossOriginProtection()
 	for _, o := range a.origins {
@@ -121,18 +121,16 @@ func searchDomains(conf string) (domains []string) {
 // localSuffixes end names that no public resolver knows.
 var localSuffixes = []string{".localhost", ".local", ".lan", ".home", ".home.arpa", ".internal", ".localdomain"}
 
-// has reports whether a Host header is an address, a local name or one of ours. A page
-// whose public name was rebound to our address sends that public name. A request
+// has reports whether a Host header is an address, a local name or one of ours. After DNS
+// rebinding a browser sends the page's public name, which is none of these. A request
 // without the header, which HTTP/1.0 allows, does not come from a browser.
 func (h hostNames) has(host string) bool {
-	if !strings.Contains(host, ":") {
-		// A name or an address without port: an error to SplitHostPort.
-	} else if name, port, err := net.SplitHostPort(host); err == nil {
+	if name, port, err := net.SplitHostPort(host); err == nil {
 		if _, err := strconv.ParseUint(port, 10, 16); err != nil && port != "" {
 			return false
 		}
 		host = name
-	} else if strings.HasPrefix(host, "[") && strings.HasSuffix(host, "]") {
+	} else if strings.HasPrefix(host, "[") && strings.HasSuffix(host, "]") && strings.Contains(host, ":") { // IPv6
 		host = host[1 : len(host)-1]
 	}
 	host = strings.ToLower(strings.TrimSuffix(host, "."))
@@ -166,7 +164,7 @@ func clientOf(r *http.Request) netip.Addr {
 	return a
 }
 
-// newServer returns the HTTP server with its time-outs. WriteTimeout is longer than
+// newServer returns the HTTP server with its time-outs. WriteTimeout must be longer than
 // the slowest plan.
 func newServer(h http.Handler) *http.Server {
 	return &http.Server{
@@ -186,16 +184,17 @@ func newServer(h http.Handler) *http.Server {
 	}
 }
 
-// boundedListener keeps at most max connections. For one more it closes the one that
-// has been idle longest. If none is idle, it ends the oldest wait for a manoeuvre and
-// closes that connection after its answer. If none waits, the new one waits for a place.
-// A connection is idle when no request has begun on it for idleAfter.
+// boundedListener keeps at most max connections. For one more it closes the connection
+// that has been idle longest. If none is idle, it ends the oldest wait for a manoeuvre
+// and closes that connection after its answer. If no connection waits for a manoeuvre, the
+// new one waits until another ends. A connection is idle when it is not busy and no
+// request has begun on it for idleAfter.
 type boundedListener struct {
 	net.Listener
 	max int
 
 	mu     sync.Mutex // guards all below
-	free   sync.Cond  // signals that a place may be free
+	free   sync.Cond  // signals that Accept may find a connection to close, or one less
 	open   map[*boundedConn]bool
 	closed bool
 }
@@ -211,13 +210,13 @@ type boundedConn struct {
 	net.Conn
 	from      *boundedListener
 	usedAt    time.Time // when its last request began; before the first, when it was accepted
-	busy      bool      // it is not idle: a command is carried out, or events are sent
+	busy      bool      // a command is carried out, or events are sent
 	endWait   func()    // ends its wait for a manoeuvre; nil if it has none
 	waitEnded bool      // endWait was called: the connection is idle after its answer
 }
 
-// CloseWrite closes the sending side. So the answer to a body that was not read to its
-// end arrives before the connection is reset.
+// CloseWrite closes the sending side. net/http calls it before it closes a connection
+// with an unread body, so that the answer arrives before the reset.
 func (c *boundedConn) CloseWrite() error {
 	if half, ok := c.Conn.(interface{ CloseWrite() error }); ok {
 		return half.CloseWrite()
@@ -259,14 +258,14 @@ func (b *boundedListener) Accept() (net.Conn, error) {
 	return bc, nil
 }
 
-// makeWay closes the connection that has been idle longest, or ends the oldest wait. If
-// it closed none it waits until a place may be free. It needs b.mu, and unlocks it
-// while it waits.
+// makeWay closes the connection that has been idle longest. If none is idle it ends the
+// oldest wait, unless it has ended one already, and waits for a signal of free. It needs
+// b.mu, and unlocks it while it waits.
 func (b *boundedListener) makeWay() {
 	var idle, waiting *boundedConn
-	leaving := false
+	oneLeaves := false
 	for c := range b.open {
-		leaving = leaving || c.waitEnded
+		oneLeaves = oneLeaves || c.waitEnded
 		switch {
 		case !c.busy && (idle == nil || c.usedAt.Before(idle.usedAt)):
 			idle = c
@@ -281,8 +280,8 @@ func (b *boundedListener) makeWay() {
 			delete(b.open, idle)
 			return
 		}
-		defer time.AfterFunc(idleIn, b.placeMayBeFree).Stop()
-	} else if waiting != nil && !leaving {
+		defer time.AfterFunc(idleIn, b.wakeAccept).Stop()
+	} else if waiting != nil && !oneLeaves {
 		waiting.endWait()
 		waiting.waitEnded = true
 	}
@@ -297,9 +296,9 @@ func (b *boundedListener) Close() error {
 	return b.Listener.Close()
 }
 
-// placeMayBeFree has Accept look again. It takes b.mu, so that no call is lost between a
-// look and its wait.
-func (b *boundedListener) placeMayBeFree() {
+// wakeAccept makes Accept look again. It locks b.mu, so that its signal can't come between
+// a look and the wait after it.
+func (b *boundedListener) wakeAccept() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.free.Signal()
@@ -315,7 +314,7 @@ func (c *boundedConn) Close() error {
 }
 
 // markBusy marks the connection as busy until its request is answered. endWait ends
-// the request's wait; nil if it can't be ended. On a nil connection it does nothing.
+// the request's wait; nil if it has none. On a nil connection markBusy does nothing.
 func (c *boundedConn) markBusy(endWait func()) {
 	if c == nil {
 		return
@@ -326,7 +325,7 @@ func (c *boundedConn) markBusy(endWait func()) {
 	c.from.free.Signal()
 }
 
-// connState follows the requests of a connection. It is idle again after its answer.
+// connState records when requests begin and end on a connection.
 func connState(conn net.Conn, state http.ConnState) {
 	c, ok := conn.(*boundedConn)
 	if !ok {
