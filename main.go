@@ -192,6 +192,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	d := newDrone(dev, byte(o.system), o.gcs)
 	slog.Info("listening", "address", listener.Addr().String(), "device", dev.name)
 	urls := &pageURLs{listen: listener.Addr().(*net.TCPAddr)}
+	status := strings.Join(urls.find(), " ")
 	droneEnded := make(chan struct{})
 	running.Go(func() {
 		defer close(droneEnded)
@@ -201,7 +202,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	notify := supervise(droneCtx, d, urls, &running)
 	served := make(chan error, 1)
 	running.Go(func() { served <- server.Serve(newBoundedListener(listener, maxConnections)) })
-	notify("READY=1\nSTATUS=" + strings.Join(urls.find(), " "))
+	notify("READY=1\nSTATUS=" + status)
 	select {
 	case <-ctx.Done():
 		slog.Info("stopping")
