@@ -61,7 +61,7 @@ type api struct {
 	streams []chan struct{} // oldest first; closing one ends its stream
 }
 
-// newHandler returns the eight routes, behind the checks of who may ask.
+// newHandler returns the eight routes, for those whom who admits.
 func newHandler(d *drone, who admission) http.Handler {
 	a := &api{drone: d}
 	mux := http.NewServeMux()
@@ -98,7 +98,7 @@ func newHandler(d *drone, who admission) http.Handler {
 		})
 	}
 	mux.HandleFunc("/", notFound)
-	return outermost(who.guard(plainPaths(mux), writeError))
+	return recoverPanics(who.guard(plainPaths(mux), writeError))
 }
 
 func notFound(w http.ResponseWriter, r *http.Request) {
@@ -124,8 +124,8 @@ func plainPaths(next http.Handler) http.Handler {
 	})
 }
 
-// outermost answers 500 if a handler panics; the server goes on.
-func outermost(next http.Handler) http.Handler {
+// recoverPanics answers 500 if a handler panics. The server goes on.
+func recoverPanics(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		defer func() {
 			if v := recover(); v != nil {
@@ -137,7 +137,7 @@ func outermost(next http.Handler) http.Handler {
 	})
 }
 
-// jsonObject is a JSON object: a name, its value, the next name, and so on.
+// jsonObject is a JSON object with its fields in order: a name, its value, the next name.
 type jsonObject []any
 
 // encode returns v as JSON with a newline, without HTML escapes.
@@ -159,12 +159,13 @@ type encoder struct {
 func (b *encoder) value(v any) {
 	switch v := v.(type) {
 	case jsonObject:
+		before := `{"`
 		for i := 0; i < len(v); i += 2 {
-			b.WriteByte("{,"[min(i, 1)])
-			b.WriteByte('"')
+			b.WriteString(before)
 			b.WriteString(v[i].(string))
 			b.WriteString(`":`)
 			b.value(v[i+1])
+			before = `,"`
 		}
 		b.WriteByte('}')
 	case float64:
@@ -181,9 +182,9 @@ func (b *encoder) value(v any) {
 	}
 }
 
-// answerHangs is how long a client may take to read its answer or an event; then its
+// answerTimeout is how long a client may take to read its answer or an event. Then its
 // connection is closed.
-const answerHangs = 2 * time.Second
+const answerTimeout = 2 * time.Second
 
 func writeJSON(w http.ResponseWriter, status int, v any) {
 	write(w, status, "application/json", encode(v))
@@ -194,7 +195,7 @@ func write(w http.ResponseWriter, status int, contentType string, body []byte) {
 	h.Set("Content-Type", contentType)
 	h.Set("Cache-Control", "no-store")
 	h.Set("Content-Length", strconv.Itoa(len(body)))
-	http.NewResponseController(w).SetWriteDeadline(time.Now().Add(answerHangs))
+	http.NewResponseController(w).SetWriteDeadline(time.Now().Add(answerTimeout))
 	w.WriteHeader(status)
 	w.Write(body)
 }
@@ -225,7 +226,7 @@ func messages(texts []statusText, now time.Time) []messageBody {
 	return list
 }
 
-// writeError answers with an error. Only here a code gets its HTTP status.
+// writeError answers with an error. An error gets its HTTP status here and nowhere else.
 func writeError(w http.ResponseWriter, err error) {
 	body := errorBody{Error: err.Error(), Code: cmp.Or(code(err), codeInternal)}
 	switch e := err.(type) { // they are never wrapped
@@ -243,13 +244,16 @@ func writeError(w http.ResponseWriter, err error) {
 	writeJSON(w, errorStatus[body.Code], body)
 }
 
-// field is a field of a request: where its value goes and, of a number, its range.
+// field is a field of a request.
 type field struct {
 	name     string
-	into     any // a pointer to a pointer, which stays nil if the field is absent or null
-	min, max float64
+	into     any     // where its value goes: a pointer to a pointer, which stays nil if the field is absent or null
+	min, max float64 // the range of a number
 	unit     string
 }
+
+// requestableModes are the modes that a client may ask for, in words.
+var requestableModes = "one of " + strings.Join(modeNames[:ModeOther], ", ")
 
 // values returns what the field takes, in words.
 func (f field) values() string {
@@ -259,11 +263,11 @@ func (f field) values() string {
 	case **bool:
 		return "true or false"
 	}
-	return "one of " + strings.Join(modeNames[:ModeOther], ", ") // mode is the only string
+	return requestableModes // mode is the only string
 }
 
-// readFields reads the body, one JSON object or nothing, into the route's fields.
-// Then check judges their values together.
+// readFields reads the body, one JSON object or nothing, into the route's fields. check
+// then returns an error if their values don't fit together.
 func readFields(r *http.Request, fields []field, check func() error) ([]byte, error) {
 	if r.URL.RawQuery != "" {
 		return nil, refuse(codeBadRequest, "the fields go into the body as JSON, not into the query")
@@ -274,12 +278,12 @@ func readFields(r *http.Request, fields []field, check func() error) ([]byte, er
 	body, err := io.ReadAll(io.LimitReader(r.Body, maxBody+1))
 	switch {
 	case errors.Is(err, os.ErrDeadlineExceeded):
-		return nil, refuse(codeBadRequest, "the whole body did not arrive within %.0f s", readWithin.Seconds())
+		return nil, refuse(codeBadRequest, "the whole body did not arrive within %.0f s", readTimeout.Seconds())
 	case err != nil:
 		return nil, refuse(codeBadRequest, "the body ended early")
 	case len(body) > maxBody:
 		return nil, errTooLarge
-	case connOf(r).gone(): // an outage delayed the request, and its client gave up
+	case connOf(r).gone(): // an outage delayed the request, and its client has given up
 		return nil, refuse(codeBadRequest, "the connection was closed before the command was read: nothing was sent")
 	}
 	if err := decode(body, fields); err != nil {
@@ -341,11 +345,11 @@ func fieldNames(fields []field) string {
 	return strings.Join(names, ", ")
 }
 
-// jsonTypes are json.UnmarshalTypeError's names of what a body has.
+// jsonTypes are the values of json.UnmarshalTypeError.Value, in words.
 var jsonTypes = map[string]string{"number": "a number", "string": "a string", "bool": "true or false", "object": "an object", "array": "an array"}
 
 func wrongType(f field, err error) error {
-	e := err.(*json.UnmarshalTypeError)        // the only error that valid JSON can bring
+	e := err.(*json.UnmarshalTypeError)        // the only possible error: the JSON is valid
 	if strings.HasPrefix(e.Value, "number ") { // a number that float64 can't hold
 		return refuse(codeOutOfRange, "%s: the number is too large", f.name)
 	}
@@ -356,11 +360,12 @@ func wrongType(f field, err error) error {
 	return refuse(codeBadRequest, "%s: want %s; got %s", f.name, want, jsonTypes[e.Value])
 }
 
-// placeFields are the fields of a place. checkPlace wants both or neither.
+// placeFields are the fields of a place.
 func placeFields(req *request) []field {
 	return []field{{"lat", &req.lat, -90, 90, "degrees"}, {"lon", &req.lon, -180, 180, "degrees"}}
 }
 
+// checkPlace returns an error if only one of lat and lon was given.
 func checkPlace(req *request) error {
 	switch {
 	case req.lat != nil && req.lon == nil:
@@ -380,9 +385,9 @@ func (a *api) getMode(http.ResponseWriter, *http.Request) (any, error) {
 	return jsonObject{"mode", mode.String(), "vehicle_mode", word(name)}, nil
 }
 
-// commandBody is the answer to a command. Mode is empty unless it was accepted. Done
-// and Took are nil without a wait: whether the manoeuvre is complete, and after how
-// many seconds.
+// commandBody is the answer to a command. Mode is empty unless the command was accepted.
+// Done and Took are nil unless the client waited: whether the manoeuvre is complete, and
+// after how many seconds the wait ended.
 type commandBody struct {
 	Status     string   `json:"status"`
 	StatusCode uint8    `json:"status_code"`
@@ -400,11 +405,11 @@ type waitError struct {
 
 func (e *waitError) Unwrap() error { return e.error }
 
-// errMadeWay ends a wait for another client's connection.
+// errMadeWay ends a wait whose connection another client needs.
 var errMadeWay = fmt.Errorf("all %d connections were in use, and another client needed one", maxConnections)
 
-// command reads the fields of a command and its wait, lets the drone carry it out,
-// waits for its manoeuvre if the client wants that, and logs the answer.
+// command reads the fields of a command, lets the drone carry it out, waits for its
+// manoeuvre if the client asked for that, and logs the answer.
 func (a *api) command(r *http.Request, req *request, fields []field, check func() error) (any, error) {
 	var wait *float64
 	body, err := readFields(r, append(fields, field{"wait", &wait, 0, 600, "seconds"}), check)
@@ -419,39 +424,33 @@ func (a *api) command(r *http.Request, req *request, fields []field, check func(
 	took := func() time.Duration { return time.Since(began).Round(time.Millisecond) }
 	if err != nil {
 		log.Warn("command failed", "took", took(), "error", err)
-	} else {
-		log.Info("command accepted", "took", took(), "command", ans.command, "mode", ans.mode)
-	}
-	answer := commandBody{Status: resultName(0), Command: ans.command, Mode: ans.mode.String()}
-	if err == nil && or(wait, 0) > 0 {
-		// No time-out of the server ends a wait: net/http reads without one while a
-		// handler runs, and write sets a new one for the answer.
-		limited, cancel := context.WithDeadline(r.Context(), began.Add(time.Duration(*wait*float64(time.Second))))
-		defer cancel()
-		ctx, end := context.WithCancelCause(limited)
-		conn.markBusy(func() { end(errMadeWay) })
-		err = a.drone.wait(ctx, ans.manoeuvre, began)
-		done := err == nil
-		if done {
-			log.Info("manoeuvre complete", "took", took())
-		} else {
-			log.Info("manoeuvre not complete", "took", took(), "why", err)
-		}
-		seconds := number(time.Since(began).Seconds(), 2)
-		answer.Done, answer.Took = &done, &seconds
-		switch {
-		case code(err) == codeNotDone && context.Cause(ctx) == errMadeWay:
-			err = &waitError{fmt.Errorf("%w: %w", err, errMadeWay), answer}
-		case code(err) == codeNotDone:
-			err = &waitError{err, answer}
-		case !done:
-			err = &waitError{fmt.Errorf("accepted, but not complete: %w", err), answer}
-		}
-	}
-	if err != nil {
 		return nil, err
 	}
-	return answer, nil
+	log.Info("command accepted", "took", took(), "command", ans.command, "mode", ans.mode)
+	answer := commandBody{Status: resultName(0), Command: ans.command, Mode: ans.mode.String()}
+	if or(wait, 0) == 0 {
+		return answer, nil
+	}
+	// No time-out of the server ends a wait: net/http reads without one while a
+	// handler runs, and write sets a new one for the answer.
+	limited, cancel := context.WithDeadline(r.Context(), began.Add(time.Duration(*wait*float64(time.Second))))
+	defer cancel()
+	ctx, end := context.WithCancelCause(limited)
+	conn.markBusy(func() { end(errMadeWay) })
+	err = a.drone.wait(ctx, ans.manoeuvre, began)
+	done, seconds := err == nil, number(time.Since(began).Seconds(), 2)
+	answer.Done, answer.Took = &done, &seconds
+	if done {
+		log.Info("manoeuvre complete", "took", took())
+		return answer, nil
+	}
+	log.Info("manoeuvre not complete", "took", took(), "why", err)
+	if code(err) != codeNotDone {
+		err = fmt.Errorf("accepted, but not complete: %w", err)
+	} else if context.Cause(ctx) == errMadeWay {
+		err = fmt.Errorf("%w: %w", err, errMadeWay)
+	}
+	return nil, &waitError{err, answer}
 }
 
 func (a *api) postMode(_ http.ResponseWriter, r *http.Request) (any, error) {
@@ -468,7 +467,7 @@ func (a *api) postMode(_ http.ResponseWriter, r *http.Request) (any, error) {
 		case name == nil && req.arm == nil:
 			return refuse(codeOutOfRange, "mode: missing; give mode, arm or both")
 		case name != nil && !req.setMode:
-			return refuse(codeOutOfRange, "mode: want %s, got %s", field{}.values(), quote(*name))
+			return refuse(codeOutOfRange, "mode: want %s, got %s", requestableModes, quote(*name))
 		case req.setMode && req.mode == ModeTakeoff && req.arm != nil && !*req.arm:
 			return refuse(codeOutOfRange, "arm: a takeoff arms by itself; leave arm out")
 		}
@@ -506,7 +505,7 @@ func (a *api) postLand(_ http.ResponseWriter, r *http.Request) (any, error) {
 	return a.command(r, &req, placeFields(&req), func() error { return checkPlace(&req) })
 }
 
-// defaultTimeout is the timeout of sticks that give none, in seconds
+// defaultTimeout is the timeout of an input that gives none, in seconds
 // (docs/openapi.yaml).
 const defaultTimeout = 0.5
 

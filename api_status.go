@@ -223,7 +223,7 @@ func (a *api) stream(w http.ResponseWriter, r *http.Request) (any, error) {
 		if now := time.Now(); changes != shown || now.Sub(sent) >= eventAtMost {
 			out = append(out, "event: status\ndata: "...)
 			out = append(append(out, encode(render(a.drone.status(), client))...), '\n')
-			rc.SetWriteDeadline(now.Add(answerHangs))
+			rc.SetWriteDeadline(now.Add(answerTimeout))
 			if _, err := w.Write(out); err != nil || rc.Flush() != nil {
 				return nil, nil
 			}

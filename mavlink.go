@@ -459,7 +459,7 @@ func (w *writer) put(o outgoing) error {
 			return nil
 		}
 	}
-	w.port.SetWriteDeadline(time.Now().Add(writeHangs))
+	w.port.SetWriteDeadline(time.Now().Add(writeTimeout))
 	_, err := w.port.Write(b)
 	switch {
 	case err == errNoPeer:

@@ -487,7 +487,7 @@ func TestAPortThatEndsWhileAWriteHangsIsOpenedAgain(t *testing.T) {
 		}})
 		time.Sleep(500 * time.Millisecond) // the first heartbeat hangs
 		close(p.ended)
-		time.Sleep(writeHangs + time.Second)
+		time.Sleep(writeTimeout + time.Second)
 		if opens.Load() < 2 {
 			t.Errorf("opened %d times", opens.Load())
 		}
@@ -616,7 +616,7 @@ func TestTheProgramEndsThoughAWriteHangs(t *testing.T) {
 		began := time.Now()
 		time.Sleep(500 * time.Millisecond) // the first heartbeat hangs
 		end()
-		lineEqual(t, "time of the write that hung", time.Since(began), writeHangs)
+		lineEqual(t, "time of the write that hung", time.Since(began), writeTimeout)
 	})
 }
 

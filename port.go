@@ -27,10 +27,10 @@ var bauds = []int{921600, 57600, 115200, 460800, 500000, 230400, 1500000}
 
 // Times of a serial line.
 const (
-	baudListen = 1500 * time.Millisecond // how long a search listens at each rate
-	writeHangs = 2 * time.Second         // a write that takes longer means a dead port
-	drainHangs = time.Second             // a drain that takes longer is given up
-	gatherFor  = 10 * time.Millisecond   // how long bytes gather on a busy line before a read
+	baudListen   = 1500 * time.Millisecond // how long a search listens at each rate
+	writeTimeout = 2 * time.Second         // a write that takes longer means a dead port
+	drainTimeout = time.Second             // a drain that takes longer is given up
+	gatherFor    = 10 * time.Millisecond   // how long bytes gather on a busy line before a read
 )
 
 // port carries bytes to and from the autopilot. Close ends a pending Read.
@@ -91,7 +91,7 @@ func newDevice(name string, baud int) (device, error) {
 		return fail("want %s://host:port, with a port up to 65535", scheme)
 	}
 	dial := func(network string) func(ctx context.Context) (port, error) {
-		d := net.Dialer{Timeout: writeHangs}
+		d := net.Dialer{Timeout: writeTimeout}
 		return func(ctx context.Context) (port, error) { return d.DialContext(ctx, network, address) }
 	}
 	switch scheme {
@@ -201,14 +201,14 @@ func (p *serialPort) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// Close waits until what was written is out, for drainHangs at most. Then it drops the
+// Close waits until what was written is out, for drainTimeout at most. Then it drops the
 // rest; the kernel would wait half a minute.
 func (p *serialPort) Close() error {
 	drained := make(chan error, 1)
 	go func() { drained <- p.line.Drain() }()
 	select {
 	case <-drained: // an error means that the line is gone
-	case <-time.After(drainHangs):
+	case <-time.After(drainTimeout):
 		p.line.ResetOutputBuffer() // ends Drain
 		<-drained
 	}
@@ -301,7 +301,7 @@ func (d *serialDevice) search(ctx context.Context, p *serialPort) error {
 			return nil
 		}
 		if b, err := probe.encode(heartbeat(minimal.MAV_TYPE_ONBOARD_CONTROLLER)); err == nil {
-			p.SetWriteDeadline(time.Now().Add(writeHangs))
+			p.SetWriteDeadline(time.Now().Add(writeTimeout))
 			if _, err := p.Write(b); err != nil {
 				return err
 			}

@@ -615,7 +615,7 @@ func TestASerialPortIsClosedWhenItsOutputIsOutOrTheLineStandsStill(t *testing.T)
 	s := opened.(*serialPort)
 	s.line = &stoppedLine{s.line, make(chan struct{})}
 	began := time.Now()
-	if err := s.Close(); err != nil || time.Since(began) < drainHangs {
+	if err := s.Close(); err != nil || time.Since(began) < drainTimeout {
 		t.Errorf("closed in %v, %v", time.Since(began), err)
 	}
 }

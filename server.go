@@ -20,8 +20,8 @@ const (
 	maxHeader      = 16 << 10 // bytes
 	maxConnections = 64
 
-	idleAfter  = 100 * time.Millisecond // without a new request
-	readWithin = 10 * time.Second       // from the beginning of a request to the end of its body
+	idleAfter   = 100 * time.Millisecond // without a new request
+	readTimeout = 10 * time.Second       // from the beginning of a request to the end of its body
 )
 
 // admission says who may use the API: the names that this machine answers to, and the
@@ -170,7 +170,7 @@ func newServer(h http.Handler) *http.Server {
 	return &http.Server{
 		Handler:           h,
 		ReadHeaderTimeout: 5 * time.Second,
-		ReadTimeout:       readWithin,
+		ReadTimeout:       readTimeout,
 		WriteTimeout:      60 * time.Second,
 		IdleTimeout:       60 * time.Second,
 		MaxHeaderBytes:    maxHeader - 4096, // net/http adds 4096 for its buffer

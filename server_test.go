@@ -448,8 +448,8 @@ func TestABodyThatDoesNotComeWholeIs400(t *testing.T) {
 			began := time.Now()
 			io.WriteString(w, half)
 			want(t, w, "the whole body did not arrive within 10 s")
-			if took := time.Since(began); took != readWithin {
-				t.Errorf("answered after %v, want %v", took, readWithin)
+			if took := time.Since(began); took != readTimeout {
+				t.Errorf("answered after %v, want %v", took, readTimeout)
 			}
 		})
 	})
@@ -756,7 +756,7 @@ func TestAClosedConnectionFreesItsPlace(t *testing.T) {
 }
 
 func TestAPanicIsA500AndTheServerGoesOn(t *testing.T) {
-	s := listen(t, outermost(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	s := listen(t, recoverPanics(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == "/panic" {
 			var nobody *drone
 			nobody.mode()
