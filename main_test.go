@@ -324,7 +324,7 @@ func TestProgramSaysWhyItCannotStart(t *testing.T) {
 		says string // and what to do
 	}{
 		{"", "no -device given; let mavrest look for the autopilot (-device auto), name its port (-device /dev/serial0), or fly the built-in simulator (-device sim)"},
-		{"-device 127.0.0.1:14550", "this is an address; did you mean udpin://127.0.0.1:14550"},
+		{"-device 127.0.0.1:14550", "-device 127.0.0.1:14550: want auto, a serial device (/dev/serial0), udpin://0.0.0.0:14550"},
 		{"-device sim -bind 192.0.2.1 -port 0", "-bind takes an address of this board"},
 		{"-device sim -bind 127.0.0.1 -port " + port, "in use by another program; stop that program, or use another port"},
 		{"-device sim -port 70000", "-port 70000: want 1 to 65535"},

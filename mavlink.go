@@ -376,7 +376,7 @@ func (r *reader) heartbeat(f rawFrame, now time.Time) {
 		slog.Info("vehicle found", "system", f.system, "autopilot", hb.Autopilot, "type", hb.Type)
 	}
 	if p, ok := r.port.(*udpPort); ok {
-		p.heard()
+		p.setPeer()
 	}
 	l.lost.Add(r.sequence.lost(f.seq))
 	l.hear(heard{at: now, msg: hb, system: f.system})

@@ -49,7 +49,7 @@ type device struct {
 	line      *lineState // nil until the link makes one
 }
 
-// port returns the port's name: with auto that of the port found last, else the device's.
+// port returns the name of the port that auto found last, else the device's name.
 func (d device) port() string {
 	if d.line != nil {
 		if found := d.line.found.Load(); found != nil {
@@ -59,7 +59,7 @@ func (d device) port() string {
 	return d.name
 }
 
-// lineState is what is known of the bytes of a device.
+// lineState is what opening and reading a device has found out.
 type lineState struct {
 	baud  atomic.Int64           // the rate that worked last; 0 if none did
 	noise atomic.Uint64          // counts places where bytes were not a frame
@@ -68,27 +68,18 @@ type lineState struct {
 
 // newDevice parses a -device other than the simulator.
 func newDevice(name string, baud int) (device, error) {
-	fail := func(format string, args ...any) (device, error) {
-		return device{}, fmt.Errorf("-device %s: %s", name, fmt.Sprintf(format, args...))
-	}
 	if name == "auto" {
 		a := &autoDevice{fixed: baud, line: new(lineState), ports: autoPorts, consoles: "/sys/class/tty/console/active"}
 		return device{name: name, open: a.open, lossy: true, line: a.line}, nil
 	}
-	if strings.HasPrefix(name, "sim:") {
-		return fail("no such simulator; there are sim and sim:ardupilot")
+	if strings.HasPrefix(name, "/") || strings.Contains(name, "/") && !strings.Contains(name, ":") {
+		s := &serialDevice{path: name, fixed: baud, lineState: new(lineState)}
+		return device{name: name, open: s.open, lossy: true, line: s.lineState}, nil
 	}
-	scheme, address, ok := strings.Cut(name, "://")
-	if !ok {
-		if strings.HasPrefix(name, "/") || strings.Contains(name, "/") && !strings.Contains(name, ":") {
-			s := &serialDevice{path: name, fixed: baud, lineState: new(lineState)}
-			return device{name: name, open: s.open, lossy: true, line: s.lineState}, nil
-		}
-		return fail("%s", didYouMean(name))
-	}
+	scheme, address, _ := strings.Cut(name, "://")
 	_, number, err := net.SplitHostPort(address)
-	if _, perr := strconv.ParseUint(number, 10, 16); err != nil || perr != nil {
-		return fail("want %s://host:port, with a port up to 65535", scheme)
+	if _, notPort := strconv.ParseUint(number, 10, 16); err != nil || notPort != nil {
+		scheme = ""
 	}
 	dial := func(network string) func(ctx context.Context) (port, error) {
 		d := net.Dialer{Timeout: writeTimeout}
@@ -102,38 +93,11 @@ func newDevice(name string, baud int) (device, error) {
 	case "tcp":
 		return device{name: name, open: dial("tcp")}, nil
 	}
-	return fail("%s", didYouMean(name))
+	return device{}, fmt.Errorf("-device %s: want auto, a serial device (/dev/serial0), udpin://0.0.0.0:14550, udpout://host:port, tcp://host:port, sim or sim:ardupilot", name)
 }
 
-// didYouMean suggests what to write instead of a name that is not a device. Other tools
-// write udpin:14550, udp://:14550 or serial:///dev/ttyACM0:57600.
-func didYouMean(name string) string {
-	kind, rest, _ := strings.Cut(name, ":")
-	rest = strings.TrimPrefix(rest, "//")
-	scheme, ok := map[string]string{"udpin": "udpin", "udp": "udpin", "udpout": "udpout", "tcp": "tcp"}[kind]
-	host, number, err := net.SplitHostPort(rest)
-	if _, perr := strconv.ParseUint(rest, 10, 16); perr == nil {
-		host, number, err = "", rest, nil
-	}
-	switch {
-	case ok && err == nil && scheme == "udpin":
-		return fmt.Sprintf("did you mean udpin://%s?", net.JoinHostPort(cmp.Or(host, "0.0.0.0"), number))
-	case ok && err == nil:
-		return fmt.Sprintf("did you mean %s://%s?", scheme, net.JoinHostPort(cmp.Or(host, "127.0.0.1"), number))
-	case strings.HasPrefix(rest, "/"):
-		path, _, _ := strings.Cut(rest, ":")
-		return fmt.Sprintf("did you mean %s?", path)
-	case strings.Contains(name, "://"):
-		return "want auto, a serial device, udpin://, udpout://, tcp://, sim or sim:ardupilot"
-	}
-	if _, number, err := net.SplitHostPort(name); err == nil && number != "" {
-		return fmt.Sprintf("this is an address; did you mean udpin://%[1]s, udpout://%[1]s or tcp://%[1]s?", name)
-	}
-	return fmt.Sprintf("no such device; did you mean /dev/%s, auto, sim or sim:ardupilot?", name)
-}
-
-// udpPort listens on an address and sends to the peer that the vehicle's last
-// heartbeat came from, so a stray datagram can't steal the link.
+// udpPort listens on an address and sends to the peer. The vehicle's last heartbeat came
+// from there, so a stray datagram can't steal the link.
 type udpPort struct {
 	*net.UDPConn
 	from netip.AddrPort                 // sender of the last datagram; only the reader uses it
@@ -167,16 +131,15 @@ func (p *udpPort) Write(b []byte) (int, error) {
 	return p.WriteToUDPAddrPort(b, *to)
 }
 
-// heard makes the sender of the last datagram the peer: it brought the vehicle's
-// heartbeat.
-func (p *udpPort) heard() {
+// setPeer makes the sender of the last datagram, a heartbeat of the vehicle, the peer.
+func (p *udpPort) setPeer() {
 	from := p.from
 	p.peer.Store(&from)
 }
 
-// serialDevice opens a serial port. go.bug.st/serial sets the line. The bytes go
+// serialDevice opens a serial port. go.bug.st/serial sets its rate. The bytes go
 // through a file of our own, which has deadlines: the library's Write can't be
-// interrupted, and neither can its Read if another program takes the bytes first.
+// interrupted, nor its Read if another program takes the bytes first.
 type serialDevice struct {
 	path   string
 	fixed  int  // baud rate; 0 to search for it
@@ -201,8 +164,8 @@ func (p *serialPort) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// Close waits until what was written is out, for drainTimeout at most. Then it drops the
-// rest; the kernel would wait half a minute.
+// Close waits up to drainTimeout until all written bytes are out, then drops the rest. The
+// kernel would wait half a minute.
 func (p *serialPort) Close() error {
 	drained := make(chan error, 1)
 	go func() { drained <- p.line.Drain() }()
@@ -232,17 +195,17 @@ func (d *serialDevice) open(ctx context.Context) (port, error) {
 	return p, nil
 }
 
-// flushAgain is the time in which the sender's buffer refills a flushed line
+// refillsIn is the time in which the sender's buffer refills a flushed line
 // (docs/autopilots.md, "PX4: link").
-const flushAgain = 60 * time.Millisecond
+const refillsIn = 60 * time.Millisecond
 
-// flush drops what waits in the line: heartbeats that are seconds old.
+// flush drops the bytes that wait in the line, among them heartbeats that are seconds old.
 func (p *serialPort) flush(ctx context.Context) error {
 	if err := p.line.ResetInputBuffer(); err != nil {
 		return err
 	}
 	select {
-	case <-time.After(flushAgain):
+	case <-time.After(refillsIn):
 	case <-ctx.Done():
 		return ctx.Err()
 	}
@@ -266,8 +229,8 @@ func (d *serialDevice) openAt(baud int) (*serialPort, error) {
 	return &serialPort{File: f, line: line}, nil
 }
 
-// lock keeps out other programs that lock the port too, also those of root, whom the
-// library's exclusive mode does not stop.
+// lock keeps out other programs that lock the port too, also those of root, which the
+// library's exclusive mode does not keep out.
 func lock(f *os.File) error {
 	c, err := f.SyscallConn()
 	if err != nil {
@@ -334,8 +297,8 @@ func (d *serialDevice) listen(ctx context.Context, p *serialPort) (bool, error) 
 	}
 }
 
-// autoDevice is -device auto: the first port that brings MAVLink. It tries the port that
-// it found last first.
+// autoDevice is -device auto: the first port that brings MAVLink. It begins with the port
+// that it found last.
 type autoDevice struct {
 	fixed    int // baud rate; 0 to search for it
 	line     *lineState
@@ -343,12 +306,12 @@ type autoDevice struct {
 	consoles string          // file with the kernel's list of its consoles
 }
 
-// headers are the serial ports on the header of a Raspberry Pi and of a Jetson.
-var headers = []string{"/dev/serial0", "/dev/ttyAMA0", "/dev/ttyTHS1", "/dev/ttyTHS0"}
+// headerPorts are the serial ports on the header of a Raspberry Pi and of a Jetson.
+var headerPorts = []string{"/dev/serial0", "/dev/ttyAMA0", "/dev/ttyTHS1", "/dev/ttyTHS0"}
 
-// boards are words in the USB names of autopilots, mostly the maker's. In its boot loader
-// a board has another name, with "BL_".
-var boards = []string{
+// boardWords are words in the USB names of autopilots, mostly the maker's name. In its
+// boot loader a board has another name, with "BL_".
+var boardWords = []string{
 	"PX4", "ArduPilot", "FMU", "Pixhawk", "CubePilot", "ProfiCNC", "Holybro", "CUAV", "mRo", "3DR",
 	"usb-ARK_", "Matek", "MicoAir", "CORVON", "ThePeach", "ZeroOne", "X-MAV", "XC-FLY", "radiolink",
 	"VOLOLAND", "Airvolute", "Horizon31", "Laser_Navigation", "Qiotek", "Swift-Flyer", "Aocoda", "Diatone",
@@ -357,12 +320,12 @@ var boards = []string{
 // autoPorts returns the autopilots on USB, then the headers.
 func autoPorts() []string {
 	usb, _ := filepath.Glob("/dev/serial/by-id/*") // the only error is a bad pattern
-	return append(slices.DeleteFunc(usb, func(name string) bool { return !isBoard(name) }), headers...)
+	return append(slices.DeleteFunc(usb, func(name string) bool { return !isBoard(name) }), headerPorts...)
 }
 
 func isBoard(name string) bool {
 	return !strings.Contains(name, "BL_") &&
-		slices.ContainsFunc(boards, func(word string) bool { return strings.Contains(name, word) })
+		slices.ContainsFunc(boardWords, func(word string) bool { return strings.Contains(name, word) })
 }
 
 func (a *autoDevice) open(ctx context.Context) (port, error) {
@@ -373,7 +336,7 @@ func (a *autoDevice) open(ctx context.Context) (port, error) {
 	var tried, paths []string
 	for _, name := range names {
 		path, err := filepath.EvalSymlinks(name)
-		if err != nil || slices.Contains(paths, path) { // it does not exist, or is a port that was tried by another name
+		if err != nil || slices.Contains(paths, path) { // no such port, or one that was tried by another name
 			continue
 		}
 		paths = append(paths, path)
@@ -391,19 +354,18 @@ func (a *autoDevice) open(ctx context.Context) (port, error) {
 			a.line.found.Store(&name)
 			return p, nil
 		}
-		why := device{name: name}.explain(err).Error()
-		tried = append(tried, fmt.Sprintf("%s (%s)", name, strings.TrimPrefix(why, "-device "+name+": ")))
+		tried = append(tried, fmt.Sprintf("%s (%v)", name, openFault(name, err)))
 	}
 	if len(tried) == 0 {
-		return nil, errors.New("no port to try: no autopilot in /dev/serial/by-id, and no " + strings.Join(headers, ", ") +
+		return nil, errors.New("no port to try: no autopilot in /dev/serial/by-id, and no " + strings.Join(headerPorts, ", ") +
 			"; check the wiring, enable the board's serial port, or name the port with -device")
 	}
 	return nil, errors.New("no autopilot found; tried " + strings.Join(tried, ", "))
 }
 
-// isConsole reports whether the kernel logs to a terminal, or a process has its session
-// on it. The service manager may hide such processes; but a login also takes away the
-// permission to open the terminal.
+// isConsole reports whether the kernel logs to a port, or a process has it as its
+// terminal. systemd hides other processes from the service; but a login on the port also
+// takes away the permission to open it.
 func (a *autoDevice) isConsole(path string) bool {
 	active, _ := os.ReadFile(a.consoles) // without this file there is no console
 	if slices.Contains(strings.Fields(string(active)), filepath.Base(path)) {
@@ -422,32 +384,37 @@ func (a *autoDevice) isConsole(path string) bool {
 	})
 }
 
-// explain adds to the error of a device that can't be opened what to do about it. mavrest
-// keeps trying meanwhile.
+// explain returns the error of a device that can't be opened, with what to do about it.
 func (d device) explain(err error) error {
+	return fmt.Errorf("-device %s: %w", d.name, openFault(d.name, err))
+}
+
+// openFault returns why a port can't be opened, and what to do about it. mavrest keeps
+// trying meanwhile.
+func openFault(name string, err error) error {
 	var pe *serial.PortError
 	kind := serial.PortErrorCode(-1)
 	if errors.As(err, &pe) {
 		kind = pe.Code()
 	}
-	switch name, network := d.name, networkFault(err); {
+	switch network := networkFault(err); {
 	case network != "":
-		return fmt.Errorf("-device %s: %s", name, network)
+		return errors.New(network)
 	case errors.Is(err, os.ErrNotExist) || kind == serial.PortNotFound:
-		return fmt.Errorf("-device %s: there is no such device; check the wiring, and enable the board's serial port", name)
+		return errors.New("there is no such device; check the wiring, and enable the board's serial port")
 	case errors.Is(err, os.ErrPermission) || kind == serial.PermissionDenied:
-		return fmt.Errorf("-device %s: no permission; add this user to the device's group: sudo usermod -aG dialout %s", name, cmp.Or(os.Getenv("USER"), strconv.Itoa(os.Getuid())))
+		return fmt.Errorf("no permission; add this user to the device's group: sudo usermod -aG dialout %s", cmp.Or(os.Getenv("USER"), strconv.Itoa(os.Getuid())))
 	case errors.Is(err, syscall.EBUSY) || errors.Is(err, syscall.EWOULDBLOCK) || kind == serial.PortBusy:
-		return fmt.Errorf("-device %s: in use by another program; stop that program first (fuser %s shows which)", name, name)
+		return fmt.Errorf("in use by another program; stop that program first (fuser %s shows which)", name)
 	case kind == serial.InvalidSerialPort || errors.Is(err, syscall.EISDIR):
-		return fmt.Errorf("-device %s: this is not a serial port", name)
+		return errors.New("this is not a serial port")
 	case kind == serial.InvalidSpeed:
-		return fmt.Errorf("-device %s: the port does not support this -baud", name)
+		return errors.New("the port does not support this -baud")
 	}
-	return fmt.Errorf("-device %s: %w", d.name, err)
+	return err
 }
 
-// networkFault says what to do about an error of UDP or TCP, "" about any other.
+// networkFault returns what to do about an error of UDP or TCP; "" for any other error.
 func networkFault(err error) string {
 	var operation *net.OpError
 	var lookup *net.DNSError
