@@ -26,10 +26,10 @@ func newestVersion(changelog string) string {
 	return version
 }
 
-// number returns v rounded to so many decimals. NaN, for an unknown one, is null in JSON.
+// number returns v rounded to so many decimals. NaN, which means unknown, is null in JSON.
 func number(v float64, decimals int) float64 {
 	scale := math.Pow10(decimals)
-	return math.Round(v*scale)/scale + 0 // turns −0 into 0
+	return math.Round(v*scale)/scale + 0 // + 0 turns −0 into 0
 }
 
 // ifKnown returns v; nil, which is null in JSON, if it is not known.
@@ -66,25 +66,25 @@ func (a *api) getStatus(w http.ResponseWriter, r *http.Request) (any, error) {
 	return render(a.drone.status(), clientOf(r)), nil
 }
 
-// render returns the status object (docs/openapi.yaml) for a client. A group or a value is
-// null if the vehicle never reported it, a value also if it was reported as unknown.
+// render returns the status object (docs/openapi.yaml) for a client. A group or a value
+// that the vehicle never reported is null, and so is a value that it reports as unknown.
 func render(s snapshot, client netip.Addr) jsonObject {
 	t, now := &s.tel, s.now
-	shown, stands := t.beat.came(), t.landedNow(now)
+	heard, landed := t.beat.came(), t.landedNow(now)
 	return jsonObject{
 		"version", ownVersion,
 		"online", s.online,
 		"mode", s.mode.String(),
-		"vehicle_mode", ifKnown(shown, s.modeName),
-		"armed", ifKnown(shown, t.beat.armed),
-		"in_air", ifKnown(landedStates[stands] != "", stands.inAir()),
-		"landed_state", word(landedStates[stands]),
+		"vehicle_mode", ifKnown(heard, s.modeName),
+		"armed", ifKnown(heard, t.beat.armed),
+		"in_air", ifKnown(landedStates[landed] != "", landed.inAir()),
+		"landed_state", word(landedStates[landed]),
 		"state", word(t.beat.state),
-		"failsafe", ifKnown(shown, t.beat.failsafe),
+		"failsafe", ifKnown(heard, t.beat.failsafe),
 		"armable", s.armable,
 		"unhealthy", t.health.unhealthy(),
 		"done", s.done,
-		"vehicle", ifKnown(shown, t.id.body()),
+		"vehicle", ifKnown(heard, t.id.body()),
 		"position", ifKnown(t.position.came(), t.position.body(now)),
 		"velocity", ifKnown(t.velocity.came(), t.velocity.body(now)),
 		"attitude", ifKnown(t.attitude.came(), t.attitude.body(now)),
@@ -146,16 +146,16 @@ func (home *point) body(now time.Time) jsonObject {
 	return jsonObject{"lat", number(home.lat, 7), "lon", number(home.lon, 7), "altitude_msl", number(home.amsl, 2), "age", age(now, home.at)}
 }
 
-// targetBody has no distance without a fresh position.
+// targetBody returns the target; its distance is null without a fresh position.
 func (s *snapshot) targetBody() any {
-	to, p, away := s.target, s.tel.position, math.NaN()
+	to, p, far := s.target, s.tel.position, math.NaN()
 	if to == nil {
 		return nil
 	}
 	if p.within(freshFor, s.now) {
-		away = distance(p.lat, p.lon, to.lat, to.lon)
+		far = distance(p.lat, p.lon, to.lat, to.lon)
 	}
-	return jsonObject{"lat", number(to.lat, 7), "lon", number(to.lon, 7), "altitude", number(to.altitude, 2), "distance", number(away, 1)}
+	return jsonObject{"lat", number(to.lat, 7), "lon", number(to.lon, 7), "altitude", number(to.altitude, 2), "distance", number(far, 1)}
 }
 
 func (s *snapshot) inputBody(client netip.Addr) jsonObject {
@@ -241,8 +241,8 @@ func (a *api) stream(w http.ResponseWriter, r *http.Request) (any, error) {
 	}
 }
 
-// openStream adds a stream. If there are maxStreams it ends the oldest one. The
-// stream ends when end is closed.
+// openStream adds a stream, which ends when end is closed. If there are maxStreams it
+// ends the oldest one.
 func (a *api) openStream() (end chan struct{}) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -261,7 +261,7 @@ func (a *api) closeStream(end chan struct{}) {
 	a.streams = slices.DeleteFunc(a.streams, func(o chan struct{}) bool { return o == end })
 }
 
-// statusHTML is the page for people. It has one script and one style.
+// statusHTML is the page for people, with one script and one style.
 //
 //go:embed status.html
 var statusHTML string
@@ -285,9 +285,9 @@ var rootPage = newPage(`<!doctype html>
 </html>
 `)
 
-// newPage returns a page with a Content-Security-Policy: it may run its own script and
-// style only, talk to this server only, and be framed by no other page, which could
-// trick somebody into a click.
+// newPage returns a page with a Content-Security-Policy: it may run only its own script
+// and style, and talk only to this server. No page may frame it: that could trick somebody
+// into a click.
 func newPage(text string) page {
 	policy := "default-src 'none'; connect-src 'self'; img-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 	for _, tag := range []string{"script", "style"} {
@@ -306,7 +306,7 @@ func writePage(w http.ResponseWriter, status int, p page) {
 	write(w, status, "text/html; charset=utf-8", []byte(p.html))
 }
 
-// accepts reports whether an Accept header names a media type. It ignores weights.
+// accepts reports whether an Accept header names a media type. It ignores q-values.
 func accepts(accept []string, mediaType string) bool {
 	for part := range strings.SplitSeq(strings.Join(accept, ","), ",") {
 		kind, _, _ := strings.Cut(part, ";")

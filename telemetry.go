@@ -14,7 +14,7 @@ import (
 const (
 	freshFor    = 2 * time.Second // how long a position, a landed state or a SYS_STATUS counts
 	checksAfter = time.Second     // a restarted PX4 reports good health for 0.9 s before its first real report
-	clockSlack  = time.Second     // UDP delivers frames late
+	clockSlack  = time.Second     // how far the boot clock may seem to step: UDP delivers frames late
 	chunkWait   = time.Second     // for the missing chunks of a STATUSTEXT
 )
 
@@ -46,12 +46,12 @@ type telemetry struct {
 	target   point // message 87: where the vehicle flies to
 	texts    textLog
 
-	restarted bool      // since a restart SYS_STATUS does not count yet
-	checked   time.Time // the first SYS_STATUS since the restart; zero before it
-	healed    time.Time // when a system last became healthy
+	healthPending bool      // the sensors in SYS_STATUS do not count yet, after a restart
+	firstCheck    time.Time // when the first SYS_STATUS since the restart came; zero before it
+	healed        time.Time // when a system last became healthy
 
-	// The autopilot's own clock, its position, and values of these that wait for a
-	// confirmation (see believe).
+	// The autopilot's own clock and its position, and values of both that wait for a
+	// second one to confirm them (see believe).
 	boot, doubtedBoot bootClock
 	fix, doubtedFix   fix
 }
@@ -134,8 +134,8 @@ type estimate struct {
 	positioned bool // it has a position, so GUIDED can be armed
 }
 
-// believe accepts a value that may follow the last one. Any other value counts only when
-// a second one confirms it: a damaged frame may pass the 16 bit checksum (1 in 65,536),
+// believe accepts a value that can follow the last one. Any other value counts only when
+// a second one can follow it: a damaged frame may pass the 16 bit checksum (1 in 65,536),
 // and would send a hold or a landing to another continent.
 func believe[T interface{ came() bool }](last, doubted *T, next T, follows func(a, b T) bool) bool {
 	if (*last).came() && !follows(*last, next) && (!(*doubted).came() || !follows(*doubted, next)) {
@@ -153,6 +153,7 @@ type bootClock struct {
 	sinceBoot time.Duration
 }
 
+// leadsTo reports whether one clock can follow the other, as far as time has passed.
 func (c bootClock) leadsTo(next bootClock) bool {
 	step := next.sinceBoot - c.sinceBoot
 	return step >= -clockSlack && step <= next.at.Sub(c.at)+clockSlack
@@ -164,7 +165,7 @@ type fix struct {
 	*common.MessageGlobalPositionInt
 }
 
-// leadsTo reports whether a vehicle can get from one to the next: it flies less than
+// leadsTo reports whether a vehicle can fly from one position to the next: less than
 // 200 m in 2 s.
 func (f fix) leadsTo(next fix) bool {
 	const most = 200e3 // mm
@@ -183,7 +184,7 @@ type landed struct {
 	state landedState
 }
 
-// landedNow returns the landed state; 0, unknown, if it is not fresh.
+// landedNow returns the landed state; 0 (unknown) if it is not fresh.
 func (t *telemetry) landedNow(now time.Time) landedState {
 	if !t.landed.within(freshFor, now) {
 		return 0
@@ -207,8 +208,8 @@ func newTelemetry() telemetry {
 	return t
 }
 
-// hear takes a message of the vehicle. docs/autopilots.md, "Both", has the values that
-// mean unknown. It reports whether the autopilot has restarted: its clock ran backwards.
+// hear records a message of the vehicle, and reports whether the autopilot has restarted:
+// its clock ran backwards. docs/autopilots.md, "Both", has the values that mean unknown.
 func (t *telemetry) hear(m any, now time.Time) (restarted bool) {
 	switch m := m.(type) {
 	case *minimal.MessageHeartbeat:
@@ -218,7 +219,7 @@ func (t *telemetry) hear(m any, now time.Time) (restarted bool) {
 			return false
 		}
 		t.hearPosition(m, now)
-		return t.booted(m.TimeBootMs, now)
+		return t.clockRanBack(m.TimeBootMs, now)
 	case *common.MessageVfrHud:
 		t.velocity.hudAt = now
 		t.velocity.air = float64(m.Airspeed)
@@ -228,18 +229,18 @@ func (t *telemetry) hear(m any, now time.Time) (restarted bool) {
 		a.at = now
 		a.roll, a.pitch = float64(m.Roll)*180/math.Pi, float64(m.Pitch)*180/math.Pi
 		a.yaw = degrees(m.Yaw)
-		return t.booted(m.TimeBootMs, now)
+		return t.clockRanBack(m.TimeBootMs, now)
 	case *common.MessageSysStatus:
 		t.hearSysStatus(m, now)
 	case *MessageEkfStatusReport:
-		const placed, withoutPlace = 1 << 4, 1 << 7 // EKF_POS_HORIZ_ABS, EKF_CONST_POS_MODE
-		t.estimate = estimate{group{now}, m.Flags&(placed|withoutPlace) == placed}
+		const horizontal, constant = 1 << 4, 1 << 7 // EKF_POS_HORIZ_ABS, EKF_CONST_POS_MODE
+		t.estimate = estimate{group{now}, m.Flags&(horizontal|constant) == horizontal}
 	case *common.MessageGpsRawInt:
 		g := &t.gps
 		g.at = now
 		g.fix = fixNames[m.FixType]
-		g.satellites = known(float64(m.SatellitesVisible), m.SatellitesVisible == math.MaxUint8)
-		g.hdop = known(float64(m.Eph)/100, m.Eph == math.MaxUint16)
+		g.satellites = nanIf(m.SatellitesVisible == math.MaxUint8, float64(m.SatellitesVisible))
+		g.hdop = nanIf(m.Eph == math.MaxUint16, float64(m.Eph)/100)
 	case *common.MessageHomePosition:
 		t.home = point{group{now}, float64(m.Latitude) / 1e7, float64(m.Longitude) / 1e7, float64(m.Altitude) / 1000}
 	case *common.MessageExtendedSysState:
@@ -275,9 +276,9 @@ func (t *telemetry) hearPosition(m *common.MessageGlobalPositionInt, now time.Ti
 	p, v := &t.position, &t.velocity
 	p.at, v.at = now, now
 	nowhere := m.Lat == 0 && m.Lon == 0 // ArduPilot before its first fix; its height above the sea is wrong too
-	p.lat, p.lon = known(float64(m.Lat)/1e7, nowhere), known(float64(m.Lon)/1e7, nowhere)
-	p.amsl, p.relative = known(float64(m.Alt)/1000, nowhere), float64(m.RelativeAlt)/1000
-	p.heading = known(float64(m.Hdg)/100, m.Hdg == math.MaxUint16)
+	p.lat, p.lon = nanIf(nowhere, float64(m.Lat)/1e7), nanIf(nowhere, float64(m.Lon)/1e7)
+	p.amsl, p.relative = nanIf(nowhere, float64(m.Alt)/1000), float64(m.RelativeAlt)/1000
+	p.heading = nanIf(m.Hdg == math.MaxUint16, float64(m.Hdg)/100)
 	v.north, v.east, v.down = float64(m.Vx)/100, float64(m.Vy)/100, float64(m.Vz)/100
 	v.ground = math.Hypot(v.north, v.east)
 	if now.Sub(v.hudAt) > freshFor {
@@ -285,25 +286,23 @@ func (t *telemetry) hearPosition(m *common.MessageGlobalPositionInt, now time.Ti
 	}
 }
 
-// hearSysStatus takes the battery and the sensors. It ignores the sensors in PX4's first
-// reports after a boot, which call sensors healthy that are not present.
+// hearSysStatus records the battery and the sensors. It ignores the sensors in PX4's first
+// messages after a boot, which say that all is healthy.
 func (t *telemetry) hearSysStatus(m *common.MessageSysStatus, now time.Time) {
 	b := &t.battery
 	b.at = now
-	b.voltage = known(float64(m.VoltageBattery)/1000, m.VoltageBattery == math.MaxUint16)
-	b.current = known(float64(m.CurrentBattery)/100, m.CurrentBattery < 0)
-	b.remaining = known(float64(m.BatteryRemaining), m.BatteryRemaining < 0)
+	b.voltage = nanIf(m.VoltageBattery == math.MaxUint16, float64(m.VoltageBattery)/1000)
+	b.current = nanIf(m.CurrentBattery < 0, float64(m.CurrentBattery)/100)
+	b.remaining = nanIf(m.BatteryRemaining < 0, float64(m.BatteryRemaining))
 	present, enabled := uint32(m.OnboardControlSensorsPresent), uint32(m.OnboardControlSensorsEnabled)
 	if present == 0 && enabled == 0 {
 		return
 	}
-	if t.restarted {
-		if t.checked.IsZero() {
-			t.checked = now
-		}
-		t.restarted = now.Sub(t.checked) <= checksAfter
+	if t.healthPending && t.firstCheck.IsZero() {
+		t.firstCheck = now
 	}
-	if t.restarted {
+	t.healthPending = t.healthPending && now.Sub(t.firstCheck) <= checksAfter
+	if t.healthPending {
 		return
 	}
 	was := t.health
@@ -313,8 +312,8 @@ func (t *telemetry) hearSysStatus(m *common.MessageSysStatus, now time.Time) {
 	}
 }
 
-// booted takes the autopilot's clock, and reports whether it ran backwards: a restart.
-func (t *telemetry) booted(ms uint32, now time.Time) (restarted bool) {
+// clockRanBack records the autopilot's clock, and reports whether it ran backwards.
+func (t *telemetry) clockRanBack(ms uint32, now time.Time) (restarted bool) {
 	was, next := t.boot, bootClock{group{now}, time.Duration(ms) * time.Millisecond}
 	return believe(&t.boot, &t.doubtedBoot, next, bootClock.leadsTo) &&
 		was.came() && next.sinceBoot < was.sinceBoot-clockSlack
@@ -322,7 +321,7 @@ func (t *telemetry) booted(ms uint32, now time.Time) (restarted bool) {
 
 // restart forgets what is not true of a restarted autopilot.
 func (t *telemetry) restart() {
-	t.restarted, t.checked = true, time.Time{}
+	t.healthPending, t.firstCheck = true, time.Time{}
 	t.health, t.estimate = health{}, estimate{}
 	t.rc, t.target.group = rcChannels{}, group{}
 	t.landed = landed{}
@@ -336,13 +335,13 @@ const (
 )
 
 // armable reports whether a takeoff could arm now; nil if that is unknown. SYS_STATUS
-// has the autopilot's PREARM_CHECK; PX4 sets it in the health bits only. With otherState
-// that check is about another state than the takeoff's: then the vehicle is also armable
-// if only the receiver is unhealthy. ArduPilot's takeoff also needs a position, PX4's the
-// height of home.
-func (t *telemetry) armable(now time.Time, otherState bool) *bool {
+// has the autopilot's PREARM_CHECK; PX4 sets it in the health bits only. The check is
+// about the present mode. receiverOptional says that a takeoff, unlike that mode, needs no
+// receiver: then an unhealthy receiver alone is no obstacle. ArduPilot's takeoff also
+// needs a position, PX4's the height of home.
+func (t *telemetry) armable(now time.Time, receiverOptional bool) *bool {
 	passed := t.health.healthy&sensorPrearm != 0 ||
-		otherState && t.health.enabled&^t.health.healthy&^(sensorPrearm|sensorReceiver) == 0
+		receiverOptional && t.health.enabled&^t.health.healthy&^(sensorPrearm|sensorReceiver) == 0
 	ready, known := !math.IsNaN(t.home.amsl), true
 	if t.id.autopilot == common.MAV_AUTOPILOT_ARDUPILOTMEGA {
 		ready, known = t.estimate.positioned, t.estimate.within(freshFor, now)
@@ -358,8 +357,8 @@ func (h health) receiverLive() bool {
 	return h.enabled&h.healthy&sensorReceiver != 0
 }
 
-// unhealthy returns the names of what is enabled and not healthy: those of
-// MAV_SYS_STATUS_SENSOR in lower case. It returns nil before the first report.
+// unhealthy returns the systems that are enabled and not healthy, by their names in
+// MAV_SYS_STATUS_SENSOR, in lower case; nil before the first SYS_STATUS.
 func (h health) unhealthy() []string {
 	if !h.came() {
 		return nil
@@ -375,8 +374,8 @@ func (h health) unhealthy() []string {
 // lowerName turns a MAVLink name into a word of the status object.
 func lowerName(s, prefix string) string { return strings.ToLower(strings.TrimPrefix(s, prefix)) }
 
-// known returns v; NaN if the vehicle reports it as unknown.
-func known(v float64, unknown bool) float64 {
+// nanIf returns v; NaN, which means unknown here, if the vehicle reports it as unknown.
+func nanIf(unknown bool, v float64) float64 {
 	if unknown {
 		return math.NaN()
 	}
@@ -416,10 +415,10 @@ type statusText struct {
 // keptTexts is how many texts are kept (docs/openapi.yaml).
 const keptTexts = 20
 
-// textLog holds the last texts, and the chunks of those that are not whole.
+// textLog holds the last texts, and the chunks of incomplete ones.
 type textLog struct {
 	last   []statusText // oldest first
-	count  int          // of all texts since the start
+	count  int          // number of texts since the start
 	chunks map[uint16]*chunkedText
 }
 
@@ -427,7 +426,7 @@ type textLog struct {
 type chunkedText struct {
 	severity uint8
 	parts    []string
-	ended    bool // its last chunk was received
+	hasLast  bool // its last chunk was received
 	began    time.Time
 }
 
@@ -436,9 +435,9 @@ const (
 	missingChunk = "…" // replaces a chunk that did not arrive
 )
 
-// hear takes a STATUSTEXT, or one chunk of it. Id 0 should mean that the text has one
-// chunk, but PX4 also gives it to its first long text after a boot. So a full chunk
-// with id 0 waits for a second chunk.
+// hear records a STATUSTEXT or one chunk of it. Id 0 should mean a text of one chunk, but
+// PX4 also gives it to its first long text after a boot. So a full chunk with id 0 waits
+// for a second one.
 func (l *textLog) hear(m *common.MessageStatustext, now time.Time) {
 	c := l.chunks[m.Id]
 	if m.Id == 0 && m.ChunkSeq == 0 {
@@ -462,20 +461,21 @@ func (l *textLog) hear(m *common.MessageStatustext, now time.Time) {
 		c.parts = append(c.parts, missingChunk)
 	}
 	c.parts[m.ChunkSeq] = m.Text
-	c.ended = c.ended || len(m.Text) < fullChunk
-	if c.ended && !slices.Contains(c.parts, missingChunk) {
+	c.hasLast = c.hasLast || len(m.Text) < fullChunk
+	if c.hasLast && !slices.Contains(c.parts, missingChunk) {
 		l.end(m.Id, now)
 	}
 }
 
+// end adds the text of which these are the chunks, with a mark for each missing chunk.
 func (l *textLog) end(id uint16, now time.Time) {
 	c := l.chunks[id]
 	delete(l.chunks, id)
 	l.add(statusText{c.severity, strings.Join(c.parts, ""), now})
 }
 
-// flush adds the texts that have waited longer than wait: a chunk was lost, or the last
-// one is a full chunk. It returns when to call it next; zero if no text waits.
+// flush ends the texts that have waited longer than wait: a chunk was lost, or the last
+// one is full. It returns when to call it next; zero if no text waits.
 func (l *textLog) flush(now time.Time, wait time.Duration) (next time.Time) {
 	for id, c := range l.chunks {
 		if due := c.began.Add(wait); now.Before(due) {
@@ -487,11 +487,11 @@ func (l *textLog) flush(now time.Time, wait time.Duration) (next time.Time) {
 	return next
 }
 
-// hidden are the beginnings of texts that answer our own requests and heartbeats
+// hidden are the beginnings of texts about our own requests and heartbeats
 // (docs/autopilots.md, "PX4: texts" and "ArduPilot: streams").
 var hidden = []string{"No ap_message", "Connection to ground station lost", "GCS connection regained"}
 
-// add keeps a whole text, unless it is hidden.
+// add keeps a text, unless it is hidden.
 func (l *textLog) add(s statusText) {
 	s.text = strings.ToValidUTF8(strings.TrimRight(s.text, "\t \r\n"), "�")
 	for _, h := range hidden {
@@ -530,5 +530,5 @@ func later(a, b time.Time) time.Time {
 }
 
 // channels are RC_CHANNELS 1 to 16, in µs. The first four are roll, pitch, throttle and
-// yaw; the others are a transmitter's switches.
+// yaw, the others a transmitter's switches.
 type channels [16]uint16
