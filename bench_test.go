@@ -1193,7 +1193,7 @@ func TestTelemetryAllocatesLittle(t *testing.T) {
 			if !ok {
 				return
 			}
-			r.take(f, time.Time{})
+			r.handle(f, time.Time{})
 		}
 	}
 	beat := &minimal.MessageHeartbeat{Type: minimal.MAV_TYPE_QUADROTOR, Autopilot: minimal.MAV_AUTOPILOT_PX4}

@@ -416,7 +416,7 @@ func fuzzFrames(t *testing.T, portion byte, data []byte) {
 				if f.known != nil {
 					taken = append(taken, wireFrame{v1: !f.v2, seq: f.seq, system: f.system, component: f.component, id: f.id, payload: bytes.Clone(f.payload)})
 				}
-				r.take(f, now)
+				r.handle(f, now)
 			}
 		}
 	}

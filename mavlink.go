@@ -19,8 +19,8 @@ import (
 
 // Times of the link (docs/design.md, "The link").
 const (
-	silentAfter    = 5 * time.Second        // without a valid frame the port is reopened
-	backoffFirst   = 100 * time.Millisecond // wait before a port is reopened; doubles each time
+	silentAfter    = 5 * time.Second        // the port is reopened after this time without a valid frame
+	backoffFirst   = 100 * time.Millisecond // before the port is reopened; doubles each time
 	backoffLast    = 2 * time.Second
 	heartbeatEvery = time.Second
 	staleAfter     = time.Second            // a message that waited longer in the queue is dropped
@@ -31,46 +31,46 @@ const (
 
 // outgoing is a message to send, and the ids to send it with.
 type outgoing struct {
-	system, component byte            // 0 for our own
+	system, component byte            // zero ids are ours
 	msg               message.Message // nil for padding
-	at                time.Time       // when it was queued; zero if it never gets stale
+	at                time.Time       // when it was queued; zero if it may wait for ever
 }
 
-// heard is what the link hands on: a message of the vehicle, another program's sticks
-// for the vehicle, or a notice of the link's own. All three are empty when the port has
-// just been opened.
+// heard is an event of the link: a message of the vehicle, another program's sticks for
+// the vehicle, or a notice for the user. An event with neither msg nor notice says that
+// the port was opened.
 type heard struct {
 	at      time.Time
 	msg     message.Message
-	system  byte // the sender's
+	system  byte // the sender's id
 	foreign bool // msg is another program's sticks for the vehicle
 	notice  string
 }
 
-// link is the connection to one vehicle: a port kept open, frames in, messages
-// out, and our heartbeat. What it hears it hands to one function.
+// link is the connection to one vehicle. It keeps the port open, sends our heartbeat and
+// what is queued, and calls hear with each event.
 type link struct {
 	device device
-	only   byte // the vehicle's system id; 0 for the first one heard
+	only   byte // the vehicle's system id (-system); 0 for the first vehicle heard
 	gcs    bool // -gcs: always send a ground station's heartbeat
 	hear   func(heard)
 
 	sent, received, lost atomic.Uint64 // frames
-	noise                struct {      // noise that was logged; only the reader uses it
-		logged uint64
-		next   time.Time
+	noise                struct {      // only the reader uses it
+		logged uint64    // how much noise was logged
+		next   time.Time // when more may be logged
 	}
 
 	mu             sync.Mutex // guards all below; hear is called without it
-	writer         *writer    // of the open port; nil if none is open
+	writer         *writer    // of the open port; nil if the port is not open
 	vehicle        byte       // the vehicle's system id; 0 before its first heartbeat
-	station        byte       // the system id that sticks are sent with; 0 before the first
-	asStation      bool       // send one now too, so that PX4 sends its texts
+	station        byte       // the system id that sticks are sent with; 0 before the first stick
+	asStation      bool       // send a ground station's heartbeat, so that PX4 sends its texts
 	written        recent     // our last frames, which a router may send back
 	idsReported    bool       // another program with our ids was reported
-	others         [256]bool  // system ids of other vehicles that were heard
+	others         [256]bool  // by system id: another vehicle's heartbeat was heard
 	secondReported bool       // a second vehicle was reported
-	fault          error      // why the port is not open; nil if it is
+	fault          error      // why the port is not open; nil if it is open
 }
 
 // newLink returns a link over a device. It calls hear in the reader's goroutine.
@@ -84,31 +84,31 @@ func newLink(d device, only byte, gcs bool, hear func(heard)) *link {
 // run keeps the port open until ctx is done. Then it writes what is queued and closes
 // the port.
 func (l *link) run(ctx context.Context) {
+	const opening, serving = "opening", "serving"
 	backoff := backoffFirst
-	// A failure is logged once: a failed open until the port is open, the failure of an
-	// open port until a frame comes.
-	logged, unopened := false, false
+	logged := "" // the failure that was logged: opening until the port is open, serving until a frame comes
 	for ctx.Err() == nil {
 		p, err := l.device.open(ctx)
-		l.logNoise(time.Now()) // of a search for the baud rate
-		opened, hadFrame := err == nil, false
-		if opened {
-			logged, unopened = logged && !unopened, false
-			hadFrame, err = l.serve(ctx, p)
-		} else {
-			unopened = unopened || !logged
+		l.logNoise(time.Now()) // noise that a search for the baud rate met
+		failure := opening
+		if err == nil {
+			failure = serving
+			if logged == opening {
+				logged = ""
+			}
+			var hadFrame bool
+			if hadFrame, err = l.serve(ctx, p); hadFrame {
+				backoff, logged = backoffFirst, ""
+			}
 		}
-		if !opened || networkFault(err) != "" { // udpout:// to nobody opens, and is refused then
+		if failure == opening || networkFault(err) != "" { // udpout:// opens though nobody listens; a write then fails
 			err = l.device.explain(err)
 		}
 		if ctx.Err() != nil {
 			return
 		}
-		if hadFrame {
-			backoff, logged = backoffFirst, false
-		}
-		if !logged {
-			logged = true
+		if logged == "" {
+			logged = failure
 			slog.Warn("no link to the autopilot; trying again", "device", l.device.name, "error", err)
 		}
 		l.mu.Lock()
@@ -160,7 +160,7 @@ var (
 // send queues a message with our own ids. It never waits.
 func (l *link) send(m message.Message) error { return l.sendAs(0, 0, m) }
 
-// sendAs queues a message with other ids; zero ids are ours.
+// sendAs queues a message with the ids that it is to be sent with; zero ids are ours.
 func (l *link) sendAs(system, component byte, m message.Message) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -175,14 +175,14 @@ func (l *link) sendAs(system, component byte, m message.Message) error {
 	}
 }
 
-// pad queues padding if the device may lose bytes, as a serial line does.
+// pad queues padding, if bytes may be lost on this device.
 func (l *link) pad() {
 	if l.device.lossy {
 		l.send(nil)
 	}
 }
 
-// move replaces the sticks that wait to be written; nil clears them.
+// move replaces the sticks that wait to be written by o; nil clears them.
 func (l *link) move(o *outgoing) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -201,7 +201,7 @@ func (l *link) move(o *outgoing) {
 	}
 }
 
-// speakAsStation starts or ends a ground station's heartbeat each second.
+// speakAsStation starts or ends the ground station's heartbeat, which goes out each second.
 func (l *link) speakAsStation(on bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -219,7 +219,7 @@ func (l *link) addressed(system, component byte) bool {
 	return (system == 0 || system == l.system()) && (component == 0 || component == componentID)
 }
 
-// logNoise logs new noise, at most once in noiseEvery.
+// logNoise logs how much noise came since it logged last, at most once in noiseEvery.
 func (l *link) logNoise(now time.Time) {
 	if n := l.device.line.noise.Load(); n != l.noise.logged && !now.Before(l.noise.next) {
 		slog.Warn("bytes that are not MAVLink", "device", l.device.port(), "since_last", n-l.noise.logged, "total", n)
@@ -254,7 +254,7 @@ type reader struct {
 	acks     recent
 }
 
-// read reads the port once and takes the frames. It fails if no valid frame came for
+// read reads the port once and handles the frames. It fails if no valid frame came for
 // silentAfter.
 func (r *reader) read() error {
 	l := r.link
@@ -267,7 +267,7 @@ func (r *reader) read() error {
 		}
 		r.hadFrame, r.frameAt = true, now
 		l.received.Add(1)
-		r.take(f, now)
+		r.handle(f, now)
 	}
 	l.device.line.noise.Add(r.in.errors)
 	r.in.errors = 0
@@ -278,14 +278,14 @@ func (r *reader) read() error {
 	return err
 }
 
-// take hands on a checked frame if it concerns the vehicle.
-func (r *reader) take(f rawFrame, now time.Time) {
+// handle hands on what concerns the vehicle in a valid frame.
+func (r *reader) handle(f rawFrame, now time.Time) {
 	l := r.link
 	l.mu.Lock()
 	vehicle, echo := l.vehicle, l.written.has(f.header, time.Time{})
-	// stranger: another program uses our ids. An unknown message does not prove it: without
-	// a checksum it may be noise. An echo of ours does not either; it comes within echoWithin.
-	// (Later an equal frame is a stranger's: all heartbeats with one number are equal.)
+	// Another program uses our ids if a frame has them that is no echo of ours. An echo comes
+	// within echoWithin; a later frame that equals ours is not one, since all heartbeats with
+	// the same sequence number are equal. An unknown message may be noise.
 	stranger := !l.idsReported && f.known != nil && f.system == l.system() && f.component == componentID &&
 		!l.written.has(f.header, now.Add(-echoWithin))
 	l.idsReported = l.idsReported || stranger
@@ -306,11 +306,11 @@ func (r *reader) take(f rawFrame, now time.Time) {
 			l.hear(heard{at: now, msg: m, system: f.system})
 		}
 	case f.id == idManualControl || f.id == idRcChannelsOverride:
-		r.othersSticks(f, vehicle, now)
+		r.foreignSticks(f, vehicle, now)
 	}
 }
 
-// decode returns the message of a frame; nil if it is unknown or can't be read.
+// decode returns the message of a frame; nil if the message is unknown or can't be read.
 func (r *reader) decode(f rawFrame) message.Message {
 	if f.known == nil {
 		return nil
@@ -323,9 +323,9 @@ func (r *reader) decode(f rawFrame) message.Message {
 	return m
 }
 
-// doubled reports whether an equal ack came within doubledWithin: a line may bring a
-// frame twice. Later an equal one may be new: at 1,200 frames a second the sequence
-// begins anew after 0.2 s.
+// doubled reports whether a frame repeats an ack that came within doubledWithin. Later an
+// equal frame may be a new ack: at 1,200 frames a second the sequence begins anew after
+// 0.2 s.
 func (r *reader) doubled(f rawFrame, now time.Time) bool {
 	if r.acks.has(f.header, now.Add(-doubledWithin)) {
 		return true
@@ -334,8 +334,8 @@ func (r *reader) doubled(f rawFrame, now time.Time) bool {
 	return false
 }
 
-// othersSticks hands on another program's sticks for our vehicle.
-func (r *reader) othersSticks(f rawFrame, vehicle byte, now time.Time) {
+// foreignSticks hands on another program's sticks for our vehicle.
+func (r *reader) foreignSticks(f rawFrame, vehicle byte, now time.Time) {
 	var target byte
 	m := r.decode(f)
 	switch m := m.(type) {
@@ -349,7 +349,8 @@ func (r *reader) othersSticks(f rawFrame, vehicle byte, now time.Time) {
 	}
 }
 
-// heartbeat takes an autopilot's heartbeat. The first one decides which vehicle is ours.
+// heartbeat handles an autopilot's heartbeat. Without -system the first one decides which
+// vehicle is ours.
 func (r *reader) heartbeat(f rawFrame, now time.Time) {
 	l := r.link
 	hb, ok := r.decode(f).(*minimal.MessageHeartbeat)
@@ -397,8 +398,8 @@ func newWriter(l *link, p port) *writer {
 	}
 }
 
-// run writes what is queued, and our heartbeat, until the port is broken or a write
-// fails. When the program ends it writes the rest.
+// run writes our heartbeat and what is queued, until a write fails or broken is done. If
+// ctx is done too, the program ends, and run writes the rest.
 func (w *writer) run(ctx, broken context.Context) (err error) {
 	beat := time.NewTicker(heartbeatEvery)
 	defer beat.Stop()
@@ -421,7 +422,7 @@ func (w *writer) run(ctx, broken context.Context) (err error) {
 	return err
 }
 
-// rest writes the sticks and then what is queued.
+// rest writes the sticks, then all that is queued.
 func (w *writer) rest() {
 	var err error
 	select {
@@ -434,19 +435,19 @@ func (w *writer) rest() {
 	}
 }
 
-// beat writes our heartbeat and, if we act as one, that of a ground station.
+// beat writes our heartbeat and, if it is wanted, a ground station's.
 func (w *writer) beat() error {
 	err := w.put(outgoing{msg: heartbeat(minimal.MAV_TYPE_ONBOARD_CONTROLLER)})
 	w.link.mu.Lock()
-	station, speaks := w.link.station, w.link.gcs || w.link.asStation
+	station, wanted := w.link.station, w.link.gcs || w.link.asStation
 	w.link.mu.Unlock()
-	if err == nil && speaks { // with the system id of the sticks: to ArduPilot they are its ground station's sign of life
+	if err == nil && wanted { // ArduPilot's ground station is the system that sends the sticks
 		err = w.put(outgoing{system: station, component: stationID, msg: heartbeat(minimal.MAV_TYPE_GCS)})
 	}
 	return err
 }
 
-// put writes a message. An error means that the port is broken.
+// put writes a message, unless it is stale. An error means that the port is broken.
 func (w *writer) put(o outgoing) error {
 	if !o.at.IsZero() && time.Since(o.at) > staleAfter { // the line was blocked
 		return nil
@@ -472,19 +473,20 @@ func (w *writer) put(o outgoing) error {
 	return err
 }
 
-// frame encodes a message, and remembers the frame in case it comes back.
+// frame encodes a message, and remembers the frame to know its echo.
 func (w *writer) frame(o outgoing) ([]byte, error) {
 	l := w.link
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	who := [2]byte{cmp.Or(o.system, l.system()), cmp.Or(o.component, componentID)}
-	if w.senders[who] == nil {
-		w.senders[who] = newSender(who[0], who[1])
-		// Two programs that begin with the same number would take each other's frames
-		// for echoes of their own.
-		w.senders[who].seq = byte(rand.N(256))
+	s := w.senders[who]
+	if s == nil {
+		// The sequence begins at random: two programs with our ids and the same numbers
+		// would take each other's frames for echoes of their own.
+		s = &sender{system: who[0], component: who[1], seq: byte(rand.N(256))}
+		w.senders[who] = s
 	}
-	b, err := w.senders[who].encode(o.msg)
+	b, err := s.encode(o.msg)
 	if err == nil {
 		l.written.add(headerOf(b), time.Now())
 	}

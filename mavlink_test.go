@@ -112,7 +112,7 @@ func (e *earshot) feed(b ...[]byte) (list []string) {
 	for _, p := range b {
 		e.r.in.read(bytes.NewReader(p))
 		for f, ok := e.r.in.next(); ok; f, ok = e.r.in.next() {
-			e.r.take(f, e.now)
+			e.r.handle(f, e.now)
 		}
 	}
 	for _, h := range e.heard {
