@@ -61,8 +61,8 @@ type api struct {
 	streams []chan struct{} // oldest first; closing one ends its stream
 }
 
-// newHandler returns the eight routes, for those whom who admits.
-func newHandler(d *drone, who admission) http.Handler {
+// newHandler returns the eight routes, behind the checks of who may use them.
+func newHandler(d *drone, allowed admission) http.Handler {
 	a := &api{drone: d}
 	mux := http.NewServeMux()
 	routes := []struct {
@@ -98,7 +98,7 @@ func newHandler(d *drone, who admission) http.Handler {
 		})
 	}
 	mux.HandleFunc("/", notFound)
-	return recoverPanics(who.guard(plainPaths(mux), writeError))
+	return recoverPanics(allowed.guard(plainPaths(mux), writeError))
 }
 
 func notFound(w http.ResponseWriter, r *http.Request) {

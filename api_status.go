@@ -15,16 +15,9 @@ import (
 //go:embed CHANGELOG.md
 var changelog string
 
-// ownVersion is the version of this program: the first heading of CHANGELOG.md.
-// deploy/version reads it there too.
-var ownVersion = newestVersion(changelog)
-
-func newestVersion(changelog string) string {
-	_, after, _ := strings.Cut(changelog, "\n## ")
-	heading, _, _ := strings.Cut(after, "\n")
-	version, _, _ := strings.Cut(heading, " ")
-	return version
-}
+// ownVersion is the version of this program: the first word of the first "## " heading of
+// CHANGELOG.md. deploy/version reads it there too.
+var ownVersion = strings.Fields(strings.SplitN(changelog, "\n## ", 2)[1])[0]
 
 // number returns v rounded to so many decimals. NaN, which means unknown, is null in JSON.
 func number(v float64, decimals int) float64 {

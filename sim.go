@@ -2,7 +2,7 @@ package main
 
 // The built-in simulator (-device sim): an autopilot small enough to read. It
 // speaks MAVLink over a cable in memory, as PX4 or as ArduPilot's Copter. It
-// answers as docs/autopilots.md measured, refusals and oddities included. It shares
+// answers as docs/autopilots.md says, refusals and oddities included. It shares
 // only the dialect with the link.
 //
 // Tests change its behaviour by its switches, which are fields. sim_test.go has the
@@ -120,12 +120,12 @@ type simBrain interface {
 	canArm() bool
 	setInterval(c simCommand)
 	requestMessage(c simCommand)
-	hear(system uint8, beside bool, m *common.MessageHeartbeat)  // takes another program's heartbeat
+	hear(system uint8, beside bool, m *common.MessageHeartbeat)  // handles another program's heartbeat
 	message(id uint32) message.Message                           // nil if it has none now
-	stay()                                                       // sets the target to the place where it can stop
+	stay()                                                       // makes the place where the vehicle can stop its target
 	wanted(now time.Time, dt float64) (vn, ve, vu, turn float64) // m/s and rad/s
-	steer(vn, ve, vu, dt float64)                                // changes the velocity towards that
-	disarms(now time.Time) bool                                  // whether it now disarms by itself on the ground
+	steer(vn, ve, vu, dt float64)                                // changes the velocity towards the wanted one
+	disarms(now time.Time) bool                                  // reports whether it disarms by itself now, on the ground
 
 	step()    // is called each tick
 	entered() // a new mode is in force
@@ -202,8 +202,8 @@ type simulator struct {
 	booted    time.Time
 	ticked    time.Time
 	mode      uint32
-	coming    *simComing // an acknowledged mode that is not in force yet
-	veiled    uint32     // the mode that heartbeats show until veilUntil
+	pending   *simPending // an acknowledged mode that is not in force yet
+	veiled    uint32      // the mode that heartbeats show until veilUntil
 	veilUntil time.Time
 	home      struct{ north, east float64 } // metres from the first home
 	armed     bool
@@ -293,15 +293,14 @@ func (s *simulator) reset() {
 	s.armed, s.airborne, s.climbing, s.failsafe = false, false, false, false
 	s.armedAt, s.landedAt = time.Time{}, time.Time{}
 	s.home.north, s.home.east = 0, 0
-	s.mode, s.coming, s.veilUntil = s.first, nil, time.Time{}
+	s.mode, s.pending, s.veilUntil = s.first, nil, time.Time{}
 }
 
-// boot starts the autopilot's clock and its streams. Of the time before it keeps only
-// the parameters.
+// boot starts the autopilot's clock and its streams. Only the parameters outlive it.
 func (s *simulator) boot() {
 	s.booted, s.ticked = time.Now(), time.Now()
 	s.agenda, s.streaming, s.textID = nil, nil, 0
-	s.failsafe, s.coming, s.veilUntil = false, nil, time.Time{}
+	s.failsafe, s.pending, s.veilUntil = false, nil, time.Time{}
 	for id, every := range s.streams {
 		s.stream(id, every)
 		if s.beside != nil {
@@ -311,7 +310,7 @@ func (s *simulator) boot() {
 	s.brain.start()
 }
 
-// change runs f under the mutex: so a switch is changed.
+// change runs f under the mutex, to change switches.
 func (s *simulator) change(f func()) {
 	s.mu.Lock()
 	f()
@@ -341,7 +340,7 @@ func (s *simulator) after(d time.Duration, do func()) {
 	s.agenda = slices.Insert(s.agenda, i, simEvent{at, do})
 }
 
-// soon is after, but calls do at once if d is 0.
+// soon calls do after d, at once if d is 0.
 func (s *simulator) soon(d time.Duration, do func()) {
 	if d <= 0 {
 		do()
@@ -386,7 +385,7 @@ func (s *simulator) send(msg message.Message) {
 // reply sends a message on one cable.
 func (s *simulator) reply(beside bool, msg message.Message) { s.sendFrom(0, 0, beside, msg) }
 
-// sendFrom sends a message with other ids; zero ids are the autopilot's.
+// sendFrom sends a message with these ids; zero ids are the autopilot's.
 func (s *simulator) sendFrom(system, component uint8, beside bool, msg message.Message) {
 	w := s.writer
 	w.SystemID, w.ComponentID, w.Version = cmp.Or(system, s.system), cmp.Or(component, 1), streamwriter.V2
@@ -582,7 +581,7 @@ type simCommand struct {
 	beside            bool    // it came on the ground station's cable
 }
 
-// receive takes everything that was written to both cables.
+// receive handles everything that was written to both cables.
 func (s *simulator) receive() {
 	for f := s.port.next(); f != nil; f = s.port.next() {
 		system, component := f.GetSystemID(), f.GetComponentID()
@@ -592,16 +591,16 @@ func (s *simulator) receive() {
 			}
 			s.record = append(s.record, simReceived{time.Now(), system, component, f.GetMessage()})
 		}
-		s.take(system, component, false, f.GetMessage())
+		s.handle(system, component, false, f.GetMessage())
 	}
 	for f := s.beside.next(); f != nil; f = s.beside.next() {
-		s.take(f.GetSystemID(), f.GetComponentID(), true, f.GetMessage())
+		s.handle(f.GetSystemID(), f.GetComponentID(), true, f.GetMessage())
 	}
 }
 
-func (s *simulator) take(system, component uint8, beside bool, msg message.Message) {
+func (s *simulator) handle(system, component uint8, beside bool, msg message.Message) {
 	if system == s.system && component == 1 {
-		return // a sender with its own ids is an echo to it
+		return // it takes a frame with its own ids for an echo
 	}
 	addressed := func(sys, comp uint8) bool { return sys == s.system && comp <= 1 }
 	c := simCommand{system: system, component: component, beside: beside}
@@ -638,7 +637,8 @@ func (s *simulator) take(system, component uint8, beside bool, msg message.Messa
 	}
 }
 
-// commanded takes a command. Only a PX4 before 1.16 answers one for another target.
+// commanded obeys a command for this vehicle. Only a PX4 before 1.16 answers a command for
+// another target.
 func (s *simulator) commanded(c simCommand, ours bool) {
 	switch {
 	case ours:
@@ -685,7 +685,7 @@ func (s *simulator) command(c simCommand) {
 	}
 }
 
-// pace does what SET_MESSAGE_INTERVAL asks for.
+// pace obeys SET_MESSAGE_INTERVAL.
 func (s *simulator) pace(c simCommand, id uint32) {
 	every := time.Duration(c.p[1]) * time.Microsecond
 	if every == 0 {

@@ -101,13 +101,14 @@ func (b *simArduBrain) start() {
 	b.after(max(0, b.readyAt(20)), func() { b.send(b.brain.message(242)) })
 }
 
-// readyAt scales a time of the real boot by armableAfter: at 10 s it has a position, at
-// 20 s a home, at 23 s it arms in STABILIZE, at 42 s in GUIDED.
+// readyAt scales a time of the real boot by armableAfter. In the real boot it has a
+// position at 10 s and a home at 20 s, and can be armed in STABILIZE at 23 s, in GUIDED at
+// 42 s.
 func (b *simArduBrain) readyAt(seconds float64) time.Duration {
 	return time.Duration(float64(b.armableAfter) * seconds / 42)
 }
 
-// since reports whether that time of the boot is over.
+// since reports whether that time of the real boot has passed.
 func (b *simArduBrain) since(seconds float64) bool {
 	return time.Since(b.booted) >= b.readyAt(seconds)
 }
@@ -137,7 +138,8 @@ func (b *simArduBrain) state() (common.MAV_MODE_FLAG, common.MAV_STATE) {
 	return base, common.MAV_STATE_STANDBY
 }
 
-// grounded reports whether it believes to be on the ground: it notices a landing late.
+// grounded reports whether it has noticed that it is on the ground: after a landing that
+// takes simArduLanded.
 func (b *simArduBrain) grounded() bool {
 	landing := b.armed && b.landedAt.After(b.armedAt) && time.Since(b.landedAt) < simArduLanded
 	return !b.airborne && !landing
@@ -316,8 +318,7 @@ func (b *simArduBrain) yaw(c simCommand) common.MAV_RESULT {
 
 // ---- Arming ----
 
-// prearm returns the reasons against arming in the present mode, without those of the
-// arming command itself.
+// prearm returns what keeps it from arming in the present mode; armDisarm finds more.
 func (b *simArduBrain) prearm() (reasons []string) {
 	if b.broken {
 		reasons = append(reasons, "Internal errors 0x100000 l:297 flow_of_ctrl")
@@ -379,7 +380,8 @@ func (b *simArduBrain) disarmed(bool) {
 	b.text(common.MAV_SEVERITY_INFO, "Disarming motors")
 }
 
-// disarms: 2.1 s after a landing in LAND and RTL, in other modes after DISARM_DELAY.
+// disarms reports whether it disarms by itself now: in LAND and RTL 2.1 s after the
+// landing, in other modes after DISARM_DELAY.
 func (b *simArduBrain) disarms(now time.Time) bool {
 	idle := b.armedAt.Add(10 * time.Second)
 	if b.landedAt.After(b.armedAt) {
@@ -403,7 +405,7 @@ func (b *simArduBrain) mygcs() uint8 {
 	return 255
 }
 
-// sticks takes a MANUAL_CONTROL of SYSID_MYGCS for exactly this system.
+// sticks handles a MANUAL_CONTROL of SYSID_MYGCS for exactly this system.
 func (b *simArduBrain) sticks(from uint8, m *common.MessageManualControl) {
 	if b.dead || from != b.mygcs() || m.Target != simSystem || m.Z < 0 {
 		return
@@ -431,8 +433,8 @@ func (b *simArduBrain) sticks(from uint8, m *common.MessageManualControl) {
 	b.radioBack()
 }
 
-// axis returns a stick while it is in force, else the receiver's; without a receiver it
-// is centred, with the throttle low.
+// axis returns the override while it is in force, else the receiver's stick. Without a
+// receiver the sticks are centred and the throttle is low.
 func (b *simArduBrain) axis(i int) int16 {
 	switch {
 	case time.Now().Before(b.override[i]):
@@ -447,8 +449,8 @@ func (b *simArduBrain) axes() (x, y, z, r float64) {
 	return float64(b.axis(0)) / 1000, float64(b.axis(1)) / 1000, float64(b.axis(2)) / 1000, float64(b.axis(3)) / 1000
 }
 
-// readChannels updates RC_CHANNELS: the overrides, else the receiver's own. Without both
-// they keep their values.
+// readChannels updates RC_CHANNELS: a channel shows its override, else the receiver. With
+// neither it keeps its value.
 func (b *simArduBrain) readChannels() {
 	now := time.Now()
 	if b.receiver.live() { // channels from 5 on are never overridden
@@ -463,7 +465,7 @@ func (b *simArduBrain) readChannels() {
 	}
 }
 
-// hear takes a heartbeat: any of the ground station's system is its sign of life.
+// hear handles a heartbeat. Any heartbeat of the ground station's system is its sign of life.
 func (b *simArduBrain) hear(system uint8, _ bool, _ *common.MessageHeartbeat) {
 	if system == b.mygcs() {
 		b.heardGCS(time.Now())

@@ -38,11 +38,10 @@ const (
 	simLegLand
 )
 
-// simArduFlight is the state of its flight. The target itself is a field of the
-// simulator.
+// simArduFlight is the state of the flight; the target itself is a field of the simulator.
 type simArduFlight struct {
 	going   bool       // it flies to target, in GUIDED
-	reach   float64    // m/s, the top speed on so short a way
+	reach   float64    // m/s, the top speed that the way is long enough for
 	paused  bool       // by DO_PAUSE_CONTINUE
 	entry   [2]float64 // the velocity at which the stop began
 	still   bool       // it has stopped, at rest
@@ -55,7 +54,7 @@ type simArduFlight struct {
 	runaway float64    // the height to which it climbs by itself
 }
 
-// stay forgets target and speed, and stops.
+// stay stops, and forgets the target and its speed.
 func (b *simArduBrain) stay() {
 	q := &b.quad
 	push, runaway := b.push, b.runaway
@@ -231,7 +230,7 @@ func (b *simArduBrain) sink() float64 {
 	return -max(b.landSpeed, min(simArduSinking, b.landSpeed+b.quad.up-10.3))
 }
 
-// returnTarget is where a return is going.
+// returnTarget returns the place to which a return flies now.
 func (b *simArduBrain) returnTarget() simTarget {
 	t := simTarget{up: b.rest.up, yaw: math.NaN()}
 	t.speed = min(b.cruise(), simArduReach*math.Sqrt(1+math.Hypot(b.target.north, b.target.east)))

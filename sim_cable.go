@@ -41,18 +41,6 @@ func (s *simulator) open() (port, error) {
 	return s.port, nil
 }
 
-// openBeside returns the ground station's end of a cable to another port of the
-// autopilot. It stays open until the simulator ends.
-func (s *simulator) openBeside() port {
-	s.change(func() {
-		s.beside = newSimPort(s)
-		for id, every := range s.streams {
-			s.streamOn(true, id, every)
-		}
-	})
-	return s.beside
-}
-
 func newSimPort(s *simulator) *simPort {
 	return &simPort{s: s, arrived: make(chan struct{}, 1), gone: make(chan struct{})}
 }
@@ -219,8 +207,8 @@ func simFrameSize(b []byte) int {
 
 func (s *simulator) transmit(b []byte) { s.transmitOn(false, b) }
 
-// transmitOn sends b, and keeps it, on the companion's cable or on the ground station's.
-// A full buffer loses the whole frame.
+// transmitOn sends b on the companion's cable or on the ground station's. The caller must
+// not change b afterwards. A full buffer loses the whole frame.
 func (s *simulator) transmitOn(beside bool, b []byte) {
 	put := func() {
 		p := s.port

@@ -141,8 +141,8 @@ func (b *simPX4Brain) command(c simCommand) {
 	}
 }
 
-// setMode acks twice: always ACCEPTED at once, then the true result. Up to 1.15 it acks
-// once. An unknown mode, or base_mode without bit 0, is ACCEPTED and ignored.
+// setMode acks twice: at once, always with ACCEPTED, then with the true result. Up to 1.15
+// it acks once. An unknown mode, or base_mode without bit 0, is ACCEPTED and ignored.
 func (b *simPX4Brain) setMode(c simCommand) {
 	if b.version >= simPX4v16 {
 		b.ack(c, common.MAV_RESULT_ACCEPTED)
@@ -192,17 +192,17 @@ func (b *simPX4Brain) follow(mode uint32, second time.Duration, do func()) {
 	if second > 0 {
 		ahead = b.between(9*ms, 14*ms)
 	}
-	coming := b.come(mode, wait, lag, func() { b.overrule(); do(); b.watch(simTakeOver) })
+	pending := b.enterLater(mode, wait, lag, func() { b.overrule(); do(); b.watch(simTakeOver) })
 	b.after(ahead, func() {
-		if b.coming == coming {
+		if b.pending == pending {
 			b.wish = mode
 			b.sendMode(mode)
 		}
 	})
 }
 
-// overrule ends a failsafe: a command stays in force, with or without sticks, until
-// sticks come again.
+// overrule ends a failsafe, since a command came. Missing sticks begin no other failsafe
+// until sticks come again.
 func (b *simPX4Brain) overrule() {
 	if b.failsafe {
 		b.failsafe, b.lostAt = false, time.Time{}
@@ -234,8 +234,8 @@ func (b *simPX4Brain) takeoff(c simCommand) common.MAV_RESULT {
 	return common.MAV_RESULT_ACCEPTED
 }
 
-// beginClimb starts the climb of an armed vehicle in AUTO.TAKEOFF. If that is high enough
-// already, it sits armed on the ground, or holds in the air.
+// beginClimb starts the climb of an armed vehicle in AUTO.TAKEOFF. A vehicle that is high
+// enough already sits armed on the ground, or holds in the air.
 func (b *simPX4Brain) beginClimb() {
 	to := b.climbUp
 	if math.IsNaN(to) {
@@ -298,7 +298,7 @@ func (b *simPX4Brain) reposition(c simCommand) common.MAV_RESULT {
 	if b.intended() != simPX4Loiter {
 		b.follow(simPX4Loiter, 0, fly)
 	} else { // only the target is new: PX4's Navigator waits for the next vehicle status
-		b.come(simPX4Loiter, b.between(3*time.Millisecond, simPX4Late), 0, func() { b.overrule(); fly() })
+		b.enterLater(simPX4Loiter, b.between(3*time.Millisecond, simPX4Late), 0, func() { b.overrule(); fly() })
 	}
 	return result
 }
@@ -387,9 +387,9 @@ func (b *simPX4Brain) step() {
 	}
 }
 
-// failSafe holds for 5 s, then enters the given mode.
+// failSafe begins a failsafe: 5 s of Hold, then the given mode.
 func (b *simPX4Brain) failSafe(then uint32) {
-	b.coming, b.failsafe = nil, true
+	b.pending, b.failsafe = nil, true
 	b.enter(simPX4Loiter)
 	b.stay()
 	b.thenEnter, b.holdUntil = then, time.Now().Add(simFailsafe)

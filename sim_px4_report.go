@@ -95,8 +95,8 @@ func (b *simPX4Brain) hear(_ uint8, beside bool, m *common.MessageHeartbeat) {
 	}
 }
 
-// heardStation takes a ground station's heartbeat on our link. Beside a real station on
-// another link, which is never lost, it opens the link for texts and does nothing else.
+// heardStation handles a ground station's heartbeat on our link. If a real station is on
+// another link, where it is never lost, the heartbeat only opens our link for texts.
 func (b *simPX4Brain) heardStation() {
 	b.textUntil, b.gcsAt = time.Now().Add(simTextOpen), time.Now()
 	b.gcsUntil = b.gcsAt.Add(b.between(12*time.Second, 13*time.Second))
@@ -125,7 +125,7 @@ func (b *simPX4Brain) stepDataLink() {
 	}
 }
 
-// dataLinkLoss is Hold, then what NAV_DLL_ACT says: 1 stays, 2 returns, 3 lands.
+// dataLinkLoss begins the failsafe that NAV_DLL_ACT names: 1 holds, 2 returns, 3 lands.
 func (b *simPX4Brain) dataLinkLoss() {
 	then := map[float64]uint32{1: simPX4Loiter, 3: simPX4Land}[b.dataLinkAct()]
 	b.failSafe(cmp.Or(then, simPX4RTL))
@@ -221,7 +221,7 @@ type simPX4Status struct {
 
 func (b *simPX4Brain) stepLive() {
 	now := simPX4Status{b.shows.mode, b.armed, b.failsafe}
-	if b.coming == nil {
+	if b.pending == nil {
 		now.mode = b.mode
 	}
 	if now != b.shows || time.Since(b.sentAt) >= simPX4Again-simTick/2 {
@@ -421,7 +421,7 @@ func (s *simStickStream) moving() bool {
 	return false
 }
 
-// sticks takes a MANUAL_CONTROL from any sender. An axis out of range keeps its value.
+// sticks handles a MANUAL_CONTROL, from any sender. An axis out of range keeps its value.
 func (b *simPX4Brain) sticks(_ uint8, m *common.MessageManualControl) {
 	if m.Target != b.system {
 		return
@@ -437,7 +437,7 @@ func (b *simPX4Brain) sticks(_ uint8, m *common.MessageManualControl) {
 	b.watch(b.between(simStoodFrom, simStoodTo))
 }
 
-// choose sets source, by COM_RC_IN_MODE.
+// choose sets source as COM_RC_IN_MODE says.
 func (b *simPX4Brain) choose() {
 	prefer := func(first, second *simStickStream) {
 		switch {

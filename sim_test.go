@@ -48,6 +48,18 @@ type simState struct {
 	failsafe      bool
 }
 
+// openBeside returns the ground station's end of a cable to another port of the
+// autopilot. It stays open until the simulator ends.
+func (s *simulator) openBeside() port {
+	s.change(func() {
+		s.beside = newSimPort(s)
+		for id, every := range s.streams {
+			s.streamOn(true, id, every)
+		}
+	})
+	return s.beside
+}
+
 // reboot restarts the autopilot: on the ground at home, or, inFlight, going
 // on as it was, which is what a watchdog reset looks like.
 func (s *simulator) reboot(inFlight bool) {
@@ -62,7 +74,7 @@ func (s *simulator) reboot(inFlight bool) {
 // pilotMode is the pilot's mode switch: no checks, no ack.
 func (s *simulator) pilotMode(custom uint32) {
 	s.change(func() {
-		s.failsafe, s.coming = false, nil
+		s.failsafe, s.pending = false, nil
 		s.enter(custom)
 	})
 }
@@ -79,7 +91,7 @@ func (s *simulator) pilotSwitch(us uint16, custom uint32) {
 		s.rcSwitch = us
 		px4, isPX4 := s.brain.(*simPX4Brain)
 		if s.receiver.live() && (!isPX4 || px4.source == &px4.transmitter) {
-			s.failsafe, s.coming = false, nil
+			s.failsafe, s.pending = false, nil
 			s.enter(custom)
 		}
 	})
@@ -113,7 +125,7 @@ func (s *simulator) pilotArm(arm bool) {
 // failsafeReturn is a failsafe (battery, say) that flies home.
 func (s *simulator) failsafeReturn() {
 	s.change(func() {
-		s.coming, s.failsafe = nil, true
+		s.pending, s.failsafe = nil, true
 		s.enter(s.rtl)
 		s.brain.text(common.MAV_SEVERITY_CRITICAL, "Failsafe: returning home")
 	})

@@ -33,31 +33,31 @@ func (s *simulator) enter(custom uint32) {
 	s.brain.entered()
 }
 
-// simComing is a mode that was acknowledged and is not in force yet.
-type simComing struct{ mode uint32 }
+// simPending is a mode that was acknowledged and is not in force yet.
+type simPending struct{ mode uint32 }
 
-// come calls do after wait, which brings a mode into force. Heartbeats show the old mode
-// for lag longer. A newer call of come replaces this one.
-func (s *simulator) come(mode uint32, wait, lag time.Duration, do func()) *simComing {
-	coming := &simComing{mode}
-	s.coming = coming
+// enterLater calls do, which brings a mode into force, after wait. Heartbeats show the old
+// mode for lag longer. A newer call replaces this one.
+func (s *simulator) enterLater(mode uint32, wait, lag time.Duration, do func()) *simPending {
+	pending := &simPending{mode}
+	s.pending = pending
 	s.after(wait, func() {
-		if s.coming != coming {
+		if s.pending != pending {
 			return
 		}
-		s.coming = nil
+		s.pending = nil
 		old := s.mode
 		if do(); s.mode != old {
 			s.veiled, s.veilUntil = old, time.Now().Add(lag)
 		}
 	})
-	return coming
+	return pending
 }
 
 // intended returns the mode that is in force, or will be in a few ms.
 func (s *simulator) intended() uint32 {
-	if s.coming != nil {
-		return s.coming.mode
+	if s.pending != nil {
+		return s.pending.mode
 	}
 	return s.mode
 }
@@ -116,7 +116,7 @@ func (s *simulator) step() {
 	s.sendStreams(now)
 }
 
-// disarms reports whether it armed or landed long enough ago to disarm by itself.
+// disarms reports whether the vehicle armed or landed long enough ago to disarm by itself.
 func (s *simulator) disarms(now time.Time) bool {
 	if s.landedAt.After(s.armedAt) {
 		return now.After(s.landedAt.Add(2 * time.Second))
@@ -162,7 +162,7 @@ func (s *simulator) steer(vn, ve, vu, dt float64) {
 	s.quad.steer(vn, ve, vu, brake, dt)
 }
 
-// wanted returns the velocity (m/s) and turn rate (rad/s) that the mode commands.
+// wanted returns the velocity (m/s) and the turn rate (rad/s) that the mode asks for.
 func (s *simulator) wanted(now time.Time, dt float64) (vn, ve, vu, turn float64) {
 	q, t := &s.quad, s.target
 	x, y, z, r := s.brain.axes()
@@ -230,8 +230,9 @@ func (s *simulator) homeward() (vn, ve, vu float64) {
 	return vn, ve, -s.landSpeed
 }
 
-// returning returns the place over home to which a return flies: at the height where it
-// began, or at the return height if that is more. Near home the return height is less.
+// returning returns the place over home to which a return flies. Its height is that of the
+// return's beginning or the return height, the higher of the two; near home the return
+// height is less.
 func (s *simulator) returning() simTarget {
 	t := s.target
 	away := math.Hypot(t.north-s.home.north, t.east-s.home.east)
@@ -278,7 +279,7 @@ func (q *simQuad) towards(t simTarget) (vn, ve, vu float64) {
 	return vn, ve, max(-simSink, min(simClimb, t.up-q.up))
 }
 
-// turn is the turn rate towards a heading: at most 1 rad/s.
+// turn returns the turn rate towards a heading: at most 1 rad/s.
 func (q *simQuad) turn(yaw float64) float64 {
 	if math.IsNaN(yaw) {
 		return 0
