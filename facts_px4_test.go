@@ -315,7 +315,7 @@ func px4ModeProbes() (probes []probe) {
 	})
 	// ACCEPTED up to 1.17.0, TEMPORARILY_REJECTED after it.
 	either := []common.MAV_RESULT{simAccepted, simRejected}
-	add(ground, "with a main mode that there is not nothing happens", func(v *probed) {
+	add(ground, "an unknown main mode is ignored", func(v *probed) {
 		v.equal("ACCEPTED or TEMPORARILY_REJECTED", slices.Contains(either, v.command(simSetMode, 1, 99, 0).last()), true)
 		v.equal("mode", v.mode(), uint32(simPX4Loiter))
 	})
