@@ -63,7 +63,7 @@ func (a *api) getStatus(w http.ResponseWriter, r *http.Request) (any, error) {
 // that the vehicle never reported is null, and so is a value that it reports as unknown.
 func render(s snapshot, client netip.Addr) jsonObject {
 	t, now := &s.tel, s.now
-	heard, landed := t.beat.came(), t.landedNow(now)
+	heard, landed := t.beat.received(), t.landedNow(now)
 	return jsonObject{
 		"version", ownVersion,
 		"online", s.online,
@@ -78,12 +78,12 @@ func render(s snapshot, client netip.Addr) jsonObject {
 		"unhealthy", t.health.unhealthy(),
 		"done", s.done,
 		"vehicle", ifKnown(heard, t.id.body()),
-		"position", ifKnown(t.position.came(), t.position.body(now)),
-		"velocity", ifKnown(t.velocity.came(), t.velocity.body(now)),
-		"attitude", ifKnown(t.attitude.came(), t.attitude.body(now)),
-		"battery", ifKnown(t.battery.came(), t.battery.body(now)),
-		"gps", ifKnown(t.gps.came(), t.gps.body(now)),
-		"home", ifKnown(t.home.came(), t.home.body(now)),
+		"position", ifKnown(t.position.received(), t.position.body(now)),
+		"velocity", ifKnown(t.velocity.received(), t.velocity.body(now)),
+		"attitude", ifKnown(t.attitude.received(), t.attitude.body(now)),
+		"battery", ifKnown(t.battery.received(), t.battery.body(now)),
+		"gps", ifKnown(t.gps.received(), t.gps.body(now)),
+		"home", ifKnown(t.home.received(), t.home.body(now)),
 		"target", s.targetBody(),
 		"input", s.inputBody(client),
 		"messages", messages(t.texts.since(time.Time{}), now),

@@ -289,7 +289,7 @@ func (d *drone) askHome(t *task) error {
 	case d.cmd.reports.alive.Before(asked): // the line is the reason
 		return refuse(codeNoAck, "the autopilot did not answer; nothing was sent")
 	}
-	d.tel.home = untold
+	d.tel.home = unknownPoint
 	return nil
 }
 

@@ -17,7 +17,7 @@ func (d *drone) act() stickActs {
 		d.notify(acts.notice)
 	}
 	if acts.release {
-		d.link.move(nil)
+		d.link.setSticks(nil)
 		o := d.outgoing(released)
 		for range 3 { // there is no ack
 			d.link.sendAs(o.system, o.component, o.msg)
@@ -25,10 +25,10 @@ func (d *drone) act() stickActs {
 	}
 	if acts.send && d.sticks.phase != stickOff {
 		o := d.outgoing(d.sticks.frame(d.cmd.reports.keeps()))
-		d.link.move(&o)
+		d.link.setSticks(&o)
 	}
 	if d.sticks.phase == stickOff {
-		d.link.move(nil)
+		d.link.setSticks(nil)
 	}
 	return acts
 }

@@ -186,7 +186,7 @@ func TestAWarningOfAnOldPX4EndsNoLanding(t *testing.T) {
 		f.until("it lands", 5*time.Second, func() bool { return f.status()["mode"] == "land" })
 		f.link.mu.Lock()
 		f.link.sticks.phase = stickOff // as where the board stalls
-		f.link.link.move(nil)
+		f.link.link.setSticks(nil)
 		f.link.mu.Unlock()
 		f.until("CRITICAL", 5*time.Second, func() bool { return f.status()["failsafe"] == true })
 		w.want(t, 200, "")

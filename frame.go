@@ -102,7 +102,7 @@ type rawFrame struct {
 	payload []byte
 }
 
-// header tells a frame from all others of the last seconds.
+// header distinguishes a frame from the others of the last seconds.
 type header struct {
 	seq, system, component byte
 	id                     uint32

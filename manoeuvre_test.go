@@ -68,7 +68,7 @@ func TestAManoeuvreIsCompleteWhereTheVehicleShowsIt(t *testing.T) {
 		}}, changes...)...)
 	}
 	wingTakeoff := manoeuvre{request: request{mode: ModeTakeoff}}
-	noHome := func(s *view) { s.home = untold }
+	noHome := func(s *view) { s.home = unknownPoint }
 	quadPlanes := func(s *view) { s.firmware, s.vtol = quadPlane, common.MAV_VTOL_STATE_FW }
 	hovers := func(s *view) { s.firmware, s.vtol = quadPlane, common.MAV_VTOL_STATE_MC }
 	for _, c := range []struct {

@@ -182,8 +182,8 @@ func (l *link) pad() {
 	}
 }
 
-// move replaces the sticks that wait to be written by o; nil clears them.
-func (l *link) move(o *outgoing) {
+// setSticks replaces the sticks that wait to be written by o; nil clears them.
+func (l *link) setSticks(o *outgoing) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if o != nil {

@@ -623,7 +623,7 @@ func TestTheProgramEndsThoughAWriteHangs(t *testing.T) {
 func TestSticksGoOutAsTheGroundStationsSystemAndOurComponent(t *testing.T) {
 	onLine(t, copterBeat(), func(t *testing.T, b *lineBench) {
 		time.Sleep(time.Millisecond) // off the moments at which the drone says that it has no stream
-		b.link.move(&outgoing{system: 255, msg: &common.MessageManualControl{Target: 1, X: 7}})
+		b.link.setSticks(&outgoing{system: 255, msg: &common.MessageManualControl{Target: 1, X: 7}})
 		synctest.Wait()
 		sticks := b.messages(func(m lineMessage) bool { _, ok := m.msg.(*common.MessageManualControl); return ok })
 		if len(sticks) != 1 || sticks[0].system != 255 || sticks[0].component != componentID {

@@ -21,10 +21,10 @@ const (
 // group is when a group of telemetry was last received; zero if never.
 type group struct{ at time.Time }
 
-func (g group) came() bool { return !g.at.IsZero() }
+func (g group) received() bool { return !g.at.IsZero() }
 
 func (g group) within(d time.Duration, now time.Time) bool {
-	return g.came() && now.Sub(g.at) <= d
+	return g.received() && now.Sub(g.at) <= d
 }
 
 // telemetry is the last value of everything that the vehicle reports, in the units of
@@ -119,8 +119,8 @@ type point struct {
 	lat, lon, amsl float64
 }
 
-// untold is an unknown point.
-var untold = point{lat: math.NaN(), lon: math.NaN(), amsl: math.NaN()}
+// unknownPoint is the point of which nothing is known.
+var unknownPoint = point{lat: math.NaN(), lon: math.NaN(), amsl: math.NaN()}
 
 // health is SYS_STATUS's view of the sensors, as MAV_SYS_STATUS_SENSOR bits.
 type health struct {
@@ -137,8 +137,8 @@ type estimate struct {
 // believe accepts a value that can follow the last one. Any other value counts only when
 // a second one can follow it: a damaged frame may pass the 16 bit checksum (1 in 65,536),
 // and would send a hold or a landing to another continent.
-func believe[T interface{ came() bool }](last, doubted *T, next T, follows func(a, b T) bool) bool {
-	if (*last).came() && !follows(*last, next) && (!(*doubted).came() || !follows(*doubted, next)) {
+func believe[T interface{ received() bool }](last, doubted *T, next T, follows func(a, b T) bool) bool {
+	if (*last).received() && !follows(*last, next) && (!(*doubted).received() || !follows(*doubted, next)) {
 		*doubted = next
 		return false
 	}
@@ -204,7 +204,7 @@ func newTelemetry() telemetry {
 	n := math.NaN()
 	t.position = position{lat: n, lon: n, relative: n, amsl: n, heading: n}
 	t.velocity = velocity{north: n, east: n, down: n, air: n, climb: n, ground: n}
-	t.home, t.target = untold, untold
+	t.home, t.target = unknownPoint, unknownPoint
 	return t
 }
 
@@ -316,7 +316,7 @@ func (t *telemetry) hearSysStatus(m *common.MessageSysStatus, now time.Time) {
 func (t *telemetry) clockRanBack(ms uint32, now time.Time) (restarted bool) {
 	was, next := t.boot, bootClock{group{now}, time.Duration(ms) * time.Millisecond}
 	return believe(&t.boot, &t.doubtedBoot, next, bootClock.leadsTo) &&
-		was.came() && next.sinceBoot < was.sinceBoot-clockSlack
+		was.received() && next.sinceBoot < was.sinceBoot-clockSlack
 }
 
 // restart forgets what is not true of a restarted autopilot.
@@ -325,7 +325,7 @@ func (t *telemetry) restart() {
 	t.health, t.estimate = health{}, estimate{}
 	t.rc, t.target.group = rcChannels{}, group{}
 	t.landed = landed{}
-	t.home = untold // home may be elsewhere now
+	t.home = unknownPoint // home may be elsewhere now
 	t.fix, t.doubtedFix = fix{}, fix{}
 }
 
@@ -360,7 +360,7 @@ func (h health) receiverLive() bool {
 // unhealthy returns the systems that are enabled and not healthy, by their names in
 // MAV_SYS_STATUS_SENSOR, in lower case; nil before the first SYS_STATUS.
 func (h health) unhealthy() []string {
-	if !h.came() {
+	if !h.received() {
 		return nil
 	}
 	list := []string{}
