@@ -199,16 +199,16 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 		d.run(droneCtx)
 	})
 	server := newServer(newHandler(d, newAdmission(o)))
-	notify := supervise(droneCtx, d, urls, &running)
+	running.Go(func() { supervise(droneCtx, d, urls) })
 	served := make(chan error, 1)
 	running.Go(func() { served <- server.Serve(newBoundedListener(listener, maxConnections)) })
-	notify("READY=1\nSTATUS=" + status)
+	notifySystemd("READY=1\nSTATUS=" + status)
 	select {
 	case <-ctx.Done():
 		slog.Info("stopping")
 	case err = <-served:
 	}
-	notify("STOPPING=1")
+	notifySystemd("STOPPING=1")
 	stopDrone()
 	stopServer(server, droneEnded)
 	return err
@@ -325,41 +325,38 @@ func urlsOf(listen *net.TCPAddr, own []net.Addr, name string) (list []string) {
 const statusEvery = 2500 * time.Millisecond
 
 // supervise logs new addresses and sends signs of life to systemd, until ctx is done.
-// It returns notify, which sends systemd a state as sd_notify(3) does. Without a
-// NOTIFY_SOCKET nothing is sent.
-func supervise(ctx context.Context, d *drone, urls *pageURLs, running *sync.WaitGroup) (notify func(state string)) {
-	socket := os.Getenv("NOTIFY_SOCKET")
-	notify = func(state string) {
-		if socket == "" {
-			return
-		}
-		c, err := net.Dial("unixgram", socket)
-		if err == nil {
-			_, err = c.Write([]byte(state))
-			c.Close()
-		}
-		if err != nil {
-			slog.Warn("can't notify systemd", "state", state, "error", err)
-		}
-	}
+func supervise(ctx context.Context, d *drone, urls *pageURLs) {
 	usec, _ := strconv.ParseInt(os.Getenv("WATCHDOG_USEC"), 10, 64) // 0 if there is no watchdog
 	every, period := statusEvery, time.Duration(usec)*time.Microsecond
 	if period > 0 {
 		every = min(every, period/4)
 	}
-	running.Go(func() {
-		ticker := time.NewTicker(every)
-		defer ticker.Stop()
-		for {
-			select {
-			case <-ticker.C:
-				notify(signOfLife(d, urls.find(), period))
-			case <-ctx.Done():
-				return
-			}
+	ticker := time.NewTicker(every)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ticker.C:
+			notifySystemd(signOfLife(d, urls.find(), period))
+		case <-ctx.Done():
+			return
 		}
-	})
-	return notify
+	}
+}
+
+// notifySystemd sends systemd a state as sd_notify(3) does, if the program runs under it.
+func notifySystemd(state string) {
+	socket := os.Getenv("NOTIFY_SOCKET")
+	if socket == "" {
+		return
+	}
+	c, err := net.Dial("unixgram", socket)
+	if err == nil {
+		_, err = c.Write([]byte(state))
+		c.Close()
+	}
+	if err != nil {
+		slog.Warn("can't notify systemd", "state", state, "error", err)
+	}
 }
 
 // signOfLife returns a notice for systemd: the drone's state and the URLs. It feeds the

@@ -150,12 +150,7 @@ func (l *link) serve(ctx context.Context, p port) (hadFrame bool, err error) {
 	return r.hadFrame, context.Cause(broken) // the first error
 }
 
-var (
-	errNoPort    = errors.New("the port is not open")
-	errQueueFull = errors.New("the queue to the port is full")
-	errWriteHung = errors.New("a write to the port hung for 2 s")
-	errSilent    = errors.New("no MAVLink for 5 s")
-)
+var errQueueFull = errors.New("the queue to the port is full")
 
 // send queues a message with our own ids. It never waits.
 func (l *link) send(m message.Message) error { return l.sendAs(0, 0, m) }
@@ -165,7 +160,7 @@ func (l *link) sendAs(system, component byte, m message.Message) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.writer == nil {
-		return errNoPort
+		return errors.New("the port is not open")
 	}
 	select {
 	case l.writer.queue <- outgoing{system, component, m, time.Now()}:
@@ -273,7 +268,7 @@ func (r *reader) read() error {
 	r.in.errors = 0
 	l.logNoise(now)
 	if errors.Is(err, os.ErrDeadlineExceeded) {
-		return errSilent
+		return errors.New("no MAVLink for 5 s")
 	}
 	return err
 }
@@ -466,7 +461,7 @@ func (w *writer) put(o outgoing) error {
 	case err == errNoPeer:
 		return nil
 	case errors.Is(err, os.ErrDeadlineExceeded):
-		return errWriteHung
+		return errors.New("a write to the port hung for 2 s")
 	case err == nil && o.msg != nil:
 		w.link.sent.Add(1)
 	}

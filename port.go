@@ -51,10 +51,8 @@ type device struct {
 
 // port returns the name of the port that auto found last, else the device's name.
 func (d device) port() string {
-	if d.line != nil {
-		if found := d.line.found.Load(); found != nil {
-			return *found
-		}
+	if found := d.line.found.Load(); found != nil {
+		return *found
 	}
 	return d.name
 }
