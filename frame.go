@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"encoding/binary"
 	"errors"
 	"io"
@@ -250,19 +251,15 @@ func (d *deframer) candidate(b []byte) (f rawFrame, size int) {
 	if len(b) < size {
 		return f, 0
 	}
-	if f.sum != checksum(b[1:end], f.known) {
+	var sum x25.X25
+	sum.Reset()
+	sum.Write(b[1:end])
+	sum.Write([]byte{f.known.CRCExtra()})
+	if f.sum != sum.Sum16() {
 		return f, -1
 	}
 	f.payload = b[begin:end]
 	return f, size
-}
-
-// checksum returns the checksum of a frame from its second byte to the payload's end.
-func checksum(b []byte, codec *message.ReadWriter) uint16 {
-	sum := x25.New()
-	sum.Write(b)
-	sum.Write([]byte{codec.CRCExtra()})
-	return sum.Sum16()
 }
 
 // decode returns the message of a known frame. It fails on a MAVLink 1 frame of the
@@ -277,25 +274,37 @@ func (f rawFrame) decode() (message.Message, error) {
 }
 
 // sender encodes messages of one system and component, with a sequence of its own.
+// Only the writer goroutine uses it.
 type sender struct {
+	writer            frame.Writer
 	system, component byte
-	seq               byte // of the next frame
+	seq               byte         // of the next frame
+	out               bytes.Buffer // holds the last frame
 }
 
-func newSender(system, component byte) *sender { return &sender{system: system, component: component} }
+func newSender(system, component byte) *sender {
+	s := &sender{system: system, component: component}
+	s.writer = frame.Writer{ByteWriter: &s.out, DialectRW: dialectRW}
+	if err := s.writer.Initialize(); err != nil {
+		panic(err) // a mistake in the lines above
+	}
+	return s
+}
 
-// encode returns the MAVLink 2 frame of a message.
+// encode returns the frame of a message, valid until the next call.
 func (s *sender) encode(m message.Message) ([]byte, error) {
-	id := m.GetID()
-	codec := dialectRW.GetMessage(id)
+	codec := dialectRW.GetMessage(m.GetID())
 	if codec == nil {
 		return nil, errors.New("the message is not in the dialect")
 	}
-	payload := codec.Write(m, true).Payload
-	b := []byte{frame.V2MagicByte, byte(len(payload)), 0, 0, s.seq, s.system, s.component, byte(id), byte(id >> 8), byte(id >> 16)}
-	b = append(b, payload...)
+	s.out.Reset()
+	f := &frame.V2Frame{SequenceNumber: s.seq, SystemID: s.system, ComponentID: s.component, Message: codec.Write(m, true)}
+	f.Checksum = f.GenerateChecksum(codec.CRCExtra())
 	s.seq++
-	return binary.LittleEndian.AppendUint16(b, checksum(b[1:], codec)), nil
+	if err := s.writer.Write(f); err != nil {
+		return nil, err
+	}
+	return s.out.Bytes(), nil
 }
 
 func heartbeat(typ minimal.MAV_TYPE) *minimal.MessageHeartbeat {
