@@ -61,9 +61,7 @@ var copterLinkProbes = []probe{
 			mode := []uint32{simArduStabilize, simArduGuided}[i%2]
 			a := v.setMode(mode)
 			v.must(a.last() == simAccepted, "refused")
-			at, ok := v.await(v.ours, a.sent, time.Second, v.shows(mode))
-			v.must(ok, "not in 1 s")
-			v.ms("after the ack", at.Sub(a.sent)-a.after[0], 0, 0.1, 10)
+			v.ms("after the ack", v.shown(mode, a.sent, time.Second).Sub(a.sent)-a.after[0], 0, 0.1, 10)
 		}
 		v.command(simInterval, 0, 0)
 	}},
@@ -71,16 +69,10 @@ var copterLinkProbes = []probe{
 		v.live()
 		sent := time.Now()
 		v.pilot.send(v.modeMessage(simArduStabilize))
-		at, ok := v.await(v.ours, sent, time.Second, v.shows(simArduStabilize))
-		v.must(ok, "not in 1 s")
-		v.ms("switch", at.Sub(sent), 0, 10, 40)
+		v.ms("switch", v.shown(simArduStabilize, sent, time.Second).Sub(sent), 0, 10, 40)
 		a := v.command(simArm, 1)
 		v.must(a.last() == simAccepted, "not armed: %v", a.results)
-		at, ok = v.await(v.ours, a.sent, time.Second, func(m message.Message) bool {
-			h, ok := m.(*common.MessageHeartbeat)
-			return ok && h.BaseMode&common.MAV_MODE_FLAG_SAFETY_ARMED != 0
-		})
-		v.must(ok, "arming is not shown")
+		at := v.first("armed", a.sent, time.Second, beatIsArmed(true))
 		v.ms("arming after its ack", at.Sub(a.sent)-a.after[0], 0, 50, 50)
 		v.command(simArm, 0)
 		v.command(simInterval, 0, 0)
@@ -91,21 +83,17 @@ var copterLinkProbes = []probe{
 			v.setMode(mode)
 			sent := time.Now()
 			v.ours.send(factLong(v.system, common.MAV_CMD_REQUEST_MESSAGE, 0))
-			ack, acked := v.await(v.ours, sent, time.Second, factAck(common.MAV_CMD_REQUEST_MESSAGE))
-			at, ok := v.await(v.ours, ack, time.Second, v.shows(mode))
-			v.must(ok && acked, "no answer")
-			v.ms("after", at.Sub(sent), 3, 6, 10)
+			ack := v.first("ack", sent, time.Second, factAck(common.MAV_CMD_REQUEST_MESSAGE))
+			v.ms("after", v.shown(mode, ack, time.Second).Sub(sent), 3, 6, 10)
 			time.Sleep(200 * time.Millisecond)
 		}
 	}},
 	{heading: "ArduPilot: receiver", from: ground, fact: "a live receiver is healthy in SYS_STATUS", run: func(v *probed) {
-		m, ok := v.ask(1).(*common.MessageSysStatus)
-		v.must(ok, "no SYS_STATUS")
+		m := asked[*common.MessageSysStatus](v)
 		v.equal("healthy", m.OnboardControlSensorsHealth&common.MAV_SYS_STATUS_SENSOR_RC_RECEIVER != 0, true)
 	}},
 	{heading: "ArduPilot: receiver", from: ground, fact: "RC_CHANNELS 3 is its throttle, 1000 idle", run: func(v *probed) {
-		m, ok := v.ask(65).(*common.MessageRcChannels)
-		v.must(ok, "no RC_CHANNELS")
+		m := asked[*common.MessageRcChannels](v)
 		v.within("µs", float64(m.Chan3Raw), 1000, 1000, 20)
 	}},
 	{heading: "ArduPilot: arming", from: boot, fact: "STABILIZE can be armed after 24 s, GUIDED after 42, and EKF_STATUS_REPORT tells", run: func(v *probed) {
@@ -117,8 +105,7 @@ var copterLinkProbes = []probe{
 		v.equal("GUIDED", a.last(), simFailed)
 		v.equal("text", strings.Contains(v.texts(a.sent), "Need Position Estimate"), true)
 		flags := func() uint16 {
-			m, ok := v.ask(193).(*MessageEkfStatusReport)
-			v.must(ok, "no EKF_STATUS_REPORT")
+			m := asked[*MessageEkfStatusReport](v)
 			return m.Flags
 		}
 		v.equal("bits 4 and 7", flags()&(1<<4|1<<7), uint16(1<<7))
@@ -165,8 +152,7 @@ func copterModeProbes() (probes []probe) {
 			v.must(v.command(simArm, 1).last() == simAccepted, "not armed")
 			time.Sleep(time.Second)
 			v.equal("answer", v.setMode(simArduLand).last(), simAccepted)
-			took, ok := v.until(8*time.Second, func() bool { return !v.armed() })
-			v.must(ok, "it stays armed")
+			took := v.disarms(8 * time.Second)
 			v.within("s", took.Seconds(), 0, 0.3, 2)
 		}},
 		probe{heading: "ArduPilot: mode changes", from: air, fact: "BRAKE stays BRAKE for 12 s", run: func(v *probed) {
@@ -178,13 +164,11 @@ func copterModeProbes() (probes []probe) {
 
 var copterArmingProbes = []probe{
 	{heading: "ArduPilot: arming", from: ground, fact: "a throttle in the middle is refused, in GUIDED too", run: func(v *probed) {
-		v.stick(0, 0, 500, 0)
-		time.Sleep(500 * time.Millisecond)
+		v.centre(500 * time.Millisecond)
 		a := v.command(simArm, 1)
 		v.equal("answer", a.last(), simFailed)
 		v.equal("text", strings.Contains(v.texts(a.sent), "not neutral"), true)
-		v.stick(0, 0, 0, 0)
-		time.Sleep(500 * time.Millisecond)
+		v.hold(500*time.Millisecond, 0, 0, 0, 0)
 		v.equal("at 0", v.command(simArm, 1).last(), simAccepted)
 		v.command(simArm, 0)
 	}},
@@ -194,8 +178,7 @@ var copterArmingProbes = []probe{
 	}},
 	{heading: "ArduPilot: arming", from: ground, fact: "armed and not taken off it disarms after 10 s", run: func(v *probed) {
 		v.must(v.command(simArm, 1).last() == simAccepted, "not armed")
-		took, ok := v.until(15*time.Second, func() bool { return !v.armed() })
-		v.must(ok, "it stays armed")
+		took := v.disarms(15 * time.Second)
 		v.within("s", took.Seconds(), 9.5, 10.2, 0.8)
 	}},
 	{heading: "ArduPilot: takeoff and land", from: ground, fact: "22 while disarmed, in STABILIZE or to 0 is FAILED", run: func(v *probed) {
@@ -212,26 +195,22 @@ var copterArmingProbes = []probe{
 	}},
 	{heading: "ArduPilot: takeoff and land", from: ground, fact: "GUIDED, ARM, 22 climbs to metres above home and stays GUIDED", run: func(v *probed) {
 		v.takeOff(10)
-		_, _, up, _ := v.place()
-		v.within("height", up, 9.8, 10.2, 0.8)
+		v.within("height", v.place().up, 9.8, 10.2, 0.8)
 		v.equal("mode", v.mode(), uint32(simArduGuided))
 	}},
 	{heading: "ArduPilot: takeoff and land", from: air, fact: "NAV_LAND ignores its place, and the mode stays LAND", run: func(v *probed) {
-		north, east, _, _ := v.place()
+		here := v.place()
 		h := v.home()
 		a := v.command(common.MAV_CMD_NAV_LAND, 0, 0, 0, 0, float64(h.Latitude)/1e7+25/simDegree, float64(h.Longitude)/1e7, 0)
 		v.equal("answer", a.last(), simAccepted)
-		took, ok := v.until(2*time.Minute, func() bool { return !v.armed() })
-		v.must(ok, "it does not come down")
+		took := v.disarms(2 * time.Minute)
 		v.within("s", took.Seconds(), 23, 32, 5) // 23 s from 10 m
 		v.equal("mode", v.mode(), uint32(simArduLand))
-		n, e, _, _ := v.place()
-		v.within("off by", math.Hypot(n-north, e-east), 0, 1, 1)
+		v.within("off by", v.place().off(here), 0, 1, 1)
 	}},
 	{heading: "ArduPilot: takeoff and land", from: air, fact: "RTL stays RTL to the ground and disarms", run: func(v *probed) {
 		v.equal("answer", v.setMode(simArduRTL).last(), simAccepted)
-		_, ok := v.until(3*time.Minute, func() bool { return !v.armed() })
-		v.must(ok, "it does not come down")
+		v.disarms(3 * time.Minute)
 		v.equal("mode", v.mode(), uint32(simArduRTL))
 	}},
 }
@@ -245,20 +224,18 @@ func copterGotoProbes() []probe {
 		}},
 		{from: air, fact: "0/0 and INT32_MAX are DENIED", run: func(v *probed) {
 			frame := common.MAV_FRAME_GLOBAL_RELATIVE_ALT
-			v.equal("0/0", v.exact(simGoto, frame, -1, 1, 0, 0, 0, 15).last(), simDenied)
-			v.equal("INT32_MAX", v.exact(simGoto, frame, -1, 1, 0, math.MaxInt32, math.MaxInt32, 15).last(), simDenied)
+			v.equal("0/0", v.repositionTo(frame, -1, 1, 0, 0, 0, 15).last(), simDenied)
+			v.equal("INT32_MAX", v.repositionTo(frame, -1, 1, 0, math.MaxInt32, math.MaxInt32, 15).last(), simDenied)
 		}},
 		{from: air, since: release{4, 5}, fact: "a NaN altitude is DENIED", run: func(v *probed) {
-			lat, lon := v.e7(10, 0)
-			v.equal("NaN", v.exact(simGoto, common.MAV_FRAME_GLOBAL_RELATIVE_ALT, -1, 1, 0, lat, lon, math.NaN()).last(), simDenied)
+			v.equal("NaN", v.reposition(common.MAV_FRAME_GLOBAL_RELATIVE_ALT, -1, 1, 0, 10, 0, math.NaN()).last(), simDenied)
 		}},
 		{from: air, fact: "param2 0 outside GUIDED is DENIED, 1 switches to it", run: func(v *probed) {
 			v.setMode(simArduBrake)
 			time.Sleep(100 * time.Millisecond)
-			lat, lon := v.e7(5, 0)
 			frame := common.MAV_FRAME_GLOBAL_RELATIVE_ALT
-			v.equal("0", v.exact(simGoto, frame, -1, 0, 0, lat, lon, probeHeight).last(), simDenied)
-			v.equal("1", v.exact(simGoto, frame, -1, 1, 0, lat, lon, probeHeight).last(), simAccepted)
+			v.equal("0", v.reposition(frame, -1, 0, 0, 5, 0, probeHeight).last(), simDenied)
+			v.equal("1", v.reposition(frame, -1, 1, 0, 5, 0, probeHeight).last(), simAccepted)
 			v.equal("mode", v.mode(), uint32(simArduGuided))
 		}},
 		{from: ground, fact: "disarmed it is accepted, and nothing flies", run: func(v *probed) {
@@ -266,22 +243,18 @@ func copterGotoProbes() []probe {
 			v.equal("armed", v.armed(), false)
 		}},
 		{from: air, fact: "its own speed is ignored", run: func(v *probed) {
-			lat, lon := v.e7(60, 0)
-			v.exact(simGoto, common.MAV_FRAME_GLOBAL_RELATIVE_ALT, 2, 1, 0, lat, lon, probeHeight)
+			v.reposition(common.MAV_FRAME_GLOBAL_RELATIVE_ALT, 2, 1, 0, 60, 0, probeHeight)
 			time.Sleep(6 * time.Second)
-			_, _, _, speed := v.place()
-			v.within("m/s", speed, 5, 10, 1)
+			v.within("m/s", v.place().speed, 5, 10, 1)
 		}},
 		{from: air, fact: "DO_CHANGE_SPEED after its ack is flown within 0.1 m/s, and stays for the next", run: func(v *probed) {
 			v.flyTo(60, 0, probeHeight)
 			v.equal("answer", v.command(common.MAV_CMD_DO_CHANGE_SPEED, 1, 3).last(), simAccepted)
 			time.Sleep(7 * time.Second)
-			_, _, _, speed := v.place()
-			v.within("m/s", speed, 2.9, 3.1, 0.2)
+			v.within("m/s", v.place().speed, 2.9, 3.1, 0.2)
 			v.flyTo(0, 40, probeHeight)
 			time.Sleep(6 * time.Second)
-			_, _, _, speed = v.place()
-			v.within("m/s of the next", speed, 2.9, 3.1, 0.3)
+			v.within("m/s of the next", v.place().speed, 2.9, 3.1, 0.3)
 		}},
 		{from: air, until: release{4, 6}, fact: "a speed of −2, −1 or 0 is FAILED", run: func(v *probed) {
 			v.flyTo(30, 0, probeHeight)
@@ -299,8 +272,7 @@ func copterGotoProbes() []probe {
 			v.flyTo(5, 0, probeHeight)
 			v.equal("answer", v.command(common.MAV_CMD_CONDITION_YAW, 90, 0, 0, 0).last(), simAccepted)
 			time.Sleep(12 * time.Second)
-			m, ok := v.ask(30).(*common.MessageAttitude)
-			v.must(ok, "no attitude")
+			m := asked[*common.MessageAttitude](v)
 			v.within("rad", float64(m.Yaw), 1.5, 1.64, 0.1)
 		}},
 	}
@@ -313,12 +285,11 @@ func copterGotoProbes() []probe {
 		{common.MAV_FRAME_GLOBAL_RELATIVE_ALT, "3, above home", false}, {common.MAV_FRAME_GLOBAL_RELATIVE_ALT_INT, "6, above home", false},
 	} {
 		probes = append(probes, probe{from: air, fact: "frame " + f.name, run: func(v *probed) {
-			lat, lon := v.e7(10, 5)
 			z := probeHeight + 2
 			if f.amsl {
 				z += v.homeAlt()
 			}
-			v.equal("answer", v.exact(simGoto, f.frame, -1, 1, 0, lat, lon, z).last(), simAccepted)
+			v.equal("answer", v.reposition(f.frame, -1, 1, 0, 10, 5, z).last(), simAccepted)
 			v.arrives(10, 5, probeHeight+2, 1)
 		}})
 	}
@@ -332,8 +303,7 @@ var copterHoldProbes = []probe{
 	{heading: "ArduPilot: target", from: air, fact: "message 87 in GUIDED: frame 0, AMSL, type_mask 0xFDF8", run: func(v *probed) {
 		v.flyTo(20, 0, probeHeight)
 		time.Sleep(500 * time.Millisecond)
-		m, ok := v.ask(87).(*common.MessagePositionTargetGlobalInt)
-		v.must(ok, "none comes")
+		m := asked[*common.MessagePositionTargetGlobalInt](v)
 		v.equal("frame, mask", [2]int{int(m.CoordinateFrame), int(m.TypeMask)}, [2]int{0, 0xfdf8})
 		v.within("height", float64(m.Alt)-v.homeAlt(), probeHeight, probeHeight, 0.5)
 	}},
@@ -348,8 +318,7 @@ var copterHoldProbes = []probe{
 	{heading: "ArduPilot: hold", from: air, fact: "BRAKE and GUIDED 20 ms later comes back at most 0.8 m", run: func(v *probed) {
 		v.flyTo(120, 0, probeHeight)
 		time.Sleep(6 * time.Second)
-		_, _, _, speed := v.place()
-		v.within("from m/s", speed, 7, 10, 1)
+		v.within("from m/s", v.place().speed, 7, 10, 1)
 		v.ours.send(v.modeMessage(simArduBrake))
 		time.Sleep(20 * time.Millisecond)
 		v.ours.send(v.modeMessage(simArduGuided))
@@ -361,8 +330,8 @@ var copterHoldProbes = []probe{
 	{heading: "ArduPilot: hold", from: air, fact: "DO_REPOSITION to the present place comes all the way back", run: func(v *probed) {
 		v.flyTo(120, 0, probeHeight)
 		time.Sleep(6 * time.Second)
-		n, e, _, _ := v.place()
-		v.flyTo(n, e, probeHeight)
+		here := v.place()
+		v.flyTo(here.north, here.east, probeHeight)
 		past, back := v.comesBack(25 * time.Second)
 		v.within("past", past, 5, 25, 3)
 		v.within("back", back/past, 0.8, 1.1, 0.25)
@@ -410,26 +379,21 @@ var copterStickProbes = []probe{
 			v.ours.send(&common.MessageManualControl{Target: v.system, X: 500, Z: 500})
 			time.Sleep(50 * time.Millisecond)
 		}
-		_, _, _, speed := v.place()
-		v.within("m/s", speed, 0, 0.1, 0.4)
+		v.within("m/s", v.place().speed, 0, 0.1, 0.4)
 	}},
 	{heading: "ArduPilot: sticks", from: air, fact: "from 255 x 500 flies about 4.3 m/s in LOITER, and z 500 holds the height", run: func(v *probed) {
-		v.stick(0, 0, 500, 0)
-		time.Sleep(400 * time.Millisecond)
+		v.centre(400 * time.Millisecond)
 		v.must(v.setMode(simLoiter).last() == simAccepted, "no LOITER")
-		v.stick(500, 0, 500, 0)
-		time.Sleep(8 * time.Second)
-		_, _, up, speed := v.place()
-		v.within("m/s", speed, 4, 4.5, 0.8)
-		v.within("height", up, probeHeight-0.3, probeHeight+0.3, 1)
+		v.hold(8*time.Second, 500, 0, 500, 0)
+		s := v.place()
+		v.within("m/s", s.speed, 4, 4.5, 0.8)
+		v.within("height", s.up, probeHeight-0.3, probeHeight+0.3, 1)
 		v.setMode(simArduGuided)
 	}},
 	{heading: "ArduPilot: sticks", from: air, fact: "RC_CHANNELS shows the override, and the last value stands 3 s after silence", run: func(v *probed) {
 		v.command(simInterval, 65, 20000)
-		v.stick(300, 0, 500, 0)
-		time.Sleep(time.Second)
-		m, ok := v.ask(65).(*common.MessageRcChannels)
-		v.must(ok, "no RC_CHANNELS")
+		v.hold(time.Second, 300, 0, 500, 0)
+		m := asked[*common.MessageRcChannels](v)
 		v.within("throttle µs", float64(m.Chan3Raw), 1500, 1500, 30)
 		v.silence()
 		began := time.Now()
@@ -443,8 +407,7 @@ var copterStickProbes = []probe{
 	}},
 	{heading: "ArduPilot: release", from: air, fact: "32767 on all axes gives the receiver its sticks back in 9 to 18 ms", run: func(v *probed) {
 		v.command(simInterval, 65, 10000)
-		v.stick(0, 0, 500, 0)
-		time.Sleep(time.Second)
+		v.centre(time.Second)
 		v.silence()
 		free := int16(math.MaxInt16)
 		sent := time.Now()
@@ -460,27 +423,22 @@ var copterStickProbes = []probe{
 	{heading: "ArduPilot: release", from: air, fact: "32767 on one axis is the receiver's own", run: func(v *probed) {
 		v.transmit(radioIdle)
 		free := int16(math.MaxInt16)
-		v.stick(free, free, 500, free)
-		time.Sleep(time.Second)
-		m, ok := v.ask(65).(*common.MessageRcChannels)
-		v.must(ok, "no RC_CHANNELS")
+		v.hold(time.Second, free, free, 500, free)
+		m := asked[*common.MessageRcChannels](v)
 		v.within("throttle µs", float64(m.Chan3Raw), 1500, 1500, 30)
 		pitched := radioIdle
 		pitched[1] = 1300
 		v.transmit(pitched)
 		time.Sleep(500 * time.Millisecond)
-		m, ok = v.ask(65).(*common.MessageRcChannels)
+		m = asked[*common.MessageRcChannels](v)
 		v.transmit(radioIdle)
-		v.must(ok, "no RC_CHANNELS")
 		v.within("pitch µs", math.Abs(float64(m.Chan2Raw)-1500), 200, 200, 30)
 	}},
 	{heading: "ArduPilot: release", from: air, fact: "channel 5, the mode switch, shows through an override", run: func(v *probed) {
 		v.transmit(radioIdle)
-		v.stick(0, 0, 500, 0)
-		time.Sleep(time.Second)
+		v.centre(time.Second)
 		read := func() (throttle, mode float64) {
-			m, ok := v.ask(65).(*common.MessageRcChannels)
-			v.must(ok, "no RC_CHANNELS")
+			m := asked[*common.MessageRcChannels](v)
 			return float64(m.Chan3Raw), float64(m.Chan5Raw)
 		}
 		_, before := read()
@@ -499,19 +457,17 @@ var copterStickProbes = []probe{
 		time.Sleep(4 * time.Second) // the sticks of the probe before act for 3 s more
 		v.must(v.setMode(simLoiter).last() == simAccepted, "no LOITER")
 		time.Sleep(2 * time.Second)
-		_, _, before, _ := v.place()
+		before := v.place().up
 		began := time.Now()
 		time.Sleep(2 * time.Second)
-		_, _, after, _ := v.place()
-		v.within("m/s", (before-after)/time.Since(began).Seconds(), 2.3, 2.5, 0.5)
+		v.within("m/s", (before-v.place().up)/time.Since(began).Seconds(), 2.3, 2.5, 0.5)
 		v.setMode(simArduGuided)
 	}},
 	{heading: "ArduPilot: sticks", from: air, fact: "in GUIDED a centred stream has no effect", run: func(v *probed) {
-		v.stick(0, 0, 500, 0)
-		time.Sleep(5 * time.Second)
-		n, e, up, _ := v.place()
-		v.within("off by", math.Hypot(n, e), 0, 1.5, 1.5)
-		v.within("height", up, probeHeight-1, probeHeight+1, 0.5)
+		v.centre(5 * time.Second)
+		s := v.place()
+		v.within("off by", s.off(spot{}), 0, 1.5, 1.5)
+		v.within("height", s.up, probeHeight-1, probeHeight+1, 0.5)
 	}},
 }
 
@@ -523,16 +479,14 @@ var planeProbes = []probe{
 		} {
 			v.setMode(mode)
 			time.Sleep(500 * time.Millisecond)
-			m, ok := v.ask(245).(*common.MessageExtendedSysState)
-			v.must(ok, "no EXTENDED_SYS_STATE")
+			m := asked[*common.MessageExtendedSysState](v)
 			v.equal(fmt.Sprint("vtol_state in mode ", mode), m.VtolState, want)
 		}
 	}},
 	{heading: "QuadPlane", on: onQuadPlane, from: ground, fact: "NAV_TAKEOFF in GUIDED climbs and hovers", run: func(v *probed) {
 		v.takeOff(15)
 		time.Sleep(5 * time.Second)
-		n, e, _, _ := v.place()
-		v.within("off by", math.Hypot(n, e), 0, 1, 1)
+		v.within("off by", v.place().off(spot{}), 0, 1, 1)
 	}},
 	{heading: "QuadPlane", on: onQuadPlane, from: air, fact: "CONDITION_YAW is UNSUPPORTED", run: func(v *probed) {
 		v.equal("answer", v.command(common.MAV_CMD_CONDITION_YAW, 90, 0, 0, 0).last(), simUnsupported)
@@ -543,25 +497,22 @@ var planeProbes = []probe{
 		v.arrives(30, 0, probeHeight, 1.5)
 	}},
 	{heading: "QuadPlane", on: onQuadPlane, from: air, fact: "QLAND lands where it is", run: func(v *probed) {
-		north, east, _, _ := v.place()
+		here := v.place()
 		v.equal("answer", v.setMode(simPlaneQLand).last(), simAccepted)
-		_, ok := v.until(3*time.Minute, func() bool { return !v.armed() })
-		v.must(ok, "it does not come down")
-		n, e, _, _ := v.place()
-		v.within("off by", math.Hypot(n-north, e-east), 0, 1, 1.5)
+		v.disarms(3 * time.Minute)
+		v.within("off by", v.place().off(here), 0, 1, 1.5)
 	}},
 	{heading: "QuadPlane", on: onQuadPlane, from: air, fact: "with Q_GUIDED_MODE 0 a goto circles 75 m off at 26 m/s", run: func(v *probed) {
 		v.setParam("Q_GUIDED_MODE", 0)
 		defer v.setParam("Q_GUIDED_MODE", 1)
 		v.flyTo(0, 0, 40)
 		time.Sleep(60 * time.Second)
-		n, e, _, speed := v.place()
-		v.within("m/s", speed, 24, 28, 4)
-		v.within("off by", math.Hypot(n, e), 70, 90, 30)
+		s := v.place()
+		v.within("m/s", s.speed, 24, 28, 4)
+		v.within("off by", s.off(spot{}), 70, 90, 30)
 	}},
 	{heading: "Plane", on: onPlane, from: ground, fact: "its vtol_state is 0 and it takes no NAV_TAKEOFF", run: func(v *probed) {
-		m, ok := v.ask(245).(*common.MessageExtendedSysState)
-		v.must(ok, "no EXTENDED_SYS_STATE")
+		m := asked[*common.MessageExtendedSysState](v)
 		v.equal("vtol_state", m.VtolState, common.MAV_VTOL_STATE_UNDEFINED)
 		v.equal("22", v.command(simTakeoff, 0, 0, 0, 0, 0, 0, 20).last(), simFailed)
 	}},
@@ -571,18 +522,17 @@ var planeProbes = []probe{
 		rolled := false
 		v.until(15*time.Second, func() bool {
 			m, ok := v.ask(245).(*common.MessageExtendedSysState)
-			_, _, up, speed := v.place()
-			rolled = rolled || ok && m.LandedState == common.MAV_LANDED_STATE_IN_AIR && up < 1 && speed > 3
+			s := v.place()
+			rolled = rolled || ok && m.LandedState == common.MAV_LANDED_STATE_IN_AIR && s.up < 1 && s.speed > 3
 			return rolled
 		})
 		v.equal("in the air on the runway", rolled, true)
 		time.Sleep(70 * time.Second)
-		_, _, up, speed := v.place()
-		v.within("height", up, 45, 55, 10)
-		v.within("m/s", speed, 15, 28, 5)
+		s := v.place()
+		v.within("height", s.up, 45, 55, 10)
+		v.within("m/s", s.speed, 15, 28, 5)
 		v.setMode(simPlaneRTL)
 		time.Sleep(70 * time.Second)
-		n, e, _, _ := v.place()
-		v.within("off home", math.Hypot(n, e), 50, 100, 40)
+		v.within("off home", v.place().off(spot{}), 50, 100, 40)
 	}},
 }

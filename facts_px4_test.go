@@ -12,22 +12,15 @@ import (
 )
 
 func allProbes() []probe {
-	all := slicesConcat(px4LinkProbes, px4LiveProbes, px4ModeProbes(), px4ArmingProbes, px4FlightProbes, px4StickProbes, px4UndoProbes())
+	all := slices.Concat(px4LinkProbes, px4LiveProbes, px4ModeProbes(), px4ArmingProbes, px4FlightProbes, px4StickProbes, px4UndoProbes())
 	for i := range all {
 		all[i].on = onPX4
 	}
-	copter := slicesConcat(copterLinkProbes, copterModeProbes(), copterArmingProbes, copterGotoProbes(), copterParamProbes(), copterHoldProbes, copterStickProbes)
+	copter := slices.Concat(copterLinkProbes, copterModeProbes(), copterArmingProbes, copterGotoProbes(), copterParamProbes(), copterHoldProbes, copterStickProbes)
 	for i := range copter {
 		copter[i].on = onCopter
 	}
-	return slicesConcat(all, copter, planeProbes)
-}
-
-func slicesConcat(lists ...[]probe) (all []probe) {
-	for _, l := range lists {
-		all = append(all, l...)
-	}
-	return all
+	return slices.Concat(all, copter, planeProbes)
 }
 
 const runPrearm = common.MAV_CMD_RUN_PREARM_CHECKS
@@ -70,9 +63,8 @@ var px4LinkProbes = []probe{
 		for range 6 {
 			sent := time.Now()
 			v.ours.send(factLong(v.system, common.MAV_CMD_REQUEST_MESSAGE, 0))
-			beat, ok := v.await(v.ours, sent, time.Second, func(m message.Message) bool { return m.GetID() == 0 })
-			ack, acked := v.await(v.ours, sent, time.Second, factAck(common.MAV_CMD_REQUEST_MESSAGE))
-			v.must(ok && acked, "no answer")
+			beat := v.first("beat", sent, time.Second, func(m message.Message) bool { return m.GetID() == 0 })
+			ack := v.first("ack", sent, time.Second, factAck(common.MAV_CMD_REQUEST_MESSAGE))
 			v.ms("beat after", beat.Sub(sent), 0.5, 4, 10)
 			v.ms("ack after the beat", ack.Sub(beat), 0, 3.5, 10)
 			time.Sleep(130 * time.Millisecond)
@@ -124,16 +116,14 @@ var px4LinkProbes = []probe{
 		}
 	}},
 	{heading: "PX4: why it can't be armed", from: ground, fact: "SYS_STATUS has PREARM_CHECK in health alone", run: func(v *probed) {
-		m, ok := v.ask(1).(*common.MessageSysStatus)
-		v.must(ok, "no SYS_STATUS")
+		m := asked[*common.MessageSysStatus](v)
 		bit := common.MAV_SYS_STATUS_PREARM_CHECK
 		v.equal("present, enabled, healthy", [3]bool{
 			m.OnboardControlSensorsPresent&bit != 0, m.OnboardControlSensorsEnabled&bit != 0, m.OnboardControlSensorsHealth&bit != 0,
 		}, [3]bool{false, false, true})
 	}},
 	{heading: "PX4: why it can't be armed", from: ground, fact: "RC_RECEIVER is enabled and unhealthy without one, and it arms", run: func(v *probed) {
-		m, ok := v.ask(1).(*common.MessageSysStatus)
-		v.must(ok, "no SYS_STATUS")
+		m := asked[*common.MessageSysStatus](v)
 		bit := common.MAV_SYS_STATUS_SENSOR_RC_RECEIVER
 		v.equal("enabled, healthy", [2]bool{m.OnboardControlSensorsEnabled&bit != 0, m.OnboardControlSensorsHealth&bit != 0}, [2]bool{true, false})
 		v.equal("arming", v.command(simArm, 1).last(), simAccepted)
@@ -141,18 +131,9 @@ var px4LinkProbes = []probe{
 	}},
 	{heading: "PX4: parameters", from: ground, fact: "an integer parameter is int32 in the float's bits", run: func(v *probed) {
 		for name, most := range map[string]int32{"NAV_DLL_ACT": 6, "COM_RC_IN_MODE": 8, "COM_RC_OVERRIDE": 7} {
-			sent := time.Now()
-			v.ours.send(&common.MessageParamRequestRead{TargetSystem: v.system, TargetComponent: 1, ParamId: name, ParamIndex: -1})
-			var got *common.MessageParamValue
-			v.await(v.ours, sent, time.Second, func(m message.Message) bool {
-				p, ok := m.(*common.MessageParamValue)
-				if ok && p.ParamId == name {
-					got = p
-				}
-				return got != nil
-			})
-			v.must(got != nil, "%s is not answered", name)
-			v.within(name, float64(int32(math.Float32bits(got.ParamValue))), 0, float64(most), 0)
+			value, ok := v.readParam(name)
+			v.must(ok, "%s is not answered", name)
+			v.within(name, float64(int32(math.Float32bits(float32(value)))), 0, float64(most), 0)
 		}
 	}},
 }
@@ -170,28 +151,10 @@ var px4LiveProbes = []probe{
 		v.within("Hz", v.rate(v.ours, 436, 10), 2, 3, 0.3)
 	}},
 	{heading: "PX4: live mode", since: release{1, 15}, from: ground, fact: "it shows a commanded mode after 9 to 20 ms", run: func(v *probed) {
-		v.live()
-		for i := range 10 {
-			mode := []uint32{simPX4Takeoff, simPX4Loiter}[i%2]
-			sent := time.Now()
-			v.ours.send(v.modeMessage(mode))
-			at, ok := v.await(v.ours, sent, time.Second, v.shows(mode))
-			v.must(ok, "not in 1 s")
-			v.ms("shown", at.Sub(sent), 9, 20, 10)
-			time.Sleep(700 * time.Millisecond)
-		}
+		v.showsSwitches(v.ours, simPX4Takeoff, 20)
 	}},
 	{heading: "PX4: live mode", since: release{1, 15}, from: ground, fact: "it shows a switch from another link after 9 to 31 ms", run: func(v *probed) {
-		v.live()
-		for i := range 6 {
-			mode := []uint32{simPX4RTL, simPX4Loiter}[i%2]
-			sent := time.Now()
-			v.pilot.send(v.modeMessage(mode))
-			at, ok := v.await(v.ours, sent, time.Second, v.shows(mode))
-			v.must(ok, "not in 1 s")
-			v.ms("shown", at.Sub(sent), 9, 31, 10)
-			time.Sleep(700 * time.Millisecond)
-		}
+		v.showsSwitches(v.pilot, simPX4RTL, 31)
 	}},
 	{heading: "PX4: live mode", since: release{1, 15}, from: ground, fact: "intended_custom_mode is the mode that was asked for", run: func(v *probed) {
 		v.live()
@@ -207,8 +170,7 @@ var px4LiveProbes = []probe{
 		v.position()
 		v.silence()
 		began := time.Now()
-		_, ok := v.await(v.ours, began, 3*time.Second, v.shows(simPX4Loiter))
-		v.must(ok, "no failsafe")
+		v.shown(simPX4Loiter, began, 3*time.Second)
 		all := factSince[*common.MessageCurrentMode](v.ours, began)
 		v.equal("intended", all[len(all)-1].IntendedCustomMode, uint32(simPX4Posctl))
 	}},
@@ -217,19 +179,26 @@ var px4LiveProbes = []probe{
 		v.command(common.MAV_CMD_NAV_LAND)
 		time.Sleep(2 * time.Second)
 		began := time.Now()
-		disarmed := func(m message.Message) bool {
-			h, ok := m.(*common.MessageHeartbeat)
-			return ok && h.BaseMode&common.MAV_MODE_FLAG_SAFETY_ARMED == 0
-		}
-		beat, ok := v.await(v.ours, began, 2*time.Minute, disarmed)
-		mode, shown := v.await(v.ours, began, 2*time.Second, v.shows(simPX4Loiter))
-		v.must(ok && shown, "no landing")
+		beat := v.first("disarmed", began, 2*time.Minute, beatIsArmed(false))
+		mode := v.shown(simPX4Loiter, began, 2*time.Second)
 		v.ms("HEARTBEAT after CURRENT_MODE", beat.Sub(mode), 0, 1000, 50)
 	}},
 	{heading: "PX4: live mode", until: release{1, 14}, from: ground, fact: "CURRENT_MODE's interval is FAILED, and none comes", run: func(v *probed) {
 		v.equal("answer", v.command(simInterval, 436, 10000).last(), simFailed)
 		v.equal("Hz", v.rate(v.ours, 436, 3), 0)
 	}},
+}
+
+// showsSwitches measures how late the live report shows modes that a link sets.
+func (v *probed) showsSwitches(l *factLink, mode uint32, most float64) {
+	v.live()
+	for i := range 10 {
+		to := []uint32{mode, simPX4Loiter}[i%2]
+		sent := time.Now()
+		l.send(v.modeMessage(to))
+		v.ms("shown", v.shown(to, sent, time.Second).Sub(sent), 9, most, 10)
+		time.Sleep(700 * time.Millisecond)
+	}
 }
 
 // px4ModeProbes is the table of modes, cell by cell.
@@ -304,11 +273,10 @@ func px4ModeProbes() (probes []probe) {
 				v.ours.send(factLong(v.system, common.MAV_CMD_REQUEST_MESSAGE, 0))
 				time.Sleep(2 * time.Millisecond)
 			}
-			at, ok := v.await(v.ours, sent, time.Second, func(m message.Message) bool {
+			at := v.first("the heartbeat", sent, time.Second, func(m message.Message) bool {
 				h, ok := m.(*common.MessageHeartbeat)
 				return ok && h.CustomMode == mode
 			})
-			v.must(ok, "never shown")
 			v.ms("shown", at.Sub(sent), 20, 28, 15)
 			time.Sleep(500 * time.Millisecond)
 		}
@@ -330,8 +298,7 @@ var px4ArmingProbes = []probe{
 	{heading: "PX4: arming", from: ground, fact: "armed and not taken off it disarms after 10 s", run: func(v *probed) {
 		v.must(v.command(simArm, 1).last() == simAccepted, "refused")
 		began := time.Now()
-		_, ok := v.until(15*time.Second, func() bool { return !v.armed() })
-		v.must(ok, "it stays armed")
+		v.disarms(15 * time.Second)
 		v.within("s", time.Since(began).Seconds(), 9.7, 10.3, 0.7)
 	}},
 	{heading: "PX4: arming", from: air, fact: "disarming in the air is TEMPORARILY_REJECTED", run: func(v *probed) {
@@ -339,27 +306,22 @@ var px4ArmingProbes = []probe{
 		v.equal("armed", v.armed(), true)
 	}},
 	{heading: "PX4: arming", from: ground, fact: "POSCTL arms with the throttle in the centre and not above", run: func(v *probed) {
-		v.stick(0, 0, 500, 0)
-		time.Sleep(time.Second)
+		v.centre(time.Second)
 		v.setMode(simPX4Posctl)
 		time.Sleep(2 * time.Second)
 		v.equal("centred", v.command(simArm, 1).last(), simAccepted)
 		v.command(simArm, 0)
-		v.stick(0, 0, 800, 0)
-		time.Sleep(time.Second)
+		v.hold(time.Second, 0, 0, 800, 0)
 		v.equal("above", v.command(simArm, 1).last(), simRejected)
-		v.stick(0, 0, 500, 0)
-		time.Sleep(200 * time.Millisecond)
+		v.centre(200 * time.Millisecond)
 		v.setMode(simPX4Loiter)
 	}},
 	{heading: "PX4: arming", from: ground, fact: "MANUAL arms with the throttle at 0 alone", run: func(v *probed) {
-		v.stick(0, 0, 500, 0)
-		time.Sleep(time.Second)
+		v.centre(time.Second)
 		v.setMode(simPX4Manual)
 		time.Sleep(2 * time.Second)
 		v.equal("centred", v.command(simArm, 1).last(), simRejected)
-		v.stick(0, 0, 0, 0)
-		time.Sleep(time.Second)
+		v.hold(time.Second, 0, 0, 0, 0)
 		v.equal("at 0", v.command(simArm, 1).last(), simAccepted)
 		v.command(simArm, 0)
 		v.setMode(simPX4Loiter)
@@ -367,8 +329,7 @@ var px4ArmingProbes = []probe{
 	{heading: "PX4: arming", from: ground, fact: "sticks make a stick mode armable", run: func(v *probed) {
 		v.setMode(simPX4Altctl)
 		v.equal("without", v.command(simArm, 1).last(), simRejected)
-		v.stick(0, 0, 500, 0)
-		time.Sleep(3 * time.Second)
+		v.centre(3 * time.Second)
 		v.equal("with", v.command(simArm, 1).last(), simAccepted)
 		v.command(simArm, 0)
 		v.setMode(simPX4Loiter)
@@ -382,94 +343,78 @@ var px4ArmingProbes = []probe{
 	{heading: "PX4: takeoff and land", from: ground, fact: "AUTO.LOITER, ARM, 22 climbs, and ends in AUTO.LOITER 11 to 13 s later at 10 m", run: func(v *probed) {
 		v.live()
 		v.must(v.command(simArm, 1).last() == simAccepted, "refused")
-		nan := math.NaN()
 		sent := time.Now()
-		a := v.command(simTakeoff, nan, nan, nan, nan, nan, nan, v.homeAlt()+10)
+		a := v.takeOffHere(v.homeAlt() + 10)
 		v.must(a.last() == simAccepted, "answers %v", a.results)
-		at, ok := v.await(v.ours, sent, time.Second, v.shows(simPX4Takeoff))
-		v.must(ok, "no AUTO.TAKEOFF")
+		at := v.shown(simPX4Takeoff, sent, time.Second)
 		v.ms("acknowledged", a.after[0], 4, 7, 10)
 		v.ms("AUTO.TAKEOFF after the ack", at.Sub(a.sent)-a.after[0], 12, 16, 15)
-		at, ok = v.await(v.ours, at, 30*time.Second, v.shows(simPX4Loiter))
-		v.must(ok, "no AUTO.LOITER")
+		at = v.shown(simPX4Loiter, at, 30*time.Second)
 		v.within("s", at.Sub(a.sent).Seconds(), 11, 13, 2)
 		time.Sleep(4 * time.Second)
-		_, _, up, _ := v.place()
-		v.within("height", up, 9.5, 10.5, 0.7)
+		v.within("height", v.place().up, 9.5, 10.5, 0.7)
 	}},
 	{heading: "PX4: takeoff and land", from: ground, fact: "22 while disarmed is accepted, sets AUTO.TAKEOFF and does not arm", run: func(v *probed) {
-		nan := math.NaN()
-		a := v.command(simTakeoff, nan, nan, nan, nan, nan, nan, v.homeAlt()+10)
+		a := v.takeOffHere(v.homeAlt() + 10)
 		v.equal("answer", a.last(), simAccepted)
-		b := v.beat()
-		v.equal("mode", b.CustomMode, uint32(simPX4Takeoff))
-		v.equal("armed", b.BaseMode&common.MAV_MODE_FLAG_SAFETY_ARMED != 0, false)
+		v.equal("mode", v.mode(), uint32(simPX4Takeoff))
+		v.equal("armed", v.armed(), false)
 		v.setMode(simPX4Loiter)
 	}},
 	{heading: "PX4: takeoff and land", since: release{1, 17}, from: ground, fact: "disarmed in AUTO.TAKEOFF on the ground it goes to AUTO.LOITER", run: func(v *probed) {
 		v.endTakeoff()
-		b := v.beat()
-		v.equal("mode", b.CustomMode, uint32(simPX4Loiter))
-		v.equal("armed", b.BaseMode&common.MAV_MODE_FLAG_SAFETY_ARMED != 0, false)
+		v.equal("mode", v.mode(), uint32(simPX4Loiter))
+		v.equal("armed", v.armed(), false)
 	}},
 	{heading: "PX4: takeoff and land", until: release{1, 16}, from: ground, fact: "disarmed in AUTO.TAKEOFF on the ground it stays there, and climbs 2 to 3 m when it is armed", run: func(v *probed) {
 		v.endTakeoff()
-		b := v.beat()
-		v.equal("mode", b.CustomMode, uint32(simPX4Takeoff))
-		v.equal("armed", b.BaseMode&common.MAV_MODE_FLAG_SAFETY_ARMED != 0, false)
+		v.equal("mode", v.mode(), uint32(simPX4Takeoff))
+		v.equal("armed", v.armed(), false)
 		time.Sleep(3 * time.Second)
-		_, _, before, _ := v.place()
+		before := v.place().up
 		v.equal("arming", v.command(simArm, 1).last(), simAccepted)
 		time.Sleep(12 * time.Second)
-		_, _, up, _ := v.place()
-		v.within("climbed, m", up-before, 2, 3, 1)
+		v.within("climbed, m", v.place().up-before, 2, 3, 1)
 	}},
 	{heading: "PX4: takeoff and land", from: ground, fact: "with latitude and longitude 0 it never lifts, and disarms after 10 s", run: func(v *probed) {
 		v.command(simArm, 1)
 		v.equal("answer", v.command(simTakeoff, 0, 0, 0, math.NaN(), 0, 0, v.homeAlt()+10).last(), simAccepted)
-		took, ok := v.until(15*time.Second, func() bool { return !v.armed() })
-		v.must(ok, "it stays armed")
+		took := v.disarms(15 * time.Second)
 		v.within("s", took.Seconds(), 9, 10.3, 1)
 	}},
 	{heading: "PX4: takeoff and land", from: ground, fact: "an altitude below the present one is accepted, and it sits", run: func(v *probed) {
 		v.command(simArm, 1)
-		_, _, before, _ := v.place()
-		nan := math.NaN()
-		v.equal("answer", v.command(simTakeoff, nan, nan, nan, nan, nan, nan, v.homeAlt()-20).last(), simAccepted)
+		before := v.place().up
+		v.equal("answer", v.takeOffHere(v.homeAlt()-20).last(), simAccepted)
 		time.Sleep(5 * time.Second)
-		_, _, up, _ := v.place()
-		v.within("change of height, m", up-before, 0, 0.9, 0.8)
+		v.within("change of height, m", v.place().up-before, 0, 0.9, 0.8)
 	}},
 }
 
 // endTakeoff begins a takeoff and disarms before it lifts.
 func (v *probed) endTakeoff() {
 	v.live()
-	nan := math.NaN()
 	v.command(simArm, 1)
 	sent := time.Now()
-	v.command(simTakeoff, nan, nan, nan, nan, nan, nan, v.homeAlt()+10)
-	_, ok := v.await(v.ours, sent, time.Second, v.shows(simPX4Takeoff))
-	v.must(ok, "no AUTO.TAKEOFF")
+	v.takeOffHere(v.homeAlt() + 10)
+	v.shown(simPX4Takeoff, sent, time.Second)
 	v.equal("answer", v.command(simArm, 0).last(), simAccepted)
 	time.Sleep(300 * time.Millisecond)
 }
 
 // cruise flies north and returns while it is fast.
 func (v *probed) cruise(speed float64) {
-	lat, lon := v.e7(150, 0)
-	v.exact(simGoto, common.MAV_FRAME_GLOBAL, speed, 1, math.NaN(), lat, lon, v.homeAlt()+probeHeight)
+	v.reposition(common.MAV_FRAME_GLOBAL, speed, 1, math.NaN(), 150, 0, v.homeAlt()+probeHeight)
 	time.Sleep(6 * time.Second)
 }
 
-// back watches a stop for so long, and returns how far it came back.
+// comesBack watches a stop for so long, and returns how far it went on and came back.
 func (v *probed) comesBack(d time.Duration) (past, back float64) {
 	began := time.Now()
-	start, _, _, _ := v.place()
-	far := start
-	now := start
+	start := v.place().north
+	far, now := start, start
 	for time.Since(began) < d {
-		now, _, _, _ = v.place()
+		now = v.place().north
 		far = max(far, now)
 		time.Sleep(50 * time.Millisecond)
 	}
@@ -479,7 +424,7 @@ func (v *probed) comesBack(d time.Duration) (past, back float64) {
 var px4FlightProbes = []probe{
 	{heading: "PX4: takeoff and land", from: air, fact: "NAV_LAND lands here whatever its place, disarms 2 s after the touch, and goes to AUTO.LOITER", run: func(v *probed) {
 		v.command(simInterval, 245, 100000)
-		north, east, _, _ := v.place()
+		here := v.place()
 		h := v.home()
 		a := v.command(common.MAV_CMD_NAV_LAND, 0, 0, 0, math.NaN(), float64(h.Latitude)/1e7+25/simDegree, float64(h.Longitude)/1e7, 0)
 		v.equal("answer", a.last(), simAccepted)
@@ -489,17 +434,14 @@ var px4FlightProbes = []probe{
 			return ok && e.LandedState == common.MAV_LANDED_STATE_ON_GROUND
 		})
 		v.must(ok, "it does not land")
-		_, ok = v.until(10*time.Second, func() bool { return !v.armed() })
-		v.must(ok, "it stays armed")
+		v.disarms(10 * time.Second)
 		v.within("s to the disarming", time.Since(down).Seconds(), 1.8, 2.3, 0.7)
 		v.equal("mode", v.mode(), uint32(simPX4Loiter))
-		n, e, _, _ := v.place()
-		v.within("off by", math.Hypot(n-north, e-east), 0, 1, 1)
+		v.within("off by", v.place().off(here), 0, 1, 1)
 	}},
 	{heading: "PX4: takeoff and land", from: air, fact: "RTL disarms on the ground and goes to AUTO.LOITER", run: func(v *probed) {
 		v.equal("answer", v.setMode(simPX4RTL).last(), simAccepted)
-		_, ok := v.until(3*time.Minute, func() bool { return !v.armed() })
-		v.must(ok, "it does not land")
+		v.disarms(3 * time.Minute)
 		v.equal("mode", v.mode(), uint32(simPX4Loiter))
 	}},
 	{heading: "PX4: goto", from: air, fact: "DO_REPOSITION arrives within a metre", run: func(v *probed) {
@@ -509,30 +451,24 @@ var px4FlightProbes = []probe{
 		v.equal("mode", v.mode(), uint32(simPX4Loiter))
 	}},
 	{heading: "PX4: goto", from: air, fact: "its altitude is AMSL in frame 6 too", run: func(v *probed) {
-		lat, lon := v.e7(0, 10)
-		a := v.exact(simGoto, common.MAV_FRAME_GLOBAL_RELATIVE_ALT_INT, -1, 1, math.NaN(), lat, lon, v.homeAlt()+probeHeight)
+		a := v.reposition(common.MAV_FRAME_GLOBAL_RELATIVE_ALT_INT, -1, 1, math.NaN(), 0, 10, v.homeAlt()+probeHeight)
 		v.equal("answer", a.last(), simAccepted)
 		v.arrives(0, 10, probeHeight, 1.2)
 	}},
 	{heading: "PX4: goto", from: air, fact: "param2 0 is UNSUPPORTED, and flown in AUTO.LOITER all the same", run: func(v *probed) {
-		lat, lon := v.e7(10, 0)
-		a := v.exact(simGoto, common.MAV_FRAME_GLOBAL, -1, 0, math.NaN(), lat, lon, v.homeAlt()+probeHeight)
+		a := v.reposition(common.MAV_FRAME_GLOBAL, -1, 0, math.NaN(), 10, 0, v.homeAlt()+probeHeight)
 		v.equal("answer", a.last(), simUnsupported)
 		v.arrives(10, 0, probeHeight, 1.2)
 	}},
 	{heading: "PX4: goto", from: air, fact: "speed 3 flies 2.7 to 3 m/s", run: func(v *probed) {
-		lat, lon := v.e7(60, 0)
-		v.exact(simGoto, common.MAV_FRAME_GLOBAL, 3, 1, math.NaN(), lat, lon, v.homeAlt()+probeHeight)
+		v.reposition(common.MAV_FRAME_GLOBAL, 3, 1, math.NaN(), 60, 0, v.homeAlt()+probeHeight)
 		time.Sleep(8 * time.Second)
-		_, _, _, speed := v.place()
-		v.within("m/s", speed, 2.7, 3, 0.3)
+		v.within("m/s", v.place().speed, 2.7, 3, 0.3)
 	}},
 	{heading: "PX4: goto", from: air, fact: "yaw is in radians", run: func(v *probed) {
-		lat, lon := v.e7(0, 0)
-		v.exact(simGoto, common.MAV_FRAME_GLOBAL, -1, 1, math.Pi/2, lat, lon, v.homeAlt()+probeHeight)
+		v.reposition(common.MAV_FRAME_GLOBAL, -1, 1, math.Pi/2, 0, 0, v.homeAlt()+probeHeight)
 		time.Sleep(12 * time.Second)
-		m, ok := v.ask(30).(*common.MessageAttitude)
-		v.must(ok, "no attitude")
+		m := asked[*common.MessageAttitude](v)
 		v.within("rad", float64(m.Yaw), 1.5, 1.64, 0.1)
 	}},
 	{heading: "PX4: goto", from: ground, fact: "disarmed it is accepted, sets AUTO.LOITER and drops the target", run: func(v *probed) {
@@ -562,8 +498,7 @@ var px4FlightProbes = []probe{
 	{heading: "PX4: target", from: air, fact: "message 87 has frame 5, AMSL and no mask", run: func(v *probed) {
 		v.flyTo(10, 0, probeHeight)
 		time.Sleep(time.Second)
-		m, ok := v.ask(87).(*common.MessagePositionTargetGlobalInt)
-		v.must(ok, "none comes")
+		m := asked[*common.MessagePositionTargetGlobalInt](v)
 		v.equal("frame, mask", [2]int{int(m.CoordinateFrame), int(m.TypeMask)}, [2]int{5, 0})
 		v.within("height", float64(m.Alt)-v.homeAlt(), probeHeight, probeHeight, 0.5)
 	}},
@@ -576,8 +511,7 @@ var px4FlightProbes = []probe{
 		v.within("AMSL", float64(m.Alt), -30, 30, 30)
 	}},
 	{heading: "PX4: target", from: handed, fact: "there is none in POSCTL", run: func(v *probed) {
-		v.stick(0, 0, 500, 0)
-		time.Sleep(500 * time.Millisecond)
+		v.centre(500 * time.Millisecond)
 		v.must(v.setMode(simPX4Posctl).last() == simAccepted, "refused")
 		time.Sleep(500 * time.Millisecond)
 		v.equal("answer", v.command(common.MAV_CMD_REQUEST_MESSAGE, 87).last(), simDenied)
@@ -596,18 +530,16 @@ var px4FlightProbes = []probe{
 	}},
 	{heading: "PX4: hold", from: air, fact: "the pause (all NaN) stops and comes back at most 2.2 m from 4 m/s", run: func(v *probed) {
 		v.cruise(4)
-		nan := math.NaN()
-		v.equal("answer", v.command(simGoto, -1, 1, 0, nan, nan, nan, nan).last(), simAccepted)
+		v.equal("answer", v.command(simGoto, -1, 1, 0, math.NaN(), math.NaN(), math.NaN(), math.NaN()).last(), simAccepted)
 		past, back := v.comesBack(20 * time.Second)
 		v.within("past", past, 4, 10, 3)
 		v.within("back", back, 1.2, 1.7, 1)
-		_, _, up, _ := v.place()
-		v.within("height", up, probeHeight, probeHeight, 1)
+		v.within("height", v.place().up, probeHeight, probeHeight, 1)
 	}},
 	{heading: "PX4: hold", from: air, fact: "DO_REPOSITION to the present place goes past it and comes all the way back", run: func(v *probed) {
 		v.cruise(5)
-		n, e, _, _ := v.place()
-		v.flyTo(n, e, probeHeight)
+		here := v.place()
+		v.flyTo(here.north, here.east, probeHeight)
 		past, back := v.comesBack(25 * time.Second)
 		v.within("past", past, 4, 13, 3)
 		v.within("back", back/past, 0.9, 1.2, 0.4)
@@ -616,24 +548,20 @@ var px4FlightProbes = []probe{
 
 var px4StickProbes = []probe{
 	{heading: "PX4: sticks", from: air, fact: "0.4 s of a stream is enough for a stick mode", run: func(v *probed) {
-		v.stick(0, 0, 500, 0)
-		time.Sleep(400 * time.Millisecond)
+		v.centre(400 * time.Millisecond)
 		v.equal("answer", v.setMode(simPX4Altctl).last(), simAccepted)
 		v.setMode(simPX4Posctl)
 	}},
 	{heading: "PX4: sticks", from: handed, fact: "z 500 holds the height in POSCTL", run: func(v *probed) {
 		v.position()
-		_, _, before, _ := v.place()
+		before := v.place().up
 		time.Sleep(8 * time.Second)
-		_, _, up, _ := v.place()
-		v.within("change of height, m", up-before, -0.3, 0.3, 0.7)
+		v.within("change of height, m", v.place().up-before, -0.3, 0.3, 0.7)
 	}},
 	{heading: "PX4: sticks", from: handed, fact: "x flies forward in POSCTL", run: func(v *probed) {
 		v.position()
-		v.stick(500, 0, 500, 0)
-		time.Sleep(4 * time.Second)
-		_, _, _, speed := v.place()
-		v.within("m/s", speed, 1, 4, 1)
+		v.hold(4*time.Second, 500, 0, 500, 0)
+		v.within("m/s", v.place().speed, 1, 4, 1)
 	}},
 	{heading: "PX4: sticks", from: air, fact: "a stick for another system does nothing", run: func(v *probed) {
 		for range 20 {
@@ -668,26 +596,20 @@ var px4StickProbes = []probe{
 		v.equal("status", b.SystemStatus, common.MAV_STATE_ACTIVE)
 	}},
 	{heading: "PX4: sticks", from: handed, fact: "a step in AUTO.LOITER takes over to POSCTL", run: func(v *probed) {
-		v.stick(0, 0, 500, 0)
-		time.Sleep(2 * time.Second)
+		v.centre(2 * time.Second)
 		v.live()
 		v.stick(400, 0, 500, 0)
-		at, ok := v.await(v.ours, time.Now(), time.Second, v.shows(simPX4Posctl))
-		v.must(ok, "it holds")
-		v.report = append(v.report, fmt.Sprint(at.IsZero()))
+		v.shown(simPX4Posctl, time.Now(), time.Second)
 		v.stick(0, 0, 500, 0)
 	}},
 	{heading: "PX4: sticks", from: air, fact: "a constant stick never takes over", run: func(v *probed) {
-		v.stick(0, 300, 500, 0)
-		time.Sleep(6 * time.Second)
+		v.hold(6*time.Second, 0, 300, 500, 0)
 		v.equal("mode", v.mode(), uint32(simPX4Loiter))
 	}},
 	{heading: "PX4: leaving a stick mode", from: handed, fact: "0.2 s after moving sticks AUTO.LOITER is undone, 2 s after it stays", run: func(v *probed) {
 		v.position()
-		v.stick(1000, 0, 500, 0)
-		time.Sleep(time.Second)
-		v.stick(0, 0, 500, 0)
-		time.Sleep(200 * time.Millisecond)
+		v.hold(time.Second, 1000, 0, 500, 0)
+		v.centre(200 * time.Millisecond)
 		v.setMode(simPX4Loiter)
 		v.equal("0.5 s after", v.mode(), uint32(simPX4Posctl))
 		time.Sleep(1500 * time.Millisecond)
@@ -697,41 +619,29 @@ var px4StickProbes = []probe{
 	}},
 	{heading: "PX4: leaving a stick mode", from: handed, fact: "from ALTCTL POSCTL is in force within 0.2 s whatever the sticks did, and AUTO.LOITER stays 2.2 s later", run: func(v *probed) {
 		v.live()
-		v.stick(0, 0, 500, 0)
-		time.Sleep(400 * time.Millisecond)
+		v.centre(400 * time.Millisecond)
 		v.must(v.setMode(simPX4Altctl).last() == simAccepted, "refused")
-		v.stick(800, 0, 500, 0)
-		time.Sleep(time.Second)
+		v.hold(time.Second, 800, 0, 500, 0)
 		v.stick(0, 0, 500, 0)
 		sent := time.Now()
 		v.ours.send(v.modeMessage(simPX4Posctl))
-		at, ok := v.await(v.ours, sent, time.Second, v.shows(simPX4Posctl))
-		v.must(ok, "no POSCTL")
-		v.ms("POSCTL", at.Sub(sent), 9, 200, 0)
+		v.ms("POSCTL", v.shown(simPX4Posctl, sent, time.Second).Sub(sent), 9, 200, 0)
 		time.Sleep(2200 * time.Millisecond)
 		v.setMode(simPX4Loiter)
 		time.Sleep(2 * time.Second)
 		v.equal("mode", v.mode(), uint32(simPX4Loiter))
 	}},
 	{heading: "PX4: source of sticks", from: air, fact: "COM_RC_IN_MODE 4 ignores MANUAL_CONTROL", run: func(v *probed) {
-		v.setParam("COM_RC_IN_MODE", 4)
-		defer v.setParam("COM_RC_IN_MODE", 3)
-		v.stick(0, 0, 500, 0)
-		time.Sleep(time.Second)
-		v.equal("POSCTL", v.setMode(simPX4Posctl).last(), simRejected)
+		v.equal("POSCTL", v.sticksWith(4), []common.MAV_RESULT{simRejected})
 	}},
 	{heading: "PX4: source of sticks", since: release{1, 17}, from: air, fact: "COM_RC_IN_MODE 5 to 8 take it while no transmitter is there", run: func(v *probed) {
-		v.equal("POSCTL", v.sticksWith(5, 6, 7, 8), fmt.Sprint([]common.MAV_RESULT{simAccepted, simAccepted, simAccepted, simAccepted}))
+		v.equal("POSCTL", v.sticksWith(5, 6, 7, 8), []common.MAV_RESULT{simAccepted, simAccepted, simAccepted, simAccepted})
 	}},
 	{heading: "PX4: source of sticks", until: release{1, 16}, from: air, fact: "with COM_RC_IN_MODE 5 to 8 no sticks act", run: func(v *probed) {
-		v.equal("POSCTL", v.sticksWith(5, 6, 7, 8), fmt.Sprint([]common.MAV_RESULT{simRejected, simRejected, simRejected, simRejected}))
+		v.equal("POSCTL", v.sticksWith(5, 6, 7, 8), []common.MAV_RESULT{simRejected, simRejected, simRejected, simRejected})
 	}},
 	{heading: "PX4: source of sticks", from: air, fact: "COM_RC_IN_MODE 1 takes it", run: func(v *probed) {
-		v.setParam("COM_RC_IN_MODE", 1)
-		defer v.setParam("COM_RC_IN_MODE", 3)
-		v.stick(0, 0, 500, 0)
-		time.Sleep(time.Second)
-		v.equal("POSCTL", v.setMode(simPX4Posctl).last(), simAccepted)
+		v.equal("POSCTL", v.sticksWith(1), []common.MAV_RESULT{simAccepted})
 	}},
 }
 
@@ -740,8 +650,7 @@ func (v *probed) sticksWith(values ...float64) (answers []common.MAV_RESULT) {
 	defer v.setParam("COM_RC_IN_MODE", 3)
 	for _, in := range values {
 		v.setParam("COM_RC_IN_MODE", in)
-		v.stick(0, 0, 500, 0)
-		time.Sleep(time.Second)
+		v.centre(time.Second)
 		answers = append(answers, v.setMode(simPX4Posctl).last())
 		v.setMode(simPX4Loiter)
 	}
@@ -750,8 +659,7 @@ func (v *probed) sticksWith(values ...float64) (answers []common.MAV_RESULT) {
 
 // position enters POSCTL with centred sticks.
 func (v *probed) position() {
-	v.stick(0, 0, 500, 0)
-	time.Sleep(500 * time.Millisecond)
+	v.centre(500 * time.Millisecond)
 	a := v.setMode(simPX4Posctl)
 	v.must(a.last() == simAccepted, "POSCTL: %v", a.results)
 	time.Sleep(time.Second)
@@ -804,20 +712,17 @@ func px4UndoProbes() (probes []probe) {
 				v.live()
 				v.position()
 				for i := range 10 {
-					v.stick([]int16{500, -500}[i%2], 0, 500, 0)
-					time.Sleep(100 * time.Millisecond)
+					v.hold(100*time.Millisecond, []int16{500, -500}[i%2], 0, 500, 0)
 				}
 				sent := time.Now()
 				v.pilot.send(v.modeMessage(to.mode))
-				his, ok := v.await(v.ours, sent, time.Second, v.shows(to.mode))
-				v.must(ok, "his mode was never shown")
+				his := v.shown(to.mode, sent, time.Second)
 				time.Sleep(300 * time.Millisecond)
 				if override == 0 {
 					v.equal("mode", v.mode(), to.mode)
 					return
 				}
-				again, ok := v.await(v.ours, his, time.Second, v.shows(simPX4Posctl))
-				v.must(ok, "it stayed")
+				again := v.shown(simPX4Posctl, his, time.Second)
 				v.ms("it stood", again.Sub(his), 12, 48, 15)
 			}})
 		}

@@ -26,6 +26,7 @@ import (
 	"time"
 
 	"github.com/bluenviron/gomavlib/v3/pkg/dialects/common"
+	"github.com/bluenviron/gomavlib/v3/pkg/dialects/minimal"
 	"github.com/bluenviron/gomavlib/v3/pkg/frame"
 	"github.com/bluenviron/gomavlib/v3/pkg/message"
 	"github.com/bluenviron/gomavlib/v3/pkg/streamwriter"
@@ -212,7 +213,7 @@ type probed struct {
 	radio       net.Conn   // of the transmitter of a simulated ArduPilot
 	sticks      *factSticks
 	release     release
-	polling     *factPoll // of a PX4 without CURRENT_MODE
+	polling     func() // ends it, of a PX4 without CURRENT_MODE; nil where it does not run
 	homeAtFirst *common.MessageHomePosition
 	handled     bool     // sticks came in this flight
 	report      []string // measured
@@ -224,8 +225,7 @@ type probed struct {
 type factSticks struct {
 	mu   sync.Mutex
 	axes [4]int16
-	stop context.CancelFunc
-	done sync.WaitGroup
+	end  func()
 }
 
 type factStop struct{} // ends a probe
@@ -277,6 +277,13 @@ func (v *probed) await(l *factLink, since time.Time, most time.Duration, is func
 			return time.Time{}, false
 		}
 	}
+}
+
+// first is when a message came on our link, which must come.
+func (v *probed) first(what string, since time.Time, most time.Duration, is func(message.Message) bool) time.Time {
+	at, ok := v.await(v.ours, since, most, is)
+	v.must(ok, "%s: it does not come within %v", what, most)
+	return at
 }
 
 // ---- Exchanges ----
@@ -332,12 +339,18 @@ func (v *probed) command(id common.MAV_CMD, p ...float64) factAnswer {
 	return v.exchange(v.ours, id, factLong(v.system, id, p...))
 }
 
-// exact sends a COMMAND_INT.
-func (v *probed) exact(id common.MAV_CMD, f common.MAV_FRAME, p1, p2, p4 float64, x, y int32, z float64) factAnswer {
-	return v.exchange(v.ours, id, &common.MessageCommandInt{
-		TargetSystem: v.system, TargetComponent: 1, Command: id, Frame: f,
-		Param1: float32(p1), Param2: float32(p2), Param4: float32(p4), X: x, Y: y, Z: float32(z),
+// repositionTo sends a goto to a place in degE7.
+func (v *probed) repositionTo(f common.MAV_FRAME, speed, p2, yaw float64, lat, lon int32, z float64) factAnswer {
+	return v.exchange(v.ours, simGoto, &common.MessageCommandInt{
+		TargetSystem: v.system, TargetComponent: 1, Command: simGoto, Frame: f,
+		Param1: float32(speed), Param2: float32(p2), Param4: float32(yaw), X: lat, Y: lon, Z: float32(z),
 	})
+}
+
+// reposition sends a goto to a place in metres from home.
+func (v *probed) reposition(f common.MAV_FRAME, speed, p2, yaw, north, east, z float64) factAnswer {
+	lat, lon := v.e7(north, east)
+	return v.repositionTo(f, speed, p2, yaw, lat, lon, z)
 }
 
 func (v *probed) modeMessage(mode uint32) message.Message {
@@ -374,6 +387,14 @@ func (v *probed) ask(id uint32) (m message.Message) {
 	return m
 }
 
+// asked requests a message that must come.
+func asked[M message.Message](v *probed) M {
+	var m M
+	m, ok := v.ask(m.GetID()).(M)
+	v.must(ok, "no %T comes", m)
+	return m
+}
+
 func (v *probed) beat() *common.MessageHeartbeat {
 	for range 5 {
 		if m, ok := v.ask(0).(*common.MessageHeartbeat); ok {
@@ -386,23 +407,34 @@ func (v *probed) beat() *common.MessageHeartbeat {
 
 func (v *probed) mode() uint32 { return v.beat().CustomMode }
 
-func (v *probed) armed() bool { return v.beat().BaseMode&common.MAV_MODE_FLAG_SAFETY_ARMED != 0 }
+func (v *probed) armed() bool { return beatIsArmed(true)(v.beat()) }
 
-// place is metres north, east and above home, and m/s; AMSL is what it flies by.
-func (v *probed) place() (north, east, up, speed float64) {
-	m, ok := v.ask(33).(*common.MessageGlobalPositionInt)
-	v.must(ok, "no position comes")
-	north, east = v.metres(m.Lat, m.Lon)
-	return north, east, float64(m.Alt)/1000 - v.homeAlt(), math.Hypot(float64(m.Vx), float64(m.Vy)) / 100
+// beatIsArmed matches a heartbeat that says armed, or that says disarmed.
+func beatIsArmed(armed bool) func(message.Message) bool {
+	return func(m message.Message) bool {
+		h, ok := m.(*common.MessageHeartbeat)
+		return ok && (h.BaseMode&common.MAV_MODE_FLAG_SAFETY_ARMED != 0) == armed
+	}
+}
+
+// spot is metres north, east and above home, and m/s.
+type spot struct{ north, east, up, speed float64 }
+
+// off is how far it is from another one, over ground.
+func (s spot) off(other spot) float64 { return math.Hypot(s.north-other.north, s.east-other.east) }
+
+// place is where it is; AMSL is what it flies by.
+func (v *probed) place() spot {
+	m := asked[*common.MessageGlobalPositionInt](v)
+	north, east := v.metres(m.Lat, m.Lon)
+	return spot{north, east, float64(m.Alt)/1000 - v.homeAlt(), math.Hypot(float64(m.Vx), float64(m.Vy)) / 100}
 }
 
 // home is where it was when it was asked first in this probe: PX4 corrects it by
 // a metre or two now and then.
 func (v *probed) home() *common.MessageHomePosition {
 	if v.homeAtFirst == nil {
-		m, ok := v.ask(242).(*common.MessageHomePosition)
-		v.must(ok, "no home comes")
-		v.homeAtFirst = m
+		v.homeAtFirst = asked[*common.MessageHomePosition](v)
 	}
 	return v.homeAtFirst
 }
@@ -424,8 +456,7 @@ func (v *probed) e7(north, east float64) (lat, lon int32) {
 
 // flyTo is a goto, as mavrest sends it.
 func (v *probed) flyTo(north, east, up float64) factAnswer {
-	lat, lon := v.e7(north, east)
-	return v.exact(simGoto, common.MAV_FRAME_GLOBAL, -1, 1, math.NaN(), lat, lon, v.homeAlt()+up)
+	return v.reposition(common.MAV_FRAME_GLOBAL, -1, 1, math.NaN(), north, east, v.homeAlt()+up)
 }
 
 // until waits for a condition, looked at ten times a second.
@@ -440,17 +471,25 @@ func (v *probed) until(most time.Duration, done func() bool) (took time.Duration
 	return time.Since(began), true
 }
 
-func (v *probed) arrives(north, east, up, near float64) {
-	_, ok := v.until(time.Minute, func() bool {
-		n, e, u, speed := v.place()
-		return math.Hypot(math.Hypot(n-north, e-east), u-up) < near && speed < 0.7
-	})
-	n, e, u, _ := v.place()
-	v.report = append(v.report, fmt.Sprintf("off by %.2g m", math.Hypot(math.Hypot(n-north, e-east), u-up)))
-	v.must(ok, "at %.1f %.1f %.1f, want %.1f %.1f %.1f", n, e, u, north, east, up)
+// disarms waits until it has landed or given up, and returns how long that took.
+func (v *probed) disarms(most time.Duration) time.Duration {
+	took, ok := v.until(most, func() bool { return !v.armed() })
+	v.must(ok, "it is still armed after %v", most)
+	return took
 }
 
-// readParam asks for a parameter of ArduPilot's.
+func (v *probed) arrives(north, east, up, near float64) {
+	off := func(s spot) float64 { return math.Hypot(s.off(spot{north: north, east: east}), s.up-up) }
+	_, ok := v.until(time.Minute, func() bool {
+		s := v.place()
+		return off(s) < near && s.speed < 0.7
+	})
+	s := v.place()
+	v.report = append(v.report, fmt.Sprintf("off by %.2g m", off(s)))
+	v.must(ok, "at %.1f %.1f %.1f, want %.1f %.1f %.1f", s.north, s.east, s.up, north, east, up)
+}
+
+// readParam asks for a parameter.
 func (v *probed) readParam(name string) (value float64, ok bool) {
 	sent := time.Now()
 	v.ours.send(&common.MessageParamRequestRead{TargetSystem: v.system, TargetComponent: 1, ParamId: name, ParamIndex: -1})
@@ -490,43 +529,57 @@ func (v *probed) stick(x, y, z, r int16) {
 		return
 	}
 	v.handled = true
-	ctx, stop := context.WithCancel(context.Background())
-	s := &factSticks{axes: [4]int16{x, y, z, r}, stop: stop}
+	s := &factSticks{axes: [4]int16{x, y, z, r}}
 	v.sticks = s
 	system := v.system
 	if v.craft != onPX4 {
 		system = 255
 	}
-	s.done.Go(func() {
-		tick := time.NewTicker(50 * time.Millisecond)
+	s.end = repeat(50*time.Millisecond, func() {
+		s.mu.Lock()
+		a := s.axes
+		s.mu.Unlock()
+		v.ours.as(system, componentID, &common.MessageManualControl{Target: v.system, X: a[0], Y: a[1], Z: a[2], R: a[3]})
+	})
+}
+
+// hold streams these axes for so long, and on.
+func (v *probed) hold(d time.Duration, x, y, z, r int16) {
+	v.stick(x, y, z, r)
+	time.Sleep(d)
+}
+
+func (v *probed) centre(d time.Duration) { v.hold(d, 0, 0, 500, 0) }
+
+// silence ends the stream.
+func (v *probed) silence() {
+	if v.sticks != nil {
+		v.sticks.end()
+		v.sticks = nil
+	}
+}
+
+// repeat does something at once and after each interval; end returns when it has
+// stopped.
+func repeat(every time.Duration, do func()) (end func()) {
+	stop := make(chan struct{})
+	var running sync.WaitGroup
+	running.Go(func() {
+		tick := time.NewTicker(every)
 		defer tick.Stop()
 		for {
-			s.mu.Lock()
-			a := s.axes
-			s.mu.Unlock()
-			v.ours.as(system, componentID, &common.MessageManualControl{Target: v.system, X: a[0], Y: a[1], Z: a[2], R: a[3]})
+			do()
 			select {
-			case <-ctx.Done():
+			case <-stop:
 				return
 			case <-tick.C:
 			}
 		}
 	})
-}
-
-// silence ends the stream.
-func (v *probed) silence() {
-	if v.sticks != nil {
-		v.sticks.stop()
-		v.sticks.done.Wait()
-		v.sticks = nil
+	return func() {
+		close(stop)
+		running.Wait()
 	}
-}
-
-// factPoll requests HEARTBEAT over and over.
-type factPoll struct {
-	stop context.CancelFunc
-	done sync.WaitGroup
 }
 
 // live asks for the mode's live report on our link. A PX4 that has none is asked
@@ -534,16 +587,8 @@ type factPoll struct {
 func (v *probed) live() {
 	if v.craft == onPX4 && v.release.before(release{1, 15}) {
 		if v.polling == nil {
-			ctx, stop := context.WithCancel(context.Background())
-			p := &factPoll{stop: stop}
-			v.polling = p
-			p.done.Go(func() {
-				tick := time.NewTicker(4 * time.Millisecond)
-				defer tick.Stop()
-				for ctx.Err() == nil {
-					v.ours.send(factLong(v.system, common.MAV_CMD_REQUEST_MESSAGE, 0))
-					<-tick.C
-				}
+			v.polling = repeat(4*time.Millisecond, func() {
+				v.ours.send(factLong(v.system, common.MAV_CMD_REQUEST_MESSAGE, 0))
 			})
 		}
 		return
@@ -567,6 +612,11 @@ func (v *probed) shows(mode uint32) func(message.Message) bool {
 		}
 		return false
 	}
+}
+
+// shown is when a live report of a mode came, which must come.
+func (v *probed) shown(mode uint32, since time.Time, most time.Duration) time.Time {
+	return v.first(fmt.Sprintf("the report of mode %#x", mode), since, most, v.shows(mode))
 }
 
 // rate counts messages with an id, over some seconds.
@@ -632,8 +682,7 @@ func (v *probed) toGround() {
 	if v.armed() {
 		land := map[craft]uint32{onPX4: simPX4Land, onCopter: simArduLand, onQuadPlane: simPlaneQLand}[v.craft]
 		v.setMode(land)
-		_, ok := v.until(3*time.Minute, func() bool { return !v.armed() })
-		v.must(ok, "it does not come down")
+		v.disarms(3 * time.Minute)
 	}
 	if v.handled && v.sim == nil {
 		time.Sleep(2 * time.Second) // until the sticks of before are forgotten
@@ -652,18 +701,21 @@ func (v *probed) takeOff(up float64) {
 	v.setMode(v.holdMode())
 	a := v.command(simArm, 1)
 	v.must(a.last() == simAccepted, "arming: %v %s", a.results, v.texts(a.sent))
-	alt, open := up, 0.0 // NaN ends ArduPilot's SITL
 	if v.craft == onPX4 {
-		alt, open = up+v.homeAlt(), math.NaN()
+		a = v.takeOffHere(up + v.homeAlt())
+	} else {
+		a = v.command(simTakeoff, 0, 0, 0, 0, 0, 0, up) // NaN ends ArduPilot's SITL
 	}
-	a = v.command(simTakeoff, open, open, open, open, open, open, alt)
 	v.must(a.last() == simAccepted, "takeoff: %v", a.results)
-	_, ok := v.until(time.Minute, func() bool {
-		_, _, u, _ := v.place()
-		return math.Abs(u-up) < 1
-	})
+	_, ok := v.until(time.Minute, func() bool { return math.Abs(v.place().up-up) < 1 })
 	v.must(ok, "it does not climb")
 	time.Sleep(3 * time.Second)
+}
+
+// takeOffHere commands a takeoff that leaves the place open.
+func (v *probed) takeOffHere(amsl float64) factAnswer {
+	open := math.NaN()
+	return v.command(simTakeoff, open, open, open, open, open, open, amsl)
 }
 
 // toAir brings it to 15 m over home. PX4 forgets sticks on the ground only.
@@ -674,7 +726,12 @@ func (v *probed) toAir() {
 		v.takeOff(probeHeight)
 	}
 	v.setMode(v.holdMode())
-	if n, e, u, speed := v.place(); math.Hypot(n, e) > 3 || math.Abs(u-probeHeight) > 1 || speed > 0.5 {
+	v.toHome(0.5)
+}
+
+// toHome flies it over home, where it is elsewhere or too fast.
+func (v *probed) toHome(fastest float64) {
+	if s := v.place(); s.off(spot{}) > 3 || math.Abs(s.up-probeHeight) > 1 || s.speed > fastest {
 		v.flyTo(0, 0, probeHeight)
 		v.arrives(0, 0, probeHeight, 1.5)
 	}
@@ -686,21 +743,16 @@ func (v *probed) toHanded() {
 	if v.sim == nil && (v.sticks == nil || !v.armed()) {
 		v.toAir()
 	}
-	v.stick(0, 0, 500, 0)
-	time.Sleep(2200 * time.Millisecond)
+	v.centre(2200 * time.Millisecond)
 	v.setMode(v.holdMode())
-	if n, e, u, _ := v.place(); math.Hypot(n, e) > 3 || math.Abs(u-probeHeight) > 1 {
-		v.flyTo(0, 0, probeHeight)
-		v.arrives(0, 0, probeHeight, 1.5)
-	}
+	v.toHome(math.Inf(1))
 }
 
 // fly runs one probe.
 func (v *probed) fly(p probe, state func()) {
 	defer func() {
 		if v.polling != nil {
-			v.polling.stop()
-			v.polling.done.Wait()
+			v.polling()
 			v.polling = nil
 		}
 		if p.from == handed && v.sim == nil && v.sticks != nil {
@@ -751,9 +803,9 @@ func (p probe) simulate(t *testing.T, prepare func(*simulator)) *probed {
 	wg.Go(func() { s.run(ctx) })
 	wg.Go(v.ours.listen)
 	wg.Go(v.pilot.listen)
-	wg.Go(func() { v.beats(ctx) })
 	defer wg.Wait()
 	defer cancel()
+	defer repeat(time.Second, v.companionBeat)()
 	v.fly(p, func() {
 		switch p.from {
 		case ground:
@@ -776,15 +828,9 @@ func (v *probed) toReady() {
 	v.setMode(v.holdMode())
 }
 
-// beats is the heartbeat of a companion computer.
-func (v *probed) beats(ctx context.Context) {
-	for ctx.Err() == nil {
-		v.ours.send(&common.MessageHeartbeat{Type: common.MAV_TYPE_ONBOARD_CONTROLLER, Autopilot: common.MAV_AUTOPILOT_INVALID})
-		select {
-		case <-ctx.Done():
-		case <-time.After(time.Second):
-		}
-	}
+// companionBeat sends the heartbeat of a companion computer.
+func (v *probed) companionBeat() {
+	v.ours.send(heartbeat(minimal.MAV_TYPE_ONBOARD_CONTROLLER))
 }
 
 func TestFacts(t *testing.T) {
@@ -887,11 +933,7 @@ func releaseOf(version uint32) release {
 // meet opens both links and finds out who is there.
 func meet(t *testing.T) (v *probed, version string) {
 	open := func(name string) port {
-		d, err := newDevice(name, 0)
-		if err != nil {
-			t.Fatal(err)
-		}
-		p, err := d.open(t.Context())
+		p, err := mustDevice(t, name, 0).open(t.Context())
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -913,8 +955,8 @@ func meet(t *testing.T) (v *probed, version string) {
 	}
 	v.system = v.ours.heardSystem()
 	v.ours.system = v.system
-	go v.beats(t.Context())
-	v.pilot.send(&common.MessageHeartbeat{Type: common.MAV_TYPE_ONBOARD_CONTROLLER, Autopilot: common.MAV_AUTOPILOT_INVALID})
+	t.Cleanup(repeat(time.Second, v.companionBeat))
+	v.pilot.send(heartbeat(minimal.MAV_TYPE_ONBOARD_CONTROLLER))
 	v.craft = onPX4
 	if h.Autopilot == common.MAV_AUTOPILOT_ARDUPILOTMEGA {
 		v.craft = onCopter
@@ -939,10 +981,7 @@ func meet(t *testing.T) (v *probed, version string) {
 		if v.radio, err = net.Dial("udp", *factsRadio); err != nil {
 			t.Fatal(err)
 		}
-		go func() { // the SITL's own transmitter is idle; nothing to send until a probe does
-			<-t.Context().Done()
-			v.radio.Close()
-		}()
+		t.Cleanup(func() { v.radio.Close() })
 	}
 	return v, version
 }
