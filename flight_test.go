@@ -80,8 +80,9 @@ import (
 //	hands off             nothing commanded it
 //	sent 176 1 4 | 400 1 0, sends 400 1 0     and what did; and what also did
 //	note, kept 0.3, rose 4 ±0.6     the height, that it is still so, and since
-//	comes back north < 6, strayed < 1     from the furthest that it came in 30 s; south,
-//	                      up; and from its height meanwhile
+//	comes back north < 6, past 12 ±1, strayed < 1     from the furthest that it came in
+//	                      30 s (south, up; or back 2 ±1); how far that was; and from its
+//	                      height meanwhile
 //	fastest 10s 4 ±0.3    in a time, m/s
 //	stream 0 0 500 0, stream nothing     all that was streamed
 //	sticks 0 0 500 0, streams     what is streamed now
@@ -102,7 +103,7 @@ type player struct {
 	posts          []*waiting // not waited for yet
 	acked          chan struct{}
 	noted          float64 // height
-	strayed        float64 // from the height while it came back
+	past, strayed  float64 // how far it went, and from the height, before it came back
 }
 
 // flies flies each rule's script, and each of its variants, on each of its vehicles.
@@ -617,6 +618,11 @@ func (p *player) check(w []string) string {
 	}
 	truth := p.sim.truth()
 	rest := strings.Join(w[1:], " ")
+	if p.board != nil {
+		if wrong, known := p.board.sees(p, w); known {
+			return wrong
+		}
+	}
 	switch w[0] {
 	case "not":
 		return is(p.check(w[1:]) != "", rest, "so")
@@ -648,7 +654,7 @@ func (p *player) check(w []string) string {
 		return p.field(p.status(), w[1:])
 	case "its":
 		return p.field(p.answer, w[1:])
-	case "at", "alt", "north", "east", "climb", "speed", "vn", "ve", "heading", "rose", "took", "strayed":
+	case "at", "alt", "north", "east", "climb", "speed", "vn", "ve", "heading", "rose", "took", "past", "strayed":
 		return p.measure(w, truth)
 	}
 	return p.checkWire(w, rest)
@@ -703,7 +709,7 @@ func (p *player) over(w []string) (wrong string) {
 // along its way: north, south or up.
 func (p *player) comesBack(w []string) string {
 	p.Helper()
-	if len(w) != 3 || w[1] != "<" {
+	if len(w) != 3 {
 		p.bad()
 	}
 	along := func() float64 {
@@ -711,17 +717,34 @@ func (p *player) comesBack(w []string) string {
 		n, _ := simMetres(s.lat, s.lon)
 		return map[string]float64{"north": n, "south": -n, "up": s.alt}[w[0]]
 	}
-	furthest, up := along(), p.sim.truth().alt
+	from, up := along(), p.sim.truth().alt
+	furthest := from
 	p.strayed = 0
 	for range 300 {
 		time.Sleep(100 * time.Millisecond)
 		p.strayed = max(p.strayed, math.Abs(p.sim.truth().alt-up))
 		furthest = max(furthest, along())
 	}
-	if back := furthest - along(); back > p.number(w[2]) {
-		return fmt.Sprintf("it came back %.1f m", back)
+	p.past = furthest - from
+	return p.bounded(furthest-along(), w)
+}
+
+// bounded checks a number: "x < 3", "x > 3", "x 3 ±0.5".
+func (p *player) bounded(is float64, w []string) string {
+	p.Helper()
+	ok := false
+	switch bound := strings.TrimPrefix(w[2], "±"); w[1] {
+	case "<":
+		ok = is < p.number(bound)
+	case ">":
+		ok = is > p.number(bound)
+	default:
+		ok = math.Abs(is-p.number(w[1])) <= p.number(bound)
 	}
-	return ""
+	if ok {
+		return ""
+	}
+	return fmt.Sprintf("it is %.2f", is)
 }
 
 // fastest checks the highest speed over ground in a time.
@@ -755,22 +778,14 @@ func (p *player) measure(w []string, s simState) string {
 	if len(w) != 3 {
 		p.bad()
 	}
-	is := map[string]float64{"alt": s.alt, "north": n, "east": e, "climb": -s.vd, "speed": math.Hypot(s.vn, s.ve), "vn": s.vn, "ve": s.ve, "heading": s.heading, "rose": s.alt - p.noted, "strayed": p.strayed, "took": p.took.Seconds()}[w[0]]
-	ok := false
-	switch bound := strings.TrimPrefix(w[2], "±"); {
-	case w[1] == "<" && w[0] == "took":
-		ok = p.took < p.duration(bound)
-	case w[1] == "<":
-		ok = is < p.number(bound)
-	case w[1] == ">":
-		ok = is > p.number(bound)
-	default:
-		ok = math.Abs(is-p.number(w[1])) <= p.number(bound)
+	if w[0] == "took" {
+		w = []string{"took", w[1], fmt.Sprint(p.duration(w[2]).Seconds())}
 	}
-	if !ok {
-		return fmt.Sprintf("it is %.2f", is)
+	is := map[string]float64{
+		"alt": s.alt, "north": n, "east": e, "climb": -s.vd, "speed": math.Hypot(s.vn, s.ve), "vn": s.vn, "ve": s.ve, "heading": s.heading,
+		"rose": s.alt - p.noted, "past": p.past, "strayed": p.strayed, "took": p.took.Seconds(),
 	}
-	return ""
+	return p.bounded(is[w[0]], w)
 }
 
 // checkWire checks what was said and sent.

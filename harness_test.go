@@ -750,6 +750,8 @@ type flight struct {
 	receiver simReceiver // that it has from the boot on
 }
 
+var firmwares = map[simFlavour]firmware{simPX4: px4, simPX4Old: px4, simArduPilot: copter, simQuadPlane: quadPlane, simPlane: plane}
+
 // object is a JSON object of an answer.
 type object = map[string]any
 
@@ -813,15 +815,7 @@ func flyWith(t *testing.T, flavour simFlavour, prepare func(*simulator), start f
 		if start != nil {
 			start(l)
 		}
-		f := &flight{t, s, l, newHandler(l, admission{}), stop, px4, s.receiver}
-		switch flavour {
-		case simArduPilot:
-			f.firmware = copter
-		case simQuadPlane:
-			f.firmware = quadPlane
-		case simPlane:
-			f.firmware = plane
-		}
+		f := &flight{t, s, l, newHandler(l, admission{}), stop, firmwares[flavour], s.receiver}
 		var running sync.WaitGroup
 		running.Go(func() { s.run(ctx) })
 		running.Go(func() { l.run(linkCtx) })

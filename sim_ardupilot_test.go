@@ -2,11 +2,8 @@ package main
 
 import (
 	"bytes"
-	"context"
-	"fmt"
 	"math"
 	"slices"
-	"sync"
 	"testing"
 	"time"
 
@@ -20,39 +17,15 @@ const (
 	simLoiter  = 5
 )
 
-// simOnArdu flies with a receiver whose throttle is low, as the measured ones had.
-func simOnArdu(t *testing.T, test func(*simBoard)) {
-	t.Helper()
-	simFlight(t, simArduPilot, simWithReceiver, func(b *simBoard) {
-		time.Sleep(6 * time.Second)
-		test(b)
-	})
-}
-
-func simWithReceiver(s *simulator) { s.receiver = simReceiverIdle }
-
-func simOnArduInAir(t *testing.T, test func(*simBoard)) {
-	t.Helper()
-	simOnArdu(t, func(b *simBoard) {
-		b.placeInAir(10)
-		test(b)
-	})
-}
-
 func TestArduPilotBootsWithStrayBytes(t *testing.T) {
-	inLinkBubble(t, func(t *testing.T) {
-		s := newSimulator(simArduPilot)
-		p, _ := s.open()
-		ctx, cancel := context.WithCancel(t.Context())
-		var wg sync.WaitGroup
-		wg.Go(func() { s.run(ctx) })
+	simFlight(t, simArduPilot, nil, func(b *simBoard) {
+		p, _ := b.open()
+		b.reboot(false)
 		buf := make([]byte, 100)
 		n, _ := p.Read(buf)
 		if n < 6 || buf[0] == frame.V2MagicByte || bytes.IndexByte(buf[:n], frame.V2MagicByte) > 6 {
 			t.Errorf("first bytes % x", buf[:n])
 		}
-		cancel()
-		wg.Wait()
 	})
 }
 
@@ -96,266 +69,57 @@ func TestArduPilotsSticksAndReceiver(t *testing.T) {
 }
 
 // simSlowBoot takes the time that it really takes.
-func simSlowBoot(s *simulator) {
-	s.armableAfter = 42 * time.Second
-	s.receiver = simReceiverIdle
-}
+func simSlowBoot(s *simulator) { s.armableAfter = 42 * time.Second }
 
-func TestArduPilotWithoutAPositionTakesNoModeThatWantsOne(t *testing.T) {
-	simFlight(t, simArduPilot, simSlowBoot, func(b *simBoard) {
-		time.Sleep(5 * time.Second)
-		b.near("altitude of VFR_HUD before the first fix", float64(b.says(74).(*common.MessageVfrHud).Alt), -0.02, 0.001)
-		time.Sleep(25 * time.Second)
-		for _, m := range b.modes {
-			b.want(m.name+" disarmed", b.setMode(m.custom), simResults(simAccepted))
-		}
-		b.setMode(simArduStabilize)
-		b.want("STABILIZE armed", b.long(simArm, 1), simResults(simAccepted))
-		for _, mode := range []uint32{simArduGuided, simLoiter, simArduRTL} {
-			b.want("mode", b.setMode(mode), simResults(simFailed))
-			b.wantText("requires position")
-		}
-		b.want("goto", b.fly(10, 0, 10), simResults(simFailed))
-	})
-}
-
-func TestArduPilotTakesOffOnceItsPropellersTurn(t *testing.T) {
-	for frame, want := range map[common.MAV_FRAME]common.MAV_RESULT{0: simDenied, 3: simAccepted, 6: simDenied} {
-		simOnArdu(t, func(b *simBoard) {
-			b.setMode(simArduGuided)
-			b.long(simArm, 1)
-			b.want("frame "+frame.String(), b.exact(simTakeoff, frame, 0, 0, 0, 0, 0, 10), simResults(want))
-			if want == simDenied {
-				return
-			}
-			b.want("state", simLast[*common.MessageHeartbeat](b).SystemStatus, common.MAV_STATE_STANDBY)
-			d := b.until("lift", 10*time.Second, func(s simState) bool { return s.alt > 0 })
-			b.near("seconds from arming", d.Seconds()+2.6, 3.3, 0.2)
-			b.want("state", simLast[*common.MessageHeartbeat](b).SystemStatus, common.MAV_STATE_ACTIVE)
-			b.want("landed_state", b.says(245).(*common.MessageExtendedSysState).LandedState, common.MAV_LANDED_STATE_TAKEOFF)
-			time.Sleep(10 * time.Second)
-			b.wantPlace(0, 0, 10, 0.15)
-		})
+func TestArduPilotsBootTakeoffAndGotos(t *testing.T) {
+	modes := "STABILIZE"
+	for _, m := range simArduVehicle.modes[1:] {
+		modes += "|" + m.name
 	}
-	simOnArdu(t, func(b *simBoard) {
-		b.setMode(simLoiter)
-		b.long(simArm, 1)
-		b.want("LOITER", b.long(simTakeoff, 0, 0, 0, 0, 0, 0, 10), simResults(simAccepted))
-		time.Sleep(8 * time.Second)
-		b.wantPlace(0, 0, 0, 0)
+	const boot = "copter armable=42s: +24s, "
+	simFlies(t, []rule{
+		{"before the first fix VFR_HUD has no altitude", "copter armable=42s: hud -0.02"},
+		{"without a position and disarmed it takes any mode", boot + "mode {" + modes + "} = accepted"},
+		{"armed it takes none that wants one", boot + "mode STABILIZE, arm = accepted, mode {GUIDED|LOITER|RTL} = failed, says requires position, goto 10 0 10 = failed"},
+		{"a takeoff has heights above home, and lifts once its propellers turn", "copter: mode GUIDED, arm, INT NAV_TAKEOFF 0 0 10 in 3 = accepted, +3s, at 0 0 0 ±0, until alt > 0 400ms, +10s, at 0 0 10 ±0.15"},
+		{"in other frames it is denied", "copter: mode GUIDED, arm, INT NAV_TAKEOFF 0 0 10 in {0|6} = denied"},
+		{"a goto above home", "copter air: {mode GUIDED, INT DO_REPOSITION 20 5 15 in 3|mode LAND, INT DO_REPOSITION 20 5 15 in 6} = accepted, +30s, at 20 5 15 ±0.3, heading 14 ±1"},
+		{"one above the terrain flies into the ground", "copter air: INT DO_REPOSITION 20 5 15 in 11 = accepted, +30s, alt 0 ±0.3"},
+		{"one in a local frame is denied", "copter air: INT DO_REPOSITION 20 5 15 in 1 = denied, +30s, alt 10 ±0.3"},
+		{"on the ground it is accepted, and does nothing", "copter: mode GUIDED, arm, goto 20 0 15 = accepted, +5s, at 0 0 0 ±0"},
 	})
 }
 
-func TestArduPilotRepositions(t *testing.T) {
-	lat, lon := simPlace(20, 5)
-	for _, tt := range []struct {
-		name  string
-		frame common.MAV_FRAME
-		mode  uint32
-		want  common.MAV_RESULT
-		up    float64
-	}{
-		{"above home", 3, simArduGuided, simAccepted, 15},
-		{"terrain", 11, simArduGuided, simAccepted, 0},
-		{"from LAND", 6, simArduLand, simAccepted, 15},
-		{"local", 1, simArduGuided, simDenied, 10},
-	} {
-		simOnArduInAir(t, func(b *simBoard) {
-			b.setMode(tt.mode)
-			b.want(tt.name, b.exact(simGoto, tt.frame, 1, 1, 1.5, simE7(lat), simE7(lon), 15), simResults(tt.want))
-			time.Sleep(30 * time.Second)
-			b.near(tt.name+" alt", b.truth().alt, tt.up, 0.3)
-			if tt.up == 15 {
-				b.wantPlace(20, 5, 15, 0.3)
-				b.near("yaw is ignored, it looks ahead", b.truth().heading, 14, 1)
-			}
-		})
-	}
-	simOnArdu(t, func(b *simBoard) {
-		b.setMode(simArduGuided)
-		b.long(simArm, 1)
-		b.want("on the ground", b.fly(20, 0, 15), simResults(simAccepted))
-		time.Sleep(5 * time.Second)
-		b.wantPlace(0, 0, 0, 0)
+func TestArduPilotBreaksDown(t *testing.T) {
+	const left = "copter: mode ALT_HOLD, ask mode STABILIZE, "
+	simFlies(t, []rule{
+		{"where STABILIZE is left at once", left + "+{1ms|5ms}, ask mode LOITER, +1s, mode GUIDED, arm = failed, says Arm: Internal errors 0x100000 l:297 flow_of_ctrl, state CRITICAL, +1m, arm = failed, restart grounded, +6s, mode GUIDED, arm = accepted"},
+		{"not 7 ms later", left + "+{7ms|20ms}, ask mode LOITER, +1s, mode GUIDED, arm = accepted"},
+		{"in the air it climbs with centred sticks", "copter air receiver=hand: ask mode STABILIZE, ask mode ALT_HOLD, +40s, says Internal Errors 0x100000, alt 56 ±2"},
+		{"over a line that gathers bytes", "copter air: gathers 250ms, ask mode ALT_HOLD, +{200ms→CRITICAL|300ms→ACTIVE}, ask NAV_LAND, +1s, in LAND, state $1"},
 	})
 }
 
-// says is what a message would say now.
-func (b *simBoard) says(id uint32) (m message.Message) {
-	b.change(func() { m = b.brain.message(id) })
-	return m
-}
-
-// askMode asks for a mode and waits for nothing.
-func (b *simBoard) askMode(custom uint32) {
-	b.t.Helper()
-	b.write(&common.MessageCommandLong{
-		TargetSystem: 1, TargetComponent: 1, Command: simSetMode, Param1: 1, Param2: float32(custom),
-	})
-}
-
-func TestArduPilotBreaksDownWhenStabilizeIsLeftAtOnce(t *testing.T) {
-	for _, tt := range []struct {
-		gap    time.Duration
-		broken bool
-	}{{time.Millisecond, true}, {5 * time.Millisecond, true}, {7 * time.Millisecond, false}, {20 * time.Millisecond, false}} {
-		simOnArdu(t, func(b *simBoard) {
-			b.setMode(simAltHold)
-			b.askMode(simArduStabilize)
-			time.Sleep(tt.gap)
-			b.askMode(simLoiter)
-			time.Sleep(time.Second)
-			b.setMode(simArduGuided)
-			arm := b.long(simArm, 1)
-			if !tt.broken {
-				b.want("armed", arm, simResults(simAccepted))
-				return
-			}
-			b.want("armed", arm, simResults(simFailed))
-			b.wantText("Arm: Internal errors 0x100000 l:297 flow_of_ctrl")
-			b.want("state", simLast[*common.MessageHeartbeat](b).SystemStatus, common.MAV_STATE_CRITICAL)
-			time.Sleep(time.Minute)
-			b.want("armed a minute later", b.long(simArm, 1), simResults(simFailed))
-			b.reboot(false)
-			time.Sleep(6 * time.Second)
-			b.setMode(simArduGuided)
-			b.want("armed after a restart", b.long(simArm, 1), simResults(simAccepted))
-		})
-	}
-	simOnArduInAir(t, func(b *simBoard) {
-		b.setReceiver(simReceiverInHand)
-		b.askMode(simArduStabilize)
-		b.askMode(simAltHold)
-		time.Sleep(40 * time.Second)
-		b.wantText("Internal Errors 0x100000")
-		b.near("it climbs with centred sticks", b.truth().alt, 56, 2)
-	})
-}
-
-// ---- What it sends ----
-
-// runUp flies north until it is this fast.
-func (b *simBoard) runUp(speed float64) {
-	b.t.Helper()
-	b.fly(2000, 0, b.truth().alt)
-	b.long(common.MAV_CMD_DO_CHANGE_SPEED, 1, speed)
-	time.Sleep(15 * time.Second)
-	b.near("speed", b.truth().vn, speed, 0.1)
-}
-
-// farthest returns how far north it came from here, and how far it then came back.
-func (b *simBoard) farthest(d time.Duration, do func()) (most, back float64) {
-	from, _, _ := b.place()
-	do()
-	for end := time.Now().Add(d); time.Now().Before(end); time.Sleep(simTick) {
-		n, _, _ := b.place()
-		most = max(most, n-from)
-	}
-	n, _, _ := b.place()
-	return most, most - (n - from)
-}
-
-func TestArduPilotStopsAsMeasured(t *testing.T) {
-	for _, tt := range []struct {
-		speed, most, back float64 // of BRAKE and then GUIDED
-		repo              float64 // that a goto to the present place comes back
-	}{{3, 3.1, 0.2, 2.9}, {10.1, 24.8, 0.8, 24.7}} {
-		simOnArduInAir(t, func(b *simBoard) {
-			b.runUp(tt.speed)
-			_, back := b.farthest(40*time.Second, func() {
-				n, _, _ := b.place()
-				b.fly(n, 0, 10)
-			})
-			b.near("a goto to the present place comes back", back, tt.repo, 0.15*tt.repo)
-			b.runUp(tt.speed)
-			most, back := b.farthest(40*time.Second, func() {
-				b.askMode(simArduBrake)
-				time.Sleep(20 * time.Millisecond)
-				b.askMode(simArduGuided)
-			})
-			b.near("BRAKE and GUIDED go on", most, tt.most, 0.15*tt.most)
-			b.near("and come back", back, tt.back, 0.3)
-			b.near("height", b.truth().alt, 10, 0.2)
-		})
-	}
-}
-
-func TestArduPilotsBrakeByAPilotStaysAndForgetsTheGoto(t *testing.T) {
-	simOnArduInAir(t, func(b *simBoard) {
-		b.runUp(4)
-		most, back := b.farthest(20*time.Second, func() { b.pilotMode(simArduBrake) })
-		b.near("BRAKE alone, as captured", most, 6.9, 0.7)
-		b.near("comes back", back, 0, 0.1)
-		b.want("mode", b.truth().mode, uint32(simArduBrake))
-		most, _ = b.farthest(20*time.Second, func() { b.setMode(simArduGuided) })
-		b.near("GUIDED resumes no goto", most, 0, 0.1)
-	})
-}
-
-// simWith flies at 10 m in GUIDED with a receiver in this state; the companion
-// is system 255.
-func simWith(t *testing.T, receiver simReceiver, test func(*simBoard)) {
-	t.Helper()
-	simFlight(t, simArduPilot, nil, func(b *simBoard) {
-		b.setReceiver(receiver)
-		time.Sleep(6 * time.Second)
-		b.as(255, 191)
-		b.placeInAir(10)
-		test(b)
+func TestArduPilotStops(t *testing.T) {
+	const runs = "copter air: goto 2000 0 10, DO_CHANGE_SPEED 1 "
+	simFlies(t, []rule{
+		{"a goto to the present place comes all the way back", runs + "{3→2.9 ±0.44|10.1→24.7 ±3.7}, +15s, goto here, comes back north $1, alt 10 ±0.2"},
+		{"BRAKE and GUIDED", runs + "{3→0.2 ±0.3, past 3.04 ±0.47|10.1→0.8 ±0.3, past 24.6 ±3.7}, +15s, ask mode BRAKE, +20ms, ask mode GUIDED, comes back north $1, alt 10 ±0.2"},
+		{"a pilot's BRAKE stays and forgets the goto", runs + "4, +15s, pilot BRAKE, comes back north 0 ±0.1, past 6.9 ±0.7, in BRAKE, mode GUIDED, comes back north 0 ±0.1, past 0 ±0.1"},
 	})
 }
 
 const simLet = math.MaxInt16 // an axis that is released
 
-func (b *simBoard) manual(x, y, z, r int16) {
-	b.t.Helper()
-	b.write(&common.MessageManualControl{Target: 1, X: x, Y: y, Z: z, R: r})
-}
-
-func TestArduPilotsChannelsFreezeWhenTheReceiverIsLost(t *testing.T) {
-	channels := func(b *simBoard) [4]uint16 {
-		m := b.says(65).(*common.MessageRcChannels)
-		return [4]uint16{m.Chan1Raw, m.Chan2Raw, m.Chan3Raw, m.Chan4Raw}
-	}
-	simWith(t, simReceiverIdle, func(b *simBoard) {
-		b.manual(500, 200, 600, -400)
-		b.pilotSticks(-1000, 0, 500, 0)
-		time.Sleep(time.Second)
-		b.want("overridden", channels(b), [4]uint16{1600, 1250, 1600, 1300})
-		b.manual(simLet, simLet, simLet, simLet)
-		time.Sleep(18 * time.Millisecond)
-		b.want("released", channels(b), [4]uint16{1500, 2000, 1500, 1500})
-		b.setReceiver(simReceiverLost)
-		b.pilotSticks(0, 0, 0, 0)
-		time.Sleep(10 * time.Second)
-		b.want("lost", channels(b), [4]uint16{1500, 2000, 1500, 1500})
-		b.manual(0, 0, 500, 0)
-		time.Sleep(time.Millisecond)
-		b.want("but overrides show", channels(b), [4]uint16{1500, 1500, 1500, 1500})
-	})
-}
-
 func TestArduPilotTellsOfItsReceiver(t *testing.T) {
-	bit := common.MAV_SYS_STATUS_SENSOR_RC_RECEIVER
-	bits := func(b *simBoard) [3]bool {
-		b.forget()
-		b.long(common.MAV_CMD_REQUEST_MESSAGE, 1)
-		m := simAll[*common.MessageSysStatus](b)[0]
-		return [3]bool{m.OnboardControlSensorsPresent&bit != 0, m.OnboardControlSensorsEnabled&bit != 0, m.OnboardControlSensorsHealth&bit != 0}
-	}
-	for receiver, want := range map[simReceiver][3]bool{
-		simReceiverNone: {}, simReceiverLost: {true, true, false},
-		simReceiverIdle: {true, true, true}, simReceiverInHand: {true, true, true},
-	} {
-		simFlight(t, simArduPilot, nil, func(b *simBoard) {
-			b.setReceiver(receiver)
-			time.Sleep(6 * time.Second)
-			b.want(fmt.Sprint(receiver), bits(b), want)
-			b.as(255, 191)
-			b.stick(time.Second, sim25Hz, 0, 0, 0, 0)
-			b.want(fmt.Sprint(receiver, " with a stream"), bits(b), [3]bool{true, true, true})
-		})
-	}
+	const free = "stick 32767 32767 32767 32767, "
+	simFlies(t, []rule{
+		{"its channels freeze when it is lost", "copter air receiver=idle: as 255, stick 500 200 600 -400, pilot sticks -1000 0 500 0, +1s, channels 1600 1250 1600 1300, " + free +
+			"+18ms, channels 1500 2000 1500 1500, receiver lost, pilot sticks 0 0 0 0, +10s, channels 1500 2000 1500 1500, stick 0 0 500 0, +1ms, channels 1500 1500 1500 1500"},
+		{"in SYS_STATUS, where a stream counts as one", "copter receiver={none→000|lost→110|idle→111|hand→111}: sensor SENSOR_RC_RECEIVER $1, as 255, sticks 0 0 0 0 for 1s, sensor SENSOR_RC_RECEIVER 111"},
+		{"a QuadPlane claims one that was never there", "quadplane receiver=none: sensor SENSOR_RC_RECEIVER 110"},
+		{"a live interval of HEARTBEAT ends with a restart", "copter: SET_MESSAGE_INTERVAL 0 50000, restart, +2500ms, mark, +10s, count 0 10"},
+	})
 }
 
 func init() {
@@ -572,85 +336,14 @@ func (b *simQuadPlaneBrain) steer(vn, ve, vu, dt float64) {
 	q.up += q.vu * dt
 }
 
-func simOnQuadPlane(t *testing.T, guided float64, test func(*simBoard)) {
-	t.Helper()
-	simFlight(t, simQuadPlane, simWithReceiver, func(b *simBoard) {
-		b.change(func() { b.params["Q_GUIDED_MODE"] = guided })
-		time.Sleep(6 * time.Second)
-		test(b)
-	})
-}
-
-func (b *simBoard) vtolState() common.MAV_VTOL_STATE {
-	b.forget()
-	b.long(common.MAV_CMD_REQUEST_MESSAGE, 245)
-	return simAll[*common.MessageExtendedSysState](b)[0].VtolState
-}
-
-func TestQuadPlanesModeNumbersAreAPlanes(t *testing.T) {
-	simOnQuadPlane(t, 1, func(b *simBoard) {
-		b.placeInAir(40)
-		b.want("17", b.setMode(17), simResults(simAccepted))
-		time.Sleep(2 * time.Second)
-		if vd := b.truth().vd; vd < 3 {
-			t.Errorf("17 is QSTABILIZE, which falls; %.1f m/s", vd)
-		}
-		b.want("9", b.setMode(9), simResults(simFailed))
-		b.want("NAV_LAND", b.long(common.MAV_CMD_NAV_LAND), simResults(simUnsupported))
-		for custom, name := range map[uint32]string{18: "QHOVER", 19: "QLOITER", 20: "QLAND", 6: "FBWB", 11: "RTL"} {
-			b.want(name, b.row(custom).name, name)
-		}
-		b.change(func() { b.params["Q_MAV_TYPE"] = 20 })
-		b.want("another Q_MAV_TYPE", simLast[*common.MessageHeartbeat](b).Type, common.MAV_TYPE(20))
-	})
-}
-
-// From a takeoff to its landing, with vtol_state on the way.
-func TestQuadPlaneFliesOnItsWingAndHovers(t *testing.T) {
-	simOnQuadPlane(t, 0, func(b *simBoard) {
-		circles := func(what string, north float64) {
-			t.Helper()
-			time.Sleep(3 * time.Minute)
-			n, e, _ := b.place()
-			b.near(what+": metres off", math.Hypot(n-north, e), 75, 5)
-			b.near(what+": m/s", math.Hypot(b.truth().vn, b.truth().ve), 26, 0.1)
-			b.want(what, b.vtolState(), common.MAV_VTOL_STATE_FW)
-		}
-		b.setMode(simPlaneGuided)
-		b.want("arm", b.long(simArm, 1), simResults(simAccepted))
-		b.want("takeoff", b.long(simTakeoff, 0, 0, 0, 0, 0, 0, 20), simResults(simAccepted))
-		time.Sleep(10 * time.Second)
-		b.want("the climb", b.vtolState(), common.MAV_VTOL_STATE_MC)
-		b.wantPlace(0, 0, b.truth().alt, 0.5)
-		b.until("wing", time.Minute, func(s simState) bool { return math.Hypot(s.vn, s.ve) > 5 })
-		b.want("after it", b.vtolState(), common.MAV_VTOL_STATE_TRANSITION_TO_FW)
-		b.want("goto", b.fly(300, 0, 30), simResults(simAccepted))
-		circles("at its place", 300)
-		b.near("height", b.truth().alt, 30, 0.5)
-		b.want("command", b.long(common.MAV_CMD_NAV_RETURN_TO_LAUNCH), simResults(simAccepted))
-		b.want("is RTL", b.truth().mode, uint32(simPlaneRTL))
-		circles("which circles", 0)
-		b.want("QRTL", b.setMode(simPlaneQRTL), simResults(simAccepted))
-		b.want("out of a circle", b.vtolState(), common.MAV_VTOL_STATE_TRANSITION_TO_MC)
-		b.until("lands", 4*time.Minute, func(s simState) bool { return !s.armed })
-		b.wantPlace(0, 0, 0, 0.5)
-		b.want("mode", b.truth().mode, uint32(simPlaneQRTL))
-	})
-	simOnQuadPlane(t, 1, func(b *simBoard) {
-		b.placeInAir(10)
-		b.setMode(simPlaneQLand)
-		d := b.until("disarmed", 2*time.Minute, func(s simState) bool { return !s.armed })
-		b.near("seconds of a QLAND", d.Seconds(), 35, 2)
-	})
-}
-
-func TestQuadPlaneClaimsAReceiverThatWasNeverThere(t *testing.T) {
-	simFlight(t, simQuadPlane, func(s *simulator) { s.receiver = simReceiverNone }, func(b *simBoard) {
-		time.Sleep(6 * time.Second)
-		b.long(common.MAV_CMD_REQUEST_MESSAGE, 1)
-		m, bit := simAll[*common.MessageSysStatus](b)[0], common.MAV_SYS_STATUS_SENSOR_RC_RECEIVER
-		b.want("present", m.OnboardControlSensorsPresent&bit, bit)
-		b.want("enabled", m.OnboardControlSensorsEnabled&bit, bit)
-		b.want("healthy", m.OnboardControlSensorsHealth&bit, common.MAV_SYS_STATUS_SENSOR(0))
+func TestQuadPlanes(t *testing.T) {
+	simFlies(t, []rule{
+		{"17 is QSTABILIZE, which falls", "quadplane Q_GUIDED_MODE=1: air 40, DO_SET_MODE 1 17 = accepted, +2s, climb < -3"},
+		{"what is a Copter's is none of its", "quadplane Q_GUIDED_MODE=1: air 40, DO_SET_MODE 1 9 = failed, NAV_LAND = unsupported"},
+		{"its type may be another", "quadplane Q_MAV_TYPE=20: type 20"},
+		{"QLAND takes a while", "quadplane Q_GUIDED_MODE=1: air 10, mode QLAND, +32950ms, armed, until disarmed 4s"},
+		{"from a takeoff to its landing it flies on its wing and hovers", "quadplane: mode GUIDED, arm = accepted, NAV_TAKEOFF 0 0 0 0 0 0 20 = accepted, +10s, vtol MC, north 0 ±0.5, east 0 ±0.5, until speed > 5 60s, vtol TRANSITION_TO_FW, " +
+			"goto 300 0 30 = accepted, +3m, away 300 75 ±5, speed 26 ±0.1, vtol FW, alt 30 ±0.5, NAV_RETURN_TO_LAUNCH = accepted, in RTL, +3m, away 0 75 ±5, speed 26 ±0.1, vtol FW, " +
+			"mode QRTL = accepted, vtol TRANSITION_TO_MC, until disarmed 240s, at 0 0 0 ±0.5, in QRTL"},
 	})
 }

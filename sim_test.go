@@ -10,7 +10,6 @@ import (
 	"os"
 	"reflect"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -214,8 +213,9 @@ type simBoard struct {
 	*simulator
 	t                 *testing.T
 	link              *factLink
-	system, component uint8     // that it sends as
-	began             time.Time // of the boot
+	system, component uint8          // that it sends as
+	began             time.Time      // of the boot
+	asked             common.MAV_CMD // last, by a script
 }
 
 // simFlight runs test with a simulator that has booted, in virtual time.
@@ -288,8 +288,20 @@ func (b *simBoard) texts() string {
 	return text.String()
 }
 
-// answers returns the results of the acks that came within 50 ms.
-func (b *simBoard) answers(id common.MAV_CMD) (results []common.MAV_RESULT) {
+// acks are the times at which the acks of a command came.
+func (b *simBoard) acks(id common.MAV_CMD) (at []time.Time) {
+	for _, h := range b.heard() {
+		if factAck(id)(h.msg) {
+			at = append(at, h.at)
+		}
+	}
+	return at
+}
+
+// exchange sends a command and returns the results of its acks within 50 ms.
+func (b *simBoard) exchange(id common.MAV_CMD, msg message.Message) (results []common.MAV_RESULT) {
+	b.forget()
+	b.write(msg)
 	time.Sleep(50 * time.Millisecond)
 	for _, m := range simAll[*common.MessageCommandAck](b) {
 		if m.Command == id {
@@ -297,31 +309,6 @@ func (b *simBoard) answers(id common.MAV_CMD) (results []common.MAV_RESULT) {
 		}
 	}
 	return results
-}
-
-// long sends a COMMAND_LONG and returns its acks; so does exact a COMMAND_INT.
-func (b *simBoard) long(id common.MAV_CMD, p ...float64) []common.MAV_RESULT {
-	b.t.Helper()
-	b.forget()
-	b.write(factLong(simSystem, id, p...))
-	return b.answers(id)
-}
-
-func (b *simBoard) exact(id common.MAV_CMD, f common.MAV_FRAME, p1, p2, p4 float64, x, y int32, z float64) []common.MAV_RESULT {
-	b.t.Helper()
-	b.forget()
-	b.write(&common.MessageCommandInt{
-		TargetSystem: 1, TargetComponent: 1, Command: id, Frame: f,
-		Param1: float32(p1), Param2: float32(p2), Param4: float32(p4), X: x, Y: y, Z: float32(z),
-	})
-	return b.answers(id)
-}
-
-// fly sends a goto to metres from home.
-func (b *simBoard) fly(north, east, alt float64) []common.MAV_RESULT {
-	b.t.Helper()
-	lat, lon := simPlace(north, east)
-	return b.exact(simGoto, common.MAV_FRAME_GLOBAL, -1, 1, math.NaN(), simE7(lat), simE7(lon), simHomeAlt+alt)
 }
 
 // stick sends sticks at a rate for a time.
@@ -351,22 +338,6 @@ func (b *simBoard) listenIn(d time.Duration) {
 	}
 }
 
-// await waits for a message and returns when it came.
-func (b *simBoard) await(what string, most time.Duration, is func(message.Message) bool) time.Time {
-	b.t.Helper()
-	const look = 50 * time.Microsecond
-	for end := time.Now().Add(most + look); ; time.Sleep(look) { // what is sent at this moment is still on its way
-		for _, h := range b.heard() {
-			if is(h.msg) {
-				return h.at
-			}
-		}
-		if time.Now().After(end) {
-			b.t.Fatalf("%s: not within %v", what, most)
-		}
-	}
-}
-
 // request asks for a message once, without waiting; ask also waits for it and
 // returns nil if it is denied.
 func (b *simBoard) request(id uint32) {
@@ -385,13 +356,22 @@ func (b *simBoard) ask(id uint32) (m message.Message) {
 	return m
 }
 
-// mode asks for a mode; on PX4 main and sub, on ArduPilot the number.
-func (b *simBoard) setMode(custom uint32) []common.MAV_RESULT {
-	b.t.Helper()
+// modeMessage asks for a mode; on PX4 by main and sub.
+func (b *simBoard) modeMessage(custom uint32) message.Message {
 	if b.flavour == simPX4 {
-		return b.long(simSetMode, 1, float64(custom>>16&0xff), float64(custom>>24))
+		return factLong(simSystem, simSetMode, 1, float64(custom>>16&0xff), float64(custom>>24))
 	}
-	return b.long(simSetMode, 1, float64(custom))
+	return factLong(simSystem, simSetMode, 1, float64(custom))
+}
+
+// says is what a message would say now.
+func (b *simBoard) says(id uint32) (m message.Message) {
+	b.change(func() { m = b.brain.message(id) })
+	return m
+}
+
+func (b *simBoard) manual(x, y, z, r int16) {
+	b.write(&common.MessageManualControl{Target: simSystem, X: x, Y: y, Z: z, R: r})
 }
 
 func (b *simBoard) want(what string, got, want any) {
@@ -401,59 +381,46 @@ func (b *simBoard) want(what string, got, want any) {
 	}
 }
 
-func (b *simBoard) wantText(want string) {
-	b.t.Helper()
-	if got := b.texts(); !strings.Contains(got, want) {
-		b.t.Errorf("texts %q, want %q", got, want)
-	}
-}
-
-func (b *simBoard) near(what string, got, want, tolerance float64) {
-	b.t.Helper()
-	if !(math.Abs(got-want) <= tolerance) {
-		b.t.Errorf("%s: %.2f, want %.2f ± %.2f", what, got, want, tolerance)
-	}
-}
-
 func (b *simBoard) place() (north, east, alt float64) {
 	now := b.truth()
 	north, east = simMetres(now.lat, now.lon)
 	return north, east, now.alt
 }
 
-func (b *simBoard) wantPlace(north, east, alt, tolerance float64) {
+// until waits for something, at most a time.
+func (b *simBoard) until(what string, most time.Duration, done func() bool) {
 	b.t.Helper()
-	n, e, a := b.place()
-	if d := math.Hypot(math.Hypot(n-north, e-east), a-alt); !(d <= tolerance) {
-		b.t.Errorf("at %.1f %.1f %.1f, want %.1f %.1f %.1f ± %.1f", n, e, a, north, east, alt, tolerance)
-	}
-}
-
-// until waits for something, at most a time, and returns how long it took.
-func (b *simBoard) until(what string, most time.Duration, done func(simState) bool) time.Duration {
-	b.t.Helper()
-	begin := time.Now()
-	for !done(b.truth()) {
-		if time.Since(begin) > most {
+	const look = 50 * time.Microsecond
+	for end := time.Now().Add(most + look); !done(); time.Sleep(look) { // what is sent at this moment is still on its way
+		if time.Now().After(end) {
 			b.t.Fatalf("%s: not within %v", what, most)
 		}
-		time.Sleep(simTick)
 	}
-	return time.Since(begin)
 }
 
-func simResults(r ...common.MAV_RESULT) []common.MAV_RESULT { return r }
-
 // simFlies flies scripts of flight_test.go without mavrest: a companion board talks to the
-// simulator, 6 s after its boot and with "air" in the header 10 m up. Of a client there is
+// simulator, 6 s after its boot and with "air" in the header 10 m up. Its words are
 //
-//	arm = rejected, mode RTL = accepted accepted, goto 20 5 10, NAV_TAKEOFF nan …
+//	arm = rejected, mode RTL = accepted accepted, NAV_TAKEOFF nan …
 //	                      a command and its acks
+//	goto 20 5 10, goto keep keep nan, goto here     … north, east and above home
+//	INT NAV_TAKEOFF 0 0 10 in 3     … as a COMMAND_INT, in this frame
+//	ask mode RTL, acked 2     it is not waited for; waits for so many of its acks
 //	sticks 0 0 500 0 for 400ms each 500ms     a stream; at 25 Hz where no rate is given
 //	stick 0 0 500 0       one message of it
 //	as 255, knock, listen 4s     its system; a ground station's heartbeat; one each second
-//	says geofence, quiet  the texts that came since the last command
-//	state CRITICAL, air 60     of the next heartbeat; the vehicle is placed so high
+//	air 60, placed 40 10, pushed 8     the vehicle is placed so high, or there, or flies so
+//	                      fast to the north
+//	gathers 250ms         the line gathers bytes for so long
+//	tells Low battery     the autopilot has this text
+//	says geofence, texts A; B, quiet     a text, or all that came since the last command
+//	count 65 0            so many of this message came since then, or since "mark"
+//	shown RTL 12ms 18ms   a HEARTBEAT shows the mode so long after the last ack
+//	state CRITICAL, vtol FW, type 1, home 40 10, hud -0.02, clock < 3
+//	                      what is told now
+//	away 300 75 ±5        the vehicle is so far from a place so far north
+//	sensor SENSOR_BATTERY 110     in SYS_STATUS it is present, enabled and not healthy
+//	channels 1500 1500 1000 1500, flown by theirs     and whose sticks act
 func simFlies(t *testing.T, rules []rule) {
 	t.Helper()
 	for _, r := range rules {
@@ -468,13 +435,17 @@ func simFlies(t *testing.T, rules []rule) {
 					if len(has) < len(w)-1 {
 						b.placeInAir(10)
 					}
-					f := &flight{T: b.t, sim: b.simulator, firmware: map[simFlavour]firmware{simPX4: px4, simArduPilot: copter}[flavour]}
+					f := &flight{T: b.t, sim: b.simulator, firmware: firmwares[flavour]}
 					p := &player{flight: f, board: b}
 					p.plays(script)
 				})
 			})
 		}
 	}
+}
+
+var simResultNames = map[common.MAV_RESULT]string{
+	simAccepted: "accepted", simRejected: "rejected", simDenied: "denied", simFailed: "failed", simUnsupported: "unsupported",
 }
 
 // companion is what a companion board does; it returns what is wrong.
@@ -484,53 +455,24 @@ func (p *player) companion(w []string) (wrong string, known bool) {
 	if i := slices.Index(w, "="); i > 0 {
 		w, want = w[:i], w[i+1:]
 	}
-	var numbers []float64
-	for _, s := range w[1:] {
-		if n, err := strconv.ParseFloat(s, 64); err == nil {
-			numbers = append(numbers, n)
-		}
+	asks := w[0] == "ask"
+	if asks {
+		w = w[1:]
 	}
-	var got []common.MAV_RESULT
-	var id common.MAV_CMD
+	id, msg := p.order(w)
 	switch {
-	case w[0] == "as":
-		b.as(uint8(numbers[0]), 191)
-	case w[0] == "knock":
-		b.knock()
-	case w[0] == "listen":
-		b.listenIn(p.duration(w[1]))
-	case w[0] == "air":
-		b.placeInAir(numbers[0])
-	case w[0] == "says":
-		b.wantText(strings.Join(w[1:], " "))
-	case w[0] == "quiet":
-		b.want("texts", b.texts(), "")
-	case w[0] == "state":
-		b.want("state", strings.TrimPrefix(simLast[*common.MessageHeartbeat](b).SystemStatus.String(), "MAV_STATE_"), w[1])
-	case w[0] == "sticks":
-		a, each := p.axes(w[1:5]), sim25Hz
-		if len(w) > 8 {
-			each = p.duration(w[8])
-		}
-		b.stick(p.duration(w[6]), each, a.x, a.y, a.z, a.r)
-	case w[0] == "stick":
-		a := p.axes(w[1:5])
-		b.manual(a.x, a.y, a.z, a.r)
-	case w[0] == "goto":
-		got = b.fly(numbers[0], numbers[1], numbers[2])
-	case w[0] == "mode":
-		got = b.setMode(numberOf(p, p.firmware, w[1]))
-	case w[0] == "arm" || w[0] == "disarm":
-		got = b.long(simArm, float64(b2i(w[0] == "arm")))
-	case id.UnmarshalText([]byte("MAV_CMD_"+w[0])) == nil && len(numbers) == len(w)-1:
-		got = b.long(id, numbers...)
-	default:
-		return "", false
+	case msg == nil:
+		return "", p.board.acts(p, w)
+	case asks:
+		b.asked = id
+		b.forget()
+		b.write(msg)
+		return "", true
 	}
-	names := map[common.MAV_RESULT]string{simAccepted: "accepted", simRejected: "rejected", simDenied: "denied", simFailed: "failed"}
+	b.asked = id
 	var list []string
-	for _, r := range got {
-		list = append(list, names[r])
+	for _, r := range b.exchange(id, msg) {
+		list = append(list, simResultNames[r])
 	}
 	if want != nil && !slices.Equal(list, want) {
 		return fmt.Sprint("acks ", list), true
@@ -538,101 +480,192 @@ func (p *player) companion(w []string) (wrong string, known bool) {
 	return "", true
 }
 
-// ---- The switches for tests ----
-
-func TestSimSwitches(t *testing.T) {
-	simFlight(t, simPX4, nil, func(b *simBoard) {
-		b.change(func() {
-			b.onAck = func(a *common.MessageCommandAck) []simAnswer {
-				return []simAnswer{{ack: a}, {after: 30 * time.Millisecond, ack: a}}
-			}
-			b.neverDone[simArm] = true
-		})
-		b.want("doubled acks", b.long(simTakeoff), simResults(simAccepted, simAccepted))
-		b.change(func() { b.onAck, b.idle = nil, true })
-		b.want("IN_PROGRESS", b.long(simArm, 1), simResults(common.MAV_RESULT_IN_PROGRESS))
-		b.want("idle", b.long(common.MAV_CMD_NAV_LAND), simResults(simAccepted))
-		b.want("mode of the idle", b.truth().mode, uint32(simPX4Takeoff))
-
-		b.change(func() { b.heartless = time.Now().Add(3 * time.Second) })
-		b.forget()
-		time.Sleep(2900 * time.Millisecond)
-		b.request(0)
-		time.Sleep(10 * time.Millisecond)
-		b.want("heartbeats while heartless", b.count(0), 0)
-		time.Sleep(1200 * time.Millisecond)
-		b.want("heartbeats after it", b.count(0), 1)
-		b.change(func() { b.muted = true })
-		time.Sleep(10 * time.Millisecond) // what is on its way comes
-		b.forget()
-		time.Sleep(3 * time.Second)
-		b.want("messages while mute", len(b.heard()), 0)
-		b.change(func() { b.muted, b.mavlink1 = false, true })
-		b.setBattery(math.MaxUint16, -1, -1)
-		b.want("battery", simLast[*common.MessageSysStatus](b).BatteryRemaining, int8(-1))
-		b.inject([]byte("noise"))
-		b.emit(2, 1, &common.MessageHeartbeat{})
-		time.Sleep(10 * time.Millisecond)
-		b.want("the last one's system", b.link.heardSystem(), uint8(2))
-	})
-}
-
-func TestSimDelaysFrames(t *testing.T) {
-	simFlight(t, simPX4, func(s *simulator) { s.delay = 30 * time.Millisecond }, func(b *simBoard) {
-		b.write(&common.MessageCommandLong{TargetSystem: 1, Command: simArm})
-		time.Sleep(29 * time.Millisecond)
-		b.want("acks before the delay", b.count(77), 0)
-		time.Sleep(2 * time.Millisecond)
-		b.want("acks after it", b.count(77), 1)
-	})
-}
-
-func TestSimPilotAndFailsafe(t *testing.T) {
-	for _, flavour := range []simFlavour{simPX4, simArduPilot} {
-		simFlight(t, flavour, nil, func(b *simBoard) {
-			time.Sleep(3 * time.Second)
-			b.placeInAir(12)
-			b.placeAt(simPlace(30, 0))
-			time.Sleep(time.Second)
-			b.wantPlace(30, 0, 12, 0.1)
-			b.pilotMode(b.land)
-			b.want("mode", b.truth().mode, b.land)
-			b.failsafeReturn()
-			b.want("heartbeat", simLast[*common.MessageHeartbeat](b).SystemStatus, common.MAV_STATE_CRITICAL)
-			b.until("home", time.Minute, func(s simState) bool { return !s.armed })
-			b.wantPlace(0, 0, 0, 1.2)
-			b.pilotArm(true)
-			b.want("armed", b.truth().armed, true)
-		})
+// order is a clause's command; nil if it is none.
+func (p *player) order(w []string) (id common.MAV_CMD, msg message.Message) {
+	p.Helper()
+	b, frame := p.board, common.MAV_FRAME_GLOBAL
+	switch {
+	case w[0] == "mode":
+		return simSetMode, b.modeMessage(numberOf(p, p.firmware, w[1]))
+	case w[0] == "arm" || w[0] == "disarm":
+		return simArm, factLong(simSystem, simArm, float64(b2i(w[0] == "arm")))
+	case w[0] == "goto" && w[1] == "here":
+		north, east, up := b.place()
+		w = []string{"goto", fmt.Sprint(north), fmt.Sprint(east), fmt.Sprint(up)}
+		fallthrough
+	case w[0] == "goto":
+		return simGoto, p.exactly(simGoto, frame, w[1:4], simHomeAlt)
+	case w[0] == "INT":
+		id = p.id(w[1:])
+		return id, p.exactly(id, common.MAV_FRAME(p.number(w[6])), w[2:5], 0)
+	case id.UnmarshalText([]byte("MAV_CMD_"+w[0])) != nil:
+		return 0, nil
 	}
+	var numbers []float64
+	for _, s := range w[1:] {
+		numbers = append(numbers, p.number(s))
+	}
+	return id, factLong(simSystem, id, numbers...)
+}
+
+// exactly is a COMMAND_INT to a place, in metres from home and above a height.
+func (p *player) exactly(id common.MAV_CMD, frame common.MAV_FRAME, place []string, above float64) message.Message {
+	p.Helper()
+	m := &common.MessageCommandInt{
+		TargetSystem: simSystem, TargetComponent: 1, Command: id, Frame: frame,
+		Param1: -1, Param2: 1, Param4: float32(math.NaN()), X: math.MaxInt32, Y: math.MaxInt32, Z: float32(above + p.number(place[2])),
+	}
+	if place[0] != "keep" {
+		lat, lon := simPlace(p.number(place[0]), p.number(place[1]))
+		m.X, m.Y = simE7(lat), simE7(lon)
+	}
+	return m
+}
+
+// acts does what is no command.
+func (b *simBoard) acts(p *player, w []string) (known bool) {
+	p.Helper()
+	switch w[0] {
+	case "acked":
+		b.until("acked", time.Second, func() bool { return len(b.acks(b.asked)) >= int(p.number(w[1])) })
+	case "as":
+		b.as(uint8(p.number(w[1])), 191)
+	case "knock":
+		b.knock()
+	case "listen":
+		b.listenIn(p.duration(w[1]))
+	case "air":
+		b.placeInAir(p.number(w[1]))
+	case "placed":
+		b.placeAt(simPlace(p.number(w[1]), p.number(w[2])))
+	case "pushed":
+		b.change(func() { b.quad.vn = p.number(w[1]) })
+	case "gathers":
+		b.change(func() { b.gathers = p.duration(w[1]) })
+	case "tells":
+		b.say(common.MAV_SEVERITY_INFO, strings.Join(w[1:], " "))
+	case "mark":
+		b.forget()
+		return false // and what a mark is to everybody
+	case "sticks":
+		a, each := p.axes(w[1:5]), sim25Hz
+		if len(w) > 8 {
+			each = p.duration(w[8])
+		}
+		b.stick(p.duration(w[6]), each, a.x, a.y, a.z, a.r)
+	case "stick":
+		a := p.axes(w[1:5])
+		b.manual(a.x, a.y, a.z, a.r)
+	default:
+		return false
+	}
+	return true
+}
+
+// sees is a check of what came; it returns what came instead.
+func (b *simBoard) sees(p *player, w []string) (wrong string, known bool) {
+	p.Helper()
+	rest, now := strings.Join(w[1:], " "), ""
+	switch w[0] {
+	case "says":
+		if now = b.texts(); strings.Contains(now, rest) {
+			return "", true
+		}
+		return fmt.Sprintf("the texts are %q", now), true
+	case "texts":
+		now = strings.TrimSuffix(strings.ReplaceAll(b.texts(), "\t", "; "), "; ")
+	case "quiet":
+		now = b.texts()
+	case "count":
+		return p.field(object{w[1]: float64(b.count(uint32(p.number(w[1]))))}, w[1:]), true
+	case "clock":
+		boot := b.ask(33).(*common.MessageGlobalPositionInt).TimeBootMs
+		return p.field(object{"clock": float64(boot) / 1000}, w), true
+	case "shown":
+		return b.shownIn(numberOf(p, p.firmware, w[1]), p.duration(w[2]), p.duration(w[3])), true
+	case "state":
+		now = strings.TrimPrefix(simLast[*common.MessageHeartbeat](b).SystemStatus.String(), "MAV_STATE_")
+	case "type":
+		now = fmt.Sprint(int(simLast[*common.MessageHeartbeat](b).Type))
+	case "vtol":
+		now = strings.TrimPrefix(b.ask(245).(*common.MessageExtendedSysState).VtolState.String(), "MAV_VTOL_STATE_")
+	case "hud":
+		now = fmt.Sprintf("%.2f", b.says(74).(*common.MessageVfrHud).Alt)
+	case "away":
+		north, east, _ := b.place()
+		return p.bounded(math.Hypot(north-p.number(w[1]), east), w[1:]), true
+	case "home":
+		h := b.ask(242).(*common.MessageHomePosition)
+		north, east := simMetres(float64(h.Latitude)/1e7, float64(h.Longitude)/1e7)
+		now = fmt.Sprintf("%.0f %.0f", north, east)
+	case "sensor":
+		var is common.MAV_SYS_STATUS_SENSOR
+		if is.UnmarshalText([]byte("MAV_SYS_STATUS_"+w[1])) != nil {
+			p.bad()
+		}
+		m := b.ask(1).(*common.MessageSysStatus)
+		now = w[1] + " "
+		for _, bits := range []common.MAV_SYS_STATUS_SENSOR{m.OnboardControlSensorsPresent, m.OnboardControlSensorsEnabled, m.OnboardControlSensorsHealth} {
+			now += fmt.Sprint(b2i(bits&is != 0))
+		}
+	case "channels":
+		m := b.says(65).(*common.MessageRcChannels)
+		now = fmt.Sprint(m.Chan1Raw, m.Chan2Raw, m.Chan3Raw, m.Chan4Raw)
+	case "flown":
+		b.change(func() {
+			switch x, _, _, _ := b.brain.axes(); {
+			case x > 0:
+				now = "by ours"
+			case x < 0:
+				now = "by theirs"
+			default:
+				now = "by nobody"
+			}
+		})
+	default:
+		return "", false
+	}
+	if now == rest {
+		return "", true
+	}
+	return fmt.Sprintf("it is %q", now), true
+}
+
+// shownIn requests HEARTBEAT for 45 ms: the first that shows a mode has to come in this
+// time after the last ack, and none after it may show another mode.
+func (b *simBoard) shownIn(custom uint32, first, last time.Duration) string {
+	for range 90 {
+		b.request(0)
+		time.Sleep(500 * time.Microsecond)
+	}
+	acks, shown := b.acks(b.asked), time.Time{}
+	for _, h := range b.heard() {
+		beat, is := h.msg.(*common.MessageHeartbeat)
+		switch {
+		case is && beat.CustomMode == custom && shown.IsZero():
+			shown = h.at
+		case is && beat.CustomMode != custom && !shown.IsZero():
+			return "the mode before it is shown again"
+		}
+	}
+	if len(acks) == 0 || shown.IsZero() {
+		return "it is not shown, or nothing is acknowledged"
+	}
+	if after := shown.Sub(acks[len(acks)-1]); after < first || after > last {
+		return fmt.Sprintf("it is shown %v after the last ack", after)
+	}
+	return ""
 }
 
 // ---- Both flavours ----
 
-// What else is not answered is in the probes of "PX4: link".
-func TestSimAnswersForItsOwnSystemOnly(t *testing.T) {
-	simFlight(t, simPX4, func(s *simulator) { s.system = 3 }, func(b *simBoard) {
-		for system, acks := range map[uint8]int{0: 0, 1: 0, 3: 1} {
-			b.forget()
-			b.write(&common.MessageCommandLong{TargetSystem: system, TargetComponent: 1, Command: simArm})
-			b.want(fmt.Sprint("acks of a command for ", system), len(b.answers(simArm)), acks)
-		}
-		b.want("system", b.link.heardSystem(), uint8(3))
-	})
-}
-
-func TestPX4SendsUnaskedAndStopsWhenAskedTo(t *testing.T) {
-	simFlight(t, simPX4, nil, func(b *simBoard) {
-		time.Sleep(3505 * time.Millisecond) // each look is between two ticks
-		for _, tt := range []struct {
-			interval  float64
-			positions int
-		}{{0, 5}, {10000, 100}, {-1, 0}, {0, 5}} {
-			b.want("interval", b.long(simInterval, 33, tt.interval), simResults(simAccepted))
-			b.forget()
-			time.Sleep(time.Second)
-			b.want(fmt.Sprint("positions at ", tt.interval), b.count(33), tt.positions)
-		}
+func TestSimOfBothFlavours(t *testing.T) {
+	simFlies(t, []rule{
+		{"PX4 sends unasked, and stops when it is asked to", "px4: SET_MESSAGE_INTERVAL 33 {0→5|10000→100|-1→0} = accepted, mark, +1s, count 33 $1"},
+		{"a restart forgets all but the parameters", "{px4|copter}: +14s, SET_MESSAGE_INTERVAL 245 20000, air 10, failsafe, +20ms, restart, not failing, alt 10 ±0.1, mark, +2s, count 245 < 4, clock < 3"},
+		{"it has a top speed, and drifts on", "{px4: air 200, as 255, sticks 0 0 500 0 for 400ms, mode ALTCTL→500|px4: air 200, as 255, sticks 0 0 550 0 for 400ms, mode MANUAL→550|" +
+			"copter: air 200, as 255, sticks 0 0 500 0 for 400ms, mode ALT_HOLD→500|copter: air 200, as 255, sticks 0 0 500 0 for 400ms, mode STABILIZE→500}, " +
+			"sticks 1000 0 $1 0 for 40s, speed 19.5 ±1, sticks 0 0 $1 0 for 1s, speed 17 ±4"},
 	})
 }
 
@@ -1159,6 +1192,16 @@ func TestSimDropsWholeFramesWhenNobodyReads(t *testing.T) {
 	})
 }
 
+// holds asks for AUTO.LOITER so often, and counts the acks of it.
+func (b *simBoard) holds(n int) (acks int) {
+	b.forget()
+	for range n {
+		b.write(b.modeMessage(simPX4Loiter))
+	}
+	time.Sleep(50 * time.Millisecond)
+	return len(b.acks(simSetMode))
+}
+
 func TestSimSurvivesLineNoise(t *testing.T) {
 	simFlight(t, simPX4, nil, func(b *simBoard) {
 		time.Sleep(time.Second)
@@ -1166,11 +1209,7 @@ func TestSimSurvivesLineNoise(t *testing.T) {
 			noise := simFault{drop: 0.002, repeat: 0.002, flip: 0.002, insert: 0.002}
 			b.setNoise(noise, noise)
 		})
-		b.forget()
-		for range 20 {
-			b.write(&common.MessageCommandLong{TargetSystem: 1, TargetComponent: 1, Command: simSetMode, Param1: 1, Param2: 4, Param3: 3})
-		}
-		if n := len(b.answers(simSetMode)); n < 10 || n >= 40 {
+		if n := b.holds(20); n < 10 || n >= 40 {
 			t.Errorf("%d of 40 acks came through the noise", n)
 		}
 	})
@@ -1240,19 +1279,10 @@ func TestSimNoiseDependsOnTheMomentAndTheSeedOnly(t *testing.T) {
 
 func TestSimLosesAllThatABrokenFrameClaims(t *testing.T) {
 	simFlight(t, simPX4, nil, func(b *simBoard) {
-		b.forget()
 		_, _ = b.link.port.Write([]byte{frame.V2MagicByte, 255, 0, 0})
-		hold := &common.MessageCommandLong{TargetSystem: 1, TargetComponent: 1, Command: simSetMode, Param1: 1, Param2: 4, Param3: 3}
 		time.Sleep(time.Minute) // it has no end by itself
-		for range 6 {
-			b.write(hold)
-		}
-		b.want("acks of commands inside of it", len(b.answers(simSetMode)), 0)
-		b.forget()
-		for range 6 {
-			b.write(hold)
-		}
-		if n := len(b.answers(simSetMode)); n < 2 {
+		b.want("acks of commands inside of it", b.holds(6), 0)
+		if n := b.holds(6); n < 2 {
 			t.Errorf("%d acks behind it", n)
 		}
 	})
