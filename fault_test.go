@@ -29,27 +29,23 @@ import (
 
 // ---- The line ----
 
-// The kinds of damage, for each byte.
-const (
-	byteLost = iota
-	byteRepeated
-	byteFlipped
-	byteInserted
-	damageKinds
-)
-
-var damageNames = [damageKinds]string{"lost", "repeated", "flipped", "inserted"}
+// damages are the kinds of damage, each of one byte in one.
+var damages = []struct {
+	name  string
+	fault simFault
+}{
+	{"lost", simFault{drop: 1}}, {"repeated", simFault{repeat: 1}}, {"flipped", simFault{flip: 1}},
+	{"inserted", simFault{insert: 1}}, {"all of these", anyDamage(1, 0)},
+}
 
 // badLine damages what goes over a line, and knows what was sent and what came
 // through. A damaged frame whose checksum happens to be right is not made: with
 // that excepted, nothing may reach the status or the vehicle that was not sent.
 type badLine struct {
-	mu       sync.Mutex
-	rand     *rand.Rand
-	rate     [damageKinds]float64
-	injected [damageKinds]int
-	bytes    int
-	towards  struct{ companion, autopilot direction }
+	mu      sync.Mutex
+	fault   simFault
+	bytes   int
+	towards struct{ companion, autopilot simWire }
 
 	values     sentValues
 	goodBeat   time.Time         // when the last undamaged heartbeat came through
@@ -59,128 +55,62 @@ type badLine struct {
 	commands   func(f wireFrame) // hears the commands that came through; may be nil
 }
 
-// direction is one way of the line.
-type direction struct {
-	before, after []byte // the last bytes, undamaged and damaged
-	sent          map[string]bool
-}
-
-// forges reports whether a frame that nobody sent checks with these bytes. A
-// signature, which comes behind the checksum, is not waited for: once the checksum
-// has passed no other damage of what follows helps.
-func (d *direction) forges(out []byte) bool {
-	const signature = 13
-	old, whole := len(d.after), len(d.after)+len(out)
-	for _, f := range checkedFrames(slices.Concat(d.after, out, make([]byte, signature))) {
-		end := f.end - signature*int(f.incompat)
-		if end > old && end <= whole && !d.sent[f.key()] {
-			return true
-		}
-	}
-	return false
-}
-
 func newBadLine(seed uint64) *badLine {
-	l := &badLine{
-		rand: rand.New(rand.NewPCG(seed, 3)), acks: map[uint16]int{}, written: map[string]bool{}, values: sentValues{},
-	}
-	l.towards.companion.sent, l.towards.autopilot.sent = map[string]bool{}, map[string]bool{}
-	return l
+	return &badLine{fault: simFault{seed: seed}, acks: map[uint16]int{}, written: map[string]bool{}, values: sentValues{}}
 }
 
-// spoil sets the rate of some kinds of damage.
-func (l *badLine) spoil(rate float64, kinds ...int) {
+// spoil damages bytes at a rate from now on.
+func (l *badLine) spoil(rate float64, f simFault) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	for _, k := range kinds {
-		l.rate[k] = rate
-	}
-}
-
-func (l *badLine) damage(b []byte) (out []byte, made [damageKinds]int) {
-	hit := func(kind int) bool {
-		is := l.rate[kind] > 0 && l.rand.Float64() < l.rate[kind]
-		if is {
-			made[kind]++
-		}
-		return is
-	}
-	for _, c := range b {
-		if hit(byteInserted) {
-			out = append(out, byte(l.rand.Uint32()))
-		}
-		if hit(byteFlipped) {
-			c ^= 1 << l.rand.IntN(8)
-		}
-		if !hit(byteLost) {
-			out = append(out, c)
-		}
-		if hit(byteRepeated) {
-			out = append(out, c)
-		}
-	}
-	return out, made
+	l.fault = simFault{drop: rate * f.drop, repeat: rate * f.repeat, flip: rate * f.flip, insert: rate * f.insert, seed: l.fault.seed}
 }
 
 // pass takes bytes over the line in one direction.
-func (l *badLine) pass(d *direction, b []byte) []byte {
+func (l *badLine) pass(w *simWire, b []byte) []byte {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	toCompanion := d == &l.towards.companion
+	toCompanion := w == &l.towards.companion
 	fresh := func(tail, b []byte) (list []wireFrame) {
-		for _, f := range checkedFrames(append(tail, b...)) {
+		for _, f := range checkedFrames(slices.Concat(tail, b)) {
 			if f.end > len(tail) {
 				list = append(list, f)
 			}
 		}
 		return list
 	}
-	tail := func(a, b []byte) []byte {
-		all := append(a, b...)
-		return append([]byte(nil), all[max(0, len(all)-300):]...)
-	}
-	for _, f := range fresh(d.before, b) {
-		d.sent[f.key()] = true
+	for _, f := range fresh(w.before, b) {
 		if toCompanion {
 			l.values.add(f)
 		} else if m := f.message(); m != nil {
 			l.written[saidBy(f.system, f.component, m)] = true
 		}
 	}
-	d.before = tail(d.before, b)
-	for {
-		out, made := l.damage(b)
-		if d.forges(out) {
-			continue
-		}
-		came := fresh(d.after, out)
-		d.after = tail(d.after, out)
-		l.bytes += len(b)
-		for k, n := range made {
-			l.injected[k] += n
-		}
-		for _, f := range came {
-			switch m := f.message().(type) {
-			case *minimal.MessageHeartbeat:
-				if toCompanion && f.component == 1 && f.system == 1 {
-					l.goodBeat, l.goodReport = time.Now(), time.Now()
-				}
-			case *common.MessageCurrentMode:
-				if toCompanion && f.component == 1 && f.system == 1 {
-					l.goodReport = time.Now()
-				}
-			case *common.MessageCommandAck:
-				if m.Result == common.MAV_RESULT_ACCEPTED && f.system == 1 && f.component == 1 && (m.TargetComponent == componentID || f.v1) {
-					l.acks[uint16(m.Command)]++
-				}
-			case *common.MessageCommandLong, *common.MessageCommandInt:
-				if l.commands != nil {
-					l.commands(f)
-				}
+	fault, arrived := l.fault, w.after
+	fault.seed = 2*fault.seed + uint64(b2i(toCompanion))
+	out := w.carry(b, fault)
+	l.bytes += len(b)
+	for _, f := range fresh(arrived, out) {
+		switch m := f.message().(type) {
+		case *minimal.MessageHeartbeat:
+			if toCompanion && f.component == 1 && f.system == 1 {
+				l.goodBeat, l.goodReport = time.Now(), time.Now()
+			}
+		case *common.MessageCurrentMode:
+			if toCompanion && f.component == 1 && f.system == 1 {
+				l.goodReport = time.Now()
+			}
+		case *common.MessageCommandAck:
+			if m.Result == common.MAV_RESULT_ACCEPTED && f.system == 1 && f.component == 1 && (m.TargetComponent == componentID || f.v1) {
+				l.acks[uint16(m.Command)]++
+			}
+		case *common.MessageCommandLong, *common.MessageCommandInt:
+			if l.commands != nil {
+				l.commands(f)
 			}
 		}
-		return out
 	}
+	return out
 }
 
 func (l *badLine) acked(id uint16) int {
@@ -334,36 +264,18 @@ func (v sentValues) unknown(o object, custom uint32) (list []string) {
 	return list
 }
 
-// flyOver is fly, with something between the vehicle and the link.
-func flyOver(t *testing.T, flavour simFlavour, between func(port) port, do func(*flight)) {
-	t.Helper()
-	inLinkBubble(t, func(t *testing.T) {
-		s := newSimulator(flavour)
-		ctx, land := context.WithCancel(t.Context())
-		linkCtx, stop := context.WithCancel(ctx)
-		l := newDrone(device{
-			name: "sim", lossy: true,
-			open: func(context.Context) (port, error) {
-				p, err := s.open()
-				if err != nil {
-					return nil, err
-				}
-				return between(p), nil
-			},
-		}, 0, false)
-		f := &flight{t, s, l, newHandler(l, admission{}), stop, px4, s.receiver}
-		if flavour == simArduPilot {
-			f.firmware = copter
+// over puts something between a drone and its port.
+func over(between func(port) port) (start func(*drone)) {
+	return func(d *drone) {
+		open := d.link.device.open
+		d.link.device.open = func(ctx context.Context) (port, error) {
+			p, err := open(ctx)
+			if err != nil {
+				return nil, err
+			}
+			return between(p), nil
 		}
-		var running sync.WaitGroup
-		running.Go(func() { s.run(ctx) })
-		running.Go(func() { l.run(linkCtx) })
-		time.Sleep(10 * time.Second)
-		do(f)
-		stop()
-		land()
-		running.Wait()
-	})
+	}
 }
 
 // figures are counted over the parts of a test, and logged when it ends.
@@ -468,12 +380,12 @@ var flightOrders = []struct{ path, body, mode string }{
 func TestABadLineNeverLies(t *testing.T) {
 	type damaged struct {
 		rate    float64
-		kind    int // damageKinds: all of them
+		kind    int // of damages
 		flavour simFlavour
 	}
 	var cases []damaged
 	for _, rate := range []float64{0.0001, 0.001, 0.01, 0.05, 0.2} {
-		for kind := range damageKinds + 1 {
+		for kind := range damages {
 			cases = append(cases, damaged{rate, kind, simPX4}, damaged{rate, kind, simArduPilot})
 		}
 	}
@@ -483,17 +395,14 @@ func TestABadLineNeverLies(t *testing.T) {
 		func(c damaged) any { return [2]any{c.kind, c.flavour} },
 		func(c damaged) any { return [2]any{c.rate, c.flavour} },
 	) {
-		name, kinds := "all of these", []int{byteLost, byteRepeated, byteFlipped, byteInserted}
-		if c.kind < damageKinds {
-			name, kinds = damageNames[c.kind], []int{c.kind}
-		}
-		t.Run(fmt.Sprintf("%g%% %s on %d", c.rate*100, name, c.flavour), func(t *testing.T) {
+		kind := damages[c.kind]
+		t.Run(fmt.Sprintf("%g%% %s on %d", c.rate*100, kind.name, c.flavour), func(t *testing.T) {
 			line := newBadLine(uint64(i))
 			between := func(p port) port { return &badPort{port: p, line: line} }
-			flyOver(t, c.flavour, between, func(f *flight) {
+			flyWith(t, c.flavour, nil, over(between), func(f *flight) {
 				began := time.Now()
 				explained := map[string]bool{"manual": true}
-				line.spoil(c.rate, kinds...)
+				line.spoil(c.rate, kind.fault)
 				for _, o := range flightOrders {
 					explained[o.mode] = true
 					f.order(line, g, o.path, o.body)
@@ -502,7 +411,7 @@ func TestABadLineNeverLies(t *testing.T) {
 						f.inspect(line, explained)
 					}
 				}
-				line.spoil(0, kinds...)
+				line.spoil(0, simFault{})
 				time.Sleep(4 * time.Second) // the port may be closed, and beats each second
 				f.inspect(line, explained)
 				f.until("online again", 0, func() bool { return f.status()["online"] == true })
@@ -525,10 +434,7 @@ func TestABadLineNeverLies(t *testing.T) {
 						f.Errorf("the vehicle was told what was never said: %+v", r.msg)
 					}
 				}
-				for k, n := range line.injected {
-					g.add("bytes "+damageNames[k], n)
-				}
-				g.add("bytes in all", line.bytes)
+				g.add("bytes", line.bytes)
 				g.add("seconds", int(time.Since(began).Seconds()))
 			})
 		})
@@ -629,7 +535,7 @@ func TestABadSerialLineNeverLies(t *testing.T) {
 		t.Run(fmt.Sprintf("%g%%", rate*100), func(t *testing.T) {
 			t.Parallel()
 			s, l := newScripted(t, uint64(i))
-			s.line.spoil(rate, byteLost, byteRepeated, byteFlipped, byteInserted)
+			s.line.spoil(rate, anyDamage(1, 0))
 			answered := make(chan struct{})
 			go func() {
 				defer close(answered)
@@ -657,7 +563,7 @@ func TestABadSerialLineNeverLies(t *testing.T) {
 					waitUntil(t, "a moment has passed", func() func() bool { looks := 0; return func() bool { looks++; return looks > 1 } }())
 				}
 			}
-			s.line.spoil(0, byteLost, byteRepeated, byteFlipped, byteInserted)
+			s.line.spoil(0, simFault{})
 			received := l.status().link.received
 			waitUntil(t, "frames come again, and the vehicle is online", func() bool {
 				s.beat()
@@ -675,10 +581,7 @@ func TestABadSerialLineNeverLies(t *testing.T) {
 			}
 			s.line.mu.Lock()
 			defer s.line.mu.Unlock()
-			for k, n := range s.line.injected {
-				g.add("bytes "+damageNames[k], n)
-			}
-			g.add("bytes in all", s.line.bytes)
+			g.add("bytes", s.line.bytes)
 		})
 	}
 }
@@ -788,7 +691,7 @@ func TestTwoAutopilotsAndAGimbalOnOneLine(t *testing.T) {
 	for _, flavour := range []simFlavour{simPX4, simArduPilot} {
 		line := newBadLine(1)
 		between := func(p port) port { return &badPort{port: p, line: line} }
-		flyOver(t, flavour, between, func(f *flight) {
+		flyWith(t, flavour, nil, over(between), func(f *flight) {
 			over := make(chan struct{})
 			var strangers sync.WaitGroup
 			strangers.Go(func() {
@@ -959,7 +862,7 @@ func TestAThousandUnpluggingsOfTheSimulatorsCableLeaveNothing(t *testing.T) {
 		opens.Add(1)
 		return p
 	}
-	flyOver(t, simArduPilot, between, func(f *flight) {
+	flyWith(t, simArduPilot, nil, over(between), func(f *flight) {
 		f.sim.unplug()
 		f.sim.plug()
 		before, files := settledGoroutines(), descriptors(f.T)
@@ -1071,11 +974,10 @@ func TestAVehicleThatFallsSilentRestartsOrDoesNotFollow(t *testing.T) {
 		{"a restart in flight", "both: " + inEach + "restart, " + restarted + "mode hold, is hold"},
 		{"a restart on the ground, where it is told nothing", "both: " + inEach + "restart grounded, " + restarted + "hands off, mode hold, is hold"},
 		{"a restart in altitude mode", "both: aloft, mode altitude, +4s, restart{| grounded}, " + restarted + "mode hold, is hold"},
-		{"heartbeats that pause for 2.9 s, and for 3.1 s", "both: " + inEach + "heartless, beat, is $1, " + beats + beats + beats + "mute, +3100ms, status online false, refused offline land, unmute, beat, status online true, +2s, its streams, works, land"},
+		{"heartbeats that pause for 2.9 s, and for 3.1 s", "both: " + inEach + "heartless 1h, beat, is $1, " + beats + beats + beats + "mute, +3100ms, status online false, refused offline land, unmute, beat, status online true, +2s, its streams, works, land"},
 		{"it acknowledges and does not follow", "both: aloft, mode hold, idle, refused no_ack {mode position|mode altitude|mode rtl|land}, +6200ms, truth"},
 		{"it acknowledges a landing's way and does not follow", "both: aloft, mode hold, idle, land 60 0, +6200ms, px4? truth, copter? is land"}, // Copter tells no target that is not ours
 	}, map[string]func(*player){
-		"heartless": func(p *player) { p.sim.change(func() { p.sim.heartless = time.Now().Add(time.Hour) }) },
 		"beat": func(p *player) {
 			p.sim.change(func() { p.sim.send(p.sim.message(0)) })
 			synctest.Wait()
@@ -1530,11 +1432,7 @@ func answeredOn(f *flight, n int, damaged float64, trip time.Duration) (c answer
 	f.sim.placeAt(lat, lon)
 	time.Sleep(time.Second)
 	f.sim.change(func() {
-		each := damaged / 4
-		noise := simFault{drop: each, repeat: each, flip: each, insert: each, seed: 2 * *noiseSeed}
-		back := noise
-		back.seed++
-		f.sim.setNoise(noise, back)
+		f.sim.setNoise(anyDamage(damaged/4, 2**noiseSeed), anyDamage(damaged/4, 2**noiseSeed+1))
 		f.sim.delay = trip
 	})
 	time.Sleep(5 * time.Second)

@@ -59,6 +59,7 @@ import (
 //	forbids POSCTL        … can't enter these modes
 //	silent 2s             … is not heard for so long from the next mode that it enters on
 //	ends 245              … does not send this message any more
+//	heartless 2500ms      … sends no heartbeats for so long
 //	idle                  hears and acknowledges commands, and does nothing
 //	deaf                  … nor acknowledges them
 //	works, works DO_REPOSITION     ends these; this refusal
@@ -519,6 +520,8 @@ func (p *player) breaks(w []string) (known bool) {
 		p.failAcks(p.id(w[1:]))
 	case "loses":
 		p.losesAcks(w[1:])
+	case "heartless":
+		s.change(func() { s.heartless = time.Now().Add(p.duration(w[1])) })
 	case "idle":
 		s.change(func() { s.idle = true })
 	case "deaf":
@@ -896,7 +899,7 @@ func TestAfterAClientsSticks(t *testing.T) {
 		{"in position the centred stream holds for a client that died", "both: aloft, goto altitude 40 wait 60, mode position, input pitch 0.3, +1450ms, sticks 0 0 500 0, +25s, is position, sticks 0 0 500 0, speed < 0.2, alt > 38.5, status failsafe false"},
 		{"else mavrest commands a hold, and says so", "both: aloft, goto altitude 40 wait 60, mode {altitude|manual}, mark, input pitch 0.3 throttle 0.5, +450ms, steady, +1s, sticks 0 0 500 0, +1510ms, is $1, +3s, is hold, told 1 mavrest: no sticks from the client for 3 s: holding, +20s, speed < 0.2, alt > 38.5, status failsafe false"},
 		{"they are centred when they expire", "both: aloft, mode altitude, input pitch 1 timeout {0.05→50ms|4.9→4900ms|5→5s}, +$1, +1ms, mark, +10s, centred, is hold"},
-		{"a throttle that stands survives a lost heartbeat after the arming", "both: mode position, arm, heartless, input throttle 1 timeout 1.5, +1600ms, mark, +800ms, stream 0 0 500 0"},
+		{"a throttle that stands survives a lost heartbeat after the arming", "both: mode position, arm, heartless 2500ms, input throttle 1 timeout 1.5, +1600ms, mark, +800ms, stream 0 0 500 0"},
 	}, map[string]func(*player){
 		"steady": func(p *player) {
 			if n := len(p.sticksSince(p.mark)); n < 10 {
@@ -907,9 +910,6 @@ func TestAfterAClientsSticks(t *testing.T) {
 			if list := p.stream(p.mark); len(list) == 0 || slices.ContainsFunc(list, func(a axes) bool { return a.x != 0 && a.x != math.MaxInt16 }) {
 				p.Errorf("streamed %v", list)
 			}
-		},
-		"heartless": func(p *player) {
-			p.sim.change(func() { p.sim.heartless = time.Now().Add(2500 * time.Millisecond) })
 		},
 	})
 }

@@ -3,10 +3,8 @@ package main
 // The greeting: what a vehicle is asked when it comes online or has restarted.
 
 import (
-	"context"
 	"fmt"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -269,25 +267,14 @@ func TestTheMessagesAskedForTakeLessThanHalfOfALinkAt57600(t *testing.T) {
 	})
 	for name, flavour := range map[string]simFlavour{"px4": simPX4, "ardupilot": simArduPilot} {
 		t.Run(name, func(t *testing.T) {
-			inLinkBubble(t, func(t *testing.T) {
-				var count atomic.Int64
-				s := newSimulator(flavour)
-				l := newDrone(device{name: "sim", lossy: true, open: func(context.Context) (port, error) {
-					p, err := s.open()
-					return countedPort{p, &count}, err
-				}}, 0, false)
-				ctx, cancel := context.WithCancel(t.Context())
-				var running sync.WaitGroup
-				running.Go(func() { s.run(ctx) })
-				running.Go(func() { l.run(ctx) })
-				time.Sleep(10 * time.Second)
+			var count atomic.Int64
+			counted := over(func(p port) port { return countedPort{p, &count} })
+			flyWith(t, flavour, nil, counted, func(*flight) {
 				before := count.Load()
 				time.Sleep(20 * time.Second)
 				if rate := (count.Load() - before) / 20; rate >= half || rate < 500 {
 					t.Errorf("%d bytes a second, want less than %d", rate, half)
 				}
-				cancel()
-				running.Wait()
 			})
 		})
 	}

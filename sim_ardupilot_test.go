@@ -339,6 +339,7 @@ func (b *simQuadPlaneBrain) steer(vn, ve, vu, dt float64) {
 func TestQuadPlanes(t *testing.T) {
 	simFlies(t, []rule{
 		{"17 is QSTABILIZE, which falls", "quadplane Q_GUIDED_MODE=1: air 40, DO_SET_MODE 1 17 = accepted, +2s, climb < -3"},
+		{"18 is QHOVER, which drifts on, and 19 QLOITER, which stops", "quadplane: air 40, as 255, DO_SET_MODE 1 {18→speed > 1|19→speed < 1} = accepted, sticks 500 0 500 0 for 4s, sticks 0 0 500 0 for 8s, $1"},
 		{"what is a Copter's is none of its", "quadplane Q_GUIDED_MODE=1: air 40, DO_SET_MODE 1 9 = failed, NAV_LAND = unsupported"},
 		{"its type may be another", "quadplane Q_MAV_TYPE=20: type 20"},
 		{"QLAND takes a while", "quadplane Q_GUIDED_MODE=1: air 10, mode QLAND, +32950ms, armed, until disarmed 4s"},

@@ -662,6 +662,7 @@ func (b *simBoard) shownIn(custom uint32, first, last time.Duration) string {
 func TestSimOfBothFlavours(t *testing.T) {
 	simFlies(t, []rule{
 		{"PX4 sends unasked, and stops when it is asked to", "px4: SET_MESSAGE_INTERVAL 33 {0→5|10000→100|-1→0} = accepted, mark, +1s, count 33 $1"},
+		{"it sends no heartbeats for a time", "px4: heartless 3s, mark, +2900ms, REQUEST_MESSAGE 0, count 0 0, +1200ms, count 0 1"},
 		{"a restart forgets all but the parameters", "{px4|copter}: +14s, SET_MESSAGE_INTERVAL 245 20000, air 10, failsafe, +20ms, restart, not failing, alt 10 ±0.1, mark, +2s, count 245 < 4, clock < 3"},
 		{"it has a top speed, and drifts on", "{px4: air 200, as 255, sticks 0 0 500 0 for 400ms, mode ALTCTL→500|px4: air 200, as 255, sticks 0 0 550 0 for 400ms, mode MANUAL→550|" +
 			"copter: air 200, as 255, sticks 0 0 500 0 for 400ms, mode ALT_HOLD→500|copter: air 200, as 255, sticks 0 0 500 0 for 400ms, mode STABILIZE→500}, " +
@@ -1206,8 +1207,7 @@ func TestSimSurvivesLineNoise(t *testing.T) {
 	simFlight(t, simPX4, nil, func(b *simBoard) {
 		time.Sleep(time.Second)
 		b.change(func() {
-			noise := simFault{drop: 0.002, repeat: 0.002, flip: 0.002, insert: 0.002}
-			b.setNoise(noise, noise)
+			b.setNoise(anyDamage(0.002, 0), anyDamage(0.002, 0))
 		})
 		if n := b.holds(20); n < 10 || n >= 40 {
 			t.Errorf("%d of 40 acks came through the noise", n)
@@ -1258,7 +1258,7 @@ func TestSimNoiseMakesNoFrameThatNobodySent(t *testing.T) {
 
 func TestSimNoiseDependsOnTheMomentAndTheSeedOnly(t *testing.T) {
 	inLinkBubble(t, func(t *testing.T) {
-		f := simFault{drop: 0.05, repeat: 0.05, flip: 0.05, insert: 0.05, seed: 1}
+		f := anyDamage(0.05, 1)
 		b := bytes.Repeat([]byte{7}, 100)
 		var one, other simWire
 		one.carry(b, f)

@@ -180,13 +180,7 @@ type fault struct {
 // noise makes both directions of the line bad.
 func noise(rate float64) func(*onlooker) {
 	return func(w *onlooker) {
-		w.sim.change(func() {
-			f := simFault{drop: rate, repeat: rate, flip: rate, insert: rate}
-			f.seed = 2 * w.seed
-			back := f
-			back.seed++
-			w.sim.setNoise(f, back)
-		})
+		w.sim.change(func() { w.sim.setNoise(anyDamage(rate, 2*w.seed), anyDamage(rate, 2*w.seed+1)) })
 	}
 }
 
