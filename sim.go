@@ -156,32 +156,31 @@ type simulator struct {
 	mu sync.Mutex
 
 	// Switches: set them before run or inside change.
-	armableAfter   time.Duration                                   // from boot; ArduPilot really takes 42 s
-	onAck          func(ack *common.MessageCommandAck) []simAnswer // nil: acks go out as they are
-	onMode         func(custom uint32)                             // is called with every mode that is entered
-	noiseIn        func([]byte) []byte                             // damages bytes to the autopilot
-	noiseOut       func([]byte) []byte                             // damages bytes to the companion
-	delay          time.Duration                                   // of every frame to the companion
-	arrives        time.Time                                       // when the last delayed frame arrives
-	gathers        time.Duration                                   // how long bytes to the autopilot are gathered, as a packet radio does
-	muted          bool                                            // it sends nothing
-	heartless      time.Time                                       // it sends no heartbeats until then
-	mavlink1       bool                                            // it sends MAVLink 1
-	idle           bool                                            // it accepts flight commands and does nothing
-	neverDone      map[common.MAV_CMD]bool                         // it answers IN_PROGRESS for ever
-	refuses        map[common.MAV_CMD]bool                         // it answers FAILED and does nothing
-	params         map[string]float64                              // the parameters that it has
-	receiver       simReceiver                                     // its sticks are rc
-	rc             [4]int16                                        // the receiver's x, y, z, r, as in MANUAL_CONTROL
-	rcSwitch       uint16                                          // the transmitter's mode switch, channel 5, µs
-	foreignGCS     bool                                            // a real ground station (255, 1 Hz) on another link
-	system         uint8                                           // its id; instance N of a simulated PX4 is N+1
-	trouble        []simTrouble                                    // PX4: more reasons against arming
-	fence          float64                                         // radius around home in metres; 0 for no fence
-	homeSteps      bool                                            // PX4: home's altitude wanders as measured
-	refusesModes   []uint32                                        // ArduPilot's modes that it refuses, as without a position
-	noLiveMode     bool                                            // PX4 has no CURRENT_MODE, ArduPilot refuses HEARTBEAT's interval
-	batteryReading *common.MessageSysStatus                        // its battery fields are sent instead
+	armableAfter time.Duration                                   // from boot; ArduPilot really takes 42 s
+	onAck        func(ack *common.MessageCommandAck) []simAnswer // nil: acks go out as they are
+	onMode       func(custom uint32)                             // is called with every mode that is entered
+	noiseIn      func([]byte) []byte                             // damages bytes to the autopilot
+	noiseOut     func([]byte) []byte                             // damages bytes to the companion
+	delay        time.Duration                                   // of every frame to the companion
+	arrives      time.Time                                       // when the last delayed frame arrives
+	gathers      time.Duration                                   // how long bytes to the autopilot are gathered, as a packet radio does
+	muted        bool                                            // it sends nothing
+	heartless    time.Time                                       // it sends no heartbeats until then
+	mavlink1     bool                                            // it sends MAVLink 1
+	idle         bool                                            // it accepts flight commands and does nothing
+	neverDone    map[common.MAV_CMD]bool                         // it answers IN_PROGRESS for ever
+	refuses      map[common.MAV_CMD]bool                         // it answers FAILED and does nothing
+	params       map[string]float64                              // the parameters that it has
+	receiver     simReceiver                                     // its sticks are rc
+	rc           [4]int16                                        // the receiver's x, y, z, r, as in MANUAL_CONTROL
+	rcSwitch     uint16                                          // the transmitter's mode switch, channel 5, µs
+	foreignGCS   bool                                            // a real ground station (255, 1 Hz) on another link
+	system       uint8                                           // its id; instance N of a simulated PX4 is N+1
+	trouble      []simTrouble                                    // PX4: more reasons against arming
+	fence        float64                                         // radius around home in metres; 0 for no fence
+	homeSteps    bool                                            // PX4: home's altitude wanders as measured
+	refusesModes []uint32                                        // ArduPilot's modes that it refuses, as without a position
+	noLiveMode   bool                                            // PX4 has no CURRENT_MODE, ArduPilot refuses HEARTBEAT's interval
 
 	flavour simFlavour
 	simVehicle
@@ -532,9 +531,6 @@ func (s *simulator) sysStatus() *common.MessageSysStatus {
 		VoltageBattery:   uint16((s.volts - 2.4*s.used) * 1000),
 		CurrentBattery:   int16(amps * 100),
 		BatteryRemaining: int8(math.Ceil(100 * (1 - s.used))),
-	}
-	if r := s.batteryReading; r != nil {
-		m.VoltageBattery, m.CurrentBattery, m.BatteryRemaining = r.VoltageBattery, r.CurrentBattery, r.BatteryRemaining
 	}
 	return m
 }

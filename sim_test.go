@@ -149,15 +149,6 @@ func (s *simulator) placeAt(lat, lon float64) {
 	})
 }
 
-// setBattery sends these fields of SYS_STATUS from now on: mV, cA and percent.
-func (s *simulator) setBattery(millivolts uint16, centiamps int16, percent int8) {
-	s.change(func() {
-		s.batteryReading = &common.MessageSysStatus{
-			VoltageBattery: millivolts, CurrentBattery: centiamps, BatteryRemaining: percent,
-		}
-	})
-}
-
 // inject sends bytes to the companion as they are.
 func (s *simulator) inject(b []byte) { s.change(func() { s.transmit(bytes.Clone(b)) }) }
 
@@ -1273,6 +1264,11 @@ func TestSimNoiseDependsOnTheMomentAndTheSeedOnly(t *testing.T) {
 		f.seed = 2
 		if other = (simWire{}); bytes.Equal(first, other.carry(b, f)) {
 			t.Error("another seed makes the same noise")
+		}
+		for _, d := range damages {
+			if bytes.Equal(b, new(simWire).carry(b, d.fault)) {
+				t.Errorf("nothing is %s", d.name)
+			}
 		}
 	})
 }
