@@ -660,8 +660,9 @@ func TestNoiseAndHalvesInFlightChangeNothing(t *testing.T) {
 		}
 		f.wantMode("hold")
 		f.wantAt(40, 0, 10, 0.5)
-		if n := f.link.status().tel.texts.count; n != lines {
-			f.Errorf("%d texts came out of the noise", n-lines)
+		now := f.link.status()
+		if n := now.tel.texts.count; n != lines || now.link.errors == s.link.errors {
+			f.Errorf("%d texts came out of the noise, %d bad frames", n-lines, now.link.errors-s.link.errors)
 		}
 		f.accepted("/land", "")
 
