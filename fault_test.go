@@ -960,8 +960,8 @@ const inEach = "{takeoff→takeoff|aloft, goto 200 0→hold|aloft, mode hold→h
 
 // asksForStreams counts the message intervals that were asked for since a time.
 func (f *flight) asksForStreams(since time.Time) (n int) {
-	for _, r := range f.sim.received() {
-		if m, ok := r.msg.(*common.MessageCommandLong); ok && m.Command == common.MAV_CMD_SET_MESSAGE_INTERVAL && !r.at.Before(since) {
+	for _, r := range f.since(since) {
+		if m, ok := r.msg.(*common.MessageCommandLong); ok && m.Command == common.MAV_CMD_SET_MESSAGE_INTERVAL {
 			n++
 		}
 	}

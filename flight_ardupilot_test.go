@@ -54,13 +54,8 @@ func (f *flight) hover() {
 
 // sent lists what came since a time that commands or moves the vehicle.
 func (f *flight) sent(since time.Time) (commands []string, sticks []axes) {
-	list := slices.DeleteFunc(f.sim.received(), func(r simReceived) bool { return r.at.Before(since) })
-	for _, r := range list {
-		if m, ok := r.msg.(*common.MessageManualControl); ok {
-			sticks = append(sticks, axes{m.X, m.Y, m.Z, m.R})
-		}
-	}
-	return commandsOf(list), sticks
+	list := f.since(since)
+	return commandsOf(list), sticksOf(list)
 }
 
 // arduManoeuvre is a script that brings the vehicle into the middle of something.
@@ -771,15 +766,5 @@ func TestAHoldForASilentClientIsNotSentOverAPilotWhoWasFirst(t *testing.T) {
 		}
 		time.Sleep(5 * time.Second)
 		f.wantHandsOff(since)
-	})
-}
-
-func TestARefusedArmingInLandSaysWhatToPost(t *testing.T) {
-	fly(t, simArduPilot, nil, func(f *flight) {
-		f.aloft()
-		f.accepted("/land", `{"wait":100}`)
-		o := f.refused("/mode", `{"arm":true}`, 409, "refused")
-		says(t, o, `LAND mode not armable; it does not arm in LAND: set another mode with it ({"mode":"hold","arm":true}), or take off`)
-		f.accepted("/mode", `{"mode":"hold","arm":true}`)
 	})
 }

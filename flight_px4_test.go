@@ -20,6 +20,12 @@ var px4Clauses = map[string]func(*player){
 	"fails safe":        func(p *player) { p.sim.change(func() { p.sim.brain.(*simPX4Brain).failSafe(simPX4RTL) }) },
 	"takes no sticks":   func(p *player) { p.sim.change(func() { p.sim.brain.(*simPX4Brain).source = nil }) },
 	"glimpses":          func(p *player) { p.sim.change(func() { p.sim.brain.(*simPX4Brain).glimpses = true }) },
+	"its board stalls": func(p *player) {
+		p.link.mu.Lock()
+		defer p.link.mu.Unlock()
+		p.link.sticks.phase = stickOff
+		p.link.link.move(nil)
+	},
 	"its station goes":  func(p *player) { p.sim.change(func() { p.sim.foreignGCS = false }) },
 	"its station comes": func(p *player) { p.sim.change(func() { p.sim.foreignGCS = true }) },
 	"no beats":          func(p *player) { p.stationBeats(0, 0) },
@@ -113,6 +119,7 @@ func TestPX4PilotsAndFailsafes(t *testing.T) {
 		{"a refused command leaves it where the way out of manual mode led", "px4: aloft, mode manual, input throttle 0.5 pitch 1 timeout 5, fails DO_REPOSITION, refused refused goto 60 0, is position, +3s, is position, in POSCTL, speed < 0.2"},
 		{"armable after a restart is true when a takeoff is accepted", "px4: status armable true, restart grounded, glimpses, until status armable null 2s, status unhealthy null, until status armable true 10s, takeoff"},
 		{"a mavrest that starts in flight knows the mode", "px4: aloft, stop, +1s, anew, +2s, is hold"},
+		{"a failsafe that only warns, which 1.14 calls CRITICAL, ends no landing", "px4-1.14: aloft, mode position, post land wait 60, until is land 5s, its board stalls, until status failsafe true 5s, answer ok"},
 		{"after a takeoff that ended early it is not armed in AUTO.TAKEOFF", "px4-1.{14|16}: takeoff, {+4s, land wait 60|disarm}, +1s, is takeoff, in AUTO.TAKEOFF, arm, is hold, +8s, alt < 0.5, armed"},
 		{"… which it leaves from 1.17 on", "px4-1.17: takeoff, {+4s, land wait 60→land|disarm→hold}, +1s, is $1, not in AUTO.TAKEOFF, arm, is hold, +8s, alt < 0.5, armed"},
 	}, px4Clauses)
@@ -174,22 +181,6 @@ func TestPX4HoldIsWhereItCanStop(t *testing.T) {
 		{"a goto's", "px4: aloft, goto 500 0 {speed 2, +8s, speed > 1.7, speed < 2.3→1|speed 5, +8s, speed > 4.7, speed < 5.3→2.13|speed 8, +8s, speed > 7.7, speed < 8.3→5.44|speed 12, +8s, speed > 11.7, speed < 12.3→12.24}, mode hold, comes back north < $1, speed < 0.1, is hold, done"},
 		{"a climb's", "px4: aloft, {goto altitude 60|takeoff 80}, +8s, speed < 0.3, mode hold, comes back up < 1, speed < 0.1, is hold, done"},
 		{"a return's", "px4: aloft, goto -200 0 altitude 40 wait 200, mode rtl, +8s, speed > 4.7, speed < 5.3, mode hold, comes back north < 2.13, speed < 0.1, is hold, done"},
-	})
-}
-
-// PX4 1.14 calls a failsafe that only warns CRITICAL: the landing goes on, and is done.
-func TestAWarningOfAnOldPX4EndsNoLanding(t *testing.T) {
-	fly(t, simPX4Old, nil, func(f *flight) {
-		f.aloft()
-		f.accepted("/mode", `{"mode":"position"}`)
-		w := f.waits("/land", `{"wait":60}`)
-		f.until("it lands", 5*time.Second, func() bool { return f.status()["mode"] == "land" })
-		f.link.mu.Lock()
-		f.link.sticks.phase = stickOff // as where the board stalls
-		f.link.link.setSticks(nil)
-		f.link.mu.Unlock()
-		f.until("CRITICAL", 5*time.Second, func() bool { return f.status()["failsafe"] == true })
-		w.want(t, 200, "")
 	})
 }
 
@@ -268,7 +259,7 @@ func (p *player) px4Taken(custom uint32, m moment, take func()) {
 	taken := time.Now()
 	take()
 	at := p.reported(custom, taken, 1100*time.Millisecond)
-	p.wantTruth()
+	p.plays("truth")
 	soon := time.Millisecond
 	switch {
 	case m.acked || m.waiting: // it waits for what the vehicle does with the step on the wire
@@ -278,14 +269,14 @@ func (p *player) px4Taken(custom uint32, m moment, take func()) {
 	case custom == simPX4RTL && m.mode == "rtl": // only a look at the manoeuvre tells
 		soon = watchEvery + time.Millisecond
 	}
-	p.wantNoInput()
+	p.plays("no input")
 	p.wantAnswer(soon+takenAfter, "interrupted")
 	if done := p.status()["done"]; done != nil {
 		p.Errorf("done is %v", done)
 	}
 	time.Sleep(12 * time.Second)
 	p.wantHandsOff(at)
-	p.wantTruth()
+	p.plays("truth")
 	if !streaming {
 		p.wantStream(at.Add(time.Millisecond), nil)
 		return
@@ -338,11 +329,11 @@ func TestPX4PilotsSwitchToTheCommandedModeEndsNothing(t *testing.T) {
 					if p.wantAnswer(5*time.Minute, "any"); p.answer["code"] == nil {
 						p.Errorf("answered %v", p.answer)
 					}
-					p.wantTruth()
+					p.plays("truth")
 					return
 				}
 				if p.wantAnswer(5*time.Minute, "any"); p.answer["code"] == "interrupted" && strings.Contains(m.name, "is in force") { // CURRENT_MODE showed it before
-					p.wantTruth()
+					p.plays("truth")
 					return
 				}
 				if p.answer["code"] != nil {
@@ -356,7 +347,7 @@ func TestPX4PilotsSwitchToTheCommandedModeEndsNothing(t *testing.T) {
 				}
 				time.Sleep(followTime + 2*time.Second) // the autopilot does not follow what the pilot undid
 				if m.waiting && p.sim.truth().mode == custom {
-					p.wantTruth()
+					p.plays("truth")
 				} else {
 					p.wantMode(m.mode)
 				}
@@ -387,8 +378,8 @@ func TestPX4RestartEndsEverythingAtEveryMoment(t *testing.T) {
 		if m.disarmed {
 			p.wantMode("manual")
 		} else {
-			p.wantTruth()
-			p.wantNoInput()
+			p.plays("truth")
+			p.plays("no input")
 		}
 		time.Sleep(12 * time.Second)
 		p.wantHandsOff(at)
@@ -433,7 +424,7 @@ func TestPX4SecondClientEndsOnlyWhatWaits(t *testing.T) {
 				case m.waiting && c.name == "arming" && !slices.ContainsFunc([]string{"hold", "land", "rtl"}, func(s string) bool { return strings.HasPrefix(m.name, s) }):
 					p.wantAnswer(giveUp, "superseded")
 					time.Sleep(7 * time.Second)
-					p.wantTruth()
+					p.plays("truth")
 				case m.silent:
 					time.Sleep(7 * time.Second)
 					p.wantMode("hold")
@@ -460,11 +451,11 @@ func TestPX4LostLinkAtEveryMoment(t *testing.T) {
 			p.Error("still online")
 		}
 		p.sim.change(func() { p.sim.muted = false })
-		blind := p.commandsSince(began)
+		blind := commandsOf(p.since(began))
 		back := time.Now()
 		time.Sleep(1100 * time.Millisecond)
 		owed := strings.HasSuffix(m.name, "its sticks over") && m.mode != "position" // a hold, for its silent client
-		if list := p.commandsSince(back); len(list) > 0 && !owed && m.name != "land at a place, at the place" {
+		if list := commandsOf(p.since(back)); len(list) > 0 && !owed && m.name != "land at a place, at the place" {
 			p.Errorf("sent when it is back: %q", list)
 		}
 		switch {
@@ -474,12 +465,12 @@ func TestPX4LostLinkAtEveryMoment(t *testing.T) {
 		case m.waiting:
 			p.wantAnswer(time.Millisecond, "no_ack")
 			if p.sim.truth().armed { // else the first report changes nothing (docs/design.md, rule 1)
-				p.wantTruth()
+				p.plays("truth")
 			}
 		case m.silent:
 			p.wantMode("position")
 		case owed:
-			p.wantTruth()
+			p.plays("truth")
 		default:
 			p.wantMode(m.mode)
 			p.wantAnswer(5*time.Minute, "") // its client waits on

@@ -7,7 +7,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -831,7 +830,7 @@ func (p *player) checkWire(w []string, rest string) string {
 		return wrong(!slices.Contains(list, rest), list)
 	case "no":
 		synctest.Wait()
-		p.wantNoInput()
+		p.refused("/input", `{"pitch":1,"throttle":0.5}`, 409, "wrong_mode")
 	default:
 		p.bad()
 	}
@@ -1034,6 +1033,7 @@ func TestWhatStandsOfACommandThatFailed(t *testing.T) {
 		{"PX4 lands where POSCTL is refused on the way out", "px4: aloft, mode {manual|altitude}, input pitch 0.1 throttle 0.5 timeout 1, +300ms, forbids POSCTL AUTO.LOITER, {land|+15s}, is land"},
 		{"a landing at a place is flown at the height that it begins at, after the sticks stood", "px4: aloft, mode position, input throttle 1 timeout 5, +3s, land 60 0, note, +4s, kept 0.3"},
 		{"a goto that keeps its place stays there", "px4: aloft, mode {position|altitude}, input pitch 1 throttle 0.5 timeout 5, +4s, goto heading 90, comes back north < 6"},
+		{"an arming in LAND, which says what to post", "copter: aloft, land wait 100, refused refused arm, says LAND mode not armable; it does not arm in LAND: set another mode with it, says {\"mode\":\"hold\", mode hold arm true"},
 		{"a stick mode from a stream that is parked off centre", "px4: mode position, aloft, slow {0s|50ms|150ms|300ms}, mode altitude{| arm true}"},
 	})
 }
@@ -1150,32 +1150,11 @@ func TestStatusTellsTheTruth(t *testing.T) {
 }
 
 func TestNewestCommandWins(t *testing.T) {
-	both(t, func(f *flight) {
-		f.aloft()
-		// A slow line, so that commands wait for their acks while others come.
-		f.sim.change(func() { f.sim.delay = 300 * time.Millisecond })
-		codes := make(map[int]int)
-		var mu sync.Mutex
-		var clients sync.WaitGroup
-		for i := range 10 {
-			time.Sleep(10 * time.Millisecond)
-			clients.Go(func() {
-				code, o := f.call("POST", "/goto", "{"+at(float64(10*i), 0)+`,"altitude":20}`)
-				mu.Lock()
-				defer mu.Unlock()
-				codes[code]++
-				if code == 200 && i != 9 || code != 200 && o["code"] != "superseded" {
-					f.Errorf("client %d got %d %v", i, code, o)
-				}
-			})
-		}
-		clients.Wait()
-		if codes[200] != 1 || codes[409] != 9 {
-			f.Errorf("answers: %v", codes)
-		}
-		time.Sleep(60 * time.Second)
-		f.wantAt(90, 0, 20, 0.5)
-	})
+	crowd := "both: aloft, delay 300ms" // a slow line, so that commands wait for their acks while others come
+	for i := range 10 {
+		crowd += fmt.Sprintf(", +10ms, post goto %d 0 altitude 20", 10*i)
+	}
+	flies(t, []rule{{"of ten", crowd + strings.Repeat(", answer superseded", 9) + ", answer ok, +60s, at 90 0 20"}})
 }
 
 func TestHeartbeatsGoOutEverySecondAsAnOnboardController(t *testing.T) {

@@ -920,6 +920,11 @@ func at(north, east float64) string {
 	return fmt.Sprintf(`"lat":%.7f,"lon":%.7f`, lat, lon)
 }
 
+// since lists what came from mavrest from a time on.
+func (f *flight) since(t time.Time) []simReceived {
+	return slices.DeleteFunc(f.sim.received(), func(r simReceived) bool { return r.at.Before(t) })
+}
+
 // commands lists what was sent to command the vehicle, without the questions.
 func (f *flight) commands() []string { return commandsOf(f.sim.received()) }
 
@@ -932,6 +937,18 @@ func commandsOf(received []simReceived) (list []string) {
 			}
 		case *common.MessageCommandInt:
 			list = append(list, fmt.Sprintf("%d frame %d z %.1f", m.Command, m.Frame, m.Z))
+		case *common.MessageSetMode:
+			list = append(list, "SET_MODE")
+		}
+	}
+	return list
+}
+
+// sticksOf lists the sticks that were streamed.
+func sticksOf(received []simReceived) (list []axes) {
+	for _, r := range received {
+		if m, ok := r.msg.(*common.MessageManualControl); ok {
+			list = append(list, axes{m.X, m.Y, m.Z, m.R})
 		}
 	}
 	return list
@@ -939,9 +956,9 @@ func commandsOf(received []simReceived) (list []string) {
 
 // sticksSince lists the MANUAL_CONTROLs that came after a time.
 func (f *flight) sticksSince(since time.Time) []simReceived {
-	return slices.DeleteFunc(f.sim.received(), func(r simReceived) bool {
+	return slices.DeleteFunc(f.since(since), func(r simReceived) bool {
 		_, sticks := r.msg.(*common.MessageManualControl)
-		return !sticks || r.at.Before(since)
+		return !sticks
 	})
 }
 
@@ -1029,43 +1046,9 @@ func (f *flight) reported(custom uint32, since time.Time, limit time.Duration) t
 	}
 }
 
-// commandsSince lists what commanded the vehicle from a time on.
-func (f *flight) commandsSince(since time.Time) (list []string) {
-	for _, r := range f.sim.received() {
-		if r.at.Before(since) {
-			continue
-		}
-		var id common.MAV_CMD
-		switch m := r.msg.(type) {
-		case *common.MessageCommandLong:
-			id = m.Command
-		case *common.MessageCommandInt:
-			id = m.Command
-		case *common.MessageSetMode:
-			list = append(list, "SET_MODE")
-			continue
-		default:
-			continue
-		}
-		if id != common.MAV_CMD_SET_MESSAGE_INTERVAL && id != common.MAV_CMD_REQUEST_MESSAGE {
-			list = append(list, fmt.Sprintf("%v %v after", id, r.at.Sub(since)))
-		}
-	}
-	return list
-}
-
 // stream lists the different axes that were streamed from a time on, in their
 // order.
-func (f *flight) stream(since time.Time) (list []axes) {
-	for _, r := range f.sticksSince(since) {
-		m := r.msg.(*common.MessageManualControl)
-		a := axes{m.X, m.Y, m.Z, m.R}
-		if len(list) == 0 || list[len(list)-1] != a {
-			list = append(list, a)
-		}
-	}
-	return list
-}
+func (f *flight) stream(since time.Time) []axes { return slices.Compact(sticksOf(f.since(since))) }
 
 // streamed are the axes that were streamed last; ok: less than 0.2 s ago.
 func (f *flight) streamed() (last axes, ok bool) {
@@ -1079,7 +1062,7 @@ func (f *flight) streamed() (last axes, ok bool) {
 // wantHandsOff checks the invariant from a time on.
 func (f *flight) wantHandsOff(since time.Time) {
 	f.Helper()
-	if list := f.commandsSince(since); len(list) > 0 {
+	if list := commandsOf(f.since(since)); len(list) > 0 {
 		f.Errorf("commanded after somebody else took the drone: %q", list)
 	}
 }
@@ -1092,33 +1075,18 @@ func (f *flight) wantStream(since time.Time, want *axes) {
 	switch {
 	case want == nil && len(got) > 0:
 		f.Errorf("streamed %v, want nothing", got)
-	case want != nil && !slices.Equal(got, []axes{*want}):
+	case want == nil:
+		return
+	case !slices.Equal(got, []axes{*want}):
 		f.Errorf("streamed %v, want %v alone", got, *want)
 	}
-	for last := since; want != nil; {
-		for _, r := range f.sticksSince(since) {
-			if gap := r.at.Sub(last); gap > 200*time.Millisecond {
-				f.Errorf("a gap of %v in the stream", gap)
-			}
-			last = r.at
+	last := since
+	for _, r := range f.sticksSince(since) {
+		if gap := r.at.Sub(last); gap > 200*time.Millisecond {
+			f.Errorf("a gap of %v in the stream", gap)
 		}
-		return
+		last = r.at
 	}
-}
-
-// wantTruth checks that mode and vehicle_mode are the vehicle's own.
-func (f *flight) wantTruth() {
-	f.Helper()
-	mode, name := f.firmware.reported(f.sim.truth().mode)
-	if _, o := f.call("GET", "/mode", ""); o["mode"] != mode.String() || o["vehicle_mode"] != name {
-		f.Errorf("mode is %v, vehicle_mode %v; the vehicle is in %s (%s)", o["mode"], o["vehicle_mode"], name, mode)
-	}
-}
-
-// wantNoInput checks that the client can't move the sticks.
-func (f *flight) wantNoInput() {
-	f.Helper()
-	f.refused("/input", `{"pitch":1,"throttle":0.5}`, 409, "wrong_mode")
 }
 
 // speed is how fast the vehicle really is, over ground.
