@@ -24,7 +24,7 @@ var px4Clauses = map[string]func(*player){
 		p.link.mu.Lock()
 		defer p.link.mu.Unlock()
 		p.link.sticks.phase = stickOff
-		p.link.link.move(nil)
+		p.link.link.setSticks(nil)
 	},
 	"its station goes":  func(p *player) { p.sim.change(func() { p.sim.foreignGCS = false }) },
 	"its station comes": func(p *player) { p.sim.change(func() { p.sim.foreignGCS = true }) },
