@@ -913,7 +913,7 @@ func TestARefusalNamesOnlyTheTextsThatExplainIt(t *testing.T) {
 		{0, common.MAV_SEVERITY_INFO, "PreArm: gyros", true},
 		{0, common.MAV_SEVERITY_DEBUG, "debug", false},
 		{650 * time.Millisecond, common.MAV_SEVERITY_ERROR, "late", true},
-		{800 * time.Millisecond, common.MAV_SEVERITY_ERROR, "too late", false},
+		{850 * time.Millisecond, common.MAV_SEVERITY_ERROR, "too late", false},
 	}
 	atStation(t, simArduPilot, func(st *station) {
 		st.sim.emit(1, 1, &common.MessageStatustext{Severity: common.MAV_SEVERITY_CRITICAL, Text: "before the command"})

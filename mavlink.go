@@ -478,7 +478,8 @@ func (w *writer) frame(o outgoing) ([]byte, error) {
 	if s == nil {
 		// The sequence begins at random: two programs with our ids and the same numbers
 		// would take each other's frames for echoes of their own.
-		s = &sender{system: who[0], component: who[1], seq: byte(rand.N(256))}
+		s = newSender(who[0], who[1])
+		s.seq = byte(rand.N(256))
 		w.senders[who] = s
 	}
 	b, err := s.encode(o.msg)
