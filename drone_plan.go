@@ -340,7 +340,7 @@ func (d *drone) prepare(t *task) error {
 		sticks.streamForArming(v)
 	}
 	if arms { // a stream must not end while it arms
-		sticks.client.spoke = v.now
+		sticks.hearClient(v.now)
 	}
 	d.act()
 	d.clock.poke()

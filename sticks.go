@@ -345,6 +345,9 @@ func (s *sticks) input(v view, a axes, timeout time.Duration) {
 	s.acts.send = true
 }
 
+// hearClient says that a client has a command under way.
+func (s *sticks) hearClient(now time.Time) { s.client.spoke = now }
+
 // own gives the sticks to a client until then.
 func (s *sticks) own(client netip.Addr, until time.Time) {
 	s.client.from, s.client.until = client, until
