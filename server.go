@@ -194,7 +194,7 @@ type boundedListener struct {
 	max int
 
 	mu     sync.Mutex // guards all below
-	free   sync.Cond  // signals that Accept may find a connection to close, or one less
+	free   sync.Cond  // signals that Accept may go on
 	open   map[*boundedConn]bool
 	closed bool
 }

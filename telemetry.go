@@ -153,7 +153,7 @@ type bootClock struct {
 	sinceBoot time.Duration
 }
 
-// leadsTo reports whether one clock can follow the other, as far as time has passed.
+// leadsTo reports whether the clock can have run to next in the time that has passed.
 func (c bootClock) leadsTo(next bootClock) bool {
 	step := next.sinceBoot - c.sinceBoot
 	return step >= -clockSlack && step <= next.at.Sub(c.at)+clockSlack
