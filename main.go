@@ -182,9 +182,10 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	if err != nil {
 		return err
 	}
-	listener, err := net.Listen("tcp", net.JoinHostPort(o.bind, strconv.Itoa(o.port)))
+	address := net.JoinHostPort(o.bind, strconv.Itoa(o.port))
+	listener, err := net.Listen("tcp", address)
 	if err != nil {
-		return listenError(err, o)
+		return fmt.Errorf("the API can't listen on %s (-bind, -port): %w", address, openFault(address, err))
 	}
 
 	droneCtx, stopDrone := context.WithCancel(context.WithoutCancel(ctx))
@@ -253,17 +254,6 @@ func openDevice(ctx context.Context, o options, running *sync.WaitGroup) (device
 		lossy: true, // like a serial line
 		open:  func(context.Context) (port, error) { return s.open() },
 	}, nil
-}
-
-// listenError says what to do if the API's port can't be opened.
-func listenError(err error, o options) error {
-	switch {
-	case errors.Is(err, os.ErrPermission):
-		return fmt.Errorf("-port %d: a port below 1024 needs root or CAP_NET_BIND_SERVICE; use another port (-port 8080), or run: sudo setcap cap_net_bind_service=+ep mavrest", o.port)
-	case errors.Is(err, syscall.EADDRINUSE):
-		return fmt.Errorf("-port %d: in use by another program; stop that program, or use another port", o.port)
-	}
-	return fmt.Errorf("-bind %s -port %d: %s; -bind takes an address of this board", o.bind, o.port, strings.TrimPrefix(err.Error(), "listen "))
 }
 
 // pageURLs finds the URLs of the drone's page, and logs each once.

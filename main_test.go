@@ -217,7 +217,7 @@ func TestProgramTakesItsDeviceWhenItIsThere(t *testing.T) {
 		t.Fatal(err)
 	}
 	p := start(t, nil, "-device", "udpin://"+udp.LocalAddr().String())
-	p.until(t, "the UDP port is in use by another program")
+	p.until(t, "the port is in use by another program")
 	udp.Close()
 	p.until(t, `"error":null`)
 	log := p.end(t)
@@ -325,8 +325,8 @@ func TestProgramSaysWhyItCannotStart(t *testing.T) {
 	}{
 		{"", "no -device given; let mavrest look for the autopilot (-device auto), name its port (-device /dev/serial0), or fly the built-in simulator (-device sim)"},
 		{"-device 127.0.0.1:14550", "-device 127.0.0.1:14550: want auto, a serial device (/dev/serial0), udpin://0.0.0.0:14550"},
-		{"-device sim -bind 192.0.2.1 -port 0", "-bind takes an address of this board"},
-		{"-device sim -bind 127.0.0.1 -port " + port, "in use by another program; stop that program, or use another port"},
+		{"-device sim -bind 192.0.2.1 -port 0", "the API can't listen on 192.0.2.1:0 (-bind, -port): this board has no such address"},
+		{"-device sim -bind 127.0.0.1 -port " + port, "(-bind, -port): the port is in use by another program; stop that program, or use another port"},
 		{"-device sim -port 70000", "-port 70000: want 1 to 65535"},
 		{"-device sim -system 300", "-system 300: want a MAVLink system id"},
 		{"-device sim -baud -1", "-baud -1: want a baud rate"},

@@ -387,8 +387,8 @@ func (d device) explain(err error) error {
 	return fmt.Errorf("-device %s: %w", d.name, openFault(d.name, err))
 }
 
-// openFault returns why a port can't be opened, and what to do about it. mavrest keeps
-// trying meanwhile.
+// openFault returns why the autopilot's port or the API's can't be opened, and what to do
+// about it.
 func openFault(name string, err error) error {
 	var pe *serial.PortError
 	kind := serial.PortErrorCode(-1)
@@ -422,11 +422,11 @@ func networkFault(err error) string {
 	case errors.As(err, &lookup):
 		return "no computer of that name was found; check the name, or give its address"
 	case errors.Is(err, syscall.EADDRINUSE):
-		return "the UDP port is in use by another program; stop that program, or use another port"
+		return "the port is in use by another program; stop that program, or use another port"
 	case errors.Is(err, syscall.EADDRNOTAVAIL):
-		return "this board has no such address; udpin://0.0.0.0:port listens on all of its addresses"
+		return "this board has no such address; 0.0.0.0 stands for all of its addresses"
 	case operation.Op == "listen" && errors.Is(err, os.ErrPermission):
-		return "a port below 1024 needs root or CAP_NET_BIND_SERVICE; use another port"
+		return "a port below 1024 needs root or CAP_NET_BIND_SERVICE (sudo setcap cap_net_bind_service=+ep mavrest); use another port"
 	case errors.Is(err, syscall.ECONNREFUSED):
 		return "no program listens there; start the autopilot's side, or check the address and the port"
 	case errors.Is(err, syscall.ECONNRESET):

@@ -691,9 +691,9 @@ func TestADeviceThatCanNotBeOpenedSaysWhatToDo(t *testing.T) {
 		{dir, false, "this is not a serial port"},
 		{busy.path, false, "in use by another program; stop that program first (fuser " + busy.path + " shows which)"},
 		{p.path, true, "no permission; add this user to the device's group: sudo usermod -aG dialout pilot"},
-		{"udpin://" + socket.LocalAddr().String(), false, "the UDP port is in use by another program; stop that program, or use another port"},
-		{"udpin://192.0.2.1:14550", false, "this board has no such address; udpin://0.0.0.0:port listens on all of its addresses"},
-		{"udpin://127.0.0.1:1", true, "a port below 1024 needs root or CAP_NET_BIND_SERVICE; use another port"},
+		{"udpin://" + socket.LocalAddr().String(), false, "the port is in use by another program; stop that program, or use another port"},
+		{"udpin://192.0.2.1:14550", false, "this board has no such address; 0.0.0.0 stands for all of its addresses"},
+		{"udpin://127.0.0.1:1", true, "a port below 1024 needs root or CAP_NET_BIND_SERVICE (sudo setcap cap_net_bind_service=+ep mavrest); use another port"},
 		{"udpout://nobody.invalid:14550", false, "no computer of that name was found; check the name, or give its address"},
 		{"tcp://" + closed, false, "no program listens there; start the autopilot's side, or check the address and the port"},
 	} {
