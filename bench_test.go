@@ -3,16 +3,14 @@ package main
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"context"
-	"encoding/binary"
-	"errors"
 	"fmt"
 	"io"
 	"math"
 	"net"
 	"net/http"
 	"net/http/httptest"
-	"net/netip"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -26,7 +24,6 @@ import (
 	"syscall"
 	"testing"
 	"time"
-	"unsafe"
 
 	"github.com/bluenviron/gomavlib/v3"
 	"github.com/bluenviron/gomavlib/v3/pkg/dialects/common"
@@ -45,14 +42,8 @@ const fullLink = 921600 / 10
 // captured is the bytes of a capture in testdata, and how many frames they are.
 func captured(tb testing.TB, name string) (stream []byte, frames int) {
 	tb.Helper()
-	log, err := os.ReadFile("testdata/" + name + "-flight.tlog")
-	if err != nil {
-		tb.Fatal(err)
-	}
-	for len(log) > 8 {
-		f := log[8:]
-		stream = append(stream, f[:frameSize(f)]...)
-		log = f[frameSize(f):]
+	for _, e := range readTlog(tb, name+"-flight.tlog") {
+		stream = append(stream, e.bytes...)
 		frames++
 	}
 	return stream, frames
@@ -65,33 +56,10 @@ func frameSize(b []byte) int {
 	return 12 + int(b[1]) + 13*int(b[2]&1)
 }
 
-// terminal is a pseudo-terminal: the autopilot's end, and the name of the other.
-func terminal(tb testing.TB) (far *os.File, path string) {
-	tb.Helper()
-	far, err := os.OpenFile("/dev/ptmx", os.O_RDWR|syscall.O_NOCTTY|syscall.O_NONBLOCK, 0)
-	if err != nil {
-		tb.Fatal(err)
-	}
-	tb.Cleanup(func() { far.Close() })
-	var unlocked, number int32
-	err = errors.Join(ioctl(far, syscall.TIOCSPTLCK, unsafe.Pointer(&unlocked)), ioctl(far, syscall.TIOCGPTN, unsafe.Pointer(&number)))
-	if err != nil {
-		tb.Fatal(err)
-	}
-	path = fmt.Sprintf("/dev/pts/%d", number)
-	// Held open, or reading fails whenever the program has it closed.
-	near, err := os.OpenFile(path, os.O_RDWR|syscall.O_NOCTTY, 0)
-	if err != nil {
-		tb.Fatal(err)
-	}
-	tb.Cleanup(func() { near.Close() })
-	return far, path
-}
-
 // openTTY opens the program's end of a terminal as the program does.
-func openTTY(tb testing.TB, path string) port {
+func openTTY(tb testing.TB, of *pty) port {
 	tb.Helper()
-	p, err := (&serialDevice{path: path}).openAt(921600)
+	p, err := (&serialDevice{path: of.path}).openAt(921600)
 	if err != nil {
 		tb.Fatal(err)
 	}
@@ -127,28 +95,17 @@ func pour(w io.Writer, stream []byte, rate int, most int, stop <-chan struct{}) 
 	}
 }
 
-// linked is a running link and its handler on the wire of a terminal.
-func linked(tb testing.TB, path string) (*drone, http.Handler) {
+// linked is a running link and its handler on a line.
+func linked(tb testing.TB, p *pty) (*drone, http.Handler) {
 	tb.Helper()
-	d, err := newDevice(path, 921600)
-	if err != nil {
-		tb.Fatal(err)
-	}
-	l := newDrone(d, 0, false)
-	ctx, stop := context.WithCancel(context.Background())
-	var running sync.WaitGroup
-	running.Go(func() { l.run(ctx) })
-	tb.Cleanup(func() { stop(); running.Wait() })
+	l, _ := runDevice(tb, mustDevice(tb, p.path, 921600))
 	return l, newHandler(l, admission{})
 }
 
 // serveHere serves on loopback, as run does it or barely, and returns the address.
 func serveHere(tb testing.TB, s *http.Server, bare bool) string {
 	tb.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		tb.Fatal(err)
-	}
+	l := listenTCP(tb)
 	address := l.Addr().String()
 	if !bare {
 		l = newBoundedListener(l, maxConnections)
@@ -168,12 +125,9 @@ type client struct {
 
 func connect(tb testing.TB, address string) *client {
 	tb.Helper()
-	c, err := net.Dial("tcp", address)
-	if err != nil {
-		tb.Fatal(err)
-	}
+	c := dialed(tb, "tcp", address)
 	cl := &client{conn: c, in: bufio.NewReader(c)}
-	tb.Cleanup(func() { cl.conn.Close() })
+	tb.Cleanup(func() { cl.conn.Close() }) // it may be another one by then
 	return cl
 }
 
@@ -279,15 +233,6 @@ func (p *pair) ratio() float64 {
 
 func micros(d time.Duration) float64 { return float64(d) / 1e3 }
 
-// report gives p50 and p99 of a latency, and how much is ours.
-func (p *pair) report(b *testing.B, what string) {
-	b.ReportMetric(micros(quantile(p.ours, 50)), what+"p50-µs")
-	b.ReportMetric(micros(quantile(p.ours, 99)), what+"p99-µs")
-	b.ReportMetric(micros(quantile(p.bare, 50)), what+"bare-p50-µs")
-	b.ReportMetric(micros(quantile(p.bare, 99)), what+"bare-p99-µs")
-	b.ReportMetric(micros(quantile(p.ours, 50)-quantile(p.bare, 50)), what+"p50-over-bare-µs")
-}
-
 // barely is a server of a bare handler: it has the program's time-outs and
 // nothing else of it.
 func barely(h http.HandlerFunc) *http.Server {
@@ -337,13 +282,13 @@ func crowd(tb testing.TB, clients []*client, request []byte, n int) (whole time.
 func telemetered(tb testing.TB) (address string, body []byte) {
 	tb.Helper()
 	stream, _ := captured(tb, "px4")
-	far, path := terminal(tb)
-	l, handler := linked(tb, path)
+	p := openPTY(tb)
+	l, handler := linked(tb, p)
 	stop := make(chan struct{})
 	var running sync.WaitGroup
-	running.Go(func() { pour(far, stream, fullLink, math.MaxInt, stop) })
-	running.Go(func() { io.Copy(io.Discard, far) })
-	tb.Cleanup(func() { close(stop); far.Close(); running.Wait() })
+	running.Go(func() { pour(p.master, stream, fullLink, math.MaxInt, stop) })
+	running.Go(func() { io.Copy(io.Discard, p.master) })
+	tb.Cleanup(func() { close(stop); p.unplug(); running.Wait() })
 	address = serveHere(tb, newServer(handler), false)
 	c := connect(tb, address)
 	for l.link.received.Load() < 2000 {
@@ -354,22 +299,26 @@ func telemetered(tb testing.TB) (address string, body []byte) {
 	return address, bytes.Clone(c.body)
 }
 
+// BenchmarkStatus has crowds ask for the status; the largest ones are more than the
+// server keeps, and each of their requests is a new connection.
 func BenchmarkStatus(b *testing.B) {
-	for _, n := range []int{1, 8} {
-		b.Run(fmt.Sprintf("clients=%d", n), func(b *testing.B) {
+	for _, c := range []struct{ clients, turns int }{{1, 60}, {8, 60}, {64, 1}, {512, 1}} {
+		b.Run(fmt.Sprintf("clients=%d", c.clients), func(b *testing.B) {
 			address, body := telemetered(b)
-			bareAddress := serveHere(b, barely(bareAnswer(body)), true)
-			clients, bareClients := connects(b, address, n), connects(b, bareAddress, n)
-			const each, turns = 1600, 60
+			server := barely(bareAnswer(body))
+			server.ConnState = connState // for the same bound
+			bareAddress := serveHere(b, server, c.clients < maxConnections)
+			clients, bareClients := connects(b, address, c.clients), connects(b, bareAddress, c.clients)
+			const each = 1536
 			var whole, single pair
 			for b.Loop() {
-				for turn := range turns {
+				for turn := range c.turns {
 					whole.add(turn, func() time.Duration {
-						d, all := crowd(b, clients, get("/status"), each/n)
+						d, all := crowd(b, clients, get("/status"), each/c.clients)
 						single.ours = append(single.ours, all...)
 						return d
 					}, func() time.Duration {
-						d, all := crowd(b, bareClients, get("/status"), each/n)
+						d, all := crowd(b, bareClients, get("/status"), each/c.clients)
 						single.bare = append(single.bare, all...)
 						return d
 					})
@@ -381,227 +330,100 @@ func BenchmarkStatus(b *testing.B) {
 			b.ReportMetric(each/quantile(whole.bare, 50).Seconds(), "bare-rps")
 			b.ReportMetric(micros(quantile(single.ours, 99)), "p99-µs")
 			b.ReportMetric(micros(quantile(single.bare, 99)), "bare-p99-µs")
+			b.ReportMetric(heap(), "heap-MB")
 		})
 	}
 }
 
-// farEnd is an autopilot at the far end of a line: it acknowledges every
-// command and says when what it was sent was there.
+// farEnd is an autopilot at the far end of a line: it acknowledges every command and
+// says when sticks were there.
 type farEnd struct {
-	line  io.ReadWriteCloser
-	mode  atomic.Uint32 // its custom mode
-	came  chan arrived
-	greet chan struct{} // gets one when the link has asked its last question
+	line io.ReadWriteCloser
+	came chan arrived
 }
 
+// arrived is a MANUAL_CONTROL, and when its last byte was readable.
 type arrived struct {
-	id     uint32    // of the message
-	y      int16     // of a MANUAL_CONTROL
-	at     time.Time // its last byte was readable
-	acking time.Time // just before the ack's write
+	y  int16
+	at time.Time
 }
 
-// newFarEnd starts it; beating with the heartbeats of a disarmed PX4.
-func newFarEnd(tb testing.TB, beating bool) (f *farEnd, path string) {
-	tb.Helper()
-	far, path := terminal(tb)
-	return farEndOf(tb, far, beating), path
-}
-
-func farEndOf(tb testing.TB, line io.ReadWriteCloser, beating bool) *farEnd {
-	f := &farEnd{line: line, came: make(chan arrived, 1000), greet: make(chan struct{}, 1)}
-	f.mode.Store(px4Custom(4, 3))
-	stop := make(chan struct{})
+func newFarEnd(tb testing.TB, line io.ReadWriteCloser) *farEnd {
+	f := &farEnd{line: line, came: make(chan arrived, 1000)}
 	var running sync.WaitGroup
 	running.Go(f.read)
-	if beating {
-		running.Go(func() { f.beat(stop) })
-	}
-	tb.Cleanup(func() { close(stop); f.line.Close(); running.Wait() })
+	tb.Cleanup(func() { f.line.Close(); running.Wait() })
 	return f
-}
-
-func (f *farEnd) beat(stop <-chan struct{}) {
-	tick := time.NewTicker(200 * time.Millisecond)
-	defer tick.Stop()
-	out := newSender(1, autopilotID)
-	for {
-		f.sayMode(out)
-		select {
-		case <-stop:
-			return
-		case <-tick.C:
-		}
-	}
-}
-
-// sayMode sends the heartbeat of a disarmed PX4.
-func (f *farEnd) sayMode(out *sender) {
-	b, _ := out.encode(&minimal.MessageHeartbeat{
-		Type: minimal.MAV_TYPE_QUADROTOR, Autopilot: minimal.MAV_AUTOPILOT_PX4,
-		SystemStatus: minimal.MAV_STATE_STANDBY, CustomMode: f.mode.Load(),
-	})
-	f.line.Write(b)
 }
 
 func (f *farEnd) read() {
 	var in deframer
 	out := newSender(1, autopilotID)
-	for {
-		err := in.read(f.line)
+	for in.read(f.line) == nil {
 		now := time.Now()
-		if err != nil {
-			return
-		}
-		for {
-			raw, ok := in.next()
-			if !ok {
-				break
-			}
-			a := arrived{id: raw.id, at: now}
+		for raw, ok := in.next(); ok; raw, ok = in.next() {
 			m, _ := raw.decode()
 			switch m := m.(type) {
 			case *common.MessageManualControl:
-				a.y = m.Y
+				f.came <- arrived{m.Y, now}
 			case *common.MessageCommandLong:
-				if m.Command == common.MAV_CMD_NAV_LAND {
-					f.mode.Store(px4Custom(4, 6))
-				}
-				if m.Command == common.MAV_CMD_REQUEST_MESSAGE && m.Param1 == 0 {
-					f.sayMode(out)
-				}
 				b, _ := out.encode(&common.MessageCommandAck{Command: m.Command, TargetSystem: 1, TargetComponent: componentID})
-				a.acking = time.Now()
 				f.line.Write(b)
-				if m.Command == common.MAV_CMD_REQUEST_MESSAGE && m.Param1 == 148 {
-					select {
-					case f.greet <- struct{}{}:
-					default:
-					}
-				}
-				if m.Command != common.MAV_CMD_NAV_LAND {
-					continue
-				}
-			default:
-				continue
 			}
-			f.came <- a
 		}
 	}
 }
 
-// measure writes a request and returns when its frame came, and waits for the
-// answer. y is the one of the sticks, 0 for any.
-func (f *farEnd) measure(b *testing.B, c *client, request []byte, id uint32, y int16) (toWire, toAnswer time.Duration) {
+// measure posts sticks and returns how long they took to the far end; y is the roll
+// that they have there.
+func (f *farEnd) measure(b *testing.B, c *client, request []byte, y int16) time.Duration {
 	began := time.Now()
-	if _, err := c.conn.Write(request); err != nil {
+	if err := c.do(request); err != nil {
 		b.Fatal(err)
 	}
-	var a arrived
-	for a = <-f.came; a.id != id || y != 0 && a.y != y; a = <-f.came {
+	for a := range f.came {
+		if a.y == y {
+			return a.at.Sub(began)
+		}
 	}
-	if err := c.answer(); err != nil {
-		b.Fatal(err)
-	}
-	return a.at.Sub(began), time.Since(a.acking)
-}
-
-// readyMade is the frame of a message that we send.
-func readyMade(tb testing.TB, m message.Message) []byte {
-	return readyMadeFrom(tb, componentID, m)
-}
-
-func readyMadeFrom(tb testing.TB, component byte, m message.Message) []byte {
-	tb.Helper()
-	b, err := newSender(1, component).encode(m)
-	if err != nil {
-		tb.Fatal(err)
-	}
-	return bytes.Clone(b)
+	return 0
 }
 
 func BenchmarkInput(b *testing.B) {
-	f, path := newFarEnd(b, true)
-	_, handler := linked(b, path)
+	line, bareLine := openPTY(b), openPTY(b)
+	far, bareFar := newFarEnd(b, line.master), newFarEnd(b, bareLine.master)
+	defer repeat(200*time.Millisecond, func() { line.master.Write(packet(0, 1, autopilotID, px4Beat())) })()
+	_, handler := linked(b, line)
 	ours := connect(b, serveHere(b, newServer(handler), false))
-	<-f.greet
+	sticks := func(y int16) []byte {
+		return post("/input", fmt.Sprintf(`{"roll":%.3f,"pitch":0.1,"yaw":0,"throttle":0.5}`, float64(y)/1000))
+	}
+	for ours.do(sticks(0)) != nil { // refused until it is known who has the sticks
+		time.Sleep(100 * time.Millisecond)
+	}
 
-	bareEnd, path := newFarEnd(b, false)
-	tty := openTTY(b, path)
-	ready := readyMade(b, &common.MessageManualControl{Target: 1, X: 100, Y: 200, Z: 500})
+	tty := openTTY(b, bareLine)
+	ready := packet(1, 1, componentID, &common.MessageManualControl{Target: 1, X: 100, Y: 200, Z: 500})
 	bare := connect(b, serveHere(b, barely(func(w http.ResponseWriter, r *http.Request) {
 		io.Copy(io.Discard, r.Body)
 		tty.Write(ready)
-		io.WriteString(w, "OK")
+		bareAnswer([]byte("OK"))(w, r)
 	}), true))
 
 	var p pair
 	turn := 0
 	for b.Loop() {
 		y := int16(1 + turn%999)
-		request := post("/input", fmt.Sprintf(`{"roll":%.3f,"pitch":0.1,"yaw":0,"throttle":0.5}`, float64(y)/1000))
-		p.add(turn, func() time.Duration {
-			d, _ := f.measure(b, ours, request, 69, y)
-			return d
-		}, func() time.Duration {
-			d, _ := bareEnd.measure(b, bare, request, 69, 0)
-			return d
-		})
+		p.add(turn, func() time.Duration { return far.measure(b, ours, sticks(y), y) },
+			func() time.Duration { return bareFar.measure(b, bare, sticks(y), 200) })
 		turn++
 	}
 	b.ReportMetric(0, "ns/op")
-	p.report(b, "")
-}
-
-func BenchmarkLand(b *testing.B) {
-	f, path := newFarEnd(b, true)
-	_, handler := linked(b, path)
-	ours := connect(b, serveHere(b, newServer(handler), false))
-	<-f.greet
-
-	bareEnd, path := newFarEnd(b, false)
-	tty := openTTY(b, path)
-	ready := readyMade(b, &common.MessageCommandLong{TargetSystem: 1, TargetComponent: 1, Command: common.MAV_CMD_NAV_LAND})
-	acked := make(chan struct{}, 1)
-	var running sync.WaitGroup
-	running.Go(func() {
-		var in deframer
-		for {
-			err := in.read(tty)
-			if err != nil {
-				return
-			}
-			if _, ok := in.next(); ok {
-				acked <- struct{}{}
-			}
-		}
-	})
-	b.Cleanup(func() { tty.Close(); running.Wait() })
-	bare := connect(b, serveHere(b, barely(func(w http.ResponseWriter, r *http.Request) {
-		tty.Write(ready)
-		<-acked
-		io.WriteString(w, "OK")
-	}), true))
-
-	var wire, answer pair
-	request := post("/land", "")
-	turn := 0
-	for b.Loop() {
-		wire.add(turn, func() time.Duration {
-			d, back := f.measure(b, ours, request, 76, 0)
-			answer.ours = append(answer.ours, back)
-			return d
-		}, func() time.Duration {
-			d, back := bareEnd.measure(b, bare, request, 76, 0)
-			answer.bare = append(answer.bare, back)
-			return d
-		})
-		time.Sleep(25 * time.Millisecond) // a mode change waits 20 after the last one's ack
-		turn++
-	}
-	b.ReportMetric(0, "ns/op")
-	wire.report(b, "wire-")
-	answer.report(b, "ack-")
+	b.ReportMetric(micros(quantile(p.ours, 50)), "p50-µs")
+	b.ReportMetric(micros(quantile(p.ours, 99)), "p99-µs")
+	b.ReportMetric(micros(quantile(p.bare, 50)), "bare-p50-µs")
+	b.ReportMetric(micros(quantile(p.bare, 99)), "bare-p99-µs")
+	b.ReportMetric(micros(quantile(p.ours, 50)-quantile(p.bare, 50)), "p50-over-bare-µs")
 }
 
 // cost is what some work took of the whole process.
@@ -701,7 +523,7 @@ func BenchmarkTelemetry(b *testing.B) {
 		b.Run(name, func(b *testing.B) {
 			stream, frames := captured(b, name)
 			// A Node gives the frames that it can't read no number: one of ours is the last.
-			marked := append(slices.Clone(stream), readyMade(b, heartbeat(minimal.MAV_TYPE_GCS))...)
+			marked := append(slices.Clone(stream), packet(1, 1, componentID, heartbeat(minimal.MAV_TYPE_GCS))...)
 			source := &refilled{streams: make(chan []byte, 1), done: make(chan struct{})}
 			node := &gomavlib.Node{
 				Endpoints: []gomavlib.EndpointConf{gomavlib.EndpointCustom{ReadWriteCloser: source}},
@@ -754,84 +576,12 @@ func BenchmarkTelemetry(b *testing.B) {
 	}
 }
 
-func BenchmarkScaleStatus(b *testing.B) {
-	for _, n := range []int{1, 8, 64, 512} {
-		b.Run(fmt.Sprintf("clients=%d", n), func(b *testing.B) {
-			address, body := telemetered(b)
-			bare := barely(bareAnswer(body))
-			bare.ConnState = connState // the same bound
-			clients, bareClients := connects(b, address, n), connects(b, serveHere(b, bare, false), n)
-			const each = 1024
-			var p pair
-			turn := 0
-			for b.Loop() {
-				p.add(turn, func() time.Duration {
-					d, _ := crowd(b, clients, get("/status"), each/n)
-					return d
-				}, func() time.Duration {
-					d, _ := crowd(b, bareClients, get("/status"), each/n)
-					return d
-				})
-				turn++
-			}
-			b.ReportMetric(0, "ns/op")
-			b.ReportMetric(micros(quantile(p.ours, 10))/each, "µs/answer")
-			b.ReportMetric(micros(quantile(p.bare, 10))/each, "bare-µs/answer")
-			b.ReportMetric(p.ratio(), "rps-of-bare")
-			b.ReportMetric(heap(), "heap-MB")
-		})
-	}
-}
-
 // heap is what is in use, in MB.
 func heap() float64 {
 	runtime.GC()
 	var m runtime.MemStats
 	runtime.ReadMemStats(&m)
 	return float64(m.HeapAlloc) / 1e6
-}
-
-// texts are n STATUSTEXTs of a PX4 behind its heartbeat; every third is the
-// first chunk of a text that never ends.
-func texts(tb testing.TB, n int) []byte {
-	tb.Helper()
-	out := newSender(1, autopilotID)
-	b, _ := out.encode(&minimal.MessageHeartbeat{Type: minimal.MAV_TYPE_QUADROTOR, Autopilot: minimal.MAV_AUTOPILOT_PX4})
-	stream := bytes.Clone(b)
-	for i := range n {
-		m := &common.MessageStatustext{Severity: common.MAV_SEVERITY_INFO, Text: fmt.Sprintf("%-50d", i)}
-		if i%3 == 0 {
-			m.Id = uint16(1 + i%65535)
-		}
-		b, err := out.encode(m)
-		if err != nil {
-			tb.Fatal(err)
-		}
-		stream = append(stream, b...)
-	}
-	return stream
-}
-
-func BenchmarkScaleTexts(b *testing.B) {
-	for _, n := range []int{1000, 10000, 100000} {
-		b.Run(fmt.Sprintf("texts=%d", n), func(b *testing.B) {
-			stream := texts(b, n)
-			var c cost
-			var grown float64
-			l := mute()
-			for b.Loop() {
-				before := heap()
-				l = mute()
-				c.measure(func() { l.link.serve(context.Background(), &replay{rest: stream}) })
-				grown = heap() - before
-			}
-			body := encode(render(l.status(), netip.Addr{}))
-			b.ReportMetric(0, "ns/op")
-			b.ReportMetric(float64(c.cpu)/float64(b.N*n), "ns/text")
-			b.ReportMetric(grown*1e3, "heap-growth-kB")
-			b.ReportMetric(float64(len(body)), "status-B")
-		})
-	}
 }
 
 // built makes the release binaries and returns their folder.
@@ -848,37 +598,31 @@ func built(tb testing.TB, targets ...string) string {
 	return dir
 }
 
-// bareProgram is the least that a net/http server takes.
-// Given a terminal too, it reads that and looks at nothing; given an address, the
-// datagrams that come there.
+// bareProgram is the least that a net/http server takes. It also reads a terminal,
+// or the datagrams that come to an address, and looks at nothing.
 const bareProgram = `package main
 
 import ("io"; "net"; "net/http"; "os"; "syscall")
 
 func main() {
-	if len(os.Args) > 2 && os.Args[2][0] != '/' {
-		c, err := net.ListenPacket("udp", os.Args[2])
-		if err != nil {
-			panic(err)
-		}
-		go func() {
-			b := make([]byte, 2048)
-			for {
-				c.ReadFrom(b)
-			}
-		}()
-	} else if len(os.Args) > 2 {
-		f, err := os.OpenFile(os.Args[2], os.O_RDWR|syscall.O_NOCTTY|syscall.O_NONBLOCK, 0)
-		if err != nil {
-			panic(err)
-		}
-		go func() {
-			b := make([]byte, 2048)
-			for {
-				f.Read(b)
-			}
-		}()
+	var in io.Reader
+	var err error
+	if os.Args[2][0] == '/' {
+		in, err = os.OpenFile(os.Args[2], os.O_RDWR|syscall.O_NOCTTY|syscall.O_NONBLOCK, 0)
+	} else {
+		var c net.PacketConn
+		c, err = net.ListenPacket("udp", os.Args[2])
+		in, _ = c.(io.Reader)
 	}
+	if err != nil {
+		panic(err)
+	}
+	go func() {
+		b := make([]byte, 2048)
+		for {
+			in.Read(b)
+		}
+	}()
 	panic(http.ListenAndServe(os.Args[1], http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		io.WriteString(w, "{}")
 	})))
@@ -893,15 +637,9 @@ type process struct {
 }
 
 // begin starts a program that listens at an address and asks until it answers.
-func begin(b *testing.B, args func(host, port string) []string) process {
-	l, err := net.Listen("tcp", "127.0.0.1:0") // a port that is free
-	if err != nil {
-		b.Fatal(err)
-	}
-	address := l.Addr().String()
-	l.Close()
-	host, port, _ := net.SplitHostPort(address)
-	a := args(host, port)
+func begin(b *testing.B, args func(address string) []string) process {
+	address := freeAddress(b, "tcp")
+	a := args(address)
 	p := process{Cmd: exec.Command(a[0], a[1:]...), address: address}
 	began := time.Now()
 	if err := p.Start(); err != nil {
@@ -925,6 +663,12 @@ func begin(b *testing.B, args func(host, port string) []string) process {
 		}
 		runtime.Gosched()
 	}
+}
+
+// startTime ends a process and returns how long it took to answer.
+func startTime(p process) time.Duration {
+	p.end()
+	return p.took
 }
 
 func (p process) end() {
@@ -960,17 +704,31 @@ func (p process) cpu(b *testing.B) (sum time.Duration) {
 	return sum
 }
 
-// onTerminals are the release binary and the least that a net/http server and a
-// reader take, each on a terminal.
+// onTerminals are the release binary and bareProgram, each on a terminal.
 type onTerminals struct {
-	dir        string // the binaries
-	ours, bare func(host, port string) []string
+	dir        string    // the binaries
+	ours, bare *pty      // their lines
 	far        io.Writer // of ours, where every command is acknowledged
-	bareFar    io.Writer
+}
+
+// begins starts the release binary on a device, or on its terminal where it is "".
+func (t onTerminals) begins(b *testing.B, device string) process {
+	return begin(b, func(address string) []string {
+		host, port, _ := net.SplitHostPort(address)
+		binary := filepath.Join(t.dir, "mavrest-linux-"+runtime.GOARCH)
+		return []string{binary, "-device", cmp.Or(device, t.ours.path), "-baud", "921600", "-bind", host, "-port", port}
+	})
+}
+
+// beginsBare starts the other one, on a device or on its terminal.
+func (t onTerminals) beginsBare(b *testing.B, device string) process {
+	return begin(b, func(address string) []string {
+		return []string{filepath.Join(t.dir, "bare"), address, cmp.Or(device, t.bare.path)}
+	})
 }
 
 func build(b *testing.B, targets ...string) onTerminals {
-	var t onTerminals
+	t := onTerminals{ours: openPTY(b), bare: openPTY(b)}
 	t.dir = built(b, targets...)
 	bare := filepath.Join(t.dir, "bare")
 	if err := os.WriteFile(bare+".go", []byte(bareProgram), 0o644); err != nil {
@@ -981,15 +739,7 @@ func build(b *testing.B, targets ...string) onTerminals {
 	if out, err := cmd.CombinedOutput(); err != nil {
 		b.Fatalf("%v\n%s", err, out)
 	}
-	f, path := newFarEnd(b, false)
-	t.far = f.line
-	t.ours = func(host, port string) []string {
-		return []string{filepath.Join(t.dir, "mavrest-linux-"+runtime.GOARCH), "-device", path, "-baud", "921600", "-bind", host, "-port", port}
-	}
-	far, barePath := terminal(b)
-	openTTY(b, barePath).Close() // made raw
-	t.bareFar = far
-	t.bare = func(host, port string) []string { return []string{bare, host + ":" + port, barePath} }
+	t.far = newFarEnd(b, t.ours.master).line
 	return t
 }
 
@@ -1007,14 +757,14 @@ func (p process) poured(b *testing.B, far io.Writer, stream []byte, rate int) fl
 func BenchmarkScaleRate(b *testing.B) {
 	t := build(b, runtime.GOARCH)
 	stream, _ := captured(b, "px4")
-	p, q := begin(b, t.ours), begin(b, t.bare)
+	p, q := t.begins(b, ""), t.beginsBare(b, "")
 	p.poured(b, t.far, stream, fullLink) // it greets
 	for _, rate := range []int{fullLink / 10, fullLink, fullLink * 10} {
 		b.Run(fmt.Sprintf("bytes/s=%d", rate), func(b *testing.B) {
 			var ours, bare float64
 			for b.Loop() {
 				ours += p.poured(b, t.far, stream, rate)
-				bare += q.poured(b, t.bareFar, stream, rate)
+				bare += q.poured(b, t.bare.master, stream, rate)
 			}
 			b.ReportMetric(0, "ns/op")
 			b.ReportMetric(ours/float64(b.N), "%-of-a-core")
@@ -1029,24 +779,18 @@ func BenchmarkScaleRate(b *testing.B) {
 func BenchmarkUDP(b *testing.B) {
 	t := build(b, runtime.GOARCH)
 	stream, _ := captured(b, "px4")
-	const recorded = 87.4 // seconds
+	capture := readTlog(b, "px4-flight.tlog")
+	recorded := capture[len(capture)-1].at.Seconds()
 	for _, times := range []float64{1, 10, fullLink * recorded / float64(len(stream))} {
 		b.Run(fmt.Sprintf("times=%.0f", times), func(b *testing.B) {
-			device, bareDevice := freeUDPPort(b), freeUDPPort(b)
-			at := func(args func(host, port string) []string, i int, device string) func(host, port string) []string {
-				return func(host, port string) []string {
-					a := args(host, port)
-					a[i] = device
-					return a
-				}
-			}
-			p, q := begin(b, at(t.ours, 2, "udpin://"+device)), begin(b, at(t.bare, 2, bareDevice))
+			device, bareDevice := freeAddress(b, "udp"), freeAddress(b, "udp")
+			p, q := t.begins(b, "udpin://"+device), t.beginsBare(b, bareDevice)
 			defer p.end()
 			defer q.end()
-			vehicle := twoWriters{farEndOf(b, dialUDP(b, device), false).line, dialUDP(b, bareDevice)}
+			vehicle := twoWriters{newFarEnd(b, dialed(b, "udp", device)).line, dialed(b, "udp", bareDevice)}
 			stop := make(chan struct{})
 			var playing sync.WaitGroup
-			playing.Go(func() { play(b, vehicle, "px4", times, stop) })
+			playing.Go(func() { play(vehicle, capture, times, stop) })
 			defer playing.Wait()
 			defer close(stop)
 			time.Sleep(3 * time.Second) // it greets
@@ -1062,16 +806,6 @@ func BenchmarkUDP(b *testing.B) {
 			b.ReportMetric(0, "ns/op")
 		})
 	}
-}
-
-func dialUDP(tb testing.TB, address string) net.Conn {
-	tb.Helper()
-	c, err := net.Dial("udp", address)
-	if err != nil {
-		tb.Fatal(err)
-	}
-	tb.Cleanup(func() { c.Close() })
-	return c
 }
 
 // twoWriters writes to two; what one does not take is its own matter.
@@ -1093,17 +827,14 @@ func BenchmarkFootprint(b *testing.B) {
 	var starts pair
 	for b.Loop() {
 		for turn := range 20 {
-			starts.add(turn, func() time.Duration { p := begin(b, t.ours); p.end(); return p.took },
-				func() time.Duration { p := begin(b, t.bare); p.end(); return p.took })
+			starts.add(turn, func() time.Duration { return startTime(t.begins(b, "")) },
+				func() time.Duration { return startTime(t.beginsBare(b, "")) })
 		}
-		p, q := begin(b, t.ours), begin(b, t.bare)
+		p, q := t.begins(b, ""), t.beginsBare(b, "")
 		b.ReportMetric(p.resident(b), "idle-MB")
 		b.ReportMetric(q.resident(b), "bare-idle-MB")
 
 		p.poured(b, t.far, stream, fullLink) // it greets
-		b.ReportMetric(p.poured(b, t.far, stream, fullLink), "full-link-%-of-a-core")
-		b.ReportMetric(q.poured(b, t.bareFar, stream, fullLink), "bare-full-link-%-of-a-core")
-
 		stop := make(chan struct{})
 		var pouring sync.WaitGroup
 		pouring.Go(func() { pour(t.far, stream, fullLink, math.MaxInt, stop) })
@@ -1136,36 +867,19 @@ func size(tb testing.TB, dir, target string) float64 {
 
 // What follows are counts that are the same on every machine.
 
-func freeUDPPort(tb testing.TB) string {
-	tb.Helper()
-	c, err := net.ListenPacket("udp", "127.0.0.1:0")
-	if err != nil {
-		tb.Fatal(err)
-	}
-	defer c.Close()
-	return c.LocalAddr().String()
-}
-
 // play sends a capture over and over, a frame in each datagram, so many times as
 // fast as it was recorded, until stop is closed.
-func play(tb testing.TB, w io.Writer, name string, times float64, stop <-chan struct{}) {
-	log, err := os.ReadFile("testdata/" + name + "-flight.tlog")
-	if err != nil {
-		tb.Error(err)
-		return
-	}
+func play(w io.Writer, capture []tlogEntry, times float64, stop <-chan struct{}) {
 	for {
-		began, first := time.Now(), binary.BigEndian.Uint64(log)
-		for rest := log; len(rest) > 8; {
-			at := time.Duration(float64(binary.BigEndian.Uint64(rest)-first)/times) * time.Microsecond
+		began := time.Now()
+		for _, e := range capture {
+			at := time.Duration(float64(e.at) / times)
 			select {
 			case <-stop:
 				return
 			case <-time.After(at - time.Since(began)):
 			}
-			size := frameSize(rest[8:])
-			w.Write(rest[8 : 8+size])
-			rest = rest[8+size:]
+			w.Write(e.bytes)
 		}
 	}
 }
@@ -1197,7 +911,7 @@ func TestTelemetryAllocatesLittle(t *testing.T) {
 		}
 	}
 	beat := &minimal.MessageHeartbeat{Type: minimal.MAV_TYPE_QUADROTOR, Autopilot: minimal.MAV_AUTOPILOT_PX4}
-	take(readyMadeFrom(t, autopilotID, beat))
+	take(packet(1, 1, autopilotID, beat))
 	for _, c := range []struct {
 		what string
 		msg  message.Message
@@ -1216,13 +930,13 @@ func TestTelemetryAllocatesLittle(t *testing.T) {
 		{"STATUSTEXT", &common.MessageStatustext{Text: "one"}, autopilotID, 3},
 		{"HEARTBEAT", beat, autopilotID, 11},
 	} {
-		b := readyMadeFrom(t, c.from, c.msg)
+		b := packet(1, 1, c.from, c.msg)
 		if got := testing.AllocsPerRun(100, func() { take(b) }); got > c.most {
 			t.Errorf("%s: %g allocations, over the budget of %g", c.what, got, c.most)
 		}
 	}
 	// A message that is not in the dialect is a frame between two others.
-	unknown := append([]byte{0xfd, 3, 0, 0, 0, 1, 1, 9, 9, 0, 1, 2, 3, 4, 5}, readyMadeFrom(t, 2, &common.MessageAttitude{})...)
+	unknown := append([]byte{0xfd, 3, 0, 0, 0, 1, 1, 9, 9, 0, 1, 2, 3, 4, 5}, packet(1, 1, 2, &common.MessageAttitude{})...)
 	if got := testing.AllocsPerRun(100, func() { take(unknown) }); got != 0 {
 		t.Errorf("an unknown message: %g allocations, want none", got)
 	}
@@ -1277,24 +991,13 @@ func (d *discarded) Header() http.Header         { return d.header }
 func (d *discarded) Write(b []byte) (int, error) { return len(b), nil }
 func (d *discarded) WriteHeader(code int)        { d.code = code }
 
-func TestFloodOfTextsStaysBounded(t *testing.T) {
-	l := mute()
-	l.link.serve(t.Context(), &replay{rest: texts(t, 10000)})
-	if n := len(l.tel.texts.chunks); n > 8 {
-		t.Errorf("%d texts wait for their chunks, over the budget of 8", n)
-	}
-	if n := len(l.tel.texts.since(time.Time{})); n != keptTexts {
-		t.Errorf("%d texts are kept, want %d", n, keptTexts)
-	}
-}
-
 // BenchmarkStream is what 16 streams of the status at 10 Hz cost beside one client
 // that asks for it ten times a second: the CPU of the release binary on a full
 // link, in turns.
 func BenchmarkStream(b *testing.B) {
 	t := build(b, runtime.GOARCH)
 	flight, _ := captured(b, "px4")
-	p := begin(b, t.ours)
+	p := t.begins(b, "")
 	p.poured(b, t.far, flight, fullLink) // it greets
 	var pouring sync.WaitGroup
 	stop := make(chan struct{})

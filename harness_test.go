@@ -659,7 +659,7 @@ type tlogEntry struct {
 }
 
 // readTlog cuts a .tlog into its frames by their lengths.
-func readTlog(t *testing.T, name string) []tlogEntry {
+func readTlog(t testing.TB, name string) []tlogEntry {
 	t.Helper()
 	b, err := os.ReadFile(filepath.Join("testdata", name))
 	if err != nil {

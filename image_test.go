@@ -9,7 +9,6 @@ import (
 	"io"
 	"math"
 	"math/rand/v2"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -120,12 +119,7 @@ func (b *board) sum() []byte {
 // boot gives it power.
 func (b *board) boot() {
 	b.Helper()
-	free, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		b.Fatal(err)
-	}
-	address := free.Addr().String()
-	free.Close()
+	address := freeAddress(b, "tcp")
 	b.base = "http://" + address + "/api/drone"
 	cmdline, err := os.ReadFile(filepath.Join(b.folder, "cmdline.txt"))
 	if err != nil {

@@ -18,7 +18,6 @@ import (
 	"os"
 	"os/exec"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -641,11 +640,7 @@ func route(t *testing.T, autopilot io.ReadWriteCloser, clients ...string) {
 	t.Helper()
 	var conns []net.Conn
 	for _, address := range clients {
-		c, err := net.Dial("udp", address)
-		if err != nil {
-			t.Fatal(err)
-		}
-		conns = append(conns, c)
+		conns = append(conns, dialed(t, "udp", address))
 	}
 	var running sync.WaitGroup
 	pass := func(from io.Reader, to func(b []byte)) {
@@ -683,17 +678,6 @@ func route(t *testing.T, autopilot io.ReadWriteCloser, clients ...string) {
 		}
 		running.Wait()
 	})
-}
-
-// freePort is a port that nobody has.
-func freePort(t *testing.T) string {
-	t.Helper()
-	c, err := net.ListenPacket("udp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer c.Close()
-	return strconv.Itoa(c.LocalAddr().(*net.UDPAddr).Port)
 }
 
 // shared is one drone with two clients: mavrest and MAVSDK.
@@ -753,18 +737,18 @@ func TestMavrestFliesBesideAnotherClient(t *testing.T) {
 	if *mavsdkPython == "" {
 		t.Skip("it wants MAVSDK: -mavsdk python3")
 	}
-	mine, theirs := freePort(t), freePort(t)
+	mine, theirs := freeAddress(t, "udp"), freeAddress(t, "udp")
 	cable, err := runSimulator(t, simPX4).open()
 	if err != nil {
 		t.Fatal(err)
 	}
-	route(t, cable, "127.0.0.1:"+mine, "127.0.0.1:"+theirs)
-	p := &shared{T: t, mavrest: start(t, nil, "-device", "udpin://127.0.0.1:"+mine)}
+	route(t, cable, mine, theirs)
+	p := &shared{T: t, mavrest: start(t, nil, "-device", "udpin://"+mine)}
 	go func() {
 		for p.mavrest.log.Scan() { // it waits for nobody to read it
 		}
 	}()
-	p.connect("udpin://127.0.0.1:" + theirs)
+	p.connect("udpin://" + theirs)
 
 	// One takes off: both see it. The drone can't be armed in its first seconds.
 	for end := time.Now().Add(fliesWithin); ; time.Sleep(time.Second) {
@@ -832,7 +816,8 @@ func (p *shared) disagree() {
 // connect starts MAVSDK and waits until it hears the drone.
 func (p *shared) connect(address string) {
 	p.Helper()
-	client := exec.Command(*mavsdkPython, "testdata/second_client.py", address, freePort(p.T))
+	_, server, _ := net.SplitHostPort(freeAddress(p.T, "tcp"))
+	client := exec.Command(*mavsdkPython, "testdata/second_client.py", address, server)
 	var log bytes.Buffer
 	client.Stderr = &log
 	to, err := client.StdinPipe()

@@ -58,7 +58,7 @@ func ioctl(f *os.File, request uintptr, arg unsafe.Pointer) error {
 	return nil
 }
 
-func openPTY(t *testing.T) *pty {
+func openPTY(t testing.TB) *pty {
 	t.Helper()
 	master, err := os.OpenFile("/dev/ptmx", os.O_RDWR|syscall.O_NOCTTY, 0)
 	if err != nil {
@@ -129,7 +129,7 @@ func (p *pty) fly(t *testing.T, s *simulator) (end func()) {
 }
 
 // runDevice runs a link on a device; end waits until it is all gone.
-func runDevice(t *testing.T, d device) (l *drone, end func()) {
+func runDevice(t testing.TB, d device) (l *drone, end func()) {
 	t.Helper()
 	l = newDrone(d, 0, false)
 	ctx, cancel := context.WithCancel(context.Background())
@@ -151,7 +151,7 @@ func runDevice(t *testing.T, d device) (l *drone, end func()) {
 }
 
 // runSimulator runs a simulator in real time until the test ends.
-func runSimulator(t *testing.T, flavour simFlavour) *simulator {
+func runSimulator(t testing.TB, flavour simFlavour) *simulator {
 	t.Helper()
 	s := newSimulator(flavour)
 	ctx, cancel := context.WithCancel(context.Background())
@@ -164,7 +164,45 @@ func runSimulator(t *testing.T, flavour simFlavour) *simulator {
 	return s
 }
 
-func mustDevice(t *testing.T, name string, baud int) device {
+// dialed is a connection, until the test ends.
+func dialed(t testing.TB, network, address string) net.Conn {
+	t.Helper()
+	c, err := net.Dial(network, address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { c.Close() })
+	return c
+}
+
+// listenTCP listens on loopback until the test ends.
+func listenTCP(t testing.TB) net.Listener {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { l.Close() })
+	return l
+}
+
+// freeAddress is an address on loopback whose port nobody has; network is tcp or udp.
+func freeAddress(t testing.TB, network string) string {
+	t.Helper()
+	if network == "tcp" {
+		l := listenTCP(t)
+		defer l.Close()
+		return l.Addr().String()
+	}
+	c, err := net.ListenPacket(network, "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	return c.LocalAddr().String()
+}
+
+func mustDevice(t testing.TB, name string, baud int) device {
 	t.Helper()
 	d, err := newDevice(name, baud)
 	if err != nil {
@@ -556,18 +594,7 @@ func TestABusySerialLineIsReadAHundredTimesASecond(t *testing.T) {
 	t.Parallel()
 	p := openPTY(t)
 	q := p.open(t)
-	stop := make(chan struct{})
-	var writing sync.WaitGroup
-	writing.Go(func() {
-		for {
-			select {
-			case <-stop:
-				return
-			case <-time.After(100 * time.Microsecond):
-				p.master.Write([]byte{1})
-			}
-		}
-	})
+	stop := repeat(100*time.Microsecond, func() { p.master.Write([]byte{1}) })
 	began, reads := time.Now(), 0
 	for ; time.Since(began) < 30*gatherFor; reads++ {
 		if _, err := q.Read(make([]byte, 2048)); err != nil {
@@ -577,8 +604,7 @@ func TestABusySerialLineIsReadAHundredTimesASecond(t *testing.T) {
 	if most := int(time.Since(began)/gatherFor) + 1; reads > most {
 		t.Errorf("read %d times in %v, want %d at most", reads, time.Since(began), most)
 	}
-	close(stop)
-	writing.Wait()
+	stop()
 	q.Close()
 }
 
@@ -671,12 +697,6 @@ func TestADeviceThatCanNotBeOpenedSaysWhatToDo(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer socket.Close()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	closed := listener.Addr().String()
-	listener.Close()
 	if err := os.Chmod(p.path, 0); err != nil {
 		t.Fatal(err)
 	}
@@ -695,7 +715,7 @@ func TestADeviceThatCanNotBeOpenedSaysWhatToDo(t *testing.T) {
 		{"udpin://192.0.2.1:14550", false, "this board has no such address; 0.0.0.0 stands for all of its addresses"},
 		{"udpin://127.0.0.1:1", true, "a port below 1024 needs root or CAP_NET_BIND_SERVICE (sudo setcap cap_net_bind_service=+ep mavrest); use another port"},
 		{"udpout://nobody.invalid:14550", false, "no computer of that name was found; check the name, or give its address"},
-		{"tcp://" + closed, false, "no program listens there; start the autopilot's side, or check the address and the port"},
+		{"tcp://" + freeAddress(t, "tcp"), false, "no program listens there; start the autopilot's side, or check the address and the port"},
 	} {
 		d := mustDevice(t, c.device, 57600)
 		open := func() {
@@ -870,17 +890,9 @@ func TestOfTwoPortsWithMAVLinkAutoTakesTheFirst(t *testing.T) {
 	b := newBoard(t, "usb", "serial0")
 	usb, serial0 := b.plug("usb", openPTY(t)), b.plug("serial0", openPTY(t))
 	usb.fly(t, runSimulator(t, simPX4))
-	beats := time.NewTicker(100 * time.Millisecond)
-	defer beats.Stop()
+	defer repeat(100*time.Millisecond, func() { serial0.master.Write(packet(1, 2, 1, copterBeat())) })()
 	l, _ := runDevice(t, b.auto(0))
-	waitUntil(t, "the vehicle is online", func() bool {
-		select {
-		case <-beats.C:
-			serial0.master.Write(packet(1, 2, 1, copterBeat()))
-		default:
-		}
-		return l.hearsVehicle()
-	})
+	waitUntil(t, "the vehicle is online", l.hearsVehicle)
 	lineEqual(t, "link.device", l.status().link.device, b.at("usb"))
 	lineEqual(t, "its vehicle", l.status().tel.id.system, 1)
 	b.untouched("the other one", serial0)
@@ -1007,12 +1019,7 @@ func listenForVehicles(t *testing.T) *udpBench {
 
 func (b *udpBench) dial(t *testing.T) *vehicleSocket {
 	t.Helper()
-	c, err := net.Dial("udp", *b.address.Load())
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { c.Close() })
-	return &vehicleSocket{Conn: c}
+	return &vehicleSocket{Conn: dialed(t, "udp", *b.address.Load())}
 }
 
 // seen waits until the link has heard everything that v sent so far.
@@ -1072,19 +1079,22 @@ func TestStrangersOnUDPDoNotStealTheLink(t *testing.T) {
 	}
 }
 
+// openUDP opens a port that listens, until the test ends.
+func openUDP(t *testing.T) *udpPort {
+	t.Helper()
+	p, err := listenUDP("127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { p.Close() })
+	return p.(*udpPort)
+}
+
 // What waited behind a half frame is read when the port ends: by then there is
 // no sender.
 func TestAHeartbeatThatIsReadWhenAUDPPortEndsChangesNothing(t *testing.T) {
-	opened, err := listenUDP("127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	p := opened.(*udpPort)
-	vehicle, err := net.Dial("udp", p.LocalAddr().String())
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer vehicle.Close()
+	p := openUDP(t)
+	vehicle := dialed(t, "udp", p.LocalAddr().String())
 	vehicle.Write([]byte{1})
 	b := make([]byte, 10)
 	if _, err := p.Read(b); err != nil {
@@ -1095,34 +1105,19 @@ func TestAHeartbeatThatIsReadWhenAUDPPortEndsChangesNothing(t *testing.T) {
 	if n, err := p.Read(b); err == nil {
 		t.Fatalf("read %d bytes from a closed port", n)
 	}
-	defer func() {
-		if r := recover(); r != nil {
-			t.Errorf("panic: %v", r)
-		}
-	}()
 	p.setPeer()
 	lineEqual(t, "the peer", p.peer.Load().String(), vehicle.LocalAddr().String())
 }
 
 func TestAFrameCountsAsSentOnlyIfSomebodyWasThereToGetIt(t *testing.T) {
-	opened, err := listenUDP("127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer opened.Close()
-	p := opened.(*udpPort)
+	p := openUDP(t)
 	l := newLink(device{name: "udpin"}, 0, false, func(heard) {})
 	w := newWriter(l, p)
 	beat := outgoing{system: 1, component: componentID, msg: heartbeat(minimal.MAV_TYPE_ONBOARD_CONTROLLER)}
 	lineEqual(t, "without a vehicle the port serves on", w.put(beat), nil)
 	lineEqual(t, "sent to nobody", l.sent.Load(), 0)
 
-	c, err := net.Dial("udp", p.LocalAddr().String())
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer c.Close()
-	vehicle := &vehicleSocket{Conn: c}
+	vehicle := &vehicleSocket{Conn: dialed(t, "udp", p.LocalAddr().String())}
 	vehicle.say(t, px4Beat())
 	if _, err := p.Read(make([]byte, 100)); err != nil {
 		t.Fatal(err)
@@ -1162,12 +1157,7 @@ func TestAVehicleThatComesFromAnotherUDPPortIsFollowed(t *testing.T) {
 
 func TestUDPOutSpeaksFirstAndOutlivesAVehicleThatIsNotThere(t *testing.T) {
 	t.Parallel()
-	c, err := net.ListenPacket("udp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	address := c.LocalAddr().String()
-	c.Close() // nobody is there yet
+	address := freeAddress(t, "udp") // nobody is there yet
 	d, opens, _ := withCounts(mustDevice(t, "udpout://"+address, 0))
 	l, _ := runDevice(t, d)
 	waitUntil(t, "the link tries again", func() bool { return opens.Load() > 2 })
@@ -1175,7 +1165,8 @@ func TestUDPOutSpeaksFirstAndOutlivesAVehicleThatIsNotThere(t *testing.T) {
 		f := l.status().link.fault
 		return f != nil && strings.Contains(f.Error(), "no program listens there")
 	})
-	if c, err = net.ListenPacket("udp", address); err != nil {
+	c, err := net.ListenPacket("udp", address)
+	if err != nil {
 		t.Skipf("the port was taken by somebody else: %v", err)
 	}
 	defer c.Close()
@@ -1193,11 +1184,7 @@ func TestUDPOutSpeaksFirstAndOutlivesAVehicleThatIsNotThere(t *testing.T) {
 
 func TestTCPIsConnectedAgainAfterThePeerHasClosed(t *testing.T) {
 	t.Parallel()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer listener.Close()
+	listener := listenTCP(t)
 	l, end := runDevice(t, mustDevice(t, "tcp://"+listener.Addr().String(), 0))
 	for range 3 {
 		c, err := listener.Accept()

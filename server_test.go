@@ -276,10 +276,7 @@ type served struct {
 // listen serves a handler as the program does.
 func listen(t *testing.T, h http.Handler) *served {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := listenTCP(t)
 	s := &served{l.Addr().String(), make(chan net.Conn, 10000), make(chan net.Conn, 10000)}
 	server := newServer(h)
 	own := server.ConnState
@@ -315,11 +312,7 @@ type wire struct {
 
 func dial(t *testing.T, address string) *wire {
 	t.Helper()
-	c, err := net.Dial("tcp", address)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { c.Close() })
+	c := dialed(t, "tcp", address)
 	c.SetDeadline(time.Now().Add(time.Minute)) // a test that fails does not hang
 	return &wire{t, c, bufio.NewReader(c)}
 }

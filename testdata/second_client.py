@@ -1,4 +1,4 @@
-"""A second client for router_test.go, by MAVSDK: one command a line, one JSON
+"""A second client for TestMavrestFliesBesideAnotherClient, by MAVSDK: one command a line, one JSON
 answer a line.
 
     python3 second_client.py SYSTEM-ADDRESS GRPC-PORT
