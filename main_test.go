@@ -52,7 +52,7 @@ type program struct {
 
 var listening = regexp.MustCompile(`msg=listening address=\S+:(\d+)`)
 
-// command is mavrest with these flags, not yet started.
+// commandLine is mavrest with these flags, not yet started.
 func commandLine(t *testing.T, args ...string) *exec.Cmd {
 	c := exec.CommandContext(t.Context(), os.Args[0], args...)
 	c.Env = append(os.Environ(), "MAVREST_PROGRAM=1")
@@ -287,22 +287,17 @@ func TestThePortIsClosedBeforeTheServerAtTheEnd(t *testing.T) {
 	if answer, err := w.in.ReadString('\n'); err != nil || !strings.Contains(answer, "100 Continue") {
 		t.Fatalf("the body is not waited for: %q, %v", answer, err)
 	}
-	waitUntil(t, "the program has the line", func() bool {
-		q, err := (&serialDevice{path: line.path}).openAt(57600)
-		if err == nil {
-			q.Close()
-		}
-		return err != nil
-	})
-	began := time.Now()
-	p.Process.Signal(syscall.SIGTERM)
-	waitUntil(t, "the line is free", func() bool {
+	free := func() bool {
 		q, err := (&serialDevice{path: line.path}).openAt(57600)
 		if err == nil {
 			q.Close()
 		}
 		return err == nil
-	})
+	}
+	waitUntil(t, "the program has the line", func() bool { return !free() })
+	began := time.Now()
+	p.Process.Signal(syscall.SIGTERM)
+	waitUntil(t, "the line is free", free)
 	if err := p.Process.Signal(syscall.Signal(0)); err != nil {
 		t.Errorf("the program had ended when its port was free: %v", err)
 	}
@@ -313,12 +308,7 @@ func TestThePortIsClosedBeforeTheServerAtTheEnd(t *testing.T) {
 }
 
 func TestProgramSaysWhyItCannotStart(t *testing.T) {
-	taken, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer taken.Close()
-	_, port, _ := net.SplitHostPort(taken.Addr().String())
+	_, port, _ := net.SplitHostPort(listenTCP(t).Addr().String())
 	for _, c := range []struct {
 		args string
 		says string // and what to do

@@ -401,6 +401,20 @@ func TestAPortThatDoesNotOpenIsTriedAgainAfterMoreAndMoreTime(t *testing.T) {
 	})
 }
 
+// wantReopened checks that the port was opened a second time so long after something,
+// or a moment later.
+func (b *lineBench) wantReopened(since time.Time, after time.Duration) {
+	b.t.Helper()
+	b.change(func() {
+		if len(b.opens) != 2 {
+			b.t.Fatalf("opened %d times, want 2", len(b.opens))
+		}
+		if d := b.opens[1].Sub(since); d < after || d > after+300*time.Millisecond {
+			b.t.Errorf("reopened after %v, want %v", d, after)
+		}
+	})
+}
+
 func TestASilentPortIsReopenedAfterFiveSecondsThoughNoiseComes(t *testing.T) {
 	inLinkBubble(t, func(t *testing.T) {
 		b := newLineBench(t, nil)
@@ -408,14 +422,7 @@ func TestASilentPortIsReopenedAfterFiveSecondsThoughNoiseComes(t *testing.T) {
 			time.Sleep(50 * time.Millisecond)
 			b.change(func() { b.feed([]byte{frame.V2MagicByte, 9, 0, 1, 2, 3}) })
 		}
-		b.change(func() {
-			if len(b.opens) != 2 {
-				t.Fatalf("opened %d times in 6 s", len(b.opens))
-			}
-			if d := b.opens[1].Sub(b.opens[0]); d < 5*time.Second || d > 5300*time.Millisecond {
-				t.Errorf("reopened after %v", d)
-			}
-		})
+		b.wantReopened(b.start, 5*time.Second)
 		// A heartbeat each 4.9 s is enough.
 		for range 10 {
 			b.say(px4Beat())
@@ -433,14 +440,7 @@ func TestAWriteThatHangsIsADeadPortAfterTwoSeconds(t *testing.T) {
 		lineEqual(t, "code", o.code(), codeNoAck)
 		lineEqual(t, "time until the answer", o.took, 500*time.Millisecond+giveUp) // it follows a report
 		time.Sleep(time.Second)
-		b.change(func() {
-			if len(b.opens) != 2 {
-				t.Fatalf("opened %d times", len(b.opens))
-			}
-			if d := b.opens[1].Sub(hung); d < 2*time.Second || d > 2300*time.Millisecond {
-				t.Errorf("reopened %v after the write began to hang", d)
-			}
-		})
+		b.wantReopened(hung, 2*time.Second)
 		b.obeys(time.Millisecond, time.Millisecond)
 		time.Sleep(2 * time.Second)
 		o = <-b.command(disarmIt)

@@ -63,14 +63,16 @@ func readDescription(t *testing.T) *described {
 	return d
 }
 
+// sourceFiles are the program's own.
+func sourceFiles() []string {
+	names, _ := filepath.Glob("*.go")
+	return slices.DeleteFunc(names, func(name string) bool { return strings.HasSuffix(name, "_test.go") })
+}
+
 // source is the program's own text.
 func source(t *testing.T) string {
 	var all strings.Builder
-	names, _ := filepath.Glob("*.go")
-	for _, name := range names {
-		if strings.HasSuffix(name, "_test.go") {
-			continue
-		}
+	for _, name := range sourceFiles() {
 		text, err := os.ReadFile(name)
 		if err != nil {
 			t.Fatal(err)
@@ -178,11 +180,7 @@ func TestOpenAPINamesEveryFieldOfAnAnswerAndNoOther(t *testing.T) {
 
 // inspect looks at the program's source.
 func inspect(t *testing.T, look func(ast.Node) bool) {
-	names, _ := filepath.Glob("*.go")
-	for _, name := range names {
-		if strings.HasSuffix(name, "_test.go") {
-			continue
-		}
+	for _, name := range sourceFiles() {
 		file, err := parser.ParseFile(token.NewFileSet(), name, nil, 0)
 		if err != nil {
 			t.Fatal(err)

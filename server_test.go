@@ -266,28 +266,23 @@ search
 
 // ---- Connections ----
 
-// served is a server of the test's. Each connection that has ended goes to ended,
-// each that has been answered and waits for its next request goes to idle.
+// served is a server of the test's on a real socket. Each connection that has ended
+// goes to ended.
 type served struct {
-	address     string
-	ended, idle chan net.Conn
+	address string
+	ended   chan net.Conn
 }
 
 // listen serves a handler as the program does.
 func listen(t *testing.T, h http.Handler) *served {
 	t.Helper()
 	l := listenTCP(t)
-	s := &served{l.Addr().String(), make(chan net.Conn, 10000), make(chan net.Conn, 10000)}
+	s := &served{l.Addr().String(), make(chan net.Conn, 10000)}
 	server := newServer(h)
 	own := server.ConnState
 	server.ConnState = func(c net.Conn, state http.ConnState) {
-		if own != nil {
-			own(c, state)
-		}
-		switch state {
-		case http.StateIdle:
-			s.idle <- c
-		case http.StateClosed:
+		own(c, state)
+		if state == http.StateClosed {
 			s.ended <- c
 		}
 	}
@@ -371,6 +366,7 @@ func TestHEADIsGETWithoutItsBody(t *testing.T) {
 	}
 }
 
+// The vehicle is offline, and the answer to a bad body says what is wrong all the same.
 func TestAConnectionOutlivesBadRequests(t *testing.T) {
 	s := listen(t, silent())
 	w := dial(t, s.address)
@@ -435,8 +431,7 @@ func TestABodyThatDoesNotComeWholeIs400(t *testing.T) {
 	}
 	t.Run("it stalls", func(t *testing.T) {
 		inLinkBubble(t, func(t *testing.T) {
-			p, end := serve(t, silent(), maxConnections)
-			defer end()
+			p, _ := serve(t, silent(), maxConnections)
 			w := p.connect()
 			began := time.Now()
 			io.WriteString(w, half)
@@ -469,44 +464,39 @@ func TestAHalfClosedConnectionGetsItsAnswer(t *testing.T) {
 	w.gone()
 }
 
-// ask asks, and waits until the server waits again: what is asked next is later
-// to the server too.
-func (s *served) ask(w *wire, method, path, body string) reply {
+// asksAlone asks, and lets some time pass: what is asked next is later to the server
+// too.
+func (w *wire) asksAlone(method, path, body string) reply {
 	w.Helper()
-	r := w.ask(method, path, body)
-	<-s.idle
-	return r
+	defer time.Sleep(time.Millisecond)
+	return w.ask(method, path, body)
 }
 
-// full opens as many connections as the server keeps, each after the one
-// before it was answered.
-func (s *served) full(t *testing.T) []*wire {
-	t.Helper()
-	var open []*wire
-	for range maxConnections {
-		w := dial(t, s.address)
-		s.ask(w, "GET", "/api/drone", "").wantOK(t)
-		open = append(open, w)
-	}
-	return open
+// atFull runs a test with as many connections as the server keeps, each opened after
+// the one before it was answered.
+func atFull(t *testing.T, test func(t *testing.T, p *pipes, open []*wire)) {
+	inLinkBubble(t, func(t *testing.T) {
+		p, _ := serve(t, silent(), maxConnections)
+		var open []*wire
+		for range maxConnections {
+			w := p.connect()
+			w.asksAlone("GET", "/api/drone", "").wantOK(t)
+			open = append(open, w)
+		}
+		test(t, p, open)
+	})
 }
 
 func TestA65thConnectionTakesThePlaceOfTheLongestIdle(t *testing.T) {
-	s := listen(t, silent())
-	open := s.full(t)
-	s.ask(dial(t, s.address), "GET", "/api/drone", "").wantOK(t)
-	open[0].gone()
-	s.ask(dial(t, s.address), "POST", "/api/drone/land", "").want(t, 503, "offline")
-	open[1].gone()
-	for _, w := range open[2:] {
-		s.ask(w, "GET", "/api/drone", "").wantOK(t)
-	}
-	for range 2 {
-		<-s.ended
-	}
-	if len(s.ended) != 0 {
-		t.Errorf("%d more connections were closed", len(s.ended))
-	}
+	atFull(t, func(t *testing.T, p *pipes, open []*wire) {
+		p.connect().asksAlone("GET", "/api/drone", "").wantOK(t)
+		open[0].gone()
+		p.connect().asksAlone("POST", "/api/drone/land", "").want(t, 503, "offline")
+		open[1].gone()
+		for _, w := range open[2:] {
+			w.ask("GET", "/api/drone", "").wantOK(t)
+		}
+	})
 }
 
 // One that polls the status is not idle, whatever it asks.
@@ -518,27 +508,30 @@ func TestAConnectionThatAsksKeepsItsPlace(t *testing.T) {
 		{"GET", "/api/mission", ""},
 	} {
 		t.Run(request[0]+request[1], func(t *testing.T) {
-			s := listen(t, silent())
-			open := s.full(t)
-			s.ask(open[0], request[0], request[1], request[2])
-			s.ask(dial(t, s.address), "GET", "/api/drone", "").wantOK(t)
-			<-s.ended // somebody went
-			open[0].send("GET", "/api/drone", "")
-			r, err := open[0].receive("GET")
-			if err != nil {
-				t.Fatalf("the connection that asked last was closed: %v", err)
-			}
-			r.wantOK(t)
-			open[1].gone()
+			atFull(t, func(t *testing.T, p *pipes, open []*wire) {
+				open[0].asksAlone(request[0], request[1], request[2])
+				p.connect().asksAlone("GET", "/api/drone", "").wantOK(t)
+				open[0].ask("GET", "/api/drone", "").wantOK(t)
+				open[1].gone()
+			})
 		})
 	}
+}
+
+func TestAClosedConnectionFreesItsPlace(t *testing.T) {
+	atFull(t, func(t *testing.T, p *pipes, open []*wire) {
+		open[17].Close()
+		synctest.Wait()
+		for _, w := range append(slices.Delete(open, 17, 18), p.connect()) {
+			w.asksAlone("GET", "/api/drone", "").wantOK(t)
+		}
+	})
 }
 
 func TestAConnectionWhoseCommandWaitsStays(t *testing.T) {
 	atStation(t, simPX4, func(st *station) {
 		st.fly("hold")
-		p, end := serve(st.T, st.handler, maxConnections)
-		defer end()
+		p, _ := serve(st.T, st.handler, maxConnections)
 		st.dropAcks()
 		commander := p.connect()
 		commander.send("POST", "/api/drone/land", "")
@@ -598,19 +591,22 @@ func (l laggard) Write(b []byte) (int, error) {
 	return l.Conn.Write(b)
 }
 
-// serve serves a handler on pipes, as the program does, until end is called.
+// serve serves a handler on pipes, as the program does, until the test ends or end is
+// called.
 func serve(t *testing.T, h http.Handler, max int) (p *pipes, end func()) {
 	p = newPipes(t)
 	server := newServer(h)
 	var running sync.WaitGroup
 	running.Go(func() { server.Serve(newBoundedListener(p, max)) })
-	return p, func() {
+	end = sync.OnceFunc(func() {
 		server.Close()
 		running.Wait()
 		for len(p.conns) > 0 { // nobody will accept them
 			(<-p.conns).Close()
 		}
-	}
+	})
+	t.Cleanup(end)
+	return p, end
 }
 
 // While every connection's command waits, a new one waits for a place.
@@ -673,8 +669,7 @@ func TestTheFullServerAcceptsAgainWhenAPlaceIsFree(t *testing.T) {
 func TestAnAnswerIsOutBeforeItsConnectionMakesWay(t *testing.T) {
 	atStation(t, simPX4, func(st *station) {
 		st.fly("hold")
-		p, end := serve(st.T, st.handler, 1)
-		defer end()
+		p, _ := serve(st.T, st.handler, 1)
 		p.lag = time.Millisecond
 		st.dropAcks()
 		commander := p.connect()
@@ -696,8 +691,7 @@ func TestTheSilentMakeWay(t *testing.T) {
 	for _, sent := range []string{"", "GET /api/drone HTTP/1.1\r\n", "POST /api/drone/land HTTP/1.1\r\nHost: drone.local\r\nContent-Length: 9\r\n\r\n{"} {
 		t.Run(fmt.Sprint(len(sent), "bytes"), func(t *testing.T) {
 			inLinkBubble(t, func(t *testing.T) {
-				p, end := serve(t, silent(), maxConnections)
-				defer end()
+				p, _ := serve(t, silent(), maxConnections)
 				for range maxConnections {
 					io.WriteString(p.connect(), sent)
 				}
@@ -711,8 +705,7 @@ func TestTheSilentMakeWay(t *testing.T) {
 
 func TestACrowdOfNewConnectionsIsAnswered(t *testing.T) {
 	inLinkBubble(t, func(t *testing.T) {
-		p, end := serve(t, silent(), maxConnections)
-		defer end()
+		p, _ := serve(t, silent(), maxConnections)
 		var crowd sync.WaitGroup
 		for range 4 * maxConnections {
 			crowd.Go(func() { p.connect().ask("GET", "/api/drone", "").wantOK(t) })
@@ -731,20 +724,6 @@ func TestEveryAnswerHasALength(t *testing.T) {
 		if want := strconv.Itoa(len(get.body)); head.header.Get("Content-Length") != want {
 			t.Errorf("HEAD: a length of %q, want %s", head.header.Get("Content-Length"), want)
 		}
-	}
-}
-
-func TestAClosedConnectionFreesItsPlace(t *testing.T) {
-	s := listen(t, silent())
-	open := s.full(t)
-	open[17].Close()
-	<-s.ended
-	open = append(slices.Delete(open, 17, 18), dial(t, s.address))
-	for _, w := range open {
-		w.ask("GET", "/api/drone", "").wantOK(t)
-	}
-	if len(s.ended) != 0 {
-		t.Errorf("%d connections were closed", len(s.ended))
 	}
 }
 

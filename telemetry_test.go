@@ -6,7 +6,6 @@ import (
 	"math"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -407,15 +406,11 @@ func TestTheAnswersToOurOwnQuestionsAndKnocksAreHidden(t *testing.T) {
 	}
 }
 
-func TestTheLast20TextsAreKeptAndThoseSinceATimeFound(t *testing.T) {
+func TestTextsSinceATimeAreFound(t *testing.T) {
 	l, start := newTelemetry().texts, time.Unix(1000, 0)
 	for i := range 25 {
 		l.hear(&common.MessageStatustext{Text: fmt.Sprint(i)}, start.Add(time.Duration(i)*time.Second))
 	}
-	list := l.since(time.Time{})
-	lineEqual(t, "texts", len(list), 20)
-	lineEqual(t, "the oldest", list[0].text, "5")
-	lineEqual(t, "the newest", list[19].text, "24")
 	lineEqual(t, "since the time of one", len(l.since(start.Add(22*time.Second))), 3)
 	lineEqual(t, "since a moment later", len(l.since(start.Add(22*time.Second+1))), 2)
 }
@@ -439,10 +434,7 @@ func replayTlog(t *testing.T, name string) replayedFlight {
 	t.Helper()
 	entries := readTlog(t, name)
 	c := newCable(func(lineMessage) {})
-	l := newDrone(device{name: name, open: func(context.Context) (port, error) { return c, nil }, line: atBaud(57600)}, 0, false)
-	ctx, cancel := context.WithCancel(t.Context())
-	var running sync.WaitGroup
-	running.Go(func() { l.run(ctx) })
+	l, end := runDevice(t, device{name: name, open: func(context.Context) (port, error) { return c, nil }, line: atBaud(57600)})
 	r := replayedFlight{frames: len(entries)}
 	start := time.Now()
 	var seq byte
@@ -476,8 +468,7 @@ func replayTlog(t *testing.T, name string) replayedFlight {
 		}
 	}
 	r.snapshot = l.status()
-	cancel()
-	running.Wait()
+	end()
 	return r
 }
 
@@ -512,13 +503,16 @@ func (r *replayedFlight) see(at time.Duration, s snapshot) {
 	}
 }
 
-// whole checks that nothing of the file was lost.
-func (r *replayedFlight) whole(t *testing.T) {
-	t.Helper()
-	lineEqual(t, "errors", r.link.errors, 0)
-	lineEqual(t, "frames received", r.link.received, uint64(r.frames-r.unsure))
-	lineEqual(t, "frames lost", r.link.lost, r.gaps)
-	lineEqual(t, "online", r.online, true)
+// replays replays a file, of which nothing may be lost, and looks at what it showed.
+func replays(t *testing.T, name string, look func(t *testing.T, r replayedFlight)) {
+	inLinkBubble(t, func(t *testing.T) {
+		r := replayTlog(t, name)
+		lineEqual(t, "errors", r.link.errors, 0)
+		lineEqual(t, "frames received", r.link.received, uint64(r.frames-r.unsure))
+		lineEqual(t, "frames lost", r.link.lost, r.gaps)
+		lineEqual(t, "online", r.online, true)
+		look(t, r)
+	})
 }
 
 // ends checks the last of what the flight showed.
@@ -542,9 +536,7 @@ func saidByIt(l *textLog) []string {
 }
 
 func TestTheCapturedPX4FlightLeadsToItsStatus(t *testing.T) {
-	inLinkBubble(t, func(t *testing.T) {
-		r := replayTlog(t, "px4-flight.tlog")
-		r.whole(t)
+	replays(t, "px4-flight.tlog", func(t *testing.T, r replayedFlight) {
 		r.ends(t, 47.3977372, 8.5456148, 0.3, 16.2, 99)
 		lineEqual(t, "autopilot", r.tel.id.autopilot, common.MAV_AUTOPILOT_PX4)
 		lineEqual(t, "state", r.tel.beat.state, "standby")
@@ -561,9 +553,7 @@ func TestTheCapturedPX4FlightLeadsToItsStatus(t *testing.T) {
 }
 
 func TestTheCapturedArduPilotFlightLeadsToItsStatus(t *testing.T) {
-	inLinkBubble(t, func(t *testing.T) {
-		r := replayTlog(t, "ardupilot-flight.tlog")
-		r.whole(t)
+	replays(t, "ardupilot-flight.tlog", func(t *testing.T, r replayedFlight) {
 		r.ends(t, 47.3977420, 8.5455941, 0, 12.6, 86)
 		lineEqual(t, "autopilot", r.tel.id.autopilot, common.MAV_AUTOPILOT_ARDUPILOTMEGA)
 		lineNear(t, "highest", r.highest, 15.05, 2)
@@ -577,9 +567,7 @@ func TestTheCapturedArduPilotFlightLeadsToItsStatus(t *testing.T) {
 // With a second client on the line, and a pilot: an ALTCTL, a hold 2.4 s after
 // POSCTL that stays, an RTL that nobody here asked for.
 func TestTheCapturedPX4FlightWithAPilotLeadsToItsStatus(t *testing.T) {
-	inLinkBubble(t, func(t *testing.T) {
-		r := replayTlog(t, "px4-pilot.tlog")
-		r.whole(t)
+	replays(t, "px4-pilot.tlog", func(t *testing.T, r replayedFlight) {
 		r.ends(t, 47.3981599, 8.5455941, -0.47, 16.2, 97)
 		lineEqual(t, "modes", strings.Join(r.modes, ", "), "AUTO.LOITER, AUTO.TAKEOFF armed, AUTO.LOITER armed, ALTCTL armed, "+
 			"POSCTL armed, AUTO.LOITER armed, AUTO.RTL armed, AUTO.LAND armed, AUTO.LOITER")
@@ -595,9 +583,7 @@ func TestTheCapturedPX4FlightWithAPilotLeadsToItsStatus(t *testing.T) {
 // From its boot, with a receiver: no place until its EKF has one, a BRAKE that
 // is a hold, a pilot's LOITER.
 func TestTheCapturedArduPilotFlightWithAPilotLeadsToItsStatus(t *testing.T) {
-	inLinkBubble(t, func(t *testing.T) {
-		r := replayTlog(t, "ardupilot-pilot.tlog")
-		r.whole(t)
+	replays(t, "ardupilot-pilot.tlog", func(t *testing.T, r replayedFlight) {
 		r.ends(t, 47.3977422, 8.5455938, 0, 12.6, 81)
 		lineEqual(t, "it had its first place", r.placed.Round(100*time.Millisecond), 8900*time.Millisecond)
 		lineEqual(t, "modes", strings.Join(r.modes, ", "), "STABILIZE, GUIDED, GUIDED armed, BRAKE armed, GUIDED armed, LOITER armed, RTL armed, RTL")
