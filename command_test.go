@@ -697,90 +697,59 @@ func TestDisarmingIsNeverSuperseded(t *testing.T) {
 
 // ---- Interrupted ----
 
-// Its last step is on the wire: it has the time to show, and is not repeated.
+// A pilot switches while a plan's first step is on the wire. A last step has the time to
+// show, and is not repeated; one that was still on its way is the newer one.
 func TestAPilotsSwitchEndsAPlanAndNothingMoreIsSent(t *testing.T) {
-	onBoth(t, func(t *testing.T, b *lineBench, v firmware) {
-		b.inTheAir()
-		pilots := map[firmware]uint32{px4: px4Custom(3, 0), copter: 5}[v]
-		began := time.Now()
-		c := b.command(goHome)
-		time.Sleep(320 * time.Millisecond)
-		b.shows(pilots, true)
-		b.say(b.beat)
-		o := <-c
-		lineEqual(t, "code", o.code(), codeInterrupted)
-		lineEqual(t, "it is told after", o.took, 300*time.Millisecond+showWithin)
-		name := map[firmware]string{px4: "POSCTL", copter: "LOITER"}[v]
-		lineEqual(t, "it is told what happened", o.err.Error(), "a pilot, another program or a failsafe changed the mode to "+name+"; the mode change was sent, and no report shows that the vehicle follows it")
-		time.Sleep(5 * time.Second)
-		lineEqual(t, "sends", fmt.Sprint(b.sentFrom(began, common.MAV_CMD_DO_SET_MODE)), "[0s 300ms]")
-		mode, _ := b.drone.mode()
-		lineEqual(t, "mode", mode, ModePosition)
-	})
-}
-
-// The heartbeat is a second away: a report that was requested finds the switch.
-func TestAPilotsSwitchThatNoHeartbeatHasToldEndsTheRepeats(t *testing.T) {
-	onBoth(t, func(t *testing.T, b *lineBench, v firmware) {
-		b.inTheAir()
-		began := time.Now()
-		c := b.command(goHome)
-		time.Sleep(301 * time.Millisecond)
-		b.shows(map[firmware]uint32{px4: px4Custom(3, 0), copter: 5}[v], true)
-		o := <-c
-		lineEqual(t, "code", o.code(), codeInterrupted)
-		lineEqual(t, "it is told after", o.took, 300*time.Millisecond+showWithin)
-		time.Sleep(5 * time.Second)
-		lineEqual(t, "sends", fmt.Sprint(b.sentFrom(began, common.MAV_CMD_DO_SET_MODE)), "[0s 300ms]")
-	})
-}
-
-// The command was still on its way when the pilot switched: it was the newer one.
-func TestACommandThatTheVehicleFollowsAfterAPilotsSwitchIsAccepted(t *testing.T) {
-	onBoth(t, func(t *testing.T, b *lineBench, v firmware) {
-		b.inTheAir()
-		began := time.Now()
-		c := b.command(goHome)
-		time.Sleep(20 * time.Millisecond)
-		b.shows(map[firmware]uint32{px4: px4Custom(3, 0), copter: 5}[v], true)
-		b.say(b.beat)
-		time.Sleep(310 * time.Millisecond)
-		custom, _ := b.wanted(cmdSetMode)
-		b.shows(custom, true)
-		b.say(b.beat)
-		o := <-c
-		lineEqual(t, "error", o.err, nil)
-		lineEqual(t, "it is told after", o.took, 330*time.Millisecond)
-		lineEqual(t, "sends", fmt.Sprint(b.sentFrom(began, common.MAV_CMD_DO_SET_MODE)), "[0s]")
-		mode, _ := b.drone.mode()
-		lineEqual(t, "mode", mode, ModeRTL)
-	})
-}
-
-// It was not the last step: the plan ends, and the answer says what the vehicle follows.
-func TestAPlanWhoseFirstStepIsFollowedAfterAPilotsSwitchEndsAndSaysSo(t *testing.T) {
-	onBoth(t, func(t *testing.T, b *lineBench, v firmware) {
-		b.inTheAir()
-		began := time.Now()
-		c := b.command(request{setMode: true, mode: ModeRTL, arm: &yes})
-		for len(b.sentFrom(began, common.MAV_CMD_DO_SET_MODE)) == 0 {
-			time.Sleep(time.Millisecond)
-		}
-		b.shows(map[firmware]uint32{px4: px4Custom(3, 0), copter: 5}[v], true)
-		b.say(b.beat)
-		time.Sleep(100 * time.Millisecond)
-		custom, _ := b.wanted(cmdSetMode)
-		b.shows(custom, true)
-		b.say(b.beat)
-		o := <-c
-		lineEqual(t, "code", o.code(), codeInterrupted)
-		name := map[firmware]string{px4: "POSCTL", copter: "LOITER"}[v]
-		lineEqual(t, "it is told what happened", fmt.Sprint(o.err), "a pilot, another program or a failsafe changed the mode to "+name+"; the vehicle follows the mode change, which was sent before; nothing more was sent")
-		time.Sleep(5 * time.Second)
-		lineEqual(t, "armings sent", len(b.sentFrom(began, common.MAV_CMD_COMPONENT_ARM_DISARM)), 0)
-		mode, _ := b.drone.mode()
-		lineEqual(t, "mode", mode, ModeRTL)
-	})
+	const ms = time.Millisecond
+	for _, c := range []struct {
+		name        string
+		r           request
+		at, follows time.Duration // of the switch, and of what the vehicle does with the step after it; 0: nothing
+		told        bool          // a heartbeat tells the switch; else it is a second away, and one that was requested finds it
+		code        errorCode
+		took        time.Duration
+		text        string // in it, what was said of the step
+		sends       string
+		mode        Mode
+	}{
+		{"not followed", goHome, 320 * ms, 0, true, codeInterrupted, 300*ms + showWithin, "the mode change was sent, and no report shows that the vehicle follows it", "[0s 300ms]", ModePosition},
+		{"that no heartbeat told", goHome, 301 * ms, 0, false, codeInterrupted, 300*ms + showWithin, "the mode change was sent", "[0s 300ms]", ModePosition},
+		{"before the command came", goHome, 20 * ms, 310 * ms, true, "", 330 * ms, "", "[0s]", ModeRTL},
+		{"before it came, and it was not the last step", request{setMode: true, mode: ModeRTL, arm: &yes}, 20 * ms, 100 * ms, true, codeInterrupted, 20*ms + takenAfter,
+			"the vehicle follows the mode change, which was sent before; nothing more was sent", "[0s]", ModeRTL},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			onBoth(t, func(t *testing.T, b *lineBench, v firmware) {
+				b.inTheAir()
+				shows := func(custom uint32) {
+					if b.shows(custom, true); c.told {
+						b.say(b.beat)
+					}
+				}
+				began := time.Now()
+				answer := b.command(c.r)
+				time.Sleep(c.at)
+				shows(map[firmware]uint32{px4: px4Custom(3, 0), copter: 5}[v])
+				if c.follows > 0 {
+					time.Sleep(c.follows)
+					custom, _ := b.wanted(cmdSetMode)
+					shows(custom)
+				}
+				o := <-answer
+				lineEqual(t, "code", o.code(), c.code)
+				lineEqual(t, "it is told after", o.took, c.took)
+				if name := map[firmware]string{px4: "POSCTL", copter: "LOITER"}[v]; c.text != "" {
+					text := "a pilot, another program or a failsafe changed the mode to " + name + "; " + c.text
+					lineEqual(t, "it is told what happened", o.err.Error()[:min(len(text), len(o.err.Error()))], text)
+				}
+				time.Sleep(5 * time.Second)
+				lineEqual(t, "sends", fmt.Sprint(b.sentFrom(began, common.MAV_CMD_DO_SET_MODE)), c.sends)
+				lineEqual(t, "armings sent", len(b.sentFrom(began, common.MAV_CMD_COMPONENT_ARM_DISARM)), 0)
+				mode, _ := b.drone.mode()
+				lineEqual(t, "mode", mode, c.mode)
+			})
+		})
+	}
 }
 
 func TestAnArmingIsNotRepeatedToAnArmedVehicleNorAfterItWasDisarmed(t *testing.T) {

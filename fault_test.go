@@ -1011,60 +1011,55 @@ func TestAVehicleThatFallsSilentRestartsOrDoesNotFollow(t *testing.T) {
 // Each thing that can become of an ack, with each command: what is answered is
 // what the vehicle said.
 func TestWhateverBecomesOfAcksTheAnswerIsTheVehicles(t *testing.T) {
-	other := func(a *common.MessageCommandAck, change func(*common.MessageCommandAck)) *common.MessageCommandAck {
-		b := *a
-		change(&b)
-		return &b
+	type hook = func(a *common.MessageCommandAck, nth int) []simAnswer
+	// one answers so instead of an ack, which change, if any, has changed.
+	one := func(as simAnswer, change func(*common.MessageCommandAck)) hook {
+		return func(a *common.MessageCommandAck, _ int) []simAnswer {
+			answer, b := as, *a
+			if answer.ack = &b; change != nil {
+				change(&b)
+			}
+			return []simAnswer{answer}
+		}
 	}
-	opposite := func(a *common.MessageCommandAck) *common.MessageCommandAck {
-		return other(a, func(b *common.MessageCommandAck) { b.Result = ackAccepted + ackFailed - a.Result })
+	flip := func(b *common.MessageCommandAck) { b.Result = ackAccepted + ackFailed - b.Result }
+	somebodys := func(b *common.MessageCommandAck) { b.TargetSystem, b.TargetComponent = 255, 190 }
+	anothers := func(b *common.MessageCommandAck) { b.Command++ }
+	progress := func(b *common.MessageCommandAck) { b.Result = ackInProgress }
+	opposite := one(simAnswer{}, flip)
+	later := func(first, second hook) hook {
+		return func(a *common.MessageCommandAck, nth int) []simAnswer {
+			return append(first(a, nth), second(a, nth)...)
+		}
 	}
+	const ms = time.Millisecond
 	for _, c := range []struct {
 		name string
-		hook func(a *common.MessageCommandAck, nth int) []simAnswer
+		hook hook
 		code int
 		took time.Duration // at most
 	}{
-		{"as they are", func(a *common.MessageCommandAck, _ int) []simAnswer { return []simAnswer{{ack: a}} }, 200, 100 * time.Millisecond},
-		{"0.4 s late", func(a *common.MessageCommandAck, _ int) []simAnswer {
-			return []simAnswer{{ack: a, after: 400 * time.Millisecond}}
-		}, 200, 720 * time.Millisecond},
-		{"2.2 s late", func(a *common.MessageCommandAck, _ int) []simAnswer {
-			return []simAnswer{{ack: a, after: 2200 * time.Millisecond}}
-		}, 504, 2 * time.Second},
+		{"as they are", one(simAnswer{}, nil), 200, 100 * ms},
+		{"0.4 s late", one(simAnswer{after: 400 * ms}, nil), 200, 720 * ms},
+		{"2.2 s late", one(simAnswer{after: 2200 * ms}, nil), 504, 2 * time.Second},
 		{"the first two lost", func(a *common.MessageCommandAck, nth int) []simAnswer {
-			if nth < 2 {
-				return nil
-			}
-			return []simAnswer{{ack: a}}
-		}, 200, 1300 * time.Millisecond},
+			return []simAnswer{{ack: a}}[:b2i(nth >= 2)]
+		}, 200, 1300 * ms},
 		{"all lost", func(*common.MessageCommandAck, int) []simAnswer { return nil }, 504, 2 * time.Second},
 		{"doubled ten times", func(a *common.MessageCommandAck, _ int) (list []simAnswer) {
 			for i := range 10 {
-				list = append(list, simAnswer{ack: a, after: time.Duration(i*i) * time.Millisecond})
+				list = append(list, simAnswer{ack: a, after: time.Duration(i*i) * ms})
 			}
 			return list
-		}, 200, 100 * time.Millisecond},
-		{"contradicted after", func(a *common.MessageCommandAck, _ int) []simAnswer {
-			return []simAnswer{{ack: a}, {ack: opposite(a), after: 50 * time.Millisecond}}
-		}, 200, 100 * time.Millisecond},
-		{"refused, then accepted", func(a *common.MessageCommandAck, _ int) []simAnswer {
-			return []simAnswer{{ack: opposite(a)}, {ack: a, after: 50 * time.Millisecond}}
-		}, 409, time.Second},
-		{"from another component", func(a *common.MessageCommandAck, _ int) []simAnswer { return []simAnswer{{ack: a, component: 154}} }, 504, 2 * time.Second},
-		{"from another system", func(a *common.MessageCommandAck, _ int) []simAnswer { return []simAnswer{{ack: a, system: 9}} }, 504, 2 * time.Second},
-		{"to somebody else", func(a *common.MessageCommandAck, _ int) []simAnswer {
-			return []simAnswer{{ack: other(a, func(b *common.MessageCommandAck) { b.TargetSystem, b.TargetComponent = 255, 190 })}}
-		}, 504, 2 * time.Second},
-		{"for another command", func(a *common.MessageCommandAck, _ int) []simAnswer {
-			return []simAnswer{{ack: other(a, func(b *common.MessageCommandAck) { b.Command++ })}}
-		}, 504, 2 * time.Second},
-		{"in progress for ever", func(a *common.MessageCommandAck, _ int) []simAnswer {
-			return []simAnswer{{ack: other(a, func(b *common.MessageCommandAck) { b.Result = ackInProgress })}}
-		}, 504, 2 * time.Second},
-		{"in progress, then accepted", func(a *common.MessageCommandAck, _ int) []simAnswer {
-			return []simAnswer{{ack: other(a, func(b *common.MessageCommandAck) { b.Result = ackInProgress })}, {ack: a, after: 1500 * time.Millisecond}}
-		}, 200, 1850 * time.Millisecond},
+		}, 200, 100 * ms},
+		{"contradicted after", later(one(simAnswer{}, nil), one(simAnswer{after: 50 * ms}, flip)), 200, 100 * ms},
+		{"refused, then accepted", later(opposite, one(simAnswer{after: 50 * ms}, nil)), 409, time.Second},
+		{"from another component", one(simAnswer{component: 154}, nil), 504, 2 * time.Second},
+		{"from another system", one(simAnswer{system: 9}, nil), 504, 2 * time.Second},
+		{"to somebody else", one(simAnswer{}, somebodys), 504, 2 * time.Second},
+		{"for another command", one(simAnswer{}, anothers), 504, 2 * time.Second},
+		{"in progress for ever", one(simAnswer{}, progress), 504, 2 * time.Second},
+		{"in progress, then accepted", later(one(simAnswer{}, progress), one(simAnswer{after: 1500 * ms}, nil)), 200, 1850 * ms},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			both(t, func(f *flight) {
@@ -1100,7 +1095,7 @@ func TestWhateverBecomesOfAcksTheAnswerIsTheVehicles(t *testing.T) {
 					// A straggler does not answer the next of its kind: that one is refused.
 					if c.code == 504 && command.path == "/goto" && f.firmware == px4 {
 						f.sim.change(func() {
-							f.sim.onAck = func(a *common.MessageCommandAck) []simAnswer { return []simAnswer{{ack: opposite(a)}} }
+							f.sim.onAck = func(a *common.MessageCommandAck) []simAnswer { return opposite(a, 0) }
 						})
 						f.refused("/goto", `{"altitude":30}`, 409, "refused")
 						f.sim.change(func() { f.sim.onAck = nil })

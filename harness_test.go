@@ -750,20 +750,10 @@ type flight struct {
 	receiver simReceiver // that it has from the boot on
 }
 
-var firmwares = map[simFlavour]firmware{simPX4: px4, simPX4Old: px4, simArduPilot: copter, simQuadPlane: quadPlane, simPlane: plane}
+var firmwares = map[simFlavour]firmware{simPX4: px4, simArduPilot: copter, simQuadPlane: quadPlane, simPlane: plane}
 
 // object is a JSON object of an answer.
 type object = map[string]any
-
-// An older PX4 flies in two ways: as the flavour simPX4Old, which is 1.14, and as
-// simPX4 with olderPX4 for prepare, which is any release.
-func init() {
-	simMore[simPX4Old] = func(s *simulator) {
-		s.flavour, s.simVehicle = simPX4, simPX4Vehicle
-		s.brain = &simPX4Brain{simulator: s}
-		olderPX4(simPX4v14)(s)
-	}
-}
 
 // olderPX4 makes a simulated PX4 a release of before: simPX4v14, simPX4v15 or
 // simPX4v16.

@@ -46,7 +46,6 @@ const (
 	simArduPilot
 	simQuadPlane // ArduPilot's Plane with lifting propellers; tests only
 	simPlane     // without them, it rolls until it flies; tests only
-	simPX4Old    // PX4 1.14; tests only
 )
 
 // simMore makes the flavours that only tests have.
