@@ -58,75 +58,47 @@ func (f *flight) sent(since time.Time) (commands []string, sticks []axes) {
 	return commandsOf(list), sticksOf(list)
 }
 
-// arduManoeuvre is a script that brings the vehicle into the middle of something.
-type arduManoeuvre struct {
-	name   string
-	sticks bool // a stream of ours may run in it
-	script string
-}
-
-var arduManoeuvres = []arduManoeuvre{
-	{"takeoff", false, "rise 40, +9s"},
-	{"climb", false, "hover, goto altitude 60, +4s"},
-	{"goto", false, "hover, goto 200 0, +6s"},
-	{"hold", false, "hover, mode hold, +4s"},
-	{"stop", false, "hover, goto 200 0, +8s, mode hold, +400ms"},
-	{"land", false, "hover, land, +4s"},
-	{"way to a landing", false, "hover, land 200 0, +6s"},
-	{"landing at a place", false, "hover, land 8 0, until in LAND 40s, +2s"},
-	{"rtl", false, "hover, goto 60 0, +15s, mode rtl, +4s"},
-	{"position", true, "hover, mode position, +2s"},
-	{"position, sticks moved", true, "hover, mode position, input pitch 0.5 timeout 5, +1s"},
-	{"position, sticks expired", true, "hover, mode position, input pitch 0.5 timeout 0.2, +2s"},
-	{"altitude", true, "hover, mode altitude, +2s"},
-	{"altitude, sticks moved", true, "hover, mode altitude, input roll -0.5 timeout 5, +1s"},
-	{"altitude, sticks expired", true, "hover, mode altitude, input pitch 0.5 timeout 0.2, +2s"},
-	{"manual", true, "hover, mode manual, +1s"},
-	{"manual, sticks moved", true, "hover, mode manual, input pitch 0.2 throttle 0.45 timeout 5, +1s"},
-	{"manual, sticks expired", true, "hover, mode manual, input pitch 0.2 throttle 0.45 timeout 0.2, +1s"},
-	{"a silent client's hold", true, "hover, mode altitude, input pitch 0.5 timeout 0.2, +7s"},
-}
-
-// arduMoment is a manoeuvre, a receiver, and a mode that a pilot's switch sets.
-type arduMoment struct {
-	arduManoeuvre
-	receiver simReceiver
-	custom   uint32
+// copterVisits are a Copter's moments with each of these receivers; a sample has half.
+func copterVisits(t *testing.T, receivers ...simReceiver) (visits []visit) {
+	for _, m := range moments {
+		for _, receiver := range receivers {
+			if m.copter != "" {
+				visits = append(visits, visit{moment: m, receiver: receiver})
+			}
+		}
+	}
+	return sampled(t, visits, len(visits)/2,
+		func(v visit) any { return v.name },
+		func(v visit) any { return [2]any{v.sticks(), v.receiver} },
+	)
 }
 
 // The whole product where a stream of ours may run; where none does, every mode
 // with a transmitter in hand.
 func TestCopterIsThePilotsFromHisSwitchOn(t *testing.T) {
-	names := map[simReceiver]string{simReceiverNone: "none", simReceiverLost: "lost", simReceiverIdle: "idle", simReceiverInHand: "in hand"}
-	var cases []arduMoment
-	for _, m := range arduManoeuvres {
+	var cases []visit
+	for _, m := range moments {
 		for _, receiver := range []simReceiver{simReceiverNone, simReceiverLost, simReceiverIdle, simReceiverInHand} {
 			modes := arduPilotsModes
 			switch {
+			case m.copter == "":
+				modes = nil
 			case receiver == simReceiverLost: // to the wire what none is
 				modes = []uint32{5}
-			case receiver == simReceiverIdle && !m.sticks: // what in hand is
+			case receiver == simReceiverIdle && !m.sticks(): // what in hand is
 				modes = []uint32{5, copterBrake}
 			}
 			for _, custom := range modes {
-				cases = append(cases, arduMoment{m, receiver, custom})
+				cases = append(cases, visit{m, receiver, custom})
 			}
 		}
 	}
-	type pair struct{ one, other any }
-	for _, m := range sampled(t, cases, 0,
-		func(m arduMoment) any { return pair{m.name, m.receiver} },
-		func(m arduMoment) any { return pair{m.receiver, m.custom} },
-		func(m arduMoment) any { return pair{m.sticks, m.custom} },
-	) {
-		_, mode := copter.reported(m.custom)
-		t.Run(m.name+"/"+names[m.receiver]+"/"+mode, func(t *testing.T) {
-			arduFly(t, m.receiver, func(f *flight) {
-				(&player{flight: f}).plays(m.script)
-				f.pilotSwitches(m.custom)
-			})
-		})
-	}
+	some := sampled(t, cases, 0,
+		func(v visit) any { return [2]any{v.name, v.receiver} },
+		func(v visit) any { return [2]any{v.receiver, v.custom} },
+		func(v visit) any { return [2]any{v.sticks(), v.custom} },
+	)
+	atMoments(t, simArduPilot, some, nil, func(p *player, v visit) { p.pilotSwitches(v.custom) })
 }
 
 // pilotSwitches sets a mode by the pilot's switch and holds what follows against
@@ -200,35 +172,13 @@ func (f *flight) wantFreed(before, after []axes, custom uint32) {
 	}
 }
 
-// arduEach flies into each manoeuvre, and with each of the receivers.
-func arduEach(t *testing.T, receivers []simReceiver, do func(f *flight, name string)) {
-	t.Helper()
-	var cases []arduMoment
-	for _, m := range arduManoeuvres {
-		for _, receiver := range receivers {
-			cases = append(cases, arduMoment{arduManoeuvre: m, receiver: receiver})
-		}
-	}
-	for _, m := range sampled(t, cases, len(cases)/2,
-		func(m arduMoment) any { return m.name },
-		func(m arduMoment) any { return [2]any{m.sticks, m.receiver} },
-	) {
-		t.Run(fmt.Sprintf("%s/%d", m.name, m.receiver), func(t *testing.T) {
-			arduFly(t, m.receiver, func(f *flight) {
-				(&player{flight: f}).plays(m.script)
-				do(f, m.name)
-			})
-		})
-	}
-}
-
 func (f *flight) streams() bool {
 	_, sticks := f.sent(time.Now().Add(-200 * time.Millisecond))
 	return len(sticks) > 0
 }
 
 func TestCopterIsItsFailsafesInEveryManoeuvre(t *testing.T) {
-	arduEach(t, []simReceiver{simReceiverNone, simReceiverIdle, simReceiverInHand}, func(f *flight, _ string) {
+	atMoments(t, simArduPilot, copterVisits(t, simReceiverNone, simReceiverIdle, simReceiverInHand), nil, func(f *player, _ visit) {
 		_, streamed := f.sent(time.Now().Add(-200 * time.Millisecond))
 		began := time.Now()
 		f.sim.failsafeReturn()
@@ -249,12 +199,12 @@ func TestCopterIsItsFailsafesInEveryManoeuvre(t *testing.T) {
 // The transmitter of a live receiver goes out of reach: ArduPilot's own failsafe
 // comes where no stream of ours prevents it, and nothing is sent against it.
 func TestCopterThatLosesItsReceiverIsItsFailsafes(t *testing.T) {
-	arduEach(t, []simReceiver{simReceiverIdle, simReceiverInHand}, func(f *flight, name string) {
+	atMoments(t, simArduPilot, copterVisits(t, simReceiverIdle, simReceiverInHand), nil, func(f *player, v visit) {
 		streamed := f.streams()
 		began := time.Now()
 		f.sim.setReceiver(simReceiverLost)
 		time.Sleep(1500 * time.Millisecond)
-		if name == "rtl" { // only the next heartbeat tells
+		if v.name == "rtl" { // only the next heartbeat tells
 			time.Sleep(600 * time.Millisecond)
 		}
 		o := f.status()
@@ -273,7 +223,7 @@ func TestCopterThatLosesItsReceiverIsItsFailsafes(t *testing.T) {
 }
 
 func TestCopterThatRestartsDisarmedIsManual(t *testing.T) {
-	arduEach(t, []simReceiver{simReceiverNone, simReceiverIdle, simReceiverInHand}, func(f *flight, _ string) {
+	atMoments(t, simArduPilot, copterVisits(t, simReceiverNone, simReceiverIdle, simReceiverInHand), nil, func(f *player, _ visit) {
 		f.sim.reboot(false)
 		time.Sleep(streamLost + time.Second) // its streams are gone: then it is asked how old it is
 		again := time.Now()
@@ -291,7 +241,7 @@ func TestCopterThatRestartsDisarmedIsManual(t *testing.T) {
 
 // A refused command leaves everything as it was, the stream too.
 func TestCopterThatRefusesIsLeftAsItWas(t *testing.T) {
-	arduEach(t, []simReceiver{simReceiverNone, simReceiverIdle, simReceiverInHand}, func(f *flight, name string) {
+	atMoments(t, simArduPilot, copterVisits(t, simReceiverNone, simReceiverIdle, simReceiverInHand), nil, func(f *player, v visit) {
 		was, before, streamed := f.status(), f.sim.truth(), f.streams()
 		for _, id := range []common.MAV_CMD{common.MAV_CMD_NAV_LAND, common.MAV_CMD_DO_SET_MODE, common.MAV_CMD_DO_REPOSITION} {
 			defer f.fails(id)()
@@ -304,7 +254,7 @@ func TestCopterThatRefusesIsLeftAsItWas(t *testing.T) {
 			f.refused("/land", "", 409, "refused")
 		}
 		o := f.status()
-		if name == "way to a landing" {
+		if v.name == "land at a place, on the way" {
 			was["mode"] = "hold"
 		}
 		if o["mode"] != was["mode"] || o["vehicle_mode"] != was["vehicle_mode"] || o["done"] != nil {
@@ -329,10 +279,10 @@ func TestCopterThatIsOutOfReachForFiveSeconds(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			arduEach(t, []simReceiver{simReceiverNone, simReceiverIdle, simReceiverInHand}, func(f *flight, _ string) {
+			atMoments(t, simArduPilot, copterVisits(t, simReceiverNone, simReceiverIdle, simReceiverInHand), nil, func(f *player, _ visit) {
 				was, streamed := f.status()["mode"].(string), f.streams()
 				lost := time.Now()
-				end := cut(f)
+				end := cut(f.flight)
 				time.Sleep(5 * time.Second)
 				f.refused("/mode", `{"mode":"hold"}`, 503, "offline")
 				if sent, _ := f.sent(lost.Add(offlineAfter)); len(sent) > 0 {
@@ -551,23 +501,23 @@ func TestCopterThatTheProgramLeavesInTheAir(t *testing.T) {
 		{"a QuadPlane", "quadplane Q_GUIDED_MODE={0→QLAND|1→GUIDED}: " + quadHovers + "input pitch 0.5 timeout 5, +1s, stop, +5s, in $1, speed < 0.5"},
 	}
 	for _, c := range []struct{ begin, receivers, ends string }{
-		{"position, sticks moved", "idle|hand", held + ", ends released, in GUIDED"},
-		{"position, sticks moved", "none", held + ", ends centred, in RTL"},
-		{"altitude, sticks expired", "idle", held + ", ends released, in GUIDED"},
-		{"altitude, sticks expired", "none", held + ", ends centred, in RTL"},
-		{"manual, sticks moved", "idle|hand", held + ", ends released, in GUIDED"},
-		{"manual, sticks moved", "none", held + ", ends centred, in RTL"},
-		{"position", "hand", "hands off, ends silent, in LOITER"},
-		{"position, sticks expired", "hand", "hands off, ends silent, in LOITER"},
-		{"goto", "none", "hands off, ends centred, in RTL"},
-		{"goto", "idle", "hands off, ends silent, in GUIDED"},
-		{"land", "none", "hands off, ends centred, in RTL"},
-		{"land", "hand", "hands off, ends silent, in LAND"},
-		{"way to a landing", "idle", "hands off, ends silent, in GUIDED"},
+		{"position, its sticks over", "idle|hand", held + ", ends released, in GUIDED"},
+		{"position, its sticks over", "none", held + ", ends centred, in RTL"},
+		{"altitude, its sticks expired", "idle", held + ", ends released, in GUIDED"},
+		{"altitude, its sticks expired", "none", held + ", ends centred, in RTL"},
+		{"manual, its sticks over", "idle|hand", held + ", ends released, in GUIDED"},
+		{"manual, its sticks over", "none", held + ", ends centred, in RTL"},
+		{"position, centred", "hand", "hands off, ends silent, in LOITER"},
+		{"position, its sticks expired", "hand", "hands off, ends silent, in LOITER"},
+		{"goto under way", "none", "hands off, ends centred, in RTL"},
+		{"goto under way", "idle", "hands off, ends silent, in GUIDED"},
+		{"land here", "none", "hands off, ends centred, in RTL"},
+		{"land here", "hand", "hands off, ends silent, in LAND"},
+		{"land at a place, on the way", "idle", "hands off, ends silent, in GUIDED"},
 		{"a silent client's hold", "idle", "hands off, ends silent, in GUIDED"},
 	} {
-		i := slices.IndexFunc(arduManoeuvres, func(m arduManoeuvre) bool { return m.name == c.begin })
-		rules = append(rules, rule{c.begin, fmt.Sprintf("copter receiver={%s}: %s, +7ms, stop, +10s, %s, alt > 5", c.receivers, arduManoeuvres[i].script, c.ends)})
+		i := slices.IndexFunc(moments, func(m moment) bool { return m.name == c.begin })
+		rules = append(rules, rule{c.begin, fmt.Sprintf("copter receiver={%s}: %s, +7ms, stop, +10s, %s, alt > 5", c.receivers, moments[i].copter, c.ends)})
 	}
 	flies(t, rules, arduClauses)
 }

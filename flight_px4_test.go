@@ -197,58 +197,18 @@ func TestAVersionThatWasNeverFlownIsLoggedOnce(t *testing.T) {
 	}
 }
 
-const (
-	px4Hold    = "aloft, mode hold, +1s, "
-	px4Entered = px4Hold + "watch DO_SET_MODE 2, post mode %s, acked, +1ms" // which is not in force yet
-	px4Leaves  = "aloft, mode %s, input pitch 0.5 throttle 0.5 timeout 5, +500ms, post %s, +1800ms"
-)
-
-// px4Moments are moments of everything that a client commands. In a stick mode his sticks
-// stand for a while, so that PX4 does not call them moving.
-var px4Moments = []moment{
-	{name: "takeoff, before it is armed", mode: "takeoff", waiting: true, disarmed: true, explained: []uint32{simPX4Loiter, simPX4Manual},
-		script: "pilot MANUAL, +1s, watch DO_SET_MODE 2, post takeoff, acked, +1ms"},
-	{name: "takeoff, armed and on the ground", mode: "takeoff", explained: []uint32{simPX4Takeoff}, script: "watch COMPONENT_ARM_DISARM 1, post takeoff wait 60, acked, +500ms"},
-	{name: "climb", mode: "takeoff", explained: []uint32{simPX4Takeoff}, script: "post takeoff 40 wait 120, +10s"},
-	{name: "goto under way", mode: "hold", explained: []uint32{simPX4Loiter}, script: "aloft, post goto 60 0 wait 120, +4s"},
-	{name: "goto, between its ack and its mode", mode: "hold", waiting: true, acked: true, explained: []uint32{simPX4Loiter, simPX4RTL},
-		script: "aloft, mode rtl, +1s, watch DO_REPOSITION 1, post goto 60 0, acked, +4ms"},
-	{name: "hold", mode: "hold", explained: []uint32{simPX4Loiter}, script: px4Hold + "mark"},
-	{name: "hold from speed", mode: "hold", explained: []uint32{simPX4Loiter}, script: "aloft, goto 200 0, +5s, post mode hold wait 60, +500ms"},
-	{name: "land here", mode: "land", explained: []uint32{simPX4Land}, script: "aloft, post land wait 120, +4s"},
-	{name: "land at a place, on the way", mode: "land", explained: []uint32{simPX4Loiter}, script: "aloft, post land 60 0 wait 200, +4s"},
-	{name: "land at a place, at the place", mode: "land", explained: []uint32{simPX4Loiter},
-		script: "aloft, post land 30 0 wait 200, until north > 27.95 60s, until speed < 2.5 60s"}, // 0.1 s before the second leg may begin
-	{name: "land at a place, landing", mode: "land", explained: []uint32{simPX4Land}, script: "aloft, watch DO_SET_MODE 1, post land 10 0 wait 200, acked, +1s"},
-	{name: "rtl", mode: "rtl", explained: []uint32{simPX4RTL}, script: "aloft, goto 60 0 wait 60, post mode rtl wait 200, +4s"},
-	{name: "position, in its lead", mode: "position", waiting: true, explained: []uint32{simPX4Loiter}, script: px4Hold + "post mode position, +200ms"},
-	{name: "altitude, in its lead", mode: "altitude", waiting: true, explained: []uint32{simPX4Loiter}, script: px4Hold + "post mode altitude, +200ms"},
-	{name: "manual, in its lead", mode: "manual", waiting: true, explained: []uint32{simPX4Loiter}, script: px4Hold + "post mode manual, +200ms"},
-	{name: "position, between its ack and its mode", mode: "position", waiting: true, acked: true, explained: []uint32{simPX4Posctl, simPX4Loiter}, script: fmt.Sprintf(px4Entered, "position")},
-	{name: "altitude, between its ack and its mode", mode: "altitude", waiting: true, acked: true, explained: []uint32{simPX4Altctl, simPX4Loiter}, script: fmt.Sprintf(px4Entered, "altitude")},
-	{name: "manual, between its ack and its mode", mode: "manual", waiting: true, acked: true, explained: []uint32{simPX4Manual, simPX4Loiter}, script: fmt.Sprintf(px4Entered, "manual")},
-	{name: "position, its sticks over", mode: "position", explained: []uint32{simPX4Posctl}, script: "aloft, mode position, input pitch 0.5 timeout 5, +2500ms"},
-	{name: "altitude, its sticks over", mode: "altitude", explained: []uint32{simPX4Altctl}, script: "aloft, mode altitude, input pitch 0.3 throttle 0.6 timeout 5, +2500ms"},
-	{name: "manual, its sticks over", mode: "manual", explained: []uint32{simPX4Manual}, script: "aloft, mode manual, input pitch 0.3 throttle 0.55 timeout 5, +2500ms"},
-	{name: "position, centred", mode: "position", explained: []uint32{simPX4Posctl}, script: "aloft, mode position, +4s"},
-	{name: "altitude, its sticks expired", mode: "altitude", explained: []uint32{simPX4Altctl}, script: "aloft, mode altitude, input pitch 0.3 timeout 0.5, +1500ms"},
-	{name: "goto after position, sticks standing", mode: "hold", waiting: true, explained: []uint32{simPX4Posctl}, script: fmt.Sprintf(px4Leaves, "position", "goto 60 0")},
-	{name: "land after position, sticks standing", mode: "land", waiting: true, explained: []uint32{simPX4Posctl}, script: fmt.Sprintf(px4Leaves, "position", "land")},
-	{name: "goto after altitude, in the POSCTL leg", mode: "hold", waiting: true, explained: []uint32{simPX4Posctl}, script: fmt.Sprintf(px4Leaves, "altitude", "goto 60 0")},
-	{name: "hold after manual, before POSCTL is in force", mode: "hold", waiting: true, explained: []uint32{simPX4Posctl, simPX4Manual},
-		without: []uint32{simPX4Loiter, simPX4RTL, simPX4Land}, // the sticks that moved just now undo them
-		script:  "aloft, mode manual, input pitch 0.3 throttle 0.5 timeout 5, +500ms, watch DO_SET_MODE 2, post mode hold, acked, +1ms"},
-	{name: "a silent client's hold, in the POSCTL leg", mode: "hold", silent: true, explained: []uint32{simPX4Posctl},
-		script: "aloft, mode altitude, input pitch 0.3 timeout 5, until in POSCTL 10s, +1700ms"},
-}
-
 var px4PilotModes = []uint32{
 	simPX4Manual, simPX4Altctl, simPX4Posctl, simPX4Loiter, simPX4RTL, simPX4Land, simPX4Stabilized,
 }
 
-// px4Except are the moments but those that a test leaves out.
-func px4Except(out func(m moment) bool) []moment {
-	return slices.DeleteFunc(slices.Clone(px4Moments), out)
+// px4Visits are PX4's moments but those that a test leaves out.
+func px4Visits(out func(m moment) bool) (visits []visit) {
+	for _, m := range moments {
+		if m.px4 != "" && (out == nil || !out(m)) {
+			visits = append(visits, visit{moment: m})
+		}
+	}
+	return visits
 }
 
 // px4Taken is what must and must not follow when somebody takes the drone into a
@@ -291,29 +251,19 @@ func (p *player) px4Taken(custom uint32, m moment, take func()) {
 }
 
 func TestPX4PilotsSwitchTakesTheDroneAtEveryMoment(t *testing.T) {
-	type switched struct {
-		custom uint32
-		moment
-	}
-	var cases []switched
+	var cases []visit
 	for _, custom := range px4PilotModes {
-		for _, m := range px4Except(func(m moment) bool {
+		for _, v := range px4Visits(func(m moment) bool {
 			return slices.Contains(m.explained, custom) || slices.Contains(m.without, custom)
 		}) {
-			cases = append(cases, switched{custom, m})
+			v.custom = custom
+			cases = append(cases, v)
 		}
 	}
-	for _, c := range sampled(t, cases, len(cases)/3,
-		func(c switched) any { return c.name },
-		func(c switched) any { return [2]any{c.mode, c.custom} },
-	) {
-		_, name := px4.reported(c.custom)
-		t.Run(name, func(t *testing.T) {
-			atMoments(t, simPX4, []moment{c.moment}, nil, func(p *player, m moment) {
-				p.px4Taken(c.custom, m, func() { p.sim.pilotMode(c.custom) })
-			})
-		})
-	}
+	some := sampled(t, cases, len(cases)/3, func(v visit) any { return v.name }, func(v visit) any { return [2]any{v.mode, v.custom} })
+	atMoments(t, simPX4, some, nil, func(p *player, v visit) {
+		p.px4Taken(v.custom, v.moment, func() { p.sim.pilotMode(v.custom) })
+	})
 }
 
 // A pilot who sets what is commanded anyway, or what it was before, can't be
@@ -322,8 +272,8 @@ func TestPX4PilotsSwitchToTheCommandedModeEndsNothing(t *testing.T) {
 	for _, custom := range px4PilotModes {
 		_, name := px4.reported(custom)
 		t.Run(name, func(t *testing.T) {
-			moments := px4Except(func(m moment) bool { return !slices.Contains(m.explained, custom) })
-			atMoments(t, simPX4, moments, nil, func(p *player, m moment) {
+			visits := px4Visits(func(m moment) bool { return !slices.Contains(m.explained, custom) })
+			atMoments(t, simPX4, visits, nil, func(p *player, m visit) {
 				p.sim.pilotMode(custom)
 				if mode, _ := px4.reported(custom); (m.acked || m.disarmed && custom != simPX4Loiter) && mode.String() != m.mode { // it never came into force
 					if p.wantAnswer(5*time.Minute, "any"); p.answer["code"] == nil {
@@ -357,11 +307,11 @@ func TestPX4PilotsSwitchToTheCommandedModeEndsNothing(t *testing.T) {
 }
 
 func TestPX4FailsafeTakesTheDroneAtEveryMoment(t *testing.T) {
-	moments := px4Except(func(m moment) bool {
+	visits := px4Visits(func(m moment) bool {
 		return m.disarmed || slices.Contains(m.without, simPX4RTL) || m.waiting && slices.Contains(m.explained, simPX4RTL)
 	})
-	atMoments(t, simPX4, moments, nil, func(p *player, m moment) {
-		p.px4Taken(simPX4RTL, m, p.sim.failsafeReturn)
+	atMoments(t, simPX4, visits, nil, func(p *player, m visit) {
+		p.px4Taken(simPX4RTL, m.moment, p.sim.failsafeReturn)
 		if o := p.status(); o["failsafe"] != o["armed"] {
 			p.Errorf("failsafe is %v", o["failsafe"])
 		}
@@ -370,7 +320,7 @@ func TestPX4FailsafeTakesTheDroneAtEveryMoment(t *testing.T) {
 
 // After a restart in flight nothing that was commanded before stands.
 func TestPX4RestartEndsEverythingAtEveryMoment(t *testing.T) {
-	atMoments(t, simPX4, px4Moments, nil, func(p *player, m moment) {
+	atMoments(t, simPX4, px4Visits(nil), nil, func(p *player, m visit) {
 		p.sim.reboot(true)
 		time.Sleep(200 * time.Millisecond)
 		at := time.Now()
@@ -394,12 +344,12 @@ func TestPX4TransmittersSticksTakeTheDroneAtEveryMoment(t *testing.T) {
 		s.params[simStickSource] = 5
 		s.receiver, s.rc = simReceiverInHand, [4]int16{0, 0, 500, 0}
 	}
-	moments := px4Except(func(m moment) bool {
+	visits := px4Visits(func(m moment) bool {
 		mode, _ := parseMode(m.mode)
 		return m.waiting || mode.flownBySticks() || m.silent
 	})
-	atMoments(t, simPX4, moments, hand, func(p *player, m moment) {
-		p.px4Taken(simPX4Posctl, m, func() { p.sim.pilotSticks(600, 0, 500, 0) })
+	atMoments(t, simPX4, visits, hand, func(p *player, m visit) {
+		p.px4Taken(simPX4Posctl, m.moment, func() { p.sim.pilotSticks(600, 0, 500, 0) })
 	})
 }
 
@@ -414,11 +364,11 @@ func TestPX4SecondClientEndsOnlyWhatWaits(t *testing.T) {
 		{"refused disarming", func(p *player) { p.refused("/mode", `{"arm":false}`, 409, "refused") }},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			moments := px4Except(func(m moment) bool {
+			visits := px4Visits(func(m moment) bool {
 				return m.disarmed || m.name == "takeoff, armed and on the ground" || // it is not refused there
 					m.name == "goto, between its ack and its mode" // it is over before the arming has its turn
 			})
-			atMoments(t, simPX4, moments, nil, func(p *player, m moment) {
+			atMoments(t, simPX4, visits, nil, func(p *player, m visit) {
 				c.order(p)
 				switch {
 				case m.waiting && c.name == "arming" && !slices.ContainsFunc([]string{"hold", "land", "rtl"}, func(s string) bool { return strings.HasPrefix(m.name, s) }):
@@ -443,7 +393,7 @@ func TestPX4SecondClientEndsOnlyWhatWaits(t *testing.T) {
 // The vehicle is not heard for 5 s. What it does goes on, and what waited is not
 // sent blindly, but for a landing.
 func TestPX4LostLinkAtEveryMoment(t *testing.T) {
-	atMoments(t, simPX4, px4Moments, nil, func(p *player, m moment) {
+	atMoments(t, simPX4, px4Visits(nil), nil, func(p *player, m visit) {
 		began := time.Now()
 		p.sim.change(func() { p.sim.muted = true })
 		time.Sleep(5 * time.Second)

@@ -995,15 +995,92 @@ func (f *flight) failAcks(id common.MAV_CMD) {
 
 // moment brings a flight to a moment of a manoeuvre.
 type moment struct {
-	name, script string
-	mode         string // that the flight has or comes to where nothing ends the command
+	name, mode  string // the mode that the flight has or comes to where nothing ends the command
+	px4, copter string // its script; "" where it is not flown to
 
-	explained []uint32 // modes that nobody can tell from what was commanded
+	explained []uint32 // PX4's modes that nobody can tell from what was commanded
 	waiting   bool     // the command is not answered yet
 	acked     bool     // nor shown, but acknowledged
 	silent    bool     // the command is mavrest's own, for a silent client
 	disarmed  bool     // the vehicle stands on the ground, and is not armed yet
 	without   []uint32 // modes that the vehicle itself does not stay in here
+}
+
+const (
+	px4Hold    = "aloft, mode hold, +1s, "
+	px4Entered = px4Hold + "watch DO_SET_MODE 2, post mode %s, acked, +1ms" // which is not in force yet
+	px4Leaves  = "aloft, mode %s, input pitch 0.5 throttle 0.5 timeout 5, +500ms, post %s, +1800ms"
+)
+
+// moments are moments of everything that a client commands. In a stick mode of PX4 his
+// sticks stand for a while, so that PX4 does not call them moving.
+var moments = []moment{
+	{name: "takeoff, before it is armed", mode: "takeoff", waiting: true, disarmed: true, explained: []uint32{simPX4Loiter, simPX4Manual},
+		px4: "pilot MANUAL, +1s, watch DO_SET_MODE 2, post takeoff, acked, +1ms"},
+	{name: "takeoff, armed and on the ground", mode: "takeoff", explained: []uint32{simPX4Takeoff},
+		px4: "watch COMPONENT_ARM_DISARM 1, post takeoff wait 60, acked, +500ms"},
+	{name: "takeoff, in its climb", mode: "takeoff", explained: []uint32{simPX4Takeoff},
+		px4: "post takeoff 40 wait 120, +10s", copter: "rise 40, +9s"},
+	{name: "goto that climbs", mode: "hold", copter: "hover, goto altitude 60, +4s"},
+	{name: "goto under way", mode: "hold", explained: []uint32{simPX4Loiter},
+		px4: "aloft, post goto 60 0 wait 120, +4s", copter: "hover, goto 200 0, +6s"},
+	{name: "goto, between its ack and its mode", mode: "hold", waiting: true, acked: true, explained: []uint32{simPX4Loiter, simPX4RTL},
+		px4: "aloft, mode rtl, +1s, watch DO_REPOSITION 1, post goto 60 0, acked, +4ms"},
+	{name: "hold", mode: "hold", explained: []uint32{simPX4Loiter},
+		px4: px4Hold + "mark", copter: "hover, mode hold, +4s"},
+	{name: "hold from speed", mode: "hold", explained: []uint32{simPX4Loiter},
+		px4: "aloft, goto 200 0, +5s, post mode hold wait 60, +500ms", copter: "hover, goto 200 0, +8s, mode hold, +400ms"},
+	{name: "land here", mode: "land", explained: []uint32{simPX4Land},
+		px4: "aloft, post land wait 120, +4s", copter: "hover, land, +4s"},
+	{name: "land at a place, on the way", mode: "land", explained: []uint32{simPX4Loiter},
+		px4: "aloft, post land 60 0 wait 200, +4s", copter: "hover, land 200 0, +6s"},
+	{name: "land at a place, at the place", mode: "land", explained: []uint32{simPX4Loiter},
+		px4: "aloft, post land 30 0 wait 200, until north > 27.95 60s, until speed < 2.5 60s"}, // 0.1 s before the second leg may begin
+	{name: "land at a place, landing", mode: "land", explained: []uint32{simPX4Land},
+		px4: "aloft, watch DO_SET_MODE 1, post land 10 0 wait 200, acked, +1s", copter: "hover, land 8 0, until in LAND 40s, +2s"},
+	{name: "rtl", mode: "rtl", explained: []uint32{simPX4RTL},
+		px4: "aloft, goto 60 0 wait 60, post mode rtl wait 200, +4s", copter: "hover, goto 60 0, +15s, mode rtl, +4s"},
+	{name: "position, in its lead", mode: "position", waiting: true, explained: []uint32{simPX4Loiter}, px4: px4Hold + "post mode position, +200ms"},
+	{name: "altitude, in its lead", mode: "altitude", waiting: true, explained: []uint32{simPX4Loiter}, px4: px4Hold + "post mode altitude, +200ms"},
+	{name: "manual, in its lead", mode: "manual", waiting: true, explained: []uint32{simPX4Loiter}, px4: px4Hold + "post mode manual, +200ms"},
+	{name: "position, between its ack and its mode", mode: "position", waiting: true, acked: true, explained: []uint32{simPX4Posctl, simPX4Loiter}, px4: fmt.Sprintf(px4Entered, "position")},
+	{name: "altitude, between its ack and its mode", mode: "altitude", waiting: true, acked: true, explained: []uint32{simPX4Altctl, simPX4Loiter}, px4: fmt.Sprintf(px4Entered, "altitude")},
+	{name: "manual, between its ack and its mode", mode: "manual", waiting: true, acked: true, explained: []uint32{simPX4Manual, simPX4Loiter}, px4: fmt.Sprintf(px4Entered, "manual")},
+	{name: "position, centred", mode: "position", explained: []uint32{simPX4Posctl},
+		px4: "aloft, mode position, +4s", copter: "hover, mode position, +2s"},
+	{name: "altitude, centred", mode: "altitude", copter: "hover, mode altitude, +2s"},
+	{name: "manual, centred", mode: "manual", copter: "hover, mode manual, +1s"},
+	{name: "position, its sticks over", mode: "position", explained: []uint32{simPX4Posctl},
+		px4: "aloft, mode position, input pitch 0.5 timeout 5, +2500ms", copter: "hover, mode position, input pitch 0.5 timeout 5, +1s"},
+	{name: "altitude, its sticks over", mode: "altitude", explained: []uint32{simPX4Altctl},
+		px4: "aloft, mode altitude, input pitch 0.3 throttle 0.6 timeout 5, +2500ms", copter: "hover, mode altitude, input roll -0.5 timeout 5, +1s"},
+	{name: "manual, its sticks over", mode: "manual", explained: []uint32{simPX4Manual},
+		px4: "aloft, mode manual, input pitch 0.3 throttle 0.55 timeout 5, +2500ms", copter: "hover, mode manual, input pitch 0.2 throttle 0.45 timeout 5, +1s"},
+	{name: "position, its sticks expired", mode: "position", copter: "hover, mode position, input pitch 0.5 timeout 0.2, +2s"},
+	{name: "altitude, its sticks expired", mode: "altitude", explained: []uint32{simPX4Altctl},
+		px4: "aloft, mode altitude, input pitch 0.3 timeout 0.5, +1500ms", copter: "hover, mode altitude, input pitch 0.5 timeout 0.2, +2s"},
+	{name: "manual, its sticks expired", mode: "manual", copter: "hover, mode manual, input pitch 0.2 throttle 0.45 timeout 0.2, +1s"},
+	{name: "goto after position, sticks standing", mode: "hold", waiting: true, explained: []uint32{simPX4Posctl}, px4: fmt.Sprintf(px4Leaves, "position", "goto 60 0")},
+	{name: "land after position, sticks standing", mode: "land", waiting: true, explained: []uint32{simPX4Posctl}, px4: fmt.Sprintf(px4Leaves, "position", "land")},
+	{name: "goto after altitude, in the POSCTL leg", mode: "hold", waiting: true, explained: []uint32{simPX4Posctl}, px4: fmt.Sprintf(px4Leaves, "altitude", "goto 60 0")},
+	{name: "hold after manual, before POSCTL is in force", mode: "hold", waiting: true, explained: []uint32{simPX4Posctl, simPX4Manual},
+		without: []uint32{simPX4Loiter, simPX4RTL, simPX4Land}, // the sticks that moved just now undo them
+		px4:     "aloft, mode manual, input pitch 0.3 throttle 0.5 timeout 5, +500ms, watch DO_SET_MODE 2, post mode hold, acked, +1ms"},
+	{name: "a silent client's hold", mode: "hold", silent: true, explained: []uint32{simPX4Posctl}, // on PX4 in the POSCTL leg
+		px4: "aloft, mode altitude, input pitch 0.3 timeout 5, until in POSCTL 10s, +1700ms", copter: "hover, mode altitude, input pitch 0.5 timeout 0.2, +7s"},
+}
+
+// sticks reports whether a stream of ours may run in it.
+func (m moment) sticks() bool {
+	mode, _ := parseMode(m.mode)
+	return mode.flownBySticks() || m.silent
+}
+
+// visit is a moment that is flown to, with a receiver, and a mode that a pilot sets there.
+type visit struct {
+	moment
+	receiver simReceiver
+	custom   uint32
 }
 
 // wantAnswer checks how the oldest post was answered, if there is one; code "" is
@@ -1086,13 +1163,18 @@ func (f *flight) speed() float64 {
 }
 
 // atMoments flies to each moment and has something happen there.
-func atMoments(t *testing.T, flavour simFlavour, moments []moment, prepare func(*simulator), happens func(p *player, m moment)) {
-	for _, m := range moments {
-		t.Run(m.name, func(t *testing.T) {
-			fly(t, flavour, prepare, func(f *flight) {
+func atMoments(t *testing.T, flavour simFlavour, visits []visit, prepare func(*simulator), happens func(p *player, v visit)) {
+	for _, v := range visits {
+		prepared := func(s *simulator) {
+			if s.receiver = v.receiver; prepare != nil {
+				prepare(s)
+			}
+		}
+		t.Run(fmt.Sprintf("%s/%d/%#x", v.name, v.receiver, v.custom), func(t *testing.T) {
+			fly(t, flavour, prepared, func(f *flight) {
 				p := &player{flight: f}
-				p.plays(m.script)
-				happens(p, m)
+				p.plays(map[simFlavour]string{simPX4: v.px4, simArduPilot: v.copter}[flavour])
+				happens(p, v)
 				p.wantAnswer(10*time.Minute, "any")
 			})
 		})
