@@ -172,7 +172,7 @@ func (c *commander) mayAct() error {
 	case len(c.tasks) > 0:
 		return errSuperseded
 	case !c.client:
-		return refuse(codeInterrupted, "no client has the drone")
+		return refuse(codeInterrupted, "no client has commanded the drone since it was taken over or disarmed")
 	}
 	return nil
 }

@@ -191,7 +191,7 @@ func (d *drone) failed(t *task, err error) {
 	disarm := d.firmware().armDisarm(false)
 	t.request = request{arm: new(bool)}
 	if failed := d.send(t, &disarm); failed != nil {
-		slog.Warn("what a failed command armed could not be disarmed", "error", failed)
+		slog.Warn("the vehicle that a failed command armed could not be disarmed", "error", failed)
 	}
 }
 
@@ -300,7 +300,7 @@ func (d *drone) awaitKind(t *task) error {
 	}
 	err := t.ask(copyEvery, time.Now().Add(giveUp), func() { d.cmd.acks.request(idExtendedState) }, known)
 	if err == nil && !known() {
-		return refuse(codeNoAck, "this vehicle has not told yet whether it is a QuadPlane; nothing was sent")
+		return refuse(codeNoAck, "the vehicle has not reported yet whether it is a QuadPlane; nothing was sent")
 	}
 	return err
 }
@@ -328,7 +328,7 @@ func (d *drone) prepare(t *task) error {
 	switch {
 	case t.request.entersSticks():
 		if why := sticks.src.whyNobodyFlies(v); why != "" {
-			return refuse(codeUnsupported, "mode: nobody would have the sticks: %s", why)
+			return refuse(codeUnsupported, "mode: no sticks could act: %s", why)
 		}
 		sticks.enter(v)
 	case runs:
@@ -421,10 +421,10 @@ func (d *drone) hover() {
 			err = d.doOwn(r, p, nil)
 		}
 		if err == nil {
-			slog.Info("mavrest leaves the drone without its client", "mode", mode)
+			slog.Info("the client is gone: mavrest set a mode", "mode", mode)
 			return
 		}
-		slog.Warn("a drone without its client did not take a mode", "mode", mode, "error", err)
+		slog.Warn("the client is gone, and the vehicle did not take the mode", "mode", mode, "error", err)
 		if code(err) != codeRefused && code(err) != codeUnsupported {
 			return
 		}

@@ -58,7 +58,7 @@ func (s *sources) denied(v view) string {
 	case v.firmware.ardupilot() && v.now.Sub(s.foreignAt) < othersFor:
 		return "another program moves the sticks of this vehicle"
 	case v.firmware.ardupilot() && v.gcsFailsafe > 0:
-		return fmt.Sprintf("%s is %g: to the autopilot these sticks are a ground station's heartbeat; set it to 0, or start mavrest with -gcs if there is no other ground station", sourceNames[v.firmware], v.gcsFailsafe)
+		return fmt.Sprintf("%s is %g: the autopilot takes these sticks for a ground station's heartbeat; set it to 0, or start mavrest with -gcs if there is no other ground station", sourceNames[v.firmware], v.gcsFailsafe)
 	case v.firmware.ardupilot():
 		return ""
 	}
@@ -66,13 +66,13 @@ func (s *sources) denied(v view) string {
 	case why != "":
 		return why
 	case rcIn == 0:
-		return "COM_RC_IN_MODE is 0: PX4 takes a transmitter's sticks only; " + v.rcInAdvice()
+		return "COM_RC_IN_MODE is 0: PX4 obeys only a transmitter's sticks; " + v.rcInAdvice()
 	case rcIn == 2 && s.transmitsInFlight(v.now):
-		return "COM_RC_IN_MODE is 2, and a transmitter was on in this flight: these sticks would take it from the pilot, its kill switch too; to fly by them, land, switch it off and disarm"
+		return "COM_RC_IN_MODE is 2, and a transmitter was on in this flight: these sticks would take the drone and the kill switch from the pilot; to fly by these sticks, land, switch the transmitter off and disarm"
 	case rcIn == 3 && s.first == firstTransmitter: // until PX4 restarts
-		return "COM_RC_IN_MODE is 3, and the transmitter has the sticks; to fly by these sticks, land, switch it off and restart PX4"
+		return "COM_RC_IN_MODE is 3, and the transmitter has the sticks; to fly by these sticks, land, switch the transmitter off and restart PX4"
 	case (rcIn == 5 || rcIn == 7) && s.transmits(v.now):
-		return fmt.Sprintf("COM_RC_IN_MODE is %g, and the transmitter has the sticks; to fly by these sticks, land and switch it off", rcIn)
+		return fmt.Sprintf("COM_RC_IN_MODE is %g, and the transmitter has the sticks; to fly by these sticks, land and switch the transmitter off", rcIn)
 	}
 	return ""
 }
@@ -87,9 +87,9 @@ const px4SourceOrder = firmwareVersion(1<<24 | 17<<16)
 func (v view) noSticks() string {
 	switch {
 	case v.rcIn() >= 5 && v.rcIn() <= 8 && v.version < px4SourceOrder:
-		return fmt.Sprintf("COM_RC_IN_MODE is %g on PX4 %s: before PX4 1.17 no sticks act then, a transmitter's and its kill switch included; %s", v.rcIn(), cmp.Or(v.version.String(), "of unknown version"), v.rcInAdvice())
+		return fmt.Sprintf("COM_RC_IN_MODE is %g on PX4 %s: before PX4 1.17 nobody's sticks act then, nor a transmitter's kill switch; %s", v.rcIn(), cmp.Or(v.version.String(), "of unknown version"), v.rcInAdvice())
 	case v.rcIn() < 0 || v.rcIn() == 4 || v.rcIn() > 8:
-		return fmt.Sprintf("COM_RC_IN_MODE is %g: no sticks act, a transmitter's and its kill switch included; %s", v.rcIn(), v.rcInAdvice())
+		return fmt.Sprintf("COM_RC_IN_MODE is %g: nobody's sticks act, nor a transmitter's kill switch; %s", v.rcIn(), v.rcInAdvice())
 	}
 	return ""
 }

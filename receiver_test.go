@@ -224,11 +224,11 @@ func TestPX4BeforeOneSeventeenHasNoSticksWithFiveToEight(t *testing.T) {
 			old := version < 1<<24|17<<16
 			dead := in == 4 || old && in >= 5
 			for _, why := range []string{h.f.noSticks(), h.src.denied(h.f), h.src.whyNobodyFlies(h.f)} {
-				if strings.Contains(why, "kill switch included") != dead {
+				if strings.Contains(why, "nor a transmitter's kill switch") != dead {
 					t.Errorf("%s, %g: %q", version, in, why)
 				}
 			}
-			if old && in >= 5 && !strings.Contains(h.f.noSticks(), "before PX4 1.17 no sticks act") {
+			if old && in >= 5 && !strings.Contains(h.f.noSticks(), "before PX4 1.17 nobody's sticks act") {
 				t.Errorf("%s, %g: %q", version, in, h.f.noSticks())
 			}
 			for _, text := range []string{h.f.noSticks(), h.src.denied(h.f), h.f.deafens()} {

@@ -237,7 +237,7 @@ func (s *sticks) switched(v view) {
 		s.pilots = keptMode{v.custom, v.now}
 	case v.now.Sub(s.pilots.at) <= undoneIn:
 		_, name := px4.reported(s.pilots.custom)
-		s.acts.notice = fmt.Sprintf("the client's moving sticks undid the pilot's switch to %s: they have ended, and his next switch stands from 2 s on; COM_RC_OVERRIDE 0 keeps sticks from doing that", name)
+		s.acts.notice = fmt.Sprintf("the client's moving sticks undid the pilot's switch to %s. The client's sticks have ended. From 2 s on a switch holds; with COM_RC_OVERRIDE 0 every switch holds", name)
 	}
 	switch {
 	case s.phase == stickOff:
@@ -246,7 +246,7 @@ func (s *sticks) switched(v view) {
 	default:
 		s.park(v)
 		if s.src.live(v.firmware) && v.flying() {
-			s.acts.notice = "mavrest sends centred sticks, so that the drone does not sink under a transmitter that nobody holds: moving any switch of the transmitter frees its sticks"
+			s.acts.notice = "centred sticks go on, lest the drone sink under a transmitter that nobody holds; moving any switch of the transmitter frees its sticks"
 		}
 	}
 }
@@ -275,7 +275,7 @@ func (s *sticks) hearForeign(v view) {
 	}
 	if !s.taken() {
 		s.owner = ownerOther
-		s.acts.notice = "another program moves the sticks of this vehicle: the client's have ended; set the mode again to take them"
+		s.acts.notice = "another program moves the sticks of this vehicle: the client's sticks have ended; set the mode again to take the sticks back"
 	}
 	s.client.holdAsked = time.Time{}
 	if s.src.inUse(v.firmware) {
@@ -304,7 +304,7 @@ func (s *sticks) hearChannels(v view, c channels) {
 		if s.src.receiver == receiverNone { // it came on
 			s.src.receiver = receiverIdle
 		}
-		s.takeover(v, ownerPilot, "a switch of the transmitter moved: the pilot has the sticks, ours have ended; set the mode again to take them")
+		s.takeover(v, ownerPilot, "a switch of the transmitter moved: the pilot has the sticks; set the mode again to take them back")
 	case s.owner == ownerOther:
 		s.owner = ownerPilot
 	}
