@@ -521,9 +521,12 @@ func TestAConnectionThatAsksKeepsItsPlace(t *testing.T) {
 func TestAClosedConnectionFreesItsPlace(t *testing.T) {
 	atFull(t, func(t *testing.T, p *pipes, open []*wire) {
 		open[17].Close()
-		synctest.Wait()
-		for _, w := range append(slices.Delete(open, 17, 18), p.connect()) {
-			w.asksAlone("GET", "/api/drone", "").wantOK(t)
+		began := time.Now()
+		late := p.connect()
+		late.ask("GET", "/api/drone", "").wantOK(t)
+		lineEqual(t, "time that the new one waited", time.Since(began), 0)
+		for _, w := range append(slices.Delete(open, 17, 18), late) {
+			w.ask("GET", "/api/drone", "").wantOK(t)
 		}
 	})
 }
