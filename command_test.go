@@ -305,7 +305,7 @@ func TestAcksThatWereLostDoNotCostTheNextCommandItsOwn(t *testing.T) {
 				o = <-b.command(c.r)
 				lineEqual(t, "code when each send is acknowledged again", o.code(), "")
 				if o.took > time.Second {
-					t.Errorf("it was told after %v", o.took)
+					t.Errorf("answered after %v", o.took)
 				}
 			})
 		})
@@ -555,7 +555,7 @@ func TestWhatWaitedIsSentRightAfterAReport(t *testing.T) {
 				o := <-b.command(c.r)
 				lineEqual(t, "code of the hold", (<-hold).code(), codeNoAck)
 				lineEqual(t, "code", o.code(), c.code)
-				lineEqual(t, "told after", time.Since(began), c.told)
+				lineEqual(t, "time until the answer", time.Since(began), c.told)
 				sends := slices.DeleteFunc(b.sentFrom(began, common.MAV_CMD_DO_SET_MODE), func(at time.Duration) bool { return at < giveUp }) // the hold
 				if c.sent == never && len(sends) > 0 || c.sent > 0 && (len(sends) == 0 || sends[0] != c.sent) {
 					t.Errorf("sent at %v, want %v", sends, c.sent)
@@ -705,7 +705,7 @@ func TestAPilotsSwitchEndsAPlanAndNothingMoreIsSent(t *testing.T) {
 		name        string
 		r           request
 		at, follows time.Duration // of the switch, and of what the vehicle does with the step after it; 0: nothing
-		told        bool          // a heartbeat tells the switch; else it is a second away, and one that was requested finds it
+		told        bool          // a heartbeat shows the switch at once; else the next is a second away, and a requested one shows it
 		code        errorCode
 		took        time.Duration
 		text        string // in it, what was said of the step
@@ -737,10 +737,10 @@ func TestAPilotsSwitchEndsAPlanAndNothingMoreIsSent(t *testing.T) {
 				}
 				o := <-answer
 				lineEqual(t, "code", o.code(), c.code)
-				lineEqual(t, "it is told after", o.took, c.took)
+				lineEqual(t, "time until the answer", o.took, c.took)
 				if name := map[firmware]string{px4: "POSCTL", copter: "LOITER"}[v]; c.text != "" {
 					text := "a pilot, another program or a failsafe changed the mode to " + name + "; " + c.text
-					lineEqual(t, "it is told what happened", o.err.Error()[:min(len(text), len(o.err.Error()))], text)
+					lineEqual(t, "its error", o.err.Error()[:min(len(text), len(o.err.Error()))], text)
 				}
 				time.Sleep(5 * time.Second)
 				lineEqual(t, "sends", fmt.Sprint(b.sentFrom(began, common.MAV_CMD_DO_SET_MODE)), c.sends)
@@ -778,7 +778,7 @@ func (b *lineBench) sentModes(began time.Time) (list []uint32) {
 	return list
 }
 
-// Of a crowd each round has a winner, and the others are told when it is.
+// Of a crowd each round has a winner, and the others are answered with it.
 func TestTheNewestCommandEndsGotosArmingsAndStickModesBeforeIt(t *testing.T) {
 	lat, lon := 47.398, 8.546
 	for _, older := range []request{
@@ -807,7 +807,7 @@ func TestTheNewestCommandEndsGotosArmingsAndStickModesBeforeIt(t *testing.T) {
 			for _, c := range []<-chan benchOutcome{first, second} {
 				o := <-c
 				lineEqual(t, older.mode.String()+": code", o.code(), codeSuperseded)
-				lineEqual(t, "it is told with the newest", time.Since(began) <= 620*time.Millisecond && time.Since(began) >= 600*time.Millisecond, true)
+				lineEqual(t, "it is answered with the newest", time.Since(began) <= 620*time.Millisecond && time.Since(began) >= 600*time.Millisecond, true)
 			}
 			lineEqual(t, older.mode.String()+": sent", fmt.Sprint(b.sentModes(began)), "[6]")
 		})
@@ -824,7 +824,7 @@ func TestALoserIsToldAfterTwoSecondsWhatWasSent(t *testing.T) {
 		o := <-older
 		lineEqual(t, "code", o.code(), codeSuperseded)
 		lineEqual(t, "its error", o.err.Error(), "a newer command took this one's place; the mode change was sent before; nothing more was sent")
-		lineEqual(t, "it is told after", o.took, 200*time.Millisecond+giveUp)
+		lineEqual(t, "time until the answer", o.took, 200*time.Millisecond+giveUp)
 		<-waits
 	})
 }

@@ -431,7 +431,7 @@ func TestABadLineNeverLies(t *testing.T) {
 						continue
 					}
 					if !line.written[saidBy(r.system, r.component, r.msg)] {
-						f.Errorf("the vehicle was told what was never said: %+v", r.msg)
+						f.Errorf("the vehicle received what mavrest never sent: %+v", r.msg)
 					}
 				}
 				g.add("bytes", line.bytes)
@@ -569,7 +569,7 @@ func TestABadSerialLineNeverLies(t *testing.T) {
 				s.beat()
 				return l.status().link.received > received && l.hearsVehicle()
 			})
-			// Acks of before may still come, and until then one proves nothing.
+			// Late acks may still come; until they are lost an ack proves nothing.
 			waitUntil(t, "no ack is owed any more", func() bool {
 				s.beat()
 				l.mu.Lock()
@@ -811,7 +811,7 @@ func TestEveryAnswerIsTrueAndInItsTimeWhileThePortFails(t *testing.T) {
 					f.Errorf("goto answered %d %v after %v, want %d within 2 s", code, o, took, c.code)
 				}
 				if code == 503 && len(f.commands()) > sent {
-					f.Errorf("answered %v, but the vehicle was told %q", o, f.commands()[sent:])
+					f.Errorf("answered %v, but the vehicle received %q", o, f.commands()[sent:])
 				}
 				for range 60 { // the path is gone for a minute
 					for _, path := range []string{"", "/mode", "/status"} {
@@ -936,7 +936,7 @@ func onceOnATerminal(t *testing.T, way int) {
 	}
 	switch way {
 	case 0: // stopped while it reads
-	case 1: // unplugged while it reads and greets
+	case 1: // unplugged during its handshake
 		p.unplug()
 	case 2: // the path goes, and the line after it
 		for l.link.send(heartbeat(minimal.MAV_TYPE_ONBOARD_CONTROLLER)) == nil {
@@ -999,7 +999,7 @@ func TestAVehicleThatFallsSilentRestartsOrDoesNotFollow(t *testing.T) {
 			o, truth := p.status(), p.sim.truth()
 			reported, name := p.firmware.reported(truth.mode)
 			if o["vehicle_mode"] != name || o["armed"] != truth.armed || o["online"] != true {
-				p.Errorf("status tells %v, armed %v, online %v; it is %s, armed %v", o["vehicle_mode"], o["armed"], o["online"], name, truth.armed)
+				p.Errorf("the status shows %v, armed %v, online %v; the vehicle is in %s, armed %v", o["vehicle_mode"], o["armed"], o["online"], name, truth.armed)
 			}
 			if manual := !truth.armed && o["mode"] == "manual"; o["mode"] != reported.String() && !manual { // docs/design.md, rule 1
 				p.Errorf("mode is %v; %v is reported", o["mode"], reported)
@@ -1290,7 +1290,7 @@ func TestBodiesThatNeverEndAndHalvesOfRequestsHoldNothingUp(t *testing.T) {
 			f.Error("a connection is still open after a minute")
 		}
 		if got := f.commands()[before:]; len(got) != 1 {
-			f.Errorf("one landing was asked for, the vehicle was told %q", got)
+			f.Errorf("one landing was requested, and the vehicle received %q", got)
 		}
 		end()
 		<-asked

@@ -22,7 +22,7 @@ import (
 // Copter's modes that a pilot's switch has.
 var arduPilotsModes = []uint32{0, 2, 5, 16, 4, copterBrake, 6, 9}
 
-// arduShows is when the simulator tells of a new mode.
+// arduShows is the time until the simulator's heartbeat shows a new mode.
 const arduShows = 100 * time.Microsecond
 
 // arduFly flies a Copter whose receiver is in a state from the boot on.
@@ -182,7 +182,7 @@ func TestCopterIsItsFailsafesInEveryManoeuvre(t *testing.T) {
 		_, streamed := f.sent(time.Now().Add(-200 * time.Millisecond))
 		began := time.Now()
 		f.sim.failsafeReturn()
-		time.Sleep(1300 * time.Millisecond) // where it was in RTL already, only the next heartbeat tells
+		time.Sleep(1300 * time.Millisecond) // where it was in RTL already, only the next heartbeat shows it
 		if o := f.status(); o["mode"] != "rtl" || o["failsafe"] != true || o["done"] != nil {
 			f.Errorf("mode %v, failsafe %v, done %v", o["mode"], o["failsafe"], o["done"])
 		}
@@ -204,7 +204,7 @@ func TestCopterThatLosesItsReceiverIsItsFailsafes(t *testing.T) {
 		began := time.Now()
 		f.sim.setReceiver(simReceiverLost)
 		time.Sleep(1500 * time.Millisecond)
-		if v.name == "rtl" { // only the next heartbeat tells
+		if v.name == "rtl" { // only the next heartbeat shows it
 			time.Sleep(600 * time.Millisecond)
 		}
 		o := f.status()
@@ -336,7 +336,7 @@ var arduClauses = map[string]func(*player){
 	"joystick beside": func(p *player) { go p.joystick(joystickSticks) },
 	"only released": func(p *player) {
 		_, sticks := p.flight.sent(p.mark)
-		for _, a := range sticks[min(len(sticks), 15):] { // of before the report
+		for _, a := range sticks[min(len(sticks), 15):] { // the first ones went out before the report
 			if a != released {
 				p.Errorf("sent %v", a)
 			}
@@ -402,7 +402,7 @@ func (p *player) circles(north float64) {
 	}
 }
 
-// What a command is told that waits while somebody takes the drone, and that nothing
+// The answer of a command that waits while somebody takes the drone, and that nothing
 // more of it is sent.
 func TestCopterInterruptsWhatWaitsWhenAPilotTakesIt(t *testing.T) {
 	const slow, deaf = "hover, delay 60ms, +2s, mark, ", "hover, deaf, +2s, mark, "
@@ -525,7 +525,7 @@ func TestCopterThatTheProgramLeavesInTheAir(t *testing.T) {
 // quadHovers puts a QuadPlane into the air on its propellers, by the API's sticks.
 const quadHovers = "mode position arm true, input throttle 1 timeout 5, +4s, input throttle 1 timeout 5, +4s, input timeout 0.1, +3s, alt > 10, "
 
-// A QuadPlane calls itself a fixed wing; its vtol_state tells what else it is. GUIDED is
+// A QuadPlane calls itself a fixed wing; its vtol_state shows that it is more. GUIDED is
 // no hover by default, and then the refusal names the parameter.
 func TestQuadPlanesAndWings(t *testing.T) {
 	const command = "{mode hold|goto 40 0|land 40 0}, "
@@ -686,7 +686,7 @@ func TestNeighboursAcksAreNotOurs(t *testing.T) {
 		f.accepted("/mode", `{"mode":"rtl"}`)
 		f.wantMode("rtl")
 		if texts := fmt.Sprint(f.status()["messages"]); strings.Contains(texts, "MAVLink ids") {
-			t.Errorf("told: %v", texts)
+			t.Errorf("a message warns of MAVLink ids: %v", texts)
 		}
 	})
 }

@@ -125,7 +125,7 @@ func TestPX4PilotsAndFailsafes(t *testing.T) {
 	}, px4Clauses)
 }
 
-// Where NAV_DLL_ACT is set, or is not told, nothing may make PX4 think that it has a
+// Where NAV_DLL_ACT is set, or unknown, nothing may make PX4 think that it has a
 // ground station: its silence would bring the drone down.
 func TestPX4AndGroundStations(t *testing.T) {
 	const gps, compass = "Preflight Fail: GPS fix too low", "Preflight Fail: Compass needs calibration before it can be used for flight"
@@ -226,7 +226,7 @@ func (p *player) px4Taken(custom uint32, m moment, take func()) {
 		soon = showWithin + time.Millisecond
 	case m.disarmed: // it waits for the mode of its first step
 		soon = showWithin + 100*time.Millisecond
-	case custom == simPX4RTL && m.mode == "rtl": // only a look at the manoeuvre tells
+	case custom == simPX4RTL && m.mode == "rtl": // the report is equal; the manoeuvre notices the failsafe
 		soon = watchEvery + time.Millisecond
 	}
 	p.plays("no input")

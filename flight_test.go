@@ -507,7 +507,7 @@ func (p *player) pilot(w []string) {
 	}
 }
 
-// breaks makes the vehicle not do or not answer what it is told. No command is sent
+// breaks makes the vehicle not do or not answer a command. No command is sent
 // meanwhile: nothing is counted anew.
 func (p *player) breaks(w []string) (known bool) {
 	p.Helper()
@@ -605,7 +605,7 @@ func (f *flight) keepsMoving(d time.Duration) (refusal object) {
 func (f *flight) told(words string, want int) {
 	f.Helper()
 	if texts := fmt.Sprint(f.status()["messages"]); strings.Count(texts, words) != want {
-		f.Errorf("%q was told %d times, want %d: %v", words, strings.Count(texts, words), want, texts)
+		f.Errorf("%q is in %d messages, want %d: %v", words, strings.Count(texts, words), want, texts)
 	}
 }
 

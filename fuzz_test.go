@@ -231,7 +231,7 @@ func (z *fuzzed) hearsReport(h heard, b *minimal.MessageHeartbeat, last bool) {
 	}
 }
 
-// ask says that a client asks: what was nobody's is his.
+// ask notes that a client asks: every open report and disarming ends with it.
 func (z *fuzzed) ask() {
 	z.asked = time.Now()
 	for _, list := range [][]fuzzReport{z.windows, z.disarms} {

@@ -1,6 +1,6 @@
 package main
 
-// The greeting: what a vehicle is asked when it comes online or has restarted.
+// The handshake: what a vehicle is asked when it comes online or has restarted.
 
 import (
 	"fmt"
@@ -12,12 +12,12 @@ import (
 	"github.com/bluenviron/gomavlib/v3/pkg/dialects/common"
 )
 
-// asked counts what the greeting asked for: message intervals, and messages.
+// asked counts what the handshake asked for: message intervals, and messages.
 func (b *lineBench) asked() map[string]int {
 	count := make(map[string]int)
 	for _, id := range []common.MAV_CMD{common.MAV_CMD_SET_MESSAGE_INTERVAL, common.MAV_CMD_REQUEST_MESSAGE} {
 		for _, m := range b.commands(id) {
-			if what := m.msg.(*common.MessageCommandLong).Param1; what != 0 { // a heartbeat is not the greeting's
+			if what := m.msg.(*common.MessageCommandLong).Param1; what != 0 { // HEARTBEAT is requested by commands too
 				count[fmt.Sprintf("%d of %g", id, what)]++
 			}
 		}
@@ -80,7 +80,7 @@ func TestTheVehicleIsAskedAgainWhenItComesBackAndWhenItRestarted(t *testing.T) {
 	})
 }
 
-func TestTheParametersThatRulesRestOnAreReadAtTheGreeting(t *testing.T) {
+func TestTheParametersThatRulesRestOnAreReadInTheHandshake(t *testing.T) {
 	wing := beatOf(common.MAV_AUTOPILOT_ARDUPILOTMEGA, 0, false)
 	wing.Type = common.MAV_TYPE_FIXED_WING
 	vtol := beatOf(common.MAV_AUTOPILOT_ARDUPILOTMEGA, 0, false)

@@ -155,7 +155,7 @@ func (f wireFrame) bytes() []byte {
 	return b
 }
 
-// key tells frames apart.
+// key is equal for equal frames only.
 func (f wireFrame) key() string {
 	return fmt.Sprintf("v1=%t seq %d of %d.%d #%d %s", f.v1, f.seq, f.system, f.component, f.id, hex.EncodeToString(f.payload))
 }
@@ -229,7 +229,7 @@ func copterBeat() *common.MessageHeartbeat {
 	return beatOf(common.MAV_AUTOPILOT_ARDUPILOTMEGA, 4, false)
 }
 
-// attitudeAt is an ATTITUDE that a test can tell from another.
+// attitudeAt is an ATTITUDE that differs from those of other times.
 func attitudeAt(ms uint32) *common.MessageAttitude {
 	return &common.MessageAttitude{TimeBootMs: ms, Roll: 0.1, Pitch: -0.2, Yaw: 1, Rollspeed: 3, Pitchspeed: 4, Yawspeed: 5}
 }
@@ -341,7 +341,7 @@ func parseLine(b []byte) []lineMessage {
 }
 
 // lineBench is mavrest's line side on a cable in virtual time, with an autopilot
-// that beats, answers questions and the greeting, and for the rest does what its
+// that sends heartbeats, answers the handshake, and for the rest does what its
 // script says.
 type lineBench struct {
 	*drone
@@ -357,7 +357,7 @@ type lineBench struct {
 	seq    byte
 	boot   uint32                     // ms: of the attitude that comes with each beat; 0: none comes
 	stall  bool                       // the next port takes no writes
-	deaf   bool                       // questions and the greeting are not answered
+	deaf   bool                       // the handshake is not answered
 	live   bool                       // the interval of the live reports is accepted
 	lag    time.Duration              // of these answers
 	params map[string]float64         // what PARAM_REQUEST_READ is answered for
@@ -495,7 +495,7 @@ func (b *lineBench) reply(list ...message.Message) {
 	})
 }
 
-// param is a parameter as this autopilot tells it: PX4 has integers' bits in the
+// param is a PARAM_VALUE of this autopilot: PX4 has an integer's bits in the
 // float.
 func (b *lineBench) param(name string, v float64) message.Message {
 	m := &common.MessageParamValue{ParamId: name, ParamValue: float32(v), ParamType: common.MAV_PARAM_TYPE_REAL32}
@@ -505,8 +505,8 @@ func (b *lineBench) param(name string, v float64) message.Message {
 	return m
 }
 
-// shows makes the vehicle be in a mode, armed or not; a heartbeat tells it when
-// one is due or asked for.
+// shows makes the vehicle be in a mode, armed or not; the next heartbeat shows
+// it, one that is due or requested.
 func (b *lineBench) shows(custom uint32, armed bool) {
 	b.change(func() {
 		next := beatOf(b.beat.Autopilot, custom, armed)
@@ -579,7 +579,7 @@ func (b *lineBench) commands(id common.MAV_CMD) []lineMessage {
 	})
 }
 
-// settle waits until the greeting is over, between two heartbeats.
+// settle waits until the handshake is over, between two heartbeats.
 func (b *lineBench) settle() {
 	b.t.Helper()
 	time.Sleep(4500 * time.Millisecond)
@@ -683,8 +683,7 @@ func readTlog(t testing.TB, name string) []tlogEntry {
 	return list
 }
 
-// replayedFlight is what a captured flight showed on the way.
-// lineNear compares with as many decimals as a value is told with.
+// lineNear compares two values, rounded to some decimals.
 func lineNear(t *testing.T, what string, got, want float64, decimals int) {
 	t.Helper()
 	if a, b := fmt.Sprintf("%.*f", decimals, got), fmt.Sprintf("%.*f", decimals, want); a != b {
@@ -755,7 +754,7 @@ var firmwares = map[simFlavour]firmware{simPX4: px4, simArduPilot: copter, simQu
 // object is a JSON object of an answer.
 type object = map[string]any
 
-// olderPX4 makes a simulated PX4 a release of before: simPX4v14, simPX4v15 or
+// olderPX4 makes a simulated PX4 an older release: simPX4v14, simPX4v15 or
 // simPX4v16.
 func olderPX4(release uint32) func(*simulator) {
 	return func(s *simulator) { s.version = release | 255 }
@@ -990,7 +989,7 @@ func (f *flight) failAcks(id common.MAV_CMD) {
 // have the tables of them.
 //
 // The invariant of all: after a report that no command of ours explains, nothing
-// is sent that commands or moves the vehicle until a client asks again, but for
+// is sent that commands or moves the vehicle until a client asks again, except
 // a stream that is centred, parked unmoved or released.
 
 // moment brings a flight to a moment of a manoeuvre.
@@ -1100,7 +1099,7 @@ func (f *flight) report() (custom uint32, armed bool, at time.Time) {
 	return b.custom, b.armed, b.at
 }
 
-// reported waits until a heartbeat shows a mode, and tells when it came.
+// reported waits until a heartbeat shows a mode, and returns when it came.
 func (f *flight) reported(custom uint32, since time.Time, limit time.Duration) time.Time {
 	f.Helper()
 	for end := time.Now().Add(limit); ; time.Sleep(time.Millisecond) {

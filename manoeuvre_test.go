@@ -370,7 +370,7 @@ func (f *flight) waits(path, body string) *waiting {
 	return w
 }
 
-// want checks what the client was told: a status and, of an error, its code and
+// want checks the client's answer: a status and, of an error, its code and
 // words of its sentence.
 func (w *waiting) want(t *testing.T, code int, word string, says ...string) {
 	t.Helper()
@@ -548,7 +548,7 @@ func TestAClientThatGoesAwayEndsItsWaitingAndNothingElse(t *testing.T) {
 		f.until("there", time.Minute, func() bool { return f.status()["done"] == true })
 		time.Sleep(time.Second)
 		if got := f.commands(); len(got) != sent {
-			t.Errorf("the vehicle was told %v", got[sent:])
+			t.Errorf("the vehicle received %v", got[sent:])
 		}
 		f.wantAt(60, 0, 10, 2.5)
 	})

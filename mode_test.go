@@ -57,7 +57,7 @@ func commanded(f firmware, m Mode, transit bool) order {
 	return o
 }
 
-// hearing is a machine that is told what happens, and its clock.
+// hearing is a machine that receives the events of a script, and its clock.
 type hearing struct {
 	machine
 	firmware firmware
@@ -68,7 +68,7 @@ type hearing struct {
 
 func newHearing() *hearing { return &hearing{firmware: px4, now: time.Unix(1_700_000_000, 0)} }
 
-// shows tells of a report.
+// shows hands the machine a report.
 func (f *hearing) shows(custom uint32, armed bool, with ...string) {
 	r := report{custom: custom, armed: armed, amsl: highEnough}
 	r.mode, _ = f.firmware.reported(custom)
@@ -125,7 +125,7 @@ func (f *hearing) orderNamed(t *testing.T, name string) order {
 	return commanded(f.firmware, modeNamed(t, name), false)
 }
 
-// hear tells the machine a script, clauses with commas between:
+// hear plays a script for the machine, clauses with commas between:
 //
 //	on copter                   the autopilot; PX4 where none is named
 //	hold armed, BRAKE disarmed  a report, by our name of a mode or the autopilot's
@@ -891,7 +891,7 @@ func everyPilot(t *testing.T) (cases []pilotsCase) {
 	return cases
 }
 
-// leads leads a machine to the moment, and tells which numbers are explained there.
+// leads leads a machine to the moment, and returns the numbers that are explained there.
 func (c *pilotsCase) leads() (f *hearing, explained []uint32) {
 	f = newHearing()
 	f.firmware = c.from.firmware

@@ -221,10 +221,10 @@ func (b *simQuadPlaneBrain) command(c simCommand) {
 	}
 }
 
-// hovers tells whether GUIDED does.
+// hovers reports whether it hovers in GUIDED.
 func (b *simQuadPlaneBrain) hovers() bool { return b.params["Q_GUIDED_MODE"] == 1 }
 
-// message: by default it is a fixed wing, and only vtol_state tells what else.
+// message shows it as a fixed wing, by default; only vtol_state differs from a plane's.
 func (b *simQuadPlaneBrain) message(id uint32) message.Message {
 	m := b.simArduBrain.message(id)
 	switch m := m.(type) {
@@ -254,7 +254,7 @@ func (b *simQuadPlaneBrain) vtol() common.MAV_VTOL_STATE {
 	return common.MAV_VTOL_STATE_MC
 }
 
-// flies tells whether the mode flies on the wing: also GUIDED, once it has
+// flies reports whether the mode flies on the wing: also GUIDED, once it has
 // taken off.
 func (b *simQuadPlaneBrain) flies() bool {
 	row := b.row(b.mode)

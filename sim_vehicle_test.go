@@ -44,7 +44,7 @@ type simWire struct {
 }
 
 // carry returns b as it arrives. Damage that a frame's 16 bit checksum does not
-// see, one in 65,536, is not made: tests could not tell it from a mistake of
+// see, one in 65,536, is not made: to a test it would look like a mistake of
 // the receiver. Such a frame may be of one write or joined of several.
 func (w *simWire) carry(b []byte, f simFault) []byte {
 	// What is damaged depends on the moment and on nothing that was before, so

@@ -24,7 +24,7 @@ var (
 // would be the scheduler's.
 const soakDelay = 371 * time.Microsecond
 
-// onlooker watches one soak flight and knows what a client may be told.
+// onlooker watches one soak flight and knows which answers are true.
 type onlooker struct {
 	*flight
 	seed    uint64
