@@ -99,13 +99,17 @@ func TestPX4sTextsAndReports(t *testing.T) {
 	const low = "trouble BATTERY Preflight Fail: low battery, "
 	flat := strings.Repeat("arm = rejected, +2050ms, texts Arming denied: Resolve system health failures first, knock, ", 3)
 	simFlies(t, []rule{
-		{"texts are for ground stations", "px4: mode AUTO.RTGS, quiet, knock, texts Unsupported auto mode, mark, +2400ms, tells soon enough, +200ms, texts soon enough, +3s, tells old, +5100ms, mark, knock, +1s, quiet"},
+		{"texts are for ground stations", "px4: mode AUTO.RTGS, quiet, knock, texts Unsupported auto mode, mark, +2400ms, tells soon enough, +200ms, texts soon enough, " +
+			"+3s, tells old, +5100ms, mark, knock, +1s, quiet"},
 		{"ten wait, and come one in 50 ms", "px4: knock, +2600ms, " + late + "mark, knock, count 253 1, +398ms, count 253 8, +50ms, count 253 9, +2s, count 253 10"},
 		{"a lone knock makes two", "px4: knock, +11900ms, knock, quiet, +13s, knock, +100ms, texts Connection to ground station lost; GCS connection regained, arm = accepted"},
-		{"an unchanged state has no reason", "px4: " + low + "trouble 0, +6s, knock, " + flat + "RUN_PREARM_CHECKS = accepted, +150ms, texts Preflight Fail: low battery, sensor SENSOR_BATTERY 110, sensor SENSOR_RC_RECEIVER 010, trouble none, RUN_PREARM_CHECKS, arm = accepted, RUN_PREARM_CHECKS = accepted"},
+		{"an unchanged state has no reason", "px4: " + low + "trouble 0, +6s, knock, " + flat + "RUN_PREARM_CHECKS = accepted, +150ms, texts Preflight Fail: low battery, " +
+			"sensor SENSOR_BATTERY 110, sensor SENSOR_RC_RECEIVER 010, trouble none, RUN_PREARM_CHECKS, arm = accepted, RUN_PREARM_CHECKS = accepted"},
 		{"nor do missing sticks", "px4: mode POSCTL, knock, RUN_PREARM_CHECKS, +450ms, quiet"},
 		{"a report's texts wait for a knock", "px4: " + low + "+10s, RUN_PREARM_CHECKS, +4450ms, quiet, knock, texts Preflight Fail: low battery"},
-		{"SYS_STATUS is as old as its report", "px4: +3s, mode AUTO.RTL, until not sensor PREARM_CHECK 001 1s, mode AUTO.LOITER, +1450ms, not sensor PREARM_CHECK 001, +600ms, sensor PREARM_CHECK 001, mode AUTO.RTL, until not sensor PREARM_CHECK 001 3s, mode AUTO.LOITER, +150ms, ask RUN_PREARM_CHECKS, not sensor PREARM_CHECK 001, +23ms, sensor PREARM_CHECK 001, mode AUTO.RTL, +1s, state UNINIT"},
+		{"SYS_STATUS is as old as its report", "px4: +3s, mode AUTO.RTL, until not sensor PREARM_CHECK 001 1s, mode AUTO.LOITER, +1450ms, not sensor PREARM_CHECK 001, +600ms, sensor PREARM_CHECK 001, " +
+			"mode AUTO.RTL, until not sensor PREARM_CHECK 001 3s, mode AUTO.LOITER, +150ms, ask RUN_PREARM_CHECKS, " +
+			"not sensor PREARM_CHECK 001, +23ms, sensor PREARM_CHECK 001, mode AUTO.RTL, +1s, state UNINIT"},
 	})
 }
 
@@ -128,8 +132,10 @@ func TestPX4ChoosesWhoseSticksCount(t *testing.T) {
 		{"theirs first", "px4 air COM_RC_IN_MODE={0→theirs|1→ours|2→theirs|3→theirs|4→nobody|5→theirs|6→ours|7→theirs|8→ours}: " + theirs + "+1s, " + ours + "flown by $1"},
 		{"3 is the first until a restart", "px4 air COM_RC_IN_MODE=3: " + ours + theirs + "+5s, flown by ours, restart, +1s, flown by theirs"},
 		{"2 changes when ours are lost, and stays", "px4 air COM_RC_IN_MODE=2: " + ours + theirs + "+1s, flown by theirs, " + ours + "flown by theirs"},
-		{"a mode switch is dead while ours are the source", "px4 air COM_RC_IN_MODE={1→AUTO.LOITER|3→AUTO.LOITER|5→AUTO.RTL|6→AUTO.LOITER}: sticks 0 0 500 0 for 1s, receiver hand, sticks 0 0 500 0 for 4s, pilot switch 1100 AUTO.RTL, sticks 0 0 500 0 for 1s, in $1"},
-		{"RC_CHANNELS come only with a transmitter", "px4: SET_MESSAGE_INTERVAL 65 1000000 = accepted, mark, sticks 0 0 0 0 for 3s, count 65 0, REQUEST_MESSAGE 65 = denied, receiver idle, channels 1500 1500 1000 1500, pilot sticks 1000 -1000 500 0, channels 1000 2000 1500 1500, +2s, not count 65 0, receiver lost, mark, +3s, count 65 0"},
+		{"a mode switch is dead while ours are the source", "px4 air COM_RC_IN_MODE={1→AUTO.LOITER|3→AUTO.LOITER|5→AUTO.RTL|6→AUTO.LOITER}: sticks 0 0 500 0 for 1s, receiver hand, sticks 0 0 500 0 for 4s, " +
+			"pilot switch 1100 AUTO.RTL, sticks 0 0 500 0 for 1s, in $1"},
+		{"RC_CHANNELS come only with a transmitter", "px4: SET_MESSAGE_INTERVAL 65 1000000 = accepted, mark, sticks 0 0 0 0 for 3s, count 65 0, REQUEST_MESSAGE 65 = denied, " +
+			"receiver idle, channels 1500 1500 1000 1500, pilot sticks 1000 -1000 500 0, channels 1000 2000 1500 1500, +2s, not count 65 0, receiver lost, mark, +3s, count 65 0"},
 		{"CURRENT_MODE comes when it is asked for, until a restart", "px4: count 436 0, SET_MESSAGE_INTERVAL 436 10000, not count 436 0, restart, +10ms, mark, +3s, count 436 0"},
 	})
 }
