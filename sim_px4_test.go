@@ -70,11 +70,11 @@ func TestPX4sSticksTakeOver(t *testing.T) {
 		ramp += fmt.Sprintf(", stick %d 0 500 0, +40ms", x)
 	}
 	const stream = "sticks 0 0 500 0 for 400ms, "
-	undone := "px4 air: " + strings.Repeat(stream+"mode POSCTL, sticks 1000 0 500 0 for 1s, ask goto keep keep 10, acked 1, +20ms, in AUTO.LOITER, +34ms, in POSCTL, sticks 0 0 500 0 for 3s, ", 10)
+	undone := "px4 air: " + strings.Repeat(stream+"mode POSCTL, sticks 1000 0 500 0 for 1s, ask goto keep keep 10, acked 1, +26ms, in AUTO.LOITER, +6ms, in POSCTL, sticks 0 0 500 0 for 3s, ", 10)
 	simFlies(t, []rule{
 		{"after a slow ramp", ramp + ", in POSCTL"},
 		{"before the mode is in force", "px4 air: +{0s..35ms/7ms}, " + stream + "ask mode ALTCTL, acked 2, +{0s→POSCTL|10ms→POSCTL|15ms→ALTCTL}, sticks 500 0 500 0 for 200ms, in $2"},
-		{"20 to 54 ms after an order's ack", strings.TrimSuffix(undone, ", ")},
+		{"30 ms after an order's ack", strings.TrimSuffix(undone, ", ")},
 	})
 }
 
