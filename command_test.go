@@ -528,7 +528,6 @@ func TestAReportProvesAModeChangeWhoseAcksWereLost(t *testing.T) {
 // Whoever waited for a turn looks what the vehicle does before it sends.
 func TestWhatWaitedIsSentRightAfterAReport(t *testing.T) {
 	const ms, never = time.Millisecond, time.Duration(-1)
-	const due = urgentWait + 1800*ms + modeUnknown // after the last copy of the hold
 	for _, c := range []struct {
 		name   string
 		r      request
@@ -537,26 +536,28 @@ func TestWhatWaitedIsSentRightAfterAReport(t *testing.T) {
 		code   errorCode
 		told   time.Duration
 	}{
-		{"rtl after a report", goHome, 3000 * ms, 3000 * ms, codeNoAck, 3000*ms + giveUp},
-		{"rtl after one that came less than 20 ms after it was due", goHome, due + 15*ms, never, codeNoAck, due + answerWait},
-		{"rtl without a report", goHome, never, never, codeNoAck, due + answerWait},
-		{"landing without a report", landHere, never, never, codeNoAck, due + answerWait},
+		{"rtl after a report", goHome, 720 * ms, 720 * ms, codeNoAck, 720*ms + giveUp},
+		{"rtl after one that came less than 20 ms after it was due", goHome, 40 * ms, never, codeNoAck, 25*ms + answerWait},
+		{"rtl without a report", goHome, never, never, codeNoAck, 25*ms + answerWait},
+		{"landing without a report", landHere, never, never, codeNoAck, 25*ms + answerWait},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			onLine(t, beatOf(common.MAV_AUTOPILOT_ARDUPILOTMEGA, 0, false), func(t *testing.T, b *lineBench) {
-				var last message.Message
-				b.change(func() { last, b.beat = b.beat, nil })
+				b.obeys(5*ms, 4*ms)
 				began := time.Now()
-				hold := b.command(holdHere)
-				time.Sleep(ms)
+				o := <-b.command(holdHere)
+				lineEqual(t, "error of the hold", o.err, nil)
+				lineEqual(t, "the hold is told after", o.took, 5*ms)
+				time.Sleep(3 * ms)
+				var last message.Message
+				b.change(func() { last, b.beat, b.script = b.beat, nil, nil })
 				if c.report > 0 {
 					time.AfterFunc(time.Until(began.Add(c.report)), func() { b.say(last) })
 				}
-				o := <-b.command(c.r)
-				lineEqual(t, "code of the hold", (<-hold).code(), codeNoAck)
+				o = <-b.command(c.r)
 				lineEqual(t, "code", o.code(), c.code)
-				lineEqual(t, "time until the answer", time.Since(began), c.told)
-				sends := slices.DeleteFunc(b.sentFrom(began, common.MAV_CMD_DO_SET_MODE), func(at time.Duration) bool { return at < giveUp }) // the hold
+				lineEqual(t, "told after", time.Since(began), c.told)
+				sends := slices.DeleteFunc(b.sentFrom(began, common.MAV_CMD_DO_SET_MODE), func(at time.Duration) bool { return at == 0 }) // the hold
 				if c.sent == never && len(sends) > 0 || c.sent > 0 && (len(sends) == 0 || sends[0] != c.sent) {
 					t.Errorf("sent at %v, want %v", sends, c.sent)
 				}
@@ -640,11 +641,11 @@ func TestAModeChangeGoesOut20MillisecondsAfterTheAnswerOfTheOneBefore(t *testing
 		at    time.Duration // when it comes
 		sent  time.Duration
 	}{
-		{"rtl after the ack", 5 * ms, goHome, common.MAV_CMD_DO_SET_MODE, 10 * ms, 25 * ms},
-		{"land after the ack", 5 * ms, landHere, common.MAV_CMD_DO_SET_MODE, 10 * ms, 25 * ms},
+		{"rtl after the ack", 5 * ms, goHome, common.MAV_CMD_DO_SET_MODE, 10 * ms, 45 * ms},
+		{"land after the ack", 5 * ms, landHere, common.MAV_CMD_DO_SET_MODE, 10 * ms, 45 * ms},
 		{"rtl long after it", 5 * ms, goHome, common.MAV_CMD_DO_SET_MODE, 60 * ms, 60 * ms},
-		{"rtl that came before the ack", 15 * ms, goHome, common.MAV_CMD_DO_SET_MODE, 10 * ms, 35 * ms},
-		{"land that came before the ack", 15 * ms, landHere, common.MAV_CMD_DO_SET_MODE, 10 * ms, 35 * ms},
+		{"rtl that came before the ack", 15 * ms, goHome, common.MAV_CMD_DO_SET_MODE, 10 * ms, 55 * ms},
+		{"land that came before the ack", 15 * ms, landHere, common.MAV_CMD_DO_SET_MODE, 10 * ms, 55 * ms},
 		{"rtl without an ack", 0, goHome, common.MAV_CMD_DO_SET_MODE, 10 * ms, modeUnknown + 20*ms},
 		{"land without an ack", 0, landHere, common.MAV_CMD_DO_SET_MODE, 10 * ms, modeUnknown + 20*ms},
 		{"land after two copies", 0, landHere, common.MAV_CMD_DO_SET_MODE, 310 * ms, 300*ms + modeUnknown + 20*ms},

@@ -259,7 +259,7 @@ func (c *commander) away() bool { return !c.awayAt.Before(c.reports.asked) }
 // go. An urgent first step that was due at once waits urgentWait or urgentKept, then goes without.
 func (t *task) reportBefore(s *step, due time.Time) error {
 	c := t.commander
-	atOnce := t.sent == nil && due.Sub(t.askedAt) <= 2*modeGap // the first step, and a client asked for it
+	atOnce := t.sent == nil && due.Sub(t.askedAt) <= modeGap/2 // the first step, which did not wait; a client asked for it
 	since := due.Add(max(reportAgain, c.acks.trip))
 	if atOnce {
 		since = due.Add(-reportFresh)

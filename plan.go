@@ -349,10 +349,10 @@ func (r request) destination(v view) (to place, err error) {
 	switch {
 	case math.IsNaN(to.lat):
 		err = refuse(codeRefused, "the autopilot has no position yet: give lat and lon, or wait for its GPS")
-	case v.firmware == px4 && math.IsNaN(to.amsl):
+	case v.firmware == px4 && math.IsNaN(to.amsl) && r.altitude != nil:
 		err = refuse(codeRefused, "altitude: the autopilot has no home position yet; give altitude_msl, or wait for its GPS")
-	case v.firmware != px4 && math.IsNaN(to.altitude) && r.altitudeMSL == nil:
-		err = refuse(codeRefused, "altitude: the autopilot's own height is not known yet; give altitude or altitude_msl")
+	case v.firmware == px4 && math.IsNaN(to.amsl), v.firmware != px4 && math.IsNaN(to.altitude) && r.altitudeMSL == nil:
+		err = refuse(codeRefused, "altitude: the vehicle's own height is not known now; wait for its position, or goto with altitude or altitude_msl")
 	}
 	return to, err
 }

@@ -426,6 +426,7 @@ func TestPX4Plans(t *testing.T) {
 		{"px4 POSCTL flying homeless", "goto lat=47.398 lon=8.546", []string{"INT 192 frame=0 [-1 1 0 NaN] x=473980000 y=85460000 z=498.5"}},
 		{"px4 POSCTL flying homeless", "goto altitude_msl=520", []string{"INT 192 frame=0 [-1 1 0 NaN] x=473977421 y=85455938 z=520"}},
 		{"px4 POSCTL flying homeless", "goto altitude=20", []string{"refused: altitude: the autopilot has no home position yet; give altitude_msl, or wait for its GPS"}},
+		{"px4 POSCTL flying blind", "goto lat=47.398 lon=8.546", []string{"refused: altitude: the vehicle's own height is not known now; wait for its position, or goto with altitude or altitude_msl"}},
 		{"px4 POSCTL flying blind", "goto altitude=20", []string{"refused: the autopilot has no position yet: give lat and lon, or wait for its GPS"}},
 		{"px4 POSCTL flying blind", "goto lat=47.398 lon=8.546 altitude=20", []string{"INT 192 frame=0 [-1 1 0 NaN] x=473980000 y=85460000 z=508.5"}},
 		{"px4 MANUAL landed", "goto lat=47.398 lon=8.546 altitude=20", []string{notFlying}},
@@ -583,7 +584,7 @@ func TestCopterPlans(t *testing.T) {
 		{"copter LOITER flying homeless blind", "goto lat=47.398 lon=8.546 altitude_msl=510", []string{"INT 192 frame=0 [-1 1 0 0] x=473980000 y=85460000 z=510", speed}},
 		{"copter LOITER flying blind", "goto lat=47.398 lon=8.546 altitude=20", []string{"INT 192 frame=3 [-1 1 0 0] x=473980000 y=85460000 z=20", speed}},
 		{"copter LOITER flying blind", "goto lat=47.398 lon=8.546 altitude_msl=510", []string{"INT 192 frame=0 [-1 1 0 0] x=473980000 y=85460000 z=510", speed}},
-		{"copter LOITER flying blind", "goto lat=47.398 lon=8.546", []string{"refused: altitude: the autopilot's own height is not known yet; give altitude or altitude_msl"}},
+		{"copter LOITER flying blind", "goto lat=47.398 lon=8.546", []string{"refused: altitude: the vehicle's own height is not known now; wait for its position, or goto with altitude or altitude_msl"}},
 		{"copter LOITER flying blind", "goto altitude=20", []string{"refused: the autopilot has no position yet: give lat and lon, or wait for its GPS"}},
 		{"copter STABILIZE landed", "goto altitude=20", []string{notFlying}},
 		{"copter GUIDED armed", "goto altitude=20", []string{notFlying}},
@@ -591,7 +592,7 @@ func TestCopterPlans(t *testing.T) {
 		{"copter LOITER flying", "land", []string{"LONG 176 [1 9 …0]"}},
 		{"copter LOITER flying", "land lat=47.398 lon=8.546", []string{"INT 192 frame=3 [-1 1 0 0] x=473980000 y=85460000 z=10", speed, "over it: LONG 176 [1 9 …0]"}},
 		{"copter GUIDED flying", "land lat=47.398 lon=8.546", []string{"INT 192 frame=3 [-1 1 0 0] x=473980000 y=85460000 z=10", speed, "over it: LONG 176 [1 9 …0]"}},
-		{"copter LOITER flying blind", "land lat=47.398 lon=8.546", []string{"refused: altitude: the autopilot's own height is not known yet; give altitude or altitude_msl"}},
+		{"copter LOITER flying blind", "land lat=47.398 lon=8.546", []string{"refused: altitude: the vehicle's own height is not known now; wait for its position, or goto with altitude or altitude_msl"}},
 		{"copter STABILIZE landed", "land lat=47.398 lon=8.546", []string{notFlying}},
 
 		// BRAKE stops it; GUIDED asked for in GUIDED flies on.
