@@ -17,8 +17,8 @@ const (
 	giveUp      = 2 * time.Second        // after the first copy
 	slowAfter   = 4                      // commands in a row that were answered after a repeat: the line is slow
 	lateAck     = time.Second            // after the last copy no ack of it comes any more
-	modeGap     = 20 * time.Millisecond  // between the answer of a mode change and the next one
-	modeUnknown = 500 * time.Millisecond // after its last copy, where neither ack nor report came
+	modeGap     = 20 * time.Millisecond  // between a mode change's answer and the next one
+	modeUnknown = 500 * time.Millisecond // between a mode change's last copy and the next one, where neither ack nor report came
 	showWithin  = time.Second            // after the ack, until a report shows it
 )
 
@@ -32,7 +32,7 @@ type acks struct {
 	late     map[common.MAV_CMD]time.Time // until then acks of an earlier command with that number may come
 	trip     time.Duration                // the round trip last measured
 	repeated int                          // commands since then that were answered after a repeat
-	modeAt   time.Time                    // not before it another mode change
+	modeAt   time.Time                    // no mode change goes out before it
 	mode     *step                        // the mode change sent last; it stays set after its answer
 }
 
@@ -46,7 +46,7 @@ type command struct {
 	sent         time.Time // the first
 	last         time.Time // the last that was tried
 	ackedAt      time.Time // when ACCEPTED came first
-	reportsAtAck int       // and how many reports there were
+	reportsAtAck int       // reports heard before that ack
 	refusal      *uint8    // the first ack that is not ACCEPTED
 }
 
@@ -79,7 +79,7 @@ func (a *acks) close(c *command) {
 	}
 }
 
-// answered says that an ack or a report answered a mode change.
+// answered records that an ack or a report answered s, if s is a mode change.
 func (a *acks) answered(s *step) {
 	if s.to != nil {
 		a.modeAt = time.Now().Add(modeGap)
@@ -106,8 +106,7 @@ func (a *acks) send(c *command) error {
 	return nil
 }
 
-// hear takes an ack that the vehicle sent to us; reports is how many reports there
-// were before it.
+// hear takes an ack that the vehicle sent to us; reports is the number of reports before it.
 func (a *acks) hear(cmd common.MAV_CMD, result uint8, reports int, now time.Time) {
 	if result == uint8(common.MAV_RESULT_IN_PROGRESS) { // the answer is still to come
 		return
@@ -130,10 +129,9 @@ func (a *acks) hear(cmd common.MAV_CMD, result uint8, reports int, now time.Time
 	}
 }
 
-// measure takes the time from a command's first copy to its first ack. Where it was
-// repeated, nobody knows which copy was answered: on a noisy line the first was lost. Only
-// where that happens again and again is the line slower, and the round trip grows step by
-// step.
+// measure takes the time from a command's first copy to its first ack. If the command was
+// repeated, nobody knows which copy was answered: on a noisy line the first may be lost. So
+// the round trip grows, step by step, only when slowAfter commands in a row were repeated.
 func (a *acks) measure(c *command, took time.Duration) {
 	switch a.repeated++; {
 	case c.copies == 1:
@@ -152,12 +150,11 @@ func (a *acks) request(id uint32) error {
 	return a.link.send(s.message(a.tel.id.system, 0))
 }
 
-// restarted forgets what the autopilot has forgotten: it answers nothing of before.
+// restarted expects no late acks: a restarted autopilot answers no earlier command.
 func (a *acks) restarted() { clear(a.late) }
 
-// shown reports whether a report that came after the command went out shows what
-// it leads to. Where the vehicle showed that before, only a report that came after
-// its ack tells.
+// shown reports whether r, the last of so many reports, shows what the command leads to. It
+// must have come after the first copy; where the vehicle showed that before, after the ack.
 func (c *command) shown(r report, reports int) bool {
 	since, done, already := c.reports, false, false
 	switch s := c.step; {
@@ -165,12 +162,12 @@ func (c *command) shown(r report, reports int) bool {
 		done, already = r.armed, c.before.armed
 	case s.disarms():
 		done, already = !r.armed, !c.before.armed
-	case s.to == nil: // nothing else tells
+	case s.to == nil: // only its ack answers it
 		return c.acked()
 	default:
 		o := s.to
-		over := o.atEnd(r) && c.before.custom != o.end
-		done, already = r.custom == o.number || over, c.before.custom == o.number
+		atEnd := o.atEnd(r) && c.before.custom != o.end
+		done, already = r.custom == o.number || atEnd, c.before.custom == o.number
 		done = done && (s.byReport() || o.mode != ModeTakeoff || r.armed)
 	}
 	if already {
@@ -193,8 +190,7 @@ func code(err error) errorCode {
 	return ""
 }
 
-// refusedWith is the error of a command that the autopilot refused; nil where it is
-// another one.
+// refusedWith is err if the autopilot refused a command; nil for any other error.
 func refusedWith(err error) *commandError {
 	var ce *commandError
 	if errors.As(err, &ce) && ce.step != nil {
@@ -256,13 +252,12 @@ func refusalText(s *step, result uint8, reasons string) string {
 	return fmt.Sprintf("%s (%s)%s", what, resultName(result), reasons)
 }
 
-// flownWithout is what an accepted goto does without these (rule 7).
+// flownWithout is what an accepted goto does whose speed or heading was refused (rule 7).
 var flownWithout = map[common.MAV_CMD]string{
 	common.MAV_CMD_DO_CHANGE_SPEED: "it flies there at its own speed",
 	common.MAV_CMD_CONDITION_YAW:   "it flies there with a heading of its own",
 }
 
-// resultName is a MAV_RESULT's name in lower case.
 func resultName(result uint8) string {
 	return lowerName(common.MAV_RESULT(result).String(), "MAV_RESULT_")
 }

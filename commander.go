@@ -9,9 +9,9 @@ import (
 
 // Times of a plan (docs/design.md, rule 5 and "The newest command wins").
 const (
-	answerWait = 1500 * time.Millisecond // for the report before a step, and for home
-	urgentWait = 100 * time.Millisecond  // the same where a client wants it for safety
-	urgentKept = 500 * time.Millisecond  // and where a number is kept
+	answerWait = 1500 * time.Millisecond // how long a step waits for its report, and a plan for HOME_POSITION
+	urgentWait = 100 * time.Millisecond  // the same for the first step of an urgent request
+	urgentKept = 500 * time.Millisecond  // and of one while a number is kept
 )
 
 // commander knows whose turn it is, sends a task's steps and waits until the vehicle shows
@@ -40,7 +40,7 @@ type answer struct {
 
 var errSuperseded = &commandError{code: codeSuperseded, text: "a newer command took this one's place"}
 
-// interruption is the error of what somebody else ended now.
+// interruption is the error of a command that somebody else ended now.
 func interruption(format string, args ...any) *commandError {
 	return &commandError{code: codeInterrupted, text: fmt.Sprintf(format, args...), since: time.Now()}
 }
@@ -51,20 +51,20 @@ type task struct {
 	request   request
 	plan      plan
 	askedAt   time.Time // when a client asked for it; zero: mavrest itself did
-	was       report    // the last one when its turn came
+	was       report    // the last report when its turn came
 
-	sent    *command      // the last one that went out; nil: none
+	sent    *command      // the last command that went out; nil: none
 	answer  answer        // so far; a second leg has its manoeuvre from the start
-	armed   bool          // an ARM of it was sent to a disarmed vehicle
-	before  *manoeuvre    // what its first step that sets a mode has ended; nil: nothing
+	armed   bool          // it sent an ARM to a disarmed vehicle
+	before  *manoeuvre    // the manoeuvre that its first mode change ended; nil: none
 	endedBy *commandError // a newer command, a takeover, a disarming, the program's end; nil: nothing
 	newer   *task         // the command that superseded it
 }
 
-// idle reports whether nothing is under way, and something may be.
+// idle reports whether no task is under way or waits, and the program is not ending.
 func (c *commander) idle() bool { return len(c.tasks) == 0 && !c.stopped }
 
-// current is the task that is under way; nil: none.
+// current is the task that is under way; nil if there is none.
 func (c *commander) current() *task {
 	if len(c.tasks) == 0 {
 		return nil
@@ -89,8 +89,8 @@ func (c *commander) leave(t *task) {
 	c.bell.ring()
 }
 
-// awaitNewer waits until the command that superseded t is answered, giveUp at most: so
-// a crowd of clients has a winner in each round. It unlocks mu while it waits.
+// awaitNewer waits until the command that superseded t is answered, giveUp at most: clients
+// that repeat at once would supersede each other for ever. It unlocks mu while it waits.
 func (t *task) awaitNewer() {
 	newest := t.newer
 	for until := time.Now().Add(giveUp); newest != nil && !t.commander.stopped && time.Now().Before(until); {
@@ -113,10 +113,10 @@ func (t *task) end(why *commandError) {
 	t.commander.bell.ring()
 }
 
-// supersedes reports whether a command ends an older one, under way or waiting: every
-// goto, takeoff, arming and stick mode. It waits for the answer of a landing, a return, a
-// hold and a disarming; of equal ones only the newest waits. A disarming on the ground
-// ends everything.
+// supersedes reports whether t ends an older task o, under way or waiting. It ends a goto, a
+// takeoff, an arming and a stick mode. It does not end a landing, a return, a hold or a
+// disarming but waits for their answer; of equal ones only the newest waits. A disarming on
+// the ground ends everything.
 func (t *task) supersedes(o *task, onGround bool) bool {
 	switch {
 	case t.request.disarms() && onGround:
@@ -132,8 +132,8 @@ func (t *task) supersedes(o *task, onGround bool) bool {
 // A takeover, a disarming and the program's end (docs/design.md, rule 4). What may be sent
 // after them is decided here: by over for a task, by mayAct for mavrest itself.
 
-// takeover ends every task: a report came that no command of ours explains, or a failsafe.
-// One whose step is on the wire first learns what the vehicle does with that step.
+// takeover ends every task: no command of ours explains a report, a failsafe began, or the
+// autopilot restarted. A task whose step is on the wire first learns what becomes of that step.
 func (c *commander) takeover(why string) {
 	c.client = false
 	for _, t := range c.tasks {
@@ -141,8 +141,8 @@ func (c *commander) takeover(why string) {
 	}
 }
 
-// disarmed ends what arms or needs an armed vehicle. Our own disarming ends nothing: what
-// waits for it has its turn.
+// disarmed ends the tasks that arm or fly to a place. Our own disarming ends none: those
+// that waited for it go on.
 func (c *commander) disarmed() {
 	c.client = false
 	if t := c.current(); t != nil && t.request.disarms() {
@@ -177,8 +177,8 @@ func (c *commander) mayAct() error {
 	return nil
 }
 
-// over is why a task may not go on; nil: it may. One whose step is on the wire waits for
-// that step's answer also after a takeover.
+// over is why a task may not go on; nil: it may. After a takeover a task whose step is on the
+// wire still waits for that step's answer.
 func (t *task) over() error {
 	switch {
 	case t.endedBy == nil, t.taken() && t.onWire():
@@ -189,7 +189,7 @@ func (t *task) over() error {
 	return t.ended("%s; nothing was sent")
 }
 
-// ended is what ended the task, and how far it came then.
+// ended is the error of a task that was ended: by what, and how far it had come.
 func (t *task) ended(format string, args ...any) error {
 	e := *t.endedBy
 	e.text = fmt.Sprintf(format, append([]any{e.text}, args...)...)
@@ -204,8 +204,8 @@ func (t *task) onWire() bool {
 	return t.sent != nil && t.commander.acks.waiting[t.sent.step.cmd] == t.sent
 }
 
-// pause waits until something came or the time is over. Whoever waits has the mutex,
-// before and after.
+// pause waits until the bell rings or the time is over. It unlocks mu while it waits: read
+// everything again afterwards.
 func (c *commander) pause(until time.Time) {
 	rings := c.bell.wait()
 	c.mu.Unlock()
@@ -218,7 +218,7 @@ func (c *commander) pause(until time.Time) {
 	}
 }
 
-// await waits for ok, until the deadline at most; the error is the end of the task.
+// await waits until ok is true or the time is over; an error means that the task was ended.
 func (t *task) await(until time.Time, ok func() bool) error {
 	for {
 		if err := t.over(); err != nil || ok() || !time.Now().Before(until) {
@@ -228,8 +228,8 @@ func (t *task) await(until time.Time, ok func() bool) error {
 	}
 }
 
-// ask requests something again and again until it comes, until the deadline at most; the
-// error is the end of the task.
+// ask repeats a request until its answer came or the time is over; an error means that the
+// task was ended.
 func (t *task) ask(every time.Duration, until time.Time, request func(), came func() bool) error {
 	for !came() && time.Now().Before(until) {
 		request()
@@ -240,8 +240,8 @@ func (t *task) ask(every time.Duration, until time.Time, request func(), came fu
 	return nil
 }
 
-// poll requests HEARTBEAT where it is due, and tells when it is due next. awaited says
-// that a command waits for a report.
+// poll requests HEARTBEAT if that is due, and returns when it is due next. awaited means that
+// a command waits for a report.
 func (c *commander) poll(awaited bool, now time.Time) (next time.Time) {
 	if !now.Before(c.reports.due(awaited, c.acks.trip)) {
 		c.reports.asked = now
@@ -321,14 +321,14 @@ func (t *task) transact(s *step) error {
 	return refuse(codeNoAck, "%s was sent and never acknowledged; read the status to see whether it happened", commandName(s))
 }
 
-// unfollowed is the end of a task whose step was on the wire when something else ended
-// it.
+// unfollowed is the error of a task that was ended while its step s was on the wire.
 func (t *task) unfollowed(s *step) error {
 	return t.ended("%s; %s was sent, and no report shows that the vehicle follows it", commandName(s))
 }
 
-// sendCopy sends a copy, unless the task is over: nothing of it may go out behind a
-// newer command or a takeover. No repeat goes out while a number is kept, none of an ARM to an armed vehicle.
+// sendCopy sends a copy, unless the task is over: nothing of it may go out behind a newer
+// command or a takeover. A repeat does not go out while a number is kept, and a repeated ARM
+// not to an armed vehicle.
 func (t *task) sendCopy(x *command) error {
 	c, s := t.commander, x.step
 	if err := t.over(); err != nil {
@@ -344,7 +344,7 @@ func (t *task) sendCopy(x *command) error {
 	t.armed = t.armed || s.arms() && !c.machine.last.armed
 	if s.to != nil {
 		c.machine.claim(s.to, time.Now())
-		if m := c.manoeuvre; m != t.answer.manoeuvre { // whatever becomes of the step
+		if m := c.manoeuvre; m != t.answer.manoeuvre { // the one before ends, whatever becomes of the step
 			if m != nil && !m.finished() {
 				t.before = m
 			}
@@ -389,9 +389,8 @@ func (t *task) verdict(x *command, until time.Time) (answered bool, err error) {
 	}
 }
 
-// refused is a refusal among the acks of a command. It is the answer, unless a report
-// in the next moment shows what was asked for: then it was an earlier command's, or
-// another copy was accepted.
+// refused waits a moment after a refusal and returns it. If a report shows what was asked for
+// in that time, it returns nil: the ack was an earlier command's, or another copy was accepted.
 func (t *task) refused(x *command) error {
 	c := t.commander
 	for until := time.Now().Add(newerAfter(c.acks.trip)); x.step.byReport() && time.Now().Before(until); {
@@ -409,8 +408,8 @@ func (t *task) refused(x *command) error {
 	return refusal(x.step, *x.refusal, x.sent)
 }
 
-// replace makes the plan the manoeuvre, when the vehicle has taken its goal. A second
-// leg continues the one that it belongs to: those who wait for it wait on.
+// replace makes t's plan the manoeuvre, once the vehicle has accepted its goal. A second leg
+// continues the manoeuvre of the first: clients that wait for it wait on.
 func (c *commander) replace(t *task) {
 	now := time.Now()
 	switch m := t.answer.manoeuvre; {
@@ -423,7 +422,7 @@ func (c *commander) replace(t *task) {
 	}
 }
 
-// abandon ends the manoeuvre for a reason that a person can act on.
+// abandon ends the manoeuvre: somebody else took the drone, at since.
 func (c *commander) abandon(since time.Time, format string, args ...any) {
 	why := interruption(format, args...)
 	why.since = since

@@ -16,19 +16,17 @@ import (
 	"github.com/bluenviron/gomavlib/v3/pkg/message"
 )
 
-// Times of the vehicle (docs/design.md, "The vehicle").
-const (
-	offlineAfter = 3 * time.Second // without a report of the mode
-)
+// offlineAfter is the time without HEARTBEAT and CURRENT_MODE after which the vehicle is
+// offline (docs/design.md, "Reports").
+const offlineAfter = 3 * time.Second
 
-// drone is the one vehicle: it hears what the link brings, asks for what does
-// not come by itself, runs what is due, and answers the API. Its mutex guards
-// the fields below it; commander.pause unlocks it while a task waits.
+// drone is the one vehicle: it handles its messages, requests what does not come by itself,
+// does what is due, and answers the API. commander.pause unlocks mu while a task waits.
 type drone struct {
 	link    *link
 	clock   clock
-	ended   chan struct{} // closed when everything that waits is to end
-	changes atomic.Uint64 // rises with everything that a status shows
+	ended   chan struct{} // closed when the program ends: whoever waits for a manoeuvre returns
+	changes atomic.Uint64 // grows with each change that a status shows
 
 	mu        sync.Mutex // guards all below
 	tel       telemetry
@@ -42,12 +40,11 @@ type drone struct {
 	online      bool
 	quitBy      time.Time // deadline of the farewell: tasks still under way are ended then; zero: not shutting down
 	checked     time.Time // when PX4 was last asked to run its checks before arming
-	warned      []string  // the warnings that were told
+	warned      []string  // the warnings given since the autopilot started
 	targetAsked time.Time // when the target was requested last
 }
 
-// newDrone makes the drone that device leads to; only is its system id, 0 for
-// the first one that is heard.
+// newDrone makes the drone on dev; only is its system id, 0 for the first autopilot heard.
 func newDrone(dev device, only byte, gcs bool) *drone {
 	d := &drone{clock: clock{bell: make(chan struct{}, 1)}, ended: make(chan struct{}), tel: newTelemetry()}
 	d.link = newLink(dev, only, gcs, d.hear)
@@ -58,11 +55,10 @@ func newDrone(dev device, only byte, gcs bool) *drone {
 	return d
 }
 
-// firmware is what family of autopilots it is.
 func (d *drone) firmware() firmware { return d.tel.id.firmware() }
 
-// run serves the vehicle until ctx is done, leaves it as its sticks ask, and
-// returns when every goroutine has ended.
+// run serves the vehicle until ctx is done, takes leave of it, and returns when every
+// goroutine has ended.
 func (d *drone) run(ctx context.Context) {
 	lineCtx, cut := context.WithCancel(context.WithoutCancel(ctx))
 	defer cut()
@@ -96,7 +92,7 @@ func (d *drone) farewell() {
 	}
 	v := d.view(time.Now())
 	if v.firmware.ardupilot() && v.flying() && d.sticks.flies(v) && !d.sticks.taken() {
-		for len(d.cmd.tasks) > 0 && time.Now().Before(d.quitBy) { // they have been told to end
+		for len(d.cmd.tasks) > 0 && time.Now().Before(d.quitBy) { // quit has ended them
 			d.cmd.pause(d.quitBy)
 		}
 		d.hover()
@@ -109,7 +105,7 @@ func (d *drone) farewell() {
 	d.act()
 }
 
-// tick does what is due and tells when the next thing is.
+// tick does what is due and returns when the next thing is.
 func (d *drone) tick(now time.Time) time.Time {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -141,7 +137,7 @@ func (d *drone) tick(now time.Time) time.Time {
 	return next
 }
 
-// poll requests what does not come by itself and is due, and tells when the next is.
+// poll requests the target and HEARTBEAT if they are due, and returns when the next one is.
 func (d *drone) poll(now time.Time) (next time.Time) {
 	due := func(last *time.Time, every time.Duration, id uint32) {
 		if !now.Before(last.Add(every)) {
@@ -175,7 +171,7 @@ func (d *drone) lose() {
 	d.cmd.bell.ring()
 	d.changes.Add(1)
 	level := slog.LevelWarn
-	if d.link.state().fault != nil { // that was told, and why
+	if d.link.state().fault != nil { // the link has logged the cause
 		level = slog.LevelInfo
 	}
 	slog.Log(context.Background(), level, "vehicle offline: no report of its mode for 3 s", "system", d.tel.id.system)
@@ -215,7 +211,7 @@ func (d *drone) take(m message.Message, now time.Time) {
 	case *common.MessageCurrentMode:
 		if d.cmd.reports.hearMode(m.CustomMode, now) {
 			d.cmd.poll(false, now)
-			d.clock.poke() // it is requested again until it shows
+			d.clock.poke() // HEARTBEAT is requested again until it shows the number
 		}
 	case *common.MessageCommandAck:
 		if d.link.addressed(m.TargetSystem, m.TargetComponent) {
@@ -223,7 +219,9 @@ func (d *drone) take(m message.Message, now time.Time) {
 			d.clock.poke() // the handshake goes on
 		}
 	case *common.MessageParamValue:
-		d.hearParam(m, now)
+		if d.params.hear(m, now) {
+			d.speakAsStation()
+		}
 	case *common.MessageSysStatus:
 		d.hearReceiver(now)
 	case *common.MessageRcChannels:
@@ -293,7 +291,7 @@ func (d *drone) hearHeartbeat(now time.Time) {
 // (docs/autopilots.md, "PX4: modes").
 const px4TellsWarnings = firmwareVersion(1<<24 | 15<<16)
 
-// judge has the mode machine take a report.
+// judge hands a report to the mode machine, and ends what the report ends.
 func (d *drone) judge(shown shownMode, now time.Time) {
 	before, mode, first := d.machine.last, d.machine.mode, d.machine.contact == contactNone
 	disarms := before.armed && !shown.armed
@@ -327,7 +325,7 @@ func (d *drone) takeover(why string) {
 	now := time.Now()
 	d.cmd.takeover(why)
 	d.cmd.abandon(now, "%s", why)
-	d.tel.target.group, d.targetAsked = group{}, time.Time{} // where it flies to is told anew
+	d.tel.target.group, d.targetAsked = group{}, time.Time{} // the vehicle may fly elsewhere now
 	d.sticks.switched(d.view(now))
 	d.act()
 	d.logMode(why)
@@ -351,14 +349,14 @@ func (d *drone) restarted(now time.Time) {
 	d.cmd.acks.request(idHeartbeat)
 }
 
-// forget forgets what a vehicle that may be another one, or has other firmware now, is
-// asked anew: its version counts as an old one until it is known.
+// forget has the parameters and the version requested again: the vehicle may be another
+// one, or have other firmware now.
 func (d *drone) forget() {
 	clear(d.params.told)
 	d.tel.id.version = 0
 }
 
-// able reports why no command can be sent now.
+// able is why no command can be sent now; nil: one can.
 func (d *drone) able() error {
 	switch {
 	case d.cmd.stopped:
@@ -376,9 +374,9 @@ func (d *drone) able() error {
 	return refuse(codeOffline, "the autopilot is offline: no heartbeat for %.0f s", time.Since(d.tel.beat.at).Seconds())
 }
 
-// wait waits until a manoeuvre is complete, or tells what ended it; began is when
-// its command did. A client that goes away ends its waiting and nothing else, a lost
-// link ends nothing, and the end of the program leaves the vehicle on its way.
+// wait waits until a manoeuvre is complete, or returns what ended it; began is when its
+// command came. A client that goes away ends only its own wait, a lost link ends nothing,
+// and at the program's end the vehicle flies on.
 func (d *drone) wait(ctx context.Context, m *manoeuvre, began time.Time) error {
 	select {
 	case <-m.over:
@@ -409,7 +407,7 @@ func (d *drone) unseen() error {
 // ownTexts begin the messages of mavrest itself.
 const ownTexts = "mavrest: "
 
-// notify tells the user what mavrest did by itself.
+// notify logs what mavrest did by itself, and adds it to the status's messages.
 func (d *drone) notify(text string) {
 	slog.Warn(text)
 	d.tel.texts.add(statusText{uint8(common.MAV_SEVERITY_NOTICE), ownTexts + text, time.Now()})
@@ -430,7 +428,7 @@ func (d *drone) nameOf(custom uint32) string {
 	return name
 }
 
-// report is what the vehicle shows, and what the machine must know beside it.
+// report is what the vehicle shows, and the facts that the machine judges it by.
 func (d *drone) report(b shownMode, now time.Time) report {
 	f := d.firmware()
 	mode, _ := f.reported(b.custom)
@@ -489,7 +487,7 @@ const clockEvery = time.Second
 
 // clock runs what happens by time. It sleeps until the next thing is due.
 type clock struct {
-	bell chan struct{} // it is to run now; it holds one
+	bell chan struct{} // wakes run at once; it holds one
 	beat atomic.Int64  // when it last ran, for the watchdog; Unix nanoseconds
 }
 
@@ -501,8 +499,7 @@ func (c *clock) poke() {
 	}
 }
 
-// run calls tick whenever it is due, until ctx is done. tick tells when it is due
-// next.
+// run calls tick whenever it is due, until ctx is done. tick returns when it is due next.
 func (c *clock) run(ctx context.Context, tick func(now time.Time) time.Time) {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
@@ -566,12 +563,12 @@ type snapshot struct {
 	online   bool
 	mode     Mode
 	modeName string
-	armable  *bool // a takeoff could arm now; nil: not known
+	armable  *bool // a takeoff could arm now; nil if unknown
 	done     *bool
 	target   *place
-	by       string     // who has the sticks, "" for nobody
-	expires  time.Time  // of the client's sticks; zero where none stand
-	from     netip.Addr // the client that has the sticks; invalid: none
+	by       string     // who has the sticks; "" if nobody has
+	expires  time.Time  // when the client's sticks expire; zero if none are in force
+	from     netip.Addr // the client that has the sticks; invalid if none has
 	link     linkState
 }
 
@@ -587,8 +584,8 @@ func (d *drone) status() snapshot {
 	shown, _ := d.firmware().reported(d.tel.beat.custom)
 	// PX4's takeoff sets another mode first. ArduPilot without a receiver arms on our stream.
 	setsMode := d.firmware() == px4 && shown != ModeHold && shown != ModeTakeoff
-	alone := d.firmware().ardupilot() && d.sticks.src.receiver == receiverNone
-	s.armable = d.tel.armable(now, setsMode || alone)
+	armsOnOurStream := d.firmware().ardupilot() && d.sticks.src.receiver == receiverNone
+	s.armable = d.tel.armable(now, setsMode || armsOnOurStream)
 	if m := d.cmd.manoeuvre; m != nil && m.why == nil {
 		done := m.done
 		s.done = &done
@@ -613,7 +610,7 @@ func (d *drone) target(now time.Time) *place {
 	if to.within(offlineAfter, now) && (m == nil || to.at.After(m.at.Add(targetNew))) {
 		return &place{to.lat, to.lon, to.amsl - d.tel.home.amsl, to.amsl}
 	}
-	// Acknowledged a moment ago: what it tells may be the target of before.
+	// Acknowledged a moment ago: the autopilot may still report its old target.
 	if m != nil && m.request.goTo && now.Sub(m.at) < targetNew+targetEvery && d.machine.order != nil {
 		return m.plan.target
 	}

@@ -12,11 +12,11 @@ import (
 	"github.com/bluenviron/gomavlib/v3/pkg/dialects/common"
 )
 
-// farewellFor is how long the last command may take.
+// farewellFor is how long the hold or landing at the program's end may take.
 const farewellFor = time.Second
 
-// do carries a client's request out and returns when the vehicle shows what it leads to, or
-// why it does not: then the error is a *commandError.
+// do carries a client's request out. It returns when the vehicle shows what the request leads
+// to, or with a *commandError that says why it does not.
 func (d *drone) do(r request) (answer, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -34,8 +34,8 @@ func (d *drone) do(r request) (answer, error) {
 	return t.answer, d.explained(err)
 }
 
-// doOwn is the only way to the vehicle for what no client asks for at this moment. A second
-// leg continues its manoeuvre.
+// doOwn is the only way to the vehicle for a command that no client asks for at this moment.
+// continues is the manoeuvre of a second leg; nil for anything else.
 func (d *drone) doOwn(r request, p plan, continues *manoeuvre) error {
 	if err := d.cmd.mayAct(); err != nil {
 		return err
@@ -43,8 +43,8 @@ func (d *drone) doOwn(r request, p plan, continues *manoeuvre) error {
 	return d.perform(&task{commander: d.cmd, request: r, plan: p, answer: answer{manoeuvre: continues}})
 }
 
-// perform is a task from its arrival to its answer. Like everything that it calls, it unlocks mu
-// while it waits.
+// perform is a task from its arrival to its answer. It and what it calls unlock mu while they
+// wait: read everything again afterwards.
 func (d *drone) perform(t *task) error {
 	err := d.takeTurn(t)
 	if err == nil {
@@ -54,7 +54,7 @@ func (d *drone) perform(t *task) error {
 		d.closing(t, err)
 	}
 	d.cmd.leave(t)
-	if refused := refusedWith(err); refused != nil && !t.askedAt.IsZero() { // nobody reads them else
+	if refused := refusedWith(err); refused != nil && !t.askedAt.IsZero() { // only a client reads them
 		err = d.reasons(t, refused)
 	}
 	if code(err) == codeSuperseded {
@@ -63,8 +63,8 @@ func (d *drone) perform(t *task) error {
 	return d.standing(t, err)
 }
 
-// planned plans a client's request, as the vehicle is now. A task of mavrest itself came with
-// its plan.
+// planned makes the plan of a client's request, for the vehicle as it is now. A task of mavrest
+// itself comes with its plan.
 func (d *drone) planned(t *task) (err error) {
 	if t.askedAt.IsZero() {
 		return nil
@@ -76,8 +76,8 @@ func (d *drone) planned(t *task) (err error) {
 	return err
 }
 
-// takeTurn waits until a task is under way, and plans it: at first to know whether it ends
-// others, then as the vehicle is when its turn has come.
+// takeTurn plans a task, waits until it is under way, and plans it again. A request that can't
+// be planned ends no other; the second plan is for the vehicle as it is then.
 func (d *drone) takeTurn(t *task) error {
 	if err := d.planned(t); err != nil {
 		return err
@@ -104,7 +104,7 @@ func (d *drone) carryOut(t *task) error {
 	for i := range t.plan.steps {
 		s := &t.plan.steps[i]
 		switch err := d.send(t, s); {
-		case refusedWith(err) != nil && t.endedBy != nil: // the takeover is why
+		case refusedWith(err) != nil && t.endedBy != nil: // what ended the task is the answer, not the refusal
 			return t.unfollowed(s)
 		case s.optional && (refusedWith(err) != nil || isNoAck(err)):
 			slog.Warn("a plan goes on without one of its steps", "error", err)
@@ -127,7 +127,7 @@ func (d *drone) carryOut(t *task) error {
 	return nil
 }
 
-// send waits until a step may go out, and sends it; again where the port was away then.
+// send waits until a step may go out, and sends it; again if the port was away then.
 func (d *drone) send(t *task, s *step) error {
 	for due := (time.Time{}); ; d.cmd.awayAt = time.Now() {
 		for at := d.ready(s); t.over() == nil && time.Now().Before(at); at = d.ready(s) {
@@ -139,7 +139,7 @@ func (d *drone) send(t *task, s *step) error {
 		if err := t.reportBefore(s, due); err != nil {
 			return err
 		}
-		// explains would allow what a disarmed vehicle fell back to, too.
+		// Not machine.explains: that also accepts the mode that a disarmed vehicle falls back to.
 		if o := d.machine.order; t.sent != nil && s.arms() && o != nil && d.machine.last.custom != o.number {
 			return refuse(codeInterrupted, "arming was not sent: the vehicle left the mode that was set for it")
 		}
@@ -149,8 +149,8 @@ func (d *drone) send(t *task, s *step) error {
 	}
 }
 
-// ready is when the sticks, the mode change before and the acks of an earlier command with
-// this number, which would answer this one, let a step go.
+// ready is when a step may go out: its sticks were streamed for long enough, the last mode change
+// is long enough ago, and no late ack of an earlier command can answer it.
 func (d *drone) ready(s *step) time.Time {
 	at, acks := d.sticks.ready(s.streamed, d.view(time.Now()), s.arms()), d.cmd.acks
 	if s.to != nil {
@@ -162,7 +162,7 @@ func (d *drone) ready(s *step) time.Time {
 	return at
 }
 
-// took records an accepted step: its mode becomes the mode; the plan's goal starts the manoeuvre.
+// took records an accepted step: its mode is commanded now, and the plan's goal begins the manoeuvre.
 func (d *drone) took(t *task, s *step) {
 	c := d.cmd
 	t.answer.command = uint16(s.cmd)
@@ -179,10 +179,11 @@ func (d *drone) took(t *task, s *step) {
 	}
 }
 
-// failed cleans up after a plan that ended with err. A vehicle that the plan armed before a step
-// was refused or not answered is disarmed if it is on the ground, before the next task begins.
+// failed cleans up after a plan that ended with err (rule 7): what it armed is disarmed on the
+// ground, before the next task begins.
 func (d *drone) failed(t *task, err error) {
-	if m := d.cmd.manoeuvre; m != nil && m.plan.goal() == t.plan.goal() { // the goto itself was accepted; forget its refused heading
+	if m := d.cmd.manoeuvre; m != nil && m.plan.goal() == t.plan.goal() {
+		// The goto itself was accepted: don't wait for the heading that was refused.
 		m.plan.facing = math.NaN()
 	}
 	if !t.armed || !t.fails(err) || !d.onGround() {
@@ -195,30 +196,30 @@ func (d *drone) failed(t *task, err error) {
 	}
 }
 
-// fails reports whether err is the vehicle's: it refused a step, or did not answer.
+// fails reports whether the vehicle is why the task failed: it refused a step or did not answer.
 func (t *task) fails(err error) bool {
 	return (refusedWith(err) != nil || isNoAck(err)) && !t.taken()
 }
 
-// standing adds to the error of a failed plan what the plan changed before it failed: that is
-// not taken back.
+// standing adds to the error of a failed plan what the plan had changed before: that is not taken
+// back (rule 7).
 func (d *drone) standing(t *task, err error) error {
 	var ce *commandError
 	if !t.fails(err) || !errors.As(err, &ce) {
 		return err
 	}
-	now, said := d.machine.last, *ce
+	last, full := d.machine.last, *ce
 	switch {
 	case t.before != nil:
-		said.text += "; the " + t.before.request.name() + " before it has ended"
-	case t.answer.command == 0 || now.custom == t.was.custom && now.armed == t.was.armed:
+		full.text += "; the " + t.before.request.name() + " before it has ended"
+	case t.answer.command == 0 || last.custom == t.was.custom && last.armed == t.was.armed:
 		return err
 	}
 	if t.was.failsafe {
-		said.text += "; the failsafe's " + d.nameOf(t.was.custom) + " was ended"
+		full.text += "; the failsafe's " + d.nameOf(t.was.custom) + " was ended"
 	}
-	said.text += "; the vehicle is in " + d.nameOf(now.custom) + ", " + armedWord(now.armed)
-	return &said
+	full.text += "; the vehicle is in " + d.nameOf(last.custom) + ", " + armedWord(last.armed)
+	return &full
 }
 
 // shown reports whether the last report shows what the plan leads to.
@@ -228,7 +229,7 @@ func (t *task) shown() bool {
 }
 
 // prologue is what comes before a plan is made: on PX4 the sticks come to rest, and home is
-// asked for.
+// requested.
 func (d *drone) prologue(t *task) error {
 	if d.firmware() != px4 || !t.request.setMode {
 		return nil
@@ -242,10 +243,10 @@ func (d *drone) prologue(t *task) error {
 	return d.askHome(t)
 }
 
-// restSticks centres our sticks before PX4 leaves a stick mode, or enters one with sticks
-// that were left off centre, and waits until they have been still for stickStill: PX4 takes
-// sticks that move for a pilot's. In the air it waits in POSCTL, or without a position in
-// ALTCTL, where the drone stops (docs/design.md, "Leaving on PX4").
+// restSticks centres our sticks before PX4 leaves a stick mode, or enters one while they stand
+// off centre, and waits until they have been still for stickStill: PX4 takes sticks that move
+// for a pilot's. In the air it waits in POSCTL, or without a position in ALTCTL, where the
+// drone stops (docs/design.md, "Leaving on PX4").
 func (d *drone) restSticks(t *task) error {
 	v := d.view(time.Now())
 	if !d.sticks.mustRest(v, t.request.entersSticks()) {
@@ -276,9 +277,9 @@ func (d *drone) stickModeAtRest() step {
 	return px4.enter(ModeAltitude)
 }
 
-// askHome requests HOME_POSITION for a plan that needs home's height, and waits for it:
-// another program may have moved home, or switched its stream off, and PX4 is told metres
-// above the sea. Without an answer home is unknown.
+// askHome requests HOME_POSITION for a plan that needs home's height, and waits for it: PX4 takes
+// heights above the sea, and another program may have moved home or ended its stream. Without an
+// answer home is unknown.
 func (d *drone) askHome(t *task) error {
 	asked := time.Now()
 	came := func() bool { return d.tel.home.at.After(asked) }
@@ -293,7 +294,7 @@ func (d *drone) askHome(t *task) error {
 	return nil
 }
 
-// awaitKind waits until a fixed wing has told whether it is a QuadPlane.
+// awaitKind waits until a fixed wing has reported whether it is a QuadPlane.
 func (d *drone) awaitKind(t *task) error {
 	known := func() bool {
 		return !t.request.setMode || d.firmware() != plane || !d.tel.landed.at.IsZero()
@@ -305,17 +306,17 @@ func (d *drone) awaitKind(t *task) error {
 	return err
 }
 
-// prepare is what a plan needs before its first step: what the autopilot's
-// parameters say, and the sticks where the plan wants them.
+// prepare is what a plan needs before its first step: the parameter that decides whose sticks
+// count, and the stick stream.
 func (d *drone) prepare(t *task) error {
 	sticks, arms := &d.sticks, t.request.arms()
 	present, _ := d.firmware().reported(d.machine.last.custom)
-	runs := arms && !t.request.setMode && present.flownBySticks()
+	armsInStickMode := arms && !t.request.setMode && present.flownBySticks()
 	// ArduPilot without a receiver arms only while sticks are streamed.
-	alone := arms && d.firmware().ardupilot() && !d.tel.beat.armed
-	if t.request.entersSticks() || runs || alone {
-		told := func() bool { return sticks.src.known || sticks.phase != stickOff }
-		if err := t.await(d.receiverDeadline(), told); err != nil {
+	mayArmOnStream := arms && d.firmware().ardupilot() && !d.tel.beat.armed
+	if t.request.entersSticks() || armsInStickMode || mayArmOnStream {
+		known := func() bool { return sticks.src.known || sticks.phase != stickOff }
+		if err := t.await(d.receiverDeadline(), known); err != nil {
 			return err
 		}
 		name := sourceNames[d.firmware()]
@@ -331,12 +332,12 @@ func (d *drone) prepare(t *task) error {
 			return refuse(codeUnsupported, "mode: no sticks could act: %s", why)
 		}
 		sticks.enter(v)
-	case runs:
+	case armsInStickMode:
 		sticks.streamForArming(v)
 	case t.request.setMode:
 		sticks.leave(v)
 	}
-	if alone && sticks.src.receiver == receiverNone && sticks.src.denied(v) == "" {
+	if mayArmOnStream && sticks.src.receiver == receiverNone && sticks.src.denied(v) == "" {
 		sticks.streamForArming(v)
 	}
 	if arms { // a stream must not end while it arms
@@ -350,7 +351,7 @@ func (d *drone) prepare(t *task) error {
 // onGround reports whether the vehicle says that it is on the ground.
 func (d *drone) onGround() bool { return d.tel.landedNow(time.Now()) == onGround }
 
-// closing is what follows a plan, accepted or not.
+// closing follows each plan that had its turn, accepted or not.
 func (d *drone) closing(t *task, err error) {
 	if err == nil && t.request.entersSticks() {
 		d.sticks.entered(d.view(time.Now()))
@@ -358,14 +359,14 @@ func (d *drone) closing(t *task, err error) {
 	d.act()
 	d.targetAsked = time.Time{}
 	if isNoAck(err) {
-		d.cmd.acks.request(idTarget) // where does it fly to
+		d.cmd.acks.request(idTarget) // does it fly to the place?
 	}
 	d.changes.Add(1)
 	d.clock.poke()
 }
 
-// watch looks at the manoeuvre on the clock, and commands a landing whose place is
-// reached. It tells when it wants to look again.
+// watch looks at the manoeuvre, starts the landing whose place is reached, and returns when to
+// look again.
 func (d *drone) watch(now time.Time) time.Time {
 	m := d.cmd.manoeuvre
 	if m == nil || m.finished() || !d.online {
@@ -400,7 +401,7 @@ func (d *drone) landThere(m *manoeuvre) {
 	}
 }
 
-// holdForSilent leaves a hold for a client that fell silent, unless a pilot, a client or a
+// holdForSilent commands a hold for a client that fell silent, unless a pilot, a client or a
 // disarming came first.
 func (d *drone) holdForSilent() {
 	d.mu.Lock()
@@ -433,15 +434,15 @@ func (d *drone) hover() {
 
 // Times of the texts that belong to an answer (docs/design.md, "Reasons").
 const (
-	textsAfter  = 700 * time.Millisecond // after the refusal: so long its texts are collected
-	checksEvery = 5 * time.Second        // between two requests for PX4's checks; their texts count for as long
-	takenBefore = time.Second            // a takeover
-	takenAfter  = 500 * time.Millisecond
+	textsAfter  = 700 * time.Millisecond // texts are collected for this long after a refusal
+	checksEvery = 5 * time.Second        // between two requests for PX4's checks, and how long their texts count
+	takenBefore = time.Second            // texts count from this long before a takeover
+	takenAfter  = 500 * time.Millisecond // to this long after it
 )
 
-// reasons adds to the error of a refused step what the autopilot says of it: the texts of
-// warning or worse since its first copy, and those of the checks. After a refused arming
-// PX4 is asked for them: a refusal alone brings none.
+// reasons adds to the error of a refused step what the autopilot says about it: the texts of
+// warning or worse since its first copy, and those of the checks before arming. PX4 sends the
+// latter only on request: it is asked after a refused arming.
 func (d *drone) reasons(t *task, refused *commandError) error {
 	s := refused.step
 	if s.arms() && !d.tel.beat.armed && d.firmware() == px4 && time.Since(d.checked) >= checksEvery {
@@ -485,7 +486,7 @@ func (d *drone) reasons(t *task, refused *commandError) error {
 	return &e
 }
 
-// unhealthy are the systems that may be the reason. The receiver is left out where no
+// unhealthy are the systems that may be the reason of a refusal. The receiver is left out if no
 // transmitter was ever heard.
 func (d *drone) unhealthy() []string {
 	return slices.DeleteFunc(d.tel.health.unhealthy(), func(name string) bool { return name == "rc_receiver" && d.sticks.src.transmitterAt.IsZero() })

@@ -10,7 +10,7 @@ import (
 	"github.com/bluenviron/gomavlib/v3/pkg/dialects/common"
 )
 
-// act does what the sticks ask for, but for what needs a plan: that it reports.
+// act sends what the sticks request, and returns it: a hold needs a plan, which the caller makes.
 func (d *drone) act() stickActs {
 	acts := d.sticks.take()
 	if acts.notice != "" {
@@ -33,9 +33,8 @@ func (d *drone) act() stickActs {
 	return acts
 }
 
-// outgoing is axes as they go out: ArduPilot takes them only from its ground
-// station's system. The component is ours: a router that learned that we are
-// its ground station's would keep the real one's messages from us.
+// outgoing is the MANUAL_CONTROL of axes. ArduPilot accepts it only from its ground station's
+// system id. The component id stays ours (docs/design.md, "Our ids").
 func (d *drone) outgoing(a axes) outgoing {
 	m := &common.MessageManualControl{Target: d.tel.id.system, X: a.x, Y: a.y, Z: a.z, R: a.r}
 	if d.firmware().ardupilot() {
@@ -44,14 +43,7 @@ func (d *drone) outgoing(a axes) outgoing {
 	return outgoing{msg: m}
 }
 
-// hearParam takes a parameter.
-func (d *drone) hearParam(m *common.MessageParamValue, now time.Time) {
-	if d.params.hear(m, now) {
-		d.speakAsStation()
-	}
-}
-
-// warnings are what a pilot must know of how this PX4 is set, before he needs it.
+// warnings are what a pilot must know about this PX4's parameters before he needs it.
 func (d *drone) warnings(v view) (list []string) {
 	if v.firmware != px4 {
 		return nil
@@ -65,8 +57,8 @@ func (d *drone) warnings(v view) (list []string) {
 	if !v.movementOverrides() {
 		return list
 	}
-	// A switch that is undone stands for 40 ms at most (docs/autopilots.md, "PX4: moving
-	// sticks and a pilot").
+	// A switch that is undone lasts 12 to 48 ms (docs/autopilots.md, "PX4: moving sticks and a
+	// pilot").
 	switch baud := d.link.state().baud; {
 	case d.handshake.refusedLive():
 		list = append(list, "this PX4 does not report its mode live: a pilot's switch that the client's moving sticks undo does not show; set COM_RC_OVERRIDE to 0")
@@ -76,8 +68,8 @@ func (d *drone) warnings(v view) (list []string) {
 	return list
 }
 
-// warn tells each warning once, until the autopilot restarts. What the vehicle has not
-// answered by the end of the handshake has its default, and an unknown version is old.
+// warn gives each warning once, until the autopilot restarts. It waits for the handshake: a
+// parameter that is unanswered then has its default, and an unknown version counts as old.
 func (d *drone) warn() {
 	if !d.online || !d.handshake.over(time.Now()) {
 		return
@@ -90,7 +82,7 @@ func (d *drone) warn() {
 	}
 }
 
-// hearReceiver takes what SYS_STATUS tells of the receiver.
+// hearReceiver takes what SYS_STATUS says about the receiver.
 func (d *drone) hearReceiver(now time.Time) {
 	tel := &d.tel
 	if tel.health.at.IsZero() {
@@ -99,7 +91,7 @@ func (d *drone) hearReceiver(now time.Time) {
 	live, throttle := tel.health.receiverLive(), uint16(0)
 	if tel.rc.within(freshFor, now) {
 		throttle = tel.rc.channel[2]
-		if live && d.firmware().ardupilot() && !tel.rc.at.After(d.sticks.src.validFrom) { // of our own stream
+		if live && d.firmware().ardupilot() && !tel.rc.at.After(d.sticks.src.validFrom) { // these channels may still show our own stream
 			return
 		}
 	}
@@ -107,8 +99,7 @@ func (d *drone) hearReceiver(now time.Time) {
 	d.act()
 }
 
-// stickInput is POST input: each of roll, pitch and yaw −1 to 1, throttle 0 to 1
-// or nil.
+// stickInput is a POST input: roll, pitch and yaw from −1 to 1, throttle from 0 to 1 or nil.
 type stickInput struct {
 	roll, pitch, yaw float64
 	throttle         *float64
@@ -116,8 +107,7 @@ type stickInput struct {
 	from             netip.Addr // the client
 }
 
-// axes are the sticks as MANUAL_CONTROL has them; z stands for a throttle that
-// was not given.
+// axes are the sticks in MANUAL_CONTROL's units; z is the throttle if none was given.
 func (in stickInput) axes(z int16) axes {
 	scaled := func(v float64) int16 { return int16(math.Round(v * 1000)) }
 	if in.throttle != nil {
@@ -147,7 +137,7 @@ func (d *drone) input(in stickInput) (Mode, error) {
 		return 0, refuse(codeWrongMode, "input: %s", denied)
 	case stick && d.sticks.taken():
 		return 0, refuse(codeWrongMode, "input: a pilot, a failsafe or another program took the sticks; set mode %s here to take them back", v.mode)
-	case !stick && d.sticks.taken() && d.machine.order == nil: // nobody set the mode here since
+	case !stick && d.sticks.taken() && d.machine.order == nil: // no mode was set here since
 		return 0, refuse(codeWrongMode, "input: a pilot, a failsafe or another program took the drone, which is in mode %s; set manual, altitude or position here to take the sticks", v.mode)
 	case !stick:
 		return 0, refuse(codeWrongMode, "input: the drone is in mode %s; set manual, altitude or position first", v.mode)
@@ -168,7 +158,7 @@ func (d *drone) input(in stickInput) (Mode, error) {
 	return v.mode, nil
 }
 
-// receiverDeadline is when the receiver's state must have been heard.
+// receiverDeadline is until when a command waits for the receiver's state.
 func (d *drone) receiverDeadline() time.Time {
 	return d.sticks.src.validFrom.Add(showWithin + d.cmd.acks.trip)
 }

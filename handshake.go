@@ -11,29 +11,29 @@ import (
 // Times of the handshake and of what is requested later (docs/design.md, "The vehicle").
 const (
 	askEvery    = 500 * time.Millisecond // a question, until it is answered
-	askFor      = 3 * time.Second        // then what is not answered has its default
+	askFor      = 3 * time.Second        // then a parameter that is not answered has its default
 	streamAgain = 10 * time.Second       // between two requests for a stream that was accepted
 	streamLost  = 5 * time.Second        // without its message: another program, or a restart, has ended it
 	liveLost    = time.Second            // the same of CURRENT_MODE, which comes twice a second by itself
-	targetEvery = time.Second            // for a target; and with a stick stream, to hear that it is heard
+	targetEvery = time.Second            // between two requests for the vehicle's target
 )
 
-// stream is a message that is asked for by SET_MESSAGE_INTERVAL.
+// stream is a message that is requested with SET_MESSAGE_INTERVAL.
 type stream struct {
 	id     uint32
 	hz     float32
 	least  float32 // lowest rate in Hz: below it the stream is requested again; 0: any rate will do
 	known  bool    // the vehicle answered the request: it accepted or denied it
 	denied bool
-	slow   bool // it comes at less, or had to be requested
+	slow   bool // it came below least, or had to be requested
 
-	asked time.Time // when it was asked for last
+	asked time.Time // when it was requested last
 	heard time.Time // when its message came last
-	since time.Time // the count began then
+	since time.Time // when the count began
 	count int       // of its messages
 }
 
-// streams take 1,500 bytes a second at most, under half of a link at 57600 baud.
+// streams are requested from each vehicle. They take 1,500 bytes a second at most, under half of a link at 57600 baud.
 var streams = []stream{
 	{id: idPosition, hz: 10, least: 5},
 	{id: idAttitude, hz: 10, least: 5},
@@ -46,16 +46,16 @@ var streams = []stream{
 
 // handshake is what a vehicle is asked when it comes online or has started again: live
 // reports of its mode, the streams, what it sends only once, and its parameters. A stream
-// that ends, or becomes slow, is asked for again.
+// that ends or becomes slow is requested again.
 type handshake struct {
 	params *parameters // with the vehicle's telemetry, and the acks
 
-	firmware   firmware // of which the vehicle is asked
+	firmware   firmware // the family that is asked; each has its own questions
 	streams    []stream // the first one brings live reports
 	open       *command // the request for a stream that waits for its ack; nil: none
 	asks       *stream  // that stream
 	began      time.Time
-	questioned time.Time // when what is not answered was requested last
+	questioned time.Time // when ask ran last
 }
 
 // liveStream is the message by which a vehicle reports its mode live. PX4 sends
@@ -83,7 +83,7 @@ func (h *handshake) begin(now time.Time) {
 	}
 }
 
-// lose says that the vehicle is offline: it is asked nothing more.
+// lose ends the handshake: the vehicle is offline.
 func (h *handshake) lose() {
 	if h.open != nil {
 		h.params.acks.close(h.open)
@@ -91,7 +91,7 @@ func (h *handshake) lose() {
 	*h = handshake{params: h.params}
 }
 
-// hear notes that a message came.
+// hear records that a message came.
 func (h *handshake) hear(id uint32, now time.Time) {
 	for i := range h.streams {
 		if s := &h.streams[i]; s.id == id {
@@ -101,7 +101,7 @@ func (h *handshake) hear(id uint32, now time.Time) {
 	}
 }
 
-// lacks notes that a message had to be requested that its stream should have brought.
+// lacks records that a message had to be requested because its stream did not bring it in time.
 func (h *handshake) lacks(id uint32) {
 	for i := range h.streams {
 		h.streams[i].slow = h.streams[i].slow || h.streams[i].id == id
@@ -111,10 +111,10 @@ func (h *handshake) lacks(id uint32) {
 // refusedLive reports whether the vehicle has refused to send live reports.
 func (h *handshake) refusedLive() bool { return len(h.streams) > 0 && h.streams[0].denied }
 
-// over reports whether what was not answered has had the time for it.
+// over reports whether the time for answers is over.
 func (h *handshake) over(now time.Time) bool { return now.Sub(h.began) >= askFor }
 
-// tick asks what is due, and tells when it is to be called next.
+// tick sends the requests that are due, and returns when it is to be called next.
 func (h *handshake) tick(now time.Time) (next time.Time) {
 	next = now.Add(askEvery)
 	if again := h.questioned.Add(askEvery); now.Before(again) {
@@ -129,7 +129,8 @@ func (h *handshake) tick(now time.Time) (next time.Time) {
 	return sooner(next, h.tickStreams(now))
 }
 
-// ask requests what has not been answered yet, beside the streams; NAV_DLL_ACT every 5 s.
+// ask requests home, the version and the parameters that are not known yet, and NAV_DLL_ACT
+// every 5 s.
 func (h *handshake) ask(now time.Time) {
 	p := h.params
 	if p.tel.home.at.Before(h.began) {
@@ -151,7 +152,7 @@ func (h *handshake) ask(now time.Time) {
 	}
 }
 
-// watch notes, every 5 s, whether another program has slowed the stream.
+// watch records, every 5 s, whether another program has slowed the stream.
 func (s *stream) watch(now time.Time) {
 	if took := now.Sub(s.since); took >= streamLost {
 		slow := s.count > 0 && float64(s.count) < float64(s.least)*took.Seconds()
@@ -160,7 +161,7 @@ func (s *stream) watch(now time.Time) {
 	}
 }
 
-// due reports whether the stream is to be asked for.
+// due reports whether the stream is to be requested.
 func (s *stream) due(now time.Time) bool {
 	lost := streamLost
 	if s.id == idCurrentMode {
@@ -175,8 +176,8 @@ func (s *stream) due(now time.Time) bool {
 	return now.Sub(s.asked) >= streamAgain && (s.slow || now.Sub(s.heard) >= lost)
 }
 
-// tickStreams asks for one stream at a time, for the one that was asked for the longest ago
-// first, and tells when it is to be called next: an ack does not say which stream it is for.
+// tickStreams requests one stream at a time, because an ack does not say which stream it is
+// for: first the one whose request is the oldest. It returns when it is to be called next.
 func (h *handshake) tickStreams(now time.Time) (next time.Time) {
 	a := h.params.acks
 	if x := h.open; x != nil {
@@ -212,16 +213,17 @@ func (h *handshake) tickStreams(now time.Time) (next time.Time) {
 	return now.Add(a.copyGap())
 }
 
-// parameters are those of the autopilot that rules rest on.
+// parameters are the autopilot's parameters that our rules need.
 type parameters struct {
 	tel  *telemetry
 	acks *acks
-	told map[string]float64 // by the vehicle
+	told map[string]float64 // the values that the vehicle sent
 
-	stationAt time.Time // when NAV_DLL_ACT was told last
+	stationAt time.Time // when NAV_DLL_ACT came last
 }
 
-// parameterNames are those of each vehicle, the older name of one before its newer one.
+// parameterNames are the names of each family's parameters; of two names of one parameter the
+// older one comes first.
 var parameterNames = map[firmware][][]string{
 	px4:       {{"COM_RC_IN_MODE"}, {"COM_RC_OVERRIDE"}, {"NAV_DLL_ACT"}},
 	copter:    {{"SYSID_MYGCS", "MAV_GCS_SYSID"}, {"FS_GCS_ENABLE"}, {"WPNAV_SPEED", "WP_SPD"}},
@@ -240,8 +242,8 @@ func (p *parameters) known(name string) bool {
 	return known
 }
 
-// hear takes a PARAM_VALUE, and tells whether it is one of ours. PX4 puts an
-// integer's bits into the float.
+// hear takes a PARAM_VALUE, and reports whether it is one of ours. PX4 puts an integer's bits
+// into the float.
 func (p *parameters) hear(m *common.MessageParamValue, now time.Time) (ours bool) {
 	ours = slices.ContainsFunc(parameterNames[p.tel.id.firmware()], func(names []string) bool { return slices.Contains(names, m.ParamId) })
 	if !ours {
@@ -258,8 +260,7 @@ func (p *parameters) hear(m *common.MessageParamValue, now time.Time) (ours bool
 	return true
 }
 
-// groundStation is the system that ArduPilot takes sticks from; 255 if it does
-// not say.
+// groundStation is the system id that ArduPilot takes sticks from; 255 if unknown.
 func (p *parameters) groundStation() byte {
 	for _, name := range []string{"SYSID_MYGCS", "MAV_GCS_SYSID"} {
 		if v, ok := p.told[name]; ok && v >= 1 && v <= 255 {

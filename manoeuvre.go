@@ -13,12 +13,12 @@ const (
 	atHeading  = 10.0 // degrees
 	slowly     = 1.0  // m/s
 	still      = 0.5  // m/s
-	nearPlace  = 5.0  // m: the wind may keep it there
+	nearPlace  = 5.0  // m: the wind may keep a drone this far off, for nearFor
 	nearFor    = 5 * time.Second
-	targetOff  = 5.0             // m: then the autopilot's target is not ours
-	targetNew  = time.Second     // after the acceptance: until then it may be the old one; and for so long it must be strange
-	targetLate = 3 * time.Second // so soon after the acceptance a strange target is the answer to it
-	wingRadii  = 1.5             // radii of its circle: there is a fixed wing at a place
+	targetOff  = 5.0             // m: a target further off than this is not ours
+	targetNew  = time.Second     // after the acceptance the old target may be reported; and a strange one must stay this long
+	targetLate = 3 * time.Second // a target that is strange this soon after the acceptance is the answer to the command
+	wingRadii  = 1.5             // radii of its circle: a fixed wing this near is at a place
 	wingHeight = 5.0             // m: TECS keeps a height less exactly than a hover
 )
 
@@ -28,10 +28,10 @@ type manoeuvre struct {
 	plan     plan
 	at       time.Time // when it was accepted
 	done     bool
-	why      error // what else ended it
+	why      error // what ended it before it was complete; nil: nothing
 	over     chan struct{}
-	failsafe bool // one was active when it was accepted, and is
-	armed    bool // the vehicle has been, since it was accepted
+	failsafe bool // one has been active since before the acceptance
+	armed    bool // the vehicle has been armed since the acceptance
 
 	near    time.Time // since when a landing's place is near
 	tried   time.Time // when the second leg was sent last
@@ -56,8 +56,8 @@ func (m *manoeuvre) finish(why error) {
 	close(m.over)
 }
 
-// watch looks at the manoeuvre, and tells what became of it: whether a landing
-// is there and its second leg is due, and whether something took the drone.
+// watch judges the manoeuvre by what the vehicle shows. land means that the second leg of a
+// landing is due; taken is why the manoeuvre is to be abandoned, "" if it is not.
 func (m *manoeuvre) watch(v view) (land bool, taken string) {
 	if m.finished() {
 		return false, ""
@@ -86,8 +86,8 @@ func (m *manoeuvre) watch(v view) (land bool, taken string) {
 	return false, ""
 }
 
-// strangeTarget reports whether the autopilot says for a while that it flies to a
-// place that is not ours. Right after the acceptance it may still tell the old one.
+// strangeTarget reports whether the autopilot has reported another target than ours for
+// targetNew. Right after the acceptance it may still report the old one.
 func (m *manoeuvre) strangeTarget(v view) bool {
 	t := m.plan.target
 	if t == nil || math.IsNaN(t.lat) || !v.to.at.After(m.at.Add(targetNew)) {
@@ -104,8 +104,8 @@ func (m *manoeuvre) strangeTarget(v view) bool {
 	return v.to.at.Sub(m.strange) >= targetNew
 }
 
-// taken is when it was taken that is given up now. A target that was strange from the
-// start is the autopilot's answer to the command.
+// taken is since when somebody else has had the drone, for a manoeuvre that is abandoned now. A
+// target that was strange from the start is the autopilot's answer to the command.
 func (m *manoeuvre) taken(now time.Time) time.Time {
 	switch {
 	case m.strange.IsZero():
@@ -116,6 +116,8 @@ func (m *manoeuvre) taken(now time.Time) time.Time {
 	return m.strange
 }
 
+// arrived reports whether the second leg of a landing is due: over the place, or near it for
+// nearFor, and not tried a moment ago.
 func (m *manoeuvre) arrived(v view) bool {
 	t := m.plan.target
 	away := distance(v.at.lat, v.at.lon, t.lat, t.lon)
@@ -131,8 +133,8 @@ func (m *manoeuvre) arrived(v view) bool {
 
 func (v view) speed() float64 { return math.Hypot(v.velocity.north, v.velocity.east) }
 
-// complete reports whether the manoeuvre is complete, by what came since it was
-// accepted. An unknown number is never near.
+// complete reports whether the manoeuvre is complete, by what came since it was accepted. An
+// unknown number (NaN) completes nothing.
 func (m *manoeuvre) complete(v view) bool {
 	t := m.plan.target
 	switch m.request.mode {
@@ -167,8 +169,8 @@ func (v view) circles(lat, lon float64) bool {
 	return distance(v.at.lat, v.at.lon, lat, lon) <= wingRadii*v.circle()
 }
 
-// height is how far the vehicle is from the target's height. Where the autopilot
-// was told metres above the sea, home's later corrections change nothing.
+// height is how far the vehicle is from the target's height. It compares metres above the sea if
+// both are known: later corrections of home then change nothing.
 func (m *manoeuvre) height(v view) float64 {
 	if off := math.Abs(v.at.amsl - m.plan.target.amsl); !math.IsNaN(off) {
 		return off
@@ -176,8 +178,8 @@ func (m *manoeuvre) height(v view) float64 {
 	return math.Abs(v.at.altitude - m.plan.target.altitude)
 }
 
-// notDone is the answer to a wait that is over before its manoeuvre. unseen, which
-// may be nil, is why nobody knows how far that is.
+// notDone is the answer to a wait that is over before its manoeuvre is. unseen is why its
+// progress is unknown; nil if it is known.
 func notDone(m *manoeuvre, waited time.Duration, unseen error) error {
 	what := m.request.name()
 	if unseen != nil {
