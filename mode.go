@@ -84,7 +84,7 @@ func (i identity) firmware() firmware {
 func px4Custom(main, sub uint32) uint32 { return main<<16 | sub<<24 }
 
 // autopilotMode is one row of an autopilot's own list of modes: its custom mode number, its
-// name there, what it is here, and which vehicles are told to enter it from here
+// name there, what it is here, and which vehicles are commanded to enter it
 // (docs/autopilots.md, "The modes, side by side").
 type autopilotMode struct {
 	custom uint32
@@ -244,15 +244,16 @@ type shownMode struct {
 	at              time.Time // when the number came
 }
 
-// keptMode is a number of CURRENT_MODE that no HEARTBEAT has shown yet.
+// keptMode is a mode number, and when it came: of a CURRENT_MODE that no HEARTBEAT has shown
+// yet, or of a pilot's switch.
 type keptMode struct {
 	custom uint32
-	at     time.Time // when it came
+	at     time.Time
 }
 
 // reports makes reports of HEARTBEATs and of PX4's CURRENT_MODEs. A CURRENT_MODE has no
 // armed bit and comes up to 15 ms before its mode is in force, so its number is kept until
-// a HEARTBEAT shows it. It is told the time.
+// a HEARTBEAT shows it.
 type reports struct {
 	last  shownMode  // of the last report
 	at    time.Time  // when the last report came; zero: none yet
@@ -270,7 +271,7 @@ func (r *reports) keeps() bool { return len(r.kept) > 0 }
 
 // hearMode takes a CURRENT_MODE. It reports whether its number is kept.
 func (r *reports) hearMode(custom uint32, now time.Time) bool {
-	if r.at.IsZero() { // no HEARTBEAT has told yet what vehicle it is
+	if r.at.IsZero() { // before the first HEARTBEAT it is not known what vehicle it is
 		return false
 	}
 	r.alive = now
@@ -330,7 +331,6 @@ func (r *reports) due(awaited bool, trip time.Duration) time.Time {
 	return later(r.asked.Add(reportFresh), r.at.Add(quiet))
 }
 
-// restart forgets what was kept.
 func (r *reports) restart() { r.kept = nil }
 
 // view is the vehicle at a moment: what it shows, and what is commanded here. A number
@@ -338,9 +338,9 @@ func (r *reports) restart() { r.kept = nil }
 type view struct {
 	now         time.Time
 	firmware    firmware
-	version     firmwareVersion       // 0: not told yet
+	version     firmwareVersion       // 0 if unknown
 	vtol        common.MAV_VTOL_STATE // of a QuadPlane
-	told        map[string]float64    // its parameters
+	told        map[string]float64    // the parameters that it sent
 	gcsFailsafe float64               // ArduPilot's FS_GCS_ENABLE; 0 with -gcs, where there is no other ground station
 	trip        time.Duration         // of the line, there and back
 
@@ -356,7 +356,7 @@ type view struct {
 	at       place
 	heading  float64 // degrees
 	velocity motion
-	home, to point // where it says that it flies to
+	home, to point // to: the autopilot's own target
 }
 
 // failsafeState is what a HEARTBEAT says of a failsafe.
@@ -390,7 +390,7 @@ func (v view) flying() bool { return v.armed && v.landed != onGround }
 // onWing reports whether a QuadPlane flies as a plane does.
 func (v view) onWing() bool { return v.vtol == common.MAV_VTOL_STATE_FW }
 
-// param is a parameter of the autopilot; otherwise where it has not told it.
+// param is a parameter of the autopilot; otherwise if it has not sent it.
 func (v view) param(name string, otherwise float64) float64 {
 	if value, ok := v.told[name]; ok {
 		return value
@@ -398,7 +398,7 @@ func (v view) param(name string, otherwise float64) float64 {
 	return otherwise
 }
 
-// sourceNames are of the parameters that say whose sticks count.
+// sourceNames name the parameter that decides whose sticks count.
 var sourceNames = map[firmware]string{
 	px4: "COM_RC_IN_MODE", copter: "FS_GCS_ENABLE", quadPlane: "FS_GCS_ENABL", plane: "FS_GCS_ENABL",
 }
@@ -424,8 +424,7 @@ func (v view) takeoffAltitude() float64 {
 	return 50 // ArduPlane's default
 }
 
-// cruise is the speed of a goto on a Copter that names none, in m/s; NaN where it is not
-// known.
+// cruise is a Copter's default speed of a goto, in m/s; NaN if unknown.
 func (v view) cruise() float64 {
 	if speed := v.param("WP_SPD", 0); speed > 0 { // m/s, from 4.8-dev on
 		return speed
@@ -436,14 +435,14 @@ func (v view) cruise() float64 {
 	return math.NaN()
 }
 
-// report is a mode that the vehicle shows, and what the machine must know beside it.
+// report is a mode that the vehicle shows, and the facts that the machine judges it by.
 type report struct {
 	custom   uint32
 	mode     Mode // of custom
 	armed    bool
 	failsafe bool
 
-	amsl     float64 // where the vehicle is, metres above mean sea level; NaN is unknown
+	amsl     float64 // where the vehicle is, metres above mean sea level; NaN if unknown
 	streamed bool    // our own stick stream runs
 }
 
@@ -453,8 +452,8 @@ type order struct {
 	mode   Mode
 	number uint32
 
-	// PX4 ends a takeoff in AUTO.LOITER: its number, and the height from which on
-	// it is the takeoff's end and not a pilot's (rule 3). 0: there is none.
+	// PX4 ends a takeoff in AUTO.LOITER. end is that mode's number, 0 on any other vehicle and
+	// for any other order. Below endAMSL a pilot set it (rule 3).
 	end     uint32
 	endAMSL float64
 }
@@ -464,14 +463,14 @@ func (o *order) atEnd(r report) bool {
 	return o.end != 0 && r.custom == o.end && r.armed && r.amsl >= o.endAMSL
 }
 
-// claim is a step that was sent and that no report has shown yet: a report of its
-// number is ours until then, followTime at most.
+// claim is a step that was sent and that no report has shown yet. The first report of its
+// number within followTime is ours.
 type claim struct {
 	to *order    // of the step
 	at time.Time // when its last copy was sent
 }
 
-// contact says what the next report is to the machine (rule 1).
+// contact says which report the machine gets next (rule 1).
 type contact uint8
 
 const (
@@ -480,19 +479,19 @@ const (
 	contactRestarted                // the first one after the autopilot started again
 )
 
-// followTime is how long a report of what was sent is ours (docs/design.md, rule 3).
+// followTime is how long after its last copy a step explains a report (docs/design.md, rule 3).
 const followTime = 5 * time.Second
 
 // ownAgain is the time between two tries of what mavrest commands by itself.
 const ownAgain = time.Second
 
-// machine is the mode machine of docs/design.md: it knows what was commanded,
-// what the vehicle reports, and answers which mode the drone is in. It has no
-// clock and no lock. The zero value is a drone that was never heard: manual.
+// machine is the mode machine of docs/design.md: from what was commanded and what the vehicle
+// reports it knows which mode the drone is in. The zero value is a drone that was never heard:
+// manual.
 type machine struct {
 	mode    Mode   // what GET mode answers
-	order   *order // what was commanded last; nil: the mode is a reported one
-	last    report // the last one
+	order   *order // what was commanded last; nil: mode is a reported one
+	last    report // the last report
 	contact contact
 	sent    []claim // the oldest first
 }
@@ -510,13 +509,13 @@ func (m *machine) explains(r report) bool {
 	}
 	switch o.mode {
 	case ModeLand, ModeRTL, ModeRTGS:
-		return !r.armed && r.mode != ModeRTL && r.mode != ModeTakeoff // what an autopilot falls back to neither returns nor climbs
+		return !r.armed && r.mode != ModeRTL && r.mode != ModeTakeoff // an autopilot never falls back to a mode that returns or climbs
 	}
 	return false
 }
 
-// report takes a report. It tells whether it is a takeover: no command of ours
-// explains it (rule 3).
+// report takes a report. It reports whether r is a takeover: no command of ours explains it
+// (rule 3).
 func (m *machine) report(r report, now time.Time) (takeover bool) {
 	before, contact := m.last, m.contact
 	m.last, m.contact = r, contactKept
@@ -548,41 +547,39 @@ func (m *machine) report(r report, now time.Time) (takeover bool) {
 	return true
 }
 
-// claimed is the index of the first claim to such an order, or -1: it was sent, and
-// nobody knows yet whether the vehicle follows it.
-func (m *machine) claimed(now time.Time, such func(to *order) bool) int {
-	return slices.IndexFunc(m.sent, func(c claim) bool { return now.Sub(c.at) < followTime && such(c.to) })
+// claimed is the index of the first claim whose order matches, or -1.
+func (m *machine) claimed(now time.Time, matches func(to *order) bool) int {
+	return slices.IndexFunc(m.sent, func(c claim) bool { return now.Sub(c.at) < followTime && matches(c.to) })
 }
 
-// show makes the reported mode the mode: nothing that was commanded explains it.
+// show makes the reported mode the mode, and forgets what was commanded.
 func (m *machine) show(r report) { m.mode, m.order = r.mode, nil }
 
-// restart says that the autopilot has started again: nothing that was commanded
-// before stands.
+// restart forgets what was commanded: the autopilot has started again.
 func (m *machine) restart() {
 	m.order, m.sent = nil, nil
 	m.contact = contactRestarted
 }
 
-// claim says that a copy of a step that leads to a mode is sent now.
+// claim records that a copy of a step that leads to a mode is sent now.
 func (m *machine) claim(to *order, now time.Time) {
 	m.sent = slices.DeleteFunc(m.sent, func(c claim) bool { return c.to == to || now.Sub(c.at) >= followTime })
 	m.sent = append(m.sent, claim{to, now})
 }
 
-// refused says that a step was refused: it leads nowhere.
+// refused ends the claim of a step that was refused.
 func (m *machine) refused(to *order) {
 	m.sent = slices.DeleteFunc(m.sent, func(c claim) bool { return c.to == to })
 }
 
-// command says that the vehicle took a step (rule 2).
+// command makes an accepted step's mode the mode (rule 2).
 func (m *machine) command(o order) {
-	m.sent = nil // it is newer than all of that
+	m.sent = nil // it is newer than every claim
 	m.mode, m.order = o.mode, &o
-	if m.contact == contactRestarted { // what it took since stands
+	if m.contact == contactRestarted { // a step accepted after the restart counts
 		m.contact = contactKept
 	}
 }
 
-// abandon ends what was commanded: the mode is the reported one.
+// abandon forgets what was commanded: the mode is the reported one.
 func (m *machine) abandon() { m.show(m.last) }

@@ -15,10 +15,10 @@ import (
 // request is a command as POST mode, takeoff, goto and land take it, read and
 // checked. A nil number was not given.
 type request struct {
-	setMode bool // mode is wanted
+	setMode bool // mode is to be set
 	mode    Mode
 	arm     *bool
-	goTo    bool // mode is ModeHold, somewhere else
+	goTo    bool // fly to the place below and hold there; mode is ModeHold
 
 	lat, lon    *float64 // degrees, both or neither
 	altitude    *float64 // metres above home
@@ -26,7 +26,7 @@ type request struct {
 	heading     *float64 // degrees, 0 to 360
 	speed       *float64 // metres per second
 
-	from netip.Addr // of a stick mode: the client, who has the sticks then
+	from netip.Addr // the client, who has the sticks once its stick mode is set
 }
 
 // arms reports whether the request leads to an armed vehicle.
@@ -34,7 +34,7 @@ func (r request) arms() bool {
 	return r.setMode && r.mode == ModeTakeoff || r.arm != nil && *r.arm
 }
 
-// equals reports whether somebody asks for the same.
+// equals reports whether both ask for the same, whoever asks.
 func (r request) equals(o request) bool {
 	r.from, o.from = netip.Addr{}, netip.Addr{}
 	return reflect.DeepEqual(r, o)
@@ -64,7 +64,7 @@ func (r request) urgent() bool {
 	return r.disarms()
 }
 
-// or is a number that was given, or what stands for it.
+// or is *v, or otherwise if v was not given.
 func or(v *float64, otherwise float64) float64 {
 	if v == nil {
 		return otherwise
@@ -81,8 +81,8 @@ type step struct {
 	p     [7]float32       // param1 to param7 of a COMMAND_LONG; 1 to 4 and z (7) of a COMMAND_INT
 	x, y  int32            // degE7, of a COMMAND_INT
 
-	to       *order // the mode that it leads to; nil: none
-	streamed bool   // sticks that are streamed must have been for a while before it is sent
+	to       *order // the mode that it leads to; nil if it sets none
+	streamed bool   // if our sticks are streamed, they run for a while before it is sent
 	optional bool   // the plan goes on when it is refused or not answered
 }
 
@@ -90,13 +90,13 @@ func (s *step) arms() bool { return s.cmd == common.MAV_CMD_COMPONENT_ARM_DISARM
 
 func (s *step) disarms() bool { return s.cmd == common.MAV_CMD_COMPONENT_ARM_DISARM && s.p[0] == 0 }
 
-// plan is how a request is carried out on one autopilot: the commands in their
-// order, and where they lead to.
+// plan is how a request is carried out on one autopilot: the commands in their order, and
+// where they lead.
 type plan struct {
 	steps  []step
 	target *place  // where it flies to; a takeoff has only the altitude
-	facing float64 // a heading that was given, degrees; NaN: none was
-	second *step   // of a land at a place, sent over the target
+	facing float64 // the heading that was given, degrees; NaN: none was
+	second *step   // the landing at a place, sent once the target is reached; nil: no second leg
 }
 
 // endsAt reports whether only optional steps follow step i.
@@ -184,8 +184,8 @@ func (f firmware) command(cmd common.MAV_CMD, params ...float32) step {
 	return s
 }
 
-// setMode is DO_SET_MODE to the autopilot's own mode, which is mode here: param1
-// bit 0 says that a custom mode follows.
+// setMode is DO_SET_MODE to the autopilot's own mode number, which means mode here. Bit 0 of
+// param1 says that a custom mode follows.
 func (f firmware) setMode(mode Mode, custom uint32) step {
 	if f == px4 {
 		return f.command(common.MAV_CMD_DO_SET_MODE, 1, float32(custom>>16&0xff), float32(custom>>24)).leadingTo(mode, custom)
@@ -193,14 +193,14 @@ func (f firmware) setMode(mode Mode, custom uint32) step {
 	return f.command(common.MAV_CMD_DO_SET_MODE, 1, float32(custom)).leadingTo(mode, custom)
 }
 
-// leadingTo is s, which leads to the mode, by its number there.
+// leadingTo is s with the mode that it leads to, and the autopilot's own number of it.
 func (s step) leadingTo(mode Mode, custom uint32) step {
 	s.to = &order{mode: mode, number: custom}
 	return s
 }
 
-// armDisarm arms or disarms. Sticks that are streamed are streamed for a while before
-// an arming: it may rest on them.
+// armDisarm arms or disarms. If our sticks are streamed, they run for a while before an arming:
+// ArduPilot without a receiver arms only because of them.
 func (f firmware) armDisarm(arm bool) step {
 	if !arm {
 		return f.command(common.MAV_CMD_COMPONENT_ARM_DISARM, 0, 0)
@@ -291,8 +291,8 @@ func (f firmware) land() (step, error) {
 	return step{}, refuse(codeUnsupported, "land: a fixed wing lands by a mission, not by a command")
 }
 
-// planGoto flies to a place. Both autopilots acknowledge a goto on the ground
-// and drop it, so the answer is ours.
+// planGoto flies to a place. Both autopilots acknowledge a goto on the ground and drop it, so it
+// is refused here.
 func (r request) planGoto(v view) (plan, error) {
 	var p plan
 	if !v.flying() {
@@ -335,8 +335,8 @@ func (r request) planLandAt(v view) (plan, error) {
 	return p, err
 }
 
-// destination completes a goto with what it keeps. A height is only told in one of
-// the two where home is unknown.
+// destination completes a goto with the parts of the present place that it keeps. Without home
+// only one of the two heights is known.
 func (r request) destination(v view) (to place, err error) {
 	to = v.at
 	to.lat, to.lon = or(r.lat, to.lat), or(r.lon, to.lon)
@@ -357,10 +357,10 @@ func (r request) destination(v view) (to place, err error) {
 	return to, err
 }
 
-// reposition is DO_REPOSITION with param2 = 1, which enters the hold mode too.
-// PX4 takes z above mean sea level whatever the frame says, and yaw in radians;
-// ArduPilot takes the height above home and ignores yaw and speed. "Keep" is
-// told as the present place: ArduPilot denies INT32_MAX.
+// reposition is DO_REPOSITION with param2 = 1, which enters the hold mode too. PX4 takes z
+// above mean sea level whatever the frame says, and yaw in radians. ArduPilot heeds the frame
+// and ignores yaw and speed. What a goto keeps is sent as the present place: ArduPilot denies
+// INT32_MAX.
 func (r request) reposition(v view, to place) step {
 	s := step{
 		cmd: common.MAV_CMD_DO_REPOSITION, asInt: true,

@@ -6,8 +6,8 @@ import (
 	"github.com/bluenviron/gomavlib/v3/pkg/dialects/common"
 )
 
-// hovers reports whether GUIDED keeps a place. A QuadPlane that hovers circles
-// 75 m off in it, by default (docs/autopilots.md, "QuadPlane").
+// hovers is why what can't be done; nil if GUIDED keeps a place. By default a QuadPlane that
+// hovers circles 75 m off in GUIDED (docs/autopilots.md, "QuadPlane").
 func (v view) hovers(what string) error {
 	if v.firmware == quadPlane && !v.onWing() && v.param("Q_GUIDED_MODE", 0) != 1 {
 		return refuse(codeUnsupported, "%s: this QuadPlane circles in GUIDED instead of hovering; set Q_GUIDED_MODE to 1", what)
@@ -42,9 +42,9 @@ func (r request) planTakeoffArduPilot(v view) (plan, error) {
 	return p, nil
 }
 
-// planHoldArduPilot holds by GUIDED. Armed, a Copter's BRAKE comes first: it stops,
-// where GUIDED alone would go on to its old target. A plane is sent the present place, which
-// enters GUIDED, and circles round it.
+// planHoldArduPilot holds in GUIDED. An armed Copter is sent BRAKE first, which stops it: GUIDED
+// alone would fly on to its old target. A plane or QuadPlane is sent the present place, which
+// enters GUIDED; a plane circles round it.
 func planHoldArduPilot(v view) (plan, error) {
 	f := v.firmware
 	hold := f.enter(ModeHold)
@@ -64,9 +64,9 @@ func planHoldArduPilot(v view) (plan, error) {
 	return plan{steps: []step{hold}}, nil
 }
 
-// adjust is what ArduPilot's DO_REPOSITION ignores, sent after its ack: before it
-// the speed is lost. A Copter keeps a speed for every later goto, so each goto sends one
-// (docs/autopilots.md, "ArduPilot: goto").
+// adjust is the speed and heading, which ArduPilot's DO_REPOSITION ignores. They go out after its
+// ack: a speed sent before it is lost. A Copter keeps a speed for every later goto, so each goto
+// sends one (docs/autopilots.md, "ArduPilot: goto").
 func (r request) adjust(v view) (steps []step) {
 	speed := or(r.speed, math.NaN())
 	if r.speed == nil && v.firmware == copter {

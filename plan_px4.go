@@ -6,8 +6,8 @@ import (
 	"github.com/bluenviron/gomavlib/v3/pkg/dialects/common"
 )
 
-// planTakeoffPX4 is AUTO.LOITER, ARM, NAV_TAKEOFF: what is refused on the way
-// leaves no disarmed AUTO.TAKEOFF, which would climb when anybody arms it.
+// planTakeoffPX4 is AUTO.LOITER, ARM, NAV_TAKEOFF: a refusal on the way then leaves no disarmed
+// AUTO.TAKEOFF, which would climb when anybody arms it.
 func (r request) planTakeoffPX4(v view) (plan, error) {
 	altitude := or(r.altitude, defaultTakeoff)
 	amsl, err := v.takeoffAMSL(altitude)
@@ -29,12 +29,12 @@ func (r request) planTakeoffPX4(v view) (plan, error) {
 	return p, nil
 }
 
-// takeoffAMSL is where a PX4 takeoff ends: it takes metres above mean sea level
-// whatever the frame says, and below the present height it sits armed.
+// takeoffAMSL is the height of a takeoff as PX4 takes it: in metres above mean sea level,
+// whatever the frame says. Sent a height below the present one, PX4 would sit armed.
 func (v view) takeoffAMSL(altitude float64) (float64, error) {
 	home := v.home.amsl
 	if math.IsNaN(home) && !v.flying() {
-		home = v.at.amsl // it becomes home when it arms
+		home = v.at.amsl // arming makes this place home
 	}
 	amsl := home + altitude
 	if math.IsNaN(amsl) {

@@ -8,11 +8,11 @@ import (
 	"time"
 )
 
-// What tells of other sticks than ours (docs/design.md, "Who has the sticks").
+// Times and limits of other sticks than ours (docs/design.md, "Who has the sticks").
 const (
 	overrideTimeout = 3500 * time.Millisecond // until ArduPilot has forgotten sticks that were not released
-	othersFor       = 3 * time.Second         // somebody else's sticks are a source for so long
-	switchesIn      = 3 * time.Second         // after the switches first had values they may still move by themselves
+	othersFor       = 3 * time.Second         // after their last frame somebody else's sticks count for this long
+	switchesIn      = 3 * time.Second         // after channels 5 to 16 first had values they may still jump by themselves
 	idleBelow       = 1350                    // µs of RC_CHANNELS 3 (throttle); up to this the receiver counts as idle
 	switchAway      = 100                     // µs between two successive RC_CHANNELS: a switch jumps, RSSI drifts
 )
@@ -35,8 +35,8 @@ const (
 	firstTransmitter
 )
 
-// sources is what is known of who else may move the sticks. PX4 and ArduPilot
-// tell of the receiver only while no stream of ours runs.
+// sources is what is known of who else may move the sticks. PX4 and ArduPilot show the receiver
+// only while no stream of ours runs.
 type sources struct {
 	validFrom time.Time // when the receiver's state counts: an earlier stream hides it until then
 	receiver  receiverState
@@ -51,7 +51,7 @@ type sources struct {
 	armedAt time.Time // when this flight's arming was reported; zero while disarmed
 }
 
-// denied tells why our sticks can't act; "" where they can.
+// denied is why our sticks can't act; "" if they can.
 func (s *sources) denied(v view) string {
 	rcIn := v.rcIn()
 	switch {
@@ -82,8 +82,8 @@ func (s *sources) denied(v view) string {
 // is not known counts as an older one.
 const px4SourceOrder = firmwareVersion(1<<24 | 17<<16)
 
-// noSticks tells why nobody's sticks act on this PX4, a transmitter's neither; "" where
-// somebody's do.
+// noSticks is why nobody's sticks act on this PX4, not even a transmitter's; "" if somebody's
+// do.
 func (v view) noSticks() string {
 	switch {
 	case v.rcIn() >= 5 && v.rcIn() <= 8 && v.version < px4SourceOrder:
@@ -94,7 +94,7 @@ func (v view) noSticks() string {
 	return ""
 }
 
-// rcInAdvice is what to set COM_RC_IN_MODE to, on this version of PX4.
+// rcInAdvice says what to set COM_RC_IN_MODE to on this version of PX4.
 func (v view) rcInAdvice() string {
 	switch {
 	case v.version >= px4SourceOrder:
@@ -116,8 +116,8 @@ func (s *sources) transmits(now time.Time) bool {
 	return s.receiver != receiverNone || now.Sub(s.transmitterAt) < othersFor
 }
 
-// whyNobodyFlies tells why a stick mode would have nobody's sticks: ours can't act, and
-// there are no others. "" where somebody's do.
+// whyNobodyFlies is why a stick mode would have nobody's sticks: ours can't act, and there are
+// no others. "" if somebody's act.
 func (s *sources) whyNobodyFlies(v view) string {
 	why := s.denied(v)
 	switch {
@@ -133,7 +133,7 @@ func (s *sources) whyNobodyFlies(v view) string {
 // has no such release.
 func (s *sources) live(f firmware) bool { return f.ardupilot() && s.receiver != receiverNone }
 
-// inUse reports whether a pilot has ArduPilot's receiver in hand.
+// inUse reports whether a pilot flies by ArduPilot's receiver.
 func (s *sources) inUse(f firmware) bool { return f.ardupilot() && s.receiver == receiverInUse }
 
 // movementOverrides reports whether moving sticks make PX4 leave a mode that flies without them.
@@ -141,13 +141,14 @@ func (v view) movementOverrides() bool {
 	return v.firmware == px4 && int(v.param("COM_RC_OVERRIDE", 1))&1 != 0
 }
 
-// hiddenUntil says that the receiver's state does not count before a time.
+// hiddenUntil has the receiver's state count from a time on, not earlier.
 func (s *sources) hiddenUntil(at time.Time) { s.validFrom = later(s.validFrom, at) }
 
-// open says that the link was opened: an earlier process may have sent sticks.
+// open is called when the link was opened: an earlier process may have sent sticks, which hide
+// the receiver.
 func (s *sources) open(now time.Time) { s.hiddenUntil(now.Add(overrideTimeout)) }
 
-// hear takes the receiver's state, told while no stream of ours runs.
+// hear takes the receiver's state, shown while no stream of ours ran.
 func (s *sources) hear(live bool, throttle uint16, now time.Time) {
 	s.known = true
 	switch {
@@ -163,7 +164,7 @@ func (s *sources) hear(live bool, throttle uint16, now time.Time) {
 	}
 }
 
-// hearTransmitter says that a transmitter is on.
+// hearTransmitter records that a transmitter is on.
 func (s *sources) hearTransmitter(now time.Time) {
 	s.transmitterAt = now
 	if s.first == firstUnknown {
@@ -181,16 +182,16 @@ func (s *sources) hearArmed(armed bool, now time.Time) {
 	}
 }
 
-// accepted says that the vehicle has accepted a stick mode that our stream flies. PX4
-// takes our sticks then: they are its first source, if a transmitter was not.
+// accepted is called when the vehicle has accepted a stick mode that our stream flies: our sticks
+// are PX4's first source, unless a transmitter was.
 func (s *sources) accepted() {
 	if s.first == firstUnknown {
 		s.first = firstOurs
 	}
 }
 
-// deafens tells how long PX4 does not listen to a transmitter once our sticks have come;
-// "" where a transmitter comes first, or none is listened to anyway.
+// deafens warns that PX4 ignores a transmitter once our sticks have come, and says for how long;
+// "" if a transmitter comes first, or if PX4 obeys nobody's sticks.
 func (v view) deafens() string {
 	until := ""
 	switch v.rcIn() {
@@ -206,8 +207,7 @@ func (v view) deafens() string {
 	return fmt.Sprintf("COM_RC_IN_MODE is %g: PX4 ignores a transmitter's sticks, its mode switch and its kill switch %s; %s", v.rcIn(), until, v.rcInAdvice())
 }
 
-// switchMoves reports whether one of the channels 5 to 16 jumps, which our stream does
-// not move.
+// switchMoves reports whether one of the channels 5 to 16 jumps. Our stream does not move them.
 func (s *sources) switchMoves(c channels, now time.Time) bool {
 	if s.switches.IsZero() && slices.ContainsFunc(c[4:], plausible) {
 		s.switches = now
@@ -217,7 +217,7 @@ func (s *sources) switchMoves(c channels, now time.Time) bool {
 	return moves
 }
 
-// plausible reports whether a channel has a value: 0 and 65535 are none.
+// plausible reports whether a channel has a value: 0 and 65535 mean that it has none.
 func plausible(us uint16) bool { return us != 0 && us != math.MaxUint16 }
 
 // apart reports whether any channel differs between a and b by more than most µs.

@@ -10,14 +10,14 @@ import (
 // Times of the sticks (docs/design.md, "Who has the sticks").
 const (
 	stickEvery   = 40 * time.Millisecond   // 25 Hz
-	stickLead    = 400 * time.Millisecond  // of the stream, before a stick mode is asked for
+	stickLead    = 400 * time.Millisecond  // of the stream, before a stick mode is commanded
 	stickArms    = 2100 * time.Millisecond // of the stream, before ArduPilot arms on it alone
 	stickStill   = 2 * time.Second         // after they moved: PX4 calls them moving for 1.6 s
-	stickGone    = time.Second             // from a stream's end to an arming: PX4 notices the loss after 0.6 s, and armed by then it is a failsafe
-	stickIdle    = 5 * time.Second         // a disarmed vehicle's stream ends
-	silentClient = 3 * time.Second         // after the client's last command
+	stickGone    = time.Second             // from a stream's end to an arming: PX4 notices the loss after 0.6 s, which is a failsafe if it is armed by then
+	stickIdle    = 5 * time.Second         // after the client's last command a disarmed vehicle's stream ends
+	silentClient = 3 * time.Second         // after the client's last input or command it is silent
 	othersPause  = 500 * time.Millisecond  // after another program's last sticks ours go on
-	undoneIn     = 500 * time.Millisecond  // a pilot's mode that stood no longer was undone by our sticks; 277 ms were seen
+	undoneIn     = 500 * time.Millisecond  // a pilot's mode that showed for no longer was undone by our sticks; 277 ms were seen
 )
 
 // stickPhase is what the stick stream does.
@@ -33,10 +33,10 @@ const (
 type stickOwner uint8
 
 const (
-	ownerNone   stickOwner = iota // nobody has set one yet
-	ownerClient                   // this process set it
+	ownerNone   stickOwner = iota // no stick mode was set yet
+	ownerClient                   // a client set it here
 	ownerPilot                    // a pilot, from his switch on until a stick mode is set here
-	ownerOther                    // another program, in a mode that this process set; likewise
+	ownerOther                    // another program, in a mode that was set here; likewise
 )
 
 // axes are the numbers of MANUAL_CONTROL: x forward, y right, r clockwise, each
@@ -46,25 +46,25 @@ type axes struct{ x, y, z, r int16 }
 // released gives ArduPilot's receiver its sticks back.
 var released = axes{math.MaxInt16, math.MaxInt16, math.MaxInt16, math.MaxInt16}
 
-// stickActs is what is to be done for the sticks.
+// stickActs is what the caller is to do for the sticks.
 type stickActs struct {
 	send    bool   // the axes, now
 	release bool   // send released axes: the receiver gets its sticks back
 	hold    bool   // command a hold: the client fell silent
-	notice  string // to be told
+	notice  string // for the user; "" if there is none
 }
 
 // stickHolder is the client that has the sticks, and how long it has been silent.
 type stickHolder struct {
-	from      netip.Addr // every other client is refused until then
+	from      netip.Addr // every other client's input is refused until its sticks expire
 	until     time.Time  // when its sticks expire
-	spoke     time.Time  // its last command; zero: its silence means nothing
-	holdAsked time.Time  // when its hold was asked for last; zero: it is not silent
+	spoke     time.Time  // its last input or command; zero: its silence means nothing
+	holdAsked time.Time  // when a hold for its silence was requested last; zero: it is not silent
 }
 
-// sticks is who has the sticks, the one latest value of them, and what is
-// streamed when (docs/design.md, "Who has the sticks"). It has no clock: it is
-// told the time and what happened, and take returns what to do.
+// sticks is who has the sticks, their latest value, and what is streamed when (docs/design.md,
+// "Who has the sticks"). Its methods are given the time and what happened; take returns what to
+// do.
 type sticks struct {
 	src   sources
 	owner stickOwner
@@ -76,19 +76,19 @@ type sticks struct {
 
 	client stickHolder
 	pilots keptMode // the mode of the last takeover while our sticks moved
-	sent   axes     // that went out last
+	sent   axes     // the axes that went out last
 	acts   stickActs
 }
 
-// take returns what is to be done, once.
+// take returns what is to be done, and forgets it.
 func (s *sticks) take() stickActs {
 	acts := s.acts
 	s.acts = stickActs{}
 	return acts
 }
 
-// frame is the axes that go out now. They move only while the mode is known: kept says that a
-// report of it is on its way.
+// frame is the axes that go out now. While a number is kept the sticks do not move: the mode is
+// about to change.
 func (s *sticks) frame(kept bool) axes {
 	if !kept {
 		s.sent = s.axes
@@ -106,7 +106,7 @@ func (s *sticks) set(a axes, now time.Time) {
 	}
 }
 
-// begin has the stream run in a phase, whether it runs already or not.
+// begin starts the stream if it does not run, and sets its phase.
 func (s *sticks) begin(phase stickPhase, v view) {
 	if s.phase == stickOff {
 		s.since, s.next, s.sent = v.now, v.now, axes{z: rest(v)}
@@ -125,7 +125,7 @@ func (s *sticks) end(v view) {
 	s.src.hiddenUntil(v.now.Add(overrideTimeout))
 }
 
-// rest is the throttle where a client gave none.
+// rest is the throttle that nobody gave: it holds the height in the air, and is low on the ground.
 func rest(v view) int16 {
 	if v.flying() {
 		return 500
@@ -133,10 +133,9 @@ func rest(v view) int16 {
 	return 0
 }
 
-// centred are the sticks of nobody: in manual mode level, with the throttle as it
-// was, because a centred one would drop the vehicle or shoot it up, until another
-// mode is in force. Disarmed there is nothing to drop, and a throttle that stands
-// would forbid arming.
+// centred are the axes without a client. In manual mode, armed, they are level with the
+// throttle as it was: a centred one would drop the vehicle or shoot it up. Disarmed the
+// throttle is low: a raised one would forbid arming.
 func (s *sticks) centred(v view) axes {
 	if v.shown() == ModeManual && v.armed && s.phase != stickOff {
 		return axes{z: s.axes.z}
@@ -153,22 +152,22 @@ func (s *sticks) park(v view) {
 	}
 }
 
-// flies reports whether the stream is what flies: in a stick mode, or in one that
-// is entered now or may have been.
+// flies reports whether the stream flies the drone: in a stick mode, or in one that is being
+// entered or may have been.
 func (s *sticks) flies(v view) bool {
 	return s.phase != stickOff && (v.mode.flownBySticks() || v.entering)
 }
 
-// mustRest reports whether the stream must come to rest before PX4 is told another mode,
-// which leads into a stick mode or not.
+// mustRest reports whether the stream must come to rest before PX4 is sent another mode.
+// entering means that this is a stick mode.
 func (s *sticks) mustRest(v view, entering bool) bool {
 	leaves := v.shown().flownBySticks() && !entering
 	returns := !v.shown().flownBySticks() && entering && s.axes != s.centred(v)
 	return s.phase != stickOff && (leaves || returns)
 }
 
-// ready is when a step may be sent as far as the sticks go. streamed says that it rests on
-// sticks that have been streamed for a while.
+// ready is when the sticks allow a step. streamed means that a stream must have run for a while
+// before it.
 func (s *sticks) ready(streamed bool, v view, arming bool) (at time.Time) {
 	switch {
 	case s.phase == stickOff:
@@ -183,8 +182,8 @@ func (s *sticks) ready(streamed bool, v view, arming bool) (at time.Time) {
 	return at
 }
 
-// enter brings the stream to where a stick mode can be asked for. A receiver in
-// use keeps the sticks: there is no stream then.
+// enter starts the centred stream that a stick mode needs. A receiver in use keeps the sticks:
+// there is no stream then.
 func (s *sticks) enter(v view) {
 	s.client.spoke, s.client.holdAsked = v.now, time.Time{}
 	if !v.mode.flownBySticks() { // else the present mode keeps its owner until the new one shows
@@ -203,7 +202,7 @@ func (s *sticks) enter(v view) {
 	}
 }
 
-// streamForArming is enter for arming in the stick mode that the vehicle is in.
+// streamForArming starts the stream for an arming without a change of mode.
 func (s *sticks) streamForArming(v view) {
 	if s.phase == stickOff {
 		s.enter(v)
@@ -211,14 +210,14 @@ func (s *sticks) streamForArming(v view) {
 	s.client.spoke = v.now
 }
 
-// leave centres the sticks before a plan that leads out of the stick modes.
+// leave parks the sticks before a plan that leads out of the stick modes.
 func (s *sticks) leave(v view) {
 	if s.phase != stickOff {
 		s.park(v)
 	}
 }
 
-// entered says that a stick mode set here is in force.
+// entered records that a stick mode set here is in force.
 func (s *sticks) entered(v view) {
 	if s.phase != stickOff {
 		s.src.accepted()
@@ -226,8 +225,8 @@ func (s *sticks) entered(v view) {
 	s.owner, s.client.spoke, s.client.holdAsked = ownerClient, v.now, time.Time{}
 }
 
-// switched says that a pilot or a failsafe set the mode: the client's sticks end. A switch
-// that PX4 leaves again at once, for a stick mode, was undone by our moving sticks.
+// switched ends the client's sticks: a pilot or a failsafe set the mode. A switch that PX4 leaves
+// again at once, for a stick mode, was undone by our moving sticks.
 func (s *sticks) switched(v view) {
 	s.owner, s.client.holdAsked = ownerPilot, time.Time{}
 	moving := s.phase != stickOff && v.movementOverrides() && v.now.Sub(s.moved) < stickStill
@@ -251,8 +250,7 @@ func (s *sticks) switched(v view) {
 	}
 }
 
-// takeover says that somebody else moves the sticks in an unchanged mode: our
-// stream is released, and ends.
+// takeover releases and ends our stream: somebody else moves the sticks in an unchanged mode.
 func (s *sticks) takeover(v view, by stickOwner, notice string) {
 	if s.owner != ownerPilot {
 		s.owner = by
@@ -262,8 +260,8 @@ func (s *sticks) takeover(v view, by stickOwner, notice string) {
 	s.acts.release, s.acts.notice = true, notice
 }
 
-// hearForeign says that another program moves the sticks. Ours pause, unreleased: what the
-// other one sent stands for 3 s, and a release would end it.
+// hearForeign is called when another program moves the sticks. Ours pause, unreleased: the other
+// program's are in force for 3 s, and a release would end them.
 func (s *sticks) hearForeign(v view) {
 	if !v.firmware.ardupilot() {
 		return
@@ -310,8 +308,8 @@ func (s *sticks) hearChannels(v view, c channels) {
 	}
 }
 
-// hearReceiver takes what SYS_STATUS says of the receiver; throttle is the last
-// of RC_CHANNELS, 0 where it is not known.
+// hearReceiver takes what SYS_STATUS says about the receiver; throttle is the last one of
+// RC_CHANNELS, 0 if unknown.
 func (s *sticks) hearReceiver(v view, live bool, throttle uint16) {
 	if s.phase != stickOff || v.now.Before(s.src.validFrom) {
 		return
@@ -319,8 +317,7 @@ func (s *sticks) hearReceiver(v view, live bool, throttle uint16) {
 	s.src.hear(live, throttle, v.now)
 }
 
-// disarmed says that the vehicle was disarmed: a stream that only kept it from
-// falling ends.
+// disarmed ends a stream that only kept the vehicle from falling.
 func (s *sticks) disarmed(v view) {
 	s.client.holdAsked, s.pilots = time.Time{}, keptMode{}
 	if s.phase == stickNobody && !v.mode.flownBySticks() {
@@ -328,8 +325,8 @@ func (s *sticks) disarmed(v view) {
 	}
 }
 
-// lost says that the link was lost: no hold is owed to a client that fell silent
-// in the mode that shows. Whoever flies when it is back is not interrupted.
+// lost cancels the hold for a silent client: the link is lost, and when it is back somebody else
+// may fly.
 func (s *sticks) lost(v view) {
 	if v.mode.flownBySticks() {
 		s.client.spoke, s.client.holdAsked = time.Time{}, time.Time{}
@@ -345,15 +342,15 @@ func (s *sticks) input(v view, a axes, timeout time.Duration) {
 	s.acts.send = true
 }
 
-// hearClient says that a client has a command under way.
+// hearClient records that a client has a command under way.
 func (s *sticks) hearClient(now time.Time) { s.client.spoke = now }
 
-// own gives the sticks to a client until then.
+// own gives the sticks to a client until a time.
 func (s *sticks) own(client netip.Addr, until time.Time) {
 	s.client.from, s.client.until = client, until
 }
 
-// held is the client that has the sticks; invalid where none has.
+// held is the client that has the sticks; invalid if none has.
 func (s *sticks) held(v view) netip.Addr {
 	if !v.mode.flownBySticks() || s.taken() || !v.now.Before(s.client.until) || s.src.denied(v) != "" {
 		return netip.Addr{}
@@ -361,8 +358,7 @@ func (s *sticks) held(v view) netip.Addr {
 	return s.client.from
 }
 
-// tick moves the sticks on with the time, and tells when it is to be called next;
-// zero: they need no time.
+// tick does what is due, and returns when it is to be called next; zero: there is no stream.
 func (s *sticks) tick(v view) (next time.Time) {
 	s.src.hearArmed(v.armed, v.now)
 	if v.busy && s.client.holdAsked.IsZero() && !s.client.spoke.IsZero() { // a client that waits for its answer is not silent
@@ -388,9 +384,9 @@ func (s *sticks) tick(v view) (next time.Time) {
 	return s.next
 }
 
-// mayEnd reports whether the stream that no client moves may end: ArduPilot has a live receiver
-// that is in use, or that can take over in a mode without sticks that was set here; or,
-// with or without a receiver, the vehicle is disarmed and the client silent for stickIdle.
+// mayEnd reports whether the stream that no client moves may end. Either ArduPilot's receiver is
+// in use, or is live and the mode, set here, flies without sticks; or the vehicle is disarmed
+// and the client has been silent for stickIdle.
 func (s *sticks) mayEnd(v view) bool {
 	switch {
 	case v.entering:
@@ -401,14 +397,13 @@ func (s *sticks) mayEnd(v view) bool {
 	return !v.armed && !v.busy && v.now.Sub(s.client.spoke) >= stickIdle
 }
 
-// holdPending reports whether a silent client's hold, or the landing in its place, is
-// still to be asked for.
+// holdPending reports whether a silent client's hold, or the landing in its place, is still due.
 func (s *sticks) holdPending(v view) bool {
 	return !s.client.holdAsked.IsZero() && (v.mode == ModeManual || v.mode == ModeAltitude)
 }
 
-// silence answers a client that fell silent with a hold, in the air and where our
-// stream is what flies. In position mode the centred stream is the hold.
+// silence requests a hold for a client that fell silent in the air. In position mode the centred
+// stream is the hold.
 func (s *sticks) silence(v view) {
 	if v.mode != ModeManual && v.mode != ModeAltitude {
 		s.client.holdAsked = time.Time{}
@@ -428,8 +423,8 @@ func (s *sticks) silence(v view) {
 	}
 }
 
-// by is who has the sticks in a stick mode: "client", "receiver", "mavrest" where it sends
-// centred ones after somebody else took the drone, or "" for nobody.
+// by is who has the sticks in a stick mode: "client", "receiver", "mavrest" if it sends centred
+// ones after somebody else took the drone, or "" if nobody has.
 func (s *sticks) by(v view) string {
 	switch {
 	case !v.mode.flownBySticks():
@@ -446,22 +441,22 @@ func (s *sticks) by(v view) string {
 	return ""
 }
 
-// restarted says that the autopilot has started again. ArduPilot may have done so in the
-// air: what kept it from falling goes on, for nobody, until it is disarmed or a pilot takes
-// it.
+// restarted forgets everything: the autopilot has started again. ArduPilot may have done so in
+// the air: a stream that kept it from falling goes on, without a client, until it is disarmed
+// or a pilot takes it.
 func (s *sticks) restarted(v view) {
 	was := *s
 	*s = sticks{}
 	s.src.open(v.now)
 	if v.armed && was.phase != stickOff && v.firmware.ardupilot() && !was.src.inUse(v.firmware) {
 		s.owner, s.phase, s.src.receiver = ownerPilot, stickNobody, was.src.receiver
-		s.src.validFrom = was.src.validFrom // our stream hides the receiver, and its end tells until when
+		s.src.validFrom = was.src.validFrom // the stream goes on; its end will set a new one
 		s.axes, s.since, s.moved, s.next = was.axes, was.since, was.moved, was.next
 	}
 }
 
-// stop is what the sticks are left as when the program ends (docs/design.md, "SIGTERM in the
-// air").
+// stop leaves the sticks as they stay when the program ends: released to a live receiver, else
+// parked (docs/design.md, "SIGTERM in the air").
 func (s *sticks) stop(v view) {
 	switch {
 	case s.phase == stickOff:
