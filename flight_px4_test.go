@@ -132,7 +132,7 @@ func TestPX4AndGroundStations(t *testing.T) {
 	flies(t, []rule{
 		{"none is played where its silence is a failsafe", "px4 NAV_DLL_ACT={1|2|3|none} station=yes: takeoff wait 60, mode position, goto 30 0 wait 60, its station goes, +30s, is hold, at 30 0 10 ±1, no beats"},
 		{"nor where that is set in the air", "px4: aloft, its station comes, param NAV_DLL_ACT 2, +6s, mark, +10s, no beats, is takeoff, param NAV_DLL_ACT 0, +15s, beats"},
-		{"the one that is played leaves no trace in the messages", "px4: aloft, +30s, goto 30 0 wait 60, beats, told 0 ground station lost, told 0 GCS connection regained"},
+		{"the one that is played leaves no trace in the messages", "px4: aloft, +30s, goto 30 0 wait 60, beats, messages 0 ground station lost, messages 0 GCS connection regained"},
 		{"a refused arming names every reason", "px4: trouble 0 " + gps + ", trouble 0 " + compass + ", +20s, mark, refused refused {takeoff|arm}, says Resolve system health failures first; " + gps + "; " + compass + ", took < 2500ms, sends 401 NaN NaN"},
 		{"a system without a text", "px4 trouble=BATTERY: +20s, refused refused {takeoff|arm}, says Resolve system health failures first, took < 2500ms"},
 		{"… and without a ground station", "px4 NAV_DLL_ACT=2: trouble GPS " + gps + ", +20s, refused refused {takeoff|arm}, says unhealthy:, says gps, took < 2500ms"},
@@ -150,14 +150,14 @@ func TestPX4WhoseSticksCount(t *testing.T) {
 		{"the transmitter's", "px4 COM_RC_IN_MODE={0|2|3|5|7} receiver=hand: aloft, mark, mode position, in POSCTL, refused wrong_mode input pitch 0.5, says COM_RC_IN_MODE, status input.by receiver, +10s, is position, stream nothing"},
 		{"nobody's", "px4 COM_RC_IN_MODE={0|4}: " + nobodys},
 		{"nobody's, beside a transmitter", "px4 COM_RC_IN_MODE={4} receiver=hand: " + nobodys},
-		{"nobody's before 1.17, a kill switch's included", "px4-1.{14|15|16} COM_RC_IN_MODE={5|8} receiver=hand: told 1 before PX4 1.17 nobody's sticks act then, told 1 nor a transmitter's kill switch; set it to 0, aloft, mark, refused unsupported mode position, pilot POSCTL, +1s, refused wrong_mode input pitch 0.5, says before PX4 1.17, status input.by null, stream nothing"},
-		{"which is not told of others", "{px4-1.14 COM_RC_IN_MODE=0|px4-1.16 COM_RC_IN_MODE=0|px4-1.17 COM_RC_IN_MODE=0|px4-1.17 COM_RC_IN_MODE=5|px4-1.17 COM_RC_IN_MODE=8} receiver=hand: told 0 before PX4 1.17, aloft, mark"},
-		{"what a transmitter's pilot loses is told before he needs it", "px4 COM_RC_IN_MODE={1→always|2→while these sticks come|3→until PX4 restarts|6→while these sticks come}: told 0 ignores a transmitter, mode altitude, +10s, mode altitude, told 1 ignores a transmitter, told 1 its mode switch and its kill switch $1"},
-		{"he loses nothing by 5", "px4 COM_RC_IN_MODE=5: mode altitude, +10s, mode altitude, told 0 ignores a transmitter"},
+		{"nobody's before 1.17, a kill switch's included", "px4-1.{14|15|16} COM_RC_IN_MODE={5|8} receiver=hand: messages 1 before PX4 1.17 nobody's sticks act then, messages 1 nor a transmitter's kill switch; set it to 0, aloft, mark, refused unsupported mode position, pilot POSCTL, +1s, refused wrong_mode input pitch 0.5, says before PX4 1.17, status input.by null, stream nothing"},
+		{"which is not told of others", "{px4-1.14 COM_RC_IN_MODE=0|px4-1.16 COM_RC_IN_MODE=0|px4-1.17 COM_RC_IN_MODE=0|px4-1.17 COM_RC_IN_MODE=5|px4-1.17 COM_RC_IN_MODE=8} receiver=hand: messages 0 before PX4 1.17, aloft, mark"},
+		{"what a transmitter's pilot loses is told before he needs it", "px4 COM_RC_IN_MODE={1→always|2→while these sticks come|3→until PX4 restarts|6→while these sticks come}: messages 0 ignores a transmitter, mode altitude, +10s, mode altitude, messages 1 ignores a transmitter, messages 1 its mode switch and its kill switch $1"},
+		{"he loses nothing by 5", "px4 COM_RC_IN_MODE=5: mode altitude, +10s, mode altitude, messages 0 ignores a transmitter"},
 		{"with 2 they are kept for a transmitter that was on in this flight", "px4 COM_RC_IN_MODE=2 receiver=hand: aloft, receiver lost, +5s, mark, refused unsupported mode position, says was on in this flight, stream nothing, land wait 60, +2s, mode position"},
 		{"a refused stick mode does not make ours the first source", "px4: fails DO_SET_MODE, refused refused mode altitude, takes no sticks, +10s, receiver hand, +5s, refused wrong_mode input pitch 0.5, says COM_RC_IN_MODE is 3, says and the transmitter has the sticks"},
 		{"with 5 and 7 a transmitter that comes on later has them", "px4 COM_RC_IN_MODE={5|7}: aloft, mode altitude, input pitch 0.2 timeout 5, +1s, receiver hand, pilot sticks 0 300 500 0, +1100ms, refused wrong_mode input pitch 0.2, says COM_RC_IN_MODE is $1, status input.by receiver, mark, +15s, is altitude, hands off"},
-		{"the first source is the first one since it started", "px4: mode altitude, told 1 COM_RC_IN_MODE is 3, restart grounded, +10s, mode altitude, told 2 COM_RC_IN_MODE is 3"},
+		{"the first source is the first one since it started", "px4: mode altitude, messages 1 COM_RC_IN_MODE is 3, restart grounded, +10s, mode altitude, messages 2 COM_RC_IN_MODE is 3"},
 		{"until it has told its version anew it may be an old one", "px4: param COM_RC_IN_MODE 5, restart grounded, +10s, mode altitude, fails REQUEST_MESSAGE, restart grounded, +10s, refused unsupported mode altitude, says before PX4 1.17, status vehicle.version null"},
 	}, px4Clauses)
 }
@@ -171,8 +171,8 @@ func TestPX4AfterSticks(t *testing.T) {
 			"mode position, input pitch 1 timeout 0.5, mode hold→0 0 500 0|mode position, input pitch 0.3 timeout 5, +2500ms, pilot AUTO.LOITER, +1500ms→300 0 500 0}, " +
 			"+500ms, stop, +100ms, sticks $1, hands off, +2s, in AUTO.LOITER, failing, +5s, in AUTO.RTL"},
 		{"from the first stick until disarmed it has the stream, parked", "px4: aloft, mode altitude, input pitch 0.2, +1s, goto 30 0 altitude 20, mark, +60s, is hold, at 30 0 20, the stream stands, land, until disarmed 60s, +2s, mark, +5s, stream nothing"},
-		{"a pilot's switch that our sticks undid ends them", "px4: aloft, mode {position|altitude}, moves 2s, pilot {AUTO.RTL|AUTO.LAND|AUTO.LOITER}, moves 1s, its code wrong_mode, took < 201ms, +100ms, in POSCTL, told 1 undid the pilot's switch to $2, told 1 COM_RC_OVERRIDE 0, +1600ms, hands off, is position, sticks 0 0 500 0, +5s, hands off, is position, pilot $2, +5s, truth, in $2"},
-		{"with COM_RC_OVERRIDE 0 nothing is undone, and they come to rest all the same", "px4 COM_RC_OVERRIDE=0: aloft, mode {position|altitude}, moves 1s, mode hold, +3s, in AUTO.LOITER, mode position, moves 1s, pilot AUTO.RTL, moves 1s, +3s, in AUTO.RTL, told 0 undid, mode position, input pitch 0.5 timeout 5, pilot AUTO.RTL, +1s, mode altitude, not took < 2s, sent 176 1 3 | 176 1 2"},
+		{"a pilot's switch that our sticks undid ends them", "px4: aloft, mode {position|altitude}, moves 2s, pilot {AUTO.RTL|AUTO.LAND|AUTO.LOITER}, moves 1s, its code wrong_mode, took < 201ms, +100ms, in POSCTL, messages 1 undid the pilot's switch to $2, messages 1 COM_RC_OVERRIDE 0, +1600ms, hands off, is position, sticks 0 0 500 0, +5s, hands off, is position, pilot $2, +5s, truth, in $2"},
+		{"with COM_RC_OVERRIDE 0 nothing is undone, and they come to rest all the same", "px4 COM_RC_OVERRIDE=0: aloft, mode {position|altitude}, moves 1s, mode hold, +3s, in AUTO.LOITER, mode position, moves 1s, pilot AUTO.RTL, moves 1s, +3s, in AUTO.RTL, messages 0 undid, mode position, input pitch 0.5 timeout 5, pilot AUTO.RTL, +1s, mode altitude, not took < 2s, sent 176 1 3 | 176 1 2"},
 	}, px4Clauses)
 }
 

@@ -20,90 +20,100 @@ import (
 //	px4 NAV_DLL_ACT=2: aloft, goto 60 0, +2s, pilot RTL, hands off, truth
 //
 // Before the colon stand the vehicle (px4, px4-1.14, copter, quadplane, plane; both is
-// PX4 and a Copter) and what it has from its boot on: parameters, and receiver=idle,
-// armable=1h, fence=50, trouble=BATTERY, live=no (reports), station=yes (QGroundControl), gcs. After the colon stand clauses, one after the other, with commas
-// between them. "copter? is hold" is for a Copter only.
+// PX4 and a Copter) and its settings at boot: parameters; receiver=idle; armable=1h, when
+// its checks pass; fence=50; trouble=BATTERY; live=no, it sends no live reports;
+// station=yes, a QGroundControl is connected; gcs, mavrest runs with -gcs. After the colon
+// stand the clauses, with commas between them. "copter? is hold" is for a Copter only.
 //
-// {takeoff|arm} makes a flight of each, {300ms..1s/100ms} of each time; $1 is what the
-// first braces have there, and of {land→disarmed} what stands behind the arrow.
+// {takeoff|arm} flies the script once with each choice, {300ms..1s/100ms} once with each
+// time. $1 repeats the choice of the first braces; of {land→disarmed} it is the text after
+// the arrow.
 //
 // A client:
 //
 //	takeoff 40, goto 60 0 wait 90, land, mode rtl, arm, disarm, input pitch 0.5
-//	                      are accepted; places are metres north and east of home, and
-//	                      the other pairs are fields of the body
-//	refused no_ack goto 60 0     is answered with this code
-//	says COM_RC_IN_MODE, says not: fence     the last error has these words, or
-//	                      nothing of the answer has
-//	post goto 60 0        is not waited for
-//	waits                 … and not answered yet
-//	answer superseded 2s  … is answered so, in this time at most; "answer ok"
-//	took < 2s             the last answer's time
+//	                      posts a command, which must be accepted; places are metres
+//	                      north and east of home, other pairs are fields of the body
+//	refused no_ack goto 60 0     posts one that must be answered with this code
+//	says COM_RC_IN_MODE, says not: fence     the last error contains these words; the
+//	                      last answer does not
+//	post goto 60 0        posts it without waiting for the answer
+//	waits                 the last post is not answered yet
+//	answer superseded 2s  the oldest post is answered with this code, within 2 s; "answer
+//	                      ok" is accepted, "answer any" either
+//	took < 2s             how long the last answer took
 //	entering manual       posts a mode, and waits until the vehicle enters it
-//	moves 2s              moves his sticks all the time, until one is refused
-//	aloft, hover, rise 40 takes off to 10 m; to 20 m, with the receiver that there is
-//	stop, anew            mavrest ends; starts anew
+//	moves 2s              moves the sticks at 10 Hz, until an input is refused
+//	aloft, rise 40, hover takes off to 10 m; to 40 m, and to 20 m, whatever the receiver
+//	stop, anew            mavrest ends; another one starts
 //
-// Everybody else. After each of these "hands off", "sent" and "stream" count anew, and
-// after "mark":
+// Everybody else. Each of these, and "mark", is a new beginning for "hands off", "sent" and
+// "stream":
 //
-//	pilot RTL             his mode, by the autopilot's name or by ours
+//	pilot RTL             a pilot sets a mode, by the autopilot's name or by ours
 //	pilot sticks 0 300 500 0, pilot arms, pilot disarms, pilot switch 1100 ALT_HOLD
 //	failsafe, restart, restart grounded, receiver idle
 //	reported              waits until a report shows the mode
-//	unplug, plug, mute, unmute, delay 60ms, slow 60ms (and mavrest learns it)
-//	fails DO_REPOSITION, nacks …, loses … 1     refuses it; refuses it and does it; does
-//	                      it and loses its acks, or the first one; also of several
-//	watch DO_SET_MODE 2, acked     waits for the second ack from then on
-//	forbids POSCTL        … can't enter these modes
-//	silent 2s             … is not heard for so long from the next mode that it enters on
-//	ends 245              … does not send this message any more
-//	heartless 2500ms      … sends no heartbeats for so long
-//	idle                  hears and acknowledges commands, and does nothing
-//	deaf                  … nor acknowledges them
-//	works, works DO_REPOSITION     ends these; this refusal
+//	unplug, plug, mute, unmute, delay 60ms; slow 60ms gives mavrest time to measure it
 //	param COM_RC_IN_MODE 4, text Battery failsafe, trouble BATTERY and a text,
 //	trouble none
+//
+// The vehicle misbehaves; these are no new beginning:
+//
+//	fails DO_REPOSITION   refuses this command
+//	nacks DO_REPOSITION   carries it out, and refuses it in the ack
+//	loses DO_REPOSITION NAV_LAND 1     carries them out; their acks are lost, or only the
+//	                      first one
+//	watch DO_SET_MODE 2, acked     "acked" waits for the second ack since "watch"
+//	forbids POSCTL        can't enter these modes
+//	silent 2s             is silent for so long after the next mode that it enters
+//	ends 245              stops sending this message
+//	heartless 2500ms      sends no heartbeats for so long
+//	idle                  acknowledges commands and does not carry them out
+//	deaf                  does neither
+//	works, works DO_REPOSITION     ends all of these; ends this refusal
 //
 // Time and checks:
 //
 //	+300ms
 //	until disarmed 60s    waits for a check
-//	stays 10s is manual   holds it each 100 ms
-//	is hold, in AUTO.LOITER     our mode, and where the vehicle really is
-//	truth                 mode and vehicle_mode are the vehicle's own
+//	stays 10s is manual   repeats the check each 100 ms
+//	is hold, in AUTO.LOITER     the mode that mavrest answers; the vehicle's real mode
+//	truth                 the answered mode and vehicle_mode are the real ones
 //	at 60 0 10 ±1, alt > 10, alt 10 ±0.1, north …, east …, climb …, speed …, vn …, heading … (0.5 m where no ± is)
 //	armed, disarmed, failing, done, not …
 //	status input.by client, its command 400     a field of the status, of the last
 //	                      answer; null; status target.distance < 2
-//	told 1 undid          so many messages have these words
-//	hands off             nothing commanded it
-//	sent 176 1 4 | 400 1 0, sends 400 1 0     and what did; and what also did
-//	note, kept 0.3, rose 4 ±0.6     the height, that it is still so, and since
-//	comes back north < 6, past 12 ±1, strayed < 1     from the furthest that it came in
-//	                      30 s (south, up; or back 2 ±1); how far that was; and from its
-//	                      height meanwhile
-//	fastest 10s 4 ±0.3    in a time, m/s
-//	stream 0 0 500 0, stream nothing     all that was streamed
-//	sticks 0 0 500 0, streams     what is streamed now
-//	no input              the client can't move the sticks
+//	messages 1 undid      one message of the status contains these words
+//	hands off             no command was sent to the vehicle
+//	sent 176 1 4 | 400 1 0, sends 400 1 0     all commands that were sent; one of them
+//	note, kept 0.3, rose 4 ±0.6     "note" remembers the height: it is within 0.3 m of
+//	                      it; it rose by this since
+//	comes back north < 6  in 30 s it comes back by less than 6 m from its furthest point
+//	                      (south, up; "back" for any way; "2 ±1")
+//	past 12 ±1, strayed < 1     of that flight: how far the furthest point was, and the
+//	                      largest difference in height
+//	fastest 10s 4 ±0.3    the highest speed over ground in 10 s, m/s
+//	stream 0 0 500 0, stream nothing     all sticks that were streamed
+//	sticks 0 0 500 0, streams     the sticks that are streamed now
+//	no input              the client's sticks are refused
 //
 // Other clauses are functions that the test hands over.
 
-// player is a flight whose script is read.
+// player is a flight that plays a script.
 type player struct {
 	*flight
-	board          *simBoard // where there is no mavrest
+	board          *simBoard // nil: mavrest commands the vehicle, not a board
 	script, clause string
 	clauses        map[string]func(*player)
 	mark           time.Time
 	seen           int // messages that the vehicle received before the mark
 	answer         object
 	took           time.Duration
-	posts          []*waiting // not waited for yet
+	posts          []*waiting // whose answers the script has not checked yet
 	acked          chan struct{}
-	noted          float64 // height
-	past, strayed  float64 // how far it went, and from the height, before it came back
+	noted          float64 // the height at "note"
+	past, strayed  float64 // of "comes back": metres on, and metres off its height
 }
 
 // flies flies each rule's script, and each of its variants, on each of its vehicles.
@@ -140,8 +150,8 @@ func flies(t *testing.T, rules []rule, clauses ...map[string]func(*player)) {
 // variant is a script with one choice of each of its braces.
 type variant struct{ name, script string }
 
-// variants are the scripts that a script with braces stands for; the first braces are
-// the n-th of the whole.
+// variants are the scripts that a script with braces stands for. n numbers its first
+// braces: their choice replaces $n.
 func variants(script string, n int) (list []variant) {
 	before, rest, found := strings.Cut(script, "{")
 	choices, after, closed := strings.Cut(rest, "}")
@@ -178,7 +188,7 @@ func scriptChoices(s string) (list []string) {
 
 var scriptReceivers = map[string]simReceiver{"none": simReceiverNone, "lost": simReceiverLost, "idle": simReceiverIdle, "hand": simReceiverInHand}
 
-// scriptVehicle is a script's vehicle, and what it has from its boot on.
+// scriptVehicle is a script's vehicle, and a function that sets what the script says of it.
 func scriptVehicle(t *testing.T, name string, has []string) (simFlavour, func(*simulator)) {
 	t.Helper()
 	flavour, known := map[string]simFlavour{
@@ -225,7 +235,8 @@ func scriptVehicle(t *testing.T, name string, has []string) (simFlavour, func(*s
 	}
 }
 
-// scriptTrouble is a PX4 system that is not healthy, with a text of its checks or none.
+// scriptTrouble is a PX4 system that is not healthy; text, which may be "", is what PX4's
+// checks say of it.
 func scriptTrouble(system, text string) simTrouble {
 	var is common.MAV_SYS_STATUS_SENSOR
 	if is.UnmarshalText([]byte("MAV_SYS_STATUS_SENSOR_"+system)) != nil {
@@ -262,7 +273,7 @@ func (p *player) bad() {
 	p.Fatalf("no such clause: %q of %q", p.clause, p.script)
 }
 
-// does is one clause; it returns what is wrong, or "".
+// does plays one clause; it returns what is wrong, or "".
 func (p *player) does(w []string) string {
 	p.Helper()
 	if do, own := p.clauses[strings.Join(w, " ")]; own {
@@ -350,7 +361,8 @@ func (p *player) id(w []string) (id common.MAV_CMD) {
 	return id
 }
 
-// client is what a client does beside a command that is accepted, and time.
+// client plays what a client does, except for commands that must be accepted, and lets
+// time pass.
 func (p *player) client(w []string) (known bool) {
 	p.Helper()
 	switch w[0] {
@@ -439,7 +451,7 @@ func (p *player) answered(w []string) {
 	}
 }
 
-// happens is what somebody else does, and what befalls the line and the vehicle.
+// happens plays what others do, and what happens to the line and the vehicle.
 func (p *player) happens(w []string) (known bool) {
 	p.Helper()
 	s, mark := p.sim, time.Now()
@@ -489,7 +501,7 @@ func (p *player) happens(w []string) (known bool) {
 	return true
 }
 
-// pilot is what a pilot does.
+// pilot plays what a pilot does.
 func (p *player) pilot(w []string) {
 	p.Helper()
 	switch {
@@ -507,8 +519,7 @@ func (p *player) pilot(w []string) {
 	}
 }
 
-// breaks makes the vehicle not do or not answer a command. No command is sent
-// meanwhile: nothing is counted anew.
+// breaks makes the vehicle misbehave.
 func (p *player) breaks(w []string) (known bool) {
 	p.Helper()
 	s := p.sim
@@ -553,7 +564,8 @@ func (p *player) breaks(w []string) (known bool) {
 	return true
 }
 
-// losesAcks loses the acks of some commands: so many, or all. The vehicle does them.
+// losesAcks loses the acks of some commands, all or the first n. The vehicle carries the
+// commands out.
 func (p *player) losesAcks(w []string) {
 	p.Helper()
 	n, last := -1, len(w)-1
@@ -601,15 +613,15 @@ func (f *flight) keepsMoving(d time.Duration) (refusal object) {
 	return nil
 }
 
-// told checks how many messages hold some words.
-func (f *flight) told(words string, want int) {
+// wantMessages checks how many messages of the status contain some words.
+func (f *flight) wantMessages(words string, want int) {
 	f.Helper()
 	if texts := fmt.Sprint(f.status()["messages"]); strings.Count(texts, words) != want {
 		f.Errorf("%q is in %d messages, want %d: %v", words, strings.Count(texts, words), want, texts)
 	}
 }
 
-// check is a check of what is so: it returns what is not, or "".
+// check plays a check; it returns what is wrong, or "".
 func (p *player) check(w []string) string {
 	p.Helper()
 	is := func(ok bool, what string, now any) string {
@@ -685,7 +697,7 @@ func (p *player) field(o object, w []string) string {
 	return w[0] + " is " + now
 }
 
-// over is a check that takes time.
+// over plays a check that takes time.
 func (p *player) over(w []string) (wrong string) {
 	p.Helper()
 	if len(w) < 3 {
@@ -707,8 +719,8 @@ func (p *player) over(w []string) (wrong string) {
 	return wrong
 }
 
-// comesBack checks how far the vehicle comes back in 30 s from the furthest that it came
-// along its way: north, south or up.
+// comesBack checks how far the vehicle comes back in 30 s from its furthest point to the
+// north, to the south or up.
 func (p *player) comesBack(w []string) string {
 	p.Helper()
 	if len(w) != 3 {
@@ -790,7 +802,7 @@ func (p *player) measure(w []string, s simState) string {
 	return p.bounded(is[w[0]], w)
 }
 
-// checkWire checks what was said and sent.
+// checkWire checks what was answered, sent and streamed.
 func (p *player) checkWire(w []string, rest string) string {
 	p.Helper()
 	wrong := func(is bool, what any) string {
@@ -807,8 +819,8 @@ func (p *player) checkWire(w []string, rest string) string {
 			text = fmt.Sprint(p.answer)
 		}
 		return wrong(strings.Contains(text, words) == not, text)
-	case "told":
-		p.told(strings.Join(w[2:], " "), int(p.number(w[1])))
+	case "messages":
+		p.wantMessages(strings.Join(w[2:], " "), int(p.number(w[1])))
 	case "hands", "sent":
 		list, want := commandsOf(p.sim.received()[p.seen:]), rest
 		if w[0] == "hands" {
@@ -838,24 +850,24 @@ func (p *player) checkWire(w []string, rest string) string {
 }
 
 // Why a command was not carried out (docs/design.md, "Reasons of a refusal").
-func TestARefusalTellsItsReason(t *testing.T) {
+func TestARefusalNamesItsReason(t *testing.T) {
 	flies(t, []rule{
-		{"PX4's missing ground station, of which a text goes to ground stations only", "px4 NAV_DLL_ACT={1|2|3}: refused refused takeoff, says NAV_DLL_ACT is $1: PX4 arms only while it hears a ground station, +6s, refused refused arm, says NAV_DLL_ACT is $1: PX4 arms only while it hears a ground station"},
+		{"PX4 without its ground station: only a ground station gets the text of that", "px4 NAV_DLL_ACT={1|2|3}: refused refused takeoff, says NAV_DLL_ACT is $1: PX4 arms only while it hears a ground station, +6s, refused refused arm, says NAV_DLL_ACT is $1: PX4 arms only while it hears a ground station"},
 		{"no other parameter", "px4 armable=1h: refused refused takeoff, says Resolve system health failures first, says not: NAV_DLL_ACT, says not: COM_RC_IN_MODE"},
-		{"a text after the command, none of before", "both: text PreArm: Compass not calibrated, +1s, fails COMPONENT_ARM_DISARM, mark, post arm, until sent 400 1 0 5s, +100ms, text Arm: Battery 1 low, answer refused 2s, says Arm: Battery 1 low, says not: Compass, says not: unhealthy"},
+		{"a text that came after the command, not an earlier one", "both: text PreArm: Compass not calibrated, +1s, fails COMPONENT_ARM_DISARM, mark, post arm, until sent 400 1 0 5s, +100ms, text Arm: Battery 1 low, answer refused 2s, says Arm: Battery 1 low, says not: Compass, says not: unhealthy"},
 		{"the unhealthy systems where there is no text", "px4 trouble=BATTERY: fails DO_SET_MODE, refused refused mode hold, says unhealthy:, says battery"},
-		{"PX4's fence, which it tells of after it accepted", "px4 fence=50: aloft, post goto 100 0 wait 100, answer interrupted, says the autopilot says:, says Reposition is outside geofence, says not: unhealthy"},
+		{"PX4's fence, of which a text comes after the ack", "px4 fence=50: aloft, post goto 100 0 wait 100, answer interrupted, says the autopilot says:, says Reposition is outside geofence, says not: unhealthy"},
 		{"a failsafe's text", "both: aloft, post goto 300 0 wait 100, +5s, text Battery failsafe, +50ms, failsafe, answer interrupted, says RTL, says the autopilot says: Battery failsafe"},
 		{"a disarming in the air", "both: aloft, refused refused disarm, says arm: the vehicle is in the air; land first"},
-		{"a takeoff's, and what stands", "both armable=1h: refused refused takeoff, its command 400, says rm, not its messages [], in hold, disarmed, copter? says ; the vehicle is in GUIDED, copter? stays 8s is hold, px4? stays 8s is manual"},
-		{"a pilot in a mode without sticks, and not the client's own mode", "both: aloft, pilot rtl, +2s, refused wrong_mode input, says a pilot, says took the drone, goto 40 0, refused wrong_mode input, says input: the drone is in mode hold; set manual"},
+		{"a takeoff that can't arm, and the mode that it leaves", "both armable=1h: refused refused takeoff, its command 400, says rm, not its messages [], in hold, disarmed, copter? says ; the vehicle is in GUIDED, copter? stays 8s is hold, px4? stays 8s is manual"},
+		{"input after a pilot's mode names the pilot, after the client's own mode it does not", "both: aloft, pilot rtl, +2s, refused wrong_mode input, says a pilot, says took the drone, goto 40 0, refused wrong_mode input, says input: the drone is in mode hold; set manual"},
 		{"a parameter that ignores our sticks", "px4 COM_RC_IN_MODE={0|4}: refused unsupported mode position, says COM_RC_IN_MODE is $1, aloft, refused unsupported mode {position|altitude|manual}, says COM_RC_IN_MODE is $1, refused wrong_mode input roll 0.1 throttle 0.5, says COM_RC_IN_MODE is $1, says not: set mode, says not: set manual"},
 	})
 }
 
 func TestATakeoffIsAcceptedAsSoonAsTheStatusSaysArmable(t *testing.T) {
 	flies(t, []rule{
-		{"after a boot, when ArduPilot can be armed in STABILIZE long before", "both armable=42s: until status armable true 60s, takeoff 10 wait 60"},
+		{"after a boot, though ArduPilot arms in STABILIZE long before", "both armable=42s: until status armable true 60s, takeoff 10 wait 60"},
 		{"a Copter without a receiver", "copter receiver=none: until status armable true 60s, takeoff wait 60"},
 		{"PX4 after a flight that ended in a stick mode", "px4: aloft, mode position, land wait 60, +15s, in POSCTL, status armable true, trouble BATTERY, until status armable false 5s, trouble none, until status armable true 5s, takeoff"},
 	})
@@ -876,13 +888,13 @@ func TestAWholeFlight(t *testing.T) {
 			"192 frame 3 z 15.0", "178 1 10", "176 1 9",
 		},
 	}
-	flies(t, []rule{{"and every command of it", "both: is manual, takeoff, its mode takeoff, its status accepted, is takeoff, +15s, is takeoff, at 0 0 10 ±0.4," +
+	flies(t, []rule{{"and every command that it sends", "both: is manual, takeoff, its mode takeoff, its status accepted, is takeoff, +15s, is takeoff, at 0 0 10 ±0.4," +
 		"goto 20 0 altitude 15 heading 0, is hold, +15s, is hold, at 20 0 15 ±0.4," +
 		"mode position, is position" + strings.Repeat(", input pitch 0.5, +200ms", 20) + ", +3s, north > 24, speed < 0.2, alt > 14.5, alt < 15.5, is position," +
 		"land 5 5, is land, +3s, is land, alt > 14, until disarmed 90s, +5s, is land, at 5 5 0 ±2, the wire"}},
 		map[string]func(*player){"the wire": func(p *player) {
 			got := p.commands()
-			for i, c := range got { // the height it kept was measured
+			for i, c := range got { // the height that it keeps was measured, and varies
 				got[i] = strings.NewReplacer("z 503.2", "z 503.3", "z 503.4", "z 503.3", "z 14.9", "z 15.0", "z 15.1", "z 15.0").Replace(c)
 			}
 			if want := wire[p.firmware]; !slices.Equal(got, want) {
@@ -894,11 +906,11 @@ func TestAWholeFlight(t *testing.T) {
 // What a client's sticks leave behind (docs/design.md, "Who has the sticks").
 func TestAfterAClientsSticks(t *testing.T) {
 	flies(t, []rule{
-		{"a command is not taken back, nor a failsafe", "both: aloft, mode position, input pitch 1 roll -1 timeout 5, +300ms, {goto 20 0→hold|mode hold→hold|mode rtl→rtl|mode rtgs→rtgs|land 0 0→land|land→land}, +4s, is $1, status failsafe false"},
+		{"a command is not taken back, and no failsafe follows", "both: aloft, mode position, input pitch 1 roll -1 timeout 5, +300ms, {goto 20 0→hold|mode hold→hold|mode rtl→rtl|mode rtgs→rtgs|land 0 0→land|land→land}, +4s, is $1, status failsafe false"},
 		{"in position the centred stream holds for a client that died", "both: aloft, goto altitude 40 wait 60, mode position, input pitch 0.3, +1450ms, sticks 0 0 500 0, +25s, is position, sticks 0 0 500 0, speed < 0.2, alt > 38.5, status failsafe false"},
-		{"else mavrest commands a hold, and says so", "both: aloft, goto altitude 40 wait 60, mode {altitude|manual}, mark, input pitch 0.3 throttle 0.5, +450ms, steady, +1s, sticks 0 0 500 0, +1510ms, is $1, +3s, is hold, told 1 mavrest: no sticks from the client for 3 s: holding, +20s, speed < 0.2, alt > 38.5, status failsafe false"},
-		{"they are centred when they expire", "both: aloft, mode altitude, input pitch 1 timeout {0.05→50ms|4.9→4900ms|5→5s}, +$1, +1ms, mark, +10s, centred, is hold"},
-		{"a throttle that stands survives a lost heartbeat after the arming", "both: mode position, arm, heartless 2500ms, input throttle 1 timeout 1.5, +1600ms, mark, +800ms, stream 0 0 500 0"},
+		{"in altitude and manual mode mavrest commands a hold, and says so", "both: aloft, goto altitude 40 wait 60, mode {altitude|manual}, mark, input pitch 0.3 throttle 0.5, +450ms, steady, +1s, sticks 0 0 500 0, +1510ms, is $1, +3s, is hold, messages 1 mavrest: no sticks from the client for 3 s: holding, +20s, speed < 0.2, alt > 38.5, status failsafe false"},
+		{"the sticks are centred when they expire", "both: aloft, mode altitude, input pitch 1 timeout {0.05→50ms|4.9→4900ms|5→5s}, +$1, +1ms, mark, +10s, centred, is hold"},
+		{"a heartbeat that is lost after the arming does not change when a constant throttle expires", "both: mode position, arm, heartless 2500ms, input throttle 1 timeout 1.5, +1600ms, mark, +800ms, stream 0 0 500 0"},
 	}, map[string]func(*player){
 		"steady": func(p *player) {
 			if n := len(p.sticksSince(p.mark)); n < 10 {
@@ -913,17 +925,17 @@ func TestAfterAClientsSticks(t *testing.T) {
 	})
 }
 
-// The way to a landing's place: what ends it, and what leaves it (docs/design.md, rule 8).
+// The way to a landing's place: what ends it, and what does not (docs/design.md, rule 8).
 func TestTheWayToALanding(t *testing.T) {
 	flies(t, []rule{
-		{"goes on beside what leads nowhere else, or is refused", "both: aloft, land 40 0, +2s, {arm|refused refused disarm|bad}, is land, until disarmed 90s, is land, at 40 0 0 ±2"},
-		{"and beside an arming without an answer", "both: aloft, land 40 0, +2s, loses COMPONENT_ARM_DISARM, refused no_ack arm, works, is land, until disarmed 90s, is land, at 40 0 0 ±2"},
-		{"is ended by a goto, though that is refused", "both: aloft, post land 40 0 wait 100, +2s, fails DO_REPOSITION, refused refused goto 0 60, answer superseded, +60s, is hold, at 40 0 10 ±2"},
-		{"is ended by a goto without an answer, which is flown", "both: aloft, land 60 0, +2s, loses DO_REPOSITION, refused no_ack goto 0 60, +40s, is hold, at 0 60 10 ±1, status target.distance < 1"},
-		{"… and by one that a refused command supersedes", "both: aloft, land 60 0, +2s, delay 150ms, post goto 0 60, +50ms, fails COMPONENT_ARM_DISARM, refused refused arm, answer superseded, +40s, is hold, at 0 60 10 ±1, status target.distance < 1"},
-		{"is ended by a pilot who goes back to the mode before it", "both: aloft, mode position, +4s, land 200 0, fails COMPONENT_ARM_DISARM, refused refused arm, works, +2s, receiver idle, pilot position, +1100ms, is position, mark, +60s, is position, hands off"},
+		{"goes on when a client arms, or a request is refused", "both: aloft, land 40 0, +2s, {arm|refused refused disarm|bad}, is land, until disarmed 90s, is land, at 40 0 0 ±2"},
+		{"goes on beside an arming that is not acknowledged", "both: aloft, land 40 0, +2s, loses COMPONENT_ARM_DISARM, refused no_ack arm, works, is land, until disarmed 90s, is land, at 40 0 0 ±2"},
+		{"is ended by a goto, though the goto is refused", "both: aloft, post land 40 0 wait 100, +2s, fails DO_REPOSITION, refused refused goto 0 60, answer superseded, +60s, is hold, at 40 0 10 ±2"},
+		{"is ended by a goto that is flown and not acknowledged", "both: aloft, land 60 0, +2s, loses DO_REPOSITION, refused no_ack goto 0 60, +40s, is hold, at 0 60 10 ±1, status target.distance < 1"},
+		{"is ended by a goto that a refused command supersedes", "both: aloft, land 60 0, +2s, delay 150ms, post goto 0 60, +50ms, fails COMPONENT_ARM_DISARM, refused refused arm, answer superseded, +40s, is hold, at 0 60 10 ±1, status target.distance < 1"},
+		{"is ended by a pilot who goes back to the mode before the landing", "both: aloft, mode position, +4s, land 200 0, fails COMPONENT_ARM_DISARM, refused refused arm, works, +2s, receiver idle, pilot position, +1100ms, is position, mark, +60s, is position, hands off"},
 		{"ends on the ground where nobody acknowledges anything", "both: aloft, land 10 0, loses everything, until disarmed 90s, +5s, mark, +60s, hands off"},
-		{"is none beside a refused arming, which hides nothing", "both: aloft, mode position, +{1s..1800ms/200ms}, land 40 0, bad, nacks COMPONENT_ARM_DISARM, refused refused arm, works, stays 7s is land, until disarmed 200s, at 40 0 0 ±2"},
+		{"is reported as land also after a refused arming", "both: aloft, mode position, +{1s..1800ms/200ms}, land 40 0, bad, nacks COMPONENT_ARM_DISARM, refused refused arm, works, stays 7s is land, until disarmed 200s, at 40 0 0 ±2"},
 	}, map[string]func(*player){
 		"bad": func(p *player) { p.refused("/goto", `{"lat":1}`, 422, "out_of_range") },
 		"loses everything": func(p *player) {
@@ -934,12 +946,12 @@ func TestTheWayToALanding(t *testing.T) {
 
 func TestWhatWasAcceptedAndWhatMayHaveHappenedShows(t *testing.T) {
 	flies(t, []rule{
-		{"beside a refused arming", "both: aloft, mode position, +{1s..1800ms/200ms}, {mode rtgs→rtgs|goto 200 0→hold}, nacks COMPONENT_ARM_DISARM, refused refused arm, works, stays 7s is $2"},
+		{"a mode shows beside a refused arming", "both: aloft, mode position, +{1s..1800ms/200ms}, {mode rtgs→rtgs|goto 200 0→hold}, nacks COMPONENT_ARM_DISARM, refused refused arm, works, stays 7s is $2"},
 		{"a takeoff too", "both: +{1s..1800ms/200ms}, takeoff 40, nacks COMPONENT_ARM_DISARM, refused refused arm, works, stays 7s is takeoff"},
-		{"nothing is taken back in the air", "both: aloft, mode manual, land, nacks COMPONENT_ARM_DISARM, refused refused mode hold arm true, is hold, truth"},
+		{"a mode is not taken back in the air when its arming is refused", "both: aloft, mode manual, land, nacks COMPONENT_ARM_DISARM, refused refused mode hold arm true, is hold, truth"},
 		{"a disarming in the air is refused before the mode is set", "both: aloft, goto 60 0, mark, refused refused mode hold arm false, hands off"},
-		{"a goto without an answer that was flown", "both: aloft, mode position, +1100ms, loses DO_REPOSITION, refused no_ack goto 30 0, is hold, +100ms, status target.distance > 22, status target.distance < 38"},
-		{"a goto's target is not the one before, of which PX4 tells 0.6 s longer", "both: aloft, goto 30 0 wait 60, goto 60 0, stays 1500ms status target.distance > 10"},
+		{"a goto that was flown and not acknowledged shows its target", "both: aloft, mode position, +1100ms, loses DO_REPOSITION, refused no_ack goto 30 0, is hold, +100ms, status target.distance > 22, status target.distance < 38"},
+		{"a goto's target is not the last goto's, which PX4 reports for 0.6 s more", "both: aloft, goto 30 0 wait 60, goto 60 0, stays 1500ms status target.distance > 10"},
 		{"a damaged clock ends nothing", "both: aloft, mode position, input roll 0.1 timeout 5, +1s, clock {3|4000000000}, +200ms, is position, status input.by client, streams, post goto 60 0 wait 60, +5s, clock $1, answer ok"},
 	}, map[string]func(*player){
 		"clock 3":          func(p *player) { p.sim.change(func() { p.sim.send(attitudeAt(3)) }) },
@@ -947,8 +959,8 @@ func TestWhatWasAcceptedAndWhatMayHaveHappenedShows(t *testing.T) {
 	})
 }
 
-// A vehicle that sends no live reports is asked for them, and one that has
-// forgotten what it was asked sends them again: either way a pilot shows.
+// A pilot's mode shows on a vehicle that refuses to send live reports, and on one that
+// forgot that it was asked for them.
 func TestAPilotShowsWithoutLiveReports(t *testing.T) {
 	begins := "takeoff wait 60, goto 30 0 wait 60, mode rtl, is rtl, goto 60 0, is hold, "
 	shows := strings.Repeat("+1237ms, pilot manual, +250ms, is manual, mode hold, is hold, ", 10)
@@ -974,25 +986,25 @@ func TestAPilotShowsWithoutLiveReports(t *testing.T) {
 	})
 }
 
-// Several clients at once, on lines on which the answer to one comes after the next has
-// begun (docs/design.md, rules 5 and 6).
+// Several clients at once, on lines so slow that the next command begins before the last
+// one is answered (docs/design.md, rules 5 and 6).
 func TestOneCommandAtATime(t *testing.T) {
 	const late = "copter: aloft, mode position, +1s, slow 300ms, nacks CONDITION_YAW, post goto 60 0 heading 90, "
 	flies(t, []rule{
-		{"an arming that waits does not take the newest command's place", late + "+{650ms|800ms|1s|1300ms}, post arm, +20ms, {land|mode altitude}, truth, answer any 5s, answer any 5s, truth"},
+		{"an arming that waits its turn does not count as the newest command", late + "+{650ms|800ms|1s|1300ms}, post arm, +20ms, {land|mode altitude}, truth, answer any 5s, answer any 5s, truth"},
 		{"a hold ends a goto that is not answered yet", "both: aloft, mode position, slow 150ms, post goto 200 0, until in hold 5s, mode hold wait 60, answer any 1s, +20s, is hold, at 0 0 10 ±12"},
-		{"what a refused command's predecessor did shows", "both: aloft, mode position, slow 150ms, +2s, mark, post goto 200 0, until not hands off 5s, refused refused disarm, answer any 1s, +1200ms, truth, no input"},
-		{"a step that was accepted ends the manoeuvre before it, though the next is refused", "copter: aloft, post goto 200 0 wait 60, +5s, takes BRAKE alone, refused refused mode hold, answer superseded 1ms, status mode hold, status done null"},
+		{"what was done for the command before a refused one shows", "both: aloft, mode position, slow 150ms, +2s, mark, post goto 200 0, until not hands off 5s, refused refused disarm, answer any 1s, +1200ms, truth, no input"},
+		{"an accepted step ends the last manoeuvre, though the next step is refused", "copter: aloft, post goto 200 0 wait 60, +5s, takes BRAKE alone, refused refused mode hold, answer superseded 1ms, status mode hold, status done null"},
 		{"another client's disarming ends a takeoff's wait", "both: post takeoff 40 wait 60, until armed 10s, +300ms, disarm, answer interrupted 2s"},
-		{"a takeover in the last step ends the wait, and the command that has none", "copter: aloft, slow 150ms, {taken at the turn, post goto 60 0 heading 90|taken at the arming, post mode rtl arm true}{| wait 60}, answer interrupted 5s"},
-		{"a goto's speed is its alone, also where nobody answered it", "copter: aloft, goto 10 0, +10s, loses DO_CHANGE_SPEED, refused no_ack goto 100 0 speed 2, works, +5s, goto 200 0, +10s, speed > 3"},
-		{"… and where it is superseded", "copter: aloft, goto 10 0, +10s, slow 300ms, mark, post goto 100 0 speed 2, until sends 178 1 2 5s, goto 200 0, answer any 1s, +10s, speed > 3"},
-		{"a disarming is answered by its own ack beside a takeoff that is taken back", "copter: delay 20ms, +3s, post takeoff, +{70ms|80ms|90ms|100ms|120ms}, loses COMPONENT_ARM_DISARM 1, disarm, answer any 5s"},
+		{"a takeover in the last step ends a command, with a wait and without one", "copter: aloft, slow 150ms, {taken at the turn, post goto 60 0 heading 90|taken at the arming, post mode rtl arm true}{| wait 60}, answer interrupted 5s"},
+		{"a goto's speed is for this goto only, also when its change is not acknowledged", "copter: aloft, goto 10 0, +10s, loses DO_CHANGE_SPEED, refused no_ack goto 100 0 speed 2, works, +5s, goto 200 0, +10s, speed > 3"},
+		{"a goto's speed is for this goto only, also when it is superseded", "copter: aloft, goto 10 0, +10s, slow 300ms, mark, post goto 100 0 speed 2, until sends 178 1 2 5s, goto 200 0, answer any 1s, +10s, speed > 3"},
+		{"a disarming is answered by its own ack while a takeoff is taken back", "copter: delay 20ms, +3s, post takeoff, +{70ms|80ms|90ms|100ms|120ms}, loses COMPONENT_ARM_DISARM 1, disarm, answer any 5s"},
 		{"a takeoff waits for the disarming before it", "both: arm, delay 100ms, post disarm, +20ms, takeoff, is takeoff, answer any 1s"},
-		{"a landing at a place after a goto whose ack was lost is answered by its own", "both: aloft, loses DO_REPOSITION 1, goto 60 0, land 20 0 wait 120, its done true, at 20 0 0 ±2"},
-		{"a second landing after one whose ack was lost is shown by a report", "px4: aloft, loses NAV_LAND 1, land, land, is land"},
-		{"a pilot in the mode that was just refused to a client has the drone", "both: aloft, post land 30 0 wait 100, until north > {26|26.5|27|27.25|27.5} 60s, fails DO_SET_MODE, refused refused mode position, works, copter? receiver hand, pilot position, reported, +2ms, truth, +12s, hands off, truth"},
-		{"nothing is excused after a pilot took the drone from an arming that waits", "copter receiver=hand: hover, mode position, +1s, slow 300ms, nacks CONDITION_YAW, post goto 60 0 heading 90, +{850ms..1s/50ms}, post arm, +30ms, pilot RTL, +2200ms, answer any 5s, answer any 5s, nothing is excused"},
+		{"a landing at a place is answered by its own ack after a goto whose ack was lost", "both: aloft, loses DO_REPOSITION 1, goto 60 0, land 20 0 wait 120, its done true, at 20 0 0 ±2"},
+		{"a report proves a second landing after one whose ack was lost", "px4: aloft, loses NAV_LAND 1, land, land, is land"},
+		{"a pilot takes the drone by the mode that was just refused to a client", "both: aloft, post land 30 0 wait 100, until north > {26|26.5|27|27.25|27.5} 60s, fails DO_SET_MODE, refused refused mode position, works, copter? receiver hand, pilot position, reported, +2ms, truth, +12s, hands off, truth"},
+		{"no late report is ours after a pilot took the drone from an arming that waits", "copter receiver=hand: hover, mode position, +1s, slow 300ms, nacks CONDITION_YAW, post goto 60 0 heading 90, +{850ms..1s/50ms}, post arm, +30ms, pilot RTL, +2200ms, answer any 5s, answer any 5s, nothing is excused"},
 	}, map[string]func(*player){
 		"takes BRAKE alone": func(p *player) {
 			p.acks(common.MAV_CMD_DO_SET_MODE, func(a *common.MessageCommandAck) []simAnswer {
@@ -1021,49 +1033,49 @@ func (p *player) takenAt(id common.MAV_CMD) {
 }
 
 // What was refused or not answered (docs/design.md, rule 7).
-func TestWhatStandsOfACommandThatFailed(t *testing.T) {
+func TestWhatRemainsInForceOfACommandThatFailed(t *testing.T) {
 	const goes = "copter: aloft, post {goto|land} 40 0 wait 60, +2s, "
 	flies(t, []rule{
 		{"the goto flies on without its speed", goes + "fails DO_CHANGE_SPEED, refused refused goto 0 60 speed 3{| heading 200}, says it flies there at its own speed: the speed was refused, works, answer superseded 1s, is hold, +60s, is hold, at 0 60 10 ±2, done"},
 		{"the goto flies on without its heading", goes + "fails CONDITION_YAW, refused refused goto 0 60{| speed 3} heading 200, says it flies there with a heading of its own: the heading was refused, works, answer superseded 1s, is hold, +60s, is hold, at 0 60 10 ±2, done"},
 		{"a failsafe's return that was ended", "px4: aloft, goto 60 0, +12s, failsafe, +3s, fails DO_REPOSITION, refused refused goto 30 30, says ; the failsafe's AUTO.RTL was ended; the vehicle is in AUTO.LOITER, +3s, in AUTO.LOITER"},
-		{"a mode that PX4 acknowledged and did not show ends the way to a landing", "px4: aloft, land 60 0, +2s, idle, refused no_ack mode position, works, is hold, status done null, +60s, is hold"},
-		{"a takeoff on PX4 is answered when it shows", "px4: aloft, goto 10 0, +10s, takeoff 40, status vehicle_mode AUTO.TAKEOFF"},
+		{"a mode that PX4 acknowledged but never reported ends the way to a landing", "px4: aloft, land 60 0, +2s, idle, refused no_ack mode position, works, is hold, status done null, +60s, is hold"},
+		{"a takeoff on PX4 is answered when its mode is reported", "px4: aloft, goto 10 0, +10s, takeoff 40, status vehicle_mode AUTO.TAKEOFF"},
 		{"a takeoff of a PX4 that has just disarmed itself is no success", "px4: mode hold, arm, until disarmed 20s, refused interrupted takeoff, takeoff wait 60"},
 		{"PX4 lands where POSCTL is refused on the way out", "px4: aloft, mode {manual|altitude}, input pitch 0.1 throttle 0.5 timeout 1, +300ms, forbids POSCTL AUTO.LOITER, {land|+15s}, is land"},
-		{"a landing at a place is flown at the height that it begins at, after the sticks stood", "px4: aloft, mode position, input throttle 1 timeout 5, +3s, land 60 0, note, +4s, kept 0.3"},
+		{"a landing at a place is flown at the height where it begins, after the sticks have come to rest", "px4: aloft, mode position, input throttle 1 timeout 5, +3s, land 60 0, note, +4s, kept 0.3"},
 		{"a goto that keeps its place stays there", "px4: aloft, mode {position|altitude}, input pitch 1 throttle 0.5 timeout 5, +4s, goto heading 90, comes back north < 6"},
-		{"an arming in LAND, which says what to post", "copter: aloft, land wait 100, refused refused arm, says LAND mode not armable; it does not arm in LAND: set another mode with it, says {\"mode\":\"hold\", mode hold arm true"},
-		{"a stick mode from a stream that is parked off centre", "px4: mode position, aloft, slow {0s|50ms|150ms|300ms}, mode altitude{| arm true}"},
+		{"an arming in LAND is refused with what to post", "copter: aloft, land wait 100, refused refused arm, says LAND mode not armable; it does not arm in LAND: set another mode with it, says {\"mode\":\"hold\", mode hold arm true"},
+		{"a stick mode is accepted while a parked stream is off centre", "px4: mode position, aloft, slow {0s|50ms|150ms|300ms}, mode altitude{| arm true}"},
 	})
 }
 
-// In these somebody would fall if mavrest did not know better (docs/design.md, "Who has
-// the sticks").
+// In each of these the vehicle would fall, or fly without a pilot, if mavrest lost track of
+// who has the sticks (docs/design.md, "Who has the sticks").
 func TestNobodyFalls(t *testing.T) {
 	flies(t, []rule{
 		{"a stick mode that was never answered keeps its stream", "copter: hover, silent {2600ms|4s}, refused no_ack mode position, +4s, is position, +6s, alt > 18, streams"},
-		{"one that a refused goto superseded too", "copter: hover, slow 200ms, fails DO_REPOSITION, entering {manual|altitude|position}, refused refused goto 50 0, answer any 10s, +1s, is $1, +10s, alt > 15"},
-		{"… and is held for a silent client", "copter: hover, slow 200ms, fails DO_REPOSITION, entering {manual|altitude}, refused refused goto 50 0, works, answer any 10s, +15s, in hold"},
-		{"a doubtful one that shows in a refused plan is held for a silent client", "copter: hover, silent {2100ms|2500ms|3s|3500ms}, refused no_ack mode {altitude|manual}, works, fails DO_REPOSITION, fails DO_SET_MODE, post {goto 50 0 altitude 20|mode position}, answer any, works, +15s, in hold"},
-		{"one that was not obeyed gives the sticks back", "copter: hover, fails DO_SET_MODE, loses DO_SET_MODE, refused no_ack mode position, +8s, not streams"},
-		{"one after one that was refused has its stream", "copter: hover, fails DO_SET_MODE, refused refused mode position, works, mode {manual|altitude}, +3s, alt > 17"},
-		{"one after one that was not answered too", "copter: hover, fails DO_SET_MODE, loses DO_SET_MODE, refused no_ack mode position, works, delay 200ms, +{4400ms..5s/100ms}, mode manual, +3s, alt > 17"},
-		{"an older doubt's end does not release the sticks", "copter: hover, fails DO_SET_MODE, loses DO_SET_MODE, refused no_ack mode position, works, delay 200ms, +{4500ms..4950ms/50ms}, fails DO_REPOSITION, entering manual, refused refused goto 50 0, answer any 10s, +10s, alt > 15"},
-		{"our own sticks that a line brings late are not the receiver's", "copter receiver=hand: hover, slow {0s|60ms|150ms}, mode position, input throttle 0.2 timeout 3, +{1s..1200ms/50ms}, pilot sticks 0 300 500 0, pilot ALT_HOLD, +3s, not streams"},
-		{"a receiver in hand gets its sticks back however often they were lent", "copter receiver=hand: hover, mode position, +3s" + strings.Repeat(", input throttle 0.3 timeout 0.3, +420ms", 20) + ", +3s, not streams"},
-		{"a landed state that comes no more is unknown, and asked for", "both: mode altitude, arm, ends 245" + strings.Repeat(", input throttle 1, +200ms", 15) + ", status landed_state null, status in_air null, +4s, alt > 5, until status landed_state in_air 20s"},
-		{"a position that comes no more is asked for again", "both: aloft, land 60 0, +2s, ends 33, ends 1, until disarmed 180s, at 60 0 0 ±2"},
-		{"a Copter that restarts in the air", "copter receiver={idle|none}: hover, mode position, +2s, restart, +20s, alt > 18, status failsafe false"},
-		{"its pilot gets his sticks then", "copter receiver={hand|idle}: hover, mode position, +2s, input pitch 0.1 timeout 5, restart" + strings.Repeat(", post input pitch 0.1 timeout 1, answer any, +200ms", 60) + ", +5s, receiver hand, pilot sticks 0 300 500 0, pilot switch 1100 ALT_HOLD, +5s, not streams"},
-		{"a pilot's mode on the ground shows", "copter: mode position, +1s, pilot {STABILIZE|ALT_HOLD}, +1500ms, truth, no input, +20s, truth"},
-		{"and on PX4", "px4: mode position, +1s, pilot {MANUAL|ALTCTL|STABILIZED}, +1500ms, truth, no input, +20s, truth"},
+		{"so does a stick mode that a refused goto superseded", "copter: hover, slow 200ms, fails DO_REPOSITION, entering {manual|altitude|position}, refused refused goto 50 0, answer any 10s, +1s, is $1, +10s, alt > 15"},
+		{"a stick mode that a refused goto superseded is held for a silent client", "copter: hover, slow 200ms, fails DO_REPOSITION, entering {manual|altitude}, refused refused goto 50 0, works, answer any 10s, +15s, in hold"},
+		{"an unanswered stick mode that shows during a refused plan is held for a silent client", "copter: hover, silent {2100ms|2500ms|3s|3500ms}, refused no_ack mode {altitude|manual}, works, fails DO_REPOSITION, fails DO_SET_MODE, post {goto 50 0 altitude 20|mode position}, answer any, works, +15s, in hold"},
+		{"an unanswered stick mode that the vehicle never enters gives the sticks back", "copter: hover, fails DO_SET_MODE, loses DO_SET_MODE, refused no_ack mode position, +8s, not streams"},
+		{"a stick mode after a refused one has its stream", "copter: hover, fails DO_SET_MODE, refused refused mode position, works, mode {manual|altitude}, +3s, alt > 17"},
+		{"a stick mode after an unanswered one has its stream", "copter: hover, fails DO_SET_MODE, loses DO_SET_MODE, refused no_ack mode position, works, delay 200ms, +{4400ms..5s/100ms}, mode manual, +3s, alt > 17"},
+		{"when an older unanswered mode is given up the sticks are not released", "copter: hover, fails DO_SET_MODE, loses DO_SET_MODE, refused no_ack mode position, works, delay 200ms, +{4500ms..4950ms/50ms}, fails DO_REPOSITION, entering manual, refused refused goto 50 0, answer any 10s, +10s, alt > 15"},
+		{"our own sticks that a slow line reports late are not taken for the receiver's", "copter receiver=hand: hover, slow {0s|60ms|150ms}, mode position, input throttle 0.2 timeout 3, +{1s..1200ms/50ms}, pilot sticks 0 300 500 0, pilot ALT_HOLD, +3s, not streams"},
+		{"a receiver in hand gets the sticks back after many short inputs", "copter receiver=hand: hover, mode position, +3s" + strings.Repeat(", input throttle 0.3 timeout 0.3, +420ms", 20) + ", +3s, not streams"},
+		{"a landed state that stops coming is unknown, and requested again", "both: mode altitude, arm, ends 245" + strings.Repeat(", input throttle 1, +200ms", 15) + ", status landed_state null, status in_air null, +4s, alt > 5, until status landed_state in_air 20s"},
+		{"a position that stops coming is requested again", "both: aloft, land 60 0, +2s, ends 33, ends 1, until disarmed 180s, at 60 0 0 ±2"},
+		{"a Copter that restarts in the air has its stream", "copter receiver={idle|none}: hover, mode position, +2s, restart, +20s, alt > 18, status failsafe false"},
+		{"the pilot of a Copter that restarts in the air gets his sticks", "copter receiver={hand|idle}: hover, mode position, +2s, input pitch 0.1 timeout 5, restart" + strings.Repeat(", post input pitch 0.1 timeout 1, answer any, +200ms", 60) + ", +5s, receiver hand, pilot sticks 0 300 500 0, pilot switch 1100 ALT_HOLD, +5s, not streams"},
+		{"a pilot's mode on the ground of a Copter shows", "copter: mode position, +1s, pilot {STABILIZE|ALT_HOLD}, +1500ms, truth, no input, +20s, truth"},
+		{"a pilot's mode on the ground of PX4 shows", "px4: mode position, +1s, pilot {MANUAL|ALTCTL|STABILIZED}, +1500ms, truth, no input, +20s, truth"},
 		{"a receiver in hand is heard before our first stick", "copter receiver=hand: hover, stop, +{5s..5480ms/20ms}, anew, +2s, mode position, +1s, not streams"},
-		{"on PX4 too", "px4 receiver=hand: restart grounded, +{3s..3900ms/100ms}, post mode position, answer any, refused wrong_mode input pitch 1"},
-		{"on PX4 input waits until it is known whose sticks count", "px4 receiver=hand: restart grounded, +1500ms, refused wrong_mode input throttle 0, +20s, aloft, mode altitude, refused wrong_mode input pitch 0.5 timeout 2, pilot sticks 0 300 500 0, +10s, hands off"},
+		{"a receiver in hand is heard before our first stick on PX4", "px4 receiver=hand: restart grounded, +{3s..3900ms/100ms}, post mode position, answer any, refused wrong_mode input pitch 1"},
+		{"on PX4 input is refused until it is known whose sticks count", "px4 receiver=hand: restart grounded, +1500ms, refused wrong_mode input throttle 0, +20s, aloft, mode altitude, refused wrong_mode input pitch 0.5 timeout 2, pilot sticks 0 300 500 0, +10s, hands off"},
 		{"a handshake in the air forgets no parameter", "copter receiver=none SYSID_MYGCS=250: hover, mode position, +2s, ends 245, +4600ms, mute, +2s, unmute, +3s, in LOITER, status failsafe false"},
 		{"a failsafe on the way out does not give a client the pilot's sticks", "px4: takeoff, +25s, mode altitude, +1s, pilot MANUAL, slow 200ms, no input, entering rtl, +{0s|100ms|250ms|500ms|1s|2200ms|2500ms}, fails safe, answer any 60s, +1s, no input"},
-		{"a QuadPlane is not commanded as a plane before it is known", "quadplane Q_GUIDED_MODE=1: takeoff 20, +20s, mode position, +2s, receiver hand, stop, +5s, pilot QLOITER, +1s, param Q_GUIDED_MODE 0, delay {0s|200ms}, ends 245, anew, until status online true 5s, post mode {manual|altitude|hold|rtl}, answer any, +5s, it hovers"},
+		{"a QuadPlane that is not known as one yet is not commanded as a plane", "quadplane Q_GUIDED_MODE=1: takeoff 20, +20s, mode position, +2s, receiver hand, stop, +5s, pilot QLOITER, +1s, param Q_GUIDED_MODE 0, delay {0s|200ms}, ends 245, anew, until status online true 5s, post mode {manual|altitude|hold|rtl}, answer any, +5s, it hovers"},
 	}, map[string]func(*player){
 		"fails safe": func(p *player) { p.sim.change(func() { p.sim.failsafe = true }) },
 		"it hovers": func(p *player) {
@@ -1076,7 +1088,7 @@ func TestNobodyFalls(t *testing.T) {
 
 func TestTheFarewell(t *testing.T) {
 	flies(t, []rule{
-		{"knows a stick mode that is just entered", "copter: hover, slow {0s→0s|100ms→30ms}, entering {manual|altitude|position}, +$1, stop, +6s, alt > 18"},
+		{"holds a vehicle that just entered a stick mode", "copter: hover, slow {0s→0s|100ms→30ms}, entering {manual|altitude|position}, +$1, stop, +6s, alt > 18"},
 		{"lands where a hold is refused", "copter: hover, mode manual, input throttle 0.45 timeout 5, +1s, forbids GUIDED BRAKE, stop, +3s, climb > -3, in LAND"},
 		{"holds on a slow line", "copter receiver={idle|hand|none}: hover, mode position, slow {300ms|450ms|600ms}, input pitch 0.3 timeout 5, +1s, stop, +6s, held"},
 	}, map[string]func(*player){"held": func(p *player) {
@@ -1086,12 +1098,12 @@ func TestTheFarewell(t *testing.T) {
 	}})
 }
 
-func TestAPortThatIsBack(t *testing.T) {
+func TestAPortThatComesBack(t *testing.T) {
 	const away = "both: aloft, mode hold, +3s, unplug, +1ms, post "
 	flies(t, []rule{
-		{"sends nothing over a pilot", "both: aloft, mode hold, +{3s..3900ms/100ms}, unplug, +1ms, post goto 60 0, +300ms, pilot rtl, plug, answer any 10s, hands off, until status online true 10s, mode hold"},
-		{"sends a land though nobody answers", away + "land, +200ms, mute, plug, +1300ms, unmute, answer any 10s, +10s, in land"},
-		{"sends no goto where nobody answers", away + "goto 30 0, +200ms, mute, plug, answer no_ack 3s, hands off"},
+		{"sends nothing after a pilot's switch", "both: aloft, mode hold, +{3s..3900ms/100ms}, unplug, +1ms, post goto 60 0, +300ms, pilot rtl, plug, answer any 10s, hands off, until status online true 10s, mode hold"},
+		{"sends a land though the vehicle does not answer", away + "land, +200ms, mute, plug, +1300ms, unmute, answer any 10s, +10s, in land"},
+		{"sends no goto when the vehicle does not answer", away + "goto 30 0, +200ms, mute, plug, answer no_ack 3s, hands off"},
 		{"has its copies 20 ms apart", "both: slow 60ms, aloft, mode hold, +3s, unplug, +1ms, post mode rtl, +300ms, plug, answer any 10s, copies are apart"},
 	}, map[string]func(*player){"copies are apart": func(p *player) {
 		var last time.Time
@@ -1109,7 +1121,7 @@ func TestAPortThatIsBack(t *testing.T) {
 // Why a command was not carried out, in whole flights (docs/design.md, "Reasons of
 // a refusal").
 
-// says checks the sentence of an error: what it must and must not say.
+// says checks an error's text: it contains want, and none of not.
 func says(t *testing.T, answer object, want string, not ...string) {
 	t.Helper()
 	text, _ := answer["error"].(string)
@@ -1182,7 +1194,7 @@ func TestHeartbeatsGoOutEverySecondAsAnOnboardController(t *testing.T) {
 	})
 }
 
-func TestInputWaitsUntilItsModeShowsAndNoOtherIsOnItsWay(t *testing.T) {
+func TestInputIsRefusedUntilItsModeShowsAndWhileAnotherIsOnItsWay(t *testing.T) {
 	onLine(t, copterBeat(), func(t *testing.T, b *lineBench) {
 		b.inTheAir()
 		input := func() errorCode {
@@ -1205,8 +1217,8 @@ func TestInputWaitsUntilItsModeShowsAndNoOtherIsOnItsWay(t *testing.T) {
 	})
 }
 
-// A drone that moved before a hold was accepted is not at rest because of that.
-func TestOnlyWhatCameAfterTheAcceptanceCountsForTheEndOfAManoeuvre(t *testing.T) {
+// A drone that was at rest before a hold was accepted has not finished the hold.
+func TestOnlyReportsAfterTheAcceptanceEndAManoeuvre(t *testing.T) {
 	d := newDrone(device{name: "none"}, 0, false)
 	now := time.Now()
 	hear := func(at time.Time) {
@@ -1229,9 +1241,9 @@ func TestOnlyWhatCameAfterTheAcceptanceCountsForTheEndOfAManoeuvre(t *testing.T)
 	lineEqual(t, "done by what came after", m.done, true)
 }
 
-// Another program switched HOME_POSITION off and moved home: what is remembered would
-// fly a goto at another height.
-func TestAHeightAboveHomeIsOfTheHomeThatIsAskedForBefore(t *testing.T) {
+// Another program switched HOME_POSITION off and moved home. The home that we remember
+// would make a goto fly at another height.
+func TestHomeIsRequestedAgainBeforeAGotoToAHeightAboveIt(t *testing.T) {
 	fly(t, simPX4, nil, func(f *flight) {
 		f.aloft()
 		f.sim.change(func() { f.sim.stream(idHome, -1) })
@@ -1255,8 +1267,7 @@ func TestAHeightAboveHomeIsOfTheHomeThatIsAskedForBefore(t *testing.T) {
 	})
 }
 
-// Another program slowed or ended what rules rest on.
-func TestStreamsThatAnotherProgramSlowedOrEndedAreAskedForAgain(t *testing.T) {
+func TestStreamsThatAnotherProgramSlowedOrEndedAreRequestedAgain(t *testing.T) {
 	both(t, func(f *flight) {
 		f.aloft()
 		for _, s := range []struct {
