@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// TestWhoseSticksCount is the table of DESIGN's "Where our sticks can't be the
-// ones": what stands in their way, by the parameter that is named.
+// TestWhoseSticksCount is the table of docs/design.md, "Who has the sticks": which
+// parameter the refusal names where our sticks would be ignored.
 func TestWhoseSticksCount(t *testing.T) {
 	no := map[string]bool{}
 	for _, receiver := range []string{"idle", "in-use"} {
@@ -93,20 +93,20 @@ func TestWhoseSticksCount(t *testing.T) {
 func TestTransmitterAndPX4ShareTheSticksByItsParameter(t *testing.T) {
 	testSticks(t, []stickRule{
 		{"with 3 the transmitter that was first keeps them", "px4 3 in-use", "sets position, = off, by receiver"},
-		{"with 3 it is first where our stick mode was not accepted", "px4 3", "asks position, fails, disarmed, +6s, = off, +4s, receiver live 1500, sets position, = off, by receiver"},
-		{"also one that is only seen in RC_CHANNELS", "px4 3", "asks position, fails, channels 1500 1500 1500 1500, sets position, by receiver"},
+		{"with 3 the transmitter is first where our stick mode was not accepted", "px4 3", "asks position, fails, disarmed, +6s, = off, +4s, receiver live 1500, sets position, = off, by receiver"},
+		{"with 3 so is a transmitter that only RC_CHANNELS shows", "px4 3", "asks position, fails, channels 1500 1500 1500 1500, sets position, by receiver"},
 		{"with 3 the transmitter that was first keeps them though it is lost", "px4 3 in-use", "receiver gone, +3s, sets position, = off, by"},
 		{"with 3 ours are first until it restarts", "px4 3", "disarmed, sets position, +6s, = off, +4s, receiver live 1500, sets position, = nobody 0 0 0 0, by"},
 		{"a restart forgets who was first", "px4 3 in-use", "restarted, +4s, sets position, = nobody 0 0 500 0"},
 		{"with 2 a transmitter that was lost in this flight keeps them", "px4 2", "disarmed, channels 1500 1500 1500 1500, +1s, armed, flies, +9s, sets position, = off, by"},
-		{"also one that came on in it", "px4 2", "disarmed, armed, flies, channels 1500 1500 1500 1500, +9s, sets position, = off, by"},
-		{"and one that came on while ours ran", "px4 2", "disarmed, armed, flies, sets position, channels 1500 1500 1500 1500, by receiver, +9s, by"},
-		{"until it is disarmed", "px4 2", "disarmed, channels 1500 1500 1500 1500, +1s, armed, flies, +9s, disarmed, +1s, armed, flies, sets position, = nobody 0 0 500 0"},
-		{"with 2 and none in this flight ours act", "px4 2", "sets position, = nobody 0 0 500 0"},
+		{"with 2 so does a transmitter that came on in this flight", "px4 2", "disarmed, armed, flies, channels 1500 1500 1500 1500, +9s, sets position, = off, by"},
+		{"with 2 so does a transmitter that came on while our stream ran", "px4 2", "disarmed, armed, flies, sets position, channels 1500 1500 1500 1500, by receiver, +9s, by"},
+		{"with 2 the transmitter keeps them until the vehicle is disarmed", "px4 2", "disarmed, channels 1500 1500 1500 1500, +1s, armed, flies, +9s, disarmed, +1s, armed, flies, sets position, = nobody 0 0 500 0"},
+		{"with 2 and no transmitter in this flight our sticks act", "px4 2", "sets position, = nobody 0 0 500 0"},
 		{"with 5 a transmitter may come on later", "px4 5", "sets position, by, channels 1500 1500 1500 1500, by receiver, +2s, channels 1500 1500 1500 1500, +2s, by receiver, +2s, by"},
-		{"also under the client's sticks", "px4 7", "sets position, input 300 0 500 0 5s, by client, channels 1500 1500 1500 1500, by receiver"},
-		{"whoever flies by it never falls silent", "px4 5", "sets altitude, channels 1500 1500 1500 1500, +2s, channels 1500 1500 1500 1500, +2s, channels 1500 1500 1500 1500, +2s, = nobody 0 0 500 0"},
-		{"and falls silent when it is lost", "px4 5", "sets altitude, channels 1500 1500 1500 1500, +2900ms, = nobody 0 0 500 0, +200ms, = nobody 0 0 500 0 holds"},
+		{"with 7 it may come on while the client's sticks act", "px4 7", "sets position, input 300 0 500 0 5s, by client, channels 1500 1500 1500 1500, by receiver"},
+		{"with 5 no hold is due while a transmitter flies", "px4 5", "sets altitude, channels 1500 1500 1500 1500, +2s, channels 1500 1500 1500 1500, +2s, channels 1500 1500 1500 1500, +2s, = nobody 0 0 500 0"},
+		{"with 5 a hold is due when the transmitter is lost", "px4 5", "sets altitude, channels 1500 1500 1500 1500, +2900ms, = nobody 0 0 500 0, +200ms, = nobody 0 0 500 0 holds"},
 		{"with 1 RC_CHANNELS mean nothing", "px4 1", "sets altitude, +2s, channels 1500 1500 1500 1500, by, +1s, = nobody 0 0 500 0 holds"},
 	})
 }
@@ -122,15 +122,15 @@ func TestReceiversStateCountsOnlyWithoutAStreamOfOurs(t *testing.T) {
 		{"live and low", "receiver live 1000", receiverIdle},
 		{"live at an unknown throttle", "receiver live 0", receiverIdle},
 		{"live up to 1350", "receiver live 1350", receiverIdle},
-		{"live and over it", "receiver live 1351", receiverInUse},
+		{"live over 1350", "receiver live 1351", receiverInUse},
 		{"lost", "receiver live 1500, receiver gone", receiverNone},
 		{"landed again", "receiver live 1500, receiver live 1000", receiverIdle},
-		{"while our stream runs it tells nothing", "sets position, receiver live 1500", receiverNone},
-		{"nor after it, until a stream is forgotten", "disarmed, sets position, +5100ms, = off, +3300ms, receiver live 1500", receiverNone},
-		{"3.5 s after it", "disarmed, sets position, +5100ms, = off, +3500ms, receiver live 1500", receiverInUse},
-		{"at once after a release", "receiver live 1000, sets position, leaves, left hold, +50ms, receiver live 1500", receiverInUse},
-		{"a restart forgets it", "receiver live 1500, restarted", receiverNone},
-		{"and tells nothing for 3.5 s", "restarted, +3s, receiver live 1500", receiverNone},
+		{"not counted while our stream runs", "sets position, receiver live 1500", receiverNone},
+		{"nor for 3.5 s after it", "disarmed, sets position, +5100ms, = off, +3300ms, receiver live 1500", receiverNone},
+		{"counted 3.5 s after our stream", "disarmed, sets position, +5100ms, = off, +3500ms, receiver live 1500", receiverInUse},
+		{"counted at once after a release", "receiver live 1000, sets position, leaves, left hold, +50ms, receiver live 1500", receiverInUse},
+		{"forgotten at a restart", "receiver live 1500, restarted", receiverNone},
+		{"not counted for 3.5 s after a restart", "restarted, +3s, receiver live 1500", receiverNone},
 	} {
 		t.Run(r.name, func(t *testing.T) {
 			h := newStickFlight(copter, "none", 0)
@@ -144,7 +144,7 @@ func TestReceiversStateCountsOnlyWithoutAStreamOfOurs(t *testing.T) {
 			}
 		})
 	}
-	// An earlier process' sticks stand for 3 s and would look like a receiver.
+	// An earlier process' sticks count for 3 s and would look like a receiver.
 	h := newStickFlight(copter, "none", 0)
 	h.src.known = false
 	h.src.open(now.Add(-3 * time.Second))
@@ -161,13 +161,13 @@ func TestReceiverInUseKeepsTheSticks(t *testing.T) {
 	testSticks(t, []stickRule{
 		{"a stick mode starts no stream", "copter in-use", "sets altitude, +10s, = off, by receiver"},
 		{"nor does arming in one", "copter in-use", "disarmed, sets altitude, arms, armed, +1s, = off"},
-		{"until the client takes over", "copter in-use", "sets altitude, input 300 0 700 0 500ms, = client 300 0 700 0, by client"},
-		{"whose timeout gives them back", "copter in-use", "sets altitude, input 300 0 700 0 500ms, +600ms, = off released, by receiver, +20s, = off"},
-		{"and who may take them again", "copter in-use", "sets altitude, input 300 0 700 0 500ms, +1s, input 0 0 400 0 500ms, = client 0 0 400 0 released, +1s, = off released"},
+		{"until the client sends sticks", "copter in-use", "sets altitude, input 300 0 700 0 500ms, = client 300 0 700 0, by client"},
+		{"the client's timeout gives them back", "copter in-use", "sets altitude, input 300 0 700 0 500ms, +600ms, = off released, by receiver, +20s, = off"},
+		{"after that the client may take them again", "copter in-use", "sets altitude, input 300 0 700 0 500ms, +1s, input 0 0 400 0 500ms, = client 0 0 400 0 released, +1s, = off released"},
 		{"setting a mode gives them back too", "copter in-use", "sets altitude, input 300 0 700 0 5s, sets position, = off released, +20s, = off"},
-		{"so does a plan out that was not carried out", "copter in-use", "sets altitude, input 300 0 700 0 5s, leaves, = nobody 0 0 500 0, fails, +10ms, = off released, +20s, = off"},
-		{"a lost link tells of no receiver", "copter in-use", "sets altitude, input 300 0 700 0 500ms, lost, +1s, = nobody 0 0 500 0, back, +10ms, = off released"},
-		{"nobody looks at his throttle", "copter in-use", "sets altitude, input 300 0 700 0 500ms, +600ms, = off released, channels 1500 1500 1000 1500, +20s, = off"},
+		{"a refused plan out of the mode gives them back too", "copter in-use", "sets altitude, input 300 0 700 0 5s, leaves, = nobody 0 0 500 0, fails, +10ms, = off released, +20s, = off"},
+		{"while the link is lost the receiver does not count", "copter in-use", "sets altitude, input 300 0 700 0 500ms, lost, +1s, = nobody 0 0 500 0, back, +10ms, = off released"},
+		{"a low throttle does not take them from the receiver", "copter in-use", "sets altitude, input 300 0 700 0 500ms, +600ms, = off released, channels 1500 1500 1000 1500, +20s, = off"},
 		{"an idle receiver keeps nothing", "copter idle", "sets altitude, = nobody 0 0 500 0, by"},
 		{"PX4 keeps its own order", "px4 1 in-use", "sets altitude, = nobody 0 0 500 0, by"},
 	})
@@ -175,16 +175,16 @@ func TestReceiverInUseKeepsTheSticks(t *testing.T) {
 
 func TestForeignSticksPauseOurs(t *testing.T) {
 	testSticks(t, []stickRule{
-		{"the client's have ended, and nothing is released", "copter none", "sets position, input 300 0 500 0 5s, foreign, = nobody 0 0 500 0, by receiver, owner other, told another"},
-		{"0.5 s after their last ours go on, centred", "copter idle", "sets position, input 300 0 500 0 5s, joins, = nobody 0 0 500 0, +20s, = nobody 0 0 500 0, by mavrest"},
+		{"the client's sticks end, and the stream ends without a release", "copter none", "sets position, input 300 0 500 0 5s, foreign, = nobody 0 0 500 0, by receiver, owner other, notice another"},
+		{"0.5 s after the last foreign stick our stream goes on, centred", "copter idle", "sets position, input 300 0 500 0 5s, joins, = nobody 0 0 500 0, +20s, = nobody 0 0 500 0, by mavrest"},
 		{"not where the receiver was in use", "copter in-use", "sets position, input 300 0 500 0 5s, joins, = off, +20s, = off"},
 		{"nor where a switch moves", "copter idle", "channels 1500 1500 1000 1500 1800, +4s, sets position, joins, channels 1500 1500 1000 1500 1100, = off released, +20s, = off, owner pilot"},
-		{"on PX4 it has its own order", "px4", "sets position, input 300 0 500 0 5s, foreign, = client 300 0 500 0, untold"},
-		{"a pilot's centred stream too", "copter none", "sets position, pilot LOITER, foreign, = nobody 0 0 500 0, owner pilot"},
-		{"where nothing is ours nothing is told", "copter none", "foreign, = off, untold"},
+		{"PX4 chooses between them itself: ours go on", "px4", "sets position, input 300 0 500 0 5s, foreign, = client 300 0 500 0, no-notice"},
+		{"a centred stream that we keep up for a pilot pauses too", "copter none", "sets position, pilot LOITER, foreign, = nobody 0 0 500 0, owner pilot"},
+		{"without a stream of ours there is no notice", "copter none", "foreign, = off, no-notice"},
 		{"a stick mode set while they come has its stream after them", "copter none", "foreign, sets altitude, by receiver, +2900ms, = nobody 0 0 500 0, by"},
-		{"channels of sticks that move mean nothing", "copter idle", "sets position, +2s, channels 1500 1500 1500 1500, channels 1500 1900 1500 1500, = nobody 0 0 500 0, untold"},
-		{"a stick mode set here takes them back", "copter none", "sets position, foreign, +4s, sets position, input 100 0 500 0 1s, = client 100 0 500 0, owner client"},
+		{"sticks that move in RC_CHANNELS do not pause ours", "copter idle", "sets position, +2s, channels 1500 1500 1500 1500, channels 1500 1900 1500 1500, = nobody 0 0 500 0, no-notice"},
+		{"a client that sets a stick mode takes them back", "copter none", "sets position, foreign, +4s, sets position, input 100 0 500 0 1s, = client 100 0 500 0, owner client"},
 	})
 	h := parseStickFlight(t, "copter idle")
 	h.play(t, "sets position, +1s, foreign")
@@ -195,23 +195,24 @@ func TestForeignSticksPauseOurs(t *testing.T) {
 	lineEqual(t, "sent 0.5 s later", len(h.frames) > n, true)
 }
 
-// TestAPilotsSwitchIsSeenInTheChannels: our stream moves the channels 1 to 4 alone.
+// TestAPilotsSwitchIsSeenInTheChannels: our stream moves only the channels 1 to 4, so a
+// change in another one is the pilot's.
 func TestAPilotsSwitchIsSeenInTheChannels(t *testing.T) {
 	const before = "channels 1500 1500 1000 1500 1800, +3100ms, sets position, "
 	testSticks(t, []stickRule{
-		{"a switch that moves is a pilot's", "copter idle", before + "+2s, channels 1500 1500 1500 1500 1100, = off released, owner pilot, by receiver, told switch"},
-		{"of a receiver that came on as well", "copter none", before + "+2s, channels 1500 1500 1500 1500 1100, = off released, owner pilot, by receiver"},
+		{"a switch that moves is a pilot's", "copter idle", before + "+2s, channels 1500 1500 1500 1500 1100, = off released, owner pilot, by receiver, notice switch"},
+		{"so is that of a receiver that came on in this flight", "copter none", before + "+2s, channels 1500 1500 1500 1500 1100, = off released, owner pilot, by receiver"},
 		{"also under the client's sticks", "copter idle", before + "input 300 0 500 0 5s, channels 1500 1650 1500 1500 1100, = off released, owner pilot"},
 		{"at once, whatever our axes did", "copter idle", before + "+100ms, channels 1500 1500 1500 1500 1100, = off released"},
-		{"a little is noise", "copter idle", before + "channels 1500 1500 1500 1500 1900, channels 1500 1500 1500 1500 1800, = nobody 0 0 500 0, untold"},
-		{"little by little is RSSI", "copter idle", before + "channels 1500 1500 1500 1500 1860, channels 1500 1500 1500 1500 1920, = nobody 0 0 500 0, untold"},
-		{"in the first 3 s they find their values", "copter none", "sets position, channels 1500 1500 1500 1500 1800, +2900ms, channels 1500 1500 1500 1500 1100, = nobody 0 0 500 0, +200ms, channels 1500 1500 1500 1500 1800, = off released"},
+		{"a small change is noise", "copter idle", before + "channels 1500 1500 1500 1500 1900, channels 1500 1500 1500 1500 1800, = nobody 0 0 500 0, no-notice"},
+		{"a slow change is RSSI", "copter idle", before + "channels 1500 1500 1500 1500 1860, channels 1500 1500 1500 1500 1920, = nobody 0 0 500 0, no-notice"},
+		{"no change counts in the first 3 s of our stream", "copter none", "sets position, channels 1500 1500 1500 1500 1800, +2900ms, channels 1500 1500 1500 1500 1100, = nobody 0 0 500 0, +200ms, channels 1500 1500 1500 1500 1800, = off released"},
 		{"a channel without a value does not move", "copter none", "channels 0 0 0 0 0, +4s, sets position, channels 1500 1500 1500 1500 65535, channels 1500 1500 1500 1500 0, = nobody 0 0 500 0"},
-		{"a switch of before our stream is none", "copter idle", "channels 1500 1500 1000 1500 1800, +4s, channels 1500 1500 1000 1500 1100, sets position, channels 1500 1500 1500 1500 1100, = nobody 0 0 500 0"},
-		{"his sticks fly", "copter idle", before + "+2s, channels 1500 1500 1500 1500 1100, +100ms, channels 1500 1500 1000 1500 1100, = off released, +20s, = off, by receiver"},
-		{"on the way out as well", "copter none", before + "leaves, left hold, = nobody 0 0 500 0, channels 1500 1500 1500 1500 1100, = off released"},
-		{"a stick mode set here takes them back", "copter idle", before + "channels 1500 1500 1500 1500 1100, sets position, input 100 0 500 0 1s, = client 100 0 500 0 released"},
-		{"PX4 has its own order", "px4 1", before + "channels 1500 1500 1500 1500 1100, = nobody 0 0 500 0"},
+		{"a switch that moved before our stream does not count", "copter idle", "channels 1500 1500 1000 1500 1800, +4s, channels 1500 1500 1000 1500 1100, sets position, channels 1500 1500 1500 1500 1100, = nobody 0 0 500 0"},
+		{"after the switch the pilot's sticks fly", "copter idle", before + "+2s, channels 1500 1500 1500 1500 1100, +100ms, channels 1500 1500 1000 1500 1100, = off released, +20s, = off, by receiver"},
+		{"also on the way out of the mode", "copter none", before + "leaves, left hold, = nobody 0 0 500 0, channels 1500 1500 1500 1500 1100, = off released"},
+		{"a client that sets a stick mode takes them back", "copter idle", before + "channels 1500 1500 1500 1500 1100, sets position, input 100 0 500 0 1s, = client 100 0 500 0 released"},
+		{"PX4 chooses between them itself: ours go on", "px4 1", before + "channels 1500 1500 1500 1500 1100, = nobody 0 0 500 0"},
 	})
 }
 
@@ -245,7 +246,7 @@ func TestPX4BeforeOneSeventeenHasNoSticksWithFiveToEight(t *testing.T) {
 	}
 }
 
-// TestAStickModeThatNobodyWouldFlyIsUnsupported: DESIGN's 501.
+// TestAStickModeThatNobodyWouldFlyIsUnsupported: the API answers 501.
 func TestAStickModeThatNobodyWouldFlyIsUnsupported(t *testing.T) {
 	for _, c := range []struct {
 		vehicle, before string

@@ -10,25 +10,25 @@ import (
 	"time"
 )
 
-// frameSent is what was streamed, and when.
+// frameSent is one position of the sticks that was streamed, and when.
 type frameSent struct {
 	at   time.Time
 	axes axes
 }
 
-// stickFlight is a vehicle's sticks that are told what happens, and their clock.
+// stickFlight is a vehicle's sticks, the facts that they go by, and their clock.
 type stickFlight struct {
 	sticks
 	f view
 
 	frames  []frameSent
-	acts    string // what was to be done since the last look at it
+	acts    string // the actions that the sticks asked for since the last "="
 	notices string
 }
 
-// newStickFlight is a vehicle in the air that holds, its link open for long. It
-// says of its receiver "none", "idle" or "in-use", and of the parameter by which
-// it takes sticks a number, or NaN where it did not answer. A PX4 is 1.17.0.
+// newStickFlight is a vehicle that holds in the air and has been online for long. Its
+// receiver is "none", "idle" or "in-use". param is the parameter that chooses whose sticks
+// count; NaN: it was not answered. A PX4 is 1.17.0.
 func newStickFlight(f firmware, receiver string, param float64) *stickFlight {
 	now := time.Unix(1_700_000_000, 0)
 	h := &stickFlight{f: view{now: now, firmware: f, version: px4SourceOrder, armed: true, online: true, told: make(map[string]float64)}}
@@ -55,7 +55,7 @@ func (h *stickFlight) in(name string) {
 	h.f.mode, h.f.custom = list[i].mode, list[i].custom
 }
 
-// act takes what is to be done.
+// act notes the actions that the sticks ask for.
 func (h *stickFlight) act() {
 	acts := h.take()
 	if acts.send && h.phase != stickOff {
@@ -80,7 +80,7 @@ func (h *stickFlight) pass(d time.Duration) {
 	}
 }
 
-// asks sets a stick mode up to its last ack: what prepare and the plan do.
+// asks begins a plan that sets a stick mode, up to its last ack.
 func (h *stickFlight) asks() {
 	h.f.busy, h.f.entering = true, true
 	h.enter(h.f)
@@ -88,24 +88,24 @@ func (h *stickFlight) asks() {
 	h.waits()
 }
 
-// gets has the plan end in a stick mode that shows.
+// gets ends the plan: the vehicle reports the stick mode.
 func (h *stickFlight) gets(mode string) {
 	h.in(mode)
 	h.entered(h.f)
 	h.answers()
 }
 
-// answers ends the plan: nothing of it is open.
+// answers ends the plan, and no command of it is open.
 func (h *stickFlight) answers() { h.f.busy, h.f.entering = false, false }
 
-// waits until the sticks let a step go that rests on them.
+// waits until the sticks allow the next step of the plan.
 func (h *stickFlight) waits() {
 	for h.f.now.Before(h.ready(true, h.f, false)) {
 		h.pass(10 * time.Millisecond)
 	}
 }
 
-// state is what the sticks do, and what was to be done since the last look.
+// state is what the sticks do, and the actions that they asked for since the last look.
 func (h *stickFlight) state() string {
 	s := [...]string{"off", "client", "nobody"}[h.phase]
 	if h.phase != stickOff {
@@ -116,39 +116,39 @@ func (h *stickFlight) state() string {
 	return s
 }
 
-// play tells the sticks a script, clauses with commas between:
+// play plays a script to the sticks, clauses with commas between:
 //
-//	sets altitude           the mode is set here, and shows
+//	sets altitude           a client sets the mode, and it shows
 //	asks altitude           its plan waits for an ack; then
 //	gets altitude           … it shows, or
 //	fails                   … the plan ends without it, or
 //	doubts                  … ends unanswered: its command is open; until
-//	closes                  … it is open no more
-//	busy                    a plan is under way that has no say in the sticks
-//	leaves                  a plan out of the stick modes begins; then
-//	waits                   … the sticks stand still
-//	led POSCTL              … the mode that leads out shows
-//	left hold               … the mode that it leads to shows, and the plan ends
-//	arms                    the vehicle is to be armed in the mode that it is in
+//	closes                  … that time is over
+//	busy                    a plan is under way that does not need the sticks
+//	leaves                  a plan begins that leaves the stick modes; then
+//	waits                   … the sticks have been still for long enough
+//	led POSCTL              … the intermediate mode shows
+//	left hold               … the last mode shows, and the plan ends
+//	arms                    a client arms the vehicle in its present mode
 //	input 300 0 700 0 500ms the client's sticks x y z r, and their timeout
-//	pilot POSCTL            a report that nothing here explains
+//	pilot POSCTL            a report that no command of ours explains
 //	armed, disarmed, landed, flies
 //	receiver live 1500, receiver gone
 //	channels 1500 1500 1000 1500 1800 … the fifth stands for all switches
 //	foreign                 another program's MANUAL_CONTROL
-//	joins 50                the same at 50 Hz for half a second
+//	joins                   its MANUAL_CONTROLs at 50 Hz for half a second
 //	lost, back              the link
 //	restarted               the autopilot
 //	override 0              COM_RC_OVERRIDE
 //	+2s                     time passes
-//	= nobody 0 0 500 0      what the sticks do now, followed by what was to be
-//	                        done since the last "=": released, holds, gives
-//	by client               who has them
-//	owner pilot             whose they are
-//	told transmitter        a notice, since the last one
-//	untold                  none
+//	= nobody 0 0 500 0      what the sticks do now, and the actions that they asked for
+//	                        since the last "=": released, holds, gives
+//	by client               whose sticks act now
+//	owner pilot             whose the stick mode is
+//	notice transmitter      a notice since the last clause of this kind has this word
+//	no-notice               there was none
 //
-// It returns what is wrong with the flight, or "".
+// It returns what is wrong, or "".
 func (h *stickFlight) play(t *testing.T, script string) string {
 	t.Helper()
 	number := func(s string) int {
@@ -238,24 +238,24 @@ func (h *stickFlight) play(t *testing.T, script string) string {
 			h.f.told["COM_RC_OVERRIDE"] = float64(number(w[1]))
 		case "owner":
 			if got := [...]string{"none", "client", "pilot", "other"}[h.owner]; got != w[1] {
-				return fmt.Sprintf("%q: they are the %s's", clause, got)
+				return fmt.Sprintf("%q: the owner is %s", clause, got)
 			}
 		case "=":
 			if got, want := h.state(), strings.Join(w[1:], " "); got != want {
-				return fmt.Sprintf("%q is wanted, and it is %q", want, got)
+				return fmt.Sprintf("got %q, want %q", got, want)
 			}
 		case "by":
 			if got := h.by(h.f); got != strings.Join(w[1:], "") {
 				return fmt.Sprintf("%q: %q has the sticks", clause, got)
 			}
-		case "told":
+		case "notice":
 			if !strings.Contains(h.notices, w[1]) {
-				return fmt.Sprintf("%q: told is %q", clause, h.notices)
+				return fmt.Sprintf("%q: the notices are %q", clause, h.notices)
 			}
 			h.notices = ""
-		case "untold":
+		case "no-notice":
 			if h.notices != "" {
-				return fmt.Sprintf("told is %q", h.notices)
+				return fmt.Sprintf("want no notice: %q", h.notices)
 			}
 		default:
 			d, err := time.ParseDuration(strings.TrimPrefix(w[0], "+"))
@@ -269,13 +269,13 @@ func (h *stickFlight) play(t *testing.T, script string) string {
 	return ""
 }
 
-// stickRule is a sentence about the sticks, the vehicle and its receiver, and the
-// flight that shows it.
+// stickRule is a rule about the sticks, the vehicle with its receiver, and the script that
+// shows the rule.
 type stickRule struct{ name, vehicle, flight string }
 
 // testSticks plays rules. A vehicle is "px4", "px4 5", "copter in-use",
-// "copter idle 1": the autopilot, its receiver (none), its parameter (0 on
-// ArduPilot, 3 on PX4).
+// "copter idle 1": the autopilot; its receiver, by default none; its parameter, by default
+// 0 on ArduPilot and 3 on PX4.
 func testSticks(t *testing.T, rules []stickRule) {
 	for _, r := range rules {
 		t.Run(r.name, func(t *testing.T) {
@@ -305,11 +305,11 @@ func TestPilotsSwitchTakesTheSticks(t *testing.T) {
 	const client = "sets position, input 300 -200 700 100 5s, "
 	testSticks(t, []stickRule{
 		{"ArduPilot's receiver in use: released", "copter in-use", "sets position, input 300 -200 700 100 5s, pilot LOITER, = off released, by receiver"},
-		{"an idle one: centred, and told how to free it", "copter idle", client + "pilot LOITER, = nobody 0 0 500 0, by mavrest, owner pilot, told moving any switch, +20s, = nobody 0 0 500 0"},
-		{"also in a mode without sticks", "copter idle", client + "pilot RTL, = nobody 0 0 500 0, +20s, = nobody 0 0 500 0"},
-		{"until it is disarmed", "copter idle", client + "pilot RTL, disarmed, = off released"},
-		{"his switch frees his sticks", "copter idle", "channels 1500 1500 1000 1500 1800, +4s, " + client + "pilot ALT_HOLD, = nobody 0 0 500 0, channels 1500 1500 1000 1500 1100, = off released, by receiver, told switch"},
-		{"in whichever order they show", "copter idle", "channels 1500 1500 1000 1500 1800, +4s, " + client + "channels 1500 1500 1000 1500 1100, pilot ALT_HOLD, = off released, by receiver"},
+		{"ArduPilot's receiver idle: centred, and a notice says how to free the receiver", "copter idle", client + "pilot LOITER, = nobody 0 0 500 0, by mavrest, owner pilot, notice moving any switch, +20s, = nobody 0 0 500 0"},
+		{"a pilot's mode without sticks: centred too", "copter idle", client + "pilot RTL, = nobody 0 0 500 0, +20s, = nobody 0 0 500 0"},
+		{"centred until the vehicle is disarmed", "copter idle", client + "pilot RTL, disarmed, = off released"},
+		{"the transmitter's switch frees the pilot's sticks", "copter idle", "channels 1500 1500 1000 1500 1800, +4s, " + client + "pilot ALT_HOLD, = nobody 0 0 500 0, channels 1500 1500 1000 1500 1100, = off released, by receiver, notice switch"},
+		{"in whichever order the switch and the mode show", "copter idle", "channels 1500 1500 1000 1500 1800, +4s, " + client + "channels 1500 1500 1000 1500 1100, pilot ALT_HOLD, = off released, by receiver"},
 		{"without a receiver: centred", "copter none", client + "pilot ALT_HOLD, = nobody 0 0 500 0, +20s, = nobody 0 0 500 0"},
 		{"out of the stick modes too", "copter none", client + "pilot RTL, = nobody 0 0 500 0, +20s, = nobody 0 0 500 0"},
 		{"in manual mode with the throttle as it was", "copter none", "sets manual, input 300 0 430 0 5s, pilot ACRO, = nobody 0 0 430 0, +20s, = nobody 0 0 430 0"},
@@ -322,23 +322,23 @@ func TestPilotsSwitchTakesTheSticks(t *testing.T) {
 	})
 }
 
-// TestPilotsSwitchAtEveryMoment is the product: what the sticks do × what the
-// pilot sets × whose receiver it is. Afterwards nothing moves, and no hold is
+// TestPilotsSwitchAtEveryMoment is a product: what the sticks do × the mode that the
+// pilot sets × the receiver's state. After the switch no stick moves, and no hold is
 // commanded.
 func TestPilotsSwitchAtEveryMoment(t *testing.T) {
 	moments := []struct{ name, script string }{
 		{"nothing was streamed", "+1s"},
-		{"a stick mode is asked for", "asks position"},
-		{"nobody's", "sets altitude"},
+		{"a stick mode is being set", "asks position"},
+		{"centred, before the client's first stick", "sets altitude"},
 		{"the client's", "sets altitude, input 300 -200 700 100 5s"},
 		{"the client's, in manual mode", "sets manual, input 300 -200 430 100 5s"},
 		{"a silent client's", "sets altitude, input 300 -200 700 100 500ms, +2s"},
-		{"a hold is wished", "sets altitude, input 300 -200 700 100 500ms, +3s"},
-		{"its plan waits", "sets altitude, input 300 -200 700 100 500ms, +3s, leaves, +1s"},
-		{"it was not acknowledged", "sets altitude, input 300 -200 700 100 500ms, +3s, leaves, +1s, fails"},
+		{"a hold is due for a silent client", "sets altitude, input 300 -200 700 100 500ms, +3s"},
+		{"that hold's plan waits", "sets altitude, input 300 -200 700 100 500ms, +3s, leaves, +1s"},
+		{"that hold was not acknowledged", "sets altitude, input 300 -200 700 100 500ms, +3s, leaves, +1s, fails"},
 		{"a way out waits", "sets manual, input 300 -200 430 100 5s, leaves, +1s"},
-		{"it leads through", "sets manual, input 300 -200 430 100 5s, leaves, led position, +1s"},
-		{"it is left", "sets position, input 300 -200 700 100 5s, leaves, waits, left hold"},
+		{"a way out is in its intermediate mode", "sets manual, input 300 -200 430 100 5s, leaves, led position, +1s"},
+		{"the stick mode was left", "sets position, input 300 -200 700 100 5s, leaves, waits, left hold"},
 		{"a stick mode was refused", "asks position, fails"},
 	}
 	for _, vehicle := range []string{
@@ -399,29 +399,29 @@ func TestPilotsSwitchAtEveryMoment(t *testing.T) {
 
 func TestSilentClientLeavesAHold(t *testing.T) {
 	rules := []stickRule{
-		{"in altitude mode 3 s after its last command", "px4", "sets altitude, input 300 0 700 0 500ms, +2900ms, = nobody 0 0 500 0, +100ms, = nobody 0 0 500 0 holds, told holding"},
+		{"in altitude mode 3 s after its last command", "px4", "sets altitude, input 300 0 700 0 500ms, +2900ms, = nobody 0 0 500 0, +100ms, = nobody 0 0 500 0 holds, notice holding"},
 		{"in manual mode too", "px4", "sets manual, input 300 0 430 0 500ms, +2900ms, = nobody 0 0 430 0, +100ms, = nobody 0 0 430 0 holds"},
 		{"setting the mode is a command too", "copter none", "sets altitude, +2900ms, = nobody 0 0 500 0, +100ms, = nobody 0 0 500 0 holds"},
 		{"so is arming", "copter none", "sets altitude, +2s, arms, +2900ms, = nobody 0 0 500 0, +100ms, = nobody 0 0 500 0 holds"},
 		{"never before its sticks' timeout", "px4", "sets manual, input 300 0 430 0 4s, +3900ms, = client 300 0 430 0, +100ms, = nobody 0 0 430 0 holds"},
-		{"in position mode never", "px4", "sets position, input 300 0 700 0 500ms, +1m, = nobody 0 0 500 0"},
+		{"never in position mode", "px4", "sets position, input 300 0 700 0 500ms, +1m, = nobody 0 0 500 0"},
 		{"again each second until it is acknowledged", "px4", "sets altitude, +3s, = nobody 0 0 500 0 holds, +900ms, = nobody 0 0 500 0, +100ms, = nobody 0 0 500 0 holds, +1s, = nobody 0 0 500 0 holds"},
 		{"also where its plan was tried meanwhile", "px4", "sets altitude, +3s, leaves, +500ms, fails, +500ms, = nobody 0 0 500 0 holds holds"},
-		{"it is told once", "px4 1", "sets altitude, +3s, told holding, +5s, untold"},
-		{"and anew after a client that came back", "px4 1", "sets altitude, +3s, told holding, input 0 0 500 0 500ms, +2900ms, untold, +110ms, told holding"},
-		{"acknowledged it is left", "px4", "sets altitude, +3s, leaves, waits, left hold, = nobody 0 0 500 0 holds, +20s, = nobody 0 0 500 0"},
-		{"acknowledged, an idle receiver has its sticks", "copter idle", "sets altitude, +3s, leaves, left hold, = off holds released, +20s, = off"},
+		{"the notice comes once", "px4 1", "sets altitude, +3s, notice holding, +5s, no-notice"},
+		{"the notice comes again after a client that came back", "px4 1", "sets altitude, +3s, notice holding, input 0 0 500 0 500ms, +2900ms, no-notice, +110ms, notice holding"},
+		{"an acknowledged hold is not repeated", "px4", "sets altitude, +3s, leaves, waits, left hold, = nobody 0 0 500 0 holds, +20s, = nobody 0 0 500 0"},
+		{"after an acknowledged hold an idle receiver has the sticks", "copter idle", "sets altitude, +3s, leaves, left hold, = off holds released, +20s, = off"},
 		{"the client that comes back is heard", "px4", "sets altitude, +3s, = nobody 0 0 500 0 holds, input 100 0 500 0 500ms, +2900ms, = nobody 0 0 500 0"},
 		{"not in a mode that somebody else set", "px4", "sets position, pilot ALTCTL, +20s, = nobody 0 0 500 0"},
 		{"not after a pilot's switch there and back", "px4", "sets altitude, pilot POSCTL, +1s, pilot ALTCTL, +20s, = nobody 0 0 500 0"},
 		{"not on the ground", "px4", "landed, sets altitude, +20s, = nobody 0 0 0 0"},
-		{"not disarmed: the stream ends", "px4", "disarmed, sets altitude, +5s, = off"},
-		{"a lost link cancels it", "px4", "sets altitude, +2s, lost, +20s, back, +20s, = nobody 0 0 500 0"},
-		{"one that is being asked for too", "px4", "sets altitude, +3s, = nobody 0 0 500 0 holds, lost, leaves, fails, back, +20s, = nobody 0 0 500 0"},
+		{"not while disarmed: the stream ends", "px4", "disarmed, sets altitude, +5s, = off"},
+		{"a lost link cancels the hold", "px4", "sets altitude, +2s, lost, +20s, back, +20s, = nobody 0 0 500 0"},
+		{"a lost link cancels a hold that is under way too", "px4", "sets altitude, +3s, = nobody 0 0 500 0 holds, lost, leaves, fails, back, +20s, = nobody 0 0 500 0"},
 		{"until the client is heard again", "px4", "sets altitude, lost, +20s, back, input 100 0 500 0 500ms, +3s, = nobody 0 0 500 0 holds"},
-		{"not of a mode that shows only then", "px4", "asks altitude, doubts, +1s, lost, +3s, = nobody 0 0 500 0, back, gets altitude, +3s, = nobody 0 0 500 0 holds"},
-		{"nothing is asked for while it is lost", "px4", "asks altitude, doubts, +1s, lost, gets altitude, +20s, = nobody 0 0 500 0, back, +10ms, = nobody 0 0 500 0 holds"},
-		{"a command that failed is one", "copter none", "sets altitude, +2s, leaves, +10ms, fails, +2900ms, = nobody 0 0 500 0, +100ms, = nobody 0 0 500 0 holds"},
+		{"a lost link does not cancel the hold of a mode that shows later", "px4", "asks altitude, doubts, +1s, lost, +3s, = nobody 0 0 500 0, back, gets altitude, +3s, = nobody 0 0 500 0 holds"},
+		{"no hold is asked for while the link is lost", "px4", "asks altitude, doubts, +1s, lost, gets altitude, +20s, = nobody 0 0 500 0, back, +10ms, = nobody 0 0 500 0 holds"},
+		{"a command that failed counts as a command", "copter none", "sets altitude, +2s, leaves, +10ms, fails, +2900ms, = nobody 0 0 500 0, +100ms, = nobody 0 0 500 0 holds"},
 	}
 	testSticks(t, rules)
 }
@@ -462,9 +462,9 @@ func TestSilenceIsAnsweredWhereOurStreamFlies(t *testing.T) {
 
 func TestEnteringStickMode(t *testing.T) {
 	testSticks(t, []stickRule{
-		{"centred sticks run ahead", "px4", "asks altitude, = nobody 0 0 500 0"},
-		{"at the throttle of the ground", "px4", "landed, asks altitude, = nobody 0 0 0 0"},
-		{"disarmed too, or it could not be armed", "copter none", "disarmed, asks manual, = nobody 0 0 0 0"},
+		{"centred sticks are streamed before the mode is set", "px4", "asks altitude, = nobody 0 0 500 0"},
+		{"on the ground their throttle is 0", "px4", "landed, asks altitude, = nobody 0 0 0 0"},
+		{"disarmed too, else the vehicle could not be armed", "copter none", "disarmed, asks manual, = nobody 0 0 0 0"},
 		{"the client's last sticks don't come along", "px4", "sets position, input 300 -200 700 100 5s, asks altitude, = nobody 0 0 500 0"},
 		{"manual mode begins at the throttle that holds", "px4", "sets altitude, input 0 0 1000 0 5s, asks manual, = nobody 0 0 500 0, gets manual, +1s, = nobody 0 0 500 0"},
 		{"manual mode keeps its throttle until the next one is in force", "px4", "sets manual, input 100 0 430 0 5s, asks altitude, = nobody 0 0 430 0, +300ms, = nobody 0 0 430 0, gets altitude, +10ms, = nobody 0 0 500 0"},
@@ -472,11 +472,11 @@ func TestEnteringStickMode(t *testing.T) {
 		{"refused in the air, PX4's stream stands unmoved", "px4", "asks altitude, fails, = nobody 0 0 500 0, landed, +20s, = nobody 0 0 500 0"},
 		{"refused, an idle receiver has its sticks again", "copter idle", "asks altitude, fails, +10ms, = off released"},
 		{"unanswered, it goes on while the command is open", "copter idle", "asks altitude, doubts, +4s, = nobody 0 0 500 0, closes, +10ms, = off released"},
-		{"which shows late: the client has it", "copter idle", "asks altitude, doubts, +2s, = nobody 0 0 500 0, gets altitude, input 100 0 500 0 1s, +3s, = nobody 0 0 500 0 holds, owner client"},
+		{"unanswered, and the mode shows late: the client has the sticks", "copter idle", "asks altitude, doubts, +2s, = nobody 0 0 500 0, gets altitude, input 100 0 500 0 1s, +3s, = nobody 0 0 500 0 holds, owner client"},
 		{"a stick mode that is a pilot's stays his until another shows", "copter none", "sets altitude, pilot ALT_HOLD, asks position, fails, owner pilot, sets position, owner client"},
 		{"refused without a receiver, the stream is parked: its end is a failsafe", "copter none", "asks altitude, fails, = nobody 0 0 500 0, +20s, = nobody 0 0 500 0"},
 		{"refused disarmed, it ends", "px4", "disarmed, asks altitude, fails, +5s, = off"},
-		{"unanswered and carried out, it is nobody's", "px4", "asks altitude, pilot ALTCTL, fails, +20s, = nobody 0 0 500 0"},
+		{"unanswered, and a pilot sets the mode: the client does not have the sticks", "px4", "asks altitude, pilot ALTCTL, fails, +20s, = nobody 0 0 500 0"},
 	})
 	for _, r := range []struct {
 		vehicle, script string
@@ -515,23 +515,23 @@ func TestLeavingStickMode(t *testing.T) {
 	testSticks(t, []stickRule{
 		{"PX4: centred, then unmoved until disarmed", "px4", "sets position, input 300 0 700 0 5s, leaves, = nobody 0 0 500 0, waits, left hold, +1m, = nobody 0 0 500 0, landed, +20s, = nobody 0 0 500 0, disarmed, = off"},
 		{"in manual mode with the throttle as it was, until POSCTL is in force", "px4", "sets manual, input 300 0 430 0 5s, leaves, +100ms, = nobody 0 0 430 0, led position, = nobody 0 0 500 0, +20s, = nobody 0 0 500 0"},
-		{"not carried out, the sticks are nobody's", "px4", "sets position, input 300 0 700 0 5s, leaves, fails, = nobody 0 0 500 0"},
-		{"sticks that a pilot's switch left over stay so", "px4", "sets position, input 300 0 700 0 5s, pilot AUTO.RTL, leaves, waits, left hold, +20s, = nobody 300 0 700 0"},
-		{"a flight that had sticks never has silence again", "px4", "sets position, foreign, +4s, pilot AUTO.LOITER, leaves, left hold, +20s, = nobody 0 0 500 0"},
-		{"one that had none needs none", "px4", "leaves, left hold, +20s, = off"},
-		{"a stream that was on the ground only either", "px4", "disarmed, sets position, +6s, = off, armed, flies, leaves, = off"},
-		{"left on the ground it ends", "px4", "disarmed, sets position, leaves, waits, left hold, = nobody 0 0 0 0, +5s, = off"},
+		{"a way out that failed leaves the sticks centred and without an owner", "px4", "sets position, input 300 0 700 0 5s, leaves, fails, = nobody 0 0 500 0"},
+		{"sticks that a pilot's switch left unmoved stay unmoved", "px4", "sets position, input 300 0 700 0 5s, pilot AUTO.RTL, leaves, waits, left hold, +20s, = nobody 300 0 700 0"},
+		{"PX4: in a flight that had sticks the stream never ends", "px4", "sets position, foreign, +4s, pilot AUTO.LOITER, leaves, left hold, +20s, = nobody 0 0 500 0"},
+		{"PX4: a flight that had no sticks needs no stream", "px4", "leaves, left hold, +20s, = off"},
+		{"PX4: nor does a flight that had a stream on the ground only", "px4", "disarmed, sets position, +6s, = off, armed, flies, leaves, = off"},
+		{"on the ground the stream ends when the stick mode is left", "px4", "disarmed, sets position, leaves, waits, left hold, = nobody 0 0 0 0, +5s, = off"},
 		{"ArduPilot with a live receiver: released", "copter idle", "sets position, input 300 0 700 0 5s, leaves, = nobody 0 0 500 0, left hold, = off released, by, +20s, = off"},
-		{"which is gone: the autopilot's own failsafe", "copter idle", "sets position, leaves, left hold, = off released, +100ms, receiver gone, = off"},
-		{"not before the report shows it", "copter idle", "sets position, leaves, +5s, = nobody 0 0 500 0, left hold, = off released"},
-		{"without one: parked", "copter none", "sets position, input 300 0 700 0 5s, leaves, left hold, +20s, = nobody 0 0 500 0, landed, +1s, = nobody 0 0 0 0, disarmed, = off"},
+		{"ArduPilot with a receiver that is lost after the release: its own failsafe", "copter idle", "sets position, leaves, left hold, = off released, +100ms, receiver gone, = off"},
+		{"not released before the new mode is reported", "copter idle", "sets position, leaves, +5s, = nobody 0 0 500 0, left hold, = off released"},
+		{"ArduPilot without a receiver: parked", "copter none", "sets position, input 300 0 700 0 5s, leaves, left hold, +20s, = nobody 0 0 500 0, landed, +1s, = nobody 0 0 0 0, disarmed, = off"},
 		{"in manual mode with the throttle as it was", "copter none", "sets manual, input 300 0 430 0 5s, leaves, +1s, = nobody 0 0 430 0, left hold, +10ms, = nobody 0 0 500 0"},
-		{"an idle one that was parked is released at the end", "copter none", "sets position, leaves, left hold, disarmed, = off"},
+		{"ArduPilot with an idle receiver: released at the disarming", "copter none", "sets position, leaves, left hold, disarmed, = off"},
 	})
 }
 
-// TestStreamIsSentAtItsRateAndNeverElse: 25 Hz, the client's own at once, and
-// none where nobody would fall.
+// TestStreamIsSentAtItsRateAndNeverElse: at 25 Hz, a client's new sticks at once, and
+// nothing where the vehicle needs no stream.
 func TestStreamIsSentAtItsRateAndNeverElse(t *testing.T) {
 	h := newStickFlight(copter, "none", 0)
 	h.pass(time.Minute)
@@ -558,11 +558,11 @@ func TestStreamIsSentAtItsRateAndNeverElse(t *testing.T) {
 	}
 }
 
-// TestClientsSticksStandUntilTheirTimeout: then they are centred, not held over.
-func TestClientsSticksStandUntilTheirTimeout(t *testing.T) {
+// TestClientsSticksLastUntilTheirTimeout: after it they are centred.
+func TestClientsSticksLastUntilTheirTimeout(t *testing.T) {
 	testSticks(t, []stickRule{
 		{"half a second", "px4", "sets position, input 300 -200 700 100 500ms, +490ms, = client 300 -200 700 100, by client, +10ms, = nobody 0 0 500 0, by"},
-		{"each input counts from itself", "px4", "sets position, input 300 0 500 0 500ms, +400ms, input 200 0 500 0 500ms, +490ms, = client 200 0 500 0, +10ms, = nobody 0 0 500 0"},
+		{"each input begins a timeout of its own", "px4", "sets position, input 300 0 500 0 500ms, +400ms, input 200 0 500 0 500ms, +490ms, = client 200 0 500 0, +10ms, = nobody 0 0 500 0"},
 		{"in manual mode level, with the last throttle", "copter none", "sets manual, input 300 0 430 0 500ms, +600ms, = nobody 0 0 430 0"},
 		{"disarmed in manual mode without throttle", "copter none", "disarmed, sets manual, input 0 0 430 0 500ms, +600ms, = nobody 0 0 0 0"},
 		{"on the ground without throttle", "px4", "landed, sets position, input 300 0 500 0 500ms, +600ms, = nobody 0 0 0 0"},
@@ -574,34 +574,33 @@ func TestClientsSticksStandUntilTheirTimeout(t *testing.T) {
 func TestOurSticksUndoingOfAPilotsSwitch(t *testing.T) {
 	const (
 		flying = "sets position, input 300 0 700 0 5s, +100ms, "
-		over   = "= nobody 0 0 500 0, told undid, owner pilot, +20s, = nobody 0 0 500 0"
+		over   = "= nobody 0 0 500 0, notice undid, owner pilot, +20s, = nobody 0 0 500 0"
 	)
 	testSticks(t, []stickRule{
 		{"RTL", "px4 1", flying + "pilot AUTO.RTL, +30ms, pilot POSCTL, " + over},
 		{"LAND and Hold too", "px4 1", flying + "pilot AUTO.LAND, +12ms, pilot POSCTL, " + over},
 		{"out of altitude mode PX4 gives POSCTL", "px4 1", "sets altitude, input 300 0 700 0 5s, pilot AUTO.LOITER, +30ms, pilot POSCTL, " + over},
 		{"sticks that stood 1.9 s ago may still move", "px4 1", flying + "+1800ms, pilot AUTO.RTL, +30ms, pilot POSCTL, " + over},
-		{"those of 2.1 s ago do not", "px4 1", flying + "+2s, pilot AUTO.RTL, +30ms, pilot POSCTL, untold"},
-		{"a mode that stood 0.5 s is the pilot's own switch back", "px4 1", flying + "pilot AUTO.RTL, +510ms, pilot POSCTL, untold"},
-		{"where no stream of ours runs it is somebody else's", "px4 1", "pilot POSCTL, pilot AUTO.RTL, +30ms, pilot POSCTL, +3s, = off, untold"},
-		{"a second mode without sticks is the pilot's own", "px4 1", flying + "pilot AUTO.RTL, +30ms, pilot AUTO.LAND, untold"},
+		{"sticks that stood 2.1 s ago do not", "px4 1", flying + "+2s, pilot AUTO.RTL, +30ms, pilot POSCTL, no-notice"},
+		{"a mode that stood 0.5 s is the pilot's own switch back", "px4 1", flying + "pilot AUTO.RTL, +510ms, pilot POSCTL, no-notice"},
+		{"where no stream of ours runs somebody else set the mode back", "px4 1", "pilot POSCTL, pilot AUTO.RTL, +30ms, pilot POSCTL, +3s, = off, no-notice"},
+		{"a second mode without sticks is the pilot's own", "px4 1", flying + "pilot AUTO.RTL, +30ms, pilot AUTO.LAND, no-notice"},
 	})
 }
 
-// TestAClientThatWaitsForItsAnswerIsNotSilent: nor is one whose link was lost owed
-// a hold.
+// A client that waits for its answer is not silent, and no hold is due for it.
 func TestAClientThatWaitsForItsAnswerIsNotSilent(t *testing.T) {
 	testSticks(t, []stickRule{
-		{"while its plan is under way", "px4", "sets altitude, +2s, leaves, +10s, = nobody 0 0 500 0, untold, fails, +2900ms, = nobody 0 0 500 0, +110ms, = nobody 0 0 500 0 holds"},
-		{"disarmed its stream goes on", "copter none", "disarmed, sets manual, +4s, leaves, +10s, = nobody 0 0 0 0, fails, +5s, = off"},
-		{"a hold that is refused after POSCTL is none any more", "px4", "sets altitude, +3s, = nobody 0 0 500 0 holds, leaves, led POSCTL, fails, gets position, +20s, = nobody 0 0 500 0"},
+		{"no hold is due while its plan is under way", "px4", "sets altitude, +2s, leaves, +10s, = nobody 0 0 500 0, no-notice, fails, +2900ms, = nobody 0 0 500 0, +110ms, = nobody 0 0 500 0 holds"},
+		{"while disarmed the stream goes on for it", "copter none", "disarmed, sets manual, +4s, leaves, +10s, = nobody 0 0 0 0, fails, +5s, = off"},
+		{"a hold that is refused when POSCTL is in force is not repeated", "px4", "sets altitude, +3s, = nobody 0 0 500 0 holds, leaves, led POSCTL, fails, gets position, +20s, = nobody 0 0 500 0"},
 	})
 }
 
 // FuzzSticks gives the sticks everything that happens to them in any order. After
-// a switch that nobody commanded here, until a client sets a stick mode or leaves
-// one, nothing moves but centred, unmoved or released sticks, and no hold is
-// wished; and at no time does what "Who has the sticks" forbids.
+// a switch that no client commanded, until a client sets a stick mode or leaves one, only
+// centred, unmoved or released sticks are streamed, and no hold is asked for. At no time
+// happens what "Who has the sticks" forbids.
 func FuzzSticks(f *testing.F) {
 	for _, seed := range []string{
 		"0e1g1i9T9p3T9", "1e1g1i9T9T9p5T1c0", "2e1g1i1T9T9l0f0T9", "3e0g0i5l0k0r0T9a0", "4e1g1T9T9T9l0f0T9", "5e2g2i9F0T9e2g2", "0d0e2a0s0T9w0i9L0T9",
@@ -630,50 +629,50 @@ func FuzzSticks(f *testing.F) {
 	})
 }
 
-// stickEvents are what FuzzSticks has happen.
+// stickEvents are the letters of the events that FuzzSticks plays.
 const stickEvents = "eglrfoOkixpadFswcCRLNT"
 
-// stickWitness is what FuzzSticks holds the sticks against.
+// stickWitness watches the sticks for FuzzSticks.
 type stickWitness struct {
 	*stickFlight
 	seen  int       // frames
-	pilot bool      // has had them since a switch
+	pilot bool      // a pilot has had them since a switch
 	stood axes      // the sticks at that switch
 	until time.Time // when the client's sticks expire
 	asked axes      // the client's sticks
 }
 
-// happens tells the sticks of one event, where drone could.
+// happens plays one event to the sticks, if drone could do so at this time.
 func (w *stickWitness) happens(what byte, arg int) {
 	f, src := &w.f, &w.src
 	sticky := Mode(arg % 3).String()
 	_, has := entered[f.firmware][Mode(arg%3)]
 	switch what {
-	case 'e': // a stick mode is asked for
+	case 'e': // a plan for a stick mode begins
 		w.pilot = false
 		w.asks()
-	case 'g': // and set
+	case 'g': // it ends: the mode is set
 		if has && f.entering {
 			w.pilot = false
 			w.gets(sticky)
 		}
-	case 'l': // a plan out begins
+	case 'l': // a plan that leaves begins
 		w.pilot = false
 		f.busy = true
 		w.leave(*f)
 		w.stood = w.axes
-	case 'k': // leads through
+	case 'k': // its intermediate mode shows
 		if f.firmware == px4 && f.busy && f.mode.flownBySticks() {
 			w.in("position")
 		}
-	case 'r': // leads there
+	case 'r': // it ends: its last mode shows
 		if f.busy && !f.entering {
 			w.in("hold")
 			w.answers()
 		}
-	case 'f': // ends without leading anywhere
+	case 'f': // it fails
 		w.answers()
-	case 'o': // or unanswered
+	case 'o': // it ends unanswered
 		f.busy = false
 	case 'O':
 		f.entering = false
@@ -732,7 +731,7 @@ func (w *stickWitness) happens(what byte, arg int) {
 	w.act()
 }
 
-// look says what no rule allows of what was sent and wished since the last look.
+// look returns what was streamed or asked for since the last look against the rules, or "".
 func (w *stickWitness) look() string {
 	acts, f := w.acts, w.f
 	w.acts = ""
