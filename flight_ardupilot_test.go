@@ -19,13 +19,13 @@ import (
 // state of the receiver, and what a pilot, a failsafe or the line does to it
 // (docs/design.md, "Who has the sticks").
 
-// Copter's modes that a pilot's switch has.
+// arduPilotsModes are the Copter modes that a pilot's switch sets in these tests.
 var arduPilotsModes = []uint32{0, 2, 5, 16, 4, copterBrake, 6, 9}
 
 // arduShows is the time until the simulator's heartbeat shows a new mode.
 const arduShows = 100 * time.Microsecond
 
-// arduFly flies a Copter whose receiver is in a state from the boot on.
+// arduFly flies a Copter with a receiver in this state.
 func arduFly(t *testing.T, receiver simReceiver, do func(*flight)) {
 	t.Helper()
 	fly(t, simArduPilot, func(s *simulator) { s.receiver = receiver }, do)
@@ -73,8 +73,8 @@ func copterVisits(t *testing.T, receivers ...simReceiver) (visits []visit) {
 	)
 }
 
-// The whole product where a stream of ours may run; where none does, every mode
-// with a transmitter in hand.
+// Where our stream may run: every receiver with every mode. Elsewhere every mode only with a
+// transmitter in hand.
 func TestCopterIsThePilotsFromHisSwitchOn(t *testing.T) {
 	var cases []visit
 	for _, m := range moments {
@@ -83,9 +83,9 @@ func TestCopterIsThePilotsFromHisSwitchOn(t *testing.T) {
 			switch {
 			case m.copter == "":
 				modes = nil
-			case receiver == simReceiverLost: // to the wire what none is
+			case receiver == simReceiverLost: // looks like no receiver
 				modes = []uint32{5}
-			case receiver == simReceiverIdle && !m.sticks(): // what in hand is
+			case receiver == simReceiverIdle && !m.sticks(): // looks like one in hand
 				modes = []uint32{5, copterBrake}
 			}
 			for _, custom := range modes {
@@ -101,8 +101,7 @@ func TestCopterIsThePilotsFromHisSwitchOn(t *testing.T) {
 	atMoments(t, simArduPilot, some, nil, func(p *player, v visit) { p.pilotSwitches(v.custom) })
 }
 
-// pilotSwitches sets a mode by the pilot's switch and holds what follows against
-// the rules.
+// pilotSwitches sets a mode by the pilot's switch and checks what follows by the rules.
 func (f *flight) pilotSwitches(custom uint32) {
 	f.Helper()
 	before, was := f.sim.truth(), f.status()
@@ -110,7 +109,7 @@ func (f *flight) pilotSwitches(custom uint32) {
 	began := time.Now()
 	f.sim.pilotMode(custom)
 	mode, name := copter.reported(custom)
-	if before.mode == custom { // the vehicle shows nothing: nothing changes
+	if before.mode == custom { // no report shows the switch: nothing changes
 		time.Sleep(500 * time.Millisecond)
 		f.wantMode(was["mode"].(string))
 		if sent, _ := f.sent(began); len(sent) > 0 {
@@ -143,7 +142,7 @@ func (f *flight) pilotSwitches(custom uint32) {
 // wantFreed checks what became of the stream that ran before a pilot's switch.
 func (f *flight) wantFreed(before, after []axes, custom uint32) {
 	f.Helper()
-	free := 0 // of our sticks, from there on
+	free := 0 // how many of our sticks were releases
 	switch {
 	case len(before) == 0:
 		if len(after) > 0 {
@@ -196,8 +195,8 @@ func TestCopterIsItsFailsafesInEveryManoeuvre(t *testing.T) {
 	})
 }
 
-// The transmitter of a live receiver goes out of reach: ArduPilot's own failsafe
-// comes where no stream of ours prevents it, and nothing is sent against it.
+// The transmitter of a live receiver goes out of reach. ArduPilot's own failsafe comes,
+// unless our stream prevents it, and mavrest sends nothing against it.
 func TestCopterThatLosesItsReceiverIsItsFailsafes(t *testing.T) {
 	atMoments(t, simArduPilot, copterVisits(t, simReceiverIdle, simReceiverInHand), nil, func(f *player, v visit) {
 		streamed := f.streams()
@@ -266,10 +265,9 @@ func TestCopterThatRefusesIsLeftAsItWas(t *testing.T) {
 	})
 }
 
-// The vehicle can't be heard for 5 s, or nothing goes either way. Meanwhile
-// nothing is commanded, and after it the mode is the vehicle's: it has flown home
-// where only our stream kept it from that. No hold is owed any more to a client that
-// fell silent.
+// For 5 s the vehicle can't be heard, or nothing goes either way. Nothing is commanded
+// meanwhile. After it the vehicle's own mode shows: a vehicle that needed our stream flies
+// home. A client that fell silent gets no hold any more.
 func TestCopterThatIsOutOfReachForFiveSeconds(t *testing.T) {
 	for name, cut := range map[string]func(f *flight) (end func()){
 		"unplugged": func(f *flight) func() { f.sim.unplug(); return f.sim.plug },
@@ -324,7 +322,7 @@ var arduClauses = map[string]func(*player){
 	"the vehicle flies by the pilot": func(p *player) {
 		p.sim.change(func() {
 			if x, y, _, _ := p.sim.brain.axes(); x != 1 || y != 0 {
-				p.Errorf("50 ms after the report the vehicle's sticks are %g forward, %g right, and not the pilot's", x, y)
+				p.Errorf("50 ms after the report the vehicle's sticks are not the pilot's, but %g forward, %g right", x, y)
 			}
 		})
 	},
@@ -374,7 +372,7 @@ var arduClauses = map[string]func(*player){
 
 var joystickSticks = &common.MessageManualControl{Target: 1, Y: 300, Z: 500}
 
-// joystick is another program's for 5 s at 50 Hz, as our line brings it.
+// joystick has another program send sticks for 5 s at 50 Hz, and our line bring them to us.
 func (p *player) joystick(seen message.Message) {
 	for range 250 {
 		p.sim.change(func() { p.sim.brain.sticks(255, joystickSticks) })
@@ -392,7 +390,7 @@ func (p *player) endsWith(want *axes) {
 	}
 }
 
-// circles checks that a wing is round a place on which it waits.
+// circles checks that a fixed wing circles round a place.
 func (p *player) circles(north float64) {
 	p.Helper()
 	s := p.sim.truth()
@@ -402,14 +400,14 @@ func (p *player) circles(north float64) {
 	}
 }
 
-// The answer of a command that waits while somebody takes the drone, and that nothing
-// more of it is sent.
-func TestCopterInterruptsWhatWaitsWhenAPilotTakesIt(t *testing.T) {
+// When somebody takes the drone, a command that waits is answered with interrupted, and no
+// further step of it is sent.
+func TestCopterInterruptsAWaitingCommandWhenAPilotTakesTheDrone(t *testing.T) {
 	const slow, deaf = "hover, delay 60ms, +2s, mark, ", "hover, deaf, +2s, mark, "
 	const there = ", until sends 192 frame 3 z 20.0 5s, "
 	var rules []rule
 	for _, c := range []struct{ name, vehicle, flight, mode string }{
-		{"position, before its sticks are led", "idle", "hover, +2s, post mode position, +200ms, pilot BRAKE", "hold"},
+		{"position, before its sticks have run for long enough", "idle", "hover, +2s, post mode position, +200ms, pilot BRAKE", "hold"},
 		{"position, and the pilot sets the same", "idle", "hover, +2s, post mode position, +200ms, pilot LOITER", "position"},
 		{"manual, a failsafe", "idle", "hover, +2s, post mode manual, +200ms, failsafe", "rtl"},
 		{"altitude that nobody hears, no receiver", "none", deaf + "post mode altitude, until sends 176 1 2 5s, +500ms, pilot RTL", "rtl"},
@@ -439,20 +437,20 @@ func TestCopterInterruptsWhatWaitsWhenAPilotTakesIt(t *testing.T) {
 func TestCopterIsThePilotsAtOnce(t *testing.T) {
 	const silent = "copter: aloft, mode altitude, input pitch 0.3, forbids GUIDED BRAKE, +2s, mark, until not hands off 10s, +60ms, "
 	flies(t, []rule{
-		{"his BRAKE ends a landing at a place", "copter receiver=hand: hover, land 60 0, +5s, pilot BRAKE, +120s, hands off, in BRAKE, alt > 19, is hold, messages 0 landing"},
-		{"his BRAKE shows in a climb and in a goto", "copter receiver=hand: {rise 40, +9s|hover, goto altitude 60, +4s|hover, goto 200 0, +6s}, post goto 300 0 wait 100, +3s, pilot BRAKE, +200us, answer interrupted, status mode hold, status vehicle_mode BRAKE, status target null, status done null"},
-		{"his own stick modes are his 50 ms after the report", "copter receiver=hand: hover, mode {position→ALT_HOLD|position→POSHOLD|altitude→LOITER|altitude→POSHOLD|manual→ALT_HOLD|manual→LOITER|manual→POSHOLD}, input roll 1 throttle 0.5 timeout 5, +1s, pilot sticks 1000 0 500 0, pilot $1, +50100us, the vehicle flies by the pilot, status input.by receiver, status input.active false"},
-		{"a switch to the mode in force shows in channel 5", "copter: hover, mode position, {+2s|input roll 0.3 timeout 5, +2s}, pilot sticks 1000 0 500 0, pilot switch 1100 LOITER, +400ms, not streams, messages 1 a switch of the transmitter moved, +4s, vn > 1.5, in LOITER, status input.by receiver, status input.active false, refused wrong_mode input pitch 1, hands off, only released"},
-		{"in altitude mode too", "copter: hover, mode altitude, input roll 0.3 timeout 5, +2s, pilot sticks 1000 0 500 0, pilot switch 1100 ALT_HOLD, +400ms, not streams, messages 1 a switch of the transmitter moved, +4s, vn > 1.5, in ALT_HOLD, status input.by receiver, status input.active false, refused wrong_mode input pitch 1, hands off, only released"},
-		{"from his switch on his sticks are alive, whatever his throttle was", "copter: hover, mode position, input pitch 0.3 timeout 5, +4s, pilot switch 1100 ALT_HOLD, +400ms, not streams, status input.by receiver, pilot sticks 1000 0 500 0, +5s, alt > 15, vn > 1.5, hands off"},
-		{"a switch by a ground station leaves our centred ones", "copter: hover, mode position, input pitch 0.3 timeout 5, +4s, pilot ALT_HOLD, +400ms, streams, status input.by mavrest, mark, +5s, alt > 15, hands off"},
-		{"his RTL is his after commands without an answer", "copter: hover, mode rtl, +1s, loses DO_REPOSITION DO_SET_MODE, post goto 30 0, +300ms, land, is land, post mode altitude, +200ms, pilot RTL, +200us, is rtl, answer superseded, answer interrupted"},
-		{"his switch takes the sticks also while an arming waits", "copter: aloft, mode position, input pitch 1 timeout 5, loses COMPONENT_ARM_DISARM, post arm, +100ms, pilot RTL, +1100ms, is rtl, mark, +500ms, stream 0 0 500 0, answer interrupted"},
+		{"a pilot's BRAKE ends a landing at a place", "copter receiver=hand: hover, land 60 0, +5s, pilot BRAKE, +120s, hands off, in BRAKE, alt > 19, is hold, messages 0 landing"},
+		{"a pilot's BRAKE shows in a climb and in a goto", "copter receiver=hand: {rise 40, +9s|hover, goto altitude 60, +4s|hover, goto 200 0, +6s}, post goto 300 0 wait 100, +3s, pilot BRAKE, +200us, answer interrupted, status mode hold, status vehicle_mode BRAKE, status target null, status done null"},
+		{"a pilot's stick mode has his sticks 50 ms after the report", "copter receiver=hand: hover, mode {position→ALT_HOLD|position→POSHOLD|altitude→LOITER|altitude→POSHOLD|manual→ALT_HOLD|manual→LOITER|manual→POSHOLD}, input roll 1 throttle 0.5 timeout 5, +1s, pilot sticks 1000 0 500 0, pilot $1, +50100us, the vehicle flies by the pilot, status input.by receiver, status input.active false"},
+		{"a switch to the present mode shows in channel 5", "copter: hover, mode position, {+2s|input roll 0.3 timeout 5, +2s}, pilot sticks 1000 0 500 0, pilot switch 1100 LOITER, +400ms, not streams, messages 1 a switch of the transmitter moved, +4s, vn > 1.5, in LOITER, status input.by receiver, status input.active false, refused wrong_mode input pitch 1, hands off, only released"},
+		{"a switch to the present mode shows in channel 5 in altitude mode too", "copter: hover, mode altitude, input roll 0.3 timeout 5, +2s, pilot sticks 1000 0 500 0, pilot switch 1100 ALT_HOLD, +400ms, not streams, messages 1 a switch of the transmitter moved, +4s, vn > 1.5, in ALT_HOLD, status input.by receiver, status input.active false, refused wrong_mode input pitch 1, hands off, only released"},
+		{"from the pilot's switch on his sticks act, whatever his throttle was", "copter: hover, mode position, input pitch 0.3 timeout 5, +4s, pilot switch 1100 ALT_HOLD, +400ms, not streams, status input.by receiver, pilot sticks 1000 0 500 0, +5s, alt > 15, vn > 1.5, hands off"},
+		{"after a mode change by a ground station our stream goes on, centred", "copter: hover, mode position, input pitch 0.3 timeout 5, +4s, pilot ALT_HOLD, +400ms, streams, status input.by mavrest, mark, +5s, alt > 15, hands off"},
+		{"a pilot's RTL is a takeover also after unanswered commands", "copter: hover, mode rtl, +1s, loses DO_REPOSITION DO_SET_MODE, post goto 30 0, +300ms, land, is land, post mode altitude, +200ms, pilot RTL, +200us, is rtl, answer superseded, answer interrupted"},
+		{"a pilot's switch takes the sticks also while an arming waits", "copter: aloft, mode position, input pitch 1 timeout 5, loses COMPONENT_ARM_DISARM, post arm, +100ms, pilot RTL, +1100ms, is rtl, mark, +500ms, stream 0 0 500 0, answer interrupted"},
 		{"a refused hold for a silent client becomes a landing", silent + "+500ms, is land, truth"},
-		{"… not over a pilot", silent + "pilot POSHOLD, beat, reported, is position, +10s, hands off"},
-		{"… nor over a new command", silent + "goto 60 0, +1ms, mark, +5s, hands off, is hold"},
-		{"the farewell is not repeated over a pilot", "copter: aloft, mode altitude, input pitch 0.3 timeout 5, +1s, loses DO_SET_MODE, fails DO_SET_MODE, stop, +80ms, not hands off, works DO_SET_MODE, pilot POSHOLD, beat, +3s, hands off"},
-		{"nor sent over one whom no heartbeat has told", "copter: aloft, mode altitude, input pitch 0.3 timeout 5, +1s, pilot POSHOLD, stop, +3s, hands off"},
+		{"a refused hold for a silent client is not followed by a landing after a pilot's switch", silent + "pilot POSHOLD, beat, reported, is position, +10s, hands off"},
+		{"a refused hold for a silent client is not followed by a landing after a new command", silent + "goto 60 0, +1ms, mark, +5s, hands off, is hold"},
+		{"the farewell is not repeated after a pilot's switch", "copter: aloft, mode altitude, input pitch 0.3 timeout 5, +1s, loses DO_SET_MODE, fails DO_SET_MODE, stop, +80ms, not hands off, works DO_SET_MODE, pilot POSHOLD, beat, +3s, hands off"},
+		{"the farewell is not sent after a pilot's switch that no heartbeat has shown", "copter: aloft, mode altitude, input pitch 0.3 timeout 5, +1s, pilot POSHOLD, stop, +3s, hands off"},
 	}, arduClauses)
 }
 
@@ -460,34 +458,34 @@ func TestCopterSticksOfOthers(t *testing.T) {
 	const paused = "hover, mode position, input timeout 5, +4s, streams, joystick as {MANUAL_CONTROL|RC_CHANNELS_OVERRIDE}, messages 1 another program, is position, refused wrong_mode input pitch 1, mark, +400ms, hands off, stream nothing, +1s, "
 	const failsafe = "{copter FS_GCS_ENABLE=1→FS_GCS_ENABLE|quadplane FS_GCS_ENABL=1→FS_GCS_ENABL} "
 	flies(t, []rule{
-		{"another program's pause ours", "copter receiver={none|idle}: " + paused + "streams"},
-		{"which end where the receiver was in use", "copter receiver=hand: " + paused + "not streams"},
-		{"the drone does not sink when they end", "copter: hover, {mode position, input timeout 0.5, +2s|mode altitude, input timeout 0.5, +2s, input timeout 5, +2s}, joystick, messages 1 another program, mark, note, +20s, kept 5, armed, messages 1 another program, hands off, refused wrong_mode input pitch 1, mode position, input pitch 1"},
-		{"a stick mode that was set under them is safe then", "copter: hover, joystick beside, +1s, mode position, refused wrong_mode input pitch 1, says another program, +24s, alt > 15, mode position, input pitch 1"},
-		{"nobody's hand on the receiver nor on ours drops nothing", "copter receiver={none|idle}: hover, mode {manual→hold|altitude→hold|position→position}, stays 60s alt > 19, alt < 28, is $2, not failing"},
-		{"a ground station's failsafe forbids ours", failsafe + "receiver={none|idle}: in the air, mark, refused unsupported mode position, says $1, refused wrong_mode input pitch 1, +10s, stream nothing, not failing"},
-		{"the receiver's fly then", failsafe + "receiver=hand: in the air, mark, mode position, status input.by receiver, refused wrong_mode input pitch 1, says $1, +10s, stream nothing, not failing"},
-		{"unless mavrest is the ground station", failsafe + "gcs receiver={none|idle|hand}: in the air, mode position, input pitch 0.5 timeout 1, +2s, mode rtl, +4s, mode position, +20s, not failing, in position"},
-		{"they come from the system that ArduPilot listens to", "copter SYSID_MYGCS=none MAV_GCS_SYSID=42: aloft, mode position, input pitch 1 timeout 5, +5s, north > 5, sticks come from 42"},
+		{"another program's sticks pause our stream", "copter receiver={none|idle}: " + paused + "streams"},
+		{"another program's sticks end our stream where the receiver was in use", "copter receiver=hand: " + paused + "not streams"},
+		{"the drone does not sink when another program's sticks end", "copter: hover, {mode position, input timeout 0.5, +2s|mode altitude, input timeout 0.5, +2s, input timeout 5, +2s}, joystick, messages 1 another program, mark, note, +20s, kept 5, armed, messages 1 another program, hands off, refused wrong_mode input pitch 1, mode position, input pitch 1"},
+		{"a stick mode that was set while they came is safe when they end", "copter: hover, joystick beside, +1s, mode position, refused wrong_mode input pitch 1, says another program, +24s, alt > 15, mode position, input pitch 1"},
+		{"with an idle receiver and a silent client the drone does not fall", "copter receiver={none|idle}: hover, mode {manual→hold|altitude→hold|position→position}, stays 60s alt > 19, alt < 28, is $2, not failing"},
+		{"a ground station's failsafe forbids our sticks", failsafe + "receiver={none|idle}: in the air, mark, refused unsupported mode position, says $1, refused wrong_mode input pitch 1, +10s, stream nothing, not failing"},
+		{"beside a ground station's failsafe the receiver's sticks fly", failsafe + "receiver=hand: in the air, mark, mode position, status input.by receiver, refused wrong_mode input pitch 1, says $1, +10s, stream nothing, not failing"},
+		{"a ground station's failsafe does not forbid our sticks when mavrest is the ground station", failsafe + "gcs receiver={none|idle|hand}: in the air, mode position, input pitch 0.5 timeout 1, +2s, mode rtl, +4s, mode position, +20s, not failing, in position"},
+		{"our sticks are sent as the system that ArduPilot listens to", "copter SYSID_MYGCS=none MAV_GCS_SYSID=42: aloft, mode position, input pitch 1 timeout 5, +5s, north > 5, sticks come from 42"},
 		{"manual mode's throttle stays beside a refused command", "copter: aloft, mode manual, input throttle 0.7 timeout 5, mark, fails DO_REPOSITION, refused refused goto 60 0, is manual, +1s, stream 0 0 700 0"},
 	}, arduClauses)
 }
 
 func TestCopterGotosAndHolds(t *testing.T) {
 	flies(t, []rule{
-		{"a goto has its own speed and the next the default", "copter: hover, goto 0 100 speed 2, fastest 10s 2 ±0.3, goto 0 200 speed 4, fastest 10s 4 ±0.3, {|mode hold, +3s, |mode position, +3s, }{goto 0 300|land 0 300|goto 0 300 heading 0}, fastest 15s 10 ±0.5"},
+		{"a goto has its own speed, and the next goto the default", "copter: hover, goto 0 100 speed 2, fastest 10s 2 ±0.3, goto 0 200 speed 4, fastest 10s 4 ±0.3, {|mode hold, +3s, |mode position, +3s, }{goto 0 300|land 0 300|goto 0 300 heading 0}, fastest 15s 10 ±0.5"},
 		{"a hold flies back a metre at most", "copter receiver=hand: hover, goto 400 0 speed {2|5|8|10}, +15s, mode hold, comes back north < 1, strayed < 1, speed < 0.2"},
-		{"… out of a climb", "copter receiver=hand: hover, goto altitude 80, +6s, mode hold, comes back north < 1, strayed < 8, speed < 0.2"},
-		{"… out of a stick mode", "copter: hover, mode {position|altitude|manual}, input pitch 0.3 throttle 0.45 timeout 2, +1900ms, mode hold, comes back north < 1, strayed < 1.5, speed < 0.2"},
-		{"… for a silent client", "copter: hover, {mode position, input pitch 0.3 throttle 0.45 timeout 2, +1900ms|mode altitude, input pitch 0.3 throttle 0.45 timeout 2, +7900ms, is hold|mode manual, input pitch 0.3 throttle 0.45 timeout 2, +7900ms, is hold}, comes back north < 1, strayed < 1.5, speed < 0.2"},
+		{"a hold out of a climb flies back a metre at most", "copter receiver=hand: hover, goto altitude 80, +6s, mode hold, comes back north < 1, strayed < 8, speed < 0.2"},
+		{"a hold out of a stick mode flies back a metre at most", "copter: hover, mode {position|altitude|manual}, input pitch 0.3 throttle 0.45 timeout 2, +1900ms, mode hold, comes back north < 1, strayed < 1.5, speed < 0.2"},
+		{"a hold for a silent client flies back a metre at most", "copter: hover, {mode position, input pitch 0.3 throttle 0.45 timeout 2, +1900ms|mode altitude, input pitch 0.3 throttle 0.45 timeout 2, +7900ms, is hold|mode manual, input pitch 0.3 throttle 0.45 timeout 2, +7900ms, is hold}, comes back north < 1, strayed < 1.5, speed < 0.2"},
 		{"a hold does not fly back to an old position", "copter: aloft, goto 200 0, +3s, ends 33, +4s, mark, mode hold, sent 176 1 17 | 176 1 4"},
-		{"a refused turn keeps the goto that nobody asked to turn", "copter: aloft, nacks CONDITION_YAW, goto 30 0, +15s, at 30 0 10"},
-		{"a goto in a standing failsafe goes on", "copter: hover, receiver lost, +2s, is rtl, goto 20 0 wait 60, status mode hold, status failsafe true, status done true, land 0 0 wait 120, is land"},
-		{"a refused goto tells what it ended", "copter: aloft, land 60 0, refused refused goto lat 0 lon 0, says ; the land before it has ended; the vehicle is in GUIDED"},
+		{"a goto without a heading is accepted though its turn is refused", "copter: aloft, nacks CONDITION_YAW, goto 30 0, +15s, at 30 0 10"},
+		{"a goto during a failsafe goes on", "copter: hover, receiver lost, +2s, is rtl, goto 20 0 wait 60, status mode hold, status failsafe true, status done true, land 0 0 wait 120, is land"},
+		{"a refused goto's error names the landing that it ended", "copter: aloft, land 60 0, refused refused goto lat 0 lon 0, says ; the land before it has ended; the vehicle is in GUIDED"},
 		{"without a receiver it takes off again and again", "copter receiver=none: takeoff 10 wait 60, land wait 120, +8s, takeoff 10 wait 60, land wait 120"},
 		{"without a receiver it arms in the mode that is asked for with it", "copter receiver=none: mode {manual|altitude|position} arm true, is $1, armed"},
 		{"a takeoff that was disarmed has ended", "copter: takeoff, is takeoff, disarm, is hold, arm, its mode hold, +8s, alt < 0.5"},
-		{"what may fly keeps its mode", "copter: takes off unheard, mark, refused no_ack takeoff, sends 400 0 0, in GUIDED"},
+		{"a takeoff that may fly is not taken back", "copter: takes off unheard, mark, refused no_ack takeoff, sends 400 0 0, in GUIDED"},
 		{"before the first fix there is no height above the sea", "copter armable=84s: status position.altitude_msl null, status position.lat null, +12s, not status position.altitude_msl null"},
 	}, arduClauses)
 }
@@ -496,8 +494,8 @@ func TestCopterGotosAndHolds(t *testing.T) {
 func TestCopterThatTheProgramLeavesInTheAir(t *testing.T) {
 	const held = "sent 176 1 17 | 176 1 4"
 	rules := []rule{
-		{"the pilot has it", "copter: hover, mode position, input pitch 0.5 timeout 5, +1s, pilot ALT_HOLD, +2s, stop, +1s, hands off, in ALT_HOLD"},
-		{"it stands on the ground", "copter: mode position arm true, input throttle 0 timeout 5, stop, +1s, hands off, in LOITER"},
+		{"a pilot has the drone: nothing is sent", "copter: hover, mode position, input pitch 0.5 timeout 5, +1s, pilot ALT_HOLD, +2s, stop, +1s, hands off, in ALT_HOLD"},
+		{"the drone is on the ground: nothing is sent", "copter: mode position arm true, input throttle 0 timeout 5, stop, +1s, hands off, in LOITER"},
 		{"a QuadPlane", "quadplane Q_GUIDED_MODE={0→QLAND|1→GUIDED}: " + quadHovers + "input pitch 0.5 timeout 5, +1s, stop, +5s, in $1, speed < 0.5"},
 	}
 	for _, c := range []struct{ begin, receivers, ends string }{
@@ -525,16 +523,16 @@ func TestCopterThatTheProgramLeavesInTheAir(t *testing.T) {
 // quadHovers puts a QuadPlane into the air on its propellers, by the API's sticks.
 const quadHovers = "mode position arm true, input throttle 1 timeout 5, +4s, input throttle 1 timeout 5, +4s, input timeout 0.1, +3s, alt > 10, "
 
-// A QuadPlane calls itself a fixed wing; its vtol_state shows that it is more. GUIDED is
-// no hover by default, and then the refusal names the parameter.
+// A QuadPlane reports the type of a fixed wing; only its vtol_state shows that it can hover.
+// By default it does not hover in GUIDED, and the refusal names the parameter.
 func TestQuadPlanesAndWings(t *testing.T) {
 	const command = "{mode hold|goto 40 0|land 40 0}, "
 	flies(t, []rule{
-		{"without a hover in GUIDED", "quadplane Q_GUIDED_MODE=0 Q_MAV_TYPE={0|20}: " + quadHovers + "in QLOITER, is position, mark, refused unsupported " + command + "says Q_GUIDED_MODE, hands off, land, is land, until disarmed 120s"},
-		{"with one", "quadplane Q_GUIDED_MODE=1 Q_MAV_TYPE={0|20}: " + quadHovers + "in QLOITER, is position, " + command + "+2s, mode position, land, is land, until disarmed 120s"},
-		{"a silent client's lands where it can't hover", "quadplane Q_GUIDED_MODE={0→QLAND|1→GUIDED}: " + quadHovers + "mode {altitude|manual}, input throttle 0.45 timeout 0.5, +3500ms, in $1, truth, +5s, speed < 0.5"},
+		{"a QuadPlane that does not hover in GUIDED", "quadplane Q_GUIDED_MODE=0 Q_MAV_TYPE={0|20}: " + quadHovers + "in QLOITER, is position, mark, refused unsupported " + command + "says Q_GUIDED_MODE, hands off, land, is land, until disarmed 120s"},
+		{"a QuadPlane that hovers in GUIDED", "quadplane Q_GUIDED_MODE=1 Q_MAV_TYPE={0|20}: " + quadHovers + "in QLOITER, is position, " + command + "+2s, mode position, land, is land, until disarmed 120s"},
+		{"for a silent client a QuadPlane holds, or lands where it can't hover", "quadplane Q_GUIDED_MODE={0→QLAND|1→GUIDED}: " + quadHovers + "mode {altitude|manual}, input throttle 0.45 timeout 0.5, +3500ms, in $1, truth, +5s, speed < 0.5"},
 		{"on the wing it circles 75 m round every place", "quadplane: takeoff 30 wait 60, pilot FBWA, until status velocity.ground_speed > 24 60s, +1s, mode hold wait 5, its done true, goto 600 0 altitude 30 wait 120, its done true, circles 600"},
-		{"a plane believes that it rolls in the air", "plane: takeoff wait 100, its done true, alt > 44, mode hold wait 5, its done true, took < 1s, goto 900 0 altitude 60 wait 200, its done true, circles 900, mode rtl wait 200, its done true, circles 0"},
+		{"a plane that says in_air while it rolls on the ground takes off", "plane: takeoff wait 100, its done true, alt > 44, mode hold wait 5, its done true, took < 1s, goto 900 0 altitude 60 wait 200, its done true, circles 900, mode rtl wait 200, its done true, circles 0"},
 	}, arduClauses)
 }
 
@@ -554,8 +552,8 @@ func TestQuadPlaneIsThePilotsFromHisSwitchOn(t *testing.T) {
 	), arduClauses)
 }
 
-// ignores makes the vehicle hear our commands and neither carry them out nor
-// acknowledge them; questions are answered.
+// ignores makes the vehicle neither carry out nor acknowledge our commands. It still answers
+// requests for messages.
 func (f *flight) ignores() {
 	f.sim.change(func() {
 		f.sim.idle = true
@@ -637,7 +635,7 @@ func TestTenClientsAtFullSpeedBreakNothing(t *testing.T) {
 	}
 }
 
-// crowdOf holds what was sent since a time against the limits of a crowd.
+// crowdOf checks that the mode changes sent since a time are not too many or too close.
 func (f *flight) crowdOf(began time.Time, acked map[time.Time]bool) {
 	f.Helper()
 	var changes []time.Time
@@ -649,7 +647,7 @@ func (f *flight) crowdOf(began time.Time, acked map[time.Time]bool) {
 	for _, at := range changes {
 		for ack := range acked {
 			if d := at.Sub(ack.Add(f.sim.delay)); d > 0 && d < modeGap {
-				f.Errorf("a mode change %v after the ack of the one before it", d)
+				f.Errorf("a mode change was sent %v after the ack of the last one", d)
 				return
 			}
 		}
@@ -659,8 +657,8 @@ func (f *flight) crowdOf(began time.Time, acked map[time.Time]bool) {
 	}
 }
 
-// A neighbour with MAVROS's ids gets acks of its own: none of them is an answer here.
-func TestNeighboursAcksAreNotOurs(t *testing.T) {
+// Another program, with MAVROS's ids, gets acks of its own commands. They answer none of ours.
+func TestAnotherProgramsAcksAreNotOurs(t *testing.T) {
 	const component = 191
 	arduFly(t, simReceiverIdle, func(f *flight) {
 		f.hover()
@@ -702,7 +700,7 @@ func TestAHoldForASilentClientIsNotSentOverAPilotWhoWasFirst(t *testing.T) {
 		d.mu.Lock()
 		since := time.Now()
 		d.sticks.tick(d.view(since.Add(time.Second))) // as drone.tick does, half a second early
-		owed := d.act().hold && d.cmd.idle()
+		due := d.act().hold && d.cmd.idle()
 		d.wg.Go(d.holdForSilent)
 		// The reader has the mutex before that goroutine.
 		d.take(&minimal.MessageHeartbeat{
@@ -711,8 +709,8 @@ func TestAHoldForASilentClientIsNotSentOverAPilotWhoWasFirst(t *testing.T) {
 		}, since)
 		taken := d.sticks.taken()
 		d.mu.Unlock()
-		if !owed || !taken {
-			t.Fatalf("the hold is owed: %v, the pilot has the sticks: %v", owed, taken)
+		if !due || !taken {
+			t.Fatalf("the hold is due: %v, the pilot has the sticks: %v", due, taken)
 		}
 		time.Sleep(5 * time.Second)
 		f.wantHandsOff(since)

@@ -36,13 +36,13 @@ var px4Clauses = map[string]func(*player){
 		for _, r := range p.sim.received() {
 			if m, ok := r.msg.(*common.MessageCommandLong); ok && m.Command == common.MAV_CMD_RUN_PREARM_CHECKS {
 				if n++; r.at.Sub(last) < checksEvery {
-					p.Errorf("two reports %v apart", r.at.Sub(last))
+					p.Errorf("two checks %v apart", r.at.Sub(last))
 				}
 				last = r.at
 			}
 		}
 		if n < 2 {
-			p.Errorf("%d reports", n)
+			p.Errorf("%d checks", n)
 		}
 	},
 	"the stream stands": func(p *player) {
@@ -187,10 +187,10 @@ func TestPX4HoldIsWhereItCanStop(t *testing.T) {
 func TestAVersionThatWasNeverFlownIsLoggedOnce(t *testing.T) {
 	for v, want := range map[uint32]int{1<<24 | 13<<16: 1, 1<<24 | 14<<16: 0, 1<<24 | 17<<16 | 5<<8: 0, 1<<24 | 18<<16: 1} {
 		fly(t, simPX4, func(s *simulator) { s.version = v }, func(f *flight) {
-			told := logLines(t)
+			log := logLines(t)
 			f.sim.reboot(false)
 			time.Sleep(20 * time.Second)
-			if n := strings.Count(told(), "never flown on this version"); n != want {
+			if n := strings.Count(log(), "never flown on this version"); n != want {
 				t.Errorf("%#x is logged %d times, want %d", v, n, want)
 			}
 		})
@@ -201,7 +201,7 @@ var px4PilotModes = []uint32{
 	simPX4Manual, simPX4Altctl, simPX4Posctl, simPX4Loiter, simPX4RTL, simPX4Land, simPX4Stabilized,
 }
 
-// px4Visits are PX4's moments but those that a test leaves out.
+// px4Visits are PX4's moments, except for those that a test leaves out.
 func px4Visits(out func(m moment) bool) (visits []visit) {
 	for _, m := range moments {
 		if m.px4 != "" && (out == nil || !out(m)) {
@@ -211,8 +211,8 @@ func px4Visits(out func(m moment) bool) (visits []visit) {
 	return visits
 }
 
-// px4Taken is what must and must not follow when somebody takes the drone into a
-// mode, before a client asks for anything again.
+// px4Taken has somebody take the drone into a mode, and checks what follows while no client
+// asks for anything.
 func (p *player) px4Taken(custom uint32, m moment, take func()) {
 	p.Helper()
 	before, streaming := p.streamed()
@@ -222,11 +222,11 @@ func (p *player) px4Taken(custom uint32, m moment, take func()) {
 	p.plays("truth")
 	soon := time.Millisecond
 	switch {
-	case m.acked || m.waiting: // it waits for what the vehicle does with the step on the wire
+	case m.acked || m.waiting: // the command waits for the vehicle to follow its last step
 		soon = showWithin + time.Millisecond
-	case m.disarmed: // it waits for the mode of its first step
+	case m.disarmed: // the command waits for the mode of its first step
 		soon = showWithin + 100*time.Millisecond
-	case custom == simPX4RTL && m.mode == "rtl": // the report is equal; the manoeuvre notices the failsafe
+	case custom == simPX4RTL && m.mode == "rtl": // no new mode: the manoeuvre notices the failsafe
 		soon = watchEvery + time.Millisecond
 	}
 	p.plays("no input")
@@ -266,8 +266,8 @@ func TestPX4PilotsSwitchTakesTheDroneAtEveryMoment(t *testing.T) {
 	})
 }
 
-// A pilot who sets what is commanded anyway, or what it was before, can't be
-// told from the command: it goes on.
+// A pilot who sets the commanded mode, or the one before it, looks like the command: the
+// command goes on.
 func TestPX4PilotsSwitchToTheCommandedModeEndsNothing(t *testing.T) {
 	for _, custom := range px4PilotModes {
 		_, name := px4.reported(custom)
@@ -275,7 +275,7 @@ func TestPX4PilotsSwitchToTheCommandedModeEndsNothing(t *testing.T) {
 			visits := px4Visits(func(m moment) bool { return !slices.Contains(m.explained, custom) })
 			atMoments(t, simPX4, visits, nil, func(p *player, m visit) {
 				p.sim.pilotMode(custom)
-				if mode, _ := px4.reported(custom); (m.acked || m.disarmed && custom != simPX4Loiter) && mode.String() != m.mode { // it never came into force
+				if mode, _ := px4.reported(custom); (m.acked || m.disarmed && custom != simPX4Loiter) && mode.String() != m.mode { // the commanded mode never came into force
 					if p.wantAnswer(5*time.Minute, "any"); p.answer["code"] == nil {
 						p.Errorf("answered %v", p.answer)
 					}
@@ -291,11 +291,11 @@ func TestPX4PilotsSwitchToTheCommandedModeEndsNothing(t *testing.T) {
 				}
 				mode, _ := parseMode(m.mode)
 				if mode.flownBySticks() && custom == entered[px4][mode] {
-					time.Sleep(1100 * time.Millisecond) // and in a while comes a silent client's hold
+					time.Sleep(1100 * time.Millisecond) // later comes a silent client's hold
 					p.wantMode(m.mode)
 					return
 				}
-				time.Sleep(followTime + 2*time.Second) // the autopilot does not follow what the pilot undid
+				time.Sleep(followTime + 2*time.Second) // until the command that the pilot undid is given up
 				if m.waiting && p.sim.truth().mode == custom {
 					p.plays("truth")
 				} else {
@@ -318,7 +318,7 @@ func TestPX4FailsafeTakesTheDroneAtEveryMoment(t *testing.T) {
 	})
 }
 
-// After a restart in flight nothing that was commanded before stands.
+// After a restart in flight no earlier command is in force.
 func TestPX4RestartEndsEverythingAtEveryMoment(t *testing.T) {
 	atMoments(t, simPX4, px4Visits(nil), nil, func(p *player, m visit) {
 		p.sim.reboot(true)
@@ -353,9 +353,9 @@ func TestPX4TransmittersSticksTakeTheDroneAtEveryMoment(t *testing.T) {
 	})
 }
 
-// Arming ends no manoeuvre, and of what still waits no landing, return or hold. A
-// disarming in the air ends nothing.
-func TestPX4SecondClientEndsOnlyWhatWaits(t *testing.T) {
+// Arming ends no manoeuvre. It supersedes commands that are not answered yet, except for a
+// landing, a return and a hold. A disarming in the air is refused and ends nothing.
+func TestPX4SecondClientsArmingEndsOnlyUnansweredCommands(t *testing.T) {
 	for _, c := range []struct {
 		name  string
 		order func(p *player)
@@ -365,8 +365,8 @@ func TestPX4SecondClientEndsOnlyWhatWaits(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			visits := px4Visits(func(m moment) bool {
-				return m.disarmed || m.name == "takeoff, armed and on the ground" || // it is not refused there
-					m.name == "goto, between its ack and its mode" // it is over before the arming has its turn
+				return m.disarmed || m.name == "takeoff, armed and on the ground" || // a disarming is accepted there
+					m.name == "goto, between its ack and its mode" // the goto is answered before the arming's turn
 			})
 			atMoments(t, simPX4, visits, nil, func(p *player, m visit) {
 				c.order(p)
@@ -390,8 +390,8 @@ func TestPX4SecondClientEndsOnlyWhatWaits(t *testing.T) {
 	}
 }
 
-// The vehicle is not heard for 5 s. What it does goes on, and what waited is not
-// sent blindly, but for a landing.
+// The vehicle is not heard for 5 s. It goes on with its manoeuvre, and mavrest sends it
+// nothing except the rest of a landing.
 func TestPX4LostLinkAtEveryMoment(t *testing.T) {
 	atMoments(t, simPX4, px4Visits(nil), nil, func(p *player, m visit) {
 		began := time.Now()
@@ -404,8 +404,8 @@ func TestPX4LostLinkAtEveryMoment(t *testing.T) {
 		blind := commandsOf(p.since(began))
 		back := time.Now()
 		time.Sleep(1100 * time.Millisecond)
-		owed := strings.HasSuffix(m.name, "its sticks over") && m.mode != "position" // a hold, for its silent client
-		if list := commandsOf(p.since(back)); len(list) > 0 && !owed && m.name != "land at a place, at the place" {
+		holds := strings.HasSuffix(m.name, "its sticks over") && m.mode != "position" // for its silent client
+		if list := commandsOf(p.since(back)); len(list) > 0 && !holds && m.name != "land at a place, at the place" {
 			p.Errorf("sent when it is back: %q", list)
 		}
 		switch {
@@ -419,7 +419,7 @@ func TestPX4LostLinkAtEveryMoment(t *testing.T) {
 			}
 		case m.silent:
 			p.wantMode("position")
-		case owed:
+		case holds:
 			p.plays("truth")
 		default:
 			p.wantMode(m.mode)

@@ -37,12 +37,12 @@ import (
 
 var (
 	runAll     = flag.Bool("all", false, "run every moment, manoeuvre and pilot, and the long tests at full length, not a sample")
-	sampleSeed = flag.Uint64("sample-seed", 1, "seed of the samples; 0 takes a new one each time, which a failed test prints")
+	sampleSeed = flag.Uint64("sample-seed", 1, "seed of the samples; 0 takes a new seed each time, which a failed test prints")
 )
 
-// sampled is n of the cases in a random order, or all of them with -all. Every
-// value that a dimension has is among them, also where that takes more than n.
-// Another test has another sample.
+// sampled returns n of the cases in a random order; with -all it returns all. Every value
+// of every dimension is in the sample, if need be with more than n cases. Each test has a
+// sample of its own.
 func sampled[T any](t *testing.T, cases []T, n int, dimensions ...func(T) any) []T {
 	t.Helper()
 	if *runAll || len(cases) <= n {
@@ -130,7 +130,7 @@ type wireFrame struct {
 	payload                []byte
 	extra                  byte // CRC_EXTRA of a message outside the dialect
 	offset, end            int  // where it was found
-	claims                 int  // the length it claims, where that is a lie
+	claims                 int  // the length in its header, if it is wrong; 0: the true one
 	signature              [13]byte
 }
 
@@ -160,7 +160,7 @@ func (f wireFrame) key() string {
 	return fmt.Sprintf("v1=%t seq %d of %d.%d #%d %s", f.v1, f.seq, f.system, f.component, f.id, hex.EncodeToString(f.payload))
 }
 
-// payloadOf is a message as payload, without the trailing zeros in version 2.
+// payloadOf is a message's payload; in version 2 without its trailing zeros.
 func payloadOf(m message.Message, v2 bool) []byte {
 	return dialectRW.GetMessage(m.GetID()).Write(m, v2).Payload
 }
@@ -180,8 +180,8 @@ func unknownPacket(seq byte, size int) []byte {
 	return wireFrame{seq: seq, system: 1, component: 1, id: 147, payload: bytes.Repeat([]byte{7}, size), extra: 154}.bytes()
 }
 
-// checkedFrames finds every frame of the dialect in b whose checksum is right,
-// wherever it starts.
+// checkedFrames finds every frame of the dialect in b whose checksum is right, at any
+// offset.
 func checkedFrames(b []byte) []wireFrame {
 	var list []wireFrame
 	for i := range b {
@@ -248,7 +248,7 @@ type lineMessage struct {
 	msg                    message.Message
 }
 
-// noDeadlines is for a port that needs none.
+// noDeadlines makes a port ignore its deadlines.
 type noDeadlines struct{}
 
 func (noDeadlines) SetReadDeadline(time.Time) error  { return nil }
@@ -257,9 +257,9 @@ func (noDeadlines) SetWriteDeadline(time.Time) error { return nil }
 // cable is a port whose other end the test holds.
 type cable struct {
 	toLink     chan []byte
-	rest       []byte    // the reader's own
-	until      time.Time // of a read; the reader's own
-	writeUntil time.Time // of a write; the writer's own
+	rest       []byte    // only the reader uses it
+	until      time.Time // deadline of a read; only the reader uses it
+	writeUntil time.Time // deadline of a write; only the writer uses it
 	heard      func(lineMessage)
 	stalled    atomic.Bool // writes hang
 	gone       chan struct{}
@@ -340,9 +340,8 @@ func parseLine(b []byte) []lineMessage {
 	}
 }
 
-// lineBench is mavrest's line side on a cable in virtual time, with an autopilot
-// that sends heartbeats, answers the handshake, and for the rest does what its
-// script says.
+// lineBench is a drone on a cable in virtual time, with an autopilot that sends heartbeats
+// and answers the handshake. Its script answers every other command.
 type lineBench struct {
 	*drone
 	t     *testing.T
@@ -352,21 +351,21 @@ type lineBench struct {
 	cable  *cable
 	opens  []time.Time
 	heard  []lineMessage
-	beat   *common.MessageHeartbeat // each second, and when it is asked for; nil: silent
+	beat   *common.MessageHeartbeat // sent each second and when it is requested; nil: silent
 	system byte
 	seq    byte
-	boot   uint32                     // ms: of the attitude that comes with each beat; 0: none comes
+	boot   uint32                     // the clock, in ms, of the ATTITUDEs that come with each beat; 0: none come
 	stall  bool                       // the next port takes no writes
 	deaf   bool                       // the handshake is not answered
 	live   bool                       // the interval of the live reports is accepted
-	lag    time.Duration              // of these answers
-	params map[string]float64         // what PARAM_REQUEST_READ is answered for
-	shown  map[uint32]message.Message // what REQUEST_MESSAGE brings beside the heartbeat
+	lag    time.Duration              // delay of the handshake's answers
+	params map[string]float64         // answers to PARAM_REQUEST_READ
+	shown  map[uint32]message.Message // answers to REQUEST_MESSAGE, except for the heartbeat
 	script func(id uint16, try int)   // runs at each other command; try counts from 0
 	tries  map[uint16]int
 }
 
-// newLineBench runs a drone until the test ends. It must be called in a bubble.
+// newLineBench runs a drone until the test ends. Call it in a bubble of virtual time.
 func newLineBench(t *testing.T, beat *common.MessageHeartbeat, with ...func(*lineBench)) *lineBench {
 	t.Helper()
 	b := &lineBench{
@@ -423,7 +422,7 @@ func newLineBench(t *testing.T, beat *common.MessageHeartbeat, with ...func(*lin
 	return b
 }
 
-// onLine runs a test on a bench whose autopilot has been asked everything.
+// onLine runs a test on a bench whose handshake is over.
 func onLine(t *testing.T, beat *common.MessageHeartbeat, test func(t *testing.T, b *lineBench)) {
 	t.Helper()
 	inLinkBubble(t, func(t *testing.T) {
@@ -433,7 +432,7 @@ func onLine(t *testing.T, beat *common.MessageHeartbeat, test func(t *testing.T,
 	})
 }
 
-// take hears a message of the link.
+// take is the autopilot's side: it hears a message of the link.
 func (b *lineBench) take(m lineMessage) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -477,7 +476,7 @@ func (b *lineBench) take(m lineMessage) {
 	}
 }
 
-// reply is what the autopilot answers by itself. b.mu is held.
+// reply sends answers of the handshake. b.mu must be held.
 func (b *lineBench) reply(list ...message.Message) {
 	if b.deaf {
 		return
@@ -505,8 +504,8 @@ func (b *lineBench) param(name string, v float64) message.Message {
 	return m
 }
 
-// shows makes the vehicle be in a mode, armed or not; the next heartbeat shows
-// it, one that is due or requested.
+// shows puts the vehicle into a mode, armed or not. The next heartbeat shows it, a regular
+// or a requested one.
 func (b *lineBench) shows(custom uint32, armed bool) {
 	b.change(func() {
 		next := beatOf(b.beat.Autopilot, custom, armed)
@@ -515,13 +514,13 @@ func (b *lineBench) shows(custom uint32, armed bool) {
 	})
 }
 
-// next is the autopilot's next packet. b.mu is held.
+// next is the autopilot's next packet. b.mu must be held.
 func (b *lineBench) next(component byte, m message.Message) []byte {
 	b.seq++
 	return packet(b.seq, b.system, component, m)
 }
 
-// feed needs b.mu.
+// feed sends bytes to the link. b.mu must be held.
 func (b *lineBench) feed(p []byte) {
 	if b.cable != nil {
 		b.cable.toLink <- p
@@ -552,21 +551,21 @@ func (b *lineBench) ack(after time.Duration, id uint16, result common.MAV_RESULT
 // follow makes the autopilot answer commands by a script.
 func (b *lineBench) follow(script func(id uint16, try int)) { b.change(func() { b.script = script }) }
 
-// change alters the bench while nobody looks at it.
+// change runs f with b.mu held.
 func (b *lineBench) change(f func()) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	f()
 }
 
-// messages returns what the link sent that f wants.
+// messages returns the link's messages for which f is true.
 func (b *lineBench) messages(f func(lineMessage) bool) []lineMessage {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return slices.DeleteFunc(slices.Clone(b.heard), func(m lineMessage) bool { return !f(m) })
 }
 
-// commands returns the sends of a command.
+// commands returns all copies of a command that the link sent.
 func (b *lineBench) commands(id common.MAV_CMD) []lineMessage {
 	return b.messages(func(m lineMessage) bool {
 		switch c := m.msg.(type) {
@@ -631,25 +630,25 @@ const (
 	ackInProgress = common.MAV_RESULT_IN_PROGRESS
 )
 
-// beside has the tests that may not call Parallel, or not again.
-var beside sync.Map
+// notParallel has the tests that must not call Parallel: they have done so, or they run alone.
+var notParallel sync.Map
 
-// inLinkBubble runs f in virtual time, and the test beside others. The bubbles of
-// one test run one after the other.
+// inLinkBubble runs f in virtual time, in parallel with other tests. The bubbles of one
+// test run one after the other.
 func inLinkBubble(t *testing.T, f func(t *testing.T)) {
 	t.Helper()
-	if _, has := beside.LoadOrStore(t, true); !has {
-		t.Cleanup(func() { beside.Delete(t) })
+	if _, has := notParallel.LoadOrStore(t, true); !has {
+		t.Cleanup(func() { notParallel.Delete(t) })
 		t.Parallel()
 	}
 	synctest.Test(t, f)
 }
 
-// alone is for a test in a bubble that looks at what all tests share, as the log
-// or the number of goroutines: no other runs meanwhile.
+// alone keeps other tests from running beside a test in a bubble: call it where the test
+// looks at what all tests share, as the log or the number of goroutines.
 func alone(t *testing.T) {
-	beside.Store(t, true)
-	t.Cleanup(func() { beside.Delete(t) })
+	notParallel.Store(t, true)
+	t.Cleanup(func() { notParallel.Delete(t) })
 }
 
 // tlogEntry is one frame of a .tlog.
@@ -691,7 +690,7 @@ func lineNear(t *testing.T, what string, got, want float64, decimals int) {
 	}
 }
 
-// lineEqual compares a thing by its name.
+// lineEqual compares two values; what is their name in the error.
 func lineEqual[T comparable](t *testing.T, what string, got, want T) {
 	t.Helper()
 	if got != want {
@@ -699,7 +698,7 @@ func lineEqual[T comparable](t *testing.T, what string, got, want T) {
 	}
 }
 
-// sentAfter are the times of sends, from the first.
+// sentAfter are the times of messages, counted from the first.
 func sentAfter(list []lineMessage) []time.Duration {
 	var after []time.Duration
 	for _, m := range list {
@@ -708,7 +707,7 @@ func sentAfter(list []lineMessage) []time.Duration {
 	return after
 }
 
-// isBeat wants heartbeats of a type; component 0 is any.
+// isBeat matches heartbeats of a type.
 func isBeat(typ minimal.MAV_TYPE) func(lineMessage) bool {
 	return func(m lineMessage) bool {
 		h, ok := m.msg.(*common.MessageHeartbeat)
@@ -716,8 +715,8 @@ func isBeat(typ minimal.MAV_TYPE) func(lineMessage) bool {
 	}
 }
 
-// waitUntil waits for what real time brings: the deadline only ends a test
-// that has failed already.
+// waitUntil waits for a condition in real time. Its deadline only ends a test that has
+// failed already.
 func waitUntil(t *testing.T, what string, is func() bool) {
 	t.Helper()
 	look := time.NewTicker(2 * time.Millisecond)
@@ -732,7 +731,7 @@ func waitUntil(t *testing.T, what string, is func() bool) {
 	}
 }
 
-// moved is the place so many metres north and east of another.
+// moved is the place some metres north and east of another.
 func moved(lat, lon, north, east float64) (float64, float64) {
 	return lat + north/metresPerDegree, lon + east/(metresPerDegree*math.Cos(lat*math.Pi/180))
 }
@@ -746,7 +745,7 @@ type flight struct {
 	stop    context.CancelFunc // of the link
 
 	firmware firmware
-	receiver simReceiver // that it has from the boot on
+	receiver simReceiver // its state at boot
 }
 
 var firmwares = map[simFlavour]firmware{simPX4: px4, simArduPilot: copter, simQuadPlane: quadPlane, simPlane: plane}
@@ -785,8 +784,7 @@ func fly(t *testing.T, flavour simFlavour, prepare func(*simulator), do func(*fl
 	flyWith(t, flavour, prepare, nil, do)
 }
 
-// flyWith is fly with a mavrest that start, which may be nil, has had in hand
-// before it runs.
+// flyWith is fly; start, which may be nil, changes mavrest before it runs.
 func flyWith(t *testing.T, flavour simFlavour, prepare func(*simulator), start func(*drone), do func(*flight)) {
 	t.Helper()
 	inLinkBubble(t, func(t *testing.T) {
@@ -914,7 +912,7 @@ func (f *flight) since(t time.Time) []simReceived {
 	return slices.DeleteFunc(f.sim.received(), func(r simReceived) bool { return r.at.Before(t) })
 }
 
-// commands lists what was sent to command the vehicle, without the questions.
+// commands lists the commands that were sent to the vehicle, without requests for messages.
 func (f *flight) commands() []string { return commandsOf(f.sim.received()) }
 
 func commandsOf(received []simReceived) (list []string) {
@@ -943,7 +941,7 @@ func sticksOf(received []simReceived) (list []axes) {
 	return list
 }
 
-// sticksSince lists the MANUAL_CONTROLs that came after a time.
+// sticksSince lists the MANUAL_CONTROLs that came from a time on.
 func (f *flight) sticksSince(since time.Time) []simReceived {
 	return slices.DeleteFunc(f.since(since), func(r simReceived) bool {
 		_, sticks := r.msg.(*common.MessageManualControl)
@@ -951,14 +949,14 @@ func (f *flight) sticksSince(since time.Time) []simReceived {
 	})
 }
 
-// fails makes the vehicle refuse a command, and do nothing of it.
+// fails makes the vehicle refuse a command, and not carry it out.
 func (f *flight) fails(id common.MAV_CMD) (end func()) {
 	f.sim.change(func() { f.sim.refuses[id] = true })
 	return func() { f.sim.change(func() { delete(f.sim.refuses, id) }) }
 }
 
-// acks makes of the acks of a command what answers says, from now on; the others
-// go out as they are.
+// acks replaces the acks of a command by what answers returns, from now on. Other acks are
+// not changed.
 func (f *flight) acks(id common.MAV_CMD, answers func(a *common.MessageCommandAck) []simAnswer) {
 	f.sim.change(func() {
 		f.sim.onAck = func(a *common.MessageCommandAck) []simAnswer {
@@ -983,36 +981,35 @@ func (f *flight) failAcks(id common.MAV_CMD) {
 	})
 }
 
-// Whole flights with somebody else beside the client: a pilot, a failsafe, a
-// restart, a lost link, a second client. A moment is where the client's command
-// is when it happens; flight_px4_test.go and flight_ardupilot_test.go
-// have the tables of them.
+// Whole flights in which somebody else than the client acts: a pilot, a failsafe, a restart,
+// a lost link, a second client. A moment says how far the client's command has come when
+// that happens; flight_px4_test.go and flight_ardupilot_test.go have the tables.
 //
-// The invariant of all: after a report that no command of ours explains, nothing
-// is sent that commands or moves the vehicle until a client asks again, except
-// a stream that is centred, parked unmoved or released.
+// They share one invariant. After a report that no command of ours explains, nothing is sent
+// that commands or moves the vehicle until a client asks again. A stream may go on centred
+// or unmoved, or be released.
 
 // moment brings a flight to a moment of a manoeuvre.
 type moment struct {
-	name, mode  string // the mode that the flight has or comes to where nothing ends the command
-	px4, copter string // its script; "" where it is not flown to
+	name, mode  string // mode: the flight's, or the one that its command leads to
+	px4, copter string // the script that flies to it; "": not on this autopilot
 
-	explained []uint32 // PX4's modes that nobody can tell from what was commanded
+	explained []uint32 // PX4's modes whose reports the command explains
 	waiting   bool     // the command is not answered yet
-	acked     bool     // nor shown, but acknowledged
-	silent    bool     // the command is mavrest's own, for a silent client
-	disarmed  bool     // the vehicle stands on the ground, and is not armed yet
-	without   []uint32 // modes that the vehicle itself does not stay in here
+	acked     bool     // … and it is acknowledged, and no report shows it yet
+	silent    bool     // the command is mavrest's own hold for a silent client
+	disarmed  bool     // the vehicle is on the ground, and not armed yet
+	without   []uint32 // modes that the vehicle leaves by itself at this moment
 }
 
 const (
 	px4Hold    = "aloft, mode hold, +1s, "
-	px4Entered = px4Hold + "watch DO_SET_MODE 2, post mode %s, acked, +1ms" // which is not in force yet
+	px4Entered = px4Hold + "watch DO_SET_MODE 2, post mode %s, acked, +1ms" // acknowledged, not in force yet
 	px4Leaves  = "aloft, mode %s, input pitch 0.5 throttle 0.5 timeout 5, +500ms, post %s, +1800ms"
 )
 
-// moments are moments of everything that a client commands. In a stick mode of PX4 his
-// sticks stand for a while, so that PX4 does not call them moving.
+// moments are moments of everything that a client commands. In a stick mode of PX4 the
+// client's sticks have been still for a while, so that PX4 does not count them as moving.
 var moments = []moment{
 	{name: "takeoff, before it is armed", mode: "takeoff", waiting: true, disarmed: true, explained: []uint32{simPX4Loiter, simPX4Manual},
 		px4: "pilot MANUAL, +1s, watch DO_SET_MODE 2, post takeoff, acked, +1ms"},
@@ -1069,7 +1066,7 @@ var moments = []moment{
 		px4: "aloft, mode altitude, input pitch 0.3 timeout 5, until in POSCTL 10s, +1700ms", copter: "hover, mode altitude, input pitch 0.5 timeout 0.2, +7s"},
 }
 
-// sticks reports whether a stream of ours may run in it.
+// sticks reports whether our stream may run at this moment.
 func (m moment) sticks() bool {
 	mode, _ := parseMode(m.mode)
 	return mode.flownBySticks() || m.silent
@@ -1091,7 +1088,7 @@ func (p *player) wantAnswer(limit time.Duration, code string) {
 	}
 }
 
-// report is the last report that came, and when.
+// report is the last HEARTBEAT that mavrest heard, and when.
 func (f *flight) report() (custom uint32, armed bool, at time.Time) {
 	f.link.mu.Lock()
 	defer f.link.mu.Unlock()
@@ -1116,7 +1113,7 @@ func (f *flight) reported(custom uint32, since time.Time, limit time.Duration) t
 // order.
 func (f *flight) stream(since time.Time) []axes { return slices.Compact(sticksOf(f.since(since))) }
 
-// streamed are the axes that were streamed last; ok: less than 0.2 s ago.
+// streamed returns the axes that were streamed last; ok is false if none were for 0.2 s.
 func (f *flight) streamed() (last axes, ok bool) {
 	list := f.stream(time.Now().Add(-200 * time.Millisecond))
 	if len(list) == 0 {
@@ -1125,7 +1122,7 @@ func (f *flight) streamed() (last axes, ok bool) {
 	return list[len(list)-1], true
 }
 
-// wantHandsOff checks the invariant from a time on.
+// wantHandsOff checks that nothing was commanded from a time on.
 func (f *flight) wantHandsOff(since time.Time) {
 	f.Helper()
 	if list := commandsOf(f.since(since)); len(list) > 0 {
@@ -1133,8 +1130,8 @@ func (f *flight) wantHandsOff(since time.Time) {
 	}
 }
 
-// wantStream checks that nothing but these axes was streamed, without a gap that
-// PX4 would call a loss; nil: nothing at all.
+// wantStream checks that only these axes were streamed, without a gap that PX4 would take
+// for a loss. want is nil where nothing may be streamed.
 func (f *flight) wantStream(since time.Time, want *axes) {
 	f.Helper()
 	got := f.stream(since)
@@ -1144,7 +1141,7 @@ func (f *flight) wantStream(since time.Time, want *axes) {
 	case want == nil:
 		return
 	case !slices.Equal(got, []axes{*want}):
-		f.Errorf("streamed %v, want %v alone", got, *want)
+		f.Errorf("streamed %v, want only %v", got, *want)
 	}
 	last := since
 	for _, r := range f.sticksSince(since) {
@@ -1161,7 +1158,7 @@ func (f *flight) speed() float64 {
 	return math.Hypot(s.vn, s.ve)
 }
 
-// atMoments flies to each moment and has something happen there.
+// atMoments flies to each moment and calls happens there.
 func atMoments(t *testing.T, flavour simFlavour, visits []visit, prepare func(*simulator), happens func(p *player, v visit)) {
 	for _, v := range visits {
 		prepared := func(s *simulator) {

@@ -55,7 +55,7 @@ func TestWhoseSticksCount(t *testing.T) {
 						if want && !strings.Contains(why, name) {
 							t.Errorf("%q does not name %s", why, name)
 						}
-						// A stick mode set here then starts no stream, and never gets one.
+						// Without sticks of ours a stick mode that a client sets has no stream.
 						h.asks()
 						h.in("altitude")
 						h.entered(h.f)
@@ -65,7 +65,7 @@ func TestWhoseSticksCount(t *testing.T) {
 							t.Errorf("%s after %d frames", h.state(), len(h.frames))
 						}
 						if quiet && h.acts != "" {
-							t.Errorf("done: %s", h.acts)
+							t.Errorf("the sticks asked for %s", h.acts)
 						}
 						by := map[bool]string{true: "receiver"}[quiet]
 						if nobodys[vehicle] || want && f != "px4" && receiver != "in-use" {
@@ -74,7 +74,7 @@ func TestWhoseSticksCount(t *testing.T) {
 						if got := h.by(h.f); got != by {
 							t.Errorf("%q has the sticks, want %q", got, by)
 						}
-						// Another program's sticks come before a parameter; PX4 has its own order.
+						// Another program's sticks are named before a parameter; PX4 chooses itself.
 						h.hearForeign(h.f)
 						if got := h.src.denied(h.f); strings.Contains(got, "another program") == (f == "px4") {
 							t.Errorf("beside another program's sticks: %q", got)
