@@ -26,8 +26,8 @@ func modeNamed(tb testing.TB, s string) Mode {
 	return Mode(i)
 }
 
-// numberOf is the autopilot's number of a mode: by its own name, which is in
-// capitals, or by ours, for the mode that our own plans use.
+// numberOf is the autopilot's number of a mode. The name is the autopilot's own, in
+// capitals, or ours; ours stands for the mode that our plans set.
 func numberOf(tb testing.TB, f firmware, name string) uint32 {
 	tb.Helper()
 	list := ownModes[f]
@@ -42,7 +42,7 @@ func numberOf(tb testing.TB, f firmware, name string) uint32 {
 	return entered[f][m]
 }
 
-// The takeoff of these tests climbs to 510 m above mean sea level, 20 m.
+// The takeoff of these tests climbs 20 m, to 510 m above mean sea level.
 const highEnough, tooLow = 508.1, 507.9
 
 // commanded is the order of a step that enters the mode.
@@ -68,7 +68,7 @@ type hearing struct {
 
 func newHearing() *hearing { return &hearing{firmware: px4, now: time.Unix(1_700_000_000, 0)} }
 
-// shows hands the machine a report.
+// shows gives the machine a report.
 func (f *hearing) shows(custom uint32, armed bool, with ...string) {
 	r := report{custom: custom, armed: armed, amsl: highEnough}
 	r.mode, _ = f.firmware.reported(custom)
@@ -90,8 +90,7 @@ func (f *hearing) modeShows(t *testing.T, m Mode, armed bool) {
 	f.shows(numberOf(t, f.firmware, m.String()), armed)
 }
 
-// sends begins a plan, which takes the place of the one that runs, and sends its
-// steps.
+// sends begins a plan and sends its steps. A plan that still runs ends.
 func (f *hearing) sends(orders ...order) {
 	f.steps = nil
 	for _, o := range orders {
@@ -105,14 +104,14 @@ func (f *hearing) sendsAlso(o order) {
 	f.claim(&o, f.now)
 }
 
-// accepts is that a plan was accepted, whose last step this is.
+// accepts ends the plan: its last step, o, was accepted.
 func (f *hearing) accepts(o order) {
 	f.command(o)
 	f.steps = nil
 }
 
-// orderNamed is what a step leads to: by our name of the mode, by the autopilot's,
-// or "transit", a landing on the way to its place.
+// orderNamed is the order of a step by our name of its mode, the autopilot's, or "transit"
+// for a landing's way to its place.
 func (f *hearing) orderNamed(t *testing.T, name string) order {
 	switch {
 	case name == "transit":
@@ -125,28 +124,28 @@ func (f *hearing) orderNamed(t *testing.T, name string) order {
 	return commanded(f.firmware, modeNamed(t, name), false)
 }
 
-// hear plays a script for the machine, clauses with commas between:
+// hear plays a script to the machine, clauses with commas between:
 //
 //	on copter                   the autopilot; PX4 where none is named
 //	hold armed, BRAKE disarmed  a report, by our name of a mode or the autopilot's
-//	hold armed low              … under the height at which a takeoff ends, or
-//	hold armed somewhere        at an unknown height
+//	hold armed low              … below the height at which a takeoff ends
+//	hold armed somewhere        … at an unknown height
 //	position disarmed streamed  … while our sticks are streamed
 //	taken, ours                 the last report was a takeover, or was not
 //	asks hold takeoff           a new plan sends its steps; they lead to these modes
-//	asks transit                … a land's first leg, which flies to its place
+//	asks transit                … the first leg of a landing at a place
 //	sends hold                  the plan sends one more step
 //	again                       another copy of its last step
 //	took hold                   a step was accepted, and the plan goes on
 //	accepted takeoff            the last step was accepted
 //	refused                     the last step was refused
-//	unanswered                  the plan ended otherwise
-//	restarted                   the autopilot has started again
-//	abandoned                   something ended the landing on its way
+//	unanswered                  the plan ended without an answer to its last step
+//	restarted                   the autopilot has restarted
+//	abandoned                   something ended the way to the landing's place
 //	+4.9s                       time passes
 //	= hold                      the mode now is hold
 //
-// It returns what is wrong with the flight, or "".
+// It returns what is wrong, or "".
 func (f *hearing) hear(t *testing.T, script string) string {
 	t.Helper()
 	for clause := range strings.SplitSeq(script, ",") {
@@ -208,7 +207,7 @@ func (f *hearing) hearPlan(t *testing.T, w []string) (known bool) {
 	return true
 }
 
-// rule is a sentence about the machine, and the flight that shows it.
+// rule is a sentence and the script that shows it.
 type rule struct{ name, flight string }
 
 func testRules(t *testing.T, rules []rule) {
@@ -231,7 +230,7 @@ func TestFirstContactOnlyCountsArmed(t *testing.T) {
 		{"a link that restarts in a failsafe shows it", "rtl armed, = rtl"},
 		{"armed later it is no longer manual because nobody asked", "hold disarmed, hold armed, = hold"},
 		{"a switch on the ground shows", "hold disarmed, position disarmed, taken, = position"},
-		{"what a disarmed first contact left alone is still left alone after 5 s", "hold disarmed, +10s, hold disarmed, = manual"},
+		{"a vehicle that was disarmed at first contact is still manual after 10 s", "hold disarmed, +10s, hold disarmed, = manual"},
 	})
 	for _, m := range allModes {
 		t.Run("disarmed in "+m.String(), func(t *testing.T) {
@@ -249,7 +248,7 @@ func TestFirstContactOnlyCountsArmed(t *testing.T) {
 	}
 }
 
-// everyChange calls f with a machine in every mode, and every mode to ask for.
+// everyChange calls test with a machine in each mode and each mode to ask for.
 func everyChange(t *testing.T, test func(t *testing.T, f *hearing, from Mode, to order)) {
 	for _, from := range allModes {
 		for _, to := range requestable {
@@ -274,7 +273,7 @@ func TestAcceptedCommandIsTheModeFromEveryMode(t *testing.T) {
 		}
 		f.modeShows(t, from, true) // its last report before the change
 		if f.mode != to.mode || f.taken {
-			t.Errorf("after a report that is not new: mode %v, want %v", f.mode, to.mode)
+			t.Errorf("after an old report: mode %v, want %v", f.mode, to.mode)
 		}
 		f.shows(to.number, true)
 		f.now = f.now.Add(time.Minute)
@@ -284,9 +283,9 @@ func TestAcceptedCommandIsTheModeFromEveryMode(t *testing.T) {
 	})
 }
 
-// TestReportBeforeTheAckIsOursAndTellsTheTruth: the mode is what the vehicle shows,
-// until the step is accepted.
-func TestReportBeforeTheAckIsOursAndTellsTheTruth(t *testing.T) {
+// TestReportBeforeTheAckIsOursAndIsTheMode: until the step is accepted the mode is the
+// reported one.
+func TestReportBeforeTheAckIsOursAndIsTheMode(t *testing.T) {
 	everyChange(t, func(t *testing.T, f *hearing, from Mode, to order) {
 		was := f.last.custom
 		f.sends(to)
@@ -313,8 +312,8 @@ func TestRefusedCommandChangesNothingInAnyMode(t *testing.T) {
 	})
 }
 
-// belongs is rule 3's table: the reports that belong to a commanded mode, by the
-// autopilot's own number. RTL only belongs to a return: a failsafe always shows.
+// belongs is rule 3's table: which reports belong to a commanded mode. It goes by the
+// autopilot's own numbers. RTL belongs to a return only, so that a failsafe always shows.
 func belongs(o order, r report) bool {
 	switch {
 	case r.custom == o.number, followsStream(r):
@@ -327,14 +326,14 @@ func belongs(o order, r report) bool {
 	return false
 }
 
-// followsStream: PX4 on the ground goes to POSCTL by itself where sticks are sent.
+// followsStream reports whether PX4 set this mode because of our stream: on the ground it
+// goes to POSCTL by itself while sticks are sent.
 func followsStream(r report) bool {
 	return !r.armed && r.streamed && r.custom == px4Custom(3, 0)
 }
 
-// everyReport calls f with every commanded mode, shown by an armed or a disarmed
-// vehicle, and every report of the autopilot, near the height at which a takeoff
-// ends and below it.
+// everyReport calls test with each commanded mode, on an armed and a disarmed vehicle, and
+// with each report of the autopilot, near the height at which a takeoff ends and below it.
 func everyReport(t *testing.T, test func(t *testing.T, f *hearing, o order, r report)) {
 	for _, fw := range []firmware{px4, copter, quadPlane} {
 		for _, c := range requestable {
@@ -378,7 +377,7 @@ func b2i(b bool) int {
 
 func TestNewReportShowsUnlessItBelongsToTheCommand(t *testing.T) {
 	everyReport(t, func(t *testing.T, f *hearing, o order, r report) {
-		want, taken := r.mode, r.armed || !f.last.armed // what disarms takes nothing over
+		want, taken := r.mode, r.armed || !f.last.armed // a report of disarming is no takeover
 		if belongs(o, r) {
 			want, taken = o.mode, false
 		}
@@ -401,7 +400,7 @@ func TestManoeuvreThatEndsByItselfNeverShows(t *testing.T) {
 		{"a takeoff in GUIDED is never reported as one", "on copter, manual disarmed, accepted takeoff, hold armed, +1m, = takeoff"},
 		{"a new command ends the takeoff", "hold disarmed, accepted takeoff, takeoff armed, accepted hold, = hold, hold armed, = hold"},
 		{"a takeoff that the pilot began ends as reported", "position armed, takeoff armed, = takeoff, hold armed, = hold"},
-		{"a takeoff that the pilot interrupted is his", "hold disarmed, accepted takeoff, takeoff armed, position armed, = position, takeoff armed, = takeoff, hold armed, = hold"},
+		{"a takeoff that the pilot interrupted is not ours any more", "hold disarmed, accepted takeoff, takeoff armed, position armed, = position, takeoff armed, = takeoff, hold armed, = hold"},
 
 		{"a landing stays land through touch-down and disarming", "hold armed, accepted land, land armed, land disarmed, = land"},
 		{"PX4 falls back to hold once disarmed", "hold armed, accepted land, land armed, land disarmed, hold disarmed, ours, +1m, = land"},
@@ -422,7 +421,7 @@ func TestManoeuvreThatEndsByItselfNeverShows(t *testing.T) {
 		{"PX4 returns to its ground station in RTL", "hold armed, accepted rtgs, rtl armed, +1m, rtl armed, = rtgs"},
 		{"a return that ends in hold is still the return", "hold armed, accepted rtgs, rtl armed, hold disarmed, ours, = rtgs"},
 		{"rtl does not explain rtgs", "hold armed, accepted rtl, rtl armed, rtgs armed, taken, = rtgs"},
-		{"hold explains nothing but hold", "position armed, accepted hold, hold armed, takeoff armed, taken, = takeoff"},
+		{"a hold explains only a report of hold", "position armed, accepted hold, hold armed, takeoff armed, taken, = takeoff"},
 	})
 }
 
@@ -437,7 +436,7 @@ func TestPilotsSwitchAlwaysShows(t *testing.T) {
 		{"in position mode, which the API asked for", "hold armed, accepted position, position armed, hold armed, taken, = hold"},
 		{"to a mode that the spec has no word for", "hold armed, accepted position, position armed, other armed, taken, = other"},
 		{"there and back", "hold armed, accepted hold, hold armed, position armed, hold armed, taken, = hold"},
-		{"to takeoff's hold after he took over once", "hold disarmed, accepted takeoff, takeoff armed, manual armed, hold armed, taken, = hold"},
+		{"to the takeoff's hold, after an earlier takeover", "hold disarmed, accepted takeoff, takeoff armed, manual armed, hold armed, taken, = hold"},
 		{"right after an ack, to a third mode", "hold armed, accepted position, manual armed, taken, = manual"},
 		{"right after an ack, back to where it was", "hold armed, asks position, position armed, accepted position, hold armed, taken, = hold"},
 		{"to where it was, while the plan waits for its acks", "hold armed, asks position, position armed, ours, hold armed, taken, = hold"},
@@ -477,7 +476,7 @@ func TestFailsafeAlwaysShows(t *testing.T) {
 		{"a second time", "rtl armed, accepted hold, hold armed, = hold, rtl armed, taken, = rtl"},
 		{"a second time, when the report of hold came before the ack", "rtl armed, asks hold, hold armed, accepted hold, rtl armed, taken, = rtl"},
 		{"it ends as the autopilot reports", "hold armed, accepted hold, rtl armed, land armed, = land, hold disarmed, = hold"},
-		{"what ended the way to the place in hold", "position armed, accepted transit, hold armed, abandoned, = hold, hold armed, +1m, = hold"},
+		{"a failsafe that ended the way to the place in hold", "position armed, accepted transit, hold armed, abandoned, = hold, hold armed, +1m, = hold"},
 		{"after that hold is no longer the landing", "position armed, accepted transit, hold armed, abandoned, land armed, = land, hold disarmed, = hold"},
 	})
 }
@@ -504,26 +503,26 @@ func TestEqualReportNeverChangesTheMode(t *testing.T) {
 	}
 	testRules(t, []rule{
 		{"the last report before the change is not new", "hold armed, accepted position, hold armed, = position, position armed, = position"},
-		{"nor is it with a plan between", "hold armed, asks position, hold armed, accepted position, hold armed, = position"},
-		{"nor after a plan that took another one's place", "hold armed, asks position, position armed, asks manual, accepted manual, position armed, = manual"},
-		{"nor where a goto is sent that leads to the same mode", "hold armed, accepted position, asks hold, hold armed, = position, refused, position armed, ours, = position"},
-		{"nor where a landing at a place is refused in hold", "hold armed, asks transit, hold armed, = hold, refused, hold armed, +1m, = hold"},
-		{"nor where one is never answered", "hold armed, asks transit, hold armed, unanswered, hold armed, +1m, = hold"},
+		{"the last report before a plan is not new after the plan", "hold armed, asks position, hold armed, accepted position, hold armed, = position"},
+		{"the last report before two plans is not new after them", "hold armed, asks position, position armed, asks manual, accepted manual, position armed, = manual"},
+		{"the last report is not new when a goto leads to the same mode", "hold armed, accepted position, asks hold, hold armed, = position, refused, position armed, ours, = position"},
+		{"the last report is not new when a landing at a place is refused in hold", "hold armed, asks transit, hold armed, = hold, refused, hold armed, +1m, = hold"},
+		{"the last report is not new when a landing at a place is never answered", "hold armed, asks transit, hold armed, unanswered, hold armed, +1m, = hold"},
 	})
 }
 
-// TestIntermediateModesShow is rule 2: the mode tells the truth in the middle of a
-// plan too.
+// TestIntermediateModesShow is rule 2: the mode is the vehicle's also in the middle of a
+// plan.
 func TestIntermediateModesShow(t *testing.T) {
 	testRules(t, []rule{
 		{"step by step", "manual disarmed, asks hold, hold disarmed, ours, = hold, took hold, sends takeoff, = hold, takeoff armed, ours, = takeoff, accepted takeoff, = takeoff"},
 		{"the way out of a stick mode", "altitude armed, asks position, position armed, ours, = position, took position, sends hold, hold armed, ours, = hold, accepted hold, = hold"},
 		{"sticks that take PX4 to a mode of the plan", "hold armed, asks position altitude, position armed, ours, = position, altitude armed, ours, = altitude, accepted altitude, = altitude"},
 		{"Copter stops in BRAKE", "on copter, position armed, accepted hold, GUIDED armed, asks BRAKE, BRAKE armed, ours, took BRAKE, = hold, sends hold, GUIDED armed, ours, accepted hold, = hold"},
-		{"one that was acknowledged and not shown counts for 5 s", "altitude armed, asks position, took position, = position, sends hold, altitude armed, = position, position armed, ours, hold armed, ours, accepted hold, = hold"},
-		{"what a mode means is told when its step is accepted", "hold armed, asks rtgs, rtl armed, ours, = rtl, accepted rtgs, = rtgs"},
-		{"a landing's way too", "position armed, asks transit, hold armed, ours, = hold, accepted transit, = land"},
-		{"a takeoff in GUIDED too", "on copter, manual disarmed, asks hold, GUIDED disarmed, took hold, GUIDED armed, sends takeoff, GUIDED armed, = hold, accepted takeoff, = takeoff"},
+		{"a mode that was acknowledged and not shown counts for 5 s", "altitude armed, asks position, took position, = position, sends hold, altitude armed, = position, position armed, ours, hold armed, ours, accepted hold, = hold"},
+		{"rtgs shows when its step is accepted, until then rtl", "hold armed, asks rtgs, rtl armed, ours, = rtl, accepted rtgs, = rtgs"},
+		{"land shows when its way is accepted, until then hold", "position armed, asks transit, hold armed, ours, = hold, accepted transit, = land"},
+		{"takeoff shows when its step in GUIDED is accepted", "on copter, manual disarmed, asks hold, GUIDED disarmed, took hold, GUIDED armed, sends takeoff, GUIDED armed, = hold, accepted takeoff, = takeoff"},
 		{"one that is never accepted stays what is reported", "position armed, asks transit, hold armed, ours, unanswered, +1m, hold armed, = hold"},
 		{"a pilot's switch that no step explains shows", "hold armed, asks position, manual armed, taken, = manual"},
 		{"and the ack comes after it", "hold armed, asks position, manual armed, taken, accepted position, = position, manual armed, = position, position armed, = position"},
@@ -549,49 +548,49 @@ func TestRefusedPlanLeavesWhatTheVehicleShows(t *testing.T) {
 		{"a takeoff keeps its hold", "hold disarmed, accepted takeoff, takeoff armed, hold armed, asks land, refused, hold armed, +1m, = takeoff"},
 		{"a return to the ground station keeps its RTL", "hold armed, accepted rtgs, rtl armed, asks hold, refused, rtl armed, +1m, = rtgs"},
 		{"a climb that ends meanwhile is still the takeoff", "hold disarmed, accepted takeoff, takeoff armed, asks altitude, refused, hold armed, ours, +5s, = takeoff"},
-		{"back to what it was before the last accepted command", "position armed, accepted hold, asks hold, hold armed, refused, +1s, position armed, taken, = position"},
-		{"a failsafe back to RTL", "rtl armed, accepted hold, asks hold, refused, hold armed, +1s, rtl armed, taken, = rtl"},
-		{"a return that it asked for may be a failsafe", "hold armed, asks rtl, refused, rtl armed, taken, = rtl"},
+		{"a switch back to the mode before the last accepted command is a pilot's", "position armed, accepted hold, asks hold, hold armed, refused, +1s, position armed, taken, = position"},
+		{"a change back to the RTL before the last accepted command is a failsafe", "rtl armed, accepted hold, asks hold, refused, hold armed, +1s, rtl armed, taken, = rtl"},
+		{"RTL after a refused return may be a failsafe", "hold armed, asks rtl, refused, rtl armed, taken, = rtl"},
 	})
 }
 
-// TestStepExplainsItsModeWhileItIsOpen is rule 3: what was sent is ours until it
-// shows, or its time is over.
+// TestStepExplainsItsModeWhileItIsOpen is rule 3: a report of a mode that was sent is ours
+// once, and for a limited time.
 func TestStepExplainsItsModeWhileItIsOpen(t *testing.T) {
 	testRules(t, []rule{
 		{"before it is sent the same mode is a pilot's", "hold armed, position armed, taken, = position"},
 		{"until a report shows it", "hold armed, asks position altitude, position armed, ours, altitude armed, ours, position armed, taken, = position"},
 		{"until a report shows a later step", "hold armed, asks position altitude, altitude armed, ours, position armed, taken, = position"},
-		{"of the next plan too", "hold armed, asks position, asks manual, manual armed, ours, position armed, taken, = position"},
-		{"one after the other", "hold armed, asks position, asks manual, position armed, ours, manual armed, ours, = manual"},
-		{"two that lead to the same mode", "hold armed, asks position, asks manual, asks position, position armed, ours, manual armed, ours, position armed, ours"},
-		{"a report of the mode before does not close it", "hold armed, accepted position, asks hold, hold armed, position armed, ours, hold armed, ours, = hold"},
+		{"until a report shows a step of the next plan", "hold armed, asks position, asks manual, manual armed, ours, position armed, taken, = position"},
+		{"two plans that show one after the other", "hold armed, asks position, asks manual, position armed, ours, manual armed, ours, = manual"},
+		{"two plans that lead to the same mode", "hold armed, asks position, asks manual, asks position, position armed, ours, manual armed, ours, position armed, ours"},
+		{"a report of the last mode does not close it", "hold armed, accepted position, asks hold, hold armed, position armed, ours, hold armed, ours, = hold"},
 		{"put back, and asked again at once", "hold disarmed, asks takeoff, takeoff disarmed, ours, unanswered, asks hold, asks takeoff, hold disarmed, ours, takeoff disarmed, ours"},
 
 		{"for 5 s after a plan without an answer", "hold armed, asks position, unanswered, +4.9s, position armed, ours, = position"},
 		{"no longer", "hold armed, asks position, unanswered, +5s, position armed, taken, = position"},
 		{"for 5 s after a plan that was unanswered", "hold armed, asks position, unanswered, +4.9s, position armed, ours, = position"},
-		{"no longer than that either", "hold armed, asks position, unanswered, +5s, position armed, taken, = position"},
-		{"a newer plan does not lengthen it", "hold armed, asks position, unanswered, +3s, asks manual, unanswered, +2s, position armed, taken, = position"},
-		{"where it did nothing", "hold armed, accepted hold, asks position, unanswered, hold armed, ours, +1m, = hold"},
-		{"in what was commanded before", "hold armed, accepted takeoff, takeoff armed, asks position, unanswered, hold armed, ours, = takeoff"},
-		{"it ends what was commanded before", "hold armed, accepted takeoff, takeoff armed, asks position, unanswered, position armed, ours, = position, hold armed, taken, = hold"},
+		{"no longer than 5 s", "hold armed, asks position, unanswered, +5s, position armed, taken, = position"},
+		{"a newer plan does not lengthen the 5 s", "hold armed, asks position, unanswered, +3s, asks manual, unanswered, +2s, position armed, taken, = position"},
+		{"a report of the present mode takes nothing", "hold armed, accepted hold, asks position, unanswered, hold armed, ours, +1m, = hold"},
+		{"a report of the commanded mode keeps that mode", "hold armed, accepted takeoff, takeoff armed, asks position, unanswered, hold armed, ours, = takeoff"},
+		{"a report of the open mode ends the commanded one", "hold armed, accepted takeoff, takeoff armed, asks position, unanswered, position armed, ours, = position, hold armed, taken, = hold"},
 
 		{"until a newer command is accepted", "hold armed, asks position, unanswered, asks manual, manual armed, accepted manual, position armed, taken, = position"},
-		{"though that did not show yet", "hold armed, asks position, unanswered, asks manual, accepted manual, position armed, taken, = position"},
-		{"though its plan goes on", "hold armed, asks position, unanswered, asks manual, took manual, position armed, taken, = position"},
-		{"though that had to send nothing", "hold armed, asks position, unanswered, accepted hold, position armed, taken, = position"},
-		{"not until one is refused", "hold armed, asks position, unanswered, asks manual, refused, position armed, ours, = position"},
-		{"what the accepted plan sent before is closed", "hold armed, asks position hold, accepted hold, position armed, taken, = position"},
+		{"until a newer command is accepted, though no report shows it yet", "hold armed, asks position, unanswered, asks manual, accepted manual, position armed, taken, = position"},
+		{"until a step of a newer plan is accepted, though the plan goes on", "hold armed, asks position, unanswered, asks manual, took manual, position armed, taken, = position"},
+		{"until a newer command is accepted that had to send nothing", "hold armed, asks position, unanswered, accepted hold, position armed, taken, = position"},
+		{"a refused newer command does not close it", "hold armed, asks position, unanswered, asks manual, refused, position armed, ours, = position"},
+		{"an accepted plan closes its own earlier steps", "hold armed, asks position hold, accepted hold, position armed, taken, = position"},
 		{"until a takeover", "hold armed, asks position, altitude armed, taken, position armed, taken, = position"},
-		{"after its plan too", "hold armed, asks position, unanswered, altitude armed, taken, position armed, taken, = position"},
+		{"until a takeover after the plan has ended", "hold armed, asks position, unanswered, altitude armed, taken, position armed, taken, = position"},
 		{"until a restart", "hold armed, asks position, restarted, unanswered, hold armed, taken, position armed, taken, = position"},
 
 		{"a return", "hold armed, asks rtl, rtl armed, ours, = rtl"},
 	})
 }
 
-// TestUnansweredPlansDoNotPileUp: a client may ask for hours.
+// TestUnansweredPlansDoNotPileUp: a client may repeat a command for hours.
 func TestUnansweredPlansDoNotPileUp(t *testing.T) {
 	f := newHearing()
 	f.hear(t, "hold armed")
@@ -603,8 +602,8 @@ func TestUnansweredPlansDoNotPileUp(t *testing.T) {
 	}
 }
 
-// TestMachineTellsWhatIsOpen: the sticks ask.
-func TestMachineTellsWhatIsOpen(t *testing.T) {
+// TestMachineReportsOpenSteps: the sticks need to know whether a stick mode may still show.
+func TestMachineReportsOpenSteps(t *testing.T) {
 	for flight, want := range map[string]bool{
 		"hold armed":                                   false,
 		"hold armed, asks position":                    true,
@@ -625,20 +624,20 @@ func TestMachineTellsWhatIsOpen(t *testing.T) {
 	}
 }
 
-// TestReportThatOnlyArmsOrDisarmsIsNoTakeover: nor is what an autopilot falls back to
-// in the instant of disarming.
+// TestReportThatOnlyArmsOrDisarmsIsNoTakeover: nor is the mode that an autopilot falls back
+// to when it disarms.
 func TestReportThatOnlyArmsOrDisarmsIsNoTakeover(t *testing.T) {
 	testRules(t, []rule{
-		{"a drone that waited in manual is then what it reports", "hold disarmed, hold armed, ours, = hold"},
-		{"in the mode that was asked for", "hold disarmed, accepted position, position disarmed, position armed, ours, = position"},
+		{"arming a drone that is manual since first contact shows its reported mode", "hold disarmed, hold armed, ours, = hold"},
+		{"arming keeps the mode that was asked for", "hold disarmed, accepted position, position disarmed, position armed, ours, = position"},
 		{"disarming keeps the mode", "position armed, position disarmed, ours, = position"},
 		{"disarming after a landing keeps land", "hold armed, accepted land, land armed, land disarmed, ours, = land, hold disarmed, ours, = land"},
 		{"disarming ends a takeoff where it ended", "hold disarmed, accepted takeoff, takeoff armed, hold armed, hold disarmed, ours, = hold"},
-		{"it is no command to follow", "hold disarmed, hold armed, +1m, = hold"},
-		{"a fall-back shows", "position armed, accepted position, position armed, hold disarmed, ours, = hold"},
+		{"arming is no command that the vehicle has to follow", "hold disarmed, hold armed, +1m, = hold"},
+		{"a mode that the vehicle falls back to shows", "position armed, accepted position, position armed, hold disarmed, ours, = hold"},
 		{"a fall-back to RTL shows", "hold armed, accepted land, land armed, rtl disarmed, ours, = rtl"},
-		{"what was sent stays open", "hold armed, asks position, altitude disarmed, ours, = altitude, position disarmed, ours, = position"},
-		{"armed in another mode it is the pilot's", "hold disarmed, accepted hold, hold disarmed, altitude armed, taken, = altitude"},
+		{"an open step stays open through a disarming", "hold armed, asks position, altitude disarmed, ours, = altitude, position disarmed, ours, = position"},
+		{"arming in another mode is a takeover", "hold disarmed, accepted hold, hold disarmed, altitude armed, taken, = altitude"},
 	})
 }
 
@@ -716,7 +715,7 @@ func TestReportedModesAreTheAutopilotsOwn(t *testing.T) {
 	}
 }
 
-func TestHeartbeatTellsTheFirmware(t *testing.T) {
+func TestFirmwareByTheHeartbeat(t *testing.T) {
 	ardupilot := map[common.MAV_TYPE]firmware{
 		1: plane, 2: copter, 3: copter, 4: copter, 13: copter, 14: copter, 15: copter, 29: copter, 35: copter,
 		19: quadPlane, 20: quadPlane, 21: quadPlane, 22: quadPlane, 23: quadPlane, 24: quadPlane, 25: quadPlane,
@@ -736,7 +735,7 @@ func TestHeartbeatTellsTheFirmware(t *testing.T) {
 	}
 }
 
-func TestModesAreReadInAnyCaseAndOtherIsNone(t *testing.T) {
+func TestModesAreReadInAnyCaseAndOtherIsRefused(t *testing.T) {
 	for _, m := range requestable {
 		for _, s := range []string{m.String(), strings.ToUpper(m.String()), strings.ToUpper(m.String()[:1]) + m.String()[1:]} {
 			if got, ok := parseMode(s); !ok || got != m {
@@ -754,13 +753,13 @@ func TestModesAreReadInAnyCaseAndOtherIsNone(t *testing.T) {
 	}
 }
 
-// Rule 3 goes by the autopilot's own number: a pilot's mode that has our name
-// for it is still the pilot's.
-func TestModeBelongsByTheAutopilotsOwnNumber(t *testing.T) {
+// Rule 3 goes by the autopilot's own numbers: a pilot's POSHOLD is a takeover in our
+// position mode, LOITER, though both are reported as position.
+func TestAReportBelongsToACommandByTheAutopilotsOwnNumber(t *testing.T) {
 	testRules(t, []rule{
 		{"BRAKE in a goto", "on copter, position armed, accepted hold, hold armed, ours, BRAKE armed, taken, = hold"},
 		{"BRAKE after our own hold", "on copter, hold armed, asks BRAKE, BRAKE armed, took BRAKE, sends hold, GUIDED armed, ours, accepted hold, BRAKE armed, taken, = hold"},
-		{"GUIDED while our own BRAKE stands", "on copter, hold armed, asks BRAKE, BRAKE armed, ours, took BRAKE, GUIDED armed, taken, = hold"},
+		{"GUIDED while our own BRAKE is in force", "on copter, hold armed, asks BRAKE, BRAKE armed, ours, took BRAKE, GUIDED armed, taken, = hold"},
 		{"BRAKE in a takeoff", "on copter, hold disarmed, accepted takeoff, hold armed, ours, BRAKE armed, taken, = hold"},
 		{"BRAKE on the way to a landing's place, and GUIDED after it", "on copter, position armed, accepted transit, hold armed, ours, BRAKE armed, taken, = hold, GUIDED armed, taken, = hold"},
 		{"17 on a QuadPlane", "on quadplane, position armed, accepted hold, hold armed, QSTABILIZE armed, taken, = manual"},
@@ -771,16 +770,16 @@ func TestModeBelongsByTheAutopilotsOwnNumber(t *testing.T) {
 	})
 }
 
-// PX4 ends a climb 0.8 m below its end, still climbing; a pilot's Hold in the
-// middle of it is lower.
+// PX4 leaves AUTO.TAKEOFF 0.8 m below the takeoff's height, still climbing. A pilot's Hold
+// in the middle of the climb comes lower.
 func TestTakeoffEndsAtItsHeight(t *testing.T) {
 	testRules(t, []rule{
-		{"near it hold is the takeoff's end", "hold disarmed, accepted takeoff, takeoff armed low, hold armed, ours, = takeoff"},
-		{"lower down it is the pilot's", "hold disarmed, accepted takeoff, takeoff armed low, hold armed low, taken, = hold"},
-		{"so it is at a height that nobody knows", "hold disarmed, accepted takeoff, takeoff armed low, hold armed somewhere, taken, = hold"},
-		{"sinking after its end it is the same hold", "hold disarmed, accepted takeoff, takeoff armed, hold armed, hold armed low, ours, = takeoff"},
+		{"near that height hold is the takeoff's end", "hold disarmed, accepted takeoff, takeoff armed low, hold armed, ours, = takeoff"},
+		{"lower down hold is a takeover", "hold disarmed, accepted takeoff, takeoff armed low, hold armed low, taken, = hold"},
+		{"at an unknown height hold is a takeover", "hold disarmed, accepted takeoff, takeoff armed low, hold armed somewhere, taken, = hold"},
+		{"a hold that sinks after the takeoff's end is the same hold", "hold disarmed, accepted takeoff, takeoff armed, hold armed, hold armed low, ours, = takeoff"},
 		{"GUIDED is Copter's takeoff at any height", "on copter, hold disarmed, accepted takeoff, hold armed low, ours, = takeoff"},
-		{"disarmed it is no takeoff's end", "hold disarmed, accepted takeoff, takeoff armed, hold disarmed, = hold"},
+		{"a hold while disarmed is no takeoff's end", "hold disarmed, accepted takeoff, takeoff armed, hold disarmed, = hold"},
 	})
 }
 
@@ -791,13 +790,13 @@ func TestRestartedVehicleIsInItsInitialState(t *testing.T) {
 		{"in the mode that a stream leads to", "hold disarmed, accepted hold, hold disarmed, restarted, position disarmed streamed, ours, = manual"},
 		{"armed, it is what it reports", "hold armed, accepted takeoff, takeoff armed, restarted, hold armed, taken, = hold"},
 		{"what was still to be followed is forgotten", "hold armed, accepted position, restarted, hold disarmed, +10s, = manual"},
-		{"later it is what it reports", "hold armed, accepted land, restarted, hold disarmed, hold armed, = hold"},
-		{"and is commanded as ever", "hold armed, accepted land, restarted, hold disarmed, asks takeoff, takeoff disarmed, accepted takeoff, takeoff armed, ours, = takeoff"},
-		{"what was sent since is ours", "hold armed, restarted, asks position, position armed, ours, = position"},
-		{"disarmed it is manual in that mode too", "hold armed, restarted, asks position, position disarmed, ours, = manual"},
-		{"what was accepted since stands", "hold disarmed, restarted, asks position, accepted position, position disarmed, ours, = position"},
-		{"one that was never heard has not restarted", "restarted, hold armed, taken, = hold"},
-		{"nor has a disarmed one", "restarted, hold disarmed, ours, = manual, hold armed, = hold"},
+		{"armed later, it is what it reports", "hold armed, accepted land, restarted, hold disarmed, hold armed, = hold"},
+		{"it takes commands as before", "hold armed, accepted land, restarted, hold disarmed, asks takeoff, takeoff disarmed, accepted takeoff, takeoff armed, ours, = takeoff"},
+		{"a step that was sent after the restart is ours", "hold armed, restarted, asks position, position armed, ours, = position"},
+		{"disarmed, it is manual in that step's mode too", "hold armed, restarted, asks position, position disarmed, ours, = manual"},
+		{"a command that was accepted after the restart counts", "hold disarmed, restarted, asks position, accepted position, position disarmed, ours, = position"},
+		{"a vehicle that was never heard has not restarted", "restarted, hold armed, taken, = hold"},
+		{"nor has a disarmed one that was never heard", "restarted, hold disarmed, ours, = manual, hold armed, = hold"},
 	})
 }
 
@@ -807,28 +806,28 @@ func TestStickModeOfOurOwnStreamIsOursWhileDisarmed(t *testing.T) {
 		{"with the stream", "hold disarmed, accepted hold, hold disarmed, position disarmed streamed, ours, = hold"},
 		{"before anything was commanded", "hold disarmed, position disarmed streamed, ours, = manual"},
 		{"without it", "hold disarmed, accepted hold, hold disarmed, position disarmed, taken, = position"},
-		{"armed it is the pilot's", "hold armed, accepted hold, hold armed, position armed streamed, taken, = position"},
+		{"armed, it is a takeover", "hold armed, accepted hold, hold armed, position armed streamed, taken, = position"},
 		{"armed after it, it is what it reports", "hold disarmed, accepted hold, hold disarmed, position disarmed streamed, ours, position armed streamed, ours, = position"},
-		{"another stick mode is none", "hold disarmed, accepted hold, hold disarmed, altitude disarmed streamed, taken, = altitude"},
+		{"another stick mode is a takeover", "hold disarmed, accepted hold, hold disarmed, altitude disarmed streamed, taken, = altitude"},
 		{"RTL is none", "hold disarmed, accepted hold, hold disarmed, rtl disarmed streamed, taken, = rtl"},
 	})
 }
 
-// pilotsMoment is a moment of a plan: what its step at was doing.
+// pilotsMoment is a moment of a plan: a step, and what has become of it.
 type pilotsMoment struct {
 	name string
 	at   int // index of the step; -1: the plan has not begun
 }
 
 const (
-	stepSent  = "sent"  // and nothing more
-	stepShown = "shown" // and not acknowledged
-	stepAcked = "acked" // and not shown
+	stepSent  = "sent"  // neither acknowledged nor shown
+	stepShown = "shown" // not acknowledged
+	stepAcked = "acked" // not shown
 	stepTaken = "taken" // acknowledged and shown
 )
 
-// pilotsCase is a moment of a manoeuvre on a vehicle, and the mode that the pilot
-// sets there: each of the autopilot's own list, BRAKE and the present one among them.
+// pilotsCase is a moment of a manoeuvre of a vehicle, and the mode that the pilot sets
+// there. There is one for each mode of the autopilot, with BRAKE and the present one.
 type pilotsCase struct {
 	name   string
 	from   view
@@ -837,7 +836,7 @@ type pilotsCase struct {
 	pilot  autopilotMode
 }
 
-// flyingVehicle is a vehicle 10 m up in a mode of its own, or on the ground.
+// flyingVehicle is a vehicle in one of the autopilot's modes, 10 m up or on the ground.
 func flyingVehicle(t *testing.T, f firmware, mode string, flying bool) view {
 	v := view{
 		firmware: f, custom: numberOf(t, f, mode), armed: flying, landed: onGround, home: point{amsl: 488}, heading: 90,
@@ -849,7 +848,7 @@ func flyingVehicle(t *testing.T, f firmware, mode string, flying bool) view {
 	return v
 }
 
-// everyPilot is every case.
+// everyPilot is every pilotsCase.
 func everyPilot(t *testing.T) (cases []pilotsCase) {
 	lat, lon, height, yes := 47.398, 8.546, 20.0, true
 	requests := map[string]request{
@@ -871,7 +870,7 @@ func everyPilot(t *testing.T) (cases []pilotsCase) {
 			v := flyingVehicle(t, fw, w[1], what != "takeoff")
 			p, err := r.plan(v)
 			if err != nil {
-				continue // plan_test.go says which
+				continue // plan_test.go has the refused ones
 			}
 			moments := []pilotsMoment{{"waits", -1}}
 			for i, s := range p.steps {
@@ -891,7 +890,8 @@ func everyPilot(t *testing.T) (cases []pilotsCase) {
 	return cases
 }
 
-// leads leads a machine to the moment, and returns the numbers that are explained there.
+// leads brings a machine to the moment, and returns the numbers of the modes whose reports
+// are explained there.
 func (c *pilotsCase) leads() (f *hearing, explained []uint32) {
 	f = newHearing()
 	f.firmware = c.from.firmware
@@ -914,7 +914,7 @@ func (c *pilotsCase) leads() (f *hearing, explained []uint32) {
 		explained = append(explained, s.to.number)
 		if state == stepAcked || state == stepTaken {
 			f.command(*s.to)
-			explained = []uint32{s.to.number, f.last.custom} // an equal report is no new one
+			explained = []uint32{s.to.number, f.last.custom} // a repeated report is not new
 			if s.to.end != 0 {
 				explained = append(explained, s.to.end)
 			}
@@ -926,8 +926,8 @@ func (c *pilotsCase) leads() (f *hearing, explained []uint32) {
 	return f, explained
 }
 
-// TestPilotsSwitchShowsAtEveryMomentOfEveryManoeuvre is the product of rules 2
-// and 3: what the plan explains is ours, and everything else is a takeover.
+// TestPilotsSwitchShowsAtEveryMomentOfEveryManoeuvre is rules 2 and 3: a report that the
+// plan explains is ours, and every other one is a takeover.
 func TestPilotsSwitchShowsAtEveryMomentOfEveryManoeuvre(t *testing.T) {
 	for _, c := range sampled(t, everyPilot(t), 1000) {
 		f, explained := c.leads()
@@ -944,8 +944,8 @@ func TestPilotsSwitchShowsAtEveryMomentOfEveryManoeuvre(t *testing.T) {
 	}
 }
 
-// TestReturnShowsAtEveryMomentOfEveryManoeuvre: a failsafe in the middle of
-// anything but a return is never hidden, also after the plan was given up.
+// TestReturnShowsAtEveryMomentOfEveryManoeuvre: a failsafe's return is never hidden, except
+// during a return of ours; also after the plan was given up.
 func TestReturnShowsAtEveryMomentOfEveryManoeuvre(t *testing.T) {
 	var cases []pilotsCase
 	for _, c := range everyPilot(t) {
@@ -962,18 +962,17 @@ func TestReturnShowsAtEveryMomentOfEveryManoeuvre(t *testing.T) {
 	}
 }
 
-// witness watches a machine from outside: from rules 1, 2 and 3 of the design it
-// knows what the machine has to answer.
+// witness works out by rules 1, 2 and 3 of the design what a machine must answer.
 type witness struct {
 	machine
 	firmware firmware
 	now      time.Time
 
-	wants     Mode   // the mode
-	heard     bool   // last is set
-	last      report // given last
-	commanded *order // nil: the mode is a reported one
-	restarted bool   // since the last report and the last accepted step
+	wants     Mode   // the right mode
+	heard     bool   // there was a report, and last is set
+	last      report // the last one
+	commanded *order // nil: the mode is the reported one
+	restarted bool   // the vehicle did, after the last report and the last accepted step
 
 	// Every step that was ever sent; those up to closed are closed.
 	sent   []*witnessStep
@@ -998,10 +997,10 @@ func (w *witness) opened(number uint32) int {
 	return -1
 }
 
-// forgets is that the mode is the reported one.
+// forgets makes the mode the reported one.
 func (w *witness) forgets() { w.wants, w.commanded = w.last.mode, nil }
 
-// judges is what a report is, in the words of the rules.
+// judges says what a report is, in the words of the rules.
 func (w *witness) judges(r report) string {
 	first := !w.heard || w.restarted
 	another := r.custom != w.last.custom
@@ -1047,14 +1046,14 @@ func (w *witness) seeReport(r report) string {
 	return ""
 }
 
-// sends is that a copy of a step is sent.
+// sends notes that a copy of a step is sent.
 func (w *witness) sends(o order) {
 	s := &witnessStep{to: o, at: w.now}
 	w.sent = append(w.sent, s)
 	w.claim(&s.to, w.now)
 }
 
-// accepts is that a step was accepted: every other one is older.
+// accepts notes that a step was accepted. Every other step is older.
 func (w *witness) accepts(o order) {
 	w.sends(o)
 	w.command(o)
@@ -1062,7 +1061,7 @@ func (w *witness) accepts(o order) {
 	w.wants, w.commanded, w.restarted = o.mode, &o, false
 }
 
-// refuses is that the step that was sent last was refused.
+// refuses notes that the step that was sent last was refused.
 func (w *witness) refuses() {
 	if n := len(w.sent); n > 0 {
 		w.sent[n-1].refused = true
@@ -1070,13 +1069,13 @@ func (w *witness) refuses() {
 	}
 }
 
-// restarts is the autopilot's own: what was commanded is over.
+// restarts notes that the autopilot restarted: no command is in force.
 func (w *witness) restarts() {
 	w.restart()
 	w.restarted, w.commanded, w.closed = w.heard, nil, len(w.sent)
 }
 
-// wrong is what the machine answers wrongly now.
+// wrong is what the machine answers wrongly now, or "".
 func (w *witness) wrong() string {
 	if w.mode != w.wants {
 		return fmt.Sprintf("the mode is %v, want %v", w.mode, w.wants)
@@ -1090,9 +1089,9 @@ func (w *witness) wrong() string {
 }
 
 // FuzzMachine gives the machine commands, reports, time and link loss in any
-// order. The first byte is the autopilot, 0 for PX4 and 1 for Copter; then an
-// event is two bytes, what and which: a mode of the autopilot's list, with 64
-// added low, with 128 added while our sticks are streamed.
+// order. The first byte is the autopilot, 0 for PX4 and 1 for Copter. Each event is two
+// bytes: what happens, and a mode of the autopilot's list. 64 is added to the mode when the
+// vehicle is low, 128 while our sticks are streamed.
 func FuzzMachine(f *testing.F) {
 	const whats = "RratxdTAN" // the cases below, in their order
 	const which = "mapthlrso" // manual, altitude, position, takeoff, hold, land, rtl, rtgs, other
@@ -1144,10 +1143,10 @@ func FuzzMachine(f *testing.F) {
 				amsl := []float64{highEnough, tooLow}[arg>>6&1]
 				wrong = w.seeReport(report{custom: mode.custom, mode: mode.mode, armed: what == 'R', amsl: amsl, streamed: arg>>7 == 1})
 				story += fmt.Sprintf(" %c:%s", what, mode.name)
-			case !w.heard && what != 'T' && what != 'N': // mavrest commands nobody
+			case !w.heard && what != 'T' && what != 'N': // there is no vehicle to command
 			case what == 'a':
 				w.accepts(o)
-			case what == 't': // a landing's way
+			case what == 't': // the way to a landing's place
 				w.accepts(commanded(w.firmware, ModeLand, true))
 			case what == 'x':
 				w.refuses()
@@ -1174,8 +1173,8 @@ func FuzzMachine(f *testing.F) {
 	})
 }
 
-// The landing over a place is sent again while nobody acknowledges it.
-func TestAStepIsOursFrom5sAfterItsLastCopy(t *testing.T) {
+// A landing is repeated while it is not acknowledged.
+func TestAStepIsOursFor5sAfterItsLastCopy(t *testing.T) {
 	at := time.Now()
 	m := machine{contact: contactKept, mode: ModeLand, last: report{custom: px4Custom(4, 3), mode: ModeHold, armed: true}}
 	m.order = &order{mode: ModeLand, number: px4Custom(4, 3)}
@@ -1187,9 +1186,10 @@ func TestAStepIsOursFrom5sAfterItsLastCopy(t *testing.T) {
 	}
 }
 
-// TestReports plays scripts, clauses with commas between: "mode 5" is a CURRENT_MODE,
-// "beat 5 armed" a HEARTBEAT, "+20ms" time, "restart" the autopilot's; "= 5 6 armed" are the
-// reports of the last HEARTBEAT, "keeps" and "knows" whether a number is kept.
+// TestReports plays scripts, clauses with commas between. "mode 5" is a CURRENT_MODE, "beat
+// 5 armed" a HEARTBEAT, "restart" the autopilot's; "+20ms" lets time pass. "= 5 6 armed"
+// checks the reports that the last HEARTBEAT made; "keeps" and "knows" check whether a
+// number is kept.
 func TestReports(t *testing.T) {
 	for name, script := range map[string]string{
 		"a HEARTBEAT is a report":                           "beat 5 armed, = 5 armed, knows, beat 5 armed, = 5 armed",
@@ -1248,8 +1248,8 @@ func TestReports(t *testing.T) {
 	}
 }
 
-// TestWhenHeartbeatIsRequested: where a number is kept or a command waits, at once and each
-// 20 ms or round trip; else by the age of the last report.
+// TestWhenHeartbeatIsRequested: while a number is kept or a command waits, at once and then
+// every 20 ms or round trip. Otherwise the age of the last report decides.
 func TestWhenHeartbeatIsRequested(t *testing.T) {
 	const ms = time.Millisecond
 	at := time.Unix(1_700_000_000, 0)
