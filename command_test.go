@@ -1,7 +1,7 @@
 package main
 
-// Commands against an autopilot that does what the test's script says: acks,
-// repeats, requests for a report, turns, and what a report proves.
+// Commands to an autopilot that follows the test's script: acks, repeats, requests for a
+// report, whose turn it is, and what a report proves.
 
 import (
 	"fmt"
@@ -13,7 +13,7 @@ import (
 	"github.com/bluenviron/gomavlib/v3/pkg/message"
 )
 
-// on makes a bench for each autopilot.
+// onBoth runs a test on a bench of each autopilot.
 func onBoth(t *testing.T, f func(t *testing.T, b *lineBench, v firmware)) {
 	t.Helper()
 	for name, v := range map[string]firmware{"px4": px4, "copter": copter} {
@@ -29,7 +29,7 @@ func onBoth(t *testing.T, f func(t *testing.T, b *lineBench, v firmware)) {
 	}
 }
 
-// wanted is what the last command with this number leads to.
+// wanted is the mode that the last command with this number leads to, and whether armed.
 func (b *lineBench) wanted(id uint16) (custom uint32, armed bool) {
 	list := b.commands(common.MAV_CMD(id))
 	b.mu.Lock()
@@ -54,8 +54,8 @@ func (b *lineBench) wanted(id uint16) (custom uint32, armed bool) {
 	return custom, armed
 }
 
-// obeys makes the autopilot acknowledge commands and do them, each after a while
-// of its own; PX4's second ack of a mode change comes a millisecond later.
+// obeys makes the autopilot acknowledge a command after ack and carry it out after do.
+// PX4's second ack of a mode change comes a millisecond after its first.
 func (b *lineBench) obeys(ack, do time.Duration) {
 	b.follow(func(id uint16, _ int) {
 		custom, armed := b.wanted(id)
@@ -72,7 +72,7 @@ func (b *lineBench) obeys(ack, do time.Duration) {
 	})
 }
 
-// does makes the vehicle be in a mode and acknowledge a command after a while.
+// does puts the vehicle into a mode and acknowledges a command, after a while.
 func (b *lineBench) does(after time.Duration, id uint16, custom uint32, armed bool) {
 	time.AfterFunc(after, func() {
 		b.shows(custom, armed)
@@ -80,7 +80,7 @@ func (b *lineBench) does(after time.Duration, id uint16, custom uint32, armed bo
 	})
 }
 
-// requests are the times at which a report was requested, from a moment.
+// requests are the times at which a report was requested, counted from began.
 func (b *lineBench) requests(began time.Time) (after []time.Duration) {
 	for _, m := range b.commands(common.MAV_CMD_REQUEST_MESSAGE) {
 		if c := m.msg.(*common.MessageCommandLong); c.Param1 == float32(idHeartbeat) && !m.at.Before(began) {
@@ -90,8 +90,8 @@ func (b *lineBench) requests(began time.Time) (after []time.Duration) {
 	return after
 }
 
-// seldom checks that reports were requested no more often than each 20 ms, and once more
-// at an ack and when the step began to wait.
+// seldom checks that reports were requested once each 20 ms at most; one request more is
+// allowed at the ack, and one when the step began to wait.
 func (b *lineBench) seldom(began time.Time, took time.Duration) {
 	b.t.Helper()
 	list := slices.DeleteFunc(b.requests(began), func(at time.Duration) bool { return at > took })
@@ -100,10 +100,10 @@ func (b *lineBench) seldom(began time.Time, took time.Duration) {
 	}
 }
 
-// sendings are how often a command is sent that nobody answers, on a fast line.
+// sendings is how often an unanswered command is sent on a fast line.
 const sendings = 7
 
-// sentFrom are the times of a command's sends, from a moment.
+// sentFrom are the times at which copies of a command were sent, counted from began.
 func (b *lineBench) sentFrom(began time.Time, id common.MAV_CMD) (after []time.Duration) {
 	for _, m := range b.commands(id) {
 		if !m.at.Before(began) {
@@ -131,7 +131,8 @@ func TestACommandIsRepeatedEach300MillisecondsWithItsConfirmationRisingAndGivenU
 	})
 }
 
-// A radio's round trip is 600 ms: the gaps are longer, and the end is the same.
+// A radio's round trip is up to 600 ms: the copies are sent further apart, and the command
+// is given up at the same time.
 func TestACommandIsRepeatedMoreSeldomOnASlowLine(t *testing.T) {
 	for _, c := range []struct {
 		lag   time.Duration
@@ -171,7 +172,7 @@ func TestAPlaceGoesOutAsCommandIntAndIsRepeatedUnchanged(t *testing.T) {
 				began := time.Now()
 				o := <-b.command(request{setMode: true, mode: ModeHold, goTo: true, lat: &lat, lon: &lon})
 				lineEqual(t, "code", o.code(), codeNoAck)
-				// No report proves it, so none is requested for it or for its repeats.
+				// No report proves a goto, so none is requested for it.
 				reports := b.requests(began)
 				for i := 1; i < len(reports) && reports[i] < o.took; i++ {
 					if reports[i]-reports[i-1] < reportFresh {
@@ -209,7 +210,7 @@ func TestAnAckEndsTheRepeats(t *testing.T) {
 	}
 }
 
-// An ack may be there before the send has returned.
+// An ack may arrive before the function that sent the command has returned.
 func TestAnAckAtOnceIsNotMissed(t *testing.T) {
 	onLine(t, copterBeat(), func(t *testing.T, b *lineBench) {
 		b.inTheAir()
@@ -229,7 +230,7 @@ func TestOnlyTheVehiclesOwnAckOfThisCommandToUsCounts(t *testing.T) {
 		counts            bool
 	}{
 		{"to us", 1, 1, common.MessageCommandAck{Command: 400, TargetSystem: 1, TargetComponent: componentID}, true},
-		{"to nobody in particular", 1, 1, common.MessageCommandAck{Command: 400}, true},
+		{"without a target", 1, 1, common.MessageCommandAck{Command: 400}, true},
 		{"from another system", 2, 1, common.MessageCommandAck{Command: 400, TargetSystem: 1, TargetComponent: componentID}, false},
 		{"from another component", 1, 154, common.MessageCommandAck{Command: 400, TargetSystem: 1, TargetComponent: componentID}, false},
 		{"of another command", 1, 1, common.MessageCommandAck{Command: 176, TargetSystem: 1, TargetComponent: componentID}, false},
@@ -239,7 +240,7 @@ func TestOnlyTheVehiclesOwnAckOfThisCommandToUsCounts(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			inLinkBubble(t, func(t *testing.T) {
-				b := newLineBench(t, beatOf(common.MAV_AUTOPILOT_ARDUPILOTMEGA, 4, true)) // armed already: a report alone shows nothing
+				b := newLineBench(t, beatOf(common.MAV_AUTOPILOT_ARDUPILOTMEGA, 4, true)) // armed already: a report proves nothing
 				b.settle()
 				b.follow(func(uint16, int) { b.sayFrom(c.system, c.component, &c.ack) })
 				want := codeNoAck
@@ -277,7 +278,7 @@ func TestALateAckOfASupersededCommandDoesNotAnswerTheNextOfItsID(t *testing.T) {
 	}
 }
 
-// The line was dead for two seconds, so that no ack came; then it is well.
+// The line loses every ack for two seconds; then it works again.
 func TestAcksThatWereLostDoNotCostTheNextCommandItsOwn(t *testing.T) {
 	for name, c := range map[string]struct {
 		beat *common.MessageHeartbeat
@@ -312,8 +313,8 @@ func TestAcksThatWereLostDoNotCostTheNextCommandItsOwn(t *testing.T) {
 	}
 }
 
-// PX4 acknowledges a mode change twice, first always with ACCEPTED: only a refusal
-// and a report tell.
+// PX4 acknowledges a mode change twice, the first time always with ACCEPTED. Only a refusal
+// or a report decides.
 func TestNoAckOfPX4ProvesAModeChange(t *testing.T) {
 	const ms = time.Millisecond
 	for _, c := range []struct {
@@ -323,18 +324,18 @@ func TestNoAckOfPX4ProvesAModeChange(t *testing.T) {
 		after  time.Duration // of the second ack; 0: it never comes
 		shown  time.Duration // a report of the mode; 0: none
 		code   errorCode
-		took   time.Duration // with what a refusal waits for its texts
+		took   time.Duration // of a refusal with the time that it waits for texts
 		sends  int
 	}{
 		{"refused", true, ackRejected, 10 * ms, 0, codeRefused, 11*ms + keptFor + textsAfter, 1},
 		{"refused late", true, ackRejected, 250 * ms, 0, codeRefused, 251*ms + keptFor + textsAfter, 1},
 		{"accepted, and never shown", true, ackAccepted, 10 * ms, 0, codeNoAck, 1*ms + showWithin, 1},
 		{"accepted, and shown at once", true, ackAccepted, 10 * ms, 11 * ms, "", 11 * ms, 1},
-		{"a report is as good", true, 0, 0, 100 * ms, "", 100 * ms, 1},
-		{"a report is better", true, ackRejected, 250 * ms, 100 * ms, "", 100 * ms, 1},
-		{"a report needs no ack", false, 0, 0, 100 * ms, "", 100 * ms, 1},
-		{"the second never comes", true, 0, 0, 0, codeNoAck, 1*ms + showWithin, 1},
-		{"none comes", false, 0, 0, 0, codeNoAck, giveUp, sendings},
+		{"a report instead of the second ack", true, 0, 0, 100 * ms, "", 100 * ms, 1},
+		{"a report, and then a refusal", true, ackRejected, 250 * ms, 100 * ms, "", 100 * ms, 1},
+		{"a report without any ack", false, 0, 0, 100 * ms, "", 100 * ms, 1},
+		{"the second ack never comes", true, 0, 0, 0, codeNoAck, 1*ms + showWithin, 1},
+		{"no ack comes", false, 0, 0, 0, codeNoAck, giveUp, sendings},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			onLine(t, px4Beat(), func(t *testing.T, b *lineBench) {
@@ -368,11 +369,11 @@ func TestNoAckOfPX4ProvesAModeChange(t *testing.T) {
 	}
 }
 
-// PX4 answers the copies of a mode change that it refuses 0, 1, 0, 1. The first
-// ack that comes ends the repeats.
+// PX4 acknowledges each copy of a mode change that it refuses twice, with 0 and then 1. The
+// first ack that comes ends the repeats.
 func TestARefusedModeChangeIsNeverAcceptedWhicheverAcksAreLost(t *testing.T) {
 	for lost := range 1 << (2 * 5) {
-		if lost&0b11 == 0 && lost != 0 { // the first copy's acks came: nothing follows
+		if lost&0b11 == 0 && lost != 0 { // the first copy's acks came: there is no second copy
 			continue
 		}
 		onLine(t, px4Beat(), func(t *testing.T, b *lineBench) {
@@ -395,7 +396,7 @@ func TestARefusedModeChangeIsNeverAcceptedWhicheverAcksAreLost(t *testing.T) {
 				break
 			}
 			if o.code() != want {
-				t.Errorf("of 0, 1, 0, 1 … these were lost: %010b; the answer is %q, want %q", lost, o.code(), want)
+				t.Errorf("of the acks 0, 1, 0, 1 … these were lost: %010b; answered %q, want %q", lost, o.code(), want)
 			}
 			mode, _ := b.drone.mode()
 			lineEqual(t, "mode", mode, ModeManual)
@@ -408,7 +409,7 @@ func TestARefusedModeChangeIsNeverAcceptedWhicheverAcksAreLost(t *testing.T) {
 
 // ---- Acks that may come late ----
 
-func TestAfterACommandThatWasRepeatedOrNotAnsweredTheNextOfItsNumberWaits(t *testing.T) {
+func TestTheNextCommandWaitsAfterOneOfItsNumberThatWasRepeatedOrNotAnswered(t *testing.T) {
 	const speed = common.MAV_CMD_DO_CHANGE_SPEED
 	inLinkBubble(t, func(t *testing.T) {
 		l := newLink(device{}, 0, false, nil)
@@ -442,7 +443,7 @@ func TestAfterACommandThatWasRepeatedOrNotAnsweredTheNextOfItsNumberWaits(t *tes
 		stale := time.Now().Add(-time.Millisecond)
 		a.send(c)
 		a.hear(speed, uint8(ackFailed), 0, stale)
-		lineEqual(t, "refused by what came before it was sent", c.refusal != nil, false)
+		lineEqual(t, "refused by an ack from before it was sent", c.refusal != nil, false)
 	})
 }
 
@@ -455,9 +456,9 @@ func TestTheAnswerComesWhenAReportShowsTheMode(t *testing.T) {
 		took    time.Duration
 	}{
 		{5 * ms, 4 * ms, 5 * ms},
-		{5 * ms, 18 * ms, 25 * ms}, // a report is requested at the ack, and 20 ms later
+		{5 * ms, 18 * ms, 25 * ms}, // reports are requested at the ack and 20 ms later
 		{5 * ms, 304 * ms, 305 * ms},
-		{5 * ms, -1, 5*ms + showWithin}, // never
+		{5 * ms, -1, 5*ms + showWithin}, // never carried out
 	} {
 		onLine(t, copterBeat(), func(t *testing.T, b *lineBench) {
 			b.obeys(c.ack, c.do)
@@ -474,8 +475,8 @@ func TestTheAnswerComesWhenAReportShowsTheMode(t *testing.T) {
 	}
 }
 
-// A report on its way when the command came tells nothing where the vehicle was in
-// that mode before.
+// Where the vehicle was in that mode before, a report that was already on its way when the
+// command came proves nothing.
 func TestOnlyAReportAfterTheAckProvesAModeThatWasShownBefore(t *testing.T) {
 	onBoth(t, func(t *testing.T, b *lineBench, v firmware) {
 		b.shows(entered[v][ModeRTL], false)
@@ -492,7 +493,7 @@ func TestOnlyAReportAfterTheAckProvesAModeThatWasShownBefore(t *testing.T) {
 	})
 }
 
-func TestA504TellsWithAFreshReport(t *testing.T) {
+func TestA504HasTheModeOfAFreshReport(t *testing.T) {
 	onLine(t, copterBeat(), func(t *testing.T, b *lineBench) {
 		b.inTheAir()
 		b.follow(func(id uint16, try int) {
@@ -510,7 +511,7 @@ func TestA504TellsWithAFreshReport(t *testing.T) {
 	})
 }
 
-// All copies lost their acks, the last one was carried out.
+// The acks of all copies were lost, and the last copy was carried out.
 func TestAReportProvesAModeChangeWhoseAcksWereLost(t *testing.T) {
 	onBoth(t, func(t *testing.T, b *lineBench, v firmware) {
 		b.follow(func(id uint16, try int) {
@@ -525,8 +526,8 @@ func TestAReportProvesAModeChangeWhoseAcksWereLost(t *testing.T) {
 	})
 }
 
-// Whoever waited for a turn looks what the vehicle does before it sends.
-func TestWhatWaitedIsSentRightAfterAReport(t *testing.T) {
+// A command that waited its turn is sent only right after a report.
+func TestACommandThatWaitedItsTurnIsSentRightAfterAReport(t *testing.T) {
 	const ms, never = time.Millisecond, time.Duration(-1)
 	for _, c := range []struct {
 		name   string
@@ -534,7 +535,7 @@ func TestWhatWaitedIsSentRightAfterAReport(t *testing.T) {
 		report time.Duration // when one comes
 		sent   time.Duration
 		code   errorCode
-		told   time.Duration
+		took   time.Duration
 	}{
 		{"rtl after a report", goHome, 720 * ms, 720 * ms, codeNoAck, 720*ms + giveUp},
 		{"rtl after one that came less than 20 ms after it was due", goHome, 40 * ms, never, codeNoAck, 25*ms + answerWait},
@@ -556,7 +557,7 @@ func TestWhatWaitedIsSentRightAfterAReport(t *testing.T) {
 				}
 				o = <-b.command(c.r)
 				lineEqual(t, "code", o.code(), c.code)
-				lineEqual(t, "told after", time.Since(began), c.told)
+				lineEqual(t, "told after", time.Since(began), c.took)
 				sends := slices.DeleteFunc(b.sentFrom(began, common.MAV_CMD_DO_SET_MODE), func(at time.Duration) bool { return at == 0 }) // the hold
 				if c.sent == never && len(sends) > 0 || c.sent > 0 && (len(sends) == 0 || sends[0] != c.sent) {
 					t.Errorf("sent at %v, want %v", sends, c.sent)
@@ -566,7 +567,7 @@ func TestWhatWaitedIsSentRightAfterAReport(t *testing.T) {
 	}
 }
 
-// Nobody asks for it at that moment: unlike a client's landing it waits for its report.
+// mavrest sends this landing itself. Unlike a client's landing it waits for a report.
 func TestTheLandingOverAPlaceIsSentRightAfterAReport(t *testing.T) {
 	onBoth(t, func(t *testing.T, b *lineBench, v firmware) {
 		b.inTheAir()
@@ -574,7 +575,7 @@ func TestTheLandingOverAPlaceIsSentRightAfterAReport(t *testing.T) {
 		here := place{lat: 47.397742, lon: 8.545594}
 		o := <-b.command(request{setMode: true, mode: ModeLand, lat: &here.lat, lon: &here.lon})
 		lineEqual(t, "error", o.err, nil)
-		b.change(func() { b.deaf = true }) // from now on a report comes each second only
+		b.change(func() { b.deaf = true }) // from now on a report comes only each second
 		time.Sleep(time.Until(b.start.Add(time.Since(b.start).Truncate(time.Second) + 1100*time.Millisecond)))
 		b.say(&common.MessageGlobalPositionInt{Lat: 473977420, Lon: 85455940, Alt: 498000, RelativeAlt: 10000, Hdg: 9000})
 		time.Sleep(1500 * time.Millisecond)
@@ -586,7 +587,7 @@ func TestTheLandingOverAPlaceIsSentRightAfterAReport(t *testing.T) {
 	})
 }
 
-// The first copy was carried out and its acks were lost; the second was refused.
+// The first copy was carried out and its acks were lost; the second copy was refused.
 func TestARefusalIsNoAnswerWhereAReportShowsTheMode(t *testing.T) {
 	onBoth(t, func(t *testing.T, b *lineBench, v firmware) {
 		b.follow(func(id uint16, try int) {
@@ -604,7 +605,7 @@ func TestARefusalIsNoAnswerWhereAReportShowsTheMode(t *testing.T) {
 	})
 }
 
-// The same for arming and disarming, of which the mode tells nothing.
+// The same for arming and disarming, which change no mode.
 func TestARefusedArmingOrDisarmingIsRefusedUnlessAReportShowsIt(t *testing.T) {
 	for _, arm := range []bool{true, false} {
 		for _, done := range []bool{true, false} {
@@ -698,32 +699,33 @@ func TestDisarmingIsNeverSuperseded(t *testing.T) {
 
 // ---- Interrupted ----
 
-// A pilot switches while a plan's first step is on the wire. A last step has the time to
-// show, and is not repeated; one that was still on its way is the newer one.
+// A pilot switches while a plan's first step is on the wire. If it is also the last step, it
+// is not repeated, and mavrest waits whether the vehicle follows it: then the command came
+// after the pilot's switch and wins.
 func TestAPilotsSwitchEndsAPlanAndNothingMoreIsSent(t *testing.T) {
 	const ms = time.Millisecond
 	for _, c := range []struct {
 		name        string
 		r           request
-		at, follows time.Duration // of the switch, and of what the vehicle does with the step after it; 0: nothing
-		told        bool          // a heartbeat shows the switch at once; else the next is a second away, and a requested one shows it
+		at, follows time.Duration // of the switch, and of the step's mode after it; 0: the vehicle does not follow
+		atOnce      bool          // a heartbeat shows the switch at once; else a requested one shows it
 		code        errorCode
 		took        time.Duration
-		text        string // in it, what was said of the step
+		text        string // what the error says of the step
 		sends       string
 		mode        Mode
 	}{
 		{"not followed", goHome, 320 * ms, 0, true, codeInterrupted, 300*ms + showWithin, "the mode change was sent, and no report shows that the vehicle follows it", "[0s 300ms]", ModePosition},
-		{"that no heartbeat told", goHome, 301 * ms, 0, false, codeInterrupted, 300*ms + showWithin, "the mode change was sent", "[0s 300ms]", ModePosition},
-		{"before the command came", goHome, 20 * ms, 310 * ms, true, "", 330 * ms, "", "[0s]", ModeRTL},
-		{"before it came, and it was not the last step", request{setMode: true, mode: ModeRTL, arm: &yes}, 20 * ms, 100 * ms, true, codeInterrupted, 20*ms + takenAfter,
+		{"a switch that no heartbeat shows at once", goHome, 301 * ms, 0, false, codeInterrupted, 300*ms + showWithin, "the mode change was sent", "[0s 300ms]", ModePosition},
+		{"before the command reached the vehicle", goHome, 20 * ms, 310 * ms, true, "", 330 * ms, "", "[0s]", ModeRTL},
+		{"before it reached the vehicle, and it was not the last step", request{setMode: true, mode: ModeRTL, arm: &yes}, 20 * ms, 100 * ms, true, codeInterrupted, 20*ms + takenAfter,
 			"the vehicle follows the mode change, which was sent before; nothing more was sent", "[0s]", ModeRTL},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			onBoth(t, func(t *testing.T, b *lineBench, v firmware) {
 				b.inTheAir()
 				shows := func(custom uint32) {
-					if b.shows(custom, true); c.told {
+					if b.shows(custom, true); c.atOnce {
 						b.say(b.beat)
 					}
 				}
@@ -779,7 +781,7 @@ func (b *lineBench) sentModes(began time.Time) (list []uint32) {
 	return list
 }
 
-// Of a crowd each round has a winner, and the others are answered with it.
+// Of several commands the newest is carried out, and the others are answered when it is.
 func TestTheNewestCommandEndsGotosArmingsAndStickModesBeforeIt(t *testing.T) {
 	lat, lon := 47.398, 8.546
 	for _, older := range []request{
@@ -810,14 +812,14 @@ func TestTheNewestCommandEndsGotosArmingsAndStickModesBeforeIt(t *testing.T) {
 				lineEqual(t, older.mode.String()+": code", o.code(), codeSuperseded)
 				lineEqual(t, "it is answered with the newest", time.Since(began) <= 620*time.Millisecond && time.Since(began) >= 600*time.Millisecond, true)
 			}
-			lineEqual(t, older.mode.String()+": sent", fmt.Sprint(b.sentModes(began)), "[6]")
+			lineEqual(t, older.mode.String()+": modes sent", fmt.Sprint(b.sentModes(began)), "[6]")
 		})
 	}
 }
 
-// The answer of the loser waits for the winner's for two seconds at most, and says what
-// was sent.
-func TestALoserIsToldAfterTwoSecondsWhatWasSent(t *testing.T) {
+// The answer to a superseded command waits for the newer one's for two seconds at most, and
+// says what was sent.
+func TestASupersededCommandIsAnsweredAfterTwoSecondsWithWhatWasSent(t *testing.T) {
 	onLine(t, copterBeat(), func(t *testing.T, b *lineBench) {
 		older := b.command(request{setMode: true, mode: ModeHold, arm: &yes})
 		time.Sleep(200 * time.Millisecond)
@@ -830,9 +832,9 @@ func TestALoserIsToldAfterTwoSecondsWhatWasSent(t *testing.T) {
 	})
 }
 
-// A landing, a return and a hold end with their own answer: what is newer waits for it, and
-// of equal ones only the newest.
-func TestALandingAReturnAndAHoldAreNotEndedByAnythingNewer(t *testing.T) {
+// Newer commands wait until a landing, a return or a hold is answered. Of several equal ones
+// that wait, only the newest is sent.
+func TestALandingAReturnAndAHoldAreNotEndedByANewerCommand(t *testing.T) {
 	for _, older := range []request{goHome, landHere, holdHere} {
 		onLine(t, beatOf(common.MAV_AUTOPILOT_ARDUPILOTMEGA, 5, true), func(t *testing.T, b *lineBench) {
 			b.inTheAir()
@@ -872,7 +874,7 @@ func TestALandingAReturnAndAHoldAreNotEndedByAnythingNewer(t *testing.T) {
 	}
 }
 
-// On the ground a disarming ends everything; in the air it ends nothing and is not sent.
+// In the air a disarming is not sent.
 func TestADisarmingEndsEverythingOnTheGroundAndNothingInTheAir(t *testing.T) {
 	for _, aloft := range []bool{false, true} {
 		onLine(t, beatOf(common.MAV_AUTOPILOT_ARDUPILOTMEGA, 5, true), func(t *testing.T, b *lineBench) {
@@ -900,8 +902,8 @@ func TestADisarmingEndsEverythingOnTheGroundAndNothingInTheAir(t *testing.T) {
 	}
 }
 
-// PX4 says "Preflight Fail: …" of what keeps it from arming, and "Preflight: …" of what it
-// only warns of: seen on 1.17.0 without GPS.
+// PX4's "Preflight Fail: …" keeps it from arming, its "Preflight: …" only warns: seen on
+// 1.17.0 without GPS.
 func TestTheTextsOfTheChecksAreKnownByTheirBeginnings(t *testing.T) {
 	for text, want := range map[string]bool{
 		"Preflight Fail: vertical velocity unstable": true, "Preflight: GPS fix too low": true,

@@ -14,23 +14,24 @@ import (
 	"github.com/bluenviron/gomavlib/v3/pkg/dialects/minimal"
 )
 
-// Whole flights with several commands at once, on lines on which the answer to one
-// comes after the next has begun.
+// Whole flights with several commands at once, on lines so slow that the next command begins
+// before the last one is answered.
 
-// On the ground, refused or not answered (rule 7).
-func TestWhatAPlanThatFailedArmedIsDisarmed(t *testing.T) {
+// A plan that armed the vehicle on the ground and was then refused or not answered disarms
+// it (rule 7).
+func TestWhatAFailedPlanArmedIsDisarmed(t *testing.T) {
 	for _, c := range []struct {
 		name   string
 		refuse bool
-		armed  bool // by somebody else, before
+		armed  bool // by somebody else, before the plan
 		state  common.MAV_LANDED_STATE
-		sends  string // param1 of each
+		sends  string // param1 of each arming and disarming
 		code   errorCode
 	}{
 		{"refused", true, false, common.MAV_LANDED_STATE_ON_GROUND, "1 0", codeRefused},
 		{"not answered", false, false, common.MAV_LANDED_STATE_ON_GROUND, "1 1 1 1 1 1 1 0 0 0 0 0 0 0", codeNoAck},
-		{"in the air it stays", true, false, common.MAV_LANDED_STATE_IN_AIR, "1", codeRefused},
-		{"what a pilot armed stays", true, true, common.MAV_LANDED_STATE_ON_GROUND, "1", codeRefused},
+		{"in the air it stays armed", true, false, common.MAV_LANDED_STATE_IN_AIR, "1", codeRefused},
+		{"what a pilot armed stays armed", true, true, common.MAV_LANDED_STATE_ON_GROUND, "1", codeRefused},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			onLine(t, px4Beat(), func(t *testing.T, b *lineBench) {
@@ -69,14 +70,14 @@ func TestWhatAPlanThatFailedArmedIsDisarmed(t *testing.T) {
 	}
 }
 
-// slowly makes the line one of a telemetry radio, and lets the program learn it.
+// slowly delays the line as a telemetry radio does, and gives mavrest time to measure it.
 func (f *flight) slowly(oneWay time.Duration) {
 	f.sim.change(func() { f.sim.delay = oneWay })
 	time.Sleep(4 * time.Second)
 }
 
-// A disarmed vehicle may leave these modes without a takeover (rule 3). It is not
-// armed in the mode that it went to.
+// A disarmed vehicle may leave these modes without a takeover (rule 3). Then mavrest must not
+// arm it in the mode that it went to.
 func TestAnArmingIsNotSentInAnotherModeThanTheOneThatWasSetForIt(t *testing.T) {
 	for _, c := range []struct {
 		name    string
@@ -85,7 +86,7 @@ func TestAnArmingIsNotSentInAnotherModeThanTheOneThatWasSetForIt(t *testing.T) {
 		streams bool
 	}{
 		{"return", ModeRTL, px4Custom(1, 0), false},
-		{"hold, and our sticks took it to POSCTL", ModeHold, px4Custom(3, 0), true},
+		{"hold, and PX4 goes to POSCTL because of our stream", ModeHold, px4Custom(3, 0), true},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			inLinkBubble(t, func(t *testing.T) {
@@ -115,7 +116,7 @@ func TestAnArmingIsNotSentInAnotherModeThanTheOneThatWasSetForIt(t *testing.T) {
 	}
 }
 
-func TestASecondLegIsNotSentOverAFailsafeThatWasFirst(t *testing.T) {
+func TestASecondLegIsNotSentAfterAFailsafe(t *testing.T) {
 	fly(t, simPX4, nil, func(f *flight) {
 		f.aloft()
 		f.accepted("/land", "{"+at(40, 0)+"}")
@@ -136,9 +137,8 @@ func TestASecondLegIsNotSentOverAFailsafeThatWasFirst(t *testing.T) {
 	})
 }
 
-// Whole flights in which somebody would fall because mavrest did not know better:
-// a stick mode that may be in force, what the line brings late, what does not come
-// any more.
+// Whole flights in which a vehicle would fall if mavrest believed the wrong thing: of a stick
+// mode that may be in force, of late messages, of messages that stopped coming.
 
 func TestPX4IsNotArmedOnAStreamThatEnds(t *testing.T) {
 	for _, c := range []struct{ delay, after time.Duration }{
@@ -153,14 +153,14 @@ func TestPX4IsNotArmedOnAStreamThatEnds(t *testing.T) {
 				f.accepted("/mode", `{"arm":true}`)
 				time.Sleep(1200 * time.Millisecond)
 				if f.sim.truth().failsafe {
-					t.Errorf("a failsafe; streamed last %v", f.stream(time.Now().Add(-2*time.Second)))
+					t.Errorf("a failsafe; the last sticks were %v", f.stream(time.Now().Add(-2*time.Second)))
 				}
 			})
 		})
 	}
 }
 
-// anew starts mavrest beside a vehicle that flies already.
+// anew starts another mavrest beside a vehicle that flies already.
 func (f *flight) anew() {
 	d := newDrone(f.link.link.device, 0, false)
 	f.link, f.handler = d, newHandler(d, admission{})
@@ -170,7 +170,7 @@ func (f *flight) anew() {
 	f.stop = func() { end(); running.Wait() }
 }
 
-func TestHomeOfBeforeARestartIsNoHome(t *testing.T) {
+func TestHomeIsForgottenAtARestart(t *testing.T) {
 	inLinkBubble(t, func(t *testing.T) {
 		b := newLineBench(t, px4Beat(), func(b *lineBench) { b.boot = 500000 })
 		b.settle()
@@ -186,7 +186,7 @@ func TestHomeOfBeforeARestartIsNoHome(t *testing.T) {
 		time.Sleep(50 * time.Millisecond)
 		b.obeys(time.Millisecond, time.Millisecond)
 		o := b.command(request{setMode: true, mode: ModeTakeoff})
-		time.Sleep(answerWait + time.Second) // it does not tell its home
+		time.Sleep(answerWait + time.Second) // it does not send its home
 		sent := b.commands(common.MAV_CMD_NAV_TAKEOFF)
 		if len(sent) == 0 {
 			t.Fatal("no takeoff was sent")
@@ -210,7 +210,7 @@ func (f *flight) forbids(modes ...uint32) {
 	})
 }
 
-// twicePort brings each datagram twice, as a router with two ways does.
+// twicePort reads each datagram twice, as from a router with two ways to us.
 type twicePort struct {
 	port
 	again []byte
@@ -227,7 +227,7 @@ func (p *twicePort) Read(b []byte) (int, error) {
 	return n, err
 }
 
-func TestALineThatBringsFramesTwiceMakesNoAcceptance(t *testing.T) {
+func TestARefusalIsNotAcceptedOnALineThatBringsFramesTwice(t *testing.T) {
 	twice := func(d *drone) {
 		open := d.link.device.open
 		d.link.device.lossy, d.link.device.datagrams = false, true
@@ -265,8 +265,8 @@ func TestAnotherVehicleHasItsOwnParameters(t *testing.T) {
 	})
 }
 
-// A refusal ends its claim, also where a failsafe has ended the plan.
-func TestAPilotInTheModeThatWasRefusedInAFailsafeHasTheDrone(t *testing.T) {
+// A refused step explains no report, also where a failsafe has ended its plan.
+func TestAPilotTakesTheDroneByTheModeThatWasRefusedInAFailsafe(t *testing.T) {
 	fly(t, simArduPilot, nil, func(f *flight) {
 		f.aloft()
 		f.fails(common.MAV_CMD_DO_SET_MODE)
@@ -278,7 +278,7 @@ func TestAPilotInTheModeThatWasRefusedInAFailsafeHasTheDrone(t *testing.T) {
 		f.link.mu.Lock()
 		defer f.link.mu.Unlock()
 		if sent := f.link.machine.sent; len(sent) > 0 {
-			t.Errorf("a claim stands: %+v", *sent[0].to)
+			t.Errorf("a step is still claimed: %+v", *sent[0].to)
 		}
 	})
 }
@@ -291,9 +291,9 @@ func TestMavrestActsByItselfOnlyForAClientThatHasTheDrone(t *testing.T) {
 		"a disarming":                      (*commander).disarmed,
 	} {
 		c := &commander{client: true}
-		lineEqual(t, name+": before it", c.mayAct(), nil)
+		lineEqual(t, "before "+name, c.mayAct(), nil)
 		happens(c)
-		lineEqual(t, name+": after it", code(c.mayAct()), codeInterrupted)
+		lineEqual(t, "after "+name, code(c.mayAct()), codeInterrupted)
 	}
 	c := &commander{client: true, tasks: []*task{{}}}
 	lineEqual(t, "a command is under way", code(c.mayAct()), codeSuperseded)

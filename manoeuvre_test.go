@@ -15,8 +15,7 @@ import (
 	"github.com/bluenviron/gomavlib/v3/pkg/dialects/common"
 )
 
-// seen is what the vehicle shows in flight, still at a place 10 m up; changes
-// alter it.
+// seen is what a vehicle shows that hovers 10 m up; changes alter it.
 func seen(changes ...func(*view)) view {
 	n := math.NaN()
 	s := view{
@@ -60,7 +59,7 @@ func TestAManoeuvreIsCompleteWhereTheVehicleShowsIt(t *testing.T) {
 	hold := manoeuvre{request: request{mode: ModeHold}}
 	holdHere := manoeuvre{request: request{mode: ModeHold}, plan: plan{target: here}}
 	rtl := manoeuvre{request: request{mode: ModeRTL}}
-	// A fixed wing that circles 60 m round a place, and home is where it is.
+	// A fixed wing over its home that circles 60 m round a place.
 	wing := func(changes ...change) view {
 		return seen(append([]change{flying(20, 0), func(s *view) {
 			s.firmware = plane
@@ -77,12 +76,12 @@ func TestAManoeuvreIsCompleteWhereTheVehicleShowsIt(t *testing.T) {
 		s    view
 		want bool
 	}{
-		{"takeoff: there, and level", takeoff(10), seen(), true},
+		{"takeoff: at its height, level", takeoff(10), seen(), true},
 		{"takeoff: 1 m below", takeoff(10), seen(up(-1)), true},
 		{"takeoff: more than 1 m below", takeoff(10), seen(up(-1.01)), false},
 		{"takeoff: still climbing", takeoff(10), seen(flying(0, -0.5)), false},
 		{"takeoff: hardly climbing", takeoff(10), seen(flying(0, -0.49)), true},
-		{"takeoff: nobody knows whether it climbs", takeoff(10), seen(unknownClimb), false},
+		{"takeoff: climb unknown", takeoff(10), seen(unknownClimb), false},
 		{"takeoff: not in the air", takeoff(10), seen(grounded), false},
 		{"takeoff: height unknown", takeoff(10), seen(unknownHeight), false},
 		{"takeoff to 1 m: at 0.5 m", takeoff(1), seen(up(-9.5)), true},
@@ -100,8 +99,8 @@ func TestAManoeuvreIsCompleteWhereTheVehicleShowsIt(t *testing.T) {
 		{"goto: place unknown", goTo, seen(unknownPlace), false},
 		{"goto: velocity unknown", goTo, seen(unknownVelocity), false},
 		{"goto: home was corrected", goTo, seen(func(s *view) { s.at.altitude += 5 }), true},
-		{"goto: told above home only", noAMSL, seen(func(s *view) { s.at.amsl = n }), true},
-		{"goto: told above home only, lower", noAMSL, seen(up(-2)), false},
+		{"goto: height only known above home", noAMSL, seen(func(s *view) { s.at.amsl = n }), true},
+		{"goto: height only known above home, lower", noAMSL, seen(up(-2)), false},
 		{"goto with a heading: not turned", facing, seen(), false},
 		{"goto with a heading: over north", facing, seen(turned(-91)), true},
 		{"goto with a heading: 10° off", facing, seen(turned(-110)), true},
@@ -156,7 +155,7 @@ func TestAManoeuvreIsCompleteWhereTheVehicleShowsIt(t *testing.T) {
 	}
 }
 
-// landingThere is a landing at a place, on its way.
+// landingThere is a landing at a place that is still on its way.
 func landingThere() *manoeuvre {
 	s := seen()
 	return &manoeuvre{
@@ -176,15 +175,15 @@ func TestALandingBeginsOverItsPlaceAndIsTriedAgainEachSecond(t *testing.T) {
 	for _, c := range []struct {
 		name string
 		seen []view
-		want string // of each, whether it lands
+		want string // for each view, whether it lands
 	}{
 		{"over it", []view{after(0, 20, 5), after(time.Second, 2.1, 0.5), after(2*time.Second, 1.9, 0.5)}, "[false false true]"},
 		{"passing over it", []view{after(0, 0, 1), after(time.Second, 0, 0.9)}, "[false true]"},
-		{"the wind keeps it 4 m off", []view{after(0, 4, 0.2), after(4900*time.Millisecond, 4, 0.2), after(5*time.Second, 4, 0.2)}, "[false false true]"},
-		{"… and blew it away between", []view{after(0, 4, 0.2), after(3*time.Second, 6, 0.2), after(4*time.Second, 4, 0.2), after(8900*time.Millisecond, 4, 0.2), after(9*time.Second, 4, 0.2)}, "[false false false false true]"},
-		{"6 m is not near", []view{after(0, 6, 0), after(time.Minute, 6, 0)}, "[false false]"},
-		{"nowhere is not near", []view{after(0, math.NaN(), 0), after(time.Minute, math.NaN(), 0)}, "[false false]"},
-		{"it may move for all that is known", []view{after(0, 0, math.NaN()), after(time.Minute, 0, math.NaN())}, "[false false]"},
+		{"kept 4 m off by the wind for 5 s", []view{after(0, 4, 0.2), after(4900*time.Millisecond, 4, 0.2), after(5*time.Second, 4, 0.2)}, "[false false true]"},
+		{"kept 4 m off by the wind for 5 s, after it was blown farther off", []view{after(0, 4, 0.2), after(3*time.Second, 6, 0.2), after(4*time.Second, 4, 0.2), after(8900*time.Millisecond, 4, 0.2), after(9*time.Second, 4, 0.2)}, "[false false false false true]"},
+		{"6 m off is too far", []view{after(0, 6, 0), after(time.Minute, 6, 0)}, "[false false]"},
+		{"an unknown place is too far", []view{after(0, math.NaN(), 0), after(time.Minute, math.NaN(), 0)}, "[false false]"},
+		{"an unknown speed is too fast", []view{after(0, 0, math.NaN()), after(time.Minute, 0, math.NaN())}, "[false false]"},
 		{"tried again", []view{after(0, 0, 0), after(900*time.Millisecond, 0, 0), after(time.Second, 0, 0)}, "[true false true]"},
 	} {
 		m := landingThere()
@@ -202,7 +201,7 @@ func TestALandingBeginsOverItsPlaceAndIsTriedAgainEachSecond(t *testing.T) {
 	}
 }
 
-// leg is a task of a plan with one step, which leads to the mode.
+// leg is a task whose plan has one step, which leads to the request's mode.
 func leg(c *commander, r request, p plan) *task {
 	s := step{}.leadingTo(r.mode, entered[px4][r.mode])
 	p.steps = []step{s}
@@ -225,7 +224,8 @@ func TestTheSecondLegOfALandingContinuesIt(t *testing.T) {
 	lineEqual(t, "disarmed, it is done", m.done, true)
 }
 
-// TestWhatEndsALandingOnItsWayEndsItsMode: the vehicle shows its hold mode there.
+// TestWhatEndsALandingOnItsWayEndsItsMode: on the way the vehicle is in its hold mode, which
+// then shows.
 func TestWhatEndsALandingOnItsWayEndsItsMode(t *testing.T) {
 	for _, r := range []struct {
 		name   string
@@ -304,7 +304,7 @@ func TestAFailsafeAndATargetThatIsNotOursEndAManoeuvre(t *testing.T) {
 	for _, c := range []struct {
 		name  string
 		seen  []view
-		taken string // by the last of them
+		taken string // why the last view ends the manoeuvre
 	}{
 		{"ours", []view{at(100, ours), at(1100, ours), at(2100, near)}, ""},
 		{"not ours, now and then", []view{at(100, away), at(1000, ours), at(1200, away), at(2100, away)}, ""},
@@ -336,7 +336,7 @@ func TestAFailsafeAndATargetThatIsNotOursEndAManoeuvre(t *testing.T) {
 	_, taken = m.watch(seen(failsafe))
 	lineEqual(t, "the next one", taken, "a failsafe ended it")
 
-	// Asked for again, it is ours for a second whatever was there before.
+	// After a second request no target counts as foreign for a second.
 	m = landingThere()
 	m.watch(at(100, away))
 	c := &commander{manoeuvre: m}
@@ -349,9 +349,9 @@ func TestAFailsafeAndATargetThatIsNotOursEndAManoeuvre(t *testing.T) {
 	lineEqual(t, "asked for again, a second later", taken, elsewhere)
 }
 
-// What "wait" waits for (docs/design.md, rule 8), and what else ends it.
+// What "wait" waits for, and what else ends it (docs/design.md, rule 8).
 
-// waiting is a command whose client waits.
+// waiting is a command whose client waits for the answer.
 type waiting struct {
 	asked, answered time.Time
 	code            int
@@ -359,7 +359,7 @@ type waiting struct {
 	over            chan struct{}
 }
 
-// waits posts a command from a client of its own.
+// waits posts a command in a goroutine.
 func (f *flight) waits(path, body string) *waiting {
 	w := &waiting{asked: time.Now(), over: make(chan struct{})}
 	go func() {
@@ -370,8 +370,8 @@ func (f *flight) waits(path, body string) *waiting {
 	return w
 }
 
-// want checks the client's answer: a status and, of an error, its code and
-// words of its sentence.
+// want checks the client's answer: its status; of an error also its code and words of its
+// text.
 func (w *waiting) want(t *testing.T, code int, word string, says ...string) {
 	t.Helper()
 	<-w.over
@@ -404,7 +404,7 @@ func (w *waiting) waits(t *testing.T) {
 	}
 }
 
-// near reports whether the vehicle is where a goto is complete.
+// near reports whether the vehicle is so near to a place that a goto to it is complete.
 func (f *flight) near(north, east, up float64) bool {
 	s := f.sim.truth()
 	n, e := simMetres(s.lat, s.lon)
@@ -465,7 +465,7 @@ func TestAWaitIsAnsweredWhenTheManoeuvreIsComplete(t *testing.T) {
 					c.from(f)
 				}
 				w := f.waits(c.path, waitFor(c.body, 300))
-				var complete time.Time // since when it is, without a break
+				var complete time.Time // since when the manoeuvre is complete without a break
 				doneEarly := false
 				for over := false; !over; {
 					select {
@@ -484,16 +484,16 @@ func TestAWaitIsAnsweredWhenTheManoeuvreIsComplete(t *testing.T) {
 				}
 				w.want(t, 200, "")
 				if !c.complete(f) || doneEarly {
-					t.Errorf("answered after %v, and it is not complete: %+v", w.answered.Sub(w.asked), f.sim.truth())
+					t.Errorf("answered after %v, but the manoeuvre is not complete: %+v", w.answered.Sub(w.asked), f.sim.truth())
 				}
 				if late := w.answered.Sub(complete); !c.atOnce && !complete.IsZero() && late > 1300*time.Millisecond {
-					t.Errorf("answered %v after it was complete", late)
+					t.Errorf("answered %v after the manoeuvre was complete", late)
 				}
 				if took := w.answered.Sub(w.asked); c.atOnce && took > 3*time.Second {
 					t.Errorf("answered after %v, want at once", took)
 				}
 				if s := f.status(); !c.atOnce && s["done"] != true {
-					t.Errorf("answered as done, and the status has done %v", s["done"])
+					t.Errorf("answered as done, but the status has done %v", s["done"])
 				}
 				_, plain := f.call("GET", "/mode", "")
 				if w.answer["status"] != "accepted" || w.answer["status_code"] != 0.0 || w.answer["mode"] != plain["mode"] {
@@ -514,22 +514,22 @@ func TestAWait(t *testing.T) {
 	const lost = "{mute→unmute|unplug→plug}, "
 	flies(t, []rule{
 		{"is ended by a newer command", way + "300, +5s, waits, status done false, {mode hold|mode position|goto altitude 12}, answer superseded 2s, says newer command"},
-		{"is ended by an equal one", way + "300, +3s, post $1 wait 290, +1s, waits, answer superseded, answer ok"},
+		{"is ended by an equal command", way + "300, +3s, post $1 wait 290, +1s, waits, answer superseded, answer ok"},
 		{"is ended by a pilot", way + "300, +5s, waits, status done false, pilot altitude, answer interrupted 2s, says a pilot, says changed the mode to ALT, status done null"},
 		{"is ended by a failsafe", way + "300, +5s, waits, status done false, failsafe, answer interrupted 2s, says RTL, status done null"},
 		{"is ended by a restart", way + "300, +5s, waits, status done false, restart, answer interrupted 6s, status done null"}, // ArduPilot forgets its streams, which is seen after 5 s
 		{"is ended by the end of the program", way + "300, +5s, waits, status done false, stop, answer not_done 2s, says shutting down"},
-		{"a takeoff's is too", "both: post takeoff 50 wait 100, +8s, waits, {failsafe→interrupted|land→superseded}, answer $1"},
-		{"goes on beside what is refused, and an arming", "both: aloft, post goto 40 0 wait 100, +2s, arm, refused refused disarm, refused refused takeoff 5, waits, answer ok, at 40 0 10 ±2.5"},
+		{"of a takeoff is ended by a failsafe and by a newer command", "both: post takeoff 50 wait 100, +8s, waits, {failsafe→interrupted|land→superseded}, answer $1"},
+		{"goes on beside refused commands, and an arming", "both: aloft, post goto 40 0 wait 100, +2s, arm, refused refused disarm, refused refused takeoff 5, waits, answer ok, at 40 0 10 ±2.5"},
 		{"goes on while the link is lost", "both: aloft, post {goto 300 0|land|mode rtl} wait 300, +3s, " + lost + "+60s, waits, status online false, +10s, hands off, $2, answer ok 8s, done"},
-		{"… also for a landing at a place, which is commanded when the link is back", "both: aloft, post land 60 0 wait 300, +3s, " + lost + "until at 60 0 10 ±2.1 60s, +20s, waits, hands off, $1, +10s, not hands off, answer ok, at 60 0 0 ±2.5"},
-		{"is over in its time where the link is not back", way + "20, +3s, {mute→no heartbeat for|unplug→unplugged}, answer not_done 20s, says the link is lost, says $2, not took < 20s, took < 20001ms, refused offline goto altitude 12 wait 9"},
-		{"is over in its time, and the manoeuvre goes on", "both: aloft, mark, post goto 60 0 wait 3, answer not_done, says goto, says 3 s, not took < 3s, took < 3001ms, its status accepted, its status_code 0, its mode hold, its done false, its took 3, px4? its command 192, copter? its command 178, not hands off, mark, until at 60 0 10 ±1 60s, +1s, done, hands off"},
-		{"may be as short as nothing", "both: aloft, post land wait 0.001, answer not_done, says land, post land wait 0.4, answer not_done, says not complete after 0.4 s, land wait 0, its done null, its took null, post mode altitude wait 0.001, answer ok, not took < 1ms"},
+		{"goes on while the link is lost, and the landing over the place is commanded when it is back", "both: aloft, post land 60 0 wait 300, +3s, " + lost + "until at 60 0 10 ±2.1 60s, +20s, waits, hands off, $1, +10s, not hands off, answer ok, at 60 0 0 ±2.5"},
+		{"ends in time while the link is lost", way + "20, +3s, {mute→no heartbeat for|unplug→unplugged}, answer not_done 20s, says the link is lost, says $2, not took < 20s, took < 20001ms, refused offline goto altitude 12 wait 9"},
+		{"ends in time, and the manoeuvre goes on", "both: aloft, mark, post goto 60 0 wait 3, answer not_done, says goto, says 3 s, not took < 3s, took < 3001ms, its status accepted, its status_code 0, its mode hold, its done false, its took 3, px4? its command 192, copter? its command 178, not hands off, mark, until at 60 0 10 ±1 60s, +1s, done, hands off"},
+		{"may be 1 ms", "both: aloft, post land wait 0.001, answer not_done, says land, post land wait 0.4, answer not_done, says not complete after 0.4 s, land wait 0, its done null, its took null, post mode altitude wait 0.001, answer ok, not took < 1ms"},
 	})
 }
 
-func TestAClientThatGoesAwayEndsItsWaitingAndNothingElse(t *testing.T) {
+func TestAClientThatDisconnectsEndsItsWaitAndNothingElse(t *testing.T) {
 	both(t, func(f *flight) {
 		f.aloft()
 		ctx, leave := context.WithCancel(context.Background())
@@ -567,11 +567,11 @@ func TestTheServersTimeOutsNeverCutAWait(t *testing.T) {
 		if took := time.Since(began); took < 100*time.Second || !strings.Contains(r.body, `"done":true`) {
 			st.Errorf("after %v: %s", took, r.body)
 		}
-		w.ask("GET", "/api/drone", "").wantOK(st.T) // and the connection goes on
+		w.ask("GET", "/api/drone", "").wantOK(st.T) // the connection still works
 	})
 }
 
-func TestACrowdThatWaitsKeepsNoCommandWaiting(t *testing.T) {
+func TestACrowdThatWaitsDelaysNoCommand(t *testing.T) {
 	atStation(t, simPX4, func(st *station) {
 		st.fly("hold")
 		p, end := serve(st.T, st.handler, maxConnections)
@@ -611,15 +611,15 @@ func TestACrowdThatWaitsKeepsNoCommandWaiting(t *testing.T) {
 		}
 		time.Sleep(100 * time.Millisecond)
 		clients.Wait()
-		// Of 64 places the streams have 16: those that waited longest made way, the
-		// others were ended by another command than theirs.
+		// There are 64 connections, 16 of them for streams. Those that waited longest were
+		// closed for new ones; a newer command ended the waits of the others.
 		if answers[409] == 0 || answers[409]+answers[504] != 60 {
-			st.Errorf("those who waited were answered %v", answers)
+			st.Errorf("the waiting clients were answered %v", answers)
 		}
 	})
 }
 
-func TestThoseThatWaitMakeWayLastAndAreAnswered(t *testing.T) {
+func TestConnectionsThatWaitAreClosedLastAndAnswered(t *testing.T) {
 	atStation(t, simPX4, func(st *station) {
 		st.fly("hold")
 		p, end := serve(st.T, st.handler, 4)

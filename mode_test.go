@@ -567,9 +567,7 @@ func TestStepExplainsItsModeWhileItIsOpen(t *testing.T) {
 		{"a report of the last mode does not close it", "hold armed, accepted position, asks hold, hold armed, position armed, ours, hold armed, ours, = hold"},
 		{"put back, and asked again at once", "hold disarmed, asks takeoff, takeoff disarmed, ours, unanswered, asks hold, asks takeoff, hold disarmed, ours, takeoff disarmed, ours"},
 
-		{"for 5 s after a plan without an answer", "hold armed, asks position, unanswered, +4.9s, position armed, ours, = position"},
-		{"no longer", "hold armed, asks position, unanswered, +5s, position armed, taken, = position"},
-		{"for 5 s after a plan that was unanswered", "hold armed, asks position, unanswered, +4.9s, position armed, ours, = position"},
+		{"for 5 s after an unanswered plan", "hold armed, asks position, unanswered, +4.9s, position armed, ours, = position"},
 		{"no longer than 5 s", "hold armed, asks position, unanswered, +5s, position armed, taken, = position"},
 		{"a newer plan does not lengthen the 5 s", "hold armed, asks position, unanswered, +3s, asks manual, unanswered, +2s, position armed, taken, = position"},
 		{"a report of the present mode takes nothing", "hold armed, accepted hold, asks position, unanswered, hold armed, ours, +1m, = hold"},
