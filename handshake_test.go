@@ -1,6 +1,6 @@
 package main
 
-// The handshake: what a vehicle is asked when it comes online or has restarted.
+// The handshake: what mavrest requests when a vehicle comes online or has restarted.
 
 import (
 	"fmt"
@@ -12,7 +12,7 @@ import (
 	"github.com/bluenviron/gomavlib/v3/pkg/dialects/common"
 )
 
-// asked counts what the handshake asked for: message intervals, and messages.
+// asked counts the handshake's requests for message intervals and messages.
 func (b *lineBench) asked() map[string]int {
 	count := make(map[string]int)
 	for _, id := range []common.MAV_CMD{common.MAV_CMD_SET_MESSAGE_INTERVAL, common.MAV_CMD_REQUEST_MESSAGE} {
@@ -25,13 +25,13 @@ func (b *lineBench) asked() map[string]int {
 	return count
 }
 
-func TestTheVehicleIsAskedAgainWhenItComesBackAndWhenItRestarted(t *testing.T) {
+func TestTheHandshakeIsRepeatedWhenTheVehicleComesBackOrRestarts(t *testing.T) {
 	inLinkBubble(t, func(t *testing.T) {
 		b := newLineBench(t, px4Beat(), func(b *lineBench) {
 			b.boot = 1000
 			b.shown[idHome], b.shown[idVersion] = &common.MessageHomePosition{}, &common.MessageAutopilotVersion{FlightSwVersion: 1<<24 | 17<<16}
 		})
-		// The live report is denied, the attitude comes, and the others never do.
+		// The live report is denied, the attitude comes, and the other messages never come.
 		want := func(when string, denied, comes, others int) {
 			t.Helper()
 			asked := b.asked()
@@ -80,7 +80,7 @@ func TestTheVehicleIsAskedAgainWhenItComesBackAndWhenItRestarted(t *testing.T) {
 	})
 }
 
-func TestTheParametersThatRulesRestOnAreReadInTheHandshake(t *testing.T) {
+func TestTheParametersThatRulesNeedAreReadInTheHandshake(t *testing.T) {
 	wing := beatOf(common.MAV_AUTOPILOT_ARDUPILOTMEGA, 0, false)
 	wing.Type = common.MAV_TYPE_FIXED_WING
 	vtol := beatOf(common.MAV_AUTOPILOT_ARDUPILOTMEGA, 0, false)
@@ -104,7 +104,7 @@ func TestTheParametersThatRulesRestOnAreReadInTheHandshake(t *testing.T) {
 			"SYSID_MYGCS MAV_GCS_SYSID FS_GCS_ENABL WP_LOITER_RAD TKOFF_ALT", "map[FS_GCS_ENABL:1 MAV_GCS_SYSID:255 SYSID_MYGCS:255 TKOFF_ALT:30 WP_LOITER_RAD:-80] sticks as 255, 3 false 1"},
 		{"a quadplane", vtol, map[string]float64{"SYSID_MYGCS": 255, "MAV_GCS_SYSID": 255, "FS_GCS_ENABL": 0, "Q_GUIDED_MODE": 1, "WP_LOITER_RAD": 60},
 			"SYSID_MYGCS MAV_GCS_SYSID FS_GCS_ENABL Q_GUIDED_MODE WP_LOITER_RAD", "map[FS_GCS_ENABL:0 MAV_GCS_SYSID:255 Q_GUIDED_MODE:1 SYSID_MYGCS:255 WP_LOITER_RAD:60] sticks as 255, 3 false 0"},
-		{"nobody answers", copterBeat(), nil,
+		{"no answer", copterBeat(), nil,
 			"SYSID_MYGCS MAV_GCS_SYSID FS_GCS_ENABLE WPNAV_SPEED WP_SPD",
 			"map[] sticks as 255, 3 false 0"},
 	} {
@@ -118,13 +118,13 @@ func TestTheParametersThatRulesRestOnAreReadInTheHandshake(t *testing.T) {
 					asked = append(asked, p.ParamId)
 					lineEqual(t, "target and index of "+p.ParamId, [3]int16{int16(p.TargetSystem), int16(p.TargetComponent), p.ParamIndex}, [3]int16{1, 1, -1})
 				}
-				// What is not answered is asked for again.
+				// An unanswered parameter is requested again.
 				for rest := asked; len(rest) > 1 && rest[len(rest)-1] == rest[len(rest)-2] && c.params != nil; rest = asked {
 					asked = rest[:len(rest)-1]
 				}
 				got := strings.Join(asked, " ")
 				if rest := strings.TrimLeft(strings.ReplaceAll(got, c.asked, ""), " "); c.params == nil && rest == "" && len(got) > 5*len(c.asked) {
-					got = c.asked // again and again
+					got = c.asked // each of them several times
 				}
 				lineEqual(t, "asked for", got, c.asked)
 				b.drone.mu.Lock()
@@ -150,13 +150,13 @@ func TestAVehicleThatDoesNotAnswerTheHandshakeIsAskedUntilItDoes(t *testing.T) {
 			time.Sleep(time.Second)
 		}
 		answered := b.asked()
-		for range 60 { // as it was asked to
+		for range 60 { // at the interval that was asked for
 			b.say(&common.MessageHomePosition{Altitude: 488000})
 			time.Sleep(time.Second)
 		}
 		for what, n := range b.asked() {
 			want := 0
-			if strings.HasPrefix(what, "511") && what != "511 of 242" && what != "511 of 0" { // what never comes, each 10 s
+			if strings.HasPrefix(what, "511") && what != "511 of 242" && what != "511 of 0" { // messages that never come are requested each 10 s
 				want = 6
 			}
 			if got := n - answered[what]; strings.HasPrefix(what, "511") && (got < want-1 || got > want+1) {
@@ -166,25 +166,25 @@ func TestAVehicleThatDoesNotAnswerTheHandshakeIsAskedUntilItDoes(t *testing.T) {
 	})
 }
 
-func TestWhoCirclesRoundAPlaceAndHowFarATakeoffClimbs(t *testing.T) {
+func TestCircleRadiusAndTakeoffAltitudeByVehicle(t *testing.T) {
 	const hovering, onTheWing = uint8(common.MAV_VTOL_STATE_MC), uint8(common.MAV_VTOL_STATE_FW)
 	const ardupilot, fixedWing = common.MAV_AUTOPILOT_ARDUPILOTMEGA, common.MAV_TYPE_FIXED_WING
-	told := func(name string, v float64) map[string]float64 { return map[string]float64{name: v} }
+	params := func(name string, v float64) map[string]float64 { return map[string]float64{name: v} }
 	for _, c := range []struct {
 		name            string
 		vehicle         identity
 		told            map[string]float64
 		circle, takeoff float64
 	}{
-		{"a copter", identity{autopilot: ardupilot, typ: common.MAV_TYPE_QUADROTOR}, told("WP_LOITER_RAD", 80), 0, 50},
+		{"a copter", identity{autopilot: ardupilot, typ: common.MAV_TYPE_QUADROTOR}, params("WP_LOITER_RAD", 80), 0, 50},
 		{"a PX4", identity{autopilot: common.MAV_AUTOPILOT_PX4}, nil, 0, 50},
-		{"a plane that tells nothing", identity{autopilot: ardupilot, typ: fixedWing}, nil, 60, 50},
-		{"a plane", identity{autopilot: ardupilot, typ: fixedWing}, told("WP_LOITER_RAD", 80), 80, 50},
-		{"a plane that circles to the left", identity{autopilot: ardupilot, typ: fixedWing}, told("WP_LOITER_RAD", -80), 80, 50},
-		{"a plane that climbs", identity{autopilot: ardupilot, typ: fixedWing}, told("TKOFF_ALT", 30), 60, 30},
-		{"a quadplane on the wing", identity{autopilot: ardupilot, typ: fixedWing, vtol: onTheWing}, told("WP_LOITER_RAD", 75), 75, 50},
-		{"a quadplane that hovers", identity{autopilot: ardupilot, typ: fixedWing, vtol: hovering}, told("WP_LOITER_RAD", 75), 0, 50},
-		{"a quadplane on the wing that will hover", identity{autopilot: ardupilot, typ: fixedWing, vtol: onTheWing}, told("Q_GUIDED_MODE", 1), 0, 50},
+		{"a plane without its parameters", identity{autopilot: ardupilot, typ: fixedWing}, nil, 60, 50},
+		{"a plane", identity{autopilot: ardupilot, typ: fixedWing}, params("WP_LOITER_RAD", 80), 80, 50},
+		{"a plane that circles to the left", identity{autopilot: ardupilot, typ: fixedWing}, params("WP_LOITER_RAD", -80), 80, 50},
+		{"a plane that climbs", identity{autopilot: ardupilot, typ: fixedWing}, params("TKOFF_ALT", 30), 60, 30},
+		{"a quadplane on the wing", identity{autopilot: ardupilot, typ: fixedWing, vtol: onTheWing}, params("WP_LOITER_RAD", 75), 75, 50},
+		{"a quadplane that hovers", identity{autopilot: ardupilot, typ: fixedWing, vtol: hovering}, params("WP_LOITER_RAD", 75), 0, 50},
+		{"a quadplane on the wing that will hover", identity{autopilot: ardupilot, typ: fixedWing, vtol: onTheWing}, params("Q_GUIDED_MODE", 1), 0, 50},
 	} {
 		v := view{firmware: c.vehicle.firmware(), vtol: common.MAV_VTOL_STATE(c.vehicle.vtol), told: c.told}
 		lineEqual(t, c.name+": radius", v.circle(), c.circle)
@@ -216,14 +216,13 @@ func TestASlowSerialLineHasItsReportsAtHalfTheRate(t *testing.T) {
 	}
 }
 
-// A slow line does not bring a mode that stands for 40 ms, nor does a PX4 without
-// CURRENT_MODE.
+// Neither a slow line nor a PX4 without CURRENT_MODE shows a mode that lasts 40 ms.
 func TestAWarningSaysWhereSticksUndoAPilotsSwitchUnseen(t *testing.T) {
 	for _, c := range []struct {
 		baud     int64
 		live     bool
 		override float64
-		told     bool
+		warned   bool
 	}{
 		{57600, true, 1, true}, {115200, true, 3, true}, {57600, true, 2, false}, {921600, true, 1, false}, {0, true, 1, false},
 		{921600, false, 1, true}, {57600, false, 1, true}, {921600, false, 0, false},
@@ -235,14 +234,14 @@ func TestAWarningSaysWhereSticksUndoAPilotsSwitchUnseen(t *testing.T) {
 			})
 			b.settle()
 			for range 2 {
-				b.say(b.param("COM_RC_OVERRIDE", c.override)) // another program asked for it
+				b.say(b.param("COM_RC_OVERRIDE", c.override)) // requested by another program
 			}
 			time.Sleep(time.Second)
 			n := 0
 			for _, m := range b.status().tel.texts.last {
 				n += strings.Count(m.text, "COM_RC_OVERRIDE")
 			}
-			lineEqual(t, fmt.Sprintf("messages at %d baud, live %v, with %g", c.baud, c.live, c.override), n, map[bool]int{true: 1}[c.told])
+			lineEqual(t, fmt.Sprintf("messages at %d baud, live %v, with %g", c.baud, c.live, c.override), n, map[bool]int{true: 1}[c.warned])
 		})
 	}
 }
@@ -250,7 +249,7 @@ func TestAWarningSaysWhereSticksUndoAPilotsSwitchUnseen(t *testing.T) {
 func TestTheMessagesAskedForTakeLessThanHalfOfALinkAt57600(t *testing.T) {
 	const half = 57600 / 10 / 2 // bytes a second
 	onLine(t, copterBeat(), func(t *testing.T, b *lineBench) {
-		// The whole payload: a trailing zero is not sent, but who knows.
+		// The whole payload counts: trailing zeros are not sent, but may not be zeros.
 		sizes := map[uint32]float64{0: 9, 1: 43, 24: 52, 30: 28, 33: 28, 74: 20, 242: 60, 245: 2, 65: 42, 193: 26}
 		sum := 1.0 * (9 + 12)
 		for _, m := range b.commands(common.MAV_CMD_SET_MESSAGE_INTERVAL) {

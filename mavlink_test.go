@@ -1,7 +1,7 @@
 package main
 
-// The link: a port kept open, frames in, messages out, our heartbeat and our
-// ids, on a cable in virtual time.
+// The link on a cable in virtual time: the port is kept open; frames, messages, our
+// heartbeats and our ids.
 
 import (
 	"bufio"
@@ -31,7 +31,7 @@ import (
 	"github.com/bluenviron/gomavlib/v3/pkg/frame"
 )
 
-func TestAFullQueueIsAnErrorAndNoWait(t *testing.T) {
+func TestSendingToAFullQueueIsAnErrorAtOnce(t *testing.T) {
 	inLinkBubble(t, func(t *testing.T) {
 		b := newLineBench(t, nil, func(b *lineBench) { b.stall = true })
 		time.Sleep(500 * time.Millisecond)
@@ -46,7 +46,7 @@ func TestAFullQueueIsAnErrorAndNoWait(t *testing.T) {
 	})
 }
 
-func TestTheLinkBeatsEachSecondAsThePartOfTheVehicleThatItIs(t *testing.T) {
+func TestTheLinkSendsAHeartbeatEachSecondAsAComponentOfTheVehicle(t *testing.T) {
 	inLinkBubble(t, func(t *testing.T) {
 		b := newLineBench(t, nil, func(b *lineBench) { b.system = 42 })
 		time.Sleep(3500 * time.Millisecond)
@@ -57,7 +57,7 @@ func TestTheLinkBeatsEachSecondAsThePartOfTheVehicleThatItIs(t *testing.T) {
 			Type: common.MAV_TYPE_ONBOARD_CONTROLLER, Autopilot: common.MAV_AUTOPILOT_INVALID,
 			SystemStatus: common.MAV_STATE_ACTIVE, MavlinkVersion: 3,
 		}
-		// The port is reopened once in this time: nobody beats.
+		// The port is reopened once in this time, when no heartbeat goes out.
 		if n := len(all); n < 10 || n > 12 {
 			t.Errorf("%d heartbeats in 10.5 s", n)
 		}
@@ -75,7 +75,7 @@ func TestTheLinkBeatsEachSecondAsThePartOfTheVehicleThatItIs(t *testing.T) {
 	})
 }
 
-func TestGCSMakesTheLinkAGroundStationEachSecond(t *testing.T) {
+func TestGCSSendsAGroundStationsHeartbeatEachSecond(t *testing.T) {
 	inLinkBubble(t, func(t *testing.T) {
 		b := newLineBench(t, px4Beat(), func(b *lineBench) { b.link.gcs = true })
 		time.Sleep(10500 * time.Millisecond)
@@ -90,7 +90,7 @@ func TestGCSMakesTheLinkAGroundStationEachSecond(t *testing.T) {
 
 // ---- The vehicle ----
 
-// earshot is a link whose reader is given bytes, and what it hands on.
+// earshot is a link whose reader is given bytes, and the messages that it hands on.
 type earshot struct {
 	*link
 	r     *reader
@@ -105,7 +105,7 @@ func newEarshot(only byte) *earshot {
 	return e
 }
 
-// feed gives the reader a burst, and returns what came of it, in words.
+// feed gives the reader a burst, and returns the messages that it hands on, in words.
 func (e *earshot) feed(b ...[]byte) (list []string) {
 	e.heard = nil
 	for _, p := range b {
@@ -137,7 +137,7 @@ func TestGapsInTheVehiclesSequenceAreLostFrames(t *testing.T) {
 		{"none", [][]byte{packet(7, 1, 1, px4Beat()), at(8, 1), at(9, 1)}, 0},
 		{"two", [][]byte{packet(7, 1, 1, px4Beat()), at(10, 1), at(11, 1)}, 2},
 		{"over the end", [][]byte{packet(254, 1, 1, px4Beat()), at(255, 1), at(0, 1), at(2, 1)}, 1},
-		{"what came late is none", [][]byte{packet(7, 1, 1, px4Beat()), at(9, 1), at(8, 1), at(10, 1)}, 1},
+		{"a late frame is not lost", [][]byte{packet(7, 1, 1, px4Beat()), at(9, 1), at(8, 1), at(10, 1)}, 1},
 		{"before the first heartbeat", [][]byte{at(1, 1), at(90, 1), packet(7, 1, 1, px4Beat()), at(8, 1)}, 0},
 		{"somebody else's", [][]byte{packet(7, 1, 1, px4Beat()), at(90, 154), packet(3, 2, 1, px4Beat()), at(8, 1)}, 0},
 		{"unknown messages are frames", [][]byte{packet(7, 1, 1, px4Beat()), unknownPacket(8, 20), at(9, 1)}, 0},
@@ -154,7 +154,7 @@ func TestTheVehicleIsTheFirstAutopilotOrTheGivenSystem(t *testing.T) {
 	nobody := [][]byte{
 		packet(1, 3, 154, gimbal), packet(1, 255, 190, station), packet(1, 255, 1, station), packet(1, 5, 1, attitudeAt(1)),
 		packet(1, 4, 2, px4Beat()), // not the autopilot's component
-		packet(1, 0, 1, px4Beat()), // nobody's system
+		packet(1, 0, 1, px4Beat()), // system 0 is no vehicle's
 	}
 	seven := [][]byte{packet(1, 7, 1, px4Beat()), packet(2, 7, 1, attitudeAt(1))}
 	others := [][]byte{
@@ -179,7 +179,7 @@ func TestTheVehicleIsTheFirstAutopilotOrTheGivenSystem(t *testing.T) {
 	}
 }
 
-func TestAnAckThatALineBringsTwiceIsHeardOnce(t *testing.T) {
+func TestADuplicatedAckIsHeardOnce(t *testing.T) {
 	e := newEarshot(0)
 	e.feed(packet(1, 1, 1, px4Beat()))
 	ack := packet(2, 1, 1, &common.MessageCommandAck{Command: common.MAV_CMD_DO_SET_MODE})
@@ -190,7 +190,7 @@ func TestAnAckThatALineBringsTwiceIsHeardOnce(t *testing.T) {
 	lineEqual(t, "another one that looks the same", fmt.Sprint(e.feed(ack)), "[77 of 1]")
 }
 
-func TestSticksOfSomebodyElseAreHandedOnAndEchoesOfOursAreNot(t *testing.T) {
+func TestSticksOfOtherProgramsAreHandedOnAndEchoesOfOursAreNot(t *testing.T) {
 	stick := func(target uint8) *common.MessageManualControl {
 		return &common.MessageManualControl{Target: target, X: 100, Z: 500}
 	}
@@ -232,8 +232,9 @@ func TestSticksOfSomebodyElseAreHandedOnAndEchoesOfOursAreNot(t *testing.T) {
 	lineEqual(t, "one that is older than our last 64", fmt.Sprint(e.feed(sent[0])), "[foreign 69 from 255]")
 }
 
-// Heartbeats with one number are equal, whoever sent them; an echo comes soon.
-func TestAFrameLikeAnOldOneOfOursIsAnotherPrograms(t *testing.T) {
+// Two programs' heartbeats with the same sequence number are equal. An echo of ours comes
+// soon; a later one is another program's.
+func TestAFrameThatEqualsAnOldOneOfOursIsAnotherPrograms(t *testing.T) {
 	for after, want := range map[time.Duration]int{echoWithin - time.Millisecond: 0, echoWithin: 1} {
 		e := newEarshot(0)
 		beat := packet(7, 1, componentID, heartbeat(minimal.MAV_TYPE_ONBOARD_CONTROLLER))
@@ -245,12 +246,12 @@ func TestAFrameLikeAnOldOneOfOursIsAnotherPrograms(t *testing.T) {
 
 func TestAnotherProgramWithOurIdsIsReportedOnce(t *testing.T) {
 	onLine(t, copterBeat(), func(t *testing.T, b *lineBench) {
-		told := func() string {
+		notices := func() string {
 			synctest.Wait()
 			s := b.status()
 			return strings.Join(said(&s.tel.texts), "|")
 		}
-		// A radio that sends back what we sent is nobody.
+		// A radio that sends our frames back is not another program.
 		var echo []byte
 		for _, m := range b.messages(func(m lineMessage) bool {
 			return m.component == componentID && time.Since(m.at) < 1500*time.Millisecond
@@ -261,21 +262,21 @@ func TestAnotherProgramWithOurIdsIsReportedOnce(t *testing.T) {
 		b.change(func() { b.feed(echo) })
 		b.sayFrom(2, componentID, heartbeat(minimal.MAV_TYPE_ONBOARD_CONTROLLER))
 		b.sayFrom(1, componentID-1, heartbeat(minimal.MAV_TYPE_ONBOARD_CONTROLLER))
-		lineEqual(t, "messages", told(), "")
+		lineEqual(t, "messages", notices(), "")
 		for range 2 {
 			b.sayFrom(1, componentID, attitudeAt(1))
-			lineEqual(t, "messages", told(), "mavrest: another program uses mavrest's MAVLink ids, 1/194, and each takes the other's acks for its own; give that program other ids")
+			lineEqual(t, "messages", notices(), "mavrest: another program uses mavrest's MAVLink ids, 1/194, and each takes the other's acks for its own; give that program other ids")
 		}
 		time.Sleep(1100 * time.Millisecond)
 		list := b.messages(isBeat(minimal.MAV_TYPE_ONBOARD_CONTROLLER))
-		lineEqual(t, "our component stays", list[len(list)-1].component, 194)
+		lineEqual(t, "our component", list[len(list)-1].component, 194)
 	})
 }
 
-// A hub that sends nothing back. Two that begin within two of each other's numbers
-// may take a little longer.
+// On a hub that sends nothing back. Two programs whose sequence numbers begin within two of
+// each other may take a little longer.
 func TestTwoFreshProgramsWithOneIdOnAHubBothReportIt(t *testing.T) {
-	var told [2]int
+	var reported [2]int
 	for range 50 {
 		var sides [2]*earshot
 		var writers [2]*writer
@@ -297,18 +298,18 @@ func TestTwoFreshProgramsWithOneIdOnAHubBothReportIt(t *testing.T) {
 				}
 			}
 		}
-		for i := range told {
+		for i := range reported {
 			if heard[i] {
-				told[i]++
+				reported[i]++
 			}
 		}
 	}
-	if told[0] < 40 || told[1] < 40 {
-		t.Errorf("of 50 pairs %v reported it", told)
+	if reported[0] < 40 || reported[1] < 40 {
+		t.Errorf("of 50 pairs %v reported it", reported)
 	}
 }
 
-// recordedPort keeps what is written last.
+// recordedPort keeps the last bytes that were written.
 type recordedPort struct {
 	port
 	last []byte
@@ -323,7 +324,7 @@ func (p *recordedPort) Write(b []byte) (int, error) {
 
 func TestASecondVehicleIsReportedOnceWithBothIds(t *testing.T) {
 	one, two, three := packet(1, 1, 1, px4Beat()), packet(1, 2, 1, px4Beat()), packet(1, 3, 1, copterBeat())
-	const told = "a second vehicle is on this line, system 2; mavrest flies system 1, which it heard first; start mavrest with -system 1 or -system 2 to choose"
+	const notice = "a second vehicle is on this line, system 2; mavrest flies system 1, which it heard first; start mavrest with -system 1 or -system 2 to choose"
 	for _, c := range []struct {
 		name string
 		only byte
@@ -332,9 +333,9 @@ func TestASecondVehicleIsReportedOnceWithBothIds(t *testing.T) {
 	}{
 		{"alone", 0, [][]byte{one, one, one}, "[0 of 1 0 of 1 0 of 1]"},
 		{"a damaged frame", 0, [][]byte{one, two, one}, "[0 of 1 0 of 1]"},
-		{"a second one", 0, [][]byte{one, two, one, two, two}, "[0 of 1 0 of 1 " + told + "]"},
-		{"three", 0, [][]byte{one, two, three, two, three}, "[0 of 1 " + told + "]"},
-		{"somebody said which", 2, [][]byte{one, two, one, two}, "[0 of 2 0 of 2]"},
+		{"a second one", 0, [][]byte{one, two, one, two, two}, "[0 of 1 0 of 1 " + notice + "]"},
+		{"three", 0, [][]byte{one, two, three, two, three}, "[0 of 1 " + notice + "]"},
+		{"-system chose one", 2, [][]byte{one, two, one, two}, "[0 of 2 0 of 2]"},
 		{"no autopilots", 0, [][]byte{one, packet(1, 2, 1, heartbeat(6)), packet(1, 2, 1, heartbeat(6))}, "[0 of 1]"},
 		{"another component", 0, [][]byte{one, packet(1, 2, 100, px4Beat()), packet(1, 2, 100, px4Beat())}, "[0 of 1]"},
 	} {
@@ -348,7 +349,7 @@ func TestASecondVehicleIsReportedOnceWithBothIds(t *testing.T) {
 		}
 		synctest.Wait()
 		s := b.status()
-		lineEqual(t, "messages", strings.Join(said(&s.tel.texts), "|"), "mavrest: "+told)
+		lineEqual(t, "messages", strings.Join(said(&s.tel.texts), "|"), "mavrest: "+notice)
 	})
 }
 
@@ -382,7 +383,7 @@ func TestTheVehicleIsOfflineAfterThreeSecondsWithoutAHeartbeat(t *testing.T) {
 
 // ---- The port ----
 
-func TestAPortThatDoesNotOpenIsTriedAgainAfterMoreAndMoreTime(t *testing.T) {
+func TestAPortThatDoesNotOpenIsTriedAgainAfterLongerAndLongerTimes(t *testing.T) {
 	inLinkBubble(t, func(t *testing.T) {
 		var tries []time.Duration
 		start := time.Now()
@@ -401,8 +402,8 @@ func TestAPortThatDoesNotOpenIsTriedAgainAfterMoreAndMoreTime(t *testing.T) {
 	})
 }
 
-// wantReopened checks that the port was opened a second time so long after something,
-// or a moment later.
+// wantReopened checks that the port was opened a second time so long after since, or a
+// moment later.
 func (b *lineBench) wantReopened(since time.Time, after time.Duration) {
 	b.t.Helper()
 	b.change(func() {
@@ -438,7 +439,7 @@ func TestAWriteThatHangsIsADeadPortAfterTwoSeconds(t *testing.T) {
 		hung := time.Now()
 		o := <-b.command(armIt)
 		lineEqual(t, "code", o.code(), codeNoAck)
-		lineEqual(t, "time until the answer", o.took, 500*time.Millisecond+giveUp) // it follows a report
+		lineEqual(t, "time until the answer", o.took, 500*time.Millisecond+giveUp) // it is sent after a report
 		time.Sleep(time.Second)
 		b.wantReopened(hung, 2*time.Second)
 		b.obeys(time.Millisecond, time.Millisecond)
@@ -448,10 +449,9 @@ func TestAWriteThatHangsIsADeadPortAfterTwoSeconds(t *testing.T) {
 	})
 }
 
-// Sticks that come while the port is down are a message like any other when the
-// writer of the lost port meets them.
-func TestSticksThatComeBetweenTwoPortsHaveTheirIds(t *testing.T) {
-	for range 40 { // the writer may see either first: the end, or the sticks
+// The writer of the lost port may meet sticks that come while there is no port.
+func TestSticksThatComeBetweenTwoPortsAreSentWithTheirIds(t *testing.T) {
+	for range 40 { // the writer may first see the end of its port, or the sticks
 		p, err := newSimulator(simPX4).open()
 		if err != nil {
 			t.Fatal(err)
@@ -465,7 +465,7 @@ func TestSticksThatComeBetweenTwoPortsHaveTheirIds(t *testing.T) {
 	}
 }
 
-// halfDead is a port whose other end ends and takes nothing.
+// halfDead is a port whose reads end and whose writes hang.
 type halfDead struct {
 	net.Conn
 	ended chan struct{}
@@ -555,25 +555,25 @@ func TestADeviceThatFailsIsLoggedOnceAndOnceWhenItIsBack(t *testing.T) {
 				return nil, os.ErrNotExist
 			}
 			line := newCable(func(lineMessage) {})
-			if refused.Load() { // as udpout:// to nobody
+			if refused.Load() { // as udpout:// does where no program listens
 				line.Close()
 			}
 			c.Store(line)
 			return line, nil
 		}, line: atBaud(57600)})
-		var told []string
+		var want []string
 		const down, open = `WARN msg="no link to the autopilot; trying again" device=/dev/x error=`, `INFO msg="MAVLink heard" device=/dev/x baud=57600`
 		lines := func(what string, more ...string) {
 			t.Helper()
 			synctest.Wait()
-			told = append(told, more...)
+			want = append(want, more...)
 			got := slices.DeleteFunc(strings.Split(log(), "\n"), func(line string) bool { return !strings.Contains(line, "device=/dev/x") })
-			ok := len(got) == len(told)
-			for i := range min(len(got), len(told)) {
-				ok = ok && strings.Contains(got[i], told[i])
+			ok := len(got) == len(want)
+			for i := range min(len(got), len(want)) {
+				ok = ok && strings.Contains(got[i], want[i])
 			}
 			if !ok {
-				t.Errorf("%s: logged\n%s\nwant %q", what, strings.Join(got, "\n"), told)
+				t.Errorf("%s: logged\n%s\nwant %q", what, strings.Join(got, "\n"), want)
 			}
 		}
 		time.Sleep(time.Hour)
@@ -621,7 +621,7 @@ func TestTheProgramEndsThoughAWriteHangs(t *testing.T) {
 
 func TestSticksGoOutAsTheGroundStationsSystemAndOurComponent(t *testing.T) {
 	onLine(t, copterBeat(), func(t *testing.T, b *lineBench) {
-		time.Sleep(time.Millisecond) // off the moments at which the drone says that it has no stream
+		time.Sleep(time.Millisecond) // not in the same moment as the drone's tick, which clears the sticks
 		b.link.setSticks(&outgoing{system: 255, msg: &common.MessageManualControl{Target: 1, X: 7}})
 		synctest.Wait()
 		sticks := b.messages(func(m lineMessage) bool { _, ok := m.msg.(*common.MessageManualControl); return ok })
@@ -633,9 +633,8 @@ func TestSticksGoOutAsTheGroundStationsSystemAndOurComponent(t *testing.T) {
 
 var mavsdkPython = flag.String("mavsdk", "", "TestMavrestFliesBesideAnotherClient: a python3 that has mavsdk; CI installs one")
 
-// route is a router that people run beside mavrest (docs/install.md): what the
-// autopilot says goes to both clients, what one of them says to the autopilot
-// and to the other.
+// route is a router as people run it beside mavrest (docs/install.md). It sends the
+// autopilot's frames to both clients, and a client's to the autopilot and the other client.
 func route(t *testing.T, autopilot io.ReadWriteCloser, clients ...string) {
 	t.Helper()
 	var conns []net.Conn
@@ -645,7 +644,7 @@ func route(t *testing.T, autopilot io.ReadWriteCloser, clients ...string) {
 	var running sync.WaitGroup
 	pass := func(from io.Reader, to func(b []byte)) {
 		running.Go(func() {
-			b := make([]byte, simBuffer) // whole frames: the simulator puts no half ones
+			b := make([]byte, simBuffer) // the simulator writes only whole frames
 			for {
 				n, err := from.Read(b)
 				if err == nil {
@@ -688,7 +687,7 @@ type shared struct {
 	from    *bufio.Scanner
 }
 
-// post gives mavrest a command.
+// post sends mavrest a command.
 func (p *shared) post(route, body string) (code int, answer object) {
 	p.Helper()
 	code, text := p.mavrest.post(p.T, route, body)
@@ -698,7 +697,7 @@ func (p *shared) post(route, body string) (code int, answer object) {
 	return code, answer
 }
 
-// mavsdk gives MAVSDK one.
+// mavsdk sends MAVSDK a command.
 func (p *shared) mavsdk(command string, args ...any) object {
 	p.Helper()
 	fmt.Fprintln(p.to, append([]any{command}, args...)...)
@@ -716,7 +715,7 @@ func (p *shared) heard() (answer object) {
 	return answer
 }
 
-// agree waits until both tell the same truth.
+// agree waits until both clients show the same.
 func (p *shared) agree(what string, mavrest, mavsdk func(object) bool) {
 	p.Helper()
 	var one, other object
@@ -732,7 +731,7 @@ func (p *shared) agree(what string, mavrest, mavsdk func(object) bool) {
 	p.Fatalf("never both %s: mavrest %v, MAVSDK %v", what, one, other)
 }
 
-// A real second client in real time: it is another program, and keeps its own.
+// A real second client in real time: MAVSDK, another program with a clock of its own.
 func TestMavrestFliesBesideAnotherClient(t *testing.T) {
 	if *mavsdkPython == "" {
 		t.Skip("it wants MAVSDK: -mavsdk python3")
@@ -745,12 +744,12 @@ func TestMavrestFliesBesideAnotherClient(t *testing.T) {
 	route(t, cable, mine, theirs)
 	p := &shared{T: t, mavrest: start(t, nil, "-device", "udpin://"+mine)}
 	go func() {
-		for p.mavrest.log.Scan() { // it waits for nobody to read it
+		for p.mavrest.log.Scan() { // else mavrest would wait for a reader of its log
 		}
 	}()
 	p.connect("udpin://" + theirs)
 
-	// One takes off: both see it. The drone can't be armed in its first seconds.
+	// mavrest takes off, and both see it. The drone can't be armed in its first seconds.
 	for end := time.Now().Add(fliesWithin); ; time.Sleep(time.Second) {
 		code, answer := p.post("/takeoff", `{"altitude":10}`)
 		if code == http.StatusOK {
@@ -762,8 +761,7 @@ func TestMavrestFliesBesideAnotherClient(t *testing.T) {
 	p.agree("aloft", func(s object) bool { return s["in_air"] == true && stands(s, "altitude", 10, 1) },
 		func(s object) bool { return s["armed"] == true && s["in_air"] == true && s["mode"] == "HOLD" })
 
-	// The other moves it. PX4's mode does not change with that, and so neither does
-	// ours; where it is does.
+	// MAVSDK moves it. That changes neither PX4's mode nor ours, only the place.
 	here := p.mavsdk("state")
 	if got := p.mavsdk("goto_location", 47.3980, 8.5460, here["altitude_msl"].(float64)+10, 0); got["result"] != "SUCCESS" {
 		t.Errorf("MAVSDK's goto: %v", got)
@@ -776,8 +774,8 @@ func TestMavrestFliesBesideAnotherClient(t *testing.T) {
 		p.disagree()
 	}
 
-	// The other returns it, mavrest lands it instead: the newest wins, and both
-	// see the end.
+	// MAVSDK returns it, and mavrest lands it instead: the newest command wins, and both see
+	// the landing.
 	if got := p.mavsdk("return_to_launch"); got["result"] != "SUCCESS" {
 		t.Errorf("MAVSDK's return: %v", got)
 	}
@@ -791,8 +789,8 @@ func TestMavrestFliesBesideAnotherClient(t *testing.T) {
 		func(s object) bool { return s["armed"] == false && s["in_air"] == false })
 }
 
-// disagree has both give the same command at once, one as it is refused and one as
-// it is not: the ack of one is no answer to the other.
+// disagree has both clients send the same command at once, with one parameter that is
+// refused and one that is accepted. The ack to one client is no answer to the other.
 func (p *shared) disagree() {
 	p.Helper()
 	fmt.Fprintln(p.to, "disarm")
@@ -832,7 +830,7 @@ func (p *shared) connect(address string) {
 		p.Fatal(err)
 	}
 	p.Cleanup(func() {
-		to.Close() // it ends, and its server with it
+		to.Close() // then it ends, and its server too
 		client.Wait()
 		if p.Failed() {
 			os.Stderr.Write(log.Bytes())

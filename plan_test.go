@@ -12,13 +12,13 @@ import (
 	"github.com/bluenviron/gomavlib/v3/pkg/dialects/common"
 )
 
-// The vehicle of the plans: 10 m over a home at 488.5 m AMSL when it flies.
+// The vehicle of the plans. When it flies it is 10 m over a home at 488.5 m AMSL.
 const (
 	testLat, testLon = 47.3977421, 8.5455938
 	testHome         = 488.5
 )
 
-// parseVehicle reads a vehicle: its firmware, its mode, and what is the case.
+// parseVehicle reads a vehicle: its firmware, its mode, and words for its state.
 func parseVehicle(t *testing.T, s string) view {
 	t.Helper()
 	nan := math.NaN()
@@ -31,7 +31,7 @@ func parseVehicle(t *testing.T, s string) view {
 	}
 	for _, flag := range w[2:] {
 		switch flag {
-		case "landed": // and disarmed
+		case "landed": // and it is disarmed
 		case "armed":
 			v.armed = true
 		case "flying":
@@ -40,11 +40,11 @@ func parseVehicle(t *testing.T, s string) view {
 			v.landed = landedState(common.MAV_LANDED_STATE_TAKEOFF)
 		case "landing":
 			v.landed = landedState(common.MAV_LANDED_STATE_LANDING)
-		case "undefined": // whether it is on the ground
+		case "undefined": // its landed state
 			v.landed = landedState(common.MAV_LANDED_STATE_UNDEFINED)
 		case "failsafe":
 			v.failsafe = failsafeActs
-		case "uphill": // of its home
+		case "uphill": // from its home
 			v.at.amsl, v.at.altitude = testHome+6.5, 6.5
 		case "homeless":
 			v.home.amsl = nan
@@ -58,7 +58,7 @@ func parseVehicle(t *testing.T, s string) view {
 			v.told["Q_GUIDED_MODE"] = 0
 		case "wing":
 			v.vtol = common.MAV_VTOL_STATE_FW
-		case "sped": // up, by a goto from here
+		case "sped": // by an earlier goto of ours
 			v.told["WPNAV_SPEED"] = 750
 		default:
 			t.Fatalf("%s: what is %q?", s, flag)
@@ -105,7 +105,7 @@ func parseRequest(t *testing.T, s string) request {
 }
 
 // describe writes a step as the tables have it: "INT" or "LONG", the MAV_CMD
-// number, the parameters. "…0" and "…NaN" say that all the others are that.
+// number, the parameters. "…0" and "…NaN" stand for all other parameters.
 func describe(s *step) string {
 	params := func(p []float32) string {
 		end := len(p)
@@ -133,7 +133,7 @@ func describe(s *step) string {
 	return fmt.Sprintf("LONG %d %s", s.cmd, params(s.p[:]))
 }
 
-// describeSteps writes a plan's commands, or why there is none.
+// describeSteps writes a plan's commands, or the error of a refused one.
 func describeSteps(p plan, err error) []string {
 	var ce *commandError
 	switch {
@@ -190,8 +190,7 @@ func TestAnUnknownAutopilotIsNotCommanded(t *testing.T) {
 	})
 }
 
-// meaningRow is a vehicle, a request, and what the plan means to the machine, the
-// sticks and the manoeuvre.
+// meaningRow is a vehicle, a request, and what the plan's steps need and lead to.
 type meaningRow struct{ vehicle, request, want string }
 
 func testMeanings(t *testing.T, rows []meaningRow) {
@@ -210,8 +209,8 @@ func testMeanings(t *testing.T, rows []meaningRow) {
 	}
 }
 
-// meaning writes what each step needs of the sticks and which mode it leads to, by
-// the autopilot's own name, with a star at the goal; then what the whole plan leads to.
+// meaning writes what each step needs of the sticks and the mode that it leads to, by the
+// autopilot's own name and with a star at the goal; then what the whole plan leads to.
 func meaning(v view, r request, p plan) string {
 	name := func(custom uint32) string { _, s := v.firmware.reported(custom); return s }
 	var steps []string
@@ -267,7 +266,7 @@ func everyPlan(t *testing.T, f func(t *testing.T, v view, r request, p plan)) {
 		for _, r := range requests {
 			t.Run(v+": "+r, func(t *testing.T) {
 				veh, req := parseVehicle(t, v), parseRequest(t, r)
-				if p, err := req.plan(veh); err == nil { // the tables say which are refused
+				if p, err := req.plan(veh); err == nil { // the tables have the refused ones
 					f(t, veh, req, p)
 				}
 			})
@@ -275,8 +274,8 @@ func everyPlan(t *testing.T, f func(t *testing.T, v view, r request, p plan)) {
 	}
 }
 
-// TestOnlyAReturnLeadsToRTL: a report of a number that a plan has sent is no
-// takeover. A failsafe's RTL must be one.
+// TestOnlyAReturnLeadsToRTL: a report of a mode that a plan has set is no takeover, but a
+// failsafe's RTL must be one.
 func TestOnlyAReturnLeadsToRTL(t *testing.T) {
 	everyPlan(t, func(t *testing.T, v view, r request, p plan) {
 		for _, s := range p.steps {
@@ -290,8 +289,8 @@ func TestOnlyAReturnLeadsToRTL(t *testing.T) {
 	})
 }
 
-// TestStepNamesTheModeItLeadsTo: the commander waits for a report of its number,
-// and makes its mode the mode.
+// TestStepNamesTheModeItLeadsTo: the commander waits for a report of the step's number.
+// The step's mode is then the answered mode.
 func TestStepNamesTheModeItLeadsTo(t *testing.T) {
 	everyPlan(t, func(t *testing.T, v view, r request, p plan) {
 		steps := p.steps
@@ -322,7 +321,7 @@ func TestStepNamesTheModeItLeadsTo(t *testing.T) {
 	})
 }
 
-// TestAPlansGoalIsItsLastMode: the manoeuvre begins with it, and is the request's.
+// TestAPlansGoalIsItsLastMode: the manoeuvre begins when the plan enters its last mode.
 func TestAPlansGoalIsItsLastMode(t *testing.T) {
 	everyPlan(t, func(t *testing.T, v view, r request, p plan) {
 		switch last := p.goal(); {
@@ -331,12 +330,13 @@ func TestAPlansGoalIsItsLastMode(t *testing.T) {
 		case r.setMode && last.mode != r.mode:
 			t.Errorf("the goal is %v", last.mode)
 		case !r.setMode && last != nil:
-			t.Errorf("it only arms or disarms, and leads to %v", last.mode)
+			t.Errorf("a plan that only arms or disarms leads to %v", last.mode)
 		}
 	})
 }
 
-// TestSetModeAsksForTheModeThatItNames: what enters a mode is reported as that mode.
+// TestSetModeAsksForTheModeThatItNames: the mode that a step sets is reported by the name
+// that the request had.
 func TestSetModeAsksForTheModeThatItNames(t *testing.T) {
 	for _, f := range []firmware{px4, copter, quadPlane, plane} {
 		for m, custom := range entered[f] {
@@ -346,20 +346,20 @@ func TestSetModeAsksForTheModeThatItNames(t *testing.T) {
 				sent = px4Custom(uint32(s.p[1]), uint32(s.p[2]))
 			}
 			if s.to == nil || s.to.mode != m || s.to.number != custom || sent != custom || s.p[0] != 1 {
-				t.Errorf("firmware %d, %v: asks for %d and says %+v, want %d", f, m, sent, s.to, custom)
+				t.Errorf("firmware %d, %v: sets %d, leads to %+v, want %d", f, m, sent, s.to, custom)
 			}
 			shows, _ := f.reported(custom)
 			switch {
-			case m == ModeRTGS && shows == ModeRTL, m == ModeTakeoff && shows == ModeHold: // as it is called there
+			case m == ModeRTGS && shows == ModeRTL, m == ModeTakeoff && shows == ModeHold: // the autopilot's name
 			case shows != m:
-				t.Errorf("firmware %d: what enters %v is reported as %v", f, m, shows)
+				t.Errorf("firmware %d: the mode that is set for %v is reported as %v", f, m, shows)
 			}
 		}
 	}
 }
 
-// TestPX4Plans: places and heights in DO_REPOSITION and NAV_TAKEOFF are AMSL
-// whatever the frame says, yaw is in radians, unset is NaN.
+// TestPX4Plans: heights in DO_REPOSITION and NAV_TAKEOFF are AMSL in every frame, yaw is in
+// radians, an unset parameter is NaN.
 func TestPX4Plans(t *testing.T) {
 	const (
 		loiter = "LONG 176 [1 4 3 …NaN]"
@@ -373,7 +373,7 @@ func TestPX4Plans(t *testing.T) {
 		{"px4 MANUAL landed", "set mode=position", []string{"LONG 176 [1 3 0 …NaN]"}},
 		{"px4 MANUAL landed", "set mode=hold", []string{loiter}},
 		{"px4 MANUAL landed", "set mode=rtl", []string{"LONG 176 [1 4 5 …NaN]"}},
-		{"px4 MANUAL landed", "set mode=rtgs", []string{"LONG 176 [1 4 5 …NaN]"}}, // it refuses 4,7
+		{"px4 MANUAL landed", "set mode=rtgs", []string{"LONG 176 [1 4 5 …NaN]"}}, // PX4 refuses 4,7
 		{"px4 MANUAL landed", "set mode=land", []string{"LONG 176 [1 4 6 …NaN]"}},
 		{"px4 MANUAL landed", "set mode=takeoff", []string{loiter, arm, climb}},
 		{"px4 POSCTL flying", "set mode=manual", []string{"LONG 176 [1 1 0 …NaN]"}},
@@ -432,14 +432,14 @@ func TestPX4Plans(t *testing.T) {
 		{"px4 MANUAL landed", "goto lat=47.398 lon=8.546 altitude=20", []string{notFlying}},
 		{"px4 POSCTL armed", "goto lat=47.398 lon=8.546 altitude=20", []string{notFlying}},
 
-		// Only DO_SET_MODE ends a failsafe; what is refused after it asks for the return again.
+		// Only DO_SET_MODE ends a failsafe, so the plan sets the mode first.
 		{"px4 AUTO.LOITER flying failsafe", "goto altitude=20", []string{"LONG 176 [1 4 3 …NaN]", "INT 192 frame=0 [-1 1 0 NaN] x=473977421 y=85455938 z=508.5"}},
 		{"px4 AUTO.RTL flying failsafe", "goto altitude=20", []string{"LONG 176 [1 4 3 …NaN]", "INT 192 frame=0 [-1 1 0 NaN] x=473977421 y=85455938 z=508.5"}},
 		{"px4 AUTO.RTL flying failsafe", "land lat=47.398 lon=8.546", []string{"LONG 176 [1 4 3 …NaN]", "INT 192 frame=0 [-1 1 0 NaN] x=473980000 y=85460000 z=498.5", "over it: LONG 176 [1 4 6 …NaN]"}},
 		{"px4 AUTO.RTL flying failsafe", "set mode=hold", []string{loiter, pause}},
 		{"px4 POSCTL flying failsafe", "set mode=position arm=true", []string{"LONG 176 [1 3 0 …NaN]", arm}},
 		{"px4 AUTO.RTL flying failsafe", "set mode=hold arm=true", []string{loiter, pause, arm}},
-		// No failsafe was ended where the one mode change is refused, or there is none.
+		// A plan that sets a mode, or stays on the ground in its mode, needs no step more.
 		{"px4 AUTO.RTL flying failsafe", "set mode=position", []string{"LONG 176 [1 3 0 …NaN]"}},
 		{"px4 AUTO.RTL flying failsafe", "set mode=land arm=true", []string{"LONG 176 [1 4 6 …NaN]", "LONG 400 [1 0 …NaN]"}},
 		{"px4 AUTO.LOITER landed failsafe", "takeoff", []string{arm, climb}},
@@ -452,7 +452,7 @@ func TestPX4Plans(t *testing.T) {
 		{"px4 POSCTL flying homeless", "land lat=47.398 lon=8.546", []string{"INT 192 frame=0 [-1 1 0 NaN] x=473980000 y=85460000 z=498.5", "over it: LONG 176 [1 4 6 …NaN]"}},
 		{"px4 MANUAL landed", "land lat=47.398 lon=8.546", []string{notFlying}},
 
-		// Asking again for the mode it is in would leave a goto's target standing.
+		// To set the present mode again would keep a goto's target.
 		{"px4 AUTO.LOITER flying", "set mode=hold", []string{pause}},
 		{"px4 AUTO.LOITER flying blind", "set mode=hold", []string{pause}},
 		{"px4 AUTO.LOITER landed", "set mode=hold", []string{loiter}},
@@ -462,8 +462,8 @@ func TestPX4Plans(t *testing.T) {
 	})
 }
 
-// What no reader of a table would notice: PX4 arms and stays on the ground at
-// latitude and longitude 0, and flies degrees as radians.
+// What nobody would notice in a table: with latitude and longitude 0 PX4 arms and stays on
+// the ground, and it takes degrees for radians.
 func TestNoPX4PlanAsksForPlaceZeroOrDegrees(t *testing.T) {
 	for _, altitude := range []string{"2.5", "10", "120"} {
 		p, err := parseRequest(t, "takeoff altitude="+altitude).plan(parseVehicle(t, "px4 AUTO.LOITER landed"))
@@ -486,9 +486,9 @@ func TestNoPX4PlanAsksForPlaceZeroOrDegrees(t *testing.T) {
 	}
 }
 
-// TestPX4PlanTellsMachineAndSticksWhatItMeans: what each step needs of the sticks
-// and leads to, and where the plan goes.
-func TestPX4PlanTellsMachineAndSticksWhatItMeans(t *testing.T) {
+// TestMeaningOfPX4Plans: what each step needs of the sticks and leads to, and where the plan
+// goes.
+func TestMeaningOfPX4Plans(t *testing.T) {
 	testMeanings(t, []meaningRow{
 		{"px4 AUTO.LOITER flying", "set mode=manual", "led manual by MANUAL*"},
 		{"px4 AUTO.LOITER flying", "set mode=altitude", "led altitude by ALTCTL*"},
@@ -521,9 +521,9 @@ func TestPX4PlanTellsMachineAndSticksWhatItMeans(t *testing.T) {
 	})
 }
 
-// TestCopterPlans: heights are above home in frame 3 unless told AMSL, NAV_TAKEOFF
-// is a COMMAND_LONG in GUIDED after arming, speed and yaw go after a goto, unset
-// is 0.
+// TestCopterPlans: heights are above home in frame 3, unless the request gives AMSL.
+// NAV_TAKEOFF is a COMMAND_LONG in GUIDED after arming. Speed and yaw follow a goto. An
+// unset parameter is 0.
 func TestCopterPlans(t *testing.T) {
 	const (
 		guided = "LONG 176 [1 4 …0]"
@@ -595,7 +595,7 @@ func TestCopterPlans(t *testing.T) {
 		{"copter LOITER flying blind", "land lat=47.398 lon=8.546", []string{"refused: altitude: the vehicle's own height is not known now; wait for its position, or goto with altitude or altitude_msl"}},
 		{"copter STABILIZE landed", "land lat=47.398 lon=8.546", []string{notFlying}},
 
-		// BRAKE stops it; GUIDED asked for in GUIDED flies on.
+		// BRAKE stops it; setting GUIDED in GUIDED would let it fly on.
 		{"copter GUIDED flying", "set mode=hold", []string{brake, guided}},
 		{"copter GUIDED flying blind", "set mode=hold", []string{brake, guided}},
 		{"copter BRAKE flying", "set mode=hold", []string{brake, guided}},
@@ -641,7 +641,7 @@ func TestPlanePlans(t *testing.T) {
 		{"quadplane GUIDED landed", "set mode=hold", []string{guided}},
 		{"quadplane GUIDED flying hovers sped", "goto altitude=20", []string{"INT 192 frame=3 [-1 1 0 0] x=473977421 y=85455938 z=20"}},
 
-		// Where GUIDED circles there is no place to hold, but for one on its wing.
+		// Where GUIDED circles a hovering QuadPlane can't hold; one on its wing can.
 		{"quadplane QLOITER flying", "set mode=hold", []string{circles("hold")}},
 		{"quadplane QLOITER flying circles", "set mode=hold", []string{circles("hold")}},
 		{"quadplane QLOITER flying circles", "goto altitude=20", []string{circles("goto")}},
@@ -679,9 +679,9 @@ func TestPlanePlans(t *testing.T) {
 	})
 }
 
-// TestArduPilotPlanTellsMachineAndSticksWhatItMeans: what each step needs of the
-// sticks and leads to, and where the plan goes.
-func TestArduPilotPlanTellsMachineAndSticksWhatItMeans(t *testing.T) {
+// TestMeaningOfArduPilotPlans: what each step needs of the sticks and leads to, and where the
+// plan goes.
+func TestMeaningOfArduPilotPlans(t *testing.T) {
 	testMeanings(t, []meaningRow{
 		{"copter GUIDED flying", "set mode=manual", "led manual by STABILIZE*"},
 		{"copter GUIDED flying", "set mode=hold", "anyhow hold by BRAKE | anyhow hold by GUIDED*; urgent"},

@@ -1,8 +1,8 @@
 package main
 
-// Ports: a serial line on a pseudo-terminal, in real time because the kernel has
-// no other; UDP and TCP over loopback; the names of devices and what is said of
-// those that can't be opened.
+// Ports: a serial line on a pseudo-terminal, in real time because the kernel's clock is
+// real; UDP and TCP over loopback; the names of devices, and the errors of those that can't
+// be opened.
 
 import (
 	"bytes"
@@ -37,7 +37,7 @@ import (
 // pty is a pseudo-terminal: the master is the autopilot's end of the line.
 type pty struct {
 	master *os.File
-	keeper *os.File // an open slave, so that the master can be read before and after the link's
+	keeper *os.File // an open slave: the master can be read also while the link has none open
 	path   string   // of the slave
 }
 
@@ -73,7 +73,7 @@ func openPTY(t testing.TB) *pty {
 	if p.keeper, err = os.OpenFile(p.path, os.O_RDWR|syscall.O_NOCTTY, 0); err != nil {
 		t.Fatal(err)
 	}
-	// As raw as a wire: nothing that comes before the link opens it is echoed.
+	// Raw, as a wire is: bytes that come before the link opens it are not echoed.
 	var raw syscall.Termios
 	if err := ioctl(p.keeper, syscall.TCGETS, unsafe.Pointer(&raw)); err != nil {
 		t.Fatal(err)
@@ -98,7 +98,7 @@ var speeds = map[uint32]int{
 	syscall.B500000: 500000, syscall.B921600: 921600, syscall.B1500000: 1500000,
 }
 
-// speed is the slave's, as the link set it.
+// speed is the slave's baud rate, as the link set it.
 func (p *pty) speed(t *testing.T) int {
 	t.Helper()
 	var line syscall.Termios
@@ -128,7 +128,7 @@ func (p *pty) fly(t *testing.T, s *simulator) (end func()) {
 	return end
 }
 
-// runDevice runs a link on a device; end waits until it is all gone.
+// runDevice runs a link on a device; end ends it and waits until it has ended.
 func runDevice(t testing.TB, d device) (l *drone, end func()) {
 	t.Helper()
 	l = newDrone(d, 0, false)
@@ -164,7 +164,7 @@ func runSimulator(t testing.TB, flavour simFlavour) *simulator {
 	return s
 }
 
-// dialed is a connection, until the test ends.
+// dialed is a connection that is closed when the test ends.
 func dialed(t testing.TB, network, address string) net.Conn {
 	t.Helper()
 	c, err := net.Dial(network, address)
@@ -186,7 +186,7 @@ func listenTCP(t testing.TB) net.Listener {
 	return l
 }
 
-// freeAddress is an address on loopback whose port nobody has; network is tcp or udp.
+// freeAddress is an address on loopback with a free port; network is tcp or udp.
 func freeAddress(t testing.TB, network string) string {
 	t.Helper()
 	if network == "tcp" {
@@ -236,7 +236,7 @@ func withCounts(d device) (c device, opens, missed *atomic.Int32) {
 	return c, opens, missed
 }
 
-// hearsMore does something, and waits until frames come after it.
+// hearsMore calls after, and waits until frames come after that.
 func (l *drone) hearsMore(t *testing.T, after func()) {
 	t.Helper()
 	after()
@@ -244,7 +244,7 @@ func (l *drone) hearsMore(t *testing.T, after func()) {
 	waitUntil(t, "frames come again", func() bool { return l.status().link.received > received })
 }
 
-// hearsVehicle tells whether the link hears its vehicle.
+// hearsVehicle reports whether the vehicle is online.
 func (l *drone) hearsVehicle() bool {
 	return l.status().online
 }
@@ -283,12 +283,12 @@ func (p *pty) drain(into *[]byte) {
 	}
 }
 
-func TestTheBaudRateIsFoundAndNothingButAHeartbeatATurnIsSentBefore(t *testing.T) {
+func TestTheBaudRateSearchSendsOnlyAHeartbeatATurn(t *testing.T) {
 	t.Parallel()
 	b := newBoard(t)
 	first := b.plug("serial0", openPTY(t))
 	l, _ := runDevice(t, mustDevice(t, b.at("serial0"), 0))
-	// heard takes what the link sent so far.
+	// heard notes what the link has sent so far.
 	heard := func(p *pty, line *[]byte) (list []lineMessage) {
 		p.drain(line)
 		for _, f := range checkedFrames(*line) {
@@ -296,8 +296,8 @@ func TestTheBaudRateIsFoundAndNothingButAHeartbeatATurnIsSentBefore(t *testing.T
 		}
 		return list
 	}
-	// The autopilot speaks at 57600 baud; at another rate the link gets what a
-	// receiver makes of that. 921600 is the first rate of the search.
+	// The autopilot sends at 57600 baud. At another rate the link reads what a receiver makes
+	// of that. 921600 is the first rate of the search.
 	noise := rand.New(rand.NewPCG(5, 6))
 	var line []byte
 	var before []lineMessage // 57600 baud was set
@@ -338,7 +338,7 @@ func TestTheBaudRateIsFoundAndNothingButAHeartbeatATurnIsSentBefore(t *testing.T
 	s := l.status()
 	lineEqual(t, "baud in the status", s.link.baud, 57600)
 
-	// Plugged in again, the rate that was good is tried first: any would do now.
+	// Plugged in again, the last good rate is tried first, though any rate would do now.
 	second := b.plug("serial0", openPTY(t))
 	received := s.link.received
 	first.unplug()
@@ -385,11 +385,11 @@ func descriptors(t *testing.T) int {
 	return len(list)
 }
 
-// nothingLeft calls f and checks that no goroutine and no descriptor stays.
+// nothingLeft calls f and checks that f leaves no goroutine and no descriptor.
 func nothingLeft(t *testing.T, f func(t *testing.T)) {
 	t.Helper()
-	openPTY(t).unplug()                              // the runtime's own poller opens with the first
-	defer debug.SetGCPercent(debug.SetGCPercent(-1)) // it would close what was forgotten
+	openPTY(t).unplug()                              // the first one opens the runtime's own poller
+	defer debug.SetGCPercent(debug.SetGCPercent(-1)) // a collection would close forgotten files
 	goroutines, files := runtime.NumGoroutine(), descriptors(t)
 	f(t)
 	waitUntil(t, fmt.Sprintf("there are %d goroutines and %d descriptors again", goroutines, files), func() bool {
@@ -405,7 +405,7 @@ func TestALineThatNobodyDrainsIsAbandonedAndLeavesNothing(t *testing.T) {
 		var seq byte
 		waitUntil(t, "the link has abandoned the port", func() bool {
 			seq++
-			p.master.Write(packet(seq, 1, 1, copterBeat())) // it is not silence that ends it
+			p.master.Write(packet(seq, 1, 1, copterBeat())) // so that the port does not end by silence
 			for l.link.send(heartbeat(minimal.MAV_TYPE_ONBOARD_CONTROLLER)) == nil {
 			}
 			return opens.Load() > 1
@@ -420,7 +420,7 @@ func TestALinkThatEndsWhileAWriteHangsLeavesNothing(t *testing.T) {
 	nothingLeft(t, func(t *testing.T) {
 		p := openPTY(t)
 		l, end := runDevice(t, mustDevice(t, p.path, 57600))
-		full := 0 // looks in a row at a queue that nobody takes from
+		full := 0 // how often in a row the queue was full
 		waitUntil(t, "a write hangs", func() bool {
 			full++
 			for l.link.send(heartbeat(minimal.MAV_TYPE_ONBOARD_CONTROLLER)) == nil {
@@ -433,9 +433,9 @@ func TestALinkThatEndsWhileAWriteHangsLeavesNothing(t *testing.T) {
 	})
 }
 
-// Another program that reads the same line takes bytes that the link expected:
-// the line has not ended, and nothing is held up.
-func TestASecondReaderOfTheLineDoesNotHoldTheLink(t *testing.T) {
+// Another program that reads the same line takes bytes that the link waits for. The line has
+// not ended for that, and the link does not hang.
+func TestASecondReaderOfTheLineDoesNotBlockTheLink(t *testing.T) {
 	t.Parallel()
 	for range 5 {
 		p := openPTY(t)
@@ -466,19 +466,19 @@ func TestASecondReaderOfTheLineDoesNotHoldTheLink(t *testing.T) {
 			if _, err := p.master.Write([]byte{byte(i)}); err != nil {
 				t.Fatal(err)
 			}
-			for taken.Load() <= i && !t.Failed() { // then both wait again
+			for taken.Load() <= i && !t.Failed() { // after that both readers wait again
 				runtime.Gosched()
 			}
 		}
 		closing.Store(true)
 		q.Close()
 		thief.Close()
-		readers.Wait() // or the test times out
+		readers.Wait() // if they hang, the test times out
 		p.unplug()
 	}
 }
 
-// What the kernel does not take at once goes out when it does.
+// Bytes that the kernel does not accept at once are written later.
 func TestALongWriteGoesOutWhole(t *testing.T) {
 	p := openPTY(t)
 	q := p.open(t)
@@ -522,7 +522,7 @@ func TestManyOpensLeaveNothing(t *testing.T) {
 	})
 }
 
-// waiting is how many bytes wait in the line for the link.
+// waiting is how many bytes the link has not read yet.
 func (p *pty) waiting(t *testing.T) (n int32) {
 	t.Helper()
 	if err := ioctl(p.keeper, syscall.TIOCINQ, unsafe.Pointer(&n)); err != nil {
@@ -531,7 +531,7 @@ func (p *pty) waiting(t *testing.T) (n int32) {
 	return n
 }
 
-// write writes to the line and waits until it is there.
+// write writes to the line and waits until the link can read it.
 func (p *pty) write(t *testing.T, b []byte) {
 	t.Helper()
 	if _, err := p.master.Write(b); err != nil {
@@ -540,13 +540,13 @@ func (p *pty) write(t *testing.T, b []byte) {
 	waitUntil(t, "it is in the line", func() bool { return p.waiting(t) >= int32(len(b)) })
 }
 
-// What waited in a line is seconds old, and the sender's buffer refills it.
-func TestWhatWaitedInTheLineIsDroppedAtTheOpeningAndOnceMore(t *testing.T) {
+// Bytes that waited in a line are seconds old, and the sender's buffer refills the line.
+func TestBytesThatWaitedInTheLineAreDroppedTwiceAtTheOpening(t *testing.T) {
 	p := openPTY(t)
 	d := serialDevice{path: p.path, fixed: 57600}
 	stale, fresh := packet(1, 1, 1, px4Beat()), packet(2, 1, 1, attitudeAt(1))
 	dropped := false
-	for range 100 { // the refill may come too late on a busy machine: then it is no refill
+	for range 100 { // on a busy machine the refill may come too late: then try again
 		p.write(t, stale)
 		q, err := d.openAt(57600)
 		if err != nil {
@@ -589,7 +589,7 @@ func TestWhatWaitedInTheLineIsDroppedAtTheOpeningAndOnceMore(t *testing.T) {
 	}
 }
 
-// A busy machine can only make the reads fewer.
+// On a busy machine there can only be fewer reads.
 func TestABusySerialLineIsReadAHundredTimesASecond(t *testing.T) {
 	t.Parallel()
 	p := openPTY(t)
@@ -608,8 +608,7 @@ func TestABusySerialLineIsReadAHundredTimesASecond(t *testing.T) {
 	q.Close()
 }
 
-// stoppedLine is a line that takes nothing more: its drain ends with what is
-// dropped.
+// stoppedLine is a line that takes no more bytes: its drain ends when the output is dropped.
 type stoppedLine struct {
 	serial.Port
 	dropped chan struct{}
@@ -622,7 +621,7 @@ func (l *stoppedLine) ResetOutputBuffer() error {
 	return nil
 }
 
-func TestASerialPortIsClosedWhenItsOutputIsOutOrTheLineStandsStill(t *testing.T) {
+func TestASerialPortIsClosedWhenItsOutputIsSentOrTheLineHasStopped(t *testing.T) {
 	t.Parallel()
 	p := openPTY(t)
 	q := p.open(t)
@@ -668,7 +667,7 @@ func TestASerialReadEndsAtItsDeadlineAndTheNextOneReadsOn(t *testing.T) {
 	}
 }
 
-// asNobody runs f as a user that may open nothing: root may open everything.
+// asNobody runs f as a user who may open no device; root may open all.
 func asNobody(t *testing.T, f func()) {
 	t.Helper()
 	var done sync.WaitGroup
@@ -737,7 +736,7 @@ func TestADeviceThatCanNotBeOpenedSaysWhatToDo(t *testing.T) {
 	}
 }
 
-// The words are in the status and in every command's answer until it opens.
+// The error is in the status and in every command's answer until the device opens.
 func TestADeviceThatComesLaterIsWaitedForAndLinkErrorSaysWhy(t *testing.T) {
 	t.Parallel()
 	b := newBoard(t)
@@ -756,14 +755,14 @@ func TestADeviceThatComesLaterIsWaitedForAndLinkErrorSaysWhy(t *testing.T) {
 
 // ---- -device auto ----
 
-// portsBoard is a folder of ports, in which auto looks by name.
+// portsBoard is a folder of ports, in which -device auto looks for names.
 type portsBoard struct {
 	*testing.T
 	dir   string
 	names []string
 }
 
-// newBoard is a board with ports of these names, none of which is there yet.
+// newBoard is a board on which auto looks for these names; no port is there yet.
 func newBoard(t *testing.T, names ...string) *portsBoard {
 	b := &portsBoard{T: t, dir: t.TempDir()}
 	for _, name := range names {
@@ -774,7 +773,7 @@ func newBoard(t *testing.T, names ...string) *portsBoard {
 
 func (b *portsBoard) at(name string) string { return filepath.Join(b.dir, name) }
 
-// plug gives a port its name, also one that another port has.
+// plug gives a port a name; another port with that name loses it.
 func (b *portsBoard) plug(name string, p *pty) *pty {
 	b.Helper()
 	err := errors.Join(os.Symlink(p.path, b.at("new")), os.Rename(b.at("new"), b.at(name)))
@@ -784,14 +783,13 @@ func (b *portsBoard) plug(name string, p *pty) *pty {
 	return p
 }
 
-// auto is -device auto on this board; at a given rate, so that a silent port is
-// known for one within a turn.
+// auto is -device auto on this board. With a given rate one turn shows that a port is silent.
 func (b *portsBoard) auto(baud int) device {
 	a := &autoDevice{fixed: baud, line: new(lineState), ports: func() []string { return b.names }, consoles: b.at("consoles")}
 	return device{name: "auto", open: a.open, lossy: true, line: a.line}
 }
 
-// logIn puts a session on a port, as a login does.
+// logIn makes a port a session's terminal, as a login does.
 func (b *portsBoard) logIn(p *pty) {
 	b.Helper()
 	c := exec.Command("sleep", "1000")
@@ -831,7 +829,7 @@ func TestAutoTakesTheFirstPortThatBringsMAVLinkAndLeavesOthersAlone(t *testing.T
 	_, err := l.do(holdHere)
 	lineEqual(t, "a command's error", code(err), codeOffline)
 
-	// It comes later, and by two names.
+	// The port comes later, and has two names.
 	p, other := openPTY(t), openPTY(t)
 	p.fly(t, runSimulator(t, simArduPilot))
 	b.plug("serial0", p)
@@ -851,7 +849,7 @@ func TestAutoTakesTheFirstPortThatBringsMAVLinkAndLeavesOthersAlone(t *testing.T
 	var line []byte
 	silent.drain(&line)
 	for _, m := range parseLine(line) {
-		lineEqual(t, "the silent one was sent our heartbeat", isBeat(minimal.MAV_TYPE_ONBOARD_CONTROLLER)(m), true)
+		lineEqual(t, "the silent port was sent our heartbeat", isBeat(minimal.MAV_TYPE_ONBOARD_CONTROLLER)(m), true)
 	}
 }
 
@@ -861,7 +859,7 @@ func TestAutoSaysWhereItLookedWhereThereIsNoPort(t *testing.T) {
 		"/dev/serial0, /dev/ttyAMA0, /dev/ttyTHS1, /dev/ttyTHS0; check the wiring, enable the board's serial port, or name the port with -device")
 }
 
-// The port that was found stays the first: another one may be another vehicle's.
+// The port that was found is tried first: another one may be another vehicle's.
 func TestAutoGoesBackToThePortThatItLost(t *testing.T) {
 	t.Parallel()
 	s := runSimulator(t, simPX4)
@@ -920,7 +918,7 @@ func TestAutoLeavesNothing(t *testing.T) {
 	})
 }
 
-// Names as udev makes them of what the boards of PX4 and ArduPilot tell.
+// Names as udev makes them from the USB descriptors of PX4's and ArduPilot's boards.
 func TestAutopilotsAreKnownByTheirUSBNames(t *testing.T) {
 	for name, want := range map[string]bool{
 		"usb-3D_Robotics_PX4_FMU_v2.x_0-if00":                      true,
@@ -960,7 +958,7 @@ func (v *vehicleSocket) say(t *testing.T, m message.Message) {
 	}
 }
 
-// hears reads until the link's message that f wants.
+// hears reads until a message of the link for which f is true.
 func (v *vehicleSocket) hears(t *testing.T, f func(lineMessage) bool) {
 	t.Helper()
 	v.SetReadDeadline(time.Now().Add(30 * time.Second))
@@ -976,7 +974,7 @@ func (v *vehicleSocket) hears(t *testing.T, f func(lineMessage) bool) {
 	}
 }
 
-// has tells whether a datagram waits at a socket.
+// has reports whether a datagram waits at a socket.
 func has(t *testing.T, c net.Conn) bool {
 	t.Helper()
 	raw, err := c.(*net.UDPConn).SyscallConn()
@@ -1032,7 +1030,7 @@ func (b *udpBench) seen(t *testing.T, v *vehicleSocket, mark uint32) {
 	})
 }
 
-// mark is a message of the link that a test can tell from all others.
+// mark has the link send a message that differs from all others; the result matches it.
 func (b *udpBench) mark(n int16) func(lineMessage) bool {
 	b.link.send(&common.MessageManualControl{Target: 1, X: n})
 	return func(m lineMessage) bool {
@@ -1053,7 +1051,7 @@ func TestStrangersOnUDPDoNotStealTheLink(t *testing.T) {
 		"the vehicle's other messages":   {packet(1, 1, 1, attitudeAt(1))},
 		"a frame that claims 255 bytes":  {wireFrame{system: 1, component: 1, claims: 255}.bytes()},
 		"half a frame":                   {half[:20]},
-		// A datagram holds whole frames: the heartbeat behind this one is not the stranger's.
+		// A datagram holds whole frames: the heartbeat after this one is not the stranger's.
 		"a frame that goes on in the next datagram": {wireFrame{system: 1, component: 1, payload: make([]byte, 50), claims: 120}.bytes(), make([]byte, 300)},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -1090,8 +1088,7 @@ func openUDP(t *testing.T) *udpPort {
 	return p.(*udpPort)
 }
 
-// What waited behind a half frame is read when the port ends: by then there is
-// no sender.
+// A frame that waits behind a half one is read when the port ends. Then it has no sender.
 func TestAHeartbeatThatIsReadWhenAUDPPortEndsChangesNothing(t *testing.T) {
 	p := openUDP(t)
 	vehicle := dialed(t, "udp", p.LocalAddr().String())
@@ -1109,7 +1106,7 @@ func TestAHeartbeatThatIsReadWhenAUDPPortEndsChangesNothing(t *testing.T) {
 	lineEqual(t, "the peer", p.peer.Load().String(), vehicle.LocalAddr().String())
 }
 
-func TestAFrameCountsAsSentOnlyIfSomebodyWasThereToGetIt(t *testing.T) {
+func TestAFrameCountsAsSentOnlyIfTheUDPPortHasAVehicle(t *testing.T) {
 	p := openUDP(t)
 	l := newLink(device{name: "udpin"}, 0, false, func(heard) {})
 	w := newWriter(l, p)
@@ -1155,9 +1152,9 @@ func TestAVehicleThatComesFromAnotherUDPPortIsFollowed(t *testing.T) {
 	}
 }
 
-func TestUDPOutSpeaksFirstAndOutlivesAVehicleThatIsNotThere(t *testing.T) {
+func TestUDPOutSendsFirstAndKeepsRunningWithoutAVehicle(t *testing.T) {
 	t.Parallel()
-	address := freeAddress(t, "udp") // nobody is there yet
+	address := freeAddress(t, "udp") // no program listens there yet
 	d, opens, _ := withCounts(mustDevice(t, "udpout://"+address, 0))
 	l, _ := runDevice(t, d)
 	waitUntil(t, "the link tries again", func() bool { return opens.Load() > 2 })
@@ -1201,14 +1198,14 @@ func TestTCPIsConnectedAgainAfterThePeerHasClosed(t *testing.T) {
 	end()
 }
 
-func TestADeviceNameThatCanNotBeOneIsAnErrorWithAHint(t *testing.T) {
+func TestAnInvalidDeviceNameIsAnErrorWithAHint(t *testing.T) {
 	const hint = "want auto, a serial device (/dev/serial0), udpin://0.0.0.0:14550, udpout://host:port, tcp://host:port, sim or sim:ardupilot"
 	for _, name := range strings.Fields("127.0.0.1:14550 :14550 [::1]:14550 drone.local:5760 ttyACM0 simulator sim:px4 Auto" +
 		" udpin:// udpin://host udpin://14540 udpout://1.2.3.4 udpout://1.2.3.4:65536 udpout://1.2.3.4:http tcp://" +
 		" http://127.0.0.1:80 udp://:14540 udpin:14550 tcp:5760 tcp:[::1]:5760 serial:/dev/ttyS0 serial:///dev/ttyS0:57600") {
 		_, err := newDevice(name, 0)
 		if want := "-device " + name + ": " + hint; err == nil || err.Error() != want {
-			t.Errorf("said %v, want %s", err, want)
+			t.Errorf("got %v, want %s", err, want)
 		}
 	}
 	for _, name := range []string{"/dev/ttyAMA0", "/dev/serial/by-id/usb-3D_Robotics:0", "udpin://:14550", "udpin://0.0.0.0:14550", "udpout://10.0.0.2:14550", "tcp://[::1]:5760"} {

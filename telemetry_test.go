@@ -16,11 +16,11 @@ import (
 	"github.com/bluenviron/gomavlib/v3/pkg/message"
 )
 
-// What the vehicle said, message by message, and four captured flights of real
-// autopilots replayed to the status that they must lead to.
+// What the telemetry keeps of each message, and four captured flights of real autopilots,
+// replayed up to the status that they must lead to.
 
-// told is a telemetry that heard these messages, one a millisecond.
-func told(list ...message.Message) *telemetry {
+// telemetryAfter is a telemetry that heard these messages, one a millisecond.
+func telemetryAfter(list ...message.Message) *telemetry {
 	t, at := newTelemetry(), time.Unix(1000, 0)
 	for _, m := range list {
 		t.hear(m, at)
@@ -29,7 +29,7 @@ func told(list ...message.Message) *telemetry {
 	return &t
 }
 
-// The groups of the telemetry, as a row of a table shows them.
+// The groups of the telemetry, as a table's rows show them.
 func showPlace(t *telemetry) string {
 	p := t.position
 	return fmt.Sprintf("%.7f %.7f, %.2f up, %.2f AMSL, heading %.2f", p.lat, p.lon, p.relative, p.amsl, p.heading)
@@ -103,29 +103,29 @@ func TestEachMessageIsKeptInOurUnits(t *testing.T) {
 		{"before the first fix", showPlace, []message.Message{&common.MessageGlobalPositionInt{Alt: -20, RelativeAlt: -30, Hdg: 100}}, "NaN NaN, -0.03 up, NaN AMSL, heading 1.00"},
 		{"on the equator", showPlace, []message.Message{&common.MessageGlobalPositionInt{Lon: 85455938, Alt: 1000}}, "0.0000000 8.5455938, 0.00 up, 1.00 AMSL, heading 0.00"},
 		{"a velocity", showVelocity, []message.Message{&common.MessageGlobalPositionInt{Lat: 1, Vx: 300, Vy: -400, Vz: -50}}, "north 3.00 east -4.00 down -0.50, ground 5.00, air NaN, climb 0.50"},
-		{"VFR_HUD knows the climb better", showVelocity, []message.Message{&common.MessageVfrHud{Airspeed: 7, Climb: 3, Groundspeed: 99}, &common.MessageGlobalPositionInt{Lat: 1, Vz: -50}},
+		{"the climb of VFR_HUD wins", showVelocity, []message.Message{&common.MessageVfrHud{Airspeed: 7, Climb: 3, Groundspeed: 99}, &common.MessageGlobalPositionInt{Lat: 1, Vz: -50}},
 			"north 0.00 east 0.00 down -0.50, ground 0.00, air 7.00, climb 3.00"},
 		{"an attitude", showAttitude, []message.Message{&common.MessageAttitude{Roll: 0.1, Pitch: -0.2, Yaw: 1}}, "roll 5.7 pitch -11.5 yaw 57.3"},
 		{"a yaw west of north", showAttitude, []message.Message{&common.MessageAttitude{Yaw: -math.Pi / 2}}, "roll 0.0 pitch 0.0 yaw 270.0"},
 		{"a battery", showBattery, []message.Message{&common.MessageSysStatus{VoltageBattery: 16200, CurrentBattery: 1234, BatteryRemaining: 99}}, "16.20 V 12.34 A 99 %"},
-		{"a battery that nobody measures", showBattery, []message.Message{&common.MessageSysStatus{VoltageBattery: 65535, CurrentBattery: -1, BatteryRemaining: -1}}, "NaN V NaN A NaN %"},
+		{"a battery that is not measured", showBattery, []message.Message{&common.MessageSysStatus{VoltageBattery: 65535, CurrentBattery: -1, BatteryRemaining: -1}}, "NaN V NaN A NaN %"},
 		{"less than no current", showBattery, []message.Message{&common.MessageSysStatus{CurrentBattery: -100}}, "0.00 V NaN A 0 %"},
 		{"a GPS", showGPS, []message.Message{&common.MessageGpsRawInt{FixType: 6, SatellitesVisible: 10, Eph: 121}}, `"rtk_fixed", 10 satellites, 1.21`},
-		{"a GPS that knows little", showGPS, []message.Message{&common.MessageGpsRawInt{FixType: 0, SatellitesVisible: 255, Eph: 65535}}, `"no_gps", NaN satellites, NaN`},
-		{"a fix of the future", showGPS, []message.Message{&common.MessageGpsRawInt{FixType: 9}}, `"", 0 satellites, 0.00`},
+		{"a GPS with unknown values", showGPS, []message.Message{&common.MessageGpsRawInt{FixType: 0, SatellitesVisible: 255, Eph: 65535}}, `"no_gps", NaN satellites, NaN`},
+		{"an unknown fix type", showGPS, []message.Message{&common.MessageGpsRawInt{FixType: 9}}, `"", 0 satellites, 0.00`},
 		{"a heartbeat", showBeat, []message.Message{beatOf(common.MAV_AUTOPILOT_PX4, 7, false)}, "mode 7 armed false standby failsafe false"},
 		{"an armed one", showBeat, []message.Message{beatOf(common.MAV_AUTOPILOT_PX4, 7, true)}, "mode 7 armed true active failsafe false"},
 		{"critical", showBeat, []message.Message{status(minimal.MAV_STATE_CRITICAL)}, "mode 7 armed true critical failsafe true"},
 		{"emergency", showBeat, []message.Message{status(minimal.MAV_STATE_EMERGENCY)}, "mode 7 armed true emergency failsafe true"},
 		{"flight termination", showBeat, []message.Message{status(minimal.MAV_STATE_FLIGHT_TERMINATION)}, "mode 7 armed true flight_termination failsafe true"},
-		{"a failsafe that is over", showBeat, []message.Message{status(minimal.MAV_STATE_CRITICAL), status(minimal.MAV_STATE_ACTIVE)}, "mode 7 armed true active failsafe false"},
+		{"a failsafe that has ended", showBeat, []message.Message{status(minimal.MAV_STATE_CRITICAL), status(minimal.MAV_STATE_ACTIVE)}, "mode 7 armed true active failsafe false"},
 		{"all is well", showHealth, []message.Message{home, sensors(gps|receiver|prearm, gps|receiver|prearm, gps|receiver|prearm)}, "known true, armable true, receiver true, unhealthy []"},
 		{"PX4's bit in the health alone", showHealth, []message.Message{home, sensors(gps, gps, gps|prearm)}, "known true, armable true, receiver false, unhealthy []"},
 		{"what is not enabled is not unhealthy", showHealth, []message.Message{sensors(gps|battery, battery, 0)}, "known true, armable false, receiver false, unhealthy [battery]"},
 		{"a receiver that was lost", showHealth, []message.Message{sensors(receiver|prearm, receiver|prearm, 0)}, "known true, armable false, receiver false, unhealthy [rc_receiver]"},
 		{"a receiver that is not enabled", showHealth, []message.Message{sensors(gps, gps, gps|receiver)}, "known true, armable false, receiver false, unhealthy []"},
 		{"several, by bit", showHealth, []message.Message{sensors(gps|place|battery, gps|place|battery, 0)}, "known true, armable false, receiver false, unhealthy [gps xy_position_control battery]"},
-		{"PX4's first after a boot", showHealth, []message.Message{sensors(0, 0, gps|receiver|prearm)}, "known false, armable null, receiver false, unhealthy []"},
+		{"PX4's first report after a boot", showHealth, []message.Message{sensors(0, 0, gps|receiver|prearm)}, "known false, armable null, receiver false, unhealthy []"},
 		{"a version", func(t *telemetry) string { return t.id.version.String() }, []message.Message{&common.MessageAutopilotVersion{FlightSwVersion: 0x01110055}}, "1.17.0"},
 		{"who it is", func(t *telemetry) string { return fmt.Sprint(t.id.autopilot, t.id.typ) }, []message.Message{copterBeat()}, "MAV_AUTOPILOT_ARDUPILOTMEGA MAV_TYPE_QUADROTOR"},
 		{"home", func(t *telemetry) string { return fmt.Sprintf("%.7f %.7f %.2f", t.home.lat, t.home.lon, t.home.amsl) },
@@ -137,14 +137,14 @@ func TestEachMessageIsKeptInOurUnits(t *testing.T) {
 		{"channels", func(t *telemetry) string { return fmt.Sprint(t.rc.channel) }, []message.Message{&common.MessageRcChannels{Chan1Raw: 1500, Chan2Raw: 1400, Chan3Raw: 1000, Chan4Raw: 1600, Chan5Raw: 9, Chan16Raw: 7, Chan17Raw: 3}}, "[1500 1400 1000 1600 9 0 0 0 0 0 0 0 0 0 0 7]"},
 		{"on the ground", func(t *telemetry) string { return fmt.Sprint(t.landed.state.inAir(), t.id.vtol) }, []message.Message{&common.MessageExtendedSysState{LandedState: 1, VtolState: 3}}, "false 3"},
 		{"landing", func(t *telemetry) string { return fmt.Sprint(t.landed.state.inAir(), t.id.vtol) }, []message.Message{&common.MessageExtendedSysState{LandedState: 4}}, "true 0"},
-		{"nobody knows whether it flies", func(t *telemetry) string { return fmt.Sprint(t.landed.state.inAir()) }, []message.Message{&common.MessageExtendedSysState{}}, "false"},
+		{"unknown landed state", func(t *telemetry) string { return fmt.Sprint(t.landed.state.inAir()) }, []message.Message{&common.MessageExtendedSysState{}}, "false"},
 	} {
-		lineEqual(t, c.what, c.of(told(c.said...)), c.want)
+		lineEqual(t, c.what, c.of(telemetryAfter(c.said...)), c.want)
 	}
 }
 
-// The climb and the air speed of VFR_HUD do not outlive it under the age of the
-// other velocities.
+// The status has one age for all velocities. An old VFR_HUD's climb and air speed must not
+// show under the age of newer ones.
 func TestAnOldVFRHUDDoesNotShow(t *testing.T) {
 	tel, now := newTelemetry(), time.Unix(1000, 0)
 	tel.hear(&common.MessageVfrHud{Airspeed: 7, Climb: 3}, now)
@@ -154,7 +154,7 @@ func TestAnOldVFRHUDDoesNotShow(t *testing.T) {
 	lineEqual(t, "when it is old", showVelocity(&tel), "north 0.00 east 0.00 down -0.50, ground 0.00, air NaN, climb 0.50")
 }
 
-func TestAPositionThatNoVehicleReachesIsBelievedTheSecondTime(t *testing.T) {
+func TestAnImpossiblePositionIsBelievedWhenItIsRepeated(t *testing.T) {
 	here := &common.MessageGlobalPositionInt{TimeBootMs: 9000, Lat: 473977419, Lon: 85455938, Alt: 500000, RelativeAlt: 12000}
 	with := func(change func(*common.MessageGlobalPositionInt)) *common.MessageGlobalPositionInt {
 		m := *here
@@ -188,13 +188,13 @@ func TestAPositionThatNoVehicleReachesIsBelievedTheSecondTime(t *testing.T) {
 			lineEqual(t, c.name+": the autopilot has started again", tel.hear(m, now), false)
 			now = now.Add(100 * time.Millisecond)
 		}
-		lineEqual(t, c.name, showPlace(&tel), showPlace(told(c.said[c.last])))
+		lineEqual(t, c.name, showPlace(&tel), showPlace(telemetryAfter(c.said[c.last])))
 	}
 	// After 2 s anywhere is possible.
 	tel, now := newTelemetry(), time.Unix(1000, 0)
 	tel.hear(here, now)
 	tel.hear(elsewhere, now.Add(freshFor))
-	lineEqual(t, "after a while", showPlace(&tel), showPlace(told(elsewhere)))
+	lineEqual(t, "after a while", showPlace(&tel), showPlace(telemetryAfter(elsewhere)))
 }
 
 func TestAnAutopilotWhoseClockRunsBackwardsHasStartedAgain(t *testing.T) {
@@ -209,13 +209,13 @@ func TestAnAutopilotWhoseClockRunsBackwardsHasStartedAgain(t *testing.T) {
 		{[]message.Message{place(5000), at(100), place(200), at(300)}, "[false false true false]"},
 		{[]message.Message{at(math.MaxUint32), at(0), at(100)}, "[false false true]"},
 		{[]message.Message{at(5000), px4Beat(), &common.MessageStatustext{Text: "x"}, &common.MessageSysStatus{}}, "[false false false false]"},
-		// Damage that the checksum did not see.
+		// Damage that the checksum missed.
 		{[]message.Message{at(5000), at(100), at(5100), at(5200)}, "[false false false false]"},
 		{[]message.Message{at(5000), at(100), at(5100), at(100), at(5200)}, "[false false false false false]"},
 		{[]message.Message{at(5000), at(4_000_000_000), at(5100), at(5200)}, "[false false false false]"},
 		{[]message.Message{at(50_000), at(100), at(20_000), at(50_100)}, "[false false false false]"},
 		{[]message.Message{at(50_000), at(20_000), at(100), at(200)}, "[false false false true]"}, // one damaged, then a restart
-		// A link that stood still brings what is far ahead.
+		// After a pause of the link the clock is far ahead.
 		{[]message.Message{at(5000), at(65_000), at(65_100), at(5200), at(5300)}, "[false false false false true]"},
 	} {
 		tel := newTelemetry()
@@ -227,8 +227,8 @@ func TestAnAutopilotWhoseClockRunsBackwardsHasStartedAgain(t *testing.T) {
 	}
 }
 
-func TestARestartForgetsWhatTheAutopilotNoLongerStandsFor(t *testing.T) {
-	tel := told(
+func TestARestartForgetsWhatMayHaveChanged(t *testing.T) {
+	tel := telemetryAfter(
 		&common.MessageSysStatus{OnboardControlSensorsPresent: 1 << 16, OnboardControlSensorsEnabled: 1 << 16, OnboardControlSensorsHealth: 1<<16 | 1<<28},
 		&common.MessageRcChannels{Chan3Raw: 1500}, &common.MessagePositionTargetGlobalInt{Alt: 500}, &common.MessageExtendedSysState{LandedState: 2},
 		&common.MessageGlobalPositionInt{Lat: 473977419, Lon: 85455938},
@@ -242,7 +242,7 @@ func TestARestartForgetsWhatTheAutopilotNoLongerStandsFor(t *testing.T) {
 	lineNear(t, "latitude, elsewhere at once", tel.position.lat, 1, 7)
 }
 
-// ArduPilot without a receiver says no for ever, and arms on our stream.
+// ArduPilot without a receiver never reports that it can be armed, and arms on our stream.
 func TestWithoutAReceiverOnlyThePlaceAndTheOtherSystemsCount(t *testing.T) {
 	const gps, receiver = common.MAV_SYS_STATUS_SENSOR_GPS, common.MAV_SYS_STATUS_SENSOR_RC_RECEIVER
 	for _, c := range []struct {
@@ -261,12 +261,12 @@ func TestWithoutAReceiverOnlyThePlaceAndTheOtherSystemsCount(t *testing.T) {
 		tel.hear(&common.MessageSysStatus{OnboardControlSensorsPresent: enabled, OnboardControlSensorsEnabled: enabled, OnboardControlSensorsHealth: c.healthy}, now)
 		tel.hear(&MessageEkfStatusReport{Flags: c.placed}, now)
 		lineEqual(t, c.name, *tel.armable(now, true), c.want)
-		lineEqual(t, c.name+", by the autopilot's own word", *tel.armable(now, false), false)
+		lineEqual(t, c.name+", by the autopilot's own report", *tel.armable(now, false), false)
 	}
 }
 
-// PX4's word is its own; ArduPilot's is about its present mode, and a takeoff in
-// GUIDED wants a place too (EKF_STATUS_REPORT: bit 4 set, bit 7 clear).
+// PX4's report is for every mode. ArduPilot's is for its present mode, and a takeoff in
+// GUIDED needs a place too (EKF_STATUS_REPORT: bit 4 set, bit 7 clear).
 func TestArmableIsNullWhereItIsNotKnown(t *testing.T) {
 	const gps, prearm = common.MAV_SYS_STATUS_SENSOR_GPS, common.MAV_SYS_STATUS_PREARM_CHECK
 	sys := func(healthy common.MAV_SYS_STATUS_SENSOR) *common.MessageSysStatus {
@@ -289,23 +289,23 @@ func TestArmableIsNullWhereItIsNotKnown(t *testing.T) {
 		want string
 	}{
 		{"PX4 passes", px4Beat(), []said{{0, home}, {0, passed}}, 100, "true"},
-		{"PX4 passes, and nothing tells of its home", px4Beat(), []said{{0, passed}}, 100, "false"},
+		{"PX4 passes, home unknown", px4Beat(), []said{{0, passed}}, 100, "false"},
 		{"a restart forgets PX4's home", px4Beat(), []said{{0, home}, {0, passed}, {100, nil}, {200, passed}, {1300, passed}}, 1400, "false"},
-		{"PX4 does not", px4Beat(), []said{{0, passed}, {50, failed}}, 100, "false"},
+		{"PX4 does not pass", px4Beat(), []said{{0, passed}, {50, failed}}, 100, "false"},
 		{"PX4, 2 s later", px4Beat(), []said{{0, home}, {0, passed}}, 2000, "true"},
-		{"PX4, longer ago", px4Beat(), []said{{0, passed}}, 2001, "null"},
-		{"PX4 failed, longer ago", px4Beat(), []said{{0, failed}}, 2001, "null"},
+		{"PX4, more than 2 s later", px4Beat(), []said{{0, passed}}, 2001, "null"},
+		{"PX4 failed, more than 2 s ago", px4Beat(), []said{{0, failed}}, 2001, "null"},
 		{"ArduPilot passes and has a place", copterBeat(), []said{{0, passed}, {0, placed}}, 100, "true"},
 		{"ArduPilot passes without a place", copterBeat(), []said{{0, passed}, {0, ekf(167)}}, 100, "false"},
-		{"ArduPilot passes, the place is an old one's", copterBeat(), []said{{0, passed}, {0, ekf(831 | 128)}}, 100, "false"},
+		{"ArduPilot passes with a predicted place", copterBeat(), []said{{0, passed}, {0, ekf(831 | 128)}}, 100, "false"},
 		{"ArduPilot does not pass", copterBeat(), []said{{0, failed}, {0, placed}}, 100, "false"},
-		{"ArduPilot does not pass, and nothing tells of a place", copterBeat(), []said{{0, failed}}, 100, "false"},
-		{"ArduPilot passes, and nothing tells of a place", copterBeat(), []said{{0, passed}}, 100, "null"},
-		{"ArduPilot passes, and told of its place long ago", copterBeat(), []said{{0, placed}, {1000, passed}}, 2001, "null"},
-		{"a restart forgets", px4Beat(), []said{{0, passed}, {100, nil}}, 200, "null"},
-		{"its first report", px4Beat(), []said{{0, passed}, {100, nil}, {3000, passed}}, 3100, "null"},
+		{"ArduPilot does not pass, place unknown", copterBeat(), []said{{0, failed}}, 100, "false"},
+		{"ArduPilot passes, place unknown", copterBeat(), []said{{0, passed}}, 100, "null"},
+		{"ArduPilot passes, its place is old", copterBeat(), []said{{0, placed}, {1000, passed}}, 2001, "null"},
+		{"a restart forgets PX4's report", px4Beat(), []said{{0, passed}, {100, nil}}, 200, "null"},
+		{"PX4's first report after a restart does not count", px4Beat(), []said{{0, passed}, {100, nil}, {3000, passed}}, 3100, "null"},
 		{"1 s later", px4Beat(), []said{{0, passed}, {100, nil}, {3000, passed}, {4000, passed}}, 4100, "null"},
-		{"over 1 s later", px4Beat(), []said{{0, passed}, {100, nil}, {3000, passed}, {4001, failed}}, 4100, "false"},
+		{"PX4's report over 1 s later counts", px4Beat(), []said{{0, passed}, {100, nil}, {3000, passed}, {4001, failed}}, 4100, "false"},
 		{"a first one without a sensor does not count", px4Beat(), []said{{100, nil}, {200, &common.MessageSysStatus{}}, {1500, passed}}, 1600, "null"},
 		{"two restarts", px4Beat(), []said{{100, nil}, {200, passed}, {1000, nil}, {1500, passed}}, 1600, "null"},
 		{"a restart forgets ArduPilot's place", copterBeat(), []said{{0, passed}, {0, placed}, {100, nil}, {200, passed}, {1300, passed}}, 1400, "null"},
@@ -337,7 +337,7 @@ func TestChunksOfATextAreJoinedInAnyOrderAndAMissingOneShows(t *testing.T) {
 	type chunk = common.MessageStatustext
 	for name, c := range map[string]struct {
 		chunks []chunk
-		at     time.Duration // when the last of want is there, from the first chunk
+		at     time.Duration // when all of want is there, after the first chunk
 		want   []string
 	}{
 		"one":          {[]chunk{{Text: "one"}}, 0, []string{"one"}},
@@ -364,29 +364,29 @@ func TestChunksOfATextAreJoinedInAnyOrderAndAMissingOneShows(t *testing.T) {
 			due := l.flush(now, chunkWait)
 			if c.at == 0 {
 				lineEqual(t, "texts at once", fmt.Sprintf("%q", said(&l)), fmt.Sprintf("%q", c.want))
-				lineEqual(t, "something is still waited for", !due.IsZero(), false)
+				lineEqual(t, "a chunk is still waited for", !due.IsZero(), false)
 				return
 			}
 			lineEqual(t, "waits until", due, now.Add(c.at))
 			l.flush(due.Add(-time.Millisecond), chunkWait)
-			lineEqual(t, "the text is there early", len(said(&l)) == len(c.want), false)
+			lineEqual(t, "the text is there too early", len(said(&l)) == len(c.want), false)
 			lineEqual(t, "due after that", l.flush(due, chunkWait), time.Time{})
 			lineEqual(t, "texts", fmt.Sprintf("%q", said(&l)), fmt.Sprintf("%q", c.want))
 		})
 	}
 }
 
-func TestAFloodOfHalfTextsIsForgotten(t *testing.T) {
+func TestAFloodOfIncompleteTextsIsForgotten(t *testing.T) {
 	l, now := newTelemetry().texts, time.Unix(1000, 0)
 	for i := range uint16(1000) {
 		l.hear(&common.MessageStatustext{Text: strings.Repeat("x", 50), Id: i + 1}, now)
 		if len(l.chunks) > 8 {
-			t.Fatalf("%d texts are waited for", len(l.chunks))
+			t.Fatalf("%d incomplete texts are kept", len(l.chunks))
 		}
 	}
 }
 
-func TestTheAnswersToOurOwnQuestionsAndKnocksAreHidden(t *testing.T) {
+func TestTextsThatOurOwnRequestsAndKnocksCauseAreHidden(t *testing.T) {
 	for _, c := range []struct {
 		severity common.MAV_SEVERITY
 		text     string
@@ -415,7 +415,7 @@ func TestTextsSinceATimeAreFound(t *testing.T) {
 	lineEqual(t, "since a moment later", len(l.since(start.Add(22*time.Second+1))), 2)
 }
 
-// replayedFlight is what a captured flight showed on the way.
+// replayedFlight is what the status showed during a captured flight.
 type replayedFlight struct {
 	snapshot
 	modes    []string // "MODE NAME armed", each change
@@ -426,7 +426,7 @@ type replayedFlight struct {
 	placed   time.Duration // when it had its first place
 	frames   int
 	gaps     uint64 // in the file's own sequence
-	unsure   int    // the last one, if nobody can tell whether it is whole
+	unsure   int    // 1 if the last frame may not be whole
 }
 
 // replayTlog plays a file into a link at the file's own pace.
@@ -452,7 +452,7 @@ func replayTlog(t *testing.T, name string) replayedFlight {
 		if known && len(checkedFrames(f)) != 1 {
 			t.Errorf("%v: frame %x does not check", e.at, f)
 		}
-		// What is thinned by over half a round looks as if it came late.
+		// If over half of a sequence's 256 numbers are missing, the next frame looks late.
 		if gap := s - seq - 1; heard && gap <= 127 {
 			r.gaps += uint64(gap)
 			seq = s
@@ -472,7 +472,7 @@ func replayTlog(t *testing.T, name string) replayedFlight {
 	return r
 }
 
-// changed appends what differs from the last one.
+// changed appends now if it differs from the last one.
 func changed[T comparable](list []T, now T) []T {
 	if n := len(list); n > 0 && list[n-1] == now {
 		return list
@@ -480,7 +480,7 @@ func changed[T comparable](list []T, now T) []T {
 	return append(list, now)
 }
 
-// see takes what the status shows at a time of the flight.
+// see notes what the status shows at a time of the flight.
 func (r *replayedFlight) see(at time.Duration, s snapshot) {
 	mode := s.modeName
 	if s.tel.beat.armed {
@@ -503,7 +503,7 @@ func (r *replayedFlight) see(at time.Duration, s snapshot) {
 	}
 }
 
-// replays replays a file, of which nothing may be lost, and looks at what it showed.
+// replays replays a file, of which no frame may be lost, and calls look.
 func replays(t *testing.T, name string, look func(t *testing.T, r replayedFlight)) {
 	inLinkBubble(t, func(t *testing.T) {
 		r := replayTlog(t, name)
@@ -515,7 +515,7 @@ func replays(t *testing.T, name string, look func(t *testing.T, r replayedFlight
 	})
 }
 
-// ends checks the last of what the flight showed.
+// ends checks the flight's last status.
 func (r *replayedFlight) ends(t *testing.T, lat, lon, height, volts, percent float64) {
 	t.Helper()
 	lineEqual(t, "vehicle type", r.tel.id.typ, common.MAV_TYPE_QUADROTOR)
@@ -545,7 +545,7 @@ func TestTheCapturedPX4FlightLeadsToItsStatus(t *testing.T) {
 		lineEqual(t, "GPS", showGPS(&r.tel), `"3d", 10 satellites, 0.70`)
 		lineEqual(t, "modes", strings.Join(r.modes, ", "), "AUTO.LOITER, POSCTL, AUTO.LOITER, AUTO.TAKEOFF, AUTO.TAKEOFF armed, "+
 			"AUTO.LOITER armed, POSCTL armed, AUTO.LOITER armed, AUTO.LAND armed, AUTO.LOITER")
-		// Disarmed at first contact, so manual; then what the vehicle shows.
+		// Disarmed at first contact, so manual; after that the vehicle's mode.
 		lineEqual(t, "answers of GET mode", fmt.Sprint(r.answered), "[manual position hold takeoff hold position hold land hold]")
 		lineEqual(t, "texts", strings.Join(saidByIt(&r.tel.texts), "|"), "Arming denied: Resolve system health failures first|Armed by external command|"+
 			"Takeoff detected|Landing detected|Disarmed by landing")
@@ -564,8 +564,8 @@ func TestTheCapturedArduPilotFlightLeadsToItsStatus(t *testing.T) {
 	})
 }
 
-// With a second client on the line, and a pilot: an ALTCTL, a hold 2.4 s after
-// POSCTL that stays, an RTL that nobody here asked for.
+// With a second client on the line, and a pilot: an ALTCTL, a hold 2.4 s after POSCTL that
+// is not undone, an RTL that no client asked for.
 func TestTheCapturedPX4FlightWithAPilotLeadsToItsStatus(t *testing.T) {
 	replays(t, "px4-pilot.tlog", func(t *testing.T, r replayedFlight) {
 		r.ends(t, 47.3981599, 8.5455941, -0.47, 16.2, 97)
