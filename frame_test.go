@@ -50,11 +50,10 @@ func keyOf(f rawFrame) string {
 	return wireFrame{v1: !f.v2, seq: f.seq, system: f.system, component: f.component, id: f.id, payload: f.payload}.key()
 }
 
-// traffic is what follows on a line that lives: more frames than a broken one can
-// claim.
+// traffic is more frames than a broken one can claim, as they follow on a working line.
 var traffic = slices.Repeat([][]byte{packet(200, 99, 1, attitudeAt(99)), packet(200, 99, 1, px4Beat()), packet(200, 99, 1, &common.MessageExtendedSysState{LandedState: 1})}, 10)
 
-// more feeds a burst, the traffic behind it, and compares all but the traffic.
+// more feeds a burst and then the traffic, and compares all frames except the traffic's.
 func (r *lineReader) more(t *testing.T, burst []byte, packets ...[]byte) {
 	t.Helper()
 	r.feed(burst).feed(traffic...).expect(t, slices.Concat(packets, traffic)...)
@@ -106,7 +105,7 @@ func TestNoiseAroundFramesIsSkippedAndCounted(t *testing.T) {
 			"before": {n, a, b}, "between": {a, n, b}, "after": {a, b, n}, "everywhere": {n, a, n, b, n},
 		} {
 			r := new(lineReader)
-			r.more(t, slices.Concat(burst...), a, b) // what looks like the start of a frame may wait
+			r.more(t, slices.Concat(burst...), a, b) // bytes that look like the start of a frame may wait
 			if name != "before" && r.in.errors == 0 {
 				t.Errorf("noise %s %s the frames was not counted", noise, name)
 			}
@@ -137,7 +136,7 @@ func TestAFrameThatNeverEndsDoesNotHoldBackTheNextHeartbeat(t *testing.T) {
 	}
 }
 
-// A broken frame holds back those behind it until its claim is filled.
+// A broken frame delays the next ones until as many bytes have come as it claims.
 func TestGoodFramesBehindABrokenOneWaitUntilItsClaimIsFilled(t *testing.T) {
 	claim := wireFrame{seq: 2, system: 1, component: 1, payload: []byte{1, 2, 3}, claims: 255}.bytes()
 	a, b := packet(1, 1, 1, attitudeAt(1)), packet(3, 1, 1, px4Beat())
@@ -153,7 +152,7 @@ func TestNoFrameGoesOnInTheNextDatagram(t *testing.T) {
 	a, b := packet(1, 1, 1, attitudeAt(1)), packet(3, 1, 1, px4Beat())
 	r := new(lineReader)
 	r.in.datagrams = true
-	r.feed(claim, a).expect(t, a) // what is behind a broken one is read at once
+	r.feed(claim, a).expect(t, a) // a frame after a broken one is read at once
 	r.feed(a[:20]).feed(a[20:]).feed(b).expect(t, a, b)
 }
 
@@ -171,7 +170,7 @@ func TestUnknownMessagesBetweenKnownOnesAreFramesAndNoErrors(t *testing.T) {
 	if r.unknown != 3 || r.in.errors != 0 {
 		t.Errorf("%d unknown frames and %d errors, want 3 and 0", r.unknown, r.in.errors)
 	}
-	// The last of a burst is known to be whole when the next burst comes.
+	// Only the next burst shows that the last frame of a burst is whole.
 	r.feed(unknownPacket(7, 9)).feed(a).expect(t, a, b, c, a)
 	if r.unknown != 4 || r.in.errors != 0 {
 		t.Errorf("%d unknown frames and %d errors, want 4 and 0", r.unknown, r.in.errors)
@@ -199,9 +198,9 @@ func TestAFlippedBitCostsOnlyItsOwnFrame(t *testing.T) {
 					r := new(lineReader).feed(before, broken, next, after, make([]byte, 300), after)
 					switch {
 					case name == "signed" && bit/8 >= len(hit)-13:
-						r.expect(t, before, broken, next, after, after) // nobody checks the signature
+						r.expect(t, before, broken, next, after, after) // the signature is not checked
 					case name == "unknown" && bit/8 == 1 && int(broken[1])-int(hit[1]) == len(next):
-						// Nobody can check this one: it ends where the next frame does.
+						// This one can't be checked: it ends where the next frame does.
 						r.expect(t, before, after, after)
 					default:
 						r.expect(t, before, next, after, after)
@@ -292,7 +291,7 @@ func readFrame(t *testing.T, p []byte) rawFrame {
 func TestATruncatedPayloadIsZeroWhereNothingWasSent(t *testing.T) {
 	full := &common.MessageAttitude{TimeBootMs: 1 << 30, Roll: 1, Pitch: 2, Yaw: 3, Rollspeed: 4, Pitchspeed: 5, Yawspeed: 6}
 	short := &common.MessageAttitude{TimeBootMs: 5}
-	for _, want := range []*common.MessageAttitude{full, short, full} { // short must not show what full left
+	for _, want := range []*common.MessageAttitude{full, short, full} { // short must not show full's values
 		m, err := readFrame(t, packet(1, 1, 1, want)).decode()
 		if err != nil || *m.(*common.MessageAttitude) != *want {
 			t.Errorf("decoded %+v, %v; want %+v", m, err, want)
@@ -320,7 +319,7 @@ func TestAVersion1MessageHasNoExtensionsAndMustHaveItsLength(t *testing.T) {
 	}
 }
 
-func TestAVersion2PayloadOfTheFutureIsReadAsFarAsItIsKnown(t *testing.T) {
+func TestALongerVersion2PayloadIsReadAsFarAsItIsKnown(t *testing.T) {
 	payload := payloadOf(attitudeAt(5), true)
 	longer := append(slices.Clone(payload), bytes.Repeat([]byte{0xaa}, 255-len(payload))...)
 	m, err := readFrame(t, wireFrame{system: 1, component: 1, id: 30, payload: longer}.bytes()).decode()
@@ -358,9 +357,8 @@ func TestAFrameThatIsSentBackIsKnownAsAnEcho(t *testing.T) {
 	}
 }
 
-// FuzzFrames gives the link any bytes in any portions. Only frames whose
-// checksum is right may reach it, and whatever came before, of the frames that
-// follow the last must be read.
+// FuzzFrames gives the link any bytes in any portions. Only frames with the right checksum
+// may be read, and the last of the frames that follow must be read whatever came before.
 func FuzzFrames(f *testing.F) {
 	for _, name := range []string{"px4-flight.tlog", "ardupilot-flight.tlog", "px4-pilot.tlog", "ardupilot-pilot.tlog"} {
 		b, err := os.ReadFile(filepath.Join("testdata", name))
@@ -377,7 +375,7 @@ func FuzzFrames(f *testing.F) {
 	f.Add(byte(10), flight)
 	f.Add(byte(0), slices.Concat(packet1(1, 1, 1, copterBeat()), packet1(2, 1, 1, place), packet1(3, 1, 1, ack), signedPacket(packet(4, 1, 1, place))))
 	f.Add(byte(200), slices.Concat(flight, wireFrame{claims: 255}.bytes(), wireFrame{v1: true, claims: 255}.bytes()))
-	// A frame whose missing end and checksum are the next heartbeat's first bytes.
+	// A frame whose end and checksum are the next heartbeat's first bytes.
 	found, _ := hex.DecodeString("fd2c00004b010118000060c68300000000004152401c47f417000403020c1d0303f4cc00fd0200005c0101f500000001ceb0")
 	f.Add(byte(163), found)
 	f.Fuzz(fuzzFrames)
@@ -410,7 +408,7 @@ func fuzzFrames(t *testing.T, portion byte, data []byte) {
 		rest = rest[n:]
 	}
 
-	// Every frame that was taken stands in the data, in this order.
+	// Every frame that was read is in the data, in this order.
 	good, at := checkedFrames(data), 0
 	expect := telemetryOf{places: []string{"NaN NaN"}}
 	for _, f := range taken {
@@ -430,14 +428,14 @@ func fuzzFrames(t *testing.T, portion byte, data []byte) {
 		t.Error("the status changed without a frame")
 	}
 	if !x.ackedAt.IsZero() && expect.acks == 0 {
-		t.Error("an ack came out of none")
+		t.Error("an ack was read that is not there")
 	}
 	for _, v := range []float64{s.tel.position.lat, s.tel.position.lon, s.tel.home.lat, s.tel.home.lon} {
 		if math.IsInf(v, 0) {
 			t.Error("a place is infinite")
 		}
 	}
-	encode(render(s, netip.Addr{})) // panics if it can't be told
+	encode(render(s, netip.Addr{})) // panics if JSON has no word for a value
 
 	burst(bytes.Join(traffic, nil))
 	last := packet(201, 99, 1, px4Beat())
@@ -447,10 +445,10 @@ func fuzzFrames(t *testing.T, portion byte, data []byte) {
 	}
 }
 
-// telemetryOf is the little of the telemetry that the fuzzer works out itself.
+// telemetryOf is the part of the telemetry that the fuzzer works out by itself.
 type telemetryOf struct {
 	system byte
-	places []string // which of them is believed is telemetry's business
+	places []string // telemetry believes one of them
 	acks   int
 }
 

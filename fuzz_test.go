@@ -14,23 +14,23 @@ import (
 	"github.com/bluenviron/gomavlib/v3/pkg/dialects/minimal"
 )
 
-// fuzzTime is the longest flight of FuzzPilot: the simulator remembers as much.
+// fuzzTime is the longest flight of FuzzPilot: the simulator remembers no longer.
 const fuzzTime = 3 * time.Minute
 
-// fuzzReport is a report that nothing explains, and the time that is nobody's
-// then: until a client asks again.
+// fuzzReport is a report that no command explains, and the time after it until a client asks
+// again.
 type fuzzReport struct {
 	custom uint32
 	at     time.Time
-	until  time.Time // zero: nobody asked since
+	until  time.Time // zero: no client has asked since
 }
 
-// fuzzed is a flight whose acts are bytes, and what it must not do.
+// fuzzed is a flight whose acts are bytes, and what the fuzzer knows of it.
 type fuzzed struct {
 	*flight
 	clients sync.WaitGroup
 	began   time.Time
-	aloft   atomic.Bool // it has begun
+	aloft   atomic.Bool // the flight has begun
 
 	mu      sync.Mutex
 	diary   []string
@@ -39,20 +39,20 @@ type fuzzed struct {
 	asked   time.Time // when the last one began
 	ended   time.Time // when the last answer came
 	shown   []fuzzReport
-	wishes  []fuzzReport         // modes that were asked for here
-	order   []fuzzReport         // those of the last accepted command
-	foreign map[uint32]time.Time // modes that the vehicle came into, and nothing here explains
+	wishes  []fuzzReport         // modes that clients asked for
+	order   []fuzzReport         // the modes of the last accepted command
+	foreign map[uint32]time.Time // modes that the vehicle entered and no command explains
 	heard   minimal.MessageHeartbeat
 
-	reports   reports         // of what was heard
-	windows   []fuzzReport    // reports that nothing explains
+	reports   reports         // the reports that mavrest heard
+	windows   []fuzzReport    // reports that no command explains
 	disarms   []fuzzReport    // reports that it was disarmed
 	disarming int             // disarmings that wait for their answers
-	newer     bool            // something was asked for after these: it waits for them
+	newer     bool            // a client asked for something after these disarmings
 	accepted  string          // the mode of the last accepted command
-	known     map[uint32]bool // modes that were heard since a command waits
+	known     map[uint32]bool // modes that were reported while a command waits
 	tookOff   bool
-	meddled   bool // somebody else than clients acted, or the line did
+	meddled   bool // not only clients acted, or the line was bad
 }
 
 func (z *fuzzed) note(format string, args ...any) {
@@ -88,7 +88,7 @@ func (z *fuzzed) leads(m any) (custom uint32, ok bool) {
 	return 0, false
 }
 
-// enters is the simulator's hook: the vehicle comes into a mode. Its lock is held.
+// enters is the simulator's hook: the vehicle enters a mode. The simulator's lock is held.
 func (z *fuzzed) enters(custom uint32) {
 	z.mu.Lock()
 	defer z.mu.Unlock()
@@ -113,7 +113,7 @@ func (z *fuzzed) enters(custom uint32) {
 	}
 }
 
-// commanded reports whether a mode was commanded from here since a time.
+// commanded reports whether mavrest commanded a mode since a time.
 func (z *fuzzed) commanded(record []simReceived, custom uint32, since time.Time) (yes bool) {
 	for _, r := range slices.Backward(record) {
 		if r.at.Before(since) {
@@ -122,7 +122,7 @@ func (z *fuzzed) commanded(record []simReceived, custom uint32, since time.Time)
 		to, ok := z.leads(r.msg)
 		yes = yes || ok && to == custom
 	}
-	for _, w := range z.wishes { // on a bad line it may not have come
+	for _, w := range z.wishes { // on a bad line the command may be lost
 		yes = yes || w.custom == custom && !w.at.Before(since)
 	}
 	for _, w := range z.order {
@@ -131,7 +131,7 @@ func (z *fuzzed) commanded(record []simReceived, custom uint32, since time.Time)
 	return yes
 }
 
-// wish notes the modes that a command may lead to, and through.
+// wish notes the modes that a command may set, with its intermediate ones.
 func (z *fuzzed) wish(path, body string) (all []fuzzReport) {
 	modes := []Mode{ModeHold, ModeTakeoff, ModeLand, ModePosition, ModeAltitude} // as a way out
 	for i, name := range modeNames[:ModeOther] {
@@ -162,14 +162,14 @@ func (z *fuzzed) name(custom uint32) string {
 	return name
 }
 
-// hears stands behind the drone's own ear.
+// hears is called with every message that the drone hears.
 func (z *fuzzed) hears(h heard) {
 	z.link.mu.Lock()
 	trip, forgot := z.link.cmd.acks.trip, !z.link.cmd.reports.keeps()
 	z.link.mu.Unlock()
 	switch m := h.msg.(type) {
 	case *common.MessageAttitude, *common.MessageGlobalPositionInt:
-		if forgot { // their clock says that the vehicle has started again
+		if forgot { // the messages' clock shows that the vehicle has restarted
 			z.reports.restart()
 		}
 	case *common.MessageCurrentMode:
@@ -185,7 +185,8 @@ func (z *fuzzed) hears(h heard) {
 	}
 }
 
-// hearsReport takes one of the reports that a HEARTBEAT makes; last says that the drone shows it.
+// hearsReport takes one of the reports that a HEARTBEAT makes; last is true for the one that
+// the drone shows.
 func (z *fuzzed) hearsReport(h heard, b *minimal.MessageHeartbeat, last bool) {
 	mode, vehicle := z.link.mode()
 	record := z.sim.received()
@@ -211,7 +212,7 @@ func (z *fuzzed) hearsReport(h heard, b *minimal.MessageHeartbeat, last bool) {
 	if z.pending > 0 {
 		z.known[b.CustomMode] = true
 	}
-	if ok && z.commanded(record, b.CustomMode, at) { // by now it may be ours too
+	if ok && z.commanded(record, b.CustomMode, at) { // a command of ours may explain it too
 		delete(z.foreign, b.CustomMode)
 		ok = false
 	}
@@ -219,7 +220,7 @@ func (z *fuzzed) hearsReport(h heard, b *minimal.MessageHeartbeat, last bool) {
 		delete(z.foreign, b.CustomMode)
 		z.accepted, z.order = "", nil
 		z.note("a report that nothing explains")
-		for i := range z.windows { // the newest switch is the pilot's will
+		for i := range z.windows { // the pilot's newest switch counts
 			if z.windows[i].until.IsZero() {
 				z.windows[i].until = h.at
 			}
@@ -231,7 +232,7 @@ func (z *fuzzed) hearsReport(h heard, b *minimal.MessageHeartbeat, last bool) {
 	}
 }
 
-// ask notes that a client asks: every open report and disarming ends with it.
+// ask notes that a client asks for something: that ends every open report and disarming.
 func (z *fuzzed) ask() {
 	z.asked = time.Now()
 	for _, list := range [][]fuzzReport{z.windows, z.disarms} {
@@ -243,7 +244,7 @@ func (z *fuzzed) ask() {
 	}
 }
 
-// post sends a command; its answer is looked at when it comes.
+// post sends a command, and checks the answer when it comes.
 func (z *fuzzed) post(path, body string) {
 	z.mu.Lock()
 	z.note("POST %s %s", path, body)
@@ -276,7 +277,7 @@ func (z *fuzzed) post(path, body string) {
 		z.ended = time.Now()
 		switch code {
 		case 200:
-			for i := range z.windows { // the vehicle obeyed the client after the pilot: his command is the newer one
+			for i := range z.windows { // the vehicle obeyed the client after the pilot: the client's command is newer
 				if z.windows[i].until.IsZero() {
 					z.windows[i].until = time.Now()
 				}
@@ -310,7 +311,7 @@ func (z *fuzzed) post(path, body string) {
 	})
 }
 
-// input sends sticks. A pilot's are not taken from him.
+// input sends sticks, which must be refused while a pilot has them.
 func (z *fuzzed) input(body string) {
 	code, o := z.call("POST", "/input", body)
 	z.mu.Lock()
@@ -381,7 +382,7 @@ var fuzzActs = []func(z *fuzzed, arg byte){
 			z.sim.failsafeReturn()
 		}
 	},
-	func(z *fuzzed, arg byte) { // the line is cut for a while, or until the next one
+	func(z *fuzzed, arg byte) { // the line is cut for a while, or until the next act of this kind
 		cuts := [][2]func(){
 			{z.sim.unplug, z.sim.plug},
 			{func() { z.sim.change(func() { z.sim.muted = true }) }, func() { z.sim.change(func() { z.sim.muted = false }) }},
@@ -422,7 +423,7 @@ var fuzzActs = []func(z *fuzzed, arg byte){
 	},
 }
 
-// acksBecome does something to the acks from now on.
+// acksBecome loses, delays or changes the acks from now on.
 func (z *fuzzed) acksBecome(arg byte) {
 	n := int(arg / 5)
 	late := fuzzWaits[arg/5%16]
@@ -430,7 +431,7 @@ func (z *fuzzed) acksBecome(arg byte) {
 		z.sim.onAck = func(a *common.MessageCommandAck) []simAnswer {
 			question := a.Command == common.MAV_CMD_REQUEST_MESSAGE || a.Command == common.MAV_CMD_SET_MESSAGE_INTERVAL
 			switch arg % 5 {
-			case 1: // some are lost
+			case 1: // some acks are lost
 				if n--; n >= 0 && !question {
 					return nil
 				}
@@ -438,7 +439,7 @@ func (z *fuzzed) acksBecome(arg byte) {
 				return []simAnswer{{ack: a, after: late}}
 			case 3:
 				return []simAnswer{{ack: a}, {ack: a, after: late}}
-			case 4: // commands' are lost
+			case 4: // acks of commands are lost
 				if !question {
 					return nil
 				}
@@ -448,7 +449,7 @@ func (z *fuzzed) acksBecome(arg byte) {
 	})
 }
 
-// judge holds what was sent against the reports that nothing explained.
+// judge checks what was sent after the reports that no command explained.
 func (z *fuzzed) judge() {
 	record := z.sim.received()
 	z.mu.Lock()
@@ -552,7 +553,7 @@ func flyBytes(t *testing.T, setup byte, acts []byte) {
 	}
 }
 
-// rests checks what holds when nothing more happens.
+// rests checks the flight when nothing more happens.
 func (z *fuzzed) rests() {
 	o := z.status()
 	z.mu.Lock()
@@ -579,14 +580,14 @@ func FuzzPilot(f *testing.F) {
 		f.Add(24+setup, []byte{6, 200, 0, 9, 9, 7, 0, 12, 2, 4, 0, 9, 13, 11, 0, 12})
 		f.Add(setup, []byte{5, 10, 0, 5, 9, 2, 0, 13, 7, 1, 14, 4, 0, 10, 9, 1, 0, 13})
 	}
-	for wait := range byte(16) { // a refused heading, and a landing while its goto is taken back
+	for wait := range byte(16) { // a refused heading, and a landing while the goto is being taken back
 		f.Add(byte(25), []byte{3, 2, 15, 3, 0, 9, 16, 4, 6, 202, 0, wait, 0, 8, 7, 0, 0, 13})
 	}
 	orders := uint64(60)
 	if *runAll {
 		orders = 300
 	}
-	for seed := range orders { // and some of everything
+	for seed := range orders { // and random orders of all acts
 		dice := rand.New(rand.NewPCG(seed, 7))
 		acts := make([]byte, 2*(4+dice.IntN(40)))
 		for i := range acts {

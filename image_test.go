@@ -23,9 +23,8 @@ var (
 	imageCuts = flag.Int("cuts", 1, "how often it cuts the power at a random moment of a boot")
 )
 
-// A booting machine and its serial port run in real time: no test of a card
-// could do with less. These are the longest that one waits, on a machine as slow
-// as may be; nothing is asserted of how long it took.
+// A booting machine and its serial port run in real time. These are the longest waits, for a
+// very slow machine; the test does not check how long anything took.
 const (
 	bootsWithin = 3 * time.Minute
 	fliesWithin = 3 * time.Minute
@@ -41,10 +40,9 @@ type board struct {
 	base         string    // of the API
 }
 
-// The card is what it will be in a Raspberry Pi, to the byte: its own kernel,
-// command line, init and mavrest. Only what is around it is another machine's:
-// the firmware (qemu loads the kernel), the disk and the network card. The UART
-// is a PL011 as on the Pi's header.
+// The card is the Raspberry Pi's to the byte: its own kernel, command line, init and mavrest.
+// Only the machine differs: the firmware (qemu loads the kernel), the disk and the network
+// card. The UART is a PL011, as on the Pi's header.
 func TestTheCardFliesAndSurvivesPowerCuts(t *testing.T) {
 	if *imageFile == "" {
 		t.Skip("it wants a card's image and qemu: make image-test")
@@ -72,7 +70,7 @@ func TestTheCardFliesAndSurvivesPowerCuts(t *testing.T) {
 	b.pull()
 
 	for cut := range *imageCuts {
-		after := rand.N(took * 3 / 2) // some after it is online
+		after := rand.N(took * 3 / 2) // sometimes after it is online
 		t.Logf("power cut %d: %v after power-on", cut+1, after.Round(time.Millisecond))
 		b.boot()
 		time.Sleep(after)
@@ -90,10 +88,10 @@ func TestTheCardFliesAndSurvivesPowerCuts(t *testing.T) {
 	}
 }
 
-// unpack takes out of the card's boot partition what a Pi's firmware does.
+// unpack takes from the card's boot partition what a Pi's firmware loads.
 func (b *board) unpack() {
 	b.Helper()
-	const partition = "8192s" // where gokrazy begins it; mtools counts sectors with s
+	const partition = "8192s" // gokrazy's offset, in sectors
 	for _, name := range []string{"vmlinuz", "cmdline.txt"} {
 		copied := exec.Command("mcopy", "-n", "-i", b.card+"@@"+partition, "::/"+name, b.folder)
 		if out, err := copied.CombinedOutput(); err != nil {
@@ -116,7 +114,7 @@ func (b *board) sum() []byte {
 	return h.Sum(nil)
 }
 
-// boot gives it power.
+// boot switches the board on.
 func (b *board) boot() {
 	b.Helper()
 	address := freeAddress(b, "tcp")
@@ -143,7 +141,7 @@ func (b *board) boot() {
 
 func (b *board) file(name string) string { return filepath.Join(b.folder, name) }
 
-// pull takes the power away, as a battery that is pulled does.
+// pull cuts the power, as when a battery is pulled.
 func (b *board) pull() {
 	if b.qemu != nil {
 		b.qemu.Process.Kill()
@@ -152,7 +150,7 @@ func (b *board) pull() {
 	}
 }
 
-// curl asks the API through the forwarded port; an error is that it does not answer.
+// curl asks the API through the forwarded port; err is set if there is no answer.
 func (b *board) curl(path string, more ...string) (code int, answer object, err error) {
 	args := append([]string{"-s", "-m", "30", "-w", "\n%{http_code}", b.base + path}, more...)
 	out, err := exec.Command("curl", args...).Output()
@@ -166,8 +164,8 @@ func (b *board) curl(path string, more ...string) (code int, answer object, err 
 	return code, answer, json.Unmarshal([]byte(body), &answer)
 }
 
-// online waits until it answers and hears the autopilot, and returns how long
-// that took.
+// online waits until the API answers and the autopilot is online, and returns how long that
+// took.
 func (b *board) online() time.Duration {
 	b.Helper()
 	begin := time.Now()
@@ -184,9 +182,9 @@ func (b *board) online() time.Duration {
 	return took
 }
 
-// noLogin wants MAVLink and no text from the UART: the kernel's messages or a
-// login would be typed into the autopilot. What is echoed of the autopilot's own
-// bytes, before mavrest has set the port, is neither.
+// noLogin checks that the UART sends MAVLink and no text: the kernel's messages or a login
+// would be typed into the autopilot. Echoes of the autopilot's own bytes, before mavrest has
+// set the port, don't count.
 func (b *board) noLogin() {
 	b.Helper()
 	said, err := os.ReadFile(b.file("uart"))
@@ -205,8 +203,8 @@ func (b *board) noLogin() {
 
 var consoleText = regexp.MustCompile(`Linux version|gokrazy|login:|\[ *\d+\.\d{6}\]`)
 
-// accepted gives a command and wants the autopilot's yes, once it says it: it
-// can't be armed in its first seconds.
+// accepted posts a command until the autopilot accepts it: it can't be armed in its first
+// seconds.
 func (b *board) accepted(route, body string) {
 	b.Helper()
 	b.wait(fliesWithin, route+" accepted", func() (bool, object) {
@@ -215,7 +213,7 @@ func (b *board) accepted(route, body string) {
 	})
 }
 
-// until waits for a status.
+// until waits for a condition of the status.
 func (b *board) until(what string, is func(status object) bool) {
 	b.Helper()
 	b.wait(fliesWithin, what, func() (bool, object) {
@@ -238,7 +236,8 @@ func (b *board) wait(within time.Duration, what string, is func() (bool, object)
 	b.Fatalf("not %s within %v; last: %v\nthe screen:\n%s", what, within, last, screen[max(0, len(screen)-4000):])
 }
 
-// stands tells whether a number of the status' position is within some metres or degrees of want.
+// stands reports whether a number of the status' position is within some metres or degrees of
+// want.
 func stands(s object, key string, want, within float64) bool {
 	position, _ := s["position"].(object)
 	got, ok := position[key].(float64)

@@ -1,7 +1,7 @@
 package main
 
-// docs/openapi.yaml names every route, field and code of the server, and no
-// other. Whether what it says of them is so, .ci/api asks the running program.
+// docs/openapi.yaml names every route, field and code of the server, and no other. .ci/api
+// checks with the running program whether what it says of them is true.
 
 import (
 	"fmt"
@@ -19,21 +19,21 @@ import (
 	"testing"
 )
 
-// described is what the file names.
+// described is what the OpenAPI file names.
 type described struct {
 	routes []string            // "GET /api/drone"
 	fields map[string][]string // of a schema, sorted
 	codes  []string
 }
 
-// readDescription looks at keys by how far they are indented.
+// readDescription reads the file's keys by their indentation.
 func readDescription(t *testing.T) *described {
 	text, err := os.ReadFile("docs/openapi.yaml")
 	if err != nil {
 		t.Fatal(err)
 	}
 	d := &described{fields: make(map[string][]string)}
-	var section, name, part string // path or kind of component; method or component; key of that
+	var section, name, part string // a path or a kind of component; a method or a component; a key of it
 	for line := range strings.Lines(string(text)) {
 		key, _, _ := strings.Cut(strings.TrimSpace(line), ":")
 		if strings.HasPrefix(key, "#") {
@@ -69,7 +69,7 @@ func sourceFiles() []string {
 	return slices.DeleteFunc(names, func(name string) bool { return strings.HasSuffix(name, "_test.go") })
 }
 
-// source is the program's own text.
+// source is the program's source.
 func source(t *testing.T) string {
 	var all strings.Builder
 	for _, name := range sourceFiles() {
@@ -118,8 +118,8 @@ func TestOpenAPINamesEveryFieldOfARequestAndNoOther(t *testing.T) {
 	}
 }
 
-// An object of an answer is a jsonObject of the program, or a struct whose fields have
-// tags on lines that follow each other. A struct that is embedded lends it its fields.
+// An object of an answer is a jsonObject of the program, or a struct whose fields with tags
+// are on adjacent lines. It has the fields of an embedded struct too.
 func TestOpenAPINamesEveryFieldOfAnAnswerAndNoOther(t *testing.T) {
 	var name string
 	var structs [][]string // their fields
@@ -134,7 +134,7 @@ func TestOpenAPINamesEveryFieldOfAnAnswerAndNoOther(t *testing.T) {
 			structs, byName["*"+name], names = append(structs, names), names, nil
 		}
 	}
-	objects := make(map[string]bool) // by their fields; true where described
+	objects := make(map[string]bool) // by their fields; true: the file describes it
 	inspect(t, func(n ast.Node) bool {
 		o, ok := n.(*ast.CompositeLit)
 		if !ok || fmt.Sprint(o.Type) != "jsonObject" {
@@ -189,8 +189,8 @@ func inspect(t *testing.T, look func(ast.Node) bool) {
 	}
 }
 
-// sentences are the program's words, as patterns: its string literals, added up,
-// with anything in place of what is not one.
+// sentences are the program's texts as patterns: its string literals, joined, with a wildcard
+// for every other operand.
 func sentences(t *testing.T) (list []*regexp.Regexp) {
 	var words func(e ast.Expr) string
 	words = func(e ast.Expr) string {

@@ -19,9 +19,8 @@ var (
 	soakSeed = flag.Uint64("soak-seed", 0, "seed of TestSoak's first hour; the next has the next one. Even ones fly PX4, odd ones ArduPilot")
 )
 
-// soakDelay is the line's when nothing is wrong with it. With one that fits
-// into no other time, hardly two things happen at the same moment, whose order
-// would be the scheduler's.
+// soakDelay is the delay of a good line. It divides no other time, so that hardly two things
+// happen at the same moment, in an order that only the scheduler decides.
 const soakDelay = 371 * time.Microsecond
 
 // onlooker watches one soak flight and knows which answers are true.
@@ -30,10 +29,10 @@ type onlooker struct {
 	seed    uint64
 	began   time.Time
 	clients sync.WaitGroup
-	number  int // of clients so far
+	number  int // how many clients there were so far
 
-	// Each who rolls dice has their own, the clients too: with shared ones the
-	// order of goroutines would change what they all do.
+	// Every user of random numbers has a generator of its own, the clients too: with a shared
+	// one the order of the goroutines would change what they do.
 	rand, ackRand *rand.Rand
 
 	mu        sync.Mutex
@@ -59,15 +58,15 @@ func (w *onlooker) note(format string, args ...any) {
 	w.diary = w.diary[max(0, len(w.diary)-200):]
 }
 
-// explain notes that a mode is one that may be answered now.
+// explain notes that a mode may be answered now.
 func (w *onlooker) explain(mode string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.explained[mode] = time.Now()
 }
 
-// onAck is the simulator's hook: it does to the acks what the present fault
-// asks for, and remembers the ones that go out. The simulator's lock is held.
+// onAck is the simulator's hook: it changes acks as the present fault says, and remembers
+// those that go out. The simulator's lock is held.
 func (w *onlooker) onAck(fault string) func(*common.MessageCommandAck) []simAnswer {
 	return func(a *common.MessageCommandAck) []simAnswer {
 		list := []simAnswer{{ack: a}}
@@ -119,7 +118,7 @@ func anyCommand(r *rand.Rand) (path, body string) {
 	return "/land", ""
 }
 
-// command sends one command and holds its answer against what happened.
+// command sends one command and checks its answer by what happened.
 func (w *onlooker) command(client int, r *rand.Rand) {
 	path, body := anyCommand(r)
 	w.note("client %d: POST %s %s", client, path, body)
@@ -130,7 +129,7 @@ func (w *onlooker) command(client int, r *rand.Rand) {
 	}
 	w.mu.Unlock()
 	began := time.Now()
-	if path == "/land" { // its first leg shows before the command is answered
+	if path == "/land" { // the first leg's mode shows before the command is answered
 		w.explain("land")
 	}
 	code, o := w.call("POST", path, body)
@@ -142,8 +141,8 @@ func (w *onlooker) command(client int, r *rand.Rand) {
 		now := w.sim.truth()
 		id := uint16(o["command"].(float64))
 		w.mu.Lock()
-		// Acks have no number: a second copy of one, late, is as good as its own
-		// to the next command of that id.
+		// Acks have no number: a late second copy of one looks like the answer to the next
+		// command with that id.
 		real := w.acked[id] > before[id] || !began.After(w.copies[id])
 		// A report proves a mode change, an arming and a disarming (docs/design.md, rule 6).
 		wanted, _ := parseMode(o["mode"].(string))
@@ -155,7 +154,7 @@ func (w *onlooker) command(client int, r *rand.Rand) {
 		}
 		w.mu.Unlock()
 		if !real {
-			w.Errorf("%v: POST %s %s answered %v, but nobody acknowledged; the vehicle is in %d, armed %v", time.Now(), path, body, o, now.mode, now.armed)
+			w.Errorf("%v: POST %s %s answered %v, but no ack went out; the vehicle is in %d, armed %v", time.Now(), path, body, o, now.mode, now.armed)
 		}
 		w.explain(o["mode"].(string))
 	case 409, 501, 503, 504:
@@ -170,7 +169,7 @@ func (w *onlooker) command(client int, r *rand.Rand) {
 	}
 }
 
-// fault is one bad day, and what ends it.
+// fault is something that goes wrong, and what ends it.
 type fault struct {
 	name  string
 	begin func(w *onlooker)
@@ -230,7 +229,7 @@ func (w *onlooker) look() {
 	w.explain(mode.String())
 	o := w.status()
 	now := time.Now()
-	synctest.Wait() // whose command it is has its answer
+	synctest.Wait() // a command that was just acknowledged is answered
 
 	w.mu.Lock()
 	_, ok := w.explained[o["mode"].(string)]
@@ -259,7 +258,7 @@ func (w *onlooker) look() {
 	}
 }
 
-// carried reports whether the vehicle was put somewhere else a moment ago.
+// carried reports whether the vehicle was placed elsewhere a moment ago.
 func (w *onlooker) carried(now time.Time) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -276,8 +275,8 @@ func (w *onlooker) settle() {
 	}
 	time.Sleep(6 * time.Second) // the port opens again, late acks arrive
 	w.until("online again", 20*time.Second, func() bool { return w.status()["online"] == true })
-	// A takeoff that nobody answered ends in a mode that nobody here commanded; in the
-	// middle of the return that would rightly end it.
+	// An unanswered takeoff ends in a mode that no client commanded. During the return below
+	// that would end the return, and rightly so.
 	climbing := entered[px4][ModeTakeoff]
 	w.until("no takeoff ends in the return", 5*time.Minute, func() bool {
 		s := w.sim.truth()
@@ -288,7 +287,7 @@ func (w *onlooker) settle() {
 	w.until("rtl shows", 10*time.Second, func() bool { return w.status()["mode"] == "rtl" })
 	w.until("home and disarmed", 5*time.Minute, func() bool {
 		if truth := w.sim.truth(); truth.armed && truth.alt < 0.5 {
-			w.sim.pilotArm(false) // it sat armed on the ground
+			w.sim.pilotArm(false) // it was armed on the ground
 		}
 		return w.disarmed()
 	})
@@ -302,7 +301,7 @@ func (w *onlooker) settle() {
 	}
 }
 
-// dice are random numbers of a seed, for one who throws them.
+// dice is the random generator of one user.
 func (w *onlooker) dice(who uint64) *rand.Rand { return rand.New(rand.NewPCG(w.seed, who)) }
 
 // watch puts an onlooker beside a flight.
@@ -374,7 +373,7 @@ func soakFlight(t *testing.T, seed uint64, d time.Duration, figures map[string]i
 	fly(t, simFlavour(seed%2), nil, func(f *flight) {
 		w := watch(f, seed, d, figures)
 		w.explain("manual")
-		time.Sleep(1234567) // off the moments at which the link and the simulator do things
+		time.Sleep(1234567) // not in the same moments as the link and the simulator
 		for end := time.Now().Add(d); time.Now().Before(end) && !t.Failed(); {
 			w.accepted("/mode", `{"mode":"hold"}`)
 			if code, _ := f.call("POST", "/takeoff", ""); code == 200 {
