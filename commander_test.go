@@ -298,3 +298,39 @@ func TestMavrestActsByItselfOnlyForAClientThatHasTheDrone(t *testing.T) {
 	c := &commander{client: true, tasks: []*task{{}}}
 	lineEqual(t, "a command is under way", code(c.mayAct()), codeSuperseded)
 }
+
+// A pilot's switch crosses the landing over a place on the wire, then the vehicle shows the
+// landing: it continues no manoeuvre.
+func TestALandingOverAPlaceThatShowsAfterATakeoverContinuesNothing(t *testing.T) {
+	fly(t, simPX4, nil, func(f *flight) {
+		f.aloft()
+		f.accepted("/land", "{"+at(40, 0)+"}")
+		time.Sleep(5 * time.Second)
+		d := f.link
+		f.sim.change(func() { f.sim.muted = true })
+		d.mu.Lock()
+		m := d.cmd.manoeuvre
+		d.wg.Go(func() { d.landThere(m) })
+		d.mu.Unlock()
+		reports := func(name string) {
+			d.mu.Lock()
+			defer d.mu.Unlock()
+			beat := px4Beat()
+			beat.BaseMode |= minimal.MAV_MODE_FLAG_SAFETY_ARMED
+			beat.CustomMode = numberOf(t, px4, name)
+			d.take(beat, time.Now())
+		}
+		for range 10 {
+			time.Sleep(10 * time.Millisecond)
+			reports("AUTO.LOITER")
+		}
+		d.mu.Lock()
+		lineEqual(t, "the landing is on the wire", d.cmd.current() != nil && d.cmd.current().onWire(), true)
+		d.mu.Unlock()
+		reports("POSCTL")
+		time.Sleep(20 * time.Millisecond)
+		reports("AUTO.LAND")
+		time.Sleep(2 * time.Second)
+		f.wantMode("land")
+	})
+}

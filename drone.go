@@ -100,7 +100,7 @@ func (d *drone) farewell() {
 	v = d.view(time.Now()) // a pilot may have taken them meanwhile
 	d.sticks.stop(v)
 	if d.sticks.phase != stickOff && v.flying() {
-		slog.Warn("stopping in the air after sticks: the autopilot's own failsafe for lost sticks may follow", "mode", v.mode)
+		slog.Warn("stopping in the air after sticks: the autopilot's own failsafe for lost sticks may follow (docs/install.md, 7)", "mode", v.mode)
 	}
 	d.act()
 }

@@ -172,7 +172,8 @@ func (d *drone) took(t *task, s *step) {
 		return
 	}
 	d.machine.command(*s.to)
-	if t.request.setMode && s.to == t.plan.goal() {
+	// A second leg whose manoeuvre a takeover has ended continues none.
+	if m := t.answer.manoeuvre; t.request.setMode && s.to == t.plan.goal() && (m == nil || m == c.manoeuvre) {
 		c.replace(t)
 		t.answer.manoeuvre = c.manoeuvre
 		c.manoeuvre.failsafe = d.machine.last.failsafe // one that is active already does not end it
@@ -422,10 +423,10 @@ func (d *drone) hover() {
 			err = d.doOwn(r, p, nil)
 		}
 		if err == nil {
-			slog.Info("the client is gone: mavrest set a mode", "mode", mode)
+			slog.Info("no client flies any more: mavrest set a mode", "mode", mode)
 			return
 		}
-		slog.Warn("the client is gone, and the vehicle did not take the mode", "mode", mode, "error", err)
+		slog.Warn("no client flies any more, and the vehicle did not take the mode", "mode", mode, "error", err)
 		if code(err) != codeRefused && code(err) != codeUnsupported {
 			return
 		}

@@ -63,7 +63,7 @@ func (d *drone) warnings(v view) (list []string) {
 	case d.handshake.refusedLive():
 		list = append(list, "this PX4 does not report its mode live: a pilot's switch that the client's moving sticks undo does not show; set COM_RC_OVERRIDE to 0")
 	case baud > 0 && baud < 921600:
-		list = append(list, fmt.Sprintf("at %d baud a pilot's switch that the client's moving sticks undo rarely shows: set COM_RC_OVERRIDE to 0, or the line to 921600 baud", baud))
+		list = append(list, fmt.Sprintf("at %d baud the client's moving sticks can undo a pilot's switch without mavrest noticing: set COM_RC_OVERRIDE to 0, or the line to 921600 baud", baud))
 	}
 	return list
 }

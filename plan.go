@@ -225,7 +225,7 @@ func (r request) plan(v view) (plan, error) {
 		return r.planArming(v), nil
 	}
 	if r.arm != nil && !*r.arm && v.flying() {
-		return plan{}, refuse(codeRefused, "arm: not while flying; land first (the mode was not set either)")
+		return plan{}, refuse(codeRefused, "arm: the vehicle is in the air; land first; the mode was not set either")
 	}
 	p, err := r.planFlight(v)
 	if err != nil {

@@ -391,7 +391,7 @@ func TestPX4Plans(t *testing.T) {
 		{"px4 MANUAL landed", "set mode=position arm=true", []string{"LONG 176 [1 3 0 …NaN]", arm}},
 		{"px4 MANUAL landed", "set mode=hold arm=false", []string{loiter, "LONG 400 [0 0 …NaN]"}},
 		{"px4 MANUAL landed", "set mode=takeoff arm=true", []string{loiter, arm, climb}},
-		{"px4 POSCTL flying", "set mode=land arm=false", []string{"refused: arm: not while flying; land first (the mode was not set either)"}},
+		{"px4 POSCTL flying", "set mode=land arm=false", []string{"refused: arm: the vehicle is in the air; land first; the mode was not set either"}},
 
 		{"px4 MANUAL landed", "takeoff", []string{loiter, arm, climb}},
 		{"px4 MANUAL landed", "takeoff altitude=25", []string{loiter, arm, "LONG 22 [NaN NaN NaN NaN NaN NaN 513.5]"}},
