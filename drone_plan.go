@@ -398,7 +398,7 @@ func (d *drone) landThere(m *manoeuvre) {
 		return
 	}
 	if err := d.doOwn(m.request, plan{steps: []step{*m.plan.second}}, m); err != nil {
-		slog.Warn("the landing at the place was not acknowledged; trying again", "error", err)
+		slog.Warn("the landing at the place was not accepted; trying again", "error", err)
 	}
 }
 
@@ -426,7 +426,7 @@ func (d *drone) hover() {
 			slog.Info("no client flies any more: mavrest set a mode", "mode", mode)
 			return
 		}
-		slog.Warn("no client flies any more, and the vehicle did not take the mode", "mode", mode, "error", err)
+		slog.Warn("no client flies any more, and mavrest could not set a mode", "mode", mode, "error", err)
 		if code(err) != codeRefused && code(err) != codeUnsupported {
 			return
 		}

@@ -33,7 +33,8 @@ type stream struct {
 	count int       // of its messages
 }
 
-// streams are requested from each vehicle. They take 1,500 bytes a second at most, under half of a link at 57600 baud.
+// streams are requested from every vehicle. They take 1,500 bytes a second at most, under half
+// of a link at 57600 baud.
 var streams = []stream{
 	{id: idPosition, hz: 10, least: 5},
 	{id: idAttitude, hz: 10, least: 5},
