@@ -27,13 +27,12 @@ import (
 	"github.com/bluenviron/gomavlib/v3/pkg/message"
 )
 
-// scriptedVehicle is a link whose vehicle says what the test has it say, and
-// answers nothing.
+// scriptedVehicle is a link whose vehicle sends what the test says, and answers nothing.
 type scriptedVehicle struct {
 	*testing.T
 	drone   *drone
 	handler http.Handler
-	line    net.Conn // of the port that is open
+	line    net.Conn // the vehicle's end of the open port
 	sender  *sender
 }
 
@@ -71,7 +70,7 @@ func (v *scriptedVehicle) say(messages ...message.Message) {
 	synctest.Wait()
 }
 
-// wantStatus checks the whole status, but for how much was sent.
+// wantStatus checks the whole status, except for the counts of what was sent.
 func (v *scriptedVehicle) wantStatus(want string) {
 	v.Helper()
 	r := call(v.handler, "GET", "/api/drone/status", nil)
@@ -320,7 +319,7 @@ func (w *watcher) ended() bool {
 func TestAStreamIsTheStatusAtOnceAndWithEachChange(t *testing.T) {
 	atStation(t, simPX4, func(st *station) {
 		p, _ := serve(st.T, st.handler, maxConnections)
-		time.Sleep(37 * time.Millisecond) // between two messages: the stream and the poll see the same
+		time.Sleep(37 * time.Millisecond) // between two messages, where the stream and the poll see the same
 		w := watchStatus(p)
 		first := w.got()
 		if len(first) != 1 || first[0].name != "status" || first[0].data+"\n" != st.get("/api/drone/status").body {
@@ -341,8 +340,8 @@ func TestAStreamIsTheStatusAtOnceAndWithEachChange(t *testing.T) {
 			if strings.Contains(e.data, "\n") || !json.Valid([]byte(e.data)) {
 				st.Errorf("not one line of JSON: %q", e.data)
 			}
-			if i > 1 && e.at.Sub(list[i-1].at) < eventEvery { // all streams look at the same moments: the second may be sooner
-				st.Errorf("%v after the event before it", e.at.Sub(list[i-1].at))
+			if i > 1 && e.at.Sub(list[i-1].at) < eventEvery { // all streams have the same ticks: the second event may come sooner
+				st.Errorf("%v after the last event", e.at.Sub(list[i-1].at))
 			}
 		}
 		if n := len(list); n < 90 || n > 105 {
@@ -362,10 +361,10 @@ func TestAStreamOfASilentVehicleShowsItsAgesEachSecond(t *testing.T) {
 		list := w.got()[n:]
 		for i, e := range list {
 			if i > 0 && e.at.Sub(list[i-1].at) > eventAtMost {
-				v.Errorf("%v after the event before it", e.at.Sub(list[i-1].at))
+				v.Errorf("%v after the last event", e.at.Sub(list[i-1].at))
 			}
 		}
-		// The port is opened anew every few seconds, which is a change.
+		// The silent port is reopened every few seconds, which is a change.
 		if len(list) < 60 || len(list) > 100 {
 			v.Errorf("%d events in a minute of silence", len(list))
 		}
@@ -398,7 +397,7 @@ func TestA17thStreamTakesThePlaceOfTheOldest(t *testing.T) {
 		if !errors.Is(open[0].err, io.EOF) {
 			st.Errorf("the oldest ended with %v, want a whole answer", open[0].err)
 		}
-		open[5].Close() // a client that goes frees its place
+		open[5].Close() // a client that disconnects frees its place
 		time.Sleep(time.Second)
 		open = append(open[1:], watchStatus(p))
 		time.Sleep(time.Second)
@@ -410,7 +409,7 @@ func TestA17thStreamTakesThePlaceOfTheOldest(t *testing.T) {
 	})
 }
 
-func TestAFloodOfCommandsAnd16StreamsDoNotMindEachOther(t *testing.T) {
+func TestAFloodOfCommandsAnd16StreamsDoNotDelayEachOther(t *testing.T) {
 	atStation(t, simPX4, func(st *station) {
 		st.fly("position")
 		p, _ := serve(st.T, st.handler, maxConnections)
@@ -418,7 +417,7 @@ func TestAFloodOfCommandsAnd16StreamsDoNotMindEachOther(t *testing.T) {
 		for range maxStreams {
 			open = append(open, watchStatus(p))
 		}
-		time.Sleep(silentClient) // another address set the mode
+		time.Sleep(silentClient) // another address set the mode, and its time is over now
 		var flood sync.WaitGroup
 		for client := range 32 {
 			w := p.connect()
@@ -475,12 +474,12 @@ func TestAClientThatStopsReadingIsCutOffAfterTwoSeconds(t *testing.T) {
 	})
 }
 
-// In real time and on a real socket: what the system's buffers hold of a client
-// that does not read is no event that it took.
-func TestASocketHoldsLittleOfAStreamThatNobodyReads(t *testing.T) {
+// In real time and on a real socket. Events in the system's buffers would count as read by a
+// client that does not read.
+func TestASocketBuffersLittleOfAStreamThatIsNotRead(t *testing.T) {
 	t.Parallel()
 	d := mute()
-	d.ended = make(chan struct{}) // it is not
+	d.ended = make(chan struct{}) // never closed
 	for range 20 {
 		d.notify(strings.Repeat("A text that makes an event longer. ", 6))
 	}
@@ -510,7 +509,7 @@ func TestStreamsEndWithTheProgramAndNotBefore(t *testing.T) {
 	atStation(t, simPX4, func(st *station) {
 		p, _ := serve(st.T, st.handler, maxConnections)
 		w := watchStatus(p)
-		time.Sleep(5 * time.Minute) // over every time-out of the server
+		time.Sleep(5 * time.Minute) // longer than every time-out of the server
 		if w.ended() {
 			st.Fatalf("ended: %v", w.err)
 		}
@@ -549,10 +548,10 @@ func TestABrowserGetsThePage(t *testing.T) {
 	}
 }
 
-func TestAcceptTellsWhichOfThreeIsWanted(t *testing.T) {
+func TestAcceptChoosesBetweenThePageTheStreamAndJSON(t *testing.T) {
 	long := strings.Repeat("application/x-nothing;q=0.1, ", 146)
 	if len(long) < 4<<10 {
-		t.Fatal("that is not long")
+		t.Fatal("the long Accept is not long")
 	}
 	const stream, page, object = "text/event-stream", "text/html; charset=utf-8", "application/json"
 	for accept, want := range map[string]string{
@@ -562,7 +561,7 @@ func TestAcceptTellsWhichOfThreeIsWanted(t *testing.T) {
 		"text/event-stream;q=0.1, */*":          stream,
 		"text/event-stream, application/json":   stream,
 		"text/html, ,text/event-stream,,":       stream,
-		"text/event-stream;q=0":                 stream, // no weights
+		"text/event-stream;q=0":                 stream, // weights are ignored
 		long + "text/event-stream":              stream,
 		"text/html":                             page,
 		" Text/HTML ;q=0.1":                     page,
@@ -598,7 +597,7 @@ func TestAcceptTellsWhichOfThreeIsWanted(t *testing.T) {
 	}
 }
 
-// The page stands at one address.
+// The page has one address.
 func TestEveryOtherRouteStaysJSONForABrowser(t *testing.T) {
 	for _, path := range []string{"/api/drone", "/api/drone/mode", "/api", "/nothing", "/favicon.ico", "/api/drone/", "//"} {
 		r := call(silent(), "GET", path, nil, "Accept", browsers["Firefox"])
@@ -609,7 +608,7 @@ func TestEveryOtherRouteStaysJSONForABrowser(t *testing.T) {
 	call(silent(), "GET", "/api/drone/status", nil, "Accept", browsers["Firefox"], "Host", "drone.example.org").want(t, 421, "wrong_host")
 }
 
-// The whole policy is written out here: a browser ignores a word that it does not know.
+// The whole policy is here, because a browser ignores words that it does not know.
 func TestThePageMayLoadAndRunNothingButItself(t *testing.T) {
 	r := call(silent(), "GET", "/api/drone/status", nil, "Accept", "text/html")
 	hash := func(tag string) string {

@@ -31,7 +31,7 @@ var postRoutes = map[string]string{
 	"/api/drone/land":    `{"lat":47.3980,"lon":8.5460}`,
 }
 
-// waitingRoutes are those that take a wait, with what else their body needs.
+// waitingRoutes are the routes that take a wait, with the other fields that they need.
 var waitingRoutes = map[string]string{
 	"/api/drone/mode":    `"mode":"hold",`,
 	"/api/drone/takeoff": ``,
@@ -87,9 +87,9 @@ func (r reply) failure(t *testing.T) failure {
 	return f
 }
 
-// checkForm checks what docs/openapi.yaml says of every answer: JSON on one line, not to
-// be stored, readable by no other origin; an error has a sentence and a code
-// that belongs to its status.
+// checkForm checks what docs/openapi.yaml says of every answer: it is JSON on one line, must
+// not be stored, and no other origin may read it. An error has a sentence, and a code that
+// belongs to its status.
 func (r reply) checkForm(t *testing.T) {
 	t.Helper()
 	for name, want := range map[string]string{
@@ -187,7 +187,7 @@ func call(h http.Handler, method, target string, body io.Reader, headers ...stri
 	return reply{rec.Code, rec.Header(), rec.Body.String()}
 }
 
-// station is a flight whose client looks at answers as they go over the wire.
+// station is a flight whose client sees the bytes of the answers.
 type station struct{ *flight }
 
 // atStation runs a test with a vehicle that can be armed. hosts are the names given
@@ -224,17 +224,16 @@ func (st *station) wantMode(mode string) {
 	}
 }
 
-// orders returns the commands that the vehicle got from the n-th message on, but
-// for questions, and every position of the sticks that differs from the one
-// before it.
+// orders returns the commands that the vehicle received from the n-th message on, without
+// requests for messages, and every position of the sticks that differs from the last one.
 func (st *station) orders(n int) []string {
 	var list []string
 	last := ""
 	for i, r := range st.sim.received() {
 		switch m := r.msg.(type) {
 		case *common.MessageCommandLong:
-			question := m.Command == common.MAV_CMD_REQUEST_MESSAGE || m.Command == common.MAV_CMD_SET_MESSAGE_INTERVAL
-			if i >= n && !question {
+			request := m.Command == common.MAV_CMD_REQUEST_MESSAGE || m.Command == common.MAV_CMD_SET_MESSAGE_INTERVAL
+			if i >= n && !request {
 				list = append(list, m.Command.String())
 			}
 		case *common.MessageCommandInt:
@@ -263,14 +262,14 @@ func (st *station) untouched(f func()) {
 	}
 }
 
-// dropAcks has the vehicle do nothing and keeps its acks back, but for those of
-// questions.
+// dropAcks has the vehicle neither carry out nor acknowledge commands. It still answers
+// requests for messages.
 func (st *station) dropAcks() {
 	st.sim.change(func() { st.sim.idle = true })
 	st.answer(func(*common.MessageCommandAck) []simAnswer { return nil })
 }
 
-// answer has the vehicle answer commands in another way; questions as ever.
+// answer changes how the vehicle acknowledges commands, except for requests for messages.
 func (st *station) answer(how func(ack *common.MessageCommandAck) []simAnswer) {
 	st.sim.change(func() {
 		st.sim.onAck = func(ack *common.MessageCommandAck) []simAnswer {
@@ -282,7 +281,7 @@ func (st *station) answer(how func(ack *common.MessageCommandAck) []simAnswer) {
 	})
 }
 
-// refuse has it answer every command with a result.
+// refuse has the vehicle acknowledge every command with this result.
 func (st *station) refuse(result common.MAV_RESULT) {
 	st.answer(func(ack *common.MessageCommandAck) []simAnswer {
 		ack.Result = result
@@ -290,7 +289,7 @@ func (st *station) refuse(result common.MAV_RESULT) {
 	})
 }
 
-// obey ends that.
+// obey ends dropAcks, answer and refuse.
 func (st *station) obey() {
 	st.sim.change(func() { st.sim.idle, st.sim.onAck = false, nil })
 }
@@ -307,11 +306,11 @@ func TestEachRouteAnswersAsTheContractShows(t *testing.T) {
 		body    string
 		want    string
 	}{
-		{"anybody there", simPX4, "", "GET", "/api/drone", "",
+		{"the vehicle is online", simPX4, "", "GET", "/api/drone", "",
 			`{"status":"OK"}`},
-		{"the mode of a drone that nobody asked anything", simPX4, "", "GET", "/api/drone/mode", "",
+		{"the mode of a drone that got no command yet", simPX4, "", "GET", "/api/drone/mode", "",
 			`{"mode":"manual","vehicle_mode":"AUTO.LOITER"}`},
-		{"the mode has ArduPilot's own name beside it", simArduPilot, "hold", "GET", "/api/drone/mode", "",
+		{"the mode, with ArduPilot's own name", simArduPilot, "hold", "GET", "/api/drone/mode", "",
 			`{"mode":"hold","vehicle_mode":"GUIDED"}`},
 		{"set the mode", simPX4, "hold", "POST", "/api/drone/mode", `{"mode":"position"}`,
 			`{"status":"accepted","status_code":0,"command":176,"mode":"position"}`},
@@ -356,7 +355,7 @@ func TestEachRouteAnswersAsTheContractShows(t *testing.T) {
 	}
 }
 
-func TestKeysAndMailAddressesMeanNothing(t *testing.T) {
+func TestKeysAndMailAddressesAreIgnored(t *testing.T) {
 	for _, headers := range [][]string{
 		{"api-key", "wrong", "email", "nobody@example.org"},
 		{"api-key", "", "X-User-Email", "", "Authorization", "Basic bm9ib2R5Og=="},
@@ -413,7 +412,7 @@ func TestAnyOtherPathIs404(t *testing.T) {
 		"/mission", "/mission/1", "/ssh/open", "/ssh/close",
 		"/api/drone/start", "/api/drone/stop", "/api/drone/falcon", "/api/drone/17",
 		"/api/mission", "/api/mission/", "/api/mission/1", "/api/mission/1/start", "/api/missions",
-		// A drone's name, as the cloud has it.
+		// A drone's name, as in the cloud's API.
 		"/api/drone/falcon/status", "/api/drone/falcon/takeoff", "/api/drone/falcon/mode",
 		// Paths that are only nearly right.
 		"/", "/api", "/api/", "/drone", "/status", "/takeoff", "/favicon.ico", "/api/drones",
@@ -441,7 +440,7 @@ func TestAnyOtherPathIs404(t *testing.T) {
 
 // ---- Bodies ----
 
-// badBody is a body, and the answer that it deserves.
+// badBody is a body, and the answer that it must get.
 type badBody struct {
 	name, path, body string
 	status           int
@@ -561,7 +560,7 @@ func TestABadBodysAnswerSaysWhatIsWrongAndNothingChanges(t *testing.T) {
 		for _, b := range badBodies() {
 			st.untouched(func() {
 				st.post(b.path, b.body).want(st.T, b.status, codes[b.status], b.says)
-				if !st.Failed() { // chunked: without a length
+				if !st.Failed() { // again in chunks, without a length
 					body := io.MultiReader(strings.NewReader(b.body))
 					call(st.handler, "POST", b.path, body).want(st.T, b.status, codes[b.status], b.says)
 				}
@@ -592,9 +591,9 @@ func TestSticksBelongToTheAddressThatSentThemLast(t *testing.T) {
 			}
 			st.fly("hold")
 			post(a, "mode", `{"mode":"position"}`).wantOK(st.T)
-			refused(b, "192.168.1.23") // who set the mode has 3 s to move them
+			refused(b, "192.168.1.23") // the client that set the mode has 3 s to move the sticks
 			post(a, "input", `{"roll":1,"timeout":1}`).wantOK(st.T)
-			post(again, "input", `{"roll":1,"timeout":1}`).wantOK(st.T) // a port is no address
+			post(again, "input", `{"roll":1,"timeout":1}`).wantOK(st.T) // another port of the same address
 			refused(b, "192.168.1.23")
 			has(a, `"by":"client","from":"192.168.1.23","yours":true}`)
 			has(b, `"by":"client","from":"192.168.1.23","yours":false}`)
@@ -602,7 +601,7 @@ func TestSticksBelongToTheAddressThatSentThemLast(t *testing.T) {
 			has(a, `"by":null,"from":null,"yours":false}`)
 			post(b, "input", `{"roll":-1,"timeout":1}`).wantOK(st.T)
 			refused(a, "192.168.1.24")
-			// The mode takes them, and leaves its client time to move them.
+			// Setting the mode takes the sticks, and gives its client time to move them.
 			post(a, "mode", `{"mode":"position"}`).wantOK(st.T)
 			has(a, `"by":null,"from":"192.168.1.23","yours":true}`)
 			refused(b, "192.168.1.23")
@@ -610,7 +609,7 @@ func TestSticksBelongToTheAddressThatSentThemLast(t *testing.T) {
 			refused(b, "192.168.1.23")
 			time.Sleep(200 * time.Millisecond)
 			post(b, "input", `{"roll":-1,"timeout":5}`).wantOK(st.T)
-			// A command needs no sticks.
+			// Other commands are open to every address.
 			post(a, "mode", `{"mode":"hold"}`).wantOK(st.T)
 			has(b, `"by":null,"from":null,"yours":false}`)
 			post(a, "mode", `{"mode":"altitude"}`).wantOK(st.T)
@@ -629,7 +628,7 @@ func TestThrottleMustBeGivenInManualMode(t *testing.T) {
 	}
 }
 
-func TestAQueryIsNoBody(t *testing.T) {
+func TestAQueryIsIgnored(t *testing.T) {
 	atStation(t, simPX4, func(st *station) {
 		st.fly("position")
 		for path, body := range postRoutes {
@@ -694,7 +693,7 @@ func TestEachNumberHasItsRange(t *testing.T) {
 					n := len(st.sim.received())
 					st.post(test.path, with(in)).wantOK(st.T)
 					time.Sleep(100 * time.Millisecond)
-					// Sticks in the middle, and a new timeout for them, are nothing new.
+					// Centred sticks, and a new timeout for them, send nothing new.
 					if len(st.orders(n)) == 0 && test.field != "timeout" {
 						st.Error("accepted, and nothing was sent to the vehicle")
 					}
@@ -722,7 +721,7 @@ func TestAModeIsReadInAnyLetterCase(t *testing.T) {
 	}
 }
 
-// takeoffAMSL is param7 of the last NAV_TAKEOFF that the vehicle got.
+// takeoffAMSL is param7 of the last NAV_TAKEOFF that the vehicle received.
 func (st *station) takeoffAMSL() float32 {
 	z := float32(math.NaN())
 	for _, r := range st.sim.received() {
@@ -733,7 +732,7 @@ func (st *station) takeoffAMSL() float32 {
 	return z
 }
 
-func TestAnEmptyBodyAndANullAreAsNothingGiven(t *testing.T) {
+func TestAnEmptyBodyAndANullMeanTheDefaults(t *testing.T) {
 	spaces := strings.Repeat(" ", 4096-len(`{"altitude":10}`))
 	tests := []struct {
 		name string
@@ -777,8 +776,8 @@ func TestCommandsToASilentVehicleAreOffline(t *testing.T) {
 	})
 }
 
-// Whatever a crowd asks for, in any order and out to the ends of each range, the
-// autopilot beats on, and the answer is another one than that it is offline.
+// Whatever several clients ask for, in any order and up to the ends of each range, the
+// autopilot's heartbeats go on, and no answer is "offline".
 func TestNoCommandCostsTheAutopilotItsHeartbeat(t *testing.T) {
 	both(t, func(f *flight) {
 		dice := rand.New(rand.NewPCG(11, uint64(f.firmware)))
@@ -862,7 +861,7 @@ func TestARefusalNamesWhatTheAutopilotSaid(t *testing.T) {
 	atStation(t, simPX4, func(st *station) {
 		st.sim.change(func() { st.sim.armableAfter = time.Hour })
 		st.sim.say(common.MAV_SEVERITY_CRITICAL, "An old story")
-		st.post("/api/drone/mode", `{"mode":"hold"}`).wantOK(st.T) // a knock: the old text is out
+		st.post("/api/drone/mode", `{"mode":"hold"}`).wantOK(st.T) // by now the old text has come
 		time.Sleep(time.Second)
 		r := st.post("/api/drone/mode", `{"arm":true}`)
 		const text = "Arming denied: Resolve system health failures first"
@@ -887,14 +886,14 @@ func TestARefusalNamesWhatTheAutopilotSaid(t *testing.T) {
 	})
 }
 
-// Of the texts that come with a refusal it names warnings and worse, and any
-// pre-arm text, until 0.7 s after it.
+// A refusal names the warnings and worse texts that come until 0.7 s after it, and pre-arm
+// texts of any severity.
 func TestARefusalNamesOnlyTheTextsThatExplainIt(t *testing.T) {
 	texts := []struct {
 		after    time.Duration // from the answer
 		severity common.MAV_SEVERITY
 		text     string
-		told     bool
+		named    bool
 	}{
 		{0, common.MAV_SEVERITY_EMERGENCY, "worst", true},
 		{0, common.MAV_SEVERITY_WARNING, "just bad enough", true},
@@ -920,7 +919,7 @@ func TestARefusalNamesOnlyTheTextsThatExplainIt(t *testing.T) {
 		r.want(st.T, 409, "refused")
 		var want, got []string
 		for _, text := range texts {
-			if text.told {
+			if text.named {
 				want = append(want, text.text)
 			}
 		}
@@ -933,9 +932,9 @@ func TestARefusalNamesOnlyTheTextsThatExplainIt(t *testing.T) {
 	})
 }
 
-func TestARefusedHoldIsCalledAHold(t *testing.T) {
+func TestTheErrorOfARefusedHoldSaysHold(t *testing.T) {
 	atStation(t, simPX4, func(st *station) {
-		st.fly("hold") // on PX4 a hold in the air is a place to stop at
+		st.fly("hold") // on PX4 a hold in the air is sent as a goto to the place where it stops
 		st.post("/api/drone/goto", `{"altitude":90}`).wantOK(st.T)
 		time.Sleep(3 * time.Second)
 		st.refuse(common.MAV_RESULT_DENIED)
@@ -944,17 +943,17 @@ func TestARefusedHoldIsCalledAHold(t *testing.T) {
 	})
 }
 
-func TestTheLogNeverSaysAcceptedOfWhatWasNot(t *testing.T) {
+func TestTheLogSaysAcceptedOnlyOfAcceptedCommands(t *testing.T) {
 	alone(t)
 	atStation(t, simArduPilot, func(st *station) {
 		st.fly("hold")
-		told := logLines(st.T)
+		logged := logLines(st.T)
 		st.post("/api/drone/mode", `{"mode":"hold"}`).wantOK(st.T)
-		st.loseAcks(common.MAV_CMD_DO_CHANGE_SPEED) // the default after the next goto
+		st.loseAcks(common.MAV_CMD_DO_CHANGE_SPEED) // which sets the default speed after the next goto
 		st.post("/api/drone/goto", `{"altitude":90}`).wantOK(st.T)
 		st.dropAcks()
 		st.post("/api/drone/goto", `{"altitude":80}`).want(st.T, 504, "no_ack")
-		log := told()
+		log := logged()
 		var wish bool
 		for line := range strings.Lines(log) {
 			wish = wish || strings.Contains(line, "without one of its steps")
@@ -995,7 +994,7 @@ func TestEachResultHasItsAnswer(t *testing.T) {
 	}
 }
 
-// Both autopilots acknowledge a goto on the ground and drop it.
+// Both autopilots acknowledge a goto on the ground and do not carry it out.
 func TestAGotoOnTheGroundIsRefused(t *testing.T) {
 	for _, flavour := range []simFlavour{simPX4, simArduPilot} {
 		atStation(t, flavour, func(st *station) {
@@ -1027,7 +1026,7 @@ func TestAnErrorWithoutAnAnswerHasNoStatus(t *testing.T) {
 	})
 }
 
-func TestLandNeverWaitsBehindAnything(t *testing.T) {
+func TestLandNeverWaitsForAnotherCommand(t *testing.T) {
 	atStation(t, simPX4, func(st *station) {
 		st.fly("hold")
 		st.sim.change(func() { st.sim.neverDone[common.MAV_CMD_DO_REPOSITION] = true })
@@ -1048,7 +1047,7 @@ func TestLandNeverWaitsBehindAnything(t *testing.T) {
 func TestACommandThatIsNeverAcknowledgedIsNoAck(t *testing.T) {
 	for path, body := range postRoutes {
 		if path == "/api/drone/input" {
-			continue // has no ack
+			continue // input has no ack
 		}
 		atStation(t, simPX4, func(st *station) {
 			if path != "/api/drone/takeoff" {
@@ -1067,14 +1066,14 @@ func TestACommandThatIsNeverAcknowledgedIsNoAck(t *testing.T) {
 			st.post("/api/drone/land", ``).wantOK(st.T)
 		})
 	}
-	atStation(t, simPX4, func(st *station) { // the vehicle speaks to us no more
+	atStation(t, simPX4, func(st *station) { // the vehicle falls silent
 		st.fly("hold")
 		st.sim.change(func() { st.sim.muted = true })
 		st.post("/api/drone/land", ``).want(st.T, 504, "no_ack")
 	})
 }
 
-func TestWhatTheVehicleHasNoModeForIsUnsupported(t *testing.T) {
+func TestARequestWithoutAModeOfTheVehicleIsUnsupported(t *testing.T) {
 	withScript(t, func(v *scriptedVehicle) {
 		v.say(&minimal.MessageHeartbeat{
 			Type: minimal.MAV_TYPE_FIXED_WING, Autopilot: minimal.MAV_AUTOPILOT_ARDUPILOTMEGA, MavlinkVersion: 3,
@@ -1092,7 +1091,7 @@ func TestWhatTheVehicleHasNoModeForIsUnsupported(t *testing.T) {
 	})
 }
 
-func TestAnAutopilotThatNobodyKnowsCanOnlyBeRead(t *testing.T) {
+func TestAnUnknownAutopilotCanOnlyBeRead(t *testing.T) {
 	withScript(t, func(v *scriptedVehicle) {
 		v.say(&minimal.MessageHeartbeat{Type: minimal.MAV_TYPE_QUADROTOR, Autopilot: minimal.MAV_AUTOPILOT_GENERIC})
 		for path, body := range postRoutes {
@@ -1108,8 +1107,8 @@ func TestAnAutopilotThatNobodyKnowsCanOnlyBeRead(t *testing.T) {
 
 // ---- Fuzzing ----
 
-// FuzzBody posts any bytes to a vehicle that accepts everything: every answer
-// is one of the contract, and nothing out of range comes through.
+// FuzzBody posts any bytes to a vehicle that accepts everything. Every answer must be one of
+// the contract, and no number out of range may be sent.
 func FuzzBody(f *testing.F) {
 	loud := slog.Default()
 	slog.SetDefault(slog.New(slog.DiscardHandler))
@@ -1130,7 +1129,7 @@ func FuzzBody(f *testing.F) {
 	}
 	f.Add(uint8(1), []byte(`{"roll":0.2,"pitch":-0.1,"yaw":0,"throttle":0.5,"timeout":0.5}`))
 	f.Add(uint8(3), []byte(`{"lat":-47.3980,"lon":-180,"altitude_msl":5e2,"heading":359.99,"speed":0.1}`))
-	d, told := aloftAndDeaf(f)
+	d, sent := aloftAndDeaf(f)
 	h := newHandler(d, admission{})
 	f.Fuzz(func(t *testing.T, route uint8, body []byte) {
 		path := routes[int(route)%len(routes)]
@@ -1144,8 +1143,8 @@ func FuzzBody(f *testing.F) {
 		case r.status != 200 && strings.Contains(r.failure(t).Error, "\n"):
 			t.Errorf("not a sentence: %s", r.body)
 		}
-		for _, m := range told() {
-			if !makesAFlight(m) {
+		for _, m := range sent() {
+			if !inRange(m) {
 				t.Errorf("the vehicle would be sent %+v", m)
 			}
 		}
@@ -1153,9 +1152,9 @@ func FuzzBody(f *testing.F) {
 	})
 }
 
-// aloftAndDeaf is a copter in the air, flown by sticks, whose plans are made and
-// not sent: no time passes. told returns what it would have been told since.
-func aloftAndDeaf(f *testing.F) (d *drone, told func() []message.Message) {
+// aloftAndDeaf is a copter in the air, flown by sticks. Its plans are made and never sent, so
+// that no time passes. sent returns the messages that would have been sent since the last call.
+func aloftAndDeaf(f *testing.F) (d *drone, sent func() []message.Message) {
 	d = newDrone(device{name: "none"}, 0, false)
 	d.sticks.src.known = true
 	see := func() {
@@ -1176,7 +1175,7 @@ func aloftAndDeaf(f *testing.F) (d *drone, told func() []message.Message) {
 	var looking sync.WaitGroup
 	ctx := f.Context()
 	f.Cleanup(looking.Wait)
-	looking.Go(func() { // at every plan, and ends it before anything is sent
+	looking.Go(func() { // notes every plan, and ends it before anything is sent
 		for ctx.Err() == nil {
 			d.mu.Lock()
 			for _, t := range d.cmd.tasks {
@@ -1194,14 +1193,13 @@ func aloftAndDeaf(f *testing.F) (d *drone, told func() []message.Message) {
 		all := append(list, d.outgoing(d.sticks.axes).msg)
 		list = nil
 		d.mu.Unlock()
-		see() // what is old is not believed
+		see() // old telemetry would count as unknown
 		return all
 	}
 }
 
-// makesAFlight reports whether a message holds only numbers that may be sent to a
-// vehicle.
-func makesAFlight(m message.Message) bool {
+// inRange reports whether every number of a message may be sent to a vehicle.
+func inRange(m message.Message) bool {
 	var numbers []float32
 	ok := true
 	switch m := m.(type) {
@@ -1214,7 +1212,7 @@ func makesAFlight(m message.Message) bool {
 		ok = max(m.X, -m.X) <= 1000 && max(m.Y, -m.Y) <= 1000 && max(m.R, -m.R) <= 1000 && m.Z >= 0 && m.Z <= 1000
 	}
 	for _, n := range numbers {
-		ok = ok && n >= -1e5 && n <= 1e5 // NaN is none
+		ok = ok && n >= -1e5 && n <= 1e5 // false for NaN
 	}
 	return ok
 }

@@ -36,7 +36,7 @@ func TestMain(m *testing.M) {
 	flag.Parse()
 	given := func(name string) string { return flag.Lookup("test." + name).Value.String() }
 	if cores := runtime.GOMAXPROCS(0); given("fuzz") == "" && given("parallel") == strconv.Itoa(cores) {
-		flag.Set("test.parallel", strconv.Itoa(2*cores)) // some wait for real time
+		flag.Set("test.parallel", strconv.Itoa(2*cores)) // some tests wait in real time
 	}
 	os.Exit(m.Run())
 }
@@ -47,7 +47,7 @@ type program struct {
 	stderr io.Closer
 	log    *bufio.Scanner
 	base   string          // of the API
-	logged strings.Builder // until now
+	logged strings.Builder // the log until it listened
 }
 
 var listening = regexp.MustCompile(`msg=listening address=\S+:(\d+)`)
@@ -97,8 +97,7 @@ func (p *program) get(t *testing.T, path string) string {
 	return string(b)
 }
 
-// A terminal that is closed ends the program as the service manager does, with
-// what the drone is owed.
+// A closed terminal ends the program as the service manager does: the drone is left in order.
 func TestProgramServesTheSimulatorAndStopsOnSIGTERMAndSIGHUP(t *testing.T) {
 	hungUp := make(chan os.Signal, 1)
 	signal.Notify(hungUp, syscall.SIGHUP) // under nohup it is ignored, and the program would inherit that
@@ -119,8 +118,8 @@ func TestProgramServesTheSimulatorAndStopsOnSIGTERMAndSIGHUP(t *testing.T) {
 	}
 }
 
-// A log that nobody reads any more is no reason to leave the drone.
-func TestProgramLivesOnWhenNobodyReadsItsLog(t *testing.T) {
+// The program must not leave the drone because its log is not read any more.
+func TestProgramRunsOnWhenItsLogIsNotRead(t *testing.T) {
 	t.Parallel()
 	p := start(t, nil, "-device", "sim")
 	p.until(t, `"online":true`)
@@ -139,15 +138,14 @@ func TestProgramLivesOnWhenNobodyReadsItsLog(t *testing.T) {
 	}
 }
 
-// end stops the program as the service manager does, and returns what it logged
-// until it listened and from here on.
+// end stops the program as the service manager does, and returns its log.
 func (p *program) end(t *testing.T) string {
 	t.Helper()
 	p.Process.Signal(syscall.SIGTERM)
 	return p.ended(t)
 }
 
-// ended waits until a program that was told to end has ended, and returns its log.
+// ended waits until a program that was signalled to end has ended, and returns its log.
 func (p *program) ended(t *testing.T) string {
 	t.Helper()
 	for p.log.Scan() {
@@ -159,7 +157,7 @@ func (p *program) ended(t *testing.T) string {
 	return p.logged.String()
 }
 
-// until asks for the status until it has a text.
+// until asks for the status until it contains a text.
 func (p *program) until(t *testing.T, text string) {
 	t.Helper()
 	for deadline := time.Now().Add(20 * time.Second); ; time.Sleep(5 * time.Millisecond) {
@@ -185,8 +183,8 @@ func (p *program) post(t *testing.T, path, body string) (int, string) {
 	return resp.StatusCode, string(b)
 }
 
-// A device may come and go, also at boot: the program serves without it, and
-// says what to do.
+// A device may come and go, also at boot. Without it the program serves the API and says what
+// to do.
 func TestProgramStartsWithoutItsDevice(t *testing.T) {
 	dir := t.TempDir()
 	plain := filepath.Join(dir, "plain")
@@ -233,8 +231,8 @@ func TestProgramTakesItsDeviceWhenItIsThere(t *testing.T) {
 	}
 }
 
-// In real time: it is the program's own end that is tested.
-func TestSIGTERMAnswersThoseThatWait(t *testing.T) {
+// In real time, because the program's own end is tested.
+func TestSIGTERMAnswersClientsThatWait(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
 		t.Skip("the simulated drone can be armed after 5 s")
@@ -276,8 +274,8 @@ func TestSIGTERMAnswersThoseThatWait(t *testing.T) {
 	}
 }
 
-// A client whose request never ends must not keep the drone waiting for what it
-// is left with, which goes out before its port is closed.
+// The drone's last commands are sent before its port is closed. A client whose request never
+// ends must not delay them.
 func TestThePortIsClosedBeforeTheServerAtTheEnd(t *testing.T) {
 	t.Parallel()
 	line := openPTY(t)
@@ -299,11 +297,11 @@ func TestThePortIsClosedBeforeTheServerAtTheEnd(t *testing.T) {
 	p.Process.Signal(syscall.SIGTERM)
 	waitUntil(t, "the line is free", free)
 	if err := p.Process.Signal(syscall.Signal(0)); err != nil {
-		t.Errorf("the program had ended when its port was free: %v", err)
+		t.Errorf("the program had already ended when its port was free: %v", err)
 	}
 	p.ended(t)
 	if took := time.Since(began); took < 2*time.Second {
-		t.Errorf("the end took %v, and a client's request was not over", took)
+		t.Errorf("the end took %v while a client's request was open", took)
 	}
 }
 
@@ -343,10 +341,10 @@ func TestProgramSaysWhyItCannotStart(t *testing.T) {
 	}
 }
 
-func TestPort80NeedsTheRightToIt(t *testing.T) {
+func TestPort80NeedsACapability(t *testing.T) {
 	cmd := commandLine(t, "-device", "sim", "-port", "1")
 	if os.Getuid() == 0 {
-		// A user without capabilities; the test binary may lie where it can't reach.
+		// A user without capabilities, who may not reach the test binary's folder.
 		cmd.Path = copyForAll(t)
 		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 65534, Gid: 65534}}
 	}
@@ -359,13 +357,13 @@ func TestPort80NeedsTheRightToIt(t *testing.T) {
 	}
 }
 
-// everyPortIsFree reports whether ports below 1024 need no right on this machine.
+// everyPortIsFree reports whether every user of this machine may use ports below 1024.
 func everyPortIsFree() bool {
 	b, err := os.ReadFile("/proc/sys/net/ipv4/ip_unprivileged_port_start")
 	return err != nil || strings.TrimSpace(string(b)) == "0"
 }
 
-// copyForAll copies the test binary to where every user may run it.
+// copyForAll copies the test binary to a folder where every user may run it.
 func copyForAll(t *testing.T) string {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "mavrest")
@@ -434,7 +432,7 @@ func TestSystemdIsNotified(t *testing.T) {
 	p.ended(t)
 }
 
-// The address is what a first evening begins with.
+// A new user first looks for the address.
 func TestTheFirstLinesOfTheLogSayWhatToOpen(t *testing.T) {
 	p := start(t, nil, "-device", "sim")
 	lines := strings.SplitAfter(p.end(t), "\n")
@@ -499,7 +497,7 @@ func TestWatchdogStarvesWhenTheLinkHangs(t *testing.T) {
 		if sent := signOfLife(l, nil, 0); strings.Contains(sent, "WATCHDOG=1") {
 			t.Errorf("sent %q, and there is no watchdog", sent)
 		}
-		time.Sleep(6 * time.Second) // the drone's clock stands still
+		time.Sleep(6 * time.Second) // the drone does not tick
 		if sent := signOfLife(l, nil, 10*time.Second); strings.Contains(sent, "WATCHDOG=1") {
 			t.Errorf("sent %q while the link hangs", sent)
 		}
@@ -516,7 +514,7 @@ func TestVersionAndHelpGoToStdout(t *testing.T) {
 	}
 }
 
-func TestLogThatNobodyReadsHoldsNothingUpAndIsElseWrittenToItsEnd(t *testing.T) {
+func TestALogThatIsNotReadBlocksNothingAndOneThatIsReadIsComplete(t *testing.T) {
 	var out bytes.Buffer
 	log := newLogWriter(&out)
 	for i := range 100 {

@@ -18,7 +18,7 @@ import (
 	"time"
 )
 
-// caller is somebody with a browser or with curl.
+// caller is a browser or another client, with its headers.
 type caller struct {
 	name    string
 	headers []string
@@ -99,13 +99,13 @@ func TestAPageOfAnAllowedOriginReadsAndCommands(t *testing.T) {
 						st.Errorf("%s: got %d %v %s", origin, r.status, r.header, r.body)
 					}
 					if r.header.Get("Access-Control-Allow-Credentials") != "" {
-						st.Errorf("%s gets what its user is", origin)
+						st.Errorf("%s may send its user's cookies", origin)
 					}
 				}
 				may(call(st.handler, "GET", "/api/drone/status", nil, page...), 200)
 				may(call(st.handler, "HEAD", "/api/drone/status", nil, append(page, "Accept", "text/event-stream")...), 200)
 				may(call(st.handler, "POST", "/api/drone/mode", strings.NewReader(`{"mode":"hold"}`), append(page, "Content-Type", "application/json")...), 200)
-				// It reads also why not.
+				// It may read errors too.
 				may(call(st.handler, "POST", "/api/drone/mode", strings.NewReader(`{"mode":"up"}`), page...), 422)
 				may(call(st.handler, "POST", "/api/drone/goto", strings.NewReader(postRoutes["/api/drone/goto"]), page...), 409)
 				may(call(st.handler, "GET", "/api/mission", nil, page...), 404)
@@ -133,7 +133,7 @@ func TestThePreflightOfAnAllowedOriginIsAnswered(t *testing.T) {
 				}
 			}
 		})
-		// OPTIONS that is no preflight is a method like any other.
+		// OPTIONS without a preflight's headers is a method like any other.
 		call := call(st.handler, "OPTIONS", "/api/drone/land", nil, "Origin", laptop)
 		if call.status != 405 {
 			st.Errorf("got %d %s", call.status, call.body)
@@ -151,12 +151,12 @@ func TestEveryOtherOriginStaysOutBesideAnAllowedOne(t *testing.T) {
 	}
 	atOrigin(t, func(st *station) {
 		st.keepsOut(others)
-		// A rebound name is none of ours, whoever asks.
+		// A rebound name is refused from every origin.
 		call(st.handler, "POST", "/api/drone/land", nil, "Host", "evil.example", "Origin", laptop).want(st.T, 421, "wrong_host")
 	}, laptop)
 }
 
-// A name that a stranger owns was made to point here.
+// A stranger has made a name of his own point to this board.
 func TestAReboundNameIsRefused(t *testing.T) {
 	hosts := []string{
 		"evil.example", "evil.example:80", "evil.example:8080", "EVIL.EXAMPLE", "evil.example.", "evil.example.:80",
@@ -168,7 +168,7 @@ func TestAReboundNameIsRefused(t *testing.T) {
 	atStation(t, simPX4, func(st *station) {
 		st.untouched(func() {
 			for _, host := range hosts {
-				origin := "http://" + host // to the browser, the page is ours
+				origin := "http://" + host // to the browser the page has our origin
 				for path, body := range postRoutes {
 					call(st.handler, "POST", path, strings.NewReader(body), "Host", host).want(st.T, 421, "wrong_host")
 					call(st.handler, "POST", path, strings.NewReader(body), "Host", host, "Origin", origin, "Sec-Fetch-Site", "same-origin").
@@ -185,7 +185,7 @@ func TestAReboundNameIsRefused(t *testing.T) {
 	}, "falcon.example.org")
 }
 
-func TestWhoeverMayCallIsServed(t *testing.T) {
+func TestAllowedCallersAreServed(t *testing.T) {
 	callers := []caller{
 		{"curl by address", []string{"Host", "192.0.2.7"}},
 		{"curl by address and port", []string{"Host", "192.0.2.7:8080", "User-Agent", "curl/8.5.0", "Content-Type", "application/x-www-form-urlencoded"}},
@@ -231,7 +231,7 @@ func TestWhoeverMayCallIsServed(t *testing.T) {
 	}, "board7.fleet.example", "Falcon.Example.Org.")
 }
 
-func TestTheMachineIsCalledByItsNameUnderItsSearchDomains(t *testing.T) {
+func TestTheMachinesNameIsAllowedWithItsSearchDomains(t *testing.T) {
 	const conf = `# made by hand
 domain	fleet.example
 search lab.example. Office.Example
@@ -249,7 +249,7 @@ search
 		"board7", "BOARD7:8080", "board7.fleet.example", "board7.fleet.example:80", "board7.lab.example.", "board7.office.example", "falcon.example.org",
 	} {
 		if !names.has(host) {
-			t.Errorf("%s is not answered", host)
+			t.Errorf("%s is refused", host)
 		}
 	}
 	for _, host := range []string{
@@ -260,14 +260,13 @@ search
 		}
 	}
 	if ownHosts("", domains, nil).has("fleet.example") {
-		t.Error("a machine without a name is called by its domain")
+		t.Error("a domain is allowed for a machine without a name")
 	}
 }
 
 // ---- Connections ----
 
-// served is a server of the test's on a real socket. Each connection that has ended
-// goes to ended.
+// served is a server on a real socket. It sends each connection that has ended to ended.
 type served struct {
 	address string
 	ended   chan net.Conn
@@ -293,7 +292,7 @@ func listen(t *testing.T, h http.Handler) *served {
 	return s
 }
 
-// silent is a handler whose vehicle was never heard.
+// silent is a handler of a drone whose vehicle was never heard.
 func silent() http.Handler {
 	return newHandler(newDrone(device{name: "none"}, 0, false), admission{})
 }
@@ -308,7 +307,7 @@ type wire struct {
 func dial(t *testing.T, address string) *wire {
 	t.Helper()
 	c := dialed(t, "tcp", address)
-	c.SetDeadline(time.Now().Add(time.Minute)) // a test that fails does not hang
+	c.SetDeadline(time.Now().Add(time.Minute)) // so that a failed test does not hang
 	return &wire{t, c, bufio.NewReader(c)}
 }
 
@@ -366,13 +365,13 @@ func TestHEADIsGETWithoutItsBody(t *testing.T) {
 	}
 }
 
-// The vehicle is offline, and the answer to a bad body says what is wrong all the same.
+// The vehicle is offline, and the answer to a bad body still says what is wrong.
 func TestAConnectionOutlivesBadRequests(t *testing.T) {
 	s := listen(t, silent())
 	w := dial(t, s.address)
 	for _, b := range badBodies() {
 		if len(b.body) > 64<<10 {
-			continue // the server does not read all that
+			continue // the server does not read so much
 		}
 		r := w.ask("POST", b.path, b.body)
 		r.checkForm(t)
@@ -419,7 +418,7 @@ func TestChunksThatNeverEndAreAnswered413(t *testing.T) {
 	dial(t, s.address).ask("GET", "/api/drone", "").wantOK(t)
 }
 
-func TestABodyThatDoesNotComeWholeIs400(t *testing.T) {
+func TestAnIncompleteBodyIs400(t *testing.T) {
 	const half = "POST /api/drone/land HTTP/1.1\r\nHost: drone.local\r\nContent-Length: 9\r\n\r\n{"
 	want := func(t *testing.T, w *wire, says string) {
 		r, err := w.receive("POST")
@@ -449,8 +448,8 @@ func TestABodyThatDoesNotComeWholeIs400(t *testing.T) {
 	})
 }
 
-// A command of a client that has closed its side is not carried out; a question is
-// answered all the same.
+// A client that has closed its side still gets an answer to a GET; its command is not carried
+// out.
 func TestAHalfClosedConnectionGetsItsAnswer(t *testing.T) {
 	s := listen(t, silent())
 	w := dial(t, s.address)
@@ -464,16 +463,15 @@ func TestAHalfClosedConnectionGetsItsAnswer(t *testing.T) {
 	w.gone()
 }
 
-// asksAlone asks, and lets some time pass: what is asked next is later to the server
-// too.
+// asksAlone asks, and lets a moment pass, so that the next request has a later time.
 func (w *wire) asksAlone(method, path, body string) reply {
 	w.Helper()
 	defer time.Sleep(time.Millisecond)
 	return w.ask(method, path, body)
 }
 
-// atFull runs a test with as many connections as the server keeps, each opened after
-// the one before it was answered.
+// atFull runs a test with as many connections as the server keeps. Each is opened when the
+// last one has its answer.
 func atFull(t *testing.T, test func(t *testing.T, p *pipes, open []*wire)) {
 	inLinkBubble(t, func(t *testing.T) {
 		p, _ := serve(t, silent(), maxConnections)
@@ -499,7 +497,7 @@ func TestA65thConnectionTakesThePlaceOfTheLongestIdle(t *testing.T) {
 	})
 }
 
-// One that polls the status is not idle, whatever it asks.
+// A connection that polls the status is not idle.
 func TestAConnectionThatAsksKeepsItsPlace(t *testing.T) {
 	for _, request := range [][3]string{
 		{"POST", "/api/drone/land", ""},
@@ -552,7 +550,7 @@ func TestAConnectionWhoseCommandWaitsStays(t *testing.T) {
 	})
 }
 
-// pipes is a listener whose connections the test makes: a server on it works in
+// pipes is a listener whose connections are the test's pipes, so that a server on it works in
 // virtual time.
 type pipes struct {
 	net.Listener
@@ -594,8 +592,7 @@ func (l laggard) Write(b []byte) (int, error) {
 	return l.Conn.Write(b)
 }
 
-// serve serves a handler on pipes, as the program does, until the test ends or end is
-// called.
+// serve serves a handler on pipes, as the program does, until the test ends or calls end.
 func serve(t *testing.T, h http.Handler, max int) (p *pipes, end func()) {
 	p = newPipes(t)
 	server := newServer(h)
@@ -604,7 +601,7 @@ func serve(t *testing.T, h http.Handler, max int) (p *pipes, end func()) {
 	end = sync.OnceFunc(func() {
 		server.Close()
 		running.Wait()
-		for len(p.conns) > 0 { // nobody will accept them
+		for len(p.conns) > 0 { // they will not be accepted any more
 			(<-p.conns).Close()
 		}
 	})
@@ -652,7 +649,7 @@ func TestTheFullServerAcceptsAgainWhenAPlaceIsFree(t *testing.T) {
 				}()
 				synctest.Wait()
 				if accepted {
-					t.Fatal("accepted, and there was no place")
+					t.Fatal("accepted without a free place")
 				}
 				test.end(b, open[0])
 				time.Sleep(idleAfter)
@@ -668,8 +665,8 @@ func TestTheFullServerAcceptsAgainWhenAPlaceIsFree(t *testing.T) {
 	}
 }
 
-// A client that waits for a place takes one whose answer is out.
-func TestAnAnswerIsOutBeforeItsConnectionMakesWay(t *testing.T) {
+// A connection is closed for a new one only when its answer has been written.
+func TestAnAnswerIsWrittenBeforeItsConnectionIsClosedForANewOne(t *testing.T) {
 	atStation(t, simPX4, func(st *station) {
 		st.fly("hold")
 		p, _ := serve(st.T, st.handler, 1)
@@ -690,7 +687,7 @@ func TestAnAnswerIsOutBeforeItsConnectionMakesWay(t *testing.T) {
 	})
 }
 
-func TestTheSilentMakeWay(t *testing.T) {
+func TestConnectionsThatNeverAskedAreClosedForNewOnes(t *testing.T) {
 	for _, sent := range []string{"", "GET /api/drone HTTP/1.1\r\n", "POST /api/drone/land HTTP/1.1\r\nHost: drone.local\r\nContent-Length: 9\r\n\r\n{"} {
 		t.Run(fmt.Sprint(len(sent), "bytes"), func(t *testing.T) {
 			inLinkBubble(t, func(t *testing.T) {
@@ -743,7 +740,7 @@ func TestAPanicIsA500AndTheServerGoesOn(t *testing.T) {
 		r := w.ask("POST", "/panic", "{}")
 		r.want(t, 500, "internal")
 		if strings.Contains(r.body, "nil pointer") || strings.Contains(r.body, "goroutine") {
-			t.Errorf("the answer shows the insides: %s", r.body)
+			t.Errorf("the answer shows the panic: %s", r.body)
 		}
 		w.ask("GET", "/", "").wantOK(t)
 	}
@@ -778,7 +775,7 @@ func TestACommandWhoseClientHasGoneIsNotCarriedOut(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			// An outage: the request leaves together with the connection's end.
+			// As after an outage, the request and the connection's end arrive together.
 			raw.Control(func(fd uintptr) { syscall.SetsockoptInt(int(fd), syscall.IPPROTO_TCP, syscall.TCP_CORK, 1) })
 			w.send("POST", path, body)
 			if test.gone {
