@@ -9,7 +9,7 @@ import (
 	"github.com/bluenviron/gomavlib/v3/pkg/dialects/common"
 )
 
-// What needs no sticks is in the probes of "PX4: mode changes".
+// The probes of "PX4: mode changes" cover what needs no sticks.
 func TestPX4sModesAndArming(t *testing.T) {
 	simFlies(t, []rule{
 		{"stick modes are there while sticks come", "px4: mode {MANUAL|ALTCTL|POSCTL|ACRO|STABILIZED|AUTO.TAKEOFF}, sticks 0 0 0 0 for 400ms, arm = accepted, air 10, sticks 0 0 500 0 for 400ms, mode $1 = accepted accepted"},

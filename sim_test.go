@@ -34,9 +34,9 @@ const (
 	simGoto    = common.MAV_CMD_DO_REPOSITION
 )
 
-// ---- What tests do to a simulator ----
+// ---- Switches of a simulator for tests ----
 
-// simState is the truth about the vehicle, for tests.
+// simState is the vehicle's real state.
 type simState struct {
 	lat, lon, alt float64 // degrees, metres above home
 	vn, ve, vd    float64 // m/s
@@ -59,8 +59,8 @@ func (s *simulator) openBeside() port {
 	return s.beside
 }
 
-// reboot restarts the autopilot: on the ground at home, or, inFlight, going
-// on as it was, which is what a watchdog reset looks like.
+// reboot restarts the autopilot, on the ground at home. With inFlight the vehicle flies on, as
+// after a watchdog reset.
 func (s *simulator) reboot(inFlight bool) {
 	s.change(func() {
 		if !inFlight {
@@ -70,7 +70,7 @@ func (s *simulator) reboot(inFlight bool) {
 	})
 }
 
-// pilotMode is the pilot's mode switch: no checks, no ack.
+// pilotMode sets a mode as a pilot's switch does: without checks and without an ack.
 func (s *simulator) pilotMode(custom uint32) {
 	s.change(func() {
 		s.failsafe, s.pending = false, nil
@@ -83,8 +83,8 @@ func (s *simulator) pilotSticks(x, y, z, r int16) {
 	s.change(func() { s.rc = [4]int16{x, y, z, r} })
 }
 
-// pilotSwitch is the transmitter's mode switch: PX4 obeys it while the
-// transmitter's sticks are its source, ArduPilot while it hears it.
+// pilotSwitch moves the transmitter's mode switch. PX4 obeys it while the transmitter is its
+// source of sticks, ArduPilot while it hears the transmitter.
 func (s *simulator) pilotSwitch(us uint16, custom uint32) {
 	s.change(func() {
 		s.rcSwitch = us
@@ -96,8 +96,8 @@ func (s *simulator) pilotSwitch(us uint16, custom uint32) {
 	})
 }
 
-// setReceiver changes the state of the vehicle's receiver. A transmitter that
-// comes on is centred, its throttle low where nobody has it in hand.
+// setReceiver changes the state of the vehicle's receiver. A transmitter that comes on has
+// centred sticks; an idle one has a low throttle.
 func (s *simulator) setReceiver(to simReceiver) {
 	s.change(func() {
 		s.receiver = to
@@ -110,7 +110,7 @@ func (s *simulator) setReceiver(to simReceiver) {
 	})
 }
 
-// pilotArm arms or disarms without asking anybody.
+// pilotArm arms or disarms as a pilot does, without checks.
 func (s *simulator) pilotArm(arm bool) {
 	s.change(func() {
 		if arm {
@@ -121,7 +121,7 @@ func (s *simulator) pilotArm(arm bool) {
 	})
 }
 
-// failsafeReturn is a failsafe (battery, say) that flies home.
+// failsafeReturn begins a failsafe, as of the battery, that flies home.
 func (s *simulator) failsafeReturn() {
 	s.change(func() {
 		s.pending, s.failsafe = nil, true
@@ -199,7 +199,7 @@ func (s *simulator) stallWrites(on bool) {
 
 // ---- The companion board of a test ----
 
-// simBoard is the companion's end of a simulated flight.
+// simBoard is a companion board at the other end of a simulator's line.
 type simBoard struct {
 	*simulator
 	t                 *testing.T
@@ -234,7 +234,7 @@ func simFlight(t *testing.T, flavour simFlavour, prepare func(*simulator), test 
 	})
 }
 
-// heard is what came and is not forgotten, oldest first.
+// heard is what came since the last forget, oldest first.
 func (b *simBoard) heard() []factHeard { return b.link.since(b.began) }
 
 // count returns how many messages with this id came.
@@ -320,7 +320,7 @@ func (b *simBoard) knock() {
 	time.Sleep(time.Millisecond)
 }
 
-// listenIn is a ground station's heartbeat each second for a time.
+// listenIn sends a ground station's heartbeat each second for a time.
 func (b *simBoard) listenIn(d time.Duration) {
 	b.t.Helper()
 	for ; d > 0; d -= time.Second {
@@ -347,7 +347,7 @@ func (b *simBoard) ask(id uint32) (m message.Message) {
 	return m
 }
 
-// modeMessage asks for a mode; on PX4 by main and sub.
+// modeMessage sets a mode; on PX4 by its main and sub mode.
 func (b *simBoard) modeMessage(custom uint32) message.Message {
 	if b.flavour == simPX4 {
 		return factLong(simSystem, simSetMode, 1, float64(custom>>16&0xff), float64(custom>>24))
@@ -355,7 +355,7 @@ func (b *simBoard) modeMessage(custom uint32) message.Message {
 	return factLong(simSystem, simSetMode, 1, float64(custom))
 }
 
-// says is what a message would say now.
+// says is the message that the autopilot would send now.
 func (b *simBoard) says(id uint32) (m message.Message) {
 	b.change(func() { m = b.brain.message(id) })
 	return m
@@ -378,11 +378,11 @@ func (b *simBoard) place() (north, east, alt float64) {
 	return north, east, now.alt
 }
 
-// until waits for something, at most a time.
+// until waits for a condition, at most so long.
 func (b *simBoard) until(what string, most time.Duration, done func() bool) {
 	b.t.Helper()
 	const look = 50 * time.Microsecond
-	for end := time.Now().Add(most + look); !done(); time.Sleep(look) { // what is sent at this moment is still on its way
+	for end := time.Now().Add(most + look); !done(); time.Sleep(look) { // a message of the last moment is still on its way
 		if time.Now().After(end) {
 			b.t.Fatalf("%s: not within %v", what, most)
 		}
@@ -390,28 +390,29 @@ func (b *simBoard) until(what string, most time.Duration, done func() bool) {
 }
 
 // simFlies flies scripts of flight_test.go without mavrest: a companion board talks to the
-// simulator, 6 s after its boot and with "air" in the header 10 m up. Its words are
+// simulator, 6 s after its boot; with "air" in the header the vehicle is 10 m up. The clauses:
 //
 //	arm = rejected, mode RTL = accepted accepted, NAV_TAKEOFF nan …
 //	                      a command and its acks
-//	goto 20 5 10, goto keep keep nan, goto here     … north, east and above home
+//	goto 20 5 10, goto keep keep nan, goto here     DO_REPOSITION north, east and above home
 //	INT NAV_TAKEOFF 0 0 10 in 3     … as a COMMAND_INT, in this frame
-//	ask mode RTL, acked 2     it is not waited for; waits for so many of its acks
+//	ask mode RTL, acked 2     sends a command without waiting; waits for two of its acks
 //	sticks 0 0 500 0 for 400ms each 500ms     a stream; at 25 Hz where no rate is given
 //	stick 0 0 500 0       one message of it
-//	as 255, knock, listen 4s     its system; a ground station's heartbeat; one each second
+//	as 255, knock, listen 4s     the board's system id; one heartbeat of a ground station;
+//	                      one each second
 //	air 60, placed 40 10, pushed 8     the vehicle is placed so high, or there, or flies so
 //	                      fast to the north
-//	gathers 250ms         the line gathers bytes for so long
-//	tells Low battery     the autopilot has this text
-//	says geofence, texts A; B, quiet     a text, or all that came since the last command
-//	count 65 0            so many of this message came since then, or since "mark"
+//	gathers 250ms         the line delivers bytes only so often
+//	tells Low battery     the autopilot sends this text
+//	says geofence, texts A; B, quiet     one text since the last command; all texts; none
+//	count 65 0            how many of this message came since the last command or "mark"
 //	shown RTL 12ms 18ms   a HEARTBEAT shows the mode so long after the last ack
 //	state CRITICAL, vtol FW, type 1, home 40 10, hud -0.02, clock < 3
-//	                      what is told now
-//	away 300 75 ±5        the vehicle is so far from a place so far north
-//	sensor SENSOR_BATTERY 110     in SYS_STATUS it is present, enabled and not healthy
-//	channels 1500 1500 1000 1500, flown by theirs     and whose sticks act
+//	                      what the messages say now
+//	away 300 75 ±5        the vehicle is 75 m from the place 300 m north of home
+//	sensor SENSOR_BATTERY 110     in SYS_STATUS: present, enabled, not healthy
+//	channels 1500 1500 1000 1500, flown by theirs     RC_CHANNELS; whose sticks act
 func simFlies(t *testing.T, rules []rule) {
 	t.Helper()
 	for _, r := range rules {
@@ -439,7 +440,7 @@ var simResultNames = map[common.MAV_RESULT]string{
 	simAccepted: "accepted", simRejected: "rejected", simDenied: "denied", simFailed: "failed", simUnsupported: "unsupported",
 }
 
-// companion is what a companion board does; it returns what is wrong.
+// companion plays what a companion board does; it returns what is wrong.
 func (p *player) companion(w []string) (wrong string, known bool) {
 	p.Helper()
 	b, want := p.board, []string(nil)
@@ -499,7 +500,8 @@ func (p *player) order(w []string) (id common.MAV_CMD, msg message.Message) {
 	return id, factLong(simSystem, id, numbers...)
 }
 
-// exactly is a COMMAND_INT to a place, in metres from home and above a height.
+// exactly is a COMMAND_INT to a place in metres north and east of home; above is added to its
+// height.
 func (p *player) exactly(id common.MAV_CMD, frame common.MAV_FRAME, place []string, above float64) message.Message {
 	p.Helper()
 	m := &common.MessageCommandInt{
@@ -513,7 +515,7 @@ func (p *player) exactly(id common.MAV_CMD, frame common.MAV_FRAME, place []stri
 	return m
 }
 
-// acts does what is no command.
+// acts plays clauses that are no commands.
 func (b *simBoard) acts(p *player, w []string) (known bool) {
 	p.Helper()
 	switch w[0] {
@@ -537,7 +539,7 @@ func (b *simBoard) acts(p *player, w []string) (known bool) {
 		b.say(common.MAV_SEVERITY_INFO, strings.Join(w[1:], " "))
 	case "mark":
 		b.forget()
-		return false // and what a mark is to everybody
+		return false // player.happens has its own part of a mark
 	case "sticks":
 		a, each := p.axes(w[1:5]), sim25Hz
 		if len(w) > 8 {
@@ -553,7 +555,7 @@ func (b *simBoard) acts(p *player, w []string) (known bool) {
 	return true
 }
 
-// sees is a check of what came; it returns what came instead.
+// sees plays a check of what came; it returns what came instead.
 func (b *simBoard) sees(p *player, w []string) (wrong string, known bool) {
 	p.Helper()
 	rest, now := strings.Join(w[1:], " "), ""
@@ -622,8 +624,8 @@ func (b *simBoard) sees(p *player, w []string) (wrong string, known bool) {
 	return fmt.Sprintf("it is %q", now), true
 }
 
-// shownIn requests HEARTBEAT for 45 ms: the first that shows a mode has to come in this
-// time after the last ack, and none after it may show another mode.
+// shownIn requests HEARTBEAT for 45 ms. The first one that shows a mode must come so long after
+// the last ack, and no later one may show another mode.
 func (b *simBoard) shownIn(custom uint32, first, last time.Duration) string {
 	for range 90 {
 		b.request(0)
@@ -652,19 +654,19 @@ func (b *simBoard) shownIn(custom uint32, first, last time.Duration) string {
 
 func TestSimOfBothFlavours(t *testing.T) {
 	simFlies(t, []rule{
-		{"PX4 sends unasked, and stops when it is asked to", "px4: SET_MESSAGE_INTERVAL 33 {0→5|10000→100|-1→0} = accepted, mark, +1s, count 33 $1"},
-		{"it sends no heartbeats for a time", "px4: heartless 3s, mark, +2900ms, REQUEST_MESSAGE 0, count 0 0, +1200ms, count 0 1"},
+		{"PX4 sends without a request, and stops on request", "px4: SET_MESSAGE_INTERVAL 33 {0→5|10000→100|-1→0} = accepted, mark, +1s, count 33 $1"},
+		{"heartless: it sends no heartbeats for a time", "px4: heartless 3s, mark, +2900ms, REQUEST_MESSAGE 0, count 0 0, +1200ms, count 0 1"},
 		{"a restart forgets all but the parameters", "{px4|copter}: +14s, SET_MESSAGE_INTERVAL 245 20000, air 10, failsafe, +20ms, restart, not failing, alt 10 ±0.1, mark, +2s, count 245 < 4, clock < 3"},
-		{"it has a top speed, and drifts on", "{px4: air 200, as 255, sticks 0 0 500 0 for 400ms, mode ALTCTL→500|px4: air 200, as 255, sticks 0 0 550 0 for 400ms, mode MANUAL→550|" +
+		{"it has a top speed, and drifts on with centred sticks", "{px4: air 200, as 255, sticks 0 0 500 0 for 400ms, mode ALTCTL→500|px4: air 200, as 255, sticks 0 0 550 0 for 400ms, mode MANUAL→550|" +
 			"copter: air 200, as 255, sticks 0 0 500 0 for 400ms, mode ALT_HOLD→500|copter: air 200, as 255, sticks 0 0 500 0 for 400ms, mode STABILIZE→500}, " +
 			"sticks 1000 0 $1 0 for 40s, speed 19.5 ±1, sticks 0 0 $1 0 for 1s, speed 17 ±4"},
 	})
 }
 
-// ---- Held against captured flights ----
+// ---- Compared with captured flights ----
 
-// A simulator is flown as a real autopilot was when testdata was captured: what
-// was done to the one is done to the other, at the same times.
+// A simulator is flown as the real autopilot was when testdata was captured, with the same
+// commands at the same times.
 
 // captureHeard is a message of a flight, since the capture began.
 type captureHeard struct {
@@ -720,8 +722,8 @@ func (c *captureBoard) rates(hz map[float64]float64) {
 	}
 }
 
-// sticks sends sticks until a time. How far they were is not in the captures: this
-// gives their speed.
+// sticks sends sticks until a time. The captures do not have the sticks' positions; x gives
+// the captured speed.
 func (c *captureBoard) sticks(until float64, x int16) {
 	end := c.zero.Add(time.Duration(until * float64(time.Second)))
 	for ; time.Now().Before(end); time.Sleep(min(sim25Hz, time.Until(end))) {
@@ -729,11 +731,11 @@ func (c *captureBoard) sticks(until float64, x int16) {
 	}
 }
 
-// captureRules is how a flight is held against the captured one.
+// captureRules is how a flight is compared with the captured one.
 type captureRules struct {
 	bits  common.MAV_SYS_STATUS_SENSOR // of SYS_STATUS
 	texts []string                     // of STATUSTEXT; nil: all
-	// late is how much earlier or later a change of a kind may be; the kinds without
+	// late is how much earlier or later a change of a kind may come. Kinds that are not in it
 	// are not compared.
 	late map[string]func(at time.Duration) time.Duration
 }
@@ -758,13 +760,13 @@ func (r captureRules) events(heard []captureHeard) (events []captureEvent) {
 	}
 	var targetAt time.Duration
 	for _, h := range heard {
-		if targetAt != 0 && h.at-targetAt > 900*time.Millisecond { // at 2 Hz: it has ended
+		if targetAt != 0 && h.at-targetAt > 900*time.Millisecond { // it comes at 2 Hz: it has ended
 			changed(targetAt, "target", "none")
 			targetAt = 0
 		}
 		switch m := h.msg.(type) {
 		case *common.MessageHeartbeat:
-			// On the ground again there are 0.3 s of armed standby, in which none of 1 Hz need fall.
+			// After a landing the state is armed standby for 0.3 s; a 1 Hz heartbeat may miss it.
 			if m.SystemStatus == common.MAV_STATE_STANDBY && m.BaseMode&common.MAV_MODE_FLAG_SAFETY_ARMED != 0 && m.CustomMode == simArduRTL {
 				continue
 			}
@@ -784,7 +786,7 @@ func (r captureRules) events(heard []captureHeard) (events []captureEvent) {
 		case *common.MessageExtendedSysState:
 			changed(h.at, "landed", m.VtolState, m.LandedState)
 		case *common.MessageGpsRawInt:
-			if m.FixType != common.GPS_FIX_TYPE_NO_FIX { // one message long, with a place that is not one
+			if m.FixType != common.GPS_FIX_TYPE_NO_FIX { // it comes in one message, with a false place
 				changed(h.at, "gps", m.FixType, m.SatellitesVisible, m.Eph, m.Epv, m.Lat == 0)
 			}
 		case *common.MessageGlobalPositionInt:
@@ -814,7 +816,7 @@ func (r captureRules) compare(t *testing.T, real, simulated []captureHeard) {
 		for i, w := range want {
 			most := late(w.at)
 			if i == 0 && kind != "ack" && kind != "text" {
-				most = max(most, 3*time.Second) // asked for at another moment
+				most = max(most, 3*time.Second) // it was requested at another moment
 			}
 			if got[i].what != w.what || (got[i].at-w.at).Abs() > most {
 				t.Errorf("%s: %v %q, captured %v %q", kind, got[i].at, got[i].what, w.at, w.what)
@@ -823,8 +825,7 @@ func (r captureRules) compare(t *testing.T, real, simulated []captureHeard) {
 	}
 }
 
-// captureFix is where a flight was at a time, and where it said that it flew; NaN
-// where it said nothing.
+// captureFix is where a flight was at a time, and its target; NaN: it sent none.
 type captureFix struct{ north, up, toNorth, toUp float64 }
 
 func fixAt(heard []captureHeard, at time.Duration) captureFix {
@@ -908,9 +909,9 @@ func px4Capture(c *captureBoard) {
 	c.sticks(106, 0) // the simulator comes down a little later
 }
 
-// The simulated PX4 flies as the captured one. Not compared: the battery (the real
-// one was drained fast), GPS quality, estimator noise, EVENT (410, which nobody
-// here decodes) and the PARAM_VALUEs that PX4 sends by itself at boot.
+// The simulated PX4 flies as the captured one. Not compared: the battery (the real one was
+// drained fast), GPS quality, estimator noise, EVENT (410, which is not decoded here) and the
+// PARAM_VALUEs that PX4 sends by itself at boot.
 func TestSimFliesLikeTheCapturedPX4(t *testing.T) {
 	real := readCapture(t, "px4-pilot.tlog")
 	prepare := func(s *simulator) {
@@ -929,8 +930,8 @@ func TestSimFliesLikeTheCapturedPX4(t *testing.T) {
 			return ids
 		}
 		b.want("kinds of messages", kinds(simulated), kinds(real))
-		// Heartbeats and SYS_STATUS show a change when they come: 1 and 2 Hz. The landing
-		// of the real one was disturbed by its estimator; the climb is modelled in two pieces.
+		// HEARTBEAT at 1 Hz and SYS_STATUS at 2 Hz show a change late. The estimator disturbed
+		// the real landing; the climb is modelled in two pieces.
 		within := func(most time.Duration) func(time.Duration) time.Duration {
 			return func(at time.Duration) time.Duration {
 				switch {
@@ -944,7 +945,7 @@ func TestSimFliesLikeTheCapturedPX4(t *testing.T) {
 		}
 		captureRules{bits: math.MaxUint32, late: map[string]func(time.Duration) time.Duration{
 			"ack": func(time.Duration) time.Duration { return 20 * time.Millisecond },
-			"text": func(at time.Duration) time.Duration { // with its cause, or 50 ms after the one before
+			"text": func(at time.Duration) time.Duration { // with its cause, or 50 ms after the last text
 				if at > 18*time.Second {
 					return 500 * time.Millisecond // the propellers' run-up
 				}
@@ -970,8 +971,8 @@ func TestSimFliesLikeTheCapturedPX4(t *testing.T) {
 	})
 }
 
-// arduPilotCapture is ardupilot-pilot.tlog's script; what was asked for between
-// two messages is taken for their middle.
+// arduPilotCapture is ardupilot-pilot.tlog's script. A request that went out between two
+// captured messages is sent at the time half-way between them.
 func arduPilotCapture(c *captureBoard) {
 	c.as(1, 194)
 	time.Sleep(time.Second) // it boots
@@ -1013,8 +1014,8 @@ func arduPilotCapture(c *captureBoard) {
 	c.at(135)
 }
 
-// captureSame are the fields of the last message of each kind that are held against
-// the captured ones; the rest are clocks, and what sensors make of standing still.
+// captureSame are the fields of each kind's last message that are compared with the captured
+// ones. The other fields are clocks, and the noise of sensors.
 var captureSame = map[uint32][]string{
 	0:   {"Type", "Autopilot", "MavlinkVersion"},
 	24:  {"Lat", "Lon", "FixType", "SatellitesVisible", "Eph", "Epv", "Vel"},
@@ -1026,8 +1027,8 @@ var captureSame = map[uint32][]string{
 	245: {"VtolState", "LandedState"},
 }
 
-// captureSlack is how much a number of theirs may differ: 2 m in degE7, home's
-// height and the climb that each flight began at, millimetres, cm/s, m/s.
+// captureSlack is how much a number of captureSame may differ: 2 m in degE7, home's height and
+// the height where each flight began, millimetres, cm/s, m/s.
 var captureSlack = map[string]float64{
 	"Lat": 200, "Lon": 200, "Latitude": 200, "Longitude": 200, "RelativeAlt": 100,
 	"Alt": 0.5, "Vx": 10, "Vy": 10, "Vz": 10, "Vel": 10, "Groundspeed": 0.1, "Climb": 0.1,
@@ -1037,10 +1038,9 @@ func TestSimFliesLikeTheCapturedArduPilot(t *testing.T) {
 	real := readCapture(t, "ardupilot-pilot.tlog")
 	simFlight(t, simArduPilot, simSlowBoot, func(b *simBoard) {
 		simulated := flyCaptured(b, 1036*time.Millisecond, arduPilotCapture)
-		// What comes of a command comes within 60 ms of the captured time: both answer
-		// within 10, a stick's 40 ms come on top. A stream shows a change late by up to its
-		// period. The boot's times are of that boot's sensors: 1 s. The way home lands 2.5 s
-		// early.
+		// A command's effect comes within 60 ms of the captured time: both answer within 10 ms,
+		// and a stick adds 40 ms. A stream shows a change late by up to its period. The boot's
+		// times depend on the sensors: 1 s. The return lands 2.5 s early.
 		late := map[string]func(time.Duration) time.Duration{}
 		for kind, ms := range map[string]time.Duration{
 			"ack": 60, "text": 60, "heartbeat": 1060, "channels": 560, "gps": 560, "place": 300,
@@ -1064,9 +1064,9 @@ func TestSimFliesLikeTheCapturedArduPilot(t *testing.T) {
 			late:  late,
 		}.compare(t, real, simulated)
 
-		// It is within 1 m along the way and 1.2 m in height. Only the way home, where
-		// ArduPilot limits its jerk, is flown up to 8 m ahead, and its landing so 2.5 s, or
-		// 3 m of a descent, early.
+		// The place is within 1 m along the way and 1.2 m in height. Only on the return, where
+		// ArduPilot limits its jerk, the simulator is up to 8 m ahead, and so lands 2.5 s, or
+		// 3 m of descent, early.
 		for at := 20 * time.Second; at < 132*time.Second; at += 500 * time.Millisecond {
 			want, got := fixAt(real, at), fixAt(simulated, at)
 			level, height := 1.0, 1.2
@@ -1080,7 +1080,7 @@ func TestSimFliesLikeTheCapturedArduPilot(t *testing.T) {
 			wantFix(t, at, "height", got.up, want.up, height)
 		}
 
-		last := map[uint32][2]reflect.Value{} // captured, and here
+		last := map[uint32][2]reflect.Value{} // captured, simulated
 		for i, heard := range [][]captureHeard{real, simulated} {
 			for _, h := range heard {
 				both := last[h.msg.GetID()]
@@ -1165,7 +1165,7 @@ func TestSimStalledWriteWaits(t *testing.T) {
 
 func TestSimDropsWholeFramesWhenNobodyReads(t *testing.T) {
 	simFlight(t, simPX4, nil, func(b *simBoard) {
-		p, _ := b.open() // ends the reader of the first
+		p, _ := b.open() // ends the reader of the first port
 		time.Sleep(time.Minute)
 		buf := make([]byte, 2*simBuffer)
 		n, _ := p.Read(buf)

@@ -19,12 +19,12 @@ type simFault struct {
 
 func (f simFault) bad() bool { return f.drop+f.repeat+f.flip+f.insert > 0 }
 
-// anyDamage is every kind of damage at one rate.
+// anyDamage has every kind of damage at one rate.
 func anyDamage(rate float64, seed uint64) simFault {
 	return simFault{drop: rate, repeat: rate, flip: rate, insert: rate, seed: seed}
 }
 
-// setNoise damages bytes from now on: towards the autopilot, and back.
+// setNoise damages bytes from now on: in is towards the autopilot, out is from it.
 func (s *simulator) setNoise(in, out simFault) {
 	s.noiseIn = bytes.Clone
 	s.noiseOut = bytes.Clone
@@ -38,17 +38,17 @@ func (s *simulator) setNoise(in, out simFault) {
 
 // simWire is one direction of a line.
 type simWire struct {
-	before, after []byte // the last bytes, as they were sent and as they arrived
+	before, after []byte // the last bytes, as sent and as received
 	dice          rand.PCG
-	rolls         time.Time // when the dice were thrown last
+	rolls         time.Time // when bytes were last damaged at random
 }
 
-// carry returns b as it arrives. Damage that a frame's 16 bit checksum does not
-// see, one in 65,536, is not made: to a test it would look like a mistake of
-// the receiver. Such a frame may be of one write or joined of several.
+// carry returns b as it arrives. Damage that a frame's 16 bit checksum would miss, one in
+// 65,536, is not made: a test would take it for a mistake of the receiver. Such a frame may be
+// made of several writes.
 func (w *simWire) carry(b []byte, f simFault) []byte {
-	// What is damaged depends on the moment and on nothing that was before, so
-	// that a flight whose goroutines took turns in another order can be repeated.
+	// The damage depends on the time alone, so that a flight can be repeated though its
+	// goroutines take turns in another order.
 	if now := time.Now(); !now.Equal(w.rolls) {
 		w.rolls = now
 		w.dice.Seed(f.seed, uint64(now.UnixNano()))
@@ -63,25 +63,24 @@ func (w *simWire) carry(b []byte, f simFault) []byte {
 			w.after = lastBytes(w.after, out)
 			return out
 		}
-		if !f.bad() { // a stray byte in front is of the noise that was before
+		if !f.bad() { // a stray byte in front comes from earlier noise
 			b = append([]byte{byte(w.dice.Uint64())}, b...)
 		}
 	}
 }
 
-// lastBytes are more than two frames can have.
+// lastBytes keeps more bytes than two frames can have.
 func lastBytes(tail, b []byte) []byte {
 	all := slices.Concat(tail, b)
 	return all[max(0, len(all)-600):]
 }
 
-// forges reports whether a frame that nobody sent checks with these bytes. A
-// signature, which comes behind the checksum, is not waited for: once the checksum
-// has passed no other damage of what follows helps.
+// forges reports whether these bytes hold a frame that was not sent and whose checksum is
+// right. It does not wait for a signature after the checksum: damage there changes nothing.
 func (w *simWire) forges(out []byte) bool {
 	const longest, signature = 267, 13 // bytes of a frame without its signature
 	if bytes.Equal(lastBytes(w.after, out), w.before) {
-		return false // nothing was damaged lately
+		return false // no byte was damaged lately
 	}
 	tail := w.after[max(0, len(w.after)-longest):]
 	line := slices.Concat(tail, out, make([]byte, signature))
