@@ -183,8 +183,8 @@ func (l *linkState) body(heartbeatAge float64) jsonObject {
 const (
 	maxStreams  = 16
 	eventEvery  = 100 * time.Millisecond // the shortest time between two events
-	eventLook   = 20 * time.Millisecond  // where nothing had changed by then, until the next look
-	eventAtMost = time.Second            // the longest
+	eventLook   = 20 * time.Millisecond  // until the next look for a change, if there was none
+	eventAtMost = time.Second            // the longest time between two events
 	eventBuffer = 16 << 10               // bytes; the system's default would hold minutes of events for a client that does not read
 )
 

@@ -461,10 +461,10 @@ func TestAClientThatStopsReadingIsCutOffAfterTwoSeconds(t *testing.T) {
 		io.WriteString(w, "GET /api/drone/status HTTP/1.1\r\nHost: drone.local\r\nAccept: text/event-stream\r\n\r\n")
 		io.ReadFull(w.in, make([]byte, 20))
 		other := watchStatus(p)
-		time.Sleep(2 * time.Second) // the next event comes within 0.2 s, and is not taken
+		time.Sleep(2 * time.Second) // the next event comes within 0.2 s, and is not read
 		n := len(other.got())
 		time.Sleep(2 * eventEvery)
-		w.SetReadDeadline(time.Now()) // what came, and no more
+		w.SetReadDeadline(time.Now()) // read only what has come
 		if _, err := io.Copy(io.Discard, w.in); err != nil {
 			st.Errorf("after 2 s it is not cut off: %v", err)
 		}

@@ -32,14 +32,14 @@ import (
 	"github.com/bluenviron/gomavlib/v3/pkg/x25"
 )
 
-// The benchmarks measure the program in turns with a baseline, so that what
-// else the machine does weighs on both; their ratio is what counts. The tests
-// at the end count allocations. docs/performance.md tells what the numbers mean.
+// The benchmarks measure the program and a baseline in turns, so that other load on the
+// machine slows both; their ratio is what counts. The tests at the end count allocations.
+// docs/performance.md explains the numbers.
 
 // fullLink is what a link at 921600 baud carries, in bytes a second.
 const fullLink = 921600 / 10
 
-// captured is the bytes of a capture in testdata, and how many frames they are.
+// captured returns the bytes of a capture in testdata, and the number of frames in them.
 func captured(tb testing.TB, name string) (stream []byte, frames int) {
 	tb.Helper()
 	for _, e := range readTlog(tb, name+"-flight.tlog") {
@@ -56,7 +56,7 @@ func frameSize(b []byte) int {
 	return 12 + int(b[1]) + 13*int(b[2]&1)
 }
 
-// openTTY opens the program's end of a terminal as the program does.
+// openTTY opens the link's end of a terminal as the program does.
 func openTTY(tb testing.TB, of *pty) port {
 	tb.Helper()
 	p, err := (&serialDevice{path: of.path}).openAt(921600)
@@ -102,7 +102,8 @@ func linked(tb testing.TB, p *pty) (*drone, http.Handler) {
 	return l, newHandler(l, admission{})
 }
 
-// serveHere serves on loopback, as run does it or barely, and returns the address.
+// serveHere serves on loopback and returns the address. Unless bare, connections are limited
+// as in the program.
 func serveHere(tb testing.TB, s *http.Server, bare bool) string {
 	tb.Helper()
 	l := listenTCP(tb)
@@ -127,7 +128,7 @@ func connect(tb testing.TB, address string) *client {
 	tb.Helper()
 	c := dialed(tb, "tcp", address)
 	cl := &client{conn: c, in: bufio.NewReader(c)}
-	tb.Cleanup(func() { cl.conn.Close() }) // it may be another one by then
+	tb.Cleanup(func() { cl.conn.Close() }) // insist may have replaced it
 	return cl
 }
 
@@ -176,8 +177,7 @@ func (c *client) answer() error {
 	return nil
 }
 
-// insist asks until it is answered: the server ends idle connections in favour
-// of new ones.
+// insist asks until it is answered: the server closes idle connections when new ones come.
 func (c *client) insist(request []byte) error {
 	for {
 		err := c.do(request)
@@ -200,7 +200,7 @@ func (c *client) do(request []byte) error {
 	return c.answer()
 }
 
-// pair is the program's measurements and the baseline's, in turns.
+// pair has the measurements of the program and of the baseline, turn by turn.
 type pair struct{ ours, bare []time.Duration }
 
 // add measures both, the program first in every other turn.
@@ -214,14 +214,14 @@ func (p *pair) add(turn int, ours, bare func() time.Duration) {
 	}
 }
 
-// quantile is the q-th of 100 parts of some durations.
+// quantile is the q-th percentile of some durations.
 func quantile(d []time.Duration, q int) time.Duration {
 	d = slices.Sorted(slices.Values(d))
 	return d[min(len(d)*q/100, len(d)-1)]
 }
 
-// ratio is bare to ours in the middle one of the turns: what slows the machine
-// for longer than a turn slows both.
+// ratio is the median over the turns of bare / ours. Load that lasts longer than a turn slows
+// both.
 func (p *pair) ratio() float64 {
 	each := make([]float64, len(p.ours))
 	for i := range each {
@@ -233,8 +233,7 @@ func (p *pair) ratio() float64 {
 
 func micros(d time.Duration) float64 { return float64(d) / 1e3 }
 
-// barely is a server of a bare handler: it has the program's time-outs and
-// nothing else of it.
+// barely is a server for a bare handler: of the program it has only the time-outs.
 func barely(h http.HandlerFunc) *http.Server {
 	s := newServer(nil)
 	return &http.Server{
@@ -244,7 +243,7 @@ func barely(h http.HandlerFunc) *http.Server {
 	}
 }
 
-// bareAnswer is a handler that writes the same bytes always.
+// bareAnswer is a handler that always writes the same bytes.
 func bareAnswer(body []byte) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		h := w.Header()
@@ -255,8 +254,8 @@ func bareAnswer(body []byte) http.HandlerFunc {
 	}
 }
 
-// crowd has each of the clients make n requests at once and returns how long
-// it took, and every request's time.
+// crowd has the clients make n requests each, all clients at once. It returns how long that
+// took in all, and the time of each request.
 func crowd(tb testing.TB, clients []*client, request []byte, n int) (whole time.Duration, each []time.Duration) {
 	each = make([]time.Duration, n*len(clients))
 	began := time.Now()
@@ -277,8 +276,8 @@ func crowd(tb testing.TB, clients []*client, request []byte, n int) (whole time.
 	return time.Since(began), each
 }
 
-// telemetered is the address of a program whose status a full link keeps
-// changing, and a status of it.
+// telemetered returns the address of a program whose status changes all the time because its
+// link is full, and one of its statuses.
 func telemetered(tb testing.TB) (address string, body []byte) {
 	tb.Helper()
 	stream, _ := captured(tb, "px4")
@@ -299,8 +298,8 @@ func telemetered(tb testing.TB) (address string, body []byte) {
 	return address, bytes.Clone(c.body)
 }
 
-// BenchmarkStatus has crowds ask for the status; the largest ones are more than the
-// server keeps, and each of their requests is a new connection.
+// BenchmarkStatus has crowds ask for the status. The largest ones have more connections than
+// the server keeps, so that each of their requests needs a new one.
 func BenchmarkStatus(b *testing.B) {
 	for _, c := range []struct{ clients, turns int }{{1, 60}, {8, 60}, {64, 1}, {512, 1}} {
 		b.Run(fmt.Sprintf("clients=%d", c.clients), func(b *testing.B) {
@@ -335,8 +334,8 @@ func BenchmarkStatus(b *testing.B) {
 	}
 }
 
-// farEnd is an autopilot at the far end of a line: it acknowledges every command and
-// says when sticks were there.
+// farEnd is an autopilot at the far end of a line: it acknowledges every command and sends to
+// came when sticks arrive.
 type farEnd struct {
 	line io.ReadWriteCloser
 	came chan arrived
@@ -426,7 +425,7 @@ func BenchmarkInput(b *testing.B) {
 	b.ReportMetric(micros(quantile(p.ours, 50)-quantile(p.bare, 50)), "p50-over-bare-µs")
 }
 
-// cost is what some work took of the whole process.
+// cost is what the whole process used during some work.
 type cost struct {
 	cpu           time.Duration
 	bytes, allocs uint64
@@ -467,7 +466,7 @@ func (r *replay) Read(b []byte) (int, error) {
 func (*replay) Write(b []byte) (int, error) { return len(b), nil }
 func (*replay) Close() error                { return nil }
 
-// mute is a link that only listens.
+// mute is a drone that commands nothing.
 func mute() *drone {
 	l := newDrone(device{name: "replay"}, 0, false)
 	l.quit()
@@ -497,7 +496,7 @@ func splitAndCheck(r io.Reader) (sum uint16) {
 	}
 }
 
-// refilled gives a Node one stream after the other.
+// refilled is a line from which a gomavlib Node reads one stream after the other.
 type refilled struct {
 	streams chan []byte
 	now     replay
@@ -522,7 +521,7 @@ func BenchmarkTelemetry(b *testing.B) {
 	for _, name := range []string{"px4", "ardupilot"} {
 		b.Run(name, func(b *testing.B) {
 			stream, frames := captured(b, name)
-			// A Node gives the frames that it can't read no number: one of ours is the last.
+			// A Node reports no count of frames that it can't read: one of ours marks the end.
 			marked := append(slices.Clone(stream), packet(1, 1, componentID, heartbeat(minimal.MAV_TYPE_GCS))...)
 			source := &refilled{streams: make(chan []byte, 1), done: make(chan struct{})}
 			node := &gomavlib.Node{
@@ -541,7 +540,7 @@ func BenchmarkTelemetry(b *testing.B) {
 				ours.measure(func() {
 					l := mute()
 					l.link.serve(context.Background(), &replay{rest: stream})
-					if l.link.received.Load() < uint64(frames-1) { // the last one may be of a message that only a next frame confirms
+					if l.link.received.Load() < uint64(frames-1) { // an unknown message in the last frame needs a next frame to count
 						b.Fatalf("read %d frames of %d", l.link.received.Load(), frames)
 					}
 				})
@@ -576,7 +575,7 @@ func BenchmarkTelemetry(b *testing.B) {
 	}
 }
 
-// heap is what is in use, in MB.
+// heap is the memory in use, in MB.
 func heap() float64 {
 	runtime.GC()
 	var m runtime.MemStats
@@ -676,7 +675,7 @@ func (p process) end() {
 	p.Wait()
 }
 
-// resident is VmRSS in MB.
+// resident is the process' VmRSS in MB.
 func (p process) resident(b *testing.B) float64 {
 	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", p.Process.Pid))
 	if err != nil {
@@ -690,7 +689,7 @@ func (p process) resident(b *testing.B) float64 {
 	return kb * 1024 / 1e6
 }
 
-// cpu is the time that its threads ran.
+// cpu is the time that the process' threads ran.
 func (p process) cpu(b *testing.B) (sum time.Duration) {
 	threads, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/schedstat", p.Process.Pid))
 	for _, path := range threads {
@@ -720,7 +719,7 @@ func (t onTerminals) begins(b *testing.B, device string) process {
 	})
 }
 
-// beginsBare starts the other one, on a device or on its terminal.
+// beginsBare starts bareProgram, on a device or, where it is "", on its terminal.
 func (t onTerminals) beginsBare(b *testing.B, device string) process {
 	return begin(b, func(address string) []string {
 		return []string{filepath.Join(t.dir, "bare"), address, cmp.Or(device, t.bare.path)}
@@ -758,7 +757,7 @@ func BenchmarkScaleRate(b *testing.B) {
 	t := build(b, runtime.GOARCH)
 	stream, _ := captured(b, "px4")
 	p, q := t.begins(b, ""), t.beginsBare(b, "")
-	p.poured(b, t.far, stream, fullLink) // it greets
+	p.poured(b, t.far, stream, fullLink) // so that the handshake is over
 	for _, rate := range []int{fullLink / 10, fullLink, fullLink * 10} {
 		b.Run(fmt.Sprintf("bytes/s=%d", rate), func(b *testing.B) {
 			var ours, bare float64
@@ -793,7 +792,7 @@ func BenchmarkUDP(b *testing.B) {
 			playing.Go(func() { play(vehicle, capture, times, stop) })
 			defer playing.Wait()
 			defer close(stop)
-			time.Sleep(3 * time.Second) // it greets
+			time.Sleep(3 * time.Second) // so that the handshake is over
 			const seconds = 10
 			for b.Loop() {
 				cpu, bareCPU := p.cpu(b), q.cpu(b)
@@ -808,7 +807,7 @@ func BenchmarkUDP(b *testing.B) {
 	}
 }
 
-// twoWriters writes to two; what one does not take is its own matter.
+// twoWriters writes to both, and ignores their errors.
 type twoWriters [2]io.Writer
 
 func (w twoWriters) Write(b []byte) (int, error) {
@@ -817,8 +816,7 @@ func (w twoWriters) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// BenchmarkFootprint runs the release binary on a terminal, beside the least
-// that a net/http server takes.
+// BenchmarkFootprint measures the release binary on a terminal, and bareProgram.
 func BenchmarkFootprint(b *testing.B) {
 	targets := []string{"armv6", "armv7", "arm64", "amd64"}
 	t := build(b, targets...)
@@ -834,7 +832,7 @@ func BenchmarkFootprint(b *testing.B) {
 		b.ReportMetric(p.resident(b), "idle-MB")
 		b.ReportMetric(q.resident(b), "bare-idle-MB")
 
-		p.poured(b, t.far, stream, fullLink) // it greets
+		p.poured(b, t.far, stream, fullLink) // so that the handshake is over
 		stop := make(chan struct{})
 		var pouring sync.WaitGroup
 		pouring.Go(func() { pour(t.far, stream, fullLink, math.MaxInt, stop) })
@@ -865,8 +863,6 @@ func size(tb testing.TB, dir, target string) float64 {
 	return float64(info.Size())
 }
 
-// What follows are counts that are the same on every machine.
-
 // play sends a capture over and over, a frame in each datagram, so many times as
 // fast as it was recorded, until stop is closed.
 func play(w io.Writer, capture []tlogEntry, times float64, stop <-chan struct{}) {
@@ -884,14 +880,16 @@ func play(w io.Writer, capture []tlogEntry, times float64, stop <-chan struct{})
 	}
 }
 
-// racing reports whether the race detector is in: it allocates by itself.
+// What follows counts allocations, which are the same on every machine.
+
+// racing reports whether the race detector is on: it allocates by itself.
 func racing() bool {
 	info, _ := debug.ReadBuildInfo()
 	return slices.Contains(info.Settings, debug.BuildSetting{Key: "-race", Value: "true"})
 }
 
-// A message that is used is allocated once, by gomavlib, and with it its text;
-// a heartbeat also makes the words of the status of it.
+// gomavlib allocates a message that is used once, and its text. A heartbeat also makes words
+// for the status.
 func TestTelemetryAllocatesLittle(t *testing.T) {
 	if racing() {
 		t.Skip("the race detector allocates by itself")
@@ -991,14 +989,13 @@ func (d *discarded) Header() http.Header         { return d.header }
 func (d *discarded) Write(b []byte) (int, error) { return len(b), nil }
 func (d *discarded) WriteHeader(code int)        { d.code = code }
 
-// BenchmarkStream is what 16 streams of the status at 10 Hz cost beside one client
-// that asks for it ten times a second: the CPU of the release binary on a full
-// link, in turns.
+// BenchmarkStream measures the CPU of the release binary on a full link with 16 streams of the
+// status at 10 Hz, and with one client that asks for it ten times a second, in turns.
 func BenchmarkStream(b *testing.B) {
 	t := build(b, runtime.GOARCH)
 	flight, _ := captured(b, "px4")
 	p := t.begins(b, "")
-	p.poured(b, t.far, flight, fullLink) // it greets
+	p.poured(b, t.far, flight, fullLink) // so that the handshake is over
 	var pouring sync.WaitGroup
 	stop := make(chan struct{})
 	pouring.Go(func() { pour(t.far, flight, fullLink, math.MaxInt, stop) })
@@ -1034,16 +1031,16 @@ func BenchmarkStream(b *testing.B) {
 	}
 	nobody, poller, streams := ways[0].took, ways[1].took, ways[3].took
 	whole := pair{ours: poller, bare: streams}
-	b.ReportMetric(whole.ratio(), "x-poller") // of all that the program does
+	b.ReportMetric(whole.ratio(), "x-poller") // of the whole CPU time
 	added := func(d []time.Duration) float64 { return float64(quantile(d, 50) - quantile(nobody, 50)) }
-	b.ReportMetric(added(streams)/added(poller), "x-poller-added") // over nobody
+	b.ReportMetric(added(streams)/added(poller), "x-poller-added") // of the CPU time above that without clients
 }
 
-// settles is how long somebody has asked before it is measured.
+// settles is how long clients have asked before the measurement begins.
 const settles = 300 * time.Millisecond
 
-// ranWhile is the CPU of a process in some seconds of what asks does, which has
-// begun before and ends after them.
+// ranWhile is the CPU time of a process in some seconds during which asks runs. asks begins
+// before them and ends after them.
 func (p process) ranWhile(b *testing.B, seconds int, asks func(end <-chan struct{})) time.Duration {
 	end := make(chan struct{})
 	var asking sync.WaitGroup

@@ -80,10 +80,10 @@ const probeHeight = 15.0
 
 // probe is one fact.
 type probe struct {
-	heading string // of docs/autopilots.md
+	heading string // in docs/autopilots.md
 	on      craft
-	since   release // the first that it is about; zero: any
-	until   release // the last; zero: any
+	since   release // the first release that the fact is about; zero: any
+	until   release // the last one; zero: any
 	from    startState
 	fact    string
 	run     func(v *probed)
@@ -98,7 +98,7 @@ func (r release) before(other release) bool {
 	return r.major < other.major || r.major == other.major && r.minor < other.minor
 }
 
-// about tells whether the fact is one of a release.
+// about reports whether the fact is about a release.
 func (p probe) about(r release) bool {
 	return !r.before(p.since) && (p.until == release{} || !p.until.before(r))
 }
@@ -115,7 +115,7 @@ func (p probe) versions() string {
 	return strings.Join(words, ", ")
 }
 
-// heard is a message and when it came.
+// factHeard is a message and when it came.
 type factHeard struct {
 	at  time.Time
 	msg message.Message
@@ -209,11 +209,11 @@ type probed struct {
 	craft
 	system      uint8
 	ours, pilot *factLink
-	sim         *simulator // nil for a real one
-	radio       net.Conn   // of the transmitter of a simulated ArduPilot
+	sim         *simulator // nil for a real autopilot
+	radio       net.Conn   // to the receiver of ArduPilot's SITL; nil without -transmitter
 	sticks      *factSticks
 	release     release
-	polling     func() // ends it, of a PX4 without CURRENT_MODE; nil where it does not run
+	polling     func() // ends the polling of a PX4 without CURRENT_MODE; nil: it does not run
 	homeAtFirst *common.MessageHomePosition
 	handled     bool     // sticks came in this flight
 	report      []string // measured
@@ -246,7 +246,7 @@ func (v *probed) skip(why string) {
 	panic(factStop{})
 }
 
-// within expects a number in the measured range, a margin on both sides.
+// within expects a number in the measured range, with a margin on both sides.
 func (v *probed) within(what string, got, low, high, margin float64) {
 	v.report = append(v.report, fmt.Sprintf("%s %.4g", what, got))
 	if !(got >= low-margin && got <= high+margin) {
@@ -265,7 +265,7 @@ func (v *probed) equal(what string, got, want any) {
 	}
 }
 
-// await waits for a message that came since, and returns when.
+// await waits for a message that comes from since on, and returns when it came.
 func (v *probed) await(l *factLink, since time.Time, most time.Duration, is func(message.Message) bool) (time.Time, bool) {
 	for end := time.Now().Add(most); ; time.Sleep(500 * time.Microsecond) {
 		for _, h := range l.since(since) {
@@ -279,7 +279,7 @@ func (v *probed) await(l *factLink, since time.Time, most time.Duration, is func
 	}
 }
 
-// first is when a message came on our link, which must come.
+// first waits for a message on our link, which must come, and returns when it came.
 func (v *probed) first(what string, since time.Time, most time.Duration, is func(message.Message) bool) time.Time {
 	at, ok := v.await(v.ours, since, most, is)
 	v.must(ok, "%s: it does not come within %v", what, most)
@@ -297,14 +297,15 @@ func factLong(system uint8, id common.MAV_CMD, p ...float64) *common.MessageComm
 	}
 }
 
-// factAnswer is the acks of a command: results, and when each came after it.
+// factAnswer is the acks of a command: their results, and how long after the command they
+// came.
 type factAnswer struct {
 	sent    time.Time
 	results []common.MAV_RESULT
 	after   []time.Duration
 }
 
-// last is the answer: PX4's second ack of DO_SET_MODE.
+// last is the last result, of PX4's DO_SET_MODE that of the second ack; MaxUint8 without acks.
 func (a factAnswer) last() common.MAV_RESULT {
 	if len(a.results) == 0 {
 		return math.MaxUint8
@@ -312,8 +313,8 @@ func (a factAnswer) last() common.MAV_RESULT {
 	return a.results[len(a.results)-1]
 }
 
-// exchange sends a command and collects its acks for 0.3 s, where none comes for
-// 1.5 s: a simulated autopilot on a loaded computer may be late.
+// exchange sends a command and collects its acks for 0.3 s. If none came it waits up to 1.5 s
+// in all: a simulated autopilot on a loaded computer may be late.
 func (v *probed) exchange(l *factLink, id common.MAV_CMD, msg message.Message) (a factAnswer) {
 	a.sent = time.Now()
 	l.send(msg)
@@ -364,7 +365,7 @@ func (v *probed) setMode(mode uint32) factAnswer {
 	return v.exchange(v.ours, simSetMode, v.modeMessage(mode))
 }
 
-// pilots is the pilot's switch: the other link's command.
+// pilots sets a mode as a pilot does: over the other link.
 func (v *probed) pilots(mode uint32) factAnswer {
 	return v.exchange(v.pilot, simSetMode, v.modeMessage(mode))
 }
@@ -420,18 +421,18 @@ func beatIsArmed(armed bool) func(message.Message) bool {
 // spot is metres north, east and above home, and m/s.
 type spot struct{ north, east, up, speed float64 }
 
-// off is how far it is from another one, over ground.
+// off is the distance to another spot, over ground.
 func (s spot) off(other spot) float64 { return math.Hypot(s.north-other.north, s.east-other.east) }
 
-// place is where it is; AMSL is what it flies by.
+// place is where the vehicle is. The height comes from AMSL, by which it flies.
 func (v *probed) place() spot {
 	m := asked[*common.MessageGlobalPositionInt](v)
 	north, east := v.metres(m.Lat, m.Lon)
 	return spot{north, east, float64(m.Alt)/1000 - v.homeAlt(), math.Hypot(float64(m.Vx), float64(m.Vy)) / 100}
 }
 
-// home is where it was when it was asked first in this probe: PX4 corrects it by
-// a metre or two now and then.
+// home is the vehicle's home when it was first requested in this probe: PX4 moves it by a
+// metre or two now and then.
 func (v *probed) home() *common.MessageHomePosition {
 	if v.homeAtFirst == nil {
 		v.homeAtFirst = asked[*common.MessageHomePosition](v)
@@ -471,7 +472,7 @@ func (v *probed) until(most time.Duration, done func() bool) (took time.Duration
 	return time.Since(began), true
 }
 
-// disarms waits until it has landed or given up, and returns how long that took.
+// disarms waits until the vehicle is disarmed, and returns how long that took.
 func (v *probed) disarms(most time.Duration) time.Duration {
 	took, ok := v.until(most, func() bool { return !v.armed() })
 	v.must(ok, "it is still armed after %v", most)
@@ -543,7 +544,7 @@ func (v *probed) stick(x, y, z, r int16) {
 	})
 }
 
-// hold streams these axes for so long, and on.
+// hold streams these axes for so long, and leaves the stream on.
 func (v *probed) hold(d time.Duration, x, y, z, r int16) {
 	v.stick(x, y, z, r)
 	time.Sleep(d)
@@ -582,8 +583,8 @@ func repeat(every time.Duration, do func()) (end func()) {
 	}
 }
 
-// live asks for the mode's live report on our link. A PX4 that has none is asked
-// for its HEARTBEAT 250 times a second until the probe ends.
+// live requests live reports of the mode on our link. On a PX4 that has none HEARTBEAT is
+// requested 250 times a second until the probe ends.
 func (v *probed) live() {
 	if v.craft == onPX4 && v.release.before(release{1, 15}) {
 		if v.polling == nil {
@@ -614,7 +615,7 @@ func (v *probed) shows(mode uint32) func(message.Message) bool {
 	}
 }
 
-// shown is when a live report of a mode came, which must come.
+// shown waits for a live report of a mode, which must come, and returns when it came.
 func (v *probed) shown(mode uint32, since time.Time, most time.Duration) time.Time {
 	return v.first(fmt.Sprintf("the report of mode %#x", mode), since, most, v.shows(mode))
 }
@@ -640,7 +641,7 @@ func (v *probed) texts(since time.Time) string {
 	return s.String()
 }
 
-// transmit is the pilot's transmitter, in µs; ArduPilot's order of channels.
+// transmit sets the channels of the pilot's transmitter, in µs and in ArduPilot's order.
 func (v *probed) transmit(us [8]uint16) {
 	switch {
 	case v.sim != nil:
@@ -676,7 +677,7 @@ func (v *probed) holdMode() uint32 {
 	return simPlaneGuided
 }
 
-// toGround waits for the ground, or lands.
+// toGround lands, and waits until the vehicle can be armed.
 func (v *probed) toGround() {
 	v.silence()
 	if v.armed() {
@@ -685,7 +686,7 @@ func (v *probed) toGround() {
 		v.disarms(3 * time.Minute)
 	}
 	if v.handled && v.sim == nil {
-		time.Sleep(2 * time.Second) // until the sticks of before are forgotten
+		time.Sleep(2 * time.Second) // until earlier sticks are forgotten
 	}
 	v.handled = false
 	v.setMode(v.holdMode())
@@ -718,7 +719,7 @@ func (v *probed) takeOffHere(amsl float64) factAnswer {
 	return v.command(simTakeoff, open, open, open, open, open, open, amsl)
 }
 
-// toAir brings it to 15 m over home. PX4 forgets sticks on the ground only.
+// toAir brings the vehicle to 15 m above home. PX4 forgets sticks only on the ground.
 func (v *probed) toAir() {
 	v.silence()
 	if v.craft == onPX4 && v.handled || !v.armed() {
@@ -729,7 +730,7 @@ func (v *probed) toAir() {
 	v.toHome(0.5)
 }
 
-// toHome flies it over home, where it is elsewhere or too fast.
+// toHome flies the vehicle over home if it is elsewhere or too fast.
 func (v *probed) toHome(fastest float64) {
 	if s := v.place(); s.off(spot{}) > 3 || math.Abs(s.up-probeHeight) > 1 || s.speed > fastest {
 		v.flyTo(0, 0, probeHeight)
@@ -737,8 +738,8 @@ func (v *probed) toHome(fastest float64) {
 	}
 }
 
-// toHanded has a stream run. It goes on from probe to probe, because PX4
-// returns when it ends.
+// toHanded starts a stream of sticks. The stream goes on from probe to probe, because PX4
+// returns home when it ends.
 func (v *probed) toHanded() {
 	if v.sim == nil && (v.sticks == nil || !v.armed()) {
 		v.toAir()
@@ -930,7 +931,7 @@ func releaseOf(version uint32) release {
 	return release{int(version >> 24), int(version >> 16 & 0xff)}
 }
 
-// meet opens both links and finds out who is there.
+// meet opens both links and finds out which autopilot is there.
 func meet(t *testing.T) (v *probed, version string) {
 	open := func(name string) port {
 		p, err := mustDevice(t, name, 0).open(t.Context())
@@ -969,7 +970,7 @@ func meet(t *testing.T) (v *probed, version string) {
 	}
 	m, ok := v.ask(148).(*common.MessageAutopilotVersion)
 	if !ok {
-		t.Fatal("it does not tell its version, so nobody knows which facts are about it")
+		t.Fatal("no AUTOPILOT_VERSION comes: it is unknown which facts are about this release")
 	}
 	v.release = releaseOf(m.FlightSwVersion)
 	version = fmt.Sprintf("%v.%d", v.release, m.FlightSwVersion>>8&0xff)
@@ -986,8 +987,8 @@ func meet(t *testing.T) (v *probed, version string) {
 	return v, version
 }
 
-// looksSimulated: a simulated battery or receiver has parameters that no real
-// vehicle answers: SIH's and SITL's.
+// looksSimulated reports whether the vehicle has a parameter of PX4's SIH or of ArduPilot's
+// SITL, which no real vehicle has.
 func (v *probed) looksSimulated() bool {
 	names := []string{"SIH_MASS", "SIM_SPEEDUP"}
 	for range 5 { // ArduPlane may still be starting
@@ -1036,10 +1037,11 @@ func TestAProbeIsAboutItsReleases(t *testing.T) {
 	}
 }
 
-// oneMode is the mode in the name of a probe that each mode has: on the page it is MODE.
+// oneMode matches the mode in the names of probes that exist for each mode. The page has MODE
+// in its place.
 var oneMode = regexp.MustCompile(`^[A-Z_.]+( disarmed| can| in the air| while)|(a pilot's) \w+`)
 
-// Every probe stands on the page, under its heading.
+// The page has every probe under its heading.
 func TestThePageNamesEveryProbe(t *testing.T) {
 	page, err := os.ReadFile("docs/autopilots.md")
 	if err != nil {
@@ -1106,15 +1108,16 @@ func (s *simulator) eachMode(do func(*simMode)) {
 	}
 }
 
-// These need a change of the simulator's source: the echo and the component in
-// take, the case of no sticks in stepSticks, moving, and going in positionTarget.
+// failedByHand are probes that only a change of the simulator's source can fail: of the echo
+// and the component in take, of no sticks in stepSticks, of moving, of going in
+// positionTarget.
 var failedByHand = []string{
 	"a sender with its own ids is ignored", "another component is silent",
 	"without sticks in this flight nothing happens", "a constant stick never takes over",
 	"none comes in BRAKE, and none in a GUIDED that has no goto",
 }
 
-// A probe that no mutant fails is blind.
+// A probe is blind if it passes on every mutant.
 func TestEachProbeCanFail(t *testing.T) {
 	if !*factsMutants {
 		t.Skip("-mutants")

@@ -23,13 +23,13 @@ import (
 	"github.com/bluenviron/gomavlib/v3/pkg/message"
 )
 
-// What a companion board meets in the field, part by part: the line, the port,
-// the vehicle, the clients. What is tested beside the code that it concerns is
-// not tested again here; docs/reliability.md has the promises.
+// Faults that a companion board meets in the field: of the line, the port, the vehicle and
+// the clients. Tests of single parts are in the files of those parts; docs/reliability.md has
+// the promises.
 
 // ---- The line ----
 
-// damages are the kinds of damage, each of one byte in one.
+// damages are the kinds of damage, each with the rate 1; spoil scales it.
 var damages = []struct {
 	name  string
 	fault simFault
@@ -38,9 +38,9 @@ var damages = []struct {
 	{"inserted", simFault{insert: 1}}, {"all of these", anyDamage(1, 0)},
 }
 
-// badLine damages what goes over a line, and knows what was sent and what came
-// through. A damaged frame whose checksum happens to be right is not made: with
-// that excepted, nothing may reach the status or the vehicle that was not sent.
+// badLine damages what goes over a line, and knows what was sent and what came through. It
+// makes no damaged frame whose checksum happens to be right. So nothing may reach the status or
+// the vehicle that was not sent.
 type badLine struct {
 	mu      sync.Mutex
 	fault   simFault
@@ -52,7 +52,7 @@ type badLine struct {
 	goodReport time.Time         // or CURRENT_MODE
 	acks       map[uint16]int    // ACCEPTED acks to us that came through
 	written    map[string]bool   // what the companion wrote
-	commands   func(f wireFrame) // hears the commands that came through; may be nil
+	commands   func(f wireFrame) // called with each command that came through; may be nil
 }
 
 func newBadLine(seed uint64) *badLine {
@@ -119,7 +119,7 @@ func (l *badLine) acked(id uint16) int {
 	return l.acks[id]
 }
 
-// message is what a frame says.
+// message is a frame's message; nil if it can't be read.
 func (f wireFrame) message() message.Message {
 	known := dialectRW.GetMessage(f.id)
 	if known == nil {
@@ -163,8 +163,7 @@ func (p *badPort) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// sentValues are the groups of numbers and words that a vehicle sent, as the
-// status would show them.
+// sentValues are the groups of values that a vehicle sent, as the status shows them.
 type sentValues map[string]bool
 
 // shown is a group of a status object as one string.
@@ -177,7 +176,7 @@ func shown(o any, names ...string) string {
 	return strings.Join(list, " ")
 }
 
-// values is the same of numbers, each with its decimals.
+// values is a group of numbers as shown writes it. Each number is followed by its decimals.
 func values(pairs ...float64) string {
 	var list []string
 	for i := 0; i < len(pairs); i += 2 {
@@ -230,7 +229,7 @@ func (v sentValues) add(f wireFrame) {
 	}
 }
 
-// unknown returns what a status shows and the vehicle never sent.
+// unknown returns what a status shows although the vehicle never sent it.
 func (v sentValues) unknown(o object, custom uint32) (list []string) {
 	want := func(group, text string) {
 		if !v[group+": "+text] {
@@ -278,7 +277,7 @@ func over(between func(port) port) (start func(*drone)) {
 	}
 }
 
-// figures are counted over the parts of a test, and logged when it ends.
+// figures are counts of a test and its subtests, logged when it ends.
 type figures struct {
 	mu sync.Mutex
 	n  map[string]int
@@ -296,15 +295,14 @@ func (g *figures) add(what string, n int) {
 	g.n[what] += n
 }
 
-// The longest that an answer may take where nothing is IN_PROGRESS: the sticks
-// before a plan, three commands, three taken back, and the texts.
+// The longest time that an answer may take without IN_PROGRESS: for the sticks before a plan,
+// three commands, three commands that take them back, and the texts.
 const (
 	longestAnswer = 2400*time.Millisecond + 6*2300*time.Millisecond + textsAfter
 	longestLand   = 2400*time.Millisecond + 3*time.Second + textsAfter
 )
 
-// order sends a command over a bad line and holds the answer against what
-// really came over it.
+// order sends a command over a bad line and checks the answer by the acks that came through.
 func (f *flight) order(line *badLine, g *figures, path, body string) {
 	f.Helper()
 	line.mu.Lock()
@@ -319,7 +317,7 @@ func (f *flight) order(line *badLine, g *figures, path, body string) {
 	g.add(fmt.Sprintf("answered %d", code), 1)
 	switch code {
 	case 200:
-		// A mode change is proven by the heartbeat that shows it, too.
+		// A heartbeat that shows it proves a mode change too.
 		mode, _ := parseMode(fmt.Sprint(o["mode"]))
 		shown := o["command"] == float64(cmdSetMode) && f.sim.truth().mode == entered[f.firmware][mode]
 		if id, ok := o["command"].(float64); ok && !shown && line.acked(uint16(id)) <= before[uint16(id)] {
@@ -353,7 +351,7 @@ func (f *flight) inspect(line *badLine, explained map[string]bool) {
 	if len(unknown) > 0 {
 		f.Errorf("%v: the status shows what the vehicle never sent: %q", time.Now(), unknown)
 	}
-	// A frame may wait for a bad one before it to show that it is none.
+	// A frame may be delayed until a broken one before it turns out to be no frame.
 	if o["online"] != true && quiet > 300*time.Millisecond && quiet < offlineAfter-100*time.Millisecond {
 		f.Errorf("%v: offline, %v after an undamaged heartbeat", time.Now(), quiet)
 	}
@@ -412,7 +410,7 @@ func TestABadLineNeverLies(t *testing.T) {
 					}
 				}
 				line.spoil(0, simFault{})
-				time.Sleep(4 * time.Second) // the port may be closed, and beats each second
+				time.Sleep(4 * time.Second) // the port may have to reopen, and heartbeats come each second
 				f.inspect(line, explained)
 				f.until("online again", 0, func() bool { return f.status()["online"] == true })
 				time.Sleep(15 * time.Second) // the vehicle is asked for its streams again
@@ -427,7 +425,7 @@ func TestABadLineNeverLies(t *testing.T) {
 				line.mu.Lock()
 				defer line.mu.Unlock()
 				for _, r := range received {
-					if _, unknown := r.msg.(*message.MessageRaw); unknown { // it can't be checked, and means nothing
+					if _, unknown := r.msg.(*message.MessageRaw); unknown { // its checksum can't be checked, and it does nothing
 						continue
 					}
 					if !line.written[saidBy(r.system, r.component, r.msg)] {
@@ -465,7 +463,7 @@ func (s *scripted) say(messages ...message.Message) {
 	}
 }
 
-// beat is a heartbeat, a position and an attitude that differ each time.
+// beat sends a heartbeat, and a position and an attitude that differ each time.
 func (s *scripted) beat() {
 	s.lat++
 	s.say(copterBeat(),
@@ -473,7 +471,7 @@ func (s *scripted) beat() {
 		&common.MessageAttitude{TimeBootMs: uint32(s.lat), Roll: float32(s.lat%100) / 100, Yaw: float32(s.lat%600) / 100})
 }
 
-// newScripted puts one at the end of a pseudo-terminal, with a link at the other.
+// newScripted connects a scripted autopilot and a link by a pseudo-terminal.
 func newScripted(t *testing.T, seed uint64) (s *scripted, l *drone) {
 	s = &scripted{pty: openPTY(t), line: newBadLine(seed)}
 	heard := make(chan wireFrame, 10000)
@@ -519,7 +517,7 @@ func newScripted(t *testing.T, seed uint64) (s *scripted, l *drone) {
 	return s, l
 }
 
-// shows returns what the status shows and was never sent.
+// shows returns what the status shows although it was never sent.
 func (s *scripted) shows(l *drone) []string {
 	var o object
 	json.Unmarshal(encode(render(l.status(), netip.Addr{})), &o)
@@ -569,8 +567,8 @@ func TestABadSerialLineNeverLies(t *testing.T) {
 				s.beat()
 				return l.status().link.received > received && l.hearsVehicle()
 			})
-			// Late acks may still come; until they are lost an ack proves nothing.
-			waitUntil(t, "no ack is owed any more", func() bool {
+			// While late acks of earlier commands may come, an ack proves nothing.
+			waitUntil(t, "no late ack can come any more", func() bool {
 				s.beat()
 				l.mu.Lock()
 				defer l.mu.Unlock()
@@ -586,7 +584,7 @@ func TestABadSerialLineNeverLies(t *testing.T) {
 	}
 }
 
-// noiseBytes is noise without a frame in it.
+// noiseBytes is n bytes of noise that contain no frame.
 func noiseBytes(t *testing.T, n int) []byte {
 	t.Helper()
 	r := rand.New(rand.NewPCG(8, 9))
@@ -595,7 +593,7 @@ func noiseBytes(t *testing.T, n int) []byte {
 		b[i] = byte(r.Uint32())
 	}
 	if fs := checkedFrames(b); len(fs) > 0 {
-		t.Fatalf("this noise holds frames: choose another seed: %v", fs)
+		t.Fatalf("this noise contains frames: choose another seed: %v", fs)
 	}
 	return b
 }
@@ -686,8 +684,8 @@ func TestNoiseAndHalvesInFlightChangeNothing(t *testing.T) {
 	})
 }
 
-// Two autopilots, a gimbal and a stranger that speak both versions, and
-// messages that nobody knows: all on the vehicle's line.
+// Two autopilots, a gimbal and another system that send both versions of MAVLink, and unknown
+// messages: all on the vehicle's line.
 func TestTwoAutopilotsAndAGimbalOnOneLine(t *testing.T) {
 	for _, flavour := range []simFlavour{simPX4, simArduPilot} {
 		line := newBadLine(1)
@@ -746,8 +744,8 @@ func TestTwoAutopilotsAndAGimbalOnOneLine(t *testing.T) {
 				f.Errorf("of %d commands on a good line: %v", len(flightOrders), g.n)
 			}
 			f.until("landed", time.Minute, f.disarmed)
-			time.Sleep(2 * time.Second) // PX4 leaves AUTO.LAND by itself
-			// The strangers say that it is armed; it is not.
+			time.Sleep(2 * time.Second) // until PX4 has left AUTO.LAND by itself
+			// The strangers' heartbeats and acks say armed; the vehicle is not.
 			f.sim.change(func() {
 				f.sim.idle, f.sim.onAck = true, func(*common.MessageCommandAck) []simAnswer { return nil }
 			})
@@ -765,7 +763,7 @@ func TestTwoAutopilotsAndAGimbalOnOneLine(t *testing.T) {
 
 // ---- The port ----
 
-// cutAtAck loses the port at the moment when a command's ack is due.
+// cutAtAck unplugs the port when a command's ack is due.
 func (f *flight) cutAtAck(id common.MAV_CMD) {
 	f.sim.change(func() {
 		f.sim.onAck = func(a *common.MessageCommandAck) []simAnswer {
@@ -779,12 +777,12 @@ func (f *flight) cutAtAck(id common.MAV_CMD) {
 	})
 }
 
-func TestEveryAnswerIsTrueAndInItsTimeWhileThePortFails(t *testing.T) {
+func TestEveryAnswerIsTrueAndInTimeWhileThePortFails(t *testing.T) {
 	for _, c := range []struct {
 		name  string
 		begin func(f *flight)
 		later func(f *flight) // 0.3 s into the command
-		code  int             // of the command during which it happens
+		code  int             // the answer to the command during which it happens
 	}{
 		{"unplugged while it reads", func(f *flight) {
 			f.sim.unplug()
@@ -813,7 +811,7 @@ func TestEveryAnswerIsTrueAndInItsTimeWhileThePortFails(t *testing.T) {
 				if code == 503 && len(f.commands()) > sent {
 					f.Errorf("answered %v, but the vehicle received %q", o, f.commands()[sent:])
 				}
-				for range 60 { // the path is gone for a minute
+				for range 60 { // there is no line for a minute
 					for _, path := range []string{"", "/mode", "/status"} {
 						asked := time.Now()
 						if code, _ := f.call("GET", path, ""); code != 200 || time.Since(asked) > 0 {
@@ -845,7 +843,7 @@ func TestEveryAnswerIsTrueAndInItsTimeWhileThePortFails(t *testing.T) {
 	}
 }
 
-// settledGoroutines counts when nothing happens in the bubble.
+// settledGoroutines counts the goroutines after 20 s without an act of the test.
 func settledGoroutines() int {
 	time.Sleep(20 * time.Second)
 	synctest.Wait()
@@ -929,7 +927,7 @@ func onceOnATerminal(t *testing.T, way int) {
 	ctx, cancel := context.WithCancel(context.Background())
 	var running sync.WaitGroup
 	running.Go(func() { l.run(ctx) })
-	// What comes before the line is flushed is dropped, so it says it again.
+	// Bytes that come before the line is flushed are dropped, so the heartbeat is repeated.
 	for !l.hearsVehicle() {
 		p.master.Write(packet(1, 1, 1, copterBeat()))
 		time.Sleep(10 * time.Millisecond) // a real line
@@ -938,7 +936,7 @@ func onceOnATerminal(t *testing.T, way int) {
 	case 0: // stopped while it reads
 	case 1: // unplugged during its handshake
 		p.unplug()
-	case 2: // the path goes, and the line after it
+	case 2: // unplugged while its output is full
 		for l.link.send(heartbeat(minimal.MAV_TYPE_ONBOARD_CONTROLLER)) == nil {
 		}
 		p.unplug()
@@ -955,7 +953,7 @@ func onceOnATerminal(t *testing.T, way int) {
 
 // ---- The vehicle ----
 
-// What a vehicle can be in the middle of, 4 s into it, and the mode of it.
+// inEach flies to 4 s after the beginning of each manoeuvre; $1 is its mode.
 const inEach = "{takeoff→takeoff|aloft, goto 200 0→hold|aloft, mode hold→hold|aloft, mode position→position|aloft, mode rtl→rtl|aloft, land→land|aloft, land 200 0→land}, +4s, "
 
 // asksForStreams counts the message intervals that were asked for since a time.
@@ -973,11 +971,11 @@ func TestAVehicleThatFallsSilentRestartsOrDoesNotFollow(t *testing.T) {
 	const beats = "+2900ms, status online true, beat, is $1, "
 	flies(t, []rule{
 		{"a restart in flight", "both: " + inEach + "restart, " + restarted + "mode hold, is hold"},
-		{"a restart on the ground, where it is told nothing", "both: " + inEach + "restart grounded, " + restarted + "hands off, mode hold, is hold"},
+		{"a restart on the ground, after which nothing is commanded", "both: " + inEach + "restart grounded, " + restarted + "hands off, mode hold, is hold"},
 		{"a restart in altitude mode", "both: aloft, mode altitude, +4s, restart{| grounded}, " + restarted + "mode hold, is hold"},
 		{"heartbeats that pause for 2.9 s, and for 3.1 s", "both: " + inEach + "heartless 1h, beat, is $1, " + beats + beats + beats + "mute, +3100ms, status online false, refused offline land, unmute, beat, status online true, +2s, its streams, works, land"},
-		{"it acknowledges and does not follow", "both: aloft, mode hold, idle, refused no_ack {mode position|mode altitude|mode rtl|land}, +6200ms, truth"},
-		{"it acknowledges a landing's way and does not follow", "both: aloft, mode hold, idle, land 60 0, +6200ms, px4? truth, copter? is land"}, // Copter tells no target that is not ours
+		{"it acknowledges a mode and does not follow", "both: aloft, mode hold, idle, refused no_ack {mode position|mode altitude|mode rtl|land}, +6200ms, truth"},
+		{"it acknowledges a landing's way and does not follow", "both: aloft, mode hold, idle, land 60 0, +6200ms, px4? truth, copter? is land"}, // a Copter without a new target reports none
 	}, map[string]func(*player){
 		"beat": func(p *player) {
 			p.sim.change(func() { p.sim.send(p.sim.message(0)) })
@@ -1008,11 +1006,10 @@ func TestAVehicleThatFallsSilentRestartsOrDoesNotFollow(t *testing.T) {
 	})
 }
 
-// Each thing that can become of an ack, with each command: what is answered is
-// what the vehicle said.
+// Whatever happens to a command's acks, the answer is what the vehicle said.
 func TestWhateverBecomesOfAcksTheAnswerIsTheVehicles(t *testing.T) {
 	type hook = func(a *common.MessageCommandAck, nth int) []simAnswer
-	// one answers so instead of an ack, which change, if any, has changed.
+	// one replaces an ack by as, with the ack as change, if any, has changed it.
 	one := func(as simAnswer, change func(*common.MessageCommandAck)) hook {
 		return func(a *common.MessageCommandAck, _ int) []simAnswer {
 			answer, b := as, *a
@@ -1084,15 +1081,15 @@ func TestWhateverBecomesOfAcksTheAnswerIsTheVehicles(t *testing.T) {
 					asked := time.Now()
 					code, o := f.call("POST", command.path, command.body)
 					want := c.code
-					if command.id == common.MAV_CMD_DO_SET_MODE { // a report shows it
+					if command.id == common.MAV_CMD_DO_SET_MODE { // a report proves it
 						want = 200
 					}
-					if took := time.Since(asked); code != want || took > c.took+20*time.Millisecond { // PX4 is asked for its home before
+					if took := time.Since(asked); code != want || took > c.took+20*time.Millisecond { // PX4's home is requested before
 						f.Errorf("%s answered %d %v after %v, want %d within %v", command.path, code, o, took, want, c.took)
 					}
 					time.Sleep(500 * time.Millisecond)
 					f.sim.change(func() { f.sim.onAck = nil })
-					// A straggler does not answer the next of its kind: that one is refused.
+					// A late ack does not answer the next command with its id, which is refused.
 					if c.code == 504 && command.path == "/goto" && f.firmware == px4 {
 						f.sim.change(func() {
 							f.sim.onAck = func(a *common.MessageCommandAck) []simAnswer { return opposite(a, 0) }
@@ -1140,7 +1137,7 @@ func TestLandIsInTimeWhile500DribbleAnd1000ASecondAskForTheStatus(t *testing.T) 
 		var clients sync.WaitGroup
 		var bytes, answers, torn atomic.Int64
 		for i := range 500 {
-			clients.Go(func() { // a byte a second, on a new connection when it is thrown out
+			clients.Go(func() { // a byte a second; when the connection is closed, on a new one
 				request := "POST /api/drone/land HTTP/1.1\r\nHost: drone.local\r\nContent-Length: 2\r\n\r\n{}"
 				time.Sleep(time.Duration(i) * 2 * time.Millisecond)
 				var w *wire
@@ -1207,7 +1204,7 @@ func TestLandIsInTimeWhile500DribbleAnd1000ASecondAskForTheStatus(t *testing.T) 
 	})
 }
 
-// Clients that ask and never read, over connections that hold nothing.
+// Clients that ask and never read, over connections without buffers.
 func TestLandIsInTimeWhileClientsNeverRead(t *testing.T) {
 	for _, c := range []struct{ name, method, path, body string }{
 		{"status", "GET", "/api/drone/status", ""},
@@ -1240,7 +1237,7 @@ func TestLandIsInTimeWhileClientsNeverRead(t *testing.T) {
 	}
 }
 
-func TestBodiesThatNeverEndAndHalvesOfRequestsHoldNothingUp(t *testing.T) {
+func TestEndlessBodiesAndIncompleteRequestsBlockNothing(t *testing.T) {
 	fly(t, simArduPilot, nil, func(f *flight) {
 		f.aloft()
 		before := len(f.commands())
@@ -1277,7 +1274,7 @@ func TestBodiesThatNeverEndAndHalvesOfRequestsHoldNothingUp(t *testing.T) {
 			time.Sleep(5 * time.Millisecond)
 		}
 		if got := f.commands()[before:]; len(got) > 0 {
-			f.Errorf("a half request was carried out: %q", got)
+			f.Errorf("an incomplete request was carried out: %q", got)
 		}
 		p.lands(longestLand)
 		time.Sleep(time.Minute) // every time-out has passed
@@ -1297,7 +1294,7 @@ func TestBodiesThatNeverEndAndHalvesOfRequestsHoldNothingUp(t *testing.T) {
 	})
 }
 
-// malformed makes a body that no route may take, out of one that it takes.
+// malformed makes a good body into one that every route must refuse.
 func malformed(r *rand.Rand, good string) string {
 	for {
 		b := []byte(good)
@@ -1318,7 +1315,7 @@ func malformed(r *rand.Rand, good string) string {
 			}
 		case 5: // something behind it
 			b = append(b, good[r.IntN(len(good)):]...)
-		case 6: // a field that there is not
+		case 6: // an unknown field
 			name := fmt.Sprintf("%x", r.Uint32())
 			b = []byte(strings.Replace(good, "{", `{"x`+name+`":1,`, 1))
 			return string(b)
@@ -1333,7 +1330,7 @@ func malformed(r *rand.Rand, good string) string {
 	}
 }
 
-func TestMalformedRequestsReachNobody(t *testing.T) {
+func TestMalformedRequestsDoNotReachTheVehicle(t *testing.T) {
 	requests := 10_000
 	if *runAll {
 		requests = 100_000
@@ -1369,7 +1366,7 @@ var noiseSeed = flag.Uint64("noise-seed", 1, "seed of TestNoiseAndSlowLines")
 // damage bytes both ways, and on slow ones (docs/reliability.md has the table;
 // -all -v prints it).
 func TestNoiseAndSlowLines(t *testing.T) {
-	n, less := 100, 0.07 // of so few, more may happen to be without one
+	n, less := 100, 0.07 // with so few commands the share varies more
 	if *runAll {
 		n, less = 1000, 0
 	}
@@ -1377,7 +1374,7 @@ func TestNoiseAndSlowLines(t *testing.T) {
 		name    string
 		damaged float64       // of the bytes, both ways
 		trip    time.Duration // there and back
-		least   float64       // of the commands that an ack must answer
+		least   float64       // the share of the commands that an ack must answer
 	}{
 		{"0.1 %", 0.001, 0, 0.99}, {"0.5 %", 0.005, 0, 0.97}, {"1 %", 0.01, 0, 0.95}, {"2 %", 0.02, 0, 0}, {"5 %", 0.05, 0, 0},
 		{"20 ms", 0, 20 * time.Millisecond, 1}, {"300 ms", 0, 300 * time.Millisecond, 1}, {"600 ms", 0, 600 * time.Millisecond, 0.99},
@@ -1405,7 +1402,7 @@ func TestNoiseAndSlowLines(t *testing.T) {
 // answers counts how commands were answered.
 type answers struct {
 	acked, refused, interrupted, unanswered, offline, falsely int
-	took                                                      []time.Duration // those that an ack answered
+	took                                                      []time.Duration // of the commands that an ack answered
 }
 
 func (c answers) String() string {
@@ -1419,9 +1416,9 @@ func (c answers) String() string {
 	return fmt.Sprintf("%d by an ack (p50 %v, p99 %v), %d interrupted, %d 504, %d 503, %d false", c.acked+c.refused, at(50), at(99), c.interrupted, c.unanswered, c.offline, c.falsely)
 }
 
-// answeredOn posts n commands one after another, each of one MAVLink command:
-// returns, holds, and disarmings, which are refused in the air. One that nobody answered
-// and that the vehicle shows late may end the next command (docs/design.md, rule 3).
+// answeredOn posts n requests one after another, each of one MAVLink command: returns, holds,
+// and disarmings, which are refused in the air. An unanswered one that the vehicle shows late
+// may end the next one (docs/design.md, rule 3).
 func answeredOn(f *flight, n int, damaged float64, trip time.Duration) (c answers) {
 	f.aloft()
 	lat, lon := simPlace(40000, 0) // far enough for every return that follows
@@ -1432,7 +1429,7 @@ func answeredOn(f *flight, n int, damaged float64, trip time.Duration) (c answer
 		f.sim.delay = trip
 	})
 	time.Sleep(5 * time.Second)
-	var doubted time.Time // when a mode was last left without an answer
+	var doubted time.Time // when a mode change was last left unanswered
 	for i := range n {
 		path, body, want := "/mode", `{"mode":"rtl"}`, ModeRTL
 		switch i % 3 {
