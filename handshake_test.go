@@ -112,6 +112,7 @@ func TestTheParametersThatRulesNeedAreReadInTheHandshake(t *testing.T) {
 			inLinkBubble(t, func(t *testing.T) {
 				b := newLineBench(t, c.beat, func(b *lineBench) { b.params = c.params })
 				b.settle()
+				time.Sleep(askEvery / 2) // between two rounds of questions
 				var asked []string
 				for _, m := range b.messages(func(m lineMessage) bool { _, ok := m.msg.(*common.MessageParamRequestRead); return ok }) {
 					p := m.msg.(*common.MessageParamRequestRead)
