@@ -9,6 +9,7 @@ import (
 
 // Times of a plan (docs/design.md, rule 5 and "The newest command wins").
 const (
+	turnAtOnce = 10 * time.Millisecond   // a step that is due in it did not wait
 	answerWait = 1500 * time.Millisecond // how long a step waits for its report, and a plan for HOME_POSITION
 	urgentWait = 100 * time.Millisecond  // the same for the first step of an urgent request
 	urgentKept = 500 * time.Millisecond  // and of one while a number is kept
@@ -177,7 +178,7 @@ func (c *commander) mayAct() error {
 	return nil
 }
 
-// over is why a task may not go on; nil: it may. After a takeover a task whose step is on the
+// over is the error of a task that may not go on; nil: it may. After a takeover a task whose step is on the
 // wire still waits for that step's answer.
 func (t *task) over() error {
 	switch {
@@ -252,14 +253,14 @@ func (c *commander) poll(awaited bool, now time.Time) (next time.Time) {
 	return c.reports.due(awaited, c.acks.trip)
 }
 
-// away reports whether the port was down when HEARTBEAT was requested last.
+// away reports whether the port was down at poll's last request; before the first it is true.
 func (c *commander) away() bool { return !c.awayAt.Before(c.reports.asked) }
 
 // reportBefore waits for the report that step s must follow (rule 5); due is when s could first
 // go. An urgent first step that was due at once waits urgentWait or urgentKept, then goes without.
 func (t *task) reportBefore(s *step, due time.Time) error {
 	c := t.commander
-	atOnce := t.sent == nil && due.Sub(t.askedAt) <= modeGap/2 // the first step, which did not wait; a client asked for it
+	atOnce := t.sent == nil && due.Sub(t.askedAt) <= turnAtOnce // the first step, and a client asked for it
 	since := due.Add(max(reportAgain, c.acks.trip))
 	if atOnce {
 		since = due.Add(-reportFresh)
@@ -411,15 +412,15 @@ func (t *task) refused(x *command) error {
 // replace makes t's plan the manoeuvre, once the vehicle has accepted its goal. A second leg
 // continues the manoeuvre of the first: clients that wait for it wait on.
 func (c *commander) replace(t *task) {
-	now := time.Now()
-	switch m := t.answer.manoeuvre; {
-	case m != nil:
-		m.plan, m.at, m.near, m.strange = t.plan, now, time.Time{}, time.Time{}
-	case t.request.entersSticks():
-		c.manoeuvre = doneAtOnce()
-	default:
-		c.manoeuvre = &manoeuvre{request: t.request, plan: t.plan, at: now, over: make(chan struct{})}
+	if m := t.answer.manoeuvre; m != nil {
+		m.plan, m.at, m.near, m.strange = t.plan, time.Now(), time.Time{}, time.Time{}
+		return
 	}
+	m := &manoeuvre{request: t.request, plan: t.plan, at: time.Now(), over: make(chan struct{})}
+	if t.request.entersSticks() {
+		m = doneAtOnce()
+	}
+	c.manoeuvre, t.answer.manoeuvre = m, m
 }
 
 // abandon ends the manoeuvre: somebody else took the drone, at since.

@@ -116,21 +116,31 @@ func TestAnArmingIsNotSentInAnotherModeThanTheOneThatWasSetForIt(t *testing.T) {
 	}
 }
 
+// toALandingPlace flies there. On the way the vehicle sends nothing any more.
+func toALandingPlace(f *flight) *drone {
+	f.aloft()
+	f.accepted("/land", "{"+at(40, 0)+"}")
+	time.Sleep(5 * time.Second)
+	f.sim.change(func() { f.sim.muted = true })
+	return f.link
+}
+
+// flyingBeat is the HEARTBEAT of a PX4 in flight.
+func flyingBeat(t *testing.T, mode string, state minimal.MAV_STATE) *minimal.MessageHeartbeat {
+	return &minimal.MessageHeartbeat{
+		Type: minimal.MAV_TYPE_QUADROTOR, Autopilot: minimal.MAV_AUTOPILOT_PX4,
+		BaseMode: 0xd9, CustomMode: numberOf(t, px4, mode), SystemStatus: state,
+	}
+}
+
 func TestASecondLegIsNotSentAfterAFailsafe(t *testing.T) {
 	fly(t, simPX4, nil, func(f *flight) {
-		f.aloft()
-		f.accepted("/land", "{"+at(40, 0)+"}")
-		time.Sleep(5 * time.Second)
-		d := f.link
-		f.sim.change(func() { f.sim.muted = true })
+		d := toALandingPlace(f)
 		d.mu.Lock()
 		since, m := time.Now(), d.cmd.manoeuvre
 		d.wg.Go(func() { d.landThere(m) }) // as watch does
 		// The reader has the mutex before that goroutine.
-		d.take(&minimal.MessageHeartbeat{
-			Type: minimal.MAV_TYPE_QUADROTOR, Autopilot: minimal.MAV_AUTOPILOT_PX4,
-			BaseMode: 0xd9, CustomMode: px4Custom(4, 3), SystemStatus: minimal.MAV_STATE_CRITICAL,
-		}, since)
+		d.take(flyingBeat(t, "AUTO.LOITER", minimal.MAV_STATE_CRITICAL), since)
 		d.mu.Unlock()
 		time.Sleep(2 * time.Second)
 		f.wantHandsOff(since)
@@ -303,11 +313,7 @@ func TestMavrestActsByItselfOnlyForAClientThatHasTheDrone(t *testing.T) {
 // landing: it continues no manoeuvre.
 func TestALandingOverAPlaceThatShowsAfterATakeoverContinuesNothing(t *testing.T) {
 	fly(t, simPX4, nil, func(f *flight) {
-		f.aloft()
-		f.accepted("/land", "{"+at(40, 0)+"}")
-		time.Sleep(5 * time.Second)
-		d := f.link
-		f.sim.change(func() { f.sim.muted = true })
+		d := toALandingPlace(f)
 		d.mu.Lock()
 		m := d.cmd.manoeuvre
 		d.wg.Go(func() { d.landThere(m) })
@@ -315,10 +321,7 @@ func TestALandingOverAPlaceThatShowsAfterATakeoverContinuesNothing(t *testing.T)
 		reports := func(name string) {
 			d.mu.Lock()
 			defer d.mu.Unlock()
-			beat := px4Beat()
-			beat.BaseMode |= minimal.MAV_MODE_FLAG_SAFETY_ARMED
-			beat.CustomMode = numberOf(t, px4, name)
-			d.take(beat, time.Now())
+			d.take(flyingBeat(t, name, minimal.MAV_STATE_ACTIVE), time.Now())
 		}
 		for range 10 {
 			time.Sleep(10 * time.Millisecond)

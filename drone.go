@@ -124,8 +124,9 @@ func (d *drone) tick(now time.Time) time.Time {
 	}
 	next = sooner(next, d.tel.texts.flush(now, chunkWait))
 	next = sooner(next, d.watch(now))
-	next = sooner(next, d.sticks.tick(d.view(now)))
-	d.warn()
+	v := d.view(now)
+	next = sooner(next, d.sticks.tick(v))
+	d.warn(v)
 	if acts := d.act(); acts.hold && d.cmd.idle() {
 		d.wg.Go(d.holdForSilent)
 	}
@@ -577,14 +578,14 @@ func (d *drone) status() snapshot {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	now := time.Now()
+	v := d.view(now)
 	s := snapshot{
 		now: now, tel: d.tel, online: d.online, mode: d.machine.mode, modeName: d.modeName(),
-		target: d.target(now), by: d.sticks.by(d.view(now)), link: d.link.state(),
+		target: d.target(now), by: d.sticks.by(v), from: d.sticks.held(v), link: d.link.state(),
 	}
-	shown, _ := d.firmware().reported(d.tel.beat.custom)
 	// PX4's takeoff sets another mode first. ArduPilot without a receiver arms on our stream.
-	setsMode := d.firmware() == px4 && shown != ModeHold && shown != ModeTakeoff
-	armsOnOurStream := d.firmware().ardupilot() && d.sticks.src.receiver == receiverNone
+	setsMode := v.firmware == px4 && v.shown() != ModeHold && v.shown() != ModeTakeoff
+	armsOnOurStream := v.firmware.ardupilot() && d.sticks.src.receiver == receiverNone
 	s.armable = d.tel.armable(now, setsMode || armsOnOurStream)
 	if m := d.cmd.manoeuvre; m != nil && m.why == nil {
 		done := m.done
@@ -593,7 +594,6 @@ func (d *drone) status() snapshot {
 	if d.sticks.phase == stickClient {
 		s.expires = d.sticks.client.until
 	}
-	s.from = d.sticks.held(d.view(now))
 	return s
 }
 

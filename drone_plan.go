@@ -35,12 +35,12 @@ func (d *drone) do(r request) (answer, error) {
 }
 
 // doOwn is the only way to the vehicle for a command that no client asks for at this moment.
-// continues is the manoeuvre of a second leg; nil for anything else.
-func (d *drone) doOwn(r request, p plan, continues *manoeuvre) error {
+// firstLeg is the manoeuvre that a second leg continues; nil for anything else.
+func (d *drone) doOwn(r request, p plan, firstLeg *manoeuvre) error {
 	if err := d.cmd.mayAct(); err != nil {
 		return err
 	}
-	return d.perform(&task{commander: d.cmd, request: r, plan: p, answer: answer{manoeuvre: continues}})
+	return d.perform(&task{commander: d.cmd, request: r, plan: p, answer: answer{manoeuvre: firstLeg}})
 }
 
 // perform is a task from its arrival to its answer. It and what it calls unlock mu while they
@@ -129,7 +129,7 @@ func (d *drone) carryOut(t *task) error {
 
 // send waits until a step may go out, and sends it; again if the port was away then.
 func (d *drone) send(t *task, s *step) error {
-	for due := (time.Time{}); ; d.cmd.awayAt = time.Now() {
+	for due := (time.Time{}); ; {
 		for at := d.ready(s); t.over() == nil && time.Now().Before(at); at = d.ready(s) {
 			d.cmd.pause(at)
 		}
@@ -146,6 +146,7 @@ func (d *drone) send(t *task, s *step) error {
 		if err := t.transact(s); err != errAway {
 			return err
 		}
+		d.cmd.awayAt = time.Now()
 	}
 }
 
@@ -172,11 +173,9 @@ func (d *drone) took(t *task, s *step) {
 		return
 	}
 	d.machine.command(*s.to)
-	// A second leg whose manoeuvre a takeover has ended continues none.
-	if m := t.answer.manoeuvre; t.request.setMode && s.to == t.plan.goal() && (m == nil || m == c.manoeuvre) {
+	if t.request.setMode && s.to == t.plan.goal() {
 		c.replace(t)
-		t.answer.manoeuvre = c.manoeuvre
-		c.manoeuvre.failsafe = d.machine.last.failsafe // one that is active already does not end it
+		t.answer.manoeuvre.failsafe = d.machine.last.failsafe // one that is active already does not end it
 	}
 }
 
@@ -191,7 +190,7 @@ func (d *drone) failed(t *task, err error) {
 		return
 	}
 	disarm := d.firmware().armDisarm(false)
-	t.request = request{arm: new(bool)}
+	t.request = request{arm: new(bool)} // newer commands wait for a disarming
 	if failed := d.send(t, &disarm); failed != nil {
 		slog.Warn("the vehicle that a failed command armed could not be disarmed", "error", failed)
 	}
@@ -266,7 +265,7 @@ func (d *drone) restSticks(t *task) error {
 		d.sticks.leave(d.view(time.Now()))
 		d.act()
 	}
-	return t.await(d.sticks.moved.Add(stickStill), func() bool { return false })
+	return t.sleep(d.sticks.moved.Add(stickStill))
 }
 
 // stickModeAtRest enters the stick mode of PX4 in which a drone with centred sticks stops;
@@ -347,6 +346,11 @@ func (d *drone) prepare(t *task) error {
 	d.act()
 	d.clock.poke()
 	return nil
+}
+
+// sleep waits until a time; an error means that the task was ended.
+func (t *task) sleep(until time.Time) error {
+	return t.await(until, func() bool { return false })
 }
 
 // onGround reports whether the vehicle says that it is on the ground.
@@ -454,7 +458,7 @@ func (d *drone) reasons(t *task, refused *commandError) error {
 		}
 		d.cmd.acks.request(idSysStatus)
 	}
-	t.await(time.Now().Add(textsAfter), func() bool { return false })
+	t.sleep(time.Now().Add(textsAfter))
 	tel, now := &d.tel, time.Now()
 	tel.texts.flush(now, 0)
 	checked := now.Sub(d.checked) < checksEvery+textsAfter && !tel.healed.After(d.checked)

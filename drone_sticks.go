@@ -70,11 +70,11 @@ func (d *drone) warnings(v view) (list []string) {
 
 // warn gives each warning once, until the autopilot restarts. It waits for the handshake: a
 // parameter that is unanswered then has its default, and an unknown version counts as old.
-func (d *drone) warn() {
-	if !d.online || !d.handshake.over(time.Now()) {
+func (d *drone) warn(v view) {
+	if !v.online || !d.handshake.over(v.now) {
 		return
 	}
-	for _, text := range d.warnings(d.view(time.Now())) {
+	for _, text := range d.warnings(v) {
 		if !slices.Contains(d.warned, text) {
 			d.warned = append(d.warned, text)
 			d.notify(text)
@@ -158,7 +158,8 @@ func (d *drone) input(in stickInput) (Mode, error) {
 	return v.mode, nil
 }
 
-// receiverDeadline is until when a command waits for the receiver's state.
+// receiverDeadline is until when a command waits for the receiver's state: SYS_STATUS, which
+// brings it, comes twice a second.
 func (d *drone) receiverDeadline() time.Time {
 	return d.sticks.src.validFrom.Add(showWithin + d.cmd.acks.trip)
 }

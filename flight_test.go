@@ -849,7 +849,7 @@ func (p *player) checkWire(w []string, rest string) string {
 	return ""
 }
 
-// Why a command was not carried out (docs/design.md, "Reasons of a refusal").
+// Why a command was not carried out (docs/design.md, "Reasons").
 func TestARefusalNamesItsReason(t *testing.T) {
 	flies(t, []rule{
 		{"PX4 without its ground station: only a ground station gets the text of that", "px4 NAV_DLL_ACT={1|2|3}: refused refused takeoff, says NAV_DLL_ACT is $1: PX4 arms only while it hears a ground station, +6s, refused refused arm, says NAV_DLL_ACT is $1: PX4 arms only while it hears a ground station"},
@@ -1117,9 +1117,6 @@ func TestAPortThatComesBack(t *testing.T) {
 		}
 	}})
 }
-
-// Why a command was not carried out, in whole flights (docs/design.md, "Reasons of
-// a refusal").
 
 // says checks an error's text: it contains want, and none of not.
 func says(t *testing.T, answer object, want string, not ...string) {

@@ -13,7 +13,7 @@ const (
 	askEvery    = 500 * time.Millisecond // a question, until it is answered
 	askFor      = 3 * time.Second        // then a parameter that is not answered has its default
 	streamAgain = 10 * time.Second       // between two requests for a stream that was accepted
-	streamLost  = 5 * time.Second        // without its message: another program, or a restart, has ended it
+	streamLost  = 5 * time.Second        // without its message: another program, or a restart, has ended it; NAV_DLL_ACT is read again as often
 	liveLost    = time.Second            // the same of CURRENT_MODE, which comes twice a second by itself
 	targetEvery = time.Second            // between two requests for the vehicle's target
 )

@@ -536,7 +536,7 @@ func (m *machine) report(r report, now time.Time) (takeover bool) {
 	}
 	if i := m.claimed(now, func(to *order) bool { return to.number == r.custom }); i >= 0 {
 		m.sent = m.sent[i+1:]
-		m.show(r) // what it means is commanded when the step is accepted
+		m.show(r) // its own mode is commanded when the step is accepted
 		return false
 	}
 	m.show(r)

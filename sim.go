@@ -157,7 +157,7 @@ type simulator struct {
 	// Switches: set them before run or inside change.
 	armableAfter time.Duration                                   // from boot; ArduPilot really takes 42 s
 	onAck        func(ack *common.MessageCommandAck) []simAnswer // nil: acks go out as they are
-	onMode       func(custom uint32)                             // is called with every mode that is entered
+	onMode       func(custom uint32)                             // is called with every mode that is entered, the present one too
 	noiseIn      func([]byte) []byte                             // damages bytes to the autopilot
 	noiseOut     func([]byte) []byte                             // damages bytes to the companion
 	delay        time.Duration                                   // of every frame to the companion

@@ -75,7 +75,7 @@ type sticks struct {
 	next  time.Time // when the next frame is due
 
 	client stickHolder
-	pilots keptMode // the mode of the last takeover while our sticks moved
+	pilots keptMode // the mode of the last takeover while our sticks moved, and when it came
 	sent   axes     // the axes that went out last
 	acts   stickActs
 }

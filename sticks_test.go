@@ -142,7 +142,7 @@ func (h *stickFlight) state() string {
 //	override 0              COM_RC_OVERRIDE
 //	+2s                     time passes
 //	= nobody 0 0 500 0      what the sticks do now, and the actions that they asked for
-//	                        since the last "=": released, holds, gives
+//	                        since the last "=": released, holds
 //	by client               whose sticks act now
 //	owner pilot             whose the stick mode is
 //	notice transmitter      a notice since the last clause of this kind has this word
@@ -680,7 +680,7 @@ func (w *stickWitness) happens(what byte, arg int) {
 		if !f.busy && f.mode.flownBySticks() && !w.taken() && src.denied(*f) == "" {
 			w.asked = axes{x: int16(arg * 3), z: 430}
 			d := time.Duration(1+arg%50) * 100 * time.Millisecond
-			w.client.until = f.now.Add(d)
+			w.until = f.now.Add(d)
 			w.input(*f, w.asked, d)
 		}
 	case 'p': // a pilot's switch
@@ -759,7 +759,7 @@ func (w *stickWitness) look() string {
 		case level || w.pilot || s.axes == w.stood:
 		case s.axes != w.asked:
 			return fmt.Sprintf("%v, which nobody asked for", s.axes)
-		case s.at.After(w.client.until):
+		case s.at.After(w.until):
 			return fmt.Sprintf("%v after their timeout", s.axes)
 		}
 	}

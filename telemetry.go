@@ -138,7 +138,7 @@ type estimate struct {
 // a second one can follow it: a damaged frame may pass the 16 bit checksum (1 in 65,536),
 // and would send a hold or a landing to another continent.
 func believe[T interface{ received() bool }](last, doubted *T, next T, follows func(a, b T) bool) bool {
-	if (*last).received() && !follows(*last, next) && (!(*doubted).received() || !follows(*doubted, next)) {
+	if (*last).received() && !follows(*last, next) && !((*doubted).received() && follows(*doubted, next)) {
 		*doubted = next
 		return false
 	}
