@@ -26,7 +26,7 @@ type commander struct {
 
 	tasks     []*task // in the order in which they came; the first one is under way
 	manoeuvre *manoeuvre
-	client    bool      // a client's command was accepted, and no takeover or disarming came since
+	client    bool      // a client's command or sticks were accepted, and no takeover or disarming came since
 	awayAt    time.Time // when the port was last found down: no report from before that counts
 	stopped   bool      // the program ends
 }
@@ -142,15 +142,15 @@ func (c *commander) takeover(why string) {
 	}
 }
 
-// disarmed ends the tasks that arm or fly to a place. Our own disarming ends none: those
-// that waited for it go on.
+// disarmed ends the tasks that arm or fly to a place, and those of mavrest itself. Our own
+// disarming ends none: those that waited for it go on.
 func (c *commander) disarmed() {
 	c.client = false
 	if t := c.current(); t != nil && t.request.disarms() {
 		return
 	}
 	for _, t := range c.tasks {
-		if t.request.arms() || t.plan.target != nil {
+		if t.request.arms() || t.plan.target != nil || t.askedAt.IsZero() {
 			t.end(interruption("the vehicle was disarmed"))
 		}
 	}

@@ -133,6 +133,38 @@ func flyingBeat(t *testing.T, mode string, state minimal.MAV_STATE) *minimal.Mes
 	}
 }
 
+// A failsafe takes the drone also if it keeps the mode and has ended before anything is looked at.
+func TestAShortFailsafeTakesTheDrone(t *testing.T) {
+	for name, begin := range map[string]func(*flight){
+		"from a landing at a place": func(f *flight) { toALandingPlace(f) },
+		"from a client's sticks": func(f *flight) {
+			(&player{flight: f}).plays("aloft, mode position, input pitch 0.3 timeout 5")
+			f.sim.change(func() { f.sim.muted = true })
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			fly(t, simPX4, nil, func(f *flight) {
+				begin(f)
+				d, since := f.link, time.Now()
+				for _, state := range []minimal.MAV_STATE{minimal.MAV_STATE_CRITICAL, minimal.MAV_STATE_ACTIVE} {
+					d.mu.Lock()
+					d.take(flyingBeat(t, d.modeName(), state), time.Now())
+					d.mu.Unlock()
+					time.Sleep(50 * time.Millisecond)
+				}
+				d.mu.Lock()
+				lineEqual(t, "manoeuvre", d.cmd.manoeuvre, nil)
+				lineEqual(t, "the client has the drone", d.cmd.client, false)
+				lineEqual(t, "the client's sticks act", d.sticks.phase == stickClient, false)
+				d.mu.Unlock()
+				f.sim.change(func() { f.sim.muted = false })
+				time.Sleep(20 * time.Second)
+				f.wantHandsOff(since)
+			})
+		})
+	}
+}
+
 func TestASecondLegIsNotSentAfterAFailsafe(t *testing.T) {
 	fly(t, simPX4, nil, func(f *flight) {
 		d := toALandingPlace(f)

@@ -305,11 +305,10 @@ func (d *drone) judge(shown shownMode, now time.Time) {
 		d.takeover("it was armed when it was first heard")
 	case taken:
 		d.takeover("a pilot, another program or a failsafe changed the mode to " + d.modeName())
+	case shown.armed && shown.failsafe && !before.failsafe:
+		d.takeover("a failsafe is active: the vehicle is in " + d.modeName())
 	case d.machine.mode != mode:
 		d.logMode("the vehicle reports it")
-	}
-	if shown.failsafe && !before.failsafe && shown.armed && !taken {
-		d.cmd.takeover("a failsafe is active: the vehicle is in " + d.modeName())
 	}
 	if disarms {
 		if d.machine.mode == ModeTakeoff { // it has ended
@@ -320,8 +319,8 @@ func (d *drone) judge(shown shownMode, now time.Time) {
 	}
 }
 
-// takeover is what follows a report that no command of ours explains: a pilot, a
-// failsafe or an autopilot that did not follow has the drone.
+// takeover follows a report that no command of ours explains, and the beginning of a failsafe: a
+// pilot, a failsafe or an autopilot that did not follow has the drone.
 func (d *drone) takeover(why string) {
 	now := time.Now()
 	d.cmd.takeover(why)

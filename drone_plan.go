@@ -21,13 +21,7 @@ func (d *drone) do(r request) (answer, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	t := &task{commander: d.cmd, request: r, askedAt: time.Now()}
-	err := d.able()
-	if err == nil {
-		err = d.awaitKind(t)
-	}
-	if err == nil {
-		err = d.perform(t)
-	}
+	err := d.perform(t)
 	if err == nil && r.entersSticks() {
 		d.sticks.own(r.from, time.Now().Add(silentClient))
 	}
@@ -65,14 +59,14 @@ func (d *drone) perform(t *task) error {
 
 // planned makes the plan of a client's request, for the vehicle as it is now. A task of mavrest
 // itself comes with its plan.
-func (d *drone) planned(t *task) (err error) {
+func (d *drone) planned(t *task) error {
 	if t.askedAt.IsZero() {
 		return nil
 	}
-	if err := d.able(); err != nil {
-		return err
+	err := d.able()
+	if err == nil && d.kindKnown(t) {
+		t.plan, err = t.request.plan(d.view(time.Now()))
 	}
-	t.plan, err = t.request.plan(d.view(time.Now()))
 	return err
 }
 
@@ -89,10 +83,10 @@ func (d *drone) takeTurn(t *task) error {
 	if err := t.over(); err != nil {
 		return err
 	}
+	t.was = d.machine.last
 	if err := d.prologue(t); err != nil {
 		return err
 	}
-	t.was = d.machine.last
 	return d.planned(t)
 }
 
@@ -112,12 +106,13 @@ func (d *drone) carryOut(t *task) error {
 		case err != nil:
 			return err
 		}
-		d.took(t, s)
-		if t.taken() {
-			if t.plan.endsAt(i) && t.shown() {
-				break
-			}
+		whole := t.plan.endsAt(i) && t.plan.second == nil
+		if t.taken() && !(whole && t.shown()) {
 			return t.ended("%s; the vehicle follows %s, which was sent before; nothing more was sent", commandName(s))
+		}
+		d.took(t, s)
+		if t.taken() { // what is left are optional steps
+			break
 		}
 	}
 	t.answer.mode = d.machine.mode
@@ -167,7 +162,7 @@ func (d *drone) ready(s *step) time.Time {
 func (d *drone) took(t *task, s *step) {
 	c := d.cmd
 	t.answer.command = uint16(s.cmd)
-	c.client = c.client || !t.askedAt.IsZero() && !t.taken()
+	c.client = c.client || !t.askedAt.IsZero()
 	d.changes.Add(1)
 	if s.to == nil {
 		return
@@ -175,7 +170,6 @@ func (d *drone) took(t *task, s *step) {
 	d.machine.command(*s.to)
 	if t.request.setMode && s.to == t.plan.goal() {
 		c.replace(t)
-		t.answer.manoeuvre.failsafe = d.machine.last.failsafe // one that is active already does not end it
 	}
 }
 
@@ -205,7 +199,7 @@ func (t *task) fails(err error) bool {
 // back (rule 7).
 func (d *drone) standing(t *task, err error) error {
 	var ce *commandError
-	if !t.fails(err) || !errors.As(err, &ce) {
+	if t.endedBy != nil || !errors.As(err, &ce) {
 		return err
 	}
 	last, full := d.machine.last, *ce
@@ -228,11 +222,16 @@ func (t *task) shown() bool {
 	return goal == nil || last.custom == goal.number || goal.atEnd(last)
 }
 
-// prologue is what comes before a plan is made: on PX4 the sticks come to rest, and home is
-// requested.
+// prologue is what comes before a plan is made: a fixed wing reports whether it is a QuadPlane;
+// on PX4 the sticks come to rest, and home is requested.
 func (d *drone) prologue(t *task) error {
-	if d.firmware() != px4 || !t.request.setMode {
-		return nil
+	known := func() bool { return d.kindKnown(t) }
+	err := t.ask(copyEvery, time.Now().Add(giveUp), func() { d.cmd.acks.request(idExtendedState) }, known)
+	if err == nil && !known() {
+		err = refuse(codeNoAck, "the vehicle has not reported yet whether it is a QuadPlane; nothing was sent")
+	}
+	if err != nil || d.firmware() != px4 || !t.request.setMode {
+		return err
 	}
 	if err := d.restSticks(t); err != nil {
 		return err
@@ -294,16 +293,10 @@ func (d *drone) askHome(t *task) error {
 	return nil
 }
 
-// awaitKind waits until a fixed wing has reported whether it is a QuadPlane.
-func (d *drone) awaitKind(t *task) error {
-	known := func() bool {
-		return !t.request.setMode || d.firmware() != plane || !d.tel.landed.at.IsZero()
-	}
-	err := t.ask(copyEvery, time.Now().Add(giveUp), func() { d.cmd.acks.request(idExtendedState) }, known)
-	if err == nil && !known() {
-		return refuse(codeNoAck, "the vehicle has not reported yet whether it is a QuadPlane; nothing was sent")
-	}
-	return err
+// kindKnown reports whether the vehicle is known well enough to plan the request of t: a fixed
+// wing may be a QuadPlane until EXTENDED_SYS_STATE came.
+func (d *drone) kindKnown(t *task) bool {
+	return !t.request.setMode || d.firmware() != plane || d.tel.landed.received()
 }
 
 // prepare is what a plan needs before its first step: the parameter that decides whose sticks

@@ -16,6 +16,9 @@ func (d *drone) act() stickActs {
 	if acts.notice != "" {
 		d.notify(acts.notice)
 	}
+	if acts.taken {
+		d.cmd.takeover("somebody else moves the sticks")
+	}
 	if acts.release {
 		d.link.setSticks(nil)
 		o := d.outgoing(released)
@@ -88,7 +91,7 @@ func (d *drone) hearReceiver(now time.Time) {
 	if tel.health.at.IsZero() {
 		return
 	}
-	live, throttle := tel.health.receiverLive(), uint16(0)
+	live, throttle := tel.health.receiverLive(), uint16(math.MaxUint16) // an unknown throttle counts as raised
 	if tel.rc.within(freshFor, now) {
 		throttle = tel.rc.channel[2]
 		if live && d.firmware().ardupilot() && !tel.rc.at.After(d.sticks.src.validFrom) { // these channels may still show our own stream
@@ -152,6 +155,7 @@ func (d *drone) input(in stickInput) (Mode, error) {
 	}
 	d.sticks.input(v, in.axes(rest(v)), in.timeout)
 	d.sticks.own(in.from, v.now.Add(in.timeout))
+	d.cmd.client = true
 	d.act()
 	d.changes.Add(1)
 	d.clock.poke()

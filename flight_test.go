@@ -1038,6 +1038,7 @@ func TestWhatRemainsInForceOfACommandThatFailed(t *testing.T) {
 	flies(t, []rule{
 		{"the goto flies on without its speed", goes + "fails DO_CHANGE_SPEED, refused refused goto 0 60 speed 3{| heading 200}, says it flies there at its own speed: the speed was refused, works, answer superseded 1s, is hold, +60s, is hold, at 0 60 10 ±2, done"},
 		{"the goto flies on without its heading", goes + "fails CONDITION_YAW, refused refused goto 0 60{| speed 3} heading 200, says it flies there with a heading of its own: the heading was refused, works, answer superseded 1s, is hold, +60s, is hold, at 0 60 10 ±2, done"},
+		{"the mode that PX4 left the sticks in before mavrest refused the plan", "px4: aloft, mode altitude, input pitch 0.3 timeout 5, +1s, ends 33, +1500ms, refused refused goto heading 90, says ; the vehicle is in POSCTL"},
 		{"a failsafe's return that was ended", "px4: aloft, goto 60 0, +12s, failsafe, +3s, fails DO_REPOSITION, refused refused goto 30 30, says ; the failsafe's AUTO.RTL was ended; the vehicle is in AUTO.LOITER, +3s, in AUTO.LOITER"},
 		{"a mode that PX4 acknowledged but never reported ends the way to a landing", "px4: aloft, land 60 0, +2s, idle, refused no_ack mode position, works, is hold, status done null, +60s, is hold"},
 		{"a takeoff on PX4 is answered when its mode is reported", "px4: aloft, goto 10 0, +10s, takeoff 40, status vehicle_mode AUTO.TAKEOFF"},

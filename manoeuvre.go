@@ -24,14 +24,13 @@ const (
 
 // manoeuvre is what the last accepted command leads to, watched to its end.
 type manoeuvre struct {
-	request  request
-	plan     plan
-	at       time.Time // when it was accepted
-	done     bool
-	why      error // what ended it before it was complete; nil: nothing
-	over     chan struct{}
-	failsafe bool // one has been active since before the acceptance
-	armed    bool // the vehicle has been armed since the acceptance
+	request request
+	plan    plan
+	at      time.Time // when it was accepted
+	done    bool
+	why     error // what ended it before it was complete; nil: nothing
+	over    chan struct{}
+	armed   bool // the vehicle has been armed since the acceptance
 
 	near    time.Time // since when a landing's place is near
 	tried   time.Time // when the second leg was sent last
@@ -62,11 +61,6 @@ func (m *manoeuvre) watch(v view) (land bool, taken string) {
 	if m.finished() {
 		return false, ""
 	}
-	acts := v.failsafe == failsafeActs
-	if acts && !m.failsafe && v.armed {
-		return false, "a failsafe ended it"
-	}
-	m.failsafe = acts
 	if m.armed && !v.armed && (m.request.mode == ModeTakeoff || m.request.goTo) {
 		return false, "the vehicle was disarmed"
 	}

@@ -276,7 +276,7 @@ func TestDisarmingEndsAManoeuvre(t *testing.T) {
 	}
 }
 
-func TestAFailsafeAndATargetThatIsNotOursEndAManoeuvre(t *testing.T) {
+func TestATargetThatIsNotOursEndsAManoeuvre(t *testing.T) {
 	at := func(ms int, changes ...func(*view)) view {
 		return seen(append(changes, func(s *view) {
 			s.now = s.now.Add(time.Duration(ms) * time.Millisecond)
@@ -298,7 +298,6 @@ func TestAFailsafeAndATargetThatIsNotOursEndAManoeuvre(t *testing.T) {
 		ours(s)
 		s.to.lat, s.to.lon = moved(s.to.lat, s.to.lon, 4, 0)
 	}
-	failsafe := func(s *view) { s.failsafe = failsafeActs }
 	disarmed := func(s *view) { s.armed = false }
 	const elsewhere = "the autopilot flies to another place"
 	for _, c := range []struct {
@@ -314,7 +313,6 @@ func TestAFailsafeAndATargetThatIsNotOursEndAManoeuvre(t *testing.T) {
 		{"one from before the acceptance", []view{at(-5000, away), at(-4000, away)}, ""},
 		{"one of the first second", []view{at(-900, away), at(0, away), at(900, away)}, ""},
 		{"one while disarmed", []view{at(100, away, disarmed)}, "it was disarmed on the way"},
-		{"a failsafe", []view{at(0), at(1000, failsafe)}, "a failsafe ended it"},
 		{"disarmed on the way", []view{at(0), at(1000, disarmed)}, "it was disarmed on the way"},
 	} {
 		m := landingThere()
@@ -328,22 +326,14 @@ func TestAFailsafeAndATargetThatIsNotOursEndAManoeuvre(t *testing.T) {
 		}
 		lineEqual(t, c.name, taken, c.taken)
 	}
-	m := landingThere()
-	m.failsafe = true
-	_, taken := m.watch(seen(failsafe))
-	lineEqual(t, "a failsafe that was there already", taken, "")
-	m.watch(seen())
-	_, taken = m.watch(seen(failsafe))
-	lineEqual(t, "the next one", taken, "a failsafe ended it")
-
 	// After a second request no target counts as foreign for a second.
-	m = landingThere()
+	m := landingThere()
 	m.watch(at(100, away))
 	c := &commander{manoeuvre: m}
 	c.replace(leg(c, m.request, m.plan))
 	m = c.manoeuvre
 	m.at = at(500).now
-	_, taken = m.watch(at(1600, away))
+	_, taken := m.watch(at(1600, away))
 	lineEqual(t, "asked for again", taken, "")
 	_, taken = m.watch(at(2600, away))
 	lineEqual(t, "asked for again, a second later", taken, elsewhere)
@@ -516,6 +506,7 @@ func TestAWait(t *testing.T) {
 		{"is ended by a newer command", way + "300, +5s, waits, status done false, {mode hold|mode position|goto altitude 12}, answer superseded 2s, says newer command"},
 		{"is ended by an equal command", way + "300, +3s, post $1 wait 290, +1s, waits, answer superseded, answer ok"},
 		{"is ended by a pilot", way + "300, +5s, waits, status done false, pilot altitude, answer interrupted 2s, says a pilot, says changed the mode to ALT, status done null"},
+		{"is not begun at a place if a pilot's switch crosses the way there", "both: aloft, slow 150ms, pilot altitude, +50ms, post land 40 0, answer interrupted 5s, says which was sent before; nothing more was sent, +10s, status done null, is hold, +60s, is hold, alt > 9"},
 		{"is ended by a failsafe", way + "300, +5s, waits, status done false, failsafe, answer interrupted 2s, says RTL, status done null"},
 		{"is ended by a restart", way + "300, +5s, waits, status done false, restart, answer interrupted 6s, status done null"}, // ArduPilot forgets its streams, which is seen after 5 s
 		{"is ended by the end of the program", way + "300, +5s, waits, status done false, stop, answer not_done 2s, says shutting down"},

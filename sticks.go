@@ -51,6 +51,7 @@ type stickActs struct {
 	send    bool   // the axes, now
 	release bool   // send released axes: the receiver gets its sticks back
 	hold    bool   // command a hold: the client fell silent
+	taken   bool   // somebody else took the sticks of a stick mode: end every task
 	notice  string // for the user; "" if there is none
 }
 
@@ -256,6 +257,7 @@ func (s *sticks) takeover(v view, by stickOwner, notice string) {
 		s.owner = by
 	}
 	s.client.holdAsked = time.Time{}
+	s.acts.taken = s.flies(v)
 	s.end(v)
 	s.acts.release, s.acts.notice = true, notice
 }
@@ -272,7 +274,7 @@ func (s *sticks) hearForeign(v view) {
 		return
 	}
 	if !s.taken() {
-		s.owner = ownerOther
+		s.owner, s.acts.taken = ownerOther, v.mode.flownBySticks()
 		s.acts.notice = "another program moves the sticks of this vehicle: the client's sticks have ended; set the mode again to take the sticks back"
 	}
 	s.client.holdAsked = time.Time{}
@@ -308,8 +310,8 @@ func (s *sticks) hearChannels(v view, c channels) {
 	}
 }
 
-// hearReceiver takes what SYS_STATUS says about the receiver; throttle is the last one of
-// RC_CHANNELS, 0 if unknown.
+// hearReceiver takes what SYS_STATUS says about the receiver; throttle is that of RC_CHANNELS, in
+// µs.
 func (s *sticks) hearReceiver(v view, live bool, throttle uint16) {
 	if s.phase != stickOff || v.now.Before(s.src.validFrom) {
 		return
