@@ -69,7 +69,7 @@ func render(s snapshot, client netip.Addr) jsonObject {
 		"online", s.online,
 		"mode", s.mode.String(),
 		"vehicle_mode", ifKnown(heard, s.modeName),
-		"armed", ifKnown(heard, t.beat.armed),
+		"armed", ifKnown(heard, s.armed),
 		"in_air", ifKnown(landedStates[landed] != "", landed.inAir()),
 		"landed_state", word(landedStates[landed]),
 		"state", word(t.beat.state),

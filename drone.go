@@ -147,7 +147,7 @@ func (d *drone) poll(now time.Time) (next time.Time) {
 		}
 		next = sooner(next, last.Add(every))
 	}
-	if d.tel.beat.armed && (d.machine.mode == ModeHold || d.machine.mode == ModeTakeoff || d.cmd.transit()) {
+	if d.machine.last.armed && (d.machine.mode == ModeHold || d.machine.mode == ModeTakeoff || d.cmd.transit()) {
 		due(&d.targetAsked, targetEvery, idTarget)
 	}
 	if d.firmware().ardupilot() && !now.Before(d.cmd.reports.due(false, d.cmd.acks.trip)) {
@@ -273,13 +273,11 @@ func (d *drone) hearHeartbeat(now time.Time) {
 	d.identify()
 	acts := b.failsafe && !(d.firmware() == px4 && d.tel.id.version != 0 && d.tel.id.version < px4TellsWarnings)
 	for _, shown := range d.cmd.reports.hearHeartbeat(shownMode{custom: b.custom, armed: b.armed, failsafe: acts}, d.cmd.acks.trip, now) {
-		b.custom, b.armed = shown.custom, shown.armed
 		d.judge(shown, now)
 	}
-	b.custom, b.armed = d.cmd.reports.last.custom, d.cmd.reports.last.armed
 	if !d.online {
 		d.online = true
-		if !b.armed { // possibly another vehicle: request its version and parameters again
+		if !d.machine.last.armed { // possibly another vehicle: request its version and parameters again
 			d.forget()
 		}
 		slog.Info("vehicle online", "system", d.tel.id.system, "mode", d.machine.mode, "vehicle_mode", d.modeName())
@@ -420,7 +418,7 @@ func (d *drone) logMode(why string) {
 }
 
 // modeName is the autopilot's own name for its mode.
-func (d *drone) modeName() string { return d.nameOf(d.tel.beat.custom) }
+func (d *drone) modeName() string { return d.nameOf(d.machine.last.custom) }
 
 // nameOf is the autopilot's own name for one of its modes.
 func (d *drone) nameOf(custom uint32) string {
@@ -448,7 +446,7 @@ func (d *drone) view(now time.Time) view {
 		told: d.params.told, trip: d.cmd.acks.trip,
 		online: d.online, mode: d.machine.mode, busy: current != nil,
 		entering: current != nil && current.request.entersSticks() || d.machine.claimed(now, func(to *order) bool { return to.mode.flownBySticks() }) >= 0,
-		custom:   t.beat.custom, armed: t.beat.armed, landed: t.landedNow(now),
+		custom:   d.machine.last.custom, armed: d.machine.last.armed, landed: t.landedNow(now),
 		at: nowhere, heading: math.NaN(), velocity: motionless, home: t.home, to: t.target,
 	}
 	switch {
@@ -538,7 +536,7 @@ func (d *drone) summary() string {
 	case !d.online:
 		return "autopilot offline on " + d.link.device.port()
 	}
-	return fmt.Sprintf("%s %s online, %s, mode %s", autopilotName(t.id.autopilot), lowerName(t.id.typ.String(), "MAV_TYPE_"), armedWord(t.beat.armed), d.machine.mode)
+	return fmt.Sprintf("%s %s online, %s, mode %s", autopilotName(t.id.autopilot), lowerName(t.id.typ.String(), "MAV_TYPE_"), armedWord(d.machine.last.armed), d.machine.mode)
 }
 
 func armedWord(armed bool) string {
@@ -561,6 +559,7 @@ type snapshot struct {
 	now      time.Time
 	tel      telemetry
 	online   bool
+	armed    bool
 	mode     Mode
 	modeName string
 	armable  *bool // a takeoff could arm now; nil if unknown
@@ -579,7 +578,7 @@ func (d *drone) status() snapshot {
 	now := time.Now()
 	v := d.view(now)
 	s := snapshot{
-		now: now, tel: d.tel, online: d.online, mode: d.machine.mode, modeName: d.modeName(),
+		now: now, tel: d.tel, online: d.online, armed: v.armed, mode: d.machine.mode, modeName: d.modeName(),
 		target: d.target(now), by: d.sticks.by(v), from: d.sticks.held(v), link: d.link.state(),
 	}
 	// PX4's takeoff sets another mode first. ArduPilot without a receiver arms on our stream.
@@ -603,7 +602,7 @@ func (d *drone) target(now time.Time) *place {
 	if d.cmd.transit() {
 		return m.plan.target
 	}
-	if !d.tel.beat.armed || d.machine.mode != ModeHold && d.machine.mode != ModeTakeoff {
+	if !d.machine.last.armed || d.machine.mode != ModeHold && d.machine.mode != ModeTakeoff {
 		return nil
 	}
 	if to.within(offlineAfter, now) && (m == nil || to.at.After(m.at.Add(targetNew))) {

@@ -306,7 +306,7 @@ func (d *drone) prepare(t *task) error {
 	present, _ := d.firmware().reported(d.machine.last.custom)
 	armsInStickMode := arms && !t.request.setMode && present.flownBySticks()
 	// ArduPilot without a receiver arms only while sticks are streamed.
-	mayArmOnStream := arms && d.firmware().ardupilot() && !d.tel.beat.armed
+	mayArmOnStream := arms && d.firmware().ardupilot() && !d.machine.last.armed
 	if t.request.entersSticks() || armsInStickMode || mayArmOnStream {
 		known := func() bool { return sticks.src.known || sticks.phase != stickOff }
 		if err := t.await(d.receiverDeadline(), known); err != nil {
@@ -443,7 +443,7 @@ const (
 // latter only on request: it is asked after a refused arming.
 func (d *drone) reasons(t *task, refused *commandError) error {
 	s := refused.step
-	if s.arms() && !d.tel.beat.armed && d.firmware() == px4 && time.Since(d.checked) >= checksEvery {
+	if s.arms() && !d.machine.last.armed && d.firmware() == px4 && time.Since(d.checked) >= checksEvery {
 		d.checked = time.Now()
 		run := px4.command(common.MAV_CMD_RUN_PREARM_CHECKS)
 		if err := t.transact(&run); err != nil {

@@ -226,8 +226,6 @@ func (p *player) px4Taken(custom uint32, m moment, take func()) {
 		soon = showWithin + time.Millisecond
 	case m.disarmed: // the command waits for the mode of its first step
 		soon = showWithin + 100*time.Millisecond
-	case custom == simPX4RTL && m.mode == "rtl": // no new mode: the manoeuvre notices the failsafe
-		soon = watchEvery + time.Millisecond
 	}
 	p.plays("no input")
 	p.wantAnswer(soon+takenAfter, "interrupted")

@@ -1230,7 +1230,7 @@ func TestOnlyReportsAfterTheAcceptanceEndAManoeuvre(t *testing.T) {
 	hear(now.Add(-time.Millisecond))
 	hold := request{setMode: true, mode: ModeHold}
 	m := &manoeuvre{request: hold, at: now, over: make(chan struct{}), plan: plan{facing: math.NaN()}}
-	d.tel.beat.armed, d.cmd.manoeuvre = true, m
+	d.machine.last.armed, d.cmd.manoeuvre = true, m
 	m.watch(d.sighting(now.Add(time.Second)))
 	lineEqual(t, "done by what came before", m.done, false)
 	lineEqual(t, "its landed state", d.sighting(now).landed, 0)

@@ -1088,12 +1088,12 @@ func (p *player) wantAnswer(limit time.Duration, code string) {
 	}
 }
 
-// report is the last HEARTBEAT that mavrest heard, and when.
+// report is the last report that mavrest judged, and when the last HEARTBEAT came.
 func (f *flight) report() (custom uint32, armed bool, at time.Time) {
 	f.link.mu.Lock()
 	defer f.link.mu.Unlock()
-	b := &f.link.tel.beat
-	return b.custom, b.armed, b.at
+	last := f.link.machine.last
+	return last.custom, last.armed, f.link.tel.beat.at
 }
 
 // reported waits until a heartbeat shows a mode, and returns when it came.

@@ -483,7 +483,7 @@ func changed[T comparable](list []T, now T) []T {
 // see notes what the status shows at a time of the flight.
 func (r *replayedFlight) see(at time.Duration, s snapshot) {
 	mode := s.modeName
-	if s.tel.beat.armed {
+	if s.armed {
 		mode += " armed"
 	}
 	r.modes, r.answered = changed(r.modes, mode), changed(r.answered, s.mode)
