@@ -798,7 +798,7 @@ func (p probe) simulate(t *testing.T, prepare func(*simulator)) *probed {
 		t.Fatal(err)
 	}
 	v := &probed{craft: p.on, system: simSystem, sim: s, release: releaseOf(s.version)}
-	v.ours, v.pilot = newFactLink(end, simSystem, componentID), newFactLink(s.openBeside(), 255, 190)
+	v.ours, v.pilot = newFactLink(end, simSystem, componentID), newFactLink(s.openGCS(), 255, 190)
 	ctx, cancel := context.WithCancel(t.Context())
 	var wg sync.WaitGroup
 	wg.Go(func() { s.run(ctx) })
@@ -1065,7 +1065,7 @@ var mutants = []struct {
 	make func(s *simulator)
 }{
 	{"any mode can be armed, and those that can can't", func(s *simulator) { s.eachMode(func(m *simMode) { m.noArm = !m.noArm }) }},
-	{"modes that are accepted on the ground only are accepted in the air", func(s *simulator) { s.eachMode(func(m *simMode) { m.ground, m.refused = false, false }) }},
+	{"modes that are accepted on the ground only are accepted in the air", func(s *simulator) { s.eachMode(func(m *simMode) { m.disarmedOnly, m.refused = false, false }) }},
 	{"a mode is refused", func(s *simulator) { s.eachMode(func(m *simMode) { m.refused = true }) }},
 	{"it sees no live mode", func(s *simulator) { s.noLiveMode = true }},
 	{"sticks from others count", func(s *simulator) {

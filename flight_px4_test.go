@@ -17,7 +17,7 @@ import (
 var px4Clauses = map[string]func(*player){
 	"taken into RTL":    func(p *player) { p.px4Taken(simPX4RTL, moment{}, func() { p.sim.pilotMode(simPX4RTL) }) },
 	"taken into LOITER": func(p *player) { p.px4Taken(simPX4Loiter, moment{}, func() { p.sim.pilotMode(simPX4Loiter) }) },
-	"fails safe":        func(p *player) { p.sim.change(func() { p.sim.brain.(*simPX4Brain).failSafe(simPX4RTL) }) },
+	"fails safe":        func(p *player) { p.sim.change(func() { p.sim.brain.(*simPX4Brain).beginFailsafe(simPX4RTL) }) },
 	"takes no sticks":   func(p *player) { p.sim.change(func() { p.sim.brain.(*simPX4Brain).source = nil }) },
 	"glimpses":          func(p *player) { p.sim.change(func() { p.sim.brain.(*simPX4Brain).glimpses = true }) },
 	"its board stalls": func(p *player) {

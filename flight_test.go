@@ -1276,7 +1276,7 @@ func TestStreamsThatAnotherProgramSlowedOrEndedAreRequestedAgain(t *testing.T) {
 			n := 0
 			f.sim.change(func() {
 				for _, st := range f.sim.streaming {
-					if st.id == s.id && !st.beside {
+					if st.id == s.id && !st.toGCS {
 						n++
 						if st.every > time.Second && s.id != idHome || s.every > 0 && st.every == s.every {
 							t.Errorf("message %d comes every %v", s.id, st.every)

@@ -127,8 +127,8 @@ func init() {
 		s.simVehicle = simQuadPlaneVehicle
 		s.brain = &simQuadPlaneBrain{simArduBrain: simArduBrain{simulator: s}}
 	}
-	simMore[simQuadPlane] = brain
-	simMore[simPlane] = func(s *simulator) {
+	simTestFlavours[simQuadPlane] = brain
+	simTestFlavours[simPlane] = func(s *simulator) {
 		brain(s)
 		s.modes = slices.DeleteFunc(slices.Clone(s.modes), func(m simMode) bool { return m.name[0] == 'Q' })
 		s.land, s.rtl = simPlaneRTL, simPlaneRTL
@@ -167,21 +167,21 @@ var simQuadPlaneVehicle = simVehicle{
 		{custom: 6, name: "FBWB", flying: simWing},
 		{custom: 7, name: "CRUISE", flying: simWing},
 		{custom: 8, name: "AUTOTUNE", flying: simWing},
-		{custom: 10, name: "AUTO", flying: simWing, position: true, noArm: true},
-		{custom: simPlaneRTL, name: "RTL", flying: simWing, position: true, noArm: true},
-		{custom: 12, name: "LOITER", flying: simWing, position: true},
-		{custom: simPlaneTakeoff, name: "TAKEOFF", flying: simWing, position: true},
-		{custom: 14, name: "AVOID_ADSB", flying: simWing, position: true},
-		{custom: simPlaneGuided, name: "GUIDED", position: true},
+		{custom: 10, name: "AUTO", flying: simWing, needsPosition: true, noArm: true},
+		{custom: simPlaneRTL, name: "RTL", flying: simWing, needsPosition: true, noArm: true},
+		{custom: 12, name: "LOITER", flying: simWing, needsPosition: true},
+		{custom: simPlaneTakeoff, name: "TAKEOFF", flying: simWing, needsPosition: true},
+		{custom: 14, name: "AVOID_ADSB", flying: simWing, needsPosition: true},
+		{custom: simPlaneGuided, name: "GUIDED", needsPosition: true},
 		{custom: 17, name: "QSTABILIZE", flying: simThrust},
 		{custom: simPlaneQHover, name: "QHOVER", flying: simTilt},
-		{custom: 19, name: "QLOITER", flying: simVelocity, position: true},
-		{custom: simPlaneQLand, name: "QLAND", flying: simDescend, position: true, noArm: true},
-		{custom: simPlaneQRTL, name: "QRTL", flying: simReturn, position: true, noArm: true},
+		{custom: 19, name: "QLOITER", flying: simVelocity, needsPosition: true},
+		{custom: simPlaneQLand, name: "QLAND", flying: simDescend, needsPosition: true, noArm: true},
+		{custom: simPlaneQRTL, name: "QRTL", flying: simReturn, needsPosition: true, noArm: true},
 		{custom: 22, name: "QAUTOTUNE", flying: simTilt},
 		{custom: 23, name: "QACRO", flying: simThrust},
-		{custom: 24, name: "THERMAL", flying: simWing, position: true},
-		{custom: 25, name: "LOITER_ALT_QLAND", flying: simWing, position: true, noArm: true},
+		{custom: 24, name: "THERMAL", flying: simWing, needsPosition: true},
+		{custom: 25, name: "LOITER_ALT_QLAND", flying: simWing, needsPosition: true, noArm: true},
 	},
 }
 

@@ -47,16 +47,16 @@ type simState struct {
 	failsafe      bool
 }
 
-// openBeside returns the ground station's end of a cable to another port of the
+// openGCS returns the ground station's end of a cable to another port of the
 // autopilot. It stays open until the simulator ends.
-func (s *simulator) openBeside() port {
+func (s *simulator) openGCS() port {
 	s.change(func() {
-		s.beside = newSimPort(s)
+		s.gcsPort = newSimPort(s)
 		for id, every := range s.streams {
 			s.streamOn(true, id, every)
 		}
 	})
-	return s.beside
+	return s.gcsPort
 }
 
 // reboot restarts the autopilot, on the ground at home. With inFlight the vehicle flies on, as
