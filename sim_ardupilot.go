@@ -409,7 +409,7 @@ func (b *simArduBrain) mygcs() uint8 {
 // sticks handles a MANUAL_CONTROL. ArduPilot obeys it only if it comes from SYSID_MYGCS and
 // its target is exactly this system.
 func (b *simArduBrain) sticks(from uint8, m *common.MessageManualControl) {
-	if b.dead || from != b.mygcs() || m.Target != simSystem || m.Z < 0 {
+	if b.dead || from != b.mygcs() || m.Target != b.system || m.Z < 0 {
 		return
 	}
 	now := time.Now()

@@ -111,6 +111,23 @@ func TestArduPilotStops(t *testing.T) {
 
 const simLet = math.MaxInt16 // a released axis
 
+func TestArduPilotObeysSticksForItsOwnSystemOnly(t *testing.T) {
+	simFlight(t, simArduPilot, func(s *simulator) { s.system = 7 }, func(b *simBoard) {
+		b.as(255, 191)
+		for _, c := range []struct {
+			target  uint8
+			forward float64
+		}{{1, 0}, {7, 1}} {
+			b.write(&common.MessageManualControl{Target: c.target, X: 1000, Z: 500})
+			time.Sleep(50 * time.Millisecond)
+			b.change(func() {
+				x, _, _, _ := b.brain.axes()
+				b.want("the stick after a MANUAL_CONTROL", x, c.forward)
+			})
+		}
+	})
+}
+
 func TestArduPilotReportsItsReceiver(t *testing.T) {
 	const free = "stick 32767 32767 32767 32767, "
 	simFlies(t, []rule{
