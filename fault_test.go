@@ -973,9 +973,9 @@ func TestAVehicleThatFallsSilentRestartsOrDoesNotFollow(t *testing.T) {
 		{"a restart in flight", "both: " + inEach + "restart, " + restarted + "mode hold, is hold"},
 		{"a restart on the ground, after which nothing is commanded", "both: " + inEach + "restart grounded, " + restarted + "hands off, mode hold, is hold"},
 		{"a restart in altitude mode", "both: aloft, mode altitude, +4s, restart{| grounded}, " + restarted + "mode hold, is hold"},
-		{"heartbeats that pause for 2.9 s, and for 3.1 s", "both: " + inEach + "heartless 1h, beat, is $1, " + beats + beats + beats + "mute, +3100ms, status online false, refused offline land, unmute, beat, status online true, +2s, its streams, works, land"},
-		{"it acknowledges a mode and does not follow", "both: aloft, mode hold, idle, refused no_ack {mode position|mode altitude|mode rtl|land}, +6200ms, truth"},
-		{"it acknowledges a landing's way and does not follow", "both: aloft, mode hold, idle, land 60 0, +6200ms, px4? truth, copter? is land"}, // a Copter without a new target reports none
+		{"heartbeats that pause for 2.9 s, and for 3.1 s", "both: " + inEach + "heartless 1h, beat, is $1, " + beats + beats + beats + "mute, +3100ms, status online false, refused offline land, unmute, beat, status online true, +2s, its streams, recovers, land"},
+		{"it acknowledges a mode and does not follow", "both: aloft, mode hold, only acks, refused no_ack {mode position|mode altitude|mode rtl|land}, +6200ms, truth"},
+		{"it acknowledges a landing's way and does not follow", "both: aloft, mode hold, only acks, land 60 0, +6200ms, px4? truth, copter? is land"}, // a Copter without a new target reports none
 	}, map[string]func(*player){
 		"beat": func(p *player) {
 			p.sim.change(func() { p.sim.send(p.sim.message(0)) })
