@@ -333,7 +333,7 @@ var arduClauses = map[string]func(*player){
 	"joystick meanwhile": func(p *player) { go p.joystick(joystickSticks) },
 	"only released": func(p *player) {
 		_, sticks := p.flight.sent(p.mark)
-		for _, a := range sticks[min(len(sticks), 15):] { // the first ones went out before the report
+		for _, a := range sticks[min(len(sticks), 15):] { // the first 15 may have been sent before the report
 			if a != released {
 				p.Errorf("sent %v", a)
 			}
@@ -407,7 +407,7 @@ func TestATakeoverInterruptsACommandThatWaitsForACopter(t *testing.T) {
 	var rules []rule
 	for _, c := range []struct{ name, vehicle, flight, mode string }{
 		{"position, before its sticks have run for long enough", "idle", "hover, +2s, post mode position, +200ms, pilot BRAKE", "hold"},
-		{"position, and the pilot sets the same", "idle", "hover, +2s, post mode position, +200ms, pilot LOITER", "position"},
+		{"position, and the pilot sets position too", "idle", "hover, +2s, post mode position, +200ms, pilot LOITER", "position"},
 		{"manual, a failsafe", "idle", "hover, +2s, post mode manual, +200ms, failsafe", "rtl"},
 		{"altitude that the vehicle ignores, no receiver", "none", deaf + "post mode altitude, until sends 176 1 2 5s, +500ms, pilot RTL", "rtl"},
 		{"position that the vehicle ignores", "hand", deaf + "post mode position, until sends 176 1 5 5s, +500ms, pilot BRAKE", "hold"},
@@ -438,18 +438,18 @@ func TestACopterObeysThePilotAtOnce(t *testing.T) {
 	flies(t, []rule{
 		{"a pilot's BRAKE ends a landing at a place", "copter receiver=hand: hover, land 60 0, +5s, pilot BRAKE, +120s, hands off, in BRAKE, alt > 19, is hold, messages 0 landing"},
 		{"a pilot's BRAKE shows in a climb and in a goto", "copter receiver=hand: {rise 40, +9s|hover, goto altitude 60, +4s|hover, goto 200 0, +6s}, post goto 300 0 wait 100, +3s, pilot BRAKE, +200us, answer interrupted, status mode hold, status vehicle_mode BRAKE, status target null, status done null"},
-		{"a pilot's stick mode has his sticks 50 ms after the report", "copter receiver=hand: hover, mode {position→ALT_HOLD|position→POSHOLD|altitude→LOITER|altitude→POSHOLD|manual→ALT_HOLD|manual→LOITER|manual→POSHOLD}, input roll 1 throttle 0.5 timeout 5, +1s, pilot sticks 1000 0 500 0, pilot $1, +50100us, the pilot's sticks act, status input.by receiver, status input.active false"},
+		{"in a pilot's stick mode his sticks act 50 ms after the report", "copter receiver=hand: hover, mode {position→ALT_HOLD|position→POSHOLD|altitude→LOITER|altitude→POSHOLD|manual→ALT_HOLD|manual→LOITER|manual→POSHOLD}, input roll 1 throttle 0.5 timeout 5, +1s, pilot sticks 1000 0 500 0, pilot $1, +50100us, the pilot's sticks act, status input.by receiver, status input.active false"},
 		{"a switch to the present mode shows in channel 5", "copter: hover, mode position, {+2s|input roll 0.3 timeout 5, +2s}, pilot sticks 1000 0 500 0, pilot switch 1100 LOITER, +400ms, not streams, messages 1 a switch of the transmitter moved, +4s, vn > 1.5, in LOITER, status input.by receiver, status input.active false, refused wrong_mode input pitch 1, hands off, only released"},
 		{"a switch to the present mode shows in channel 5 in altitude mode too", "copter: hover, mode altitude, input roll 0.3 timeout 5, +2s, pilot sticks 1000 0 500 0, pilot switch 1100 ALT_HOLD, +400ms, not streams, messages 1 a switch of the transmitter moved, +4s, vn > 1.5, in ALT_HOLD, status input.by receiver, status input.active false, refused wrong_mode input pitch 1, hands off, only released"},
 		{"from the pilot's switch on his sticks act, whatever his throttle was", "copter: hover, mode position, input pitch 0.3 timeout 5, +4s, pilot switch 1100 ALT_HOLD, +400ms, not streams, status input.by receiver, pilot sticks 1000 0 500 0, +5s, alt > 15, vn > 1.5, hands off"},
 		{"after a mode change by a ground station our stream goes on, centred", "copter: hover, mode position, input pitch 0.3 timeout 5, +4s, pilot ALT_HOLD, +400ms, streams, status input.by mavrest, mark, +5s, alt > 15, hands off"},
 		{"a pilot's RTL is a takeover also after unanswered commands", "copter: hover, mode rtl, +1s, loses DO_REPOSITION DO_SET_MODE, post goto 30 0, +300ms, land, is land, post mode altitude, +200ms, pilot RTL, +200us, is rtl, answer superseded, answer interrupted"},
-		{"a pilot's switch takes the sticks also while an arming waits", "copter: aloft, mode position, input pitch 1 timeout 5, loses COMPONENT_ARM_DISARM, post arm, +100ms, pilot RTL, +1100ms, is rtl, mark, +500ms, stream 0 0 500 0, answer interrupted"},
+		{"a pilot's switch ends the client's sticks also while an arming waits", "copter: aloft, mode position, input pitch 1 timeout 5, loses COMPONENT_ARM_DISARM, post arm, +100ms, pilot RTL, +1100ms, is rtl, mark, +500ms, stream 0 0 500 0, answer interrupted"},
 		{"a refused hold for a silent client becomes a landing", silent + "+500ms, is land, truth"},
 		{"a refused hold for a silent client is not followed by a landing after a pilot's switch", silent + "pilot POSHOLD, beat, reported, is position, +10s, hands off"},
 		{"a refused hold for a silent client is not followed by a landing after a new command", silent + "goto 60 0, +1ms, mark, +5s, hands off, is hold"},
-		{"the farewell is not repeated after a pilot's switch", "copter: aloft, mode altitude, input pitch 0.3 timeout 5, +1s, loses DO_SET_MODE, fails DO_SET_MODE, stop, +80ms, not hands off, recovers DO_SET_MODE, pilot POSHOLD, beat, +3s, hands off"},
-		{"the farewell is not sent after a pilot's switch that no heartbeat has shown", "copter: aloft, mode altitude, input pitch 0.3 timeout 5, +1s, pilot POSHOLD, stop, +3s, hands off"},
+		{"the hold at SIGTERM is not repeated after a pilot's switch", "copter: aloft, mode altitude, input pitch 0.3 timeout 5, +1s, loses DO_SET_MODE, fails DO_SET_MODE, stop, +80ms, not hands off, recovers DO_SET_MODE, pilot POSHOLD, beat, +3s, hands off"},
+		{"the hold at SIGTERM is not sent after a pilot's switch that no heartbeat has shown", "copter: aloft, mode altitude, input pitch 0.3 timeout 5, +1s, pilot POSHOLD, stop, +3s, hands off"},
 	}, arduClauses)
 }
 
@@ -484,12 +484,12 @@ func TestCopterGotosAndHolds(t *testing.T) {
 		{"without a receiver it takes off again and again", "copter receiver=none: takeoff 10 wait 60, land wait 120, +8s, takeoff 10 wait 60, land wait 120"},
 		{"without a receiver it arms in the mode that is asked for with it", "copter receiver=none: mode {manual|altitude|position} arm true, is $1, armed"},
 		{"a takeoff that was disarmed has ended", "copter: takeoff, is takeoff, disarm, is hold, arm, its mode hold, +8s, alt < 0.5"},
-		{"a takeoff that may fly is not taken back", "copter: hides its takeoff, mark, refused no_ack takeoff, sends 400 0 0, in GUIDED"},
+		{"a takeoff that is not acknowledged leaves the vehicle in GUIDED", "copter: hides its takeoff, mark, refused no_ack takeoff, sends 400 0 0, in GUIDED"},
 		{"before the first fix there is no height above the sea", "copter armable=84s: status position.altitude_msl null, status position.lat null, +12s, not status position.altitude_msl null"},
 	}, arduClauses)
 }
 
-// docs/design.md, "SIGTERM in the air".
+// These flights check docs/design.md, "SIGTERM in the air".
 func TestWhenTheProgramEndsACopterInTheAirIsSafe(t *testing.T) {
 	const held = "sent 176 1 17 | 176 1 4"
 	rules := []rule{
@@ -565,7 +565,7 @@ func (f *flight) ignores() {
 	})
 }
 
-// Ten clients command at full speed for a while.
+// Ten clients send commands at full speed for 10 s.
 func TestTenClientsAtFullSpeedBreakNothing(t *testing.T) {
 	type accepted struct {
 		at   time.Time

@@ -112,13 +112,13 @@ func TestPX4PilotsAndFailsafes(t *testing.T) {
 		{"a failsafe that holds in the present mode ends a goto that is not acknowledged", "px4: aloft, mode hold, +1s, loses DO_REPOSITION, only acks, post goto 60 0, +300ms, holds in a failsafe, answer interrupted 1600ms, mark, +10s, hands off, is rtl"},
 		{"a landing at a place that nobody acknowledges is done on the ground", "px4: aloft, loses NAV_LAND, land 10 0 wait 120, its done true, is land, at 10 0 0 ±2"},
 		{"a goto of a vehicle that was disarmed meanwhile is interrupted", "px4: takeoff 3 wait 30, mode position, input pitch 0.5, mark, post goto 30 0, +800ms, hands off, pilot disarms, answer interrupted, hands off"},
-		{"a takeoff is tried until it is accepted", "px4 armable=1h: " + strings.Repeat("refused refused takeoff, is manual, ", 10) + "disarmed"},
+		{"ten refused takeoffs leave PX4 disarmed in manual mode", "px4 armable=1h: " + strings.Repeat("refused refused takeoff, is manual, ", 10) + "disarmed"},
 		{"a takeoff right after a flight with sticks flies", "px4: takeoff 5 wait 30, mode position, input pitch 0.2, mode hold wait 20, land wait 60, takeoff 5 wait 30, +15s, is takeoff, status failsafe false, status in_air true"},
 		{"the present mode is accepted at once though a few acks are lost", "px4: loses DO_SET_MODE {0|1|2|3|4}, mode hold, took < 1001ms"},
 		{"the present mode is accepted though most acks are lost", "px4: loses DO_SET_MODE {5|6|7}, mode hold"},
 		{"a refused command leaves the vehicle in POSCTL, the way out of manual mode", "px4: aloft, mode manual, input throttle 0.5 pitch 1 timeout 5, fails DO_REPOSITION, refused refused goto 60 0, is position, +3s, is position, in POSCTL, speed < 0.2"},
 		{"after a restart a takeoff is accepted as soon as armable is true", "px4: status armable true, restart grounded, will show an early PREARM_CHECK, until status armable null 2s, status unhealthy null, until status armable true 10s, takeoff"},
-		{"a mavrest that starts in flight knows the mode", "px4: aloft, stop, +1s, start, +2s, is hold"},
+		{"after a start in flight mavrest knows the mode", "px4: aloft, stop, +1s, start, +2s, is hold"},
 		{"a failsafe that only warns, which 1.14 calls CRITICAL, ends no landing", "px4-1.14: aloft, mode position, post land wait 60, until is land 5s, our stream stops, until status failsafe true 5s, answer ok"},
 		{"after a takeoff that ended early it is not armed in AUTO.TAKEOFF", "px4-1.{14|16}: takeoff, {+4s, land wait 60|disarm}, +1s, is takeoff, in AUTO.TAKEOFF, arm, is hold, +8s, alt < 0.5, armed"},
 		{"a PX4 1.17 leaves AUTO.TAKEOFF by itself after such a takeoff", "px4-1.17: takeoff, {+4s, land wait 60→land|disarm→hold}, +1s, is $1, not in AUTO.TAKEOFF, arm, is hold, +8s, alt < 0.5, armed"},
@@ -130,13 +130,13 @@ func TestPX4PilotsAndFailsafes(t *testing.T) {
 func TestPX4AndGroundStations(t *testing.T) {
 	const gps, compass = "Preflight Fail: GPS fix too low", "Preflight Fail: Compass needs calibration before it can be used for flight"
 	flies(t, []rule{
-		{"mavrest is no ground station where losing one is a failsafe", "px4 NAV_DLL_ACT={1|2|3|none} station=yes: takeoff wait 60, mode position, goto 30 0 wait 60, QGroundControl leaves, +30s, is hold, at 30 0 10 ±1, mavrest is no ground station"},
-		{"mavrest stops being one when NAV_DLL_ACT is set in the air", "px4: aloft, QGroundControl joins, param NAV_DLL_ACT 2, +6s, mark, +10s, mavrest is no ground station, is takeoff, param NAV_DLL_ACT 0, +15s, mavrest is a ground station"},
+		{"mavrest is no ground station where the loss of one is a failsafe", "px4 NAV_DLL_ACT={1|2|3|none} station=yes: takeoff wait 60, mode position, goto 30 0 wait 60, QGroundControl leaves, +30s, is hold, at 30 0 10 ±1, mavrest is no ground station"},
+		{"mavrest stops being a ground station when NAV_DLL_ACT is set in the air", "px4: aloft, QGroundControl joins, param NAV_DLL_ACT 2, +6s, mark, +10s, mavrest is no ground station, is takeoff, param NAV_DLL_ACT 0, +15s, mavrest is a ground station"},
 		{"mavrest's ground station heartbeats leave no trace in the messages", "px4: aloft, +30s, goto 30 0 wait 60, mavrest is a ground station, messages 0 ground station lost, messages 0 GCS connection regained"},
 		{"a refused arming names every reason", "px4: trouble 0 " + gps + ", trouble 0 " + compass + ", +20s, mark, refused refused {takeoff|arm}, says Resolve system health failures first; " + gps + "; " + compass + ", took < 2500ms, sends 401 NaN NaN"},
 		{"a refused arming for a system without a text has PX4's own sentence", "px4 trouble=BATTERY: +20s, refused refused {takeoff|arm}, says Resolve system health failures first, took < 2500ms"},
 		{"a refused arming without a ground station names the unhealthy systems", "px4 NAV_DLL_ACT=2: trouble GPS " + gps + ", +20s, refused refused {takeoff|arm}, says unhealthy:, says gps, took < 2500ms"},
-		{"PX4 is asked to run its checks seldom, and never while armed", "px4: trouble 0 " + gps + strings.Repeat(", refused refused arm, says GPS fix too low, says not: Gimbal, text Gimbal lost, +500ms", 20) + ", checks are 5 s apart, trouble none, +5s, aloft, mark, nacks COMPONENT_ARM_DISARM, refused refused arm, refused refused disarm, not sends 401 NaN NaN"},
+		{"PX4 is asked to run its checks every 5 s at most, and never while armed", "px4: trouble 0 " + gps + strings.Repeat(", refused refused arm, says GPS fix too low, says not: Gimbal, text Gimbal lost, +500ms", 20) + ", checks are 5 s apart, trouble none, +5s, aloft, mark, nacks COMPONENT_ARM_DISARM, refused refused arm, refused refused disarm, not sends 401 NaN NaN"},
 	}, px4Clauses)
 }
 
@@ -250,7 +250,7 @@ func (p *player) px4Takeover(custom uint32, m moment, setMode func()) {
 	p.wantStream(at.Add(time.Millisecond), &want)
 }
 
-func TestPX4PilotsSwitchTakesTheDroneAtEveryMoment(t *testing.T) {
+func TestPX4PilotsSwitchIsATakeoverAtEveryMoment(t *testing.T) {
 	var cases []visit
 	for _, custom := range px4PilotModes {
 		for _, v := range px4Visits(func(m moment) bool {
@@ -266,7 +266,7 @@ func TestPX4PilotsSwitchTakesTheDroneAtEveryMoment(t *testing.T) {
 	})
 }
 
-// A pilot who sets the commanded mode, or the mode before it, can't be told from the command:
+// A pilot who sets the commanded mode, or the mode before it, looks like the command itself. So
 // the command goes on.
 func TestPX4PilotsSwitchToTheCommandedModeEndsNothing(t *testing.T) {
 	for _, custom := range px4PilotModes {
@@ -282,7 +282,7 @@ func TestPX4PilotsSwitchToTheCommandedModeEndsNothing(t *testing.T) {
 					p.plays("truth")
 					return
 				}
-				if p.wantAnswer(5*time.Minute, "any"); p.answer["code"] == "interrupted" && strings.Contains(m.name, "is in force") { // CURRENT_MODE showed it before
+				if p.wantAnswer(5*time.Minute, "any"); p.answer["code"] == "interrupted" && strings.Contains(m.name, "is in force") { // CURRENT_MODE had shown the commanded mode
 					p.plays("truth")
 					return
 				}
@@ -291,7 +291,7 @@ func TestPX4PilotsSwitchToTheCommandedModeEndsNothing(t *testing.T) {
 				}
 				mode, _ := parseMode(m.mode)
 				if mode.flownBySticks() && custom == entered[px4][mode] {
-					time.Sleep(1100 * time.Millisecond) // later comes a silent client's hold
+					time.Sleep(1100 * time.Millisecond) // a silent client's hold comes later
 					p.wantMode(m.mode)
 					return
 				}
@@ -306,7 +306,7 @@ func TestPX4PilotsSwitchToTheCommandedModeEndsNothing(t *testing.T) {
 	}
 }
 
-func TestPX4FailsafeTakesTheDroneAtEveryMoment(t *testing.T) {
+func TestPX4FailsafeIsATakeoverAtEveryMoment(t *testing.T) {
 	visits := px4Visits(func(m moment) bool {
 		return m.disarmed || slices.Contains(m.without, simPX4RTL) || m.waiting && slices.Contains(m.explained, simPX4RTL)
 	})
@@ -339,7 +339,7 @@ func TestPX4RestartEndsEverythingAtEveryMoment(t *testing.T) {
 
 // A pilot moves his transmitter's sticks in a mode that flies without sticks. PX4 then sets
 // POSCTL.
-func TestPX4TransmittersSticksTakeTheDroneAtEveryMoment(t *testing.T) {
+func TestPX4TransmittersSticksAreATakeoverAtEveryMoment(t *testing.T) {
 	hand := func(s *simulator) {
 		s.params[simStickSource] = 5
 		s.receiver, s.rc = simReceiverInHand, [4]int16{0, 0, 500, 0}
@@ -404,7 +404,7 @@ func TestPX4LostLinkAtEveryMoment(t *testing.T) {
 		unheard := commandsOf(p.since(began))
 		back := time.Now()
 		time.Sleep(1100 * time.Millisecond)
-		holds := strings.HasSuffix(m.name, "its sticks deflected") && m.mode != "position" // for its silent client
+		holds := strings.HasSuffix(m.name, "its sticks deflected") && m.mode != "position" // a hold for the client that fell silent
 		if list := commandsOf(p.since(back)); len(list) > 0 && !holds && m.name != "land at a place, at the place" {
 			p.Errorf("sent after the vehicle was heard again: %q", list)
 		}
@@ -414,7 +414,7 @@ func TestPX4LostLinkAtEveryMoment(t *testing.T) {
 			p.wantMode(m.mode)
 		case m.waiting:
 			p.wantAnswer(time.Millisecond, "no_ack")
-			if p.sim.truth().armed { // else the first report changes nothing (docs/design.md, rule 1)
+			if p.sim.truth().armed { // if disarmed, the first report changes nothing (docs/design.md, rule 1)
 				p.plays("truth")
 			}
 		case m.silent:

@@ -601,7 +601,7 @@ func (p *player) watch(id common.MAV_CMD, n int) {
 	})
 }
 
-// keepsMoving sends a client's sticks at 10 Hz, each a little further, until one is
+// keepsMoving sends a client's sticks at 10 Hz, always at another pitch, until an input is
 // refused or the time is over. It returns the refusal.
 func (f *flight) keepsMoving(d time.Duration) (refusal object) {
 	f.Helper()
@@ -852,7 +852,7 @@ func (p *player) checkWire(w []string, rest string) string {
 	return ""
 }
 
-// Why a command was not carried out (docs/design.md, "Reasons").
+// An answer says why a command was not carried out (docs/design.md, "Reasons").
 func TestARefusalNamesItsReason(t *testing.T) {
 	flies(t, []rule{
 		{"NAV_DLL_ACT, where PX4 has no ground station", "px4 NAV_DLL_ACT={1|2|3}: refused refused takeoff, says NAV_DLL_ACT is $1: PX4 arms only while it hears a ground station, +6s, refused refused arm, says NAV_DLL_ACT is $1: PX4 arms only while it hears a ground station"},
@@ -906,14 +906,14 @@ func TestAWholeFlight(t *testing.T) {
 		}})
 }
 
-// What a client's sticks leave behind (docs/design.md, "Who has the sticks").
+// These flights show what follows a client's sticks (docs/design.md, "Who has the sticks").
 func TestAfterAClientsSticks(t *testing.T) {
 	flies(t, []rule{
 		{"a command stays in force, and no failsafe follows", "both: aloft, mode position, input pitch 1 roll -1 timeout 5, +300ms, {goto 20 0→hold|mode hold→hold|mode rtl→rtl|mode rtgs→rtgs|land 0 0→land|land→land}, +4s, is $1, status failsafe false"},
-		{"in position the centred stream holds for a client that died", "both: aloft, goto altitude 40 wait 60, mode position, input pitch 0.3, +1450ms, sticks 0 0 500 0, +25s, is position, sticks 0 0 500 0, speed < 0.2, alt > 38.5, status failsafe false"},
+		{"in position mode a centred stream holds the drone when the client falls silent", "both: aloft, goto altitude 40 wait 60, mode position, input pitch 0.3, +1450ms, sticks 0 0 500 0, +25s, is position, sticks 0 0 500 0, speed < 0.2, alt > 38.5, status failsafe false"},
 		{"in altitude and manual mode mavrest commands a hold, and says so", "both: aloft, goto altitude 40 wait 60, mode {altitude|manual}, mark, input pitch 0.3 throttle 0.5, +450ms, steady, +1s, sticks 0 0 500 0, +1510ms, is $1, +3s, is hold, messages 1 mavrest: no sticks from the client for 3 s: holding, +20s, speed < 0.2, alt > 38.5, status failsafe false"},
 		{"the sticks are centred when they expire", "both: aloft, mode altitude, input pitch 1 timeout {0.05→50ms|4.9→4900ms|5→5s}, +$1, +1ms, mark, +10s, centred, is hold"},
-		{"a heartbeat that is lost after the arming does not change when a constant throttle expires", "both: mode position, arm, heartless 2500ms, input throttle 1 timeout 1.5, +1600ms, mark, +800ms, stream 0 0 500 0"},
+		{"lost heartbeats after an arming do not change when a constant throttle expires", "both: mode position, arm, heartless 2500ms, input throttle 1 timeout 1.5, +1600ms, mark, +800ms, stream 0 0 500 0"},
 	}, map[string]func(*player){
 		"steady": func(p *player) {
 			if n := len(p.sticksSince(p.mark)); n < 10 {
@@ -928,7 +928,7 @@ func TestAfterAClientsSticks(t *testing.T) {
 	})
 }
 
-// What ends the way to a landing's place, and what does not (docs/design.md, rule 8).
+// These flights show what ends the way to a landing's place (docs/design.md, rule 8).
 func TestTheWayToALanding(t *testing.T) {
 	flies(t, []rule{
 		{"goes on when a client arms, or a request is refused", "both: aloft, land 40 0, +2s, {arm|refused refused disarm|bad}, is land, until disarmed 90s, is land, at 40 0 0 ±2"},
@@ -947,7 +947,7 @@ func TestTheWayToALanding(t *testing.T) {
 	})
 }
 
-func TestWhatWasAcceptedAndWhatMayHaveHappenedShows(t *testing.T) {
+func TestTheModeOfAnAcceptedOrUnansweredCommandShows(t *testing.T) {
 	flies(t, []rule{
 		{"an accepted mode still shows after a refused arming", "both: aloft, mode position, +{1s..1800ms/200ms}, {mode rtgs→rtgs|goto 200 0→hold}, nacks COMPONENT_ARM_DISARM, refused refused arm, recovers, stays 7s is $2"},
 		{"an accepted takeoff still shows after a refused arming", "both: +{1s..1800ms/200ms}, takeoff 40, nacks COMPONENT_ARM_DISARM, refused refused arm, recovers, stays 7s is takeoff"},
@@ -989,8 +989,8 @@ func TestAPilotShowsWithoutLiveReports(t *testing.T) {
 	})
 }
 
-// Several clients at once, on lines so slow that the next command begins before the last
-// one is answered (docs/design.md, rules 5 and 6).
+// Several clients command at once, on lines so slow that the next command begins before the
+// last one is answered (docs/design.md, rules 5 and 6).
 func TestOneCommandAtATime(t *testing.T) {
 	const late = "copter: aloft, mode position, +1s, slow 300ms, nacks CONDITION_YAW, post goto 60 0 heading 90, "
 	flies(t, []rule{
@@ -1002,12 +1002,12 @@ func TestOneCommandAtATime(t *testing.T) {
 		{"a takeover in the last step ends a command, with a wait and without one", "copter: aloft, slow 150ms, {a switch at the turn, post goto 60 0 heading 90|a switch at the arming, post mode rtl arm true}{| wait 60}, answer interrupted 5s"},
 		{"a goto's speed ends with the goto, also when it is not acknowledged", "copter: aloft, goto 10 0, +10s, loses DO_CHANGE_SPEED, refused no_ack goto 100 0 speed 2, recovers, +5s, goto 200 0, +10s, speed > 3"},
 		{"a goto's speed ends with the goto, also when the goto is superseded", "copter: aloft, goto 10 0, +10s, slow 300ms, mark, post goto 100 0 speed 2, until sends 178 1 2 5s, goto 200 0, answer any 1s, +10s, speed > 3"},
-		{"a disarming is answered by its own ack while a takeoff is taken back", "copter: delay 20ms, +3s, post takeoff, +{70ms|80ms|90ms|100ms|120ms}, loses COMPONENT_ARM_DISARM 1, disarm, answer any 5s"},
+		{"a disarming is answered by its own ack while mavrest disarms after a failed takeoff", "copter: delay 20ms, +3s, post takeoff, +{70ms|80ms|90ms|100ms|120ms}, loses COMPONENT_ARM_DISARM 1, disarm, answer any 5s"},
 		{"a takeoff waits for the disarming before it", "both: arm, delay 100ms, post disarm, +20ms, takeoff, is takeoff, answer any 1s"},
 		{"a landing at a place is answered by its own ack after a goto whose ack was lost", "both: aloft, loses DO_REPOSITION 1, goto 60 0, land 20 0 wait 120, its done true, at 20 0 0 ±2"},
 		{"a report proves a second landing after one whose ack was lost", "px4: aloft, loses NAV_LAND 1, land, land, is land"},
 		{"a mode that was just refused to a client is a takeover when a pilot sets it", "both: aloft, post land 30 0 wait 100, until north > {26|26.5|27|27.25|27.5} 60s, fails DO_SET_MODE, refused refused mode position, recovers, copter? receiver hand, pilot position, reported, +2ms, truth, +12s, hands off, truth"},
-		{"after a pilot's switch during an arming that waits no late report counts as ours", "copter receiver=hand: hover, mode position, +1s, slow 300ms, nacks CONDITION_YAW, post goto 60 0 heading 90, +{850ms..1s/50ms}, post arm, +30ms, pilot RTL, +2200ms, answer any 5s, answer any 5s, no report is claimed"},
+		{"no late report counts as ours after a pilot's switch while an arming waits", "copter receiver=hand: hover, mode position, +1s, slow 300ms, nacks CONDITION_YAW, post goto 60 0 heading 90, +{850ms..1s/50ms}, post arm, +30ms, pilot RTL, +2200ms, answer any 5s, answer any 5s, no report is claimed"},
 	}, map[string]func(*player){
 		"accepts only BRAKE": func(p *player) {
 			p.acks(common.MAV_CMD_DO_SET_MODE, func(a *common.MessageCommandAck) []simAnswer {
@@ -1035,7 +1035,7 @@ func (p *player) pilotSwitchesAt(id common.MAV_CMD) {
 	})
 }
 
-// What was refused or not answered (docs/design.md, rule 7).
+// A part of each command is refused or not answered (docs/design.md, rule 7).
 func TestWhatRemainsInForceOfACommandThatFailed(t *testing.T) {
 	const goes = "copter: aloft, post {goto|land} 40 0 wait 60, +2s, "
 	flies(t, []rule{
@@ -1044,10 +1044,10 @@ func TestWhatRemainsInForceOfACommandThatFailed(t *testing.T) {
 		{"the answer names the failsafe's return that was ended", "px4: aloft, goto 60 0, +12s, failsafe, +3s, fails DO_REPOSITION, refused refused goto 30 30, says ; the failsafe's AUTO.RTL was ended; the vehicle is in AUTO.LOITER, +3s, in AUTO.LOITER"},
 		{"a mode that PX4 acknowledged but never reported ends the way to a landing", "px4: aloft, land 60 0, +2s, only acks, refused no_ack mode position, recovers, is hold, status done null, +60s, is hold"},
 		{"a takeoff on PX4 is answered when its mode is reported", "px4: aloft, goto 10 0, +10s, takeoff 40, status vehicle_mode AUTO.TAKEOFF"},
-		{"a takeoff of a PX4 that has just disarmed itself is no success", "px4: mode hold, arm, until disarmed 20s, refused interrupted takeoff, takeoff wait 60"},
+		{"a takeoff is interrupted where PX4 has just disarmed itself", "px4: mode hold, arm, until disarmed 20s, refused interrupted takeoff, takeoff wait 60"},
 		{"PX4 lands though it refuses POSCTL on the way out of a stick mode", "px4: aloft, mode {manual|altitude}, input pitch 0.1 throttle 0.5 timeout 1, +300ms, forbids POSCTL AUTO.LOITER, {land|+15s}, is land"},
-		{"a landing at a place is flown at the height where it begins, after the sticks have come to rest", "px4: aloft, mode position, input throttle 1 timeout 5, +3s, land 60 0, note, +4s, kept 0.3"},
-		{"a goto that keeps its place stays there", "px4: aloft, mode {position|altitude}, input pitch 1 throttle 0.5 timeout 5, +4s, goto heading 90, comes back north < 6"},
+		{"the way to a landing is flown at the height at which the sticks came to rest", "px4: aloft, mode position, input throttle 1 timeout 5, +3s, land 60 0, note, +4s, kept 0.3"},
+		{"a goto without a place keeps the present place", "px4: aloft, mode {position|altitude}, input pitch 1 throttle 0.5 timeout 5, +4s, goto heading 90, comes back north < 6"},
 		{"the refusal of an arming in LAND says what to post", "copter: aloft, land wait 100, refused refused arm, says LAND mode not armable; it does not arm in LAND: set another mode with it, says {\"mode\":\"hold\", mode hold arm true"},
 		{"a stick mode is accepted while a parked stream is off centre", "px4: mode position, aloft, slow {0s|50ms|150ms|300ms}, mode altitude{| arm true}"},
 	})
@@ -1055,30 +1055,30 @@ func TestWhatRemainsInForceOfACommandThatFailed(t *testing.T) {
 
 // In each of these flights the vehicle would fall, or fly without a pilot, if mavrest were wrong
 // about who has the sticks (docs/design.md, "Who has the sticks").
-func TestNobodyFalls(t *testing.T) {
+func TestNoVehicleFallsOrFliesWithoutAPilot(t *testing.T) {
 	flies(t, []rule{
 		{"a stick mode that was never answered keeps its stream", "copter: hover, silent {2600ms|4s}, refused no_ack mode position, +4s, is position, +6s, alt > 18, streams"},
 		{"a stick mode that a refused goto superseded keeps its stream", "copter: hover, slow 200ms, fails DO_REPOSITION, entering {manual|altitude|position}, refused refused goto 50 0, answer any 10s, +1s, is $1, +10s, alt > 15"},
-		{"a stick mode that a refused goto superseded is held for a silent client", "copter: hover, slow 200ms, fails DO_REPOSITION, entering {manual|altitude}, refused refused goto 50 0, recovers, answer any 10s, +15s, in hold"},
-		{"an unanswered stick mode that shows during a refused plan is held for a silent client", "copter: hover, silent {2100ms|2500ms|3s|3500ms}, refused no_ack mode {altitude|manual}, recovers, fails DO_REPOSITION, fails DO_SET_MODE, post {goto 50 0 altitude 20|mode position}, answer any, recovers, +15s, in hold"},
+		{"a silent client gets a hold in a stick mode that a refused goto superseded", "copter: hover, slow 200ms, fails DO_REPOSITION, entering {manual|altitude}, refused refused goto 50 0, recovers, answer any 10s, +15s, in hold"},
+		{"a silent client gets a hold in an unanswered stick mode that shows during a refused plan", "copter: hover, silent {2100ms|2500ms|3s|3500ms}, refused no_ack mode {altitude|manual}, recovers, fails DO_REPOSITION, fails DO_SET_MODE, post {goto 50 0 altitude 20|mode position}, answer any, recovers, +15s, in hold"},
 		{"the stream of an unanswered stick mode that the vehicle never enters ends", "copter: hover, fails DO_SET_MODE, loses DO_SET_MODE, refused no_ack mode position, +8s, not streams"},
 		{"a stick mode after a refused one has its stream", "copter: hover, fails DO_SET_MODE, refused refused mode position, recovers, mode {manual|altitude}, +3s, alt > 17"},
 		{"a stick mode after an unanswered one has its stream", "copter: hover, fails DO_SET_MODE, loses DO_SET_MODE, refused no_ack mode position, recovers, delay 200ms, +{4400ms..5s/100ms}, mode manual, +3s, alt > 17"},
 		{"when an older unanswered mode is given up the sticks are not released", "copter: hover, fails DO_SET_MODE, loses DO_SET_MODE, refused no_ack mode position, recovers, delay 200ms, +{4500ms..4950ms/50ms}, fails DO_REPOSITION, entering manual, refused refused goto 50 0, answer any 10s, +10s, alt > 15"},
-		{"our own sticks that a slow line reports late are not taken for the receiver's", "copter receiver=hand: hover, slow {0s|60ms|150ms}, mode position, input throttle 0.2 timeout 3, +{1s..1200ms/50ms}, pilot sticks 0 300 500 0, pilot ALT_HOLD, +3s, not streams"},
+		{"sticks of ours that a slow line reports late are not read as the receiver's", "copter receiver=hand: hover, slow {0s|60ms|150ms}, mode position, input throttle 0.2 timeout 3, +{1s..1200ms/50ms}, pilot sticks 0 300 500 0, pilot ALT_HOLD, +3s, not streams"},
 		{"a receiver in hand gets the sticks back after many short inputs", "copter receiver=hand: hover, mode position, +3s" + strings.Repeat(", input throttle 0.3 timeout 0.3, +420ms", 20) + ", +3s, not streams"},
 		{"a landed state that stops coming is unknown, and requested again", "both: mode altitude, arm, stops 245" + strings.Repeat(", input throttle 1, +200ms", 15) + ", status landed_state null, status in_air null, +4s, alt > 5, until status landed_state in_air 20s"},
 		{"a position that stops coming is requested again", "both: aloft, land 60 0, +2s, stops 33, stops 1, until disarmed 180s, at 60 0 0 ±2"},
 		{"a Copter that restarts in the air keeps its stream", "copter receiver={idle|none}: hover, mode position, +2s, restart, +20s, alt > 18, status failsafe false"},
 		{"the pilot of a Copter that restarts in the air gets his sticks", "copter receiver={hand|idle}: hover, mode position, +2s, input pitch 0.1 timeout 5, restart" + strings.Repeat(", post input pitch 0.1 timeout 1, answer any, +200ms", 60) + ", +5s, receiver hand, pilot sticks 0 300 500 0, pilot switch 1100 ALT_HOLD, +5s, not streams"},
-		{"a pilot's mode on the ground of a Copter shows", "copter: mode position, +1s, pilot {STABILIZE|ALT_HOLD}, +1500ms, truth, no input, +20s, truth"},
-		{"a pilot's mode on the ground of PX4 shows", "px4: mode position, +1s, pilot {MANUAL|ALTCTL|STABILIZED}, +1500ms, truth, no input, +20s, truth"},
+		{"a mode that a pilot sets on the ground shows on a Copter", "copter: mode position, +1s, pilot {STABILIZE|ALT_HOLD}, +1500ms, truth, no input, +20s, truth"},
+		{"a mode that a pilot sets on the ground shows on PX4", "px4: mode position, +1s, pilot {MANUAL|ALTCTL|STABILIZED}, +1500ms, truth, no input, +20s, truth"},
 		{"a receiver in hand is heard before our first stick", "copter receiver=hand: hover, stop, +{5s..5480ms/20ms}, start, +2s, mode position, +1s, not streams"},
 		{"a receiver in hand is heard before our first stick on PX4", "px4 receiver=hand: restart grounded, +{3s..3900ms/100ms}, post mode position, answer any, refused wrong_mode input pitch 1"},
 		{"on PX4 input is refused until it is known whose sticks count", "px4 receiver=hand: restart grounded, +1500ms, refused wrong_mode input throttle 0, +20s, aloft, mode altitude, refused wrong_mode input pitch 0.5 timeout 2, pilot sticks 0 300 500 0, +10s, hands off"},
 		{"a handshake in the air forgets no parameter", "copter receiver=none SYSID_MYGCS=250: hover, mode position, +2s, stops 245, +4600ms, mute, +2s, unmute, +3s, in LOITER, status failsafe false"},
 		{"a failsafe on the way out of a pilot's stick mode does not give a client the sticks", "px4: takeoff, +25s, mode altitude, +1s, pilot MANUAL, slow 200ms, no input, entering rtl, +{0s|100ms|250ms|500ms|1s|2200ms|2500ms}, is in a failsafe, answer any 60s, +1s, no input"},
-		{"a QuadPlane that is not known as one yet is not commanded as a plane", "quadplane Q_GUIDED_MODE=1: takeoff 20, +20s, mode position, +2s, receiver hand, stop, +5s, pilot QLOITER, +1s, param Q_GUIDED_MODE 0, delay {0s|200ms}, stops 245, start, until status online true 5s, post mode {manual|altitude|hold|rtl}, answer any, +5s, it hovers"},
+		{"a QuadPlane is not commanded as a plane before its type is known", "quadplane Q_GUIDED_MODE=1: takeoff 20, +20s, mode position, +2s, receiver hand, stop, +5s, pilot QLOITER, +1s, param Q_GUIDED_MODE 0, delay {0s|200ms}, stops 245, start, until status online true 5s, post mode {manual|altitude|hold|rtl}, answer any, +5s, it hovers"},
 	}, map[string]func(*player){
 		"is in a failsafe": func(p *player) { p.sim.change(func() { p.sim.failsafe = true }) },
 		"it hovers": func(p *player) {
@@ -1089,7 +1089,7 @@ func TestNobodyFalls(t *testing.T) {
 	})
 }
 
-func TestTheFarewell(t *testing.T) {
+func TestTheHoldAtSIGTERM(t *testing.T) {
 	flies(t, []rule{
 		{"holds a vehicle that just entered a stick mode", "copter: hover, slow {0s→0s|100ms→30ms}, entering {manual|altitude|position}, +$1, stop, +6s, alt > 18"},
 		{"lands where a hold is refused", "copter: hover, mode manual, input throttle 0.45 timeout 5, +1s, forbids GUIDED BRAKE, stop, +3s, climb > -3, in LAND"},
@@ -1121,7 +1121,7 @@ func TestAPortThatComesBack(t *testing.T) {
 	}})
 }
 
-// says checks an error's text: it contains want, and none of not.
+// says checks that an error's text contains want, and none of not.
 func says(t *testing.T, answer object, want string, not ...string) {
 	t.Helper()
 	text, _ := answer["error"].(string)

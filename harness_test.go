@@ -33,7 +33,7 @@ import (
 	"github.com/bluenviron/gomavlib/v3/pkg/message"
 )
 
-// What several test files share.
+// This file has what several test files share.
 
 var (
 	runAll     = flag.Bool("all", false, "run every moment, manoeuvre and pilot, and the long tests at full length, not a sample")
@@ -155,7 +155,7 @@ func (f wireFrame) bytes() []byte {
 	return b
 }
 
-// key is the same for equal frames only.
+// key returns a string that differs for different frames.
 func (f wireFrame) key() string {
 	return fmt.Sprintf("v1=%t seq %d of %d.%d #%d %s", f.v1, f.seq, f.system, f.component, f.id, hex.EncodeToString(f.payload))
 }
@@ -257,7 +257,7 @@ func (noDeadlines) SetWriteDeadline(time.Time) error { return nil }
 // cable is a port whose other end the test holds.
 type cable struct {
 	toLink     chan []byte
-	rest       []byte    // only the reader uses it
+	rest       []byte    // bytes that Read has not returned yet; only the reader uses it
 	until      time.Time // deadline of a read; only the reader uses it
 	writeUntil time.Time // deadline of a write; only the writer uses it
 	heard      func(lineMessage)
@@ -541,7 +541,7 @@ func (b *lineBench) sayFrom(system, component byte, m message.Message) {
 	b.feed(packet(0, system, component, m))
 }
 
-// ack answers a command after a while.
+// ack answers a command after some time.
 func (b *lineBench) ack(after time.Duration, id uint16, result common.MAV_RESULT) {
 	time.AfterFunc(after, func() {
 		b.say(&common.MessageCommandAck{Command: common.MAV_CMD(id), Result: result, TargetSystem: b.system, TargetComponent: componentID})

@@ -38,7 +38,7 @@ type onlooker struct {
 	mu        sync.Mutex
 	acked     map[uint16]int       // ACCEPTED acks that really went out, by command
 	copies    map[uint16]time.Time // until when a second copy of such an ack may arrive
-	explained map[string]time.Time // the modes that mavrest may answer, and since when
+	explained map[string]time.Time // the modes that mavrest may answer, and when each was noted
 	figures   map[string]int
 	diary     []string // what happened last
 }
