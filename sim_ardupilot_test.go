@@ -120,8 +120,10 @@ func TestArduPilotObeysSticksForItsOwnSystemOnly(t *testing.T) {
 		}{{1, 0}, {7, 1}} {
 			b.write(&common.MessageManualControl{Target: c.target, X: 1000, Z: 500})
 			time.Sleep(50 * time.Millisecond)
-			x, _, _, _ := b.brain.axes()
-			b.want("the stick after a MANUAL_CONTROL", x, c.forward)
+			b.change(func() { // under the simulator's mutex
+				x, _, _, _ := b.brain.axes()
+				b.want("the stick after a MANUAL_CONTROL", x, c.forward)
+			})
 		}
 	})
 }
