@@ -32,8 +32,8 @@ import (
 	"github.com/bluenviron/gomavlib/v3/pkg/x25"
 )
 
-// The benchmarks measure the program and a baseline in turns, so that other load on the
-// machine slows both; their ratio is what counts. The tests at the end count allocations.
+// The benchmarks measure the program and a baseline in turns, so that other load on the machine
+// slows both. Only their ratio counts. The tests near the end count allocations.
 // docs/performance.md explains the numbers.
 
 // fullLink is what a link at 921600 baud carries, in bytes a second.
@@ -67,8 +67,8 @@ func openTTY(tb testing.TB, of *pty) port {
 	return p
 }
 
-// pour writes a stream over and over, at a rate in bytes a second, until stop
-// is closed or so many bytes are written.
+// pour writes a stream over and over, at a rate in bytes a second, until stop is closed or most
+// bytes are written.
 func pour(w io.Writer, stream []byte, rate int, most int, stop <-chan struct{}) {
 	tick := time.NewTicker(2 * time.Millisecond)
 	defer tick.Stop()
@@ -83,7 +83,7 @@ func pour(w io.Writer, stream []byte, rate int, most int, stop <-chan struct{}) 
 		for written < due {
 			rest := stream[written%len(stream):]
 			n := 0
-			for n < min(due-written, len(rest)) { // whole frames: others write between them
+			for n < min(due-written, len(rest)) { // only whole frames, since another writer writes between them
 				n += frameSize(rest[n:])
 			}
 			n = min(n, most-written)
@@ -95,15 +95,15 @@ func pour(w io.Writer, stream []byte, rate int, most int, stop <-chan struct{}) 
 	}
 }
 
-// linked is a running link and its handler on a line.
+// linked runs a drone on a line and returns it with its handler.
 func linked(tb testing.TB, p *pty) (*drone, http.Handler) {
 	tb.Helper()
 	l, _ := runDevice(tb, mustDevice(tb, p.path, 921600))
 	return l, newHandler(l, admission{})
 }
 
-// serveHere serves on loopback and returns the address. Unless bare, connections are limited
-// as in the program.
+// serveHere serves on loopback and returns the address. Unless bare is true, connections are
+// limited as in the program.
 func serveHere(tb testing.TB, s *http.Server, bare bool) string {
 	tb.Helper()
 	l := listenTCP(tb)
@@ -117,7 +117,7 @@ func serveHere(tb testing.TB, s *http.Server, bare bool) string {
 	return address
 }
 
-// client is one keep-alive connection that does as little as it can.
+// client is one keep-alive connection. It does as little work as it can.
 type client struct {
 	conn net.Conn
 	in   *bufio.Reader
@@ -177,7 +177,8 @@ func (c *client) answer() error {
 	return nil
 }
 
-// insist asks until it is answered: the server closes idle connections when new ones come.
+// insist repeats a request until it is answered, since the server closes idle connections when
+// new ones come.
 func (c *client) insist(request []byte) error {
 	for {
 		err := c.do(request)
@@ -200,10 +201,10 @@ func (c *client) do(request []byte) error {
 	return c.answer()
 }
 
-// pair has the measurements of the program and of the baseline, turn by turn.
+// pair has the measurements of the program and of the baseline, one each for every turn.
 type pair struct{ ours, bare []time.Duration }
 
-// add measures both, the program first in every other turn.
+// add measures both. In every other turn it measures the program first.
 func (p *pair) add(turn int, ours, bare func() time.Duration) {
 	if turn%2 == 0 {
 		p.ours = append(p.ours, ours())
@@ -214,14 +215,14 @@ func (p *pair) add(turn int, ours, bare func() time.Duration) {
 	}
 }
 
-// quantile is the q-th percentile of some durations.
+// quantile returns the q-th percentile of some durations.
 func quantile(d []time.Duration, q int) time.Duration {
 	d = slices.Sorted(slices.Values(d))
 	return d[min(len(d)*q/100, len(d)-1)]
 }
 
-// ratio is the median over the turns of bare / ours. Load that lasts longer than a turn slows
-// both.
+// ratio returns the median over the turns of bare / ours. Load that lasts longer than a turn
+// slows both.
 func (p *pair) ratio() float64 {
 	each := make([]float64, len(p.ours))
 	for i := range each {
@@ -233,8 +234,8 @@ func (p *pair) ratio() float64 {
 
 func micros(d time.Duration) float64 { return float64(d) / 1e3 }
 
-// barely is a server for a bare handler: of the program it has only the time-outs.
-func barely(h http.HandlerFunc) *http.Server {
+// bareServer returns a server for a bare handler, with the program's time-outs.
+func bareServer(h http.HandlerFunc) *http.Server {
 	s := newServer(nil)
 	return &http.Server{
 		Handler:           h,
@@ -243,7 +244,7 @@ func barely(h http.HandlerFunc) *http.Server {
 	}
 }
 
-// bareAnswer is a handler that always writes the same bytes.
+// bareAnswer returns a handler that always writes the same bytes.
 func bareAnswer(body []byte) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		h := w.Header()
@@ -254,8 +255,8 @@ func bareAnswer(body []byte) http.HandlerFunc {
 	}
 }
 
-// crowd has the clients make n requests each, all clients at once. It returns how long that
-// took in all, and the time of each request.
+// crowd makes n requests with each client, with all clients at once. It returns the whole time and
+// the time of each request.
 func crowd(tb testing.TB, clients []*client, request []byte, n int) (whole time.Duration, each []time.Duration) {
 	each = make([]time.Duration, n*len(clients))
 	began := time.Now()
@@ -276,8 +277,8 @@ func crowd(tb testing.TB, clients []*client, request []byte, n int) (whole time.
 	return time.Since(began), each
 }
 
-// telemetered returns the address of a program whose status changes all the time because its
-// link is full, and one of its statuses.
+// telemetered starts a program whose link is full, so that its status changes all the time. It
+// returns the program's address and one of its statuses.
 func telemetered(tb testing.TB) (address string, body []byte) {
 	tb.Helper()
 	stream, _ := captured(tb, "px4")
@@ -298,14 +299,14 @@ func telemetered(tb testing.TB) (address string, body []byte) {
 	return address, bytes.Clone(c.body)
 }
 
-// BenchmarkStatus has crowds ask for the status. The largest ones have more connections than
-// the server keeps, so that each of their requests needs a new one.
+// BenchmarkStatus measures crowds that request the status. The largest crowd has more connections
+// than the server keeps, so each of its requests needs a new one.
 func BenchmarkStatus(b *testing.B) {
 	for _, c := range []struct{ clients, turns int }{{1, 60}, {8, 60}, {64, 1}, {512, 1}} {
 		b.Run(fmt.Sprintf("clients=%d", c.clients), func(b *testing.B) {
 			address, body := telemetered(b)
-			server := barely(bareAnswer(body))
-			server.ConnState = connState // for the same bound
+			server := bareServer(bareAnswer(body))
+			server.ConnState = connState // bounds the connections as in the program
 			bareAddress := serveHere(b, server, c.clients < maxConnections)
 			clients, bareClients := connects(b, address, c.clients), connects(b, bareAddress, c.clients)
 			const each = 1536
@@ -334,14 +335,14 @@ func BenchmarkStatus(b *testing.B) {
 	}
 }
 
-// farEnd is an autopilot at the far end of a line: it acknowledges every command and sends to
-// came when sticks arrive.
+// farEnd is an autopilot at the far end of a line. It acknowledges every command, and sends to came
+// when sticks arrive.
 type farEnd struct {
 	line io.ReadWriteCloser
 	came chan arrived
 }
 
-// arrived is a MANUAL_CONTROL, and when its last byte was readable.
+// arrived is the roll of a MANUAL_CONTROL, and when its last byte could be read.
 type arrived struct {
 	y  int16
 	at time.Time
@@ -373,8 +374,7 @@ func (f *farEnd) read() {
 	}
 }
 
-// measure posts sticks and returns how long they took to the far end; y is the roll
-// that they have there.
+// measure posts sticks whose roll at the far end is y. It returns how long they took to get there.
 func (f *farEnd) measure(b *testing.B, c *client, request []byte, y int16) time.Duration {
 	began := time.Now()
 	if err := c.do(request); err != nil {
@@ -397,13 +397,13 @@ func BenchmarkInput(b *testing.B) {
 	sticks := func(y int16) []byte {
 		return post("/input", fmt.Sprintf(`{"roll":%.3f,"pitch":0.1,"yaw":0,"throttle":0.5}`, float64(y)/1000))
 	}
-	for ours.do(sticks(0)) != nil { // refused until it is known who has the sticks
+	for ours.do(sticks(0)) != nil { // input is refused until it is known who has the sticks
 		time.Sleep(100 * time.Millisecond)
 	}
 
 	tty := openTTY(b, bareLine)
 	ready := packet(1, 1, componentID, &common.MessageManualControl{Target: 1, X: 100, Y: 200, Z: 500})
-	bare := connect(b, serveHere(b, barely(func(w http.ResponseWriter, r *http.Request) {
+	bare := connect(b, serveHere(b, bareServer(func(w http.ResponseWriter, r *http.Request) {
 		io.Copy(io.Discard, r.Body)
 		tty.Write(ready)
 		bareAnswer([]byte("OK"))(w, r)
@@ -425,7 +425,7 @@ func BenchmarkInput(b *testing.B) {
 	b.ReportMetric(micros(quantile(p.ours, 50)-quantile(p.bare, 50)), "p50-over-bare-µs")
 }
 
-// cost is what the whole process used during some work.
+// cost is the CPU time and the allocations of the whole process during some work.
 type cost struct {
 	cpu           time.Duration
 	bytes, allocs uint64
@@ -448,7 +448,7 @@ func cpuTime() time.Duration {
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 
-// replay is a port that gives a stream in reads of up to 512 bytes, then ends.
+// replay is a port from which a stream is read, up to 512 bytes at a time.
 type replay struct {
 	noDeadlines
 	rest []byte
@@ -466,14 +466,15 @@ func (r *replay) Read(b []byte) (int, error) {
 func (*replay) Write(b []byte) (int, error) { return len(b), nil }
 func (*replay) Close() error                { return nil }
 
-// mute is a drone that commands nothing.
+// mute returns a drone that commands nothing.
 func mute() *drone {
 	l := newDrone(device{name: "replay"}, 0, false)
 	l.quit()
 	return l
 }
 
-// splitAndCheck is the floor: it finds where frames end and sums their bytes.
+// splitAndCheck does the least that reading frames takes: it finds their ends and computes their
+// checksums.
 func splitAndCheck(r io.Reader) (sum uint16) {
 	var buf [2048]byte
 	have := 0
@@ -521,7 +522,7 @@ func BenchmarkTelemetry(b *testing.B) {
 	for _, name := range []string{"px4", "ardupilot"} {
 		b.Run(name, func(b *testing.B) {
 			stream, frames := captured(b, name)
-			// A Node reports no count of frames that it can't read: one of ours marks the end.
+			// A Node does not count the frames that it can't read, so a frame of ours marks the end.
 			marked := append(slices.Clone(stream), packet(1, 1, componentID, heartbeat(minimal.MAV_TYPE_GCS))...)
 			source := &refilled{streams: make(chan []byte, 1), done: make(chan struct{})}
 			node := &gomavlib.Node{
@@ -540,7 +541,7 @@ func BenchmarkTelemetry(b *testing.B) {
 				ours.measure(func() {
 					l := mute()
 					l.link.serve(context.Background(), &replay{rest: stream})
-					if l.link.received.Load() < uint64(frames-1) { // an unknown message in the last frame needs a next frame to count
+					if l.link.received.Load() < uint64(frames-1) { // an unknown message in the last frame is counted only when another frame follows
 						b.Fatalf("read %d frames of %d", l.link.received.Load(), frames)
 					}
 				})
@@ -575,7 +576,7 @@ func BenchmarkTelemetry(b *testing.B) {
 	}
 }
 
-// heap is the memory in use, in MB.
+// heap returns the memory in use, in MB.
 func heap() float64 {
 	runtime.GC()
 	var m runtime.MemStats
@@ -597,8 +598,8 @@ func built(tb testing.TB, targets ...string) string {
 	return dir
 }
 
-// bareProgram is the least that a net/http server takes. It also reads a terminal,
-// or the datagrams that come to an address, and looks at nothing.
+// bareProgram is a minimal net/http server. It also reads a terminal, or the datagrams that come
+// to an address, and ignores what it reads.
 const bareProgram = `package main
 
 import ("io"; "net"; "net/http"; "os"; "syscall")
@@ -628,14 +629,14 @@ func main() {
 }
 `
 
-// process is a program that was started, and how long it took to answer.
+// process is a running program.
 type process struct {
 	*exec.Cmd
 	address string
-	took    time.Duration
+	took    time.Duration // from its start to its first answer
 }
 
-// begin starts a program that listens at an address and asks until it answers.
+// begin starts a program that listens at an address. It sends requests until one is answered.
 func begin(b *testing.B, args func(address string) []string) process {
 	address := freeAddress(b, "tcp")
 	a := args(address)
@@ -664,7 +665,7 @@ func begin(b *testing.B, args func(address string) []string) process {
 	}
 }
 
-// startTime ends a process and returns how long it took to answer.
+// startTime ends a process and returns how long its first answer took.
 func startTime(p process) time.Duration {
 	p.end()
 	return p.took
@@ -675,7 +676,7 @@ func (p process) end() {
 	p.Wait()
 }
 
-// resident is the process' VmRSS in MB.
+// resident returns the process' VmRSS in MB.
 func (p process) resident(b *testing.B) float64 {
 	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", p.Process.Pid))
 	if err != nil {
@@ -689,7 +690,7 @@ func (p process) resident(b *testing.B) float64 {
 	return kb * 1024 / 1e6
 }
 
-// cpu is the time that the process' threads ran.
+// cpu returns how long the process' threads have run.
 func (p process) cpu(b *testing.B) (sum time.Duration) {
 	threads, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/schedstat", p.Process.Pid))
 	for _, path := range threads {
@@ -703,14 +704,14 @@ func (p process) cpu(b *testing.B) (sum time.Duration) {
 	return sum
 }
 
-// onTerminals are the release binary and bareProgram, each on a terminal.
+// onTerminals has the release binary and bareProgram, each with a terminal.
 type onTerminals struct {
 	dir        string    // the binaries
 	ours, bare *pty      // their lines
-	far        io.Writer // of ours, where every command is acknowledged
+	far        io.Writer // the far end of ours, where every command is acknowledged
 }
 
-// begins starts the release binary on a device, or on its terminal where it is "".
+// begins starts the release binary on a device. "" means its terminal.
 func (t onTerminals) begins(b *testing.B, device string) process {
 	return begin(b, func(address string) []string {
 		host, port, _ := net.SplitHostPort(address)
@@ -719,7 +720,7 @@ func (t onTerminals) begins(b *testing.B, device string) process {
 	})
 }
 
-// beginsBare starts bareProgram, on a device or, where it is "", on its terminal.
+// beginsBare starts bareProgram on a device. "" means its terminal.
 func (t onTerminals) beginsBare(b *testing.B, device string) process {
 	return begin(b, func(address string) []string {
 		return []string{filepath.Join(t.dir, "bare"), address, cmp.Or(device, t.bare.path)}
@@ -742,8 +743,8 @@ func build(b *testing.B, targets ...string) onTerminals {
 	return t
 }
 
-// poured is the part of a core that a process takes while a stream is poured
-// into its terminal for some seconds, in percent.
+// poured pours a stream into a process' terminal for some seconds. It returns how much of a core
+// the process then uses, in percent.
 func (p process) poured(b *testing.B, far io.Writer, stream []byte, rate int) float64 {
 	const seconds = 3
 	before := p.cpu(b)
@@ -751,8 +752,8 @@ func (p process) poured(b *testing.B, far io.Writer, stream []byte, rate int) fl
 	return (p.cpu(b) - before).Seconds() / seconds * 100
 }
 
-// BenchmarkScaleRate gives the program a stream at a tenth of a full link, at a
-// full one and at ten times that.
+// BenchmarkScaleRate gives the program a stream at a tenth of a full link's rate, at that rate and
+// at ten times that rate.
 func BenchmarkScaleRate(b *testing.B) {
 	t := build(b, runtime.GOARCH)
 	stream, _ := captured(b, "px4")
@@ -772,9 +773,9 @@ func BenchmarkScaleRate(b *testing.B) {
 	}
 }
 
-// BenchmarkUDP gives the program a recorded stream over UDP, a frame in each
-// datagram, and at the same time a program that only receives it: at its own rate,
-// at ten times that, and as fast as fills a link.
+// BenchmarkUDP sends a recorded stream over UDP, with a frame in each datagram, to the program and at
+// the same time to bareProgram: at the recorded rate, at ten times that rate, and at the rate of a
+// full link.
 func BenchmarkUDP(b *testing.B) {
 	t := build(b, runtime.GOARCH)
 	stream, _ := captured(b, "px4")
@@ -863,8 +864,8 @@ func size(tb testing.TB, dir, target string) float64 {
 	return float64(info.Size())
 }
 
-// play sends a capture over and over, a frame in each datagram, so many times as
-// fast as it was recorded, until stop is closed.
+// play sends a capture over and over, with a frame in each datagram, until stop is closed. It sends
+// times as fast as the capture was recorded.
 func play(w io.Writer, capture []tlogEntry, times float64, stop <-chan struct{}) {
 	for {
 		began := time.Now()
@@ -880,16 +881,16 @@ func play(w io.Writer, capture []tlogEntry, times float64, stop <-chan struct{})
 	}
 }
 
-// What follows counts allocations, which are the same on every machine.
+// These tests count allocations, which are the same on every machine.
 
-// racing reports whether the race detector is on: it allocates by itself.
+// racing reports whether the race detector, which allocates by itself, is on.
 func racing() bool {
 	info, _ := debug.ReadBuildInfo()
 	return slices.Contains(info.Settings, debug.BuildSetting{Key: "-race", Value: "true"})
 }
 
-// gomavlib allocates a message that is used once, and its text. A heartbeat also makes words
-// for the status.
+// gomavlib allocates each message, and its text. For a heartbeat mavrest also allocates the words of
+// the status.
 func TestTelemetryAllocatesLittle(t *testing.T) {
 	if racing() {
 		t.Skip("the race detector allocates by itself")
@@ -897,7 +898,7 @@ func TestTelemetryAllocatesLittle(t *testing.T) {
 	r := &reader{link: mute().link}
 	in := &r.in
 	var line bytes.Reader
-	take := func(b []byte) {
+	read := func(b []byte) {
 		line.Reset(b)
 		in.read(&line)
 		for {
@@ -909,7 +910,7 @@ func TestTelemetryAllocatesLittle(t *testing.T) {
 		}
 	}
 	beat := &minimal.MessageHeartbeat{Type: minimal.MAV_TYPE_QUADROTOR, Autopilot: minimal.MAV_AUTOPILOT_PX4}
-	take(packet(1, 1, autopilotID, beat))
+	read(packet(1, 1, autopilotID, beat))
 	for _, c := range []struct {
 		what string
 		msg  message.Message
@@ -929,13 +930,13 @@ func TestTelemetryAllocatesLittle(t *testing.T) {
 		{"HEARTBEAT", beat, autopilotID, 11},
 	} {
 		b := packet(1, 1, c.from, c.msg)
-		if got := testing.AllocsPerRun(100, func() { take(b) }); got > c.most {
-			t.Errorf("%s: %g allocations, over the budget of %g", c.what, got, c.most)
+		if got := testing.AllocsPerRun(100, func() { read(b) }); got > c.most {
+			t.Errorf("%s: %g allocations, more than the budget of %g", c.what, got, c.most)
 		}
 	}
-	// A message that is not in the dialect is a frame between two others.
+	// A message that is not in the dialect is recognized by the frame after it.
 	unknown := append([]byte{0xfd, 3, 0, 0, 0, 1, 1, 9, 9, 0, 1, 2, 3, 4, 5}, packet(1, 1, 2, &common.MessageAttitude{})...)
-	if got := testing.AllocsPerRun(100, func() { take(unknown) }); got != 0 {
+	if got := testing.AllocsPerRun(100, func() { read(unknown) }); got != 0 {
 		t.Errorf("an unknown message: %g allocations, want none", got)
 	}
 }
@@ -974,7 +975,7 @@ func TestRequestsAllocateLittle(t *testing.T) {
 		{"POST input", 83, ask("POST", "/input", `{"roll":0.1,"pitch":0.2,"yaw":0.3,"throttle":0.5}`)},
 	} {
 		if got := testing.AllocsPerRun(100, c.do); got > c.most {
-			t.Errorf("%s: %g allocations, over the budget of %g", c.what, got, c.most)
+			t.Errorf("%s: %g allocations, more than the budget of %g", c.what, got, c.most)
 		}
 	}
 }
@@ -1014,7 +1015,7 @@ func BenchmarkStream(b *testing.B) {
 		{name: "16-streams", ask: func(end <-chan struct{}) { listens(b, p.address, maxStreams, &all, end) }},
 	}
 	const turns, seconds = 10, 2
-	asked := 0.0 // seconds
+	asked := 0.0 // the seconds in which clients asked
 	for b.Loop() {
 		for turn := range turns {
 			for i := range ways {
@@ -1036,11 +1037,11 @@ func BenchmarkStream(b *testing.B) {
 	b.ReportMetric(added(streams)/added(poller), "x-poller-added") // of the CPU time above that without clients
 }
 
-// settles is how long clients have asked before the measurement begins.
+// settles is how long the clients ask before the measurement begins.
 const settles = 300 * time.Millisecond
 
-// ranWhile is the CPU time of a process in some seconds during which asks runs. asks begins
-// before them and ends after them.
+// ranWhile returns the CPU time of a process in some seconds. asks runs from before these seconds
+// until after them.
 func (p process) ranWhile(b *testing.B, seconds int, asks func(end <-chan struct{})) time.Duration {
 	end := make(chan struct{})
 	var asking sync.WaitGroup
@@ -1054,7 +1055,7 @@ func (p process) ranWhile(b *testing.B, seconds int, asks func(end <-chan struct
 	return took
 }
 
-// polls asks for the status ten times a second.
+// polls requests the status ten times a second.
 func polls(b *testing.B, address string, end <-chan struct{}) {
 	c := connect(b, address)
 	defer c.conn.Close()
@@ -1073,7 +1074,7 @@ func polls(b *testing.B, address string, end <-chan struct{}) {
 	}
 }
 
-// listens reads so many streams of the status and counts their events.
+// listens reads some streams of the status and counts their events.
 func listens(b *testing.B, address string, streams int, events *atomic.Int64, end <-chan struct{}) {
 	request := []byte("GET /api/drone/status HTTP/1.1\r\nHost: localhost\r\nAccept: text/event-stream\r\n\r\n")
 	var reading sync.WaitGroup

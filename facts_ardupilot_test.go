@@ -17,13 +17,13 @@ var copterLinkProbes = []probe{
 		v.equal("component 0", v.exchange(v.ours, simSetMode, m).last(), simAccepted)
 		v.equal("another system", len(v.exchange(v.ours, simSetMode, factLong(v.system+1, simSetMode, 1, simArduGuided)).results), 0)
 	}},
-	{heading: "ArduPilot: link", from: boot, fact: "a mode that is set before it is ready is accepted and lost", run: func(v *probed) {
+	{heading: "ArduPilot: link", from: boot, fact: "a mode that is set before ArduPilot is ready is accepted and lost", run: func(v *probed) {
 		time.Sleep(time.Second)
 		v.equal("answer", v.setMode(simArduLand).last(), simAccepted)
 		time.Sleep(2 * time.Second)
 		v.equal("mode", v.mode(), uint32(simArduStabilize))
 	}},
-	{heading: "ArduPilot: streams", from: ground, fact: "no position comes unasked", run: func(v *probed) {
+	{heading: "ArduPilot: streams", from: ground, fact: "no position comes without a request", run: func(v *probed) {
 		v.equal("positions", v.rate(v.ours, 33, 3), 0.0)
 		v.equal("SYS_STATUS", v.rate(v.ours, 1, 3), 0.0)
 	}},
@@ -35,7 +35,7 @@ var copterLinkProbes = []probe{
 		}
 		v.command(simInterval, 33, -1)
 	}},
-	{heading: "ArduPilot: streams", from: ground, fact: "an unknown message: the interval DENIED, the request FAILED", run: func(v *probed) {
+	{heading: "ArduPilot: streams", from: ground, fact: "an unknown message's interval is DENIED, its request FAILED", run: func(v *probed) {
 		v.equal("interval", v.command(simInterval, 12345, 100000).last(), simDenied)
 		v.equal("request", v.command(common.MAV_CMD_REQUEST_MESSAGE, 12345).last(), simFailed)
 	}},
@@ -49,7 +49,7 @@ var copterLinkProbes = []probe{
 		time.Sleep(time.Second)
 		v.within("Hz at 0", v.rate(v.ours, 0, 10), 1, 1, 0.2)
 	}},
-	{heading: "ArduPilot: live mode", from: ground, fact: "it is this link's alone", run: func(v *probed) {
+	{heading: "ArduPilot: live mode", from: ground, fact: "HEARTBEAT's interval is for this link only", run: func(v *probed) {
 		v.live()
 		time.Sleep(time.Second)
 		v.within("Hz of the other", v.rate(v.pilot, 0, 5), 1, 1, 0.3)
@@ -65,7 +65,7 @@ var copterLinkProbes = []probe{
 		}
 		v.command(simInterval, 0, 0)
 	}},
-	{heading: "ArduPilot: live mode", from: ground, fact: "it shows a switch from another link, and arming", run: func(v *probed) {
+	{heading: "ArduPilot: live mode", from: ground, fact: "HEARTBEAT shows a switch from another link, and arming", run: func(v *probed) {
 		v.live()
 		sent := time.Now()
 		v.pilot.send(v.modeMessage(simArduStabilize))
@@ -96,7 +96,7 @@ var copterLinkProbes = []probe{
 		m := asked[*common.MessageRcChannels](v)
 		v.within("µs", float64(m.Chan3Raw), 1000, 1000, 20)
 	}},
-	{heading: "ArduPilot: arming", from: boot, fact: "STABILIZE can be armed after 24 s, GUIDED after 42, and EKF_STATUS_REPORT tells", run: func(v *probed) {
+	{heading: "ArduPilot: arming", from: boot, fact: "STABILIZE can be armed after 24 s, GUIDED after 42, and EKF_STATUS_REPORT shows it", run: func(v *probed) {
 		time.Sleep(30 * time.Second)
 		v.equal("STABILIZE", v.command(simArm, 1).last(), simAccepted)
 		v.command(simArm, 0)
@@ -115,7 +115,7 @@ var copterLinkProbes = []probe{
 	}},
 }
 
-// copterModeProbes: while disarmed any mode is accepted with one ack.
+// copterModeProbes check that a disarmed Copter accepts any mode, with one ack.
 func copterModeProbes() (probes []probe) {
 	for _, m := range []struct {
 		mode uint32
@@ -144,7 +144,7 @@ func copterModeProbes() (probes []probe) {
 		probe{heading: "ArduPilot: mode changes", from: ground, fact: "an unknown mode is FAILED", run: func(v *probed) {
 			v.equal("answer", v.setMode(99).last(), simFailed)
 		}},
-		probe{heading: "ArduPilot: mode changes", from: ground, fact: "without bit 0 of param1 it is not obeyed", run: func(v *probed) {
+		probe{heading: "ArduPilot: mode changes", from: ground, fact: "without bit 0 of param1 a mode is not set", run: func(v *probed) {
 			v.command(simSetMode, 0, simArduLand)
 			v.equal("mode", v.mode(), uint32(simArduGuided))
 		}},
@@ -156,7 +156,7 @@ func copterModeProbes() (probes []probe) {
 			v.within("s", took.Seconds(), 0, 0.3, 2)
 		}},
 		probe{heading: "ArduPilot: mode changes", from: air, fact: "BRAKE stays BRAKE for 12 s", run: func(v *probed) {
-			v.equal("answer", v.pilots(simArduBrake).last(), simAccepted)
+			v.equal("answer", v.pilotSets(simArduBrake).last(), simAccepted)
 			time.Sleep(12 * time.Second)
 			v.equal("mode", v.mode(), uint32(simArduBrake))
 		}})
@@ -176,7 +176,7 @@ var copterArmingProbes = []probe{
 		v.equal("answer", v.command(simArm, 0).last(), simFailed)
 		v.equal("armed", v.armed(), true)
 	}},
-	{heading: "ArduPilot: arming", from: ground, fact: "armed and not taken off it disarms after 10 s", run: func(v *probed) {
+	{heading: "ArduPilot: arming", from: ground, fact: "an armed vehicle that does not take off disarms after 10 s", run: func(v *probed) {
 		v.must(v.command(simArm, 1).last() == simAccepted, "not armed")
 		took := v.disarms(15 * time.Second)
 		v.within("s", took.Seconds(), 9.5, 10.2, 0.8)
@@ -215,14 +215,14 @@ var copterArmingProbes = []probe{
 	}},
 }
 
-// copterGotoProbes: the frames that work, and what is denied.
+// copterGotoProbes are about the frames of a goto, its speed and heading, and what is refused.
 func copterGotoProbes() []probe {
 	probes := []probe{
-		{from: air, fact: "as COMMAND_LONG it is UNSUPPORTED", run: func(v *probed) {
+		{from: air, fact: "DO_REPOSITION as COMMAND_LONG is UNSUPPORTED", run: func(v *probed) {
 			h := v.home()
 			v.equal("answer", v.command(simGoto, -1, 1, 0, 0, float64(h.Latitude)/1e7, float64(h.Longitude)/1e7, 15).last(), simUnsupported)
 		}},
-		{from: air, fact: "0/0 and INT32_MAX are DENIED", run: func(v *probed) {
+		{from: air, fact: "a place of 0/0 or INT32_MAX is DENIED", run: func(v *probed) {
 			frame := common.MAV_FRAME_GLOBAL_RELATIVE_ALT
 			v.equal("0/0", v.repositionTo(frame, -1, 1, 0, 0, 0, 15).last(), simDenied)
 			v.equal("INT32_MAX", v.repositionTo(frame, -1, 1, 0, math.MaxInt32, math.MaxInt32, 15).last(), simDenied)
@@ -230,7 +230,7 @@ func copterGotoProbes() []probe {
 		{from: air, since: release{4, 5}, fact: "a NaN altitude is DENIED", run: func(v *probed) {
 			v.equal("NaN", v.reposition(common.MAV_FRAME_GLOBAL_RELATIVE_ALT, -1, 1, 0, 10, 0, math.NaN()).last(), simDenied)
 		}},
-		{from: air, fact: "param2 0 outside GUIDED is DENIED, 1 switches to it", run: func(v *probed) {
+		{from: air, fact: "outside GUIDED param2 0 is DENIED, 1 sets GUIDED", run: func(v *probed) {
 			v.setMode(simArduBrake)
 			time.Sleep(100 * time.Millisecond)
 			frame := common.MAV_FRAME_GLOBAL_RELATIVE_ALT
@@ -238,16 +238,16 @@ func copterGotoProbes() []probe {
 			v.equal("1", v.reposition(frame, -1, 1, 0, 5, 0, probeHeight).last(), simAccepted)
 			v.equal("mode", v.mode(), uint32(simArduGuided))
 		}},
-		{from: ground, fact: "disarmed it is accepted, and nothing flies", run: func(v *probed) {
+		{from: ground, fact: "a goto while disarmed is accepted and not flown", run: func(v *probed) {
 			v.equal("answer", v.flyTo(20, 0, 20).last(), simAccepted)
 			v.equal("armed", v.armed(), false)
 		}},
-		{from: air, fact: "its own speed is ignored", run: func(v *probed) {
+		{from: air, fact: "DO_REPOSITION's speed is ignored", run: func(v *probed) {
 			v.reposition(common.MAV_FRAME_GLOBAL_RELATIVE_ALT, 2, 1, 0, 60, 0, probeHeight)
 			time.Sleep(6 * time.Second)
 			v.within("m/s", v.place().speed, 5, 10, 1)
 		}},
-		{from: air, fact: "DO_CHANGE_SPEED after its ack is flown within 0.1 m/s, and stays for the next", run: func(v *probed) {
+		{from: air, fact: "DO_CHANGE_SPEED after a goto's ack is flown within 0.1 m/s, and holds for the next goto", run: func(v *probed) {
 			v.flyTo(60, 0, probeHeight)
 			v.equal("answer", v.command(common.MAV_CMD_DO_CHANGE_SPEED, 1, 3).last(), simAccepted)
 			time.Sleep(7 * time.Second)
@@ -268,7 +268,7 @@ func copterGotoProbes() []probe {
 				v.equal("answer", v.command(common.MAV_CMD_DO_CHANGE_SPEED, 1, speed).last(), simDenied)
 			}
 		}},
-		{from: air, fact: "CONDITION_YAW after its ack turns it", run: func(v *probed) {
+		{from: air, fact: "CONDITION_YAW after a goto's ack turns the vehicle", run: func(v *probed) {
 			v.flyTo(5, 0, probeHeight)
 			v.equal("answer", v.command(common.MAV_CMD_CONDITION_YAW, 90, 0, 0, 0).last(), simAccepted)
 			time.Sleep(12 * time.Second)
@@ -307,7 +307,7 @@ var copterHoldProbes = []probe{
 		v.equal("frame, mask", [2]int{int(m.CoordinateFrame), int(m.TypeMask)}, [2]int{0, 0xfdf8})
 		v.within("height", float64(m.Alt)-v.homeAlt(), probeHeight, probeHeight, 0.5)
 	}},
-	{heading: "ArduPilot: target", from: air, fact: "none comes in BRAKE, and none in a GUIDED that has no goto", run: func(v *probed) {
+	{heading: "ArduPilot: target", from: air, fact: "no message 87 comes in BRAKE, or in GUIDED without a goto", run: func(v *probed) {
 		v.setMode(simArduBrake)
 		time.Sleep(time.Second)
 		v.equal("BRAKE", v.ask(87), nil)
@@ -327,7 +327,7 @@ var copterHoldProbes = []probe{
 		v.within("back", back, 0.2, 0.9, 0.5)
 		v.equal("mode", v.mode(), uint32(simArduGuided))
 	}},
-	{heading: "ArduPilot: hold", from: air, fact: "DO_REPOSITION to the present place comes all the way back", run: func(v *probed) {
+	{heading: "ArduPilot: hold", from: air, fact: "a goto to the present place comes all the way back", run: func(v *probed) {
 		v.flyTo(120, 0, probeHeight)
 		time.Sleep(6 * time.Second)
 		here := v.place()
@@ -336,7 +336,7 @@ var copterHoldProbes = []probe{
 		v.within("past", past, 5, 25, 3)
 		v.within("back", back/past, 0.8, 1.1, 0.25)
 	}},
-	{heading: "ArduPilot: hold", from: air, fact: "GUIDED in GUIDED is accepted and flies on", run: func(v *probed) {
+	{heading: "ArduPilot: hold", from: air, fact: "GUIDED during a goto is accepted and changes nothing", run: func(v *probed) {
 		v.flyTo(40, 0, probeHeight)
 		time.Sleep(2 * time.Second)
 		v.equal("answer", v.setMode(simArduGuided).last(), simAccepted)
@@ -344,7 +344,7 @@ var copterHoldProbes = []probe{
 	}},
 }
 
-// copterParamProbes: names and units of parameters that mavrest reads.
+// copterParamProbes are about the names and units of the parameters that mavrest reads.
 func copterParamProbes() (probes []probe) {
 	for _, p := range []struct {
 		heading      string
@@ -390,7 +390,7 @@ var copterStickProbes = []probe{
 		v.within("height", s.up, probeHeight-0.3, probeHeight+0.3, 1)
 		v.setMode(simArduGuided)
 	}},
-	{heading: "ArduPilot: sticks", from: air, fact: "RC_CHANNELS shows the override, and the last value stands 3 s after silence", run: func(v *probed) {
+	{heading: "ArduPilot: sticks", from: air, fact: "RC_CHANNELS shows the override, whose last value stays for 3 s", run: func(v *probed) {
 		v.command(simInterval, 65, 20000)
 		v.hold(time.Second, 300, 0, 500, 0)
 		m := asked[*common.MessageRcChannels](v)
@@ -402,10 +402,10 @@ var copterStickProbes = []probe{
 			return ok && c.Chan3Raw < 1100
 		})
 		v.command(simInterval, 65, -1)
-		v.must(ok, "it stands")
+		v.must(ok, "the last value stays")
 		v.within("s", at.Sub(began).Seconds(), 2.9, 3, 0.2)
 	}},
-	{heading: "ArduPilot: release", from: air, fact: "32767 on all axes gives the receiver its sticks back in 9 to 18 ms", run: func(v *probed) {
+	{heading: "ArduPilot: release", from: air, fact: "32767 on all axes gives the receiver back its sticks in 9 to 18 ms", run: func(v *probed) {
 		v.command(simInterval, 65, 10000)
 		v.centre(time.Second)
 		v.silence()
@@ -420,7 +420,7 @@ var copterStickProbes = []probe{
 		v.must(ok, "not released")
 		v.ms("released", at.Sub(sent), 9, 18, 40) // RC_CHANNELS comes each 10 to 20 ms
 	}},
-	{heading: "ArduPilot: release", from: air, fact: "32767 on one axis is the receiver's own", run: func(v *probed) {
+	{heading: "ArduPilot: release", from: air, fact: "an axis at 32767 follows the receiver", run: func(v *probed) {
 		v.transmit(radioIdle)
 		free := int16(math.MaxInt16)
 		v.hold(time.Second, free, free, 500, free)
@@ -454,7 +454,7 @@ var copterStickProbes = []probe{
 	}},
 	{heading: "ArduPilot: without a stream", from: air, fact: "LOITER under an idle receiver sinks 2.4 m/s", run: func(v *probed) {
 		v.transmit(radioIdle)
-		time.Sleep(4 * time.Second) // the sticks of the probe before act for 3 s more
+		time.Sleep(4 * time.Second) // the last probe's sticks act for 3 s more
 		v.must(v.setMode(simLoiter).last() == simAccepted, "no LOITER")
 		time.Sleep(2 * time.Second)
 		before := v.place().up
@@ -472,7 +472,7 @@ var copterStickProbes = []probe{
 }
 
 var planeProbes = []probe{
-	{heading: "QuadPlane", on: onQuadPlane, from: ground, fact: "it reports type 1 and a vtol_state that is not 0: on the ground 4 in FBWA, 3 in QHOVER", run: func(v *probed) {
+	{heading: "QuadPlane", on: onQuadPlane, from: ground, fact: "a QuadPlane reports type 1 and a vtol_state that is not 0: on the ground 4 in FBWA, 3 in QHOVER", run: func(v *probed) {
 		v.equal("type", v.beat().Type, common.MAV_TYPE_FIXED_WING)
 		for mode, want := range map[uint32]common.MAV_VTOL_STATE{
 			simPlaneFBWA: common.MAV_VTOL_STATE_FW, simPlaneQHover: common.MAV_VTOL_STATE_MC,
@@ -491,12 +491,12 @@ var planeProbes = []probe{
 	{heading: "QuadPlane", on: onQuadPlane, from: air, fact: "CONDITION_YAW is UNSUPPORTED", run: func(v *probed) {
 		v.equal("answer", v.command(common.MAV_CMD_CONDITION_YAW, 90, 0, 0, 0).last(), simUnsupported)
 	}},
-	{heading: "QuadPlane", on: onQuadPlane, from: air, fact: "with Q_GUIDED_MODE 1 a goto hovers there", run: func(v *probed) {
+	{heading: "QuadPlane", on: onQuadPlane, from: air, fact: "with Q_GUIDED_MODE 1 a goto hovers at its place", run: func(v *probed) {
 		v.setParam("Q_GUIDED_MODE", 1)
 		v.flyTo(30, 0, probeHeight)
 		v.arrives(30, 0, probeHeight, 1.5)
 	}},
-	{heading: "QuadPlane", on: onQuadPlane, from: air, fact: "QLAND lands where it is", run: func(v *probed) {
+	{heading: "QuadPlane", on: onQuadPlane, from: air, fact: "QLAND lands at the present place", run: func(v *probed) {
 		here := v.place()
 		v.equal("answer", v.setMode(simPlaneQLand).last(), simAccepted)
 		v.disarms(3 * time.Minute)
@@ -511,12 +511,12 @@ var planeProbes = []probe{
 		v.within("m/s", s.speed, 24, 28, 4)
 		v.within("off by", s.off(spot{}), 70, 90, 30)
 	}},
-	{heading: "Plane", on: onPlane, from: ground, fact: "its vtol_state is 0 and it takes no NAV_TAKEOFF", run: func(v *probed) {
+	{heading: "Plane", on: onPlane, from: ground, fact: "a plane's vtol_state is 0, and it refuses NAV_TAKEOFF", run: func(v *probed) {
 		m := asked[*common.MessageExtendedSysState](v)
 		v.equal("vtol_state", m.VtolState, common.MAV_VTOL_STATE_UNDEFINED)
 		v.equal("22", v.command(simTakeoff, 0, 0, 0, 0, 0, 0, 20).last(), simFailed)
 	}},
-	{heading: "Plane", on: onPlane, from: ground, fact: "landed_state is IN_AIR during the ground roll; it climbs to TKOFF_ALT and circles, and home in RTL", run: func(v *probed) {
+	{heading: "Plane", on: onPlane, from: ground, fact: "landed_state is IN_AIR during the ground roll; the plane climbs to TKOFF_ALT and circles, in RTL over home", run: func(v *probed) {
 		v.must(v.setMode(simPlaneTakeoff).last() == simAccepted, "no TAKEOFF")
 		v.must(v.command(simArm, 1).last() == simAccepted, "not armed")
 		rolled := false

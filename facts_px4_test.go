@@ -37,17 +37,17 @@ var px4LinkProbes = []probe{
 		m.TargetComponent = 0
 		v.equal("answer", v.exchange(v.ours, runPrearm, m).last(), simAccepted)
 	}},
-	{heading: "PX4: link", since: release{1, 16}, from: ground, fact: "another component is silent", run: func(v *probed) {
-		v.equal("answers", v.astray(0, 100).results, "[]")
+	{heading: "PX4: link", since: release{1, 16}, from: ground, fact: "a command for another component is not answered", run: func(v *probed) {
+		v.equal("answers", v.misdirected(0, 100).results, "[]")
 	}},
-	{heading: "PX4: link", since: release{1, 16}, from: ground, fact: "another system is silent", run: func(v *probed) {
-		v.equal("answers", v.astray(1, 1).results, "[]")
+	{heading: "PX4: link", since: release{1, 16}, from: ground, fact: "a command for another system is not answered", run: func(v *probed) {
+		v.equal("answers", v.misdirected(1, 1).results, "[]")
 	}},
 	{heading: "PX4: link", until: release{1, 15}, from: ground, fact: "a command for another component or system is FAILED", run: func(v *probed) {
-		v.equal("component", v.astray(0, 100).results, []common.MAV_RESULT{simFailed})
-		v.equal("system", v.astray(1, 1).results, []common.MAV_RESULT{simFailed})
+		v.equal("component", v.misdirected(0, 100).results, []common.MAV_RESULT{simFailed})
+		v.equal("system", v.misdirected(1, 1).results, []common.MAV_RESULT{simFailed})
 	}},
-	{heading: "PX4: link", from: ground, fact: "an ack's target is the asker", run: func(v *probed) {
+	{heading: "PX4: link", from: ground, fact: "an ack's target is the command's sender", run: func(v *probed) {
 		a := v.command(runPrearm, 0)
 		acks := factSince[*common.MessageCommandAck](v.ours, a.sent)
 		v.must(len(acks) > 0, "no ack")
@@ -90,8 +90,8 @@ var px4LinkProbes = []probe{
 		v.setMode(simPX4RTGS)
 		time.Sleep(time.Second)
 		v.setMode(simPX4Loiter)
-		v.equal("one", strings.Contains(v.texts(began), "Arming denied"), false)
-		v.equal("that of a refused mode", strings.Contains(v.texts(began), "Unsupported auto mode"), true)
+		v.equal("text of the refused arming", strings.Contains(v.texts(began), "Arming denied"), false)
+		v.equal("text of the refused mode", strings.Contains(v.texts(began), "Unsupported auto mode"), true)
 	}},
 	{heading: "PX4: texts", since: release{1, 15}, from: ground, fact: "one heartbeat of a ground station brings a refusal's text at most 110 ms after its ack", run: func(v *probed) {
 		v.setMode(simPX4RTL)
@@ -115,14 +115,14 @@ var px4LinkProbes = []probe{
 			time.Sleep(time.Second)
 		}
 	}},
-	{heading: "PX4: why it can't be armed", from: ground, fact: "SYS_STATUS has PREARM_CHECK in health alone", run: func(v *probed) {
+	{heading: "PX4: why it can't be armed", from: ground, fact: "SYS_STATUS has PREARM_CHECK in health only", run: func(v *probed) {
 		m := asked[*common.MessageSysStatus](v)
 		bit := common.MAV_SYS_STATUS_PREARM_CHECK
 		v.equal("present, enabled, healthy", [3]bool{
 			m.OnboardControlSensorsPresent&bit != 0, m.OnboardControlSensorsEnabled&bit != 0, m.OnboardControlSensorsHealth&bit != 0,
 		}, [3]bool{false, false, true})
 	}},
-	{heading: "PX4: why it can't be armed", from: ground, fact: "RC_RECEIVER is enabled and unhealthy without one, and it arms", run: func(v *probed) {
+	{heading: "PX4: why it can't be armed", from: ground, fact: "without a receiver RC_RECEIVER is enabled and unhealthy, and PX4 arms", run: func(v *probed) {
 		m := asked[*common.MessageSysStatus](v)
 		bit := common.MAV_SYS_STATUS_SENSOR_RC_RECEIVER
 		v.equal("enabled, healthy", [2]bool{m.OnboardControlSensorsEnabled&bit != 0, m.OnboardControlSensorsHealth&bit != 0}, [2]bool{true, false})
@@ -138,25 +138,26 @@ var px4LinkProbes = []probe{
 	}},
 }
 
-// astray sends a command for somebody else.
-func (v *probed) astray(system, component uint8) factAnswer {
-	m := factLong(v.system+system, runPrearm, 0)
+// misdirected sends a command to another target: the vehicle's system id plus an offset, and a
+// component.
+func (v *probed) misdirected(offset, component uint8) factAnswer {
+	m := factLong(v.system+offset, runPrearm, 0)
 	m.TargetComponent = component
 	return v.exchange(v.ours, runPrearm, m)
 }
 
 var px4LiveProbes = []probe{
-	{heading: "PX4: live mode", since: release{1, 15}, from: ground, fact: "CURRENT_MODE's interval is accepted, and it comes 2 to 3 times a second", run: func(v *probed) {
+	{heading: "PX4: live mode", since: release{1, 15}, from: ground, fact: "CURRENT_MODE's interval is accepted, and CURRENT_MODE comes 2 to 3 times a second", run: func(v *probed) {
 		v.live()
 		v.within("Hz", v.rate(v.ours, 436, 10), 2, 3, 0.3)
 	}},
-	{heading: "PX4: live mode", since: release{1, 15}, from: ground, fact: "it shows a commanded mode after 9 to 20 ms", run: func(v *probed) {
+	{heading: "PX4: live mode", since: release{1, 15}, from: ground, fact: "CURRENT_MODE shows a commanded mode after 9 to 20 ms", run: func(v *probed) {
 		v.showsSwitches(v.ours, simPX4Takeoff, 20)
 	}},
-	{heading: "PX4: live mode", since: release{1, 15}, from: ground, fact: "it shows a switch from another link after 9 to 31 ms", run: func(v *probed) {
+	{heading: "PX4: live mode", since: release{1, 15}, from: ground, fact: "CURRENT_MODE shows a switch from another link after 9 to 31 ms", run: func(v *probed) {
 		v.showsSwitches(v.pilot, simPX4RTL, 31)
 	}},
-	{heading: "PX4: live mode", since: release{1, 15}, from: ground, fact: "intended_custom_mode is the mode that was asked for", run: func(v *probed) {
+	{heading: "PX4: live mode", since: release{1, 15}, from: ground, fact: "intended_custom_mode is the commanded mode", run: func(v *probed) {
 		v.live()
 		sent := time.Now()
 		v.setMode(simPX4RTL)
@@ -165,7 +166,7 @@ var px4LiveProbes = []probe{
 		v.must(len(all) > 0, "none came")
 		v.equal("intended", all[len(all)-1].IntendedCustomMode, uint32(simPX4RTL))
 	}},
-	{heading: "PX4: live mode", since: release{1, 15}, from: handed, fact: "in a failsafe intended_custom_mode stays what the user wants", run: func(v *probed) {
+	{heading: "PX4: live mode", since: release{1, 15}, from: handed, fact: "a failsafe does not change intended_custom_mode", run: func(v *probed) {
 		v.live()
 		v.position()
 		v.silence()
@@ -174,7 +175,7 @@ var px4LiveProbes = []probe{
 		all := factSince[*common.MessageCurrentMode](v.ours, began)
 		v.equal("intended", all[len(all)-1].IntendedCustomMode, uint32(simPX4Posctl))
 	}},
-	{heading: "PX4: live mode", since: release{1, 15}, from: air, fact: "at a landing's end it comes before the HEARTBEAT that says disarmed", run: func(v *probed) {
+	{heading: "PX4: live mode", since: release{1, 15}, from: air, fact: "at a landing's end CURRENT_MODE comes before the HEARTBEAT that says disarmed", run: func(v *probed) {
 		v.live()
 		v.command(common.MAV_CMD_NAV_LAND)
 		time.Sleep(2 * time.Second)
@@ -189,7 +190,7 @@ var px4LiveProbes = []probe{
 	}},
 }
 
-// showsSwitches measures how late the live report shows modes that a link sets.
+// showsSwitches measures how late live reports show the modes that are set over a link.
 func (v *probed) showsSwitches(l *factLink, mode uint32, most float64) {
 	v.live()
 	for i := range 10 {
@@ -201,7 +202,7 @@ func (v *probed) showsSwitches(l *factLink, mode uint32, most float64) {
 	}
 }
 
-// px4ModeProbes is the table of modes, cell by cell.
+// px4ModeProbes has a probe for each cell of the table of modes.
 func px4ModeProbes() (probes []probe) {
 	type row struct {
 		mode               uint32
@@ -242,25 +243,25 @@ func px4ModeProbes() (probes []probe) {
 			})
 		}
 		if r.air == simRejected {
-			add(air, r.name+" in the air without sticks is refused, the mode unchanged", func(v *probed) {
+			add(air, r.name+" in the air without sticks is refused and changes nothing", func(v *probed) {
 				v.equal("answer", v.setMode(r.mode).last(), r.air)
 				v.equal("mode", v.mode(), uint32(simPX4Loiter))
 			})
 		}
 	}
-	refusedOnce := []struct {
+	modeAnswers := []struct {
 		mode uint32
 		want common.MAV_RESULT
 	}{{simPX4RTL, simAccepted}, {simPX4RTGS, simRejected}, {simPX4Loiter, simAccepted}}
-	probes = append(probes, probe{heading: heading, since: release{1, 16}, from: ground, fact: "two acks, the first always ACCEPTED, the second at most 10 ms later", run: func(v *probed) {
-		for _, m := range refusedOnce {
+	probes = append(probes, probe{heading: heading, since: release{1, 16}, from: ground, fact: "a mode has two acks, the first always ACCEPTED, the second at most 10 ms later", run: func(v *probed) {
+		for _, m := range modeAnswers {
 			a := v.setMode(m.mode)
 			v.must(len(a.results) == 2, "acks %v", a.results)
 			v.equal("answers", a.results, []common.MAV_RESULT{simAccepted, m.want})
 			v.ms("second ack after", a.after[1]-a.after[0], 0, 10, 15)
 		}
-	}}, probe{heading: heading, until: release{1, 15}, from: ground, fact: "one ack, the true one", run: func(v *probed) {
-		for _, m := range refusedOnce {
+	}}, probe{heading: heading, until: release{1, 15}, from: ground, fact: "a mode has one ack, with its result", run: func(v *probed) {
+		for _, m := range modeAnswers {
 			v.equal("answers", v.setMode(m.mode).results, []common.MAV_RESULT{m.want})
 		}
 	}})
@@ -281,13 +282,13 @@ func px4ModeProbes() (probes []probe) {
 			time.Sleep(500 * time.Millisecond)
 		}
 	})
-	// ACCEPTED up to 1.17.0, TEMPORARILY_REJECTED after it.
+	// The answer is ACCEPTED up to 1.17.0, TEMPORARILY_REJECTED later.
 	either := []common.MAV_RESULT{simAccepted, simRejected}
 	add(ground, "an unknown main mode is ignored", func(v *probed) {
 		v.equal("ACCEPTED or TEMPORARILY_REJECTED", slices.Contains(either, v.command(simSetMode, 1, 99, 0).last()), true)
 		v.equal("mode", v.mode(), uint32(simPX4Loiter))
 	})
-	add(ground, "with base_mode 0 nothing happens", func(v *probed) {
+	add(ground, "a mode with base_mode 0 is ignored", func(v *probed) {
 		v.equal("ACCEPTED or TEMPORARILY_REJECTED", slices.Contains(either, v.command(simSetMode, 0, 4, 5).last()), true)
 		v.equal("mode", v.mode(), uint32(simPX4Loiter))
 	})
@@ -295,7 +296,7 @@ func px4ModeProbes() (probes []probe) {
 }
 
 var px4ArmingProbes = []probe{
-	{heading: "PX4: arming", from: ground, fact: "armed and not taken off it disarms after 10 s", run: func(v *probed) {
+	{heading: "PX4: arming", from: ground, fact: "an armed vehicle that does not take off disarms after 10 s", run: func(v *probed) {
 		v.must(v.command(simArm, 1).last() == simAccepted, "refused")
 		began := time.Now()
 		v.disarms(15 * time.Second)
@@ -305,7 +306,7 @@ var px4ArmingProbes = []probe{
 		v.equal("answer", v.command(simArm, 0).last(), simRejected)
 		v.equal("armed", v.armed(), true)
 	}},
-	{heading: "PX4: arming", from: ground, fact: "POSCTL arms with the throttle in the centre and not above", run: func(v *probed) {
+	{heading: "PX4: arming", from: ground, fact: "POSCTL arms with the throttle in the centre, but not above it", run: func(v *probed) {
 		v.centre(time.Second)
 		v.setMode(simPX4Posctl)
 		time.Sleep(2 * time.Second)
@@ -316,7 +317,7 @@ var px4ArmingProbes = []probe{
 		v.centre(200 * time.Millisecond)
 		v.setMode(simPX4Loiter)
 	}},
-	{heading: "PX4: arming", from: ground, fact: "MANUAL arms with the throttle at 0 alone", run: func(v *probed) {
+	{heading: "PX4: arming", from: ground, fact: "MANUAL arms only with the throttle at 0", run: func(v *probed) {
 		v.centre(time.Second)
 		v.setMode(simPX4Manual)
 		time.Sleep(2 * time.Second)
@@ -334,7 +335,7 @@ var px4ArmingProbes = []probe{
 		v.command(simArm, 0)
 		v.setMode(simPX4Loiter)
 	}},
-	{heading: "PX4: arming", from: boot, fact: "it can't be armed before the estimator is ready", run: func(v *probed) {
+	{heading: "PX4: arming", from: boot, fact: "PX4 can't be armed before the estimator is ready", run: func(v *probed) {
 		time.Sleep(1500 * time.Millisecond)
 		v.equal("at 1.5 s", v.command(simArm, 1).last(), simRejected)
 		_, ok := v.until(20*time.Second, func() bool { return v.command(simArm, 1).last() == simAccepted })
@@ -361,12 +362,12 @@ var px4ArmingProbes = []probe{
 		v.equal("armed", v.armed(), false)
 		v.setMode(simPX4Loiter)
 	}},
-	{heading: "PX4: takeoff and land", since: release{1, 17}, from: ground, fact: "disarmed in AUTO.TAKEOFF on the ground it goes to AUTO.LOITER", run: func(v *probed) {
+	{heading: "PX4: takeoff and land", since: release{1, 17}, from: ground, fact: "disarmed in AUTO.TAKEOFF on the ground PX4 goes to AUTO.LOITER", run: func(v *probed) {
 		v.endTakeoff()
 		v.equal("mode", v.mode(), uint32(simPX4Loiter))
 		v.equal("armed", v.armed(), false)
 	}},
-	{heading: "PX4: takeoff and land", until: release{1, 16}, from: ground, fact: "disarmed in AUTO.TAKEOFF on the ground it stays there, and climbs 2 to 3 m when it is armed", run: func(v *probed) {
+	{heading: "PX4: takeoff and land", until: release{1, 16}, from: ground, fact: "disarmed in AUTO.TAKEOFF on the ground PX4 stays there, and climbs 2 to 3 m when it is armed", run: func(v *probed) {
 		v.endTakeoff()
 		v.equal("mode", v.mode(), uint32(simPX4Takeoff))
 		v.equal("armed", v.armed(), false)
@@ -376,13 +377,13 @@ var px4ArmingProbes = []probe{
 		time.Sleep(12 * time.Second)
 		v.within("climbed, m", v.place().up-before, 2, 3, 1)
 	}},
-	{heading: "PX4: takeoff and land", from: ground, fact: "with latitude and longitude 0 it never lifts, and disarms after 10 s", run: func(v *probed) {
+	{heading: "PX4: takeoff and land", from: ground, fact: "with latitude and longitude 0 a takeoff never lifts, and disarms after 10 s", run: func(v *probed) {
 		v.command(simArm, 1)
 		v.equal("answer", v.command(simTakeoff, 0, 0, 0, math.NaN(), 0, 0, v.homeAlt()+10).last(), simAccepted)
 		took := v.disarms(15 * time.Second)
 		v.within("s", took.Seconds(), 9, 10.3, 1)
 	}},
-	{heading: "PX4: takeoff and land", from: ground, fact: "an altitude below the present one is accepted, and it sits", run: func(v *probed) {
+	{heading: "PX4: takeoff and land", from: ground, fact: "a takeoff to below the present altitude is accepted, but does not climb", run: func(v *probed) {
 		v.command(simArm, 1)
 		before := v.place().up
 		v.equal("answer", v.takeOffHere(v.homeAlt()-20).last(), simAccepted)
@@ -402,13 +403,13 @@ func (v *probed) endTakeoff() {
 	time.Sleep(300 * time.Millisecond)
 }
 
-// cruise flies north and returns while it is fast.
+// cruise begins a goto to the north, and returns when the vehicle is fast.
 func (v *probed) cruise(speed float64) {
 	v.reposition(common.MAV_FRAME_GLOBAL, speed, 1, math.NaN(), 150, 0, v.homeAlt()+probeHeight)
 	time.Sleep(6 * time.Second)
 }
 
-// comesBack watches a stop for so long, and returns how far it went on and came back.
+// comesBack watches a stop. It returns how far the vehicle went on, and how far it came back.
 func (v *probed) comesBack(d time.Duration) (past, back float64) {
 	began := time.Now()
 	start := v.place().north
@@ -422,7 +423,7 @@ func (v *probed) comesBack(d time.Duration) (past, back float64) {
 }
 
 var px4FlightProbes = []probe{
-	{heading: "PX4: takeoff and land", from: air, fact: "NAV_LAND lands here whatever its place, disarms 2 s after the touch, and goes to AUTO.LOITER", run: func(v *probed) {
+	{heading: "PX4: takeoff and land", from: air, fact: "NAV_LAND ignores its place, disarms 2 s after the touch, and goes to AUTO.LOITER", run: func(v *probed) {
 		v.command(simInterval, 245, 100000)
 		here := v.place()
 		h := v.home()
@@ -450,34 +451,34 @@ var px4FlightProbes = []probe{
 		v.arrives(20, 10, probeHeight+3, 1.2)
 		v.equal("mode", v.mode(), uint32(simPX4Loiter))
 	}},
-	{heading: "PX4: goto", from: air, fact: "its altitude is AMSL in frame 6 too", run: func(v *probed) {
+	{heading: "PX4: goto", from: air, fact: "DO_REPOSITION's altitude is AMSL in frame 6 too", run: func(v *probed) {
 		a := v.reposition(common.MAV_FRAME_GLOBAL_RELATIVE_ALT_INT, -1, 1, math.NaN(), 0, 10, v.homeAlt()+probeHeight)
 		v.equal("answer", a.last(), simAccepted)
 		v.arrives(0, 10, probeHeight, 1.2)
 	}},
-	{heading: "PX4: goto", from: air, fact: "param2 0 is UNSUPPORTED, and flown in AUTO.LOITER all the same", run: func(v *probed) {
+	{heading: "PX4: goto", from: air, fact: "a goto with param2 0 is UNSUPPORTED, but AUTO.LOITER flies it", run: func(v *probed) {
 		a := v.reposition(common.MAV_FRAME_GLOBAL, -1, 0, math.NaN(), 10, 0, v.homeAlt()+probeHeight)
 		v.equal("answer", a.last(), simUnsupported)
 		v.arrives(10, 0, probeHeight, 1.2)
 	}},
-	{heading: "PX4: goto", from: air, fact: "speed 3 flies 2.7 to 3 m/s", run: func(v *probed) {
+	{heading: "PX4: goto", from: air, fact: "a goto with speed 3 flies 2.7 to 3 m/s", run: func(v *probed) {
 		v.reposition(common.MAV_FRAME_GLOBAL, 3, 1, math.NaN(), 60, 0, v.homeAlt()+probeHeight)
 		time.Sleep(8 * time.Second)
 		v.within("m/s", v.place().speed, 2.7, 3, 0.3)
 	}},
-	{heading: "PX4: goto", from: air, fact: "yaw is in radians", run: func(v *probed) {
+	{heading: "PX4: goto", from: air, fact: "DO_REPOSITION's yaw is in radians", run: func(v *probed) {
 		v.reposition(common.MAV_FRAME_GLOBAL, -1, 1, math.Pi/2, 0, 0, v.homeAlt()+probeHeight)
 		time.Sleep(12 * time.Second)
 		m := asked[*common.MessageAttitude](v)
 		v.within("rad", float64(m.Yaw), 1.5, 1.64, 0.1)
 	}},
-	{heading: "PX4: goto", from: ground, fact: "disarmed it is accepted, sets AUTO.LOITER and drops the target", run: func(v *probed) {
+	{heading: "PX4: goto", from: ground, fact: "a goto while disarmed is accepted, sets AUTO.LOITER and leaves no target", run: func(v *probed) {
 		v.setMode(simPX4RTL)
 		v.equal("answer", v.flyTo(20, 0, 20).last(), simAccepted)
 		v.equal("mode", v.mode(), uint32(simPX4Loiter))
 		v.equal("target", v.ask(87), nil)
 	}},
-	{heading: "PX4: goto", from: air, fact: "a second target is shown 3 to 600 ms after its ack", run: func(v *probed) {
+	{heading: "PX4: goto", from: air, fact: "a second goto's target is shown 3 to 600 ms after its ack", run: func(v *probed) {
 		for i := range 6 {
 			north := float64(5 + 10*(i%2))
 			a := v.flyTo(north, 0, probeHeight)
@@ -490,8 +491,8 @@ var px4FlightProbes = []probe{
 				n, _ := v.metres(m.LatInt, m.LonInt)
 				return math.Abs(n-north) < 1
 			})
-			v.must(ok, "the target stays")
-			v.ms("shown", took+300*time.Millisecond, 300, 600, 250) // it is looked at from 0.3 s on
+			v.must(ok, "the old target stays")
+			v.ms("shown", took+300*time.Millisecond, 300, 600, 250) // the target is read from 0.3 s on
 			time.Sleep(time.Second)
 		}
 	}},
@@ -502,7 +503,7 @@ var px4FlightProbes = []probe{
 		v.equal("frame, mask", [2]int{int(m.CoordinateFrame), int(m.TypeMask)}, [2]int{5, 0})
 		v.within("height", float64(m.Alt)-v.homeAlt(), probeHeight, probeHeight, 0.5)
 	}},
-	{heading: "PX4: target", from: air, fact: "in AUTO.LAND it is some 500 m below", run: func(v *probed) {
+	{heading: "PX4: target", from: air, fact: "in AUTO.LAND the target is some 500 m below", run: func(v *probed) {
 		v.setMode(simPX4Land)
 		time.Sleep(500 * time.Millisecond)
 		m, ok := v.ask(87).(*common.MessagePositionTargetGlobalInt)
@@ -510,25 +511,25 @@ var px4FlightProbes = []probe{
 		v.must(ok, "none comes")
 		v.within("AMSL", float64(m.Alt), -30, 30, 30)
 	}},
-	{heading: "PX4: target", from: handed, fact: "there is none in POSCTL", run: func(v *probed) {
+	{heading: "PX4: target", from: handed, fact: "POSCTL has no target", run: func(v *probed) {
 		v.centre(500 * time.Millisecond)
 		v.must(v.setMode(simPX4Posctl).last() == simAccepted, "refused")
 		time.Sleep(500 * time.Millisecond)
 		v.equal("answer", v.command(common.MAV_CMD_REQUEST_MESSAGE, 87).last(), simDenied)
 	}},
-	{heading: "PX4: hold", from: air, fact: "AUTO.LOITER asked for during a goto is accepted and changes nothing", run: func(v *probed) {
+	{heading: "PX4: hold", from: air, fact: "AUTO.LOITER during a goto is accepted and changes nothing", run: func(v *probed) {
 		v.flyTo(40, 0, probeHeight)
 		time.Sleep(2 * time.Second)
 		v.equal("answer", v.setMode(simPX4Loiter).last(), simAccepted)
 		v.arrives(40, 0, probeHeight, 1.2)
 	}},
-	{heading: "PX4: hold", from: air, fact: "nor does a pilot's", run: func(v *probed) {
+	{heading: "PX4: hold", from: air, fact: "a pilot's AUTO.LOITER during a goto changes nothing", run: func(v *probed) {
 		v.flyTo(40, 0, probeHeight)
 		time.Sleep(2 * time.Second)
-		v.pilots(simPX4Loiter)
+		v.pilotSets(simPX4Loiter)
 		v.arrives(40, 0, probeHeight, 1.2)
 	}},
-	{heading: "PX4: hold", from: air, fact: "the pause (all NaN) stops and comes back at most 2.2 m from 4 m/s", run: func(v *probed) {
+	{heading: "PX4: hold", from: air, fact: "the pause (all NaN) stops the vehicle, which comes back at most 2.2 m from 4 m/s", run: func(v *probed) {
 		v.cruise(4)
 		v.equal("answer", v.command(simGoto, -1, 1, 0, math.NaN(), math.NaN(), math.NaN(), math.NaN()).last(), simAccepted)
 		past, back := v.comesBack(20 * time.Second)
@@ -536,7 +537,7 @@ var px4FlightProbes = []probe{
 		v.within("back", back, 1.2, 1.7, 1)
 		v.within("height", v.place().up, probeHeight, probeHeight, 1)
 	}},
-	{heading: "PX4: hold", from: air, fact: "DO_REPOSITION to the present place goes past it and comes all the way back", run: func(v *probed) {
+	{heading: "PX4: hold", from: air, fact: "a goto to the present place flies past it and comes all the way back", run: func(v *probed) {
 		v.cruise(5)
 		here := v.place()
 		v.flyTo(here.north, here.east, probeHeight)
@@ -570,39 +571,39 @@ var px4StickProbes = []probe{
 		}
 		v.equal("POSCTL", v.setMode(simPX4Posctl).last(), simRejected)
 	}},
-	{heading: "PX4: sticks", from: handed, fact: "0.6 s of silence in POSCTL is Hold with a failsafe, and RTL 5 s later", run: func(v *probed) {
+	{heading: "PX4: sticks", from: handed, fact: "0.6 s without sticks in POSCTL brings a failsafe with Hold, and RTL 5 s later", run: func(v *probed) {
 		v.live()
 		v.position()
-		v.loses()
+		v.losesSticks()
 	}},
-	{heading: "PX4: sticks", from: handed, fact: "once seen, their loss is the same failsafe in AUTO.LOITER", run: func(v *probed) {
+	{heading: "PX4: sticks", from: handed, fact: "losing sticks in AUTO.LOITER is the same failsafe", run: func(v *probed) {
 		v.live()
 		v.position()
 		time.Sleep(2 * time.Second)
 		v.must(v.setMode(simPX4Loiter).last() == simAccepted, "refused")
 		time.Sleep(time.Second)
-		v.loses()
+		v.losesSticks()
 	}},
-	{heading: "PX4: sticks", until: release{1, 14}, from: handed, fact: "once seen, their loss in AUTO.LAND is CRITICAL, and it lands", run: func(v *probed) {
-		v.landsUnheld(common.MAV_STATE_CRITICAL)
+	{heading: "PX4: sticks", until: release{1, 14}, from: handed, fact: "losing sticks in AUTO.LAND is CRITICAL, and PX4 lands", run: func(v *probed) {
+		v.landsWithoutSticks(common.MAV_STATE_CRITICAL)
 	}},
-	{heading: "PX4: sticks", since: release{1, 15}, from: handed, fact: "once seen, their loss in AUTO.LAND is ACTIVE, and it lands", run: func(v *probed) {
-		v.landsUnheld(common.MAV_STATE_ACTIVE)
+	{heading: "PX4: sticks", since: release{1, 15}, from: handed, fact: "losing sticks in AUTO.LAND is ACTIVE, and PX4 lands", run: func(v *probed) {
+		v.landsWithoutSticks(common.MAV_STATE_ACTIVE)
 	}},
-	{heading: "PX4: sticks", from: air, fact: "without sticks in this flight nothing happens", run: func(v *probed) {
+	{heading: "PX4: sticks", from: air, fact: "a flight without sticks has no failsafe", run: func(v *probed) {
 		time.Sleep(8 * time.Second)
 		b := v.beat()
 		v.equal("mode", b.CustomMode, uint32(simPX4Loiter))
 		v.equal("status", b.SystemStatus, common.MAV_STATE_ACTIVE)
 	}},
-	{heading: "PX4: sticks", from: handed, fact: "a step in AUTO.LOITER takes over to POSCTL", run: func(v *probed) {
+	{heading: "PX4: sticks", from: handed, fact: "a stick's step in AUTO.LOITER brings POSCTL", run: func(v *probed) {
 		v.centre(2 * time.Second)
 		v.live()
 		v.stick(400, 0, 500, 0)
 		v.shown(simPX4Posctl, time.Now(), time.Second)
 		v.stick(0, 0, 500, 0)
 	}},
-	{heading: "PX4: sticks", from: air, fact: "a constant stick never takes over", run: func(v *probed) {
+	{heading: "PX4: sticks", from: air, fact: "a constant stick never brings POSCTL", run: func(v *probed) {
 		v.hold(6*time.Second, 0, 300, 500, 0)
 		v.equal("mode", v.mode(), uint32(simPX4Loiter))
 	}},
@@ -634,18 +635,18 @@ var px4StickProbes = []probe{
 	{heading: "PX4: source of sticks", from: air, fact: "COM_RC_IN_MODE 4 ignores MANUAL_CONTROL", run: func(v *probed) {
 		v.equal("POSCTL", v.sticksWith(4), []common.MAV_RESULT{simRejected})
 	}},
-	{heading: "PX4: source of sticks", since: release{1, 17}, from: air, fact: "COM_RC_IN_MODE 5 to 8 take it while no transmitter is there", run: func(v *probed) {
+	{heading: "PX4: source of sticks", since: release{1, 17}, from: air, fact: "COM_RC_IN_MODE 5 to 8 obey MANUAL_CONTROL while there is no transmitter", run: func(v *probed) {
 		v.equal("POSCTL", v.sticksWith(5, 6, 7, 8), []common.MAV_RESULT{simAccepted, simAccepted, simAccepted, simAccepted})
 	}},
 	{heading: "PX4: source of sticks", until: release{1, 16}, from: air, fact: "with COM_RC_IN_MODE 5 to 8 no sticks act", run: func(v *probed) {
 		v.equal("POSCTL", v.sticksWith(5, 6, 7, 8), []common.MAV_RESULT{simRejected, simRejected, simRejected, simRejected})
 	}},
-	{heading: "PX4: source of sticks", from: air, fact: "COM_RC_IN_MODE 1 takes it", run: func(v *probed) {
+	{heading: "PX4: source of sticks", from: air, fact: "COM_RC_IN_MODE 1 obeys MANUAL_CONTROL", run: func(v *probed) {
 		v.equal("POSCTL", v.sticksWith(1), []common.MAV_RESULT{simAccepted})
 	}},
 }
 
-// sticksWith asks for POSCTL with a stream and values of COM_RC_IN_MODE.
+// sticksWith returns how POSCTL is answered, with a stream and these values of COM_RC_IN_MODE.
 func (v *probed) sticksWith(values ...float64) (answers []common.MAV_RESULT) {
 	defer v.setParam("COM_RC_IN_MODE", 3)
 	for _, in := range values {
@@ -665,9 +666,9 @@ func (v *probed) position() {
 	time.Sleep(time.Second)
 }
 
-// landsUnheld lands by PX4's own mode, without the sticks that were seen: the state
-// that it reports then.
-func (v *probed) landsUnheld(state common.MAV_STATE) {
+// landsWithoutSticks ends the stream during AUTO.LAND, and checks the state that PX4 then
+// reports.
+func (v *probed) landsWithoutSticks(state common.MAV_STATE) {
 	v.position()
 	time.Sleep(2 * time.Second) // sticks that moved would take over
 	v.must(v.command(common.MAV_CMD_NAV_LAND).last() == simAccepted, "refused")
@@ -681,8 +682,8 @@ func (v *probed) landsUnheld(state common.MAV_STATE) {
 	v.equal("lands", ok, true)
 }
 
-// loses ends the stream and expects the failsafe.
-func (v *probed) loses() {
+// losesSticks ends the stream and expects the failsafe.
+func (v *probed) losesSticks() {
 	v.silence()
 	began := time.Now()
 	took, ok := v.until(3*time.Second, func() bool { return v.beat().SystemStatus == common.MAV_STATE_CRITICAL })
@@ -695,7 +696,7 @@ func (v *probed) loses() {
 	v.setMode(simPX4Loiter)
 }
 
-// px4UndoProbes: a pilot's switch that moving sticks undo, or not.
+// px4UndoProbes are about a pilot's switch while sticks move.
 func px4UndoProbes() (probes []probe) {
 	for _, to := range []struct {
 		name string
@@ -716,14 +717,14 @@ func px4UndoProbes() (probes []probe) {
 				}
 				sent := time.Now()
 				v.pilot.send(v.modeMessage(to.mode))
-				his := v.shown(to.mode, sent, time.Second)
+				switched := v.shown(to.mode, sent, time.Second)
 				time.Sleep(300 * time.Millisecond)
 				if override == 0 {
 					v.equal("mode", v.mode(), to.mode)
 					return
 				}
-				again := v.shown(simPX4Posctl, his, time.Second)
-				v.ms("it stood", again.Sub(his), 12, 48, 15)
+				again := v.shown(simPX4Posctl, switched, time.Second)
+				v.ms("the switch lasted", again.Sub(switched), 12, 48, 15)
 			}})
 		}
 	}

@@ -1,10 +1,10 @@
 package main
 
-// Facts run: what docs/autopilots.md says that the program relies on, as probes.
-// A probe is an exchange of plain MAVLink over two links (the one that mavrest
-// would have and a ground station's) and an expectation: the measured range and
-// a margin. go test runs all of them on the simulators, in virtual time; with
-// -fly, -autopilot and -observer they are flown on a real autopilot (make facts).
+// The facts of docs/autopilots.md that the program relies on are tested by probes. A probe is
+// an exchange of plain MAVLink over two links (the link that mavrest would have, and a ground
+// station's), and an expectation: the measured range and a margin. go test runs all probes
+// on the simulators, in virtual time. With -fly, -autopilot and -observer they are flown on a
+// real autopilot (make facts).
 
 import (
 	"bufio"
@@ -34,15 +34,15 @@ import (
 
 var (
 	flyFacts       flyFlag
-	factsAutopilot = flag.String("autopilot", "", "where TestFacts finds the autopilot, as -device of mavrest")
-	factsObserver  = flag.String("observer", "", "another link of the same autopilot, a ground station's")
+	factsAutopilot = flag.String("autopilot", "", "the autopilot of TestFacts, a value of mavrest's -device")
+	factsObserver  = flag.String("observer", "", "a second link to the same autopilot, a ground station's")
 	factsRadio     = flag.String("transmitter", "", "ArduPilot's SITL: host:port of its receiver, 127.0.0.1:5501")
-	factsSlack     = flag.Duration("slack", 0, "what a loaded computer may add to times in ms; a run with it proves no such time")
+	factsSlack     = flag.Duration("slack", 0, "how much longer times in ms may be on a loaded computer; such a run proves none of them")
 	factsOnly      = flag.String("facts", "", "only facts whose name contains this")
 )
 
 func init() {
-	flag.Var(&flyFacts, "fly", "arm and fly what -autopilot names, if it looks simulated; real flies it whatever it is")
+	flag.Var(&flyFacts, "fly", "arm and fly the vehicle of -autopilot, if it looks simulated; -fly=real flies any vehicle")
 }
 
 // flyFlag is a boolean flag that also takes a word.
@@ -72,7 +72,7 @@ type startState string
 const (
 	ground startState = "ground" // disarmed, ready to be armed, in the mode that holds
 	air    startState = "air"    // 15 m above home in the mode that holds; no sticks in this flight
-	handed startState = "handed" // as air, and a centred stream of sticks has run for 2.2 s
+	handed startState = "handed" // like air, and a centred stream of sticks has run for 2.2 s
 	boot   startState = "boot"   // just switched on
 )
 
@@ -82,8 +82,8 @@ const probeHeight = 15.0
 type probe struct {
 	heading string // in docs/autopilots.md
 	on      craft
-	since   release // the first release that the fact is about; zero: any
-	until   release // the last one; zero: any
+	since   release // the first release that the fact is about; zero: there is no first
+	until   release // the last release that it is about; zero: there is no last
 	from    startState
 	fact    string
 	run     func(v *probed)
@@ -103,7 +103,7 @@ func (p probe) about(r release) bool {
 	return !r.before(p.since) && (p.until == release{} || !p.until.before(r))
 }
 
-// versions reads "since 1.17", "until 1.16", or both.
+// versions returns "since 1.17", "until 1.16", or both.
 func (p probe) versions() string {
 	var words []string
 	if p.since != (release{}) {
@@ -161,7 +161,7 @@ func (l *factLink) listen() {
 			continue
 		}
 		if p, ok := l.port.(interface{ heard() }); ok && f.GetMessage().GetID() == 0 {
-			p.heard() // udpin sends to where a heartbeat came from
+			p.heard() // udpin sends to the address from which a heartbeat came
 		}
 		l.mu.Lock()
 		l.got = append(l.got, factHeard{time.Now(), f.GetMessage()})
@@ -173,17 +173,17 @@ func (l *factLink) listen() {
 	}
 }
 
-// as sends a message as these ids.
+// as sends a message with these ids.
 func (l *factLink) as(system, component uint8, msg message.Message) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.w.SystemID, l.w.ComponentID = system, component
-	_ = l.w.Write(msg) // a link that is gone shows as an answer that does not come
+	_ = l.w.Write(msg) // if the link is gone, a missing answer shows it
 }
 
 func (l *factLink) send(msg message.Message) { l.as(l.system, l.component, msg) }
 
-// since returns what came from a moment on.
+// since returns the messages that came since a moment.
 func (l *factLink) since(t time.Time) []factHeard {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -213,10 +213,10 @@ type probed struct {
 	radio       net.Conn   // to the receiver of ArduPilot's SITL; nil without -transmitter
 	sticks      *factSticks
 	release     release
-	polling     func() // ends the polling of a PX4 without CURRENT_MODE; nil: it does not run
+	polling     func() // ends the polling of a PX4 without CURRENT_MODE; nil while it does not run
 	homeAtFirst *common.MessageHomePosition
-	handled     bool     // sticks came in this flight
-	report      []string // measured
+	handled     bool     // sticks were sent in this flight
+	report      []string // what was measured
 	faults      []string
 	skipped     string
 }
@@ -228,7 +228,7 @@ type factSticks struct {
 	end  func()
 }
 
-type factStop struct{} // ends a probe
+type factStop struct{} // a panic with it ends a probe
 
 func (v *probed) fail(format string, a ...any) {
 	v.faults = append(v.faults, fmt.Sprintf(format, a...))
@@ -246,7 +246,7 @@ func (v *probed) skip(why string) {
 	panic(factStop{})
 }
 
-// within expects a number in the measured range, with a margin on both sides.
+// within expects a number in the measured range, widened by a margin on both sides.
 func (v *probed) within(what string, got, low, high, margin float64) {
 	v.report = append(v.report, fmt.Sprintf("%s %.4g", what, got))
 	if !(got >= low-margin && got <= high+margin) {
@@ -265,7 +265,7 @@ func (v *probed) equal(what string, got, want any) {
 	}
 }
 
-// await waits for a message that comes from since on, and returns when it came.
+// await waits for a message that came after since, and returns when it came.
 func (v *probed) await(l *factLink, since time.Time, most time.Duration, is func(message.Message) bool) (time.Time, bool) {
 	for end := time.Now().Add(most); ; time.Sleep(500 * time.Microsecond) {
 		for _, h := range l.since(since) {
@@ -279,7 +279,7 @@ func (v *probed) await(l *factLink, since time.Time, most time.Duration, is func
 	}
 }
 
-// first waits for a message on our link, which must come, and returns when it came.
+// first waits for a message on our link, which must come. It returns when the message came.
 func (v *probed) first(what string, since time.Time, most time.Duration, is func(message.Message) bool) time.Time {
 	at, ok := v.await(v.ours, since, most, is)
 	v.must(ok, "%s: it does not come within %v", what, most)
@@ -297,15 +297,15 @@ func factLong(system uint8, id common.MAV_CMD, p ...float64) *common.MessageComm
 	}
 }
 
-// factAnswer is the acks of a command: their results, and how long after the command they
-// came.
+// factAnswer has the acks of a command: their results, and their times after the command.
 type factAnswer struct {
 	sent    time.Time
 	results []common.MAV_RESULT
 	after   []time.Duration
 }
 
-// last is the last result, of PX4's DO_SET_MODE that of the second ack; MaxUint8 without acks.
+// last returns the result of the last ack, for PX4's DO_SET_MODE of the second one; MaxUint8 if
+// no ack came.
 func (a factAnswer) last() common.MAV_RESULT {
 	if len(a.results) == 0 {
 		return math.MaxUint8
@@ -313,8 +313,8 @@ func (a factAnswer) last() common.MAV_RESULT {
 	return a.results[len(a.results)-1]
 }
 
-// exchange sends a command and collects its acks for 0.3 s. If none came it waits up to 1.5 s
-// in all: a simulated autopilot on a loaded computer may be late.
+// exchange sends a command and collects its acks for 0.3 s. If none came it waits on, for 1.5 s
+// in all, because a simulated autopilot on a loaded computer may be late.
 func (v *probed) exchange(l *factLink, id common.MAV_CMD, msg message.Message) (a factAnswer) {
 	a.sent = time.Now()
 	l.send(msg)
@@ -365,12 +365,12 @@ func (v *probed) setMode(mode uint32) factAnswer {
 	return v.exchange(v.ours, simSetMode, v.modeMessage(mode))
 }
 
-// pilots sets a mode as a pilot does: over the other link.
-func (v *probed) pilots(mode uint32) factAnswer {
+// pilotSets sets a mode as a pilot does, over the second link.
+func (v *probed) pilotSets(mode uint32) factAnswer {
 	return v.exchange(v.pilot, simSetMode, v.modeMessage(mode))
 }
 
-// ask requests a message, three times where nothing comes.
+// ask requests a message, up to three times if it does not come.
 func (v *probed) ask(id uint32) (m message.Message) {
 	for range 3 {
 		sent := time.Now()
@@ -418,21 +418,21 @@ func beatIsArmed(armed bool) func(message.Message) bool {
 	}
 }
 
-// spot is metres north, east and above home, and m/s.
+// spot is a place, in metres north of, east of and above home, and a speed in m/s.
 type spot struct{ north, east, up, speed float64 }
 
 // off is the distance to another spot, over ground.
 func (s spot) off(other spot) float64 { return math.Hypot(s.north-other.north, s.east-other.east) }
 
-// place is where the vehicle is. The height comes from AMSL, by which it flies.
+// place returns where the vehicle is. Its height is computed from AMSL, by which it flies.
 func (v *probed) place() spot {
 	m := asked[*common.MessageGlobalPositionInt](v)
 	north, east := v.metres(m.Lat, m.Lon)
 	return spot{north, east, float64(m.Alt)/1000 - v.homeAlt(), math.Hypot(float64(m.Vx), float64(m.Vy)) / 100}
 }
 
-// home is the vehicle's home when it was first requested in this probe: PX4 moves it by a
-// metre or two now and then.
+// home returns the home that the vehicle had when the probe first requested it. PX4 moves home by
+// a metre or two now and then.
 func (v *probed) home() *common.MessageHomePosition {
 	if v.homeAtFirst == nil {
 		v.homeAtFirst = asked[*common.MessageHomePosition](v)
@@ -460,7 +460,7 @@ func (v *probed) flyTo(north, east, up float64) factAnswer {
 	return v.reposition(common.MAV_FRAME_GLOBAL, -1, 1, math.NaN(), north, east, v.homeAlt()+up)
 }
 
-// until waits for a condition, looked at ten times a second.
+// until waits for a condition, which it checks ten times a second.
 func (v *probed) until(most time.Duration, done func() bool) (took time.Duration, ok bool) {
 	began := time.Now()
 	for !done() {
@@ -521,7 +521,7 @@ func (v *probed) setParam(name string, value float64) {
 	v.must(ok, "parameter %s is not answered", name)
 }
 
-// stick starts the stream, or changes its axes.
+// stick starts the stream with these axes, or changes its axes.
 func (v *probed) stick(x, y, z, r int16) {
 	if v.sticks != nil {
 		v.sticks.mu.Lock()
@@ -544,7 +544,7 @@ func (v *probed) stick(x, y, z, r int16) {
 	})
 }
 
-// hold streams these axes for so long, and leaves the stream on.
+// hold streams these axes, and returns after d while the stream goes on.
 func (v *probed) hold(d time.Duration, x, y, z, r int16) {
 	v.stick(x, y, z, r)
 	time.Sleep(d)
@@ -560,8 +560,8 @@ func (v *probed) silence() {
 	}
 }
 
-// repeat does something at once and after each interval; end returns when it has
-// stopped.
+// repeat calls do at once and after each interval. end stops that, and returns when do will not be
+// called again.
 func repeat(every time.Duration, do func()) (end func()) {
 	stop := make(chan struct{})
 	var running sync.WaitGroup
@@ -583,8 +583,8 @@ func repeat(every time.Duration, do func()) (end func()) {
 	}
 }
 
-// live requests live reports of the mode on our link. On a PX4 that has none HEARTBEAT is
-// requested 250 times a second until the probe ends.
+// live requests live reports of the mode on our link. From a PX4 without CURRENT_MODE it requests
+// HEARTBEAT 250 times a second until the probe ends.
 func (v *probed) live() {
 	if v.craft == onPX4 && v.release.before(release{1, 15}) {
 		if v.polling == nil {
@@ -599,7 +599,7 @@ func (v *probed) live() {
 		id, every = 0, 50000
 	}
 	a := v.command(simInterval, id, every)
-	v.must(a.last() == simAccepted, "the live report is answered %v", a.results)
+	v.must(a.last() == simAccepted, "the request of live reports is answered %v", a.results)
 }
 
 // shows matches a live report of a mode.
@@ -615,7 +615,7 @@ func (v *probed) shows(mode uint32) func(message.Message) bool {
 	}
 }
 
-// shown waits for a live report of a mode, which must come, and returns when it came.
+// shown waits for a live report of a mode, which must come. It returns when the report came.
 func (v *probed) shown(mode uint32, since time.Time, most time.Duration) time.Time {
 	return v.first(fmt.Sprintf("the report of mode %#x", mode), since, most, v.shows(mode))
 }
@@ -713,7 +713,7 @@ func (v *probed) takeOff(up float64) {
 	time.Sleep(3 * time.Second)
 }
 
-// takeOffHere commands a takeoff that leaves the place open.
+// takeOffHere commands a takeoff without a place.
 func (v *probed) takeOffHere(amsl float64) factAnswer {
 	open := math.NaN()
 	return v.command(simTakeoff, open, open, open, open, open, open, amsl)
@@ -738,8 +738,8 @@ func (v *probed) toHome(fastest float64) {
 	}
 }
 
-// toHanded starts a stream of sticks. The stream goes on from probe to probe, because PX4
-// returns home when it ends.
+// toHanded brings the vehicle into the air with a stream of sticks. The stream goes on from probe
+// to probe, because PX4 returns home when it ends.
 func (v *probed) toHanded() {
 	if v.sim == nil && (v.sticks == nil || !v.armed()) {
 		v.toAir()
@@ -798,7 +798,7 @@ func (p probe) simulate(t *testing.T, prepare func(*simulator)) *probed {
 		t.Fatal(err)
 	}
 	v := &probed{craft: p.on, system: simSystem, sim: s, release: releaseOf(s.version)}
-	v.ours, v.pilot = newFactLink(end, simSystem, componentID), newFactLink(s.openBeside(), 255, 190)
+	v.ours, v.pilot = newFactLink(end, simSystem, componentID), newFactLink(s.openGCS(), 255, 190)
 	ctx, cancel := context.WithCancel(t.Context())
 	var wg sync.WaitGroup
 	wg.Go(func() { s.run(ctx) })
@@ -931,7 +931,7 @@ func releaseOf(version uint32) release {
 	return release{int(version >> 24), int(version >> 16 & 0xff)}
 }
 
-// meet opens both links and finds out which autopilot is there.
+// meet opens both links and finds out which autopilot answers.
 func meet(t *testing.T) (v *probed, version string) {
 	open := func(name string) port {
 		p, err := mustDevice(t, name, 0).open(t.Context())
@@ -951,7 +951,7 @@ func meet(t *testing.T) (v *probed, version string) {
 			h = all[0]
 		}
 		if time.Since(began) > 10*time.Second {
-			t.Fatalf("%s: no autopilot in 10 s", *factsAutopilot)
+			t.Fatalf("%s: no autopilot was heard in 10 s", *factsAutopilot)
 		}
 	}
 	v.system = v.ours.heardSystem()
@@ -970,7 +970,7 @@ func meet(t *testing.T) (v *probed, version string) {
 	}
 	m, ok := v.ask(148).(*common.MessageAutopilotVersion)
 	if !ok {
-		t.Fatal("no AUTOPILOT_VERSION comes: it is unknown which facts are about this release")
+		t.Fatal("no AUTOPILOT_VERSION comes, so it is unknown which facts are about this release")
 	}
 	v.release = releaseOf(m.FlightSwVersion)
 	version = fmt.Sprintf("%v.%d", v.release, m.FlightSwVersion>>8&0xff)
@@ -1015,7 +1015,7 @@ func (l *factLink) heardSystem() uint8 {
 func TestAProbeIsAboutItsReleases(t *testing.T) {
 	for _, tt := range []struct {
 		since, until release
-		about        string // of these
+		about        string // the releases that the probe is about
 	}{
 		{release{}, release{}, "1.9 1.16 1.17 4.6"},
 		{release{1, 16}, release{}, "1.16 1.17 4.6"},
@@ -1037,11 +1037,11 @@ func TestAProbeIsAboutItsReleases(t *testing.T) {
 	}
 }
 
-// oneMode matches the mode in the names of probes that exist for each mode. The page has MODE
-// in its place.
+// oneMode matches the mode in the names of probes that exist for each mode. The page writes MODE
+// instead.
 var oneMode = regexp.MustCompile(`^[A-Z_.]+( disarmed| can| in the air| while)|(a pilot's) \w+`)
 
-// The page has every probe under its heading.
+// docs/autopilots.md has every probe under its heading.
 func TestThePageNamesEveryProbe(t *testing.T) {
 	page, err := os.ReadFile("docs/autopilots.md")
 	if err != nil {
@@ -1052,23 +1052,23 @@ func TestThePageNamesEveryProbe(t *testing.T) {
 		section, _, _ = strings.Cut(section, "\n## ")
 		ofAnyMode := oneMode.ReplaceAllString(p.fact, "$2 MODE$1")
 		if !strings.Contains(section, p.fact) && !strings.Contains(section, ofAnyMode) {
-			t.Errorf("not on the page\t%s\t%s", p.heading, p.fact)
+			t.Errorf("docs/autopilots.md does not name this probe\t%s\t%s", p.heading, p.fact)
 		}
 	}
 }
 
-var factsMutants = flag.Bool("mutants", false, "TestEachProbeCanFail: each probe on simulators that are wrong, a minute or two")
+var factsMutants = flag.Bool("mutants", false, "TestEachProbeCanFail: run each probe on wrong simulators, for a minute or two")
 
-// mutants are simulators that are wrong in one thing.
+// mutants are simulators that are wrong in one respect.
 var mutants = []struct {
 	name string
 	make func(s *simulator)
 }{
-	{"any mode can be armed, and those that can can't", func(s *simulator) { s.eachMode(func(m *simMode) { m.noArm = !m.noArm }) }},
-	{"modes that are accepted on the ground only are accepted in the air", func(s *simulator) { s.eachMode(func(m *simMode) { m.ground, m.refused = false, false }) }},
-	{"a mode is refused", func(s *simulator) { s.eachMode(func(m *simMode) { m.refused = true }) }},
-	{"it sees no live mode", func(s *simulator) { s.noLiveMode = true }},
-	{"sticks from others count", func(s *simulator) {
+	{"modes that can be armed can't, and the others can", func(s *simulator) { s.eachMode(func(m *simMode) { m.noArm = !m.noArm }) }},
+	{"modes that are accepted only on the ground are accepted in the air", func(s *simulator) { s.eachMode(func(m *simMode) { m.disarmedOnly, m.refused = false, false }) }},
+	{"every mode is refused", func(s *simulator) { s.eachMode(func(m *simMode) { m.refused = true }) }},
+	{"it has no live reports", func(s *simulator) { s.noLiveMode = true }},
+	{"its parameters choose other sticks", func(s *simulator) {
 		s.params["COM_RC_OVERRIDE"], s.params["COM_RC_IN_MODE"], s.params["SYSID_MYGCS"] = 0, 1, simSystem
 	}},
 	{"it lands four times as fast and stops late", func(s *simulator) {
@@ -1076,19 +1076,19 @@ var mutants = []struct {
 		s.params["WPNAV_SPEED"], s.params["WP_SPD"] = 300, 3
 	}},
 	{"its sticks are slow and it falls slowly", func(s *simulator) { s.stickSpeed, s.stickUp, s.stickDown = s.stickSpeed/4, 0.2, 0.2 }},
-	{"it streams what nobody asked for", func(s *simulator) {
+	{"it streams messages without a request", func(s *simulator) {
 		s.streams = map[uint32]time.Duration{0: time.Second / 3, 33: time.Second / 10, 1: time.Second}
 	}},
 	{"frames are 100 ms late", func(s *simulator) { s.delay = 100 * time.Millisecond }},
-	{"acknowledged and not done", func(s *simulator) { s.idle = true }},
+	{"it acknowledges commands and does nothing", func(s *simulator) { s.idle = true }},
 	{"it is ready too soon", func(s *simulator) { s.armableAfter = time.Second }},
-	{"commands of a flight are refused", func(s *simulator) {
+	{"it refuses the commands of a flight", func(s *simulator) {
 		for _, id := range []common.MAV_CMD{simGoto, simTakeoff, common.MAV_CMD_NAV_LAND, common.MAV_CMD_DO_CHANGE_SPEED, common.MAV_CMD_CONDITION_YAW} {
 			s.refuses[id] = true
 		}
 	}},
 	{"its receiver is lost", func(s *simulator) { s.receiver = simReceiverLost }},
-	{"its system is another", func(s *simulator) { s.system = 2 }},
+	{"it has another system id", func(s *simulator) { s.system = 2 }},
 	{"refused and accepted are exchanged", func(s *simulator) {
 		s.onAck = func(a *common.MessageCommandAck) []simAnswer {
 			flipped := *a
@@ -1108,16 +1108,16 @@ func (s *simulator) eachMode(do func(*simMode)) {
 	}
 }
 
-// failedByHand are probes that only a change of the simulator's source can fail: of the echo
-// and the component in take, of no sticks in stepSticks, of moving, of going in
+// failedByHand are probes that no mutant can fail, only a change of the simulator's source: of
+// the echo and the component in handle, of seen in stepSticks, of moving, of going in
 // positionTarget.
 var failedByHand = []string{
-	"a sender with its own ids is ignored", "another component is silent",
-	"without sticks in this flight nothing happens", "a constant stick never takes over",
-	"none comes in BRAKE, and none in a GUIDED that has no goto",
+	"a sender with its own ids is ignored", "a command for another component is not answered",
+	"a flight without sticks has no failsafe", "a constant stick never brings POSCTL",
+	"no message 87 comes in BRAKE, or in GUIDED without a goto",
 }
 
-// A probe is blind if it passes on every mutant.
+// A probe that passes on every mutant is blind.
 func TestEachProbeCanFail(t *testing.T) {
 	if !*factsMutants {
 		t.Skip("-mutants")

@@ -23,13 +23,12 @@ import (
 	"github.com/bluenviron/gomavlib/v3/pkg/message"
 )
 
-// Faults that a companion board meets in the field: of the line, the port, the vehicle and
-// the clients. Tests of single parts are in the files of those parts; docs/reliability.md has
-// the promises.
+// A companion board meets faults of the line, the port, the vehicle and the clients. These tests
+// check what docs/reliability.md promises. Tests of single parts are in the files of the parts.
 
 // ---- The line ----
 
-// damages are the kinds of damage, each with the rate 1; spoil scales it.
+// damages are the kinds of damage, each at the rate 1, which spoil scales.
 var damages = []struct {
 	name  string
 	fault simFault
@@ -38,9 +37,9 @@ var damages = []struct {
 	{"inserted", simFault{insert: 1}}, {"all of these", anyDamage(1, 0)},
 }
 
-// badLine damages what goes over a line, and knows what was sent and what came through. It
-// makes no damaged frame whose checksum happens to be right. So nothing may reach the status or
-// the vehicle that was not sent.
+// badLine damages the bytes on a line, and knows what was sent and what came through. It makes no
+// damaged frame whose checksum is right by chance. So the status and the vehicle may only get what
+// was sent.
 type badLine struct {
 	mu      sync.Mutex
 	fault   simFault
@@ -49,24 +48,24 @@ type badLine struct {
 
 	values     sentValues
 	goodBeat   time.Time         // when the last undamaged heartbeat came through
-	goodReport time.Time         // or CURRENT_MODE
+	goodReport time.Time         // when the last undamaged heartbeat or CURRENT_MODE did
 	acks       map[uint16]int    // ACCEPTED acks to us that came through
 	written    map[string]bool   // what the companion wrote
-	commands   func(f wireFrame) // called with each command that came through; may be nil
+	commands   func(f wireFrame) // is called with each command that came through; may be nil
 }
 
 func newBadLine(seed uint64) *badLine {
 	return &badLine{fault: simFault{seed: seed}, acks: map[uint16]int{}, written: map[string]bool{}, values: sentValues{}}
 }
 
-// spoil damages bytes at a rate from now on.
+// spoil makes the line damage bytes at a rate.
 func (l *badLine) spoil(rate float64, f simFault) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.fault = simFault{drop: rate * f.drop, repeat: rate * f.repeat, flip: rate * f.flip, insert: rate * f.insert, seed: l.fault.seed}
 }
 
-// pass takes bytes over the line in one direction.
+// pass carries bytes over the line in one direction.
 func (l *badLine) pass(w *simWire, b []byte) []byte {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -83,7 +82,7 @@ func (l *badLine) pass(w *simWire, b []byte) []byte {
 		if toCompanion {
 			l.values.add(f)
 		} else if m := f.message(); m != nil {
-			l.written[saidBy(f.system, f.component, m)] = true
+			l.written[sentKey(f.system, f.component, m)] = true
 		}
 	}
 	fault, arrived := l.fault, w.after
@@ -132,7 +131,7 @@ func (f wireFrame) message() message.Message {
 	return m
 }
 
-func saidBy(system, component uint8, m message.Message) string {
+func sentKey(system, component uint8, m message.Message) string {
 	return fmt.Sprintf("%d/%d %T %+v", system, component, m, m)
 }
 
@@ -166,7 +165,7 @@ func (p *badPort) Write(b []byte) (int, error) {
 // sentValues are the groups of values that a vehicle sent, as the status shows them.
 type sentValues map[string]bool
 
-// shown is a group of a status object as one string.
+// shown returns a group of a status object as one string.
 func shown(o any, names ...string) string {
 	group, _ := o.(object)
 	var list []string
@@ -176,7 +175,7 @@ func shown(o any, names ...string) string {
 	return strings.Join(list, " ")
 }
 
-// values is a group of numbers as shown writes it. Each number is followed by its decimals.
+// values returns numbers as shown writes them. Each number is followed by how many decimals it has.
 func values(pairs ...float64) string {
 	var list []string
 	for i := 0; i < len(pairs); i += 2 {
@@ -229,7 +228,7 @@ func (v sentValues) add(f wireFrame) {
 	}
 }
 
-// unknown returns what a status shows although the vehicle never sent it.
+// unknown returns what a status shows though the vehicle never sent it.
 func (v sentValues) unknown(o object, custom uint32) (list []string) {
 	want := func(group, text string) {
 		if !v[group+": "+text] {
@@ -263,7 +262,7 @@ func (v sentValues) unknown(o object, custom uint32) (list []string) {
 	return list
 }
 
-// over puts something between a drone and its port.
+// over returns a function that puts another port between a drone and its port.
 func over(between func(port) port) (start func(*drone)) {
 	return func(d *drone) {
 		open := d.link.device.open
@@ -277,7 +276,7 @@ func over(between func(port) port) (start func(*drone)) {
 	}
 }
 
-// figures are counts of a test and its subtests, logged when it ends.
+// figures are counts of a test and its subtests. They are logged when the test ends.
 type figures struct {
 	mu sync.Mutex
 	n  map[string]int
@@ -295,15 +294,15 @@ func (g *figures) add(what string, n int) {
 	g.n[what] += n
 }
 
-// The longest time that an answer may take without IN_PROGRESS: for the sticks before a plan,
-// three commands, three commands that take them back, and the texts.
+// An answer without IN_PROGRESS may take this long: the sticks before a plan, three commands, three
+// commands that undo these, and the texts.
 const (
 	longestAnswer = 2400*time.Millisecond + 6*2300*time.Millisecond + textsAfter
 	longestLand   = 2400*time.Millisecond + 3*time.Second + textsAfter
 )
 
-// order sends a command over a bad line and checks the answer by the acks that came through.
-func (f *flight) order(line *badLine, g *figures, path, body string) {
+// commandOn sends a command over a bad line. It checks the answer by the acks that came through.
+func (f *flight) commandOn(line *badLine, g *figures, path, body string) {
 	f.Helper()
 	line.mu.Lock()
 	before := map[uint16]int{}
@@ -317,7 +316,7 @@ func (f *flight) order(line *badLine, g *figures, path, body string) {
 	g.add(fmt.Sprintf("answered %d", code), 1)
 	switch code {
 	case 200:
-		// A heartbeat that shows it proves a mode change too.
+		// A heartbeat that shows the mode proves a mode change too.
 		mode, _ := parseMode(fmt.Sprint(o["mode"]))
 		shown := o["command"] == float64(cmdSetMode) && f.sim.truth().mode == entered[f.firmware][mode]
 		if id, ok := o["command"].(float64); ok && !shown && line.acked(uint16(id)) <= before[uint16(id)] {
@@ -351,7 +350,7 @@ func (f *flight) inspect(line *badLine, explained map[string]bool) {
 	if len(unknown) > 0 {
 		f.Errorf("%v: the status shows what the vehicle never sent: %q", time.Now(), unknown)
 	}
-	// A frame may be delayed until a broken one before it turns out to be no frame.
+	// A broken frame may delay the next one until it turns out to be broken.
 	if o["online"] != true && quiet > 300*time.Millisecond && quiet < offlineAfter-100*time.Millisecond {
 		f.Errorf("%v: offline, %v after an undamaged heartbeat", time.Now(), quiet)
 	}
@@ -363,8 +362,8 @@ func (f *flight) inspect(line *badLine, explained map[string]bool) {
 	}
 }
 
-// flightOrders is one of each command.
-var flightOrders = []struct{ path, body, mode string }{
+// oneOfEach has one of each command.
+var oneOfEach = []struct{ path, body, mode string }{
 	{"/mode", `{"mode":"hold"}`, "hold"},
 	{"/takeoff", "", "takeoff"},
 	{"/goto", `{"lat":47.3980,"lon":8.5460,"altitude":20,"heading":90}`, "hold"},
@@ -401,9 +400,9 @@ func TestABadLineNeverLies(t *testing.T) {
 				began := time.Now()
 				explained := map[string]bool{"manual": true}
 				line.spoil(c.rate, kind.fault)
-				for _, o := range flightOrders {
+				for _, o := range oneOfEach {
 					explained[o.mode] = true
-					f.order(line, g, o.path, o.body)
+					f.commandOn(line, g, o.path, o.body)
 					for range 10 {
 						time.Sleep(370 * time.Millisecond)
 						f.inspect(line, explained)
@@ -425,10 +424,10 @@ func TestABadLineNeverLies(t *testing.T) {
 				line.mu.Lock()
 				defer line.mu.Unlock()
 				for _, r := range received {
-					if _, unknown := r.msg.(*message.MessageRaw); unknown { // its checksum can't be checked, and it does nothing
+					if _, unknown := r.msg.(*message.MessageRaw); unknown { // its checksum can't be checked, and the vehicle ignores it
 						continue
 					}
-					if !line.written[saidBy(r.system, r.component, r.msg)] {
+					if !line.written[sentKey(r.system, r.component, r.msg)] {
 						f.Errorf("the vehicle received what mavrest never sent: %+v", r.msg)
 					}
 				}
@@ -439,8 +438,8 @@ func TestABadLineNeverLies(t *testing.T) {
 	}
 }
 
-// scripted is an autopilot in real time at the end of a pseudo-terminal. It
-// acknowledges every command, over a bad line both ways.
+// scripted is an autopilot in real time at the end of a pseudo-terminal. The line is bad in both
+// directions. The autopilot acknowledges every command.
 type scripted struct {
 	*pty
 	line *badLine
@@ -517,7 +516,7 @@ func newScripted(t *testing.T, seed uint64) (s *scripted, l *drone) {
 	return s, l
 }
 
-// shows returns what the status shows although it was never sent.
+// shows returns what the status shows though it was never sent.
 func (s *scripted) shows(l *drone) []string {
 	var o object
 	json.Unmarshal(encode(render(l.status(), netip.Addr{})), &o)
@@ -567,7 +566,7 @@ func TestABadSerialLineNeverLies(t *testing.T) {
 				s.beat()
 				return l.status().link.received > received && l.hearsVehicle()
 			})
-			// While late acks of earlier commands may come, an ack proves nothing.
+			// An ack proves nothing while late acks of earlier commands may come.
 			waitUntil(t, "no late ack can come any more", func() bool {
 				s.beat()
 				l.mu.Lock()
@@ -584,7 +583,7 @@ func TestABadSerialLineNeverLies(t *testing.T) {
 	}
 }
 
-// noiseBytes is n bytes of noise that contain no frame.
+// noiseBytes returns n bytes of noise that contain no frame.
 func noiseBytes(t *testing.T, n int) []byte {
 	t.Helper()
 	r := rand.New(rand.NewPCG(8, 9))
@@ -593,7 +592,7 @@ func noiseBytes(t *testing.T, n int) []byte {
 		b[i] = byte(r.Uint32())
 	}
 	if fs := checkedFrames(b); len(fs) > 0 {
-		t.Fatalf("this noise contains frames: choose another seed: %v", fs)
+		t.Fatalf("this noise contains frames, choose another seed: %v", fs)
 	}
 	return b
 }
@@ -636,10 +635,10 @@ func TestHalfAFrameOnASerialLineCostsOnlyItself(t *testing.T) {
 		s.mu.Lock()
 		s.master.Write(half)
 		s.mu.Unlock()
-		for range 20 { // more than it claims
+		for range 20 { // more bytes than the half frame claims
 			s.say(copterBeat())
 		}
-		waitUntil(t, "every heartbeat behind it is read", func() bool { return l.status().link.received >= received+20 })
+		waitUntil(t, "every heartbeat after the half frame is read", func() bool { return l.status().link.received >= received+20 })
 	}
 }
 
@@ -664,7 +663,7 @@ func TestNoiseAndHalvesInFlightChangeNothing(t *testing.T) {
 		}
 		f.accepted("/land", "")
 
-		// Half a frame, then silence for longer than the vehicle is online.
+		// Half a frame comes, then silence for so long that the vehicle is offline.
 		beat := packet(1, 1, 1, beatOf(map[firmware]common.MAV_AUTOPILOT{px4: common.MAV_AUTOPILOT_PX4, copter: common.MAV_AUTOPILOT_ARDUPILOTMEGA}[f.firmware], f.sim.truth().mode, true))
 		for _, half := range [][]byte{beat[:5], wireFrame{claims: 255, system: 1, component: 1, id: 33}.bytes()} {
 			f.sim.inject(half)
@@ -676,7 +675,7 @@ func TestNoiseAndHalvesInFlightChangeNothing(t *testing.T) {
 			f.sim.change(func() { f.sim.muted = false; f.sim.transmit(beat) })
 			time.Sleep(time.Second)
 			if f.status()["online"] != true {
-				f.Error("offline a second after the vehicle speaks again")
+				f.Error("offline a second after the vehicle sends again")
 			}
 			time.Sleep(3 * time.Second)
 			f.wantMode("land")
@@ -684,20 +683,20 @@ func TestNoiseAndHalvesInFlightChangeNothing(t *testing.T) {
 	})
 }
 
-// Two autopilots, a gimbal and another system that send both versions of MAVLink, and unknown
-// messages: all on the vehicle's line.
+// On the vehicle's line another autopilot, a gimbal and a third system send both versions of
+// MAVLink, and unknown messages.
 func TestTwoAutopilotsAndAGimbalOnOneLine(t *testing.T) {
 	for _, flavour := range []simFlavour{simPX4, simArduPilot} {
 		line := newBadLine(1)
 		between := func(p port) port { return &badPort{port: p, line: line} }
 		flyWith(t, flavour, nil, over(between), func(f *flight) {
-			over := make(chan struct{})
+			ended := make(chan struct{})
 			var strangers sync.WaitGroup
 			strangers.Go(func() {
 				other := packet1
 				for n := 0; ; n++ {
 					select {
-					case <-over:
+					case <-ended:
 						return
 					case <-time.After(50 * time.Millisecond):
 					}
@@ -732,20 +731,20 @@ func TestTwoAutopilotsAndAGimbalOnOneLine(t *testing.T) {
 			})
 			explained := map[string]bool{"manual": true}
 			g := &figures{n: map[string]int{}}
-			for _, c := range flightOrders {
+			for _, c := range oneOfEach {
 				explained[c.mode] = true
-				f.order(line, g, c.path, c.body)
+				f.commandOn(line, g, c.path, c.body)
 				for range 10 {
 					time.Sleep(500 * time.Millisecond)
 					f.inspect(line, explained)
 				}
 			}
-			if g.n["answered 200"] != len(flightOrders) {
-				f.Errorf("of %d commands on a good line: %v", len(flightOrders), g.n)
+			if g.n["answered 200"] != len(oneOfEach) {
+				f.Errorf("of %d commands on a good line: %v", len(oneOfEach), g.n)
 			}
 			f.until("landed", time.Minute, f.disarmed)
 			time.Sleep(2 * time.Second) // until PX4 has left AUTO.LAND by itself
-			// The strangers' heartbeats and acks say armed; the vehicle is not.
+			// The strangers' heartbeats and acks say armed, but the vehicle is disarmed.
 			f.sim.change(func() {
 				f.sim.idle, f.sim.onAck = true, func(*common.MessageCommandAck) []simAnswer { return nil }
 			})
@@ -755,7 +754,7 @@ func TestTwoAutopilotsAndAGimbalOnOneLine(t *testing.T) {
 					f.Errorf("a stranger's text: %v", m)
 				}
 			}
-			close(over)
+			close(ended)
 			strangers.Wait()
 		})
 	}
@@ -770,7 +769,7 @@ func (f *flight) cutAtAck(id common.MAV_CMD) {
 			if a.Command != id {
 				return []simAnswer{{ack: a}}
 			}
-			f.sim.port.closeWith(io.EOF) // unplug, with the simulator's lock held
+			f.sim.port.closeWith(io.EOF) // as unplug does; the simulator's mutex is held
 			f.sim.port, f.sim.unplugged = nil, true
 			return nil
 		}
@@ -782,7 +781,7 @@ func TestEveryAnswerIsTrueAndInTimeWhileThePortFails(t *testing.T) {
 		name  string
 		begin func(f *flight)
 		later func(f *flight) // 0.3 s into the command
-		code  int             // the answer to the command during which it happens
+		code  int             // the answer to the command during which the port fails
 	}{
 		{"unplugged while it reads", func(f *flight) {
 			f.sim.unplug()
@@ -811,7 +810,7 @@ func TestEveryAnswerIsTrueAndInTimeWhileThePortFails(t *testing.T) {
 				if code == 503 && len(f.commands()) > sent {
 					f.Errorf("answered %v, but the vehicle received %q", o, f.commands()[sent:])
 				}
-				for range 60 { // there is no line for a minute
+				for range 60 { // for a minute there is no line
 					for _, path := range []string{"", "/mode", "/status"} {
 						asked := time.Now()
 						if code, _ := f.call("GET", path, ""); code != 200 || time.Since(asked) > 0 {
@@ -828,7 +827,7 @@ func TestEveryAnswerIsTrueAndInTimeWhileThePortFails(t *testing.T) {
 				f.sim.change(func() { f.sim.onAck = nil })
 				f.sim.stallWrites(false)
 				f.sim.plug()
-				// A back-off of 2 s at most, or a port that hangs for 2 s, and a beat each second.
+				// The port is opened 2 s later at most, and a heartbeat comes each second.
 				f.until("online", 3200*time.Millisecond, func() bool { return f.status()["online"] == true && f.link.status().tel.beat.at.After(asked) })
 				time.Sleep(2500 * time.Millisecond)
 				asked = time.Now()
@@ -843,8 +842,8 @@ func TestEveryAnswerIsTrueAndInTimeWhileThePortFails(t *testing.T) {
 	}
 }
 
-// settledGoroutines counts the goroutines after 20 s without an act of the test.
-func settledGoroutines() int {
+// quietGoroutines counts the goroutines after 20 s in which the test does nothing.
+func quietGoroutines() int {
 	time.Sleep(20 * time.Second)
 	synctest.Wait()
 	return runtime.NumGoroutine()
@@ -864,7 +863,7 @@ func TestAThousandUnpluggingsOfTheSimulatorsCableLeaveNothing(t *testing.T) {
 	flyWith(t, simArduPilot, nil, over(between), func(f *flight) {
 		f.sim.unplug()
 		f.sim.plug()
-		before, files := settledGoroutines(), descriptors(f.T)
+		before, files := quietGoroutines(), descriptors(f.T)
 		for i := range cycles {
 			if i%3 == 0 {
 				f.sim.stallWrites(true)
@@ -882,7 +881,7 @@ func TestAThousandUnpluggingsOfTheSimulatorsCableLeaveNothing(t *testing.T) {
 			time.Sleep(time.Duration(i%7) * time.Millisecond)
 			f.sim.unplug()
 			f.sim.stallWrites(false)
-			synctest.Wait() // from here on frames come from a new port
+			synctest.Wait() // later frames come from a new port
 			if code := <-answered; code != 200 && code != 503 && code != 504 {
 				f.Fatalf("a command while the cable is pulled: %d", code)
 			}
@@ -890,12 +889,12 @@ func TestAThousandUnpluggingsOfTheSimulatorsCableLeaveNothing(t *testing.T) {
 			f.sim.plug()
 			f.until("frames come again", 4*time.Second, func() bool { return f.link.status().link.received > lost })
 		}
-		after := settledGoroutines()
+		after := quietGoroutines()
 		if n := opens.Load(); n < int64(cycles) {
 			f.Errorf("the port was opened %d times", n)
 		}
 		if n := descriptors(f.T); after != before || n != files {
-			f.Errorf("%d goroutines and %d descriptors, there were %d and %d", after, n, before, files)
+			f.Errorf("%d goroutines and %d descriptors, before it %d and %d", after, n, before, files)
 		}
 		f.accepted("/mode", `{"mode":"hold"}`)
 	})
@@ -919,15 +918,14 @@ func TestAHundredLinksOnPseudoTerminalsLeaveNothing(t *testing.T) {
 	})
 }
 
-// onceOnATerminal runs a link until it hears its vehicle, and ends it in one of
-// three ways.
+// onceOnATerminal runs a link until it hears its vehicle. It ends the link in one of three ways.
 func onceOnATerminal(t *testing.T, way int) {
 	p := openPTY(t)
 	l := newDrone(mustDevice(t, p.path, 57600), 0, false)
 	ctx, cancel := context.WithCancel(context.Background())
 	var running sync.WaitGroup
 	running.Go(func() { l.run(ctx) })
-	// Bytes that come before the line is flushed are dropped, so the heartbeat is repeated.
+	// The heartbeat is repeated because the link drops the bytes that come before it flushes the line.
 	for !l.hearsVehicle() {
 		p.master.Write(packet(1, 1, 1, copterBeat()))
 		time.Sleep(10 * time.Millisecond) // a real line
@@ -953,10 +951,10 @@ func onceOnATerminal(t *testing.T, way int) {
 
 // ---- The vehicle ----
 
-// inEach flies to 4 s after the beginning of each manoeuvre; $1 is its mode.
+// inEach flies to 4 s after the beginning of each manoeuvre. $1 is the manoeuvre's mode.
 const inEach = "{takeoff→takeoff|aloft, goto 200 0→hold|aloft, mode hold→hold|aloft, mode position→position|aloft, mode rtl→rtl|aloft, land→land|aloft, land 200 0→land}, +4s, "
 
-// asksForStreams counts the message intervals that were asked for since a time.
+// asksForStreams counts the requests of message intervals since a time.
 func (f *flight) asksForStreams(since time.Time) (n int) {
 	for _, r := range f.since(since) {
 		if m, ok := r.msg.(*common.MessageCommandLong); ok && m.Command == common.MAV_CMD_SET_MESSAGE_INTERVAL {
@@ -973,9 +971,9 @@ func TestAVehicleThatFallsSilentRestartsOrDoesNotFollow(t *testing.T) {
 		{"a restart in flight", "both: " + inEach + "restart, " + restarted + "mode hold, is hold"},
 		{"a restart on the ground, after which nothing is commanded", "both: " + inEach + "restart grounded, " + restarted + "hands off, mode hold, is hold"},
 		{"a restart in altitude mode", "both: aloft, mode altitude, +4s, restart{| grounded}, " + restarted + "mode hold, is hold"},
-		{"heartbeats that pause for 2.9 s, and for 3.1 s", "both: " + inEach + "heartless 1h, beat, is $1, " + beats + beats + beats + "mute, +3100ms, status online false, refused offline land, unmute, beat, status online true, +2s, its streams, works, land"},
-		{"it acknowledges a mode and does not follow", "both: aloft, mode hold, idle, refused no_ack {mode position|mode altitude|mode rtl|land}, +6200ms, truth"},
-		{"it acknowledges a landing's way and does not follow", "both: aloft, mode hold, idle, land 60 0, +6200ms, px4? truth, copter? is land"}, // a Copter without a new target reports none
+		{"a vehicle is offline after 3.1 s without heartbeats, but not after 2.9 s", "both: " + inEach + "heartless 1h, beat, is $1, " + beats + beats + beats + "mute, +3100ms, status online false, refused offline land, unmute, beat, status online true, +2s, its streams, recovers, land"},
+		{"a mode that it acknowledges but never enters", "both: aloft, mode hold, only acks, refused no_ack {mode position|mode altitude|mode rtl|land}, +6200ms, truth"},
+		{"a way to a landing that it acknowledges but does not fly", "both: aloft, mode hold, only acks, land 60 0, +6200ms, px4? truth, copter? is land"}, // a Copter without a new target reports none
 	}, map[string]func(*player){
 		"beat": func(p *player) {
 			p.sim.change(func() { p.sim.send(p.sim.message(0)) })
@@ -1006,25 +1004,27 @@ func TestAVehicleThatFallsSilentRestartsOrDoesNotFollow(t *testing.T) {
 	})
 }
 
-// Whatever happens to a command's acks, the answer is what the vehicle said.
-func TestWhateverBecomesOfAcksTheAnswerIsTheVehicles(t *testing.T) {
+// Whatever happens to a command's acks, mavrest answers what the vehicle did.
+func TestAnAnswerIsTrueWhateverHappensToTheAcks(t *testing.T) {
 	type hook = func(a *common.MessageCommandAck, nth int) []simAnswer
-	// one replaces an ack by as, with the ack as change, if any, has changed it.
+	// one replaces an ack by an answer with a copy of the ack. change, which may be nil, changes
+	// the copy.
 	one := func(as simAnswer, change func(*common.MessageCommandAck)) hook {
 		return func(a *common.MessageCommandAck, _ int) []simAnswer {
 			answer, b := as, *a
-			if answer.ack = &b; change != nil {
+			answer.ack = &b
+			if change != nil {
 				change(&b)
 			}
 			return []simAnswer{answer}
 		}
 	}
 	flip := func(b *common.MessageCommandAck) { b.Result = ackAccepted + ackFailed - b.Result }
-	somebodys := func(b *common.MessageCommandAck) { b.TargetSystem, b.TargetComponent = 255, 190 }
-	anothers := func(b *common.MessageCommandAck) { b.Command++ }
-	progress := func(b *common.MessageCommandAck) { b.Result = ackInProgress }
+	toAnotherTarget := func(b *common.MessageCommandAck) { b.TargetSystem, b.TargetComponent = 255, 190 }
+	ofAnotherCommand := func(b *common.MessageCommandAck) { b.Command++ }
+	inProgress := func(b *common.MessageCommandAck) { b.Result = ackInProgress }
 	opposite := one(simAnswer{}, flip)
-	later := func(first, second hook) hook {
+	then := func(first, second hook) hook {
 		return func(a *common.MessageCommandAck, nth int) []simAnswer {
 			return append(first(a, nth), second(a, nth)...)
 		}
@@ -1036,7 +1036,7 @@ func TestWhateverBecomesOfAcksTheAnswerIsTheVehicles(t *testing.T) {
 		code int
 		took time.Duration // at most
 	}{
-		{"as they are", one(simAnswer{}, nil), 200, 100 * ms},
+		{"unchanged", one(simAnswer{}, nil), 200, 100 * ms},
 		{"0.4 s late", one(simAnswer{after: 400 * ms}, nil), 200, 720 * ms},
 		{"2.2 s late", one(simAnswer{after: 2200 * ms}, nil), 504, 2 * time.Second},
 		{"the first two lost", func(a *common.MessageCommandAck, nth int) []simAnswer {
@@ -1049,14 +1049,14 @@ func TestWhateverBecomesOfAcksTheAnswerIsTheVehicles(t *testing.T) {
 			}
 			return list
 		}, 200, 100 * ms},
-		{"contradicted after", later(one(simAnswer{}, nil), one(simAnswer{after: 50 * ms}, flip)), 200, 100 * ms},
-		{"refused, then accepted", later(opposite, one(simAnswer{after: 50 * ms}, nil)), 409, time.Second},
+		{"accepted, then refused", then(one(simAnswer{}, nil), one(simAnswer{after: 50 * ms}, flip)), 200, 100 * ms},
+		{"refused, then accepted", then(opposite, one(simAnswer{after: 50 * ms}, nil)), 409, time.Second},
 		{"from another component", one(simAnswer{component: 154}, nil), 504, 2 * time.Second},
 		{"from another system", one(simAnswer{system: 9}, nil), 504, 2 * time.Second},
-		{"to somebody else", one(simAnswer{}, somebodys), 504, 2 * time.Second},
-		{"for another command", one(simAnswer{}, anothers), 504, 2 * time.Second},
-		{"in progress for ever", one(simAnswer{}, progress), 504, 2 * time.Second},
-		{"in progress, then accepted", later(one(simAnswer{}, progress), one(simAnswer{after: 1500 * ms}, nil)), 200, 1850 * ms},
+		{"to another target", one(simAnswer{}, toAnotherTarget), 504, 2 * time.Second},
+		{"for another command", one(simAnswer{}, ofAnotherCommand), 504, 2 * time.Second},
+		{"in progress for ever", one(simAnswer{}, inProgress), 504, 2 * time.Second},
+		{"in progress, then accepted", then(one(simAnswer{}, inProgress), one(simAnswer{after: 1500 * ms}, nil)), 200, 1850 * ms},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			both(t, func(f *flight) {
@@ -1084,12 +1084,12 @@ func TestWhateverBecomesOfAcksTheAnswerIsTheVehicles(t *testing.T) {
 					if command.id == common.MAV_CMD_DO_SET_MODE { // a report proves it
 						want = 200
 					}
-					if took := time.Since(asked); code != want || took > c.took+20*time.Millisecond { // PX4's home is requested before
+					if took := time.Since(asked); code != want || took > c.took+20*time.Millisecond { // before it PX4's home is requested
 						f.Errorf("%s answered %d %v after %v, want %d within %v", command.path, code, o, took, want, c.took)
 					}
 					time.Sleep(500 * time.Millisecond)
 					f.sim.change(func() { f.sim.onAck = nil })
-					// A late ack does not answer the next command with its id, which is refused.
+					// The next command with this id is refused. A late ack must not answer it.
 					if c.code == 504 && command.path == "/goto" && f.firmware == px4 {
 						f.sim.change(func() {
 							f.sim.onAck = func(a *common.MessageCommandAck) []simAnswer { return opposite(a, 0) }
@@ -1108,8 +1108,7 @@ func TestWhateverBecomesOfAcksTheAnswerIsTheVehicles(t *testing.T) {
 
 // ---- The clients ----
 
-// lands posts a landing on a connection of its own, which must be accepted
-// within a time.
+// lands posts a landing on a new connection. It must be accepted within a time.
 func (p *pipes) lands(limit time.Duration) {
 	p.test.Helper()
 	asked := time.Now()
@@ -1133,11 +1132,11 @@ func TestLandIsInTimeWhile500DribbleAnd1000ASecondAskForTheStatus(t *testing.T) 
 	fly(t, simPX4, nil, func(f *flight) {
 		f.aloft()
 		p, end := serve(f.T, f.handler, maxConnections)
-		over := make(chan struct{})
+		ended := make(chan struct{})
 		var clients sync.WaitGroup
 		var bytes, answers, torn atomic.Int64
 		for i := range 500 {
-			clients.Go(func() { // a byte a second; when the connection is closed, on a new one
+			clients.Go(func() { // sends a byte a second, on a new connection when the old one is closed
 				request := "POST /api/drone/land HTTP/1.1\r\nHost: drone.local\r\nContent-Length: 2\r\n\r\n{}"
 				time.Sleep(time.Duration(i) * 2 * time.Millisecond)
 				var w *wire
@@ -1152,7 +1151,7 @@ func TestLandIsInTimeWhile500DribbleAnd1000ASecondAskForTheStatus(t *testing.T) 
 						bytes.Add(1)
 					}
 					select {
-					case <-over:
+					case <-ended:
 						if w != nil {
 							w.Close()
 						}
@@ -1163,7 +1162,7 @@ func TestLandIsInTimeWhile500DribbleAnd1000ASecondAskForTheStatus(t *testing.T) 
 			})
 		}
 		for i := range 10 {
-			clients.Go(func() { // a hundred a second on one connection
+			clients.Go(func() { // asks a hundred times a second on one connection
 				time.Sleep(time.Second + time.Duration(i)*time.Millisecond)
 				w := p.connect()
 				tick := time.NewTicker(10 * time.Millisecond)
@@ -1180,7 +1179,7 @@ func TestLandIsInTimeWhile500DribbleAnd1000ASecondAskForTheStatus(t *testing.T) 
 						answers.Add(1)
 					}
 					select {
-					case <-over:
+					case <-ended:
 						w.Close()
 						return
 					case <-tick.C:
@@ -1193,7 +1192,7 @@ func TestLandIsInTimeWhile500DribbleAnd1000ASecondAskForTheStatus(t *testing.T) 
 			time.Sleep(time.Second - time.Duration(37*i)*time.Millisecond)
 			p.lands(longestLand)
 		}
-		close(over)
+		close(ended)
 		clients.Wait()
 		end()
 		f.wantMode("land")
@@ -1204,7 +1203,7 @@ func TestLandIsInTimeWhile500DribbleAnd1000ASecondAskForTheStatus(t *testing.T) 
 	})
 }
 
-// Clients that ask and never read, over connections without buffers.
+// Clients send requests and never read the answers, over connections without buffers.
 func TestLandIsInTimeWhileClientsNeverRead(t *testing.T) {
 	for _, c := range []struct{ name, method, path, body string }{
 		{"status", "GET", "/api/drone/status", ""},
@@ -1219,7 +1218,7 @@ func TestLandIsInTimeWhileClientsNeverRead(t *testing.T) {
 				var clients sync.WaitGroup
 				for range maxConnections {
 					w := p.connect()
-					clients.Go(func() { // pipelined
+					clients.Go(func() { // without waiting for answers
 						for {
 							if _, err := fmt.Fprintf(w, "%s %s HTTP/1.1\r\nHost: drone.local\r\nContent-Length: %d\r\n\r\n%s", c.method, c.path, len(c.body), c.body); err != nil {
 								return
@@ -1278,11 +1277,11 @@ func TestEndlessBodiesAndIncompleteRequestsBlockNothing(t *testing.T) {
 		}
 		p.lands(longestLand)
 		time.Sleep(time.Minute) // every time-out has passed
-		asked := make(chan struct{})
-		go func() { clients.Wait(); close(asked) }()
+		closed := make(chan struct{})
+		go func() { clients.Wait(); close(closed) }()
 		synctest.Wait()
 		select {
-		case <-asked:
+		case <-closed:
 		default:
 			f.Error("a connection is still open after a minute")
 		}
@@ -1290,30 +1289,30 @@ func TestEndlessBodiesAndIncompleteRequestsBlockNothing(t *testing.T) {
 			f.Errorf("one landing was requested, and the vehicle received %q", got)
 		}
 		end()
-		<-asked
+		<-closed
 	})
 }
 
-// malformed makes a good body into one that every route must refuse.
+// malformed changes a good body into one that every route must refuse.
 func malformed(r *rand.Rand, good string) string {
 	for {
 		b := []byte(good)
 		switch r.IntN(8) {
 		case 0: // cut off
 			b = b[:1+r.IntN(len(b)-1)]
-		case 1: // another byte
+		case 1: // one byte changed
 			b[r.IntN(len(b))] = byte(r.Uint32())
 		case 2: // one more byte
 			i := r.IntN(len(b))
 			b = append(b[:i], append([]byte{byte(r.Uint32())}, b[i:]...)...)
-		case 3: // one less
+		case 3: // one byte less
 			i := r.IntN(len(b))
 			b = append(b[:i], b[i+1:]...)
-		case 4: // many others
+		case 4: // several bytes changed
 			for range 1 + r.IntN(10) {
 				b[r.IntN(len(b))] ^= 1 << r.IntN(8)
 			}
-		case 5: // something behind it
+		case 5: // more after the end
 			b = append(b, good[r.IntN(len(good)):]...)
 		case 6: // an unknown field
 			name := fmt.Sprintf("%x", r.Uint32())
@@ -1362,19 +1361,18 @@ func TestMalformedRequestsDoNotReachTheVehicle(t *testing.T) {
 
 var noiseSeed = flag.Uint64("noise-seed", 1, "seed of TestNoiseAndSlowLines")
 
-// TestNoiseAndSlowLines counts how single commands are answered on lines that
-// damage bytes both ways, and on slow ones (docs/reliability.md has the table;
-// -all -v prints it).
+// TestNoiseAndSlowLines counts how single commands are answered on slow lines, and on lines that
+// damage bytes in both directions. docs/reliability.md has the table, which -all -v prints.
 func TestNoiseAndSlowLines(t *testing.T) {
-	n, less := 100, 0.07 // with so few commands the share varies more
+	n, less := 100, 0.07 // the share varies more with so few commands
 	if *runAll {
 		n, less = 1000, 0
 	}
 	lines := []struct {
 		name    string
-		damaged float64       // of the bytes, both ways
-		trip    time.Duration // there and back
-		least   float64       // the share of the commands that an ack must answer
+		damaged float64       // the share of the bytes that are damaged, in each direction
+		trip    time.Duration // the round trip
+		least   float64       // at least this share of the commands must be answered by an ack
 	}{
 		{"0.1 %", 0.001, 0, 0.99}, {"0.5 %", 0.005, 0, 0.97}, {"1 %", 0.01, 0, 0.95}, {"2 %", 0.02, 0, 0}, {"5 %", 0.05, 0, 0},
 		{"20 ms", 0, 20 * time.Millisecond, 1}, {"300 ms", 0, 300 * time.Millisecond, 1}, {"600 ms", 0, 600 * time.Millisecond, 0.99},
@@ -1416,9 +1414,9 @@ func (c answers) String() string {
 	return fmt.Sprintf("%d by an ack (p50 %v, p99 %v), %d interrupted, %d 504, %d 503, %d false", c.acked+c.refused, at(50), at(99), c.interrupted, c.unanswered, c.offline, c.falsely)
 }
 
-// answeredOn posts n requests one after another, each of one MAVLink command: returns, holds,
-// and disarmings, which are refused in the air. An unanswered one that the vehicle shows late
-// may end the next one (docs/design.md, rule 3).
+// answeredOn posts n requests one after another. Each is one MAVLink command: a return, a hold, or
+// a disarming, which is refused in the air. If the vehicle shows an unanswered command late, that
+// may end the next command (docs/design.md, rule 3).
 func answeredOn(f *flight, n int, damaged float64, trip time.Duration) (c answers) {
 	f.aloft()
 	lat, lon := simPlace(40000, 0) // far enough for every return that follows
@@ -1429,7 +1427,7 @@ func answeredOn(f *flight, n int, damaged float64, trip time.Duration) (c answer
 		f.sim.delay = trip
 	})
 	time.Sleep(5 * time.Second)
-	var doubted time.Time // when a mode change was last left unanswered
+	var doubted time.Time // when a mode change was last not answered
 	for i := range n {
 		path, body, want := "/mode", `{"mode":"rtl"}`, ModeRTL
 		switch i % 3 {

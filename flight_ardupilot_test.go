@@ -15,24 +15,23 @@ import (
 	"github.com/bluenviron/gomavlib/v3/pkg/message"
 )
 
-// Whole flights of ArduPilot with a pilot beside them: every manoeuvre, every
-// state of the receiver, and what a pilot, a failsafe or the line does to it
-// (docs/design.md, "Who has the sticks").
+// In whole flights of ArduPilot a pilot, a failsafe or the line interferes, in every manoeuvre
+// and with every state of the receiver (docs/design.md, "Who has the sticks").
 
 // arduPilotsModes are the Copter modes that a pilot's switch sets in these tests.
 var arduPilotsModes = []uint32{0, 2, 5, 16, 4, copterBrake, 6, 9}
 
-// arduShows is the time until the simulator's heartbeat shows a new mode.
+// arduShows is the time after which the simulator's heartbeat shows a new mode.
 const arduShows = 100 * time.Microsecond
 
-// arduFly flies a Copter with a receiver in this state.
-func arduFly(t *testing.T, receiver simReceiver, do func(*flight)) {
+// flyCopter flies a Copter whose receiver is in this state.
+func flyCopter(t *testing.T, receiver simReceiver, do func(*flight)) {
 	t.Helper()
 	fly(t, simArduPilot, func(s *simulator) { s.receiver = receiver }, do)
 }
 
-// rise takes off. Without a receiver it arms on our stream alone; with a
-// transmitter in hand the pilot gives throttle once it flies.
+// rise takes off. A Copter without a receiver arms with our stream. A pilot with a transmitter
+// in hand opens the throttle after the takeoff.
 func (f *flight) rise(altitude float64) {
 	f.Helper()
 	if f.receiver == simReceiverInHand {
@@ -52,13 +51,13 @@ func (f *flight) hover() {
 	f.wantAt(0, 0, 20, 0.5)
 }
 
-// sent lists what came since a time that commands or moves the vehicle.
+// sent lists the commands and the sticks that the vehicle has received since a time.
 func (f *flight) sent(since time.Time) (commands []string, sticks []axes) {
 	list := f.since(since)
 	return commandsOf(list), sticksOf(list)
 }
 
-// copterVisits are a Copter's moments with each of these receivers; a sample has half.
+// copterVisits returns a Copter's moments with each of these receivers. A sample has half of them.
 func copterVisits(t *testing.T, receivers ...simReceiver) (visits []visit) {
 	for _, m := range moments {
 		for _, receiver := range receivers {
@@ -73,9 +72,9 @@ func copterVisits(t *testing.T, receivers ...simReceiver) (visits []visit) {
 	)
 }
 
-// Where our stream may run: every receiver with every mode. Elsewhere every mode only with a
-// transmitter in hand.
-func TestCopterIsThePilotsFromHisSwitchOn(t *testing.T) {
+// Moments at which our stream may run are flown with every receiver and every mode. The others
+// are flown with every mode only where a transmitter is in hand.
+func TestACopterObeysThePilotFromHisSwitchOn(t *testing.T) {
 	var cases []visit
 	for _, m := range moments {
 		for _, receiver := range []simReceiver{simReceiverNone, simReceiverLost, simReceiverIdle, simReceiverInHand} {
@@ -101,7 +100,7 @@ func TestCopterIsThePilotsFromHisSwitchOn(t *testing.T) {
 	atMoments(t, simArduPilot, some, nil, func(p *player, v visit) { p.pilotSwitches(v.custom) })
 }
 
-// pilotSwitches sets a mode by the pilot's switch and checks what follows by the rules.
+// pilotSwitches sets a mode as a pilot's switch does, and checks what follows.
 func (f *flight) pilotSwitches(custom uint32) {
 	f.Helper()
 	before, was := f.sim.truth(), f.status()
@@ -119,7 +118,7 @@ func (f *flight) pilotSwitches(custom uint32) {
 	}
 	time.Sleep(2 * arduShows)
 	if _, o := f.call("GET", "/mode", ""); o["mode"] != mode.String() || o["vehicle_mode"] != name {
-		f.Errorf("after the report of %s it is %v", name, o)
+		f.Errorf("after the report of %s the mode is %v", name, o)
 	}
 	if o := f.status(); o["done"] != nil || o["target"] != nil {
 		f.Errorf("done is %v, the target %v after a pilot's %s", o["done"], o["target"], name)
@@ -133,38 +132,38 @@ func (f *flight) pilotSwitches(custom uint32) {
 	if len(sent) > 0 {
 		f.Errorf("sent after the pilot's switch: %q", sent)
 	}
-	f.wantFreed(streamed, sticks, custom)
+	f.wantStreamAfterSwitch(streamed, sticks, custom)
 	if mode.flownBySticks() {
 		f.refused("/input", `{"pitch":1,"throttle":0.5}`, 409, "wrong_mode")
 	}
 }
 
-// wantFreed checks what became of the stream that ran before a pilot's switch.
-func (f *flight) wantFreed(before, after []axes, custom uint32) {
+// wantStreamAfterSwitch checks the sticks after a pilot's switch, by the sticks before it.
+func (f *flight) wantStreamAfterSwitch(before, after []axes, custom uint32) {
 	f.Helper()
-	free := 0 // how many of our sticks were releases
+	releases := 0 // how many of the sticks release the receiver
 	switch {
 	case len(before) == 0:
 		if len(after) > 0 {
-			f.Errorf("%d sticks, from %+v on, where nobody would fall without them", len(after), after[0])
+			f.Errorf("%d sticks, the first %+v, though the vehicle needs none", len(after), after[0])
 		}
 		return
 	case f.receiver == simReceiverInHand:
-		free = min(3, len(after))
-		if !slices.Equal(after[:free], []axes{released, released, released}) {
+		releases = min(3, len(after))
+		if !slices.Equal(after[:releases], []axes{released, released, released}) {
 			f.Fatalf("the sticks are not released: %+v", slices.Compact(after))
 		}
-		if len(after) > free {
-			f.Errorf("%d sticks after the release", len(after)-free)
+		if len(after) > releases {
+			f.Errorf("%d sticks after the release", len(after)-releases)
 		}
 		return
 	case f.receiver == simReceiverIdle:
 		f.wantMessages("moving any switch of the transmitter frees its sticks", 1)
 	}
-	if n := len(after) - free; n < 19*25 {
+	if n := len(after) - releases; n < 19*25 {
 		f.Errorf("%d sticks in 20 s: the vehicle would fall", n)
 	}
-	for _, a := range after[free:] {
+	for _, a := range after[releases:] {
 		if last := before[len(before)-1].z; a != (axes{z: 500}) && (custom != 0 || a != (axes{z: last})) {
 			f.Fatalf("the sticks after a pilot's switch are %+v", a)
 		}
@@ -176,12 +175,12 @@ func (f *flight) streams() bool {
 	return len(sticks) > 0
 }
 
-func TestCopterIsItsFailsafesInEveryManoeuvre(t *testing.T) {
+func TestACopterObeysItsFailsafeInEveryManoeuvre(t *testing.T) {
 	atMoments(t, simArduPilot, copterVisits(t, simReceiverNone, simReceiverIdle, simReceiverInHand), nil, func(f *player, _ visit) {
 		_, streamed := f.sent(time.Now().Add(-200 * time.Millisecond))
 		began := time.Now()
 		f.sim.failsafeReturn()
-		time.Sleep(1300 * time.Millisecond) // where it was in RTL already, only the next heartbeat shows it
+		time.Sleep(1300 * time.Millisecond) // if the mode was RTL already, only the next heartbeat shows the failsafe
 		if o := f.status(); o["mode"] != "rtl" || o["failsafe"] != true || o["done"] != nil {
 			f.Errorf("mode %v, failsafe %v, done %v", o["mode"], o["failsafe"], o["done"])
 		}
@@ -191,19 +190,19 @@ func TestCopterIsItsFailsafesInEveryManoeuvre(t *testing.T) {
 		if len(sent) > 0 {
 			f.Errorf("sent after the failsafe: %q", sent)
 		}
-		f.wantFreed(streamed, sticks, 6)
+		f.wantStreamAfterSwitch(streamed, sticks, 6)
 	})
 }
 
-// The transmitter of a live receiver goes out of reach. ArduPilot's own failsafe comes,
-// unless our stream prevents it, and mavrest sends nothing against it.
-func TestCopterThatLosesItsReceiverIsItsFailsafes(t *testing.T) {
+// The transmitter of a live receiver goes out of reach. ArduPilot's failsafe follows, unless our
+// stream prevents it. mavrest sends nothing against the failsafe.
+func TestACopterThatLosesItsReceiverObeysItsFailsafe(t *testing.T) {
 	atMoments(t, simArduPilot, copterVisits(t, simReceiverIdle, simReceiverInHand), nil, func(f *player, v visit) {
 		streamed := f.streams()
 		began := time.Now()
 		f.sim.setReceiver(simReceiverLost)
 		time.Sleep(1500 * time.Millisecond)
-		if v.name == "rtl" { // only the next heartbeat shows it
+		if v.name == "rtl" { // only the next heartbeat shows the failsafe
 			time.Sleep(600 * time.Millisecond)
 		}
 		o := f.status()
@@ -221,10 +220,10 @@ func TestCopterThatLosesItsReceiverIsItsFailsafes(t *testing.T) {
 	})
 }
 
-func TestCopterThatRestartsDisarmedIsManual(t *testing.T) {
+func TestAfterACopterRestartsDisarmedTheModeIsManual(t *testing.T) {
 	atMoments(t, simArduPilot, copterVisits(t, simReceiverNone, simReceiverIdle, simReceiverInHand), nil, func(f *player, _ visit) {
 		f.sim.reboot(false)
-		time.Sleep(streamLost + time.Second) // its streams are gone: then it is asked how old it is
+		time.Sleep(streamLost + time.Second) // its streams are gone, and requests for them show mavrest that it restarted
 		again := time.Now()
 		for range 30 {
 			time.Sleep(time.Second)
@@ -233,20 +232,20 @@ func TestCopterThatRestartsDisarmedIsManual(t *testing.T) {
 			}
 		}
 		if sent, sticks := f.sent(again); len(sent) > 0 || len(sticks) > 0 {
-			f.Errorf("sent to it: %q, %d sticks", sent, len(sticks))
+			f.Errorf("sent after the restart: %q, %d sticks", sent, len(sticks))
 		}
 	})
 }
 
-// A refused command leaves everything as it was, the stream too.
-func TestCopterThatRefusesIsLeftAsItWas(t *testing.T) {
+// A refused command changes nothing, and does not end the stream.
+func TestARefusedCommandLeavesACopterAsItWas(t *testing.T) {
 	atMoments(t, simArduPilot, copterVisits(t, simReceiverNone, simReceiverIdle, simReceiverInHand), nil, func(f *player, v visit) {
 		was, before, streamed := f.status(), f.sim.truth(), f.streams()
 		for _, id := range []common.MAV_CMD{common.MAV_CMD_NAV_LAND, common.MAV_CMD_DO_SET_MODE, common.MAV_CMD_DO_REPOSITION} {
 			defer f.fails(id)()
 		}
 		f.refused("/goto", "{"+at(0, 80)+"}", 409, "refused")
-		if before.mode != 4 { // else BRAKE is asked for first
+		if before.mode != 4 { // in GUIDED a hold begins with BRAKE
 			f.refused("/mode", `{"mode":"hold"}`, 409, "refused")
 		}
 		if before.mode != 9 {
@@ -259,16 +258,16 @@ func TestCopterThatRefusesIsLeftAsItWas(t *testing.T) {
 		if o["mode"] != was["mode"] || o["vehicle_mode"] != was["vehicle_mode"] || o["done"] != nil {
 			f.Errorf("mode %v, %v, done %v; before %v, %v", o["mode"], o["vehicle_mode"], o["done"], was["mode"], was["vehicle_mode"])
 		}
-		if lent := f.receiver == simReceiverInHand; f.streams() != (streamed && !lent) {
+		if released := f.receiver == simReceiverInHand; f.streams() != (streamed && !released) {
 			f.Errorf("streams %v, before %v", f.streams(), streamed)
 		}
 	})
 }
 
-// For 5 s the vehicle can't be heard, or nothing goes either way. Nothing is commanded
-// meanwhile. After it the vehicle's own mode shows: a vehicle that needed our stream flies
-// home. A client that fell silent gets no hold any more.
-func TestCopterThatIsOutOfReachForFiveSeconds(t *testing.T) {
+// For 5 s the vehicle can't be heard, or the line is unplugged. Meanwhile nothing is commanded.
+// Then the vehicle's own mode shows: a vehicle that needed our stream flies home. A client that
+// fell silent no longer gets a hold.
+func TestACopterThatIsNotHeardForFiveSeconds(t *testing.T) {
 	for name, cut := range map[string]func(f *flight) (end func()){
 		"unplugged": func(f *flight) func() { f.sim.unplug(); return f.sim.plug },
 		"deaf": func(f *flight) func() {
@@ -298,9 +297,9 @@ func TestCopterThatIsOutOfReachForFiveSeconds(t *testing.T) {
 				}
 				time.Sleep(silentClient + time.Second)
 				if sent, _ := f.sent(back); len(sent) > 0 && mode != ModeLand && mode != ModeHold {
-					f.Errorf("sent when it was back: %q", sent)
+					f.Errorf("sent after the vehicle was heard again: %q", sent)
 				}
-				if lent := f.receiver == simReceiverInHand; mode.flownBySticks() && f.streams() != (streamed && !lent) {
+				if released := f.receiver == simReceiverInHand; mode.flownBySticks() && f.streams() != (streamed && !released) {
 					f.Errorf("streams %v, before %v; %v", f.streams(), streamed, f.status()["messages"])
 				}
 			})
@@ -308,10 +307,10 @@ func TestCopterThatIsOutOfReachForFiveSeconds(t *testing.T) {
 	}
 }
 
-// arduClauses are the clauses of these scripts alone.
+// arduClauses are the clauses that only these scripts have.
 var arduClauses = map[string]func(*player){
 	"beat": func(p *player) { p.sim.change(func() { p.sim.send(p.sim.brain.message(0)) }) },
-	"shown": func(p *player) {
+	"after the report": func(p *player) {
 		time.Sleep(2*arduShows + p.sim.delay)
 		p.mark, p.seen = time.Now(), len(p.sim.received())
 	},
@@ -319,7 +318,7 @@ var arduClauses = map[string]func(*player){
 		p.sim.placeInAir(20)
 		time.Sleep(2 * time.Second)
 	},
-	"the vehicle flies by the pilot": func(p *player) {
+	"the pilot's sticks act": func(p *player) {
 		p.sim.change(func() {
 			if x, y, _, _ := p.sim.brain.axes(); x != 1 || y != 0 {
 				p.Errorf("50 ms after the report the vehicle's sticks are not the pilot's, but %g forward, %g right", x, y)
@@ -331,10 +330,10 @@ var arduClauses = map[string]func(*player){
 	"joystick as RC_CHANNELS_OVERRIDE": func(p *player) {
 		p.joystick(&common.MessageRcChannelsOverride{TargetSystem: 1, TargetComponent: 1, Chan1Raw: 1600})
 	},
-	"joystick beside": func(p *player) { go p.joystick(joystickSticks) },
+	"joystick meanwhile": func(p *player) { go p.joystick(joystickSticks) },
 	"only released": func(p *player) {
 		_, sticks := p.flight.sent(p.mark)
-		for _, a := range sticks[min(len(sticks), 15):] { // the first ones went out before the report
+		for _, a := range sticks[min(len(sticks), 15):] { // the first 15 may have been sent before the report
 			if a != released {
 				p.Errorf("sent %v", a)
 			}
@@ -353,7 +352,7 @@ var arduClauses = map[string]func(*player){
 			}
 		}
 	},
-	"takes off unheard": func(p *player) {
+	"hides its takeoff": func(p *player) {
 		flies := false
 		p.sim.change(func() {
 			p.sim.onAck = func(a *common.MessageCommandAck) []simAnswer {
@@ -372,7 +371,7 @@ var arduClauses = map[string]func(*player){
 
 var joystickSticks = &common.MessageManualControl{Target: 1, Y: 300, Z: 500}
 
-// joystick has another program send sticks for 5 s at 50 Hz, and our line bring them to us.
+// joystick sends another program's sticks for 5 s at 50 Hz. Our line brings them to us too.
 func (p *player) joystick(seen message.Message) {
 	for range 250 {
 		p.sim.change(func() { p.sim.brain.sticks(255, joystickSticks) })
@@ -381,7 +380,7 @@ func (p *player) joystick(seen message.Message) {
 	}
 }
 
-// endsWith checks the last sticks since the mark; nil: there are none.
+// endsWith checks the last sticks since the mark. A nil want means that there are none.
 func (p *player) endsWith(want *axes) {
 	p.Helper()
 	_, sticks := p.flight.sent(p.mark)
@@ -390,7 +389,7 @@ func (p *player) endsWith(want *axes) {
 	}
 }
 
-// circles checks that a fixed wing circles round a place.
+// circles checks that a fixed wing circles round a place north of home.
 func (p *player) circles(north float64) {
 	p.Helper()
 	s := p.sim.truth()
@@ -400,27 +399,27 @@ func (p *player) circles(north float64) {
 	}
 }
 
-// When somebody takes the drone, a command that waits is answered with interrupted, and no
-// further step of it is sent.
-func TestCopterInterruptsAWaitingCommandWhenAPilotTakesTheDrone(t *testing.T) {
+// After a takeover a command that waits is answered with interrupted, and no further step of it
+// is sent.
+func TestATakeoverInterruptsACommandThatWaitsForACopter(t *testing.T) {
 	const slow, deaf = "hover, delay 60ms, +2s, mark, ", "hover, deaf, +2s, mark, "
 	const there = ", until sends 192 frame 3 z 20.0 5s, "
 	var rules []rule
 	for _, c := range []struct{ name, vehicle, flight, mode string }{
 		{"position, before its sticks have run for long enough", "idle", "hover, +2s, post mode position, +200ms, pilot BRAKE", "hold"},
-		{"position, and the pilot sets the same", "idle", "hover, +2s, post mode position, +200ms, pilot LOITER", "position"},
+		{"position, and the pilot sets position too", "idle", "hover, +2s, post mode position, +200ms, pilot LOITER", "position"},
 		{"manual, a failsafe", "idle", "hover, +2s, post mode manual, +200ms, failsafe", "rtl"},
-		{"altitude that nobody hears, no receiver", "none", deaf + "post mode altitude, until sends 176 1 2 5s, +500ms, pilot RTL", "rtl"},
-		{"position that nobody hears", "hand", deaf + "post mode position, until sends 176 1 5 5s, +500ms, pilot BRAKE", "hold"},
+		{"altitude that the vehicle ignores, no receiver", "none", deaf + "post mode altitude, until sends 176 1 2 5s, +500ms, pilot RTL", "rtl"},
+		{"position that the vehicle ignores", "hand", deaf + "post mode position, until sends 176 1 5 5s, +500ms, pilot BRAKE", "hold"},
 		{"hold, between BRAKE and GUIDED", "hand", slow + "post mode hold, until sends 176 1 17 5s, +30ms, pilot LOITER", "position"},
 		{"hold, between BRAKE and GUIDED, a failsafe", "idle", slow + "post mode hold, until sends 176 1 17 5s, +30ms, failsafe", "rtl"},
 		{"goto with a speed, before the speed", "hand", slow + "post goto 100 0 speed 2" + there + "+30ms, pilot ALT_HOLD", "altitude"},
 		{"goto with a heading, before the turn", "idle", slow + "post goto 100 0 heading 90" + there + "+30ms, pilot BRAKE", "hold"},
-		{"goto that nobody hears", "hand", deaf + "post goto 100 0" + there + "+500ms, pilot BRAKE", "hold"},
-		{"land that nobody hears", "hand", deaf + "post land, until sends 176 1 9 5s, +500ms, pilot LOITER", "position"},
-		{"land that nobody hears, a failsafe", "hand", deaf + "post land, until sends 176 1 9 5s, +500ms, failsafe", "rtl"},
-		{"land at a place that nobody hears", "hand", deaf + "post land 50 0" + there + "+500ms, pilot BRAKE", "hold"},
-		{"rtl that nobody hears, and the pilot lands", "hand", deaf + "post mode rtl, until sends 176 1 6 5s, +500ms, pilot LAND", "land"},
+		{"goto that the vehicle ignores", "hand", deaf + "post goto 100 0" + there + "+500ms, pilot BRAKE", "hold"},
+		{"land that the vehicle ignores", "hand", deaf + "post land, until sends 176 1 9 5s, +500ms, pilot LOITER", "position"},
+		{"land that the vehicle ignores, a failsafe", "hand", deaf + "post land, until sends 176 1 9 5s, +500ms, failsafe", "rtl"},
+		{"land at a place that the vehicle ignores", "hand", deaf + "post land 50 0" + there + "+500ms, pilot BRAKE", "hold"},
+		{"rtl that the vehicle ignores, and the pilot lands", "hand", deaf + "post mode rtl, until sends 176 1 6 5s, +500ms, pilot LAND", "land"},
 		{"takeoff, before it is armed", "idle", "delay 60ms, +2s, mark, post takeoff, until sends 176 1 4 5s, +30ms, pilot LOITER", "position"},
 		{"takeoff, between arming and the climb", "idle", "delay 60ms, +2s, mark, post takeoff, until sends 400 1 0 5s, +30ms, pilot ALT_HOLD", "altitude"},
 		{"takeoff that the pilot disarms", "idle", "delay 60ms, +2s, mark, post takeoff, until sends 400 1 0 5s, +30ms, pilot disarms, pilot LOITER", "position"},
@@ -429,85 +428,85 @@ func TestCopterInterruptsAWaitingCommandWhenAPilotTakesTheDrone(t *testing.T) {
 		if strings.Contains(c.flight, "disarms") {
 			within = ""
 		}
-		rules = append(rules, rule{c.name, fmt.Sprintf("copter receiver=%s: %s, shown, answer interrupted%s, is %s, works, +15s, is %[4]s, hands off", c.vehicle, c.flight, within, c.mode)})
+		rules = append(rules, rule{c.name, fmt.Sprintf("copter receiver=%s: %s, after the report, answer interrupted%s, is %s, recovers, +15s, is %[4]s, hands off", c.vehicle, c.flight, within, c.mode)})
 	}
 	flies(t, rules, arduClauses)
 }
 
-func TestCopterIsThePilotsAtOnce(t *testing.T) {
+func TestACopterObeysThePilotAtOnce(t *testing.T) {
 	const silent = "copter: aloft, mode altitude, input pitch 0.3, forbids GUIDED BRAKE, +2s, mark, until not hands off 10s, +60ms, "
 	flies(t, []rule{
 		{"a pilot's BRAKE ends a landing at a place", "copter receiver=hand: hover, land 60 0, +5s, pilot BRAKE, +120s, hands off, in BRAKE, alt > 19, is hold, messages 0 landing"},
 		{"a pilot's BRAKE shows in a climb and in a goto", "copter receiver=hand: {rise 40, +9s|hover, goto altitude 60, +4s|hover, goto 200 0, +6s}, post goto 300 0 wait 100, +3s, pilot BRAKE, +200us, answer interrupted, status mode hold, status vehicle_mode BRAKE, status target null, status done null"},
-		{"a pilot's stick mode has his sticks 50 ms after the report", "copter receiver=hand: hover, mode {position→ALT_HOLD|position→POSHOLD|altitude→LOITER|altitude→POSHOLD|manual→ALT_HOLD|manual→LOITER|manual→POSHOLD}, input roll 1 throttle 0.5 timeout 5, +1s, pilot sticks 1000 0 500 0, pilot $1, +50100us, the vehicle flies by the pilot, status input.by receiver, status input.active false"},
+		{"in a pilot's stick mode his sticks act 50 ms after the report", "copter receiver=hand: hover, mode {position→ALT_HOLD|position→POSHOLD|altitude→LOITER|altitude→POSHOLD|manual→ALT_HOLD|manual→LOITER|manual→POSHOLD}, input roll 1 throttle 0.5 timeout 5, +1s, pilot sticks 1000 0 500 0, pilot $1, +50100us, the pilot's sticks act, status input.by receiver, status input.active false"},
 		{"a switch to the present mode shows in channel 5", "copter: hover, mode position, {+2s|input roll 0.3 timeout 5, +2s}, pilot sticks 1000 0 500 0, pilot switch 1100 LOITER, +400ms, not streams, messages 1 a switch of the transmitter moved, +4s, vn > 1.5, in LOITER, status input.by receiver, status input.active false, refused wrong_mode input pitch 1, hands off, only released"},
 		{"a switch to the present mode shows in channel 5 in altitude mode too", "copter: hover, mode altitude, input roll 0.3 timeout 5, +2s, pilot sticks 1000 0 500 0, pilot switch 1100 ALT_HOLD, +400ms, not streams, messages 1 a switch of the transmitter moved, +4s, vn > 1.5, in ALT_HOLD, status input.by receiver, status input.active false, refused wrong_mode input pitch 1, hands off, only released"},
 		{"from the pilot's switch on his sticks act, whatever his throttle was", "copter: hover, mode position, input pitch 0.3 timeout 5, +4s, pilot switch 1100 ALT_HOLD, +400ms, not streams, status input.by receiver, pilot sticks 1000 0 500 0, +5s, alt > 15, vn > 1.5, hands off"},
 		{"after a mode change by a ground station our stream goes on, centred", "copter: hover, mode position, input pitch 0.3 timeout 5, +4s, pilot ALT_HOLD, +400ms, streams, status input.by mavrest, mark, +5s, alt > 15, hands off"},
 		{"a pilot's RTL is a takeover also after unanswered commands", "copter: hover, mode rtl, +1s, loses DO_REPOSITION DO_SET_MODE, post goto 30 0, +300ms, land, is land, post mode altitude, +200ms, pilot RTL, +200us, is rtl, answer superseded, answer interrupted"},
-		{"a pilot's switch takes the sticks also while an arming waits", "copter: aloft, mode position, input pitch 1 timeout 5, loses COMPONENT_ARM_DISARM, post arm, +100ms, pilot RTL, +1100ms, is rtl, mark, +500ms, stream 0 0 500 0, answer interrupted"},
+		{"a pilot's switch ends the client's sticks also while an arming waits", "copter: aloft, mode position, input pitch 1 timeout 5, loses COMPONENT_ARM_DISARM, post arm, +100ms, pilot RTL, +1100ms, is rtl, mark, +500ms, stream 0 0 500 0, answer interrupted"},
 		{"a client whose sticks act has the drone, also after somebody disarmed and armed it", "copter: mode altitude arm true, pilot disarms, +1s, pilot arms, +1s, input throttle 0.8 timeout 2, +2500ms, is altitude, +3s, is hold"},
-		{"a receiver whose throttle is not known counts as in use", "copter receiver=idle: +5s, ends 65, +4s, mode position, +1s, not streams, status input.by receiver"},
+		{"a receiver whose throttle is not known counts as in use", "copter receiver=idle: +5s, stops 65, +4s, mode position, +1s, not streams, status input.by receiver"},
 		{"a switch that moves before a stick mode is set ends its command", "copter receiver=idle: hover, +5s, post mode position, +200ms, pilot switch 1100 GUIDED, +400ms, not streams, answer interrupted, says somebody else moves the sticks; nothing was sent"},
 		{"a refused hold for a silent client becomes a landing", silent + "+500ms, is land, truth"},
 		{"a refused hold for a silent client is not followed by a landing after a pilot's switch", silent + "pilot POSHOLD, beat, reported, is position, +10s, hands off"},
 		{"a refused hold for a silent client is not followed by a landing after a new command", silent + "goto 60 0, +1ms, mark, +5s, hands off, is hold"},
-		{"the farewell is not repeated after a pilot's switch", "copter: aloft, mode altitude, input pitch 0.3 timeout 5, +1s, loses DO_SET_MODE, fails DO_SET_MODE, stop, +80ms, not hands off, works DO_SET_MODE, pilot POSHOLD, beat, +3s, hands off"},
-		{"the farewell is not sent after a pilot's switch that no heartbeat has shown", "copter: aloft, mode altitude, input pitch 0.3 timeout 5, +1s, pilot POSHOLD, stop, +3s, hands off"},
+		{"the hold at SIGTERM is not repeated after a pilot's switch", "copter: aloft, mode altitude, input pitch 0.3 timeout 5, +1s, loses DO_SET_MODE, fails DO_SET_MODE, stop, +80ms, not hands off, recovers DO_SET_MODE, pilot POSHOLD, beat, +3s, hands off"},
+		{"the hold at SIGTERM is not sent after a pilot's switch that no heartbeat has shown", "copter: aloft, mode altitude, input pitch 0.3 timeout 5, +1s, pilot POSHOLD, stop, +3s, hands off"},
 	}, arduClauses)
 }
 
-func TestCopterSticksOfOthers(t *testing.T) {
+func TestOtherSticksOnACopter(t *testing.T) {
 	const paused = "hover, mode position, input timeout 5, +4s, streams, joystick as {MANUAL_CONTROL|RC_CHANNELS_OVERRIDE}, messages 1 another program, is position, refused wrong_mode input pitch 1, mark, +400ms, hands off, stream nothing, +1s, "
 	const failsafe = "{copter FS_GCS_ENABLE=1→FS_GCS_ENABLE|quadplane FS_GCS_ENABL=1→FS_GCS_ENABL} "
 	flies(t, []rule{
 		{"another program's sticks pause our stream", "copter receiver={none|idle}: " + paused + "streams"},
 		{"another program's sticks end our stream where the receiver was in use", "copter receiver=hand: " + paused + "not streams"},
 		{"the drone does not sink when another program's sticks end", "copter: hover, {mode position, input timeout 0.5, +2s|mode altitude, input timeout 0.5, +2s, input timeout 5, +2s}, joystick, messages 1 another program, mark, note, +20s, kept 5, armed, messages 1 another program, hands off, refused wrong_mode input pitch 1, mode position, input pitch 1"},
-		{"a stick mode that was set while they came is safe when they end", "copter: hover, joystick beside, +1s, mode position, refused wrong_mode input pitch 1, says another program, +24s, alt > 15, mode position, input pitch 1"},
+		{"a stick mode set during another program's sticks is safe when these end", "copter: hover, joystick meanwhile, +1s, mode position, refused wrong_mode input pitch 1, says another program, +24s, alt > 15, mode position, input pitch 1"},
 		{"with an idle receiver and a silent client the drone does not fall", "copter receiver={none|idle}: hover, mode {manual→hold|altitude→hold|position→position}, stays 60s alt > 19, alt < 28, is $2, not failing"},
 		{"a ground station's failsafe forbids our sticks", failsafe + "receiver={none|idle}: in the air, mark, refused unsupported mode position, says $1, refused wrong_mode input pitch 1, +10s, stream nothing, not failing"},
-		{"beside a ground station's failsafe the receiver's sticks fly", failsafe + "receiver=hand: in the air, mark, mode position, status input.by receiver, refused wrong_mode input pitch 1, says $1, +10s, stream nothing, not failing"},
+		{"with a ground station's failsafe enabled the receiver's sticks fly", failsafe + "receiver=hand: in the air, mark, mode position, status input.by receiver, refused wrong_mode input pitch 1, says $1, +10s, stream nothing, not failing"},
 		{"a ground station's failsafe does not forbid our sticks when mavrest is the ground station", failsafe + "gcs receiver={none|idle|hand}: in the air, mode position, input pitch 0.5 timeout 1, +2s, mode rtl, +4s, mode position, +20s, not failing, in position"},
 		{"our sticks are sent as the system that ArduPilot listens to", "copter SYSID_MYGCS=none MAV_GCS_SYSID=42: aloft, mode position, input pitch 1 timeout 5, +5s, north > 5, sticks come from 42"},
-		{"manual mode's throttle stays beside a refused command", "copter: aloft, mode manual, input throttle 0.7 timeout 5, mark, fails DO_REPOSITION, refused refused goto 60 0, is manual, +1s, stream 0 0 700 0"},
+		{"a refused command does not change manual mode's throttle", "copter: aloft, mode manual, input throttle 0.7 timeout 5, mark, fails DO_REPOSITION, refused refused goto 60 0, is manual, +1s, stream 0 0 700 0"},
 	}, arduClauses)
 }
 
 func TestCopterGotosAndHolds(t *testing.T) {
 	flies(t, []rule{
-		{"a goto has its own speed, and the next goto the default", "copter: hover, goto 0 100 speed 2, fastest 10s 2 ±0.3, goto 0 200 speed 4, fastest 10s 4 ±0.3, {|mode hold, +3s, |mode position, +3s, }{goto 0 300|land 0 300|goto 0 300 heading 0}, fastest 15s 10 ±0.5"},
+		{"a goto has its own speed, and the next one the default", "copter: hover, goto 0 100 speed 2, fastest 10s 2 ±0.3, goto 0 200 speed 4, fastest 10s 4 ±0.3, {|mode hold, +3s, |mode position, +3s, }{goto 0 300|land 0 300|goto 0 300 heading 0}, fastest 15s 10 ±0.5"},
 		{"a hold flies back a metre at most", "copter receiver=hand: hover, goto 400 0 speed {2|5|8|10}, +15s, mode hold, comes back north < 1, strayed < 1, speed < 0.2"},
 		{"a hold out of a climb flies back a metre at most", "copter receiver=hand: hover, goto altitude 80, +6s, mode hold, comes back north < 1, strayed < 8, speed < 0.2"},
 		{"a hold out of a stick mode flies back a metre at most", "copter: hover, mode {position|altitude|manual}, input pitch 0.3 throttle 0.45 timeout 2, +1900ms, mode hold, comes back north < 1, strayed < 1.5, speed < 0.2"},
 		{"a hold for a silent client flies back a metre at most", "copter: hover, {mode position, input pitch 0.3 throttle 0.45 timeout 2, +1900ms|mode altitude, input pitch 0.3 throttle 0.45 timeout 2, +7900ms, is hold|mode manual, input pitch 0.3 throttle 0.45 timeout 2, +7900ms, is hold}, comes back north < 1, strayed < 1.5, speed < 0.2"},
-		{"a hold does not fly back to an old position", "copter: aloft, goto 200 0, +3s, ends 33, +4s, mark, mode hold, sent 176 1 17 | 176 1 4"},
+		{"a hold does not fly back to an old position", "copter: aloft, goto 200 0, +3s, stops 33, +4s, mark, mode hold, sent 176 1 17 | 176 1 4"},
 		{"a goto without a heading is accepted though its turn is refused", "copter: aloft, nacks CONDITION_YAW, goto 30 0, +15s, at 30 0 10"},
 		{"a goto during a failsafe goes on", "copter: hover, receiver lost, +2s, is rtl, goto 20 0 wait 60, status mode hold, status failsafe true, status done true, land 0 0 wait 120, is land"},
 		{"a refused goto's error names the landing that it ended", "copter: aloft, land 60 0, refused refused goto lat 0 lon 0, says ; the land before it has ended; the vehicle is in GUIDED"},
 		{"without a receiver it takes off again and again", "copter receiver=none: takeoff 10 wait 60, land wait 120, +8s, takeoff 10 wait 60, land wait 120"},
 		{"without a receiver it arms in the mode that is asked for with it", "copter receiver=none: mode {manual|altitude|position} arm true, is $1, armed"},
 		{"a takeoff that was disarmed has ended", "copter: takeoff, is takeoff, disarm, is hold, arm, its mode hold, +8s, alt < 0.5"},
-		{"a takeoff that may fly is not taken back", "copter: takes off unheard, mark, refused no_ack takeoff, sends 400 0 0, in GUIDED"},
+		{"a takeoff that is not acknowledged leaves the vehicle in GUIDED", "copter: hides its takeoff, mark, refused no_ack takeoff, sends 400 0 0, in GUIDED"},
 		{"before the first fix there is no height above the sea", "copter armable=84s: status position.altitude_msl null, status position.lat null, +12s, not status position.altitude_msl null"},
 	}, arduClauses)
 }
 
-// The program ends in the air (docs/design.md, "SIGTERM in the air").
-func TestCopterThatTheProgramLeavesInTheAir(t *testing.T) {
+// These flights check docs/design.md, "SIGTERM in the air".
+func TestWhenTheProgramEndsACopterInTheAirIsSafe(t *testing.T) {
 	const held = "sent 176 1 17 | 176 1 4"
 	rules := []rule{
-		{"a pilot has the drone: nothing is sent", "copter: hover, mode position, input pitch 0.5 timeout 5, +1s, pilot ALT_HOLD, +2s, stop, +1s, hands off, in ALT_HOLD"},
-		{"the drone is on the ground: nothing is sent", "copter: mode position arm true, input throttle 0 timeout 5, stop, +1s, hands off, in LOITER"},
-		{"a QuadPlane", "quadplane Q_GUIDED_MODE={0→QLAND|1→GUIDED}: " + quadHovers + "input pitch 0.5 timeout 5, +1s, stop, +5s, in $1, speed < 0.5"},
+		{"nothing is sent to a drone that a pilot flies", "copter: hover, mode position, input pitch 0.5 timeout 5, +1s, pilot ALT_HOLD, +2s, stop, +1s, hands off, in ALT_HOLD"},
+		{"nothing is sent to a drone on the ground", "copter: mode position arm true, input throttle 0 timeout 5, stop, +1s, hands off, in LOITER"},
+		{"a QuadPlane hovers, or lands where it can't hover", "quadplane Q_GUIDED_MODE={0→QLAND|1→GUIDED}: " + quadHovers + "input pitch 0.5 timeout 5, +1s, stop, +5s, in $1, speed < 0.5"},
 	}
 	for _, c := range []struct{ begin, receivers, ends string }{
-		{"position, its sticks over", "idle|hand", held + ", ends released, in GUIDED"},
-		{"position, its sticks over", "none", held + ", ends centred, in RTL"},
+		{"position, its sticks deflected", "idle|hand", held + ", ends released, in GUIDED"},
+		{"position, its sticks deflected", "none", held + ", ends centred, in RTL"},
 		{"altitude, its sticks expired", "idle", held + ", ends released, in GUIDED"},
 		{"altitude, its sticks expired", "none", held + ", ends centred, in RTL"},
-		{"manual, its sticks over", "idle|hand", held + ", ends released, in GUIDED"},
-		{"manual, its sticks over", "none", held + ", ends centred, in RTL"},
+		{"manual, its sticks deflected", "idle|hand", held + ", ends released, in GUIDED"},
+		{"manual, its sticks deflected", "none", held + ", ends centred, in RTL"},
 		{"position, centred", "hand", "hands off, ends silent, in LOITER"},
 		{"position, its sticks expired", "hand", "hands off, ends silent, in LOITER"},
 		{"goto under way", "none", "hands off, ends centred, in RTL"},
@@ -523,11 +522,11 @@ func TestCopterThatTheProgramLeavesInTheAir(t *testing.T) {
 	flies(t, rules, arduClauses)
 }
 
-// quadHovers puts a QuadPlane into the air on its propellers, by the API's sticks.
+// quadHovers lifts a QuadPlane on its propellers, by the API's sticks.
 const quadHovers = "mode position arm true, input throttle 1 timeout 5, +4s, input throttle 1 timeout 5, +4s, input timeout 0.1, +3s, alt > 10, "
 
-// A QuadPlane reports the type of a fixed wing; only its vtol_state shows that it can hover.
-// By default it does not hover in GUIDED, and the refusal names the parameter.
+// A QuadPlane reports the type of a fixed wing. Only its vtol_state shows that it can hover. By
+// default it does not hover in GUIDED, and a refusal names the parameter.
 func TestQuadPlanesAndWings(t *testing.T) {
 	const command = "{mode hold|goto 40 0|land 40 0}, "
 	flies(t, []rule{
@@ -539,7 +538,7 @@ func TestQuadPlanesAndWings(t *testing.T) {
 	}, arduClauses)
 }
 
-func TestQuadPlaneIsThePilotsFromHisSwitchOn(t *testing.T) {
+func TestAQuadPlaneObeysThePilotFromHisSwitchOn(t *testing.T) {
 	var rules []rule
 	for _, from := range []string{"position", "altitude", "hold", "land"} {
 		for _, to := range []string{"QSTABILIZE", "QHOVER", "QLOITER", "GUIDED", "QLAND", "QRTL", "FBWA"} {
@@ -569,20 +568,20 @@ func (f *flight) ignores() {
 	})
 }
 
-// Ten clients command at full speed for a while.
+// Ten clients send commands at full speed for 10 s.
 func TestTenClientsAtFullSpeedBreakNothing(t *testing.T) {
-	type ended struct {
+	type accepted struct {
 		at   time.Time
 		mode string
 	}
 	for seed := range uint64(4) {
-		arduFly(t, simReceiverIdle, func(f *flight) {
+		flyCopter(t, simReceiverIdle, func(f *flight) {
 			f.hover()
 			f.sim.change(func() { f.sim.delay = time.Duration(seed) * 3 * time.Millisecond })
 			time.Sleep(time.Second)
 			began := time.Now()
 			var mu sync.Mutex
-			var last ended
+			var last accepted
 			acked := map[time.Time]bool{}
 			f.sim.change(func() {
 				f.sim.onAck = func(a *common.MessageCommandAck) []simAnswer {
@@ -608,7 +607,7 @@ func TestTenClientsAtFullSpeedBreakNothing(t *testing.T) {
 						switch {
 						case code == 200:
 							mu.Lock()
-							last = ended{time.Now(), mode}
+							last = accepted{time.Now(), mode}
 							mu.Unlock()
 						case code != 409 || o["code"] != "superseded":
 							f.Errorf("%s: %d %v", body, code, o)
@@ -622,7 +621,7 @@ func TestTenClientsAtFullSpeedBreakNothing(t *testing.T) {
 			if mode, _ := copter.reported(f.sim.truth().mode); mode.String() != last.mode {
 				f.Errorf("the vehicle is in %v, the last accepted command %s", mode, last.mode)
 			}
-			f.crowdOf(began, acked)
+			f.wantModeChangesApart(began, acked)
 			if f.sim.brain.(*simArduBrain).broken || math.Abs(f.sim.truth().alt-20) > 8 {
 				f.Errorf("an internal error: at %.1f m", f.sim.truth().alt)
 			}
@@ -638,8 +637,8 @@ func TestTenClientsAtFullSpeedBreakNothing(t *testing.T) {
 	}
 }
 
-// crowdOf checks that the mode changes sent since a time are not too many or too close.
-func (f *flight) crowdOf(began time.Time, acked map[time.Time]bool) {
+// wantModeChangesApart checks that mode changes since a time are neither too many nor too close.
+func (f *flight) wantModeChangesApart(began time.Time, acked map[time.Time]bool) {
 	f.Helper()
 	var changes []time.Time
 	for _, r := range f.sim.received() {
@@ -660,12 +659,13 @@ func (f *flight) crowdOf(began time.Time, acked map[time.Time]bool) {
 	}
 }
 
-// Another program, with MAVROS's ids, gets acks of its own commands. They answer none of ours.
+// Another program, with MAVROS's ids, gets acks of its own commands. These acks answer none of
+// ours.
 func TestAnotherProgramsAcksAreNotOurs(t *testing.T) {
 	const component = 191
-	arduFly(t, simReceiverIdle, func(f *flight) {
+	flyCopter(t, simReceiverIdle, func(f *flight) {
 		f.hover()
-		// Its commands come over another line, its heartbeats and acks over ours too.
+		// The program's commands come over another line. Our line has its heartbeats and acks.
 		say := func() {
 			f.sim.emit(1, component, &common.MessageHeartbeat{Type: common.MAV_TYPE_ONBOARD_CONTROLLER, Autopilot: common.MAV_AUTOPILOT_INVALID})
 			f.sim.emit(1, 1, &common.MessageCommandAck{Command: common.MAV_CMD_DO_SET_MODE, TargetSystem: 1, TargetComponent: component})
@@ -705,15 +705,15 @@ func TestAHoldForASilentClientIsNotSentOverAPilotWhoWasFirst(t *testing.T) {
 		d.sticks.tick(d.view(since.Add(time.Second))) // as drone.tick does, half a second early
 		due := d.act().hold && d.cmd.idle()
 		d.wg.Go(d.holdForSilent)
-		// The reader has the mutex before that goroutine.
+		// The link's reader gets the mutex before that goroutine.
 		d.take(&minimal.MessageHeartbeat{
 			Type: minimal.MAV_TYPE_QUADROTOR, Autopilot: minimal.MAV_AUTOPILOT_ARDUPILOTMEGA,
 			BaseMode: 0xd9, CustomMode: 16, SystemStatus: minimal.MAV_STATE_ACTIVE,
 		}, since)
-		taken := d.sticks.taken()
+		pilotHas := d.sticks.taken()
 		d.mu.Unlock()
-		if !due || !taken {
-			t.Fatalf("the hold is due: %v, the pilot has the sticks: %v", due, taken)
+		if !due || !pilotHas {
+			t.Fatalf("the hold is due: %v, the pilot has the sticks: %v", due, pilotHas)
 		}
 		time.Sleep(5 * time.Second)
 		f.wantHandsOff(since)

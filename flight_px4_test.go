@@ -11,26 +11,26 @@ import (
 	"github.com/bluenviron/gomavlib/v3/pkg/dialects/minimal"
 )
 
-// What flights on a real PX4 showed, flown again.
+// These flights repeat what flights on a real PX4 showed.
 
-// px4Clauses are the clauses of these scripts alone.
+// px4Clauses are the clauses that only these scripts have.
 var px4Clauses = map[string]func(*player){
-	"taken into RTL":    func(p *player) { p.px4Taken(simPX4RTL, moment{}, func() { p.sim.pilotMode(simPX4RTL) }) },
-	"taken into LOITER": func(p *player) { p.px4Taken(simPX4Loiter, moment{}, func() { p.sim.pilotMode(simPX4Loiter) }) },
-	"fails safe":        func(p *player) { p.sim.change(func() { p.sim.brain.(*simPX4Brain).failSafe(simPX4RTL) }) },
-	"takes no sticks":   func(p *player) { p.sim.change(func() { p.sim.brain.(*simPX4Brain).source = nil }) },
-	"glimpses":          func(p *player) { p.sim.change(func() { p.sim.brain.(*simPX4Brain).glimpses = true }) },
-	"its board stalls": func(p *player) {
+	"a takeover by RTL":               func(p *player) { p.px4Takeover(simPX4RTL, moment{}, func() { p.sim.pilotMode(simPX4RTL) }) },
+	"a takeover by LOITER":            func(p *player) { p.px4Takeover(simPX4Loiter, moment{}, func() { p.sim.pilotMode(simPX4Loiter) }) },
+	"holds in a failsafe":             func(p *player) { p.sim.change(func() { p.sim.brain.(*simPX4Brain).beginFailsafe(simPX4RTL) }) },
+	"has no source of sticks":         func(p *player) { p.sim.change(func() { p.sim.brain.(*simPX4Brain).source = nil }) },
+	"will show an early PREARM_CHECK": func(p *player) { p.sim.change(func() { p.sim.brain.(*simPX4Brain).glimpses = true }) },
+	"our stream stops": func(p *player) {
 		p.link.mu.Lock()
 		defer p.link.mu.Unlock()
 		p.link.sticks.phase = stickOff
 		p.link.link.setSticks(nil)
 	},
-	"its station goes":  func(p *player) { p.sim.change(func() { p.sim.foreignGCS = false }) },
-	"its station comes": func(p *player) { p.sim.change(func() { p.sim.foreignGCS = true }) },
-	"no beats":          func(p *player) { p.stationBeats(0, 0) },
-	"beats":             func(p *player) { p.stationBeats(10, 1000) },
-	"is checked each 5s": func(p *player) {
+	"QGroundControl leaves":        func(p *player) { p.sim.change(func() { p.sim.foreignGCS = false }) },
+	"QGroundControl joins":         func(p *player) { p.sim.change(func() { p.sim.foreignGCS = true }) },
+	"mavrest is no ground station": func(p *player) { p.stationBeats(0, 0) },
+	"mavrest is a ground station":  func(p *player) { p.stationBeats(10, 1000) },
+	"checks are 5 s apart": func(p *player) {
 		var last time.Time
 		n := 0
 		for _, r := range p.sim.received() {
@@ -45,7 +45,7 @@ var px4Clauses = map[string]func(*player){
 			p.Errorf("%d checks", n)
 		}
 	},
-	"the stream stands": func(p *player) {
+	"the stream is unmoved": func(p *player) {
 		sticks := p.sticksSince(p.mark)
 		for i, s := range sticks {
 			if i > 0 && s.at.Sub(sticks[i-1].at) > 100*time.Millisecond {
@@ -58,7 +58,7 @@ var px4Clauses = map[string]func(*player){
 	},
 }
 
-// stationBeats checks how many heartbeats were sent as a ground station.
+// stationBeats checks how many heartbeats mavrest sent as a ground station.
 func (p *player) stationBeats(least, most int) {
 	n := 0
 	for _, r := range p.sim.received()[p.seen:] {
@@ -71,7 +71,7 @@ func (p *player) stationBeats(least, most int) {
 	}
 }
 
-// A GET in the instant of a 200 shows the new mode, and the vehicle's own name.
+// A GET in the instant of a 200 shows the new mode, and the vehicle's name for it.
 func TestPX4AnswerIsWhatTheVehicleShows(t *testing.T) {
 	commands := "px4:"
 	for i, c := range [][3]string{
@@ -91,35 +91,35 @@ func TestPX4AnswerIsWhatTheVehicleShows(t *testing.T) {
 		commands += fmt.Sprintf(" %s, is %s, status vehicle_mode %s, %s,", c[0], c[1], c[2], phase)
 	}
 	sticks := "px4: aloft, goto altitude 60 wait 120"
-	for try := range 12 { // any phase of the heartbeat; the client's first stick comes in the instant of the 200
+	for try := range 12 { // at any phase of the heartbeat; the client's first stick comes in the instant of the 200
 		mode := []string{"{altitude|manual}", "$1"}[min(try, 1)]
 		sticks += fmt.Sprintf(", +%dms, mode %s, truth, input pitch 0.5 throttle 0.5 timeout 1.5, stays 500ms is $1, stays 500ms truth, mode hold", 1000+83*try, mode)
 	}
 	flies(t, []rule{
-		{"each command", strings.TrimSuffix(commands, ",")},
-		{"a stick mode, and it stays", sticks},
+		{"each command is answered when its mode shows", strings.TrimSuffix(commands, ",")},
+		{"a stick mode stays in force", sticks},
 	})
 }
 
 func TestPX4PilotsAndFailsafes(t *testing.T) {
 	flies(t, []rule{
-		{"a pilot's RTL is not undone by a goto that waits for the sticks", "px4: aloft, mode position, input pitch 0.15 timeout 3, +300ms, post goto 60 0, +{300ms..1800ms/300ms}, taken into RTL"},
-		{"a pilot's hold in the middle of a climb is a takeover", "px4: post takeoff 40 wait 200, until alt > {1|8|20|31} 60s, taken into LOITER, is hold"},
+		{"a pilot's RTL is not undone by a goto that waits for still sticks", "px4: aloft, mode position, input pitch 0.15 timeout 3, +300ms, post goto 60 0, +{300ms..1800ms/300ms}, a takeover by RTL"},
+		{"a pilot's hold in the middle of a climb is a takeover", "px4: post takeoff 40 wait 200, until alt > {1|8|20|31} 60s, a takeover by LOITER, is hold"},
 		{"the hold at the end of a climb is not a takeover", "px4: takeoff {2.5|10|40} wait 200, is takeoff, +10s, is takeoff, in AUTO.LOITER"},
 		{"a pilot's hold in a low takeoff is a takeover", "px4: takeoff 2, +1500ms, alt < 0.9, pilot AUTO.LOITER, +2s, is hold"},
 		{"a low takeoff ends in PX4's own hold", "px4: takeoff 2 wait 30, +5s, is takeoff, in AUTO.LOITER"},
-		{"a restart while disarmed is manual", "px4: {aloft, land wait 60, +3s, is land|aloft, mode rtl wait 60, +3s, is rtl|takeoff, pilot disarms, is takeoff|takeoff, +5s, is takeoff}, restart grounded, +1100ms, stays 10s is manual, aloft"},
-		{"a failsafe that holds in the present mode ends a goto that is not acknowledged", "px4: aloft, mode hold, +1s, loses DO_REPOSITION, idle, post goto 60 0, +300ms, fails safe, answer interrupted 1600ms, mark, +10s, hands off, is rtl"},
+		{"after a restart while disarmed the mode is manual", "px4: {aloft, land wait 60, +3s, is land|aloft, mode rtl wait 60, +3s, is rtl|takeoff, pilot disarms, is takeoff|takeoff, +5s, is takeoff}, restart grounded, +1100ms, stays 10s is manual, aloft"},
+		{"a failsafe that holds in the present mode ends a goto that is not acknowledged", "px4: aloft, mode hold, +1s, loses DO_REPOSITION, only acks, post goto 60 0, +300ms, holds in a failsafe, answer interrupted 1600ms, mark, +10s, hands off, is rtl"},
 		{"a landing at a place that nobody acknowledges is done on the ground", "px4: aloft, loses NAV_LAND, land 10 0 wait 120, its done true, is land, at 10 0 0 ±2"},
 		{"a goto of a vehicle that was disarmed meanwhile is interrupted", "px4: takeoff 3 wait 30, mode position, input pitch 0.5, mark, post goto 30 0, +800ms, hands off, pilot disarms, answer interrupted, hands off"},
-		{"a takeoff is tried until it is accepted", "px4 armable=1h: " + strings.Repeat("refused refused takeoff, is manual, ", 10) + "disarmed"},
+		{"ten refused takeoffs leave PX4 disarmed in manual mode", "px4 armable=1h: " + strings.Repeat("refused refused takeoff, is manual, ", 10) + "disarmed"},
 		{"a takeoff right after a flight with sticks flies", "px4: takeoff 5 wait 30, mode position, input pitch 0.2, mode hold wait 20, land wait 60, takeoff 5 wait 30, +15s, is takeoff, status failsafe false, status in_air true"},
 		{"the present mode is accepted at once though a few acks are lost", "px4: loses DO_SET_MODE {0|1|2|3|4}, mode hold, took < 1001ms"},
 		{"the present mode is accepted though most acks are lost", "px4: loses DO_SET_MODE {5|6|7}, mode hold"},
 		{"a refused command leaves the vehicle in POSCTL, the way out of manual mode", "px4: aloft, mode manual, input throttle 0.5 pitch 1 timeout 5, fails DO_REPOSITION, refused refused goto 60 0, is position, +3s, is position, in POSCTL, speed < 0.2"},
-		{"armable after a restart is true when a takeoff is accepted", "px4: status armable true, restart grounded, glimpses, until status armable null 2s, status unhealthy null, until status armable true 10s, takeoff"},
-		{"a mavrest that starts in flight knows the mode", "px4: aloft, stop, +1s, anew, +2s, is hold"},
-		{"a failsafe that only warns, which 1.14 calls CRITICAL, ends no landing", "px4-1.14: aloft, mode position, post land wait 60, until is land 5s, its board stalls, until status failsafe true 5s, answer ok"},
+		{"after a restart a takeoff is accepted as soon as armable is true", "px4: status armable true, restart grounded, will show an early PREARM_CHECK, until status armable null 2s, status unhealthy null, until status armable true 10s, takeoff"},
+		{"after a start in flight mavrest knows the mode", "px4: aloft, stop, +1s, start, +2s, is hold"},
+		{"a failsafe that only warns, which 1.14 calls CRITICAL, ends no landing", "px4-1.14: aloft, mode position, post land wait 60, until is land 5s, our stream stops, until status failsafe true 5s, answer ok"},
 		{"after a takeoff that ended early it is not armed in AUTO.TAKEOFF", "px4-1.{14|16}: takeoff, {+4s, land wait 60|disarm}, +1s, is takeoff, in AUTO.TAKEOFF, arm, is hold, +8s, alt < 0.5, armed"},
 		{"a PX4 1.17 leaves AUTO.TAKEOFF by itself after such a takeoff", "px4-1.17: takeoff, {+4s, land wait 60→land|disarm→hold}, +1s, is $1, not in AUTO.TAKEOFF, arm, is hold, +8s, alt < 0.5, armed"},
 	}, px4Clauses)
@@ -130,13 +130,13 @@ func TestPX4PilotsAndFailsafes(t *testing.T) {
 func TestPX4AndGroundStations(t *testing.T) {
 	const gps, compass = "Preflight Fail: GPS fix too low", "Preflight Fail: Compass needs calibration before it can be used for flight"
 	flies(t, []rule{
-		{"mavrest is no ground station where losing one is a failsafe", "px4 NAV_DLL_ACT={1|2|3|none} station=yes: takeoff wait 60, mode position, goto 30 0 wait 60, its station goes, +30s, is hold, at 30 0 10 ±1, no beats"},
-		{"mavrest stops being one when NAV_DLL_ACT is set in the air", "px4: aloft, its station comes, param NAV_DLL_ACT 2, +6s, mark, +10s, no beats, is takeoff, param NAV_DLL_ACT 0, +15s, beats"},
-		{"mavrest's ground station heartbeats leave no trace in the messages", "px4: aloft, +30s, goto 30 0 wait 60, beats, messages 0 ground station lost, messages 0 GCS connection regained"},
+		{"mavrest is no ground station where the loss of one is a failsafe", "px4 NAV_DLL_ACT={1|2|3|none} station=yes: takeoff wait 60, mode position, goto 30 0 wait 60, QGroundControl leaves, +30s, is hold, at 30 0 10 ±1, mavrest is no ground station"},
+		{"mavrest stops being a ground station when NAV_DLL_ACT is set in the air", "px4: aloft, QGroundControl joins, param NAV_DLL_ACT 2, +6s, mark, +10s, mavrest is no ground station, is takeoff, param NAV_DLL_ACT 0, +15s, mavrest is a ground station"},
+		{"mavrest's ground station heartbeats leave no trace in the messages", "px4: aloft, +30s, goto 30 0 wait 60, mavrest is a ground station, messages 0 ground station lost, messages 0 GCS connection regained"},
 		{"a refused arming names every reason", "px4: trouble 0 " + gps + ", trouble 0 " + compass + ", +20s, mark, refused refused {takeoff|arm}, says Resolve system health failures first; " + gps + "; " + compass + ", took < 2500ms, sends 401 NaN NaN"},
-		{"an unhealthy system without a text: PX4's own sentence", "px4 trouble=BATTERY: +20s, refused refused {takeoff|arm}, says Resolve system health failures first, took < 2500ms"},
-		{"without a ground station: the unhealthy systems", "px4 NAV_DLL_ACT=2: trouble GPS " + gps + ", +20s, refused refused {takeoff|arm}, says unhealthy:, says gps, took < 2500ms"},
-		{"PX4 is asked to run its checks seldom, and never while armed", "px4: trouble 0 " + gps + strings.Repeat(", refused refused arm, says GPS fix too low, says not: Gimbal, text Gimbal lost, +500ms", 20) + ", is checked each 5s, trouble none, +5s, aloft, mark, nacks COMPONENT_ARM_DISARM, refused refused arm, refused refused disarm, not sends 401 NaN NaN"},
+		{"a refused arming for a system without a text has PX4's own sentence", "px4 trouble=BATTERY: +20s, refused refused {takeoff|arm}, says Resolve system health failures first, took < 2500ms"},
+		{"a refused arming without a ground station names the unhealthy systems", "px4 NAV_DLL_ACT=2: trouble GPS " + gps + ", +20s, refused refused {takeoff|arm}, says unhealthy:, says gps, took < 2500ms"},
+		{"PX4 is asked to run its checks every 5 s at most, and never while armed", "px4: trouble 0 " + gps + strings.Repeat(", refused refused arm, says GPS fix too low, says not: Gimbal, text Gimbal lost, +500ms", 20) + ", checks are 5 s apart, trouble none, +5s, aloft, mark, nacks COMPONENT_ARM_DISARM, refused refused arm, refused refused disarm, not sends 401 NaN NaN"},
 	}, px4Clauses)
 }
 
@@ -145,24 +145,24 @@ func TestPX4WhoseSticksCount(t *testing.T) {
 	const ours = "aloft, mode position, in POSCTL, input pitch 0.5 timeout 3, status input.by client, +3s, speed > 1"
 	const nobodys = "aloft, mark, refused unsupported mode position, says COM_RC_IN_MODE is $1, refused wrong_mode input pitch 0.5, says COM_RC_IN_MODE, stream nothing"
 	flies(t, []rule{
-		{"the client's, without a transmitter", "px4 COM_RC_IN_MODE={1|2|3|5|7}: " + ours},
-		{"the client's, beside one", "px4 COM_RC_IN_MODE={1|6|8} receiver=hand: " + ours},
-		{"the transmitter's", "px4 COM_RC_IN_MODE={0|2|3|5|7} receiver=hand: aloft, mark, mode position, in POSCTL, refused wrong_mode input pitch 0.5, says COM_RC_IN_MODE, status input.by receiver, +10s, is position, stream nothing"},
-		{"nobody's", "px4 COM_RC_IN_MODE={0|4}: " + nobodys},
-		{"nobody's, beside a transmitter", "px4 COM_RC_IN_MODE={4} receiver=hand: " + nobodys},
-		{"nobody's before 1.17, a kill switch's included", "px4-1.{14|15|16} COM_RC_IN_MODE={5|8} receiver=hand: messages 1 before PX4 1.17 nobody's sticks act then, messages 1 nor a transmitter's kill switch; set it to 0, aloft, mark, refused unsupported mode position, pilot POSCTL, +1s, refused wrong_mode input pitch 0.5, says before PX4 1.17, status input.by null, stream nothing"},
-		{"no such message for other versions and values", "{px4-1.14 COM_RC_IN_MODE=0|px4-1.16 COM_RC_IN_MODE=0|px4-1.17 COM_RC_IN_MODE=0|px4-1.17 COM_RC_IN_MODE=5|px4-1.17 COM_RC_IN_MODE=8} receiver=hand: messages 0 before PX4 1.17, aloft, mark"},
+		{"the client's, where there is no transmitter", "px4 COM_RC_IN_MODE={1|2|3|5|7}: " + ours},
+		{"the client's, though there is a transmitter", "px4 COM_RC_IN_MODE={1|6|8} receiver=hand: " + ours},
+		{"the transmitter's, where the parameter prefers them", "px4 COM_RC_IN_MODE={0|2|3|5|7} receiver=hand: aloft, mark, mode position, in POSCTL, refused wrong_mode input pitch 0.5, says COM_RC_IN_MODE, status input.by receiver, +10s, is position, stream nothing"},
+		{"no sticks", "px4 COM_RC_IN_MODE={0|4}: " + nobodys},
+		{"no sticks, though there is a transmitter", "px4 COM_RC_IN_MODE={4} receiver=hand: " + nobodys},
+		{"no sticks and no kill switch before 1.17", "px4-1.{14|15|16} COM_RC_IN_MODE={5|8} receiver=hand: messages 1 before PX4 1.17 nobody's sticks act then, messages 1 nor a transmitter's kill switch; set it to 0, aloft, mark, refused unsupported mode position, pilot POSCTL, +1s, refused wrong_mode input pitch 0.5, says before PX4 1.17, status input.by null, stream nothing"},
+		{"other versions and values bring no message about old versions", "{px4-1.14 COM_RC_IN_MODE=0|px4-1.16 COM_RC_IN_MODE=0|px4-1.17 COM_RC_IN_MODE=0|px4-1.17 COM_RC_IN_MODE=5|px4-1.17 COM_RC_IN_MODE=8} receiver=hand: messages 0 before PX4 1.17, aloft, mark"},
 		{"a message says what a transmitter loses, before the pilot needs it", "px4 COM_RC_IN_MODE={1→always|2→while these sticks come|3→until PX4 restarts|6→while these sticks come}: messages 0 ignores a transmitter, mode altitude, +10s, mode altitude, messages 1 ignores a transmitter, messages 1 its mode switch and its kill switch $1"},
-		{"no such message with 5, by which a transmitter loses nothing", "px4 COM_RC_IN_MODE=5: mode altitude, +10s, mode altitude, messages 0 ignores a transmitter"},
+		{"with 5 a transmitter loses nothing, and no message comes", "px4 COM_RC_IN_MODE=5: mode altitude, +10s, mode altitude, messages 0 ignores a transmitter"},
 		{"with 2 the sticks are kept for a transmitter that was on in this flight", "px4 COM_RC_IN_MODE=2 receiver=hand: aloft, receiver lost, +5s, mark, refused unsupported mode position, says was on in this flight, stream nothing, land wait 60, +2s, mode position"},
-		{"a refused stick mode does not make ours the first source", "px4: fails DO_SET_MODE, refused refused mode altitude, takes no sticks, +10s, receiver hand, +5s, refused wrong_mode input pitch 0.5, says COM_RC_IN_MODE is 3, says and the transmitter has the sticks"},
+		{"a refused stick mode does not make ours the first source", "px4: fails DO_SET_MODE, refused refused mode altitude, has no source of sticks, +10s, receiver hand, +5s, refused wrong_mode input pitch 0.5, says COM_RC_IN_MODE is 3, says and the transmitter has the sticks"},
 		{"with 5 and 7 a transmitter that comes on later has the sticks", "px4 COM_RC_IN_MODE={5|7}: aloft, mode altitude, input pitch 0.2 timeout 5, +1s, receiver hand, pilot sticks 0 300 500 0, +1100ms, refused wrong_mode input pitch 0.2, says COM_RC_IN_MODE is $1, status input.by receiver, mark, +15s, is altitude, hands off"},
 		{"a restart of PX4 begins a new choice of the first source", "px4: mode altitude, messages 1 COM_RC_IN_MODE is 3, restart grounded, +10s, mode altitude, messages 2 COM_RC_IN_MODE is 3"},
 		{"after a restart PX4 counts as old until it has sent its version", "px4: param COM_RC_IN_MODE 5, restart grounded, +10s, mode altitude, fails REQUEST_MESSAGE, restart grounded, +10s, refused unsupported mode altitude, says before PX4 1.17, status vehicle.version null"},
 	}, px4Clauses)
 }
 
-// Sticks in a stick mode, on the way out of it, and at the end of the program
+// What becomes of the sticks in a stick mode, on the way out of it, and when the program ends
 // (docs/design.md, "Who has the sticks"; docs/install.md).
 func TestPX4AfterSticks(t *testing.T) {
 	flies(t, []rule{
@@ -170,7 +170,7 @@ func TestPX4AfterSticks(t *testing.T) {
 			"mode position, input pitch 1 timeout 5→0 0 500 0|mode altitude, input pitch 1 throttle 0.7 timeout 5→0 0 500 0|mode manual, input pitch 0.4 throttle 0.55 timeout 5→0 0 550 0|" +
 			"mode position, input pitch 1 timeout 0.5, mode hold→0 0 500 0|mode position, input pitch 0.3 timeout 5, +2500ms, pilot AUTO.LOITER, +1500ms→300 0 500 0}, " +
 			"+500ms, stop, +100ms, sticks $1, hands off, +2s, in AUTO.LOITER, failing, +5s, in AUTO.RTL"},
-		{"from the first stick to the disarming the stream goes on, parked", "px4: aloft, mode altitude, input pitch 0.2, +1s, goto 30 0 altitude 20, mark, +60s, is hold, at 30 0 20, the stream stands, land, until disarmed 60s, +2s, mark, +5s, stream nothing"},
+		{"the stream goes on unmoved from a client's last stick to the disarming", "px4: aloft, mode altitude, input pitch 0.2, +1s, goto 30 0 altitude 20, mark, +60s, is hold, at 30 0 20, the stream is unmoved, land, until disarmed 60s, +2s, mark, +5s, stream nothing"},
 		{"a pilot's switch ends the client's sticks that undid it", "px4: aloft, mode {position|altitude}, moves 2s, pilot {AUTO.RTL|AUTO.LAND|AUTO.LOITER}, moves 1s, its code wrong_mode, took < 201ms, +100ms, in POSCTL, messages 1 undid the pilot's switch to $2, messages 1 COM_RC_OVERRIDE 0, +1600ms, hands off, is position, sticks 0 0 500 0, +5s, hands off, is position, pilot $2, +5s, truth, in $2"},
 		{"with COM_RC_OVERRIDE 0 nothing is undone, and the sticks still come to rest first", "px4 COM_RC_OVERRIDE=0: aloft, mode {position|altitude}, moves 1s, mode hold, +3s, in AUTO.LOITER, mode position, moves 1s, pilot AUTO.RTL, moves 1s, +3s, in AUTO.RTL, messages 0 undid, mode position, input pitch 0.5 timeout 5, pilot AUTO.RTL, +1s, mode altitude, not took < 2s, sent 176 1 3 | 176 1 2"},
 	}, px4Clauses)
@@ -201,24 +201,24 @@ var px4PilotModes = []uint32{
 	simPX4Manual, simPX4Altctl, simPX4Posctl, simPX4Loiter, simPX4RTL, simPX4Land, simPX4Stabilized,
 }
 
-// px4Visits are PX4's moments, except for those that a test leaves out.
-func px4Visits(out func(m moment) bool) (visits []visit) {
+// px4Visits returns PX4's moments, except those that a test leaves out.
+func px4Visits(leaveOut func(m moment) bool) (visits []visit) {
 	for _, m := range moments {
-		if m.px4 != "" && (out == nil || !out(m)) {
+		if m.px4 != "" && (leaveOut == nil || !leaveOut(m)) {
 			visits = append(visits, visit{moment: m})
 		}
 	}
 	return visits
 }
 
-// px4Taken has somebody take the drone into a mode, and checks what follows while no client
-// asks for anything.
-func (p *player) px4Taken(custom uint32, m moment, take func()) {
+// px4Takeover lets somebody other than the client set a mode. It checks what follows while no
+// client asks for anything.
+func (p *player) px4Takeover(custom uint32, m moment, setMode func()) {
 	p.Helper()
 	before, streaming := p.streamed()
-	taken := time.Now()
-	take()
-	at := p.reported(custom, taken, 1100*time.Millisecond)
+	began := time.Now()
+	setMode()
+	at := p.reported(custom, began, 1100*time.Millisecond)
 	p.plays("truth")
 	soon := time.Millisecond
 	switch {
@@ -248,7 +248,7 @@ func (p *player) px4Taken(custom uint32, m moment, take func()) {
 	p.wantStream(at.Add(time.Millisecond), &want)
 }
 
-func TestPX4PilotsSwitchTakesTheDroneAtEveryMoment(t *testing.T) {
+func TestPX4PilotsSwitchIsATakeoverAtEveryMoment(t *testing.T) {
 	var cases []visit
 	for _, custom := range px4PilotModes {
 		for _, v := range px4Visits(func(m moment) bool {
@@ -260,12 +260,12 @@ func TestPX4PilotsSwitchTakesTheDroneAtEveryMoment(t *testing.T) {
 	}
 	some := sampled(t, cases, len(cases)/3, func(v visit) any { return v.name }, func(v visit) any { return [2]any{v.mode, v.custom} })
 	atMoments(t, simPX4, some, nil, func(p *player, v visit) {
-		p.px4Taken(v.custom, v.moment, func() { p.sim.pilotMode(v.custom) })
+		p.px4Takeover(v.custom, v.moment, func() { p.sim.pilotMode(v.custom) })
 	})
 }
 
-// A pilot who sets the commanded mode, or the one before it, looks like the command: the
-// command goes on.
+// A pilot who sets the commanded mode, or the mode before it, looks like the command itself. So
+// the command goes on.
 func TestPX4PilotsSwitchToTheCommandedModeEndsNothing(t *testing.T) {
 	for _, custom := range px4PilotModes {
 		_, name := px4.reported(custom)
@@ -280,7 +280,7 @@ func TestPX4PilotsSwitchToTheCommandedModeEndsNothing(t *testing.T) {
 					p.plays("truth")
 					return
 				}
-				if p.wantAnswer(5*time.Minute, "any"); p.answer["code"] == "interrupted" && strings.Contains(m.name, "is in force") { // CURRENT_MODE showed it before
+				if p.wantAnswer(5*time.Minute, "any"); p.answer["code"] == "interrupted" && strings.Contains(m.name, "is in force") { // CURRENT_MODE had shown the commanded mode
 					p.plays("truth")
 					return
 				}
@@ -289,11 +289,11 @@ func TestPX4PilotsSwitchToTheCommandedModeEndsNothing(t *testing.T) {
 				}
 				mode, _ := parseMode(m.mode)
 				if mode.flownBySticks() && custom == entered[px4][mode] {
-					time.Sleep(1100 * time.Millisecond) // later comes a silent client's hold
+					time.Sleep(1100 * time.Millisecond) // a silent client's hold comes later
 					p.wantMode(m.mode)
 					return
 				}
-				time.Sleep(followTime + 2*time.Second) // until the command that the pilot undid is given up
+				time.Sleep(followTime + 2*time.Second) // until mavrest gives up the command that the pilot undid
 				if m.waiting && p.sim.truth().mode == custom {
 					p.plays("truth")
 				} else {
@@ -304,12 +304,12 @@ func TestPX4PilotsSwitchToTheCommandedModeEndsNothing(t *testing.T) {
 	}
 }
 
-func TestPX4FailsafeTakesTheDroneAtEveryMoment(t *testing.T) {
+func TestPX4FailsafeIsATakeoverAtEveryMoment(t *testing.T) {
 	visits := px4Visits(func(m moment) bool {
 		return m.disarmed || slices.Contains(m.without, simPX4RTL) || m.waiting && slices.Contains(m.explained, simPX4RTL)
 	})
 	atMoments(t, simPX4, visits, nil, func(p *player, m visit) {
-		p.px4Taken(simPX4RTL, m.moment, p.sim.failsafeReturn)
+		p.px4Takeover(simPX4RTL, m.moment, p.sim.failsafeReturn)
 		if o := p.status(); o["failsafe"] != o["armed"] {
 			p.Errorf("failsafe is %v", o["failsafe"])
 		}
@@ -335,9 +335,9 @@ func TestPX4RestartEndsEverythingAtEveryMoment(t *testing.T) {
 	})
 }
 
-// The pilot moves his transmitter's sticks in a mode without sticks: PX4 gives
-// him POSCTL.
-func TestPX4TransmittersSticksTakeTheDroneAtEveryMoment(t *testing.T) {
+// A pilot moves his transmitter's sticks in a mode that flies without sticks. PX4 then sets
+// POSCTL.
+func TestPX4TransmittersSticksAreATakeoverAtEveryMoment(t *testing.T) {
 	hand := func(s *simulator) {
 		s.params[simStickSource] = 5
 		s.receiver, s.rc = simReceiverInHand, [4]int16{0, 0, 500, 0}
@@ -347,7 +347,7 @@ func TestPX4TransmittersSticksTakeTheDroneAtEveryMoment(t *testing.T) {
 		return m.waiting || mode.flownBySticks() || m.silent
 	})
 	atMoments(t, simPX4, visits, hand, func(p *player, m visit) {
-		p.px4Taken(simPX4Posctl, m.moment, func() { p.sim.pilotSticks(600, 0, 500, 0) })
+		p.px4Takeover(simPX4Posctl, m.moment, func() { p.sim.pilotSticks(600, 0, 500, 0) })
 	})
 }
 
@@ -355,8 +355,8 @@ func TestPX4TransmittersSticksTakeTheDroneAtEveryMoment(t *testing.T) {
 // landing, a return and a hold. A disarming in the air is refused and ends nothing.
 func TestPX4SecondClientsArmingEndsOnlyUnansweredCommands(t *testing.T) {
 	for _, c := range []struct {
-		name  string
-		order func(p *player)
+		name    string
+		command func(p *player)
 	}{
 		{"arming", func(p *player) { p.accepted("/mode", `{"arm":true}`) }},
 		{"refused disarming", func(p *player) { p.refused("/mode", `{"arm":false}`, 409, "refused") }},
@@ -367,7 +367,7 @@ func TestPX4SecondClientsArmingEndsOnlyUnansweredCommands(t *testing.T) {
 					m.name == "goto, between its ack and its mode" // the goto is answered before the arming's turn
 			})
 			atMoments(t, simPX4, visits, nil, func(p *player, m visit) {
-				c.order(p)
+				c.command(p)
 				switch {
 				case m.waiting && c.name == "arming" && !slices.ContainsFunc([]string{"hold", "land", "rtl"}, func(s string) bool { return strings.HasPrefix(m.name, s) }):
 					p.wantAnswer(giveUp, "superseded")
@@ -388,8 +388,8 @@ func TestPX4SecondClientsArmingEndsOnlyUnansweredCommands(t *testing.T) {
 	}
 }
 
-// The vehicle is not heard for 5 s. It goes on with its manoeuvre, and mavrest sends it
-// nothing except the rest of a landing.
+// For 5 s the vehicle is not heard. It goes on with its manoeuvre, and mavrest sends only the
+// rest of a landing.
 func TestPX4LostLinkAtEveryMoment(t *testing.T) {
 	atMoments(t, simPX4, px4Visits(nil), nil, func(p *player, m visit) {
 		began := time.Now()
@@ -399,12 +399,12 @@ func TestPX4LostLinkAtEveryMoment(t *testing.T) {
 			p.Error("still online")
 		}
 		p.sim.change(func() { p.sim.muted = false })
-		blind := commandsOf(p.since(began))
+		unheard := commandsOf(p.since(began))
 		back := time.Now()
 		time.Sleep(1100 * time.Millisecond)
-		holds := strings.HasSuffix(m.name, "its sticks over") && m.mode != "position" // for its silent client
+		holds := strings.HasSuffix(m.name, "its sticks deflected") && m.mode != "position" // a hold for the client that fell silent
 		if list := commandsOf(p.since(back)); len(list) > 0 && !holds && m.name != "land at a place, at the place" {
-			p.Errorf("sent when it is back: %q", list)
+			p.Errorf("sent after the vehicle was heard again: %q", list)
 		}
 		switch {
 		case m.acked: // an ack alone is no answer
@@ -412,7 +412,7 @@ func TestPX4LostLinkAtEveryMoment(t *testing.T) {
 			p.wantMode(m.mode)
 		case m.waiting:
 			p.wantAnswer(time.Millisecond, "no_ack")
-			if p.sim.truth().armed { // else the first report changes nothing (docs/design.md, rule 1)
+			if p.sim.truth().armed { // if disarmed, the first report changes nothing (docs/design.md, rule 1)
 				p.plays("truth")
 			}
 		case m.silent:
@@ -421,10 +421,10 @@ func TestPX4LostLinkAtEveryMoment(t *testing.T) {
 			p.plays("truth")
 		default:
 			p.wantMode(m.mode)
-			p.wantAnswer(5*time.Minute, "") // its client waits on
+			p.wantAnswer(5*time.Minute, "") // its client still waits
 		}
-		if len(blind) > 0 {
-			p.Errorf("sent to a vehicle that is not heard: %q", blind)
+		if len(unheard) > 0 {
+			p.Errorf("sent to a vehicle that is not heard: %q", unheard)
 		}
 	})
 }

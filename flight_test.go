@@ -19,59 +19,61 @@ import (
 //
 //	px4 NAV_DLL_ACT=2: aloft, goto 60 0, +2s, pilot RTL, hands off, truth
 //
-// Before the colon stand the vehicle (px4, px4-1.14, copter, quadplane, plane; both is
-// PX4 and a Copter) and its settings at boot: parameters; receiver=idle; armable=1h, when
-// its checks pass; fence=50; trouble=BATTERY; live=no, it sends no live reports;
-// station=yes, a QGroundControl is connected; gcs, mavrest runs with -gcs. After the colon
+// Before the colon stand the vehicle (px4, px4-1.14, copter, quadplane or plane; "both" flies
+// PX4 and a Copter) and its settings at boot: parameters; receiver=idle; armable=1h: it can be
+// armed from then on; fence=50; trouble=BATTERY; live=no: it sends no live reports;
+// station=yes: a QGroundControl is connected; gcs: mavrest runs with -gcs. After the colon
 // stand the clauses, with commas between them. "copter? is hold" is for a Copter only.
 //
 // {takeoff|arm} flies the script once with each choice, {300ms..1s/100ms} once with each
-// time. $1 repeats the choice of the first braces; of {land→disarmed} it is the text after
-// the arrow.
+// time. $1 repeats the choice of the first braces; for {land→disarmed} it is "disarmed".
 //
 // A client:
 //
 //	takeoff 40, goto 60 0 wait 90, land, mode rtl, arm, disarm, input pitch 0.5
 //	                      posts a command, which must be accepted; places are metres
 //	                      north and east of home, other pairs are fields of the body
-//	refused no_ack goto 60 0     posts one that must be answered with this code
+//	refused no_ack goto 60 0     posts a command that must be answered with this code
 //	says COM_RC_IN_MODE, says not: fence     the last error contains these words; the
 //	                      last answer does not
-//	post goto 60 0        posts it without waiting for the answer
+//	post goto 60 0        posts a command without waiting for the answer
 //	waits                 the last post is not answered yet
-//	answer superseded 2s  the oldest post is answered with this code, within 2 s; "answer
-//	                      ok" is accepted, "answer any" either
+//	answer superseded 2s  the oldest post is answered with this code, within 2 s; with
+//	                      "ok" it must be accepted, with "any" any answer is right
 //	took < 2s             how long the last answer took
 //	entering manual       posts a mode, and waits until the vehicle enters it
 //	moves 2s              moves the sticks at 10 Hz, until an input is refused
-//	aloft, rise 40, hover takes off to 10 m; to 40 m, and to 20 m, whatever the receiver
-//	stop, anew            mavrest ends; another one starts
+//	aloft                 takes off to 10 m
+//	rise 40, hover        takes off to 40 m, to 20 m, with any receiver
+//	stop, start           mavrest ends; another one starts
 //
-// Everybody else. Each of these, and "mark", is a new beginning for "hands off", "sent" and
-// "stream":
+// Everybody else. "hands off", "sent" and "stream" look back to the last of these clauses, or
+// to "mark":
 //
 //	pilot RTL             a pilot sets a mode, by the autopilot's name or by ours
 //	pilot sticks 0 300 500 0, pilot arms, pilot disarms, pilot switch 1100 ALT_HOLD
 //	failsafe, restart, restart grounded, receiver idle
-//	reported              waits until a report shows the mode
-//	unplug, plug, mute, unmute, delay 60ms; slow 60ms gives mavrest time to measure it
+//	reported              waits until a report shows the vehicle's mode
+//	unplug, plug, mute, unmute, delay 60ms     the line
+//	slow 60ms             as delay, and mavrest has the time to measure it
 //	param COM_RC_IN_MODE 4, text Battery failsafe, trouble BATTERY and a text,
 //	trouble none
 //
-// The vehicle misbehaves; these are no new beginning:
+// The vehicle misbehaves:
 //
 //	fails DO_REPOSITION   refuses this command
 //	nacks DO_REPOSITION   carries it out, and refuses it in the ack
-//	loses DO_REPOSITION NAV_LAND 1     carries them out; their acks are lost, or only the
-//	                      first one
+//	loses DO_REPOSITION NAV_LAND 1     carries these commands out; their acks are lost, here
+//	                      only the first one
 //	watch DO_SET_MODE 2, acked     "acked" waits for the second ack since "watch"
-//	forbids POSCTL        can't enter these modes
-//	silent 2s             is silent for so long after the next mode that it enters
-//	ends 245              stops sending this message
-//	heartless 2500ms      sends no heartbeats for so long
-//	idle                  acknowledges commands and does not carry them out
-//	deaf                  does neither
-//	works, works DO_REPOSITION     ends all of these; ends this refusal
+//	forbids POSCTL        refuses these modes
+//	silent 2s             sends nothing for 2 s after the next mode that it enters
+//	stops 245             stops sending this message
+//	heartless 2500ms      sends no heartbeats for 2.5 s
+//	only acks             acknowledges commands and does not carry them out
+//	deaf                  neither acknowledges commands nor carries them out
+//	recovers              ends all of these except "forbids" and "stops"
+//	recovers DO_REPOSITION     ends the refusal of this command
 //
 // Time and checks:
 //
@@ -82,23 +84,24 @@ import (
 //	truth                 the answered mode and vehicle_mode are the real ones
 //	at 60 0 10 ±1, alt > 10, alt 10 ±0.1, north …, east …, climb …, speed …, vn …, heading … (0.5 m where no ± is)
 //	armed, disarmed, failing, done, not …
-//	status input.by client, its command 400     a field of the status, of the last
-//	                      answer; null; status target.distance < 2
+//	status input.by client, status target.distance < 2     a field of the status; or null
+//	its command 400       a field of the last answer; or null
 //	messages 1 undid      one message of the status contains these words
 //	hands off             no command was sent to the vehicle
-//	sent 176 1 4 | 400 1 0, sends 400 1 0     all commands that were sent; one of them
-//	note, kept 0.3, rose 4 ±0.6     "note" remembers the height: it is within 0.3 m of
-//	                      it; it rose by this since
-//	comes back north < 6  in 30 s it comes back by less than 6 m from its furthest point
-//	                      (south, up; "back" for any way; "2 ±1")
-//	past 12 ±1, strayed < 1     of that flight: how far the furthest point was, and the
+//	sent 176 1 4 | 400 1 0     these are all commands that were sent
+//	sends 400 1 0         one of the commands that were sent
+//	note, kept 0.3, rose 4 ±0.6     "note" remembers the height; the vehicle is within 0.3 m
+//	                      of that height; it rose by 4 m since
+//	comes back north < 6  in 30 s the vehicle comes back by less than 6 m from its furthest
+//	                      point to the north, south or up
+//	past 12 ±1, strayed < 1     during "comes back": how far the furthest point was, and the
 //	                      largest difference in height
 //	fastest 10s 4 ±0.3    the highest speed over ground in 10 s, m/s
-//	stream 0 0 500 0, stream nothing     all sticks that were streamed
-//	sticks 0 0 500 0, streams     the sticks that are streamed now
+//	stream 0 0 500 0, stream nothing     the only sticks that were streamed
+//	sticks 0 0 500 0, streams     these sticks are streamed now; any are
 //	no input              the client's sticks are refused
 //
-// Other clauses are functions that the test hands over.
+// Each test may have more clauses, which are functions.
 
 // player is a flight that plays a script.
 type player struct {
@@ -107,13 +110,13 @@ type player struct {
 	script, clause string
 	clauses        map[string]func(*player)
 	mark           time.Time
-	seen           int // messages that the vehicle received before the mark
+	seen           int // how many messages the vehicle received before the mark
 	answer         object
 	took           time.Duration
-	posts          []*waiting // whose answers the script has not checked yet
+	posts          []*waiting // the posts whose answers the script has not checked yet
 	acked          chan struct{}
 	noted          float64 // the height at "note"
-	past, strayed  float64 // of "comes back": metres on, and metres off its height
+	past, strayed  float64 // by "comes back": metres to the furthest point, metres off the height
 }
 
 // flies flies each rule's script, and each of its variants, on each of its vehicles.
@@ -150,8 +153,8 @@ func flies(t *testing.T, rules []rule, clauses ...map[string]func(*player)) {
 // variant is a script with one choice of each of its braces.
 type variant struct{ name, script string }
 
-// variants are the scripts that a script with braces stands for. n numbers its first
-// braces: their choice replaces $n.
+// variants returns the scripts that a script with braces stands for. The choice of its first
+// braces replaces $n.
 func variants(script string, n int) (list []variant) {
 	before, rest, found := strings.Cut(script, "{")
 	choices, after, closed := strings.Cut(rest, "}")
@@ -170,7 +173,7 @@ func variants(script string, n int) (list []variant) {
 	return list
 }
 
-// scriptChoices are what braces hold: a|b|c, or times from..to/step.
+// scriptChoices returns the choices in braces: a|b|c, or the times of from..to/step.
 func scriptChoices(s string) (list []string) {
 	from, rest, isRange := strings.Cut(s, "..")
 	to, step, _ := strings.Cut(rest, "/")
@@ -188,7 +191,7 @@ func scriptChoices(s string) (list []string) {
 
 var scriptReceivers = map[string]simReceiver{"none": simReceiverNone, "lost": simReceiverLost, "idle": simReceiverIdle, "hand": simReceiverInHand}
 
-// scriptVehicle is a script's vehicle, and a function that sets what the script says of it.
+// scriptVehicle returns a script's vehicle, and a function that makes its settings.
 func scriptVehicle(t *testing.T, name string, has []string) (simFlavour, func(*simulator)) {
 	t.Helper()
 	flavour, known := map[string]simFlavour{
@@ -235,8 +238,8 @@ func scriptVehicle(t *testing.T, name string, has []string) (simFlavour, func(*s
 	}
 }
 
-// scriptTrouble is a PX4 system that is not healthy; text, which may be "", is what PX4's
-// checks say of it.
+// scriptTrouble makes a system of PX4 unhealthy. text, which may be "", is the reason that PX4's
+// checks name.
 func scriptTrouble(system, text string) simTrouble {
 	var is common.MAV_SYS_STATUS_SENSOR
 	if is.UnmarshalText([]byte("MAV_SYS_STATUS_SENSOR_"+system)) != nil {
@@ -245,7 +248,7 @@ func scriptTrouble(system, text string) simTrouble {
 	return simTrouble{is, text}
 }
 
-// plays does what a script says.
+// plays plays a script.
 func (p *player) plays(script string) {
 	p.Helper()
 	p.script = script
@@ -273,7 +276,7 @@ func (p *player) bad() {
 	p.Fatalf("no such clause: %q of %q", p.clause, p.script)
 }
 
-// does plays one clause; it returns what is wrong, or "".
+// does plays one clause. It returns what is wrong, or "".
 func (p *player) does(w []string) string {
 	p.Helper()
 	if do, own := p.clauses[strings.Join(w, " ")]; own {
@@ -296,7 +299,7 @@ func (p *player) does(w []string) string {
 	return p.check(w)
 }
 
-// request is a client's command.
+// request returns the path and the body of a client's command.
 func (p *player) request(w []string) (path, body string, is bool) {
 	verb, rest := w[0], w[1:]
 	var fields []string
@@ -352,7 +355,7 @@ func (p *player) axes(w []string) axes {
 	return axes{int16(p.number(w[0])), int16(p.number(w[1])), int16(p.number(w[2])), int16(p.number(w[3]))}
 }
 
-// id is a command by its name in MAVLink, without MAV_CMD_.
+// id returns a command by its name in MAVLink, without MAV_CMD_.
 func (p *player) id(w []string) (id common.MAV_CMD) {
 	p.Helper()
 	if len(w) == 0 || id.UnmarshalText([]byte("MAV_CMD_"+w[0])) != nil {
@@ -361,8 +364,8 @@ func (p *player) id(w []string) (id common.MAV_CMD) {
 	return id
 }
 
-// client plays what a client does, except for commands that must be accepted, and lets
-// time pass.
+// client plays what a client does, except commands that must be accepted. It also lets time
+// pass.
 func (p *player) client(w []string) (known bool) {
 	p.Helper()
 	switch w[0] {
@@ -451,7 +454,7 @@ func (p *player) answered(w []string) {
 	}
 }
 
-// happens plays what others do, and what happens to the line and the vehicle.
+// happens plays what others than the client do, and what happens to the line and the vehicle.
 func (p *player) happens(w []string) (known bool) {
 	p.Helper()
 	s, mark := p.sim, time.Now()
@@ -469,7 +472,7 @@ func (p *player) happens(w []string) (known bool) {
 		mark = p.reported(s.truth().mode, mark.Add(-time.Millisecond), 1100*time.Millisecond)
 	case "stop":
 		p.stop()
-	case "anew":
+	case "start":
 		p.anew()
 	case "unplug":
 		s.unplug()
@@ -532,7 +535,7 @@ func (p *player) breaks(w []string) (known bool) {
 		p.losesAcks(w[1:])
 	case "heartless":
 		s.change(func() { s.heartless = time.Now().Add(p.duration(w[1])) })
-	case "idle":
+	case "only":
 		s.change(func() { s.idle = true })
 	case "deaf":
 		p.ignores()
@@ -549,9 +552,9 @@ func (p *player) breaks(w []string) (known bool) {
 				s.after(p.duration(w[1]), func() { s.muted = false })
 			}
 		})
-	case "ends":
+	case "stops":
 		s.change(func() { s.stream(uint32(p.number(w[1])), -1) })
-	case "works":
+	case "recovers":
 		if len(w) == 2 {
 			id := p.id(w[1:])
 			s.change(func() { delete(s.refuses, id) })
@@ -564,7 +567,7 @@ func (p *player) breaks(w []string) (known bool) {
 	return true
 }
 
-// losesAcks loses the acks of some commands, all or the first n. The vehicle carries the
+// losesAcks loses the acks of some commands: all acks, or the first n. The vehicle carries the
 // commands out.
 func (p *player) losesAcks(w []string) {
 	p.Helper()
@@ -587,7 +590,7 @@ func (p *player) losesAcks(w []string) {
 	})
 }
 
-// watch makes acked wait for the n-th ack of a command from now on.
+// watch makes "acked" wait for the n-th ack of a command, counted from now.
 func (p *player) watch(id common.MAV_CMD, n int) {
 	p.acked = make(chan struct{})
 	p.acks(id, func(a *common.MessageCommandAck) []simAnswer {
@@ -598,7 +601,7 @@ func (p *player) watch(id common.MAV_CMD, n int) {
 	})
 }
 
-// keepsMoving sends a client's sticks at 10 Hz, each a little further, until one is
+// keepsMoving sends a client's sticks at 10 Hz, always at another pitch, until an input is
 // refused or the time is over. It returns the refusal.
 func (f *flight) keepsMoving(d time.Duration) (refusal object) {
 	f.Helper()
@@ -621,10 +624,10 @@ func (f *flight) wantMessages(words string, want int) {
 	}
 }
 
-// check plays a check; it returns what is wrong, or "".
+// check plays a check. It returns what is wrong, or "".
 func (p *player) check(w []string) string {
 	p.Helper()
-	is := func(ok bool, what string, now any) string {
+	expect := func(ok bool, what string, now any) string {
 		if ok {
 			return ""
 		}
@@ -639,31 +642,31 @@ func (p *player) check(w []string) string {
 	}
 	switch w[0] {
 	case "not":
-		return is(p.check(w[1:]) != "", rest, "so")
+		return expect(p.check(w[1:]) != "", rest, "so")
 	case "until", "stays":
-		return p.over(w)
+		return p.checkOverTime(w)
 	case "kept":
-		return is(math.Abs(truth.alt-p.noted) <= p.number(rest), "the height", fmt.Sprint(truth.alt, ", noted ", p.noted))
+		return expect(math.Abs(truth.alt-p.noted) <= p.number(rest), "the height", fmt.Sprint(truth.alt, ", noted ", p.noted))
 	case "comes":
 		return p.comesBack(w[2:])
 	case "fastest":
 		return p.fastest(p.duration(w[1]), p.number(w[2]), p.number(strings.TrimPrefix(w[3], "±")))
 	case "is":
 		_, o := p.call("GET", "/mode", "")
-		return is(o["mode"] == rest, "the mode", fmt.Sprint(o["mode"], ", of the vehicle ", o["vehicle_mode"]))
+		return expect(o["mode"] == rest, "the mode", fmt.Sprint(o["mode"], ", of the vehicle ", o["vehicle_mode"]))
 	case "in":
 		_, name := p.firmware.reported(truth.mode)
-		return is(truth.mode == numberOf(p, p.firmware, rest), "the vehicle's mode", name)
+		return expect(truth.mode == numberOf(p, p.firmware, rest), "the vehicle's mode", name)
 	case "failing":
-		return is(truth.failsafe, "the vehicle's failsafe", truth.failsafe)
+		return expect(truth.failsafe, "the vehicle's failsafe", truth.failsafe)
 	case "armed", "disarmed":
-		return is(truth.armed == (w[0] == "armed"), "armed", truth.armed)
+		return expect(truth.armed == (w[0] == "armed"), "armed", truth.armed)
 	case "truth":
 		mode, name := p.firmware.reported(truth.mode)
 		_, o := p.call("GET", "/mode", "")
-		return is(o["mode"] == mode.String() && o["vehicle_mode"] == name, "the vehicle's mode "+name+", and the answer", o)
+		return expect(o["mode"] == mode.String() && o["vehicle_mode"] == name, "the vehicle's mode "+name+", and the answer", o)
 	case "done":
-		return is(p.status()["done"] == true, "done", p.status()["done"])
+		return expect(p.status()["done"] == true, "done", p.status()["done"])
 	case "status":
 		return p.field(p.status(), w[1:])
 	case "its":
@@ -674,7 +677,7 @@ func (p *player) check(w []string) string {
 	return p.checkWire(w, rest)
 }
 
-// field checks a field of an object: its value, or that it is more or less.
+// field checks a field of an object: its value, or a bound with < or >.
 func (p *player) field(o object, w []string) string {
 	p.Helper()
 	if len(w) < 2 {
@@ -697,8 +700,8 @@ func (p *player) field(o object, w []string) string {
 	return w[0] + " is " + now
 }
 
-// over plays a check that takes time.
-func (p *player) over(w []string) (wrong string) {
+// checkOverTime plays "until" and "stays".
+func (p *player) checkOverTime(w []string) (wrong string) {
 	p.Helper()
 	if len(w) < 3 {
 		p.bad()
@@ -743,7 +746,7 @@ func (p *player) comesBack(w []string) string {
 	return p.bounded(furthest-along(), w)
 }
 
-// bounded checks a number: "x < 3", "x > 3", "x 3 ±0.5".
+// bounded checks a number by a clause: "x < 3", "x > 3" or "x 3 ±0.5".
 func (p *player) bounded(is float64, w []string) string {
 	p.Helper()
 	ok := false
@@ -805,8 +808,8 @@ func (p *player) measure(w []string, s simState) string {
 // checkWire checks what was answered, sent and streamed.
 func (p *player) checkWire(w []string, rest string) string {
 	p.Helper()
-	wrong := func(is bool, what any) string {
-		if is {
+	failIf := func(wrong bool, what any) string {
+		if wrong {
 			return fmt.Sprint(what)
 		}
 		return ""
@@ -818,7 +821,7 @@ func (p *player) checkWire(w []string, rest string) string {
 		if not {
 			text = fmt.Sprint(p.answer)
 		}
-		return wrong(strings.Contains(text, words) == not, text)
+		return failIf(strings.Contains(text, words) == not, text)
 	case "messages":
 		p.wantMessages(strings.Join(w[2:], " "), int(p.number(w[1])))
 	case "hands", "sent":
@@ -826,20 +829,20 @@ func (p *player) checkWire(w []string, rest string) string {
 		if w[0] == "hands" {
 			want = ""
 		}
-		return wrong(strings.Join(list, " | ") != want, list)
+		return failIf(strings.Join(list, " | ") != want, list)
 	case "streams":
-		return wrong(!streams, "nothing is streamed")
+		return failIf(!streams, "nothing is streamed")
 	case "sticks":
-		return wrong(!streams || last != p.axes(w[1:]), last)
+		return failIf(!streams || last != p.axes(w[1:]), last)
 	case "stream":
 		got := p.stream(p.mark.Add(time.Millisecond))
 		if rest == "nothing" {
-			return wrong(len(got) > 0, got)
+			return failIf(len(got) > 0, got)
 		}
-		return wrong(!slices.Equal(got, []axes{p.axes(w[1:])}), got)
+		return failIf(!slices.Equal(got, []axes{p.axes(w[1:])}), got)
 	case "sends":
 		list := commandsOf(p.sim.received()[p.seen:])
-		return wrong(!slices.Contains(list, rest), list)
+		return failIf(!slices.Contains(list, rest), list)
 	case "no":
 		synctest.Wait()
 		p.refused("/input", `{"pitch":1,"throttle":0.5}`, 409, "wrong_mode")
@@ -849,19 +852,19 @@ func (p *player) checkWire(w []string, rest string) string {
 	return ""
 }
 
-// Why a command was not carried out (docs/design.md, "Reasons").
+// An answer says why a command was not carried out (docs/design.md, "Reasons").
 func TestARefusalNamesItsReason(t *testing.T) {
 	flies(t, []rule{
-		{"PX4 without its ground station: only a ground station gets the text of that", "px4 NAV_DLL_ACT={1|2|3}: refused refused takeoff, says NAV_DLL_ACT is $1: PX4 arms only while it hears a ground station, +6s, refused refused arm, says NAV_DLL_ACT is $1: PX4 arms only while it hears a ground station"},
-		{"no other parameter", "px4 armable=1h: refused refused takeoff, says Resolve system health failures first, says not: NAV_DLL_ACT, says not: COM_RC_IN_MODE"},
+		{"NAV_DLL_ACT, where PX4 has no ground station", "px4 NAV_DLL_ACT={1|2|3}: refused refused takeoff, says NAV_DLL_ACT is $1: PX4 arms only while it hears a ground station, +6s, refused refused arm, says NAV_DLL_ACT is $1: PX4 arms only while it hears a ground station"},
+		{"no parameter, where none is the reason", "px4 armable=1h: refused refused takeoff, says Resolve system health failures first, says not: NAV_DLL_ACT, says not: COM_RC_IN_MODE"},
 		{"a text that came after the command, not an earlier one", "both: text PreArm: Compass not calibrated, +1s, fails COMPONENT_ARM_DISARM, mark, post arm, until sent 400 1 0 5s, +100ms, text Arm: Battery 1 low, answer refused 2s, says Arm: Battery 1 low, says not: Compass, says not: unhealthy"},
 		{"the unhealthy systems where there is no text", "px4 trouble=BATTERY: fails DO_SET_MODE, refused refused mode hold, says unhealthy:, says battery"},
-		{"PX4's fence, of which a text comes after the ack", "px4 fence=50: aloft, post goto 100 0 wait 100, answer interrupted, says the autopilot says:, says Reposition is outside geofence, says not: unhealthy"},
+		{"PX4's fence, whose text comes after the ack", "px4 fence=50: aloft, post goto 100 0 wait 100, answer interrupted, says the autopilot says:, says Reposition is outside geofence, says not: unhealthy"},
 		{"a failsafe's text", "both: aloft, post goto 300 0 wait 100, +5s, text Battery failsafe, +50ms, failsafe, answer interrupted, says RTL, says the autopilot says: Battery failsafe"},
 		{"a disarming in the air", "both: aloft, refused refused disarm, says arm: the vehicle is in the air; land first"},
-		{"a takeoff that can't arm, and the mode that it leaves", "both armable=1h: refused refused takeoff, its command 400, says rm, not its messages [], in hold, disarmed, copter? says ; the vehicle is in GUIDED, copter? stays 8s is hold, px4? stays 8s is manual"},
-		{"input after a pilot's mode names the pilot, after the client's own mode it does not", "both: aloft, pilot rtl, +2s, refused wrong_mode input, says a pilot, says took the drone, goto 40 0, refused wrong_mode input, says input: the drone is in mode hold; set manual"},
-		{"a parameter that ignores our sticks", "px4 COM_RC_IN_MODE={0|4}: refused unsupported mode position, says COM_RC_IN_MODE is $1, aloft, refused unsupported mode {position|altitude|manual}, says COM_RC_IN_MODE is $1, refused wrong_mode input roll 0.1 throttle 0.5, says COM_RC_IN_MODE is $1, says not: set mode, says not: set manual"},
+		{"a takeoff that can't arm, and the mode that the vehicle is left in", "both armable=1h: refused refused takeoff, its command 400, says rm, not its messages [], in hold, disarmed, copter? says ; the vehicle is in GUIDED, copter? stays 8s is hold, px4? stays 8s is manual"},
+		{"the pilot, where input came after his mode and not after the client's own", "both: aloft, pilot rtl, +2s, refused wrong_mode input, says a pilot, says took the drone, goto 40 0, refused wrong_mode input, says input: the drone is in mode hold; set manual"},
+		{"the parameter by which PX4 ignores our sticks", "px4 COM_RC_IN_MODE={0|4}: refused unsupported mode position, says COM_RC_IN_MODE is $1, aloft, refused unsupported mode {position|altitude|manual}, says COM_RC_IN_MODE is $1, refused wrong_mode input roll 0.1 throttle 0.5, says COM_RC_IN_MODE is $1, says not: set mode, says not: set manual"},
 	})
 }
 
@@ -888,13 +891,13 @@ func TestAWholeFlight(t *testing.T) {
 			"192 frame 3 z 15.0", "178 1 10", "176 1 9",
 		},
 	}
-	flies(t, []rule{{"and every command that it sends", "both: is manual, takeoff, its mode takeoff, its status accepted, is takeoff, +15s, is takeoff, at 0 0 10 ±0.4," +
+	flies(t, []rule{{"sends these commands", "both: is manual, takeoff, its mode takeoff, its status accepted, is takeoff, +15s, is takeoff, at 0 0 10 ±0.4," +
 		"goto 20 0 altitude 15 heading 0, is hold, +15s, is hold, at 20 0 15 ±0.4," +
 		"mode position, is position" + strings.Repeat(", input pitch 0.5, +200ms", 20) + ", +3s, north > 24, speed < 0.2, alt > 14.5, alt < 15.5, is position," +
 		"land 5 5, is land, +3s, is land, alt > 14, until disarmed 90s, +5s, is land, at 5 5 0 ±2, the wire"}},
 		map[string]func(*player){"the wire": func(p *player) {
 			got := p.commands()
-			for i, c := range got { // the height that it keeps was measured, and varies
+			for i, c := range got { // the height was measured, and varies
 				got[i] = strings.NewReplacer("z 503.2", "z 503.3", "z 503.4", "z 503.3", "z 14.9", "z 15.0", "z 15.1", "z 15.0").Replace(c)
 			}
 			if want := wire[p.firmware]; !slices.Equal(got, want) {
@@ -903,14 +906,14 @@ func TestAWholeFlight(t *testing.T) {
 		}})
 }
 
-// What a client's sticks leave behind (docs/design.md, "Who has the sticks").
+// These flights show what follows a client's sticks (docs/design.md, "Who has the sticks").
 func TestAfterAClientsSticks(t *testing.T) {
 	flies(t, []rule{
-		{"a command is not taken back, and no failsafe follows", "both: aloft, mode position, input pitch 1 roll -1 timeout 5, +300ms, {goto 20 0→hold|mode hold→hold|mode rtl→rtl|mode rtgs→rtgs|land 0 0→land|land→land}, +4s, is $1, status failsafe false"},
-		{"in position the centred stream holds for a client that died", "both: aloft, goto altitude 40 wait 60, mode position, input pitch 0.3, +1450ms, sticks 0 0 500 0, +25s, is position, sticks 0 0 500 0, speed < 0.2, alt > 38.5, status failsafe false"},
+		{"a command stays in force, and no failsafe follows", "both: aloft, mode position, input pitch 1 roll -1 timeout 5, +300ms, {goto 20 0→hold|mode hold→hold|mode rtl→rtl|mode rtgs→rtgs|land 0 0→land|land→land}, +4s, is $1, status failsafe false"},
+		{"in position mode a centred stream holds the drone when the client falls silent", "both: aloft, goto altitude 40 wait 60, mode position, input pitch 0.3, +1450ms, sticks 0 0 500 0, +25s, is position, sticks 0 0 500 0, speed < 0.2, alt > 38.5, status failsafe false"},
 		{"in altitude and manual mode mavrest commands a hold, and says so", "both: aloft, goto altitude 40 wait 60, mode {altitude|manual}, mark, input pitch 0.3 throttle 0.5, +450ms, steady, +1s, sticks 0 0 500 0, +1510ms, is $1, +3s, is hold, messages 1 mavrest: no sticks from the client for 3 s: holding, +20s, speed < 0.2, alt > 38.5, status failsafe false"},
 		{"the sticks are centred when they expire", "both: aloft, mode altitude, input pitch 1 timeout {0.05→50ms|4.9→4900ms|5→5s}, +$1, +1ms, mark, +10s, centred, is hold"},
-		{"a heartbeat that is lost after the arming does not change when a constant throttle expires", "both: mode position, arm, heartless 2500ms, input throttle 1 timeout 1.5, +1600ms, mark, +800ms, stream 0 0 500 0"},
+		{"lost heartbeats after an arming do not change when a constant throttle expires", "both: mode position, arm, heartless 2500ms, input throttle 1 timeout 1.5, +1600ms, mark, +800ms, stream 0 0 500 0"},
 	}, map[string]func(*player){
 		"steady": func(p *player) {
 			if n := len(p.sticksSince(p.mark)); n < 10 {
@@ -925,17 +928,17 @@ func TestAfterAClientsSticks(t *testing.T) {
 	})
 }
 
-// The way to a landing's place: what ends it, and what does not (docs/design.md, rule 8).
+// These flights show what ends the way to a landing's place (docs/design.md, rule 8).
 func TestTheWayToALanding(t *testing.T) {
 	flies(t, []rule{
 		{"goes on when a client arms, or a request is refused", "both: aloft, land 40 0, +2s, {arm|refused refused disarm|bad}, is land, until disarmed 90s, is land, at 40 0 0 ±2"},
-		{"goes on beside an arming that is not acknowledged", "both: aloft, land 40 0, +2s, loses COMPONENT_ARM_DISARM, refused no_ack arm, works, is land, until disarmed 90s, is land, at 40 0 0 ±2"},
+		{"goes on during an arming that is not acknowledged", "both: aloft, land 40 0, +2s, loses COMPONENT_ARM_DISARM, refused no_ack arm, recovers, is land, until disarmed 90s, is land, at 40 0 0 ±2"},
 		{"is ended by a goto, though the goto is refused", "both: aloft, post land 40 0 wait 100, +2s, fails DO_REPOSITION, refused refused goto 0 60, answer superseded, +60s, is hold, at 40 0 10 ±2"},
 		{"is ended by a goto that is flown and not acknowledged", "both: aloft, land 60 0, +2s, loses DO_REPOSITION, refused no_ack goto 0 60, +40s, is hold, at 0 60 10 ±1, status target.distance < 1"},
 		{"is ended by a goto that a refused command supersedes", "both: aloft, land 60 0, +2s, delay 150ms, post goto 0 60, +50ms, fails COMPONENT_ARM_DISARM, refused refused arm, answer superseded, +40s, is hold, at 0 60 10 ±1, status target.distance < 1"},
-		{"is ended by a pilot who goes back to the mode before the landing", "both: aloft, mode position, +4s, land 200 0, fails COMPONENT_ARM_DISARM, refused refused arm, works, +2s, receiver idle, pilot position, +1100ms, is position, mark, +60s, is position, hands off"},
-		{"ends on the ground where nobody acknowledges anything", "both: aloft, land 10 0, loses everything, until disarmed 90s, +5s, mark, +60s, hands off"},
-		{"is reported as land also after a refused arming", "both: aloft, mode position, +{1s..1800ms/200ms}, land 40 0, bad, nacks COMPONENT_ARM_DISARM, refused refused arm, works, stays 7s is land, until disarmed 200s, at 40 0 0 ±2"},
+		{"is ended by a pilot who goes back to the mode before the landing", "both: aloft, mode position, +4s, land 200 0, fails COMPONENT_ARM_DISARM, refused refused arm, recovers, +2s, receiver idle, pilot position, +1100ms, is position, mark, +60s, is position, hands off"},
+		{"ends on the ground though no command is acknowledged", "both: aloft, land 10 0, loses everything, until disarmed 90s, +5s, mark, +60s, hands off"},
+		{"is reported as land also after a refused arming", "both: aloft, mode position, +{1s..1800ms/200ms}, land 40 0, bad, nacks COMPONENT_ARM_DISARM, refused refused arm, recovers, stays 7s is land, until disarmed 200s, at 40 0 0 ±2"},
 	}, map[string]func(*player){
 		"bad": func(p *player) { p.refused("/goto", `{"lat":1}`, 422, "out_of_range") },
 		"loses everything": func(p *player) {
@@ -944,14 +947,14 @@ func TestTheWayToALanding(t *testing.T) {
 	})
 }
 
-func TestWhatWasAcceptedAndWhatMayHaveHappenedShows(t *testing.T) {
+func TestTheModeOfAnAcceptedOrUnansweredCommandShows(t *testing.T) {
 	flies(t, []rule{
-		{"a mode shows beside a refused arming", "both: aloft, mode position, +{1s..1800ms/200ms}, {mode rtgs→rtgs|goto 200 0→hold}, nacks COMPONENT_ARM_DISARM, refused refused arm, works, stays 7s is $2"},
-		{"a takeoff too", "both: +{1s..1800ms/200ms}, takeoff 40, nacks COMPONENT_ARM_DISARM, refused refused arm, works, stays 7s is takeoff"},
-		{"a mode is not taken back in the air when its arming is refused", "both: aloft, mode manual, land, nacks COMPONENT_ARM_DISARM, refused refused mode hold arm true, is hold, truth"},
+		{"an accepted mode still shows after a refused arming", "both: aloft, mode position, +{1s..1800ms/200ms}, {mode rtgs→rtgs|goto 200 0→hold}, nacks COMPONENT_ARM_DISARM, refused refused arm, recovers, stays 7s is $2"},
+		{"an accepted takeoff still shows after a refused arming", "both: +{1s..1800ms/200ms}, takeoff 40, nacks COMPONENT_ARM_DISARM, refused refused arm, recovers, stays 7s is takeoff"},
+		{"in the air an accepted mode stays when its arming is refused", "both: aloft, mode manual, land, nacks COMPONENT_ARM_DISARM, refused refused mode hold arm true, is hold, truth"},
 		{"a disarming in the air is refused before the mode is set", "both: aloft, goto 60 0, mark, refused refused mode hold arm false, hands off"},
 		{"a goto that was flown and not acknowledged shows its target", "both: aloft, mode position, +1100ms, loses DO_REPOSITION, refused no_ack goto 30 0, is hold, +100ms, status target.distance > 22, status target.distance < 38"},
-		{"a goto's target is not the last goto's, which PX4 reports for 0.6 s more", "both: aloft, goto 30 0 wait 60, goto 60 0, stays 1500ms status target.distance > 10"},
+		{"a goto's target is its own, though PX4 reports the last target for 0.6 s more", "both: aloft, goto 30 0 wait 60, goto 60 0, stays 1500ms status target.distance > 10"},
 		{"a damaged clock ends nothing", "both: aloft, mode position, input roll 0.1 timeout 5, +1s, clock {3|4000000000}, +200ms, is position, status input.by client, streams, post goto 60 0 wait 60, +5s, clock $1, answer ok"},
 	}, map[string]func(*player){
 		"clock 3":          func(p *player) { p.sim.change(func() { p.sim.send(attitudeAt(3)) }) },
@@ -959,14 +962,14 @@ func TestWhatWasAcceptedAndWhatMayHaveHappenedShows(t *testing.T) {
 	})
 }
 
-// A pilot's mode shows on a vehicle that refuses to send live reports, and on one that
-// forgot that it was asked for them.
+// A pilot's mode shows on a vehicle that refuses to send live reports, and on a vehicle that
+// forgot the request for them.
 func TestAPilotShowsWithoutLiveReports(t *testing.T) {
 	begins := "takeoff wait 60, goto 30 0 wait 60, mode rtl, is rtl, goto 60 0, is hold, "
 	shows := strings.Repeat("+1237ms, pilot manual, +250ms, is manual, mode hold, is hold, ", 10)
 	flies(t, []rule{
-		{"refused", "both live=no: " + begins + shows + "land wait 60, disarmed"},
-		{"forgotten", "both: " + begins + "forgets, +1600ms, asked again, " + shows + "land wait 60, disarmed"},
+		{"the vehicle refuses to send them", "both live=no: " + begins + shows + "land wait 60, disarmed"},
+		{"the vehicle forgot the request", "both: " + begins + "forgets, +1600ms, asked again, " + shows + "land wait 60, disarmed"},
 	}, map[string]func(*player){
 		"forgets": func(p *player) {
 			p.mark = time.Now()
@@ -986,99 +989,99 @@ func TestAPilotShowsWithoutLiveReports(t *testing.T) {
 	})
 }
 
-// Several clients at once, on lines so slow that the next command begins before the last
-// one is answered (docs/design.md, rules 5 and 6).
+// Several clients command at once, on lines so slow that the next command begins before the
+// last one is answered (docs/design.md, rules 5 and 6).
 func TestOneCommandAtATime(t *testing.T) {
 	const late = "copter: aloft, mode position, +1s, slow 300ms, nacks CONDITION_YAW, post goto 60 0 heading 90, "
 	flies(t, []rule{
 		{"an arming that waits its turn does not count as the newest command", late + "+{650ms|800ms|1s|1300ms}, post arm, +20ms, {land|mode altitude}, truth, answer any 5s, answer any 5s, truth"},
 		{"a hold ends a goto that is not answered yet", "both: aloft, mode position, slow 150ms, post goto 200 0, until in hold 5s, mode hold wait 60, answer any 1s, +20s, is hold, at 0 0 10 ±12"},
-		{"what was done for the command before a refused one shows", "both: aloft, mode position, slow 150ms, +2s, mark, post goto 200 0, until not hands off 5s, refused refused disarm, answer any 1s, +1200ms, truth, no input"},
-		{"an accepted step ends the last manoeuvre, though the next step is refused", "copter: aloft, post goto 200 0 wait 60, +5s, takes BRAKE alone, refused refused mode hold, answer superseded 1ms, status mode hold, status done null"},
+		{"after a refused command the mode of the command before it shows", "both: aloft, mode position, slow 150ms, +2s, mark, post goto 200 0, until not hands off 5s, refused refused disarm, answer any 1s, +1200ms, truth, no input"},
+		{"an accepted step ends the last manoeuvre, though the next step is refused", "copter: aloft, post goto 200 0 wait 60, +5s, accepts only BRAKE, refused refused mode hold, answer superseded 1ms, status mode hold, status done null"},
 		{"another client's disarming ends a takeoff's wait", "both: post takeoff 40 wait 60, until armed 10s, +300ms, disarm, answer interrupted 2s"},
-		{"a takeover in the last step ends a command, with a wait and without one", "copter: aloft, slow 150ms, {taken at the turn, post goto 60 0 heading 90|taken at the arming, post mode rtl arm true}{| wait 60}, answer interrupted 5s"},
-		{"a goto's speed is for this goto only, also when its change is not acknowledged", "copter: aloft, goto 10 0, +10s, loses DO_CHANGE_SPEED, refused no_ack goto 100 0 speed 2, works, +5s, goto 200 0, +10s, speed > 3"},
-		{"a goto's speed is for this goto only, also when it is superseded", "copter: aloft, goto 10 0, +10s, slow 300ms, mark, post goto 100 0 speed 2, until sends 178 1 2 5s, goto 200 0, answer any 1s, +10s, speed > 3"},
-		{"a disarming is answered by its own ack while a takeoff is taken back", "copter: delay 20ms, +3s, post takeoff, +{70ms|80ms|90ms|100ms|120ms}, loses COMPONENT_ARM_DISARM 1, disarm, answer any 5s"},
+		{"a takeover in the last step ends a command, with a wait and without one", "copter: aloft, slow 150ms, {a switch at the turn, post goto 60 0 heading 90|a switch at the arming, post mode rtl arm true}{| wait 60}, answer interrupted 5s"},
+		{"a goto's speed ends with the goto, also when it is not acknowledged", "copter: aloft, goto 10 0, +10s, loses DO_CHANGE_SPEED, refused no_ack goto 100 0 speed 2, recovers, +5s, goto 200 0, +10s, speed > 3"},
+		{"a goto's speed ends with the goto, also when the goto is superseded", "copter: aloft, goto 10 0, +10s, slow 300ms, mark, post goto 100 0 speed 2, until sends 178 1 2 5s, goto 200 0, answer any 1s, +10s, speed > 3"},
+		{"a disarming is answered by its own ack while mavrest disarms after a failed takeoff", "copter: delay 20ms, +3s, post takeoff, +{70ms|80ms|90ms|100ms|120ms}, loses COMPONENT_ARM_DISARM 1, disarm, answer any 5s"},
 		{"a takeoff waits for the disarming before it", "both: arm, delay 100ms, post disarm, +20ms, takeoff, is takeoff, answer any 1s"},
 		{"a landing at a place is answered by its own ack after a goto whose ack was lost", "both: aloft, loses DO_REPOSITION 1, goto 60 0, land 20 0 wait 120, its done true, at 20 0 0 ±2"},
 		{"a report proves a second landing after one whose ack was lost", "px4: aloft, loses NAV_LAND 1, land, land, is land"},
-		{"a pilot takes the drone by the mode that was just refused to a client", "both: aloft, post land 30 0 wait 100, until north > {26|26.5|27|27.25|27.5} 60s, fails DO_SET_MODE, refused refused mode position, works, copter? receiver hand, pilot position, reported, +2ms, truth, +12s, hands off, truth"},
-		{"no late report is ours after a pilot took the drone from an arming that waits", "copter receiver=hand: hover, mode position, +1s, slow 300ms, nacks CONDITION_YAW, post goto 60 0 heading 90, +{850ms..1s/50ms}, post arm, +30ms, pilot RTL, +2200ms, answer any 5s, answer any 5s, nothing is excused"},
+		{"a mode that was just refused to a client is a takeover when a pilot sets it", "both: aloft, post land 30 0 wait 100, until north > {26|26.5|27|27.25|27.5} 60s, fails DO_SET_MODE, refused refused mode position, recovers, copter? receiver hand, pilot position, reported, +2ms, truth, +12s, hands off, truth"},
+		{"no late report counts as ours after a pilot's switch while an arming waits", "copter receiver=hand: hover, mode position, +1s, slow 300ms, nacks CONDITION_YAW, post goto 60 0 heading 90, +{850ms..1s/50ms}, post arm, +30ms, pilot RTL, +2200ms, answer any 5s, answer any 5s, no report is claimed"},
 	}, map[string]func(*player){
-		"takes BRAKE alone": func(p *player) {
+		"accepts only BRAKE": func(p *player) {
 			p.acks(common.MAV_CMD_DO_SET_MODE, func(a *common.MessageCommandAck) []simAnswer {
 				p.sim.refuses[common.MAV_CMD_DO_SET_MODE] = true
 				return []simAnswer{{ack: a}}
 			})
 		},
-		"taken at the turn":   func(p *player) { p.takenAt(common.MAV_CMD_CONDITION_YAW) },
-		"taken at the arming": func(p *player) { p.takenAt(common.MAV_CMD_COMPONENT_ARM_DISARM) },
-		"nothing is excused": func(p *player) {
+		"a switch at the turn":   func(p *player) { p.pilotSwitchesAt(common.MAV_CMD_CONDITION_YAW) },
+		"a switch at the arming": func(p *player) { p.pilotSwitchesAt(common.MAV_CMD_COMPONENT_ARM_DISARM) },
+		"no report is claimed": func(p *player) {
 			p.link.mu.Lock()
 			defer p.link.mu.Unlock()
 			if sent := p.link.machine.sent; sent != nil {
-				p.Errorf("late %v after a pilot's switch", sent)
+				p.Errorf("modes %v are still expected after a pilot's switch", sent)
 			}
 		},
 	})
 }
 
-// takenAt has a pilot switch to LOITER when a command is acknowledged.
-func (p *player) takenAt(id common.MAV_CMD) {
+// pilotSwitchesAt makes a pilot switch to LOITER when a command is acknowledged.
+func (p *player) pilotSwitchesAt(id common.MAV_CMD) {
 	p.acks(id, func(a *common.MessageCommandAck) []simAnswer {
 		p.sim.after(0, func() { p.sim.enter(5); p.sim.send(p.sim.brain.message(0)) })
 		return []simAnswer{{ack: a, after: 100 * time.Millisecond}}
 	})
 }
 
-// What was refused or not answered (docs/design.md, rule 7).
+// A part of each command is refused or not answered (docs/design.md, rule 7).
 func TestWhatRemainsInForceOfACommandThatFailed(t *testing.T) {
 	const goes = "copter: aloft, post {goto|land} 40 0 wait 60, +2s, "
 	flies(t, []rule{
-		{"the goto flies on without its speed", goes + "fails DO_CHANGE_SPEED, refused refused goto 0 60 speed 3{| heading 200}, says it flies there at its own speed: the speed was refused, works, answer superseded 1s, is hold, +60s, is hold, at 0 60 10 ±2, done"},
-		{"the goto flies on without its heading", goes + "fails CONDITION_YAW, refused refused goto 0 60{| speed 3} heading 200, says it flies there with a heading of its own: the heading was refused, works, answer superseded 1s, is hold, +60s, is hold, at 0 60 10 ±2, done"},
-		{"the mode that PX4 left the sticks in before mavrest refused the plan", "px4: aloft, mode altitude, input pitch 0.3 timeout 5, +1s, ends 33, +1500ms, refused refused goto heading 90, says ; the vehicle is in POSCTL"},
-		{"a failsafe's return that was ended", "px4: aloft, goto 60 0, +12s, failsafe, +3s, fails DO_REPOSITION, refused refused goto 30 30, says ; the failsafe's AUTO.RTL was ended; the vehicle is in AUTO.LOITER, +3s, in AUTO.LOITER"},
-		{"a mode that PX4 acknowledged but never reported ends the way to a landing", "px4: aloft, land 60 0, +2s, idle, refused no_ack mode position, works, is hold, status done null, +60s, is hold"},
+		{"the goto flies on without its speed", goes + "fails DO_CHANGE_SPEED, refused refused goto 0 60 speed 3{| heading 200}, says it flies there at its own speed: the speed was refused, recovers, answer superseded 1s, is hold, +60s, is hold, at 0 60 10 ±2, done"},
+		{"the goto flies on without its heading", goes + "fails CONDITION_YAW, refused refused goto 0 60{| speed 3} heading 200, says it flies there with a heading of its own: the heading was refused, recovers, answer superseded 1s, is hold, +60s, is hold, at 0 60 10 ±2, done"},
+		{"the answer names the failsafe's return that was ended", "px4: aloft, goto 60 0, +12s, failsafe, +3s, fails DO_REPOSITION, refused refused goto 30 30, says ; the failsafe's AUTO.RTL was ended; the vehicle is in AUTO.LOITER, +3s, in AUTO.LOITER"},
+		{"a mode that PX4 acknowledged but never reported ends the way to a landing", "px4: aloft, land 60 0, +2s, only acks, refused no_ack mode position, recovers, is hold, status done null, +60s, is hold"},
+		{"the mode that PX4 left the sticks in before mavrest refused the plan", "px4: aloft, mode altitude, input pitch 0.3 timeout 5, +1s, stops 33, +1500ms, refused refused goto heading 90, says ; the vehicle is in POSCTL"},
 		{"a takeoff on PX4 is answered when its mode is reported", "px4: aloft, goto 10 0, +10s, takeoff 40, status vehicle_mode AUTO.TAKEOFF"},
-		{"a takeoff of a PX4 that has just disarmed itself is no success", "px4: mode hold, arm, until disarmed 20s, refused interrupted takeoff, takeoff wait 60"},
-		{"PX4 lands where POSCTL is refused on the way out", "px4: aloft, mode {manual|altitude}, input pitch 0.1 throttle 0.5 timeout 1, +300ms, forbids POSCTL AUTO.LOITER, {land|+15s}, is land"},
-		{"a landing at a place is flown at the height where it begins, after the sticks have come to rest", "px4: aloft, mode position, input throttle 1 timeout 5, +3s, land 60 0, note, +4s, kept 0.3"},
-		{"a goto that keeps its place stays there", "px4: aloft, mode {position|altitude}, input pitch 1 throttle 0.5 timeout 5, +4s, goto heading 90, comes back north < 6"},
-		{"an arming in LAND is refused with what to post", "copter: aloft, land wait 100, refused refused arm, says LAND mode not armable; it does not arm in LAND: set another mode with it, says {\"mode\":\"hold\", mode hold arm true"},
+		{"a takeoff is interrupted where PX4 has just disarmed itself", "px4: mode hold, arm, until disarmed 20s, refused interrupted takeoff, takeoff wait 60"},
+		{"PX4 lands though it refuses POSCTL on the way out of a stick mode", "px4: aloft, mode {manual|altitude}, input pitch 0.1 throttle 0.5 timeout 1, +300ms, forbids POSCTL AUTO.LOITER, {land|+15s}, is land"},
+		{"the way to a landing is flown at the height at which the sticks came to rest", "px4: aloft, mode position, input throttle 1 timeout 5, +3s, land 60 0, note, +4s, kept 0.3"},
+		{"a goto without a place keeps the present place", "px4: aloft, mode {position|altitude}, input pitch 1 throttle 0.5 timeout 5, +4s, goto heading 90, comes back north < 6"},
+		{"the refusal of an arming in LAND says what to post", "copter: aloft, land wait 100, refused refused arm, says LAND mode not armable; it does not arm in LAND: set another mode with it, says {\"mode\":\"hold\", mode hold arm true"},
 		{"a stick mode is accepted while a parked stream is off centre", "px4: mode position, aloft, slow {0s|50ms|150ms|300ms}, mode altitude{| arm true}"},
 	})
 }
 
-// In each of these the vehicle would fall, or fly without a pilot, if mavrest lost track of
-// who has the sticks (docs/design.md, "Who has the sticks").
-func TestNobodyFalls(t *testing.T) {
+// In each of these flights the vehicle would fall, or fly without a pilot, if mavrest were wrong
+// about who has the sticks (docs/design.md, "Who has the sticks").
+func TestNoVehicleFallsOrFliesWithoutAPilot(t *testing.T) {
 	flies(t, []rule{
 		{"a stick mode that was never answered keeps its stream", "copter: hover, silent {2600ms|4s}, refused no_ack mode position, +4s, is position, +6s, alt > 18, streams"},
-		{"so does a stick mode that a refused goto superseded", "copter: hover, slow 200ms, fails DO_REPOSITION, entering {manual|altitude|position}, refused refused goto 50 0, answer any 10s, +1s, is $1, +10s, alt > 15"},
-		{"a stick mode that a refused goto superseded is held for a silent client", "copter: hover, slow 200ms, fails DO_REPOSITION, entering {manual|altitude}, refused refused goto 50 0, works, answer any 10s, +15s, in hold"},
-		{"an unanswered stick mode that shows during a refused plan is held for a silent client", "copter: hover, silent {2100ms|2500ms|3s|3500ms}, refused no_ack mode {altitude|manual}, works, fails DO_REPOSITION, fails DO_SET_MODE, post {goto 50 0 altitude 20|mode position}, answer any, works, +15s, in hold"},
-		{"an unanswered stick mode that the vehicle never enters gives the sticks back", "copter: hover, fails DO_SET_MODE, loses DO_SET_MODE, refused no_ack mode position, +8s, not streams"},
-		{"a stick mode after a refused one has its stream", "copter: hover, fails DO_SET_MODE, refused refused mode position, works, mode {manual|altitude}, +3s, alt > 17"},
-		{"a stick mode after an unanswered one has its stream", "copter: hover, fails DO_SET_MODE, loses DO_SET_MODE, refused no_ack mode position, works, delay 200ms, +{4400ms..5s/100ms}, mode manual, +3s, alt > 17"},
-		{"when an older unanswered mode is given up the sticks are not released", "copter: hover, fails DO_SET_MODE, loses DO_SET_MODE, refused no_ack mode position, works, delay 200ms, +{4500ms..4950ms/50ms}, fails DO_REPOSITION, entering manual, refused refused goto 50 0, answer any 10s, +10s, alt > 15"},
-		{"our own sticks that a slow line reports late are not taken for the receiver's", "copter receiver=hand: hover, slow {0s|60ms|150ms}, mode position, input throttle 0.2 timeout 3, +{1s..1200ms/50ms}, pilot sticks 0 300 500 0, pilot ALT_HOLD, +3s, not streams"},
+		{"a stick mode that a refused goto superseded keeps its stream", "copter: hover, slow 200ms, fails DO_REPOSITION, entering {manual|altitude|position}, refused refused goto 50 0, answer any 10s, +1s, is $1, +10s, alt > 15"},
+		{"a silent client gets a hold in a stick mode that a refused goto superseded", "copter: hover, slow 200ms, fails DO_REPOSITION, entering {manual|altitude}, refused refused goto 50 0, recovers, answer any 10s, +15s, in hold"},
+		{"a silent client gets a hold in an unanswered stick mode that shows during a refused plan", "copter: hover, silent {2100ms|2500ms|3s|3500ms}, refused no_ack mode {altitude|manual}, recovers, fails DO_REPOSITION, fails DO_SET_MODE, post {goto 50 0 altitude 20|mode position}, answer any, recovers, +15s, in hold"},
+		{"the stream of an unanswered stick mode that the vehicle never enters ends", "copter: hover, fails DO_SET_MODE, loses DO_SET_MODE, refused no_ack mode position, +8s, not streams"},
+		{"a stick mode after a refused one has its stream", "copter: hover, fails DO_SET_MODE, refused refused mode position, recovers, mode {manual|altitude}, +3s, alt > 17"},
+		{"a stick mode after an unanswered one has its stream", "copter: hover, fails DO_SET_MODE, loses DO_SET_MODE, refused no_ack mode position, recovers, delay 200ms, +{4400ms..5s/100ms}, mode manual, +3s, alt > 17"},
+		{"when an older unanswered mode is given up the sticks are not released", "copter: hover, fails DO_SET_MODE, loses DO_SET_MODE, refused no_ack mode position, recovers, delay 200ms, +{4500ms..4950ms/50ms}, fails DO_REPOSITION, entering manual, refused refused goto 50 0, answer any 10s, +10s, alt > 15"},
+		{"sticks of ours that a slow line reports late are not read as the receiver's", "copter receiver=hand: hover, slow {0s|60ms|150ms}, mode position, input throttle 0.2 timeout 3, +{1s..1200ms/50ms}, pilot sticks 0 300 500 0, pilot ALT_HOLD, +3s, not streams"},
 		{"a receiver in hand gets the sticks back after many short inputs", "copter receiver=hand: hover, mode position, +3s" + strings.Repeat(", input throttle 0.3 timeout 0.3, +420ms", 20) + ", +3s, not streams"},
-		{"a landed state that stops coming is unknown, and requested again", "both: mode altitude, arm, ends 245" + strings.Repeat(", input throttle 1, +200ms", 15) + ", status landed_state null, status in_air null, +4s, alt > 5, until status landed_state in_air 20s"},
-		{"a position that stops coming is requested again", "both: aloft, land 60 0, +2s, ends 33, ends 1, until disarmed 180s, at 60 0 0 ±2"},
-		{"a Copter that restarts in the air has its stream", "copter receiver={idle|none}: hover, mode position, +2s, restart, +20s, alt > 18, status failsafe false"},
+		{"a landed state that stops coming is unknown, and requested again", "both: mode altitude, arm, stops 245" + strings.Repeat(", input throttle 1, +200ms", 15) + ", status landed_state null, status in_air null, +4s, alt > 5, until status landed_state in_air 20s"},
+		{"a position that stops coming is requested again", "both: aloft, land 60 0, +2s, stops 33, stops 1, until disarmed 180s, at 60 0 0 ±2"},
+		{"a Copter that restarts in the air keeps its stream", "copter receiver={idle|none}: hover, mode position, +2s, restart, +20s, alt > 18, status failsafe false"},
 		{"the pilot of a Copter that restarts in the air gets his sticks", "copter receiver={hand|idle}: hover, mode position, +2s, input pitch 0.1 timeout 5, restart" + strings.Repeat(", post input pitch 0.1 timeout 1, answer any, +200ms", 60) + ", +5s, receiver hand, pilot sticks 0 300 500 0, pilot switch 1100 ALT_HOLD, +5s, not streams"},
-		{"a pilot's mode on the ground of a Copter shows", "copter: mode position, +1s, pilot {STABILIZE|ALT_HOLD}, +1500ms, truth, no input, +20s, truth"},
-		{"a pilot's mode on the ground of PX4 shows", "px4: mode position, +1s, pilot {MANUAL|ALTCTL|STABILIZED}, +1500ms, truth, no input, +20s, truth"},
-		{"a receiver in hand is heard before our first stick", "copter receiver=hand: hover, stop, +{5s..5480ms/20ms}, anew, +2s, mode position, +1s, not streams"},
+		{"a mode that a pilot sets on the ground shows on a Copter", "copter: mode position, +1s, pilot {STABILIZE|ALT_HOLD}, +1500ms, truth, no input, +20s, truth"},
+		{"a mode that a pilot sets on the ground shows on PX4", "px4: mode position, +1s, pilot {MANUAL|ALTCTL|STABILIZED}, +1500ms, truth, no input, +20s, truth"},
+		{"a receiver in hand is heard before our first stick", "copter receiver=hand: hover, stop, +{5s..5480ms/20ms}, start, +2s, mode position, +1s, not streams"},
 		{"a receiver in hand is heard before our first stick on PX4", "px4 receiver=hand: restart grounded, +{3s..3900ms/100ms}, post mode position, answer any, refused wrong_mode input pitch 1"},
 		{"on PX4 input is refused until it is known whose sticks count", "px4 receiver=hand: restart grounded, +1500ms, refused wrong_mode input throttle 0, +20s, aloft, mode altitude, refused wrong_mode input pitch 0.5 timeout 2, pilot sticks 0 300 500 0, +10s, hands off"},
-		{"a handshake in the air forgets no parameter", "copter receiver=none SYSID_MYGCS=250: hover, mode position, +2s, ends 245, +4600ms, mute, +2s, unmute, +3s, in LOITER, status failsafe false"},
-		{"a failsafe on the way out does not give a client the pilot's sticks", "px4: takeoff, +25s, mode altitude, +1s, pilot MANUAL, slow 200ms, no input, entering rtl, +{0s|100ms|250ms|500ms|1s|2200ms|2500ms}, fails safe, answer any 60s, +1s, no input"},
-		{"a QuadPlane that is not known as one yet is not commanded as a plane", "quadplane Q_GUIDED_MODE=1: takeoff 20, +20s, mode position, +2s, receiver hand, stop, +5s, pilot QLOITER, +1s, param Q_GUIDED_MODE 0, delay {0s|200ms}, ends 245, anew, until status online true 5s, post mode {manual|altitude|hold|rtl}, answer any, +5s, it hovers"},
+		{"a handshake in the air forgets no parameter", "copter receiver=none SYSID_MYGCS=250: hover, mode position, +2s, stops 245, +4600ms, mute, +2s, unmute, +3s, in LOITER, status failsafe false"},
+		{"a failsafe on the way out of a pilot's stick mode does not give a client the sticks", "px4: takeoff, +25s, mode altitude, +1s, pilot MANUAL, slow 200ms, no input, entering rtl, +{0s|100ms|250ms|500ms|1s|2200ms|2500ms}, is in a failsafe, answer any 60s, +1s, no input"},
+		{"a QuadPlane is not commanded as a plane before its type is known", "quadplane Q_GUIDED_MODE=1: takeoff 20, +20s, mode position, +2s, receiver hand, stop, +5s, pilot QLOITER, +1s, param Q_GUIDED_MODE 0, delay {0s|200ms}, stops 245, start, until status online true 5s, post mode {manual|altitude|hold|rtl}, answer any, +5s, it hovers"},
 	}, map[string]func(*player){
-		"fails safe": func(p *player) { p.sim.change(func() { p.sim.failsafe = true }) },
+		"is in a failsafe": func(p *player) { p.sim.change(func() { p.sim.failsafe = true }) },
 		"it hovers": func(p *player) {
 			if s := p.sim.truth(); p.answer["code"] == nil && slices.Contains([]uint32{0, 6, 15, 11, 13}, s.mode) || p.answer["code"] == "no_ack" {
 				p.Errorf("%v; it is in mode %d at %.0f m/s", p.answer, s.mode, p.speed())
@@ -1087,7 +1090,7 @@ func TestNobodyFalls(t *testing.T) {
 	})
 }
 
-func TestTheFarewell(t *testing.T) {
+func TestTheHoldAtSIGTERM(t *testing.T) {
 	flies(t, []rule{
 		{"holds a vehicle that just entered a stick mode", "copter: hover, slow {0s→0s|100ms→30ms}, entering {manual|altitude|position}, +$1, stop, +6s, alt > 18"},
 		{"lands where a hold is refused", "copter: hover, mode manual, input throttle 0.45 timeout 5, +1s, forbids GUIDED BRAKE, stop, +3s, climb > -3, in LAND"},
@@ -1102,10 +1105,10 @@ func TestTheFarewell(t *testing.T) {
 func TestAPortThatComesBack(t *testing.T) {
 	const away = "both: aloft, mode hold, +3s, unplug, +1ms, post "
 	flies(t, []rule{
-		{"sends nothing after a pilot's switch", "both: aloft, mode hold, +{3s..3900ms/100ms}, unplug, +1ms, post goto 60 0, +300ms, pilot rtl, plug, answer any 10s, hands off, until status online true 10s, mode hold"},
-		{"sends a land though the vehicle does not answer", away + "land, +200ms, mute, plug, +1300ms, unmute, answer any 10s, +10s, in land"},
-		{"sends no goto when the vehicle does not answer", away + "goto 30 0, +200ms, mute, plug, answer no_ack 3s, hands off"},
-		{"has its copies 20 ms apart", "both: slow 60ms, aloft, mode hold, +3s, unplug, +1ms, post mode rtl, +300ms, plug, answer any 10s, copies are apart"},
+		{"no command is sent after a pilot's switch", "both: aloft, mode hold, +{3s..3900ms/100ms}, unplug, +1ms, post goto 60 0, +300ms, pilot rtl, plug, answer any 10s, hands off, until status online true 10s, mode hold"},
+		{"a landing is sent though the vehicle does not answer", away + "land, +200ms, mute, plug, +1300ms, unmute, answer any 10s, +10s, in land"},
+		{"no goto is sent while the vehicle does not answer", away + "goto 30 0, +200ms, mute, plug, answer no_ack 3s, hands off"},
+		{"copies of a command are 20 ms apart", "both: slow 60ms, aloft, mode hold, +3s, unplug, +1ms, post mode rtl, +300ms, plug, answer any 10s, copies are apart"},
 	}, map[string]func(*player){"copies are apart": func(p *player) {
 		var last time.Time
 		for _, r := range p.sim.received()[p.seen:] {
@@ -1119,7 +1122,7 @@ func TestAPortThatComesBack(t *testing.T) {
 	}})
 }
 
-// says checks an error's text: it contains want, and none of not.
+// says checks that an error's text contains want, and none of not.
 func says(t *testing.T, answer object, want string, not ...string) {
 	t.Helper()
 	text, _ := answer["error"].(string)
@@ -1164,7 +1167,7 @@ func TestNewestCommandWins(t *testing.T) {
 	for i := range 10 {
 		crowd += fmt.Sprintf(", +10ms, post goto %d 0 altitude 20", 10*i)
 	}
-	flies(t, []rule{{"of ten", crowd + strings.Repeat(", answer superseded", 9) + ", answer ok, +60s, at 90 0 20"}})
+	flies(t, []rule{{"the newest of ten gotos is flown", crowd + strings.Repeat(", answer superseded", 9) + ", answer ok, +60s, at 90 0 20"}})
 }
 
 func TestHeartbeatsGoOutEverySecondAsAnOnboardController(t *testing.T) {
@@ -1202,11 +1205,11 @@ func TestInputIsRefusedUntilItsModeShowsAndWhileAnotherIsOnItsWay(t *testing.T) 
 		b.obeys(5*time.Millisecond, -1)
 		entering := b.command(request{setMode: true, mode: ModePosition})
 		time.Sleep(500 * time.Millisecond)
-		lineEqual(t, "acknowledged, and not shown yet", input(), codeWrongMode)
+		lineEqual(t, "the mode is acknowledged, but does not show yet", input(), codeWrongMode)
 		b.shows(entered[copter][ModePosition], true)
 		b.say(b.beat)
 		lineEqual(t, "error", (<-entering).err, nil)
-		lineEqual(t, "it shows", input(), "")
+		lineEqual(t, "the mode shows", input(), "")
 		b.follow(nil)
 		away := b.command(goHome)
 		time.Sleep(time.Millisecond)
@@ -1232,15 +1235,15 @@ func TestOnlyReportsAfterTheAcceptanceEndAManoeuvre(t *testing.T) {
 	m := &manoeuvre{request: hold, at: now, over: make(chan struct{}), plan: plan{facing: math.NaN()}}
 	d.machine.last.armed, d.cmd.manoeuvre = true, m
 	m.watch(d.sighting(now.Add(time.Second)))
-	lineEqual(t, "done by what came before", m.done, false)
+	lineEqual(t, "done by earlier messages", m.done, false)
 	lineEqual(t, "its landed state", d.sighting(now).landed, 0)
 	hear(now.Add(time.Millisecond))
 	m.watch(d.sighting(now.Add(time.Second)))
-	lineEqual(t, "done by what came after", m.done, true)
+	lineEqual(t, "done by later messages", m.done, true)
 }
 
-// Another program switched HOME_POSITION off and moved home. The home that we remember
-// would make a goto fly at another height.
+// Another program switched HOME_POSITION off and moved home. The remembered home would make a
+// goto fly at a wrong height.
 func TestHomeIsRequestedAgainBeforeAGotoToAHeightAboveIt(t *testing.T) {
 	fly(t, simPX4, nil, func(f *flight) {
 		f.aloft()
@@ -1277,7 +1280,7 @@ func TestStreamsThatAnotherProgramSlowedOrEndedAreRequestedAgain(t *testing.T) {
 			n := 0
 			f.sim.change(func() {
 				for _, st := range f.sim.streaming {
-					if st.id == s.id && !st.beside {
+					if st.id == s.id && !st.toGCS {
 						n++
 						if st.every > time.Second && s.id != idHome || s.every > 0 && st.every == s.every {
 							t.Errorf("message %d comes every %v", s.id, st.every)

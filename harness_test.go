@@ -33,16 +33,16 @@ import (
 	"github.com/bluenviron/gomavlib/v3/pkg/message"
 )
 
-// What several test files share.
+// This file has what several test files share.
 
 var (
 	runAll     = flag.Bool("all", false, "run every moment, manoeuvre and pilot, and the long tests at full length, not a sample")
 	sampleSeed = flag.Uint64("sample-seed", 1, "seed of the samples; 0 takes a new seed each time, which a failed test prints")
 )
 
-// sampled returns n of the cases in a random order; with -all it returns all. Every value
-// of every dimension is in the sample, if need be with more than n cases. Each test has a
-// sample of its own.
+// sampled returns n of the cases in a random order, with -all all of them. Every value of every
+// dimension is in the sample, which may therefore have more than n cases. Each test has its own
+// sample.
 func sampled[T any](t *testing.T, cases []T, n int, dimensions ...func(T) any) []T {
 	t.Helper()
 	if *runAll || len(cases) <= n {
@@ -74,7 +74,7 @@ func sampled[T any](t *testing.T, cases []T, n int, dimensions ...func(T) any) [
 	return some
 }
 
-// atBaud is a line that is at a baud rate.
+// atBaud returns the state of a line at a baud rate.
 func atBaud(rate int64) *lineState {
 	l := &lineState{}
 	l.baud.Store(rate)
@@ -103,8 +103,8 @@ func TestASampleHasEveryValueOfEveryDimension(t *testing.T) {
 	}
 }
 
-// crcExtras are the CRC_EXTRA of the dialect's messages, from the MAVLink
-// definitions; a flight that is replayed shows that they are right.
+// crcExtras are the CRC_EXTRAs of the dialect's messages, from the MAVLink definitions. Replayed
+// flights show that they are right.
 var crcExtras = map[uint32]byte{
 	0: 50, 1: 124, 20: 214, 22: 220, 24: 24, 30: 39, 33: 104, 65: 118, 69: 243, 70: 124, 74: 20,
 	75: 158, 76: 152, 77: 143, 87: 150, 148: 178, 242: 104, 245: 130, 253: 83, 436: 193,
@@ -121,7 +121,7 @@ func crcOf(b []byte, extra byte) uint16 {
 	return crc
 }
 
-// wireFrame is a frame as it goes over the line.
+// wireFrame is a frame with the fields that it has on the line.
 type wireFrame struct {
 	v1                     bool
 	incompat               byte
@@ -129,8 +129,8 @@ type wireFrame struct {
 	id                     uint32
 	payload                []byte
 	extra                  byte // CRC_EXTRA of a message outside the dialect
-	offset, end            int  // where it was found
-	claims                 int  // the length in its header, if it is wrong; 0: the true one
+	offset, end            int  // where checkedFrames found it
+	claims                 int  // the wrong length in its header; 0 if the length is right
 	signature              [13]byte
 }
 
@@ -155,7 +155,7 @@ func (f wireFrame) bytes() []byte {
 	return b
 }
 
-// key is equal for equal frames only.
+// key returns a string that differs for different frames.
 func (f wireFrame) key() string {
 	return fmt.Sprintf("v1=%t seq %d of %d.%d #%d %s", f.v1, f.seq, f.system, f.component, f.id, hex.EncodeToString(f.payload))
 }
@@ -180,8 +180,8 @@ func unknownPacket(seq byte, size int) []byte {
 	return wireFrame{seq: seq, system: 1, component: 1, id: 147, payload: bytes.Repeat([]byte{7}, size), extra: 154}.bytes()
 }
 
-// checkedFrames finds every frame of the dialect in b whose checksum is right, at any
-// offset.
+// checkedFrames returns every frame in b, at any offset, that is in the dialect and has the right
+// checksum.
 func checkedFrames(b []byte) []wireFrame {
 	var list []wireFrame
 	for i := range b {
@@ -229,7 +229,7 @@ func copterBeat() *common.MessageHeartbeat {
 	return beatOf(common.MAV_AUTOPILOT_ARDUPILOTMEGA, 4, false)
 }
 
-// attitudeAt is an ATTITUDE that differs from those of other times.
+// attitudeAt returns an ATTITUDE with this time of boot.
 func attitudeAt(ms uint32) *common.MessageAttitude {
 	return &common.MessageAttitude{TimeBootMs: ms, Roll: 0.1, Pitch: -0.2, Yaw: 1, Rollspeed: 3, Pitchspeed: 4, Yawspeed: 5}
 }
@@ -257,7 +257,7 @@ func (noDeadlines) SetWriteDeadline(time.Time) error { return nil }
 // cable is a port whose other end the test holds.
 type cable struct {
 	toLink     chan []byte
-	rest       []byte    // only the reader uses it
+	rest       []byte    // bytes that Read has not returned yet; only the reader uses it
 	until      time.Time // deadline of a read; only the reader uses it
 	writeUntil time.Time // deadline of a write; only the writer uses it
 	heard      func(lineMessage)
@@ -340,28 +340,28 @@ func parseLine(b []byte) []lineMessage {
 	}
 }
 
-// lineBench is a drone on a cable in virtual time, with an autopilot that sends heartbeats
-// and answers the handshake. Its script answers every other command.
+// lineBench is a drone in virtual time, on a cable to an autopilot that sends heartbeats and
+// answers the handshake. A script answers every other command.
 type lineBench struct {
 	*drone
 	t     *testing.T
 	start time.Time
 
-	mu     sync.Mutex // guards all below
+	mu     sync.Mutex // guards everything below
 	cable  *cable
 	opens  []time.Time
 	heard  []lineMessage
 	beat   *common.MessageHeartbeat // sent each second and when it is requested; nil: silent
 	system byte
 	seq    byte
-	boot   uint32                     // the clock, in ms, of the ATTITUDEs that come with each beat; 0: none come
-	stall  bool                       // the next port takes no writes
+	boot   uint32                     // the boot clock, in ms, of the ATTITUDEs that come with each beat; 0: none come
+	stall  bool                       // writes to the next port hang
 	deaf   bool                       // the handshake is not answered
-	live   bool                       // the interval of the live reports is accepted
+	live   bool                       // an interval for live reports is accepted
 	lag    time.Duration              // delay of the handshake's answers
 	params map[string]float64         // answers to PARAM_REQUEST_READ
 	shown  map[uint32]message.Message // answers to REQUEST_MESSAGE, except for the heartbeat
-	script func(id uint16, try int)   // runs at each other command; try counts from 0
+	script func(id uint16, try int)   // is called with every other command; try counts from 0
 	tries  map[uint16]int
 }
 
@@ -379,7 +379,7 @@ func newLineBench(t *testing.T, beat *common.MessageHeartbeat, with ...func(*lin
 			b.mu.Lock()
 			defer b.mu.Unlock()
 			b.opens = append(b.opens, time.Now())
-			b.cable = newCable(b.take)
+			b.cable = newCable(b.hearLink)
 			b.cable.stalled.Store(b.stall)
 			return b.cable, nil
 		},
@@ -402,7 +402,7 @@ func newLineBench(t *testing.T, beat *common.MessageHeartbeat, with ...func(*lin
 				}
 				b.feed(b.next(1, b.beat))
 				if b.boot > 0 {
-					for range 10 { // as often as it was asked to
+					for range 10 { // at 10 Hz, as requested
 						b.feed(b.next(1, attitudeAt(b.boot)))
 						b.boot += 100
 					}
@@ -432,8 +432,8 @@ func onLine(t *testing.T, beat *common.MessageHeartbeat, test func(t *testing.T,
 	})
 }
 
-// take is the autopilot's side: it hears a message of the link.
-func (b *lineBench) take(m lineMessage) {
+// hearLink handles a message of the link as an autopilot does.
+func (b *lineBench) hearLink(m lineMessage) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.heard = append(b.heard, m)
@@ -455,7 +455,7 @@ func (b *lineBench) take(m lineMessage) {
 	try := b.tries[id]
 	b.tries[id]++
 	switch ack := (&common.MessageCommandAck{Command: common.MAV_CMD(id)}); {
-	case id == 511 && !b.live && (uint32(param1) == idCurrentMode || uint32(param1) == idHeartbeat): // it has no live reports
+	case id == 511 && !b.live && (uint32(param1) == idCurrentMode || uint32(param1) == idHeartbeat): // the autopilot has no live reports
 		ack.Result = common.MAV_RESULT_DENIED
 		b.reply(ack)
 	case id == 511:
@@ -494,7 +494,7 @@ func (b *lineBench) reply(list ...message.Message) {
 	})
 }
 
-// param is a PARAM_VALUE of this autopilot: PX4 has an integer's bits in the
+// param returns a PARAM_VALUE of this autopilot. PX4 sends an integer's bits in the
 // float.
 func (b *lineBench) param(name string, v float64) message.Message {
 	m := &common.MessageParamValue{ParamId: name, ParamValue: float32(v), ParamType: common.MAV_PARAM_TYPE_REAL32}
@@ -504,8 +504,8 @@ func (b *lineBench) param(name string, v float64) message.Message {
 	return m
 }
 
-// shows puts the vehicle into a mode, armed or not. The next heartbeat shows it, a regular
-// or a requested one.
+// shows sets the vehicle's mode, and whether it is armed. The next heartbeat shows them, a
+// regular or a requested one.
 func (b *lineBench) shows(custom uint32, armed bool) {
 	b.change(func() {
 		next := beatOf(b.beat.Autopilot, custom, armed)
@@ -514,7 +514,7 @@ func (b *lineBench) shows(custom uint32, armed bool) {
 	})
 }
 
-// next is the autopilot's next packet. b.mu must be held.
+// next returns a message as the autopilot's next packet. b.mu must be held.
 func (b *lineBench) next(component byte, m message.Message) []byte {
 	b.seq++
 	return packet(b.seq, b.system, component, m)
@@ -534,21 +534,21 @@ func (b *lineBench) say(m message.Message) {
 	b.feed(b.next(1, m))
 }
 
-// sayFrom sends a message of somebody else.
+// sayFrom sends a message from other ids than the autopilot's.
 func (b *lineBench) sayFrom(system, component byte, m message.Message) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.feed(packet(0, system, component, m))
 }
 
-// ack answers a command after a while.
+// ack answers a command after some time.
 func (b *lineBench) ack(after time.Duration, id uint16, result common.MAV_RESULT) {
 	time.AfterFunc(after, func() {
 		b.say(&common.MessageCommandAck{Command: common.MAV_CMD(id), Result: result, TargetSystem: b.system, TargetComponent: componentID})
 	})
 }
 
-// follow makes the autopilot answer commands by a script.
+// follow makes a script answer the commands.
 func (b *lineBench) follow(script func(id uint16, try int)) { b.change(func() { b.script = script }) }
 
 // change runs f with b.mu held.
@@ -578,7 +578,7 @@ func (b *lineBench) commands(id common.MAV_CMD) []lineMessage {
 	})
 }
 
-// settle waits until the handshake is over, between two heartbeats.
+// settle waits until the handshake is over. It returns between two heartbeats.
 func (b *lineBench) settle() {
 	b.t.Helper()
 	time.Sleep(4500 * time.Millisecond)
@@ -601,7 +601,7 @@ func (o benchOutcome) code() errorCode {
 	return errorCode(o.err.Error())
 }
 
-// command gives a command and returns at once.
+// command starts a command and returns at once.
 func (b *lineBench) command(r request) <-chan benchOutcome {
 	began := time.Now()
 	c := make(chan benchOutcome, 1)
@@ -630,7 +630,7 @@ const (
 	ackInProgress = common.MAV_RESULT_IN_PROGRESS
 )
 
-// notParallel has the tests that must not call Parallel: they have done so, or they run alone.
+// notParallel lists the tests that must not call Parallel: they have called it, or they run alone.
 var notParallel sync.Map
 
 // inLinkBubble runs f in virtual time, in parallel with other tests. The bubbles of one
@@ -644,8 +644,8 @@ func inLinkBubble(t *testing.T, f func(t *testing.T)) {
 	synctest.Test(t, f)
 }
 
-// alone keeps other tests from running beside a test in a bubble: call it where the test
-// looks at what all tests share, as the log or the number of goroutines.
+// alone makes a test in a bubble run while no other test runs. A test that reads what all tests
+// share, like the log or the number of goroutines, must call it.
 func alone(t *testing.T) {
 	notParallel.Store(t, true)
 	t.Cleanup(func() { notParallel.Delete(t) })
@@ -653,7 +653,7 @@ func alone(t *testing.T) {
 
 // tlogEntry is one frame of a .tlog.
 type tlogEntry struct {
-	at    time.Duration // from the first
+	at    time.Duration // since the first frame
 	bytes []byte
 }
 
@@ -690,7 +690,7 @@ func lineNear(t *testing.T, what string, got, want float64, decimals int) {
 	}
 }
 
-// lineEqual compares two values; what is their name in the error.
+// lineEqual compares two values. The error calls them what.
 func lineEqual[T comparable](t *testing.T, what string, got, want T) {
 	t.Helper()
 	if got != want {
@@ -698,7 +698,7 @@ func lineEqual[T comparable](t *testing.T, what string, got, want T) {
 	}
 }
 
-// sentAfter are the times of messages, counted from the first.
+// sentAfter returns when messages were sent, counted from the first.
 func sentAfter(list []lineMessage) []time.Duration {
 	var after []time.Duration
 	for _, m := range list {
@@ -715,8 +715,8 @@ func isBeat(typ minimal.MAV_TYPE) func(lineMessage) bool {
 	}
 }
 
-// waitUntil waits for a condition in real time. Its deadline only ends a test that has
-// failed already.
+// waitUntil waits for a condition in real time. Its deadline is so long that only a test that
+// fails reaches it.
 func waitUntil(t *testing.T, what string, is func() bool) {
 	t.Helper()
 	look := time.NewTicker(2 * time.Millisecond)
@@ -731,7 +731,7 @@ func waitUntil(t *testing.T, what string, is func() bool) {
 	}
 }
 
-// moved is the place some metres north and east of another.
+// moved returns the place some metres north and east of another.
 func moved(lat, lon, north, east float64) (float64, float64) {
 	return lat + north/metresPerDegree, lon + east/(metresPerDegree*math.Cos(lat*math.Pi/180))
 }
@@ -742,10 +742,10 @@ type flight struct {
 	sim     *simulator
 	link    *drone
 	handler http.Handler
-	stop    context.CancelFunc // of the link
+	stop    context.CancelFunc // ends mavrest
 
 	firmware firmware
-	receiver simReceiver // its state at boot
+	receiver simReceiver // the receiver's state at boot
 }
 
 var firmwares = map[simFlavour]firmware{simPX4: px4, simArduPilot: copter, simQuadPlane: quadPlane, simPlane: plane}
@@ -784,7 +784,7 @@ func fly(t *testing.T, flavour simFlavour, prepare func(*simulator), do func(*fl
 	flyWith(t, flavour, prepare, nil, do)
 }
 
-// flyWith is fly; start, which may be nil, changes mavrest before it runs.
+// flyWith is fly with start, which changes mavrest before it runs and may be nil.
 func flyWith(t *testing.T, flavour simFlavour, prepare func(*simulator), start func(*drone), do func(*flight)) {
 	t.Helper()
 	inLinkBubble(t, func(t *testing.T) {
@@ -806,12 +806,12 @@ func flyWith(t *testing.T, flavour simFlavour, prepare func(*simulator), start f
 		var running sync.WaitGroup
 		running.Go(func() { s.run(ctx) })
 		running.Go(func() { l.run(linkCtx) })
-		defer func() { // also where the test ends early
+		defer func() { // also if the test ends early
 			f.stop()
 			land()
 			running.Wait()
 		}()
-		time.Sleep(10 * time.Second) // booted, and armable
+		time.Sleep(10 * time.Second) // then the vehicle has booted and can be armed
 		do(f)
 	})
 }
@@ -854,7 +854,7 @@ func (f *flight) accepted(path, body string) object {
 	return o
 }
 
-// refused posts a command that must be refused with a code.
+// refused posts a command that must be refused with a status and an error code.
 func (f *flight) refused(path, body string, code int, word string) object {
 	f.Helper()
 	got, o := f.call("POST", path, body)
@@ -901,13 +901,13 @@ func (f *flight) aloft() {
 	f.wantAt(0, 0, 10, 0.4)
 }
 
-// at is a place in metres from home, as the fields of a body.
+// at returns a place in metres from home as the fields of a body.
 func at(north, east float64) string {
 	lat, lon := simPlace(north, east)
 	return fmt.Sprintf(`"lat":%.7f,"lon":%.7f`, lat, lon)
 }
 
-// since lists what came from mavrest from a time on.
+// since lists what the vehicle has received since a time.
 func (f *flight) since(t time.Time) []simReceived {
 	return slices.DeleteFunc(f.sim.received(), func(r simReceived) bool { return r.at.Before(t) })
 }
@@ -941,7 +941,7 @@ func sticksOf(received []simReceived) (list []axes) {
 	return list
 }
 
-// sticksSince lists the MANUAL_CONTROLs that came from a time on.
+// sticksSince lists the MANUAL_CONTROLs that the vehicle has received since a time.
 func (f *flight) sticksSince(since time.Time) []simReceived {
 	return slices.DeleteFunc(f.since(since), func(r simReceived) bool {
 		_, sticks := r.msg.(*common.MessageManualControl)
@@ -949,14 +949,13 @@ func (f *flight) sticksSince(since time.Time) []simReceived {
 	})
 }
 
-// fails makes the vehicle refuse a command, and not carry it out.
+// fails makes the vehicle refuse a command. end lets it obey again.
 func (f *flight) fails(id common.MAV_CMD) (end func()) {
 	f.sim.change(func() { f.sim.refuses[id] = true })
 	return func() { f.sim.change(func() { delete(f.sim.refuses, id) }) }
 }
 
-// acks replaces the acks of a command by what answers returns, from now on. Other acks are
-// not changed.
+// acks replaces each ack of a command by what answers returns. It does not change other acks.
 func (f *flight) acks(id common.MAV_CMD, answers func(a *common.MessageCommandAck) []simAnswer) {
 	f.sim.change(func() {
 		f.sim.onAck = func(a *common.MessageCommandAck) []simAnswer {
@@ -973,7 +972,7 @@ func (f *flight) loseAcks(id common.MAV_CMD) {
 	f.acks(id, func(*common.MessageCommandAck) []simAnswer { return nil })
 }
 
-// failAcks makes every ack of a command a refusal.
+// failAcks makes every ack of a command a refusal; the vehicle carries it out.
 func (f *flight) failAcks(id common.MAV_CMD) {
 	f.acks(id, func(a *common.MessageCommandAck) []simAnswer {
 		a.Result = common.MAV_RESULT_FAILED
@@ -981,35 +980,35 @@ func (f *flight) failAcks(id common.MAV_CMD) {
 	})
 }
 
-// Whole flights in which somebody else than the client acts: a pilot, a failsafe, a restart,
-// a lost link, a second client. A moment says how far the client's command has come when
-// that happens; flight_px4_test.go and flight_ardupilot_test.go have the tables.
+// In whole flights somebody else than the client acts: a pilot, a failsafe, a restart, a lost
+// link, a second client. A moment says how far the client's command has come when that happens.
+// flight_px4_test.go and flight_ardupilot_test.go have the flights.
 //
-// They share one invariant. After a report that no command of ours explains, nothing is sent
-// that commands or moves the vehicle until a client asks again. A stream may go on centred
-// or unmoved, or be released.
+// One invariant holds in all of them. After a report that no command of ours explains, nothing
+// is sent that commands or moves the vehicle until a client asks again. A stream may go on
+// centred or unmoved, or be released.
 
 // moment brings a flight to a moment of a manoeuvre.
 type moment struct {
-	name, mode  string // mode: the flight's, or the one that its command leads to
-	px4, copter string // the script that flies to it; "": not on this autopilot
+	name, mode  string // mode is the present mode, or the mode to which the command leads
+	px4, copter string // the script that flies to the moment; "": not on this autopilot
 
 	explained []uint32 // PX4's modes whose reports the command explains
 	waiting   bool     // the command is not answered yet
-	acked     bool     // … and it is acknowledged, and no report shows it yet
+	acked     bool     // the command is acknowledged, but no report shows it yet
 	silent    bool     // the command is mavrest's own hold for a silent client
-	disarmed  bool     // the vehicle is on the ground, and not armed yet
-	without   []uint32 // modes that the vehicle leaves by itself at this moment
+	disarmed  bool     // the vehicle is on the ground and not armed yet
+	without   []uint32 // modes that the vehicle would leave by itself at this moment
 }
 
 const (
 	px4Hold    = "aloft, mode hold, +1s, "
-	px4Entered = px4Hold + "watch DO_SET_MODE 2, post mode %s, acked, +1ms" // acknowledged, not in force yet
+	px4Entered = px4Hold + "watch DO_SET_MODE 2, post mode %s, acked, +1ms" // the mode is acknowledged, but not in force yet
 	px4Leaves  = "aloft, mode %s, input pitch 0.5 throttle 0.5 timeout 5, +500ms, post %s, +1800ms"
 )
 
-// moments are moments of everything that a client commands. In a stick mode of PX4 the
-// client's sticks have been still for a while, so that PX4 does not count them as moving.
+// moments cover everything that a client commands. In PX4's stick modes the client's sticks have
+// been still for so long that PX4 does not count them as moving.
 var moments = []moment{
 	{name: "takeoff, before it is armed", mode: "takeoff", waiting: true, disarmed: true, explained: []uint32{simPX4Loiter, simPX4Manual},
 		px4: "pilot MANUAL, +1s, watch DO_SET_MODE 2, post takeoff, acked, +1ms"},
@@ -1036,9 +1035,9 @@ var moments = []moment{
 		px4: "aloft, watch DO_SET_MODE 1, post land 10 0 wait 200, acked, +1s", copter: "hover, land 8 0, until in LAND 40s, +2s"},
 	{name: "rtl", mode: "rtl", explained: []uint32{simPX4RTL},
 		px4: "aloft, goto 60 0 wait 60, post mode rtl wait 200, +4s", copter: "hover, goto 60 0, +15s, mode rtl, +4s"},
-	{name: "position, in its lead", mode: "position", waiting: true, explained: []uint32{simPX4Loiter}, px4: px4Hold + "post mode position, +200ms"},
-	{name: "altitude, in its lead", mode: "altitude", waiting: true, explained: []uint32{simPX4Loiter}, px4: px4Hold + "post mode altitude, +200ms"},
-	{name: "manual, in its lead", mode: "manual", waiting: true, explained: []uint32{simPX4Loiter}, px4: px4Hold + "post mode manual, +200ms"},
+	{name: "position, while its first sticks run", mode: "position", waiting: true, explained: []uint32{simPX4Loiter}, px4: px4Hold + "post mode position, +200ms"},
+	{name: "altitude, while its first sticks run", mode: "altitude", waiting: true, explained: []uint32{simPX4Loiter}, px4: px4Hold + "post mode altitude, +200ms"},
+	{name: "manual, while its first sticks run", mode: "manual", waiting: true, explained: []uint32{simPX4Loiter}, px4: px4Hold + "post mode manual, +200ms"},
 	{name: "position, between its ack and its mode", mode: "position", waiting: true, acked: true, explained: []uint32{simPX4Posctl, simPX4Loiter}, px4: fmt.Sprintf(px4Entered, "position")},
 	{name: "altitude, between its ack and its mode", mode: "altitude", waiting: true, acked: true, explained: []uint32{simPX4Altctl, simPX4Loiter}, px4: fmt.Sprintf(px4Entered, "altitude")},
 	{name: "manual, between its ack and its mode", mode: "manual", waiting: true, acked: true, explained: []uint32{simPX4Manual, simPX4Loiter}, px4: fmt.Sprintf(px4Entered, "manual")},
@@ -1046,21 +1045,21 @@ var moments = []moment{
 		px4: "aloft, mode position, +4s", copter: "hover, mode position, +2s"},
 	{name: "altitude, centred", mode: "altitude", copter: "hover, mode altitude, +2s"},
 	{name: "manual, centred", mode: "manual", copter: "hover, mode manual, +1s"},
-	{name: "position, its sticks over", mode: "position", explained: []uint32{simPX4Posctl},
+	{name: "position, its sticks deflected", mode: "position", explained: []uint32{simPX4Posctl},
 		px4: "aloft, mode position, input pitch 0.5 timeout 5, +2500ms", copter: "hover, mode position, input pitch 0.5 timeout 5, +1s"},
-	{name: "altitude, its sticks over", mode: "altitude", explained: []uint32{simPX4Altctl},
+	{name: "altitude, its sticks deflected", mode: "altitude", explained: []uint32{simPX4Altctl},
 		px4: "aloft, mode altitude, input pitch 0.3 throttle 0.6 timeout 5, +2500ms", copter: "hover, mode altitude, input roll -0.5 timeout 5, +1s"},
-	{name: "manual, its sticks over", mode: "manual", explained: []uint32{simPX4Manual},
+	{name: "manual, its sticks deflected", mode: "manual", explained: []uint32{simPX4Manual},
 		px4: "aloft, mode manual, input pitch 0.3 throttle 0.55 timeout 5, +2500ms", copter: "hover, mode manual, input pitch 0.2 throttle 0.45 timeout 5, +1s"},
 	{name: "position, its sticks expired", mode: "position", copter: "hover, mode position, input pitch 0.5 timeout 0.2, +2s"},
 	{name: "altitude, its sticks expired", mode: "altitude", explained: []uint32{simPX4Altctl},
 		px4: "aloft, mode altitude, input pitch 0.3 timeout 0.5, +1500ms", copter: "hover, mode altitude, input pitch 0.5 timeout 0.2, +2s"},
 	{name: "manual, its sticks expired", mode: "manual", copter: "hover, mode manual, input pitch 0.2 throttle 0.45 timeout 0.2, +1s"},
-	{name: "goto after position, sticks standing", mode: "hold", waiting: true, explained: []uint32{simPX4Posctl}, px4: fmt.Sprintf(px4Leaves, "position", "goto 60 0")},
-	{name: "land after position, sticks standing", mode: "land", waiting: true, explained: []uint32{simPX4Posctl}, px4: fmt.Sprintf(px4Leaves, "position", "land")},
+	{name: "goto after position, waiting for still sticks", mode: "hold", waiting: true, explained: []uint32{simPX4Posctl}, px4: fmt.Sprintf(px4Leaves, "position", "goto 60 0")},
+	{name: "land after position, waiting for still sticks", mode: "land", waiting: true, explained: []uint32{simPX4Posctl}, px4: fmt.Sprintf(px4Leaves, "position", "land")},
 	{name: "goto after altitude, in the POSCTL leg", mode: "hold", waiting: true, explained: []uint32{simPX4Posctl}, px4: fmt.Sprintf(px4Leaves, "altitude", "goto 60 0")},
 	{name: "hold after manual, before POSCTL is in force", mode: "hold", waiting: true, explained: []uint32{simPX4Posctl, simPX4Manual},
-		without: []uint32{simPX4Loiter, simPX4RTL, simPX4Land}, // the sticks that moved just now undo them
+		without: []uint32{simPX4Loiter, simPX4RTL, simPX4Land}, // the sticks have just moved and would undo these modes
 		px4:     "aloft, mode manual, input pitch 0.3 throttle 0.5 timeout 5, +500ms, watch DO_SET_MODE 2, post mode hold, acked, +1ms"},
 	{name: "a silent client's hold", mode: "hold", silent: true, explained: []uint32{simPX4Posctl}, // on PX4 in the POSCTL leg
 		px4: "aloft, mode altitude, input pitch 0.3 timeout 5, until in POSCTL 10s, +1700ms", copter: "hover, mode altitude, input pitch 0.5 timeout 0.2, +7s"},
@@ -1072,14 +1071,14 @@ func (m moment) sticks() bool {
 	return mode.flownBySticks() || m.silent
 }
 
-// visit is a moment that is flown to, with a receiver, and a mode that a pilot sets there.
+// visit is a flight to a moment, with a receiver, and the mode that a pilot sets there.
 type visit struct {
 	moment
 	receiver simReceiver
 	custom   uint32
 }
 
-// wantAnswer checks how the oldest post was answered, if there is one; code "" is
+// wantAnswer checks how the oldest post was answered, if there is a post. Code "" means
 // accepted.
 func (p *player) wantAnswer(limit time.Duration, code string) {
 	p.Helper()
@@ -1088,7 +1087,7 @@ func (p *player) wantAnswer(limit time.Duration, code string) {
 	}
 }
 
-// report is the last report that mavrest judged, and when the last HEARTBEAT came.
+// report returns the last report that mavrest judged, and when the last HEARTBEAT came.
 func (f *flight) report() (custom uint32, armed bool, at time.Time) {
 	f.link.mu.Lock()
 	defer f.link.mu.Unlock()
@@ -1096,7 +1095,7 @@ func (f *flight) report() (custom uint32, armed bool, at time.Time) {
 	return last.custom, last.armed, f.link.tel.beat.at
 }
 
-// reported waits until a heartbeat shows a mode, and returns when it came.
+// reported waits for a heartbeat that shows a mode, and returns when it came.
 func (f *flight) reported(custom uint32, since time.Time, limit time.Duration) time.Time {
 	f.Helper()
 	for end := time.Now().Add(limit); ; time.Sleep(time.Millisecond) {
@@ -1109,11 +1108,10 @@ func (f *flight) reported(custom uint32, since time.Time, limit time.Duration) t
 	}
 }
 
-// stream lists the different axes that were streamed from a time on, in their
-// order.
+// stream lists the axes that were streamed since a time, without repetitions.
 func (f *flight) stream(since time.Time) []axes { return slices.Compact(sticksOf(f.since(since))) }
 
-// streamed returns the axes that were streamed last; ok is false if none were for 0.2 s.
+// streamed returns the axes that were streamed last. ok is false if none were streamed for 0.2 s.
 func (f *flight) streamed() (last axes, ok bool) {
 	list := f.stream(time.Now().Add(-200 * time.Millisecond))
 	if len(list) == 0 {
@@ -1122,16 +1120,16 @@ func (f *flight) streamed() (last axes, ok bool) {
 	return list[len(list)-1], true
 }
 
-// wantHandsOff checks that nothing was commanded from a time on.
+// wantHandsOff checks that no command was sent since a time.
 func (f *flight) wantHandsOff(since time.Time) {
 	f.Helper()
 	if list := commandsOf(f.since(since)); len(list) > 0 {
-		f.Errorf("commanded after somebody else took the drone: %q", list)
+		f.Errorf("sent after a takeover: %q", list)
 	}
 }
 
-// wantStream checks that only these axes were streamed, without a gap that PX4 would take
-// for a loss. want is nil where nothing may be streamed.
+// wantStream checks that only these axes were streamed, without a gap that PX4 would take for
+// a loss. A nil want means that nothing may be streamed.
 func (f *flight) wantStream(since time.Time, want *axes) {
 	f.Helper()
 	got := f.stream(since)
@@ -1152,13 +1150,13 @@ func (f *flight) wantStream(since time.Time, want *axes) {
 	}
 }
 
-// speed is how fast the vehicle really is, over ground.
+// speed returns the vehicle's real speed over ground.
 func (f *flight) speed() float64 {
 	s := f.sim.truth()
 	return math.Hypot(s.vn, s.ve)
 }
 
-// atMoments flies to each moment and calls happens there.
+// atMoments flies to each moment and there calls happens.
 func atMoments(t *testing.T, flavour simFlavour, visits []visit, prepare func(*simulator), happens func(p *player, v visit)) {
 	for _, v := range visits {
 		prepared := func(s *simulator) {

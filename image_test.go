@@ -19,12 +19,12 @@ import (
 )
 
 var (
-	imageFile = flag.String("image", "", "TestTheCardFliesAndSurvivesPowerCuts: the card's image; make image-test builds and names it")
-	imageCuts = flag.Int("cuts", 1, "how often it cuts the power at a random moment of a boot")
+	imageFile = flag.String("image", "", "the card's image for TestTheCardFliesAndSurvivesPowerCuts; make image-test builds and names it")
+	imageCuts = flag.Int("cuts", 1, "how often TestTheCardFliesAndSurvivesPowerCuts cuts the power at a random moment of a boot")
 )
 
-// A booting machine and its serial port run in real time. These are the longest waits, for a
-// very slow machine; the test does not check how long anything took.
+// A booting machine and its serial port run in real time. These limits are for a very slow machine;
+// the test checks no other times.
 const (
 	bootsWithin = 3 * time.Minute
 	fliesWithin = 3 * time.Minute
@@ -36,16 +36,16 @@ type board struct {
 	*testing.T
 	card, folder string
 	line         *pty
-	qemu         *exec.Cmd // nil: it has no power
-	base         string    // of the API
+	qemu         *exec.Cmd // nil while the power is off
+	base         string    // the URL of the API
 }
 
-// The card is the Raspberry Pi's to the byte: its own kernel, command line, init and mavrest.
-// Only the machine differs: the firmware (qemu loads the kernel), the disk and the network
-// card. The UART is a PL011, as on the Pi's header.
+// The card is the Raspberry Pi's to the byte, with its own kernel, command line, init and mavrest.
+// Only the machine differs: qemu loads the kernel instead of the Pi's firmware, and the disk and
+// the network card are other ones. The UART is a PL011, as on the Pi's header.
 func TestTheCardFliesAndSurvivesPowerCuts(t *testing.T) {
 	if *imageFile == "" {
-		t.Skip("it wants a card's image and qemu: make image-test")
+		t.Skip("this test needs a card's image and qemu: make image-test")
 	}
 	card, err := filepath.Abs(*imageFile)
 	if err != nil {
@@ -79,16 +79,16 @@ func TestTheCardFliesAndSurvivesPowerCuts(t *testing.T) {
 
 	b.boot()
 	b.online()
-	b.until("found flying where it was left", func(s object) bool { return s["armed"] == true && s["in_air"] == true && there(s) })
+	b.until("flying at the place where it was before the power cut", func(s object) bool { return s["armed"] == true && s["in_air"] == true && there(s) })
 	b.accepted("land", "")
 	b.until("landed and disarmed", func(s object) bool { return s["armed"] == false && s["in_air"] == false })
 	b.pull()
 	if after := b.sum(); !bytes.Equal(before, after) {
-		t.Error("something wrote to the card: a power cut would one day have lost it")
+		t.Error("something wrote to the card; a power cut can damage what is written")
 	}
 }
 
-// unpack takes from the card's boot partition what a Pi's firmware loads.
+// unpack copies the files that a Pi's firmware loads from the card's boot partition.
 func (b *board) unpack() {
 	b.Helper()
 	const partition = "8192s" // gokrazy's offset, in sectors
@@ -126,7 +126,7 @@ func (b *board) boot() {
 	b.qemu = exec.Command("qemu-system-aarch64", "-M", "virt", "-cpu", "cortex-a53", "-smp", "2", "-m", "512",
 		"-display", "none", "-nodefaults", "-no-reboot",
 		"-kernel", filepath.Join(b.folder, "vmlinuz"),
-		// What the screen would show goes to a file, for when this fails.
+		// The screen's output goes to a file, which a failure shows.
 		"-append", strings.TrimSpace(string(cmdline))+" console=hvc0",
 		"-device", "virtio-serial-device", "-device", "virtconsole,chardev=screen",
 		"-chardev", "file,id=screen,append=on,path="+b.file("screen"),
@@ -141,7 +141,7 @@ func (b *board) boot() {
 
 func (b *board) file(name string) string { return filepath.Join(b.folder, name) }
 
-// pull cuts the power, as when a battery is pulled.
+// pull cuts the power, as if the battery were pulled.
 func (b *board) pull() {
 	if b.qemu != nil {
 		b.qemu.Process.Kill()
@@ -150,7 +150,7 @@ func (b *board) pull() {
 	}
 }
 
-// curl asks the API through the forwarded port; err is set if there is no answer.
+// curl sends a request to the API through the forwarded port. err is not nil if no answer came.
 func (b *board) curl(path string, more ...string) (code int, answer object, err error) {
 	args := append([]string{"-s", "-m", "30", "-w", "\n%{http_code}", b.base + path}, more...)
 	out, err := exec.Command("curl", args...).Output()
@@ -182,29 +182,29 @@ func (b *board) online() time.Duration {
 	return took
 }
 
-// noLogin checks that the UART sends MAVLink and no text: the kernel's messages or a login
-// would be typed into the autopilot. Echoes of the autopilot's own bytes, before mavrest has
-// set the port, don't count.
+// noLogin checks that the UART sends MAVLink and no text. The kernel's messages or a login would go
+// to the autopilot. Before mavrest has set the port, the UART echoes the autopilot's own bytes;
+// these don't count.
 func (b *board) noLogin() {
 	b.Helper()
-	said, err := os.ReadFile(b.file("uart"))
+	sent, err := os.ReadFile(b.file("uart"))
 	if err != nil {
 		b.Fatal(err)
 	}
-	if text := consoleText.Find(said); text != nil {
-		b.Errorf("the UART is a console: it said %q", text)
+	if text := consoleText.Find(sent); text != nil {
+		b.Errorf("the UART is a console: it sent %q", text)
 	}
 	var in deframer
-	in.read(bytes.NewReader(said))
+	in.read(bytes.NewReader(sent))
 	if _, ok := in.next(); !ok {
-		b.Errorf("no MAVLink came from the UART, but %q", said[:min(len(said), 200)])
+		b.Errorf("no MAVLink came from the UART, but %q", sent[:min(len(sent), 200)])
 	}
 }
 
 var consoleText = regexp.MustCompile(`Linux version|gokrazy|login:|\[ *\d+\.\d{6}\]`)
 
-// accepted posts a command until the autopilot accepts it: it can't be armed in its first
-// seconds.
+// accepted posts a command until the autopilot accepts it. In its first seconds the autopilot
+// can't be armed.
 func (b *board) accepted(route, body string) {
 	b.Helper()
 	b.wait(fliesWithin, route+" accepted", func() (bool, object) {

@@ -45,11 +45,11 @@ const (
 	simPX4 simFlavour = iota
 	simArduPilot
 	simQuadPlane // ArduPilot's Plane with lifting propellers; tests only
-	simPlane     // without them, it rolls until it flies; tests only
+	simPlane     // ArduPilot's Plane without lifting propellers; tests only
 )
 
-// simMore makes the flavours that only tests have.
-var simMore = map[simFlavour]func(*simulator){}
+// simTestFlavours set up a simulator of a flavour that only tests have.
+var simTestFlavours = map[simFlavour]func(*simulator){}
 
 // simFlying is how a mode flies.
 type simFlying int
@@ -78,13 +78,13 @@ func (r simReceiver) live() bool { return r >= simReceiverIdle }
 
 // simMode is one row of a flavour's table of modes.
 type simMode struct {
-	custom   uint32
-	name     string
-	flying   simFlying
-	noArm    bool // the vehicle can't be armed in it
-	ground   bool // accepted only while disarmed
-	refused  bool // never accepted
-	position bool // ArduPilot: needs a position estimate
+	custom        uint32
+	name          string
+	flying        simFlying
+	noArm         bool // the vehicle can't be armed in it
+	disarmedOnly  bool // accepted only while disarmed
+	refused       bool // never accepted
+	needsPosition bool // ArduPilot: needs a position estimate
 }
 
 // sticks reports whether the mode is flown by sticks.
@@ -96,12 +96,12 @@ type simVehicle struct {
 	version                        uint32
 	volts                          float64
 	modes                          []simMode
-	first, hold, land, rtl         uint32        // custom modes
+	first, hold, land, rtl         uint32        // custom modes; first is the mode after boot
 	landSpeed                      float64       // m/s
-	brake                          float64       // m/s², of a stop in a mode without sticks
-	soft                           time.Duration // how long a takeoff is slow at first
-	early                          float64       // metres below its height at which a climb ends
-	returnUp                       float64       // metres above home, of a return from far away
+	brake                          float64       // m/s², the deceleration of a stop in a mode without sticks
+	soft                           time.Duration // how long a takeoff climbs slowly at first
+	early                          float64       // a climb ends this many metres below its height
+	returnUp                       float64       // metres above home: the height of a return from far away
 	stickSpeed, stickUp, stickDown float64       // m/s at full deflection
 	streams                        map[uint32]time.Duration
 	defaults                       map[string]float64 // of the parameters
@@ -119,9 +119,9 @@ type simBrain interface {
 	canArm() bool
 	setInterval(c simCommand)
 	requestMessage(c simCommand)
-	hear(system uint8, beside bool, m *common.MessageHeartbeat)  // handles another program's heartbeat
-	message(id uint32) message.Message                           // nil if it has none now
-	stay()                                                       // makes the place where the vehicle can stop its target
+	hear(system uint8, fromGCS bool, m *common.MessageHeartbeat) // handles another program's heartbeat
+	message(id uint32) message.Message                           // nil if there is none to send now
+	stay()                                                       // sets the target to the place where the vehicle can stop
 	wanted(now time.Time, dt float64) (vn, ve, vu, turn float64) // m/s and rad/s
 	steer(vn, ve, vu, dt float64)                                // changes the velocity towards the wanted one
 	disarms(now time.Time) bool                                  // reports whether it disarms by itself now, on the ground
@@ -135,7 +135,7 @@ type simBrain interface {
 // simRecord is how many received messages are kept; only tests keep any.
 var simRecord = 0
 
-// simReceived is a message from the companion board.
+// simReceived is a message that came from the companion board.
 type simReceived struct {
 	at                time.Time
 	system, component uint8
@@ -157,7 +157,7 @@ type simulator struct {
 	// Switches: set them before run or inside change.
 	armableAfter time.Duration                                   // from boot; ArduPilot really takes 42 s
 	onAck        func(ack *common.MessageCommandAck) []simAnswer // nil: acks go out as they are
-	onMode       func(custom uint32)                             // is called with every mode that is entered, the present one too
+	onMode       func(custom uint32)                             // is called when a mode is entered, also the present one
 	noiseIn      func([]byte) []byte                             // damages bytes to the autopilot
 	noiseOut     func([]byte) []byte                             // damages bytes to the companion
 	delay        time.Duration                                   // of every frame to the companion
@@ -186,9 +186,9 @@ type simulator struct {
 	brain     simBrain
 	wake      chan struct{} // the companion wrote, or change was called
 	port      *simPort      // nil while nothing is plugged in
-	beside    *simPort      // the cable of a ground station; nil if there is none
+	gcsPort   *simPort      // the cable of a ground station; nil if there is none
 	unplugged bool
-	stall     chan struct{} // writes of the companion wait for it; nil if they don't wait
+	stall     chan struct{} // the companion's writes wait until it is closed; nil if they don't wait
 	agenda    []simEvent
 	streaming []*simStream
 	record    []simReceived
@@ -201,7 +201,7 @@ type simulator struct {
 	ticked    time.Time
 	mode      uint32
 	pending   *simPending // an acknowledged mode that is not in force yet
-	veiled    uint32      // the mode that heartbeats show until veilUntil
+	veiled    uint32      // the old mode, which heartbeats show until veilUntil
 	veilUntil time.Time
 	home      struct{ north, east float64 } // metres from the first home
 	armed     bool
@@ -214,11 +214,11 @@ type simulator struct {
 	climbTo   float64   // metres above home
 	target    simTarget
 	quad      simQuad
-	used      float64 // of the battery, 0…1
+	used      float64 // the part of the battery that is used, 0…1
 }
 
-// newSimulator returns a vehicle at home, switched off until run. Both flavours can be
-// armed 5 s after boot, so that a newcomer need not wait. A test that wants ArduPilot's
+// newSimulator returns a vehicle at home. It is switched off until run. Every flavour can be
+// armed 5 s after boot, so that a newcomer need not wait. A test that needs ArduPilot's
 // real 42 s sets armableAfter.
 func newSimulator(flavour simFlavour) *simulator {
 	s := &simulator{
@@ -241,11 +241,11 @@ func newSimulator(flavour simFlavour) *simulator {
 		s.simVehicle = simArduVehicle
 		s.brain = &simArduBrain{simulator: s}
 	default:
-		simMore[flavour](s)
+		simTestFlavours[flavour](s)
 	}
 	s.params = maps.Clone(s.defaults)
 	if s.flavour != simPX4 {
-		s.receiver = simReceiverIdle // ArduPilot's own simulator has one too, and arms with it
+		s.receiver = simReceiverIdle // ArduPilot's own simulator also has a receiver, and arms with it
 	}
 	s.writer = &streamwriter.Writer{
 		FrameWriter: &frame.Writer{ByteWriter: &s.out, DialectRW: simDialect()},
@@ -277,7 +277,7 @@ func (s *simulator) run(ctx context.Context) {
 		}
 		s.mu.Lock()
 		s.receive()
-		s.keepAgenda()
+		s.runAgenda()
 		if ticked {
 			s.step()
 		}
@@ -294,14 +294,14 @@ func (s *simulator) reset() {
 	s.mode, s.pending, s.veilUntil = s.first, nil, time.Time{}
 }
 
-// boot starts the autopilot's clock and its streams. Only the parameters outlive it.
+// boot starts the autopilot's clock and its streams. Of its memory only the parameters survive.
 func (s *simulator) boot() {
 	s.booted, s.ticked = time.Now(), time.Now()
 	s.agenda, s.streaming, s.textID = nil, nil, 0
 	s.failsafe, s.pending, s.veilUntil = false, nil, time.Time{}
 	for id, every := range s.streams {
 		s.stream(id, every)
-		if s.beside != nil {
+		if s.gcsPort != nil {
 			s.streamOn(true, id, every)
 		}
 	}
@@ -362,7 +362,7 @@ func (s *simulator) alarm() <-chan time.Time {
 	return time.After(time.Until(s.agenda[0].at))
 }
 
-func (s *simulator) keepAgenda() {
+func (s *simulator) runAgenda() {
 	for len(s.agenda) > 0 && !s.agenda[0].at.After(time.Now()) {
 		e := s.agenda[0]
 		s.agenda = s.agenda[1:]
@@ -375,16 +375,16 @@ func (s *simulator) keepAgenda() {
 // send sends a message on both cables.
 func (s *simulator) send(msg message.Message) {
 	s.reply(false, msg)
-	if s.beside != nil {
+	if s.gcsPort != nil {
 		s.reply(true, msg)
 	}
 }
 
 // reply sends a message on one cable.
-func (s *simulator) reply(beside bool, msg message.Message) { s.sendFrom(0, 0, beside, msg) }
+func (s *simulator) reply(toGCS bool, msg message.Message) { s.sendFrom(0, 0, toGCS, msg) }
 
 // sendFrom sends a message with these ids; zero ids are the autopilot's.
-func (s *simulator) sendFrom(system, component uint8, beside bool, msg message.Message) {
+func (s *simulator) sendFrom(system, component uint8, toGCS bool, msg message.Message) {
 	w := s.writer
 	w.SystemID, w.ComponentID, w.Version = cmp.Or(system, s.system), cmp.Or(component, 1), streamwriter.V2
 	if s.mavlink1 && msg.GetID() > 255 {
@@ -396,7 +396,7 @@ func (s *simulator) sendFrom(system, component uint8, beside bool, msg message.M
 	if err := w.Write(msg); err != nil {
 		panic(err) // a message that is not in the dialect
 	}
-	s.transmitOn(beside, bytes.Clone(s.out.Bytes()))
+	s.transmitOn(toGCS, bytes.Clone(s.out.Bytes()))
 }
 
 // ack answers a command.
@@ -405,11 +405,11 @@ func (s *simulator) ack(c simCommand, result common.MAV_RESULT) {
 		Command: c.id, Result: result, TargetSystem: c.system, TargetComponent: c.component,
 	}
 	answers := []simAnswer{{ack: ack}}
-	if s.onAck != nil && !c.beside {
+	if s.onAck != nil && !c.fromGCS {
 		answers = s.onAck(ack)
 	}
 	for _, a := range answers {
-		s.soon(a.after, func() { s.sendFrom(a.system, a.component, c.beside, a.ack) })
+		s.soon(a.after, func() { s.sendFrom(a.system, a.component, c.fromGCS, a.ack) })
 	}
 }
 
@@ -424,30 +424,30 @@ func (s *simulator) sendText(severity common.MAV_SEVERITY, text string, id uint1
 
 // simStream is a message that is sent at an interval.
 type simStream struct {
-	id     uint32
-	every  time.Duration
-	next   time.Time
-	beside bool
+	id    uint32
+	every time.Duration
+	next  time.Time
+	toGCS bool // it goes to the ground station's cable
 }
 
 func (s *simulator) stream(id uint32, every time.Duration) { s.streamOn(false, id, every) }
 
-// streamOn starts or changes a stream; it ends it if every is not positive.
-func (s *simulator) streamOn(beside bool, id uint32, every time.Duration) {
-	s.streaming = slices.DeleteFunc(s.streaming, func(st *simStream) bool { return st.id == id && st.beside == beside })
+// streamOn starts or changes a stream. An interval of 0 or less ends the stream.
+func (s *simulator) streamOn(toGCS bool, id uint32, every time.Duration) {
+	s.streaming = slices.DeleteFunc(s.streaming, func(st *simStream) bool { return st.id == id && st.toGCS == toGCS })
 	if every > 0 {
-		s.streaming = append(s.streaming, &simStream{id, every, time.Now(), beside})
+		s.streaming = append(s.streaming, &simStream{id, every, time.Now(), toGCS})
 	}
 	slices.SortFunc(s.streaming, func(a, b *simStream) int { return int(a.id) - int(b.id) })
 }
 
-// sendStreams sends what is due. The average rate is exact, though it runs once a tick.
+// sendStreams sends the messages that are due. It runs once a tick; the average rates are exact.
 func (s *simulator) sendStreams(now time.Time) {
 	for _, st := range s.streaming {
 		for !st.next.After(now) {
 			st.next = st.next.Add(st.every)
 			if m := s.brain.message(st.id); m != nil && (st.id != 0 || now.After(s.heartless)) {
-				s.reply(st.beside, m)
+				s.reply(st.toGCS, m)
 			}
 		}
 	}
@@ -461,7 +461,7 @@ func (s *simulator) shown() uint32 {
 	return s.mode
 }
 
-// message returns a message of the present state; nil if the autopilot has no such
+// message returns a message about the present state; nil if the autopilot has no such
 // message.
 func (s *simulator) message(id uint32) message.Message {
 	boot := time.Since(s.booted)
@@ -571,9 +571,9 @@ type simCommand struct {
 	long              bool
 	frame             common.MAV_FRAME
 	p                 [4]float64
-	lat, lon, alt     float64 // degrees; NaN also where a COMMAND_INT says INT32_MAX
+	lat, lon, alt     float64 // degrees, metres; a COMMAND_INT's INT32_MAX becomes NaN
 	system, component uint8   // the sender
-	beside            bool    // it came on the ground station's cable
+	fromGCS           bool    // it came on the ground station's cable
 }
 
 // receive handles everything that was written to both cables.
@@ -588,28 +588,28 @@ func (s *simulator) receive() {
 		}
 		s.handle(system, component, false, f.GetMessage())
 	}
-	for f := s.beside.next(); f != nil; f = s.beside.next() {
+	for f := s.gcsPort.next(); f != nil; f = s.gcsPort.next() {
 		s.handle(f.GetSystemID(), f.GetComponentID(), true, f.GetMessage())
 	}
 }
 
-func (s *simulator) handle(system, component uint8, beside bool, msg message.Message) {
+func (s *simulator) handle(system, component uint8, fromGCS bool, msg message.Message) {
 	if system == s.system && component == 1 {
-		return // it takes a frame with its own ids for an echo
+		return // an autopilot ignores frames with its own ids, as echoes
 	}
 	addressed := func(sys, comp uint8) bool { return sys == s.system && comp <= 1 }
-	c := simCommand{system: system, component: component, beside: beside}
+	c := simCommand{system: system, component: component, fromGCS: fromGCS}
 	switch m := msg.(type) {
 	case *common.MessageHeartbeat:
-		s.brain.hear(system, beside, m)
+		s.brain.hear(system, fromGCS, m)
 	case *common.MessageManualControl:
 		s.brain.sticks(system, m)
-		if beside && s.flavour != simPX4 { // ArduPilot forwards it
+		if fromGCS && s.flavour != simPX4 { // ArduPilot forwards it
 			s.sendFrom(system, component, false, m)
 		}
 	case *common.MessageParamRequestRead:
 		if _, known := s.params[m.ParamId]; known && addressed(m.TargetSystem, m.TargetComponent) {
-			s.reply(beside, s.param(m.ParamId))
+			s.reply(fromGCS, s.param(m.ParamId))
 		}
 	case *common.MessageParamSet:
 		if _, known := s.params[m.ParamId]; known && addressed(m.TargetSystem, m.TargetComponent) {
@@ -617,26 +617,26 @@ func (s *simulator) handle(system, component uint8, beside bool, msg message.Mes
 			if m.ParamType == common.MAV_PARAM_TYPE_INT32 && s.flavour == simPX4 {
 				s.params[m.ParamId] = float64(int32(math.Float32bits(m.ParamValue)))
 			}
-			s.reply(beside, s.param(m.ParamId))
+			s.reply(fromGCS, s.param(m.ParamId))
 		}
 	case *common.MessageCommandLong:
 		c.id, c.long = m.Command, true
 		c.p = [4]float64{float64(m.Param1), float64(m.Param2), float64(m.Param3), float64(m.Param4)}
 		c.lat, c.lon, c.alt = float64(m.Param5), float64(m.Param6), float64(m.Param7)
-		s.commanded(c, addressed(m.TargetSystem, m.TargetComponent))
+		s.obeyIfAddressed(c, addressed(m.TargetSystem, m.TargetComponent))
 	case *common.MessageCommandInt:
 		c.id, c.frame = m.Command, m.Frame
 		c.p = [4]float64{float64(m.Param1), float64(m.Param2), float64(m.Param3), float64(m.Param4)}
 		c.lat, c.lon, c.alt = simDegrees(m.X), simDegrees(m.Y), float64(m.Z)
-		s.commanded(c, addressed(m.TargetSystem, m.TargetComponent))
+		s.obeyIfAddressed(c, addressed(m.TargetSystem, m.TargetComponent))
 	}
 }
 
-// commanded obeys a command for this vehicle. Only a PX4 before 1.16 answers a command for
-// another target.
-func (s *simulator) commanded(c simCommand, ours bool) {
+// obeyIfAddressed obeys a command for this vehicle. Only a PX4 before 1.16 answers a command
+// for another target.
+func (s *simulator) obeyIfAddressed(c simCommand, addressed bool) {
 	switch {
-	case ours:
+	case addressed:
 		s.command(c)
 	case s.flavour == simPX4 && s.version < simPX4v16:
 		s.ack(c, common.MAV_RESULT_FAILED)
@@ -680,12 +680,12 @@ func (s *simulator) command(c simCommand) {
 	}
 }
 
-// pace obeys SET_MESSAGE_INTERVAL.
-func (s *simulator) pace(c simCommand, id uint32) {
+// setStream obeys SET_MESSAGE_INTERVAL.
+func (s *simulator) setStream(c simCommand, id uint32) {
 	every := time.Duration(c.p[1]) * time.Microsecond
 	if every == 0 {
-		every = s.streams[id] // the default; 0 ends the stream
+		every = s.streams[id] // the default interval; 0 ends the stream
 	}
-	s.streamOn(c.beside, id, every)
+	s.streamOn(c.fromGCS, id, every)
 	s.ack(c, common.MAV_RESULT_ACCEPTED)
 }

@@ -1,7 +1,7 @@
 package main
 
-// ArduPilot's Copter as docs/autopilots.md measured it. sim_ardupilot_flight.go has how
-// it flies and what it sends.
+// ArduPilot's Copter, as docs/autopilots.md describes it: its commands, arming, sticks and
+// failsafes. Its flight and its messages are in sim_ardupilot_flight.go.
 
 import (
 	"math"
@@ -19,8 +19,8 @@ const (
 	simArduBrake     = 17
 )
 
-// A release with other answers.
-const simCopterV47 = 4<<24 | 7<<16 // the first that denies a speed of 0
+// simCopterV47 is the first release that denies a speed of 0.
+const simCopterV47 = 4<<24 | 7<<16
 
 var simArduVehicle = simVehicle{
 	autopilot: common.MAV_AUTOPILOT_ARDUPILOTMEGA,
@@ -28,35 +28,35 @@ var simArduVehicle = simVehicle{
 	volts:     12.6,
 	first:     simArduStabilize, hold: simArduGuided, land: simArduLand, rtl: simArduRTL,
 	landSpeed: 0.5, stickSpeed: 8.6, stickUp: 2.5, stickDown: 2.4,
-	streams:  map[uint32]time.Duration{0: time.Second, 111: 10 * time.Second}, // nothing else until asked
+	streams:  map[uint32]time.Duration{0: time.Second, 111: 10 * time.Second}, // the others start on request
 	defaults: map[string]float64{"SYSID_MYGCS": 255, "FS_GCS_ENABLE": 0, "WPNAV_SPEED": 1000},
 	modes: []simMode{
 		{custom: simArduStabilize, name: "STABILIZE", flying: simThrust},
 		{custom: 1, name: "ACRO", flying: simThrust},
 		{custom: 2, name: "ALT_HOLD", flying: simTilt},
-		{custom: 3, name: "AUTO", position: true, noArm: true},
-		{custom: simArduGuided, name: "GUIDED", position: true},
-		{custom: 5, name: "LOITER", flying: simVelocity, position: true},
-		{custom: simArduRTL, name: "RTL", flying: simReturn, position: true, noArm: true},
-		{custom: 7, name: "CIRCLE", position: true, noArm: true},
+		{custom: 3, name: "AUTO", needsPosition: true, noArm: true},
+		{custom: simArduGuided, name: "GUIDED", needsPosition: true},
+		{custom: 5, name: "LOITER", flying: simVelocity, needsPosition: true},
+		{custom: simArduRTL, name: "RTL", flying: simReturn, needsPosition: true, noArm: true},
+		{custom: 7, name: "CIRCLE", needsPosition: true, noArm: true},
 		{custom: simArduLand, name: "LAND", flying: simDescend, noArm: true},
-		{custom: 11, name: "DRIFT", flying: simTilt, position: true},
+		{custom: 11, name: "DRIFT", flying: simTilt, needsPosition: true},
 		{custom: 13, name: "SPORT", flying: simTilt},
 		{custom: 14, name: "FLIP", flying: simThrust, noArm: true},
 		{custom: 15, name: "AUTOTUNE", flying: simTilt, noArm: true},
-		{custom: 16, name: "POSHOLD", flying: simVelocity, position: true},
-		{custom: simArduBrake, name: "BRAKE", position: true, noArm: true},
-		{custom: 18, name: "THROW", position: true},
+		{custom: 16, name: "POSHOLD", flying: simVelocity, needsPosition: true},
+		{custom: simArduBrake, name: "BRAKE", needsPosition: true, noArm: true},
+		{custom: 18, name: "THROW", needsPosition: true},
 		{custom: 20, name: "GUIDED_NOGPS", flying: simTilt},
-		{custom: 21, name: "SMART_RTL", flying: simReturn, position: true, noArm: true},
+		{custom: 21, name: "SMART_RTL", flying: simReturn, needsPosition: true, noArm: true},
 	},
 }
 
 const (
 	simArduReady    = 2 * time.Second         // from boot to "ArduPilot Ready"
-	simArduOverride = 3 * time.Second         // RC_OVERRIDE_TIME: how long the last stick stays in force
-	simArduRelease  = 12 * time.Millisecond   // from a release to the receiver's sticks
-	simArduRadio    = time.Second             // from the last stick to the radio failsafe
+	simArduOverride = 3 * time.Second         // RC_OVERRIDE_TIME: how long the last MANUAL_CONTROL stays in force
+	simArduRelease  = 12 * time.Millisecond   // from a release until the receiver's sticks act
+	simArduRadio    = time.Second             // from the last MANUAL_CONTROL to the radio failsafe
 	simArduGCS      = 5100 * time.Millisecond // from the ground station's last sign of life to its failsafe
 	simArduAnswer   = 4 * time.Millisecond    // from an ack to the requested message
 	simArduGuard    = 5 * time.Millisecond    // two mode changes within this time are an internal error
@@ -68,18 +68,18 @@ type simArduBrain struct {
 	*simulator
 
 	stick    [4]int16     // x, y, z, r of MANUAL_CONTROL
-	override [4]time.Time // until when each of them is in force
-	stickAt  time.Time    // when the last one came; zero if none did
-	streamAt time.Time    // when its stream began
+	override [4]time.Time // until when each axis is in force
+	stickAt  time.Time    // when the last MANUAL_CONTROL came; zero if none did
+	streamAt time.Time    // when the stream of MANUAL_CONTROLs began
 	rcAt     time.Time    // when the receiver was last live
 	channels [5]uint16    // RC_CHANNELS 1 to 5, µs
-	gcsAt    time.Time    // last sign of life of system SYSID_MYGCS; zero if none
+	gcsAt    time.Time    // last sign of life of system SYSID_MYGCS; zero if there was none
 	radio    bool         // radio failsafe
 	gcs      bool         // ground station failsafe
 
-	obeyed time.Time // when it last acked a mode
-	broken bool      // it has "Internal errors", until a reboot
-	dead   bool      // it has crashed, until a reboot
+	obeyed time.Time // when it last accepted a mode
+	broken bool      // it has "Internal errors" until it reboots
+	dead   bool      // it has crashed until it reboots
 
 	simArduFlight
 }
@@ -101,21 +101,20 @@ func (b *simArduBrain) start() {
 	b.after(max(0, b.readyAt(20)), func() { b.send(b.brain.message(242)) })
 }
 
-// readyAt scales a time of the real boot by armableAfter. In the real boot it has a
-// position at 10 s and a home at 20 s, and can be armed in STABILIZE at 23 s, in GUIDED at
-// 42 s.
+// readyAt scales a time of the real boot by armableAfter. A real ArduPilot has a position at
+// 10 s and a home at 20 s. It can be armed in STABILIZE at 23 s, in GUIDED at 42 s.
 func (b *simArduBrain) readyAt(seconds float64) time.Duration {
 	return time.Duration(float64(b.armableAfter) * seconds / 42)
 }
 
-// since reports whether that time of the real boot has passed.
+// since reports whether that second of the real boot has passed.
 func (b *simArduBrain) since(seconds float64) bool {
 	return time.Since(b.booted) >= b.readyAt(seconds)
 }
 
 func (b *simArduBrain) positioned() bool { return b.since(42) }
 
-// text sends a text, after the ack that it explains.
+// text sends a text 5 ms later, after the ack that it explains.
 func (b *simArduBrain) text(severity common.MAV_SEVERITY, text string) {
 	b.after(5*time.Millisecond, func() { b.sendText(severity, text, 0) })
 }
@@ -123,7 +122,7 @@ func (b *simArduBrain) text(severity common.MAV_SEVERITY, text string) {
 func (b *simArduBrain) state() (common.MAV_MODE_FLAG, common.MAV_STATE) {
 	base := common.MAV_MODE_FLAG_CUSTOM_MODE_ENABLED | common.MAV_MODE_FLAG_STABILIZE_ENABLED |
 		common.MAV_MODE_FLAG_MANUAL_INPUT_ENABLED
-	if b.row(b.mode).position {
+	if b.row(b.mode).needsPosition {
 		base |= common.MAV_MODE_FLAG_GUIDED_ENABLED
 	}
 	if b.armed {
@@ -138,8 +137,8 @@ func (b *simArduBrain) state() (common.MAV_MODE_FLAG, common.MAV_STATE) {
 	return base, common.MAV_STATE_STANDBY
 }
 
-// grounded reports whether it has noticed that it is on the ground: after a landing that
-// takes simArduLanded.
+// grounded reports whether ArduPilot knows that it is on the ground. It notices a landing
+// simArduLanded after the touch.
 func (b *simArduBrain) grounded() bool {
 	landing := b.armed && b.landedAt.After(b.armedAt) && time.Since(b.landedAt) < simArduLanded
 	return !b.airborne && !landing
@@ -184,14 +183,14 @@ func (b *simArduBrain) command(c simCommand) {
 	}
 }
 
-// obey enters a mode. Disarmed it accepts every mode that exists.
+// obey enters a mode. A disarmed vehicle accepts every mode that exists.
 func (b *simArduBrain) obey(custom uint32) common.MAV_RESULT {
 	row := b.row(custom)
 	switch {
 	case row.refused:
 		b.text(common.MAV_SEVERITY_WARNING, "No such mode")
 		return common.MAV_RESULT_FAILED
-	case b.armed && row.position && !b.positioned():
+	case b.armed && row.needsPosition && !b.positioned():
 		b.text(common.MAV_SEVERITY_WARNING, "Mode change to "+row.name+" failed: requires position")
 		return common.MAV_RESULT_FAILED
 	}
@@ -207,8 +206,9 @@ func (b *simArduBrain) obey(custom uint32) common.MAV_RESULT {
 	return common.MAV_RESULT_ACCEPTED
 }
 
-// breakDown is the internal error of two mode changes at once. On a real ArduPilot 3 to 7
-// of 50 pairs bring it, here each does. In the air it climbs by itself (46 m seen).
+// breakDown raises the internal error that follows two mode changes at once. A real ArduPilot
+// raises it in 3 to 7 of 50 pairs, the simulator in each. In the air the vehicle then climbs
+// by itself (46 m were seen).
 func (b *simArduBrain) breakDown() {
 	if b.broken {
 		return
@@ -227,8 +227,8 @@ func (b *simArduBrain) entered() {
 
 func (b *simArduBrain) climbed() { b.level, b.rest.up = true, b.climbTo }
 
-// takeoff works armed and in GUIDED, in metres above home. In LOITER it is accepted, and
-// the motors do not start.
+// takeoff is NAV_TAKEOFF, whose height is in metres above home. It needs GUIDED and an armed
+// vehicle. In LOITER it is accepted, but the motors do not start.
 func (b *simArduBrain) takeoff(c simCommand) common.MAV_RESULT {
 	switch {
 	case !c.long && c.frame != common.MAV_FRAME_GLOBAL_RELATIVE_ALT:
@@ -242,14 +242,15 @@ func (b *simArduBrain) takeoff(c simCommand) common.MAV_RESULT {
 	}
 	b.brain.stay()
 	b.climb(c.alt)
-	b.climbFrom = time.Now().Add(time.Second) // the propellers turn slowly since arming
+	b.climbFrom = time.Now().Add(time.Second) // since the arming the propellers turn slowly
 	if spun := b.armedAt.Add(3300 * time.Millisecond); spun.After(b.climbFrom) {
 		b.climbFrom = spun
 	}
 	return common.MAV_RESULT_ACCEPTED
 }
 
-// reposition ignores speed and yaw. On the ground it accepts and does nothing.
+// reposition is DO_REPOSITION. Its speed and yaw are ignored. On the ground it is accepted and
+// does nothing.
 func (b *simArduBrain) reposition(c simCommand) common.MAV_RESULT {
 	var up float64
 	switch c.frame {
@@ -280,13 +281,13 @@ func (b *simArduBrain) reposition(c simCommand) common.MAV_RESULT {
 		}
 	}
 	if b.canFly() {
-		b.fareTo(north, east, up)
+		b.flyTo(north, east, up)
 	}
 	return common.MAV_RESULT_ACCEPTED
 }
 
-// changeSpeed works in GUIDED only. The speed is lost unless GUIDED flies to a place
-// already; then it stays for every later place.
+// changeSpeed is DO_CHANGE_SPEED, which works in GUIDED only. The speed is lost unless GUIDED
+// flies to a place already. Otherwise it holds for every later place too.
 func (b *simArduBrain) changeSpeed(c simCommand) {
 	switch {
 	case math.IsNaN(c.p[1]):
@@ -318,7 +319,7 @@ func (b *simArduBrain) yaw(c simCommand) common.MAV_RESULT {
 
 // ---- Arming ----
 
-// prearm returns what keeps it from arming in the present mode; armDisarm finds more.
+// prearm returns why the vehicle can't be armed in the present mode. armDisarm checks more.
 func (b *simArduBrain) prearm() (reasons []string) {
 	if b.broken {
 		reasons = append(reasons, "Internal errors 0x100000 l:297 flow_of_ctrl")
@@ -329,13 +330,13 @@ func (b *simArduBrain) prearm() (reasons []string) {
 	if !b.receiver.live() && !b.streaming2s() {
 		reasons = append(reasons, "RC not found")
 	}
-	if b.row(b.mode).position && !b.positioned() {
+	if b.row(b.mode).needsPosition && !b.positioned() {
 		reasons = append(reasons, "Need Position Estimate")
 	}
 	return reasons
 }
 
-// streaming2s reports whether a stream of sticks is 2 s old: then it counts as a
+// streaming2s reports whether a stream of sticks has run for 2 s. It then counts as a
 // receiver.
 func (b *simArduBrain) streaming2s() bool {
 	now := time.Now()
@@ -374,13 +375,13 @@ func (b *simArduBrain) armDisarm(arm bool) common.MAV_RESULT {
 	return common.MAV_RESULT_ACCEPTED
 }
 
-// disarmed stays in its mode, LAND and RTL included.
+// disarmed does not change the mode, not even LAND or RTL.
 func (b *simArduBrain) disarmed(bool) {
 	b.radio, b.gcs = false, false
 	b.text(common.MAV_SEVERITY_INFO, "Disarming motors")
 }
 
-// disarms reports whether it disarms by itself now: in LAND and RTL 2.1 s after the
+// disarms reports whether the vehicle disarms by itself now: in LAND and RTL 2.1 s after the
 // landing, in other modes after DISARM_DELAY.
 func (b *simArduBrain) disarms(now time.Time) bool {
 	idle := b.armedAt.Add(10 * time.Second)
@@ -395,7 +396,7 @@ func (b *simArduBrain) disarms(now time.Time) bool {
 
 // ---- Sticks ----
 
-// mygcs returns the system id whose sticks it obeys.
+// mygcs returns the system id whose sticks ArduPilot obeys.
 func (b *simArduBrain) mygcs() uint8 {
 	for _, name := range []string{"SYSID_MYGCS", "MAV_GCS_SYSID"} {
 		if v, ok := b.params[name]; ok {
@@ -405,9 +406,10 @@ func (b *simArduBrain) mygcs() uint8 {
 	return 255
 }
 
-// sticks handles a MANUAL_CONTROL of SYSID_MYGCS for exactly this system.
+// sticks handles a MANUAL_CONTROL. ArduPilot obeys it only if it comes from SYSID_MYGCS and
+// its target is exactly this system.
 func (b *simArduBrain) sticks(from uint8, m *common.MessageManualControl) {
-	if b.dead || from != b.mygcs() || m.Target != simSystem || m.Z < 0 {
+	if b.dead || from != b.mygcs() || m.Target != b.system || m.Z < 0 {
 		return
 	}
 	now := time.Now()
@@ -449,8 +451,8 @@ func (b *simArduBrain) axes() (x, y, z, r float64) {
 	return float64(b.axis(0)) / 1000, float64(b.axis(1)) / 1000, float64(b.axis(2)) / 1000, float64(b.axis(3)) / 1000
 }
 
-// readChannels updates RC_CHANNELS: a channel shows its override, else the receiver. With
-// neither it keeps its value.
+// readChannels updates RC_CHANNELS. A channel shows its override, else the receiver's value.
+// A channel that has neither keeps its last value.
 func (b *simArduBrain) readChannels() {
 	now := time.Now()
 	if b.receiver.live() { // channels from 5 on are never overridden
@@ -465,7 +467,8 @@ func (b *simArduBrain) readChannels() {
 	}
 }
 
-// hear handles a heartbeat. Any heartbeat of the ground station's system is its sign of life.
+// hear handles a heartbeat. Any heartbeat from the ground station's system counts as one of the
+// ground station.
 func (b *simArduBrain) hear(system uint8, _ bool, _ *common.MessageHeartbeat) {
 	if system == b.mygcs() {
 		b.heardGCS(time.Now())
@@ -506,17 +509,18 @@ func (b *simArduBrain) step() {
 	}
 	if b.armed && !b.radio && !last.IsZero() && now.Sub(last) >= simArduRadio {
 		b.radio = true
-		b.failsafeTo("Radio Failsafe")
+		b.beginFailsafe("Radio Failsafe")
 	}
 	enabled := b.params["FS_GCS_ENABLE"] + b.params["FS_GCS_ENABL"]
 	if b.armed && !b.gcs && enabled != 0 && !b.gcsAt.IsZero() && now.Sub(b.gcsAt) >= simArduGCS {
 		b.gcs = true
-		b.failsafeTo("GCS Failsafe")
+		b.beginFailsafe("GCS Failsafe")
 	}
 }
 
-// failsafeTo flies home from any mode; on the ground it disarms.
-func (b *simArduBrain) failsafeTo(text string) {
+// beginFailsafe begins a failsafe. In the air the vehicle flies home from any mode; on the
+// ground it disarms.
+func (b *simArduBrain) beginFailsafe(text string) {
 	b.text(common.MAV_SEVERITY_WARNING, text)
 	if b.grounded() {
 		b.disarm()

@@ -14,18 +14,18 @@ import (
 // How ArduPilot's multirotor flies, tuned until it stopped, sank and climbed as in
 // docs/autopilots.md and in the captured flights.
 const (
-	simArduSlow    = 1.5   // m/s², of slowing down before a place
-	simArduHard    = 2.5   // m/s², of a stop
+	simArduSlow    = 1.5   // m/s², the deceleration before a place
+	simArduHard    = 2.5   // m/s², the deceleration of a stop
 	simArduLift    = 1.0   // m/s², vertically, without sticks
 	simArduGain    = 2.0   // 1/s, acceleration per error of the speed
 	simArduLag     = 0.35  // s, until an acceleration acts
-	simArduBack    = 0.075 // s; times the speed: how far a stop comes back
+	simArduBack    = 0.075 // s: a stop comes back by this times the speed
 	simArduLean    = 5.66  // m/s² at full stick: 30°
 	simArduDrag    = 64.0  // m: at full stick 19 m/s
 	simArduLoiter  = 2.16  // s, until LOITER reaches the speed of its stick
 	simArduSinking = 1.5   // m/s, above 10 m and in gotos
-	simArduReach   = 1.2   // times the root of the distance is the top speed: 5.3 m/s for 20 m, 7.7 for 41 m
-	simArduReturn  = 15.0  // m, RTL_ALT
+	simArduReach   = 1.2   // a goto's top speed is this times √(1 + metres): 5.3 m/s for 20 m, 7.7 for 41 m
+	simArduReturn  = 15.0  // m above home, RTL_ALT
 )
 
 // simLeg is a phase of a return.
@@ -38,23 +38,23 @@ const (
 	simLegLand
 )
 
-// simArduFlight is the state of the flight; the target itself is a field of the simulator.
+// simArduFlight is the state of the flight. The target is a field of the simulator.
 type simArduFlight struct {
 	going   bool       // it flies to target, in GUIDED
-	reach   float64    // m/s, the top speed that the way is long enough for
+	reach   float64    // m/s, the top speed for a way of this length
 	paused  bool       // by DO_PAUSE_CONTINUE
 	entry   [2]float64 // the velocity at which the stop began
-	still   bool       // it has stopped, at rest
+	still   bool       // it has stopped, at the place rest
 	rest    simTarget
-	level   bool // it has stopped climbing or sinking, at rest.up
+	level   bool // it has stopped climbing or sinking, at the height rest.up
 	centred time.Time
 	leg     simLeg
 	legAt   time.Time
-	push    [3]float64 // acceleration that acts: north, east, up
+	push    [3]float64 // the present acceleration: north, east, up
 	runaway float64    // the height to which it climbs by itself
 }
 
-// stay stops, and forgets the target and its speed.
+// stay begins a stop. It forgets the target and its speed.
 func (b *simArduBrain) stay() {
 	q := &b.quad
 	push, runaway := b.push, b.runaway
@@ -74,16 +74,16 @@ func (b *simArduBrain) cruise() float64 {
 	return 10
 }
 
-// fareTo flies to a place, nose ahead, at the speed of the last goto since GUIDED was
+// flyTo begins a goto. The vehicle flies nose ahead, at the speed that was set since GUIDED was
 // entered.
-func (b *simArduBrain) fareTo(north, east, up float64) {
+func (b *simArduBrain) flyTo(north, east, up float64) {
 	yaw := math.NaN()
 	q := &b.quad
 	if n, e := north-q.north, east-q.east; math.Hypot(n, e) > 2 {
 		yaw = math.Atan2(e, n)
 	}
 	b.climbing, b.going = false, true
-	way := math.Hypot(north-q.north, east-q.east) + (q.vn*q.vn+q.ve*q.ve)/4 // it may have to come back
+	way := math.Hypot(north-q.north, east-q.east) + (q.vn*q.vn+q.ve*q.ve)/4 // it may have to stop and turn round
 	b.reach = simArduReach * math.Sqrt(1+way)
 	b.target = simTarget{north: north, east: east, up: up, yaw: yaw, speed: b.target.speed}
 }
@@ -92,7 +92,7 @@ func (b *simArduBrain) wanted(now time.Time, dt float64) (vn, ve, vu, turn float
 	q := &b.quad
 	x, y, z, r := b.axes()
 	sin, cos := math.Sincos(q.heading)
-	fwd, right := x*cos-y*sin, x*sin+y*cos // north, east
+	stickN, stickE := x*cos-y*sin, x*sin+y*cos // the stick's deflection to the north and east
 	rise := max(z-0.5, 0)*2*b.stickUp - max(0.5-z, 0)*2*b.stickDown
 	if q.up < b.runaway {
 		rise = b.stickUp
@@ -110,24 +110,24 @@ func (b *simArduBrain) wanted(now time.Time, dt float64) (vn, ve, vu, turn float
 		vn, ve, vu = b.guided()
 		turn = q.turn(b.target.yaw)
 		if r != 0 {
-			turn = r // only the yaw stick acts
+			turn = r // of the sticks only yaw acts
 		}
 	case flying == simDescend:
 		vn, ve, _ = b.halt()
 		vu = b.sink()
 		if x != 0 || y != 0 { // pitch and roll shift a landing
-			vn, ve, b.still = fwd*2, right*2, false
+			vn, ve, b.still = stickN*2, stickE*2, false
 			b.entry = [2]float64{}
 		}
 	case flying == simReturn:
 		vn, ve, vu = b.homeward(now)
 	case flying == simVelocity:
-		vn, ve = b.loiter(now, fwd, right)
+		vn, ve = b.loiter(now, stickN, stickE)
 		vu, turn = rise, r
 	default:
 		drag := math.Hypot(q.vn, q.ve) / simArduDrag
-		vn = q.vn + (fwd*simArduLean-q.vn*drag)/simArduGain
-		ve = q.ve + (right*simArduLean-q.ve*drag)/simArduGain
+		vn = q.vn + (stickN*simArduLean-q.vn*drag)/simArduGain
+		ve = q.ve + (stickE*simArduLean-q.ve*drag)/simArduGain
 		vu, turn = rise, r
 		if flying == simThrust {
 			vu = b.thrust(z)
@@ -136,11 +136,11 @@ func (b *simArduBrain) wanted(now time.Time, dt float64) (vn, ve, vu, turn float
 	return vn, ve, vu, turn
 }
 
-// thrust returns the climb for STABILIZE's throttle: 3 m/s with the stick in the middle;
-// with the throttle closed it falls (14 m/s after 28 m).
+// thrust returns the climb rate under STABILIZE's throttle: 3 m/s with the stick in the
+// middle. With a closed throttle the vehicle falls (14 m/s after 28 m).
 func (b *simArduBrain) thrust(z float64) float64 {
 	if !b.airborne {
-		return z - 0.45 // thrust above its weight lifts it
+		return z - 0.45 // a thrust above the weight lifts the vehicle
 	}
 	return max(-20, min(20, b.quad.vu+(12*(z-0.45)-0.2*b.quad.vu)/simArduGain))
 }
@@ -165,7 +165,7 @@ func (b *simArduBrain) guided() (vn, ve, vu float64) {
 	return b.halt()
 }
 
-// halt stops, comes back a little, and holds that place and height.
+// halt stops the vehicle. It then comes back a little, and holds its place and height.
 func (b *simArduBrain) halt() (vn, ve, vu float64) {
 	q := &b.quad
 	if !b.still && math.Hypot(q.vn, q.ve) < 0.2 {
@@ -185,14 +185,14 @@ func (b *simArduBrain) halt() (vn, ve, vu float64) {
 	return vn, ve, vu
 }
 
-// towards returns the velocity to a place; it overshoots a little.
+// towards returns the velocity to a place. The vehicle overshoots a little.
 func (b *simArduBrain) towards(t simTarget) (vn, ve, vu float64) {
 	q := &b.quad
 	n, e := t.north-q.north, t.east-q.east
 	if d := math.Hypot(n, e); d > 0.01 {
 		near := 1.2
 		if q.vn*n+q.ve*e < 0 {
-			near = 0.7 // it has overshot, and comes back slowly
+			near = 0.7 // after an overshoot it comes back slowly
 		}
 		v := min(t.speed, math.Sqrt(2*simArduSlow*d), near*d)
 		vn, ve = n/d*v, e/d*v
@@ -202,16 +202,16 @@ func (b *simArduBrain) towards(t simTarget) (vn, ve, vu float64) {
 	return vn, ve, max(-simArduSinking, min(b.stickUp, vu))
 }
 
-// loiter returns LOITER's velocity: it follows the stick slowly. After the stick is
-// centred it runs on for a second, then stops.
-func (b *simArduBrain) loiter(now time.Time, fwd, right float64) (vn, ve float64) {
+// loiter returns LOITER's velocity, which follows the stick slowly. When the stick is centred
+// the vehicle drifts on for a second, then stops.
+func (b *simArduBrain) loiter(now time.Time, stickN, stickE float64) (vn, ve float64) {
 	q := &b.quad
 	var an, ae float64
 	speed := math.Hypot(q.vn, q.ve)
 	switch {
-	case fwd != 0 || right != 0:
+	case stickN != 0 || stickE != 0:
 		b.centred, b.still = time.Time{}, false
-		an, ae = (fwd*b.stickSpeed-q.vn)/simArduLoiter, (right*b.stickSpeed-q.ve)/simArduLoiter
+		an, ae = (stickN*b.stickSpeed-q.vn)/simArduLoiter, (stickE*b.stickSpeed-q.ve)/simArduLoiter
 	case b.centred.IsZero():
 		b.centred = now
 		b.entry = [2]float64{}
@@ -230,7 +230,7 @@ func (b *simArduBrain) sink() float64 {
 	return -max(b.landSpeed, min(simArduSinking, b.landSpeed+b.quad.up-10.3))
 }
 
-// returnTarget returns the place to which a return flies now.
+// returnTarget returns the place to which the present leg of a return flies.
 func (b *simArduBrain) returnTarget() simTarget {
 	t := simTarget{up: b.rest.up, yaw: math.NaN()}
 	t.speed = min(b.cruise(), simArduReach*math.Sqrt(1+math.Hypot(b.target.north, b.target.east)))
@@ -316,7 +316,7 @@ var simDialect = sync.OnceValue(func() *dialect.ReadWriter {
 	return newDialect(messages...)
 })
 
-// simArduKnown are the messages that it has, some of them not always.
+// simArduKnown are the ids of the messages that ArduPilot has. Some have no content at times.
 var simArduKnown = []uint32{0, 1, 24, 30, 33, 65, 74, 87, 111, 148, 193, 242, 245}
 
 func (b *simArduBrain) setInterval(c simCommand) {
@@ -330,10 +330,10 @@ func (b *simArduBrain) setInterval(c simCommand) {
 		b.text(common.MAV_SEVERITY_INFO, "No ap_message for mavlink id")
 		return
 	}
-	b.pace(c, id)
+	b.setStream(c, id)
 }
 
-// requestMessage accepts a known message even if it has none to send.
+// requestMessage accepts the request of a known message even if there is none to send now.
 func (b *simArduBrain) requestMessage(c simCommand) {
 	id := uint32(c.p[0])
 	if !slices.Contains(simArduKnown, id) {
@@ -344,7 +344,7 @@ func (b *simArduBrain) requestMessage(c simCommand) {
 	b.ack(c, common.MAV_RESULT_ACCEPTED)
 	b.after(simArduAnswer, func() {
 		if m := b.brain.message(id); m != nil {
-			b.reply(c.beside, m)
+			b.reply(c.fromGCS, m)
 		}
 	})
 }
@@ -408,8 +408,8 @@ func (b *simArduBrain) hud(m *common.MessageVfrHud) {
 	}
 }
 
-// sensors sets the bits as captured; docs/autopilots.md explains those of the receiver
-// and PREARM_CHECK.
+// sensors sets the bits as captured. docs/autopilots.md explains the bits of the receiver and
+// of PREARM_CHECK.
 func (b *simArduBrain) sensors(m *common.MessageSysStatus) {
 	const (
 		always = common.MAV_SYS_STATUS_SENSOR_3D_GYRO | common.MAV_SYS_STATUS_SENSOR_3D_ACCEL |
@@ -436,7 +436,7 @@ func (b *simArduBrain) sensors(m *common.MessageSysStatus) {
 		enabled |= common.MAV_SYS_STATUS_LOGGING
 	}
 	switch row := b.row(b.mode); {
-	case row.position || row.flying == simDescend:
+	case row.needsPosition || row.flying == simDescend:
 		enabled |= control
 		healthy |= control
 	case row.flying == simTilt:
@@ -469,8 +469,8 @@ func (b *simArduBrain) landedState() common.MAV_LANDED_STATE {
 	return common.MAV_LANDED_STATE_IN_AIR
 }
 
-// positionTarget returns nil unless it is on the way to a place in GUIDED, or in RTL
-// before the landing.
+// positionTarget returns the target of a goto in GUIDED, or of RTL before its landing;
+// otherwise nil.
 func (b *simArduBrain) positionTarget(boot uint32) message.Message {
 	t := b.target
 	switch returns := b.row(b.mode).flying == simReturn; {

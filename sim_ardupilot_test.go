@@ -32,14 +32,14 @@ func TestArduPilotBootsWithStrayBytes(t *testing.T) {
 func TestArduPilotFlies(t *testing.T) {
 	const fast = ", +12s, vn "
 	simFlies(t, []rule{
-		{"takes sticks from the system of its parameter", "copter air SYSID_MYGCS=none MAV_GCS_SYSID=42: mode LOITER, as 42, sticks 0 0 500 0 for 2s, climb 0 ±0.05"},
+		{"obeys sticks from the system that its parameter names", "copter air SYSID_MYGCS=none MAV_GCS_SYSID=42: mode LOITER, as 42, sticks 0 0 500 0 for 2s, climb 0 ±0.05"},
 		{"arms whatever another system's throttle is", "copter: mode GUIDED, sticks 0 0 500 0 for 400ms, arm = accepted"},
-		{"takes off in LOITER, and does not climb", "copter: mode LOITER, arm, NAV_TAKEOFF 0 0 0 0 0 0 10 = accepted, +8s, at 0 0 0 ±0.01"},
-		{"stops for ever at a speed of NaN", "copter air: DO_CHANGE_SPEED 1 nan =, mode LAND, +30s, in GUIDED, restart grounded, +3s, says ArduPilot Ready"},
-		{"goes on 4 m out of a climb", "copter air: goto 0 0 60, until climb > 2.4 30s, note, {mode BRAKE→BRAKE|mode BRAKE, mode GUIDED→GUIDED}, +12s, climb 0 ±0.05, rose 4 ±0.6, in $1"},
+		{"accepts a takeoff in LOITER, but does not climb", "copter: mode LOITER, arm, NAV_TAKEOFF 0 0 0 0 0 0 10 = accepted, +8s, at 0 0 0 ±0.01"},
+		{"crashes at a speed of NaN", "copter air: DO_CHANGE_SPEED 1 nan =, mode LAND, +30s, in GUIDED, restart grounded, +3s, says ArduPilot Ready"},
+		{"climbs 4 m further when BRAKE ends a climb", "copter air: goto 0 0 60, until climb > 2.4 30s, note, {mode BRAKE→BRAKE|mode BRAKE, mode GUIDED→GUIDED}, +12s, climb 0 ±0.05, rose 4 ±0.6, in $1"},
 		{"disarms by itself where a pilot ends its takeoff by BRAKE", "copter: mode GUIDED, arm, NAV_TAKEOFF 0 0 0 0 0 0 10, +1s, pilot BRAKE, +8700ms, armed, +600ms, disarmed, at 0 0 0 ±0.01"},
 		{"ignores every goto after a pause", "copter air: DO_PAUSE_CONTINUE 0 = accepted, goto 60 0 10 = accepted, +20s, at 0 0 10 ±0.2"},
-		{"forgets a speed before a goto, keeps one after it", "copter air: DO_CHANGE_SPEED 1 2 = accepted, goto 3000 0 10" + fast + "10 ±0.1, DO_CHANGE_SPEED 1 4, goto 3100 0 10" + fast + "4 ±0.1, mode GUIDED, goto 3200 0 10" + fast + "4 ±0.1, DO_CHANGE_SPEED 1 3, mode BRAKE, DO_CHANGE_SPEED 1 2 = failed, mode GUIDED, goto 3300 0 10" + fast + "10 ±0.1"},
+		{"forgets a speed that comes before a goto, and keeps one that comes after it", "copter air: DO_CHANGE_SPEED 1 2 = accepted, goto 3000 0 10" + fast + "10 ±0.1, DO_CHANGE_SPEED 1 4, goto 3100 0 10" + fast + "4 ±0.1, mode GUIDED, goto 3200 0 10" + fast + "4 ±0.1, DO_CHANGE_SPEED 1 3, mode BRAKE, DO_CHANGE_SPEED 1 2 = failed, mode GUIDED, goto 3300 0 10" + fast + "10 ±0.1"},
 		{"keeps a yaw until the next goto", "copter air: goto 0 400 10, +5s, heading 90 ±2, CONDITION_YAW 90 0 1 1 = accepted, +5s, heading 180 ±2, goto 400 400 10, +8s, not heading 180 ±90, mode LAND, CONDITION_YAW 90 = failed"},
 		{"refuses to disarm at the touch-down", "copter air: mode LAND, until alt < 0.01 60s, disarm = failed"},
 	})
@@ -49,26 +49,26 @@ func TestArduPilotsSticksAndReceiver(t *testing.T) {
 	const air = "as 255, air 10, "
 	const stream = "sticks 0 0 500 0 for "
 	simFlies(t, []rule{
-		{"fly LOITER as captured", "copter receiver=hand: " + air + stream + "400ms, mode LOITER, sticks 500 0 500 0 for 3s, vn 3.23 ±0.3, " + stream + "5s, sticks 1000 0 500 0 for 15s, vn 8.6 ±0.1, sticks -500 0 -1 0 for 1s, vn 8.6 ±0.2, sticks 32767 0 500 0 for 10s, vn 0 ±0.1, sticks 0 0 1000 0 for 4s, climb 2.5 ±0.1"},
-		{"stop in 4.8 m", "copter receiver=hand: " + air + stream + "400ms, mode LOITER, sticks 500 0 500 0 for 3s, " + stream + "5s, north 9.65 ±1.5"},
-		{"when they end a failsafe comes 1 s later, in any mode", "copter receiver={none|lost}: " + air + stream + "400ms, mode {STABILIZE|GUIDED|LOITER|LAND}, " + stream + "2s, in $2, stick 0 0 500 0, +970ms, in $2, +60ms, in RTL, +10ms, says Radio Failsafe, state CRITICAL, climb > 0.3"},
-		{"prevent the radio failsafe and clear it", "copter receiver=none: " + air + stream + "14s, in GUIDED, +1100ms, in RTL, mode GUIDED = accepted, +10s, in GUIDED, failing, " + stream + "1s, not failing, +1100ms, " + stream + "1s, in RTL, not failing"},
+		{"sticks fly LOITER as captured", "copter receiver=hand: " + air + stream + "400ms, mode LOITER, sticks 500 0 500 0 for 3s, vn 3.23 ±0.3, " + stream + "5s, sticks 1000 0 500 0 for 15s, vn 8.6 ±0.1, sticks -500 0 -1 0 for 1s, vn 8.6 ±0.2, sticks 32767 0 500 0 for 10s, vn 0 ±0.1, sticks 0 0 1000 0 for 4s, climb 2.5 ±0.1"},
+		{"centred sticks stop LOITER as captured", "copter receiver=hand: " + air + stream + "400ms, mode LOITER, sticks 500 0 500 0 for 3s, " + stream + "5s, north 9.65 ±1.5"},
+		{"a failsafe comes 1 s after the last stick, in any mode", "copter receiver={none|lost}: " + air + stream + "400ms, mode {STABILIZE|GUIDED|LOITER|LAND}, " + stream + "2s, in $2, stick 0 0 500 0, +970ms, in $2, +60ms, in RTL, +10ms, says Radio Failsafe, state CRITICAL, climb > 0.3"},
+		{"sticks prevent and clear the radio failsafe", "copter receiver=none: " + air + stream + "14s, in GUIDED, +1100ms, in RTL, mode GUIDED = accepted, +10s, in GUIDED, failing, " + stream + "1s, not failing, +1100ms, " + stream + "1s, in RTL, not failing"},
 		{"a receiver prevents the radio failsafe too", "copter receiver=idle: " + air + stream + "1s, +20s, in GUIDED, receiver lost, +1100ms, in RTL, receiver hand, +100ms, not failing, in RTL"},
 		{"a receiver acts where there is no stream", "copter {receiver=hand: as 255, air 60, mode LOITER→0|receiver=idle: as 255, air 60, mode ALT_HOLD→-2.4|receiver=hand: as 255, air 60, mode ALT_HOLD→0|receiver=hand: as 255, air 60, mode STABILIZE→3|receiver=idle: as 255, air 60, mode GUIDED→0}, +15s, climb $1 ±0.2"},
-		{"STABILIZE falls under an idle one", "copter receiver=idle: as 255, air 28, mode STABILIZE, until climb < -13 60s, stays 5s climb > -15"},
-		{"released, the pilot's roll flies", "copter receiver=hand: " + air + stream + "1s, pilot LOITER, pilot sticks 0 500 500 0, " + stream + "8s, at 0 0 10 ±0.05, stick 32767 32767 32767 32767, stick 32767 32767 32767 32767, stick 32767 32767 32767 32767, +15s, ve 4.3 ±0.1"},
-		{"it arms only with a receiver", "copter receiver={none|lost}: as 255, mode GUIDED, arm = failed, says Arm: RC not found"},
-		{"or after 2 s of a stream", "copter receiver=none: as 255, mode GUIDED, sticks 0 0 0 0 for {1s, arm = failed, says Arm: RC not found|2100ms, arm = accepted}"},
+		{"STABILIZE falls under an idle receiver", "copter receiver=idle: as 255, air 28, mode STABILIZE, until climb < -13 60s, stays 5s climb > -15"},
+		{"after a release the pilot's roll stick flies", "copter receiver=hand: " + air + stream + "1s, pilot LOITER, pilot sticks 0 500 500 0, " + stream + "8s, at 0 0 10 ±0.05, stick 32767 32767 32767 32767, stick 32767 32767 32767 32767, stick 32767 32767 32767 32767, +15s, ve 4.3 ±0.1"},
+		{"without a receiver it does not arm", "copter receiver={none|lost}: as 255, mode GUIDED, arm = failed, says Arm: RC not found"},
+		{"without a receiver it arms after 2 s of a stream", "copter receiver=none: as 255, mode GUIDED, sticks 0 0 0 0 for {1s, arm = failed, says Arm: RC not found|2100ms, arm = accepted}"},
 		{"it does not arm with the throttle in the middle", "copter {receiver=none: as 255, mode GUIDED, sticks 0 0 500 0 for 2100ms|receiver=hand: as 255, pilot sticks 0 0 500 0, mode GUIDED}, arm = failed, says Arm: Throttle (RC3) is not neutral"},
 		{"it arms with an idle receiver", "copter receiver=idle: as 255, mode GUIDED, arm = accepted"},
-		{"count as a ground station's heartbeat", "copter receiver=idle FS_GCS_ENABLE=1: " + air + "+10s, in GUIDED, " + stream + "3s, stick 32767 32767 32767 32767, +5050ms, in GUIDED, +100ms, in RTL, +10ms, says GCS Failsafe, failing"},
-		{"do not count as one with FS_GCS_ENABLE 0", "copter receiver=idle FS_GCS_ENABLE=0: " + air + stream + "3s, stick 32767 32767 32767 32767, +20s, in GUIDED"},
-		{"in GUIDED they only turn the vehicle", "copter receiver=none: " + air + "sticks 1000 0 0 500 for 2s, at 0 0 10 ±0.1, heading > 30"},
-		{"shift a landing", "copter receiver=none: " + air + stream + "400ms, mode LAND, sticks 1000 0 500 0 for 3s, north > 2"},
+		{"sticks count as a ground station's heartbeat", "copter receiver=idle FS_GCS_ENABLE=1: " + air + "+10s, in GUIDED, " + stream + "3s, stick 32767 32767 32767 32767, +5050ms, in GUIDED, +100ms, in RTL, +10ms, says GCS Failsafe, failing"},
+		{"with FS_GCS_ENABLE 0 the end of sticks is no failsafe", "copter receiver=idle FS_GCS_ENABLE=0: " + air + stream + "3s, stick 32767 32767 32767 32767, +20s, in GUIDED"},
+		{"in GUIDED sticks only turn the vehicle", "copter receiver=none: " + air + "sticks 1000 0 0 500 for 2s, at 0 0 10 ±0.1, heading > 30"},
+		{"sticks shift a landing", "copter receiver=none: " + air + stream + "400ms, mode LAND, sticks 1000 0 500 0 for 3s, north > 2"},
 	})
 }
 
-// simSlowBoot makes the boot take as long as on a real ArduPilot.
+// simSlowBoot makes a boot take as long as a real ArduPilot's.
 func simSlowBoot(s *simulator) { s.armableAfter = 42 * time.Second }
 
 func TestArduPilotsBootTakeoffAndGotos(t *testing.T) {
@@ -81,10 +81,10 @@ func TestArduPilotsBootTakeoffAndGotos(t *testing.T) {
 		{"before the first fix VFR_HUD has no altitude", "copter armable=42s: hud -0.02"},
 		{"without a position and disarmed it takes any mode", boot + "mode {" + modes + "} = accepted"},
 		{"without a position and armed it takes no mode that needs one", boot + "mode STABILIZE, arm = accepted, mode {GUIDED|LOITER|RTL} = failed, says requires position, goto 10 0 10 = failed"},
-		{"a takeoff has heights above home, and lifts once its propellers turn", "copter: mode GUIDED, arm, INT NAV_TAKEOFF 0 0 10 in 3 = accepted, +3s, at 0 0 0 ±0, until alt > 0 400ms, +10s, at 0 0 10 ±0.15"},
+		{"a takeoff's height is above home, and it lifts once its propellers turn", "copter: mode GUIDED, arm, INT NAV_TAKEOFF 0 0 10 in 3 = accepted, +3s, at 0 0 0 ±0, until alt > 0 400ms, +10s, at 0 0 10 ±0.15"},
 		{"a takeoff in other frames is denied", "copter: mode GUIDED, arm, INT NAV_TAKEOFF 0 0 10 in {0|6} = denied"},
-		{"a goto above home", "copter air: {mode GUIDED, INT DO_REPOSITION 20 5 15 in 3|mode LAND, INT DO_REPOSITION 20 5 15 in 6} = accepted, +30s, at 20 5 15 ±0.3, heading 14 ±1"},
-		{"a goto above the terrain flies into the ground", "copter air: INT DO_REPOSITION 20 5 15 in 11 = accepted, +30s, alt 0 ±0.3"},
+		{"a goto in a frame above home arrives", "copter air: {mode GUIDED, INT DO_REPOSITION 20 5 15 in 3|mode LAND, INT DO_REPOSITION 20 5 15 in 6} = accepted, +30s, at 20 5 15 ±0.3, heading 14 ±1"},
+		{"a goto in a terrain frame flies into the ground", "copter air: INT DO_REPOSITION 20 5 15 in 11 = accepted, +30s, alt 0 ±0.3"},
 		{"a goto in a local frame is denied", "copter air: INT DO_REPOSITION 20 5 15 in 1 = denied, +30s, alt 10 ±0.3"},
 		{"a goto on the ground is accepted, and does nothing", "copter: mode GUIDED, arm, goto 20 0 15 = accepted, +5s, at 0 0 0 ±0"},
 	})
@@ -93,10 +93,10 @@ func TestArduPilotsBootTakeoffAndGotos(t *testing.T) {
 func TestArduPilotsInternalError(t *testing.T) {
 	const left = "copter: mode ALT_HOLD, ask mode STABILIZE, "
 	simFlies(t, []rule{
-		{"where STABILIZE is left at once", left + "+{1ms|5ms}, ask mode LOITER, +1s, mode GUIDED, arm = failed, says Arm: Internal errors 0x100000 l:297 flow_of_ctrl, state CRITICAL, +1m, arm = failed, restart grounded, +6s, mode GUIDED, arm = accepted"},
-		{"not 7 ms later", left + "+{7ms|20ms}, ask mode LOITER, +1s, mode GUIDED, arm = accepted"},
-		{"in the air it climbs with centred sticks", "copter air receiver=hand: ask mode STABILIZE, ask mode ALT_HOLD, +40s, says Internal Errors 0x100000, alt 56 ±2"},
-		{"over a line that gathers bytes", "copter air: gathers 250ms, ask mode ALT_HOLD, +{200ms→CRITICAL|300ms→ACTIVE}, ask NAV_LAND, +1s, in LAND, state $1"},
+		{"a mode change within 5 ms of another raises the error", left + "+{1ms|5ms}, ask mode LOITER, +1s, mode GUIDED, arm = failed, says Arm: Internal errors 0x100000 l:297 flow_of_ctrl, state CRITICAL, +1m, arm = failed, restart grounded, +6s, mode GUIDED, arm = accepted"},
+		{"a mode change 7 ms after another does not raise the error", left + "+{7ms|20ms}, ask mode LOITER, +1s, mode GUIDED, arm = accepted"},
+		{"in the air the vehicle then climbs by itself", "copter air receiver=hand: ask mode STABILIZE, ask mode ALT_HOLD, +40s, says Internal Errors 0x100000, alt 56 ±2"},
+		{"a line that gathers bytes makes two mode changes arrive at once", "copter air: gathers 250ms, ask mode ALT_HOLD, +{200ms→CRITICAL|300ms→ACTIVE}, ask NAV_LAND, +1s, in LAND, state $1"},
 	})
 }
 
@@ -104,12 +104,29 @@ func TestArduPilotStops(t *testing.T) {
 	const runs = "copter air: goto 2000 0 10, DO_CHANGE_SPEED 1 "
 	simFlies(t, []rule{
 		{"a goto to the present place comes all the way back", runs + "{3→2.9 ±0.44|10.1→24.7 ±3.7}, +15s, goto here, comes back north $1, alt 10 ±0.2"},
-		{"BRAKE and GUIDED", runs + "{3→0.2 ±0.3, past 3.04 ±0.47|10.1→0.8 ±0.3, past 24.6 ±3.7}, +15s, ask mode BRAKE, +20ms, ask mode GUIDED, comes back north $1, alt 10 ±0.2"},
+		{"BRAKE and then GUIDED comes back under 1 m", runs + "{3→0.2 ±0.3, past 3.04 ±0.47|10.1→0.8 ±0.3, past 24.6 ±3.7}, +15s, ask mode BRAKE, +20ms, ask mode GUIDED, comes back north $1, alt 10 ±0.2"},
 		{"a pilot's BRAKE stays and forgets the goto", runs + "4, +15s, pilot BRAKE, comes back north 0 ±0.1, past 6.9 ±0.7, in BRAKE, mode GUIDED, comes back north 0 ±0.1, past 0 ±0.1"},
 	})
 }
 
 const simLet = math.MaxInt16 // a released axis
+
+func TestArduPilotObeysSticksForItsOwnSystemOnly(t *testing.T) {
+	simFlight(t, simArduPilot, func(s *simulator) { s.system = 7 }, func(b *simBoard) {
+		b.as(255, 191)
+		for _, c := range []struct {
+			target  uint8
+			forward float64
+		}{{1, 0}, {7, 1}} {
+			b.write(&common.MessageManualControl{Target: c.target, X: 1000, Z: 500})
+			time.Sleep(50 * time.Millisecond)
+			b.change(func() { // under the simulator's mutex
+				x, _, _, _ := b.brain.axes()
+				b.want("the stick after a MANUAL_CONTROL", x, c.forward)
+			})
+		}
+	})
+}
 
 func TestArduPilotReportsItsReceiver(t *testing.T) {
 	const free = "stick 32767 32767 32767 32767, "
@@ -127,8 +144,8 @@ func init() {
 		s.simVehicle = simQuadPlaneVehicle
 		s.brain = &simQuadPlaneBrain{simArduBrain: simArduBrain{simulator: s}}
 	}
-	simMore[simQuadPlane] = brain
-	simMore[simPlane] = func(s *simulator) {
+	simTestFlavours[simQuadPlane] = brain
+	simTestFlavours[simPlane] = func(s *simulator) {
 		brain(s)
 		s.modes = slices.DeleteFunc(slices.Clone(s.modes), func(m simMode) bool { return m.name[0] == 'Q' })
 		s.land, s.rtl = simPlaneRTL, simPlaneRTL
@@ -167,21 +184,21 @@ var simQuadPlaneVehicle = simVehicle{
 		{custom: 6, name: "FBWB", flying: simWing},
 		{custom: 7, name: "CRUISE", flying: simWing},
 		{custom: 8, name: "AUTOTUNE", flying: simWing},
-		{custom: 10, name: "AUTO", flying: simWing, position: true, noArm: true},
-		{custom: simPlaneRTL, name: "RTL", flying: simWing, position: true, noArm: true},
-		{custom: 12, name: "LOITER", flying: simWing, position: true},
-		{custom: simPlaneTakeoff, name: "TAKEOFF", flying: simWing, position: true},
-		{custom: 14, name: "AVOID_ADSB", flying: simWing, position: true},
-		{custom: simPlaneGuided, name: "GUIDED", position: true},
+		{custom: 10, name: "AUTO", flying: simWing, needsPosition: true, noArm: true},
+		{custom: simPlaneRTL, name: "RTL", flying: simWing, needsPosition: true, noArm: true},
+		{custom: 12, name: "LOITER", flying: simWing, needsPosition: true},
+		{custom: simPlaneTakeoff, name: "TAKEOFF", flying: simWing, needsPosition: true},
+		{custom: 14, name: "AVOID_ADSB", flying: simWing, needsPosition: true},
+		{custom: simPlaneGuided, name: "GUIDED", needsPosition: true},
 		{custom: 17, name: "QSTABILIZE", flying: simThrust},
 		{custom: simPlaneQHover, name: "QHOVER", flying: simTilt},
-		{custom: 19, name: "QLOITER", flying: simVelocity, position: true},
-		{custom: simPlaneQLand, name: "QLAND", flying: simDescend, position: true, noArm: true},
-		{custom: simPlaneQRTL, name: "QRTL", flying: simReturn, position: true, noArm: true},
+		{custom: 19, name: "QLOITER", flying: simVelocity, needsPosition: true},
+		{custom: simPlaneQLand, name: "QLAND", flying: simDescend, needsPosition: true, noArm: true},
+		{custom: simPlaneQRTL, name: "QRTL", flying: simReturn, needsPosition: true, noArm: true},
 		{custom: 22, name: "QAUTOTUNE", flying: simTilt},
 		{custom: 23, name: "QACRO", flying: simThrust},
-		{custom: 24, name: "THERMAL", flying: simWing, position: true},
-		{custom: 25, name: "LOITER_ALT_QLAND", flying: simWing, position: true, noArm: true},
+		{custom: 24, name: "THERMAL", flying: simWing, needsPosition: true},
+		{custom: 25, name: "LOITER_ALT_QLAND", flying: simWing, needsPosition: true, noArm: true},
 	},
 }
 
@@ -189,14 +206,14 @@ const (
 	simWingSpeed  = 26.0 // m/s
 	simWingRadius = 75.0 // m
 	simWingBank   = 0.6  // rad/s
-	simWingLift   = 12.0 // m/s, below which it rolls
+	simWingLift   = 12.0 // m/s; a slower plane rolls on the ground
 )
 
 // simQuadPlaneBrain is ArduPlane, with lifting propellers or without. While it hovers it flies
 // much like a Copter.
 type simQuadPlaneBrain struct {
 	simArduBrain
-	winged bool // the propellers do not lift
+	winged bool // it flies on its wing; the propellers do not lift it
 }
 
 func (b *simQuadPlaneBrain) start() {
@@ -224,8 +241,8 @@ func (b *simQuadPlaneBrain) command(c simCommand) {
 // hovers reports whether it hovers in GUIDED.
 func (b *simQuadPlaneBrain) hovers() bool { return b.params["Q_GUIDED_MODE"] == 1 }
 
-// message makes a message. By default the vehicle's type is a fixed wing; only vtol_state
-// differs from a plane's.
+// message makes a message. By default the vehicle's type is a fixed wing, so that only
+// vtol_state distinguishes a QuadPlane from a plane.
 func (b *simQuadPlaneBrain) message(id uint32) message.Message {
 	m := b.simArduBrain.message(id)
 	switch m := m.(type) {
@@ -245,7 +262,7 @@ func (b *simQuadPlaneBrain) vtol() common.MAV_VTOL_STATE {
 	switch {
 	case b.flavour == simPlane:
 		return common.MAV_VTOL_STATE_UNDEFINED
-	case b.winged && speed > 0.8*simWingSpeed, !b.armed && b.flies():
+	case b.winged && speed > 0.8*simWingSpeed, !b.armed && b.fliesWinged():
 		return common.MAV_VTOL_STATE_FW
 	case b.winged:
 		return common.MAV_VTOL_STATE_TRANSITION_TO_FW
@@ -255,19 +272,19 @@ func (b *simQuadPlaneBrain) vtol() common.MAV_VTOL_STATE {
 	return common.MAV_VTOL_STATE_MC
 }
 
-// flies reports whether the mode flies on the wing. GUIDED does after the takeoff.
-func (b *simQuadPlaneBrain) flies() bool {
+// fliesWinged reports whether the mode flies on the wing. GUIDED does so after the takeoff.
+func (b *simQuadPlaneBrain) fliesWinged() bool {
 	row := b.row(b.mode)
 	return b.flavour == simPlane || row.flying == simWing || row.flying == simHold && !b.climbing && !b.hovers()
 }
 
-// stay makes the present place the target; on the wing it circles there.
+// stay makes the present place the target. On the wing the vehicle circles it.
 func (b *simQuadPlaneBrain) stay() {
 	b.simArduBrain.stay()
 	switch b.mode {
 	case simPlaneRTL:
 		b.target.north, b.target.east, b.target.up = 0, 0, 100
-	case simPlaneTakeoff: // it climbs straight ahead, and circles there
+	case simPlaneTakeoff: // it climbs straight ahead and then circles
 		b.target.north += 200 * math.Cos(b.quad.heading)
 		b.target.east += 200 * math.Sin(b.quad.heading)
 		b.target.up = b.params["TKOFF_ALT"]
@@ -276,10 +293,10 @@ func (b *simQuadPlaneBrain) stay() {
 
 func (b *simQuadPlaneBrain) wanted(now time.Time, dt float64) (vn, ve, vu, turn float64) {
 	if b.flavour == simPlane && b.armed && !b.airborne && b.mode == simPlaneTakeoff {
-		b.airborne, b.quad.up = true, 0.1 // it says in_air already while it rolls
+		b.airborne, b.quad.up = true, 0.1 // landed_state is IN_AIR already while it rolls
 	}
 	was := b.winged
-	b.winged = b.armed && b.airborne && b.flies()
+	b.winged = b.armed && b.airborne && b.fliesWinged()
 	if was != b.winged {
 		b.still, b.level = false, false
 		b.entry = [2]float64{}
@@ -299,7 +316,8 @@ func (b *simQuadPlaneBrain) wanted(now time.Time, dt float64) (vn, ve, vu, turn 
 	return vn, ve, vu, turn
 }
 
-// descend flies QLAND: it hovers for a while before it sinks, 35 s from 10 m.
+// descend returns QLAND's climb rate. The vehicle hovers for a while before it sinks: a landing
+// from 10 m takes 35 s.
 func (b *simQuadPlaneBrain) descend(now time.Time, vu float64) float64 {
 	if !b.still {
 		b.legAt = now
@@ -310,7 +328,7 @@ func (b *simQuadPlaneBrain) descend(now time.Time, vu float64) float64 {
 	return vu
 }
 
-// circle goes round the target for ever.
+// circle returns the velocity of a circle round the target.
 func (b *simQuadPlaneBrain) circle(dt float64) (vn, ve, vu, turn float64) {
 	q := &b.quad
 	n, e := q.north-b.target.north, q.east-b.target.east
@@ -342,7 +360,7 @@ func TestQuadPlanes(t *testing.T) {
 		{"18 is QHOVER, which drifts on, and 19 QLOITER, which stops", "quadplane: air 40, as 255, DO_SET_MODE 1 {18→speed > 1|19→speed < 1} = accepted, sticks 500 0 500 0 for 4s, sticks 0 0 500 0 for 8s, $1"},
 		{"it refuses a Copter's LAND and NAV_LAND", "quadplane Q_GUIDED_MODE=1: air 40, DO_SET_MODE 1 9 = failed, NAV_LAND = unsupported"},
 		{"Q_MAV_TYPE changes its type", "quadplane Q_MAV_TYPE=20: type 20"},
-		{"QLAND takes a while", "quadplane Q_GUIDED_MODE=1: air 10, mode QLAND, +32950ms, armed, until disarmed 4s"},
+		{"QLAND takes over 33 s from 10 m", "quadplane Q_GUIDED_MODE=1: air 10, mode QLAND, +32950ms, armed, until disarmed 4s"},
 		{"from a takeoff to its landing it flies on its wing and hovers", "quadplane: mode GUIDED, arm = accepted, NAV_TAKEOFF 0 0 0 0 0 0 20 = accepted, +10s, vtol MC, north 0 ±0.5, east 0 ±0.5, until speed > 5 60s, vtol TRANSITION_TO_FW, " +
 			"goto 300 0 30 = accepted, +3m, away 300 75 ±5, speed 26 ±0.1, vtol FW, alt 30 ±0.5, NAV_RETURN_TO_LAUNCH = accepted, in RTL, +3m, away 0 75 ±5, speed 26 ±0.1, vtol FW, " +
 			"mode QRTL = accepted, vtol TRANSITION_TO_MC, until disarmed 240s, at 0 0 0 ±0.5, in QRTL"},

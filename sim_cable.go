@@ -12,17 +12,17 @@ import (
 )
 
 // simPort is the companion's end of the cable. Like a UART it has no flow control: a
-// write waits only while stall is set, and what does not fit into a buffer is lost.
+// write waits only while stall is set, and bytes that do not fit into a buffer are lost.
 type simPort struct {
 	s           *simulator
 	toCompanion []byte
 	toAutopilot []byte
-	gathered    []byte // on the way to the autopilot, in a line that gathers bytes
+	gathered    []byte // bytes to the autopilot that a gathering line has not delivered yet
 	gathering   bool
-	until       time.Time     // deadline of a Read; zero if there is none
+	readUntil   time.Time     // deadline of a Read; zero if there is none
 	writeUntil  time.Time     // deadline of a Write; zero if there is none
 	arrived     chan struct{} // signals that toCompanion has more bytes
-	gone        chan struct{} // closed when the port is
+	gone        chan struct{} // closed when the port is closed
 	err         error         // why the port is closed; nil while it is open
 }
 
@@ -56,13 +56,13 @@ func (p *simPort) wake() {
 func (s *simulator) unplug() {
 	s.change(func() {
 		s.port.closeWith(io.EOF)
-		s.beside.closeWith(io.EOF)
+		s.gcsPort.closeWith(io.EOF)
 		s.port, s.unplugged = nil, true
 	})
 }
 
-// closeWith closes the port. It needs the simulator's mutex. On nil, or a second time,
-// it does nothing.
+// closeWith closes the port, unless it is nil or closed already. The simulator's mutex must
+// be held.
 func (p *simPort) closeWith(err error) {
 	if p == nil || p.err != nil {
 		return
@@ -75,7 +75,7 @@ func (p *simPort) Read(b []byte) (int, error) {
 	var expired <-chan time.Time
 	for {
 		p.s.mu.Lock()
-		n, until, err := copy(b, p.toCompanion), p.until, p.err
+		n, until, err := copy(b, p.toCompanion), p.readUntil, p.err
 		p.toCompanion = p.toCompanion[n:]
 		p.s.mu.Unlock()
 		if err != nil {
@@ -140,7 +140,7 @@ func (p *simPort) Close() error {
 	defer p.s.mu.Unlock()
 	if p.s.port == p {
 		p.deliver()
-		p.s.receive() // what is on the line still arrives
+		p.s.receive() // bytes on the line still arrive
 	}
 	p.closeWith(io.ErrClosedPipe)
 	if p.s.port == p {
@@ -152,7 +152,7 @@ func (p *simPort) Close() error {
 func (p *simPort) SetReadDeadline(t time.Time) error {
 	p.s.mu.Lock()
 	defer p.s.mu.Unlock()
-	p.until = t
+	p.readUntil = t
 	return nil
 }
 
@@ -163,10 +163,10 @@ func (p *simPort) SetWriteDeadline(t time.Time) error {
 	return nil
 }
 
-// next returns the next whole frame with a good checksum that the companion wrote; nil
-// if there is none yet. It reads like the MAVLink C library, which both autopilots use:
-// a broken frame is lost with all the bytes that it claimed, up to 280, however long
-// they take to arrive.
+// next returns the companion's next whole frame with a good checksum; nil if there is none
+// yet. It reads like the MAVLink C library, which both autopilots use: a broken frame is
+// lost with all the bytes that its header claims, up to 280, however long these take to
+// arrive.
 func (p *simPort) next() frame.Frame {
 	for p != nil && len(p.toAutopilot) > 2 {
 		b, n := p.toAutopilot, 1
@@ -174,7 +174,7 @@ func (p *simPort) next() frame.Frame {
 		case b[0] == frame.V1MagicByte:
 			n = 8 + int(b[1])
 		case b[0] == frame.V2MagicByte && b[2]&^frame.V2FlagSigned != 0:
-			n = 3 // flags that the library does not know
+			n = 3 // flags that the MAVLink C library does not know
 		case b[0] == frame.V2MagicByte:
 			n = simFrameSize(b)
 		}
@@ -209,16 +209,16 @@ func (s *simulator) transmit(b []byte) { s.transmitOn(false, b) }
 
 // transmitOn sends b on the companion's cable or on the ground station's. The caller must
 // not change b afterwards. A full buffer loses the whole frame.
-func (s *simulator) transmitOn(beside bool, b []byte) {
+func (s *simulator) transmitOn(toGCS bool, b []byte) {
 	put := func() {
 		p := s.port
-		if beside {
-			p = s.beside
+		if toGCS {
+			p = s.gcsPort
 		}
 		if p == nil || len(p.toCompanion)+len(b) > simBuffer {
 			return
 		}
-		if !beside {
+		if !toGCS {
 			b = s.noiseOut(b)
 		}
 		p.toCompanion = append(p.toCompanion, b...)
@@ -231,7 +231,7 @@ func (s *simulator) transmitOn(beside bool, b []byte) {
 	if at := now.Add(s.delay); at.After(s.arrives) { // a line keeps the order of its frames
 		s.arrives = at
 	}
-	if beside {
+	if toGCS {
 		put()
 		return
 	}

@@ -48,13 +48,13 @@ var simPX4Vehicle = simVehicle{
 		{custom: simPX4RTL, name: "Return", flying: simReturn, noArm: true},
 		{custom: simPX4Land, name: "Land", flying: simDescend, noArm: true},
 		{custom: simPX4RTGS, refused: true},
-		{custom: simPX4Mission, name: "Mission", ground: true, noArm: true},
-		{custom: simPX4Offboard, name: "Offboard", ground: true, noArm: true},
+		{custom: simPX4Mission, name: "Mission", disarmedOnly: true, noArm: true},
+		{custom: simPX4Offboard, name: "Offboard", disarmedOnly: true, noArm: true},
 	},
 }
 
-// Releases of PX4 that differ, as AUTOPILOT_VERSION reports them. -device sim is a
-// 1.17; a test sets version to fly an older one.
+// Releases of PX4 that differ, as AUTOPILOT_VERSION reports them. -device sim is 1.17; a test
+// sets version to fly an older release.
 const (
 	simPX4v14 = 1<<24 | 14<<16
 	simPX4v15 = 1<<24 | 15<<16 // the first with CURRENT_MODE
@@ -70,13 +70,13 @@ const (
 )
 
 const (
-	simPX4Late  = 600 * time.Millisecond // until a new target acts in AUTO.LOITER, at most
-	simFailsafe = 5 * time.Second        // of Hold before RTL
-	simRaced    = 10 * time.Millisecond  // between a ground station's first heartbeat and an arming that misses it
+	simPX4Late  = 600 * time.Millisecond // a new target acts in AUTO.LOITER after at most this time
+	simFailsafe = 5 * time.Second        // how long a failsafe holds before it returns
+	simRaced    = 10 * time.Millisecond  // an arming so soon after a ground station's heartbeat does not know the station yet
 )
 
-// simPX4Brain is PX4 as docs/autopilots.md measured it. Its texts, reports, targets
-// and sticks are in sim_px4_report.go.
+// simPX4Brain is PX4, as docs/autopilots.md describes it. Its texts, reports, targets and
+// sticks are in sim_px4_report.go.
 type simPX4Brain struct {
 	*simulator
 	simPX4Sticks
@@ -85,8 +85,8 @@ type simPX4Brain struct {
 	thenEnter uint32    // the failsafe's mode after Hold
 	holdUntil time.Time // when that Hold ends
 	climbUp   float64   // height of the next takeoff, metres above home
-	lifts     bool      // the next takeoff will lift
-	armable   uint32    // the last mode in which it could be armed
+	lifts     bool      // the next takeoff will leave the ground
+	armable   uint32    // the last mode that can be armed
 }
 
 func (b *simPX4Brain) start() {
@@ -127,7 +127,7 @@ func (b *simPX4Brain) command(c simCommand) {
 		b.ack(c, b.obey(b.row(simPX4Land), 0))
 	case common.MAV_CMD_NAV_RETURN_TO_LAUNCH:
 		b.ack(c, b.obey(b.row(simPX4RTL), 0))
-	case common.MAV_CMD_RUN_PREARM_CHECKS: // makes a report at once
+	case common.MAV_CMD_RUN_PREARM_CHECKS: // brings a report at once
 		b.after(b.between(4*time.Millisecond, 17*time.Millisecond), func() { b.ack(c, common.MAV_RESULT_ACCEPTED) })
 		b.after(b.between(8*time.Millisecond, 31*time.Millisecond), b.report)
 	case common.MAV_CMD_DO_REPOSITION:
@@ -141,8 +141,8 @@ func (b *simPX4Brain) command(c simCommand) {
 	}
 }
 
-// setMode acks twice: at once, always with ACCEPTED, then with the true result. Up to 1.15
-// it acks once. An unknown mode, or base_mode without bit 0, is ACCEPTED and ignored.
+// setMode sends two acks: the first at once, always ACCEPTED, the second with the true result.
+// Up to 1.15 it sends one. An unknown mode, or base_mode without bit 0, is ACCEPTED and ignored.
 func (b *simPX4Brain) setMode(c simCommand) {
 	if b.version >= simPX4v16 {
 		b.ack(c, common.MAV_RESULT_ACCEPTED)
@@ -156,15 +156,15 @@ func (b *simPX4Brain) setMode(c simCommand) {
 	b.after(second, func() { b.ack(c, result) })
 }
 
-// obey enters a mode if the table of docs/autopilots.md, "PX4: modes" allows it. second
-// is when the second ack is sent, zero if there is only one. The mode is in force, and
+// obey enters a mode if the table of docs/autopilots.md, "PX4: modes" allows it. second is
+// the time until the second ack, zero if there is only one. The mode comes into force, and is
 // shown, some time after the last ack.
 func (b *simPX4Brain) obey(row simMode, second time.Duration) common.MAV_RESULT {
 	switch {
 	case row.refused:
 		b.text(common.MAV_SEVERITY_CRITICAL, "Unsupported auto mode")
 		return common.MAV_RESULT_TEMPORARILY_REJECTED
-	case b.armed && (row.ground || row.sticks() && !b.streaming()):
+	case b.armed && (row.disarmedOnly || row.sticks() && !b.streaming()):
 		b.text(common.MAV_SEVERITY_CRITICAL, "Switching to mode '"+row.name+"' is currently not possible")
 		return common.MAV_RESULT_TEMPORARILY_REJECTED
 	}
@@ -179,9 +179,9 @@ func (b *simPX4Brain) obey(row simMode, second time.Duration) common.MAV_RESULT 
 	return common.MAV_RESULT_ACCEPTED
 }
 
-// follow brings a commanded mode into force. It is shown 12–18 ms after a second ack,
-// 13–16 ms after a single one. Sticks that move before it is in force, 10 to 15 ms after
-// the ack, take over.
+// follow brings a commanded mode into force. Heartbeats show the mode 12–18 ms after a second
+// ack, 13–16 ms after a single one. Sticks that move before the mode is in force, 10 to 15 ms
+// after the ack, take over.
 func (b *simPX4Brain) follow(mode uint32, second time.Duration, do func()) {
 	const ms = time.Millisecond
 	wait, lag := b.between(11500*time.Microsecond, 14*ms), b.between(1500*time.Microsecond, 2*ms)
@@ -192,7 +192,7 @@ func (b *simPX4Brain) follow(mode uint32, second time.Duration, do func()) {
 	if second > 0 {
 		ahead = b.between(9*ms, 14*ms)
 	}
-	pending := b.enterLater(mode, wait, lag, func() { b.overrule(); do(); b.watch(simTakeOver) })
+	pending := b.enterLater(mode, wait, lag, func() { b.overrule(); do(); b.undo(simUndoCommand) })
 	b.after(ahead, func() {
 		if b.pending == pending {
 			b.wish = mode
@@ -201,8 +201,8 @@ func (b *simPX4Brain) follow(mode uint32, second time.Duration, do func()) {
 	})
 }
 
-// overrule ends a failsafe, since a command came. Missing sticks begin no other failsafe
-// until sticks come again.
+// overrule ends a failsafe because a command came. Until sticks come again, their absence
+// begins no other failsafe.
 func (b *simPX4Brain) overrule() {
 	if b.failsafe {
 		b.failsafe, b.lostAt = false, time.Time{}
@@ -220,7 +220,7 @@ func (b *simPX4Brain) entered() {
 	b.sendMode(b.mode)
 }
 
-// takeoff reads param7 as AMSL, whatever the frame. It does not arm.
+// takeoff is NAV_TAKEOFF. Its param7 is AMSL in every frame. It does not arm.
 func (b *simPX4Brain) takeoff(c simCommand) common.MAV_RESULT {
 	up, lifts := c.alt-simHomeAlt, c.lat != 0 || c.lon != 0
 	if up <= b.quad.up {
@@ -235,7 +235,7 @@ func (b *simPX4Brain) takeoff(c simCommand) common.MAV_RESULT {
 }
 
 // beginClimb starts the climb of an armed vehicle in AUTO.TAKEOFF. A vehicle that is high
-// enough already sits armed on the ground, or holds in the air.
+// enough already stays armed on the ground, or holds in the air.
 func (b *simPX4Brain) beginClimb() {
 	to := b.climbUp
 	if math.IsNaN(to) {
@@ -257,8 +257,8 @@ func (b *simPX4Brain) climbed() {
 	b.target = t
 }
 
-// reposition needs param2 = 1. Any other is UNSUPPORTED, but in AUTO.LOITER it is flown
-// all the same. z is AMSL in every frame, yaw in radians.
+// reposition is DO_REPOSITION. It needs param2 = 1. With another param2 it is UNSUPPORTED, but
+// AUTO.LOITER flies it all the same. z is AMSL in every frame, yaw is in radians.
 func (b *simPX4Brain) reposition(c simCommand) common.MAV_RESULT {
 	result := common.MAV_RESULT_ACCEPTED
 	if c.p[1] != 1 {
@@ -297,7 +297,7 @@ func (b *simPX4Brain) reposition(c simCommand) common.MAV_RESULT {
 	}
 	if b.intended() != simPX4Loiter {
 		b.follow(simPX4Loiter, 0, fly)
-	} else { // only the target is new: PX4's Navigator waits for the next vehicle status
+	} else { // only the target is new, and PX4's Navigator waits for the next vehicle status
 		b.enterLater(simPX4Loiter, b.between(3*time.Millisecond, simPX4Late), 0, func() { b.overrule(); fly() })
 	}
 	return result
@@ -316,7 +316,7 @@ func (b *simPX4Brain) pausing() simTarget {
 // located reports whether the estimator has a position.
 func (b *simPX4Brain) located() bool { return time.Since(b.booted) >= b.armableAfter }
 
-// canArm reports whether it can be armed now. Once armed, its mode is no obstacle.
+// canArm reports whether PX4 can be armed now. Of an armed PX4 it does not check the mode.
 func (b *simPX4Brain) canArm() bool {
 	row := b.row(b.intended())
 	return b.located() && (!row.noArm || b.armed) && (!row.sticks() || b.streaming()) &&
@@ -358,8 +358,8 @@ func (b *simPX4Brain) armDisarm(arm bool) common.MAV_RESULT {
 	return common.MAV_RESULT_ACCEPTED
 }
 
-// disarmed leaves AUTO.LAND, AUTO.RTL and, from 1.17 on, AUTO.TAKEOFF. Before 1.17 a
-// landing out of a climb goes back to AUTO.TAKEOFF.
+// disarmed leaves AUTO.LAND, AUTO.RTL and, from 1.17 on, AUTO.TAKEOFF. Before 1.17 the mode
+// after a landing out of a climb is AUTO.TAKEOFF again.
 func (b *simPX4Brain) disarmed(landed bool) {
 	b.seen, b.lostAt = false, time.Time{}
 	if landed {
@@ -369,7 +369,7 @@ func (b *simPX4Brain) disarmed(landed bool) {
 	switch {
 	case b.mode == simPX4Land && b.armable == simPX4Posctl:
 		b.enter(simPX4Posctl)
-	case (b.mode == simPX4Takeoff || b.mode == simPX4Land && b.armable == simPX4Takeoff) && b.version < simPX4v17: // from there it climbs when it is armed
+	case (b.mode == simPX4Takeoff || b.mode == simPX4Land && b.armable == simPX4Takeoff) && b.version < simPX4v17: // an arming climbs from there
 		b.climbUp, b.lifts = math.NaN(), true
 		b.enter(simPX4Takeoff)
 	case b.mode == simPX4Takeoff || b.row(b.mode).flying == simDescend || b.row(b.mode).flying == simReturn:
@@ -387,8 +387,8 @@ func (b *simPX4Brain) step() {
 	}
 }
 
-// failSafe begins a failsafe: 5 s of Hold, then the given mode.
-func (b *simPX4Brain) failSafe(then uint32) {
+// beginFailsafe begins a failsafe: 5 s of Hold, then the given mode.
+func (b *simPX4Brain) beginFailsafe(then uint32) {
 	b.pending, b.failsafe = nil, true
 	b.enter(simPX4Loiter)
 	b.stay()

@@ -20,17 +20,17 @@ const (
 
 // simTrouble is a fault that keeps PX4 from arming.
 type simTrouble struct {
-	sensor common.MAV_SYS_STATUS_SENSOR // unhealthy because of it; 0 if none is
-	text   string                       // in the report; "" if it has no text
+	sensor common.MAV_SYS_STATUS_SENSOR // the system that the fault makes unhealthy; 0 if there is none
+	text   string                       // the reason that a report names; "" if it names none
 }
 
-// simPX4Words is PX4's texts and reports, and its ground station.
+// simPX4Words is the state of PX4's texts, of its reports and of its ground station.
 type simPX4Words struct {
 	textUntil time.Time     // texts pass until then
 	textNext  time.Time     // the next text is not sent before then
 	texting   bool          // a timer for the next text runs
 	held      []simHeldText // texts that wait
-	gcsAt     time.Time     // last heartbeat of a ground station on our link; zero if none
+	gcsAt     time.Time     // last heartbeat of a ground station on our link; zero if there was none
 	gcsUntil  time.Time     // when that station counts as lost
 	gcsLost   bool          // that station is lost
 	reported  simReport
@@ -44,7 +44,7 @@ type simHeldText struct {
 	text     string
 }
 
-// simReport is the state that SYS_STATUS and HEARTBEAT show: that of the last report.
+// simReport is what a report says. SYS_STATUS and HEARTBEAT show the last report.
 type simReport struct {
 	ready, located, sticks, hadSticks bool
 	broken                            common.MAV_SYS_STATUS_SENSOR
@@ -56,14 +56,15 @@ func (b *simPX4Brain) text(severity common.MAV_SEVERITY, text string) {
 	b.queueText(severity, text+"\t")
 }
 
-// queueText queues a text. It is sent only while a ground station's heartbeat comes on
-// the link, and dropped when it is 5 s old.
+// queueText queues a text. PX4 sends it only while a ground station's heartbeats come on the
+// link, and drops it when it is 5 s old.
 func (b *simPX4Brain) queueText(severity common.MAV_SEVERITY, text string) {
 	b.held = append(b.held, simHeldText{time.Now(), severity, text})
 	b.held = b.held[max(0, len(b.held)-simTextMost):]
 	b.release()
 }
 
+// release sends the next waiting text, if a ground station hears it.
 func (b *simPX4Brain) release() {
 	now := time.Now()
 	b.held = slices.DeleteFunc(b.held, func(t simHeldText) bool { return now.Sub(t.at) > simTextOld })
@@ -85,17 +86,17 @@ func (b *simPX4Brain) release() {
 
 // ---- The ground station ----
 
-func (b *simPX4Brain) hear(_ uint8, beside bool, m *common.MessageHeartbeat) {
+func (b *simPX4Brain) hear(_ uint8, fromGCS bool, m *common.MessageHeartbeat) {
 	switch {
 	case m.Type != common.MAV_TYPE_GCS:
-	case beside:
+	case fromGCS:
 		b.foreignGCS = true
 	default:
 		b.heardStation()
 	}
 }
 
-// heardStation handles a ground station's heartbeat on our link. If a real station is on
+// heardStation handles a ground station's heartbeat on our link. While a real station is on
 // another link, where it is never lost, the heartbeat only opens our link for texts.
 func (b *simPX4Brain) heardStation() {
 	b.textUntil, b.gcsAt = time.Now().Add(simTextOpen), time.Now()
@@ -128,22 +129,22 @@ func (b *simPX4Brain) stepDataLink() {
 // dataLinkLoss begins the failsafe that NAV_DLL_ACT names: 1 holds, 2 returns, 3 lands.
 func (b *simPX4Brain) dataLinkLoss() {
 	then := map[float64]uint32{1: simPX4Loiter, 3: simPX4Land}[b.dataLinkAct()]
-	b.failSafe(cmp.Or(then, simPX4RTL))
+	b.beginFailsafe(cmp.Or(then, simPX4RTL))
 }
 
 // ---- Reports ----
 
-// stepReport makes a report when its content changed, at most every 2 s.
+// stepReport makes a report when its content has changed, at most every 2 s.
 func (b *simPX4Brain) stepReport() {
 	now := time.Now()
 	switch first := b.reportAt.IsZero(); {
 	case first && now.Sub(b.booted) < simReportGap:
-	case first, b.look() != b.reported && now.Sub(b.reportAt) >= simReportGap:
+	case first, b.nextReport() != b.reported && now.Sub(b.reportAt) >= simReportGap:
 		b.report()
 	}
 }
 
-func (b *simPX4Brain) look() simReport {
+func (b *simPX4Brain) nextReport() simReport {
 	r := simReport{ready: b.canArm(), located: b.located(), sticks: b.streaming()}
 	r.hadSticks = r.sticks || b.reported.hadSticks
 	for _, t := range b.trouble {
@@ -152,10 +153,10 @@ func (b *simPX4Brain) look() simReport {
 	return r
 }
 
-// report updates SYS_STATUS and sends the reasons against arming. Missing sticks, a
-// missing position and the mode have no text.
+// report makes a report. It updates SYS_STATUS and sends the reasons against arming, but
+// missing sticks, a missing position and the mode have no text.
 func (b *simPX4Brain) report() {
-	b.reported, b.reportAt = b.look(), time.Now()
+	b.reported, b.reportAt = b.nextReport(), time.Now()
 	if b.armed {
 		return
 	}
@@ -169,7 +170,7 @@ func (b *simPX4Brain) report() {
 	}
 }
 
-// sensors returns the bits as captured. PREARM_CHECK is in health only.
+// sensors returns the bits as captured. PREARM_CHECK is a bit of health only.
 func (b *simPX4Brain) sensors() (present, enabled, health common.MAV_SYS_STATUS_SENSOR) {
 	const (
 		gps   = common.MAV_SYS_STATUS_SENSOR_GPS
@@ -179,7 +180,7 @@ func (b *simPX4Brain) sensors() (present, enabled, health common.MAV_SYS_STATUS_
 	const simGlimpse = 900 * time.Millisecond
 	switch {
 	case b.reportAt.IsZero() && b.glimpses && time.Since(b.booted) >= simReportGap-simGlimpse:
-		return 0x0300400f, 0x0301400f, 0x0320883f | common.MAV_SYS_STATUS_PREARM_CHECK // it can't be armed yet
+		return 0x0300400f, 0x0301400f, 0x0320883f | common.MAV_SYS_STATUS_PREARM_CHECK // PX4 can't be armed yet
 	case b.reportAt.IsZero():
 		return 0, 0, 0x0321c83f
 	}
@@ -202,16 +203,16 @@ func (b *simPX4Brain) sensors() (present, enabled, health common.MAV_SYS_STATUS_
 
 // ---- CURRENT_MODE ----
 
-const simPX4Again = 500 * time.Millisecond // between two CURRENT_MODE without a change
+const simPX4Again = 500 * time.Millisecond // from one CURRENT_MODE to the next where nothing changes
 
-// simPX4Live is CURRENT_MODE. Once requested it comes with every change of the vehicle's
-// status, before the mode is in force and before a heartbeat shows it.
+// simPX4Live is the state of CURRENT_MODE. Once requested, CURRENT_MODE comes with every change
+// of the vehicle's status, before the mode is in force and before a heartbeat shows it.
 type simPX4Live struct {
-	every  time.Duration // the requested interval; zero if none was
+	every  time.Duration // the requested interval; zero if none was requested
 	wish   uint32        // the mode that the user wants; a failsafe does not change it
 	shows  simPX4Status  // what the last CURRENT_MODE shows
 	sentAt time.Time     // when it was sent
-	due    bool          // one waits for its interval
+	due    bool          // a CURRENT_MODE waits until its interval is over
 }
 
 type simPX4Status struct {
@@ -229,7 +230,7 @@ func (b *simPX4Brain) stepLive() {
 	}
 }
 
-// sendMode sends CURRENT_MODE, at once or when its interval is over.
+// sendMode sends CURRENT_MODE at once, or when its interval is over.
 func (b *simPX4Brain) sendMode(mode uint32) {
 	b.shows = simPX4Status{mode, b.armed, b.failsafe}
 	if b.every <= 0 || b.due {
@@ -275,8 +276,8 @@ func (b *simPX4Brain) message(id uint32) message.Message {
 	return b.simulator.message(id)
 }
 
-// setInterval refuses any interval for HEARTBEAT. Messages 65 and 87 are accepted even
-// if there are none now.
+// setInterval refuses any interval for HEARTBEAT. It accepts one for messages 65 and 87 even
+// if there is none to send now.
 func (b *simPX4Brain) setInterval(c simCommand) {
 	switch id := uint32(c.p[0]); {
 	case id == 0, id == 436 && b.version < simPX4v15:
@@ -288,11 +289,11 @@ func (b *simPX4Brain) setInterval(c simCommand) {
 		b.ack(c, common.MAV_RESULT_ACCEPTED)
 		b.sendMode(b.shows.mode)
 	default:
-		b.pace(c, id)
+		b.setStream(c, id)
 	}
 }
 
-// requestMessage sends the message after 1 ms, then the ack.
+// requestMessage sends the message after 1 ms and then the ack.
 func (b *simPX4Brain) requestMessage(c simCommand) {
 	id := uint32(c.p[0])
 	if b.message(id) == nil {
@@ -301,13 +302,13 @@ func (b *simPX4Brain) requestMessage(c simCommand) {
 	}
 	b.after(time.Millisecond, func() {
 		if m := b.message(id); m != nil && (id != 0 || time.Now().After(b.heartless)) {
-			b.reply(c.beside, m)
+			b.reply(c.fromGCS, m)
 		}
 		b.after(b.between(100*time.Microsecond, 3500*time.Microsecond), func() { b.ack(c, common.MAV_RESULT_ACCEPTED) })
 	})
 }
 
-// flyingTo returns PX4's target, in AMSL; nil unless it is armed in an AUTO mode.
+// flyingTo returns PX4's target, in AMSL; nil unless PX4 is armed in an AUTO mode.
 func (b *simPX4Brain) flyingTo() message.Message {
 	if !b.armed || !simPX4IsAuto(b.mode) {
 		return nil
@@ -325,7 +326,7 @@ func (b *simPX4Brain) flyingTo() message.Message {
 		}
 	case b.mode == simPX4RTL:
 		t, alt = b.returning(), 0
-	case b.mode == simPX4Land: // some 500 m below
+	case b.mode == simPX4Land: // at sea level, some 500 m below home
 		t.north, t.east, alt = b.quad.north, b.quad.east, 0
 	}
 	lat, lon := simPlace(t.north, t.east)
@@ -343,29 +344,29 @@ func (b *simPX4Brain) flyingTo() message.Message {
 
 // Times of PX4's stick handling (docs/autopilots.md, "PX4: sticks").
 const (
-	simStickGap    = 450 * time.Millisecond  // a longer gap ends the stream: 2.5 Hz is enough, 2 Hz is not
-	simStickProof  = 250 * time.Millisecond  // a stream counts when it is this long
-	simStickLoss   = 150 * time.Millisecond  // from the gap to the failsafe, 0.6 s after the last stick
-	simStickMoving = 1600 * time.Millisecond // how long a change counts as moving
-	simStickStep   = 200                     // of ±1000: a smaller change does not count
-	simTakeOver    = 16 * time.Millisecond   // from a mode in force to a take-over by sticks
-	simStoodFrom   = 12 * time.Millisecond   // how long a pilot's switch stays under moving sticks, at least
-	simStoodTo     = 28 * time.Millisecond   // and at most, without a tick
+	simStickGap    = 450 * time.Millisecond  // a longer gap ends the stream, so 2.5 Hz is enough and 2 Hz is not
+	simStickProof  = 250 * time.Millisecond  // a stream counts from this age on
+	simStickLoss   = 150 * time.Millisecond  // from the end of the stream to the failsafe, 0.6 s after the last stick
+	simStickMoving = 1600 * time.Millisecond // for how long a stick that changed counts as moving
+	simStickStep   = 200                     // of ±1000; a smaller change does not count
+	simUndoCommand = 16 * time.Millisecond   // moving sticks undo a commanded mode after this time
+	simUndoFrom    = 12 * time.Millisecond   // moving sticks undo a pilot's switch after at least this time
+	simUndoTo      = 28 * time.Millisecond   // they undo it after at most this time and a tick
 )
 
-// simPX4Sticks is PX4's state of the sticks.
+// simPX4Sticks is what PX4 knows about sticks.
 type simPX4Sticks struct {
 	mavlink     simStickStream
 	transmitter simStickStream
-	source      *simStickStream // the one that acts; nil before any does
+	source      *simStickStream // the stream that acts; nil before any has acted
 	seen        bool            // sticks came in this flight
-	lostAt      time.Time       // when they ended; zero if they did not, or are not needed
-	takingAt    time.Time       // a take-over is under way until then
+	lostAt      time.Time       // when the sticks ended; zero if they did not end, or are not needed
+	undoAt      time.Time       // when moving sticks undo the present mode; in the past if they do not
 	grabs       bool            // in this boot a stream with z = 0 changes LOITER to POSCTL
-	grabbed     bool            // this stream did that, or can't any more
+	grabbed     bool            // the present stream has had its chance to do that
 }
 
-// simStick is a MANUAL_CONTROL as it came: x, y, z, r.
+// simStick is one MANUAL_CONTROL: x, y, z, r.
 type simStick struct {
 	at   time.Time
 	axis [4]int16
@@ -373,7 +374,7 @@ type simStick struct {
 
 // simStickStream is one source of sticks.
 type simStickStream struct {
-	window []simStick // the sticks of the last 1.6 s, and those in force before
+	window []simStick // the sticks of the last 1.6 s, and the sticks before these
 	since  time.Time  // when the stream began
 }
 
@@ -387,7 +388,7 @@ func (s *simStickStream) add(now time.Time, axis [4]int16) {
 	}
 }
 
-// axis returns the last value of an axis; centred if there is none.
+// axis returns the last value of an axis; the centre if there is none.
 func (s *simStickStream) axis(i int) int16 {
 	if s == nil || len(s.window) == 0 {
 		return [...]int16{0, 0, 500, 0}[i]
@@ -395,7 +396,7 @@ func (s *simStickStream) axis(i int) int16 {
 	return s.window[len(s.window)-1].axis[i]
 }
 
-// live reports whether sticks come, often enough and for long enough.
+// live reports whether sticks come often enough, and have come for long enough.
 func (s *simStickStream) live() bool {
 	if s == nil || len(s.window) == 0 {
 		return false
@@ -410,7 +411,7 @@ func (s *simStickStream) moving() bool {
 		low, high := int16(math.MaxInt16), int16(math.MinInt16)
 		for i, st := range s.window {
 			if i+1 < len(s.window) && time.Since(s.window[i+1].at) >= simStickMoving {
-				continue // it was replaced before
+				continue // it was replaced over 1.6 s ago
 			}
 			low, high = min(low, st.axis[axis]), max(high, st.axis[axis])
 		}
@@ -434,7 +435,7 @@ func (b *simPX4Brain) sticks(_ uint8, m *common.MessageManualControl) {
 	}
 	b.mavlink.add(time.Now(), axis)
 	b.choose()
-	b.watch(b.between(simStoodFrom, simStoodTo))
+	b.undo(b.between(simUndoFrom, simUndoTo))
 }
 
 // choose sets source as COM_RC_IN_MODE says.
@@ -452,17 +453,17 @@ func (b *simPX4Brain) choose() {
 		prefer(&b.transmitter, nil)
 	case mode == 1:
 		prefer(&b.mavlink, nil)
-	case mode == 2: // the present one until it is lost
+	case mode == 2: // the present source, until it is lost
 		if !b.source.live() {
 			prefer(&b.transmitter, &b.mavlink)
 		}
-	case mode == 4, mode > 4 && b.version < simPX4v17: // 5 to 8 are unknown there: nobody's
+	case mode == 4, mode > 4 && b.version < simPX4v17: // a PX4 before 1.17 does not know 5 to 8: no sticks act
 		b.source = nil
 	case mode == 5 || mode == 7:
 		prefer(&b.transmitter, &b.mavlink)
 	case mode == 6 || mode == 8:
 		prefer(&b.mavlink, &b.transmitter)
-	case b.source == nil: // 3: the first until the next boot
+	case b.source == nil: // 3: the first source, until the next boot
 		prefer(&b.transmitter, &b.mavlink)
 	}
 }
@@ -491,27 +492,27 @@ func (b *simPX4Brain) stepSticks() {
 	case b.lostAt.IsZero():
 		b.lostAt = now
 	case now.Sub(b.lostAt) < simStickLoss-simTick:
-	case b.mode == simPX4Land: // a warning: it lands on
+	case b.mode == simPX4Land: // only a warning; PX4 goes on landing
 		b.failsafe = b.version < simPX4v15
 		b.text(common.MAV_SEVERITY_CRITICAL, "Failsafe activated")
 		b.seen, b.lostAt = false, time.Time{}
 	default:
-		b.failSafe(simPX4RTL)
+		b.beginFailsafe(simPX4RTL)
 		b.seen, b.lostAt = false, time.Time{}
 	}
-	b.watch(b.between(simStoodFrom, simStoodTo))
+	b.undo(b.between(simUndoFrom, simUndoTo))
 }
 
-// watch makes sticks that move in an AUTO mode take over. The mode stays in force for
-// stands; with the time until the next call that is 12 to 48 ms for a pilot's switch.
-// During a failsafe sticks do not take over.
-func (b *simPX4Brain) watch(stands time.Duration) {
+// undo makes sticks that move in an AUTO mode change it to POSCTL after some time. A pilot's
+// switch stays in force for 12 to 48 ms: for that time, and until the next call of undo.
+// During a failsafe sticks undo nothing.
+func (b *simPX4Brain) undo(after time.Duration) {
 	now := time.Now()
-	if int(b.params[simStickOverride])&1 == 0 || !b.armed || b.failsafe || !simPX4IsAuto(b.mode) || now.Before(b.takingAt) || !b.streaming() || !b.source.moving() {
+	if int(b.params[simStickOverride])&1 == 0 || !b.armed || b.failsafe || !simPX4IsAuto(b.mode) || now.Before(b.undoAt) || !b.streaming() || !b.source.moving() {
 		return
 	}
-	b.takingAt = now.Add(stands)
-	b.after(stands, func() {
+	b.undoAt = now.Add(after)
+	b.after(after, func() {
 		if b.armed && !b.failsafe {
 			b.text(common.MAV_SEVERITY_INFO, "Pilot took over using sticks")
 			b.enter(simPX4Posctl)
@@ -519,8 +520,8 @@ func (b *simPX4Brain) watch(stands time.Duration) {
 	})
 }
 
-// grab is an oddity of some boots: a stream with z = 0 that starts while PX4 is
-// disarmed in AUTO.LOITER changes the mode to POSCTL.
+// grab is an oddity of some boots. A stream with z = 0 that starts while PX4 is disarmed in
+// AUTO.LOITER changes the mode to POSCTL.
 func (b *simPX4Brain) grab() {
 	if !b.mavlink.live() {
 		b.grabbed = false

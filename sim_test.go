@@ -47,16 +47,16 @@ type simState struct {
 	failsafe      bool
 }
 
-// openBeside returns the ground station's end of a cable to another port of the
+// openGCS returns the ground station's end of a cable to another port of the
 // autopilot. It stays open until the simulator ends.
-func (s *simulator) openBeside() port {
+func (s *simulator) openGCS() port {
 	s.change(func() {
-		s.beside = newSimPort(s)
+		s.gcsPort = newSimPort(s)
 		for id, every := range s.streams {
 			s.streamOn(true, id, every)
 		}
 	})
-	return s.beside
+	return s.gcsPort
 }
 
 // reboot restarts the autopilot, on the ground at home. With inFlight the vehicle flies on, as
@@ -204,9 +204,9 @@ type simBoard struct {
 	*simulator
 	t                 *testing.T
 	link              *factLink
-	system, component uint8          // that it sends as
-	began             time.Time      // of the boot
-	asked             common.MAV_CMD // last, by a script
+	system, component uint8          // the ids that it sends with
+	began             time.Time      // when the vehicle booted
+	asked             common.MAV_CMD // the last command of a script
 }
 
 // simFlight runs test with a simulator that has booted, in virtual time.
@@ -234,10 +234,10 @@ func simFlight(t *testing.T, flavour simFlavour, prepare func(*simulator), test 
 	})
 }
 
-// heard is what came since the last forget, oldest first.
+// heard returns the messages since the last forget, oldest first.
 func (b *simBoard) heard() []factHeard { return b.link.since(b.began) }
 
-// count returns how many messages with this id came.
+// count returns how many messages with this id were heard.
 func (b *simBoard) count(id uint32) (n int) {
 	for _, h := range b.heard() {
 		if h.msg.GetID() == id {
@@ -247,7 +247,7 @@ func (b *simBoard) count(id uint32) (n int) {
 	return n
 }
 
-// forget drops what was heard so far.
+// forget drops the messages that were heard so far.
 func (b *simBoard) forget() {
 	b.link.mu.Lock()
 	defer b.link.mu.Unlock()
@@ -267,10 +267,10 @@ func simLast[M message.Message](b *simBoard) (m M) {
 	return all[len(all)-1]
 }
 
-// simAll returns the messages of type M that came, oldest first.
+// simAll returns the messages of type M that were heard, oldest first.
 func simAll[M message.Message](b *simBoard) []M { return factSince[M](b.link, b.began) }
 
-// texts returns the STATUSTEXTs, chunks joined.
+// texts joins the STATUSTEXTs that were heard.
 func (b *simBoard) texts() string {
 	var text strings.Builder
 	for _, m := range simAll[*common.MessageStatustext](b) {
@@ -279,7 +279,7 @@ func (b *simBoard) texts() string {
 	return text.String()
 }
 
-// acks are the times at which the acks of a command came.
+// acks returns when the acks of a command came.
 func (b *simBoard) acks(id common.MAV_CMD) (at []time.Time) {
 	for _, h := range b.heard() {
 		if factAck(id)(h.msg) {
@@ -314,27 +314,27 @@ const sim25Hz = 40 * time.Millisecond
 
 func (b *simBoard) as(system, component uint8) { b.system, b.component = system, component }
 
-func (b *simBoard) knock() {
+func (b *simBoard) gcsBeat() {
 	b.t.Helper()
 	b.write(&common.MessageHeartbeat{Type: common.MAV_TYPE_GCS, Autopilot: common.MAV_AUTOPILOT_INVALID})
 	time.Sleep(time.Millisecond)
 }
 
-// listenIn sends a ground station's heartbeat each second for a time.
-func (b *simBoard) listenIn(d time.Duration) {
+// gcsBeats sends a ground station's heartbeat each second for a time.
+func (b *simBoard) gcsBeats(d time.Duration) {
 	b.t.Helper()
 	for ; d > 0; d -= time.Second {
-		b.knock()
+		b.gcsBeat()
 		time.Sleep(min(d, time.Second) - time.Millisecond)
 	}
 }
 
-// request asks for a message once, without waiting; ask also waits for it and
-// returns nil if it is denied.
+// request requests a message once and does not wait.
 func (b *simBoard) request(id uint32) {
 	b.write(factLong(b.simulator.system, common.MAV_CMD_REQUEST_MESSAGE, float64(id)))
 }
 
+// ask requests a message and returns it; nil if it does not come.
 func (b *simBoard) ask(id uint32) (m message.Message) {
 	b.forget()
 	b.request(id)
@@ -347,7 +347,7 @@ func (b *simBoard) ask(id uint32) (m message.Message) {
 	return m
 }
 
-// modeMessage sets a mode; on PX4 by its main and sub mode.
+// modeMessage makes the command that sets a mode.
 func (b *simBoard) modeMessage(custom uint32) message.Message {
 	if b.flavour == simPX4 {
 		return factLong(simSystem, simSetMode, 1, float64(custom>>16&0xff), float64(custom>>24))
@@ -355,8 +355,8 @@ func (b *simBoard) modeMessage(custom uint32) message.Message {
 	return factLong(simSystem, simSetMode, 1, float64(custom))
 }
 
-// says is the message that the autopilot would send now.
-func (b *simBoard) says(id uint32) (m message.Message) {
+// newest returns the message that the autopilot would send now.
+func (b *simBoard) newest(id uint32) (m message.Message) {
 	b.change(func() { m = b.brain.message(id) })
 	return m
 }
@@ -378,11 +378,11 @@ func (b *simBoard) place() (north, east, alt float64) {
 	return north, east, now.alt
 }
 
-// until waits for a condition, at most so long.
+// until waits for a condition, at most as long as most.
 func (b *simBoard) until(what string, most time.Duration, done func() bool) {
 	b.t.Helper()
 	const look = 50 * time.Microsecond
-	for end := time.Now().Add(most + look); !done(); time.Sleep(look) { // a message of the last moment is still on its way
+	for end := time.Now().Add(most + look); !done(); time.Sleep(look) { // the last message may still be on its way
 		if time.Now().After(end) {
 			b.t.Fatalf("%s: not within %v", what, most)
 		}
@@ -396,23 +396,25 @@ func (b *simBoard) until(what string, most time.Duration, done func() bool) {
 //	                      a command and its acks
 //	goto 20 5 10, goto keep keep nan, goto here     DO_REPOSITION north, east and above home
 //	INT NAV_TAKEOFF 0 0 10 in 3     … as a COMMAND_INT, in this frame
-//	ask mode RTL, acked 2     sends a command without waiting; waits for two of its acks
+//	ask mode RTL, acked 2     sends a command without waiting; then waits for two acks of it
 //	sticks 0 0 500 0 for 400ms each 500ms     a stream; at 25 Hz where no rate is given
-//	stick 0 0 500 0       one message of it
-//	as 255, knock, listen 4s     the board's system id; one heartbeat of a ground station;
-//	                      one each second
-//	air 60, placed 40 10, pushed 8     the vehicle is placed so high, or there, or flies so
-//	                      fast to the north
-//	gathers 250ms         the line delivers bytes only so often
-//	tells Low battery     the autopilot sends this text
-//	says geofence, texts A; B, quiet     one text since the last command; all texts; none
-//	count 65 0            how many of this message came since the last command or "mark"
-//	shown RTL 12ms 18ms   a HEARTBEAT shows the mode so long after the last ack
+//	stick 0 0 500 0       one MANUAL_CONTROL
+//	as 255                the board sends with this system id
+//	gcs beat, gcs beats 4s     one heartbeat of a ground station; one each second
+//	air 60, placed 40 10, pushed 8     puts the vehicle 60 m up; puts it to this place; makes it
+//	                      fly north at 8 m/s
+//	gathers 250ms         the line delivers bytes only each 250 ms
+//	queues Low battery    the autopilot has this text to send
+//	says geofence         a text since the last command contains this word
+//	texts A; B, quiet     these are all texts since the last command; there is none
+//	count 65 0            how many messages 65 came since the last command or "mark"
+//	shown RTL 12ms 18ms   a HEARTBEAT shows the mode 12 to 18 ms after the last ack
 //	state CRITICAL, vtol FW, type 1, home 40 10, hud -0.02, clock < 3
-//	                      what the messages say now
+//	                      these values are in the messages now
 //	away 300 75 ±5        the vehicle is 75 m from the place 300 m north of home
 //	sensor SENSOR_BATTERY 110     in SYS_STATUS: present, enabled, not healthy
-//	channels 1500 1500 1000 1500, flown by theirs     RC_CHANNELS; whose sticks act
+//	channels 1500 1500 1000 1500     RC_CHANNELS 1 to 4
+//	flown by ours         whose sticks act: ours, theirs (the transmitter's) or nobody
 func simFlies(t *testing.T, rules []rule) {
 	t.Helper()
 	for _, r := range rules {
@@ -440,7 +442,7 @@ var simResultNames = map[common.MAV_RESULT]string{
 	simAccepted: "accepted", simRejected: "rejected", simDenied: "denied", simFailed: "failed", simUnsupported: "unsupported",
 }
 
-// companion plays what a companion board does; it returns what is wrong.
+// companion plays a clause of the companion board. It returns what is wrong.
 func (p *player) companion(w []string) (wrong string, known bool) {
 	p.Helper()
 	b, want := p.board, []string(nil)
@@ -451,7 +453,7 @@ func (p *player) companion(w []string) (wrong string, known bool) {
 	if asks {
 		w = w[1:]
 	}
-	id, msg := p.order(w)
+	id, msg := p.boardCommand(w)
 	switch {
 	case msg == nil:
 		return "", p.board.acts(p, w)
@@ -472,8 +474,8 @@ func (p *player) companion(w []string) (wrong string, known bool) {
 	return "", true
 }
 
-// order is a clause's command; nil if it is none.
-func (p *player) order(w []string) (id common.MAV_CMD, msg message.Message) {
+// boardCommand returns the command of a clause; nil if the clause is no command.
+func (p *player) boardCommand(w []string) (id common.MAV_CMD, msg message.Message) {
 	p.Helper()
 	b, frame := p.board, common.MAV_FRAME_GLOBAL
 	switch {
@@ -486,10 +488,10 @@ func (p *player) order(w []string) (id common.MAV_CMD, msg message.Message) {
 		w = []string{"goto", fmt.Sprint(north), fmt.Sprint(east), fmt.Sprint(up)}
 		fallthrough
 	case w[0] == "goto":
-		return simGoto, p.exactly(simGoto, frame, w[1:4], simHomeAlt)
+		return simGoto, p.commandInt(simGoto, frame, w[1:4], simHomeAlt)
 	case w[0] == "INT":
 		id = p.id(w[1:])
-		return id, p.exactly(id, common.MAV_FRAME(p.number(w[6])), w[2:5], 0)
+		return id, p.commandInt(id, common.MAV_FRAME(p.number(w[6])), w[2:5], 0)
 	case id.UnmarshalText([]byte("MAV_CMD_"+w[0])) != nil:
 		return 0, nil
 	}
@@ -500,9 +502,9 @@ func (p *player) order(w []string) (id common.MAV_CMD, msg message.Message) {
 	return id, factLong(simSystem, id, numbers...)
 }
 
-// exactly is a COMMAND_INT to a place in metres north and east of home; above is added to its
-// height.
-func (p *player) exactly(id common.MAV_CMD, frame common.MAV_FRAME, place []string, above float64) message.Message {
+// commandInt makes a COMMAND_INT with a place in metres north and east of home. above is added
+// to its height.
+func (p *player) commandInt(id common.MAV_CMD, frame common.MAV_FRAME, place []string, above float64) message.Message {
 	p.Helper()
 	m := &common.MessageCommandInt{
 		TargetSystem: simSystem, TargetComponent: 1, Command: id, Frame: frame,
@@ -515,7 +517,7 @@ func (p *player) exactly(id common.MAV_CMD, frame common.MAV_FRAME, place []stri
 	return m
 }
 
-// acts plays clauses that are no commands.
+// acts plays a clause of the board that is no command.
 func (b *simBoard) acts(p *player, w []string) (known bool) {
 	p.Helper()
 	switch w[0] {
@@ -523,10 +525,12 @@ func (b *simBoard) acts(p *player, w []string) (known bool) {
 		b.until("acked", time.Second, func() bool { return len(b.acks(b.asked)) >= int(p.number(w[1])) })
 	case "as":
 		b.as(uint8(p.number(w[1])), 191)
-	case "knock":
-		b.knock()
-	case "listen":
-		b.listenIn(p.duration(w[1]))
+	case "gcs":
+		if w[1] == "beat" {
+			b.gcsBeat()
+		} else {
+			b.gcsBeats(p.duration(w[2]))
+		}
 	case "air":
 		b.placeInAir(p.number(w[1]))
 	case "placed":
@@ -535,11 +539,11 @@ func (b *simBoard) acts(p *player, w []string) (known bool) {
 		b.change(func() { b.quad.vn = p.number(w[1]) })
 	case "gathers":
 		b.change(func() { b.gathers = p.duration(w[1]) })
-	case "tells":
+	case "queues":
 		b.say(common.MAV_SEVERITY_INFO, strings.Join(w[1:], " "))
 	case "mark":
 		b.forget()
-		return false // player.happens has its own part of a mark
+		return false // player.happens handles the rest of a mark
 	case "sticks":
 		a, each := p.axes(w[1:5]), sim25Hz
 		if len(w) > 8 {
@@ -555,7 +559,7 @@ func (b *simBoard) acts(p *player, w []string) (known bool) {
 	return true
 }
 
-// sees plays a check of what came; it returns what came instead.
+// sees plays a check of what the board heard. It returns what was heard instead.
 func (b *simBoard) sees(p *player, w []string) (wrong string, known bool) {
 	p.Helper()
 	rest, now := strings.Join(w[1:], " "), ""
@@ -583,7 +587,7 @@ func (b *simBoard) sees(p *player, w []string) (wrong string, known bool) {
 	case "vtol":
 		now = strings.TrimPrefix(b.ask(245).(*common.MessageExtendedSysState).VtolState.String(), "MAV_VTOL_STATE_")
 	case "hud":
-		now = fmt.Sprintf("%.2f", b.says(74).(*common.MessageVfrHud).Alt)
+		now = fmt.Sprintf("%.2f", b.newest(74).(*common.MessageVfrHud).Alt)
 	case "away":
 		north, east, _ := b.place()
 		return p.bounded(math.Hypot(north-p.number(w[1]), east), w[1:]), true
@@ -602,7 +606,7 @@ func (b *simBoard) sees(p *player, w []string) (wrong string, known bool) {
 			now += fmt.Sprint(b2i(bits&is != 0))
 		}
 	case "channels":
-		m := b.says(65).(*common.MessageRcChannels)
+		m := b.newest(65).(*common.MessageRcChannels)
 		now = fmt.Sprint(m.Chan1Raw, m.Chan2Raw, m.Chan3Raw, m.Chan4Raw)
 	case "flown":
 		b.change(func() {
@@ -624,8 +628,8 @@ func (b *simBoard) sees(p *player, w []string) (wrong string, known bool) {
 	return fmt.Sprintf("it is %q", now), true
 }
 
-// shownIn requests HEARTBEAT for 45 ms. The first one that shows a mode must come so long after
-// the last ack, and no later one may show another mode.
+// shownIn requests HEARTBEAT for 45 ms. The first heartbeat that shows the mode must come between
+// first and last after the last ack. No later one may show another mode.
 func (b *simBoard) shownIn(custom uint32, first, last time.Duration) string {
 	for range 90 {
 		b.request(0)
@@ -638,7 +642,7 @@ func (b *simBoard) shownIn(custom uint32, first, last time.Duration) string {
 		case is && beat.CustomMode == custom && shown.IsZero():
 			shown = h.at
 		case is && beat.CustomMode != custom && !shown.IsZero():
-			return "the mode before it is shown again"
+			return "the old mode is shown again"
 		}
 	}
 	if len(acks) == 0 || shown.IsZero() {
@@ -655,7 +659,7 @@ func (b *simBoard) shownIn(custom uint32, first, last time.Duration) string {
 func TestSimOfBothFlavours(t *testing.T) {
 	simFlies(t, []rule{
 		{"PX4 sends without a request, and stops on request", "px4: SET_MESSAGE_INTERVAL 33 {0→5|10000→100|-1→0} = accepted, mark, +1s, count 33 $1"},
-		{"heartless: it sends no heartbeats for a time", "px4: heartless 3s, mark, +2900ms, REQUEST_MESSAGE 0, count 0 0, +1200ms, count 0 1"},
+		{"it sends no heartbeats while it is heartless", "px4: heartless 3s, mark, +2900ms, REQUEST_MESSAGE 0, count 0 0, +1200ms, count 0 1"},
 		{"a restart forgets all but the parameters", "{px4|copter}: +14s, SET_MESSAGE_INTERVAL 245 20000, air 10, failsafe, +20ms, restart, not failing, alt 10 ±0.1, mark, +2s, count 245 < 4, clock < 3"},
 		{"it has a top speed, and drifts on with centred sticks", "{px4: air 200, as 255, sticks 0 0 500 0 for 400ms, mode ALTCTL→500|px4: air 200, as 255, sticks 0 0 550 0 for 400ms, mode MANUAL→550|" +
 			"copter: air 200, as 255, sticks 0 0 500 0 for 400ms, mode ALT_HOLD→500|copter: air 200, as 255, sticks 0 0 500 0 for 400ms, mode STABILIZE→500}, " +
@@ -665,8 +669,8 @@ func TestSimOfBothFlavours(t *testing.T) {
 
 // ---- Compared with captured flights ----
 
-// A simulator is flown as the real autopilot was when testdata was captured, with the same
-// commands at the same times.
+// A simulator gets the commands that the real autopilot got when testdata was captured, at the
+// same times.
 
 // captureHeard is a message of a flight, since the capture began.
 type captureHeard struct {
@@ -694,7 +698,7 @@ type captureBoard struct {
 	zero time.Time
 }
 
-// flyCaptured flies a script, and returns what came.
+// flyCaptured flies a script, and returns the messages that came.
 func flyCaptured(b *simBoard, bootedBefore time.Duration, script func(*captureBoard)) (heard []captureHeard) {
 	c := &captureBoard{b, b.began.Add(bootedBefore)}
 	script(c)
@@ -722,7 +726,7 @@ func (c *captureBoard) rates(hz map[float64]float64) {
 	}
 }
 
-// sticks sends sticks until a time. The captures do not have the sticks' positions; x gives
+// sticks sends sticks until a time. The captures do not contain the sticks; x is chosen to give
 // the captured speed.
 func (c *captureBoard) sticks(until float64, x int16) {
 	end := c.zero.Add(time.Duration(until * float64(time.Second)))
@@ -731,12 +735,12 @@ func (c *captureBoard) sticks(until float64, x int16) {
 	}
 }
 
-// captureRules is how a flight is compared with the captured one.
+// captureRules say how a flight is compared with the captured one.
 type captureRules struct {
 	bits  common.MAV_SYS_STATUS_SENSOR // of SYS_STATUS
 	texts []string                     // of STATUSTEXT; nil: all
-	// late is how much earlier or later a change of a kind may come. Kinds that are not in it
-	// are not compared.
+	// late is how much earlier or later a change of each kind may come. Other kinds are not
+	// compared.
 	late map[string]func(at time.Duration) time.Duration
 }
 
@@ -746,7 +750,7 @@ type captureEvent struct {
 	kind, what string
 }
 
-// events are the changes of a flight, and every ack and text.
+// events lists the changes of a flight, and every ack and text.
 func (r captureRules) events(heard []captureHeard) (events []captureEvent) {
 	last := map[string]string{}
 	add := func(at time.Duration, kind string, what ...any) {
@@ -760,7 +764,7 @@ func (r captureRules) events(heard []captureHeard) (events []captureEvent) {
 	}
 	var targetAt time.Duration
 	for _, h := range heard {
-		if targetAt != 0 && h.at-targetAt > 900*time.Millisecond { // it comes at 2 Hz: it has ended
+		if targetAt != 0 && h.at-targetAt > 900*time.Millisecond { // it came at 2 Hz and has ended
 			changed(targetAt, "target", "none")
 			targetAt = 0
 		}
@@ -802,7 +806,7 @@ func (r captureRules) events(heard []captureHeard) (events []captureEvent) {
 	return events
 }
 
-// compare wants the same changes in the same order, kind by kind.
+// compare checks that each kind has the same changes in the same order.
 func (r captureRules) compare(t *testing.T, real, simulated []captureHeard) {
 	t.Helper()
 	all, here := r.events(real), r.events(simulated)
@@ -825,7 +829,7 @@ func (r captureRules) compare(t *testing.T, real, simulated []captureHeard) {
 	}
 }
 
-// captureFix is where a flight was at a time, and its target; NaN: it sent none.
+// captureFix is where a vehicle was at a time, and its target; NaN if it sent none.
 type captureFix struct{ north, up, toNorth, toUp float64 }
 
 func fixAt(heard []captureHeard, at time.Duration) captureFix {
@@ -875,12 +879,12 @@ func px4Capture(c *captureBoard) {
 	c.command(10.745, simArm, 1)
 	c.command(10.975, simPrearm)
 	c.at(12.239)
-	c.knock()
+	c.gcsBeat()
 	c.command(12.2405, simPrearm)
 	c.at(13.506)
 	c.change(func() { c.params[simDataLink] = 0 })
 	c.at(16.5)
-	c.knock()
+	c.gcsBeat()
 	c.at(16.506)
 	c.write(&common.MessageCommandInt{TargetSystem: 1, TargetComponent: 1, Command: simTakeoff, X: keep, Y: keep, Z: simHomeAlt + 12})
 	c.command(16.764, simArm, 1)
@@ -903,10 +907,10 @@ func px4Capture(c *captureBoard) {
 	c.sticks(48.353, 0)
 	c.command(48.353, simSetMode, 1, 4, 3)
 	c.sticks(51.7, 0)
-	c.pilotMode(simPX4RTL) // by a second client: its acks go elsewhere
+	c.pilotMode(simPX4RTL) // a second client sent it; its acks went elsewhere
 	c.sticks(56.619, 0)
 	c.command(56.619, common.MAV_CMD_NAV_LAND)
-	c.sticks(106, 0) // the simulator comes down a little later
+	c.sticks(106, 0) // the simulated vehicle lands a little later
 }
 
 // The simulated PX4 flies as the captured one. Not compared: the battery (the real one was
@@ -953,9 +957,9 @@ func TestSimFliesLikeTheCapturedPX4(t *testing.T) {
 			},
 			"heartbeat": within(1050 * time.Millisecond), "sensors": within(600 * time.Millisecond), "landed": within(500 * time.Millisecond),
 		}}.compare(t, real, simulated)
-		// Metres. The real one accelerates to 4.2 m/s, the simulated one to 5; both
-		// climb 12 m in 14 s and 11 m in the 5 s of the return. The target is compared
-		// but around its changes.
+		// In metres. The real vehicle flies up to 4.2 m/s, the simulated one 5; both
+		// climb 12 m in 14 s and 11 m in the 5 s of the return. The target is not
+		// compared around its changes.
 		for _, tenths := range []int{100, 160, 180, 250, 300, 320, 330, 370, 400, 425, 436, 450, 478, 490, 510, 530, 560, 580, 700} {
 			at := time.Duration(tenths)*100*time.Millisecond + 99*time.Millisecond
 			got, want := fixAt(simulated, at), fixAt(real, at)
@@ -1014,8 +1018,8 @@ func arduPilotCapture(c *captureBoard) {
 	c.at(135)
 }
 
-// captureSame are the fields of each kind's last message that are compared with the captured
-// ones. The other fields are clocks, and the noise of sensors.
+// captureSame lists, for each kind of message, the fields of its last one that are compared with
+// the captured one. The other fields are clocks and sensor noise.
 var captureSame = map[uint32][]string{
 	0:   {"Type", "Autopilot", "MavlinkVersion"},
 	24:  {"Lat", "Lon", "FixType", "SatellitesVisible", "Eph", "Epv", "Vel"},
@@ -1184,8 +1188,8 @@ func TestSimDropsWholeFramesWhenNobodyReads(t *testing.T) {
 	})
 }
 
-// holds asks for AUTO.LOITER so often, and counts the acks of it.
-func (b *simBoard) holds(n int) (acks int) {
+// ackedHolds requests AUTO.LOITER n times and counts the acks.
+func (b *simBoard) ackedHolds(n int) (acks int) {
 	b.forget()
 	for range n {
 		b.write(b.modeMessage(simPX4Loiter))
@@ -1200,14 +1204,14 @@ func TestSimSurvivesLineNoise(t *testing.T) {
 		b.change(func() {
 			b.setNoise(anyDamage(0.002, 0), anyDamage(0.002, 0))
 		})
-		if n := b.holds(20); n < 10 || n >= 40 {
+		if n := b.ackedHolds(20); n < 10 || n >= 40 {
 			t.Errorf("%d of 40 acks came through the noise", n)
 		}
 	})
 }
 
-// The two moments are ones in which the first roll of the dice makes a frame
-// that checks: of one damaged frame, and of two that ran together.
+// At each of the two moments the first roll of the dice makes a frame whose checksum is right:
+// at one from a damaged frame, at the other from two frames that ran together.
 func TestSimNoiseMakesNoFrameThatNobodySent(t *testing.T) {
 	const frames = 256
 	for seed, from := range map[uint64]int{3: 6 * 256, 20: 37 * 256} {
@@ -1256,7 +1260,7 @@ func TestSimNoiseDependsOnTheMomentAndTheSeedOnly(t *testing.T) {
 		time.Sleep(time.Millisecond)
 		first := one.carry(b, f)
 		if !bytes.Equal(first, other.carry(b, f)) {
-			t.Error("what was before changed the noise")
+			t.Error("earlier bytes changed the noise")
 		}
 		if bytes.Equal(first, one.carry(b, f)) {
 			t.Error("two writes of one moment have the same noise")
@@ -1276,10 +1280,10 @@ func TestSimNoiseDependsOnTheMomentAndTheSeedOnly(t *testing.T) {
 func TestSimLosesAllThatABrokenFrameClaims(t *testing.T) {
 	simFlight(t, simPX4, nil, func(b *simBoard) {
 		_, _ = b.link.port.Write([]byte{frame.V2MagicByte, 255, 0, 0})
-		time.Sleep(time.Minute) // it has no end by itself
-		b.want("acks of commands inside of it", b.holds(6), 0)
-		if n := b.holds(6); n < 2 {
-			t.Errorf("%d acks behind it", n)
+		time.Sleep(time.Minute) // the broken frame does not time out
+		b.want("acks of commands inside of it", b.ackedHolds(6), 0)
+		if n := b.ackedHolds(6); n < 2 {
+			t.Errorf("%d acks of commands after it", n)
 		}
 	})
 }

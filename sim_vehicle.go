@@ -9,8 +9,8 @@ import (
 	"github.com/bluenviron/gomavlib/v3/pkg/dialects/common"
 )
 
-// row returns a mode's row in the flavour's table; for an unknown mode one that is
-// refused.
+// row returns a mode's row in the flavour's table. For an unknown mode it returns a row
+// that is refused.
 func (s *simulator) row(custom uint32) simMode {
 	i := slices.IndexFunc(s.modes, func(m simMode) bool { return m.custom == custom })
 	if i < 0 {
@@ -36,8 +36,8 @@ func (s *simulator) enter(custom uint32) {
 // simPending is a mode that was acknowledged and is not in force yet.
 type simPending struct{ mode uint32 }
 
-// enterLater calls do, which brings a mode into force, after wait. Heartbeats show the old
-// mode for lag longer. A newer call replaces this one.
+// enterLater waits, then calls do, which brings a mode into force. From then on heartbeats
+// show the old mode for lag. A newer call replaces this one.
 func (s *simulator) enterLater(mode uint32, wait, lag time.Duration, do func()) *simPending {
 	pending := &simPending{mode}
 	s.pending = pending
@@ -72,7 +72,7 @@ func (s *simulator) disarm() {
 	s.brain.disarmed(landed)
 }
 
-// climb takes off, or climbs on, to a height above home.
+// climb takes off to a height above home, or climbs to it in the air.
 func (s *simulator) climb(to float64) {
 	s.climbing, s.climbTo, s.climbFrom = true, to, time.Now()
 	if !s.airborne {
@@ -88,7 +88,7 @@ func (s *simulator) canFly() bool { return s.armed && s.airborne }
 // stay sets the target to the place where the quad can stop.
 func (s *simulator) stay() { s.target = s.stopping() }
 
-// stopping returns the place where the quad can stop: v²/3.5 ahead on PX4.
+// stopping returns the place where the quad can stop. On PX4 it is v²/3.5 ahead.
 func (s *simulator) stopping() simTarget {
 	q := &s.quad
 	t := math.Hypot(q.vn, q.ve) / (2 * s.brake)
@@ -101,7 +101,7 @@ func (s *simulator) stopping() simTarget {
 // step is one tick.
 func (s *simulator) step() {
 	now := time.Now()
-	dt := max(0.001, min(0.1, now.Sub(s.ticked).Seconds())) // the drone does not fly while the computer sleeps
+	dt := max(0.001, min(0.1, now.Sub(s.ticked).Seconds())) // a computer that slept must not move the drone far
 	s.ticked = now
 	s.brain.step()
 	s.fly(now, dt)
@@ -116,7 +116,8 @@ func (s *simulator) step() {
 	s.sendStreams(now)
 }
 
-// disarms reports whether the vehicle armed or landed long enough ago to disarm by itself.
+// disarms reports whether the vehicle disarms by itself now: 2 s after a landing, else 10 s
+// after the arming.
 func (s *simulator) disarms(now time.Time) bool {
 	if s.landedAt.After(s.armedAt) {
 		return now.After(s.landedAt.Add(2 * time.Second))
@@ -200,13 +201,13 @@ func (s *simulator) wanted(now time.Time, dt float64) (vn, ve, vu, turn float64)
 		turn = r
 		vu = max(-s.stickDown, min(5, q.vu+(z-0.5)*10*dt))
 		if !s.airborne {
-			vu = z - 0.55 // thrust above its weight lifts it
+			vu = z - 0.55 // a thrust above the weight lifts the drone
 		}
 	}
 	return vn, ve, vu, turn
 }
 
-// simTopSpeed limits a velocity, as the drag of the air does.
+// simTopSpeed limits a velocity, as drag does.
 func simTopSpeed(vn, ve float64) (n, e float64) {
 	if v := math.Hypot(vn, ve); v > simTop {
 		return vn * simTop / v, ve * simTop / v
@@ -230,9 +231,8 @@ func (s *simulator) homeward() (vn, ve, vu float64) {
 	return vn, ve, -s.landSpeed
 }
 
-// returning returns the place over home to which a return flies. Its height is that of the
-// return's beginning or the return height, the higher of the two; near home the return
-// height is less.
+// returning returns the place over home to which a return flies. It flies at the higher of
+// two heights: the one where it began, and the return height, which is lower near home.
 func (s *simulator) returning() simTarget {
 	t := s.target
 	away := math.Hypot(t.north-s.home.north, t.east-s.home.east)
@@ -245,13 +245,13 @@ func (s *simulator) returning() simTarget {
 const (
 	simAccel  = 4.0 // m/s², horizontally
 	simLift   = 2.0 // m/s², vertically
-	simNear   = 0.9 // m/s², before the place of a goto
+	simNear   = 0.9 // m/s², the deceleration before a goto's place
 	simCruise = 5.0 // m/s
 	simTop    = 20.0
 	simClimb  = 1.25
 	simSink   = 1.5
-	simSoft   = 0.2         // m/s, at the beginning of a takeoff
-	simLevel  = 0.88 / 0.76 // 1/s: 0.88 m/s where PX4 calls a climb done
+	simSoft   = 0.2         // m/s, the climb at the beginning of a takeoff
+	simLevel  = 0.88 / 0.76 // 1/s: PX4 ends a climb 0.76 m below its height, at 0.88 m/s
 )
 
 // simTarget is a place to go to: metres from home, heading in radians or NaN,
@@ -287,8 +287,7 @@ func (q *simQuad) turn(yaw float64) float64 {
 	return max(-1, min(1, 2*math.Remainder(yaw-q.heading, 2*math.Pi)))
 }
 
-// steer changes the velocity as fast as a quad can, or as brake allows if it slows
-// down, and moves.
+// steer changes the velocity and moves the quad. brake limits the deceleration, in m/s².
 func (q *simQuad) steer(vn, ve, vu, brake, dt float64) {
 	an, ae := (vn-q.vn)/dt, (ve-q.ve)/dt
 	most := simAccel
@@ -319,7 +318,7 @@ func simPlace(north, east float64) (lat, lon float64) {
 
 func simE7(degrees float64) int32 { return int32(math.Round(degrees * 1e7)) }
 
-// simDegrees returns degE7 as degrees; NaN for INT32_MAX, which leaves a place open.
+// simDegrees converts degE7 to degrees. INT32_MAX, which leaves a place open, becomes NaN.
 func simDegrees(e7 int32) float64 {
 	if e7 == math.MaxInt32 {
 		return math.NaN()

@@ -43,9 +43,9 @@ type simWire struct {
 	rolls         time.Time // when bytes were last damaged at random
 }
 
-// carry returns b as it arrives. Damage that a frame's 16 bit checksum would miss, one in
-// 65,536, is not made: a test would take it for a mistake of the receiver. Such a frame may be
-// made of several writes.
+// carry returns b as it arrives. It makes no damage that a frame's 16 bit checksum would miss
+// (1 in 65,536): a test would take it for a mistake of the receiver. Such a frame may span
+// several writes.
 func (w *simWire) carry(b []byte, f simFault) []byte {
 	// The damage depends on the time alone, so that a flight can be repeated though its
 	// goroutines take turns in another order.
@@ -69,14 +69,14 @@ func (w *simWire) carry(b []byte, f simFault) []byte {
 	}
 }
 
-// lastBytes keeps more bytes than two frames can have.
+// lastBytes appends b to tail and keeps the last bytes, more than two frames can have.
 func lastBytes(tail, b []byte) []byte {
 	all := slices.Concat(tail, b)
 	return all[max(0, len(all)-600):]
 }
 
-// forges reports whether these bytes hold a frame that was not sent and whose checksum is
-// right. It does not wait for a signature after the checksum: damage there changes nothing.
+// forges reports whether these bytes contain a frame that was not sent and whose checksum is
+// right. A signature after the checksum need not have come: damage to it changes nothing.
 func (w *simWire) forges(out []byte) bool {
 	const longest, signature = 267, 13 // bytes of a frame without its signature
 	if bytes.Equal(lastBytes(w.after, out), w.before) {

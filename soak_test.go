@@ -16,11 +16,11 @@ import (
 
 var (
 	soakTime = flag.Duration("soak", 2*time.Hour, "simulated time of TestSoak; CI takes 24h")
-	soakSeed = flag.Uint64("soak-seed", 0, "seed of TestSoak's first hour; the next has the next one. Even ones fly PX4, odd ones ArduPilot")
+	soakSeed = flag.Uint64("soak-seed", 0, "seed of TestSoak's first hour; each further hour has the next seed. Even seeds fly PX4, odd seeds ArduPilot")
 )
 
-// soakDelay is the delay of a good line. It divides no other time, so that hardly two things
-// happen at the same moment, in an order that only the scheduler decides.
+// soakDelay is the delay of a good line. It divides no other time, so two things hardly ever
+// happen at the same moment, where the scheduler would decide their order.
 const soakDelay = 371 * time.Microsecond
 
 // onlooker watches one soak flight and knows which answers are true.
@@ -29,18 +29,18 @@ type onlooker struct {
 	seed    uint64
 	began   time.Time
 	clients sync.WaitGroup
-	number  int // how many clients there were so far
+	number  int // how many clients there have been
 
-	// Every user of random numbers has a generator of its own, the clients too: with a shared
-	// one the order of the goroutines would change what they do.
+	// Every user of random numbers, each client too, has its own generator. With a shared one the
+	// order of the goroutines would change what they do.
 	rand, ackRand *rand.Rand
 
 	mu        sync.Mutex
 	acked     map[uint16]int       // ACCEPTED acks that really went out, by command
-	copies    map[uint16]time.Time // until when a second copy of one may arrive
-	explained map[string]time.Time
+	copies    map[uint16]time.Time // until when a second copy of such an ack may arrive
+	explained map[string]time.Time // the modes that mavrest may answer, and when each was noted
 	figures   map[string]int
-	diary     []string // the last things that happened
+	diary     []string // what happened last
 }
 
 func (w *onlooker) count(what string) {
@@ -58,15 +58,15 @@ func (w *onlooker) note(format string, args ...any) {
 	w.diary = w.diary[max(0, len(w.diary)-200):]
 }
 
-// explain notes that a mode may be answered now.
+// explain notes that mavrest may answer a mode from now on.
 func (w *onlooker) explain(mode string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.explained[mode] = time.Now()
 }
 
-// onAck is the simulator's hook: it changes acks as the present fault says, and remembers
-// those that go out. The simulator's lock is held.
+// onAck is the simulator's hook. It changes acks as the present fault says, and remembers the acks
+// that go out. The simulator's mutex is held.
 func (w *onlooker) onAck(fault string) func(*common.MessageCommandAck) []simAnswer {
 	return func(a *common.MessageCommandAck) []simAnswer {
 		list := []simAnswer{{ack: a}}
@@ -81,7 +81,7 @@ func (w *onlooker) onAck(fault string) func(*common.MessageCommandAck) []simAnsw
 			list[0].after = time.Duration(w.ackRand.IntN(900)) * time.Millisecond
 		case "acks doubled":
 			list = append(list, simAnswer{ack: a, after: time.Duration(w.ackRand.IntN(900)) * time.Millisecond})
-		case "acks of others":
+		case "acks from strangers":
 			other := *a
 			other.Result = common.MAV_RESULT_ACCEPTED
 			list = append([]simAnswer{{ack: &other, component: 100}, {ack: &other, system: 9}}, list...)
@@ -99,7 +99,7 @@ func (w *onlooker) onAck(fault string) func(*common.MessageCommandAck) []simAnsw
 	}
 }
 
-// commands that a client may send, and the ranges are the contract's.
+// anyCommand returns a random command of a client, within the ranges of the API.
 func anyCommand(r *rand.Rand) (path, body string) {
 	place := at(float64(r.IntN(200)-100), float64(r.IntN(200)-100))
 	modes := []string{"manual", "altitude", "position", "takeoff", "hold", "land", "rtl", "rtgs"}
@@ -118,7 +118,7 @@ func anyCommand(r *rand.Rand) (path, body string) {
 	return "/land", ""
 }
 
-// command sends one command and checks its answer by what happened.
+// command sends one command and checks whether its answer is true.
 func (w *onlooker) command(client int, r *rand.Rand) {
 	path, body := anyCommand(r)
 	w.note("client %d: POST %s %s", client, path, body)
@@ -141,19 +141,19 @@ func (w *onlooker) command(client int, r *rand.Rand) {
 		now := w.sim.truth()
 		id := uint16(o["command"].(float64))
 		w.mu.Lock()
-		// Acks have no number: a late second copy of one looks like the answer to the next
-		// command with that id.
-		real := w.acked[id] > before[id] || !began.After(w.copies[id])
+		// Acks have no number. A late second copy of an ack looks like the answer to the next
+		// command with its id.
+		proven := w.acked[id] > before[id] || !began.After(w.copies[id])
 		// A report proves a mode change, an arming and a disarming (docs/design.md, rule 6).
 		wanted, _ := parseMode(o["mode"].(string))
 		switch common.MAV_CMD(id) {
 		case common.MAV_CMD_DO_SET_MODE:
-			real = real || now.mode == entered[w.firmware][wanted]
+			proven = proven || now.mode == entered[w.firmware][wanted]
 		case common.MAV_CMD_COMPONENT_ARM_DISARM:
-			real = real || now.armed == strings.Contains(body, `"arm":true`)
+			proven = proven || now.armed == strings.Contains(body, `"arm":true`)
 		}
 		w.mu.Unlock()
-		if !real {
+		if !proven {
 			w.Errorf("%v: POST %s %s answered %v, but no ack went out; the vehicle is in %d, armed %v", time.Now(), path, body, o, now.mode, now.armed)
 		}
 		w.explain(o["mode"].(string))
@@ -169,11 +169,11 @@ func (w *onlooker) command(client int, r *rand.Rand) {
 	}
 }
 
-// fault is something that goes wrong, and what ends it.
+// fault is something that goes wrong.
 type fault struct {
 	name  string
 	begin func(w *onlooker)
-	end   func(w *onlooker)
+	end   func(w *onlooker) // nil if the fault ends by itself
 }
 
 // noise makes both directions of the line bad.
@@ -207,12 +207,12 @@ var faults = []fault{
 		w.sim.pilotMode(modes[w.rand.IntN(len(modes))])
 	}, nil},
 	{"pilot disarms or arms", func(w *onlooker) { w.sim.pilotArm(w.rand.IntN(2) == 0) }, nil},
-	{"acknowledges and does not follow", func(w *onlooker) { w.sim.change(func() { w.sim.idle = true }) }, func(w *onlooker) { w.sim.change(func() { w.sim.idle = false }) }},
+	{"acknowledges commands and does nothing", func(w *onlooker) { w.sim.change(func() { w.sim.idle = true }) }, func(w *onlooker) { w.sim.change(func() { w.sim.idle = false }) }},
 	{"in progress for ever",
 		func(w *onlooker) { w.sim.change(func() { w.sim.neverDone[common.MAV_CMD_DO_REPOSITION] = true }) },
 		func(w *onlooker) { w.sim.change(func() { clear(w.sim.neverDone) }) }},
 	{"slow line", func(w *onlooker) { w.sim.change(func() { w.sim.delay = 400 * time.Millisecond }) }, func(w *onlooker) { w.sim.change(func() { w.sim.delay = soakDelay }) }},
-	ackFault("acks lost"), ackFault("acks late"), ackFault("acks doubled"), ackFault("acks of others"),
+	ackFault("acks lost"), ackFault("acks late"), ackFault("acks doubled"), ackFault("acks from strangers"),
 }
 
 func (w *onlooker) pilotModes() []uint32 {
@@ -222,14 +222,14 @@ func (w *onlooker) pilotModes() []uint32 {
 	return []uint32{0, 2, 5, 4, 6, 9, 17}
 }
 
-// look checks what holds at every moment.
+// look checks what must hold at every moment.
 func (w *onlooker) look() {
 	truth := w.sim.truth()
 	mode, _ := w.firmware.reported(truth.mode)
 	w.explain(mode.String())
 	o := w.status()
 	now := time.Now()
-	synctest.Wait() // a command that was just acknowledged is answered
+	synctest.Wait() // until a command that was just acknowledged is answered
 
 	w.mu.Lock()
 	_, ok := w.explained[o["mode"].(string)]
@@ -240,7 +240,7 @@ func (w *onlooker) look() {
 	if p, ok := o["position"].(object); ok && p["lat"] != nil {
 		n, e := simMetres(p["lat"].(float64), p["lon"].(float64))
 		tn, te := simMetres(truth.lat, truth.lon)
-		// In manual mode it flies some 20 m/s; a reboot on the ground carries it home.
+		// In manual mode the vehicle flies some 20 m/s. A reboot on the ground puts it to home.
 		allowed := 1 + 25*(p["age"].(float64)+0.5)
 		if away := math.Hypot(n-tn, e-te); away > allowed && !w.carried(now) {
 			w.Errorf("%v: position is %.1f m off and %v s old", now, away, p["age"])
@@ -258,14 +258,14 @@ func (w *onlooker) look() {
 	}
 }
 
-// carried reports whether the vehicle was placed elsewhere a moment ago.
+// carried reports whether the vehicle was put elsewhere in the last 20 s.
 func (w *onlooker) carried(now time.Time) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return now.Sub(w.explained["(carried)"]) < 20*time.Second
 }
 
-// settle ends every fault and checks that all is well again.
+// settle ends every fault, and checks that the vehicle then obeys and flies home.
 func (w *onlooker) settle() {
 	w.note("settle")
 	for _, f := range faults {
@@ -275,10 +275,10 @@ func (w *onlooker) settle() {
 	}
 	time.Sleep(6 * time.Second) // the port opens again, late acks arrive
 	w.until("online again", 20*time.Second, func() bool { return w.status()["online"] == true })
-	// An unanswered takeoff ends in a mode that no client commanded. During the return below
-	// that would end the return, and rightly so.
+	// A takeoff that was not answered ends in a mode that no client commanded. That mode would end
+	// the return below, and rightly so.
 	climbing := entered[px4][ModeTakeoff]
-	w.until("no takeoff ends in the return", 5*time.Minute, func() bool {
+	w.until("no takeoff can end during the return", 5*time.Minute, func() bool {
 		s := w.sim.truth()
 		return w.firmware != px4 || s.mode != climbing || !s.armed
 	})
@@ -301,10 +301,10 @@ func (w *onlooker) settle() {
 	}
 }
 
-// dice is the random generator of one user.
+// dice returns the random generator of one user.
 func (w *onlooker) dice(who uint64) *rand.Rand { return rand.New(rand.NewPCG(w.seed, who)) }
 
-// watch puts an onlooker beside a flight.
+// watch adds an onlooker to a flight.
 func watch(f *flight, seed uint64, d time.Duration, figures map[string]int) *onlooker {
 	w := &onlooker{
 		flight: f, seed: seed, began: time.Now(), figures: figures,
@@ -322,15 +322,15 @@ func watch(f *flight, seed uint64, d time.Duration, figures map[string]int) *onl
 	})
 	f.Cleanup(func() {
 		if f.Failed() {
-			f.Logf("the last that happened, in seconds since the flight began:\n%s", strings.Join(w.diary, "\n"))
-			f.Logf("this flight again: go test -run '^TestSoak$' -cpu 1 -soak %v -soak-seed %d .", d, seed)
+			f.Logf("what happened last, in seconds since the flight began:\n%s", strings.Join(w.diary, "\n"))
+			f.Logf("to fly this flight again: go test -run '^TestSoak$' -cpu 1 -soak %v -soak-seed %d .", d, seed)
 		}
 	})
 	return w
 }
 
-// client sends the next command and, now and then, sticks. Each comes at a
-// moment of its own.
+// client starts a client, which sends a command. Now and then it starts another that sends sticks.
+// No two clients send at the same moment.
 func (w *onlooker) client() {
 	w.number++
 	n, dice := w.number, w.dice(uint64(100+w.number))
@@ -346,7 +346,7 @@ func (w *onlooker) client() {
 	})
 }
 
-// suffer lets clients fly through a fault.
+// suffer lets clients send commands during a fault.
 func (w *onlooker) suffer(fault fault) {
 	w.count(fault.name)
 	if strings.HasPrefix(fault.name, "rebooted on") {
@@ -368,12 +368,12 @@ func (w *onlooker) suffer(fault fault) {
 	w.note("ends: %s", fault.name)
 }
 
-// soakFlight is some time of commands and faults from a seed.
+// soakFlight flies with commands and faults from a seed, for some time.
 func soakFlight(t *testing.T, seed uint64, d time.Duration, figures map[string]int) {
 	fly(t, simFlavour(seed%2), nil, func(f *flight) {
 		w := watch(f, seed, d, figures)
 		w.explain("manual")
-		time.Sleep(1234567) // not in the same moments as the link and the simulator
+		time.Sleep(1234567) // so that it acts at other moments than the link and the simulator
 		for end := time.Now().Add(d); time.Now().Before(end) && !t.Failed(); {
 			w.accepted("/mode", `{"mode":"hold"}`)
 			if code, _ := f.call("POST", "/takeoff", ""); code == 200 {

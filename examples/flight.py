@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""A flight: up, 30 m north, a little forward by the sticks, and home.
+"""Flies up, 30 m north, a little forward by the sticks, and home.
 
     examples/flight.py http://raspberrypi.local
 """
@@ -14,8 +14,8 @@ drone = (sys.argv[1] if len(sys.argv) > 1 else "http://localhost:8080") + "/api/
 
 
 def ask(path, body=None):
-    """Return the answer. An error ends the flight and prints mavrest's reason.
-    Nothing is sent again: a pilot may have taken the drone."""
+    """Send a request and return its answer. An error ends the flight and prints
+    mavrest's reason. No request is repeated: a pilot may have taken the drone."""
     data = None if body is None else json.dumps(body).encode()
     try:
         with urllib.request.urlopen(drone + path, data, timeout=200) as answer:

@@ -1,13 +1,13 @@
 #!/usr/bin/env bash
-# A flight: up, 30 m north, a little forward by the sticks, and home.
+# Flies up, 30 m north, a little forward by the sticks, and home.
 #   examples/flight.sh http://raspberrypi.local
 set -euo pipefail
 drone=${1:-http://localhost:8080}/api/drone
 
-# order PATH BODY: sends a command. An error ends the flight and says why.
+# order PATH BODY: sends a command. An error ends the flight and prints the reason.
 order() { curl -sS --fail-with-body "$drone/$1" -d "$2"; }
 
-# Waits until it can take off.
+# Waits until the drone can take off.
 grep -qm1 '"armable":true' < <(curl -sN "$drone/status" -H 'Accept: text/event-stream') || {
 	echo "no answer from $drone" >&2
 	exit 1
