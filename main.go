@@ -5,6 +5,7 @@ package main
 import (
 	"bytes"
 	"context"
+	_ "embed"
 	"errors"
 	"flag"
 	"fmt"
@@ -100,58 +101,19 @@ func parseFlags(args []string, out io.Writer) (options, error) {
 	return o, nil
 }
 
-const usage = `mavrest - a REST API for a drone, on its companion board
+// usage is what -help prints.
+//
+//go:embed deploy/help.txt
+var usage string
 
-  -device name   The autopilot's port. Required.
-                   auto                     look for it: an autopilot on USB, else
-                                            /dev/serial0, ttyAMA0, ttyTHS1, ttyTHS0
-                   /dev/serial0             a serial device
-                   udpin://0.0.0.0:14540    wait for it on UDP
-                   udpout://10.0.0.2:14550  send to it on UDP
-                   tcp://127.0.0.1:5760     connect to it by TCP
-                   sim, sim:ardupilot       a simulated drone; nothing real flies
-  -baud rate     Baud rate of the serial device. Default 0: try the usual rates
-                 until MAVLink is heard, up to 11 s a port.
-  -port number   TCP port of the API, default 80. A port below 1024 needs root or
-                 CAP_NET_BIND_SERVICE.
-  -bind address  Listen on this address only. Default: on all of the board's, so
-                 everybody on the local network can fly the drone.
-  -system id     MAVLink system id of the vehicle, 1 to 255. Default 0: the first
-                 autopilot heard.
-  -gcs           Be the drone's ground station. PX4 then sends all its texts; with
-                 NAV_DLL_ACT set it starts a failsafe when mavrest ends. Only for
-                 a drone without another ground station.
-  -host name     Also answer to this name in the Host header. Addresses, names
-                 without a dot and names under .local, .lan, .home, .home.arpa,
-                 .internal and .localdomain always work. May be repeated.
-  -origin URL    Let web pages of this origin (http://laptop:3000) read and
-                 command the drone. No other page can. May be repeated.
-  -v             Also log every stick input and every text of the autopilot.
-  -version       Print the version and exit.
-
-  mavrest -device auto
-  mavrest -device /dev/serial0 -baud 921600
-  mavrest -device udpin://0.0.0.0:14540 -port 8080 -host drone.example.org
-  mavrest -device sim -port 8080
-`
-
-// buildVersion is what -version prints: the version, Go's version, the platform and,
-// if it is known, the commit.
+// buildVersion is what -version prints. The source is the module's version, which names
+// the commit, as Go saw it when it built the program.
 func buildVersion() string {
-	v := fmt.Sprintf("mavrest %s %s %s/%s", ownVersion, runtime.Version(), runtime.GOOS, runtime.GOARCH)
+	source := "unknown"
 	if info, ok := debug.ReadBuildInfo(); ok {
-		for _, s := range info.Settings {
-			switch {
-			case s.Key == "GOARM":
-				v += " v" + s.Value
-			case s.Key == "vcs.revision":
-				v += fmt.Sprintf(", commit %.12s", s.Value)
-			case s.Key == "vcs.modified" && s.Value == "true":
-				v += " with changes"
-			}
-		}
+		source = info.Main.Version
 	}
-	return v
+	return fmt.Sprintf("mavrest %s %s %s/%s, source %s", ownVersion, runtime.Version(), runtime.GOOS, runtime.GOARCH, source)
 }
 
 // run is the program. It returns when ctx is done and everything has ended, or with
