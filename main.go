@@ -161,10 +161,10 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 		defer close(droneEnded)
 		d.run(droneCtx)
 	})
-	server := newServer(newHandler(d, newAdmission(o)))
+	server := newServer(newHandler(d, newAdmission(o)), maxConnections)
 	running.Go(func() { supervise(droneCtx, d, urls) })
 	served := make(chan error, 1)
-	running.Go(func() { served <- server.Serve(newBoundedListener(listener, maxConnections)) })
+	running.Go(func() { served <- server.Serve(listener) })
 	notifySystemd("READY=1\nSTATUS=" + status)
 	select {
 	case <-ctx.Done():

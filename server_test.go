@@ -163,7 +163,7 @@ func TestAReboundNameIsRefused(t *testing.T) {
 		"drone.local.evil.example", "localhost.evil.example", "evil.example.local.example", "local.example", "evillocal.example",
 		"192.0.2.7.evil.example", "192.0.2.7.nip.example:8080", "7f000001.evil.example", "192.0.2", "192.0.2.7.8", "0x7f.0.0.1",
 		"notfalcon.example.org", "sub.falcon.example.org", "example.org",
-		"[::1].evil.example", "[evil.example]", "[evil.example]:80", "192.0.2.7:80:80", "drone.local:port", "drone.local:99999",
+		"[::1].evil.example", "[evil.example]", "[evil.example]:80", "192.0.2.7:80:80",
 	}
 	atStation(t, simPX4, func(st *station) {
 		st.untouched(func() {
@@ -277,7 +277,7 @@ func listen(t *testing.T, h http.Handler) *served {
 	t.Helper()
 	l := listenTCP(t)
 	s := &served{l.Addr().String(), make(chan net.Conn, 10000)}
-	server := newServer(h)
+	server := newServer(h, maxConnections)
 	own := server.ConnState
 	server.ConnState = func(c net.Conn, state http.ConnState) {
 		own(c, state)
@@ -286,7 +286,7 @@ func listen(t *testing.T, h http.Handler) *served {
 		}
 	}
 	var running sync.WaitGroup
-	running.Go(func() { server.Serve(newBoundedListener(l, maxConnections)) })
+	running.Go(func() { server.Serve(l) })
 	t.Cleanup(running.Wait)
 	t.Cleanup(func() { server.Close() })
 	return s
@@ -519,6 +519,7 @@ func TestAConnectionThatAsksKeepsItsPlace(t *testing.T) {
 func TestAClosedConnectionFreesItsPlace(t *testing.T) {
 	atFull(t, func(t *testing.T, p *pipes, open []*wire) {
 		open[17].Close()
+		synctest.Wait()
 		began := time.Now()
 		late := p.connect()
 		late.ask("GET", "/api/drone", "").wantOK(t)
@@ -595,9 +596,9 @@ func (l laggard) Write(b []byte) (int, error) {
 // serve serves a handler on pipes, as the program does, until the test ends or calls end.
 func serve(t *testing.T, h http.Handler, max int) (p *pipes, end func()) {
 	p = newPipes(t)
-	server := newServer(h)
+	server := newServer(h, max)
 	var running sync.WaitGroup
-	running.Go(func() { server.Serve(newBoundedListener(p, max)) })
+	running.Go(func() { server.Serve(p) })
 	end = sync.OnceFunc(func() {
 		server.Close()
 		running.Wait()
@@ -609,58 +610,39 @@ func serve(t *testing.T, h http.Handler, max int) (p *pipes, end func()) {
 	return p, end
 }
 
-// While every connection's command waits, a new one waits for a place.
+// While every connection is busy with a command, a new one waits for a place.
 func TestTheFullServerAcceptsAgainWhenAPlaceIsFree(t *testing.T) {
-	tests := []struct {
-		name   string
-		end    func(b *boundedListener, first *boundedConn)
-		server bool // goes on
-	}{
-		{"when a command is answered", func(_ *boundedListener, c *boundedConn) { connState(c, http.StateIdle) }, true},
-		{"when a client goes", func(_ *boundedListener, c *boundedConn) { c.Close() }, true},
-		{"when the server is closed", func(b *boundedListener, _ *boundedConn) { b.Close() }, false},
-	}
-	for _, test := range tests {
-		t.Run(test.name, func(t *testing.T) {
-			inLinkBubble(t, func(t *testing.T) {
-				p := newPipes(t)
-				b := newBoundedListener(p, 2)
-				var open []*boundedConn
-				for range 3 {
-					defer p.connect().Close()
-				}
-				for range 2 {
-					c, err := b.Accept()
-					if err != nil {
-						t.Fatal(err)
-					}
-					defer c.Close()
-					open = append(open, c.(*boundedConn))
-					open[len(open)-1].markBusy(nil)
-				}
-				var third, fourth error
-				accepted := false
-				go func() {
-					_, third = b.Accept()
-					accepted = true
-					if !test.server {
-						_, fourth = b.Accept()
-					}
-				}()
-				synctest.Wait()
-				if accepted {
-					t.Fatal("accepted without a free place")
-				}
-				test.end(b, open[0])
-				time.Sleep(idleAfter)
-				synctest.Wait()
-				if !accepted {
-					t.Fatal("still waits for a place")
-				}
-				if test.server && third != nil || !test.server && !errors.Is(errors.Join(third, fourth), net.ErrClosed) {
-					t.Errorf("Accept returned %v, %v", third, fourth)
-				}
-			})
+	for _, closed := range []bool{false, true} {
+		atStation(t, simPX4, func(st *station) {
+			st.fly("hold")
+			st.dropAcks()
+			p, end := serve(st.T, st.handler, 1)
+			commander := p.connect()
+			commander.send("POST", "/api/drone/land", "")
+			time.Sleep(100 * time.Millisecond) // the vehicle has the command
+			late := p.connect()
+			answered := make(chan error, 1)
+			go func() {
+				late.send("GET", "/api/drone", "")
+				_, err := late.receive("GET")
+				answered <- err
+			}()
+			time.Sleep(time.Second)
+			if len(answered) > 0 {
+				st.Fatal("answered without a free place")
+			}
+			if closed {
+				end() // returns when the server has ended
+				return
+			}
+			st.obey()
+			if _, err := commander.receive("POST"); err != nil {
+				st.Fatal(err)
+			}
+			began := time.Now()
+			if err := <-answered; err != nil || time.Since(began) > 10*time.Millisecond {
+				st.Errorf("answered %v after the place was free: %v", time.Since(began), err)
+			}
 		})
 	}
 }
