@@ -195,7 +195,7 @@ type station struct{ *flight }
 func atStation(t *testing.T, flavour simFlavour, test func(st *station), hosts ...string) {
 	t.Helper()
 	fly(t, flavour, nil, func(f *flight) {
-		f.handler = newHandler(f.link, admission{hosts: ownHosts("", nil, hosts)})
+		f.handler = newHandler(f.link, admission{hosts: ownHosts("", "", hosts)})
 		test(&station{f})
 	})
 }
@@ -535,8 +535,8 @@ func badBodies() []badBody {
 		add("a mode that is not in the list", "/api/drone/mode", `{"mode":`+string(name)+`}`, 422, "manual, altitude, position, takeoff, hold, land, rtl, rtgs, got")
 	}
 	long := strings.Repeat("é", 1000)
-	add("a very long mode", "/api/drone/mode", `{"mode":"`+long+`"}`, 422, `rtgs, got "éééééééééééééééééééé…"`)
-	add("a very long field", "/api/drone/mode", `{"`+long+`":1}`, 400, `unknown field "éééééééééééééééééééé…"; the`)
+	add("a very long mode", "/api/drone/mode", `{"mode":"`+long+`"}`, 422, `rtgs, got "`+long[:80]+`"`)
+	add("a very long field", "/api/drone/mode", `{"`+long+`":1}`, 400, `unknown field "`+long[:80]+`"; the`)
 	add("no mode and no arm", "/api/drone/mode", ``, 422, "mode")
 	add("an empty object", "/api/drone/mode", `{}`, 422, "mode")
 	add("mode and arm are null", "/api/drone/mode", `{"mode":null,"arm":null}`, 422, "mode")

@@ -198,7 +198,7 @@ func stopServer(server *http.Server, droneEnded <-chan struct{}) {
 func newAdmission(o options) admission {
 	name, _ := os.Hostname()                   // on an error only addresses work
 	conf, _ := os.ReadFile("/etc/resolv.conf") // on an error there are no search domains
-	return admission{hosts: ownHosts(name, searchDomains(string(conf)), o.hosts), origins: o.origins}
+	return admission{hosts: ownHosts(name, string(conf), o.hosts), origins: o.origins}
 }
 
 // openDevice returns the device that -device names. It starts the simulator if that is

@@ -7,7 +7,6 @@ import (
 	"net/http"
 	"net/netip"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -23,6 +22,12 @@ const (
 	readTimeout = 10 * time.Second       // from the beginning of a request to the end of its body
 )
 
+// Codes of the requests that admission rejects.
+const (
+	codeCrossOrigin errorCode = "cross_origin"
+	codeWrongHost   errorCode = "wrong_host"
+)
+
 // admission says who may use the API: the names that this machine answers to, and the
 // origins whose web pages may read and command.
 type admission struct {
@@ -30,53 +35,26 @@ type admission struct {
 	origins []string
 }
 
-// Codes of the requests that guard rejects.
-const (
-	codeCrossOrigin errorCode = "cross_origin"
-	codeWrongHost   errorCode = "wrong_host"
-)
-
-// guard rejects foreign web pages and host names; deny writes the answer.
-func (a admission) guard(next http.Handler, deny func(http.ResponseWriter, error)) http.Handler {
-	protection := http.NewCrossOriginProtection()
-	for _, o := range a.origins {
-		if err := protection.AddTrustedOrigin(o); err != nil {
-			panic(err) // parseFlags has rejected these
-		}
+// check returns an error for a foreign host name, and for a command of a foreign web page.
+// It sets the CORS headers for a page of an allowed origin, and answers its preflights.
+func (a admission) check(w http.ResponseWriter, r *http.Request) (answered bool, err error) {
+	if !a.hosts.has(r.Host) {
+		return false, refuse(codeWrongHost, "%.40q is not a name of this machine; use its address, or start mavrest with -host to allow this name", r.Host)
 	}
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		switch {
-		case !a.hosts.has(r.Host):
-			deny(w, refuse(codeWrongHost, "%s is not a name of this machine; use its address, or start mavrest with -host to allow this name", quote(r.Host)))
-		case a.origins != nil && a.crossOrigin(w, r):
-		case protection.Check(r) != nil:
-			deny(w, refuse(codeCrossOrigin, "a page of another origin can't command the drone; start mavrest with -origin to allow it"))
-		default:
-			next.ServeHTTP(w, r)
-		}
-	})
-}
-
-// quote returns a client's word in quotes, cut after 40 bytes.
-func quote(s string) string {
-	if len(s) > 40 {
-		s = strings.ToValidUTF8(s[:40], "") + "…"
-	}
-	return strconv.Quote(s)
-}
-
-// crossOrigin sets the CORS headers for a page of an allowed origin, and answers its
-// preflights.
-func (a admission) crossOrigin(w http.ResponseWriter, r *http.Request) (answered bool) {
 	h := w.Header()
-	h.Add("Vary", "Origin")
+	if a.origins != nil {
+		h.Add("Vary", "Origin")
+	}
 	origin := r.Header.Get("Origin")
 	if !slices.Contains(a.origins, origin) {
-		return false
+		if new(http.CrossOriginProtection).Check(r) != nil {
+			err = refuse(codeCrossOrigin, "a page of another origin can't command the drone; start mavrest with -origin to allow it")
+		}
+		return false, err
 	}
 	h.Set("Access-Control-Allow-Origin", origin)
 	if r.Method != http.MethodOptions || r.Header.Get("Access-Control-Request-Method") == "" {
-		return false
+		return false, nil
 	}
 	h.Set("Access-Control-Allow-Methods", "GET, HEAD, POST")
 	h.Set("Access-Control-Allow-Headers", "Content-Type, Last-Event-ID")
@@ -85,36 +63,27 @@ func (a admission) crossOrigin(w http.ResponseWriter, r *http.Request) (answered
 		h.Set("Access-Control-Allow-Private-Network", "true")
 	}
 	w.WriteHeader(http.StatusNoContent)
-	return true
+	return true, nil
 }
 
 // hostNames are the names that this machine answers to, in lower case.
 type hostNames []string
 
-// ownHosts returns the machine's name, the name under each search domain of its
-// resolver, and more.
-func ownHosts(name string, domains, more []string) (names hostNames) {
-	names = append(names, more...)
-	if name != "" {
-		names = append(names, name)
-		for _, d := range domains {
-			names = append(names, name+"."+strings.Trim(d, "."))
+// ownHosts returns the machine's name, that name under each search domain of its
+// resolv.conf(5), and the names of -host.
+func ownHosts(name, resolvConf string, given []string) hostNames {
+	names := append(hostNames{name}, given...)
+	for line := range strings.Lines(resolvConf) {
+		if f := strings.Fields(line); len(f) > 1 && (f[0] == "search" || f[0] == "domain") {
+			for _, domain := range f[1:] {
+				names = append(names, name+"."+domain)
+			}
 		}
 	}
 	for i, s := range names {
 		names[i] = strings.ToLower(strings.TrimSuffix(s, "."))
 	}
 	return names
-}
-
-// searchDomains returns the search domains of a resolv.conf(5).
-func searchDomains(conf string) (domains []string) {
-	for line := range strings.Lines(conf) {
-		if f := strings.Fields(line); len(f) > 1 && (f[0] == "search" || f[0] == "domain") {
-			domains = append(domains, f[1:]...)
-		}
-	}
-	return domains
 }
 
 // localSuffixes end names that no public resolver knows.
