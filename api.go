@@ -19,7 +19,6 @@ import (
 	"strings"
 	"sync"
 	"time"
-	"unicode/utf8"
 )
 
 // Codes of requests that never reach the vehicle.
@@ -268,9 +267,6 @@ func readFields(r *http.Request, fields []field, check func() error) ([]byte, er
 	if r.URL.RawQuery != "" {
 		return nil, refuse(codeBadRequest, "the fields go into the body as JSON, not into the query")
 	}
-	if r.ContentLength > maxBody {
-		return nil, errTooLarge
-	}
 	body, err := io.ReadAll(io.LimitReader(r.Body, maxBody+1))
 	switch {
 	case errors.Is(err, os.ErrDeadlineExceeded):
@@ -278,22 +274,15 @@ func readFields(r *http.Request, fields []field, check func() error) ([]byte, er
 	case err != nil:
 		return nil, refuse(codeBadRequest, "the body ended early")
 	case len(body) > maxBody:
-		return nil, errTooLarge
+		return nil, refuse(codeTooLarge, "the body is over %d bytes; a command needs far less", maxBody)
 	case connOf(r).gone(): // an outage delayed the request, and its client has given up
 		return nil, refuse(codeBadRequest, "the connection was closed before the command was read: nothing was sent")
 	}
 	if err := decode(body, fields); err != nil {
 		return nil, err
 	}
-	for _, f := range fields {
-		if v, ok := f.into.(**float64); ok && *v != nil && (**v < f.min || **v > f.max) {
-			return nil, refuse(codeOutOfRange, "%s: want %s, got %g", f.name, f.values(), **v)
-		}
-	}
 	return body, check()
 }
-
-var errTooLarge = refuse(codeTooLarge, "the body is over %d bytes; a command needs far less", maxBody)
 
 func decode(body []byte, fields []field) error {
 	if len(bytes.Trim(body, " \t\r\n")) == 0 { // JSON's white space
@@ -301,9 +290,6 @@ func decode(body []byte, fields []field) error {
 	}
 	if bytes.HasPrefix(body, []byte("\ufeff")) {
 		return refuse(codeBadRequest, "the body begins with a byte order mark (EF BB BF), which JSON forbids; remove it")
-	}
-	if !utf8.Valid(body) {
-		return refuse(codeBadRequest, "the body is not UTF-8")
 	}
 	var whole json.RawMessage
 	if err := json.Unmarshal(body, &whole); err != nil {
@@ -325,8 +311,8 @@ func decode(body []byte, fields []field) error {
 			return refuse(codeBadRequest, "%s is given twice", name)
 		}
 		seen[name] = true
-		if err := dec.Decode(fields[i].into); err != nil {
-			return wrongType(fields[i], err)
+		if err := fields[i].decode(dec); err != nil {
+			return err
 		}
 	}
 	return nil
@@ -337,23 +323,22 @@ func fieldNames(fields []field) string {
 	for _, f := range fields {
 		names = append(names, strconv.Quote(f.name))
 	}
-	slices.Sort(names)
 	return strings.Join(names, ", ")
 }
 
-// jsonTypes are the values of json.UnmarshalTypeError.Value, in words.
-var jsonTypes = map[string]string{"number": "a number", "string": "a string", "bool": "true or false", "object": "an object", "array": "an array"}
-
-func wrongType(f field, err error) error {
-	e := err.(*json.UnmarshalTypeError)        // the only possible error: the JSON is valid
-	if strings.HasPrefix(e.Value, "number ") { // a number that float64 can't hold
-		return refuse(codeOutOfRange, "%s: the number is too large", f.name)
+// decode reads the field's value.
+func (f field) decode(dec *json.Decoder) error {
+	if err := dec.Decode(f.into); err != nil {
+		e := err.(*json.UnmarshalTypeError)        // the only possible error: the JSON is valid
+		if strings.HasPrefix(e.Value, "number ") { // a number that float64 can't hold
+			return refuse(codeOutOfRange, "%s: the number is too large", f.name)
+		}
+		return refuse(codeBadRequest, "%s: want %s, got a JSON %s", f.name, f.values(), e.Value)
 	}
-	want := f.values()
-	if _, ok := f.into.(**float64); ok {
-		want = "a number, " + want
+	if v, ok := f.into.(**float64); ok && *v != nil && (**v < f.min || **v > f.max) {
+		return refuse(codeOutOfRange, "%s: want %s, got %g", f.name, f.values(), **v)
 	}
-	return refuse(codeBadRequest, "%s: want %s; got %s", f.name, want, jsonTypes[e.Value])
+	return nil
 }
 
 // placeFields are the fields of a place.
@@ -363,11 +348,8 @@ func placeFields(req *request) []field {
 
 // checkPlace returns an error if only one of lat and lon was given.
 func checkPlace(req *request) error {
-	switch {
-	case req.lat != nil && req.lon == nil:
-		return refuse(codeOutOfRange, "lon: missing; lat and lon come together")
-	case req.lat == nil && req.lon != nil:
-		return refuse(codeOutOfRange, "lat: missing; lat and lon come together")
+	if (req.lat == nil) != (req.lon == nil) {
+		return refuse(codeOutOfRange, "lat and lon come together; one of them is missing")
 	}
 	return nil
 }

@@ -481,8 +481,7 @@ func badBodies() []badBody {
 		for _, space := range []string{"\v", "\f", "\u0085", "\u00a0", " \u2003 "} {
 			add("a white space that is none of JSON's", path, space, 400, "JSON")
 		}
-		add("invalid UTF-8 in a value", path, "{\"mode\":\"\xff\"}", 400, "UTF-8")
-		add("invalid UTF-8 in a name", path, "{\"mo\xc3(de\":1}", 400, "UTF-8")
+		add("invalid UTF-8 in a name", path, "{\"mo\xc3(de\":1}", 400, `unknown field "mo�(de"`)
 		add("4097 bytes", path, "{"+strings.Repeat(" ", 4095)+"}", 413, "4096")
 		add("a megabyte", path, strings.Repeat("[", 1<<20), 413, "4096")
 	}
@@ -511,8 +510,8 @@ func badBodies() []badBody {
 		number(path, "wait", rest)
 		add("a wait that is over before it begins", path, `{`+rest+`"wait":-1}`, 422, "wait: want 0 to 600 seconds")
 		add("a wait of over ten minutes", path, `{`+rest+`"wait":601}`, 422, "wait: want 0 to 600 seconds")
-		add("a wait that is true", path, `{`+rest+`"wait":true}`, 400, "wait: want a number, 0 to 600 seconds; got true or false")
-		add("a wait in words", path, `{`+rest+`"wait":"5"}`, 400, "wait: want a number, 0 to 600 seconds; got a string")
+		add("a wait that is true", path, `{`+rest+`"wait":true}`, 400, "wait: want 0 to 600 seconds, got a JSON bool")
+		add("a wait in words", path, `{`+rest+`"wait":"5"}`, 400, "wait: want 0 to 600 seconds, got a JSON string")
 	}
 	add("a wait for sticks", "/api/drone/input", `{"wait":5}`, 400, `"wait"`)
 	for _, path := range []string{"/api/drone/goto", "/api/drone/land"} {
@@ -523,10 +522,10 @@ func badBodies() []badBody {
 		add("lat with a lon that is null", path, `{"lat":47.398,"lon":null}`, 422, "lon")
 	}
 	for _, v := range []string{`1`, `true`, `[]`, `{}`, `["hold"]`} {
-		add("mode is not a string", "/api/drone/mode", `{"mode":`+v+`}`, 400, "mode: want one of manual, altitude, position, takeoff, hold, land, rtl, rtgs; got ")
+		add("mode is not a string", "/api/drone/mode", `{"mode":`+v+`}`, 400, "mode: want one of manual, altitude, position, takeoff, hold, land, rtl, rtgs, got a JSON ")
 	}
 	for _, v := range []string{`1`, `0`, `"true"`, `""`, `[]`, `{}`} {
-		add("arm is not true or false", "/api/drone/mode", `{"arm":`+v+`}`, 400, "arm: want true or false; got ")
+		add("arm is not true or false", "/api/drone/mode", `{"arm":`+v+`}`, 400, "arm: want true or false, got a JSON ")
 	}
 	add("mode is given twice", "/api/drone/mode", `{"mode":"hold","mode":"land"}`, 400, "mode")
 	add("arm is given twice", "/api/drone/mode", `{"arm":true,"arm":true}`, 400, "arm")
@@ -534,6 +533,7 @@ func badBodies() []badBody {
 		name, _ := json.Marshal(v)
 		add("a mode that is not in the list", "/api/drone/mode", `{"mode":`+string(name)+`}`, 422, "manual, altitude, position, takeoff, hold, land, rtl, rtgs, got")
 	}
+	add("invalid UTF-8 in a mode", "/api/drone/mode", "{\"mode\":\"\xff\"}", 422, "rtgs, got \"�\"")
 	long := strings.Repeat("é", 1000)
 	add("a very long mode", "/api/drone/mode", `{"mode":"`+long+`"}`, 422, `rtgs, got "`+long[:80]+`"`)
 	add("a very long field", "/api/drone/mode", `{"`+long+`":1}`, 400, `unknown field "`+long[:80]+`"; the`)
