@@ -413,7 +413,7 @@ func supervised(t *testing.T) (path string, notified <-chan string) {
 func TestSystemdIsNotified(t *testing.T) {
 	t.Parallel()
 	path, notified := supervised(t)
-	p := start(t, []string{"NOTIFY_SOCKET=" + path, "WATCHDOG_USEC=2000000"}, "-device", "sim")
+	p := start(t, []string{"NOTIFY_SOCKET=" + path, "WATCHDOG_USEC=10000000"}, "-device", "sim")
 	open := p.base + "/status"
 	want := []string{"READY=1\nSTATUS=" + open, "WATCHDOG=1", "STATUS=px4 quadrotor online, disarmed, mode manual; " + open}
 	for len(want) > 0 {
@@ -440,7 +440,7 @@ func TestTheFirstLinesOfTheLogSayWhatToOpen(t *testing.T) {
 		t.Errorf("the log begins with\n%s", strings.Join(lines, ""))
 	}
 	own := []net.Addr{}
-	for _, a := range []string{"127.0.0.1/8", "fd00::7/64", "192.168.1.7/24", "::1/128", "fe80::1/64", "169.254.3.4/16", "10.0.0.2/8"} {
+	for _, a := range []string{"127.0.0.1/8", "192.168.1.7/24", "169.254.3.4/16", "10.0.0.2/8", "::1/128", "fd00::7/64", "fe80::1/64"} {
 		ip, n, err := net.ParseCIDR(a)
 		if err != nil {
 			t.Fatal(err)
