@@ -57,8 +57,8 @@ const maxBody = 4 << 10
 type api struct {
 	drone *drone
 
-	mu      sync.Mutex      // guards all below
-	streams []chan struct{} // oldest first; closing one ends its stream
+	mu      sync.Mutex    // guards all below
+	streams []eventStream // oldest first
 }
 
 // handler handles a request. It returns the answer, which is then written as JSON, or an
