@@ -425,13 +425,10 @@ func (a *api) command(r *http.Request, req *request, fields []field, check func(
 
 func (a *api) postMode(_ http.ResponseWriter, r *http.Request) (any, error) {
 	var name *string
-	var req request
+	req := request{from: clientOf(r)}
 	return a.command(r, &req, []field{{name: "mode", into: &name}, {name: "arm", into: &req.arm}}, func() error {
 		if name != nil {
 			req.mode, req.setMode = parseMode(*name)
-		}
-		if req.entersSticks() {
-			req.from = clientOf(r)
 		}
 		switch {
 		case name == nil && req.arm == nil:

@@ -355,7 +355,7 @@ func TestEachRouteAnswersAsTheContractShows(t *testing.T) {
 	}
 }
 
-func TestKeysAndMailAddressesAreIgnored(t *testing.T) {
+func TestHeadersWithKeysAndMailAddressesAreIgnored(t *testing.T) {
 	for _, headers := range [][]string{
 		{"api-key", "wrong", "email", "nobody@example.org"},
 		{"api-key", "", "X-User-Email", "", "Authorization", "Basic bm9ib2R5Og=="},
@@ -585,9 +585,9 @@ func TestSticksBelongToTheAddressThatSentThemLast(t *testing.T) {
 				st.Helper()
 				post(from, "input", `{"roll":-1}`).want(st.T, 409, "wrong_mode", "another client ("+owner+") has the sticks; set the mode to take them")
 			}
-			has := func(asks, want string) {
+			has := func(client, want string) {
 				st.Helper()
-				call(st.handler, "GET", "/api/drone/status", nil, "From", asks).has(st.T, want)
+				call(st.handler, "GET", "/api/drone/status", nil, "From", client).has(st.T, want)
 			}
 			st.fly("hold")
 			post(a, "mode", `{"mode":"position"}`).wantOK(st.T)
@@ -628,7 +628,7 @@ func TestThrottleMustBeGivenInManualMode(t *testing.T) {
 	}
 }
 
-func TestAQueryIsIgnored(t *testing.T) {
+func TestAQueryOfACommandIsRefused(t *testing.T) {
 	atStation(t, simPX4, func(st *station) {
 		st.fly("position")
 		for path, body := range postRoutes {
@@ -1073,7 +1073,7 @@ func TestACommandThatIsNeverAcknowledgedIsNoAck(t *testing.T) {
 	})
 }
 
-func TestARequestWithoutAModeOfTheVehicleIsUnsupported(t *testing.T) {
+func TestAModeThatTheVehicleLacksIsUnsupported(t *testing.T) {
 	withScript(t, func(v *scriptedVehicle) {
 		v.say(&minimal.MessageHeartbeat{
 			Type: minimal.MAV_TYPE_FIXED_WING, Autopilot: minimal.MAV_AUTOPILOT_ARDUPILOTMEGA, MavlinkVersion: 3,
@@ -1157,7 +1157,7 @@ func FuzzBody(f *testing.F) {
 func aloftAndDeaf(f *testing.F) (d *drone, sent func() []message.Message) {
 	d = newDrone(device{name: "none"}, 0, false)
 	d.sticks.src.known = true
-	see := func() {
+	report := func() {
 		for _, m := range []message.Message{
 			&minimal.MessageHeartbeat{
 				Type: minimal.MAV_TYPE_QUADROTOR, Autopilot: minimal.MAV_AUTOPILOT_ARDUPILOTMEGA, CustomMode: 5,
@@ -1170,7 +1170,7 @@ func aloftAndDeaf(f *testing.F) (d *drone, sent func() []message.Message) {
 			d.hear(heard{at: time.Now(), msg: m, system: 1})
 		}
 	}
-	see()
+	report()
 	var list []message.Message
 	var looking sync.WaitGroup
 	ctx := f.Context()
@@ -1193,7 +1193,7 @@ func aloftAndDeaf(f *testing.F) (d *drone, sent func() []message.Message) {
 		all := append(list, d.outgoing(d.sticks.axes).msg)
 		list = nil
 		d.mu.Unlock()
-		see() // old telemetry would count as unknown
+		report() // old telemetry would count as unknown
 		return all
 	}
 }

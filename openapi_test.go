@@ -153,8 +153,8 @@ func TestOpenAPINamesEveryFieldOfAnAnswerAndNoOther(t *testing.T) {
 	for _, fields := range structs {
 		var all []string
 		for _, field := range fields {
-			if lent, ok := byName[field]; ok {
-				all = append(all, lent...)
+			if embedded, ok := byName[field]; ok {
+				all = append(all, embedded...)
 			} else {
 				all = append(all, field)
 			}

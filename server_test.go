@@ -93,7 +93,7 @@ func TestAPageOfAnAllowedOriginReadsAndCommands(t *testing.T) {
 				if site != "" {
 					page = append(page, "Sec-Fetch-Site", site)
 				}
-				may := func(r reply, status int) {
+				mayRead := func(r reply, status int) {
 					st.Helper()
 					if r.status != status || r.header.Get("Access-Control-Allow-Origin") != origin || !strings.Contains(r.header.Get("Vary"), "Origin") {
 						st.Errorf("%s: got %d %v %s", origin, r.status, r.header, r.body)
@@ -102,14 +102,14 @@ func TestAPageOfAnAllowedOriginReadsAndCommands(t *testing.T) {
 						st.Errorf("%s may send its user's cookies", origin)
 					}
 				}
-				may(call(st.handler, "GET", "/api/drone/status", nil, page...), 200)
-				may(call(st.handler, "HEAD", "/api/drone/status", nil, append(page, "Accept", "text/event-stream")...), 200)
-				may(call(st.handler, "POST", "/api/drone/mode", strings.NewReader(`{"mode":"hold"}`), append(page, "Content-Type", "application/json")...), 200)
+				mayRead(call(st.handler, "GET", "/api/drone/status", nil, page...), 200)
+				mayRead(call(st.handler, "HEAD", "/api/drone/status", nil, append(page, "Accept", "text/event-stream")...), 200)
+				mayRead(call(st.handler, "POST", "/api/drone/mode", strings.NewReader(`{"mode":"hold"}`), append(page, "Content-Type", "application/json")...), 200)
 				// It may read errors too.
-				may(call(st.handler, "POST", "/api/drone/mode", strings.NewReader(`{"mode":"up"}`), page...), 422)
-				may(call(st.handler, "POST", "/api/drone/goto", strings.NewReader(postRoutes["/api/drone/goto"]), page...), 409)
-				may(call(st.handler, "GET", "/api/mission", nil, page...), 404)
-				may(call(st.handler, "PUT", "/api/drone/mode", nil, page...), 405)
+				mayRead(call(st.handler, "POST", "/api/drone/mode", strings.NewReader(`{"mode":"up"}`), page...), 422)
+				mayRead(call(st.handler, "POST", "/api/drone/goto", strings.NewReader(postRoutes["/api/drone/goto"]), page...), 409)
+				mayRead(call(st.handler, "GET", "/api/mission", nil, page...), 404)
+				mayRead(call(st.handler, "PUT", "/api/drone/mode", nil, page...), 405)
 			}
 		}
 	}, laptop, "https://fleet.example")
@@ -117,26 +117,26 @@ func TestAPageOfAnAllowedOriginReadsAndCommands(t *testing.T) {
 
 func TestThePreflightOfAnAllowedOriginIsAnswered(t *testing.T) {
 	atOrigin(t, func(st *station) {
-		ask := []string{"Origin", laptop, "Access-Control-Request-Method", "POST", "Access-Control-Request-Headers", "content-type", "Sec-Fetch-Mode", "cors", "Sec-Fetch-Site", "cross-site"}
+		preflight := []string{"Origin", laptop, "Access-Control-Request-Method", "POST", "Access-Control-Request-Headers", "content-type", "Sec-Fetch-Mode", "cors", "Sec-Fetch-Site", "cross-site"}
 		st.untouched(func() {
 			for path := range postRoutes {
-				r := call(st.handler, "OPTIONS", path, nil, ask...)
+				r := call(st.handler, "OPTIONS", path, nil, preflight...)
 				if r.status != 204 || r.body != "" || r.header.Get("Access-Control-Allow-Origin") != laptop ||
 					!strings.Contains(r.header.Get("Access-Control-Allow-Methods"), "POST") ||
 					!strings.Contains(r.header.Get("Access-Control-Allow-Headers"), "Content-Type") ||
 					r.header.Get("Access-Control-Allow-Private-Network") != "" {
 					st.Errorf("%s: got %d %v %s", path, r.status, r.header, r.body)
 				}
-				r = call(st.handler, "OPTIONS", path, nil, append(ask, "Access-Control-Request-Private-Network", "true")...)
+				r = call(st.handler, "OPTIONS", path, nil, append(preflight, "Access-Control-Request-Private-Network", "true")...)
 				if r.status != 204 || r.header.Get("Access-Control-Allow-Private-Network") != "true" {
 					st.Errorf("%s: got %d %v", path, r.status, r.header)
 				}
 			}
 		})
 		// OPTIONS without a preflight's headers is a method like any other.
-		call := call(st.handler, "OPTIONS", "/api/drone/land", nil, "Origin", laptop)
-		if call.status != 405 {
-			st.Errorf("got %d %s", call.status, call.body)
+		r := call(st.handler, "OPTIONS", "/api/drone/land", nil, "Origin", laptop)
+		if r.status != 405 {
+			st.Errorf("got %d %s", r.status, r.body)
 		}
 	}, laptop)
 }
@@ -462,8 +462,8 @@ func TestAHalfClosedConnectionGetsItsAnswer(t *testing.T) {
 	w.gone()
 }
 
-// asksAlone asks, and lets a moment pass, so that the next request has a later time.
-func (w *wire) asksAlone(method, path, body string) reply {
+// askThenPause asks, and waits a moment, so that the next request has a later time.
+func (w *wire) askThenPause(method, path, body string) reply {
 	w.Helper()
 	defer time.Sleep(time.Millisecond)
 	return w.ask(method, path, body)
@@ -477,7 +477,7 @@ func atFull(t *testing.T, test func(t *testing.T, p *pipes, open []*wire)) {
 		var open []*wire
 		for range maxConnections {
 			w := p.connect()
-			w.asksAlone("GET", "/api/drone", "").wantOK(t)
+			w.askThenPause("GET", "/api/drone", "").wantOK(t)
 			open = append(open, w)
 		}
 		test(t, p, open)
@@ -486,9 +486,9 @@ func atFull(t *testing.T, test func(t *testing.T, p *pipes, open []*wire)) {
 
 func TestA65thConnectionTakesThePlaceOfTheLongestIdle(t *testing.T) {
 	atFull(t, func(t *testing.T, p *pipes, open []*wire) {
-		p.connect().asksAlone("GET", "/api/drone", "").wantOK(t)
+		p.connect().askThenPause("GET", "/api/drone", "").wantOK(t)
 		open[0].gone()
-		p.connect().asksAlone("POST", "/api/drone/land", "").want(t, 503, "offline")
+		p.connect().askThenPause("POST", "/api/drone/land", "").want(t, 503, "offline")
 		open[1].gone()
 		for _, w := range open[2:] {
 			w.ask("GET", "/api/drone", "").wantOK(t)
@@ -506,8 +506,8 @@ func TestAConnectionThatAsksKeepsItsPlace(t *testing.T) {
 	} {
 		t.Run(request[0]+request[1], func(t *testing.T) {
 			atFull(t, func(t *testing.T, p *pipes, open []*wire) {
-				open[0].asksAlone(request[0], request[1], request[2])
-				p.connect().asksAlone("GET", "/api/drone", "").wantOK(t)
+				open[0].askThenPause(request[0], request[1], request[2])
+				p.connect().askThenPause("GET", "/api/drone", "").wantOK(t)
 				open[0].ask("GET", "/api/drone", "").wantOK(t)
 				open[1].gone()
 			})
@@ -529,7 +529,7 @@ func TestAClosedConnectionFreesItsPlace(t *testing.T) {
 	})
 }
 
-func TestAConnectionWhoseCommandWaitsStays(t *testing.T) {
+func TestAConnectionWithACommandUnderWayStays(t *testing.T) {
 	atStation(t, simPX4, func(st *station) {
 		st.fly("hold")
 		p, _ := serve(st.T, st.handler, maxConnections)
