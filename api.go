@@ -267,6 +267,9 @@ func readFields(r *http.Request, fields []field, check func() error) ([]byte, er
 	if r.URL.RawQuery != "" {
 		return nil, refuse(codeBadRequest, "the fields go into the body as JSON, not into the query")
 	}
+	if r.ContentLength > maxBody { // answered before it is sent (Expect: 100-continue)
+		return nil, errTooLarge
+	}
 	body, err := io.ReadAll(io.LimitReader(r.Body, maxBody+1))
 	switch {
 	case errors.Is(err, os.ErrDeadlineExceeded):
@@ -274,7 +277,7 @@ func readFields(r *http.Request, fields []field, check func() error) ([]byte, er
 	case err != nil:
 		return nil, refuse(codeBadRequest, "the body ended early")
 	case len(body) > maxBody:
-		return nil, refuse(codeTooLarge, "the body is over %d bytes; a command needs far less", maxBody)
+		return nil, errTooLarge
 	case connOf(r).gone(): // an outage delayed the request, and its client has given up
 		return nil, refuse(codeBadRequest, "the connection was closed before the command was read: nothing was sent")
 	}
@@ -284,12 +287,11 @@ func readFields(r *http.Request, fields []field, check func() error) ([]byte, er
 	return body, check()
 }
 
+var errTooLarge = refuse(codeTooLarge, "the body is over %d bytes; a command needs far less", maxBody)
+
 func decode(body []byte, fields []field) error {
 	if len(bytes.Trim(body, " \t\r\n")) == 0 { // JSON's white space
 		return nil
-	}
-	if bytes.HasPrefix(body, []byte("\ufeff")) {
-		return refuse(codeBadRequest, "the body begins with a byte order mark (EF BB BF), which JSON forbids; remove it")
 	}
 	var whole json.RawMessage
 	if err := json.Unmarshal(body, &whole); err != nil {

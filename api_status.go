@@ -214,13 +214,12 @@ func (a *api) stream(w http.ResponseWriter, r *http.Request) (any, error) {
 	}
 	var sent time.Time
 	var shown uint64
-	client := clientOf(r)
 	out := []byte("retry: 1000\n\n")
 	for {
 		changes, pause := a.drone.changes.Load(), eventLook
 		if now := time.Now(); changes != shown || now.Sub(sent) >= eventAtMost {
 			out = append(out, "event: status\ndata: "...)
-			out = append(append(out, encode(render(a.drone.status(), client))...), '\n')
+			out = append(append(out, encode(render(a.drone.status(), clientOf(r)))...), '\n')
 			rc.SetWriteDeadline(now.Add(answerTimeout))
 			if _, err := w.Write(out); err != nil || rc.Flush() != nil {
 				return nil, nil
