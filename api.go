@@ -12,13 +12,13 @@ import (
 	"math"
 	"net/http"
 	"os"
+	"path"
 	"runtime/debug"
 	"slices"
 	"strconv"
 	"strings"
 	"sync"
 	"time"
-	"unicode/utf8"
 )
 
 // Codes of requests that never reach the vehicle.
@@ -57,17 +57,38 @@ const maxBody = 4 << 10
 type api struct {
 	drone *drone
 
-	mu      sync.Mutex      // guards all below
-	streams []chan struct{} // oldest first; closing one ends its stream
+	mu      sync.Mutex    // guards all below
+	streams []eventStream // oldest first
 }
 
-// newHandler returns the eight routes, behind the checks of who may use them.
+// handler handles a request. It returns the answer, which is then written as JSON, or an
+// error. If a command was accepted and failed later, it returns both. nil, nil means that it
+// has written the answer itself.
+type handler func(http.ResponseWriter, *http.Request) (any, error)
+
+// ServeHTTP writes the answer. If the handler panics the answer is 500, and the server goes on.
+func (h handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	defer func() {
+		if v := recover(); v != nil {
+			slog.Error("panic in a handler", "path", r.URL.Path, "panic", v, "stack", string(debug.Stack()))
+			writeError(w, refuse(codeInternal, "a bug in mavrest; its log has the details"), nil)
+		}
+	}()
+	if answer, err := h(w, r); err != nil {
+		writeError(w, err, answer)
+	} else if answer != nil {
+		writeJSON(w, http.StatusOK, answer)
+	}
+}
+
+// newHandler returns the eight routes, behind the check of who may use them.
 func newHandler(d *drone, allowed admission) http.Handler {
 	a := &api{drone: d}
 	mux := http.NewServeMux()
-	routes := []struct {
+	allow := make(map[string][]string)
+	for _, route := range []struct {
 		method, path string
-		handle       func(http.ResponseWriter, *http.Request) (any, error) // nil, nil if it has answered by itself
+		handle       handler
 	}{
 		{"GET", "/api/drone", a.getOK},
 		{"GET", "/api/drone/status", a.getStatus},
@@ -77,64 +98,40 @@ func newHandler(d *drone, allowed admission) http.Handler {
 		{"POST", "/api/drone/takeoff", a.postTakeoff},
 		{"POST", "/api/drone/goto", a.postGoto},
 		{"POST", "/api/drone/land", a.postLand},
+	} {
+		mux.Handle(route.method+" "+route.path, route.handle)
+		allow[route.path] = append(allow[route.path], strings.Replace(route.method, "GET", "GET, HEAD", 1))
 	}
-	allow := make(map[string][]string)
-	for _, r := range routes {
-		mux.HandleFunc(r.method+" "+r.path, func(w http.ResponseWriter, req *http.Request) {
-			v, err := r.handle(w, req)
-			if err != nil {
-				writeError(w, err)
-			} else if v != nil {
-				writeJSON(w, http.StatusOK, v)
-			}
-		})
-		allow[r.path] = append(allow[r.path], strings.Replace(r.method, "GET", "GET, HEAD", 1))
-	}
-	for path, list := range allow {
+	for pattern, list := range allow {
 		methods := strings.Join(list, ", ")
-		mux.HandleFunc(path, func(w http.ResponseWriter, r *http.Request) {
+		mux.Handle(pattern, handler(func(w http.ResponseWriter, r *http.Request) (any, error) {
 			w.Header().Set("Allow", methods)
-			writeError(w, refuse(codeMethod, "%s takes %s, not %s", path, methods, r.Method))
-		})
+			return nil, refuse(codeMethod, "%s takes %s, not %s", pattern, methods, r.Method)
+		}))
 	}
-	mux.HandleFunc("/", notFound)
-	return recoverPanics(allowed.guard(plainPaths(mux), writeError))
+	mux.Handle("/", handler(notFound))
+	return handler(func(w http.ResponseWriter, r *http.Request) (any, error) {
+		if answered, err := allowed.check(w, r); answered || err != nil {
+			return nil, err
+		}
+		if p := r.URL.Path; !path.IsAbs(p) || path.Clean(p) != p { // ServeMux would redirect it
+			return notFound(w, r)
+		}
+		mux.ServeHTTP(w, r)
+		return nil, nil
+	})
 }
 
-func notFound(w http.ResponseWriter, r *http.Request) {
+func notFound(w http.ResponseWriter, r *http.Request) (any, error) {
 	if r.URL.Path == "/" && (r.Method == http.MethodGet || r.Method == http.MethodHead) {
 		w.Header().Add("Vary", "Accept")
 		if wantsPage(r.Header["Accept"]) {
 			writePage(w, http.StatusNotFound, rootPage)
-			return
+			return nil, nil
 		}
 	}
-	writeError(w, refuse(codeNotFound, "no such path; there are GET /api/drone, GET /api/drone/status, GET and POST /api/drone/mode, and "+
-		"POST /api/drone/input, /api/drone/takeoff, /api/drone/goto and /api/drone/land"))
-}
-
-// plainPaths answers 404 to a path with // or /. in it, which ServeMux would redirect.
-func plainPaths(next http.Handler) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if !strings.HasPrefix(r.URL.Path, "/") || strings.Contains(r.URL.Path, "//") || strings.Contains(r.URL.Path, "/.") {
-			notFound(w, r)
-			return
-		}
-		next.ServeHTTP(w, r)
-	})
-}
-
-// recoverPanics answers 500 if a handler panics. The server goes on.
-func recoverPanics(next http.Handler) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		defer func() {
-			if v := recover(); v != nil {
-				slog.Error("panic in a handler", "path", r.URL.Path, "panic", v, "stack", string(debug.Stack()))
-				writeError(w, refuse(codeInternal, "a bug in mavrest; its log has the details"))
-			}
-		}()
-		next.ServeHTTP(w, r)
-	})
+	return nil, refuse(codeNotFound, "no such path; there are GET /api/drone, GET /api/drone/status, GET and POST /api/drone/mode, and "+
+		"POST /api/drone/input, /api/drone/takeoff, /api/drone/goto and /api/drone/land")
 }
 
 // jsonObject is a JSON object with its fields in order: a name, its value, the next name.
@@ -200,8 +197,8 @@ func write(w http.ResponseWriter, status int, contentType string, body []byte) {
 	w.Write(body)
 }
 
-// errorBody is the answer to a request that failed, with the autopilot's answer if
-// there is one.
+// errorBody is the answer to a request that failed. commandBody is nil unless the autopilot
+// refused or accepted a command.
 type errorBody struct {
 	Error string    `json:"error"`
 	Code  errorCode `json:"code"`
@@ -227,16 +224,14 @@ func messages(texts []statusText, now time.Time) []messageBody {
 }
 
 // writeError answers with an error. An error gets its HTTP status here and nowhere else.
-func writeError(w http.ResponseWriter, err error) {
+// answer is the commandBody of a command that was accepted; nil if none was.
+func writeError(w http.ResponseWriter, err error, answer any) {
 	body := errorBody{Error: err.Error(), Code: cmp.Or(code(err), codeInternal)}
-	switch e := err.(type) { // they are never wrapped
-	case *waitError:
-		body.commandBody = &e.accepted
-	case *commandError:
-		if e.step != nil {
-			body.commandBody = &commandBody{Status: resultName(e.result), StatusCode: e.result, Command: uint16(e.step.cmd)}
-			body.Messages = messages(e.messages, time.Now())
-		}
+	if accepted, ok := answer.(commandBody); ok {
+		body.commandBody = &accepted
+	} else if e := refusedWith(err); e != nil {
+		body.commandBody = &commandBody{Status: resultName(e.result), StatusCode: e.result, Command: uint16(e.step.cmd)}
+		body.Messages = messages(e.messages, time.Now())
 	}
 	if body.Code == codeOffline {
 		w.Header().Set("Retry-After", "1")
@@ -272,7 +267,7 @@ func readFields(r *http.Request, fields []field, check func() error) ([]byte, er
 	if r.URL.RawQuery != "" {
 		return nil, refuse(codeBadRequest, "the fields go into the body as JSON, not into the query")
 	}
-	if r.ContentLength > maxBody {
+	if r.ContentLength > maxBody { // answered before it is sent (Expect: 100-continue)
 		return nil, errTooLarge
 	}
 	body, err := io.ReadAll(io.LimitReader(r.Body, maxBody+1))
@@ -289,11 +284,6 @@ func readFields(r *http.Request, fields []field, check func() error) ([]byte, er
 	if err := decode(body, fields); err != nil {
 		return nil, err
 	}
-	for _, f := range fields {
-		if v, ok := f.into.(**float64); ok && *v != nil && (**v < f.min || **v > f.max) {
-			return nil, refuse(codeOutOfRange, "%s: want %s, got %g", f.name, f.values(), **v)
-		}
-	}
 	return body, check()
 }
 
@@ -302,12 +292,6 @@ var errTooLarge = refuse(codeTooLarge, "the body is over %d bytes; a command nee
 func decode(body []byte, fields []field) error {
 	if len(bytes.Trim(body, " \t\r\n")) == 0 { // JSON's white space
 		return nil
-	}
-	if bytes.HasPrefix(body, []byte("\ufeff")) {
-		return refuse(codeBadRequest, "the body begins with a byte order mark (EF BB BF), which JSON forbids; remove it")
-	}
-	if !utf8.Valid(body) {
-		return refuse(codeBadRequest, "the body is not UTF-8")
 	}
 	var whole json.RawMessage
 	if err := json.Unmarshal(body, &whole); err != nil {
@@ -324,13 +308,13 @@ func decode(body []byte, fields []field) error {
 		i := slices.IndexFunc(fields, func(f field) bool { return f.name == name })
 		switch {
 		case i < 0:
-			return refuse(codeBadRequest, "unknown field %s; the fields here are: %s", quote(name), fieldNames(fields))
+			return refuse(codeBadRequest, "unknown field %.40q; the fields here are: %s", name, fieldNames(fields))
 		case seen[name]:
 			return refuse(codeBadRequest, "%s is given twice", name)
 		}
 		seen[name] = true
-		if err := dec.Decode(fields[i].into); err != nil {
-			return wrongType(fields[i], err)
+		if err := fields[i].decode(dec); err != nil {
+			return err
 		}
 	}
 	return nil
@@ -341,23 +325,22 @@ func fieldNames(fields []field) string {
 	for _, f := range fields {
 		names = append(names, strconv.Quote(f.name))
 	}
-	slices.Sort(names)
 	return strings.Join(names, ", ")
 }
 
-// jsonTypes are the values of json.UnmarshalTypeError.Value, in words.
-var jsonTypes = map[string]string{"number": "a number", "string": "a string", "bool": "true or false", "object": "an object", "array": "an array"}
-
-func wrongType(f field, err error) error {
-	e := err.(*json.UnmarshalTypeError)        // the only possible error: the JSON is valid
-	if strings.HasPrefix(e.Value, "number ") { // a number that float64 can't hold
-		return refuse(codeOutOfRange, "%s: the number is too large", f.name)
+// decode reads the field's value.
+func (f field) decode(dec *json.Decoder) error {
+	if err := dec.Decode(f.into); err != nil {
+		e := err.(*json.UnmarshalTypeError)        // the only possible error: the JSON is valid
+		if strings.HasPrefix(e.Value, "number ") { // a number that float64 can't hold
+			return refuse(codeOutOfRange, "%s: the number is too large", f.name)
+		}
+		return refuse(codeBadRequest, "%s: want %s, got a JSON %s", f.name, f.values(), e.Value)
 	}
-	want := f.values()
-	if _, ok := f.into.(**float64); ok {
-		want = "a number, " + want
+	if v, ok := f.into.(**float64); ok && *v != nil && (**v < f.min || **v > f.max) {
+		return refuse(codeOutOfRange, "%s: want %s, got %g", f.name, f.values(), **v)
 	}
-	return refuse(codeBadRequest, "%s: want %s; got %s", f.name, want, jsonTypes[e.Value])
+	return nil
 }
 
 // placeFields are the fields of a place.
@@ -396,14 +379,6 @@ type commandBody struct {
 	Done       *bool    `json:"done,omitempty"`
 	Took       *float64 `json:"took,omitempty"`
 }
-
-// waitError is why a wait ended before its manoeuvre was complete.
-type waitError struct {
-	error
-	accepted commandBody
-}
-
-func (e *waitError) Unwrap() error { return e.error }
 
 // errMadeWay ends a wait whose connection another client needs.
 var errMadeWay = fmt.Errorf("all %d connections were in use, and another client needed one", maxConnections)
@@ -450,24 +425,21 @@ func (a *api) command(r *http.Request, req *request, fields []field, check func(
 	} else if context.Cause(ctx) == errMadeWay {
 		err = fmt.Errorf("%w: %w", err, errMadeWay)
 	}
-	return nil, &waitError{err, answer}
+	return answer, err
 }
 
 func (a *api) postMode(_ http.ResponseWriter, r *http.Request) (any, error) {
 	var name *string
-	var req request
+	req := request{from: clientOf(r)}
 	return a.command(r, &req, []field{{name: "mode", into: &name}, {name: "arm", into: &req.arm}}, func() error {
 		if name != nil {
 			req.mode, req.setMode = parseMode(*name)
-		}
-		if req.entersSticks() {
-			req.from = clientOf(r)
 		}
 		switch {
 		case name == nil && req.arm == nil:
 			return refuse(codeOutOfRange, "mode: missing; give mode, arm or both")
 		case name != nil && !req.setMode:
-			return refuse(codeOutOfRange, "mode: want %s, got %s", requestableModes, quote(*name))
+			return refuse(codeOutOfRange, "mode: want %s, got %.40q", requestableModes, *name)
 		case req.setMode && req.mode == ModeTakeoff && req.arm != nil && !*req.arm:
 			return refuse(codeOutOfRange, "arm: a takeoff arms by itself; leave arm out")
 		}

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"crypto/sha256"
 	_ "embed"
 	"encoding/base64"
@@ -141,14 +142,14 @@ func (home *point) body(now time.Time) jsonObject {
 
 // targetBody returns the target; its distance is null without a fresh position.
 func (s *snapshot) targetBody() any {
-	to, p, far := s.target, s.tel.position, math.NaN()
+	to, p, metres := s.target, s.tel.position, math.NaN()
 	if to == nil {
 		return nil
 	}
 	if p.within(freshFor, s.now) {
-		far = distance(p.lat, p.lon, to.lat, to.lon)
+		metres = distance(p.lat, p.lon, to.lat, to.lon)
 	}
-	return jsonObject{"lat", number(to.lat, 7), "lon", number(to.lon, 7), "altitude", number(to.altitude, 2), "distance", number(far, 1)}
+	return jsonObject{"lat", number(to.lat, 7), "lon", number(to.lon, 7), "altitude", number(to.altitude, 2), "distance", number(metres, 1)}
 }
 
 func (s *snapshot) inputBody(client netip.Addr) jsonObject {
@@ -188,6 +189,12 @@ const (
 	eventBuffer = 16 << 10               // bytes; the system's default would hold minutes of events for a client that does not read
 )
 
+// eventStream is a stream of the status. ctx is done when it has ended.
+type eventStream struct {
+	ctx context.Context
+	end func()
+}
+
 // stream sends the status whenever it changed, until the client leaves or the
 // program ends.
 func (a *api) stream(w http.ResponseWriter, r *http.Request) (any, error) {
@@ -199,34 +206,29 @@ func (a *api) stream(w http.ResponseWriter, r *http.Request) (any, error) {
 	if r.Method == http.MethodHead {
 		return nil, nil
 	}
-	end := a.openStream()
-	defer a.closeStream(end)
-	if conn := connOf(r); conn != nil {
-		conn.markBusy(nil)
-		if c, ok := conn.Conn.(interface{ SetWriteBuffer(int) error }); ok {
-			c.SetWriteBuffer(eventBuffer)
-		}
+	ctx := a.openStream(r.Context())
+	conn := connOf(r)
+	conn.markBusy(nil)
+	if c, ok := conn.Conn.(interface{ SetWriteBuffer(int) error }); ok {
+		c.SetWriteBuffer(eventBuffer)
 	}
 	var sent time.Time
 	var shown uint64
-	client := clientOf(r)
 	out := []byte("retry: 1000\n\n")
 	for {
-		changes, again := a.drone.changes.Load(), eventLook
+		changes, pause := a.drone.changes.Load(), eventLook
 		if now := time.Now(); changes != shown || now.Sub(sent) >= eventAtMost {
 			out = append(out, "event: status\ndata: "...)
-			out = append(append(out, encode(render(a.drone.status(), client))...), '\n')
+			out = append(append(out, encode(render(a.drone.status(), clientOf(r)))...), '\n')
 			rc.SetWriteDeadline(now.Add(answerTimeout))
 			if _, err := w.Write(out); err != nil || rc.Flush() != nil {
 				return nil, nil
 			}
-			out, sent, shown, again = out[:0], now, changes, eventEvery
+			out, sent, shown, pause = out[:0], now, changes, eventEvery
 		}
 		select {
-		case <-time.After(again):
-		case <-r.Context().Done():
-			return nil, nil
-		case <-end:
+		case <-time.After(pause):
+		case <-ctx.Done():
 			return nil, nil
 		case <-a.drone.ended:
 			return nil, nil
@@ -234,24 +236,18 @@ func (a *api) stream(w http.ResponseWriter, r *http.Request) (any, error) {
 	}
 }
 
-// openStream adds a stream, which ends when end is closed. If there are maxStreams it
-// ends the oldest one.
-func (a *api) openStream() (end chan struct{}) {
+// openStream adds a stream, which ends when the returned context is done. If there are
+// maxStreams it ends the oldest one.
+func (a *api) openStream(client context.Context) context.Context {
+	ctx, end := context.WithCancel(client)
 	a.mu.Lock()
 	defer a.mu.Unlock()
+	a.streams = slices.DeleteFunc(a.streams, func(s eventStream) bool { return s.ctx.Err() != nil })
 	if len(a.streams) == maxStreams {
-		close(a.streams[0])
-		a.streams = a.streams[1:]
+		a.streams[0].end()
 	}
-	end = make(chan struct{})
-	a.streams = append(a.streams, end)
-	return end
-}
-
-func (a *api) closeStream(end chan struct{}) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	a.streams = slices.DeleteFunc(a.streams, func(o chan struct{}) bool { return o == end })
+	a.streams = append(a.streams, eventStream{ctx, end})
+	return ctx
 }
 
 // statusHTML is the page for people, with one script and one style.
@@ -259,16 +255,11 @@ func (a *api) closeStream(end chan struct{}) {
 //go:embed status.html
 var statusHTML string
 
-// page is an HTML answer and its Content-Security-Policy.
-type page struct {
-	html, policy string
-}
-
 // statusPage is status.html with the version that it belongs to.
-var statusPage = newPage(strings.Replace(statusHTML, "VERSION", ownVersion, 1))
+var statusPage = strings.Replace(statusHTML, "VERSION", ownVersion, 1)
 
 // rootPage is what a browser gets at /: a link to the page.
-var rootPage = newPage(`<!doctype html>
+const rootPage = `<!doctype html>
 <html lang="en">
 <meta charset="utf-8">
 <meta name="viewport" content="width=device-width, initial-scale=1">
@@ -276,27 +267,22 @@ var rootPage = newPage(`<!doctype html>
 <title>mavrest</title>
 <p>There is nothing at this address. <a href="/api/drone/status">The drone is here.</a></p>
 </html>
-`)
+`
 
-// newPage returns a page with a Content-Security-Policy: it may run only its own script
-// and style, and talk only to this server. No page may frame it: that could trick somebody
-// into a click.
-func newPage(text string) page {
+// writePage answers with a page. It may run only its own script and style, and talk only to
+// this server. No page may frame it: that could trick somebody into a click.
+func writePage(w http.ResponseWriter, status int, html string) {
 	policy := "default-src 'none'; connect-src 'self'; img-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 	for _, tag := range []string{"script", "style"} {
-		if _, rest, ok := strings.Cut(text, "<"+tag+">"); ok {
+		if _, rest, ok := strings.Cut(html, "<"+tag+">"); ok {
 			body, _, _ := strings.Cut(rest, "</"+tag+">")
 			sum := sha256.Sum256([]byte(body))
 			policy += "; " + tag + "-src 'sha256-" + base64.StdEncoding.EncodeToString(sum[:]) + "'"
 		}
 	}
-	return page{text, policy}
-}
-
-func writePage(w http.ResponseWriter, status int, p page) {
-	w.Header().Set("Content-Security-Policy", p.policy)
+	w.Header().Set("Content-Security-Policy", policy)
 	w.Header().Set("X-Content-Type-Options", "nosniff")
-	write(w, status, "text/html; charset=utf-8", []byte(p.html))
+	write(w, status, "text/html; charset=utf-8", []byte(html))
 }
 
 // accepts reports whether an Accept header names a media type. It ignores q-values.

@@ -102,15 +102,11 @@ func linked(tb testing.TB, p *pty) (*drone, http.Handler) {
 	return l, newHandler(l, admission{})
 }
 
-// serveHere serves on loopback and returns the address. Unless bare is true, connections are
-// limited as in the program.
-func serveHere(tb testing.TB, s *http.Server, bare bool) string {
+// serveHere serves on loopback and returns the address.
+func serveHere(tb testing.TB, s *http.Server) string {
 	tb.Helper()
 	l := listenTCP(tb)
 	address := l.Addr().String()
-	if !bare {
-		l = newBoundedListener(l, maxConnections)
-	}
 	var running sync.WaitGroup
 	running.Go(func() { s.Serve(l) })
 	tb.Cleanup(func() { s.Close(); running.Wait() })
@@ -234,9 +230,9 @@ func (p *pair) ratio() float64 {
 
 func micros(d time.Duration) float64 { return float64(d) / 1e3 }
 
-// bareServer returns a server for a bare handler, with the program's time-outs.
+// bareServer returns a server for a bare handler: of the program it has only the time-outs.
 func bareServer(h http.HandlerFunc) *http.Server {
-	s := newServer(nil)
+	s := newServer(nil, maxConnections)
 	return &http.Server{
 		Handler:           h,
 		ReadHeaderTimeout: s.ReadHeaderTimeout, ReadTimeout: s.ReadTimeout,
@@ -289,7 +285,7 @@ func telemetered(tb testing.TB) (address string, body []byte) {
 	running.Go(func() { pour(p.master, stream, fullLink, math.MaxInt, stop) })
 	running.Go(func() { io.Copy(io.Discard, p.master) })
 	tb.Cleanup(func() { close(stop); p.unplug(); running.Wait() })
-	address = serveHere(tb, newServer(handler), false)
+	address = serveHere(tb, newServer(handler, maxConnections))
 	c := connect(tb, address)
 	for l.link.received.Load() < 2000 {
 		if err := c.do(get("/status")); err != nil {
@@ -306,8 +302,11 @@ func BenchmarkStatus(b *testing.B) {
 		b.Run(fmt.Sprintf("clients=%d", c.clients), func(b *testing.B) {
 			address, body := telemetered(b)
 			server := bareServer(bareAnswer(body))
-			server.ConnState = connState // bounds the connections as in the program
-			bareAddress := serveHere(b, server, c.clients < maxConnections)
+			if c.clients >= maxConnections { // the same bound
+				bounded := newServer(nil, maxConnections)
+				server.ConnContext, server.ConnState = bounded.ConnContext, bounded.ConnState
+			}
+			bareAddress := serveHere(b, server)
 			clients, bareClients := connects(b, address, c.clients), connects(b, bareAddress, c.clients)
 			const each = 1536
 			var whole, single pair
@@ -393,7 +392,7 @@ func BenchmarkInput(b *testing.B) {
 	far, bareFar := newFarEnd(b, line.master), newFarEnd(b, bareLine.master)
 	defer repeat(200*time.Millisecond, func() { line.master.Write(packet(0, 1, autopilotID, px4Beat())) })()
 	_, handler := linked(b, line)
-	ours := connect(b, serveHere(b, newServer(handler), false))
+	ours := connect(b, serveHere(b, newServer(handler, maxConnections)))
 	sticks := func(y int16) []byte {
 		return post("/input", fmt.Sprintf(`{"roll":%.3f,"pitch":0.1,"yaw":0,"throttle":0.5}`, float64(y)/1000))
 	}
@@ -407,7 +406,7 @@ func BenchmarkInput(b *testing.B) {
 		io.Copy(io.Discard, r.Body)
 		tty.Write(ready)
 		bareAnswer([]byte("OK"))(w, r)
-	}), true))
+	})))
 
 	var p pair
 	turn := 0

@@ -5,6 +5,7 @@ package main
 import (
 	"bytes"
 	"context"
+	_ "embed"
 	"errors"
 	"flag"
 	"fmt"
@@ -100,58 +101,19 @@ func parseFlags(args []string, out io.Writer) (options, error) {
 	return o, nil
 }
 
-const usage = `mavrest - a REST API for a drone, on its companion board
+// usage is what -help prints.
+//
+//go:embed deploy/help.txt
+var usage string
 
-  -device name   The autopilot's port. Required.
-                   auto                     look for it: an autopilot on USB, else
-                                            /dev/serial0, ttyAMA0, ttyTHS1, ttyTHS0
-                   /dev/serial0             a serial device
-                   udpin://0.0.0.0:14540    wait for it on UDP
-                   udpout://10.0.0.2:14550  send to it on UDP
-                   tcp://127.0.0.1:5760     connect to it by TCP
-                   sim, sim:ardupilot       a simulated drone; nothing real flies
-  -baud rate     Baud rate of the serial device. Default 0: try the usual rates
-                 until MAVLink is heard, up to 11 s a port.
-  -port number   TCP port of the API, default 80. A port below 1024 needs root or
-                 CAP_NET_BIND_SERVICE.
-  -bind address  Listen on this address only. Default: on all of the board's, so
-                 everybody on the local network can fly the drone.
-  -system id     MAVLink system id of the vehicle, 1 to 255. Default 0: the first
-                 autopilot heard.
-  -gcs           Be the drone's ground station. PX4 then sends all its texts; with
-                 NAV_DLL_ACT set it starts a failsafe when mavrest ends. Only for
-                 a drone without another ground station.
-  -host name     Also answer to this name in the Host header. Addresses, names
-                 without a dot and names under .local, .lan, .home, .home.arpa,
-                 .internal and .localdomain always work. May be repeated.
-  -origin URL    Let web pages of this origin (http://laptop:3000) read and
-                 command the drone. No other page can. May be repeated.
-  -v             Also log every stick input and every text of the autopilot.
-  -version       Print the version and exit.
-
-  mavrest -device auto
-  mavrest -device /dev/serial0 -baud 921600
-  mavrest -device udpin://0.0.0.0:14540 -port 8080 -host drone.example.org
-  mavrest -device sim -port 8080
-`
-
-// buildVersion is what -version prints: the version, Go's version, the platform and,
-// if it is known, the commit.
+// buildVersion is what -version prints. The source is the module's version, which names
+// the commit, as Go saw it when it built the program.
 func buildVersion() string {
-	v := fmt.Sprintf("mavrest %s %s %s/%s", ownVersion, runtime.Version(), runtime.GOOS, runtime.GOARCH)
+	source := "unknown"
 	if info, ok := debug.ReadBuildInfo(); ok {
-		for _, s := range info.Settings {
-			switch {
-			case s.Key == "GOARM":
-				v += " v" + s.Value
-			case s.Key == "vcs.revision":
-				v += fmt.Sprintf(", commit %.12s", s.Value)
-			case s.Key == "vcs.modified" && s.Value == "true":
-				v += " with changes"
-			}
-		}
+		source = info.Main.Version
 	}
-	return v
+	return fmt.Sprintf("mavrest %s %s %s/%s, source %s", ownVersion, runtime.Version(), runtime.GOOS, runtime.GOARCH, source)
 }
 
 // run is the program. It returns when ctx is done and everything has ended, or with
@@ -188,55 +150,41 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 		return fmt.Errorf("the API can't listen on %s (-bind, -port): %w", address, openFault(address, err))
 	}
 
-	droneCtx, stopDrone := context.WithCancel(context.WithoutCancel(ctx))
-	defer stopDrone()
-	d := newDrone(dev, byte(o.system), o.gcs)
 	slog.Info("listening", "address", listener.Addr().String(), "device", dev.name)
 	urls := &pageURLs{listen: listener.Addr().(*net.TCPAddr)}
-	status := strings.Join(urls.find(), " ")
-	droneEnded := make(chan struct{})
-	running.Go(func() {
-		defer close(droneEnded)
-		d.run(droneCtx)
-	})
-	server := newServer(newHandler(d, newAdmission(o)))
+	notifySystemd("READY=1\nSTATUS=" + strings.Join(urls.find(), " "))
+
+	d := newDrone(dev, byte(o.system), o.gcs)
+	droneCtx, stopDrone := context.WithCancel(ctx)
+	defer stopDrone()
 	running.Go(func() { supervise(droneCtx, d, urls) })
+	server := newServer(newHandler(d, newAdmission(o)), maxConnections)
 	served := make(chan error, 1)
-	running.Go(func() { served <- server.Serve(newBoundedListener(listener, maxConnections)) })
-	notifySystemd("READY=1\nSTATUS=" + status)
-	select {
-	case <-ctx.Done():
-		slog.Info("stopping")
-	case err = <-served:
-	}
-	notifySystemd("STOPPING=1")
-	stopDrone()
-	stopServer(server, droneEnded)
-	return err
-}
-
-// stopWithin is how long the program may take to stop.
-const stopWithin = 4 * time.Second
-
-// stopServer stops the server when the drone has left the vehicle and closed its port, so
-// that the last answers still go out.
-func stopServer(server *http.Server, droneEnded <-chan struct{}) {
-	ctx, cancel := context.WithTimeout(context.Background(), stopWithin)
+	running.Go(func() {
+		served <- server.Serve(listener)
+		stopDrone()
+	})
+	d.run(droneCtx)
+	// The drone has left the vehicle and closed its port. The last answers still go out.
+	late, cancel := context.WithTimeout(context.Background(), answersFor)
 	defer cancel()
-	select {
-	case <-droneEnded:
-	case <-ctx.Done():
-	}
-	if server.Shutdown(ctx) != nil {
+	if server.Shutdown(late) != nil {
 		server.Close()
 	}
+	if err := <-served; err != http.ErrServerClosed {
+		return err
+	}
+	return nil
 }
+
+// answersFor is how long the last answers may take when the program stops.
+const answersFor = 2 * time.Second
 
 // newAdmission returns who may use the API, by the flags and the machine's own names.
 func newAdmission(o options) admission {
 	name, _ := os.Hostname()                   // on an error only addresses work
 	conf, _ := os.ReadFile("/etc/resolv.conf") // on an error there are no search domains
-	return admission{hosts: ownHosts(name, searchDomains(string(conf)), o.hosts), origins: o.origins}
+	return admission{hosts: ownHosts(name, string(conf), o.hosts), origins: o.origins}
 }
 
 // openDevice returns the device that -device names. It starts the simulator if that is
@@ -298,36 +246,35 @@ func urlsOf(listen *net.TCPAddr, own []net.Addr, name string) (list []string) {
 	if name != "" {
 		add(name)
 	}
-	for _, wantV4 := range []bool{true, false} {
-		for _, a := range own {
-			n, ok := a.(*net.IPNet)
-			// A link-local IPv6 address needs a zone, which no browser accepts.
-			if ok && (n.IP.To4() != nil) == wantV4 && !n.IP.IsLoopback() && (wantV4 || listen.IP.To4() == nil && n.IP.IsGlobalUnicast()) {
-				add(n.IP.String())
-			}
+	for _, a := range own { // Linux begins with the IPv4 addresses
+		n, ok := a.(*net.IPNet)
+		if !ok || n.IP.IsLoopback() {
+			continue
+		}
+		// A link-local IPv6 address needs a zone, which no browser accepts.
+		if n.IP.To4() != nil || listen.IP.To4() == nil && n.IP.IsGlobalUnicast() {
+			add(n.IP.String())
 		}
 	}
 	return list
 }
 
 // statusEvery is the time between two notices to systemd, and between two looks for new
-// addresses. A short period of systemd's watchdog makes it less.
-const statusEvery = 2500 * time.Millisecond
+// addresses.
+const statusEvery = time.Second
 
-// supervise logs new addresses and sends signs of life to systemd, until ctx is done.
+// supervise logs new addresses and sends signs of life to systemd, until the program stops.
 func supervise(ctx context.Context, d *drone, urls *pageURLs) {
 	usec, _ := strconv.ParseInt(os.Getenv("WATCHDOG_USEC"), 10, 64) // 0 if there is no watchdog
-	every, period := statusEvery, time.Duration(usec)*time.Microsecond
-	if period > 0 {
-		every = min(every, period/4)
-	}
-	ticker := time.NewTicker(every)
-	defer ticker.Stop()
+	watchdog := time.Duration(usec) * time.Microsecond
+	tick := time.Tick(statusEvery)
 	for {
 		select {
-		case <-ticker.C:
-			notifySystemd(signOfLife(d, urls.find(), period))
+		case <-tick:
+			notifySystemd(signOfLife(d, urls.find(), watchdog))
 		case <-ctx.Done():
+			slog.Info("stopping")
+			notifySystemd("STOPPING=1")
 			return
 		}
 	}
@@ -350,11 +297,10 @@ func notifySystemd(state string) {
 }
 
 // signOfLife returns a notice for systemd: the drone's state and the URLs. It feeds the
-// watchdog, whose period is 0 if there is none, only if the drone's clock has run within
-// half that period.
-func signOfLife(d *drone, urls []string, period time.Duration) string {
+// watchdog only if the drone's clock has run within half the watchdog's period.
+func signOfLife(d *drone, urls []string, watchdog time.Duration) string {
 	state := "STATUS=" + d.summary() + "; " + strings.Join(urls, " ")
-	if time.Since(time.Unix(0, d.clock.beat.Load())) < period/2 {
+	if time.Since(time.Unix(0, d.clock.beat.Load())) < watchdog/2 {
 		state += "\nWATCHDOG=1"
 	}
 	return state
@@ -394,14 +340,9 @@ func (l *logWriter) Write(b []byte) (int, error) {
 
 // close writes the remaining lines, for up to a second.
 func (l *logWriter) close() {
-	late := time.After(time.Second)
-	select {
-	case l.lines <- nil:
-	case <-late:
-		return
-	}
+	l.Write(nil)
 	select {
 	case <-l.done:
-	case <-late:
+	case <-time.After(time.Second):
 	}
 }

@@ -2,13 +2,11 @@ package main
 
 import (
 	"context"
-	"encoding/binary"
 	"log/slog"
 	"net"
 	"net/http"
 	"net/netip"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -24,6 +22,12 @@ const (
 	readTimeout = 10 * time.Second       // from the beginning of a request to the end of its body
 )
 
+// Codes of the requests that admission rejects.
+const (
+	codeCrossOrigin errorCode = "cross_origin"
+	codeWrongHost   errorCode = "wrong_host"
+)
+
 // admission says who may use the API: the names that this machine answers to, and the
 // origins whose web pages may read and command.
 type admission struct {
@@ -31,53 +35,26 @@ type admission struct {
 	origins []string
 }
 
-// Codes of the requests that guard rejects.
-const (
-	codeCrossOrigin errorCode = "cross_origin"
-	codeWrongHost   errorCode = "wrong_host"
-)
-
-// guard rejects foreign web pages and host names; deny writes the answer.
-func (a admission) guard(next http.Handler, deny func(http.ResponseWriter, error)) http.Handler {
-	protection := http.NewCrossOriginProtection()
-	for _, o := range a.origins {
-		if err := protection.AddTrustedOrigin(o); err != nil {
-			panic(err) // parseFlags has rejected these
-		}
+// check returns an error for a foreign host name, and for a command of a foreign web page.
+// It sets the CORS headers for a page of an allowed origin, and answers its preflights.
+func (a admission) check(w http.ResponseWriter, r *http.Request) (answered bool, err error) {
+	if !a.hosts.has(r.Host) {
+		return false, refuse(codeWrongHost, "%.40q is not a name of this machine; use its address, or start mavrest with -host to allow this name", r.Host)
 	}
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		switch {
-		case !a.hosts.has(r.Host):
-			deny(w, refuse(codeWrongHost, "%s is not a name of this machine; use its address, or start mavrest with -host to allow this name", quote(r.Host)))
-		case a.origins != nil && a.crossOrigin(w, r):
-		case protection.Check(r) != nil:
-			deny(w, refuse(codeCrossOrigin, "a page of another origin can't command the drone; start mavrest with -origin to allow it"))
-		default:
-			next.ServeHTTP(w, r)
-		}
-	})
-}
-
-// quote returns a client's word in quotes, cut after 40 bytes.
-func quote(s string) string {
-	if len(s) > 40 {
-		s = strings.ToValidUTF8(s[:40], "") + "…"
-	}
-	return strconv.Quote(s)
-}
-
-// crossOrigin sets the CORS headers for a page of an allowed origin, and answers its
-// preflights.
-func (a admission) crossOrigin(w http.ResponseWriter, r *http.Request) (answered bool) {
 	h := w.Header()
-	h.Add("Vary", "Origin")
+	if a.origins != nil {
+		h.Add("Vary", "Origin")
+	}
 	origin := r.Header.Get("Origin")
 	if !slices.Contains(a.origins, origin) {
-		return false
+		if new(http.CrossOriginProtection).Check(r) != nil {
+			err = refuse(codeCrossOrigin, "a page of another origin can't command the drone; start mavrest with -origin to allow it")
+		}
+		return false, err
 	}
 	h.Set("Access-Control-Allow-Origin", origin)
 	if r.Method != http.MethodOptions || r.Header.Get("Access-Control-Request-Method") == "" {
-		return false
+		return false, nil
 	}
 	h.Set("Access-Control-Allow-Methods", "GET, HEAD, POST")
 	h.Set("Access-Control-Allow-Headers", "Content-Type, Last-Event-ID")
@@ -86,20 +63,21 @@ func (a admission) crossOrigin(w http.ResponseWriter, r *http.Request) (answered
 		h.Set("Access-Control-Allow-Private-Network", "true")
 	}
 	w.WriteHeader(http.StatusNoContent)
-	return true
+	return true, nil
 }
 
 // hostNames are the names that this machine answers to, in lower case.
 type hostNames []string
 
-// ownHosts returns the machine's name, the name under each search domain of its
-// resolver, and more.
-func ownHosts(name string, domains, more []string) (names hostNames) {
-	names = append(names, more...)
-	if name != "" {
-		names = append(names, name)
-		for _, d := range domains {
-			names = append(names, name+"."+strings.Trim(d, "."))
+// ownHosts returns the machine's name, that name under each search domain of its
+// resolv.conf(5), and the names of -host.
+func ownHosts(name, resolvConf string, given []string) hostNames {
+	names := append(hostNames{name}, given...)
+	for line := range strings.Lines(resolvConf) {
+		if f := strings.Fields(line); len(f) > 1 && (f[0] == "search" || f[0] == "domain") {
+			for _, domain := range f[1:] {
+				names = append(names, name+"."+domain)
+			}
 		}
 	}
 	for i, s := range names {
@@ -108,49 +86,20 @@ func ownHosts(name string, domains, more []string) (names hostNames) {
 	return names
 }
 
-// searchDomains returns the search domains of a resolv.conf(5).
-func searchDomains(conf string) (domains []string) {
-	for line := range strings.Lines(conf) {
-		if f := strings.Fields(line); len(f) > 1 && (f[0] == "search" || f[0] == "domain") {
-			domains = append(domains, f[1:]...)
-		}
-	}
-	return domains
-}
-
 // localSuffixes end names that no public resolver knows.
 var localSuffixes = []string{".localhost", ".local", ".lan", ".home", ".home.arpa", ".internal", ".localdomain"}
 
-// has reports whether a Host header is an address, a local name or one of ours. After DNS
-// rebinding a browser sends the page's public name, which is none of these. A request
-// without the header, which HTTP/1.0 allows, does not come from a browser.
-func (h hostNames) has(host string) bool {
-	if name, port, err := net.SplitHostPort(host); err == nil {
-		if _, err := strconv.ParseUint(port, 10, 16); err != nil && port != "" {
-			return false
-		}
-		host = name
-	} else if strings.HasPrefix(host, "[") && strings.HasSuffix(host, "]") && strings.Contains(host, ":") { // IPv6
-		host = host[1 : len(host)-1]
+// has reports whether a Host header is an address, a name without a dot, a local name or one
+// of ours. After DNS rebinding a browser sends the page's public name, which is none of these.
+func (names hostNames) has(host string) bool {
+	name, _, err := net.SplitHostPort(host)
+	if err != nil { // it has no port
+		name = strings.Trim(host, "[]") // the brackets of an IPv6 address
 	}
-	host = strings.ToLower(strings.TrimSuffix(host, "."))
-	if !strings.ContainsAny(host, ".:") { // a single label, such as localhost
-		return !strings.ContainsAny(host, "[]/@")
-	}
-	if _, err := netip.ParseAddr(host); err == nil {
-		return true
-	}
-	return slices.Contains(h, host) ||
-		slices.ContainsFunc(localSuffixes, func(suffix string) bool { return strings.HasSuffix(host, suffix) })
-}
-
-// connKey is the key of the connection in the context of its requests.
-type connKey struct{}
-
-// connOf returns the connection of a request; nil if the listener is not bounded.
-func connOf(r *http.Request) *boundedConn {
-	c, _ := r.Context().Value(connKey{}).(*boundedConn)
-	return c
+	name = strings.ToLower(strings.TrimSuffix(name, "."))
+	_, err = netip.ParseAddr(name)
+	return err == nil || !strings.Contains(name, ".") || slices.Contains(names, name) ||
+		slices.ContainsFunc(localSuffixes, func(suffix string) bool { return strings.HasSuffix(name, suffix) })
 }
 
 // clientOf returns the address of a client, without port and zone. IPv4 in IPv6
@@ -164,9 +113,10 @@ func clientOf(r *http.Request) netip.Addr {
 	return a
 }
 
-// newServer returns the HTTP server with its time-outs. WriteTimeout must be longer than
-// the slowest plan.
-func newServer(h http.Handler) *http.Server {
+// newServer returns the HTTP server, with its time-outs and at most max connections.
+// WriteTimeout must be longer than the slowest plan.
+func newServer(h http.Handler, max int) *http.Server {
+	conns := &connections{max: max, open: make(map[net.Conn]*connection)}
 	return &http.Server{
 		Handler:           h,
 		ReadHeaderTimeout: 5 * time.Second,
@@ -174,98 +124,70 @@ func newServer(h http.Handler) *http.Server {
 		WriteTimeout:      60 * time.Second,
 		IdleTimeout:       60 * time.Second,
 		MaxHeaderBytes:    maxHeader - 4096, // net/http adds 4096 for its buffer
+		// net/http accepts the next connection when ConnContext has returned.
 		ConnContext: func(ctx context.Context, c net.Conn) context.Context {
-			return context.WithValue(ctx, connKey{}, c)
+			return context.WithValue(ctx, connKey{}, conns.add(c))
 		},
-		ConnState: connState,
+		ConnState: conns.stateChanged,
 		// The mux answers OPTIONS * like any other path.
 		DisableGeneralOptionsHandler: true,
 		ErrorLog:                     slog.NewLogLogger(slog.Default().Handler(), slog.LevelDebug),
 	}
 }
 
-// boundedListener keeps at most max connections. For one more it closes the connection
-// that has been idle longest. If none is idle, it ends the oldest wait for a manoeuvre
-// and closes that connection after its answer. If no connection waits for a manoeuvre, the
-// new one waits until another ends. A connection is idle when it is not busy and no
-// request has begun on it for idleAfter.
-type boundedListener struct {
-	net.Listener
+// connections keeps at most max connections open. For one more it closes the connection
+// that has been idle longest, but not before it has been idle for idleAfter. If all are busy,
+// it ends the oldest wait for a manoeuvre; that connection is idle from then on. If no
+// connection waits for a manoeuvre, the new one waits until a command is answered.
+type connections struct {
 	max int
 
-	mu     sync.Mutex // guards all below
-	free   sync.Cond  // signals that Accept may go on
-	open   map[*boundedConn]bool
-	closed bool
+	mu   sync.Mutex // guards all below, and the fields of each connection
+	open map[net.Conn]*connection
 }
 
-func newBoundedListener(l net.Listener, max int) *boundedListener {
-	b := &boundedListener{Listener: l, max: max, open: make(map[*boundedConn]bool)}
-	b.free.L = &b.mu
-	return b
-}
-
-// boundedConn is one connection. from.mu guards all but Conn.
-type boundedConn struct {
+// connection is one connection. It is idle while it is not busy.
+type connection struct {
 	net.Conn
-	from      *boundedListener
-	usedAt    time.Time // when its last request began; before the first, when it was accepted
-	busy      bool      // a command is carried out, or events are sent
-	endWait   func()    // ends its wait for a manoeuvre; nil if it has none
-	waitEnded bool      // endWait was called: the connection is idle after its answer
+	of      *connections
+	usedAt  time.Time // when its last request began; before the first, when it was accepted
+	busy    bool      // a command is carried out, or events are sent
+	endWait func()    // ends its wait for a manoeuvre; nil if it has none
 }
 
-// CloseWrite closes the sending side. net/http calls it before it closes a connection
-// with an unread body, so that the answer arrives before the reset.
-func (c *boundedConn) CloseWrite() error {
-	if half, ok := c.Conn.(interface{ CloseWrite() error }); ok {
-		return half.CloseWrite()
+// connKey is the key of the connection in the context of its requests.
+type connKey struct{}
+
+// connOf returns the connection of a request. In a test that calls the handler without a
+// server, it is one that does nothing.
+func connOf(r *http.Request) *connection {
+	if c, ok := r.Context().Value(connKey{}).(*connection); ok {
+		return c
 	}
-	return nil
+	return &connection{of: new(connections)}
 }
 
-// gone reports whether the client has closed its side. net/http notices that too late.
-func (c *boundedConn) gone() (closed bool) {
-	if c == nil {
-		return false
+// add waits until there is room for a connection, and adds it.
+func (l *connections) add(c net.Conn) *connection {
+	for !l.makeRoom() {
+		time.Sleep(10 * time.Millisecond)
 	}
-	if tcp, ok := c.Conn.(syscall.Conn); ok {
-		if raw, err := tcp.SyscallConn(); err == nil {
-			raw.Control(func(fd uintptr) {
-				const closeWait = 8 // TCP_CLOSE_WAIT; the state is the first byte of TCP_INFO
-				var info [4]byte
-				v, err := syscall.GetsockoptInt(int(fd), syscall.IPPROTO_TCP, syscall.TCP_INFO)
-				binary.NativeEndian.PutUint32(info[:], uint32(v))
-				closed = err == nil && info[0] == closeWait
-			})
-		}
-	}
-	return closed
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.open[c] = &connection{Conn: c, of: l, usedAt: time.Now()}
+	return l.open[c]
 }
 
-func (b *boundedListener) Accept() (net.Conn, error) {
-	c, err := b.Listener.Accept()
-	if err != nil {
-		return nil, err
+// makeRoom reports whether there is room for one more connection. If there is none it
+// closes a connection, or ends a wait so that it can soon close one.
+func (l *connections) makeRoom() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if len(l.open) < l.max {
+		return true
 	}
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	for len(b.open) >= b.max && !b.closed {
-		b.makeWay()
-	}
-	bc := &boundedConn{Conn: c, from: b, usedAt: time.Now()}
-	b.open[bc] = true
-	return bc, nil
-}
-
-// makeWay closes the connection that has been idle longest. If none is idle it ends the
-// oldest wait, unless it has ended one already, and waits for a signal of free. It needs
-// b.mu, and unlocks it while it waits.
-func (b *boundedListener) makeWay() {
-	var idle, waiting *boundedConn
-	oneLeaves := false
-	for c := range b.open {
-		oneLeaves = oneLeaves || c.waitEnded
+	var idle, waiting *connection
+	for _, c := range l.open {
 		switch {
 		case !c.busy && (idle == nil || c.usedAt.Before(idle.usedAt)):
 			idle = c
@@ -273,71 +195,51 @@ func (b *boundedListener) makeWay() {
 			waiting = c
 		}
 	}
-	if idle != nil {
-		idleIn := idleAfter - time.Since(idle.usedAt)
-		if idleIn <= 0 {
-			idle.Conn.Close() // net/http notices and forgets it
-			delete(b.open, idle)
-			return
-		}
-		defer time.AfterFunc(idleIn, b.wakeAccept).Stop()
-	} else if waiting != nil && !oneLeaves {
+	switch {
+	case idle != nil && time.Since(idle.usedAt) >= idleAfter:
+		idle.Close() // net/http notices
+		delete(l.open, idle.Conn)
+		return true
+	case idle == nil && waiting != nil:
 		waiting.endWait()
-		waiting.waitEnded = true
+		waiting.busy, waiting.usedAt = false, time.Now()
 	}
-	b.free.Wait()
+	return false
 }
 
-func (b *boundedListener) Close() error {
-	b.mu.Lock()
-	b.closed = true
-	b.free.Broadcast()
-	b.mu.Unlock()
-	return b.Listener.Close()
-}
-
-// wakeAccept makes Accept look again. It locks b.mu, so that its signal can't come between
-// a look and the wait after it.
-func (b *boundedListener) wakeAccept() {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.free.Signal()
-}
-
-func (c *boundedConn) Close() error {
-	b := c.from
-	b.mu.Lock()
-	delete(b.open, c)
-	b.free.Signal()
-	b.mu.Unlock()
-	return c.Conn.Close()
+// stateChanged records when requests begin and end on a connection, and when it is closed.
+func (l *connections) stateChanged(conn net.Conn, state http.ConnState) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	c := l.open[conn]
+	switch {
+	case c == nil: // makeRoom has closed it
+	case state == http.StateActive:
+		c.usedAt = time.Now()
+	case state == http.StateIdle:
+		c.busy, c.endWait = false, nil
+	case state == http.StateClosed:
+		delete(l.open, conn)
+	}
 }
 
 // markBusy marks the connection as busy until its request is answered. endWait ends
-// the request's wait; nil if it has none. On a nil connection markBusy does nothing.
-func (c *boundedConn) markBusy(endWait func()) {
-	if c == nil {
-		return
-	}
-	c.from.mu.Lock()
-	defer c.from.mu.Unlock()
+// the request's wait; nil if it has none.
+func (c *connection) markBusy(endWait func()) {
+	c.of.mu.Lock()
+	defer c.of.mu.Unlock()
 	c.busy, c.endWait = true, endWait
-	c.from.free.Signal()
 }
 
-// connState records when requests begin and end on a connection.
-func connState(conn net.Conn, state http.ConnState) {
-	c, ok := conn.(*boundedConn)
-	if !ok {
-		return
+// gone reports whether the client has closed its side. net/http notices that too late.
+func (c *connection) gone() (closed bool) {
+	if tcp, ok := c.Conn.(syscall.Conn); ok {
+		if raw, err := tcp.SyscallConn(); err == nil {
+			raw.Control(func(fd uintptr) {
+				n, _, err := syscall.Recvfrom(int(fd), make([]byte, 1), syscall.MSG_PEEK|syscall.MSG_DONTWAIT)
+				closed = n == 0 && err == nil // the end of what the client sends
+			})
+		}
 	}
-	c.from.mu.Lock()
-	defer c.from.mu.Unlock()
-	switch state {
-	case http.StateActive:
-		c.usedAt = time.Now()
-	case http.StateIdle:
-		c.busy, c.endWait, c.waitEnded = false, nil, false
-		c.from.free.Signal()
-	}
+	return closed
 }
