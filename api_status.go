@@ -5,12 +5,15 @@ import (
 	"crypto/sha256"
 	_ "embed"
 	"encoding/base64"
+	"fmt"
 	"math"
 	"net/http"
 	"net/netip"
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/bluenviron/gomavlib/v3/pkg/dialects/common"
 )
 
 //go:embed CHANGELOG.md
@@ -58,6 +61,89 @@ func (a *api) getStatus(w http.ResponseWriter, r *http.Request) (any, error) {
 		return nil, nil
 	}
 	return render(a.drone.status(), clientOf(r)), nil
+}
+
+// snapshot is the drone at one moment, for the status.
+type snapshot struct {
+	now      time.Time
+	tel      telemetry
+	online   bool
+	armed    bool
+	mode     Mode
+	modeName string
+	armable  *bool // a takeoff could arm now; nil if unknown
+	done     *bool
+	target   *place
+	by       string     // who has the sticks; "" if nobody has
+	expires  time.Time  // when the client's sticks expire; zero if none are in force
+	from     netip.Addr // the client that has the sticks; invalid if none has
+	link     linkState
+}
+
+// status copies everything that a status shows.
+func (d *drone) status() snapshot {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	now := time.Now()
+	v := d.view(now)
+	s := snapshot{
+		now: now, tel: d.tel, online: d.online, armed: v.armed, mode: d.machine.mode, modeName: d.modeName(),
+		target: d.target(now), by: d.sticks.by(v), from: d.sticks.held(v), link: d.link.state(),
+	}
+	// PX4's takeoff sets another mode first. ArduPilot without a receiver arms on our stream.
+	setsMode := v.firmware == px4 && v.shown() != ModeHold && v.shown() != ModeTakeoff
+	armsOnOurStream := v.firmware.ardupilot() && d.sticks.src.receiver == receiverNone
+	s.armable = d.tel.armable(now, setsMode || armsOnOurStream)
+	if m := d.cmd.manoeuvre; m != nil && m.why == nil {
+		done := m.done
+		s.done = &done
+	}
+	if d.sticks.phase == stickClient {
+		s.expires = d.sticks.client.until
+	}
+	return s
+}
+
+// target is where the autopilot itself says it is flying to, and the place of a
+// landing on its way; nil where there is none.
+func (d *drone) target(now time.Time) *place {
+	m, to := d.cmd.manoeuvre, &d.tel.target
+	if d.cmd.transit() {
+		return m.plan.target
+	}
+	if !d.machine.last.armed || d.machine.mode != ModeHold && d.machine.mode != ModeTakeoff {
+		return nil
+	}
+	if to.within(offlineAfter, now) && (m == nil || to.at.After(m.at.Add(targetNew))) {
+		return &place{to.lat, to.lon, to.amsl - d.tel.home.amsl, to.amsl}
+	}
+	// Acknowledged a moment ago: the autopilot may still report its old target.
+	if m != nil && m.request.goTo && now.Sub(m.at) < targetNew+targetEvery && d.machine.order != nil {
+		return m.plan.target
+	}
+	return nil
+}
+
+// summary is the link's state in a line, for systemd.
+func (d *drone) summary() string {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	t := &d.tel
+	switch {
+	case t.beat.at.IsZero():
+		return "no autopilot heard yet on " + d.link.device.port()
+	case !d.online:
+		return "autopilot offline on " + d.link.device.port()
+	}
+	return fmt.Sprintf("%s %s online, %s, mode %s", autopilotName(t.id.autopilot), lowerName(t.id.typ.String(), "MAV_TYPE_"), armedWord(d.machine.last.armed), d.machine.mode)
+}
+
+// autopilotName is a MAV_AUTOPILOT in the API.
+func autopilotName(a common.MAV_AUTOPILOT) string {
+	if a == common.MAV_AUTOPILOT_ARDUPILOTMEGA {
+		return "ardupilot"
+	}
+	return lowerName(a.String(), "MAV_AUTOPILOT_")
 }
 
 // render returns the status object (docs/openapi.yaml) for a client. A group or a value
