@@ -139,15 +139,11 @@ func (d *drone) tick(now time.Time) time.Time {
 
 // poll requests the target and HEARTBEAT if they are due, and returns when the next one is.
 func (d *drone) poll(now time.Time) (next time.Time) {
-	due := func(last *time.Time, every time.Duration, id uint32) {
-		if !now.Before(last.Add(every)) {
-			d.cmd.acks.request(id)
-			*last = now
-		}
-		next = sooner(next, last.Add(every))
-	}
 	if d.machine.last.armed && (d.machine.mode == ModeHold || d.machine.mode == ModeTakeoff || d.cmd.transit()) {
-		due(&d.targetAsked, targetEvery, idTarget)
+		if next = d.targetAsked.Add(targetEvery); !now.Before(next) {
+			d.cmd.acks.request(idTarget)
+			d.targetAsked, next = now, now.Add(targetEvery)
+		}
 	}
 	if d.firmware().ardupilot() && !now.Before(d.cmd.reports.due(false, d.cmd.acks.trip)) {
 		d.handshake.lacks(idHeartbeat)
@@ -291,14 +287,14 @@ const px4TellsWarnings = firmwareVersion(1<<24 | 15<<16)
 
 // judge hands a report to the mode machine, and ends what the report ends.
 func (d *drone) judge(shown shownMode, now time.Time) {
-	before, mode, first := d.machine.last, d.machine.mode, d.machine.contact == contactNone
+	before, mode, known := d.machine.last, d.machine.mode, d.machine.known
 	disarms := before.armed && !shown.armed
 	if disarms {
 		d.cmd.disarmed()
 	}
 	taken := d.machine.report(d.report(shown, now), shown.at)
 	switch {
-	case taken && first:
+	case taken && !known:
 		d.takeover("it was armed when it was first heard")
 	case taken:
 		d.takeover("a pilot, another program or a failsafe changed the mode to " + d.modeName())
@@ -445,14 +441,8 @@ func (d *drone) view(now time.Time) view {
 		told: d.params.told, trip: d.cmd.acks.trip,
 		online: d.online, mode: d.machine.mode, busy: current != nil,
 		entering: current != nil && current.request.entersSticks() || d.machine.claimed(now, func(to *order) bool { return to.mode.flownBySticks() }) >= 0,
-		custom:   d.machine.last.custom, armed: d.machine.last.armed, landed: t.landedNow(now),
+		custom:   d.machine.last.custom, armed: d.machine.last.armed, failsafe: t.beat.failsafe, landed: t.landedNow(now),
 		at: nowhere, heading: math.NaN(), velocity: motionless, home: t.home, to: t.target,
-	}
-	switch {
-	case d.machine.last.failsafe:
-		v.failsafe = failsafeActs
-	case t.beat.failsafe:
-		v.failsafe = failsafeSaid
 	}
 	if v.firmware.ardupilot() && !d.link.gcs {
 		v.gcsFailsafe = v.param(sourceNames[v.firmware], 0)

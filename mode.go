@@ -350,7 +350,7 @@ type view struct {
 	entering bool   // a command to enter a stick mode is under way or open (rule 3)
 	custom   uint32 // the vehicle's own number of its mode
 	armed    bool
-	failsafe failsafeState
+	failsafe bool // one is active; of a PX4 before 1.15 it may be only a warning
 	landed   landedState
 
 	at       place
@@ -358,15 +358,6 @@ type view struct {
 	velocity motion
 	home, to point // to: the autopilot's own target
 }
-
-// failsafeState is what a HEARTBEAT says of a failsafe.
-type failsafeState uint8
-
-const (
-	noFailsafe   failsafeState = iota
-	failsafeSaid               // it may be a warning: a PX4 before 1.15
-	failsafeActs
-)
 
 // place is in degrees, metres above home and metres above mean sea level. NaN is
 // unknown.
@@ -470,15 +461,6 @@ type claim struct {
 	at time.Time // when its last copy was sent
 }
 
-// contact says which report the machine gets next (rule 1).
-type contact uint8
-
-const (
-	contactNone      contact = iota // the first one of this vehicle
-	contactKept                     // one more
-	contactRestarted                // the first one after the autopilot started again
-)
-
 // followTime is how long after its last copy a step explains a report (docs/design.md, rule 3).
 const followTime = 5 * time.Second
 
@@ -489,11 +471,11 @@ const ownAgain = time.Second
 // reports it knows which mode the drone is in. The zero value is a drone that was never heard:
 // manual.
 type machine struct {
-	mode    Mode   // what GET mode answers
-	order   *order // what was commanded last; nil: mode is a reported one
-	last    report // the last report
-	contact contact
-	sent    []claim // the oldest first
+	mode  Mode    // what GET mode answers
+	order *order  // what was commanded last; nil: mode is a reported one
+	last  report  // the last report
+	known bool    // a report came, or a step was accepted, since the autopilot's start
+	sent  []claim // the oldest first
 }
 
 // explains reports whether r belongs to what was commanded (rule 3).
@@ -517,18 +499,16 @@ func (m *machine) explains(r report) bool {
 // report takes a report. It reports whether r is a takeover: no command of ours explains it
 // (rule 3).
 func (m *machine) report(r report, now time.Time) (takeover bool) {
-	before, contact := m.last, m.contact
-	m.last, m.contact = r, contactKept
-	if (contact == contactRestarted || contact == contactNone) && !r.armed {
-		if contact == contactRestarted {
-			m.mode = ModeManual
-		}
+	before, known := m.last, m.known
+	m.last, m.known = r, true
+	if !known && !r.armed {
+		m.mode = ModeManual
 		return false
 	}
 	if m.explains(r) {
 		return false
 	}
-	if r.custom == before.custom && contact == contactKept {
+	if r.custom == before.custom && known {
 		if r.armed != before.armed {
 			m.show(r)
 		}
@@ -540,7 +520,7 @@ func (m *machine) report(r report, now time.Time) (takeover bool) {
 		return false
 	}
 	m.show(r)
-	if contact == contactKept && before.armed && !r.armed { // an autopilot falls back when it disarms
+	if known && before.armed && !r.armed { // an autopilot falls back when it disarms
 		return false
 	}
 	m.sent = nil
@@ -557,8 +537,7 @@ func (m *machine) show(r report) { m.mode, m.order = r.mode, nil }
 
 // restart forgets what was commanded: the autopilot has started again.
 func (m *machine) restart() {
-	m.order, m.sent = nil, nil
-	m.contact = contactRestarted
+	m.order, m.sent, m.known = nil, nil, false
 }
 
 // claim records that a copy of a step that leads to a mode is sent now.
@@ -575,10 +554,7 @@ func (m *machine) refused(to *order) {
 // command makes an accepted step's mode the mode (rule 2).
 func (m *machine) command(o order) {
 	m.sent = nil // it is newer than every claim
-	m.mode, m.order = o.mode, &o
-	if m.contact == contactRestarted { // a step accepted after the restart counts
-		m.contact = contactKept
-	}
+	m.mode, m.order, m.known = o.mode, &o, true
 }
 
 // abandon forgets what was commanded: the mode is the reported one.

@@ -1174,7 +1174,7 @@ func FuzzMachine(f *testing.F) {
 // A landing is repeated while it is not acknowledged.
 func TestAStepIsOursFor5sAfterItsLastCopy(t *testing.T) {
 	at := time.Now()
-	m := machine{contact: contactKept, mode: ModeLand, last: report{custom: px4Custom(4, 3), mode: ModeHold, armed: true}}
+	m := machine{known: true, mode: ModeLand, last: report{custom: px4Custom(4, 3), mode: ModeHold, armed: true}}
 	m.order = &order{mode: ModeLand, number: px4Custom(4, 3)}
 	land := &order{mode: ModeLand, number: px4Custom(4, 6)}
 	m.claim(land, at)

@@ -308,7 +308,7 @@ func (r request) planGoto(v view) (plan, error) {
 	if err != nil {
 		return p, err
 	}
-	if v.firmware == px4 && v.failsafe != noFailsafe { // only DO_SET_MODE is known to end one
+	if v.firmware == px4 && v.failsafe { // only DO_SET_MODE is known to end one
 		p.steps = append(p.steps, px4.enter(ModeHold))
 	}
 	there := r.reposition(v, to).leadingTo(r.mode, entered[v.firmware][ModeHold])

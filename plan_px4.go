@@ -56,7 +56,7 @@ func planHoldPX4(v view) plan {
 		return plan{steps: []step{hold}}
 	}
 	pause := px4.command(common.MAV_CMD_DO_REPOSITION, -1, 1, 0).leadingTo(ModeHold, entered[px4][ModeHold])
-	if v.failsafe != noFailsafe {
+	if v.failsafe {
 		return plan{steps: []step{hold, pause}}
 	}
 	return plan{steps: []step{pause}}

@@ -43,7 +43,7 @@ func parseVehicle(t *testing.T, s string) view {
 		case "undefined": // its landed state
 			v.landed = landedState(common.MAV_LANDED_STATE_UNDEFINED)
 		case "failsafe":
-			v.failsafe = failsafeActs
+			v.failsafe = true
 		case "uphill": // from its home
 			v.at.amsl, v.at.altitude = testHome+6.5, 6.5
 		case "homeless":
