@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"math/rand/v2"
 	"os"
 	"sync"
 	"sync/atomic"
@@ -244,7 +243,8 @@ type reader struct {
 	port     port
 	frameAt  time.Time // of the last valid frame
 	hadFrame bool
-	sequence sequence
+	seq      byte // of the vehicle's next frame
+	hadSeq   bool // a frame of the vehicle came
 	in       deframer
 	acks     recent
 }
@@ -277,105 +277,96 @@ func (r *reader) read() error {
 func (r *reader) handle(f rawFrame, now time.Time) {
 	l := r.link
 	l.mu.Lock()
-	vehicle, echo := l.vehicle, l.written.has(f.header, time.Time{})
-	// Another program uses our ids if a frame has them that is no echo of ours. An echo comes
-	// within echoWithin; a later frame that equals ours is not one, since all heartbeats with
-	// the same sequence number are equal. An unknown message may be noise.
-	stranger := !l.idsReported && f.known != nil && f.system == l.system() && f.component == componentID &&
-		!l.written.has(f.header, now.Add(-echoWithin))
+	// A later frame that equals ours is another program's: heartbeats with the same sequence
+	// number are equal.
+	vehicle, echo := l.vehicle, l.written.has(f.header, now.Add(-echoWithin))
+	// An unknown message may be noise.
+	stranger := !echo && !l.idsReported && f.known != nil && f.system == l.system() && f.component == componentID
 	l.idsReported = l.idsReported || stranger
 	l.mu.Unlock()
 	if stranger {
 		l.hear(heard{at: now, notice: fmt.Sprintf("another program uses mavrest's MAVLink ids, %d/%d, and each takes the other's acks for its own; give that program other ids", f.system, f.component)})
 	}
-	if echo || f.id == idCommandAck && r.doubled(f, now) {
+	if echo || f.id == idCommandAck && r.doubled(f.header, now) {
 		return
 	}
+	m := f.decode()
+	if b, ok := m.(*minimal.MessageHeartbeat); ok && f.component == autopilotID {
+		if b.Autopilot == minimal.MAV_AUTOPILOT_INVALID || f.system == 0 {
+			return
+		}
+		vehicle = r.hearAutopilot(f.system, b, now)
+	}
 	switch {
-	case f.component == autopilotID && f.id == idHeartbeat:
-		r.heartbeat(f, now)
 	case vehicle == 0:
 	case f.component == autopilotID && f.system == vehicle:
-		l.lost.Add(r.sequence.lost(f.seq))
-		if m := r.decode(f); m != nil {
+		r.countLost(f.seq)
+		if m != nil {
 			l.hear(heard{at: now, msg: m, system: f.system})
 		}
-	case f.id == idManualControl || f.id == idRcChannelsOverride:
-		r.foreignSticks(f, vehicle, now)
+	case sticksTarget(m) == vehicle:
+		l.hear(heard{at: now, msg: m, system: f.system, foreign: true})
 	}
 }
 
-// decode returns the message of a frame; nil if the message is unknown or can't be read.
-func (r *reader) decode(f rawFrame) message.Message {
-	if f.known == nil {
-		return nil
-	}
-	m, err := f.decode()
-	if err != nil {
-		r.link.device.line.noise.Add(1)
-		return nil
-	}
-	return m
-}
-
-// doubled reports whether a frame repeats an ack that came within doubledWithin. Later an
-// equal frame may be a new ack: at 1,200 frames a second the sequence begins anew after
-// 0.2 s.
-func (r *reader) doubled(f rawFrame, now time.Time) bool {
-	if r.acks.has(f.header, now.Add(-doubledWithin)) {
+// doubled reports whether an ack repeats one that came within doubledWithin. Later an equal
+// frame may be a new ack: at 1,200 frames a second the sequence begins anew after 0.2 s.
+func (r *reader) doubled(ack header, now time.Time) bool {
+	if r.acks.has(ack, now.Add(-doubledWithin)) {
 		return true
 	}
-	r.acks.add(f.header, now)
+	r.acks.add(ack, now)
 	return false
 }
 
-// foreignSticks hands on another program's sticks for our vehicle.
-func (r *reader) foreignSticks(f rawFrame, vehicle byte, now time.Time) {
-	var target byte
-	m := r.decode(f)
-	switch m := m.(type) {
-	case *common.MessageManualControl:
-		target = m.Target
-	case *common.MessageRcChannelsOverride:
-		target = m.TargetSystem
+// countLost counts the vehicle's frames that are missing before this one. A number that
+// steps back is a frame that UDP delivered late; it counts as no gap.
+func (r *reader) countLost(seq byte) {
+	gap := seq - r.seq
+	if r.hadSeq && gap > 127 {
+		return
 	}
-	if target == vehicle {
-		r.link.hear(heard{at: now, msg: m, system: f.system, foreign: true})
+	if r.hadSeq {
+		r.link.lost.Add(uint64(gap))
 	}
+	r.seq, r.hadSeq = seq+1, true
 }
 
-// heartbeat handles an autopilot's heartbeat. Without -system the first one decides which
-// vehicle is ours.
-func (r *reader) heartbeat(f rawFrame, now time.Time) {
+// sticksTarget returns the system that sticks are for; 0 if m is another message.
+func sticksTarget(m message.Message) byte {
+	switch m := m.(type) {
+	case *common.MessageManualControl:
+		return m.Target
+	case *common.MessageRcChannelsOverride:
+		return m.TargetSystem
+	}
+	return 0
+}
+
+// hearAutopilot handles an autopilot's heartbeat and returns the vehicle's id. Without
+// -system the first autopilot is the vehicle.
+func (r *reader) hearAutopilot(system byte, b *minimal.MessageHeartbeat, now time.Time) (vehicle byte) {
 	l := r.link
-	hb, ok := r.decode(f).(*minimal.MessageHeartbeat)
-	if !ok || hb.Autopilot == minimal.MAV_AUTOPILOT_INVALID || f.system == 0 {
-		return
-	}
 	l.mu.Lock()
-	found := l.vehicle == 0 && (l.only == 0 || l.only == f.system)
+	found := l.vehicle == 0 && (l.only == 0 || l.only == system)
 	if found {
-		l.vehicle = f.system
+		l.vehicle = system
 	}
-	ours, vehicle := l.vehicle == f.system, l.vehicle
+	vehicle = l.vehicle
 	// A second vehicle counts from its second heartbeat: one may be a damaged frame.
-	second := !ours && vehicle != 0 && l.only == 0 && l.others[f.system] && !l.secondReported
-	l.others[f.system], l.secondReported = true, l.secondReported || second
+	second := vehicle != system && l.only == 0 && l.others[system] && !l.secondReported
+	l.others[system], l.secondReported = true, l.secondReported || second
 	l.mu.Unlock()
-	if second {
-		l.hear(heard{at: now, notice: fmt.Sprintf("a second vehicle is on this line, system %d; mavrest flies system %d, which it heard first; start mavrest with -system %d or -system %d to choose", f.system, vehicle, vehicle, f.system)})
-	}
-	if !ours {
-		return
-	}
 	if found {
-		slog.Info("vehicle found", "system", f.system, "autopilot", hb.Autopilot, "type", hb.Type)
+		slog.Info("vehicle found", "system", system, "autopilot", b.Autopilot, "type", b.Type)
 	}
-	if p, ok := r.port.(*udpPort); ok {
+	if second {
+		l.hear(heard{at: now, notice: fmt.Sprintf("a second vehicle is on this line, system %d; mavrest flies system %d, which it heard first; start mavrest with -system %d or -system %d to choose", system, vehicle, vehicle, system)})
+	}
+	if p, ok := r.port.(*udpPort); ok && system == vehicle {
 		p.setPeer()
 	}
-	l.lost.Add(r.sequence.lost(f.seq))
-	l.hear(heard{at: now, msg: hb, system: f.system})
+	return vehicle
 }
 
 type writer struct {
@@ -449,11 +440,7 @@ func (w *writer) put(o outgoing) error {
 	}
 	b := padding[:]
 	if o.msg != nil {
-		var err error
-		if b, err = w.frame(o); err != nil {
-			slog.Error("a message can't be encoded", "message", fmt.Sprintf("%T", o.msg), "error", err)
-			return nil
-		}
+		b = w.frame(o)
 	}
 	w.port.SetWriteDeadline(time.Now().Add(writeTimeout))
 	_, err := w.port.Write(b)
@@ -469,22 +456,15 @@ func (w *writer) put(o outgoing) error {
 }
 
 // frame encodes a message, and remembers the frame to know its echo.
-func (w *writer) frame(o outgoing) ([]byte, error) {
+func (w *writer) frame(o outgoing) []byte {
 	l := w.link
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	who := [2]byte{cmp.Or(o.system, l.system()), cmp.Or(o.component, componentID)}
-	s := w.senders[who]
-	if s == nil {
-		// The sequence begins at random: two programs with our ids and the same numbers
-		// would take each other's frames for echoes of their own.
-		s = newSender(who[0], who[1])
-		s.seq = byte(rand.N(256))
-		w.senders[who] = s
+	ids := [2]byte{cmp.Or(o.system, l.system()), cmp.Or(o.component, componentID)}
+	if w.senders[ids] == nil {
+		w.senders[ids] = newSender(ids[0], ids[1])
 	}
-	b, err := s.encode(o.msg)
-	if err == nil {
-		l.written.add(headerOf(b), time.Now())
-	}
-	return b, err
+	b, h := w.senders[ids].encode(o.msg)
+	l.written.add(h, time.Now())
+	return b
 }

@@ -261,11 +261,10 @@ func (d *serialDevice) search(ctx context.Context, p *serialPort) error {
 			d.baud.Store(int64(baud))
 			return nil
 		}
-		if b, err := probe.encode(heartbeat(minimal.MAV_TYPE_ONBOARD_CONTROLLER)); err == nil {
-			p.SetWriteDeadline(time.Now().Add(writeTimeout))
-			if _, err := p.Write(b); err != nil {
-				return err
-			}
+		beat, _ := probe.encode(heartbeat(minimal.MAV_TYPE_ONBOARD_CONTROLLER))
+		p.SetWriteDeadline(time.Now().Add(writeTimeout))
+		if _, err := p.Write(beat); err != nil {
+			return err
 		}
 	}
 	return errors.New("no MAVLink at any baud rate that was tried")
