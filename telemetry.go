@@ -46,14 +46,12 @@ type telemetry struct {
 	target   point // message 87: where the vehicle flies to
 	texts    textLog
 
-	healthPending bool      // the sensors in SYS_STATUS do not count yet, after a restart
-	firstCheck    time.Time // when the first SYS_STATUS since the restart came; zero before it
-	healed        time.Time // when a system last became healthy
+	healthFrom time.Time // the sensors in SYS_STATUS count after this; zero until the first SYS_STATUS after a restart
+	healed     time.Time // when a system last became healthy
 
-	// The autopilot's own clock and its position, and values of both that wait for a
-	// second one to confirm them (see believe).
-	boot, doubtedBoot bootClock
-	fix, doubtedFix   fix
+	boot            bootClock
+	doubtedBoot     bootClock // doubted values wait for a second one to confirm them (see believe)
+	doubtedPosition position
 }
 
 type identity struct {
@@ -159,19 +157,12 @@ func (c bootClock) leadsTo(next bootClock) bool {
 	return step >= -clockSlack && step <= next.at.Sub(c.at)+clockSlack
 }
 
-// fix is a GLOBAL_POSITION_INT, and when it was received.
-type fix struct {
-	group
-	*common.MessageGlobalPositionInt
-}
-
 // leadsTo reports whether a vehicle can fly from one position to the next: less than
-// 200 m in 2 s.
-func (f fix) leadsTo(next fix) bool {
-	const most = 200e3 // mm
-	return next.at.Sub(f.at) >= freshFor ||
-		math.Abs(float64(next.Alt)-float64(f.Alt)) <= most && math.Abs(float64(next.RelativeAlt)-float64(f.RelativeAlt)) <= most &&
-			distance(float64(f.Lat)/1e7, float64(f.Lon)/1e7, float64(next.Lat)/1e7, float64(next.Lon)/1e7) <= most/1000
+// 200 m in 2 s. An unknown coordinate can lead anywhere.
+func (p position) leadsTo(next position) bool {
+	const most = 200 // metres
+	return next.at.Sub(p.at) >= freshFor || !(distance(p.lat, p.lon, next.lat, next.lon) > most ||
+		math.Abs(next.amsl-p.amsl) > most || math.Abs(next.relative-p.relative) > most)
 }
 
 type rcChannels struct {
@@ -201,6 +192,7 @@ func (s landedState) inAir() bool { return s > onGround }
 
 func newTelemetry() telemetry {
 	t := telemetry{texts: textLog{chunks: make(map[uint16]*chunkedText)}}
+	t.healthFrom = time.Unix(0, 0) // at once
 	n := math.NaN()
 	t.position = position{lat: n, lon: n, relative: n, amsl: n, heading: n}
 	t.velocity = velocity{north: n, east: n, down: n, air: n, climb: n, ground: n}
@@ -215,20 +207,14 @@ func (t *telemetry) hear(m any, now time.Time) (restarted bool) {
 	case *minimal.MessageHeartbeat:
 		t.hearHeartbeat(m, now)
 	case *common.MessageGlobalPositionInt:
-		if !believe(&t.fix, &t.doubtedFix, fix{group{now}, m}, fix.leadsTo) {
-			return false
-		}
-		t.hearPosition(m, now)
-		return t.clockRanBack(m.TimeBootMs, now)
+		return t.hearPosition(m, now) && t.clockRanBack(m.TimeBootMs, now)
 	case *common.MessageVfrHud:
 		t.velocity.hudAt = now
 		t.velocity.air = float64(m.Airspeed)
 		t.velocity.climb = float64(m.Climb)
 	case *common.MessageAttitude:
-		a := &t.attitude
-		a.at = now
-		a.roll, a.pitch = float64(m.Roll)*180/math.Pi, float64(m.Pitch)*180/math.Pi
-		a.yaw = degrees(m.Yaw)
+		const degree = math.Pi / 180
+		t.attitude = attitude{group{now}, float64(m.Roll) / degree, float64(m.Pitch) / degree, degrees(m.Yaw)}
 		return t.clockRanBack(m.TimeBootMs, now)
 	case *common.MessageSysStatus:
 		t.hearSysStatus(m, now)
@@ -260,30 +246,37 @@ func (t *telemetry) hear(m any, now time.Time) (restarted bool) {
 	return false
 }
 
-// failsafeStates are the states of a vehicle in a failsafe.
-var failsafeStates = []minimal.MAV_STATE{minimal.MAV_STATE_CRITICAL, minimal.MAV_STATE_EMERGENCY, minimal.MAV_STATE_FLIGHT_TERMINATION}
-
 func (t *telemetry) hearHeartbeat(m *minimal.MessageHeartbeat, now time.Time) {
 	t.id.autopilot, t.id.typ = m.Autopilot, m.Type
 	b := &t.beat
 	b.at, b.custom = now, m.CustomMode
 	b.armed = m.BaseMode&minimal.MAV_MODE_FLAG_SAFETY_ARMED != 0
 	b.state = lowerName(m.SystemStatus.String(), "MAV_STATE_")
-	b.failsafe = slices.Contains(failsafeStates, m.SystemStatus)
+	b.failsafe = m.SystemStatus >= minimal.MAV_STATE_CRITICAL
 }
 
-func (t *telemetry) hearPosition(m *common.MessageGlobalPositionInt, now time.Time) {
-	p, v := &t.position, &t.velocity
-	p.at, v.at = now, now
-	nowhere := m.Lat == 0 && m.Lon == 0 // ArduPilot before its first fix; its height above the sea is wrong too
-	p.lat, p.lon = nanIf(nowhere, float64(m.Lat)/1e7), nanIf(nowhere, float64(m.Lon)/1e7)
-	p.amsl, p.relative = nanIf(nowhere, float64(m.Alt)/1000), float64(m.RelativeAlt)/1000
-	p.heading = nanIf(m.Hdg == math.MaxUint16, float64(m.Hdg)/100)
+// hearPosition records a position that is believed, and reports whether it was.
+func (t *telemetry) hearPosition(m *common.MessageGlobalPositionInt, now time.Time) bool {
+	unknown := m.Lat == 0 && m.Lon == 0 // ArduPilot before its first fix; its height above the sea is wrong too
+	next := position{
+		group:    group{now},
+		lat:      nanIf(unknown, float64(m.Lat)/1e7),
+		lon:      nanIf(unknown, float64(m.Lon)/1e7),
+		relative: float64(m.RelativeAlt) / 1000,
+		amsl:     nanIf(unknown, float64(m.Alt)/1000),
+		heading:  nanIf(m.Hdg == math.MaxUint16, float64(m.Hdg)/100),
+	}
+	if !believe(&t.position, &t.doubtedPosition, next, position.leadsTo) {
+		return false
+	}
+	v := &t.velocity
+	v.at = now
 	v.north, v.east, v.down = float64(m.Vx)/100, float64(m.Vy)/100, float64(m.Vz)/100
 	v.ground = math.Hypot(v.north, v.east)
 	if now.Sub(v.hudAt) > freshFor {
 		v.climb, v.air = -v.down, math.NaN()
 	}
+	return true
 }
 
 // hearSysStatus records the battery and the sensors. It ignores the sensors in PX4's first
@@ -298,11 +291,10 @@ func (t *telemetry) hearSysStatus(m *common.MessageSysStatus, now time.Time) {
 	if present == 0 && enabled == 0 {
 		return
 	}
-	if t.healthPending && t.firstCheck.IsZero() {
-		t.firstCheck = now
+	if t.healthFrom.IsZero() {
+		t.healthFrom = now.Add(checksAfter)
 	}
-	t.healthPending = t.healthPending && now.Sub(t.firstCheck) <= checksAfter
-	if t.healthPending {
+	if !now.After(t.healthFrom) {
 		return
 	}
 	was := t.health
@@ -321,12 +313,11 @@ func (t *telemetry) clockRanBack(ms uint32, now time.Time) (restarted bool) {
 
 // restart forgets what is not true of a restarted autopilot.
 func (t *telemetry) restart() {
-	t.healthPending, t.firstCheck = true, time.Time{}
+	t.healthFrom = time.Time{}
 	t.health, t.estimate = health{}, estimate{}
 	t.rc, t.target.group = rcChannels{}, group{}
 	t.landed = landed{}
 	t.home = unknownPoint // home may be elsewhere now
-	t.fix, t.doubtedFix = fix{}, fix{}
 }
 
 const (
@@ -412,9 +403,6 @@ type statusText struct {
 	at       time.Time
 }
 
-// keptTexts is how many texts are kept (docs/openapi.yaml).
-const keptTexts = 20
-
 // textLog holds the last texts, and the chunks of incomplete ones.
 type textLog struct {
 	last   []statusText // oldest first
@@ -426,30 +414,32 @@ type textLog struct {
 type chunkedText struct {
 	severity uint8
 	parts    []string
-	hasLast  bool // its last chunk was received
 	began    time.Time
 }
 
 const (
+	keptTexts    = 20  // how many texts are kept (docs/openapi.yaml)
 	fullChunk    = 50  // the length of a STATUSTEXT's text; a shorter one is the last
 	missingChunk = "…" // replaces a chunk that did not arrive
 )
+
+// complete reports whether all chunks were received.
+func (c *chunkedText) complete() bool {
+	return len(c.parts[len(c.parts)-1]) < fullChunk && !slices.Contains(c.parts, missingChunk)
+}
 
 // hear records a STATUSTEXT or one chunk of it. Id 0 should mean a text of one chunk, but
 // PX4 also gives it to its first long text after a boot. So a full chunk with id 0 waits
 // for a second one.
 func (l *textLog) hear(m *common.MessageStatustext, now time.Time) {
-	c := l.chunks[m.Id]
 	if m.Id == 0 && m.ChunkSeq == 0 {
-		if c != nil {
-			l.end(0, now)
-		}
+		l.end(0, now)
 		if len(m.Text) < fullChunk {
 			l.add(statusText{uint8(m.Severity), m.Text, now})
 			return
 		}
-		c = nil
 	}
+	c := l.chunks[m.Id]
 	if c == nil {
 		if len(l.chunks) >= 8 { // nobody sends so many at once: noise or a flood
 			clear(l.chunks)
@@ -461,17 +451,17 @@ func (l *textLog) hear(m *common.MessageStatustext, now time.Time) {
 		c.parts = append(c.parts, missingChunk)
 	}
 	c.parts[m.ChunkSeq] = m.Text
-	c.hasLast = c.hasLast || len(m.Text) < fullChunk
-	if c.hasLast && !slices.Contains(c.parts, missingChunk) {
+	if c.complete() {
 		l.end(m.Id, now)
 	}
 }
 
-// end adds the text of which these are the chunks, with a mark for each missing chunk.
+// end adds the text of which there are chunks, with a mark for each missing one.
 func (l *textLog) end(id uint16, now time.Time) {
-	c := l.chunks[id]
-	delete(l.chunks, id)
-	l.add(statusText{c.severity, strings.Join(c.parts, ""), now})
+	if c := l.chunks[id]; c != nil {
+		delete(l.chunks, id)
+		l.add(statusText{c.severity, strings.Join(c.parts, ""), now})
+	}
 }
 
 // flush ends the texts that have waited longer than wait: a chunk was lost, or the last
@@ -494,23 +484,18 @@ var hidden = []string{"No ap_message", "Connection to ground station lost", "GCS
 // add keeps a text, unless it is hidden.
 func (l *textLog) add(s statusText) {
 	s.text = strings.ToValidUTF8(strings.TrimRight(s.text, "\t \r\n"), "�")
-	for _, h := range hidden {
-		if strings.HasPrefix(s.text, h) && s.severity >= uint8(common.MAV_SEVERITY_WARNING) {
-			return
-		}
+	begins := func(beginning string) bool { return strings.HasPrefix(s.text, beginning) }
+	if s.severity >= uint8(common.MAV_SEVERITY_WARNING) && slices.ContainsFunc(hidden, begins) {
+		return
 	}
 	l.last = append(l.last, s)
 	l.last = l.last[max(0, len(l.last)-keptTexts):]
 	l.count++
 }
 
-func (l *textLog) since(t time.Time) (list []statusText) {
-	for _, s := range l.last {
-		if !s.at.Before(t) {
-			list = append(list, s)
-		}
-	}
-	return list
+// since returns a copy of the texts that came at t or later.
+func (l *textLog) since(t time.Time) []statusText {
+	return slices.DeleteFunc(slices.Clone(l.last), func(s statusText) bool { return s.at.Before(t) })
 }
 
 // sooner returns the earlier of two times; the zero time means never.

@@ -238,7 +238,7 @@ func TestARestartForgetsWhatMayHaveChanged(t *testing.T) {
 	lineEqual(t, "channels are known", !tel.rc.at.IsZero(), false)
 	lineEqual(t, "a target is known", !tel.target.at.IsZero(), false)
 	lineEqual(t, "landed state", tel.landed.state, 0)
-	tel.hear(&common.MessageGlobalPositionInt{Lat: 10000000, Lon: 10000000}, time.Unix(1000, 0))
+	tel.hear(&common.MessageGlobalPositionInt{Lat: 10000000, Lon: 10000000}, time.Unix(1003, 0)) // no autopilot has one sooner
 	lineNear(t, "latitude, elsewhere at once", tel.position.lat, 1, 7)
 }
 
@@ -585,7 +585,7 @@ func TestTheCapturedPX4FlightWithAPilotLeadsToItsStatus(t *testing.T) {
 func TestTheCapturedArduPilotFlightWithAPilotLeadsToItsStatus(t *testing.T) {
 	replays(t, "ardupilot-pilot.tlog", func(t *testing.T, r replayedFlight) {
 		r.ends(t, 47.3977422, 8.5455938, 0, 12.6, 81)
-		lineEqual(t, "it had its first place", r.placed.Round(100*time.Millisecond), 8900*time.Millisecond)
+		lineEqual(t, "it had its first place", r.placed.Round(100*time.Millisecond), 8800*time.Millisecond)
 		lineEqual(t, "modes", strings.Join(r.modes, ", "), "STABILIZE, GUIDED, GUIDED armed, BRAKE armed, GUIDED armed, LOITER armed, RTL armed, RTL")
 		lineEqual(t, "answers of GET mode", fmt.Sprint(r.answered), "[manual hold position rtl]")
 		lineEqual(t, "armable and unhealthy", strings.Join(r.states, ", "), "false [], null []") // it was not asked for EKF_STATUS_REPORT
