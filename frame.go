@@ -4,7 +4,6 @@ import (
 	"encoding/binary"
 	"io"
 	"math/rand/v2"
-	"slices"
 	"time"
 
 	"github.com/bluenviron/gomavlib/v3/pkg/dialect"
@@ -87,6 +86,8 @@ var (
 	idExtendedState = (*common.MessageExtendedSysState)(nil).GetID()
 	idCurrentMode   = (*common.MessageCurrentMode)(nil).GetID()
 	idCommandAck    = (*common.MessageCommandAck)(nil).GetID()
+	idManualControl = (*common.MessageManualControl)(nil).GetID()
+	idRCOverride    = (*common.MessageRcChannelsOverride)(nil).GetID()
 )
 
 // padding completes a broken frame. An autopilot waits for all bytes that a broken frame
@@ -108,8 +109,8 @@ type header struct {
 	sum                    uint16 // the checksum; 0 if the message is not in the dialect
 }
 
-// recent remembers the last frames that were sent or received: a router or a radio may
-// repeat a frame.
+// recent remembers the last frames that may come again: a router or a radio may send back
+// what we wrote, or repeat an ack.
 type recent struct {
 	last [64]struct {
 		header
@@ -247,7 +248,11 @@ func (f rawFrame) decode() message.Message {
 	if f.known == nil {
 		return nil
 	}
-	payload := slices.Clip(f.payload) // Read appends the zeros that MAVLink 2 cuts off
+	var padded [255]byte // MAVLink 2 cuts trailing zeros off the payload
+	payload := padded[:copy(padded[:], f.payload)]
+	if f.v2 {
+		payload = padded[:]
+	}
 	m, err := f.known.Read(&message.MessageRaw{ID: f.id, Payload: payload}, f.v2)
 	if err != nil {
 		return nil

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net"
 	"os"
 	"sync"
 	"sync/atomic"
@@ -22,7 +23,7 @@ const (
 	backoffFirst   = 100 * time.Millisecond // before the port is reopened; doubles each time
 	backoffLast    = 2 * time.Second
 	heartbeatEvery = time.Second
-	staleAfter     = time.Second            // a message that waited longer in the queue is dropped
+	staleAfter     = 300 * time.Millisecond // a message that waited longer in the queue is dropped: a pilot may have switched since
 	echoWithin     = 2 * time.Second        // a router or a radio sends our frame back within this time
 	noiseEvery     = 5 * time.Second        // between two log lines about noise
 	doubledWithin  = 150 * time.Millisecond // an equal ack within this time is a copy
@@ -65,7 +66,7 @@ type link struct {
 	vehicle        byte       // the vehicle's system id; 0 before its first heartbeat
 	station        byte       // the system id that sticks are sent with; 0 before the first stick
 	asStation      bool       // send a ground station's heartbeat, so that PX4 sends its texts
-	written        recent     // our last frames, which a router may send back
+	recent         recent     // our last frames and the last acks
 	idsReported    bool       // another program with our ids was reported
 	others         [256]bool  // by system id: another vehicle's heartbeat was heard
 	secondReported bool       // a second vehicle was reported
@@ -100,7 +101,7 @@ func (l *link) run(ctx context.Context) {
 				backoff, logged = backoffFirst, ""
 			}
 		}
-		if failure == opening || networkFault(err) != "" { // udpout:// opens though nobody listens; a write then fails
+		if failure == opening || errors.As(err, new(*net.OpError)) { // udpout:// opens though nobody listens; a write then fails
 			err = l.device.explain(err)
 		}
 		if ctx.Err() != nil {
@@ -246,7 +247,6 @@ type reader struct {
 	seq      byte // of the vehicle's next frame
 	hadSeq   bool // a frame of the vehicle came
 	in       deframer
-	acks     recent
 }
 
 // read reads the port once and handles the frames. It fails if no valid frame came for
@@ -277,20 +277,22 @@ func (r *reader) read() error {
 func (r *reader) handle(f rawFrame, now time.Time) {
 	l := r.link
 	l.mu.Lock()
-	// A later frame that equals ours is another program's: heartbeats with the same sequence
-	// number are equal.
-	vehicle, echo := l.vehicle, l.written.has(f.header, now.Add(-echoWithin))
+	vehicle := l.vehicle
+	repeated := l.repeats(f.header, now)
 	// An unknown message may be noise.
-	stranger := !echo && !l.idsReported && f.known != nil && f.system == l.system() && f.component == componentID
+	stranger := !repeated && !l.idsReported && f.known != nil && f.system == l.system() && f.component == componentID
 	l.idsReported = l.idsReported || stranger
 	l.mu.Unlock()
 	if stranger {
 		l.hear(heard{at: now, notice: fmt.Sprintf("another program uses mavrest's MAVLink ids, %d/%d, and each takes the other's acks for its own; give that program other ids", f.system, f.component)})
 	}
-	if echo || f.id == idCommandAck && r.doubled(f.header, now) {
+	if repeated {
 		return
 	}
-	m := f.decode()
+	var m message.Message
+	if f.component == autopilotID || f.id == idManualControl || f.id == idRCOverride {
+		m = f.decode()
+	}
 	if b, ok := m.(*minimal.MessageHeartbeat); ok && f.component == autopilotID {
 		if b.Autopilot == minimal.MAV_AUTOPILOT_INVALID || f.system == 0 {
 			return
@@ -309,14 +311,17 @@ func (r *reader) handle(f rawFrame, now time.Time) {
 	}
 }
 
-// doubled reports whether an ack repeats one that came within doubledWithin. Later an equal
-// frame may be a new ack: at 1,200 frames a second the sequence begins anew after 0.2 s.
-func (r *reader) doubled(ack header, now time.Time) bool {
-	if r.acks.has(ack, now.Add(-doubledWithin)) {
-		return true
+// repeats reports whether a frame is an echo of ours or a copy of an ack, which it
+// remembers. A later frame that equals one of them is another one: two programs' heartbeats
+// are equal, and at 1,200 frames a second the sequence begins anew after 0.2 s. It needs
+// l.mu.
+func (l *link) repeats(h header, now time.Time) bool {
+	if h.id != idCommandAck {
+		return l.recent.has(h, now.Add(-echoWithin))
 	}
-	r.acks.add(ack, now)
-	return false
+	copied := l.recent.has(h, now.Add(-doubledWithin))
+	l.recent.add(h, now)
+	return copied
 }
 
 // countLost counts the vehicle's frames that are missing before this one. A number that
@@ -465,6 +470,6 @@ func (w *writer) frame(o outgoing) []byte {
 		w.senders[ids] = newSender(ids[0], ids[1])
 	}
 	b, h := w.senders[ids].encode(o.msg)
-	l.written.add(h, time.Now())
+	l.recent.add(h, time.Now())
 	return b
 }

@@ -222,7 +222,7 @@ func TestSticksOfOtherProgramsAreHandedOnAndEchoesOfOursAreNot(t *testing.T) {
 	var sent [][]byte
 	for range 65 {
 		b, h := pilot.encode(stick(1))
-		e.written.add(h, e.now)
+		e.recent.add(h, e.now)
 		sent = append(sent, b)
 	}
 	lineEqual(t, "our own, sent back", fmt.Sprint(e.feed(sent[1], sent[64], sent[30])), "[]")
@@ -235,7 +235,7 @@ func TestAFrameThatEqualsAnOldOneOfOursIsAnotherPrograms(t *testing.T) {
 	for after, want := range map[time.Duration]int{echoWithin - time.Millisecond: 0, echoWithin: 1} {
 		e := newEarshot(0)
 		beat := packet(7, 1, componentID, heartbeat(minimal.MAV_TYPE_ONBOARD_CONTROLLER))
-		e.written.add(readFrame(t, beat).header, e.now)
+		e.recent.add(readFrame(t, beat).header, e.now)
 		e.now = e.now.Add(after)
 		lineEqual(t, fmt.Sprintf("notices %v later", after), len(e.feed(beat)), want)
 	}
