@@ -20,20 +20,20 @@ import (
 // Times of the link (docs/design.md, "The link").
 const (
 	silentAfter    = 5 * time.Second        // the port is reopened after this time without a valid frame
-	backoffFirst   = 100 * time.Millisecond // before the port is reopened; doubles each time
-	backoffLast    = 2 * time.Second
+	backoffFirst   = 100 * time.Millisecond // the first wait before the port is reopened; each next one is twice as long
+	backoffLast    = 2 * time.Second        // the longest wait
 	heartbeatEvery = time.Second
 	staleAfter     = 300 * time.Millisecond // a message that waited longer in the queue is dropped: a pilot may have switched since
 	echoWithin     = 2 * time.Second        // a router or a radio sends our frame back within this time
 	noiseEvery     = 5 * time.Second        // between two log lines about noise
-	doubledWithin  = 150 * time.Millisecond // an equal ack within this time is a copy
+	copyWithin     = 150 * time.Millisecond // an equal ack within this time is a copy
 )
 
 // outgoing is a message to send, and the ids to send it with.
 type outgoing struct {
 	system, component byte            // zero ids are ours
 	msg               message.Message // nil for padding
-	at                time.Time       // when it was queued; zero if it may wait for ever
+	at                time.Time       // when it was queued; zero: it is never stale
 }
 
 // heard is an event of the link: a message of the vehicle, another program's sticks for
@@ -57,8 +57,8 @@ type link struct {
 
 	sent, received, lost atomic.Uint64 // frames
 	noise                struct {      // only the reader uses it
-		logged uint64    // how much noise was logged
-		next   time.Time // when more may be logged
+		logged uint64    // the total in the last log line
+		next   time.Time // no log line before this
 	}
 
 	mu             sync.Mutex // guards all below; hear is called without it
@@ -73,7 +73,7 @@ type link struct {
 	fault          error      // why the port is not open; nil if it is open
 }
 
-// newLink returns a link over a device. It calls hear in the reader's goroutine.
+// newLink returns a link over a device. The link calls hear in the reader's goroutine.
 func newLink(d device, only byte, gcs bool, hear func(heard)) *link {
 	if d.line == nil {
 		d.line = new(lineState)
@@ -82,11 +82,12 @@ func newLink(d device, only byte, gcs bool, hear func(heard)) *link {
 }
 
 // run keeps the port open until ctx is done. Then it writes what is queued and closes
-// the port.
+// the port. A failure to open is logged once until the port opens, a failure of an open
+// port once until a frame comes.
 func (l *link) run(ctx context.Context) {
 	const opening, serving = "opening", "serving"
 	backoff := backoffFirst
-	logged := "" // the failure that was logged: opening until the port is open, serving until a frame comes
+	logged := "" // the failure that was logged
 	for ctx.Err() == nil {
 		p, err := l.device.open(ctx)
 		l.logNoise(time.Now()) // noise that a search for the baud rate met
@@ -102,7 +103,7 @@ func (l *link) run(ctx context.Context) {
 			}
 		}
 		if failure == opening || errors.As(err, new(*net.OpError)) { // udpout:// opens though nobody listens; a write then fails
-			err = l.device.explain(err)
+			err = fmt.Errorf("-device %s: %w", l.device.name, openFault(l.device.name, err))
 		}
 		if ctx.Err() != nil {
 			return
@@ -177,7 +178,7 @@ func (l *link) pad() {
 	}
 }
 
-// setSticks replaces the sticks that wait to be written by o; nil clears them.
+// setSticks makes o the sticks that are written next; nil: none are.
 func (l *link) setSticks(o *outgoing) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -214,7 +215,7 @@ func (l *link) addressed(system, component byte) bool {
 	return (system == 0 || system == l.system()) && (component == 0 || component == componentID)
 }
 
-// logNoise logs how much noise came since it logged last, at most once in noiseEvery.
+// logNoise logs how much noise came since its last line, at most once in noiseEvery.
 func (l *link) logNoise(now time.Time) {
 	if n := l.device.line.noise.Load(); n != l.noise.logged && !now.Before(l.noise.next) {
 		slog.Warn("bytes that are not MAVLink", "device", l.device.port(), "since_last", n-l.noise.logged, "total", n)
@@ -273,12 +274,11 @@ func (r *reader) read() error {
 	return err
 }
 
-// handle hands on what concerns the vehicle in a valid frame.
+// handle hands on a valid frame's message if it is the vehicle's, or sticks for it.
 func (r *reader) handle(f rawFrame, now time.Time) {
 	l := r.link
 	l.mu.Lock()
-	vehicle := l.vehicle
-	repeated := l.repeats(f.header, now)
+	vehicle, repeated := l.vehicle, l.repeats(f.header, now)
 	// An unknown message may be noise.
 	stranger := !repeated && !l.idsReported && f.known != nil && f.system == l.system() && f.component == componentID
 	l.idsReported = l.idsReported || stranger
@@ -311,21 +311,22 @@ func (r *reader) handle(f rawFrame, now time.Time) {
 	}
 }
 
-// repeats reports whether a frame is an echo of ours or a copy of an ack, which it
-// remembers. A later frame that equals one of them is another one: two programs' heartbeats
-// are equal, and at 1,200 frames a second the sequence begins anew after 0.2 s. It needs
-// l.mu.
+// repeats reports whether a frame is an echo of ours or a copy of an ack. It remembers the
+// ack. An equal frame that comes later is a new one: two programs' heartbeats are equal, and
+// at 1,200 frames a second the sequence begins anew after 0.2 s. It needs l.mu.
 func (l *link) repeats(h header, now time.Time) bool {
 	if h.id != idCommandAck {
 		return l.recent.has(h, now.Add(-echoWithin))
 	}
-	copied := l.recent.has(h, now.Add(-doubledWithin))
-	l.recent.add(h, now)
+	copied := l.recent.has(h, now.Add(-copyWithin))
+	if !copied {
+		l.recent.add(h, now)
+	}
 	return copied
 }
 
-// countLost counts the vehicle's frames that are missing before this one. A number that
-// steps back is a frame that UDP delivered late; it counts as no gap.
+// countLost counts the vehicle's frames that are missing before this one. A frame whose
+// number steps back was delivered late by UDP: none is missing.
 func (r *reader) countLost(seq byte) {
 	gap := seq - r.seq
 	if r.hadSeq && gap > 127 {
@@ -358,7 +359,7 @@ func (r *reader) hearAutopilot(system byte, b *minimal.MessageHeartbeat, now tim
 		l.vehicle = system
 	}
 	vehicle = l.vehicle
-	// A second vehicle counts from its second heartbeat: one may be a damaged frame.
+	// One heartbeat of a second vehicle may be a damaged frame.
 	second := vehicle != system && l.only == 0 && l.others[system] && !l.secondReported
 	l.others[system], l.secondReported = true, l.secondReported || second
 	l.mu.Unlock()
@@ -390,7 +391,7 @@ func newWriter(l *link, p port) *writer {
 }
 
 // run writes our heartbeat and what is queued, until a write fails or broken is done. If
-// ctx is done too, the program ends, and run writes the rest.
+// ctx is done too, the program ends: run then writes what is left in the queue.
 func (w *writer) run(ctx, broken context.Context) (err error) {
 	beat := time.NewTicker(heartbeatEvery)
 	defer beat.Stop()

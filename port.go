@@ -58,7 +58,7 @@ func (d device) port() string {
 	return d.name
 }
 
-// lineState is what opening and reading a device has found out.
+// lineState is what was found out when a device was opened and read.
 type lineState struct {
 	baud  atomic.Int64           // the rate that worked last; 0 if none did
 	noise atomic.Uint64          // counts places where bytes were not a frame
@@ -95,8 +95,8 @@ func newDevice(name string, baud int) (device, error) {
 	return device{}, fmt.Errorf("-device %s: want auto, a serial device (/dev/serial0), udpin://0.0.0.0:14550, udpout://host:port, tcp://host:port, sim or sim:ardupilot", name)
 }
 
-// udpPort listens on an address and sends to the peer. The vehicle's last heartbeat came
-// from there, so a stray datagram can't steal the link.
+// udpPort listens on an address. It sends to the peer, from where the vehicle's last
+// heartbeat came: a stray datagram can't steal the link.
 type udpPort struct {
 	*net.UDPConn
 	from netip.AddrPort                 // sender of the last datagram; only the reader uses it
@@ -164,12 +164,12 @@ func (p *serialPort) Read(b []byte) (int, error) {
 }
 
 // Close waits up to drainTimeout until all written bytes are out, then drops the rest. The
-// kernel would wait half a minute. A USB driver whose device hangs keeps its bytes: Close
-// returns after drainTimeout once more, and the line closes when the device is unplugged.
-// Until then it is in use.
+// kernel would wait half a minute. A USB driver whose device hangs drops nothing: Close
+// returns after another drainTimeout, and the line is closed when the device is unplugged.
+// Until then opening it fails: it is in use.
 func (p *serialPort) Close() error {
 	closed := make(chan error, 1)
-	go func() { // the line is its own from here on
+	go func() { // owns the line from here on
 		p.line.Drain() // an error means that the line is gone
 		closed <- p.line.Close()
 	}()
@@ -230,8 +230,8 @@ func (d *serialDevice) openAt(baud int) (*serialPort, error) {
 	return &serialPort{File: f, line: line}, nil
 }
 
-// lock keeps out other programs that lock the port too, also those of root, which the
-// library's exclusive mode does not keep out.
+// lock keeps out other programs that lock the port too. The library's exclusive mode does
+// not keep out root.
 func lock(f *os.File) error {
 	c, err := f.SyscallConn()
 	if err != nil {
@@ -242,19 +242,23 @@ func lock(f *os.File) error {
 	return cmp.Or(err, locked)
 }
 
-// search listens at each baud rate, the last good one first, until a frame with a good
-// checksum arrives. After each rate it sends one heartbeat and nothing else: PX4 on USB
-// is silent until it hears one.
-func (d *serialDevice) search(ctx context.Context, p *serialPort) error {
-	order := slices.Clone(bauds)
-	if last := slices.Index(order, int(d.baud.Load())); last > 0 {
-		order[0], order[last] = order[last], order[0]
-	}
+// rates returns the baud rates to try: the fixed one, else all, the last good one first.
+func (d *serialDevice) rates() []int {
 	if d.fixed != 0 {
-		order = []int{d.fixed}
+		return []int{d.fixed}
 	}
+	list := slices.Clone(bauds)
+	if last := slices.Index(list, int(d.baud.Load())); last > 0 {
+		list[0], list[last] = list[last], list[0]
+	}
+	return list
+}
+
+// search listens at each baud rate until a frame with a good checksum arrives. After each
+// rate it sends one heartbeat and nothing else: PX4 on USB is silent until it hears one.
+func (d *serialDevice) search(ctx context.Context, p *serialPort) error {
 	probe := newSender(1, componentID)
-	for _, baud := range order {
+	for _, baud := range d.rates() {
 		if err := p.line.SetMode(&serial.Mode{BaudRate: baud}); err != nil {
 			slog.Debug("baud rate not supported", "device", d.path, "baud", baud, "error", err)
 			continue
@@ -295,8 +299,8 @@ func (d *serialDevice) listen(ctx context.Context, p *serialPort) error {
 	}
 }
 
-// autoDevice is -device auto: the first port that brings MAVLink. It begins with the port
-// that it found last.
+// autoDevice is -device auto: the first port that brings MAVLink. The port that was found
+// last is tried first.
 type autoDevice struct {
 	fixed    int // baud rate; 0 to search for it
 	line     *lineState
@@ -380,11 +384,6 @@ func (a *autoDevice) isConsole(path string) bool {
 		fields := strings.Fields(rest)
 		return len(fields) > 4 && fields[4] == strconv.FormatUint(uint64(terminal.Rdev), 10)
 	})
-}
-
-// explain returns the error of a device that can't be opened, with what to do about it.
-func (d device) explain(err error) error {
-	return fmt.Errorf("-device %s: %w", d.name, openFault(d.name, err))
 }
 
 // openFault returns why the autopilot's port or the API's can't be opened, and what to do

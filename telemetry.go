@@ -13,12 +13,13 @@ import (
 
 const (
 	freshFor    = 2 * time.Second // how long a position, a landed state or a SYS_STATUS counts
-	checksAfter = time.Second     // a restarted PX4 reports good health for 0.9 s before its first real report
+	checksAfter = time.Second     // a restarted PX4's health counts after this time: it reports good health for 0.9 s before its first checks
 	clockSlack  = time.Second     // how far the boot clock may seem to step: UDP delivers frames late
-	chunkWait   = time.Second     // for the missing chunks of a STATUSTEXT
+	chunkWait   = time.Second     // how long a STATUSTEXT waits for its missing chunks
 )
 
-// group is when a group of telemetry was last received; zero if never.
+// group is embedded in values that come together; at is when they were last received, zero
+// if never.
 type group struct{ at time.Time }
 
 func (g group) received() bool { return !g.at.IsZero() }
@@ -46,7 +47,7 @@ type telemetry struct {
 	target   point // message 87: where the vehicle flies to
 	texts    textLog
 
-	healthFrom time.Time // the sensors in SYS_STATUS count after this; zero until the first SYS_STATUS after a restart
+	healthFrom time.Time // health counts after this time; zero from a restart to the next SYS_STATUS
 	healed     time.Time // when a system last became healthy
 
 	boot            bootClock
@@ -92,7 +93,7 @@ type position struct {
 type velocity struct {
 	group
 	north, east, down, ground, air, climb float64   // m/s
-	hudAt                                 time.Time // when VFR_HUD last brought air and climb
+	hudAt                                 time.Time // when VFR_HUD, which has air and climb, came last
 }
 
 type attitude struct {
@@ -132,9 +133,10 @@ type estimate struct {
 	positioned bool // it has a position, so GUIDED can be armed
 }
 
-// believe accepts a value that can follow the last one. Any other value counts only when
-// a second one can follow it: a damaged frame may pass the 16 bit checksum (1 in 65,536),
-// and would send a hold or a landing to another continent.
+// believe makes next the last value if it can follow the last one, and reports whether it
+// did. A value that can't is doubted until a second one can follow it: a damaged frame may
+// pass the 16 bit checksum (1 in 65,536), and would send a hold or a landing to another
+// continent.
 func believe[T interface{ received() bool }](last, doubted *T, next T, follows func(a, b T) bool) bool {
 	if (*last).received() && !follows(*last, next) && !((*doubted).received() && follows(*doubted, next)) {
 		*doubted = next
@@ -205,7 +207,14 @@ func newTelemetry() telemetry {
 func (t *telemetry) hear(m any, now time.Time) (restarted bool) {
 	switch m := m.(type) {
 	case *minimal.MessageHeartbeat:
-		t.hearHeartbeat(m, now)
+		t.id.autopilot, t.id.typ = m.Autopilot, m.Type
+		t.beat = beat{
+			group:    group{now},
+			custom:   m.CustomMode,
+			armed:    m.BaseMode&minimal.MAV_MODE_FLAG_SAFETY_ARMED != 0,
+			state:    lowerName(m.SystemStatus.String(), "MAV_STATE_"),
+			failsafe: m.SystemStatus >= minimal.MAV_STATE_CRITICAL,
+		}
 	case *common.MessageGlobalPositionInt:
 		return t.hearPosition(m, now) && t.clockRanBack(m.TimeBootMs, now)
 	case *common.MessageVfrHud:
@@ -246,16 +255,8 @@ func (t *telemetry) hear(m any, now time.Time) (restarted bool) {
 	return false
 }
 
-func (t *telemetry) hearHeartbeat(m *minimal.MessageHeartbeat, now time.Time) {
-	t.id.autopilot, t.id.typ = m.Autopilot, m.Type
-	b := &t.beat
-	b.at, b.custom = now, m.CustomMode
-	b.armed = m.BaseMode&minimal.MAV_MODE_FLAG_SAFETY_ARMED != 0
-	b.state = lowerName(m.SystemStatus.String(), "MAV_STATE_")
-	b.failsafe = m.SystemStatus >= minimal.MAV_STATE_CRITICAL
-}
-
-// hearPosition records a position that is believed, and reports whether it was.
+// hearPosition records the position and the velocity if the position is believed, and
+// reports whether it is.
 func (t *telemetry) hearPosition(m *common.MessageGlobalPositionInt, now time.Time) bool {
 	unknown := m.Lat == 0 && m.Lon == 0 // ArduPilot before its first fix; its height above the sea is wrong too
 	next := position{
@@ -325,10 +326,9 @@ const (
 	sensorPrearm   = uint32(common.MAV_SYS_STATUS_PREARM_CHECK)
 )
 
-// armable reports whether a takeoff could arm now; nil if that is unknown. SYS_STATUS
-// has the autopilot's PREARM_CHECK; PX4 sets it in the health bits only. The check is
-// about the present mode. receiverOptional says that a takeoff, unlike that mode, needs no
-// receiver: then an unhealthy receiver alone is no obstacle. ArduPilot's takeoff also
+// armable reports whether a takeoff could arm now; nil if that is unknown. The autopilot's
+// PREARM_CHECK is about its present mode (PX4 sets it in the health bits only). With
+// receiverOptional a takeoff, unlike that mode, needs no receiver. ArduPilot's takeoff also
 // needs a position, PX4's the height of home.
 func (t *telemetry) armable(now time.Time, receiverOptional bool) *bool {
 	passed := t.health.healthy&sensorPrearm != 0 ||
@@ -423,14 +423,8 @@ const (
 	missingChunk = "…" // replaces a chunk that did not arrive
 )
 
-// complete reports whether all chunks were received.
-func (c *chunkedText) complete() bool {
-	return len(c.parts[len(c.parts)-1]) < fullChunk && !slices.Contains(c.parts, missingChunk)
-}
-
-// hear records a STATUSTEXT or one chunk of it. Id 0 should mean a text of one chunk, but
-// PX4 also gives it to its first long text after a boot. So a full chunk with id 0 waits
-// for a second one.
+// hear records a STATUSTEXT or one chunk of it. Id 0 means a text of one chunk, but PX4's
+// first long text after a boot has it too: a full chunk with id 0 waits for a second one.
 func (l *textLog) hear(m *common.MessageStatustext, now time.Time) {
 	if m.Id == 0 && m.ChunkSeq == 0 {
 		l.end(0, now)
@@ -451,12 +445,12 @@ func (l *textLog) hear(m *common.MessageStatustext, now time.Time) {
 		c.parts = append(c.parts, missingChunk)
 	}
 	c.parts[m.ChunkSeq] = m.Text
-	if c.complete() {
+	if last := c.parts[len(c.parts)-1]; len(last) < fullChunk && !slices.Contains(c.parts, missingChunk) {
 		l.end(m.Id, now)
 	}
 }
 
-// end adds the text of which there are chunks, with a mark for each missing one.
+// end adds an incomplete text as it is, with a mark for each missing chunk.
 func (l *textLog) end(id uint16, now time.Time) {
 	if c := l.chunks[id]; c != nil {
 		delete(l.chunks, id)
@@ -465,7 +459,7 @@ func (l *textLog) end(id uint16, now time.Time) {
 }
 
 // flush ends the texts that have waited longer than wait: a chunk was lost, or the last
-// one is full. It returns when to call it next; zero if no text waits.
+// one is as long as a full one. It returns when to call it next; zero if no text waits.
 func (l *textLog) flush(now time.Time, wait time.Duration) (next time.Time) {
 	for id, c := range l.chunks {
 		if due := c.began.Add(wait); now.Before(due) {
