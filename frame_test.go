@@ -50,10 +50,10 @@ func keyOf(f rawFrame) string {
 	return wireFrame{v1: !f.v2, seq: f.seq, system: f.system, component: f.component, id: f.id, payload: f.payload}.key()
 }
 
-// traffic is more frames than a broken one can claim, as they follow on a working line.
+// traffic is what follows on a working line: more bytes than a broken frame can claim.
 var traffic = slices.Repeat([][]byte{packet(200, 99, 1, attitudeAt(99)), packet(200, 99, 1, px4Beat()), packet(200, 99, 1, &common.MessageExtendedSysState{LandedState: 1})}, 10)
 
-// more feeds a burst and then the traffic, and compares all frames except the traffic's.
+// more feeds a burst and then the traffic, and expects these packets ahead of the traffic.
 func (r *lineReader) more(t *testing.T, burst []byte, packets ...[]byte) {
 	t.Helper()
 	r.feed(burst).feed(traffic...).expect(t, slices.Concat(packets, traffic)...)
@@ -177,8 +177,8 @@ func TestUnknownMessagesBetweenKnownOnesAreFramesAndNoErrors(t *testing.T) {
 	}
 }
 
-// Each bit of a frame is flipped in turn. The frames behind it are of each
-// size, so that a wrong length may well end where another frame does.
+// Each bit of a frame is flipped in turn. Frames of several sizes follow, so that a wrong
+// length may end where another frame does.
 func TestAFlippedBitCostsOnlyItsOwnFrame(t *testing.T) {
 	before, after := packet(1, 1, 1, px4Beat()), packet(9, 1, 1, px4Beat())
 	hud := &common.MessageVfrHud{Airspeed: 1, Groundspeed: 2, Heading: 3, Throttle: 0x404, Alt: 5, Climb: 6} // 32 bytes
@@ -200,7 +200,7 @@ func TestAFlippedBitCostsOnlyItsOwnFrame(t *testing.T) {
 					case name == "signed" && bit/8 >= len(hit)-13:
 						r.expect(t, before, broken, next, after, after) // the signature is not checked
 					case name == "unknown" && bit/8 == 1 && int(broken[1])-int(hit[1]) == len(next):
-						// This one can't be checked: it ends where the next frame does.
+						// Its wrong length ends where the next frame does, and it can't be checked.
 						r.expect(t, before, after, after)
 					default:
 						r.expect(t, before, next, after, after)

@@ -1161,7 +1161,7 @@ func TestAFrameCountsAsSentOnlyIfTheUDPPortHasAVehicle(t *testing.T) {
 	w := newWriter(l, p)
 	beat := outgoing{system: 1, component: componentID, msg: heartbeat(minimal.MAV_TYPE_ONBOARD_CONTROLLER)}
 	lineEqual(t, "without a vehicle the port serves on", w.put(beat), nil)
-	lineEqual(t, "sent to nobody", l.sent.Load(), 0)
+	lineEqual(t, "frames sent without a vehicle", l.sent.Load(), 0)
 
 	vehicle := &vehicleSocket{Conn: dialed(t, "udp", p.LocalAddr().String())}
 	vehicle.say(t, px4Beat())
@@ -1170,7 +1170,7 @@ func TestAFrameCountsAsSentOnlyIfTheUDPPortHasAVehicle(t *testing.T) {
 	}
 	p.setPeer()
 	lineEqual(t, "with one too", w.put(beat), nil)
-	lineEqual(t, "sent to it", l.sent.Load(), 1)
+	lineEqual(t, "frames sent to it", l.sent.Load(), 1)
 	vehicle.hears(t, isBeat(minimal.MAV_TYPE_ONBOARD_CONTROLLER))
 }
 
@@ -1213,7 +1213,7 @@ func TestUDPOutSendsFirstAndKeepsRunningWithoutAVehicle(t *testing.T) {
 	})
 	c, err := net.ListenPacket("udp", address)
 	if err != nil {
-		t.Skipf("the port was taken by somebody else: %v", err)
+		t.Skipf("another program has taken the port: %v", err)
 	}
 	defer c.Close()
 	c.SetReadDeadline(time.Now().Add(30 * time.Second))
