@@ -320,6 +320,19 @@ func (p *recordedPort) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
+// A pilot may have switched while the line was blocked.
+func TestAMessageThatWaitedTooLongInTheQueueIsNotSent(t *testing.T) {
+	inLinkBubble(t, func(t *testing.T) {
+		for waited, want := range map[time.Duration]bool{staleAfter: true, staleAfter + time.Millisecond: false} {
+			var line recordedPort
+			w := newWriter(newEarshot(0).link, &line)
+			err := w.put(outgoing{msg: attitudeAt(1), at: time.Now().Add(-waited)})
+			lineEqual(t, "the port's error", err, nil)
+			lineEqual(t, fmt.Sprintf("it is sent after %v", waited), line.last != nil, want)
+		}
+	})
+}
+
 func TestASecondVehicleIsReportedOnceWithBothIds(t *testing.T) {
 	one, two, three := packet(1, 1, 1, px4Beat()), packet(1, 2, 1, px4Beat()), packet(1, 3, 1, copterBeat())
 	const notice = "a second vehicle is on this line, system 2; mavrest flies system 1, which it heard first; start mavrest with -system 1 or -system 2 to choose"

@@ -657,7 +657,7 @@ func (l *hungLine) Drain() error { <-l.unplugged; return syscall.EIO }
 func (l *hungLine) ResetOutputBuffer() error { return nil }
 
 func (l *hungLine) Close() error {
-	close(l.closed)
+	l.closed <- struct{}{}
 	return l.Port.Close()
 }
 
@@ -665,7 +665,7 @@ func TestAPortThatHangsIsLeftAndItsLineClosesWhenItIsUnplugged(t *testing.T) {
 	t.Parallel()
 	p := openPTY(t)
 	s := p.open(t).(*serialPort)
-	line := &hungLine{s.line, make(chan struct{}), make(chan struct{})}
+	line := &hungLine{s.line, make(chan struct{}), make(chan struct{}, 2)} // the cleanup closes it again
 	s.line = line
 	if err := s.Close(); err != nil { // without an end the test times out
 		t.Error(err)
