@@ -59,11 +59,8 @@ func withScript(t *testing.T, test func(v *scriptedVehicle)) {
 func (v *scriptedVehicle) say(messages ...message.Message) {
 	v.Helper()
 	for _, m := range messages {
-		b, err := v.sender.encode(m)
-		if err == nil {
-			_, err = v.line.Write(b)
-		}
-		if err != nil {
+		b, _ := v.sender.encode(m)
+		if _, err := v.line.Write(b); err != nil {
 			v.Fatal(err)
 		}
 	}

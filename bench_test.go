@@ -361,8 +361,7 @@ func (f *farEnd) read() {
 	for in.read(f.line) == nil {
 		now := time.Now()
 		for raw, ok := in.next(); ok; raw, ok = in.next() {
-			m, _ := raw.decode()
-			switch m := m.(type) {
+			switch m := raw.decode().(type) {
 			case *common.MessageManualControl:
 				f.came <- arrived{m.Y, now}
 			case *common.MessageCommandLong:

@@ -120,15 +120,7 @@ func (l *badLine) acked(id uint16) int {
 
 // message is a frame's message; nil if it can't be read.
 func (f wireFrame) message() message.Message {
-	known := dialectRW.GetMessage(f.id)
-	if known == nil {
-		return nil
-	}
-	m, err := rawFrame{v2: !f.v1, known: known, payload: f.payload}.decode()
-	if err != nil {
-		return nil
-	}
-	return m
+	return rawFrame{v2: !f.v1, known: dialectRW.GetMessage(f.id), payload: f.payload}.decode()
 }
 
 func sentKey(system, component uint8, m message.Message) string {

@@ -1,10 +1,9 @@
 package main
 
 import (
-	"bytes"
 	"encoding/binary"
-	"errors"
 	"io"
+	"math/rand/v2"
 	"time"
 
 	"github.com/bluenviron/gomavlib/v3/pkg/dialect"
@@ -73,22 +72,22 @@ const (
 
 // Message ids that the code names.
 var (
-	idHeartbeat          = (*minimal.MessageHeartbeat)(nil).GetID()
-	idSysStatus          = (*common.MessageSysStatus)(nil).GetID()
-	idGPS                = (*common.MessageGpsRawInt)(nil).GetID()
-	idAttitude           = (*common.MessageAttitude)(nil).GetID()
-	idPosition           = (*common.MessageGlobalPositionInt)(nil).GetID()
-	idRCChannels         = (*common.MessageRcChannels)(nil).GetID()
-	idHUD                = (*common.MessageVfrHud)(nil).GetID()
-	idTarget             = (*common.MessagePositionTargetGlobalInt)(nil).GetID()
-	idVersion            = (*common.MessageAutopilotVersion)(nil).GetID()
-	idEstimate           = (*MessageEkfStatusReport)(nil).GetID()
-	idHome               = (*common.MessageHomePosition)(nil).GetID()
-	idExtendedState      = (*common.MessageExtendedSysState)(nil).GetID()
-	idCurrentMode        = (*common.MessageCurrentMode)(nil).GetID()
-	idCommandAck         = (*common.MessageCommandAck)(nil).GetID()
-	idManualControl      = (*common.MessageManualControl)(nil).GetID()
-	idRcChannelsOverride = (*common.MessageRcChannelsOverride)(nil).GetID()
+	idHeartbeat     = (*minimal.MessageHeartbeat)(nil).GetID()
+	idSysStatus     = (*common.MessageSysStatus)(nil).GetID()
+	idGPS           = (*common.MessageGpsRawInt)(nil).GetID()
+	idAttitude      = (*common.MessageAttitude)(nil).GetID()
+	idPosition      = (*common.MessageGlobalPositionInt)(nil).GetID()
+	idRCChannels    = (*common.MessageRcChannels)(nil).GetID()
+	idHUD           = (*common.MessageVfrHud)(nil).GetID()
+	idTarget        = (*common.MessagePositionTargetGlobalInt)(nil).GetID()
+	idVersion       = (*common.MessageAutopilotVersion)(nil).GetID()
+	idEstimate      = (*MessageEkfStatusReport)(nil).GetID()
+	idHome          = (*common.MessageHomePosition)(nil).GetID()
+	idExtendedState = (*common.MessageExtendedSysState)(nil).GetID()
+	idCurrentMode   = (*common.MessageCurrentMode)(nil).GetID()
+	idCommandAck    = (*common.MessageCommandAck)(nil).GetID()
+	idManualControl = (*common.MessageManualControl)(nil).GetID()
+	idRCOverride    = (*common.MessageRcChannelsOverride)(nil).GetID()
 )
 
 // padding completes a broken frame. An autopilot waits for all bytes that a broken frame
@@ -107,23 +106,17 @@ type rawFrame struct {
 type header struct {
 	seq, system, component byte
 	id                     uint32
-	sum                    uint16 // the checksum
+	sum                    uint16 // the checksum; 0 if the message is not in the dialect
 }
 
-// headerOf returns the header of an unsigned MAVLink 2 frame.
-func headerOf(b []byte) header {
-	id := uint32(b[7]) | uint32(b[8])<<8 | uint32(b[9])<<16
-	return header{b[4], b[5], b[6], id, binary.LittleEndian.Uint16(b[len(b)-2:])}
-}
-
-// recent remembers the headers of the last frames that were sent or received, and when:
-// a router or a radio may repeat a frame.
+// recent remembers the last frames that may come again: a router or a radio may send back
+// what we wrote, or repeat an ack.
 type recent struct {
 	last [64]struct {
 		header
 		at time.Time
 	}
-	n int
+	n int // frames since the start
 }
 
 func (r *recent) add(h header, at time.Time) {
@@ -142,62 +135,41 @@ func (r *recent) has(h header, since time.Time) bool {
 	return false
 }
 
-// sequence finds gaps in the vehicle's frames.
-type sequence struct {
-	last  byte
-	known bool
-}
-
-// lost returns how many frames are missing before this one. A number that steps back is
-// a frame that UDP delivered late; it counts as no gap.
-func (s *sequence) lost(seq byte) uint64 {
-	gap := seq - s.last - 1
-	switch {
-	case !s.known:
-		gap = 0
-	case gap > 127:
-		return 0
-	}
-	s.last, s.known = seq, true
-	return uint64(gap)
-}
-
 // deframer finds frames in a stream of bytes. gomavlib's reader believes the length
 // of a broken frame and loses the good frames inside it. This one goes on at the next
 // byte, so it reads the next whole frame after any noise. A broken frame that claims
 // more bytes than have arrived delays the frames behind it until they have.
 type deframer struct {
-	buf        [2048]byte
-	start, end int    // of the bytes in buf that are not yet read as frames
-	skipped    int    // bytes dropped since the last frame
-	datagrams  bool   // a frame never continues in the next read
-	errors     uint64 // places where bytes were not a frame; noise counts once in 256 bytes
+	buf       [2048]byte
+	rest      []byte // the bytes in buf that are not yet read as frames
+	skipped   int    // bytes dropped since the last frame
+	datagrams bool   // a frame never continues in the next read
+	errors    uint64 // places where bytes were not a frame; noise counts once in 256 bytes
 }
 
 // read reads from r once.
 func (d *deframer) read(r io.Reader) error {
-	d.end = copy(d.buf[:], d.buf[d.start:d.end])
-	d.start = 0
-	n, err := r.Read(d.buf[d.end:])
-	d.end += n
+	kept := copy(d.buf[:], d.rest)
+	n, err := r.Read(d.buf[kept:])
+	d.rest = d.buf[:kept+n]
 	return err
 }
 
 // next returns the next frame with a good checksum; false if more bytes are needed.
 func (d *deframer) next() (rawFrame, bool) {
-	for d.start < d.end {
-		f, size := d.candidate(d.buf[d.start:d.end])
+	for len(d.rest) > 0 {
+		f, size := d.candidate(d.rest)
 		switch {
 		case size < 0 || size == 0 && d.datagrams: // no frame starts here
 			if d.skipped%256 == 0 {
 				d.errors++
 			}
 			d.skipped++
-			d.start++
+			d.rest = d.rest[1:]
 		case size == 0: // a frame may start here, but is not complete
 			return rawFrame{}, false
 		default:
-			d.start += size
+			d.rest = d.rest[size:]
 			d.skipped = 0
 			return f, true
 		}
@@ -206,8 +178,7 @@ func (d *deframer) next() (rawFrame, bool) {
 }
 
 // candidate reads b as a frame. The size is −1 if b does not begin with a frame, 0 if
-// the frame is not complete. A message that is not in the dialect can't be checked: it
-// counts as a frame only between two others, or between one and the datagram's end.
+// the frame is not complete.
 func (d *deframer) candidate(b []byte) (f rawFrame, size int) {
 	begin := 6 // where the payload begins
 	if f.v2 = b[0] == frame.V2MagicByte; f.v2 {
@@ -227,84 +198,91 @@ func (d *deframer) candidate(b []byte) (f rawFrame, size int) {
 		if b[2] != 0 {
 			size += 13
 		}
-		f.header = headerOf(b[:begin])
+		f.header = header{seq: b[4], system: b[5], component: b[6], id: uint32(b[7]) | uint32(b[8])<<8 | uint32(b[9])<<16}
 	} else {
 		f.header = header{seq: b[2], system: b[3], component: b[4], id: uint32(b[5])}
 	}
 	f.known = dialectRW.GetMessage(f.id)
-	if len(b) >= end+2 {
-		f.sum = binary.LittleEndian.Uint16(b[end:])
-	}
-	if f.known == nil {
-		switch {
-		case d.skipped > 0:
-			return f, -1
-		case d.datagrams && len(b) == size:
-			return f, size
-		case len(b) <= size:
-			return f, 0
-		case b[size] != frame.V1MagicByte && b[size] != frame.V2MagicByte:
-			return f, -1
-		}
-		return f, size
-	}
-	if len(b) < size {
+	switch {
+	case f.known == nil:
+		return f, d.unknown(b, size)
+	case len(b) < size:
 		return f, 0
 	}
-	var sum x25.X25
-	sum.Reset()
-	sum.Write(b[1:end])
-	sum.Write([]byte{f.known.CRCExtra()})
-	if f.sum != sum.Sum16() {
+	f.payload = b[begin:end]
+	f.sum = binary.LittleEndian.Uint16(b[end:])
+	if f.sum != checksum(b[1:end], f.known) {
 		return f, -1
 	}
-	f.payload = b[begin:end]
 	return f, size
 }
 
-// decode returns the message of a known frame. It fails on a MAVLink 1 frame of the
-// wrong length.
-func (f rawFrame) decode() (message.Message, error) {
+// unknown returns the size of a frame whose message is not in the dialect, as candidate
+// does. Its checksum can't be checked: it counts as a frame only between two others, or
+// between one and the datagram's end.
+func (d *deframer) unknown(b []byte, size int) int {
+	switch {
+	case d.skipped > 0:
+		return -1
+	case d.datagrams && len(b) == size:
+		return size
+	case len(b) <= size:
+		return 0
+	case b[size] != frame.V1MagicByte && b[size] != frame.V2MagicByte:
+		return -1
+	}
+	return size
+}
+
+// checksum returns the checksum of a frame; b is the frame from its length to its payload.
+func checksum(b []byte, codec *message.ReadWriter) uint16 {
+	sum := x25.New()
+	sum.Write(b)
+	sum.Write([]byte{codec.CRCExtra()})
+	return sum.Sum16()
+}
+
+// decode returns the message; nil if it is not in the dialect, or a MAVLink 1 message of
+// the wrong length.
+func (f rawFrame) decode() message.Message {
+	if f.known == nil {
+		return nil
+	}
 	var padded [255]byte // MAVLink 2 cuts trailing zeros off the payload
 	payload := padded[:copy(padded[:], f.payload)]
 	if f.v2 {
 		payload = padded[:]
 	}
-	return f.known.Read(&message.MessageRaw{ID: f.id, Payload: payload}, f.v2)
+	m, err := f.known.Read(&message.MessageRaw{ID: f.id, Payload: payload}, f.v2)
+	if err != nil {
+		return nil
+	}
+	return m
 }
 
 // sender encodes messages of one system and component, with a sequence of its own.
 // Only the writer goroutine uses it.
 type sender struct {
-	writer            frame.Writer
 	system, component byte
-	seq               byte         // of the next frame
-	out               bytes.Buffer // holds the last frame
+	seq               byte // of the next frame
 }
 
+// newSender returns a sender whose sequence begins at random: two programs with our ids and
+// the same numbers would take each other's frames for echoes of their own.
 func newSender(system, component byte) *sender {
-	s := &sender{system: system, component: component}
-	s.writer = frame.Writer{ByteWriter: &s.out, DialectRW: dialectRW}
-	if err := s.writer.Initialize(); err != nil {
-		panic(err) // a mistake in the lines above
-	}
-	return s
+	return &sender{system, component, byte(rand.N(256))}
 }
 
-// encode returns the frame of a message, valid until the next call.
-func (s *sender) encode(m message.Message) ([]byte, error) {
+// encode returns the frame of a message, which must be in the dialect, and its header.
+func (s *sender) encode(m message.Message) ([]byte, header) {
 	codec := dialectRW.GetMessage(m.GetID())
-	if codec == nil {
-		return nil, errors.New("the message is not in the dialect")
-	}
-	s.out.Reset()
-	f := &frame.V2Frame{SequenceNumber: s.seq, SystemID: s.system, ComponentID: s.component, Message: codec.Write(m, true)}
-	f.Checksum = f.GenerateChecksum(codec.CRCExtra())
+	raw := codec.Write(m, true)
+	h := header{seq: s.seq, system: s.system, component: s.component, id: raw.ID}
+	b := []byte{frame.V2MagicByte, byte(len(raw.Payload)), 0, 0, h.seq, h.system, h.component, byte(h.id), byte(h.id >> 8), byte(h.id >> 16)}
+	b = append(b, raw.Payload...)
+	h.sum = checksum(b[1:], codec)
 	s.seq++
-	if err := s.writer.Write(f); err != nil {
-		return nil, err
-	}
-	return s.out.Bytes(), nil
+	return binary.LittleEndian.AppendUint16(b, h.sum), h
 }
 
 func heartbeat(typ minimal.MAV_TYPE) *minimal.MessageHeartbeat {

@@ -50,10 +50,10 @@ func keyOf(f rawFrame) string {
 	return wireFrame{v1: !f.v2, seq: f.seq, system: f.system, component: f.component, id: f.id, payload: f.payload}.key()
 }
 
-// traffic is more frames than a broken one can claim, as they follow on a working line.
+// traffic is what follows on a working line: more bytes than a broken frame can claim.
 var traffic = slices.Repeat([][]byte{packet(200, 99, 1, attitudeAt(99)), packet(200, 99, 1, px4Beat()), packet(200, 99, 1, &common.MessageExtendedSysState{LandedState: 1})}, 10)
 
-// more feeds a burst and then the traffic, and compares all frames except the traffic's.
+// more feeds a burst and then the traffic, and expects these packets ahead of the traffic.
 func (r *lineReader) more(t *testing.T, burst []byte, packets ...[]byte) {
 	t.Helper()
 	r.feed(burst).feed(traffic...).expect(t, slices.Concat(packets, traffic)...)
@@ -177,8 +177,8 @@ func TestUnknownMessagesBetweenKnownOnesAreFramesAndNoErrors(t *testing.T) {
 	}
 }
 
-// Each bit of a frame is flipped in turn. The frames behind it are of each
-// size, so that a wrong length may well end where another frame does.
+// Each bit of a frame is flipped in turn. Frames of several sizes follow, so that a wrong
+// length may end where another frame does.
 func TestAFlippedBitCostsOnlyItsOwnFrame(t *testing.T) {
 	before, after := packet(1, 1, 1, px4Beat()), packet(9, 1, 1, px4Beat())
 	hud := &common.MessageVfrHud{Airspeed: 1, Groundspeed: 2, Heading: 3, Throttle: 0x404, Alt: 5, Climb: 6} // 32 bytes
@@ -200,7 +200,7 @@ func TestAFlippedBitCostsOnlyItsOwnFrame(t *testing.T) {
 					case name == "signed" && bit/8 >= len(hit)-13:
 						r.expect(t, before, broken, next, after, after) // the signature is not checked
 					case name == "unknown" && bit/8 == 1 && int(broken[1])-int(hit[1]) == len(next):
-						// This one can't be checked: it ends where the next frame does.
+						// Its wrong length ends where the next frame does, and it can't be checked.
 						r.expect(t, before, after, after)
 					default:
 						r.expect(t, before, next, after, after)
@@ -292,9 +292,8 @@ func TestATruncatedPayloadIsZeroWhereNothingWasSent(t *testing.T) {
 	full := &common.MessageAttitude{TimeBootMs: 1 << 30, Roll: 1, Pitch: 2, Yaw: 3, Rollspeed: 4, Pitchspeed: 5, Yawspeed: 6}
 	short := &common.MessageAttitude{TimeBootMs: 5}
 	for _, want := range []*common.MessageAttitude{full, short, full} { // short must not show full's values
-		m, err := readFrame(t, packet(1, 1, 1, want)).decode()
-		if err != nil || *m.(*common.MessageAttitude) != *want {
-			t.Errorf("decoded %+v, %v; want %+v", m, err, want)
+		if m, ok := readFrame(t, packet(1, 1, 1, want)).decode().(*common.MessageAttitude); !ok || *m != *want {
+			t.Errorf("decoded %+v, want %+v", m, want)
 		}
 	}
 	if n := len(payloadOf(short, true)); n >= 28 {
@@ -304,16 +303,16 @@ func TestATruncatedPayloadIsZeroWhereNothingWasSent(t *testing.T) {
 
 func TestAVersion1MessageHasNoExtensionsAndMustHaveItsLength(t *testing.T) {
 	ack := &common.MessageCommandAck{Command: 400, Result: 4, Progress: 9, ResultParam2: 8, TargetSystem: 7, TargetComponent: 6}
-	if _, err := readFrame(t, packet(1, 1, 1, ack)).decode(); err != nil {
-		t.Fatal(err)
+	if m := readFrame(t, packet(1, 1, 1, ack)).decode(); m == nil {
+		t.Fatal("an ack of version 2 was not read")
 	}
-	m, err := readFrame(t, packet1(1, 1, 1, ack)).decode()
-	if want := (common.MessageCommandAck{Command: 400, Result: 4}); err != nil || *m.(*common.MessageCommandAck) != want {
-		t.Errorf("decoded %+v, %v; want %+v", m, err, want)
+	m, ok := readFrame(t, packet1(1, 1, 1, ack)).decode().(*common.MessageCommandAck)
+	if want := (common.MessageCommandAck{Command: 400, Result: 4}); !ok || *m != want {
+		t.Errorf("decoded %+v, want %+v", m, want)
 	}
 	for _, size := range []int{0, 2, 4, 10, 255} {
 		odd := wireFrame{v1: true, system: 1, component: 1, id: 77, payload: make([]byte, size)}.bytes()
-		if m, err := readFrame(t, odd).decode(); err == nil {
+		if m := readFrame(t, odd).decode(); m != nil {
 			t.Errorf("a version 1 ack of %d bytes was read: %+v", size, m)
 		}
 	}
@@ -322,9 +321,9 @@ func TestAVersion1MessageHasNoExtensionsAndMustHaveItsLength(t *testing.T) {
 func TestALongerVersion2PayloadIsReadAsFarAsItIsKnown(t *testing.T) {
 	payload := payloadOf(attitudeAt(5), true)
 	longer := append(slices.Clone(payload), bytes.Repeat([]byte{0xaa}, 255-len(payload))...)
-	m, err := readFrame(t, wireFrame{system: 1, component: 1, id: 30, payload: longer}.bytes()).decode()
-	if err != nil || *m.(*common.MessageAttitude) != *attitudeAt(5) {
-		t.Errorf("decoded %+v, %v", m, err)
+	m, ok := readFrame(t, wireFrame{system: 1, component: 1, id: 30, payload: longer}.bytes()).decode().(*common.MessageAttitude)
+	if !ok || *m != *attitudeAt(5) {
+		t.Errorf("decoded %+v", m)
 	}
 }
 
@@ -333,12 +332,9 @@ func TestAFrameThatIsSentBackIsKnownAsAnEcho(t *testing.T) {
 	var sent recent
 	var frames [][]byte
 	for i := range 70 {
-		b, err := s.encode(&common.MessageManualControl{Target: 1, X: int16(i % 3), Z: 500})
-		if err != nil {
-			t.Fatal(err)
-		}
-		frames = append(frames, slices.Clone(b))
-		sent.add(headerOf(b), time.Unix(1000, 0))
+		b, h := s.encode(&common.MessageManualControl{Target: 1, X: int16(i % 3), Z: 500})
+		frames = append(frames, b)
+		sent.add(h, time.Unix(1000, 0))
 	}
 	for i, b := range frames {
 		lineEqual(t, fmt.Sprintf("frame %d of 70 is one of our last 64", i), sent.has(readFrame(t, b).header, time.Time{}), i >= 6)

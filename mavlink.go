@@ -6,7 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"math/rand/v2"
+	"net"
 	"os"
 	"sync"
 	"sync/atomic"
@@ -20,20 +20,20 @@ import (
 // Times of the link (docs/design.md, "The link").
 const (
 	silentAfter    = 5 * time.Second        // the port is reopened after this time without a valid frame
-	backoffFirst   = 100 * time.Millisecond // before the port is reopened; doubles each time
-	backoffLast    = 2 * time.Second
+	backoffFirst   = 100 * time.Millisecond // the first wait before the port is reopened; each next one is twice as long
+	backoffLast    = 2 * time.Second        // the longest wait
 	heartbeatEvery = time.Second
-	staleAfter     = time.Second            // a message that waited longer in the queue is dropped
+	staleAfter     = 300 * time.Millisecond // a message that waited longer in the queue is dropped: a pilot may have switched since
 	echoWithin     = 2 * time.Second        // a router or a radio sends our frame back within this time
 	noiseEvery     = 5 * time.Second        // between two log lines about noise
-	doubledWithin  = 150 * time.Millisecond // an equal ack within this time is a copy
+	copyWithin     = 150 * time.Millisecond // an equal ack within this time is a copy
 )
 
 // outgoing is a message to send, and the ids to send it with.
 type outgoing struct {
 	system, component byte            // zero ids are ours
 	msg               message.Message // nil for padding
-	at                time.Time       // when it was queued; zero if it may wait for ever
+	at                time.Time       // when it was queued; zero: it is never stale
 }
 
 // heard is an event of the link: a message of the vehicle, another program's sticks for
@@ -57,8 +57,8 @@ type link struct {
 
 	sent, received, lost atomic.Uint64 // frames
 	noise                struct {      // only the reader uses it
-		logged uint64    // how much noise was logged
-		next   time.Time // when more may be logged
+		logged uint64    // the total in the last log line
+		next   time.Time // no log line before this
 	}
 
 	mu             sync.Mutex // guards all below; hear is called without it
@@ -66,14 +66,14 @@ type link struct {
 	vehicle        byte       // the vehicle's system id; 0 before its first heartbeat
 	station        byte       // the system id that sticks are sent with; 0 before the first stick
 	asStation      bool       // send a ground station's heartbeat, so that PX4 sends its texts
-	written        recent     // our last frames, which a router may send back
+	recent         recent     // our last frames and the last acks
 	idsReported    bool       // another program with our ids was reported
 	others         [256]bool  // by system id: another vehicle's heartbeat was heard
 	secondReported bool       // a second vehicle was reported
 	fault          error      // why the port is not open; nil if it is open
 }
 
-// newLink returns a link over a device. It calls hear in the reader's goroutine.
+// newLink returns a link over a device. The link calls hear in the reader's goroutine.
 func newLink(d device, only byte, gcs bool, hear func(heard)) *link {
 	if d.line == nil {
 		d.line = new(lineState)
@@ -82,11 +82,12 @@ func newLink(d device, only byte, gcs bool, hear func(heard)) *link {
 }
 
 // run keeps the port open until ctx is done. Then it writes what is queued and closes
-// the port.
+// the port. A failure to open is logged once until the port opens, a failure of an open
+// port once until a frame comes.
 func (l *link) run(ctx context.Context) {
 	const opening, serving = "opening", "serving"
 	backoff := backoffFirst
-	logged := "" // the failure that was logged: opening until the port is open, serving until a frame comes
+	logged := "" // the failure that was logged
 	for ctx.Err() == nil {
 		p, err := l.device.open(ctx)
 		l.logNoise(time.Now()) // noise that a search for the baud rate met
@@ -101,8 +102,8 @@ func (l *link) run(ctx context.Context) {
 				backoff, logged = backoffFirst, ""
 			}
 		}
-		if failure == opening || networkFault(err) != "" { // udpout:// opens though nobody listens; a write then fails
-			err = l.device.explain(err)
+		if failure == opening || errors.As(err, new(*net.OpError)) { // udpout:// opens though nobody listens; a write then fails
+			err = fmt.Errorf("-device %s: %w", l.device.name, openFault(l.device.name, err))
 		}
 		if ctx.Err() != nil {
 			return
@@ -177,7 +178,7 @@ func (l *link) pad() {
 	}
 }
 
-// setSticks replaces the sticks that wait to be written by o; nil clears them.
+// setSticks makes o the sticks that are written next; nil: none are.
 func (l *link) setSticks(o *outgoing) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -214,7 +215,7 @@ func (l *link) addressed(system, component byte) bool {
 	return (system == 0 || system == l.system()) && (component == 0 || component == componentID)
 }
 
-// logNoise logs how much noise came since it logged last, at most once in noiseEvery.
+// logNoise logs how much noise came since its last line, at most once in noiseEvery.
 func (l *link) logNoise(now time.Time) {
 	if n := l.device.line.noise.Load(); n != l.noise.logged && !now.Before(l.noise.next) {
 		slog.Warn("bytes that are not MAVLink", "device", l.device.port(), "since_last", n-l.noise.logged, "total", n)
@@ -244,9 +245,9 @@ type reader struct {
 	port     port
 	frameAt  time.Time // of the last valid frame
 	hadFrame bool
-	sequence sequence
+	seq      byte // of the vehicle's next frame
+	hadSeq   bool // a frame of the vehicle came
 	in       deframer
-	acks     recent
 }
 
 // read reads the port once and handles the frames. It fails if no valid frame came for
@@ -273,109 +274,105 @@ func (r *reader) read() error {
 	return err
 }
 
-// handle hands on what concerns the vehicle in a valid frame.
+// handle hands on a valid frame's message if it is the vehicle's, or sticks for it.
 func (r *reader) handle(f rawFrame, now time.Time) {
 	l := r.link
 	l.mu.Lock()
-	vehicle, echo := l.vehicle, l.written.has(f.header, time.Time{})
-	// Another program uses our ids if a frame has them that is no echo of ours. An echo comes
-	// within echoWithin; a later frame that equals ours is not one, since all heartbeats with
-	// the same sequence number are equal. An unknown message may be noise.
-	stranger := !l.idsReported && f.known != nil && f.system == l.system() && f.component == componentID &&
-		!l.written.has(f.header, now.Add(-echoWithin))
+	vehicle, repeated := l.vehicle, l.repeats(f.header, now)
+	// An unknown message may be noise.
+	stranger := !repeated && !l.idsReported && f.known != nil && f.system == l.system() && f.component == componentID
 	l.idsReported = l.idsReported || stranger
 	l.mu.Unlock()
 	if stranger {
 		l.hear(heard{at: now, notice: fmt.Sprintf("another program uses mavrest's MAVLink ids, %d/%d, and each takes the other's acks for its own; give that program other ids", f.system, f.component)})
 	}
-	if echo || f.id == idCommandAck && r.doubled(f, now) {
+	if repeated {
 		return
+	}
+	var m message.Message
+	if f.component == autopilotID || f.id == idManualControl || f.id == idRCOverride {
+		m = f.decode()
+	}
+	if b, ok := m.(*minimal.MessageHeartbeat); ok && f.component == autopilotID {
+		if b.Autopilot == minimal.MAV_AUTOPILOT_INVALID || f.system == 0 {
+			return
+		}
+		vehicle = r.hearAutopilot(f.system, b, now)
 	}
 	switch {
-	case f.component == autopilotID && f.id == idHeartbeat:
-		r.heartbeat(f, now)
 	case vehicle == 0:
 	case f.component == autopilotID && f.system == vehicle:
-		l.lost.Add(r.sequence.lost(f.seq))
-		if m := r.decode(f); m != nil {
+		r.countLost(f.seq)
+		if m != nil {
 			l.hear(heard{at: now, msg: m, system: f.system})
 		}
-	case f.id == idManualControl || f.id == idRcChannelsOverride:
-		r.foreignSticks(f, vehicle, now)
+	case sticksTarget(m) == vehicle:
+		l.hear(heard{at: now, msg: m, system: f.system, foreign: true})
 	}
 }
 
-// decode returns the message of a frame; nil if the message is unknown or can't be read.
-func (r *reader) decode(f rawFrame) message.Message {
-	if f.known == nil {
-		return nil
+// repeats reports whether a frame is an echo of ours or a copy of an ack. It remembers the
+// ack. An equal frame that comes later is a new one: two programs' heartbeats are equal, and
+// at 1,200 frames a second the sequence begins anew after 0.2 s. It needs l.mu.
+func (l *link) repeats(h header, now time.Time) bool {
+	if h.id != idCommandAck {
+		return l.recent.has(h, now.Add(-echoWithin))
 	}
-	m, err := f.decode()
-	if err != nil {
-		r.link.device.line.noise.Add(1)
-		return nil
+	copied := l.recent.has(h, now.Add(-copyWithin))
+	if !copied {
+		l.recent.add(h, now)
 	}
-	return m
+	return copied
 }
 
-// doubled reports whether a frame repeats an ack that came within doubledWithin. Later an
-// equal frame may be a new ack: at 1,200 frames a second the sequence begins anew after
-// 0.2 s.
-func (r *reader) doubled(f rawFrame, now time.Time) bool {
-	if r.acks.has(f.header, now.Add(-doubledWithin)) {
-		return true
+// countLost counts the vehicle's frames that are missing before this one. A frame whose
+// number steps back was delivered late by UDP: none is missing.
+func (r *reader) countLost(seq byte) {
+	gap := seq - r.seq
+	if r.hadSeq && gap > 127 {
+		return
 	}
-	r.acks.add(f.header, now)
-	return false
+	if r.hadSeq {
+		r.link.lost.Add(uint64(gap))
+	}
+	r.seq, r.hadSeq = seq+1, true
 }
 
-// foreignSticks hands on another program's sticks for our vehicle.
-func (r *reader) foreignSticks(f rawFrame, vehicle byte, now time.Time) {
-	var target byte
-	m := r.decode(f)
+// sticksTarget returns the system that sticks are for; 0 if m is another message.
+func sticksTarget(m message.Message) byte {
 	switch m := m.(type) {
 	case *common.MessageManualControl:
-		target = m.Target
+		return m.Target
 	case *common.MessageRcChannelsOverride:
-		target = m.TargetSystem
+		return m.TargetSystem
 	}
-	if target == vehicle {
-		r.link.hear(heard{at: now, msg: m, system: f.system, foreign: true})
-	}
+	return 0
 }
 
-// heartbeat handles an autopilot's heartbeat. Without -system the first one decides which
-// vehicle is ours.
-func (r *reader) heartbeat(f rawFrame, now time.Time) {
+// hearAutopilot handles an autopilot's heartbeat and returns the vehicle's id. Without
+// -system the first autopilot is the vehicle.
+func (r *reader) hearAutopilot(system byte, b *minimal.MessageHeartbeat, now time.Time) (vehicle byte) {
 	l := r.link
-	hb, ok := r.decode(f).(*minimal.MessageHeartbeat)
-	if !ok || hb.Autopilot == minimal.MAV_AUTOPILOT_INVALID || f.system == 0 {
-		return
-	}
 	l.mu.Lock()
-	found := l.vehicle == 0 && (l.only == 0 || l.only == f.system)
+	found := l.vehicle == 0 && (l.only == 0 || l.only == system)
 	if found {
-		l.vehicle = f.system
+		l.vehicle = system
 	}
-	ours, vehicle := l.vehicle == f.system, l.vehicle
-	// A second vehicle counts from its second heartbeat: one may be a damaged frame.
-	second := !ours && vehicle != 0 && l.only == 0 && l.others[f.system] && !l.secondReported
-	l.others[f.system], l.secondReported = true, l.secondReported || second
+	vehicle = l.vehicle
+	// One heartbeat of a second vehicle may be a damaged frame.
+	second := vehicle != system && l.only == 0 && l.others[system] && !l.secondReported
+	l.others[system], l.secondReported = true, l.secondReported || second
 	l.mu.Unlock()
-	if second {
-		l.hear(heard{at: now, notice: fmt.Sprintf("a second vehicle is on this line, system %d; mavrest flies system %d, which it heard first; start mavrest with -system %d or -system %d to choose", f.system, vehicle, vehicle, f.system)})
-	}
-	if !ours {
-		return
-	}
 	if found {
-		slog.Info("vehicle found", "system", f.system, "autopilot", hb.Autopilot, "type", hb.Type)
+		slog.Info("vehicle found", "system", system, "autopilot", b.Autopilot, "type", b.Type)
 	}
-	if p, ok := r.port.(*udpPort); ok {
+	if second {
+		l.hear(heard{at: now, notice: fmt.Sprintf("a second vehicle is on this line, system %d; mavrest flies system %d, which it heard first; start mavrest with -system %d or -system %d to choose", system, vehicle, vehicle, system)})
+	}
+	if p, ok := r.port.(*udpPort); ok && system == vehicle {
 		p.setPeer()
 	}
-	l.lost.Add(r.sequence.lost(f.seq))
-	l.hear(heard{at: now, msg: hb, system: f.system})
+	return vehicle
 }
 
 type writer struct {
@@ -394,7 +391,7 @@ func newWriter(l *link, p port) *writer {
 }
 
 // run writes our heartbeat and what is queued, until a write fails or broken is done. If
-// ctx is done too, the program ends, and run writes the rest.
+// ctx is done too, the program ends: run then writes what is left in the queue.
 func (w *writer) run(ctx, broken context.Context) (err error) {
 	beat := time.NewTicker(heartbeatEvery)
 	defer beat.Stop()
@@ -449,11 +446,7 @@ func (w *writer) put(o outgoing) error {
 	}
 	b := padding[:]
 	if o.msg != nil {
-		var err error
-		if b, err = w.frame(o); err != nil {
-			slog.Error("a message can't be encoded", "message", fmt.Sprintf("%T", o.msg), "error", err)
-			return nil
-		}
+		b = w.frame(o)
 	}
 	w.port.SetWriteDeadline(time.Now().Add(writeTimeout))
 	_, err := w.port.Write(b)
@@ -469,22 +462,15 @@ func (w *writer) put(o outgoing) error {
 }
 
 // frame encodes a message, and remembers the frame to know its echo.
-func (w *writer) frame(o outgoing) ([]byte, error) {
+func (w *writer) frame(o outgoing) []byte {
 	l := w.link
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	who := [2]byte{cmp.Or(o.system, l.system()), cmp.Or(o.component, componentID)}
-	s := w.senders[who]
-	if s == nil {
-		// The sequence begins at random: two programs with our ids and the same numbers
-		// would take each other's frames for echoes of their own.
-		s = newSender(who[0], who[1])
-		s.seq = byte(rand.N(256))
-		w.senders[who] = s
+	ids := [2]byte{cmp.Or(o.system, l.system()), cmp.Or(o.component, componentID)}
+	if w.senders[ids] == nil {
+		w.senders[ids] = newSender(ids[0], ids[1])
 	}
-	b, err := s.encode(o.msg)
-	if err == nil {
-		l.written.add(headerOf(b), time.Now())
-	}
-	return b, err
+	b, h := w.senders[ids].encode(o.msg)
+	l.recent.add(h, time.Now())
+	return b
 }

@@ -90,7 +90,8 @@ func TestGCSSendsAGroundStationsHeartbeatEachSecond(t *testing.T) {
 
 // ---- The vehicle ----
 
-// earshot is a link whose reader is given bytes, and the messages that it hands on.
+// earshot is a link without a port, whose reader a test feeds, and the events that it
+// hands on.
 type earshot struct {
 	*link
 	r     *reader
@@ -105,7 +106,7 @@ func newEarshot(only byte) *earshot {
 	return e
 }
 
-// feed gives the reader a burst, and returns the messages that it hands on, in words.
+// feed has the reader read each of b, and returns the events that it hands on, in words.
 func (e *earshot) feed(b ...[]byte) (list []string) {
 	e.heard = nil
 	for _, p := range b {
@@ -139,7 +140,7 @@ func TestGapsInTheVehiclesSequenceAreLostFrames(t *testing.T) {
 		{"over the end", [][]byte{packet(254, 1, 1, px4Beat()), at(255, 1), at(0, 1), at(2, 1)}, 1},
 		{"a late frame is not lost", [][]byte{packet(7, 1, 1, px4Beat()), at(9, 1), at(8, 1), at(10, 1)}, 1},
 		{"before the first heartbeat", [][]byte{at(1, 1), at(90, 1), packet(7, 1, 1, px4Beat()), at(8, 1)}, 0},
-		{"somebody else's", [][]byte{packet(7, 1, 1, px4Beat()), at(90, 154), packet(3, 2, 1, px4Beat()), at(8, 1)}, 0},
+		{"another sender's", [][]byte{packet(7, 1, 1, px4Beat()), at(90, 154), packet(3, 2, 1, px4Beat()), at(8, 1)}, 0},
 		{"unknown messages are frames", [][]byte{packet(7, 1, 1, px4Beat()), unknownPacket(8, 20), at(9, 1)}, 0},
 		{"a damaged frame is lost", [][]byte{packet(7, 1, 1, px4Beat()), append(at(8, 1)[:20], make([]byte, 20)...), at(9, 1)}, 1},
 	} {
@@ -151,10 +152,10 @@ func TestGapsInTheVehiclesSequenceAreLostFrames(t *testing.T) {
 
 func TestTheVehicleIsTheFirstAutopilotOrTheGivenSystem(t *testing.T) {
 	station, gimbal := heartbeat(minimal.MAV_TYPE_GCS), heartbeat(minimal.MAV_TYPE_GIMBAL)
-	nobody := [][]byte{
+	noVehicles := [][]byte{
 		packet(1, 3, 154, gimbal), packet(1, 255, 190, station), packet(1, 255, 1, station), packet(1, 5, 1, attitudeAt(1)),
 		packet(1, 4, 2, px4Beat()), // not the autopilot's component
-		packet(1, 0, 1, px4Beat()), // system 0 is no vehicle's
+		packet(1, 0, 1, px4Beat()), // no vehicle has system id 0
 	}
 	seven := [][]byte{packet(1, 7, 1, px4Beat()), packet(2, 7, 1, attitudeAt(1))}
 	others := [][]byte{
@@ -167,8 +168,8 @@ func TestTheVehicleIsTheFirstAutopilotOrTheGivenSystem(t *testing.T) {
 		said [][]byte
 		want string
 	}{
-		{"none yet", 0, nobody, "[]"},
-		{"the first", 0, slices.Concat(nobody, seven, others), "[0 of 7 30 of 7]"},
+		{"none yet", 0, noVehicles, "[]"},
+		{"the first", 0, slices.Concat(noVehicles, seven, others), "[0 of 7 30 of 7]"},
 		{"the given one", 8, slices.Concat(seven, others), "[0 of 8 30 of 8]"},
 	} {
 		e := newEarshot(c.only)
@@ -221,12 +222,9 @@ func TestSticksOfOtherProgramsAreHandedOnAndEchoesOfOursAreNot(t *testing.T) {
 	pilot := newSender(255, stationID)
 	var sent [][]byte
 	for range 65 {
-		b, err := pilot.encode(stick(1))
-		if err != nil {
-			t.Fatal(err)
-		}
-		e.written.add(headerOf(b), e.now)
-		sent = append(sent, slices.Clone(b))
+		b, h := pilot.encode(stick(1))
+		e.recent.add(h, e.now)
+		sent = append(sent, b)
 	}
 	lineEqual(t, "our own, sent back", fmt.Sprint(e.feed(sent[1], sent[64], sent[30])), "[]")
 	lineEqual(t, "one that is older than our last 64", fmt.Sprint(e.feed(sent[0])), "[foreign 69 from 255]")
@@ -238,7 +236,7 @@ func TestAFrameThatEqualsAnOldOneOfOursIsAnotherPrograms(t *testing.T) {
 	for after, want := range map[time.Duration]int{echoWithin - time.Millisecond: 0, echoWithin: 1} {
 		e := newEarshot(0)
 		beat := packet(7, 1, componentID, heartbeat(minimal.MAV_TYPE_ONBOARD_CONTROLLER))
-		e.written.add(headerOf(beat), e.now)
+		e.recent.add(readFrame(t, beat).header, e.now)
 		e.now = e.now.Add(after)
 		lineEqual(t, fmt.Sprintf("notices %v later", after), len(e.feed(beat)), want)
 	}
@@ -273,8 +271,8 @@ func TestAnotherProgramWithOurIdsIsReportedOnce(t *testing.T) {
 	})
 }
 
-// On a hub that sends nothing back. Two programs whose sequence numbers begin within two of
-// each other may take a little longer.
+// The hub echoes nothing. Two programs whose sequence numbers begin within two of each other
+// may take a little longer.
 func TestTwoFreshProgramsWithOneIdOnAHubBothReportIt(t *testing.T) {
 	var reported [2]int
 	for range 50 {
@@ -320,6 +318,19 @@ func (p *recordedPort) SetWriteDeadline(time.Time) error { return nil }
 func (p *recordedPort) Write(b []byte) (int, error) {
 	p.last = slices.Clone(b)
 	return len(b), nil
+}
+
+// A pilot may have switched while the line was blocked.
+func TestAMessageThatWaitedTooLongInTheQueueIsNotSent(t *testing.T) {
+	inLinkBubble(t, func(t *testing.T) {
+		for waited, want := range map[time.Duration]bool{staleAfter: true, staleAfter + time.Millisecond: false} {
+			var line recordedPort
+			w := newWriter(newEarshot(0).link, &line)
+			err := w.put(outgoing{msg: attitudeAt(1), at: time.Now().Add(-waited)})
+			lineEqual(t, "the port's error", err, nil)
+			lineEqual(t, fmt.Sprintf("it is sent after %v", waited), line.last != nil, want)
+		}
+	})
 }
 
 func TestASecondVehicleIsReportedOnceWithBothIds(t *testing.T) {

@@ -29,8 +29,9 @@ var bauds = []int{921600, 57600, 115200, 460800, 500000, 230400, 1500000}
 const (
 	baudListen   = 1500 * time.Millisecond // how long a search listens at each rate
 	writeTimeout = 2 * time.Second         // a write that takes longer means a dead port
-	drainTimeout = time.Second             // a drain that takes longer is given up
+	drainTimeout = time.Second             // when a port is closed, its written bytes have this long to go out
 	gatherFor    = 10 * time.Millisecond   // how long bytes gather on a busy line before a read
+	refillsIn    = 60 * time.Millisecond   // in which the sender's buffer refills a flushed line (docs/autopilots.md, "PX4: link")
 )
 
 // port carries bytes to and from the autopilot. Close ends a pending Read.
@@ -57,7 +58,7 @@ func (d device) port() string {
 	return d.name
 }
 
-// lineState is what opening and reading a device has found out.
+// lineState is what was found out when a device was opened and read.
 type lineState struct {
 	baud  atomic.Int64           // the rate that worked last; 0 if none did
 	noise atomic.Uint64          // counts places where bytes were not a frame
@@ -94,8 +95,8 @@ func newDevice(name string, baud int) (device, error) {
 	return device{}, fmt.Errorf("-device %s: want auto, a serial device (/dev/serial0), udpin://0.0.0.0:14550, udpout://host:port, tcp://host:port, sim or sim:ardupilot", name)
 }
 
-// udpPort listens on an address and sends to the peer. The vehicle's last heartbeat came
-// from there, so a stray datagram can't steal the link.
+// udpPort listens on an address. It sends to the peer, from where the vehicle's last
+// heartbeat came: a stray datagram can't steal the link.
 type udpPort struct {
 	*net.UDPConn
 	from netip.AddrPort                 // sender of the last datagram; only the reader uses it
@@ -163,17 +164,24 @@ func (p *serialPort) Read(b []byte) (int, error) {
 }
 
 // Close waits up to drainTimeout until all written bytes are out, then drops the rest. The
-// kernel would wait half a minute.
+// kernel would wait half a minute. A USB driver whose device hangs drops nothing: Close
+// returns after another drainTimeout, and the line is closed when the device is unplugged.
+// Until then opening it fails: it is in use.
 func (p *serialPort) Close() error {
-	drained := make(chan error, 1)
-	go func() { drained <- p.line.Drain() }()
-	select {
-	case <-drained: // an error means that the line is gone
-	case <-time.After(drainTimeout):
-		p.line.ResetOutputBuffer() // ends Drain
-		<-drained
+	closed := make(chan error, 1)
+	go func() { // owns the line from here on
+		p.line.Drain() // an error means that the line is gone
+		closed <- p.line.Close()
+	}()
+	for range 2 {
+		select {
+		case err := <-closed:
+			return errors.Join(p.File.Close(), err)
+		case <-time.After(drainTimeout):
+			p.line.ResetOutputBuffer() // ends Drain
+		}
 	}
-	return errors.Join(p.File.Close(), p.line.Close())
+	return p.File.Close()
 }
 
 func (d *serialDevice) open(ctx context.Context) (port, error) {
@@ -193,10 +201,6 @@ func (d *serialDevice) open(ctx context.Context) (port, error) {
 	return p, nil
 }
 
-// refillsIn is the time in which the sender's buffer refills a flushed line
-// (docs/autopilots.md, "PX4: link").
-const refillsIn = 60 * time.Millisecond
-
 // flush drops the bytes that wait in the line, among them heartbeats that are seconds old.
 func (p *serialPort) flush(ctx context.Context) error {
 	if err := p.line.ResetInputBuffer(); err != nil {
@@ -215,11 +219,10 @@ func (d *serialDevice) openAt(baud int) (*serialPort, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := lock(f); err != nil {
-		f.Close()
-		return nil, fmt.Errorf("%s: %w", d.path, err)
+	var line serial.Port
+	if err = lock(f); err == nil {
+		line, err = serial.Open(d.path, &serial.Mode{BaudRate: baud}) // 8N1
 	}
-	line, err := serial.Open(d.path, &serial.Mode{BaudRate: baud}) // 8N1
 	if err != nil {
 		f.Close()
 		return nil, fmt.Errorf("%s: %w", d.path, err)
@@ -227,8 +230,8 @@ func (d *serialDevice) openAt(baud int) (*serialPort, error) {
 	return &serialPort{File: f, line: line}, nil
 }
 
-// lock keeps out other programs that lock the port too, also those of root, which the
-// library's exclusive mode does not keep out.
+// lock keeps out other programs that lock the port too. The library's exclusive mode does
+// not keep out root.
 func lock(f *os.File) error {
 	c, err := f.SyscallConn()
 	if err != nil {
@@ -239,64 +242,65 @@ func lock(f *os.File) error {
 	return cmp.Or(err, locked)
 }
 
-// search listens at each baud rate, the last good one first, until a frame with a good
-// checksum arrives. After each rate it sends one heartbeat and nothing else: PX4 on USB
-// is silent until it hears one.
-func (d *serialDevice) search(ctx context.Context, p *serialPort) error {
-	order := bauds
-	if last := int(d.baud.Load()); d.fixed != 0 {
-		order = []int{d.fixed}
-	} else if last != 0 {
-		order = append([]int{last}, bauds...)
+// rates returns the baud rates to try: the fixed one, else all, the last good one first.
+func (d *serialDevice) rates() []int {
+	if d.fixed != 0 {
+		return []int{d.fixed}
 	}
+	list := slices.Clone(bauds)
+	if last := slices.Index(list, int(d.baud.Load())); last > 0 {
+		list[0], list[last] = list[last], list[0]
+	}
+	return list
+}
+
+// search listens at each baud rate until a frame with a good checksum arrives. After each
+// rate it sends one heartbeat and nothing else: PX4 on USB is silent until it hears one.
+func (d *serialDevice) search(ctx context.Context, p *serialPort) error {
 	probe := newSender(1, componentID)
-	for _, baud := range order {
+	for _, baud := range d.rates() {
 		if err := p.line.SetMode(&serial.Mode{BaudRate: baud}); err != nil {
 			slog.Debug("baud rate not supported", "device", d.path, "baud", baud, "error", err)
 			continue
 		}
-		if found, err := d.listen(ctx, p); err != nil {
-			return err
-		} else if found {
+		err := d.listen(ctx, p)
+		if err == nil {
 			d.baud.Store(int64(baud))
 			return nil
 		}
-		if b, err := probe.encode(heartbeat(minimal.MAV_TYPE_ONBOARD_CONTROLLER)); err == nil {
-			p.SetWriteDeadline(time.Now().Add(writeTimeout))
-			if _, err := p.Write(b); err != nil {
-				return err
-			}
+		if !errors.Is(err, os.ErrDeadlineExceeded) {
+			return err
+		}
+		beat, _ := probe.encode(heartbeat(minimal.MAV_TYPE_ONBOARD_CONTROLLER))
+		p.SetWriteDeadline(time.Now().Add(writeTimeout))
+		if _, err := p.Write(beat); err != nil {
+			return err
 		}
 	}
 	return errors.New("no MAVLink at any baud rate that was tried")
 }
 
-// listen reports whether a frame with a good checksum comes within baudListen.
-func (d *serialDevice) listen(ctx context.Context, p *serialPort) (bool, error) {
+// listen returns nil when a frame with a good checksum comes, os.ErrDeadlineExceeded if
+// none comes within baudListen.
+func (d *serialDevice) listen(ctx context.Context, p *serialPort) error {
 	var in deframer
 	defer func() { d.noise.Add(in.errors) }()
 	p.SetReadDeadline(time.Now().Add(baudListen))
 	defer context.AfterFunc(ctx, func() { p.SetReadDeadline(time.Now()) })()
 	for {
-		err := in.read(p)
-		switch {
-		case ctx.Err() != nil:
-			return false, ctx.Err()
-		case errors.Is(err, os.ErrDeadlineExceeded):
-			return false, nil
-		case err != nil:
-			return false, err
+		if err := in.read(p); err != nil {
+			return cmp.Or(ctx.Err(), err)
 		}
 		for f, ok := in.next(); ok; f, ok = in.next() {
 			if f.known != nil {
-				return true, nil
+				return nil
 			}
 		}
 	}
 }
 
-// autoDevice is -device auto: the first port that brings MAVLink. It begins with the port
-// that it found last.
+// autoDevice is -device auto: the first port that brings MAVLink. The port that was found
+// last is tried first.
 type autoDevice struct {
 	fixed    int // baud rate; 0 to search for it
 	line     *lineState
@@ -382,57 +386,34 @@ func (a *autoDevice) isConsole(path string) bool {
 	})
 }
 
-// explain returns the error of a device that can't be opened, with what to do about it.
-func (d device) explain(err error) error {
-	return fmt.Errorf("-device %s: %w", d.name, openFault(d.name, err))
-}
-
 // openFault returns why the autopilot's port or the API's can't be opened, and what to do
 // about it.
 func openFault(name string, err error) error {
-	var pe *serial.PortError
-	kind := serial.PortErrorCode(-1)
-	if errors.As(err, &pe) {
-		kind = pe.Code()
-	}
-	switch network := networkFault(err); {
-	case network != "":
-		return errors.New(network)
-	case errors.Is(err, os.ErrNotExist) || kind == serial.PortNotFound:
+	operation := new(net.OpError)
+	errors.As(err, &operation)
+	switch {
+	case errors.As(err, new(*net.DNSError)):
+		return errors.New("no computer of that name was found; check the name, or give its address")
+	case errors.Is(err, syscall.EADDRINUSE):
+		return errors.New("the port is in use by another program; stop that program, or use another port")
+	case errors.Is(err, syscall.EADDRNOTAVAIL):
+		return errors.New("this board has no such address; 0.0.0.0 stands for all of its addresses")
+	case errors.Is(err, syscall.ECONNREFUSED):
+		return errors.New("no program listens there; start the autopilot's side, or check the address and the port")
+	case errors.Is(err, syscall.ECONNRESET):
+		return errors.New("the other end has closed the connection; mavrest connects again")
+	case errors.Is(err, syscall.EHOSTUNREACH), errors.Is(err, syscall.ENETUNREACH), operation.Op == "dial" && operation.Timeout():
+		return errors.New("no answer from that address; check the network, the address and the port")
+	case operation.Op == "listen" && errors.Is(err, os.ErrPermission):
+		return errors.New("a port below 1024 needs root or CAP_NET_BIND_SERVICE (sudo setcap cap_net_bind_service=+ep mavrest); use another port")
+	case errors.Is(err, os.ErrNotExist):
 		return errors.New("there is no such device; check the wiring, and enable the board's serial port")
-	case errors.Is(err, os.ErrPermission) || kind == serial.PermissionDenied:
+	case errors.Is(err, os.ErrPermission):
 		return fmt.Errorf("no permission; add this user to the device's group: sudo usermod -aG dialout %s", cmp.Or(os.Getenv("USER"), strconv.Itoa(os.Getuid())))
-	case errors.Is(err, syscall.EBUSY) || errors.Is(err, syscall.EWOULDBLOCK) || kind == serial.PortBusy:
+	case errors.Is(err, syscall.EBUSY) || errors.Is(err, syscall.EWOULDBLOCK):
 		return fmt.Errorf("in use by another program; stop that program first (fuser %s shows which)", name)
-	case kind == serial.InvalidSerialPort || errors.Is(err, syscall.EISDIR):
+	case errors.As(err, new(*serial.PortError)) || errors.Is(err, syscall.EISDIR):
 		return errors.New("this is not a serial port")
-	case kind == serial.InvalidSpeed:
-		return errors.New("the port does not support this -baud")
 	}
 	return err
-}
-
-// networkFault returns what to do about an error of UDP or TCP; "" for any other error.
-func networkFault(err error) string {
-	var operation *net.OpError
-	var lookup *net.DNSError
-	switch {
-	case !errors.As(err, &operation):
-		return ""
-	case errors.As(err, &lookup):
-		return "no computer of that name was found; check the name, or give its address"
-	case errors.Is(err, syscall.EADDRINUSE):
-		return "the port is in use by another program; stop that program, or use another port"
-	case errors.Is(err, syscall.EADDRNOTAVAIL):
-		return "this board has no such address; 0.0.0.0 stands for all of its addresses"
-	case operation.Op == "listen" && errors.Is(err, os.ErrPermission):
-		return "a port below 1024 needs root or CAP_NET_BIND_SERVICE (sudo setcap cap_net_bind_service=+ep mavrest); use another port"
-	case errors.Is(err, syscall.ECONNREFUSED):
-		return "no program listens there; start the autopilot's side, or check the address and the port"
-	case errors.Is(err, syscall.ECONNRESET):
-		return "the other end has closed the connection; mavrest connects again"
-	case operation.Op == "dial" && operation.Timeout(), errors.Is(err, syscall.EHOSTUNREACH), errors.Is(err, syscall.ENETUNREACH):
-		return "no answer from that address; check the network, the address and the port"
-	}
-	return ""
 }

@@ -324,7 +324,7 @@ func TestTheBaudRateSearchSendsOnlyAHeartbeatATurn(t *testing.T) {
 	}
 	for i, m := range before {
 		lineEqual(t, "it is our heartbeat", isBeat(minimal.MAV_TYPE_ONBOARD_CONTROLLER)(m) && m.component == componentID, true)
-		lineEqual(t, "sequence", m.seq, byte(i))
+		lineEqual(t, "sequence", m.seq-before[0].seq, byte(i))
 	}
 	var seq byte
 	waitUntil(t, "the link is online", func() bool {
@@ -645,6 +645,55 @@ func TestASerialPortIsClosedWhenItsOutputIsSentOrTheLineHasStopped(t *testing.T)
 	}
 }
 
+// hungLine is the line of a USB device that hangs: its driver drops no output, and its drain
+// ends when the device is unplugged.
+type hungLine struct {
+	serial.Port
+	unplugged, closed chan struct{}
+}
+
+func (l *hungLine) Drain() error { <-l.unplugged; return syscall.EIO }
+
+func (l *hungLine) ResetOutputBuffer() error { return nil }
+
+func (l *hungLine) Close() error {
+	l.closed <- struct{}{}
+	return l.Port.Close()
+}
+
+func TestAPortThatHangsIsLeftAndItsLineClosesWhenItIsUnplugged(t *testing.T) {
+	t.Parallel()
+	p := openPTY(t)
+	s := p.open(t).(*serialPort)
+	line := &hungLine{s.line, make(chan struct{}), make(chan struct{}, 2)} // the cleanup closes it again
+	s.line = line
+	if err := s.Close(); err != nil { // without an end the test times out
+		t.Error(err)
+	}
+	if _, err := s.Read(make([]byte, 1)); !errors.Is(err, os.ErrClosed) {
+		t.Errorf("read after the close: %v", err)
+	}
+	select {
+	case <-line.closed:
+		t.Error("the line was closed while its driver still drains")
+	default:
+	}
+	close(line.unplugged)
+	<-line.closed
+}
+
+// The rates are swapped: no rate is tried twice.
+func TestASearchTriesEachBaudRateOnceTheLastGoodOneFirst(t *testing.T) {
+	for last, want := range map[int64]string{
+		0:      "[921600 57600 115200 460800 500000 230400 1500000]",
+		921600: "[921600 57600 115200 460800 500000 230400 1500000]",
+		115200: "[115200 57600 921600 460800 500000 230400 1500000]",
+	} {
+		lineEqual(t, fmt.Sprintf("rates after %d", last), fmt.Sprint((&serialDevice{lineState: atBaud(last)}).rates()), want)
+	}
+	lineEqual(t, "a fixed rate", fmt.Sprint((&serialDevice{fixed: 38400, lineState: atBaud(38400)}).rates()), "[38400]")
+}
+
 func TestASerialReadEndsAtItsDeadlineAndTheNextOneReadsOn(t *testing.T) {
 	t.Parallel()
 	p := openPTY(t)
@@ -724,7 +773,7 @@ func TestADeviceThatCanNotBeOpenedSaysWhatToDo(t *testing.T) {
 				t.Errorf("%s was opened", c.device)
 				return
 			}
-			lineEqual(t, c.device, d.explain(err).Error(), "-device "+c.device+": "+c.says)
+			lineEqual(t, c.device, openFault(c.device, err).Error(), c.says)
 		}
 		switch {
 		case c.nobody && strings.HasSuffix(c.device, ":1") && everyPortIsFree():
@@ -855,7 +904,7 @@ func TestAutoTakesTheFirstPortThatBringsMAVLinkAndLeavesOthersAlone(t *testing.T
 
 func TestAutoSaysWhereItLookedWhereThereIsNoPort(t *testing.T) {
 	_, err := newBoard(t).auto(0).open(t.Context())
-	lineEqual(t, "link.error", device{name: "auto"}.explain(err).Error(), "-device auto: no port to try: no autopilot in /dev/serial/by-id, and no "+
+	lineEqual(t, "link.error", openFault("auto", err).Error(), "no port to try: no autopilot in /dev/serial/by-id, and no "+
 		"/dev/serial0, /dev/ttyAMA0, /dev/ttyTHS1, /dev/ttyTHS0; check the wiring, enable the board's serial port, or name the port with -device")
 }
 
@@ -1112,7 +1161,7 @@ func TestAFrameCountsAsSentOnlyIfTheUDPPortHasAVehicle(t *testing.T) {
 	w := newWriter(l, p)
 	beat := outgoing{system: 1, component: componentID, msg: heartbeat(minimal.MAV_TYPE_ONBOARD_CONTROLLER)}
 	lineEqual(t, "without a vehicle the port serves on", w.put(beat), nil)
-	lineEqual(t, "sent to nobody", l.sent.Load(), 0)
+	lineEqual(t, "frames sent without a vehicle", l.sent.Load(), 0)
 
 	vehicle := &vehicleSocket{Conn: dialed(t, "udp", p.LocalAddr().String())}
 	vehicle.say(t, px4Beat())
@@ -1121,7 +1170,7 @@ func TestAFrameCountsAsSentOnlyIfTheUDPPortHasAVehicle(t *testing.T) {
 	}
 	p.setPeer()
 	lineEqual(t, "with one too", w.put(beat), nil)
-	lineEqual(t, "sent to it", l.sent.Load(), 1)
+	lineEqual(t, "frames sent to it", l.sent.Load(), 1)
 	vehicle.hears(t, isBeat(minimal.MAV_TYPE_ONBOARD_CONTROLLER))
 }
 
@@ -1164,7 +1213,7 @@ func TestUDPOutSendsFirstAndKeepsRunningWithoutAVehicle(t *testing.T) {
 	})
 	c, err := net.ListenPacket("udp", address)
 	if err != nil {
-		t.Skipf("the port was taken by somebody else: %v", err)
+		t.Skipf("another program has taken the port: %v", err)
 	}
 	defer c.Close()
 	c.SetReadDeadline(time.Now().Add(30 * time.Second))

@@ -13,12 +13,13 @@ import (
 
 const (
 	freshFor    = 2 * time.Second // how long a position, a landed state or a SYS_STATUS counts
-	checksAfter = time.Second     // a restarted PX4 reports good health for 0.9 s before its first real report
+	checksAfter = time.Second     // a restarted PX4's health counts after this time: it reports good health for 0.9 s before its first checks
 	clockSlack  = time.Second     // how far the boot clock may seem to step: UDP delivers frames late
-	chunkWait   = time.Second     // for the missing chunks of a STATUSTEXT
+	chunkWait   = time.Second     // how long a STATUSTEXT waits for its missing chunks
 )
 
-// group is when a group of telemetry was last received; zero if never.
+// group is embedded in values that come together; at is when they were last received, zero
+// if never.
 type group struct{ at time.Time }
 
 func (g group) received() bool { return !g.at.IsZero() }
@@ -46,14 +47,12 @@ type telemetry struct {
 	target   point // message 87: where the vehicle flies to
 	texts    textLog
 
-	healthPending bool      // the sensors in SYS_STATUS do not count yet, after a restart
-	firstCheck    time.Time // when the first SYS_STATUS since the restart came; zero before it
-	healed        time.Time // when a system last became healthy
+	healthFrom time.Time // health counts after this time; zero from a restart to the next SYS_STATUS
+	healed     time.Time // when a system last became healthy
 
-	// The autopilot's own clock and its position, and values of both that wait for a
-	// second one to confirm them (see believe).
-	boot, doubtedBoot bootClock
-	fix, doubtedFix   fix
+	boot            bootClock
+	doubtedBoot     bootClock // doubted values wait for a second one to confirm them (see believe)
+	doubtedPosition position
 }
 
 type identity struct {
@@ -94,7 +93,7 @@ type position struct {
 type velocity struct {
 	group
 	north, east, down, ground, air, climb float64   // m/s
-	hudAt                                 time.Time // when VFR_HUD last brought air and climb
+	hudAt                                 time.Time // when VFR_HUD, which has air and climb, came last
 }
 
 type attitude struct {
@@ -134,9 +133,10 @@ type estimate struct {
 	positioned bool // it has a position, so GUIDED can be armed
 }
 
-// believe accepts a value that can follow the last one. Any other value counts only when
-// a second one can follow it: a damaged frame may pass the 16 bit checksum (1 in 65,536),
-// and would send a hold or a landing to another continent.
+// believe makes next the last value if it can follow the last one, and reports whether it
+// did. A value that can't is doubted until a second one can follow it: a damaged frame may
+// pass the 16 bit checksum (1 in 65,536), and would send a hold or a landing to another
+// continent.
 func believe[T interface{ received() bool }](last, doubted *T, next T, follows func(a, b T) bool) bool {
 	if (*last).received() && !follows(*last, next) && !((*doubted).received() && follows(*doubted, next)) {
 		*doubted = next
@@ -159,19 +159,12 @@ func (c bootClock) leadsTo(next bootClock) bool {
 	return step >= -clockSlack && step <= next.at.Sub(c.at)+clockSlack
 }
 
-// fix is a GLOBAL_POSITION_INT, and when it was received.
-type fix struct {
-	group
-	*common.MessageGlobalPositionInt
-}
-
 // leadsTo reports whether a vehicle can fly from one position to the next: less than
-// 200 m in 2 s.
-func (f fix) leadsTo(next fix) bool {
-	const most = 200e3 // mm
-	return next.at.Sub(f.at) >= freshFor ||
-		math.Abs(float64(next.Alt)-float64(f.Alt)) <= most && math.Abs(float64(next.RelativeAlt)-float64(f.RelativeAlt)) <= most &&
-			distance(float64(f.Lat)/1e7, float64(f.Lon)/1e7, float64(next.Lat)/1e7, float64(next.Lon)/1e7) <= most/1000
+// 200 m in 2 s. An unknown coordinate can lead anywhere.
+func (p position) leadsTo(next position) bool {
+	const most = 200 // metres
+	return next.at.Sub(p.at) >= freshFor || !(distance(p.lat, p.lon, next.lat, next.lon) > most ||
+		math.Abs(next.amsl-p.amsl) > most || math.Abs(next.relative-p.relative) > most)
 }
 
 type rcChannels struct {
@@ -201,6 +194,7 @@ func (s landedState) inAir() bool { return s > onGround }
 
 func newTelemetry() telemetry {
 	t := telemetry{texts: textLog{chunks: make(map[uint16]*chunkedText)}}
+	t.healthFrom = time.Unix(0, 0) // at once
 	n := math.NaN()
 	t.position = position{lat: n, lon: n, relative: n, amsl: n, heading: n}
 	t.velocity = velocity{north: n, east: n, down: n, air: n, climb: n, ground: n}
@@ -213,22 +207,23 @@ func newTelemetry() telemetry {
 func (t *telemetry) hear(m any, now time.Time) (restarted bool) {
 	switch m := m.(type) {
 	case *minimal.MessageHeartbeat:
-		t.hearHeartbeat(m, now)
-	case *common.MessageGlobalPositionInt:
-		if !believe(&t.fix, &t.doubtedFix, fix{group{now}, m}, fix.leadsTo) {
-			return false
+		t.id.autopilot, t.id.typ = m.Autopilot, m.Type
+		t.beat = beat{
+			group:    group{now},
+			custom:   m.CustomMode,
+			armed:    m.BaseMode&minimal.MAV_MODE_FLAG_SAFETY_ARMED != 0,
+			state:    lowerName(m.SystemStatus.String(), "MAV_STATE_"),
+			failsafe: m.SystemStatus >= minimal.MAV_STATE_CRITICAL,
 		}
-		t.hearPosition(m, now)
-		return t.clockRanBack(m.TimeBootMs, now)
+	case *common.MessageGlobalPositionInt:
+		return t.hearPosition(m, now) && t.clockRanBack(m.TimeBootMs, now)
 	case *common.MessageVfrHud:
 		t.velocity.hudAt = now
 		t.velocity.air = float64(m.Airspeed)
 		t.velocity.climb = float64(m.Climb)
 	case *common.MessageAttitude:
-		a := &t.attitude
-		a.at = now
-		a.roll, a.pitch = float64(m.Roll)*180/math.Pi, float64(m.Pitch)*180/math.Pi
-		a.yaw = degrees(m.Yaw)
+		const degree = math.Pi / 180
+		t.attitude = attitude{group{now}, float64(m.Roll) / degree, float64(m.Pitch) / degree, degrees(m.Yaw)}
 		return t.clockRanBack(m.TimeBootMs, now)
 	case *common.MessageSysStatus:
 		t.hearSysStatus(m, now)
@@ -260,30 +255,29 @@ func (t *telemetry) hear(m any, now time.Time) (restarted bool) {
 	return false
 }
 
-// failsafeStates are the states of a vehicle in a failsafe.
-var failsafeStates = []minimal.MAV_STATE{minimal.MAV_STATE_CRITICAL, minimal.MAV_STATE_EMERGENCY, minimal.MAV_STATE_FLIGHT_TERMINATION}
-
-func (t *telemetry) hearHeartbeat(m *minimal.MessageHeartbeat, now time.Time) {
-	t.id.autopilot, t.id.typ = m.Autopilot, m.Type
-	b := &t.beat
-	b.at, b.custom = now, m.CustomMode
-	b.armed = m.BaseMode&minimal.MAV_MODE_FLAG_SAFETY_ARMED != 0
-	b.state = lowerName(m.SystemStatus.String(), "MAV_STATE_")
-	b.failsafe = slices.Contains(failsafeStates, m.SystemStatus)
-}
-
-func (t *telemetry) hearPosition(m *common.MessageGlobalPositionInt, now time.Time) {
-	p, v := &t.position, &t.velocity
-	p.at, v.at = now, now
-	nowhere := m.Lat == 0 && m.Lon == 0 // ArduPilot before its first fix; its height above the sea is wrong too
-	p.lat, p.lon = nanIf(nowhere, float64(m.Lat)/1e7), nanIf(nowhere, float64(m.Lon)/1e7)
-	p.amsl, p.relative = nanIf(nowhere, float64(m.Alt)/1000), float64(m.RelativeAlt)/1000
-	p.heading = nanIf(m.Hdg == math.MaxUint16, float64(m.Hdg)/100)
+// hearPosition records the position and the velocity if the position is believed, and
+// reports whether it is.
+func (t *telemetry) hearPosition(m *common.MessageGlobalPositionInt, now time.Time) bool {
+	unknown := m.Lat == 0 && m.Lon == 0 // ArduPilot before its first fix; its height above the sea is wrong too
+	next := position{
+		group:    group{now},
+		lat:      nanIf(unknown, float64(m.Lat)/1e7),
+		lon:      nanIf(unknown, float64(m.Lon)/1e7),
+		relative: float64(m.RelativeAlt) / 1000,
+		amsl:     nanIf(unknown, float64(m.Alt)/1000),
+		heading:  nanIf(m.Hdg == math.MaxUint16, float64(m.Hdg)/100),
+	}
+	if !believe(&t.position, &t.doubtedPosition, next, position.leadsTo) {
+		return false
+	}
+	v := &t.velocity
+	v.at = now
 	v.north, v.east, v.down = float64(m.Vx)/100, float64(m.Vy)/100, float64(m.Vz)/100
 	v.ground = math.Hypot(v.north, v.east)
 	if now.Sub(v.hudAt) > freshFor {
 		v.climb, v.air = -v.down, math.NaN()
 	}
+	return true
 }
 
 // hearSysStatus records the battery and the sensors. It ignores the sensors in PX4's first
@@ -298,11 +292,10 @@ func (t *telemetry) hearSysStatus(m *common.MessageSysStatus, now time.Time) {
 	if present == 0 && enabled == 0 {
 		return
 	}
-	if t.healthPending && t.firstCheck.IsZero() {
-		t.firstCheck = now
+	if t.healthFrom.IsZero() {
+		t.healthFrom = now.Add(checksAfter)
 	}
-	t.healthPending = t.healthPending && now.Sub(t.firstCheck) <= checksAfter
-	if t.healthPending {
+	if !now.After(t.healthFrom) {
 		return
 	}
 	was := t.health
@@ -321,12 +314,11 @@ func (t *telemetry) clockRanBack(ms uint32, now time.Time) (restarted bool) {
 
 // restart forgets what is not true of a restarted autopilot.
 func (t *telemetry) restart() {
-	t.healthPending, t.firstCheck = true, time.Time{}
+	t.healthFrom = time.Time{}
 	t.health, t.estimate = health{}, estimate{}
 	t.rc, t.target.group = rcChannels{}, group{}
 	t.landed = landed{}
 	t.home = unknownPoint // home may be elsewhere now
-	t.fix, t.doubtedFix = fix{}, fix{}
 }
 
 const (
@@ -334,10 +326,9 @@ const (
 	sensorPrearm   = uint32(common.MAV_SYS_STATUS_PREARM_CHECK)
 )
 
-// armable reports whether a takeoff could arm now; nil if that is unknown. SYS_STATUS
-// has the autopilot's PREARM_CHECK; PX4 sets it in the health bits only. The check is
-// about the present mode. receiverOptional says that a takeoff, unlike that mode, needs no
-// receiver: then an unhealthy receiver alone is no obstacle. ArduPilot's takeoff also
+// armable reports whether a takeoff could arm now; nil if that is unknown. The autopilot's
+// PREARM_CHECK is about its present mode (PX4 sets it in the health bits only). With
+// receiverOptional a takeoff, unlike that mode, needs no receiver. ArduPilot's takeoff also
 // needs a position, PX4's the height of home.
 func (t *telemetry) armable(now time.Time, receiverOptional bool) *bool {
 	passed := t.health.healthy&sensorPrearm != 0 ||
@@ -412,9 +403,6 @@ type statusText struct {
 	at       time.Time
 }
 
-// keptTexts is how many texts are kept (docs/openapi.yaml).
-const keptTexts = 20
-
 // textLog holds the last texts, and the chunks of incomplete ones.
 type textLog struct {
 	last   []statusText // oldest first
@@ -426,30 +414,26 @@ type textLog struct {
 type chunkedText struct {
 	severity uint8
 	parts    []string
-	hasLast  bool // its last chunk was received
 	began    time.Time
 }
 
 const (
+	keptTexts    = 20  // how many texts are kept (docs/openapi.yaml)
 	fullChunk    = 50  // the length of a STATUSTEXT's text; a shorter one is the last
 	missingChunk = "…" // replaces a chunk that did not arrive
 )
 
-// hear records a STATUSTEXT or one chunk of it. Id 0 should mean a text of one chunk, but
-// PX4 also gives it to its first long text after a boot. So a full chunk with id 0 waits
-// for a second one.
+// hear records a STATUSTEXT or one chunk of it. Id 0 means a text of one chunk, but PX4's
+// first long text after a boot has it too: a full chunk with id 0 waits for a second one.
 func (l *textLog) hear(m *common.MessageStatustext, now time.Time) {
-	c := l.chunks[m.Id]
 	if m.Id == 0 && m.ChunkSeq == 0 {
-		if c != nil {
-			l.end(0, now)
-		}
+		l.end(0, now)
 		if len(m.Text) < fullChunk {
 			l.add(statusText{uint8(m.Severity), m.Text, now})
 			return
 		}
-		c = nil
 	}
+	c := l.chunks[m.Id]
 	if c == nil {
 		if len(l.chunks) >= 8 { // nobody sends so many at once: noise or a flood
 			clear(l.chunks)
@@ -461,21 +445,21 @@ func (l *textLog) hear(m *common.MessageStatustext, now time.Time) {
 		c.parts = append(c.parts, missingChunk)
 	}
 	c.parts[m.ChunkSeq] = m.Text
-	c.hasLast = c.hasLast || len(m.Text) < fullChunk
-	if c.hasLast && !slices.Contains(c.parts, missingChunk) {
+	if last := c.parts[len(c.parts)-1]; len(last) < fullChunk && !slices.Contains(c.parts, missingChunk) {
 		l.end(m.Id, now)
 	}
 }
 
-// end adds the text of which these are the chunks, with a mark for each missing chunk.
+// end adds an incomplete text as it is, with a mark for each missing chunk.
 func (l *textLog) end(id uint16, now time.Time) {
-	c := l.chunks[id]
-	delete(l.chunks, id)
-	l.add(statusText{c.severity, strings.Join(c.parts, ""), now})
+	if c := l.chunks[id]; c != nil {
+		delete(l.chunks, id)
+		l.add(statusText{c.severity, strings.Join(c.parts, ""), now})
+	}
 }
 
 // flush ends the texts that have waited longer than wait: a chunk was lost, or the last
-// one is full. It returns when to call it next; zero if no text waits.
+// one is as long as a full one. It returns when to call it next; zero if no text waits.
 func (l *textLog) flush(now time.Time, wait time.Duration) (next time.Time) {
 	for id, c := range l.chunks {
 		if due := c.began.Add(wait); now.Before(due) {
@@ -494,23 +478,18 @@ var hidden = []string{"No ap_message", "Connection to ground station lost", "GCS
 // add keeps a text, unless it is hidden.
 func (l *textLog) add(s statusText) {
 	s.text = strings.ToValidUTF8(strings.TrimRight(s.text, "\t \r\n"), "�")
-	for _, h := range hidden {
-		if strings.HasPrefix(s.text, h) && s.severity >= uint8(common.MAV_SEVERITY_WARNING) {
-			return
-		}
+	begins := func(beginning string) bool { return strings.HasPrefix(s.text, beginning) }
+	if s.severity >= uint8(common.MAV_SEVERITY_WARNING) && slices.ContainsFunc(hidden, begins) {
+		return
 	}
 	l.last = append(l.last, s)
 	l.last = l.last[max(0, len(l.last)-keptTexts):]
 	l.count++
 }
 
-func (l *textLog) since(t time.Time) (list []statusText) {
-	for _, s := range l.last {
-		if !s.at.Before(t) {
-			list = append(list, s)
-		}
-	}
-	return list
+// since returns a copy of the texts that came at t or later.
+func (l *textLog) since(t time.Time) []statusText {
+	return slices.DeleteFunc(slices.Clone(l.last), func(s statusText) bool { return s.at.Before(t) })
 }
 
 // sooner returns the earlier of two times; the zero time means never.

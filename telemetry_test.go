@@ -19,7 +19,7 @@ import (
 // What the telemetry keeps of each message, and four captured flights of real autopilots,
 // replayed up to the status that they must lead to.
 
-// telemetryAfter is a telemetry that heard these messages, one a millisecond.
+// telemetryAfter returns a telemetry that heard these messages, one each millisecond.
 func telemetryAfter(list ...message.Message) *telemetry {
 	t, at := newTelemetry(), time.Unix(1000, 0)
 	for _, m := range list {
@@ -238,7 +238,7 @@ func TestARestartForgetsWhatMayHaveChanged(t *testing.T) {
 	lineEqual(t, "channels are known", !tel.rc.at.IsZero(), false)
 	lineEqual(t, "a target is known", !tel.target.at.IsZero(), false)
 	lineEqual(t, "landed state", tel.landed.state, 0)
-	tel.hear(&common.MessageGlobalPositionInt{Lat: 10000000, Lon: 10000000}, time.Unix(1000, 0))
+	tel.hear(&common.MessageGlobalPositionInt{Lat: 10000000, Lon: 10000000}, time.Unix(1003, 0)) // no autopilot has one sooner
 	lineNear(t, "latitude, elsewhere at once", tel.position.lat, 1, 7)
 }
 
@@ -337,7 +337,7 @@ func TestChunksOfATextAreJoinedInAnyOrderAndAMissingOneShows(t *testing.T) {
 	type chunk = common.MessageStatustext
 	for name, c := range map[string]struct {
 		chunks []chunk
-		at     time.Duration // when all of want is there, after the first chunk
+		at     time.Duration // after the first chunk: when want is complete
 		want   []string
 	}{
 		"one":          {[]chunk{{Text: "one"}}, 0, []string{"one"}},
@@ -347,8 +347,8 @@ func TestChunksOfATextAreJoinedInAnyOrderAndAMissingOneShows(t *testing.T) {
 			0, []string{full + "six", full + "five"}},
 		"PX4's first after its boot":       {[]chunk{{Text: full, Id: 0}, {Text: "end\t", Id: 0, ChunkSeq: 1}}, 0, []string{full + "end"}},
 		"single ones":                      {[]chunk{{Text: "one", Id: 0}, {Text: "two", Id: 0}}, 0, []string{"one", "two"}},
-		"a full one of no number":          {[]chunk{{Text: full, Id: 0}}, chunkWait, []string{full}},
-		"two full ones of no number":       {[]chunk{{Text: full, Id: 0}, {Text: full, Id: 0}}, chunkWait, []string{full, full}},
+		"a full one with id 0":             {[]chunk{{Text: full, Id: 0}}, chunkWait, []string{full}},
+		"two full ones with id 0":          {[]chunk{{Text: full, Id: 0}, {Text: full, Id: 0}}, chunkWait, []string{full, full}},
 		"first lost":                       {[]chunk{{Text: "end", Id: 5, ChunkSeq: 1}}, chunkWait, []string{"…end"}},
 		"last lost":                        {[]chunk{{Text: full, Id: 5}}, chunkWait, []string{full}},
 		"the middle lost":                  {[]chunk{{Text: full, Id: 5}, {Text: "end", Id: 5, ChunkSeq: 2}}, chunkWait, []string{full + "…end"}},
@@ -386,7 +386,7 @@ func TestAFloodOfIncompleteTextsIsForgotten(t *testing.T) {
 	}
 }
 
-func TestTextsThatOurOwnRequestsAndKnocksCauseAreHidden(t *testing.T) {
+func TestTextsThatOurOwnRequestsAndHeartbeatsCauseAreHidden(t *testing.T) {
 	for _, c := range []struct {
 		severity common.MAV_SEVERITY
 		text     string
@@ -585,7 +585,7 @@ func TestTheCapturedPX4FlightWithAPilotLeadsToItsStatus(t *testing.T) {
 func TestTheCapturedArduPilotFlightWithAPilotLeadsToItsStatus(t *testing.T) {
 	replays(t, "ardupilot-pilot.tlog", func(t *testing.T, r replayedFlight) {
 		r.ends(t, 47.3977422, 8.5455938, 0, 12.6, 81)
-		lineEqual(t, "it had its first place", r.placed.Round(100*time.Millisecond), 8900*time.Millisecond)
+		lineEqual(t, "it had its first place", r.placed.Round(100*time.Millisecond), 8800*time.Millisecond)
 		lineEqual(t, "modes", strings.Join(r.modes, ", "), "STABILIZE, GUIDED, GUIDED armed, BRAKE armed, GUIDED armed, LOITER armed, RTL armed, RTL")
 		lineEqual(t, "answers of GET mode", fmt.Sprint(r.answered), "[manual hold position rtl]")
 		lineEqual(t, "armable and unhealthy", strings.Join(r.states, ", "), "false [], null []") // it was not asked for EKF_STATUS_REPORT
