@@ -425,7 +425,7 @@ func (d *drone) nameOf(custom uint32) string {
 func (d *drone) report(b shownMode, now time.Time) report {
 	f := d.firmware()
 	mode, _ := f.reported(b.custom)
-	r := report{custom: b.custom, mode: mode, armed: b.armed, failsafe: b.failsafe, amsl: math.NaN(), streamed: d.sticks.phase != stickOff && f == px4}
+	r := report{shownMode: b, mode: mode, amsl: math.NaN(), streamed: d.sticks.phase != stickOff && f == px4}
 	if d.tel.position.within(silentAfter, now) { // up to 5 s old: in a climb that errs low
 		r.amsl = d.tel.position.amsl
 	}
@@ -440,10 +440,11 @@ func (d *drone) view(now time.Time) view {
 		now: now, firmware: d.firmware(), version: t.id.version, vtol: common.MAV_VTOL_STATE(t.id.vtol),
 		told: d.params.told, trip: d.cmd.acks.trip,
 		online: d.online, mode: d.machine.mode, busy: current != nil,
-		entering: current != nil && current.request.entersSticks() || d.machine.claimed(now, func(to *order) bool { return to.mode.flownBySticks() }) >= 0,
-		custom:   d.machine.last.custom, armed: d.machine.last.armed, failsafe: t.beat.failsafe, landed: t.landedNow(now),
+		entering:  current != nil && current.request.entersSticks() || d.machine.claimed(now, func(to *order) bool { return to.mode.flownBySticks() }) >= 0,
+		shownMode: d.machine.last.shownMode, landed: t.landedNow(now),
 		at: nowhere, heading: math.NaN(), velocity: motionless, home: t.home, to: t.target,
 	}
+	v.failsafe = t.beat.failsafe
 	if v.firmware.ardupilot() && !d.link.gcs {
 		v.gcsFailsafe = v.param(sourceNames[v.firmware], 0)
 	}

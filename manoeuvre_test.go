@@ -19,7 +19,7 @@ import (
 func seen(changes ...func(*view)) view {
 	n := math.NaN()
 	s := view{
-		now: time.Unix(2000, 0), firmware: copter, armed: true, landed: landedState(common.MAV_LANDED_STATE_IN_AIR),
+		now: time.Unix(2000, 0), firmware: copter, shownMode: shownMode{armed: true}, landed: landedState(common.MAV_LANDED_STATE_IN_AIR),
 		at: place{47.3977419, 8.5455938, 10, 498}, heading: 90,
 		to: point{lat: n, lon: n, amsl: n}, told: map[string]float64{"WP_LOITER_RAD": 60, "TKOFF_ALT": 50},
 	}

@@ -345,13 +345,12 @@ type view struct {
 	trip        time.Duration         // of the line, there and back
 
 	online   bool
-	mode     Mode   // what GET mode answers
-	busy     bool   // a plan is under way, or waits
-	entering bool   // a command to enter a stick mode is under way or open (rule 3)
-	custom   uint32 // the vehicle's own number of its mode
-	armed    bool
-	failsafe bool // one is active; of a PX4 before 1.15 it may be only a warning
+	mode     Mode // what GET mode answers
+	busy     bool // a plan is under way, or waits
+	entering bool // a command to enter a stick mode is under way or open (rule 3)
 	landed   landedState
+
+	shownMode // of the last report; a failsafe of a PX4 before 1.15 may be only a warning
 
 	at       place
 	heading  float64 // degrees
@@ -428,10 +427,8 @@ func (v view) cruise() float64 {
 
 // report is a mode that the vehicle shows, and the facts that the machine judges it by.
 type report struct {
-	custom   uint32
-	mode     Mode // of custom
-	armed    bool
-	failsafe bool
+	shownMode
+	mode Mode // of custom
 
 	amsl     float64 // where the vehicle is, metres above mean sea level; NaN if unknown
 	streamed bool    // our own stick stream runs

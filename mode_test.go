@@ -70,7 +70,7 @@ func newHearing() *hearing { return &hearing{firmware: px4, now: time.Unix(1_700
 
 // shows gives the machine a report.
 func (f *hearing) shows(custom uint32, armed bool, with ...string) {
-	r := report{custom: custom, armed: armed, amsl: highEnough}
+	r := report{shownMode: shownMode{custom: custom, armed: armed}, amsl: highEnough}
 	r.mode, _ = f.firmware.reported(custom)
 	for _, w := range with {
 		switch w {
@@ -340,7 +340,7 @@ func everyReport(t *testing.T, test func(t *testing.T, f *hearing, o order, r re
 			for _, transit := range []bool{false, true}[:1+b2i(c == ModeLand)] {
 				for _, m := range append(slices.Clone(ownModes[fw]), autopilotMode{custom: 99, mode: ModeOther}) {
 					for i := range 16 {
-						r := report{custom: m.custom, mode: m.mode, armed: i&1 != 0, amsl: highEnough, streamed: i&4 != 0}
+						r := report{shownMode: shownMode{custom: m.custom, armed: i&1 != 0}, mode: m.mode, amsl: highEnough, streamed: i&4 != 0}
 						if i&2 != 0 {
 							r.amsl = tooLow
 						}
@@ -837,7 +837,7 @@ type pilotsCase struct {
 // flyingVehicle is a vehicle in one of the autopilot's modes, 10 m up or on the ground.
 func flyingVehicle(t *testing.T, f firmware, mode string, flying bool) view {
 	v := view{
-		firmware: f, custom: numberOf(t, f, mode), armed: flying, landed: onGround, home: point{amsl: 488}, heading: 90,
+		firmware: f, shownMode: shownMode{custom: numberOf(t, f, mode), armed: flying}, landed: onGround, home: point{amsl: 488}, heading: 90,
 		at: place{47.3977421, 8.5455938, 0, 488}, told: map[string]float64{"Q_GUIDED_MODE": 1, "WPNAV_SPEED": 1000},
 	}
 	if flying {
@@ -1139,7 +1139,7 @@ func FuzzMachine(f *testing.F) {
 			switch {
 			case what == 'R', what == 'r':
 				amsl := []float64{highEnough, tooLow}[arg>>6&1]
-				wrong = w.seeReport(report{custom: mode.custom, mode: mode.mode, armed: what == 'R', amsl: amsl, streamed: arg>>7 == 1})
+				wrong = w.seeReport(report{shownMode: shownMode{custom: mode.custom, armed: what == 'R'}, mode: mode.mode, amsl: amsl, streamed: arg>>7 == 1})
 				story += fmt.Sprintf(" %c:%s", what, mode.name)
 			case !w.heard && what != 'T' && what != 'N': // there is no vehicle to command
 			case what == 'a':
@@ -1174,12 +1174,12 @@ func FuzzMachine(f *testing.F) {
 // A landing is repeated while it is not acknowledged.
 func TestAStepIsOursFor5sAfterItsLastCopy(t *testing.T) {
 	at := time.Now()
-	m := machine{known: true, mode: ModeLand, last: report{custom: px4Custom(4, 3), mode: ModeHold, armed: true}}
+	m := machine{known: true, mode: ModeLand, last: report{shownMode: shownMode{custom: px4Custom(4, 3), armed: true}, mode: ModeHold}}
 	m.order = &order{mode: ModeLand, number: px4Custom(4, 3)}
 	land := &order{mode: ModeLand, number: px4Custom(4, 6)}
 	m.claim(land, at)
 	m.claim(land, at.Add(3*time.Second))
-	if m.report(report{custom: px4Custom(4, 6), mode: ModeLand, armed: true}, at.Add(followTime+2*time.Second)) {
+	if m.report(report{shownMode: shownMode{custom: px4Custom(4, 6), armed: true}, mode: ModeLand}, at.Add(followTime+2*time.Second)) {
 		t.Error("the landing that was sent is taken for a pilot's")
 	}
 }

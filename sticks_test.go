@@ -31,7 +31,7 @@ type stickFlight struct {
 // count; NaN: it was not answered. A PX4 is 1.17.0.
 func newStickFlight(f firmware, receiver string, param float64) *stickFlight {
 	now := time.Unix(1_700_000_000, 0)
-	h := &stickFlight{f: view{now: now, firmware: f, version: px4SourceOrder, armed: true, online: true, told: make(map[string]float64)}}
+	h := &stickFlight{f: view{now: now, firmware: f, version: px4SourceOrder, shownMode: shownMode{armed: true}, online: true, told: make(map[string]float64)}}
 	switch {
 	case math.IsNaN(param):
 	case f == px4:
