@@ -107,9 +107,6 @@ func (h *handshake) lacks(id uint32) {
 // refusedLive reports whether the vehicle has refused to send live reports.
 func (h *handshake) refusedLive() bool { return len(h.streams) > 0 && h.streams[0].denied }
 
-// over reports whether the time for answers is over.
-func (h *handshake) over(now time.Time) bool { return now.Sub(h.began) >= askFor }
-
 // tick sends the requests that are due, and returns when it is to be called next.
 func (h *handshake) tick(now time.Time) (next time.Time) {
 	if !now.Before(h.questioned.Add(askEvery)) {
