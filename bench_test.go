@@ -948,7 +948,7 @@ func TestRequestsAllocateLittle(t *testing.T) {
 	l.link.serve(t.Context(), &replay{rest: stream})
 	l.cmd.stopped = false // POST input is answered
 	l.online = true
-	l.machine.mode, l.sticks.owner, l.sticks.src.known = ModePosition, ownerClient, true
+	l.machine.mode, l.sticks.taken, l.sticks.src.known = ModePosition, false, true
 	h := newHandler(l, admission{})
 	w := &discarded{header: http.Header{}}
 	ask := func(method, path, body string) func() {

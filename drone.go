@@ -90,7 +90,7 @@ func (d *drone) farewell() {
 		return
 	}
 	v := d.view(time.Now())
-	if v.firmware.ardupilot() && v.flying() && d.sticks.flies(v) && !d.sticks.taken() {
+	if v.firmware.ardupilot() && v.flying() && d.sticks.flies(v) && !d.sticks.taken {
 		for len(d.cmd.tasks) > 0 && time.Now().Before(d.quitBy) { // quit has ended them
 			d.cmd.pause(d.quitBy)
 		}

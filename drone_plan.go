@@ -22,9 +22,6 @@ func (d *drone) do(r request) (answer, error) {
 	defer d.mu.Unlock()
 	t := &task{commander: d.cmd, request: r, askedAt: time.Now()}
 	err := d.perform(t)
-	if err == nil && r.entersSticks() {
-		d.sticks.own(r.from, time.Now().Add(silentClient))
-	}
 	return t.answer, d.explained(err)
 }
 
@@ -251,7 +248,7 @@ func (d *drone) restSticks(t *task) error {
 	if !d.sticks.mustRest(v, t.request.entersSticks()) {
 		return nil
 	}
-	d.sticks.leave(v)
+	d.sticks.park(v)
 	d.act()
 	if through := d.stickModeAtRest(); v.flying() && v.custom != through.to.number {
 		switch err := d.send(t, &through); {
@@ -261,7 +258,7 @@ func (d *drone) restSticks(t *task) error {
 		case !t.fails(err):
 			return err
 		}
-		d.sticks.leave(d.view(time.Now()))
+		d.sticks.park(d.view(time.Now()))
 		d.act()
 	}
 	return t.sleep(d.sticks.moved.Add(stickStill))
@@ -328,7 +325,7 @@ func (d *drone) prepare(t *task) error {
 	case armsInStickMode:
 		sticks.streamForArming(v)
 	case t.request.setMode:
-		sticks.leave(v)
+		sticks.park(v)
 	}
 	if mayArmOnStream && sticks.src.receiver == receiverNone && sticks.src.denied(v) == "" {
 		sticks.streamForArming(v)
@@ -352,7 +349,7 @@ func (d *drone) onGround() bool { return d.tel.landedNow(time.Now()) == onGround
 // closing follows each plan that had its turn, accepted or not.
 func (d *drone) closing(t *task, err error) {
 	if err == nil && t.request.entersSticks() {
-		d.sticks.entered(d.view(time.Now()))
+		d.sticks.entered(d.view(time.Now()), t.request.from)
 	}
 	d.act()
 	d.targetAsked = time.Time{}
@@ -404,7 +401,7 @@ func (d *drone) landThere(m *manoeuvre) {
 func (d *drone) holdForSilent() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if !d.sticks.holdPending(d.view(time.Now())) {
+	if !d.sticks.silent(d.view(time.Now())) {
 		return
 	}
 	d.hover()

@@ -19,19 +19,18 @@ func (d *drone) act() stickActs {
 	if acts.taken {
 		d.cmd.takeover("somebody else moves the sticks")
 	}
-	if acts.release {
+	switch {
+	case d.sticks.phase == stickOff:
 		d.link.setSticks(nil)
+	case acts.send:
+		o := d.outgoing(d.sticks.frame(d.cmd.reports.keeps()))
+		d.link.setSticks(&o)
+	}
+	if acts.release {
 		o := d.outgoing(released)
 		for range 3 { // there is no ack
 			d.link.sendAs(o.system, o.component, o.msg)
 		}
-	}
-	if acts.send && d.sticks.phase != stickOff {
-		o := d.outgoing(d.sticks.frame(d.cmd.reports.keeps()))
-		d.link.setSticks(&o)
-	}
-	if d.sticks.phase == stickOff {
-		d.link.setSticks(nil)
 	}
 	return acts
 }
@@ -46,39 +45,27 @@ func (d *drone) outgoing(a axes) outgoing {
 	return outgoing{msg: m}
 }
 
-// warnings are what a pilot must know about this PX4's parameters before he needs it.
-func (d *drone) warnings(v view) (list []string) {
-	if v.firmware != px4 {
-		return nil
+// warn gives each warning once, until the autopilot restarts: what a pilot must know about this
+// PX4's parameters before he needs it. It waits for the handshake: a parameter that is unanswered
+// then has its default, and an unknown version counts as old.
+func (d *drone) warn(v view) {
+	if v.firmware != px4 || !v.online || v.now.Sub(d.handshake.began) < askFor {
+		return
 	}
-	if why := v.noSticks(); why != "" {
-		list = append(list, why)
+	list := []string{v.noSticks()}
+	if d.sticks.phase != stickOff {
+		list = append(list, v.deafens())
 	}
-	if why := v.deafens(); why != "" && d.sticks.phase != stickOff {
-		list = append(list, why)
-	}
-	if !v.movementOverrides() {
-		return list
-	}
-	// A switch that is undone lasts 12 to 48 ms (docs/autopilots.md, "PX4: moving sticks and a
-	// pilot").
+	// An undone switch lasts 12 to 48 ms (docs/autopilots.md, "PX4: moving sticks and a pilot").
 	switch baud := d.link.state().baud; {
+	case !v.movementOverrides():
 	case d.handshake.refusedLive():
 		list = append(list, "this PX4 does not report its mode live: a pilot's switch that the client's moving sticks undo does not show; set COM_RC_OVERRIDE to 0")
 	case baud > 0 && baud < 921600:
 		list = append(list, fmt.Sprintf("at %d baud the client's moving sticks can undo a pilot's switch without mavrest noticing: set COM_RC_OVERRIDE to 0, or the line to 921600 baud", baud))
 	}
-	return list
-}
-
-// warn gives each warning once, until the autopilot restarts. It waits for the handshake: a
-// parameter that is unanswered then has its default, and an unknown version counts as old.
-func (d *drone) warn(v view) {
-	if !v.online || !d.handshake.over(v.now) {
-		return
-	}
-	for _, text := range d.warnings(v) {
-		if !slices.Contains(d.warned, text) {
+	for _, text := range list {
+		if text != "" && !slices.Contains(d.warned, text) {
 			d.warned = append(d.warned, text)
 			d.notify(text)
 		}
@@ -87,19 +74,15 @@ func (d *drone) warn(v view) {
 
 // hearReceiver takes what SYS_STATUS says about the receiver.
 func (d *drone) hearReceiver(now time.Time) {
-	tel := &d.tel
-	if tel.health.at.IsZero() {
-		return
-	}
-	live, throttle := tel.health.receiverLive(), uint16(math.MaxUint16) // an unknown throttle counts as raised
-	if tel.rc.within(freshFor, now) {
+	tel, throttle := &d.tel, uint16(math.MaxUint16) // an unknown throttle counts as raised
+	fresh := tel.rc.within(freshFor, now)
+	if fresh {
 		throttle = tel.rc.channel[2]
-		if live && d.firmware().ardupilot() && !tel.rc.at.After(d.sticks.src.validFrom) { // these channels may still show our own stream
-			return
-		}
 	}
-	d.sticks.hearReceiver(d.view(now), live, throttle)
-	d.act()
+	ours := fresh && !tel.rc.at.After(d.sticks.src.validFrom) // the channels may still show our own stream
+	if tel.health.received() && !ours {
+		d.sticks.hearReceiver(d.view(now), tel.health.receiverLive(), throttle)
+	}
 }
 
 // stickInput is a POST input: roll, pitch and yaw from −1 to 1, throttle from 0 to 1 or nil.
@@ -127,20 +110,16 @@ func (d *drone) input(in stickInput) (Mode, error) {
 	if err := d.able(); err != nil {
 		return 0, err
 	}
-	if t := d.cmd.current(); t != nil && t.request.setMode {
-		return 0, refuse(codeWrongMode, "input: a command to enter %s is under way", t.request.mode)
-	}
-	v := d.view(time.Now())
-	denied := d.sticks.src.denied(v)
-	stick, held := v.mode.flownBySticks(), d.sticks.held(v)
+	v, t := d.view(time.Now()), d.cmd.current()
+	stick, held, denied := v.mode.flownBySticks(), d.sticks.held(v), d.sticks.src.denied(v)
 	switch {
+	case t != nil && t.request.setMode:
+		return 0, refuse(codeWrongMode, "input: a command to enter %s is under way", t.request.mode)
 	case v.firmware == firmwareUnknown:
 		return 0, refuse(codeUnsupported, "input: this autopilot is neither PX4 nor ArduPilot Copter or Plane")
 	case denied != "": // no mode that is set here can help
 		return 0, refuse(codeWrongMode, "input: %s", denied)
-	case stick && d.sticks.taken():
-		return 0, refuse(codeWrongMode, "input: a pilot, a failsafe or another program took the sticks; set mode %s here to take them back", v.mode)
-	case !stick && d.sticks.taken() && d.machine.order == nil: // no mode was set here since
+	case d.sticks.taken && (stick || d.machine.order == nil): // no mode was set here since
 		return 0, refuse(codeWrongMode, "input: a pilot, a failsafe or another program took the drone, which is in mode %s; set manual, altitude or position here to take the sticks", v.mode)
 	case !stick:
 		return 0, refuse(codeWrongMode, "input: the drone is in mode %s; set manual, altitude or position first", v.mode)
@@ -153,8 +132,7 @@ func (d *drone) input(in stickInput) (Mode, error) {
 	case in.throttle == nil && v.mode == ModeManual:
 		return 0, refuse(codeOutOfRange, "throttle: it must be given in manual mode, where it is thrust: 0 to 1")
 	}
-	d.sticks.input(v, in.axes(rest(v)), in.timeout)
-	d.sticks.own(in.from, v.now.Add(in.timeout))
+	d.sticks.input(v, in.axes(rest(v)), in.from, in.timeout)
 	d.cmd.client = true
 	d.act()
 	d.changes.Add(1)

@@ -702,7 +702,8 @@ func TestAHoldForASilentClientIsNotSentOverAPilotWhoWasFirst(t *testing.T) {
 		f.sim.pilotMode(16)
 		d.mu.Lock()
 		since := time.Now()
-		d.sticks.tick(d.view(since.Add(time.Second))) // as drone.tick does, half a second early
+		d.sticks.client.spoke = since.Add(-silentClient) // half a second early
+		d.sticks.tick(d.view(since))                     // as drone.tick does
 		due := d.act().hold && d.cmd.idle()
 		d.wg.Go(d.holdForSilent)
 		// The link's reader gets the mutex before that goroutine.
@@ -710,7 +711,7 @@ func TestAHoldForASilentClientIsNotSentOverAPilotWhoWasFirst(t *testing.T) {
 			Type: minimal.MAV_TYPE_QUADROTOR, Autopilot: minimal.MAV_AUTOPILOT_ARDUPILOTMEGA,
 			BaseMode: 0xd9, CustomMode: 16, SystemStatus: minimal.MAV_STATE_ACTIVE,
 		}, since)
-		pilotHas := d.sticks.taken()
+		pilotHas := d.sticks.taken
 		d.mu.Unlock()
 		if !due || !pilotHas {
 			t.Fatalf("the hold is due: %v, the pilot has the sticks: %v", due, pilotHas)

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"math"
 	"slices"
 	"time"
@@ -33,8 +34,8 @@ type stream struct {
 	count int       // of its messages
 }
 
-// streams are requested from every vehicle. They take 1,500 bytes a second at most, under half
-// of a link at 57600 baud.
+// streams are requested from every vehicle, after the one that brings live reports. They take
+// 1,500 bytes a second at most, under half of a link at 57600 baud.
 var streams = []stream{
 	{id: idPosition, hz: 10, least: 5},
 	{id: idAttitude, hz: 10, least: 5},
@@ -43,6 +44,7 @@ var streams = []stream{
 	{id: idGPS, hz: 2},
 	{id: idSysStatus, hz: 2},
 	{id: idHome, hz: 0.5},
+	{id: idRCChannels, hz: 4}, // whose sticks are in force
 }
 
 // handshake is what a vehicle is asked when it comes online or has started again: live
@@ -59,28 +61,21 @@ type handshake struct {
 	questioned time.Time // when ask ran last
 }
 
-// liveStream is the message by which a vehicle reports its mode live. PX4 sends
-// CURRENT_MODE with every change; ArduPilot sends HEARTBEAT as often as it is asked.
-func (h *handshake) liveStream() stream {
-	switch baud := h.params.acks.link.state().baud; {
-	case h.firmware == px4:
-		return stream{id: idCurrentMode, hz: 100, least: 1.5} // twice a second by itself
-	case baud > 0 && baud < 115200:
-		return stream{id: idHeartbeat, hz: 10}
-	}
-	return stream{id: idHeartbeat, hz: 20}
-}
-
 // begin starts the questions over; tick sends them. A parameter that is known stays known and
 // is not requested again: the caller clears the ones that may have changed.
 func (h *handshake) begin(now time.Time) {
 	h.lose()
 	h.firmware, h.began = h.params.tel.id.firmware(), now
-	h.streams = append([]stream{h.liveStream()}, streams...)
-	if h.firmware.ardupilot() { // whose sticks are in force, and is there a place to take off from
-		h.streams = append(h.streams, stream{id: idRCChannels, hz: 4}, stream{id: idEstimate, hz: 1})
-	} else {
-		h.streams = append(h.streams, stream{id: idRCChannels, hz: 1}) // only that there is a transmitter
+	live := stream{id: idHeartbeat, hz: 20} // ArduPilot sends it as often as it is asked
+	switch baud := h.params.acks.link.state().baud; {
+	case h.firmware == px4:
+		live = stream{id: idCurrentMode, hz: 100, least: 1.5} // it comes with every change, and twice a second
+	case baud > 0 && baud < 115200:
+		live.hz = 10
+	}
+	h.streams = append([]stream{live}, streams...)
+	if h.firmware.ardupilot() { // is there a place to take off from?
+		h.streams = append(h.streams, stream{id: idEstimate, hz: 1})
 	}
 }
 
@@ -95,9 +90,9 @@ func (h *handshake) lose() {
 // hear records that a message came.
 func (h *handshake) hear(id uint32, now time.Time) {
 	for i := range h.streams {
-		if s := &h.streams[i]; s.id == id {
-			s.heard = now
-			s.count++
+		if h.streams[i].id == id {
+			h.streams[i].heard = now
+			h.streams[i].count++
 		}
 	}
 }
@@ -112,22 +107,13 @@ func (h *handshake) lacks(id uint32) {
 // refusedLive reports whether the vehicle has refused to send live reports.
 func (h *handshake) refusedLive() bool { return len(h.streams) > 0 && h.streams[0].denied }
 
-// over reports whether the time for answers is over.
-func (h *handshake) over(now time.Time) bool { return now.Sub(h.began) >= askFor }
-
 // tick sends the requests that are due, and returns when it is to be called next.
 func (h *handshake) tick(now time.Time) (next time.Time) {
-	next = now.Add(askEvery)
-	if again := h.questioned.Add(askEvery); now.Before(again) {
-		next = again
-	} else {
+	if !now.Before(h.questioned.Add(askEvery)) {
 		h.questioned = now
 		h.ask(now)
 	}
-	for i := range h.streams {
-		h.streams[i].watch(now)
-	}
-	return sooner(next, h.tickStreams(now))
+	return sooner(h.questioned.Add(askEvery), h.tickStreams(now))
 }
 
 // ask requests home, the version and the parameters that are not known yet, and NAV_DLL_ACT
@@ -144,37 +130,27 @@ func (h *handshake) ask(now time.Time) {
 		return p.known(name) && (name != "NAV_DLL_ACT" || now.Sub(p.stationAt) < streamLost)
 	}
 	for _, names := range parameterNames[h.firmware] {
-		if slices.ContainsFunc(names, known) {
-			continue
-		}
-		for _, name := range names {
-			p.request(name)
+		if !slices.ContainsFunc(names, known) {
+			for _, name := range names {
+				p.request(name)
+			}
 		}
 	}
 }
 
-// watch records, every 5 s, whether another program has slowed the stream.
-func (s *stream) watch(now time.Time) {
+// due reports whether the stream is to be requested. Every 5 s it judges whether another program
+// has slowed it.
+func (s *stream) due(now time.Time) bool {
 	if took := now.Sub(s.since); took >= streamLost {
-		slow := s.count > 0 && float64(s.count) < float64(s.least)*took.Seconds()
-		s.slow = s.slow || slow && !s.since.IsZero()
+		s.slow = s.slow || float64(s.count) < float64(s.least)*took.Seconds()
 		s.since, s.count = now, 0
 	}
-}
-
-// due reports whether the stream is to be requested.
-func (s *stream) due(now time.Time) bool {
 	lost := streamLost
 	if s.id == idCurrentMode {
 		lost = liveLost
 	}
-	switch {
-	case s.denied:
-		return false
-	case !s.known:
-		return true
-	}
-	return now.Sub(s.asked) >= streamAgain && (s.slow || now.Sub(s.heard) >= lost)
+	again := now.Sub(s.asked) >= streamAgain && (s.slow || now.Sub(s.heard) >= lost)
+	return !s.denied && (!s.known || again)
 }
 
 // tickStreams requests one stream at a time, because an ack does not say which stream it is
@@ -263,10 +239,5 @@ func (p *parameters) hear(m *common.MessageParamValue, now time.Time) (ours bool
 
 // groundStation is the system id that ArduPilot takes sticks from; 255 if unknown.
 func (p *parameters) groundStation() byte {
-	for _, name := range []string{"SYSID_MYGCS", "MAV_GCS_SYSID"} {
-		if v, ok := p.told[name]; ok && v >= 1 && v <= 255 {
-			return byte(v)
-		}
-	}
-	return 255
+	return byte(cmp.Or(int(p.told["SYSID_MYGCS"]), int(p.told["MAV_GCS_SYSID"]), 255))
 }

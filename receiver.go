@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"fmt"
 	"math"
-	"slices"
 	"time"
 )
 
@@ -26,50 +25,39 @@ const (
 	receiverInUse                      // live, and somebody flies by it
 )
 
-// firstSource is whose sticks came first since PX4 started.
-type firstSource uint8
-
-const (
-	firstUnknown firstSource = iota
-	firstOurs
-	firstTransmitter
-)
-
 // sources is what is known of who else may move the sticks. PX4 and ArduPilot show the receiver
 // only while no stream of ours runs.
 type sources struct {
 	validFrom time.Time // when the receiver's state counts: an earlier stream hides it until then
 	receiver  receiverState
 	known     bool // the receiver's state was heard
-	first     firstSource
 
+	oursFirst     bool      // PX4 accepted a stick mode with our stream before a transmitter was heard
+	heardInFlight bool      // a transmitter was heard since the arming; while disarmed: is heard
 	transmitterAt time.Time // when a transmitter was heard last: on PX4 by RC_CHANNELS too, which only one brings
 	foreignAt     time.Time // when another program's sticks came last
-	last          channels  // the last RC_CHANNELS
-	switches      time.Time // when channels 5 to 16 first had values
 
-	armedAt time.Time // when this flight's arming was reported; zero while disarmed
+	last     channels  // the last RC_CHANNELS
+	switches time.Time // when channels 5 to 16 first had values
 }
 
 // denied is why our sticks can't act; "" if they can.
 func (s *sources) denied(v view) string {
-	rcIn := v.rcIn()
+	rcIn, nobody := v.rcIn(), v.noSticks()
 	switch {
-	case v.firmware.ardupilot() && v.now.Sub(s.foreignAt) < othersFor:
+	case s.foreign(v.now):
 		return "another program moves the sticks of this vehicle"
-	case v.firmware.ardupilot() && v.gcsFailsafe > 0:
+	case v.gcsFailsafe > 0:
 		return fmt.Sprintf("%s is %g: the autopilot takes these sticks for a ground station's heartbeat; set it to 0, or start mavrest with -gcs if there is no other ground station", sourceNames[v.firmware], v.gcsFailsafe)
 	case v.firmware.ardupilot():
 		return ""
-	}
-	switch why := v.noSticks(); {
-	case why != "":
-		return why
+	case nobody != "":
+		return nobody
 	case rcIn == 0:
 		return "COM_RC_IN_MODE is 0: PX4 obeys only a transmitter's sticks; " + v.rcInAdvice()
-	case rcIn == 2 && s.transmitsInFlight(v.now):
+	case rcIn == 2 && s.heardInFlight:
 		return "COM_RC_IN_MODE is 2, and a transmitter was on in this flight: these sticks would take the drone and the kill switch from the pilot; to fly by these sticks, land, switch the transmitter off and disarm"
-	case rcIn == 3 && s.first == firstTransmitter: // until PX4 restarts
+	case rcIn == 3 && !s.oursFirst && !s.transmitterAt.IsZero(): // until PX4 restarts
 		return "COM_RC_IN_MODE is 3, and the transmitter has the sticks; to fly by these sticks, land, switch the transmitter off and restart PX4"
 	case (rcIn == 5 || rcIn == 7) && s.transmits(v.now):
 		return fmt.Sprintf("COM_RC_IN_MODE is %g, and the transmitter has the sticks; to fly by these sticks, land and switch the transmitter off", rcIn)
@@ -77,9 +65,8 @@ func (s *sources) denied(v view) string {
 	return ""
 }
 
-// px4SourceOrder is the first PX4 that knows COM_RC_IN_MODE 5 to 8 (docs/autopilots.md,
-// "PX4: source of sticks"). In an older one they switch all sticks off. A version that
-// is not known counts as an older one.
+// px4SourceOrder is the first PX4 in which sticks act with COM_RC_IN_MODE 5 to 8
+// (docs/autopilots.md, "PX4: source of sticks"). An unknown version counts as an older one.
 const px4SourceOrder = firmwareVersion(1<<24 | 17<<16)
 
 // noSticks is why nobody's sticks act on this PX4, not even a transmitter's; "" if somebody's
@@ -96,20 +83,14 @@ func (v view) noSticks() string {
 
 // rcInAdvice says what to set COM_RC_IN_MODE to on this version of PX4.
 func (v view) rcInAdvice() string {
-	switch {
-	case v.version >= px4SourceOrder:
+	if v.version >= px4SourceOrder {
 		return "set it to 5 to let a transmitter come first and POST input act while it is off, or to 1 for a drone without a transmitter"
-	case v.rcIn() == 0:
-		return "leave it for a drone with a transmitter, set it to 1 for one without"
 	}
 	return "set it to 0 for a drone with a transmitter (POST input is refused then), or to 1 for one without"
 }
 
-// transmitsInFlight reports whether PX4 hears a transmitter, or heard one since it was
-// armed.
-func (s *sources) transmitsInFlight(now time.Time) bool {
-	return s.transmits(now) || !s.armedAt.IsZero() && s.transmitterAt.After(s.armedAt.Add(-othersFor))
-}
+// foreign reports whether another program's sticks count on ArduPilot.
+func (s *sources) foreign(now time.Time) bool { return now.Sub(s.foreignAt) < othersFor }
 
 // transmits reports whether PX4 hears a transmitter.
 func (s *sources) transmits(now time.Time) bool {
@@ -119,14 +100,14 @@ func (s *sources) transmits(now time.Time) bool {
 // whyNobodyFlies is why a stick mode would have nobody's sticks: ours can't act, and there are
 // no others. "" if somebody's act.
 func (s *sources) whyNobodyFlies(v view) string {
-	why := s.denied(v)
-	switch {
-	case v.firmware.ardupilot() && (s.receiver == receiverInUse || v.now.Sub(s.foreignAt) < othersFor):
-		return ""
-	case !v.firmware.ardupilot() && v.noSticks() == "" && s.transmits(v.now):
+	others := s.transmits(v.now) && v.noSticks() == ""
+	if v.firmware.ardupilot() {
+		others = s.inUse(v.firmware) || s.foreign(v.now)
+	}
+	if others {
 		return ""
 	}
-	return why
+	return s.denied(v)
 }
 
 // live reports whether a receiver takes over when our stream releases the sticks; PX4
@@ -148,84 +129,39 @@ func (s *sources) hiddenUntil(at time.Time) { s.validFrom = later(s.validFrom, a
 // the receiver.
 func (s *sources) open(now time.Time) { s.hiddenUntil(now.Add(overrideTimeout)) }
 
-// hear takes the receiver's state, shown while no stream of ours ran.
-func (s *sources) hear(live bool, throttle uint16, now time.Time) {
-	s.known = true
-	switch {
-	case !live:
-		s.receiver = receiverNone
-	case throttle > idleBelow:
-		s.receiver = receiverInUse
-	default:
-		s.receiver = receiverIdle
-	}
-	if live {
-		s.hearTransmitter(now)
-	}
-}
-
 // hearTransmitter records that a transmitter is on.
-func (s *sources) hearTransmitter(now time.Time) {
-	s.transmitterAt = now
-	if s.first == firstUnknown {
-		s.first = firstTransmitter
-	}
+func (s *sources) hearTransmitter(now time.Time) { s.transmitterAt, s.heardInFlight = now, true }
+
+// deafUntil is how long PX4 ignores a transmitter once our sticks have come, by COM_RC_IN_MODE.
+var deafUntil = map[float64]string{
+	1: "always", 2: "while these sticks come", 3: "until PX4 restarts", 6: "while these sticks come", 8: "while these sticks come",
 }
 
-// hearArmed takes the armed bit of a report.
-func (s *sources) hearArmed(armed bool, now time.Time) {
-	switch {
-	case !armed:
-		s.armedAt = time.Time{}
-	case s.armedAt.IsZero():
-		s.armedAt = now
-	}
-}
-
-// accepted is called when the vehicle has accepted a stick mode that our stream flies: our sticks
-// are PX4's first source, unless a transmitter was.
-func (s *sources) accepted() {
-	if s.first == firstUnknown {
-		s.first = firstOurs
-	}
-}
-
-// deafens warns that PX4 ignores a transmitter once our sticks have come, and says for how long;
-// "" if a transmitter comes first, or if PX4 obeys nobody's sticks.
+// deafens warns that PX4 ignores a transmitter once our sticks have come; "" if a transmitter
+// comes first, or if PX4 obeys nobody's sticks.
 func (v view) deafens() string {
-	until := ""
-	switch v.rcIn() {
-	case 1:
-		until = "always"
-	case 2, 6, 8:
-		until = "while these sticks come"
-	case 3:
-		until = "until PX4 restarts"
-	default:
+	until, deaf := deafUntil[v.rcIn()]
+	if !deaf {
 		return ""
 	}
 	return fmt.Sprintf("COM_RC_IN_MODE is %g: PX4 ignores a transmitter's sticks, its mode switch and its kill switch %s; %s", v.rcIn(), until, v.rcInAdvice())
 }
 
 // switchMoves reports whether one of the channels 5 to 16 jumps. Our stream does not move them.
-func (s *sources) switchMoves(c channels, now time.Time) bool {
-	if s.switches.IsZero() && slices.ContainsFunc(c[4:], plausible) {
-		s.switches = now
+func (s *sources) switchMoves(c channels, now time.Time) (moves bool) {
+	for i := 4; i < len(c); i++ {
+		if !plausible(c[i]) {
+			continue
+		}
+		if s.switches.IsZero() {
+			s.switches = now
+		}
+		jump := max(c[i], s.last[i]) - min(c[i], s.last[i])
+		moves = moves || plausible(s.last[i]) && jump > switchAway
 	}
-	moves := apart(c[4:], s.last[4:], switchAway) && now.Sub(s.switches) > switchesIn
 	s.last = c
-	return moves
+	return moves && now.Sub(s.switches) > switchesIn
 }
 
 // plausible reports whether a channel has a value: 0 and 65535 mean that it has none.
 func plausible(us uint16) bool { return us != 0 && us != math.MaxUint16 }
-
-// apart reports whether any channel differs between a and b by more than most µs.
-func apart(a, b []uint16, most int) bool {
-	for i := range a {
-		if d := int(a[i]) - int(b[i]); plausible(a[i]) && plausible(b[i]) && (d > most || d < -most) {
-			return true
-		}
-	}
-	return false
-}

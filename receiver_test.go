@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"net/netip"
 	"strings"
 	"testing"
 	"time"
@@ -58,7 +59,7 @@ func TestWhoseSticksCount(t *testing.T) {
 						// Without sticks of ours a stick mode that a client sets has no stream.
 						h.asks()
 						h.in("altitude")
-						h.entered(h.f)
+						h.entered(h.f, netip.Addr{})
 						h.pass(20 * time.Second)
 						quiet := want || f != "px4" && receiver == "in-use"
 						if (h.phase == stickOff) != quiet || quiet && len(h.frames) > 0 {
@@ -175,16 +176,17 @@ func TestReceiverInUseKeepsTheSticks(t *testing.T) {
 
 func TestForeignSticksPauseOurs(t *testing.T) {
 	testSticks(t, []stickRule{
-		{"the client's sticks end, and the stream ends without a release", "copter none", "sets position, input 300 0 500 0 5s, foreign, = nobody 0 0 500 0, by receiver, owner other, notice another"},
+		{"the client's sticks end, and the stream ends without a release", "copter none", "sets position, input 300 0 500 0 5s, foreign, = nobody 0 0 500 0, by receiver, taken, notice another"},
 		{"0.5 s after the last foreign stick our stream goes on, centred", "copter idle", "sets position, input 300 0 500 0 5s, joins, = nobody 0 0 500 0, +20s, = nobody 0 0 500 0, by mavrest"},
 		{"not where the receiver was in use", "copter in-use", "sets position, input 300 0 500 0 5s, joins, = off, +20s, = off"},
-		{"nor where a switch moves", "copter idle", "channels 1500 1500 1000 1500 1800, +4s, sets position, joins, channels 1500 1500 1000 1500 1100, = off released, +20s, = off, owner pilot"},
+		{"nor where a switch moves", "copter idle", "channels 1500 1500 1000 1500 1800, +4s, sets position, joins, channels 1500 1500 1000 1500 1100, = off released, +20s, = off, taken"},
 		{"PX4 chooses between them itself: ours go on", "px4", "sets position, input 300 0 500 0 5s, foreign, = client 300 0 500 0, no-notice"},
-		{"a centred stream that we keep up for a pilot pauses too", "copter none", "sets position, pilot LOITER, foreign, = nobody 0 0 500 0, owner pilot"},
+		{"a centred stream that we keep up for a pilot pauses too", "copter none", "sets position, pilot LOITER, foreign, = nobody 0 0 500 0, taken"},
 		{"without a stream of ours there is no notice", "copter none", "foreign, = off, no-notice"},
 		{"a stick mode set while they come has its stream after them", "copter none", "foreign, sets altitude, by receiver, +2900ms, = nobody 0 0 500 0, by"},
+		{"but not where the autopilot takes ours for a ground station's heartbeat", "copter none 1", "foreign, sets altitude, +4s, = off"},
 		{"sticks that move in RC_CHANNELS do not pause ours", "copter idle", "sets position, +2s, channels 1500 1500 1500 1500, channels 1500 1900 1500 1500, = nobody 0 0 500 0, no-notice"},
-		{"a client that sets a stick mode takes them back", "copter none", "sets position, foreign, +4s, sets position, input 100 0 500 0 1s, = client 100 0 500 0, owner client"},
+		{"a client that sets a stick mode takes them back", "copter none", "sets position, foreign, +4s, sets position, input 100 0 500 0 1s, = client 100 0 500 0, not-taken"},
 	})
 	h := parseStickFlight(t, "copter idle")
 	h.play(t, "sets position, +1s, foreign")
@@ -200,15 +202,15 @@ func TestForeignSticksPauseOurs(t *testing.T) {
 func TestAPilotsSwitchIsSeenInTheChannels(t *testing.T) {
 	const before = "channels 1500 1500 1000 1500 1800, +3100ms, sets position, "
 	testSticks(t, []stickRule{
-		{"a switch that moves is a pilot's", "copter idle", before + "+2s, channels 1500 1500 1500 1500 1100, = off released, owner pilot, by receiver, notice switch"},
-		{"so is that of a receiver that came on in this flight", "copter none", before + "+2s, channels 1500 1500 1500 1500 1100, = off released, owner pilot, by receiver"},
-		{"also under the client's sticks", "copter idle", before + "input 300 0 500 0 5s, channels 1500 1650 1500 1500 1100, = off released, owner pilot"},
+		{"a switch that moves is a pilot's", "copter idle", before + "+2s, channels 1500 1500 1500 1500 1100, = off released, taken, by receiver, notice switch"},
+		{"so is that of a receiver that came on in this flight", "copter none", before + "+2s, channels 1500 1500 1500 1500 1100, = off released, taken, by receiver"},
+		{"also under the client's sticks", "copter idle", before + "input 300 0 500 0 5s, channels 1500 1650 1500 1500 1100, = off released, taken"},
 		{"at once, whatever our axes did", "copter idle", before + "+100ms, channels 1500 1500 1500 1500 1100, = off released"},
 		{"a small change is noise", "copter idle", before + "channels 1500 1500 1500 1500 1900, channels 1500 1500 1500 1500 1800, = nobody 0 0 500 0, no-notice"},
 		{"a slow change is RSSI", "copter idle", before + "channels 1500 1500 1500 1500 1860, channels 1500 1500 1500 1500 1920, = nobody 0 0 500 0, no-notice"},
 		{"no change counts in the first 3 s of our stream", "copter none", "sets position, channels 1500 1500 1500 1500 1800, +2900ms, channels 1500 1500 1500 1500 1100, = nobody 0 0 500 0, +200ms, channels 1500 1500 1500 1500 1800, = off released"},
-		{"a channel without a value does not move", "copter none", "channels 0 0 0 0 0, +4s, sets position, channels 1500 1500 1500 1500 65535, channels 1500 1500 1500 1500 0, = nobody 0 0 500 0"},
-		{"a switch that moved before our stream does not count", "copter idle", "channels 1500 1500 1000 1500 1800, +4s, channels 1500 1500 1000 1500 1100, sets position, channels 1500 1500 1500 1500 1100, = nobody 0 0 500 0"},
+		{"a channel without a value does not move", "copter none", "channels 0 0 0 0 0, +4s, sets position, channels 1500 1500 1500 1500 65535, channels 1500 1500 1500 1500 0, channels 1500 1500 1500 1500 1800, channels 1500 1500 1500 1500 0, = nobody 0 0 500 0"},
+		{"a switch that moved before our stream does not count", "copter idle", "channels 1500 1500 1000 1500 1800, +4s, channels 1500 1500 1000 1500 1100, no-notice, not-taken, sets position, channels 1500 1500 1500 1500 1100, = nobody 0 0 500 0"},
 		{"after the switch the pilot's sticks fly", "copter idle", before + "+2s, channels 1500 1500 1500 1500 1100, +100ms, channels 1500 1500 1000 1500 1100, = off released, +20s, = off, by receiver"},
 		{"also on the way out of the mode", "copter none", before + "leaves, left hold, = nobody 0 0 500 0, channels 1500 1500 1500 1500 1100, = off released"},
 		{"a client that sets a stick mode takes them back", "copter idle", before + "channels 1500 1500 1500 1500 1100, sets position, input 100 0 500 0 1s, = client 100 0 500 0 released"},

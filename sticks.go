@@ -29,16 +29,6 @@ const (
 	stickNobody                   // centred; PX4's unmoved in a mode that flies without sticks
 )
 
-// stickOwner is who has the sticks of a stick mode.
-type stickOwner uint8
-
-const (
-	ownerNone   stickOwner = iota // no stick mode was set yet
-	ownerClient                   // a client set it here
-	ownerPilot                    // a pilot, from his switch on until a stick mode is set here
-	ownerOther                    // another program, in a mode that was set here; likewise
-)
-
 // axes are the numbers of MANUAL_CONTROL: x forward, y right, r clockwise, each
 // ±1000; z thrust 0 to 1000, of which 500 holds the height.
 type axes struct{ x, y, z, r int16 }
@@ -60,7 +50,7 @@ type stickHolder struct {
 	from      netip.Addr // every other client's input is refused until its sticks expire
 	until     time.Time  // when its sticks expire
 	spoke     time.Time  // its last input or command; zero: its silence means nothing
-	holdAsked time.Time  // when a hold for its silence was requested last; zero: it is not silent
+	holdAsked time.Time  // when a hold for a silent client was requested last
 }
 
 // sticks is who has the sticks, their latest value, and what is streamed when (docs/design.md,
@@ -68,17 +58,17 @@ type stickHolder struct {
 // do.
 type sticks struct {
 	src   sources
-	owner stickOwner
+	taken bool // somebody else has taken them, and no stick mode was set here since
 	phase stickPhase
 	axes  axes
 	since time.Time // when the stream began, or ended
-	moved time.Time // when axes last changed
+	moved time.Time // when the axes last changed
 	next  time.Time // when the next frame is due
 
-	client stickHolder
-	pilots keptMode // the mode of the last takeover while our sticks moved, and when it came
-	sent   axes     // the axes that went out last
-	acts   stickActs
+	client  stickHolder
+	leftFor keptMode // the mode without sticks that somebody else set last
+	sent    axes     // the axes that went out last
+	acts    stickActs
 }
 
 // take returns what is to be done, and forgets it.
@@ -97,10 +87,6 @@ func (s *sticks) frame(kept bool) axes {
 	return s.sent
 }
 
-// taken reports whether somebody else has the sticks until a stick mode is set
-// here again.
-func (s *sticks) taken() bool { return s.owner == ownerPilot || s.owner == ownerOther }
-
 func (s *sticks) set(a axes, now time.Time) {
 	if s.axes != a {
 		s.axes, s.moved = a, now
@@ -115,8 +101,11 @@ func (s *sticks) begin(phase stickPhase, v view) {
 	s.phase = phase
 }
 
-// end ends the stream. A live receiver has its sticks back at once.
+// end ends the stream, if it runs. A live receiver has its sticks back at once.
 func (s *sticks) end(v view) {
+	if s.phase == stickOff {
+		return
+	}
 	s.phase, s.since = stickOff, v.now
 	if s.src.live(v.firmware) {
 		s.acts.release = true
@@ -144,9 +133,12 @@ func (s *sticks) centred(v view) axes {
 	return axes{z: rest(v)}
 }
 
-// park keeps the stream going without a client. On PX4 in a mode that flies without sticks
-// the axes stay as they are: moving them would make PX4 leave it.
+// park takes the stream from the client, and keeps it going if it runs. On PX4 in a mode that
+// flies without sticks the axes stay as they are: moving them would make PX4 leave it.
 func (s *sticks) park(v view) {
+	if s.phase == stickOff {
+		return
+	}
 	s.phase = stickNobody
 	if v.firmware != px4 || v.shown().flownBySticks() {
 		s.set(s.centred(v), v.now)
@@ -167,36 +159,29 @@ func (s *sticks) mustRest(v view, entering bool) bool {
 	return s.phase != stickOff && (leaves || returns)
 }
 
-// ready is when the sticks allow a step. streamed means that a stream must have run for a while
-// before it.
-func (s *sticks) ready(streamed bool, v view, arming bool) (at time.Time) {
+// ready is when the sticks allow a step; zero: now. streamed means that a stream, if one runs,
+// must have run for a while before it.
+func (s *sticks) ready(streamed bool, v view, arming bool) time.Time {
 	switch {
-	case s.phase == stickOff:
-		if arming && v.firmware == px4 {
-			at = s.since.Add(stickGone)
-		}
-	case streamed && arming && v.firmware.ardupilot() && s.src.receiver == receiverNone:
-		at = s.since.Add(stickArms)
-	case streamed:
-		at = s.since.Add(stickLead)
+	case s.phase == stickOff && arming && v.firmware == px4:
+		return s.since.Add(stickGone)
+	case s.phase == stickOff || !streamed:
+		return time.Time{}
+	case arming && v.firmware.ardupilot() && s.src.receiver == receiverNone:
+		return s.since.Add(stickArms)
 	}
-	return at
+	return s.since.Add(stickLead)
 }
 
 // enter starts the centred stream that a stick mode needs. A receiver in use keeps the sticks:
-// there is no stream then.
+// there is no stream then. Beside another program's sticks it starts too: it is sent after them.
 func (s *sticks) enter(v view) {
-	s.client.spoke, s.client.holdAsked = v.now, time.Time{}
-	if !v.mode.flownBySticks() { // else the present mode keeps its owner until the new one shows
-		s.owner = ownerClient
-	}
-	others := v.firmware.ardupilot() && v.now.Sub(s.src.foreignAt) < othersFor && v.gcsFailsafe == 0
+	s.client.spoke = v.now
+	s.taken = s.taken && v.mode.flownBySticks() // a stick mode stays somebody else's until the new one shows
 	switch {
-	case s.src.denied(v) != "" && !others: // after another program's sticks ours go on
+	case s.src.denied(v) != "" && !(s.src.foreign(v.now) && v.gcsFailsafe <= 0):
 	case s.src.inUse(v.firmware):
-		if s.phase != stickOff {
-			s.end(v)
-		}
+		s.end(v)
 	default:
 		s.set(s.centred(v), v.now)
 		s.begin(stickNobody, v)
@@ -208,58 +193,34 @@ func (s *sticks) streamForArming(v view) {
 	if s.phase == stickOff {
 		s.enter(v)
 	}
-	s.client.spoke = v.now
 }
 
-// leave parks the sticks before a plan that leads out of the stick modes.
-func (s *sticks) leave(v view) {
-	if s.phase != stickOff {
-		s.park(v)
-	}
-}
-
-// entered records that a stick mode set here is in force.
-func (s *sticks) entered(v view) {
-	if s.phase != stickOff {
-		s.src.accepted()
-	}
-	s.owner, s.client.spoke, s.client.holdAsked = ownerClient, v.now, time.Time{}
+// entered records that a client's stick mode is in force. The client has the sticks for 3 s.
+func (s *sticks) entered(v view, client netip.Addr) {
+	s.taken, s.client.spoke = false, v.now
+	s.client.from, s.client.until = client, v.now.Add(silentClient)
+	s.src.oursFirst = s.src.oursFirst || s.phase != stickOff && s.src.transmitterAt.IsZero()
 }
 
 // switched ends the client's sticks: a pilot or a failsafe set the mode. A switch that PX4 leaves
 // again at once, for a stick mode, was undone by our moving sticks.
 func (s *sticks) switched(v view) {
-	s.owner, s.client.holdAsked = ownerPilot, time.Time{}
+	s.taken = true
 	moving := s.phase != stickOff && v.movementOverrides() && v.now.Sub(s.moved) < stickStill
 	switch {
-	case !moving:
 	case !v.shown().flownBySticks():
-		s.pilots = keptMode{v.custom, v.now}
-	case v.now.Sub(s.pilots.at) <= undoneIn:
-		_, name := px4.reported(s.pilots.custom)
+		s.leftFor = keptMode{v.custom, v.now}
+	case moving && v.now.Sub(s.leftFor.at) <= undoneIn:
+		_, name := px4.reported(s.leftFor.custom)
 		s.acts.notice = fmt.Sprintf("the client's moving sticks undid the pilot's switch to %s. The client's sticks have ended. From 2 s on a switch holds; with COM_RC_OVERRIDE 0 every switch holds", name)
 	}
+	s.park(v)
 	switch {
-	case s.phase == stickOff:
 	case s.src.inUse(v.firmware):
 		s.end(v)
-	default:
-		s.park(v)
-		if s.src.live(v.firmware) && v.flying() {
-			s.acts.notice = "centred sticks go on, lest the drone sink under a transmitter that nobody holds; moving any switch of the transmitter frees its sticks"
-		}
+	case s.phase != stickOff && s.src.live(v.firmware) && v.flying():
+		s.acts.notice = "centred sticks go on, lest the drone sink under a transmitter that nobody holds; moving any switch of the transmitter frees its sticks"
 	}
-}
-
-// takeover releases and ends our stream: somebody else moves the sticks in an unchanged mode.
-func (s *sticks) takeover(v view, by stickOwner, notice string) {
-	if s.owner != ownerPilot {
-		s.owner = by
-	}
-	s.client.holdAsked = time.Time{}
-	s.acts.taken = s.flies(v)
-	s.end(v)
-	s.acts.release, s.acts.notice = true, notice
 }
 
 // hearForeign is called when another program moves the sticks. Ours pause, unreleased: the other
@@ -270,91 +231,77 @@ func (s *sticks) hearForeign(v view) {
 	}
 	s.src.foreignAt = v.now
 	s.src.hiddenUntil(v.now.Add(overrideTimeout))
-	if s.phase == stickOff {
-		return
-	}
-	if !s.taken() {
-		s.owner, s.acts.taken = ownerOther, v.mode.flownBySticks()
+	if s.phase != stickOff && !s.taken {
+		s.taken, s.acts.taken = true, v.mode.flownBySticks()
 		s.acts.notice = "another program moves the sticks of this vehicle: the client's sticks have ended; set the mode again to take the sticks back"
 	}
-	s.client.holdAsked = time.Time{}
-	if s.src.inUse(v.firmware) {
-		s.phase, s.since = stickOff, v.now
-		return
-	}
 	s.park(v)
-}
-
-// paused reports whether another program moves the sticks now.
-func (s *sticks) paused(v view) bool {
-	return v.firmware.ardupilot() && v.now.Sub(s.src.foreignAt) < othersPause
+	if s.src.inUse(v.firmware) {
+		s.end(v)
+		s.acts.release = false
+	}
 }
 
 // hearChannels takes RC_CHANNELS. A switch of the transmitter that moves gives the pilot
 // his sticks.
 func (s *sticks) hearChannels(v view, c channels) {
-	if v.firmware == px4 {
-		s.src.hearTransmitter(v.now)
-	}
-	if !v.firmware.ardupilot() || !s.src.switchMoves(c, v.now) {
-		return
-	}
 	switch {
-	case s.phase != stickOff:
-		if s.src.receiver == receiverNone { // it came on
-			s.src.receiver = receiverIdle
-		}
-		s.takeover(v, ownerPilot, "a switch of the transmitter moved: the pilot has the sticks; set the mode again to take them back")
-	case s.owner == ownerOther:
-		s.owner = ownerPilot
+	case v.firmware == px4:
+		s.src.hearTransmitter(v.now)
+	case v.firmware.ardupilot() && s.src.switchMoves(c, v.now) && s.phase != stickOff:
+		s.src.receiver = max(s.src.receiver, receiverIdle) // it may have come on under our stream
+		s.taken, s.acts.taken = true, s.flies(v)
+		s.end(v)
+		s.acts.notice = "a switch of the transmitter moved: the pilot has the sticks; set the mode again to take them back"
 	}
 }
 
-// hearReceiver takes what SYS_STATUS says about the receiver; throttle is that of RC_CHANNELS, in
-// µs.
+// hearReceiver takes what SYS_STATUS says about the receiver, which our stream hides; throttle is
+// that of RC_CHANNELS, in µs.
 func (s *sticks) hearReceiver(v view, live bool, throttle uint16) {
 	if s.phase != stickOff || v.now.Before(s.src.validFrom) {
 		return
 	}
-	s.src.hear(live, throttle, v.now)
+	s.src.known, s.src.receiver = true, receiverNone
+	if live {
+		s.src.hearTransmitter(v.now)
+		s.src.receiver = receiverIdle
+		if throttle > idleBelow {
+			s.src.receiver = receiverInUse
+		}
+	}
 }
 
 // disarmed ends a stream that only kept the vehicle from falling.
 func (s *sticks) disarmed(v view) {
-	s.client.holdAsked, s.pilots = time.Time{}, keptMode{}
-	if s.phase == stickNobody && !v.mode.flownBySticks() {
+	if !v.mode.flownBySticks() {
 		s.end(v)
 	}
 }
 
-// lost cancels the hold for a silent client: the link is lost, and when it is back somebody else
-// may fly.
+// lost cancels the hold for a silent client: when the link is back somebody else may fly. A stick
+// mode that shows only then still has its hold.
 func (s *sticks) lost(v view) {
 	if v.mode.flownBySticks() {
-		s.client.spoke, s.client.holdAsked = time.Time{}, time.Time{}
+		s.client.spoke = time.Time{}
 	}
 }
 
 // input takes the client's sticks, to be written at once.
-func (s *sticks) input(v view, a axes, timeout time.Duration) {
+func (s *sticks) input(v view, a axes, from netip.Addr, timeout time.Duration) {
 	s.begin(stickClient, v)
 	s.set(a, v.now)
-	s.client.spoke, s.client.until, s.next = v.now, v.now.Add(timeout), v.now.Add(stickEvery)
-	s.client.holdAsked = time.Time{}
+	s.client.from, s.client.until = from, v.now.Add(timeout)
+	s.client.spoke, s.next = v.now, v.now.Add(stickEvery)
 	s.acts.send = true
 }
 
 // hearClient records that a client has a command under way.
 func (s *sticks) hearClient(now time.Time) { s.client.spoke = now }
 
-// own gives the sticks to a client until a time.
-func (s *sticks) own(client netip.Addr, until time.Time) {
-	s.client.from, s.client.until = client, until
-}
-
 // held is the client that has the sticks; invalid if none has.
 func (s *sticks) held(v view) netip.Addr {
-	if !v.mode.flownBySticks() || s.taken() || !v.now.Before(s.client.until) || s.src.denied(v) != "" {
+	if !v.mode.flownBySticks() || s.taken || !v.now.Before(s.client.until) || s.src.denied(v) != "" {
 		return netip.Addr{}
 	}
 	return s.client.from
@@ -362,26 +309,31 @@ func (s *sticks) held(v view) netip.Addr {
 
 // tick does what is due, and returns when it is to be called next; zero: there is no stream.
 func (s *sticks) tick(v view) (next time.Time) {
-	s.src.hearArmed(v.armed, v.now)
-	if v.busy && s.client.holdAsked.IsZero() && !s.client.spoke.IsZero() { // a client that waits for its answer is not silent
+	if !v.armed {
+		s.src.heardInFlight = s.src.transmits(v.now)
+	}
+	askedHold := s.client.holdAsked.After(s.client.spoke)
+	if v.busy && !askedHold && !s.client.spoke.IsZero() { // a client that waits for its answer is not silent
 		s.client.spoke = v.now
 	}
-	if s.phase == stickClient && !v.now.Before(s.client.until) {
+	if s.phase != stickClient || !v.now.Before(s.client.until) {
 		s.park(v)
+		if s.mayEnd(v) {
+			s.end(v)
+		}
 	}
-	switch {
-	case s.phase == stickOff:
+	if s.phase == stickOff {
 		return time.Time{}
-	case s.phase == stickNobody && s.mayEnd(v):
-		s.end(v)
-		return time.Time{}
-	case s.phase == stickNobody:
-		s.park(v)
-		s.silence(v)
+	}
+	if s.silent(v) && v.now.Sub(s.client.holdAsked) >= ownAgain {
+		if !askedHold {
+			s.acts.notice = fmt.Sprintf("no sticks from the client for %.0f s: holding", v.now.Sub(s.client.spoke).Seconds())
+		}
+		s.client.holdAsked, s.acts.hold = v.now, true
 	}
 	if !v.now.Before(s.next) {
 		s.next = v.now.Add(stickEvery)
-		s.acts.send = !s.paused(v)
+		s.acts.send = v.now.Sub(s.src.foreignAt) >= othersPause
 	}
 	return s.next
 }
@@ -390,54 +342,29 @@ func (s *sticks) tick(v view) (next time.Time) {
 // in use, or is live and the mode, set here, flies without sticks; or the vehicle is disarmed
 // and the client has been silent for stickIdle.
 func (s *sticks) mayEnd(v view) bool {
-	switch {
-	case v.entering:
-		return false
-	case v.online && s.src.live(v.firmware) && (s.src.inUse(v.firmware) || !v.shown().flownBySticks() && !s.taken()):
-		return true
-	}
-	return !v.armed && !v.busy && v.now.Sub(s.client.spoke) >= stickIdle
+	toReceiver := s.src.inUse(v.firmware) || s.src.live(v.firmware) && !v.shown().flownBySticks() && !s.taken
+	idle := !v.armed && !v.busy && v.now.Sub(s.client.spoke) >= stickIdle
+	return !v.entering && (toReceiver && v.online || idle)
 }
 
-// holdPending reports whether a silent client's hold, or the landing in its place, is still due.
-func (s *sticks) holdPending(v view) bool {
-	return !s.client.holdAsked.IsZero() && (v.mode == ModeManual || v.mode == ModeAltitude)
-}
-
-// silence requests a hold for a client that fell silent in the air. In position mode the centred
-// stream is the hold.
-func (s *sticks) silence(v view) {
-	if v.mode != ModeManual && v.mode != ModeAltitude {
-		s.client.holdAsked = time.Time{}
-		return
-	}
-	since := v.now.Sub(s.client.spoke)
-	switch {
-	case s.owner != ownerClient || !v.flying() || s.client.spoke.IsZero() || !v.online || since < silentClient:
-	case v.now.Sub(s.client.holdAsked) < ownAgain:
-	case v.firmware == px4 && s.src.denied(v) != "": // PX4 obeys a transmitter
-	default:
-		if s.client.holdAsked.IsZero() {
-			s.acts.notice = fmt.Sprintf("no sticks from the client for %.0f s: holding", since.Seconds())
-		}
-		s.client.holdAsked = v.now
-		s.acts.hold = true
-	}
+// silent reports whether a client that flew by our stream has fallen silent in the air: a hold is
+// due. In position mode the centred stream is the hold. PX4 may obey a transmitter instead.
+func (s *sticks) silent(v view) bool {
+	byStream := s.phase == stickNobody && !s.taken && !(v.firmware == px4 && s.src.denied(v) != "")
+	drifts := (v.mode == ModeManual || v.mode == ModeAltitude) && v.flying()
+	return byStream && drifts && v.online && !s.client.spoke.IsZero() && v.now.Sub(s.client.spoke) >= silentClient
 }
 
 // by is who has the sticks in a stick mode: "client", "receiver", "mavrest" if it sends centred
 // ones after somebody else took the drone, or "" if nobody has.
 func (s *sticks) by(v view) string {
 	switch {
-	case !v.mode.flownBySticks():
-		return ""
-	case s.src.whyNobodyFlies(v) != "":
-		return ""
+	case !v.mode.flownBySticks(), s.src.whyNobodyFlies(v) != "":
 	case s.src.denied(v) != "", s.phase == stickOff && s.src.receiver != receiverNone:
 		return "receiver"
 	case s.phase == stickClient:
 		return "client"
-	case s.phase == stickNobody && s.taken():
+	case s.phase == stickNobody && s.taken:
 		return "mavrest"
 	}
 	return ""
@@ -451,21 +378,16 @@ func (s *sticks) restarted(v view) {
 	*s = sticks{}
 	s.src.open(v.now)
 	if v.armed && was.phase != stickOff && v.firmware.ardupilot() && !was.src.inUse(v.firmware) {
-		s.owner, s.phase, s.src.receiver = ownerPilot, stickNobody, was.src.receiver
-		s.src.validFrom = was.src.validFrom // the stream goes on; its end will set a new one
-		s.axes, s.since, s.moved, s.next = was.axes, was.since, was.moved, was.next
+		s.taken, s.phase, s.axes, s.sent, s.src.receiver = true, stickNobody, was.axes, was.axes, was.src.receiver
 	}
 }
 
 // stop leaves the sticks as they stay when the program ends: released to a live receiver, else
 // parked (docs/design.md, "SIGTERM in the air").
 func (s *sticks) stop(v view) {
-	switch {
-	case s.phase == stickOff:
-	case s.src.live(v.firmware):
+	if s.src.live(v.firmware) {
 		s.end(v)
-	default:
-		s.park(v)
-		s.acts.send = true
 	}
+	s.park(v)
+	s.acts.send = true
 }

@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"math"
+	"net/netip"
 	"slices"
 	"strconv"
 	"strings"
@@ -91,7 +92,7 @@ func (h *stickFlight) asks() {
 // gets ends the plan: the vehicle reports the stick mode.
 func (h *stickFlight) gets(mode string) {
 	h.in(mode)
-	h.entered(h.f)
+	h.entered(h.f, netip.Addr{})
 	h.answers()
 }
 
@@ -144,7 +145,7 @@ func (h *stickFlight) state() string {
 //	= nobody 0 0 500 0      what the sticks do now, and the actions that they asked for
 //	                        since the last "=": released, holds
 //	by client               whose sticks act now
-//	owner pilot             whose the stick mode is
+//	taken, not-taken        whether somebody else has the sticks until a stick mode is set here
 //	notice transmitter      a notice since the last clause of this kind has this word
 //	no-notice               there was none
 //
@@ -177,7 +178,7 @@ func (h *stickFlight) play(t *testing.T, script string) string {
 			h.f.busy = true
 		case "leaves":
 			h.f.busy = true
-			h.leave(h.f)
+			h.park(h.f)
 		case "waits":
 			h.pass(h.moved.Add(stickStill).Sub(h.f.now))
 		case "led":
@@ -189,12 +190,13 @@ func (h *stickFlight) play(t *testing.T, script string) string {
 			h.pass(10 * time.Millisecond)
 		case "arms":
 			h.streamForArming(h.f)
+			h.hearClient(h.f.now)
 		case "input":
 			d, err := time.ParseDuration(w[5])
 			if err != nil {
 				t.Fatal(err)
 			}
-			h.input(h.f, axes{int16(number(w[1])), int16(number(w[2])), int16(number(w[3])), int16(number(w[4]))}, d)
+			h.input(h.f, axes{int16(number(w[1])), int16(number(w[2])), int16(number(w[3])), int16(number(w[4]))}, netip.Addr{}, d)
 		case "pilot":
 			h.in(w[1])
 			h.switched(h.f)
@@ -208,7 +210,7 @@ func (h *stickFlight) play(t *testing.T, script string) string {
 			h.f.armed = false
 			h.disarmed(h.f)
 		case "receiver":
-			throttle := 0
+			throttle := math.MaxUint16 // unknown: it counts as raised
 			if w[1] == "live" {
 				throttle = number(w[2])
 			}
@@ -236,9 +238,9 @@ func (h *stickFlight) play(t *testing.T, script string) string {
 			h.restarted(h.f)
 		case "override":
 			h.f.told["COM_RC_OVERRIDE"] = float64(number(w[1]))
-		case "owner":
-			if got := [...]string{"none", "client", "pilot", "other"}[h.owner]; got != w[1] {
-				return fmt.Sprintf("%q: the owner is %s", clause, got)
+		case "taken", "not-taken":
+			if h.taken != (w[0] == "taken") {
+				return fmt.Sprintf("%q: %v", clause, h.taken)
 			}
 		case "=":
 			if got, want := h.state(), strings.Join(w[1:], " "); got != want {
@@ -305,7 +307,7 @@ func TestPilotsSwitchTakesTheSticks(t *testing.T) {
 	const client = "sets position, input 300 -200 700 100 5s, "
 	testSticks(t, []stickRule{
 		{"ArduPilot's receiver in use: released", "copter in-use", "sets position, input 300 -200 700 100 5s, pilot LOITER, = off released, by receiver"},
-		{"ArduPilot's receiver idle: centred, and a notice says how to free the receiver", "copter idle", client + "pilot LOITER, = nobody 0 0 500 0, by mavrest, owner pilot, notice moving any switch, +20s, = nobody 0 0 500 0"},
+		{"ArduPilot's receiver idle: centred, and a notice says how to free the receiver", "copter idle", client + "pilot LOITER, = nobody 0 0 500 0, by mavrest, taken, notice moving any switch, +20s, = nobody 0 0 500 0"},
 		{"a pilot's mode without sticks: centred too", "copter idle", client + "pilot RTL, = nobody 0 0 500 0, +20s, = nobody 0 0 500 0"},
 		{"centred until the vehicle is disarmed", "copter idle", client + "pilot RTL, disarmed, = off released"},
 		{"the transmitter's switch frees the pilot's sticks", "copter idle", "channels 1500 1500 1000 1500 1800, +4s, " + client + "pilot ALT_HOLD, = nobody 0 0 500 0, channels 1500 1500 1000 1500 1100, = off released, by receiver, notice switch"},
@@ -385,10 +387,10 @@ func TestPilotsSwitchAtEveryMoment(t *testing.T) {
 							t.Fatalf("%v after the switch", sent.axes)
 						}
 					}
-					if h.by(h.f) == "client" || !h.taken() {
+					if h.by(h.f) == "client" || !h.taken {
 						t.Error("the client has the sticks")
 					}
-					if h.entered(h.f); h.taken() {
+					if h.entered(h.f, netip.Addr{}); h.taken {
 						t.Error("a stick mode set here does not give them back")
 					}
 				})
@@ -418,6 +420,7 @@ func TestSilentClientLeavesAHold(t *testing.T) {
 		{"not while disarmed: the stream ends", "px4", "disarmed, sets altitude, +5s, = off"},
 		{"a lost link cancels the hold", "px4", "sets altitude, +2s, lost, +20s, back, +20s, = nobody 0 0 500 0"},
 		{"a lost link cancels a hold that is under way too", "px4", "sets altitude, +3s, = nobody 0 0 500 0 holds, lost, leaves, fails, back, +20s, = nobody 0 0 500 0"},
+		{"also while a plan of its client is under way", "px4", "sets altitude, +2s, leaves, lost, +10ms, fails, +10s, back, +20s, = nobody 0 0 500 0"},
 		{"until the client is heard again", "px4", "sets altitude, lost, +20s, back, input 100 0 500 0 500ms, +3s, = nobody 0 0 500 0 holds"},
 		{"a lost link does not cancel the hold of a mode that shows later", "px4", "asks altitude, doubts, +1s, lost, +3s, = nobody 0 0 500 0, back, gets altitude, +3s, = nobody 0 0 500 0 holds"},
 		{"no hold is asked for while the link is lost", "px4", "asks altitude, doubts, +1s, lost, gets altitude, +20s, = nobody 0 0 500 0, back, +10ms, = nobody 0 0 500 0 holds"},
@@ -472,8 +475,9 @@ func TestEnteringStickMode(t *testing.T) {
 		{"refused in the air, PX4's stream stands unmoved", "px4", "asks altitude, fails, = nobody 0 0 500 0, landed, +20s, = nobody 0 0 500 0"},
 		{"refused, an idle receiver has its sticks again", "copter idle", "asks altitude, fails, +10ms, = off released"},
 		{"unanswered, it goes on while the command is open", "copter idle", "asks altitude, doubts, +4s, = nobody 0 0 500 0, closes, +10ms, = off released"},
-		{"unanswered, and the mode shows late: the client has the sticks", "copter idle", "asks altitude, doubts, +2s, = nobody 0 0 500 0, gets altitude, input 100 0 500 0 1s, +3s, = nobody 0 0 500 0 holds, owner client"},
-		{"a stick mode that is a pilot's stays his until another shows", "copter none", "sets altitude, pilot ALT_HOLD, asks position, fails, owner pilot, sets position, owner client"},
+		{"unanswered, and the mode shows late: the client has the sticks", "copter idle", "asks altitude, doubts, +2s, = nobody 0 0 500 0, gets altitude, input 100 0 500 0 1s, +3s, = nobody 0 0 500 0 holds, not-taken"},
+		{"a stick mode that is a pilot's stays his until another shows", "copter none", "sets altitude, pilot ALT_HOLD, asks position, fails, taken, sets position, not-taken"},
+		{"unanswered after a pilot's mode, and the mode shows late: silence leaves a hold", "copter none", "sets altitude, pilot RTL, asks altitude, doubts, +1s, left altitude, not-taken, +2s, = nobody 0 0 500 0 holds"},
 		{"refused without a receiver, the stream is parked: its end is a failsafe", "copter none", "asks altitude, fails, = nobody 0 0 500 0, +20s, = nobody 0 0 500 0"},
 		{"refused disarmed, it ends", "px4", "disarmed, asks altitude, fails, +5s, = off"},
 		{"unanswered, and a pilot sets the mode: the client does not have the sticks", "px4", "asks altitude, pilot ALTCTL, fails, +20s, = nobody 0 0 500 0"},
@@ -515,7 +519,7 @@ func TestLeavingStickMode(t *testing.T) {
 	testSticks(t, []stickRule{
 		{"PX4: centred, then unmoved until disarmed", "px4", "sets position, input 300 0 700 0 5s, leaves, = nobody 0 0 500 0, waits, left hold, +1m, = nobody 0 0 500 0, landed, +20s, = nobody 0 0 500 0, disarmed, = off"},
 		{"in manual mode with the throttle as it was, until POSCTL is in force", "px4", "sets manual, input 300 0 430 0 5s, leaves, +100ms, = nobody 0 0 430 0, led position, = nobody 0 0 500 0, +20s, = nobody 0 0 500 0"},
-		{"a way out that failed leaves the sticks centred and without an owner", "px4", "sets position, input 300 0 700 0 5s, leaves, fails, = nobody 0 0 500 0"},
+		{"a way out that failed leaves the sticks centred", "px4", "sets position, input 300 0 700 0 5s, leaves, fails, = nobody 0 0 500 0"},
 		{"sticks that a pilot's switch left unmoved stay unmoved", "px4", "sets position, input 300 0 700 0 5s, pilot AUTO.RTL, leaves, waits, left hold, +20s, = nobody 300 0 700 0"},
 		{"PX4: in a flight that had sticks the stream never ends", "px4", "sets position, foreign, +4s, pilot AUTO.LOITER, leaves, left hold, +20s, = nobody 0 0 500 0"},
 		{"PX4: a flight that had no sticks needs no stream", "px4", "leaves, left hold, +20s, = off"},
@@ -566,6 +570,8 @@ func TestClientsSticksLastUntilTheirTimeout(t *testing.T) {
 		{"in manual mode level, with the last throttle", "copter none", "sets manual, input 300 0 430 0 500ms, +600ms, = nobody 0 0 430 0"},
 		{"disarmed in manual mode without throttle", "copter none", "disarmed, sets manual, input 0 0 430 0 500ms, +600ms, = nobody 0 0 0 0"},
 		{"on the ground without throttle", "px4", "landed, sets position, input 300 0 500 0 500ms, +600ms, = nobody 0 0 0 0"},
+		{"ArduPilot restarts in the air: the stream goes on without them", "copter none", "sets manual, input 300 0 430 0 5s, restarted, +10ms, = nobody 0 0 430 0, taken"},
+		{"and is released to its idle receiver at the disarming", "copter idle", "sets altitude, restarted, +10ms, = nobody 0 0 500 0, taken, pilot RTL, disarmed, = off released"},
 		{"a restart forgets them", "px4", "sets position, input 300 0 500 0 5s, restarted, = off"},
 	})
 }
@@ -574,7 +580,7 @@ func TestClientsSticksLastUntilTheirTimeout(t *testing.T) {
 func TestOurSticksUndoingOfAPilotsSwitch(t *testing.T) {
 	const (
 		flying = "sets position, input 300 0 700 0 5s, +100ms, "
-		over   = "= nobody 0 0 500 0, notice undid, owner pilot, +20s, = nobody 0 0 500 0"
+		over   = "= nobody 0 0 500 0, notice undid, taken, +20s, = nobody 0 0 500 0"
 	)
 	testSticks(t, []stickRule{
 		{"RTL", "px4 1", flying + "pilot AUTO.RTL, +30ms, pilot POSCTL, " + over},
@@ -659,7 +665,7 @@ func (w *stickWitness) happens(what byte, arg int) {
 	case 'l': // a plan that leaves begins
 		w.pilot = false
 		f.busy = true
-		w.leave(*f)
+		w.park(*f)
 		w.stood = w.axes
 	case 'k': // its intermediate mode shows
 		if f.firmware == px4 && f.busy && f.mode.flownBySticks() {
@@ -677,11 +683,11 @@ func (w *stickWitness) happens(what byte, arg int) {
 	case 'O':
 		f.entering = false
 	case 'i':
-		if !f.busy && f.mode.flownBySticks() && !w.taken() && src.denied(*f) == "" {
+		if !f.busy && f.mode.flownBySticks() && !w.taken && src.denied(*f) == "" {
 			w.asked = axes{x: int16(arg * 3), z: 430}
 			d := time.Duration(1+arg%50) * 100 * time.Millisecond
 			w.until = f.now.Add(d)
-			w.input(*f, w.asked, d)
+			w.input(*f, w.asked, netip.Addr{}, d)
 		}
 	case 'p': // a pilot's switch
 		m := ownModes[f.firmware][arg%len(ownModes[f.firmware])]
@@ -703,7 +709,7 @@ func (w *stickWitness) happens(what byte, arg int) {
 		w.disarmed(*f)
 	case 'F':
 		w.hearForeign(*f)
-		w.pilot, w.stood = w.pilot || w.taken(), w.axes
+		w.pilot, w.stood = w.pilot || w.taken, w.axes
 	case 'w':
 		w.hearReceiver(*f, true, uint16(1000+arg*4))
 	case 'R':
@@ -714,7 +720,7 @@ func (w *stickWitness) happens(what byte, arg int) {
 			c[9] = uint16(1000 + arg*4)
 		}
 		w.hearChannels(*f, c)
-		w.pilot, w.stood = w.pilot || w.taken(), w.axes
+		w.pilot, w.stood = w.pilot || w.taken, w.axes
 	case 'L':
 		f.online = true
 		if arg&1 != 0 {
@@ -769,7 +775,7 @@ func (w *stickWitness) look() string {
 		}
 	}
 	switch {
-	case w.phase == stickClient && w.taken():
+	case w.phase == stickClient && w.taken:
 		return "the client has sticks that are not its own"
 	case len(sent) > 0 && w.phase == stickNobody && !f.armed && !f.busy && !f.entering && f.now.Sub(w.client.spoke) > stickIdle+stickEvery:
 		return "a stream that nobody needs"
