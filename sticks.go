@@ -344,9 +344,6 @@ func (s *sticks) input(v view, a axes, timeout time.Duration) {
 	s.acts.send = true
 }
 
-// hearClient records that a client has a command under way.
-func (s *sticks) hearClient(now time.Time) { s.client.spoke = now }
-
 // own gives the sticks to a client until a time.
 func (s *sticks) own(client netip.Addr, until time.Time) {
 	s.client.from, s.client.until = client, until
