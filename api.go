@@ -229,7 +229,7 @@ func writeError(w http.ResponseWriter, err error, answer any) {
 	body := errorBody{Error: err.Error(), Code: cmp.Or(code(err), codeInternal)}
 	if accepted, ok := answer.(commandBody); ok {
 		body.commandBody = &accepted
-	} else if e := refusedWith(err); e != nil {
+	} else if e, ok := err.(*commandError); ok && e.step != nil {
 		body.commandBody = &commandBody{Status: resultName(e.result), StatusCode: e.result, Command: uint16(e.step.cmd)}
 		body.Messages = messages(e.messages, time.Now())
 	}

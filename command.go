@@ -33,7 +33,7 @@ type acks struct {
 	trip     time.Duration                // the round trip last measured
 	repeated int                          // commands since then that were answered after a repeat
 	modeAt   time.Time                    // no mode change goes out before it
-	mode     *step                        // the mode change sent last; it stays set after its answer
+	mode     common.MAV_CMD               // of the mode change sent last
 }
 
 // command is one MAVLink command with its copies and its answer.
@@ -48,9 +48,27 @@ type command struct {
 	ackedAt      time.Time // when ACCEPTED came first
 	reportsAtAck int       // reports heard before that ack
 	refusal      *uint8    // the first ack that is not ACCEPTED
+	refusedAt    time.Time // when that came
 }
 
 func (c *command) acked() bool { return !c.ackedAt.IsZero() }
+
+// answered reports whether any ack came.
+func (c *command) answered() bool { return c.acked() || c.refusal != nil }
+
+// answerBy is until when the answer may come. A refusal stands unless a report shows the
+// command in a moment: it may be an earlier command's, or another copy was accepted.
+func (c *command) answerBy(trip time.Duration) time.Time {
+	switch {
+	case c.refusal != nil && c.step.byReport():
+		return c.refusedAt.Add(newerAfter(trip))
+	case c.refusal != nil:
+		return c.refusedAt
+	case c.acked():
+		return c.ackedAt.Add(showWithin)
+	}
+	return c.sent.Add(giveUp)
+}
 
 func newAcks(l *link, tel *telemetry) *acks {
 	return &acks{link: l, tel: tel, waiting: make(map[common.MAV_CMD]*command), late: make(map[common.MAV_CMD]time.Time)}
@@ -74,14 +92,14 @@ func (a *acks) close(c *command) {
 	if a.waiting[c.step.cmd] == c {
 		delete(a.waiting, c.step.cmd)
 	}
-	if c.copies > 1 || c.copies == 1 && !c.acked() && c.refusal == nil {
+	if c.copies > 1 || c.copies == 1 && !c.answered() {
 		a.late[c.step.cmd] = c.last.Add(lateAck)
 	}
 }
 
-// answered records that an ack or a report answered s, if s is a mode change.
-func (a *acks) answered(s *step) {
-	if s.to != nil {
+// answered records that an ack or a report answered the last mode change, if cmd is its number.
+func (a *acks) answered(cmd common.MAV_CMD) {
+	if cmd == a.mode {
 		a.modeAt = time.Now().Add(modeGap)
 	}
 }
@@ -101,7 +119,7 @@ func (a *acks) send(c *command) error {
 	}
 	c.copies++
 	if c.step.to != nil {
-		a.modeAt, a.mode = now.Add(modeUnknown), c.step
+		a.modeAt, a.mode = now.Add(modeUnknown), c.step.cmd
 	}
 	return nil
 }
@@ -111,9 +129,7 @@ func (a *acks) hear(cmd common.MAV_CMD, result uint8, reports int, now time.Time
 	if result == uint8(common.MAV_RESULT_IN_PROGRESS) { // the answer is still to come
 		return
 	}
-	if a.mode != nil && a.mode.cmd == cmd {
-		a.answered(a.mode)
-	}
+	a.answered(cmd)
 	c := a.waiting[cmd]
 	if c == nil || c.copies == 0 || now.Before(c.sent) {
 		return
@@ -121,7 +137,7 @@ func (a *acks) hear(cmd common.MAV_CMD, result uint8, reports int, now time.Time
 	switch {
 	case result != uint8(common.MAV_RESULT_ACCEPTED):
 		if c.refusal == nil {
-			c.refusal = &result
+			c.refusal, c.refusedAt = &result, now
 		}
 	case c.ackedAt.IsZero():
 		c.ackedAt, c.reportsAtAck = now, reports
@@ -183,23 +199,12 @@ var (
 
 // code is the code of a command's error; "" where it has none.
 func code(err error) errorCode {
-	var ce *commandError
-	if errors.As(err, &ce) {
-		return ce.code
+	var e *commandError
+	if errors.As(err, &e) {
+		return e.code
 	}
 	return ""
 }
-
-// refusedWith is err if the autopilot refused a command; nil for any other error.
-func refusedWith(err error) *commandError {
-	var ce *commandError
-	if errors.As(err, &ce) && ce.step != nil {
-		return ce
-	}
-	return nil
-}
-
-func isNoAck(err error) bool { return code(err) == codeNoAck }
 
 // ofChecks reports whether a text is one of the checks before arming.
 func (t statusText) ofChecks() bool {
@@ -217,39 +222,20 @@ func words(texts []statusText) string {
 	return strings.Join(list, "; ")
 }
 
-// refusal is the error of a step that the autopilot answered with anything but ACCEPTED;
-// since is when its first copy was sent.
-func refusal(s *step, result uint8, since time.Time) error {
-	e := &commandError{code: codeRefused, text: refusalText(s, result, ""), since: since, step: s, result: result}
-	if unknown(result) {
-		e.code = codeUnsupported
-	}
-	return e
-}
-
-// unknown reports whether a MAV_RESULT says that the autopilot does not know the command.
-func unknown(result uint8) bool {
-	switch common.MAV_RESULT(result) {
+// refused is the error of a command that the autopilot answered with anything but ACCEPTED.
+func (c *command) refused() error {
+	s, e := c.step, &commandError{code: codeRefused, since: c.sent, step: c.step, result: *c.refusal}
+	what := "the autopilot refused " + commandName(s)
+	switch common.MAV_RESULT(e.result) {
 	case common.MAV_RESULT_UNSUPPORTED, common.MAV_RESULT_COMMAND_INT_ONLY, common.MAV_RESULT_COMMAND_LONG_ONLY,
 		common.MAV_RESULT_COMMAND_UNSUPPORTED_MAV_FRAME:
-		return true
+		e.code, what = codeUnsupported, "the autopilot does not know "+commandName(s)
 	}
-	return false
-}
-
-// refusalText says what was refused, and the reasons that are known.
-func refusalText(s *step, result uint8, reasons string) string {
-	what := "the autopilot refused " + commandName(s)
-	if unknown(result) {
-		what = "the autopilot does not know " + commandName(s)
+	if flies, ok := flownWithout[s.cmd]; ok { // an accepted goto is not taken back
+		what = fmt.Sprintf("%s: %s was refused", flies, commandName(s))
 	}
-	if stands, ok := flownWithout[s.cmd]; ok { // an accepted goto is not taken back
-		what = fmt.Sprintf("%s: %s was refused", stands, commandName(s))
-	}
-	if reasons != "" {
-		reasons = ": " + reasons
-	}
-	return fmt.Sprintf("%s (%s)%s", what, resultName(result), reasons)
+	e.text = fmt.Sprintf("%s (%s)", what, resultName(e.result))
+	return e
 }
 
 // flownWithout is what an accepted goto does whose speed or heading was refused (rule 7).
@@ -281,22 +267,4 @@ func commandName(s *step) string {
 		return "the hold"
 	}
 	return cmp.Or(commandNames[s.cmd], fmt.Sprintf("command %d", s.cmd))
-}
-
-// bell wakes all that wait for it.
-type bell struct{ rings chan struct{} }
-
-// wait returns a channel that is closed when the bell rings next.
-func (b *bell) wait() <-chan struct{} {
-	if b.rings == nil {
-		b.rings = make(chan struct{})
-	}
-	return b.rings
-}
-
-func (b *bell) ring() {
-	if b.rings != nil {
-		close(b.rings)
-		b.rings = nil
-	}
 }

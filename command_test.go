@@ -770,6 +770,26 @@ func TestAnArmingIsNotRepeatedToAnArmedVehicleNorAfterItWasDisarmed(t *testing.T
 	})
 }
 
+func TestAnArmingIsNotRepeatedToAVehicleThatWasArmedBefore(t *testing.T) {
+	onLine(t, beatOf(common.MAV_AUTOPILOT_ARDUPILOTMEGA, 4, true), func(t *testing.T, b *lineBench) {
+		began := time.Now()
+		o := <-b.command(armIt)
+		lineEqual(t, "code", o.code(), codeNoAck)
+		lineEqual(t, "sends", fmt.Sprint(b.sentFrom(began, common.MAV_CMD_COMPONENT_ARM_DISARM)), "[0s]")
+	})
+}
+
+// A number that is kept may be a pilot's switch, which a repeat would undo.
+func TestACommandIsNotRepeatedWhileANumberIsKept(t *testing.T) {
+	onLine(t, px4Beat(), func(t *testing.T, b *lineBench) {
+		began, c := time.Now(), b.command(goHome)
+		time.Sleep(290 * time.Millisecond)
+		b.say(&common.MessageCurrentMode{CustomMode: px4Custom(3, 0)})
+		<-c
+		lineEqual(t, "sends", fmt.Sprint(b.sentFrom(began, common.MAV_CMD_DO_SET_MODE)), "[0s]")
+	})
+}
+
 // ---- One at a time, in the order in which they came ----
 
 func (b *lineBench) sentModes(began time.Time) (list []uint32) {

@@ -24,11 +24,11 @@ type commander struct {
 	reports reports
 	bell    bell // rings when something came that a task may wait for
 
-	tasks     []*task // in the order in which they came; the first one is under way
-	manoeuvre *manoeuvre
-	client    bool      // a client's command or sticks were accepted, and no takeover or disarming came since
-	awayAt    time.Time // when the port was last found down: no report from before that counts
-	stopped   bool      // the program ends
+	tasks     []*task    // in the order in which they came; the first one is under way
+	manoeuvre *manoeuvre // of the last accepted command; nil: none, or something else has ended it
+	client    bool       // a client's command or sticks were accepted, and no takeover or disarming came since
+	awayAt    time.Time  // when the port was last found down: no report from before that counts
+	stopped   bool       // the program ends
 }
 
 // answer is the result of an accepted request: the MAV_CMD number of the last command
@@ -41,25 +41,25 @@ type answer struct {
 
 var errSuperseded = &commandError{code: codeSuperseded, text: "a newer command took this one's place"}
 
-// interruption is the error of a command that somebody else ended now.
-func interruption(format string, args ...any) *commandError {
-	return &commandError{code: codeInterrupted, text: fmt.Sprintf(format, args...), since: time.Now()}
+// interruption is the error of a command that somebody else ended at since.
+func interruption(since time.Time, why string) *commandError {
+	return &commandError{code: codeInterrupted, text: why, since: since}
 }
 
-// task is a request on its way, from its arrival to its answer.
+// task is a request from its arrival to its answer.
 type task struct {
 	commander *commander
 	request   request
 	plan      plan
 	askedAt   time.Time // when a client asked for it; zero: mavrest itself did
-	was       report    // the last report when its turn came
 
-	sent    *command      // the last command that went out; nil: none
+	was      report     // the last report when its turn came
+	previous *manoeuvre // the manoeuvre when its turn came; nil: none
+
+	sent    *command      // the command that went out last; nil: none
 	answer  answer        // so far; a second leg has its manoeuvre from the start
 	armed   bool          // it sent an ARM to a disarmed vehicle
-	before  *manoeuvre    // the manoeuvre that its first mode change ended; nil: none
 	endedBy *commandError // a newer command, a takeover, a disarming, the program's end; nil: nothing
-	newer   *task         // the command that superseded it
 }
 
 // idle reports whether no task is under way or waits, and the program is not ending.
@@ -78,7 +78,6 @@ func (c *commander) enter(t *task, onGround bool) {
 	for _, o := range c.tasks {
 		if t.supersedes(o, onGround) {
 			o.end(errSuperseded)
-			o.newer = t
 		}
 	}
 	c.tasks = append(c.tasks, t)
@@ -90,21 +89,6 @@ func (c *commander) leave(t *task) {
 	c.bell.ring()
 }
 
-// awaitNewer waits until the command that superseded t is answered, giveUp at most: clients
-// that repeat at once would supersede each other for ever. It unlocks mu while it waits.
-func (t *task) awaitNewer() {
-	newest := t.newer
-	for until := time.Now().Add(giveUp); newest != nil && !t.commander.stopped && time.Now().Before(until); {
-		for newest.newer != nil {
-			newest = newest.newer
-		}
-		if !slices.Contains(t.commander.tasks, newest) {
-			return
-		}
-		t.commander.pause(until)
-	}
-}
-
 // end ends a task from outside. A takeover or a disarming does not replace an earlier reason;
 // a newer command and the program's end do.
 func (t *task) end(why *commandError) {
@@ -114,31 +98,25 @@ func (t *task) end(why *commandError) {
 	t.commander.bell.ring()
 }
 
-// supersedes reports whether t ends an older task o, under way or waiting. It ends a goto, a
-// takeoff, an arming and a stick mode. It does not end a landing, a return, a hold or a
-// disarming but waits for their answer; of equal ones only the newest waits. A disarming on
-// the ground ends everything.
+// supersedes reports whether t ends an older task o, under way or waiting. It does not end a
+// landing, a return, a hold or a disarming but waits for their answer; of equal ones only the
+// newest waits. A disarming on the ground ends everything.
 func (t *task) supersedes(o *task, onGround bool) bool {
-	switch {
-	case t.request.disarms() && onGround:
+	if t.request.disarms() && onGround || o.request.arms() || !o.request.urgent() {
 		return true
-	case o.request.arms() || o.request.goTo:
-		return true
-	case o.request.disarms() || !o.request.mode.flownBySticks():
-		return o != t.commander.tasks[0] && o.request.equals(t.request)
 	}
-	return true
+	return o != t.commander.current() && o.request.equals(t.request)
 }
 
 // A takeover, a disarming and the program's end (docs/design.md, rule 4). What may be sent
-// after them is decided here: by over for a task, by mayAct for mavrest itself.
+// after them is decided here: by mayContinue for a task, by mayAct for mavrest itself.
 
 // takeover ends every task: no command of ours explains a report, a failsafe began, or the
 // autopilot restarted. A task whose step is on the wire first learns what becomes of that step.
 func (c *commander) takeover(why string) {
 	c.client = false
 	for _, t := range c.tasks {
-		t.end(interruption("%s", why))
+		t.end(interruption(time.Now(), why))
 	}
 }
 
@@ -151,7 +129,7 @@ func (c *commander) disarmed() {
 	}
 	for _, t := range c.tasks {
 		if t.request.arms() || t.plan.target != nil || t.askedAt.IsZero() {
-			t.end(interruption("the vehicle was disarmed"))
+			t.end(interruption(time.Now(), "the vehicle was disarmed"))
 		}
 	}
 }
@@ -178,11 +156,11 @@ func (c *commander) mayAct() error {
 	return nil
 }
 
-// over is the error of a task that may not go on; nil: it may. After a takeover a task whose step is on the
-// wire still waits for that step's answer.
-func (t *task) over() error {
+// mayContinue is why a task may not go on; nil: it may. After a takeover a task whose step is on
+// the wire still waits for that step's answer.
+func (t *task) mayContinue() error {
 	switch {
-	case t.endedBy == nil, t.taken() && t.onWire():
+	case t.endedBy == nil, t.takenOver() && t.onWire():
 		return nil
 	case t.sent != nil:
 		return t.ended("%s; %s was sent before; nothing more was sent", commandName(t.sent.step))
@@ -197,36 +175,50 @@ func (t *task) ended(format string, args ...any) error {
 	return &e
 }
 
-// taken reports whether somebody else ended it: a takeover or a disarming.
-func (t *task) taken() bool { return t.endedBy != nil && t.endedBy.code == codeInterrupted }
+// takenOver reports whether a takeover or a disarming ended the task.
+func (t *task) takenOver() bool { return t.endedBy != nil && t.endedBy.code == codeInterrupted }
 
 // onWire reports whether the task's last step has neither been answered nor given up.
 func (t *task) onWire() bool {
 	return t.sent != nil && t.commander.acks.waiting[t.sent.step.cmd] == t.sent
 }
 
+// bell wakes all that pause.
+type bell struct{ rings chan struct{} }
+
+func (b *bell) ring() {
+	if b.rings != nil {
+		close(b.rings)
+		b.rings = nil
+	}
+}
+
 // pause waits until the bell rings or the time is over. It unlocks mu while it waits: read
 // everything again afterwards.
 func (c *commander) pause(until time.Time) {
-	rings := c.bell.wait()
+	if c.bell.rings == nil {
+		c.bell.rings = make(chan struct{})
+	}
+	rings := c.bell.rings
 	c.mu.Unlock()
 	defer c.mu.Lock()
-	timer := time.NewTimer(time.Until(until))
-	defer timer.Stop()
 	select {
 	case <-rings:
-	case <-timer.C:
+	case <-time.After(time.Until(until)):
+	}
+}
+
+// wait waits until ok is true or the time is over. Like all that call it, it unlocks mu.
+func (c *commander) wait(until time.Time, ok func() bool) {
+	for !ok() && time.Now().Before(until) {
+		c.pause(until)
 	}
 }
 
 // await waits until ok is true or the time is over; an error means that the task was ended.
 func (t *task) await(until time.Time, ok func() bool) error {
-	for {
-		if err := t.over(); err != nil || ok() || !time.Now().Before(until) {
-			return err
-		}
-		t.commander.pause(until)
-	}
+	t.commander.wait(until, func() bool { return t.mayContinue() != nil || ok() })
+	return t.mayContinue()
 }
 
 // ask repeats a request until its answer came or the time is over; an error means that the
@@ -266,7 +258,7 @@ func (t *task) reportBefore(s *step, due time.Time) error {
 		since = due.Add(-reportFresh)
 	}
 	for c.reports.askNow(); ; {
-		if err := t.over(); err != nil {
+		if err := t.mayContinue(); err != nil {
 			return err
 		}
 		if !c.reports.keeps() && !c.reports.at.Before(since) && c.reports.at.After(c.awayAt) {
@@ -294,119 +286,85 @@ func (t *task) reportBefore(s *step, due time.Time) error {
 	return refuse(codeNoAck, "the autopilot did not answer; %s was not sent", commandName(s))
 }
 
-// transact sends one command, repeats it until it is answered, and returns why the
-// vehicle did not take it.
+// transact sends one command, repeats it until it is answered, and returns why the vehicle did
+// not take it. The answer is a refusal that no report contradicts, a report that shows the
+// command, or the ack where that alone proves it.
 func (t *task) transact(s *step) error {
 	c := t.commander
+	if err := t.mayContinue(); err != nil {
+		return err
+	}
 	x := c.acks.open(s, c.machine.last, c.reports.n)
 	defer c.acks.close(x)
 	c.reports.askNow() // a report is waited for from now on
-	gap := c.acks.copyGap()
-	for due := time.Duration(0); due < giveUp && t.endedBy == nil && !x.acked(); due += gap {
-		if err := t.sendCopy(x); err != nil {
+	if t.sendCopy(x); x.copies == 0 {
+		return errAway
+	}
+	for copyDue := x.sent.Add(c.acks.copyGap()); ; {
+		if err := t.mayContinue(); err != nil {
 			return err
 		}
-		if x.copies == 0 {
-			return errAway
+		if x.shown(c.machine.last, c.reports.n) {
+			c.acks.answered(s.cmd)
+			return nil
 		}
-		if answered, err := t.verdict(x, x.sent.Add(min(due+gap, giveUp))); answered || err != nil {
-			return err
+		now, until, repeats := time.Now(), x.answerBy(c.acks.trip), !x.answered()
+		if t.endedBy != nil && repeats { // by a takeover
+			until, repeats = x.last.Add(showWithin), false
 		}
-	}
-	switch {
-	case t.endedBy != nil: // a takeover, and the vehicle does not show what was sent
-		return t.unfollowed(s)
-	case x.acked():
-		return refuse(codeNoAck, "%s was acknowledged, but the vehicle never reported it; read the status to see whether it happened", commandName(s))
-	}
-	return refuse(codeNoAck, "%s was sent and never acknowledged; read the status to see whether it happened", commandName(s))
-}
-
-// unfollowed is the error of a task that was ended while its step s was on the wire.
-func (t *task) unfollowed(s *step) error {
-	return t.ended("%s; %s was sent, and no report shows that the vehicle follows it", commandName(s))
-}
-
-// sendCopy sends a copy, unless the task is over: nothing of it may go out behind a newer
-// command or a takeover. A repeat does not go out while a number is kept, and a repeated ARM
-// not to an armed vehicle.
-func (t *task) sendCopy(x *command) error {
-	c, s := t.commander, x.step
-	if err := t.over(); err != nil {
-		return err
-	}
-	if x.copies > 0 && (c.reports.keeps() || s.arms() && c.machine.last.armed) {
-		return nil
-	}
-	if err := c.acks.send(x); err != nil {
-		return nil // the port is away, or full: the next copy may go
-	}
-	t.sent = x
-	t.armed = t.armed || s.arms() && !c.machine.last.armed
-	if s.to != nil {
-		c.machine.claim(s.to, time.Now())
-		if m := c.manoeuvre; m != t.answer.manoeuvre { // the one before ends, whatever becomes of the step
-			if m != nil && !m.finished() {
-				t.before = m
-			}
-			c.endManoeuvre(errSuperseded)
-		}
-	}
-	return nil
-}
-
-// verdict waits for a command's answer: a refusal, a report that shows it, or the ack
-// where that alone proves it. After the ack, or after the last copy before a takeover,
-// it waits showWithin for the report; transact makes the error. Without an answer in time it
-// returns false and nil.
-func (t *task) verdict(x *command, until time.Time) (answered bool, err error) {
-	c := t.commander
-	for {
-		if err := t.over(); err != nil {
-			return false, err
-		}
-		switch {
-		case x.shown(c.machine.last, c.reports.n):
-			c.acks.answered(x.step)
-			return true, nil
-		case x.refusal != nil:
-			return true, t.refused(x)
-		case x.acked():
-			until = x.ackedAt.Add(showWithin)
-		case t.endedBy != nil: // by a takeover: nothing is repeated
-			until = x.last.Add(showWithin)
-		}
-		now, next := time.Now(), until
 		if !now.Before(until) {
-			return false, nil
+			return t.failure(x)
 		}
-		if x.acked() || x.step.byReport() {
+		if repeats && !now.Before(copyDue) {
+			t.sendCopy(x)
+			copyDue = copyDue.Add(c.acks.copyGap())
+		}
+		next := until
+		if repeats {
+			next = sooner(until, copyDue)
+		}
+		if x.acked() || s.byReport() {
 			if x.ackedAt.After(c.reports.asked) {
 				c.reports.askNow()
 			}
-			next = sooner(until, c.poll(true, now))
+			next = sooner(next, c.poll(true, now))
 		}
 		c.pause(next)
 	}
 }
 
-// refused waits a moment after a refusal and returns it. If a report shows what was asked for
-// in that time, it returns nil: the ack was an earlier command's, or another copy was accepted.
-func (t *task) refused(x *command) error {
-	c := t.commander
-	for until := time.Now().Add(newerAfter(c.acks.trip)); x.step.byReport() && time.Now().Before(until); {
-		if err := t.over(); err != nil {
-			return err
-		}
-		if x.shown(c.machine.last, c.reports.n) {
-			return nil
-		}
-		c.pause(sooner(c.poll(true, time.Now()), until))
+// sendCopy sends a copy. A repeat does not go out while a number is kept, and a repeated ARM not
+// to an armed vehicle. Where the port is away or full, the next copy may go.
+func (t *task) sendCopy(x *command) {
+	c, s := t.commander, x.step
+	if x.copies > 0 && (c.reports.keeps() || s.arms() && c.machine.last.armed) || c.acks.send(x) != nil {
+		return
 	}
-	if x.step.to != nil {
-		c.machine.refused(x.step.to)
+	t.sent = x
+	t.armed = t.armed || s.arms() && !c.machine.last.armed
+	if s.to != nil {
+		c.machine.claim(s.to, time.Now())
+		if c.manoeuvre != t.answer.manoeuvre { // it ends, whatever becomes of the step
+			c.endManoeuvre(errSuperseded)
+		}
 	}
-	return refusal(x.step, *x.refusal, x.sent)
+}
+
+// failure is why a command is not accepted.
+func (t *task) failure(x *command) error {
+	name := commandName(x.step)
+	if x.refusal != nil && x.step.to != nil {
+		t.commander.machine.refused(x.step.to)
+	}
+	switch {
+	case t.endedBy != nil: // that is the answer, not the refusal
+		return t.ended("%s; %s was sent, and no report shows that the vehicle follows it", name)
+	case x.refusal != nil:
+		return x.refused()
+	case x.acked():
+		return refuse(codeNoAck, "%s was acknowledged, but the vehicle never reported it; read the status to see whether it happened", name)
+	}
+	return refuse(codeNoAck, "%s was sent and never acknowledged; read the status to see whether it happened", name)
 }
 
 // replace makes t's plan the manoeuvre, once the vehicle has accepted its goal. A second leg
@@ -416,17 +374,17 @@ func (c *commander) replace(t *task) {
 		m.plan, m.at, m.near, m.strange = t.plan, time.Now(), time.Time{}, time.Time{}
 		return
 	}
-	m := &manoeuvre{request: t.request, plan: t.plan, at: time.Now(), over: make(chan struct{})}
-	if t.request.entersSticks() {
-		m = doneAtOnce()
-	}
-	c.manoeuvre, t.answer.manoeuvre = m, m
+	t.answer.manoeuvre = newManoeuvre(t.request, t.plan)
+	c.manoeuvre = t.answer.manoeuvre
 }
 
-// abandon ends the manoeuvre: somebody else took the drone, at since.
+// abandon ends the manoeuvre, and the landing over its place: somebody else took the drone, at
+// since.
 func (c *commander) abandon(since time.Time, format string, args ...any) {
-	why := interruption(format, args...)
-	why.since = since
+	why := interruption(since, fmt.Sprintf(format, args...))
+	if t := c.current(); t != nil && t.askedAt.IsZero() {
+		t.end(why)
+	}
 	c.endManoeuvre(why)
 }
 

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"errors"
 	"fmt"
 	"log/slog"
 	"math"
@@ -27,11 +26,11 @@ func (d *drone) do(r request) (answer, error) {
 
 // doOwn is the only way to the vehicle for a command that no client asks for at this moment.
 // firstLeg is the manoeuvre that a second leg continues; nil for anything else.
-func (d *drone) doOwn(r request, p plan, firstLeg *manoeuvre) error {
+func (d *drone) doOwn(r request, firstLeg *manoeuvre) error {
 	if err := d.cmd.mayAct(); err != nil {
 		return err
 	}
-	return d.perform(&task{commander: d.cmd, request: r, plan: p, answer: answer{manoeuvre: firstLeg}})
+	return d.perform(&task{commander: d.cmd, request: r, answer: answer{manoeuvre: firstLeg}})
 }
 
 // perform is a task from its arrival to its answer. It and what it calls unlock mu while they
@@ -39,32 +38,38 @@ func (d *drone) doOwn(r request, p plan, firstLeg *manoeuvre) error {
 func (d *drone) perform(t *task) error {
 	err := d.takeTurn(t)
 	if err == nil {
-		if err = d.carryOut(t); err != nil {
-			d.failed(t, err)
-		}
-		d.closing(t, err)
+		err = d.carryOut(t)
+		d.conclude(t, err)
 	}
 	d.cmd.leave(t)
-	if refused := refusedWith(err); refused != nil && !t.askedAt.IsZero() { // only a client reads them
-		err = d.reasons(t, refused)
+	if e, ok := err.(*commandError); ok && e.step != nil && !t.askedAt.IsZero() { // only a client reads them
+		err = d.reasons(t, e)
 	}
-	if code(err) == codeSuperseded {
-		t.awaitNewer()
+	if code(err) == codeSuperseded { // clients that repeat at once would supersede each other for ever
+		d.cmd.wait(time.Now().Add(giveUp), func() bool { return len(d.cmd.tasks) == 0 || d.cmd.stopped })
 	}
-	return d.standing(t, err)
+	return d.leftBehind(t, err)
 }
 
-// planned makes the plan of a client's request, for the vehicle as it is now. A task of mavrest
-// itself comes with its plan.
-func (d *drone) planned(t *task) error {
-	if t.askedAt.IsZero() {
+// planned makes the plan of a request, for the vehicle as it is now.
+func (d *drone) planned(t *task) (err error) {
+	if m := t.answer.manoeuvre; m != nil {
+		t.plan = plan{steps: []step{*m.plan.second}}
 		return nil
 	}
-	err := d.able()
+	if !t.askedAt.IsZero() {
+		err = d.able()
+	}
 	if err == nil && d.kindKnown(t) {
 		t.plan, err = t.request.plan(d.view(time.Now()))
 	}
 	return err
+}
+
+// kindKnown reports whether the vehicle is known well enough to plan the request of t: a fixed
+// wing may be a QuadPlane until EXTENDED_SYS_STATE came.
+func (d *drone) kindKnown(t *task) bool {
+	return !t.request.setMode || d.firmware() != plane || d.tel.landed.received()
 }
 
 // takeTurn plans a task, waits until it is under way, and plans it again. A request that can't
@@ -74,17 +79,28 @@ func (d *drone) takeTurn(t *task) error {
 		return err
 	}
 	d.cmd.enter(t, d.onGround())
-	for t != d.cmd.current() && t.over() == nil {
+	for t != d.cmd.current() && t.endedBy == nil {
 		d.cmd.pause(time.Now().Add(giveUp))
 	}
-	if err := t.over(); err != nil {
+	if err := t.mayContinue(); err != nil {
 		return err
 	}
-	t.was = d.machine.last
-	if err := d.prologue(t); err != nil {
-		return err
+	t.was, t.previous = d.machine.last, d.cmd.manoeuvre
+	known := func() bool { return d.kindKnown(t) }
+	err := t.ask(copyEvery, time.Now().Add(giveUp), func() { d.cmd.acks.request(idExtendedState) }, known)
+	if err == nil && !known() {
+		err = refuse(codeNoAck, "the vehicle has not reported yet whether it is a QuadPlane; nothing was sent")
 	}
-	return d.planned(t)
+	if err == nil {
+		err = d.restSticks(t)
+	}
+	if err == nil {
+		err = d.askHome(t)
+	}
+	if err == nil {
+		err = d.planned(t)
+	}
+	return err
 }
 
 // carryOut sends the steps of a plan, each when the vehicle has shown the one before.
@@ -95,26 +111,23 @@ func (d *drone) carryOut(t *task) error {
 	for i := range t.plan.steps {
 		s := &t.plan.steps[i]
 		switch err := d.send(t, s); {
-		case refusedWith(err) != nil && t.endedBy != nil: // what ended the task is the answer, not the refusal
-			return t.unfollowed(s)
-		case s.optional && (refusedWith(err) != nil || isNoAck(err)):
+		case s.optional && vehicleFailed(err):
 			slog.Warn("a plan goes on without one of its steps", "error", err)
 			continue
 		case err != nil:
 			return err
 		}
-		whole := t.plan.endsAt(i) && t.plan.second == nil
-		if t.taken() && !(whole && t.shown()) {
+		goal, last := t.plan.goal(), d.machine.last
+		whole := i == len(t.plan.steps)-1 && t.plan.second == nil
+		shown := goal == nil || last.custom == goal.number || goal.atEnd(last)
+		if t.takenOver() && !(whole && shown) {
 			return t.ended("%s; the vehicle follows %s, which was sent before; nothing more was sent", commandName(s))
 		}
-		d.took(t, s)
-		if t.taken() { // what is left are optional steps
-			break
-		}
+		d.accepted(t, s)
 	}
 	t.answer.mode = d.machine.mode
-	if t.answer.manoeuvre == nil {
-		t.answer.manoeuvre = doneAtOnce()
+	if t.answer.manoeuvre == nil { // it only armed or disarmed
+		t.answer.manoeuvre = newManoeuvre(t.request, t.plan)
 	}
 	return nil
 }
@@ -122,7 +135,7 @@ func (d *drone) carryOut(t *task) error {
 // send waits until a step may go out, and sends it; again if the port was away then.
 func (d *drone) send(t *task, s *step) error {
 	for due := (time.Time{}); ; {
-		for at := d.ready(s); t.over() == nil && time.Now().Before(at); at = d.ready(s) {
+		for at := d.ready(s); t.mayContinue() == nil && time.Now().Before(at); at = d.ready(s) {
 			d.cmd.pause(at)
 		}
 		if due.IsZero() {
@@ -145,7 +158,7 @@ func (d *drone) send(t *task, s *step) error {
 // ready is when a step may go out: its sticks were streamed for long enough, the last mode change
 // is long enough ago, and no late ack of an earlier command can answer it.
 func (d *drone) ready(s *step) time.Time {
-	at, acks := d.sticks.ready(s.streamed, d.view(time.Now()), s.arms()), d.cmd.acks
+	at, acks := d.sticks.ready(s.needsStream(), d.view(time.Now()), s.arms()), d.cmd.acks
 	if s.to != nil {
 		at = later(at, acks.modeAt)
 	}
@@ -155,8 +168,9 @@ func (d *drone) ready(s *step) time.Time {
 	return at
 }
 
-// took records an accepted step: its mode is commanded now, and the plan's goal begins the manoeuvre.
-func (d *drone) took(t *task, s *step) {
+// accepted records an accepted step: its mode is commanded now, and the plan's goal begins the
+// manoeuvre.
+func (d *drone) accepted(t *task, s *step) {
 	c := d.cmd
 	t.answer.command = uint16(s.cmd)
 	c.client = c.client || !t.askedAt.IsZero()
@@ -170,39 +184,45 @@ func (d *drone) took(t *task, s *step) {
 	}
 }
 
-// failed cleans up after a plan that ended with err (rule 7): what it armed is disarmed on the
-// ground, before the next task begins.
-func (d *drone) failed(t *task, err error) {
-	if m := d.cmd.manoeuvre; m != nil && m.plan.goal() == t.plan.goal() {
-		// The goto itself was accepted: don't wait for the heading that was refused.
-		m.plan.facing = math.NaN()
+// conclude follows each plan that had its turn, before the next task begins. What a failed plan
+// armed is disarmed on the ground (rule 7).
+func (d *drone) conclude(t *task, err error) {
+	switch {
+	case err == nil && t.request.entersSticks():
+		d.sticks.entered(d.view(time.Now()), t.request.from)
+	case vehicleFailed(err) && t.armed && d.onGround():
+		disarm := d.firmware().armDisarm(false)
+		t.request = request{arm: new(bool)} // newer commands wait for a disarming
+		if failed := d.send(t, &disarm); failed != nil {
+			slog.Warn("the vehicle that a failed command armed could not be disarmed", "error", failed)
+		}
 	}
-	if !t.armed || !t.fails(err) || !d.onGround() {
-		return
+	if m := t.answer.manoeuvre; err != nil && m != nil {
+		m.request.heading = nil // the goto itself was accepted: don't wait for the heading that was refused
 	}
-	disarm := d.firmware().armDisarm(false)
-	t.request = request{arm: new(bool)} // newer commands wait for a disarming
-	if failed := d.send(t, &disarm); failed != nil {
-		slog.Warn("the vehicle that a failed command armed could not be disarmed", "error", failed)
-	}
+	d.act()
+	d.targetAsked = time.Time{} // does it fly to the place?
+	d.changes.Add(1)
+	d.clock.poke()
 }
 
-// fails reports whether the vehicle is why the task failed: it refused a step or did not answer.
-func (t *task) fails(err error) bool {
-	return (refusedWith(err) != nil || isNoAck(err)) && !t.taken()
+// vehicleFailed reports whether the vehicle is the reason of an error: it refused a step or did
+// not answer.
+func vehicleFailed(err error) bool {
+	return slices.Contains([]errorCode{codeRefused, codeUnsupported, codeNoAck}, code(err))
 }
 
-// standing adds to the error of a failed plan what the plan had changed before: that is not taken
-// back (rule 7).
-func (d *drone) standing(t *task, err error) error {
-	var ce *commandError
-	if t.endedBy != nil || !errors.As(err, &ce) {
+// leftBehind adds to the error of a failed plan what the plan had changed before: that is not
+// taken back (rule 7).
+func (d *drone) leftBehind(t *task, err error) error {
+	e, ok := err.(*commandError)
+	if !ok || t.endedBy != nil {
 		return err
 	}
-	last, full := d.machine.last, *ce
+	last, full := d.machine.last, *e
 	switch {
-	case t.before != nil:
-		full.text += "; the " + t.before.request.name() + " before it has ended"
+	case t.previous != nil && t.previous.why == errSuperseded:
+		full.text += "; the " + t.previous.request.name() + " before it has ended"
 	case t.answer.command == 0 || last.custom == t.was.custom && last.armed == t.was.armed:
 		return err
 	}
@@ -213,49 +233,27 @@ func (d *drone) standing(t *task, err error) error {
 	return &full
 }
 
-// shown reports whether the last report shows what the plan leads to.
-func (t *task) shown() bool {
-	goal, last := t.plan.goal(), t.commander.machine.last
-	return goal == nil || last.custom == goal.number || goal.atEnd(last)
-}
-
-// prologue is what comes before a plan is made: a fixed wing reports whether it is a QuadPlane;
-// on PX4 the sticks come to rest, and home is requested.
-func (d *drone) prologue(t *task) error {
-	known := func() bool { return d.kindKnown(t) }
-	err := t.ask(copyEvery, time.Now().Add(giveUp), func() { d.cmd.acks.request(idExtendedState) }, known)
-	if err == nil && !known() {
-		err = refuse(codeNoAck, "the vehicle has not reported yet whether it is a QuadPlane; nothing was sent")
-	}
-	if err != nil || d.firmware() != px4 || !t.request.setMode {
-		return err
-	}
-	if err := d.restSticks(t); err != nil {
-		return err
-	}
-	if t.request.mode != ModeTakeoff && t.request.altitude == nil {
-		return nil
-	}
-	return d.askHome(t)
-}
-
 // restSticks centres our sticks before PX4 leaves a stick mode, or enters one while they stand
 // off centre, and waits until they have been still for stickStill: PX4 takes sticks that move
 // for a pilot's. In the air it waits in POSCTL, or without a position in ALTCTL, where the
 // drone stops (docs/design.md, "Leaving on PX4").
 func (d *drone) restSticks(t *task) error {
 	v := d.view(time.Now())
-	if !d.sticks.mustRest(v, t.request.entersSticks()) {
+	if v.firmware != px4 || !t.request.setMode || !d.sticks.mustRest(v, t.request.entersSticks()) {
 		return nil
 	}
 	d.sticks.park(v)
 	d.act()
-	if through := d.stickModeAtRest(); v.flying() && v.custom != through.to.number {
+	through := px4.enter(ModePosition)
+	if math.IsNaN(v.at.lat) {
+		through = px4.enter(ModeAltitude)
+	}
+	if v.flying() && v.custom != through.to.number {
 		switch err := d.send(t, &through); {
-		case err == nil:
+		case err == nil: // not accepted: a takeover may have come before it showed
 			t.answer.command = uint16(through.cmd)
 			d.machine.command(*through.to)
-		case !t.fails(err):
+		case !vehicleFailed(err):
 			return err
 		}
 		d.sticks.park(d.view(time.Now()))
@@ -264,19 +262,13 @@ func (d *drone) restSticks(t *task) error {
 	return t.sleep(d.sticks.moved.Add(stickStill))
 }
 
-// stickModeAtRest enters the stick mode of PX4 in which a drone with centred sticks stops;
-// without a position it drifts.
-func (d *drone) stickModeAtRest() step {
-	if d.tel.position.within(freshFor, time.Now()) {
-		return px4.enter(ModePosition)
-	}
-	return px4.enter(ModeAltitude)
-}
-
 // askHome requests HOME_POSITION for a plan that needs home's height, and waits for it: PX4 takes
 // heights above the sea, and another program may have moved home or ended its stream. Without an
 // answer home is unknown.
 func (d *drone) askHome(t *task) error {
+	if d.firmware() != px4 || t.request.mode != ModeTakeoff && t.request.altitude == nil {
+		return nil
+	}
 	asked := time.Now()
 	came := func() bool { return d.tel.home.at.After(asked) }
 	err := t.ask(againAfter(d.cmd.acks.trip), asked.Add(answerWait), func() { d.cmd.acks.request(idHome) }, came)
@@ -290,18 +282,11 @@ func (d *drone) askHome(t *task) error {
 	return nil
 }
 
-// kindKnown reports whether the vehicle is known well enough to plan the request of t: a fixed
-// wing may be a QuadPlane until EXTENDED_SYS_STATE came.
-func (d *drone) kindKnown(t *task) bool {
-	return !t.request.setMode || d.firmware() != plane || d.tel.landed.received()
-}
-
 // prepare is what a plan needs before its first step: the parameter that decides whose sticks
 // count, and the stick stream.
 func (d *drone) prepare(t *task) error {
 	sticks, arms := &d.sticks, t.request.arms()
-	present, _ := d.firmware().reported(d.machine.last.custom)
-	armsInStickMode := arms && !t.request.setMode && present.flownBySticks()
+	armsInStickMode := arms && !t.request.setMode && d.machine.last.mode.flownBySticks()
 	// ArduPilot without a receiver arms only while sticks are streamed.
 	mayArmOnStream := arms && d.firmware().ardupilot() && !d.machine.last.armed
 	if t.request.entersSticks() || armsInStickMode || mayArmOnStream {
@@ -330,9 +315,6 @@ func (d *drone) prepare(t *task) error {
 	if mayArmOnStream && sticks.src.receiver == receiverNone && sticks.src.denied(v) == "" {
 		sticks.streamForArming(v)
 	}
-	if arms { // a stream must not end while it arms
-		sticks.hearClient(v.now)
-	}
 	d.act()
 	d.clock.poke()
 	return nil
@@ -346,20 +328,6 @@ func (t *task) sleep(until time.Time) error {
 // onGround reports whether the vehicle says that it is on the ground.
 func (d *drone) onGround() bool { return d.tel.landedNow(time.Now()) == onGround }
 
-// closing follows each plan that had its turn, accepted or not.
-func (d *drone) closing(t *task, err error) {
-	if err == nil && t.request.entersSticks() {
-		d.sticks.entered(d.view(time.Now()), t.request.from)
-	}
-	d.act()
-	d.targetAsked = time.Time{}
-	if isNoAck(err) {
-		d.cmd.acks.request(idTarget) // does it fly to the place?
-	}
-	d.changes.Add(1)
-	d.clock.poke()
-}
-
 // watch looks at the manoeuvre, starts the landing whose place is reached, and returns when to
 // look again.
 func (d *drone) watch(now time.Time) time.Time {
@@ -367,13 +335,13 @@ func (d *drone) watch(now time.Time) time.Time {
 	if m == nil || m.finished() || !d.online {
 		return time.Time{}
 	}
-	land, taken := m.watch(d.sighting(now))
+	land, lost := m.watch(d.sighting(now))
 	switch {
-	case taken != "":
+	case lost != "":
 		if d.cmd.transit() {
-			d.notify("the landing at the place was given up: " + taken)
+			d.notify("the landing at the place was given up: " + lost)
 		}
-		d.cmd.abandon(m.taken(now), "%s; the vehicle is in %s", taken, d.modeName())
+		d.cmd.abandon(m.lostAt(now), "%s; the vehicle is in %s", lost, d.modeName())
 	case land && d.cmd.idle():
 		m.tried = now
 		d.wg.Go(func() { d.landThere(m) })
@@ -388,10 +356,10 @@ func (d *drone) watch(now time.Time) time.Time {
 func (d *drone) landThere(m *manoeuvre) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if d.cmd.manoeuvre != m || m.finished() {
+	if d.cmd.manoeuvre != m || !d.cmd.transit() {
 		return
 	}
-	if err := d.doOwn(m.request, plan{steps: []step{*m.plan.second}}, m); err != nil {
+	if err := d.doOwn(m.request, m); err != nil {
 		slog.Warn("the landing at the place was not accepted; trying again", "error", err)
 	}
 }
@@ -411,11 +379,7 @@ func (d *drone) holdForSilent() {
 // unlocks mu while it waits.
 func (d *drone) hover() {
 	for _, mode := range []Mode{ModeHold, ModeLand} {
-		r := request{setMode: true, mode: mode}
-		p, err := r.plan(d.view(time.Now()))
-		if err == nil {
-			err = d.doOwn(r, p, nil)
-		}
+		err := d.doOwn(request{setMode: true, mode: mode}, nil)
 		if err == nil {
 			slog.Info("no client flies any more: mavrest set a mode", "mode", mode)
 			return
@@ -459,25 +423,19 @@ func (d *drone) reasons(t *task, refused *commandError) error {
 			e.messages = append(e.messages, text)
 		}
 	}
-	reasons := words(e.messages)
-	if list := d.unhealthy(); reasons == "" && len(list) > 0 && (s.arms() || s.to != nil) {
-		reasons = "unhealthy: " + strings.Join(list, ", ")
+	said := words(e.messages)
+	if list := d.unhealthy(); said == "" && len(list) > 0 && (s.arms() || s.to != nil) {
+		said = "unhealthy: " + strings.Join(list, ", ")
+	}
+	if said != "" {
+		e.text += ": " + said
 	}
 	if s.arms() && !t.request.setMode && d.machine.mode == ModeLand { // ArduPilot never arms in it
-		reasons = strings.TrimPrefix(reasons+`; it does not arm in `+d.modeName()+`: set another mode with it ({"mode":"hold","arm":true}), or take off`, "; ")
-	}
-	mode := d.machine.last.mode
-	if s.to != nil {
-		mode = s.to.mode
-	}
-	if why := d.sticks.src.whyNobodyFlies(d.view(now)); why != "" && d.firmware() == px4 && (s.arms() || s.to != nil) && mode.flownBySticks() {
-		reasons = strings.TrimPrefix(reasons+"; "+why, "; ")
+		e.text += `; it does not arm in ` + d.modeName() + `: set another mode with it ({"mode":"hold","arm":true}), or take off`
 	}
 	if act := d.params.told["NAV_DLL_ACT"]; act > 0 && s.arms() && d.firmware() == px4 && !d.link.gcs {
-		why := fmt.Sprintf("NAV_DLL_ACT is %g: PX4 arms only while it hears a ground station; connect one, start mavrest with -gcs, or set it to 0", act)
-		reasons = strings.TrimPrefix(reasons+"; "+why, "; ")
+		e.text += fmt.Sprintf("; NAV_DLL_ACT is %g: PX4 arms only while it hears a ground station; connect one, start mavrest with -gcs, or set it to 0", act)
 	}
-	e.text = refusalText(s, e.result, reasons)
 	return &e
 }
 
@@ -490,14 +448,12 @@ func (d *drone) unhealthy() []string {
 // explained adds to the error of an interrupted command what the autopilot said from 1 s
 // before the takeover to 0.5 s after it. It unlocks mu while it waits for that.
 func (d *drone) explained(err error) error {
-	var e *commandError
-	if !errors.As(err, &e) || e.code != codeInterrupted || e.since.IsZero() {
+	e, ok := err.(*commandError)
+	if !ok || e.code != codeInterrupted {
 		return err
 	}
 	from, until := e.since.Add(-takenBefore), e.since.Add(takenAfter)
-	for !d.cmd.stopped && time.Now().Before(until) {
-		d.cmd.pause(until)
-	}
+	d.cmd.wait(until, func() bool { return d.cmd.stopped })
 	said := slices.DeleteFunc(d.tel.texts.since(from), func(t statusText) bool {
 		return t.at.After(until) || t.severity > uint8(common.MAV_SEVERITY_NOTICE) || strings.HasPrefix(t.text, ownTexts)
 	})

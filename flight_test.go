@@ -1232,7 +1232,7 @@ func TestOnlyReportsAfterTheAcceptanceEndAManoeuvre(t *testing.T) {
 	}
 	hear(now.Add(-time.Millisecond))
 	hold := request{setMode: true, mode: ModeHold}
-	m := &manoeuvre{request: hold, at: now, over: make(chan struct{}), plan: plan{facing: math.NaN()}}
+	m := &manoeuvre{request: hold, at: now, over: make(chan struct{})}
 	d.machine.last.armed, d.cmd.manoeuvre = true, m
 	m.watch(d.sighting(now.Add(time.Second)))
 	lineEqual(t, "done by earlier messages", m.done, false)

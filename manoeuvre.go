@@ -28,19 +28,21 @@ type manoeuvre struct {
 	plan    plan
 	at      time.Time // when it was accepted
 	done    bool
-	why     error // what ended it before it was complete; nil: nothing
-	over    chan struct{}
-	armed   bool // the vehicle has been armed since the acceptance
+	why     error         // what ended it before it was complete; nil: nothing
+	over    chan struct{} // closed when it is finished
+	armed   bool          // the vehicle has been armed since the acceptance
 
 	near    time.Time // since when a landing's place is near
 	tried   time.Time // when the second leg was sent last
 	strange time.Time // since when the autopilot's target is another place
 }
 
-// doneAtOnce is the manoeuvre of a plan that has nothing to wait for.
-func doneAtOnce() *manoeuvre {
-	m := &manoeuvre{at: time.Now(), over: make(chan struct{}), done: true}
-	close(m.over)
+// newManoeuvre begins a manoeuvre now. It is complete at once where there is nothing to wait for.
+func newManoeuvre(r request, p plan) *manoeuvre {
+	m := &manoeuvre{request: r, plan: p, at: time.Now(), over: make(chan struct{})}
+	if !r.setMode || r.entersSticks() {
+		m.finish(nil)
+	}
 	return m
 }
 
@@ -56,8 +58,8 @@ func (m *manoeuvre) finish(why error) {
 }
 
 // watch judges the manoeuvre by what the vehicle shows. land means that the second leg of a
-// landing is due; taken is why the manoeuvre is to be abandoned, "" if it is not.
-func (m *manoeuvre) watch(v view) (land bool, taken string) {
+// landing is due; lost is why the manoeuvre is to be abandoned, "" if it is not.
+func (m *manoeuvre) watch(v view) (land bool, lost string) {
 	if m.finished() {
 		return false, ""
 	}
@@ -88,26 +90,30 @@ func (m *manoeuvre) strangeTarget(v view) bool {
 		return false
 	}
 	away := distance(v.to.lat, v.to.lon, t.lat, t.lon)
-	if !(away > targetOff) && !(math.Abs(v.to.amsl-t.amsl) > targetOff) {
-		m.strange = time.Time{}
-		return false
-	}
-	if m.strange.IsZero() {
-		m.strange = v.to.at
-	}
-	return v.to.at.Sub(m.strange) >= targetNew
+	strange := away > targetOff || math.Abs(v.to.amsl-t.amsl) > targetOff
+	return lasts(&m.strange, strange, v.to.at) >= targetNew
 }
 
-// taken is since when somebody else has had the drone, for a manoeuvre that is abandoned now. A
-// target that was strange from the start is the autopilot's answer to the command.
-func (m *manoeuvre) taken(now time.Time) time.Time {
+// lasts is how long a condition has been true at now, negative if it is not. since remembers when
+// it became true; zero if it is not.
+func lasts(since *time.Time, is bool, now time.Time) time.Duration {
 	switch {
-	case m.strange.IsZero():
-		return now
-	case m.strange.Sub(m.at) < targetLate:
+	case !is:
+		*since = time.Time{}
+		return -1
+	case since.IsZero():
+		*since = now
+	}
+	return now.Sub(*since)
+}
+
+// lostAt is when somebody else took the drone, for a manoeuvre that is abandoned now. A target
+// that was strange from the start is the autopilot's answer to the command.
+func (m *manoeuvre) lostAt(now time.Time) time.Time {
+	if !m.strange.IsZero() && m.strange.Sub(m.at) < targetLate {
 		return m.at
 	}
-	return m.strange
+	return now
 }
 
 // arrived reports whether the second leg of a landing is due: over the place, or near it for
@@ -115,14 +121,8 @@ func (m *manoeuvre) taken(now time.Time) time.Time {
 func (m *manoeuvre) arrived(v view) bool {
 	t := m.plan.target
 	away := distance(v.at.lat, v.at.lon, t.lat, t.lon)
-	if !(away <= nearPlace && v.speed() < slowly) { // NaN is not near
-		m.near = time.Time{}
-		return false
-	}
-	if m.near.IsZero() {
-		m.near = v.now
-	}
-	return (away <= atPlace || v.now.Sub(m.near) >= nearFor) && v.now.Sub(m.tried) >= ownAgain
+	near := lasts(&m.near, away <= nearPlace && v.speed() < slowly, v.now) // NaN is not near
+	return (near >= 0 && away <= atPlace || near >= nearFor) && v.now.Sub(m.tried) >= ownAgain
 }
 
 func (v view) speed() float64 { return math.Hypot(v.velocity.north, v.velocity.east) }
@@ -143,7 +143,8 @@ func (m *manoeuvre) complete(v view) bool {
 			return v.circles(t.lat, t.lon) && m.height(v) <= wingHeight
 		}
 		if m.request.goTo {
-			facing := math.IsNaN(m.plan.facing) || math.Abs(math.Remainder(v.heading-m.plan.facing, 360)) <= atHeading
+			to := m.request.heading
+			facing := to == nil || math.Abs(math.Remainder(v.heading-*to, 360)) <= atHeading
 			return distance(v.at.lat, v.at.lon, t.lat, t.lon) <= atPlace && m.height(v) <= atHeight &&
 				math.Hypot(v.speed(), v.velocity.down) < slowly && facing
 		}

@@ -51,9 +51,10 @@ func TestAManoeuvreIsCompleteWhereTheVehicleShowsIt(t *testing.T) {
 	takeoff := func(altitude float64) manoeuvre {
 		return manoeuvre{request: request{mode: ModeTakeoff}, plan: plan{target: &place{n, n, altitude, 488 + altitude}}}
 	}
-	goTo := manoeuvre{request: request{mode: ModeHold, goTo: true}, plan: plan{target: here, facing: n}}
+	goTo := manoeuvre{request: request{mode: ModeHold, goTo: true}, plan: plan{target: here}}
 	facing := goTo
-	facing.plan.facing = 350
+	heading := 350.0
+	facing.request.heading = &heading
 	noAMSL := goTo
 	noAMSL.plan.target = &place{here.lat, here.lon, here.altitude, n}
 	hold := manoeuvre{request: request{mode: ModeHold}}
@@ -159,7 +160,7 @@ func TestAManoeuvreIsCompleteWhereTheVehicleShowsIt(t *testing.T) {
 func landingThere() *manoeuvre {
 	s := seen()
 	return &manoeuvre{
-		request: request{mode: ModeLand}, at: s.now.Add(-time.Second), over: make(chan struct{}),
+		request: request{setMode: true, mode: ModeLand}, at: s.now.Add(-time.Second), over: make(chan struct{}),
 		plan: plan{target: &s.at, second: &step{cmd: common.MAV_CMD_NAV_LAND}},
 	}
 }
@@ -265,7 +266,7 @@ func TestDisarmingEndsAManoeuvre(t *testing.T) {
 		{"rtl", request{mode: ModeRTL}, "", true},
 	} {
 		s := seen()
-		m := &manoeuvre{request: r.req, at: s.now, over: make(chan struct{}), plan: plan{target: &place{0, 0, 50, 538}, facing: math.NaN()}}
+		m := &manoeuvre{request: r.req, at: s.now, over: make(chan struct{}), plan: plan{target: &place{0, 0, 50, 538}}}
 		moves := func(s *view) { s.velocity = motion{5, 0, 0} }
 		_, taken := m.watch(seen(moves))
 		lineEqual(t, r.name+": armed, taken", taken, "")

@@ -82,7 +82,6 @@ type step struct {
 	x, y  int32            // degE7, of a COMMAND_INT
 
 	to       *order // the mode that it leads to; nil if it sets none
-	streamed bool   // if our sticks are streamed, they run for a while before it is sent
 	optional bool   // the plan goes on when it is refused or not answered
 }
 
@@ -90,18 +89,16 @@ func (s *step) arms() bool { return s.cmd == common.MAV_CMD_COMPONENT_ARM_DISARM
 
 func (s *step) disarms() bool { return s.cmd == common.MAV_CMD_COMPONENT_ARM_DISARM && s.p[0] == 0 }
 
+// needsStream reports whether our sticks, if they are streamed, run for a while before it is sent:
+// before a stick mode, and before an arming, which ArduPilot without a receiver does only on them.
+func (s *step) needsStream() bool { return s.arms() || s.to != nil && s.to.mode.flownBySticks() }
+
 // plan is how a request is carried out on one autopilot: the commands in their order, and
 // where they lead.
 type plan struct {
 	steps  []step
-	target *place  // where it flies to; a takeoff has only the altitude
-	facing float64 // the heading that was given, degrees; NaN: none was
-	second *step   // the landing at a place, sent once the target is reached; nil: no second leg
-}
-
-// endsAt reports whether only optional steps follow step i.
-func (p *plan) endsAt(i int) bool {
-	return !slices.ContainsFunc(p.steps[i+1:], func(s step) bool { return !s.optional })
+	target *place // where it flies to; a takeoff has only the altitude
+	second *step  // the landing at a place, sent once the target is reached; nil: no second leg
 }
 
 // goal is what the last step that sets a mode leads to; nil: the plan only arms or
@@ -187,10 +184,11 @@ func (f firmware) command(cmd common.MAV_CMD, params ...float32) step {
 // setMode is DO_SET_MODE to the autopilot's own mode number, which means mode here. Bit 0 of
 // param1 says that a custom mode follows.
 func (f firmware) setMode(mode Mode, custom uint32) step {
+	s := f.command(common.MAV_CMD_DO_SET_MODE, 1, float32(custom))
 	if f == px4 {
-		return f.command(common.MAV_CMD_DO_SET_MODE, 1, float32(custom>>16&0xff), float32(custom>>24)).leadingTo(mode, custom)
+		s.p[1], s.p[2] = float32(custom>>16&0xff), float32(custom>>24)
 	}
-	return f.command(common.MAV_CMD_DO_SET_MODE, 1, float32(custom)).leadingTo(mode, custom)
+	return s.leadingTo(mode, custom)
 }
 
 // leadingTo is s with the mode that it leads to, and the autopilot's own number of it.
@@ -199,14 +197,11 @@ func (s step) leadingTo(mode Mode, custom uint32) step {
 	return s
 }
 
-// armDisarm arms or disarms. If our sticks are streamed, they run for a while before an arming:
-// ArduPilot without a receiver arms only because of them.
 func (f firmware) armDisarm(arm bool) step {
-	if !arm {
-		return f.command(common.MAV_CMD_COMPONENT_ARM_DISARM, 0, 0)
+	s := f.command(common.MAV_CMD_COMPONENT_ARM_DISARM, 0, 0)
+	if arm {
+		s.p[0] = 1
 	}
-	s := f.command(common.MAV_CMD_COMPONENT_ARM_DISARM, 1, 0)
-	s.streamed = true
 	return s
 }
 
@@ -221,35 +216,24 @@ func (r request) plan(v view) (plan, error) {
 	if r.disarms() && v.armed && v.landed.inAir() {
 		return plan{}, refuse(codeRefused, "arm: the vehicle is in the air; land first")
 	}
-	if !r.setMode {
-		return r.planArming(v), nil
-	}
-	if r.arm != nil && !*r.arm && v.flying() {
+	if r.setMode && r.arm != nil && !*r.arm && v.flying() {
 		return plan{}, refuse(codeRefused, "arm: the vehicle is in the air; land first; the mode was not set either")
 	}
-	p, err := r.planFlight(v)
-	if err != nil {
-		return plan{}, err
+	var p plan
+	var err error
+	switch {
+	case r.setMode:
+		p, err = r.planFlight(v)
+	case v.firmware == px4 && !v.armed && v.shown() == ModeTakeoff && r.arms():
+		p.steps = []step{px4.enter(ModeHold)} // armed in AUTO.TAKEOFF, PX4 would climb
 	}
-	p.facing = or(r.heading, math.NaN())
-	if r.entersSticks() {
-		p.steps[0].streamed = true
+	if err != nil {
+		return p, err
 	}
 	if r.arm != nil && r.mode != ModeTakeoff {
 		p.steps = append(p.steps, v.firmware.armDisarm(*r.arm))
 	}
 	return p, nil
-}
-
-// planArming only arms or disarms. A PX4 that is disarmed in AUTO.TAKEOFF would climb
-// when it is armed, so it enters AUTO.LOITER first (docs/autopilots.md, "PX4: takeoff
-// and land").
-func (r request) planArming(v view) plan {
-	p := plan{steps: []step{v.firmware.armDisarm(*r.arm)}}
-	if mode, _ := v.firmware.reported(v.custom); *r.arm && !v.armed && v.firmware == px4 && mode == ModeTakeoff {
-		p.steps = slices.Insert(p.steps, 0, px4.enter(ModeHold))
-	}
-	return p
 }
 
 // planFlight is the part of a plan that sets a mode.
@@ -268,27 +252,20 @@ func (r request) planFlight(v view) (plan, error) {
 	case r.mode == ModeHold:
 		return planHoldArduPilot(v)
 	}
-	return r.planMode(v)
+	s, err := v.firmware.entry(r.mode)
+	return plan{steps: []step{s}}, err
 }
 
-// planMode enters a mode with DO_SET_MODE, and lands here.
-func (r request) planMode(v view) (plan, error) {
-	if r.mode == ModeLand {
-		landing, err := v.firmware.land()
-		return plan{steps: []step{landing}}, err
+// entry is the step that enters a mode, or why the vehicle has none.
+func (f firmware) entry(mode Mode) (step, error) {
+	_, ok := entered[f][mode]
+	switch {
+	case ok:
+		return f.enter(mode), nil
+	case mode == ModeLand:
+		return step{}, refuse(codeUnsupported, "land: a fixed wing lands by a mission, not by a command")
 	}
-	if _, ok := entered[v.firmware][r.mode]; !ok {
-		return plan{}, refuse(codeUnsupported, "mode: this vehicle has no mode for %q", r.mode)
-	}
-	return plan{steps: []step{v.firmware.enter(r.mode)}}, nil
-}
-
-// land is the mode that lands here.
-func (f firmware) land() (step, error) {
-	if _, ok := entered[f][ModeLand]; ok {
-		return f.enter(ModeLand), nil
-	}
-	return step{}, refuse(codeUnsupported, "land: a fixed wing lands by a mission, not by a command")
+	return step{}, refuse(codeUnsupported, "mode: this vehicle has no mode for %q", mode)
 }
 
 // planGoto flies to a place. Both autopilots acknowledge a goto on the ground and drop it, so it
@@ -301,7 +278,7 @@ func (r request) planGoto(v view) (plan, error) {
 	if v.firmware == plane && r.heading != nil {
 		return p, refuse(codeUnsupported, "heading: a fixed wing can't keep one at a place; leave it out")
 	}
-	if err := v.hovers("goto"); err != nil {
+	if err := v.hovers(r.name()); err != nil {
 		return p, err
 	}
 	to, err := r.destination(v)
@@ -323,11 +300,8 @@ func (r request) planGoto(v view) (plan, error) {
 // planLandAt flies to the place at the present height; the landing itself
 // follows over it.
 func (r request) planLandAt(v view) (plan, error) {
-	landing, err := v.firmware.land()
+	landing, err := v.firmware.entry(ModeLand)
 	if err != nil {
-		return plan{}, err
-	}
-	if err := v.hovers("land"); err != nil {
 		return plan{}, err
 	}
 	p, err := request{lat: r.lat, lon: r.lon, mode: ModeLand}.planGoto(v)

@@ -17,28 +17,24 @@ func (v view) hovers(what string) error {
 
 // planTakeoffArduPilot is GUIDED, ARM, NAV_TAKEOFF in metres above home. A fixed
 // wing has a mode of its own for it.
-func (r request) planTakeoffArduPilot(v view) (plan, error) {
+func (r request) planTakeoffArduPilot(v view) (p plan, err error) {
 	f, altitude := v.firmware, or(r.altitude, defaultTakeoff)
-	p := plan{target: &place{math.NaN(), math.NaN(), altitude, v.home.amsl + altitude}}
-	if v.flying() && v.landed != 0 {
-		return p, refuse(codeRefused, "takeoff: already flying; use goto to climb")
-	}
-	if f == plane {
-		p.target = nil
-		if r.altitude != nil {
-			return p, refuse(codeUnsupported, "altitude: a fixed wing takes off to its own TKOFF_ALT; leave it out")
-		}
-		p.steps = []step{f.enter(ModeTakeoff)}
-	} else {
-		p.steps = []step{f.enter(ModeHold)}
-	}
+	var arm []step
 	if !v.armed {
-		p.steps = append(p.steps, f.armDisarm(true))
+		arm = []step{f.armDisarm(true)}
 	}
-	if f != plane {
-		climb := f.command(common.MAV_CMD_NAV_TAKEOFF, 0, 0, 0, 0, 0, 0, float32(altitude))
-		p.steps = append(p.steps, climb.leadingTo(ModeTakeoff, entered[f][ModeTakeoff]))
+	switch {
+	case v.flying() && v.landed != 0:
+		return p, refuse(codeRefused, "takeoff: already flying; use goto to climb")
+	case f == plane && r.altitude != nil:
+		return p, refuse(codeUnsupported, "altitude: a fixed wing takes off to its own TKOFF_ALT; leave it out")
+	case f == plane:
+		p.steps = append([]step{f.enter(ModeTakeoff)}, arm...)
+		return p, nil
 	}
+	climb := f.command(common.MAV_CMD_NAV_TAKEOFF, 0, 0, 0, 0, 0, 0, float32(altitude)).leadingTo(ModeTakeoff, entered[f][ModeTakeoff])
+	p.steps = append(append([]step{f.enter(ModeHold)}, arm...), climb)
+	p.target = &place{math.NaN(), math.NaN(), altitude, v.home.amsl + altitude}
 	return p, nil
 }
 
@@ -46,22 +42,18 @@ func (r request) planTakeoffArduPilot(v view) (plan, error) {
 // alone would fly on to its old target. A plane or QuadPlane is sent the present place, which
 // enters GUIDED; a plane circles round it.
 func planHoldArduPilot(v view) (plan, error) {
-	f := v.firmware
-	hold := f.enter(ModeHold)
-	if !v.armed {
-		return plan{steps: []step{hold}}, nil
-	}
-	if err := v.hovers("hold"); err != nil {
-		return plan{}, err
-	}
+	hold := v.firmware.enter(ModeHold)
+	p := plan{steps: []step{hold}}
 	switch {
-	case f == copter:
-		return plan{steps: []step{f.setMode(ModeHold, copterBrake), hold}}, nil
+	case !v.armed:
+		return p, nil
+	case v.firmware == copter:
+		p.steps = []step{copter.setMode(ModeHold, copterBrake), hold}
 	case !math.IsNaN(v.at.lat):
-		here := request{}.reposition(v, v.at).leadingTo(ModeHold, hold.to.number)
-		return plan{steps: []step{here}, target: &v.at}, nil
+		p.steps = []step{request{}.reposition(v, v.at).leadingTo(ModeHold, hold.to.number)}
+		p.target = &v.at
 	}
-	return plan{steps: []step{hold}}, nil
+	return p, v.hovers("hold")
 }
 
 // adjust is the speed and heading, which ArduPilot's DO_REPOSITION ignores. They go out after its

@@ -50,14 +50,13 @@ func (v view) takeoffAMSL(altitude float64) (float64, error) {
 // where it can stop. A mode change alone flies on to the old target, and on the
 // ground an armed vehicle may have a takeoff under way. A failsafe ends by a mode
 // change only.
-func planHoldPX4(v view) plan {
-	hold := px4.enter(ModeHold)
-	if !v.armed {
-		return plan{steps: []step{hold}}
+func planHoldPX4(v view) (p plan) {
+	if !v.armed || v.failsafe {
+		p.steps = append(p.steps, px4.enter(ModeHold))
 	}
-	pause := px4.command(common.MAV_CMD_DO_REPOSITION, -1, 1, 0).leadingTo(ModeHold, entered[px4][ModeHold])
-	if v.failsafe {
-		return plan{steps: []step{hold, pause}}
+	if v.armed {
+		pause := px4.command(common.MAV_CMD_DO_REPOSITION, -1, 1, 0)
+		p.steps = append(p.steps, pause.leadingTo(ModeHold, entered[px4][ModeHold]))
 	}
-	return plan{steps: []step{pause}}
+	return p
 }

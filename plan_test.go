@@ -216,7 +216,7 @@ func meaning(v view, r request, p plan) string {
 	var steps []string
 	for _, s := range p.steps {
 		step := "anyhow"
-		if s.streamed {
+		if s.needsStream() {
 			step = "led"
 		}
 		if s.to != nil {
@@ -245,9 +245,6 @@ func meaning(v view, r request, p plan) string {
 	}
 	if p.target != nil {
 		got += fmt.Sprintf("; at %v %v %v, %v AMSL", p.target.lat, p.target.lon, p.target.altitude, p.target.amsl)
-	}
-	if p.goal() != nil && !math.IsNaN(p.facing) {
-		got += fmt.Sprintf("; facing %v", p.facing)
 	}
 	return got
 }
@@ -511,7 +508,7 @@ func TestMeaningOfPX4Plans(t *testing.T) {
 		{"px4 MANUAL landed uphill", "takeoff altitude=10", "anyhow hold by AUTO.LOITER | led | anyhow takeoff by AUTO.TAKEOFF*; to armed; ends in AUTO.LOITER from 496.5; at NaN NaN 10, 498.5 AMSL"},
 		{"px4 MANUAL landed homeless", "takeoff altitude=20", "anyhow hold by AUTO.LOITER | led | anyhow takeoff by AUTO.TAKEOFF*; to armed; ends in AUTO.LOITER from 504.5; at NaN NaN 20, 508.5 AMSL"},
 		{"px4 POSCTL flying", "goto lat=47.398 lon=8.546 altitude=20", "anyhow hold by AUTO.LOITER*; at 47.398 8.546 20, 508.5 AMSL"},
-		{"px4 POSCTL flying", "goto heading=270", "anyhow hold by AUTO.LOITER*; at 47.3977421 8.5455938 10, 498.5 AMSL; facing 270"},
+		{"px4 POSCTL flying", "goto heading=270", "anyhow hold by AUTO.LOITER*; at 47.3977421 8.5455938 10, 498.5 AMSL"},
 		{"px4 POSCTL flying homeless", "goto altitude_msl=508.5", "anyhow hold by AUTO.LOITER*; at 47.3977421 8.5455938 NaN, 508.5 AMSL"},
 		{"px4 AUTO.RTL flying failsafe", "goto altitude=20", "anyhow hold by AUTO.LOITER | anyhow hold by AUTO.LOITER*; at 47.3977421 8.5455938 20, 508.5 AMSL"},
 		{"px4 AUTO.LOITER landed", "set arm=true", "led; to armed"},
@@ -692,7 +689,7 @@ func TestMeaningOfArduPilotPlans(t *testing.T) {
 		{"copter LOITER landed", "set arm=true", "led; to armed"},
 		{"copter GUIDED landed", "set arm=true", "led; to armed"},
 		{"copter STABILIZE landed", "set mode=position arm=true", "led position by LOITER* | led; to armed"},
-		{"copter LOITER flying", "goto lat=47.398 lon=8.546 speed=5 heading=45", "anyhow hold by GUIDED* | anyhow | anyhow; at 47.398 8.546 10, 498.5 AMSL; facing 45"},
+		{"copter LOITER flying", "goto lat=47.398 lon=8.546 speed=5 heading=45", "anyhow hold by GUIDED* | anyhow | anyhow; at 47.398 8.546 10, 498.5 AMSL"},
 		{"copter LOITER flying", "goto altitude=20", "anyhow hold by GUIDED* | anyhow; at 47.3977421 8.5455938 20, 508.5 AMSL"}, // it keeps its heading, and no one asked it to
 
 		{"quadplane QHOVER flying", "set mode=position", "led position by QLOITER*"},

@@ -193,6 +193,7 @@ func (s *sticks) streamForArming(v view) {
 	if s.phase == stickOff {
 		s.enter(v)
 	}
+	s.client.spoke = v.now
 }
 
 // entered records that a client's stick mode is in force. The client has the sticks for 3 s.
@@ -295,9 +296,6 @@ func (s *sticks) input(v view, a axes, from netip.Addr, timeout time.Duration) {
 	s.client.spoke, s.next = v.now, v.now.Add(stickEvery)
 	s.acts.send = true
 }
-
-// hearClient records that a client has a command under way.
-func (s *sticks) hearClient(now time.Time) { s.client.spoke = now }
 
 // held is the client that has the sticks; invalid if none has.
 func (s *sticks) held(v view) netip.Addr {

@@ -190,7 +190,6 @@ func (h *stickFlight) play(t *testing.T, script string) string {
 			h.pass(10 * time.Millisecond)
 		case "arms":
 			h.streamForArming(h.f)
-			h.hearClient(h.f.now)
 		case "input":
 			d, err := time.ParseDuration(w[5])
 			if err != nil {
