@@ -656,10 +656,15 @@ func (w *stickWitness) happens(what byte, arg int) {
 	case 'e': // a plan for a stick mode begins
 		w.pilot = false
 		w.asks()
-	case 'g': // it ends: the mode is set
-		if has && f.entering {
+	case 'g': // it ends: the mode is set; or the mode shows after the plan was given up
+		switch {
+		case !has || !f.entering:
+		case f.busy:
 			w.pilot = false
 			w.gets(sticky)
+		default:
+			w.in(sticky)
+			f.entering = false
 		}
 	case 'l': // a plan that leaves begins
 		w.pilot = false
