@@ -9,7 +9,6 @@ import (
 
 // Times of a plan (docs/design.md, rule 5 and "The newest command wins").
 const (
-	turnAtOnce = 10 * time.Millisecond   // a step that is due in it did not wait
 	answerWait = 1500 * time.Millisecond // how long a step waits for its report, and a plan for HOME_POSITION
 	urgentWait = 100 * time.Millisecond  // the same for the first step of an urgent request
 	urgentKept = 500 * time.Millisecond  // and of one while a number is kept
@@ -252,7 +251,7 @@ func (c *commander) away() bool { return !c.awayAt.Before(c.reports.asked) }
 // go. An urgent first step that was due at once waits urgentWait or urgentKept, then goes without.
 func (t *task) reportBefore(s *step, due time.Time) error {
 	c := t.commander
-	atOnce := t.sent == nil && due.Sub(t.askedAt) <= turnAtOnce // the first step, and a client asked for it
+	atOnce := t.sent == nil && due.Sub(t.askedAt) <= modeGap/2 // the first step of a client's request, and it did not wait
 	since := due.Add(max(reportAgain, c.acks.trip))
 	if atOnce {
 		since = due.Add(-reportFresh)
