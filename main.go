@@ -340,9 +340,14 @@ func (l *logWriter) Write(b []byte) (int, error) {
 
 // close writes the remaining lines, for up to a second.
 func (l *logWriter) close() {
-	l.Write(nil)
+	late := time.After(time.Second)
+	select {
+	case l.lines <- nil: // waits for room, which Write does not
+	case <-late:
+		return
+	}
 	select {
 	case <-l.done:
-	case <-time.After(time.Second):
+	case <-late:
 	}
 }
