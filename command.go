@@ -16,7 +16,7 @@ const (
 	copyEvery   = 300 * time.Millisecond // or one and a half round trips
 	giveUp      = 2 * time.Second        // after the first copy
 	slowAfter   = 4                      // commands in a row that were answered after a repeat: the line is slow
-	lateAck     = time.Second            // after the last copy no ack of it comes any more
+	lateAck     = time.Second            // this long after a command's last copy an ack of it may still come
 	modeGap     = 20 * time.Millisecond  // between a mode change's answer and the next one
 	modeUnknown = 500 * time.Millisecond // between a mode change's last copy and the next one, where neither ack nor report came
 	showWithin  = time.Second            // after the ack, until a report shows it
@@ -31,7 +31,7 @@ type acks struct {
 	waiting  map[common.MAV_CMD]*command
 	late     map[common.MAV_CMD]time.Time // until then acks of an earlier command with that number may come
 	trip     time.Duration                // the round trip last measured
-	repeated int                          // commands since then that were answered after a repeat
+	repeated int                          // commands that were acknowledged after a repeat, since trip was set
 	modeAt   time.Time                    // no mode change goes out before it
 	mode     common.MAV_CMD               // of the mode change sent last
 }
@@ -56,8 +56,9 @@ func (c *command) acked() bool { return !c.ackedAt.IsZero() }
 // answered reports whether any ack came.
 func (c *command) answered() bool { return c.acked() || c.refusal != nil }
 
-// answerBy is until when the answer may come. A refusal stands unless a report shows the
-// command in a moment: it may be an earlier command's, or another copy was accepted.
+// answerBy is the time at which the wait for an answer ends. After the refusal of a mode change
+// or an arming a report may still show it: the refusal may be an earlier command's, or another
+// copy was accepted.
 func (c *command) answerBy(trip time.Duration) time.Time {
 	switch {
 	case c.refusal != nil && c.step.byReport():
@@ -97,7 +98,7 @@ func (a *acks) close(c *command) {
 	}
 }
 
-// answered records that an ack or a report answered the last mode change, if cmd is its number.
+// answered records the answer to the last mode change, an ack or a report, if cmd is its number.
 func (a *acks) answered(cmd common.MAV_CMD) {
 	if cmd == a.mode {
 		a.modeAt = time.Now().Add(modeGap)
@@ -166,11 +167,12 @@ func (a *acks) request(id uint32) error {
 	return a.link.send(s.message(a.tel.id.system, 0))
 }
 
-// restarted expects no late acks: a restarted autopilot answers no earlier command.
+// restarted forgets the late acks: a restarted autopilot answers no earlier command.
 func (a *acks) restarted() { clear(a.late) }
 
-// shown reports whether r, the last of so many reports, shows what the command leads to. It
-// must have come after the first copy; where the vehicle showed that before, after the ack.
+// shown reports whether the command is proven: by r, the last report, or by its ack alone where
+// that is enough. reports is the number of reports so far. r must have come after the first
+// copy or, where the vehicle showed the same before, after the ack.
 func (c *command) shown(r report, reports int) bool {
 	since, done, already := c.reports, false, false
 	switch s := c.step; {

@@ -24,8 +24,8 @@ type commander struct {
 	bell    bell // rings when something came that a task may wait for
 
 	tasks     []*task    // in the order in which they came; the first one is under way
-	manoeuvre *manoeuvre // of the last accepted command; nil: none, or something else has ended it
-	client    bool       // a client's command or sticks were accepted, and no takeover or disarming came since
+	manoeuvre *manoeuvre // of the last accepted command; nil: there was none, or something else ended it
+	client    bool       // since the last takeover or disarming a client's step or sticks were accepted
 	awayAt    time.Time  // when the port was last found down: no report from before that counts
 	stopped   bool       // the program ends
 }
@@ -56,7 +56,7 @@ type task struct {
 	previous *manoeuvre // the manoeuvre when its turn came; nil: none
 
 	sent    *command      // the command that went out last; nil: none
-	answer  answer        // so far; a second leg has its manoeuvre from the start
+	answer  answer        // so far; in a second leg the first leg's manoeuvre is there from the start
 	armed   bool          // it sent an ARM to a disarmed vehicle
 	endedBy *commandError // a newer command, a takeover, a disarming, the program's end; nil: nothing
 }
@@ -107,11 +107,12 @@ func (t *task) supersedes(o *task, onGround bool) bool {
 	return o != t.commander.current() && o.request.equals(t.request)
 }
 
-// A takeover, a disarming and the program's end (docs/design.md, rule 4). What may be sent
-// after them is decided here: by mayContinue for a task, by mayAct for mavrest itself.
+// What may be sent after a takeover, a disarming and the program's end is decided below: by
+// mayContinue for a task, by mayAct for mavrest itself (docs/design.md, rule 4).
 
-// takeover ends every task: no command of ours explains a report, a failsafe began, or the
-// autopilot restarted. A task whose step is on the wire first learns what becomes of that step.
+// takeover ends every task: no command of ours explains a report, a failsafe began, the
+// autopilot restarted, or somebody else moves the sticks of a stick mode. A task whose step is
+// on the wire first learns what becomes of that step.
 func (c *commander) takeover(why string) {
 	c.client = false
 	for _, t := range c.tasks {
@@ -244,14 +245,15 @@ func (c *commander) poll(awaited bool, now time.Time) (next time.Time) {
 	return c.reports.due(awaited, c.acks.trip)
 }
 
-// away reports whether the port was down at poll's last request; before the first it is true.
+// away reports whether the port was down at poll's last request. It is true between askNow and
+// the next request: call poll first.
 func (c *commander) away() bool { return !c.awayAt.Before(c.reports.asked) }
 
 // reportBefore waits for the report that step s must follow (rule 5); due is when s could first
 // go. An urgent first step that was due at once waits urgentWait or urgentKept, then goes without.
 func (t *task) reportBefore(s *step, due time.Time) error {
 	c := t.commander
-	atOnce := t.sent == nil && due.Sub(t.askedAt) <= modeGap/2 // the first step of a client's request, and it did not wait
+	atOnce := t.sent == nil && due.Sub(t.askedAt) <= modeGap/2 // a client's first step that did not wait; never mavrest's own, whose askedAt is zero
 	since := due.Add(max(reportAgain, c.acks.trip))
 	if atOnce {
 		since = due.Add(-reportFresh)
@@ -349,7 +351,8 @@ func (t *task) sendCopy(x *command) {
 	}
 }
 
-// failure is why a command is not accepted.
+// failure is the error of a command that was refused, or not shown in time. A refused step
+// explains no later report.
 func (t *task) failure(x *command) error {
 	name := commandName(x.step)
 	if x.refusal != nil && x.step.to != nil {
@@ -377,8 +380,8 @@ func (c *commander) replace(t *task) {
 	c.manoeuvre = t.answer.manoeuvre
 }
 
-// abandon ends the manoeuvre, and the landing over its place: somebody else took the drone, at
-// since.
+// abandon ends the manoeuvre, and the command under way if mavrest itself sends it: somebody else
+// took the drone at since.
 func (c *commander) abandon(since time.Time, format string, args ...any) {
 	why := interruption(since, fmt.Sprintf(format, args...))
 	if t := c.current(); t != nil && t.askedAt.IsZero() {

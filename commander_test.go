@@ -302,7 +302,7 @@ func TestAnotherVehicleHasItsOwnParameters(t *testing.T) {
 		b.drone.mu.Lock()
 		defer b.drone.mu.Unlock()
 		if got := b.drone.params.groundStation(); got != 255 {
-			t.Errorf("sticks go out as system %d: %v", got, b.drone.params.told)
+			t.Errorf("sticks go out as system %d: %v", got, b.drone.params.values)
 		}
 	})
 }

@@ -37,7 +37,7 @@ type drone struct {
 	wg        sync.WaitGroup // every goroutine that run waits for, also landThere and holdForSilent
 
 	online      bool
-	quitBy      time.Time // deadline of the farewell: tasks still under way are ended then; zero: not shutting down
+	quitBy      time.Time // the farewell's deadline, which ends its tasks; zero: not shutting down
 	checked     time.Time // when PX4 was last asked to run its checks before arming
 	warned      []string  // the warnings given since the autopilot started
 	targetAsked time.Time // when the target was requested last
@@ -49,7 +49,7 @@ func newDrone(dev device, only byte, gcs bool) *drone {
 	d.link = newLink(dev, only, gcs, d.hear)
 	acks := newAcks(d.link, &d.tel)
 	d.cmd = &commander{mu: &d.mu, acks: acks, machine: &d.machine}
-	d.params = parameters{tel: &d.tel, acks: acks, told: make(map[string]float64)}
+	d.params = parameters{tel: &d.tel, acks: acks, values: make(map[string]float64)}
 	d.handshake.params = &d.params
 	return d
 }
@@ -81,8 +81,8 @@ func (d *drone) quit() {
 	d.cmd.stop()
 }
 
-// farewell is what the vehicle is left with when the program ends after sticks
-// (docs/design.md, "SIGTERM in the air").
+// farewell leaves the vehicle safe when the program ends after sticks: it may command a hold or a
+// landing, and centres or releases the sticks (docs/design.md, "SIGTERM in the air").
 func (d *drone) farewell() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -155,11 +155,11 @@ func (d *drone) poll(now time.Time) (next time.Time) {
 // sends its texts only to a ground station. Where it is set, the end of that heartbeat would
 // be a failsafe.
 func (d *drone) speakAsStation() {
-	act, known := d.params.told["NAV_DLL_ACT"]
+	act, known := d.params.values["NAV_DLL_ACT"]
 	d.link.speakAsStation(d.online && d.firmware() == px4 && known && act == 0)
 }
 
-// lose says that the vehicle is offline.
+// lose takes the vehicle offline.
 func (d *drone) lose() {
 	d.online = false
 	d.handshake.lose()
@@ -257,17 +257,18 @@ func (d *drone) hearVersion(was firmwareVersion) {
 // family of autopilots.
 func (d *drone) identify() {
 	if d.online && d.handshake.firmware != d.firmware() {
-		clear(d.params.told)
+		clear(d.params.values)
 		d.handshake.begin(time.Now())
 	}
 }
 
-// hearHeartbeat judges the reports that a HEARTBEAT makes.
+// hearHeartbeat judges the reports that a HEARTBEAT makes. The first one after an outage brings
+// the vehicle online.
 func (d *drone) hearHeartbeat(now time.Time) {
 	b := &d.tel.beat
 	d.identify()
-	acts := b.failsafe && !(d.firmware() == px4 && d.tel.id.version != 0 && d.tel.id.version < px4TellsWarnings)
-	for _, shown := range d.cmd.reports.hearHeartbeat(shownMode{custom: b.custom, armed: b.armed, failsafe: acts}, d.cmd.acks.trip, now) {
+	failsafe := b.failsafe && !(d.firmware() == px4 && d.tel.id.version != 0 && d.tel.id.version < px4CriticalActs)
+	for _, shown := range d.cmd.reports.hearHeartbeat(shownMode{custom: b.custom, armed: b.armed, failsafe: failsafe}, d.cmd.acks.trip, now) {
 		d.judge(shown, now)
 	}
 	if !d.online {
@@ -280,10 +281,10 @@ func (d *drone) hearHeartbeat(now time.Time) {
 	}
 }
 
-// px4TellsWarnings is the first PX4 whose MAV_STATE_CRITICAL is a failsafe that acts. In an
+// px4CriticalActs is the first PX4 whose MAV_STATE_CRITICAL is a failsafe that acts. In an
 // older one it may be a warning; there a failsafe that acts shows by its mode
 // (docs/autopilots.md, "PX4: modes").
-const px4TellsWarnings = firmwareVersion(1<<24 | 15<<16)
+const px4CriticalActs = firmwareVersion(1<<24 | 15<<16)
 
 // judge hands a report to the mode machine, and ends what the report ends.
 func (d *drone) judge(shown shownMode, now time.Time) {
@@ -312,8 +313,8 @@ func (d *drone) judge(shown shownMode, now time.Time) {
 	}
 }
 
-// takeover follows a report that no command of ours explains, and the beginning of a failsafe: a
-// pilot, a failsafe or an autopilot that did not follow has the drone.
+// takeover ends what clients do: no command of ours explains a report, or a failsafe began. A pilot
+// or a failsafe has the drone, or the autopilot did not follow a command.
 func (d *drone) takeover(why string) {
 	now := time.Now()
 	d.cmd.takeover(why)
@@ -325,7 +326,7 @@ func (d *drone) takeover(why string) {
 	d.clock.poke()
 }
 
-// restarted is what follows a restart of the autopilot.
+// restarted ends and forgets what a restart of the autopilot ended, and begins the handshake anew.
 func (d *drone) restarted(now time.Time) {
 	slog.Warn("the autopilot has started again")
 	d.machine.restart()
@@ -345,11 +346,11 @@ func (d *drone) restarted(now time.Time) {
 // forget has the parameters and the version requested again: the vehicle may be another
 // one, or have other firmware now.
 func (d *drone) forget() {
-	clear(d.params.told)
+	clear(d.params.values)
 	d.tel.id.version = 0
 }
 
-// able is why no command can be sent now; nil: one can.
+// able is why no command can be sent now; nil if one can.
 func (d *drone) able() error {
 	switch {
 	case d.cmd.stopped:
@@ -384,8 +385,8 @@ func (d *drone) wait(ctx context.Context, m *manoeuvre, began time.Time) error {
 	return d.explained(m.why)
 }
 
-// unseen is why nobody knows how far a manoeuvre is, with the systems that were
-// unhealthy before; nil while the link lives.
+// unseen is why the progress of a manoeuvre is unknown, with the systems that were unhealthy
+// before; nil while the vehicle is online.
 func (d *drone) unseen() error {
 	err := d.able()
 	if err == nil || err == errStopping {
@@ -397,7 +398,7 @@ func (d *drone) unseen() error {
 	return fmt.Errorf("the link is lost: %w", err)
 }
 
-// ownTexts begin the messages of mavrest itself.
+// ownTexts is the prefix of mavrest's own messages.
 const ownTexts = "mavrest: "
 
 // notify logs what mavrest did by itself, and adds it to the status's messages.
@@ -438,7 +439,7 @@ func (d *drone) view(now time.Time) view {
 	t, current := &d.tel, d.cmd.current()
 	v := view{
 		now: now, firmware: d.firmware(), version: t.id.version, vtol: common.MAV_VTOL_STATE(t.id.vtol),
-		told: d.params.told, trip: d.cmd.acks.trip,
+		params: d.params.values, trip: d.cmd.acks.trip,
 		online: d.online, mode: d.machine.mode, busy: current != nil,
 		entering:  current != nil && current.request.entersSticks() || d.machine.claimed(now, func(to *order) bool { return to.mode.flownBySticks() }) >= 0,
 		shownMode: d.machine.last.shownMode, landed: t.landedNow(now),
@@ -476,7 +477,7 @@ const clockEvery = time.Second
 // clock runs what happens by time. It sleeps until the next thing is due.
 type clock struct {
 	bell chan struct{} // wakes run at once; it holds one
-	beat atomic.Int64  // when it last ran, for the watchdog; Unix nanoseconds
+	beat atomic.Int64  // when tick was last called, for the watchdog; Unix nanoseconds
 }
 
 // poke makes the clock run now.

@@ -51,7 +51,8 @@ func (d *drone) perform(t *task) error {
 	return d.leftBehind(t, err)
 }
 
-// planned makes the plan of a request, for the vehicle as it is now.
+// planned makes the plan of a request, for the vehicle as it is now. Until the kind of vehicle is
+// known the plan is empty.
 func (d *drone) planned(t *task) (err error) {
 	if m := t.answer.manoeuvre; m != nil {
 		t.plan = plan{steps: []step{*m.plan.second}}
@@ -103,7 +104,7 @@ func (d *drone) takeTurn(t *task) error {
 	return err
 }
 
-// carryOut sends the steps of a plan, each when the vehicle has shown the one before.
+// carryOut sends the steps of a plan, each once the one before was accepted.
 func (d *drone) carryOut(t *task) error {
 	if err := d.prepare(t); err != nil {
 		return err
@@ -184,8 +185,8 @@ func (d *drone) accepted(t *task, s *step) {
 	}
 }
 
-// conclude follows each plan that had its turn, before the next task begins. What a failed plan
-// armed is disarmed on the ground (rule 7).
+// conclude follows carryOut, before the next task begins. A vehicle on the ground that a failed
+// plan has sent an ARM is disarmed, also where the ARM was refused (rule 7).
 func (d *drone) conclude(t *task, err error) {
 	switch {
 	case err == nil && t.request.entersSticks():
@@ -198,7 +199,7 @@ func (d *drone) conclude(t *task, err error) {
 		}
 	}
 	if m := t.answer.manoeuvre; err != nil && m != nil {
-		m.request.heading = nil // the goto itself was accepted: don't wait for the heading that was refused
+		m.request.heading = nil // the goto itself was accepted: its heading was refused, or not sent, and is not waited for
 	}
 	d.act()
 	d.targetAsked = time.Time{} // does it fly to the place?
@@ -250,7 +251,7 @@ func (d *drone) restSticks(t *task) error {
 	}
 	if v.flying() && v.custom != through.to.number {
 		switch err := d.send(t, &through); {
-		case err == nil: // not accepted: a takeover may have come before it showed
+		case err == nil: // not d.accepted, which counts as a client's: a takeover may have come before POSCTL showed
 			t.answer.command = uint16(through.cmd)
 			d.machine.command(*through.to)
 		case !vehicleFailed(err):
@@ -282,8 +283,8 @@ func (d *drone) askHome(t *task) error {
 	return nil
 }
 
-// prepare is what a plan needs before its first step: the parameter that decides whose sticks
-// count, and the stick stream.
+// prepare provides what a plan needs before its first step: the receiver's state, the parameter
+// that decides whose sticks count, and the stick stream.
 func (d *drone) prepare(t *task) error {
 	sticks, arms := &d.sticks, t.request.arms()
 	armsInStickMode := arms && !t.request.setMode && d.machine.last.mode.flownBySticks()
@@ -364,8 +365,8 @@ func (d *drone) landThere(m *manoeuvre) {
 	}
 }
 
-// holdForSilent commands a hold for a client that fell silent, unless a pilot, a client or a
-// disarming came first.
+// holdForSilent commands a hold for a client that fell silent, unless that has changed since tick
+// asked for it: a pilot, a client or a disarming came first.
 func (d *drone) holdForSilent() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -433,7 +434,7 @@ func (d *drone) reasons(t *task, refused *commandError) error {
 	if s.arms() && !t.request.setMode && d.machine.mode == ModeLand { // ArduPilot never arms in it
 		e.text += `; it does not arm in ` + d.modeName() + `: set another mode with it ({"mode":"hold","arm":true}), or take off`
 	}
-	if act := d.params.told["NAV_DLL_ACT"]; act > 0 && s.arms() && d.firmware() == px4 && !d.link.gcs {
+	if act := d.params.values["NAV_DLL_ACT"]; act > 0 && s.arms() && d.firmware() == px4 && !d.link.gcs {
 		e.text += fmt.Sprintf("; NAV_DLL_ACT is %g: PX4 arms only while it hears a ground station; connect one, start mavrest with -gcs, or set it to 0", act)
 	}
 	return &e

@@ -10,7 +10,7 @@ import (
 	"github.com/bluenviron/gomavlib/v3/pkg/dialects/common"
 )
 
-// act sends what the sticks request, and returns it: a hold needs a plan, which the caller makes.
+// act does what the sticks request, and returns it: a hold needs a plan, so the caller commands it.
 func (d *drone) act() stickActs {
 	acts := d.sticks.take()
 	if acts.notice != "" {
@@ -45,9 +45,9 @@ func (d *drone) outgoing(a axes) outgoing {
 	return outgoing{msg: m}
 }
 
-// warn gives each warning once, until the autopilot restarts: what a pilot must know about this
-// PX4's parameters before he needs it. It waits for the handshake: a parameter that is unanswered
-// then has its default, and an unknown version counts as old.
+// warn gives the warnings that this PX4's parameters call for, each once until the autopilot
+// restarts. It waits for the handshake. A parameter that is unanswered then has its default, and
+// an unknown version counts as old.
 func (d *drone) warn(v view) {
 	if v.firmware != px4 || !v.online || v.now.Sub(d.handshake.began) < askFor {
 		return
@@ -72,15 +72,15 @@ func (d *drone) warn(v view) {
 	}
 }
 
-// hearReceiver takes what SYS_STATUS says about the receiver.
+// hearReceiver hands what SYS_STATUS says about the receiver to the sticks.
 func (d *drone) hearReceiver(now time.Time) {
 	tel, throttle := &d.tel, uint16(math.MaxUint16) // an unknown throttle counts as raised
 	fresh := tel.rc.within(freshFor, now)
 	if fresh {
 		throttle = tel.rc.channel[2]
 	}
-	ours := fresh && !tel.rc.at.After(d.sticks.src.validFrom) // the channels may still show our own stream
-	if tel.health.received() && !ours {
+	maybeOurs := fresh && !tel.rc.at.After(d.sticks.src.validFrom) // the channels may still show our own stream
+	if tel.health.received() && !maybeOurs {
 		d.sticks.hearReceiver(d.view(now), tel.health.receiverLive(), throttle)
 	}
 }
@@ -117,13 +117,13 @@ func (d *drone) input(in stickInput) (Mode, error) {
 		return 0, refuse(codeWrongMode, "input: a command to enter %s is under way", t.request.mode)
 	case v.firmware == firmwareUnknown:
 		return 0, refuse(codeUnsupported, "input: this autopilot is neither PX4 nor ArduPilot Copter or Plane")
-	case denied != "": // no mode that is set here can help
+	case denied != "": // setting a mode would not help
 		return 0, refuse(codeWrongMode, "input: %s", denied)
-	case d.sticks.taken && (stick || d.machine.order == nil): // no mode was set here since
+	case d.sticks.taken && (stick || d.machine.order == nil): // no stick mode was set here since
 		return 0, refuse(codeWrongMode, "input: a pilot, a failsafe or another program took the drone, which is in mode %s; set manual, altitude or position here to take the sticks", v.mode)
 	case !stick:
 		return 0, refuse(codeWrongMode, "input: the drone is in mode %s; set manual, altitude or position first", v.mode)
-	case v.armed && !v.shown().flownBySticks(): // PX4 would take sticks that move now for a pilot's
+	case v.armed && !v.shown().flownBySticks(): // PX4 would take moving sticks for a pilot's
 		return 0, refuse(codeWrongMode, "input: the vehicle does not show mode %s yet", v.mode)
 	case held.IsValid() && held != in.from:
 		return 0, refuse(codeWrongMode, "another client (%s) has the sticks; set the mode to take them", held)

@@ -11,8 +11,8 @@ import (
 
 // Times of the handshake and of what is requested later (docs/design.md, "The vehicle").
 const (
-	askEvery    = 500 * time.Millisecond // a question, until it is answered
-	askFor      = 3 * time.Second        // then a parameter that is not answered has its default
+	askEvery    = 500 * time.Millisecond // between two requests of what is not answered yet
+	askFor      = 3 * time.Second        // after this time warnings count an unanswered parameter as its default
 	streamAgain = 10 * time.Second       // between two requests for a stream that was accepted
 	streamLost  = 5 * time.Second        // without its message: another program, or a restart, has ended it; NAV_DLL_ACT is read again as often
 	liveLost    = time.Second            // the same of CURRENT_MODE, which comes twice a second by itself
@@ -51,12 +51,12 @@ var streams = []stream{
 // reports of its mode, the streams, what it sends only once, and its parameters. A stream
 // that ends or becomes slow is requested again.
 type handshake struct {
-	params *parameters // with the vehicle's telemetry, and the acks
+	params *parameters
 
-	firmware   firmware // the family that is asked; each has its own questions
+	firmware   firmware // the family when the handshake began
 	streams    []stream // the first one brings live reports
 	open       *command // the request for a stream that waits for its ack; nil: none
-	asks       *stream  // that stream
+	openFor    *stream  // the stream that it is for
 	began      time.Time
 	questioned time.Time // when ask ran last
 }
@@ -161,7 +161,7 @@ func (h *handshake) tickStreams(now time.Time) (next time.Time) {
 		again := x.last.Add(a.copyGap())
 		switch {
 		case x.acked() || x.refusal != nil:
-			h.asks.known, h.asks.denied = true, !x.acked()
+			h.openFor.known, h.openFor.denied = true, !x.acked()
 		case now.Before(again):
 			return again
 		case now.Before(x.sent.Add(giveUp)):
@@ -185,16 +185,16 @@ func (h *handshake) tickStreams(now time.Time) (next time.Time) {
 	}
 	first.asked, first.slow = now, false
 	interval := h.firmware.command(common.MAV_CMD_SET_MESSAGE_INTERVAL, float32(first.id), 1e6/first.hz)
-	h.open, h.asks = a.open(&interval, report{}, 0), first
+	h.open, h.openFor = a.open(&interval, report{}, 0), first
 	a.send(h.open)
 	return now.Add(a.copyGap())
 }
 
 // parameters are the autopilot's parameters that our rules need.
 type parameters struct {
-	tel  *telemetry
-	acks *acks
-	told map[string]float64 // the values that the vehicle sent
+	tel    *telemetry
+	acks   *acks
+	values map[string]float64 // the ones that the vehicle sent
 
 	stationAt time.Time // when NAV_DLL_ACT came last
 }
@@ -215,7 +215,7 @@ func (p *parameters) request(name string) {
 }
 
 func (p *parameters) known(name string) bool {
-	_, known := p.told[name]
+	_, known := p.values[name]
 	return known
 }
 
@@ -230,7 +230,7 @@ func (p *parameters) hear(m *common.MessageParamValue, now time.Time) (ours bool
 	if p.tel.id.firmware() == px4 && m.ParamType == common.MAV_PARAM_TYPE_INT32 {
 		v = float64(int32(math.Float32bits(m.ParamValue)))
 	}
-	p.told[m.ParamId] = v
+	p.values[m.ParamId] = v
 	if m.ParamId == "NAV_DLL_ACT" {
 		p.stationAt = now
 	}
@@ -239,5 +239,5 @@ func (p *parameters) hear(m *common.MessageParamValue, now time.Time) (ours bool
 
 // groundStation is the system id that ArduPilot takes sticks from; 255 if unknown.
 func (p *parameters) groundStation() byte {
-	return byte(cmp.Or(int(p.told["SYSID_MYGCS"]), int(p.told["MAV_GCS_SYSID"]), 255))
+	return byte(cmp.Or(int(p.values["SYSID_MYGCS"]), int(p.values["MAV_GCS_SYSID"]), 255))
 }

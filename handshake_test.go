@@ -131,7 +131,7 @@ func TestTheParametersThatRulesNeedAreReadInTheHandshake(t *testing.T) {
 				b.drone.mu.Lock()
 				defer b.drone.mu.Unlock()
 				v := b.drone.view(time.Now())
-				lineEqual(t, "known", fmt.Sprintf("%v sticks as %d, %v %v %v", v.told, b.drone.params.groundStation(), v.rcIn(), v.movementOverrides(), v.gcsFailsafe), c.known)
+				lineEqual(t, "known", fmt.Sprintf("%v sticks as %d, %v %v %v", v.params, b.drone.params.groundStation(), v.rcIn(), v.movementOverrides(), v.gcsFailsafe), c.known)
 			})
 		})
 	}
@@ -174,7 +174,7 @@ func TestCircleRadiusAndTakeoffAltitudeByVehicle(t *testing.T) {
 	for _, c := range []struct {
 		name            string
 		vehicle         identity
-		told            map[string]float64
+		params          map[string]float64
 		circle, takeoff float64
 	}{
 		{"a copter", identity{autopilot: ardupilot, typ: common.MAV_TYPE_QUADROTOR}, params("WP_LOITER_RAD", 80), 0, 50},
@@ -187,7 +187,7 @@ func TestCircleRadiusAndTakeoffAltitudeByVehicle(t *testing.T) {
 		{"a quadplane that hovers", identity{autopilot: ardupilot, typ: fixedWing, vtol: hovering}, params("WP_LOITER_RAD", 75), 0, 50},
 		{"a quadplane on the wing that will hover", identity{autopilot: ardupilot, typ: fixedWing, vtol: onTheWing}, params("Q_GUIDED_MODE", 1), 0, 50},
 	} {
-		v := view{firmware: c.vehicle.firmware(), vtol: common.MAV_VTOL_STATE(c.vehicle.vtol), told: c.told}
+		v := view{firmware: c.vehicle.firmware(), vtol: common.MAV_VTOL_STATE(c.vehicle.vtol), params: c.params}
 		lineEqual(t, c.name+": radius", v.circle(), c.circle)
 		lineEqual(t, c.name+": takeoff", v.takeoffAltitude(), c.takeoff)
 	}

@@ -16,9 +16,9 @@ const (
 	nearPlace  = 5.0  // m: the wind may keep a drone this far off, for nearFor
 	nearFor    = 5 * time.Second
 	targetOff  = 5.0             // m: a target further off than this is not ours
-	targetNew  = time.Second     // after the acceptance the old target may be reported; and a strange one must stay this long
-	targetLate = 3 * time.Second // a target that is strange this soon after the acceptance is the answer to the command
-	wingRadii  = 1.5             // radii of its circle: a fixed wing this near is at a place
+	targetNew  = time.Second     // this long after the acceptance the old target may be reported; a strange one counts after the same time
+	targetLate = 3 * time.Second // a strange target that came sooner after the acceptance is the autopilot's answer to the command
+	wingRadii  = 1.5             // a fixed wing within this many radii of its circle has arrived
 	wingHeight = 5.0             // m: TECS keeps a height less exactly than a hover
 )
 
@@ -33,7 +33,7 @@ type manoeuvre struct {
 	armed   bool          // the vehicle has been armed since the acceptance
 
 	near    time.Time // since when a landing's place is near
-	tried   time.Time // when the second leg was sent last
+	tried   time.Time // when the second leg was last begun
 	strange time.Time // since when the autopilot's target is another place
 }
 

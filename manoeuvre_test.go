@@ -21,7 +21,7 @@ func seen(changes ...func(*view)) view {
 	s := view{
 		now: time.Unix(2000, 0), firmware: copter, shownMode: shownMode{armed: true}, landed: landedState(common.MAV_LANDED_STATE_IN_AIR),
 		at: place{47.3977419, 8.5455938, 10, 498}, heading: 90,
-		to: point{lat: n, lon: n, amsl: n}, told: map[string]float64{"WP_LOITER_RAD": 60, "TKOFF_ALT": 50},
+		to: point{lat: n, lon: n, amsl: n}, params: map[string]float64{"WP_LOITER_RAD": 60, "TKOFF_ALT": 50},
 	}
 	for _, f := range changes {
 		f(&s)
@@ -120,8 +120,8 @@ func TestAManoeuvreIsCompleteWhereTheVehicleShowsIt(t *testing.T) {
 		{"wing, takeoff: climbing, 5 m below", wingTakeoff, wing(up(35), flying(20, -3)), true},
 		{"wing, takeoff: 6 m below", wingTakeoff, wing(up(34)), false},
 		{"wing, takeoff: above", wingTakeoff, wing(up(45)), true},
-		{"wing, takeoff: to 10 m, 2 m below", wingTakeoff, wing(up(-2), func(s *view) { s.told["TKOFF_ALT"] = 10 }), true},
-		{"wing, takeoff: to 10 m, 3 m below", wingTakeoff, wing(up(-3), func(s *view) { s.told["TKOFF_ALT"] = 10 }), false},
+		{"wing, takeoff: to 10 m, 2 m below", wingTakeoff, wing(up(-2), func(s *view) { s.params["TKOFF_ALT"] = 10 }), true},
+		{"wing, takeoff: to 10 m, 3 m below", wingTakeoff, wing(up(-3), func(s *view) { s.params["TKOFF_ALT"] = 10 }), false},
 		{"wing, takeoff: height unknown", wingTakeoff, wing(unknownHeight), false},
 		{"wing, takeoff: not in the air", wingTakeoff, wing(up(40), grounded), false},
 		{"wing, hold: at once", hold, wing(), true},

@@ -55,7 +55,7 @@ const (
 
 func (f firmware) ardupilot() bool { return f >= copter }
 
-// firmware tells the family from a heartbeat and from EXTENDED_SYS_STATE's
+// firmware is the family, by a heartbeat and by EXTENDED_SYS_STATE's
 // vtol_state: a QuadPlane calls itself a fixed wing (docs/autopilots.md,
 // "QuadPlane"). PX4 has one table for all.
 func (i identity) firmware() firmware {
@@ -230,11 +230,11 @@ const copterBrake = 17
 
 // Times of the reports (docs/design.md, "Reports").
 const (
-	keptFor     = 100 * time.Millisecond  // or two round trips: a later HEARTBEAT is newer than a CURRENT_MODE or an ack
+	keptFor     = 100 * time.Millisecond  // or two round trips: a HEARTBEAT that comes later than this is newer than a CURRENT_MODE or an ack
 	reportFresh = 200 * time.Millisecond  // a client's command may follow a report of this age
 	reportQuiet = 1500 * time.Millisecond // the same of a disarmed vehicle, where nothing waits for a report
 	reportAgain = 20 * time.Millisecond   // or a round trip: between two requests of what is waited for
-	reportMost  = 100 * time.Millisecond  // so long at most: on a slow line many are lost
+	reportMost  = 100 * time.Millisecond  // the longest reportAgain: on a slow line many requests are lost
 )
 
 // shownMode is what a HEARTBEAT shows.
@@ -259,7 +259,7 @@ type reports struct {
 	at    time.Time  // when the last report came; zero: none yet
 	n     int        // how many there were
 	kept  []keptMode // the oldest first
-	alive time.Time  // when a HEARTBEAT or CURRENT_MODE came last
+	alive time.Time  // when a HEARTBEAT came last, or a CURRENT_MODE after the first HEARTBEAT
 	asked time.Time  // when a HEARTBEAT was requested last
 }
 
@@ -318,7 +318,7 @@ func newerAfter(trip time.Duration) time.Duration { return max(keptFor, 2*trip) 
 // againAfter is the time between two requests of what is waited for.
 func againAfter(trip time.Duration) time.Duration { return min(max(reportAgain, trip), reportMost) }
 
-// due is when HEARTBEAT is to be requested next. awaited says that a command waits for a
+// due is when HEARTBEAT is to be requested next. awaited means that a command waits for a
 // report.
 func (r *reports) due(awaited bool, trip time.Duration) time.Time {
 	if awaited || r.keeps() {
@@ -340,7 +340,7 @@ type view struct {
 	firmware    firmware
 	version     firmwareVersion       // 0 if unknown
 	vtol        common.MAV_VTOL_STATE // of a QuadPlane
-	told        map[string]float64    // the parameters that it sent
+	params      map[string]float64    // the parameters that it sent
 	gcsFailsafe float64               // ArduPilot's FS_GCS_ENABLE; 0 with -gcs, where there is no other ground station
 	trip        time.Duration         // of the line, there and back
 
@@ -380,9 +380,10 @@ func (v view) flying() bool { return v.armed && v.landed != onGround }
 // onWing reports whether a QuadPlane flies as a plane does.
 func (v view) onWing() bool { return v.vtol == common.MAV_VTOL_STATE_FW }
 
-// param is a parameter of the autopilot; otherwise if it has not sent it.
+// param returns a parameter of the autopilot, or its second argument if the autopilot has not
+// sent it.
 func (v view) param(name string, otherwise float64) float64 {
-	if value, ok := v.told[name]; ok {
+	if value, ok := v.params[name]; ok {
 		return value
 	}
 	return otherwise
@@ -431,7 +432,7 @@ type report struct {
 	mode Mode // of custom
 
 	amsl     float64 // where the vehicle is, metres above mean sea level; NaN if unknown
-	streamed bool    // our own stick stream runs
+	streamed bool    // our own stick stream runs, and the vehicle is a PX4
 }
 
 // order is what a step means once the vehicle took it: the mode, and the

@@ -48,14 +48,14 @@ func (r request) name() string {
 	return r.mode.String()
 }
 
-// disarms reports whether it only disarms.
+// disarms reports whether the request disarms and does nothing else.
 func (r request) disarms() bool { return !r.setMode && r.arm != nil && !*r.arm }
 
-// entersSticks reports whether it enters a mode that is flown by sticks.
+// entersSticks reports whether the request enters a mode that is flown by sticks.
 func (r request) entersSticks() bool { return r.setMode && r.mode.flownBySticks() }
 
-// urgent reports whether a client wants it for safety: a landing, a return, a hold or a
-// disarming.
+// urgent reports whether the request is for safety: a landing, a return, a hold or a disarming.
+// A newer request waits for its answer.
 func (r request) urgent() bool {
 	switch r.mode {
 	case ModeLand, ModeRTL, ModeRTGS, ModeHold:
@@ -64,7 +64,7 @@ func (r request) urgent() bool {
 	return r.disarms()
 }
 
-// or is *v, or otherwise if v was not given.
+// or returns *v; otherwise, if v was not given, its second argument.
 func or(v *float64, otherwise float64) float64 {
 	if v == nil {
 		return otherwise
@@ -89,8 +89,8 @@ func (s *step) arms() bool { return s.cmd == common.MAV_CMD_COMPONENT_ARM_DISARM
 
 func (s *step) disarms() bool { return s.cmd == common.MAV_CMD_COMPONENT_ARM_DISARM && s.p[0] == 0 }
 
-// needsStream reports whether our sticks, if they are streamed, run for a while before it is sent:
-// before a stick mode, and before an arming, which ArduPilot without a receiver does only on them.
+// needsStream reports whether a stick stream, if one runs, must have run for a while before the
+// step: it enters a stick mode, or arms. ArduPilot without a receiver arms only on a stream.
 func (s *step) needsStream() bool { return s.arms() || s.to != nil && s.to.mode.flownBySticks() }
 
 // plan is how a request is carried out on one autopilot: the commands in their order, and
@@ -112,7 +112,7 @@ func (p *plan) goal() *order {
 	return nil
 }
 
-// message is the step as it goes on the wire.
+// message is the step's MAVLink message; confirmation is the number of copies before it.
 func (s *step) message(system byte, confirmation uint8) message.Message {
 	if s.asInt {
 		return &common.MessageCommandInt{
@@ -152,7 +152,7 @@ type commandError struct {
 
 	since time.Time // of a refusal: its first copy; of an interruption: the takeover
 
-	step     *step // that the autopilot refused; nil: none, and nothing below is set
+	step     *step // the refused one; nil: the autopilot refused none, and nothing below is set
 	result   uint8
 	messages []statusText
 }
@@ -169,7 +169,7 @@ const defaultTakeoff = 10.0
 
 var nan32 = float32(math.NaN())
 
-// command is a COMMAND_LONG with param1 and on; what is not given is unset.
+// command is a COMMAND_LONG with the given params from param1 on; the others are unset.
 func (f firmware) command(cmd common.MAV_CMD, params ...float32) step {
 	s := step{cmd: cmd}
 	if f == px4 {

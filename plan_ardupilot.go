@@ -6,8 +6,8 @@ import (
 	"github.com/bluenviron/gomavlib/v3/pkg/dialects/common"
 )
 
-// hovers is why what can't be done; nil if GUIDED keeps a place. By default a QuadPlane that
-// hovers circles 75 m off in GUIDED (docs/autopilots.md, "QuadPlane").
+// hovers returns an error, which begins with what was asked for, unless GUIDED keeps a place. By
+// default a QuadPlane that hovers circles 75 m off in GUIDED (docs/autopilots.md, "QuadPlane").
 func (v view) hovers(what string) error {
 	if v.firmware == quadPlane && !v.onWing() && v.param("Q_GUIDED_MODE", 0) != 1 {
 		return refuse(codeUnsupported, "%s: this QuadPlane circles in GUIDED instead of hovering; set Q_GUIDED_MODE to 1", what)

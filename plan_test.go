@@ -24,7 +24,7 @@ func parseVehicle(t *testing.T, s string) view {
 	nan := math.NaN()
 	w := strings.Fields(s)
 	v := view{at: place{testLat, testLon, 0, testHome}, heading: 90, home: point{amsl: testHome}, landed: onGround}
-	v.told = map[string]float64{"WPNAV_SPEED": 1000}
+	v.params = map[string]float64{"WPNAV_SPEED": 1000}
 	v.firmware = map[string]firmware{"px4": px4, "copter": copter, "quadplane": quadPlane, "plane": plane, "rover": firmwareUnknown}[w[0]]
 	if v.firmware != firmwareUnknown {
 		v.custom = numberOf(t, v.firmware, w[1])
@@ -53,13 +53,13 @@ func parseVehicle(t *testing.T, s string) view {
 		case "blind": // without GPS
 			v.at, v.heading = nowhere, nan
 		case "hovers": // in GUIDED
-			v.told["Q_GUIDED_MODE"] = 1
+			v.params["Q_GUIDED_MODE"] = 1
 		case "circles":
-			v.told["Q_GUIDED_MODE"] = 0
+			v.params["Q_GUIDED_MODE"] = 0
 		case "wing":
 			v.vtol = common.MAV_VTOL_STATE_FW
 		case "sped": // by an earlier goto of ours
-			v.told["WPNAV_SPEED"] = 750
+			v.params["WPNAV_SPEED"] = 750
 		default:
 			t.Fatalf("%s: what is %q?", s, flag)
 		}

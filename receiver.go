@@ -25,16 +25,16 @@ const (
 	receiverInUse                      // live, and somebody flies by it
 )
 
-// sources is what is known of who else may move the sticks. PX4 and ArduPilot show the receiver
-// only while no stream of ours runs.
+// sources is what is known of who else may move the sticks. SYS_STATUS shows the receiver only
+// while no stream of ours runs.
 type sources struct {
-	validFrom time.Time // when the receiver's state counts: an earlier stream hides it until then
+	validFrom time.Time // from when on SYS_STATUS shows the receiver: an earlier stream hides it until then
 	receiver  receiverState
 	known     bool // the receiver's state was heard
 
 	oursFirst     bool      // PX4 accepted a stick mode with our stream before a transmitter was heard
-	heardInFlight bool      // a transmitter was heard since the arming; while disarmed: is heard
-	transmitterAt time.Time // when a transmitter was heard last: on PX4 by RC_CHANNELS too, which only one brings
+	heardInFlight bool      // a transmitter was heard since the arming; while disarmed: it is heard now
+	transmitterAt time.Time // when a transmitter was heard last; PX4 sends RC_CHANNELS only while it hears one
 	foreignAt     time.Time // when another program's sticks came last
 
 	last     channels  // the last RC_CHANNELS
@@ -122,7 +122,7 @@ func (v view) movementOverrides() bool {
 	return v.firmware == px4 && int(v.param("COM_RC_OVERRIDE", 1))&1 != 0
 }
 
-// hiddenUntil has the receiver's state count from a time on, not earlier.
+// hiddenUntil records that our sticks or another program's hide the receiver until a time.
 func (s *sources) hiddenUntil(at time.Time) { s.validFrom = later(s.validFrom, at) }
 
 // open is called when the link was opened: an earlier process may have sent sticks, which hide
@@ -132,7 +132,7 @@ func (s *sources) open(now time.Time) { s.hiddenUntil(now.Add(overrideTimeout)) 
 // hearTransmitter records that a transmitter is on.
 func (s *sources) hearTransmitter(now time.Time) { s.transmitterAt, s.heardInFlight = now, true }
 
-// deafUntil is how long PX4 ignores a transmitter once our sticks have come, by COM_RC_IN_MODE.
+// deafUntil says, by COM_RC_IN_MODE, how long PX4 ignores a transmitter once our sticks have come.
 var deafUntil = map[float64]string{
 	1: "always", 2: "while these sticks come", 3: "until PX4 restarts", 6: "while these sticks come", 8: "while these sticks come",
 }

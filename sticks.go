@@ -45,7 +45,7 @@ type stickActs struct {
 	notice  string // for the user; "" if there is none
 }
 
-// stickHolder is the client that has the sticks, and how long it has been silent.
+// stickHolder is the client that has the sticks, and when it spoke last.
 type stickHolder struct {
 	from      netip.Addr // every other client's input is refused until its sticks expire
 	until     time.Time  // when its sticks expire
@@ -66,7 +66,7 @@ type sticks struct {
 	next  time.Time // when the next frame is due
 
 	client  stickHolder
-	leftFor keptMode // the mode without sticks that somebody else set last
+	leftFor keptMode // the last mode without sticks that somebody else set, and when
 	sent    axes     // the axes that went out last
 	acts    stickActs
 }
@@ -159,8 +159,7 @@ func (s *sticks) mustRest(v view, entering bool) bool {
 	return s.phase != stickOff && (leaves || returns)
 }
 
-// ready is when the sticks allow a step; zero: now. streamed means that a stream, if one runs,
-// must have run for a while before it.
+// ready is when the sticks allow a step; zero: now. streamed is the step's needsStream.
 func (s *sticks) ready(streamed bool, v view, arming bool) time.Time {
 	switch {
 	case s.phase == stickOff && arming && v.firmware == px4:
@@ -173,8 +172,8 @@ func (s *sticks) ready(streamed bool, v view, arming bool) time.Time {
 	return s.since.Add(stickLead)
 }
 
-// enter starts the centred stream that a stick mode needs. A receiver in use keeps the sticks:
-// there is no stream then. Beside another program's sticks it starts too: it is sent after them.
+// enter starts the centred stream that a stick mode needs. There is none where our sticks can't
+// act, or where a receiver in use keeps the sticks. Another program's sticks only delay it.
 func (s *sticks) enter(v view) {
 	s.client.spoke = v.now
 	s.taken = s.taken && v.mode.flownBySticks() // a stick mode stays somebody else's until the new one shows
@@ -188,7 +187,7 @@ func (s *sticks) enter(v view) {
 	}
 }
 
-// streamForArming starts the stream for an arming without a change of mode.
+// streamForArming starts the stream that an arming needs, if none runs.
 func (s *sticks) streamForArming(v view) {
 	if s.phase == stickOff {
 		s.enter(v)
@@ -273,7 +272,7 @@ func (s *sticks) hearReceiver(v view, live bool, throttle uint16) {
 	}
 }
 
-// disarmed ends a stream that only kept the vehicle from falling.
+// disarmed ends the stream, except in a stick mode: it only kept the vehicle from falling.
 func (s *sticks) disarmed(v view) {
 	if !v.mode.flownBySticks() {
 		s.end(v)
@@ -380,8 +379,8 @@ func (s *sticks) restarted(v view) {
 	}
 }
 
-// stop leaves the sticks as they stay when the program ends: released to a live receiver, else
-// parked (docs/design.md, "SIGTERM in the air").
+// stop leaves the sticks for the program's end: released to a live receiver, else parked
+// (docs/design.md, "SIGTERM in the air").
 func (s *sticks) stop(v view) {
 	if s.src.live(v.firmware) {
 		s.end(v)

@@ -32,11 +32,11 @@ type stickFlight struct {
 // count; NaN: it was not answered. A PX4 is 1.17.0.
 func newStickFlight(f firmware, receiver string, param float64) *stickFlight {
 	now := time.Unix(1_700_000_000, 0)
-	h := &stickFlight{f: view{now: now, firmware: f, version: px4SourceOrder, shownMode: shownMode{armed: true}, online: true, told: make(map[string]float64)}}
+	h := &stickFlight{f: view{now: now, firmware: f, version: px4SourceOrder, shownMode: shownMode{armed: true}, online: true, params: make(map[string]float64)}}
 	switch {
 	case math.IsNaN(param):
 	case f == px4:
-		h.f.told["COM_RC_IN_MODE"] = param
+		h.f.params["COM_RC_IN_MODE"] = param
 	default:
 		h.f.gcsFailsafe = param
 	}
@@ -236,7 +236,7 @@ func (h *stickFlight) play(t *testing.T, script string) string {
 		case "restarted":
 			h.restarted(h.f)
 		case "override":
-			h.f.told["COM_RC_OVERRIDE"] = float64(number(w[1]))
+			h.f.params["COM_RC_OVERRIDE"] = float64(number(w[1]))
 		case "taken", "not-taken":
 			if h.taken != (w[0] == "taken") {
 				return fmt.Sprintf("%q: %v", clause, h.taken)
