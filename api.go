@@ -242,7 +242,7 @@ func writeError(w http.ResponseWriter, err error, answer any) {
 // field is a field of a request.
 type field struct {
 	name     string
-	into     any     // where its value goes: a pointer to a pointer, which stays nil if the field is absent or null
+	into     any     // the address of a pointer to the value, which stays nil if the field is absent or null
 	min, max float64 // the range of a number
 	unit     string
 }
@@ -261,8 +261,8 @@ func (f field) values() string {
 	return requestableModes // mode is the only string
 }
 
-// readFields reads the body, one JSON object or nothing, into the route's fields. check
-// then returns an error if their values don't fit together.
+// readFields reads the body, which is empty or one JSON object, into the route's fields.
+// check then returns an error if their values don't fit together.
 func readFields(r *http.Request, fields []field, check func() error) ([]byte, error) {
 	if r.URL.RawQuery != "" {
 		return nil, refuse(codeBadRequest, "the fields go into the body as JSON, not into the query")
@@ -369,8 +369,8 @@ func (a *api) getMode(http.ResponseWriter, *http.Request) (any, error) {
 }
 
 // commandBody is the answer to a command. Mode is empty unless the command was accepted.
-// Done and Took are nil unless the client waited: whether the manoeuvre is complete, and
-// after how many seconds the wait ended.
+// Done says whether the manoeuvre is complete, Took after how many seconds the wait ended;
+// both are nil unless the client waited.
 type commandBody struct {
 	Status     string   `json:"status"`
 	StatusCode uint8    `json:"status_code"`
@@ -406,8 +406,8 @@ func (a *api) command(r *http.Request, req *request, fields []field, check func(
 	if or(wait, 0) == 0 {
 		return answer, nil
 	}
-	// No time-out of the server ends a wait: net/http reads without one while a
-	// handler runs, and write sets a new one for the answer.
+	// No time-out of the server ends a wait: while a handler runs net/http has no
+	// read deadline, and write sets a new write deadline for the answer.
 	limited, cancel := context.WithDeadline(r.Context(), began.Add(time.Duration(*wait*float64(time.Second))))
 	defer cancel()
 	ctx, end := context.WithCancelCause(limited)

@@ -90,7 +90,7 @@ func (d *drone) status() snapshot {
 		now: now, tel: d.tel, online: d.online, armed: v.armed, mode: d.machine.mode, modeName: d.modeName(),
 		target: d.target(now), by: d.sticks.by(v), from: d.sticks.held(v), link: d.link.state(),
 	}
-	// PX4's takeoff sets another mode first. ArduPilot without a receiver arms on our stream.
+	// A takeoff needs no receiver where PX4 first leaves the mode, or ArduPilot arms on our stream.
 	setsMode := v.firmware == px4 && v.shown() != ModeHold && v.shown() != ModeTakeoff
 	armsOnOurStream := v.firmware.ardupilot() && d.sticks.src.receiver == receiverNone
 	s.armable = d.tel.armable(now, setsMode || armsOnOurStream)
@@ -104,8 +104,8 @@ func (d *drone) status() snapshot {
 	return s
 }
 
-// target is where the autopilot itself says it is flying to, and the place of a
-// landing on its way; nil where there is none.
+// target returns the target that the autopilot reports or, on the way to a landing's
+// place, that place; nil if there is none.
 func (d *drone) target(now time.Time) *place {
 	m, to := d.cmd.manoeuvre, &d.tel.target
 	if d.cmd.transit() {
@@ -117,7 +117,7 @@ func (d *drone) target(now time.Time) *place {
 	if to.within(offlineAfter, now) && (m == nil || to.at.After(m.at.Add(targetNew))) {
 		return &place{to.lat, to.lon, to.amsl - d.tel.home.amsl, to.amsl}
 	}
-	// Acknowledged a moment ago: the autopilot may still report its old target.
+	// Just after the ack of a goto the autopilot may still report its old target.
 	if m != nil && m.request.goTo && now.Sub(m.at) < targetNew+targetEvery && d.machine.order != nil {
 		return m.plan.target
 	}
@@ -270,7 +270,7 @@ func (l *linkState) body(heartbeatAge float64) jsonObject {
 const (
 	maxStreams  = 16
 	eventEvery  = 100 * time.Millisecond // the shortest time between two events
-	eventLook   = 20 * time.Millisecond  // until the next look for a change, if there was none
+	eventLook   = 20 * time.Millisecond  // between two looks for a change, while there is none
 	eventAtMost = time.Second            // the longest time between two events
 	eventBuffer = 16 << 10               // bytes; the system's default would hold minutes of events for a client that does not read
 )
@@ -281,8 +281,8 @@ type eventStream struct {
 	end func()
 }
 
-// stream sends the status whenever it changed, until the client leaves or the
-// program ends.
+// stream sends the status with each change, and at least once a second, until the
+// client leaves or the program ends.
 func (a *api) stream(w http.ResponseWriter, r *http.Request) (any, error) {
 	h := w.Header()
 	h.Set("Content-Type", "text/event-stream")

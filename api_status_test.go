@@ -337,7 +337,7 @@ func TestAStreamIsTheStatusAtOnceAndWithEachChange(t *testing.T) {
 			if strings.Contains(e.data, "\n") || !json.Valid([]byte(e.data)) {
 				st.Errorf("not one line of JSON: %q", e.data)
 			}
-			if i > 1 && e.at.Sub(list[i-1].at) < eventEvery { // all streams have the same ticks: the second event may come sooner
+			if i > 1 && e.at.Sub(list[i-1].at) < eventEvery {
 				st.Errorf("%v after the last event", e.at.Sub(list[i-1].at))
 			}
 		}
@@ -513,7 +513,7 @@ func TestStreamsEndWithTheProgramAndNotBefore(t *testing.T) {
 		if n := len(w.got()); n < 2990 {
 			st.Errorf("%d events in five minutes", n)
 		}
-		st.link.quit()
+		st.drone.quit()
 		if !w.ended() || !errors.Is(w.err, io.EOF) {
 			st.Errorf("after the end of the program: %v", w.err)
 		}
@@ -661,7 +661,7 @@ func TestThePageKnowsTheVersionThatItBelongsTo(t *testing.T) {
 	}
 }
 
-// A copy of the source may lack the history; the page of changes is in each.
+// A copy of the source may lack the history of git; CHANGELOG.md is in each.
 func TestTheVersionIsTheNewestOfTheChanges(t *testing.T) {
 	text, err := os.ReadFile("CHANGELOG.md")
 	if err != nil {

@@ -167,7 +167,7 @@ func (r reply) has(t *testing.T, words ...string) {
 	}
 }
 
-// call has a handler answer a request. Each header is a name and a value; Host
+// call makes a handler answer a request. Each header is a name and a value; Host
 // and the client's address, From, are headers here too.
 func call(h http.Handler, method, target string, body io.Reader, headers ...string) reply {
 	req := httptest.NewRequest(method, target, body)
@@ -195,7 +195,7 @@ type station struct{ *flight }
 func atStation(t *testing.T, flavour simFlavour, test func(st *station), hosts ...string) {
 	t.Helper()
 	fly(t, flavour, nil, func(f *flight) {
-		f.handler = newHandler(f.link, admission{hosts: ownHosts("", "", hosts)})
+		f.handler = newHandler(f.drone, admission{hosts: ownHosts("", "", hosts)})
 		test(&station{f})
 	})
 }
@@ -262,7 +262,7 @@ func (st *station) untouched(f func()) {
 	}
 }
 
-// dropAcks has the vehicle neither carry out nor acknowledge commands. It still answers
+// dropAcks makes the vehicle neither carry out nor acknowledge commands. It still answers
 // requests for messages.
 func (st *station) dropAcks() {
 	st.sim.change(func() { st.sim.idle = true })
@@ -281,7 +281,7 @@ func (st *station) answer(how func(ack *common.MessageCommandAck) []simAnswer) {
 	})
 }
 
-// refuse has the vehicle acknowledge every command with this result.
+// refuse makes the vehicle acknowledge every command with this result.
 func (st *station) refuse(result common.MAV_RESULT) {
 	st.answer(func(ack *common.MessageCommandAck) []simAnswer {
 		ack.Result = result
@@ -340,7 +340,7 @@ func TestEachRouteAnswersAsTheContractShows(t *testing.T) {
 			`{"status":"accepted","status_code":0,"command":192,"mode":"hold"}`},
 		{"land here", simPX4, "hold", "POST", "/api/drone/land", "",
 			`{"status":"accepted","status_code":0,"command":176,"mode":"land"}`},
-		{"land at a place: mode land through the transit", simPX4, "hold", "POST", "/api/drone/land", `{"lat":47.3980,"lon":8.5460}`,
+		{"land at a place: the mode is land on the way too", simPX4, "hold", "POST", "/api/drone/land", `{"lat":47.3980,"lon":8.5460}`,
 			`{"status":"accepted","status_code":0,"command":192,"mode":"land"}`},
 	}
 	for _, test := range tests {
@@ -408,7 +408,7 @@ func TestAKnownPathWithAnotherMethodIs405(t *testing.T) {
 func TestAnyOtherPathIs404(t *testing.T) {
 	methods := []string{"GET", "HEAD", "POST", "PUT", "DELETE", "PATCH", "OPTIONS"}
 	paths := []string{
-		// Section 4.3 of the spec; POST /api/drone is a known path, so a 405.
+		// Routes that only the cloud's API has; POST /api/drone is a known path, so a 405.
 		"/mission", "/mission/1", "/ssh/open", "/ssh/close",
 		"/api/drone/start", "/api/drone/stop", "/api/drone/falcon", "/api/drone/17",
 		"/api/mission", "/api/mission/", "/api/mission/1", "/api/mission/1/start", "/api/missions",
@@ -479,7 +479,7 @@ func badBodies() []badBody {
 		add("an empty name", path, `{"":5}`, 400, `""`)
 		add("a field in other letters", path, `{"Altitude":5}`, 400, `"Altitude"`)
 		for _, space := range []string{"\v", "\f", "\u0085", "\u00a0", " \u2003 "} {
-			add("a white space that is none of JSON's", path, space, 400, "JSON")
+			add("white space that JSON does not allow", path, space, 400, "JSON")
 		}
 		add("invalid UTF-8 in a name", path, "{\"mo\xc3(de\":1}", 400, `unknown field "mo�(de"`)
 		add("4097 bytes", path, "{"+strings.Repeat(" ", 4095)+"}", 413, "4096")
@@ -954,14 +954,14 @@ func TestTheLogSaysAcceptedOnlyOfAcceptedCommands(t *testing.T) {
 		st.dropAcks()
 		st.post("/api/drone/goto", `{"altitude":80}`).want(st.T, 504, "no_ack")
 		log := logged()
-		var wish bool
+		var skipped bool
 		for line := range strings.Lines(log) {
-			wish = wish || strings.Contains(line, "without one of its steps")
+			skipped = skipped || strings.Contains(line, "without one of its steps")
 			if strings.Contains(line, "level=INFO") != strings.Contains(line, "accepted") {
 				st.Errorf("the log says %s", line)
 			}
 		}
-		if !wish || strings.Count(log, "\n") != 4 {
+		if !skipped || strings.Count(log, "\n") != 4 {
 			st.Errorf("the log is\n%s", log)
 		}
 	})
@@ -1026,7 +1026,7 @@ func TestAnErrorWithoutAnAnswerHasNoStatus(t *testing.T) {
 	})
 }
 
-func TestLandNeverWaitsForAnotherCommand(t *testing.T) {
+func TestLandEndsAGotoAndDoesNotWaitForIt(t *testing.T) {
 	atStation(t, simPX4, func(st *station) {
 		st.fly("hold")
 		st.sim.change(func() { st.sim.neverDone[common.MAV_CMD_DO_REPOSITION] = true })
@@ -1107,7 +1107,7 @@ func TestAnUnknownAutopilotCanOnlyBeRead(t *testing.T) {
 
 // ---- Fuzzing ----
 
-// FuzzBody posts any bytes to a vehicle that accepts everything. Every answer must be one of
+// FuzzBody posts any bytes to a drone that sends none of its plans. Every answer must be one of
 // the contract, and no number out of range may be sent.
 func FuzzBody(f *testing.F) {
 	loud := slog.Default()

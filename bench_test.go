@@ -230,7 +230,7 @@ func (p *pair) ratio() float64 {
 
 func micros(d time.Duration) float64 { return float64(d) / 1e3 }
 
-// bareServer returns a server for a bare handler: of the program it has only the time-outs.
+// bareServer returns a server for a bare handler. It has the program's time-outs, and no more of it.
 func bareServer(h http.HandlerFunc) *http.Server {
 	s := newServer(nil, maxConnections)
 	return &http.Server{
@@ -862,13 +862,13 @@ func size(tb testing.TB, dir, target string) float64 {
 	return float64(info.Size())
 }
 
-// play sends a capture over and over, with a frame in each datagram, until stop is closed. It sends
-// times as fast as the capture was recorded.
-func play(w io.Writer, capture []tlogEntry, times float64, stop <-chan struct{}) {
+// play sends a capture over and over, with a frame in each datagram, until stop is closed. It
+// divides the recorded times by speedup.
+func play(w io.Writer, capture []tlogEntry, speedup float64, stop <-chan struct{}) {
 	for {
 		began := time.Now()
 		for _, e := range capture {
-			at := time.Duration(float64(e.at) / times)
+			at := time.Duration(float64(e.at) / speedup)
 			select {
 			case <-stop:
 				return

@@ -29,7 +29,7 @@ func onBoth(t *testing.T, f func(t *testing.T, b *lineBench, v firmware)) {
 	}
 }
 
-// wanted is the mode that the last command with this number leads to, and whether armed.
+// wanted returns the mode and the armed state that the last command with this id leads to.
 func (b *lineBench) wanted(id uint16) (custom uint32, armed bool) {
 	list := b.commands(common.MAV_CMD(id))
 	b.mu.Lock()
@@ -80,7 +80,7 @@ func (b *lineBench) does(after time.Duration, id uint16, custom uint32, armed bo
 	})
 }
 
-// requests are the times at which a report was requested, counted from began.
+// requests returns the times at which a report was requested, counted from began.
 func (b *lineBench) requests(began time.Time) (after []time.Duration) {
 	for _, m := range b.commands(common.MAV_CMD_REQUEST_MESSAGE) {
 		if c := m.msg.(*common.MessageCommandLong); c.Param1 == float32(idHeartbeat) && !m.at.Before(began) {
@@ -103,8 +103,8 @@ func (b *lineBench) seldom(began time.Time, took time.Duration) {
 // sendings is how often an unanswered command is sent on a fast line.
 const sendings = 7
 
-// sentFrom are the times at which copies of a command were sent, counted from began.
-func (b *lineBench) sentFrom(began time.Time, id common.MAV_CMD) (after []time.Duration) {
+// copiesSince returns the times at which copies of a command were sent, counted from began.
+func (b *lineBench) copiesSince(began time.Time, id common.MAV_CMD) (after []time.Duration) {
 	for _, m := range b.commands(id) {
 		if !m.at.Before(began) {
 			after = append(after, m.at.Sub(began))
@@ -279,7 +279,7 @@ func TestALateAckOfASupersededCommandDoesNotAnswerTheNextOfItsID(t *testing.T) {
 }
 
 // The line loses every ack for two seconds; then it works again.
-func TestAcksThatWereLostDoNotCostTheNextCommandItsOwn(t *testing.T) {
+func TestLostAcksDoNotCostTheNextCommandItsAck(t *testing.T) {
 	for name, c := range map[string]struct {
 		beat *common.MessageHeartbeat
 		r    request
@@ -324,7 +324,7 @@ func TestNoAckOfPX4ProvesAModeChange(t *testing.T) {
 		after  time.Duration // of the second ack; 0: it never comes
 		shown  time.Duration // a report of the mode; 0: none
 		code   errorCode
-		took   time.Duration // of a refusal with the time that it waits for texts
+		took   time.Duration // a refusal also waits for texts
 		sends  int
 	}{
 		{"refused", true, ackRejected, 10 * ms, 0, codeRefused, 11*ms + keptFor + textsAfter, 1},
@@ -369,8 +369,8 @@ func TestNoAckOfPX4ProvesAModeChange(t *testing.T) {
 	}
 }
 
-// PX4 acknowledges each copy of a mode change that it refuses twice, with 0 and then 1. The
-// first ack that comes ends the repeats.
+// PX4 sends two acks, 0 and then 1, for each copy of a mode change that it refuses. The first
+// ack that comes ends the repeats.
 func TestARefusedModeChangeIsNeverAcceptedWhicheverAcksAreLost(t *testing.T) {
 	for lost := range 1 << (2 * 5) {
 		if lost&0b11 == 0 && lost != 0 { // the first copy's acks came: there is no second copy
@@ -538,7 +538,7 @@ func TestACommandThatWaitedItsTurnIsSentRightAfterAReport(t *testing.T) {
 		took   time.Duration
 	}{
 		{"rtl after a report", goHome, 720 * ms, 720 * ms, codeNoAck, 720*ms + giveUp},
-		{"rtl after one that came less than 20 ms after it was due", goHome, 40 * ms, never, codeNoAck, 25*ms + answerWait},
+		{"rtl after a report that came less than 20 ms after the step was due", goHome, 40 * ms, never, codeNoAck, 25*ms + answerWait},
 		{"rtl without a report", goHome, never, never, codeNoAck, 25*ms + answerWait},
 		{"landing without a report", landHere, never, never, codeNoAck, 25*ms + answerWait},
 	} {
@@ -548,7 +548,7 @@ func TestACommandThatWaitedItsTurnIsSentRightAfterAReport(t *testing.T) {
 				began := time.Now()
 				o := <-b.command(holdHere)
 				lineEqual(t, "error of the hold", o.err, nil)
-				lineEqual(t, "the hold is told after", o.took, 5*ms)
+				lineEqual(t, "the hold is answered after", o.took, 5*ms)
 				time.Sleep(3 * ms)
 				var last message.Message
 				b.change(func() { last, b.beat, b.script = b.beat, nil, nil })
@@ -557,8 +557,8 @@ func TestACommandThatWaitedItsTurnIsSentRightAfterAReport(t *testing.T) {
 				}
 				o = <-b.command(c.r)
 				lineEqual(t, "code", o.code(), c.code)
-				lineEqual(t, "told after", time.Since(began), c.took)
-				sends := slices.DeleteFunc(b.sentFrom(began, common.MAV_CMD_DO_SET_MODE), func(at time.Duration) bool { return at == 0 }) // the hold
+				lineEqual(t, "answered after", time.Since(began), c.took)
+				sends := slices.DeleteFunc(b.copiesSince(began, common.MAV_CMD_DO_SET_MODE), func(at time.Duration) bool { return at == 0 }) // the hold
 				if c.sent == never && len(sends) > 0 || c.sent > 0 && (len(sends) == 0 || sends[0] != c.sent) {
 					t.Errorf("sent at %v, want %v", sends, c.sent)
 				}
@@ -664,7 +664,7 @@ func TestAModeChangeGoesOut20MillisecondsAfterTheAnswerOfTheOneBefore(t *testing
 				time.Sleep(c.at)
 				b.command(c.later)
 				time.Sleep(c.sent - c.at + ms)
-				sends := b.sentFrom(began, c.cmd)
+				sends := b.copiesSince(began, c.cmd)
 				if len(sends) == 0 || sends[len(sends)-1] != c.sent {
 					t.Errorf("sent at %v, want %v", sends, c.sent)
 				}
@@ -699,9 +699,9 @@ func TestDisarmingIsNeverSuperseded(t *testing.T) {
 
 // ---- Interrupted ----
 
-// A pilot switches while a plan's first step is on the wire. If it is also the last step, it
-// is not repeated, and mavrest waits whether the vehicle follows it: then the command came
-// after the pilot's switch and wins.
+// A pilot switches while a plan's first step is on the wire. The step is not repeated. If it
+// is also the last step, mavrest waits to see whether the vehicle follows it: then the command
+// came after the pilot's switch and wins.
 func TestAPilotsSwitchEndsAPlanAndNothingMoreIsSent(t *testing.T) {
 	const ms = time.Millisecond
 	for _, c := range []struct {
@@ -746,8 +746,8 @@ func TestAPilotsSwitchEndsAPlanAndNothingMoreIsSent(t *testing.T) {
 					lineEqual(t, "its error", o.err.Error()[:min(len(text), len(o.err.Error()))], text)
 				}
 				time.Sleep(5 * time.Second)
-				lineEqual(t, "sends", fmt.Sprint(b.sentFrom(began, common.MAV_CMD_DO_SET_MODE)), c.sends)
-				lineEqual(t, "armings sent", len(b.sentFrom(began, common.MAV_CMD_COMPONENT_ARM_DISARM)), 0)
+				lineEqual(t, "sends", fmt.Sprint(b.copiesSince(began, common.MAV_CMD_DO_SET_MODE)), c.sends)
+				lineEqual(t, "armings sent", len(b.copiesSince(began, common.MAV_CMD_COMPONENT_ARM_DISARM)), 0)
 				mode, _ := b.drone.mode()
 				lineEqual(t, "mode", mode, c.mode)
 			})
@@ -766,7 +766,7 @@ func TestAnArmingIsNotRepeatedToAnArmedVehicleNorAfterItWasDisarmed(t *testing.T
 		o := <-c
 		lineEqual(t, "code", o.code(), codeInterrupted)
 		time.Sleep(5 * time.Second)
-		lineEqual(t, "sends", fmt.Sprint(b.sentFrom(began, common.MAV_CMD_COMPONENT_ARM_DISARM)), "[0s]")
+		lineEqual(t, "sends", fmt.Sprint(b.copiesSince(began, common.MAV_CMD_COMPONENT_ARM_DISARM)), "[0s]")
 	})
 }
 
@@ -775,7 +775,7 @@ func TestAnArmingIsNotRepeatedToAVehicleThatWasArmedBefore(t *testing.T) {
 		began := time.Now()
 		o := <-b.command(armIt)
 		lineEqual(t, "code", o.code(), codeNoAck)
-		lineEqual(t, "sends", fmt.Sprint(b.sentFrom(began, common.MAV_CMD_COMPONENT_ARM_DISARM)), "[0s]")
+		lineEqual(t, "sends", fmt.Sprint(b.copiesSince(began, common.MAV_CMD_COMPONENT_ARM_DISARM)), "[0s]")
 	})
 }
 
@@ -786,7 +786,7 @@ func TestACommandIsNotRepeatedWhileANumberIsKept(t *testing.T) {
 		time.Sleep(290 * time.Millisecond)
 		b.say(&common.MessageCurrentMode{CustomMode: px4Custom(3, 0)})
 		<-c
-		lineEqual(t, "sends", fmt.Sprint(b.sentFrom(began, common.MAV_CMD_DO_SET_MODE)), "[0s]")
+		lineEqual(t, "sends", fmt.Sprint(b.copiesSince(began, common.MAV_CMD_DO_SET_MODE)), "[0s]")
 	})
 }
 
@@ -917,7 +917,7 @@ func TestADisarmingEndsEverythingOnTheGroundAndNothingInTheAir(t *testing.T) {
 				lineEqual(t, "error of the disarming", o.err, nil)
 			}
 			lineEqual(t, "code of the landing", (<-landing).code(), want)
-			lineEqual(t, "disarmings sent", len(b.sentFrom(began, common.MAV_CMD_COMPONENT_ARM_DISARM)), sends)
+			lineEqual(t, "disarmings sent", len(b.copiesSince(began, common.MAV_CMD_COMPONENT_ARM_DISARM)), sends)
 		})
 	}
 }

@@ -14,9 +14,6 @@ import (
 	"github.com/bluenviron/gomavlib/v3/pkg/dialects/minimal"
 )
 
-// Whole flights with several commands at once, on lines so slow that the next command begins
-// before the last one is answered.
-
 // A plan that armed the vehicle on the ground and was then refused or not answered disarms
 // it (rule 7).
 func TestWhatAFailedPlanArmedIsDisarmed(t *testing.T) {
@@ -116,13 +113,13 @@ func TestAnArmingIsNotSentInAnotherModeThanTheOneThatWasSetForIt(t *testing.T) {
 	}
 }
 
-// toALandingPlace flies there. On the way the vehicle sends nothing any more.
+// toALandingPlace flies towards a landing's place. Then the vehicle falls silent.
 func toALandingPlace(f *flight) *drone {
 	f.aloft()
 	f.accepted("/land", "{"+at(40, 0)+"}")
 	time.Sleep(5 * time.Second)
 	f.sim.change(func() { f.sim.muted = true })
-	return f.link
+	return f.drone
 }
 
 // flyingBeat is the HEARTBEAT of a PX4 in flight.
@@ -133,7 +130,7 @@ func flyingBeat(t *testing.T, mode string, state minimal.MAV_STATE) *minimal.Mes
 	}
 }
 
-// A failsafe takes the drone also if it keeps the mode and has ended before anything is looked at.
+// A failsafe takes the drone even if it keeps the mode and ends within 50 ms.
 func TestAShortFailsafeTakesTheDrone(t *testing.T) {
 	for name, begin := range map[string]func(*flight){
 		"from a landing at a place": func(f *flight) { toALandingPlace(f) },
@@ -145,7 +142,7 @@ func TestAShortFailsafeTakesTheDrone(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			fly(t, simPX4, nil, func(f *flight) {
 				begin(f)
-				d, since := f.link, time.Now()
+				d, since := f.drone, time.Now()
 				for _, state := range []minimal.MAV_STATE{minimal.MAV_STATE_CRITICAL, minimal.MAV_STATE_ACTIVE} {
 					d.mu.Lock()
 					d.take(flyingBeat(t, d.modeName(), state), time.Now())
@@ -179,9 +176,6 @@ func TestASecondLegIsNotSentAfterAFailsafe(t *testing.T) {
 	})
 }
 
-// Whole flights in which a vehicle would fall if mavrest believed the wrong thing: of a stick
-// mode that may be in force, of late messages, of messages that stopped coming.
-
 func TestPX4IsNotArmedOnAStreamThatEnds(t *testing.T) {
 	for _, c := range []struct{ delay, after time.Duration }{
 		{0, 5000 * time.Millisecond}, {200 * time.Millisecond, 4600 * time.Millisecond}, {200 * time.Millisecond, 4800 * time.Millisecond},
@@ -191,7 +185,7 @@ func TestPX4IsNotArmedOnAStreamThatEnds(t *testing.T) {
 				f.slowly(c.delay)
 				f.accepted("/mode", `{"mode":"position"}`)
 				f.accepted("/mode", `{"mode":"hold"}`)
-				time.Sleep(time.Until(f.link.sticks.client.spoke.Add(c.after)))
+				time.Sleep(time.Until(f.drone.sticks.client.spoke.Add(c.after)))
 				f.accepted("/mode", `{"arm":true}`)
 				time.Sleep(1200 * time.Millisecond)
 				if f.sim.truth().failsafe {
@@ -204,8 +198,8 @@ func TestPX4IsNotArmedOnAStreamThatEnds(t *testing.T) {
 
 // anew starts another mavrest beside a vehicle that flies already.
 func (f *flight) anew() {
-	d := newDrone(f.link.link.device, 0, false)
-	f.link, f.handler = d, newHandler(d, admission{})
+	d := newDrone(f.drone.link.device, 0, false)
+	f.drone, f.handler = d, newHandler(d, admission{})
 	ctx, end := context.WithCancel(f.Context())
 	var running sync.WaitGroup
 	running.Go(func() { d.run(ctx) })
@@ -317,9 +311,9 @@ func TestAPilotTakesTheDroneByTheModeThatWasRefusedInAFailsafe(t *testing.T) {
 			return []simAnswer{{after: 120 * time.Millisecond, ack: a}}
 		})
 		(&player{flight: f}).plays("post mode position, answer interrupted 5s")
-		f.link.mu.Lock()
-		defer f.link.mu.Unlock()
-		if sent := f.link.machine.sent; len(sent) > 0 {
+		f.drone.mu.Lock()
+		defer f.drone.mu.Unlock()
+		if sent := f.drone.machine.sent; len(sent) > 0 {
 			t.Errorf("a step is still claimed: %+v", *sent[0].to)
 		}
 	})

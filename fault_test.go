@@ -286,8 +286,7 @@ func (g *figures) add(what string, n int) {
 	g.n[what] += n
 }
 
-// An answer without IN_PROGRESS may take this long: the sticks before a plan, three commands, three
-// commands that undo these, and the texts.
+// An answer may take this long: the sticks before a plan, six commands, and the texts.
 const (
 	longestAnswer = 2400*time.Millisecond + 6*2300*time.Millisecond + textsAfter
 	longestLand   = 2400*time.Millisecond + 3*time.Second + textsAfter
@@ -334,7 +333,7 @@ func (f *flight) inspect(line *badLine, explained map[string]bool) {
 	mode, _ := f.firmware.reported(f.sim.truth().mode)
 	explained[mode.String()] = true
 	o := f.status()
-	s := f.link.status()
+	s := f.drone.status()
 	line.mu.Lock()
 	unknown := line.values.unknown(o, s.tel.beat.custom)
 	quiet, unreported := time.Since(line.goodBeat), time.Since(line.goodReport)
@@ -638,8 +637,8 @@ func TestNoiseAndHalvesInFlightChangeNothing(t *testing.T) {
 	both(t, func(f *flight) {
 		f.aloft()
 		f.accepted("/goto", "{"+at(40, 0)+"}")
-		s := f.link.status()
-		lines := s.tel.texts.count
+		s := f.drone.status()
+		texts := s.tel.texts.count
 		for rest := noiseBytes(f.T, 1<<20); len(rest) > 0; rest = rest[512:] { // 51,200 bytes a second
 			f.sim.inject(rest[:512])
 			time.Sleep(10 * time.Millisecond)
@@ -649,9 +648,9 @@ func TestNoiseAndHalvesInFlightChangeNothing(t *testing.T) {
 		}
 		f.wantMode("hold")
 		f.wantAt(40, 0, 10, 0.5)
-		now := f.link.status()
-		if n := now.tel.texts.count; n != lines || now.link.errors == s.link.errors {
-			f.Errorf("%d texts came out of the noise, %d bad frames", n-lines, now.link.errors-s.link.errors)
+		now := f.drone.status()
+		if n := now.tel.texts.count; n != texts || now.link.errors == s.link.errors {
+			f.Errorf("%d texts came out of the noise, %d bad frames", n-texts, now.link.errors-s.link.errors)
 		}
 		f.accepted("/land", "")
 
@@ -820,7 +819,7 @@ func TestEveryAnswerIsTrueAndInTimeWhileThePortFails(t *testing.T) {
 				f.sim.stallWrites(false)
 				f.sim.plug()
 				// The port is opened 2 s later at most, and a heartbeat comes each second.
-				f.until("online", 3200*time.Millisecond, func() bool { return f.status()["online"] == true && f.link.status().tel.beat.at.After(asked) })
+				f.until("online", 3200*time.Millisecond, func() bool { return f.status()["online"] == true && f.drone.status().tel.beat.at.After(asked) })
 				time.Sleep(2500 * time.Millisecond)
 				asked = time.Now()
 				f.accepted("/land", "")
@@ -877,16 +876,16 @@ func TestAThousandUnpluggingsOfTheSimulatorsCableLeaveNothing(t *testing.T) {
 			if code := <-answered; code != 200 && code != 503 && code != 504 {
 				f.Fatalf("a command while the cable is pulled: %d", code)
 			}
-			lost := f.link.status().link.received
+			lost := f.drone.status().link.received
 			f.sim.plug()
-			f.until("frames come again", 4*time.Second, func() bool { return f.link.status().link.received > lost })
+			f.until("frames come again", 4*time.Second, func() bool { return f.drone.status().link.received > lost })
 		}
 		after := quietGoroutines()
 		if n := opens.Load(); n < int64(cycles) {
 			f.Errorf("the port was opened %d times", n)
 		}
 		if n := descriptors(f.T); after != before || n != files {
-			f.Errorf("%d goroutines and %d descriptors, before it %d and %d", after, n, before, files)
+			f.Errorf("%d goroutines and %d descriptors, at first %d and %d", after, n, before, files)
 		}
 		f.accepted("/mode", `{"mode":"hold"}`)
 	})
@@ -899,7 +898,7 @@ func TestAHundredLinksOnPseudoTerminalsLeaveNothing(t *testing.T) {
 	}
 	nothingLeft(t, func(t *testing.T) {
 		var workers sync.WaitGroup
-		for k := range 8 { // each close may wait for readTurn
+		for k := range 8 { // each opening waits for refillsIn
 			workers.Go(func() {
 				for i := k; i < cycles; i += 8 {
 					onceOnATerminal(t, i%3)
@@ -1356,9 +1355,9 @@ var noiseSeed = flag.Uint64("noise-seed", 1, "seed of TestNoiseAndSlowLines")
 // TestNoiseAndSlowLines counts how single commands are answered on slow lines, and on lines that
 // damage bytes in both directions. docs/reliability.md has the table, which -all -v prints.
 func TestNoiseAndSlowLines(t *testing.T) {
-	n, less := 100, 0.07 // the share varies more with so few commands
+	n, slack := 100, 0.07 // the share varies more with so few commands
 	if *runAll {
-		n, less = 1000, 0
+		n, slack = 1000, 0
 	}
 	lines := []struct {
 		name    string
@@ -1380,8 +1379,8 @@ func TestNoiseAndSlowLines(t *testing.T) {
 					if c.falsely > 0 {
 						t.Errorf("%d answers were false", c.falsely)
 					}
-					if got := float64(c.acked) / float64(n); got < line.least-less {
-						t.Errorf("%.3f of the commands were answered by an ack, want %.2f; repeat with -noise-seed %d", got, line.least-less, *noiseSeed)
+					if got := float64(c.acked) / float64(n); got < line.least-slack {
+						t.Errorf("%.3f of the commands were answered by an ack, want %.2f; repeat with -noise-seed %d", got, line.least-slack, *noiseSeed)
 					}
 				})
 			})
@@ -1432,12 +1431,12 @@ func answeredOn(f *flight, n int, damaged float64, trip time.Duration) (c answer
 		code, o := f.call("POST", path, body)
 		took := time.Since(began)
 		time.Sleep(100 * time.Millisecond) // PX4 acknowledges before it flies
-		mode := f.sim.truth()
+		truth := f.sim.truth()
 		switch {
 		case code == 200:
 			c.acked++
 			c.took = append(c.took, took)
-			if mode.mode != entered[f.firmware][want] {
+			if truth.mode != entered[f.firmware][want] {
 				c.falsely++
 			}
 		case code == 409 && o["code"] == "refused":

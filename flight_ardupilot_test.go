@@ -698,7 +698,7 @@ func TestAHoldForASilentClientIsNotSentOverAPilotWhoWasFirst(t *testing.T) {
 		f.accepted("/mode", `{"mode":"altitude"}`)
 		f.accepted("/input", `{"pitch":0.3}`)
 		time.Sleep(2500 * time.Millisecond)
-		d := f.link
+		d := f.drone
 		f.sim.pilotMode(16)
 		d.mu.Lock()
 		since := time.Now()

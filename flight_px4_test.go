@@ -21,10 +21,10 @@ var px4Clauses = map[string]func(*player){
 	"has no source of sticks":         func(p *player) { p.sim.change(func() { p.sim.brain.(*simPX4Brain).source = nil }) },
 	"will show an early PREARM_CHECK": func(p *player) { p.sim.change(func() { p.sim.brain.(*simPX4Brain).glimpses = true }) },
 	"our stream stops": func(p *player) {
-		p.link.mu.Lock()
-		defer p.link.mu.Unlock()
-		p.link.sticks.phase = stickOff
-		p.link.link.setSticks(nil)
+		p.drone.mu.Lock()
+		defer p.drone.mu.Unlock()
+		p.drone.sticks.phase = stickOff
+		p.drone.link.setSticks(nil)
 	},
 	"QGroundControl leaves":        func(p *player) { p.sim.change(func() { p.sim.foreignGCS = false }) },
 	"QGroundControl joins":         func(p *player) { p.sim.change(func() { p.sim.foreignGCS = true }) },

@@ -67,7 +67,7 @@ import (
 //	                      only the first one
 //	watch DO_SET_MODE 2, acked     "acked" waits for the second ack since "watch"
 //	forbids POSCTL        refuses these modes
-//	silent 2s             sends nothing for 2 s after the next mode that it enters
+//	silent 2s             sends nothing for 2 s after each mode that it enters
 //	stops 245             stops sending this message
 //	heartless 2500ms      sends no heartbeats for 2.5 s
 //	only acks             acknowledges commands and does not carry them out
@@ -82,7 +82,7 @@ import (
 //	stays 10s is manual   repeats the check each 100 ms
 //	is hold, in AUTO.LOITER     the mode that mavrest answers; the vehicle's real mode
 //	truth                 the answered mode and vehicle_mode are the real ones
-//	at 60 0 10 ±1, alt > 10, alt 10 ±0.1, north …, east …, climb …, speed …, vn …, heading … (0.5 m where no ± is)
+//	at 60 0 10 ±1 (±0.5 if none is given), alt > 10, alt 10 ±0.1, north …, east …, climb …, speed …, vn …, heading …
 //	armed, disarmed, failing, done, not …
 //	status input.by client, status target.distance < 2     a field of the status; or null
 //	its command 400       a field of the last answer; or null
@@ -382,18 +382,18 @@ func (p *player) client(w []string) (known bool) {
 			p.bad()
 		}
 		if w[0] == "post" {
-			p.posts = append(p.posts, p.flight.waits(path, body))
+			p.posts = append(p.posts, p.flight.post(path, body))
 			return true
 		}
 		began := time.Now()
 		p.answer = p.refused(path, body, errorStatus[errorCode(w[1])], w[1])
 		p.took = time.Since(began)
 	case "waits":
-		p.posts[len(p.posts)-1].waits(p.T)
+		p.posts[len(p.posts)-1].stillWaits(p.T)
 	case "entering":
 		in := make(chan struct{})
 		p.sim.change(func() { p.sim.onMode = func(uint32) { close(in); p.sim.onMode = nil } })
-		p.posts = append(p.posts, p.flight.waits("/mode", `{"mode":"`+w[1]+`"}`))
+		p.posts = append(p.posts, p.flight.post("/mode", `{"mode":"`+w[1]+`"}`))
 		<-in
 	case "answer":
 		p.answered(w[1:])
@@ -863,7 +863,7 @@ func TestARefusalNamesItsReason(t *testing.T) {
 		{"a failsafe's text", "both: aloft, post goto 300 0 wait 100, +5s, text Battery failsafe, +50ms, failsafe, answer interrupted, says RTL, says the autopilot says: Battery failsafe"},
 		{"a disarming in the air", "both: aloft, refused refused disarm, says arm: the vehicle is in the air; land first"},
 		{"a takeoff that can't arm, and the mode that the vehicle is left in", "both armable=1h: refused refused takeoff, its command 400, says rm, not its messages [], in hold, disarmed, copter? says ; the vehicle is in GUIDED, copter? stays 8s is hold, px4? stays 8s is manual"},
-		{"the pilot, where input came after his mode and not after the client's own", "both: aloft, pilot rtl, +2s, refused wrong_mode input, says a pilot, says took the drone, goto 40 0, refused wrong_mode input, says input: the drone is in mode hold; set manual"},
+		{"the pilot after his mode, but not after the client's own mode", "both: aloft, pilot rtl, +2s, refused wrong_mode input, says a pilot, says took the drone, goto 40 0, refused wrong_mode input, says input: the drone is in mode hold; set manual"},
 		{"the parameter by which PX4 ignores our sticks", "px4 COM_RC_IN_MODE={0|4}: refused unsupported mode position, says COM_RC_IN_MODE is $1, aloft, refused unsupported mode {position|altitude|manual}, says COM_RC_IN_MODE is $1, refused wrong_mode input roll 0.1 throttle 0.5, says COM_RC_IN_MODE is $1, says not: set mode, says not: set manual"},
 	})
 }
@@ -999,7 +999,7 @@ func TestOneCommandAtATime(t *testing.T) {
 		{"after a refused command the mode of the command before it shows", "both: aloft, mode position, slow 150ms, +2s, mark, post goto 200 0, until not hands off 5s, refused refused disarm, answer any 1s, +1200ms, truth, no input"},
 		{"an accepted step ends the last manoeuvre, though the next step is refused", "copter: aloft, post goto 200 0 wait 60, +5s, accepts only BRAKE, refused refused mode hold, answer superseded 1ms, status mode hold, status done null"},
 		{"another client's disarming ends a takeoff's wait", "both: post takeoff 40 wait 60, until armed 10s, +300ms, disarm, answer interrupted 2s"},
-		{"a takeover in the last step ends a command, with a wait and without one", "copter: aloft, slow 150ms, {a switch at the turn, post goto 60 0 heading 90|a switch at the arming, post mode rtl arm true}{| wait 60}, answer interrupted 5s"},
+		{"a takeover in the last step ends a command, with a wait and without one", "copter: aloft, slow 150ms, {a switch at the yaw, post goto 60 0 heading 90|a switch at the arming, post mode rtl arm true}{| wait 60}, answer interrupted 5s"},
 		{"a goto's speed ends with the goto, also when it is not acknowledged", "copter: aloft, goto 10 0, +10s, loses DO_CHANGE_SPEED, refused no_ack goto 100 0 speed 2, recovers, +5s, goto 200 0, +10s, speed > 3"},
 		{"a goto's speed ends with the goto, also when the goto is superseded", "copter: aloft, goto 10 0, +10s, slow 300ms, mark, post goto 100 0 speed 2, until sends 178 1 2 5s, goto 200 0, answer any 1s, +10s, speed > 3"},
 		{"a disarming is answered by its own ack while mavrest disarms after a failed takeoff", "copter: delay 20ms, +3s, post takeoff, +{70ms|80ms|90ms|100ms|120ms}, loses COMPONENT_ARM_DISARM 1, disarm, answer any 5s"},
@@ -1015,12 +1015,12 @@ func TestOneCommandAtATime(t *testing.T) {
 				return []simAnswer{{ack: a}}
 			})
 		},
-		"a switch at the turn":   func(p *player) { p.pilotSwitchesAt(common.MAV_CMD_CONDITION_YAW) },
+		"a switch at the yaw":    func(p *player) { p.pilotSwitchesAt(common.MAV_CMD_CONDITION_YAW) },
 		"a switch at the arming": func(p *player) { p.pilotSwitchesAt(common.MAV_CMD_COMPONENT_ARM_DISARM) },
 		"no report is claimed": func(p *player) {
-			p.link.mu.Lock()
-			defer p.link.mu.Unlock()
-			if sent := p.link.machine.sent; sent != nil {
+			p.drone.mu.Lock()
+			defer p.drone.mu.Unlock()
+			if sent := p.drone.machine.sent; sent != nil {
 				p.Errorf("modes %v are still expected after a pilot's switch", sent)
 			}
 		},
@@ -1043,7 +1043,7 @@ func TestWhatRemainsInForceOfACommandThatFailed(t *testing.T) {
 		{"the goto flies on without its heading", goes + "fails CONDITION_YAW, refused refused goto 0 60{| speed 3} heading 200, says it flies there with a heading of its own: the heading was refused, recovers, answer superseded 1s, is hold, +60s, is hold, at 0 60 10 ±2, done"},
 		{"the answer names the failsafe's return that was ended", "px4: aloft, goto 60 0, +12s, failsafe, +3s, fails DO_REPOSITION, refused refused goto 30 30, says ; the failsafe's AUTO.RTL was ended; the vehicle is in AUTO.LOITER, +3s, in AUTO.LOITER"},
 		{"a mode that PX4 acknowledged but never reported ends the way to a landing", "px4: aloft, land 60 0, +2s, only acks, refused no_ack mode position, recovers, is hold, status done null, +60s, is hold"},
-		{"the mode that PX4 left the sticks in before mavrest refused the plan", "px4: aloft, mode altitude, input pitch 0.3 timeout 5, +1s, stops 33, +1500ms, refused refused goto heading 90, says ; the vehicle is in POSCTL"},
+		{"the answer names POSCTL, into which PX4 went before mavrest refused the plan", "px4: aloft, mode altitude, input pitch 0.3 timeout 5, +1s, stops 33, +1500ms, refused refused goto heading 90, says ; the vehicle is in POSCTL"},
 		{"a takeoff on PX4 is answered when its mode is reported", "px4: aloft, goto 10 0, +10s, takeoff 40, status vehicle_mode AUTO.TAKEOFF"},
 		{"a takeoff is interrupted where PX4 has just disarmed itself", "px4: mode hold, arm, until disarmed 20s, refused interrupted takeoff, takeoff wait 60"},
 		{"PX4 lands though it refuses POSCTL on the way out of a stick mode", "px4: aloft, mode {manual|altitude}, input pitch 0.1 throttle 0.5 timeout 1, +300ms, forbids POSCTL AUTO.LOITER, {land|+15s}, is land"},
@@ -1249,9 +1249,9 @@ func TestHomeIsRequestedAgainBeforeAGotoToAHeightAboveIt(t *testing.T) {
 		f.aloft()
 		f.sim.change(func() { f.sim.stream(idHome, -1) })
 		stale := func() {
-			f.link.mu.Lock()
-			defer f.link.mu.Unlock()
-			f.link.tel.home.amsl -= 8
+			f.drone.mu.Lock()
+			defer f.drone.mu.Unlock()
+			f.drone.tel.home.amsl -= 8
 		}
 		stale()
 		f.accepted("/goto", `{"altitude":12,"wait":60}`)

@@ -116,7 +116,7 @@ type recent struct {
 		header
 		at time.Time
 	}
-	n int // frames since the start
+	n int // frames that were added
 }
 
 func (r *recent) add(h header, at time.Time) {

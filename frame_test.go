@@ -252,11 +252,11 @@ type noisyLine struct {
 	good  []string // keys
 }
 
-// noisyLineOf makes a noisy line with a frame about each every bytes.
-func noisyLineOf(random *rand.Rand, size, every int) noisyLine {
+// noisyLineOf makes a noisy line with about gap bytes of noise before each frame.
+func noisyLineOf(random *rand.Rand, size, gap int) noisyLine {
 	var l noisyLine
 	for seq := byte(0); len(l.bytes) < size; seq++ {
-		for range random.IntN(2 * every) {
+		for range random.IntN(2 * gap) {
 			l.bytes = append(l.bytes, byte(random.Uint32()))
 		}
 		var p []byte

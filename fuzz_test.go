@@ -30,7 +30,7 @@ type fuzzed struct {
 	*flight
 	clients sync.WaitGroup
 	began   time.Time
-	aloft   atomic.Bool // the flight has begun
+	begun   atomic.Bool // the flight has begun
 
 	mu      sync.Mutex
 	diary   []string
@@ -133,7 +133,7 @@ func (z *fuzzed) commanded(record []simReceived, custom uint32, since time.Time)
 
 // wish notes the modes that a command may set, with its intermediate ones.
 func (z *fuzzed) wish(path, body string) (all []fuzzReport) {
-	modes := []Mode{ModeHold, ModeTakeoff, ModeLand, ModePosition, ModeAltitude} // as a way out
+	modes := []Mode{ModeHold, ModeTakeoff, ModeLand, ModePosition, ModeAltitude} // the last two lead out of a stick mode
 	for i, name := range modeNames[:ModeOther] {
 		if strings.Contains(body, `"mode":"`+name+`"`) {
 			modes = append(modes[3:], Mode(i))
@@ -164,9 +164,9 @@ func (z *fuzzed) name(custom uint32) string {
 
 // hears is called with every message that the drone hears.
 func (z *fuzzed) hears(h heard) {
-	z.link.mu.Lock()
-	trip, forgot := z.link.cmd.acks.trip, !z.link.cmd.reports.keeps()
-	z.link.mu.Unlock()
+	z.drone.mu.Lock()
+	trip, forgot := z.drone.cmd.acks.trip, !z.drone.cmd.reports.keeps()
+	z.drone.mu.Unlock()
 	switch m := h.msg.(type) {
 	case *common.MessageAttitude, *common.MessageGlobalPositionInt:
 		if forgot { // the messages' clock shows that the vehicle has restarted
@@ -188,7 +188,7 @@ func (z *fuzzed) hears(h heard) {
 // hearsReport takes one of the reports that a HEARTBEAT makes; last is true for the one that
 // the drone shows.
 func (z *fuzzed) hearsReport(h heard, b *minimal.MessageHeartbeat, last bool) {
-	mode, vehicle := z.link.mode()
+	mode, vehicle := z.drone.mode()
 	record := z.sim.received()
 	z.mu.Lock()
 	defer z.mu.Unlock()
@@ -265,7 +265,7 @@ func (z *fuzzed) post(path, body string) {
 	began := time.Now()
 	z.clients.Go(func() {
 		code, o := z.call("POST", path, body)
-		mode, _ := z.link.mode()
+		mode, _ := z.drone.mode()
 		truth := z.sim.truth().mode
 		z.mu.Lock()
 		defer z.mu.Unlock()
@@ -382,7 +382,7 @@ var fuzzActs = []func(z *fuzzed, arg byte){
 			z.sim.failsafeReturn()
 		}
 	},
-	func(z *fuzzed, arg byte) { // the line is cut for a while, or until the next act of this kind
+	func(z *fuzzed, arg byte) { // the line is cut for a while
 		cuts := [][2]func(){
 			{z.sim.unplug, z.sim.plug},
 			{func() { z.sim.change(func() { z.sim.muted = true }) }, func() { z.sim.change(func() { z.sim.muted = false }) }},
@@ -508,7 +508,7 @@ func flyBytes(t *testing.T, setup byte, acts []byte) {
 		hear := d.link.hear
 		d.link.hear = func(h heard) {
 			hear(h)
-			if z.aloft.Load() {
+			if z.begun.Load() {
 				z.hears(h)
 			}
 		}
@@ -523,11 +523,11 @@ func flyBytes(t *testing.T, setup byte, acts []byte) {
 			z.flight = f
 			z.heard = *f.sim.message(0).(*minimal.MessageHeartbeat)
 			z.heard.BaseMode, _ = f.sim.brain.state()
-			z.reports = f.link.cmd.reports
+			z.reports = f.drone.cmd.reports
 			z.reports.kept = slices.Clone(z.reports.kept)
 			z.shown = []fuzzReport{{custom: f.sim.mode, at: z.began}}
 			f.sim.onMode = z.enters
-			z.aloft.Store(true)
+			z.begun.Store(true)
 		})
 		for ; len(acts) > 1 && time.Since(z.began) < fuzzTime && len(z.wrong) == 0; acts = acts[2:] {
 			z.mu.Lock()
@@ -580,7 +580,7 @@ func FuzzPilot(f *testing.F) {
 		f.Add(24+setup, []byte{6, 200, 0, 9, 9, 7, 0, 12, 2, 4, 0, 9, 13, 11, 0, 12})
 		f.Add(setup, []byte{5, 10, 0, 5, 9, 2, 0, 13, 7, 1, 14, 4, 0, 10, 9, 1, 0, 13})
 	}
-	for wait := range byte(16) { // a refused heading, and a landing while the goto is being taken back
+	for wait := range byte(16) { // a goto whose heading is refused, and a landing after it
 		f.Add(byte(25), []byte{3, 2, 15, 3, 0, 9, 16, 4, 6, 202, 0, wait, 0, 8, 7, 0, 0, 13})
 	}
 	orders := uint64(60)

@@ -58,8 +58,8 @@ func sampled[T any](t *testing.T, cases []T, n int, dimensions ...func(T) any) [
 	io.WriteString(name, t.Name())
 	for _, at := range rand.New(rand.NewPCG(seed, name.Sum64())).Perm(len(cases)) {
 		c, first := cases[at], false
-		for i, of := range dimensions {
-			if value := [2]any{i, of(c)}; !seen[value] {
+		for i, dimension := range dimensions {
+			if value := [2]any{i, dimension(c)}; !seen[value] {
 				seen[value], first = true, true
 			}
 		}
@@ -229,7 +229,7 @@ func copterBeat() *common.MessageHeartbeat {
 	return beatOf(common.MAV_AUTOPILOT_ARDUPILOTMEGA, 4, false)
 }
 
-// attitudeAt returns an ATTITUDE with this time of boot.
+// attitudeAt returns an ATTITUDE at this time of the boot clock, in ms.
 func attitudeAt(ms uint32) *common.MessageAttitude {
 	return &common.MessageAttitude{TimeBootMs: ms, Roll: 0.1, Pitch: -0.2, Yaw: 1, Rollspeed: 3, Pitchspeed: 4, Yawspeed: 5}
 }
@@ -740,7 +740,7 @@ func moved(lat, lon, north, east float64) (float64, float64) {
 type flight struct {
 	*testing.T
 	sim     *simulator
-	link    *drone
+	drone   *drone
 	handler http.Handler
 	stop    context.CancelFunc // ends mavrest
 
@@ -764,8 +764,8 @@ func olderPX4(release uint32) func(*simulator) {
 func newerCopter(r release) func(*simulator) {
 	return func(s *simulator) {
 		s.version = uint32(r.major)<<24 | uint32(r.minor)<<16
-		rename := func(old, new string, of float64) {
-			s.params[new] = s.params[old] * of
+		rename := func(old, new string, factor float64) {
+			s.params[new] = s.params[old] * factor
 			delete(s.params, old)
 		}
 		if !r.before(release{4, 7}) {
@@ -792,23 +792,23 @@ func flyWith(t *testing.T, flavour simFlavour, prepare func(*simulator), start f
 		if prepare != nil {
 			prepare(s)
 		}
-		ctx, land := context.WithCancel(t.Context())
-		linkCtx, stop := context.WithCancel(ctx)
+		ctx, endSim := context.WithCancel(t.Context())
+		droneCtx, stop := context.WithCancel(ctx)
 		dev := device{
 			name: "sim", lossy: true,
 			open: func(context.Context) (port, error) { return s.open() },
 		}
-		l := newDrone(dev, 0, false)
+		d := newDrone(dev, 0, false)
 		if start != nil {
-			start(l)
+			start(d)
 		}
-		f := &flight{t, s, l, newHandler(l, admission{}), stop, firmwares[flavour], s.receiver}
+		f := &flight{t, s, d, newHandler(d, admission{}), stop, firmwares[flavour], s.receiver}
 		var running sync.WaitGroup
 		running.Go(func() { s.run(ctx) })
-		running.Go(func() { l.run(linkCtx) })
+		running.Go(func() { d.run(droneCtx) })
 		defer func() { // also if the test ends early
 			f.stop()
-			land()
+			endSim()
 			running.Wait()
 		}()
 		time.Sleep(10 * time.Second) // then the vehicle has booted and can be armed
@@ -1089,10 +1089,10 @@ func (p *player) wantAnswer(limit time.Duration, code string) {
 
 // report returns the last report that mavrest judged, and when the last HEARTBEAT came.
 func (f *flight) report() (custom uint32, armed bool, at time.Time) {
-	f.link.mu.Lock()
-	defer f.link.mu.Unlock()
-	last := f.link.machine.last
-	return last.custom, last.armed, f.link.tel.beat.at
+	f.drone.mu.Lock()
+	defer f.drone.mu.Unlock()
+	last := f.drone.machine.last
+	return last.custom, last.armed, f.drone.tel.beat.at
 }
 
 // reported waits for a heartbeat that shows a mode, and returns when it came.

@@ -29,7 +29,7 @@ import (
 func main() {
 	runtime.GOMAXPROCS(1) // a fifth less CPU for the link; the other cores are left to the board (docs/performance.md)
 	stopSignals := []os.Signal{syscall.SIGTERM, os.Interrupt}
-	if !signal.Ignored(syscall.SIGHUP) { // nohup ignores it; otherwise it says that the terminal or ssh session has ended
+	if !signal.Ignored(syscall.SIGHUP) { // under nohup it is ignored; else it means that the terminal or ssh session has ended
 		stopSignals = append(stopSignals, syscall.SIGHUP)
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), stopSignals...)
@@ -106,8 +106,8 @@ func parseFlags(args []string, out io.Writer) (options, error) {
 //go:embed deploy/help.txt
 var usage string
 
-// buildVersion is what -version prints. The source is the module's version, which names
-// the commit, as Go saw it when it built the program.
+// buildVersion is what -version prints. The source is the module's version in the build
+// information, which names the commit.
 func buildVersion() string {
 	source := "unknown"
 	if info, ok := debug.ReadBuildInfo(); ok {
@@ -137,7 +137,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 
 	var running sync.WaitGroup
 	defer running.Wait()
-	// The simulated drone ends after the link, as a real one would.
+	// The simulated drone flies on while the link ends, as a real one does.
 	deviceCtx, unplug := context.WithCancel(context.WithoutCancel(ctx))
 	defer unplug()
 	dev, err := openDevice(deviceCtx, o, &running)
@@ -165,10 +165,10 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 		stopDrone()
 	})
 	d.run(droneCtx)
-	// The drone has left the vehicle and closed its port. The last answers still go out.
-	late, cancel := context.WithTimeout(context.Background(), answersFor)
+	// d.run has left the vehicle in order and closed the port. The last answers still go out.
+	limited, cancel := context.WithTimeout(context.Background(), answersFor)
 	defer cancel()
-	if server.Shutdown(late) != nil {
+	if server.Shutdown(limited) != nil {
 		server.Close()
 	}
 	if err := <-served; err != http.ErrServerClosed {

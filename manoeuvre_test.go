@@ -15,7 +15,7 @@ import (
 	"github.com/bluenviron/gomavlib/v3/pkg/dialects/common"
 )
 
-// seen is what a vehicle shows that hovers 10 m up; changes alter it.
+// seen returns the view of a vehicle that hovers 10 m up; changes alter the view.
 func seen(changes ...func(*view)) view {
 	n := math.NaN()
 	s := view{
@@ -225,8 +225,7 @@ func TestTheSecondLegOfALandingContinuesIt(t *testing.T) {
 	lineEqual(t, "disarmed, it is done", m.done, true)
 }
 
-// TestWhatEndsALandingOnItsWayEndsItsMode: on the way the vehicle is in its hold mode, which
-// then shows.
+// On the way the vehicle is in its hold mode: when the landing has ended mavrest answers hold.
 func TestWhatEndsALandingOnItsWayEndsItsMode(t *testing.T) {
 	for _, r := range []struct {
 		name   string
@@ -245,10 +244,10 @@ func TestWhatEndsALandingOnItsWayEndsItsMode(t *testing.T) {
 		c := &commander{manoeuvre: m, machine: &f.machine}
 		c.abandon(time.Now(), "the wind")
 		lineEqual(t, r.name+": the mode", f.mode, r.want)
-		lineEqual(t, r.name+": it is why", fmt.Sprint(m.why), "the wind")
+		lineEqual(t, r.name+": the reason", fmt.Sprint(m.why), "the wind")
 		lineEqual(t, r.name+": it is forgotten", c.manoeuvre == nil, true)
 		c.abandon(time.Now(), "the rain")
-		lineEqual(t, r.name+": it is still why", fmt.Sprint(m.why), "the wind")
+		lineEqual(t, r.name+": the reason stays", fmt.Sprint(m.why), "the wind")
 	}
 }
 
@@ -327,7 +326,7 @@ func TestATargetThatIsNotOursEndsAManoeuvre(t *testing.T) {
 		}
 		lineEqual(t, c.name, taken, c.taken)
 	}
-	// After a second request no target counts as foreign for a second.
+	// After a repeated request no target counts as foreign for 1 s.
 	m := landingThere()
 	m.watch(at(100, away))
 	c := &commander{manoeuvre: m}
@@ -337,7 +336,7 @@ func TestATargetThatIsNotOursEndsAManoeuvre(t *testing.T) {
 	_, taken := m.watch(at(1600, away))
 	lineEqual(t, "asked for again", taken, "")
 	_, taken = m.watch(at(2600, away))
-	lineEqual(t, "asked for again, a second later", taken, elsewhere)
+	lineEqual(t, "asked for again, 1 s later", taken, elsewhere)
 }
 
 // What "wait" waits for, and what else ends it (docs/design.md, rule 8).
@@ -350,8 +349,8 @@ type waiting struct {
 	over            chan struct{}
 }
 
-// waits posts a command in a goroutine.
-func (f *flight) waits(path, body string) *waiting {
+// post posts a command in a goroutine.
+func (f *flight) post(path, body string) *waiting {
 	w := &waiting{asked: time.Now(), over: make(chan struct{})}
 	go func() {
 		defer close(w.over)
@@ -361,8 +360,8 @@ func (f *flight) waits(path, body string) *waiting {
 	return w
 }
 
-// want checks the client's answer: its status; of an error also its code and words of its
-// text.
+// want checks the client's answer: its status and, if it is an error, its code and words of
+// its text.
 func (w *waiting) want(t *testing.T, code int, word string, says ...string) {
 	t.Helper()
 	<-w.over
@@ -384,8 +383,8 @@ func (w *waiting) want(t *testing.T, code int, word string, says ...string) {
 	}
 }
 
-// waits checks that the client still waits.
-func (w *waiting) waits(t *testing.T) {
+// stillWaits checks that the client still waits.
+func (w *waiting) stillWaits(t *testing.T) {
 	t.Helper()
 	synctest.Wait()
 	select {
@@ -455,7 +454,7 @@ func TestAWaitIsAnsweredWhenTheManoeuvreIsComplete(t *testing.T) {
 				if c.from != nil {
 					c.from(f)
 				}
-				w := f.waits(c.path, waitFor(c.body, 300))
+				w := f.post(c.path, waitFor(c.body, 300))
 				var complete time.Time // since when the manoeuvre is complete without a break
 				doneEarly := false
 				for over := false; !over; {
@@ -468,7 +467,7 @@ func TestAWaitIsAnsweredWhenTheManoeuvreIsComplete(t *testing.T) {
 						} else if complete.IsZero() {
 							complete = time.Now()
 						}
-						if done := f.link.status().done; time.Since(w.asked) > 4*time.Second && done != nil && *done && complete.IsZero() {
+						if done := f.drone.status().done; time.Since(w.asked) > 4*time.Second && done != nil && *done && complete.IsZero() {
 							doneEarly = true
 						}
 					}
@@ -507,12 +506,12 @@ func TestAWait(t *testing.T) {
 		{"is ended by a newer command", way + "300, +5s, waits, status done false, {mode hold|mode position|goto altitude 12}, answer superseded 2s, says newer command"},
 		{"is ended by an equal command", way + "300, +3s, post $1 wait 290, +1s, waits, answer superseded, answer ok"},
 		{"is ended by a pilot", way + "300, +5s, waits, status done false, pilot altitude, answer interrupted 2s, says a pilot, says changed the mode to ALT, status done null"},
-		{"is not begun at a place if a pilot's switch crosses the way there", "both: aloft, slow 150ms, pilot altitude, +50ms, post land 40 0, answer interrupted 5s, says which was sent before; nothing more was sent, +10s, status done null, is hold, +60s, is hold, alt > 9"},
+		{"never begins where a pilot's switch crosses the way to a landing's place", "both: aloft, slow 150ms, pilot altitude, +50ms, post land 40 0, answer interrupted 5s, says which was sent before; nothing more was sent, +10s, status done null, is hold, +60s, is hold, alt > 9"},
 		{"is ended by a failsafe", way + "300, +5s, waits, status done false, failsafe, answer interrupted 2s, says RTL, status done null"},
 		{"is ended by a restart", way + "300, +5s, waits, status done false, restart, answer interrupted 6s, status done null"}, // ArduPilot forgets its streams, which is seen after 5 s
 		{"is ended by the end of the program", way + "300, +5s, waits, status done false, stop, answer not_done 2s, says shutting down"},
 		{"of a takeoff is ended by a failsafe and by a newer command", "both: post takeoff 50 wait 100, +8s, waits, {failsafe→interrupted|land→superseded}, answer $1"},
-		{"goes on beside refused commands, and an arming", "both: aloft, post goto 40 0 wait 100, +2s, arm, refused refused disarm, refused refused takeoff 5, waits, answer ok, at 40 0 10 ±2.5"},
+		{"goes on during refused commands and an arming", "both: aloft, post goto 40 0 wait 100, +2s, arm, refused refused disarm, refused refused takeoff 5, waits, answer ok, at 40 0 10 ±2.5"},
 		{"goes on while the link is lost", "both: aloft, post {goto 300 0|land|mode rtl} wait 300, +3s, " + lost + "+60s, waits, status online false, +10s, hands off, $2, answer ok 8s, done"},
 		{"goes on while the link is lost, and the landing over the place is commanded when it is back", "both: aloft, post land 60 0 wait 300, +3s, " + lost + "until at 60 0 10 ±2.1 60s, +20s, waits, hands off, $1, +10s, not hands off, answer ok, at 60 0 0 ±2.5"},
 		{"ends in time while the link is lost", way + "20, +3s, {mute→no heartbeat for|unplug→unplugged}, answer not_done 20s, says the link is lost, says $2, not took < 20s, took < 20001ms, refused offline goto altitude 12 wait 9"},
@@ -643,7 +642,7 @@ func TestConnectionsThatWaitAreClosedLastAndAnswered(t *testing.T) {
 			st.Fatal("more than the idle one made way")
 		}
 		asked := time.Now()
-		p.connect().ask("GET", "/api/drone", "").wantOK(st.T) // of the one that waits longest
+		p.connect().ask("GET", "/api/drone", "").wantOK(st.T) // on the place of the client that waits longest
 		if took := time.Since(asked); took > idleAfter+50*time.Millisecond {
 			st.Errorf("answered after %v", took)
 		}

@@ -82,8 +82,8 @@ func newLink(d device, only byte, gcs bool, hear func(heard)) *link {
 }
 
 // run keeps the port open until ctx is done. Then it writes what is queued and closes
-// the port. A failure to open is logged once until the port opens, a failure of an open
-// port once until a frame comes.
+// the port. It logs the first failure to open until the port opens, and the first failure
+// of an open port until a frame comes.
 func (l *link) run(ctx context.Context) {
 	const opening, serving = "opening", "serving"
 	backoff := backoffFirst
@@ -178,7 +178,7 @@ func (l *link) pad() {
 	}
 }
 
-// setSticks makes o the sticks that are written next; nil: none are.
+// setSticks makes o the sticks that are written next; nil clears them.
 func (l *link) setSticks(o *outgoing) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -274,7 +274,7 @@ func (r *reader) read() error {
 	return err
 }
 
-// handle hands on a valid frame's message if it is the vehicle's, or sticks for it.
+// handle hands on the vehicle's messages, and another program's sticks for the vehicle.
 func (r *reader) handle(f rawFrame, now time.Time) {
 	l := r.link
 	l.mu.Lock()
@@ -311,8 +311,8 @@ func (r *reader) handle(f rawFrame, now time.Time) {
 	}
 }
 
-// repeats reports whether a frame is an echo of ours or a copy of an ack. It remembers the
-// ack. An equal frame that comes later is a new one: two programs' heartbeats are equal, and
+// repeats reports whether a frame is an echo of ours or a copy of an ack. It remembers each
+// new ack. An equal frame that comes later is a new one: two programs' heartbeats are equal, and
 // at 1,200 frames a second the sequence begins anew after 0.2 s. It needs l.mu.
 func (l *link) repeats(h header, now time.Time) bool {
 	if h.id != idCommandAck {

@@ -106,7 +106,7 @@ func newEarshot(only byte) *earshot {
 	return e
 }
 
-// feed has the reader read each of b, and returns the events that it hands on, in words.
+// feed makes the reader read each of b, and returns the events that it hands on, in words.
 func (e *earshot) feed(b ...[]byte) (list []string) {
 	e.heard = nil
 	for _, p := range b {
@@ -800,7 +800,7 @@ func TestMavrestFliesBesideAnotherClient(t *testing.T) {
 		func(s object) bool { return s["armed"] == false && s["in_air"] == false })
 }
 
-// disagree has both clients send the same command at once, with one parameter that is
+// disagree makes both clients send the same command at once, with one parameter that is
 // refused and one that is accepted. The ack to one client is no answer to the other.
 func (p *shared) disagree() {
 	p.Helper()

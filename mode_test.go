@@ -228,7 +228,7 @@ func TestFirstContactOnlyCountsArmed(t *testing.T) {
 		{"disarmed in RTL it is manual too", "rtl disarmed, rtl disarmed, = manual"},
 		{"a link that restarts in flight finds the mode", "hold armed, = hold"},
 		{"a link that restarts in a failsafe shows it", "rtl armed, = rtl"},
-		{"armed later it is no longer manual because nobody asked", "hold disarmed, hold armed, = hold"},
+		{"armed later, the mode is the reported one", "hold disarmed, hold armed, = hold"},
 		{"a switch on the ground shows", "hold disarmed, position disarmed, taken, = position"},
 		{"a vehicle that was disarmed at first contact is still manual after 10 s", "hold disarmed, +10s, hold disarmed, = manual"},
 	})
@@ -406,7 +406,7 @@ func TestManoeuvreThatEndsByItselfNeverShows(t *testing.T) {
 		{"PX4 falls back to hold once disarmed", "hold armed, accepted land, land armed, land disarmed, hold disarmed, ours, +1m, = land"},
 		{"PX4 falls back to position once disarmed", "hold armed, accepted land, land armed, position disarmed, ours, = land"},
 		{"any fall-back after disarming is the landing's end", "hold armed, accepted land, land armed, land disarmed, position disarmed, manual disarmed, other disarmed, ours, = land"},
-		{"RTL is none", "hold armed, accepted land, land armed, land disarmed, rtl disarmed, taken, = rtl"},
+		{"RTL is no fall-back", "hold armed, accepted land, land armed, land disarmed, rtl disarmed, taken, = rtl"},
 		{"armed again after a landing it is what it reports", "hold armed, accepted land, land armed, hold disarmed, hold armed, ours, = hold"},
 		{"hold before disarming is no landing", "position armed, accepted land, land armed, hold armed, taken, = hold"},
 		{"a landing that the pilot began ends as reported", "position armed, land armed, = land, land disarmed, = land, hold disarmed, = hold"},
@@ -434,7 +434,7 @@ func TestPilotsSwitchAlwaysShows(t *testing.T) {
 		{"on the way to the place", "position armed, accepted transit, hold armed, position armed, taken, = position"},
 		{"in a return", "hold armed, accepted rtl, rtl armed, position armed, taken, = position"},
 		{"in position mode, which the API asked for", "hold armed, accepted position, position armed, hold armed, taken, = hold"},
-		{"to a mode that the spec has no word for", "hold armed, accepted position, position armed, other armed, taken, = other"},
+		{"to a mode that the API has no word for", "hold armed, accepted position, position armed, other armed, taken, = other"},
 		{"there and back", "hold armed, accepted hold, hold armed, position armed, hold armed, taken, = hold"},
 		{"to the takeoff's hold, after an earlier takeover", "hold disarmed, accepted takeoff, takeoff armed, manual armed, hold armed, taken, = hold"},
 		{"right after an ack, to a third mode", "hold armed, accepted position, manual armed, taken, = manual"},
@@ -523,10 +523,10 @@ func TestIntermediateModesShow(t *testing.T) {
 		{"rtgs shows when its step is accepted, until then rtl", "hold armed, asks rtgs, rtl armed, ours, = rtl, accepted rtgs, = rtgs"},
 		{"land shows when its way is accepted, until then hold", "position armed, asks transit, hold armed, ours, = hold, accepted transit, = land"},
 		{"takeoff shows when its step in GUIDED is accepted", "on copter, manual disarmed, asks hold, GUIDED disarmed, took hold, GUIDED armed, sends takeoff, GUIDED armed, = hold, accepted takeoff, = takeoff"},
-		{"one that is never accepted stays what is reported", "position armed, asks transit, hold armed, ours, unanswered, +1m, hold armed, = hold"},
+		{"a way to a landing that is never accepted shows as hold", "position armed, asks transit, hold armed, ours, unanswered, +1m, hold armed, = hold"},
 		{"a pilot's switch that no step explains shows", "hold armed, asks position, manual armed, taken, = manual"},
-		{"and the ack comes after it", "hold armed, asks position, manual armed, taken, accepted position, = position, manual armed, = position, position armed, = position"},
-		{"and stays where the plan is refused", "hold armed, asks position, manual armed, taken, refused, +1m, = manual"},
+		{"an ack that comes after a pilot's switch counts", "hold armed, asks position, manual armed, taken, accepted position, = position, manual armed, = position, position armed, = position"},
+		{"a pilot's switch stays where the plan is then refused", "hold armed, asks position, manual armed, taken, refused, +1m, = manual"},
 		{"a report that belongs to the mode so far changes nothing", "hold disarmed, accepted takeoff, takeoff armed, asks position, hold armed, ours, = takeoff, refused, +1m, = takeoff"},
 	})
 }
@@ -535,11 +535,11 @@ func TestRefusedPlanLeavesWhatTheVehicleShows(t *testing.T) {
 	testRules(t, []rule{
 		{"at once", "hold armed, asks position, refused, = hold"},
 		{"after its first step", "hold armed, asks position, position armed, took position, sends altitude, refused, = position"},
-		{"a refused step leads nowhere", "hold armed, asks position, refused, position armed, taken, = position"},
-		{"no copy of it does", "hold armed, asks position, again, again, refused, position armed, taken, = position"},
-		{"the step before it does", "hold armed, asks position, took position, sends altitude, refused, position armed, ours, = position, altitude armed, taken, = altitude"},
-		{"put back by a plan", "hold armed, asks position, position armed, took position, sends altitude, refused, asks hold, hold armed, ours, accepted hold, +1m, = hold"},
-		{"put back, the steps' modes show again", "hold armed, asks position, position armed, took position, sends altitude, refused, asks hold, hold armed, accepted hold, position armed, taken, = position"},
+		{"a refused step explains no report", "hold armed, asks position, refused, position armed, taken, = position"},
+		{"nor do its copies", "hold armed, asks position, again, again, refused, position armed, taken, = position"},
+		{"the step before it explains its report", "hold armed, asks position, took position, sends altitude, refused, position armed, ours, = position, altitude armed, taken, = altitude"},
+		{"a plan back to the first mode", "hold armed, asks position, position armed, took position, sends altitude, refused, asks hold, hold armed, ours, accepted hold, +1m, = hold"},
+		{"after a plan back to the first mode the refused plan's mode is a takeover", "hold armed, asks position, position armed, took position, sends altitude, refused, asks hold, hold armed, accepted hold, position armed, taken, = position"},
 		{"a report of another mode shows at once", "hold armed, asks position, refused, manual armed, taken, = manual"},
 		{"without any report nothing changes", "hold armed, asks position, refused, +5s, = hold, +1m, = hold"},
 		{"the first mode is kept though nobody commanded it", "hold disarmed, asks position, refused, hold disarmed, +1m, = manual"},
@@ -554,9 +554,9 @@ func TestRefusedPlanLeavesWhatTheVehicleShows(t *testing.T) {
 	})
 }
 
-// TestStepExplainsItsModeWhileItIsOpen is rule 3: a report of a mode that was sent is ours
+// TestAStepExplainsItsModeWhileItsClaimLasts is rule 3: a report of a mode that was sent is ours
 // once, and for a limited time.
-func TestStepExplainsItsModeWhileItIsOpen(t *testing.T) {
+func TestAStepExplainsItsModeWhileItsClaimLasts(t *testing.T) {
 	testRules(t, []rule{
 		{"before it is sent the same mode is a pilot's", "hold armed, position armed, taken, = position"},
 		{"until a report shows it", "hold armed, asks position altitude, position armed, ours, altitude armed, ours, position armed, taken, = position"},
@@ -565,14 +565,14 @@ func TestStepExplainsItsModeWhileItIsOpen(t *testing.T) {
 		{"two plans that show one after the other", "hold armed, asks position, asks manual, position armed, ours, manual armed, ours, = manual"},
 		{"two plans that lead to the same mode", "hold armed, asks position, asks manual, asks position, position armed, ours, manual armed, ours, position armed, ours"},
 		{"a report of the last mode does not close it", "hold armed, accepted position, asks hold, hold armed, position armed, ours, hold armed, ours, = hold"},
-		{"put back, and asked again at once", "hold disarmed, asks takeoff, takeoff disarmed, ours, unanswered, asks hold, asks takeoff, hold disarmed, ours, takeoff disarmed, ours"},
+		{"back to the first mode, and asked again at once", "hold disarmed, asks takeoff, takeoff disarmed, ours, unanswered, asks hold, asks takeoff, hold disarmed, ours, takeoff disarmed, ours"},
 
 		{"for 5 s after an unanswered plan", "hold armed, asks position, unanswered, +4.9s, position armed, ours, = position"},
 		{"no longer than 5 s", "hold armed, asks position, unanswered, +5s, position armed, taken, = position"},
 		{"a newer plan does not lengthen the 5 s", "hold armed, asks position, unanswered, +3s, asks manual, unanswered, +2s, position armed, taken, = position"},
-		{"a report of the present mode takes nothing", "hold armed, accepted hold, asks position, unanswered, hold armed, ours, +1m, = hold"},
+		{"a report of the present mode changes nothing", "hold armed, accepted hold, asks position, unanswered, hold armed, ours, +1m, = hold"},
 		{"a report of the commanded mode keeps that mode", "hold armed, accepted takeoff, takeoff armed, asks position, unanswered, hold armed, ours, = takeoff"},
-		{"a report of the open mode ends the commanded one", "hold armed, accepted takeoff, takeoff armed, asks position, unanswered, position armed, ours, = position, hold armed, taken, = hold"},
+		{"a report of the claimed mode ends the commanded one", "hold armed, accepted takeoff, takeoff armed, asks position, unanswered, position armed, ours, = position, hold armed, taken, = hold"},
 
 		{"until a newer command is accepted", "hold armed, asks position, unanswered, asks manual, manual armed, accepted manual, position armed, taken, = position"},
 		{"until a newer command is accepted, though no report shows it yet", "hold armed, asks position, unanswered, asks manual, accepted manual, position armed, taken, = position"},
@@ -600,8 +600,8 @@ func TestUnansweredPlansDoNotPileUp(t *testing.T) {
 	}
 }
 
-// TestMachineReportsOpenSteps: the sticks need to know whether a stick mode may still show.
-func TestMachineReportsOpenSteps(t *testing.T) {
+// TestTheMachineKnowsWhichModesAreClaimed: the sticks need to know whether a stick mode may still show.
+func TestTheMachineKnowsWhichModesAreClaimed(t *testing.T) {
 	for flight, want := range map[string]bool{
 		"hold armed":                                   false,
 		"hold armed, asks position":                    true,
@@ -616,8 +616,8 @@ func TestMachineReportsOpenSteps(t *testing.T) {
 		f := newHearing()
 		f.hear(t, flight)
 		position := numberOf(t, px4, "position")
-		if open := f.claimed(f.now, func(to *order) bool { return to.number == position }) >= 0; open != want {
-			t.Errorf("%s: open is %v", flight, open)
+		if claimed := f.claimed(f.now, func(to *order) bool { return to.number == position }) >= 0; claimed != want {
+			t.Errorf("%s: claimed is %v", flight, claimed)
 		}
 	}
 }
@@ -631,10 +631,10 @@ func TestReportThatOnlyArmsOrDisarmsIsNoTakeover(t *testing.T) {
 		{"disarming keeps the mode", "position armed, position disarmed, ours, = position"},
 		{"disarming after a landing keeps land", "hold armed, accepted land, land armed, land disarmed, ours, = land, hold disarmed, ours, = land"},
 		{"disarming ends a takeoff where it ended", "hold disarmed, accepted takeoff, takeoff armed, hold armed, hold disarmed, ours, = hold"},
-		{"arming is no command that the vehicle has to follow", "hold disarmed, hold armed, +1m, = hold"},
+		{"after an arming the reported mode stays", "hold disarmed, hold armed, +1m, = hold"},
 		{"a mode that the vehicle falls back to shows", "position armed, accepted position, position armed, hold disarmed, ours, = hold"},
 		{"a fall-back to RTL shows", "hold armed, accepted land, land armed, rtl disarmed, ours, = rtl"},
-		{"an open step stays open through a disarming", "hold armed, asks position, altitude disarmed, ours, = altitude, position disarmed, ours, = position"},
+		{"a claim outlasts a disarming", "hold armed, asks position, altitude disarmed, ours, = altitude, position disarmed, ours, = position"},
 		{"arming in another mode is a takeover", "hold disarmed, accepted hold, hold disarmed, altitude armed, taken, = altitude"},
 	})
 }
@@ -787,14 +787,14 @@ func TestRestartedVehicleIsInItsInitialState(t *testing.T) {
 		{"in the mode that was commanded", "hold disarmed, accepted position, position disarmed, restarted, position disarmed, ours, = manual"},
 		{"in the mode that a stream leads to", "hold disarmed, accepted hold, hold disarmed, restarted, position disarmed streamed, ours, = manual"},
 		{"armed, it is what it reports", "hold armed, accepted takeoff, takeoff armed, restarted, hold armed, taken, = hold"},
-		{"what was still to be followed is forgotten", "hold armed, accepted position, restarted, hold disarmed, +10s, = manual"},
+		{"an accepted mode that no report showed is forgotten", "hold armed, accepted position, restarted, hold disarmed, +10s, = manual"},
 		{"armed later, it is what it reports", "hold armed, accepted land, restarted, hold disarmed, hold armed, = hold"},
 		{"it takes commands as before", "hold armed, accepted land, restarted, hold disarmed, asks takeoff, takeoff disarmed, accepted takeoff, takeoff armed, ours, = takeoff"},
 		{"a step that was sent after the restart is ours", "hold armed, restarted, asks position, position armed, ours, = position"},
-		{"disarmed, it is manual in that step's mode too", "hold armed, restarted, asks position, position disarmed, ours, = manual"},
+		{"disarmed in the mode of a step sent after the restart it is manual", "hold armed, restarted, asks position, position disarmed, ours, = manual"},
 		{"a command that was accepted after the restart counts", "hold disarmed, restarted, asks position, accepted position, position disarmed, ours, = position"},
 		{"a vehicle that was never heard has not restarted", "restarted, hold armed, taken, = hold"},
-		{"nor has a disarmed one that was never heard", "restarted, hold disarmed, ours, = manual, hold armed, = hold"},
+		{"nor has a disarmed vehicle that was never heard", "restarted, hold disarmed, ours, = manual, hold armed, = hold"},
 	})
 }
 
@@ -803,11 +803,11 @@ func TestStickModeOfOurOwnStreamIsOursWhileDisarmed(t *testing.T) {
 	testRules(t, []rule{
 		{"with the stream", "hold disarmed, accepted hold, hold disarmed, position disarmed streamed, ours, = hold"},
 		{"before anything was commanded", "hold disarmed, position disarmed streamed, ours, = manual"},
-		{"without it", "hold disarmed, accepted hold, hold disarmed, position disarmed, taken, = position"},
+		{"without the stream", "hold disarmed, accepted hold, hold disarmed, position disarmed, taken, = position"},
 		{"armed, it is a takeover", "hold armed, accepted hold, hold armed, position armed streamed, taken, = position"},
-		{"armed after it, it is what it reports", "hold disarmed, accepted hold, hold disarmed, position disarmed streamed, ours, position armed streamed, ours, = position"},
+		{"armed in that mode, it is what it reports", "hold disarmed, accepted hold, hold disarmed, position disarmed streamed, ours, position armed streamed, ours, = position"},
 		{"another stick mode is a takeover", "hold disarmed, accepted hold, hold disarmed, altitude disarmed streamed, taken, = altitude"},
-		{"RTL is none", "hold disarmed, accepted hold, hold disarmed, rtl disarmed streamed, taken, = rtl"},
+		{"RTL is no mode of our stream", "hold disarmed, accepted hold, hold disarmed, rtl disarmed streamed, taken, = rtl"},
 	})
 }
 
@@ -825,7 +825,7 @@ const (
 )
 
 // pilotsCase is a moment of a manoeuvre of a vehicle, and the mode that the pilot sets
-// there. There is one for each mode of the autopilot, with BRAKE and the present one.
+// there. There is one case for each mode of the autopilot, the present one included.
 type pilotsCase struct {
 	name   string
 	from   view
@@ -846,7 +846,7 @@ func flyingVehicle(t *testing.T, f firmware, mode string, flying bool) view {
 	return v
 }
 
-// everyPilot is every pilotsCase.
+// everyPilot returns every pilotsCase.
 func everyPilot(t *testing.T) (cases []pilotsCase) {
 	lat, lon, height, yes := 47.398, 8.546, 20.0, true
 	requests := map[string]request{
@@ -943,7 +943,7 @@ func TestPilotsSwitchShowsAtEveryMomentOfEveryManoeuvre(t *testing.T) {
 }
 
 // TestReturnShowsAtEveryMomentOfEveryManoeuvre: a failsafe's return is never hidden, except
-// during a return of ours; also after the plan was given up.
+// during a return of ours.
 func TestReturnShowsAtEveryMomentOfEveryManoeuvre(t *testing.T) {
 	var cases []pilotsCase
 	for _, c := range everyPilot(t) {
@@ -970,9 +970,9 @@ type witness struct {
 	heard     bool   // there was a report, and last is set
 	last      report // the last one
 	commanded *order // nil: the mode is the reported one
-	restarted bool   // the vehicle did, after the last report and the last accepted step
+	restarted bool   // the vehicle restarted after the last report and the last accepted step
 
-	// Every step that was ever sent; those up to closed are closed.
+	// Every step that was ever sent. The claims of the first ones, up to closed, have ended.
 	sent   []*witnessStep
 	closed int
 }
@@ -984,8 +984,8 @@ type witnessStep struct {
 	refused bool
 }
 
-// opened is the index of the first open step that leads to this number, or -1.
-func (w *witness) opened(number uint32) int {
+// openClaim returns the index of the first step that still claims this number, or -1.
+func (w *witness) openClaim(number uint32) int {
 	for i := w.closed; i < len(w.sent); i++ {
 		s := w.sent[i]
 		if s.to.number == number && !s.refused && w.now.Sub(s.at) < 5*time.Second {
@@ -1013,8 +1013,8 @@ func (w *witness) judges(r report) string {
 		return "equal"
 	case !first && !another:
 		return "arms"
-	case w.opened(r.custom) >= 0:
-		return "open"
+	case w.openClaim(r.custom) >= 0:
+		return "claimed"
 	case first:
 		return "takeover"
 	case w.last.armed && !r.armed:
@@ -1031,8 +1031,8 @@ func (w *witness) seeReport(r report) string {
 		w.wants = ModeManual
 	case "arms", "falls back":
 		w.forgets()
-	case "open":
-		w.closed = w.opened(r.custom) + 1
+	case "claimed":
+		w.closed = w.openClaim(r.custom) + 1
 		w.forgets()
 	case "takeover":
 		w.closed = len(w.sent)
@@ -1079,14 +1079,14 @@ func (w *witness) wrong() string {
 		return fmt.Sprintf("the mode is %v, want %v", w.mode, w.wants)
 	}
 	for _, m := range ownModes[w.firmware] {
-		if open := w.claimed(w.now, func(to *order) bool { return to.number == m.custom }) >= 0; open != (w.opened(m.custom) >= 0) {
-			return fmt.Sprintf("%s is open: %v", m.name, open)
+		if claimed := w.claimed(w.now, func(to *order) bool { return to.number == m.custom }) >= 0; claimed != (w.openClaim(m.custom) >= 0) {
+			return fmt.Sprintf("%s is claimed: %v", m.name, claimed)
 		}
 	}
 	return ""
 }
 
-// FuzzMachine gives the machine commands, reports, time and link loss in any
+// FuzzMachine gives the machine commands, reports, restarts and time in any
 // order. The first byte is the autopilot, 0 for PX4 and 1 for Copter. Each event is two
 // bytes: what happens, and a mode of the autopilot's list. 64 is added to the mode when the
 // vehicle is low, 128 while our sticks are streamed.
@@ -1102,7 +1102,7 @@ func FuzzMachine(f *testing.F) {
 		"Rh dp Rp x. dh Rh ah Rp",                                  // refused, and the pilot's own
 		"rh dh ah dp Rh dp dm Rp am Rm dm ro Ro",                   // two steps; one command over another
 		"Rh dp Rp dp Rp dl al N. rh Rh",                            // unanswered; restarted
-		"Rh dr Tz Tz Rr Rh dr dp Rr Rp",                            // a return whose time is over, and one that is open
+		"Rh dr Tz Tz Rr Rh dr dp Rr Rp",                            // a return whose claim has ended, and one whose claim lasts
 		"N. Rh N. dp ap rp",                                        // accepted before the restarted vehicle is heard
 	} {
 		for fw, list := range map[byte][]autopilotMode{0: px4Modes, 1: copterModes} {
@@ -1198,10 +1198,10 @@ func TestReports(t *testing.T) {
 		"a mode that stood for 12 ms is a report":           "beat 5 armed, mode 6, +12ms, mode 5, keeps, beat 5 armed, = 6 5 armed",
 		"all that were kept, in their order":                "beat 5 armed, mode 6, mode 7, mode 8, beat 7 armed, =, beat 8 armed, = 6 7 8 armed",
 		"a HEARTBEAT long after it is the newest":           "beat 5 armed, mode 6, +101ms, beat 7 armed, = 6 7 armed, knows",
-		"also one that shows the mode of before":            "beat 5 armed, mode 6, +101ms, beat 5 armed, = 6 5 armed",
-		"not within 100 ms":                                 "beat 5 armed, mode 6, +100ms, beat 7 armed, =",
+		"also one that shows the earlier mode":              "beat 5 armed, mode 6, +101ms, beat 5 armed, = 6 5 armed",
+		"within 100 ms another mode is no report":           "beat 5 armed, mode 6, +100ms, beat 7 armed, =",
 		"on a slow line not within two round trips":         "trip 300ms, beat 5 armed, mode 6, +600ms, beat 5 armed, =, +1ms, beat 5 armed, = 6 5 armed",
-		"one that disarms shows the newest":                 "beat 6 armed, mode 5, beat 6 disarmed, = 5 disarmed, knows",
+		"one that disarms shows the newest number":          "beat 6 armed, mode 5, beat 6 disarmed, = 5 disarmed, knows",
 		"one that disarms, and nothing is kept":             "beat 6 armed, beat 6 disarmed, = 6 disarmed",
 		"one that was disarmed already shows an older mode": "beat 6 disarmed, mode 5, beat 6 disarmed, =, keeps",
 		"a restart forgets":                                 "beat 5 armed, mode 6, restart, knows, beat 0 disarmed, = 0 disarmed",

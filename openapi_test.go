@@ -237,7 +237,7 @@ func TestOpenAPIsExamplesOfErrorsAreTheProgramsOwnWords(t *testing.T) {
 		if said == "null" {
 			continue
 		}
-		said = strings.TrimPrefix(said, "-device /dev/serial0: ") // device.explain adds it
+		said = strings.TrimPrefix(said, "-device /dev/serial0: ") // link.run adds it
 		examples++
 		if !slices.ContainsFunc(all, func(r *regexp.Regexp) bool { return r.MatchString(said) }) {
 			t.Errorf("no sentence of the program reads %q", said)

@@ -209,8 +209,8 @@ func testMeanings(t *testing.T, rows []meaningRow) {
 	}
 }
 
-// meaning writes what each step needs of the sticks and the mode that it leads to, by the
-// autopilot's own name and with a star at the goal; then what the whole plan leads to.
+// meaning writes of each step "led" if it needs our stream, else "anyhow"; the mode that it leads
+// to, by the autopilot's own name, with a star at the goal; then what the whole plan leads to.
 func meaning(v view, r request, p plan) string {
 	name := func(custom uint32) string { _, s := v.firmware.reported(custom); return s }
 	var steps []string
@@ -459,8 +459,8 @@ func TestPX4Plans(t *testing.T) {
 	})
 }
 
-// What nobody would notice in a table: with latitude and longitude 0 PX4 arms and stays on
-// the ground, and it takes degrees for radians.
+// Two mistakes that nobody would notice in a table: with latitude and longitude 0 PX4 arms and
+// stays on the ground, and it reads a heading in degrees as radians.
 func TestNoPX4PlanAsksForPlaceZeroOrDegrees(t *testing.T) {
 	for _, altitude := range []string{"2.5", "10", "120"} {
 		p, err := parseRequest(t, "takeoff altitude="+altitude).plan(parseVehicle(t, "px4 AUTO.LOITER landed"))
@@ -573,7 +573,7 @@ func TestCopterPlans(t *testing.T) {
 		{"copter GUIDED flying", "goto altitude=20", []string{"INT 192 frame=3 [-1 1 0 0] x=473977421 y=85455938 z=20", speed}},
 		{"copter GUIDED flying sped", "goto altitude=20", []string{"INT 192 frame=3 [-1 1 0 0] x=473977421 y=85455938 z=20", "if it can: LONG 178 [1 7.5 -1 …0]"}},
 		{"copter GUIDED flying sped", "goto altitude=20 speed=3", []string{"INT 192 frame=3 [-1 1 0 0] x=473977421 y=85455938 z=20", "LONG 178 [1 3 -1 …0]"}},
-		{"copter LOITER flying sped", "goto altitude=20", []string{"INT 192 frame=3 [-1 1 0 0] x=473977421 y=85455938 z=20", "if it can: LONG 178 [1 7.5 -1 …0]"}}, // entering GUIDED resets it
+		{"copter LOITER flying sped", "goto altitude=20", []string{"INT 192 frame=3 [-1 1 0 0] x=473977421 y=85455938 z=20", "if it can: LONG 178 [1 7.5 -1 …0]"}},
 		{"copter GUIDED flying sped", "land lat=47.398 lon=8.546", []string{"INT 192 frame=3 [-1 1 0 0] x=473980000 y=85460000 z=10", "if it can: LONG 178 [1 7.5 -1 …0]", "over it: LONG 176 [1 9 …0]"}},
 		{"copter LOITER flying headless", "goto altitude=20", []string{"INT 192 frame=3 [-1 1 0 0] x=473977421 y=85455938 z=20", speed}},
 		{"copter RTL flying failsafe headless", "goto altitude=20", []string{"INT 192 frame=3 [-1 1 0 0] x=473977421 y=85455938 z=20", speed}},
@@ -690,7 +690,7 @@ func TestMeaningOfArduPilotPlans(t *testing.T) {
 		{"copter GUIDED landed", "set arm=true", "led; to armed"},
 		{"copter STABILIZE landed", "set mode=position arm=true", "led position by LOITER* | led; to armed"},
 		{"copter LOITER flying", "goto lat=47.398 lon=8.546 speed=5 heading=45", "anyhow hold by GUIDED* | anyhow | anyhow; at 47.398 8.546 10, 498.5 AMSL"},
-		{"copter LOITER flying", "goto altitude=20", "anyhow hold by GUIDED* | anyhow; at 47.3977421 8.5455938 20, 508.5 AMSL"}, // it keeps its heading, and no one asked it to
+		{"copter LOITER flying", "goto altitude=20", "anyhow hold by GUIDED* | anyhow; at 47.3977421 8.5455938 20, 508.5 AMSL"},
 
 		{"quadplane QHOVER flying", "set mode=position", "led position by QLOITER*"},
 		{"quadplane QHOVER flying hovers", "land lat=47.398 lon=8.546", "anyhow land by GUIDED*; over it land by QLAND; urgent; at 47.398 8.546 10, 498.5 AMSL"},

@@ -31,7 +31,7 @@ const (
 	writeTimeout = 2 * time.Second         // a write that takes longer means a dead port
 	drainTimeout = time.Second             // when a port is closed, its written bytes have this long to go out
 	gatherFor    = 10 * time.Millisecond   // how long bytes gather on a busy line before a read
-	refillsIn    = 60 * time.Millisecond   // in which the sender's buffer refills a flushed line (docs/autopilots.md, "PX4: link")
+	refillsIn    = 60 * time.Millisecond   // a flushed line is refilled from the sender's buffer within this time (docs/autopilots.md, "PX4: link")
 )
 
 // port carries bytes to and from the autopilot. Close ends a pending Read.
@@ -95,8 +95,8 @@ func newDevice(name string, baud int) (device, error) {
 	return device{}, fmt.Errorf("-device %s: want auto, a serial device (/dev/serial0), udpin://0.0.0.0:14550, udpout://host:port, tcp://host:port, sim or sim:ardupilot", name)
 }
 
-// udpPort listens on an address. It sends to the peer, from where the vehicle's last
-// heartbeat came: a stray datagram can't steal the link.
+// udpPort listens on an address. It sends to the peer, the address of the vehicle's last
+// heartbeat: a stray datagram can't steal the link.
 type udpPort struct {
 	*net.UDPConn
 	from netip.AddrPort                 // sender of the last datagram; only the reader uses it
@@ -366,8 +366,8 @@ func (a *autoDevice) open(ctx context.Context) (port, error) {
 }
 
 // isConsole reports whether the kernel logs to a port, or a process has it as its
-// terminal. systemd hides other processes from the service; but a login on the port also
-// takes away the permission to open it.
+// terminal. Under systemd the program sees no other process; but a login on the port also
+// takes away its permission to open it.
 func (a *autoDevice) isConsole(path string) bool {
 	active, _ := os.ReadFile(a.consoles) // without this file there is no console
 	if slices.Contains(strings.Fields(string(active)), filepath.Base(path)) {

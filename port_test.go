@@ -300,7 +300,7 @@ func TestTheBaudRateSearchSendsOnlyAHeartbeatATurn(t *testing.T) {
 	// of that. 921600 is the first rate of the search.
 	noise := rand.New(rand.NewPCG(5, 6))
 	var line []byte
-	var before []lineMessage // 57600 baud was set
+	var before []lineMessage // until 57600 baud was set
 	began := time.Now()
 	waitUntil(t, "the link is at 57600 baud and has sent its heartbeat before that", func() bool {
 		before = heard(first, &line)
@@ -433,8 +433,8 @@ func TestALinkThatEndsWhileAWriteHangsLeavesNothing(t *testing.T) {
 	})
 }
 
-// Another program that reads the same line takes bytes that the link waits for. The line has
-// not ended for that, and the link does not hang.
+// Another program that reads the same line takes bytes that the link waits for. That neither
+// ends the line nor makes the link hang.
 func TestASecondReaderOfTheLineDoesNotBlockTheLink(t *testing.T) {
 	t.Parallel()
 	for range 5 {
@@ -1079,7 +1079,7 @@ func (b *udpBench) seen(t *testing.T, v *vehicleSocket, mark uint32) {
 	})
 }
 
-// mark has the link send a message that differs from all others; the result matches it.
+// mark makes the link send a message that differs from all others; the result matches it.
 func (b *udpBench) mark(n int16) func(lineMessage) bool {
 	b.link.send(&common.MessageManualControl{Target: 1, X: n})
 	return func(m lineMessage) bool {
@@ -1137,7 +1137,7 @@ func openUDP(t *testing.T) *udpPort {
 	return p.(*udpPort)
 }
 
-// A frame that waits behind a half one is read when the port ends. Then it has no sender.
+// A frame that waits behind half a frame is read when the port ends, and has no sender.
 func TestAHeartbeatThatIsReadWhenAUDPPortEndsChangesNothing(t *testing.T) {
 	p := openUDP(t)
 	vehicle := dialed(t, "udp", p.LocalAddr().String())

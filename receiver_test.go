@@ -11,23 +11,23 @@ import (
 // TestWhoseSticksCount is the table of docs/design.md, "Who has the sticks": which
 // parameter the refusal names where our sticks would be ignored.
 func TestWhoseSticksCount(t *testing.T) {
-	no := map[string]bool{}
+	denied := map[string]bool{}
 	for _, receiver := range []string{"idle", "in-use"} {
 		for _, in := range []string{"2", "3", "5", "7", "NaN"} { // a source that was there first
-			no["px4 "+receiver+" "+in] = true
+			denied["px4 "+receiver+" "+in] = true
 		}
 	}
-	nobodys := map[string]bool{"px4 none 0": true}
+	nobodyFlies := map[string]bool{"px4 none 0": true}
 	for _, receiver := range []string{"none", "idle", "in-use"} {
 		for _, in := range []string{"4", "9"} {
-			nobodys["px4 "+receiver+" "+in] = true
+			nobodyFlies["px4 "+receiver+" "+in] = true
 		}
 		for _, in := range []string{"0", "4", "9"} { // ignored
-			no["px4 "+receiver+" "+in] = true
+			denied["px4 "+receiver+" "+in] = true
 		}
 		for _, f := range []string{"copter", "quadplane", "plane"} {
 			for _, fs := range []string{"1", "2", "5"} {
-				no[f+" "+receiver+" "+fs] = true
+				denied[f+" "+receiver+" "+fs] = true
 			}
 		}
 	}
@@ -38,13 +38,13 @@ func TestWhoseSticksCount(t *testing.T) {
 					continue
 				}
 				vehicle := f + " " + receiver + " " + param
-				for _, alone := range []bool{false, true} {
-					t.Run(fmt.Sprintf("%s alone=%v", vehicle, alone), func(t *testing.T) {
+				for _, gcs := range []bool{false, true} {
+					t.Run(fmt.Sprintf("%s gcs=%v", vehicle, gcs), func(t *testing.T) {
 						h := parseStickFlight(t, vehicle)
-						if alone {
+						if gcs { // as with -gcs
 							h.f.gcsFailsafe = 0
 						}
-						want := no[vehicle] && !(alone && f != "px4")
+						want := denied[vehicle] && !(gcs && f != "px4")
 						why := h.src.denied(h.f)
 						if (why != "") != want {
 							t.Fatalf("denied: %q, want %v", why, want)
@@ -69,7 +69,7 @@ func TestWhoseSticksCount(t *testing.T) {
 							t.Errorf("the sticks asked for %s", h.acts)
 						}
 						by := map[bool]string{true: "receiver"}[quiet]
-						if nobodys[vehicle] || want && f != "px4" && receiver != "in-use" {
+						if nobodyFlies[vehicle] || want && f != "px4" && receiver != "in-use" {
 							by = ""
 						}
 						if got := h.by(h.f); got != by {
@@ -78,7 +78,7 @@ func TestWhoseSticksCount(t *testing.T) {
 						// Another program's sticks are named before a parameter; PX4 chooses itself.
 						h.hearForeign(h.f)
 						if got := h.src.denied(h.f); strings.Contains(got, "another program") == (f == "px4") {
-							t.Errorf("beside another program's sticks: %q", got)
+							t.Errorf("during another program's sticks: %q", got)
 						}
 						h.pass(othersFor)
 						if got := h.src.denied(h.f); (got != "") != want {
@@ -119,13 +119,13 @@ func TestReceiversStateCountsOnlyWithoutAStreamOfOurs(t *testing.T) {
 		script string
 		want   receiverState
 	}{
-		{"never told", "", receiverNone},
+		{"never reported", "", receiverNone},
 		{"live and low", "receiver live 1000", receiverIdle},
 		{"live at an unknown throttle", "receiver live 0", receiverIdle},
 		{"live up to 1350", "receiver live 1350", receiverIdle},
 		{"live over 1350", "receiver live 1351", receiverInUse},
 		{"lost", "receiver live 1500, receiver gone", receiverNone},
-		{"landed again", "receiver live 1500, receiver live 1000", receiverIdle},
+		{"throttle down again", "receiver live 1500, receiver live 1000", receiverIdle},
 		{"not counted while our stream runs", "sets position, receiver live 1500", receiverNone},
 		{"nor for 3.5 s after it", "disarmed, sets position, +5100ms, = off, +3300ms, receiver live 1500", receiverNone},
 		{"counted 3.5 s after our stream", "disarmed, sets position, +5100ms, = off, +3500ms, receiver live 1500", receiverInUse},
@@ -252,7 +252,7 @@ func TestPX4BeforeOneSeventeenHasNoSticksWithFiveToEight(t *testing.T) {
 func TestAStickModeThatNobodyWouldFlyIsUnsupported(t *testing.T) {
 	for _, c := range []struct {
 		vehicle, before string
-		want            string // the parameter; "" somebody flies it
+		want            string // the parameter; "" if somebody flies it
 	}{
 		{"px4 none 0", "", "COM_RC_IN_MODE is 0"},
 		{"px4 in-use 0", "", ""}, // the transmitter's

@@ -124,12 +124,12 @@ func newServer(h http.Handler, max int) *http.Server {
 		WriteTimeout:      60 * time.Second,
 		IdleTimeout:       60 * time.Second,
 		MaxHeaderBytes:    maxHeader - 4096, // net/http adds 4096 for its buffer
-		// net/http accepts the next connection when ConnContext has returned.
+		// net/http accepts no other connection before ConnContext returns: add can wait in it.
 		ConnContext: func(ctx context.Context, c net.Conn) context.Context {
 			return context.WithValue(ctx, connKey{}, conns.add(c))
 		},
 		ConnState: conns.stateChanged,
-		// The mux answers OPTIONS * like any other path.
+		// newHandler answers OPTIONS * with 404, as any path that it does not know.
 		DisableGeneralOptionsHandler: true,
 		ErrorLog:                     slog.NewLogLogger(slog.Default().Handler(), slog.LevelDebug),
 	}
@@ -149,7 +149,7 @@ type connections struct {
 // connection is one connection. It is idle while it is not busy.
 type connection struct {
 	net.Conn
-	of      *connections
+	list    *connections
 	usedAt  time.Time // when its last request began; before the first, when it was accepted
 	busy    bool      // a command is carried out, or events are sent
 	endWait func()    // ends its wait for a manoeuvre; nil if it has none
@@ -158,13 +158,13 @@ type connection struct {
 // connKey is the key of the connection in the context of its requests.
 type connKey struct{}
 
-// connOf returns the connection of a request. In a test that calls the handler without a
-// server, it is one that does nothing.
+// connOf returns the connection of a request. A test that calls the handler without a
+// server gets a connection that belongs to none.
 func connOf(r *http.Request) *connection {
 	if c, ok := r.Context().Value(connKey{}).(*connection); ok {
 		return c
 	}
-	return &connection{of: new(connections)}
+	return &connection{list: new(connections)}
 }
 
 // add waits until there is room for a connection, and adds it.
@@ -174,7 +174,7 @@ func (l *connections) add(c net.Conn) *connection {
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.open[c] = &connection{Conn: c, of: l, usedAt: time.Now()}
+	l.open[c] = &connection{Conn: c, list: l, usedAt: time.Now()}
 	return l.open[c]
 }
 
@@ -226,8 +226,8 @@ func (l *connections) stateChanged(conn net.Conn, state http.ConnState) {
 // markBusy marks the connection as busy until its request is answered. endWait ends
 // the request's wait; nil if it has none.
 func (c *connection) markBusy(endWait func()) {
-	c.of.mu.Lock()
-	defer c.of.mu.Unlock()
+	c.list.mu.Lock()
+	defer c.list.mu.Unlock()
 	c.busy, c.endWait = true, endWait
 }
 

@@ -80,7 +80,7 @@ const laptop = "http://laptop.lan:3000"
 // atOrigin is atStation with -origin.
 func atOrigin(t *testing.T, test func(st *station), origins ...string) {
 	atStation(t, simPX4, func(st *station) {
-		st.handler = newHandler(st.link, admission{origins: origins})
+		st.handler = newHandler(st.drone, admission{origins: origins})
 		test(st)
 	})
 }
@@ -141,7 +141,7 @@ func TestThePreflightOfAnAllowedOriginIsAnswered(t *testing.T) {
 	}, laptop)
 }
 
-func TestEveryOtherOriginStaysOutBesideAnAllowedOne(t *testing.T) {
+func TestEveryOtherOriginStaysOutThoughOneIsAllowed(t *testing.T) {
 	var others []caller
 	for _, origin := range []string{
 		"http://laptop.lan", "http://laptop.lan:3001", "https://laptop.lan:3000", "http://Laptop.lan:3000", "http://laptop.lan:30000",
@@ -534,19 +534,19 @@ func TestAConnectionWithACommandUnderWayStays(t *testing.T) {
 		st.fly("hold")
 		p, _ := serve(st.T, st.handler, maxConnections)
 		st.dropAcks()
-		commander := p.connect()
-		commander.send("POST", "/api/drone/land", "")
+		lander := p.connect()
+		lander.send("POST", "/api/drone/land", "")
 		time.Sleep(100 * time.Millisecond) // the vehicle has the command
 		for range 3 * maxConnections {
 			p.connect().ask("GET", "/api/drone", "").wantOK(st.T)
 		}
 		st.obey()
-		r, err := commander.receive("POST")
+		r, err := lander.receive("POST")
 		if err != nil {
 			st.Fatalf("a command was not answered: %v", err)
 		}
 		r.wantOK(st.T)
-		commander.ask("GET", "/api/drone", "").wantOK(st.T)
+		lander.ask("GET", "/api/drone", "").wantOK(st.T)
 	})
 }
 
@@ -616,8 +616,8 @@ func TestTheFullServerAcceptsAgainWhenAPlaceIsFree(t *testing.T) {
 			st.fly("hold")
 			st.dropAcks()
 			p, end := serve(st.T, st.handler, 1)
-			commander := p.connect()
-			commander.send("POST", "/api/drone/land", "")
+			lander := p.connect()
+			lander.send("POST", "/api/drone/land", "")
 			time.Sleep(100 * time.Millisecond) // the vehicle has the command
 			late := p.connect()
 			answered := make(chan error, 1)
@@ -635,7 +635,7 @@ func TestTheFullServerAcceptsAgainWhenAPlaceIsFree(t *testing.T) {
 				return
 			}
 			st.obey()
-			if _, err := commander.receive("POST"); err != nil {
+			if _, err := lander.receive("POST"); err != nil {
 				st.Fatal(err)
 			}
 			began := time.Now()
@@ -653,13 +653,13 @@ func TestAnAnswerIsWrittenBeforeItsConnectionIsClosedForANewOne(t *testing.T) {
 		p, _ := serve(st.T, st.handler, 1)
 		p.lag = time.Millisecond
 		st.dropAcks()
-		commander := p.connect()
-		commander.send("POST", "/api/drone/land", "")
+		lander := p.connect()
+		lander.send("POST", "/api/drone/land", "")
 		time.Sleep(100 * time.Millisecond) // the vehicle has the command
 		late := p.connect()
 		synctest.Wait()
 		st.obey()
-		if r, err := commander.receive("POST"); err != nil {
+		if r, err := lander.receive("POST"); err != nil {
 			st.Errorf("a command was carried out and never answered: %v", err)
 		} else {
 			r.wantOK(st.T)
@@ -701,7 +701,7 @@ func TestEveryAnswerHasALength(t *testing.T) {
 			writeJSON(w, http.StatusOK, jsonObject{"status", strings.Repeat("x", n)})
 		}))
 		w := dial(t, s.address)
-		get, head := w.ask("GET", "/", ""), w.ask("HEAD", "/", "") // ask looks at GET's
+		get, head := w.ask("GET", "/", ""), w.ask("HEAD", "/", "") // ask checks the length of GET's
 		if want := strconv.Itoa(len(get.body)); head.header.Get("Content-Length") != want {
 			t.Errorf("HEAD: a length of %q, want %s", head.header.Get("Content-Length"), want)
 		}

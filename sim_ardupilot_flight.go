@@ -41,7 +41,7 @@ const (
 // simArduFlight is the state of the flight. The target is a field of the simulator.
 type simArduFlight struct {
 	going   bool       // it flies to target, in GUIDED
-	reach   float64    // m/s, the top speed for a way of this length
+	reach   float64    // m/s, the top speed for the way to the target
 	paused  bool       // by DO_PAUSE_CONTINUE
 	entry   [2]float64 // the velocity at which the stop began
 	still   bool       // it has stopped, at the place rest

@@ -316,7 +316,7 @@ func (b *simPX4Brain) pausing() simTarget {
 // located reports whether the estimator has a position.
 func (b *simPX4Brain) located() bool { return time.Since(b.booted) >= b.armableAfter }
 
-// canArm reports whether PX4 can be armed now. Of an armed PX4 it does not check the mode.
+// canArm reports whether PX4 can be armed now. It does not check the mode of an armed PX4.
 func (b *simPX4Brain) canArm() bool {
 	row := b.row(b.intended())
 	return b.located() && (!row.noArm || b.armed) && (!row.sticks() || b.streaming()) &&

@@ -503,9 +503,9 @@ func (b *simPX4Brain) stepSticks() {
 	b.undo(b.between(simUndoFrom, simUndoTo))
 }
 
-// undo makes sticks that move in an AUTO mode change it to POSCTL after some time. A pilot's
-// switch stays in force for 12 to 48 ms: for that time, and until the next call of undo.
-// During a failsafe sticks undo nothing.
+// undo makes sticks that move in an AUTO mode change it to POSCTL after the given time. A
+// pilot's switch stays in force for 12 to 48 ms: up to a tick until undo is called, then that
+// time. During a failsafe sticks undo nothing.
 func (b *simPX4Brain) undo(after time.Duration) {
 	now := time.Now()
 	if int(b.params[simStickOverride])&1 == 0 || !b.armed || b.failsafe || !simPX4IsAuto(b.mode) || now.Before(b.undoAt) || !b.streaming() || !b.source.moving() {

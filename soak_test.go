@@ -292,9 +292,9 @@ func (w *onlooker) settle() {
 		return w.disarmed()
 	})
 	time.Sleep(2 * time.Second)
-	w.link.mu.Lock()
-	defer w.link.mu.Unlock()
-	d := w.link
+	w.drone.mu.Lock()
+	defer w.drone.mu.Unlock()
+	d := w.drone
 	a := d.cmd.acks
 	if len(d.cmd.tasks) > 0 || len(a.waiting) > 1 || len(a.late) > 20 || len(d.tel.texts.chunks) > 8 || d.sticks.phase == stickClient {
 		w.Errorf("left over: %d tasks, %d waiting, %d late acks, %d chunks, sticks %v", len(d.cmd.tasks), len(a.waiting), len(a.late), len(d.tel.texts.chunks), d.sticks.phase)

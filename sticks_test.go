@@ -475,7 +475,7 @@ func TestEnteringStickMode(t *testing.T) {
 		{"refused, an idle receiver has its sticks again", "copter idle", "asks altitude, fails, +10ms, = off released"},
 		{"unanswered, it goes on while the command is open", "copter idle", "asks altitude, doubts, +4s, = nobody 0 0 500 0, closes, +10ms, = off released"},
 		{"unanswered, and the mode shows late: the client has the sticks", "copter idle", "asks altitude, doubts, +2s, = nobody 0 0 500 0, gets altitude, input 100 0 500 0 1s, +3s, = nobody 0 0 500 0 holds, not-taken"},
-		{"a stick mode that is a pilot's stays his until another shows", "copter none", "sets altitude, pilot ALT_HOLD, asks position, fails, taken, sets position, not-taken"},
+		{"a pilot's stick mode stays his until a client's mode shows", "copter none", "sets altitude, pilot ALT_HOLD, asks position, fails, taken, sets position, not-taken"},
 		{"unanswered after a pilot's mode, and the mode shows late: silence leaves a hold", "copter none", "sets altitude, pilot RTL, asks altitude, doubts, +1s, left altitude, not-taken, +2s, = nobody 0 0 500 0 holds"},
 		{"refused without a receiver, the stream is parked: its end is a failsafe", "copter none", "asks altitude, fails, = nobody 0 0 500 0, +20s, = nobody 0 0 500 0"},
 		{"refused disarmed, it ends", "px4", "disarmed, asks altitude, fails, +5s, = off"},
@@ -529,7 +529,7 @@ func TestLeavingStickMode(t *testing.T) {
 		{"not released before the new mode is reported", "copter idle", "sets position, leaves, +5s, = nobody 0 0 500 0, left hold, = off released"},
 		{"ArduPilot without a receiver: parked", "copter none", "sets position, input 300 0 700 0 5s, leaves, left hold, +20s, = nobody 0 0 500 0, landed, +1s, = nobody 0 0 0 0, disarmed, = off"},
 		{"in manual mode with the throttle as it was", "copter none", "sets manual, input 300 0 430 0 5s, leaves, +1s, = nobody 0 0 430 0, left hold, +10ms, = nobody 0 0 500 0"},
-		{"ArduPilot with an idle receiver: released at the disarming", "copter none", "sets position, leaves, left hold, disarmed, = off"},
+		{"ArduPilot without a receiver: the stream ends at the disarming", "copter none", "sets position, leaves, left hold, disarmed, = off"},
 	})
 }
 
@@ -575,8 +575,8 @@ func TestClientsSticksLastUntilTheirTimeout(t *testing.T) {
 	})
 }
 
-// TestOurSticksUndoingOfAPilotsSwitch: CURRENT_MODE shows both changes.
-func TestOurSticksUndoingOfAPilotsSwitch(t *testing.T) {
+// TestAPilotsSwitchThatOurSticksUndo: CURRENT_MODE shows both changes.
+func TestAPilotsSwitchThatOurSticksUndo(t *testing.T) {
 	const (
 		flying = "sets position, input 300 0 700 0 5s, +100ms, "
 		over   = "= nobody 0 0 500 0, notice undid, taken, +20s, = nobody 0 0 500 0"
@@ -585,8 +585,8 @@ func TestOurSticksUndoingOfAPilotsSwitch(t *testing.T) {
 		{"RTL", "px4 1", flying + "pilot AUTO.RTL, +30ms, pilot POSCTL, " + over},
 		{"LAND and Hold too", "px4 1", flying + "pilot AUTO.LAND, +12ms, pilot POSCTL, " + over},
 		{"out of altitude mode PX4 gives POSCTL", "px4 1", "sets altitude, input 300 0 700 0 5s, pilot AUTO.LOITER, +30ms, pilot POSCTL, " + over},
-		{"sticks that stood 1.9 s ago may still move", "px4 1", flying + "+1800ms, pilot AUTO.RTL, +30ms, pilot POSCTL, " + over},
-		{"sticks that stood 2.1 s ago do not", "px4 1", flying + "+2s, pilot AUTO.RTL, +30ms, pilot POSCTL, no-notice"},
+		{"sticks that moved 1.9 s ago may undo a switch", "px4 1", flying + "+1800ms, pilot AUTO.RTL, +30ms, pilot POSCTL, " + over},
+		{"sticks that moved 2.1 s ago do not", "px4 1", flying + "+2s, pilot AUTO.RTL, +30ms, pilot POSCTL, no-notice"},
 		{"a mode that stood 0.5 s is the pilot's own switch back", "px4 1", flying + "pilot AUTO.RTL, +510ms, pilot POSCTL, no-notice"},
 		{"where no stream of ours runs somebody else set the mode back", "px4 1", "pilot POSCTL, pilot AUTO.RTL, +30ms, pilot POSCTL, +3s, = off, no-notice"},
 		{"a second mode without sticks is the pilot's own", "px4 1", flying + "pilot AUTO.RTL, +30ms, pilot AUTO.LAND, no-notice"},
@@ -604,8 +604,8 @@ func TestAClientThatWaitsForItsAnswerIsNotSilent(t *testing.T) {
 
 // FuzzSticks gives the sticks everything that happens to them in any order. After
 // a switch that no client commanded, until a client sets a stick mode or leaves one, only
-// centred, unmoved or released sticks are streamed, and no hold is asked for. At no time
-// happens what "Who has the sticks" forbids.
+// centred, unmoved or released sticks are streamed, and no hold is asked for. Nothing
+// happens that "Who has the sticks" forbids.
 func FuzzSticks(f *testing.F) {
 	for _, seed := range []string{
 		"0e1g1i9T9p3T9", "1e1g1i9T9T9p5T1c0", "2e1g1i1T9T9l0f0T9", "3e0g0i5l0k0r0T9a0", "4e1g1T9T9T9l0f0T9", "5e2g2i9F0T9e2g2", "0d0e2a0s0T9w0i9L0T9",
@@ -641,7 +641,7 @@ const stickEvents = "eglrfoOkixpadFswcCRLNT"
 type stickWitness struct {
 	*stickFlight
 	seen  int       // frames
-	pilot bool      // a pilot has had them since a switch
+	pilot bool      // a pilot has had the sticks since a switch
 	stood axes      // the sticks at that switch
 	until time.Time // when the client's sticks expire
 	asked axes      // the client's sticks
@@ -741,7 +741,7 @@ func (w *stickWitness) happens(what byte, arg int) {
 	w.act()
 }
 
-// look returns what was streamed or asked for since the last look against the rules, or "".
+// look returns how the sticks broke a rule since the last look, or "".
 func (w *stickWitness) look() string {
 	acts, f := w.acts, w.f
 	w.acts = ""

@@ -142,8 +142,8 @@ func believe[T interface{ received() bool }](last, doubted *T, next T, follows f
 		*doubted = next
 		return false
 	}
-	var none T
-	*last, *doubted = next, none
+	var zero T
+	*last, *doubted = next, zero
 	return true
 }
 

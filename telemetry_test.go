@@ -238,7 +238,7 @@ func TestARestartForgetsWhatMayHaveChanged(t *testing.T) {
 	lineEqual(t, "channels are known", !tel.rc.at.IsZero(), false)
 	lineEqual(t, "a target is known", !tel.target.at.IsZero(), false)
 	lineEqual(t, "landed state", tel.landed.state, 0)
-	tel.hear(&common.MessageGlobalPositionInt{Lat: 10000000, Lon: 10000000}, time.Unix(1003, 0)) // no autopilot has one sooner
+	tel.hear(&common.MessageGlobalPositionInt{Lat: 10000000, Lon: 10000000}, time.Unix(1003, 0)) // no autopilot has a position sooner
 	lineNear(t, "latitude, elsewhere at once", tel.position.lat, 1, 7)
 }
 
@@ -265,8 +265,8 @@ func TestWithoutAReceiverOnlyThePlaceAndTheOtherSystemsCount(t *testing.T) {
 	}
 }
 
-// PX4's report is for every mode. ArduPilot's is for its present mode, and a takeoff in
-// GUIDED needs a place too (EKF_STATUS_REPORT: bit 4 set, bit 7 clear).
+// The autopilot's report is for its present mode. A takeoff also needs home's height on PX4,
+// and a place on ArduPilot (EKF_STATUS_REPORT: bit 4 set, bit 7 clear).
 func TestArmableIsNullWhereItIsNotKnown(t *testing.T) {
 	const gps, prearm = common.MAV_SYS_STATUS_SENSOR_GPS, common.MAV_SYS_STATUS_PREARM_CHECK
 	sys := func(healthy common.MAV_SYS_STATUS_SENSOR) *common.MessageSysStatus {
@@ -304,7 +304,7 @@ func TestArmableIsNullWhereItIsNotKnown(t *testing.T) {
 		{"ArduPilot passes, its place is old", copterBeat(), []said{{0, placed}, {1000, passed}}, 2001, "null"},
 		{"a restart forgets PX4's report", px4Beat(), []said{{0, passed}, {100, nil}}, 200, "null"},
 		{"PX4's first report after a restart does not count", px4Beat(), []said{{0, passed}, {100, nil}, {3000, passed}}, 3100, "null"},
-		{"1 s later", px4Beat(), []said{{0, passed}, {100, nil}, {3000, passed}, {4000, passed}}, 4100, "null"},
+		{"nor does one within 1 s of it", px4Beat(), []said{{0, passed}, {100, nil}, {3000, passed}, {4000, passed}}, 4100, "null"},
 		{"PX4's report over 1 s later counts", px4Beat(), []said{{0, passed}, {100, nil}, {3000, passed}, {4001, failed}}, 4100, "false"},
 		{"a first one without a sensor does not count", px4Beat(), []said{{100, nil}, {200, &common.MessageSysStatus{}}, {1500, passed}}, 1600, "null"},
 		{"two restarts", px4Beat(), []said{{100, nil}, {200, passed}, {1000, nil}, {1500, passed}}, 1600, "null"},
@@ -530,8 +530,8 @@ func (r *replayedFlight) ends(t *testing.T, lat, lon, height, volts, percent flo
 	lineEqual(t, "home is known", !r.tel.home.at.IsZero(), true)
 }
 
-// saidByIt are the texts of the autopilot: mavrest's own are left out.
-func saidByIt(l *textLog) []string {
+// autopilotsTexts returns the autopilot's texts, without mavrest's own.
+func autopilotsTexts(l *textLog) []string {
 	return slices.DeleteFunc(said(l), func(text string) bool { return strings.HasPrefix(text, "mavrest: ") })
 }
 
@@ -547,7 +547,7 @@ func TestTheCapturedPX4FlightLeadsToItsStatus(t *testing.T) {
 			"AUTO.LOITER armed, POSCTL armed, AUTO.LOITER armed, AUTO.LAND armed, AUTO.LOITER")
 		// Disarmed at first contact, so manual; after that the vehicle's mode.
 		lineEqual(t, "answers of GET mode", fmt.Sprint(r.answered), "[manual position hold takeoff hold position hold land hold]")
-		lineEqual(t, "texts", strings.Join(saidByIt(&r.tel.texts), "|"), "Arming denied: Resolve system health failures first|Armed by external command|"+
+		lineEqual(t, "texts", strings.Join(autopilotsTexts(&r.tel.texts), "|"), "Arming denied: Resolve system health failures first|Armed by external command|"+
 			"Takeoff detected|Landing detected|Disarmed by landing")
 	})
 }
@@ -564,8 +564,8 @@ func TestTheCapturedArduPilotFlightLeadsToItsStatus(t *testing.T) {
 	})
 }
 
-// With a second client on the line, and a pilot: an ALTCTL, a hold 2.4 s after POSCTL that
-// is not undone, an RTL that no client asked for.
+// A second client and a pilot were on the line. The capture has an ALTCTL, a hold 2.4 s after
+// POSCTL that is not undone, and an RTL that no client asked for.
 func TestTheCapturedPX4FlightWithAPilotLeadsToItsStatus(t *testing.T) {
 	replays(t, "px4-pilot.tlog", func(t *testing.T, r replayedFlight) {
 		r.ends(t, 47.3981599, 8.5455941, -0.47, 16.2, 97)
@@ -574,14 +574,14 @@ func TestTheCapturedPX4FlightWithAPilotLeadsToItsStatus(t *testing.T) {
 		lineEqual(t, "answers of GET mode", fmt.Sprint(r.answered), "[manual takeoff hold altitude position hold rtl land hold]")
 		lineEqual(t, "armable and unhealthy", strings.Join(r.states, ", "),
 			"false [xy_position_control rc_receiver], true [rc_receiver], false [rc_receiver], true [rc_receiver], true []")
-		lineEqual(t, "targets", strings.Join(r.targets, ", "), "none, 0, none, 0, 40, none, 46, none") // a new mode has none of the old one's
-		lineEqual(t, "texts", strings.Join(saidByIt(&r.tel.texts), "|"), "Preflight Fail: No connection to the GCS|Arming denied: Resolve system health failures first|"+
+		lineEqual(t, "targets", strings.Join(r.targets, ", "), "none, 0, none, 0, 40, none, 46, none") // a new mode does not show the old one's target
+		lineEqual(t, "texts", strings.Join(autopilotsTexts(&r.tel.texts), "|"), "Preflight Fail: No connection to the GCS|Arming denied: Resolve system health failures first|"+
 			"Preflight Fail: No connection to the GCS|Armed by external command|Takeoff detected")
 	})
 }
 
-// From its boot, with a receiver: no place until its EKF has one, a BRAKE that
-// is a hold, a pilot's LOITER.
+// The capture begins at the boot, with a receiver. It has no place until the EKF has one, a
+// BRAKE that is a hold, and a pilot's LOITER.
 func TestTheCapturedArduPilotFlightWithAPilotLeadsToItsStatus(t *testing.T) {
 	replays(t, "ardupilot-pilot.tlog", func(t *testing.T, r replayedFlight) {
 		r.ends(t, 47.3977422, 8.5455938, 0, 12.6, 81)
