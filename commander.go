@@ -57,7 +57,7 @@ type task struct {
 
 	sent    *command      // the command that went out last; nil: none
 	answer  answer        // so far; in a second leg the first leg's manoeuvre is there from the start
-	armed   bool          // it sent an ARM to a disarmed vehicle
+	armed   bool          // it sent an ARM to a disarmed vehicle, which did not refuse it
 	endedBy *commandError // a newer command, a takeover, a disarming, the program's end; nil: nothing
 }
 
@@ -134,11 +134,15 @@ func (c *commander) disarmed() {
 	}
 }
 
-// stop ends every task; no client's command begins any more.
+// stop ends every task; no client's command begins any more. What was sent may still happen.
 func (c *commander) stop() {
 	c.stopped = true
 	for _, t := range c.tasks {
-		t.end(errStopping)
+		why := *errStopping
+		if t.sent != nil {
+			why.code = codeNoAck
+		}
+		t.end(&why)
 	}
 	c.bell.ring()
 }
@@ -352,11 +356,12 @@ func (t *task) sendCopy(x *command) {
 }
 
 // failure is the error of a command that was refused, or not shown in time. A refused step
-// explains no later report.
+// explains no later report, and armed nothing.
 func (t *task) failure(x *command) error {
 	name := commandName(x.step)
-	if x.refusal != nil && x.step.to != nil {
+	if x.refusal != nil {
 		t.commander.machine.refused(x.step.to)
+		t.armed = t.armed && !x.step.arms() // who arms the vehicle from now on is somebody else
 	}
 	switch {
 	case t.endedBy != nil: // that is the answer, not the refusal

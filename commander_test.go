@@ -25,10 +25,10 @@ func TestWhatAFailedPlanArmedIsDisarmed(t *testing.T) {
 		sends  string // param1 of each arming and disarming
 		code   errorCode
 	}{
-		{"refused", true, false, common.MAV_LANDED_STATE_ON_GROUND, "1 0", codeRefused},
+		{"refused: it armed nothing, and a pilot may arm now", true, false, common.MAV_LANDED_STATE_ON_GROUND, "1", codeRefused},
 		{"not answered", false, false, common.MAV_LANDED_STATE_ON_GROUND, "1 1 1 1 1 1 1 0 0 0 0 0 0 0", codeNoAck},
-		{"in the air it stays armed", true, false, common.MAV_LANDED_STATE_IN_AIR, "1", codeRefused},
-		{"what a pilot armed stays armed", true, true, common.MAV_LANDED_STATE_ON_GROUND, "1", codeRefused},
+		{"in the air it stays armed", false, false, common.MAV_LANDED_STATE_IN_AIR, "1 1 1 1 1 1 1", codeNoAck},
+		{"what a pilot armed stays armed", false, true, common.MAV_LANDED_STATE_ON_GROUND, "1", codeNoAck},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			onLine(t, px4Beat(), func(t *testing.T, b *lineBench) {

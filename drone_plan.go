@@ -185,8 +185,8 @@ func (d *drone) accepted(t *task, s *step) {
 	}
 }
 
-// conclude follows carryOut, before the next task begins. A vehicle on the ground that a failed
-// plan has sent an ARM is disarmed, also where the ARM was refused (rule 7).
+// conclude follows carryOut, before the next task begins. A failed plan disarms, on the ground,
+// what it armed, or may have armed (rule 7).
 func (d *drone) conclude(t *task, err error) {
 	switch {
 	case err == nil && t.request.entersSticks():
@@ -431,7 +431,7 @@ func (d *drone) reasons(t *task, refused *commandError) error {
 	if said != "" {
 		e.text += ": " + said
 	}
-	if s.arms() && !t.request.setMode && d.machine.mode == ModeLand { // ArduPilot never arms in it
+	if mode := d.machine.last.mode; s.arms() && (mode == ModeLand || mode == ModeRTL) { // neither autopilot arms in them
 		e.text += `; it does not arm in ` + d.modeName() + `: set another mode with it ({"mode":"hold","arm":true}), or take off`
 	}
 	if act := d.params.values["NAV_DLL_ACT"]; act > 0 && s.arms() && d.firmware() == px4 && !d.link.gcs {

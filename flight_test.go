@@ -1049,7 +1049,8 @@ func TestWhatRemainsInForceOfACommandThatFailed(t *testing.T) {
 		{"PX4 lands though it refuses POSCTL on the way out of a stick mode", "px4: aloft, mode {manual|altitude}, input pitch 0.1 throttle 0.5 timeout 1, +300ms, forbids POSCTL AUTO.LOITER, {land|+15s}, is land"},
 		{"the way to a landing is flown at the height at which the sticks came to rest", "px4: aloft, mode position, input throttle 1 timeout 5, +3s, land 60 0, note, +4s, kept 0.3"},
 		{"a goto without a place keeps the present place", "px4: aloft, mode {position|altitude}, input pitch 1 throttle 0.5 timeout 5, +4s, goto heading 90, comes back north < 6"},
-		{"the refusal of an arming in LAND says what to post", "copter: aloft, land wait 100, refused refused arm, says LAND mode not armable; it does not arm in LAND: set another mode with it, says {\"mode\":\"hold\", mode hold arm true"},
+		{"the refusal of an arming in LAND or RTL says what to post", "copter: aloft, {land→LAND|mode rtl→RTL} wait 100, refused refused arm, says $1 mode not armable; it does not arm in $1: set another mode with it, says {\"mode\":\"hold\", mode hold arm true"},
+		{"stopped, mavrest answers that the drone may be doing what was sent", "both: delay 20ms, +3s, mark, post takeoff, until sends 400 1 0 5s, stop, answer no_ack, says was sent before; nothing more was sent"},
 		{"a stick mode is accepted while a parked stream is off centre", "px4: mode position, aloft, slow {0s|50ms|150ms|300ms}, mode altitude{| arm true}"},
 	})
 }
