@@ -110,14 +110,15 @@ func (t *task) supersedes(o *task, onGround bool) bool {
 // What may be sent after a takeover, a disarming and the program's end is decided below: by
 // mayContinue for a task, by mayAct for mavrest itself (docs/design.md, rule 4).
 
-// takeover ends every task: no command of ours explains a report, a failsafe began, the
-// autopilot restarted, or somebody else moves the sticks of a stick mode. A task whose step is
-// on the wire first learns what becomes of that step.
+// takeover ends every task and the manoeuvre: no command of ours explains a report, a failsafe
+// began, the autopilot restarted, or somebody else moves the sticks of a stick mode. A task whose
+// step is on the wire first learns what becomes of that step.
 func (c *commander) takeover(why string) {
 	c.client = false
 	for _, t := range c.tasks {
 		t.end(interruption(time.Now(), why))
 	}
+	c.endManoeuvre(interruption(time.Now(), why))
 }
 
 // disarmed ends the tasks that arm or fly to a place, and those of mavrest itself. Our own
@@ -385,21 +386,14 @@ func (c *commander) replace(t *task) {
 	c.manoeuvre = t.answer.manoeuvre
 }
 
-// abandon ends the manoeuvre, and the command under way if mavrest itself sends it: somebody else
-// took the drone at since.
-func (c *commander) abandon(since time.Time, format string, args ...any) {
-	why := interruption(since, fmt.Sprintf(format, args...))
-	if t := c.current(); t != nil && t.askedAt.IsZero() {
-		t.end(why)
-	}
-	c.endManoeuvre(why)
-}
-
-// endManoeuvre ends the manoeuvre and forgets it. A landing on its way is no longer what
-// the vehicle does: the mode is the reported one.
-func (c *commander) endManoeuvre(why error) {
+// endManoeuvre ends the manoeuvre, with the command that continues it, and forgets it. A landing
+// on its way is no longer what the vehicle does: the mode is the reported one.
+func (c *commander) endManoeuvre(why *commandError) {
 	if c.manoeuvre == nil {
 		return
+	}
+	if t := c.current(); t != nil && t.answer.manoeuvre == c.manoeuvre {
+		t.end(why)
 	}
 	if c.transit() {
 		c.machine.abandon()

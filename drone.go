@@ -316,11 +316,9 @@ func (d *drone) judge(shown shownMode, now time.Time) {
 // takeover ends what clients do: no command of ours explains a report, or a failsafe began. A pilot
 // or a failsafe has the drone, or the autopilot did not follow a command.
 func (d *drone) takeover(why string) {
-	now := time.Now()
 	d.cmd.takeover(why)
-	d.cmd.abandon(now, "%s", why)
 	d.tel.target.group, d.targetAsked = group{}, time.Time{} // the vehicle may fly elsewhere now
-	d.sticks.switched(d.view(now))
+	d.sticks.switched(d.view(time.Now()))
 	d.act()
 	d.logMode(why)
 	d.clock.poke()
@@ -333,7 +331,6 @@ func (d *drone) restarted(now time.Time) {
 	d.cmd.reports.restart()
 	d.tel.restart()
 	d.cmd.takeover("the autopilot has started again")
-	d.cmd.abandon(now, "the autopilot has started again")
 	d.sticks.restarted(d.view(now))
 	d.act()
 	d.forget()

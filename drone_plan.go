@@ -342,7 +342,7 @@ func (d *drone) watch(now time.Time) time.Time {
 		if d.cmd.transit() {
 			d.notify("the landing at the place was given up: " + lost)
 		}
-		d.cmd.abandon(m.lostAt(now), "%s; the vehicle is in %s", lost, d.modeName())
+		d.cmd.endManoeuvre(interruption(m.lostAt(now), lost+"; the vehicle is in "+d.modeName()))
 	case land && d.cmd.idle():
 		m.tried = now
 		d.wg.Go(func() { d.landThere(m) })

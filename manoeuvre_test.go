@@ -242,11 +242,11 @@ func TestWhatEndsALandingOnItsWayEndsItsMode(t *testing.T) {
 		f := newHearing()
 		f.hear(t, "position armed, accepted transit, hold armed")
 		c := &commander{manoeuvre: m, machine: &f.machine}
-		c.abandon(time.Now(), "the wind")
+		c.endManoeuvre(interruption(time.Now(), "the wind"))
 		lineEqual(t, r.name+": the mode", f.mode, r.want)
 		lineEqual(t, r.name+": the reason", fmt.Sprint(m.why), "the wind")
 		lineEqual(t, r.name+": it is forgotten", c.manoeuvre == nil, true)
-		c.abandon(time.Now(), "the rain")
+		c.endManoeuvre(interruption(time.Now(), "the rain"))
 		lineEqual(t, r.name+": the reason stays", fmt.Sprint(m.why), "the wind")
 	}
 }
