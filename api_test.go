@@ -1079,6 +1079,7 @@ func TestAModeThatTheVehicleLacksIsUnsupported(t *testing.T) {
 			Type: minimal.MAV_TYPE_FIXED_WING, Autopilot: minimal.MAV_AUTOPILOT_ARDUPILOTMEGA, MavlinkVersion: 3,
 			BaseMode: minimal.MAV_MODE_FLAG_CUSTOM_MODE_ENABLED, SystemStatus: minimal.MAV_STATE_STANDBY,
 		})
+		call(v.handler, "POST", "/api/drone/land", nil).want(t, 503, "offline", "whether it is a QuadPlane")
 		v.say(&common.MessageExtendedSysState{}) // it is no QuadPlane
 		for _, c := range []struct{ path, body, names string }{
 			{"/api/drone/mode", `{"mode":"position"}`, "position"},

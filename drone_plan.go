@@ -51,8 +51,8 @@ func (d *drone) perform(t *task) error {
 	return d.leftBehind(t, err)
 }
 
-// planned makes the plan of a request, for the vehicle as it is now. Until the kind of vehicle is
-// known the plan is empty.
+// planned makes the plan of a request, for the vehicle as it is now. A fixed wing may be a
+// QuadPlane until EXTENDED_SYS_STATE came.
 func (d *drone) planned(t *task) (err error) {
 	if m := t.answer.manoeuvre; m != nil {
 		t.plan = plan{steps: []step{*m.plan.second}}
@@ -61,16 +61,13 @@ func (d *drone) planned(t *task) (err error) {
 	if !t.askedAt.IsZero() {
 		err = d.able()
 	}
-	if err == nil && d.kindKnown(t) {
+	if err == nil && t.request.setMode && d.firmware() == plane && !d.tel.landed.received() {
+		err = refuse(codeOffline, "the vehicle has not reported yet whether it is a QuadPlane; try again")
+	}
+	if err == nil {
 		t.plan, err = t.request.plan(d.view(time.Now()))
 	}
 	return err
-}
-
-// kindKnown reports whether the vehicle is known well enough to plan the request of t: a fixed
-// wing may be a QuadPlane until EXTENDED_SYS_STATE came.
-func (d *drone) kindKnown(t *task) bool {
-	return !t.request.setMode || d.firmware() != plane || d.tel.landed.received()
 }
 
 // takeTurn plans a task, waits until it is under way, and plans it again. A request that can't
@@ -87,21 +84,12 @@ func (d *drone) takeTurn(t *task) error {
 		return err
 	}
 	t.was, t.previous = d.machine.last, d.cmd.manoeuvre
-	known := func() bool { return d.kindKnown(t) }
-	err := t.ask(copyEvery, time.Now().Add(giveUp), func() { d.cmd.acks.request(idExtendedState) }, known)
-	if err == nil && !known() {
-		err = refuse(codeNoAck, "the vehicle has not reported yet whether it is a QuadPlane; nothing was sent")
+	for _, next := range []func(*task) error{d.restSticks, d.askHome, d.planned} {
+		if err := next(t); err != nil {
+			return err
+		}
 	}
-	if err == nil {
-		err = d.restSticks(t)
-	}
-	if err == nil {
-		err = d.askHome(t)
-	}
-	if err == nil {
-		err = d.planned(t)
-	}
-	return err
+	return nil
 }
 
 // carryOut sends the steps of a plan, each once the one before was accepted.

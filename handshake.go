@@ -126,6 +126,9 @@ func (h *handshake) ask(now time.Time) {
 	if p.tel.id.version == 0 {
 		p.acks.request(idVersion)
 	}
+	if h.firmware == plane && !p.tel.landed.received() { // is it a QuadPlane?
+		p.acks.request(idExtendedState)
+	}
 	known := func(name string) bool {
 		return p.known(name) && (name != "NAV_DLL_ACT" || now.Sub(p.stationAt) < streamLost)
 	}
