@@ -16,7 +16,7 @@ func (d *drone) act() stickActs {
 	if acts.notice != "" {
 		d.notify(acts.notice)
 	}
-	if acts.taken {
+	if acts.takeover {
 		d.cmd.takeover("somebody else moves the sticks")
 	}
 	switch {
@@ -123,8 +123,6 @@ func (d *drone) input(in stickInput) (Mode, error) {
 		return 0, refuse(codeWrongMode, "input: a pilot, a failsafe or another program took the drone, which is in mode %s; set manual, altitude or position here to take the sticks", v.mode)
 	case !stick:
 		return 0, refuse(codeWrongMode, "input: the drone is in mode %s; set manual, altitude or position first", v.mode)
-	case v.armed && !v.shown().flownBySticks(): // PX4 would take moving sticks for a pilot's
-		return 0, refuse(codeWrongMode, "input: the vehicle does not show mode %s yet", v.mode)
 	case held.IsValid() && held != in.from:
 		return 0, refuse(codeWrongMode, "another client (%s) has the sticks; set the mode to take them", held)
 	case !d.sticks.src.known && d.sticks.phase == stickOff && v.now.Before(d.receiverDeadline()):

@@ -122,12 +122,8 @@ func (v view) movementOverrides() bool {
 	return v.firmware == px4 && int(v.param("COM_RC_OVERRIDE", 1))&1 != 0
 }
 
-// hiddenUntil records that our sticks or another program's hide the receiver until a time.
-func (s *sources) hiddenUntil(at time.Time) { s.validFrom = later(s.validFrom, at) }
-
-// open is called when the link was opened: an earlier process may have sent sticks, which hide
-// the receiver.
-func (s *sources) open(now time.Time) { s.hiddenUntil(now.Add(overrideTimeout)) }
+// hide records that our sticks or another program's may hide the receiver until a time.
+func (s *sources) hide(until time.Time) { s.validFrom = later(s.validFrom, until) }
 
 // hearTransmitter records that a transmitter is on.
 func (s *sources) hearTransmitter(now time.Time) { s.transmitterAt, s.heardInFlight = now, true }
