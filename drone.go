@@ -85,11 +85,8 @@ func (d *drone) quit() {
 func (d *drone) farewell() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if d.sticks.phase == stickOff || !d.online {
-		return
-	}
 	v := d.view(time.Now())
-	if v.firmware.ardupilot() && v.flying() && d.sticks.flies(v) && !d.sticks.taken {
+	if v.online && v.firmware.ardupilot() && v.flying() && d.sticks.flies(v) && !d.sticks.taken {
 		d.cmd.wait(d.quitBy, func() bool { return len(d.cmd.tasks) == 0 }) // quit has ended them
 		d.hover()
 	}
@@ -110,7 +107,11 @@ func (d *drone) tick(now time.Time) time.Time {
 		d.cmd.stop()
 	}
 	if d.online && now.Sub(d.cmd.reports.alive) >= offlineAfter {
-		d.lose()
+		d.online = false
+		d.handshake.lose()
+		d.cmd.bell.ring()
+		d.changes.Add(1)
+		slog.Warn("vehicle offline: no report of its mode for 3 s", "system", d.tel.id.system)
 	}
 	next = sooner(next, d.tel.texts.flush(now, chunkWait))
 	next = sooner(next, d.watch(now))
@@ -146,16 +147,6 @@ func (d *drone) poll(now time.Time) (next time.Time) {
 	return sooner(next, d.cmd.poll(false, now))
 }
 
-// lose takes the vehicle offline.
-func (d *drone) lose() {
-	d.online = false
-	d.handshake.lose()
-	d.cmd.bell.ring()
-	d.changes.Add(1)
-	slog.Warn("vehicle offline: no report of its mode for 3 s", "system", d.tel.id.system)
-}
-
-// hear takes what the link hands on.
 func (d *drone) hear(h heard) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -175,7 +166,6 @@ func (d *drone) hear(h heard) {
 	}
 }
 
-// take takes a message of the vehicle.
 func (d *drone) take(m message.Message, now time.Time) {
 	version := d.tel.id.version
 	if d.tel.hear(m, now) {
@@ -208,7 +198,6 @@ func (d *drone) take(m message.Message, now time.Time) {
 		d.hearReceiver(now)
 	case *common.MessageRcChannels:
 		d.sticks.hearChannels(d.view(now), d.tel.rc.channel)
-		d.act()
 	case *common.MessageAutopilotVersion:
 		f, v := flown[d.firmware()], d.tel.id.version
 		if v != version && (v < f[0] || v >= f[1]) {
@@ -217,6 +206,7 @@ func (d *drone) take(m message.Message, now time.Time) {
 	case *common.MessageStatustext:
 		slog.Debug("statustext", "severity", m.Severity, "text", m.Text)
 	}
+	d.act()
 	d.cmd.bell.ring()
 }
 
@@ -240,7 +230,8 @@ func (d *drone) hearHeartbeat(now time.Time) {
 	if !d.online {
 		d.online = true
 		if !d.machine.last.armed { // possibly another vehicle: request its version and parameters again
-			d.forget()
+			clear(d.params.values)
+			d.tel.id.version = 0
 		}
 		slog.Info("vehicle online", "system", d.tel.id.system, "mode", d.machine.mode, "vehicle_mode", d.modeName())
 		d.handshake.begin(now)
@@ -272,24 +263,23 @@ func (d *drone) judge(shown shownMode, now time.Time) {
 			d.machine.abandon()
 		}
 		d.sticks.disarmed(d.view(now))
-		d.act()
 	}
 }
 
-// takeover ends what clients do: no command of ours explains a report, or a failsafe began. A pilot
-// or a failsafe has the drone, or the autopilot did not follow a command.
+// takeover ends every task, the manoeuvre and the client's sticks: no command of ours explains a
+// report, or a failsafe began.
 func (d *drone) takeover(why string) {
 	now := time.Now()
 	d.cmd.takeover(why)
 	d.cmd.abandon(now, "%s", why)
 	d.tel.target.group, d.targetAsked = group{}, time.Time{} // the vehicle may fly elsewhere now
 	d.sticks.switched(d.view(now))
-	d.act()
 	d.logMode(why)
 	d.clock.poke()
 }
 
-// restarted ends and forgets what a restart of the autopilot ended, and begins the handshake anew.
+// restarted ends and forgets what a restart of the autopilot ended, and begins the handshake anew: it
+// may have other firmware now.
 func (d *drone) restarted(now time.Time) {
 	slog.Warn("the autopilot has started again")
 	d.machine.restart()
@@ -298,19 +288,12 @@ func (d *drone) restarted(now time.Time) {
 	d.cmd.takeover("the autopilot has started again")
 	d.cmd.abandon(now, "the autopilot has started again")
 	d.sticks.restarted(d.view(now))
-	d.act()
-	d.forget()
+	clear(d.params.values)
+	d.tel.id.version = 0
 	d.warned = nil
 	d.cmd.acks.restarted()
 	d.handshake.begin(now)
 	d.cmd.acks.request(idHeartbeat)
-}
-
-// forget has the parameters and the version requested again: the vehicle may be another
-// one, or have other firmware now.
-func (d *drone) forget() {
-	clear(d.params.values)
-	d.tel.id.version = 0
 }
 
 // able is why no command can be sent now; nil if one can.
@@ -376,16 +359,14 @@ func (d *drone) nameOf(custom uint32) string {
 
 // report is what the vehicle shows, and the facts that the machine judges it by.
 func (d *drone) report(b shownMode, now time.Time) report {
-	f := d.firmware()
-	mode, _ := f.reported(b.custom)
-	r := report{shownMode: b, mode: mode, amsl: math.NaN(), streamed: d.sticks.phase != stickOff && f == px4}
+	r := report{shownMode: b, amsl: math.NaN(), streamed: d.sticks.phase != stickOff && d.firmware() == px4}
+	r.mode, _ = d.firmware().reported(b.custom)
 	if d.tel.position.within(silentAfter, now) { // up to 5 s old: in a climb that errs low
 		r.amsl = d.tel.position.amsl
 	}
 	return r
 }
 
-// view is the vehicle now.
 func (d *drone) view(now time.Time) view { return d.viewSince(time.Time{}, now) }
 
 // sighting is the view of the watcher of the manoeuvre: what came before its acceptance proves
@@ -427,7 +408,6 @@ type clock struct {
 	beat atomic.Int64  // when tick was last called, for the watchdog; Unix nanoseconds
 }
 
-// poke makes the clock run now.
 func (c *clock) poke() {
 	select {
 	case c.bell <- struct{}{}:

@@ -72,15 +72,14 @@ func (d *drone) warn(v view) {
 	}
 }
 
-// hearReceiver hands what SYS_STATUS says about the receiver to the sticks.
+// hearReceiver takes a SYS_STATUS. RC_CHANNELS of before validFrom may still show our own throttle.
 func (d *drone) hearReceiver(now time.Time) {
 	tel, throttle := &d.tel, uint16(math.MaxUint16) // an unknown throttle counts as raised
 	fresh := tel.rc.within(freshFor, now)
 	if fresh {
 		throttle = tel.rc.channel[2]
 	}
-	maybeOurs := fresh && !tel.rc.at.After(d.sticks.src.validFrom) // the channels may still show our own stream
-	if tel.health.received() && !maybeOurs {
+	if tel.health.received() && !(fresh && !tel.rc.at.After(d.sticks.src.validFrom)) {
 		d.sticks.hearReceiver(d.view(now), tel.health.receiverLive(), throttle)
 	}
 }

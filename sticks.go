@@ -70,7 +70,6 @@ type sticks struct {
 	acts    stickActs
 }
 
-// take returns what is to be done, and forgets it.
 func (s *sticks) take() stickActs {
 	acts := s.acts
 	s.acts = stickActs{}
@@ -172,9 +171,9 @@ func (s *sticks) ready(streamed bool, v view, arming bool) time.Time {
 	return s.since.Add(stickLead)
 }
 
-// enter starts the stream that a stick mode or an arming needs, or centres the one that runs.
-// Nothing changes where our sticks can't act. A receiver in use gets its sticks back. Another
-// program's sticks only pause the stream.
+// enter starts the stream that a stick mode or an arming needs, or centres the one that runs; not
+// where our sticks can't act. Another program's sticks only pause it. A receiver in use gets its
+// sticks back.
 func (s *sticks) enter(v view) {
 	s.client.spoke = v.now
 	s.taken = s.taken && v.mode.flownBySticks() // a stick mode stays somebody else's until the new one shows
@@ -188,7 +187,7 @@ func (s *sticks) enter(v view) {
 	}
 }
 
-// streamForArming is enter where no stream runs. One that runs, also a client's, goes on as it is.
+// streamForArming is enter where no stream runs. One that runs, even the client's, goes on as it is.
 func (s *sticks) streamForArming(v view) {
 	if s.phase == stickOff {
 		s.enter(v)
@@ -331,10 +330,9 @@ func (s *sticks) tick(v view) (next time.Time) {
 	return s.next
 }
 
-// mayEnd reports whether the stream that no client moves may end, also while the vehicle is offline:
-// a pilot who holds his sticks has them back. Either ArduPilot's receiver is in use, or is live and
-// the mode, set here, flies without sticks; or the vehicle is disarmed and the client has been
-// silent for stickIdle.
+// mayEnd reports whether the stream that no client moves may end: ArduPilot's receiver is in use, or
+// is live and the mode, set here, flies without sticks; or the vehicle is disarmed and the client has
+// been silent for stickIdle. A pilot gets his sticks back offline too: perhaps only we hear nothing.
 func (s *sticks) mayEnd(v view) bool {
 	toReceiver := s.src.inUse(v.firmware) || s.src.live(v.firmware) && !v.shown().flownBySticks() && !s.taken
 	idle := !v.armed && v.now.Sub(s.client.spoke) >= stickIdle
