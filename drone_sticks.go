@@ -79,7 +79,7 @@ func (d *drone) hearReceiver(now time.Time) {
 	if fresh {
 		throttle = tel.rc.channel[2]
 	}
-	if tel.health.received() && !(fresh && !tel.rc.at.After(d.sticks.src.validFrom)) {
+	if tel.health.received() && (!fresh || tel.rc.at.After(d.sticks.src.validFrom)) {
 		d.sticks.hearReceiver(d.view(now), tel.health.receiverLive(), throttle)
 	}
 }

@@ -168,6 +168,7 @@ func TestReceiverInUseKeepsTheSticks(t *testing.T) {
 		{"setting a mode gives them back too", "copter in-use", "sets altitude, input 300 0 700 0 5s, sets position, = off released, +20s, = off"},
 		{"a refused plan out of the mode gives them back too", "copter in-use", "sets altitude, input 300 0 700 0 5s, leaves, = nobody 0 0 500 0, fails, +10ms, = off released, +20s, = off"},
 		{"also while the vehicle is offline", "copter in-use", "sets altitude, input 300 0 700 0 5s, lost, +4900ms, = client 300 0 700 0, +200ms, = off released, back, +1s, = off"},
+		{"a restart in the air gives them back too", "copter in-use", "sets altitude, input 300 0 700 0 5s, restarted, +10ms, = off released, by receiver, +20s, = off"},
 		{"a low throttle does not take them from the receiver", "copter in-use", "sets altitude, input 300 0 700 0 500ms, +600ms, = off released, channels 1500 1500 1000 1500, +20s, = off"},
 		{"an idle receiver keeps nothing", "copter idle", "sets altitude, = nobody 0 0 500 0, by"},
 		{"PX4 keeps its own order", "px4 1 in-use", "sets altitude, = nobody 0 0 500 0, by"},

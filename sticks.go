@@ -362,14 +362,13 @@ func (s *sticks) by(v view) string {
 	return ""
 }
 
-// restarted forgets everything: the autopilot has started again. ArduPilot may have done so in
-// the air: a stream that kept it from falling goes on, without a client, until it is disarmed
-// or a pilot takes it.
+// restarted forgets everything: the autopilot has started again. ArduPilot may have done so in the
+// air: a stream that kept it from falling goes on without its client, as after any takeover.
 func (s *sticks) restarted(v view) {
 	was := *s
 	*s = sticks{}
 	s.src.hide(v.now.Add(overrideTimeout))
-	if v.armed && was.phase != stickOff && v.firmware.ardupilot() && !was.src.inUse(v.firmware) {
+	if v.armed && was.phase != stickOff && v.firmware.ardupilot() {
 		s.taken, s.phase, s.axes, s.src.receiver = true, stickNobody, was.axes, was.src.receiver
 	}
 }
