@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"log/slog"
 	"math"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -86,14 +85,9 @@ func (d *drone) quit() {
 func (d *drone) farewell() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if d.sticks.phase == stickOff || !d.online {
-		return
-	}
 	v := d.view(time.Now())
-	if v.firmware.ardupilot() && v.flying() && d.sticks.flies(v) && !d.sticks.taken {
-		for len(d.cmd.tasks) > 0 && time.Now().Before(d.quitBy) { // quit has ended them
-			d.cmd.pause(d.quitBy)
-		}
+	if v.online && v.firmware.ardupilot() && v.flying() && d.sticks.flies(v) && !d.sticks.taken {
+		d.cmd.wait(d.quitBy, func() bool { return len(d.cmd.tasks) == 0 }) // quit has ended them
 		d.hover()
 	}
 	v = d.view(time.Now()) // a pilot may have taken them meanwhile
@@ -111,15 +105,13 @@ func (d *drone) tick(now time.Time) time.Time {
 	next := now.Add(offlineAfter)
 	if d.cmd.stopped && !now.Before(d.quitBy) { // the farewell's time is over
 		d.cmd.stop()
-	} else {
-		next = sooner(next, d.quitBy)
 	}
-	if d.online {
-		if silent := d.cmd.reports.alive.Add(offlineAfter); now.Before(silent) {
-			next = sooner(next, silent)
-		} else {
-			d.lose()
-		}
+	if d.online && now.Sub(d.cmd.reports.alive) >= offlineAfter {
+		d.online = false
+		d.handshake.lose()
+		d.cmd.bell.ring()
+		d.changes.Add(1)
+		slog.Warn("vehicle offline: no report of its mode for 3 s", "system", d.tel.id.system)
 	}
 	next = sooner(next, d.tel.texts.flush(now, chunkWait))
 	next = sooner(next, d.watch(now))
@@ -129,8 +121,12 @@ func (d *drone) tick(now time.Time) time.Time {
 	if acts := d.act(); acts.hold && d.cmd.idle() {
 		d.wg.Go(d.holdForSilent)
 	}
-	d.speakAsStation()
+	// PX4 sends its texts only to a ground station. Where NAV_DLL_ACT is set, the end of a ground
+	// station's heartbeat would be a failsafe.
+	act, known := d.params.values["NAV_DLL_ACT"]
+	d.link.speakAsStation(d.online && v.firmware == px4 && known && act == 0)
 	if d.online {
+		next = sooner(next, d.cmd.reports.alive.Add(offlineAfter))
 		next = sooner(next, d.poll(now))
 		next = sooner(next, d.handshake.tick(now))
 	}
@@ -145,43 +141,20 @@ func (d *drone) poll(now time.Time) (next time.Time) {
 			d.targetAsked, next = now, now.Add(targetEvery)
 		}
 	}
-	if d.firmware().ardupilot() && !now.Before(d.cmd.reports.due(false, d.cmd.acks.trip)) {
+	if !now.Before(d.cmd.reports.due(false, d.cmd.acks.trip)) {
 		d.handshake.lacks(idHeartbeat)
 	}
 	return sooner(next, d.cmd.poll(false, now))
 }
 
-// speakAsStation has a ground station's heartbeat go out while PX4's NAV_DLL_ACT is 0: PX4
-// sends its texts only to a ground station. Where it is set, the end of that heartbeat would
-// be a failsafe.
-func (d *drone) speakAsStation() {
-	act, known := d.params.values["NAV_DLL_ACT"]
-	d.link.speakAsStation(d.online && d.firmware() == px4 && known && act == 0)
-}
-
-// lose takes the vehicle offline.
-func (d *drone) lose() {
-	d.online = false
-	d.handshake.lose()
-	d.sticks.lost(d.view(time.Now()))
-	d.cmd.bell.ring()
-	d.changes.Add(1)
-	level := slog.LevelWarn
-	if d.link.state().fault != nil { // the link has logged the cause
-		level = slog.LevelInfo
-	}
-	slog.Log(context.Background(), level, "vehicle offline: no report of its mode for 3 s", "system", d.tel.id.system)
-}
-
-// hear takes what the link hands on.
 func (d *drone) hear(h heard) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	switch {
 	case h.notice != "":
 		d.notify(h.notice)
-	case h.msg == nil: // the port is open
-		d.sticks.src.open(h.at)
+	case h.msg == nil: // the port is open; an earlier process may have sent sticks
+		d.sticks.src.hide(h.at.Add(overrideTimeout))
 		d.changes.Add(1)
 		d.clock.poke()
 	case h.foreign:
@@ -193,11 +166,14 @@ func (d *drone) hear(h heard) {
 	}
 }
 
-// take takes a message of the vehicle.
 func (d *drone) take(m message.Message, now time.Time) {
-	texts, version := d.tel.texts.count, d.tel.id.version
+	version := d.tel.id.version
 	if d.tel.hear(m, now) {
 		d.restarted(now)
+	}
+	if d.online && d.handshake.firmware != d.firmware() { // it was taken for another family of autopilots
+		clear(d.params.values)
+		d.handshake.begin(now)
 	}
 	d.changes.Add(1)
 	d.handshake.hear(m.GetID(), now)
@@ -216,23 +192,21 @@ func (d *drone) take(m message.Message, now time.Time) {
 		}
 	case *common.MessageParamValue:
 		if d.params.hear(m, now) {
-			d.speakAsStation()
+			d.clock.poke() // NAV_DLL_ACT may have changed
 		}
 	case *common.MessageSysStatus:
 		d.hearReceiver(now)
 	case *common.MessageRcChannels:
 		d.sticks.hearChannels(d.view(now), d.tel.rc.channel)
-		d.act()
-	case *common.MessageExtendedSysState:
-		d.identify()
 	case *common.MessageAutopilotVersion:
-		d.hearVersion(version)
-	case *common.MessageStatustext:
-		if d.tel.texts.count != texts {
-			s := d.tel.texts.last[len(d.tel.texts.last)-1]
-			slog.Debug("statustext", "severity", s.severity, "text", s.text)
+		f, v := flown[d.firmware()], d.tel.id.version
+		if v != version && (v < f[0] || v >= f[1]) {
+			slog.Warn("mavrest was never flown on this version of the firmware: see docs/autopilots.md", "version", v, "flown_from", f[0], "flown_before", f[1])
 		}
+	case *common.MessageStatustext:
+		slog.Debug("statustext", "severity", m.Severity, "text", m.Text)
 	}
+	d.act()
 	d.cmd.bell.ring()
 }
 
@@ -245,28 +219,10 @@ var flown = map[firmware][2]firmwareVersion{
 	plane:     {4<<24 | 5<<16, 4<<24 | 7<<16},
 }
 
-// hearVersion takes the firmware's version. One that was never flown is logged once.
-func (d *drone) hearVersion(was firmwareVersion) {
-	v := d.tel.id.version
-	if f, ok := flown[d.firmware()]; ok && v != was && v != 0 && (v < f[0] || v >= f[1]) {
-		slog.Warn("mavrest was never flown on this version of the firmware: see docs/autopilots.md", "version", v, "flown_from", f[0], "flown_before", f[1])
-	}
-}
-
-// identify begins the handshake anew with a vehicle that was taken for another
-// family of autopilots.
-func (d *drone) identify() {
-	if d.online && d.handshake.firmware != d.firmware() {
-		clear(d.params.values)
-		d.handshake.begin(time.Now())
-	}
-}
-
 // hearHeartbeat judges the reports that a HEARTBEAT makes. The first one after an outage brings
 // the vehicle online.
 func (d *drone) hearHeartbeat(now time.Time) {
 	b := &d.tel.beat
-	d.identify()
 	failsafe := b.failsafe && !(d.firmware() == px4 && d.tel.id.version != 0 && d.tel.id.version < px4CriticalActs)
 	for _, shown := range d.cmd.reports.hearHeartbeat(shownMode{custom: b.custom, armed: b.armed, failsafe: failsafe}, d.cmd.acks.trip, now) {
 		d.judge(shown, now)
@@ -274,7 +230,8 @@ func (d *drone) hearHeartbeat(now time.Time) {
 	if !d.online {
 		d.online = true
 		if !d.machine.last.armed { // possibly another vehicle: request its version and parameters again
-			d.forget()
+			clear(d.params.values)
+			d.tel.id.version = 0
 		}
 		slog.Info("vehicle online", "system", d.tel.id.system, "mode", d.machine.mode, "vehicle_mode", d.modeName())
 		d.handshake.begin(now)
@@ -289,10 +246,6 @@ const px4CriticalActs = firmwareVersion(1<<24 | 15<<16)
 // judge hands a report to the mode machine, and ends what the report ends.
 func (d *drone) judge(shown shownMode, now time.Time) {
 	before, mode, known := d.machine.last, d.machine.mode, d.machine.known
-	disarms := before.armed && !shown.armed
-	if disarms {
-		d.cmd.disarmed()
-	}
 	taken := d.machine.report(d.report(shown, now), shown.at)
 	switch {
 	case taken && !known:
@@ -304,27 +257,27 @@ func (d *drone) judge(shown shownMode, now time.Time) {
 	case d.machine.mode != mode:
 		d.logMode("the vehicle reports it")
 	}
-	if disarms {
+	if before.armed && !shown.armed {
+		d.cmd.disarmed()
 		if d.machine.mode == ModeTakeoff { // it has ended
 			d.machine.abandon()
 		}
 		d.sticks.disarmed(d.view(now))
-		d.act()
 	}
 }
 
-// takeover ends what clients do: no command of ours explains a report, or a failsafe began. A pilot
-// or a failsafe has the drone, or the autopilot did not follow a command.
+// takeover ends every task, the manoeuvre and the client's sticks: no command of ours explains a
+// report, or a failsafe began.
 func (d *drone) takeover(why string) {
 	d.cmd.takeover(why)
 	d.tel.target.group, d.targetAsked = group{}, time.Time{} // the vehicle may fly elsewhere now
 	d.sticks.switched(d.view(time.Now()))
-	d.act()
 	d.logMode(why)
 	d.clock.poke()
 }
 
-// restarted ends and forgets what a restart of the autopilot ended, and begins the handshake anew.
+// restarted ends and forgets what a restart of the autopilot ended, and begins the handshake anew: it
+// may have other firmware now.
 func (d *drone) restarted(now time.Time) {
 	slog.Warn("the autopilot has started again")
 	d.machine.restart()
@@ -332,31 +285,22 @@ func (d *drone) restarted(now time.Time) {
 	d.tel.restart()
 	d.cmd.takeover("the autopilot has started again")
 	d.sticks.restarted(d.view(now))
-	d.act()
-	d.forget()
+	clear(d.params.values)
+	d.tel.id.version = 0
 	d.warned = nil
 	d.cmd.acks.restarted()
 	d.handshake.begin(now)
 	d.cmd.acks.request(idHeartbeat)
 }
 
-// forget has the parameters and the version requested again: the vehicle may be another
-// one, or have other firmware now.
-func (d *drone) forget() {
-	clear(d.params.values)
-	d.tel.id.version = 0
-}
-
 // able is why no command can be sent now; nil if one can.
 func (d *drone) able() error {
+	s := d.link.state()
 	switch {
 	case d.cmd.stopped:
 		return errStopping
 	case d.online:
 		return nil
-	}
-	s := d.link.state()
-	switch {
 	case s.fault != nil:
 		return refuse(codeOffline, "%s", s.fault)
 	case d.tel.beat.at.IsZero():
@@ -376,23 +320,14 @@ func (d *drone) wait(ctx context.Context, m *manoeuvre, began time.Time) error {
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if !m.finished() {
-		return notDone(m, time.Since(began), d.unseen())
+	if m.finished() {
+		return d.explained(m.why)
 	}
-	return d.explained(m.why)
-}
-
-// unseen is why the progress of a manoeuvre is unknown, with the systems that were unhealthy
-// before; nil while the vehicle is online.
-func (d *drone) unseen() error {
-	err := d.able()
-	if err == nil || err == errStopping {
-		return err
+	unseen := d.able()
+	if unseen != nil && unseen != errStopping {
+		unseen = fmt.Errorf("the link is lost: %w", unseen)
 	}
-	if list := d.tel.health.unhealthy(); len(list) > 0 {
-		err = fmt.Errorf("%w; unhealthy before that: %s", err, strings.Join(list, ", "))
-	}
-	return fmt.Errorf("the link is lost: %w", err)
+	return notDone(m, time.Since(began), unseen)
 }
 
 // ownTexts is the prefix of mavrest's own messages.
@@ -421,49 +356,42 @@ func (d *drone) nameOf(custom uint32) string {
 
 // report is what the vehicle shows, and the facts that the machine judges it by.
 func (d *drone) report(b shownMode, now time.Time) report {
-	f := d.firmware()
-	mode, _ := f.reported(b.custom)
-	r := report{shownMode: b, mode: mode, amsl: math.NaN(), streamed: d.sticks.phase != stickOff && f == px4}
+	r := report{shownMode: b, amsl: math.NaN(), streamed: d.sticks.phase != stickOff && d.firmware() == px4}
+	r.mode, _ = d.firmware().reported(b.custom)
 	if d.tel.position.within(silentAfter, now) { // up to 5 s old: in a climb that errs low
 		r.amsl = d.tel.position.amsl
 	}
 	return r
 }
 
-// view is the vehicle now. A stale position counts as unknown: a hold would otherwise fly
-// back to it.
-func (d *drone) view(now time.Time) view {
+func (d *drone) view(now time.Time) view { return d.viewSince(time.Time{}, now) }
+
+// sighting is the view of the watcher of the manoeuvre: what came before its acceptance proves
+// nothing.
+func (d *drone) sighting(now time.Time) view { return d.viewSince(d.cmd.manoeuvre.at, now) }
+
+// viewSince is the vehicle now. A position, a velocity or a landed state that is stale, or did not
+// come later than since, counts as unknown: a hold would otherwise fly back to the place.
+func (d *drone) viewSince(since, now time.Time) view {
 	t, current := &d.tel, d.cmd.current()
 	v := view{
 		now: now, firmware: d.firmware(), version: t.id.version, vtol: common.MAV_VTOL_STATE(t.id.vtol),
 		params: d.params.values, trip: d.cmd.acks.trip,
 		online: d.online, mode: d.machine.mode, busy: current != nil,
 		entering:  current != nil && current.request.entersSticks() || d.machine.claimed(now, func(to *order) bool { return to.mode.flownBySticks() }) >= 0,
-		shownMode: d.machine.last.shownMode, landed: t.landedNow(now),
-		at: nowhere, heading: math.NaN(), velocity: motionless, home: t.home, to: t.target,
+		shownMode: d.machine.last.shownMode,
+		at:        nowhere, heading: math.NaN(), velocity: motionless, home: t.home, to: t.target,
 	}
 	v.failsafe = t.beat.failsafe
 	if v.firmware.ardupilot() && !d.link.gcs {
 		v.gcsFailsafe = v.param(sourceNames[v.firmware], 0)
 	}
-	if p := &t.position; p.within(freshFor, now) {
+	if p, m := &t.position, &t.velocity; p.within(freshFor, now) && p.at.After(since) { // they come together
 		v.at, v.heading = place{p.lat, p.lon, p.relative, p.amsl}, p.heading
+		v.velocity = motion{m.north, m.east, m.down}
 	}
-	if t.velocity.within(freshFor, now) {
-		v.velocity = motion{t.velocity.north, t.velocity.east, t.velocity.down}
-	}
-	return v
-}
-
-// sighting is the view of the watcher of a manoeuvre: what came before its acceptance
-// proves nothing.
-func (d *drone) sighting(now time.Time) view {
-	v, m := d.view(now), d.cmd.manoeuvre
-	if m != nil && !d.tel.position.at.After(m.at) {
-		v.at, v.heading, v.velocity = nowhere, math.NaN(), motionless
-	}
-	if m != nil && !d.tel.landed.at.After(m.at) {
-		v.landed = 0
+	if t.landed.at.After(since) {
+		v.landed = t.landedNow(now)
 	}
 	return v
 }
@@ -477,7 +405,6 @@ type clock struct {
 	beat atomic.Int64  // when tick was last called, for the watchdog; Unix nanoseconds
 }
 
-// poke makes the clock run now.
 func (c *clock) poke() {
 	select {
 	case c.bell <- struct{}{}:
@@ -487,18 +414,16 @@ func (c *clock) poke() {
 
 // run calls tick whenever it is due, until ctx is done. tick returns when it is due next.
 func (c *clock) run(ctx context.Context, tick func(now time.Time) time.Time) {
-	timer := time.NewTimer(0)
-	defer timer.Stop()
-	for {
+	for sleep := time.Duration(0); ; {
 		select {
-		case <-timer.C:
+		case <-time.After(sleep):
 		case <-c.bell:
 		case <-ctx.Done():
 			return
 		}
 		now := time.Now()
 		c.beat.Store(now.UnixNano())
-		timer.Reset(min(max(tick(now).Sub(now), time.Millisecond), clockEvery))
+		sleep = min(max(tick(now).Sub(now), time.Millisecond), clockEvery)
 	}
 }
 

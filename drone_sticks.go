@@ -16,7 +16,7 @@ func (d *drone) act() stickActs {
 	if acts.notice != "" {
 		d.notify(acts.notice)
 	}
-	if acts.taken {
+	if acts.takeover {
 		d.cmd.takeover("somebody else moves the sticks")
 	}
 	switch {
@@ -72,15 +72,14 @@ func (d *drone) warn(v view) {
 	}
 }
 
-// hearReceiver hands what SYS_STATUS says about the receiver to the sticks.
+// hearReceiver takes a SYS_STATUS. RC_CHANNELS of before validFrom may still show our own throttle.
 func (d *drone) hearReceiver(now time.Time) {
 	tel, throttle := &d.tel, uint16(math.MaxUint16) // an unknown throttle counts as raised
 	fresh := tel.rc.within(freshFor, now)
 	if fresh {
 		throttle = tel.rc.channel[2]
 	}
-	maybeOurs := fresh && !tel.rc.at.After(d.sticks.src.validFrom) // the channels may still show our own stream
-	if tel.health.received() && !maybeOurs {
+	if tel.health.received() && (!fresh || tel.rc.at.After(d.sticks.src.validFrom)) {
 		d.sticks.hearReceiver(d.view(now), tel.health.receiverLive(), throttle)
 	}
 }
@@ -123,8 +122,6 @@ func (d *drone) input(in stickInput) (Mode, error) {
 		return 0, refuse(codeWrongMode, "input: a pilot, a failsafe or another program took the drone, which is in mode %s; set manual, altitude or position here to take the sticks", v.mode)
 	case !stick:
 		return 0, refuse(codeWrongMode, "input: the drone is in mode %s; set manual, altitude or position first", v.mode)
-	case v.armed && !v.shown().flownBySticks(): // PX4 would take moving sticks for a pilot's
-		return 0, refuse(codeWrongMode, "input: the vehicle does not show mode %s yet", v.mode)
 	case held.IsValid() && held != in.from:
 		return 0, refuse(codeWrongMode, "another client (%s) has the sticks; set the mode to take them", held)
 	case !d.sticks.src.known && d.sticks.phase == stickOff && v.now.Before(d.receiverDeadline()):

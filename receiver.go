@@ -100,11 +100,8 @@ func (s *sources) transmits(now time.Time) bool {
 // whyNobodyFlies is why a stick mode would have nobody's sticks: ours can't act, and there are
 // no others. "" if somebody's act.
 func (s *sources) whyNobodyFlies(v view) string {
-	others := s.transmits(v.now) && v.noSticks() == ""
-	if v.firmware.ardupilot() {
-		others = s.inUse(v.firmware) || s.foreign(v.now)
-	}
-	if others {
+	transmitter := !v.firmware.ardupilot() && s.transmits(v.now) && v.noSticks() == ""
+	if transmitter || s.inUse(v.firmware) || s.foreign(v.now) {
 		return ""
 	}
 	return s.denied(v)
@@ -122,14 +119,9 @@ func (v view) movementOverrides() bool {
 	return v.firmware == px4 && int(v.param("COM_RC_OVERRIDE", 1))&1 != 0
 }
 
-// hiddenUntil records that our sticks or another program's hide the receiver until a time.
-func (s *sources) hiddenUntil(at time.Time) { s.validFrom = later(s.validFrom, at) }
+// hide records that our sticks or another program's may hide the receiver until a time.
+func (s *sources) hide(until time.Time) { s.validFrom = later(s.validFrom, until) }
 
-// open is called when the link was opened: an earlier process may have sent sticks, which hide
-// the receiver.
-func (s *sources) open(now time.Time) { s.hiddenUntil(now.Add(overrideTimeout)) }
-
-// hearTransmitter records that a transmitter is on.
 func (s *sources) hearTransmitter(now time.Time) { s.transmitterAt, s.heardInFlight = now, true }
 
 // deafUntil says, by COM_RC_IN_MODE, how long PX4 ignores a transmitter once our sticks have come.

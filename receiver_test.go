@@ -148,7 +148,7 @@ func TestReceiversStateCountsOnlyWithoutAStreamOfOurs(t *testing.T) {
 	// An earlier process' sticks count for 3 s and would look like a receiver.
 	h := newStickFlight(copter, "none", 0)
 	h.src.known = false
-	h.src.open(now.Add(-3 * time.Second))
+	h.src.hide(now.Add(-3 * time.Second).Add(overrideTimeout))
 	if h.hearReceiver(h.f, true, 1500); h.src.known || h.src.receiver != receiverNone {
 		t.Error("it counts 3 s after the link opened")
 	}
@@ -167,7 +167,8 @@ func TestReceiverInUseKeepsTheSticks(t *testing.T) {
 		{"after that the client may take them again", "copter in-use", "sets altitude, input 300 0 700 0 500ms, +1s, input 0 0 400 0 500ms, = client 0 0 400 0 released, +1s, = off released"},
 		{"setting a mode gives them back too", "copter in-use", "sets altitude, input 300 0 700 0 5s, sets position, = off released, +20s, = off"},
 		{"a refused plan out of the mode gives them back too", "copter in-use", "sets altitude, input 300 0 700 0 5s, leaves, = nobody 0 0 500 0, fails, +10ms, = off released, +20s, = off"},
-		{"while the link is lost the receiver does not count", "copter in-use", "sets altitude, input 300 0 700 0 500ms, lost, +1s, = nobody 0 0 500 0, back, +10ms, = off released"},
+		{"also while the vehicle is offline", "copter in-use", "sets altitude, input 300 0 700 0 5s, lost, +4900ms, = client 300 0 700 0, +200ms, = off released, back, +1s, = off"},
+		{"a restart in the air gives them back too", "copter in-use", "sets altitude, input 300 0 700 0 5s, restarted, +10ms, = off released, by receiver, +20s, = off"},
 		{"a low throttle does not take them from the receiver", "copter in-use", "sets altitude, input 300 0 700 0 500ms, +600ms, = off released, channels 1500 1500 1000 1500, +20s, = off"},
 		{"an idle receiver keeps nothing", "copter idle", "sets altitude, = nobody 0 0 500 0, by"},
 		{"PX4 keeps its own order", "px4 1 in-use", "sets altitude, = nobody 0 0 500 0, by"},

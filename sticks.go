@@ -17,7 +17,7 @@ const (
 	stickIdle    = 5 * time.Second         // after the client's last command a disarmed vehicle's stream ends
 	silentClient = 3 * time.Second         // after the client's last input or command it is silent
 	othersPause  = 500 * time.Millisecond  // after another program's last sticks ours go on
-	undoneIn     = 500 * time.Millisecond  // a pilot's mode that showed for no longer was undone by our sticks; 277 ms were seen
+	undoneIn     = 500 * time.Millisecond  // a pilot's mode that showed for no longer was undone by our sticks: it shows for 12 to 48 ms (docs/autopilots.md)
 )
 
 // stickPhase is what the stick stream does.
@@ -38,11 +38,11 @@ var released = axes{math.MaxInt16, math.MaxInt16, math.MaxInt16, math.MaxInt16}
 
 // stickActs is what the caller is to do for the sticks.
 type stickActs struct {
-	send    bool   // the axes, now
-	release bool   // send released axes: the receiver gets its sticks back
-	hold    bool   // command a hold: the client fell silent
-	taken   bool   // somebody else took the sticks of a stick mode: end every task
-	notice  string // for the user; "" if there is none
+	send     bool   // the axes, now
+	release  bool   // send released axes: the receiver gets its sticks back
+	hold     bool   // command a hold: the client fell silent
+	takeover bool   // somebody else took the sticks of a stick mode: end every task
+	notice   string // for the user; "" if there is none
 }
 
 // stickHolder is the client that has the sticks, and when it spoke last.
@@ -54,8 +54,7 @@ type stickHolder struct {
 }
 
 // sticks is who has the sticks, their latest value, and what is streamed when (docs/design.md,
-// "Who has the sticks"). Its methods are given the time and what happened; take returns what to
-// do.
+// "Who has the sticks"). Its methods are given what happened; take returns what to do.
 type sticks struct {
 	src   sources
 	taken bool // somebody else has taken them, and no stick mode was set here since
@@ -71,7 +70,6 @@ type sticks struct {
 	acts    stickActs
 }
 
-// take returns what is to be done, and forgets it.
 func (s *sticks) take() stickActs {
 	acts := s.acts
 	s.acts = stickActs{}
@@ -109,10 +107,10 @@ func (s *sticks) end(v view) {
 	s.phase, s.since = stickOff, v.now
 	if s.src.live(v.firmware) {
 		s.acts.release = true
-		s.src.hiddenUntil(v.now.Add(stickEvery + v.trip)) // our own still show in RC_CHANNELS until then
+		s.src.hide(v.now.Add(stickEvery + v.trip)) // our own still show in RC_CHANNELS until then
 		return
 	}
-	s.src.hiddenUntil(v.now.Add(overrideTimeout))
+	s.src.hide(v.now.Add(overrideTimeout))
 }
 
 // rest is the throttle that nobody gave: it holds the height in the air, and is low on the ground.
@@ -159,7 +157,8 @@ func (s *sticks) mustRest(v view, entering bool) bool {
 	return s.phase != stickOff && (leaves || returns)
 }
 
-// ready is when the sticks allow a step; zero: now. streamed is the step's needsStream.
+// ready is when the sticks allow a step; zero: now. streamed means that a stream, if one runs, must
+// have run for a while before the step.
 func (s *sticks) ready(streamed bool, v view, arming bool) time.Time {
 	switch {
 	case s.phase == stickOff && arming && v.firmware == px4:
@@ -172,8 +171,9 @@ func (s *sticks) ready(streamed bool, v view, arming bool) time.Time {
 	return s.since.Add(stickLead)
 }
 
-// enter starts the centred stream that a stick mode needs. There is none where our sticks can't
-// act, or where a receiver in use keeps the sticks. Another program's sticks only delay it.
+// enter starts the stream that a stick mode or an arming needs, or centres the one that runs; not
+// where our sticks can't act. Another program's sticks only pause it. A receiver in use gets its
+// sticks back.
 func (s *sticks) enter(v view) {
 	s.client.spoke = v.now
 	s.taken = s.taken && v.mode.flownBySticks() // a stick mode stays somebody else's until the new one shows
@@ -187,7 +187,7 @@ func (s *sticks) enter(v view) {
 	}
 }
 
-// streamForArming starts the stream that an arming needs, if none runs.
+// streamForArming is enter where no stream runs. One that runs, even the client's, goes on as it is.
 func (s *sticks) streamForArming(v view) {
 	if s.phase == stickOff {
 		s.enter(v)
@@ -230,9 +230,9 @@ func (s *sticks) hearForeign(v view) {
 		return
 	}
 	s.src.foreignAt = v.now
-	s.src.hiddenUntil(v.now.Add(overrideTimeout))
+	s.src.hide(v.now.Add(overrideTimeout))
 	if s.phase != stickOff && !s.taken {
-		s.taken, s.acts.taken = true, v.mode.flownBySticks()
+		s.taken, s.acts.takeover = true, v.mode.flownBySticks()
 		s.acts.notice = "another program moves the sticks of this vehicle: the client's sticks have ended; set the mode again to take the sticks back"
 	}
 	s.park(v)
@@ -250,7 +250,7 @@ func (s *sticks) hearChannels(v view, c channels) {
 		s.src.hearTransmitter(v.now)
 	case v.firmware.ardupilot() && s.src.switchMoves(c, v.now) && s.phase != stickOff:
 		s.src.receiver = max(s.src.receiver, receiverIdle) // it may have come on under our stream
-		s.taken, s.acts.taken = true, s.flies(v)
+		s.taken, s.acts.takeover = true, s.flies(v)
 		s.end(v)
 		s.acts.notice = "a switch of the transmitter moved: the pilot has the sticks; set the mode again to take them back"
 	}
@@ -279,14 +279,6 @@ func (s *sticks) disarmed(v view) {
 	}
 }
 
-// lost cancels the hold for a silent client: when the link is back somebody else may fly. A stick
-// mode that shows only then still has its hold.
-func (s *sticks) lost(v view) {
-	if v.mode.flownBySticks() {
-		s.client.spoke = time.Time{}
-	}
-}
-
 // input takes the client's sticks, to be written at once.
 func (s *sticks) input(v view, a axes, from netip.Addr, timeout time.Duration) {
 	s.begin(stickClient, v)
@@ -310,7 +302,10 @@ func (s *sticks) tick(v view) (next time.Time) {
 		s.src.heardInFlight = s.src.transmits(v.now)
 	}
 	askedHold := s.client.holdAsked.After(s.client.spoke)
-	if v.busy && !askedHold && !s.client.spoke.IsZero() { // a client that waits for its answer is not silent
+	switch {
+	case !v.online && v.mode.flownBySticks(): // when the link is back somebody else may fly
+		s.client.spoke = time.Time{}
+	case v.busy && !askedHold && !s.client.spoke.IsZero(): // a client that waits for its answer is not silent
 		s.client.spoke = v.now
 	}
 	if s.phase != stickClient || !v.now.Before(s.client.until) {
@@ -335,13 +330,13 @@ func (s *sticks) tick(v view) (next time.Time) {
 	return s.next
 }
 
-// mayEnd reports whether the stream that no client moves may end. Either ArduPilot's receiver is
-// in use, or is live and the mode, set here, flies without sticks; or the vehicle is disarmed
-// and the client has been silent for stickIdle.
+// mayEnd reports whether the stream that no client moves may end: ArduPilot's receiver is in use, or
+// is live and the mode, set here, flies without sticks; or the vehicle is disarmed and the client has
+// been silent for stickIdle. A pilot gets his sticks back offline too: perhaps only we hear nothing.
 func (s *sticks) mayEnd(v view) bool {
 	toReceiver := s.src.inUse(v.firmware) || s.src.live(v.firmware) && !v.shown().flownBySticks() && !s.taken
-	idle := !v.armed && !v.busy && v.now.Sub(s.client.spoke) >= stickIdle
-	return !v.entering && (toReceiver && v.online || idle)
+	idle := !v.armed && v.now.Sub(s.client.spoke) >= stickIdle
+	return !v.entering && (toReceiver || idle)
 }
 
 // silent reports whether a client that flew by our stream has fallen silent in the air: a hold is
@@ -349,7 +344,7 @@ func (s *sticks) mayEnd(v view) bool {
 func (s *sticks) silent(v view) bool {
 	byStream := s.phase == stickNobody && !s.taken && !(v.firmware == px4 && s.src.denied(v) != "")
 	drifts := (v.mode == ModeManual || v.mode == ModeAltitude) && v.flying()
-	return byStream && drifts && v.online && !s.client.spoke.IsZero() && v.now.Sub(s.client.spoke) >= silentClient
+	return byStream && drifts && !s.client.spoke.IsZero() && v.now.Sub(s.client.spoke) >= silentClient
 }
 
 // by is who has the sticks in a stick mode: "client", "receiver", "mavrest" if it sends centred
@@ -367,15 +362,14 @@ func (s *sticks) by(v view) string {
 	return ""
 }
 
-// restarted forgets everything: the autopilot has started again. ArduPilot may have done so in
-// the air: a stream that kept it from falling goes on, without a client, until it is disarmed
-// or a pilot takes it.
+// restarted forgets everything: the autopilot has started again. ArduPilot may have done so in the
+// air: a stream that kept it from falling goes on without its client, as after any takeover.
 func (s *sticks) restarted(v view) {
 	was := *s
 	*s = sticks{}
-	s.src.open(v.now)
-	if v.armed && was.phase != stickOff && v.firmware.ardupilot() && !was.src.inUse(v.firmware) {
-		s.taken, s.phase, s.axes, s.sent, s.src.receiver = true, stickNobody, was.axes, was.axes, was.src.receiver
+	s.src.hide(v.now.Add(overrideTimeout))
+	if v.armed && was.phase != stickOff && v.firmware.ardupilot() {
+		s.taken, s.phase, s.axes, s.src.receiver = true, stickNobody, was.axes, was.src.receiver
 	}
 }
 

@@ -232,7 +232,7 @@ func (h *stickFlight) play(t *testing.T, script string) string {
 			h.f.online = true
 		case "lost":
 			h.f.online = false
-			h.lost(h.f)
+			h.tick(h.f)
 		case "restarted":
 			h.restarted(h.f)
 		case "override":
@@ -422,7 +422,7 @@ func TestSilentClientLeavesAHold(t *testing.T) {
 		{"also while a plan of its client is under way", "px4", "sets altitude, +2s, leaves, lost, +10ms, fails, +10s, back, +20s, = nobody 0 0 500 0"},
 		{"until the client is heard again", "px4", "sets altitude, lost, +20s, back, input 100 0 500 0 500ms, +3s, = nobody 0 0 500 0 holds"},
 		{"a lost link does not cancel the hold of a mode that shows later", "px4", "asks altitude, doubts, +1s, lost, +3s, = nobody 0 0 500 0, back, gets altitude, +3s, = nobody 0 0 500 0 holds"},
-		{"no hold is asked for while the link is lost", "px4", "asks altitude, doubts, +1s, lost, gets altitude, +20s, = nobody 0 0 500 0, back, +10ms, = nobody 0 0 500 0 holds"},
+		{"no hold is asked for while the link is lost", "px4", "sets altitude, +2900ms, lost, +20s, = nobody 0 0 500 0, no-notice"},
 		{"a command that failed counts as a command", "copter none", "sets altitude, +2s, leaves, +10ms, fails, +2900ms, = nobody 0 0 500 0, +100ms, = nobody 0 0 500 0 holds"},
 	}
 	testSticks(t, rules)
@@ -729,7 +729,7 @@ func (w *stickWitness) happens(what byte, arg int) {
 		f.online = true
 		if arg&1 != 0 {
 			f.online = false
-			w.lost(*f)
+			w.tick(*f)
 		}
 	case 'N':
 		w.restarted(*f)
