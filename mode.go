@@ -45,12 +45,14 @@ func (m Mode) flownBySticks() bool { return m <= ModePosition }
 // firmware is a family of autopilots that share one table of modes.
 type firmware uint8
 
+// The families: a bit each, and firmwareUnknown.
 const (
-	firmwareUnknown firmware = iota
-	px4
-	copter    // ArduPilot on a multirotor or helicopter
-	quadPlane // ArduPilot on a VTOL plane
-	plane     // ArduPilot on a fixed wing
+	px4       firmware = 1 << iota
+	copter             // ArduPilot on a multirotor or helicopter
+	quadPlane          // ArduPilot on a VTOL plane
+	plane              // ArduPilot on a fixed wing
+
+	firmwareUnknown firmware = 0
 )
 
 func (f firmware) ardupilot() bool { return f >= copter }
@@ -83,119 +85,96 @@ func (i identity) firmware() firmware {
 // px4Custom is PX4's custom_mode of a main mode and a sub mode.
 func px4Custom(main, sub uint32) uint32 { return main<<16 | sub<<24 }
 
-// autopilotMode is one row of an autopilot's own list of modes: its custom mode number, its
-// name there, what it is here, and which vehicles are commanded to enter it
-// (docs/autopilots.md, "The modes, side by side").
+// autopilotMode is one row of an autopilot's own list of modes (docs/autopilots.md, "The modes,
+// side by side").
 type autopilotMode struct {
-	custom uint32
-	name   string
+	custom uint32 // the autopilot's number
+	name   string // the autopilot's
 	mode   Mode
-	set    setBy
+	set    firmware // the families that are commanded to enter it
 }
 
-// setBy is a set of families of autopilots.
-type setBy uint8
-
-const (
-	never        setBy = 0
-	setPX4       setBy = 1 << px4
-	setCopter    setBy = 1 << copter
-	setQuadPlane setBy = 1 << quadPlane
-	setPlane     setBy = 1 << plane
-)
-
-var px4Modes = []autopilotMode{
-	{px4Custom(1, 0), "MANUAL", ModeManual, setPX4},
-	{px4Custom(2, 0), "ALTCTL", ModeAltitude, setPX4},
-	{px4Custom(3, 0), "POSCTL", ModePosition, setPX4},
-	{px4Custom(3, 1), "POSCTL.ORBIT", ModeOther, never},
-	{px4Custom(3, 2), "POSCTL.SLOW", ModePosition, never},
-	{px4Custom(4, 1), "AUTO.READY", ModeOther, never},
-	{px4Custom(4, 2), "AUTO.TAKEOFF", ModeTakeoff, setPX4},
-	{px4Custom(4, 3), "AUTO.LOITER", ModeHold, setPX4},
-	{px4Custom(4, 4), "AUTO.MISSION", ModeOther, never},
-	{px4Custom(4, 5), "AUTO.RTL", ModeRTL, setPX4},
-	{px4Custom(4, 6), "AUTO.LAND", ModeLand, setPX4},
-	{px4Custom(4, 7), "AUTO.RTGS", ModeRTGS, never},
-	{px4Custom(4, 8), "AUTO.FOLLOW_TARGET", ModeOther, never},
-	{px4Custom(4, 9), "AUTO.PRECLAND", ModeLand, never},
-	{px4Custom(4, 10), "AUTO.VTOL_TAKEOFF", ModeTakeoff, never},
-	{px4Custom(5, 0), "ACRO", ModeManual, never},
-	{px4Custom(6, 0), "OFFBOARD", ModeOther, never},
-	{px4Custom(7, 0), "STABILIZED", ModeManual, never},
-	{px4Custom(8, 0), "RATTITUDE", ModeManual, never},
-	{px4Custom(10, 0), "TERMINATION", ModeOther, never},
-}
-
-var copterModes = []autopilotMode{
-	{0, "STABILIZE", ModeManual, setCopter},
-	{1, "ACRO", ModeManual, never},
-	{2, "ALT_HOLD", ModeAltitude, setCopter},
-	{3, "AUTO", ModeOther, never},
-	{4, "GUIDED", ModeHold, setCopter},
-	{5, "LOITER", ModePosition, setCopter},
-	{6, "RTL", ModeRTL, setCopter},
-	{7, "CIRCLE", ModeOther, never},
-	{9, "LAND", ModeLand, setCopter},
-	{11, "DRIFT", ModeOther, never},
-	{13, "SPORT", ModeOther, never},
-	{14, "FLIP", ModeOther, never},
-	{15, "AUTOTUNE", ModeOther, never},
-	{16, "POSHOLD", ModePosition, never},
-	{17, "BRAKE", ModeHold, never},
-	{18, "THROW", ModeOther, never},
-	{19, "AVOID_ADSB", ModeOther, never},
-	{20, "GUIDED_NOGPS", ModeOther, never},
-	{21, "SMART_RTL", ModeRTL, never},
-	{22, "FLOWHOLD", ModeOther, never},
-	{23, "FOLLOW", ModeOther, never},
-	{24, "ZIGZAG", ModeOther, never},
-	{25, "SYSTEMID", ModeOther, never},
-	{26, "AUTOROTATE", ModeOther, never},
-	{27, "AUTO_RTL", ModeRTL, never},
-	{28, "TURTLE", ModeOther, never},
+// ownModes is each autopilot's own list of the modes that we have a word for.
+var ownModes = map[firmware][]autopilotMode{
+	px4: {
+		{px4Custom(1, 0), "MANUAL", ModeManual, px4},
+		{px4Custom(2, 0), "ALTCTL", ModeAltitude, px4},
+		{px4Custom(3, 0), "POSCTL", ModePosition, px4},
+		{px4Custom(3, 2), "POSCTL.SLOW", ModePosition, 0},
+		{px4Custom(4, 2), "AUTO.TAKEOFF", ModeTakeoff, px4},
+		{px4Custom(4, 3), "AUTO.LOITER", ModeHold, px4},
+		{px4Custom(4, 5), "AUTO.RTL", ModeRTL, px4},
+		{px4Custom(4, 6), "AUTO.LAND", ModeLand, px4},
+		{px4Custom(4, 7), "AUTO.RTGS", ModeRTGS, 0},
+		{px4Custom(4, 9), "AUTO.PRECLAND", ModeLand, 0},
+		{px4Custom(4, 10), "AUTO.VTOL_TAKEOFF", ModeTakeoff, 0},
+		{px4Custom(5, 0), "ACRO", ModeManual, 0},
+		{px4Custom(7, 0), "STABILIZED", ModeManual, 0},
+		{px4Custom(8, 0), "RATTITUDE", ModeManual, 0},
+	},
+	copter: {
+		{0, "STABILIZE", ModeManual, copter},
+		{1, "ACRO", ModeManual, 0},
+		{2, "ALT_HOLD", ModeAltitude, copter},
+		{4, "GUIDED", ModeHold, copter},
+		{5, "LOITER", ModePosition, copter},
+		{6, "RTL", ModeRTL, copter},
+		{9, "LAND", ModeLand, copter},
+		{16, "POSHOLD", ModePosition, 0},
+		{17, "BRAKE", ModeHold, 0},
+		{21, "SMART_RTL", ModeRTL, 0},
+		{27, "AUTO_RTL", ModeRTL, 0},
+	},
+	quadPlane: planeModes,
+	plane:     planeModes,
 }
 
 // planeModes serves Plane and QuadPlane, whose reports are the same firmware's.
 var planeModes = []autopilotMode{
-	{0, "MANUAL", ModeManual, setPlane},
-	{1, "CIRCLE", ModeOther, never},
-	{2, "STABILIZE", ModeOther, never},
-	{3, "TRAINING", ModeOther, never},
-	{4, "ACRO", ModeOther, never},
-	{5, "FBWA", ModeOther, never},
-	{6, "FBWB", ModeAltitude, setPlane},
-	{7, "CRUISE", ModeOther, never},
-	{8, "AUTOTUNE", ModeOther, never},
-	{10, "AUTO", ModeOther, never},
-	{11, "RTL", ModeRTL, setPlane},
-	{12, "LOITER", ModeOther, never},
-	{13, "TAKEOFF", ModeTakeoff, setPlane},
-	{14, "AVOID_ADSB", ModeOther, never},
-	{15, "GUIDED", ModeHold, setPlane | setQuadPlane},
-	{16, "INITIALISING", ModeOther, never},
-	{17, "QSTABILIZE", ModeManual, setQuadPlane},
-	{18, "QHOVER", ModeAltitude, setQuadPlane},
-	{19, "QLOITER", ModePosition, setQuadPlane},
-	{20, "QLAND", ModeLand, setQuadPlane},
-	{21, "QRTL", ModeRTL, setQuadPlane},
-	{22, "QAUTOTUNE", ModeOther, never},
-	{23, "QACRO", ModeOther, never},
-	{24, "THERMAL", ModeOther, never},
-	{25, "LOITER_ALT_QLAND", ModeOther, never},
-	{26, "AUTOLAND", ModeLand, never},
+	{0, "MANUAL", ModeManual, plane},
+	{6, "FBWB", ModeAltitude, plane},
+	{11, "RTL", ModeRTL, plane},
+	{13, "TAKEOFF", ModeTakeoff, plane},
+	{15, "GUIDED", ModeHold, plane | quadPlane},
+	{17, "QSTABILIZE", ModeManual, quadPlane},
+	{18, "QHOVER", ModeAltitude, quadPlane},
+	{19, "QLOITER", ModePosition, quadPlane},
+	{20, "QLAND", ModeLand, quadPlane},
+	{21, "QRTL", ModeRTL, quadPlane},
+	{26, "AUTOLAND", ModeLand, 0},
 }
 
-// ownModes is each autopilot's own list of modes.
-var ownModes = map[firmware][]autopilotMode{px4: px4Modes, copter: copterModes, quadPlane: planeModes, plane: planeModes}
+// otherModes are the names of the autopilots' other modes.
+var otherModes = map[firmware]map[uint32]string{
+	px4: {
+		px4Custom(3, 1): "POSCTL.ORBIT", px4Custom(4, 1): "AUTO.READY", px4Custom(4, 4): "AUTO.MISSION",
+		px4Custom(4, 8): "AUTO.FOLLOW_TARGET", px4Custom(6, 0): "OFFBOARD", px4Custom(10, 0): "TERMINATION",
+	},
+	copter: {
+		3: "AUTO", 7: "CIRCLE", 11: "DRIFT", 13: "SPORT", 14: "FLIP", 15: "AUTOTUNE", 18: "THROW",
+		19: "AVOID_ADSB", 20: "GUIDED_NOGPS", 22: "FLOWHOLD", 23: "FOLLOW", 24: "ZIGZAG",
+		25: "SYSTEMID", 26: "AUTOROTATE", 28: "TURTLE",
+	},
+	quadPlane: otherPlaneModes,
+	plane:     otherPlaneModes,
+}
+
+var otherPlaneModes = map[uint32]string{
+	1: "CIRCLE", 2: "STABILIZE", 3: "TRAINING", 4: "ACRO", 5: "FBWA", 7: "CRUISE", 8: "AUTOTUNE",
+	10: "AUTO", 12: "LOITER", 14: "AVOID_ADSB", 16: "INITIALISING", 22: "QAUTOTUNE", 23: "QACRO",
+	24: "THERMAL", 25: "LOITER_ALT_QLAND",
+}
 
 // reported is the table report → Mode: what a heartbeat's custom mode is here
-// and what the autopilot calls it. A number outside the table is ModeOther.
+// and what the autopilot calls it.
 func (f firmware) reported(custom uint32) (Mode, string) {
 	for _, m := range ownModes[f] {
 		if m.custom == custom {
 			return m.mode, m.name
 		}
+	}
+	if name, ok := otherModes[f][custom]; ok {
+		return ModeOther, name
 	}
 	if f == px4 {
 		return ModeOther, fmt.Sprintf("MODE %d.%d", custom>>16&0xff, custom>>24)
@@ -212,7 +191,7 @@ func modesToEnter() map[firmware]map[Mode]uint32 {
 	for f, rows := range ownModes {
 		enter := make(map[Mode]uint32)
 		for _, row := range rows {
-			if row.set&(1<<f) != 0 {
+			if row.set&f != 0 {
 				enter[row.mode] = row.custom
 			}
 		}
