@@ -216,30 +216,23 @@ const (
 	reportMost  = 100 * time.Millisecond  // the longest reportAgain: on a slow line many requests are lost
 )
 
-// shownMode is what a HEARTBEAT shows.
+// shownMode is what a HEARTBEAT shows. A CURRENT_MODE has only a number.
 type shownMode struct {
 	custom          uint32 // the vehicle's own number of its mode
 	armed, failsafe bool
 	at              time.Time // when the number came
 }
 
-// keptMode is a mode number, and when it came: of a CURRENT_MODE that no HEARTBEAT has shown
-// yet, or of a pilot's switch.
-type keptMode struct {
-	custom uint32
-	at     time.Time
-}
-
 // reports makes reports of HEARTBEATs and of PX4's CURRENT_MODEs. A CURRENT_MODE has no
 // armed bit and comes up to 15 ms before its mode is in force, so its number is kept until
 // a HEARTBEAT shows it.
 type reports struct {
-	last  shownMode  // of the last report
-	at    time.Time  // when the last report came; zero: none yet
-	n     int        // how many there were
-	kept  []keptMode // the oldest first
-	alive time.Time  // when a HEARTBEAT came last, or a CURRENT_MODE after the first HEARTBEAT
-	asked time.Time  // when a HEARTBEAT was requested last
+	last  shownMode   // of the last report
+	at    time.Time   // when the last report came; zero: none yet
+	n     int         // how many there were
+	kept  []shownMode // the oldest first
+	alive time.Time   // when a HEARTBEAT came last, or a CURRENT_MODE after the first HEARTBEAT
+	asked time.Time   // when a HEARTBEAT was requested last
 }
 
 // askNow has the next HEARTBEAT requested at once where one is waited for.
@@ -248,20 +241,24 @@ func (r *reports) askNow() { r.asked = time.Time{} }
 // keeps reports whether a number is kept: the vehicle's mode is about to change.
 func (r *reports) keeps() bool { return len(r.kept) > 0 }
 
+// newest is the number that is kept last or, where none is kept, the last report's.
+func (r *reports) newest() shownMode {
+	if r.keeps() {
+		return r.kept[len(r.kept)-1]
+	}
+	return r.last
+}
+
 // hearMode takes a CURRENT_MODE. It reports whether its number is kept.
 func (r *reports) hearMode(custom uint32, now time.Time) bool {
 	if r.at.IsZero() { // before the first HEARTBEAT it is not known what vehicle it is
 		return false
 	}
 	r.alive = now
-	newest := r.last.custom
-	if r.keeps() {
-		newest = r.kept[len(r.kept)-1].custom
-	}
-	if custom == newest {
+	if custom == r.newest().custom {
 		return false
 	}
-	r.kept = append(r.kept, keptMode{custom, now})
+	r.kept = append(r.kept, shownMode{custom: custom, at: now})
 	r.askNow()
 	return true
 }
@@ -270,22 +267,19 @@ func (r *reports) hearMode(custom uint32, now time.Time) bool {
 // first: none where it is older than the newest kept number. trip is the line's round trip.
 func (r *reports) hearHeartbeat(b shownMode, trip time.Duration, now time.Time) (list []shownMode) {
 	r.alive, b.at = now, now
-	if r.keeps() {
-		newest := r.kept[len(r.kept)-1]
-		switch {
-		case r.last.armed && !b.armed: // PX4 leaves LAND in the instant of disarming
-			b.custom = newest.custom
-		case b.custom != newest.custom && now.Sub(newest.at) <= newerAfter(trip):
-			return nil
-		}
-		for _, k := range r.kept {
-			list = append(list, shownMode{k.custom, b.armed, b.failsafe, k.at})
-		}
-		if b.custom != newest.custom {
-			list = append(list, b)
-		}
-	} else {
-		list = []shownMode{b}
+	newest := r.newest()
+	switch {
+	case !r.keeps():
+	case r.last.armed && !b.armed: // PX4 leaves LAND in the instant of disarming
+		b.custom = newest.custom
+	case b.custom != newest.custom && now.Sub(newest.at) <= newerAfter(trip):
+		return nil
+	}
+	for _, k := range r.kept {
+		list = append(list, shownMode{k.custom, b.armed, b.failsafe, k.at})
+	}
+	if !r.keeps() || b.custom != newest.custom {
+		list = append(list, b)
 	}
 	r.last, r.at, r.kept, r.n = b, now, nil, r.n+len(list)
 	return list
@@ -388,21 +382,12 @@ func (v view) circle() float64 {
 
 // takeoffAltitude is where a fixed wing takes off to, in metres above home.
 func (v view) takeoffAltitude() float64 {
-	if altitude := v.param("TKOFF_ALT", 0); altitude > 0 {
-		return altitude
-	}
-	return 50 // ArduPlane's default
+	return v.param("TKOFF_ALT", 50) // ArduPlane's default
 }
 
 // cruise is a Copter's default speed of a goto, in m/s; NaN if unknown.
 func (v view) cruise() float64 {
-	if speed := v.param("WP_SPD", 0); speed > 0 { // m/s, from 4.8-dev on
-		return speed
-	}
-	if speed := v.param("WPNAV_SPEED", 0); speed > 0 { // cm/s
-		return speed / 100
-	}
-	return math.NaN()
+	return v.param("WP_SPD", v.param("WPNAV_SPEED", math.NaN())/100) // m/s, from 4.8-dev on; cm/s
 }
 
 // report is a mode that the vehicle shows, and the facts that the machine judges it by.
@@ -466,11 +451,8 @@ func (m *machine) explains(r report) bool {
 	case r.custom == o.number || o.atEnd(r):
 		return true
 	}
-	switch o.mode {
-	case ModeLand, ModeRTL, ModeRTGS:
-		return !r.armed && r.mode != ModeRTL && r.mode != ModeTakeoff // an autopilot never falls back to a mode that returns or climbs
-	}
-	return false
+	ends := o.mode == ModeLand || o.mode == ModeRTL || o.mode == ModeRTGS
+	return ends && !r.armed && r.mode != ModeRTL && r.mode != ModeTakeoff // no autopilot falls back to these
 }
 
 // report takes a report. It reports whether r is a takeover: no command of ours explains it

@@ -1275,7 +1275,7 @@ func TestWhenHeartbeatIsRequested(t *testing.T) {
 	} {
 		r := reports{last: shownMode{armed: c.armed}, at: at, asked: at.Add(c.asked)}
 		if c.keeps {
-			r.kept = []keptMode{{custom: 5}}
+			r.kept = []shownMode{{custom: 5}}
 		}
 		if got := r.due(c.awaited, c.trip).Sub(at); got != c.want {
 			t.Errorf("%s: due after %v", fmt.Sprintf("%+v", c), got)

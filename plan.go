@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"net/netip"
@@ -167,17 +168,21 @@ func refuse(code errorCode, format string, args ...any) error {
 // home (docs/openapi.yaml).
 const defaultTakeoff = 10.0
 
-var nan32 = float32(math.NaN())
-
 // command is a COMMAND_LONG with the given params from param1 on; the others are unset.
 func (f firmware) command(cmd common.MAV_CMD, params ...float32) step {
 	s := step{cmd: cmd}
 	if f == px4 {
 		for i := range s.p {
-			s.p[i] = nan32
+			s.p[i] = float32(math.NaN())
 		}
 	}
 	copy(s.p[:], params)
+	return s
+}
+
+// leadingTo is s with the mode that it leads to, and the autopilot's own number of it.
+func (s step) leadingTo(mode Mode, custom uint32) step {
+	s.to = &order{mode: mode, number: custom}
 	return s
 }
 
@@ -191,11 +196,8 @@ func (f firmware) setMode(mode Mode, custom uint32) step {
 	return s.leadingTo(mode, custom)
 }
 
-// leadingTo is s with the mode that it leads to, and the autopilot's own number of it.
-func (s step) leadingTo(mode Mode, custom uint32) step {
-	s.to = &order{mode: mode, number: custom}
-	return s
-}
+// enter is DO_SET_MODE to the autopilot's own mode for mode.
+func (f firmware) enter(mode Mode) step { return f.setMode(mode, entered[f][mode]) }
 
 func (f firmware) armDisarm(arm bool) step {
 	s := f.command(common.MAV_CMD_COMPONENT_ARM_DISARM, 0, 0)
@@ -205,108 +207,75 @@ func (f firmware) armDisarm(arm bool) step {
 	return s
 }
 
-// enter is DO_SET_MODE to the autopilot's own mode for mode.
-func (f firmware) enter(mode Mode) step { return f.setMode(mode, entered[f][mode]) }
-
 // plan says how the request is carried out on v, or why it can't be.
-func (r request) plan(v view) (plan, error) {
-	if v.firmware == firmwareUnknown {
-		return plan{}, refuse(codeUnsupported, "this autopilot is neither PX4 nor ArduPilot Copter or Plane: its state can be read, not commanded")
-	}
-	if r.disarms() && v.armed && v.landed.inAir() {
-		return plan{}, refuse(codeRefused, "arm: the vehicle is in the air; land first")
-	}
-	if r.setMode && r.arm != nil && !*r.arm && v.flying() {
-		return plan{}, refuse(codeRefused, "arm: the vehicle is in the air; land first; the mode was not set either")
-	}
-	var p plan
-	var err error
+func (r request) plan(v view) (p plan, err error) {
 	switch {
+	case v.firmware == firmwareUnknown:
+		return p, refuse(codeUnsupported, "this autopilot is neither PX4 nor ArduPilot Copter or Plane: its state can be read, not commanded")
+	case r.disarms() && v.armed && v.landed.inAir():
+		return p, refuse(codeRefused, "arm: the vehicle is in the air; land first")
+	case r.setMode && r.arm != nil && !*r.arm && v.flying():
+		return p, refuse(codeRefused, "arm: the vehicle is in the air; land first; the mode was not set either")
 	case r.setMode:
 		p, err = r.planFlight(v)
 	case v.firmware == px4 && !v.armed && v.shown() == ModeTakeoff && r.arms():
 		p.steps = []step{px4.enter(ModeHold)} // armed in AUTO.TAKEOFF, PX4 would climb
 	}
-	if err != nil {
-		return p, err
-	}
-	if r.arm != nil && r.mode != ModeTakeoff {
+	if err == nil && r.arm != nil && r.mode != ModeTakeoff {
 		p.steps = append(p.steps, v.firmware.armDisarm(*r.arm))
 	}
-	return p, nil
+	return p, err
 }
 
 // planFlight is the part of a plan that sets a mode.
 func (r request) planFlight(v view) (plan, error) {
+	_, exists := entered[v.firmware][r.mode]
 	switch {
+	case !exists && r.mode == ModeLand:
+		return plan{}, refuse(codeUnsupported, "land: a fixed wing lands by a mission, not by a command")
+	case !exists:
+		return plan{}, refuse(codeUnsupported, "mode: this vehicle has no mode for %q", r.mode)
 	case r.mode == ModeTakeoff && v.firmware == px4:
 		return r.planTakeoffPX4(v)
 	case r.mode == ModeTakeoff:
 		return r.planTakeoffArduPilot(v)
-	case r.goTo:
+	case r.goTo, r.mode == ModeLand && r.lat != nil:
 		return r.planGoto(v)
-	case r.mode == ModeLand && r.lat != nil:
-		return r.planLandAt(v)
 	case r.mode == ModeHold && v.firmware == px4:
 		return planHoldPX4(v), nil
 	case r.mode == ModeHold:
 		return planHoldArduPilot(v)
 	}
-	s, err := v.firmware.entry(r.mode)
-	return plan{steps: []step{s}}, err
+	return plan{steps: []step{v.firmware.enter(r.mode)}}, nil
 }
 
-// entry is the step that enters a mode, or why the vehicle has none.
-func (f firmware) entry(mode Mode) (step, error) {
-	_, ok := entered[f][mode]
-	switch {
-	case ok:
-		return f.enter(mode), nil
-	case mode == ModeLand:
-		return step{}, refuse(codeUnsupported, "land: a fixed wing lands by a mission, not by a command")
-	}
-	return step{}, refuse(codeUnsupported, "mode: this vehicle has no mode for %q", mode)
-}
-
-// planGoto flies to a place. Both autopilots acknowledge a goto on the ground and drop it, so it
-// is refused here.
-func (r request) planGoto(v view) (plan, error) {
-	var p plan
-	if !v.flying() {
-		return p, refuse(codeRefused, "not flying: take off first")
-	}
-	if v.firmware == plane && r.heading != nil {
-		return p, refuse(codeUnsupported, "heading: a fixed wing can't keep one at a place; leave it out")
-	}
-	if err := v.hovers(r.name()); err != nil {
-		return p, err
-	}
+// planGoto flies to a place; a landing goes there at the present height, and the landing itself
+// follows over it. Both autopilots acknowledge a goto on the ground and drop it, so it is refused
+// here.
+func (r request) planGoto(v view) (p plan, err error) {
 	to, err := r.destination(v)
-	if err != nil {
+	err = cmp.Or(v.hovers(r.name()), err)
+	switch {
+	case !v.flying():
+		return p, refuse(codeRefused, "not flying: take off first")
+	case v.firmware == plane && r.heading != nil:
+		return p, refuse(codeUnsupported, "heading: a fixed wing can't keep one at a place; leave it out")
+	case err != nil:
 		return p, err
 	}
 	if v.firmware == px4 && v.failsafe { // only DO_SET_MODE is known to end one
 		p.steps = append(p.steps, px4.enter(ModeHold))
 	}
-	there := r.reposition(v, to).leadingTo(r.mode, entered[v.firmware][ModeHold])
-	p.steps = append(p.steps, there)
+	p.steps = append(p.steps, r.reposition(v, to).leadingTo(r.mode, entered[v.firmware][ModeHold]))
 	if v.firmware.ardupilot() {
 		p.steps = append(p.steps, r.adjust(v)...)
 	}
 	p.target = &to
-	return p, nil
-}
-
-// planLandAt flies to the place at the present height; the landing itself
-// follows over it.
-func (r request) planLandAt(v view) (plan, error) {
-	landing, err := v.firmware.entry(ModeLand)
-	if err != nil {
-		return plan{}, err
+	if r.mode == ModeLand {
+		landing := v.firmware.enter(ModeLand)
+		p.second = &landing
 	}
-	p, err := request{lat: r.lat, lon: r.lon, mode: ModeLand}.planGoto(v)
-	p.second = &landing
-	return p, err
+	return p, nil
 }
 
 // destination completes a goto with the parts of the present place that it keeps. Without home
