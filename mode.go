@@ -69,13 +69,12 @@ func (i identity) firmware() firmware {
 		case common.MAV_TYPE_QUADROTOR, common.MAV_TYPE_COAXIAL, common.MAV_TYPE_HELICOPTER, common.MAV_TYPE_HEXAROTOR,
 			common.MAV_TYPE_OCTOROTOR, common.MAV_TYPE_TRICOPTER, common.MAV_TYPE_DODECAROTOR, common.MAV_TYPE_DECAROTOR:
 			return copter
-		case common.MAV_TYPE_FIXED_WING:
-			if i.vtol == 0 {
+		case common.MAV_TYPE_FIXED_WING, common.MAV_TYPE_VTOL_TAILSITTER_DUOROTOR,
+			common.MAV_TYPE_VTOL_TAILSITTER_QUADROTOR, common.MAV_TYPE_VTOL_TILTROTOR, common.MAV_TYPE_VTOL_FIXEDROTOR,
+			common.MAV_TYPE_VTOL_TAILSITTER, common.MAV_TYPE_VTOL_TILTWING, common.MAV_TYPE_VTOL_RESERVED5:
+			if i.typ == common.MAV_TYPE_FIXED_WING && i.vtol == 0 {
 				return plane
 			}
-			return quadPlane
-		case common.MAV_TYPE_VTOL_TAILSITTER_DUOROTOR, common.MAV_TYPE_VTOL_TAILSITTER_QUADROTOR, common.MAV_TYPE_VTOL_TILTROTOR,
-			common.MAV_TYPE_VTOL_FIXEDROTOR, common.MAV_TYPE_VTOL_TAILSITTER, common.MAV_TYPE_VTOL_TILTWING, common.MAV_TYPE_VTOL_RESERVED5:
 			return quadPlane
 		}
 	}
@@ -380,15 +379,12 @@ func (v view) circle() float64 {
 	return cmp.Or(math.Abs(v.param("WP_LOITER_RAD", 0)), 60) // ArduPlane's default
 }
 
-// takeoffAltitude is where a fixed wing takes off to, in metres above home.
-func (v view) takeoffAltitude() float64 {
-	return v.param("TKOFF_ALT", 50) // ArduPlane's default
-}
+// takeoffAltitude is where a fixed wing takes off to, in metres above home. ArduPlane's default is 50.
+func (v view) takeoffAltitude() float64 { return v.param("TKOFF_ALT", 50) }
 
-// cruise is a Copter's default speed of a goto, in m/s; NaN if unknown.
-func (v view) cruise() float64 {
-	return v.param("WP_SPD", v.param("WPNAV_SPEED", math.NaN())/100) // m/s, from 4.8-dev on; cm/s
-}
+// cruise is a Copter's default speed of a goto, in m/s; NaN if unknown. WP_SPD, from 4.8-dev on,
+// is in m/s, the older WPNAV_SPEED in cm/s.
+func (v view) cruise() float64 { return v.param("WP_SPD", v.param("WPNAV_SPEED", math.NaN())/100) }
 
 // report is a mode that the vehicle shows, and the facts that the machine judges it by.
 type report struct {
@@ -460,26 +456,23 @@ func (m *machine) explains(r report) bool {
 func (m *machine) report(r report, now time.Time) (takeover bool) {
 	before, known := m.last, m.known
 	m.last, m.known = r, true
-	if !known && !r.armed {
+	same := known && r.custom == before.custom
+	switch {
+	case !known && !r.armed:
 		m.mode = ModeManual
 		return false
-	}
-	if m.explains(r) {
-		return false
-	}
-	if r.custom == before.custom && known {
-		if r.armed != before.armed {
-			m.show(r)
-		}
-		return false
-	}
-	if i := m.claimed(now, func(to *order) bool { return to.number == r.custom }); i >= 0 {
-		m.sent = m.sent[i+1:]
-		m.show(r) // its own mode is commanded when the step is accepted
+	case m.explains(r), same && r.armed == before.armed:
 		return false
 	}
 	m.show(r)
-	if known && before.armed && !r.armed { // an autopilot falls back when it disarms
+	claimed := m.claimed(now, func(to *order) bool { return to.number == r.custom })
+	switch {
+	case same: // it only armed or disarmed
+		return false
+	case claimed >= 0: // the mode is commanded when the step is accepted
+		m.sent = m.sent[claimed+1:]
+		return false
+	case known && before.armed && !r.armed: // an autopilot falls back when it disarms
 		return false
 	}
 	m.sent = nil

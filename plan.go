@@ -58,11 +58,7 @@ func (r request) entersSticks() bool { return r.setMode && r.mode.flownBySticks(
 // urgent reports whether the request is for safety: a landing, a return, a hold or a disarming.
 // A newer request waits for its answer.
 func (r request) urgent() bool {
-	switch r.mode {
-	case ModeLand, ModeRTL, ModeRTGS, ModeHold:
-		return r.setMode && !r.goTo
-	}
-	return r.disarms()
+	return r.disarms() || r.setMode && r.mode >= ModeHold && !r.goTo
 }
 
 // or returns *v; otherwise, if v was not given, its second argument.
