@@ -171,15 +171,12 @@ func (a *acks) restarted() { clear(a.late) }
 // copy or, where the vehicle showed the same before, after the ack.
 func (c *command) shown(r report, reports int) bool {
 	since, done, already := c.reports, false, false
-	switch s := c.step; {
-	case s.arms():
-		done, already = r.armed, c.before.armed
-	case s.disarms():
-		done, already = !r.armed, !c.before.armed
-	case s.to == nil: // only its ack answers it
+	switch s, o := c.step, c.step.to; {
+	case s.cmd == common.MAV_CMD_COMPONENT_ARM_DISARM:
+		done, already = r.armed == s.arms(), c.before.armed == s.arms()
+	case o == nil: // only its ack answers it
 		return c.acked()
 	default:
-		o := s.to
 		atEnd := o.atEnd(r) && c.before.custom != o.end
 		done, already = r.custom == o.number || atEnd, c.before.custom == o.number
 		done = done && (s.byReport() || o.mode != ModeTakeoff || r.armed)

@@ -206,13 +206,15 @@ func modesToEnter() map[firmware]map[Mode]uint32 {
 // copterBrake is Copter's BRAKE: it stops, and stays until another mode is set.
 const copterBrake = 17
 
-// Times of the reports (docs/design.md, "Reports").
+// Times of the reports and of the mode machine (docs/design.md, "Reports" and rule 3).
 const (
 	keptFor     = 100 * time.Millisecond  // or two round trips: a HEARTBEAT that comes later than this is newer than a CURRENT_MODE or an ack
 	reportFresh = 200 * time.Millisecond  // a client's command may follow a report of this age
 	reportQuiet = 1500 * time.Millisecond // the same of a disarmed vehicle, where nothing waits for a report
 	reportAgain = 20 * time.Millisecond   // or a round trip: between two requests of what is waited for
 	reportMost  = 100 * time.Millisecond  // the longest reportAgain: on a slow line many requests are lost
+	followTime  = 5 * time.Second         // how long after its last copy a step explains a report
+	ownAgain    = time.Second             // between two tries of what mavrest commands by itself
 )
 
 // shownMode is what a HEARTBEAT shows. A CURRENT_MODE has only a number.
@@ -226,8 +228,7 @@ type shownMode struct {
 // armed bit and comes up to 15 ms before its mode is in force, so its number is kept until
 // a HEARTBEAT shows it.
 type reports struct {
-	last  shownMode   // of the last report
-	at    time.Time   // when the last report came; zero: none yet
+	last  shownMode   // of the last report; its time is zero: none yet
 	n     int         // how many there were
 	kept  []shownMode // the oldest first
 	alive time.Time   // when a HEARTBEAT came last, or a CURRENT_MODE after the first HEARTBEAT
@@ -250,7 +251,7 @@ func (r *reports) newest() shownMode {
 
 // hearMode takes a CURRENT_MODE. It reports whether its number is kept.
 func (r *reports) hearMode(custom uint32, now time.Time) bool {
-	if r.at.IsZero() { // before the first HEARTBEAT it is not known what vehicle it is
+	if r.last.at.IsZero() { // before the first HEARTBEAT it is not known what vehicle it is
 		return false
 	}
 	r.alive = now
@@ -280,7 +281,7 @@ func (r *reports) hearHeartbeat(b shownMode, trip time.Duration, now time.Time) 
 	if !r.keeps() || b.custom != newest.custom {
 		list = append(list, b)
 	}
-	r.last, r.at, r.kept, r.n = b, now, nil, r.n+len(list)
+	r.last, r.kept, r.n = b, nil, r.n+len(list)
 	return list
 }
 
@@ -300,7 +301,7 @@ func (r *reports) due(awaited bool, trip time.Duration) time.Time {
 	if r.last.armed {
 		quiet = reportFresh
 	}
-	return later(r.asked.Add(reportFresh), r.at.Add(quiet))
+	return later(r.asked.Add(reportFresh), r.last.at.Add(quiet))
 }
 
 func (r *reports) restart() { r.kept = nil }
@@ -418,12 +419,6 @@ type claim struct {
 	to *order    // of the step
 	at time.Time // when its last copy was sent
 }
-
-// followTime is how long after its last copy a step explains a report (docs/design.md, rule 3).
-const followTime = 5 * time.Second
-
-// ownAgain is the time between two tries of what mavrest commands by itself.
-const ownAgain = time.Second
 
 // machine is the mode machine of docs/design.md: from what was commanded and what the vehicle
 // reports it knows which mode the drone is in. The zero value is a drone that was never heard:

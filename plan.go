@@ -31,9 +31,7 @@ type request struct {
 }
 
 // arms reports whether the request leads to an armed vehicle.
-func (r request) arms() bool {
-	return r.setMode && r.mode == ModeTakeoff || r.arm != nil && *r.arm
-}
+func (r request) arms() bool { return r.setMode && r.mode == ModeTakeoff || r.arm != nil && *r.arm }
 
 // equals reports whether both ask for the same, whoever asks.
 func (r request) equals(o request) bool {
@@ -83,8 +81,6 @@ type step struct {
 }
 
 func (s *step) arms() bool { return s.cmd == common.MAV_CMD_COMPONENT_ARM_DISARM && s.p[0] == 1 }
-
-func (s *step) disarms() bool { return s.cmd == common.MAV_CMD_COMPONENT_ARM_DISARM && s.p[0] == 0 }
 
 // needsStream reports whether a stick stream, if one runs, must have run for a while before the
 // step: it enters a stick mode, or arms. ArduPilot without a receiver arms only on a stream.
@@ -307,14 +303,13 @@ func (r request) reposition(v view, to place) step {
 		x:     degE7(to.lat), y: degE7(to.lon),
 		p: [7]float32{-1, 1, 0, 0, 0, 0, float32(to.amsl)},
 	}
-	if v.firmware != px4 {
-		if r.altitudeMSL == nil {
-			s.frame, s.p[6] = common.MAV_FRAME_GLOBAL_RELATIVE_ALT, float32(to.altitude)
-		}
-		return s
+	switch {
+	case v.firmware == px4:
+		s.p[0] = float32(or(r.speed, -1))
+		s.p[3] = float32(math.Remainder(or(r.heading, math.NaN()), 360) * math.Pi / 180)
+	case r.altitudeMSL == nil:
+		s.frame, s.p[6] = common.MAV_FRAME_GLOBAL_RELATIVE_ALT, float32(to.altitude)
 	}
-	s.p[0] = float32(or(r.speed, -1))
-	s.p[3] = float32(math.Remainder(or(r.heading, math.NaN()), 360) * math.Pi / 180)
 	return s
 }
 
