@@ -22,8 +22,7 @@ const (
 	showWithin  = time.Second            // after the ack, until a report shows it
 )
 
-// acks matches COMMAND_ACKs with commands. An ack has no number: it names its
-// command, and that is all.
+// acks matches COMMAND_ACKs with commands. An ack has no number: it only names its command.
 type acks struct {
 	link *link
 	tel  *telemetry
@@ -87,8 +86,7 @@ func (a *acks) open(s *step, before report, reports int) *command {
 	return c
 }
 
-// close ends the wait. Where the command was repeated or not answered, acks of it may
-// still come.
+// close ends the wait. Where the command was repeated or not answered, acks of it may still come.
 func (a *acks) close(c *command) {
 	if a.waiting[c.step.cmd] == c {
 		delete(a.waiting, c.step.cmd)

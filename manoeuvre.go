@@ -143,7 +143,7 @@ func (m *manoeuvre) complete(v view) bool {
 		to := m.request.heading
 		facing := to == nil || math.Abs(math.Remainder(v.heading-*to, 360)) <= atHeading
 		return there && m.height(v) <= atHeight && speed < slowly && facing
-	case ModeRTL, ModeRTGS:
+	case ModeRTL, ModeRTGS: // a plane circles over home
 		if v.firmware == plane && v.landed.inAir() && v.circles(v.home.lat, v.home.lon) {
 			return true
 		}

@@ -274,6 +274,9 @@ func TestDisarmingEndsAManoeuvre(t *testing.T) {
 		lineEqual(t, r.name+": taken", taken, r.taken)
 		lineEqual(t, r.name+": done", m.done, r.done)
 	}
+	m := &manoeuvre{request: request{mode: ModeHold, goTo: true}, over: make(chan struct{})}
+	_, taken := m.watch(seen(func(s *view) { s.armed = false }))
+	lineEqual(t, "a goto, disarmed before it was looked at", taken, "the vehicle was disarmed")
 }
 
 func TestATargetThatIsNotOursEndsAManoeuvre(t *testing.T) {

@@ -57,9 +57,8 @@ const (
 
 func (f firmware) ardupilot() bool { return f >= copter }
 
-// firmware is the family, by a heartbeat and by EXTENDED_SYS_STATE's
-// vtol_state: a QuadPlane calls itself a fixed wing (docs/autopilots.md,
-// "QuadPlane"). PX4 has one table for all.
+// firmware is the family, by a heartbeat and by EXTENDED_SYS_STATE's vtol_state: a QuadPlane calls
+// itself a fixed wing (docs/autopilots.md, "QuadPlane"). PX4 has one table for all.
 func (i identity) firmware() firmware {
 	switch i.autopilot {
 	case common.MAV_AUTOPILOT_PX4:
@@ -164,8 +163,7 @@ var otherPlaneModes = map[uint32]string{
 	24: "THERMAL", 25: "LOITER_ALT_QLAND",
 }
 
-// reported is the table report → Mode: what a heartbeat's custom mode is here
-// and what the autopilot calls it.
+// reported is what a heartbeat's custom mode is here, and what the autopilot calls it.
 func (f firmware) reported(custom uint32) (Mode, string) {
 	for _, m := range ownModes[f] {
 		if m.custom == custom {
@@ -181,8 +179,7 @@ func (f firmware) reported(custom uint32) (Mode, string) {
 	return ModeOther, fmt.Sprintf("MODE %d", custom)
 }
 
-// entered is the table Mode → custom mode. What is missing here does not exist on that
-// vehicle.
+// entered is the table Mode → custom mode. What is missing does not exist on that vehicle.
 var entered = modesToEnter()
 
 func modesToEnter() map[firmware]map[Mode]uint32 {
@@ -331,8 +328,7 @@ type view struct {
 	home, to point // to: the autopilot's own target
 }
 
-// place is in degrees, metres above home and metres above mean sea level. NaN is
-// unknown.
+// place is in degrees, metres above home and metres above mean sea level. NaN is unknown.
 type place struct{ lat, lon, altitude, amsl float64 }
 
 // motion is a velocity over ground, in metres a second.
@@ -346,15 +342,13 @@ func (v view) shown() Mode {
 	return mode
 }
 
-// flying reports whether the drone is in the air for all that is known: armed,
-// and not reported on the ground.
+// flying reports whether the drone may be in the air: armed, and not reported on the ground.
 func (v view) flying() bool { return v.armed && v.landed != onGround }
 
 // onWing reports whether a QuadPlane flies as a plane does.
 func (v view) onWing() bool { return v.vtol == common.MAV_VTOL_STATE_FW }
 
-// param returns a parameter of the autopilot, or its second argument if the autopilot has not
-// sent it.
+// param returns a parameter of the autopilot, or its second argument if that was not sent.
 func (v view) param(name string, otherwise float64) float64 {
 	if value, ok := v.params[name]; ok {
 		return value
@@ -370,9 +364,8 @@ var sourceNames = map[firmware]string{
 // rcIn is PX4's COM_RC_IN_MODE.
 func (v view) rcIn() float64 { return v.param("COM_RC_IN_MODE", 3) }
 
-// circle is the radius in metres of the circle that the vehicle flies round a
-// place (WP_LOITER_RAD; it circles to the left where that is negative); 0: it stands
-// still there.
+// circle is the radius in metres of the circle that the vehicle flies round a place
+// (WP_LOITER_RAD; it circles to the left where that is negative); 0: it stands still there.
 func (v view) circle() float64 {
 	if v.firmware != plane && (v.firmware != quadPlane || !v.onWing() || v.param("Q_GUIDED_MODE", 0) == 1) {
 		return 0
@@ -396,8 +389,7 @@ type report struct {
 	streamed bool    // our own stick stream runs, and the vehicle is a PX4
 }
 
-// order is what a step means once the vehicle took it: the mode, and the
-// autopilot's own number of it.
+// order is what a step leads to: the mode, and the autopilot's own number of it.
 type order struct {
 	mode   Mode
 	number uint32

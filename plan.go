@@ -67,8 +67,7 @@ func or(v *float64, otherwise float64) float64 {
 	return *v
 }
 
-// step is one MAVLink command. Unset numbers of a COMMAND_LONG are NaN on PX4
-// and 0 on ArduPilot.
+// step is one MAVLink command. Unset numbers of a COMMAND_LONG are NaN on PX4 and 0 on ArduPilot.
 type step struct {
 	cmd   common.MAV_CMD
 	asInt bool             // COMMAND_INT: a place is in degE7, float32 degrees miss by a metre
@@ -86,16 +85,14 @@ func (s *step) arms() bool { return s.cmd == common.MAV_CMD_COMPONENT_ARM_DISARM
 // step: it enters a stick mode, or arms. ArduPilot without a receiver arms only on a stream.
 func (s *step) needsStream() bool { return s.arms() || s.to != nil && s.to.mode.flownBySticks() }
 
-// plan is how a request is carried out on one autopilot: the commands in their order, and
-// where they lead.
+// plan is how a request is carried out on one autopilot: its commands in order, and where they lead.
 type plan struct {
 	steps  []step
 	target *place // where it flies to; a takeoff has only the altitude
 	second *step  // the landing at a place, sent once the target is reached; nil: no second leg
 }
 
-// goal is what the last step that sets a mode leads to; nil: the plan only arms or
-// disarms.
+// goal is what the last step that sets a mode leads to; nil: the plan only arms or disarms.
 func (p *plan) goal() *order {
 	for _, s := range slices.Backward(p.steps) {
 		if s.to != nil {
@@ -156,8 +153,7 @@ func refuse(code errorCode, format string, args ...any) error {
 	return &commandError{code: code, text: fmt.Sprintf(format, args...)}
 }
 
-// defaultTakeoff is the altitude of a takeoff that names none, in metres above
-// home (docs/openapi.yaml).
+// defaultTakeoff is the height of a takeoff that names none, in metres above home (openapi.yaml).
 const defaultTakeoff = 10.0
 
 // command is a COMMAND_LONG with the given params from param1 on; the others are unset.
@@ -241,9 +237,8 @@ func (r request) planFlight(v view) (plan, error) {
 	return plan{steps: []step{v.firmware.enter(r.mode)}}, nil
 }
 
-// planGoto flies to a place; a landing goes there at the present height, and the landing itself
-// follows over it. Both autopilots acknowledge a goto on the ground and drop it, so it is refused
-// here.
+// planGoto flies to a place, for a landing at the present height; the landing itself follows there.
+// Both autopilots acknowledge a goto on the ground and drop it, so it is refused here.
 func (r request) planGoto(v view) (p plan, err error) {
 	to, err := r.destination(v)
 	err = cmp.Or(v.hovers(r.name()), err)
