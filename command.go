@@ -22,8 +22,7 @@ const (
 	showWithin  = time.Second            // after the ack, until a report shows it
 )
 
-// acks matches COMMAND_ACKs with commands. An ack has no number: it names its
-// command, and that is all.
+// acks matches COMMAND_ACKs with commands. An ack has no number: it only names its command.
 type acks struct {
 	link *link
 	tel  *telemetry
@@ -87,8 +86,7 @@ func (a *acks) open(s *step, before report, reports int) *command {
 	return c
 }
 
-// close ends the wait. Where the command was repeated or not answered, acks of it may
-// still come.
+// close ends the wait. Where the command was repeated or not answered, acks of it may still come.
 func (a *acks) close(c *command) {
 	if a.waiting[c.step.cmd] == c {
 		delete(a.waiting, c.step.cmd)
@@ -131,16 +129,12 @@ func (a *acks) hear(cmd common.MAV_CMD, result uint8, reports int, now time.Time
 		return
 	}
 	a.answered(cmd)
-	c := a.waiting[cmd]
-	if c == nil || c.copies == 0 || now.Before(c.sent) {
-		return
-	}
+	c, accepted := a.waiting[cmd], result == uint8(common.MAV_RESULT_ACCEPTED)
 	switch {
-	case result != uint8(common.MAV_RESULT_ACCEPTED):
-		if c.refusal == nil {
-			c.refusal, c.refusedAt = &result, now
-		}
-	case c.ackedAt.IsZero():
+	case c == nil || c.copies == 0 || now.Before(c.sent): // it answers none that is waited for
+	case !accepted && c.refusal == nil:
+		c.refusal, c.refusedAt = &result, now
+	case accepted && !c.acked():
 		c.ackedAt, c.reportsAtAck = now, reports
 		a.measure(c, now.Sub(c.sent))
 	}
@@ -175,15 +169,12 @@ func (a *acks) restarted() { clear(a.late) }
 // copy or, where the vehicle showed the same before, after the ack.
 func (c *command) shown(r report, reports int) bool {
 	since, done, already := c.reports, false, false
-	switch s := c.step; {
-	case s.arms():
-		done, already = r.armed, c.before.armed
-	case s.disarms():
-		done, already = !r.armed, !c.before.armed
-	case s.to == nil: // only its ack answers it
+	switch s, o := c.step, c.step.to; {
+	case s.cmd == common.MAV_CMD_COMPONENT_ARM_DISARM:
+		done, already = r.armed == s.arms(), c.before.armed == s.arms()
+	case o == nil: // only its ack answers it
 		return c.acked()
 	default:
-		o := s.to
 		atEnd := o.atEnd(r) && c.before.custom != o.end
 		done, already = r.custom == o.number || atEnd, c.before.custom == o.number
 		done = done && (s.byReport() || o.mode != ModeTakeoff || r.armed)
@@ -226,24 +217,21 @@ func words(texts []statusText) string {
 
 // refused is the error of a command that the autopilot answered with anything but ACCEPTED.
 func (c *command) refused() error {
-	s, e := c.step, &commandError{code: codeRefused, since: c.sent, step: c.step, result: *c.refusal}
-	what := "the autopilot refused " + commandName(s)
+	e := &commandError{code: codeRefused, since: c.sent, step: c.step, result: *c.refusal}
+	what := "the autopilot refused " + commandName(c.step)
 	switch common.MAV_RESULT(e.result) {
 	case common.MAV_RESULT_UNSUPPORTED, common.MAV_RESULT_COMMAND_INT_ONLY, common.MAV_RESULT_COMMAND_LONG_ONLY,
 		common.MAV_RESULT_COMMAND_UNSUPPORTED_MAV_FRAME:
-		e.code, what = codeUnsupported, "the autopilot does not know "+commandName(s)
+		e.code, what = codeUnsupported, "the autopilot does not know "+commandName(c.step)
 	}
-	if flies, ok := flownWithout[s.cmd]; ok { // an accepted goto is not taken back
-		what = fmt.Sprintf("%s: %s was refused", flies, commandName(s))
+	switch c.step.cmd { // the goto was accepted and is not taken back (rule 7)
+	case common.MAV_CMD_DO_CHANGE_SPEED:
+		what = "it flies there at its own speed: the speed was refused"
+	case common.MAV_CMD_CONDITION_YAW:
+		what = "it flies there with a heading of its own: the heading was refused"
 	}
 	e.text = fmt.Sprintf("%s (%s)", what, resultName(e.result))
 	return e
-}
-
-// flownWithout is what an accepted goto does whose speed or heading was refused (rule 7).
-var flownWithout = map[common.MAV_CMD]string{
-	common.MAV_CMD_DO_CHANGE_SPEED: "it flies there at its own speed",
-	common.MAV_CMD_CONDITION_YAW:   "it flies there with a heading of its own",
 }
 
 func resultName(result uint8) string {
@@ -254,7 +242,6 @@ var commandNames = map[common.MAV_CMD]string{
 	common.MAV_CMD_DO_SET_MODE:          "the mode change",
 	common.MAV_CMD_COMPONENT_ARM_DISARM: "disarming",
 	common.MAV_CMD_NAV_TAKEOFF:          "the takeoff",
-	common.MAV_CMD_NAV_LAND:             "the landing",
 	common.MAV_CMD_DO_REPOSITION:        "the goto",
 	common.MAV_CMD_DO_CHANGE_SPEED:      "the speed",
 	common.MAV_CMD_CONDITION_YAW:        "the heading",

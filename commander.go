@@ -267,7 +267,7 @@ func (t *task) reportBefore(s *step, due time.Time) error {
 		if err := t.mayContinue(); err != nil {
 			return err
 		}
-		if !c.reports.keeps() && !c.reports.at.Before(since) && c.reports.at.After(c.awayAt) {
+		if !c.reports.keeps() && !c.reports.last.at.Before(since) && c.reports.last.at.After(c.awayAt) {
 			return nil
 		}
 		now := time.Now()

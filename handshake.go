@@ -163,7 +163,7 @@ func (h *handshake) tickStreams(now time.Time) (next time.Time) {
 	if x := h.open; x != nil {
 		again := x.last.Add(a.copyGap())
 		switch {
-		case x.acked() || x.refusal != nil:
+		case x.answered():
 			h.openFor.known, h.openFor.denied = true, !x.acked()
 		case now.Before(again):
 			return again
@@ -225,12 +225,11 @@ func (p *parameters) known(name string) bool {
 // hear takes a PARAM_VALUE, and reports whether it is one of ours. PX4 puts an integer's bits
 // into the float.
 func (p *parameters) hear(m *common.MessageParamValue, now time.Time) (ours bool) {
-	ours = slices.ContainsFunc(parameterNames[p.tel.id.firmware()], func(names []string) bool { return slices.Contains(names, m.ParamId) })
-	if !ours {
+	v, f := float64(m.ParamValue), p.tel.id.firmware()
+	if !slices.Contains(slices.Concat(parameterNames[f]...), m.ParamId) {
 		return false
 	}
-	v := float64(m.ParamValue)
-	if p.tel.id.firmware() == px4 && m.ParamType == common.MAV_PARAM_TYPE_INT32 {
+	if f == px4 && m.ParamType == common.MAV_PARAM_TYPE_INT32 {
 		v = float64(int32(math.Float32bits(m.ParamValue)))
 	}
 	p.values[m.ParamId] = v

@@ -30,7 +30,7 @@ type manoeuvre struct {
 	done    bool
 	why     error         // what ended it before it was complete; nil: nothing
 	over    chan struct{} // closed when it is finished
-	armed   bool          // the vehicle has been armed since the acceptance
+	armed   bool          // the vehicle has been armed; a fixed wing's takeoff is accepted before it is
 
 	near    time.Time // since when a landing's place is near
 	tried   time.Time // when the second leg was last begun
@@ -60,26 +60,20 @@ func (m *manoeuvre) finish(why error) {
 // watch judges the manoeuvre by what the vehicle shows. land means that the second leg of a
 // landing is due; lost is why the manoeuvre is to be abandoned, "" if it is not.
 func (m *manoeuvre) watch(v view) (land bool, lost string) {
-	if m.finished() {
-		return false, ""
-	}
-	if m.armed && !v.armed && (m.request.mode == ModeTakeoff || m.request.goTo) {
-		return false, "the vehicle was disarmed"
-	}
 	m.armed = m.armed || v.armed
-	if v.armed && m.strangeTarget(v) {
-		return false, "the autopilot flies to another place"
-	}
+	tookOff := m.armed && m.request.mode == ModeTakeoff
 	switch {
+	case m.finished():
+	case !v.armed && (tookOff || m.request.goTo || m.plan.second != nil):
+		lost = "the vehicle was disarmed"
+	case v.armed && m.strangeTarget(v):
+		lost = "the autopilot flies to another place"
 	case m.plan.second != nil:
-		if !v.armed {
-			return false, "it was disarmed on the way"
-		}
-		return m.arrived(v), ""
+		land = m.arrived(v)
 	case m.complete(v):
 		m.finish(nil)
 	}
-	return false, ""
+	return land, lost
 }
 
 // strangeTarget reports whether the autopilot has reported another target than ours for
@@ -130,7 +124,7 @@ func (v view) speed() float64 { return math.Hypot(v.velocity.north, v.velocity.e
 // complete reports whether the manoeuvre is complete, by what came since it was accepted. An
 // unknown number (NaN) completes nothing.
 func (m *manoeuvre) complete(v view) bool {
-	t := m.plan.target
+	t, speed := m.plan.target, math.Hypot(v.speed(), v.velocity.down)
 	switch m.request.mode {
 	case ModeTakeoff:
 		if t == nil { // a fixed wing: it is reported in the air on the ground roll already, so its height decides
@@ -139,24 +133,22 @@ func (m *manoeuvre) complete(v view) bool {
 		near := max(min(1, t.altitude/2), t.altitude/20)
 		return v.landed.inAir() && math.Abs(v.velocity.down) < still && m.height(v) <= near
 	case ModeHold:
-		if m.request.goTo && v.circle() > 0 {
+		there := t == nil || distance(v.at.lat, v.at.lon, t.lat, t.lon) <= atPlace
+		if !m.request.goTo { // a QuadPlane goes past the place that it holds at, and turns there
+			return !v.armed || v.circle() > 0 || speed < still && there
+		}
+		if v.circle() > 0 {
 			return v.circles(t.lat, t.lon) && m.height(v) <= wingHeight
 		}
-		if m.request.goTo {
-			to := m.request.heading
-			facing := to == nil || math.Abs(math.Remainder(v.heading-*to, 360)) <= atHeading
-			return distance(v.at.lat, v.at.lon, t.lat, t.lon) <= atPlace && m.height(v) <= atHeight &&
-				math.Hypot(v.speed(), v.velocity.down) < slowly && facing
-		}
-		// A QuadPlane goes past the place that it holds at, and turns there.
-		passed := t != nil && !(distance(v.at.lat, v.at.lon, t.lat, t.lon) <= atPlace)
-		return !v.armed || v.circle() > 0 || math.Hypot(v.speed(), v.velocity.down) < still && !passed
+		to := m.request.heading
+		facing := to == nil || math.Abs(math.Remainder(v.heading-*to, 360)) <= atHeading
+		return there && m.height(v) <= atHeight && speed < slowly && facing
 	case ModeRTL, ModeRTGS: // a plane circles over home
-		return !v.armed || v.firmware == plane && v.landed.inAir() && v.circles(v.home.lat, v.home.lon)
-	case ModeLand:
-		return !v.armed
+		if v.firmware == plane && v.landed.inAir() && v.circles(v.home.lat, v.home.lon) {
+			return true
+		}
 	}
-	return true
+	return !v.armed
 }
 
 // circles reports whether a fixed wing is at a place, as near as it ever gets.

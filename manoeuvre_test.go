@@ -274,6 +274,9 @@ func TestDisarmingEndsAManoeuvre(t *testing.T) {
 		lineEqual(t, r.name+": taken", taken, r.taken)
 		lineEqual(t, r.name+": done", m.done, r.done)
 	}
+	m := &manoeuvre{request: request{mode: ModeHold, goTo: true}, over: make(chan struct{})}
+	_, taken := m.watch(seen(func(s *view) { s.armed = false }))
+	lineEqual(t, "a goto, disarmed before it was looked at", taken, "the vehicle was disarmed")
 }
 
 func TestATargetThatIsNotOursEndsAManoeuvre(t *testing.T) {
@@ -312,8 +315,8 @@ func TestATargetThatIsNotOursEndsAManoeuvre(t *testing.T) {
 		{"the same message, looked at twice", []view{at(100, away), at(100, away)}, ""},
 		{"one from before the acceptance", []view{at(-5000, away), at(-4000, away)}, ""},
 		{"one of the first second", []view{at(-900, away), at(0, away), at(900, away)}, ""},
-		{"one while disarmed", []view{at(100, away, disarmed)}, "it was disarmed on the way"},
-		{"disarmed on the way", []view{at(0), at(1000, disarmed)}, "it was disarmed on the way"},
+		{"one while disarmed", []view{at(100, away, disarmed)}, "the vehicle was disarmed"},
+		{"disarmed on the way", []view{at(0), at(1000, disarmed)}, "the vehicle was disarmed"},
 	} {
 		m := landingThere()
 		var taken string

@@ -45,19 +45,20 @@ func (m Mode) flownBySticks() bool { return m <= ModePosition }
 // firmware is a family of autopilots that share one table of modes.
 type firmware uint8
 
+// The families: a bit each, and firmwareUnknown.
 const (
-	firmwareUnknown firmware = iota
-	px4
-	copter    // ArduPilot on a multirotor or helicopter
-	quadPlane // ArduPilot on a VTOL plane
-	plane     // ArduPilot on a fixed wing
+	px4       firmware = 1 << iota
+	copter             // ArduPilot on a multirotor or helicopter
+	quadPlane          // ArduPilot on a VTOL plane
+	plane              // ArduPilot on a fixed wing
+
+	firmwareUnknown firmware = 0
 )
 
 func (f firmware) ardupilot() bool { return f >= copter }
 
-// firmware is the family, by a heartbeat and by EXTENDED_SYS_STATE's
-// vtol_state: a QuadPlane calls itself a fixed wing (docs/autopilots.md,
-// "QuadPlane"). PX4 has one table for all.
+// firmware is the family, by a heartbeat and by EXTENDED_SYS_STATE's vtol_state: a QuadPlane calls
+// itself a fixed wing (docs/autopilots.md, "QuadPlane"). PX4 has one table for all.
 func (i identity) firmware() firmware {
 	switch i.autopilot {
 	case common.MAV_AUTOPILOT_PX4:
@@ -67,13 +68,12 @@ func (i identity) firmware() firmware {
 		case common.MAV_TYPE_QUADROTOR, common.MAV_TYPE_COAXIAL, common.MAV_TYPE_HELICOPTER, common.MAV_TYPE_HEXAROTOR,
 			common.MAV_TYPE_OCTOROTOR, common.MAV_TYPE_TRICOPTER, common.MAV_TYPE_DODECAROTOR, common.MAV_TYPE_DECAROTOR:
 			return copter
-		case common.MAV_TYPE_FIXED_WING:
-			if i.vtol == 0 {
+		case common.MAV_TYPE_FIXED_WING, common.MAV_TYPE_VTOL_TAILSITTER_DUOROTOR,
+			common.MAV_TYPE_VTOL_TAILSITTER_QUADROTOR, common.MAV_TYPE_VTOL_TILTROTOR, common.MAV_TYPE_VTOL_FIXEDROTOR,
+			common.MAV_TYPE_VTOL_TAILSITTER, common.MAV_TYPE_VTOL_TILTWING, common.MAV_TYPE_VTOL_RESERVED5:
+			if i.typ == common.MAV_TYPE_FIXED_WING && i.vtol == 0 {
 				return plane
 			}
-			return quadPlane
-		case common.MAV_TYPE_VTOL_TAILSITTER_DUOROTOR, common.MAV_TYPE_VTOL_TAILSITTER_QUADROTOR, common.MAV_TYPE_VTOL_TILTROTOR,
-			common.MAV_TYPE_VTOL_FIXEDROTOR, common.MAV_TYPE_VTOL_TAILSITTER, common.MAV_TYPE_VTOL_TILTWING, common.MAV_TYPE_VTOL_RESERVED5:
 			return quadPlane
 		}
 	}
@@ -83,119 +83,95 @@ func (i identity) firmware() firmware {
 // px4Custom is PX4's custom_mode of a main mode and a sub mode.
 func px4Custom(main, sub uint32) uint32 { return main<<16 | sub<<24 }
 
-// autopilotMode is one row of an autopilot's own list of modes: its custom mode number, its
-// name there, what it is here, and which vehicles are commanded to enter it
-// (docs/autopilots.md, "The modes, side by side").
+// autopilotMode is one row of an autopilot's own list of modes (docs/autopilots.md, "The modes,
+// side by side").
 type autopilotMode struct {
-	custom uint32
-	name   string
+	custom uint32 // the autopilot's number
+	name   string // the autopilot's
 	mode   Mode
-	set    setBy
+	set    firmware // the families that are commanded to enter it
 }
 
-// setBy is a set of families of autopilots.
-type setBy uint8
-
-const (
-	never        setBy = 0
-	setPX4       setBy = 1 << px4
-	setCopter    setBy = 1 << copter
-	setQuadPlane setBy = 1 << quadPlane
-	setPlane     setBy = 1 << plane
-)
-
-var px4Modes = []autopilotMode{
-	{px4Custom(1, 0), "MANUAL", ModeManual, setPX4},
-	{px4Custom(2, 0), "ALTCTL", ModeAltitude, setPX4},
-	{px4Custom(3, 0), "POSCTL", ModePosition, setPX4},
-	{px4Custom(3, 1), "POSCTL.ORBIT", ModeOther, never},
-	{px4Custom(3, 2), "POSCTL.SLOW", ModePosition, never},
-	{px4Custom(4, 1), "AUTO.READY", ModeOther, never},
-	{px4Custom(4, 2), "AUTO.TAKEOFF", ModeTakeoff, setPX4},
-	{px4Custom(4, 3), "AUTO.LOITER", ModeHold, setPX4},
-	{px4Custom(4, 4), "AUTO.MISSION", ModeOther, never},
-	{px4Custom(4, 5), "AUTO.RTL", ModeRTL, setPX4},
-	{px4Custom(4, 6), "AUTO.LAND", ModeLand, setPX4},
-	{px4Custom(4, 7), "AUTO.RTGS", ModeRTGS, never},
-	{px4Custom(4, 8), "AUTO.FOLLOW_TARGET", ModeOther, never},
-	{px4Custom(4, 9), "AUTO.PRECLAND", ModeLand, never},
-	{px4Custom(4, 10), "AUTO.VTOL_TAKEOFF", ModeTakeoff, never},
-	{px4Custom(5, 0), "ACRO", ModeManual, never},
-	{px4Custom(6, 0), "OFFBOARD", ModeOther, never},
-	{px4Custom(7, 0), "STABILIZED", ModeManual, never},
-	{px4Custom(8, 0), "RATTITUDE", ModeManual, never},
-	{px4Custom(10, 0), "TERMINATION", ModeOther, never},
-}
-
-var copterModes = []autopilotMode{
-	{0, "STABILIZE", ModeManual, setCopter},
-	{1, "ACRO", ModeManual, never},
-	{2, "ALT_HOLD", ModeAltitude, setCopter},
-	{3, "AUTO", ModeOther, never},
-	{4, "GUIDED", ModeHold, setCopter},
-	{5, "LOITER", ModePosition, setCopter},
-	{6, "RTL", ModeRTL, setCopter},
-	{7, "CIRCLE", ModeOther, never},
-	{9, "LAND", ModeLand, setCopter},
-	{11, "DRIFT", ModeOther, never},
-	{13, "SPORT", ModeOther, never},
-	{14, "FLIP", ModeOther, never},
-	{15, "AUTOTUNE", ModeOther, never},
-	{16, "POSHOLD", ModePosition, never},
-	{17, "BRAKE", ModeHold, never},
-	{18, "THROW", ModeOther, never},
-	{19, "AVOID_ADSB", ModeOther, never},
-	{20, "GUIDED_NOGPS", ModeOther, never},
-	{21, "SMART_RTL", ModeRTL, never},
-	{22, "FLOWHOLD", ModeOther, never},
-	{23, "FOLLOW", ModeOther, never},
-	{24, "ZIGZAG", ModeOther, never},
-	{25, "SYSTEMID", ModeOther, never},
-	{26, "AUTOROTATE", ModeOther, never},
-	{27, "AUTO_RTL", ModeRTL, never},
-	{28, "TURTLE", ModeOther, never},
+// ownModes is each autopilot's own list of the modes that we have a word for.
+var ownModes = map[firmware][]autopilotMode{
+	px4: {
+		{px4Custom(1, 0), "MANUAL", ModeManual, px4},
+		{px4Custom(2, 0), "ALTCTL", ModeAltitude, px4},
+		{px4Custom(3, 0), "POSCTL", ModePosition, px4},
+		{px4Custom(3, 2), "POSCTL.SLOW", ModePosition, 0},
+		{px4Custom(4, 2), "AUTO.TAKEOFF", ModeTakeoff, px4},
+		{px4Custom(4, 3), "AUTO.LOITER", ModeHold, px4},
+		{px4Custom(4, 5), "AUTO.RTL", ModeRTL, px4},
+		{px4Custom(4, 6), "AUTO.LAND", ModeLand, px4},
+		{px4Custom(4, 7), "AUTO.RTGS", ModeRTGS, 0},
+		{px4Custom(4, 9), "AUTO.PRECLAND", ModeLand, 0},
+		{px4Custom(4, 10), "AUTO.VTOL_TAKEOFF", ModeTakeoff, 0},
+		{px4Custom(5, 0), "ACRO", ModeManual, 0},
+		{px4Custom(7, 0), "STABILIZED", ModeManual, 0},
+		{px4Custom(8, 0), "RATTITUDE", ModeManual, 0},
+	},
+	copter: {
+		{0, "STABILIZE", ModeManual, copter},
+		{1, "ACRO", ModeManual, 0},
+		{2, "ALT_HOLD", ModeAltitude, copter},
+		{4, "GUIDED", ModeHold, copter},
+		{5, "LOITER", ModePosition, copter},
+		{6, "RTL", ModeRTL, copter},
+		{9, "LAND", ModeLand, copter},
+		{16, "POSHOLD", ModePosition, 0},
+		{17, "BRAKE", ModeHold, 0},
+		{21, "SMART_RTL", ModeRTL, 0},
+		{27, "AUTO_RTL", ModeRTL, 0},
+	},
+	quadPlane: planeModes,
+	plane:     planeModes,
 }
 
 // planeModes serves Plane and QuadPlane, whose reports are the same firmware's.
 var planeModes = []autopilotMode{
-	{0, "MANUAL", ModeManual, setPlane},
-	{1, "CIRCLE", ModeOther, never},
-	{2, "STABILIZE", ModeOther, never},
-	{3, "TRAINING", ModeOther, never},
-	{4, "ACRO", ModeOther, never},
-	{5, "FBWA", ModeOther, never},
-	{6, "FBWB", ModeAltitude, setPlane},
-	{7, "CRUISE", ModeOther, never},
-	{8, "AUTOTUNE", ModeOther, never},
-	{10, "AUTO", ModeOther, never},
-	{11, "RTL", ModeRTL, setPlane},
-	{12, "LOITER", ModeOther, never},
-	{13, "TAKEOFF", ModeTakeoff, setPlane},
-	{14, "AVOID_ADSB", ModeOther, never},
-	{15, "GUIDED", ModeHold, setPlane | setQuadPlane},
-	{16, "INITIALISING", ModeOther, never},
-	{17, "QSTABILIZE", ModeManual, setQuadPlane},
-	{18, "QHOVER", ModeAltitude, setQuadPlane},
-	{19, "QLOITER", ModePosition, setQuadPlane},
-	{20, "QLAND", ModeLand, setQuadPlane},
-	{21, "QRTL", ModeRTL, setQuadPlane},
-	{22, "QAUTOTUNE", ModeOther, never},
-	{23, "QACRO", ModeOther, never},
-	{24, "THERMAL", ModeOther, never},
-	{25, "LOITER_ALT_QLAND", ModeOther, never},
-	{26, "AUTOLAND", ModeLand, never},
+	{0, "MANUAL", ModeManual, plane},
+	{6, "FBWB", ModeAltitude, plane},
+	{11, "RTL", ModeRTL, plane},
+	{13, "TAKEOFF", ModeTakeoff, plane},
+	{15, "GUIDED", ModeHold, plane | quadPlane},
+	{17, "QSTABILIZE", ModeManual, quadPlane},
+	{18, "QHOVER", ModeAltitude, quadPlane},
+	{19, "QLOITER", ModePosition, quadPlane},
+	{20, "QLAND", ModeLand, quadPlane},
+	{21, "QRTL", ModeRTL, quadPlane},
+	{26, "AUTOLAND", ModeLand, 0},
 }
 
-// ownModes is each autopilot's own list of modes.
-var ownModes = map[firmware][]autopilotMode{px4: px4Modes, copter: copterModes, quadPlane: planeModes, plane: planeModes}
+// otherModes are the names of the autopilots' other modes.
+var otherModes = map[firmware]map[uint32]string{
+	px4: {
+		px4Custom(3, 1): "POSCTL.ORBIT", px4Custom(4, 1): "AUTO.READY", px4Custom(4, 4): "AUTO.MISSION",
+		px4Custom(4, 8): "AUTO.FOLLOW_TARGET", px4Custom(6, 0): "OFFBOARD", px4Custom(10, 0): "TERMINATION",
+	},
+	copter: {
+		3: "AUTO", 7: "CIRCLE", 11: "DRIFT", 13: "SPORT", 14: "FLIP", 15: "AUTOTUNE", 18: "THROW",
+		19: "AVOID_ADSB", 20: "GUIDED_NOGPS", 22: "FLOWHOLD", 23: "FOLLOW", 24: "ZIGZAG",
+		25: "SYSTEMID", 26: "AUTOROTATE", 28: "TURTLE",
+	},
+	quadPlane: otherPlaneModes,
+	plane:     otherPlaneModes,
+}
 
-// reported is the table report → Mode: what a heartbeat's custom mode is here
-// and what the autopilot calls it. A number outside the table is ModeOther.
+var otherPlaneModes = map[uint32]string{
+	1: "CIRCLE", 2: "STABILIZE", 3: "TRAINING", 4: "ACRO", 5: "FBWA", 7: "CRUISE", 8: "AUTOTUNE",
+	10: "AUTO", 12: "LOITER", 14: "AVOID_ADSB", 16: "INITIALISING", 22: "QAUTOTUNE", 23: "QACRO",
+	24: "THERMAL", 25: "LOITER_ALT_QLAND",
+}
+
+// reported is what a heartbeat's custom mode is here, and what the autopilot calls it.
 func (f firmware) reported(custom uint32) (Mode, string) {
 	for _, m := range ownModes[f] {
 		if m.custom == custom {
 			return m.mode, m.name
 		}
+	}
+	if name, ok := otherModes[f][custom]; ok {
+		return ModeOther, name
 	}
 	if f == px4 {
 		return ModeOther, fmt.Sprintf("MODE %d.%d", custom>>16&0xff, custom>>24)
@@ -203,8 +179,7 @@ func (f firmware) reported(custom uint32) (Mode, string) {
 	return ModeOther, fmt.Sprintf("MODE %d", custom)
 }
 
-// entered is the table Mode → custom mode. What is missing here does not exist on that
-// vehicle.
+// entered is the table Mode → custom mode. What is missing does not exist on that vehicle.
 var entered = modesToEnter()
 
 func modesToEnter() map[firmware]map[Mode]uint32 {
@@ -212,7 +187,7 @@ func modesToEnter() map[firmware]map[Mode]uint32 {
 	for f, rows := range ownModes {
 		enter := make(map[Mode]uint32)
 		for _, row := range rows {
-			if row.set&(1<<f) != 0 {
+			if row.set&f != 0 {
 				enter[row.mode] = row.custom
 			}
 		}
@@ -228,39 +203,33 @@ func modesToEnter() map[firmware]map[Mode]uint32 {
 // copterBrake is Copter's BRAKE: it stops, and stays until another mode is set.
 const copterBrake = 17
 
-// Times of the reports (docs/design.md, "Reports").
+// Times of the reports and of the mode machine (docs/design.md, "Reports" and rule 3).
 const (
 	keptFor     = 100 * time.Millisecond  // or two round trips: a HEARTBEAT that comes later than this is newer than a CURRENT_MODE or an ack
 	reportFresh = 200 * time.Millisecond  // a client's command may follow a report of this age
 	reportQuiet = 1500 * time.Millisecond // the same of a disarmed vehicle, where nothing waits for a report
 	reportAgain = 20 * time.Millisecond   // or a round trip: between two requests of what is waited for
 	reportMost  = 100 * time.Millisecond  // the longest reportAgain: on a slow line many requests are lost
+	followTime  = 5 * time.Second         // how long after its last copy a step explains a report
+	ownAgain    = time.Second             // between two tries of what mavrest commands by itself
 )
 
-// shownMode is what a HEARTBEAT shows.
+// shownMode is what a HEARTBEAT shows. A CURRENT_MODE has only a number.
 type shownMode struct {
 	custom          uint32 // the vehicle's own number of its mode
 	armed, failsafe bool
 	at              time.Time // when the number came
 }
 
-// keptMode is a mode number, and when it came: of a CURRENT_MODE that no HEARTBEAT has shown
-// yet, or of a pilot's switch.
-type keptMode struct {
-	custom uint32
-	at     time.Time
-}
-
 // reports makes reports of HEARTBEATs and of PX4's CURRENT_MODEs. A CURRENT_MODE has no
 // armed bit and comes up to 15 ms before its mode is in force, so its number is kept until
 // a HEARTBEAT shows it.
 type reports struct {
-	last  shownMode  // of the last report
-	at    time.Time  // when the last report came; zero: none yet
-	n     int        // how many there were
-	kept  []keptMode // the oldest first
-	alive time.Time  // when a HEARTBEAT came last, or a CURRENT_MODE after the first HEARTBEAT
-	asked time.Time  // when a HEARTBEAT was requested last
+	last  shownMode   // of the last report; its time is zero: none yet
+	n     int         // how many there were
+	kept  []shownMode // the oldest first
+	alive time.Time   // when a HEARTBEAT came last, or a CURRENT_MODE after the first HEARTBEAT
+	asked time.Time   // when a HEARTBEAT was requested last
 }
 
 // askNow has the next HEARTBEAT requested at once where one is waited for.
@@ -269,20 +238,24 @@ func (r *reports) askNow() { r.asked = time.Time{} }
 // keeps reports whether a number is kept: the vehicle's mode is about to change.
 func (r *reports) keeps() bool { return len(r.kept) > 0 }
 
+// newest is the number that is kept last or, where none is kept, the last report's.
+func (r *reports) newest() shownMode {
+	if r.keeps() {
+		return r.kept[len(r.kept)-1]
+	}
+	return r.last
+}
+
 // hearMode takes a CURRENT_MODE. It reports whether its number is kept.
 func (r *reports) hearMode(custom uint32, now time.Time) bool {
-	if r.at.IsZero() { // before the first HEARTBEAT it is not known what vehicle it is
+	if r.last.at.IsZero() { // before the first HEARTBEAT it is not known what vehicle it is
 		return false
 	}
 	r.alive = now
-	newest := r.last.custom
-	if r.keeps() {
-		newest = r.kept[len(r.kept)-1].custom
-	}
-	if custom == newest {
+	if custom == r.newest().custom {
 		return false
 	}
-	r.kept = append(r.kept, keptMode{custom, now})
+	r.kept = append(r.kept, shownMode{custom: custom, at: now})
 	r.askNow()
 	return true
 }
@@ -291,24 +264,21 @@ func (r *reports) hearMode(custom uint32, now time.Time) bool {
 // first: none where it is older than the newest kept number. trip is the line's round trip.
 func (r *reports) hearHeartbeat(b shownMode, trip time.Duration, now time.Time) (list []shownMode) {
 	r.alive, b.at = now, now
-	if r.keeps() {
-		newest := r.kept[len(r.kept)-1]
-		switch {
-		case r.last.armed && !b.armed: // PX4 leaves LAND in the instant of disarming
-			b.custom = newest.custom
-		case b.custom != newest.custom && now.Sub(newest.at) <= newerAfter(trip):
-			return nil
-		}
-		for _, k := range r.kept {
-			list = append(list, shownMode{k.custom, b.armed, b.failsafe, k.at})
-		}
-		if b.custom != newest.custom {
-			list = append(list, b)
-		}
-	} else {
-		list = []shownMode{b}
+	newest := r.newest()
+	switch {
+	case !r.keeps():
+	case r.last.armed && !b.armed: // PX4 leaves LAND in the instant of disarming
+		b.custom = newest.custom
+	case b.custom != newest.custom && now.Sub(newest.at) <= newerAfter(trip):
+		return nil
 	}
-	r.last, r.at, r.kept, r.n = b, now, nil, r.n+len(list)
+	for _, k := range r.kept {
+		list = append(list, shownMode{k.custom, b.armed, b.failsafe, k.at})
+	}
+	if !r.keeps() || b.custom != newest.custom {
+		list = append(list, b)
+	}
+	r.last, r.kept, r.n = b, nil, r.n+len(list)
 	return list
 }
 
@@ -328,7 +298,7 @@ func (r *reports) due(awaited bool, trip time.Duration) time.Time {
 	if r.last.armed {
 		quiet = reportFresh
 	}
-	return later(r.asked.Add(reportFresh), r.at.Add(quiet))
+	return later(r.asked.Add(reportFresh), r.last.at.Add(quiet))
 }
 
 func (r *reports) restart() { r.kept = nil }
@@ -358,8 +328,7 @@ type view struct {
 	home, to point // to: the autopilot's own target
 }
 
-// place is in degrees, metres above home and metres above mean sea level. NaN is
-// unknown.
+// place is in degrees, metres above home and metres above mean sea level. NaN is unknown.
 type place struct{ lat, lon, altitude, amsl float64 }
 
 // motion is a velocity over ground, in metres a second.
@@ -373,15 +342,13 @@ func (v view) shown() Mode {
 	return mode
 }
 
-// flying reports whether the drone is in the air for all that is known: armed,
-// and not reported on the ground.
+// flying reports whether the drone may be in the air: armed, and not reported on the ground.
 func (v view) flying() bool { return v.armed && v.landed != onGround }
 
 // onWing reports whether a QuadPlane flies as a plane does.
 func (v view) onWing() bool { return v.vtol == common.MAV_VTOL_STATE_FW }
 
-// param returns a parameter of the autopilot, or its second argument if the autopilot has not
-// sent it.
+// param returns a parameter of the autopilot, or its second argument if that was not sent.
 func (v view) param(name string, otherwise float64) float64 {
 	if value, ok := v.params[name]; ok {
 		return value
@@ -397,9 +364,8 @@ var sourceNames = map[firmware]string{
 // rcIn is PX4's COM_RC_IN_MODE.
 func (v view) rcIn() float64 { return v.param("COM_RC_IN_MODE", 3) }
 
-// circle is the radius in metres of the circle that the vehicle flies round a
-// place (WP_LOITER_RAD; it circles to the left where that is negative); 0: it stands
-// still there.
+// circle is the radius in metres of the circle that the vehicle flies round a place
+// (WP_LOITER_RAD; it circles to the left where that is negative); 0: it stands still there.
 func (v view) circle() float64 {
 	if v.firmware != plane && (v.firmware != quadPlane || !v.onWing() || v.param("Q_GUIDED_MODE", 0) == 1) {
 		return 0
@@ -407,24 +373,12 @@ func (v view) circle() float64 {
 	return cmp.Or(math.Abs(v.param("WP_LOITER_RAD", 0)), 60) // ArduPlane's default
 }
 
-// takeoffAltitude is where a fixed wing takes off to, in metres above home.
-func (v view) takeoffAltitude() float64 {
-	if altitude := v.param("TKOFF_ALT", 0); altitude > 0 {
-		return altitude
-	}
-	return 50 // ArduPlane's default
-}
+// takeoffAltitude is where a fixed wing takes off to, in metres above home. ArduPlane's default is 50.
+func (v view) takeoffAltitude() float64 { return v.param("TKOFF_ALT", 50) }
 
-// cruise is a Copter's default speed of a goto, in m/s; NaN if unknown.
-func (v view) cruise() float64 {
-	if speed := v.param("WP_SPD", 0); speed > 0 { // m/s, from 4.8-dev on
-		return speed
-	}
-	if speed := v.param("WPNAV_SPEED", 0); speed > 0 { // cm/s
-		return speed / 100
-	}
-	return math.NaN()
-}
+// cruise is a Copter's default speed of a goto, in m/s; NaN if unknown. WP_SPD, from 4.8-dev on,
+// is in m/s, the older WPNAV_SPEED in cm/s.
+func (v view) cruise() float64 { return v.param("WP_SPD", v.param("WPNAV_SPEED", math.NaN())/100) }
 
 // report is a mode that the vehicle shows, and the facts that the machine judges it by.
 type report struct {
@@ -435,8 +389,7 @@ type report struct {
 	streamed bool    // our own stick stream runs, and the vehicle is a PX4
 }
 
-// order is what a step means once the vehicle took it: the mode, and the
-// autopilot's own number of it.
+// order is what a step leads to: the mode, and the autopilot's own number of it.
 type order struct {
 	mode   Mode
 	number uint32
@@ -458,12 +411,6 @@ type claim struct {
 	to *order    // of the step
 	at time.Time // when its last copy was sent
 }
-
-// followTime is how long after its last copy a step explains a report (docs/design.md, rule 3).
-const followTime = 5 * time.Second
-
-// ownAgain is the time between two tries of what mavrest commands by itself.
-const ownAgain = time.Second
 
 // machine is the mode machine of docs/design.md: from what was commanded and what the vehicle
 // reports it knows which mode the drone is in. The zero value is a drone that was never heard:
@@ -487,11 +434,8 @@ func (m *machine) explains(r report) bool {
 	case r.custom == o.number || o.atEnd(r):
 		return true
 	}
-	switch o.mode {
-	case ModeLand, ModeRTL, ModeRTGS:
-		return !r.armed && r.mode != ModeRTL && r.mode != ModeTakeoff // an autopilot never falls back to a mode that returns or climbs
-	}
-	return false
+	ends := o.mode == ModeLand || o.mode == ModeRTL || o.mode == ModeRTGS
+	return ends && !r.armed && r.mode != ModeRTL && r.mode != ModeTakeoff // no autopilot falls back to these
 }
 
 // report takes a report. It reports whether r is a takeover: no command of ours explains it
@@ -499,26 +443,23 @@ func (m *machine) explains(r report) bool {
 func (m *machine) report(r report, now time.Time) (takeover bool) {
 	before, known := m.last, m.known
 	m.last, m.known = r, true
-	if !known && !r.armed {
+	same := known && r.custom == before.custom
+	switch {
+	case !known && !r.armed:
 		m.mode = ModeManual
 		return false
-	}
-	if m.explains(r) {
-		return false
-	}
-	if r.custom == before.custom && known {
-		if r.armed != before.armed {
-			m.show(r)
-		}
-		return false
-	}
-	if i := m.claimed(now, func(to *order) bool { return to.number == r.custom }); i >= 0 {
-		m.sent = m.sent[i+1:]
-		m.show(r) // its own mode is commanded when the step is accepted
+	case m.explains(r), same && r.armed == before.armed:
 		return false
 	}
 	m.show(r)
-	if known && before.armed && !r.armed { // an autopilot falls back when it disarms
+	claimed := m.claimed(now, func(to *order) bool { return to.number == r.custom })
+	switch {
+	case same: // it only armed or disarmed
+		return false
+	case claimed >= 0: // the mode is commanded when the step is accepted
+		m.sent = m.sent[claimed+1:]
+		return false
+	case known && before.armed && !r.armed: // an autopilot falls back when it disarms
 		return false
 	}
 	m.sent = nil

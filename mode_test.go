@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"maps"
 	"math"
 	"slices"
 	"strings"
@@ -26,11 +27,20 @@ func modeNamed(tb testing.TB, s string) Mode {
 	return Mode(i)
 }
 
+// modesOf is every mode of an autopilot that has a name.
+func modesOf(f firmware) []autopilotMode {
+	list := slices.Clone(ownModes[f])
+	for _, n := range slices.Sorted(maps.Keys(otherModes[f])) {
+		list = append(list, autopilotMode{custom: n, name: otherModes[f][n], mode: ModeOther})
+	}
+	return list
+}
+
 // numberOf is the autopilot's number of a mode. The name is the autopilot's own, in
 // capitals, or ours; ours stands for the mode that our plans set.
 func numberOf(tb testing.TB, f firmware, name string) uint32 {
 	tb.Helper()
-	list := ownModes[f]
+	list := modesOf(f)
 	if i := slices.IndexFunc(list, func(m autopilotMode) bool { return m.name == name }); i >= 0 {
 		return list[i].custom
 	}
@@ -338,7 +348,7 @@ func everyReport(t *testing.T, test func(t *testing.T, f *hearing, o order, r re
 	for _, fw := range []firmware{px4, copter, quadPlane} {
 		for _, c := range requestable {
 			for _, transit := range []bool{false, true}[:1+b2i(c == ModeLand)] {
-				for _, m := range append(slices.Clone(ownModes[fw]), autopilotMode{custom: 99, mode: ModeOther}) {
+				for _, m := range append(modesOf(fw), autopilotMode{custom: 99, mode: ModeOther}) {
 					for i := range 16 {
 						r := report{shownMode: shownMode{custom: m.custom, armed: i&1 != 0}, mode: m.mode, amsl: highEnough, streamed: i&4 != 0}
 						if i&2 != 0 {
@@ -877,7 +887,7 @@ func everyPilot(t *testing.T) (cases []pilotsCase) {
 				}
 			}
 			for _, m := range moments {
-				for _, pilot := range ownModes[fw] {
+				for _, pilot := range modesOf(fw) {
 					at := fmt.Sprintf("%s %s, step %d %s, %s", name, what, m.at, m.name, pilot.name)
 					cases = append(cases, pilotsCase{at, v, p, m, pilot})
 				}
@@ -1078,7 +1088,7 @@ func (w *witness) wrong() string {
 	if w.mode != w.wants {
 		return fmt.Sprintf("the mode is %v, want %v", w.mode, w.wants)
 	}
-	for _, m := range ownModes[w.firmware] {
+	for _, m := range modesOf(w.firmware) {
 		if claimed := w.claimed(w.now, func(to *order) bool { return to.number == m.custom }) >= 0; claimed != (w.openClaim(m.custom) >= 0) {
 			return fmt.Sprintf("%s is claimed: %v", m.name, claimed)
 		}
@@ -1105,7 +1115,7 @@ func FuzzMachine(f *testing.F) {
 		"Rh dr Tz Tz Rr Rh dr dp Rr Rp",                            // a return whose claim has ended, and one whose claim lasts
 		"N. Rh N. dp ap rp",                                        // accepted before the restarted vehicle is heard
 	} {
-		for fw, list := range map[byte][]autopilotMode{0: px4Modes, 1: copterModes} {
+		for fw, list := range map[byte][]autopilotMode{0: modesOf(px4), 1: modesOf(copter)} {
 			events := []byte{fw}
 			for e := range strings.FieldsSeq(flight) {
 				arg := 0
@@ -1129,7 +1139,7 @@ func FuzzMachine(f *testing.F) {
 			return
 		}
 		w := &witness{firmware: px4 + firmware(events[0]&1), now: time.Unix(1_700_000_000, 0)}
-		list := ownModes[w.firmware]
+		list := modesOf(w.firmware)
 		story := ""
 		for events = events[1:]; len(events) > 1; events = events[2:] {
 			what, arg := whats[events[0]%byte(len(whats))], int(events[1])
@@ -1263,9 +1273,9 @@ func TestWhenHeartbeatIsRequested(t *testing.T) {
 		{true, true, false, 80 * ms, 5 * ms, 85 * ms},
 		{true, false, true, 0, 5 * ms, 25 * ms},
 	} {
-		r := reports{last: shownMode{armed: c.armed}, at: at, asked: at.Add(c.asked)}
+		r := reports{last: shownMode{armed: c.armed, at: at}, asked: at.Add(c.asked)}
 		if c.keeps {
-			r.kept = []keptMode{{custom: 5}}
+			r.kept = []shownMode{{custom: 5}}
 		}
 		if got := r.due(c.awaited, c.trip).Sub(at); got != c.want {
 			t.Errorf("%s: due after %v", fmt.Sprintf("%+v", c), got)

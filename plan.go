@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"net/netip"
@@ -30,9 +31,7 @@ type request struct {
 }
 
 // arms reports whether the request leads to an armed vehicle.
-func (r request) arms() bool {
-	return r.setMode && r.mode == ModeTakeoff || r.arm != nil && *r.arm
-}
+func (r request) arms() bool { return r.setMode && r.mode == ModeTakeoff || r.arm != nil && *r.arm }
 
 // equals reports whether both ask for the same, whoever asks.
 func (r request) equals(o request) bool {
@@ -57,11 +56,7 @@ func (r request) entersSticks() bool { return r.setMode && r.mode.flownBySticks(
 // urgent reports whether the request is for safety: a landing, a return, a hold or a disarming.
 // A newer request waits for its answer.
 func (r request) urgent() bool {
-	switch r.mode {
-	case ModeLand, ModeRTL, ModeRTGS, ModeHold:
-		return r.setMode && !r.goTo
-	}
-	return r.disarms()
+	return r.disarms() || r.setMode && r.mode >= ModeHold && !r.goTo
 }
 
 // or returns *v; otherwise, if v was not given, its second argument.
@@ -72,8 +67,7 @@ func or(v *float64, otherwise float64) float64 {
 	return *v
 }
 
-// step is one MAVLink command. Unset numbers of a COMMAND_LONG are NaN on PX4
-// and 0 on ArduPilot.
+// step is one MAVLink command. Unset numbers of a COMMAND_LONG are NaN on PX4 and 0 on ArduPilot.
 type step struct {
 	cmd   common.MAV_CMD
 	asInt bool             // COMMAND_INT: a place is in degE7, float32 degrees miss by a metre
@@ -87,22 +81,18 @@ type step struct {
 
 func (s *step) arms() bool { return s.cmd == common.MAV_CMD_COMPONENT_ARM_DISARM && s.p[0] == 1 }
 
-func (s *step) disarms() bool { return s.cmd == common.MAV_CMD_COMPONENT_ARM_DISARM && s.p[0] == 0 }
-
 // needsStream reports whether a stick stream, if one runs, must have run for a while before the
 // step: it enters a stick mode, or arms. ArduPilot without a receiver arms only on a stream.
 func (s *step) needsStream() bool { return s.arms() || s.to != nil && s.to.mode.flownBySticks() }
 
-// plan is how a request is carried out on one autopilot: the commands in their order, and
-// where they lead.
+// plan is how a request is carried out on one autopilot: its commands in order, and where they lead.
 type plan struct {
 	steps  []step
 	target *place // where it flies to; a takeoff has only the altitude
 	second *step  // the landing at a place, sent once the target is reached; nil: no second leg
 }
 
-// goal is what the last step that sets a mode leads to; nil: the plan only arms or
-// disarms.
+// goal is what the last step that sets a mode leads to; nil: the plan only arms or disarms.
 func (p *plan) goal() *order {
 	for _, s := range slices.Backward(p.steps) {
 		if s.to != nil {
@@ -163,21 +153,24 @@ func refuse(code errorCode, format string, args ...any) error {
 	return &commandError{code: code, text: fmt.Sprintf(format, args...)}
 }
 
-// defaultTakeoff is the altitude of a takeoff that names none, in metres above
-// home (docs/openapi.yaml).
+// defaultTakeoff is the height of a takeoff that names none, in metres above home (openapi.yaml).
 const defaultTakeoff = 10.0
-
-var nan32 = float32(math.NaN())
 
 // command is a COMMAND_LONG with the given params from param1 on; the others are unset.
 func (f firmware) command(cmd common.MAV_CMD, params ...float32) step {
 	s := step{cmd: cmd}
 	if f == px4 {
 		for i := range s.p {
-			s.p[i] = nan32
+			s.p[i] = float32(math.NaN())
 		}
 	}
 	copy(s.p[:], params)
+	return s
+}
+
+// leadingTo is s with the mode that it leads to, and the autopilot's own number of it.
+func (s step) leadingTo(mode Mode, custom uint32) step {
+	s.to = &order{mode: mode, number: custom}
 	return s
 }
 
@@ -191,11 +184,8 @@ func (f firmware) setMode(mode Mode, custom uint32) step {
 	return s.leadingTo(mode, custom)
 }
 
-// leadingTo is s with the mode that it leads to, and the autopilot's own number of it.
-func (s step) leadingTo(mode Mode, custom uint32) step {
-	s.to = &order{mode: mode, number: custom}
-	return s
-}
+// enter is DO_SET_MODE to the autopilot's own mode for mode.
+func (f firmware) enter(mode Mode) step { return f.setMode(mode, entered[f][mode]) }
 
 func (f firmware) armDisarm(arm bool) step {
 	s := f.command(common.MAV_CMD_COMPONENT_ARM_DISARM, 0, 0)
@@ -205,108 +195,74 @@ func (f firmware) armDisarm(arm bool) step {
 	return s
 }
 
-// enter is DO_SET_MODE to the autopilot's own mode for mode.
-func (f firmware) enter(mode Mode) step { return f.setMode(mode, entered[f][mode]) }
-
 // plan says how the request is carried out on v, or why it can't be.
-func (r request) plan(v view) (plan, error) {
-	if v.firmware == firmwareUnknown {
-		return plan{}, refuse(codeUnsupported, "this autopilot is neither PX4 nor ArduPilot Copter or Plane: its state can be read, not commanded")
-	}
-	if r.disarms() && v.armed && v.landed.inAir() {
-		return plan{}, refuse(codeRefused, "arm: the vehicle is in the air; land first")
-	}
-	if r.setMode && r.arm != nil && !*r.arm && v.flying() {
-		return plan{}, refuse(codeRefused, "arm: the vehicle is in the air; land first; the mode was not set either")
-	}
-	var p plan
-	var err error
+func (r request) plan(v view) (p plan, err error) {
 	switch {
+	case v.firmware == firmwareUnknown:
+		return p, refuse(codeUnsupported, "this autopilot is neither PX4 nor ArduPilot Copter or Plane: its state can be read, not commanded")
+	case r.disarms() && v.armed && v.landed.inAir():
+		return p, refuse(codeRefused, "arm: the vehicle is in the air; land first")
+	case r.setMode && r.arm != nil && !*r.arm && v.flying():
+		return p, refuse(codeRefused, "arm: the vehicle is in the air; land first; the mode was not set either")
 	case r.setMode:
 		p, err = r.planFlight(v)
 	case v.firmware == px4 && !v.armed && v.shown() == ModeTakeoff && r.arms():
 		p.steps = []step{px4.enter(ModeHold)} // armed in AUTO.TAKEOFF, PX4 would climb
 	}
-	if err != nil {
-		return p, err
-	}
-	if r.arm != nil && r.mode != ModeTakeoff {
+	if err == nil && r.arm != nil && r.mode != ModeTakeoff {
 		p.steps = append(p.steps, v.firmware.armDisarm(*r.arm))
 	}
-	return p, nil
+	return p, err
 }
 
 // planFlight is the part of a plan that sets a mode.
 func (r request) planFlight(v view) (plan, error) {
+	_, exists := entered[v.firmware][r.mode]
 	switch {
+	case !exists && r.mode == ModeLand:
+		return plan{}, refuse(codeUnsupported, "land: a fixed wing lands by a mission, not by a command")
+	case !exists:
+		return plan{}, refuse(codeUnsupported, "mode: this vehicle has no mode for %q", r.mode)
 	case r.mode == ModeTakeoff && v.firmware == px4:
 		return r.planTakeoffPX4(v)
 	case r.mode == ModeTakeoff:
 		return r.planTakeoffArduPilot(v)
-	case r.goTo:
+	case r.goTo, r.mode == ModeLand && r.lat != nil:
 		return r.planGoto(v)
-	case r.mode == ModeLand && r.lat != nil:
-		return r.planLandAt(v)
 	case r.mode == ModeHold && v.firmware == px4:
 		return planHoldPX4(v), nil
 	case r.mode == ModeHold:
 		return planHoldArduPilot(v)
 	}
-	s, err := v.firmware.entry(r.mode)
-	return plan{steps: []step{s}}, err
+	return plan{steps: []step{v.firmware.enter(r.mode)}}, nil
 }
 
-// entry is the step that enters a mode, or why the vehicle has none.
-func (f firmware) entry(mode Mode) (step, error) {
-	_, ok := entered[f][mode]
-	switch {
-	case ok:
-		return f.enter(mode), nil
-	case mode == ModeLand:
-		return step{}, refuse(codeUnsupported, "land: a fixed wing lands by a mission, not by a command")
-	}
-	return step{}, refuse(codeUnsupported, "mode: this vehicle has no mode for %q", mode)
-}
-
-// planGoto flies to a place. Both autopilots acknowledge a goto on the ground and drop it, so it
-// is refused here.
-func (r request) planGoto(v view) (plan, error) {
-	var p plan
-	if !v.flying() {
-		return p, refuse(codeRefused, "not flying: take off first")
-	}
-	if v.firmware == plane && r.heading != nil {
-		return p, refuse(codeUnsupported, "heading: a fixed wing can't keep one at a place; leave it out")
-	}
-	if err := v.hovers(r.name()); err != nil {
-		return p, err
-	}
+// planGoto flies to a place, for a landing at the present height; the landing itself follows there.
+// Both autopilots acknowledge a goto on the ground and drop it, so it is refused here.
+func (r request) planGoto(v view) (p plan, err error) {
 	to, err := r.destination(v)
-	if err != nil {
+	err = cmp.Or(v.hovers(r.name()), err)
+	switch {
+	case !v.flying():
+		return p, refuse(codeRefused, "not flying: take off first")
+	case v.firmware == plane && r.heading != nil:
+		return p, refuse(codeUnsupported, "heading: a fixed wing can't keep one at a place; leave it out")
+	case err != nil:
 		return p, err
 	}
 	if v.firmware == px4 && v.failsafe { // only DO_SET_MODE is known to end one
 		p.steps = append(p.steps, px4.enter(ModeHold))
 	}
-	there := r.reposition(v, to).leadingTo(r.mode, entered[v.firmware][ModeHold])
-	p.steps = append(p.steps, there)
+	p.steps = append(p.steps, r.reposition(v, to).leadingTo(r.mode, entered[v.firmware][ModeHold]))
 	if v.firmware.ardupilot() {
 		p.steps = append(p.steps, r.adjust(v)...)
 	}
 	p.target = &to
-	return p, nil
-}
-
-// planLandAt flies to the place at the present height; the landing itself
-// follows over it.
-func (r request) planLandAt(v view) (plan, error) {
-	landing, err := v.firmware.entry(ModeLand)
-	if err != nil {
-		return plan{}, err
+	if r.mode == ModeLand {
+		landing := v.firmware.enter(ModeLand)
+		p.second = &landing
 	}
-	p, err := request{lat: r.lat, lon: r.lon, mode: ModeLand}.planGoto(v)
-	p.second = &landing
-	return p, err
+	return p, nil
 }
 
 // destination completes a goto with the parts of the present place that it keeps. Without home
@@ -342,14 +298,13 @@ func (r request) reposition(v view, to place) step {
 		x:     degE7(to.lat), y: degE7(to.lon),
 		p: [7]float32{-1, 1, 0, 0, 0, 0, float32(to.amsl)},
 	}
-	if v.firmware != px4 {
-		if r.altitudeMSL == nil {
-			s.frame, s.p[6] = common.MAV_FRAME_GLOBAL_RELATIVE_ALT, float32(to.altitude)
-		}
-		return s
+	switch {
+	case v.firmware == px4:
+		s.p[0] = float32(or(r.speed, -1))
+		s.p[3] = float32(math.Remainder(or(r.heading, math.NaN()), 360) * math.Pi / 180)
+	case r.altitudeMSL == nil:
+		s.frame, s.p[6] = common.MAV_FRAME_GLOBAL_RELATIVE_ALT, float32(to.altitude)
 	}
-	s.p[0] = float32(or(r.speed, -1))
-	s.p[3] = float32(math.Remainder(or(r.heading, math.NaN()), 360) * math.Pi / 180)
 	return s
 }
 

@@ -19,22 +19,24 @@ func (v view) hovers(what string) error {
 // wing has a mode of its own for it.
 func (r request) planTakeoffArduPilot(v view) (p plan, err error) {
 	f, altitude := v.firmware, or(r.altitude, defaultTakeoff)
-	var arm []step
-	if !v.armed {
-		arm = []step{f.armDisarm(true)}
-	}
 	switch {
 	case v.flying() && v.landed != 0:
 		return p, refuse(codeRefused, "takeoff: already flying; use goto to climb")
 	case f == plane && r.altitude != nil:
 		return p, refuse(codeUnsupported, "altitude: a fixed wing takes off to its own TKOFF_ALT; leave it out")
 	case f == plane:
-		p.steps = append([]step{f.enter(ModeTakeoff)}, arm...)
-		return p, nil
+		p.steps = []step{f.enter(ModeTakeoff)}
+	default:
+		p.steps = []step{f.enter(ModeHold)}
 	}
-	climb := f.command(common.MAV_CMD_NAV_TAKEOFF, 0, 0, 0, 0, 0, 0, float32(altitude)).leadingTo(ModeTakeoff, entered[f][ModeTakeoff])
-	p.steps = append(append([]step{f.enter(ModeHold)}, arm...), climb)
-	p.target = &place{math.NaN(), math.NaN(), altitude, v.home.amsl + altitude}
+	if !v.armed {
+		p.steps = append(p.steps, f.armDisarm(true))
+	}
+	if f != plane {
+		climb := f.command(common.MAV_CMD_NAV_TAKEOFF, 0, 0, 0, 0, 0, 0, float32(altitude))
+		p.steps = append(p.steps, climb.leadingTo(ModeTakeoff, entered[f][ModeTakeoff]))
+		p.target = &place{math.NaN(), math.NaN(), altitude, v.home.amsl + altitude}
+	}
 	return p, nil
 }
 

@@ -18,6 +18,8 @@ const (
 	testHome         = 488.5
 )
 
+var nan32 = float32(math.NaN())
+
 // parseVehicle reads a vehicle: its firmware, its mode, and words for its state.
 func parseVehicle(t *testing.T, s string) view {
 	t.Helper()

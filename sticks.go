@@ -65,8 +65,8 @@ type sticks struct {
 	next  time.Time // when the next frame is due
 
 	client  stickHolder
-	leftFor keptMode // the last mode without sticks that somebody else set, and when
-	sent    axes     // the axes that went out last
+	leftFor shownMode // the last mode without sticks that somebody else set, and when
+	sent    axes      // the axes that went out last
 	acts    stickActs
 }
 
@@ -209,7 +209,7 @@ func (s *sticks) switched(v view) {
 	moving := s.phase != stickOff && v.movementOverrides() && v.now.Sub(s.moved) < stickStill
 	switch {
 	case !v.shown().flownBySticks():
-		s.leftFor = keptMode{v.custom, v.now}
+		s.leftFor = shownMode{custom: v.custom, at: v.now}
 	case moving && v.now.Sub(s.leftFor.at) <= undoneIn:
 		_, name := px4.reported(s.leftFor.custom)
 		s.acts.notice = fmt.Sprintf("the client's moving sticks undid the pilot's switch to %s. The client's sticks have ended. From 2 s on a switch holds; with COM_RC_OVERRIDE 0 every switch holds", name)

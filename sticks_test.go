@@ -51,7 +51,7 @@ func (h *stickFlight) in(name string) {
 		h.f.mode, h.f.custom = Mode(i), entered[h.f.firmware][Mode(i)]
 		return
 	}
-	list := ownModes[h.f.firmware]
+	list := modesOf(h.f.firmware)
 	i := slices.IndexFunc(list, func(m autopilotMode) bool { return m.name == name })
 	h.f.mode, h.f.custom = list[i].mode, list[i].custom
 }
@@ -347,7 +347,7 @@ func TestPilotsSwitchAtEveryMoment(t *testing.T) {
 	} {
 		for _, m := range moments {
 			f := parseStickFlight(t, vehicle).f.firmware
-			for _, pilot := range ownModes[f] {
+			for _, pilot := range modesOf(f) {
 				t.Run(vehicle+" "+m.name+" "+pilot.name, func(t *testing.T) {
 					h := parseStickFlight(t, vehicle)
 					if f == plane && strings.Contains(m.script, "position") {
@@ -694,7 +694,7 @@ func (w *stickWitness) happens(what byte, arg int) {
 			w.input(*f, w.asked, netip.Addr{}, d)
 		}
 	case 'p': // a pilot's switch
-		m := ownModes[f.firmware][arg%len(ownModes[f.firmware])]
+		m := modesOf(f.firmware)[arg%len(modesOf(f.firmware))]
 		w.in(m.name)
 		w.switched(*f)
 		w.answers()
