@@ -156,7 +156,7 @@ func (d *drone) poll(now time.Time) (next time.Time) {
 // be a failsafe.
 func (d *drone) speakAsStation() {
 	act, known := d.params.values["NAV_DLL_ACT"]
-	d.link.speakAsStation(d.online && d.firmware() == px4 && known && act == 0)
+	d.link.asStation.Store(d.online && d.firmware() == px4 && known && act == 0)
 }
 
 // lose takes the vehicle offline.
