@@ -251,10 +251,8 @@ type eventStream struct {
 // stream sends the status with each change, and at least once a second, until the
 // client leaves or the program ends.
 func (a *api) stream(w http.ResponseWriter, r *http.Request) (any, error) {
-	h := w.Header()
-	h.Set("Content-Type", "text/event-stream")
-	h.Set("Cache-Control", "no-store")
-	w.WriteHeader(http.StatusOK)
+	w.Header().Set("Content-Type", "text/event-stream")
+	w.Header().Set("Cache-Control", "no-store")
 	rc := http.NewResponseController(w)
 	if r.Method == http.MethodHead {
 		return nil, nil

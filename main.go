@@ -171,8 +171,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	return nil
 }
 
-// openDevice returns the device that -device names. It starts the simulator if that is
-// the device.
+// openDevice returns the device that -device names, and starts it if it is the simulator.
 func openDevice(ctx context.Context, o options, running *sync.WaitGroup) (device, error) {
 	flavours := map[string]simFlavour{"sim": simPX4, "sim:ardupilot": simArduPilot}
 	flavour, ok := flavours[o.device]
@@ -181,11 +180,8 @@ func openDevice(ctx context.Context, o options, running *sync.WaitGroup) (device
 	}
 	s := newSimulator(flavour)
 	running.Go(func() { s.run(ctx) })
-	return device{
-		name:  o.device,
-		lossy: true, // like a serial line
-		open:  func(context.Context) (port, error) { return s.open() },
-	}, nil
+	open := func(context.Context) (port, error) { return s.open() }
+	return device{name: o.device, open: open, lossy: true}, nil // like a serial line
 }
 
 // pageURLs finds the URLs of the drone's page, and logs each once.
@@ -212,8 +208,7 @@ func (p *pageURLs) find() []string {
 	return list
 }
 
-// urlsOf returns a URL with the machine's name, and one with each address that the API
-// listens on.
+// urlsOf returns a URL with the machine's name, and one with each address listened on.
 func urlsOf(listen *net.TCPAddr, own []net.Addr, name string) (list []string) {
 	add := func(host string) {
 		host = strings.TrimSuffix(net.JoinHostPort(host, strconv.Itoa(listen.Port)), ":80")

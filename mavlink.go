@@ -390,8 +390,7 @@ func newWriter(l *link, p port) *writer {
 // run writes our heartbeat and what is queued, until a write fails or broken is done. If
 // ctx is done too, the program ends: run then writes what is left in the queue.
 func (w *writer) run(ctx, broken context.Context) (err error) {
-	beat := time.NewTicker(heartbeatEvery)
-	defer beat.Stop()
+	beat := time.Tick(heartbeatEvery)
 	err = w.beat()
 	for err == nil {
 		select {
@@ -400,7 +399,7 @@ func (w *writer) run(ctx, broken context.Context) (err error) {
 				w.rest()
 			}
 			return nil
-		case <-beat.C:
+		case <-beat:
 			err = w.beat()
 		case o := <-w.sticks:
 			err = w.put(o)

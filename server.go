@@ -236,12 +236,11 @@ func (c *connection) markBusy(endWait func()) {
 // gone reports whether the client has closed its side. net/http notices that too late.
 func (c *connection) gone() (closed bool) {
 	if tcp, ok := c.Conn.(syscall.Conn); ok {
-		if raw, err := tcp.SyscallConn(); err == nil {
-			raw.Control(func(fd uintptr) {
-				n, _, err := syscall.Recvfrom(int(fd), make([]byte, 1), syscall.MSG_PEEK|syscall.MSG_DONTWAIT)
-				closed = n == 0 && err == nil // the end of what the client sends
-			})
-		}
+		raw, _ := tcp.SyscallConn() // fails only without a connection
+		raw.Control(func(fd uintptr) {
+			n, _, err := syscall.Recvfrom(int(fd), make([]byte, 1), syscall.MSG_PEEK|syscall.MSG_DONTWAIT)
+			closed = n == 0 && err == nil // the end of what the client sends
+		})
 	}
 	return closed
 }

@@ -700,7 +700,7 @@ func TestACrowdOfNewConnectionsIsAnswered(t *testing.T) {
 func TestEveryAnswerHasALength(t *testing.T) {
 	for _, n := range []int{0, 2000, 2033, 2034, 2035, 2048, 5000} {
 		s := listen(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			writeJSON(w, http.StatusOK, jsonObject{"status", strings.Repeat("x", n)})
+			write(w, http.StatusOK, "application/json", encode(jsonObject{"status", strings.Repeat("x", n)}))
 		}))
 		w := dial(t, s.address)
 		get, head := w.ask("GET", "/", ""), w.ask("HEAD", "/", "") // ask checks the length of GET's
