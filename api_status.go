@@ -104,18 +104,15 @@ func (d *drone) status() snapshot {
 // target returns the target that the autopilot reports or, on the way to a landing's
 // place, that place; nil if there is none.
 func (d *drone) target(now time.Time) *place {
-	m, to := d.cmd.manoeuvre, &d.tel.target
-	if d.cmd.transit() {
+	switch m, to := d.cmd.manoeuvre, &d.tel.target; {
+	case d.cmd.transit():
 		return m.plan.target
-	}
-	if !d.machine.last.armed || d.machine.mode != ModeHold && d.machine.mode != ModeTakeoff {
+	case !d.machine.last.armed || d.machine.mode != ModeHold && d.machine.mode != ModeTakeoff:
 		return nil
-	}
-	if to.within(offlineAfter, now) && (m == nil || to.at.After(m.at.Add(targetNew))) {
+	case to.within(offlineAfter, now) && (m == nil || to.at.After(m.at.Add(targetNew))):
 		return &place{to.lat, to.lon, to.amsl - d.tel.home.amsl, to.amsl}
-	}
 	// Just after the ack of a goto the autopilot may still report its old target.
-	if m != nil && m.request.goTo && now.Sub(m.at) < targetNew+targetEvery && d.machine.order != nil {
+	case m != nil && m.request.goTo && now.Sub(m.at) < targetNew+targetEvery && d.machine.order != nil:
 		return m.plan.target
 	}
 	return nil

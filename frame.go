@@ -48,7 +48,6 @@ type MessageEkfStatusReport struct {
 	AirspeedVariance                                                                         float32 `mavext:"true"`
 }
 
-// GetID implements message.Message.
 func (*MessageEkfStatusReport) GetID() uint32 { return 193 }
 
 func newDialect(messages ...message.Message) *dialect.ReadWriter {
