@@ -222,7 +222,7 @@ type linkState struct {
 	device                       string
 	baud                         int
 	received, lost, errors, sent uint64
-	fault                        error // also that only other vehicles than -system are heard
+	fault                        error // why the port is not open, or that only a system other than -system is heard
 }
 
 func (l *link) state() linkState {
