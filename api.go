@@ -77,7 +77,7 @@ func (h handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if answer, err := h(w, r); err != nil {
 		writeError(w, err, answer)
 	} else if answer != nil {
-		writeJSON(w, http.StatusOK, answer)
+		write(w, http.StatusOK, "application/json", encode(answer))
 	}
 }
 
@@ -183,10 +183,6 @@ func (b *encoder) value(v any) {
 // connection is closed.
 const answerTimeout = 2 * time.Second
 
-func writeJSON(w http.ResponseWriter, status int, v any) {
-	write(w, status, "application/json", encode(v))
-}
-
 func write(w http.ResponseWriter, status int, contentType string, body []byte) {
 	h := w.Header()
 	h.Set("Content-Type", contentType)
@@ -236,7 +232,7 @@ func writeError(w http.ResponseWriter, err error, answer any) {
 	if body.Code == codeOffline {
 		w.Header().Set("Retry-After", "1")
 	}
-	writeJSON(w, errorStatus[body.Code], body)
+	write(w, errorStatus[body.Code], "application/json", encode(body))
 }
 
 // field is a field of a request.
@@ -244,7 +240,7 @@ type field struct {
 	name     string
 	into     any     // the address of a pointer to the value, which stays nil if the field is absent or null
 	min, max float64 // the range of a number
-	unit     string
+	unit     string  // of a number; of another field what it takes, in words
 }
 
 // requestableModes are the modes that a client may ask for, in words.
@@ -252,18 +248,14 @@ var requestableModes = "one of " + strings.Join(modeNames[:ModeOther], ", ")
 
 // values returns what the field takes, in words.
 func (f field) values() string {
-	switch f.into.(type) {
-	case **float64:
-		return fmt.Sprintf("%g to %g %s", f.min, f.max, f.unit)
-	case **bool:
-		return "true or false"
+	if f.min == f.max {
+		return f.unit
 	}
-	return requestableModes // mode is the only string
+	return fmt.Sprintf("%g to %g %s", f.min, f.max, f.unit)
 }
 
 // readFields reads the body, which is empty or one JSON object, into the route's fields.
-// check then returns an error if their values don't fit together.
-func readFields(r *http.Request, fields []field, check func() error) ([]byte, error) {
+func readFields(r *http.Request, fields []field) ([]byte, error) {
 	if r.URL.RawQuery != "" {
 		return nil, refuse(codeBadRequest, "the fields go into the body as JSON, not into the query")
 	}
@@ -281,10 +273,7 @@ func readFields(r *http.Request, fields []field, check func() error) ([]byte, er
 	case connOf(r).gone(): // an outage delayed the request, and its client has given up
 		return nil, refuse(codeBadRequest, "the connection was closed before the command was read: nothing was sent")
 	}
-	if err := decode(body, fields); err != nil {
-		return nil, err
-	}
-	return body, check()
+	return body, decode(body, fields)
 }
 
 var errTooLarge = refuse(codeTooLarge, "the body is over %d bytes; a command needs far less", maxBody)
@@ -328,7 +317,6 @@ func fieldNames(fields []field) string {
 	return strings.Join(names, ", ")
 }
 
-// decode reads the field's value.
 func (f field) decode(dec *json.Decoder) error {
 	if err := dec.Decode(f.into); err != nil {
 		e := err.(*json.UnmarshalTypeError)        // the only possible error: the JSON is valid
@@ -343,7 +331,6 @@ func (f field) decode(dec *json.Decoder) error {
 	return nil
 }
 
-// placeFields are the fields of a place.
 func placeFields(req *request) []field {
 	return []field{{"lat", &req.lat, -90, 90, "degrees"}, {"lon", &req.lon, -180, 180, "degrees"}}
 }
@@ -383,12 +370,12 @@ type commandBody struct {
 // errMadeWay ends a wait whose connection another client needs.
 var errMadeWay = fmt.Errorf("all %d connections were in use, and another client needed one", maxConnections)
 
-// command reads the fields of a command, lets the drone carry it out, waits for its
-// manoeuvre if the client asked for that, and logs the answer.
+// command reads the fields of a command, checks that they fit together, lets the drone
+// carry it out, waits for its manoeuvre if the client asked for that, and logs the answer.
 func (a *api) command(r *http.Request, req *request, fields []field, check func() error) (any, error) {
 	var wait *float64
-	body, err := readFields(r, append(fields, field{"wait", &wait, 0, 600, "seconds"}), check)
-	if err != nil {
+	body, err := readFields(r, append(fields, field{"wait", &wait, 0, 600, "seconds"}))
+	if err = cmp.Or(err, check()); err != nil {
 		return nil, err
 	}
 	conn := connOf(r)
@@ -431,7 +418,7 @@ func (a *api) command(r *http.Request, req *request, fields []field, check func(
 func (a *api) postMode(_ http.ResponseWriter, r *http.Request) (any, error) {
 	var name *string
 	req := request{from: clientOf(r)}
-	return a.command(r, &req, []field{{name: "mode", into: &name}, {name: "arm", into: &req.arm}}, func() error {
+	return a.command(r, &req, []field{{"mode", &name, 0, 0, requestableModes}, {"arm", &req.arm, 0, 0, "true or false"}}, func() error {
 		if name != nil {
 			req.mode, req.setMode = parseMode(*name)
 		}
@@ -477,10 +464,6 @@ func (a *api) postLand(_ http.ResponseWriter, r *http.Request) (any, error) {
 	return a.command(r, &req, placeFields(&req), func() error { return checkPlace(&req) })
 }
 
-// defaultTimeout is the timeout of an input that gives none, in seconds
-// (docs/openapi.yaml).
-const defaultTimeout = 0.5
-
 func (a *api) postInput(_ http.ResponseWriter, r *http.Request) (any, error) {
 	var roll, pitch, yaw, throttle, timeout *float64
 	_, err := readFields(r, []field{
@@ -489,11 +472,11 @@ func (a *api) postInput(_ http.ResponseWriter, r *http.Request) (any, error) {
 		{"yaw", &yaw, -1, 1, "of full stick (clockwise is positive)"},
 		{"throttle", &throttle, 0, 1, "of full throttle (0.5 holds the altitude)"},
 		{"timeout", &timeout, 0.05, 5, "seconds"},
-	}, func() error { return nil })
+	})
 	if err != nil {
 		return nil, err
 	}
-	expires := or(timeout, defaultTimeout)
+	expires := or(timeout, 0.5) // seconds (docs/openapi.yaml)
 	mode, err := a.drone.input(stickInput{
 		roll: or(roll, 0), pitch: or(pitch, 0), yaw: or(yaw, 0), throttle: throttle,
 		timeout: time.Duration(expires * float64(time.Second)), from: clientOf(r),

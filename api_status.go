@@ -65,11 +65,8 @@ func (a *api) getStatus(w http.ResponseWriter, r *http.Request) (any, error) {
 
 // snapshot is the drone at one moment, for the status.
 type snapshot struct {
-	now      time.Time
+	view
 	tel      telemetry
-	online   bool
-	armed    bool
-	mode     Mode
 	modeName string
 	armable  *bool // a takeoff could arm now; nil if unknown
 	done     *bool
@@ -87,7 +84,7 @@ func (d *drone) status() snapshot {
 	now := time.Now()
 	v := d.view(now)
 	s := snapshot{
-		now: now, tel: d.tel, online: d.online, armed: v.armed, mode: d.machine.mode, modeName: d.modeName(),
+		view: v, tel: d.tel, modeName: d.modeName(),
 		target: d.target(now), by: d.sticks.by(v), from: d.sticks.held(v), link: d.link.state(),
 	}
 	// A takeoff needs no receiver where PX4 first leaves the mode, or ArduPilot arms on our stream.
@@ -107,123 +104,94 @@ func (d *drone) status() snapshot {
 // target returns the target that the autopilot reports or, on the way to a landing's
 // place, that place; nil if there is none.
 func (d *drone) target(now time.Time) *place {
-	m, to := d.cmd.manoeuvre, &d.tel.target
-	if d.cmd.transit() {
+	switch m, to := d.cmd.manoeuvre, &d.tel.target; {
+	case d.cmd.transit():
 		return m.plan.target
-	}
-	if !d.machine.last.armed || d.machine.mode != ModeHold && d.machine.mode != ModeTakeoff {
+	case !d.machine.last.armed || d.machine.mode != ModeHold && d.machine.mode != ModeTakeoff:
 		return nil
-	}
-	if to.within(offlineAfter, now) && (m == nil || to.at.After(m.at.Add(targetNew))) {
+	case to.within(offlineAfter, now) && (m == nil || to.at.After(m.at.Add(targetNew))):
 		return &place{to.lat, to.lon, to.amsl - d.tel.home.amsl, to.amsl}
-	}
 	// Just after the ack of a goto the autopilot may still report its old target.
-	if m != nil && m.request.goTo && now.Sub(m.at) < targetNew+targetEvery && d.machine.order != nil {
+	case m != nil && m.request.goTo && now.Sub(m.at) < targetNew+targetEvery && d.machine.order != nil:
 		return m.plan.target
 	}
 	return nil
 }
 
-// summary is the link's state in a line, for systemd.
+// summary is the vehicle's state in a line, for systemd.
 func (d *drone) summary() string {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	t := &d.tel
-	switch {
-	case t.beat.at.IsZero():
-		return "no autopilot heard yet on " + d.link.device.port()
-	case !d.online:
-		return "autopilot offline on " + d.link.device.port()
+	if err := d.able(); err != nil {
+		return err.Error()
 	}
-	return fmt.Sprintf("%s %s online, %s, mode %s", autopilotName(t.id.autopilot), lowerName(t.id.typ.String(), "MAV_TYPE_"), armedWord(d.machine.last.armed), d.machine.mode)
+	id := &d.tel.id
+	return fmt.Sprintf("%s %s online, %s, mode %s", autopilotName(id.autopilot), lowerName(id.typ.String(), "MAV_TYPE_"), armedWord(d.machine.last.armed), d.machine.mode)
 }
 
-// autopilotName is a MAV_AUTOPILOT in the API.
+// autopilotName is a MAV_AUTOPILOT in the API: ardupilot stands for ardupilotmega.
 func autopilotName(a common.MAV_AUTOPILOT) string {
-	if a == common.MAV_AUTOPILOT_ARDUPILOTMEGA {
-		return "ardupilot"
-	}
-	return lowerName(a.String(), "MAV_AUTOPILOT_")
+	return strings.TrimSuffix(lowerName(a.String(), "MAV_AUTOPILOT_"), "mega")
 }
 
 // render returns the status object (docs/openapi.yaml) for a client. A group or a value
 // that the vehicle never reported is null, and so is a value that it reports as unknown.
 func render(s snapshot, client netip.Addr) jsonObject {
 	t, now := &s.tel, s.now
-	heard, landed := t.beat.received(), t.landedNow(now)
+	heard, p, v, a, b, g, home := t.beat.received(), &t.position, &t.velocity, &t.attitude, &t.battery, &t.gps, &t.home
 	return jsonObject{
 		"version", ownVersion,
 		"online", s.online,
 		"mode", s.mode.String(),
 		"vehicle_mode", ifKnown(heard, s.modeName),
 		"armed", ifKnown(heard, s.armed),
-		"in_air", ifKnown(landedStates[landed] != "", landed.inAir()),
-		"landed_state", word(landedStates[landed]),
+		"in_air", ifKnown(landedStates[s.landed] != "", s.landed.inAir()),
+		"landed_state", word(landedStates[s.landed]),
 		"state", word(t.beat.state),
 		"failsafe", ifKnown(heard, t.beat.failsafe),
 		"armable", s.armable,
 		"unhealthy", t.health.unhealthy(),
 		"done", s.done,
-		"vehicle", ifKnown(heard, t.id.body()),
-		"position", ifKnown(t.position.received(), t.position.body(now)),
-		"velocity", ifKnown(t.velocity.received(), t.velocity.body(now)),
-		"attitude", ifKnown(t.attitude.received(), t.attitude.body(now)),
-		"battery", ifKnown(t.battery.received(), t.battery.body(now)),
-		"gps", ifKnown(t.gps.received(), t.gps.body(now)),
-		"home", ifKnown(t.home.received(), t.home.body(now)),
+		"vehicle", ifKnown(heard, jsonObject{
+			"autopilot", autopilotName(t.id.autopilot),
+			"type", lowerName(t.id.typ.String(), "MAV_TYPE_"),
+			"version", word(t.id.version.String()),
+			"system_id", t.id.system,
+		}),
+		"position", ifKnown(p.received(), jsonObject{
+			"lat", number(p.lat, 7),
+			"lon", number(p.lon, 7),
+			"altitude", number(p.relative, 2),
+			"altitude_msl", number(p.amsl, 2),
+			"heading", number(p.heading, 2),
+			"age", age(now, p.at),
+		}),
+		"velocity", ifKnown(v.received(), jsonObject{
+			"north", number(v.north, 2),
+			"east", number(v.east, 2),
+			"down", number(v.down, 2),
+			"ground_speed", number(v.ground, 2),
+			"air_speed", number(v.air, 2),
+			"climb", number(v.climb, 2),
+			"age", age(now, v.at),
+		}),
+		"attitude", ifKnown(a.received(), jsonObject{
+			"roll", number(a.roll, 1), "pitch", number(a.pitch, 1), "yaw", number(a.yaw, 1), "age", age(now, a.at),
+		}),
+		"battery", ifKnown(b.received(), jsonObject{
+			"voltage", number(b.voltage, 2), "current", number(b.current, 2), "remaining", number(b.remaining, 0), "age", age(now, b.at),
+		}),
+		"gps", ifKnown(g.received(), jsonObject{
+			"fix", word(g.fix), "satellites", number(g.satellites, 0), "hdop", number(g.hdop, 2), "age", age(now, g.at),
+		}),
+		"home", ifKnown(home.received(), jsonObject{
+			"lat", number(home.lat, 7), "lon", number(home.lon, 7), "altitude_msl", number(home.amsl, 2), "age", age(now, home.at),
+		}),
 		"target", s.targetBody(),
 		"input", s.inputBody(client),
 		"messages", messages(t.texts.since(time.Time{}), now),
 		"link", s.link.body(age(now, t.beat.at)),
 	}
-}
-
-func (id *identity) body() jsonObject {
-	return jsonObject{
-		"autopilot", autopilotName(id.autopilot),
-		"type", lowerName(id.typ.String(), "MAV_TYPE_"),
-		"version", word(id.version.String()),
-		"system_id", id.system,
-	}
-}
-
-func (p *position) body(now time.Time) jsonObject {
-	return jsonObject{
-		"lat", number(p.lat, 7),
-		"lon", number(p.lon, 7),
-		"altitude", number(p.relative, 2),
-		"altitude_msl", number(p.amsl, 2),
-		"heading", number(p.heading, 2),
-		"age", age(now, p.at),
-	}
-}
-
-func (v *velocity) body(now time.Time) jsonObject {
-	return jsonObject{
-		"north", number(v.north, 2),
-		"east", number(v.east, 2),
-		"down", number(v.down, 2),
-		"ground_speed", number(v.ground, 2),
-		"air_speed", number(v.air, 2),
-		"climb", number(v.climb, 2),
-		"age", age(now, v.at),
-	}
-}
-
-func (a *attitude) body(now time.Time) jsonObject {
-	return jsonObject{"roll", number(a.roll, 1), "pitch", number(a.pitch, 1), "yaw", number(a.yaw, 1), "age", age(now, a.at)}
-}
-
-func (b *battery) body(now time.Time) jsonObject {
-	return jsonObject{"voltage", number(b.voltage, 2), "current", number(b.current, 2), "remaining", number(b.remaining, 0), "age", age(now, b.at)}
-}
-
-func (g *gps) body(now time.Time) jsonObject {
-	return jsonObject{"fix", word(g.fix), "satellites", number(g.satellites, 0), "hdop", number(g.hdop, 2), "age", age(now, g.at)}
-}
-
-func (home *point) body(now time.Time) jsonObject {
-	return jsonObject{"lat", number(home.lat, 7), "lon", number(home.lon, 7), "altitude_msl", number(home.amsl, 2), "age", age(now, home.at)}
 }
 
 // targetBody returns the target; its distance is null without a fresh position.
@@ -250,10 +218,6 @@ func (s *snapshot) inputBody(client netip.Addr) jsonObject {
 }
 
 func (l *linkState) body(heartbeatAge float64) jsonObject {
-	fault := ""
-	if l.fault != nil {
-		fault = l.fault.Error()
-	}
 	return jsonObject{
 		"device", l.device,
 		"baud", ifKnown(l.baud != 0, l.baud),
@@ -262,7 +226,7 @@ func (l *linkState) body(heartbeatAge float64) jsonObject {
 		"lost", l.lost,
 		"errors", l.errors,
 		"sent", l.sent,
-		"error", word(fault),
+		"error", ifKnown(l.fault != nil, fmt.Sprint(l.fault)),
 	}
 }
 
@@ -284,10 +248,8 @@ type eventStream struct {
 // stream sends the status with each change, and at least once a second, until the
 // client leaves or the program ends.
 func (a *api) stream(w http.ResponseWriter, r *http.Request) (any, error) {
-	h := w.Header()
-	h.Set("Content-Type", "text/event-stream")
-	h.Set("Cache-Control", "no-store")
-	w.WriteHeader(http.StatusOK)
+	w.Header().Set("Content-Type", "text/event-stream")
+	w.Header().Set("Cache-Control", "no-store")
 	rc := http.NewResponseController(w)
 	if r.Method == http.MethodHead {
 		return nil, nil
@@ -336,10 +298,8 @@ func (a *api) openStream(client context.Context) context.Context {
 	return ctx
 }
 
-// statusHTML is the page for people, with one script and one style.
-//
 //go:embed status.html
-var statusHTML string
+var statusHTML string // the page for people, with one script and one style
 
 // statusPage is status.html with the version that it belongs to.
 var statusPage = strings.Replace(statusHTML, "VERSION", ownVersion, 1)

@@ -43,16 +43,11 @@ var dialectRW = newDialect(
 // MessageEkfStatusReport is EKF_STATUS_REPORT of ArduPilot's dialect. The whole dialect
 // would cost 130 KB in the binary.
 type MessageEkfStatusReport struct {
-	Flags              uint16
-	VelocityVariance   float32
-	PosHorizVariance   float32
-	PosVertVariance    float32
-	CompassVariance    float32
-	TerrainAltVariance float32
-	AirspeedVariance   float32 `mavext:"true"`
+	Flags                                                                                    uint16
+	VelocityVariance, PosHorizVariance, PosVertVariance, CompassVariance, TerrainAltVariance float32
+	AirspeedVariance                                                                         float32 `mavext:"true"`
 }
 
-// GetID implements message.Message.
 func (*MessageEkfStatusReport) GetID() uint32 { return 193 }
 
 func newDialect(messages ...message.Message) *dialect.ReadWriter {
@@ -112,23 +107,21 @@ type header struct {
 // recent remembers the last frames that may come again: a router or a radio may send back
 // what we wrote, or repeat an ack.
 type recent struct {
-	last [64]struct {
-		header
-		at time.Time
-	}
-	n int // frames that were added
+	last [64]header
+	at   [64]time.Time // when each was added
+	n    int           // frames that were added
 }
 
 func (r *recent) add(h header, at time.Time) {
-	slot := &r.last[r.n%len(r.last)]
-	slot.header, slot.at = h, at
+	i := r.n % len(r.last)
+	r.last[i], r.at[i] = h, at
 	r.n++
 }
 
 // has reports whether a frame was added after since.
 func (r *recent) has(h header, since time.Time) bool {
-	for i := range r.last {
-		if r.last[i].header == h && r.last[i].at.After(since) {
+	for i, last := range r.last {
+		if last == h && r.at[i].After(since) {
 			return true
 		}
 	}
@@ -160,19 +153,16 @@ func (d *deframer) next() (rawFrame, bool) {
 	for len(d.rest) > 0 {
 		f, size := d.candidate(d.rest)
 		switch {
-		case size < 0 || size == 0 && d.datagrams: // no frame starts here
-			if d.skipped%256 == 0 {
-				d.errors++
-			}
-			d.skipped++
-			d.rest = d.rest[1:]
-		case size == 0: // a frame may start here, but is not complete
-			return rawFrame{}, false
-		default:
-			d.rest = d.rest[size:]
-			d.skipped = 0
+		case size > 0:
+			d.rest, d.skipped = d.rest[size:], 0
 			return f, true
+		case size == 0 && !d.datagrams: // a frame may start here, but is not complete
+			return rawFrame{}, false
+		case d.skipped%256 == 0:
+			d.errors++
 		}
+		d.rest = d.rest[1:] // no frame starts here
+		d.skipped++
 	}
 	return rawFrame{}, false
 }
@@ -244,19 +234,16 @@ func checksum(b []byte, codec *message.ReadWriter) uint16 {
 
 // decode returns the message; nil if it is not in the dialect, or a MAVLink 1 message of
 // the wrong length.
-func (f rawFrame) decode() message.Message {
+func (f rawFrame) decode() (m message.Message) {
 	if f.known == nil {
 		return nil
 	}
-	var padded [255]byte // MAVLink 2 cuts trailing zeros off the payload
-	payload := padded[:copy(padded[:], f.payload)]
+	var padded [255]byte // MAVLink 2 cuts trailing zeros off the payload; gomavlib would allocate them
+	n := copy(padded[:], f.payload)
 	if f.v2 {
-		payload = padded[:]
+		n = len(padded)
 	}
-	m, err := f.known.Read(&message.MessageRaw{ID: f.id, Payload: payload}, f.v2)
-	if err != nil {
-		return nil
-	}
+	m, _ = f.known.Read(&message.MessageRaw{ID: f.id, Payload: padded[:n]}, f.v2)
 	return m
 }
 
@@ -274,6 +261,7 @@ func newSender(system, component byte) *sender {
 }
 
 // encode returns the frame of a message, which must be in the dialect, and its header.
+// gomavlib's writer needs a buffer of its own and more lines.
 func (s *sender) encode(m message.Message) ([]byte, header) {
 	codec := dialectRW.GetMessage(m.GetID())
 	raw := codec.Write(m, true)
@@ -286,10 +274,5 @@ func (s *sender) encode(m message.Message) ([]byte, header) {
 }
 
 func heartbeat(typ minimal.MAV_TYPE) *minimal.MessageHeartbeat {
-	return &minimal.MessageHeartbeat{
-		Type:           typ,
-		Autopilot:      minimal.MAV_AUTOPILOT_INVALID,
-		SystemStatus:   minimal.MAV_STATE_ACTIVE,
-		MavlinkVersion: 3,
-	}
+	return &minimal.MessageHeartbeat{Type: typ, Autopilot: minimal.MAV_AUTOPILOT_INVALID, SystemStatus: minimal.MAV_STATE_ACTIVE, MavlinkVersion: 3}
 }

@@ -101,19 +101,14 @@ func parseFlags(args []string, out io.Writer) (options, error) {
 	return o, nil
 }
 
-// usage is what -help prints.
-//
 //go:embed deploy/help.txt
-var usage string
+var usage string // what -help prints
 
 // buildVersion is what -version prints. The source is the module's version in the build
 // information, which names the commit.
 func buildVersion() string {
-	source := "unknown"
-	if info, ok := debug.ReadBuildInfo(); ok {
-		source = info.Main.Version
-	}
-	return fmt.Sprintf("mavrest %s %s %s/%s, source %s", ownVersion, runtime.Version(), runtime.GOOS, runtime.GOARCH, source)
+	info, _ := debug.ReadBuildInfo() // whatever go builds from a module has it
+	return fmt.Sprintf("mavrest %s %s %s/%s, source %s", ownVersion, runtime.Version(), runtime.GOOS, runtime.GOARCH, info.Main.Version)
 }
 
 // run is the program. It returns when ctx is done and everything has ended, or with
@@ -155,40 +150,28 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	notifySystemd("READY=1\nSTATUS=" + strings.Join(urls.find(), " "))
 
 	d := newDrone(dev, byte(o.system), o.gcs)
-	droneCtx, stopDrone := context.WithCancel(ctx)
-	defer stopDrone()
+	droneCtx, stopDrone := context.WithCancelCause(ctx)
+	defer stopDrone(nil)
 	running.Go(func() { supervise(droneCtx, d, urls) })
-	server := newServer(newHandler(d, newAdmission(o)), maxConnections)
-	served := make(chan error, 1)
-	running.Go(func() {
-		served <- server.Serve(listener)
-		stopDrone()
-	})
+	name, _ := os.Hostname()                   // on an error only addresses work
+	conf, _ := os.ReadFile("/etc/resolv.conf") // on an error there are no search domains
+	allowed := admission{hosts: ownHosts(name, string(conf), o.hosts), origins: o.origins}
+	server := newServer(newHandler(d, allowed), maxConnections)
+	running.Go(func() { stopDrone(server.Serve(listener)) })
 	d.run(droneCtx)
-	// d.run has left the vehicle in order and closed the port. The last answers still go out.
-	limited, cancel := context.WithTimeout(context.Background(), answersFor)
+	// d.run has left the vehicle in order and closed the port. The last answers have 2 s to go out.
+	limited, cancel := context.WithTimeout(context.Background(), 2*time.Second)
 	defer cancel()
 	if server.Shutdown(limited) != nil {
 		server.Close()
 	}
-	if err := <-served; err != http.ErrServerClosed {
-		return err
+	if ctx.Err() == nil { // the server has failed
+		return context.Cause(droneCtx)
 	}
 	return nil
 }
 
-// answersFor is how long the last answers may take when the program stops.
-const answersFor = 2 * time.Second
-
-// newAdmission returns who may use the API, by the flags and the machine's own names.
-func newAdmission(o options) admission {
-	name, _ := os.Hostname()                   // on an error only addresses work
-	conf, _ := os.ReadFile("/etc/resolv.conf") // on an error there are no search domains
-	return admission{hosts: ownHosts(name, string(conf), o.hosts), origins: o.origins}
-}
-
-// openDevice returns the device that -device names. It starts the simulator if that is
-// the device.
+// openDevice returns the device that -device names, and starts it if it is the simulator.
 func openDevice(ctx context.Context, o options, running *sync.WaitGroup) (device, error) {
 	flavours := map[string]simFlavour{"sim": simPX4, "sim:ardupilot": simArduPilot}
 	flavour, ok := flavours[o.device]
@@ -197,11 +180,8 @@ func openDevice(ctx context.Context, o options, running *sync.WaitGroup) (device
 	}
 	s := newSimulator(flavour)
 	running.Go(func() { s.run(ctx) })
-	return device{
-		name:  o.device,
-		lossy: true, // like a serial line
-		open:  func(context.Context) (port, error) { return s.open() },
-	}, nil
+	open := func(context.Context) (port, error) { return s.open() }
+	return device{name: o.device, open: open, lossy: true}, nil // like a serial line
 }
 
 // pageURLs finds the URLs of the drone's page, and logs each once.
@@ -228,15 +208,10 @@ func (p *pageURLs) find() []string {
 	return list
 }
 
-// urlsOf returns a URL with the machine's name, and one with each address that the API
-// listens on.
+// urlsOf returns a URL with the machine's name, and one with each address listened on.
 func urlsOf(listen *net.TCPAddr, own []net.Addr, name string) (list []string) {
 	add := func(host string) {
-		if listen.Port != 80 {
-			host = net.JoinHostPort(host, strconv.Itoa(listen.Port))
-		} else if strings.Contains(host, ":") {
-			host = "[" + host + "]"
-		}
+		host = strings.TrimSuffix(net.JoinHostPort(host, strconv.Itoa(listen.Port)), ":80")
 		list = append(list, "http://"+host+"/api/drone/status")
 	}
 	if !listen.IP.IsUnspecified() {
@@ -259,15 +234,12 @@ func urlsOf(listen *net.TCPAddr, own []net.Addr, name string) (list []string) {
 	return list
 }
 
-// statusEvery is the time between two notices to systemd, and between two looks for new
-// addresses.
-const statusEvery = time.Second
-
-// supervise logs new addresses and sends signs of life to systemd, until the program stops.
+// supervise logs new addresses and sends signs of life to systemd each second, until the
+// program stops.
 func supervise(ctx context.Context, d *drone, urls *pageURLs) {
 	usec, _ := strconv.ParseInt(os.Getenv("WATCHDOG_USEC"), 10, 64) // 0 if there is no watchdog
 	watchdog := time.Duration(usec) * time.Microsecond
-	tick := time.Tick(statusEvery)
+	tick := time.Tick(time.Second)
 	for {
 		select {
 		case <-tick:

@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"net"
 	"os"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -56,6 +57,7 @@ type link struct {
 	hear   func(heard)
 
 	sent, received, lost atomic.Uint64 // frames
+	asStation            atomic.Bool   // each second send a ground station's heartbeat, so that PX4 sends its texts
 	noise                struct {      // only the reader uses it
 		logged uint64    // the total in the last log line
 		next   time.Time // no log line before this
@@ -65,10 +67,9 @@ type link struct {
 	writer         *writer    // of the open port; nil if the port is not open
 	vehicle        byte       // the vehicle's system id; 0 before its first heartbeat
 	station        byte       // the system id that sticks are sent with; 0 before the first stick
-	asStation      bool       // send a ground station's heartbeat, so that PX4 sends its texts
 	recent         recent     // our last frames and the last acks
 	idsReported    bool       // another program with our ids was reported
-	others         [256]bool  // by system id: another vehicle's heartbeat was heard
+	others         [256]bool  // by system id: an autopilot's heartbeat was heard
 	secondReported bool       // a second vehicle was reported
 	fault          error      // why the port is not open; nil if it is open
 }
@@ -197,13 +198,6 @@ func (l *link) setSticks(o *outgoing) {
 	}
 }
 
-// speakAsStation starts or ends the ground station's heartbeat, which goes out each second.
-func (l *link) speakAsStation(on bool) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.asStation = on
-}
-
 // system returns our system id, which is the vehicle's. It needs l.mu.
 func (l *link) system() byte { return cmp.Or(l.vehicle, l.only, 1) }
 
@@ -228,14 +222,18 @@ type linkState struct {
 	device                       string
 	baud                         int
 	received, lost, errors, sent uint64
-	fault                        error
+	fault                        error // why the port is not open, or that only a system other than -system is heard
 }
 
 func (l *link) state() linkState {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	fault := l.fault
+	if other := slices.Index(l.others[:], true); other > 0 && l.vehicle == 0 && fault == nil {
+		fault = fmt.Errorf("system %d is heard on this line, but -system %d was asked for; start mavrest with -system %d", other, l.only, other)
+	}
 	return linkState{
-		device: l.device.port(), baud: int(l.device.line.baud.Load()), fault: l.fault,
+		device: l.device.port(), baud: int(l.device.line.baud.Load()), fault: fault,
 		received: l.received.Load(), lost: l.lost.Load(), errors: l.device.line.noise.Load(), sent: l.sent.Load(),
 	}
 }
@@ -328,11 +326,10 @@ func (l *link) repeats(h header, now time.Time) bool {
 // countLost counts the vehicle's frames that are missing before this one. A frame whose
 // number steps back was delivered late by UDP: none is missing.
 func (r *reader) countLost(seq byte) {
-	gap := seq - r.seq
-	if r.hadSeq && gap > 127 {
+	switch gap := seq - r.seq; {
+	case r.hadSeq && gap > 127:
 		return
-	}
-	if r.hadSeq {
+	case r.hadSeq:
 		r.link.lost.Add(uint64(gap))
 	}
 	r.seq, r.hadSeq = seq+1, true
@@ -393,8 +390,7 @@ func newWriter(l *link, p port) *writer {
 // run writes our heartbeat and what is queued, until a write fails or broken is done. If
 // ctx is done too, the program ends: run then writes what is left in the queue.
 func (w *writer) run(ctx, broken context.Context) (err error) {
-	beat := time.NewTicker(heartbeatEvery)
-	defer beat.Stop()
+	beat := time.Tick(heartbeatEvery)
 	err = w.beat()
 	for err == nil {
 		select {
@@ -403,7 +399,7 @@ func (w *writer) run(ctx, broken context.Context) (err error) {
 				w.rest()
 			}
 			return nil
-		case <-beat.C:
+		case <-beat:
 			err = w.beat()
 		case o := <-w.sticks:
 			err = w.put(o)
@@ -431,9 +427,9 @@ func (w *writer) rest() {
 func (w *writer) beat() error {
 	err := w.put(outgoing{msg: heartbeat(minimal.MAV_TYPE_ONBOARD_CONTROLLER)})
 	w.link.mu.Lock()
-	station, wanted := w.link.station, w.link.gcs || w.link.asStation
+	station := w.link.station
 	w.link.mu.Unlock()
-	if err == nil && wanted { // ArduPilot's ground station is the system that sends the sticks
+	if err == nil && (w.link.gcs || w.link.asStation.Load()) { // ArduPilot's ground station is the system that sends the sticks
 		err = w.put(outgoing{system: station, component: stationID, msg: heartbeat(minimal.MAV_TYPE_GCS)})
 	}
 	return err

@@ -364,6 +364,33 @@ func TestASecondVehicleIsReportedOnceWithBothIds(t *testing.T) {
 	})
 }
 
+func TestAWrongSystemIsNamedWhileNoOtherIsHeard(t *testing.T) {
+	one, two, five := packet(1, 1, 1, px4Beat()), packet(1, 2, 1, px4Beat()), packet(1, 5, 1, px4Beat())
+	const wrong = "system 1 is heard on this line, but -system 5 was asked for; start mavrest with -system 1"
+	for _, c := range []struct {
+		name string
+		only byte
+		said [][]byte
+		want string
+	}{
+		{"nobody", 5, nil, "<nil>"},
+		{"another one", 5, [][]byte{one}, wrong},
+		{"two others", 5, [][]byte{two, one}, wrong},
+		{"the right one too", 5, [][]byte{one, five}, "<nil>"},
+		{"another component", 5, [][]byte{packet(1, 1, 100, px4Beat())}, "<nil>"},
+		{"any", 0, [][]byte{one, two}, "<nil>"},
+	} {
+		e := newEarshot(c.only)
+		e.feed(c.said...)
+		lineEqual(t, c.name, fmt.Sprint(e.state().fault), c.want)
+	}
+	inLinkBubble(t, func(t *testing.T) {
+		b := newLineBench(t, px4Beat(), func(b *lineBench) { b.link.only = 5 })
+		time.Sleep(2 * time.Second)
+		call(newHandler(b.drone, admission{}), "POST", "/api/drone/land", nil).want(t, 503, "offline", wrong)
+	})
+}
+
 func TestTheVehicleIsOfflineAfterThreeSecondsWithoutAHeartbeat(t *testing.T) {
 	inLinkBubble(t, func(t *testing.T) {
 		b := newLineBench(t, nil)

@@ -80,17 +80,13 @@ func newDevice(name string, baud int) (device, error) {
 	if _, notPort := strconv.ParseUint(number, 10, 16); err != nil || notPort != nil {
 		scheme = ""
 	}
-	dial := func(network string) func(ctx context.Context) (port, error) {
-		d := net.Dialer{Timeout: writeTimeout}
-		return func(ctx context.Context) (port, error) { return d.DialContext(ctx, network, address) }
-	}
 	switch scheme {
 	case "udpin":
 		return device{name: name, datagrams: true, open: func(context.Context) (port, error) { return listenUDP(address) }}, nil
-	case "udpout":
-		return device{name: name, datagrams: true, open: dial("udp")}, nil
-	case "tcp":
-		return device{name: name, open: dial("tcp")}, nil
+	case "udpout", "tcp":
+		network, d := strings.TrimSuffix(scheme, "out"), net.Dialer{Timeout: writeTimeout}
+		dial := func(ctx context.Context) (port, error) { return d.DialContext(ctx, network, address) }
+		return device{name: name, datagrams: network == "udp", open: dial}, nil
 	}
 	return device{}, fmt.Errorf("-device %s: want auto, a serial device (/dev/serial0), udpin://0.0.0.0:14550, udpout://host:port, tcp://host:port, sim or sim:ardupilot", name)
 }
@@ -190,7 +186,7 @@ func (d *serialDevice) open(ctx context.Context) (port, error) {
 	if err != nil {
 		return nil, err
 	}
-	err = p.flush(ctx)
+	err = p.flush()
 	if err == nil && (d.fixed == 0 || d.verify) {
 		err = d.search(ctx, p)
 	}
@@ -202,15 +198,11 @@ func (d *serialDevice) open(ctx context.Context) (port, error) {
 }
 
 // flush drops the bytes that wait in the line, among them heartbeats that are seconds old.
-func (p *serialPort) flush(ctx context.Context) error {
+func (p *serialPort) flush() error {
 	if err := p.line.ResetInputBuffer(); err != nil {
 		return err
 	}
-	select {
-	case <-time.After(refillsIn):
-	case <-ctx.Done():
-		return ctx.Err()
-	}
+	time.Sleep(refillsIn)
 	return p.line.ResetInputBuffer()
 }
 
@@ -232,14 +224,10 @@ func (d *serialDevice) openAt(baud int) (*serialPort, error) {
 
 // lock keeps out other programs that lock the port too. The library's exclusive mode does
 // not keep out root.
-func lock(f *os.File) error {
-	c, err := f.SyscallConn()
-	if err != nil {
-		return err
-	}
-	var locked error
-	err = c.Control(func(fd uintptr) { locked = syscall.Flock(int(fd), syscall.LOCK_EX|syscall.LOCK_NB) })
-	return cmp.Or(err, locked)
+func lock(f *os.File) (err error) {
+	c, _ := f.SyscallConn() // no error, nor one of Control: the file is open
+	c.Control(func(fd uintptr) { err = syscall.Flock(int(fd), syscall.LOCK_EX|syscall.LOCK_NB) })
+	return err
 }
 
 // rates returns the baud rates to try: the fixed one, else all, the last good one first.

@@ -560,7 +560,7 @@ func TestBytesThatWaitedInTheLineAreDroppedTwiceAtTheOpening(t *testing.T) {
 			p.write(t, stale)
 			refilled = time.Now()
 		})
-		err = q.flush(t.Context())
+		err = q.flush()
 		took := time.Since(began)
 		sender.Wait()
 		if err != nil || took < refillsIn {

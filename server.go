@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"net/netip"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -92,14 +93,15 @@ var localSuffixes = []string{".localhost", ".local", ".lan", ".home", ".home.arp
 // has reports whether a Host header is an address, a name without a dot, a local name or one
 // of ours. After DNS rebinding a browser sends the page's public name, which is none of these.
 func (names hostNames) has(host string) bool {
-	name, _, err := net.SplitHostPort(host)
+	name, port, err := net.SplitHostPort(host)
 	if err != nil { // it has no port
 		name = strings.Trim(host, "[]") // the brackets of an IPv6 address
 	}
 	name = strings.ToLower(strings.TrimSuffix(name, "."))
 	_, err = netip.ParseAddr(name)
-	return err == nil || !strings.Contains(name, ".") || slices.Contains(names, name) ||
-		slices.ContainsFunc(localSuffixes, func(suffix string) bool { return strings.HasSuffix(name, suffix) })
+	_, noPort := strconv.ParseUint("0"+port, 10, 16) // it may be empty
+	return noPort == nil && (err == nil || !strings.Contains(name, ".") || slices.Contains(names, name) ||
+		slices.ContainsFunc(localSuffixes, func(suffix string) bool { return strings.HasSuffix(name, suffix) }))
 }
 
 // clientOf returns the address of a client, without port and zone. IPv4 in IPv6
@@ -234,12 +236,11 @@ func (c *connection) markBusy(endWait func()) {
 // gone reports whether the client has closed its side. net/http notices that too late.
 func (c *connection) gone() (closed bool) {
 	if tcp, ok := c.Conn.(syscall.Conn); ok {
-		if raw, err := tcp.SyscallConn(); err == nil {
-			raw.Control(func(fd uintptr) {
-				n, _, err := syscall.Recvfrom(int(fd), make([]byte, 1), syscall.MSG_PEEK|syscall.MSG_DONTWAIT)
-				closed = n == 0 && err == nil // the end of what the client sends
-			})
-		}
+		raw, _ := tcp.SyscallConn() // fails only without a connection
+		raw.Control(func(fd uintptr) {
+			n, _, err := syscall.Recvfrom(int(fd), make([]byte, 1), syscall.MSG_PEEK|syscall.MSG_DONTWAIT)
+			closed = n == 0 && err == nil // the end of what the client sends
+		})
 	}
 	return closed
 }

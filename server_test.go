@@ -164,6 +164,7 @@ func TestAReboundNameIsRefused(t *testing.T) {
 		"192.0.2.7.evil.example", "192.0.2.7.nip.example:8080", "7f000001.evil.example", "192.0.2", "192.0.2.7.8", "0x7f.0.0.1",
 		"notfalcon.example.org", "sub.falcon.example.org", "example.org",
 		"[::1].evil.example", "[evil.example]", "[evil.example]:80", "192.0.2.7:80:80",
+		"drone:junk", "drone.local:99999", "192.0.2.7:-1", "[::1]:0x50",
 	}
 	atStation(t, simPX4, func(st *station) {
 		st.untouched(func() {
@@ -200,6 +201,7 @@ func TestAllowedCallersAreServed(t *testing.T) {
 		{"mDNS with a port", []string{"Host", "drone.local:8080"}},
 		{"mDNS with a dot at the end", []string{"Host", "drone.local."}},
 		{"mDNS with a dot and a port", []string{"Host", "drone.local.:8080"}},
+		{"mDNS with an empty port", []string{"Host", "drone.local:"}},
 		{"mDNS in capitals", []string{"Host", "Drone.Local"}},
 		{"a single label", []string{"Host", "drone"}},
 		{"a single label with a port", []string{"Host", "drone:8080"}},
@@ -698,7 +700,7 @@ func TestACrowdOfNewConnectionsIsAnswered(t *testing.T) {
 func TestEveryAnswerHasALength(t *testing.T) {
 	for _, n := range []int{0, 2000, 2033, 2034, 2035, 2048, 5000} {
 		s := listen(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			writeJSON(w, http.StatusOK, jsonObject{"status", strings.Repeat("x", n)})
+			write(w, http.StatusOK, "application/json", encode(jsonObject{"status", strings.Repeat("x", n)}))
 		}))
 		w := dial(t, s.address)
 		get, head := w.ask("GET", "/", ""), w.ask("HEAD", "/", "") // ask checks the length of GET's

@@ -375,11 +375,7 @@ func nanIf(unknown bool, v float64) float64 {
 
 // degrees returns an angle in radians as 0 to 360 degrees.
 func degrees(rad float32) float64 {
-	d := math.Mod(float64(rad)*180/math.Pi, 360)
-	if d < 0 {
-		d += 360
-	}
-	return d
+	return math.Mod(math.Mod(float64(rad)*180/math.Pi, 360)+360, 360)
 }
 
 const metresPerDegree = 6371000 * math.Pi / 180

@@ -589,6 +589,15 @@ describe('people', () => {
 		}
 	})
 
+	it('see both sticks beside a scroll bar that takes room', async t => {
+		const { page } = await world(t, status(), { width: 1280, height: 800 })
+		assert.strictEqual(await page.eval(() => {
+			const side = document.getElementById('side')
+			side.style.borderRight = '17px solid' // as wide as Windows' scroll bar
+			return side.scrollWidth - side.clientWidth
+		}), 0)
+	})
+
 	// Row 10.
 	it('have nothing under a notch', async t => {
 		for (const [width, height] of [[390, 844], [844, 390]]) {
