@@ -427,8 +427,7 @@ func (c *clock) run(ctx context.Context, tick func(now time.Time) time.Time) {
 	}
 }
 
-// mode returns the mode and the autopilot's own name for its mode, "" before the
-// first heartbeat.
+// mode returns the mode and the autopilot's own name for its mode, "" before the first heartbeat.
 func (d *drone) mode() (Mode, string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -248,8 +248,7 @@ type reader struct {
 	in       deframer
 }
 
-// read reads the port once and handles the frames. It fails if no valid frame came for
-// silentAfter.
+// read reads the port once and handles the frames. It fails if no valid frame came for silentAfter.
 func (r *reader) read() error {
 	l := r.link
 	r.port.SetReadDeadline(r.frameAt.Add(silentAfter))

@@ -288,8 +288,7 @@ func newerAfter(trip time.Duration) time.Duration { return max(keptFor, 2*trip) 
 // againAfter is the time between two requests of what is waited for.
 func againAfter(trip time.Duration) time.Duration { return min(max(reportAgain, trip), reportMost) }
 
-// due is when HEARTBEAT is to be requested next. awaited means that a command waits for a
-// report.
+// due is when HEARTBEAT is to be requested next. awaited means that a command waits for a report.
 func (r *reports) due(awaited bool, trip time.Duration) time.Time {
 	if awaited || r.keeps() {
 		return r.asked.Add(againAfter(trip))

@@ -287,10 +287,9 @@ func (r request) destination(v view) (to place, err error) {
 	return to, err
 }
 
-// reposition is DO_REPOSITION with param2 = 1, which enters the hold mode too. PX4 takes z
-// above mean sea level whatever the frame says, and yaw in radians. ArduPilot heeds the frame
-// and ignores yaw and speed. What a goto keeps is sent as the present place: ArduPilot denies
-// INT32_MAX.
+// reposition is DO_REPOSITION with param2 = 1, which enters the hold mode too. PX4 takes z above
+// mean sea level whatever the frame says, and yaw in radians. ArduPilot heeds the frame and ignores
+// yaw and speed. What a goto keeps is sent as the present place: ArduPilot denies INT32_MAX.
 func (r request) reposition(v view, to place) step {
 	s := step{
 		cmd: common.MAV_CMD_DO_REPOSITION, asInt: true,

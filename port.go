@@ -374,8 +374,7 @@ func (a *autoDevice) isConsole(path string) bool {
 	})
 }
 
-// openFault returns why the autopilot's port or the API's can't be opened, and what to do
-// about it.
+// openFault returns why the autopilot's port or the API's can't be opened, and what to do about it.
 func openFault(name string, err error) error {
 	operation := new(net.OpError)
 	errors.As(err, &operation)

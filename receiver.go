@@ -69,8 +69,7 @@ func (s *sources) denied(v view) string {
 // (docs/autopilots.md, "PX4: source of sticks"). An unknown version counts as an older one.
 const px4SourceOrder = firmwareVersion(1<<24 | 17<<16)
 
-// noSticks is why nobody's sticks act on this PX4, not even a transmitter's; "" if somebody's
-// do.
+// noSticks is why nobody's sticks act on this PX4, not even a transmitter's; "" if somebody's do.
 func (v view) noSticks() string {
 	switch {
 	case v.rcIn() >= 5 && v.rcIn() <= 8 && v.version < px4SourceOrder:

@@ -133,10 +133,9 @@ type estimate struct {
 	positioned bool // it has a position, so GUIDED can be armed
 }
 
-// believe makes next the last value if it can follow the last one, and reports whether it
-// did. A value that can't is doubted until a second one can follow it: a damaged frame may
-// pass the 16 bit checksum (1 in 65,536), and would send a hold or a landing to another
-// continent.
+// believe makes next the last value if it can follow the last one, and reports whether it did. A
+// value that can't is doubted until a second one can follow it: a damaged frame may pass the 16 bit
+// checksum (1 in 65,536), and would send a hold or a landing to another continent.
 func believe[T interface{ received() bool }](last, doubted *T, next T, follows func(a, b T) bool) bool {
 	if (*last).received() && !follows(*last, next) && !((*doubted).received() && follows(*doubted, next)) {
 		*doubted = next
