@@ -460,22 +460,6 @@ func TestAWriteThatHangsIsADeadPortAfterTwoSeconds(t *testing.T) {
 	})
 }
 
-// The writer of the lost port may meet sticks that come while there is no port.
-func TestSticksThatComeBetweenTwoPortsAreSentWithTheirIds(t *testing.T) {
-	for range 40 { // the writer may first see the end of its port, or the sticks
-		p, err := newSimulator(simPX4).open()
-		if err != nil {
-			t.Fatal(err)
-		}
-		l := newLink(device{name: "sim"}, 0, false, func(heard) {})
-		w := newWriter(l, p)
-		w.sticks <- outgoing{msg: &common.MessageManualControl{Target: 1}}
-		broken, end := context.WithCancel(t.Context())
-		end()
-		w.run(t.Context(), broken)
-	}
-}
-
 // halfDead is a port whose reads end and whose writes hang.
 type halfDead struct {
 	net.Conn
