@@ -1062,6 +1062,7 @@ func TestNoVehicleFallsOrFliesWithoutAPilot(t *testing.T) {
 		{"a stick mode that a refused goto superseded keeps its stream", "copter: hover, slow 200ms, fails DO_REPOSITION, entering {manual|altitude|position}, refused refused goto 50 0, answer any 10s, +1s, is $1, +10s, alt > 15"},
 		{"a silent client gets a hold in a stick mode that a refused goto superseded", "copter: hover, slow 200ms, fails DO_REPOSITION, entering {manual|altitude}, refused refused goto 50 0, recovers, answer any 10s, +15s, in hold"},
 		{"a silent client gets a hold in an unanswered stick mode that shows during a refused plan", "copter: hover, silent {2100ms|2500ms|3s|3500ms}, refused no_ack mode {altitude|manual}, recovers, fails DO_REPOSITION, fails DO_SET_MODE, post {goto 50 0 altitude 20|mode position}, answer any, recovers, +15s, in hold"},
+		{"a silent client's hold ends where the vehicle is disarmed before its last step", "both: aloft, mode altitude, input pitch 0.3 timeout 0.2, px4? until in POSCTL 10s, copter? until in BRAKE 10s, +{1ms|30ms}, pilot disarms, +10s, hands off"},
 		{"the stream of an unanswered stick mode that the vehicle never enters ends", "copter: hover, fails DO_SET_MODE, loses DO_SET_MODE, refused no_ack mode position, +8s, not streams"},
 		{"a stick mode after a refused one has its stream", "copter: hover, fails DO_SET_MODE, refused refused mode position, recovers, mode {manual|altitude}, +3s, alt > 17"},
 		{"a stick mode after an unanswered one has its stream", "copter: hover, fails DO_SET_MODE, loses DO_SET_MODE, refused no_ack mode position, recovers, delay 200ms, +{4400ms..5s/100ms}, mode manual, +3s, alt > 17"},
@@ -1079,7 +1080,7 @@ func TestNoVehicleFallsOrFliesWithoutAPilot(t *testing.T) {
 		{"on PX4 input is refused until it is known whose sticks count", "px4 receiver=hand: restart grounded, +1500ms, refused wrong_mode input throttle 0, +20s, aloft, mode altitude, refused wrong_mode input pitch 0.5 timeout 2, pilot sticks 0 300 500 0, +10s, hands off"},
 		{"a handshake in the air forgets no parameter", "copter receiver=none SYSID_MYGCS=250: hover, mode position, +2s, stops 245, +4600ms, mute, +2s, unmute, +3s, in LOITER, status failsafe false"},
 		{"a failsafe on the way out of a pilot's stick mode does not give a client the sticks", "px4: takeoff, +25s, mode altitude, +1s, pilot MANUAL, slow 200ms, no input, entering rtl, +{0s|100ms|250ms|500ms|1s|2200ms|2500ms}, is in a failsafe, answer any 60s, +1s, no input"},
-		{"a QuadPlane is not commanded as a plane before its type is known", "quadplane Q_GUIDED_MODE=1: takeoff 20, +20s, mode position, +2s, receiver hand, stop, +5s, pilot QLOITER, +1s, param Q_GUIDED_MODE 0, delay {0s|200ms}, stops 245, start, until status online true 5s, post mode {manual|altitude|hold|rtl}, answer any, +5s, it hovers"},
+		{"a QuadPlane is not commanded as a plane before its type is known", "quadplane Q_GUIDED_MODE=1: takeoff 20, +20s, mode position, +2s, receiver hand, stop, +5s, pilot QLOITER, +1s, param Q_GUIDED_MODE 0, delay {0s|200ms}, stops 245{|, fails SET_MESSAGE_INTERVAL}, start, until status online true 5s, post mode {manual|altitude|hold|rtl}, answer any, +5s, it hovers"},
 	}, map[string]func(*player){
 		"is in a failsafe": func(p *player) { p.sim.change(func() { p.sim.failsafe = true }) },
 		"it hovers": func(p *player) {
