@@ -234,7 +234,9 @@ func (h *stickFlight) play(t *testing.T, script string) string {
 			h.f.online = false
 			h.lost(h.f)
 		case "restarted":
-			h.restarted(h.f)
+			if h.restarted(h.f); h.phase != stickOff && h.frame(true) != h.axes {
+				return fmt.Sprintf("a number that is kept moves the sticks to %v", h.sent)
+			}
 		case "override":
 			h.f.params["COM_RC_OVERRIDE"] = float64(number(w[1]))
 		case "taken", "not-taken":
