@@ -337,7 +337,7 @@ func TestAStreamIsTheStatusAtOnceAndWithEachChange(t *testing.T) {
 			if strings.Contains(e.data, "\n") || !json.Valid([]byte(e.data)) {
 				st.Errorf("not one line of JSON: %q", e.data)
 			}
-			if i > 1 && e.at.Sub(list[i-1].at) < eventEvery {
+			if i > 0 && e.at.Sub(list[i-1].at) < eventEvery {
 				st.Errorf("%v after the last event", e.at.Sub(list[i-1].at))
 			}
 		}

@@ -286,10 +286,11 @@ func (g *figures) add(what string, n int) {
 	g.n[what] += n
 }
 
-// An answer may take this long: the sticks before a plan, six commands, and the texts.
+// An answer may take this long: the sticks before a plan, a takeoff's three commands or one
+// landing, and the texts. The longest on these lines took 9.0 s.
 const (
-	longestAnswer = 2400*time.Millisecond + 6*2300*time.Millisecond + textsAfter
-	longestLand   = 2400*time.Millisecond + 3*time.Second + textsAfter
+	longestAnswer = stickLead + stickStill + 3*(giveUp+copyEvery) + textsAfter
+	longestLand   = stickLead + stickStill + giveUp + copyEvery + textsAfter
 )
 
 // commandOn sends a command over a bad line. It checks the answer by the acks that came through.

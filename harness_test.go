@@ -1128,8 +1128,8 @@ func (f *flight) wantHandsOff(since time.Time) {
 	}
 }
 
-// wantStream checks that only these axes were streamed, without a gap that PX4 would take for
-// a loss. A nil want means that nothing may be streamed.
+// wantStream checks that only these axes were streamed, until now and without a gap that PX4
+// would take for a loss. A nil want means that nothing may be streamed.
 func (f *flight) wantStream(since time.Time, want *axes) {
 	f.Helper()
 	got := f.stream(since)
@@ -1142,7 +1142,7 @@ func (f *flight) wantStream(since time.Time, want *axes) {
 		f.Errorf("streamed %v, want only %v", got, *want)
 	}
 	last := since
-	for _, r := range f.sticksSince(since) {
+	for _, r := range append(f.sticksSince(since), simReceived{at: time.Now()}) {
 		if gap := r.at.Sub(last); gap > 200*time.Millisecond {
 			f.Errorf("a gap of %v in the stream", gap)
 		}

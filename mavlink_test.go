@@ -487,22 +487,6 @@ func TestAWriteThatHangsIsADeadPortAfterTwoSeconds(t *testing.T) {
 	})
 }
 
-// The writer of the lost port may meet sticks that come while there is no port.
-func TestSticksThatComeBetweenTwoPortsAreSentWithTheirIds(t *testing.T) {
-	for range 40 { // the writer may first see the end of its port, or the sticks
-		p, err := newSimulator(simPX4).open()
-		if err != nil {
-			t.Fatal(err)
-		}
-		l := newLink(device{name: "sim"}, 0, false, func(heard) {})
-		w := newWriter(l, p)
-		w.sticks <- outgoing{msg: &common.MessageManualControl{Target: 1}}
-		broken, end := context.WithCancel(t.Context())
-		end()
-		w.run(t.Context(), broken)
-	}
-}
-
 // halfDead is a port whose reads end and whose writes hang.
 type halfDead struct {
 	net.Conn
@@ -667,6 +651,18 @@ func TestSticksGoOutAsTheGroundStationsSystemAndOurComponent(t *testing.T) {
 			t.Errorf("sent %+v", sticks)
 		}
 	})
+}
+
+// A released stick must not be followed by one that waited for a busy port.
+func TestTheStreamsEndTakesTheSticksThatWaitForThePort(t *testing.T) {
+	d := newDrone(device{name: "none"}, 0, false)
+	d.link.writer = newWriter(d.link, nil)
+	for phase, wait := range map[stickPhase]int{stickOff: 0, stickClient: 1} {
+		d.link.setSticks(&outgoing{})
+		d.sticks.phase = phase
+		d.act()
+		lineEqual(t, "sticks that wait", len(d.link.writer.sticks), wait)
+	}
 }
 
 var mavsdkPython = flag.String("mavsdk", "", "TestMavrestFliesBesideAnotherClient: a python3 that has mavsdk; CI installs one")
