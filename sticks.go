@@ -369,7 +369,7 @@ func (s *sticks) restarted(v view) {
 	*s = sticks{}
 	s.src.hide(v.now.Add(overrideTimeout))
 	if v.armed && was.phase != stickOff && v.firmware.ardupilot() {
-		s.taken, s.phase, s.axes, s.src.receiver = true, stickNobody, was.axes, was.src.receiver
+		s.taken, s.phase, s.axes, s.sent, s.src.receiver = true, stickNobody, was.axes, was.axes, was.src.receiver
 	}
 }
 
