@@ -126,7 +126,7 @@ func (d *drone) summary() string {
 		return err.Error()
 	}
 	id := &d.tel.id
-	return fmt.Sprintf("%s %s online, %s, mode %s", autopilotName(id.autopilot), lowerName(id.typ.String(), "MAV_TYPE_"), armedWord(d.machine.last.armed), d.machine.mode)
+	return fmt.Sprintf("%s %s online, %s, mode %s", autopilotName(id.autopilot), lowerName(id.typ.String(), "MAV_TYPE_"), armedWord[d.machine.last.armed], d.machine.mode)
 }
 
 // autopilotName is a MAV_AUTOPILOT in the API: ardupilot stands for ardupilotmega.

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"fmt"
 	"log/slog"
 	"math"
 	"sync"
@@ -36,7 +35,7 @@ type drone struct {
 	wg        sync.WaitGroup // every goroutine that run waits for, also landThere and holdForSilent
 
 	online      bool
-	quitBy      time.Time // the farewell's deadline, which ends its tasks; zero: not shutting down
+	quitBy      time.Time // the farewell's deadline, 1 s, which ends its tasks; zero: not shutting down
 	checked     time.Time // when PX4 was last asked to run its checks before arming
 	warned      []string  // the warnings given since the autopilot started
 	targetAsked time.Time // when the target was requested last
@@ -75,7 +74,7 @@ func (d *drone) quit() {
 	defer d.mu.Unlock()
 	if !d.cmd.stopped {
 		close(d.ended)
-		d.quitBy = time.Now().Add(farewellFor)
+		d.quitBy = time.Now().Add(time.Second)
 	}
 	d.cmd.stop()
 }
@@ -323,11 +322,7 @@ func (d *drone) wait(ctx context.Context, m *manoeuvre, began time.Time) error {
 	if m.finished() {
 		return d.explained(m.why)
 	}
-	unseen := d.able()
-	if unseen != nil && unseen != errStopping {
-		unseen = fmt.Errorf("the link is lost: %w", unseen)
-	}
-	return notDone(m, time.Since(began), unseen)
+	return notDone(m, time.Since(began), d.able())
 }
 
 // ownTexts is the prefix of mavrest's own messages.
@@ -366,10 +361,6 @@ func (d *drone) report(b shownMode, now time.Time) report {
 
 func (d *drone) view(now time.Time) view { return d.viewSince(time.Time{}, now) }
 
-// sighting is the view of the watcher of the manoeuvre: what came before its acceptance proves
-// nothing.
-func (d *drone) sighting(now time.Time) view { return d.viewSince(d.cmd.manoeuvre.at, now) }
-
 // viewSince is the vehicle now. A position, a velocity or a landed state that is stale, or did not
 // come later than since, counts as unknown: a hold would otherwise fly back to the place.
 func (d *drone) viewSince(since, now time.Time) view {
@@ -396,10 +387,8 @@ func (d *drone) viewSince(since, now time.Time) view {
 	return v
 }
 
-// clockEvery is the longest sleep of the clock, so that the watchdog sees it run.
-const clockEvery = time.Second
-
-// clock runs what happens by time. It sleeps until the next thing is due.
+// clock runs what happens by time. It sleeps until the next thing is due, 1 s at most: the
+// watchdog wants to see it run.
 type clock struct {
 	bell chan struct{} // wakes run at once; it holds one
 	beat atomic.Int64  // when tick was last called, for the watchdog; Unix nanoseconds
@@ -423,7 +412,7 @@ func (c *clock) run(ctx context.Context, tick func(now time.Time) time.Time) {
 		}
 		now := time.Now()
 		c.beat.Store(now.UnixNano())
-		sleep = min(max(tick(now).Sub(now), time.Millisecond), clockEvery)
+		sleep = min(max(tick(now).Sub(now), time.Millisecond), time.Second)
 	}
 }
 
@@ -438,9 +427,4 @@ func (d *drone) mode() (Mode, string) {
 }
 
 // armedWord is the armed bit in a sentence.
-func armedWord(armed bool) string {
-	if armed {
-		return "armed"
-	}
-	return "disarmed"
-}
+var armedWord = map[bool]string{false: "disarmed", true: "armed"}

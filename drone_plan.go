@@ -11,9 +11,6 @@ import (
 	"github.com/bluenviron/gomavlib/v3/pkg/dialects/common"
 )
 
-// farewellFor is how long the hold or landing at the program's end may take.
-const farewellFor = time.Second
-
 // do carries a client's request out. It returns when the vehicle shows what the request leads
 // to, or with a *commandError that says why it does not.
 func (d *drone) do(r request) (answer, error) {
@@ -218,7 +215,7 @@ func (d *drone) leftBehind(t *task, err error) error {
 	if t.was.failsafe {
 		full.text += "; the failsafe's " + d.nameOf(t.was.custom) + " was ended"
 	}
-	full.text += "; the vehicle is in " + d.nameOf(last.custom) + ", " + armedWord(last.armed)
+	full.text += "; the vehicle is in " + d.nameOf(last.custom) + ", " + armedWord[last.armed]
 	return &full
 }
 
@@ -324,7 +321,7 @@ func (d *drone) watch(now time.Time) time.Time {
 	if m == nil || m.finished() || !d.online {
 		return time.Time{}
 	}
-	land, lost := m.watch(d.sighting(now))
+	land, lost := m.watch(d.viewSince(m.at, now)) // what came before its acceptance proves nothing
 	switch {
 	case lost != "":
 		if d.cmd.transit() {
@@ -413,8 +410,11 @@ func (d *drone) reasons(t *task, refused *commandError) error {
 		}
 	}
 	said := words(e.messages)
-	if list := d.unhealthy(); said == "" && len(list) > 0 && (s.arms() || s.to != nil) {
-		said = "unhealthy: " + strings.Join(list, ", ")
+	unhealthy := slices.DeleteFunc(tel.health.unhealthy(), func(name string) bool {
+		return name == "rc_receiver" && d.sticks.src.transmitterAt.IsZero() // no transmitter was ever heard
+	})
+	if said == "" && len(unhealthy) > 0 && (s.arms() || s.to != nil) {
+		said = "unhealthy: " + strings.Join(unhealthy, ", ")
 	}
 	if said != "" {
 		e.text += ": " + said
@@ -426,12 +426,6 @@ func (d *drone) reasons(t *task, refused *commandError) error {
 		e.text += fmt.Sprintf("; NAV_DLL_ACT is %g: PX4 arms only while it hears a ground station; connect one, start mavrest with -gcs, or set it to 0", act)
 	}
 	return &e
-}
-
-// unhealthy are the systems that may be the reason of a refusal. The receiver is left out if no
-// transmitter was ever heard.
-func (d *drone) unhealthy() []string {
-	return slices.DeleteFunc(d.tel.health.unhealthy(), func(name string) bool { return name == "rc_receiver" && d.sticks.src.transmitterAt.IsZero() })
 }
 
 // explained adds to the error of an interrupted command what the autopilot said from 1 s

@@ -1238,11 +1238,11 @@ func TestOnlyReportsAfterTheAcceptanceEndAManoeuvre(t *testing.T) {
 	hold := request{setMode: true, mode: ModeHold}
 	m := &manoeuvre{request: hold, at: now, over: make(chan struct{})}
 	d.machine.last.armed, d.cmd.manoeuvre = true, m
-	m.watch(d.sighting(now.Add(time.Second)))
+	m.watch(d.viewSince(m.at, now.Add(time.Second)))
 	lineEqual(t, "done by earlier messages", m.done, false)
-	lineEqual(t, "its landed state", d.sighting(now).landed, 0)
+	lineEqual(t, "its landed state", d.viewSince(m.at, now).landed, 0)
 	hear(now.Add(time.Millisecond))
-	m.watch(d.sighting(now.Add(time.Second)))
+	m.watch(d.viewSince(m.at, now.Add(time.Second)))
 	lineEqual(t, "done by later messages", m.done, true)
 }
 

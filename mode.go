@@ -192,9 +192,7 @@ func modesToEnter() map[firmware]map[Mode]uint32 {
 			}
 		}
 		enter[ModeRTGS] = enter[ModeRTL]
-		if _, ok := enter[ModeTakeoff]; !ok { // it climbs in the mode that it holds in
-			enter[ModeTakeoff] = enter[ModeHold]
-		}
+		enter[ModeTakeoff] = cmp.Or(enter[ModeTakeoff], enter[ModeHold]) // some climb in the mode that they hold in
 		table[f] = enter
 	}
 	return table
