@@ -33,7 +33,7 @@ func (d *drone) doOwn(r request, firstLeg *manoeuvre) error {
 	return d.perform(&task{commander: d.cmd, request: r, answer: answer{manoeuvre: firstLeg}})
 }
 
-// perform is a task from its arrival to its answer. It and what it calls unlock mu while they
+// perform takes a task from its arrival to its answer. It and what it calls unlock mu while they
 // wait: read everything again afterwards.
 func (d *drone) perform(t *task) error {
 	err := d.takeTurn(t)
@@ -109,7 +109,7 @@ func (d *drone) carryOut(t *task) error {
 		goal, last := t.plan.goal(), d.machine.last
 		whole := i == len(t.plan.steps)-1 && t.plan.second == nil
 		shown := goal == nil || last.custom == goal.number || goal.atEnd(last)
-		if t.takenOver() && !(whole && shown) {
+		if t.takenOver() && !(whole && shown) { // rule 4: only a whole plan that shows is 200
 			return t.ended("%s; the vehicle follows %s, which was sent before; nothing more was sent", commandName(s))
 		}
 		d.accepted(t, s)
@@ -187,10 +187,10 @@ func (d *drone) conclude(t *task, err error) {
 		}
 	}
 	if m := t.answer.manoeuvre; err != nil && m != nil {
-		m.request.heading = nil // the goto itself was accepted: its heading was refused, or not sent, and is not waited for
+		m.request.heading = nil // the goto was accepted, its heading was not: it can be complete with any heading
 	}
 	d.act()
-	d.targetAsked = time.Time{} // does it fly to the place?
+	d.targetAsked = time.Time{} // ask at once whether it flies to the place
 	d.changes.Add(1)
 	d.clock.poke()
 }
@@ -222,10 +222,10 @@ func (d *drone) leftBehind(t *task, err error) error {
 	return &full
 }
 
-// restSticks centres our sticks before PX4 leaves a stick mode, or enters one while they stand
-// off centre, and waits until they have been still for stickStill: PX4 takes sticks that move
-// for a pilot's. In the air it waits in POSCTL, or without a position in ALTCTL, where the
-// drone stops (docs/design.md, "Leaving on PX4").
+// restSticks centres our sticks before PX4 leaves a stick mode, or enters one from a mode without
+// sticks while ours are off centre. It waits until they have been still for stickStill: PX4 takes
+// moving sticks for a pilot's. In the air it waits in POSCTL, or without a position in ALTCTL,
+// where the drone stops (docs/design.md, "Leaving on PX4").
 func (d *drone) restSticks(t *task) error {
 	v := d.view(time.Now())
 	if v.firmware != px4 || !t.request.setMode || !d.sticks.mustRest(v, t.request.entersSticks()) {
@@ -239,7 +239,7 @@ func (d *drone) restSticks(t *task) error {
 	}
 	if v.flying() && v.custom != through.to.number {
 		switch err := d.send(t, &through); {
-		case err == nil: // not d.accepted, which counts as a client's: a takeover may have come before POSCTL showed
+		case err == nil: // d.accepted would allow mavrest's own commands: a takeover may have come before POSCTL showed
 			t.answer.command = uint16(through.cmd)
 			d.machine.command(*through.to)
 		case !vehicleFailed(err):
@@ -353,8 +353,8 @@ func (d *drone) landThere(m *manoeuvre) {
 	}
 }
 
-// holdForSilent commands a hold for a client that fell silent, unless that has changed since tick
-// asked for it: a pilot, a client or a disarming came first.
+// holdForSilent commands a hold for a client that fell silent, unless a pilot, a client or a
+// disarming came between tick's request and now.
 func (d *drone) holdForSilent() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
