@@ -131,7 +131,7 @@ func (a *acks) hear(cmd common.MAV_CMD, result uint8, reports int, now time.Time
 	a.answered(cmd)
 	c, accepted := a.waiting[cmd], result == uint8(common.MAV_RESULT_ACCEPTED)
 	switch {
-	case c == nil || c.copies == 0 || now.Before(c.sent): // it answers none that is waited for
+	case c == nil || c.copies == 0 || now.Before(c.sent): // no command waits for it
 	case !accepted && c.refusal == nil:
 		c.refusal, c.refusedAt = &result, now
 	case accepted && !c.acked():

@@ -53,9 +53,9 @@ type task struct {
 	askedAt   time.Time // when a client asked for it; zero: mavrest itself did
 
 	was      report     // the last report when its turn came
-	previous *manoeuvre // the manoeuvre when its turn came; nil: none
+	previous *manoeuvre // the manoeuvre when its turn came; nil: there was none
 
-	sent    *command      // the command that went out last; nil: none
+	sent    *command      // the command that went out last; nil: no command did
 	answer  answer        // so far; in a second leg the first leg's manoeuvre is there from the start
 	armed   bool          // it sent an ARM to a disarmed vehicle, which did not refuse it
 	endedBy *commandError // a newer command, a takeover, a disarming, the program's end; nil: nothing
@@ -255,7 +255,7 @@ func (c *commander) poll(awaited bool, now time.Time) (next time.Time) {
 func (c *commander) away() bool { return !c.awayAt.Before(c.reports.asked) }
 
 // reportBefore waits for the report that step s must follow (rule 5); due is when s could first
-// go. An urgent first step that was due at once waits urgentWait or urgentKept, then goes without.
+// go. An urgent first step that was due at once goes without one after urgentWait or urgentKept.
 func (t *task) reportBefore(s *step, due time.Time) error {
 	c := t.commander
 	atOnce := t.sent == nil && due.Sub(t.askedAt) <= modeGap/2 // a client's first step that did not wait; never mavrest's own, whose askedAt is zero
@@ -315,7 +315,7 @@ func (t *task) transact(s *step) error {
 			return nil
 		}
 		now, until, repeats := time.Now(), x.answerBy(c.acks.trip), !x.answered()
-		if t.endedBy != nil && repeats { // by a takeover
+		if t.endedBy != nil && repeats { // a takeover: no copy goes out any more
 			until, repeats = x.last.Add(showWithin), false
 		}
 		if !now.Before(until) {
@@ -350,7 +350,7 @@ func (t *task) sendCopy(x *command) {
 	t.armed = t.armed || s.arms() && !c.machine.last.armed
 	if s.to != nil {
 		c.machine.claim(s.to, time.Now())
-		if c.manoeuvre != t.answer.manoeuvre { // it ends, whatever becomes of the step
+		if c.manoeuvre != t.answer.manoeuvre { // an older one ends, whatever becomes of the step
 			c.endManoeuvre(errSuperseded)
 		}
 	}
@@ -362,7 +362,7 @@ func (t *task) failure(x *command) error {
 	name := commandName(x.step)
 	if x.refusal != nil {
 		t.commander.machine.refused(x.step.to)
-		t.armed = t.armed && !x.step.arms() // who arms the vehicle from now on is somebody else
+		t.armed = t.armed && !x.step.arms() // a later arming is somebody else's
 	}
 	switch {
 	case t.endedBy != nil: // that is the answer, not the refusal
@@ -386,8 +386,8 @@ func (c *commander) replace(t *task) {
 	c.manoeuvre = t.answer.manoeuvre
 }
 
-// endManoeuvre ends the manoeuvre, with the command that continues it, and forgets it. A landing
-// on its way is no longer what the vehicle does: the mode is the reported one.
+// endManoeuvre ends the manoeuvre and the command that continues it, and forgets both. If a
+// landing was on its way to its place, the mode is the reported one from now on.
 func (c *commander) endManoeuvre(why *commandError) {
 	if c.manoeuvre == nil {
 		return

@@ -35,7 +35,7 @@ type drone struct {
 	wg        sync.WaitGroup // every goroutine that run waits for, also landThere and holdForSilent
 
 	online      bool
-	quitBy      time.Time // the farewell's deadline, 1 s, which ends its tasks; zero: not shutting down
+	quitBy      time.Time // when the farewell and its tasks end, after 1 s; zero: not shutting down
 	checked     time.Time // when PX4 was last asked to run its checks before arming
 	warned      []string  // the warnings given since the autopilot started
 	targetAsked time.Time // when the target was requested last
@@ -275,8 +275,8 @@ func (d *drone) takeover(why string) {
 	d.clock.poke()
 }
 
-// restarted ends and forgets what a restart of the autopilot ended, and begins the handshake anew: it
-// may have other firmware now.
+// restarted ends and forgets what does not survive a restart of the autopilot, and begins the
+// handshake anew: the firmware may be another one now.
 func (d *drone) restarted(now time.Time) {
 	slog.Warn("the autopilot has started again")
 	d.machine.restart()
@@ -362,7 +362,7 @@ func (d *drone) report(b shownMode, now time.Time) report {
 func (d *drone) view(now time.Time) view { return d.viewSince(time.Time{}, now) }
 
 // viewSince is the vehicle now. A position, a velocity or a landed state that is stale, or did not
-// come later than since, counts as unknown: a hold would otherwise fly back to the place.
+// come later than since, counts as unknown: a hold would otherwise fly back to where it was.
 func (d *drone) viewSince(since, now time.Time) view {
 	t, current := &d.tel, d.cmd.current()
 	v := view{

@@ -30,7 +30,7 @@ func (d *drone) doOwn(r request, firstLeg *manoeuvre) error {
 	return d.perform(&task{commander: d.cmd, request: r, answer: answer{manoeuvre: firstLeg}})
 }
 
-// perform is a task from its arrival to its answer. It and what it calls unlock mu while they
+// perform takes a task from its arrival to its answer. It and what it calls unlock mu while they
 // wait: read everything again afterwards.
 func (d *drone) perform(t *task) error {
 	err := d.takeTurn(t)
@@ -106,7 +106,7 @@ func (d *drone) carryOut(t *task) error {
 		goal, last := t.plan.goal(), d.machine.last
 		whole := i == len(t.plan.steps)-1 && t.plan.second == nil
 		shown := goal == nil || last.custom == goal.number || goal.atEnd(last)
-		if t.takenOver() && !(whole && shown) {
+		if t.takenOver() && !(whole && shown) { // rule 4: only a whole plan that shows is 200
 			return t.ended("%s; the vehicle follows %s, which was sent before; nothing more was sent", commandName(s))
 		}
 		d.accepted(t, s)
@@ -159,7 +159,7 @@ func (d *drone) ready(s *step) time.Time {
 func (d *drone) accepted(t *task, s *step) {
 	c := d.cmd
 	t.answer.command = uint16(s.cmd)
-	c.client = c.client || !t.askedAt.IsZero()
+	c.client = c.client || !t.askedAt.IsZero() && t.endedBy == nil
 	d.changes.Add(1)
 	if s.to == nil {
 		return
@@ -184,10 +184,10 @@ func (d *drone) conclude(t *task, err error) {
 		}
 	}
 	if m := t.answer.manoeuvre; err != nil && m != nil {
-		m.request.heading = nil // the goto itself was accepted: its heading was refused, or not sent, and is not waited for
+		m.request.heading = nil // the goto was accepted, its heading was not: it can be complete with any heading
 	}
 	d.act()
-	d.targetAsked = time.Time{} // does it fly to the place?
+	d.targetAsked = time.Time{} // ask at once whether it flies to the place
 	d.changes.Add(1)
 	d.clock.poke()
 }
@@ -219,10 +219,10 @@ func (d *drone) leftBehind(t *task, err error) error {
 	return &full
 }
 
-// restSticks centres our sticks before PX4 leaves a stick mode, or enters one while they stand
-// off centre, and waits until they have been still for stickStill: PX4 takes sticks that move
-// for a pilot's. In the air it waits in POSCTL, or without a position in ALTCTL, where the
-// drone stops (docs/design.md, "Leaving on PX4").
+// restSticks centres our sticks before PX4 leaves a stick mode, or enters one from a mode without
+// sticks while ours are off centre. It waits until they have been still for stickStill: PX4 takes
+// moving sticks for a pilot's. In the air it waits in POSCTL, or without a position in ALTCTL,
+// where the drone stops (docs/design.md, "Leaving on PX4").
 func (d *drone) restSticks(t *task) error {
 	v := d.view(time.Now())
 	if v.firmware != px4 || !t.request.setMode || !d.sticks.mustRest(v, t.request.entersSticks()) {
@@ -236,7 +236,7 @@ func (d *drone) restSticks(t *task) error {
 	}
 	if v.flying() && v.custom != through.to.number {
 		switch err := d.send(t, &through); {
-		case err == nil: // not d.accepted, which counts as a client's: a takeover may have come before POSCTL showed
+		case err == nil: // d.accepted would allow mavrest's own commands: a takeover may have come before POSCTL showed
 			t.answer.command = uint16(through.cmd)
 			d.machine.command(*through.to)
 		case !vehicleFailed(err):
@@ -250,7 +250,7 @@ func (d *drone) restSticks(t *task) error {
 
 // askHome requests HOME_POSITION for a plan that needs home's height, and waits for it: PX4 takes
 // heights above the sea, and another program may have moved home or ended its stream. Without an
-// answer home is unknown.
+// answer home is unknown, and a report must show that the line is not the reason.
 func (d *drone) askHome(t *task) error {
 	if d.firmware() != px4 || t.request.mode != ModeTakeoff && t.request.altitude == nil {
 		return nil
@@ -258,14 +258,11 @@ func (d *drone) askHome(t *task) error {
 	asked := time.Now()
 	came := func() bool { return d.tel.home.at.After(asked) }
 	err := t.ask(againAfter(d.cmd.acks.trip), asked.Add(answerWait), func() { d.cmd.acks.request(idHome) }, came)
-	switch {
-	case err != nil || came():
+	if err != nil || came() {
 		return err
-	case d.cmd.reports.alive.Before(asked): // the line is the reason
-		return refuse(codeNoAck, "the autopilot did not answer; nothing was sent")
 	}
 	d.tel.home = unknownPoint
-	return nil
+	return t.reportBefore(&t.plan.steps[0], time.Now())
 }
 
 // prepare provides what a plan needs before its first step: the receiver's state, the parameter
@@ -350,8 +347,8 @@ func (d *drone) landThere(m *manoeuvre) {
 	}
 }
 
-// holdForSilent commands a hold for a client that fell silent, unless that has changed since tick
-// asked for it: a pilot, a client or a disarming came first.
+// holdForSilent commands a hold for a client that fell silent, unless a pilot, a client or a
+// disarming came between tick's request and now.
 func (d *drone) holdForSilent() {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -72,7 +72,7 @@ func (d *drone) warn(v view) {
 	}
 }
 
-// hearReceiver takes a SYS_STATUS. RC_CHANNELS of before validFrom may still show our own throttle.
+// hearReceiver takes a SYS_STATUS. An RC_CHANNELS from before validFrom may show our own throttle.
 func (d *drone) hearReceiver(now time.Time) {
 	tel, throttle := &d.tel, uint16(math.MaxUint16) // an unknown throttle counts as raised
 	fresh := tel.rc.within(freshFor, now)
@@ -137,8 +137,8 @@ func (d *drone) input(in stickInput) (Mode, error) {
 	return v.mode, nil
 }
 
-// receiverDeadline is until when a command waits for the receiver's state: SYS_STATUS, which
-// brings it, comes twice a second.
+// receiverDeadline is when a command stops waiting for the receiver's state. SYS_STATUS brings
+// it, twice a second.
 func (d *drone) receiverDeadline() time.Time {
 	return d.sticks.src.validFrom.Add(showWithin + d.cmd.acks.trip)
 }

@@ -15,7 +15,7 @@ const (
 	askFor      = 3 * time.Second        // after this time warnings count an unanswered parameter as its default
 	streamAgain = 10 * time.Second       // between two requests for a stream that was accepted
 	streamLost  = 5 * time.Second        // without its message: another program, or a restart, has ended it; NAV_DLL_ACT is read again as often
-	liveLost    = time.Second            // the same of CURRENT_MODE, which comes twice a second by itself
+	liveLost    = time.Second            // the same for CURRENT_MODE, which comes twice a second by itself
 	targetEvery = time.Second            // between two requests for the vehicle's target
 )
 
@@ -26,7 +26,7 @@ type stream struct {
 	least  float32 // lowest rate in Hz: below it the stream is requested again; 0: any rate will do
 	known  bool    // the vehicle answered the request: it accepted or denied it
 	denied bool
-	slow   bool // it came below least, or had to be requested
+	slow   bool // it came more slowly than least, or its message had to be requested
 
 	asked time.Time // when it was requested last
 	heard time.Time // when its message came last
@@ -55,7 +55,7 @@ type handshake struct {
 
 	firmware   firmware // the family when the handshake began
 	streams    []stream // the first one brings live reports
-	open       *command // the request for a stream that waits for its ack; nil: none
+	open       *command // the request for a stream that waits for its ack; nil: no request waits
 	openFor    *stream  // the stream that it is for
 	began      time.Time
 	questioned time.Time // when ask ran last
@@ -74,7 +74,7 @@ func (h *handshake) begin(now time.Time) {
 		live.hz = 10
 	}
 	h.streams = append([]stream{live}, streams...)
-	if h.firmware.ardupilot() { // is there a place to take off from?
+	if h.firmware.ardupilot() { // has it a position, so that it can take off?
 		h.streams = append(h.streams, stream{id: idEstimate, hz: 1})
 	}
 }

@@ -16,7 +16,7 @@ const (
 	nearPlace  = 5.0  // m: the wind may keep a drone this far off, for nearFor
 	nearFor    = 5 * time.Second
 	targetOff  = 5.0             // m: a target further off than this is not ours
-	targetNew  = time.Second     // this long after the acceptance the old target may be reported; a strange one counts after the same time
+	targetNew  = time.Second     // this long after the acceptance the old target may be reported; a strange one must last as long
 	targetLate = 3 * time.Second // a strange target that came sooner after the acceptance is the autopilot's answer to the command
 	wingRadii  = 1.5             // a fixed wing within this many radii of its circle has arrived
 	wingHeight = 5.0             // m: TECS keeps a height less exactly than a hover

@@ -16,7 +16,7 @@ import (
 // ModeManual, the state at the start.
 type Mode uint8
 
-// The modes, with their names in the API.
+// The modes, with their names in the API. Their order counts: flownBySticks and urgent compare it.
 const (
 	ModeManual   Mode = iota // "manual"
 	ModeAltitude             // "altitude"
@@ -89,7 +89,7 @@ type autopilotMode struct {
 	custom uint32 // the autopilot's number
 	name   string // the autopilot's
 	mode   Mode
-	set    firmware // the families that are commanded to enter it
+	set    firmware // the families on which we command it
 }
 
 // ownModes is each autopilot's own list of the modes that we have a word for.
@@ -204,8 +204,8 @@ const copterBrake = 17
 // Times of the reports and of the mode machine (docs/design.md, "Reports" and rule 3).
 const (
 	keptFor     = 100 * time.Millisecond  // or two round trips: a HEARTBEAT that comes later than this is newer than a CURRENT_MODE or an ack
-	reportFresh = 200 * time.Millisecond  // a client's command may follow a report of this age
-	reportQuiet = 1500 * time.Millisecond // the same of a disarmed vehicle, where nothing waits for a report
+	reportFresh = 200 * time.Millisecond  // a client's command may follow a report of this age; at it an armed vehicle's next one is requested
+	reportQuiet = 1500 * time.Millisecond // a disarmed vehicle's next report is requested at this age, if no command waits for it
 	reportAgain = 20 * time.Millisecond   // or a round trip: between two requests of what is waited for
 	reportMost  = 100 * time.Millisecond  // the longest reportAgain: on a slow line many requests are lost
 	followTime  = 5 * time.Second         // how long after its last copy a step explains a report
@@ -223,7 +223,7 @@ type shownMode struct {
 // armed bit and comes up to 15 ms before its mode is in force, so its number is kept until
 // a HEARTBEAT shows it.
 type reports struct {
-	last  shownMode   // of the last report; its time is zero: none yet
+	last  shownMode   // of the last report; its time is zero before the first
 	n     int         // how many there were
 	kept  []shownMode // the oldest first
 	alive time.Time   // when a HEARTBEAT came last, or a CURRENT_MODE after the first HEARTBEAT
@@ -259,7 +259,7 @@ func (r *reports) hearMode(custom uint32, now time.Time) bool {
 }
 
 // hearHeartbeat takes a HEARTBEAT and returns the reports that it makes, the oldest
-// first: none where it is older than the newest kept number. trip is the line's round trip.
+// first; no report if it is older than the newest kept number. trip is the line's round trip.
 func (r *reports) hearHeartbeat(b shownMode, trip time.Duration, now time.Time) (list []shownMode) {
 	r.alive, b.at = now, now
 	newest := r.newest()
@@ -370,7 +370,7 @@ func (v view) circle() float64 {
 	return cmp.Or(math.Abs(v.param("WP_LOITER_RAD", 0)), 60) // ArduPlane's default
 }
 
-// takeoffAltitude is where a fixed wing takes off to, in metres above home. ArduPlane's default is 50.
+// takeoffAltitude is where a fixed wing takes off to, in metres above home; by default 50.
 func (v view) takeoffAltitude() float64 { return v.param("TKOFF_ALT", 50) }
 
 // cruise is a Copter's default speed of a goto, in m/s; NaN if unknown. WP_SPD, from 4.8-dev on,

@@ -85,7 +85,7 @@ func (s *step) arms() bool { return s.cmd == common.MAV_CMD_COMPONENT_ARM_DISARM
 // step: it enters a stick mode, or arms. ArduPilot without a receiver arms only on a stream.
 func (s *step) needsStream() bool { return s.arms() || s.to != nil && s.to.mode.flownBySticks() }
 
-// plan is how a request is carried out on one autopilot: its commands in order, and where they lead.
+// plan is how a request is carried out on one autopilot: its commands in order, where they lead.
 type plan struct {
 	steps  []step
 	target *place // where it flies to; a takeoff has only the altitude
@@ -206,8 +206,8 @@ func (r request) plan(v view) (p plan, err error) {
 		return p, refuse(codeRefused, "arm: the vehicle is in the air; land first; the mode was not set either")
 	case r.setMode:
 		p, err = r.planFlight(v)
-	case v.firmware == px4 && !v.armed && v.shown() == ModeTakeoff && r.arms():
-		p.steps = []step{px4.enter(ModeHold)} // armed in AUTO.TAKEOFF, PX4 would climb
+	case !v.armed && v.shown() == ModeTakeoff && r.arms():
+		p.steps = []step{v.firmware.enter(ModeHold)} // armed in AUTO.TAKEOFF or TAKEOFF, it would take off
 	}
 	if err == nil && r.arm != nil && r.mode != ModeTakeoff {
 		p.steps = append(p.steps, v.firmware.armDisarm(*r.arm))
@@ -237,7 +237,7 @@ func (r request) planFlight(v view) (plan, error) {
 	return plan{steps: []step{v.firmware.enter(r.mode)}}, nil
 }
 
-// planGoto flies to a place, for a landing at the present height; the landing itself follows there.
+// planGoto flies to a place. For a landing there it keeps the present height, and second lands.
 // Both autopilots acknowledge a goto on the ground and drop it, so it is refused here.
 func (r request) planGoto(v view) (p plan, err error) {
 	to, err := r.destination(v)

@@ -15,8 +15,8 @@ func (v view) hovers(what string) error {
 	return nil
 }
 
-// planTakeoffArduPilot is GUIDED, ARM, NAV_TAKEOFF in metres above home. A fixed
-// wing has a mode of its own for it.
+// planTakeoffArduPilot is GUIDED, ARM, NAV_TAKEOFF in metres above home. A fixed wing has a mode of
+// its own for it, which is the last step too: disarmed in TAKEOFF, whoever arms it would start it.
 func (r request) planTakeoffArduPilot(v view) (p plan, err error) {
 	f, altitude := v.firmware, or(r.altitude, defaultTakeoff)
 	switch {
@@ -24,19 +24,18 @@ func (r request) planTakeoffArduPilot(v view) (p plan, err error) {
 		return p, refuse(codeRefused, "takeoff: already flying; use goto to climb")
 	case f == plane && r.altitude != nil:
 		return p, refuse(codeUnsupported, "altitude: a fixed wing takes off to its own TKOFF_ALT; leave it out")
-	case f == plane:
-		p.steps = []step{f.enter(ModeTakeoff)}
-	default:
-		p.steps = []step{f.enter(ModeHold)}
 	}
+	p.steps = []step{f.enter(ModeHold)}
 	if !v.armed {
 		p.steps = append(p.steps, f.armDisarm(true))
 	}
+	climb := f.enter(ModeTakeoff)
 	if f != plane {
-		climb := f.command(common.MAV_CMD_NAV_TAKEOFF, 0, 0, 0, 0, 0, 0, float32(altitude))
-		p.steps = append(p.steps, climb.leadingTo(ModeTakeoff, entered[f][ModeTakeoff]))
+		climb = f.command(common.MAV_CMD_NAV_TAKEOFF, 0, 0, 0, 0, 0, 0, float32(altitude))
+		climb = climb.leadingTo(ModeTakeoff, entered[f][ModeTakeoff])
 		p.target = &place{math.NaN(), math.NaN(), altitude, v.home.amsl + altitude}
 	}
+	p.steps = append(p.steps, climb)
 	return p, nil
 }
 

@@ -14,7 +14,7 @@ const (
 	stickArms    = 2100 * time.Millisecond // of the stream, before ArduPilot arms on it alone
 	stickStill   = 2 * time.Second         // after they moved: PX4 calls them moving for 1.6 s
 	stickGone    = time.Second             // from a stream's end to an arming: PX4 notices the loss after 0.6 s, which is a failsafe if it is armed by then
-	stickIdle    = 5 * time.Second         // after the client's last command a disarmed vehicle's stream ends
+	stickIdle    = 5 * time.Second         // a disarmed vehicle's stream ends this long after the client's last command
 	silentClient = 3 * time.Second         // after the client's last input or command it is silent
 	othersPause  = 500 * time.Millisecond  // after another program's last sticks ours go on
 	undoneIn     = 500 * time.Millisecond  // a pilot's mode that showed for no longer was undone by our sticks: it shows for 12 to 48 ms (docs/autopilots.md)
@@ -26,7 +26,7 @@ type stickPhase uint8
 const (
 	stickOff    stickPhase = iota // silence
 	stickClient                   // the client's sticks, until they expire
-	stickNobody                   // centred; PX4's unmoved in a mode that flies without sticks
+	stickNobody                   // centred; on PX4 unmoved in a mode that flies without sticks
 )
 
 // axes are the numbers of MANUAL_CONTROL: x forward, y right, r clockwise, each
@@ -171,9 +171,9 @@ func (s *sticks) ready(streamed bool, v view, arming bool) time.Time {
 	return s.since.Add(stickLead)
 }
 
-// enter starts the stream that a stick mode or an arming needs, or centres the one that runs; not
-// where our sticks can't act. Another program's sticks only pause it. A receiver in use gets its
-// sticks back.
+// enter starts the stream that a stick mode or an arming needs, or centres the one that runs. It
+// does neither where our sticks can't act, but another program's sticks only pause the stream. A
+// receiver in use gets its sticks back.
 func (s *sticks) enter(v view) {
 	s.client.spoke = v.now
 	s.taken = s.taken && v.mode.flownBySticks() // a stick mode stays somebody else's until the new one shows
@@ -187,7 +187,7 @@ func (s *sticks) enter(v view) {
 	}
 }
 
-// streamForArming is enter where no stream runs. One that runs, even the client's, goes on as it is.
+// streamForArming is enter where no stream runs. One that runs, even the client's, stays as it is.
 func (s *sticks) streamForArming(v view) {
 	if s.phase == stickOff {
 		s.enter(v)
@@ -272,7 +272,7 @@ func (s *sticks) hearReceiver(v view, live bool, throttle uint16) {
 	}
 }
 
-// disarmed ends the stream, except in a stick mode: it only kept the vehicle from falling.
+// disarmed ends the stream outside a stick mode: there it only kept the vehicle from falling.
 func (s *sticks) disarmed(v view) {
 	if !v.mode.flownBySticks() {
 		s.end(v)
@@ -330,9 +330,9 @@ func (s *sticks) tick(v view) (next time.Time) {
 	return s.next
 }
 
-// mayEnd reports whether the stream that no client moves may end: ArduPilot's receiver is in use, or
-// is live and the mode, set here, flies without sticks; or the vehicle is disarmed and the client has
-// been silent for stickIdle. A pilot gets his sticks back offline too: perhaps only we hear nothing.
+// mayEnd reports whether the stream that no client moves may end. It may if ArduPilot's receiver is
+// in use, if it is live and a mode without sticks was set here, and if the vehicle is disarmed and
+// the client silent for stickIdle. That holds offline too: perhaps only we hear nothing.
 func (s *sticks) mayEnd(v view) bool {
 	toReceiver := s.src.inUse(v.firmware) || s.src.live(v.firmware) && !v.shown().flownBySticks() && !s.taken
 	idle := !v.armed && v.now.Sub(s.client.spoke) >= stickIdle
