@@ -1266,7 +1266,7 @@ func TestHomeIsRequestedAgainBeforeAGotoToAHeightAboveIt(t *testing.T) {
 		defer f.fails(common.MAV_CMD_REQUEST_MESSAGE)()
 		asked := time.Now()
 		says(t, f.refused("/goto", `{"altitude":14}`, 409, "refused"), "home")
-		if took := time.Since(asked); took != answerWait {
+		if took := time.Since(asked); took < answerWait || took > 2*answerWait { // it answers no request for a report either
 			t.Errorf("answered after %v", took)
 		}
 	})

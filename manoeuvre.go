@@ -30,7 +30,6 @@ type manoeuvre struct {
 	done    bool
 	why     error         // what ended it before it was complete; nil: nothing
 	over    chan struct{} // closed when it is finished
-	armed   bool          // the vehicle has been armed; a fixed wing's takeoff is accepted before it is
 
 	near    time.Time // since when a landing's place is near
 	tried   time.Time // when the second leg was last begun
@@ -60,11 +59,9 @@ func (m *manoeuvre) finish(why error) {
 // watch judges the manoeuvre by what the vehicle shows. land means that the second leg of a
 // landing is due; lost is why the manoeuvre is to be abandoned, "" if it is not.
 func (m *manoeuvre) watch(v view) (land bool, lost string) {
-	m.armed = m.armed || v.armed
-	tookOff := m.armed && m.request.mode == ModeTakeoff
 	switch {
 	case m.finished():
-	case !v.armed && (tookOff || m.request.goTo || m.plan.second != nil):
+	case !v.armed && (m.request.mode == ModeTakeoff || m.request.goTo || m.plan.second != nil):
 		lost = "the vehicle was disarmed"
 	case v.armed && m.strangeTarget(v):
 		lost = "the autopilot flies to another place"

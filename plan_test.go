@@ -662,9 +662,10 @@ func TestPlanePlans(t *testing.T) {
 		{"plane FBWB flying", "set mode=land", []string{fixedWing}},
 		{"plane FBWB flying", "land", []string{fixedWing}},
 		{"plane FBWB flying", "land lat=47.398 lon=8.546", []string{fixedWing}},
-		{"plane FBWB landed", "takeoff", []string{"LONG 176 [1 13 …0]", arm}},
-		{"plane FBWB landed", "set mode=takeoff", []string{"LONG 176 [1 13 …0]", arm}},
-		{"plane FBWB armed", "takeoff", []string{"LONG 176 [1 13 …0]"}},
+		{"plane FBWB landed", "takeoff", []string{"LONG 176 [1 15 …0]", arm, "LONG 176 [1 13 …0]"}},
+		{"plane FBWB landed", "set mode=takeoff", []string{"LONG 176 [1 15 …0]", arm, "LONG 176 [1 13 …0]"}},
+		{"plane FBWB armed", "takeoff", []string{"LONG 176 [1 15 …0]", "LONG 176 [1 13 …0]"}},
+		{"plane TAKEOFF landed", "set arm=true", []string{"LONG 176 [1 15 …0]", arm}},
 		{"plane FBWB landed", "takeoff altitude=30", []string{"unsupported: altitude: a fixed wing takes off to its own TKOFF_ALT; leave it out"}},
 		{"plane FBWB flying", "takeoff", []string{"refused: takeoff: already flying; use goto to climb"}},
 		{"plane FBWB landed", "set arm=true", []string{arm}},
@@ -699,6 +700,6 @@ func TestMeaningOfArduPilotPlans(t *testing.T) {
 		{"quadplane QLOITER landed", "takeoff", "anyhow hold by GUIDED | led | anyhow takeoff by GUIDED*; to armed; at NaN NaN 10, 498.5 AMSL"},
 		{"quadplane GUIDED flying hovers", "set mode=hold", "anyhow hold by GUIDED*; urgent; at 47.3977421 8.5455938 10, 498.5 AMSL"},
 		{"plane FBWB flying", "set mode=manual", "led manual by MANUAL*"},
-		{"plane MANUAL landed", "takeoff", "anyhow takeoff by TAKEOFF* | led; to armed"},
+		{"plane MANUAL landed", "takeoff", "anyhow hold by GUIDED | led | anyhow takeoff by TAKEOFF*; to armed"},
 	})
 }

@@ -239,7 +239,7 @@ func (c *connection) gone() (closed bool) {
 		raw, _ := tcp.SyscallConn() // fails only without a connection
 		raw.Control(func(fd uintptr) {
 			n, _, err := syscall.Recvfrom(int(fd), make([]byte, 1), syscall.MSG_PEEK|syscall.MSG_DONTWAIT)
-			closed = n == 0 && err == nil // the end of what the client sends
+			closed = n == 0 && err == nil || err == syscall.ECONNRESET // the end of what the client sends
 		})
 	}
 	return closed
