@@ -646,7 +646,7 @@ func TestConnectionsThatWaitAreClosedLastAndAnswered(t *testing.T) {
 		}
 		asked := time.Now()
 		p.connect().ask("GET", "/api/drone", "").wantOK(st.T) // on the place of the client that waits longest
-		if took := time.Since(asked); took > idleAfter+50*time.Millisecond {
+		if took := time.Since(asked); took > closeAfter+50*time.Millisecond {
 			st.Errorf("answered after %v", took)
 		}
 		r := <-first
