@@ -190,8 +190,7 @@ func call(h http.Handler, method, target string, body io.Reader, headers ...stri
 // station is a flight whose client sees the bytes of the answers.
 type station struct{ *flight }
 
-// atStation runs a test with a vehicle that can be armed. hosts are the names given
-// with -host.
+// atStation runs a test with a vehicle that can be armed. hosts are the names given with -host.
 func atStation(t *testing.T, flavour simFlavour, test func(st *station), hosts ...string) {
 	t.Helper()
 	fly(t, flavour, nil, func(f *flight) {
@@ -408,11 +407,11 @@ func TestAKnownPathWithAnotherMethodIs405(t *testing.T) {
 func TestAnyOtherPathIs404(t *testing.T) {
 	methods := []string{"GET", "HEAD", "POST", "PUT", "DELETE", "PATCH", "OPTIONS"}
 	paths := []string{
-		// Routes that only the cloud's API has; POST /api/drone is a known path, so a 405.
+		// Routes of the drones' cloud API, which mavrest does not have.
 		"/mission", "/mission/1", "/ssh/open", "/ssh/close",
 		"/api/drone/start", "/api/drone/stop", "/api/drone/falcon", "/api/drone/17",
 		"/api/mission", "/api/mission/", "/api/mission/1", "/api/mission/1/start", "/api/missions",
-		// A drone's name, as in the cloud's API.
+		// That API has a drone's name in its paths.
 		"/api/drone/falcon/status", "/api/drone/falcon/takeoff", "/api/drone/falcon/mode",
 		// Paths that are only nearly right.
 		"/", "/api", "/api/", "/drone", "/status", "/takeoff", "/favicon.ico", "/api/drones",
