@@ -57,7 +57,7 @@ const maxBody = 4 << 10
 type api struct {
 	drone *drone
 
-	mu      sync.Mutex    // guards all below
+	mu      sync.Mutex    // guards the streams
 	streams []eventStream // oldest first
 }
 
@@ -240,7 +240,7 @@ type field struct {
 	name     string
 	into     any     // the address of a pointer to the value, which stays nil if the field is absent or null
 	min, max float64 // the range of a number
-	unit     string  // of a number; of another field what it takes, in words
+	unit     string  // a number's unit; for any other field its values, in words
 }
 
 // requestableModes are the modes that a client may ask for, in words.
@@ -259,7 +259,7 @@ func readFields(r *http.Request, fields []field) ([]byte, error) {
 	if r.URL.RawQuery != "" {
 		return nil, refuse(codeBadRequest, "the fields go into the body as JSON, not into the query")
 	}
-	if r.ContentLength > maxBody { // answered before it is sent (Expect: 100-continue)
+	if r.ContentLength > maxBody { // with Expect: 100-continue the client has not sent the body yet
 		return nil, errTooLarge
 	}
 	body, err := io.ReadAll(io.LimitReader(r.Body, maxBody+1))

@@ -87,7 +87,7 @@ func (d *drone) status() snapshot {
 		view: v, tel: d.tel, modeName: d.modeName(),
 		target: d.target(now), by: d.sticks.by(v), from: d.sticks.held(v), link: d.link.state(),
 	}
-	// A takeoff needs no receiver where PX4 first leaves the mode, or ArduPilot arms on our stream.
+	// A takeoff needs no receiver if PX4 changes its mode first, or ArduPilot arms on our stream.
 	setsMode := v.firmware == px4 && v.shown() != ModeHold && v.shown() != ModeTakeoff
 	armsOnOurStream := v.firmware.ardupilot() && d.sticks.src.receiver == receiverNone
 	s.armable = d.tel.armable(now, setsMode || armsOnOurStream)
@@ -101,8 +101,8 @@ func (d *drone) status() snapshot {
 	return s
 }
 
-// target returns the target that the autopilot reports or, on the way to a landing's
-// place, that place; nil if there is none.
+// target returns the place that a landing is on its way to, else the target that the
+// autopilot reports, else the place of a new goto; nil if there is none.
 func (d *drone) target(now time.Time) *place {
 	switch m, to := d.cmd.manoeuvre, &d.tel.target; {
 	case d.cmd.transit():
@@ -234,7 +234,7 @@ func (l *linkState) body(heartbeatAge float64) jsonObject {
 const (
 	maxStreams  = 16
 	eventEvery  = 100 * time.Millisecond // the shortest time between two events
-	eventLook   = 20 * time.Millisecond  // between two looks for a change, while there is none
+	eventLook   = 20 * time.Millisecond  // how often the stream looks whether the status has changed
 	eventAtMost = time.Second            // the longest time between two events
 	eventBuffer = 16 << 10               // bytes; the system's default would hold minutes of events for a client that does not read
 )

@@ -175,19 +175,19 @@ func TestStatusOfALostVehicleIsItsLastKnownWithAges(t *testing.T) {
 }
 
 func TestStatusShowsTheTargetAndTheSticks(t *testing.T) {
-	atStation(t, simPX4, func(st *station) {
+	flyHTTP(t, simPX4, func(hf *httpFlight) {
 		has := func(want string) {
-			st.Helper()
-			st.get("/api/drone/status").has(st.T, want)
+			hf.Helper()
+			hf.get("/api/drone/status").has(hf.T, want)
 		}
-		st.fly("hold")
+		hf.fly("hold")
 		const nobody = `"input":{"active":false,"expires_in":null,"by":null,"from":null,"yours":false},`
 		has(`"target":{"lat":47.3977419,"lon":8.5455937,"altitude":100,"distance":0},` + nobody)
-		st.post("/api/drone/goto", `{"lat":47.3980,"lon":8.5460,"altitude":20}`).wantOK(st.T)
+		hf.post("/api/drone/goto", `{"lat":47.3980,"lon":8.5460,"altitude":20}`).wantOK(hf.T)
 		has(`"target":{"lat":47.398,"lon":8.546,"altitude":20,"distance":41.9},` + nobody)
-		st.post("/api/drone/mode", `{"mode":"position"}`).wantOK(st.T)
+		hf.post("/api/drone/mode", `{"mode":"position"}`).wantOK(hf.T)
 		has(`"target":null,"input":{"active":false,"expires_in":null,"by":null,"from":"192.0.2.1","yours":true},`)
-		st.post("/api/drone/input", `{"yaw":1,"timeout":2}`).wantOK(st.T)
+		hf.post("/api/drone/input", `{"yaw":1,"timeout":2}`).wantOK(hf.T)
 		time.Sleep(500 * time.Millisecond)
 		has(`"target":null,"input":{"active":true,"expires_in":1.5,"by":"client","from":"192.0.2.1","yours":true},`)
 		time.Sleep(1600 * time.Millisecond)
@@ -196,9 +196,9 @@ func TestStatusShowsTheTargetAndTheSticks(t *testing.T) {
 }
 
 func TestStatusHoldsTheLast20MessagesNewestLast(t *testing.T) {
-	atStation(t, simPX4, func(st *station) {
+	flyHTTP(t, simPX4, func(hf *httpFlight) {
 		for i := range 25 {
-			st.sim.emit(1, 1, &common.MessageStatustext{Severity: common.MAV_SEVERITY(i % 8), Text: fmt.Sprint("text ", i)})
+			hf.sim.emit(1, 1, &common.MessageStatustext{Severity: common.MAV_SEVERITY(i % 8), Text: fmt.Sprint("text ", i)})
 			time.Sleep(time.Second)
 		}
 		var status struct {
@@ -207,17 +207,17 @@ func TestStatusHoldsTheLast20MessagesNewestLast(t *testing.T) {
 				Age            float64
 			}
 		}
-		r := st.get("/api/drone/status")
+		r := hf.get("/api/drone/status")
 		if err := json.Unmarshal([]byte(r.body), &status); err != nil {
-			st.Fatal(err)
+			hf.Fatal(err)
 		}
 		names := []string{"emergency", "alert", "critical", "error", "warning", "notice", "info", "debug"}
 		if len(status.Messages) != 20 {
-			st.Fatalf("%d messages: %s", len(status.Messages), r.body)
+			hf.Fatalf("%d messages: %s", len(status.Messages), r.body)
 		}
 		for i, m := range status.Messages {
 			if n := i + 5; m.Text != fmt.Sprint("text ", n) || m.Severity != names[n%8] || m.Age != float64(25-n) {
-				st.Errorf("message %d is %+v", i, m)
+				hf.Errorf("message %d is %+v", i, m)
 			}
 		}
 	})
@@ -314,35 +314,35 @@ func (w *watcher) ended() bool {
 }
 
 func TestAStreamIsTheStatusAtOnceAndWithEachChange(t *testing.T) {
-	atStation(t, simPX4, func(st *station) {
-		p, _ := serve(st.T, st.handler, maxConnections)
+	flyHTTP(t, simPX4, func(hf *httpFlight) {
+		p, _ := serve(hf.T, hf.handler, maxConnections)
 		time.Sleep(37 * time.Millisecond) // between two messages, where the stream and the poll see the same
 		w := watchStatus(p)
 		first := w.got()
-		if len(first) != 1 || first[0].name != "status" || first[0].data+"\n" != st.get("/api/drone/status").body {
-			st.Fatalf("the first events are %v", first)
+		if len(first) != 1 || first[0].name != "status" || first[0].data+"\n" != hf.get("/api/drone/status").body {
+			hf.Fatalf("the first events are %v", first)
 		}
 		if w.first != "retry: 1000\n\n" || w.header.Get("Content-Type") != "text/event-stream" || w.header.Get("Cache-Control") != "no-store" {
-			st.Errorf("begins with %q, headers %v", w.first, w.header)
+			hf.Errorf("begins with %q, headers %v", w.first, w.header)
 		}
 		time.Sleep(150 * time.Millisecond)
-		st.post("/api/drone/mode", `{"arm":true}`).wantOK(st.T)
+		hf.post("/api/drone/mode", `{"arm":true}`).wantOK(hf.T)
 		time.Sleep(eventEvery)
 		if got := w.last(); !strings.Contains(got, `"armed":true`) {
-			st.Errorf("0.1 s after the answer the stream has %s", got)
+			hf.Errorf("0.1 s after the answer the stream has %s", got)
 		}
 		time.Sleep(10 * time.Second)
 		list := w.got()
 		for i, e := range list {
 			if strings.Contains(e.data, "\n") || !json.Valid([]byte(e.data)) {
-				st.Errorf("not one line of JSON: %q", e.data)
+				hf.Errorf("not one line of JSON: %q", e.data)
 			}
 			if i > 0 && e.at.Sub(list[i-1].at) < eventEvery {
-				st.Errorf("%v after the last event", e.at.Sub(list[i-1].at))
+				hf.Errorf("%v after the last event", e.at.Sub(list[i-1].at))
 			}
 		}
 		if n := len(list); n < 90 || n > 105 {
-			st.Errorf("%d events in ten seconds of a vehicle that talks", n)
+			hf.Errorf("%d events in ten seconds of a vehicle that talks", n)
 		}
 	})
 }
@@ -372,8 +372,8 @@ func TestAStreamOfASilentVehicleShowsItsAgesEachSecond(t *testing.T) {
 }
 
 func TestA17thStreamTakesThePlaceOfTheOldest(t *testing.T) {
-	atStation(t, simPX4, func(st *station) {
-		p, _ := serve(st.T, st.handler, maxConnections)
+	flyHTTP(t, simPX4, func(hf *httpFlight) {
+		p, _ := serve(hf.T, hf.handler, maxConnections)
 		var open []*watcher
 		for range maxStreams {
 			open = append(open, watchStatus(p))
@@ -381,18 +381,18 @@ func TestA17thStreamTakesThePlaceOfTheOldest(t *testing.T) {
 		}
 		for i, w := range open {
 			if w.ended() {
-				st.Fatalf("stream %d of 16 ended: %v", i, w.err)
+				hf.Fatalf("stream %d of 16 ended: %v", i, w.err)
 			}
 		}
 		open = append(open, watchStatus(p))
 		time.Sleep(time.Second)
 		for i, w := range open {
 			if w.ended() != (i == 0) {
-				st.Errorf("stream %d: ended %v", i, w.ended())
+				hf.Errorf("stream %d: ended %v", i, w.ended())
 			}
 		}
 		if !errors.Is(open[0].err, io.EOF) {
-			st.Errorf("the oldest ended with %v, want a whole answer", open[0].err)
+			hf.Errorf("the oldest ended with %v, want a whole answer", open[0].err)
 		}
 		open[5].Close() // a client that disconnects frees its place
 		time.Sleep(time.Second)
@@ -400,16 +400,16 @@ func TestA17thStreamTakesThePlaceOfTheOldest(t *testing.T) {
 		time.Sleep(time.Second)
 		for i, w := range open {
 			if w.ended() != (i == 4) {
-				st.Errorf("stream %d: ended %v", i+1, w.ended())
+				hf.Errorf("stream %d: ended %v", i+1, w.ended())
 			}
 		}
 	})
 }
 
 func TestAFloodOfCommandsAnd16StreamsDoNotDelayEachOther(t *testing.T) {
-	atStation(t, simPX4, func(st *station) {
-		st.fly("position")
-		p, _ := serve(st.T, st.handler, maxConnections)
+	flyHTTP(t, simPX4, func(hf *httpFlight) {
+		hf.fly("position")
+		p, _ := serve(hf.T, hf.handler, maxConnections)
 		var open []*watcher
 		for range maxStreams {
 			open = append(open, watchStatus(p))
@@ -425,9 +425,9 @@ func TestAFloodOfCommandsAnd16StreamsDoNotDelayEachOther(t *testing.T) {
 					if client == 0 && n%100 == 50 {
 						path, body = "/api/drone/mode", `{"arm":true}`
 					}
-					w.ask("POST", path, body).wantOK(st.T)
+					w.ask("POST", path, body).wantOK(hf.T)
 					if took := time.Since(began); took > 200*time.Millisecond {
-						st.Errorf("%s was answered after %v", path, took)
+						hf.Errorf("%s was answered after %v", path, took)
 					}
 					time.Sleep(time.Duration(10+client) * time.Millisecond)
 				}
@@ -439,12 +439,12 @@ func TestAFloodOfCommandsAnd16StreamsDoNotDelayEachOther(t *testing.T) {
 			last := began
 			for _, e := range w.got() {
 				if gap := e.at.Sub(last); gap > 2*eventEvery {
-					st.Errorf("stream %d had nothing for %v in a flood of commands", i, gap)
+					hf.Errorf("stream %d had nothing for %v in a flood of commands", i, gap)
 				}
 				last = e.at
 			}
 			if w.ended() || time.Since(last) > 2*eventEvery {
-				st.Errorf("stream %d ended: %v, and had nothing for %v", i, w.ended(), time.Since(last))
+				hf.Errorf("stream %d ended: %v, and had nothing for %v", i, w.ended(), time.Since(last))
 			}
 		}
 		flood.Wait()
@@ -452,8 +452,8 @@ func TestAFloodOfCommandsAnd16StreamsDoNotDelayEachOther(t *testing.T) {
 }
 
 func TestAClientThatStopsReadingIsCutOffAfterTwoSeconds(t *testing.T) {
-	atStation(t, simPX4, func(st *station) {
-		p, _ := serve(st.T, st.handler, maxConnections)
+	flyHTTP(t, simPX4, func(hf *httpFlight) {
+		p, _ := serve(hf.T, hf.handler, maxConnections)
 		w := p.connect()
 		io.WriteString(w, "GET /api/drone/status HTTP/1.1\r\nHost: drone.local\r\nAccept: text/event-stream\r\n\r\n")
 		io.ReadFull(w.in, make([]byte, 20))
@@ -463,10 +463,10 @@ func TestAClientThatStopsReadingIsCutOffAfterTwoSeconds(t *testing.T) {
 		time.Sleep(2 * eventEvery)
 		w.SetReadDeadline(time.Now()) // read only what has come
 		if _, err := io.Copy(io.Discard, w.in); err != nil {
-			st.Errorf("after 2 s it is not cut off: %v", err)
+			hf.Errorf("after 2 s it is not cut off: %v", err)
 		}
 		if len(other.got()) <= n || other.ended() {
-			st.Error("another stream suffers")
+			hf.Error("another stream suffers")
 		}
 	})
 }
@@ -503,19 +503,19 @@ func TestASocketBuffersLittleOfAStreamThatIsNotRead(t *testing.T) {
 }
 
 func TestStreamsEndWithTheProgramAndNotBefore(t *testing.T) {
-	atStation(t, simPX4, func(st *station) {
-		p, _ := serve(st.T, st.handler, maxConnections)
+	flyHTTP(t, simPX4, func(hf *httpFlight) {
+		p, _ := serve(hf.T, hf.handler, maxConnections)
 		w := watchStatus(p)
 		time.Sleep(5 * time.Minute) // longer than every time-out of the server
 		if w.ended() {
-			st.Fatalf("ended: %v", w.err)
+			hf.Fatalf("ended: %v", w.err)
 		}
 		if n := len(w.got()); n < 2990 {
-			st.Errorf("%d events in five minutes", n)
+			hf.Errorf("%d events in five minutes", n)
 		}
-		st.drone.quit()
+		hf.drone.quit()
 		if !w.ended() || !errors.Is(w.err, io.EOF) {
-			st.Errorf("after the end of the program: %v", w.err)
+			hf.Errorf("after the end of the program: %v", w.err)
 		}
 	})
 }

@@ -187,49 +187,48 @@ func call(h http.Handler, method, target string, body io.Reader, headers ...stri
 	return reply{rec.Code, rec.Header(), rec.Body.String()}
 }
 
-// station is a flight whose client sees the bytes of the answers.
-type station struct{ *flight }
+// httpFlight is a flight whose client sees the bytes of the answers.
+type httpFlight struct{ *flight }
 
-// atStation runs a test with a vehicle that can be armed. hosts are the names given
-// with -host.
-func atStation(t *testing.T, flavour simFlavour, test func(st *station), hosts ...string) {
+// flyHTTP runs a test with a vehicle that can be armed. hosts are the names given with -host.
+func flyHTTP(t *testing.T, flavour simFlavour, test func(hf *httpFlight), hosts ...string) {
 	t.Helper()
 	fly(t, flavour, nil, func(f *flight) {
 		f.handler = newHandler(f.drone, admission{hosts: ownHosts("", "", hosts)})
-		test(&station{f})
+		test(&httpFlight{f})
 	})
 }
 
-func (st *station) get(path string) reply { return call(st.handler, "GET", path, nil) }
+func (hf *httpFlight) get(path string) reply { return call(hf.handler, "GET", path, nil) }
 
-func (st *station) post(path, body string) reply {
-	return call(st.handler, "POST", path, strings.NewReader(body))
+func (hf *httpFlight) post(path, body string) reply {
+	return call(hf.handler, "POST", path, strings.NewReader(body))
 }
 
 // fly puts the vehicle into the air, and into a mode.
-func (st *station) fly(mode string) {
-	st.Helper()
-	st.sim.placeInAir(100)
+func (hf *httpFlight) fly(mode string) {
+	hf.Helper()
+	hf.sim.placeInAir(100)
 	time.Sleep(2 * time.Second)
 	if mode != "hold" {
-		st.post("/api/drone/mode", `{"mode":"`+mode+`"}`).wantOK(st.T)
+		hf.post("/api/drone/mode", `{"mode":"`+mode+`"}`).wantOK(hf.T)
 	}
-	st.wantMode(mode)
+	hf.wantMode(mode)
 }
 
-func (st *station) wantMode(mode string) {
-	st.Helper()
-	if got := st.get("/api/drone/mode").body; !strings.HasPrefix(got, `{"mode":"`+mode+`",`) {
-		st.Errorf("got %s want mode %s", got, mode)
+func (hf *httpFlight) wantMode(mode string) {
+	hf.Helper()
+	if got := hf.get("/api/drone/mode").body; !strings.HasPrefix(got, `{"mode":"`+mode+`",`) {
+		hf.Errorf("got %s want mode %s", got, mode)
 	}
 }
 
 // orders returns the commands that the vehicle received from the n-th message on, without
 // requests for messages, and every position of the sticks that differs from the last one.
-func (st *station) orders(n int) []string {
+func (hf *httpFlight) orders(n int) []string {
 	var list []string
 	last := ""
-	for i, r := range st.sim.received() {
+	for i, r := range hf.sim.received() {
 		switch m := r.msg.(type) {
 		case *common.MessageCommandLong:
 			request := m.Command == common.MAV_CMD_REQUEST_MESSAGE || m.Command == common.MAV_CMD_SET_MESSAGE_INTERVAL
@@ -252,27 +251,27 @@ func (st *station) orders(n int) []string {
 }
 
 // untouched checks that f sends the vehicle no command and no new sticks.
-func (st *station) untouched(f func()) {
-	st.Helper()
-	n := len(st.sim.received())
+func (hf *httpFlight) untouched(f func()) {
+	hf.Helper()
+	n := len(hf.sim.received())
 	f()
 	time.Sleep(200 * time.Millisecond)
-	if got := st.orders(n); len(got) != 0 {
-		st.Errorf("the vehicle was sent: %v", got)
+	if got := hf.orders(n); len(got) != 0 {
+		hf.Errorf("the vehicle was sent: %v", got)
 	}
 }
 
 // dropAcks makes the vehicle neither carry out nor acknowledge commands. It still answers
 // requests for messages.
-func (st *station) dropAcks() {
-	st.sim.change(func() { st.sim.idle = true })
-	st.answer(func(*common.MessageCommandAck) []simAnswer { return nil })
+func (hf *httpFlight) dropAcks() {
+	hf.sim.change(func() { hf.sim.idle = true })
+	hf.answer(func(*common.MessageCommandAck) []simAnswer { return nil })
 }
 
 // answer changes how the vehicle acknowledges commands, except for requests for messages.
-func (st *station) answer(how func(ack *common.MessageCommandAck) []simAnswer) {
-	st.sim.change(func() {
-		st.sim.onAck = func(ack *common.MessageCommandAck) []simAnswer {
+func (hf *httpFlight) answer(how func(ack *common.MessageCommandAck) []simAnswer) {
+	hf.sim.change(func() {
+		hf.sim.onAck = func(ack *common.MessageCommandAck) []simAnswer {
 			if ack.Command == common.MAV_CMD_REQUEST_MESSAGE {
 				return []simAnswer{{ack: ack}}
 			}
@@ -282,16 +281,16 @@ func (st *station) answer(how func(ack *common.MessageCommandAck) []simAnswer) {
 }
 
 // refuse makes the vehicle acknowledge every command with this result.
-func (st *station) refuse(result common.MAV_RESULT) {
-	st.answer(func(ack *common.MessageCommandAck) []simAnswer {
+func (hf *httpFlight) refuse(result common.MAV_RESULT) {
+	hf.answer(func(ack *common.MessageCommandAck) []simAnswer {
 		ack.Result = result
 		return []simAnswer{{ack: ack}}
 	})
 }
 
 // obey ends dropAcks, answer and refuse.
-func (st *station) obey() {
-	st.sim.change(func() { st.sim.idle, st.sim.onAck = false, nil })
+func (hf *httpFlight) obey() {
+	hf.sim.change(func() { hf.sim.idle, hf.sim.onAck = false, nil })
 }
 
 // ---- The eight routes ----
@@ -345,11 +344,11 @@ func TestEachRouteAnswersAsTheContractShows(t *testing.T) {
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
-			atStation(t, test.flavour, func(st *station) {
+			flyHTTP(t, test.flavour, func(hf *httpFlight) {
 				if test.from != "" {
-					st.fly(test.from)
+					hf.fly(test.from)
 				}
-				call(st.handler, test.method, test.path, strings.NewReader(test.body)).wantOK(st.T, test.want)
+				call(hf.handler, test.method, test.path, strings.NewReader(test.body)).wantOK(hf.T, test.want)
 			})
 		})
 	}
@@ -360,13 +359,13 @@ func TestHeadersWithKeysAndMailAddressesAreIgnored(t *testing.T) {
 		{"api-key", "wrong", "email", "nobody@example.org"},
 		{"api-key", "", "X-User-Email", "", "Authorization", "Basic bm9ib2R5Og=="},
 	} {
-		atStation(t, simPX4, func(st *station) {
+		flyHTTP(t, simPX4, func(hf *httpFlight) {
 			for _, path := range []string{"", "/mode", "/status"} {
-				call(st.handler, "GET", "/api/drone"+path, nil, headers...).wantOK(st.T)
+				call(hf.handler, "GET", "/api/drone"+path, nil, headers...).wantOK(hf.T)
 			}
 			for _, path := range []string{"takeoff", "goto", "mode", "input", "land"} {
 				path = "/api/drone/" + path
-				call(st.handler, "POST", path, strings.NewReader(postRoutes[path]), headers...).wantOK(st.T)
+				call(hf.handler, "POST", path, strings.NewReader(postRoutes[path]), headers...).wantOK(hf.T)
 				time.Sleep(20 * time.Second)
 			}
 		})
@@ -386,33 +385,33 @@ func TestAKnownPathWithAnotherMethodIs405(t *testing.T) {
 		"/api/drone/land":    "POST",
 	}
 	methods := []string{"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE", "CONNECT", "PROPFIND", "post", "get"}
-	atStation(t, simPX4, func(st *station) {
-		st.untouched(func() {
+	flyHTTP(t, simPX4, func(hf *httpFlight) {
+		hf.untouched(func() {
 			for path, methodsHere := range allow {
 				for _, method := range methods {
 					if slices.Contains(strings.Split(methodsHere, ", "), method) {
 						continue
 					}
-					r := call(st.handler, method, path, strings.NewReader(postRoutes[path]))
-					r.want(st.T, 405, "method_not_allowed", path)
+					r := call(hf.handler, method, path, strings.NewReader(postRoutes[path]))
+					r.want(hf.T, 405, "method_not_allowed", path)
 					if got := r.header.Get("Allow"); got != methodsHere {
-						st.Errorf("%s %s: Allow is %q, want %q", method, path, got, methodsHere)
+						hf.Errorf("%s %s: Allow is %q, want %q", method, path, got, methodsHere)
 					}
 				}
 			}
 		})
-		st.get("/api/drone").wantOK(st.T)
+		hf.get("/api/drone").wantOK(hf.T)
 	})
 }
 
 func TestAnyOtherPathIs404(t *testing.T) {
 	methods := []string{"GET", "HEAD", "POST", "PUT", "DELETE", "PATCH", "OPTIONS"}
 	paths := []string{
-		// Routes that only the cloud's API has; POST /api/drone is a known path, so a 405.
+		// Routes of the drones' cloud API, which mavrest does not have.
 		"/mission", "/mission/1", "/ssh/open", "/ssh/close",
 		"/api/drone/start", "/api/drone/stop", "/api/drone/falcon", "/api/drone/17",
 		"/api/mission", "/api/mission/", "/api/mission/1", "/api/mission/1/start", "/api/missions",
-		// A drone's name, as in the cloud's API.
+		// That API has a drone's name in its paths.
 		"/api/drone/falcon/status", "/api/drone/falcon/takeoff", "/api/drone/falcon/mode",
 		// Paths that are only nearly right.
 		"/", "/api", "/api/", "/drone", "/status", "/takeoff", "/favicon.ico", "/api/drones",
@@ -422,19 +421,19 @@ func TestAnyOtherPathIs404(t *testing.T) {
 		"/api/drone%2Fstatus", "/api/drone%2F", "/api/%2e%2e/api/drone", "/api%2Fdrone", "/api/drone%00", "/api/drone;v=1",
 		"/api/drone/{name}", "/api/drone/%7Bname%7D",
 	}
-	atStation(t, simPX4, func(st *station) {
-		st.untouched(func() {
+	flyHTTP(t, simPX4, func(hf *httpFlight) {
+		hf.untouched(func() {
 			for _, path := range paths {
 				for _, method := range methods {
-					r := call(st.handler, method, path, strings.NewReader("{}"))
-					r.want(st.T, 404, "not_found", "GET and POST /api/drone/mode", "/api/drone/takeoff, /api/drone/goto and /api/drone/land")
-					if st.Failed() {
-						st.Fatalf("%s %s", method, path)
+					r := call(hf.handler, method, path, strings.NewReader("{}"))
+					r.want(hf.T, 404, "not_found", "GET and POST /api/drone/mode", "/api/drone/takeoff, /api/drone/goto and /api/drone/land")
+					if hf.Failed() {
+						hf.Fatalf("%s %s", method, path)
 					}
 				}
 			}
 		})
-		st.get("/api/drone").wantOK(st.T)
+		hf.get("/api/drone").wantOK(hf.T)
 	})
 }
 
@@ -555,89 +554,89 @@ func badBodies() []badBody {
 // The drone flies in position mode, where every one of the routes would act.
 func TestABadBodysAnswerSaysWhatIsWrongAndNothingChanges(t *testing.T) {
 	codes := map[int]string{400: "bad_request", 413: "too_large", 422: "out_of_range"}
-	atStation(t, simPX4, func(st *station) {
-		st.fly("position")
+	flyHTTP(t, simPX4, func(hf *httpFlight) {
+		hf.fly("position")
 		for _, b := range badBodies() {
-			st.untouched(func() {
-				st.post(b.path, b.body).want(st.T, b.status, codes[b.status], b.says)
-				if !st.Failed() { // again in chunks, without a length
+			hf.untouched(func() {
+				hf.post(b.path, b.body).want(hf.T, b.status, codes[b.status], b.says)
+				if !hf.Failed() { // again in chunks, without a length
 					body := io.MultiReader(strings.NewReader(b.body))
-					call(st.handler, "POST", b.path, body).want(st.T, b.status, codes[b.status], b.says)
+					call(hf.handler, "POST", b.path, body).want(hf.T, b.status, codes[b.status], b.says)
 				}
 			})
-			if st.Failed() {
-				st.Fatalf("%s: POST %s %.80q", b.name, b.path, b.body)
+			if hf.Failed() {
+				hf.Fatalf("%s: POST %s %.80q", b.name, b.path, b.body)
 			}
 		}
-		st.wantMode("position")
-		st.post("/api/drone/input", postRoutes["/api/drone/input"]).wantOK(st.T)
+		hf.wantMode("position")
+		hf.post("/api/drone/input", postRoutes["/api/drone/input"]).wantOK(hf.T)
 	})
 }
 
 func TestSticksBelongToTheAddressThatSentThemLast(t *testing.T) {
 	for _, flavour := range []simFlavour{simPX4, simArduPilot} {
-		atStation(t, flavour, func(st *station) {
+		flyHTTP(t, flavour, func(hf *httpFlight) {
 			const a, again, b = "192.168.1.23:40000", "192.168.1.23:40001", "192.168.1.24:40000"
 			post := func(from, path, body string) reply {
-				return call(st.handler, "POST", "/api/drone/"+path, strings.NewReader(body), "From", from)
+				return call(hf.handler, "POST", "/api/drone/"+path, strings.NewReader(body), "From", from)
 			}
 			refused := func(from, owner string) {
-				st.Helper()
-				post(from, "input", `{"roll":-1}`).want(st.T, 409, "wrong_mode", "another client ("+owner+") has the sticks; set the mode to take them")
+				hf.Helper()
+				post(from, "input", `{"roll":-1}`).want(hf.T, 409, "wrong_mode", "another client ("+owner+") has the sticks; set the mode to take them")
 			}
 			has := func(client, want string) {
-				st.Helper()
-				call(st.handler, "GET", "/api/drone/status", nil, "From", client).has(st.T, want)
+				hf.Helper()
+				call(hf.handler, "GET", "/api/drone/status", nil, "From", client).has(hf.T, want)
 			}
-			st.fly("hold")
-			post(a, "mode", `{"mode":"position"}`).wantOK(st.T)
+			hf.fly("hold")
+			post(a, "mode", `{"mode":"position"}`).wantOK(hf.T)
 			refused(b, "192.168.1.23") // the client that set the mode has 3 s to move the sticks
-			post(a, "input", `{"roll":1,"timeout":1}`).wantOK(st.T)
-			post(again, "input", `{"roll":1,"timeout":1}`).wantOK(st.T) // another port of the same address
+			post(a, "input", `{"roll":1,"timeout":1}`).wantOK(hf.T)
+			post(again, "input", `{"roll":1,"timeout":1}`).wantOK(hf.T) // another port of the same address
 			refused(b, "192.168.1.23")
 			has(a, `"by":"client","from":"192.168.1.23","yours":true}`)
 			has(b, `"by":"client","from":"192.168.1.23","yours":false}`)
 			time.Sleep(1100 * time.Millisecond)
 			has(a, `"by":null,"from":null,"yours":false}`)
-			post(b, "input", `{"roll":-1,"timeout":1}`).wantOK(st.T)
+			post(b, "input", `{"roll":-1,"timeout":1}`).wantOK(hf.T)
 			refused(a, "192.168.1.24")
 			// Setting the mode takes the sticks, and gives its client time to move them.
-			post(a, "mode", `{"mode":"position"}`).wantOK(st.T)
+			post(a, "mode", `{"mode":"position"}`).wantOK(hf.T)
 			has(a, `"by":null,"from":"192.168.1.23","yours":true}`)
 			refused(b, "192.168.1.23")
 			time.Sleep(2900 * time.Millisecond)
 			refused(b, "192.168.1.23")
 			time.Sleep(200 * time.Millisecond)
-			post(b, "input", `{"roll":-1,"timeout":5}`).wantOK(st.T)
+			post(b, "input", `{"roll":-1,"timeout":5}`).wantOK(hf.T)
 			// Other commands are open to every address.
-			post(a, "mode", `{"mode":"hold"}`).wantOK(st.T)
+			post(a, "mode", `{"mode":"hold"}`).wantOK(hf.T)
 			has(b, `"by":null,"from":null,"yours":false}`)
-			post(a, "mode", `{"mode":"altitude"}`).wantOK(st.T)
-			post(a, "input", `{"roll":1}`).wantOK(st.T)
+			post(a, "mode", `{"mode":"altitude"}`).wantOK(hf.T)
+			post(a, "input", `{"roll":1}`).wantOK(hf.T)
 		})
 	}
 }
 
 func TestThrottleMustBeGivenInManualMode(t *testing.T) {
 	for _, body := range []string{``, `{}`, `{"roll":0.5}`, `{"roll":0.5,"throttle":null}`} {
-		atStation(t, simPX4, func(st *station) {
-			st.fly("manual")
-			st.untouched(func() { st.post("/api/drone/input", body).want(st.T, 422, "out_of_range", "throttle") })
-			st.post("/api/drone/input", `{"throttle":0}`).wantOK(st.T)
+		flyHTTP(t, simPX4, func(hf *httpFlight) {
+			hf.fly("manual")
+			hf.untouched(func() { hf.post("/api/drone/input", body).want(hf.T, 422, "out_of_range", "throttle") })
+			hf.post("/api/drone/input", `{"throttle":0}`).wantOK(hf.T)
 		})
 	}
 }
 
 func TestAQueryOfACommandIsRefused(t *testing.T) {
-	atStation(t, simPX4, func(st *station) {
-		st.fly("position")
+	flyHTTP(t, simPX4, func(hf *httpFlight) {
+		hf.fly("position")
 		for path, body := range postRoutes {
-			st.untouched(func() {
-				st.post(path+"?altitude=10", body).want(st.T, 400, "bad_request", "body")
-				st.post(path+"?mode=land", ``).want(st.T, 400, "bad_request", "body")
+			hf.untouched(func() {
+				hf.post(path+"?altitude=10", body).want(hf.T, 400, "bad_request", "body")
+				hf.post(path+"?mode=land", ``).want(hf.T, 400, "bad_request", "body")
 			})
 		}
-		st.get("/api/drone/status?pretty").wantOK(st.T)
+		hf.get("/api/drone/status?pretty").wantOK(hf.T)
 	})
 }
 
@@ -674,13 +673,13 @@ func TestEachNumberHasItsRange(t *testing.T) {
 		}
 		for _, in := range []float64{test.min, test.max} {
 			t.Run(test.path+with(in), func(t *testing.T) {
-				atStation(t, simPX4, func(st *station) {
+				flyHTTP(t, simPX4, func(hf *httpFlight) {
 					switch test.path {
 					case "/api/drone/input":
-						st.fly("position")
+						hf.fly("position")
 					case "/api/drone/takeoff":
 					default:
-						st.fly("hold")
+						hf.fly("hold")
 					}
 					outside := []float64{math.Inf(1), math.MaxFloat64}
 					if in == test.min {
@@ -688,14 +687,14 @@ func TestEachNumberHasItsRange(t *testing.T) {
 					}
 					outside = append(outside, math.Nextafter(in, outside[0]))
 					for _, out := range outside[1:] {
-						st.untouched(func() { st.post(test.path, with(out)).want(st.T, 422, "out_of_range", test.field+": ") })
+						hf.untouched(func() { hf.post(test.path, with(out)).want(hf.T, 422, "out_of_range", test.field+": ") })
 					}
-					n := len(st.sim.received())
-					st.post(test.path, with(in)).wantOK(st.T)
+					n := len(hf.sim.received())
+					hf.post(test.path, with(in)).wantOK(hf.T)
 					time.Sleep(100 * time.Millisecond)
 					// Centred sticks, and a new timeout for them, send nothing new.
-					if len(st.orders(n)) == 0 && test.field != "timeout" {
-						st.Error("accepted, and nothing was sent to the vehicle")
+					if len(hf.orders(n)) == 0 && test.field != "timeout" {
+						hf.Error("accepted, and nothing was sent to the vehicle")
 					}
 				})
 			})
@@ -706,25 +705,25 @@ func TestEachNumberHasItsRange(t *testing.T) {
 func TestAModeIsReadInAnyLetterCase(t *testing.T) {
 	for _, mode := range []string{"manual", "altitude", "position", "takeoff", "hold", "land", "rtl", "rtgs"} {
 		for _, written := range []string{strings.ToUpper(mode), strings.ToUpper(mode[:1]) + mode[1:], mode} {
-			atStation(t, simPX4, func(st *station) {
+			flyHTTP(t, simPX4, func(hf *httpFlight) {
 				if mode != "takeoff" {
-					st.fly("hold")
+					hf.fly("hold")
 				}
-				r := st.post("/api/drone/mode", `{"mode":"`+written+`"}`)
-				r.wantOK(st.T)
+				r := hf.post("/api/drone/mode", `{"mode":"`+written+`"}`)
+				r.wantOK(hf.T)
 				if !strings.HasSuffix(r.body, `,"mode":"`+mode+`"}`+"\n") {
-					st.Errorf("%s: %s", written, r.body)
+					hf.Errorf("%s: %s", written, r.body)
 				}
-				st.wantMode(mode)
+				hf.wantMode(mode)
 			})
 		}
 	}
 }
 
 // takeoffAMSL is param7 of the last NAV_TAKEOFF that the vehicle received.
-func (st *station) takeoffAMSL() float32 {
+func (hf *httpFlight) takeoffAMSL() float32 {
 	z := float32(math.NaN())
-	for _, r := range st.sim.received() {
+	for _, r := range hf.sim.received() {
 		if m, ok := r.msg.(*common.MessageCommandLong); ok && m.Command == common.MAV_CMD_NAV_TAKEOFF {
 			z = m.Param7
 		}
@@ -752,10 +751,10 @@ func TestAnEmptyBodyAndANullMeanTheDefaults(t *testing.T) {
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
-			atStation(t, simPX4, func(st *station) {
-				call(st.handler, "POST", "/api/drone/takeoff", test.body).wantOK(st.T)
-				if got := st.takeoffAMSL(); got != simHomeAlt+10 {
-					st.Errorf("takeoff to %g m AMSL, want home and 10 m", got)
+			flyHTTP(t, simPX4, func(hf *httpFlight) {
+				call(hf.handler, "POST", "/api/drone/takeoff", test.body).wantOK(hf.T)
+				if got := hf.takeoffAMSL(); got != simHomeAlt+10 {
+					hf.Errorf("takeoff to %g m AMSL, want home and 10 m", got)
 				}
 			})
 		})
@@ -837,51 +836,51 @@ func TestNoCommandCostsTheAutopilotItsHeartbeat(t *testing.T) {
 func TestInputOutsideItsThreeModesIsWrongMode(t *testing.T) {
 	for _, mode := range []string{"hold", "land", "rtl", "rtgs"} {
 		for _, flavour := range []simFlavour{simPX4, simArduPilot} {
-			atStation(t, flavour, func(st *station) {
-				st.fly("hold")
-				st.post("/api/drone/mode", `{"mode":"`+mode+`"}`).wantOK(st.T)
-				st.untouched(func() {
-					st.post("/api/drone/input", `{"roll":1,"throttle":1}`).want(st.T, 409, "wrong_mode", mode)
+			flyHTTP(t, flavour, func(hf *httpFlight) {
+				hf.fly("hold")
+				hf.post("/api/drone/mode", `{"mode":"`+mode+`"}`).wantOK(hf.T)
+				hf.untouched(func() {
+					hf.post("/api/drone/input", `{"roll":1,"throttle":1}`).want(hf.T, 409, "wrong_mode", mode)
 				})
-				st.wantMode(mode)
+				hf.wantMode(mode)
 			})
 		}
 	}
-	atStation(t, simPX4, func(st *station) {
-		st.post("/api/drone/takeoff", ``).wantOK(st.T)
-		st.untouched(func() { st.post("/api/drone/input", `{}`).want(st.T, 409, "wrong_mode", "takeoff") })
-		st.sim.pilotMode(simPX4Offboard)
+	flyHTTP(t, simPX4, func(hf *httpFlight) {
+		hf.post("/api/drone/takeoff", ``).wantOK(hf.T)
+		hf.untouched(func() { hf.post("/api/drone/input", `{}`).want(hf.T, 409, "wrong_mode", "takeoff") })
+		hf.sim.pilotMode(simPX4Offboard)
 		time.Sleep(2 * time.Second)
-		st.wantMode("other")
-		st.untouched(func() { st.post("/api/drone/input", `{}`).want(st.T, 409, "wrong_mode", "other") })
+		hf.wantMode("other")
+		hf.untouched(func() { hf.post("/api/drone/input", `{}`).want(hf.T, 409, "wrong_mode", "other") })
 	})
 }
 
 func TestARefusalNamesWhatTheAutopilotSaid(t *testing.T) {
-	atStation(t, simPX4, func(st *station) {
-		st.sim.change(func() { st.sim.armableAfter = time.Hour })
-		st.sim.say(common.MAV_SEVERITY_CRITICAL, "An old story")
-		st.post("/api/drone/mode", `{"mode":"hold"}`).wantOK(st.T) // by now the old text has come
+	flyHTTP(t, simPX4, func(hf *httpFlight) {
+		hf.sim.change(func() { hf.sim.armableAfter = time.Hour })
+		hf.sim.say(common.MAV_SEVERITY_CRITICAL, "An old story")
+		hf.post("/api/drone/mode", `{"mode":"hold"}`).wantOK(hf.T) // by now the old text has come
 		time.Sleep(time.Second)
-		r := st.post("/api/drone/mode", `{"arm":true}`)
+		r := hf.post("/api/drone/mode", `{"arm":true}`)
 		const text = "Arming denied: Resolve system health failures first"
-		r.want(st.T, 409, "refused", text)
-		f := r.failure(st.T)
+		r.want(hf.T, 409, "refused", text)
+		f := r.failure(hf.T)
 		if *f.Status != "temporarily_rejected" || *f.StatusCode != 1 || *f.Command != 400 {
-			st.Errorf("got %s", r.body)
+			hf.Errorf("got %s", r.body)
 		}
 		if len(f.Messages) != 1 || f.Messages[0].Severity != "critical" || f.Messages[0].Text != text {
-			st.Errorf("messages of %s", r.body)
+			hf.Errorf("messages of %s", r.body)
 		}
-		st.wantMode("hold")
+		hf.wantMode("hold")
 	})
-	atStation(t, simArduPilot, func(st *station) {
-		st.sim.change(func() { st.sim.armableAfter = time.Hour })
-		r := st.post("/api/drone/takeoff", ``)
-		r.want(st.T, 409, "refused", "Arm: Accels inconsistent; Arm: Need Position Estimate")
-		f := r.failure(st.T)
+	flyHTTP(t, simArduPilot, func(hf *httpFlight) {
+		hf.sim.change(func() { hf.sim.armableAfter = time.Hour })
+		r := hf.post("/api/drone/takeoff", ``)
+		r.want(hf.T, 409, "refused", "Arm: Accels inconsistent; Arm: Need Position Estimate")
+		f := r.failure(hf.T)
 		if *f.Status != "failed" || *f.StatusCode != 4 || *f.Command != 400 || len(f.Messages) != 2 {
-			st.Errorf("got %s", r.body)
+			hf.Errorf("got %s", r.body)
 		}
 	})
 }
@@ -903,66 +902,66 @@ func TestARefusalNamesOnlyTheTextsThatExplainIt(t *testing.T) {
 		{650 * time.Millisecond, common.MAV_SEVERITY_ERROR, "late", true},
 		{850 * time.Millisecond, common.MAV_SEVERITY_ERROR, "too late", false},
 	}
-	atStation(t, simArduPilot, func(st *station) {
-		st.sim.emit(1, 1, &common.MessageStatustext{Severity: common.MAV_SEVERITY_CRITICAL, Text: "before the command"})
+	flyHTTP(t, simArduPilot, func(hf *httpFlight) {
+		hf.sim.emit(1, 1, &common.MessageStatustext{Severity: common.MAV_SEVERITY_CRITICAL, Text: "before the command"})
 		time.Sleep(100 * time.Millisecond)
-		st.acks(simArm, func(ack *common.MessageCommandAck) []simAnswer {
+		hf.acks(simArm, func(ack *common.MessageCommandAck) []simAnswer {
 			ack.Result = common.MAV_RESULT_DENIED
 			for _, text := range texts {
-				st.sim.after(text.after, func() {
-					st.sim.send(&common.MessageStatustext{Severity: text.severity, Text: text.text})
+				hf.sim.after(text.after, func() {
+					hf.sim.send(&common.MessageStatustext{Severity: text.severity, Text: text.text})
 				})
 			}
 			return []simAnswer{{ack: ack}}
 		})
-		r := st.post("/api/drone/mode", `{"arm":false}`)
-		r.want(st.T, 409, "refused")
+		r := hf.post("/api/drone/mode", `{"arm":false}`)
+		r.want(hf.T, 409, "refused")
 		var want, got []string
 		for _, text := range texts {
 			if text.named {
 				want = append(want, text.text)
 			}
 		}
-		for _, m := range r.failure(st.T).Messages {
+		for _, m := range r.failure(hf.T).Messages {
 			got = append(got, m.Text)
 		}
 		if !slices.Equal(got, want) {
-			st.Errorf("got %q, want %q", got, want)
+			hf.Errorf("got %q, want %q", got, want)
 		}
 	})
 }
 
 func TestTheErrorOfARefusedHoldSaysHold(t *testing.T) {
-	atStation(t, simPX4, func(st *station) {
-		st.fly("hold") // on PX4 a hold in the air is sent as a goto to the place where it stops
-		st.post("/api/drone/goto", `{"altitude":90}`).wantOK(st.T)
+	flyHTTP(t, simPX4, func(hf *httpFlight) {
+		hf.fly("hold") // on PX4 a hold in the air is sent as a goto to the place where it stops
+		hf.post("/api/drone/goto", `{"altitude":90}`).wantOK(hf.T)
 		time.Sleep(3 * time.Second)
-		st.refuse(common.MAV_RESULT_DENIED)
-		st.post("/api/drone/mode", `{"mode":"hold"}`).want(st.T, 409, "refused", "refused the hold (denied)")
-		st.post("/api/drone/goto", `{"altitude":80}`).want(st.T, 409, "refused", "refused the goto (denied)")
+		hf.refuse(common.MAV_RESULT_DENIED)
+		hf.post("/api/drone/mode", `{"mode":"hold"}`).want(hf.T, 409, "refused", "refused the hold (denied)")
+		hf.post("/api/drone/goto", `{"altitude":80}`).want(hf.T, 409, "refused", "refused the goto (denied)")
 	})
 }
 
 func TestTheLogSaysAcceptedOnlyOfAcceptedCommands(t *testing.T) {
 	alone(t)
-	atStation(t, simArduPilot, func(st *station) {
-		st.fly("hold")
-		logged := logLines(st.T)
-		st.post("/api/drone/mode", `{"mode":"hold"}`).wantOK(st.T)
-		st.loseAcks(common.MAV_CMD_DO_CHANGE_SPEED) // which sets the default speed after the next goto
-		st.post("/api/drone/goto", `{"altitude":90}`).wantOK(st.T)
-		st.dropAcks()
-		st.post("/api/drone/goto", `{"altitude":80}`).want(st.T, 504, "no_ack")
+	flyHTTP(t, simArduPilot, func(hf *httpFlight) {
+		hf.fly("hold")
+		logged := logLines(hf.T)
+		hf.post("/api/drone/mode", `{"mode":"hold"}`).wantOK(hf.T)
+		hf.loseAcks(common.MAV_CMD_DO_CHANGE_SPEED) // which sets the default speed after the next goto
+		hf.post("/api/drone/goto", `{"altitude":90}`).wantOK(hf.T)
+		hf.dropAcks()
+		hf.post("/api/drone/goto", `{"altitude":80}`).want(hf.T, 504, "no_ack")
 		log := logged()
 		var skipped bool
 		for line := range strings.Lines(log) {
 			skipped = skipped || strings.Contains(line, "without one of its steps")
 			if strings.Contains(line, "level=INFO") != strings.Contains(line, "accepted") {
-				st.Errorf("the log says %s", line)
+				hf.Errorf("the log says %s", line)
 			}
 		}
 		if !skipped || strings.Count(log, "\n") != 4 {
-			st.Errorf("the log is\n%s", log)
+			hf.Errorf("the log is\n%s", log)
 		}
 	})
 }
@@ -981,15 +980,15 @@ func TestEachResultHasItsAnswer(t *testing.T) {
 		{common.MAV_RESULT_CANCELLED, 409, "refused", "cancelled"},
 	}
 	for _, test := range tests {
-		atStation(t, simArduPilot, func(st *station) {
-			st.refuse(test.result)
-			r := st.post("/api/drone/mode", `{"arm":false}`)
-			r.want(st.T, test.status, test.code, test.name)
+		flyHTTP(t, simArduPilot, func(hf *httpFlight) {
+			hf.refuse(test.result)
+			r := hf.post("/api/drone/mode", `{"arm":false}`)
+			r.want(hf.T, test.status, test.code, test.name)
 			want := fmt.Sprintf(`,"code":%q,"status":%q,"status_code":%d,"command":400,"messages":[]}`+"\n", test.code, test.name, test.result)
 			if !strings.HasSuffix(r.body, want) {
-				st.Errorf("got %s want …%s", r.body, want)
+				hf.Errorf("got %s want …%s", r.body, want)
 			}
-			st.wantMode("manual")
+			hf.wantMode("manual")
 		})
 	}
 }
@@ -997,10 +996,10 @@ func TestEachResultHasItsAnswer(t *testing.T) {
 // Both autopilots acknowledge a goto on the ground and do not carry it out.
 func TestAGotoOnTheGroundIsRefused(t *testing.T) {
 	for _, flavour := range []simFlavour{simPX4, simArduPilot} {
-		atStation(t, flavour, func(st *station) {
-			st.untouched(func() {
-				st.post("/api/drone/goto", postRoutes["/api/drone/goto"]).want(st.T, 409, "refused", "take off")
-				st.post("/api/drone/land", postRoutes["/api/drone/land"]).want(st.T, 409, "refused", "take off")
+		flyHTTP(t, flavour, func(hf *httpFlight) {
+			hf.untouched(func() {
+				hf.post("/api/drone/goto", postRoutes["/api/drone/goto"]).want(hf.T, 409, "refused", "take off")
+				hf.post("/api/drone/land", postRoutes["/api/drone/land"]).want(hf.T, 409, "refused", "take off")
 			})
 		})
 	}
@@ -1014,33 +1013,33 @@ func TestAnErrorWithoutAnAnswerHasNoStatus(t *testing.T) {
 			t.Errorf("more than a sentence and a code: %s", r.body)
 		}
 	}
-	atStation(t, simPX4, func(st *station) {
-		check(st.T, st.get("/api/mission"))
-		check(st.T, st.get("/api/drone/land"))
-		check(st.T, st.post("/api/drone/takeoff", `{"altitude":-1}`))
-		st.dropAcks()
-		check(st.T, st.post("/api/drone/land", ``))
-		st.sim.unplug()
+	flyHTTP(t, simPX4, func(hf *httpFlight) {
+		check(hf.T, hf.get("/api/mission"))
+		check(hf.T, hf.get("/api/drone/land"))
+		check(hf.T, hf.post("/api/drone/takeoff", `{"altitude":-1}`))
+		hf.dropAcks()
+		check(hf.T, hf.post("/api/drone/land", ``))
+		hf.sim.unplug()
 		time.Sleep(5 * time.Second)
-		check(st.T, st.post("/api/drone/land", ``))
+		check(hf.T, hf.post("/api/drone/land", ``))
 	})
 }
 
 func TestLandEndsAGotoAndDoesNotWaitForIt(t *testing.T) {
-	atStation(t, simPX4, func(st *station) {
-		st.fly("hold")
-		st.sim.change(func() { st.sim.neverDone[common.MAV_CMD_DO_REPOSITION] = true })
+	flyHTTP(t, simPX4, func(hf *httpFlight) {
+		hf.fly("hold")
+		hf.sim.change(func() { hf.sim.neverDone[common.MAV_CMD_DO_REPOSITION] = true })
 		first := make(chan reply, 1)
-		go func() { first <- st.post("/api/drone/goto", postRoutes["/api/drone/goto"]) }()
+		go func() { first <- hf.post("/api/drone/goto", postRoutes["/api/drone/goto"]) }()
 		time.Sleep(time.Second)
 		asked := time.Now()
-		st.post("/api/drone/land", ``).wantOK(st.T, `{"status":"accepted","status_code":0,"command":176,"mode":"land"}`)
+		hf.post("/api/drone/land", ``).wantOK(hf.T, `{"status":"accepted","status_code":0,"command":176,"mode":"land"}`)
 		if took := time.Since(asked); took > 500*time.Millisecond {
-			st.Errorf("land took %v", took)
+			hf.Errorf("land took %v", took)
 		}
 		r := <-first
-		r.want(st.T, 409, "superseded")
-		st.wantMode("land")
+		r.want(hf.T, 409, "superseded")
+		hf.wantMode("land")
 	})
 }
 
@@ -1049,27 +1048,27 @@ func TestACommandThatIsNeverAcknowledgedIsNoAck(t *testing.T) {
 		if path == "/api/drone/input" {
 			continue // input has no ack
 		}
-		atStation(t, simPX4, func(st *station) {
+		flyHTTP(t, simPX4, func(hf *httpFlight) {
 			if path != "/api/drone/takeoff" {
-				st.fly("hold")
+				hf.fly("hold")
 			}
-			st.dropAcks()
-			n := len(st.sim.received())
-			st.post(path, body).want(st.T, 504, "no_ack")
-			commands := slices.DeleteFunc(st.orders(n), func(s string) bool { return strings.HasPrefix(s, "sticks") })
+			hf.dropAcks()
+			n := len(hf.sim.received())
+			hf.post(path, body).want(hf.T, 504, "no_ack")
+			commands := slices.DeleteFunc(hf.orders(n), func(s string) bool { return strings.HasPrefix(s, "sticks") })
 			first := slices.DeleteFunc(slices.Clone(commands), func(s string) bool { return s != commands[0] })
 			if len(first) < 3 {
-				st.Errorf("POST %s was not repeated: %v", path, commands)
+				hf.Errorf("POST %s was not repeated: %v", path, commands)
 			}
-			st.obey()
+			hf.obey()
 			time.Sleep(5 * time.Second)
-			st.post("/api/drone/land", ``).wantOK(st.T)
+			hf.post("/api/drone/land", ``).wantOK(hf.T)
 		})
 	}
-	atStation(t, simPX4, func(st *station) { // the vehicle falls silent
-		st.fly("hold")
-		st.sim.change(func() { st.sim.muted = true })
-		st.post("/api/drone/land", ``).want(st.T, 504, "no_ack")
+	flyHTTP(t, simPX4, func(hf *httpFlight) { // the vehicle falls silent
+		hf.fly("hold")
+		hf.sim.change(func() { hf.sim.muted = true })
+		hf.post("/api/drone/land", ``).want(hf.T, 504, "no_ack")
 	})
 }
 

@@ -605,7 +605,7 @@ func TestARefusalIsNoAnswerWhereAReportShowsTheMode(t *testing.T) {
 	})
 }
 
-// The same for arming and disarming, which change no mode.
+// The same holds for arming and disarming, which change no mode.
 func TestARefusedArmingOrDisarmingIsRefusedUnlessAReportShowsIt(t *testing.T) {
 	for _, arm := range []bool{true, false} {
 		for _, done := range []bool{true, false} {

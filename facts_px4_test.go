@@ -666,8 +666,7 @@ func (v *probed) position() {
 	time.Sleep(time.Second)
 }
 
-// landsWithoutSticks ends the stream during AUTO.LAND, and checks the state that PX4 then
-// reports.
+// landsWithoutSticks ends the stream during AUTO.LAND, and checks the state that PX4 then reports.
 func (v *probed) landsWithoutSticks(state common.MAV_STATE) {
 	v.position()
 	time.Sleep(2 * time.Second) // sticks that moved would take over

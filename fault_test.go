@@ -1332,22 +1332,22 @@ func TestMalformedRequestsDoNotReachTheVehicle(t *testing.T) {
 		{"/api/drone/takeoff", `{"altitude":30}`}, {"/api/drone/goto", `{"lat":47.3980,"lon":8.5460,"altitude":20,"heading":90,"speed":3}`},
 		{"/api/drone/goto", `{"altitude_msl":510.5}`}, {"/api/drone/land", `{"lat":47.3980,"lon":8.5460}`},
 	}
-	atStation(t, simPX4, func(st *station) {
-		st.fly("position")
+	flyHTTP(t, simPX4, func(hf *httpFlight) {
+		hf.fly("position")
 		r := rand.New(rand.NewPCG(4, 4))
-		st.untouched(func() {
+		hf.untouched(func() {
 			for range requests {
 				g := good[r.IntN(len(good))]
 				body := malformed(r, g.body)
-				a := st.post(g.path, body)
-				a.want(st.T, 400, "bad_request")
-				if st.Failed() {
-					st.Fatalf("POST %s %q", g.path, body)
+				a := hf.post(g.path, body)
+				a.want(hf.T, 400, "bad_request")
+				if hf.Failed() {
+					hf.Fatalf("POST %s %q", g.path, body)
 				}
 			}
 		})
-		st.wantMode("position")
-		st.post("/api/drone/land", "").wantOK(st.T)
+		hf.wantMode("position")
+		hf.post("/api/drone/land", "").wantOK(hf.T)
 	})
 }
 

@@ -252,7 +252,7 @@ func TestPX4PilotsSwitchIsATakeoverAtEveryMoment(t *testing.T) {
 	var cases []visit
 	for _, custom := range px4PilotModes {
 		for _, v := range px4Visits(func(m moment) bool {
-			return slices.Contains(m.explained, custom) || slices.Contains(m.without, custom)
+			return slices.Contains(m.explained, custom) || slices.Contains(m.undone, custom)
 		}) {
 			v.custom = custom
 			cases = append(cases, v)
@@ -306,7 +306,7 @@ func TestPX4PilotsSwitchToTheCommandedModeEndsNothing(t *testing.T) {
 
 func TestPX4FailsafeIsATakeoverAtEveryMoment(t *testing.T) {
 	visits := px4Visits(func(m moment) bool {
-		return m.disarmed || slices.Contains(m.without, simPX4RTL) || m.waiting && slices.Contains(m.explained, simPX4RTL)
+		return m.disarmed || slices.Contains(m.undone, simPX4RTL) || m.waiting && slices.Contains(m.explained, simPX4RTL)
 	})
 	atMoments(t, simPX4, visits, nil, func(p *player, m visit) {
 		p.px4Takeover(simPX4RTL, m.moment, p.sim.failsafeReturn)
@@ -335,8 +335,7 @@ func TestPX4RestartEndsEverythingAtEveryMoment(t *testing.T) {
 	})
 }
 
-// A pilot moves his transmitter's sticks in a mode that flies without sticks. PX4 then sets
-// POSCTL.
+// A pilot moves his transmitter's sticks in a mode that flies without sticks. PX4 then sets POSCTL.
 func TestPX4TransmittersSticksAreATakeoverAtEveryMoment(t *testing.T) {
 	hand := func(s *simulator) {
 		s.params[simStickSource] = 5

@@ -364,8 +364,7 @@ func (p *player) id(w []string) (id common.MAV_CMD) {
 	return id
 }
 
-// client plays what a client does, except commands that must be accepted. It also lets time
-// pass.
+// client plays what a client does, except commands that must be accepted. It also lets time pass.
 func (p *player) client(w []string) (known bool) {
 	p.Helper()
 	switch w[0] {

@@ -86,7 +86,7 @@ var (
 )
 
 // padding completes a broken frame. An autopilot waits for all bytes that a broken frame
-// claims, up to 280, and takes whatever comes next for them.
+// claims, up to 280, and reads whatever comes next as a part of it.
 var padding [280]byte
 
 // rawFrame is one frame from the line. Its payload is valid until the next read.

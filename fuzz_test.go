@@ -17,9 +17,9 @@ import (
 // fuzzTime is the longest flight of FuzzPilot: the simulator remembers no longer.
 const fuzzTime = 3 * time.Minute
 
-// fuzzReport is a report that no command explains, and the time after it until a client asks
-// again.
-type fuzzReport struct {
+// modeAt is a mode and when it was reported, entered or wished for. Of a report that no command
+// explains it also has when a client asked next.
+type modeAt struct {
 	custom uint32
 	at     time.Time
 	until  time.Time // zero: no client has asked since
@@ -35,18 +35,18 @@ type fuzzed struct {
 	mu      sync.Mutex
 	diary   []string
 	wrong   []string
-	pending int       // commands that wait for their answers
-	asked   time.Time // when the last one began
-	ended   time.Time // when the last answer came
-	shown   []fuzzReport
-	wishes  []fuzzReport         // modes that clients asked for
-	order   []fuzzReport         // the modes of the last accepted command
+	pending int                  // commands that wait for their answers
+	asked   time.Time            // when the last one began
+	ended   time.Time            // when the last answer came
+	shown   []modeAt             // modes that the vehicle entered
+	wishes  []modeAt             // modes that clients asked for
+	order   []modeAt             // the modes of the last accepted command
 	foreign map[uint32]time.Time // modes that the vehicle entered and no command explains
 	heard   minimal.MessageHeartbeat
 
 	reports   reports         // the reports that mavrest heard
-	windows   []fuzzReport    // reports that no command explains
-	disarms   []fuzzReport    // reports that it was disarmed
+	windows   []modeAt        // reports that no command explains
+	disarms   []modeAt        // reports that it was disarmed
 	disarming int             // disarmings that wait for their answers
 	newer     bool            // a client asked for something after these disarmings
 	accepted  string          // the mode of the last accepted command
@@ -106,7 +106,7 @@ func (z *fuzzed) enters(custom uint32) {
 		still := i == len(z.shown)-1 || z.shown[i+1].at.After(now.Add(-15*time.Second))
 		explained = explained || still && z.pending > 0 && r.custom == custom
 	}
-	z.shown = append(z.shown, fuzzReport{custom: custom, at: now})
+	z.shown = append(z.shown, modeAt{custom: custom, at: now})
 	delete(z.foreign, custom)
 	if !explained && s.armed {
 		z.foreign[custom] = now
@@ -132,7 +132,7 @@ func (z *fuzzed) commanded(record []simReceived, custom uint32, since time.Time)
 }
 
 // wish notes the modes that a command may set, with its intermediate ones.
-func (z *fuzzed) wish(path, body string) (all []fuzzReport) {
+func (z *fuzzed) wish(path, body string) (all []modeAt) {
 	modes := []Mode{ModeHold, ModeTakeoff, ModeLand, ModePosition, ModeAltitude} // the last two lead out of a stick mode
 	for i, name := range modeNames[:ModeOther] {
 		if strings.Contains(body, `"mode":"`+name+`"`) {
@@ -151,7 +151,7 @@ func (z *fuzzed) wish(path, body string) (all []fuzzReport) {
 		if (m == ModePosition || m == ModeAltitude) && z.firmware != px4 && !strings.Contains(body, m.String()) {
 			continue
 		}
-		all = append(all, fuzzReport{custom: entered[z.firmware][m], at: time.Now()})
+		all = append(all, modeAt{custom: entered[z.firmware][m], at: time.Now()})
 	}
 	z.wishes = append(z.wishes, all...)
 	return all
@@ -200,7 +200,7 @@ func (z *fuzzed) hearsReport(h heard, b *minimal.MessageHeartbeat, last bool) {
 		z.note("heard: %s, armed %v; mode %s", z.name(b.CustomMode), armed, mode)
 	}
 	if wasArmed && !armed && !(z.disarming > 0 && z.newer) {
-		z.disarms = append(z.disarms, fuzzReport{at: h.at})
+		z.disarms = append(z.disarms, modeAt{at: h.at})
 	}
 	if last && vehicle != z.name(b.CustomMode) {
 		z.fault("heard %s, and vehicle_mode is %s", z.name(b.CustomMode), vehicle)
@@ -225,7 +225,7 @@ func (z *fuzzed) hearsReport(h heard, b *minimal.MessageHeartbeat, last bool) {
 				z.windows[i].until = h.at
 			}
 		}
-		z.windows = append(z.windows, fuzzReport{custom: b.CustomMode, at: h.at})
+		z.windows = append(z.windows, modeAt{custom: b.CustomMode, at: h.at})
 		if want, _ := z.firmware.reported(b.CustomMode); last && mode != want {
 			z.fault("after the report of %s the mode is %v", vehicle, mode)
 		}
@@ -235,7 +235,7 @@ func (z *fuzzed) hearsReport(h heard, b *minimal.MessageHeartbeat, last bool) {
 // ask notes that a client asks for something: that ends every open report and disarming.
 func (z *fuzzed) ask() {
 	z.asked = time.Now()
-	for _, list := range [][]fuzzReport{z.windows, z.disarms} {
+	for _, list := range [][]modeAt{z.windows, z.disarms} {
 		for i := range list {
 			if list[i].until.IsZero() {
 				list[i].until = z.asked
@@ -287,7 +287,7 @@ func (z *fuzzed) post(path, body string) {
 				if armed := z.heard.BaseMode&minimal.MAV_MODE_FLAG_SAFETY_ARMED != 0; armed && mode.String() != o["mode"] {
 					z.fault("answered %v, and the mode is %v", o["mode"], mode)
 				}
-				wished := func(w fuzzReport) bool { return w.custom == truth && !w.at.Before(began) }
+				wished := func(w modeAt) bool { return w.custom == truth && !w.at.Before(began) }
 				if strings.Contains(body, `"arm":`) && !strings.Contains(body, `"mode":`) {
 					break
 				}
@@ -525,7 +525,7 @@ func flyBytes(t *testing.T, setup byte, acts []byte) {
 			z.heard.BaseMode, _ = f.sim.brain.state()
 			z.reports = f.drone.cmd.reports
 			z.reports.kept = slices.Clone(z.reports.kept)
-			z.shown = []fuzzReport{{custom: f.sim.mode, at: z.began}}
+			z.shown = []modeAt{{custom: f.sim.mode, at: z.began}}
 			f.sim.onMode = z.enters
 			z.begun.Store(true)
 		})

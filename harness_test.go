@@ -494,8 +494,7 @@ func (b *lineBench) reply(list ...message.Message) {
 	})
 }
 
-// param returns a PARAM_VALUE of this autopilot. PX4 sends an integer's bits in the
-// float.
+// param returns a PARAM_VALUE of this autopilot. PX4 sends an integer's bits in the float.
 func (b *lineBench) param(name string, v float64) message.Message {
 	m := &common.MessageParamValue{ParamId: name, ParamValue: float32(v), ParamType: common.MAV_PARAM_TYPE_REAL32}
 	if b.beat != nil && b.beat.Autopilot == common.MAV_AUTOPILOT_PX4 {
@@ -753,14 +752,12 @@ var firmwares = map[simFlavour]firmware{simPX4: px4, simArduPilot: copter, simQu
 // object is a JSON object of an answer.
 type object = map[string]any
 
-// olderPX4 makes a simulated PX4 an older release: simPX4v14, simPX4v15 or
-// simPX4v16.
+// olderPX4 makes a simulated PX4 an older release: simPX4v14, simPX4v15 or simPX4v16.
 func olderPX4(release uint32) func(*simulator) {
 	return func(s *simulator) { s.version = release | 255 }
 }
 
-// newerCopter makes a simulated Copter a release after 4.6: its parameters have
-// other names.
+// newerCopter makes a simulated Copter a release after 4.6: its parameters have other names.
 func newerCopter(r release) func(*simulator) {
 	return func(s *simulator) {
 		s.version = uint32(r.major)<<24 | uint32(r.minor)<<16
@@ -998,7 +995,7 @@ type moment struct {
 	acked     bool     // the command is acknowledged, but no report shows it yet
 	silent    bool     // the command is mavrest's own hold for a silent client
 	disarmed  bool     // the vehicle is on the ground and not armed yet
-	without   []uint32 // modes that the vehicle would leave by itself at this moment
+	undone    []uint32 // a pilot's modes that are left out: our moving sticks would undo them
 }
 
 const (
@@ -1059,8 +1056,8 @@ var moments = []moment{
 	{name: "land after position, waiting for still sticks", mode: "land", waiting: true, explained: []uint32{simPX4Posctl}, px4: fmt.Sprintf(px4Leaves, "position", "land")},
 	{name: "goto after altitude, in the POSCTL leg", mode: "hold", waiting: true, explained: []uint32{simPX4Posctl}, px4: fmt.Sprintf(px4Leaves, "altitude", "goto 60 0")},
 	{name: "hold after manual, before POSCTL is in force", mode: "hold", waiting: true, explained: []uint32{simPX4Posctl, simPX4Manual},
-		without: []uint32{simPX4Loiter, simPX4RTL, simPX4Land}, // the sticks have just moved and would undo these modes
-		px4:     "aloft, mode manual, input pitch 0.3 throttle 0.5 timeout 5, +500ms, watch DO_SET_MODE 2, post mode hold, acked, +1ms"},
+		undone: []uint32{simPX4Loiter, simPX4RTL, simPX4Land},
+		px4:    "aloft, mode manual, input pitch 0.3 throttle 0.5 timeout 5, +500ms, watch DO_SET_MODE 2, post mode hold, acked, +1ms"},
 	{name: "a silent client's hold", mode: "hold", silent: true, explained: []uint32{simPX4Posctl}, // on PX4 in the POSCTL leg
 		px4: "aloft, mode altitude, input pitch 0.3 timeout 5, until in POSCTL 10s, +1700ms", copter: "hover, mode altitude, input pitch 0.5 timeout 0.2, +7s"},
 }
@@ -1078,8 +1075,7 @@ type visit struct {
 	custom   uint32
 }
 
-// wantAnswer checks how the oldest post was answered, if there is a post. Code "" means
-// accepted.
+// wantAnswer checks how the oldest post was answered, if there is a post. Code "" means accepted.
 func (p *player) wantAnswer(limit time.Duration, code string) {
 	p.Helper()
 	if len(p.posts) > 0 {

@@ -164,8 +164,7 @@ func (b *board) curl(path string, more ...string) (code int, answer object, err 
 	return code, answer, json.Unmarshal([]byte(body), &answer)
 }
 
-// online waits until the API answers and the autopilot is online, and returns how long that
-// took.
+// online waits until the API answers and the autopilot is online, and returns how long that took.
 func (b *board) online() time.Duration {
 	b.Helper()
 	begin := time.Now()
@@ -236,8 +235,7 @@ func (b *board) wait(within time.Duration, what string, is func() (bool, object)
 	b.Fatalf("not %s within %v; last: %v\nthe screen:\n%s", what, within, last, screen[max(0, len(screen)-4000):])
 }
 
-// stands reports whether a number of the status' position is within some metres or degrees of
-// want.
+// stands reports whether a number of the status' position is within some metres or degrees of want.
 func stands(s object, key string, want, within float64) bool {
 	position, _ := s["position"].(object)
 	got, ok := position[key].(float64)

@@ -1,5 +1,5 @@
-// Mavrest turns a drone's companion board into a drone with a REST API: MAVLink to the
-// flight controller, eight routes to the local network. README.md describes it.
+// Mavrest gives a drone a REST API. It runs on the companion board, speaks MAVLink to the
+// flight controller and serves eight routes to the local network. README.md describes it.
 package main
 
 import (
@@ -159,7 +159,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	server := newServer(newHandler(d, allowed), maxConnections)
 	running.Go(func() { stopDrone(server.Serve(listener)) })
 	d.run(droneCtx)
-	// d.run has left the vehicle in order and closed the port. The last answers have 2 s to go out.
+	// d.run has left the vehicle safe and closed the port. The last answers have 2 s to go out.
 	limited, cancel := context.WithTimeout(context.Background(), 2*time.Second)
 	defer cancel()
 	if server.Shutdown(limited) != nil {
@@ -221,7 +221,7 @@ func urlsOf(listen *net.TCPAddr, own []net.Addr, name string) (list []string) {
 	if name != "" {
 		add(name)
 	}
-	for _, a := range own { // Linux begins with the IPv4 addresses
+	for _, a := range own { // Linux lists the IPv4 addresses first
 		n, ok := a.(*net.IPNet)
 		if !ok || n.IP.IsLoopback() {
 			continue

@@ -550,25 +550,25 @@ func TestAClientThatDisconnectsEndsItsWaitAndNothingElse(t *testing.T) {
 
 // The server's own time-outs are 10 s for reading and 60 s for writing.
 func TestTheServersTimeOutsNeverCutAWait(t *testing.T) {
-	atStation(t, simPX4, func(st *station) {
-		st.fly("hold") // 100 m up: a landing takes over two minutes
-		p, end := serve(st.T, st.handler, maxConnections)
+	flyHTTP(t, simPX4, func(hf *httpFlight) {
+		hf.fly("hold") // 100 m up: a landing takes over two minutes
+		p, end := serve(hf.T, hf.handler, maxConnections)
 		defer end()
 		w := p.connect()
 		began := time.Now()
 		r := w.ask("POST", "/api/drone/land", `{"wait":600}`)
-		r.wantOK(st.T)
+		r.wantOK(hf.T)
 		if took := time.Since(began); took < 100*time.Second || !strings.Contains(r.body, `"done":true`) {
-			st.Errorf("after %v: %s", took, r.body)
+			hf.Errorf("after %v: %s", took, r.body)
 		}
-		w.ask("GET", "/api/drone", "").wantOK(st.T) // the connection still works
+		w.ask("GET", "/api/drone", "").wantOK(hf.T) // the connection still works
 	})
 }
 
 func TestACrowdThatWaitsDelaysNoCommand(t *testing.T) {
-	atStation(t, simPX4, func(st *station) {
-		st.fly("hold")
-		p, end := serve(st.T, st.handler, maxConnections)
+	flyHTTP(t, simPX4, func(hf *httpFlight) {
+		hf.fly("hold")
+		p, end := serve(hf.T, hf.handler, maxConnections)
 		defer end()
 		var clients sync.WaitGroup
 		var mu sync.Mutex
@@ -579,9 +579,9 @@ func TestACrowdThatWaitsDelaysNoCommand(t *testing.T) {
 				w.send("POST", "/api/drone/land", `{"wait":600}`)
 				r, err := w.receive("POST")
 				if err != nil {
-					st.Errorf("a client that waited was not answered: %v", err)
+					hf.Errorf("a client that waited was not answered: %v", err)
 				} else {
-					r.checkForm(st.T)
+					r.checkForm(hf.T)
 				}
 				mu.Lock()
 				defer mu.Unlock()
@@ -599,27 +599,27 @@ func TestACrowdThatWaitsDelaysNoCommand(t *testing.T) {
 			p.lands(500 * time.Millisecond)
 		}
 		w := p.connect()
-		w.ask("POST", "/api/drone/mode", `{"mode":"rtl"}`).wantOK(st.T)
+		w.ask("POST", "/api/drone/mode", `{"mode":"rtl"}`).wantOK(hf.T)
 		if took := time.Since(asked); took > time.Second {
-			st.Errorf("eleven commands took %v", took)
+			hf.Errorf("eleven commands took %v", took)
 		}
 		time.Sleep(100 * time.Millisecond)
 		clients.Wait()
 		// There are 64 connections, 16 of them for streams. Those that waited longest were
 		// closed for new ones; a newer command ended the waits of the others.
 		if answers[409] == 0 || answers[409]+answers[504] != 60 {
-			st.Errorf("the waiting clients were answered %v", answers)
+			hf.Errorf("the waiting clients were answered %v", answers)
 		}
 	})
 }
 
 func TestConnectionsThatWaitAreClosedLastAndAnswered(t *testing.T) {
-	atStation(t, simPX4, func(st *station) {
-		st.fly("hold")
-		p, end := serve(st.T, st.handler, 4)
+	flyHTTP(t, simPX4, func(hf *httpFlight) {
+		hf.fly("hold")
+		p, end := serve(hf.T, hf.handler, 4)
 		defer end()
 		idle := p.connect()
-		idle.ask("GET", "/api/drone", "").wantOK(st.T)
+		idle.ask("GET", "/api/drone", "").wantOK(hf.T)
 		time.Sleep(time.Second)
 		wait := func() chan reply {
 			w, answer := p.connect(), make(chan reply, 1)
@@ -627,7 +627,7 @@ func TestConnectionsThatWaitAreClosedLastAndAnswered(t *testing.T) {
 				w.send("POST", "/api/drone/land", `{"wait":600}`)
 				r, err := w.receive("POST")
 				if err != nil {
-					st.Errorf("a client that waited was not answered: %v", err)
+					hf.Errorf("a client that waited was not answered: %v", err)
 				}
 				answer <- r
 			}()
@@ -642,20 +642,20 @@ func TestConnectionsThatWaitAreClosedLastAndAnswered(t *testing.T) {
 		idle.gone()
 		ended := func() bool { return slices.ContainsFunc(streams, (*watcher).ended) }
 		if ended() || len(first) > 0 {
-			st.Fatal("more than the idle one made way")
+			hf.Fatal("more than the idle one made way")
 		}
 		asked := time.Now()
-		p.connect().ask("GET", "/api/drone", "").wantOK(st.T) // on the place of the client that waits longest
-		if took := time.Since(asked); took > idleAfter+50*time.Millisecond {
-			st.Errorf("answered after %v", took)
+		p.connect().ask("GET", "/api/drone", "").wantOK(hf.T) // on the place of the client that waits longest
+		if took := time.Since(asked); took > closeAfter+50*time.Millisecond {
+			hf.Errorf("answered after %v", took)
 		}
 		r := <-first
-		r.want(st.T, 504, "not_done", "land was accepted", "all 64 connections were in use, and another client needed one")
-		if f := r.failure(st.T); f.Done == nil || *f.Done || f.Took == nil || *f.Command != 176 || *f.Mode != "land" {
-			st.Errorf("got %s", r.body)
+		r.want(hf.T, 504, "not_done", "land was accepted", "all 64 connections were in use, and another client needed one")
+		if f := r.failure(hf.T); f.Done == nil || *f.Done || f.Took == nil || *f.Command != 176 || *f.Mode != "land" {
+			hf.Errorf("got %s", r.body)
 		}
 		if ended() {
-			st.Error("more than one made way")
+			hf.Error("more than one made way")
 		}
 	})
 }

@@ -83,8 +83,8 @@ func newLink(d device, only byte, gcs bool, hear func(heard)) *link {
 }
 
 // run keeps the port open until ctx is done. Then it writes what is queued and closes
-// the port. It logs the first failure to open until the port opens, and the first failure
-// of an open port until a frame comes.
+// the port. It logs one failure to open until the port opens, and one failure of an open
+// port until a frame comes.
 func (l *link) run(ctx context.Context) {
 	const opening, serving = "opening", "serving"
 	backoff := backoffFirst
@@ -276,7 +276,7 @@ func (r *reader) handle(f rawFrame, now time.Time) {
 	l := r.link
 	l.mu.Lock()
 	vehicle, repeated := l.vehicle, l.repeats(f.header, now)
-	// An unknown message may be noise.
+	// What looks like an unknown message may be noise.
 	stranger := !repeated && !l.idsReported && f.known != nil && f.system == l.system() && f.component == componentID
 	l.idsReported = l.idsReported || stranger
 	l.mu.Unlock()
@@ -395,7 +395,7 @@ func (w *writer) run(ctx, broken context.Context) (err error) {
 		select {
 		case <-broken.Done():
 			if ctx.Err() != nil {
-				w.rest()
+				w.drain()
 			}
 			return nil
 		case <-beat:
@@ -409,8 +409,8 @@ func (w *writer) run(ctx, broken context.Context) (err error) {
 	return err
 }
 
-// rest writes the sticks, then all that is queued.
-func (w *writer) rest() {
+// drain writes the sticks, then all that is queued.
+func (w *writer) drain() {
 	var err error
 	select {
 	case o := <-w.sticks:

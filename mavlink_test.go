@@ -90,8 +90,7 @@ func TestGCSSendsAGroundStationsHeartbeatEachSecond(t *testing.T) {
 
 // ---- The vehicle ----
 
-// earshot is a link without a port, whose reader a test feeds, and the events that it
-// hands on.
+// earshot is a link without a port, whose reader a test feeds, and the events that it hands on.
 type earshot struct {
 	*link
 	r     *reader

@@ -12,8 +12,7 @@ import (
 	"github.com/bluenviron/gomavlib/v3/pkg/dialects/common"
 )
 
-// allModes are the modes that can be reported; all but the last can be
-// requested.
+// allModes are the modes that can be reported; all but the last can be requested.
 var allModes = []Mode{ModeManual, ModeAltitude, ModePosition, ModeTakeoff, ModeHold, ModeLand, ModeRTL, ModeRTGS, ModeOther}
 
 var requestable = allModes[:len(allModes)-1]
@@ -95,7 +94,7 @@ func (f *hearing) shows(custom uint32, armed bool, with ...string) {
 	f.taken = f.report(r, f.now)
 }
 
-// modeShows is shows by one of our modes.
+// modeShows gives the machine a report of one of our modes.
 func (f *hearing) modeShows(t *testing.T, m Mode, armed bool) {
 	f.shows(numberOf(t, f.firmware, m.String()), armed)
 }
@@ -521,8 +520,7 @@ func TestEqualReportNeverChangesTheMode(t *testing.T) {
 	})
 }
 
-// TestIntermediateModesShow is rule 2: the mode is the vehicle's also in the middle of a
-// plan.
+// TestIntermediateModesShow is rule 2: the mode is the vehicle's also in the middle of a plan.
 func TestIntermediateModesShow(t *testing.T) {
 	testRules(t, []rule{
 		{"step by step", "manual disarmed, asks hold, hold disarmed, ours, = hold, took hold, sends takeoff, = hold, takeoff armed, ours, = takeoff, accepted takeoff, = takeoff"},
@@ -649,7 +647,7 @@ func TestReportThatOnlyArmsOrDisarmsIsNoTakeover(t *testing.T) {
 	})
 }
 
-// TestReportedModesAreTheAutopilotsOwn is docs/autopilots.md, "The modes, side by
+// TestReportedModesAreTheAutopilotsOwn checks docs/autopilots.md, "The modes, side by
 // side" and "ArduPilot: mode numbers".
 func TestReportedModesAreTheAutopilotsOwn(t *testing.T) {
 	type row struct {
@@ -1194,10 +1192,9 @@ func TestAStepIsOursFor5sAfterItsLastCopy(t *testing.T) {
 	}
 }
 
-// TestReports plays scripts, clauses with commas between. "mode 5" is a CURRENT_MODE, "beat
-// 5 armed" a HEARTBEAT, "restart" the autopilot's; "+20ms" lets time pass. "= 5 6 armed"
-// checks the reports that the last HEARTBEAT made; "keeps" and "knows" check whether a
-// number is kept.
+// TestReports plays scripts, clauses with commas between. "mode 5" is a CURRENT_MODE, "beat 5
+// armed" a HEARTBEAT, "restart" the autopilot's; "+20ms" lets time pass. "= 5 6 armed" checks the
+// reports that the last HEARTBEAT made; "keeps" and "knows" check whether a number is kept.
 func TestReports(t *testing.T) {
 	for name, script := range map[string]string{
 		"a HEARTBEAT is a report":                           "beat 5 armed, = 5 armed, knows, beat 5 armed, = 5 armed",

@@ -225,7 +225,7 @@ func (d *serialDevice) openAt(baud int) (*serialPort, error) {
 // lock keeps out other programs that lock the port too. The library's exclusive mode does
 // not keep out root.
 func lock(f *os.File) (err error) {
-	c, _ := f.SyscallConn() // no error, nor one of Control: the file is open
+	c, _ := f.SyscallConn() // neither this nor Control fails: the file is open
 	c.Control(func(fd uintptr) { err = syscall.Flock(int(fd), syscall.LOCK_EX|syscall.LOCK_NB) })
 	return err
 }
@@ -307,7 +307,7 @@ var boardWords = []string{
 	"VOLOLAND", "Airvolute", "Horizon31", "Laser_Navigation", "Qiotek", "Swift-Flyer", "Aocoda", "Diatone",
 }
 
-// autoPorts returns the autopilots on USB, then the headers.
+// autoPorts returns the ports of the autopilots on USB, then headerPorts.
 func autoPorts() []string {
 	usb, _ := filepath.Glob("/dev/serial/by-id/*") // the only error is a bad pattern
 	return append(slices.DeleteFunc(usb, func(name string) bool { return !isBoard(name) }), headerPorts...)
@@ -355,7 +355,7 @@ func (a *autoDevice) open(ctx context.Context) (port, error) {
 
 // isConsole reports whether the kernel logs to a port, or a process has it as its
 // terminal. Under systemd the program sees no other process; but a login on the port also
-// takes away its permission to open it.
+// takes away the program's permission to open the port.
 func (a *autoDevice) isConsole(path string) bool {
 	active, _ := os.ReadFile(a.consoles) // without this file there is no console
 	if slices.Contains(strings.Fields(string(active)), filepath.Base(path)) {

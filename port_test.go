@@ -1,8 +1,7 @@
 package main
 
-// Ports: a serial line on a pseudo-terminal, in real time because the kernel's clock is
-// real; UDP and TCP over loopback; the names of devices, and the errors of those that can't
-// be opened.
+// Ports: a serial line on a pseudo-terminal, in real time because the kernel's clock is real; UDP
+// and TCP over loopback; the names of devices, and the errors of those that can't be opened.
 
 import (
 	"bytes"

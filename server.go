@@ -19,7 +19,7 @@ const (
 	maxHeader      = 16 << 10 // bytes
 	maxConnections = 64
 
-	idleAfter   = 100 * time.Millisecond // without a new request
+	closeAfter  = 100 * time.Millisecond // a connection may be closed for a new one this long after its last request began
 	readTimeout = 10 * time.Second       // from the beginning of a request to the end of its body
 )
 
@@ -137,10 +137,10 @@ func newServer(h http.Handler, max int) *http.Server {
 	}
 }
 
-// connections keeps at most max connections open. For one more it closes the connection
-// that has been idle longest, but not before it has been idle for idleAfter. If all are busy,
-// it ends the oldest wait for a manoeuvre; that connection is idle from then on. If no
-// connection waits for a manoeuvre, the new one waits until a command is answered.
+// connections keeps at most max connections open. For one more it closes the idle connection
+// whose last request began first, closeAfter later at the earliest. If all are busy, it ends the
+// oldest wait for a manoeuvre; that connection is idle from then on. If no connection waits
+// for a manoeuvre, the new one waits until a command is answered.
 type connections struct {
 	max int
 
@@ -148,11 +148,11 @@ type connections struct {
 	open map[net.Conn]*connection
 }
 
-// connection is one connection. It is idle while it is not busy.
+// connection is one connection. It counts as idle while it is not busy.
 type connection struct {
 	net.Conn
 	list    *connections
-	usedAt  time.Time // when its last request began; before the first, when it was accepted
+	usedAt  time.Time // when its last request began, or makeRoom ended its wait; at first, when it was accepted
 	busy    bool      // a command is carried out, or events are sent
 	endWait func()    // ends its wait for a manoeuvre; nil if it has none
 }
@@ -161,7 +161,7 @@ type connection struct {
 type connKey struct{}
 
 // connOf returns the connection of a request. A test that calls the handler without a
-// server gets a connection that belongs to none.
+// server gets a connection that is in no list.
 func connOf(r *http.Request) *connection {
 	if c, ok := r.Context().Value(connKey{}).(*connection); ok {
 		return c
@@ -198,7 +198,7 @@ func (l *connections) makeRoom() bool {
 		}
 	}
 	switch {
-	case idle != nil && time.Since(idle.usedAt) >= idleAfter:
+	case idle != nil && time.Since(idle.usedAt) >= closeAfter:
 		idle.Close() // net/http notices
 		delete(l.open, idle.Conn)
 		return true

@@ -48,28 +48,28 @@ func TestNoPageOfAnotherOriginReachesTheDrone(t *testing.T) {
 		{"a browser extension", []string{"Origin", "chrome-extension://abcdefgh"}},
 		{"an origin that can't be read", []string{"Origin", "::"}},
 	}
-	atStation(t, simPX4, func(st *station) { st.keepsOut(pages) })
+	flyHTTP(t, simPX4, func(hf *httpFlight) { hf.keepsOut(pages) })
 }
 
 // keepsOut checks that pages of other origins change nothing and read nothing.
-func (st *station) keepsOut(pages []caller) {
-	st.Helper()
-	st.untouched(func() {
+func (hf *httpFlight) keepsOut(pages []caller) {
+	hf.Helper()
+	hf.untouched(func() {
 		for _, page := range pages {
 			for path, body := range postRoutes {
-				call(st.handler, "POST", path, strings.NewReader(body), page.headers...).want(st.T, 403, "cross_origin", "-origin")
+				call(hf.handler, "POST", path, strings.NewReader(body), page.headers...).want(hf.T, 403, "cross_origin", "-origin")
 			}
 			for _, method := range []string{"PUT", "DELETE", "PATCH"} {
-				call(st.handler, method, "/api/drone/land", nil, page.headers...).want(st.T, 403, "cross_origin")
+				call(hf.handler, method, "/api/drone/land", nil, page.headers...).want(hf.T, 403, "cross_origin")
 			}
 			// The answer to a preflight allows nothing: see checkForm.
 			preflight := append([]string{"Access-Control-Request-Method", "POST", "Access-Control-Request-Headers", "content-type",
 				"Access-Control-Request-Private-Network", "true"}, page.headers...)
-			call(st.handler, "OPTIONS", "/api/drone/land", nil, preflight...).want(st.T, 405, "method_not_allowed")
+			call(hf.handler, "OPTIONS", "/api/drone/land", nil, preflight...).want(hf.T, 405, "method_not_allowed")
 			// Reading changes nothing, and the page does not get to see it.
-			call(st.handler, "GET", "/api/drone/status", nil, page.headers...).wantOK(st.T)
-			if st.Failed() {
-				st.Fatal(page.name)
+			call(hf.handler, "GET", "/api/drone/status", nil, page.headers...).wantOK(hf.T)
+			if hf.Failed() {
+				hf.Fatal(page.name)
 			}
 		}
 	})
@@ -77,16 +77,16 @@ func (st *station) keepsOut(pages []caller) {
 
 const laptop = "http://laptop.lan:3000"
 
-// atOrigin is atStation with -origin.
-func atOrigin(t *testing.T, test func(st *station), origins ...string) {
-	atStation(t, simPX4, func(st *station) {
-		st.handler = newHandler(st.drone, admission{origins: origins})
-		test(st)
+// atOrigin is flyHTTP with -origin.
+func atOrigin(t *testing.T, test func(hf *httpFlight), origins ...string) {
+	flyHTTP(t, simPX4, func(hf *httpFlight) {
+		hf.handler = newHandler(hf.drone, admission{origins: origins})
+		test(hf)
 	})
 }
 
 func TestAPageOfAnAllowedOriginReadsAndCommands(t *testing.T) {
-	atOrigin(t, func(st *station) {
+	atOrigin(t, func(hf *httpFlight) {
 		for _, origin := range []string{laptop, "https://fleet.example"} {
 			for _, site := range []string{"cross-site", "same-site", ""} {
 				page := []string{"Host", "drone.local:8080", "Origin", origin, "Sec-Fetch-Mode", "cors"}
@@ -94,49 +94,49 @@ func TestAPageOfAnAllowedOriginReadsAndCommands(t *testing.T) {
 					page = append(page, "Sec-Fetch-Site", site)
 				}
 				mayRead := func(r reply, status int) {
-					st.Helper()
+					hf.Helper()
 					if r.status != status || r.header.Get("Access-Control-Allow-Origin") != origin || !strings.Contains(r.header.Get("Vary"), "Origin") {
-						st.Errorf("%s: got %d %v %s", origin, r.status, r.header, r.body)
+						hf.Errorf("%s: got %d %v %s", origin, r.status, r.header, r.body)
 					}
 					if r.header.Get("Access-Control-Allow-Credentials") != "" {
-						st.Errorf("%s may send its user's cookies", origin)
+						hf.Errorf("%s may send its user's cookies", origin)
 					}
 				}
-				mayRead(call(st.handler, "GET", "/api/drone/status", nil, page...), 200)
-				mayRead(call(st.handler, "HEAD", "/api/drone/status", nil, append(page, "Accept", "text/event-stream")...), 200)
-				mayRead(call(st.handler, "POST", "/api/drone/mode", strings.NewReader(`{"mode":"hold"}`), append(page, "Content-Type", "application/json")...), 200)
+				mayRead(call(hf.handler, "GET", "/api/drone/status", nil, page...), 200)
+				mayRead(call(hf.handler, "HEAD", "/api/drone/status", nil, append(page, "Accept", "text/event-stream")...), 200)
+				mayRead(call(hf.handler, "POST", "/api/drone/mode", strings.NewReader(`{"mode":"hold"}`), append(page, "Content-Type", "application/json")...), 200)
 				// It may read errors too.
-				mayRead(call(st.handler, "POST", "/api/drone/mode", strings.NewReader(`{"mode":"up"}`), page...), 422)
-				mayRead(call(st.handler, "POST", "/api/drone/goto", strings.NewReader(postRoutes["/api/drone/goto"]), page...), 409)
-				mayRead(call(st.handler, "GET", "/api/mission", nil, page...), 404)
-				mayRead(call(st.handler, "PUT", "/api/drone/mode", nil, page...), 405)
+				mayRead(call(hf.handler, "POST", "/api/drone/mode", strings.NewReader(`{"mode":"up"}`), page...), 422)
+				mayRead(call(hf.handler, "POST", "/api/drone/goto", strings.NewReader(postRoutes["/api/drone/goto"]), page...), 409)
+				mayRead(call(hf.handler, "GET", "/api/mission", nil, page...), 404)
+				mayRead(call(hf.handler, "PUT", "/api/drone/mode", nil, page...), 405)
 			}
 		}
 	}, laptop, "https://fleet.example")
 }
 
 func TestThePreflightOfAnAllowedOriginIsAnswered(t *testing.T) {
-	atOrigin(t, func(st *station) {
+	atOrigin(t, func(hf *httpFlight) {
 		preflight := []string{"Origin", laptop, "Access-Control-Request-Method", "POST", "Access-Control-Request-Headers", "content-type", "Sec-Fetch-Mode", "cors", "Sec-Fetch-Site", "cross-site"}
-		st.untouched(func() {
+		hf.untouched(func() {
 			for path := range postRoutes {
-				r := call(st.handler, "OPTIONS", path, nil, preflight...)
+				r := call(hf.handler, "OPTIONS", path, nil, preflight...)
 				if r.status != 204 || r.body != "" || r.header.Get("Access-Control-Allow-Origin") != laptop ||
 					!strings.Contains(r.header.Get("Access-Control-Allow-Methods"), "POST") ||
 					!strings.Contains(r.header.Get("Access-Control-Allow-Headers"), "Content-Type") ||
 					r.header.Get("Access-Control-Allow-Private-Network") != "" {
-					st.Errorf("%s: got %d %v %s", path, r.status, r.header, r.body)
+					hf.Errorf("%s: got %d %v %s", path, r.status, r.header, r.body)
 				}
-				r = call(st.handler, "OPTIONS", path, nil, append(preflight, "Access-Control-Request-Private-Network", "true")...)
+				r = call(hf.handler, "OPTIONS", path, nil, append(preflight, "Access-Control-Request-Private-Network", "true")...)
 				if r.status != 204 || r.header.Get("Access-Control-Allow-Private-Network") != "true" {
-					st.Errorf("%s: got %d %v", path, r.status, r.header)
+					hf.Errorf("%s: got %d %v", path, r.status, r.header)
 				}
 			}
 		})
 		// OPTIONS without a preflight's headers is a method like any other.
-		r := call(st.handler, "OPTIONS", "/api/drone/land", nil, "Origin", laptop)
+		r := call(hf.handler, "OPTIONS", "/api/drone/land", nil, "Origin", laptop)
 		if r.status != 405 {
-			st.Errorf("got %d %s", r.status, r.body)
+			hf.Errorf("got %d %s", r.status, r.body)
 		}
 	}, laptop)
 }
@@ -149,10 +149,10 @@ func TestEveryOtherOriginStaysOutThoughOneIsAllowed(t *testing.T) {
 	} {
 		others = append(others, caller{origin, []string{"Origin", origin, "Sec-Fetch-Site", "cross-site"}})
 	}
-	atOrigin(t, func(st *station) {
-		st.keepsOut(others)
+	atOrigin(t, func(hf *httpFlight) {
+		hf.keepsOut(others)
 		// A rebound name is refused from every origin.
-		call(st.handler, "POST", "/api/drone/land", nil, "Host", "evil.example", "Origin", laptop).want(st.T, 421, "wrong_host")
+		call(hf.handler, "POST", "/api/drone/land", nil, "Host", "evil.example", "Origin", laptop).want(hf.T, 421, "wrong_host")
 	}, laptop)
 }
 
@@ -166,20 +166,20 @@ func TestAReboundNameIsRefused(t *testing.T) {
 		"[::1].evil.example", "[evil.example]", "[evil.example]:80", "192.0.2.7:80:80",
 		"drone:junk", "drone.local:99999", "192.0.2.7:-1", "[::1]:0x50",
 	}
-	atStation(t, simPX4, func(st *station) {
-		st.untouched(func() {
+	flyHTTP(t, simPX4, func(hf *httpFlight) {
+		hf.untouched(func() {
 			for _, host := range hosts {
 				origin := "http://" + host // to the browser the page has our origin
 				for path, body := range postRoutes {
-					call(st.handler, "POST", path, strings.NewReader(body), "Host", host).want(st.T, 421, "wrong_host")
-					call(st.handler, "POST", path, strings.NewReader(body), "Host", host, "Origin", origin, "Sec-Fetch-Site", "same-origin").
-						want(st.T, 421, "wrong_host")
+					call(hf.handler, "POST", path, strings.NewReader(body), "Host", host).want(hf.T, 421, "wrong_host")
+					call(hf.handler, "POST", path, strings.NewReader(body), "Host", host, "Origin", origin, "Sec-Fetch-Site", "same-origin").
+						want(hf.T, 421, "wrong_host")
 				}
 				for _, path := range []string{"/api/drone", "/api/drone/status", "/api/drone/mode", "/api/mission", "//api/drone"} {
-					call(st.handler, "GET", path, nil, "Host", host).want(st.T, 421, "wrong_host", strconv.Quote(host))
+					call(hf.handler, "GET", path, nil, "Host", host).want(hf.T, 421, "wrong_host", strconv.Quote(host))
 				}
-				if st.Failed() {
-					st.Fatal(host)
+				if hf.Failed() {
+					hf.Fatal(host)
 				}
 			}
 		})
@@ -222,12 +222,12 @@ func TestAllowedCallersAreServed(t *testing.T) {
 		{"the address bar", []string{"Sec-Fetch-Site", "none"}},
 		{"a script without Origin", []string{"User-Agent", "python-requests/2.31"}},
 	}
-	atStation(t, simPX4, func(st *station) {
+	flyHTTP(t, simPX4, func(hf *httpFlight) {
 		for _, c := range callers {
-			call(st.handler, "GET", "/api/drone/status", nil, c.headers...).wantOK(st.T)
-			call(st.handler, "POST", "/api/drone/mode", strings.NewReader(`{"mode":"hold"}`), c.headers...).wantOK(st.T)
-			if st.Failed() {
-				st.Fatal(c.name)
+			call(hf.handler, "GET", "/api/drone/status", nil, c.headers...).wantOK(hf.T)
+			call(hf.handler, "POST", "/api/drone/mode", strings.NewReader(`{"mode":"hold"}`), c.headers...).wantOK(hf.T)
+			if hf.Failed() {
+				hf.Fatal(c.name)
 			}
 		}
 	}, "board7.fleet.example", "Falcon.Example.Org.")
@@ -449,8 +449,7 @@ func TestAnIncompleteBodyIs400(t *testing.T) {
 	})
 }
 
-// A client that has closed its side still gets an answer to a GET; its command is not carried
-// out.
+// A client that has closed its side still gets an answer to a GET; its command is not carried out.
 func TestAHalfClosedConnectionGetsItsAnswer(t *testing.T) {
 	s := listen(t, silent())
 	w := dial(t, s.address)
@@ -532,23 +531,23 @@ func TestAClosedConnectionFreesItsPlace(t *testing.T) {
 }
 
 func TestAConnectionWithACommandUnderWayStays(t *testing.T) {
-	atStation(t, simPX4, func(st *station) {
-		st.fly("hold")
-		p, _ := serve(st.T, st.handler, maxConnections)
-		st.dropAcks()
+	flyHTTP(t, simPX4, func(hf *httpFlight) {
+		hf.fly("hold")
+		p, _ := serve(hf.T, hf.handler, maxConnections)
+		hf.dropAcks()
 		lander := p.connect()
 		lander.send("POST", "/api/drone/land", "")
 		time.Sleep(100 * time.Millisecond) // the vehicle has the command
 		for range 3 * maxConnections {
-			p.connect().ask("GET", "/api/drone", "").wantOK(st.T)
+			p.connect().ask("GET", "/api/drone", "").wantOK(hf.T)
 		}
-		st.obey()
+		hf.obey()
 		r, err := lander.receive("POST")
 		if err != nil {
-			st.Fatalf("a command was not answered: %v", err)
+			hf.Fatalf("a command was not answered: %v", err)
 		}
-		r.wantOK(st.T)
-		lander.ask("GET", "/api/drone", "").wantOK(st.T)
+		r.wantOK(hf.T)
+		lander.ask("GET", "/api/drone", "").wantOK(hf.T)
 	})
 }
 
@@ -614,10 +613,10 @@ func serve(t *testing.T, h http.Handler, max int) (p *pipes, end func()) {
 // While every connection is busy with a command, a new one waits for a place.
 func TestTheFullServerAcceptsAgainWhenAPlaceIsFree(t *testing.T) {
 	for _, closed := range []bool{false, true} {
-		atStation(t, simPX4, func(st *station) {
-			st.fly("hold")
-			st.dropAcks()
-			p, end := serve(st.T, st.handler, 1)
+		flyHTTP(t, simPX4, func(hf *httpFlight) {
+			hf.fly("hold")
+			hf.dropAcks()
+			p, end := serve(hf.T, hf.handler, 1)
 			lander := p.connect()
 			lander.send("POST", "/api/drone/land", "")
 			time.Sleep(100 * time.Millisecond) // the vehicle has the command
@@ -630,19 +629,19 @@ func TestTheFullServerAcceptsAgainWhenAPlaceIsFree(t *testing.T) {
 			}()
 			time.Sleep(time.Second)
 			if len(answered) > 0 {
-				st.Fatal("answered without a free place")
+				hf.Fatal("answered without a free place")
 			}
 			if closed {
 				end() // returns when the server has ended
 				return
 			}
-			st.obey()
+			hf.obey()
 			if _, err := lander.receive("POST"); err != nil {
-				st.Fatal(err)
+				hf.Fatal(err)
 			}
 			began := time.Now()
 			if err := <-answered; err != nil || time.Since(began) > 10*time.Millisecond {
-				st.Errorf("answered %v after the place was free: %v", time.Since(began), err)
+				hf.Errorf("answered %v after the place was free: %v", time.Since(began), err)
 			}
 		})
 	}
@@ -650,23 +649,23 @@ func TestTheFullServerAcceptsAgainWhenAPlaceIsFree(t *testing.T) {
 
 // A connection is closed for a new one only when its answer has been written.
 func TestAnAnswerIsWrittenBeforeItsConnectionIsClosedForANewOne(t *testing.T) {
-	atStation(t, simPX4, func(st *station) {
-		st.fly("hold")
-		p, _ := serve(st.T, st.handler, 1)
+	flyHTTP(t, simPX4, func(hf *httpFlight) {
+		hf.fly("hold")
+		p, _ := serve(hf.T, hf.handler, 1)
 		p.lag = time.Millisecond
-		st.dropAcks()
+		hf.dropAcks()
 		lander := p.connect()
 		lander.send("POST", "/api/drone/land", "")
 		time.Sleep(100 * time.Millisecond) // the vehicle has the command
 		late := p.connect()
 		synctest.Wait()
-		st.obey()
+		hf.obey()
 		if r, err := lander.receive("POST"); err != nil {
-			st.Errorf("a command was carried out and never answered: %v", err)
+			hf.Errorf("a command was carried out and never answered: %v", err)
 		} else {
-			r.wantOK(st.T)
+			r.wantOK(hf.T)
 		}
-		late.ask("GET", "/api/drone", "").wantOK(st.T)
+		late.ask("GET", "/api/drone", "").wantOK(hf.T)
 	})
 }
 
@@ -680,7 +679,7 @@ func TestConnectionsThatNeverAskedAreClosedForNewOnes(t *testing.T) {
 				}
 				began := time.Now()
 				p.connect().ask("POST", "/api/drone/land", "").want(t, 503, "offline")
-				lineEqual(t, "time until the answer", time.Since(began), idleAfter)
+				lineEqual(t, "time until the answer", time.Since(began), closeAfter)
 			})
 		})
 	}

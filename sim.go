@@ -161,7 +161,6 @@ type simulator struct {
 	noiseIn      func([]byte) []byte                             // damages bytes to the autopilot
 	noiseOut     func([]byte) []byte                             // damages bytes to the companion
 	delay        time.Duration                                   // of every frame to the companion
-	arrives      time.Time                                       // when the last delayed frame arrives
 	gathers      time.Duration                                   // how long bytes to the autopilot are gathered, as a packet radio does
 	muted        bool                                            // it sends nothing
 	heartless    time.Time                                       // it sends no heartbeats until then
@@ -190,6 +189,7 @@ type simulator struct {
 	unplugged bool
 	stall     chan struct{} // the companion's writes wait until it is closed; nil if they don't wait
 	agenda    []simEvent
+	arrives   time.Time // when the last delayed frame arrives
 	streaming []*simStream
 	record    []simReceived
 	out       bytes.Buffer
@@ -684,7 +684,7 @@ func (s *simulator) command(c simCommand) {
 func (s *simulator) setStream(c simCommand, id uint32) {
 	every := time.Duration(c.p[1]) * time.Microsecond
 	if every == 0 {
-		every = s.streams[id] // the default interval; 0 ends the stream
+		every = s.streams[id] // the default interval; a stream that has none ends
 	}
 	s.streamOn(c.fromGCS, id, every)
 	s.ack(c, common.MAV_RESULT_ACCEPTED)

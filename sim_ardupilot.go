@@ -107,12 +107,12 @@ func (b *simArduBrain) readyAt(seconds float64) time.Duration {
 	return time.Duration(float64(b.armableAfter) * seconds / 42)
 }
 
-// since reports whether that second of the real boot has passed.
-func (b *simArduBrain) since(seconds float64) bool {
+// bootedFor reports whether that second of the real boot has passed.
+func (b *simArduBrain) bootedFor(seconds float64) bool {
 	return time.Since(b.booted) >= b.readyAt(seconds)
 }
 
-func (b *simArduBrain) positioned() bool { return b.since(42) }
+func (b *simArduBrain) positioned() bool { return b.bootedFor(42) }
 
 // text sends a text 5 ms later, after the ack that it explains.
 func (b *simArduBrain) text(severity common.MAV_SEVERITY, text string) {
@@ -324,7 +324,7 @@ func (b *simArduBrain) prearm() (reasons []string) {
 	if b.broken {
 		reasons = append(reasons, "Internal errors 0x100000 l:297 flow_of_ctrl")
 	}
-	if !b.since(23) {
+	if !b.bootedFor(23) {
 		reasons = append(reasons, "Accels inconsistent")
 	}
 	if !b.receiver.live() && !b.streaming2s() {

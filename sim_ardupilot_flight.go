@@ -302,8 +302,8 @@ func (b *simArduBrain) steer(vn, ve, vu, dt float64) {
 	q.up += q.vu * dt
 }
 
-// simDialect is the link's dialect and the messages that only the simulator sends or
-// reads. It is built on first use, so a mavrest without simulator does not pay for it.
+// simDialect is both flavours': the link's dialect and the messages that only the simulator sends
+// or reads. It is built on first use, so a mavrest without simulator does not pay for it.
 var simDialect = sync.OnceValue(func() *dialect.ReadWriter {
 	messages := slices.Clone(dialectRW.Dialect.Messages)
 	for _, m := range []message.Message{
@@ -358,17 +358,17 @@ func (b *simArduBrain) message(id uint32) message.Message {
 		b.sensors(m)
 	case *common.MessageGpsRawInt:
 		m.FixType, m.SatellitesVisible, m.Eph, m.Epv = common.GPS_FIX_TYPE_RTK_FIXED, 10, 121, 200
-		if !b.since(10) {
+		if !b.bootedFor(10) {
 			return &common.MessageGpsRawInt{Eph: math.MaxUint16, Epv: math.MaxUint16}
 		}
 	case *common.MessageGlobalPositionInt:
-		if !b.since(10) { // no position, and no height above the sea
+		if !b.bootedFor(10) { // no position, and no height above the sea
 			m.Lat, m.Lon, m.Alt, m.RelativeAlt = 0, 0, -20, -27
 		}
 	case *common.MessageVfrHud:
 		b.hud(m)
 	case *common.MessageHomePosition:
-		if !b.since(20) {
+		if !b.bootedFor(20) {
 			return nil
 		}
 	case *common.MessageExtendedSysState:
@@ -403,7 +403,7 @@ func (b *simArduBrain) hud(m *common.MessageVfrHud) {
 	case b.armed:
 		m.Throttle = 18
 	}
-	if !b.since(10) {
+	if !b.bootedFor(10) {
 		m.Alt = -0.02
 	}
 }
@@ -423,12 +423,12 @@ func (b *simArduBrain) sensors(m *common.MessageSysStatus) {
 		common.MAV_SYS_STATUS_LOGGING | common.MAV_SYS_STATUS_PREARM_CHECK
 	enabled := always | common.MAV_SYS_STATUS_PREARM_CHECK
 	healthy := always | common.MAV_SYS_STATUS_GEOFENCE | common.MAV_SYS_STATUS_LOGGING | common.MAV_SYS_STATUS_SENSOR_PROXIMITY
-	if b.since(10) {
+	if b.bootedFor(10) {
 		present |= common.MAV_SYS_STATUS_SENSOR_GPS
 		enabled |= common.MAV_SYS_STATUS_SENSOR_GPS
 		healthy |= common.MAV_SYS_STATUS_SENSOR_GPS
 	}
-	if b.since(22.5) {
+	if b.bootedFor(22.5) {
 		enabled |= common.MAV_SYS_STATUS_AHRS
 		healthy |= common.MAV_SYS_STATUS_AHRS
 	}

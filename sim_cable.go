@@ -11,8 +11,8 @@ import (
 	"github.com/bluenviron/gomavlib/v3/pkg/frame"
 )
 
-// simPort is the companion's end of the cable. Like a UART it has no flow control: a
-// write waits only while stall is set, and bytes that do not fit into a buffer are lost.
+// simPort is the companion's or a ground station's end of a cable. Like a UART it has no flow
+// control: a write waits only while stall is set, and bytes that do not fit into a buffer are lost.
 type simPort struct {
 	s           *simulator
 	toCompanion []byte
@@ -163,7 +163,7 @@ func (p *simPort) SetWriteDeadline(t time.Time) error {
 	return nil
 }
 
-// next returns the companion's next whole frame with a good checksum; nil if there is none
+// next returns the next whole frame to the autopilot with a good checksum; nil if there is none
 // yet. It reads like the MAVLink C library, which both autopilots use: a broken frame is
 // lost with all the bytes that its header claims, up to 280, however long these take to
 // arrive.

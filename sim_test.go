@@ -691,8 +691,7 @@ func readCapture(t *testing.T, name string) (heard []captureHeard) {
 	return heard
 }
 
-// captureBoard is the board of a flight whose times count from the captured
-// flight's first message.
+// captureBoard is the board of a flight whose times count from the captured flight's first message.
 type captureBoard struct {
 	*simBoard
 	zero time.Time
@@ -957,9 +956,8 @@ func TestSimFliesLikeTheCapturedPX4(t *testing.T) {
 			},
 			"heartbeat": within(1050 * time.Millisecond), "sensors": within(600 * time.Millisecond), "landed": within(500 * time.Millisecond),
 		}}.compare(t, real, simulated)
-		// In metres. The real vehicle flies up to 4.2 m/s, the simulated one 5; both
-		// climb 12 m in 14 s and 11 m in the 5 s of the return. The target is not
-		// compared around its changes.
+		// In metres. The real vehicle flies up to 4.2 m/s, the simulated one 5; both climb 12 m in
+		// 14 s and 11 m in the 5 s of the return. The target is not compared around its changes.
 		for _, tenths := range []int{100, 160, 180, 250, 300, 320, 330, 370, 400, 425, 436, 450, 478, 490, 510, 530, 560, 580, 700} {
 			at := time.Duration(tenths)*100*time.Millisecond + 99*time.Millisecond
 			got, want := fixAt(simulated, at), fixAt(real, at)

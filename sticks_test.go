@@ -276,9 +276,8 @@ func (h *stickFlight) play(t *testing.T, script string) string {
 // shows the rule.
 type stickRule struct{ name, vehicle, flight string }
 
-// testSticks plays rules. A vehicle is "px4", "px4 5", "copter in-use",
-// "copter idle 1": the autopilot; its receiver, by default none; its parameter, by default
-// 0 on ArduPilot and 3 on PX4.
+// testSticks plays rules. A vehicle is "px4", "px4 5", "copter in-use", "copter idle 1": the
+// autopilot; its receiver, by default none; its parameter, by default 0 on ArduPilot and 3 on PX4.
 func testSticks(t *testing.T, rules []stickRule) {
 	for _, r := range rules {
 		t.Run(r.name, func(t *testing.T) {
@@ -325,9 +324,8 @@ func TestPilotsSwitchTakesTheSticks(t *testing.T) {
 	})
 }
 
-// TestPilotsSwitchAtEveryMoment is a product: what the sticks do × the mode that the
-// pilot sets × the receiver's state. After the switch no stick moves, and no hold is
-// commanded.
+// TestPilotsSwitchAtEveryMoment is a product: what the sticks do × the mode that the pilot sets ×
+// the receiver's state. After the switch no stick moves, and no hold is commanded.
 func TestPilotsSwitchAtEveryMoment(t *testing.T) {
 	moments := []struct{ name, script string }{
 		{"nothing was streamed", "+1s"},

@@ -193,7 +193,7 @@ func (s landedState) inAir() bool { return s > onGround }
 
 func newTelemetry() telemetry {
 	t := telemetry{texts: textLog{chunks: make(map[uint16]*chunkedText)}}
-	t.healthFrom = time.Unix(0, 0) // at once
+	t.healthFrom = time.Unix(0, 0) // health counts from the first message on
 	n := math.NaN()
 	t.position = position{lat: n, lon: n, relative: n, amsl: n, heading: n}
 	t.velocity = velocity{north: n, east: n, down: n, air: n, climb: n, ground: n}
@@ -445,7 +445,7 @@ func (l *textLog) hear(m *common.MessageStatustext, now time.Time) {
 	}
 }
 
-// end adds an incomplete text as it is, with a mark for each missing chunk.
+// end adds a text, complete or not, with a mark for each missing chunk.
 func (l *textLog) end(id uint16, now time.Time) {
 	if c := l.chunks[id]; c != nil {
 		delete(l.chunks, id)

@@ -1,7 +1,7 @@
-"""The stream and -origin in the browser that enforces them: browser.py API PORT OTHER
+"""Tests the stream and -origin in a browser, which enforces -origin: browser.py API PORT OTHER
 
 API was started with -origin http://localhost:PORT. The same page is served from
-there and from OTHER, opened in a headless Chromium, and tells what it sees.
+there and from OTHER. A headless Chromium opens it, and the page reports what it sees.
 """
 
 import functools
@@ -18,13 +18,13 @@ import urllib.parse
 import urllib.request
 
 api, port, other = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
-told = queue.Queue()
+reports = queue.Queue()
 page = os.path.dirname(os.path.abspath(__file__))
 
 
 class Server(http.server.SimpleHTTPRequestHandler):
     def do_POST(self):
-        told.put(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
+        reports.put(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
         self.send_response(204)
         self.end_headers()
 
@@ -33,7 +33,7 @@ class Server(http.server.SimpleHTTPRequestHandler):
 
 
 def seen(port):
-    """What the page sees that comes from this port."""
+    """Serves the page on this port, and returns what it sees."""
     server = http.server.ThreadingHTTPServer(("127.0.0.1", port), functools.partial(Server, directory=page))
     threading.Thread(target=server.serve_forever, daemon=True).start()
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as profile:
@@ -45,7 +45,7 @@ def seen(port):
              f"http://localhost:{port}/page.html?" + urllib.parse.urlencode({"api": api})],
             stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True)
         try:
-            return told.get(timeout=60)
+            return reports.get(timeout=60)
         finally:
             os.killpg(chromium.pid, signal.SIGKILL)
             chromium.wait()

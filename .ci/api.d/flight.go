@@ -1,4 +1,4 @@
-// A flight with the client that oapi-codegen makes: flight URL
+// Flies with the client that oapi-codegen generates: flight URL
 package main
 
 import (
@@ -25,7 +25,7 @@ func status() *drone.Status {
 	return r.JSON200
 }
 
-// flown ends the program where a command's manoeuvre did not end well.
+// flown ends the program if a command's manoeuvre was not completed.
 func flown(what string, a *drone.CommandAnswer, body []byte, err error) {
 	if err != nil || a == nil || a.Done == nil || !*a.Done || *a.Took <= 0 {
 		log.Fatalf("%s: %v, %s", what, err, body)
@@ -50,7 +50,7 @@ func main() {
 		log.Fatalf("half a place: %v, %s", err, refused.Body)
 	}
 
-	// ArduPilot's armable is of the mode that it is in: for a takeoff a position is needed too.
+	// The status may be a second old: a takeoff that is still refused is tried again.
 	up, err := client.TakeOffWithResponse(ctx, drone.TakeoffRequest{Altitude: &altitude, Wait: &wait})
 	for n := 0; n < 50 && err == nil && up.JSON409 != nil && up.JSON409.Code == drone.ErrorCodeRefused; n++ {
 		time.Sleep(200 * time.Millisecond)
@@ -58,7 +58,7 @@ func main() {
 	}
 	flown("takeoff", up.JSON200, up.Body, err)
 	home := status().Home
-	// A float32 has 0.4 m here, and no such number.
+	// A float32 can't hold this number: its steps are 0.4 m here.
 	lat = math.Round((home.Lat+0.0001234)*1e7) / 1e7
 	there, err := client.GoToWithResponse(ctx, drone.GotoRequest{Lat: &lat, Lon: &home.Lon, Wait: &wait})
 	flown("goto", there.JSON200, there.Body, err)

@@ -1,4 +1,4 @@
-"""A flight with the client that openapi-python-client makes: flight.py URL"""
+"""Flies with the client that openapi-python-client generates: flight.py URL"""
 
 import sys
 import time
@@ -30,7 +30,7 @@ assert isinstance(refused, Error) and refused.code is ErrorCode.OUT_OF_RANGE, re
 
 fly(take_off, TakeoffRequest(altitude=3.0, wait=60.0))
 home = status().home
-# A float32 has 0.4 m here, and no such number.
+# A float32 can't hold this number: its steps are 0.4 m here.
 lat, lon = round(home.lat + 0.0001234, 7), home.lon
 fly(go_to, GotoRequest(lat=lat, lon=lon, wait=60.0))
 s = status()

@@ -1,4 +1,4 @@
-"""What schemathesis changes and leaves out, each with its reason."""
+"""Changes what schemathesis sends and what it reports, each with its reason."""
 
 import time
 
@@ -6,13 +6,13 @@ import jsonschema_rs
 import requests
 import schemathesis
 
-# The mode in which a command does more than be refused.
+# The mode in which a command is not simply refused.
 MODES = {"goTo": "hold", "sendInput": "position"}
 last = None
 
 
 def prepare(url, mode):
-    """Flies, if the drone will: what comes is tried on the ground otherwise."""
+    """Takes off and sets the mode. If the drone refuses, the test goes on on the ground."""
     end = time.monotonic() + 15
     if not requests.get(url + "status").json()["in_air"]:
         requests.post(url + "takeoff", json={"altitude": 3})
@@ -23,9 +23,9 @@ def prepare(url, mode):
 
 @schemathesis.hook
 def before_call(context, case, kwargs):
-    """No manoeuvre is waited for longer than 0.05 s, as the run has to end. When
-    it is the turn of goto or input, the drone is brought to where they do
-    something."""
+    """Shortens each wait to 0.05 s, so that the run ends soon. Before the first
+    goto or input it brings the drone into the air and into a mode in which they
+    act."""
     global last
     wait = case.body.get("wait") if isinstance(case.body, dict) else None
     if type(wait) in (int, float) and 0.05 < wait <= 600:
@@ -38,9 +38,9 @@ def before_call(context, case, kwargs):
 
 @schemathesis.hook
 def filter_failure(context, failure, case, response):
-    """Reads more than it tells clients to send: a field that is null is one that
-    was not given, and a mode may be in capitals. What is wrong beside that has
-    to be refused all the same."""
+    """mavrest accepts more than the description allows: a null field counts as
+    absent, and a mode may be in capitals. Any other wrong body must still be
+    refused."""
     if type(failure).__name__ != "AcceptedNegativeData" or not isinstance(case.body, dict):
         return True
     body = {name: value for name, value in case.body.items() if value is not None}

@@ -1,4 +1,4 @@
-"""What curl -N read of the stream, held against the description: stream.py FILE"""
+"""Checks the stream that curl -N read against the description: stream.py FILE"""
 
 import json
 import sys

@@ -1,4 +1,4 @@
-// A headless Chromium by its DevTools protocol, over a pipe: no dependencies.
+// Runs a headless Chromium through its DevTools protocol, over a pipe, without dependencies.
 'use strict'
 const { spawn } = require('node:child_process')
 const fs = require('node:fs')
@@ -7,7 +7,7 @@ const path = require('node:path')
 
 const sleep = ms => new Promise(done => setTimeout(done, ms))
 
-// until looks again until something is so. A loaded machine may need its time.
+// until waits until look returns something true. A loaded machine may take long.
 async function until(what, look, seconds = 30) {
 	const end = Date.now() + seconds * 1000
 	let last
@@ -109,7 +109,7 @@ class Page {
 		await this.send('Emulation.setDeviceMetricsOverride', { width, height, deviceScaleFactor: 1, mobile: touch })
 		await this.send('Emulation.setTouchEmulationEnabled', { enabled: touch, maxTouchPoints: touch ? 5 : 1 })
 		await this.send('Emulation.setEmulatedMedia', { features: Object.entries(media).map(([name, value]) => ({ name, value })) })
-		// Each window as if it were the one in front; but then no tab is ever hidden.
+		// Each window acts as the one in front; but then no tab is ever hidden.
 		await this.send('Emulation.setFocusEmulationEnabled', { enabled: focus })
 		for (const source of scripts) await this.send('Page.addScriptToEvaluateOnNewDocument', { source })
 	}
@@ -151,7 +151,7 @@ class Page {
 
 	text(id) { return this.eval(id => document.getElementById(id).textContent, id) }
 
-	// spot is the middle of an element, on the screen.
+	// spot returns the middle of an element on the screen.
 	spot(selector) {
 		return this.eval(selector => {
 			const e = document.querySelector(selector)

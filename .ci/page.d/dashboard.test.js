@@ -1,4 +1,4 @@
-// examples/dashboard.html on an origin of its own, with and without -origin.
+// Tests examples/dashboard.html on an origin of its own, with and without -origin.
 'use strict'
 const { it, before, after } = require('node:test')
 const assert = require('node:assert')

@@ -1,5 +1,5 @@
-// Whole flights on both simulated autopilots, by the machine's own address and by
-// localhost: one by clicks, one by sticks.
+// Whole flights on both simulated autopilots, by clicks, sticks and keys. The page is
+// opened by the machine's own address and by localhost.
 'use strict'
 const { describe, it, before, after } = require('node:test')
 const assert = require('node:assert')
@@ -11,8 +11,8 @@ let browser
 before(async () => { browser = await Browser.start() })
 after(() => browser.end())
 
-// takenOff presses until the drone takes off: ArduPilot can be armed in the mode
-// that it starts in before it has the position that a takeoff needs.
+// takenOff presses until the drone takes off. The status may be a second old: a takeoff
+// that is still refused is tried again.
 async function takenOff(page) {
 	await until('the drone takes off', async () => {
 		await page.eval(() => say('')) // a refusal may come before anybody looks
@@ -25,8 +25,8 @@ async function takenOff(page) {
 	}, long)
 }
 
-// landed presses until the drone lands: a simulated autopilot that a loaded
-// machine kept waiting has failed safe, and a person would press again.
+// landed presses until the drone lands. On a loaded machine the simulated autopilot may
+// fail safe and end the landing. Then a person would press again.
 async function landed(page, drone) {
 	await until('the drone lands', async () => {
 		await page.click('#land')
@@ -35,7 +35,7 @@ async function landed(page, drone) {
 	}, long)
 }
 
-// A script that keeps what mavrest answered to the page.
+// listening is a script that keeps mavrest's answers to the page.
 const listening = `{
 	const real = fetch
 	window.answers = []
@@ -63,7 +63,7 @@ for (const [device, where, other] of [['sim', 'lan', 'local'], ['sim:ardupilot',
 		await page.shows('doing', '^Holding$')
 		assert.ok(Math.abs(parseFloat(await page.text('fact-altitude')) - 5) < 1.5)
 
-		// A place is chosen on the map, and flown to at another height.
+		// Chooses a place on the map, and flies there at another height.
 		await page.click('#map', { x: 60, y: -60 })
 		await page.until('how far it is', () => /^[0-9.]+.m · stay at [45]/.test(document.querySelector('#goto small').textContent))
 		const [lat, lon] = await page.eval(() => [document.getElementById('lat').value, document.getElementById('lon').value].map(Number))
@@ -78,7 +78,7 @@ for (const [device, where, other] of [['sim', 'lan', 'local'], ['sim:ardupilot',
 		assert.ok(Math.abs(there.position.altitude - 8) < 1.5)
 		assert.ok(there.position.lat > there.home.lat && there.position.lon > there.home.lon, 'north-east of home, where it was clicked')
 
-		// Land is one tap; a hold ends it, and is one too.
+		// One tap lands, and one tap holds, which ends the landing.
 		await page.click('#land')
 		await page.shows('fact-mode', '^land$')
 		await page.click('#hold')
@@ -154,7 +154,7 @@ it('a refused arming shows its reason', async t => {
 		assert.match(error, device === 'sim' ? /Resolve system health failures first/ : /RTL mode not armable|Need Position/)
 		assert.strictEqual(await page.text('answer'), 'Arm: ' + error)
 		assert.ok(await page.eval(() => document.getElementById('answer').classList.contains('bad')))
-		// All of it is to be seen.
+		// Nothing is cut off.
 		assert.ok(await page.eval(() => { const a = document.getElementById('answer'); return a.scrollWidth <= a.clientWidth && a.scrollHeight <= a.clientHeight }))
 		await page.close()
 	}
@@ -216,7 +216,6 @@ it('a flight by keyboard alone', async t => {
 	await page.close()
 })
 
-// Row 4.
 it('two pages that both move sticks: the one that came first has them, and each says who', async t => {
 	const drone = await Mavrest.start()
 	t.after(() => drone.end())
@@ -248,7 +247,6 @@ it('two pages that both move sticks: the one that came first has them, and each 
 	}
 })
 
-// Row 5.
 it('a goto that an outage held up, and the page gave up, does not fly when the network is back', async t => {
 	const drone = await Mavrest.start()
 	t.after(() => drone.end())
@@ -264,7 +262,7 @@ it('a goto that an outage held up, and the page gave up, does not fly when the n
 	await page.shows('answer', '^Fly there: no answer')
 	await page.click('#hold')
 	await page.shows('answer', '^Hold: under way')
-	// What it held comes all at once, as after an outage.
+	// What the relay held back arrives all at once, as after an outage.
 	drone.process.kill('SIGSTOP')
 	await relay.flow()
 	drone.process.kill('SIGCONT')
@@ -291,7 +289,7 @@ it('the stream cut, and the program restarted: a banner, and back by itself', as
 		await page.shows('banner', since)
 		await page.until('all is grey', () => document.querySelectorAll('dl .old').length === 11)
 		await page.until('how old', () => /\d+\ss old/.test(document.getElementById('fact-altitude').nextElementSibling.textContent))
-		// A button tells that nobody answers.
+		// A button's answer says that there was no answer.
 		if (how === 'cut') {
 			await page.click('#hold')
 			await page.shows('answer', 'Hold: no answer')
@@ -327,7 +325,7 @@ it('a page of another origin can neither frame the page nor command the drone', 
 	t.after(() => { server.close(); server.closeAllConnections() })
 	const page = await browser.open(`http://localhost:${server.address().port}/`)
 	await until('the browser refuses the frame', () => page.logged.some(text => /frame-ancestors/.test(text)))
-	// What is in the frame instead is the browser's own.
+	// The frame has the browser's own error page instead.
 	const { targetInfos } = await browser.send('Target.getTargets')
 	const { targetId } = targetInfos.find(t => t.type === 'iframe' && t.url.startsWith(at))
 	const { sessionId } = await browser.send('Target.attachToTarget', { targetId, flatten: true })
@@ -345,7 +343,7 @@ it('a page of another origin can neither frame the page nor command the drone', 
 	assert.deepStrictEqual(seen, ['TypeError', 'opaque', 'TypeError', 'TypeError'])
 	const s = await drone.status()
 	assert.deepStrictEqual([s.mode, s.armed], ['manual', false])
-	// The way in that a browser has instead: / leads to the page.
+	// A browser gets to the page from /.
 	const visitor = await browser.open(drone.lan + '/')
 	await visitor.click('a')
 	await visitor.until('the page', () => document.getElementById('fact-mode')?.textContent === 'manual')

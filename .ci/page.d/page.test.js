@@ -1,4 +1,4 @@
-// The page before a server that says and answers what the test has it do.
+// Tests the page on a fake server, whose status and answers the test chooses.
 'use strict'
 const { describe, it, before, after } = require('node:test')
 const assert = require('node:assert')
@@ -19,15 +19,15 @@ before(async () => {
 })
 after(() => browser.end())
 
-// status is that of a real flight, but for what the test says.
+// status is the status of a real flight, with the test's changes.
 const status = (more = {}) => ({ ...structuredClone(real), ...more })
 
-// world is a page before a server of its own, at its first status.
+// world opens a page on a fake server of its own, and waits for its first status.
 async function world(t, first = status(), options = {}, chromium = browser) {
 	const fake = await Fake.start(html)
 	fake.say(first)
 	const page = await chromium.open(fake.url, options)
-	// As mavrest's, a stream is never silent, but where the test has the clock.
+	// Like mavrest's stream it is never silent, unless the test has stopped the clock.
 	const talk = setInterval(() => { if (!options.scripts?.includes(stopped)) fake.say(fake.last) }, 300)
 	t.after(async () => {
 		clearInterval(talk)
@@ -37,7 +37,7 @@ async function world(t, first = status(), options = {}, chromium = browser) {
 	})
 	await until('the stream', () => fake.streams.size === 1)
 	await page.until('a status', () => document.getElementById('link').textContent !== '')
-	// shown says a status and waits until the page has it.
+	// shown sends a status and waits until the page shows it.
 	let n = 0
 	const shown = async s => {
 		fake.say({ ...s, link: { ...s.link, sent: ++n + 1e6 } })
@@ -46,12 +46,12 @@ async function world(t, first = status(), options = {}, chromium = browser) {
 	return { fake, page, shown }
 }
 
-// opened opens what is rarely used.
+// opened unfolds the details.
 const opened = page => page.eval(() => { for (const d of document.querySelectorAll('details')) d.open = true })
 
 const run = (page, ms) => page.eval(ms => window.run(ms), ms)
 
-// runLive is run while events come, as mavrest's do.
+// runLive lets the page's clock run while events come, as mavrest's do.
 const runLive = (page, ms) => page.eval(ms => {
 	for (; ms > 0; ms -= 100) {
 		heard = now()
@@ -59,7 +59,7 @@ const runLive = (page, ms) => page.eval(ms => {
 	}
 }, ms)
 
-// nulled is the object with every field null.
+// nulled returns the object with every field null.
 const nulled = o => Object.fromEntries(Object.keys(o).map(key => [key, null]))
 
 describe('status', () => {
@@ -85,7 +85,7 @@ describe('status', () => {
 		await shown(status({ battery: { ...real.battery, age: 300 } }))
 		assert.deepStrictEqual(await old(), ['Battery'])
 		assert.strictEqual(await below('fact-battery'), '5\u00a0min old')
-		// Its numbers grow old without news too.
+		// The numbers also age while no event comes.
 		const said = JSON.parse(JSON.stringify(status({ gps: { ...real.gps, age: 2.9 } })))
 		await shown(said)
 		await run(page, 600)
@@ -139,16 +139,16 @@ describe('status', () => {
 		assert.deepStrictEqual(await page.eval(() => [document.querySelectorAll('img, b b, main script, li script').length, window.hit ?? null]), [0, null])
 	})
 
-	it('messages are the newest first with their ages, and told once', async t => {
+	it('messages are the newest first with their ages, and spoken once', async t => {
 		const { page, shown } = await world(t, status({ messages: [] }), { scripts: [stopped] })
 		const list = Array.from({ length: 20 }, (_, i) => ({ severity: i % 2 ? 'warning' : 'info', text: 'text ' + i, age: 40 - i }))
-		const told = () => page.eval(() => [...document.querySelectorAll('#spoken p')].map(p => p.textContent))
+		const spoken = () => page.eval(() => [...document.querySelectorAll('#spoken p')].map(p => p.textContent))
 		await shown(status({ messages: list.slice(0, 3) }))
-		assert.deepStrictEqual(await told(), ['text 1'])
-		await shown(status({ messages: list })) // one after the other: none takes another's place
-		assert.deepStrictEqual(await told(), [1, 3, 5, 7, 9, 11, 13, 15, 17, 19].map(i => 'text ' + i))
+		assert.deepStrictEqual(await spoken(), ['text 1'])
+		await shown(status({ messages: list })) // one after the other: no text replaces another
+		assert.deepStrictEqual(await spoken(), [1, 3, 5, 7, 9, 11, 13, 15, 17, 19].map(i => 'text ' + i))
 		await shown(status({ messages: [...list.slice(2), { severity: 'error', text: 'text 18', age: 0 }, list[19]] }))
-		assert.deepStrictEqual((await told()).slice(-2), ['text 18', 'text 19'])
+		assert.deepStrictEqual((await spoken()).slice(-2), ['text 18', 'text 19'])
 		await shown(status({ messages: list }))
 		const shownList = await page.eval(() => [...document.querySelectorAll('#messages li')].map(li => li.textContent))
 		assert.strictEqual(shownList.length, 20)
@@ -175,7 +175,7 @@ describe('the stream', () => {
 		await run(page, 10000)
 		assert.strictEqual(await page.text('banner'), `No contact with mavrest since ${since}. What you see is old.`)
 		assert.strictEqual(await page.eval(() => document.getElementById('fact-altitude').nextElementSibling.textContent), '12\u00a0s old')
-		// A cable that was cut tells nobody: the page asks anew, on one stream.
+		// The page does not notice a cut cable: it opens the stream again, as the only one.
 		await until('a stream', () => fake.streams.size === 1)
 		await shown(status())
 		assert.strictEqual(await page.text('banner'), '')
@@ -293,7 +293,7 @@ describe('commands', () => {
 			assert.deepStrictEqual([fake.posts[i].path, fake.posts[i].body], [path, { ...body, wait: 600 }])
 			await page.shows('answer', 'done after 2 s$')
 		}
-		// A place is forgotten after the flight there, and an empty field left out.
+		// The page forgets a place after the flight there, and leaves out an empty field.
 		assert.deepStrictEqual(await page.eval(() => ['lat', 'lon'].map(id => document.getElementById(id).value)), ['', ''])
 		await fill([['#lat', place.lat], ['#lon', place.lon]])
 		await page.eval(() => { for (const id of ['altitude', 'speed']) document.getElementById(id).value = '' })
@@ -327,7 +327,7 @@ describe('commands', () => {
 			await run(page, 1000)
 			await until('the command', () => fake.posts.length === n + 1)
 			await page.mouse('mouseReleased', at)
-			await page.shows('answer', 'done') // before the page's clock gives the answer up
+			await page.shows('answer', 'done') // before the page gives up waiting for the answer
 			await run(page, 5000)
 			assert.strictEqual(fake.posts.length, n + 1)
 		}
@@ -410,7 +410,7 @@ describe('sticks', () => {
 		const { page, fake } = await world(t, status({ mode: 'position' }), { scripts: [stopped] })
 		const at = await page.spot('#right'), width = await page.eval(() => document.getElementById('right').clientWidth)
 		await page.mouse('mousePressed', at)
-		await page.mouse('mouseMoved', { x: at.x + 0.2 * width, y: at.y - 0.8 * width }) // right a half, forward more than there is
+		await page.mouse('mouseMoved', { x: at.x + 0.2 * width, y: at.y - 0.8 * width }) // half right, forward beyond the end
 		await until('the first', () => fake.posts.length === 1)
 		for (let i = 2; i <= 21; i++) {
 			await page.until('the one before is answered', () => !posting)
@@ -466,7 +466,7 @@ describe('sticks', () => {
 			const other = await own.open('about:blank', { tab: true, focus: false })
 			await other.front()
 			await page.until('the tab is hidden', () => document.hidden)
-			await sleep(200) // what was on its way
+			await sleep(200) // for a request that was on its way
 			const sent = fake.posts.length
 			await sleep(1500)
 			assert.strictEqual(fake.posts.length, sent)
@@ -557,7 +557,6 @@ describe('people', () => {
 	const axe = fs.readFileSync(require.resolve('axe-core/axe.min.js'), 'utf8')
 	const screens = [[320, 568, true], [390, 664, true], [390, 844, true], [568, 320, true], [844, 390, true], [820, 1180, true], [1024, 768, true], [1366, 700, false], [1920, 1080, false]]
 
-	// Row 9: the flight without scrolling.
 	it('see the whole flight on each screen without scrolling: drone, altitude, speed, place, sticks, answer', async t => {
 		for (const [width, height, touch] of screens) {
 			const { page, fake } = await world(t, status(), { width, height, touch })
@@ -598,7 +597,6 @@ describe('people', () => {
 		}), 0)
 	})
 
-	// Row 10.
 	it('have nothing under a notch', async t => {
 		for (const [width, height] of [[390, 844], [844, 390]]) {
 			const { page } = await world(t, status(), { width, height, touch: true })
@@ -667,7 +665,7 @@ describe('people', () => {
 		const activate = () => page.eval(() => document.getElementById('takeoff').click())
 		await activate()
 		await page.shows('answer', 'again')
-		await activate() // a double click is one
+		await activate() // a double click counts as one
 		await run(page, 1500)
 		await sleep(300)
 		assert.deepStrictEqual(fake.posts, [])
@@ -694,7 +692,6 @@ describe('a pilot', () => {
 	const answer = page => page.eval(() => document.getElementById('answer').textContent)
 	const beside = (page, id) => page.eval(id => document.querySelector(`#${id} + small`)?.textContent, id)
 
-	// Row 1.
 	it('writes 2,5 and gets two and a half; what is no number is marked, and an arrow key moves no place', async t => {
 		const { page, fake, shown } = await world(t, status({ in_air: false }))
 		await opened(page)
@@ -729,11 +726,10 @@ describe('a pilot', () => {
 		assert.deepStrictEqual(await page.eval(() => [...document.querySelectorAll('input:not([type=checkbox])')].map(e => e.type + e.inputMode)), Array(5).fill('textdecimal'))
 	})
 
-	// Row 2.
 	it('can\'t land there without a place', async t => {
 		const { page, fake } = await world(t)
 		await opened(page)
-		const press = async () => { // as a screen reader does it, wherever the button is
+		const press = async () => { // as a screen reader does, also where the button is not in view
 			for (let i = 0; i < 2; i++) {
 				await page.eval(() => document.getElementById('land-there').click())
 				await sleep(1100)
@@ -754,7 +750,7 @@ describe('a pilot', () => {
 		assert.deepStrictEqual(fake.posts, [])
 	})
 
-	it('presses for a second where it is far, low or a landing, and is told how far and how high', async t => {
+	it('presses for a second where it is far, low or a landing, and shows how far and how high', async t => {
 		const { page, fake } = await world(t, status(), { scripts: [stopped] })
 		await opened(page)
 		const p = { ...real.position, altitude: 10.2, age: 0 }
@@ -786,7 +782,6 @@ describe('a pilot', () => {
 		}
 	})
 
-	// Rows 3 and 7.
 	it('reads an answer in one place, until its cause has gone or 15 s; the same again is new', async t => {
 		for (const [width, height, touch] of [[390, 844, true], [844, 390, true], [820, 1180, true], [1366, 700, false]]) {
 			const { page, fake, shown } = await world(t, status({ mode: 'hold' }), { width, height, touch, scripts: [stopped] })
@@ -818,7 +813,7 @@ describe('a pilot', () => {
 			await page.click('#hold')
 			await page.until('a new one', () => document.getElementById('answer').firstChild !== window.first && /refused/.test(document.getElementById('answer').textContent))
 			assert.ok(first)
-			// What is under way stays.
+			// An answer stays while its command is under way.
 			fake.answer = () => {}
 			await page.click('#hold')
 			await run(page, 20000)
@@ -827,8 +822,7 @@ describe('a pilot', () => {
 		}
 	})
 
-	// Row 6.
-	it('is told in words what the drone does', async t => {
+	it('reads in words what the drone does', async t => {
 		const { page, shown } = await world(t, status({ vehicle_mode: null, vehicle: null, mode: 'manual', armed: null, in_air: null, landed_state: null, online: false }), { scripts: [stopped] })
 		const is = async (s, words) => {
 			await shown(status(s))
@@ -877,7 +871,6 @@ describe('a pilot', () => {
 		}
 	})
 
-	// Row 8, and point 4.
 	it('without contact sees the sticks\' owner grey, and sends Hold and Land only', async t => {
 		const by = { active: true, expires_in: 0.4, by: 'client', from: '192.168.1.23', yours: false }
 		const { page, fake, shown } = await world(t, status({ mode: 'position', input: by }), { scripts: [stopped] })
@@ -927,8 +920,8 @@ describe('a pilot', () => {
 		await page.mouse('mouseReleased', right)
 	})
 
-	// Row 5; the drone's side of it is a flight.
-	it('is told the truth about a command that the page gave up', async t => {
+	// flight.test.js tests the drone's side of it.
+	it('reads the truth about a command that the page gave up', async t => {
 		const { page, fake, shown } = await world(t, status(), { scripts: [stopped] })
 		fake.answer = () => {}
 		await page.eval((lat, lon) => choose(lat, lon), String(real.position.lat), String(real.position.lon))

@@ -1,4 +1,4 @@
-// Pictures of the page in a simulated flight: screenshots.js FOLDER
+// Makes pictures of the page in a simulated flight: screenshots.js FOLDER
 'use strict'
 const { Browser, until } = require('./browser.js')
 const { Mavrest } = require('./world.js')
@@ -13,7 +13,7 @@ async function main() {
 	const pages = []
 	for (const [name, screen] of Object.entries(screens)) {
 		for (const scheme of name === 'phone' || name === 'laptop' ? ['light', 'dark'] : ['light']) {
-			// A host each: a browser has six connections to one.
+			// Each page has its own host: a browser has six connections to one host.
 			const page = await browser.open(`http://127.0.0.${pages.length + 1}:${drone.port}/api/drone/status`, { ...screen, media: { 'prefers-color-scheme': scheme } })
 			pages.push({ page, file: `${process.argv[2]}/page-${name}-${scheme}.png` })
 		}

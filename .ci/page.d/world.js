@@ -1,6 +1,6 @@
-// What a page has around it in a test: mavrest with a simulated drone, a network
-// that breaks, and a server that says what the test has it say. Each has a port
-// of its own, which the system chose.
+// What the tests of the page need: mavrest with a simulated drone, a network that
+// breaks, and a server whose status and answers the test chooses. The system chooses
+// the port of each.
 'use strict'
 const { spawn, spawnSync } = require('node:child_process')
 const http = require('node:http')
@@ -8,22 +8,22 @@ const net = require('node:net')
 const os = require('node:os')
 const { until } = require('./browser.js')
 
-// address is what others on the network call this machine: to a browser no
-// "secure context", and there are no Fetch metadata. .ci/page sets it where the
+// address is this machine's address on the network. For a browser it is no "secure
+// context", and the browser sends no Fetch metadata to it. .ci/page sets it if the
 // machine has none.
 const address = process.env.ADDRESS ||
 	Object.values(os.networkInterfaces()).flat().find(a => a.family === 'IPv4' && !a.internal)?.address
 if (!address) throw new Error('this machine has no address on a network; set ADDRESS')
 
-// A simulated autopilot is in the same process as mavrest: where other programs
-// keep the processor from both for half a second, it fails safe, and rightly. So
-// they run ahead of everything else, where that is allowed.
+// A simulated autopilot is in the same process as mavrest. If both get no processor
+// time for half a second, it rightly fails safe. So they run ahead of all other
+// programs, if the system allows it.
 const first = spawnSync('chrt', ['--rr', '1', 'true']).status === 0 ? ['chrt', '--rr', '1'] : []
 
 const running = new Set()
 process.on('exit', () => { for (const p of running) p.kill('SIGKILL') })
 
-// Mavrest is the program, with a simulated drone.
+// Mavrest is a running mavrest with a simulated drone.
 class Mavrest {
 	static async start(device = 'sim', ...options) {
 		const m = new Mavrest()
@@ -62,7 +62,7 @@ class Mavrest {
 	}
 }
 
-// Relay is a network between the page and mavrest: it can be cut, or stand still.
+// Relay is a network between the page and mavrest. It can be cut, and it can stand still.
 class Relay {
 	static async start(port) {
 		const r = Object.assign(new Relay(), { port, state: 'up', sockets: new Set() })
@@ -81,7 +81,7 @@ class Relay {
 		return r
 	}
 
-	// stall holds everything up, until flow.
+	// stall holds back all bytes until flow.
 	stall() { this.held = [] }
 
 	async flow() {
@@ -160,7 +160,7 @@ async function thePage(mavrest) {
 	return { headers, html: await r.text() }
 }
 
-// stopped is a script that has the page's clock stand still until run(ms) is called.
+// stopped is a script that stops the page's clock, which then moves only in run(ms).
 const stopped = `(() => {
 	let t = 1000, last = 0
 	const timers = new Map(), Real = Date
