@@ -772,3 +772,19 @@ func TestACommandWhoseClientHasGoneIsNotCarriedOut(t *testing.T) {
 		}
 	}
 }
+
+func TestAConnectionThatItsClientHasResetIsGone(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	client, _ := net.Dial("tcp", l.Addr().String())
+	served, _ := l.Accept()
+	defer served.Close()
+	client.(*net.TCPConn).SetLinger(0)
+	client.Close()
+	if !(&connection{Conn: served}).gone() { // only the first look finds the reset
+		t.Error("it counts as open")
+	}
+}
