@@ -530,7 +530,7 @@ const quadHovers = "mode position arm true, input throttle 1 timeout 5, +4s, inp
 func TestQuadPlanesAndWings(t *testing.T) {
 	const command = "{mode hold|goto 40 0|land 40 0}, "
 	flies(t, []rule{
-		{"a fixed wing whose takeoff is refused does not take off when somebody arms it later", "plane armable=40s: +10s, refused refused takeoff, in GUIDED, disarmed, status done null, +40s, arm, +20s, alt < 2, pilot disarms, pilot TAKEOFF, arm, +20s, alt < 2"},
+		{"a fixed wing whose takeoff is refused does not take off when somebody arms it later", "plane armable=40s: +10s, refused refused takeoff, in GUIDED, disarmed, status done null, +40s, arm, +20s, alt < 2, pilot disarms, pilot TAKEOFF, reported, arm, +20s, alt < 2"},
 		{"a QuadPlane that does not hover in GUIDED", "quadplane Q_GUIDED_MODE=0 Q_MAV_TYPE={0|20}: " + quadHovers + "in QLOITER, is position, mark, refused unsupported " + command + "says Q_GUIDED_MODE, hands off, land, is land, until disarmed 120s"},
 		{"a QuadPlane that hovers in GUIDED", "quadplane Q_GUIDED_MODE=1 Q_MAV_TYPE={0|20}: " + quadHovers + "in QLOITER, is position, " + command + "+2s, mode position, land, is land, until disarmed 120s"},
 		{"for a silent client a QuadPlane holds, or lands where it can't hover", "quadplane Q_GUIDED_MODE={0→QLAND|1→GUIDED}: " + quadHovers + "mode {altitude|manual}, input throttle 0.45 timeout 0.5, +3500ms, in $1, truth, +5s, speed < 0.5"},
