@@ -236,9 +236,8 @@ func (d *drone) restSticks(t *task) error {
 	}
 	if v.flying() && v.custom != through.to.number {
 		switch err := d.send(t, &through); {
-		case err == nil: // d.accepted would allow mavrest's own commands: a takeover may have come before POSCTL showed
-			t.answer.command = uint16(through.cmd)
-			d.machine.command(*through.to)
+		case err == nil:
+			d.accepted(t, &through)
 		case !vehicleFailed(err):
 			return err
 		}
