@@ -331,8 +331,13 @@ func TestMavrestActsByItselfOnlyForAClientThatHasTheDrone(t *testing.T) {
 		happens(c)
 		lineEqual(t, "after "+name, code(c.mayAct()), codeInterrupted)
 	}
-	c := &commander{client: true, tasks: []*task{{}}}
+	c, own := &commander{client: true}, &task{}
+	own.commander, c.tasks = c, []*task{own}
 	lineEqual(t, "a command is under way", code(c.mayAct()), codeSuperseded)
+	c.disarmed()
+	lineEqual(t, "a disarming ends what mavrest sends itself", own.takenOver(), true)
+	own.end(errSuperseded)
+	lineEqual(t, "a newer command's reason replaces it", own.endedBy, errSuperseded)
 }
 
 // A pilot's switch crosses the landing over a place on the wire, then the vehicle shows the

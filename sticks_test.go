@@ -9,6 +9,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/bluenviron/gomavlib/v3/pkg/dialects/common"
 )
 
 // frameSent is one position of the sticks that was streamed, and when.
@@ -790,4 +792,23 @@ func (w *stickWitness) look() string {
 		return "a stream that nobody needs"
 	}
 	return ""
+}
+
+// A frame that waited in the writer would take a live receiver's sticks for 3 s more. RC_CHANNELS
+// of before the release still show our own throttle.
+func TestAStreamsEndLeavesNothingOfIt(t *testing.T) {
+	d, now := newDrone(device{}, 0, false), time.Now()
+	d.link.writer = newWriter(d.link, nil)
+	d.take(copterBeat(), now)
+	d.sticks.src.receiver = receiverIdle
+	d.sticks.input(d.view(now), axes{z: 500}, netip.Addr{}, time.Second)
+	d.act()
+	lineEqual(t, "frames that wait before the end", len(d.link.writer.sticks), 1)
+	d.take(&common.MessageRcChannels{Chan3Raw: 1500}, now)
+	d.sticks.end(d.view(now))
+	d.act()
+	lineEqual(t, "frames that wait after it", len(d.link.writer.sticks), 0)
+	const live = common.MAV_SYS_STATUS_SENSOR_RC_RECEIVER
+	d.take(&common.MessageSysStatus{OnboardControlSensorsPresent: live, OnboardControlSensorsEnabled: live, OnboardControlSensorsHealth: live}, now.Add(100*time.Millisecond))
+	lineEqual(t, "the receiver", d.sticks.src.receiver, receiverIdle)
 }
