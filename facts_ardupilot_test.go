@@ -516,9 +516,12 @@ var planeProbes = []probe{
 		v.equal("vtol_state", m.VtolState, common.MAV_VTOL_STATE_UNDEFINED)
 		v.equal("22", v.command(simTakeoff, 0, 0, 0, 0, 0, 0, 20).last(), simFailed)
 	}},
-	{heading: "Plane", on: onPlane, from: ground, fact: "landed_state is IN_AIR during the ground roll; the plane climbs to TKOFF_ALT and circles, in RTL over home", run: func(v *probed) {
-		v.must(v.setMode(simPlaneTakeoff).last() == simAccepted, "no TAKEOFF")
+	{heading: "Plane", on: onPlane, from: ground, fact: "armed in GUIDED a plane stays; in TAKEOFF it is IN_AIR during the ground roll, climbs to TKOFF_ALT and circles, in RTL over home", run: func(v *probed) {
+		v.must(v.setMode(simPlaneGuided).last() == simAccepted, "no GUIDED")
 		v.must(v.command(simArm, 1).last() == simAccepted, "not armed")
+		time.Sleep(5 * time.Second)
+		v.within("m/s, armed in GUIDED", v.place().speed, 0, 1, 0)
+		v.must(v.setMode(simPlaneTakeoff).last() == simAccepted, "no TAKEOFF")
 		rolled := false
 		v.until(15*time.Second, func() bool {
 			m, ok := v.ask(245).(*common.MessageExtendedSysState)
