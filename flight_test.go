@@ -1097,7 +1097,7 @@ func TestTheHoldAtSIGTERM(t *testing.T) {
 	flies(t, []rule{
 		{"holds a vehicle that just entered a stick mode", "copter: hover, slow {0s→0s|100ms→30ms}, entering {manual|altitude|position}, +$1, stop, +6s, alt > 18"},
 		{"lands where a hold is refused", "copter: hover, mode manual, input throttle 0.45 timeout 5, +1s, forbids GUIDED BRAKE, stop, +3s, climb > -3, in LAND"},
-		{"holds on a slow line", "copter receiver={idle|hand|none}: hover, mode position, slow {300ms|450ms|600ms}, input pitch 0.3 timeout 5, +1s, stop, +2s, held"},
+		{"holds on a slow line", "copter receiver={idle|hand|none}: hover, mode position, slow {300ms|450ms|600ms}, input pitch 0.3 timeout 5, +1s, stop, +1s, held"},
 	}, map[string]func(*player){"held": func(p *player) {
 		if s := p.sim.truth(); s.mode != 4 && s.mode != copterBrake { // later, without a receiver, a failsafe
 			p.Errorf("%.1f m up, mode %d", s.alt, s.mode)
