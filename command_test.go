@@ -779,15 +779,17 @@ func TestAnArmingIsNotRepeatedToAVehicleThatWasArmedBefore(t *testing.T) {
 	})
 }
 
-// A number that is kept may be a pilot's switch, which a repeat would undo.
-func TestACommandIsNotRepeatedWhileANumberIsKept(t *testing.T) {
-	onLine(t, px4Beat(), func(t *testing.T, b *lineBench) {
-		began, c := time.Now(), b.command(goHome)
-		time.Sleep(290 * time.Millisecond)
-		b.say(&common.MessageCurrentMode{CustomMode: px4Custom(3, 0)})
-		<-c
-		lineEqual(t, "sends", fmt.Sprint(b.copiesSince(began, common.MAV_CMD_DO_SET_MODE)), "[0s]")
-	})
+// A number that is kept may be a pilot's switch, which a step or its repeat would undo.
+func TestACommandIsNotSentWhileANumberIsKept(t *testing.T) {
+	for want, kept := range map[string]time.Duration{"[0s]": 290 * time.Millisecond, "[]": -time.Millisecond} {
+		onLine(t, px4Beat(), func(t *testing.T, b *lineBench) {
+			time.AfterFunc(kept, func() { b.say(b.beat); b.say(&common.MessageCurrentMode{CustomMode: px4Custom(3, 0)}) })
+			time.Sleep(-kept)
+			began, c := time.Now(), b.command(goHome)
+			<-c
+			lineEqual(t, "sends", fmt.Sprint(b.copiesSince(began, common.MAV_CMD_DO_SET_MODE)), want)
+		})
+	}
 }
 
 // ---- One at a time, in the order in which they came ----

@@ -331,10 +331,13 @@ func TestMavrestActsByItselfOnlyForAClientThatHasTheDrone(t *testing.T) {
 		happens(c)
 		lineEqual(t, "after "+name, code(c.mayAct()), codeInterrupted)
 	}
-	c, own := &commander{client: true}, &task{}
-	own.commander, c.tasks = c, []*task{own}
-	lineEqual(t, "a command is under way", code(c.mayAct()), codeSuperseded)
-	c.disarmed()
+	d, own := newDrone(device{}, 0, false), &task{}
+	lineEqual(t, "it acts without a client", code(d.doOwn(request{}, nil)), codeInterrupted)
+	d.accepted(own, &step{})
+	lineEqual(t, "its own step counts as a client's", d.cmd.client, false)
+	own.commander, d.cmd.client, d.cmd.tasks = d.cmd, true, []*task{own}
+	lineEqual(t, "a command is under way", code(d.cmd.mayAct()), codeSuperseded)
+	d.cmd.disarmed()
 	lineEqual(t, "a disarming ends what mavrest sends itself", own.takenOver(), true)
 	own.end(errSuperseded)
 	lineEqual(t, "a newer command's reason replaces it", own.endedBy, errSuperseded)

@@ -794,16 +794,16 @@ func (w *stickWitness) look() string {
 	return ""
 }
 
-// A frame that waited in the writer would take a live receiver's sticks for 3 s more. RC_CHANNELS
-// of before the release still show our own throttle.
-func TestAStreamsEndLeavesNothingOfIt(t *testing.T) {
+// Sticks do not move while a number is kept. A frame that waited in the writer would take a live
+// receiver's sticks for 3 s more. RC_CHANNELS of before the release show our own throttle.
+func TestSticksStandWhileANumberIsKeptAndAStreamsEndLeavesNothing(t *testing.T) {
 	d, now := newDrone(device{}, 0, false), time.Now()
 	d.link.writer = newWriter(d.link, nil)
 	d.take(copterBeat(), now)
-	d.sticks.src.receiver = receiverIdle
+	d.sticks.src.receiver, d.cmd.reports.kept = receiverIdle, make([]shownMode, 1)
 	d.sticks.input(d.view(now), axes{z: 500}, netip.Addr{}, time.Second)
 	d.act()
-	lineEqual(t, "frames that wait before the end", len(d.link.writer.sticks), 1)
+	lineEqual(t, "the throttle that is sent while a number is kept", d.sticks.sent.z, 0)
 	d.take(&common.MessageRcChannels{Chan3Raw: 1500}, now)
 	d.sticks.end(d.view(now))
 	d.act()
