@@ -1043,6 +1043,7 @@ func TestWhatRemainsInForceOfACommandThatFailed(t *testing.T) {
 		{"the answer names the failsafe's return that was ended", "px4: aloft, goto 60 0, +12s, failsafe, +3s, fails DO_REPOSITION, refused refused goto 30 30, says ; the failsafe's AUTO.RTL was ended; the vehicle is in AUTO.LOITER, +3s, in AUTO.LOITER"},
 		{"a mode that PX4 acknowledged but never reported ends the way to a landing", "px4: aloft, land 60 0, +2s, only acks, refused no_ack mode position, recovers, is hold, status done null, +60s, is hold"},
 		{"the answer names POSCTL, into which PX4 went before mavrest refused the plan", "px4: aloft, mode altitude, input pitch 0.3 timeout 5, +1s, stops 33, +1500ms, refused refused goto heading 90, says ; the vehicle is in POSCTL"},
+		{"a takeoff that is refused disarms what it armed", "both: fails NAV_TAKEOFF, refused refused takeoff, sends 400 0 0, disarmed"},
 		{"a takeoff on PX4 is answered when its mode is reported", "px4: aloft, goto 10 0, +10s, takeoff 40, status vehicle_mode AUTO.TAKEOFF"},
 		{"a takeoff is interrupted where PX4 has just disarmed itself", "px4: mode hold, arm, until disarmed 20s, refused interrupted takeoff, takeoff wait 60"},
 		{"PX4 lands though it refuses POSCTL on the way out of a stick mode", "px4: aloft, mode {manual|altitude}, input pitch 0.1 throttle 0.5 timeout 1, +300ms, forbids POSCTL AUTO.LOITER, {land|+15s}, is land"},

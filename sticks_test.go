@@ -794,8 +794,7 @@ func (w *stickWitness) look() string {
 	return ""
 }
 
-// Sticks do not move while a number is kept. A frame that waited in the writer would take a live
-// receiver's sticks for 3 s more. RC_CHANNELS of before the release show our own throttle.
+// A late frame would take the receiver's sticks; RC_CHANNELS of before the release show our own.
 func TestSticksStandWhileANumberIsKeptAndAStreamsEndLeavesNothing(t *testing.T) {
 	d, now := newDrone(device{}, 0, false), time.Now()
 	d.link.writer = newWriter(d.link, nil)
