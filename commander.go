@@ -258,7 +258,8 @@ func (c *commander) away() bool { return !c.awayAt.Before(c.reports.asked) }
 // go. An urgent first step that was due at once goes without one after urgentWait or urgentKept.
 func (t *task) reportBefore(s *step, due time.Time) error {
 	c := t.commander
-	atOnce := t.sent == nil && due.Sub(t.askedAt) <= modeGap/2 // a client's first step that did not wait; never mavrest's own, whose askedAt is zero
+	// A client's first step that did not wait; never mavrest's own, whose askedAt is zero.
+	atOnce := t.sent == nil && due.Sub(t.askedAt) <= modeGap/2
 	since := due.Add(max(reportAgain, c.acks.trip))
 	if atOnce {
 		since = due.Add(-reportFresh)

@@ -229,8 +229,7 @@ func (d *drone) hearHeartbeat(now time.Time) {
 	if !d.online {
 		d.online = true
 		if !d.machine.last.armed { // possibly another vehicle: request its version and parameters again
-			clear(d.params.values)
-			d.tel.id.version = 0
+			d.forget()
 		}
 		slog.Info("vehicle online", "system", d.tel.id.system, "mode", d.machine.mode, "vehicle_mode", d.modeName())
 		d.handshake.begin(now)
@@ -284,12 +283,17 @@ func (d *drone) restarted(now time.Time) {
 	d.tel.restart()
 	d.cmd.takeover("the autopilot has started again")
 	d.sticks.restarted(d.view(now))
-	clear(d.params.values)
-	d.tel.id.version = 0
+	d.forget()
 	d.warned = nil
 	d.cmd.acks.restarted()
 	d.handshake.begin(now)
 	d.cmd.acks.request(idHeartbeat)
+}
+
+// forget has the parameters and the version requested again.
+func (d *drone) forget() {
+	clear(d.params.values)
+	d.tel.id.version = 0
 }
 
 // able is why no command can be sent now; nil if one can.

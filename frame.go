@@ -43,9 +43,13 @@ var dialectRW = newDialect(
 // MessageEkfStatusReport is EKF_STATUS_REPORT of ArduPilot's dialect. The whole dialect
 // would cost 130 KB in the binary.
 type MessageEkfStatusReport struct {
-	Flags                                                                                    uint16
-	VelocityVariance, PosHorizVariance, PosVertVariance, CompassVariance, TerrainAltVariance float32
-	AirspeedVariance                                                                         float32 `mavext:"true"`
+	Flags              uint16
+	VelocityVariance   float32
+	PosHorizVariance   float32
+	PosVertVariance    float32
+	CompassVariance    float32
+	TerrainAltVariance float32
+	AirspeedVariance   float32 `mavext:"true"`
 }
 
 func (*MessageEkfStatusReport) GetID() uint32 { return 193 }

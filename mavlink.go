@@ -229,8 +229,10 @@ func (l *link) state() linkState {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	fault := l.fault
-	if other := slices.Index(l.others[:], true); other > 0 && l.vehicle == 0 && fault == nil {
-		fault = fmt.Errorf("system %d is heard on this line, but -system %d was asked for; start mavrest with -system %d", other, l.only, other)
+	if fault == nil && l.vehicle == 0 {
+		if other := slices.Index(l.others[:], true); other > 0 {
+			fault = fmt.Errorf("system %d is heard on this line, but -system %d was asked for; start mavrest with -system %d", other, l.only, other)
+		}
 	}
 	return linkState{
 		device: l.device.port(), baud: int(l.device.line.baud.Load()), fault: fault,
