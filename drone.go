@@ -307,7 +307,7 @@ func (d *drone) able() error {
 	case s.fault != nil:
 		return refuse(codeOffline, "%s", s.fault)
 	case d.tel.beat.at.IsZero():
-		return refuse(codeOffline, "no autopilot was heard yet on %s; check its wiring, baud rate and MAVLink settings", s.device)
+		return refuse(codeOffline, "no autopilot was heard yet on %s; check the wiring, the baud rate or address, and the autopilot's MAVLink settings", s.device)
 	}
 	return refuse(codeOffline, "the autopilot is offline: no heartbeat for %.0f s", time.Since(d.tel.beat.at).Seconds())
 }

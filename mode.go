@@ -403,7 +403,7 @@ func (o *order) atEnd(r report) bool {
 }
 
 // claim is a step that was sent and that no report has shown yet. The first report of its
-// number within followTime is ours.
+// number, or of its takeoff's end, within followTime is ours.
 type claim struct {
 	to *order    // of the step
 	at time.Time // when its last copy was sent
@@ -449,7 +449,7 @@ func (m *machine) report(r report, now time.Time) (takeover bool) {
 		return false
 	}
 	m.show(r)
-	claimed := m.claimed(now, func(to *order) bool { return to.number == r.custom })
+	claimed := m.claimed(now, func(to *order) bool { return to.number == r.custom || to.atEnd(r) })
 	switch {
 	case same: // it only armed or disarmed
 		return false

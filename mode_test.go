@@ -327,12 +327,17 @@ func belongs(o order, r report) bool {
 	switch {
 	case r.custom == o.number, followsStream(r):
 		return true
-	case o.mode == ModeTakeoff && o.end != 0:
-		return r.custom == o.end && r.armed && r.amsl >= o.endAMSL
+	case endsTakeoff(o, r):
+		return true
 	case o.mode == ModeLand || o.mode == ModeRTL || o.mode == ModeRTGS:
 		return !r.armed && r.mode != ModeRTL && r.mode != ModeTakeoff
 	}
 	return false
+}
+
+// endsTakeoff reports whether PX4 ended a takeoff: at its height AUTO.LOITER follows.
+func endsTakeoff(o order, r report) bool {
+	return o.end != 0 && r.custom == o.end && r.armed && r.amsl >= o.endAMSL
 }
 
 // followsStream reports whether PX4 set this mode because of our stream: on the ground it
@@ -781,6 +786,8 @@ func TestAReportBelongsToACommandByTheAutopilotsOwnNumber(t *testing.T) {
 func TestTakeoffEndsAtItsHeight(t *testing.T) {
 	testRules(t, []rule{
 		{"near that height hold is the takeoff's end", "hold disarmed, accepted takeoff, takeoff armed low, hold armed, ours, = takeoff"},
+		{"a takeoff that is at its height at once may show only its end", "position armed, asks takeoff, hold armed, ours, = hold, accepted takeoff, = takeoff, takeoff armed, hold armed, ours"},
+		{"lower down such an end is a takeover", "position armed, asks takeoff, hold armed low, taken, = hold"},
 		{"lower down hold is a takeover", "hold disarmed, accepted takeoff, takeoff armed low, hold armed low, taken, = hold"},
 		{"at an unknown height hold is a takeover", "hold disarmed, accepted takeoff, takeoff armed low, hold armed somewhere, taken, = hold"},
 		{"a hold that sinks after the takeoff's end is the same hold", "hold disarmed, accepted takeoff, takeoff armed, hold armed, hold armed low, ours, = takeoff"},
@@ -992,11 +999,11 @@ type witnessStep struct {
 	refused bool
 }
 
-// openClaim returns the index of the first step that still claims this number, or -1.
-func (w *witness) openClaim(number uint32) int {
+// openClaim returns the index of the first step that still claims this report, or -1.
+func (w *witness) openClaim(r report) int {
 	for i := w.closed; i < len(w.sent); i++ {
 		s := w.sent[i]
-		if s.to.number == number && !s.refused && w.now.Sub(s.at) < 5*time.Second {
+		if (s.to.number == r.custom || endsTakeoff(s.to, r)) && !s.refused && w.now.Sub(s.at) < 5*time.Second {
 			return i
 		}
 	}
@@ -1021,7 +1028,7 @@ func (w *witness) judges(r report) string {
 		return "equal"
 	case !first && !another:
 		return "arms"
-	case w.openClaim(r.custom) >= 0:
+	case w.openClaim(r) >= 0:
 		return "claimed"
 	case first:
 		return "takeover"
@@ -1040,7 +1047,7 @@ func (w *witness) seeReport(r report) string {
 	case "arms", "falls back":
 		w.forgets()
 	case "claimed":
-		w.closed = w.openClaim(r.custom) + 1
+		w.closed = w.openClaim(r) + 1
 		w.forgets()
 	case "takeover":
 		w.closed = len(w.sent)
@@ -1087,7 +1094,7 @@ func (w *witness) wrong() string {
 		return fmt.Sprintf("the mode is %v, want %v", w.mode, w.wants)
 	}
 	for _, m := range modesOf(w.firmware) {
-		if claimed := w.claimed(w.now, func(to *order) bool { return to.number == m.custom }) >= 0; claimed != (w.openClaim(m.custom) >= 0) {
+		if claimed := w.claimed(w.now, func(to *order) bool { return to.number == m.custom }) >= 0; claimed != (w.openClaim(report{shownMode: shownMode{custom: m.custom}}) >= 0) {
 			return fmt.Sprintf("%s is claimed: %v", m.name, claimed)
 		}
 	}

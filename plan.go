@@ -244,7 +244,7 @@ func (r request) planGoto(v view) (p plan, err error) {
 	err = cmp.Or(v.hovers(r.name()), err)
 	switch {
 	case !v.flying():
-		return p, refuse(codeRefused, "not flying: take off first")
+		return p, refuse(codeRefused, "not in the air: take off first, and wait until in_air is true")
 	case v.firmware == plane && r.heading != nil:
 		return p, refuse(codeUnsupported, "heading: a fixed wing can't keep one at a place; leave it out")
 	case err != nil:
