@@ -88,7 +88,7 @@ func newDevice(name string, baud int) (device, error) {
 		dial := func(ctx context.Context) (port, error) { return d.DialContext(ctx, network, address) }
 		return device{name: name, datagrams: network == "udp", open: dial}, nil
 	}
-	return device{}, fmt.Errorf("-device %s: want auto, a serial device (/dev/serial0), udpin://0.0.0.0:14550, udpout://host:port, tcp://host:port, sim or sim:ardupilot", name)
+	return device{}, fmt.Errorf("-device %s: want auto, a serial device (/dev/serial0), udpin://0.0.0.0:14550, udpout://host:port, tcp://host:port, sim or sim:ardupilot; a port is a number up to 65535", name)
 }
 
 // udpPort listens on an address. It sends to the peer, the address of the vehicle's last

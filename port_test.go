@@ -1247,7 +1247,7 @@ func TestTCPIsConnectedAgainAfterThePeerHasClosed(t *testing.T) {
 }
 
 func TestAnInvalidDeviceNameIsAnErrorWithAHint(t *testing.T) {
-	const hint = "want auto, a serial device (/dev/serial0), udpin://0.0.0.0:14550, udpout://host:port, tcp://host:port, sim or sim:ardupilot"
+	const hint = "want auto, a serial device (/dev/serial0), udpin://0.0.0.0:14550, udpout://host:port, tcp://host:port, sim or sim:ardupilot; a port is a number up to 65535"
 	for _, name := range strings.Fields("127.0.0.1:14550 :14550 [::1]:14550 drone.local:5760 ttyACM0 simulator sim:px4 Auto" +
 		" udpin:// udpin://host udpin://14540 udpout://1.2.3.4 udpout://1.2.3.4:65536 udpout://1.2.3.4:http tcp://" +
 		" http://127.0.0.1:80 udp://:14540 udpin:14550 tcp:5760 tcp:[::1]:5760 serial:/dev/ttyS0 serial:///dev/ttyS0:57600") {
