@@ -199,7 +199,11 @@ func (z *fuzzed) hearsReport(h heard, b *minimal.MessageHeartbeat, last bool) {
 	if b.CustomMode != was.CustomMode || armed != wasArmed {
 		z.note("heard: %s, armed %v; mode %s", z.name(b.CustomMode), armed, mode)
 	}
-	if wasArmed && !armed && !(z.disarming > 0 && z.newer) {
+	lastStep := z.disarming == 0 && slices.ContainsFunc(record, func(r simReceived) bool { // a failed plan disarms what it armed
+		c, ok := r.msg.(*common.MessageCommandLong)
+		return ok && c.Command == common.MAV_CMD_COMPONENT_ARM_DISARM && c.Param1 == 0 && h.at.Sub(r.at) < giveUp
+	})
+	if wasArmed && !armed && !(z.disarming > 0 && z.newer) && !lastStep {
 		z.disarms = append(z.disarms, modeAt{at: h.at})
 	}
 	if last && vehicle != z.name(b.CustomMode) {
