@@ -312,7 +312,7 @@ func (t *task) transact(s *step) error {
 			return err
 		}
 		if x.shown(c.machine.last, c.reports.n) {
-			c.acks.answered(s.cmd)
+			c.acks.modeAnswered(s.cmd)
 			return nil
 		}
 		now, until, repeats := time.Now(), x.answerBy(c.acks.trip), !x.answered()

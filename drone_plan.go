@@ -146,7 +146,7 @@ func (d *drone) send(t *task, s *step) error {
 func (d *drone) ready(s *step) time.Time {
 	at, acks := d.sticks.ready(s.needsStream(), d.view(time.Now()), s.arms()), d.cmd.acks
 	if s.to != nil {
-		at = later(at, acks.modeAt)
+		at = later(at, acks.modeFrom)
 	}
 	if !s.byReport() {
 		at = later(at, acks.late[s.cmd])

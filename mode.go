@@ -435,9 +435,9 @@ func (m *machine) explains(r report) bool {
 	return ends && !r.armed && r.mode != ModeRTL && r.mode != ModeTakeoff // no autopilot falls back to these
 }
 
-// report takes a report. It reports whether r is a takeover: no command of ours explains it
+// judge takes a report, and returns whether it is a takeover: no command of ours explains it
 // (rule 3).
-func (m *machine) report(r report, now time.Time) (takeover bool) {
+func (m *machine) judge(r report, now time.Time) (takeover bool) {
 	before, known := m.last, m.known
 	m.last, m.known = r, true
 	same := known && r.custom == before.custom

@@ -241,7 +241,7 @@ func (r request) planFlight(v view) (plan, error) {
 // Both autopilots acknowledge a goto on the ground and drop it, so it is refused here.
 func (r request) planGoto(v view) (p plan, err error) {
 	to, err := r.destination(v)
-	err = cmp.Or(v.hovers(r.name()), err)
+	err = cmp.Or(v.checkHover(r.name()), err)
 	switch {
 	case !v.flying():
 		return p, refuse(codeRefused, "not in the air: take off first, and wait until in_air is true")

@@ -8,7 +8,7 @@ import (
 
 // hovers returns an error, which begins with what was asked for, unless GUIDED keeps a place. By
 // default a QuadPlane that hovers circles 75 m off in GUIDED (docs/autopilots.md, "QuadPlane").
-func (v view) hovers(what string) error {
+func (v view) checkHover(what string) error {
 	if v.firmware == quadPlane && !v.onWing() && v.param("Q_GUIDED_MODE", 0) != 1 {
 		return refuse(codeUnsupported, "%s: this QuadPlane circles in GUIDED instead of hovering; set Q_GUIDED_MODE to 1", what)
 	}
@@ -54,7 +54,7 @@ func planHoldArduPilot(v view) (plan, error) {
 		p.steps = []step{request{}.reposition(v, v.at).leadingTo(ModeHold, hold.to.number)}
 		p.target = &v.at
 	}
-	return p, v.hovers("hold")
+	return p, v.checkHover("hold")
 }
 
 // adjust is the speed and heading, which ArduPilot's DO_REPOSITION ignores. They go out after its
