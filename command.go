@@ -177,7 +177,7 @@ func (c *command) shown(r report, reports int) bool {
 	default:
 		atEnd := o.atEnd(r) && c.before.custom != o.end
 		done, already = r.custom == o.number || atEnd, c.before.custom == o.number
-		done = done && (s.byReport() || o.mode != ModeTakeoff || r.armed)
+		done = done && (s.byReport() || o.mode != ModeTakeoff || r.armed) // disarmed it would not climb
 	}
 	if already {
 		since = c.reportsAtAck

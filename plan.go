@@ -174,8 +174,8 @@ func (s step) leadingTo(mode Mode, custom uint32) step {
 	return s
 }
 
-// setMode is DO_SET_MODE to the autopilot's own mode number, which means mode here. Bit 0 of
-// param1 says that a custom mode follows.
+// setMode is DO_SET_MODE with the autopilot's own mode number; mode is our word for that mode.
+// Bit 0 of param1 says that a custom mode follows.
 func (f firmware) setMode(mode Mode, custom uint32) step {
 	s := f.command(common.MAV_CMD_DO_SET_MODE, 1, float32(custom))
 	if f == px4 {
