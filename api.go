@@ -239,7 +239,7 @@ func writeError(w http.ResponseWriter, err error, answer any) {
 type field struct {
 	name     string
 	into     any     // the address of a pointer to the value, which stays nil if the field is absent or null
-	min, max float64 // the range of a number
+	min, max float64 // the range of a number; both 0 for any other field
 	unit     string  // a number's unit; for any other field its values, in words
 }
 

@@ -69,7 +69,7 @@ type snapshot struct {
 	tel      telemetry
 	modeName string
 	armable  *bool // a takeoff could arm now; nil if unknown
-	done     *bool
+	done     *bool // the last manoeuvre is complete; nil if there is none
 	target   *place
 	by       string     // who has the sticks; "" if nobody has
 	expires  time.Time  // when the client's sticks expire; zero if none are in force
@@ -112,7 +112,7 @@ func (d *drone) target(now time.Time) *place {
 	case to.within(offlineAfter, now) && (m == nil || to.at.After(m.at.Add(targetNew))):
 		return &place{to.lat, to.lon, to.amsl - d.tel.home.amsl, to.amsl}
 	// Just after the ack of a goto the autopilot may still report its old target.
-	case m != nil && m.request.goTo && now.Sub(m.at) < targetNew+targetEvery && d.machine.order != nil:
+	case m != nil && m.request.goTo && now.Sub(m.at) < targetNew+targetEvery && d.machine.order != nil: // still commanded
 		return m.plan.target
 	}
 	return nil

@@ -31,15 +31,15 @@ type acks struct {
 	late     map[common.MAV_CMD]time.Time // until then acks of an earlier command with that number may come
 	trip     time.Duration                // the round trip last measured
 	repeated int                          // commands that were acknowledged after a repeat, since trip was set
-	modeAt   time.Time                    // no mode change goes out before it
-	mode     common.MAV_CMD               // of the mode change sent last
+	modeFrom time.Time                    // no mode change goes out before it
+	modeCmd  common.MAV_CMD               // of the mode change sent last
 }
 
 // command is one MAVLink command with its copies and its answer.
 type command struct {
-	step    *step
-	before  report // the last report when the first copy went out
-	reports int    // reports heard before the first copy
+	step          *step
+	before        report // the last report when the first copy went out
+	reportsBefore int    // reports heard before the first copy
 
 	copies       int
 	sent         time.Time // the first
@@ -81,7 +81,7 @@ func (s *step) byReport() bool {
 
 // open begins to wait for the acks of a step.
 func (a *acks) open(s *step, before report, reports int) *command {
-	c := &command{step: s, before: before, reports: reports}
+	c := &command{step: s, before: before, reportsBefore: reports}
 	a.waiting[s.cmd] = c
 	return c
 }
@@ -96,10 +96,10 @@ func (a *acks) close(c *command) {
 	}
 }
 
-// answered records the answer to the last mode change, an ack or a report, if cmd is its number.
-func (a *acks) answered(cmd common.MAV_CMD) {
-	if cmd == a.mode {
-		a.modeAt = time.Now().Add(modeGap)
+// modeAnswered records the answer to the last mode change, an ack or a report, if cmd is its number.
+func (a *acks) modeAnswered(cmd common.MAV_CMD) {
+	if cmd == a.modeCmd {
+		a.modeFrom = time.Now().Add(modeGap)
 	}
 }
 
@@ -118,7 +118,7 @@ func (a *acks) send(c *command) error {
 	}
 	c.copies++
 	if c.step.to != nil {
-		a.modeAt, a.mode = now.Add(modeUnknown), c.step.cmd
+		a.modeFrom, a.modeCmd = now.Add(modeUnknown), c.step.cmd
 	}
 	return nil
 }
@@ -128,7 +128,7 @@ func (a *acks) hear(cmd common.MAV_CMD, result uint8, reports int, now time.Time
 	if result == uint8(common.MAV_RESULT_IN_PROGRESS) { // the answer is still to come
 		return
 	}
-	a.answered(cmd)
+	a.modeAnswered(cmd)
 	c, accepted := a.waiting[cmd], result == uint8(common.MAV_RESULT_ACCEPTED)
 	switch {
 	case c == nil || c.copies == 0 || now.Before(c.sent): // no command waits for it
@@ -168,7 +168,7 @@ func (a *acks) restarted() { clear(a.late) }
 // that is enough. reports is the number of reports so far. r must have come after the first
 // copy or, where the vehicle showed the same before, after the ack.
 func (c *command) shown(r report, reports int) bool {
-	since, done, already := c.reports, false, false
+	since, done, already := c.reportsBefore, false, false
 	switch s, o := c.step, c.step.to; {
 	case s.cmd == common.MAV_CMD_COMPONENT_ARM_DISARM:
 		done, already = r.armed == s.arms(), c.before.armed == s.arms()
@@ -177,7 +177,7 @@ func (c *command) shown(r report, reports int) bool {
 	default:
 		atEnd := o.atEnd(r) && c.before.custom != o.end
 		done, already = r.custom == o.number || atEnd, c.before.custom == o.number
-		done = done && (s.byReport() || o.mode != ModeTakeoff || r.armed)
+		done = done && (s.byReport() || o.mode != ModeTakeoff || r.armed) // disarmed it would not climb
 	}
 	if already {
 		since = c.reportsAtAck

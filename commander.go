@@ -11,7 +11,7 @@ import (
 const (
 	answerWait = 1500 * time.Millisecond // how long a step waits for its report, and a plan for HOME_POSITION
 	urgentWait = 100 * time.Millisecond  // the same for the first step of an urgent request
-	urgentKept = 500 * time.Millisecond  // and of one while a number is kept
+	urgentKept = 500 * time.Millisecond  // the same, while a number is kept
 )
 
 // commander knows whose turn it is, sends a task's steps and waits until the vehicle shows
@@ -258,7 +258,7 @@ func (c *commander) away() bool { return !c.awayAt.Before(c.reports.asked) }
 // go. An urgent first step that was due at once goes without one after urgentWait or urgentKept.
 func (t *task) reportBefore(s *step, due time.Time) error {
 	c := t.commander
-	// A client's first step that did not wait; never mavrest's own, whose askedAt is zero.
+	// A client's first step, due within 10 ms of its request. Never mavrest's own: its askedAt is zero.
 	atOnce := t.sent == nil && due.Sub(t.askedAt) <= modeGap/2
 	since := due.Add(max(reportAgain, c.acks.trip))
 	if atOnce {
@@ -312,7 +312,7 @@ func (t *task) transact(s *step) error {
 			return err
 		}
 		if x.shown(c.machine.last, c.reports.n) {
-			c.acks.answered(s.cmd)
+			c.acks.modeAnswered(s.cmd)
 			return nil
 		}
 		now, until, repeats := time.Now(), x.answerBy(c.acks.trip), !x.answered()
@@ -341,7 +341,7 @@ func (t *task) transact(s *step) error {
 }
 
 // sendCopy sends a copy. A repeat does not go out while a number is kept, and a repeated ARM not
-// to an armed vehicle. Where the port is away or full, the next copy may go.
+// to an armed vehicle. If the port is away or its queue full, this copy is left out.
 func (t *task) sendCopy(x *command) {
 	c, s := t.commander, x.step
 	if x.copies > 0 && (c.reports.keeps() || s.arms() && c.machine.last.armed) || c.acks.send(x) != nil {

@@ -145,7 +145,7 @@ func TestAShortFailsafeTakesTheDrone(t *testing.T) {
 				d, since := f.drone, time.Now()
 				for _, state := range []minimal.MAV_STATE{minimal.MAV_STATE_CRITICAL, minimal.MAV_STATE_ACTIVE} {
 					d.mu.Lock()
-					d.take(flyingBeat(t, d.modeName(), state), time.Now())
+					d.hearMessage(flyingBeat(t, d.modeName(), state), time.Now())
 					d.mu.Unlock()
 					time.Sleep(50 * time.Millisecond)
 				}
@@ -169,7 +169,7 @@ func TestASecondLegIsNotSentAfterAFailsafe(t *testing.T) {
 		since, m := time.Now(), d.cmd.manoeuvre
 		d.wg.Go(func() { d.landThere(m) }) // as watch does
 		// The reader has the mutex before that goroutine.
-		d.take(flyingBeat(t, "AUTO.LOITER", minimal.MAV_STATE_CRITICAL), since)
+		d.hearMessage(flyingBeat(t, "AUTO.LOITER", minimal.MAV_STATE_CRITICAL), since)
 		d.mu.Unlock()
 		time.Sleep(2 * time.Second)
 		f.wantHandsOff(since)
@@ -355,7 +355,7 @@ func TestALandingOverAPlaceThatShowsAfterATakeoverContinuesNothing(t *testing.T)
 		reports := func(name string) {
 			d.mu.Lock()
 			defer d.mu.Unlock()
-			d.take(flyingBeat(t, name, minimal.MAV_STATE_ACTIVE), time.Now())
+			d.hearMessage(flyingBeat(t, name, minimal.MAV_STATE_ACTIVE), time.Now())
 		}
 		for range 10 {
 			time.Sleep(10 * time.Millisecond)

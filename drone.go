@@ -43,7 +43,7 @@ type drone struct {
 
 // newDrone makes the drone on dev; only is its system id, 0 for the first autopilot heard.
 func newDrone(dev device, only byte, gcs bool) *drone {
-	d := &drone{clock: clock{bell: make(chan struct{}, 1)}, ended: make(chan struct{}), tel: newTelemetry()}
+	d := &drone{clock: clock{wake: make(chan struct{}, 1)}, ended: make(chan struct{}), tel: newTelemetry()}
 	d.link = newLink(dev, only, gcs, d.hear)
 	acks := newAcks(d.link, &d.tel)
 	d.cmd = &commander{mu: &d.mu, acks: acks, machine: &d.machine}
@@ -161,11 +161,11 @@ func (d *drone) hear(h heard) {
 		d.act()
 	default:
 		d.tel.id.system = h.system
-		d.take(h.msg, h.at)
+		d.hearMessage(h.msg, h.at)
 	}
 }
 
-func (d *drone) take(m message.Message, now time.Time) {
+func (d *drone) hearMessage(m message.Message, now time.Time) {
 	version := d.tel.id.version
 	if d.tel.hear(m, now) {
 		d.restarted(now)
@@ -244,7 +244,7 @@ const px4CriticalActs = firmwareVersion(1<<24 | 15<<16)
 // judge hands a report to the mode machine, and ends what the report ends.
 func (d *drone) judge(shown shownMode, now time.Time) {
 	before, mode, known := d.machine.last, d.machine.mode, d.machine.known
-	taken := d.machine.report(d.report(shown, now), shown.at)
+	taken := d.machine.judge(d.reportOf(shown, now), shown.at)
 	switch {
 	case taken && !known:
 		d.takeover("it was armed when it was first heard")
@@ -353,8 +353,8 @@ func (d *drone) nameOf(custom uint32) string {
 	return name
 }
 
-// report is what the vehicle shows, and the facts that the machine judges it by.
-func (d *drone) report(b shownMode, now time.Time) report {
+// reportOf is what the vehicle shows, and the facts that the machine judges it by.
+func (d *drone) reportOf(b shownMode, now time.Time) report {
 	r := report{shownMode: b, amsl: math.NaN(), streamed: d.sticks.phase != stickOff && d.firmware() == px4}
 	r.mode, _ = d.firmware().reported(b.custom)
 	if d.tel.position.within(silentAfter, now) { // up to 5 s old: in a climb that errs low
@@ -394,13 +394,13 @@ func (d *drone) viewSince(since, now time.Time) view {
 // clock runs what happens by time. It sleeps until the next thing is due, 1 s at most: the
 // watchdog wants to see it run.
 type clock struct {
-	bell chan struct{} // wakes run at once; it holds one
+	wake chan struct{} // has run call tick at once; it holds one
 	beat atomic.Int64  // when tick was last called, for the watchdog; Unix nanoseconds
 }
 
 func (c *clock) poke() {
 	select {
-	case c.bell <- struct{}{}:
+	case c.wake <- struct{}{}:
 	default:
 	}
 }
@@ -410,7 +410,7 @@ func (c *clock) run(ctx context.Context, tick func(now time.Time) time.Time) {
 	for sleep := time.Duration(0); ; {
 		select {
 		case <-time.After(sleep):
-		case <-c.bell:
+		case <-c.wake:
 		case <-ctx.Done():
 			return
 		}

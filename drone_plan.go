@@ -104,9 +104,9 @@ func (d *drone) carryOut(t *task) error {
 			return err
 		}
 		goal, last := t.plan.goal(), d.machine.last
-		whole := i == len(t.plan.steps)-1 && t.plan.second == nil
+		lastStep := i == len(t.plan.steps)-1 && t.plan.second == nil
 		shown := goal == nil || last.custom == goal.number || goal.atEnd(last)
-		if t.takenOver() && !(whole && shown) { // rule 4: only a whole plan that shows is 200
+		if t.takenOver() && !(lastStep && shown) { // rule 4: after a takeover only the plan's last step may be 200
 			return t.ended("%s; the vehicle follows %s, which was sent before; nothing more was sent", commandName(s))
 		}
 		d.accepted(t, s)
@@ -118,7 +118,7 @@ func (d *drone) carryOut(t *task) error {
 	return nil
 }
 
-// send waits until a step may go out, and sends it; again if the port was away then.
+// send waits until a step may go out, and sends it. If the port is away by then, it does both again.
 func (d *drone) send(t *task, s *step) error {
 	for due := (time.Time{}); ; {
 		for at := d.ready(s); t.mayContinue() == nil && time.Now().Before(at); at = d.ready(s) {
@@ -146,7 +146,7 @@ func (d *drone) send(t *task, s *step) error {
 func (d *drone) ready(s *step) time.Time {
 	at, acks := d.sticks.ready(s.needsStream(), d.view(time.Now()), s.arms()), d.cmd.acks
 	if s.to != nil {
-		at = later(at, acks.modeAt)
+		at = later(at, acks.modeFrom)
 	}
 	if !s.byReport() {
 		at = later(at, acks.late[s.cmd])

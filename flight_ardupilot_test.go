@@ -708,7 +708,7 @@ func TestAHoldForASilentClientIsNotSentOverAPilotWhoWasFirst(t *testing.T) {
 		due := d.act().hold && d.cmd.idle()
 		d.wg.Go(d.holdForSilent)
 		// The link's reader gets the mutex before that goroutine.
-		d.take(&minimal.MessageHeartbeat{
+		d.hearMessage(&minimal.MessageHeartbeat{
 			Type: minimal.MAV_TYPE_QUADROTOR, Autopilot: minimal.MAV_AUTOPILOT_ARDUPILOTMEGA,
 			BaseMode: 0xd9, CustomMode: 16, SystemStatus: minimal.MAV_STATE_ACTIVE,
 		}, since)

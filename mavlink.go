@@ -82,9 +82,9 @@ func newLink(d device, only byte, gcs bool, hear func(heard)) *link {
 	return &link{device: d, only: only, gcs: gcs, hear: hear}
 }
 
-// run keeps the port open until ctx is done. Then it writes what is queued and closes
-// the port. It logs one failure to open until the port opens, and one failure of an open
-// port until a frame comes.
+// run keeps the port open until ctx is done. Then it writes what is queued and closes the
+// port. It logs a failure to open once until the port has opened, and a failure of an open
+// port once until a frame has come.
 func (l *link) run(ctx context.Context) {
 	const opening, serving = "opening", "serving"
 	backoff := backoffFirst

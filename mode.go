@@ -204,8 +204,8 @@ const copterBrake = 17
 // Times of the reports and of the mode machine (docs/design.md, "Reports" and rule 3).
 const (
 	keptFor     = 100 * time.Millisecond  // or two round trips: a HEARTBEAT that comes later than this is newer than a CURRENT_MODE or an ack
-	reportFresh = 200 * time.Millisecond  // a client's command may follow a report of this age; at it an armed vehicle's next one is requested
-	reportQuiet = 1500 * time.Millisecond // a disarmed vehicle's next report is requested at this age, if no command waits for it
+	reportFresh = 200 * time.Millisecond  // a client's command may follow a report of this age; an armed vehicle's next report is requested at this age
+	reportQuiet = 1500 * time.Millisecond // the same for a disarmed vehicle's next report; both only if no command waits for it
 	reportAgain = 20 * time.Millisecond   // or a round trip: between two requests of what is waited for
 	reportMost  = 100 * time.Millisecond  // the longest reportAgain: on a slow line many requests are lost
 	followTime  = 5 * time.Second         // how long after its last copy a step explains a report
@@ -314,7 +314,7 @@ type view struct {
 	online   bool
 	mode     Mode // what GET mode answers
 	busy     bool // a plan is under way, or waits
-	entering bool // a command to enter a stick mode is under way or open (rule 3)
+	entering bool // a command to enter a stick mode is under way, or is a claim (rule 3)
 	landed   landedState
 
 	shownMode // of the last report; a failsafe of a PX4 before 1.15 may be only a warning
@@ -435,9 +435,9 @@ func (m *machine) explains(r report) bool {
 	return ends && !r.armed && r.mode != ModeRTL && r.mode != ModeTakeoff // no autopilot falls back to these
 }
 
-// report takes a report. It reports whether r is a takeover: no command of ours explains it
+// judge takes a report, and returns whether it is a takeover: no command of ours explains it
 // (rule 3).
-func (m *machine) report(r report, now time.Time) (takeover bool) {
+func (m *machine) judge(r report, now time.Time) (takeover bool) {
 	before, known := m.last, m.known
 	m.last, m.known = r, true
 	same := known && r.custom == before.custom

@@ -91,7 +91,7 @@ func (f *hearing) shows(custom uint32, armed bool, with ...string) {
 			r.streamed = true
 		}
 	}
-	f.taken = f.report(r, f.now)
+	f.taken = f.judge(r, f.now)
 }
 
 // modeShows gives the machine a report of one of our modes.
@@ -395,10 +395,10 @@ func TestNewReportShowsUnlessItBelongsToTheCommand(t *testing.T) {
 		if belongs(o, r) {
 			want, taken = o.mode, false
 		}
-		if f.taken = f.report(r, f.now); f.mode != want || f.taken != taken {
+		if f.taken = f.judge(r, f.now); f.mode != want || f.taken != taken {
 			t.Errorf("mode %v, taken %v; want %v, %v", f.mode, f.taken, want, taken)
 		}
-		again := f.report(r, f.now)
+		again := f.judge(r, f.now)
 		f.now = f.now.Add(time.Minute)
 		if again || f.mode != want {
 			t.Errorf("the same again, a minute later: mode %v, taken %v; want %v", f.mode, again, want)
@@ -1053,7 +1053,7 @@ func (w *witness) seeReport(r report) string {
 		w.closed = len(w.sent)
 		w.forgets()
 	}
-	if taken := w.report(r, w.now); taken != (kind == "takeover") {
+	if taken := w.judge(r, w.now); taken != (kind == "takeover") {
 		return fmt.Sprintf("takeover is %v, and the report is: %s", taken, kind)
 	}
 	return ""
@@ -1194,7 +1194,7 @@ func TestAStepIsOursFor5sAfterItsLastCopy(t *testing.T) {
 	land := &order{mode: ModeLand, number: px4Custom(4, 6)}
 	m.claim(land, at)
 	m.claim(land, at.Add(3*time.Second))
-	if m.report(report{shownMode: shownMode{custom: px4Custom(4, 6), armed: true}, mode: ModeLand}, at.Add(followTime+2*time.Second)) {
+	if m.judge(report{shownMode: shownMode{custom: px4Custom(4, 6), armed: true}, mode: ModeLand}, at.Add(followTime+2*time.Second)) {
 		t.Error("the landing that was sent is taken for a pilot's")
 	}
 }

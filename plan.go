@@ -174,8 +174,8 @@ func (s step) leadingTo(mode Mode, custom uint32) step {
 	return s
 }
 
-// setMode is DO_SET_MODE to the autopilot's own mode number, which means mode here. Bit 0 of
-// param1 says that a custom mode follows.
+// setMode is DO_SET_MODE with the autopilot's own mode number; mode is our word for that mode.
+// Bit 0 of param1 says that a custom mode follows.
 func (f firmware) setMode(mode Mode, custom uint32) step {
 	s := f.command(common.MAV_CMD_DO_SET_MODE, 1, float32(custom))
 	if f == px4 {
@@ -241,7 +241,7 @@ func (r request) planFlight(v view) (plan, error) {
 // Both autopilots acknowledge a goto on the ground and drop it, so it is refused here.
 func (r request) planGoto(v view) (p plan, err error) {
 	to, err := r.destination(v)
-	err = cmp.Or(v.hovers(r.name()), err)
+	err = cmp.Or(v.checkHover(r.name()), err)
 	switch {
 	case !v.flying():
 		return p, refuse(codeRefused, "not in the air: take off first, and wait until in_air is true")

@@ -6,21 +6,21 @@ import (
 	"github.com/bluenviron/gomavlib/v3/pkg/dialects/common"
 )
 
-// hovers returns an error, which begins with what was asked for, unless GUIDED keeps a place. By
-// default a QuadPlane that hovers circles 75 m off in GUIDED (docs/autopilots.md, "QuadPlane").
-func (v view) hovers(what string) error {
+// checkHover returns an error, which begins with what was asked for, for a QuadPlane that hovers and
+// would circle in GUIDED, as it does by default, 75 m off (docs/autopilots.md, "QuadPlane").
+func (v view) checkHover(what string) error {
 	if v.firmware == quadPlane && !v.onWing() && v.param("Q_GUIDED_MODE", 0) != 1 {
 		return refuse(codeUnsupported, "%s: this QuadPlane circles in GUIDED instead of hovering; set Q_GUIDED_MODE to 1", what)
 	}
 	return nil
 }
 
-// planTakeoffArduPilot is GUIDED, ARM, NAV_TAKEOFF in metres above home. A fixed wing has a mode of
-// its own for it, which is the last step too: disarmed in TAKEOFF, whoever arms it would start it.
+// planTakeoffArduPilot is GUIDED, ARM, NAV_TAKEOFF in metres above home. A fixed wing takes off in
+// its mode TAKEOFF, which is set last: whoever arms a plane in TAKEOFF starts the takeoff.
 func (r request) planTakeoffArduPilot(v view) (p plan, err error) {
 	f, altitude := v.firmware, or(r.altitude, defaultTakeoff)
 	switch {
-	case v.flying() && v.landed != 0:
+	case v.flying() && v.landed != 0: // if the landed state is unknown the autopilot decides
 		return p, refuse(codeRefused, "takeoff: already flying; use goto to climb")
 	case f == plane && r.altitude != nil:
 		return p, refuse(codeUnsupported, "altitude: a fixed wing takes off to its own TKOFF_ALT; leave it out")
@@ -54,7 +54,7 @@ func planHoldArduPilot(v view) (plan, error) {
 		p.steps = []step{request{}.reposition(v, v.at).leadingTo(ModeHold, hold.to.number)}
 		p.target = &v.at
 	}
-	return p, v.hovers("hold")
+	return p, v.checkHover("hold")
 }
 
 // adjust is the speed and heading, which ArduPilot's DO_REPOSITION ignores. They go out after its

@@ -47,8 +47,8 @@ func (v view) takeoffAMSL(altitude float64) (float64, error) {
 }
 
 // planHoldPX4 holds by PX4's own pause, DO_REPOSITION without a place: PX4 knows where it can stop.
-// A mode change alone flies on to the old target, and on the ground an armed vehicle may have a
-// takeoff under way. A failsafe ends by a mode change only.
+// A mode change alone flies on to the old target. An armed vehicle on the ground is paused too: its
+// takeoff may be under way. A failsafe ends by a mode change only.
 func planHoldPX4(v view) (p plan) {
 	if !v.armed || v.failsafe {
 		p.steps = append(p.steps, px4.enter(ModeHold))

@@ -77,7 +77,7 @@ func newDevice(name string, baud int) (device, error) {
 	}
 	scheme, address, _ := strings.Cut(name, "://")
 	_, number, err := net.SplitHostPort(address)
-	if _, notPort := strconv.ParseUint(number, 10, 16); err != nil || notPort != nil {
+	if _, badPort := strconv.ParseUint(number, 10, 16); err != nil || badPort != nil {
 		scheme = ""
 	}
 	switch scheme {

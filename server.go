@@ -99,8 +99,8 @@ func (names hostNames) has(host string) bool {
 	}
 	name = strings.ToLower(strings.TrimSuffix(name, "."))
 	_, err = netip.ParseAddr(name)
-	_, noPort := strconv.ParseUint("0"+port, 10, 16) // it may be empty
-	return noPort == nil && (err == nil || !strings.Contains(name, ".") || slices.Contains(names, name) ||
+	_, badPort := strconv.ParseUint("0"+port, 10, 16) // it may be empty
+	return badPort == nil && (err == nil || !strings.Contains(name, ".") || slices.Contains(names, name) ||
 		slices.ContainsFunc(localSuffixes, func(suffix string) bool { return strings.HasSuffix(name, suffix) }))
 }
 

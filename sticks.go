@@ -150,20 +150,20 @@ func (s *sticks) flies(v view) bool {
 }
 
 // mustRest reports whether the stream must come to rest before PX4 is sent another mode.
-// entering means that this is a stick mode.
+// entering means that the other mode is a stick mode.
 func (s *sticks) mustRest(v view, entering bool) bool {
 	leaves := v.shown().flownBySticks() && !entering
-	returns := !v.shown().flownBySticks() && entering && s.axes != s.centred(v)
-	return s.phase != stickOff && (leaves || returns)
+	offCentre := !v.shown().flownBySticks() && entering && s.axes != s.centred(v)
+	return s.phase != stickOff && (leaves || offCentre)
 }
 
-// ready is when the sticks allow a step; zero: now. streamed means that a stream, if one runs, must
-// have run for a while before the step.
-func (s *sticks) ready(streamed bool, v view, arming bool) time.Time {
+// ready is when the sticks allow a step; zero: now. needsStream means that a stream, if one runs,
+// must have run for a while before the step.
+func (s *sticks) ready(needsStream bool, v view, arming bool) time.Time {
 	switch {
 	case s.phase == stickOff && arming && v.firmware == px4:
 		return s.since.Add(stickGone)
-	case s.phase == stickOff || !streamed:
+	case s.phase == stickOff || !needsStream:
 		return time.Time{}
 	case arming && v.firmware.ardupilot() && s.src.receiver == receiverNone:
 		return s.since.Add(stickArms)
@@ -171,9 +171,9 @@ func (s *sticks) ready(streamed bool, v view, arming bool) time.Time {
 	return s.since.Add(stickLead)
 }
 
-// enter starts the stream that a stick mode or an arming needs, or centres the one that runs. It
-// does neither where our sticks can't act, but another program's sticks only pause the stream. A
-// receiver in use gets its sticks back.
+// enter starts the stream that a stick mode or an arming needs, or centres the one that runs. Where
+// our sticks can't act it does neither, unless only another program's sticks are the reason: they
+// pause the stream. A receiver in use gets its sticks back.
 func (s *sticks) enter(v view) {
 	s.client.spoke = v.now
 	s.taken = s.taken && v.mode.flownBySticks() // a stick mode stays somebody else's until the new one shows
@@ -212,7 +212,7 @@ func (s *sticks) switched(v view) {
 		s.leftFor = shownMode{custom: v.custom, at: v.now}
 	case moving && v.now.Sub(s.leftFor.at) <= undoneIn:
 		_, name := px4.reported(s.leftFor.custom)
-		s.acts.notice = fmt.Sprintf("the client's moving sticks undid the pilot's switch to %s. The client's sticks have ended. From 2 s on a switch holds; with COM_RC_OVERRIDE 0 every switch holds", name)
+		s.acts.notice = fmt.Sprintf("the client's moving sticks undid the pilot's switch to %s. The client's sticks have ended: 2 s from now a switch will hold. With COM_RC_OVERRIDE 0 every switch holds", name)
 	}
 	s.park(v)
 	switch {
@@ -340,7 +340,7 @@ func (s *sticks) mayEnd(v view) bool {
 }
 
 // silent reports whether a client that flew by our stream has fallen silent in the air: a hold is
-// due. In position mode the centred stream is the hold. PX4 may obey a transmitter instead.
+// due. Not in position mode, where the centred stream holds, nor where PX4 may obey a transmitter.
 func (s *sticks) silent(v view) bool {
 	byStream := s.phase == stickNobody && !s.taken && !(v.firmware == px4 && s.src.denied(v) != "")
 	drifts := (v.mode == ModeManual || v.mode == ModeAltitude) && v.flying()

@@ -798,16 +798,16 @@ func (w *stickWitness) look() string {
 func TestSticksStandWhileANumberIsKeptAndAStreamsEndLeavesNothing(t *testing.T) {
 	d, now := newDrone(device{}, 0, false), time.Now()
 	d.link.writer = newWriter(d.link, nil)
-	d.take(copterBeat(), now)
+	d.hearMessage(copterBeat(), now)
 	d.sticks.src.receiver, d.cmd.reports.kept = receiverIdle, make([]shownMode, 1)
 	d.sticks.input(d.view(now), axes{z: 500}, netip.Addr{}, time.Second)
 	d.act()
 	lineEqual(t, "the throttle that is sent while a number is kept", d.sticks.sent.z, 0)
-	d.take(&common.MessageRcChannels{Chan3Raw: 1500}, now)
+	d.hearMessage(&common.MessageRcChannels{Chan3Raw: 1500}, now)
 	d.sticks.end(d.view(now))
 	d.act()
 	lineEqual(t, "frames that wait after it", len(d.link.writer.sticks), 0)
 	const live = common.MAV_SYS_STATUS_SENSOR_RC_RECEIVER
-	d.take(&common.MessageSysStatus{OnboardControlSensorsPresent: live, OnboardControlSensorsEnabled: live, OnboardControlSensorsHealth: live}, now.Add(100*time.Millisecond))
+	d.hearMessage(&common.MessageSysStatus{OnboardControlSensorsPresent: live, OnboardControlSensorsEnabled: live, OnboardControlSensorsHealth: live}, now.Add(100*time.Millisecond))
 	lineEqual(t, "the receiver", d.sticks.src.receiver, receiverIdle)
 }

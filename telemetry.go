@@ -326,9 +326,9 @@ const (
 )
 
 // armable reports whether a takeoff could arm now; nil if that is unknown. The autopilot's
-// PREARM_CHECK is about its present mode (PX4 sets it in the health bits only). With
-// receiverOptional a takeoff, unlike that mode, needs no receiver. ArduPilot's takeoff also
-// needs a position, PX4's the height of home.
+// PREARM_CHECK is about its present mode (PX4 sets it in the health bits only).
+// receiverOptional: the takeoff needs no receiver, though the present mode may. ArduPilot's takeoff
+// also needs a position, PX4's the height of home.
 func (t *telemetry) armable(now time.Time, receiverOptional bool) *bool {
 	passed := t.health.healthy&sensorPrearm != 0 ||
 		receiverOptional && t.health.enabled&^t.health.healthy&^(sensorPrearm|sensorReceiver) == 0
@@ -401,7 +401,7 @@ type statusText struct {
 // textLog holds the last texts, and the chunks of incomplete ones.
 type textLog struct {
 	last   []statusText // oldest first
-	count  int          // number of texts since the start
+	count  int          // number of texts since the start, for tests
 	chunks map[uint16]*chunkedText
 }
 
