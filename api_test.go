@@ -885,8 +885,8 @@ func TestARefusalNamesWhatTheAutopilotSaid(t *testing.T) {
 	})
 }
 
-// A refusal names the warnings and worse texts that come until 0.7 s after it, and pre-arm
-// texts of any severity.
+// A refusal names the texts of severity warning or worse that come until 0.7 s after it, and
+// pre-arm texts of any severity.
 func TestARefusalNamesOnlyTheTextsThatExplainIt(t *testing.T) {
 	texts := []struct {
 		after    time.Duration // from the answer
@@ -1129,7 +1129,7 @@ func FuzzBody(f *testing.F) {
 	}
 	f.Add(uint8(1), []byte(`{"roll":0.2,"pitch":-0.1,"yaw":0,"throttle":0.5,"timeout":0.5}`))
 	f.Add(uint8(3), []byte(`{"lat":-47.3980,"lon":-180,"altitude_msl":5e2,"heading":359.99,"speed":0.1}`))
-	d, sent := aloftAndDeaf(f)
+	d, sent := aloftAndMute(f)
 	h := newHandler(d, admission{})
 	f.Fuzz(func(t *testing.T, route uint8, body []byte) {
 		path := routes[int(route)%len(routes)]
@@ -1152,9 +1152,9 @@ func FuzzBody(f *testing.F) {
 	})
 }
 
-// aloftAndDeaf is a copter in the air, flown by sticks. Its plans are made and never sent, so
+// aloftAndMute is a copter in the air, flown by sticks. Its plans are made and never sent, so
 // that no time passes. sent returns the messages that would have been sent since the last call.
-func aloftAndDeaf(f *testing.F) (d *drone, sent func() []message.Message) {
+func aloftAndMute(f *testing.F) (d *drone, sent func() []message.Message) {
 	d = newDrone(device{name: "none"}, 0, false)
 	d.sticks.src.known = true
 	report := func() {

@@ -779,12 +779,13 @@ func TestAnArmingIsNotRepeatedToAVehicleThatWasArmedBefore(t *testing.T) {
 	})
 }
 
-// A number that is kept may be a pilot's switch, which a step or its repeat would undo.
+// A number that is kept may be a pilot's switch, which a step or its repeat would undo. Here the
+// number comes 10 ms before the first repeat, or 1 ms before the command.
 func TestACommandIsNotSentWhileANumberIsKept(t *testing.T) {
-	for want, kept := range map[string]time.Duration{"[0s]": 290 * time.Millisecond, "[]": -time.Millisecond} {
+	for want, comes := range map[string]time.Duration{"[0s]": 290 * time.Millisecond, "[]": -time.Millisecond} {
 		onLine(t, px4Beat(), func(t *testing.T, b *lineBench) {
-			time.AfterFunc(kept, func() { b.say(b.beat); b.say(&common.MessageCurrentMode{CustomMode: px4Custom(3, 0)}) })
-			time.Sleep(-kept)
+			time.AfterFunc(comes, func() { b.say(b.beat); b.say(&common.MessageCurrentMode{CustomMode: px4Custom(3, 0)}) })
+			time.Sleep(-comes)
 			began, c := time.Now(), b.command(goHome)
 			<-c
 			lineEqual(t, "sends", fmt.Sprint(b.copiesSince(began, common.MAV_CMD_DO_SET_MODE)), want)

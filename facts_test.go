@@ -1108,8 +1108,9 @@ func (s *simulator) eachMode(do func(*simMode)) {
 	}
 }
 
-// failedByHand are probes that no mutant can fail, only a change of the simulator's source: of the
-// echo and the component in handle, of seen in stepSticks, of moving, of going in positionTarget.
+// failedByHand are probes that pass on every mutant. They failed on simulators whose source was
+// wrong: the check for echoes or for the component in handle, seen in stepSticks, moving, or going
+// in positionTarget.
 var failedByHand = []string{
 	"a sender with its own ids is ignored", "a command for another component is not answered",
 	"a flight without sticks has no failsafe", "a constant stick never brings POSCTL",

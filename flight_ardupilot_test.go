@@ -141,7 +141,6 @@ func (f *flight) pilotSwitches(custom uint32) {
 // wantStreamAfterSwitch checks the sticks after a pilot's switch, by the sticks before it.
 func (f *flight) wantStreamAfterSwitch(before, after []axes, custom uint32) {
 	f.Helper()
-	releases := 0 // how many of the sticks release the receiver
 	switch {
 	case len(before) == 0:
 		if len(after) > 0 {
@@ -149,7 +148,7 @@ func (f *flight) wantStreamAfterSwitch(before, after []axes, custom uint32) {
 		}
 		return
 	case f.receiver == simReceiverInHand:
-		releases = min(3, len(after))
+		releases := min(3, len(after)) // the first three free the receiver's sticks
 		if !slices.Equal(after[:releases], []axes{released, released, released}) {
 			f.Fatalf("the sticks are not released: %+v", slices.Compact(after))
 		}
@@ -160,10 +159,10 @@ func (f *flight) wantStreamAfterSwitch(before, after []axes, custom uint32) {
 	case f.receiver == simReceiverIdle:
 		f.wantMessages("moving any switch of the transmitter frees its sticks", 1)
 	}
-	if n := len(after) - releases; n < 19*25 {
+	if n := len(after); n < 19*25 {
 		f.Errorf("%d sticks in 20 s: the vehicle would fall", n)
 	}
-	for _, a := range after[releases:] {
+	for _, a := range after {
 		if last := before[len(before)-1].z; a != (axes{z: 500}) && (custom != 0 || a != (axes{z: last})) {
 			f.Fatalf("the sticks after a pilot's switch are %+v", a)
 		}
@@ -237,7 +236,7 @@ func TestAfterACopterRestartsDisarmedTheModeIsManual(t *testing.T) {
 	})
 }
 
-// A refused command changes nothing, and does not end the stream.
+// A refused command changes no mode and ends no stream. A goto still ends the way to a landing.
 func TestARefusedCommandLeavesACopterAsItWas(t *testing.T) {
 	atMoments(t, simArduPilot, copterVisits(t, simReceiverNone, simReceiverIdle, simReceiverInHand), nil, func(f *player, v visit) {
 		was, before, streamed := f.status(), f.sim.truth(), f.streams()
@@ -270,7 +269,7 @@ func TestARefusedCommandLeavesACopterAsItWas(t *testing.T) {
 func TestACopterThatIsNotHeardForFiveSeconds(t *testing.T) {
 	for name, cut := range map[string]func(f *flight) (end func()){
 		"unplugged": func(f *flight) func() { f.sim.unplug(); return f.sim.plug },
-		"deaf": func(f *flight) func() {
+		"muted": func(f *flight) func() {
 			f.sim.change(func() { f.sim.muted = true })
 			return func() { f.sim.change(func() { f.sim.muted = false }) }
 		},

@@ -47,8 +47,8 @@ import (
 //	rise 40, hover        takes off to 40 m, to 20 m, with any receiver
 //	stop, start           mavrest ends; another one starts
 //
-// Everybody else. "hands off", "sent" and "stream" look back to the last of these clauses, or
-// to "mark":
+// Everybody else. "hands off", "sent" and "stream" look back to the last clause of this list,
+// or to "mark":
 //
 //	pilot RTL             a pilot sets a mode, by the autopilot's name or by ours
 //	pilot sticks 0 300 500 0, pilot arms, pilot disarms, pilot switch 1100 ALT_HOLD
@@ -1069,7 +1069,7 @@ func TestNoVehicleFallsOrFliesWithoutAPilot(t *testing.T) {
 		{"a stick mode after an unanswered one has its stream", "copter: hover, fails DO_SET_MODE, loses DO_SET_MODE, refused no_ack mode position, recovers, delay 200ms, +{4400ms..5s/100ms}, mode manual, +3s, alt > 17"},
 		{"when an older unanswered mode is given up the sticks are not released", "copter: hover, fails DO_SET_MODE, loses DO_SET_MODE, refused no_ack mode position, recovers, delay 200ms, +{4500ms..4950ms/50ms}, fails DO_REPOSITION, entering manual, refused refused goto 50 0, answer any 10s, +10s, alt > 15"},
 		{"sticks of ours that a slow line reports late are not read as the receiver's", "copter receiver=hand: hover, slow {0s|60ms|150ms}, mode position, input throttle 0.2 timeout 3, +{1s..1200ms/50ms}, pilot sticks 0 300 500 0, pilot ALT_HOLD, +3s, not streams"},
-		{"nor by a stick mode that follows at once", "copter receiver=idle: hover, mode position, input throttle 0.8 timeout 3, +{880ms..980ms/20ms}, mode hold, +300ms, mode position, +1s, streams"},
+		{"a stick mode that follows at once does not read our sticks as the receiver's", "copter receiver=idle: hover, mode position, input throttle 0.8 timeout 3, +{880ms..980ms/20ms}, mode hold, +300ms, mode position, +1s, streams"},
 		{"a receiver in hand gets the sticks back after many short inputs", "copter receiver=hand: hover, mode position, +3s" + strings.Repeat(", input throttle 0.3 timeout 0.3, +420ms", 20) + ", +3s, not streams"},
 		{"a landed state that stops coming is unknown, and requested again", "both: mode altitude, arm, stops 245" + strings.Repeat(", input throttle 1, +200ms", 15) + ", status landed_state null, status in_air null, +4s, alt > 5, until status landed_state in_air 20s"},
 		{"a position that stops coming is requested again", "both: aloft, land 60 0, +2s, stops 33, stops 1, until disarmed 180s, at 60 0 0 ±2"},

@@ -17,8 +17,8 @@ import (
 // fuzzTime is the longest flight of FuzzPilot: the simulator remembers no longer.
 const fuzzTime = 3 * time.Minute
 
-// modeAt is a mode and when it was reported, entered or wished for. Of a report that no command
-// explains it also has when a client asked next.
+// modeAt is a mode and when it was reported, entered or wished for. For a report that no command
+// explains, until is when a client asked next.
 type modeAt struct {
 	custom uint32
 	at     time.Time
@@ -40,16 +40,16 @@ type fuzzed struct {
 	ended   time.Time            // when the last answer came
 	shown   []modeAt             // modes that the vehicle entered
 	wishes  []modeAt             // modes that clients asked for
-	order   []modeAt             // the modes of the last accepted command
+	order   []modeAt             // every mode that the last accepted command may set
 	foreign map[uint32]time.Time // modes that the vehicle entered and no command explains
 	heard   minimal.MessageHeartbeat
 
 	reports   reports         // the reports that mavrest heard
-	windows   []modeAt        // reports that no command explains
+	windows   []modeAt        // reports that no command explains; from at to until nothing may be sent
 	disarms   []modeAt        // reports that it was disarmed
 	disarming int             // disarmings that wait for their answers
 	newer     bool            // a client asked for something after these disarmings
-	accepted  string          // the mode of the last accepted command
+	accepted  string          // the mode that the last accepted command led to
 	known     map[uint32]bool // modes that were reported while a command waits
 	tookOff   bool
 	meddled   bool // not only clients acted, or the line was bad
@@ -133,19 +133,20 @@ func (z *fuzzed) commanded(record []simReceived, custom uint32, since time.Time)
 
 // wish notes the modes that a command may set, with its intermediate ones.
 func (z *fuzzed) wish(path, body string) (all []modeAt) {
-	modes := []Mode{ModeHold, ModeTakeoff, ModeLand, ModePosition, ModeAltitude} // the last two lead out of a stick mode
+	out := []Mode{ModePosition, ModeAltitude} // they lead out of a stick mode
+	modes := append(out, ModeHold, ModeTakeoff, ModeLand)
 	for i, name := range modeNames[:ModeOther] {
 		if strings.Contains(body, `"mode":"`+name+`"`) {
-			modes = append(modes[3:], Mode(i))
+			modes = append(out, Mode(i))
 		}
 	}
 	switch path {
 	case "/takeoff":
-		modes = modes[:2]
+		modes = []Mode{ModeHold, ModeTakeoff}
 	case "/goto":
-		modes = append(modes[3:], ModeHold)
+		modes = append(out, ModeHold)
 	case "/land":
-		modes = append(modes[2:], ModeHold)
+		modes = append(out, ModeHold, ModeLand)
 	}
 	for _, m := range modes {
 		if (m == ModePosition || m == ModeAltitude) && z.firmware != px4 && !strings.Contains(body, m.String()) {
@@ -537,7 +538,7 @@ func flyBytes(t *testing.T, setup byte, acts []byte) {
 			z.mu.Lock()
 			act := int(acts[0]) % len(fuzzActs)
 			z.note("act %d %d", act, acts[1])
-			z.meddled = z.meddled || act > 8 && act != 15 && act != 16 // a pilot, a failsafe, a bad line
+			z.meddled = z.meddled || act > 8 && act != 15 && act != 16 // more than a client's act, a delay or a refusal
 			z.mu.Unlock()
 			fuzzActs[act](z, acts[1])
 			time.Sleep(137 * time.Microsecond)

@@ -29,7 +29,7 @@ func TestTheHandshakeIsRepeatedWhenTheVehicleComesBackOrRestarts(t *testing.T) {
 	inLinkBubble(t, func(t *testing.T) {
 		b := newLineBench(t, px4Beat(), func(b *lineBench) {
 			b.boot = 1000
-			b.shown[idHome], b.shown[idVersion] = &common.MessageHomePosition{}, &common.MessageAutopilotVersion{FlightSwVersion: 1<<24 | 17<<16}
+			b.served[idHome], b.served[idVersion] = &common.MessageHomePosition{}, &common.MessageAutopilotVersion{FlightSwVersion: 1<<24 | 17<<16}
 		})
 		// The live report is denied, the attitude comes, and the other messages never come.
 		want := func(when string, denied, comes, others int) {
@@ -119,9 +119,8 @@ func TestTheParametersThatRulesNeedAreReadInTheHandshake(t *testing.T) {
 					asked = append(asked, p.ParamId)
 					lineEqual(t, "target and index of "+p.ParamId, [3]int16{int16(p.TargetSystem), int16(p.TargetComponent), p.ParamIndex}, [3]int16{1, 1, -1})
 				}
-				// An unanswered parameter is requested again.
-				for rest := asked; len(rest) > 1 && rest[len(rest)-1] == rest[len(rest)-2] && c.params != nil; rest = asked {
-					asked = rest[:len(rest)-1]
+				for n := len(asked); c.params != nil && n > 1 && asked[n-1] == asked[n-2]; n-- {
+					asked = asked[:n-1] // an unanswered parameter is requested again
 				}
 				got := strings.Join(asked, " ")
 				if rest := strings.TrimLeft(strings.ReplaceAll(got, c.asked, ""), " "); c.params == nil && rest == "" && len(got) > 5*len(c.asked) {

@@ -360,7 +360,7 @@ type lineBench struct {
 	live   bool                       // an interval for live reports is accepted
 	lag    time.Duration              // delay of the handshake's answers
 	params map[string]float64         // answers to PARAM_REQUEST_READ
-	shown  map[uint32]message.Message // answers to REQUEST_MESSAGE, except for the heartbeat
+	served map[uint32]message.Message // answers to REQUEST_MESSAGE, except for the heartbeat
 	script func(id uint16, try int)   // is called with every other command; try counts from 0
 	tries  map[uint16]int
 }
@@ -371,7 +371,7 @@ func newLineBench(t *testing.T, beat *common.MessageHeartbeat, with ...func(*lin
 	b := &lineBench{
 		t: t, start: time.Now(), beat: beat, system: 1, tries: make(map[uint16]int),
 		params: map[string]float64{"NAV_DLL_ACT": 0, "COM_RC_IN_MODE": 3, "SYSID_MYGCS": 255, "FS_GCS_ENABLE": 0, "WPNAV_SPEED": 1000},
-		shown:  make(map[uint32]message.Message),
+		served: make(map[uint32]message.Message),
 	}
 	b.drone = newDrone(device{
 		name: "cable",
@@ -465,8 +465,8 @@ func (b *lineBench) hearLink(m lineMessage) {
 		b.reply(b.beat, ack)
 	case id == 512 && param1 == 0:
 		b.reply(ack, b.beat)
-	case id == 512 && b.shown[uint32(param1)] != nil:
-		b.reply(b.shown[uint32(param1)], ack)
+	case id == 512 && b.served[uint32(param1)] != nil:
+		b.reply(b.served[uint32(param1)], ack)
 	case id == 512:
 		ack.Result = common.MAV_RESULT_DENIED
 		b.reply(ack)

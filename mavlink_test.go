@@ -439,8 +439,8 @@ func TestAPortThatDoesNotOpenIsTriedAgainAfterLongerAndLongerTimes(t *testing.T)
 	})
 }
 
-// wantReopened checks that the port was opened a second time so long after since, or a
-// moment later.
+// wantReopened checks that the port was opened a second time: this long after since, or up to
+// 0.3 s later.
 func (b *lineBench) wantReopened(since time.Time, after time.Duration) {
 	b.t.Helper()
 	b.change(func() {
@@ -653,7 +653,7 @@ func TestSticksGoOutAsTheGroundStationsSystemAndOurComponent(t *testing.T) {
 }
 
 // A released stick must not be followed by one that waited for a busy port.
-func TestTheStreamsEndTakesTheSticksThatWaitForThePort(t *testing.T) {
+func TestTheStreamsEndDropsTheSticksThatWaitForThePort(t *testing.T) {
 	d := newDrone(device{name: "none"}, 0, false)
 	d.link.writer = newWriter(d.link, nil)
 	for phase, wait := range map[stickPhase]int{stickOff: 0, stickClient: 1} {

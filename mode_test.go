@@ -26,7 +26,7 @@ func modeNamed(tb testing.TB, s string) Mode {
 	return Mode(i)
 }
 
-// modesOf is every mode of an autopilot that has a name.
+// modesOf is every named mode of an autopilot.
 func modesOf(f firmware) []autopilotMode {
 	list := slices.Clone(ownModes[f])
 	for _, n := range slices.Sorted(maps.Keys(otherModes[f])) {
@@ -51,7 +51,7 @@ func numberOf(tb testing.TB, f firmware, name string) uint32 {
 	return entered[f][m]
 }
 
-// The takeoff of these tests climbs 20 m, to 510 m above mean sea level.
+// The takeoff of these tests climbs 10 m, to 510 m above mean sea level.
 const highEnough, tooLow = 508.1, 507.9
 
 // commanded is the order of a step that enters the mode.
@@ -549,7 +549,7 @@ func TestRefusedPlanLeavesWhatTheVehicleShows(t *testing.T) {
 		{"at once", "hold armed, asks position, refused, = hold"},
 		{"after its first step", "hold armed, asks position, position armed, took position, sends altitude, refused, = position"},
 		{"a refused step explains no report", "hold armed, asks position, refused, position armed, taken, = position"},
-		{"nor do its copies", "hold armed, asks position, again, again, refused, position armed, taken, = position"},
+		{"the copies of a refused step explain no report", "hold armed, asks position, again, again, refused, position armed, taken, = position"},
 		{"the step before it explains its report", "hold armed, asks position, took position, sends altitude, refused, position armed, ours, = position, altitude armed, taken, = altitude"},
 		{"a plan back to the first mode", "hold armed, asks position, position armed, took position, sends altitude, refused, asks hold, hold armed, ours, accepted hold, +1m, = hold"},
 		{"after a plan back to the first mode the refused plan's mode is a takeover", "hold armed, asks position, position armed, took position, sends altitude, refused, asks hold, hold armed, accepted hold, position armed, taken, = position"},
@@ -577,7 +577,7 @@ func TestAStepExplainsItsModeWhileItsClaimLasts(t *testing.T) {
 		{"until a report shows a step of the next plan", "hold armed, asks position, asks manual, manual armed, ours, position armed, taken, = position"},
 		{"two plans that show one after the other", "hold armed, asks position, asks manual, position armed, ours, manual armed, ours, = manual"},
 		{"two plans that lead to the same mode", "hold armed, asks position, asks manual, asks position, position armed, ours, manual armed, ours, position armed, ours"},
-		{"a report of the last mode does not close it", "hold armed, accepted position, asks hold, hold armed, position armed, ours, hold armed, ours, = hold"},
+		{"a report of the last mode does not end the claim", "hold armed, accepted position, asks hold, hold armed, position armed, ours, hold armed, ours, = hold"},
 		{"back to the first mode, and asked again at once", "hold disarmed, asks takeoff, takeoff disarmed, ours, unanswered, asks hold, asks takeoff, hold disarmed, ours, takeoff disarmed, ours"},
 
 		{"for 5 s after an unanswered plan", "hold armed, asks position, unanswered, +4.9s, position armed, ours, = position"},
@@ -591,8 +591,8 @@ func TestAStepExplainsItsModeWhileItsClaimLasts(t *testing.T) {
 		{"until a newer command is accepted, though no report shows it yet", "hold armed, asks position, unanswered, asks manual, accepted manual, position armed, taken, = position"},
 		{"until a step of a newer plan is accepted, though the plan goes on", "hold armed, asks position, unanswered, asks manual, took manual, position armed, taken, = position"},
 		{"until a newer command is accepted that had to send nothing", "hold armed, asks position, unanswered, accepted hold, position armed, taken, = position"},
-		{"a refused newer command does not close it", "hold armed, asks position, unanswered, asks manual, refused, position armed, ours, = position"},
-		{"an accepted plan closes its own earlier steps", "hold armed, asks position hold, accepted hold, position armed, taken, = position"},
+		{"a refused newer command does not end the claim", "hold armed, asks position, unanswered, asks manual, refused, position armed, ours, = position"},
+		{"an accepted plan ends the claims of its own earlier steps", "hold armed, asks position hold, accepted hold, position armed, taken, = position"},
 		{"until a takeover", "hold armed, asks position, altitude armed, taken, position armed, taken, = position"},
 		{"until a takeover after the plan has ended", "hold armed, asks position, unanswered, altitude armed, taken, position armed, taken, = position"},
 		{"until a restart", "hold armed, asks position, restarted, unanswered, hold armed, taken, position armed, taken, = position"},
@@ -809,7 +809,7 @@ func TestRestartedVehicleIsInItsInitialState(t *testing.T) {
 		{"disarmed in the mode of a step sent after the restart it is manual", "hold armed, restarted, asks position, position disarmed, ours, = manual"},
 		{"a command that was accepted after the restart counts", "hold disarmed, restarted, asks position, accepted position, position disarmed, ours, = position"},
 		{"a vehicle that was never heard has not restarted", "restarted, hold armed, taken, = hold"},
-		{"nor has a disarmed vehicle that was never heard", "restarted, hold disarmed, ours, = manual, hold armed, = hold"},
+		{"a disarmed vehicle that was never heard has not restarted", "restarted, hold disarmed, ours, = manual, hold armed, = hold"},
 	})
 }
 
@@ -836,7 +836,7 @@ const (
 	stepSent  = "sent"  // neither acknowledged nor shown
 	stepShown = "shown" // not acknowledged
 	stepAcked = "acked" // not shown
-	stepTaken = "taken" // acknowledged and shown
+	stepDone  = "done"  // acknowledged and shown
 )
 
 // pilotsCase is a moment of a manoeuvre of a vehicle, and the mode that the pilot sets
@@ -888,7 +888,7 @@ func everyPilot(t *testing.T) (cases []pilotsCase) {
 			moments := []pilotsMoment{{"waits", -1}}
 			for i, s := range p.steps {
 				if s.to != nil {
-					moments = append(moments, pilotsMoment{stepSent, i}, pilotsMoment{stepShown, i}, pilotsMoment{stepAcked, i}, pilotsMoment{stepTaken, i})
+					moments = append(moments, pilotsMoment{stepSent, i}, pilotsMoment{stepShown, i}, pilotsMoment{stepAcked, i}, pilotsMoment{stepDone, i})
 				}
 			}
 			for _, m := range moments {
@@ -914,18 +914,18 @@ func (c *pilotsCase) leads() (f *hearing, explained []uint32) {
 		if s.to == nil {
 			continue
 		}
-		state := stepTaken
+		state := stepDone
 		if i == c.moment.at {
 			state = c.moment.name
 		}
 		f.steps = append(f.steps, s.to)
 		f.claim(s.to, f.now)
-		if state == stepShown || state == stepTaken {
+		if state == stepShown || state == stepDone {
 			f.shows(s.to.number, true)
 			explained = nil
 		}
 		explained = append(explained, s.to.number)
-		if state == stepAcked || state == stepTaken {
+		if state == stepAcked || state == stepDone {
 			f.command(*s.to)
 			explained = []uint32{s.to.number, f.last.custom} // a repeated report is not new
 			if s.to.end != 0 {

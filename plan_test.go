@@ -60,7 +60,7 @@ func parseVehicle(t *testing.T, s string) view {
 			v.params["Q_GUIDED_MODE"] = 0
 		case "wing":
 			v.vtol = common.MAV_VTOL_STATE_FW
-		case "sped": // by an earlier goto of ours
+		case "WPNAV_SPEED=750": // cm/s
 			v.params["WPNAV_SPEED"] = 750
 		default:
 			t.Fatalf("%s: what is %q?", s, flag)
@@ -259,7 +259,7 @@ func everyPlan(t *testing.T, f func(t *testing.T, v view, r request, p plan)) {
 	}
 	for _, v := range []string{
 		"px4 MANUAL landed", "px4 POSCTL armed", "px4 POSCTL flying", "px4 ALTCTL flying", "px4 AUTO.LOITER flying", "px4 AUTO.RTL flying failsafe",
-		"copter STABILIZE landed", "copter GUIDED armed", "copter LOITER flying", "copter GUIDED flying sped",
+		"copter STABILIZE landed", "copter GUIDED armed", "copter LOITER flying", "copter GUIDED flying WPNAV_SPEED=750",
 		"quadplane QLOITER landed", "quadplane QLOITER flying hovers", "quadplane GUIDED flying hovers", "plane FBWB landed", "plane FBWB flying", "plane GUIDED flying",
 	} {
 		for _, r := range requests {
@@ -573,10 +573,10 @@ func TestCopterPlans(t *testing.T) {
 		{"copter LOITER flying", "goto lat=47.398 lon=8.546 speed=5", []string{"INT 192 frame=3 [-1 1 0 0] x=473980000 y=85460000 z=10", "LONG 178 [1 5 -1 …0]"}},
 		{"copter GUIDED flying", "goto lat=-33.8688 lon=151.2093 altitude=20 heading=45 speed=2.5", []string{"INT 192 frame=3 [-1 1 0 0] x=-338688000 y=1512093000 z=20", "LONG 178 [1 2.5 -1 …0]", "LONG 115 [45 …0]"}},
 		{"copter GUIDED flying", "goto altitude=20", []string{"INT 192 frame=3 [-1 1 0 0] x=473977421 y=85455938 z=20", speed}},
-		{"copter GUIDED flying sped", "goto altitude=20", []string{"INT 192 frame=3 [-1 1 0 0] x=473977421 y=85455938 z=20", "if it can: LONG 178 [1 7.5 -1 …0]"}},
-		{"copter GUIDED flying sped", "goto altitude=20 speed=3", []string{"INT 192 frame=3 [-1 1 0 0] x=473977421 y=85455938 z=20", "LONG 178 [1 3 -1 …0]"}},
-		{"copter LOITER flying sped", "goto altitude=20", []string{"INT 192 frame=3 [-1 1 0 0] x=473977421 y=85455938 z=20", "if it can: LONG 178 [1 7.5 -1 …0]"}},
-		{"copter GUIDED flying sped", "land lat=47.398 lon=8.546", []string{"INT 192 frame=3 [-1 1 0 0] x=473980000 y=85460000 z=10", "if it can: LONG 178 [1 7.5 -1 …0]", "over it: LONG 176 [1 9 …0]"}},
+		{"copter GUIDED flying WPNAV_SPEED=750", "goto altitude=20", []string{"INT 192 frame=3 [-1 1 0 0] x=473977421 y=85455938 z=20", "if it can: LONG 178 [1 7.5 -1 …0]"}},
+		{"copter GUIDED flying WPNAV_SPEED=750", "goto altitude=20 speed=3", []string{"INT 192 frame=3 [-1 1 0 0] x=473977421 y=85455938 z=20", "LONG 178 [1 3 -1 …0]"}},
+		{"copter LOITER flying WPNAV_SPEED=750", "goto altitude=20", []string{"INT 192 frame=3 [-1 1 0 0] x=473977421 y=85455938 z=20", "if it can: LONG 178 [1 7.5 -1 …0]"}},
+		{"copter GUIDED flying WPNAV_SPEED=750", "land lat=47.398 lon=8.546", []string{"INT 192 frame=3 [-1 1 0 0] x=473980000 y=85460000 z=10", "if it can: LONG 178 [1 7.5 -1 …0]", "over it: LONG 176 [1 9 …0]"}},
 		{"copter LOITER flying headless", "goto altitude=20", []string{"INT 192 frame=3 [-1 1 0 0] x=473977421 y=85455938 z=20", speed}},
 		{"copter RTL flying failsafe headless", "goto altitude=20", []string{"INT 192 frame=3 [-1 1 0 0] x=473977421 y=85455938 z=20", speed}},
 		{"copter LOITER flying homeless", "goto altitude=20", []string{"INT 192 frame=3 [-1 1 0 0] x=473977421 y=85455938 z=20", speed}},
@@ -638,7 +638,7 @@ func TestPlanePlans(t *testing.T) {
 		{"quadplane GUIDED flying hovers", "set mode=hold", []string{here}},
 		{"quadplane GUIDED flying hovers blind", "set mode=hold", []string{guided}},
 		{"quadplane GUIDED landed", "set mode=hold", []string{guided}},
-		{"quadplane GUIDED flying hovers sped", "goto altitude=20", []string{"INT 192 frame=3 [-1 1 0 0] x=473977421 y=85455938 z=20"}},
+		{"quadplane GUIDED flying hovers WPNAV_SPEED=750", "goto altitude=20", []string{"INT 192 frame=3 [-1 1 0 0] x=473977421 y=85455938 z=20"}},
 
 		// Where GUIDED circles a hovering QuadPlane can't hold; one on its wing can.
 		{"quadplane QLOITER flying", "set mode=hold", []string{circles("hold")}},

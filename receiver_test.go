@@ -127,7 +127,7 @@ func TestReceiversStateCountsOnlyWithoutAStreamOfOurs(t *testing.T) {
 		{"lost", "receiver live 1500, receiver gone", receiverNone},
 		{"throttle down again", "receiver live 1500, receiver live 1000", receiverIdle},
 		{"not counted while our stream runs", "sets position, receiver live 1500", receiverNone},
-		{"nor for 3.5 s after it", "disarmed, sets position, +5100ms, = off, +3300ms, receiver live 1500", receiverNone},
+		{"not counted for 3.5 s after our stream", "disarmed, sets position, +5100ms, = off, +3300ms, receiver live 1500", receiverNone},
 		{"counted 3.5 s after our stream", "disarmed, sets position, +5100ms, = off, +3500ms, receiver live 1500", receiverInUse},
 		{"counted at once after a release", "receiver live 1000, sets position, leaves, left hold, +50ms, receiver live 1500", receiverInUse},
 		{"forgotten at a restart", "receiver live 1500, restarted", receiverNone},
@@ -161,7 +161,7 @@ func TestReceiversStateCountsOnlyWithoutAStreamOfOurs(t *testing.T) {
 func TestReceiverInUseKeepsTheSticks(t *testing.T) {
 	testSticks(t, []stickRule{
 		{"a stick mode starts no stream", "copter in-use", "sets altitude, +10s, = off, by receiver"},
-		{"nor does arming in one", "copter in-use", "disarmed, sets altitude, arms, armed, +1s, = off"},
+		{"arming in a stick mode starts no stream", "copter in-use", "disarmed, sets altitude, arms, armed, +1s, = off"},
 		{"until the client sends sticks", "copter in-use", "sets altitude, input 300 0 700 0 500ms, = client 300 0 700 0, by client"},
 		{"the client's timeout gives them back", "copter in-use", "sets altitude, input 300 0 700 0 500ms, +600ms, = off released, by receiver, +20s, = off"},
 		{"after that the client may take them again", "copter in-use", "sets altitude, input 300 0 700 0 500ms, +1s, input 0 0 400 0 500ms, = client 0 0 400 0 released, +1s, = off released"},
@@ -179,13 +179,13 @@ func TestForeignSticksPauseOurs(t *testing.T) {
 	testSticks(t, []stickRule{
 		{"the client's sticks end, and the stream ends without a release", "copter none", "sets position, input 300 0 500 0 5s, foreign, = nobody 0 0 500 0, by receiver, taken, notice another"},
 		{"0.5 s after the last foreign stick our stream goes on, centred", "copter idle", "sets position, input 300 0 500 0 5s, joins, = nobody 0 0 500 0, +20s, = nobody 0 0 500 0, by mavrest"},
-		{"not where the receiver was in use", "copter in-use", "sets position, input 300 0 500 0 5s, joins, = off, +20s, = off"},
-		{"nor where a switch moves", "copter idle", "channels 1500 1500 1000 1500 1800, +4s, sets position, joins, channels 1500 1500 1000 1500 1100, = off released, +20s, = off, taken"},
+		{"no stream goes on where the receiver was in use", "copter in-use", "sets position, input 300 0 500 0 5s, joins, = off, +20s, = off"},
+		{"no stream goes on where a switch moves", "copter idle", "channels 1500 1500 1000 1500 1800, +4s, sets position, joins, channels 1500 1500 1000 1500 1100, = off released, +20s, = off, taken"},
 		{"PX4 chooses between them itself: ours go on", "px4", "sets position, input 300 0 500 0 5s, foreign, = client 300 0 500 0, no-notice"},
 		{"a centred stream that we keep up for a pilot pauses too", "copter none", "sets position, pilot LOITER, foreign, = nobody 0 0 500 0, taken"},
 		{"without a stream of ours there is no notice", "copter none", "foreign, = off, no-notice"},
 		{"a stick mode set while they come has its stream after them", "copter none", "foreign, sets altitude, by receiver, +2900ms, = nobody 0 0 500 0, by"},
-		{"but not where the autopilot takes ours for a ground station's heartbeat", "copter none 1", "foreign, sets altitude, +4s, = off"},
+		{"a stick mode set while they come has no stream where the autopilot takes ours for a ground station's heartbeat", "copter none 1", "foreign, sets altitude, +4s, = off"},
 		{"sticks that move in RC_CHANNELS do not pause ours", "copter idle", "sets position, +2s, channels 1500 1500 1500 1500, channels 1500 1900 1500 1500, = nobody 0 0 500 0, no-notice"},
 		{"a client that sets a stick mode takes them back", "copter none", "sets position, foreign, +4s, sets position, input 100 0 500 0 1s, = client 100 0 500 0, not-taken"},
 	})

@@ -8,9 +8,9 @@ package main
 // Tests change its behaviour by its switches, which are fields. sim_test.go has the
 // methods that only tests need.
 //
-// This file has what both flavours share: the simulator, messages out, messages
-// in. sim_cable.go is the cable and sim_vehicle.go the flight. Only PX4 uses sim_px4.go
-// and sim_px4_report.go, only ArduPilot sim_ardupilot.go and sim_ardupilot_flight.go.
+// Both flavours use this file (the simulator, messages out, messages in), sim_cable.go (the
+// cable) and sim_vehicle.go (the flight). Only PX4 uses sim_px4.go and sim_px4_report.go, only
+// ArduPilot sim_ardupilot.go and sim_ardupilot_flight.go.
 
 import (
 	"bytes"
@@ -169,7 +169,7 @@ type simulator struct {
 	neverDone    map[common.MAV_CMD]bool                         // it answers IN_PROGRESS for ever
 	refuses      map[common.MAV_CMD]bool                         // it answers FAILED and does nothing
 	params       map[string]float64                              // the parameters that it has
-	receiver     simReceiver                                     // its sticks are rc
+	receiver     simReceiver                                     // the state of its RC receiver; rc has the sticks
 	rc           [4]int16                                        // the receiver's x, y, z, r, as in MANUAL_CONTROL
 	rcSwitch     uint16                                          // the transmitter's mode switch, channel 5, µs
 	foreignGCS   bool                                            // a real ground station (255, 1 Hz) on another link
@@ -294,7 +294,8 @@ func (s *simulator) reset() {
 	s.mode, s.pending, s.veilUntil = s.first, nil, time.Time{}
 }
 
-// boot starts the autopilot's clock and its streams. Of its memory only the parameters survive.
+// boot starts the autopilot's clock and its streams. The parameters survive, and the flight goes on
+// in its mode unless reset has ended it.
 func (s *simulator) boot() {
 	s.booted, s.ticked = time.Now(), time.Now()
 	s.agenda, s.streaming, s.textID = nil, nil, 0
@@ -374,14 +375,14 @@ func (s *simulator) runAgenda() {
 
 // send sends a message on both cables.
 func (s *simulator) send(msg message.Message) {
-	s.reply(false, msg)
+	s.sendOn(false, msg)
 	if s.gcsPort != nil {
-		s.reply(true, msg)
+		s.sendOn(true, msg)
 	}
 }
 
-// reply sends a message on one cable.
-func (s *simulator) reply(toGCS bool, msg message.Message) { s.sendFrom(0, 0, toGCS, msg) }
+// sendOn sends a message on one cable.
+func (s *simulator) sendOn(toGCS bool, msg message.Message) { s.sendFrom(0, 0, toGCS, msg) }
 
 // sendFrom sends a message with these ids; zero ids are the autopilot's.
 func (s *simulator) sendFrom(system, component uint8, toGCS bool, msg message.Message) {
@@ -447,7 +448,7 @@ func (s *simulator) sendStreams(now time.Time) {
 		for !st.next.After(now) {
 			st.next = st.next.Add(st.every)
 			if m := s.brain.message(st.id); m != nil && (st.id != 0 || now.After(s.heartless)) {
-				s.reply(st.toGCS, m)
+				s.sendOn(st.toGCS, m)
 			}
 		}
 	}
@@ -595,7 +596,7 @@ func (s *simulator) receive() {
 
 func (s *simulator) handle(system, component uint8, fromGCS bool, msg message.Message) {
 	if system == s.system && component == 1 {
-		return // an autopilot ignores frames with its own ids, as echoes
+		return // an autopilot takes frames with its own ids for echoes
 	}
 	addressed := func(sys, comp uint8) bool { return sys == s.system && comp <= 1 }
 	c := simCommand{system: system, component: component, fromGCS: fromGCS}
@@ -609,7 +610,7 @@ func (s *simulator) handle(system, component uint8, fromGCS bool, msg message.Me
 		}
 	case *common.MessageParamRequestRead:
 		if _, known := s.params[m.ParamId]; known && addressed(m.TargetSystem, m.TargetComponent) {
-			s.reply(fromGCS, s.param(m.ParamId))
+			s.sendOn(fromGCS, s.param(m.ParamId))
 		}
 	case *common.MessageParamSet:
 		if _, known := s.params[m.ParamId]; known && addressed(m.TargetSystem, m.TargetComponent) {
@@ -617,7 +618,7 @@ func (s *simulator) handle(system, component uint8, fromGCS bool, msg message.Me
 			if m.ParamType == common.MAV_PARAM_TYPE_INT32 && s.flavour == simPX4 {
 				s.params[m.ParamId] = float64(int32(math.Float32bits(m.ParamValue)))
 			}
-			s.reply(fromGCS, s.param(m.ParamId))
+			s.sendOn(fromGCS, s.param(m.ParamId))
 		}
 	case *common.MessageCommandLong:
 		c.id, c.long = m.Command, true

@@ -77,15 +77,15 @@ type simArduBrain struct {
 	radio    bool         // radio failsafe
 	gcs      bool         // ground station failsafe
 
-	obeyed time.Time // when it last accepted a mode
-	broken bool      // it has "Internal errors" until it reboots
-	dead   bool      // it has crashed until it reboots
+	obeyedAt time.Time // when it last accepted a mode
+	broken   bool      // it has "Internal errors" until it reboots
+	dead     bool      // it has crashed until it reboots
 
 	simArduFlight
 }
 
 func (b *simArduBrain) start() {
-	b.muted = b.muted && !b.dead
+	b.muted = b.muted && !b.dead // a reboot ends the silence of a crash
 	*b = simArduBrain{simulator: b.simulator}
 	b.brain.stay()
 	if b.receiver == simReceiverInHand && b.rc == [4]int16{} {
@@ -98,18 +98,18 @@ func (b *simArduBrain) start() {
 			b.enter(b.first) // a mode that was set before this is lost
 		}
 	})
-	b.after(max(0, b.readyAt(20)), func() { b.send(b.brain.message(242)) })
+	b.after(max(0, b.sinceBoot(20)), func() { b.send(b.brain.message(242)) })
 }
 
-// readyAt scales a time of the real boot by armableAfter. A real ArduPilot has a position at
+// sinceBoot scales a time of the real boot by armableAfter. A real ArduPilot has a position at
 // 10 s and a home at 20 s. It can be armed in STABILIZE at 23 s, in GUIDED at 42 s.
-func (b *simArduBrain) readyAt(seconds float64) time.Duration {
+func (b *simArduBrain) sinceBoot(seconds float64) time.Duration {
 	return time.Duration(float64(b.armableAfter) * seconds / 42)
 }
 
 // bootedFor reports whether that second of the real boot has passed.
 func (b *simArduBrain) bootedFor(seconds float64) bool {
-	return time.Since(b.booted) >= b.readyAt(seconds)
+	return time.Since(b.booted) >= b.sinceBoot(seconds)
 }
 
 func (b *simArduBrain) positioned() bool { return b.bootedFor(42) }
@@ -194,10 +194,10 @@ func (b *simArduBrain) obey(custom uint32) common.MAV_RESULT {
 		b.text(common.MAV_SEVERITY_WARNING, "Mode change to "+row.name+" failed: requires position")
 		return common.MAV_RESULT_FAILED
 	}
-	if b.flavour == simArduPilot && custom != b.mode && time.Since(b.obeyed) <= simArduGuard {
+	if b.flavour == simArduPilot && custom != b.mode && time.Since(b.obeyedAt) <= simArduGuard {
 		b.breakDown()
 	}
-	b.obeyed = time.Now()
+	b.obeyedAt = time.Now()
 	b.failsafe = b.radio || b.gcs
 	b.enter(custom)
 	if row.flying == simDescend && b.armed && b.grounded() {
@@ -242,7 +242,7 @@ func (b *simArduBrain) takeoff(c simCommand) common.MAV_RESULT {
 	}
 	b.brain.stay()
 	b.climb(c.alt)
-	b.climbFrom = time.Now().Add(time.Second) // since the arming the propellers turn slowly
+	b.climbFrom = time.Now().Add(time.Second) // until the propellers, which idle after the arming, are up to speed
 	if spun := b.armedAt.Add(3300 * time.Millisecond); spun.After(b.climbFrom) {
 		b.climbFrom = spun
 	}
@@ -414,7 +414,7 @@ func (b *simArduBrain) sticks(from uint8, m *common.MessageManualControl) {
 	}
 	now := time.Now()
 	b.heardGCS(now)
-	holds := false
+	overrides := false // an axis
 	for i, v := range [4]int16{m.X, m.Y, m.Z, m.R} {
 		if v == math.MaxInt16 { // releases the axis
 			if soon := now.Add(simArduRelease); soon.Before(b.override[i]) {
@@ -422,10 +422,10 @@ func (b *simArduBrain) sticks(from uint8, m *common.MessageManualControl) {
 			}
 			continue
 		}
-		holds = true
+		overrides = true
 		b.stick[i], b.override[i] = max(-1000, min(1000, v)), now.Add(simArduOverride)
 	}
-	if !holds {
+	if !overrides {
 		return
 	}
 	if now.Sub(b.stickAt) >= simArduRadio {

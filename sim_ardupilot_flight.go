@@ -3,10 +3,8 @@ package main
 import (
 	"math"
 	"slices"
-	"sync"
 	"time"
 
-	"github.com/bluenviron/gomavlib/v3/pkg/dialect"
 	"github.com/bluenviron/gomavlib/v3/pkg/dialects/common"
 	"github.com/bluenviron/gomavlib/v3/pkg/message"
 )
@@ -24,7 +22,7 @@ const (
 	simArduDrag    = 64.0  // m: at full stick 19 m/s
 	simArduLoiter  = 2.16  // s, until LOITER reaches the speed of its stick
 	simArduSinking = 1.5   // m/s, above 10 m and in gotos
-	simArduReach   = 1.2   // a goto's top speed is this times √(1 + metres): 5.3 m/s for 20 m, 7.7 for 41 m
+	simArduTop     = 1.2   // a goto's top speed is this times √(1 + metres): 5.3 m/s for 20 m, 7.7 for 41 m
 	simArduReturn  = 15.0  // m above home, RTL_ALT
 )
 
@@ -40,18 +38,18 @@ const (
 
 // simArduFlight is the state of the flight. The target is a field of the simulator.
 type simArduFlight struct {
-	going   bool       // it flies to target, in GUIDED
-	reach   float64    // m/s, the top speed for the way to the target
-	paused  bool       // by DO_PAUSE_CONTINUE
-	entry   [2]float64 // the velocity at which the stop began
-	still   bool       // it has stopped, at the place rest
-	rest    simTarget
-	level   bool // it has stopped climbing or sinking, at the height rest.up
-	centred time.Time
-	leg     simLeg
-	legAt   time.Time
-	push    [3]float64 // the present acceleration: north, east, up
-	runaway float64    // the height to which it climbs by itself
+	going     bool       // it flies to target, in GUIDED
+	topSpeed  float64    // m/s, for the way to the target
+	paused    bool       // by DO_PAUSE_CONTINUE
+	entry     [2]float64 // the velocity at which the stop began
+	still     bool       // it has stopped, at the place rest
+	rest      simTarget  // until level, rest.up is the height of a return
+	level     bool       // it has stopped climbing or sinking, at the height rest.up
+	centredAt time.Time  // when LOITER's stick was centred; zero while it is deflected
+	leg       simLeg
+	legAt     time.Time  // when the leg began
+	push      [3]float64 // the present acceleration: north, east, up
+	runaway   float64    // the height to which it climbs by itself
 }
 
 // stay begins a stop. It forgets the target and its speed.
@@ -84,7 +82,7 @@ func (b *simArduBrain) flyTo(north, east, up float64) {
 	}
 	b.climbing, b.going = false, true
 	way := math.Hypot(north-q.north, east-q.east) + (q.vn*q.vn+q.ve*q.ve)/4 // it may have to stop and turn round
-	b.reach = simArduReach * math.Sqrt(1+way)
+	b.topSpeed = simArduTop * math.Sqrt(1+way)
 	b.target = simTarget{north: north, east: east, up: up, yaw: yaw, speed: b.target.speed}
 }
 
@@ -145,14 +143,15 @@ func (b *simArduBrain) thrust(z float64) float64 {
 	return max(-20, min(20, b.quad.vu+(12*(z-0.45)-0.2*b.quad.vu)/simArduGain))
 }
 
-// guided flies to the target, if there is one.
+// guided flies to the target, if there is one; else it stops. BRAKE stops down to 0.05 m/s, and
+// does not come back.
 func (b *simArduBrain) guided() (vn, ve, vu float64) {
 	switch {
 	case b.going && !b.paused:
 		b.still, b.level = false, false
 		b.entry = [2]float64{}
 		t := b.target
-		t.speed = min(t.speed, b.reach)
+		t.speed = min(t.speed, b.topSpeed)
 		return b.towards(t)
 	case b.row(b.mode).name == "BRAKE" && math.Hypot(b.quad.vn, b.quad.ve) > 0.05 && !b.still:
 		_, _, vu = b.halt()
@@ -210,13 +209,13 @@ func (b *simArduBrain) loiter(now time.Time, stickN, stickE float64) (vn, ve flo
 	speed := math.Hypot(q.vn, q.ve)
 	switch {
 	case stickN != 0 || stickE != 0:
-		b.centred, b.still = time.Time{}, false
+		b.centredAt, b.still = time.Time{}, false
 		an, ae = (stickN*b.stickSpeed-q.vn)/simArduLoiter, (stickE*b.stickSpeed-q.ve)/simArduLoiter
-	case b.centred.IsZero():
-		b.centred = now
+	case b.centredAt.IsZero():
+		b.centredAt = now
 		b.entry = [2]float64{}
 		fallthrough
-	case now.Sub(b.centred) < time.Second && speed > 0.5:
+	case now.Sub(b.centredAt) < time.Second && speed > 0.5:
 		an, ae = -q.vn/4.5, -q.ve/4.5
 	default:
 		vn, ve, _ = b.halt()
@@ -233,7 +232,7 @@ func (b *simArduBrain) sink() float64 {
 // returnTarget returns the place to which the present leg of a return flies.
 func (b *simArduBrain) returnTarget() simTarget {
 	t := simTarget{up: b.rest.up, yaw: math.NaN()}
-	t.speed = min(b.cruise(), simArduReach*math.Sqrt(1+math.Hypot(b.target.north, b.target.east)))
+	t.speed = min(b.cruise(), simArduTop*math.Sqrt(1+math.Hypot(b.target.north, b.target.east)))
 	if b.leg == simLegUp {
 		t.north, t.east = b.target.north, b.target.east
 	}
@@ -302,20 +301,6 @@ func (b *simArduBrain) steer(vn, ve, vu, dt float64) {
 	q.up += q.vu * dt
 }
 
-// simDialect is both flavours': the link's dialect and the messages that only the simulator sends
-// or reads. It is built on first use, so a mavrest without simulator does not pay for it.
-var simDialect = sync.OnceValue(func() *dialect.ReadWriter {
-	messages := slices.Clone(dialectRW.Dialect.Messages)
-	for _, m := range []message.Message{
-		&common.MessageTimesync{}, &common.MessageCurrentMode{}, &common.MessageParamSet{},
-	} {
-		if dialectRW.GetMessage(m.GetID()) == nil {
-			messages = append(messages, m)
-		}
-	}
-	return newDialect(messages...)
-})
-
 // simArduKnown are the ids of the messages that ArduPilot has. Some have no content at times.
 var simArduKnown = []uint32{0, 1, 24, 30, 33, 65, 74, 87, 111, 148, 193, 242, 245}
 
@@ -344,7 +329,7 @@ func (b *simArduBrain) requestMessage(c simCommand) {
 	b.ack(c, common.MAV_RESULT_ACCEPTED)
 	b.after(simArduAnswer, func() {
 		if m := b.brain.message(id); m != nil {
-			b.reply(c.fromGCS, m)
+			b.sendOn(c.fromGCS, m)
 		}
 	})
 }

@@ -135,18 +135,17 @@ func TestArduPilotReportsItsReceiver(t *testing.T) {
 			"+18ms, channels 1500 2000 1500 1500, receiver lost, pilot sticks 0 0 0 0, +10s, channels 1500 2000 1500 1500, stick 0 0 500 0, +1ms, channels 1500 1500 1500 1500"},
 		{"SYS_STATUS counts a stream as a receiver", "copter receiver={none→000|lost→110|idle→111|hand→111}: sensor SENSOR_RC_RECEIVER $1, as 255, sticks 0 0 0 0 for 1s, sensor SENSOR_RC_RECEIVER 111"},
 		{"a QuadPlane reports a receiver that was never there", "quadplane receiver=none: sensor SENSOR_RC_RECEIVER 110"},
-		{"a live interval of HEARTBEAT ends with a restart", "copter: SET_MESSAGE_INTERVAL 0 50000, restart, +2500ms, mark, +10s, count 0 10"},
 	})
 }
 
 func init() {
-	brain := func(s *simulator) {
+	asQuadPlane := func(s *simulator) {
 		s.simVehicle = simQuadPlaneVehicle
 		s.brain = &simQuadPlaneBrain{simArduBrain: simArduBrain{simulator: s}}
 	}
-	simTestFlavours[simQuadPlane] = brain
+	simTestFlavours[simQuadPlane] = asQuadPlane
 	simTestFlavours[simPlane] = func(s *simulator) {
-		brain(s)
+		asQuadPlane(s)
 		s.modes = slices.DeleteFunc(slices.Clone(s.modes), func(m simMode) bool { return m.name[0] == 'Q' })
 		s.land, s.rtl = simPlaneRTL, simPlaneRTL
 	}

@@ -6,10 +6,29 @@ import (
 	"errors"
 	"io"
 	"os"
+	"slices"
+	"sync"
 	"time"
 
+	"github.com/bluenviron/gomavlib/v3/pkg/dialect"
+	"github.com/bluenviron/gomavlib/v3/pkg/dialects/common"
 	"github.com/bluenviron/gomavlib/v3/pkg/frame"
+	"github.com/bluenviron/gomavlib/v3/pkg/message"
 )
+
+// simDialect has the link's dialect and the messages that only the simulator sends or reads. It is
+// built on first use, so a mavrest without simulator does not pay for it.
+var simDialect = sync.OnceValue(func() *dialect.ReadWriter {
+	messages := slices.Clone(dialectRW.Dialect.Messages)
+	for _, m := range []message.Message{
+		&common.MessageTimesync{}, &common.MessageCurrentMode{}, &common.MessageParamSet{},
+	} {
+		if dialectRW.GetMessage(m.GetID()) == nil {
+			messages = append(messages, m)
+		}
+	}
+	return newDialect(messages...)
+})
 
 // simPort is the companion's or a ground station's end of a cable. Like a UART it has no flow
 // control: a write waits only while stall is set, and bytes that do not fit into a buffer are lost.
@@ -189,7 +208,7 @@ func (p *simPort) next() frame.Frame {
 		if f, err := r.Read(); err == nil {
 			return f
 		}
-		if b[n-1] == frame.V2MagicByte {
+		if b[n-1] == frame.V2MagicByte { // the next frame begins with it
 			p.toAutopilot = b[n-1:]
 		}
 	}

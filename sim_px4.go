@@ -86,11 +86,11 @@ type simPX4Brain struct {
 	holdUntil time.Time // when that Hold ends
 	climbUp   float64   // height of the next takeoff, metres above home
 	lifts     bool      // the next takeoff will leave the ground
-	armable   uint32    // the last mode that can be armed
+	armableIn uint32    // the last mode in which PX4 can be armed
 }
 
 func (b *simPX4Brain) start() {
-	*b = simPX4Brain{simulator: b.simulator, climbUp: math.NaN(), lifts: true, armable: simPX4Loiter}
+	*b = simPX4Brain{simulator: b.simulator, climbUp: math.NaN(), lifts: true, armableIn: simPX4Loiter}
 	b.shows, b.wish = simPX4Status{mode: b.mode}, b.mode
 	b.grabs, b.glimpses = b.dice.IntN(3) > 0, b.dice.IntN(7) < 2
 }
@@ -212,7 +212,7 @@ func (b *simPX4Brain) overrule() {
 
 func (b *simPX4Brain) entered() {
 	if row := b.row(b.mode); !row.noArm {
-		b.armable = b.mode
+		b.armableIn = b.mode
 	}
 	if !b.failsafe {
 		b.wish = b.mode
@@ -367,9 +367,9 @@ func (b *simPX4Brain) disarmed(landed bool) {
 		b.home.north, b.home.east = b.quad.north, b.quad.east
 	}
 	switch {
-	case b.mode == simPX4Land && b.armable == simPX4Posctl:
+	case b.mode == simPX4Land && b.armableIn == simPX4Posctl:
 		b.enter(simPX4Posctl)
-	case (b.mode == simPX4Takeoff || b.mode == simPX4Land && b.armable == simPX4Takeoff) && b.version < simPX4v17: // an arming climbs from there
+	case (b.mode == simPX4Takeoff || b.mode == simPX4Land && b.armableIn == simPX4Takeoff) && b.version < simPX4v17: // an arming climbs from there
 		b.climbUp, b.lifts = math.NaN(), true
 		b.enter(simPX4Takeoff)
 	case b.mode == simPX4Takeoff || b.row(b.mode).flying == simDescend || b.row(b.mode).flying == simReturn:

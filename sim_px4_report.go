@@ -61,11 +61,11 @@ func (b *simPX4Brain) text(severity common.MAV_SEVERITY, text string) {
 func (b *simPX4Brain) queueText(severity common.MAV_SEVERITY, text string) {
 	b.held = append(b.held, simHeldText{time.Now(), severity, text})
 	b.held = b.held[max(0, len(b.held)-simTextMost):]
-	b.release()
+	b.sendNextText()
 }
 
-// release sends the next waiting text, if a ground station hears it.
-func (b *simPX4Brain) release() {
+// sendNextText sends the first text that waits, if a ground station hears it.
+func (b *simPX4Brain) sendNextText() {
 	now := time.Now()
 	b.held = slices.DeleteFunc(b.held, func(t simHeldText) bool { return now.Sub(t.at) > simTextOld })
 	if b.texting || len(b.held) == 0 || now.After(b.textUntil) {
@@ -80,7 +80,7 @@ func (b *simPX4Brain) release() {
 	b.texting = true
 	b.after(b.textNext.Sub(now), func() {
 		b.texting = false
-		b.release()
+		b.sendNextText()
 	})
 }
 
@@ -105,7 +105,7 @@ func (b *simPX4Brain) heardStation() {
 		b.gcsLost = false
 		b.text(common.MAV_SEVERITY_INFO, "GCS connection regained")
 	}
-	b.release()
+	b.sendNextText()
 }
 
 func (b *simPX4Brain) dataLinkAct() float64 { return b.params[simDataLink] }
@@ -240,7 +240,7 @@ func (b *simPX4Brain) sendMode(mode uint32) {
 	b.after(max(0, b.every-time.Since(b.sentAt)), func() {
 		b.due, b.sentAt = false, time.Now()
 		if b.every > 0 {
-			b.reply(false, b.message(436))
+			b.sendOn(false, b.message(436))
 		}
 	})
 }
@@ -302,7 +302,7 @@ func (b *simPX4Brain) requestMessage(c simCommand) {
 	}
 	b.after(time.Millisecond, func() {
 		if m := b.message(id); m != nil && (id != 0 || time.Now().After(b.heartless)) {
-			b.reply(c.fromGCS, m)
+			b.sendOn(c.fromGCS, m)
 		}
 		b.after(b.between(100*time.Microsecond, 3500*time.Microsecond), func() { b.ack(c, common.MAV_RESULT_ACCEPTED) })
 	})
@@ -363,7 +363,7 @@ type simPX4Sticks struct {
 	lostAt      time.Time       // when the sticks ended; zero if they did not end, or are not needed
 	undoAt      time.Time       // when moving sticks undo the present mode; in the past if they do not
 	grabs       bool            // in this boot a stream with z = 0 changes LOITER to POSCTL
-	grabbed     bool            // the present stream has had its chance to do that
+	grabTried   bool            // the present stream has had its chance to do that
 }
 
 // simStick is one MANUAL_CONTROL: x, y, z, r.
@@ -524,11 +524,11 @@ func (b *simPX4Brain) undo(after time.Duration) {
 // AUTO.LOITER changes the mode to POSCTL.
 func (b *simPX4Brain) grab() {
 	if !b.mavlink.live() {
-		b.grabbed = false
+		b.grabTried = false
 		return
 	}
-	if b.grabs && !b.grabbed && !b.armed && b.source == &b.mavlink && b.mode == simPX4Loiter && b.stick(2) == 0 {
+	if b.grabs && !b.grabTried && !b.armed && b.source == &b.mavlink && b.mode == simPX4Loiter && b.stick(2) == 0 {
 		b.enter(simPX4Posctl)
 	}
-	b.grabbed = true
+	b.grabTried = true
 }

@@ -136,7 +136,6 @@ func TestPX4ChoosesWhoseSticksCount(t *testing.T) {
 			"pilot switch 1100 AUTO.RTL, sticks 0 0 500 0 for 1s, in $1"},
 		{"RC_CHANNELS come only with a transmitter", "px4: SET_MESSAGE_INTERVAL 65 1000000 = accepted, mark, sticks 0 0 0 0 for 3s, count 65 0, REQUEST_MESSAGE 65 = denied, " +
 			"receiver idle, channels 1500 1500 1000 1500, pilot sticks 1000 -1000 500 0, channels 1000 2000 1500 1500, +2s, not count 65 0, receiver lost, mark, +3s, count 65 0"},
-		{"CURRENT_MODE comes on request, until a restart", "px4: count 436 0, SET_MESSAGE_INTERVAL 436 10000, not count 436 0, restart, +10ms, mark, +3s, count 436 0"},
 	})
 }
 

@@ -659,6 +659,8 @@ func (b *simBoard) shownIn(custom uint32, first, last time.Duration) string {
 func TestSimOfBothFlavours(t *testing.T) {
 	simFlies(t, []rule{
 		{"PX4 sends without a request, and stops on request", "px4: SET_MESSAGE_INTERVAL 33 {0→5|10000→100|-1→0} = accepted, mark, +1s, count 33 $1"},
+		{"CURRENT_MODE comes on request, until a restart", "px4: count 436 0, SET_MESSAGE_INTERVAL 436 10000, not count 436 0, restart, +10ms, mark, +3s, count 436 0"},
+		{"an interval that was set for HEARTBEAT ends with a restart", "copter: SET_MESSAGE_INTERVAL 0 50000, restart, +2500ms, mark, +10s, count 0 10"},
 		{"it sends no heartbeats while it is heartless", "px4: heartless 3s, mark, +2900ms, REQUEST_MESSAGE 0, count 0 0, +1200ms, count 0 1"},
 		{"a restart forgets all but the parameters", "{px4|copter}: +14s, SET_MESSAGE_INTERVAL 245 20000, air 10, failsafe, +20ms, restart, not failing, alt 10 ±0.1, mark, +2s, count 245 < 4, clock < 3"},
 		{"it has a top speed, and drifts on with centred sticks", "{px4: air 200, as 255, sticks 0 0 500 0 for 400ms, mode ALTCTL→500|px4: air 200, as 255, sticks 0 0 550 0 for 400ms, mode MANUAL→550|" +
@@ -711,7 +713,7 @@ func (c *captureBoard) at(seconds float64) {
 	time.Sleep(time.Until(c.zero.Add(time.Duration(seconds * float64(time.Second)))))
 }
 
-// command sends a COMMAND_LONG at a time.
+// command sends a COMMAND_LONG at this time of the flight.
 func (c *captureBoard) command(seconds float64, id common.MAV_CMD, p ...float64) {
 	c.t.Helper()
 	c.at(seconds)
@@ -1029,8 +1031,8 @@ var captureSame = map[uint32][]string{
 	245: {"VtolState", "LandedState"},
 }
 
-// captureSlack is how much a number of captureSame may differ: 2 m in degE7, home's height and
-// the height where each flight began, millimetres, cm/s, m/s.
+// captureSlack is how much a number of captureSame may differ, in the field's own unit. Places may
+// differ by 2 m, and heights because each flight began at its own.
 var captureSlack = map[string]float64{
 	"Lat": 200, "Lon": 200, "Latitude": 200, "Longitude": 200, "RelativeAlt": 100,
 	"Alt": 0.5, "Vx": 10, "Vy": 10, "Vz": 10, "Vel": 10, "Groundspeed": 0.1, "Climb": 0.1,

@@ -78,7 +78,7 @@ func (s *simulator) climb(to float64) {
 	if !s.airborne {
 		s.climbFrom = s.climbFrom.Add(2 * time.Second)
 	} else {
-		s.climbFrom = s.climbFrom.Add(-s.soft)
+		s.climbFrom = s.climbFrom.Add(-s.soft) // it does not begin slowly
 	}
 }
 

@@ -524,7 +524,7 @@ func TestLeavingStickMode(t *testing.T) {
 		{"sticks that a pilot's switch left unmoved stay unmoved", "px4", "sets position, input 300 0 700 0 5s, pilot AUTO.RTL, leaves, waits, left hold, +20s, = nobody 300 0 700 0"},
 		{"PX4: in a flight that had sticks the stream never ends", "px4", "sets position, foreign, +4s, pilot AUTO.LOITER, leaves, left hold, +20s, = nobody 0 0 500 0"},
 		{"PX4: a flight that had no sticks needs no stream", "px4", "leaves, left hold, +20s, = off"},
-		{"PX4: nor does a flight that had a stream on the ground only", "px4", "disarmed, sets position, +6s, = off, armed, flies, leaves, = off"},
+		{"PX4: a flight that had a stream on the ground only needs no stream", "px4", "disarmed, sets position, +6s, = off, armed, flies, leaves, = off"},
 		{"on the ground the stream ends when the stick mode is left", "px4", "disarmed, sets position, leaves, waits, left hold, = nobody 0 0 0 0, +5s, = off"},
 		{"ArduPilot with a live receiver: released", "copter idle", "sets position, input 300 0 700 0 5s, leaves, = nobody 0 0 500 0, left hold, = off released, by, +20s, = off"},
 		{"ArduPilot with a receiver that is lost after the release: its own failsafe", "copter idle", "sets position, leaves, left hold, = off released, +100ms, receiver gone, = off"},
@@ -794,7 +794,7 @@ func (w *stickWitness) look() string {
 	return ""
 }
 
-// A late frame would take the receiver's sticks; RC_CHANNELS of before the release show our own.
+// A late frame would override the receiver. RC_CHANNELS from before the release show ours.
 func TestSticksStandWhileANumberIsKeptAndAStreamsEndLeavesNothing(t *testing.T) {
 	d, now := newDrone(device{}, 0, false), time.Now()
 	d.link.writer = newWriter(d.link, nil)

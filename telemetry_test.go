@@ -304,7 +304,7 @@ func TestArmableIsNullWhereItIsNotKnown(t *testing.T) {
 		{"ArduPilot passes, its place is old", copterBeat(), []said{{0, placed}, {1000, passed}}, 2001, "null"},
 		{"a restart forgets PX4's report", px4Beat(), []said{{0, passed}, {100, nil}}, 200, "null"},
 		{"PX4's first report after a restart does not count", px4Beat(), []said{{0, passed}, {100, nil}, {3000, passed}}, 3100, "null"},
-		{"nor does one within 1 s of it", px4Beat(), []said{{0, passed}, {100, nil}, {3000, passed}, {4000, passed}}, 4100, "null"},
+		{"PX4's report within 1 s of its first one does not count", px4Beat(), []said{{0, passed}, {100, nil}, {3000, passed}, {4000, passed}}, 4100, "null"},
 		{"PX4's report over 1 s later counts", px4Beat(), []said{{0, passed}, {100, nil}, {3000, passed}, {4001, failed}}, 4100, "false"},
 		{"a first one without a sensor does not count", px4Beat(), []said{{100, nil}, {200, &common.MessageSysStatus{}}, {1500, passed}}, 1600, "null"},
 		{"two restarts", px4Beat(), []said{{100, nil}, {200, passed}, {1000, nil}, {1500, passed}}, 1600, "null"},

@@ -121,7 +121,7 @@ for (const [device, where, other] of [['sim', 'lan', 'local'], ['sim:ardupilot',
 		assert.deepStrictEqual(await page.eval(() => [...document.querySelectorAll('.stick i')].map(k => k.style.transform)), Array(2).fill('translate(0px, 0px)'))
 
 		// The keys of a laptop: backwards, and a turn.
-		assert.ok(await page.eval(() => document.getElementById('keys').checked), 'who asked for the sticks has the keys')
+		assert.ok(await page.eval(() => document.getElementById('keys').checked), 'the page that set a stick mode may use the keys')
 		const then = await drone.status()
 		await page.key('down', 'ArrowDown')
 		await page.key('down', 'KeyD')

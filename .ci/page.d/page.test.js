@@ -109,7 +109,7 @@ describe('status', () => {
 			[{ velocity: { ...real.velocity, climb: -0.04 } }, 'fact-climb', '0.0\u00a0m/s'],
 			[{ velocity: { ...real.velocity, climb: -0.06 } }, 'fact-climb', '-0.1\u00a0m/s'],
 			[{ online: false, link: { ...real.link, error: '-device /dev/serial0: there is no such device' } }, 'banner', '-device /dev/serial0: there is no such device'],
-			[{ online: false, link: { ...real.link, error: null, heartbeat_age: null } }, 'banner', 'No autopilot was heard yet.'],
+			[{ online: false, link: { ...real.link, error: null, heartbeat_age: null } }, 'banner', 'No autopilot has been heard yet.'],
 			[{}, 'banner', ''],
 		]) {
 			await shown(status(s))
@@ -283,11 +283,11 @@ describe('commands', () => {
 		const there = [['#lat', place.lat], ['#lon', String(place.lon).replace('.', ',')], ['#altitude', ' 20,5 '], ['#speed', '5']]
 		await shown(status({ in_air: false }))
 		await fill([['#up', '12,5']])
-		for (const [i, [button, path, body, long]] of rows.entries()) {
+		for (const [i, [button, path, body, pressed]] of rows.entries()) {
 			const sent = () => until(button, () => fake.posts.length > i)
 			if (button === '#goto') await shown(status({ position: { ...real.position, altitude: 10 } }))
 			if (button === '#goto' || button === '#land-there') await fill(there)
-			if (long) await page.press(button, sent)
+			if (pressed) await page.press(button, sent)
 			else await page.click(button)
 			await sent()
 			assert.deepStrictEqual([fake.posts[i].path, fake.posts[i].body], [path, { ...body, wait: 600 }])
@@ -372,17 +372,17 @@ describe('commands', () => {
 			const { page, shown } = await world(t, status({ home, target: null, position: { ...real.position, lat: home.lat, lon } }))
 			const scale = () => page.eval(() => radii[zoom])
 			let radius = await scale()
-			for (const [zoom, ratio] of [['#farther', 1], ['#farther', 1], ['#nearer', -1], ['#nearer', -1]]) {
+			for (const [zoom, sign] of [['#farther', 1], ['#farther', 1], ['#nearer', -1], ['#nearer', -1]]) {
 				await page.click(zoom)
-				assert.strictEqual(Math.sign(await scale() - radius), ratio, `${zoom} from ${radius} m`)
+				assert.strictEqual(Math.sign(await scale() - radius), sign, `${zoom} from ${radius} m`)
 				radius = await scale()
 				await page.click('#map', { x: 100, y: -50 })
-				const [east, north, metre] = await page.eval((home, radius) => {
+				const [east, north, perMetre] = await page.eval((home, radius) => {
 					const map = document.getElementById('map').getScreenCTM()
 					const lon = Number(document.getElementById('lon').value), lat = Number(document.getElementById('lat').value)
 					return [((lon - home.lon + 540) % 360 - 180) * 111319.5 * Math.cos(home.lat * Math.PI / 180), (lat - home.lat) * 111319.5, 80 * map.a / radius]
 				}, home, radius)
-				assert.ok(Math.abs(east * metre - 100) < 2 && Math.abs(north * metre - 50) < 2, `${radius} m: ${east} east, ${north} north, ${metre} pixels each`)
+				assert.ok(Math.abs(east * perMetre - 100) < 2 && Math.abs(north * perMetre - 50) < 2, `${radius} m: ${east} east, ${north} north, ${perMetre} pixels each`)
 				const value = await page.eval(() => Number(document.getElementById('lon').value))
 				assert.ok(value >= -180 && value < 180)
 				await page.click('#cancel')

@@ -63,7 +63,7 @@ func (w *simWire) carry(b []byte, f simFault) []byte {
 			w.after = lastBytes(w.after, out)
 			return out
 		}
-		if !f.bad() || rolls > 20 { // a stray byte in front comes from earlier noise
+		if !f.bad() || rolls > 20 { // put a stray byte in front, as if earlier noise had left it
 			b = append([]byte{byte(w.dice.Uint64())}, b...)
 		}
 	}
