@@ -276,12 +276,12 @@ func (t *task) reportBefore(s *step, due time.Time) error {
 		if !now.Before(until) {
 			break
 		}
-		if atOnce && t.request.urgent() && !c.away() {
-			until = later(due, c.awayAt).Add(urgentWait)
+		if atOnce && t.request.urgent() {
+			wait := urgentWait
 			if c.reports.keeps() {
-				until = due.Add(urgentKept)
+				wait = urgentKept
 			}
-			if !now.Before(until) {
+			if until = later(due, c.awayAt).Add(wait); !now.Before(until) {
 				return nil
 			}
 		}
