@@ -532,15 +532,17 @@ func TestACommandThatWaitedItsTurnIsSentRightAfterAReport(t *testing.T) {
 	for _, c := range []struct {
 		name   string
 		r      request
+		trip   time.Duration
 		report time.Duration // when one comes
 		sent   time.Duration
 		code   errorCode
 		took   time.Duration
 	}{
-		{"rtl after a report", goHome, 720 * ms, 720 * ms, codeNoAck, 720*ms + giveUp},
-		{"rtl after a report that came less than 20 ms after the step was due", goHome, 40 * ms, never, codeNoAck, 25*ms + answerWait},
-		{"rtl without a report", goHome, never, never, codeNoAck, 25*ms + answerWait},
-		{"landing without a report", landHere, never, never, codeNoAck, 25*ms + answerWait},
+		{"rtl after a report", goHome, 5 * ms, 720 * ms, 720 * ms, codeNoAck, 720*ms + giveUp},
+		{"rtl after a report that came less than 20 ms after the step was due", goHome, 5 * ms, 40 * ms, never, codeNoAck, 25*ms + answerWait},
+		{"rtl after a report that came less than a round trip after the step was due", goHome, 300 * ms, 320 * ms, never, codeNoAck, 25*ms + answerWait},
+		{"rtl without a report", goHome, 5 * ms, never, never, codeNoAck, 25*ms + answerWait},
+		{"landing without a report", landHere, 5 * ms, never, never, codeNoAck, 25*ms + answerWait},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			onLine(t, beatOf(common.MAV_AUTOPILOT_ARDUPILOTMEGA, 0, false), func(t *testing.T, b *lineBench) {
@@ -550,6 +552,9 @@ func TestACommandThatWaitedItsTurnIsSentRightAfterAReport(t *testing.T) {
 				lineEqual(t, "error of the hold", o.err, nil)
 				lineEqual(t, "the hold is answered after", o.took, 5*ms)
 				time.Sleep(3 * ms)
+				b.drone.mu.Lock()
+				b.drone.cmd.acks.trip = c.trip
+				b.drone.mu.Unlock()
 				var last message.Message
 				b.change(func() { last, b.beat, b.script = b.beat, nil, nil })
 				if c.report > 0 {
@@ -563,6 +568,20 @@ func TestACommandThatWaitedItsTurnIsSentRightAfterAReport(t *testing.T) {
 					t.Errorf("sent at %v, want %v", sends, c.sent)
 				}
 			})
+		})
+	}
+}
+
+// A client's command that is due at once follows a report that is at most 0.2 s old.
+func TestACommandThatIsDueAtOnceFollowsAFreshReport(t *testing.T) {
+	const ms = time.Millisecond
+	for age, sent := range map[time.Duration]time.Duration{200 * ms: 0, 201 * ms: 799 * ms} {
+		onLine(t, copterBeat(), func(t *testing.T, b *lineBench) {
+			b.change(func() { b.deaf = true }) // from now on a report comes only each second
+			time.Sleep(500*ms + age)
+			began := time.Now()
+			<-b.command(armIt)
+			lineEqual(t, fmt.Sprintf("with a report that is %v old, sent after", age), b.copiesSince(began, common.MAV_CMD_COMPONENT_ARM_DISARM)[0], sent)
 		})
 	}
 }

@@ -44,6 +44,7 @@ func TestWhatAFailedPlanArmedIsDisarmed(t *testing.T) {
 					}
 				})
 				began, o := time.Now(), b.command(armIt)
+				time.AfterFunc(giveUp+100*time.Millisecond, func() { b.command(goHome) }) // waits for the disarming
 				var out benchOutcome
 				for waits := true; waits; {
 					select {
