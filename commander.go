@@ -298,9 +298,6 @@ func (t *task) reportBefore(s *step, due time.Time) error {
 // command, or the ack where that alone proves it.
 func (t *task) transact(s *step) error {
 	c := t.commander
-	if err := t.mayContinue(); err != nil {
-		return err
-	}
 	x := c.acks.open(s, c.machine.last, c.reports.n)
 	defer c.acks.close(x)
 	c.reports.askNow() // a report is waited for from now on
