@@ -427,7 +427,7 @@ func TestTheNextCommandWaitsAfterOneOfItsNumberThatWasRepeatedOrNotAnswered(t *t
 			{1, []common.MAV_RESULT{ackInProgress}, lateAck},
 			{2, []common.MAV_RESULT{ackAccepted}, lateAck},
 		} {
-			x := a.open(&s, report{}, 0)
+			x := a.open(&s, report{})
 			for range c.copies {
 				a.send(x)
 			}
@@ -439,7 +439,7 @@ func TestTheNextCommandWaitsAfterOneOfItsNumberThatWasRepeatedOrNotAnswered(t *t
 			time.Sleep(2 * lateAck)
 		}
 
-		c := a.open(&s, report{}, 0)
+		c := a.open(&s, report{})
 		stale := time.Now().Add(-time.Millisecond)
 		a.send(c)
 		a.hear(speed, uint8(ackFailed), 0, stale)

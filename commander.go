@@ -298,7 +298,7 @@ func (t *task) reportBefore(s *step, due time.Time) error {
 // command, or the ack where that alone proves it.
 func (t *task) transact(s *step) error {
 	c := t.commander
-	x := c.acks.open(s, c.machine.last, c.reports.n)
+	x := c.acks.open(s, c.machine.last)
 	defer c.acks.close(x)
 	c.reports.askNow() // a report is waited for from now on
 	if t.sendCopy(x); x.copies == 0 {
