@@ -723,6 +723,7 @@ func TestDisarmingIsNeverSuperseded(t *testing.T) {
 // came after the pilot's switch and wins.
 func TestAPilotsSwitchEndsAPlanAndNothingMoreIsSent(t *testing.T) {
 	const ms = time.Millisecond
+	north := 47.398
 	for _, c := range []struct {
 		name        string
 		r           request
@@ -739,6 +740,8 @@ func TestAPilotsSwitchEndsAPlanAndNothingMoreIsSent(t *testing.T) {
 		{"before the command reached the vehicle", goHome, 20 * ms, 310 * ms, true, "", 330 * ms, "", "[0s]", ModeRTL},
 		{"before it reached the vehicle, and it was not the last step", request{setMode: true, mode: ModeRTL, arm: &yes}, 20 * ms, 100 * ms, true, codeInterrupted, 20*ms + takenAfter,
 			"the vehicle follows the mode change, which was sent before; nothing more was sent", "[0s]", ModeRTL},
+		{"the way to a landing's place", request{setMode: true, mode: ModeLand, lat: &north, lon: &north}, 20 * ms, 100 * ms, true, codeInterrupted, 20*ms + takenAfter,
+			"the vehicle follows the goto, which was sent before; nothing more was sent", "[]", ModeHold},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			onBoth(t, func(t *testing.T, b *lineBench, v firmware) {
@@ -754,8 +757,8 @@ func TestAPilotsSwitchEndsAPlanAndNothingMoreIsSent(t *testing.T) {
 				shows(map[firmware]uint32{px4: px4Custom(3, 0), copter: 5}[v])
 				if c.follows > 0 {
 					time.Sleep(c.follows)
-					custom, _ := b.wanted(cmdSetMode)
-					shows(custom)
+					shows(entered[v][c.mode])
+					b.ack(0, uint16(common.MAV_CMD_DO_REPOSITION), ackAccepted)
 				}
 				o := <-answer
 				lineEqual(t, "code", o.code(), c.code)
