@@ -997,7 +997,7 @@ func TestOneCommandAtATime(t *testing.T) {
 		{"a hold ends a goto that is not answered yet", "both: aloft, mode position, slow 150ms, post goto 200 0, until in hold 5s, mode hold wait 60, answer any 1s, +20s, is hold, at 0 0 10 ±12"},
 		{"after a refused command the mode of the command before it shows", "both: aloft, mode position, slow 150ms, +2s, mark, post goto 200 0, until not hands off 5s, refused refused disarm, answer any 1s, +1200ms, truth, no input"},
 		{"an accepted step ends the last manoeuvre, though the next step is refused", "copter: aloft, post goto 200 0 wait 60, +5s, accepts only BRAKE, refused refused mode hold, answer superseded 1ms, status mode hold, status done null"},
-		{"another client's disarming ends a takeoff's wait", "both: post takeoff 40 wait 60, until armed 10s, +300ms, disarm, answer interrupted 2s, copter? is hold"},
+		{"another client's disarming ends a takeoff's wait", "both: post takeoff 40 wait 60, until armed 10s, +300ms, disarm, answer interrupted 2s"},
 		{"a takeover in the last step ends a command, with a wait and without one", "copter: aloft, slow 150ms, {a switch at the yaw, post goto 60 0 heading 90|a switch at the arming, post mode rtl arm true}{| wait 60}, answer interrupted 5s"},
 		{"a goto's speed ends with the goto, also when it is not acknowledged", "copter: aloft, goto 10 0, +10s, loses DO_CHANGE_SPEED, refused no_ack goto 100 0 speed 2, recovers, +5s, goto 200 0, +10s, speed > 3"},
 		{"a goto's speed ends with the goto, also when the goto is superseded", "copter: aloft, goto 10 0, +10s, slow 300ms, mark, post goto 100 0 speed 2, until sends 178 1 2 5s, goto 200 0, answer any 1s, +10s, speed > 3"},
