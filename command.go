@@ -37,9 +37,8 @@ type acks struct {
 
 // command is one MAVLink command with its copies and its answer.
 type command struct {
-	step          *step
-	before        report // the last report when the first copy went out
-	reportsBefore int    // reports heard before the first copy
+	step   *step
+	before report // the last report when the first copy went out
 
 	copies       int
 	sent         time.Time // the first
@@ -80,8 +79,8 @@ func (s *step) byReport() bool {
 }
 
 // open begins to wait for the acks of a step.
-func (a *acks) open(s *step, before report, reports int) *command {
-	c := &command{step: s, before: before, reportsBefore: reports}
+func (a *acks) open(s *step, before report) *command {
+	c := &command{step: s, before: before}
 	a.waiting[s.cmd] = c
 	return c
 }
@@ -161,14 +160,11 @@ func (a *acks) request(id uint32) error {
 	return a.link.send(s.message(a.tel.id.system, 0))
 }
 
-// restarted forgets the late acks: a restarted autopilot answers no earlier command.
-func (a *acks) restarted() { clear(a.late) }
-
 // shown reports whether the command is proven: by r, the last report, or by its ack alone where
-// that is enough. reports is the number of reports so far. r must have come after the first
-// copy or, where the vehicle showed the same before, after the ack.
+// that is enough. reports is the number of reports so far. Where the vehicle showed the same
+// before the first copy, r must have come after the ack.
 func (c *command) shown(r report, reports int) bool {
-	since, done, already := c.reportsBefore, false, false
+	done, already := false, false
 	switch s, o := c.step, c.step.to; {
 	case s.cmd == common.MAV_CMD_COMPONENT_ARM_DISARM:
 		done, already = r.armed == s.arms(), c.before.armed == s.arms()
@@ -180,9 +176,9 @@ func (c *command) shown(r report, reports int) bool {
 		done = done && (s.byReport() || o.mode != ModeTakeoff || r.armed) // disarmed it would not climb
 	}
 	if already {
-		since = c.reportsAtAck
+		return done && c.acked() && reports > c.reportsAtAck
 	}
-	return done && reports > since && (c.acked() || !already && c.step.byReport())
+	return done && (c.acked() || c.step.byReport())
 }
 
 var (

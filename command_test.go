@@ -427,7 +427,7 @@ func TestTheNextCommandWaitsAfterOneOfItsNumberThatWasRepeatedOrNotAnswered(t *t
 			{1, []common.MAV_RESULT{ackInProgress}, lateAck},
 			{2, []common.MAV_RESULT{ackAccepted}, lateAck},
 		} {
-			x := a.open(&s, report{}, 0)
+			x := a.open(&s, report{})
 			for range c.copies {
 				a.send(x)
 			}
@@ -439,7 +439,7 @@ func TestTheNextCommandWaitsAfterOneOfItsNumberThatWasRepeatedOrNotAnswered(t *t
 			time.Sleep(2 * lateAck)
 		}
 
-		c := a.open(&s, report{}, 0)
+		c := a.open(&s, report{})
 		stale := time.Now().Add(-time.Millisecond)
 		a.send(c)
 		a.hear(speed, uint8(ackFailed), 0, stale)
@@ -532,15 +532,17 @@ func TestACommandThatWaitedItsTurnIsSentRightAfterAReport(t *testing.T) {
 	for _, c := range []struct {
 		name   string
 		r      request
+		trip   time.Duration
 		report time.Duration // when one comes
 		sent   time.Duration
 		code   errorCode
 		took   time.Duration
 	}{
-		{"rtl after a report", goHome, 720 * ms, 720 * ms, codeNoAck, 720*ms + giveUp},
-		{"rtl after a report that came less than 20 ms after the step was due", goHome, 40 * ms, never, codeNoAck, 25*ms + answerWait},
-		{"rtl without a report", goHome, never, never, codeNoAck, 25*ms + answerWait},
-		{"landing without a report", landHere, never, never, codeNoAck, 25*ms + answerWait},
+		{"rtl after a report", goHome, 5 * ms, 720 * ms, 720 * ms, codeNoAck, 720*ms + giveUp},
+		{"rtl after a report that came less than 20 ms after the step was due", goHome, 5 * ms, 40 * ms, never, codeNoAck, 25*ms + answerWait},
+		{"rtl after a report that came less than a round trip after the step was due", goHome, 300 * ms, 320 * ms, never, codeNoAck, 25*ms + answerWait},
+		{"rtl without a report", goHome, 5 * ms, never, never, codeNoAck, 25*ms + answerWait},
+		{"landing without a report", landHere, 5 * ms, never, never, codeNoAck, 25*ms + answerWait},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			onLine(t, beatOf(common.MAV_AUTOPILOT_ARDUPILOTMEGA, 0, false), func(t *testing.T, b *lineBench) {
@@ -550,6 +552,9 @@ func TestACommandThatWaitedItsTurnIsSentRightAfterAReport(t *testing.T) {
 				lineEqual(t, "error of the hold", o.err, nil)
 				lineEqual(t, "the hold is answered after", o.took, 5*ms)
 				time.Sleep(3 * ms)
+				b.drone.mu.Lock()
+				b.drone.cmd.acks.trip = c.trip
+				b.drone.mu.Unlock()
 				var last message.Message
 				b.change(func() { last, b.beat, b.script = b.beat, nil, nil })
 				if c.report > 0 {
@@ -563,6 +568,20 @@ func TestACommandThatWaitedItsTurnIsSentRightAfterAReport(t *testing.T) {
 					t.Errorf("sent at %v, want %v", sends, c.sent)
 				}
 			})
+		})
+	}
+}
+
+// A client's command that is due at once follows a report that is at most 0.2 s old.
+func TestACommandThatIsDueAtOnceFollowsAFreshReport(t *testing.T) {
+	const ms = time.Millisecond
+	for age, sent := range map[time.Duration]time.Duration{200 * ms: 0, 201 * ms: 799 * ms} {
+		onLine(t, copterBeat(), func(t *testing.T, b *lineBench) {
+			b.change(func() { b.deaf = true }) // from now on a report comes only each second
+			time.Sleep(500*ms + age)
+			began := time.Now()
+			<-b.command(armIt)
+			lineEqual(t, fmt.Sprintf("with a report that is %v old, sent after", age), b.copiesSince(began, common.MAV_CMD_COMPONENT_ARM_DISARM)[0], sent)
 		})
 	}
 }
@@ -704,6 +723,7 @@ func TestDisarmingIsNeverSuperseded(t *testing.T) {
 // came after the pilot's switch and wins.
 func TestAPilotsSwitchEndsAPlanAndNothingMoreIsSent(t *testing.T) {
 	const ms = time.Millisecond
+	north := 47.398
 	for _, c := range []struct {
 		name        string
 		r           request
@@ -720,6 +740,8 @@ func TestAPilotsSwitchEndsAPlanAndNothingMoreIsSent(t *testing.T) {
 		{"before the command reached the vehicle", goHome, 20 * ms, 310 * ms, true, "", 330 * ms, "", "[0s]", ModeRTL},
 		{"before it reached the vehicle, and it was not the last step", request{setMode: true, mode: ModeRTL, arm: &yes}, 20 * ms, 100 * ms, true, codeInterrupted, 20*ms + takenAfter,
 			"the vehicle follows the mode change, which was sent before; nothing more was sent", "[0s]", ModeRTL},
+		{"the way to a landing's place", request{setMode: true, mode: ModeLand, lat: &north, lon: &north}, 20 * ms, 100 * ms, true, codeInterrupted, 20*ms + takenAfter,
+			"the vehicle follows the goto, which was sent before; nothing more was sent", "[]", ModeHold},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			onBoth(t, func(t *testing.T, b *lineBench, v firmware) {
@@ -735,8 +757,8 @@ func TestAPilotsSwitchEndsAPlanAndNothingMoreIsSent(t *testing.T) {
 				shows(map[firmware]uint32{px4: px4Custom(3, 0), copter: 5}[v])
 				if c.follows > 0 {
 					time.Sleep(c.follows)
-					custom, _ := b.wanted(cmdSetMode)
-					shows(custom)
+					shows(entered[v][c.mode])
+					b.ack(0, uint16(common.MAV_CMD_DO_REPOSITION), ackAccepted)
 				}
 				o := <-answer
 				lineEqual(t, "code", o.code(), c.code)

@@ -276,12 +276,12 @@ func (t *task) reportBefore(s *step, due time.Time) error {
 		if !now.Before(until) {
 			break
 		}
-		if atOnce && t.request.urgent() && !c.away() {
-			until = later(due, c.awayAt).Add(urgentWait)
+		if atOnce && t.request.urgent() {
+			wait := urgentWait
 			if c.reports.keeps() {
-				until = due.Add(urgentKept)
+				wait = urgentKept
 			}
-			if !now.Before(until) {
+			if until = later(due, c.awayAt).Add(wait); !now.Before(until) {
 				return nil
 			}
 		}
@@ -298,10 +298,7 @@ func (t *task) reportBefore(s *step, due time.Time) error {
 // command, or the ack where that alone proves it.
 func (t *task) transact(s *step) error {
 	c := t.commander
-	if err := t.mayContinue(); err != nil {
-		return err
-	}
-	x := c.acks.open(s, c.machine.last, c.reports.n)
+	x := c.acks.open(s, c.machine.last)
 	defer c.acks.close(x)
 	c.reports.askNow() // a report is waited for from now on
 	if t.sendCopy(x); x.copies == 0 {

@@ -44,6 +44,7 @@ func TestWhatAFailedPlanArmedIsDisarmed(t *testing.T) {
 					}
 				})
 				began, o := time.Now(), b.command(armIt)
+				time.AfterFunc(giveUp+100*time.Millisecond, func() { b.command(goHome) }) // waits for the disarming
 				var out benchOutcome
 				for waits := true; waits; {
 					select {
@@ -145,6 +146,7 @@ func TestAShortFailsafeTakesTheDrone(t *testing.T) {
 				d, since := f.drone, time.Now()
 				for _, state := range []minimal.MAV_STATE{minimal.MAV_STATE_CRITICAL, minimal.MAV_STATE_ACTIVE} {
 					d.mu.Lock()
+					d.tel.id.version = 0 // an unknown PX4 counts as a new one
 					d.hearMessage(flyingBeat(t, d.modeName(), state), time.Now())
 					d.mu.Unlock()
 					time.Sleep(50 * time.Millisecond)
@@ -335,10 +337,19 @@ func TestMavrestActsByItselfOnlyForAClientThatHasTheDrone(t *testing.T) {
 	lineEqual(t, "it acts without a client", code(d.doOwn(request{}, nil)), codeInterrupted)
 	d.accepted(own, &step{})
 	lineEqual(t, "its own step counts as a client's", d.cmd.client, false)
-	own.commander, d.cmd.client, d.cmd.tasks = d.cmd, true, []*task{own}
+	d.accepted(&task{askedAt: time.Now(), endedBy: errSuperseded}, &step{})
+	lineEqual(t, "a step that shows after a takeover gives the client the drone", d.cmd.client, false)
+	lands := &task{commander: d.cmd, request: landHere, askedAt: time.Now()}
+	own.commander, d.cmd.client, d.cmd.tasks = d.cmd, true, []*task{own, lands}
 	lineEqual(t, "a command is under way", code(d.cmd.mayAct()), codeSuperseded)
+	d.cmd.manoeuvre = newManoeuvre(landHere, plan{})
+	own.answer.manoeuvre = d.cmd.manoeuvre
+	d.cmd.endManoeuvre(interruption(time.Now(), "another target"))
+	lineEqual(t, "a manoeuvre that ends takes its second leg with it", own.takenOver(), true)
+	own.endedBy = nil
 	d.cmd.disarmed()
 	lineEqual(t, "a disarming ends what mavrest sends itself", own.takenOver(), true)
+	lineEqual(t, "a disarming ends a client's landing", lands.takenOver(), false)
 	own.end(errSuperseded)
 	lineEqual(t, "a newer command's reason replaces it", own.endedBy, errSuperseded)
 }

@@ -285,7 +285,6 @@ func (d *drone) restarted(now time.Time) {
 	d.sticks.restarted(d.view(now))
 	d.forget()
 	d.warned = nil
-	d.cmd.acks.restarted()
 	d.handshake.begin(now)
 	d.cmd.acks.request(idHeartbeat)
 }

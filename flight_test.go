@@ -1044,7 +1044,9 @@ func TestWhatRemainsInForceOfACommandThatFailed(t *testing.T) {
 		{"a mode that PX4 acknowledged but never reported ends the way to a landing", "px4: aloft, land 60 0, +2s, only acks, refused no_ack mode position, recovers, is hold, status done null, +60s, is hold"},
 		{"the answer names POSCTL, into which PX4 went before mavrest refused the plan", "px4: aloft, mode altitude, input pitch 0.3 timeout 5, +1s, stops 33, +1500ms, refused refused goto heading 90, says ; the vehicle is in POSCTL"},
 		{"a takeoff that is refused disarms what it armed", "both: fails NAV_TAKEOFF, refused refused takeoff, sends 400 0 0, disarmed"},
-		{"a takeoff on PX4 is answered when its mode is reported", "px4: aloft, goto 10 0, +10s, takeoff 40, status vehicle_mode AUTO.TAKEOFF"},
+		{"a takeoff on PX4 is answered when its mode is reported", "px4: aloft, goto 10 0, +10s, takeoff {40|12}, status vehicle_mode AUTO.TAKEOFF"},
+		{"a takeoff that ends at once is answered by the mode in which it ends", "px4 live=no: aloft, mode position, +3s, takeoff 10.5, in AUTO.LOITER"},
+		{"the answer says where the vehicle stays armed", "copter: mode hold, stops 245, +4s, fails NAV_TAKEOFF, refused refused takeoff, says ; the vehicle is in GUIDED, armed"},
 		{"a takeoff is interrupted where PX4 has just disarmed itself", "px4: mode hold, arm, until disarmed 20s, refused interrupted takeoff, takeoff wait 60"},
 		{"PX4 lands though it refuses POSCTL on the way out of a stick mode", "px4: aloft, mode {manual|altitude}, input pitch 0.1 throttle 0.5 timeout 1, +300ms, forbids POSCTL AUTO.LOITER, {land|+15s}, is land"},
 		{"the way to a landing is flown at the height at which the sticks came to rest", "px4: aloft, mode position, input throttle 1 timeout 5, +3s, land 60 0, note, +4s, kept 0.3"},
@@ -1060,6 +1062,7 @@ func TestWhatRemainsInForceOfACommandThatFailed(t *testing.T) {
 func TestNoVehicleFallsOrFliesWithoutAPilot(t *testing.T) {
 	flies(t, []rule{
 		{"a stick mode that was never answered keeps its stream", "copter: hover, silent {2600ms|4s}, refused no_ack mode position, +4s, is position, +6s, alt > 18, streams"},
+		{"a stick mode that shows 5 s after its last copy is still the client's", "copter: hover, silent 6s, refused no_ack mode position, +4500ms, input pitch 0.1, is position"},
 		{"a stick mode that a refused goto superseded keeps its stream", "copter: hover, slow 200ms, fails DO_REPOSITION, entering {manual|altitude|position}, refused refused goto 50 0, answer any 10s, +1s, is $1, +10s, alt > 15"},
 		{"a silent client gets a hold in a stick mode that a refused goto superseded", "copter: hover, slow 200ms, fails DO_REPOSITION, entering {manual|altitude}, refused refused goto 50 0, recovers, answer any 10s, +15s, in hold"},
 		{"a silent client gets a hold in an unanswered stick mode that shows during a refused plan", "copter: hover, silent {2100ms|2500ms|3s|3500ms}, refused no_ack mode {altitude|manual}, recovers, fails DO_REPOSITION, fails DO_SET_MODE, post {goto 50 0 altitude 20|mode position}, answer any, recovers, +15s, in hold"},
@@ -1112,6 +1115,10 @@ func TestAPortThatComesBack(t *testing.T) {
 		{"no command is sent after a pilot's switch", "both: aloft, mode hold, +{3s..3900ms/100ms}, unplug, +1ms, post goto 60 0, +300ms, pilot rtl, plug, answer any 10s, hands off, until status online true 10s, mode hold"},
 		{"a landing is sent though the vehicle does not answer", away + "land, +200ms, mute, plug, +1300ms, unmute, answer any 10s, +10s, in land"},
 		{"no goto is sent while the vehicle does not answer", away + "goto 30 0, +200ms, mute, plug, answer no_ack 3s, hands off"},
+		{"no landing is sent after a pilot's switch", "both: aloft, mode hold, +3s, unplug, +1ms, post land, +300ms, pilot rtl, plug, answer interrupted 10s, hands off"},
+		{"no landing is sent while the port is away and a number is kept", "px4: aloft, heartless 5s, pilot POSCTL, +20ms, unplug, refused offline land"},
+		{"the answer says no_ack where an earlier step was sent", "copter: delay 20ms, +3s, watch DO_SET_MODE 1, post takeoff, acked, +{25ms|40ms}, unplug, answer no_ack 5s, says arming was not sent"},
+		{"a dead line does not make home's height unknown", "px4: aloft, {mute→no_ack|unplug→offline}, refused $1 goto 60 0 altitude 20"},
 		{"copies of a command are 20 ms apart", "both: slow 60ms, aloft, mode hold, +3s, unplug, +1ms, post mode rtl, +300ms, plug, answer any 10s, copies are apart"},
 	}, map[string]func(*player){"copies are apart": func(p *player) {
 		var last time.Time

@@ -380,7 +380,7 @@ func FuzzFrames(f *testing.F) {
 func fuzzFrames(t *testing.T, portion byte, data []byte) {
 	d := newDrone(device{name: "fuzz"}, 0, false)
 	d.cmd.stopped = true // no handshake
-	x := d.cmd.acks.open(&step{cmd: common.MAV_CMD_COMPONENT_ARM_DISARM}, report{}, 0)
+	x := d.cmd.acks.open(&step{cmd: common.MAV_CMD_COMPONENT_ARM_DISARM}, report{})
 	r := &reader{link: d.link}
 	now := time.Unix(1000, 0)
 	var taken []wireFrame

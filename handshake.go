@@ -188,7 +188,7 @@ func (h *handshake) tickStreams(now time.Time) (next time.Time) {
 	}
 	first.asked, first.slow = now, false
 	interval := h.firmware.command(common.MAV_CMD_SET_MESSAGE_INTERVAL, float32(first.id), 1e6/first.hz)
-	h.open, h.openFor = a.open(&interval, report{}, 0), first
+	h.open, h.openFor = a.open(&interval, report{}), first
 	a.send(h.open)
 	return now.Add(a.copyGap())
 }

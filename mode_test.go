@@ -1230,10 +1230,10 @@ func TestReports(t *testing.T) {
 					r.hearMode(uint32(w[1][0]), now)
 				case "beat":
 					shown = ""
-					for _, b := range r.hearHeartbeat(shownMode{custom: uint32(w[1][0]), armed: w[2] == "armed"}, trip, now) {
+					for _, b := range r.hearHeartbeat(shownMode{custom: uint32(w[1][0]), armed: w[2] == "armed", failsafe: w[2] == "armed"}, trip, now) {
 						shown += " " + string(rune(b.custom))
-						if b.armed != (w[2] == "armed") {
-							t.Errorf("%q: armed %v", clause, b.armed)
+						if b.armed != (w[2] == "armed") || b.failsafe != b.armed {
+							t.Errorf("%q: armed %v, failsafe %v", clause, b.armed, b.failsafe)
 						}
 					}
 				case "=":
