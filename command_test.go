@@ -5,6 +5,7 @@ package main
 
 import (
 	"fmt"
+	"net/netip"
 	"slices"
 	"testing"
 	"time"
@@ -441,6 +442,7 @@ func TestTheNextCommandWaitsAfterOneOfItsNumberThatWasRepeatedOrNotAnswered(t *t
 
 		c := a.open(&s, report{}, 0)
 		stale := time.Now().Add(-time.Millisecond)
+		a.hear(speed, uint8(ackFailed), 0, time.Now())
 		a.send(c)
 		a.hear(speed, uint8(ackFailed), 0, stale)
 		lineEqual(t, "refused by an ack from before it was sent", c.refusal != nil, false)
@@ -674,26 +676,31 @@ func TestAModeChangeGoesOut20MillisecondsAfterTheAnswerOfTheOneBefore(t *testing
 	}
 }
 
-func TestDisarmingIsNeverSuperseded(t *testing.T) {
-	for _, newer := range []request{holdHere, goHome, landHere, armIt} {
-		onLine(t, beatOf(common.MAV_AUTOPILOT_ARDUPILOTMEGA, 0, true), func(t *testing.T, b *lineBench) {
-			b.follow(func(id uint16, try int) {
-				if id == cmdArm && try == 3 {
-					custom, _ := b.wanted(id)
-					b.shows(custom, false)
-					b.ack(10*time.Millisecond, id, ackAccepted)
-				}
-			})
-			disarming := b.command(disarmIt)
-			time.Sleep(120 * time.Millisecond)
-			b.command(newer)
-			o := <-disarming
-			lineEqual(t, "error", o.err, nil)
-			if o.took < 900*time.Millisecond || o.took > 910*time.Millisecond { // by its ack, or by a report just before
-				t.Errorf("the answer came after %v", o.took)
-			}
-			time.Sleep(5 * time.Second)
-		})
+func TestWhoSupersedesWhom(t *testing.T) {
+	for _, r := range []struct{ newer, older, ends string }{ // in the air a command under way, one that waits; then on the ground
+		{"set mode=manual", "goto altitude=20", "yes yes yes yes"},
+		{"takeoff", "set mode=hold arm=true", "yes yes yes yes"},
+		{"set arm=true", "takeoff", "yes yes yes yes"},
+		{"land", "set mode=rtl", "no no no no"},
+		{"set arm=true", "set arm=false", "no no no no"},
+		{"set mode=rtl", "set mode=rtl", "no yes no yes"},
+		{"set mode=rtgs", "set mode=rtl", "no no no no"},
+		{"land lat=47 lon=8", "land lat=47 lon=8", "no yes no yes"},
+		{"land lat=47 lon=8", "land lat=47 lon=9", "no no no no"},
+		{"set mode=hold arm=false", "set mode=hold", "no no no no"},
+		{"set arm=false", "land", "no no yes yes"},
+		{"set arm=false", "set arm=false", "no yes yes yes"},
+	} {
+		c, newer, got := &commander{}, parseRequest(t, r.newer), ""
+		newer.from = netip.MustParseAddr("192.168.1.23") // whoever asks
+		for range 2 {
+			c.tasks = append(c.tasks, &task{commander: c, request: parseRequest(t, r.older)})
+		}
+		for i := range 4 {
+			newest := &task{commander: c, request: newer}
+			got += map[bool]string{true: " yes", false: " no"}[newest.supersedes(c.tasks[i%2], i >= 2)]
+		}
+		lineEqual(t, r.newer+" after "+r.older, got, " "+r.ends)
 	}
 }
 

@@ -176,6 +176,20 @@ func TestASecondLegIsNotSentAfterAFailsafe(t *testing.T) {
 	})
 }
 
+// Another landing, or the landing itself, was accepted before landThere had the mutex.
+func TestTheSecondLegOfALandingThatHasEndedIsNotSent(t *testing.T) {
+	inLinkBubble(t, func(t *testing.T) {
+		lands := landingThere()
+		lands.plan.second = nil
+		for m, now := range map[*manoeuvre]*manoeuvre{landingThere(): landingThere(), lands: lands} {
+			d, began := newDrone(device{}, 0, false), time.Now()
+			d.cmd.client, d.cmd.manoeuvre = true, now
+			d.landThere(m)
+			lineEqual(t, "it waited to send it", time.Since(began), 0)
+		}
+	})
+}
+
 func TestPX4IsNotArmedOnAStreamThatEnds(t *testing.T) {
 	for _, c := range []struct{ delay, after time.Duration }{
 		{0, 5000 * time.Millisecond}, {200 * time.Millisecond, 4600 * time.Millisecond}, {200 * time.Millisecond, 4800 * time.Millisecond},

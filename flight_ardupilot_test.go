@@ -486,7 +486,7 @@ func TestCopterGotosAndHolds(t *testing.T) {
 		{"a refused goto's error names the landing that it ended", "copter: aloft, land 60 0, refused refused goto lat 0 lon 0, says ; the land before it has ended; the vehicle is in GUIDED"},
 		{"without a receiver it takes off again and again", "copter receiver=none: takeoff 10 wait 60, land wait 120, +8s, takeoff 10 wait 60, land wait 120"},
 		{"without a receiver it arms in the mode that is asked for with it", "copter receiver=none: mode {manual|altitude|position} arm true, is $1, armed"},
-		{"a takeoff that was disarmed has ended", "copter: takeoff, is takeoff, disarm, is hold, arm, its mode hold, +8s, alt < 0.5"},
+		{"a takeoff that was disarmed has ended", "copter: fails REQUEST_MESSAGE, takeoff, took < 1s, is takeoff, disarm, is hold, arm, its mode hold, +8s, alt < 0.5"},
 		{"a takeoff that is not acknowledged leaves the vehicle in GUIDED", "copter: hides its takeoff, mark, refused no_ack takeoff, sends 400 0 0, in GUIDED"},
 		{"before the first fix there is no height above the sea", "copter armable=84s: status position.altitude_msl null, status position.lat null, +12s, not status position.altitude_msl null"},
 	}, arduClauses)

@@ -855,11 +855,13 @@ func (p *player) checkWire(w []string, rest string) string {
 func TestARefusalNamesItsReason(t *testing.T) {
 	flies(t, []rule{
 		{"NAV_DLL_ACT, where PX4 has no ground station", "px4 NAV_DLL_ACT={1|2|3}: refused refused takeoff, says NAV_DLL_ACT is $1: PX4 arms only while it hears a ground station, +6s, refused refused arm, says NAV_DLL_ACT is $1: PX4 arms only while it hears a ground station"},
+		{"NAV_DLL_ACT only where it stands in the way", "px4 {NAV_DLL_ACT=2: fails DO_SET_MODE, refused refused mode hold|gcs NAV_DLL_ACT=2 armable=1h: refused refused arm}, says not: NAV_DLL_ACT"},
 		{"no parameter, where none is the reason", "px4 armable=1h: refused refused takeoff, says Resolve system health failures first, says not: NAV_DLL_ACT, says not: COM_RC_IN_MODE"},
-		{"a text that came after the command, not an earlier one", "both: text PreArm: Compass not calibrated, +1s, fails COMPONENT_ARM_DISARM, mark, post arm, until sent 400 1 0 5s, +100ms, text Arm: Battery 1 low, answer refused 2s, says Arm: Battery 1 low, says not: Compass, says not: unhealthy"},
-		{"the unhealthy systems where there is no text", "px4 trouble=BATTERY: fails DO_SET_MODE, refused refused mode hold, says unhealthy:, says battery"},
+		{"a text that came after the command, not an earlier one", "both: text PreArm: Compass not calibrated, +1s, fails COMPONENT_ARM_DISARM, mark, post arm, until sent 400 1 0 5s, +100ms, text Arm: Battery 1 is too low: it has less than 14.4 V, answer refused 2s, says Arm: Battery 1 is too low: it has less than 14.4 V, says not: Compass, says not: unhealthy"},
+		{"the unhealthy systems where there is no text", "px4 trouble=BATTERY: fails DO_SET_MODE, refused refused mode hold, says unhealthy:, says battery, says not: rc_receiver, receiver hand, +2s, receiver lost, +2s, refused refused mode hold, says rc_receiver, recovers, fails COMPONENT_ARM_DISARM, refused refused disarm, says not: unhealthy"},
 		{"PX4's fence, whose text comes after the ack", "px4 fence=50: aloft, post goto 100 0 wait 100, answer interrupted, says the autopilot says:, says Reposition is outside geofence, says not: unhealthy"},
 		{"a failsafe's text", "both: aloft, post goto 300 0 wait 100, +5s, text Battery failsafe, +50ms, failsafe, answer interrupted, says RTL, says the autopilot says: Battery failsafe"},
+		{"no text that came over 0.5 s after an interruption, no info, no message of mavrest's", "{both: aloft, only acks, post mode rtl, +100ms, pilot altitude, +700ms, text Too late→Too late|px4: post takeoff 40 wait 60, until armed 5s, +100ms, pilot altitude→Armed|px4 fence=50: aloft, post land 100 0 wait 100→mavrest:}, answer interrupted, says not: $1"},
 		{"a disarming in the air", "both: aloft, refused refused disarm, says arm: the vehicle is in the air; land first"},
 		{"a takeoff that can't arm, and the mode that the vehicle is left in", "both armable=1h: refused refused takeoff, its command 400, says rm, not its messages [], in hold, disarmed, copter? says ; the vehicle is in GUIDED, copter? stays 8s is hold, px4? stays 8s is manual"},
 		{"the pilot after his mode, but not after the client's own mode", "both: aloft, pilot rtl, +2s, refused wrong_mode input, says a pilot, says took the drone, goto 40 0, refused wrong_mode input, says input: the drone is in mode hold; set manual"},
@@ -936,6 +938,7 @@ func TestTheWayToALanding(t *testing.T) {
 		{"is ended by a goto that is flown and not acknowledged", "both: aloft, land 60 0, +2s, loses DO_REPOSITION, refused no_ack goto 0 60, +40s, is hold, at 0 60 10 ±1, status target.distance < 1"},
 		{"is ended by a goto that a refused command supersedes", "both: aloft, land 60 0, +2s, delay 150ms, post goto 0 60, +50ms, fails COMPONENT_ARM_DISARM, refused refused arm, answer superseded, +40s, is hold, at 0 60 10 ±1, status target.distance < 1"},
 		{"is ended by a pilot who goes back to the mode before the landing", "both: aloft, mode position, +4s, land 200 0, fails COMPONENT_ARM_DISARM, refused refused arm, recovers, +2s, receiver idle, pilot position, +1100ms, is position, mark, +60s, is position, hands off"},
+		{"is tried again each second where the landing is refused", "both: aloft, fails DO_SET_MODE, land 10 0, until not hands off 60s, until at 10 0 10 ±2 60s, +5s, mark, +2900ms, px4? sent 176 1 4 | 176 1 4 | 176 1 4, copter? sent 176 1 9 | 176 1 9 | 176 1 9"},
 		{"ends on the ground though no command is acknowledged", "both: aloft, land 10 0, loses everything, until disarmed 90s, +5s, mark, +60s, hands off"},
 		{"is reported as land also after a refused arming", "both: aloft, mode position, +{1s..1800ms/200ms}, land 40 0, bad, nacks COMPONENT_ARM_DISARM, refused refused arm, recovers, stays 7s is land, until disarmed 200s, at 40 0 0 ±2"},
 	}, map[string]func(*player){
@@ -1002,6 +1005,7 @@ func TestOneCommandAtATime(t *testing.T) {
 		{"a goto's speed ends with the goto, also when it is not acknowledged", "copter: aloft, goto 10 0, +10s, loses DO_CHANGE_SPEED, refused no_ack goto 100 0 speed 2, recovers, +5s, goto 200 0, +10s, speed > 3"},
 		{"a goto's speed ends with the goto, also when the goto is superseded", "copter: aloft, goto 10 0, +10s, slow 300ms, mark, post goto 100 0 speed 2, until sends 178 1 2 5s, goto 200 0, answer any 1s, +10s, speed > 3"},
 		{"a disarming is answered by its own ack while mavrest disarms after a failed takeoff", "copter: delay 20ms, +3s, post takeoff, +{70ms|80ms|90ms|100ms|120ms}, loses COMPONENT_ARM_DISARM 1, disarm, answer any 5s"},
+		{"a goto that waits is interrupted by a disarming, not refused", "copter: hover, slow 300ms, post mode hold, +20ms, post goto 60 0, +20ms, pilot disarms, answer any, answer interrupted"},
 		{"a takeoff waits for the disarming before it", "both: arm, delay 100ms, post disarm, +20ms, takeoff, is takeoff, answer any 1s"},
 		{"a landing at a place is answered by its own ack after a goto whose ack was lost", "both: aloft, loses DO_REPOSITION 1, goto 60 0, land 20 0 wait 120, its done true, at 20 0 0 ±2"},
 		{"a report proves a second landing after one whose ack was lost", "px4: aloft, loses NAV_LAND 1, land, land, is land"},
@@ -1044,12 +1048,13 @@ func TestWhatRemainsInForceOfACommandThatFailed(t *testing.T) {
 		{"a mode that PX4 acknowledged but never reported ends the way to a landing", "px4: aloft, land 60 0, +2s, only acks, refused no_ack mode position, recovers, is hold, status done null, +60s, is hold"},
 		{"the answer names POSCTL, into which PX4 went before mavrest refused the plan", "px4: aloft, mode altitude, input pitch 0.3 timeout 5, +1s, stops 33, +1500ms, refused refused goto heading 90, says ; the vehicle is in POSCTL"},
 		{"a takeoff that is refused disarms what it armed", "both: fails NAV_TAKEOFF, refused refused takeoff, sends 400 0 0, disarmed"},
+		{"the answer says that the vehicle is armed where it could not be disarmed", "px4: mode hold, +1s, fails NAV_TAKEOFF, watch COMPONENT_ARM_DISARM 1, post takeoff, acked, fails COMPONENT_ARM_DISARM, answer refused, says ; the vehicle is in AUTO.LOITER, armed"},
 		{"a takeoff on PX4 is answered when its mode is reported", "px4: aloft, goto 10 0, +10s, takeoff 40, status vehicle_mode AUTO.TAKEOFF"},
 		{"a takeoff is interrupted where PX4 has just disarmed itself", "px4: mode hold, arm, until disarmed 20s, refused interrupted takeoff, takeoff wait 60"},
 		{"PX4 lands though it refuses POSCTL on the way out of a stick mode", "px4: aloft, mode {manual|altitude}, input pitch 0.1 throttle 0.5 timeout 1, +300ms, forbids POSCTL AUTO.LOITER, {land|+15s}, is land"},
 		{"the way to a landing is flown at the height at which the sticks came to rest", "px4: aloft, mode position, input throttle 1 timeout 5, +3s, land 60 0, note, +4s, kept 0.3"},
 		{"a goto without a place keeps the present place", "px4: aloft, mode {position|altitude}, input pitch 1 throttle 0.5 timeout 5, +4s, goto heading 90, comes back north < 6"},
-		{"the refusal of an arming in LAND or RTL says what to post", "copter: aloft, {land→LAND|mode rtl→RTL} wait 100, refused refused arm, says $1 mode not armable; it does not arm in $1: set another mode with it, says {\"mode\":\"hold\", mode hold arm true"},
+		{"the refusal of an arming in LAND or RTL says what to post", "copter: aloft, {land→LAND|mode rtl→RTL} wait 100, refused refused arm, says $1 mode not armable; it does not arm in $1: set another mode with it, says {\"mode\":\"hold\", fails DO_SET_MODE, refused refused mode position, says not: arm, recovers, mode hold arm true"},
 		{"stopped, mavrest answers that the drone may be doing what was sent", "both: delay 20ms, +3s, mark, post takeoff, until sends 400 1 0 5s, stop, answer no_ack, says was sent before; nothing more was sent"},
 		{"a stick mode is accepted while a parked stream is off centre", "px4: mode position, aloft, slow {0s|50ms|150ms|300ms}, mode altitude{| arm true}"},
 	})
@@ -1112,6 +1117,7 @@ func TestAPortThatComesBack(t *testing.T) {
 		{"no command is sent after a pilot's switch", "both: aloft, mode hold, +{3s..3900ms/100ms}, unplug, +1ms, post goto 60 0, +300ms, pilot rtl, plug, answer any 10s, hands off, until status online true 10s, mode hold"},
 		{"a landing is sent though the vehicle does not answer", away + "land, +200ms, mute, plug, +1300ms, unmute, answer any 10s, +10s, in land"},
 		{"no goto is sent while the vehicle does not answer", away + "goto 30 0, +200ms, mute, plug, answer no_ack 3s, hands off"},
+		{"a goto to a height, for which PX4 must send its home, is not refused", "px4: aloft, mode hold, +3s, {mute→no_ack|unplug→offline}, refused $1 goto altitude 20"},
 		{"copies of a command are 20 ms apart", "both: slow 60ms, aloft, mode hold, +3s, unplug, +1ms, post mode rtl, +300ms, plug, answer any 10s, copies are apart"},
 	}, map[string]func(*player){"copies are apart": func(p *player) {
 		var last time.Time

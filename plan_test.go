@@ -666,6 +666,8 @@ func TestPlanePlans(t *testing.T) {
 		{"plane FBWB landed", "set mode=takeoff", []string{"LONG 176 [1 15 …0]", arm, "LONG 176 [1 13 …0]"}},
 		{"plane FBWB armed", "takeoff", []string{"LONG 176 [1 15 …0]", "LONG 176 [1 13 …0]"}},
 		{"plane TAKEOFF landed", "set arm=true", []string{"LONG 176 [1 15 …0]", arm}},
+		{"plane TAKEOFF landed", "set arm=false", []string{"LONG 400 […0]"}},
+		{"plane TAKEOFF flying", "set arm=true", []string{arm}},
 		{"plane FBWB landed", "takeoff altitude=30", []string{"unsupported: altitude: a fixed wing takes off to its own TKOFF_ALT; leave it out"}},
 		{"plane FBWB flying", "takeoff", []string{"refused: takeoff: already flying; use goto to climb"}},
 		{"plane FBWB landed", "set arm=true", []string{arm}},
