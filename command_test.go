@@ -449,6 +449,20 @@ func TestTheNextCommandWaitsAfterOneOfItsNumberThatWasRepeatedOrNotAnswered(t *t
 	})
 }
 
+func TestTheRoundTripOfRepeatedCommandsGrowsStepByStep(t *testing.T) {
+	const ms = time.Millisecond
+	a := &acks{}
+	for _, c := range []struct {
+		copies, n  int // commands in a row
+		took, trip time.Duration
+	}{{2, 3, 900 * ms, 0}, {1, 1, 50 * ms, 50 * ms}, {2, 3, 900 * ms, 50 * ms}, {2, 1, 900 * ms, 300 * ms}, {2, 4, 900 * ms, 600 * ms}, {2, 4, 900 * ms, 900 * ms}} {
+		for range c.n {
+			a.measure(&command{copies: c.copies}, c.took)
+		}
+		lineEqual(t, "the round trip", a.trip, c.trip)
+	}
+}
+
 // ---- The answer is what the vehicle shows ----
 
 func TestTheAnswerComesWhenAReportShowsTheMode(t *testing.T) {

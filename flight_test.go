@@ -861,7 +861,7 @@ func TestARefusalNamesItsReason(t *testing.T) {
 		{"the unhealthy systems where there is no text", "px4 trouble=BATTERY: fails DO_SET_MODE, refused refused mode hold, says unhealthy:, says battery, says not: rc_receiver, receiver hand, +2s, receiver lost, +2s, refused refused mode hold, says rc_receiver, recovers, fails COMPONENT_ARM_DISARM, refused refused disarm, says not: unhealthy"},
 		{"PX4's fence, whose text comes after the ack", "px4 fence=50: aloft, post goto 100 0 wait 100, answer interrupted, says the autopilot says:, says Reposition is outside geofence, says not: unhealthy"},
 		{"a failsafe's text", "both: aloft, post goto 300 0 wait 100, +5s, text Battery failsafe, +50ms, failsafe, answer interrupted, says RTL, says the autopilot says: Battery failsafe"},
-		{"no text that came over 0.5 s after an interruption, no info, no message of mavrest's", "{both: aloft, only acks, post mode rtl, +100ms, pilot altitude, +700ms, text Too late→Too late|px4: post takeoff 40 wait 60, until armed 5s, +100ms, pilot altitude→Armed|px4 fence=50: aloft, post land 100 0 wait 100→mavrest:}, answer interrupted, says not: $1"},
+		{"no text that came over 0.5 s after an interruption, and no info", "{both: aloft, only acks, post mode rtl, +100ms, pilot altitude, +700ms, text Too late→Too late|px4: post takeoff 40 wait 60, until armed 5s, +100ms, pilot altitude→Armed}, answer interrupted, says not: $1"},
 		{"a disarming in the air", "both: aloft, refused refused disarm, says arm: the vehicle is in the air; land first"},
 		{"a takeoff that can't arm, and the mode that the vehicle is left in", "both armable=1h: refused refused takeoff, its command 400, says rm, not its messages [], in hold, disarmed, copter? says ; the vehicle is in GUIDED, copter? stays 8s is hold, px4? stays 8s is manual"},
 		{"the pilot after his mode, but not after the client's own mode", "both: aloft, pilot rtl, +2s, refused wrong_mode input, says a pilot, says took the drone, goto 40 0, refused wrong_mode input, says input: the drone is in mode hold; set manual"},
@@ -938,6 +938,7 @@ func TestTheWayToALanding(t *testing.T) {
 		{"is ended by a goto that is flown and not acknowledged", "both: aloft, land 60 0, +2s, loses DO_REPOSITION, refused no_ack goto 0 60, +40s, is hold, at 0 60 10 ±1, status target.distance < 1"},
 		{"is ended by a goto that a refused command supersedes", "both: aloft, land 60 0, +2s, delay 150ms, post goto 0 60, +50ms, fails COMPONENT_ARM_DISARM, refused refused arm, answer superseded, +40s, is hold, at 0 60 10 ±1, status target.distance < 1"},
 		{"is ended by a pilot who goes back to the mode before the landing", "both: aloft, mode position, +4s, land 200 0, fails COMPONENT_ARM_DISARM, refused refused arm, recovers, +2s, receiver idle, pilot position, +1100ms, is position, mark, +60s, is position, hands off"},
+		{"is given up with a message where PX4's fence forbids it", "px4 fence=50: aloft, post {land→1|goto→0} 100 0 wait 100, answer interrupted, messages $1 mavrest: the landing at the place was given up"},
 		{"is tried again each second where the landing is refused", "both: aloft, fails DO_SET_MODE, land 10 0, until not hands off 60s, until at 10 0 10 ±2 60s, +5s, mark, +2900ms, px4? sent 176 1 4 | 176 1 4 | 176 1 4, copter? sent 176 1 9 | 176 1 9 | 176 1 9"},
 		{"ends on the ground though no command is acknowledged", "both: aloft, land 10 0, loses everything, until disarmed 90s, +5s, mark, +60s, hands off"},
 		{"is reported as land also after a refused arming", "both: aloft, mode position, +{1s..1800ms/200ms}, land 40 0, bad, nacks COMPONENT_ARM_DISARM, refused refused arm, recovers, stays 7s is land, until disarmed 200s, at 40 0 0 ±2"},
@@ -1003,7 +1004,7 @@ func TestOneCommandAtATime(t *testing.T) {
 		{"another client's disarming ends a takeoff's wait", "both: post takeoff 40 wait 60, until armed 10s, +300ms, disarm, answer interrupted 2s"},
 		{"a takeover in the last step ends a command, with a wait and without one", "copter: aloft, slow 150ms, {a switch at the yaw, post goto 60 0 heading 90|a switch at the arming, post mode rtl arm true}{| wait 60}, answer interrupted 5s"},
 		{"a goto's speed ends with the goto, also when it is not acknowledged", "copter: aloft, goto 10 0, +10s, loses DO_CHANGE_SPEED, refused no_ack goto 100 0 speed 2, recovers, +5s, goto 200 0, +10s, speed > 3"},
-		{"a goto's speed ends with the goto, also when the goto is superseded", "copter: aloft, goto 10 0, +10s, slow 300ms, mark, post goto 100 0 speed 2, until sends 178 1 2 5s, goto 200 0, answer any 1s, +10s, speed > 3"},
+		{"a goto's speed ends with the goto, also when the goto is superseded", "copter: aloft, goto 10 0, +10s, slow 300ms, mark, post goto 100 0 speed 2, until sends 178 1 2 5s, goto 200 0, answer superseded 1s, says not: before it, +10s, speed > 3"},
 		{"a disarming is answered by its own ack while mavrest disarms after a failed takeoff", "copter: delay 20ms, +3s, post takeoff, +{70ms|80ms|90ms|100ms|120ms}, loses COMPONENT_ARM_DISARM 1, disarm, answer any 5s"},
 		{"a goto that waits is interrupted by a disarming, not refused", "copter: hover, slow 300ms, post mode hold, +20ms, post goto 60 0, +20ms, pilot disarms, answer any, answer interrupted"},
 		{"a takeoff waits for the disarming before it", "both: arm, delay 100ms, post disarm, +20ms, takeoff, is takeoff, answer any 1s"},
@@ -1088,7 +1089,7 @@ func TestNoVehicleFallsOrFliesWithoutAPilot(t *testing.T) {
 		{"a handshake in the air forgets no parameter", "copter receiver=none SYSID_MYGCS=250: hover, mode position, +2s, stops 245, +4600ms, mute, +2s, unmute, +3s, in LOITER, status failsafe false"},
 		{"a failsafe on the way out of a pilot's stick mode does not give a client the sticks", "px4: takeoff, +25s, mode altitude, +1s, pilot MANUAL, slow 200ms, no input, entering rtl, +{0s|100ms|250ms|500ms|1s|2200ms|2500ms}, is in a failsafe, answer any 60s, +1s, no input"},
 		{"a QuadPlane is not commanded as a plane before its type is known", "quadplane Q_GUIDED_MODE=1: takeoff 20, +20s, mode position, +2s, receiver hand, stop, +5s, pilot QLOITER, +1s, param Q_GUIDED_MODE 0, delay {0s|200ms}, stops 245{|, fails SET_MESSAGE_INTERVAL}, start, until status online true 5s, post mode {manual|altitude|hold|rtl}, answer any, +5s, it hovers"},
-		{"a QuadPlane is not refused as a plane, and not commanded before it says that it is one", "quadplane: mode altitude arm true, stop, stops 245, start, until status online true 5s, land, stop, stops 245, fails SET_MESSAGE_INTERVAL, fails REQUEST_MESSAGE, start, until status online true 5s, refused offline mode hold, says whether it is a QuadPlane, hands off"},
+		{"a QuadPlane is not refused as a plane, and not commanded before it says that it is one", "quadplane: mode altitude arm true, stop, stops 245, start, until status online true 5s, land, stop, stops 245, fails SET_MESSAGE_INTERVAL, fails REQUEST_MESSAGE, start, until status online true 5s, refused offline mode hold, says whether it is a QuadPlane, hands off, disarm"},
 	}, map[string]func(*player){
 		"is in a failsafe": func(p *player) { p.sim.change(func() { p.sim.failsafe = true }) },
 		"it hovers": func(p *player) {
@@ -1263,10 +1264,13 @@ func TestHomeIsRequestedAgainBeforeAGotoToAHeightAboveIt(t *testing.T) {
 			defer f.drone.mu.Unlock()
 			f.drone.tel.home.amsl -= 8
 		}
-		stale()
-		f.accepted("/goto", `{"altitude":12,"wait":60}`)
-		if s := f.sim.truth(); math.Abs(s.alt-12) > 1 {
-			t.Errorf("it is at %.1f m", s.alt)
+		for _, path := range []string{"/goto", "/takeoff"} {
+			stale()
+			want := f.sim.truth().alt + 12
+			f.accepted(path, fmt.Sprintf(`{"altitude":%g,"wait":60}`, want))
+			if s := f.sim.truth(); math.Abs(s.alt-want) > 2 {
+				t.Errorf("%s: it is at %.1f m", path, s.alt)
+			}
 		}
 		stale()
 		defer f.fails(common.MAV_CMD_REQUEST_MESSAGE)()

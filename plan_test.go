@@ -387,6 +387,8 @@ func TestPX4Plans(t *testing.T) {
 
 		{"px4 MANUAL landed", "set arm=true", []string{arm}},
 		{"px4 MANUAL armed", "set arm=false", []string{"LONG 400 [0 0 …NaN]"}},
+		{"px4 MANUAL armed undefined", "set arm=false", []string{"LONG 400 [0 0 …NaN]"}},
+		{"px4 MANUAL landed climbing", "set arm=false", []string{"LONG 400 [0 0 …NaN]"}},
 		{"px4 MANUAL landed", "set mode=position arm=true", []string{"LONG 176 [1 3 0 …NaN]", arm}},
 		{"px4 MANUAL landed", "set mode=hold arm=false", []string{loiter, "LONG 400 [0 0 …NaN]"}},
 		{"px4 MANUAL landed", "set mode=takeoff arm=true", []string{loiter, arm, climb}},
