@@ -977,6 +977,7 @@ func TestEachResultHasItsAnswer(t *testing.T) {
 		{common.MAV_RESULT_DENIED, 409, "refused", "denied"},
 		{common.MAV_RESULT_UNSUPPORTED, 501, "unsupported", "unsupported"},
 		{common.MAV_RESULT_FAILED, 409, "refused", "failed"},
+		{common.MAV_RESULT_COMMAND_INT_ONLY, 501, "unsupported", "command_int_only"},
 		{common.MAV_RESULT_CANCELLED, 409, "refused", "cancelled"},
 	}
 	for _, test := range tests {

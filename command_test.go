@@ -652,7 +652,7 @@ func TestAModeChangeGoesOut20MillisecondsAfterTheAnswerOfTheOneBefore(t *testing
 	const ms = time.Millisecond
 	for _, c := range []struct {
 		name  string
-		ack   time.Duration // of the first; 0: none comes
+		ack   time.Duration // of the first; 0: none comes; below: but a report
 		later request
 		cmd   common.MAV_CMD
 		at    time.Duration // when it comes
@@ -666,6 +666,7 @@ func TestAModeChangeGoesOut20MillisecondsAfterTheAnswerOfTheOneBefore(t *testing
 		{"rtl without an ack", 0, goHome, common.MAV_CMD_DO_SET_MODE, 10 * ms, modeUnknown + 20*ms},
 		{"land without an ack", 0, landHere, common.MAV_CMD_DO_SET_MODE, 10 * ms, modeUnknown + 20*ms},
 		{"land after two copies", 0, landHere, common.MAV_CMD_DO_SET_MODE, 310 * ms, 300*ms + modeUnknown + 20*ms},
+		{"land after a report", -5 * ms, landHere, common.MAV_CMD_DO_SET_MODE, 60 * ms, 60 * ms},
 		{"disarming is no mode change", 0, disarmIt, common.MAV_CMD_COMPONENT_ARM_DISARM, 10 * ms, 10 * ms},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -673,6 +674,8 @@ func TestAModeChangeGoesOut20MillisecondsAfterTheAnswerOfTheOneBefore(t *testing
 				b.follow(func(id uint16, try int) {
 					if c.ack > 0 && id == cmdSetMode && try == 0 {
 						b.ack(c.ack, id, ackAccepted)
+					} else if c.ack < 0 {
+						b.shows(4, false)
 					}
 				})
 				began := time.Now()

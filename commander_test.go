@@ -354,6 +354,7 @@ func TestMavrestActsByItselfOnlyForAClientThatHasTheDrone(t *testing.T) {
 	d.cmd.disarmed()
 	lineEqual(t, "a disarming ends what mavrest sends itself", own.takenOver(), true)
 	own.end(errSuperseded)
+	own.end(interruption(time.Now(), "a pilot")) // which ends a plan that has ended already
 	lineEqual(t, "a newer command's reason replaces it", own.endedBy, errSuperseded)
 }
 

@@ -857,7 +857,7 @@ func TestARefusalNamesItsReason(t *testing.T) {
 		{"NAV_DLL_ACT, where PX4 has no ground station", "px4 NAV_DLL_ACT={1|2|3}: refused refused takeoff, says NAV_DLL_ACT is $1: PX4 arms only while it hears a ground station, +6s, refused refused arm, says NAV_DLL_ACT is $1: PX4 arms only while it hears a ground station"},
 		{"NAV_DLL_ACT only where it stands in the way", "px4 {NAV_DLL_ACT=2: fails DO_SET_MODE, refused refused mode hold|gcs NAV_DLL_ACT=2 armable=1h: refused refused arm}, says not: NAV_DLL_ACT"},
 		{"no parameter, where none is the reason", "px4 armable=1h: refused refused takeoff, says Resolve system health failures first, says not: NAV_DLL_ACT, says not: COM_RC_IN_MODE"},
-		{"a text that came after the command, not an earlier one", "both: text PreArm: Compass not calibrated, +1s, fails COMPONENT_ARM_DISARM, mark, post arm, until sent 400 1 0 5s, +100ms, text Arm: Battery 1 is too low: it has less than 14.4 V, answer refused 2s, says Arm: Battery 1 is too low: it has less than 14.4 V, says not: Compass, says not: unhealthy"},
+		{"a text that came after the command, not an earlier one", "both: text PreArm: Compass not calibrated, +1s, fails COMPONENT_ARM_DISARM, mark, post arm, until sent 400 1 0 5s, +100ms, text Arm: Battery 1 is too low: it has less than 14.4 V, text Arm: Battery 1 is too low: it has less than 14.4 V, answer refused 2s, says Arm: Battery 1 is too low: it has less than 14.4 V, says not: V; Arm, says not: Compass, says not: unhealthy"},
 		{"the unhealthy systems where there is no text", "px4 trouble=BATTERY: fails DO_SET_MODE, refused refused mode hold, says unhealthy:, says battery, says not: rc_receiver, receiver hand, +2s, receiver lost, +2s, refused refused mode hold, says rc_receiver, recovers, fails COMPONENT_ARM_DISARM, refused refused disarm, says not: unhealthy"},
 		{"PX4's fence, whose text comes after the ack", "px4 fence=50: aloft, post goto 100 0 wait 100, answer interrupted, says the autopilot says:, says Reposition is outside geofence, says not: unhealthy"},
 		{"a failsafe's text", "both: aloft, post goto 300 0 wait 100, +5s, text Battery failsafe, +50ms, failsafe, answer interrupted, says RTL, says the autopilot says: Battery failsafe"},
@@ -1244,12 +1244,12 @@ func TestOnlyReportsAfterTheAcceptanceEndAManoeuvre(t *testing.T) {
 	hear(now.Add(-time.Millisecond))
 	hold := request{setMode: true, mode: ModeHold}
 	m := &manoeuvre{request: hold, at: now, over: make(chan struct{})}
-	d.machine.last.armed, d.cmd.manoeuvre = true, m
-	m.watch(d.viewSince(m.at, now.Add(time.Second)))
+	d.online, d.machine.last.armed, d.cmd.manoeuvre = true, true, m
+	d.watch(now.Add(time.Second))
 	lineEqual(t, "done by earlier messages", m.done, false)
 	lineEqual(t, "its landed state", d.viewSince(m.at, now).landed, 0)
 	hear(now.Add(time.Millisecond))
-	m.watch(d.viewSince(m.at, now.Add(time.Second)))
+	d.watch(now.Add(time.Second))
 	lineEqual(t, "done by later messages", m.done, true)
 }
 

@@ -229,7 +229,7 @@ func (p *parameters) hear(m *common.MessageParamValue, now time.Time) (ours bool
 	if !slices.Contains(slices.Concat(parameterNames[f]...), m.ParamId) {
 		return false
 	}
-	if f == px4 && m.ParamType == common.MAV_PARAM_TYPE_INT32 {
+	if f == px4 {
 		v = float64(int32(math.Float32bits(m.ParamValue)))
 	}
 	p.values[m.ParamId] = v
