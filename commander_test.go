@@ -162,26 +162,12 @@ func TestAShortFailsafeTakesTheDrone(t *testing.T) {
 	}
 }
 
-func TestASecondLegIsNotSentAfterAFailsafe(t *testing.T) {
-	fly(t, simPX4, nil, func(f *flight) {
-		d := toALandingPlace(f)
-		d.mu.Lock()
-		since, m := time.Now(), d.cmd.manoeuvre
-		d.wg.Go(func() { d.landThere(m) }) // as watch does
-		// The reader has the mutex before that goroutine.
-		d.take(flyingBeat(t, "AUTO.LOITER", minimal.MAV_STATE_CRITICAL), since)
-		d.mu.Unlock()
-		time.Sleep(2 * time.Second)
-		f.wantHandsOff(since)
-	})
-}
-
-// Another landing, or the landing itself, was accepted before landThere had the mutex.
+// A takeover, another landing or the landing itself came before landThere had the mutex.
 func TestTheSecondLegOfALandingThatHasEndedIsNotSent(t *testing.T) {
 	inLinkBubble(t, func(t *testing.T) {
 		lands := landingThere()
 		lands.plan.second = nil
-		for m, now := range map[*manoeuvre]*manoeuvre{landingThere(): landingThere(), lands: lands} {
+		for m, now := range map[*manoeuvre]*manoeuvre{landingThere(): nil, landingThere(): landingThere(), lands: lands} {
 			d, began := newDrone(device{}, 0, false), time.Now()
 			d.cmd.client, d.cmd.manoeuvre = true, now
 			d.landThere(m)

@@ -862,6 +862,8 @@ func TestARefusalNamesItsReason(t *testing.T) {
 		{"PX4's fence, whose text comes after the ack", "px4 fence=50: aloft, post goto 100 0 wait 100, answer interrupted, says the autopilot says:, says Reposition is outside geofence, says not: unhealthy"},
 		{"a failsafe's text", "both: aloft, post goto 300 0 wait 100, +5s, text Battery failsafe, +50ms, failsafe, answer interrupted, says RTL, says the autopilot says: Battery failsafe"},
 		{"no text that came over 0.5 s after an interruption, and no info", "{both: aloft, only acks, post mode rtl, +100ms, pilot altitude, +700ms, text Too late→Too late|px4: post takeoff 40 wait 60, until armed 5s, +100ms, pilot altitude→Armed}, answer interrupted, says not: $1"},
+		{"a goto or a landing at a place on the ground, where both autopilots drop a goto that they acknowledge", "both: mark, refused refused {goto|land} 10 0, says take off, its status null, hands off"},
+		{"a hold that PX4 is sent as a goto", "px4: aloft, goto altitude 90, fails DO_REPOSITION, refused refused mode hold, says refused the hold, refused refused goto altitude 80, says refused the goto"},
 		{"a disarming in the air", "both: aloft, refused refused disarm, says arm: the vehicle is in the air; land first"},
 		{"a takeoff that can't arm, and the mode that the vehicle is left in", "both armable=1h: refused refused takeoff, its command 400, says rm, not its messages [], in hold, disarmed, copter? says ; the vehicle is in GUIDED, copter? stays 8s is hold, px4? stays 8s is manual"},
 		{"the pilot after his mode, but not after the client's own mode", "both: aloft, pilot rtl, +2s, refused wrong_mode input, says a pilot, says took the drone, goto 40 0, refused wrong_mode input, says input: the drone is in mode hold; set manual"},
@@ -1178,7 +1180,10 @@ func TestNewestCommandWins(t *testing.T) {
 	for i := range 10 {
 		crowd += fmt.Sprintf(", +10ms, post goto %d 0 altitude 20", 10*i)
 	}
-	flies(t, []rule{{"the newest of ten gotos is flown", crowd + strings.Repeat(", answer superseded", 9) + ", answer ok, +60s, at 90 0 20"}})
+	flies(t, []rule{
+		{"a landing does not wait for a goto that is not acknowledged", "px4: aloft, loses DO_REPOSITION, post goto 60 0, +1s, land, took < 501ms, its command 176, its mode land, answer superseded, is land"},
+		{"the newest of ten gotos is flown", crowd + strings.Repeat(", answer superseded", 9) + ", answer ok, +60s, at 90 0 20"},
+	})
 }
 
 func TestHeartbeatsGoOutEverySecondAsAnOnboardController(t *testing.T) {
