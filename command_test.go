@@ -663,9 +663,9 @@ func TestAModeChangeGoesOut20MillisecondsAfterTheAnswerOfTheOneBefore(t *testing
 		{"rtl long after it", 5 * ms, goHome, common.MAV_CMD_DO_SET_MODE, 60 * ms, 60 * ms},
 		{"rtl that came before the ack", 15 * ms, goHome, common.MAV_CMD_DO_SET_MODE, 10 * ms, 55 * ms},
 		{"land that came before the ack", 15 * ms, landHere, common.MAV_CMD_DO_SET_MODE, 10 * ms, 55 * ms},
-		{"rtl without an ack", 0, goHome, common.MAV_CMD_DO_SET_MODE, 10 * ms, modeUnknown + 20*ms},
-		{"land without an ack", 0, landHere, common.MAV_CMD_DO_SET_MODE, 10 * ms, modeUnknown + 20*ms},
-		{"land after two copies", 0, landHere, common.MAV_CMD_DO_SET_MODE, 310 * ms, 300*ms + modeUnknown + 20*ms},
+		{"rtl without an ack", 0, goHome, common.MAV_CMD_DO_SET_MODE, 10 * ms, 520 * ms},
+		{"land without an ack", 0, landHere, common.MAV_CMD_DO_SET_MODE, 10 * ms, 520 * ms},
+		{"land after two copies", 0, landHere, common.MAV_CMD_DO_SET_MODE, 310 * ms, 820 * ms},
 		{"land after a report", -5 * ms, landHere, common.MAV_CMD_DO_SET_MODE, 60 * ms, 60 * ms},
 		{"disarming is no mode change", 0, disarmIt, common.MAV_CMD_COMPONENT_ARM_DISARM, 10 * ms, 10 * ms},
 	} {

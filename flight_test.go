@@ -860,7 +860,7 @@ func TestARefusalNamesItsReason(t *testing.T) {
 		{"a text that came after the command, not an earlier one", "both: text PreArm: Compass not calibrated, +1s, fails COMPONENT_ARM_DISARM, mark, post arm, until sent 400 1 0 5s, +100ms, text Arm: Battery 1 is too low: it has less than 14.4 V, text Arm: Battery 1 is too low: it has less than 14.4 V, answer refused 2s, says Arm: Battery 1 is too low: it has less than 14.4 V, says not: V; Arm, says not: Compass, says not: unhealthy"},
 		{"the unhealthy systems where there is no text", "px4 trouble=BATTERY: fails DO_SET_MODE, refused refused mode hold, says unhealthy:, says battery, says not: rc_receiver, receiver hand, +2s, receiver lost, +2s, refused refused mode hold, says rc_receiver, recovers, fails COMPONENT_ARM_DISARM, refused refused disarm, says not: unhealthy"},
 		{"PX4's fence, whose text comes after the ack", "px4 fence=50: aloft, post goto 100 0 wait 100, answer interrupted, says the autopilot says:, says Reposition is outside geofence, says not: unhealthy"},
-		{"a failsafe's text", "both: aloft, post goto 300 0 wait 100, +5s, text Battery failsafe, +50ms, failsafe, answer interrupted, says RTL, says the autopilot says: Battery failsafe"},
+		{"a failsafe's text", "both: aloft, post goto 300 0 wait 100, +5s, text Old, +200ms, text Battery failsafe, +900ms, failsafe, +400ms, text Low voltage, answer interrupted, says RTL, says the autopilot says: Battery failsafe, says Low voltage, says not: Old"},
 		{"no text that came over 0.5 s after an interruption, and no info", "{both: aloft, only acks, post mode rtl, +100ms, pilot altitude, +700ms, text Too late→Too late|px4: post takeoff 40 wait 60, until armed 5s, +100ms, pilot altitude→Armed}, answer interrupted, says not: $1"},
 		{"a goto or a landing at a place on the ground, where both autopilots drop a goto that they acknowledge", "both: mark, refused refused {goto|land} 10 0, says take off, its status null, hands off"},
 		{"a hold that PX4 is sent as a goto", "px4: aloft, goto altitude 90, fails DO_REPOSITION, refused refused mode hold, says refused the hold, refused refused goto altitude 80, says refused the goto"},
@@ -938,7 +938,7 @@ func TestTheWayToALanding(t *testing.T) {
 		{"goes on during an arming that is not acknowledged", "both: aloft, land 40 0, +2s, loses COMPONENT_ARM_DISARM, refused no_ack arm, recovers, is land, until disarmed 90s, is land, at 40 0 0 ±2"},
 		{"is ended by a goto, though the goto is refused", "both: aloft, post land 40 0 wait 100, +2s, fails DO_REPOSITION, refused refused goto 0 60, answer superseded, +60s, is hold, at 40 0 10 ±2"},
 		{"is ended by a goto that is flown and not acknowledged", "both: aloft, land 60 0, +2s, loses DO_REPOSITION, refused no_ack goto 0 60, +40s, is hold, at 0 60 10 ±1, status target.distance < 1"},
-		{"is ended by a goto that a refused command supersedes", "both: aloft, land 60 0, +2s, delay 150ms, post goto 0 60, +50ms, fails COMPONENT_ARM_DISARM, refused refused arm, answer superseded, +40s, is hold, at 0 60 10 ±1, status target.distance < 1"},
+		{"is ended by a goto that a refused command supersedes", "both: aloft, land 60 0, +2s, delay 150ms, post goto 0 60, +50ms, fails COMPONENT_ARM_DISARM, refused refused arm, answer superseded, says not: before it, +40s, is hold, at 0 60 10 ±1, status target.distance < 1"},
 		{"is ended by a pilot who goes back to the mode before the landing", "both: aloft, mode position, +4s, land 200 0, fails COMPONENT_ARM_DISARM, refused refused arm, recovers, +2s, receiver idle, pilot position, +1100ms, is position, mark, +60s, is position, hands off"},
 		{"is given up with a message where PX4's fence forbids it", "px4 fence=50: aloft, post {land→1|goto→0} 100 0 wait 100, answer interrupted, messages $1 mavrest: the landing at the place was given up"},
 		{"is tried again each second where the landing is refused", "both: aloft, fails DO_SET_MODE, land 10 0, until not hands off 60s, until at 10 0 10 ±2 60s, +5s, mark, +2900ms, px4? sent 176 1 4 | 176 1 4 | 176 1 4, copter? sent 176 1 9 | 176 1 9 | 176 1 9"},
@@ -1006,7 +1006,7 @@ func TestOneCommandAtATime(t *testing.T) {
 		{"another client's disarming ends a takeoff's wait", "both: post takeoff 40 wait 60, until armed 10s, +300ms, disarm, answer interrupted 2s"},
 		{"a takeover in the last step ends a command, with a wait and without one", "copter: aloft, slow 150ms, {a switch at the yaw, post goto 60 0 heading 90|a switch at the arming, post mode rtl arm true}{| wait 60}, answer interrupted 5s"},
 		{"a goto's speed ends with the goto, also when it is not acknowledged", "copter: aloft, goto 10 0, +10s, loses DO_CHANGE_SPEED, refused no_ack goto 100 0 speed 2, recovers, +5s, goto 200 0, +10s, speed > 3"},
-		{"a goto's speed ends with the goto, also when the goto is superseded", "copter: aloft, goto 10 0, +10s, slow 300ms, mark, post goto 100 0 speed 2, until sends 178 1 2 5s, goto 200 0, answer superseded 1s, says not: before it, +10s, speed > 3"},
+		{"a goto's speed ends with the goto, also when the goto is superseded", "copter: aloft, goto 10 0, +10s, slow 300ms, mark, post goto 100 0 speed 2, until sends 178 1 2 5s, goto 200 0, answer any 1s, +10s, speed > 3"},
 		{"a disarming is answered by its own ack while mavrest disarms after a failed takeoff", "copter: delay 20ms, +3s, post takeoff, +{70ms|80ms|90ms|100ms|120ms}, loses COMPONENT_ARM_DISARM 1, disarm, answer any 5s"},
 		{"a goto that waits is interrupted by a disarming, not refused", "copter: hover, slow 300ms, post mode hold, +20ms, post goto 60 0, +20ms, pilot disarms, answer any, answer interrupted"},
 		{"a takeoff waits for the disarming before it", "both: arm, delay 100ms, post disarm, +20ms, takeoff, is takeoff, answer any 1s"},
@@ -1263,6 +1263,7 @@ func TestOnlyReportsAfterTheAcceptanceEndAManoeuvre(t *testing.T) {
 func TestHomeIsRequestedAgainBeforeAGotoToAHeightAboveIt(t *testing.T) {
 	fly(t, simPX4, nil, func(f *flight) {
 		f.aloft()
+		defer f.fails(common.MAV_CMD_SET_MESSAGE_INTERVAL)()
 		f.sim.change(func() { f.sim.stream(idHome, -1) })
 		stale := func() {
 			f.drone.mu.Lock()
