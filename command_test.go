@@ -446,6 +446,10 @@ func TestTheNextCommandWaitsAfterOneOfItsNumberThatWasRepeatedOrNotAnswered(t *t
 		a.send(c)
 		a.hear(speed, uint8(ackFailed), 0, stale)
 		lineEqual(t, "refused by an ack from before it was sent", c.refusal != nil, false)
+		a.close(c)
+		d := newDrone(device{}, 0, false)
+		d.cmd.acks = a
+		lineEqual(t, "the next step goes after", time.Until(d.ready(&s)), lateAck)
 	})
 }
 
