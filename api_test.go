@@ -931,17 +931,6 @@ func TestARefusalNamesOnlyTheTextsThatExplainIt(t *testing.T) {
 	})
 }
 
-func TestTheErrorOfARefusedHoldSaysHold(t *testing.T) {
-	flyHTTP(t, simPX4, func(hf *httpFlight) {
-		hf.fly("hold") // on PX4 a hold in the air is sent as a goto to the place where it stops
-		hf.post("/api/drone/goto", `{"altitude":90}`).wantOK(hf.T)
-		time.Sleep(3 * time.Second)
-		hf.refuse(common.MAV_RESULT_DENIED)
-		hf.post("/api/drone/mode", `{"mode":"hold"}`).want(hf.T, 409, "refused", "refused the hold (denied)")
-		hf.post("/api/drone/goto", `{"altitude":80}`).want(hf.T, 409, "refused", "refused the goto (denied)")
-	})
-}
-
 func TestTheLogSaysAcceptedOnlyOfAcceptedCommands(t *testing.T) {
 	alone(t)
 	flyHTTP(t, simArduPilot, func(hf *httpFlight) {
@@ -977,6 +966,7 @@ func TestEachResultHasItsAnswer(t *testing.T) {
 		{common.MAV_RESULT_DENIED, 409, "refused", "denied"},
 		{common.MAV_RESULT_UNSUPPORTED, 501, "unsupported", "unsupported"},
 		{common.MAV_RESULT_FAILED, 409, "refused", "failed"},
+		{common.MAV_RESULT_COMMAND_INT_ONLY, 501, "unsupported", "command_int_only"},
 		{common.MAV_RESULT_CANCELLED, 409, "refused", "cancelled"},
 	}
 	for _, test := range tests {
@@ -989,18 +979,6 @@ func TestEachResultHasItsAnswer(t *testing.T) {
 				hf.Errorf("got %s want …%s", r.body, want)
 			}
 			hf.wantMode("manual")
-		})
-	}
-}
-
-// Both autopilots acknowledge a goto on the ground and do not carry it out.
-func TestAGotoOnTheGroundIsRefused(t *testing.T) {
-	for _, flavour := range []simFlavour{simPX4, simArduPilot} {
-		flyHTTP(t, flavour, func(hf *httpFlight) {
-			hf.untouched(func() {
-				hf.post("/api/drone/goto", postRoutes["/api/drone/goto"]).want(hf.T, 409, "refused", "take off")
-				hf.post("/api/drone/land", postRoutes["/api/drone/land"]).want(hf.T, 409, "refused", "take off")
-			})
 		})
 	}
 }
@@ -1022,24 +1000,6 @@ func TestAnErrorWithoutAnAnswerHasNoStatus(t *testing.T) {
 		hf.sim.unplug()
 		time.Sleep(5 * time.Second)
 		check(hf.T, hf.post("/api/drone/land", ``))
-	})
-}
-
-func TestLandEndsAGotoAndDoesNotWaitForIt(t *testing.T) {
-	flyHTTP(t, simPX4, func(hf *httpFlight) {
-		hf.fly("hold")
-		hf.sim.change(func() { hf.sim.neverDone[common.MAV_CMD_DO_REPOSITION] = true })
-		first := make(chan reply, 1)
-		go func() { first <- hf.post("/api/drone/goto", postRoutes["/api/drone/goto"]) }()
-		time.Sleep(time.Second)
-		asked := time.Now()
-		hf.post("/api/drone/land", ``).wantOK(hf.T, `{"status":"accepted","status_code":0,"command":176,"mode":"land"}`)
-		if took := time.Since(asked); took > 500*time.Millisecond {
-			hf.Errorf("land took %v", took)
-		}
-		r := <-first
-		r.want(hf.T, 409, "superseded")
-		hf.wantMode("land")
 	})
 }
 

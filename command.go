@@ -87,9 +87,7 @@ func (a *acks) open(s *step, before report) *command {
 
 // close ends the wait. Where the command was repeated or not answered, acks of it may still come.
 func (a *acks) close(c *command) {
-	if a.waiting[c.step.cmd] == c {
-		delete(a.waiting, c.step.cmd)
-	}
+	delete(a.waiting, c.step.cmd)
 	if c.copies > 1 || c.copies == 1 && !c.answered() {
 		a.late[c.step.cmd] = c.last.Add(lateAck)
 	}

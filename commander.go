@@ -377,7 +377,7 @@ func (t *task) failure(x *command) error {
 // continues the manoeuvre of the first: clients that wait for it wait on.
 func (c *commander) replace(t *task) {
 	if m := t.answer.manoeuvre; m != nil {
-		m.plan, m.at, m.near, m.strange = t.plan, time.Now(), time.Time{}, time.Time{}
+		m.plan = t.plan
 		return
 	}
 	t.answer.manoeuvre = newManoeuvre(t.request, t.plan)

@@ -164,17 +164,17 @@ func TestAShortFailsafeTakesTheDrone(t *testing.T) {
 	}
 }
 
-func TestASecondLegIsNotSentAfterAFailsafe(t *testing.T) {
-	fly(t, simPX4, nil, func(f *flight) {
-		d := toALandingPlace(f)
-		d.mu.Lock()
-		since, m := time.Now(), d.cmd.manoeuvre
-		d.wg.Go(func() { d.landThere(m) }) // as watch does
-		// The reader has the mutex before that goroutine.
-		d.hearMessage(flyingBeat(t, "AUTO.LOITER", minimal.MAV_STATE_CRITICAL), since)
-		d.mu.Unlock()
-		time.Sleep(2 * time.Second)
-		f.wantHandsOff(since)
+// A takeover, another landing or the landing itself came before landThere had the mutex.
+func TestTheSecondLegOfALandingThatHasEndedIsNotSent(t *testing.T) {
+	inLinkBubble(t, func(t *testing.T) {
+		lands := landingThere()
+		lands.plan.second = nil
+		for m, now := range map[*manoeuvre]*manoeuvre{landingThere(): nil, landingThere(): landingThere(), lands: lands} {
+			d, began := newDrone(device{}, 0, false), time.Now()
+			d.cmd.client, d.cmd.manoeuvre = true, now
+			d.landThere(m)
+			lineEqual(t, "it waited to send it", time.Since(began), 0)
+		}
 	})
 }
 
@@ -351,6 +351,7 @@ func TestMavrestActsByItselfOnlyForAClientThatHasTheDrone(t *testing.T) {
 	lineEqual(t, "a disarming ends what mavrest sends itself", own.takenOver(), true)
 	lineEqual(t, "a disarming ends a client's landing", lands.takenOver(), false)
 	own.end(errSuperseded)
+	own.end(interruption(time.Now(), "a pilot")) // which ends a plan that has ended already
 	lineEqual(t, "a newer command's reason replaces it", own.endedBy, errSuperseded)
 }
 

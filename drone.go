@@ -123,7 +123,7 @@ func (d *drone) tick(now time.Time) time.Time {
 	// PX4 sends its texts only to a ground station. Where NAV_DLL_ACT is set, the end of a ground
 	// station's heartbeat would be a failsafe.
 	act, known := d.params.values["NAV_DLL_ACT"]
-	d.link.asStation.Store(d.online && v.firmware == px4 && known && act == 0)
+	d.link.asStation.Store(d.online && known && act == 0)
 	if d.online {
 		next = sooner(next, d.cmd.reports.alive.Add(offlineAfter))
 		next = sooner(next, d.poll(now))

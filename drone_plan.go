@@ -418,7 +418,7 @@ func (d *drone) reasons(t *task, refused *commandError) error {
 	if mode := d.machine.last.mode; s.arms() && (mode == ModeLand || mode == ModeRTL) { // neither autopilot arms in them
 		e.text += `; it does not arm in ` + d.modeName() + `: set another mode with it ({"mode":"hold","arm":true}), or take off`
 	}
-	if act := d.params.values["NAV_DLL_ACT"]; act > 0 && s.arms() && d.firmware() == px4 && !d.link.gcs {
+	if act := d.params.values["NAV_DLL_ACT"]; act > 0 && s.arms() && !d.link.gcs {
 		e.text += fmt.Sprintf("; NAV_DLL_ACT is %g: PX4 arms only while it hears a ground station; connect one, start mavrest with -gcs, or set it to 0", act)
 	}
 	return &e

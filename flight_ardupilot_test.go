@@ -446,7 +446,7 @@ func TestACopterObeysThePilotAtOnce(t *testing.T) {
 		{"a pilot's switch ends the client's sticks also while an arming waits", "copter: aloft, mode position, input pitch 1 timeout 5, loses COMPONENT_ARM_DISARM, post arm, +100ms, pilot RTL, +1100ms, is rtl, mark, +500ms, stream 0 0 500 0, answer interrupted"},
 		{"a client whose sticks act has the drone, also after somebody disarmed and armed it", "copter: mode altitude arm true, pilot disarms, +1s, pilot arms, +1s, input throttle 0.8 timeout 2, +2500ms, is altitude, +3s, is hold"},
 		{"a receiver whose throttle is not known counts as in use", "copter receiver=idle: +5s, stops 65, +4s, mode position, +1s, not streams, status input.by receiver"},
-		{"a switch that moves before a stick mode is set ends its command", "copter receiver=idle: hover, +5s, post mode position, +200ms, pilot switch 1100 GUIDED, +400ms, not streams, answer interrupted, says somebody else moves the sticks; nothing was sent"},
+		{"a switch that moves before a stick mode is set ends its command", "copter receiver=idle: hover, +5s, post mode position, +200ms, pilot switch 1100 GUIDED, +400ms, not streams, answer interrupted, says somebody else moves the sticks; nothing was sent, says not: mavrest"},
 		{"a refused hold for a silent client becomes a landing", silent + "+500ms, is land, truth"},
 		{"a refused hold for a silent client is not followed by a landing after a pilot's switch", silent + "pilot POSHOLD, beat, reported, is position, +10s, hands off"},
 		{"a refused hold for a silent client is not followed by a landing after a new command", silent + "goto 60 0, +1ms, mark, +5s, hands off, is hold"},
@@ -485,7 +485,7 @@ func TestCopterGotosAndHolds(t *testing.T) {
 		{"a refused goto's error names the landing that it ended", "copter: aloft, land 60 0, refused refused goto lat 0 lon 0, says ; the land before it has ended; the vehicle is in GUIDED"},
 		{"without a receiver it takes off again and again", "copter receiver=none: takeoff 10 wait 60, land wait 120, +8s, takeoff 10 wait 60, land wait 120"},
 		{"without a receiver it arms in the mode that is asked for with it", "copter receiver=none: mode {manual|altitude|position} arm true, is $1, armed"},
-		{"a takeoff that was disarmed has ended", "copter: takeoff, is takeoff, disarm, is hold, arm, its mode hold, +8s, alt < 0.5"},
+		{"a takeoff that was disarmed has ended", "copter: fails REQUEST_MESSAGE, takeoff, took < 1s, is takeoff, disarm, is hold, arm, its mode hold, +8s, alt < 0.5"},
 		{"a takeoff that is not acknowledged leaves the vehicle in GUIDED", "copter: hides its takeoff, mark, refused no_ack takeoff, sends 400 0 0, in GUIDED"},
 		{"before the first fix there is no height above the sea", "copter armable=84s: status position.altitude_msl null, status position.lat null, +12s, not status position.altitude_msl null"},
 	}, arduClauses)

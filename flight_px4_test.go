@@ -35,7 +35,7 @@ var px4Clauses = map[string]func(*player){
 		n := 0
 		for _, r := range p.sim.received() {
 			if m, ok := r.msg.(*common.MessageCommandLong); ok && m.Command == common.MAV_CMD_RUN_PREARM_CHECKS {
-				if n++; r.at.Sub(last) < checksEvery {
+				if n++; r.at.Sub(last) < 5*time.Second {
 					p.Errorf("two checks %v apart", r.at.Sub(last))
 				}
 				last = r.at
@@ -131,11 +131,12 @@ func TestPX4AndGroundStations(t *testing.T) {
 	const gps, compass = "Preflight Fail: GPS fix too low", "Preflight Fail: Compass needs calibration before it can be used for flight"
 	flies(t, []rule{
 		{"mavrest is no ground station where the loss of one is a failsafe", "px4 NAV_DLL_ACT={1|2|3|none} station=yes: takeoff wait 60, mode position, goto 30 0 wait 60, QGroundControl leaves, +30s, is hold, at 30 0 10 ±1, mavrest is no ground station"},
-		{"mavrest stops being a ground station when NAV_DLL_ACT is set in the air", "px4: aloft, QGroundControl joins, param NAV_DLL_ACT 2, +6s, mark, +10s, mavrest is no ground station, is takeoff, param NAV_DLL_ACT 0, +15s, mavrest is a ground station"},
+		{"mavrest stops being a ground station when NAV_DLL_ACT is set in the air", "px4: aloft, QGroundControl joins, param NAV_DLL_ACT 2, +6s, mark, +10s, mavrest is no ground station, is takeoff, param NAV_DLL_ACT 0, +15s, mavrest is a ground station, mute, +4s, mark, +10s, mavrest is no ground station"},
 		{"mavrest's ground station heartbeats leave no trace in the messages", "px4: aloft, +30s, goto 30 0 wait 60, mavrest is a ground station, messages 0 ground station lost, messages 0 GCS connection regained"},
 		{"a refused arming names every reason", "px4: trouble 0 " + gps + ", trouble 0 " + compass + ", +20s, mark, refused refused {takeoff|arm}, says Resolve system health failures first; " + gps + "; " + compass + ", took < 2500ms, sends 401 NaN NaN"},
 		{"a refused arming for a system without a text has PX4's own sentence", "px4 trouble=BATTERY: +20s, refused refused {takeoff|arm}, says Resolve system health failures first, took < 2500ms"},
-		{"a refused arming without a ground station names the unhealthy systems", "px4 NAV_DLL_ACT=2: trouble GPS " + gps + ", +20s, refused refused {takeoff|arm}, says unhealthy:, says gps, took < 2500ms"},
+		{"a refused arming without a ground station names the unhealthy systems", "px4 NAV_DLL_ACT=2: +20s, trouble GPS " + gps + ", +{20s|1ms, stops 1}, refused refused {takeoff|arm}, says unhealthy:, says gps, took < 2500ms"},
+		{"the texts of the checks count for 5 s, and until a system becomes healthy", "px4: trouble GPS " + gps + ", +20s, refused refused arm, +1s, fails DO_SET_MODE, refused refused mode hold, says GPS fix too low, {+2500ms|trouble none, +1s}, refused refused mode hold, says not: GPS"},
 		{"PX4 is asked to run its checks every 5 s at most, and never while armed", "px4: trouble 0 " + gps + strings.Repeat(", refused refused arm, says GPS fix too low, says not: Gimbal, text Gimbal lost, +500ms", 20) + ", checks are 5 s apart, trouble none, +5s, aloft, mark, nacks COMPONENT_ARM_DISARM, refused refused arm, refused refused disarm, not sends 401 NaN NaN"},
 	}, px4Clauses)
 }

@@ -855,11 +855,15 @@ func (p *player) checkWire(w []string, rest string) string {
 func TestARefusalNamesItsReason(t *testing.T) {
 	flies(t, []rule{
 		{"NAV_DLL_ACT, where PX4 has no ground station", "px4 NAV_DLL_ACT={1|2|3}: refused refused takeoff, says NAV_DLL_ACT is $1: PX4 arms only while it hears a ground station, +6s, refused refused arm, says NAV_DLL_ACT is $1: PX4 arms only while it hears a ground station"},
+		{"NAV_DLL_ACT only where it stands in the way", "px4 {NAV_DLL_ACT=2: fails DO_SET_MODE, refused refused mode hold|gcs NAV_DLL_ACT=2 armable=1h: refused refused arm}, says not: NAV_DLL_ACT"},
 		{"no parameter, where none is the reason", "px4 armable=1h: refused refused takeoff, says Resolve system health failures first, says not: NAV_DLL_ACT, says not: COM_RC_IN_MODE"},
-		{"a text that came after the command, not an earlier one", "both: text PreArm: Compass not calibrated, +1s, fails COMPONENT_ARM_DISARM, mark, post arm, until sent 400 1 0 5s, +100ms, text Arm: Battery 1 low, answer refused 2s, says Arm: Battery 1 low, says not: Compass, says not: unhealthy"},
-		{"the unhealthy systems where there is no text", "px4 trouble=BATTERY: fails DO_SET_MODE, refused refused mode hold, says unhealthy:, says battery"},
+		{"a text that came after the command, not an earlier one", "both: text PreArm: Compass not calibrated, +1s, fails COMPONENT_ARM_DISARM, mark, post arm, until sent 400 1 0 5s, +100ms, text Arm: Battery 1 is too low: it has less than 14.4 V, text Arm: Battery 1 is too low: it has less than 14.4 V, answer refused 2s, says Arm: Battery 1 is too low: it has less than 14.4 V, says not: V; Arm, says not: Compass, says not: unhealthy"},
+		{"the unhealthy systems where there is no text", "px4 trouble=BATTERY: fails DO_SET_MODE, refused refused mode hold, says unhealthy:, says battery, says not: rc_receiver, receiver hand, +2s, receiver lost, +2s, refused refused mode hold, says rc_receiver, recovers, fails COMPONENT_ARM_DISARM, refused refused disarm, says not: unhealthy"},
 		{"PX4's fence, whose text comes after the ack", "px4 fence=50: aloft, post goto 100 0 wait 100, answer interrupted, says the autopilot says:, says Reposition is outside geofence, says not: unhealthy"},
-		{"a failsafe's text", "both: aloft, post goto 300 0 wait 100, +5s, text Battery failsafe, +50ms, failsafe, answer interrupted, says RTL, says the autopilot says: Battery failsafe"},
+		{"a failsafe's text", "both: aloft, post goto 300 0 wait 100, +5s, text Old, +200ms, text Battery failsafe, +900ms, failsafe, +400ms, text Low voltage, answer interrupted, says RTL, says the autopilot says: Battery failsafe, says Low voltage, says not: Old"},
+		{"no text that came over 0.5 s after an interruption, and no info", "{both: aloft, only acks, post mode rtl, +100ms, pilot altitude, +700ms, text Too late→Too late|px4: post takeoff 40 wait 60, until armed 5s, +100ms, pilot altitude→Armed}, answer interrupted, says not: $1"},
+		{"a goto or a landing at a place on the ground, where both autopilots drop a goto that they acknowledge", "both: mark, refused refused {goto|land} 10 0, says take off, its status null, hands off"},
+		{"a hold that PX4 is sent as a goto", "px4: aloft, goto altitude 90, fails DO_REPOSITION, refused refused mode hold, says refused the hold, refused refused goto altitude 80, says refused the goto"},
 		{"a disarming in the air", "both: aloft, refused refused disarm, says arm: the vehicle is in the air; land first"},
 		{"a takeoff that can't arm, and the mode that the vehicle is left in", "both armable=1h: refused refused takeoff, its command 400, says rm, not its messages [], in hold, disarmed, copter? says ; the vehicle is in GUIDED, copter? stays 8s is hold, px4? stays 8s is manual"},
 		{"the pilot after his mode, but not after the client's own mode", "both: aloft, pilot rtl, +2s, refused wrong_mode input, says a pilot, says took the drone, goto 40 0, refused wrong_mode input, says input: the drone is in mode hold; set manual"},
@@ -934,8 +938,10 @@ func TestTheWayToALanding(t *testing.T) {
 		{"goes on during an arming that is not acknowledged", "both: aloft, land 40 0, +2s, loses COMPONENT_ARM_DISARM, refused no_ack arm, recovers, is land, until disarmed 90s, is land, at 40 0 0 ±2"},
 		{"is ended by a goto, though the goto is refused", "both: aloft, post land 40 0 wait 100, +2s, fails DO_REPOSITION, refused refused goto 0 60, answer superseded, +60s, is hold, at 40 0 10 ±2"},
 		{"is ended by a goto that is flown and not acknowledged", "both: aloft, land 60 0, +2s, loses DO_REPOSITION, refused no_ack goto 0 60, +40s, is hold, at 0 60 10 ±1, status target.distance < 1"},
-		{"is ended by a goto that a refused command supersedes", "both: aloft, land 60 0, +2s, delay 150ms, post goto 0 60, +50ms, fails COMPONENT_ARM_DISARM, refused refused arm, answer superseded, +40s, is hold, at 0 60 10 ±1, status target.distance < 1"},
+		{"is ended by a goto that a refused command supersedes", "both: aloft, land 60 0, +2s, delay 150ms, post goto 0 60, +50ms, fails COMPONENT_ARM_DISARM, refused refused arm, answer superseded, says not: before it, +40s, is hold, at 0 60 10 ±1, status target.distance < 1"},
 		{"is ended by a pilot who goes back to the mode before the landing", "both: aloft, mode position, +4s, land 200 0, fails COMPONENT_ARM_DISARM, refused refused arm, recovers, +2s, receiver idle, pilot position, +1100ms, is position, mark, +60s, is position, hands off"},
+		{"is given up with a message where PX4's fence forbids it", "px4 fence=50: aloft, post {land→1|goto→0} 100 0 wait 100, answer interrupted, messages $1 mavrest: the landing at the place was given up"},
+		{"is tried again each second where the landing is refused", "both: aloft, fails DO_SET_MODE, land 10 0, until not hands off 60s, until at 10 0 10 ±2 60s, +5s, mark, +2900ms, px4? sent 176 1 4 | 176 1 4 | 176 1 4, copter? sent 176 1 9 | 176 1 9 | 176 1 9"},
 		{"ends on the ground though no command is acknowledged", "both: aloft, land 10 0, loses everything, until disarmed 90s, +5s, mark, +60s, hands off"},
 		{"is reported as land also after a refused arming", "both: aloft, mode position, +{1s..1800ms/200ms}, land 40 0, bad, nacks COMPONENT_ARM_DISARM, refused refused arm, recovers, stays 7s is land, until disarmed 200s, at 40 0 0 ±2"},
 	}, map[string]func(*player){
@@ -1003,6 +1009,7 @@ func TestOneCommandAtATime(t *testing.T) {
 		{"a goto's speed ends with the goto, also when the goto is superseded", "copter: aloft, goto 10 0, +10s, slow 300ms, mark, post goto 100 0 speed 2, until sends 178 1 2 5s, goto 200 0, answer any 1s, +10s, speed > 3"},
 		{"a disarming is answered by its own ack while mavrest disarms after a failed takeoff", "copter: delay 20ms, +3s, post takeoff, +{70ms|80ms|90ms|100ms|120ms}, loses COMPONENT_ARM_DISARM 1, disarm, answer any 5s"},
 		{"a takeoff waits for the disarming before it", "both: arm, delay 100ms, post {disarm|mode hold arm false}, +20ms, takeoff, is takeoff, answer any 1s"},
+		{"a goto that waits is interrupted by a disarming, not refused", "copter: hover, slow 300ms, post mode hold, +20ms, post goto 60 0, +20ms, pilot disarms, answer any, answer interrupted"},
 		{"a landing at a place is answered by its own ack after a goto whose ack was lost", "both: aloft, loses DO_REPOSITION 1, goto 60 0, land 20 0 wait 120, its done true, at 20 0 0 ±2"},
 		{"a report proves a second landing after one whose ack was lost", "px4: aloft, loses NAV_LAND 1, land, land, is land"},
 		{"a mode that was just refused to a client is a takeover when a pilot sets it", "both: aloft, post land 30 0 wait 100, until north > {26|26.5|27|27.25|27.5} 60s, fails DO_SET_MODE, refused refused mode position, recovers, copter? receiver hand, pilot position, reported, +2ms, truth, +12s, hands off, truth"},
@@ -1047,11 +1054,12 @@ func TestWhatRemainsInForceOfACommandThatFailed(t *testing.T) {
 		{"a takeoff on PX4 is answered when its mode is reported", "px4: aloft, goto 10 0, +10s, takeoff {40|12}, status vehicle_mode AUTO.TAKEOFF"},
 		{"a takeoff that ends at once is answered by the mode in which it ends", "px4 live=no: aloft, mode position, +3s, takeoff 10.5, in AUTO.LOITER"},
 		{"the answer says where the vehicle stays armed", "copter: mode hold, stops 245, +4s, fails NAV_TAKEOFF, refused refused takeoff, says ; the vehicle is in GUIDED, armed"},
+		{"the answer says that the vehicle is armed where it could not be disarmed", "px4: mode hold, +1s, fails NAV_TAKEOFF, watch COMPONENT_ARM_DISARM 1, post takeoff, acked, fails COMPONENT_ARM_DISARM, answer refused, says ; the vehicle is in AUTO.LOITER, armed"},
 		{"a takeoff is interrupted where PX4 has just disarmed itself", "px4: mode hold, arm, until disarmed 20s, refused interrupted takeoff, takeoff wait 60"},
 		{"PX4 lands though it refuses POSCTL on the way out of a stick mode", "px4: aloft, mode {manual|altitude}, input pitch 0.1 throttle 0.5 timeout 1, +300ms, forbids POSCTL AUTO.LOITER, {land|+15s}, is land"},
 		{"the way to a landing is flown at the height at which the sticks came to rest", "px4: aloft, mode position, input throttle 1 timeout 5, +3s, land 60 0, note, +4s, kept 0.3"},
 		{"a goto without a place keeps the present place", "px4: aloft, mode {position|altitude}, input pitch 1 throttle 0.5 timeout 5, +4s, goto heading 90, comes back north < 6"},
-		{"the refusal of an arming in LAND or RTL says what to post", "copter: aloft, {land→LAND|mode rtl→RTL} wait 100, refused refused arm, says $1 mode not armable; it does not arm in $1: set another mode with it, says {\"mode\":\"hold\", mode hold arm true"},
+		{"the refusal of an arming in LAND or RTL says what to post", "copter: aloft, {land→LAND|mode rtl→RTL} wait 100, refused refused arm, says $1 mode not armable; it does not arm in $1: set another mode with it, says {\"mode\":\"hold\", fails DO_SET_MODE, refused refused mode position, says not: arm, recovers, mode hold arm true"},
 		{"stopped, mavrest answers that the drone may be doing what was sent", "both: delay 20ms, +3s, mark, post takeoff, until sends 400 1 0 5s, stop, answer no_ack, says was sent before; nothing more was sent"},
 		{"a stick mode is accepted while a parked stream is off centre", "px4: mode position, aloft, slow {0s|50ms|150ms|300ms}, mode altitude{| arm true}"},
 	})
@@ -1086,7 +1094,7 @@ func TestNoVehicleFallsOrFliesWithoutAPilot(t *testing.T) {
 		{"a handshake in the air forgets no parameter", "copter receiver=none SYSID_MYGCS=250: hover, mode position, +2s, stops 245, +4600ms, mute, +2s, unmute, +3s, in LOITER, status failsafe false"},
 		{"a failsafe on the way out of a pilot's stick mode does not give a client the sticks", "px4: takeoff, +25s, mode altitude, +1s, pilot MANUAL, slow 200ms, no input, entering rtl, +{0s|100ms|250ms|500ms|1s|2200ms|2500ms}, is in a failsafe, answer any 60s, +1s, no input"},
 		{"a QuadPlane is not commanded as a plane before its type is known", "quadplane Q_GUIDED_MODE=1: takeoff 20, +20s, mode position, +2s, receiver hand, stop, +5s, pilot QLOITER, +1s, param Q_GUIDED_MODE 0, delay {0s|200ms}, stops 245{|, fails SET_MESSAGE_INTERVAL}, start, until status online true 5s, post mode {manual|altitude|hold|rtl}, answer any, +5s, it hovers"},
-		{"a QuadPlane is not refused as a plane, and not commanded before it says that it is one", "quadplane: mode altitude arm true, stop, stops 245, start, until status online true 5s, land, stop, stops 245, fails SET_MESSAGE_INTERVAL, fails REQUEST_MESSAGE, start, until status online true 5s, refused offline mode hold, says whether it is a QuadPlane, hands off"},
+		{"a QuadPlane is not refused as a plane, and not commanded before it says that it is one", "quadplane: mode altitude arm true, stop, stops 245, start, until status online true 5s, land, stop, stops 245, fails SET_MESSAGE_INTERVAL, fails REQUEST_MESSAGE, start, until status online true 5s, refused offline mode hold, says whether it is a QuadPlane, hands off, disarm"},
 	}, map[string]func(*player){
 		"is in a failsafe": func(p *player) { p.sim.change(func() { p.sim.failsafe = true }) },
 		"it hovers": func(p *player) {
@@ -1178,7 +1186,10 @@ func TestNewestCommandWins(t *testing.T) {
 	for i := range 10 {
 		crowd += fmt.Sprintf(", +10ms, post goto %d 0 altitude 20", 10*i)
 	}
-	flies(t, []rule{{"the newest of ten gotos is flown", crowd + strings.Repeat(", answer superseded", 9) + ", answer ok, +60s, at 90 0 20"}})
+	flies(t, []rule{
+		{"a landing does not wait for a goto that is not acknowledged", "px4: aloft, loses DO_REPOSITION, post goto 60 0, +1s, land, took < 501ms, its command 176, its mode land, answer superseded, is land"},
+		{"the newest of ten gotos is flown", crowd + strings.Repeat(", answer superseded", 9) + ", answer ok, +60s, at 90 0 20"},
+	})
 }
 
 func TestHeartbeatsGoOutEverySecondAsAnOnboardController(t *testing.T) {
@@ -1244,12 +1255,12 @@ func TestOnlyReportsAfterTheAcceptanceEndAManoeuvre(t *testing.T) {
 	hear(now.Add(-time.Millisecond))
 	hold := request{setMode: true, mode: ModeHold}
 	m := &manoeuvre{request: hold, at: now, over: make(chan struct{})}
-	d.machine.last.armed, d.cmd.manoeuvre = true, m
-	m.watch(d.viewSince(m.at, now.Add(time.Second)))
+	d.online, d.machine.last.armed, d.cmd.manoeuvre = true, true, m
+	d.watch(now.Add(time.Second))
 	lineEqual(t, "done by earlier messages", m.done, false)
 	lineEqual(t, "its landed state", d.viewSince(m.at, now).landed, 0)
 	hear(now.Add(time.Millisecond))
-	m.watch(d.viewSince(m.at, now.Add(time.Second)))
+	d.watch(now.Add(time.Second))
 	lineEqual(t, "done by later messages", m.done, true)
 }
 
@@ -1258,16 +1269,20 @@ func TestOnlyReportsAfterTheAcceptanceEndAManoeuvre(t *testing.T) {
 func TestHomeIsRequestedAgainBeforeAGotoToAHeightAboveIt(t *testing.T) {
 	fly(t, simPX4, nil, func(f *flight) {
 		f.aloft()
+		defer f.fails(common.MAV_CMD_SET_MESSAGE_INTERVAL)()
 		f.sim.change(func() { f.sim.stream(idHome, -1) })
 		stale := func() {
 			f.drone.mu.Lock()
 			defer f.drone.mu.Unlock()
 			f.drone.tel.home.amsl -= 8
 		}
-		stale()
-		f.accepted("/goto", `{"altitude":12,"wait":60}`)
-		if s := f.sim.truth(); math.Abs(s.alt-12) > 1 {
-			t.Errorf("it is at %.1f m", s.alt)
+		for _, path := range []string{"/goto", "/takeoff"} {
+			stale()
+			want := f.sim.truth().alt + 12
+			f.accepted(path, fmt.Sprintf(`{"altitude":%g,"wait":60}`, want))
+			if s := f.sim.truth(); math.Abs(s.alt-want) > 2 {
+				t.Errorf("%s: it is at %.1f m", path, s.alt)
+			}
 		}
 		stale()
 		defer f.fails(common.MAV_CMD_REQUEST_MESSAGE)()

@@ -222,14 +222,14 @@ func (p *parameters) known(name string) bool {
 	return known
 }
 
-// hear takes a PARAM_VALUE, and reports whether it is one of ours. PX4 puts an integer's bits
-// into the float.
+// hear takes a PARAM_VALUE, and reports whether it is one of ours. Those of PX4 are integers, whose
+// bits it puts into the float.
 func (p *parameters) hear(m *common.MessageParamValue, now time.Time) (ours bool) {
 	v, f := float64(m.ParamValue), p.tel.id.firmware()
 	if !slices.Contains(slices.Concat(parameterNames[f]...), m.ParamId) {
 		return false
 	}
-	if f == px4 && m.ParamType == common.MAV_PARAM_TYPE_INT32 {
+	if f == px4 {
 		v = float64(int32(math.Float32bits(m.ParamValue)))
 	}
 	p.values[m.ParamId] = v

@@ -144,6 +144,7 @@ func TestAVehicleThatDoesNotAnswerTheHandshakeIsAskedUntilItDoes(t *testing.T) {
 		if n < 21 {
 			t.Errorf("asked for intervals %d times in a minute", n)
 		}
+		lineEqual(t, "messages asked for, of which none is answered", len(b.asked()), 12)
 		b.change(func() { b.deaf = false })
 		for range 60 {
 			b.say(&common.MessageHomePosition{Altitude: 488000})
@@ -163,6 +164,22 @@ func TestAVehicleThatDoesNotAnswerTheHandshakeIsAskedUntilItDoes(t *testing.T) {
 				t.Errorf("%s after the answers: %d times, want %d", what, got, want)
 			}
 		}
+	})
+}
+
+func TestALateAckOfAStreamsRequestDoesNotAnswerTheNextOne(t *testing.T) {
+	inLinkBubble(t, func(t *testing.T) {
+		b := newLineBench(t, px4Beat(), func(b *lineBench) { b.lag = 400 * time.Millisecond }) // the first stream is denied twice
+		time.Sleep(20 * time.Second)
+		b.drone.mu.Lock()
+		defer b.drone.mu.Unlock()
+		for _, s := range b.drone.handshake.streams[1:] {
+			lineEqual(t, fmt.Sprint("known and denied: ", s.id), [2]bool{s.known, s.denied}, [2]bool{true, false})
+		}
+		a := b.drone.cmd.acks
+		b.drone.handshake.open = a.open(&step{cmd: 1}, report{})
+		b.drone.handshake.begin(time.Now())
+		lineEqual(t, "waits for the ack of the handshake before", a.waiting[1], nil)
 	})
 }
 

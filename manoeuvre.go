@@ -63,7 +63,7 @@ func (m *manoeuvre) watch(v view) (land bool, lost string) {
 	case m.finished():
 	case !v.armed && (m.request.mode == ModeTakeoff || m.request.goTo || m.plan.second != nil):
 		lost = "the vehicle was disarmed"
-	case v.armed && m.strangeTarget(v):
+	case m.strangeTarget(v):
 		lost = "the autopilot flies to another place"
 	case m.plan.second != nil:
 		land = m.arrived(v)

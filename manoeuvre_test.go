@@ -132,6 +132,7 @@ func TestAManoeuvreIsCompleteWhereTheVehicleShowsIt(t *testing.T) {
 		{"wing, goto: farther above", goTo, wing(north(60), up(5.1)), false},
 		{"wing, goto: place unknown", goTo, wing(unknownPlace), false},
 		{"wing, rtl: circling over home", rtl, wing(north(89.9)), true},
+		{"wing, rtgs: circling over home", manoeuvre{request: request{mode: ModeRTGS}}, wing(), true},
 		{"wing, rtl: on its way", rtl, wing(north(90.1)), false},
 		{"wing, rtl: home unknown", rtl, wing(noHome), false},
 		{"wing, rtl: on the ground", rtl, wing(grounded), false},
@@ -340,6 +341,13 @@ func TestATargetThatIsNotOursEndsAManoeuvre(t *testing.T) {
 	lineEqual(t, "asked for again", taken, "")
 	_, taken = m.watch(at(2600, away))
 	lineEqual(t, "asked for again, 1 s later", taken, elsewhere)
+	for from, want := range map[int]int{3400: 500, 3600: 9000} { // of the texts that belong to it
+		m.strange = at(from).now
+		lineEqual(t, fmt.Sprint("lost at, strange from ", from), m.lostAt(at(9000).now), at(want).now)
+	}
+	m.plan.target = &place{lat: math.NaN()}
+	_, taken = m.watch(at(9600, above))
+	lineEqual(t, "a takeoff, which has no place", taken, "")
 }
 
 // What "wait" waits for, and what else ends it (docs/design.md, rule 8).

@@ -387,6 +387,8 @@ func TestPX4Plans(t *testing.T) {
 
 		{"px4 MANUAL landed", "set arm=true", []string{arm}},
 		{"px4 MANUAL armed", "set arm=false", []string{"LONG 400 [0 0 …NaN]"}},
+		{"px4 MANUAL armed undefined", "set arm=false", []string{"LONG 400 [0 0 …NaN]"}},
+		{"px4 MANUAL landed climbing", "set arm=false", []string{"LONG 400 [0 0 …NaN]"}},
 		{"px4 MANUAL landed", "set mode=position arm=true", []string{"LONG 176 [1 3 0 …NaN]", arm}},
 		{"px4 MANUAL landed", "set mode=hold arm=false", []string{loiter, "LONG 400 [0 0 …NaN]"}},
 		{"px4 MANUAL landed", "set mode=takeoff arm=true", []string{loiter, arm, climb}},
@@ -666,6 +668,8 @@ func TestPlanePlans(t *testing.T) {
 		{"plane FBWB landed", "set mode=takeoff", []string{"LONG 176 [1 15 …0]", arm, "LONG 176 [1 13 …0]"}},
 		{"plane FBWB armed", "takeoff", []string{"LONG 176 [1 15 …0]", "LONG 176 [1 13 …0]"}},
 		{"plane TAKEOFF landed", "set arm=true", []string{"LONG 176 [1 15 …0]", arm}},
+		{"plane TAKEOFF landed", "set arm=false", []string{"LONG 400 […0]"}},
+		{"plane TAKEOFF flying", "set arm=true", []string{arm}},
 		{"plane FBWB landed", "takeoff altitude=30", []string{"unsupported: altitude: a fixed wing takes off to its own TKOFF_ALT; leave it out"}},
 		{"plane FBWB flying", "takeoff", []string{"refused: takeoff: already flying; use goto to climb"}},
 		{"plane FBWB landed", "set arm=true", []string{arm}},
