@@ -128,6 +128,7 @@ func TestReceiversStateCountsOnlyWithoutAStreamOfOurs(t *testing.T) {
 		{"throttle down again", "receiver live 1500, receiver live 1000", receiverIdle},
 		{"not counted while our stream runs", "sets position, receiver live 1500", receiverNone},
 		{"nor for 3.5 s after it", "disarmed, sets position, +5100ms, = off, +3300ms, receiver live 1500", receiverNone},
+		{"nor for 3.5 s after another program's sticks", "foreign, +3400ms, receiver live 1500", receiverNone},
 		{"counted 3.5 s after our stream", "disarmed, sets position, +5100ms, = off, +3500ms, receiver live 1500", receiverInUse},
 		{"counted at once after a release", "receiver live 1000, sets position, leaves, left hold, +50ms, receiver live 1500", receiverInUse},
 		{"forgotten at a restart", "receiver live 1500, restarted", receiverNone},
@@ -177,13 +178,14 @@ func TestReceiverInUseKeepsTheSticks(t *testing.T) {
 
 func TestForeignSticksPauseOurs(t *testing.T) {
 	testSticks(t, []stickRule{
-		{"the client's sticks end, and the stream ends without a release", "copter none", "sets position, input 300 0 500 0 5s, foreign, = nobody 0 0 500 0, by receiver, taken, notice another"},
+		{"the client's sticks end, and the stream ends without a release", "copter none", "sets position, input 300 0 500 0 5s, foreign, = nobody 0 0 500 0, by receiver, taken, notice takeover"},
 		{"0.5 s after the last foreign stick our stream goes on, centred", "copter idle", "sets position, input 300 0 500 0 5s, joins, = nobody 0 0 500 0, +20s, = nobody 0 0 500 0, by mavrest"},
 		{"not where the receiver was in use", "copter in-use", "sets position, input 300 0 500 0 5s, joins, = off, +20s, = off"},
 		{"nor where a switch moves", "copter idle", "channels 1500 1500 1000 1500 1800, +4s, sets position, joins, channels 1500 1500 1000 1500 1100, = off released, +20s, = off, taken"},
 		{"PX4 chooses between them itself: ours go on", "px4", "sets position, input 300 0 500 0 5s, foreign, = client 300 0 500 0, no-notice"},
 		{"a centred stream that we keep up for a pilot pauses too", "copter none", "sets position, pilot LOITER, foreign, = nobody 0 0 500 0, taken"},
-		{"without a stream of ours there is no notice", "copter none", "foreign, = off, no-notice"},
+		{"without a stream of ours there is no notice", "copter none", "foreign, = off, no-notice, not-taken"},
+		{"out of the stick modes they end only our stream's turn", "copter none", "sets position, leaves, left hold, foreign, no-notice takeover, taken"},
 		{"a stick mode set while they come has its stream after them", "copter none", "foreign, sets altitude, by receiver, +2900ms, = nobody 0 0 500 0, by"},
 		{"but not where the autopilot takes ours for a ground station's heartbeat", "copter none 1", "foreign, sets altitude, +4s, = off"},
 		{"sticks that move in RC_CHANNELS do not pause ours", "copter idle", "sets position, +2s, channels 1500 1500 1500 1500, channels 1500 1900 1500 1500, = nobody 0 0 500 0, no-notice"},
@@ -203,7 +205,7 @@ func TestForeignSticksPauseOurs(t *testing.T) {
 func TestAPilotsSwitchIsSeenInTheChannels(t *testing.T) {
 	const before = "channels 1500 1500 1000 1500 1800, +3100ms, sets position, "
 	testSticks(t, []stickRule{
-		{"a switch that moves is a pilot's", "copter idle", before + "+2s, channels 1500 1500 1500 1500 1100, = off released, taken, by receiver, notice switch"},
+		{"a switch that moves is a pilot's", "copter idle", before + "+2s, channels 1500 1500 1500 1500 1100, = off released, taken, by receiver, notice takeover"},
 		{"so is that of a receiver that came on in this flight", "copter none", before + "+2s, channels 1500 1500 1500 1500 1100, = off released, taken, by receiver"},
 		{"also under the client's sticks", "copter idle", before + "input 300 0 500 0 5s, channels 1500 1650 1500 1500 1100, = off released, taken"},
 		{"at once, whatever our axes did", "copter idle", before + "+100ms, channels 1500 1500 1500 1500 1100, = off released"},
@@ -213,7 +215,8 @@ func TestAPilotsSwitchIsSeenInTheChannels(t *testing.T) {
 		{"a channel without a value does not move", "copter none", "channels 0 0 0 0 0, +4s, sets position, channels 1500 1500 1500 1500 65535, channels 1500 1500 1500 1500 0, channels 1500 1500 1500 1500 1800, channels 1500 1500 1500 1500 0, = nobody 0 0 500 0"},
 		{"a switch that moved before our stream does not count", "copter idle", "channels 1500 1500 1000 1500 1800, +4s, channels 1500 1500 1000 1500 1100, no-notice, not-taken, sets position, channels 1500 1500 1500 1500 1100, = nobody 0 0 500 0"},
 		{"after the switch the pilot's sticks fly", "copter idle", before + "+2s, channels 1500 1500 1500 1500 1100, +100ms, channels 1500 1500 1000 1500 1100, = off released, +20s, = off, by receiver"},
-		{"also on the way out of the mode", "copter none", before + "leaves, left hold, = nobody 0 0 500 0, channels 1500 1500 1500 1500 1100, = off released"},
+		{"also on the way out of the mode", "copter none", before + "leaves, left hold, = nobody 0 0 500 0, channels 1500 1500 1500 1500 1100, = off released, no-notice takeover"},
+		{"also while a stick mode is being set", "copter idle", "channels 1500 1500 1000 1500 1800, +4s, asks position, channels 1500 1500 1500 1500 1100, notice takeover"},
 		{"a client that sets a stick mode takes them back", "copter idle", before + "channels 1500 1500 1500 1500 1100, sets position, input 100 0 500 0 1s, = client 100 0 500 0 released"},
 		{"PX4 chooses between them itself: ours go on", "px4 1", before + "channels 1500 1500 1500 1500 1100, = nobody 0 0 500 0"},
 	})
