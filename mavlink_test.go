@@ -322,7 +322,7 @@ func (p *recordedPort) Write(b []byte) (int, error) {
 // A pilot may have switched while the line was blocked.
 func TestAMessageThatWaitedTooLongInTheQueueIsNotSent(t *testing.T) {
 	inLinkBubble(t, func(t *testing.T) {
-		for waited, want := range map[time.Duration]bool{staleAfter: true, staleAfter + time.Millisecond: false} {
+		for waited, want := range map[time.Duration]bool{300 * time.Millisecond: true, 301 * time.Millisecond: false} {
 			var line recordedPort
 			w := newWriter(newEarshot(0).link, &line)
 			err := w.put(outgoing{msg: attitudeAt(1), at: time.Now().Add(-waited)})

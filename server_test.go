@@ -476,7 +476,7 @@ func atFull(t *testing.T, test func(t *testing.T, p *pipes, open []*wire)) {
 	inLinkBubble(t, func(t *testing.T) {
 		p, _ := serve(t, silent(), maxConnections)
 		var open []*wire
-		for range maxConnections {
+		for range 64 {
 			w := p.connect()
 			w.askThenPause("GET", "/api/drone", "").wantOK(t)
 			open = append(open, w)
