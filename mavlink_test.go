@@ -332,6 +332,18 @@ func TestAMessageThatWaitedTooLongInTheQueueIsNotSent(t *testing.T) {
 	})
 }
 
+func TestSticksAndMessagesThatWaitGoOutWhenTheProgramEnds(t *testing.T) {
+	ended, end := context.WithCancel(t.Context())
+	end()
+	for range 20 { // the writer's select takes any of what is ready
+		w := newWriter(newEarshot(0).link, new(recordedPort))
+		w.sticks <- outgoing{msg: attitudeAt(1)}
+		w.queue <- outgoing{msg: attitudeAt(2)}
+		w.run(ended, ended)
+		lineEqual(t, "frames with our heartbeat", w.link.sent.Load(), 3)
+	}
+}
+
 func TestASecondVehicleIsReportedOnceWithBothIds(t *testing.T) {
 	one, two, three := packet(1, 1, 1, px4Beat()), packet(1, 2, 1, px4Beat()), packet(1, 3, 1, copterBeat())
 	const notice = "a second vehicle is on this line, system 2; mavrest flies system 1, which it heard first; start mavrest with -system 1 or -system 2 to choose"
