@@ -697,12 +697,8 @@ func TestAnotherProgramsAcksAreNotOurs(t *testing.T) {
 
 func TestAHoldForASilentClientIsNotSentOverWhoeverWasFirst(t *testing.T) {
 	for name, first := range map[string]func(d *drone, now time.Time){
-		"a pilot": func(d *drone, now time.Time) {
-			d.take(beatOf(common.MAV_AUTOPILOT_ARDUPILOTMEGA, 16, true), now)
-		},
-		"the client's sticks": func(d *drone, now time.Time) {
-			d.sticks.input(d.view(now), axes{z: 500}, netip.Addr{}, 5*time.Second)
-		},
+		"a pilot":    func(d *drone, now time.Time) { d.take(beatOf(common.MAV_AUTOPILOT_ARDUPILOTMEGA, 16, true), now) },
+		"the client": func(d *drone, now time.Time) { d.sticks.input(d.view(now), axes{z: 500}, netip.Addr{}, 5*time.Second) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			fly(t, simArduPilot, nil, func(f *flight) {

@@ -332,6 +332,18 @@ func TestAMessageThatWaitedTooLongInTheQueueIsNotSent(t *testing.T) {
 	})
 }
 
+// An autopilot may wait for the end of a broken frame.
+func TestPaddingGoesAheadOfEachRepeatWhereBytesMayBeLost(t *testing.T) {
+	for lossy, want := range map[bool]int{false: 2, true: 3} {
+		d := newDrone(device{lossy: lossy}, 0, false)
+		d.link.writer = newWriter(d.link, nil)
+		x := d.cmd.acks.open(&step{}, report{}, 0)
+		d.cmd.acks.send(x)
+		d.cmd.acks.send(x)
+		lineEqual(t, "messages and padding", len(d.link.writer.queue), want)
+	}
+}
+
 func TestSticksAndMessagesThatWaitGoOutWhenTheProgramEnds(t *testing.T) {
 	ended, end := context.WithCancel(t.Context())
 	end()

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net"
 	"net/http"
 	"os"
@@ -514,6 +515,19 @@ func TestAConnectionThatAsksKeepsItsPlace(t *testing.T) {
 			})
 		})
 	}
+}
+
+func TestOnlyTheOldestWaitMakesWayAndOnlyWhereNoConnectionIsIdle(t *testing.T) {
+	ended, l := "", &connections{max: 2, open: map[net.Conn]*connection{}}
+	for name, age := range map[string]time.Duration{"idle": 0, "older": 2 * time.Minute, "newer": time.Minute} {
+		c := new(net.TCPConn)
+		l.open[c] = &connection{Conn: c, usedAt: time.Now().Add(-age), busy: age > 0, endWait: func() { ended += name }}
+	}
+	l.makeRoom()
+	lineEqual(t, "ended while one is idle, though it asked just now", ended, "")
+	maps.DeleteFunc(l.open, func(_ net.Conn, c *connection) bool { return !c.busy })
+	l.makeRoom()
+	lineEqual(t, "ended where all are busy", ended, "older")
 }
 
 func TestAClosedConnectionFreesItsPlace(t *testing.T) {

@@ -314,19 +314,11 @@ func TestPilotsSwitchTakesTheSticks(t *testing.T) {
 		{"ArduPilot's receiver in use: released", "copter in-use", "sets position, input 300 -200 700 100 5s, pilot LOITER, = off released, by receiver"},
 		{"ArduPilot's receiver idle: centred, and a notice says how to free the receiver", "copter idle", client + "pilot LOITER, = nobody 0 0 500 0, by mavrest, taken, notice moving any switch, +20s, = nobody 0 0 500 0"},
 		{"on the ground without a notice", "copter idle", "landed, sets position, pilot LOITER, no-notice, taken"},
-		{"a pilot's mode without sticks: centred too", "copter idle", client + "pilot RTL, = nobody 0 0 500 0, +20s, = nobody 0 0 500 0"},
 		{"centred until the vehicle is disarmed", "copter idle", client + "pilot RTL, disarmed, = off released"},
 		{"the transmitter's switch frees the pilot's sticks", "copter idle", "channels 1500 1500 1000 1500 1800, +4s, " + client + "pilot ALT_HOLD, = nobody 0 0 500 0, channels 1500 1500 1000 1500 1100, = off released, by receiver, notice switch"},
 		{"in whichever order the switch and the mode show", "copter idle", "channels 1500 1500 1000 1500 1800, +4s, " + client + "channels 1500 1500 1000 1500 1100, pilot ALT_HOLD, = off released, by receiver"},
-		{"without a receiver: centred", "copter none", client + "pilot ALT_HOLD, = nobody 0 0 500 0, +20s, = nobody 0 0 500 0"},
-		{"out of the stick modes too", "copter none", client + "pilot RTL, = nobody 0 0 500 0, +20s, = nobody 0 0 500 0"},
-		{"in manual mode with the throttle as it was", "copter none", "sets manual, input 300 0 430 0 5s, pilot ACRO, = nobody 0 0 430 0, +20s, = nobody 0 0 430 0"},
-		{"PX4 in an AUTO mode: unmoved", "px4", client + "pilot AUTO.RTL, = nobody 300 -200 700 100, +20s, = nobody 300 -200 700 100"},
-		{"in a stick mode: centred at once", "px4", client + "pilot ALTCTL, = nobody 0 0 500 0, +20s, = nobody 0 0 500 0"},
-		{"in MANUAL with the throttle as it was", "px4", "sets manual, input 300 0 430 0 5s, pilot STABILIZED, = nobody 0 0 430 0, +20s, = nobody 0 0 430 0"},
 		{"from an AUTO mode back into a stick mode: centred", "px4", client + "pilot AUTO.LOITER, +1s, pilot POSCTL, = nobody 0 0 500 0"},
 		{"until a stick mode is set here again", "px4", client + "pilot ALTCTL, sets altitude, input 100 0 500 0 1s, = client 100 0 500 0"},
-		{"where nothing is streamed nothing begins", "px4", "pilot POSCTL, +20s, = off"},
 	})
 }
 
@@ -407,11 +399,9 @@ func TestPilotsSwitchAtEveryMoment(t *testing.T) {
 func TestSilentClientLeavesAHold(t *testing.T) {
 	rules := []stickRule{
 		{"in altitude mode 3 s after its last command", "px4", "sets altitude, input 300 0 700 0 500ms, +2900ms, = nobody 0 0 500 0, +100ms, = nobody 0 0 500 0 holds, notice holding"},
-		{"in manual mode too", "px4", "sets manual, input 300 0 430 0 500ms, +2900ms, = nobody 0 0 430 0, +100ms, = nobody 0 0 430 0 holds"},
 		{"setting the mode is a command too", "copter none", "sets altitude, +2900ms, = nobody 0 0 500 0, +100ms, = nobody 0 0 500 0 holds"},
 		{"so is arming", "copter none", "sets altitude, +2s, arms, +2900ms, = nobody 0 0 500 0, +100ms, = nobody 0 0 500 0 holds"},
 		{"never before its sticks' timeout", "px4", "sets manual, input 300 0 430 0 4s, +3900ms, = client 300 0 430 0, +100ms, = nobody 0 0 430 0 holds"},
-		{"never in position mode", "px4", "sets position, input 300 0 700 0 500ms, +1m, = nobody 0 0 500 0"},
 		{"again each second until it is acknowledged", "px4", "sets altitude, +3s, = nobody 0 0 500 0 holds, +900ms, = nobody 0 0 500 0, +100ms, = nobody 0 0 500 0 holds, +1s, = nobody 0 0 500 0 holds"},
 		{"also where its plan was tried meanwhile", "px4", "sets altitude, +3s, leaves, +500ms, fails, +500ms, = nobody 0 0 500 0 holds holds"},
 		{"the notice comes once", "px4 1", "sets altitude, +3s, notice holding, +5s, no-notice"},
@@ -537,7 +527,6 @@ func TestLeavingStickMode(t *testing.T) {
 		{"not released before the new mode is reported", "copter idle", "sets position, leaves, +5s, = nobody 0 0 500 0, left hold, = off released"},
 		{"ArduPilot without a receiver: parked", "copter none", "sets position, input 300 0 700 0 5s, leaves, left hold, +20s, = nobody 0 0 500 0, landed, +1s, = nobody 0 0 0 0, disarmed, = off"},
 		{"in manual mode with the throttle as it was", "copter none", "sets manual, input 300 0 430 0 5s, leaves, +1s, = nobody 0 0 430 0, left hold, +10ms, = nobody 0 0 500 0"},
-		{"ArduPilot without a receiver: the stream ends at the disarming", "copter none", "sets position, leaves, left hold, disarmed, = off"},
 	})
 }
 
