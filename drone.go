@@ -89,7 +89,7 @@ func (d *drone) farewell() {
 		d.cmd.wait(d.quitBy, func() bool { return len(d.cmd.tasks) == 0 }) // quit has ended them
 		d.hover()
 	}
-	v = d.view(time.Now()) // a pilot may have taken them meanwhile
+	v = d.view(time.Now()) // hover has unlocked mu
 	d.sticks.stop(v)
 	if d.sticks.phase != stickOff && v.flying() {
 		slog.Warn("stopping in the air after sticks: the autopilot's own failsafe for lost sticks may follow (docs/install.md, 7)", "mode", v.mode)
@@ -107,7 +107,6 @@ func (d *drone) tick(now time.Time) time.Time {
 	}
 	if d.online && now.Sub(d.cmd.reports.alive) >= offlineAfter {
 		d.online = false
-		d.handshake.lose()
 		d.cmd.bell.ring()
 		d.changes.Add(1)
 		slog.Warn("vehicle offline: no report of its mode for 3 s", "system", d.tel.id.system)

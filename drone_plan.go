@@ -294,7 +294,7 @@ func (d *drone) prepare(t *task) error {
 	case t.request.setMode:
 		sticks.park(v)
 	}
-	if mayArmOnStream && sticks.src.receiver == receiverNone && sticks.src.denied(v) == "" {
+	if mayArmOnStream && sticks.src.receiver == receiverNone {
 		sticks.streamForArming(v)
 	}
 	d.act()

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"net/netip"
 	"slices"
 	"strings"
 	"sync"
@@ -11,7 +12,6 @@ import (
 	"time"
 
 	"github.com/bluenviron/gomavlib/v3/pkg/dialects/common"
-	"github.com/bluenviron/gomavlib/v3/pkg/dialects/minimal"
 	"github.com/bluenviron/gomavlib/v3/pkg/message"
 )
 
@@ -441,9 +441,9 @@ func TestACopterObeysThePilotAtOnce(t *testing.T) {
 		{"a switch to the present mode shows in channel 5", "copter: hover, mode position, {+2s|input roll 0.3 timeout 5, +2s}, pilot sticks 1000 0 500 0, pilot switch 1100 LOITER, +400ms, not streams, messages 1 a switch of the transmitter moved, +4s, vn > 1.5, in LOITER, status input.by receiver, status input.active false, refused wrong_mode input pitch 1, hands off, only released"},
 		{"a switch to the present mode shows in channel 5 in altitude mode too", "copter: hover, mode altitude, input roll 0.3 timeout 5, +2s, pilot sticks 1000 0 500 0, pilot switch 1100 ALT_HOLD, +400ms, not streams, messages 1 a switch of the transmitter moved, +4s, vn > 1.5, in ALT_HOLD, status input.by receiver, status input.active false, refused wrong_mode input pitch 1, hands off, only released"},
 		{"from the pilot's switch on his sticks act, whatever his throttle was", "copter: hover, mode position, input pitch 0.3 timeout 5, +4s, pilot switch 1100 ALT_HOLD, +400ms, not streams, status input.by receiver, pilot sticks 1000 0 500 0, +5s, alt > 15, vn > 1.5, hands off"},
-		{"after a mode change by a ground station our stream goes on, centred", "copter: hover, mode position, input pitch 0.3 timeout 5, +4s, pilot ALT_HOLD, +400ms, streams, status input.by mavrest, mark, +5s, alt > 15, hands off"},
+		{"after a mode change by a ground station our stream goes on, centred", "copter: hover, mode position, input pitch 0.3 timeout 5, +4s, pilot ALT_HOLD, +400ms, streams, status input.by mavrest, status input.from null, mark, +5s, alt > 15, hands off"},
 		{"a pilot's RTL is a takeover also after unanswered commands", "copter: hover, mode rtl, +1s, loses DO_REPOSITION DO_SET_MODE, post goto 30 0, +300ms, land, is land, post mode altitude, +200ms, pilot RTL, +200us, is rtl, answer superseded, answer interrupted"},
-		{"a pilot's switch ends the client's sticks also while an arming waits", "copter: aloft, mode position, input pitch 1 timeout 5, loses COMPONENT_ARM_DISARM, post arm, +100ms, pilot RTL, +1100ms, is rtl, mark, +500ms, stream 0 0 500 0, answer interrupted"},
+		{"a pilot's switch ends the client's sticks also while an arming waits", "copter: aloft, mode position, input pitch 1 timeout 5, loses COMPONENT_ARM_DISARM, post arm, +100ms, input pitch 1 timeout 5, pilot RTL, +1100ms, is rtl, mark, +500ms, stream 0 0 500 0, answer interrupted"},
 		{"a client whose sticks act has the drone, also after somebody disarmed and armed it", "copter: mode altitude arm true, pilot disarms, +1s, pilot arms, +1s, input throttle 0.8 timeout 2, +2500ms, is altitude, +3s, is hold"},
 		{"a receiver whose throttle is not known counts as in use", "copter receiver=idle: +5s, stops 65, +4s, mode position, +1s, not streams, status input.by receiver"},
 		{"a switch that moves before a stick mode is set ends its command", "copter receiver=idle: hover, +5s, post mode position, +200ms, pilot switch 1100 GUIDED, +400ms, not streams, answer interrupted, says somebody else moves the sticks; nothing was sent, says not: mavrest"},
@@ -465,6 +465,8 @@ func TestOtherSticksOnACopter(t *testing.T) {
 		{"a stick mode set during another program's sticks is safe when these end", "copter: hover, joystick meanwhile, +1s, mode position, refused wrong_mode input pitch 1, says another program, +24s, alt > 15, mode position, input pitch 1"},
 		{"with an idle receiver and a silent client the drone does not fall", "copter receiver={none|idle}: hover, mode {manual→hold|altitude→hold|position→position}, stays 60s alt > 19, alt < 28, is $2, not failing"},
 		{"a ground station's failsafe forbids our sticks", failsafe + "receiver={none|idle}: in the air, mark, refused unsupported mode position, says $1, refused wrong_mode input pitch 1, +10s, stream nothing, not failing"},
+		{"nor do they run to arm, or before the parameter of a vehicle that is back is known", failsafe + "receiver=none: +5s, delay 200ms, mute, +4s, unmute, until status online true 5s, mark, refused unsupported mode altitude, says $1, post mode hold arm true, answer any, stream nothing"},
+		{"a vehicle that flies needs no stream to be armed", "copter receiver=none: in the air, mark, arm, +1s, stream nothing"},
 		{"with a ground station's failsafe enabled the receiver's sticks fly", failsafe + "receiver=hand: in the air, mark, mode position, status input.by receiver, refused wrong_mode input pitch 1, says $1, +10s, stream nothing, not failing"},
 		{"a ground station's failsafe does not forbid our sticks when mavrest is the ground station", failsafe + "gcs receiver={none|idle|hand}: in the air, mode position, input pitch 0.5 timeout 1, +2s, mode rtl, +4s, mode position, +20s, not failing, in position"},
 		{"our sticks are sent as the system that ArduPilot listens to", "copter SYSID_MYGCS=none MAV_GCS_SYSID=42: aloft, mode position, input pitch 1 timeout 5, +5s, north > 5, sticks come from 42"},
@@ -495,7 +497,7 @@ func TestCopterGotosAndHolds(t *testing.T) {
 func TestWhenTheProgramEndsACopterInTheAirIsSafe(t *testing.T) {
 	const held = "sent 176 1 17 | 176 1 4"
 	rules := []rule{
-		{"nothing is sent to a drone that a pilot flies", "copter: hover, mode position, input pitch 0.5 timeout 5, +1s, pilot ALT_HOLD, +2s, stop, +1s, hands off, in ALT_HOLD"},
+		{"only the sticks' end is sent to a drone that a pilot flies, also after a client's arming", "copter receiver={idle→released|none→centred}: hover, mode position, input pitch 0.5 timeout 5, +1s, pilot ALT_HOLD, +2s, {|arm, mark, }stop, +1s, ends $1, hands off, in ALT_HOLD"},
 		{"nothing is sent to a drone on the ground", "copter: mode position arm true, input throttle 0 timeout 5, stop, +1s, hands off, in LOITER"},
 		{"a QuadPlane hovers, or lands where it can't hover", "quadplane Q_GUIDED_MODE={0→QLAND|1→GUIDED}: " + quadHovers + "input pitch 0.5 timeout 5, +1s, stop, +5s, in $1, speed < 0.5"},
 	}
@@ -692,31 +694,29 @@ func TestAnotherProgramsAcksAreNotOurs(t *testing.T) {
 	})
 }
 
-func TestAHoldForASilentClientIsNotSentOverAPilotWhoWasFirst(t *testing.T) {
-	fly(t, simArduPilot, nil, func(f *flight) {
-		f.aloft()
-		f.accepted("/mode", `{"mode":"altitude"}`)
-		f.accepted("/input", `{"pitch":0.3}`)
-		time.Sleep(2500 * time.Millisecond)
-		d := f.drone
-		f.sim.pilotMode(16)
-		d.mu.Lock()
-		since := time.Now()
-		d.sticks.client.spoke = since.Add(-silentClient) // half a second early
-		d.sticks.tick(d.view(since))                     // as drone.tick does
-		due := d.act().hold && d.cmd.idle()
-		d.wg.Go(d.holdForSilent)
-		// The link's reader gets the mutex before that goroutine.
-		d.hearMessage(&minimal.MessageHeartbeat{
-			Type: minimal.MAV_TYPE_QUADROTOR, Autopilot: minimal.MAV_AUTOPILOT_ARDUPILOTMEGA,
-			BaseMode: 0xd9, CustomMode: 16, SystemStatus: minimal.MAV_STATE_ACTIVE,
-		}, since)
-		pilotHas := d.sticks.taken
-		d.mu.Unlock()
-		if !due || !pilotHas {
-			t.Fatalf("the hold is due: %v, the pilot has the sticks: %v", due, pilotHas)
-		}
-		time.Sleep(5 * time.Second)
-		f.wantHandsOff(since)
-	})
+func TestAHoldForASilentClientIsNotSentOverWhoeverWasFirst(t *testing.T) {
+	for name, first := range map[string]func(d *drone, now time.Time){
+		"a pilot": func(d *drone, now time.Time) {
+			d.hearMessage(beatOf(common.MAV_AUTOPILOT_ARDUPILOTMEGA, 16, true), now)
+		},
+		"the client": func(d *drone, now time.Time) { d.sticks.input(d.view(now), axes{z: 500}, netip.Addr{}, 5*time.Second) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			fly(t, simArduPilot, nil, func(f *flight) {
+				(&player{flight: f}).plays("aloft, mode altitude, input pitch 0.3, +2500ms")
+				d := f.drone
+				d.mu.Lock()
+				since := time.Now()
+				d.sticks.client.spoke = since.Add(-silentClient) // half a second early
+				d.sticks.tick(d.view(since))                     // as drone.tick does
+				due := d.act().hold && d.cmd.idle()
+				d.wg.Go(d.holdForSilent)
+				first(d, since) // has the mutex before that goroutine
+				d.mu.Unlock()
+				lineEqual(t, "the hold was due", due, true)
+				time.Sleep(3 * time.Second)
+				f.wantHandsOff(since)
+			})
+		})
+	}
 }

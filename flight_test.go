@@ -916,6 +916,9 @@ func TestAfterAClientsSticks(t *testing.T) {
 		{"in position mode a centred stream holds the drone when the client falls silent", "both: aloft, goto altitude 40 wait 60, mode position, input pitch 0.3, +1450ms, sticks 0 0 500 0, +25s, is position, sticks 0 0 500 0, speed < 0.2, alt > 38.5, status failsafe false"},
 		{"in altitude and manual mode mavrest commands a hold, and says so", "both: aloft, goto altitude 40 wait 60, mode {altitude|manual}, mark, input pitch 0.3 throttle 0.5, +450ms, steady, +1s, sticks 0 0 500 0, +1510ms, is $1, +3s, is hold, messages 1 mavrest: no sticks from the client for 3 s: holding, +20s, speed < 0.2, alt > 38.5, status failsafe false"},
 		{"the sticks are centred when they expire", "both: aloft, mode altitude, input pitch 1 timeout {0.05→50ms|4.9→4900ms|5→5s}, +$1, +1ms, mark, +10s, centred, is hold"},
+		{"an arming in a stick mode begins the stream again", "both: mode position, +8s, not streams, arm, streams"},
+		{"a command out of a stick mode ends the client's sticks", "copter receiver={idle→not streams|none→sticks 0 0 500 0}: hover, mode position, input pitch 0.5 timeout 5, +1s, mode hold, +200ms, $1"},
+		{"the stream ends where the vehicle is disarmed outside a stick mode", "both receiver=none: aloft, mode position, mode hold, +1s, streams, pilot disarms, +500ms, not streams"},
 		{"lost heartbeats after an arming do not change when a constant throttle expires", "both: mode position, arm, heartless 2500ms, input throttle 1 timeout 1.5, +1600ms, mark, +800ms, stream 0 0 500 0"},
 	}, map[string]func(*player){
 		"steady": func(p *player) {
@@ -1080,7 +1083,7 @@ func TestNoVehicleFallsOrFliesWithoutAPilot(t *testing.T) {
 		{"a stick mode after an unanswered one has its stream", "copter: hover, fails DO_SET_MODE, loses DO_SET_MODE, refused no_ack mode position, recovers, delay 200ms, +{4400ms..5s/100ms}, mode manual, +3s, alt > 17"},
 		{"when an older unanswered mode is given up the sticks are not released", "copter: hover, fails DO_SET_MODE, loses DO_SET_MODE, refused no_ack mode position, recovers, delay 200ms, +{4500ms..4950ms/50ms}, fails DO_REPOSITION, entering manual, refused refused goto 50 0, answer any 10s, +10s, alt > 15"},
 		{"sticks of ours that a slow line reports late are not read as the receiver's", "copter receiver=hand: hover, slow {0s|60ms|150ms}, mode position, input throttle 0.2 timeout 3, +{1s..1200ms/50ms}, pilot sticks 0 300 500 0, pilot ALT_HOLD, +3s, not streams"},
-		{"a stick mode that follows at once does not read our sticks as the receiver's", "copter receiver=idle: hover, mode position, input throttle 0.8 timeout 3, +{880ms..980ms/20ms}, mode hold, +300ms, mode position, +1s, streams"},
+		{"a stick mode that follows at once does not read our sticks as the receiver's", "copter receiver=idle: hover, slow {0s|150ms}, mode position, input throttle 0.8 timeout 3, +{500ms..1s/50ms}, mode hold, +300ms, mode position, +1s, streams"},
 		{"a receiver in hand gets the sticks back after many short inputs", "copter receiver=hand: hover, mode position, +3s" + strings.Repeat(", input throttle 0.3 timeout 0.3, +420ms", 20) + ", +3s, not streams"},
 		{"a landed state that stops coming is unknown, and requested again", "both: mode altitude, arm, stops 245" + strings.Repeat(", input throttle 1, +200ms", 15) + ", status landed_state null, status in_air null, +4s, alt > 5, until status landed_state in_air 20s"},
 		{"a position that stops coming is requested again", "both: aloft, land 60 0, +2s, stops 33, stops 1, until disarmed 180s, at 60 0 0 ±2"},
@@ -1089,6 +1092,9 @@ func TestNoVehicleFallsOrFliesWithoutAPilot(t *testing.T) {
 		{"a mode that a pilot sets on the ground shows on a Copter", "copter: mode position, +1s, pilot {STABILIZE|ALT_HOLD}, +1500ms, truth, no input, +20s, truth"},
 		{"a mode that a pilot sets on the ground shows on PX4", "px4: mode position, +1s, pilot {MANUAL|ALTCTL|STABILIZED}, +1500ms, truth, no input, +20s, truth"},
 		{"a receiver in hand is heard before our first stick", "copter receiver=hand: hover, stop, +{5s..5480ms/20ms}, start, +2s, mode position, +1s, not streams"},
+		{"the client of a Copter that restarts in the air may take the sticks back at once", "copter: hover, mode position, +2s, restart, until status input.by mavrest 5s, mode altitude, took < 2s, input throttle 0.6 timeout 2, +1s, status input.by client"},
+		{"an input waits until the receiver is known, or SYS_STATUS does not come", "copter: stop, {|stops 1, fails SET_MESSAGE_INTERVAL, }start, until status online true 5s, refused wrong_mode input throttle 0, says not known yet, +6s, input throttle 0"},
+		{"nor does an arming take the sticks before", "both receiver=hand: {pilot position→arm|pilot hold→takeoff|copter? hover, pilot position→arm}, +1s, stop, +2s, start, until status online true 5s, mark, post $1, answer any, +1s, stream nothing"},
 		{"a receiver in hand is heard before our first stick on PX4", "px4 receiver=hand: restart grounded, +{3s..3900ms/100ms}, post mode position, answer any, refused wrong_mode input pitch 1"},
 		{"on PX4 input is refused until it is known whose sticks count", "px4 receiver=hand: restart grounded, +1500ms, refused wrong_mode input throttle 0, +20s, aloft, mode altitude, refused wrong_mode input pitch 0.5 timeout 2, pilot sticks 0 300 500 0, +10s, hands off"},
 		{"a handshake in the air forgets no parameter", "copter receiver=none SYSID_MYGCS=250: hover, mode position, +2s, stops 245, +4600ms, mute, +2s, unmute, +3s, in LOITER, status failsafe false"},
@@ -1109,6 +1115,7 @@ func TestTheHoldAtSIGTERM(t *testing.T) {
 	flies(t, []rule{
 		{"holds a vehicle that just entered a stick mode", "copter: hover, slow {0s→0s|100ms→30ms}, entering {manual|altitude|position}, +$1, stop, +6s, alt > 18"},
 		{"lands where a hold is refused", "copter: hover, mode manual, input throttle 0.45 timeout 5, +1s, forbids GUIDED BRAKE, stop, +3s, climb > -3, in LAND"},
+		{"is given up after a second", "copter: hover, mode altitude, +1s, deaf, stop, +900ms, streams, +350ms, not streams"},
 		{"holds on a slow line", "copter receiver={idle|hand|none}: hover, mode position, slow {300ms|450ms|600ms}, input pitch 0.3 timeout 5, +1s, stop, +1s, held"},
 	}, map[string]func(*player){"held": func(p *player) {
 		if s := p.sim.truth(); s.mode != 4 && s.mode != copterBrake { // later, without a receiver, a failsafe

@@ -64,7 +64,10 @@ type handshake struct {
 // begin starts the questions over; tick sends them. A parameter that is known stays known and
 // is not requested again: the caller clears the ones that may have changed.
 func (h *handshake) begin(now time.Time) {
-	h.lose()
+	if h.open != nil {
+		h.params.acks.close(h.open)
+	}
+	*h = handshake{params: h.params}
 	h.firmware, h.began = h.params.tel.id.firmware(), now
 	live := stream{id: idHeartbeat, hz: 20} // ArduPilot sends it as often as it is asked
 	switch baud := h.params.acks.link.state().baud; {
@@ -77,14 +80,6 @@ func (h *handshake) begin(now time.Time) {
 	if h.firmware.ardupilot() { // has it a position, so that it can take off?
 		h.streams = append(h.streams, stream{id: idEstimate, hz: 1})
 	}
-}
-
-// lose ends the handshake: the vehicle is offline.
-func (h *handshake) lose() {
-	if h.open != nil {
-		h.params.acks.close(h.open)
-	}
-	*h = handshake{params: h.params}
 }
 
 // hear records that a message came.

@@ -322,7 +322,7 @@ func (p *recordedPort) Write(b []byte) (int, error) {
 // A pilot may have switched while the line was blocked.
 func TestAMessageThatWaitedTooLongInTheQueueIsNotSent(t *testing.T) {
 	inLinkBubble(t, func(t *testing.T) {
-		for waited, want := range map[time.Duration]bool{staleAfter: true, staleAfter + time.Millisecond: false} {
+		for waited, want := range map[time.Duration]bool{300 * time.Millisecond: true, 301 * time.Millisecond: false} {
 			var line recordedPort
 			w := newWriter(newEarshot(0).link, &line)
 			err := w.put(outgoing{msg: attitudeAt(1), at: time.Now().Add(-waited)})
@@ -330,6 +330,30 @@ func TestAMessageThatWaitedTooLongInTheQueueIsNotSent(t *testing.T) {
 			lineEqual(t, fmt.Sprintf("it is sent after %v", waited), line.last != nil, want)
 		}
 	})
+}
+
+// An autopilot may wait for the end of a broken frame.
+func TestPaddingGoesAheadOfEachRepeatWhereBytesMayBeLost(t *testing.T) {
+	for lossy, want := range map[bool]int{false: 2, true: 3} {
+		d := newDrone(device{lossy: lossy}, 0, false)
+		d.link.writer = newWriter(d.link, nil)
+		x := d.cmd.acks.open(&step{}, report{})
+		d.cmd.acks.send(x)
+		d.cmd.acks.send(x)
+		lineEqual(t, "messages and padding", len(d.link.writer.queue), want)
+	}
+}
+
+func TestSticksAndMessagesThatWaitGoOutWhenTheProgramEnds(t *testing.T) {
+	ended, end := context.WithCancel(t.Context())
+	end()
+	for range 20 { // the writer's select takes any of what is ready
+		w := newWriter(newEarshot(0).link, new(recordedPort))
+		w.sticks <- outgoing{msg: attitudeAt(1)}
+		w.queue <- outgoing{msg: attitudeAt(2)}
+		w.run(ended, ended)
+		lineEqual(t, "frames with our heartbeat", w.link.sent.Load(), 3)
+	}
 }
 
 func TestASecondVehicleIsReportedOnceWithBothIds(t *testing.T) {

@@ -93,7 +93,6 @@ func TestWhoseSticksCount(t *testing.T) {
 
 func TestTransmitterAndPX4ShareTheSticksByItsParameter(t *testing.T) {
 	testSticks(t, []stickRule{
-		{"with 3 the transmitter that was first keeps them", "px4 3 in-use", "sets position, = off, by receiver"},
 		{"with 3 the transmitter is first where our stick mode was not accepted", "px4 3", "asks position, fails, disarmed, +6s, = off, +4s, receiver live 1500, sets position, = off, by receiver"},
 		{"with 3 so is a transmitter that only RC_CHANNELS shows", "px4 3", "asks position, fails, channels 1500 1500 1500 1500, sets position, by receiver"},
 		{"with 3 the transmitter that was first keeps them though it is lost", "px4 3 in-use", "receiver gone, +3s, sets position, = off, by"},
@@ -103,7 +102,6 @@ func TestTransmitterAndPX4ShareTheSticksByItsParameter(t *testing.T) {
 		{"with 2 so does a transmitter that came on in this flight", "px4 2", "disarmed, armed, flies, channels 1500 1500 1500 1500, +9s, sets position, = off, by"},
 		{"with 2 so does a transmitter that came on while our stream ran", "px4 2", "disarmed, armed, flies, sets position, channels 1500 1500 1500 1500, by receiver, +9s, by"},
 		{"with 2 the transmitter keeps them until the vehicle is disarmed", "px4 2", "disarmed, channels 1500 1500 1500 1500, +1s, armed, flies, +9s, disarmed, +1s, armed, flies, sets position, = nobody 0 0 500 0"},
-		{"with 2 and no transmitter in this flight our sticks act", "px4 2", "sets position, = nobody 0 0 500 0"},
 		{"with 5 a transmitter may come on later", "px4 5", "sets position, by, channels 1500 1500 1500 1500, by receiver, +2s, channels 1500 1500 1500 1500, +2s, by receiver, +2s, by"},
 		{"with 7 it may come on while the client's sticks act", "px4 7", "sets position, input 300 0 500 0 5s, by client, channels 1500 1500 1500 1500, by receiver"},
 		{"with 5 no hold is due while a transmitter flies", "px4 5", "sets altitude, channels 1500 1500 1500 1500, +2s, channels 1500 1500 1500 1500, +2s, channels 1500 1500 1500 1500, +2s, = nobody 0 0 500 0"},
@@ -119,7 +117,6 @@ func TestReceiversStateCountsOnlyWithoutAStreamOfOurs(t *testing.T) {
 		script string
 		want   receiverState
 	}{
-		{"never reported", "", receiverNone},
 		{"live and low", "receiver live 1000", receiverIdle},
 		{"live at an unknown throttle", "receiver live 0", receiverIdle},
 		{"live up to 1350", "receiver live 1350", receiverIdle},
@@ -128,6 +125,7 @@ func TestReceiversStateCountsOnlyWithoutAStreamOfOurs(t *testing.T) {
 		{"throttle down again", "receiver live 1500, receiver live 1000", receiverIdle},
 		{"not counted while our stream runs", "sets position, receiver live 1500", receiverNone},
 		{"not counted for 3.5 s after our stream", "disarmed, sets position, +5100ms, = off, +3300ms, receiver live 1500", receiverNone},
+		{"not counted for 3.5 s after another program's sticks", "foreign, +3400ms, receiver live 1500", receiverNone},
 		{"counted 3.5 s after our stream", "disarmed, sets position, +5100ms, = off, +3500ms, receiver live 1500", receiverInUse},
 		{"counted at once after a release", "receiver live 1000, sets position, leaves, left hold, +50ms, receiver live 1500", receiverInUse},
 		{"forgotten at a restart", "receiver live 1500, restarted", receiverNone},
@@ -135,10 +133,8 @@ func TestReceiversStateCountsOnlyWithoutAStreamOfOurs(t *testing.T) {
 	} {
 		t.Run(r.name, func(t *testing.T) {
 			h := newStickFlight(copter, "none", 0)
-			if r.script != "" {
-				if wrong := h.play(t, r.script); wrong != "" {
-					t.Error(wrong)
-				}
+			if wrong := h.play(t, r.script); wrong != "" {
+				t.Error(wrong)
 			}
 			if h.src.receiver != r.want {
 				t.Errorf("receiver %d, want %d", h.src.receiver, r.want)
@@ -160,7 +156,6 @@ func TestReceiversStateCountsOnlyWithoutAStreamOfOurs(t *testing.T) {
 
 func TestReceiverInUseKeepsTheSticks(t *testing.T) {
 	testSticks(t, []stickRule{
-		{"a stick mode starts no stream", "copter in-use", "sets altitude, +10s, = off, by receiver"},
 		{"arming in a stick mode starts no stream", "copter in-use", "disarmed, sets altitude, arms, armed, +1s, = off"},
 		{"until the client sends sticks", "copter in-use", "sets altitude, input 300 0 700 0 500ms, = client 300 0 700 0, by client"},
 		{"the client's timeout gives them back", "copter in-use", "sets altitude, input 300 0 700 0 500ms, +600ms, = off released, by receiver, +20s, = off"},
@@ -170,20 +165,19 @@ func TestReceiverInUseKeepsTheSticks(t *testing.T) {
 		{"also while the vehicle is offline", "copter in-use", "sets altitude, input 300 0 700 0 5s, lost, +4900ms, = client 300 0 700 0, +200ms, = off released, back, +1s, = off"},
 		{"a restart in the air gives them back too", "copter in-use", "sets altitude, input 300 0 700 0 5s, restarted, +10ms, = off released, by receiver, +20s, = off"},
 		{"a low throttle does not take them from the receiver", "copter in-use", "sets altitude, input 300 0 700 0 500ms, +600ms, = off released, channels 1500 1500 1000 1500, +20s, = off"},
-		{"an idle receiver keeps nothing", "copter idle", "sets altitude, = nobody 0 0 500 0, by"},
-		{"PX4 keeps its own order", "px4 1 in-use", "sets altitude, = nobody 0 0 500 0, by"},
 	})
 }
 
 func TestForeignSticksPauseOurs(t *testing.T) {
 	testSticks(t, []stickRule{
-		{"the client's sticks end, and the stream ends without a release", "copter none", "sets position, input 300 0 500 0 5s, foreign, = nobody 0 0 500 0, by receiver, taken, notice another"},
+		{"the client's sticks end, and the stream ends without a release", "copter none", "sets position, input 300 0 500 0 5s, foreign, = nobody 0 0 500 0, by receiver, taken, notice takeover"},
 		{"0.5 s after the last foreign stick our stream goes on, centred", "copter idle", "sets position, input 300 0 500 0 5s, joins, = nobody 0 0 500 0, +20s, = nobody 0 0 500 0, by mavrest"},
 		{"no stream goes on where the receiver was in use", "copter in-use", "sets position, input 300 0 500 0 5s, joins, = off, +20s, = off"},
 		{"no stream goes on where a switch moves", "copter idle", "channels 1500 1500 1000 1500 1800, +4s, sets position, joins, channels 1500 1500 1000 1500 1100, = off released, +20s, = off, taken"},
 		{"PX4 chooses between them itself: ours go on", "px4", "sets position, input 300 0 500 0 5s, foreign, = client 300 0 500 0, no-notice"},
 		{"a centred stream that we keep up for a pilot pauses too", "copter none", "sets position, pilot LOITER, foreign, = nobody 0 0 500 0, taken"},
-		{"without a stream of ours there is no notice", "copter none", "foreign, = off, no-notice"},
+		{"without a stream of ours there is no notice", "copter none", "foreign, = off, no-notice, not-taken"},
+		{"out of the stick modes they end only our stream's turn", "copter none", "sets position, leaves, left hold, foreign, no-notice takeover, taken"},
 		{"a stick mode set while they come has its stream after them", "copter none", "foreign, sets altitude, by receiver, +2900ms, = nobody 0 0 500 0, by"},
 		{"a stick mode set while they come has no stream where the autopilot takes ours for a ground station's heartbeat", "copter none 1", "foreign, sets altitude, +4s, = off"},
 		{"sticks that move in RC_CHANNELS do not pause ours", "copter idle", "sets position, +2s, channels 1500 1500 1500 1500, channels 1500 1900 1500 1500, = nobody 0 0 500 0, no-notice"},
@@ -192,7 +186,7 @@ func TestForeignSticksPauseOurs(t *testing.T) {
 	h := parseStickFlight(t, "copter idle")
 	h.play(t, "sets position, +1s, foreign")
 	n := len(h.frames)
-	h.pass(othersPause - 20*time.Millisecond)
+	h.pass(480 * time.Millisecond)
 	lineEqual(t, "sent while they come", len(h.frames), n)
 	h.pass(200 * time.Millisecond)
 	lineEqual(t, "sent 0.5 s later", len(h.frames) > n, true)
@@ -203,17 +197,18 @@ func TestForeignSticksPauseOurs(t *testing.T) {
 func TestAPilotsSwitchIsSeenInTheChannels(t *testing.T) {
 	const before = "channels 1500 1500 1000 1500 1800, +3100ms, sets position, "
 	testSticks(t, []stickRule{
-		{"a switch that moves is a pilot's", "copter idle", before + "+2s, channels 1500 1500 1500 1500 1100, = off released, taken, by receiver, notice switch"},
+		{"a switch that moves is a pilot's", "copter idle", before + "+2s, channels 1500 1500 1500 1500 1100, = off released, taken, by receiver, notice takeover"},
 		{"so is that of a receiver that came on in this flight", "copter none", before + "+2s, channels 1500 1500 1500 1500 1100, = off released, taken, by receiver"},
 		{"also under the client's sticks", "copter idle", before + "input 300 0 500 0 5s, channels 1500 1650 1500 1500 1100, = off released, taken"},
-		{"at once, whatever our axes did", "copter idle", before + "+100ms, channels 1500 1500 1500 1500 1100, = off released"},
-		{"a small change is noise", "copter idle", before + "channels 1500 1500 1500 1500 1900, channels 1500 1500 1500 1500 1800, = nobody 0 0 500 0, no-notice"},
+		{"at once, whatever our axes did", "copter idle", before + "+100ms, channels 1500 1500 1500 1500 1699, = off released"},
+		{"a small change is noise", "copter idle", before + "channels 1500 1500 1500 1900 1900, channels 1500 1500 1500 1500 1800, = nobody 0 0 500 0, no-notice"},
 		{"a slow change is RSSI", "copter idle", before + "channels 1500 1500 1500 1500 1860, channels 1500 1500 1500 1500 1920, = nobody 0 0 500 0, no-notice"},
 		{"no change counts in the first 3 s of our stream", "copter none", "sets position, channels 1500 1500 1500 1500 1800, +2900ms, channels 1500 1500 1500 1500 1100, = nobody 0 0 500 0, +200ms, channels 1500 1500 1500 1500 1800, = off released"},
 		{"a channel without a value does not move", "copter none", "channels 0 0 0 0 0, +4s, sets position, channels 1500 1500 1500 1500 65535, channels 1500 1500 1500 1500 0, channels 1500 1500 1500 1500 1800, channels 1500 1500 1500 1500 0, = nobody 0 0 500 0"},
 		{"a switch that moved before our stream does not count", "copter idle", "channels 1500 1500 1000 1500 1800, +4s, channels 1500 1500 1000 1500 1100, no-notice, not-taken, sets position, channels 1500 1500 1500 1500 1100, = nobody 0 0 500 0"},
 		{"after the switch the pilot's sticks fly", "copter idle", before + "+2s, channels 1500 1500 1500 1500 1100, +100ms, channels 1500 1500 1000 1500 1100, = off released, +20s, = off, by receiver"},
-		{"also on the way out of the mode", "copter none", before + "leaves, left hold, = nobody 0 0 500 0, channels 1500 1500 1500 1500 1100, = off released"},
+		{"also on the way out of the mode", "copter none", before + "leaves, left hold, = nobody 0 0 500 0, channels 1500 1500 1500 1500 1100, = off released, no-notice takeover"},
+		{"also while a stick mode is being set", "copter idle", "channels 1500 1500 1000 1500 1800, +4s, asks position, channels 1500 1500 1500 1500 1100, notice takeover"},
 		{"a client that sets a stick mode takes them back", "copter idle", before + "channels 1500 1500 1500 1500 1100, sets position, input 100 0 500 0 1s, = client 100 0 500 0 released"},
 		{"PX4 chooses between them itself: ours go on", "px4 1", before + "channels 1500 1500 1500 1500 1100, = nobody 0 0 500 0"},
 	})
@@ -222,11 +217,11 @@ func TestAPilotsSwitchIsSeenInTheChannels(t *testing.T) {
 // Before PX4 1.17 the values 5 to 8 switch every stick off, a transmitter's too.
 func TestPX4BeforeOneSeventeenHasNoSticksWithFiveToEight(t *testing.T) {
 	for _, version := range []firmwareVersion{0, 1<<24 | 14<<16 | 255, 1<<24 | 16<<16 | 2<<8 | 255, 1<<24 | 17<<16 | 255, 1<<24 | 18<<16, 2 << 24} {
-		for _, in := range []float64{0, 1, 2, 3, 4, 5, 6, 7, 8} {
+		for _, in := range []float64{-1, 0, 1, 2, 3, 4, 5, 6, 7, 8} {
 			h := newStickFlight(px4, "none", in)
 			h.f.version = version
 			old := version < 1<<24|17<<16
-			dead := in == 4 || old && in >= 5
+			dead := in < 0 || in == 4 || old && in >= 5
 			for _, why := range []string{h.f.noSticks(), h.src.denied(h.f), h.src.whyNobodyFlies(h.f)} {
 				if strings.Contains(why, "nor a transmitter's kill switch") != dead {
 					t.Errorf("%s, %g: %q", version, in, why)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net"
 	"net/http"
 	"os"
@@ -476,7 +477,7 @@ func atFull(t *testing.T, test func(t *testing.T, p *pipes, open []*wire)) {
 	inLinkBubble(t, func(t *testing.T) {
 		p, _ := serve(t, silent(), maxConnections)
 		var open []*wire
-		for range maxConnections {
+		for range 64 {
 			w := p.connect()
 			w.askThenPause("GET", "/api/drone", "").wantOK(t)
 			open = append(open, w)
@@ -514,6 +515,19 @@ func TestAConnectionThatAsksKeepsItsPlace(t *testing.T) {
 			})
 		})
 	}
+}
+
+func TestOnlyTheOldestWaitMakesWayAndOnlyWhereNoConnectionIsIdle(t *testing.T) {
+	ended, l := "", &connections{max: 2, open: map[net.Conn]*connection{}}
+	for name, age := range map[string]time.Duration{"idle": 0, "older": 2 * time.Minute, "newer": time.Minute} {
+		c := new(net.TCPConn)
+		l.open[c] = &connection{Conn: c, usedAt: time.Now().Add(-age), busy: age > 0, endWait: func() { ended += name }}
+	}
+	l.makeRoom()
+	lineEqual(t, "ended while one is idle, though it asked just now", ended, "")
+	maps.DeleteFunc(l.open, func(_ net.Conn, c *connection) bool { return !c.busy })
+	lineEqual(t, "there is room before its answer", l.makeRoom() || l.makeRoom(), false)
+	lineEqual(t, "ended where all are busy", ended, "older")
 }
 
 func TestAClosedConnectionFreesItsPlace(t *testing.T) {

@@ -199,7 +199,7 @@ func (s *sticks) streamForArming(v view) {
 func (s *sticks) entered(v view, client netip.Addr) {
 	s.taken, s.client.spoke = false, v.now
 	s.client.from, s.client.until = client, v.now.Add(silentClient)
-	s.src.oursFirst = s.src.oursFirst || s.phase != stickOff && s.src.transmitterAt.IsZero()
+	s.src.oursFirst = s.src.oursFirst || s.src.transmitterAt.IsZero()
 }
 
 // switched ends the client's sticks: a pilot or a failsafe set the mode. A switch that PX4 leaves
@@ -305,7 +305,7 @@ func (s *sticks) tick(v view) (next time.Time) {
 	switch {
 	case !v.online && v.mode.flownBySticks(): // when the link is back somebody else may fly
 		s.client.spoke = time.Time{}
-	case v.busy && !askedHold && !s.client.spoke.IsZero(): // a client that waits for its answer is not silent
+	case v.busy && !askedHold: // a client that waits for its answer is not silent
 		s.client.spoke = v.now
 	}
 	if s.phase != stickClient || !v.now.Before(s.client.until) {
