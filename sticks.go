@@ -214,6 +214,7 @@ func (s *sticks) switched(v view) {
 		_, name := px4.reported(s.leftFor.custom)
 		s.acts.notice = fmt.Sprintf("the client's moving sticks undid the pilot's switch to %s. The client's sticks have ended: 2 s from now a switch will hold. With COM_RC_OVERRIDE 0 every switch holds", name)
 	}
+	s.set(s.sent, v.now) // sticks that a kept number held back never move the drone
 	s.park(v)
 	switch {
 	case s.src.inUse(v.firmware):

@@ -62,7 +62,7 @@ func (h *stickFlight) in(name string) {
 func (h *stickFlight) act() {
 	acts := h.take()
 	if acts.send && h.phase != stickOff {
-		h.frames = append(h.frames, frameSent{h.f.now, h.axes})
+		h.frames = append(h.frames, frameSent{h.f.now, h.frame(false)})
 	}
 	if acts.release {
 		h.acts += " released"
