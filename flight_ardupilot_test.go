@@ -482,7 +482,7 @@ func TestCopterGotosAndHolds(t *testing.T) {
 		{"a hold out of a stick mode flies back a metre at most", "copter: hover, mode {position|altitude|manual}, input pitch 0.3 throttle 0.45 timeout 2, +1900ms, mode hold, comes back north < 1, strayed < 1.5, speed < 0.2"},
 		{"a hold for a silent client flies back a metre at most", "copter: hover, {mode position, input pitch 0.3 throttle 0.45 timeout 2, +1900ms|mode altitude, input pitch 0.3 throttle 0.45 timeout 2, +7900ms, is hold|mode manual, input pitch 0.3 throttle 0.45 timeout 2, +7900ms, is hold}, comes back north < 1, strayed < 1.5, speed < 0.2"},
 		{"a hold does not fly back to an old position", "copter: aloft, goto 200 0, +3s, stops 33, +4s, mark, mode hold, sent 176 1 17 | 176 1 4"},
-		{"a goto without a heading is accepted though its turn is refused", "copter: aloft, nacks CONDITION_YAW, goto 30 0, +15s, at 30 0 10"},
+		{"a goto without a heading is accepted though its turn is refused", "copter: aloft, nacks CONDITION_YAW, goto 30 0, +15s, at 30 0 10, refused refused goto heading 90, says not: the vehicle is in"},
 		{"a goto during a failsafe goes on", "copter: hover, receiver lost, +2s, is rtl, goto 20 0 wait 60, status mode hold, status failsafe true, status done true, land 0 0 wait 120, is land"},
 		{"a refused goto's error names the landing that it ended", "copter: aloft, land 60 0, refused refused goto lat 0 lon 0, says ; the land before it has ended; the vehicle is in GUIDED"},
 		{"without a receiver it takes off again and again", "copter receiver=none: takeoff 10 wait 60, land wait 120, +8s, takeoff 10 wait 60, land wait 120"},
