@@ -533,7 +533,7 @@ func (p *player) breaks(w []string) (known bool) {
 	case "loses":
 		p.losesAcks(w[1:])
 	case "heartless":
-		s.change(func() { s.heartless = time.Now().Add(p.duration(w[1])) })
+		s.change(func() { s.noBeatsUntil = time.Now().Add(p.duration(w[1])) })
 	case "only":
 		s.change(func() { s.idle = true })
 	case "deaf":
@@ -559,7 +559,7 @@ func (p *player) breaks(w []string) (known bool) {
 			s.change(func() { delete(s.refuses, id) })
 			return true
 		}
-		s.change(func() { s.idle, s.onAck, s.onMode, s.heartless = false, nil, nil, time.Time{}; clear(s.refuses) })
+		s.change(func() { s.idle, s.onAck, s.onMode, s.noBeatsUntil = false, nil, nil, time.Time{}; clear(s.refuses) })
 	default:
 		return false
 	}

@@ -415,7 +415,7 @@ var fuzzActs = []func(z *fuzzed, arg byte){
 		})
 	},
 	func(z *fuzzed, arg byte) {
-		z.sim.change(func() { z.sim.heartless = time.Now().Add(fuzzWaits[arg%16]) })
+		z.sim.change(func() { z.sim.noBeatsUntil = time.Now().Add(fuzzWaits[arg%16]) })
 	},
 	func(z *fuzzed, arg byte) { z.sim.change(func() { z.sim.idle = arg%3 == 0 }) },
 	func(z *fuzzed, arg byte) {
@@ -544,7 +544,7 @@ func flyBytes(t *testing.T, setup byte, acts []byte) {
 			time.Sleep(137 * time.Microsecond)
 		}
 		f.sim.change(func() {
-			f.sim.muted, f.sim.idle, f.sim.onAck, f.sim.delay, f.sim.heartless = false, false, nil, soakDelay, time.Time{}
+			f.sim.muted, f.sim.idle, f.sim.onAck, f.sim.delay, f.sim.noBeatsUntil = false, false, nil, soakDelay, time.Time{}
 			clear(f.sim.refuses)
 		})
 		f.sim.plug()

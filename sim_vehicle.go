@@ -243,13 +243,13 @@ func (s *simulator) returning() simTarget {
 }
 
 const (
-	simAccel  = 4.0 // m/s², horizontally
-	simLift   = 2.0 // m/s², vertically
-	simNear   = 0.9 // m/s², the deceleration before a goto's place
-	simCruise = 5.0 // m/s
-	simTop    = 20.0
-	simClimb  = 1.25
-	simSink   = 1.5
+	simAccel  = 4.0         // m/s², horizontally
+	simLift   = 2.0         // m/s², vertically
+	simNear   = 0.9         // m/s², the deceleration before a goto's place
+	simCruise = 5.0         // m/s
+	simTop    = 20.0        // m/s, the highest speed over ground
+	simClimb  = 1.25        // m/s
+	simSink   = 1.5         // m/s
 	simSoft   = 0.2         // m/s, the climb at the beginning of a takeoff
 	simLevel  = 0.88 / 0.76 // 1/s: PX4 ends a climb 0.76 m below its height, at 0.88 m/s
 )
