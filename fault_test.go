@@ -548,7 +548,7 @@ func TestABadSerialLineNeverLies(t *testing.T) {
 					t.Fatalf("the status shows what the vehicle never sent: %q", list)
 				}
 				runtime.Gosched()
-				if looks := 0; n > 300 {
+				if looks := 0; n > 300 { // wait for the second of two looks, 2 ms later
 					waitUntil(t, "a moment has passed", func() bool { looks++; return looks > 1 })
 				}
 			}
