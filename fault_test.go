@@ -70,7 +70,7 @@ func (l *badLine) pass(w *simWire, b []byte) []byte {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	toCompanion := w == &l.towards.companion
-	fresh := func(tail, b []byte) (list []wireFrame) {
+	fresh := func(tail, b []byte) (list []wireFrame) { // the frames that end in b and may begin in tail
 		for _, f := range checkedFrames(slices.Concat(tail, b)) {
 			if f.end > len(tail) {
 				list = append(list, f)

@@ -176,7 +176,7 @@ type simulator struct {
 	system       uint8                                           // its id; instance N of a simulated PX4 is N+1
 	trouble      []simTrouble                                    // PX4: the faults that keep it from arming
 	fence        float64                                         // radius around home in metres; 0 for no fence
-	homeSteps    bool                                            // PX4: home's altitude wanders as measured
+	homeSteps    bool                                            // PX4: home's altitude steps
 	refusesModes []uint32                                        // ArduPilot's modes that it refuses, as without a position
 	noLiveMode   bool                                            // PX4 has no CURRENT_MODE, ArduPilot refuses HEARTBEAT's interval
 
@@ -535,8 +535,8 @@ func (s *simulator) sysStatus() *common.MessageSysStatus {
 	return m
 }
 
-// homeAlt returns home's altitude. PX4 corrects it by a metre or two: every 2 s in the
-// first two minutes, and several times a second now and then.
+// homeAlt returns home's altitude. The simulated PX4 corrects it by a metre or two: every 2 s in the
+// first two minutes, and four times a second now and then. A real PX4 1.17 does it twice a second.
 func (s *simulator) homeAlt() float64 {
 	boot := time.Since(s.booted)
 	every := 2 * time.Second

@@ -168,7 +168,7 @@ func (s *simulator) wanted(now time.Time, dt float64) (vn, ve, vu, turn float64)
 	q, t := &s.quad, s.target
 	x, y, z, r := s.brain.axes()
 	sin, cos := math.Sincos(q.heading)
-	bodyN, bodyE := x*cos-y*sin, x*sin+y*cos
+	stickN, stickE := x*cos-y*sin, x*sin+y*cos // the stick's deflection to the north and east
 	rise := max(z-0.5, 0)*2*s.stickUp - max(0.5-z, 0)*2*s.stickDown
 	flying := s.row(s.mode).flying
 	switch {
@@ -192,12 +192,12 @@ func (s *simulator) wanted(now time.Time, dt float64) (vn, ve, vu, turn float64)
 	case flying == simReturn:
 		vn, ve, vu = s.homeward()
 	case flying == simVelocity:
-		vn, ve, vu, turn = bodyN*s.stickSpeed, bodyE*s.stickSpeed, rise, r
+		vn, ve, vu, turn = stickN*s.stickSpeed, stickE*s.stickSpeed, rise, r
 	case flying == simTilt:
-		vn, ve = simTopSpeed(q.vn+bodyN*3*dt, q.ve+bodyE*3*dt)
+		vn, ve = simTopSpeed(q.vn+stickN*3*dt, q.ve+stickE*3*dt)
 		vu, turn = rise, r
 	case flying == simThrust:
-		vn, ve = simTopSpeed(q.vn+bodyN*3*dt, q.ve+bodyE*3*dt)
+		vn, ve = simTopSpeed(q.vn+stickN*3*dt, q.ve+stickE*3*dt)
 		turn = r
 		vu = max(-s.stickDown, min(5, q.vu+(z-0.5)*10*dt))
 		if !s.airborne {
