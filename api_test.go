@@ -261,13 +261,6 @@ func (hf *httpFlight) untouched(f func()) {
 	}
 }
 
-// dropAcks makes the vehicle neither carry out nor acknowledge commands. It still answers
-// requests for messages.
-func (hf *httpFlight) dropAcks() {
-	hf.sim.change(func() { hf.sim.idle = true })
-	hf.answer(func(*common.MessageCommandAck) []simAnswer { return nil })
-}
-
 // answer changes how the vehicle acknowledges commands, except for requests for messages.
 func (hf *httpFlight) answer(how func(ack *common.MessageCommandAck) []simAnswer) {
 	hf.sim.change(func() {
@@ -288,7 +281,7 @@ func (hf *httpFlight) refuse(result common.MAV_RESULT) {
 	})
 }
 
-// obey ends dropAcks, answer and refuse.
+// obey ends ignores, answer and refuse.
 func (hf *httpFlight) obey() {
 	hf.sim.change(func() { hf.sim.idle, hf.sim.onAck = false, nil })
 }
@@ -939,7 +932,7 @@ func TestTheLogSaysAcceptedOnlyOfAcceptedCommands(t *testing.T) {
 		hf.post("/api/drone/mode", `{"mode":"hold"}`).wantOK(hf.T)
 		hf.loseAcks(common.MAV_CMD_DO_CHANGE_SPEED) // which sets the default speed after the next goto
 		hf.post("/api/drone/goto", `{"altitude":90}`).wantOK(hf.T)
-		hf.dropAcks()
+		hf.ignores()
 		hf.post("/api/drone/goto", `{"altitude":80}`).want(hf.T, 504, "no_ack")
 		log := logged()
 		var skipped bool
@@ -995,7 +988,7 @@ func TestAnErrorWithoutAnAnswerHasNoStatus(t *testing.T) {
 		check(hf.T, hf.get("/api/mission"))
 		check(hf.T, hf.get("/api/drone/land"))
 		check(hf.T, hf.post("/api/drone/takeoff", `{"altitude":-1}`))
-		hf.dropAcks()
+		hf.ignores()
 		check(hf.T, hf.post("/api/drone/land", ``))
 		hf.sim.unplug()
 		time.Sleep(5 * time.Second)
@@ -1012,7 +1005,7 @@ func TestACommandThatIsNeverAcknowledgedIsNoAck(t *testing.T) {
 			if path != "/api/drone/takeoff" {
 				hf.fly("hold")
 			}
-			hf.dropAcks()
+			hf.ignores()
 			n := len(hf.sim.received())
 			hf.post(path, body).want(hf.T, 504, "no_ack")
 			commands := slices.DeleteFunc(hf.orders(n), func(s string) bool { return strings.HasPrefix(s, "sticks") })

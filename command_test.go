@@ -675,10 +675,10 @@ func TestAModeChangeGoesOut20MillisecondsAfterTheAnswerOfTheOneBefore(t *testing
 	const ms = time.Millisecond
 	for _, c := range []struct {
 		name  string
-		ack   time.Duration // of the first; 0: none comes; below: but a report
+		ack   time.Duration // of the first command; 0: it never comes; negative: a report shows the mode instead
 		later request
 		cmd   common.MAV_CMD
-		at    time.Duration // when it comes
+		at    time.Duration // when the later request comes
 		sent  time.Duration
 	}{
 		{"rtl after the ack", 5 * ms, goHome, common.MAV_CMD_DO_SET_MODE, 10 * ms, 45 * ms},
@@ -717,7 +717,7 @@ func TestAModeChangeGoesOut20MillisecondsAfterTheAnswerOfTheOneBefore(t *testing
 }
 
 func TestWhoSupersedesWhom(t *testing.T) {
-	for _, r := range []struct{ newer, older, ends string }{ // in the air a command under way, one that waits; then on the ground
+	for _, r := range []struct{ newer, older, ends string }{ // whether it ends, in the air: a command under way, one that waits; on the ground: the same
 		{"set mode=manual", "goto altitude=20", "yes yes yes yes"},
 		{"takeoff", "set mode=hold arm=true", "yes yes yes yes"},
 		{"set arm=true", "takeoff", "yes yes yes yes"},

@@ -168,7 +168,7 @@ var copterArmingProbes = []probe{
 		a := v.command(simArm, 1)
 		v.equal("answer", a.last(), simFailed)
 		v.equal("text", strings.Contains(v.texts(a.sent), "not neutral"), true)
-		v.hold(500*time.Millisecond, 0, 0, 0, 0)
+		v.keepSticks(500*time.Millisecond, 0, 0, 0, 0)
 		v.equal("at 0", v.command(simArm, 1).last(), simAccepted)
 		v.command(simArm, 0)
 	}},
@@ -384,7 +384,7 @@ var copterStickProbes = []probe{
 	{heading: "ArduPilot: sticks", from: air, fact: "from 255 x 500 flies about 4.3 m/s in LOITER, and z 500 holds the height", run: func(v *probed) {
 		v.centre(400 * time.Millisecond)
 		v.must(v.setMode(simLoiter).last() == simAccepted, "no LOITER")
-		v.hold(8*time.Second, 500, 0, 500, 0)
+		v.keepSticks(8*time.Second, 500, 0, 500, 0)
 		s := v.place()
 		v.within("m/s", s.speed, 4, 4.5, 0.8)
 		v.within("height", s.up, probeHeight-0.3, probeHeight+0.3, 1)
@@ -392,7 +392,7 @@ var copterStickProbes = []probe{
 	}},
 	{heading: "ArduPilot: sticks", from: air, fact: "RC_CHANNELS shows the override, whose last value stays for 3 s", run: func(v *probed) {
 		v.command(simInterval, 65, 20000)
-		v.hold(time.Second, 300, 0, 500, 0)
+		v.keepSticks(time.Second, 300, 0, 500, 0)
 		m := asked[*common.MessageRcChannels](v)
 		v.within("throttle µs", float64(m.Chan3Raw), 1500, 1500, 30)
 		v.silence()
@@ -411,7 +411,7 @@ var copterStickProbes = []probe{
 		v.silence()
 		free := int16(math.MaxInt16)
 		sent := time.Now()
-		v.ours.as(255, componentID, &common.MessageManualControl{Target: v.system, X: free, Y: free, Z: free, R: free})
+		v.ours.sendAs(255, componentID, &common.MessageManualControl{Target: v.system, X: free, Y: free, Z: free, R: free})
 		at, ok := v.await(v.ours, sent, time.Second, func(m message.Message) bool {
 			c, ok := m.(*common.MessageRcChannels)
 			return ok && c.Chan3Raw < 1100
@@ -423,7 +423,7 @@ var copterStickProbes = []probe{
 	{heading: "ArduPilot: release", from: air, fact: "an axis at 32767 follows the receiver", run: func(v *probed) {
 		v.transmit(radioIdle)
 		free := int16(math.MaxInt16)
-		v.hold(time.Second, free, free, 500, free)
+		v.keepSticks(time.Second, free, free, 500, free)
 		m := asked[*common.MessageRcChannels](v)
 		v.within("throttle µs", float64(m.Chan3Raw), 1500, 1500, 30)
 		pitched := radioIdle

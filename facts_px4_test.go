@@ -28,7 +28,7 @@ const runPrearm = common.MAV_CMD_RUN_PREARM_CHECKS
 var px4LinkProbes = []probe{
 	{heading: "PX4: link", from: ground, fact: "a sender with its own ids is ignored", run: func(v *probed) {
 		began := time.Now()
-		v.ours.as(v.system, 1, factLong(v.system, runPrearm, 0))
+		v.ours.sendAs(v.system, 1, factLong(v.system, runPrearm, 0))
 		_, ok := v.await(v.ours, began, time.Second, factAck(runPrearm))
 		v.equal("acknowledged", ok, false)
 	}},
@@ -83,7 +83,7 @@ var px4LinkProbes = []probe{
 		v.setMode(simPX4RTL)
 		began := time.Now()
 		for range 3 {
-			v.ours.as(v.system, stationID, &common.MessageHeartbeat{Type: common.MAV_TYPE_GCS, Autopilot: common.MAV_AUTOPILOT_INVALID})
+			v.ours.sendAs(v.system, stationID, &common.MessageHeartbeat{Type: common.MAV_TYPE_GCS, Autopilot: common.MAV_AUTOPILOT_INVALID})
 			time.Sleep(time.Second)
 		}
 		v.equal("answer", v.command(simArm, 1).last(), simRejected)
@@ -96,7 +96,7 @@ var px4LinkProbes = []probe{
 	{heading: "PX4: texts", since: release{1, 15}, from: ground, fact: "one heartbeat of a ground station brings a refusal's text at most 110 ms after its ack", run: func(v *probed) {
 		v.setMode(simPX4RTL)
 		time.Sleep(6 * time.Second)
-		v.ours.as(v.system, stationID, &common.MessageHeartbeat{Type: common.MAV_TYPE_GCS, Autopilot: common.MAV_AUTOPILOT_INVALID})
+		v.ours.sendAs(v.system, stationID, &common.MessageHeartbeat{Type: common.MAV_TYPE_GCS, Autopilot: common.MAV_AUTOPILOT_INVALID})
 		time.Sleep(5 * time.Millisecond)
 		a := v.command(simArm, 1)
 		at, ok := v.await(v.ours, a.sent, time.Second, func(m message.Message) bool {
@@ -202,27 +202,27 @@ func (v *probed) showsSwitches(l *factLink, mode uint32, most float64) {
 	}
 }
 
-// px4ModeProbes has a probe for each cell of the table of modes.
+// px4ModeProbes has a probe for each cell of the table of modes that needs no sticks.
 func px4ModeProbes() (probes []probe) {
 	type row struct {
-		mode               uint32
-		name               string
-		ground             common.MAV_RESULT
-		arms, armsBySticks bool
-		air, airBySticks   common.MAV_RESULT
+		mode   uint32
+		name   string
+		ground common.MAV_RESULT
+		arms   bool
+		air    common.MAV_RESULT
 	}
 	rows := []row{
-		{simPX4Manual, "MANUAL", simAccepted, false, true, simRejected, simAccepted},
-		{simPX4Altctl, "ALTCTL", simAccepted, false, true, simRejected, simAccepted},
-		{simPX4Posctl, "POSCTL", simAccepted, false, true, simRejected, simAccepted},
-		{simPX4Stabilized, "STABILIZED", simAccepted, false, true, simRejected, simAccepted},
-		{simPX4Takeoff, "AUTO.TAKEOFF", simAccepted, true, true, simAccepted, simAccepted},
-		{simPX4Loiter, "AUTO.LOITER", simAccepted, true, true, simAccepted, simAccepted},
-		{simPX4RTL, "AUTO.RTL", simAccepted, false, false, simAccepted, simAccepted},
-		{simPX4Land, "AUTO.LAND", simAccepted, false, false, simAccepted, simAccepted},
-		{simPX4RTGS, "AUTO.RTGS", simRejected, false, false, simRejected, simRejected},
-		{simPX4Mission, "AUTO.MISSION", simAccepted, false, false, simRejected, simRejected},
-		{simPX4Offboard, "OFFBOARD", simAccepted, false, false, simRejected, simRejected},
+		{simPX4Manual, "MANUAL", simAccepted, false, simRejected},
+		{simPX4Altctl, "ALTCTL", simAccepted, false, simRejected},
+		{simPX4Posctl, "POSCTL", simAccepted, false, simRejected},
+		{simPX4Stabilized, "STABILIZED", simAccepted, false, simRejected},
+		{simPX4Takeoff, "AUTO.TAKEOFF", simAccepted, true, simAccepted},
+		{simPX4Loiter, "AUTO.LOITER", simAccepted, true, simAccepted},
+		{simPX4RTL, "AUTO.RTL", simAccepted, false, simAccepted},
+		{simPX4Land, "AUTO.LAND", simAccepted, false, simAccepted},
+		{simPX4RTGS, "AUTO.RTGS", simRejected, false, simRejected},
+		{simPX4Mission, "AUTO.MISSION", simAccepted, false, simRejected},
+		{simPX4Offboard, "OFFBOARD", simAccepted, false, simRejected},
 	}
 	const heading = "PX4: mode changes"
 	add := func(from startState, fact string, run func(v *probed)) {
@@ -312,7 +312,7 @@ var px4ArmingProbes = []probe{
 		time.Sleep(2 * time.Second)
 		v.equal("centred", v.command(simArm, 1).last(), simAccepted)
 		v.command(simArm, 0)
-		v.hold(time.Second, 0, 0, 800, 0)
+		v.keepSticks(time.Second, 0, 0, 800, 0)
 		v.equal("above", v.command(simArm, 1).last(), simRejected)
 		v.centre(200 * time.Millisecond)
 		v.setMode(simPX4Loiter)
@@ -322,7 +322,7 @@ var px4ArmingProbes = []probe{
 		v.setMode(simPX4Manual)
 		time.Sleep(2 * time.Second)
 		v.equal("centred", v.command(simArm, 1).last(), simRejected)
-		v.hold(time.Second, 0, 0, 0, 0)
+		v.keepSticks(time.Second, 0, 0, 0, 0)
 		v.equal("at 0", v.command(simArm, 1).last(), simAccepted)
 		v.command(simArm, 0)
 		v.setMode(simPX4Loiter)
@@ -561,7 +561,7 @@ var px4StickProbes = []probe{
 	}},
 	{heading: "PX4: sticks", from: handed, fact: "x flies forward in POSCTL", run: func(v *probed) {
 		v.position()
-		v.hold(4*time.Second, 500, 0, 500, 0)
+		v.keepSticks(4*time.Second, 500, 0, 500, 0)
 		v.within("m/s", v.place().speed, 1, 4, 1)
 	}},
 	{heading: "PX4: sticks", from: air, fact: "a stick for another system does nothing", run: func(v *probed) {
@@ -604,12 +604,12 @@ var px4StickProbes = []probe{
 		v.stick(0, 0, 500, 0)
 	}},
 	{heading: "PX4: sticks", from: air, fact: "a constant stick never brings POSCTL", run: func(v *probed) {
-		v.hold(6*time.Second, 0, 300, 500, 0)
+		v.keepSticks(6*time.Second, 0, 300, 500, 0)
 		v.equal("mode", v.mode(), uint32(simPX4Loiter))
 	}},
 	{heading: "PX4: leaving a stick mode", from: handed, fact: "0.2 s after moving sticks AUTO.LOITER is undone, 2 s after it stays", run: func(v *probed) {
 		v.position()
-		v.hold(time.Second, 1000, 0, 500, 0)
+		v.keepSticks(time.Second, 1000, 0, 500, 0)
 		v.centre(200 * time.Millisecond)
 		v.setMode(simPX4Loiter)
 		v.equal("0.5 s after", v.mode(), uint32(simPX4Posctl))
@@ -622,7 +622,7 @@ var px4StickProbes = []probe{
 		v.live()
 		v.centre(400 * time.Millisecond)
 		v.must(v.setMode(simPX4Altctl).last() == simAccepted, "refused")
-		v.hold(time.Second, 800, 0, 500, 0)
+		v.keepSticks(time.Second, 800, 0, 500, 0)
 		v.stick(0, 0, 500, 0)
 		sent := time.Now()
 		v.ours.send(v.modeMessage(simPX4Posctl))
@@ -712,7 +712,7 @@ func px4UndoProbes() (probes []probe) {
 				v.live()
 				v.position()
 				for i := range 10 {
-					v.hold(100*time.Millisecond, []int16{500, -500}[i%2], 0, 500, 0)
+					v.keepSticks(100*time.Millisecond, []int16{500, -500}[i%2], 0, 500, 0)
 				}
 				sent := time.Now()
 				v.pilot.send(v.modeMessage(to.mode))

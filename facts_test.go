@@ -37,7 +37,7 @@ var (
 	factsAutopilot = flag.String("autopilot", "", "the autopilot of TestFacts, a value of mavrest's -device")
 	factsObserver  = flag.String("observer", "", "a second link to the same autopilot, a ground station's")
 	factsRadio     = flag.String("transmitter", "", "ArduPilot's SITL: host:port of its receiver, 127.0.0.1:5501")
-	factsSlack     = flag.Duration("slack", 0, "how much longer times in ms may be on a loaded computer; such a run proves none of them")
+	factsSlack     = flag.Duration("slack", 0, "how much later than measured an answer may come on a loaded computer; such a run does not prove the times in ms")
 	factsOnly      = flag.String("facts", "", "only facts whose name contains this")
 )
 
@@ -173,15 +173,15 @@ func (l *factLink) listen() {
 	}
 }
 
-// as sends a message with these ids.
-func (l *factLink) as(system, component uint8, msg message.Message) {
+// sendAs sends a message with these ids.
+func (l *factLink) sendAs(system, component uint8, msg message.Message) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.w.SystemID, l.w.ComponentID = system, component
 	_ = l.w.Write(msg) // if the link is gone, a missing answer shows it
 }
 
-func (l *factLink) send(msg message.Message) { l.as(l.system, l.component, msg) }
+func (l *factLink) send(msg message.Message) { l.sendAs(l.system, l.component, msg) }
 
 // since returns the messages that came since a moment.
 func (l *factLink) since(t time.Time) []factHeard {
@@ -215,7 +215,7 @@ type probed struct {
 	release     release
 	polling     func() // ends the polling of a PX4 without CURRENT_MODE; nil while it does not run
 	homeAtFirst *common.MessageHomePosition
-	handled     bool     // sticks were sent in this flight
+	hadSticks   bool     // sticks were sent in this flight
 	report      []string // what was measured
 	faults      []string
 	skipped     string
@@ -529,7 +529,7 @@ func (v *probed) stick(x, y, z, r int16) {
 		v.sticks.axes = [4]int16{x, y, z, r}
 		return
 	}
-	v.handled = true
+	v.hadSticks = true
 	s := &factSticks{axes: [4]int16{x, y, z, r}}
 	v.sticks = s
 	system := v.system
@@ -540,17 +540,17 @@ func (v *probed) stick(x, y, z, r int16) {
 		s.mu.Lock()
 		a := s.axes
 		s.mu.Unlock()
-		v.ours.as(system, componentID, &common.MessageManualControl{Target: v.system, X: a[0], Y: a[1], Z: a[2], R: a[3]})
+		v.ours.sendAs(system, componentID, &common.MessageManualControl{Target: v.system, X: a[0], Y: a[1], Z: a[2], R: a[3]})
 	})
 }
 
-// hold streams these axes, and returns after d while the stream goes on.
-func (v *probed) hold(d time.Duration, x, y, z, r int16) {
+// keepSticks streams these axes, and returns after d while the stream goes on.
+func (v *probed) keepSticks(d time.Duration, x, y, z, r int16) {
 	v.stick(x, y, z, r)
 	time.Sleep(d)
 }
 
-func (v *probed) centre(d time.Duration) { v.hold(d, 0, 0, 500, 0) }
+func (v *probed) centre(d time.Duration) { v.keepSticks(d, 0, 0, 500, 0) }
 
 // silence ends the stream.
 func (v *probed) silence() {
@@ -685,10 +685,10 @@ func (v *probed) toGround() {
 		v.setMode(land)
 		v.disarms(3 * time.Minute)
 	}
-	if v.handled && v.sim == nil {
+	if v.hadSticks && v.sim == nil {
 		time.Sleep(2 * time.Second) // until earlier sticks are forgotten
 	}
-	v.handled = false
+	v.hadSticks = false
 	v.setMode(v.holdMode())
 	_, ok := v.until(2*time.Minute, func() bool {
 		m, ok := v.ask(1).(*common.MessageSysStatus)
@@ -722,7 +722,7 @@ func (v *probed) takeOffHere(amsl float64) factAnswer {
 // toAir brings the vehicle to 15 m above home. PX4 forgets sticks only on the ground.
 func (v *probed) toAir() {
 	v.silence()
-	if v.craft == onPX4 && v.handled || !v.armed() {
+	if v.craft == onPX4 && v.hadSticks || !v.armed() {
 		v.toGround()
 		v.takeOff(probeHeight)
 	}

@@ -70,7 +70,7 @@ func (l *badLine) pass(w *simWire, b []byte) []byte {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	toCompanion := w == &l.towards.companion
-	fresh := func(tail, b []byte) (list []wireFrame) {
+	fresh := func(tail, b []byte) (list []wireFrame) { // the frames that end in b and may begin in tail
 		for _, f := range checkedFrames(slices.Concat(tail, b)) {
 			if f.end > len(tail) {
 				list = append(list, f)
@@ -548,7 +548,7 @@ func TestABadSerialLineNeverLies(t *testing.T) {
 					t.Fatalf("the status shows what the vehicle never sent: %q", list)
 				}
 				runtime.Gosched()
-				if looks := 0; n > 300 {
+				if looks := 0; n > 300 { // wait for the second of two looks, 2 ms later
 					waitUntil(t, "a moment has passed", func() bool { looks++; return looks > 1 })
 				}
 			}

@@ -351,15 +351,15 @@ var arduClauses = map[string]func(*player){
 			}
 		}
 	},
-	"hides its takeoff": func(p *player) {
-		flies := false
+	"hides its takeoff": func(p *player) { // its ack is lost, and that of the next disarming is a refusal
+		takesOff := false
 		p.sim.change(func() {
 			p.sim.onAck = func(a *common.MessageCommandAck) []simAnswer {
 				switch {
 				case a.Command == common.MAV_CMD_NAV_TAKEOFF:
-					flies = true
+					takesOff = true
 					return nil
-				case a.Command == common.MAV_CMD_COMPONENT_ARM_DISARM && flies:
+				case a.Command == common.MAV_CMD_COMPONENT_ARM_DISARM && takesOff:
 					a.Result = common.MAV_RESULT_FAILED
 				}
 				return []simAnswer{{ack: a}}
@@ -465,7 +465,7 @@ func TestOtherSticksOnACopter(t *testing.T) {
 		{"a stick mode set during another program's sticks is safe when these end", "copter: hover, joystick meanwhile, +1s, mode position, refused wrong_mode input pitch 1, says another program, +24s, alt > 15, mode position, input pitch 1"},
 		{"with an idle receiver and a silent client the drone does not fall", "copter receiver={none|idle}: hover, mode {manual→hold|altitude→hold|position→position}, stays 60s alt > 19, alt < 28, is $2, not failing"},
 		{"a ground station's failsafe forbids our sticks", failsafe + "receiver={none|idle}: in the air, mark, refused unsupported mode position, says $1, refused wrong_mode input pitch 1, +10s, stream nothing, not failing"},
-		{"nor do they run to arm, or before the parameter of a vehicle that is back is known", failsafe + "receiver=none: +5s, delay 200ms, mute, +4s, unmute, until status online true 5s, mark, refused unsupported mode altitude, says $1, post mode hold arm true, answer any, stream nothing"},
+		{"a ground station's failsafe forbids our stream for an arming too, also before the parameter of a vehicle that is back is known", failsafe + "receiver=none: +5s, delay 200ms, mute, +4s, unmute, until status online true 5s, mark, refused unsupported mode altitude, says $1, post mode hold arm true, answer any, stream nothing"},
 		{"a vehicle that flies needs no stream to be armed", "copter receiver=none: in the air, mark, arm, +1s, stream nothing"},
 		{"with a ground station's failsafe enabled the receiver's sticks fly", failsafe + "receiver=hand: in the air, mark, mode position, status input.by receiver, refused wrong_mode input pitch 1, says $1, +10s, stream nothing, not failing"},
 		{"a ground station's failsafe does not forbid our sticks when mavrest is the ground station", failsafe + "gcs receiver={none|idle|hand}: in the air, mode position, input pitch 0.5 timeout 1, +2s, mode rtl, +4s, mode position, +20s, not failing, in position"},

@@ -533,7 +533,7 @@ func (p *player) breaks(w []string) (known bool) {
 	case "loses":
 		p.losesAcks(w[1:])
 	case "heartless":
-		s.change(func() { s.heartless = time.Now().Add(p.duration(w[1])) })
+		s.change(func() { s.noBeatsUntil = time.Now().Add(p.duration(w[1])) })
 	case "only":
 		s.change(func() { s.idle = true })
 	case "deaf":
@@ -559,7 +559,7 @@ func (p *player) breaks(w []string) (known bool) {
 			s.change(func() { delete(s.refuses, id) })
 			return true
 		}
-		s.change(func() { s.idle, s.onAck, s.onMode, s.heartless = false, nil, nil, time.Time{}; clear(s.refuses) })
+		s.change(func() { s.idle, s.onAck, s.onMode, s.noBeatsUntil = false, nil, nil, time.Time{}; clear(s.refuses) })
 	default:
 		return false
 	}
@@ -1094,7 +1094,7 @@ func TestNoVehicleFallsOrFliesWithoutAPilot(t *testing.T) {
 		{"a receiver in hand is heard before our first stick", "copter receiver=hand: hover, stop, +{5s..5480ms/20ms}, start, +2s, mode position, +1s, not streams"},
 		{"the client of a Copter that restarts in the air may take the sticks back at once", "copter: hover, mode position, +2s, restart, until status input.by mavrest 5s, mode altitude, took < 2s, input throttle 0.6 timeout 2, +1s, status input.by client"},
 		{"an input waits until the receiver is known, or SYS_STATUS does not come", "copter: stop, {|stops 1, fails SET_MESSAGE_INTERVAL, }start, until status online true 5s, refused wrong_mode input throttle 0, says not known yet, +6s, input throttle 0"},
-		{"nor does an arming take the sticks before", "both receiver=hand: {pilot position→arm|pilot hold→takeoff|copter? hover, pilot position→arm}, +1s, stop, +2s, start, until status online true 5s, mark, post $1, answer any, +1s, stream nothing"},
+		{"an arming starts no stream before the receiver is known", "both receiver=hand: {pilot position→arm|pilot hold→takeoff|copter? hover, pilot position→arm}, +1s, stop, +2s, start, until status online true 5s, mark, post $1, answer any, +1s, stream nothing"},
 		{"a receiver in hand is heard before our first stick on PX4", "px4 receiver=hand: restart grounded, +{3s..3900ms/100ms}, post mode position, answer any, refused wrong_mode input pitch 1"},
 		{"on PX4 input is refused until it is known whose sticks count", "px4 receiver=hand: restart grounded, +1500ms, refused wrong_mode input throttle 0, +20s, aloft, mode altitude, refused wrong_mode input pitch 0.5 timeout 2, pilot sticks 0 300 500 0, +10s, hands off"},
 		{"a handshake in the air forgets no parameter", "copter receiver=none SYSID_MYGCS=250: hover, mode position, +2s, stops 245, +4600ms, mute, +2s, unmute, +3s, in LOITER, status failsafe false"},

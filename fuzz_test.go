@@ -38,7 +38,7 @@ type fuzzed struct {
 	pending int                  // commands that wait for their answers
 	asked   time.Time            // when the last one began
 	ended   time.Time            // when the last answer came
-	shown   []modeAt             // modes that the vehicle entered
+	history []modeAt             // modes that the vehicle entered
 	wishes  []modeAt             // modes that clients asked for
 	order   []modeAt             // every mode that the last accepted command may set
 	foreign map[uint32]time.Time // modes that the vehicle entered and no command explains
@@ -102,11 +102,11 @@ func (z *fuzzed) enters(custom uint32) {
 		since = z.asked
 	}
 	explained := z.commanded(s.record, custom, since) || z.firmware == px4 && z.tookOff && custom == entered[px4][ModeHold]
-	for i, r := range z.shown { // a plan explains the mode that it began in
-		still := i == len(z.shown)-1 || z.shown[i+1].at.After(now.Add(-15*time.Second))
+	for i, r := range z.history { // a plan explains the mode that it began in
+		still := i == len(z.history)-1 || z.history[i+1].at.After(now.Add(-15*time.Second))
 		explained = explained || still && z.pending > 0 && r.custom == custom
 	}
-	z.shown = append(z.shown, modeAt{custom: custom, at: now})
+	z.history = append(z.history, modeAt{custom: custom, at: now})
 	delete(z.foreign, custom)
 	if !explained && s.armed {
 		z.foreign[custom] = now
@@ -415,7 +415,7 @@ var fuzzActs = []func(z *fuzzed, arg byte){
 		})
 	},
 	func(z *fuzzed, arg byte) {
-		z.sim.change(func() { z.sim.heartless = time.Now().Add(fuzzWaits[arg%16]) })
+		z.sim.change(func() { z.sim.noBeatsUntil = time.Now().Add(fuzzWaits[arg%16]) })
 	},
 	func(z *fuzzed, arg byte) { z.sim.change(func() { z.sim.idle = arg%3 == 0 }) },
 	func(z *fuzzed, arg byte) {
@@ -530,7 +530,7 @@ func flyBytes(t *testing.T, setup byte, acts []byte) {
 			z.heard.BaseMode, _ = f.sim.brain.state()
 			z.reports = f.drone.cmd.reports
 			z.reports.kept = slices.Clone(z.reports.kept)
-			z.shown = []modeAt{{custom: f.sim.mode, at: z.began}}
+			z.history = []modeAt{{custom: f.sim.mode, at: z.began}}
 			f.sim.onMode = z.enters
 			z.begun.Store(true)
 		})
@@ -544,7 +544,7 @@ func flyBytes(t *testing.T, setup byte, acts []byte) {
 			time.Sleep(137 * time.Microsecond)
 		}
 		f.sim.change(func() {
-			f.sim.muted, f.sim.idle, f.sim.onAck, f.sim.delay, f.sim.heartless = false, false, nil, soakDelay, time.Time{}
+			f.sim.muted, f.sim.idle, f.sim.onAck, f.sim.delay, f.sim.noBeatsUntil = false, false, nil, soakDelay, time.Time{}
 			clear(f.sim.refuses)
 		})
 		f.sim.plug()

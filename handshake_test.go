@@ -31,11 +31,12 @@ func TestTheHandshakeIsRepeatedWhenTheVehicleComesBackOrRestarts(t *testing.T) {
 			b.boot = 1000
 			b.served[idHome], b.served[idVersion] = &common.MessageHomePosition{}, &common.MessageAutopilotVersion{FlightSwVersion: 1<<24 | 17<<16}
 		})
-		// The live report is denied, the attitude comes, and the other messages never come.
-		want := func(when string, denied, comes, others int) {
+		// The live report is denied, home and version are answered: each is requested once a handshake.
+		// The attitude comes, and the other messages never come.
+		want := func(when string, once, comes, others int) {
 			t.Helper()
 			asked := b.asked()
-			for what, n := range map[string]int{"511 of 436": denied, "511 of 30": comes, "512 of 242": denied, "512 of 148": denied} {
+			for what, n := range map[string]int{"511 of 436": once, "511 of 30": comes, "512 of 242": once, "512 of 148": once} {
 				if asked[what] != n {
 					t.Errorf("%s: asked %s %d times, want %d; all: %v", when, what, asked[what], n, asked)
 				}

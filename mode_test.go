@@ -145,7 +145,7 @@ func (f *hearing) orderNamed(t *testing.T, name string) order {
 //	asks transit                … the first leg of a landing at a place
 //	sends hold                  the plan sends one more step
 //	again                       another copy of its last step
-//	took hold                   a step was accepted, and the plan goes on
+//	passed hold                 a step was accepted, and the plan goes on
 //	accepted takeoff            the last step was accepted
 //	refused                     the last step was refused
 //	unanswered                  the plan ended without an answer to its last step
@@ -197,7 +197,7 @@ func (f *hearing) hearPlan(t *testing.T, w []string) (known bool) {
 		f.sendsAlso(f.orderNamed(t, w[1]))
 	case "again":
 		f.claim(f.steps[len(f.steps)-1], f.now)
-	case "took":
+	case "passed":
 		f.command(f.orderNamed(t, w[1]))
 	case "accepted":
 		f.accepts(f.orderNamed(t, w[1]))
@@ -528,14 +528,14 @@ func TestEqualReportNeverChangesTheMode(t *testing.T) {
 // TestIntermediateModesShow is rule 2: the mode is the vehicle's also in the middle of a plan.
 func TestIntermediateModesShow(t *testing.T) {
 	testRules(t, []rule{
-		{"step by step", "manual disarmed, asks hold, hold disarmed, ours, = hold, took hold, sends takeoff, = hold, takeoff armed, ours, = takeoff, accepted takeoff, = takeoff"},
-		{"the way out of a stick mode", "altitude armed, asks position, position armed, ours, = position, took position, sends hold, hold armed, ours, = hold, accepted hold, = hold"},
+		{"step by step", "manual disarmed, asks hold, hold disarmed, ours, = hold, passed hold, sends takeoff, = hold, takeoff armed, ours, = takeoff, accepted takeoff, = takeoff"},
+		{"the way out of a stick mode", "altitude armed, asks position, position armed, ours, = position, passed position, sends hold, hold armed, ours, = hold, accepted hold, = hold"},
 		{"sticks that take PX4 to a mode of the plan", "hold armed, asks position altitude, position armed, ours, = position, altitude armed, ours, = altitude, accepted altitude, = altitude"},
-		{"Copter stops in BRAKE", "on copter, position armed, accepted hold, GUIDED armed, asks BRAKE, BRAKE armed, ours, took BRAKE, = hold, sends hold, GUIDED armed, ours, accepted hold, = hold"},
-		{"a mode that was acknowledged and not shown counts for 5 s", "altitude armed, asks position, took position, = position, sends hold, altitude armed, = position, position armed, ours, hold armed, ours, accepted hold, = hold"},
+		{"Copter stops in BRAKE", "on copter, position armed, accepted hold, GUIDED armed, asks BRAKE, BRAKE armed, ours, passed BRAKE, = hold, sends hold, GUIDED armed, ours, accepted hold, = hold"},
+		{"a mode that was acknowledged and not shown counts for 5 s", "altitude armed, asks position, passed position, = position, sends hold, altitude armed, = position, position armed, ours, hold armed, ours, accepted hold, = hold"},
 		{"rtgs shows when its step is accepted, until then rtl", "hold armed, asks rtgs, rtl armed, ours, = rtl, accepted rtgs, = rtgs"},
 		{"land shows when its way is accepted, until then hold", "position armed, asks transit, hold armed, ours, = hold, accepted transit, = land"},
-		{"takeoff shows when its step in GUIDED is accepted", "on copter, manual disarmed, asks hold, GUIDED disarmed, took hold, GUIDED armed, sends takeoff, GUIDED armed, = hold, accepted takeoff, = takeoff"},
+		{"takeoff shows when its step in GUIDED is accepted", "on copter, manual disarmed, asks hold, GUIDED disarmed, passed hold, GUIDED armed, sends takeoff, GUIDED armed, = hold, accepted takeoff, = takeoff"},
 		{"a way to a landing that is never accepted shows as hold", "position armed, asks transit, hold armed, ours, unanswered, +1m, hold armed, = hold"},
 		{"a pilot's switch that no step explains shows", "hold armed, asks position, manual armed, taken, = manual"},
 		{"an ack that comes after a pilot's switch counts", "hold armed, asks position, manual armed, taken, accepted position, = position, manual armed, = position, position armed, = position"},
@@ -547,16 +547,16 @@ func TestIntermediateModesShow(t *testing.T) {
 func TestRefusedPlanLeavesWhatTheVehicleShows(t *testing.T) {
 	testRules(t, []rule{
 		{"at once", "hold armed, asks position, refused, = hold"},
-		{"after its first step", "hold armed, asks position, position armed, took position, sends altitude, refused, = position"},
+		{"after its first step", "hold armed, asks position, position armed, passed position, sends altitude, refused, = position"},
 		{"a refused step explains no report", "hold armed, asks position, refused, position armed, taken, = position"},
 		{"the copies of a refused step explain no report", "hold armed, asks position, again, again, refused, position armed, taken, = position"},
-		{"the step before it explains its report", "hold armed, asks position, took position, sends altitude, refused, position armed, ours, = position, altitude armed, taken, = altitude"},
-		{"a plan back to the first mode", "hold armed, asks position, position armed, took position, sends altitude, refused, asks hold, hold armed, ours, accepted hold, +1m, = hold"},
-		{"after a plan back to the first mode the refused plan's mode is a takeover", "hold armed, asks position, position armed, took position, sends altitude, refused, asks hold, hold armed, accepted hold, position armed, taken, = position"},
+		{"the step before it explains its report", "hold armed, asks position, passed position, sends altitude, refused, position armed, ours, = position, altitude armed, taken, = altitude"},
+		{"a plan back to the first mode", "hold armed, asks position, position armed, passed position, sends altitude, refused, asks hold, hold armed, ours, accepted hold, +1m, = hold"},
+		{"after a plan back to the first mode the refused plan's mode is a takeover", "hold armed, asks position, position armed, passed position, sends altitude, refused, asks hold, hold armed, accepted hold, position armed, taken, = position"},
 		{"a report of another mode shows at once", "hold armed, asks position, refused, manual armed, taken, = manual"},
 		{"without any report nothing changes", "hold armed, asks position, refused, +5s, = hold, +1m, = hold"},
 		{"the first mode is kept though nobody commanded it", "hold disarmed, asks position, refused, hold disarmed, +1m, = manual"},
-		{"a takeoff whose arming is refused", "manual disarmed, asks hold, hold disarmed, took hold, unanswered, asks manual, manual disarmed, ours, accepted manual, +1m, = manual"},
+		{"a takeoff whose arming is refused", "manual disarmed, asks hold, hold disarmed, passed hold, unanswered, asks manual, manual disarmed, ours, accepted manual, +1m, = manual"},
 		{"a landing keeps its way to the place", "position armed, accepted transit, hold armed, asks position, refused, hold armed, +1m, = land"},
 		{"a takeoff keeps its hold", "hold disarmed, accepted takeoff, takeoff armed, hold armed, asks land, refused, hold armed, +1m, = takeoff"},
 		{"a return to the ground station keeps its RTL", "hold armed, accepted rtgs, rtl armed, asks hold, refused, rtl armed, +1m, = rtgs"},
@@ -589,7 +589,7 @@ func TestAStepExplainsItsModeWhileItsClaimLasts(t *testing.T) {
 
 		{"until a newer command is accepted", "hold armed, asks position, unanswered, asks manual, manual armed, accepted manual, position armed, taken, = position"},
 		{"until a newer command is accepted, though no report shows it yet", "hold armed, asks position, unanswered, asks manual, accepted manual, position armed, taken, = position"},
-		{"until a step of a newer plan is accepted, though the plan goes on", "hold armed, asks position, unanswered, asks manual, took manual, position armed, taken, = position"},
+		{"until a step of a newer plan is accepted, though the plan goes on", "hold armed, asks position, unanswered, asks manual, passed manual, position armed, taken, = position"},
 		{"until a newer command is accepted that had to send nothing", "hold armed, asks position, unanswered, accepted hold, position armed, taken, = position"},
 		{"a refused newer command does not end the claim", "hold armed, asks position, unanswered, asks manual, refused, position armed, ours, = position"},
 		{"an accepted plan ends the claims of its own earlier steps", "hold armed, asks position hold, accepted hold, position armed, taken, = position"},
@@ -623,7 +623,7 @@ func TestTheMachineKnowsWhichModesAreClaimed(t *testing.T) {
 		"hold armed, asks altitude":                    false,
 		"hold armed, asks position, position armed":    false,
 		"hold armed, asks position, refused":           false,
-		"hold armed, asks position, took position":     false,
+		"hold armed, asks position, passed position":   false,
 		"hold armed, asks position, accepted position": false,
 	} {
 		f := newHearing()
@@ -769,8 +769,8 @@ func TestModesAreReadInAnyCaseAndOtherIsRefused(t *testing.T) {
 func TestAReportBelongsToACommandByTheAutopilotsOwnNumber(t *testing.T) {
 	testRules(t, []rule{
 		{"BRAKE in a goto", "on copter, position armed, accepted hold, hold armed, ours, BRAKE armed, taken, = hold"},
-		{"BRAKE after our own hold", "on copter, hold armed, asks BRAKE, BRAKE armed, took BRAKE, sends hold, GUIDED armed, ours, accepted hold, BRAKE armed, taken, = hold"},
-		{"GUIDED while our own BRAKE is in force", "on copter, hold armed, asks BRAKE, BRAKE armed, ours, took BRAKE, GUIDED armed, taken, = hold"},
+		{"BRAKE after our own hold", "on copter, hold armed, asks BRAKE, BRAKE armed, passed BRAKE, sends hold, GUIDED armed, ours, accepted hold, BRAKE armed, taken, = hold"},
+		{"GUIDED while our own BRAKE is in force", "on copter, hold armed, asks BRAKE, BRAKE armed, ours, passed BRAKE, GUIDED armed, taken, = hold"},
 		{"BRAKE in a takeoff", "on copter, hold disarmed, accepted takeoff, hold armed, ours, BRAKE armed, taken, = hold"},
 		{"BRAKE on the way to a landing's place, and GUIDED after it", "on copter, position armed, accepted transit, hold armed, ours, BRAKE armed, taken, = hold, GUIDED armed, taken, = hold"},
 		{"17 on a QuadPlane", "on quadplane, position armed, accepted hold, hold armed, QSTABILIZE armed, taken, = manual"},
@@ -1201,24 +1201,24 @@ func TestAStepIsOursFor5sAfterItsLastCopy(t *testing.T) {
 
 // TestReports plays scripts, clauses with commas between. "mode 5" is a CURRENT_MODE, "beat 5
 // armed" a HEARTBEAT, "restart" the autopilot's; "+20ms" lets time pass. "= 5 6 armed" checks the
-// reports that the last HEARTBEAT made; "keeps" and "knows" check whether a number is kept.
+// reports that the last HEARTBEAT made; "keeps" checks that a number is kept, "empty" that none is.
 func TestReports(t *testing.T) {
 	for name, script := range map[string]string{
-		"a HEARTBEAT is a report":                           "beat 5 armed, = 5 armed, knows, beat 5 armed, = 5 armed",
-		"before the first one nothing is kept":              "mode 6, knows, beat 5 armed, = 5 armed",
-		"a new number is kept until a HEARTBEAT shows it":   "beat 5 armed, mode 6, keeps, beat 6 armed, = 6 armed, knows",
-		"an older HEARTBEAT is no report":                   "beat 5 armed, mode 6, +15ms, beat 5 armed, =, keeps, +5ms, beat 6 armed, = 6 armed",
-		"the same number again is not new":                  "beat 5 armed, mode 5, knows, mode 6, mode 6, beat 6 armed, = 6 armed",
-		"a mode that stood for 12 ms is a report":           "beat 5 armed, mode 6, +12ms, mode 5, keeps, beat 5 armed, = 6 5 armed",
-		"all that were kept, in their order":                "beat 5 armed, mode 6, mode 7, mode 8, beat 7 armed, =, beat 8 armed, = 6 7 8 armed",
-		"a HEARTBEAT long after it is the newest":           "beat 5 armed, mode 6, +101ms, beat 7 armed, = 6 7 armed, knows",
-		"also one that shows the earlier mode":              "beat 5 armed, mode 6, +101ms, beat 5 armed, = 6 5 armed",
-		"within 100 ms another mode is no report":           "beat 5 armed, mode 6, +100ms, beat 7 armed, =",
-		"on a slow line not within two round trips":         "trip 300ms, beat 5 armed, mode 6, +600ms, beat 5 armed, =, +1ms, beat 5 armed, = 6 5 armed",
-		"one that disarms shows the newest number":          "beat 6 armed, mode 5, beat 6 disarmed, = 5 disarmed, knows",
-		"one that disarms, and nothing is kept":             "beat 6 armed, beat 6 disarmed, = 6 disarmed",
-		"one that was disarmed already shows an older mode": "beat 6 disarmed, mode 5, beat 6 disarmed, =, keeps",
-		"a restart forgets":                                 "beat 5 armed, mode 6, restart, knows, beat 0 disarmed, = 0 disarmed",
+		"a HEARTBEAT is a report":                                                   "beat 5 armed, = 5 armed, empty, beat 5 armed, = 5 armed",
+		"before the first HEARTBEAT nothing is kept":                                "mode 6, empty, beat 5 armed, = 5 armed",
+		"a new number is kept until a HEARTBEAT shows it":                           "beat 5 armed, mode 6, keeps, beat 6 armed, = 6 armed, empty",
+		"an older HEARTBEAT is no report":                                           "beat 5 armed, mode 6, +15ms, beat 5 armed, =, keeps, +5ms, beat 6 armed, = 6 armed",
+		"the same number again is not new":                                          "beat 5 armed, mode 5, empty, mode 6, mode 6, beat 6 armed, = 6 armed",
+		"a mode that stood for 12 ms is a report":                                   "beat 5 armed, mode 6, +12ms, mode 5, keeps, beat 5 armed, = 6 5 armed",
+		"all kept numbers are reports, in their order":                              "beat 5 armed, mode 6, mode 7, mode 8, beat 7 armed, =, beat 8 armed, = 6 7 8 armed",
+		"a HEARTBEAT over 100 ms after a kept number is a report":                   "beat 5 armed, mode 6, +101ms, beat 7 armed, = 6 7 armed, empty",
+		"a HEARTBEAT over 100 ms later that shows the earlier mode is a report too": "beat 5 armed, mode 6, +101ms, beat 5 armed, = 6 5 armed",
+		"within 100 ms another mode is no report":                                   "beat 5 armed, mode 6, +100ms, beat 7 armed, =",
+		"on a slow line another mode within two round trips is no report":           "trip 300ms, beat 5 armed, mode 6, +600ms, beat 5 armed, =, +1ms, beat 5 armed, = 6 5 armed",
+		"a HEARTBEAT that disarms shows the newest number":                          "beat 6 armed, mode 5, beat 6 disarmed, = 5 disarmed, empty",
+		"a HEARTBEAT that disarms while nothing is kept is a report":                "beat 6 armed, beat 6 disarmed, = 6 disarmed",
+		"an older HEARTBEAT that was disarmed already is no report":                 "beat 6 disarmed, mode 5, beat 6 disarmed, =, keeps",
+		"a restart forgets":                                                         "beat 5 armed, mode 6, restart, empty, beat 0 disarmed, = 0 disarmed",
 	} {
 		t.Run(name, func(t *testing.T) {
 			var r reports
@@ -1240,7 +1240,7 @@ func TestReports(t *testing.T) {
 					if want := strings.TrimSuffix(strings.TrimSuffix(clause, " armed"), " disarmed"); "="+shown != want {
 						t.Errorf("%s: reports%s, want %s", script, shown, clause)
 					}
-				case "keeps", "knows":
+				case "keeps", "empty":
 					if r.keeps() != (w[0] == "keeps") {
 						t.Errorf("%s: a number is kept: %v", script, r.keeps())
 					}

@@ -211,7 +211,7 @@ func testMeanings(t *testing.T, rows []meaningRow) {
 	}
 }
 
-// meaning writes of each step "led" if it needs our stream, else "anyhow"; the mode that it leads
+// meaning writes of each step "streamed" if it needs our stream, else "anyhow"; the mode that it leads
 // to, by the autopilot's own name, with a star at the goal; then what the whole plan leads to.
 func meaning(v view, r request, p plan) string {
 	name := func(custom uint32) string { _, s := v.firmware.reported(custom); return s }
@@ -219,7 +219,7 @@ func meaning(v view, r request, p plan) string {
 	for _, s := range p.steps {
 		step := "anyhow"
 		if s.needsStream() {
-			step = "led"
+			step = "streamed"
 		}
 		if s.to != nil {
 			step += " " + s.to.mode.String() + " by " + name(s.to.number)
@@ -491,33 +491,33 @@ func TestNoPX4PlanAsksForPlaceZeroOrDegrees(t *testing.T) {
 // goes.
 func TestMeaningOfPX4Plans(t *testing.T) {
 	testMeanings(t, []meaningRow{
-		{"px4 AUTO.LOITER flying", "set mode=manual", "led manual by MANUAL*"},
-		{"px4 AUTO.LOITER flying", "set mode=altitude", "led altitude by ALTCTL*"},
-		{"px4 AUTO.LOITER landed", "set mode=position arm=true", "led position by POSCTL* | led; to armed"},
-		{"px4 AUTO.LOITER landed", "set mode=hold arm=true", "anyhow hold by AUTO.LOITER* | led; to armed; urgent"},
+		{"px4 AUTO.LOITER flying", "set mode=manual", "streamed manual by MANUAL*"},
+		{"px4 AUTO.LOITER flying", "set mode=altitude", "streamed altitude by ALTCTL*"},
+		{"px4 AUTO.LOITER landed", "set mode=position arm=true", "streamed position by POSCTL* | streamed; to armed"},
+		{"px4 AUTO.LOITER landed", "set mode=hold arm=true", "anyhow hold by AUTO.LOITER* | streamed; to armed; urgent"},
 		{"px4 AUTO.RTL flying failsafe", "set mode=hold", "anyhow hold by AUTO.LOITER | anyhow hold by AUTO.LOITER*; urgent"},
 		{"px4 POSCTL flying", "set mode=rtl", "anyhow rtl by AUTO.RTL*; urgent"},
 		{"px4 POSCTL flying", "set mode=rtgs", "anyhow rtgs by AUTO.RTL*; urgent"},
 		{"px4 POSCTL flying", "land", "anyhow land by AUTO.LAND*; urgent"},
 		{"px4 POSCTL flying", "land lat=47.398 lon=8.546", "anyhow land by AUTO.LOITER*; over it land by AUTO.LAND; urgent; at 47.398 8.546 10, 498.5 AMSL"},
 		{"px4 AUTO.RTL flying failsafe", "land lat=47.398 lon=8.546", "anyhow hold by AUTO.LOITER | anyhow land by AUTO.LOITER*; over it land by AUTO.LAND; urgent; at 47.398 8.546 10, 498.5 AMSL"},
-		{"px4 MANUAL landed", "takeoff", "anyhow hold by AUTO.LOITER | led | anyhow takeoff by AUTO.TAKEOFF*; to armed; ends in AUTO.LOITER from 496.5; at NaN NaN 10, 498.5 AMSL"},
-		{"px4 AUTO.LOITER landed", "takeoff", "led | anyhow takeoff by AUTO.TAKEOFF*; to armed; ends in AUTO.LOITER from 496.5; at NaN NaN 10, 498.5 AMSL"},
+		{"px4 MANUAL landed", "takeoff", "anyhow hold by AUTO.LOITER | streamed | anyhow takeoff by AUTO.TAKEOFF*; to armed; ends in AUTO.LOITER from 496.5; at NaN NaN 10, 498.5 AMSL"},
+		{"px4 AUTO.LOITER landed", "takeoff", "streamed | anyhow takeoff by AUTO.TAKEOFF*; to armed; ends in AUTO.LOITER from 496.5; at NaN NaN 10, 498.5 AMSL"},
 		{"px4 POSCTL flying", "takeoff altitude=30", "anyhow takeoff by AUTO.TAKEOFF*; to armed; ends in AUTO.LOITER from 512.5; at NaN NaN 30, 518.5 AMSL"},
 		{"px4 AUTO.LOITER armed", "takeoff altitude=40", "anyhow takeoff by AUTO.TAKEOFF*; to armed; ends in AUTO.LOITER from 520.5; at NaN NaN 40, 528.5 AMSL"},
 		{"px4 AUTO.LOITER armed", "takeoff altitude=20", "anyhow takeoff by AUTO.TAKEOFF*; to armed; ends in AUTO.LOITER from 504.5; at NaN NaN 20, 508.5 AMSL"},
 		{"px4 AUTO.LOITER armed", "takeoff altitude=4", "anyhow takeoff by AUTO.TAKEOFF*; to armed; ends in AUTO.LOITER from 491.5; at NaN NaN 4, 492.5 AMSL"},
 		{"px4 AUTO.LOITER armed", "takeoff altitude=3", "anyhow takeoff by AUTO.TAKEOFF*; to armed; ends in AUTO.LOITER from 490.5; at NaN NaN 3, 491.5 AMSL"},
 		{"px4 AUTO.LOITER armed", "takeoff altitude=1.5", "anyhow takeoff by AUTO.TAKEOFF*; to armed; ends in AUTO.LOITER from 489; at NaN NaN 1.5, 490 AMSL"},
-		{"px4 MANUAL landed uphill", "takeoff altitude=10", "anyhow hold by AUTO.LOITER | led | anyhow takeoff by AUTO.TAKEOFF*; to armed; ends in AUTO.LOITER from 496.5; at NaN NaN 10, 498.5 AMSL"},
-		{"px4 MANUAL landed homeless", "takeoff altitude=20", "anyhow hold by AUTO.LOITER | led | anyhow takeoff by AUTO.TAKEOFF*; to armed; ends in AUTO.LOITER from 504.5; at NaN NaN 20, 508.5 AMSL"},
+		{"px4 MANUAL landed uphill", "takeoff altitude=10", "anyhow hold by AUTO.LOITER | streamed | anyhow takeoff by AUTO.TAKEOFF*; to armed; ends in AUTO.LOITER from 496.5; at NaN NaN 10, 498.5 AMSL"},
+		{"px4 MANUAL landed homeless", "takeoff altitude=20", "anyhow hold by AUTO.LOITER | streamed | anyhow takeoff by AUTO.TAKEOFF*; to armed; ends in AUTO.LOITER from 504.5; at NaN NaN 20, 508.5 AMSL"},
 		{"px4 POSCTL flying", "goto lat=47.398 lon=8.546 altitude=20", "anyhow hold by AUTO.LOITER*; at 47.398 8.546 20, 508.5 AMSL"},
 		{"px4 POSCTL flying", "goto heading=270", "anyhow hold by AUTO.LOITER*; at 47.3977421 8.5455938 10, 498.5 AMSL"},
 		{"px4 POSCTL flying homeless", "goto altitude_msl=508.5", "anyhow hold by AUTO.LOITER*; at 47.3977421 8.5455938 NaN, 508.5 AMSL"},
 		{"px4 AUTO.RTL flying failsafe", "goto altitude=20", "anyhow hold by AUTO.LOITER | anyhow hold by AUTO.LOITER*; at 47.3977421 8.5455938 20, 508.5 AMSL"},
-		{"px4 AUTO.LOITER landed", "set arm=true", "led; to armed"},
-		{"px4 MANUAL landed", "set arm=true", "led; to armed"},
-		{"px4 POSCTL landed", "set arm=true", "led; to armed"},
+		{"px4 AUTO.LOITER landed", "set arm=true", "streamed; to armed"},
+		{"px4 MANUAL landed", "set arm=true", "streamed; to armed"},
+		{"px4 POSCTL landed", "set arm=true", "streamed; to armed"},
 		{"px4 POSCTL armed", "set arm=false", "anyhow; to disarmed; urgent"},
 	})
 }
@@ -687,23 +687,23 @@ func TestPlanePlans(t *testing.T) {
 // plan goes.
 func TestMeaningOfArduPilotPlans(t *testing.T) {
 	testMeanings(t, []meaningRow{
-		{"copter GUIDED flying", "set mode=manual", "led manual by STABILIZE*"},
+		{"copter GUIDED flying", "set mode=manual", "streamed manual by STABILIZE*"},
 		{"copter GUIDED flying", "set mode=hold", "anyhow hold by BRAKE | anyhow hold by GUIDED*; urgent"},
 		{"copter LOITER flying", "set mode=rtgs", "anyhow rtgs by RTL*; urgent"},
 		{"copter LOITER flying", "land", "anyhow land by LAND*; urgent"},
 		{"copter LOITER flying", "land lat=47.398 lon=8.546", "anyhow land by GUIDED* | anyhow; over it land by LAND; urgent; at 47.398 8.546 10, 498.5 AMSL"},
-		{"copter STABILIZE landed", "takeoff", "anyhow hold by GUIDED | led | anyhow takeoff by GUIDED*; to armed; at NaN NaN 10, 498.5 AMSL"},
-		{"copter LOITER landed", "set arm=true", "led; to armed"},
-		{"copter GUIDED landed", "set arm=true", "led; to armed"},
-		{"copter STABILIZE landed", "set mode=position arm=true", "led position by LOITER* | led; to armed"},
+		{"copter STABILIZE landed", "takeoff", "anyhow hold by GUIDED | streamed | anyhow takeoff by GUIDED*; to armed; at NaN NaN 10, 498.5 AMSL"},
+		{"copter LOITER landed", "set arm=true", "streamed; to armed"},
+		{"copter GUIDED landed", "set arm=true", "streamed; to armed"},
+		{"copter STABILIZE landed", "set mode=position arm=true", "streamed position by LOITER* | streamed; to armed"},
 		{"copter LOITER flying", "goto lat=47.398 lon=8.546 speed=5 heading=45", "anyhow hold by GUIDED* | anyhow | anyhow; at 47.398 8.546 10, 498.5 AMSL"},
 		{"copter LOITER flying", "goto altitude=20", "anyhow hold by GUIDED* | anyhow; at 47.3977421 8.5455938 20, 508.5 AMSL"},
 
-		{"quadplane QHOVER flying", "set mode=position", "led position by QLOITER*"},
+		{"quadplane QHOVER flying", "set mode=position", "streamed position by QLOITER*"},
 		{"quadplane QHOVER flying hovers", "land lat=47.398 lon=8.546", "anyhow land by GUIDED*; over it land by QLAND; urgent; at 47.398 8.546 10, 498.5 AMSL"},
-		{"quadplane QLOITER landed", "takeoff", "anyhow hold by GUIDED | led | anyhow takeoff by GUIDED*; to armed; at NaN NaN 10, 498.5 AMSL"},
+		{"quadplane QLOITER landed", "takeoff", "anyhow hold by GUIDED | streamed | anyhow takeoff by GUIDED*; to armed; at NaN NaN 10, 498.5 AMSL"},
 		{"quadplane GUIDED flying hovers", "set mode=hold", "anyhow hold by GUIDED*; urgent; at 47.3977421 8.5455938 10, 498.5 AMSL"},
-		{"plane FBWB flying", "set mode=manual", "led manual by MANUAL*"},
-		{"plane MANUAL landed", "takeoff", "anyhow hold by GUIDED | led | anyhow takeoff by TAKEOFF*; to armed"},
+		{"plane FBWB flying", "set mode=manual", "streamed manual by MANUAL*"},
+		{"plane MANUAL landed", "takeoff", "anyhow hold by GUIDED | streamed | anyhow takeoff by TAKEOFF*; to armed"},
 	})
 }

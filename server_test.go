@@ -548,7 +548,7 @@ func TestAConnectionWithACommandUnderWayStays(t *testing.T) {
 	flyHTTP(t, simPX4, func(hf *httpFlight) {
 		hf.fly("hold")
 		p, _ := serve(hf.T, hf.handler, maxConnections)
-		hf.dropAcks()
+		hf.ignores()
 		lander := p.connect()
 		lander.send("POST", "/api/drone/land", "")
 		time.Sleep(100 * time.Millisecond) // the vehicle has the command
@@ -629,7 +629,7 @@ func TestTheFullServerAcceptsAgainWhenAPlaceIsFree(t *testing.T) {
 	for _, closed := range []bool{false, true} {
 		flyHTTP(t, simPX4, func(hf *httpFlight) {
 			hf.fly("hold")
-			hf.dropAcks()
+			hf.ignores()
 			p, end := serve(hf.T, hf.handler, 1)
 			lander := p.connect()
 			lander.send("POST", "/api/drone/land", "")
@@ -667,7 +667,7 @@ func TestAnAnswerIsWrittenBeforeItsConnectionIsClosedForANewOne(t *testing.T) {
 		hf.fly("hold")
 		p, _ := serve(hf.T, hf.handler, 1)
 		p.lag = time.Millisecond
-		hf.dropAcks()
+		hf.ignores()
 		lander := p.connect()
 		lander.send("POST", "/api/drone/land", "")
 		time.Sleep(100 * time.Millisecond) // the vehicle has the command

@@ -163,7 +163,7 @@ type simulator struct {
 	delay        time.Duration                                   // of every frame to the companion
 	gathers      time.Duration                                   // how long bytes to the autopilot are gathered, as a packet radio does
 	muted        bool                                            // it sends nothing
-	heartless    time.Time                                       // it sends no heartbeats until then
+	noBeatsUntil time.Time                                       // it sends no heartbeats until then
 	mavlink1     bool                                            // it sends MAVLink 1
 	idle         bool                                            // it accepts flight commands and does nothing
 	neverDone    map[common.MAV_CMD]bool                         // it answers IN_PROGRESS for ever
@@ -174,9 +174,9 @@ type simulator struct {
 	rcSwitch     uint16                                          // the transmitter's mode switch, channel 5, µs
 	foreignGCS   bool                                            // a real ground station (255, 1 Hz) on another link
 	system       uint8                                           // its id; instance N of a simulated PX4 is N+1
-	trouble      []simTrouble                                    // PX4: more reasons against arming
+	trouble      []simTrouble                                    // PX4: the faults that keep it from arming
 	fence        float64                                         // radius around home in metres; 0 for no fence
-	homeSteps    bool                                            // PX4: home's altitude wanders as measured
+	homeSteps    bool                                            // PX4: home's altitude steps
 	refusesModes []uint32                                        // ArduPilot's modes that it refuses, as without a position
 	noLiveMode   bool                                            // PX4 has no CURRENT_MODE, ArduPilot refuses HEARTBEAT's interval
 
@@ -447,7 +447,7 @@ func (s *simulator) sendStreams(now time.Time) {
 	for _, st := range s.streaming {
 		for !st.next.After(now) {
 			st.next = st.next.Add(st.every)
-			if m := s.brain.message(st.id); m != nil && (st.id != 0 || now.After(s.heartless)) {
+			if m := s.brain.message(st.id); m != nil && (st.id != 0 || now.After(s.noBeatsUntil)) {
 				s.sendOn(st.toGCS, m)
 			}
 		}
@@ -535,8 +535,8 @@ func (s *simulator) sysStatus() *common.MessageSysStatus {
 	return m
 }
 
-// homeAlt returns home's altitude. PX4 corrects it by a metre or two: every 2 s in the
-// first two minutes, and several times a second now and then.
+// homeAlt returns home's altitude. The simulated PX4 corrects it by a metre or two: every 2 s in the
+// first two minutes, and four times a second now and then. A real PX4 1.17 does it twice a second.
 func (s *simulator) homeAlt() float64 {
 	boot := time.Since(s.booted)
 	every := 2 * time.Second

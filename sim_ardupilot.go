@@ -56,7 +56,7 @@ const (
 	simArduReady    = 2 * time.Second         // from boot to "ArduPilot Ready"
 	simArduOverride = 3 * time.Second         // RC_OVERRIDE_TIME: how long the last MANUAL_CONTROL stays in force
 	simArduRelease  = 12 * time.Millisecond   // from a release until the receiver's sticks act
-	simArduRadio    = time.Second             // from the last MANUAL_CONTROL to the radio failsafe
+	simArduRadio    = time.Second             // from the last MANUAL_CONTROL, or the receiver's last sign of life, to the radio failsafe
 	simArduGCS      = 5100 * time.Millisecond // from the ground station's last sign of life to its failsafe
 	simArduAnswer   = 4 * time.Millisecond    // from an ack to the requested message
 	simArduGuard    = 5 * time.Millisecond    // two mode changes within this time are an internal error

@@ -143,8 +143,8 @@ func (b *simArduBrain) thrust(z float64) float64 {
 	return max(-20, min(20, b.quad.vu+(12*(z-0.45)-0.2*b.quad.vu)/simArduGain))
 }
 
-// guided flies to the target, if there is one; else it stops. BRAKE stops down to 0.05 m/s, and
-// does not come back.
+// guided flies to the target, if there is one; else it stops. BRAKE slows down to 0.05 m/s before it
+// holds the place, and does not come back.
 func (b *simArduBrain) guided() (vn, ve, vu float64) {
 	switch {
 	case b.going && !b.paused:
@@ -267,27 +267,27 @@ func (b *simArduBrain) steer(vn, ve, vu, dt float64) {
 	if b.dead {
 		return
 	}
-	level, lift := simArduHard, simArduLift
+	horizontal, vertical := simArduHard, simArduLift // the most acceleration
 	switch flying := b.row(b.mode).flying; {
 	case !b.armed || flying == simThrust:
-		level, lift = 12, 20
+		horizontal, vertical = 12, 20
 	case flying == simTilt:
-		level, lift = 12, 2.5
+		horizontal, vertical = 12, 2.5
 	case flying == simVelocity:
-		lift = 2.5
+		vertical = 2.5
 	case flying == simReturn:
-		lift = 0.8
+		vertical = 0.8
 	case math.Abs(q.vu) > 3: // out of a fall
-		lift = 5
+		vertical = 5
 	}
 	if !b.airborne || q.up == 0 {
 		b.push = [3]float64{}
 	}
 	an, ae := (vn-q.vn)*simArduGain, (ve-q.ve)*simArduGain
-	if a := math.Hypot(an, ae); a > level {
-		an, ae = an*level/a, ae*level/a
+	if a := math.Hypot(an, ae); a > horizontal {
+		an, ae = an*horizontal/a, ae*horizontal/a
 	}
-	au := max(-lift, min(lift, (vu-q.vu)*simArduGain))
+	au := max(-vertical, min(vertical, (vu-q.vu)*simArduGain))
 	k := min(1, dt/simArduLag)
 	for i, a := range [3]float64{an, ae, au} {
 		b.push[i] += (a - b.push[i]) * k

@@ -179,21 +179,21 @@ func (b *simPX4Brain) obey(row simMode, second time.Duration) common.MAV_RESULT 
 	return common.MAV_RESULT_ACCEPTED
 }
 
-// follow brings a commanded mode into force. Heartbeats show the mode 12–18 ms after a second
-// ack, 13–16 ms after a single one. Sticks that move before the mode is in force, 10 to 15 ms
-// after the ack, take over.
+// follow brings a commanded mode into force, 10 to 15 ms after the ack. Sticks that move until then
+// take over. CURRENT_MODE shows the mode before it is in force. Heartbeats show it 12–18 ms after a
+// second ack, 13–16 ms after a single one.
 func (b *simPX4Brain) follow(mode uint32, second time.Duration, do func()) {
 	const ms = time.Millisecond
 	wait, lag := b.between(11500*time.Microsecond, 14*ms), b.between(1500*time.Microsecond, 2*ms)
 	if second > 0 {
 		wait, lag = second+b.between(10500*time.Microsecond, 14500*time.Microsecond), b.between(1500*time.Microsecond, 3500*time.Microsecond)
 	}
-	ahead := wait - 2500*time.Microsecond
+	live := wait - 2500*time.Microsecond // until CURRENT_MODE shows the mode
 	if second > 0 {
-		ahead = b.between(9*ms, 14*ms)
+		live = b.between(9*ms, 14*ms)
 	}
 	pending := b.enterLater(mode, wait, lag, func() { b.overrule(); do(); b.undo(simUndoCommand) })
-	b.after(ahead, func() {
+	b.after(live, func() {
 		if b.pending == pending {
 			b.wish = mode
 			b.sendMode(mode)

@@ -181,7 +181,7 @@ func (b *simBoard) tryArming() common.MAV_RESULT {
 func TestPX4MayShowPrearmHealthyBeforeItsFirstReport(t *testing.T) {
 	simBoots(t, 840, 160, 320, func(b *simBoard) bool {
 		time.Sleep(1500 * time.Millisecond)
-		m := b.ask(1).(*common.MessageSysStatus)
+		m := b.fetch(1).(*common.MessageSysStatus)
 		healthy := m.OnboardControlSensorsHealth&common.MAV_SYS_STATUS_PREARM_CHECK != 0
 		if healthy {
 			b.want("arm", b.tryArming(), simRejected)

@@ -254,7 +254,7 @@ func (b *simBoard) forget() {
 	b.link.got = nil
 }
 
-func (b *simBoard) write(msg message.Message) { b.link.as(b.system, b.component, msg) }
+func (b *simBoard) write(msg message.Message) { b.link.sendAs(b.system, b.component, msg) }
 
 // simLast returns the newest message of type M, waiting 2.5 s for it first.
 func simLast[M message.Message](b *simBoard) (m M) {
@@ -334,8 +334,8 @@ func (b *simBoard) request(id uint32) {
 	b.write(factLong(b.simulator.system, common.MAV_CMD_REQUEST_MESSAGE, float64(id)))
 }
 
-// ask requests a message and returns it; nil if it does not come.
-func (b *simBoard) ask(id uint32) (m message.Message) {
+// fetch requests a message and returns it; nil if it does not come.
+func (b *simBoard) fetch(id uint32) (m message.Message) {
 	b.forget()
 	b.request(id)
 	time.Sleep(10 * time.Millisecond)
@@ -576,7 +576,7 @@ func (b *simBoard) sees(p *player, w []string) (wrong string, known bool) {
 	case "count":
 		return p.field(object{w[1]: float64(b.count(uint32(p.number(w[1]))))}, w[1:]), true
 	case "clock":
-		boot := b.ask(33).(*common.MessageGlobalPositionInt).TimeBootMs
+		boot := b.fetch(33).(*common.MessageGlobalPositionInt).TimeBootMs
 		return p.field(object{"clock": float64(boot) / 1000}, w), true
 	case "shown":
 		return b.shownIn(numberOf(p, p.firmware, w[1]), p.duration(w[2]), p.duration(w[3])), true
@@ -585,14 +585,14 @@ func (b *simBoard) sees(p *player, w []string) (wrong string, known bool) {
 	case "type":
 		now = fmt.Sprint(int(simLast[*common.MessageHeartbeat](b).Type))
 	case "vtol":
-		now = strings.TrimPrefix(b.ask(245).(*common.MessageExtendedSysState).VtolState.String(), "MAV_VTOL_STATE_")
+		now = strings.TrimPrefix(b.fetch(245).(*common.MessageExtendedSysState).VtolState.String(), "MAV_VTOL_STATE_")
 	case "hud":
 		now = fmt.Sprintf("%.2f", b.newest(74).(*common.MessageVfrHud).Alt)
 	case "away":
 		north, east, _ := b.place()
 		return p.bounded(math.Hypot(north-p.number(w[1]), east), w[1:]), true
 	case "home":
-		h := b.ask(242).(*common.MessageHomePosition)
+		h := b.fetch(242).(*common.MessageHomePosition)
 		north, east := simMetres(float64(h.Latitude)/1e7, float64(h.Longitude)/1e7)
 		now = fmt.Sprintf("%.0f %.0f", north, east)
 	case "sensor":
@@ -600,7 +600,7 @@ func (b *simBoard) sees(p *player, w []string) (wrong string, known bool) {
 		if is.UnmarshalText([]byte("MAV_SYS_STATUS_"+w[1])) != nil {
 			p.bad()
 		}
-		m := b.ask(1).(*common.MessageSysStatus)
+		m := b.fetch(1).(*common.MessageSysStatus)
 		now = w[1] + " "
 		for _, bits := range []common.MAV_SYS_STATUS_SENSOR{m.OnboardControlSensorsPresent, m.OnboardControlSensorsEnabled, m.OnboardControlSensorsHealth} {
 			now += fmt.Sprint(b2i(bits&is != 0))
@@ -1210,8 +1210,8 @@ func TestSimSurvivesLineNoise(t *testing.T) {
 	})
 }
 
-// At each of the two moments the first roll of the dice makes a frame whose checksum is right:
-// at one from a damaged frame, at the other from two frames that ran together.
+// With each of the two seeds, at the moment beside it, the first roll of the dice makes a frame whose
+// checksum is right: with one from a damaged frame, with the other from two that ran together.
 func TestSimNoiseMakesNoFrameThatNobodySent(t *testing.T) {
 	const frames = 256
 	for seed, from := range map[uint64]int{3: 6 * 256, 20: 37 * 256} {

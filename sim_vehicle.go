@@ -168,7 +168,7 @@ func (s *simulator) wanted(now time.Time, dt float64) (vn, ve, vu, turn float64)
 	q, t := &s.quad, s.target
 	x, y, z, r := s.brain.axes()
 	sin, cos := math.Sincos(q.heading)
-	bodyN, bodyE := x*cos-y*sin, x*sin+y*cos
+	stickN, stickE := x*cos-y*sin, x*sin+y*cos // the stick's deflection to the north and east
 	rise := max(z-0.5, 0)*2*s.stickUp - max(0.5-z, 0)*2*s.stickDown
 	flying := s.row(s.mode).flying
 	switch {
@@ -192,12 +192,12 @@ func (s *simulator) wanted(now time.Time, dt float64) (vn, ve, vu, turn float64)
 	case flying == simReturn:
 		vn, ve, vu = s.homeward()
 	case flying == simVelocity:
-		vn, ve, vu, turn = bodyN*s.stickSpeed, bodyE*s.stickSpeed, rise, r
+		vn, ve, vu, turn = stickN*s.stickSpeed, stickE*s.stickSpeed, rise, r
 	case flying == simTilt:
-		vn, ve = simTopSpeed(q.vn+bodyN*3*dt, q.ve+bodyE*3*dt)
+		vn, ve = simTopSpeed(q.vn+stickN*3*dt, q.ve+stickE*3*dt)
 		vu, turn = rise, r
 	case flying == simThrust:
-		vn, ve = simTopSpeed(q.vn+bodyN*3*dt, q.ve+bodyE*3*dt)
+		vn, ve = simTopSpeed(q.vn+stickN*3*dt, q.ve+stickE*3*dt)
 		turn = r
 		vu = max(-s.stickDown, min(5, q.vu+(z-0.5)*10*dt))
 		if !s.airborne {
@@ -243,13 +243,13 @@ func (s *simulator) returning() simTarget {
 }
 
 const (
-	simAccel  = 4.0 // m/s², horizontally
-	simLift   = 2.0 // m/s², vertically
-	simNear   = 0.9 // m/s², the deceleration before a goto's place
-	simCruise = 5.0 // m/s
-	simTop    = 20.0
-	simClimb  = 1.25
-	simSink   = 1.5
+	simAccel  = 4.0         // m/s², horizontally
+	simLift   = 2.0         // m/s², vertically
+	simNear   = 0.9         // m/s², the deceleration before a goto's place
+	simCruise = 5.0         // m/s
+	simTop    = 20.0        // m/s, the highest speed over ground
+	simClimb  = 1.25        // m/s
+	simSink   = 1.5         // m/s
 	simSoft   = 0.2         // m/s, the climb at the beginning of a takeoff
 	simLevel  = 0.88 / 0.76 // 1/s: PX4 ends a climb 0.76 m below its height, at 0.88 m/s
 )

@@ -197,7 +197,7 @@ var faults = []fault{
 	{"silent", func(w *onlooker) { w.sim.change(func() { w.sim.muted = true }) }, func(w *onlooker) { w.sim.change(func() { w.sim.muted = false }) }},
 	{"writes hang", func(w *onlooker) { w.sim.stallWrites(true) }, func(w *onlooker) { w.sim.stallWrites(false) }},
 	{"heartbeats lost", func(w *onlooker) {
-		w.sim.change(func() { w.sim.heartless = time.Now().Add(time.Duration(w.rand.IntN(6000)) * time.Millisecond) })
+		w.sim.change(func() { w.sim.noBeatsUntil = time.Now().Add(time.Duration(w.rand.IntN(6000)) * time.Millisecond) })
 	}, nil},
 	{"rebooted in flight", func(w *onlooker) { w.sim.reboot(true) }, nil},
 	{"rebooted on the ground", func(w *onlooker) { w.sim.reboot(false) }, nil},

@@ -400,10 +400,10 @@ func TestSilentClientLeavesAHold(t *testing.T) {
 	rules := []stickRule{
 		{"in altitude mode 3 s after its last command", "px4", "sets altitude, input 300 0 700 0 500ms, +2900ms, = nobody 0 0 500 0, +100ms, = nobody 0 0 500 0 holds, notice holding"},
 		{"setting the mode is a command too", "copter none", "sets altitude, +2900ms, = nobody 0 0 500 0, +100ms, = nobody 0 0 500 0 holds"},
-		{"so is arming", "copter none", "sets altitude, +2s, arms, +2900ms, = nobody 0 0 500 0, +100ms, = nobody 0 0 500 0 holds"},
+		{"arming is a command too", "copter none", "sets altitude, +2s, arms, +2900ms, = nobody 0 0 500 0, +100ms, = nobody 0 0 500 0 holds"},
 		{"never before its sticks' timeout", "px4", "sets manual, input 300 0 430 0 4s, +3900ms, = client 300 0 430 0, +100ms, = nobody 0 0 430 0 holds"},
 		{"again each second until it is acknowledged", "px4", "sets altitude, +3s, = nobody 0 0 500 0 holds, +900ms, = nobody 0 0 500 0, +100ms, = nobody 0 0 500 0 holds, +1s, = nobody 0 0 500 0 holds"},
-		{"also where its plan was tried meanwhile", "px4", "sets altitude, +3s, leaves, +500ms, fails, +500ms, = nobody 0 0 500 0 holds holds"},
+		{"a hold is repeated each second, also where its plan was tried meanwhile", "px4", "sets altitude, +3s, leaves, +500ms, fails, +500ms, = nobody 0 0 500 0 holds holds"},
 		{"the notice comes once", "px4 1", "sets altitude, +3s, notice holding, +5s, no-notice"},
 		{"the notice comes again after a client that came back", "px4 1", "sets altitude, +3s, notice holding, input 0 0 500 0 500ms, +2900ms, no-notice, +110ms, notice holding"},
 		{"an acknowledged hold is not repeated", "px4", "sets altitude, +3s, leaves, waits, left hold, = nobody 0 0 500 0 holds, +20s, = nobody 0 0 500 0"},
@@ -415,8 +415,8 @@ func TestSilentClientLeavesAHold(t *testing.T) {
 		{"not while disarmed: the stream ends", "px4", "disarmed, sets altitude, +5s, = off"},
 		{"a lost link cancels the hold", "px4", "sets altitude, +2s, lost, +20s, back, +20s, = nobody 0 0 500 0"},
 		{"a lost link cancels a hold that is under way too", "px4", "sets altitude, +3s, = nobody 0 0 500 0 holds, lost, leaves, fails, back, +20s, = nobody 0 0 500 0"},
-		{"also while a plan of its client is under way", "px4", "sets altitude, +2s, leaves, lost, +10ms, fails, +10s, back, +20s, = nobody 0 0 500 0"},
-		{"until the client is heard again", "px4", "sets altitude, lost, +20s, back, input 100 0 500 0 500ms, +3s, = nobody 0 0 500 0 holds"},
+		{"a lost link cancels the hold, also while a plan of its client is under way", "px4", "sets altitude, +2s, leaves, lost, +10ms, fails, +10s, back, +20s, = nobody 0 0 500 0"},
+		{"after a lost link a hold is due again when the client is heard", "px4", "sets altitude, lost, +20s, back, input 100 0 500 0 500ms, +3s, = nobody 0 0 500 0 holds"},
 		{"a lost link does not cancel the hold of a mode that shows later", "px4", "asks altitude, doubts, +1s, lost, +3s, = nobody 0 0 500 0, back, left altitude, = nobody 0 0 500 0 holds"},
 		{"no hold is asked for while the link is lost", "px4", "sets altitude, +2900ms, lost, +20s, = nobody 0 0 500 0, no-notice"},
 		{"a command that failed counts as a command", "copter none", "sets altitude, +2s, leaves, +10ms, fails, +2900ms, = nobody 0 0 500 0, +100ms, = nobody 0 0 500 0 holds"},
@@ -461,20 +461,20 @@ func TestSilenceIsAnsweredWhereOurStreamFlies(t *testing.T) {
 func TestEnteringStickMode(t *testing.T) {
 	testSticks(t, []stickRule{
 		{"centred sticks are streamed before the mode is set", "px4", "asks altitude, = nobody 0 0 500 0"},
-		{"on the ground their throttle is 0", "px4", "landed, asks altitude, = nobody 0 0 0 0"},
-		{"disarmed too, else the vehicle could not be armed", "copter none", "disarmed, asks manual, = nobody 0 0 0 0"},
+		{"on the ground the streamed throttle is 0", "px4", "landed, asks altitude, = nobody 0 0 0 0"},
+		{"disarmed the streamed throttle is 0 too, else the vehicle could not be armed", "copter none", "disarmed, asks manual, = nobody 0 0 0 0"},
 		{"the client's last sticks don't come along", "px4", "sets position, input 300 -200 700 100 5s, asks altitude, = nobody 0 0 500 0"},
 		{"manual mode begins at the throttle that holds", "px4", "sets altitude, input 0 0 1000 0 5s, asks manual, = nobody 0 0 500 0, gets manual, +1s, = nobody 0 0 500 0"},
 		{"manual mode keeps its throttle until the next one is in force", "px4", "sets manual, input 100 0 430 0 5s, asks altitude, = nobody 0 0 430 0, +300ms, = nobody 0 0 430 0, gets altitude, +10ms, = nobody 0 0 500 0"},
 		{"over a pilot's manual mode they don't begin without throttle", "copter idle", "pilot STABILIZE, asks altitude, = nobody 0 0 500 0"},
-		{"on ArduPilot too", "copter none", "sets manual, input 100 0 430 0 5s, asks altitude, +300ms, = nobody 0 0 430 0, gets altitude, +10ms, = nobody 0 0 500 0"},
+		{"on ArduPilot too manual mode keeps its throttle until the next one is in force", "copter none", "sets manual, input 100 0 430 0 5s, asks altitude, +300ms, = nobody 0 0 430 0, gets altitude, +10ms, = nobody 0 0 500 0"},
 		{"refused in the air, PX4's stream stands unmoved", "px4", "asks altitude, fails, = nobody 0 0 500 0, landed, +20s, = nobody 0 0 500 0"},
 		{"refused, an idle receiver has its sticks again", "copter idle", "asks altitude, fails, +10ms, = off released"},
 		{"unanswered, it goes on while the command is open", "copter idle", "asks altitude, doubts, +4s, = nobody 0 0 500 0, closes, +10ms, = off released"},
 		{"unanswered, and the mode shows late: the client has the sticks", "copter idle", "asks altitude, doubts, +2s, = nobody 0 0 500 0, gets altitude, input 100 0 500 0 1s, +3s, = nobody 0 0 500 0 holds, not-taken"},
 		{"a pilot's stick mode stays his until a client's mode shows", "copter none", "sets altitude, pilot ALT_HOLD, asks position, fails, taken, sets position, not-taken"},
 		{"unanswered after a pilot's mode, and the mode shows late: silence leaves a hold", "copter none", "sets altitude, pilot RTL, asks altitude, doubts, +1s, left altitude, not-taken, +2s, = nobody 0 0 500 0 holds"},
-		{"also where it is the first command", "copter none", "asks altitude, doubts, +1s, left altitude, +2s, = nobody 0 0 500 0 holds"},
+		{"silence leaves a hold where the mode of the first command shows late", "copter none", "asks altitude, doubts, +1s, left altitude, +2s, = nobody 0 0 500 0 holds"},
 		{"refused without a receiver, the stream is parked: its end is a failsafe", "copter none", "asks altitude, fails, = nobody 0 0 500 0, +20s, = nobody 0 0 500 0"},
 		{"refused disarmed, it ends", "px4", "disarmed, asks altitude, fails, +5s, = off"},
 		{"unanswered, and a pilot sets the mode: the client does not have the sticks", "px4", "asks altitude, pilot ALTCTL, fails, +20s, = nobody 0 0 500 0"},
@@ -567,7 +567,7 @@ func TestClientsSticksLastUntilTheirTimeout(t *testing.T) {
 		{"disarmed in manual mode without throttle", "copter none", "disarmed, sets manual, input 0 0 430 0 500ms, +600ms, = nobody 0 0 0 0"},
 		{"on the ground without throttle", "px4", "landed, sets position, input 300 0 500 0 500ms, +600ms, = nobody 0 0 0 0"},
 		{"ArduPilot restarts in the air: the stream goes on without them", "copter none", "sets manual, input 300 0 430 0 5s, restarted, +10ms, = nobody 0 0 430 0, taken"},
-		{"and is released to its idle receiver at the disarming", "copter idle", "sets altitude, restarted, +10ms, = nobody 0 0 500 0, taken, pilot RTL, disarmed, = off released"},
+		{"after ArduPilot's restart in the air the stream is released to its idle receiver at the disarming", "copter idle", "sets altitude, restarted, +10ms, = nobody 0 0 500 0, taken, pilot RTL, disarmed, = off released"},
 		{"a disarmed ArduPilot's restart ends the stream", "copter none", "disarmed, sets manual, restarted, = off"},
 		{"a restart forgets them", "px4", "sets position, input 300 0 500 0 5s, restarted, = off"},
 	})
@@ -687,7 +687,7 @@ func (w *stickWitness) happens(what byte, arg int) {
 		w.answers()
 	case 'o': // it ends unanswered
 		f.busy = false
-	case 'O':
+	case 'O': // the time in which its mode may show is over
 		f.entering = false
 	case 'i':
 		if !f.busy && f.mode.flownBySticks() && !w.taken && src.denied(*f) == "" {

@@ -62,7 +62,7 @@ class Mavrest {
 	}
 }
 
-// Relay is a network between the page and mavrest. It can be cut, and it can stand still.
+// Relay is a network between the page and mavrest. It can be cut, lose all bytes, or hold them back.
 class Relay {
 	static async start(port) {
 		const r = Object.assign(new Relay(), { port, state: 'up', sockets: new Set() })
@@ -81,7 +81,7 @@ class Relay {
 		return r
 	}
 
-	// stall holds back all bytes until flow.
+	// stall holds back all bytes until flow, which then delivers them.
 	stall() { this.held = [] }
 
 	async flow() {
@@ -91,6 +91,7 @@ class Relay {
 		await new Promise(done => setTimeout(done, 100))
 	}
 
+	// set makes the network 'up', 'cut' (it refuses connections) or 'still' (it loses all bytes).
 	set(state) {
 		this.state = state
 		if (state !== 'still') for (const s of this.sockets) s.destroy()
@@ -105,7 +106,8 @@ class Relay {
 // Fake serves mavrest's page with its headers, and a status that the test makes up.
 class Fake {
 	static async start(page) {
-		const f = Object.assign(new Fake(), { page, streams: new Set(), pages: 0, posts: [], sent: 0 })
+		// mute: a new stream begins without a status.
+		const f = Object.assign(new Fake(), { page, streams: new Set(), pages: 0, posts: [], mute: false })
 		f.answer = (path, body, r) => r.end(JSON.stringify(path === 'input'
 			? { status: 'OK', mode: 'position', expires_in: body.timeout }
 			: { status: 'accepted', status_code: 0, command: 1, mode: 'hold', done: true, took: 2 }))
@@ -141,7 +143,6 @@ class Fake {
 	// say sends a status to every page.
 	say(status) {
 		this.last = status
-		this.sent++
 		for (const r of this.streams) r.write(`event: status\ndata: ${JSON.stringify(status)}\n\n`)
 	}
 
