@@ -508,6 +508,8 @@ describe('sticks', () => {
 		}
 		await page.key('down', 'ArrowUp', { modifiers: 8 }) // Shift
 		await steered(page, fake, { ...idle, pitch: 1 })
+		await page.key('up', 'Shift')
+		await steered(page, fake, { ...idle, pitch: 0.5 })
 		await page.eval(() => window.dispatchEvent(new Event('blur')))
 		await steered(page, fake, idle)
 		await page.key('up', 'ArrowUp')
