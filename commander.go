@@ -40,7 +40,7 @@ type answer struct {
 
 var errSuperseded = &commandError{code: codeSuperseded, text: "a newer command took this one's place"}
 
-// interruption is the error of a command that somebody else ended at since.
+// interruption is the error of a command that somebody else ended; since is when.
 func interruption(since time.Time, why string) *commandError {
 	return &commandError{code: codeInterrupted, text: why, since: since}
 }
@@ -97,9 +97,9 @@ func (t *task) end(why *commandError) {
 	t.commander.bell.ring()
 }
 
-// supersedes reports whether t ends an older task o, under way or waiting. It does not end a
-// landing, a return, a hold or a disarming but waits for their answer; of equal ones only the
-// newest waits. A disarming on the ground ends everything.
+// supersedes reports whether t ends an older task o, under way or waiting. A landing, a return, a
+// hold and a disarming are not ended: t waits for their answer. Of equal ones only the newest
+// waits. A disarming on the ground ends everything.
 func (t *task) supersedes(o *task, onGround bool) bool {
 	if t.request.disarms() && onGround || o.request.arms() || !o.request.urgent() {
 		return true
@@ -110,9 +110,9 @@ func (t *task) supersedes(o *task, onGround bool) bool {
 // What may be sent after a takeover, a disarming and the program's end is decided below: by
 // mayContinue for a task, by mayAct for mavrest itself (docs/design.md, rule 4).
 
-// takeover ends every task and the manoeuvre: no command of ours explains a report, a failsafe
-// began, the autopilot restarted, or somebody else moves the sticks of a stick mode. A task whose
-// step is on the wire first learns what becomes of that step.
+// takeover is called when no command of ours explains a report, a failsafe begins, the autopilot
+// restarted, or somebody else moves the sticks of a stick mode. It ends every task and the manoeuvre.
+// A task whose step is on the wire first learns what becomes of that step.
 func (c *commander) takeover(why string) {
 	c.client = false
 	for _, t := range c.tasks {
@@ -363,7 +363,7 @@ func (t *task) failure(x *command) error {
 		t.armed = t.armed && !x.step.arms() // a later arming is somebody else's
 	}
 	switch {
-	case t.endedBy != nil: // that is the answer, not the refusal
+	case t.endedBy != nil: // the takeover is the answer, not the refusal
 		return t.ended("%s; %s was sent, and no report shows that the vehicle follows it", name)
 	case x.refusal != nil:
 		return x.refused()

@@ -35,7 +35,7 @@ type drone struct {
 	wg        sync.WaitGroup // every goroutine that run waits for, also landThere and holdForSilent
 
 	online      bool
-	quitBy      time.Time // when the farewell and its tasks end, after 1 s; zero: not shutting down
+	quitBy      time.Time // when the farewell must be over: 1 s after the program began to end; zero: it is not ending
 	checked     time.Time // when PX4 was last asked to run its checks before arming
 	warned      []string  // the warnings given since the autopilot started
 	targetAsked time.Time // when the target was requested last
@@ -246,7 +246,7 @@ func (d *drone) judge(shown shownMode, now time.Time) {
 	taken := d.machine.judge(d.reportOf(shown, now), shown.at)
 	switch {
 	case taken && !known:
-		d.takeover("it was armed when it was first heard")
+		d.takeover("the vehicle's first report shows it armed")
 	case taken:
 		d.takeover("a pilot, another program or a failsafe changed the mode to " + d.modeName())
 	case shown.armed && shown.failsafe && !before.failsafe:
@@ -263,8 +263,8 @@ func (d *drone) judge(shown shownMode, now time.Time) {
 	}
 }
 
-// takeover ends every task, the manoeuvre and the client's sticks: no command of ours explains a
-// report, or a failsafe began.
+// takeover is called when no command of ours explains a report, or a failsafe begins. It ends every
+// task, the manoeuvre and the client's sticks.
 func (d *drone) takeover(why string) {
 	d.cmd.takeover(why)
 	d.tel.target.group, d.targetAsked = group{}, time.Time{} // the vehicle may fly elsewhere now
@@ -355,7 +355,7 @@ func (d *drone) nameOf(custom uint32) string {
 func (d *drone) reportOf(b shownMode, now time.Time) report {
 	r := report{shownMode: b, amsl: math.NaN(), streamed: d.sticks.phase != stickOff && d.firmware() == px4}
 	r.mode, _ = d.firmware().reported(b.custom)
-	if d.tel.position.within(silentAfter, now) { // up to 5 s old: in a climb that errs low
+	if d.tel.position.within(silentAfter, now) { // up to 5 s old: in a climb the vehicle can only be higher
 		r.amsl = d.tel.position.amsl
 	}
 	return r

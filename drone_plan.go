@@ -55,7 +55,7 @@ func (d *drone) planned(t *task) (err error) {
 		t.plan = plan{steps: []step{*m.plan.second}}
 		return nil
 	}
-	if !t.askedAt.IsZero() {
+	if !t.askedAt.IsZero() { // mavrest's own may go out while the program ends
 		err = d.able()
 	}
 	if err == nil && t.request.setMode && d.firmware() == plane && !d.tel.landed.received() {

@@ -72,7 +72,8 @@ func (d *drone) warn(v view) {
 	}
 }
 
-// hearReceiver takes a SYS_STATUS. An RC_CHANNELS from before validFrom may show our own throttle.
+// hearReceiver takes a SYS_STATUS, but not while the last RC_CHANNELS is fresh and from before
+// validFrom: that may show our own throttle.
 func (d *drone) hearReceiver(now time.Time) {
 	tel, throttle := &d.tel, uint16(math.MaxUint16) // an unknown throttle counts as raised
 	fresh := tel.rc.within(freshFor, now)

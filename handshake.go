@@ -21,12 +21,12 @@ const (
 
 // stream is a message that is requested with SET_MESSAGE_INTERVAL.
 type stream struct {
-	id     uint32
-	hz     float32
-	least  float32 // lowest rate in Hz: below it the stream is requested again; 0: any rate will do
-	known  bool    // the vehicle answered the request: it accepted or denied it
-	denied bool
-	slow   bool // it came more slowly than least, or its message had to be requested
+	id       uint32
+	hz       float32
+	least    float32 // lowest rate in Hz: below it the stream is requested again; 0: any rate will do
+	answered bool    // the vehicle accepted or denied the request
+	denied   bool
+	slow     bool // it came more slowly than least, or its message had to be requested
 
 	asked time.Time // when it was requested last
 	heard time.Time // when its message came last
@@ -55,8 +55,8 @@ type handshake struct {
 
 	firmware   firmware // the family when the handshake began
 	streams    []stream // the first one brings live reports
-	open       *command // the request for a stream that waits for its ack; nil: no request waits
-	openFor    *stream  // the stream that it is for
+	open       *command // the stream request that waits for its ack; nil: none does
+	openFor    *stream  // the stream that was requested
 	began      time.Time
 	questioned time.Time // when ask ran last
 }
@@ -148,7 +148,7 @@ func (s *stream) due(now time.Time) bool {
 		lost = liveLost
 	}
 	again := now.Sub(s.asked) >= streamAgain && (s.slow || now.Sub(s.heard) >= lost)
-	return !s.denied && (!s.known || again)
+	return !s.denied && (!s.answered || again)
 }
 
 // tickStreams requests one stream at a time, because an ack does not say which stream it is
@@ -159,7 +159,7 @@ func (h *handshake) tickStreams(now time.Time) (next time.Time) {
 		again := x.last.Add(a.copyGap())
 		switch {
 		case x.answered():
-			h.openFor.known, h.openFor.denied = true, !x.acked()
+			h.openFor.answered, h.openFor.denied = true, !x.acked()
 		case now.Before(again):
 			return again
 		case now.Before(x.sent.Add(giveUp)):

@@ -175,7 +175,7 @@ func TestALateAckOfAStreamsRequestDoesNotAnswerTheNextOne(t *testing.T) {
 		b.drone.mu.Lock()
 		defer b.drone.mu.Unlock()
 		for _, s := range b.drone.handshake.streams[1:] {
-			lineEqual(t, fmt.Sprint("known and denied: ", s.id), [2]bool{s.known, s.denied}, [2]bool{true, false})
+			lineEqual(t, fmt.Sprint("answered and denied: ", s.id), [2]bool{s.answered, s.denied}, [2]bool{true, false})
 		}
 		a := b.drone.cmd.acks
 		b.drone.handshake.open = a.open(&step{cmd: 1}, report{})

@@ -85,8 +85,8 @@ func (m *manoeuvre) strangeTarget(v view) bool {
 	return lasts(&m.strange, strange, v.to.at) >= targetNew
 }
 
-// lasts is how long a condition has been true at now, negative if it is not. since remembers when
-// it became true; zero if it is not.
+// lasts is how long a condition has been true at now, −1 if it is false. since remembers when it
+// became true; it is zero while the condition is false.
 func lasts(since *time.Time, is bool, now time.Time) time.Duration {
 	switch {
 	case !is:
@@ -112,16 +112,16 @@ func (m *manoeuvre) lostAt(now time.Time) time.Time {
 func (m *manoeuvre) arrived(v view) bool {
 	t := m.plan.target
 	away := distance(v.at.lat, v.at.lon, t.lat, t.lon)
-	near := lasts(&m.near, away <= nearPlace && v.speed() < slowly, v.now) // NaN is not near
+	near := lasts(&m.near, away <= nearPlace && v.groundSpeed() < slowly, v.now) // NaN is not near
 	return (near >= 0 && away <= atPlace || near >= nearFor) && v.now.Sub(m.tried) >= ownAgain
 }
 
-func (v view) speed() float64 { return math.Hypot(v.velocity.north, v.velocity.east) }
+func (v view) groundSpeed() float64 { return math.Hypot(v.velocity.north, v.velocity.east) }
 
 // complete reports whether the manoeuvre is complete, by what came since it was accepted. An
 // unknown number (NaN) completes nothing.
 func (m *manoeuvre) complete(v view) bool {
-	t, speed := m.plan.target, math.Hypot(v.speed(), v.velocity.down)
+	t, speed := m.plan.target, math.Hypot(v.groundSpeed(), v.velocity.down)
 	switch m.request.mode {
 	case ModeTakeoff:
 		if t == nil { // a fixed wing: it is reported in the air on the ground roll already, so its height decides

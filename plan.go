@@ -70,7 +70,7 @@ func or(v *float64, otherwise float64) float64 {
 // step is one MAVLink command. Unset numbers of a COMMAND_LONG are NaN on PX4 and 0 on ArduPilot.
 type step struct {
 	cmd   common.MAV_CMD
-	asInt bool             // COMMAND_INT: a place is in degE7, float32 degrees miss by a metre
+	asInt bool             // a COMMAND_INT: its place is in degE7; float32 degrees would miss by a metre
 	frame common.MAV_FRAME // of a COMMAND_INT
 	p     [7]float32       // param1 to param7 of a COMMAND_LONG; 1 to 4 and z (7) of a COMMAND_INT
 	x, y  int32            // degE7, of a COMMAND_INT

@@ -6,8 +6,8 @@ import (
 	"github.com/bluenviron/gomavlib/v3/pkg/dialects/common"
 )
 
-// checkHover returns an error, which begins with what was asked for, for a QuadPlane that hovers and
-// would circle in GUIDED, as it does by default, 75 m off (docs/autopilots.md, "QuadPlane").
+// checkHover returns an error for a QuadPlane that hovers now but would circle in GUIDED, 75 m off,
+// as it does by default (docs/autopilots.md, "QuadPlane"). what is what was asked for.
 func (v view) checkHover(what string) error {
 	if v.firmware == quadPlane && !v.onWing() && v.param("Q_GUIDED_MODE", 0) != 1 {
 		return refuse(codeUnsupported, "%s: this QuadPlane circles in GUIDED instead of hovering; set Q_GUIDED_MODE to 1", what)

@@ -30,7 +30,7 @@ func (r request) planTakeoffPX4(v view) (plan, error) {
 }
 
 // takeoffAMSL is the height of a takeoff as PX4 takes it: in metres above mean sea level,
-// whatever the frame says. Sent a height below the present one, PX4 would sit armed.
+// whatever the frame says. With a height below the present one PX4 would stay where it is, armed.
 func (v view) takeoffAMSL(altitude float64) (float64, error) {
 	home := v.home.amsl
 	if math.IsNaN(home) && !v.flying() {

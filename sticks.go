@@ -172,8 +172,8 @@ func (s *sticks) ready(needsStream bool, v view, arming bool) time.Time {
 }
 
 // enter starts the stream that a stick mode or an arming needs, or centres the one that runs. Where
-// our sticks can't act it does neither, unless only another program's sticks are the reason: they
-// pause the stream. A receiver in use gets its sticks back.
+// our sticks can't act it does neither. Another program's sticks alone are no reason: they only pause
+// the stream. A receiver in use gets its sticks back.
 func (s *sticks) enter(v view) {
 	s.client.spoke = v.now
 	s.taken = s.taken && v.mode.flownBySticks() // a stick mode stays somebody else's until the new one shows
@@ -331,8 +331,8 @@ func (s *sticks) tick(v view) (next time.Time) {
 	return s.next
 }
 
-// mayEnd reports whether the stream that no client moves may end. It may if ArduPilot's receiver is
-// in use, if it is live and a mode without sticks was set here, and if the vehicle is disarmed and
+// mayEnd reports whether the stream that no client moves may end, for one of three reasons: ArduPilot's
+// receiver is in use; it is live and a mode without sticks was set here; the vehicle is disarmed and
 // the client silent for stickIdle. That holds offline too: perhaps only we hear nothing.
 func (s *sticks) mayEnd(v view) bool {
 	toReceiver := s.src.inUse(v.firmware) || s.src.live(v.firmware) && !v.shown().flownBySticks() && !s.taken
