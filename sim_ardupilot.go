@@ -286,8 +286,8 @@ func (b *simArduBrain) reposition(c simCommand) common.MAV_RESULT {
 	return common.MAV_RESULT_ACCEPTED
 }
 
-// changeSpeed is DO_CHANGE_SPEED, which works in GUIDED only. A speed that comes before GUIDED
-// flies to a place is lost. One that comes after that also holds for every later place.
+// changeSpeed is DO_CHANGE_SPEED, which works in GUIDED only. A speed that comes before a goto is
+// lost. One that comes after a goto also holds for every later goto, until GUIDED is left.
 func (b *simArduBrain) changeSpeed(c simCommand) {
 	switch {
 	case math.IsNaN(c.p[1]):

@@ -17,7 +17,7 @@ const (
 	simArduLift    = 1.0   // m/s², vertically, without sticks
 	simArduGain    = 2.0   // 1/s, acceleration per error of the speed
 	simArduLag     = 0.35  // s, until an acceleration acts
-	simArduBack    = 0.075 // s: a stop comes back by this times the speed
+	simArduBack    = 0.075 // s: after a stop the vehicle comes back by this times its earlier speed
 	simArduLean    = 5.66  // m/s² at full stick: 30°
 	simArduDrag    = 64.0  // m: at full stick 19 m/s
 	simArduLoiter  = 2.16  // s, until LOITER reaches the speed of its stick
@@ -43,7 +43,7 @@ type simArduFlight struct {
 	paused    bool       // by DO_PAUSE_CONTINUE
 	entry     [2]float64 // the velocity at which the stop began
 	still     bool       // it has stopped, at the place rest
-	rest      simTarget  // until level, rest.up is the height of a return
+	rest      simTarget  // where it stopped; rest.up is the height of a return until level is set
 	level     bool       // it has stopped climbing or sinking, at the height rest.up
 	centredAt time.Time  // when LOITER's stick was centred; zero while it is deflected
 	leg       simLeg

@@ -82,15 +82,15 @@ type simPX4Brain struct {
 	simPX4Sticks
 	simPX4Words
 	simPX4Live
-	thenEnter uint32    // the failsafe's mode after Hold
-	holdUntil time.Time // when that Hold ends
-	climbUp   float64   // height of the next takeoff, metres above home
-	lifts     bool      // the next takeoff will leave the ground
-	armableIn uint32    // the last mode in which PX4 can be armed
+	thenEnter   uint32    // the failsafe's mode after Hold
+	holdUntil   time.Time // when that Hold ends
+	climbUp     float64   // height of the next takeoff, metres above home
+	lifts       bool      // the next takeoff will leave the ground
+	lastArmable uint32    // the last entered mode in which PX4 can be armed
 }
 
 func (b *simPX4Brain) start() {
-	*b = simPX4Brain{simulator: b.simulator, climbUp: math.NaN(), lifts: true, armableIn: simPX4Loiter}
+	*b = simPX4Brain{simulator: b.simulator, climbUp: math.NaN(), lifts: true, lastArmable: simPX4Loiter}
 	b.shows, b.wish = simPX4Status{mode: b.mode}, b.mode
 	b.grabs, b.glimpses = b.dice.IntN(3) > 0, b.dice.IntN(7) < 2
 }
@@ -212,7 +212,7 @@ func (b *simPX4Brain) overrule() {
 
 func (b *simPX4Brain) entered() {
 	if row := b.row(b.mode); !row.noArm {
-		b.armableIn = b.mode
+		b.lastArmable = b.mode
 	}
 	if !b.failsafe {
 		b.wish = b.mode
@@ -234,8 +234,8 @@ func (b *simPX4Brain) takeoff(c simCommand) common.MAV_RESULT {
 	return common.MAV_RESULT_ACCEPTED
 }
 
-// beginClimb starts the climb of an armed vehicle in AUTO.TAKEOFF. A vehicle that is high
-// enough already stays armed on the ground, or holds in the air.
+// beginClimb starts the climb of an armed vehicle in AUTO.TAKEOFF. A vehicle that is already
+// high enough stays armed on the ground, or holds in the air.
 func (b *simPX4Brain) beginClimb() {
 	to := b.climbUp
 	if math.IsNaN(to) {
@@ -367,9 +367,9 @@ func (b *simPX4Brain) disarmed(landed bool) {
 		b.home.north, b.home.east = b.quad.north, b.quad.east
 	}
 	switch {
-	case b.mode == simPX4Land && b.armableIn == simPX4Posctl:
+	case b.mode == simPX4Land && b.lastArmable == simPX4Posctl:
 		b.enter(simPX4Posctl)
-	case (b.mode == simPX4Takeoff || b.mode == simPX4Land && b.armableIn == simPX4Takeoff) && b.version < simPX4v17: // an arming climbs from there
+	case (b.mode == simPX4Takeoff || b.mode == simPX4Land && b.lastArmable == simPX4Takeoff) && b.version < simPX4v17: // an arming climbs from there
 		b.climbUp, b.lifts = math.NaN(), true
 		b.enter(simPX4Takeoff)
 	case b.mode == simPX4Takeoff || b.row(b.mode).flying == simDescend || b.row(b.mode).flying == simReturn:

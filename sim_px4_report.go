@@ -153,8 +153,8 @@ func (b *simPX4Brain) nextReport() simReport {
 	return r
 }
 
-// report makes a report. It updates SYS_STATUS and sends the reasons against arming, but
-// missing sticks, a missing position and the mode have no text.
+// report makes a report: it updates SYS_STATUS and sends the reasons against arming. Missing
+// sticks, a missing position and the mode have no text.
 func (b *simPX4Brain) report() {
 	b.reported, b.reportAt = b.nextReport(), time.Now()
 	if b.armed {
@@ -504,8 +504,8 @@ func (b *simPX4Brain) stepSticks() {
 }
 
 // undo makes sticks that move in an AUTO mode change it to POSCTL after the given time. A
-// pilot's switch stays in force for 12 to 48 ms: up to a tick until undo is called, then that
-// time. During a failsafe sticks undo nothing.
+// pilot's switch stays in force for 12 to 48 ms: up to a tick until undo is called, then the
+// given time. During a failsafe sticks undo nothing.
 func (b *simPX4Brain) undo(after time.Duration) {
 	now := time.Now()
 	if int(b.params[simStickOverride])&1 == 0 || !b.armed || b.failsafe || !simPX4IsAuto(b.mode) || now.Before(b.undoAt) || !b.streaming() || !b.source.moving() {
