@@ -40,7 +40,7 @@ func (s *simulator) setNoise(in, out simFault) {
 type simWire struct {
 	before, after []byte // the last bytes, as sent and as received
 	dice          rand.PCG
-	rolls         time.Time // when bytes were last damaged at random
+	rolledAt      time.Time // when bytes were last damaged at random
 }
 
 // carry returns b as it arrives. It makes no damage that a frame's 16 bit checksum would miss
@@ -49,12 +49,12 @@ type simWire struct {
 func (w *simWire) carry(b []byte, f simFault) []byte {
 	// The damage depends on the time alone, so that a flight can be repeated though its
 	// goroutines take turns in another order.
-	if now := time.Now(); !now.Equal(w.rolls) {
-		w.rolls = now
+	if now := time.Now(); !now.Equal(w.rolledAt) {
+		w.rolledAt = now
 		w.dice.Seed(f.seed, uint64(now.UnixNano()))
 	}
 	w.before = lastBytes(w.before, b)
-	for rolls := 0; ; rolls++ {
+	for tries := 0; ; tries++ {
 		out := b
 		if f.bad() {
 			out = f.damage(b, rand.New(&w.dice))
@@ -63,7 +63,7 @@ func (w *simWire) carry(b []byte, f simFault) []byte {
 			w.after = lastBytes(w.after, out)
 			return out
 		}
-		if !f.bad() || rolls > 20 { // put a stray byte in front, as if earlier noise had left it
+		if !f.bad() || tries > 20 { // put a stray byte in front, as if earlier noise had left it
 			b = append([]byte{byte(w.dice.Uint64())}, b...)
 		}
 	}
@@ -76,7 +76,7 @@ func lastBytes(tail, b []byte) []byte {
 }
 
 // forges reports whether these bytes contain a frame that was not sent and whose checksum is
-// right. A signature after the checksum need not have come: damage to it changes nothing.
+// right. A signature is ignored: it may not have arrived yet, and damage to it changes nothing.
 func (w *simWire) forges(out []byte) bool {
 	const longest, signature = 267, 13 // bytes of a frame without its signature
 	if bytes.Equal(lastBytes(w.after, out), w.before) {

@@ -1210,8 +1210,8 @@ func TestSimSurvivesLineNoise(t *testing.T) {
 	})
 }
 
-// With each of the two seeds, at the moment beside it, the first roll of the dice makes a frame whose
-// checksum is right: with one from a damaged frame, with the other from two that ran together.
+// The map has two seeds, and the frame at which the noise of each begins. There the first roll of the
+// dice makes a frame with a right checksum: once from a damaged frame, once from two that ran together.
 func TestSimNoiseMakesNoFrameThatNobodySent(t *testing.T) {
 	const frames = 256
 	for seed, from := range map[uint64]int{3: 6 * 256, 20: 37 * 256} {
