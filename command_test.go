@@ -55,8 +55,8 @@ func (b *lineBench) wanted(id uint16) (custom uint32, armed bool) {
 	return custom, armed
 }
 
-// obeys makes the autopilot acknowledge a command after ack and carry it out after do.
-// PX4's second ack of a mode change comes a millisecond after its first.
+// obeys makes the autopilot acknowledge a command after ack and carry it out after do; a
+// negative do means never. PX4's second ack of a mode change comes a millisecond after its first.
 func (b *lineBench) obeys(ack, do time.Duration) {
 	b.follow(func(id uint16, _ int) {
 		custom, armed := b.wanted(id)
@@ -717,7 +717,7 @@ func TestAModeChangeGoesOut20MillisecondsAfterTheAnswerOfTheOneBefore(t *testing
 }
 
 func TestWhoSupersedesWhom(t *testing.T) {
-	for _, r := range []struct{ newer, older, ends string }{ // whether it ends, in the air: a command under way, one that waits; on the ground: the same
+	for _, r := range []struct{ newer, older, ends string }{ // ends: whether newer ends an older that is under way, one that waits: in the air; then the same on the ground
 		{"set mode=manual", "goto altitude=20", "yes yes yes yes"},
 		{"takeoff", "set mode=hold arm=true", "yes yes yes yes"},
 		{"set arm=true", "takeoff", "yes yes yes yes"},
@@ -755,7 +755,7 @@ func TestAPilotsSwitchEndsAPlanAndNothingMoreIsSent(t *testing.T) {
 	for _, c := range []struct {
 		name        string
 		r           request
-		at, follows time.Duration // of the switch, and of the step's mode after it; 0: the vehicle does not follow
+		at, follows time.Duration // when the switch comes; how long after it the step's mode shows, 0: never
 		atOnce      bool          // a heartbeat shows the switch at once; else a requested one shows it
 		code        errorCode
 		took        time.Duration

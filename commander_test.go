@@ -169,9 +169,9 @@ func TestTheSecondLegOfALandingThatHasEndedIsNotSent(t *testing.T) {
 	inLinkBubble(t, func(t *testing.T) {
 		lands := landingThere()
 		lands.plan.second = nil
-		for m, now := range map[*manoeuvre]*manoeuvre{landingThere(): nil, landingThere(): landingThere(), lands: lands} {
+		for m, present := range map[*manoeuvre]*manoeuvre{landingThere(): nil, landingThere(): landingThere(), lands: lands} {
 			d, began := newDrone(device{}, 0, false), time.Now()
-			d.cmd.client, d.cmd.manoeuvre = true, now
+			d.cmd.client, d.cmd.manoeuvre = true, present
 			d.landThere(m)
 			lineEqual(t, "it waited to send it", time.Since(began), 0)
 		}
@@ -351,8 +351,8 @@ func TestMavrestActsByItselfOnlyForAClientThatHasTheDrone(t *testing.T) {
 	lineEqual(t, "a disarming ends what mavrest sends itself", own.takenOver(), true)
 	lineEqual(t, "a disarming ends a client's landing", lands.takenOver(), false)
 	own.end(errSuperseded)
-	own.end(interruption(time.Now(), "a pilot")) // which ends a plan that has ended already
-	lineEqual(t, "a newer command's reason replaces it", own.endedBy, errSuperseded)
+	own.end(interruption(time.Now(), "a pilot")) // after which the reason stays
+	lineEqual(t, "a newer command's reason replaces the disarming's", own.endedBy, errSuperseded)
 }
 
 // A pilot's switch crosses the landing over a place on the wire, then the vehicle shows the

@@ -404,7 +404,7 @@ func TestATakeoverInterruptsACommandThatWaitsForACopter(t *testing.T) {
 	const slow, deaf = "hover, delay 60ms, +2s, mark, ", "hover, deaf, +2s, mark, "
 	const there = ", until sends 192 frame 3 z 20.0 5s, "
 	var rules []rule
-	for _, c := range []struct{ name, vehicle, flight, mode string }{
+	for _, c := range []struct{ name, receiver, flight, mode string }{
 		{"position, before its sticks have run for long enough", "idle", "hover, +2s, post mode position, +200ms, pilot BRAKE", "hold"},
 		{"position, and the pilot sets position too", "idle", "hover, +2s, post mode position, +200ms, pilot LOITER", "position"},
 		{"manual, a failsafe", "idle", "hover, +2s, post mode manual, +200ms, failsafe", "rtl"},
@@ -427,7 +427,7 @@ func TestATakeoverInterruptsACommandThatWaitsForACopter(t *testing.T) {
 		if strings.Contains(c.flight, "disarms") {
 			within = ""
 		}
-		rules = append(rules, rule{c.name, fmt.Sprintf("copter receiver=%s: %s, after the report, answer interrupted%s, is %s, recovers, +15s, is %[4]s, hands off", c.vehicle, c.flight, within, c.mode)})
+		rules = append(rules, rule{c.name, fmt.Sprintf("copter receiver=%s: %s, after the report, answer interrupted%s, is %s, recovers, +15s, is %[4]s, hands off", c.receiver, c.flight, within, c.mode)})
 	}
 	flies(t, rules, arduClauses)
 }

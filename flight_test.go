@@ -44,7 +44,7 @@ import (
 //	entering manual       posts a mode, and waits until the vehicle enters it
 //	moves 2s              moves the sticks at 10 Hz, until an input is refused
 //	aloft                 takes off to 10 m
-//	rise 40, hover        takes off to 40 m, to 20 m, with any receiver
+//	rise 40, hover        takes off to 40 m; takes off to 20 m; both with any receiver
 //	stop, start           mavrest ends; another one starts
 //
 // Everybody else. "hands off", "sent" and "stream" look back to the last clause of this list,
@@ -98,7 +98,7 @@ import (
 //	                      largest difference in height
 //	fastest 10s 4 ±0.3    the highest speed over ground in 10 s, m/s
 //	stream 0 0 500 0, stream nothing     the only sticks that were streamed
-//	sticks 0 0 500 0, streams     these sticks are streamed now; any are
+//	sticks 0 0 500 0, streams     these sticks are streamed now; some sticks are
 //	no input              the client's sticks are refused
 //
 // Each test may have more clauses, which are functions.
@@ -691,7 +691,7 @@ func (p *player) field(o object, w []string) string {
 	ok := now == strings.Join(w[1:], " ")
 	if len(w) == 3 && (w[1] == "<" || w[1] == ">") {
 		is, known := v.(float64)
-		ok = known && is < p.number(w[2]) == (w[1] == "<")
+		ok = known && (is < p.number(w[2])) == (w[1] == "<")
 	}
 	if ok {
 		return ""
@@ -1118,7 +1118,7 @@ func TestTheHoldAtSIGTERM(t *testing.T) {
 		{"is given up after a second", "copter: hover, mode altitude, +1s, deaf, stop, +900ms, streams, +350ms, not streams"},
 		{"holds on a slow line", "copter receiver={idle|hand|none}: hover, mode position, slow {300ms|450ms|600ms}, input pitch 0.3 timeout 5, +1s, stop, +1s, held"},
 	}, map[string]func(*player){"held": func(p *player) {
-		if s := p.sim.truth(); s.mode != 4 && s.mode != copterBrake { // later, without a receiver, a failsafe
+		if s := p.sim.truth(); s.mode != 4 && s.mode != copterBrake { // without a receiver a failsafe follows later
 			p.Errorf("%.1f m up, mode %d", s.alt, s.mode)
 		}
 	}})

@@ -341,7 +341,7 @@ func TestATargetThatIsNotOursEndsAManoeuvre(t *testing.T) {
 	lineEqual(t, "asked for again", taken, "")
 	_, taken = m.watch(at(2600, away))
 	lineEqual(t, "asked for again, 1 s later", taken, elsewhere)
-	for from, want := range map[int]int{3400: 500, 3600: 9000} { // since when texts may be its reason
+	for from, want := range map[int]int{3400: 500, 3600: 9000} { // from: when the target became strange; want: since when the drone is lost
 		m.strange = at(from).now
 		lineEqual(t, fmt.Sprint("lost at, strange from ", from), m.lostAt(at(9000).now), at(want).now)
 	}
