@@ -1108,9 +1108,9 @@ func (s *simulator) eachMode(do func(*simMode)) {
 	}
 }
 
-// failedByHand are probes that pass on every mutant. They failed on simulators whose source was
-// wrong: the check for echoes or for the component in handle, seen in stepSticks, moving, or going
-// in positionTarget.
+// failedByHand are probes that pass on every mutant. They failed when the simulator's source was
+// changed by hand: the check for echoes or for the component in handle(), the field seen in
+// stepSticks(), the function moving(), or the field going in positionTarget().
 var failedByHand = []string{
 	"a sender with its own ids is ignored", "a command for another component is not answered",
 	"a flight without sticks has no failsafe", "a constant stick never brings POSCTL",

@@ -28,7 +28,7 @@ import (
 
 // ---- The line ----
 
-// damages are the kinds of damage, each at the rate 1, which spoil scales.
+// damages are the kinds of damage. Each has the rate 1; badLine.spoil multiplies it.
 var damages = []struct {
 	name  string
 	fault simFault
@@ -167,7 +167,7 @@ func shown(o any, names ...string) string {
 	return strings.Join(list, " ")
 }
 
-// values returns numbers as shown writes them. Each number is followed by how many decimals it has.
+// values returns numbers as the function shown writes them. Each number is followed by how many decimals it has.
 func values(pairs ...float64) string {
 	var list []string
 	for i := 0; i < len(pairs); i += 2 {
@@ -1076,7 +1076,7 @@ func TestAnAnswerIsTrueWhateverHappensToTheAcks(t *testing.T) {
 					if command.id == common.MAV_CMD_DO_SET_MODE { // a report proves it
 						want = 200
 					}
-					if took := time.Since(asked); code != want || took > c.took+20*time.Millisecond { // before it PX4's home is requested
+					if took := time.Since(asked); code != want || took > c.took+20*time.Millisecond { // 20 ms for the request of PX4's home
 						f.Errorf("%s answered %d %v after %v, want %d within %v", command.path, code, o, took, want, c.took)
 					}
 					time.Sleep(500 * time.Millisecond)

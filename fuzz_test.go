@@ -45,7 +45,7 @@ type fuzzed struct {
 	heard   minimal.MessageHeartbeat
 
 	reports   reports         // the reports that mavrest heard
-	windows   []modeAt        // reports that no command explains; from at to until nothing may be sent
+	windows   []modeAt        // reports that no command explains; between its at and its until nothing may be sent
 	disarms   []modeAt        // reports that it was disarmed
 	disarming int             // disarmings that wait for their answers
 	newer     bool            // a client asked for something after these disarmings
@@ -166,11 +166,11 @@ func (z *fuzzed) name(custom uint32) string {
 // hears is called with every message that the drone hears.
 func (z *fuzzed) hears(h heard) {
 	z.drone.mu.Lock()
-	trip, forgot := z.drone.cmd.acks.trip, !z.drone.cmd.reports.keeps()
+	trip, keepsNone := z.drone.cmd.acks.trip, !z.drone.cmd.reports.keeps()
 	z.drone.mu.Unlock()
 	switch m := h.msg.(type) {
 	case *common.MessageAttitude, *common.MessageGlobalPositionInt:
-		if forgot { // the messages' clock shows that the vehicle has restarted
+		if keepsNone { // perhaps this message's clock showed a restart, which forgets the kept numbers
 			z.reports.restart()
 		}
 	case *common.MessageCurrentMode:

@@ -1200,8 +1200,9 @@ func TestAStepIsOursFor5sAfterItsLastCopy(t *testing.T) {
 }
 
 // TestReports plays scripts, clauses with commas between. "mode 5" is a CURRENT_MODE, "beat 5
-// armed" a HEARTBEAT, "restart" the autopilot's; "+20ms" lets time pass. "= 5 6 armed" checks the
-// reports that the last HEARTBEAT made; "keeps" checks that a number is kept, "empty" that none is.
+// armed" a HEARTBEAT, "restart" a restart of the autopilot. "trip 300ms" sets the round trip, "+20ms"
+// lets time pass. "= 5 6 armed" checks the reports that the last HEARTBEAT made; "keeps" checks that
+// a number is kept, "empty" that none is.
 func TestReports(t *testing.T) {
 	for name, script := range map[string]string{
 		"a HEARTBEAT is a report":                                                   "beat 5 armed, = 5 armed, empty, beat 5 armed, = 5 armed",

@@ -211,7 +211,7 @@ func testMeanings(t *testing.T, rows []meaningRow) {
 	}
 }
 
-// meaning writes of each step "streamed" if it needs our stream, else "anyhow"; the mode that it leads
+// meaning writes for each step "streamed" if it needs our stream, else "anyhow"; the mode that it leads
 // to, by the autopilot's own name, with a star at the goal; then what the whole plan leads to.
 func meaning(v view, r request, p plan) string {
 	name := func(custom uint32) string { _, s := v.firmware.reported(custom); return s }
@@ -440,11 +440,11 @@ func TestPX4Plans(t *testing.T) {
 		{"px4 AUTO.RTL flying failsafe", "set mode=hold", []string{loiter, pause}},
 		{"px4 POSCTL flying failsafe", "set mode=position arm=true", []string{"LONG 176 [1 3 0 …NaN]", arm}},
 		{"px4 AUTO.RTL flying failsafe", "set mode=hold arm=true", []string{loiter, pause, arm}},
+		{"px4 AUTO.LOITER armed failsafe", "set mode=hold arm=true", []string{loiter, pause, arm}},
 		// A plan that sets a mode, or stays on the ground in its mode, needs no step more.
 		{"px4 AUTO.RTL flying failsafe", "set mode=position", []string{"LONG 176 [1 3 0 …NaN]"}},
 		{"px4 AUTO.RTL flying failsafe", "set mode=land arm=true", []string{"LONG 176 [1 4 6 …NaN]", "LONG 400 [1 0 …NaN]"}},
 		{"px4 AUTO.LOITER landed failsafe", "takeoff", []string{arm, climb}},
-		{"px4 AUTO.LOITER armed failsafe", "set mode=hold arm=true", []string{loiter, pause, arm}},
 		{"px4 AUTO.RTL landed failsafe", "set mode=position arm=true", []string{"LONG 176 [1 3 0 …NaN]", arm}},
 
 		{"px4 POSCTL flying", "land", []string{"LONG 176 [1 4 6 …NaN]"}},
@@ -530,7 +530,7 @@ func TestCopterPlans(t *testing.T) {
 		guided = "LONG 176 [1 4 …0]"
 		brake  = "LONG 176 [1 17 …0]"
 		arm    = "LONG 400 [1 …0]"
-		speed  = "if it can: LONG 178 [1 10 -1 …0]" // its own
+		speed  = "if it can: LONG 178 [1 10 -1 …0]" // the default
 	)
 	testPlans(t, []planRow{
 		{"copter STABILIZE landed", "set mode=manual", []string{"LONG 176 [1 …0]"}},

@@ -91,7 +91,7 @@ func (h *stickFlight) asks() {
 	h.f.busy, h.f.entering = true, true
 	h.enter(h.f)
 	h.act()
-	h.waits()
+	h.untilReady()
 }
 
 // gets ends the plan: the vehicle reports the stick mode.
@@ -104,8 +104,8 @@ func (h *stickFlight) gets(mode string) {
 // answers ends the plan, and no command of it is open.
 func (h *stickFlight) answers() { h.f.busy, h.f.entering = false, false }
 
-// waits until the sticks allow the next step of the plan.
-func (h *stickFlight) waits() {
+// untilReady lets time pass until the sticks allow the next step of the plan.
+func (h *stickFlight) untilReady() {
 	for h.f.now.Before(h.ready(true, h.f, false)) {
 		h.pass(10 * time.Millisecond)
 	}
@@ -128,8 +128,8 @@ func (h *stickFlight) state() string {
 //	asks altitude           its plan waits for an ack; then
 //	gets altitude           … it shows, or
 //	fails                   … the plan ends without it, or
-//	doubts                  … ends unanswered: its command is open; until
-//	closes                  … that time is over
+//	doubts                  … ends unanswered, and its mode may still show; until
+//	closes                  … its mode can no longer show
 //	busy                    a plan is under way that does not need the sticks
 //	leaves                  a plan begins that leaves the stick modes; then
 //	waits                   … the sticks have been still for long enough
@@ -776,7 +776,7 @@ func (w *stickWitness) look() string {
 			return fmt.Sprintf("%v after their timeout", s.axes)
 		}
 	}
-	for i, s := range sent { // PX4 would give a pilot's mode back to sticks that move
+	for i, s := range sent { // PX4 would leave a pilot's mode for sticks that move
 		if f.firmware == px4 && i > 0 && !f.shown().flownBySticks() && f.busy == false && s.axes != sent[i-1].axes && s.axes != released {
 			return fmt.Sprintf("%v after %v in an AUTO mode", s.axes, sent[i-1].axes)
 		}
