@@ -61,10 +61,10 @@ func TestTheCardFliesAndSurvivesPowerCuts(t *testing.T) {
 	took := b.online()
 	b.noLogin()
 	b.accepted("takeoff", `{"altitude":10}`)
-	b.until("aloft at 10 m", func(s object) bool { return s["in_air"] == true && stands(s, "altitude", 10, 1) })
+	b.until("aloft at 10 m", func(s object) bool { return s["in_air"] == true && positionNear(s, "altitude", 10, 1) })
 	b.accepted("goto", `{"lat":47.3980,"lon":8.5460,"altitude":20}`)
 	there := func(s object) bool {
-		return stands(s, "lat", 47.3980, 1e-5) && stands(s, "lon", 8.5460, 1e-5) && stands(s, "altitude", 20, 1)
+		return positionNear(s, "lat", 47.3980, 1e-5) && positionNear(s, "lon", 8.5460, 1e-5) && positionNear(s, "altitude", 20, 1)
 	}
 	b.until("at the place", there)
 	b.pull()
@@ -235,8 +235,8 @@ func (b *board) wait(within time.Duration, what string, is func() (bool, object)
 	b.Fatalf("not %s within %v; last: %v\nthe screen:\n%s", what, within, last, screen[max(0, len(screen)-4000):])
 }
 
-// stands reports whether a number of the status' position is within some metres or degrees of want.
-func stands(s object, key string, want, within float64) bool {
+// positionNear reports whether a number of the status' position is within some metres or degrees of want.
+func positionNear(s object, key string, want, within float64) bool {
 	position, _ := s["position"].(object)
 	got, ok := position[key].(float64)
 	return ok && math.Abs(got-want) <= within

@@ -487,7 +487,7 @@ func TestAnAddressThatComesLaterIsLoggedOnce(t *testing.T) {
 	lineEqual(t, "lines for a new address", lines(), 1)
 }
 
-func TestTheWatchdogIsNotFedWhenTheDronesClockStands(t *testing.T) {
+func TestTheWatchdogIsNotFedWhenTheDronesClockHasStopped(t *testing.T) {
 	inLinkBubble(t, func(t *testing.T) {
 		d := newDrone(device{name: "none"}, 0, false)
 		d.clock.beat.Store(time.Now().UnixNano())
@@ -499,7 +499,7 @@ func TestTheWatchdogIsNotFedWhenTheDronesClockStands(t *testing.T) {
 		}
 		time.Sleep(6 * time.Second) // the drone does not tick
 		if sent := signOfLife(d, nil, 10*time.Second); strings.Contains(sent, "WATCHDOG=1") {
-			t.Errorf("sent %q while the clock stands", sent)
+			t.Errorf("sent %q after the clock has stopped", sent)
 		}
 	})
 }

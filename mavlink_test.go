@@ -801,7 +801,7 @@ func TestMavrestFliesBesideAnotherClient(t *testing.T) {
 	route(t, cable, mine, theirs)
 	p := &shared{T: t, mavrest: start(t, nil, "-device", "udpin://"+mine)}
 	go func() {
-		for p.mavrest.log.Scan() { // else mavrest would wait for a reader of its log
+		for p.mavrest.log.Scan() { // so that the pipe of its log does not fill up
 		}
 	}()
 	p.connect("udpin://" + theirs)
@@ -815,7 +815,7 @@ func TestMavrestFliesBesideAnotherClient(t *testing.T) {
 			t.Fatalf("mavrest's takeoff: %d %v", code, answer)
 		}
 	}
-	p.agree("aloft", func(s object) bool { return s["in_air"] == true && stands(s, "altitude", 10, 1) },
+	p.agree("aloft", func(s object) bool { return s["in_air"] == true && positionNear(s, "altitude", 10, 1) },
 		func(s object) bool { return s["armed"] == true && s["in_air"] == true && s["mode"] == "HOLD" })
 
 	// MAVSDK moves it. That changes neither PX4's mode nor ours, only the place.
@@ -824,7 +824,7 @@ func TestMavrestFliesBesideAnotherClient(t *testing.T) {
 		t.Errorf("MAVSDK's goto: %v", got)
 	}
 	p.agree("there", func(s object) bool {
-		return s["vehicle_mode"] == "AUTO.LOITER" && stands(s, "lat", 47.3980, 1e-5) && stands(s, "altitude", 20, 1)
+		return s["vehicle_mode"] == "AUTO.LOITER" && positionNear(s, "lat", 47.3980, 1e-5) && positionNear(s, "altitude", 20, 1)
 	}, func(s object) bool { return s["altitude"].(float64) > 19 })
 
 	for range 10 {

@@ -127,7 +127,7 @@ func (p *pty) fly(t *testing.T, s *simulator) (end func()) {
 	return end
 }
 
-// runDevice runs a link on a device; end ends it and waits until it has ended.
+// runDevice runs a drone on a device; end ends it and waits until it has ended.
 func runDevice(t testing.TB, d device) (l *drone, end func()) {
 	t.Helper()
 	l = newDrone(d, 0, false)
@@ -681,7 +681,7 @@ func TestAPortThatHangsIsLeftAndItsLineClosesWhenItIsUnplugged(t *testing.T) {
 	<-line.closed
 }
 
-// The rates are swapped: no rate is tried twice.
+// The last good rate and the first one change places: no rate is tried twice.
 func TestASearchTriesEachBaudRateOnceTheLastGoodOneFirst(t *testing.T) {
 	for last, want := range map[int64]string{
 		0:      "[921600 57600 115200 460800 500000 230400 1500000]",
