@@ -116,7 +116,7 @@ for (const [device, where, other] of [['sim', 'lan', 'local'], ['sim:ardupilot',
 		await page.shows('by', '^this page')
 		await drone.until('it flies north and up', s => north(s, from) > 3 && s.position.altitude > from.position.altitude + 0.7)
 		await page.touch('touchEnd', [])
-		await drone.until('it stands', s => s.velocity.ground_speed < 0.5 && Math.abs(s.velocity.climb) < 0.3)
+		await drone.until('it has stopped', s => s.velocity.ground_speed < 0.5 && Math.abs(s.velocity.climb) < 0.3)
 		await page.until('nobody moves the sticks', () => document.getElementById('by').textContent === 'nobody')
 		assert.deepStrictEqual(await page.eval(() => [...document.querySelectorAll('.stick i')].map(k => k.style.transform)), Array(2).fill('translate(0px, 0px)'))
 
@@ -128,7 +128,7 @@ for (const [device, where, other] of [['sim', 'lan', 'local'], ['sim:ardupilot',
 		await drone.until('it flies back and turns', s => north(s, then) < -1.5 && Math.abs(s.position.heading - then.position.heading) > 5)
 		await page.key('up', 'ArrowDown')
 		await page.key('up', 'KeyD')
-		await drone.until('it stands', s => s.velocity.ground_speed < 0.5)
+		await drone.until('it has stopped', s => s.velocity.ground_speed < 0.5)
 		await landed(page, drone)
 		assert.strictEqual((await drone.status()).armed, false)
 		assert.deepStrictEqual(page.faults, [])

@@ -186,7 +186,7 @@ describe('the stream', () => {
 	it('has a banner at once when the connection breaks', async t => {
 		const { page, fake } = await world(t, status(), { scripts: [stopped] })
 		for (const r of fake.streams) r.destroy()
-		await page.shows('banner', '^No contact with mavrest since') // and its clock stood still
+		await page.shows('banner', '^No contact with mavrest since') // although the page's clock is stopped
 		await page.shows('banner', '^$')
 	})
 
