@@ -23,11 +23,11 @@ type commander struct {
 	reports reports
 	bell    bell // rings when something came that a task may wait for
 
-	tasks     []*task    // in the order in which they came; the first one is under way
-	manoeuvre *manoeuvre // of the last accepted command; nil: there was none, or something else ended it
-	client    bool       // since the last takeover or disarming a client's step or sticks were accepted
-	awayAt    time.Time  // when the port was last found down: no report from before that counts
-	stopped   bool       // the program ends
+	tasks       []*task    // in the order in which they came; the first one is under way
+	manoeuvre   *manoeuvre // of the last accepted command; nil: there was none, or something else ended it
+	clientActed bool       // a client's step or sticks were accepted since the last takeover or disarming
+	awayAt      time.Time  // when the port was last found down: no report from before that counts
+	stopped     bool       // the program ends
 }
 
 // answer is the result of an accepted request: the MAV_CMD number of the last command
@@ -56,7 +56,7 @@ type task struct {
 	previous *manoeuvre // the manoeuvre when its turn came; nil: there was none
 
 	sent    *command      // the command that went out last; nil: no command did
-	answer  answer        // so far; in a second leg the first leg's manoeuvre is there from the start
+	answer  answer        // what was accepted so far; a second leg's task begins with the first leg's manoeuvre
 	armed   bool          // it sent an ARM to a disarmed vehicle, which did not refuse it
 	endedBy *commandError // a newer command, a takeover, a disarming, the program's end; nil: nothing
 }
@@ -114,7 +114,7 @@ func (t *task) supersedes(o *task, onGround bool) bool {
 // restarted, or somebody else moves the sticks of a stick mode. It ends every task and the manoeuvre.
 // A task whose step is on the wire first learns what becomes of that step.
 func (c *commander) takeover(why string) {
-	c.client = false
+	c.clientActed = false
 	for _, t := range c.tasks {
 		t.end(interruption(time.Now(), why))
 	}
@@ -124,7 +124,7 @@ func (c *commander) takeover(why string) {
 // disarmed ends the tasks that arm or fly to a place, and those of mavrest itself. Our own
 // disarming ends none: those that waited for it go on.
 func (c *commander) disarmed() {
-	c.client = false
+	c.clientActed = false
 	if t := c.current(); t != nil && t.request.arm != nil && !*t.request.arm {
 		return
 	}
@@ -155,7 +155,7 @@ func (c *commander) mayAct() error {
 	switch {
 	case len(c.tasks) > 0:
 		return errSuperseded
-	case !c.client:
+	case !c.clientActed:
 		return refuse(codeInterrupted, "no client has commanded the drone since it was taken over or disarmed")
 	}
 	return nil

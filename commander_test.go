@@ -153,7 +153,7 @@ func TestAShortFailsafeTakesTheDrone(t *testing.T) {
 				}
 				d.mu.Lock()
 				lineEqual(t, "manoeuvre", d.cmd.manoeuvre, nil)
-				lineEqual(t, "the client has the drone", d.cmd.client, false)
+				lineEqual(t, "the client has the drone", d.cmd.clientActed, false)
 				lineEqual(t, "the client's sticks act", d.sticks.phase == stickClient, false)
 				d.mu.Unlock()
 				f.sim.change(func() { f.sim.muted = false })
@@ -171,7 +171,7 @@ func TestTheSecondLegOfALandingThatHasEndedIsNotSent(t *testing.T) {
 		lands.plan.second = nil
 		for m, present := range map[*manoeuvre]*manoeuvre{landingThere(): nil, landingThere(): landingThere(), lands: lands} {
 			d, began := newDrone(device{}, 0, false), time.Now()
-			d.cmd.client, d.cmd.manoeuvre = true, present
+			d.cmd.clientActed, d.cmd.manoeuvre = true, present
 			d.landThere(m)
 			lineEqual(t, "it waited to send it", time.Since(began), 0)
 		}
@@ -324,11 +324,11 @@ func TestAPilotTakesTheDroneByTheModeThatWasRefusedInAFailsafe(t *testing.T) {
 // What mavrest sends by itself (docs/design.md, rule 4).
 func TestMavrestActsByItselfOnlyForAClientThatHasTheDrone(t *testing.T) {
 	for name, happens := range map[string]func(c *commander){
-		"no client's command was accepted": func(c *commander) { c.client = false },
+		"no client's command was accepted": func(c *commander) { c.clientActed = false },
 		"a takeover":                       func(c *commander) { c.takeover("a pilot") },
 		"a disarming":                      (*commander).disarmed,
 	} {
-		c := &commander{client: true}
+		c := &commander{clientActed: true}
 		lineEqual(t, "before "+name, c.mayAct(), nil)
 		happens(c)
 		lineEqual(t, "after "+name, code(c.mayAct()), codeInterrupted)
@@ -336,11 +336,11 @@ func TestMavrestActsByItselfOnlyForAClientThatHasTheDrone(t *testing.T) {
 	d, own := newDrone(device{}, 0, false), &task{}
 	lineEqual(t, "it acts without a client", code(d.doOwn(request{}, nil)), codeInterrupted)
 	d.accepted(own, &step{})
-	lineEqual(t, "its own step counts as a client's", d.cmd.client, false)
+	lineEqual(t, "its own step counts as a client's", d.cmd.clientActed, false)
 	d.accepted(&task{askedAt: time.Now(), endedBy: errSuperseded}, &step{})
-	lineEqual(t, "a step that shows after a takeover gives the client the drone", d.cmd.client, false)
+	lineEqual(t, "a step that shows after a takeover gives the client the drone", d.cmd.clientActed, false)
 	lands := &task{commander: d.cmd, request: landHere, askedAt: time.Now()}
-	own.commander, d.cmd.client, d.cmd.tasks = d.cmd, true, []*task{own, lands}
+	own.commander, d.cmd.clientActed, d.cmd.tasks = d.cmd, true, []*task{own, lands}
 	lineEqual(t, "a command is under way", code(d.cmd.mayAct()), codeSuperseded)
 	d.cmd.manoeuvre = newManoeuvre(landHere, plan{})
 	own.answer.manoeuvre = d.cmd.manoeuvre

@@ -208,8 +208,8 @@ func (d *drone) hearMessage(m message.Message, now time.Time) {
 	d.cmd.bell.ring()
 }
 
-// flown are the releases that were flown with mavrest, from the first to before the second
-// (docs/autopilots.md, "Which firmware was measured").
+// flown are the releases that were flown with mavrest: from the first one of each pair on, and
+// before the second (docs/autopilots.md, "Which firmware was measured").
 var flown = map[firmware][2]firmwareVersion{
 	px4:       {1<<24 | 14<<16, 1<<24 | 18<<16},
 	copter:    {4<<24 | 4<<16, 4<<24 | 9<<16},

@@ -159,7 +159,7 @@ func (d *drone) ready(s *step) time.Time {
 func (d *drone) accepted(t *task, s *step) {
 	c := d.cmd
 	t.answer.command = uint16(s.cmd)
-	c.client = c.client || !t.askedAt.IsZero() && t.endedBy == nil
+	c.clientActed = c.clientActed || !t.askedAt.IsZero() && t.endedBy == nil
 	d.changes.Add(1)
 	if s.to == nil {
 		return

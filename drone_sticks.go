@@ -10,7 +10,7 @@ import (
 	"github.com/bluenviron/gomavlib/v3/pkg/dialects/common"
 )
 
-// act does what the sticks request, and returns it: a hold needs a plan, so the caller commands it.
+// act does what the sticks request, except a hold: that needs a plan, so the caller commands it.
 func (d *drone) act() stickActs {
 	acts := d.sticks.take()
 	if acts.notice != "" {
@@ -72,8 +72,8 @@ func (d *drone) warn(v view) {
 	}
 }
 
-// hearReceiver takes a SYS_STATUS, but not while the last RC_CHANNELS is fresh and from before
-// validFrom: that may show our own throttle.
+// hearReceiver takes the receiver's state from SYS_STATUS and its throttle from RC_CHANNELS. An
+// RC_CHANNELS from before validFrom may show our own throttle: while it is fresh nothing is taken.
 func (d *drone) hearReceiver(now time.Time) {
 	tel, throttle := &d.tel, uint16(math.MaxUint16) // an unknown throttle counts as raised
 	fresh := tel.rc.within(freshFor, now)
@@ -119,7 +119,7 @@ func (d *drone) input(in stickInput) (Mode, error) {
 		return 0, refuse(codeUnsupported, "input: this autopilot is neither PX4 nor ArduPilot Copter or Plane")
 	case denied != "": // setting a mode would not help
 		return 0, refuse(codeWrongMode, "input: %s", denied)
-	case d.sticks.taken && (stick || d.machine.order == nil): // no stick mode was set here since
+	case d.sticks.taken && (stick || d.machine.order == nil): // unless a mode without sticks was set here since
 		return 0, refuse(codeWrongMode, "input: a pilot, a failsafe or another program took the drone, which is in mode %s; set manual, altitude or position here to take the sticks", v.mode)
 	case !stick:
 		return 0, refuse(codeWrongMode, "input: the drone is in mode %s; set manual, altitude or position first", v.mode)
@@ -131,7 +131,7 @@ func (d *drone) input(in stickInput) (Mode, error) {
 		return 0, refuse(codeOutOfRange, "throttle: it must be given in manual mode, where it is thrust: 0 to 1")
 	}
 	d.sticks.input(v, in.axes(rest(v)), in.from, in.timeout)
-	d.cmd.client = true
+	d.cmd.clientActed = true
 	d.act()
 	d.changes.Add(1)
 	d.clock.poke()

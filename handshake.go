@@ -14,7 +14,7 @@ const (
 	askEvery    = 500 * time.Millisecond // between two requests of what is not answered yet
 	askFor      = 3 * time.Second        // after this time warnings count an unanswered parameter as its default
 	streamAgain = 10 * time.Second       // between two requests for a stream that was accepted
-	streamLost  = 5 * time.Second        // without its message: another program, or a restart, has ended it; NAV_DLL_ACT is read again as often
+	streamLost  = 5 * time.Second        // a stream without its message for this long was ended, by another program or a restart; NAV_DLL_ACT is read again this often
 	liveLost    = time.Second            // the same for CURRENT_MODE, which comes twice a second by itself
 	targetEvery = time.Second            // between two requests for the vehicle's target
 )

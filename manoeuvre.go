@@ -17,7 +17,7 @@ const (
 	nearFor    = 5 * time.Second
 	targetOff  = 5.0             // m: a target further off than this is not ours
 	targetNew  = time.Second     // this long after the acceptance the old target may be reported; a strange one must last as long
-	targetLate = 3 * time.Second // a strange target that came sooner after the acceptance is the autopilot's answer to the command
+	targetLate = 3 * time.Second // a strange target that came within this time of the acceptance is the autopilot's answer to the command
 	wingRadii  = 1.5             // a fixed wing within this many radii of its circle has arrived
 	wingHeight = 5.0             // m: TECS keeps a height less exactly than a hover
 )
@@ -131,7 +131,7 @@ func (m *manoeuvre) complete(v view) bool {
 		return v.landed.inAir() && math.Abs(v.velocity.down) < still && m.height(v) <= near
 	case ModeHold:
 		there := t == nil || distance(v.at.lat, v.at.lon, t.lat, t.lon) <= atPlace
-		if !m.request.goTo { // a QuadPlane goes past the place that it holds at, and turns there
+		if !m.request.goTo { // a QuadPlane overshoots its place, and is slow where it turns back
 			return !v.armed || v.circle() > 0 || speed < still && there
 		}
 		if v.circle() > 0 {

@@ -69,7 +69,7 @@ type link struct {
 	station        byte       // the system id that sticks are sent with; 0 before the first stick
 	recent         recent     // our last frames and the last acks
 	idsReported    bool       // another program with our ids was reported
-	others         [256]bool  // by system id: an autopilot's heartbeat was heard
+	autopilots     [256]bool  // by system id: an autopilot's heartbeat was heard
 	secondReported bool       // a second vehicle was reported
 	fault          error      // why the port is not open; nil if it is open
 }
@@ -230,7 +230,7 @@ func (l *link) state() linkState {
 	defer l.mu.Unlock()
 	fault := l.fault
 	if fault == nil && l.vehicle == 0 {
-		if other := slices.Index(l.others[:], true); other > 0 {
+		if other := slices.Index(l.autopilots[:], true); other > 0 {
 			fault = fmt.Errorf("system %d is heard on this line, but -system %d was asked for; start mavrest with -system %d", other, l.only, other)
 		}
 	}
@@ -358,8 +358,8 @@ func (r *reader) hearAutopilot(system byte, b *minimal.MessageHeartbeat, now tim
 	}
 	vehicle = l.vehicle
 	// One heartbeat of a second vehicle may be a damaged frame.
-	second := vehicle != system && l.only == 0 && l.others[system] && !l.secondReported
-	l.others[system], l.secondReported = true, l.secondReported || second
+	second := vehicle != system && l.only == 0 && l.autopilots[system] && !l.secondReported
+	l.autopilots[system], l.secondReported = true, l.secondReported || second
 	l.mu.Unlock()
 	if found {
 		slog.Info("vehicle found", "system", system, "autopilot", b.Autopilot, "type", b.Type)

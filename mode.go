@@ -265,7 +265,7 @@ func (r *reports) hearHeartbeat(b shownMode, trip time.Duration, now time.Time) 
 	newest := r.newest()
 	switch {
 	case !r.keeps():
-	case r.last.armed && !b.armed: // PX4 leaves LAND in the instant of disarming
+	case r.last.armed && !b.armed: // PX4 leaves LAND in the instant of disarming: the newest number is in force
 		b.custom = newest.custom
 	case b.custom != newest.custom && now.Sub(newest.at) <= newerAfter(trip):
 		return nil

@@ -7,7 +7,7 @@ import (
 )
 
 // checkHover returns an error for a QuadPlane that hovers now but would circle in GUIDED, 75 m off,
-// as it does by default (docs/autopilots.md, "QuadPlane"). what is what was asked for.
+// as it does by default (docs/autopilots.md, "QuadPlane"). what names the request.
 func (v view) checkHover(what string) error {
 	if v.firmware == quadPlane && !v.onWing() && v.param("Q_GUIDED_MODE", 0) != 1 {
 		return refuse(codeUnsupported, "%s: this QuadPlane circles in GUIDED instead of hovering; set Q_GUIDED_MODE to 1", what)

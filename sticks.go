@@ -10,13 +10,13 @@ import (
 // Times of the sticks (docs/design.md, "Who has the sticks").
 const (
 	stickEvery   = 40 * time.Millisecond   // 25 Hz
-	stickLead    = 400 * time.Millisecond  // of the stream, before a stick mode is commanded
-	stickArms    = 2100 * time.Millisecond // of the stream, before ArduPilot arms on it alone
-	stickStill   = 2 * time.Second         // after they moved: PX4 calls them moving for 1.6 s
+	stickLead    = 400 * time.Millisecond  // how long the stream runs before a stick mode is commanded
+	stickArms    = 2100 * time.Millisecond // how long it runs before ArduPilot arms on it alone
+	stickStill   = 2 * time.Second         // how long the axes must not change before PX4 leaves a stick mode: it calls them moving for 1.6 s
 	stickGone    = time.Second             // from a stream's end to an arming: PX4 notices the loss after 0.6 s, which is a failsafe if it is armed by then
 	stickIdle    = 5 * time.Second         // a disarmed vehicle's stream ends this long after the client's last command
 	silentClient = 3 * time.Second         // after the client's last input or command it is silent
-	othersPause  = 500 * time.Millisecond  // after another program's last sticks ours go on
+	othersPause  = 500 * time.Millisecond  // how long ours pause after another program's last sticks
 	undoneIn     = 500 * time.Millisecond  // a pilot's mode that showed for no longer was undone by our sticks: it shows for 12 to 48 ms (docs/autopilots.md)
 )
 
@@ -212,7 +212,7 @@ func (s *sticks) switched(v view) {
 		s.leftFor = shownMode{custom: v.custom, at: v.now}
 	case moving && v.now.Sub(s.leftFor.at) <= undoneIn:
 		_, name := px4.reported(s.leftFor.custom)
-		s.acts.notice = fmt.Sprintf("the client's moving sticks undid the pilot's switch to %s. The client's sticks have ended: 2 s from now a switch will hold. With COM_RC_OVERRIDE 0 every switch holds", name)
+		s.acts.notice = fmt.Sprintf("the client's moving sticks undid the pilot's switch to %s. The client's sticks have ended: 2 s from now a switch will stay in force. With COM_RC_OVERRIDE 0 every switch does", name)
 	}
 	s.set(s.sent, v.now) // sticks that a kept number held back never move the drone
 	s.park(v)
@@ -333,7 +333,7 @@ func (s *sticks) tick(v view) (next time.Time) {
 
 // mayEnd reports whether the stream that no client moves may end, for one of three reasons: ArduPilot's
 // receiver is in use; it is live and a mode without sticks was set here; the vehicle is disarmed and
-// the client silent for stickIdle. That holds offline too: perhaps only we hear nothing.
+// the client silent for stickIdle. It may end offline too: perhaps only we hear nothing.
 func (s *sticks) mayEnd(v view) bool {
 	toReceiver := s.src.inUse(v.firmware) || s.src.live(v.firmware) && !v.shown().flownBySticks() && !s.taken
 	idle := !v.armed && v.now.Sub(s.client.spoke) >= stickIdle
