@@ -427,7 +427,7 @@ func (a *api) postMode(_ http.ResponseWriter, r *http.Request) (any, error) {
 			return refuse(codeOutOfRange, "mode: missing; give mode, arm or both")
 		case name != nil && !req.setMode:
 			return refuse(codeOutOfRange, "mode: want %s, got %.40q", requestableModes, *name)
-		case req.setMode && req.mode == ModeTakeoff && req.arm != nil && !*req.arm:
+		case req.setMode && req.mode == ModeTakeoff && req.endsDisarmed():
 			return refuse(codeOutOfRange, "arm: a takeoff arms by itself; leave arm out")
 		}
 		return nil

@@ -125,7 +125,7 @@ func (c *commander) takeover(why string) {
 // disarming ends none: those that waited for it go on.
 func (c *commander) disarmed() {
 	c.clientActed = false
-	if t := c.current(); t != nil && t.request.arm != nil && !*t.request.arm {
+	if t := c.current(); t != nil && t.request.endsDisarmed() {
 		return
 	}
 	for _, t := range c.tasks {

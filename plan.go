@@ -48,7 +48,10 @@ func (r request) name() string {
 }
 
 // disarms reports whether the request disarms and does nothing else.
-func (r request) disarms() bool { return !r.setMode && r.arm != nil && !*r.arm }
+func (r request) disarms() bool { return !r.setMode && r.endsDisarmed() }
+
+// endsDisarmed reports whether the last step of the request disarms.
+func (r request) endsDisarmed() bool { return r.arm != nil && !*r.arm }
 
 // entersSticks reports whether the request enters a mode that is flown by sticks.
 func (r request) entersSticks() bool { return r.setMode && r.mode.flownBySticks() }
@@ -202,7 +205,7 @@ func (r request) plan(v view) (p plan, err error) {
 		return p, refuse(codeUnsupported, "this autopilot is neither PX4 nor ArduPilot Copter or Plane: its state can be read, not commanded")
 	case r.disarms() && v.armed && v.landed.inAir():
 		return p, refuse(codeRefused, "arm: the vehicle is in the air; land first")
-	case r.setMode && r.arm != nil && !*r.arm && v.flying():
+	case r.setMode && r.endsDisarmed() && v.flying():
 		return p, refuse(codeRefused, "arm: the vehicle is in the air; land first; the mode was not set either")
 	case r.setMode:
 		p, err = r.planFlight(v)
