@@ -240,7 +240,7 @@ func TestAfterACopterRestartsDisarmedTheModeIsManual(t *testing.T) {
 func TestARefusedCommandLeavesACopterAsItWas(t *testing.T) {
 	atMoments(t, simArduPilot, copterVisits(t, simReceiverNone, simReceiverIdle, simReceiverInHand), nil, func(f *player, v visit) {
 		was, before, streamed := f.status(), f.sim.truth(), f.streams()
-		for _, id := range []common.MAV_CMD{common.MAV_CMD_NAV_LAND, common.MAV_CMD_DO_SET_MODE, common.MAV_CMD_DO_REPOSITION} {
+		for _, id := range []common.MAV_CMD{common.MAV_CMD_DO_SET_MODE, common.MAV_CMD_DO_REPOSITION} {
 			defer f.fails(id)()
 		}
 		f.refused("/goto", "{"+at(0, 80)+"}", 409, "refused")
@@ -587,7 +587,7 @@ func TestTenClientsAtFullSpeedBreakNothing(t *testing.T) {
 			acked := map[time.Time]bool{}
 			f.sim.change(func() {
 				f.sim.onAck = func(a *common.MessageCommandAck) []simAnswer {
-					if a.Command == common.MAV_CMD_DO_SET_MODE || a.Command == common.MAV_CMD_NAV_LAND || a.Command == common.MAV_CMD_DO_REPOSITION {
+					if a.Command == common.MAV_CMD_DO_SET_MODE || a.Command == common.MAV_CMD_DO_REPOSITION {
 						mu.Lock()
 						acked[time.Now()] = true
 						mu.Unlock()
@@ -630,7 +630,7 @@ func TestTenClientsAtFullSpeedBreakNothing(t *testing.T) {
 			landed := time.Now()
 			f.accepted("/land", "")
 			for _, r := range f.sim.received() {
-				if m, ok := r.msg.(*common.MessageCommandLong); ok && m.Command == common.MAV_CMD_NAV_LAND && r.at.Sub(landed) > 150*time.Millisecond {
+				if m, ok := r.msg.(*common.MessageCommandLong); ok && m.Command == common.MAV_CMD_DO_SET_MODE && m.Param2 == 9 && r.at.Sub(landed) > 150*time.Millisecond {
 					f.Errorf("the first copy of a land came after %v", r.at.Sub(landed))
 				}
 			}

@@ -63,7 +63,7 @@ import (
 //
 //	fails DO_REPOSITION   refuses this command
 //	nacks DO_REPOSITION   carries it out, and refuses it in the ack
-//	loses DO_REPOSITION NAV_LAND 1     carries these commands out; their acks are lost, here
+//	loses DO_REPOSITION DO_SET_MODE 1     carries these commands out; their acks are lost, here
 //	                      only the first one
 //	watch DO_SET_MODE 2, acked     "acked" waits for the second ack since "watch"
 //	forbids POSCTL        refuses these modes
@@ -1014,7 +1014,7 @@ func TestOneCommandAtATime(t *testing.T) {
 		{"a takeoff waits for the disarming before it", "both: arm, delay 100ms, post {disarm|mode hold arm false}, +20ms, takeoff, is takeoff, answer any 1s"},
 		{"a goto that waits is interrupted by a disarming, not refused", "copter: hover, slow 300ms, post mode hold, +20ms, post goto 60 0, +20ms, pilot disarms, answer any, answer interrupted"},
 		{"a landing at a place is answered by its own ack after a goto whose ack was lost", "both: aloft, loses DO_REPOSITION 1, goto 60 0, land 20 0 wait 120, its done true, at 20 0 0 ±2"},
-		{"a report proves a second landing after one whose ack was lost", "px4: aloft, loses NAV_LAND 1, land, land, is land"},
+		{"a report proves a second landing after one whose ack was lost", "px4: aloft, loses DO_SET_MODE 1, land, land, is land"},
 		{"a mode that was just refused to a client is a takeover when a pilot sets it", "both: aloft, post land 30 0 wait 100, until north > {26|26.5|27|27.25|27.5} 60s, fails DO_SET_MODE, refused refused mode position, recovers, copter? receiver hand, pilot position, reported, +2ms, truth, +12s, hands off, truth"},
 		{"no late report counts as ours after a pilot's switch while an arming waits", "copter receiver=hand: hover, mode position, +1s, slow 300ms, nacks CONDITION_YAW, post goto 60 0 heading 90, +{850ms..1s/50ms}, post arm, +30ms, pilot RTL, +2200ms, answer any 5s, answer any 5s, no report is claimed"},
 	}, map[string]func(*player){
