@@ -247,7 +247,7 @@ func (r request) planGoto(v view) (p plan, err error) {
 	err = cmp.Or(v.checkHover(r.name()), err)
 	switch {
 	case !v.flying():
-		return p, refuse(codeRefused, "not in the air: take off first, and wait until in_air is true")
+		return p, refuse(codeRefused, "not in the air: take off first, and wait until the takeoff is done")
 	case v.firmware == plane && r.heading != nil:
 		return p, refuse(codeUnsupported, "heading: a fixed wing can't keep one at a place; leave it out")
 	case err != nil:
