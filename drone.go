@@ -283,7 +283,7 @@ func (d *drone) restarted(now time.Time) {
 	d.cmd.takeover("the autopilot has started again")
 	d.sticks.restarted(d.view(now))
 	d.forget()
-	d.warned = nil
+	d.warned, d.checked = nil, time.Time{}
 	d.handshake.begin(now)
 	d.cmd.acks.request(idHeartbeat)
 }
@@ -382,6 +382,9 @@ func (d *drone) viewSince(since, now time.Time) view {
 	if p, m := &t.position, &t.velocity; p.within(freshFor, now) && p.at.After(since) { // they come together
 		v.at, v.heading = place{p.lat, p.lon, p.relative, p.amsl}, p.heading
 		v.velocity = motion{m.north, m.east, m.down}
+	}
+	if m := d.cmd.manoeuvre; m != nil && !m.finished() && m.request.mode == ModeTakeoff {
+		v.climb = m.plan.target
 	}
 	if t.landed.at.After(since) {
 		v.landed = t.landedNow(now)

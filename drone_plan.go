@@ -96,25 +96,32 @@ func (d *drone) carryOut(t *task) error {
 	}
 	for i := range t.plan.steps {
 		s := &t.plan.steps[i]
-		switch err := d.send(t, s); {
+		switch err := d.take(t, s, i == len(t.plan.steps)-1 && t.plan.second == nil); {
 		case s.optional && vehicleFailed(err):
 			slog.Warn("a plan goes on without one of its steps", "error", err)
-			continue
 		case err != nil:
 			return err
 		}
-		goal, last := t.plan.goal(), d.machine.last
-		lastStep := i == len(t.plan.steps)-1 && t.plan.second == nil
-		shown := goal == nil || last.custom == goal.number || goal.atEnd(last)
-		if t.takenOver() && !(lastStep && shown) { // rule 4: after a takeover only the plan's last step may be 200
-			return t.ended("%s; the vehicle follows %s, which was sent before; nothing more was sent", commandName(s))
-		}
-		d.accepted(t, s)
 	}
 	t.answer.mode = d.machine.mode
 	if t.answer.manoeuvre == nil { // it only armed or disarmed
 		t.answer.manoeuvre = newManoeuvre(t.request, t.plan)
 	}
+	return nil
+}
+
+// take sends a step, and records that the vehicle accepted it. After a takeover only the plan's
+// last step may be 200 (rule 4).
+func (d *drone) take(t *task, s *step, lastStep bool) error {
+	if err := d.send(t, s); err != nil {
+		return err
+	}
+	goal, last := t.plan.goal(), d.machine.last
+	shown := goal == nil || last.custom == goal.number || goal.atEnd(last)
+	if t.takenOver() && !(lastStep && shown) {
+		return t.ended("%s; the vehicle follows %s, which was sent before; nothing more was sent", commandName(s))
+	}
+	d.accepted(t, s)
 	return nil
 }
 
@@ -235,10 +242,7 @@ func (d *drone) restSticks(t *task) error {
 		through = px4.enter(ModeAltitude)
 	}
 	if v.flying() && v.custom != through.to.number {
-		switch err := d.send(t, &through); {
-		case err == nil:
-			d.accepted(t, &through)
-		case !vehicleFailed(err):
+		if err := d.take(t, &through, false); err != nil && !vehicleFailed(err) {
 			return err
 		}
 		d.sticks.park(d.view(time.Now()))

@@ -124,8 +124,8 @@ func (m *manoeuvre) complete(v view) bool {
 	t, speed := m.plan.target, math.Hypot(v.groundSpeed(), v.velocity.down)
 	switch m.request.mode {
 	case ModeTakeoff:
-		if t == nil { // a fixed wing: it is reported in the air on the ground roll already, so its height decides
-			return v.landed.inAir() && v.at.altitude >= v.takeoffAltitude()-max(2, v.takeoffAltitude()/10)
+		if v.firmware == plane { // it is reported in the air on the ground roll already, so its height decides
+			return v.landed.inAir() && v.at.altitude >= t.altitude-max(2, t.altitude/10)
 		}
 		near := max(min(1, t.altitude/2), t.altitude/20)
 		return v.landed.inAir() && math.Abs(v.velocity.down) < still && m.height(v) <= near

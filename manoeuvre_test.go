@@ -67,7 +67,7 @@ func TestAManoeuvreIsCompleteWhereTheVehicleShowsIt(t *testing.T) {
 			s.home = point{lat: here.lat, lon: here.lon, amsl: 488}
 		}}, changes...)...)
 	}
-	wingTakeoff := manoeuvre{request: request{mode: ModeTakeoff}}
+	wingTakeoff := takeoff(50)
 	noHome := func(s *view) { s.home = unknownPoint }
 	quadPlanes := func(s *view) { s.firmware, s.vtol = quadPlane, common.MAV_VTOL_STATE_FW }
 	hovers := func(s *view) { s.firmware, s.vtol = quadPlane, common.MAV_VTOL_STATE_MC }
@@ -120,8 +120,8 @@ func TestAManoeuvreIsCompleteWhereTheVehicleShowsIt(t *testing.T) {
 		{"wing, takeoff: climbing, 5 m below", wingTakeoff, wing(up(35), flying(20, -3)), true},
 		{"wing, takeoff: 6 m below", wingTakeoff, wing(up(34)), false},
 		{"wing, takeoff: above", wingTakeoff, wing(up(45)), true},
-		{"wing, takeoff: to 10 m, 2 m below", wingTakeoff, wing(up(-2), func(s *view) { s.params["TKOFF_ALT"] = 10 }), true},
-		{"wing, takeoff: to 10 m, 3 m below", wingTakeoff, wing(up(-3), func(s *view) { s.params["TKOFF_ALT"] = 10 }), false},
+		{"wing, takeoff: to 10 m, 2 m below", takeoff(10), wing(up(-2)), true},
+		{"wing, takeoff: to 10 m, 3 m below", takeoff(10), wing(up(-3)), false},
 		{"wing, takeoff: height unknown", wingTakeoff, wing(unknownHeight), false},
 		{"wing, takeoff: not in the air", wingTakeoff, wing(up(40), grounded), false},
 		{"wing, hold: at once", hold, wing(), true},

@@ -320,6 +320,7 @@ type view struct {
 	shownMode // of the last report; a failsafe of a PX4 before 1.15 may be only a warning
 
 	at       place
+	climb    *place  // the target of a takeoff that is not complete; nil: there is none
 	heading  float64 // degrees
 	velocity motion
 	home, to point // to: the autopilot's own target

@@ -240,7 +240,7 @@ func (r request) planFlight(v view) (plan, error) {
 	return plan{steps: []step{v.firmware.enter(r.mode)}}, nil
 }
 
-// planGoto flies to a place. For a landing there it keeps the present height, and second lands.
+// planGoto flies to a place. For a landing there it keeps the height as any goto, and second lands.
 // Both autopilots acknowledge a goto on the ground and drop it, so it is refused here.
 func (r request) planGoto(v view) (p plan, err error) {
 	to, err := r.destination(v)
@@ -268,10 +268,14 @@ func (r request) planGoto(v view) (p plan, err error) {
 	return p, nil
 }
 
-// destination completes a goto with the parts of the present place that it keeps. Without home
-// only one of the two heights is known.
+// destination completes a goto with the parts of the present place that it keeps; in a takeoff
+// that is not complete it keeps the takeoff's height. Without home only one of the two heights is
+// known.
 func (r request) destination(v view) (to place, err error) {
 	to = v.at
+	if v.climb != nil { // the present height may be a decimetre
+		to.altitude, to.amsl = v.climb.altitude, v.climb.amsl
+	}
 	to.lat, to.lon = or(r.lat, to.lat), or(r.lon, to.lon)
 	switch {
 	case r.altitude != nil:

@@ -30,11 +30,13 @@ func (r request) planTakeoffArduPilot(v view) (p plan, err error) {
 		p.steps = append(p.steps, f.armDisarm(true))
 	}
 	climb := f.enter(ModeTakeoff)
-	if f != plane {
+	if f == plane {
+		altitude = v.takeoffAltitude()
+	} else {
 		climb = f.command(common.MAV_CMD_NAV_TAKEOFF, 0, 0, 0, 0, 0, 0, float32(altitude))
 		climb = climb.leadingTo(ModeTakeoff, entered[f][ModeTakeoff])
-		p.target = &place{math.NaN(), math.NaN(), altitude, v.home.amsl + altitude}
 	}
+	p.target = &place{math.NaN(), math.NaN(), altitude, v.home.amsl + altitude}
 	p.steps = append(p.steps, climb)
 	return p, nil
 }

@@ -704,6 +704,6 @@ func TestMeaningOfArduPilotPlans(t *testing.T) {
 		{"quadplane QLOITER landed", "takeoff", "anyhow hold by GUIDED | streamed | anyhow takeoff by GUIDED*; to armed; at NaN NaN 10, 498.5 AMSL"},
 		{"quadplane GUIDED flying hovers", "set mode=hold", "anyhow hold by GUIDED*; urgent; at 47.3977421 8.5455938 10, 498.5 AMSL"},
 		{"plane FBWB flying", "set mode=manual", "streamed manual by MANUAL*"},
-		{"plane MANUAL landed", "takeoff", "anyhow hold by GUIDED | streamed | anyhow takeoff by TAKEOFF*; to armed"},
+		{"plane MANUAL landed", "takeoff", "anyhow hold by GUIDED | streamed | anyhow takeoff by TAKEOFF*; to armed; at NaN NaN 50, 538.5 AMSL"},
 	})
 }
