@@ -10,7 +10,7 @@ package main
 //
 // Both flavours use this file (the simulator, messages out, messages in), sim_cable.go (the
 // cable) and sim_vehicle.go (the flight). Only PX4 uses sim_px4.go and sim_px4_report.go, only
-// ArduPilot sim_ardupilot.go and sim_ardupilot_flight.go.
+// ArduPilot sim_ardupilot.go and sim_ardupilot_flight.go, which has its own stay, wanted and steer.
 
 import (
 	"bytes"
