@@ -254,7 +254,8 @@ func (f field) values() string {
 	return fmt.Sprintf("%g to %g %s", f.min, f.max, f.unit)
 }
 
-// readFields reads the body, which is empty or one JSON object, into the route's fields.
+// readFields reads the body, which is empty or one JSON object, into the route's fields. It returns
+// the body for the log.
 func readFields(r *http.Request, fields []field) ([]byte, error) {
 	if r.URL.RawQuery != "" {
 		return nil, refuse(codeBadRequest, "the fields go into the body as JSON, not into the query")
@@ -381,15 +382,15 @@ func (a *api) command(r *http.Request, req *request, fields []field, check func(
 	conn := connOf(r)
 	conn.markBusy(nil) // the autopilot may take seconds to answer
 	began := time.Now()
-	ans, err := a.drone.do(*req)
+	accepted, err := a.drone.do(*req)
 	log := slog.With("from", r.RemoteAddr, "route", r.URL.Path, "body", string(body))
 	took := func() time.Duration { return time.Since(began).Round(time.Millisecond) }
 	if err != nil {
 		log.Warn("command failed", "took", took(), "error", err)
 		return nil, err
 	}
-	log.Info("command accepted", "took", took(), "command", ans.command, "mode", ans.mode)
-	answer := commandBody{Status: resultName(0), Command: ans.command, Mode: ans.mode.String()}
+	log.Info("command accepted", "took", took(), "command", accepted.command, "mode", accepted.mode)
+	answer := commandBody{Status: resultName(0), Command: accepted.command, Mode: accepted.mode.String()}
 	if or(wait, 0) == 0 {
 		return answer, nil
 	}
@@ -399,7 +400,7 @@ func (a *api) command(r *http.Request, req *request, fields []field, check func(
 	defer cancel()
 	ctx, end := context.WithCancelCause(limited)
 	conn.markBusy(func() { end(errMadeWay) })
-	err = a.drone.wait(ctx, ans.manoeuvre, began)
+	err = a.drone.wait(ctx, accepted.manoeuvre, began)
 	done, seconds := err == nil, number(time.Since(began).Seconds(), 2)
 	answer.Done, answer.Took = &done, &seconds
 	if done {

@@ -86,31 +86,27 @@ func newLink(d device, only byte, gcs bool, hear func(heard)) *link {
 // port. It logs a failure to open once until the port has opened, and a failure of an open
 // port once until a frame has come.
 func (l *link) run(ctx context.Context) {
-	const opening, serving = "opening", "serving"
 	backoff := backoffFirst
-	logged := "" // the failure that was logged
+	openLogged, portLogged := false, false // logged: a failure to open, a failure of an open port
 	for ctx.Err() == nil {
 		p, err := l.device.open(ctx)
 		l.logNoise(time.Now()) // noise that a search for the baud rate met
-		failure := opening
-		if err == nil {
-			failure = serving
-			if logged == opening {
-				logged = ""
-			}
+		opened := err == nil
+		if opened {
+			openLogged = false
 			var hadFrame bool
 			if hadFrame, err = l.serve(ctx, p); hadFrame {
-				backoff, logged = backoffFirst, ""
+				backoff, portLogged = backoffFirst, false
 			}
 		}
-		if failure == opening || errors.As(err, new(*net.OpError)) { // udpout:// opens though nobody listens; a write then fails
+		if !opened || errors.As(err, new(*net.OpError)) { // udpout:// opens though nobody listens; a write then fails
 			err = fmt.Errorf("-device %s: %w", l.device.name, openFault(l.device.name, err))
 		}
 		if ctx.Err() != nil {
 			return
 		}
-		if logged == "" {
-			logged = failure
+		if !openLogged && !portLogged {
+			openLogged, portLogged = !opened, opened
 			slog.Warn("no link to the autopilot; trying again", "device", l.device.name, "error", err)
 		}
 		l.mu.Lock()
@@ -310,9 +306,9 @@ func (r *reader) handle(f rawFrame, now time.Time) {
 	}
 }
 
-// repeats reports whether a frame is an echo of ours or a copy of an ack. It remembers each
-// new ack. An equal frame that comes later is a new one: two programs' heartbeats are equal, and
-// at 1,200 frames a second the sequence begins anew after 0.2 s. It needs l.mu.
+// repeats reports whether a frame is an echo of ours or a copy of an ack, and remembers a new ack.
+// After copyWithin an equal ack is a new one: at 1,200 frames a second the sequence numbers wrap in
+// 0.2 s. After echoWithin an equal frame is another program's with our ids. It needs l.mu.
 func (l *link) repeats(h header, now time.Time) bool {
 	if h.id != idCommandAck {
 		return l.recent.has(h, now.Add(-echoWithin))
@@ -377,8 +373,8 @@ type writer struct {
 	link    *link
 	port    port
 	queue   chan outgoing
-	sticks  chan outgoing // the newest only
-	senders map[[2]byte]*sender
+	sticks  chan outgoing       // the newest only
+	senders map[[2]byte]*sender // by system and component id
 }
 
 func newWriter(l *link, p port) *writer {

@@ -60,7 +60,7 @@ func (d device) port() string {
 
 // lineState is what was found out when a device was opened and read.
 type lineState struct {
-	baud  atomic.Int64           // the rate that worked last; 0 if none did
+	baud  atomic.Int64           // the fixed rate, else the one that worked last; 0 if none did
 	noise atomic.Uint64          // counts places where bytes were not a frame
 	found atomic.Pointer[string] // the port that auto found last; nil if none
 }
@@ -370,7 +370,7 @@ func (a *autoDevice) isConsole(path string) bool {
 		stat, _ := os.ReadFile(file)                  // the process may have ended
 		_, rest, _ := strings.Cut(string(stat), ") ") // the name before it may have spaces
 		fields := strings.Fields(rest)
-		return len(fields) > 4 && fields[4] == strconv.FormatUint(uint64(terminal.Rdev), 10)
+		return len(fields) > 4 && fields[4] == strconv.FormatUint(uint64(terminal.Rdev), 10) // tty_nr in proc(5)
 	})
 }
 

@@ -138,8 +138,8 @@ func newServer(h http.Handler, max int) *http.Server {
 }
 
 // connections keeps at most max connections open. For one more it closes the idle connection
-// whose last request began first, closeAfter later at the earliest. If all are busy, it ends the
-// oldest wait for a manoeuvre; that connection is idle from then on. If no connection waits
+// whose last request began first, once closeAfter has passed since then. If all are busy, it ends
+// the oldest wait for a manoeuvre; that connection is idle from then on. If no connection waits
 // for a manoeuvre, the new one waits until a command is answered.
 type connections struct {
 	max int

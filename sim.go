@@ -10,7 +10,7 @@ package main
 //
 // Both flavours use this file (the simulator, messages out, messages in), sim_cable.go (the
 // cable) and sim_vehicle.go (the flight). Only PX4 uses sim_px4.go and sim_px4_report.go, only
-// ArduPilot sim_ardupilot.go and sim_ardupilot_flight.go.
+// ArduPilot sim_ardupilot.go and sim_ardupilot_flight.go, which has its own stay, wanted and steer.
 
 import (
 	"bytes"
@@ -100,7 +100,7 @@ type simVehicle struct {
 	landSpeed                      float64       // m/s
 	brake                          float64       // m/s², the deceleration of a stop in a mode without sticks
 	soft                           time.Duration // how long a takeoff climbs slowly at first
-	early                          float64       // a climb ends this many metres below its height
+	early                          float64       // a climb ends this many metres below its height; 0 for 0.2
 	returnUp                       float64       // metres above home: the height of a return from far away
 	stickSpeed, stickUp, stickDown float64       // m/s at full deflection
 	streams                        map[uint32]time.Duration
@@ -128,7 +128,7 @@ type simBrain interface {
 
 	step()    // is called each tick
 	entered() // a new mode is in force
-	climbed() // the takeoff has reached its height
+	climbed() // the climb has ended, a little below its height (see early)
 	disarmed(landed bool)
 }
 
@@ -142,7 +142,7 @@ type simReceived struct {
 	msg               message.Message
 }
 
-// simAnswer is an ack that the onAck hook sends instead. Zero ids mean the autopilot's.
+// simAnswer is an ack that the onAck hook sends in place of the autopilot's. Zero ids are the autopilot's.
 type simAnswer struct {
 	after             time.Duration
 	system, component uint8
@@ -535,7 +535,7 @@ func (s *simulator) sysStatus() *common.MessageSysStatus {
 	return m
 }
 
-// homeAlt returns home's altitude. The simulated PX4 corrects it by a metre or two: every 2 s in the
+// homeAlt returns home's altitude. With homeSteps PX4 corrects it by a metre or two: every 2 s in the
 // first two minutes, and four times a second now and then. A real PX4 1.17 does it twice a second.
 func (s *simulator) homeAlt() float64 {
 	boot := time.Since(s.booted)
@@ -571,10 +571,10 @@ type simCommand struct {
 	id                common.MAV_CMD
 	long              bool
 	frame             common.MAV_FRAME
-	p                 [4]float64
-	lat, lon, alt     float64 // degrees, metres; a COMMAND_INT's INT32_MAX becomes NaN
-	system, component uint8   // the sender
-	fromGCS           bool    // it came on the ground station's cable
+	p                 [4]float64 // param1 to param4
+	lat, lon, alt     float64    // degrees, metres; a COMMAND_INT's INT32_MAX becomes NaN
+	system, component uint8      // the sender
+	fromGCS           bool       // it came on the ground station's cable
 }
 
 // receive handles everything that was written to both cables.

@@ -69,7 +69,7 @@ type simArduBrain struct {
 
 	stick    [4]int16     // x, y, z, r of MANUAL_CONTROL
 	override [4]time.Time // until when each axis is in force
-	stickAt  time.Time    // when the last MANUAL_CONTROL came; zero if none did
+	stickAt  time.Time    // when a MANUAL_CONTROL last overrode an axis; zero if none did
 	streamAt time.Time    // when the stream of MANUAL_CONTROLs began
 	rcAt     time.Time    // when the receiver was last live
 	channels [5]uint16    // RC_CHANNELS 1 to 5, µs
@@ -98,7 +98,7 @@ func (b *simArduBrain) start() {
 			b.enter(b.first) // a mode that was set before this is lost
 		}
 	})
-	b.after(max(0, b.sinceBoot(20)), func() { b.send(b.brain.message(242)) })
+	b.after(b.sinceBoot(20), func() { b.send(b.brain.message(242)) })
 }
 
 // sinceBoot scales a time of the real boot by armableAfter. A real ArduPilot has a position at
@@ -414,7 +414,7 @@ func (b *simArduBrain) sticks(from uint8, m *common.MessageManualControl) {
 	}
 	now := time.Now()
 	b.heardGCS(now)
-	overrides := false // an axis
+	overrides := false // whether m overrides an axis
 	for i, v := range [4]int16{m.X, m.Y, m.Z, m.R} {
 		if v == math.MaxInt16 { // releases the axis
 			if soon := now.Add(simArduRelease); soon.Before(b.override[i]) {

@@ -160,11 +160,9 @@ func (p *simPort) Close() error {
 	if p.s.port == p {
 		p.deliver()
 		p.s.receive() // bytes on the line still arrive
-	}
-	p.closeWith(io.ErrClosedPipe)
-	if p.s.port == p {
 		p.s.port = nil
 	}
+	p.closeWith(io.ErrClosedPipe)
 	return nil
 }
 

@@ -71,7 +71,7 @@ const (
 
 const (
 	simPX4Late  = 600 * time.Millisecond // a new target acts in AUTO.LOITER after at most this time
-	simFailsafe = 5 * time.Second        // how long a failsafe holds before it returns
+	simFailsafe = 5 * time.Second        // how long a failsafe holds before it enters its own mode
 	simRaced    = 10 * time.Millisecond  // an arming so soon after a ground station's heartbeat does not know the station yet
 )
 
@@ -142,24 +142,24 @@ func (b *simPX4Brain) command(c simCommand) {
 }
 
 // setMode sends two acks: the first at once, always ACCEPTED, the second with the true result.
-// Up to 1.15 it sends one. An unknown mode, or base_mode without bit 0, is ACCEPTED and ignored.
+// Up to 1.15 it sends only the second. An unknown mode, or base_mode without bit 0, is ACCEPTED and ignored.
 func (b *simPX4Brain) setMode(c simCommand) {
 	if b.version >= simPX4v16 {
 		b.ack(c, common.MAV_RESULT_ACCEPTED)
 	}
 	mode := uint32(uint8(c.p[1]))<<16 | uint32(uint8(c.p[2]))<<24
 	row := b.row(mode)
-	result, second := common.MAV_RESULT_ACCEPTED, b.between(8*time.Millisecond, 10*time.Millisecond)
+	result, ackAfter := common.MAV_RESULT_ACCEPTED, b.between(8*time.Millisecond, 10*time.Millisecond)
 	if known := row.name != "" || mode == simPX4RTGS; known && int(c.p[0])&1 != 0 {
-		result = b.obey(row, second)
+		result = b.obey(row, ackAfter)
 	}
-	b.after(second, func() { b.ack(c, result) })
+	b.after(ackAfter, func() { b.ack(c, result) })
 }
 
-// obey enters a mode if the table of docs/autopilots.md, "PX4: modes" allows it. second is
-// the time until the second ack, zero if there is only one. The mode comes into force, and is
-// shown, some time after the last ack.
-func (b *simPX4Brain) obey(row simMode, second time.Duration) common.MAV_RESULT {
+// obey enters a mode if the table of docs/autopilots.md, "PX4: modes" allows it. ackAfter is
+// the time until the last ack of a DO_SET_MODE; zero for any other command, which is acked at once.
+// The mode comes into force, and is shown, some time after that ack.
+func (b *simPX4Brain) obey(row simMode, ackAfter time.Duration) common.MAV_RESULT {
 	switch {
 	case row.refused:
 		b.text(common.MAV_SEVERITY_CRITICAL, "Unsupported auto mode")
@@ -168,28 +168,27 @@ func (b *simPX4Brain) obey(row simMode, second time.Duration) common.MAV_RESULT 
 		b.text(common.MAV_SEVERITY_CRITICAL, "Switching to mode '"+row.name+"' is currently not possible")
 		return common.MAV_RESULT_TEMPORARILY_REJECTED
 	}
-	b.follow(row.custom, second, func() {
-		if row.custom == simPX4Takeoff && b.mode != simPX4Takeoff {
+	b.follow(row.custom, ackAfter, func() {
+		begins := row.custom == simPX4Takeoff && b.mode != simPX4Takeoff
+		b.enter(row.custom)
+		if begins {
 			b.climbUp, b.lifts = math.NaN(), true
-			b.enter(row.custom)
 			b.beginClimb()
 		}
-		b.enter(row.custom)
 	})
 	return common.MAV_RESULT_ACCEPTED
 }
 
 // follow brings a commanded mode into force, 10 to 15 ms after the ack. Sticks that move until then
-// take over. CURRENT_MODE shows the mode before it is in force. Heartbeats show it 12–18 ms after a
-// second ack, 13–16 ms after a single one.
-func (b *simPX4Brain) follow(mode uint32, second time.Duration, do func()) {
+// take over. CURRENT_MODE shows the mode before it is in force. Heartbeats show it 12–18 ms after
+// DO_SET_MODE's last ack, 13–16 ms after any other command's.
+func (b *simPX4Brain) follow(mode uint32, ackAfter time.Duration, do func()) {
 	const ms = time.Millisecond
 	wait, lag := b.between(11500*time.Microsecond, 14*ms), b.between(1500*time.Microsecond, 2*ms)
-	if second > 0 {
-		wait, lag = second+b.between(10500*time.Microsecond, 14500*time.Microsecond), b.between(1500*time.Microsecond, 3500*time.Microsecond)
-	}
 	live := wait - 2500*time.Microsecond // until CURRENT_MODE shows the mode
-	if second > 0 {
+	if ackAfter > 0 {
+		wait = ackAfter + b.between(10500*time.Microsecond, 14500*time.Microsecond)
+		lag = b.between(1500*time.Microsecond, 3500*time.Microsecond)
 		live = b.between(9*ms, 14*ms)
 	}
 	pending := b.enterLater(mode, wait, lag, func() { b.overrule(); do(); b.undo(simUndoCommand) })
@@ -220,7 +219,8 @@ func (b *simPX4Brain) entered() {
 	b.sendMode(b.mode)
 }
 
-// takeoff is NAV_TAKEOFF. Its param7 is AMSL in every frame. It does not arm.
+// takeoff is NAV_TAKEOFF. Its param7 is AMSL in every frame. It does not arm. With latitude and
+// longitude 0 it never lifts.
 func (b *simPX4Brain) takeoff(c simCommand) common.MAV_RESULT {
 	up, lifts := c.alt-simHomeAlt, c.lat != 0 || c.lon != 0
 	if up <= b.quad.up {
@@ -358,8 +358,9 @@ func (b *simPX4Brain) armDisarm(arm bool) common.MAV_RESULT {
 	return common.MAV_RESULT_ACCEPTED
 }
 
-// disarmed leaves AUTO.LAND, AUTO.RTL and, from 1.17 on, AUTO.TAKEOFF. Before 1.17 the mode
-// after a landing out of a climb is AUTO.TAKEOFF again.
+// disarmed changes AUTO.LAND, AUTO.RTL and AUTO.TAKEOFF to AUTO.LOITER, with exceptions: AUTO.LAND becomes
+// POSCTL if that was the last armable mode. Before 1.17 AUTO.TAKEOFF stays, and AUTO.LAND becomes
+// AUTO.TAKEOFF if that was the last armable mode.
 func (b *simPX4Brain) disarmed(landed bool) {
 	b.seen, b.lostAt = false, time.Time{}
 	if landed {
@@ -369,8 +370,8 @@ func (b *simPX4Brain) disarmed(landed bool) {
 	switch {
 	case b.mode == simPX4Land && b.lastArmable == simPX4Posctl:
 		b.enter(simPX4Posctl)
-	case (b.mode == simPX4Takeoff || b.mode == simPX4Land && b.lastArmable == simPX4Takeoff) && b.version < simPX4v17: // an arming climbs from there
-		b.climbUp, b.lifts = math.NaN(), true
+	case b.version < simPX4v17 && (b.mode == simPX4Takeoff || b.mode == simPX4Land && b.lastArmable == simPX4Takeoff):
+		b.climbUp, b.lifts = math.NaN(), true // the next arming climbs
 		b.enter(simPX4Takeoff)
 	case b.mode == simPX4Takeoff || b.row(b.mode).flying == simDescend || b.row(b.mode).flying == simReturn:
 		b.enter(simPX4Loiter)

@@ -221,12 +221,12 @@ type simPX4Status struct {
 }
 
 func (b *simPX4Brain) stepLive() {
-	now := simPX4Status{b.shows.mode, b.armed, b.failsafe}
+	status := simPX4Status{b.shows.mode, b.armed, b.failsafe}
 	if b.pending == nil {
-		now.mode = b.mode
+		status.mode = b.mode
 	}
-	if now != b.shows || time.Since(b.sentAt) >= simPX4Again-simTick/2 {
-		b.sendMode(now.mode)
+	if status != b.shows || time.Since(b.sentAt) >= simPX4Again-simTick/2 {
+		b.sendMode(status.mode)
 	}
 }
 
@@ -508,7 +508,8 @@ func (b *simPX4Brain) stepSticks() {
 // given time. During a failsafe sticks undo nothing.
 func (b *simPX4Brain) undo(after time.Duration) {
 	now := time.Now()
-	if int(b.params[simStickOverride])&1 == 0 || !b.armed || b.failsafe || !simPX4IsAuto(b.mode) || now.Before(b.undoAt) || !b.streaming() || !b.source.moving() {
+	overrides := int(b.params[simStickOverride])&1 != 0 && b.streaming() && b.source.moving()
+	if !overrides || !b.armed || b.failsafe || !simPX4IsAuto(b.mode) || now.Before(b.undoAt) {
 		return
 	}
 	b.undoAt = now.Add(after)

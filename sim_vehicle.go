@@ -88,7 +88,7 @@ func (s *simulator) canFly() bool { return s.armed && s.airborne }
 // stay sets the target to the place where the quad can stop.
 func (s *simulator) stay() { s.target = s.stopping() }
 
-// stopping returns the place where the quad can stop. On PX4 it is v²/3.5 ahead.
+// stopping returns the place where the quad can stop: v²/3.5 ahead. Only PX4 uses it.
 func (s *simulator) stopping() simTarget {
 	q := &s.quad
 	t := math.Hypot(q.vn, q.ve) / (2 * s.brake)

@@ -47,7 +47,8 @@ type telemetry struct {
 	target   point // message 87: where the vehicle flies to
 	texts    textLog
 
-	healthFrom time.Time // health counts after this time; zero from a restart to the next SYS_STATUS
+	healthFrom time.Time // health counts after this time; zero: at once
+	rebooted   bool      // the autopilot has restarted: its next SYS_STATUS sets healthFrom
 	healed     time.Time // when a system last became healthy
 
 	boot            bootClock
@@ -133,16 +134,16 @@ type estimate struct {
 	positioned bool // it has a position, so GUIDED can be armed
 }
 
-// believe makes next the last value if it can follow the last one, and reports whether it did. A
-// value that can't is doubted until a second one can follow it: a damaged frame may pass the 16 bit
+// believe makes next the last value if the last one can lead to it, and reports whether it did. Any
+// other value is doubted until it can lead to a second one: a damaged frame may pass the 16 bit
 // checksum (1 in 65,536), and would send a hold or a landing to another continent.
-func believe[T interface{ received() bool }](last, doubted *T, next T, follows func(a, b T) bool) bool {
-	if (*last).received() && !follows(*last, next) && !((*doubted).received() && follows(*doubted, next)) {
+func believe[T interface{ received() bool }](last, doubted *T, next T, leadsTo func(a, b T) bool) bool {
+	confirmed := (*doubted).received() && leadsTo(*doubted, next)
+	if (*last).received() && !leadsTo(*last, next) && !confirmed {
 		*doubted = next
 		return false
 	}
-	var zero T
-	*last, *doubted = next, zero
+	*last, *doubted = next, *new(T)
 	return true
 }
 
@@ -193,7 +194,6 @@ func (s landedState) inAir() bool { return s > onGround }
 
 func newTelemetry() telemetry {
 	t := telemetry{texts: textLog{chunks: make(map[uint16]*chunkedText)}}
-	t.healthFrom = time.Unix(0, 0) // health counts from the first message on
 	n := math.NaN()
 	t.position = position{lat: n, lon: n, relative: n, amsl: n, heading: n}
 	t.velocity = velocity{north: n, east: n, down: n, air: n, climb: n, ground: n}
@@ -291,8 +291,8 @@ func (t *telemetry) hearSysStatus(m *common.MessageSysStatus, now time.Time) {
 	if present == 0 && enabled == 0 {
 		return
 	}
-	if t.healthFrom.IsZero() {
-		t.healthFrom = now.Add(checksAfter)
+	if t.rebooted {
+		t.rebooted, t.healthFrom = false, now.Add(checksAfter)
 	}
 	if !now.After(t.healthFrom) {
 		return
@@ -313,7 +313,7 @@ func (t *telemetry) clockRanBack(ms uint32, now time.Time) (restarted bool) {
 
 // restart forgets what is not true of a restarted autopilot.
 func (t *telemetry) restart() {
-	t.healthFrom = time.Time{}
+	t.rebooted = true
 	t.health, t.estimate = health{}, estimate{}
 	t.rc, t.target.group = rcChannels{}, group{}
 	t.landed = landed{}
@@ -330,16 +330,16 @@ const (
 // receiverOptional: the takeoff needs no receiver, though the present mode may. ArduPilot's takeoff
 // also needs a position, PX4's the height of home.
 func (t *telemetry) armable(now time.Time, receiverOptional bool) *bool {
-	passed := t.health.healthy&sensorPrearm != 0 ||
-		receiverOptional && t.health.enabled&^t.health.healthy&^(sensorPrearm|sensorReceiver) == 0
+	othersHealthy := t.health.enabled&^t.health.healthy&^(sensorPrearm|sensorReceiver) == 0
+	passed := t.health.healthy&sensorPrearm != 0 || receiverOptional && othersHealthy
 	ready, known := !math.IsNaN(t.home.amsl), true
 	if t.id.autopilot == common.MAV_AUTOPILOT_ARDUPILOTMEGA {
 		ready, known = t.estimate.positioned, t.estimate.within(freshFor, now)
 	}
-	armable := passed && ready
 	if !t.health.within(freshFor, now) || passed && !known {
 		return nil
 	}
+	armable := passed && ready
 	return &armable
 }
 
