@@ -18,8 +18,7 @@ VERSION := $(or $(VERSION),$(shell deploy/version))
 SOURCE_DATE_EPOCH := $(or $(SOURCE_DATE_EPOCH),$(shell git log -1 --format=%ct 2>/dev/null || echo 0))
 export SOURCE_DATE_EPOCH
 
-DIST = dist
-BINARIES = $(addprefix $(DIST)/mavrest-linux-,armv6 armv7 arm64 amd64)
+BINARIES = $(addprefix dist/mavrest-linux-,armv6 armv7 arm64 amd64)
 
 # net/http uses HTTP/2 only over TLS, which mavrest does not have.
 RELEASE = -trimpath -tags nethttpomithttp2
@@ -32,7 +31,7 @@ CUTS = 10
 all: dist
 
 # armhf gets ARMv6 code: Raspberry Pi OS calls a Pi Zero armhf too.
-dist: $(BINARIES) $(DIST)/mavrest.1 $(DIST)/mavrest.copyright
+dist: $(BINARIES) dist/mavrest.1 dist/mavrest.copyright
 	rm -f dist/*.deb dist/SHA256SUMS
 	deploy/build-deb dist/mavrest-linux-armv6 armhf '$(VERSION)' dist
 	deploy/build-deb dist/mavrest-linux-arm64 arm64 '$(VERSION)' dist
@@ -45,10 +44,10 @@ dist: $(BINARIES) $(DIST)/mavrest.1 $(DIST)/mavrest.copyright
 	cp deploy/raspberry-pi/vendor-data dist/raspberry-pi/
 	cp deploy/raspberry-pi/vendor-data dist/raspberry-pi-32bit/
 
-$(DIST)/mavrest-linux-armv6: env = GOARCH=arm GOARM=6
-$(DIST)/mavrest-linux-armv7: env = GOARCH=arm GOARM=7
-$(DIST)/mavrest-linux-arm64: env = GOARCH=arm64
-$(DIST)/mavrest-linux-amd64: env = GOARCH=amd64
+dist/mavrest-linux-armv6: env = GOARCH=arm GOARM=6
+dist/mavrest-linux-armv7: env = GOARCH=arm GOARM=7
+dist/mavrest-linux-arm64: env = GOARCH=arm64
+dist/mavrest-linux-amd64: env = GOARCH=amd64
 
 # FORCE: go build decides what is up to date.
 $(BINARIES): FORCE
@@ -56,20 +55,20 @@ $(BINARIES): FORCE
 		-ldflags '-s -w' -o $@ .
 
 # The packages' man page and licences.
-$(DIST)/mavrest.1: FORCE
-	mkdir -p $(DIST)
+dist/mavrest.1: FORCE
+	mkdir -p dist
 	go run . -help | deploy/manpage >$@
 
-$(DIST)/mavrest.copyright: FORCE
-	mkdir -p $(DIST)
+dist/mavrest.copyright: FORCE
+	mkdir -p dist
 	deploy/licenses >$@
 
 image: export OPTIONS := $(OPTIONS)
 image:
-	image/build $(DIST)/mavrest-rpi.img
+	image/build dist/mavrest-rpi.img
 
 image-test: image
-	go test -v -run TestTheCard -image $(DIST)/mavrest-rpi.img -cuts $(CUTS) .
+	go test -v -run TestTheCard -image dist/mavrest-rpi.img -cuts $(CUTS) .
 
 bench:
 	go test -run '^$$' -bench . .

@@ -28,6 +28,7 @@ while not ask("status")["armable"]:
     print("The drone can't take off yet.")
     time.sleep(2)
 print(ask("takeoff", {"altitude": 10, "wait": 60}))
+# A place 30 m north of home: a degree of latitude is 111,319.5 m.
 home = ask("status")["home"]
 print(ask("goto", {"lat": home["lat"] + 30 / 111319.5, "lon": home["lon"], "altitude": 15, "speed": 5, "wait": 60}))
 ask("mode", {"mode": "position"})

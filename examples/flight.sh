@@ -13,6 +13,7 @@ grep -qm1 '"armable":true' < <(curl -sN "$drone/status" -H 'Accept: text/event-s
 	exit 1
 }
 order takeoff '{"altitude":10,"wait":60}'
+# A place 30 m north of home: a degree of latitude is 111,319.5 m.
 north=$(curl -sS "$drone/status" | grep -o '"home":{"lat":[-0-9.]*,"lon":[-0-9.]*' | awk -F'[:,]' '{ printf "\"lat\":%.7f,\"lon\":%s", $3 + 30 / 111319.5, $5 }')
 order goto "{$north,\"altitude\":15,\"speed\":5,\"wait\":60}"
 order mode '{"mode":"position"}'
