@@ -24,10 +24,10 @@ func (d *drone) do(r request) (answer, error) {
 // doOwn is the only way to the vehicle for a command that no client asks for at this moment.
 // firstLeg is the manoeuvre that a second leg continues; nil for anything else.
 func (d *drone) doOwn(r request, firstLeg *manoeuvre) error {
-	if err := d.cmd.mayAct(); err != nil {
+	if err := d.cmd.mustNotAct(); err != nil {
 		return err
 	}
-	return d.perform(&task{commander: d.cmd, request: r, answer: answer{manoeuvre: firstLeg}})
+	return d.perform(&task{commander: d.cmd, request: r, firstLeg: firstLeg})
 }
 
 // perform takes a task from its arrival to its answer. It and what it calls unlock mu while they
@@ -51,7 +51,7 @@ func (d *drone) perform(t *task) error {
 // planned makes the plan of a request, for the vehicle as it is now. A fixed wing may be a
 // QuadPlane until EXTENDED_SYS_STATE came.
 func (d *drone) planned(t *task) (err error) {
-	if m := t.answer.manoeuvre; m != nil {
+	if m := t.firstLeg; m != nil {
 		t.plan = plan{steps: []step{*m.plan.second}}
 		return nil
 	}
@@ -77,7 +77,7 @@ func (d *drone) takeTurn(t *task) error {
 	for t != d.cmd.current() && t.endedBy == nil {
 		d.cmd.pause(time.Now().Add(giveUp))
 	}
-	if err := t.mayContinue(); err != nil {
+	if err := t.mustStop(); err != nil {
 		return err
 	}
 	t.was, t.previous = d.machine.last, d.cmd.manoeuvre
@@ -107,7 +107,7 @@ func (d *drone) carryOut(t *task) error {
 		lastStep := i == len(t.plan.steps)-1 && t.plan.second == nil
 		shown := goal == nil || last.custom == goal.number || goal.atEnd(last)
 		if t.takenOver() && !(lastStep && shown) { // rule 4: after a takeover only the plan's last step may be 200
-			return t.ended("%s; the vehicle follows %s, which was sent before; nothing more was sent", commandName(s))
+			return t.ended("the vehicle follows " + commandName(s) + ", which was sent before; nothing more was sent")
 		}
 		d.accepted(t, s)
 	}
@@ -121,7 +121,7 @@ func (d *drone) carryOut(t *task) error {
 // send waits until a step may go out, and sends it. If the port is away by then, it does both again.
 func (d *drone) send(t *task, s *step) error {
 	for due := (time.Time{}); ; {
-		for at := d.ready(s); t.mayContinue() == nil && time.Now().Before(at); at = d.ready(s) {
+		for at := d.ready(s); t.mustStop() == nil && time.Now().Before(at); at = d.ready(s) {
 			d.cmd.pause(at)
 		}
 		if due.IsZero() {

@@ -216,18 +216,18 @@ const (
 type shownMode struct {
 	custom          uint32 // the vehicle's own number of its mode
 	armed, failsafe bool
-	at              time.Time // when the number came
+	at              time.Time // when the number came; in lastBeat: when the HEARTBEAT came
 }
 
 // reports makes reports of HEARTBEATs and of PX4's CURRENT_MODEs. A CURRENT_MODE has no
 // armed bit and comes up to 15 ms before its mode is in force, so its number is kept until
 // a HEARTBEAT shows it.
 type reports struct {
-	last  shownMode   // of the last report; its time is zero before the first
-	n     int         // how many there were
-	kept  []shownMode // the oldest first
-	alive time.Time   // when a HEARTBEAT came last, or a CURRENT_MODE after the first HEARTBEAT
-	asked time.Time   // when a HEARTBEAT was requested last
+	lastBeat shownMode   // the last HEARTBEAT that made reports; its time is zero before the first
+	n        int         // how many reports there were
+	kept     []shownMode // the oldest first
+	alive    time.Time   // when a HEARTBEAT came last, or a CURRENT_MODE after the first HEARTBEAT
+	asked    time.Time   // when a HEARTBEAT was requested last
 }
 
 // askNow has the next HEARTBEAT requested at once where one is waited for.
@@ -236,17 +236,17 @@ func (r *reports) askNow() { r.asked = time.Time{} }
 // keeps reports whether a number is kept: the vehicle's mode is about to change.
 func (r *reports) keeps() bool { return len(r.kept) > 0 }
 
-// newest is the number that is kept last or, where none is kept, the last report's.
+// newest is the number that is kept last or, where none is kept, lastBeat's.
 func (r *reports) newest() shownMode {
 	if r.keeps() {
 		return r.kept[len(r.kept)-1]
 	}
-	return r.last
+	return r.lastBeat
 }
 
 // hearMode takes a CURRENT_MODE. It reports whether its number is kept.
 func (r *reports) hearMode(custom uint32, now time.Time) bool {
-	if r.last.at.IsZero() { // before the first HEARTBEAT it is not known what vehicle it is
+	if r.lastBeat.at.IsZero() { // before the first HEARTBEAT it is not known what vehicle it is
 		return false
 	}
 	r.alive = now
@@ -265,7 +265,7 @@ func (r *reports) hearHeartbeat(b shownMode, trip time.Duration, now time.Time) 
 	newest := r.newest()
 	switch {
 	case !r.keeps():
-	case r.last.armed && !b.armed: // PX4 leaves LAND in the instant of disarming: the newest number is in force
+	case r.lastBeat.armed && !b.armed: // PX4 leaves LAND in the instant of disarming: the newest number is in force
 		b.custom = newest.custom
 	case b.custom != newest.custom && now.Sub(newest.at) <= newerAfter(trip):
 		return nil
@@ -276,7 +276,7 @@ func (r *reports) hearHeartbeat(b shownMode, trip time.Duration, now time.Time) 
 	if !r.keeps() || b.custom != newest.custom {
 		list = append(list, b)
 	}
-	r.last, r.kept, r.n = b, nil, r.n+len(list)
+	r.lastBeat, r.kept, r.n = b, nil, r.n+len(list)
 	return list
 }
 
@@ -292,10 +292,10 @@ func (r *reports) due(awaited bool, trip time.Duration) time.Time {
 		return r.asked.Add(againAfter(trip))
 	}
 	quiet := reportQuiet
-	if r.last.armed {
+	if r.lastBeat.armed {
 		quiet = reportFresh
 	}
-	return later(r.asked.Add(reportFresh), r.last.at.Add(quiet))
+	return later(r.asked.Add(reportFresh), r.lastBeat.at.Add(quiet))
 }
 
 func (r *reports) restart() { r.kept = nil }
