@@ -11,7 +11,7 @@ const (
 	answerWait = 1500 * time.Millisecond // how long a step waits for its report, and a plan for HOME_POSITION
 	urgentWait = 100 * time.Millisecond  // then the first step of an urgent request goes out without a report
 	urgentKept = 500 * time.Millisecond  // the same, while a number is kept
-	dueAtOnce  = 10 * time.Millisecond   // a first step that is due within this time of its request is due at once
+	dueAtOnce  = 10 * time.Millisecond   // a first step due within this time of its request is due at once
 )
 
 // commander knows whose turn it is, sends a task's steps and waits until the vehicle shows
@@ -24,7 +24,7 @@ type commander struct {
 	bell    bell // rings when something came that a task may wait for
 
 	tasks       []*task    // in the order in which they came; the first one is under way
-	manoeuvre   *manoeuvre // of the last accepted command, also once complete; nil: none yet, or endManoeuvre ended it
+	manoeuvre   *manoeuvre // of the last accepted command, also once complete; nil: none, or endManoeuvre ended it
 	clientActed bool       // a client's step or sticks were accepted since the last takeover or disarming
 	away        bool       // the port was down when poll last requested HEARTBEAT
 	awayAt      time.Time  // when the port was last found down: no report from before that counts

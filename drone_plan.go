@@ -39,7 +39,7 @@ func (d *drone) perform(t *task) error {
 		d.conclude(t, err)
 	}
 	d.cmd.leave(t)
-	if e, ok := err.(*commandError); ok && e.step != nil && !t.askedAt.IsZero() { // only a client reads them
+	if e, ok := err.(*commandError); ok && e.step != nil && !t.askedAt.IsZero() { // only a client reads reasons
 		err = d.reasons(t, e)
 	}
 	if code(err) == codeSuperseded { // clients that repeat at once would supersede each other for ever
@@ -75,7 +75,7 @@ func (d *drone) takeTurn(t *task) error {
 	}
 	d.cmd.enter(t, d.onGround())
 	for t != d.cmd.current() && t.endedBy == nil {
-		d.cmd.pause(time.Now().Add(giveUp))
+		d.cmd.pause(time.Now().Add(giveUp)) // then it looks again; it does not give up
 	}
 	if err := t.mustStop(); err != nil {
 		return err
@@ -104,15 +104,15 @@ func (d *drone) carryOut(t *task) error {
 			return err
 		}
 		goal, last := t.plan.goal(), d.machine.last
-		lastStep := i == len(t.plan.steps)-1 && t.plan.second == nil
-		shown := goal == nil || last.custom == goal.number || goal.atEnd(last)
-		if t.takenOver() && !(lastStep && shown) { // rule 4: after a takeover only the plan's last step may be 200
+		goalShown := goal == nil || last.custom == goal.number || goal.atEnd(last)
+		planDone := goalShown && i == len(t.plan.steps)-1 && t.plan.second == nil
+		if t.takenOver() && !planDone { // rule 4: after a takeover only a plan that is done is 200
 			return t.ended("the vehicle follows " + commandName(s) + ", which was sent before; nothing more was sent")
 		}
 		d.accepted(t, s)
 	}
 	t.answer.mode = d.machine.mode
-	if t.answer.manoeuvre == nil { // it only armed or disarmed
+	if t.answer.manoeuvre == nil { // it only armed or disarmed: what a wait gets is complete at once
 		t.answer.manoeuvre = newManoeuvre(t.request, t.plan)
 	}
 	return nil
