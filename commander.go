@@ -1,6 +1,7 @@
 package main
 
 import (
+	"fmt"
 	"slices"
 	"sync"
 	"time"
@@ -170,15 +171,15 @@ func (t *task) mustStop() error {
 	case t.endedBy == nil, t.takenOver() && t.onWire():
 		return nil
 	case t.sent != nil:
-		return t.ended(commandName(t.sent.step) + " was sent before; nothing more was sent")
+		return t.ended("%s; %s was sent before; nothing more was sent", commandName(t.sent.step))
 	}
-	return t.ended("nothing was sent")
+	return t.ended("%s; nothing was sent")
 }
 
-// ended is the error of a task that was ended: what ended it, and how far the task had come.
-func (t *task) ended(howFar string) error {
+// ended is the error of a task that was ended. The format's first %s is what ended it; args are the others.
+func (t *task) ended(format string, args ...any) error {
 	e := *t.endedBy
-	e.text += "; " + howFar
+	e.text = fmt.Sprintf(format, append([]any{e.text}, args...)...)
 	return &e
 }
 
@@ -256,8 +257,7 @@ func (c *commander) poll(awaited bool, now time.Time) (next time.Time) {
 // go. An urgent first step that was due at once goes without one after urgentWait or urgentKept.
 func (t *task) reportBefore(s *step, due time.Time) error {
 	c := t.commander
-	// Never true for mavrest's own step: its askedAt is zero.
-	atOnce := t.sent == nil && due.Sub(t.askedAt) <= dueAtOnce
+	atOnce := t.sent == nil && due.Sub(t.askedAt) <= dueAtOnce // not mavrest's own step: its askedAt is zero
 	earliest := due.Add(max(reportAgain, c.acks.trip))
 	if atOnce {
 		earliest = due.Add(-reportFresh)
@@ -298,7 +298,7 @@ func (t *task) transact(s *step) error {
 	c := t.commander
 	x := c.acks.open(s, c.machine.last)
 	defer c.acks.close(x)
-	c.reports.askNow() // a report is waited for from now on
+	c.reports.askNow() // from now on a report is awaited
 	if t.sendCopy(x); x.copies == 0 {
 		return errAway
 	}
@@ -364,7 +364,7 @@ func (t *task) failure(x *command) error {
 	}
 	switch {
 	case t.endedBy != nil: // the takeover is the answer, not the refusal
-		return t.ended(name + " was sent, and no report shows that the vehicle follows it")
+		return t.ended("%s; %s was sent, and no report shows that the vehicle follows it", name)
 	case x.refusal != nil:
 		return x.refused()
 	case x.acked():

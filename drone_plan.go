@@ -107,7 +107,7 @@ func (d *drone) carryOut(t *task) error {
 		goalShown := goal == nil || last.custom == goal.number || goal.atEnd(last)
 		planDone := goalShown && i == len(t.plan.steps)-1 && t.plan.second == nil
 		if t.takenOver() && !planDone { // rule 4: after a takeover only a plan that is done is 200
-			return t.ended("the vehicle follows " + commandName(s) + ", which was sent before; nothing more was sent")
+			return t.ended("%s; the vehicle follows %s, which was sent before; nothing more was sent", commandName(s))
 		}
 		d.accepted(t, s)
 	}
