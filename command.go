@@ -170,8 +170,8 @@ func (c *command) shown(r report, reports int) bool {
 		return c.acked()
 	default:
 		atEnd := o.atEnd(r) && c.before.custom != o.end
-		done, already = r.custom == o.number || atEnd, c.before.custom == o.number
-		done = done && (s.byReport() || o.mode != ModeTakeoff || r.armed) // disarmed it would not climb
+		noClimb := s.cmd == common.MAV_CMD_NAV_TAKEOFF && !r.armed // disarmed it would not climb
+		done, already = (r.custom == o.number || atEnd) && !noClimb, c.before.custom == o.number
 	}
 	if already {
 		return done && c.acked() && reports > c.reportsAtAck

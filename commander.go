@@ -10,8 +10,9 @@ import (
 // Times of a plan (docs/design.md, rule 5 and "The newest command wins").
 const (
 	answerWait = 1500 * time.Millisecond // how long a step waits for its report, and a plan for HOME_POSITION
-	urgentWait = 100 * time.Millisecond  // the same for the first step of an urgent request
+	urgentWait = 100 * time.Millisecond  // then the first step of an urgent request goes out without a report
 	urgentKept = 500 * time.Millisecond  // the same, while a number is kept
+	dueAtOnce  = 10 * time.Millisecond   // a first step due within this time of its request is due at once
 )
 
 // commander knows whose turn it is, sends a task's steps and waits until the vehicle shows
@@ -24,8 +25,9 @@ type commander struct {
 	bell    bell // rings when something came that a task may wait for
 
 	tasks       []*task    // in the order in which they came; the first one is under way
-	manoeuvre   *manoeuvre // of the last accepted command; nil: there was none, or something else ended it
+	manoeuvre   *manoeuvre // of the last accepted command, also once complete; nil: none, or endManoeuvre ended it
 	clientActed bool       // a client's step or sticks were accepted since the last takeover or disarming
+	away        bool       // the port was down when poll last requested HEARTBEAT
 	awayAt      time.Time  // when the port was last found down: no report from before that counts
 	stopped     bool       // the program ends
 }
@@ -50,13 +52,14 @@ type task struct {
 	commander *commander
 	request   request
 	plan      plan
-	askedAt   time.Time // when a client asked for it; zero: mavrest itself did
+	askedAt   time.Time  // when a client asked for it; zero: mavrest itself did
+	firstLeg  *manoeuvre // for a landing's second leg: the manoeuvre that it continues; nil for any other task
 
 	was      report     // the last report when its turn came
 	previous *manoeuvre // the manoeuvre when its turn came; nil: there was none
 
 	sent    *command      // the command that went out last; nil: no command did
-	answer  answer        // what was accepted so far; a second leg's task begins with the first leg's manoeuvre
+	answer  answer        // what was accepted so far
 	armed   bool          // it sent an ARM to a disarmed vehicle, which did not refuse it
 	endedBy *commandError // a newer command, a takeover, a disarming, the program's end; nil: nothing
 }
@@ -82,7 +85,7 @@ func (c *commander) enter(t *task, onGround bool) {
 	c.tasks = append(c.tasks, t)
 }
 
-// leave takes a task out: the next one has its turn.
+// leave takes a task out of the queue: the next one has its turn.
 func (c *commander) leave(t *task) {
 	c.tasks = slices.DeleteFunc(c.tasks, func(o *task) bool { return o == t })
 	c.bell.ring()
@@ -108,7 +111,7 @@ func (t *task) supersedes(o *task, onGround bool) bool {
 }
 
 // What may be sent after a takeover, a disarming and the program's end is decided below: by
-// mayContinue for a task, by mayAct for mavrest itself (docs/design.md, rule 4).
+// mustStop for a task, by mustNotAct for mavrest itself (docs/design.md, rule 4).
 
 // takeover is called when no command of ours explains a report, a failsafe begins, the autopilot
 // restarted, or somebody else moves the sticks of a stick mode. It ends every task and the manoeuvre.
@@ -135,7 +138,7 @@ func (c *commander) disarmed() {
 	}
 }
 
-// stop ends every task; no client's command begins any more. What was sent may still happen.
+// stop ends every task; no client's command begins any more. A step that was sent may still happen: no_ack.
 func (c *commander) stop() {
 	c.stopped = true
 	for _, t := range c.tasks {
@@ -148,10 +151,10 @@ func (c *commander) stop() {
 	c.bell.ring()
 }
 
-// mayAct is why mavrest may not send a command that no client asks for at this moment; nil:
+// mustNotAct is why mavrest may not send a command that no client asks for at this moment; nil:
 // it may. It may not while a command is under way, and after a takeover or a disarming until
-// a client's next command is accepted.
-func (c *commander) mayAct() error {
+// a client's next step or sticks are accepted.
+func (c *commander) mustNotAct() error {
 	switch {
 	case len(c.tasks) > 0:
 		return errSuperseded
@@ -161,9 +164,9 @@ func (c *commander) mayAct() error {
 	return nil
 }
 
-// mayContinue is why a task may not go on; nil: it may. After a takeover a task whose step is on
+// mustStop is why a task may not go on; nil: it may. After a takeover a task whose step is on
 // the wire still waits for that step's answer.
-func (t *task) mayContinue() error {
+func (t *task) mustStop() error {
 	switch {
 	case t.endedBy == nil, t.takenOver() && t.onWire():
 		return nil
@@ -173,7 +176,7 @@ func (t *task) mayContinue() error {
 	return t.ended("%s; nothing was sent")
 }
 
-// ended is the error of a task that was ended: by what, and how far it had come.
+// ended is the error of a task that was ended. The format's first %s is what ended it; args are the others.
 func (t *task) ended(format string, args ...any) error {
 	e := *t.endedBy
 	e.text = fmt.Sprintf(format, append([]any{e.text}, args...)...)
@@ -222,8 +225,8 @@ func (c *commander) wait(until time.Time, ok func() bool) {
 
 // await waits until ok is true or the time is over; an error means that the task was ended.
 func (t *task) await(until time.Time, ok func() bool) error {
-	t.commander.wait(until, func() bool { return t.mayContinue() != nil || ok() })
-	return t.mayContinue()
+	t.commander.wait(until, func() bool { return t.mustStop() != nil || ok() })
+	return t.mustStop()
 }
 
 // ask repeats a request until its answer came or the time is over; an error means that the
@@ -243,32 +246,27 @@ func (t *task) ask(every time.Duration, until time.Time, request func(), came fu
 func (c *commander) poll(awaited bool, now time.Time) (next time.Time) {
 	if !now.Before(c.reports.due(awaited, c.acks.trip)) {
 		c.reports.asked = now
-		if c.acks.request(idHeartbeat) != nil {
+		if c.away = c.acks.request(idHeartbeat) != nil; c.away {
 			c.awayAt = now
 		}
 	}
 	return c.reports.due(awaited, c.acks.trip)
 }
 
-// away reports whether the port was down at poll's last request. It is true between askNow and
-// the next request: call poll first.
-func (c *commander) away() bool { return !c.awayAt.Before(c.reports.asked) }
-
 // reportBefore waits for the report that step s must follow (rule 5); due is when s could first
 // go. An urgent first step that was due at once goes without one after urgentWait or urgentKept.
 func (t *task) reportBefore(s *step, due time.Time) error {
 	c := t.commander
-	// A client's first step, due within 10 ms of its request. Never mavrest's own: its askedAt is zero.
-	atOnce := t.sent == nil && due.Sub(t.askedAt) <= modeGap/2
-	since := due.Add(max(reportAgain, c.acks.trip))
+	atOnce := t.sent == nil && due.Sub(t.askedAt) <= dueAtOnce // not mavrest's own step: its askedAt is zero
+	earliest := due.Add(max(reportAgain, c.acks.trip))
 	if atOnce {
-		since = due.Add(-reportFresh)
+		earliest = due.Add(-reportFresh)
 	}
 	for c.reports.askNow(); ; {
-		if err := t.mayContinue(); err != nil {
+		if err := t.mustStop(); err != nil {
 			return err
 		}
-		if !c.reports.keeps() && !c.reports.last.at.Before(since) && c.reports.last.at.After(c.awayAt) {
+		if at := c.reports.lastBeat.at; !c.reports.keeps() && !at.Before(earliest) && at.After(c.awayAt) {
 			return nil
 		}
 		now := time.Now()
@@ -287,7 +285,7 @@ func (t *task) reportBefore(s *step, due time.Time) error {
 		}
 		c.pause(sooner(next, until))
 	}
-	if c.away() && t.sent == nil {
+	if c.away && t.sent == nil {
 		return refuse(codeOffline, "the port to the autopilot was down: %s was not sent", commandName(s))
 	}
 	return refuse(codeNoAck, "the autopilot did not answer; %s was not sent", commandName(s))
@@ -300,12 +298,12 @@ func (t *task) transact(s *step) error {
 	c := t.commander
 	x := c.acks.open(s, c.machine.last)
 	defer c.acks.close(x)
-	c.reports.askNow() // a report is waited for from now on
+	c.reports.askNow() // from now on a report is awaited
 	if t.sendCopy(x); x.copies == 0 {
 		return errAway
 	}
 	for copyDue := x.sent.Add(c.acks.copyGap()); ; {
-		if err := t.mayContinue(); err != nil {
+		if err := t.mustStop(); err != nil {
 			return err
 		}
 		if x.shown(c.machine.last, c.reports.n) {
@@ -328,7 +326,7 @@ func (t *task) transact(s *step) error {
 			next = sooner(until, copyDue)
 		}
 		if x.acked() || s.byReport() {
-			if x.ackedAt.After(c.reports.asked) {
+			if x.ackedAt.After(c.reports.asked) { // no HEARTBEAT was requested since the ack
 				c.reports.askNow()
 			}
 			next = sooner(next, c.poll(true, now))
@@ -337,18 +335,20 @@ func (t *task) transact(s *step) error {
 	}
 }
 
-// sendCopy sends a copy. A repeat does not go out while a number is kept, and a repeated ARM not
-// to an armed vehicle. If the port is away or its queue full, this copy is left out.
+// sendCopy sends a copy. No repeat goes out while a number is kept, and no repeated ARM to an armed vehicle.
 func (t *task) sendCopy(x *command) {
 	c, s := t.commander, x.step
-	if x.copies > 0 && (c.reports.keeps() || s.arms() && c.machine.last.armed) || c.acks.send(x) != nil {
+	if x.copies > 0 && (c.reports.keeps() || s.arms() && c.machine.last.armed) {
+		return
+	}
+	if c.acks.send(x) != nil { // the port is away or its queue full: this copy is left out
 		return
 	}
 	t.sent = x
 	t.armed = t.armed || s.arms() && !c.machine.last.armed
 	if s.to != nil {
 		c.machine.claim(s.to, time.Now())
-		if c.manoeuvre != t.answer.manoeuvre { // an older one ends, whatever becomes of the step
+		if c.manoeuvre != t.firstLeg { // an older one ends, whatever becomes of the step
 			c.endManoeuvre(errSuperseded)
 		}
 	}
@@ -376,21 +376,21 @@ func (t *task) failure(x *command) error {
 // replace makes t's plan the manoeuvre, once the vehicle has accepted its goal. A second leg
 // continues the manoeuvre of the first: clients that wait for it wait on.
 func (c *commander) replace(t *task) {
-	if m := t.answer.manoeuvre; m != nil {
-		m.plan = t.plan
+	if t.firstLeg != nil {
+		t.firstLeg.plan, t.answer.manoeuvre = t.plan, t.firstLeg
 		return
 	}
 	t.answer.manoeuvre = newManoeuvre(t.request, t.plan)
 	c.manoeuvre = t.answer.manoeuvre
 }
 
-// endManoeuvre ends the manoeuvre and the command that continues it, and forgets both. If a
-// landing was on its way to its place, the mode is the reported one from now on.
+// endManoeuvre ends and forgets the manoeuvre. It also ends the command that began or continues it, if
+// that is still under way. If a landing was on its way to its place, the mode is now the reported one.
 func (c *commander) endManoeuvre(why *commandError) {
 	if c.manoeuvre == nil {
 		return
 	}
-	if t := c.current(); t != nil && t.answer.manoeuvre == c.manoeuvre {
+	if t := c.current(); t != nil && (t.answer.manoeuvre == c.manoeuvre || t.firstLeg == c.manoeuvre) {
 		t.end(why)
 	}
 	if c.transit() {

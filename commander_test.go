@@ -329,9 +329,9 @@ func TestMavrestActsByItselfOnlyForAClientThatHasTheDrone(t *testing.T) {
 		"a disarming":                      (*commander).disarmed,
 	} {
 		c := &commander{clientActed: true}
-		lineEqual(t, "before "+name, c.mayAct(), nil)
+		lineEqual(t, "before "+name, c.mustNotAct(), nil)
 		happens(c)
-		lineEqual(t, "after "+name, code(c.mayAct()), codeInterrupted)
+		lineEqual(t, "after "+name, code(c.mustNotAct()), codeInterrupted)
 	}
 	d, own := newDrone(device{}, 0, false), &task{}
 	lineEqual(t, "it acts without a client", code(d.doOwn(request{}, nil)), codeInterrupted)
@@ -341,9 +341,9 @@ func TestMavrestActsByItselfOnlyForAClientThatHasTheDrone(t *testing.T) {
 	lineEqual(t, "a step that shows after a takeover gives the client the drone", d.cmd.clientActed, false)
 	lands := &task{commander: d.cmd, request: landHere, askedAt: time.Now()}
 	own.commander, d.cmd.clientActed, d.cmd.tasks = d.cmd, true, []*task{own, lands}
-	lineEqual(t, "a command is under way", code(d.cmd.mayAct()), codeSuperseded)
+	lineEqual(t, "a command is under way", code(d.cmd.mustNotAct()), codeSuperseded)
 	d.cmd.manoeuvre = newManoeuvre(landHere, plan{})
-	own.answer.manoeuvre = d.cmd.manoeuvre
+	own.firstLeg = d.cmd.manoeuvre
 	d.cmd.endManoeuvre(interruption(time.Now(), "another target"))
 	lineEqual(t, "a manoeuvre that ends takes its second leg with it", own.takenOver(), true)
 	own.endedBy = nil

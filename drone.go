@@ -102,7 +102,7 @@ func (d *drone) tick(now time.Time) time.Time {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	next := now.Add(offlineAfter)
-	if d.cmd.stopped && !now.Before(d.quitBy) { // the farewell's time is over
+	if d.cmd.stopped && !now.Before(d.quitBy) { // the farewell's time is over: end its hold or landing
 		d.cmd.stop()
 	}
 	if d.online && now.Sub(d.cmd.reports.alive) >= offlineAfter {
@@ -363,8 +363,8 @@ func (d *drone) reportOf(b shownMode, now time.Time) report {
 
 func (d *drone) view(now time.Time) view { return d.viewSince(time.Time{}, now) }
 
-// viewSince is the vehicle now. A position, a velocity or a landed state that is stale, or did not
-// come later than since, counts as unknown: a hold would otherwise fly back to where it was.
+// viewSince is the vehicle now. A stale position, velocity or landed state counts as unknown: a hold
+// would otherwise fly back to where it was. One that did not come later than since counts as unknown too.
 func (d *drone) viewSince(since, now time.Time) view {
 	t, current := &d.tel, d.cmd.current()
 	v := view{
@@ -375,7 +375,7 @@ func (d *drone) viewSince(since, now time.Time) view {
 		shownMode: d.machine.last.shownMode,
 		at:        nowhere, heading: math.NaN(), velocity: motionless, home: t.home, to: t.target,
 	}
-	v.failsafe = t.beat.failsafe
+	v.failsafe = t.beat.failsafe // not the report's, which leaves out what may be a warning
 	if v.firmware.ardupilot() && !d.link.gcs {
 		v.gcsFailsafe = v.param(sourceNames[v.firmware], 0)
 	}

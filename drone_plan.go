@@ -24,10 +24,10 @@ func (d *drone) do(r request) (answer, error) {
 // doOwn is the only way to the vehicle for a command that no client asks for at this moment.
 // firstLeg is the manoeuvre that a second leg continues; nil for anything else.
 func (d *drone) doOwn(r request, firstLeg *manoeuvre) error {
-	if err := d.cmd.mayAct(); err != nil {
+	if err := d.cmd.mustNotAct(); err != nil {
 		return err
 	}
-	return d.perform(&task{commander: d.cmd, request: r, answer: answer{manoeuvre: firstLeg}})
+	return d.perform(&task{commander: d.cmd, request: r, firstLeg: firstLeg})
 }
 
 // perform takes a task from its arrival to its answer. It and what it calls unlock mu while they
@@ -39,7 +39,7 @@ func (d *drone) perform(t *task) error {
 		d.conclude(t, err)
 	}
 	d.cmd.leave(t)
-	if e, ok := err.(*commandError); ok && e.step != nil && !t.askedAt.IsZero() { // only a client reads them
+	if e, ok := err.(*commandError); ok && e.step != nil && !t.askedAt.IsZero() { // only a client reads reasons
 		err = d.reasons(t, e)
 	}
 	if code(err) == codeSuperseded { // clients that repeat at once would supersede each other for ever
@@ -51,7 +51,7 @@ func (d *drone) perform(t *task) error {
 // planned makes the plan of a request, for the vehicle as it is now. A fixed wing may be a
 // QuadPlane until EXTENDED_SYS_STATE came.
 func (d *drone) planned(t *task) (err error) {
-	if m := t.answer.manoeuvre; m != nil {
+	if m := t.firstLeg; m != nil {
 		t.plan = plan{steps: []step{*m.plan.second}}
 		return nil
 	}
@@ -75,9 +75,9 @@ func (d *drone) takeTurn(t *task) error {
 	}
 	d.cmd.enter(t, d.onGround())
 	for t != d.cmd.current() && t.endedBy == nil {
-		d.cmd.pause(time.Now().Add(giveUp))
+		d.cmd.pause(time.Now().Add(giveUp)) // then it looks again; it does not give up
 	}
-	if err := t.mayContinue(); err != nil {
+	if err := t.mustStop(); err != nil {
 		return err
 	}
 	t.was, t.previous = d.machine.last, d.cmd.manoeuvre
@@ -104,7 +104,7 @@ func (d *drone) carryOut(t *task) error {
 		}
 	}
 	t.answer.mode = d.machine.mode
-	if t.answer.manoeuvre == nil { // it only armed or disarmed
+	if t.answer.manoeuvre == nil { // it only armed or disarmed: what a wait gets is complete at once
 		t.answer.manoeuvre = newManoeuvre(t.request, t.plan)
 	}
 	return nil
@@ -117,8 +117,8 @@ func (d *drone) take(t *task, s *step, lastStep bool) error {
 		return err
 	}
 	goal, last := t.plan.goal(), d.machine.last
-	shown := goal == nil || last.custom == goal.number || goal.atEnd(last)
-	if t.takenOver() && !(lastStep && shown) {
+	goalShown := goal == nil || last.custom == goal.number || goal.atEnd(last)
+	if t.takenOver() && !(lastStep && goalShown) {
 		return t.ended("%s; the vehicle follows %s, which was sent before; nothing more was sent", commandName(s))
 	}
 	d.accepted(t, s)
@@ -128,7 +128,7 @@ func (d *drone) take(t *task, s *step, lastStep bool) error {
 // send waits until a step may go out, and sends it. If the port is away by then, it does both again.
 func (d *drone) send(t *task, s *step) error {
 	for due := (time.Time{}); ; {
-		for at := d.ready(s); t.mayContinue() == nil && time.Now().Before(at); at = d.ready(s) {
+		for at := d.ready(s); t.mustStop() == nil && time.Now().Before(at); at = d.ready(s) {
 			d.cmd.pause(at)
 		}
 		if due.IsZero() {

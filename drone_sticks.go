@@ -49,7 +49,7 @@ func (d *drone) outgoing(a axes) outgoing {
 // restarts. It waits for the handshake. A parameter that is unanswered then has its default, and
 // an unknown version counts as old.
 func (d *drone) warn(v view) {
-	if v.firmware != px4 || !v.online || v.now.Sub(d.handshake.began) < askFor {
+	if v.firmware != px4 || !v.online || v.now.Sub(d.handshake.began) < warnAfter {
 		return
 	}
 	list := []string{v.noSticks()}

@@ -12,7 +12,7 @@ import (
 // Times of the handshake and of what is requested later (docs/design.md, "The vehicle").
 const (
 	askEvery    = 500 * time.Millisecond // between two requests of what is not answered yet
-	askFor      = 3 * time.Second        // after this time warnings count an unanswered parameter as its default
+	warnAfter   = 3 * time.Second        // no warning comes sooner; then unanswered parameters have their defaults
 	streamAgain = 10 * time.Second       // between two requests for a stream that was accepted
 	streamLost  = 5 * time.Second        // a stream without its message for this long was ended, by another program or a restart; NAV_DLL_ACT is read again this often
 	liveLost    = time.Second            // the same for CURRENT_MODE, which comes twice a second by itself

@@ -98,8 +98,8 @@ func lasts(since *time.Time, is bool, now time.Time) time.Duration {
 	return now.Sub(*since)
 }
 
-// lostAt is when somebody else took the drone, for a manoeuvre that is abandoned now. A target
-// that was strange from the start is the autopilot's answer to the command.
+// lostAt is the time of the interruption, for a manoeuvre that is abandoned now. A target that was strange
+// from the start is the autopilot's answer to the command: then it is the time of the acceptance.
 func (m *manoeuvre) lostAt(now time.Time) time.Time {
 	if !m.strange.IsZero() && m.strange.Sub(m.at) < targetLate {
 		return m.at
@@ -112,8 +112,8 @@ func (m *manoeuvre) lostAt(now time.Time) time.Time {
 func (m *manoeuvre) arrived(v view) bool {
 	t := m.plan.target
 	away := distance(v.at.lat, v.at.lon, t.lat, t.lon)
-	near := lasts(&m.near, away <= nearPlace && v.groundSpeed() < slowly, v.now) // NaN is not near
-	return (near >= 0 && away <= atPlace || near >= nearFor) && v.now.Sub(m.tried) >= ownAgain
+	stayed := lasts(&m.near, away <= nearPlace && v.groundSpeed() < slowly, v.now) // NaN is not near
+	return (stayed >= 0 && away <= atPlace || stayed >= nearFor) && v.now.Sub(m.tried) >= ownAgain
 }
 
 func (v view) groundSpeed() float64 { return math.Hypot(v.velocity.north, v.velocity.east) }
@@ -127,8 +127,8 @@ func (m *manoeuvre) complete(v view) bool {
 		if v.firmware == plane { // it is reported in the air on the ground roll already, so its height decides
 			return v.landed.inAir() && v.at.altitude >= t.altitude-max(2, t.altitude/10)
 		}
-		near := max(min(1, t.altitude/2), t.altitude/20)
-		return v.landed.inAir() && math.Abs(v.velocity.down) < still && m.height(v) <= near
+		off := max(min(1, t.altitude/2), t.altitude/20) // 5 %, at least 1 m; below 2 m half the height
+		return v.landed.inAir() && math.Abs(v.velocity.down) < still && m.height(v) <= off
 	case ModeHold:
 		there := t == nil || distance(v.at.lat, v.at.lon, t.lat, t.lon) <= atPlace
 		if !m.request.goTo { // a QuadPlane overshoots its place, and is slow where it turns back

@@ -215,7 +215,7 @@ func TestTheSecondLegOfALandingContinuesIt(t *testing.T) {
 	m.watch(seen())
 	c := &commander{manoeuvre: m}
 	second := leg(c, m.request, plan{})
-	second.answer.manoeuvre = m
+	second.firstLeg = m
 	c.replace(second)
 	lineEqual(t, "it is another manoeuvre", c.manoeuvre != m, false)
 	lineEqual(t, "it has ended", m.finished(), false)

@@ -203,31 +203,31 @@ const copterBrake = 17
 
 // Times of the reports and of the mode machine (docs/design.md, "Reports" and rule 3).
 const (
-	keptFor     = 100 * time.Millisecond  // or two round trips: a HEARTBEAT that comes later than this is newer than a CURRENT_MODE or an ack
-	reportFresh = 200 * time.Millisecond  // a client's command may follow a report of this age; an armed vehicle's next report is requested at this age
-	reportQuiet = 1500 * time.Millisecond // the same for a disarmed vehicle's next report; both only if no command waits for it
-	reportAgain = 20 * time.Millisecond   // or a round trip: between two requests of what is waited for
-	reportMost  = 100 * time.Millisecond  // the longest reportAgain: on a slow line many requests are lost
-	followTime  = 5 * time.Second         // how long after its last copy a step explains a report
-	ownAgain    = time.Second             // between two tries of what mavrest commands by itself
+	keptFor      = 100 * time.Millisecond  // or two round trips: a HEARTBEAT that comes later than this is newer than a CURRENT_MODE or an ack
+	reportFresh  = 200 * time.Millisecond  // a client's command may follow a report of this age
+	pollArmed    = 200 * time.Millisecond  // at this age of its last report an armed vehicle is asked for the next, if no command waits
+	pollDisarmed = 1500 * time.Millisecond // the same for a disarmed vehicle
+	reportAgain  = 20 * time.Millisecond   // or a round trip: between two requests of what is waited for
+	reportMost   = 100 * time.Millisecond  // the longest reportAgain: on a slow line many requests are lost
+	followTime   = 5 * time.Second         // how long after its last copy a step explains a report
+	ownAgain     = time.Second             // between two tries of what mavrest commands by itself
 )
 
 // shownMode is what a HEARTBEAT shows. A CURRENT_MODE has only a number.
 type shownMode struct {
 	custom          uint32 // the vehicle's own number of its mode
 	armed, failsafe bool
-	at              time.Time // when the number came
+	at              time.Time // when the number came; in lastBeat: when the HEARTBEAT came
 }
 
-// reports makes reports of HEARTBEATs and of PX4's CURRENT_MODEs. A CURRENT_MODE has no
-// armed bit and comes up to 15 ms before its mode is in force, so its number is kept until
-// a HEARTBEAT shows it.
+// reports makes reports of HEARTBEATs and of PX4's CURRENT_MODEs. A CURRENT_MODE has no armed bit and comes
+// up to 15 ms before its mode is in force, so its number is kept until a HEARTBEAT shows it.
 type reports struct {
-	last  shownMode   // of the last report; its time is zero before the first
-	n     int         // how many there were
-	kept  []shownMode // the oldest first
-	alive time.Time   // when a HEARTBEAT came last, or a CURRENT_MODE after the first HEARTBEAT
-	asked time.Time   // when a HEARTBEAT was requested last
+	lastBeat shownMode   // the last HEARTBEAT that made reports; its time is zero before the first
+	n        int         // how many reports there were
+	kept     []shownMode // the oldest first
+	alive    time.Time   // when a HEARTBEAT came last, or a CURRENT_MODE after the first HEARTBEAT
+	asked    time.Time   // when a HEARTBEAT was requested last
 }
 
 // askNow has the next HEARTBEAT requested at once where one is waited for.
@@ -236,17 +236,17 @@ func (r *reports) askNow() { r.asked = time.Time{} }
 // keeps reports whether a number is kept: the vehicle's mode is about to change.
 func (r *reports) keeps() bool { return len(r.kept) > 0 }
 
-// newest is the number that is kept last or, where none is kept, the last report's.
+// newest is the number that is kept last or, where none is kept, lastBeat's.
 func (r *reports) newest() shownMode {
 	if r.keeps() {
 		return r.kept[len(r.kept)-1]
 	}
-	return r.last
+	return r.lastBeat
 }
 
 // hearMode takes a CURRENT_MODE. It reports whether its number is kept.
 func (r *reports) hearMode(custom uint32, now time.Time) bool {
-	if r.last.at.IsZero() { // before the first HEARTBEAT it is not known what vehicle it is
+	if r.lastBeat.at.IsZero() { // before the first HEARTBEAT it is not known what vehicle it is
 		return false
 	}
 	r.alive = now
@@ -265,7 +265,7 @@ func (r *reports) hearHeartbeat(b shownMode, trip time.Duration, now time.Time) 
 	newest := r.newest()
 	switch {
 	case !r.keeps():
-	case r.last.armed && !b.armed: // PX4 leaves LAND in the instant of disarming: the newest number is in force
+	case r.lastBeat.armed && !b.armed: // PX4 leaves LAND in the instant of disarming: the newest number is in force
 		b.custom = newest.custom
 	case b.custom != newest.custom && now.Sub(newest.at) <= newerAfter(trip):
 		return nil
@@ -276,7 +276,7 @@ func (r *reports) hearHeartbeat(b shownMode, trip time.Duration, now time.Time) 
 	if !r.keeps() || b.custom != newest.custom {
 		list = append(list, b)
 	}
-	r.last, r.kept, r.n = b, nil, r.n+len(list)
+	r.lastBeat, r.kept, r.n = b, nil, r.n+len(list)
 	return list
 }
 
@@ -291,11 +291,11 @@ func (r *reports) due(awaited bool, trip time.Duration) time.Time {
 	if awaited || r.keeps() {
 		return r.asked.Add(againAfter(trip))
 	}
-	quiet := reportQuiet
-	if r.last.armed {
-		quiet = reportFresh
+	age := pollDisarmed
+	if r.lastBeat.armed {
+		age = pollArmed
 	}
-	return later(r.asked.Add(reportFresh), r.last.at.Add(quiet))
+	return later(r.asked.Add(pollArmed), r.lastBeat.at.Add(age))
 }
 
 func (r *reports) restart() { r.kept = nil }
@@ -317,7 +317,7 @@ type view struct {
 	entering bool // a command to enter a stick mode is under way, or is a claim (rule 3)
 	landed   landedState
 
-	shownMode // of the last report; a failsafe of a PX4 before 1.15 may be only a warning
+	shownMode // of the last report; its failsafe is the last HEARTBEAT's: before PX4 1.15 it may be only a warning
 
 	at       place
 	climb    *place  // the target of a takeoff that is not complete; nil: there is none
@@ -387,10 +387,11 @@ type report struct {
 	streamed bool    // our own stick stream runs, and the vehicle is a PX4
 }
 
-// order is what a step leads to: the mode, and the autopilot's own number of it.
+// order is what a step leads to. The number may be that of another mode: a landing on the way to
+// its place is flown in the hold's, a Copter's takeoff in GUIDED.
 type order struct {
-	mode   Mode
-	number uint32
+	mode   Mode   // what GET mode answers once the step is accepted
+	number uint32 // the autopilot's own mode that then shows
 
 	// PX4 ends a takeoff in AUTO.LOITER. end is that mode's number, 0 on any other vehicle and
 	// for any other order. Below endAMSL a pilot set it (rule 3).
@@ -410,9 +411,8 @@ type claim struct {
 	at time.Time // when its last copy was sent
 }
 
-// machine is the mode machine of docs/design.md: from what was commanded and what the vehicle
-// reports it knows which mode the drone is in. The zero value is a drone that was never heard:
-// manual.
+// machine is the mode machine of docs/design.md: from what was commanded and what the vehicle reports it
+// knows which mode the drone is in. The zero value is a drone that was never heard: manual.
 type machine struct {
 	mode  Mode    // what GET mode answers
 	order *order  // what was commanded last; nil: mode is a reported one
@@ -436,8 +436,7 @@ func (m *machine) explains(r report) bool {
 	return ends && !r.armed && r.mode != ModeRTL && r.mode != ModeTakeoff // no autopilot falls back to these
 }
 
-// judge takes a report, and returns whether it is a takeover: no command of ours explains it
-// (rule 3).
+// judge takes a report, and returns whether it is a takeover: no command of ours explains it (rule 3).
 func (m *machine) judge(r report, now time.Time) (takeover bool) {
 	before, known := m.last, m.known
 	m.last, m.known = r, true
@@ -449,12 +448,12 @@ func (m *machine) judge(r report, now time.Time) (takeover bool) {
 	case m.explains(r), same && r.armed == before.armed:
 		return false
 	}
-	m.show(r)
+	m.show(r) // also where a claim explains r: its mode is commanded only when the step is accepted
 	claimed := m.claimed(now, func(to *order) bool { return to.number == r.custom || to.atEnd(r) })
 	switch {
 	case same: // it only armed or disarmed
 		return false
-	case claimed >= 0: // the mode is commanded when the step is accepted
+	case claimed >= 0: // ours: the claim ends, and so do older ones
 		m.sent = m.sent[claimed+1:]
 		return false
 	case known && before.armed && !r.armed: // an autopilot falls back when it disarms

@@ -1278,7 +1278,7 @@ func TestWhenHeartbeatIsRequested(t *testing.T) {
 		{true, true, false, 80 * ms, 5 * ms, 85 * ms},
 		{true, false, true, 0, 5 * ms, 25 * ms},
 	} {
-		r := reports{last: shownMode{armed: c.armed, at: at}, asked: at.Add(c.asked)}
+		r := reports{lastBeat: shownMode{armed: c.armed, at: at}, asked: at.Add(c.asked)}
 		if c.keeps {
 			r.kept = []shownMode{{custom: 5}}
 		}

@@ -88,7 +88,7 @@ func (s *step) arms() bool { return s.cmd == common.MAV_CMD_COMPONENT_ARM_DISARM
 // step: it enters a stick mode, or arms. ArduPilot without a receiver arms only on a stream.
 func (s *step) needsStream() bool { return s.arms() || s.to != nil && s.to.mode.flownBySticks() }
 
-// plan is how a request is carried out on one autopilot: its commands in order, where they lead.
+// plan is how a request is carried out on one autopilot: its commands in order, and where they lead.
 type plan struct {
 	steps  []step
 	target *place // where it flies to; a takeoff has only the altitude
@@ -171,7 +171,7 @@ func (f firmware) command(cmd common.MAV_CMD, params ...float32) step {
 	return s
 }
 
-// leadingTo is s with the mode that it leads to, and the autopilot's own number of it.
+// leadingTo is s with the order that it leads to.
 func (s step) leadingTo(mode Mode, custom uint32) step {
 	s.to = &order{mode: mode, number: custom}
 	return s

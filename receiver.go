@@ -43,7 +43,7 @@ type sources struct {
 
 // denied is why our sticks can't act; "" if they can.
 func (s *sources) denied(v view) string {
-	rcIn, nobody := v.rcIn(), v.noSticks()
+	rcIn, noSticks := v.rcIn(), v.noSticks()
 	switch {
 	case s.foreign(v.now):
 		return "another program moves the sticks of this vehicle"
@@ -51,8 +51,8 @@ func (s *sources) denied(v view) string {
 		return fmt.Sprintf("%s is %g: the autopilot takes these sticks for a ground station's heartbeat; set it to 0, or start mavrest with -gcs if there is no other ground station", sourceNames[v.firmware], v.gcsFailsafe)
 	case v.firmware.ardupilot():
 		return ""
-	case nobody != "":
-		return nobody
+	case noSticks != "":
+		return noSticks
 	case rcIn == 0:
 		return "COM_RC_IN_MODE is 0: PX4 obeys only a transmitter's sticks; " + v.rcInAdvice()
 	case rcIn == 2 && s.heardInFlight:

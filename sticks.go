@@ -12,7 +12,7 @@ const (
 	stickEvery   = 40 * time.Millisecond   // 25 Hz
 	stickLead    = 400 * time.Millisecond  // how long the stream runs before a stick mode is commanded
 	stickArms    = 2100 * time.Millisecond // how long it runs before ArduPilot arms on it alone
-	stickStill   = 2 * time.Second         // how long the axes must not change before PX4 leaves a stick mode: it calls them moving for 1.6 s
+	stickStill   = 2 * time.Second         // how long we keep the axes still before PX4 is to leave a stick mode: it calls them moving for 1.6 s
 	stickGone    = time.Second             // from a stream's end to an arming: PX4 notices the loss after 0.6 s, which is a failsafe if it is armed by then
 	stickIdle    = 5 * time.Second         // a disarmed vehicle's stream ends this long after the client's last command
 	silentClient = 3 * time.Second         // after the client's last input or command it is silent
@@ -29,8 +29,7 @@ const (
 	stickNobody                   // centred; on PX4 unmoved in a mode that flies without sticks
 )
 
-// axes are the numbers of MANUAL_CONTROL: x forward, y right, r clockwise, each
-// ±1000; z thrust 0 to 1000, of which 500 holds the height.
+// axes are MANUAL_CONTROL's: x forward, y right, r clockwise, ±1000; z thrust 0 to 1000, 500 holds the height.
 type axes struct{ x, y, z, r int16 }
 
 // released gives ArduPilot's receiver its sticks back.
@@ -57,7 +56,7 @@ type stickHolder struct {
 // "Who has the sticks"). Its methods are given what happened; take returns what to do.
 type sticks struct {
 	src   sources
-	taken bool // somebody else has taken them, and no stick mode was set here since
+	taken bool // somebody else has taken them: until enter or, in a stick mode, until entered
 	phase stickPhase
 	axes  axes
 	since time.Time // when the stream began, or ended
@@ -176,9 +175,10 @@ func (s *sticks) ready(needsStream bool, v view, arming bool) time.Time {
 // the stream. A receiver in use gets its sticks back.
 func (s *sticks) enter(v view) {
 	s.client.spoke = v.now
-	s.taken = s.taken && v.mode.flownBySticks() // a stick mode stays somebody else's until the new one shows
+	s.taken = s.taken && v.mode.flownBySticks() // somebody else's stick mode stays his until the new one shows
+	onlyForeign := s.src.foreign(v.now) && v.gcsFailsafe <= 0
 	switch {
-	case s.src.denied(v) != "" && !(s.src.foreign(v.now) && v.gcsFailsafe <= 0):
+	case s.src.denied(v) != "" && !onlyForeign:
 	case s.src.inUse(v.firmware):
 		s.end(v)
 	default:
@@ -214,7 +214,7 @@ func (s *sticks) switched(v view) {
 		_, name := px4.reported(s.leftFor.custom)
 		s.acts.notice = fmt.Sprintf("the client's moving sticks undid the pilot's switch to %s. The client's sticks have ended: 2 s from now a switch will stay in force. With COM_RC_OVERRIDE 0 every switch does", name)
 	}
-	s.set(s.sent, v.now) // sticks that a kept number held back never move the drone
+	s.set(s.sent, v.now) // back to what went out last: sticks that frame held back never move the drone
 	s.park(v)
 	switch {
 	case s.src.inUse(v.firmware):
@@ -306,7 +306,7 @@ func (s *sticks) tick(v view) (next time.Time) {
 	switch {
 	case !v.online && v.mode.flownBySticks(): // when the link is back somebody else may fly
 		s.client.spoke = time.Time{}
-	case v.busy && !askedHold: // a client that waits for its answer is not silent
+	case v.busy && !askedHold: // a waiting client is not silent; after askedHold it may be our own hold
 		s.client.spoke = v.now
 	}
 	if s.phase != stickClient || !v.now.Before(s.client.until) {
@@ -363,15 +363,16 @@ func (s *sticks) by(v view) string {
 	return ""
 }
 
-// restarted forgets everything: the autopilot has started again. ArduPilot may have done so in the
-// air: a stream that kept it from falling goes on without its client, as after any takeover.
+// restarted forgets everything: the autopilot has started again. ArduPilot may have done so in the air:
+// a stream that kept it from falling goes on without its client, as after any takeover.
 func (s *sticks) restarted(v view) {
 	was := *s
 	*s = sticks{}
-	s.src.hide(v.now.Add(overrideTimeout))
 	if v.armed && was.phase != stickOff && v.firmware.ardupilot() {
-		s.taken, s.phase, s.axes, s.sent, s.src.receiver = true, stickNobody, was.axes, was.axes, was.src.receiver
+		*s = sticks{taken: true, phase: stickNobody, axes: was.axes, sent: was.axes}
+		s.src.receiver = was.src.receiver
 	}
+	s.src.hide(v.now.Add(overrideTimeout))
 }
 
 // stop leaves the sticks for the program's end: released to a live receiver, else parked
