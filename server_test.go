@@ -450,7 +450,7 @@ func TestAnIncompleteBodyIs400(t *testing.T) {
 	})
 }
 
-// A client that has closed its side still gets an answer to a GET; its command is not carried out.
+// A client that has closed its side still gets an answer to a GET.
 func TestAHalfClosedConnectionGetsItsAnswer(t *testing.T) {
 	s := listen(t, silent())
 	w := dial(t, s.address)

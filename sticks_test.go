@@ -240,7 +240,7 @@ func (h *stickFlight) play(t *testing.T, script string) string {
 			h.tick(h.f)
 		case "restarted":
 			if h.restarted(h.f); h.phase != stickOff && h.frame(true) != h.axes {
-				return fmt.Sprintf("a number that is kept moves the sticks to %v", h.sent)
+				return fmt.Sprintf("while a number is kept the old sticks still go out: %v", h.sent)
 			}
 		case "override":
 			h.f.params["COM_RC_OVERRIDE"] = float64(number(w[1]))
