@@ -281,7 +281,7 @@ func (hf *httpFlight) refuse(result common.MAV_RESULT) {
 	})
 }
 
-// obey ends ignores, answer and refuse.
+// obey ends answer, refuse and ignores (flight_ardupilot_test.go).
 func (hf *httpFlight) obey() {
 	hf.sim.change(func() { hf.sim.idle, hf.sim.onAck = false, nil })
 }
@@ -306,7 +306,7 @@ func TestEachRouteAnswersAsTheContractShows(t *testing.T) {
 			`{"mode":"hold","vehicle_mode":"GUIDED"}`},
 		{"set the mode", simPX4, "hold", "POST", "/api/drone/mode", `{"mode":"position"}`,
 			`{"status":"accepted","status_code":0,"command":176,"mode":"position"}`},
-		{"arm, the mode stays", simPX4, "", "POST", "/api/drone/mode", `{"arm":true}`,
+		{"arm: the mode is then the one that the vehicle shows", simPX4, "", "POST", "/api/drone/mode", `{"arm":true}`,
 			`{"status":"accepted","status_code":0,"command":400,"mode":"hold"}`},
 		{"disarm on the ground", simPX4, "", "POST", "/api/drone/mode", `{"arm":false}`,
 			`{"status":"accepted","status_code":0,"command":400,"mode":"manual"}`},
@@ -324,9 +324,9 @@ func TestEachRouteAnswersAsTheContractShows(t *testing.T) {
 			`{"status":"OK","mode":"altitude","expires_in":1.25}`},
 		{"sticks in manual mode", simPX4, "manual", "POST", "/api/drone/input", `{"throttle":0.6}`,
 			`{"status":"OK","mode":"manual","expires_in":0.5}`},
-		{"takeoff: PX4 is armed first", simPX4, "", "POST", "/api/drone/takeoff", `{"altitude":10}`,
+		{"takeoff on PX4: the last command was the climb", simPX4, "", "POST", "/api/drone/takeoff", `{"altitude":10}`,
 			`{"status":"accepted","status_code":0,"command":22,"mode":"takeoff"}`},
-		{"takeoff: ArduPilot climbs last", simArduPilot, "", "POST", "/api/drone/takeoff", "",
+		{"takeoff on ArduPilot: the last command was the climb", simArduPilot, "", "POST", "/api/drone/takeoff", "",
 			`{"status":"accepted","status_code":0,"command":22,"mode":"takeoff"}`},
 		{"goto", simPX4, "hold", "POST", "/api/drone/goto", `{"lat":47.3980,"lon":8.5460,"altitude":20,"heading":90,"speed":5}`,
 			`{"status":"accepted","status_code":0,"command":192,"mode":"hold"}`},
@@ -674,12 +674,11 @@ func TestEachNumberHasItsRange(t *testing.T) {
 					default:
 						hf.fly("hold")
 					}
-					outside := []float64{math.Inf(1), math.MaxFloat64}
+					farthest := math.MaxFloat64
 					if in == test.min {
-						outside = []float64{math.Inf(-1), -math.MaxFloat64}
+						farthest = -math.MaxFloat64
 					}
-					outside = append(outside, math.Nextafter(in, outside[0]))
-					for _, out := range outside[1:] {
+					for _, out := range []float64{farthest, math.Nextafter(in, farthest)} {
 						hf.untouched(func() { hf.post(test.path, with(out)).want(hf.T, 422, "out_of_range", test.field+": ") })
 					}
 					n := len(hf.sim.received())

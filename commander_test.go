@@ -146,7 +146,7 @@ func TestAShortFailsafeTakesTheDrone(t *testing.T) {
 				d, since := f.drone, time.Now()
 				for _, state := range []minimal.MAV_STATE{minimal.MAV_STATE_CRITICAL, minimal.MAV_STATE_ACTIVE} {
 					d.mu.Lock()
-					d.tel.id.version = 0 // an unknown PX4 counts as a new one
+					d.tel.id.version = 0 // unknown: it counts as 1.15 or newer, as the simulated one is
 					d.hearMessage(flyingBeat(t, d.modeName(), state), time.Now())
 					d.mu.Unlock()
 					time.Sleep(50 * time.Millisecond)
@@ -351,7 +351,7 @@ func TestMavrestActsByItselfOnlyForAClientThatHasTheDrone(t *testing.T) {
 	lineEqual(t, "a disarming ends what mavrest sends itself", own.takenOver(), true)
 	lineEqual(t, "a disarming ends a client's landing", lands.takenOver(), false)
 	own.end(errSuperseded)
-	own.end(interruption(time.Now(), "a pilot")) // after which the reason stays
+	own.end(interruption(time.Now(), "a pilot")) // does not replace that reason
 	lineEqual(t, "a newer command's reason replaces the disarming's", own.endedBy, errSuperseded)
 }
 

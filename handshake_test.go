@@ -91,7 +91,7 @@ func TestTheParametersThatRulesNeedAreReadInTheHandshake(t *testing.T) {
 		beat   *common.MessageHeartbeat
 		params map[string]float64
 		asked  string
-		known  string
+		known  string // the parameters, the system of our sticks, rcIn, movementOverrides, gcsFailsafe
 	}{
 		{"px4", px4Beat(), map[string]float64{"COM_RC_IN_MODE": 5, "COM_RC_OVERRIDE": 2, "NAV_DLL_ACT": 2},
 			"COM_RC_IN_MODE COM_RC_OVERRIDE NAV_DLL_ACT", "map[COM_RC_IN_MODE:5 COM_RC_OVERRIDE:2 NAV_DLL_ACT:2] sticks as 255, 5 false 0"},
@@ -106,8 +106,7 @@ func TestTheParametersThatRulesNeedAreReadInTheHandshake(t *testing.T) {
 		{"a quadplane", vtol, map[string]float64{"SYSID_MYGCS": 255, "MAV_GCS_SYSID": 255, "FS_GCS_ENABL": 0, "Q_GUIDED_MODE": 1, "WP_LOITER_RAD": 60},
 			"SYSID_MYGCS MAV_GCS_SYSID FS_GCS_ENABL Q_GUIDED_MODE WP_LOITER_RAD", "map[FS_GCS_ENABL:0 MAV_GCS_SYSID:255 Q_GUIDED_MODE:1 SYSID_MYGCS:255 WP_LOITER_RAD:60] sticks as 255, 3 false 0"},
 		{"no answer", copterBeat(), nil,
-			"SYSID_MYGCS MAV_GCS_SYSID FS_GCS_ENABLE WPNAV_SPEED WP_SPD",
-			"map[] sticks as 255, 3 false 0"},
+			"SYSID_MYGCS MAV_GCS_SYSID FS_GCS_ENABLE WPNAV_SPEED WP_SPD", "map[] sticks as 255, 3 false 0"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			inLinkBubble(t, func(t *testing.T) {
@@ -124,8 +123,9 @@ func TestTheParametersThatRulesNeedAreReadInTheHandshake(t *testing.T) {
 					asked = asked[:n-1] // an unanswered parameter is requested again
 				}
 				got := strings.Join(asked, " ")
-				if rest := strings.TrimLeft(strings.ReplaceAll(got, c.asked, ""), " "); c.params == nil && rest == "" && len(got) > 5*len(c.asked) {
-					got = c.asked // each of them several times
+				roundsOnly := strings.TrimSpace(strings.ReplaceAll(got, c.asked, "")) == ""
+				if c.params == nil && roundsOnly && len(got) > 5*len(c.asked) { // all of them, several times
+					got = c.asked
 				}
 				lineEqual(t, "asked for", got, c.asked)
 				b.drone.mu.Lock()
@@ -142,7 +142,7 @@ func TestAVehicleThatDoesNotAnswerTheHandshakeIsAskedUntilItDoes(t *testing.T) {
 		b := newLineBench(t, copterBeat(), func(b *lineBench) { b.deaf = true })
 		time.Sleep(time.Minute)
 		n := len(b.commands(common.MAV_CMD_SET_MESSAGE_INTERVAL))
-		if n < 21 || n > 170 || len(b.asked()) != 12 { // a late ack has a second, and each stream has its turn
+		if n < 21 || n > 170 { // 21 requests, one every 2.8 s, are each sent up to 7 times
 			t.Errorf("asked for intervals %d times in a minute: %v", n, b.asked())
 		}
 		lineEqual(t, "messages asked for, of which none is answered", len(b.asked()), 12)
@@ -269,7 +269,7 @@ func TestTheMessagesAskedForTakeLessThanHalfOfALinkAt57600(t *testing.T) {
 	onLine(t, copterBeat(), func(t *testing.T, b *lineBench) {
 		// The whole payload counts: trailing zeros are not sent, but may not be zeros.
 		sizes := map[uint32]float64{0: 9, 1: 43, 24: 52, 30: 28, 33: 28, 74: 20, 242: 60, 245: 2, 65: 42, 193: 26}
-		sum := 1.0 * (9 + 12)
+		sum := 1.0 * (9 + 12) // the HEARTBEAT that comes each second anyhow
 		for _, m := range b.commands(common.MAV_CMD_SET_MESSAGE_INTERVAL) {
 			c := m.msg.(*common.MessageCommandLong)
 			size, ok := sizes[uint32(c.Param1)]

@@ -222,11 +222,11 @@ func beatOf(autopilot common.MAV_AUTOPILOT, custom uint32, armed bool) *common.M
 }
 
 func px4Beat() *common.MessageHeartbeat {
-	return beatOf(common.MAV_AUTOPILOT_PX4, px4Custom(4, 3), false)
+	return beatOf(common.MAV_AUTOPILOT_PX4, px4Custom(4, 3), false) // in AUTO.LOITER
 }
 
 func copterBeat() *common.MessageHeartbeat {
-	return beatOf(common.MAV_AUTOPILOT_ARDUPILOTMEGA, 4, false)
+	return beatOf(common.MAV_AUTOPILOT_ARDUPILOTMEGA, 4, false) // in GUIDED
 }
 
 // attitudeAt returns an ATTITUDE at this time of the boot clock, in ms.
@@ -757,7 +757,7 @@ func olderPX4(release uint32) func(*simulator) {
 	return func(s *simulator) { s.version = release | 255 }
 }
 
-// newerCopter makes a simulated Copter a release after 4.6: its parameters have other names.
+// newerCopter sets the release of a simulated Copter. 4.7 and 4.8 each renamed a parameter.
 func newerCopter(r release) func(*simulator) {
 	return func(s *simulator) {
 		s.version = uint32(r.major)<<24 | uint32(r.minor)<<16
@@ -988,7 +988,7 @@ func (f *flight) failAcks(id common.MAV_CMD) {
 // moment brings a flight to a moment of a manoeuvre.
 type moment struct {
 	name, mode  string // mode is the present mode, or the mode to which the command leads
-	px4, copter string // the script that flies to the moment; "": not on this autopilot
+	px4, copter string // the script (flight_test.go) that flies to the moment; "": not on this autopilot
 
 	explained []uint32 // PX4's modes whose reports the command explains
 	waiting   bool     // the command is not answered yet

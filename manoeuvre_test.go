@@ -69,7 +69,7 @@ func TestAManoeuvreIsCompleteWhereTheVehicleShowsIt(t *testing.T) {
 	}
 	wingTakeoff := takeoff(50)
 	noHome := func(s *view) { s.home = unknownPoint }
-	quadPlanes := func(s *view) { s.firmware, s.vtol = quadPlane, common.MAV_VTOL_STATE_FW }
+	onTheWing := func(s *view) { s.firmware, s.vtol = quadPlane, common.MAV_VTOL_STATE_FW }
 	hovers := func(s *view) { s.firmware, s.vtol = quadPlane, common.MAV_VTOL_STATE_MC }
 	for _, c := range []struct {
 		name string
@@ -137,11 +137,11 @@ func TestAManoeuvreIsCompleteWhereTheVehicleShowsIt(t *testing.T) {
 		{"wing, rtl: home unknown", rtl, wing(noHome), false},
 		{"wing, rtl: on the ground", rtl, wing(grounded), false},
 		{"wing, rtl: landed", rtl, wing(grounded, disarmed), true},
-		{"quadplane on the wing, hold", hold, wing(quadPlanes), true},
-		{"quadplane on the wing, goto", goTo, wing(quadPlanes, north(60)), true},
-		{"quadplane on the wing, rtl: it lands", rtl, wing(quadPlanes), false},
-		{"quadplane that hovers, hold", hold, wing(quadPlanes, hovers), false},
-		{"quadplane that hovers, goto", goTo, wing(quadPlanes, hovers, north(60)), false},
+		{"quadplane on the wing, hold", hold, wing(onTheWing), true},
+		{"quadplane on the wing, goto", goTo, wing(onTheWing, north(60)), true},
+		{"quadplane on the wing, rtl: it lands", rtl, wing(onTheWing), false},
+		{"quadplane that hovers, hold", hold, wing(hovers), false},
+		{"quadplane that hovers, goto", goTo, wing(hovers, north(60)), false},
 		{"land: armed", manoeuvre{request: request{mode: ModeLand}}, seen(grounded), false},
 		{"land: disarmed", manoeuvre{request: request{mode: ModeLand}}, seen(grounded, disarmed), true},
 		{"rtl: armed", manoeuvre{request: request{mode: ModeRTL}}, seen(), false},
@@ -162,7 +162,7 @@ func landingThere() *manoeuvre {
 	s := seen()
 	return &manoeuvre{
 		request: request{setMode: true, mode: ModeLand}, at: s.now.Add(-time.Second), over: make(chan struct{}),
-		plan: plan{target: &s.at, second: &step{cmd: common.MAV_CMD_NAV_LAND}},
+		plan: plan{target: &s.at, second: &step{cmd: common.MAV_CMD_DO_SET_MODE}},
 	}
 }
 
@@ -341,9 +341,9 @@ func TestATargetThatIsNotOursEndsAManoeuvre(t *testing.T) {
 	lineEqual(t, "asked for again", taken, "")
 	_, taken = m.watch(at(2600, away))
 	lineEqual(t, "asked for again, 1 s later", taken, elsewhere)
-	for from, want := range map[int]int{3400: 500, 3600: 9000} { // from: when the target became strange; want: since when the drone is lost
-		m.strange = at(from).now
-		lineEqual(t, fmt.Sprint("lost at, strange from ", from), m.lostAt(at(9000).now), at(want).now)
+	for strangeFrom, lostAt := range map[int]int{3400: 500, 3600: 9000} { // accepted at 500
+		m.strange = at(strangeFrom).now
+		lineEqual(t, fmt.Sprint("lost at, strange from ", strangeFrom), m.lostAt(at(9000).now), at(lostAt).now)
 	}
 	m.plan.target = &place{lat: math.NaN()}
 	_, taken = m.watch(at(9600, above))
@@ -624,7 +624,7 @@ func TestACrowdThatWaitsDelaysNoCommand(t *testing.T) {
 func TestConnectionsThatWaitAreClosedLastAndAnswered(t *testing.T) {
 	flyHTTP(t, simPX4, func(hf *httpFlight) {
 		hf.fly("hold")
-		p, end := serve(hf.T, hf.handler, 4)
+		p, end := serve(hf.T, hf.handler, 4) // the error below names the program's 64 all the same
 		defer end()
 		idle := p.connect()
 		idle.ask("GET", "/api/drone", "").wantOK(hf.T)

@@ -292,8 +292,7 @@ func TestAcceptedCommandIsTheModeFromEveryMode(t *testing.T) {
 	})
 }
 
-// TestReportBeforeTheAckIsOursAndIsTheMode: until the step is accepted the mode is the
-// reported one.
+// TestReportBeforeTheAckIsOursAndIsTheMode: until the step is accepted the mode is the reported one.
 func TestReportBeforeTheAckIsOursAndIsTheMode(t *testing.T) {
 	everyChange(t, func(t *testing.T, f *hearing, from Mode, to order) {
 		was := f.last.custom
@@ -903,8 +902,7 @@ func everyPilot(t *testing.T) (cases []pilotsCase) {
 	return cases
 }
 
-// leads brings a machine to the moment, and returns the numbers of the modes whose reports
-// are explained there.
+// leads brings a machine to the moment, and returns the numbers of the modes that are explained there.
 func (c *pilotsCase) leads() (f *hearing, explained []uint32) {
 	f = newHearing()
 	f.firmware = c.from.firmware
@@ -1101,13 +1099,13 @@ func (w *witness) wrong() string {
 	return ""
 }
 
-// FuzzMachine gives the machine commands, reports, restarts and time in any
-// order. The first byte is the autopilot, 0 for PX4 and 1 for Copter. Each event is two
-// bytes: what happens, and a mode of the autopilot's list. 64 is added to the mode when the
-// vehicle is low, 128 while our sticks are streamed.
+// FuzzMachine gives the machine commands, reports, restarts and time in any order. The first byte
+// is the autopilot, 0 for PX4 and 1 for Copter. Each event is two bytes: what happens, and a mode of
+// the autopilot's list. 64 is added to the mode when the vehicle is low, 128 while our sticks are streamed.
 func FuzzMachine(f *testing.F) {
 	const whats = "RratxdTAN" // the cases below, in their order
 	const which = "mapthlrso" // manual, altitude, position, takeoff, hold, land, rtl, rtgs, other
+	autopilots := []firmware{px4, copter}
 	for _, flight := range []string{
 		"rh dh ah dt rt at Rt Tz Rh dh ah Rh Tz dl al Rl rl rh Tz", // a takeoff, a goto, a landing
 		"Rp dh t. Rh Tz Rh dl Rl al rl rh",                         // a landing at a place
@@ -1120,18 +1118,18 @@ func FuzzMachine(f *testing.F) {
 		"Rh dr Tz Tz Rr Rh dr dp Rr Rp",                            // a return whose claim has ended, and one whose claim lasts
 		"N. Rh N. dp ap rp",                                        // accepted before the restarted vehicle is heard
 	} {
-		for fw, list := range map[byte][]autopilotMode{0: modesOf(px4), 1: modesOf(copter)} {
-			events := []byte{fw}
+		for fw, autopilot := range autopilots {
+			list, events := modesOf(autopilot), []byte{byte(fw)}
 			for e := range strings.FieldsSeq(flight) {
 				arg := 0
 				if i := strings.IndexByte(which, e[1]); i >= 0 && strings.IndexByte("Rr", e[0]) >= 0 {
-					n := numberOf(f, firmware(fw+1), allModes[i].String())
+					n := numberOf(f, autopilot, allModes[i].String())
 					arg = slices.IndexFunc(list, func(m autopilotMode) bool { return m.custom == n })
 				} else if i >= 0 {
 					arg = i
 				}
 				if e[0] == 'T' {
-					arg = 25
+					arg = 25 // 2.5 s
 				}
 				events = append(events, byte(strings.IndexByte(whats, e[0])), byte(arg))
 			}
@@ -1143,13 +1141,16 @@ func FuzzMachine(f *testing.F) {
 		if len(events) == 0 || len(events) > 1000 {
 			return
 		}
-		w := &witness{firmware: px4 + firmware(events[0]&1), now: time.Unix(1_700_000_000, 0)}
+		w := &witness{firmware: autopilots[events[0]&1], now: time.Unix(1_700_000_000, 0)}
 		list := modesOf(w.firmware)
 		story := ""
 		for events = events[1:]; len(events) > 1; events = events[2:] {
 			what, arg := whats[events[0]%byte(len(whats))], int(events[1])
-			mode := list[arg&63%len(list)]
-			o := commanded(w.firmware, requestable[arg%len(requestable)], what == 't')
+			mode := list[(arg&63)%len(list)]
+			o := commanded(w.firmware, requestable[arg%len(requestable)], false)
+			if what == 't' { // the way to a landing's place
+				o = commanded(w.firmware, ModeLand, true)
+			}
 			var wrong string
 			switch {
 			case what == 'R', what == 'r':
@@ -1157,10 +1158,8 @@ func FuzzMachine(f *testing.F) {
 				wrong = w.seeReport(report{shownMode: shownMode{custom: mode.custom, armed: what == 'R'}, mode: mode.mode, amsl: amsl, streamed: arg>>7 == 1})
 				story += fmt.Sprintf(" %c:%s", what, mode.name)
 			case !w.heard && what != 'T' && what != 'N': // there is no vehicle to command
-			case what == 'a':
+			case what == 'a', what == 't':
 				w.accepts(o)
-			case what == 't': // the way to a landing's place
-				w.accepts(commanded(w.firmware, ModeLand, true))
 			case what == 'x':
 				w.refuses()
 			case what == 'd':
@@ -1199,10 +1198,10 @@ func TestAStepIsOursFor5sAfterItsLastCopy(t *testing.T) {
 	}
 }
 
-// TestReports plays scripts, clauses with commas between. "mode 5" is a CURRENT_MODE, "beat 5
-// armed" a HEARTBEAT, "restart" a restart of the autopilot. "trip 300ms" sets the round trip, "+20ms"
-// lets time pass. "= 5 6 armed" checks the reports that the last HEARTBEAT made; "keeps" checks that
-// a number is kept, "empty" that none is.
+// TestReports plays scripts, clauses with commas between. "mode 5" is a CURRENT_MODE, "beat 5 armed" a
+// HEARTBEAT (an armed one also shows a failsafe), "restart" a restart of the autopilot. "trip 300ms"
+// sets the round trip, "+20ms" lets time pass. "= 5 6 armed" checks the reports that the last HEARTBEAT
+// made; "keeps" checks that a number is kept, "empty" that none is.
 func TestReports(t *testing.T) {
 	for name, script := range map[string]string{
 		"a HEARTBEAT is a report":                                                   "beat 5 armed, = 5 armed, empty, beat 5 armed, = 5 armed",
@@ -1268,7 +1267,8 @@ func TestWhenHeartbeatIsRequested(t *testing.T) {
 	at := time.Unix(1_700_000_000, 0)
 	for _, c := range []struct {
 		armed, awaited, keeps bool
-		trip, asked, want     time.Duration // after the last report
+		trip                  time.Duration
+		asked, want           time.Duration // after the last report
 	}{
 		{false, false, false, 0, -10 * time.Second, 1500 * ms},
 		{true, false, false, 0, -10 * time.Second, 200 * ms},

@@ -308,8 +308,6 @@ func TestStepNamesTheModeItLeadsTo(t *testing.T) {
 				want = entered[v.firmware][ModeHold]
 			case common.MAV_CMD_NAV_TAKEOFF:
 				want = entered[v.firmware][ModeTakeoff]
-			case common.MAV_CMD_NAV_LAND:
-				want = entered[v.firmware][ModeLand]
 			default:
 				leads = false
 			}
@@ -642,7 +640,7 @@ func TestPlanePlans(t *testing.T) {
 		{"quadplane GUIDED landed", "set mode=hold", []string{guided}},
 		{"quadplane GUIDED flying hovers WPNAV_SPEED=750", "goto altitude=20", []string{"INT 192 frame=3 [-1 1 0 0] x=473977421 y=85455938 z=20"}},
 
-		// Where GUIDED circles a hovering QuadPlane can't hold; one on its wing can.
+		// Where GUIDED circles, a hovering QuadPlane can't hold; one on its wing can.
 		{"quadplane QLOITER flying", "set mode=hold", []string{circles("hold")}},
 		{"quadplane QLOITER flying circles", "set mode=hold", []string{circles("hold")}},
 		{"quadplane QLOITER flying circles", "goto altitude=20", []string{circles("goto")}},

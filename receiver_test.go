@@ -13,7 +13,7 @@ import (
 func TestWhoseSticksCount(t *testing.T) {
 	denied := map[string]bool{}
 	for _, receiver := range []string{"idle", "in-use"} {
-		for _, in := range []string{"2", "3", "5", "7", "NaN"} { // a source that was there first
+		for _, in := range []string{"2", "3", "5", "7", "NaN"} { // the transmitter was first (2, 3, NaN), or wins
 			denied["px4 "+receiver+" "+in] = true
 		}
 	}
@@ -22,7 +22,7 @@ func TestWhoseSticksCount(t *testing.T) {
 		for _, in := range []string{"4", "9"} {
 			nobodyFlies["px4 "+receiver+" "+in] = true
 		}
-		for _, in := range []string{"0", "4", "9"} { // ignored
+		for _, in := range []string{"0", "4", "9"} { // our sticks are ignored
 			denied["px4 "+receiver+" "+in] = true
 		}
 		for _, f := range []string{"copter", "quadplane", "plane"} {
@@ -118,7 +118,7 @@ func TestReceiversStateCountsOnlyWithoutAStreamOfOurs(t *testing.T) {
 		want   receiverState
 	}{
 		{"live and low", "receiver live 1000", receiverIdle},
-		{"live at an unknown throttle", "receiver live 0", receiverIdle},
+		{"live at 0 µs", "receiver live 0", receiverIdle},
 		{"live up to 1350", "receiver live 1350", receiverIdle},
 		{"live over 1350", "receiver live 1351", receiverInUse},
 		{"lost", "receiver live 1500, receiver gone", receiverNone},
@@ -141,10 +141,10 @@ func TestReceiversStateCountsOnlyWithoutAStreamOfOurs(t *testing.T) {
 			}
 		})
 	}
-	// An earlier process' sticks count for 3 s and would look like a receiver.
-	h := newStickFlight(copter, "none", 0)
+	// An earlier process' sticks may hide the receiver for 3.5 s from the link's opening, here 3 s ago.
+	h, opened := newStickFlight(copter, "none", 0), now.Add(-3*time.Second)
 	h.src.known = false
-	h.src.hide(now.Add(-3 * time.Second).Add(overrideTimeout))
+	h.src.hide(opened.Add(overrideTimeout))
 	if h.hearReceiver(h.f, true, 1500); h.src.known || h.src.receiver != receiverNone {
 		t.Error("it counts 3 s after the link opened")
 	}

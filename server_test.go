@@ -450,7 +450,7 @@ func TestAnIncompleteBodyIs400(t *testing.T) {
 	})
 }
 
-// A client that has closed its side still gets an answer to a GET; its command is not carried out.
+// A client that has closed its side still gets an answer to a GET.
 func TestAHalfClosedConnectionGetsItsAnswer(t *testing.T) {
 	s := listen(t, silent())
 	w := dial(t, s.address)
@@ -526,7 +526,7 @@ func TestOnlyTheOldestWaitMakesWayAndOnlyWhereNoConnectionIsIdle(t *testing.T) {
 	l.makeRoom()
 	lineEqual(t, "ended while one is idle, though it asked just now", ended, "")
 	maps.DeleteFunc(l.open, func(_ net.Conn, c *connection) bool { return !c.busy })
-	lineEqual(t, "there is room before its answer", l.makeRoom() || l.makeRoom(), false)
+	lineEqual(t, "there is room before its answer", l.makeRoom() || l.makeRoom(), false) // one wait ends
 	lineEqual(t, "ended where all are busy", ended, "older")
 }
 

@@ -240,7 +240,7 @@ func (h *stickFlight) play(t *testing.T, script string) string {
 			h.tick(h.f)
 		case "restarted":
 			if h.restarted(h.f); h.phase != stickOff && h.frame(true) != h.axes {
-				return fmt.Sprintf("a number that is kept moves the sticks to %v", h.sent)
+				return fmt.Sprintf("while a number is kept the old sticks still go out: %v", h.sent)
 			}
 		case "override":
 			h.f.params["COM_RC_OVERRIDE"] = float64(number(w[1]))
@@ -643,7 +643,7 @@ const stickEvents = "eglrfoOkipadFswcCRLNT"
 // stickWitness watches the sticks for FuzzSticks.
 type stickWitness struct {
 	*stickFlight
-	seen  int       // frames
+	seen  int       // how many frames look has checked
 	pilot bool      // a pilot has had the sticks since a switch
 	stood axes      // the sticks at that switch
 	until time.Time // when the client's sticks expire
@@ -653,7 +653,7 @@ type stickWitness struct {
 // happens plays one event to the sticks, if drone could do so at this time.
 func (w *stickWitness) happens(what byte, arg int) {
 	f, src := &w.f, &w.src
-	sticky := Mode(arg % 3).String()
+	stickMode := Mode(arg % 3).String()
 	_, has := entered[f.firmware][Mode(arg%3)]
 	switch what {
 	case 'e': // a plan for a stick mode begins
@@ -664,9 +664,9 @@ func (w *stickWitness) happens(what byte, arg int) {
 		case !has || !f.entering:
 		case f.busy:
 			w.pilot = false
-			w.gets(sticky)
+			w.gets(stickMode)
 		default:
-			w.in(sticky)
+			w.in(stickMode)
 			f.entering = false
 		}
 	case 'l': // a plan that leaves begins
@@ -777,7 +777,7 @@ func (w *stickWitness) look() string {
 		}
 	}
 	for i, s := range sent { // PX4 would leave a pilot's mode for sticks that move
-		if f.firmware == px4 && i > 0 && !f.shown().flownBySticks() && f.busy == false && s.axes != sent[i-1].axes && s.axes != released {
+		if f.firmware == px4 && i > 0 && !f.shown().flownBySticks() && !f.busy && s.axes != sent[i-1].axes && s.axes != released {
 			return fmt.Sprintf("%v after %v in an AUTO mode", s.axes, sent[i-1].axes)
 		}
 	}
@@ -790,7 +790,7 @@ func (w *stickWitness) look() string {
 	return ""
 }
 
-// A late frame would override the receiver. RC_CHANNELS from before the release show ours.
+// A late frame would override the receiver. RC_CHANNELS from before the release show our throttle.
 func TestSticksStandWhileANumberIsKeptAndAStreamsEndLeavesNothing(t *testing.T) {
 	d, now := newDrone(device{}, 0, false), time.Now()
 	d.link.writer = newWriter(d.link, nil)

@@ -137,7 +137,7 @@ func TestEachMessageIsKeptInOurUnits(t *testing.T) {
 		{"channels", func(t *telemetry) string { return fmt.Sprint(t.rc.channel) }, []message.Message{&common.MessageRcChannels{Chan1Raw: 1500, Chan2Raw: 1400, Chan3Raw: 1000, Chan4Raw: 1600, Chan5Raw: 9, Chan16Raw: 7, Chan17Raw: 3}}, "[1500 1400 1000 1600 9 0 0 0 0 0 0 0 0 0 0 7]"},
 		{"on the ground", func(t *telemetry) string { return fmt.Sprint(t.landed.state.inAir(), t.id.vtol) }, []message.Message{&common.MessageExtendedSysState{LandedState: 1, VtolState: 3}}, "false 3"},
 		{"landing", func(t *telemetry) string { return fmt.Sprint(t.landed.state.inAir(), t.id.vtol) }, []message.Message{&common.MessageExtendedSysState{LandedState: 4}}, "true 0"},
-		{"unknown landed state", func(t *telemetry) string { return fmt.Sprint(t.landed.state.inAir()) }, []message.Message{&common.MessageExtendedSysState{}}, "false"},
+		{"an unknown landed state (flying() counts it as in the air)", func(t *telemetry) string { return fmt.Sprint(t.landed.state.inAir()) }, []message.Message{&common.MessageExtendedSysState{}}, "false"},
 	} {
 		lineEqual(t, c.what, c.of(telemetryAfter(c.said...)), c.want)
 	}
@@ -248,7 +248,7 @@ func TestWithoutAReceiverOnlyThePlaceAndTheOtherSystemsCount(t *testing.T) {
 	for _, c := range []struct {
 		name    string
 		healthy common.MAV_SYS_STATUS_SENSOR
-		placed  uint16
+		ekf     uint16 // the flags of EKF_STATUS_REPORT: 831 has a place, 167 does not
 		want    bool
 	}{
 		{"a place, and all but the receiver is well", gps, 831, true},
@@ -259,7 +259,7 @@ func TestWithoutAReceiverOnlyThePlaceAndTheOtherSystemsCount(t *testing.T) {
 		tel.hear(copterBeat(), now)
 		enabled := gps | receiver | common.MAV_SYS_STATUS_PREARM_CHECK
 		tel.hear(&common.MessageSysStatus{OnboardControlSensorsPresent: enabled, OnboardControlSensorsEnabled: enabled, OnboardControlSensorsHealth: c.healthy}, now)
-		tel.hear(&MessageEkfStatusReport{Flags: c.placed}, now)
+		tel.hear(&MessageEkfStatusReport{Flags: c.ekf}, now)
 		lineEqual(t, c.name, *tel.armable(now, true), c.want)
 		lineEqual(t, c.name+", by the autopilot's own report", *tel.armable(now, false), false)
 	}
@@ -457,7 +457,7 @@ func replayTlog(t *testing.T, name string) replayedFlight {
 			r.gaps += uint64(gap)
 			seq = s
 		} else if !heard {
-			seq, heard = s, id == 0
+			seq, heard = s, id == 0 // the link counts from the first HEARTBEAT on
 		}
 		if !known && i == len(entries)-1 {
 			r.unsure++
@@ -492,7 +492,7 @@ func (r *replayedFlight) see(at time.Duration, s snapshot) {
 	}
 	target := "none"
 	if p := s.target; p != nil {
-		target = fmt.Sprint(math.Round((p.lat-s.tel.home.lat)*metresPerDegree) + 0)
+		target = fmt.Sprint(math.Round((p.lat-s.tel.home.lat)*metresPerDegree) + 0) // + 0 makes -0 a 0
 	}
 	r.targets = changed(r.targets, target)
 	if up := s.tel.position.relative; up > r.highest {
