@@ -219,7 +219,7 @@ func (d *drone) leftBehind(t *task, err error) error {
 	case t.answer.command == 0 || last.custom == t.was.custom && last.armed == t.was.armed:
 		return err
 	}
-	if t.was.failsafe {
+	if t.was.failsafe && t.answer.command != 0 {
 		full.text += "; the failsafe's " + d.nameOf(t.was.custom) + " was ended"
 	}
 	full.text += "; the vehicle is in " + d.nameOf(last.custom) + ", " + armedWord[last.armed]
