@@ -779,8 +779,8 @@ func BenchmarkUDP(b *testing.B) {
 	stream, _ := captured(b, "px4")
 	capture := readTlog(b, "px4-flight.tlog")
 	recorded := capture[len(capture)-1].at.Seconds()
-	for _, times := range []float64{1, 10, fullLink * recorded / float64(len(stream))} {
-		b.Run(fmt.Sprintf("times=%.0f", times), func(b *testing.B) {
+	for _, speedup := range []float64{1, 10, fullLink * recorded / float64(len(stream))} {
+		b.Run(fmt.Sprintf("times=%.0f", speedup), func(b *testing.B) {
 			device, bareDevice := freeAddress(b, "udp"), freeAddress(b, "udp")
 			p, q := t.begins(b, "udpin://"+device), t.beginsBare(b, bareDevice)
 			defer p.end()
@@ -788,7 +788,7 @@ func BenchmarkUDP(b *testing.B) {
 			vehicle := twoWriters{newFarEnd(b, dialed(b, "udp", device)).line, dialed(b, "udp", bareDevice)}
 			stop := make(chan struct{})
 			var playing sync.WaitGroup
-			playing.Go(func() { play(vehicle, capture, times, stop) })
+			playing.Go(func() { play(vehicle, capture, speedup, stop) })
 			defer playing.Wait()
 			defer close(stop)
 			time.Sleep(3 * time.Second) // so that the handshake is over

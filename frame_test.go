@@ -53,8 +53,8 @@ func keyOf(f rawFrame) string {
 // traffic is what follows on a working line: more bytes than a broken frame can claim.
 var traffic = slices.Repeat([][]byte{packet(200, 99, 1, attitudeAt(99)), packet(200, 99, 1, px4Beat()), packet(200, 99, 1, &common.MessageExtendedSysState{LandedState: 1})}, 10)
 
-// more feeds a burst and then the traffic, and expects these packets ahead of the traffic.
-func (r *lineReader) more(t *testing.T, burst []byte, packets ...[]byte) {
+// feedAndExpect feeds a burst and then the traffic, and expects these packets ahead of the traffic.
+func (r *lineReader) feedAndExpect(t *testing.T, burst []byte, packets ...[]byte) {
 	t.Helper()
 	r.feed(burst).feed(traffic...).expect(t, slices.Concat(packets, traffic)...)
 }
@@ -105,7 +105,7 @@ func TestNoiseAroundFramesIsSkippedAndCounted(t *testing.T) {
 			"before": {n, a, b}, "between": {a, n, b}, "after": {a, b, n}, "everywhere": {n, a, n, b, n},
 		} {
 			r := new(lineReader)
-			r.more(t, slices.Concat(burst...), a, b) // bytes that look like the start of a frame may wait
+			r.feedAndExpect(t, slices.Concat(burst...), a, b) // bytes that look like the start of a frame may wait
 			if name != "before" && r.in.errors == 0 {
 				t.Errorf("noise %s %s the frames was not counted", noise, name)
 			}
@@ -131,7 +131,7 @@ func TestAFrameThatNeverEndsDoesNotHoldBackTheNextHeartbeat(t *testing.T) {
 		"a header in a header":                    {frame.V1MagicByte, 255, frame.V1MagicByte, 255, 0, 0, 0, 0, 0, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
-			new(lineReader).more(t, slices.Concat(first, end, beat), first, beat)
+			new(lineReader).feedAndExpect(t, slices.Concat(first, end, beat), first, beat)
 		})
 	}
 }
@@ -159,7 +159,7 @@ func TestNoFrameGoesOnInTheNextDatagram(t *testing.T) {
 func TestATruncatedFrameCostsOnlyItself(t *testing.T) {
 	whole, good, last := packet(1, 1, 1, attitudeAt(1)), packet(2, 1, 1, px4Beat()), packet(3, 1, 1, attitudeAt(2))
 	for cut := range whole {
-		new(lineReader).more(t, slices.Concat(last, whole[:cut], good), last, good)
+		new(lineReader).feedAndExpect(t, slices.Concat(last, whole[:cut], good), last, good)
 	}
 }
 

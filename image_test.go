@@ -55,7 +55,7 @@ func TestTheCardFliesAndSurvivesPowerCuts(t *testing.T) {
 	b.line.fly(t, runSimulator(t, simPX4))
 	b.unpack()
 	before := b.sum()
-	defer func() { b.pull() }()
+	defer b.pull()
 
 	b.boot()
 	took := b.online()
@@ -157,7 +157,7 @@ func (b *board) curl(path string, more ...string) (code int, answer object, err 
 	if err != nil {
 		return 0, nil, err
 	}
-	body, status, _ := strings.Cut(string(out), "\n\n")
+	body, status, _ := strings.Cut(string(out), "\n\n") // the body's last newline, and -w's
 	if _, err := fmt.Sscan(status, &code); err != nil {
 		return 0, nil, fmt.Errorf("%q: %w", out, err)
 	}

@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"bytes"
 	"context"
+	"errors"
 	"flag"
 	"fmt"
 	"io"
@@ -341,14 +342,14 @@ func TestProgramSaysWhyItCannotStart(t *testing.T) {
 	}
 }
 
-func TestPort80NeedsACapability(t *testing.T) {
+func TestAPortBelow1024NeedsACapability(t *testing.T) {
 	cmd := commandLine(t, "-device", "sim", "-port", "1")
 	if os.Getuid() == 0 {
 		// A user without capabilities, who may not reach the test binary's folder.
 		cmd.Path = copyForAll(t)
 		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 65534, Gid: 65534}}
 	}
-	if everyPortIsFree() {
+	if lowPortsNeedNoRights() {
 		t.Skip("every port is open to everybody on this machine")
 	}
 	out, _ := cmd.CombinedOutput()
@@ -357,8 +358,8 @@ func TestPort80NeedsACapability(t *testing.T) {
 	}
 }
 
-// everyPortIsFree reports whether every user of this machine may use ports below 1024.
-func everyPortIsFree() bool {
+// lowPortsNeedNoRights reports whether every user of this machine may use ports below 1024.
+func lowPortsNeedNoRights() bool {
 	b, err := os.ReadFile("/proc/sys/net/ipv4/ip_unprivileged_port_start")
 	return err != nil || strings.TrimSpace(string(b)) == "0"
 }
@@ -371,15 +372,12 @@ func copyForAll(t *testing.T) string {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { os.RemoveAll(dir) })
-	b, err := os.ReadFile(os.Args[0])
-	if err == nil {
-		err = os.Chmod(dir, 0o755)
-	}
 	path := filepath.Join(dir, "mavrest")
-	if err == nil {
-		err = os.WriteFile(path, b, 0o755)
-	}
+	b, err := os.ReadFile(os.Args[0])
 	if err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(os.Chmod(dir, 0o755), os.WriteFile(path, b, 0o755)); err != nil {
 		t.Fatal(err)
 	}
 	return path
@@ -507,7 +505,7 @@ func TestTheWatchdogIsNotFedWhenTheDronesClockHasStopped(t *testing.T) {
 func TestVersionAndHelpGoToStdout(t *testing.T) {
 	for args, want := range map[string]string{"-version": "mavrest ", "-help": "-device name"} {
 		var out, stderr bytes.Buffer
-		err := run(context.Background(), []string{args}, &out, &stderr)
+		err := run(context.Background(), []string{args}, &out, &stderr) // flag.ErrHelp for -help
 		if args == "-version" && err != nil || !strings.Contains(out.String(), want) || stderr.Len() > 0 {
 			t.Errorf("%s: %v, stdout %q, stderr %q", args, err, out.String(), stderr.String())
 		}

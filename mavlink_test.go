@@ -358,6 +358,7 @@ func TestSticksAndMessagesThatWaitGoOutWhenTheProgramEnds(t *testing.T) {
 
 func TestASecondVehicleIsReportedOnceWithBothIds(t *testing.T) {
 	one, two, three := packet(1, 1, 1, px4Beat()), packet(1, 2, 1, px4Beat()), packet(1, 3, 1, copterBeat())
+	station := packet(1, 2, 1, heartbeat(minimal.MAV_TYPE_GCS))
 	const notice = "a second vehicle is on this line, system 2; mavrest flies system 1, which it heard first; start mavrest with -system 1 or -system 2 to choose"
 	for _, c := range []struct {
 		name string
@@ -370,7 +371,7 @@ func TestASecondVehicleIsReportedOnceWithBothIds(t *testing.T) {
 		{"a second one", 0, [][]byte{one, two, one, two, two}, "[0 of 1 0 of 1 " + notice + "]"},
 		{"three", 0, [][]byte{one, two, three, two, three}, "[0 of 1 " + notice + "]"},
 		{"-system chose one", 2, [][]byte{one, two, one, two}, "[0 of 2 0 of 2]"},
-		{"no autopilots", 0, [][]byte{one, packet(1, 2, 1, heartbeat(6)), packet(1, 2, 1, heartbeat(6))}, "[0 of 1]"},
+		{"no autopilots", 0, [][]byte{one, station, station}, "[0 of 1]"},
 		{"another component", 0, [][]byte{one, packet(1, 2, 100, px4Beat()), packet(1, 2, 100, px4Beat())}, "[0 of 1]"},
 	} {
 		lineEqual(t, c.name, fmt.Sprint(newEarshot(c.only).feed(c.said...)), c.want)
@@ -458,8 +459,7 @@ func TestAPortThatDoesNotOpenIsTriedAgainAfterLongerAndLongerTimes(t *testing.T)
 		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 		defer cancel()
 		l.run(ctx)
-		want := "[0s 100ms 300ms 700ms 1.5s 3.1s 5.1s 7.1s 9.1s]"
-		lineEqual(t, "tries", fmt.Sprint(tries), want)
+		lineEqual(t, "tries", fmt.Sprint(tries), "[0s 100ms 300ms 700ms 1.5s 3.1s 5.1s 7.1s 9.1s]")
 	})
 }
 
@@ -740,8 +740,8 @@ func route(t *testing.T, autopilot io.ReadWriteCloser, clients ...string) {
 type shared struct {
 	*testing.T
 	mavrest *program
-	to      io.Writer
-	from    *bufio.Scanner
+	to      io.Writer      // MAVSDK's stdin
+	from    *bufio.Scanner // its stdout
 }
 
 // post sends mavrest a command.

@@ -33,7 +33,7 @@ func readDescription(t *testing.T) *described {
 		t.Fatal(err)
 	}
 	d := &described{fields: make(map[string][]string)}
-	var section, name, part string // a path or a kind of component; a method or a component; a key of it
+	var section, name, part string // such as /api/drone, get, responses; or schemas, Status, properties
 	for line := range strings.Lines(string(text)) {
 		key, _, _ := strings.Cut(strings.TrimSpace(line), ":")
 		if strings.HasPrefix(key, "#") {
@@ -122,17 +122,18 @@ func TestOpenAPINamesEveryFieldOfARequestAndNoOther(t *testing.T) {
 // An object of an answer is a jsonObject of the program, or a struct whose fields with tags
 // are on adjacent lines. It has the fields of an embedded struct too.
 func TestOpenAPINamesEveryFieldOfAnAnswerAndNoOther(t *testing.T) {
-	var name string
-	var structs [][]string // their fields
-	var names []string
-	byName := make(map[string][]string)
+	var fields []string // of the struct that is being read
+	var structs [][]string
+	structName, byName := "", make(map[string][]string)
 	for line := range strings.Lines(source(t)) {
 		if typ := regexp.MustCompile(`^type (\w+) struct`).FindStringSubmatch(line); typ != nil {
-			name = typ[1]
+			structName = typ[1]
 		} else if tag := regexp.MustCompile("`json:\"(\\w+)|^\t(\\*\\w+Body)$").FindStringSubmatch(strings.TrimRight(line, "\n")); tag != nil {
-			names = append(names, tag[1]+tag[2])
-		} else if names != nil {
-			structs, byName["*"+name], names = append(structs, names), names, nil
+			fields = append(fields, tag[1]+tag[2])
+		} else if fields != nil {
+			structs = append(structs, fields)
+			byName["*"+structName] = fields
+			fields = nil
 		}
 	}
 	objects := make(map[string]bool) // by their fields; true: the file describes it
@@ -205,7 +206,7 @@ func sentences(t *testing.T) (list []*regexp.Regexp) {
 		return "%v"
 	}
 	verb := regexp.MustCompile(`%[.0-9]*[a-z]`)
-	take := func(n ast.Node) bool {
+	inspect(t, func(n ast.Node) bool {
 		e, ok := n.(ast.Expr)
 		if !ok {
 			return true
@@ -218,8 +219,7 @@ func sentences(t *testing.T) (list []*regexp.Regexp) {
 			list = append(list, regexp.MustCompile("^"+strings.Join(parts, ".*")+"$"))
 		}
 		return true
-	}
-	inspect(t, take)
+	})
 	return list
 }
 

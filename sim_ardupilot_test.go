@@ -30,7 +30,7 @@ func TestArduPilotBootsWithStrayBytes(t *testing.T) {
 }
 
 func TestArduPilotFlies(t *testing.T) {
-	const fast = ", +12s, vn "
+	const flies = ", +12s, vn "
 	simFlies(t, []rule{
 		{"obeys sticks from the system that its parameter names", "copter air SYSID_MYGCS=none MAV_GCS_SYSID=42: mode LOITER, as 42, sticks 0 0 500 0 for 2s, climb 0 ±0.05"},
 		{"arms whatever another system's throttle is", "copter: mode GUIDED, sticks 0 0 500 0 for 400ms, arm = accepted"},
@@ -39,7 +39,7 @@ func TestArduPilotFlies(t *testing.T) {
 		{"climbs 4 m further when BRAKE ends a climb", "copter air: goto 0 0 60, until climb > 2.4 30s, note, {mode BRAKE→BRAKE|mode BRAKE, mode GUIDED→GUIDED}, +12s, climb 0 ±0.05, rose 4 ±0.6, in $1"},
 		{"disarms by itself where a pilot ends its takeoff by BRAKE", "copter: mode GUIDED, arm, NAV_TAKEOFF 0 0 0 0 0 0 10, +1s, pilot BRAKE, +8700ms, armed, +600ms, disarmed, at 0 0 0 ±0.01"},
 		{"ignores every goto after a pause", "copter air: DO_PAUSE_CONTINUE 0 = accepted, goto 60 0 10 = accepted, +20s, at 0 0 10 ±0.2"},
-		{"forgets a speed that comes before a goto, and keeps one that comes after it", "copter air: DO_CHANGE_SPEED 1 2 = accepted, goto 3000 0 10" + fast + "10 ±0.1, DO_CHANGE_SPEED 1 4, goto 3100 0 10" + fast + "4 ±0.1, mode GUIDED, goto 3200 0 10" + fast + "4 ±0.1, DO_CHANGE_SPEED 1 3, mode BRAKE, DO_CHANGE_SPEED 1 2 = failed, mode GUIDED, goto 3300 0 10" + fast + "10 ±0.1"},
+		{"forgets a speed that comes before a goto, and keeps one that comes after it", "copter air: DO_CHANGE_SPEED 1 2 = accepted, goto 3000 0 10" + flies + "10 ±0.1, DO_CHANGE_SPEED 1 4, goto 3100 0 10" + flies + "4 ±0.1, mode GUIDED, goto 3200 0 10" + flies + "4 ±0.1, DO_CHANGE_SPEED 1 3, mode BRAKE, DO_CHANGE_SPEED 1 2 = failed, mode GUIDED, goto 3300 0 10" + flies + "10 ±0.1"},
 		{"keeps a yaw until the next goto", "copter air: goto 0 400 10, +5s, heading 90 ±2, CONDITION_YAW 90 0 1 1 = accepted, +5s, heading 180 ±2, goto 400 400 10, +8s, not heading 180 ±90, mode LAND, CONDITION_YAW 90 = failed"},
 		{"refuses to disarm at the touch-down", "copter air: mode LAND, until alt < 0.01 60s, disarm = failed"},
 	})
@@ -91,10 +91,10 @@ func TestArduPilotsBootTakeoffAndGotos(t *testing.T) {
 }
 
 func TestArduPilotsInternalError(t *testing.T) {
-	const left = "copter: mode ALT_HOLD, ask mode STABILIZE, "
+	const changing = "copter: mode ALT_HOLD, ask mode STABILIZE, "
 	simFlies(t, []rule{
-		{"a mode change within 5 ms of another raises the error", left + "+{1ms|5ms}, ask mode LOITER, +1s, mode GUIDED, arm = failed, says Arm: Internal errors 0x100000 l:297 flow_of_ctrl, state CRITICAL, +1m, arm = failed, restart grounded, +6s, mode GUIDED, arm = accepted"},
-		{"a mode change 7 ms after another does not raise the error", left + "+{7ms|20ms}, ask mode LOITER, +1s, mode GUIDED, arm = accepted"},
+		{"a mode change within 5 ms of another raises the error", changing + "+{1ms|5ms}, ask mode LOITER, +1s, mode GUIDED, arm = failed, says Arm: Internal errors 0x100000 l:297 flow_of_ctrl, state CRITICAL, +1m, arm = failed, restart grounded, +6s, mode GUIDED, arm = accepted"},
+		{"a mode change 7 ms after another does not raise the error", changing + "+{7ms|20ms}, ask mode LOITER, +1s, mode GUIDED, arm = accepted"},
 		{"in the air the vehicle then climbs by itself", "copter air receiver=hand: ask mode STABILIZE, ask mode ALT_HOLD, +40s, says Internal Errors 0x100000, alt 56 ±2"},
 		{"a line that gathers bytes makes two mode changes arrive at once", "copter air: gathers 250ms, ask mode ALT_HOLD, +{200ms→CRITICAL|300ms→ACTIVE}, ask NAV_LAND, +1s, in LAND, state $1"},
 	})
@@ -109,7 +109,7 @@ func TestArduPilotStops(t *testing.T) {
 	})
 }
 
-const simLet = math.MaxInt16 // a released axis
+const simReleased = math.MaxInt16 // a released axis
 
 func TestArduPilotObeysSticksForItsOwnSystemOnly(t *testing.T) {
 	simFlight(t, simArduPilot, func(s *simulator) { s.system = 7 }, func(b *simBoard) {

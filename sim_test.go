@@ -422,11 +422,11 @@ func simFlies(t *testing.T, rules []rule) {
 			head, script, _ := strings.Cut(v.script, ": ")
 			w := strings.Fields(head)
 			t.Run(strings.TrimSuffix(r.name+"/"+v.name, "/"), func(t *testing.T) {
-				has := slices.DeleteFunc(slices.Clone(w[1:]), func(s string) bool { return s == "air" })
-				flavour, prepare := scriptVehicle(t, w[0], has)
+				settings := slices.DeleteFunc(slices.Clone(w[1:]), func(s string) bool { return s == "air" })
+				flavour, prepare := scriptVehicle(t, w[0], settings)
 				simFlight(t, flavour, prepare, func(b *simBoard) {
 					time.Sleep(6 * time.Second)
-					if len(has) < len(w)-1 {
+					if slices.Contains(w[1:], "air") {
 						b.placeInAir(10)
 					}
 					f := &flight{T: b.t, sim: b.simulator, firmware: firmwares[flavour]}
@@ -492,7 +492,7 @@ func (p *player) boardCommand(w []string) (id common.MAV_CMD, msg message.Messag
 	case w[0] == "INT":
 		id = p.id(w[1:])
 		return id, p.commandInt(id, common.MAV_FRAME(p.number(w[6])), w[2:5], 0)
-	case id.UnmarshalText([]byte("MAV_CMD_"+w[0])) != nil:
+	case id.UnmarshalText([]byte("MAV_CMD_"+w[0])) != nil: // else id is set now
 		return 0, nil
 	}
 	var numbers []float64
@@ -674,9 +674,9 @@ func TestSimOfBothFlavours(t *testing.T) {
 // A simulator gets the commands that the real autopilot got when testdata was captured, at the
 // same times.
 
-// captureHeard is a message of a flight, since the capture began.
+// captureHeard is a message of a flight.
 type captureHeard struct {
-	at  time.Duration
+	at  time.Duration // since the capture began
 	msg message.Message
 }
 
@@ -845,7 +845,7 @@ func fixAt(heard []captureHeard, at time.Duration) captureFix {
 			if m.Lat == 0 {
 				continue
 			}
-			if h.at < 16*time.Second || math.IsNaN(ground) {
+			if h.at < 16*time.Second || math.IsNaN(ground) { // no captured flight takes off earlier
 				ground = float64(m.Alt) / 1000
 			}
 			f.north, _ = simMetres(float64(m.Lat)/1e7, simHomeLon)
@@ -1007,7 +1007,7 @@ func arduPilotCapture(c *captureBoard) {
 	c.pilotSticks(0, 0, 500, 0)
 	c.sticks(78.8, 0)
 	for range 3 {
-		c.manual(simLet, simLet, simLet, simLet)
+		c.manual(simReleased, simReleased, simReleased, simReleased)
 	}
 	c.as(1, 194)
 	c.at(81)
@@ -1095,7 +1095,8 @@ func TestSimFliesLikeTheCapturedArduPilot(t *testing.T) {
 		for id, fields := range captureSame {
 			for _, name := range fields {
 				want, got := last[id][0].FieldByName(name), last[id][1].FieldByName(name)
-				if w, g := fmt.Sprint(want), fmt.Sprint(got); w != g && !(math.Abs(captureNumber(want)-captureNumber(got)) <= captureSlack[name]) {
+				near := math.Abs(captureNumber(want)-captureNumber(got)) <= captureSlack[name] // false if they are no numbers
+				if w, g := fmt.Sprint(want), fmt.Sprint(got); w != g && !near {
 					t.Errorf("message %d: %s is %s, captured %s", id, name, g, w)
 				}
 			}
@@ -1188,7 +1189,7 @@ func TestSimDropsWholeFramesWhenNobodyReads(t *testing.T) {
 	})
 }
 
-// ackedHolds requests AUTO.LOITER n times and counts the acks.
+// ackedHolds commands AUTO.LOITER n times and counts the acks.
 func (b *simBoard) ackedHolds(n int) (acks int) {
 	b.forget()
 	for range n {
@@ -1201,9 +1202,7 @@ func (b *simBoard) ackedHolds(n int) (acks int) {
 func TestSimSurvivesLineNoise(t *testing.T) {
 	simFlight(t, simPX4, nil, func(b *simBoard) {
 		time.Sleep(time.Second)
-		b.change(func() {
-			b.setNoise(anyDamage(0.002, 0), anyDamage(0.002, 0))
-		})
+		b.change(func() { b.setNoise(anyDamage(0.002, 0), anyDamage(0.002, 0)) })
 		if n := b.ackedHolds(20); n < 10 || n >= 40 {
 			t.Errorf("%d of 40 acks came through the noise", n)
 		}

@@ -22,7 +22,7 @@ reports = queue.Queue()
 page = os.path.dirname(os.path.abspath(__file__))
 
 
-class Server(http.server.SimpleHTTPRequestHandler):
+class Handler(http.server.SimpleHTTPRequestHandler):
     def do_POST(self):
         reports.put(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
         self.send_response(204)
@@ -34,7 +34,7 @@ class Server(http.server.SimpleHTTPRequestHandler):
 
 def seen(port):
     """Serves the page on this port, and returns what it sees."""
-    server = http.server.ThreadingHTTPServer(("127.0.0.1", port), functools.partial(Server, directory=page))
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", port), functools.partial(Handler, directory=page))
     threading.Thread(target=server.serve_forever, daemon=True).start()
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as profile:
         chromium = subprocess.Popen(

@@ -74,7 +74,7 @@ for (const [device, where, other] of [['sim', 'lan', 'local'], ['sim:ardupilot',
 		await page.until('the map shows the target', () => !document.getElementById('target').classList.contains('gone'))
 		await page.shows('answer', /^Fly there: done/, long)
 		const there = await drone.status()
-		assert.ok(Math.hypot(there.position.lat - lat, (there.position.lon - lon) * 0.68) * 111319.5 < 3, `${JSON.stringify(there.position)} is not at ${lat}, ${lon}`)
+		assert.ok(Math.hypot(there.position.lat - lat, (there.position.lon - lon) * 0.68) * 111319.5 < 3, `${JSON.stringify(there.position)} is not at ${lat}, ${lon}`) // 0.68: the cosine of the latitude
 		assert.ok(Math.abs(there.position.altitude - 8) < 1.5)
 		assert.ok(there.position.lat > there.home.lat && there.position.lon > there.home.lon, 'north-east of home, where it was clicked')
 

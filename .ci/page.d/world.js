@@ -87,7 +87,7 @@ class Relay {
 	async flow() {
 		const held = this.held
 		this.held = null
-		for (const goes of held) goes()
+		for (const deliver of held) deliver()
 		await new Promise(done => setTimeout(done, 100))
 	}
 
