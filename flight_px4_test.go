@@ -281,7 +281,8 @@ func TestPX4PilotsSwitchToTheCommandedModeEndsNothing(t *testing.T) {
 				pilotsMode, _ := px4.reported(custom)
 				switch {
 				case (m.acked || m.disarmed && custom != simPX4Loiter) && pilotsMode.String() != m.mode:
-					if code == nil { // the commanded mode never came into force
+					// The commanded mode never came into force.
+					if code == nil {
 						p.Errorf("answered %v", p.answer)
 					}
 					p.plays("truth")

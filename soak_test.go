@@ -243,7 +243,7 @@ func (w *onlooker) look() {
 		tn, te := simMetres(truth.lat, truth.lon)
 		// In manual mode the vehicle flies some 20 m/s. A reboot on the ground puts it to home.
 		allowed := 1 + 25*(p["age"].(float64)+0.5)
-		if away := math.Hypot(n-tn, e-te); away > allowed && now.Sub(w.carried) > 20*time.Second {
+		if away := math.Hypot(n-tn, e-te); away > allowed && now.Sub(w.carried) >= 20*time.Second {
 			w.Errorf("%v: position is %.1f m off and %v s old", now, away, p["age"])
 			w.note("it is %.1f m north, %.1f m east, %.1f m up and flies %.1f, %.1f m/s", tn, te, truth.alt, truth.vn, truth.ve)
 			w.note("status: %v", o)
