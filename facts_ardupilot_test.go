@@ -324,7 +324,7 @@ var copterHoldProbes = []probe{
 		v.ours.send(v.modeMessage(simArduGuided))
 		past, back := v.comesBack(12 * time.Second)
 		v.within("past", past, 12, 25, 5)
-		v.within("back", back, 0.2, 0.9, 0.5)
+		v.within("back", back, 0.2, 0.8, 0.6)
 		v.equal("mode", v.mode(), uint32(simArduGuided))
 	}},
 	{heading: "ArduPilot: hold", from: air, fact: "a goto to the present place comes all the way back", run: func(v *probed) {

@@ -529,7 +529,7 @@ var px4FlightProbes = []probe{
 		v.pilotSets(simPX4Loiter)
 		v.arrives(40, 0, probeHeight, 1.2)
 	}},
-	{heading: "PX4: hold", from: air, fact: "the pause (all NaN) stops the vehicle, which comes back at most 2.2 m from 4 m/s", run: func(v *probed) {
+	{heading: "PX4: hold", from: air, fact: "the pause (all NaN) stops the vehicle, which comes back at most 1.7 m from 4 m/s", run: func(v *probed) {
 		v.cruise(4)
 		v.equal("answer", v.command(simGoto, -1, 1, 0, math.NaN(), math.NaN(), math.NaN(), math.NaN()).last(), simAccepted)
 		past, back := v.comesBack(20 * time.Second)

@@ -304,8 +304,8 @@ type factAnswer struct {
 	after   []time.Duration
 }
 
-// last returns the result of the last ack, for PX4's DO_SET_MODE of the second one; MaxUint8 if
-// no ack came.
+// last returns the result of the last ack; MaxUint8 if no ack came. PX4 acknowledges DO_SET_MODE
+// twice, and the second ack counts.
 func (a factAnswer) last() common.MAV_RESULT {
 	if len(a.results) == 0 {
 		return math.MaxUint8
@@ -372,7 +372,7 @@ func (v *probed) pilotSets(mode uint32) factAnswer {
 
 // ask requests a message, up to three times if it does not come.
 func (v *probed) ask(id uint32) (m message.Message) {
-	for range 3 {
+	for try := 0; try < 3 && m == nil; try++ {
 		sent := time.Now()
 		v.ours.send(factLong(v.system, common.MAV_CMD_REQUEST_MESSAGE, float64(id)))
 		v.await(v.ours, sent, 300*time.Millisecond, func(got message.Message) bool {
@@ -381,9 +381,6 @@ func (v *probed) ask(id uint32) (m message.Message) {
 			}
 			return m != nil
 		})
-		if m != nil {
-			break
-		}
 	}
 	return m
 }
@@ -777,7 +774,8 @@ func (v *probed) fly(p probe, state func()) {
 
 // ---- On the simulators ----
 
-// simulate flies a probe on a simulator of its first or last release.
+// simulate flies a probe on a simulated PX4 of the probe's last release, or a simulated Copter of
+// its first; where the probe names none, on the simulator's own release.
 func (p probe) simulate(t *testing.T, prepare func(*simulator)) *probed {
 	s := newSimulator(craftFlavours[p.on])
 	if p.on != onPX4 {
@@ -908,7 +906,7 @@ func flyTheFacts(t *testing.T) {
 				result = "FAIL: " + strings.Join(v.faults, "; ")
 				t.Errorf("%s: %s", name, result)
 			}
-			counts[result[:4]]++
+			counts[result[:4]]++ // pass, skip or FAIL
 			fmt.Fprintf(table, "%s %s\t%s\t%s\t%s\t%.1f s\n", v.craft, version, name, strings.Join(v.report, ", "), result, time.Since(began).Seconds())
 			table.Flush()
 			if m, ok := v.ask(30).(*common.MessageAttitude); ok && math.Abs(float64(m.Roll)) > 1.2 {
@@ -1038,7 +1036,7 @@ func TestAProbeIsAboutItsReleases(t *testing.T) {
 }
 
 // oneMode matches the mode in the names of probes that exist for each mode. The page writes MODE
-// instead.
+// instead, with the group that matched around it: "MODE disarmed", "a pilot's MODE".
 var oneMode = regexp.MustCompile(`^[A-Z_.]+( disarmed| can| in the air| while)|(a pilot's) \w+`)
 
 // docs/autopilots.md has every probe under its heading.

@@ -16,10 +16,11 @@ import (
 )
 
 // In whole flights of ArduPilot a pilot, a failsafe or the line interferes, in every manoeuvre
-// and with every state of the receiver (docs/design.md, "Who has the sticks").
+// and with every receiver (docs/design.md, "Who has the sticks"). flight_test.go explains the words.
 
-// arduPilotsModes are the Copter modes that a pilot's switch sets in these tests.
-var arduPilotsModes = []uint32{0, 2, 5, 16, 4, copterBrake, 6, 9}
+// arduPilotsModes are the Copter modes that a pilot's switch sets in these tests: STABILIZE,
+// ALT_HOLD, LOITER, POSHOLD, GUIDED, BRAKE, RTL and LAND.
+var arduPilotsModes = []uint32{simArduStabilize, 2, simLoiter, 16, simArduGuided, copterBrake, simArduRTL, simArduLand}
 
 // arduShows is the time after which the simulator's heartbeat shows a new mode.
 const arduShows = 100 * time.Microsecond
@@ -72,8 +73,9 @@ func copterVisits(t *testing.T, receivers ...simReceiver) (visits []visit) {
 	)
 }
 
-// Moments at which our stream may run are flown with every receiver and every mode. The others
-// are flown with every mode only where a transmitter is in hand.
+// Every moment is flown with every mode both without a receiver and with a transmitter in hand.
+// The other receivers look like one of these two and are flown with fewer modes, except for an
+// idle one while our stream may run.
 func TestACopterObeysThePilotFromHisSwitchOn(t *testing.T) {
 	var cases []visit
 	for _, m := range moments {
@@ -83,9 +85,9 @@ func TestACopterObeysThePilotFromHisSwitchOn(t *testing.T) {
 			case m.copter == "":
 				modes = nil
 			case receiver == simReceiverLost: // looks like no receiver
-				modes = []uint32{5}
+				modes = []uint32{simLoiter}
 			case receiver == simReceiverIdle && !m.sticks(): // looks like one in hand
-				modes = []uint32{5, copterBrake}
+				modes = []uint32{simLoiter, copterBrake}
 			}
 			for _, custom := range modes {
 				cases = append(cases, visit{m, receiver, custom})
@@ -162,8 +164,10 @@ func (f *flight) wantStreamAfterSwitch(before, after []axes, custom uint32) {
 	if n := len(after); n < 19*25 {
 		f.Errorf("%d sticks in 20 s: the vehicle would fall", n)
 	}
+	last := before[len(before)-1].z
 	for _, a := range after {
-		if last := before[len(before)-1].z; a != (axes{z: 500}) && (custom != 0 || a != (axes{z: last})) {
+		keepsThrottle := custom == simArduStabilize && a == axes{z: last}
+		if a != (axes{z: 500}) && !keepsThrottle {
 			f.Fatalf("the sticks after a pilot's switch are %+v", a)
 		}
 	}
@@ -189,7 +193,7 @@ func TestACopterObeysItsFailsafeInEveryManoeuvre(t *testing.T) {
 		if len(sent) > 0 {
 			f.Errorf("sent after the failsafe: %q", sent)
 		}
-		f.wantStreamAfterSwitch(streamed, sticks, 6)
+		f.wantStreamAfterSwitch(streamed, sticks, simArduRTL)
 	})
 }
 
@@ -244,10 +248,10 @@ func TestARefusedCommandLeavesACopterAsItWas(t *testing.T) {
 			defer f.fails(id)()
 		}
 		f.refused("/goto", "{"+at(0, 80)+"}", 409, "refused")
-		if before.mode != 4 { // in GUIDED a hold begins with BRAKE
+		if before.mode != simArduGuided { // in GUIDED a hold begins with BRAKE
 			f.refused("/mode", `{"mode":"hold"}`, 409, "refused")
 		}
-		if before.mode != 9 {
+		if before.mode != simArduLand {
 			f.refused("/land", "", 409, "refused")
 		}
 		o := f.status()
@@ -257,7 +261,7 @@ func TestARefusedCommandLeavesACopterAsItWas(t *testing.T) {
 		if o["mode"] != was["mode"] || o["vehicle_mode"] != was["vehicle_mode"] || o["done"] != nil {
 			f.Errorf("mode %v, %v, done %v; before %v, %v", o["mode"], o["vehicle_mode"], o["done"], was["mode"], was["vehicle_mode"])
 		}
-		if released := f.receiver == simReceiverInHand; f.streams() != (streamed && !released) {
+		if inHand := f.receiver == simReceiverInHand; f.streams() != (streamed && !inHand) {
 			f.Errorf("streams %v, before %v", f.streams(), streamed)
 		}
 	})
@@ -298,7 +302,7 @@ func TestACopterThatIsNotHeardForFiveSeconds(t *testing.T) {
 				if sent, _ := f.sent(back); len(sent) > 0 && mode != ModeLand && mode != ModeHold {
 					f.Errorf("sent after the vehicle was heard again: %q", sent)
 				}
-				if released := f.receiver == simReceiverInHand; mode.flownBySticks() && f.streams() != (streamed && !released) {
+				if inHand := f.receiver == simReceiverInHand; mode.flownBySticks() && f.streams() != (streamed && !inHand) {
 					f.Errorf("streams %v, before %v; %v", f.streams(), streamed, f.status()["messages"])
 				}
 			})
@@ -324,7 +328,6 @@ var arduClauses = map[string]func(*player){
 			}
 		})
 	},
-	"joystick":                   func(p *player) { p.joystick(joystickSticks) },
 	"joystick as MANUAL_CONTROL": func(p *player) { p.joystick(joystickSticks) },
 	"joystick as RC_CHANNELS_OVERRIDE": func(p *player) {
 		p.joystick(&common.MessageRcChannelsOverride{TargetSystem: 1, TargetComponent: 1, Chan1Raw: 1600})
@@ -351,7 +354,7 @@ var arduClauses = map[string]func(*player){
 			}
 		}
 	},
-	"hides its takeoff": func(p *player) { // its ack is lost, and that of the next disarming is a refusal
+	"hides its takeoff": func(p *player) { // the takeoff's ack is lost, and the next disarming's ack is a refusal
 		takesOff := false
 		p.sim.change(func() {
 			p.sim.onAck = func(a *common.MessageCommandAck) []simAnswer {
@@ -370,7 +373,7 @@ var arduClauses = map[string]func(*player){
 
 var joystickSticks = &common.MessageManualControl{Target: 1, Y: 300, Z: 500}
 
-// joystick sends another program's sticks for 5 s at 50 Hz. Our line brings them to us too.
+// joystick sends another program's sticks for 5 s at 50 Hz. Our line shows each of them as seen.
 func (p *player) joystick(seen message.Message) {
 	for range 250 {
 		p.sim.change(func() { p.sim.brain.sticks(255, joystickSticks) })
@@ -423,11 +426,7 @@ func TestATakeoverInterruptsACommandThatWaitsForACopter(t *testing.T) {
 		{"takeoff, between arming and the climb", "idle", "delay 60ms, +2s, mark, post takeoff, until sends 400 1 0 5s, +30ms, pilot ALT_HOLD", "altitude"},
 		{"takeoff that the pilot disarms", "idle", "delay 60ms, +2s, mark, post takeoff, until sends 400 1 0 5s, +30ms, pilot disarms, pilot LOITER", "position"},
 	} {
-		within := " 1s"
-		if strings.Contains(c.flight, "disarms") {
-			within = ""
-		}
-		rules = append(rules, rule{c.name, fmt.Sprintf("copter receiver=%s: %s, after the report, answer interrupted%s, is %s, recovers, +15s, is %[4]s, hands off", c.receiver, c.flight, within, c.mode)})
+		rules = append(rules, rule{c.name, fmt.Sprintf("copter receiver=%s: %s, after the report, answer interrupted 1s, is %s, recovers, +15s, is %[3]s, hands off", c.receiver, c.flight, c.mode)})
 	}
 	flies(t, rules, arduClauses)
 }
@@ -461,7 +460,7 @@ func TestOtherSticksOnACopter(t *testing.T) {
 	flies(t, []rule{
 		{"another program's sticks pause our stream", "copter receiver={none|idle}: " + paused + "streams"},
 		{"another program's sticks end our stream where the receiver was in use", "copter receiver=hand: " + paused + "not streams"},
-		{"the drone does not sink when another program's sticks end", "copter: hover, {mode position, input timeout 0.5, +2s|mode altitude, input timeout 0.5, +2s, input timeout 5, +2s}, joystick, messages 1 another program, mark, note, +20s, kept 5, armed, messages 1 another program, hands off, refused wrong_mode input pitch 1, mode position, input pitch 1"},
+		{"the drone does not sink when another program's sticks end", "copter: hover, {mode position, input timeout 0.5, +2s|mode altitude, input timeout 0.5, +2s, input timeout 5, +2s}, joystick as MANUAL_CONTROL, messages 1 another program, mark, note, +20s, kept 5, armed, messages 1 another program, hands off, refused wrong_mode input pitch 1, mode position, input pitch 1"},
 		{"a stick mode set during another program's sticks is safe when these end", "copter: hover, joystick meanwhile, +1s, mode position, refused wrong_mode input pitch 1, says another program, +24s, alt > 15, mode position, input pitch 1"},
 		{"with an idle receiver and a silent client the drone does not fall", "copter receiver={none|idle}: hover, mode {manual→hold|altitude→hold|position→position}, stays 60s alt > 19, alt < 28, is $2, not failing"},
 		{"a ground station's failsafe forbids our sticks", failsafe + "receiver={none|idle}: in the air, mark, refused unsupported mode position, says $1, refused wrong_mode input pitch 1, +10s, stream nothing, not failing"},
@@ -542,11 +541,12 @@ func TestQuadPlanesAndWings(t *testing.T) {
 
 func TestAQuadPlaneObeysThePilotFromHisSwitchOn(t *testing.T) {
 	var rules []rule
-	for _, from := range []string{"position", "altitude", "hold", "land"} {
+	for _, from := range []struct{ mode, present, then string }{
+		{"position", "QLOITER", ", stream 0 0 500 0"}, {"altitude", "QHOVER", ", stream 0 0 500 0"}, {"hold", "GUIDED", ""}, {"land", "QLAND", ""},
+	} {
 		for _, to := range []string{"QSTABILIZE", "QHOVER", "QLOITER", "GUIDED", "QLAND", "QRTL", "FBWA"} {
-			if !slices.Contains([]string{"position QLOITER", "altitude QHOVER", "hold GUIDED", "land QLAND"}, from+" "+to) {
-				ends := map[bool]string{true: "stream 0 0 500 0", false: "hands off"}[from == "position" || from == "altitude"]
-				rules = append(rules, rule{from + " " + to, "quadplane Q_GUIDED_MODE=1: " + quadHovers + "mode " + from + ", +1500ms, pilot " + to + ", +200us, truth, +10s, hands off, " + ends})
+			if to != from.present {
+				rules = append(rules, rule{from.mode + " " + to, "quadplane Q_GUIDED_MODE=1: " + quadHovers + "mode " + from.mode + ", +1500ms, pilot " + to + ", +200us, truth, +10s, hands off" + from.then})
 			}
 		}
 	}
@@ -630,8 +630,8 @@ func TestTenClientsAtFullSpeedBreakNothing(t *testing.T) {
 			landed := time.Now()
 			f.accepted("/land", "")
 			for _, r := range f.sim.received() {
-				if m, ok := r.msg.(*common.MessageCommandLong); ok && m.Command == common.MAV_CMD_DO_SET_MODE && m.Param2 == 9 && r.at.Sub(landed) > 150*time.Millisecond {
-					f.Errorf("the first copy of a land came after %v", r.at.Sub(landed))
+				if m, ok := r.msg.(*common.MessageCommandLong); ok && m.Command == common.MAV_CMD_DO_SET_MODE && m.Param2 == simArduLand && r.at.Sub(landed) > 150*time.Millisecond {
+					f.Errorf("LAND was sent %v after the request", r.at.Sub(landed))
 				}
 			}
 			f.until("landed", time.Minute, f.disarmed)

@@ -11,7 +11,7 @@ import (
 	"github.com/bluenviron/gomavlib/v3/pkg/dialects/minimal"
 )
 
-// These flights repeat what flights on a real PX4 showed.
+// These flights repeat what flights on a real PX4 showed. flight_test.go explains the scripts' words.
 
 // px4Clauses are the clauses that only these scripts have.
 var px4Clauses = map[string]func(*player){
@@ -87,12 +87,12 @@ func TestPX4AnswerIsWhatTheVehicleShows(t *testing.T) {
 		{"goto 40 0", "hold", "AUTO.LOITER"},
 		{"land", "land", "AUTO.LAND"},
 	} {
-		phase := []string{"+{1s..1800ms/200ms}", "+$1"}[min(i, 1)]
+		phase := []string{"+{1s..1800ms/200ms}", "+$1"}[min(i, 1)] // the first command has the choices
 		commands += fmt.Sprintf(" %s, is %s, status vehicle_mode %s, %s,", c[0], c[1], c[2], phase)
 	}
 	sticks := "px4: aloft, goto altitude 60 wait 120"
 	for try := range 12 { // at any phase of the heartbeat; the client's first stick comes in the instant of the 200
-		mode := []string{"{altitude|manual}", "$1"}[min(try, 1)]
+		mode := []string{"{altitude|manual}", "$1"}[min(try, 1)] // the first try has the choices
 		sticks += fmt.Sprintf(", +%dms, mode %s, truth, input pitch 0.5 throttle 0.5 timeout 1.5, stays 500ms is $1, stays 500ms truth, mode hold", 1000+83*try, mode)
 	}
 	flies(t, []rule{
@@ -144,15 +144,15 @@ func TestPX4AndGroundStations(t *testing.T) {
 // COM_RC_IN_MODE (docs/design.md, "Who has the sticks").
 func TestPX4WhoseSticksCount(t *testing.T) {
 	const ours = "aloft, mode position, in POSCTL, input pitch 0.5 timeout 3, status input.by client, +3s, speed > 1"
-	const nobodys = "aloft, mark, refused unsupported mode position, says COM_RC_IN_MODE is $1, refused wrong_mode input pitch 0.5, says COM_RC_IN_MODE, stream nothing"
+	const noSticks = "aloft, mark, refused unsupported mode position, says COM_RC_IN_MODE is $1, refused wrong_mode input pitch 0.5, says COM_RC_IN_MODE, stream nothing"
 	flies(t, []rule{
 		{"the client's, where there is no transmitter", "px4 COM_RC_IN_MODE={1|2|3|5|7}: " + ours},
 		{"the client's, though there is a transmitter", "px4 COM_RC_IN_MODE={1|6|8} receiver=hand: " + ours},
 		{"the transmitter's, where the parameter prefers them", "px4 COM_RC_IN_MODE={0|2|3|5|7} receiver=hand: aloft, mark, mode position, in POSCTL, refused wrong_mode input pitch 0.5, says COM_RC_IN_MODE, status input.by receiver, +10s, is position, stream nothing"},
-		{"no sticks", "px4 COM_RC_IN_MODE={0|4}: " + nobodys},
-		{"no sticks, though there is a transmitter", "px4 COM_RC_IN_MODE={4} receiver=hand: " + nobodys},
+		{"no sticks", "px4 COM_RC_IN_MODE={0|4}: " + noSticks},
+		{"no sticks, though there is a transmitter", "px4 COM_RC_IN_MODE={4} receiver=hand: " + noSticks},
 		{"no sticks and no kill switch before 1.17", "px4-1.{14|15|16} COM_RC_IN_MODE={5|8} receiver=hand: messages 1 before PX4 1.17 nobody's sticks act then, messages 1 nor a transmitter's kill switch; set it to 0, aloft, mark, refused unsupported mode position, pilot POSCTL, +1s, refused wrong_mode input pitch 0.5, says before PX4 1.17, status input.by null, stream nothing"},
-		{"other versions and values bring no message about old versions", "{px4-1.14 COM_RC_IN_MODE=0|px4-1.16 COM_RC_IN_MODE=0|px4-1.17 COM_RC_IN_MODE=0|px4-1.17 COM_RC_IN_MODE=5|px4-1.17 COM_RC_IN_MODE=8} receiver=hand: messages 0 before PX4 1.17, aloft, mark"},
+		{"other versions and values bring no message about old versions", "{px4-1.14 COM_RC_IN_MODE=0|px4-1.16 COM_RC_IN_MODE=0|px4-1.17 COM_RC_IN_MODE=0|px4-1.17 COM_RC_IN_MODE=5|px4-1.17 COM_RC_IN_MODE=8} receiver=hand: aloft, messages 0 before PX4 1.17"},
 		{"a message says what a transmitter loses, before the pilot needs it", "px4 COM_RC_IN_MODE={1→always|2→while these sticks come|3→until PX4 restarts|6→while these sticks come|8→while these sticks come}: messages 0 ignores a transmitter, mode altitude, +10s, mode altitude, messages 1 ignores a transmitter, messages 1 its mode switch and its kill switch $1"},
 		{"with 5 a transmitter loses nothing, and no message comes", "px4 COM_RC_IN_MODE=5: mode altitude, +10s, mode altitude, messages 0 ignores a transmitter"},
 		{"with 2 the sticks are kept for a transmitter that was on in this flight", "px4 COM_RC_IN_MODE=2 receiver=hand: aloft, receiver lost, +5s, mark, refused unsupported mode position, says was on in this flight, stream nothing, land wait 60, +2s, mode position"},
@@ -172,7 +172,7 @@ func TestPX4AfterSticks(t *testing.T) {
 			"mode position, input pitch 1 timeout 0.5, mode hold→0 0 500 0|mode position, input pitch 0.3 timeout 5, +2500ms, pilot AUTO.LOITER, +1500ms→300 0 500 0}, " +
 			"+500ms, stop, +100ms, sticks $1, hands off, +2s, in AUTO.LOITER, failing, +5s, in AUTO.RTL"},
 		{"the stream goes on unmoved from a client's last stick to the disarming", "px4: aloft, mode altitude, input pitch 0.2, +1s, goto 30 0 altitude 20, mark, +60s, is hold, at 30 0 20, the stream is unmoved, land, until disarmed 60s, +2s, mark, +5s, stream nothing"},
-		{"sticks come to rest only in the air, where ours fly, and for no arming", "px4: {mode manual, mark, mode hold, sent 176 1 4|aloft, pilot ALTCTL, +3s, mark, mode hold, sent 192 -1 1|aloft, mode position, mode hold, +1s, mark, mode altitude, took < 1s, sent 176 1 2|aloft, mode position, input pitch 0.3 timeout 5, +1s, mark, mode altitude, took < 1s, sent 176 1 2|aloft, mode manual, input pitch 0.1 throttle 0.55 timeout 5, +500ms, mark, arm, +200ms, sent 400 1 0, stream 100 0 550 0}"},
+		{"sticks are centred first only in the air, only where ours fly, and not before an arming", "px4: {mode manual, mark, mode hold, sent 176 1 4|aloft, pilot ALTCTL, +3s, mark, mode hold, sent 192 -1 1|aloft, mode position, mode hold, +1s, mark, mode altitude, took < 1s, sent 176 1 2|aloft, mode position, input pitch 0.3 timeout 5, +1s, mark, mode altitude, took < 1s, sent 176 1 2|aloft, mode manual, input pitch 0.1 throttle 0.55 timeout 5, +500ms, mark, arm, +200ms, sent 400 1 0, stream 100 0 550 0}"},
 		{"without a position sticks come to rest in ALTCTL", "px4: aloft, mode manual, stops 33, input throttle 0.5 timeout 5, +2500ms, mark, land, sends 176 1 2"},
 		{"a pilot's switch ends the client's sticks that undid it", "px4: aloft, mode {position|altitude}, moves 2s, pilot {AUTO.RTL|AUTO.LAND|AUTO.LOITER}, moves 1s, its code wrong_mode, took < 201ms, +100ms, in POSCTL, messages 1 undid the pilot's switch to $2, messages 1 COM_RC_OVERRIDE 0, +1600ms, hands off, is position, sticks 0 0 500 0, +5s, hands off, is position, pilot $2, +5s, truth, in $2"},
 		{"with COM_RC_OVERRIDE 0 nothing is undone, and the sticks still come to rest first", "px4 COM_RC_OVERRIDE=0: aloft, mode {position|altitude}, moves 1s, mode hold, +3s, in AUTO.LOITER, mode position, moves 1s, pilot AUTO.RTL, moves 1s, +3s, in AUTO.RTL, messages 0 undid, mode position, input pitch 0.5 timeout 5, pilot AUTO.RTL, +1s, mode altitude, not took < 2s, sent 176 1 3 | 176 1 2"},
@@ -242,9 +242,9 @@ func (p *player) px4Takeover(custom uint32, m moment, setMode func()) {
 		p.wantStream(at.Add(time.Millisecond), nil)
 		return
 	}
-	want := before
+	want := before // unmoved where no sticks fly
 	if mode, _ := px4.reported(custom); mode == ModeManual {
-		want = axes{z: before.z}
+		want = axes{z: before.z} // centred, except for the throttle
 	} else if mode.flownBySticks() {
 		want = axes{z: 500}
 	}
@@ -276,22 +276,25 @@ func TestPX4PilotsSwitchToTheCommandedModeEndsNothing(t *testing.T) {
 			visits := px4Visits(func(m moment) bool { return !slices.Contains(m.explained, custom) })
 			atMoments(t, simPX4, visits, nil, func(p *player, m visit) {
 				p.sim.pilotMode(custom)
-				if mode, _ := px4.reported(custom); (m.acked || m.disarmed && custom != simPX4Loiter) && mode.String() != m.mode { // the commanded mode never came into force
-					if p.wantAnswer(5*time.Minute, "any"); p.answer["code"] == nil {
+				p.wantAnswer(5*time.Minute, "any")
+				code := p.answer["code"] // nil: accepted
+				pilotsMode, _ := px4.reported(custom)
+				switch {
+				case (m.acked || m.disarmed && custom != simPX4Loiter) && pilotsMode.String() != m.mode:
+					// The commanded mode never came into force.
+					if code == nil {
 						p.Errorf("answered %v", p.answer)
 					}
 					p.plays("truth")
 					return
-				}
-				if p.wantAnswer(5*time.Minute, "any"); p.answer["code"] == "interrupted" && strings.HasSuffix(m.name, "before POSCTL is in force") { // CURRENT_MODE had shown the commanded mode
-					p.plays("truth")
+				case code == "interrupted" && strings.HasSuffix(m.name, "before POSCTL is in force"):
+					p.plays("truth") // CURRENT_MODE had shown the commanded mode
 					return
-				}
-				if p.answer["code"] != nil {
+				case code != nil:
 					p.Errorf("answered %v", p.answer)
 				}
-				mode, _ := parseMode(m.mode)
-				if mode.flownBySticks() && custom == entered[px4][mode] {
+				commanded, _ := parseMode(m.mode)
+				if commanded.flownBySticks() && custom == entered[px4][commanded] {
 					time.Sleep(1100 * time.Millisecond) // a silent client's hold comes later
 					p.wantMode(m.mode)
 					return
@@ -370,8 +373,9 @@ func TestPX4SecondClientsArmingEndsOnlyUnansweredCommands(t *testing.T) {
 			})
 			atMoments(t, simPX4, visits, nil, func(p *player, m visit) {
 				c.command(p)
+				urgent := slices.Contains([]string{"hold", "land", "rtl"}, strings.Fields(m.name)[0])
 				switch {
-				case m.waiting && c.name == "arming" && !slices.ContainsFunc([]string{"hold", "land", "rtl"}, func(s string) bool { return strings.HasPrefix(m.name, s) }):
+				case m.waiting && c.name == "arming" && !urgent:
 					p.wantAnswer(giveUp, "superseded")
 					time.Sleep(7 * time.Second)
 					p.plays("truth")
@@ -401,7 +405,9 @@ func TestPX4LostLinkAtEveryMoment(t *testing.T) {
 			p.Error("still online")
 		}
 		p.sim.change(func() { p.sim.muted = false })
-		unheard := commandsOf(p.since(began))
+		if list := commandsOf(p.since(began)); len(list) > 0 {
+			p.Errorf("sent to a vehicle that is not heard: %q", list)
+		}
 		back := time.Now()
 		time.Sleep(1100 * time.Millisecond)
 		holds := strings.HasSuffix(m.name, "its sticks deflected") && m.mode != "position" // a hold for the client that fell silent
@@ -424,9 +430,6 @@ func TestPX4LostLinkAtEveryMoment(t *testing.T) {
 		default:
 			p.wantMode(m.mode)
 			p.wantAnswer(5*time.Minute, "") // its client still waits
-		}
-		if len(unheard) > 0 {
-			p.Errorf("sent to a vehicle that is not heard: %q", unheard)
 		}
 	})
 }

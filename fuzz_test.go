@@ -35,14 +35,14 @@ type fuzzed struct {
 	mu      sync.Mutex
 	diary   []string
 	wrong   []string
-	pending int                  // commands that wait for their answers
-	asked   time.Time            // when the last one began
-	ended   time.Time            // when the last answer came
-	history []modeAt             // modes that the vehicle entered
-	wishes  []modeAt             // modes that clients asked for
-	order   []modeAt             // every mode that the last accepted command may set
-	foreign map[uint32]time.Time // modes that the vehicle entered and no command explains
-	heard   minimal.MessageHeartbeat
+	pending int                      // commands that wait for their answers
+	asked   time.Time                // when the last one began
+	ended   time.Time                // when the last answer came
+	history []modeAt                 // modes that the vehicle entered
+	wishes  []modeAt                 // modes that clients asked for
+	order   []modeAt                 // every mode that the last accepted command may set
+	foreign map[uint32]time.Time     // modes that the vehicle entered and no command explains
+	heard   minimal.MessageHeartbeat // the last report
 
 	reports   reports         // the reports that mavrest heard
 	windows   []modeAt        // reports that no command explains; between its at and its until nothing may be sent
@@ -51,8 +51,8 @@ type fuzzed struct {
 	newer     bool            // a client asked for something after these disarmings
 	accepted  string          // the mode that the last accepted command led to
 	known     map[uint32]bool // modes that were reported while a command waits
-	tookOff   bool
-	meddled   bool // not only clients acted, or the line was bad
+	tookOff   bool            // mavrest sent a NAV_TAKEOFF
+	meddled   bool            // not only clients acted, or the line was bad
 }
 
 func (z *fuzzed) note(format string, args ...any) {
@@ -64,7 +64,7 @@ func (z *fuzzed) fault(format string, args ...any) {
 	z.note("WRONG: "+format, args...)
 }
 
-// leads is the mode that a command leads to.
+// leads returns the mode that a command leads to. It notes a NAV_TAKEOFF in z.tookOff.
 func (z *fuzzed) leads(m any) (custom uint32, ok bool) {
 	switch m := m.(type) {
 	case *common.MessageCommandLong:
@@ -99,7 +99,7 @@ func (z *fuzzed) enters(custom uint32) {
 	}
 	since := now.Add(-15 * time.Second)
 	if z.pending == 0 && now.Sub(z.ended) > followTime+time.Second && z.asked.After(since) {
-		since = z.asked
+		since = z.asked // the commands before the last one are over
 	}
 	explained := z.commanded(s.record, custom, since) || z.firmware == px4 && z.tookOff && custom == entered[px4][ModeHold]
 	for i, r := range z.history { // a plan explains the mode that it began in
@@ -200,11 +200,11 @@ func (z *fuzzed) hearsReport(h heard, b *minimal.MessageHeartbeat, last bool) {
 	if b.CustomMode != was.CustomMode || armed != wasArmed {
 		z.note("heard: %s, armed %v; mode %s", z.name(b.CustomMode), armed, mode)
 	}
-	lastStep := z.disarming == 0 && slices.ContainsFunc(record, func(r simReceived) bool { // a failed plan disarms what it armed
+	planDisarms := z.disarming == 0 && slices.ContainsFunc(record, func(r simReceived) bool { // a failed plan disarms what it armed
 		c, ok := r.msg.(*common.MessageCommandLong)
 		return ok && c.Command == common.MAV_CMD_COMPONENT_ARM_DISARM && c.Param1 == 0 && h.at.Sub(r.at) < giveUp
 	})
-	if wasArmed && !armed && !(z.disarming > 0 && z.newer) && !lastStep {
+	if wasArmed && !armed && !(z.disarming > 0 && z.newer) && !planDisarms {
 		z.disarms = append(z.disarms, modeAt{at: h.at})
 	}
 	if last && vehicle != z.name(b.CustomMode) {
@@ -288,13 +288,13 @@ func (z *fuzzed) post(path, body string) {
 				}
 			}
 			z.accepted, z.order = o["mode"].(string), wishes
-			if len(z.windows) == n {
+			if len(z.windows) == n { // no takeover since the request
 				if armed := z.heard.BaseMode&minimal.MAV_MODE_FLAG_SAFETY_ARMED != 0; armed && mode.String() != o["mode"] {
 					z.fault("answered %v, and the mode is %v", o["mode"], mode)
 				}
 				wished := func(w modeAt) bool { return w.custom == truth && !w.at.Before(began) }
 				if strings.Contains(body, `"arm":`) && !strings.Contains(body, `"mode":`) {
-					break
+					break // it sets no mode
 				}
 				if !z.meddled && !slices.ContainsFunc(z.wishes, wished) {
 					z.fault("answered %v, and the vehicle is in %s", o["mode"], z.name(truth))
@@ -338,11 +338,11 @@ var fuzzWaits = []time.Duration{
 	3300 * time.Millisecond, 5200 * time.Millisecond, 11 * time.Second, 25 * time.Second, 30 * time.Millisecond,
 }
 
-// fuzzActs are what a byte may do; the next one is its argument.
+// fuzzActs are what a byte may do, by its value; the next byte is its argument.
 var fuzzActs = []func(z *fuzzed, arg byte){
+	func(z *fuzzed, arg byte) { time.Sleep(fuzzWaits[arg%16]) }, // 0: time passes
 	func(z *fuzzed, arg byte) { time.Sleep(fuzzWaits[arg%16]) },
-	func(z *fuzzed, arg byte) { time.Sleep(fuzzWaits[arg%16]) },
-	func(z *fuzzed, arg byte) {
+	func(z *fuzzed, arg byte) { // 2 to 8: a client's commands and sticks
 		arm := []string{"", "", "", `,"arm":true`}[arg/8%4]
 		z.post("/mode", `{"mode":"`+modeNames[arg%8]+`"`+arm+`}`)
 	},
@@ -369,25 +369,25 @@ var fuzzActs = []func(z *fuzzed, arg byte){
 		}
 		z.input(`{` + sticks + `,"timeout":` + []string{"0.1", "0.5", "2", "5"}[arg/5%4] + `}`)
 	},
-	func(z *fuzzed, arg byte) { // a pilot's switch
+	func(z *fuzzed, arg byte) { // 9: a pilot's switch
 		modes := map[firmware][]uint32{
 			px4:    {px4Custom(1, 0), px4Custom(2, 0), px4Custom(3, 0), px4Custom(4, 3), px4Custom(4, 5), px4Custom(4, 6), px4Custom(7, 0), px4Custom(4, 4)},
 			copter: {0, 2, 5, 16, 4, 6, 9, copterBrake}, quadPlane: {17, 18, 19, 15, 20, 21, 5, 11},
 		}[z.firmware]
 		z.sim.pilotMode(modes[arg%8])
 	},
-	func(z *fuzzed, arg byte) {
+	func(z *fuzzed, arg byte) { // 10: a pilot's sticks
 		z.sim.pilotSticks(int16(arg%3)*400-400, int16(arg/3%3)*400-400, int16(arg/9%3)*500, 0)
 	},
-	func(z *fuzzed, arg byte) { z.sim.setReceiver(simReceiver(arg % 4)) },
-	func(z *fuzzed, arg byte) {
+	func(z *fuzzed, arg byte) { z.sim.setReceiver(simReceiver(arg % 4)) }, // 11: a receiver
+	func(z *fuzzed, arg byte) { // 12: a pilot arms or disarms, or a failsafe
 		if arg%4 == 0 {
 			z.sim.pilotArm(arg%8 == 0)
 		} else {
 			z.sim.failsafeReturn()
 		}
 	},
-	func(z *fuzzed, arg byte) { // the line is cut for a while
+	func(z *fuzzed, arg byte) { // 13: the line is cut for a while
 		cuts := [][2]func(){
 			{z.sim.unplug, z.sim.plug},
 			{func() { z.sim.change(func() { z.sim.muted = true }) }, func() { z.sim.change(func() { z.sim.muted = false }) }},
@@ -397,12 +397,12 @@ var fuzzActs = []func(z *fuzzed, arg byte){
 		time.Sleep(fuzzWaits[arg%16])
 		c[1]()
 	},
-	func(z *fuzzed, arg byte) { z.acksBecome(arg) },
-	func(z *fuzzed, arg byte) {
+	func(z *fuzzed, arg byte) { z.acksBecome(arg) }, // 14: acks
+	func(z *fuzzed, arg byte) { // 15: a slower line
 		delays := []time.Duration{soakDelay, 8 * time.Millisecond, 60 * time.Millisecond, 210 * time.Millisecond}
 		z.sim.change(func() { z.sim.delay = max(z.sim.delay, delays[arg%4]) }) // frames keep their order
 	},
-	func(z *fuzzed, arg byte) {
+	func(z *fuzzed, arg byte) { // 16: commands are refused
 		ids := []common.MAV_CMD{
 			common.MAV_CMD_DO_SET_MODE, common.MAV_CMD_NAV_LAND, common.MAV_CMD_DO_REPOSITION,
 			common.MAV_CMD_COMPONENT_ARM_DISARM, common.MAV_CMD_CONDITION_YAW, common.MAV_CMD_NAV_TAKEOFF,
@@ -414,14 +414,14 @@ var fuzzActs = []func(z *fuzzed, arg byte){
 			}
 		})
 	},
-	func(z *fuzzed, arg byte) {
+	func(z *fuzzed, arg byte) { // 17: heartbeats are lost
 		z.sim.change(func() { z.sim.noBeatsUntil = time.Now().Add(fuzzWaits[arg%16]) })
 	},
-	func(z *fuzzed, arg byte) { z.sim.change(func() { z.sim.idle = arg%3 == 0 }) },
-	func(z *fuzzed, arg byte) {
+	func(z *fuzzed, arg byte) { z.sim.change(func() { z.sim.idle = arg%3 == 0 }) }, // 18: commands may do nothing
+	func(z *fuzzed, arg byte) { // 19: a restart, or somebody else's sticks
 		if arg%8 == 0 {
 			z.sim.reboot(arg%16 == 0)
-		} else { // somebody else's sticks
+		} else {
 			m := &common.MessageManualControl{Target: 1, X: int16(arg), Z: 500}
 			z.sim.emit(255, 190, m)
 		}
@@ -538,7 +538,7 @@ func flyBytes(t *testing.T, setup byte, acts []byte) {
 			z.mu.Lock()
 			act := int(acts[0]) % len(fuzzActs)
 			z.note("act %d %d", act, acts[1])
-			z.meddled = z.meddled || act > 8 && act != 15 && act != 16 // more than a client's act, a delay or a refusal
+			z.meddled = z.meddled || act > 8 && act != 15 && act != 16 // not a client's act, a delay or a refusal
 			z.mu.Unlock()
 			fuzzActs[act](z, acts[1])
 			time.Sleep(137 * time.Microsecond)

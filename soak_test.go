@@ -29,7 +29,8 @@ type onlooker struct {
 	seed    uint64
 	began   time.Time
 	clients sync.WaitGroup
-	number  int // how many clients there have been
+	number  int       // how many clients there have been
+	carried time.Time // when the vehicle was last put elsewhere
 
 	// Every user of random numbers, each client too, has its own generator. With a shared one the
 	// order of the goroutines would change what they do.
@@ -38,7 +39,7 @@ type onlooker struct {
 	mu        sync.Mutex
 	acked     map[uint16]int       // ACCEPTED acks that really went out, by command
 	copies    map[uint16]time.Time // until when a second copy of such an ack may arrive
-	explained map[string]time.Time // the modes that mavrest may answer, and when each was noted
+	explained map[string]bool      // the modes that mavrest may answer
 	figures   map[string]int
 	diary     []string // what happened last
 }
@@ -62,7 +63,7 @@ func (w *onlooker) note(format string, args ...any) {
 func (w *onlooker) explain(mode string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.explained[mode] = time.Now()
+	w.explained[mode] = true
 }
 
 // onAck is the simulator's hook. It changes acks as the present fault says, and remembers the acks
@@ -232,7 +233,7 @@ func (w *onlooker) look() {
 	synctest.Wait() // until a command that was just acknowledged is answered
 
 	w.mu.Lock()
-	_, ok := w.explained[o["mode"].(string)]
+	ok := w.explained[o["mode"].(string)]
 	w.mu.Unlock()
 	if !ok && o["mode"] != "manual" {
 		w.Errorf("%v: mode %v was neither commanded nor reported", now, o["mode"])
@@ -242,7 +243,7 @@ func (w *onlooker) look() {
 		tn, te := simMetres(truth.lat, truth.lon)
 		// In manual mode the vehicle flies some 20 m/s. A reboot on the ground puts it to home.
 		allowed := 1 + 25*(p["age"].(float64)+0.5)
-		if away := math.Hypot(n-tn, e-te); away > allowed && !w.carried(now) {
+		if away := math.Hypot(n-tn, e-te); away > allowed && now.Sub(w.carried) >= 20*time.Second {
 			w.Errorf("%v: position is %.1f m off and %v s old", now, away, p["age"])
 			w.note("it is %.1f m north, %.1f m east, %.1f m up and flies %.1f, %.1f m/s", tn, te, truth.alt, truth.vn, truth.ve)
 			w.note("status: %v", o)
@@ -256,13 +257,6 @@ func (w *onlooker) look() {
 			w.Errorf("%v: battery %v V", now, v)
 		}
 	}
-}
-
-// carried reports whether the vehicle was put elsewhere in the last 20 s.
-func (w *onlooker) carried(now time.Time) bool {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return now.Sub(w.explained["(carried)"]) < 20*time.Second
 }
 
 // settle ends every fault, and checks that the vehicle then obeys and flies home.
@@ -308,7 +302,7 @@ func (w *onlooker) dice(who uint64) *rand.Rand { return rand.New(rand.NewPCG(w.s
 func watch(f *flight, seed uint64, d time.Duration, figures map[string]int) *onlooker {
 	w := &onlooker{
 		flight: f, seed: seed, began: time.Now(), figures: figures,
-		acked: map[uint16]int{}, copies: map[uint16]time.Time{}, explained: map[string]time.Time{},
+		acked: map[uint16]int{}, copies: map[uint16]time.Time{}, explained: map[string]bool{},
 	}
 	w.rand, w.ackRand = w.dice(1), w.dice(2)
 	f.sim.change(func() {
@@ -350,7 +344,7 @@ func (w *onlooker) client() {
 func (w *onlooker) suffer(fault fault) {
 	w.count(fault.name)
 	if strings.HasPrefix(fault.name, "rebooted on") {
-		w.explain("(carried)")
+		w.carried = time.Now()
 	}
 	w.note("begins: %s", fault.name)
 	fault.begin(w)
@@ -373,7 +367,7 @@ func soakFlight(t *testing.T, seed uint64, d time.Duration, figures map[string]i
 	fly(t, simFlavour(seed%2), nil, func(f *flight) {
 		w := watch(f, seed, d, figures)
 		w.explain("manual")
-		time.Sleep(1234567) // so that it acts at other moments than the link and the simulator
+		time.Sleep(1234567 * time.Nanosecond) // so that it acts at other moments than the link and the simulator
 		for end := time.Now().Add(d); time.Now().Before(end) && !t.Failed(); {
 			w.accepted("/mode", `{"mode":"hold"}`)
 			if code, _ := f.call("POST", "/takeoff", ""); code == 200 {
