@@ -608,7 +608,7 @@ func FuzzSticks(f *testing.F) {
 	vehicles := []string{"px4 1 none", "px4 3 none", "px4 5 in-use", "px4 2 idle", "copter none", "copter idle", "copter in-use", "quadplane idle", "plane in-use"}
 	for vehicle := range vehicles {
 		for _, seed := range []string{ // as a failure prints them
-			"e0 g1 i49 T50 p3 T50", "e0 g1 i20 T200 T50 p5 T1 c0", "e0 g1 i1 T200 l0 f0 T60", "e0 g0 i49 l0 k0 r0 T50 a0", "e0 g1 T200 l0 f0 T60", "e0 g2 i49 F0 T50 e0 g2",
+			"e0 g1 i49 T50 p3 T50", "e0 g1 i20 T200 T50 p5 T1 c0", "e0 g1 i1 T200 l0 f0 T60", "e0 g0 i49 l0 k0 T120 r0 T50 a0", "e0 g1 T200 l0 f0 T60", "e0 g2 i49 F0 T50 e0 g2",
 			"d0 e0 a0 s0 T50 w0 g1 i49 L1 T250 L0 T50", "e0 g2 i49 T5 p5 T1 p2 T250", "e0 g2 i49 C200 T200 C25 T50 c0", "e0 g1 F0 F0 T100 c0 T50 c0 T50", "e0 o0 T50 O0 T50", "e0 o0 p7 T50",
 		} {
 			events := []byte{byte(vehicle)}
@@ -683,8 +683,8 @@ func (w *stickWitness) happens(what byte, arg int) {
 		if f.firmware == px4 && f.busy && f.mode.flownBySticks() {
 			w.in("position")
 		}
-	case 'r': // it ends: its last mode shows
-		if f.busy && !f.entering {
+	case 'r': // it ends: its last mode shows, on PX4 when the sticks have rested
+		if f.busy && !f.entering && (f.firmware != px4 || !w.mustRest(*f, false) || f.now.Sub(w.moved) >= stickStill) {
 			w.in("hold")
 			w.answers()
 		}
