@@ -38,6 +38,7 @@ type fuzzed struct {
 	pending int                  // commands that wait for their answers
 	asked   time.Time            // when the last one began
 	ended   time.Time            // when the last answer came
+	forgot  time.Time            // when mavrest heard the last restart, which forgets what was commanded
 	history []modeAt             // modes that the vehicle entered
 	wishes  []modeAt             // modes that clients asked for
 	order   []modeAt             // every mode that the last accepted command may set
@@ -166,8 +167,13 @@ func (z *fuzzed) name(custom uint32) string {
 // hears is called with every message that the drone hears.
 func (z *fuzzed) hears(h heard) {
 	z.drone.mu.Lock()
-	trip, keepsNone := z.drone.cmd.acks.trip, !z.drone.cmd.reports.keeps()
+	trip, keepsNone, known := z.drone.cmd.acks.trip, !z.drone.cmd.reports.keeps(), z.drone.machine.known
 	z.drone.mu.Unlock()
+	if !known {
+		z.mu.Lock()
+		z.forgot = h.at
+		z.mu.Unlock()
+	}
 	switch m := h.msg.(type) {
 	case *common.MessageAttitude, *common.MessageGlobalPositionInt:
 		if keepsNone { // perhaps this message's clock showed a restart, which forgets the kept numbers
@@ -316,14 +322,20 @@ func (z *fuzzed) post(path, body string) {
 	})
 }
 
-// input sends sticks, which must be refused while a pilot has them.
+// input sends sticks, which must be refused while a pilot has them: until a restart, and then until
+// sticks are taken.
 func (z *fuzzed) input(body string) {
+	began := time.Now()
 	code, o := z.call("POST", "/input", body)
 	z.mu.Lock()
 	defer z.mu.Unlock()
 	z.note("input %s: %d %v", body, code, o["code"])
-	for _, w := range z.windows {
-		if code == 200 && w.until.IsZero() {
+	for i, w := range z.windows {
+		switch {
+		case code != 200 || !w.until.IsZero():
+		case z.forgot.After(w.at):
+			z.windows[i].until = began
+		default:
 			z.fault("sticks are taken after the report of %s", z.name(w.custom))
 		}
 	}
@@ -583,6 +595,7 @@ func FuzzPilot(f *testing.F) {
 	for setup := range byte(24) {
 		f.Add(24+setup, []byte{3, 2, 0, 9, 8, 0, 0, 7, 9, 1, 0, 10})
 		f.Add(24+setup, []byte{6, 200, 0, 9, 9, 7, 0, 12, 2, 4, 0, 9, 13, 11, 0, 12})
+		f.Add(24+setup, []byte{9, 0, 0, 9, 8, 1, 9, 1, 0, 9, 8, 2, 0, 10, 3, 1, 0, 9, 9, 2, 0, 5, 8, 5, 0, 10}) // sticks after a pilot's switch
 		f.Add(setup, []byte{5, 10, 0, 5, 9, 2, 0, 13, 7, 1, 14, 4, 0, 10, 9, 1, 0, 13})
 	}
 	for wait := range byte(16) { // a goto whose heading is refused, and a landing after it
