@@ -224,11 +224,8 @@ func (p *player) px4Takeover(custom uint32, m moment, setMode func()) {
 	at := p.reported(custom, began, 1100*time.Millisecond)
 	p.plays("truth")
 	soon := time.Millisecond
-	switch {
-	case m.acked || m.waiting: // the command waits for the vehicle to follow its last step
+	if m.waiting { // the command waits for the vehicle to follow its last step
 		soon = showWithin + time.Millisecond
-	case m.disarmed: // the command waits for the mode of its first step
-		soon = showWithin + 100*time.Millisecond
 	}
 	p.plays("no input")
 	p.wantAnswer(soon+takenAfter, "interrupted")

@@ -38,6 +38,7 @@ type fuzzed struct {
 	pending int                      // commands that wait for their answers
 	asked   time.Time                // when the last one began
 	ended   time.Time                // when the last answer came
+	forgot  atomic.Int64             // when mavrest heard the last restart, which forgets what was commanded
 	history []modeAt                 // modes that the vehicle entered
 	wishes  []modeAt                 // modes that clients asked for
 	order   []modeAt                 // every mode that the last accepted command may set
@@ -167,6 +168,9 @@ func (z *fuzzed) name(custom uint32) string {
 func (z *fuzzed) hears(h heard) {
 	z.drone.mu.Lock()
 	trip, keepsNone := z.drone.cmd.acks.trip, !z.drone.cmd.reports.keeps()
+	if !z.drone.machine.known {
+		z.forgot.Store(h.at.UnixNano())
+	}
 	z.drone.mu.Unlock()
 	switch m := h.msg.(type) {
 	case *common.MessageAttitude, *common.MessageGlobalPositionInt:
@@ -316,14 +320,16 @@ func (z *fuzzed) post(path, body string) {
 	})
 }
 
-// input sends sticks, which must be refused while a pilot has them.
+// input sends sticks, which must be refused while a pilot has them. A restart ends that.
 func (z *fuzzed) input(body string) {
 	code, o := z.call("POST", "/input", body)
 	z.mu.Lock()
 	defer z.mu.Unlock()
 	z.note("input %s: %d %v", body, code, o["code"])
-	for _, w := range z.windows {
-		if code == 200 && w.until.IsZero() {
+	for i, w := range z.windows {
+		if taken := code == 200 && w.until.IsZero(); taken && z.forgot.Load() > w.at.UnixNano() {
+			z.windows[i].until = time.Now()
+		} else if taken {
 			z.fault("sticks are taken after the report of %s", z.name(w.custom))
 		}
 	}
@@ -583,6 +589,7 @@ func FuzzPilot(f *testing.F) {
 	for setup := range byte(24) {
 		f.Add(24+setup, []byte{3, 2, 0, 9, 8, 0, 0, 7, 9, 1, 0, 10})
 		f.Add(24+setup, []byte{6, 200, 0, 9, 9, 7, 0, 12, 2, 4, 0, 9, 13, 11, 0, 12})
+		f.Add(24+setup, []byte{9, 0, 0, 9, 8, 1, 9, 1, 0, 9, 8, 2, 0, 10, 3, 1, 0, 9, 9, 2, 0, 5, 8, 5, 0, 10}) // sticks after a pilot's switch
 		f.Add(setup, []byte{5, 10, 0, 5, 9, 2, 0, 13, 7, 1, 14, 4, 0, 10, 9, 1, 0, 13})
 	}
 	for wait := range byte(16) { // a goto whose heading is refused, and a landing after it

@@ -392,7 +392,7 @@ func TestSoak(t *testing.T) {
 	}
 	const leg = time.Hour
 	for i := range uint64((total + leg - 1) / leg) {
-		seed, d := *soakSeed+i, min(leg, total)
+		seed, d := *soakSeed+i, min(leg, total-time.Duration(i)*leg)
 		t.Run(fmt.Sprintf("seed %d", seed), func(t *testing.T) {
 			figures := map[string]int{}
 			soakFlight(t, seed, d, figures)

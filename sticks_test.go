@@ -605,22 +605,24 @@ func TestAClientThatWaitsForItsAnswerIsNotSilent(t *testing.T) {
 // centred, unmoved or released sticks are streamed, and no hold is asked for. Nothing
 // happens that "Who has the sticks" forbids.
 func FuzzSticks(f *testing.F) {
-	for _, seed := range []string{
-		"0e1g1i9T9p3T9", "1e1g1i9T9T9p5T1c0", "2e1g1i1T9T9l0f0T9", "3e0g0i5l0k0r0T9a0", "4e1g1T9T9T9l0f0T9", "5e2g2i9F0T9e2g2", "0d0e2a0s0T9w0i9L0T9",
-		"0e2g2i9p5p2T9T9T9T9", "5e2g2T9c9C9c0T9c0", "5e1g1F0F0T9T9c0T9c0T9", "4e2o0T9O0T9", "2e1o0p7T9",
-	} {
-		for i := 1; i < len(seed); i += 2 {
-			if strings.IndexByte(stickEvents, seed[i]) < 0 {
-				f.Errorf("no event %q in %s", seed[i], seed)
+	vehicles := []string{"px4 1 none", "px4 3 none", "px4 5 in-use", "px4 2 idle", "copter none", "copter idle", "copter in-use", "quadplane idle", "plane in-use"}
+	for vehicle := range vehicles {
+		for _, seed := range []string{ // as a failure prints them
+			"e0 g1 i49 T50 p3 T50", "e0 g1 i20 T200 T50 p5 T1 c0", "e0 g1 i1 T200 l0 f0 T60", "e0 g0 i49 l0 k0 T120 r0 T50 a0", "e0 g1 T200 l0 f0 T60", "e0 g2 i49 F0 T50 e0 g2",
+			"d0 e0 a0 s0 T50 w0 g1 i49 L1 T250 L0 T50", "e0 g2 i49 T5 p5 T1 p2 T250", "e0 g2 i49 C200 T200 C25 T50 c0", "e0 g1 F0 F0 T100 c0 T50 c0 T50", "e0 o0 T50 O0 T50", "e0 o0 p7 T50",
+		} {
+			events := []byte{byte(vehicle)}
+			for _, word := range strings.Fields(seed) {
+				arg, _ := strconv.Atoi(word[1:])
+				events = append(events, stickEvents[strings.IndexByte(stickEvents, word[0])], byte(arg))
 			}
+			f.Add(events)
 		}
-		f.Add([]byte(seed))
 	}
 	f.Fuzz(func(t *testing.T, events []byte) {
 		if len(events) == 0 {
 			return
 		}
-		vehicles := []string{"px4 1 none", "px4 3 none", "px4 5 in-use", "px4 2 idle", "copter none", "copter idle", "copter in-use", "quadplane idle", "plane in-use"}
 		w := &stickWitness{stickFlight: parseStickFlight(t, vehicles[int(events[0])%len(vehicles)])}
 		story := vehicles[int(events[0])%len(vehicles)] + ":"
 		for events = events[1:]; len(events) > 1; events = events[2:] {
@@ -678,8 +680,8 @@ func (w *stickWitness) happens(what byte, arg int) {
 		if f.firmware == px4 && f.busy && f.mode.flownBySticks() {
 			w.in("position")
 		}
-	case 'r': // it ends: its last mode shows
-		if f.busy && !f.entering {
+	case 'r': // it ends: its last mode shows, on PX4 when the sticks have rested
+		if f.busy && !f.entering && (f.firmware != px4 || !w.mustRest(*f, false) || f.now.Sub(w.moved) >= stickStill) {
 			w.in("hold")
 			w.answers()
 		}
@@ -748,7 +750,7 @@ func (w *stickWitness) happens(what byte, arg int) {
 func (w *stickWitness) look() string {
 	acts, f := w.acts, w.f
 	w.acts = ""
-	sent := w.frames[w.seen:]
+	first, sent := w.seen, w.frames[w.seen:]
 	w.seen = len(w.frames)
 	if strings.Contains(acts, "holds") {
 		switch {
@@ -776,9 +778,9 @@ func (w *stickWitness) look() string {
 			return fmt.Sprintf("%v after their timeout", s.axes)
 		}
 	}
-	for i, s := range sent { // PX4 would leave a pilot's mode for sticks that move
-		if f.firmware == px4 && i > 0 && !f.shown().flownBySticks() && !f.busy && s.axes != sent[i-1].axes && s.axes != released {
-			return fmt.Sprintf("%v after %v in an AUTO mode", s.axes, sent[i-1].axes)
+	for i := max(first, 1); i < len(w.frames); i++ { // PX4 would leave a pilot's mode for sticks that move
+		if was, is := w.frames[i-1], w.frames[i]; f.firmware == px4 && !f.shown().flownBySticks() && !f.busy && (w.pilot || i > first) && was.axes != is.axes && is.at.Sub(was.at) <= 2*stickEvery {
+			return fmt.Sprintf("%v after %v in an AUTO mode", is.axes, was.axes)
 		}
 	}
 	switch {

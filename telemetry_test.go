@@ -272,9 +272,7 @@ func TestArmableIsNullWhereItIsNotKnown(t *testing.T) {
 	sys := func(healthy common.MAV_SYS_STATUS_SENSOR) *common.MessageSysStatus {
 		return &common.MessageSysStatus{OnboardControlSensorsPresent: gps, OnboardControlSensorsEnabled: gps, OnboardControlSensorsHealth: healthy}
 	}
-	ekf := func(flags uint16) *MessageEkfStatusReport {
-		return &MessageEkfStatusReport{Flags: flags}
-	}
+	ekf := func(flags uint16) *MessageEkfStatusReport { return &MessageEkfStatusReport{Flags: flags} }
 	passed, failed, placed := sys(gps|prearm), sys(gps), ekf(831)
 	home := &common.MessageHomePosition{Altitude: 488000}
 	type said struct {
