@@ -681,7 +681,8 @@ func (v *probed) holdMode() uint32 {
 func (v *probed) toGround() {
 	v.silence()
 	if v.armed() {
-		land := map[craft]uint32{onPX4: simPX4Land, onCopter: simArduLand, onQuadPlane: simPlaneQLand}[v.craft]
+		land, ok := map[craft]uint32{onPX4: simPX4Land, onCopter: simArduLand, onQuadPlane: simPlaneQLand}[v.craft]
+		v.must(ok, "a %s does not land on command: it flies on in its mode", v.craft)
 		v.setMode(land)
 		v.disarms(3 * time.Minute)
 	}
@@ -920,7 +921,9 @@ func flyTheFacts(t *testing.T) {
 		t.Fatalf("no fact of a %s has a name that contains %q", v.craft, *factsOnly)
 	}
 	v.faults = nil
-	v.fly(probe{run: func(*probed) {}}, v.toGround)
+	if v.fly(probe{}, v.toGround); len(v.faults) > 0 {
+		t.Errorf("after the last fact: %v", v.faults)
+	}
 	table.Flush()
 	fmt.Printf("%s %s: %d of %d passed, %d skipped, %d about other versions\n", v.craft, version,
 		counts["pass"], counts["pass"]+counts["FAIL"], counts["skip"], others)
