@@ -76,9 +76,7 @@ func (r *lineReader) expect(t *testing.T, packets ...[]byte) {
 }
 
 func TestFramesOfBothVersionsAndSignedOnesAreReadInTheirOrder(t *testing.T) {
-	a, b := packet(1, 1, 1, px4Beat()), packet1(2, 1, 1, attitudeAt(7))
-	c, d := signedPacket(packet(3, 1, 1, attitudeAt(8))), packet(4, 9, 154, px4Beat())
-	all := [][]byte{a, b, c, d, a}
+	all := [][]byte{packet(1, 1, 1, px4Beat()), packet1(2, 1, 1, attitudeAt(7)), signedPacket(packet(3, 1, 1, attitudeAt(8))), packet(4, 9, 154, px4Beat())}
 	for _, m := range dialectRW.Dialect.Messages { // which are all in crcExtras
 		all = append(all, packet(5, 1, 1, m))
 	}

@@ -38,7 +38,7 @@ type fuzzed struct {
 	pending int                  // commands that wait for their answers
 	asked   time.Time            // when the last one began
 	ended   time.Time            // when the last answer came
-	forgot  time.Time            // when mavrest heard the last restart, which forgets what was commanded
+	forgot  atomic.Int64         // when mavrest heard the last restart, which forgets what was commanded
 	history []modeAt             // modes that the vehicle entered
 	wishes  []modeAt             // modes that clients asked for
 	order   []modeAt             // every mode that the last accepted command may set
@@ -167,13 +167,11 @@ func (z *fuzzed) name(custom uint32) string {
 // hears is called with every message that the drone hears.
 func (z *fuzzed) hears(h heard) {
 	z.drone.mu.Lock()
-	trip, keepsNone, known := z.drone.cmd.acks.trip, !z.drone.cmd.reports.keeps(), z.drone.machine.known
-	z.drone.mu.Unlock()
-	if !known {
-		z.mu.Lock()
-		z.forgot = h.at
-		z.mu.Unlock()
+	trip, keepsNone := z.drone.cmd.acks.trip, !z.drone.cmd.reports.keeps()
+	if !z.drone.machine.known {
+		z.forgot.Store(h.at.UnixNano())
 	}
+	z.drone.mu.Unlock()
 	switch m := h.msg.(type) {
 	case *common.MessageAttitude, *common.MessageGlobalPositionInt:
 		if keepsNone { // perhaps this message's clock showed a restart, which forgets the kept numbers
@@ -322,20 +320,16 @@ func (z *fuzzed) post(path, body string) {
 	})
 }
 
-// input sends sticks, which must be refused while a pilot has them: until a restart, and then until
-// sticks are taken.
+// input sends sticks, which must be refused while a pilot has them. A restart ends that.
 func (z *fuzzed) input(body string) {
-	began := time.Now()
 	code, o := z.call("POST", "/input", body)
 	z.mu.Lock()
 	defer z.mu.Unlock()
 	z.note("input %s: %d %v", body, code, o["code"])
 	for i, w := range z.windows {
-		switch {
-		case code != 200 || !w.until.IsZero():
-		case z.forgot.After(w.at):
-			z.windows[i].until = began
-		default:
+		if taken := code == 200 && w.until.IsZero(); taken && z.forgot.Load() > w.at.UnixNano() {
+			z.windows[i].until = time.Now()
+		} else if taken {
 			z.fault("sticks are taken after the report of %s", z.name(w.custom))
 		}
 	}

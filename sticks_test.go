@@ -613,11 +613,8 @@ func FuzzSticks(f *testing.F) {
 		} {
 			events := []byte{byte(vehicle)}
 			for _, word := range strings.Fields(seed) {
-				arg, err := strconv.ParseUint(word[1:], 10, 8)
-				if err != nil || strings.IndexByte(stickEvents, word[0]) < 0 {
-					f.Errorf("no event %q in %s", word, seed)
-				}
-				events = append(events, word[0], byte(arg))
+				arg, _ := strconv.Atoi(word[1:])
+				events = append(events, stickEvents[strings.IndexByte(stickEvents, word[0])], byte(arg))
 			}
 			f.Add(events)
 		}
@@ -753,8 +750,7 @@ func (w *stickWitness) happens(what byte, arg int) {
 func (w *stickWitness) look() string {
 	acts, f := w.acts, w.f
 	w.acts = ""
-	first := w.seen
-	sent := w.frames[first:]
+	first, sent := w.seen, w.frames[w.seen:]
 	w.seen = len(w.frames)
 	if strings.Contains(acts, "holds") {
 		switch {
