@@ -128,12 +128,10 @@ func TestEachMessageIsKeptInOurUnits(t *testing.T) {
 		{"PX4's first report after a boot", showHealth, []message.Message{sensors(0, 0, gps|receiver|prearm)}, "known false, armable null, receiver false, unhealthy []"},
 		{"a version", func(t *telemetry) string { return t.id.version.String() }, []message.Message{&common.MessageAutopilotVersion{FlightSwVersion: 0x01110055}}, "1.17.0"},
 		{"who it is", func(t *telemetry) string { return fmt.Sprint(t.id.autopilot, t.id.typ) }, []message.Message{copterBeat()}, "MAV_AUTOPILOT_ARDUPILOTMEGA MAV_TYPE_QUADROTOR"},
-		{"home", func(t *telemetry) string { return fmt.Sprintf("%.7f %.7f %.2f", t.home.lat, t.home.lon, t.home.amsl) },
-			[]message.Message{&common.MessageHomePosition{Latitude: 473977420, Longitude: 85455940, Altitude: 488010, Q: [4]float32{nan32, nan32, nan32, nan32}}}, "47.3977420 8.5455940 488.01"},
+		{"home", func(t *telemetry) string { return fmt.Sprintf("%.7f %.7f %.2f", t.home.lat, t.home.lon, t.home.amsl) }, []message.Message{&common.MessageHomePosition{Latitude: 473977420, Longitude: 85455940, Altitude: 488010, Q: [4]float32{nan32, nan32, nan32, nan32}}}, "47.3977420 8.5455940 488.01"},
 		{"a target", func(t *telemetry) string {
 			return fmt.Sprintf("%.7f %.7f %.2f", t.target.lat, t.target.lon, t.target.amsl)
-		},
-			[]message.Message{&common.MessagePositionTargetGlobalInt{LatInt: 473977420, LonInt: 85455940, Alt: 503.25, TypeMask: 0xfdf8}}, "47.3977420 8.5455940 503.25"},
+		}, []message.Message{&common.MessagePositionTargetGlobalInt{LatInt: 473977420, LonInt: 85455940, Alt: 503.25, TypeMask: 0xfdf8}}, "47.3977420 8.5455940 503.25"},
 		{"channels", func(t *telemetry) string { return fmt.Sprint(t.rc.channel) }, []message.Message{&common.MessageRcChannels{Chan1Raw: 1500, Chan2Raw: 1400, Chan3Raw: 1000, Chan4Raw: 1600, Chan5Raw: 9, Chan16Raw: 7, Chan17Raw: 3}}, "[1500 1400 1000 1600 9 0 0 0 0 0 0 0 0 0 0 7]"},
 		{"on the ground", func(t *telemetry) string { return fmt.Sprint(t.landed.state.inAir(), t.id.vtol) }, []message.Message{&common.MessageExtendedSysState{LandedState: 1, VtolState: 3}}, "false 3"},
 		{"landing", func(t *telemetry) string { return fmt.Sprint(t.landed.state.inAir(), t.id.vtol) }, []message.Message{&common.MessageExtendedSysState{LandedState: 4}}, "true 0"},
