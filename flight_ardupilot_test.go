@@ -73,9 +73,9 @@ func copterVisits(t *testing.T, receivers ...simReceiver) (visits []visit) {
 	)
 }
 
-// Every moment is flown with every mode both without a receiver and with a transmitter in hand.
-// The other receivers look like one of these two and are flown with fewer modes, except for an
-// idle one while our stream may run.
+// Without a receiver and with a transmitter in hand every moment is flown with every mode. A lost
+// receiver looks like none. An idle one looks like one in hand, unless our stream may run. Where they
+// look alike, fewer modes are flown.
 func TestACopterObeysThePilotFromHisSwitchOn(t *testing.T) {
 	var cases []visit
 	for _, m := range moments {
