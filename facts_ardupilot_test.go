@@ -15,6 +15,8 @@ var copterLinkProbes = []probe{
 		m := factLong(v.system, simSetMode, 1, simArduGuided)
 		m.TargetComponent = 0
 		v.equal("component 0", v.exchange(v.ours, simSetMode, m).last(), simAccepted)
+		m.TargetComponent = 2
+		v.equal("another component", len(v.exchange(v.ours, simSetMode, m).results), 0)
 		v.equal("another system", len(v.exchange(v.ours, simSetMode, factLong(v.system+1, simSetMode, 1, simArduGuided)).results), 0)
 	}},
 	{heading: "ArduPilot: link", from: boot, fact: "a mode that is set before ArduPilot is ready is accepted and lost", run: func(v *probed) {
@@ -347,11 +349,11 @@ var copterHoldProbes = []probe{
 // copterParamProbes are about the names and units of the parameters that mavrest reads.
 func copterParamProbes() (probes []probe) {
 	for _, p := range []struct {
-		heading      string
-		since, until release
-		name, gone   string
-		value        float64
-		fact         string
+		heading       string
+		since, until  release
+		name, unknown string // parameters that these releases have, and do not have
+		value         float64
+		fact          string
 	}{
 		{"ArduPilot: goto", release{}, release{4, 7}, "WPNAV_SPEED", "WP_SPD", 1000, "WPNAV_SPEED is 1000, in cm/s"},
 		{"ArduPilot: goto", release{4, 8}, release{}, "WP_SPD", "WPNAV_SPEED", 10, "WP_SPD is 10, in m/s"},
@@ -362,8 +364,8 @@ func copterParamProbes() (probes []probe) {
 			got, ok := v.readParam(p.name)
 			v.must(ok, "%s is not answered", p.name)
 			v.equal(p.name, got, p.value)
-			_, ok = v.readParam(p.gone)
-			v.equal(p.gone, ok, false)
+			_, ok = v.readParam(p.unknown)
+			v.equal(p.unknown, ok, false)
 		}})
 	}
 	return probes

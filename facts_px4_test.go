@@ -12,15 +12,15 @@ import (
 )
 
 func allProbes() []probe {
-	all := slices.Concat(px4LinkProbes, px4LiveProbes, px4ModeProbes(), px4ArmingProbes, px4FlightProbes, px4StickProbes, px4UndoProbes())
-	for i := range all {
-		all[i].on = onPX4
+	ofPX4 := slices.Concat(px4LinkProbes, px4LiveProbes, px4ModeProbes(), px4ArmingProbes, px4FlightProbes, px4StickProbes, px4UndoProbes())
+	for i := range ofPX4 {
+		ofPX4[i].on = onPX4
 	}
-	copter := slices.Concat(copterLinkProbes, copterModeProbes(), copterArmingProbes, copterGotoProbes(), copterParamProbes(), copterHoldProbes, copterStickProbes)
-	for i := range copter {
-		copter[i].on = onCopter
+	ofCopter := slices.Concat(copterLinkProbes, copterModeProbes(), copterArmingProbes, copterGotoProbes(), copterParamProbes(), copterHoldProbes, copterStickProbes)
+	for i := range ofCopter {
+		ofCopter[i].on = onCopter
 	}
-	return slices.Concat(all, copter, planeProbes)
+	return slices.Concat(ofPX4, ofCopter, planeProbes)
 }
 
 const runPrearm = common.MAV_CMD_RUN_PREARM_CHECKS

@@ -126,8 +126,8 @@ type factLink struct {
 	port              port
 	w                 *streamwriter.Writer
 	system, component uint8
-	mu                sync.Mutex
-	from              uint8 // the vehicle's system
+	mu                sync.Mutex // guards w and everything below
+	from              uint8      // the vehicle's system
 	got               []factHeard
 }
 
@@ -194,7 +194,7 @@ func (l *factLink) since(t time.Time) []factHeard {
 	return slices.Clone(l.got[i:])
 }
 
-// factSince returns the messages of one type.
+// factSince returns the messages of one type that came since a moment.
 func factSince[M message.Message](l *factLink, t time.Time) (all []M) {
 	for _, h := range l.since(t) {
 		if m, ok := h.msg.(M); ok {
@@ -477,13 +477,13 @@ func (v *probed) disarms(most time.Duration) time.Duration {
 }
 
 func (v *probed) arrives(north, east, up, near float64) {
-	off := func(s spot) float64 { return math.Hypot(s.off(spot{north: north, east: east}), s.up-up) }
+	distance := func(s spot) float64 { return math.Hypot(s.off(spot{north: north, east: east}), s.up-up) }
 	_, ok := v.until(time.Minute, func() bool {
 		s := v.place()
-		return off(s) < near && s.speed < 0.7
+		return distance(s) < near && s.speed < 0.7
 	})
 	s := v.place()
-	v.report = append(v.report, fmt.Sprintf("off by %.2g m", off(s)))
+	v.report = append(v.report, fmt.Sprintf("off by %.2g m", distance(s)))
 	v.must(ok, "at %.1f %.1f %.1f, want %.1f %.1f %.1f", s.north, s.east, s.up, north, east, up)
 }
 
@@ -531,7 +531,7 @@ func (v *probed) stick(x, y, z, r int16) {
 	v.sticks = s
 	system := v.system
 	if v.craft != onPX4 {
-		system = 255
+		system = 255 // SYSID_MYGCS: ArduPilot obeys only its sticks
 	}
 	s.end = repeat(50*time.Millisecond, func() {
 		s.mu.Lock()
@@ -749,8 +749,8 @@ func (v *probed) toHanded() {
 	v.toHome(math.Inf(1))
 }
 
-// fly runs one probe.
-func (v *probed) fly(p probe, state func()) {
+// fly runs one probe. begin brings the vehicle into the state that the probe begins in.
+func (v *probed) fly(p probe, begin func()) {
 	defer func() {
 		if v.polling != nil {
 			v.polling()
@@ -768,7 +768,7 @@ func (v *probed) fly(p probe, state func()) {
 		}
 	}()
 	v.homeAtFirst = nil
-	state()
+	begin()
 	v.report = nil
 	if p.run != nil {
 		p.run(v)
@@ -875,7 +875,7 @@ func flyTheFacts(t *testing.T) {
 	table := tabwriter.NewWriter(os.Stdout, 0, 0, 2, ' ', 0)
 	defer table.Flush()
 	counts := map[string]int{}
-	others := 0
+	otherVersions := 0
 	for _, from := range []startState{ground, air, handed, boot} {
 		for _, p := range allProbes() {
 			name := p.heading + ": " + p.fact
@@ -883,7 +883,7 @@ func flyTheFacts(t *testing.T) {
 				continue
 			}
 			if !p.about(v.release) {
-				others++
+				otherVersions++
 				fmt.Fprintf(table, "%s %s\t%s\t\tskip: %s\t\n", v.craft, version, name, p.versions())
 				continue
 			}
@@ -917,7 +917,7 @@ func flyTheFacts(t *testing.T) {
 			}
 		}
 	}
-	if len(counts)+others == 0 {
+	if len(counts)+otherVersions == 0 {
 		t.Fatalf("no fact of a %s has a name that contains %q", v.craft, *factsOnly)
 	}
 	v.faults = nil
@@ -926,7 +926,7 @@ func flyTheFacts(t *testing.T) {
 	}
 	table.Flush()
 	fmt.Printf("%s %s: %d of %d passed, %d skipped, %d about other versions\n", v.craft, version,
-		counts["pass"], counts["pass"]+counts["FAIL"], counts["skip"], others)
+		counts["pass"], counts["pass"]+counts["FAIL"], counts["skip"], otherVersions)
 }
 
 // releaseOf reads AUTOPILOT_VERSION's number.
@@ -1040,8 +1040,8 @@ func TestAProbeIsAboutItsReleases(t *testing.T) {
 	}
 }
 
-// oneMode matches the mode in the names of probes that exist for each mode. The page writes MODE
-// instead, with the group that matched around it: "MODE disarmed", "a pilot's MODE".
+// oneMode matches the mode, and in a group the words beside it, in the names of probes that exist
+// for each mode. The page writes MODE beside these words: "MODE disarmed", "a pilot's MODE".
 var oneMode = regexp.MustCompile(`^[A-Z_.]+( disarmed| can| in the air| while)|(a pilot's) \w+`)
 
 // docs/autopilots.md has every probe under its heading.

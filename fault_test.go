@@ -6,6 +6,7 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"maps"
 	"math"
 	"math/rand/v2"
 	"net/netip"
@@ -297,10 +298,7 @@ const (
 func (f *flight) commandOn(line *badLine, g *figures, path, body string) {
 	f.Helper()
 	line.mu.Lock()
-	before := map[uint16]int{}
-	for id, n := range line.acks {
-		before[id] = n
-	}
+	before := maps.Clone(line.acks)
 	line.mu.Unlock()
 	began := time.Now()
 	code, o := f.call("POST", path, body)
@@ -310,8 +308,8 @@ func (f *flight) commandOn(line *badLine, g *figures, path, body string) {
 	case 200:
 		// A heartbeat that shows the mode proves a mode change too.
 		mode, _ := parseMode(fmt.Sprint(o["mode"]))
-		shown := o["command"] == float64(cmdSetMode) && f.sim.truth().mode == entered[f.firmware][mode]
-		if id, ok := o["command"].(float64); ok && !shown && line.acked(uint16(id)) <= before[uint16(id)] {
+		modeShows := o["command"] == float64(cmdSetMode) && f.sim.truth().mode == entered[f.firmware][mode]
+		if id, ok := o["command"].(float64); ok && !modeShows && line.acked(uint16(id)) <= before[uint16(id)] {
 			f.Errorf("POST %s %s answered %v, but no such ack came over the line", path, body, o)
 		}
 	case 409, 501, 503, 504:
@@ -463,8 +461,8 @@ func (s *ptyAutopilot) beat() {
 		&common.MessageAttitude{TimeBootMs: uint32(s.lat), Roll: float32(s.lat%100) / 100, Yaw: float32(s.lat%600) / 100})
 }
 
-// newPTYAutopilot connects an autopilot and a link by a pseudo-terminal.
-func newPTYAutopilot(t *testing.T, seed uint64) (s *ptyAutopilot, l *drone) {
+// newPTYAutopilot connects an autopilot and a drone by a pseudo-terminal.
+func newPTYAutopilot(t *testing.T, seed uint64) (s *ptyAutopilot, d *drone) {
 	s = &ptyAutopilot{pty: openPTY(t), line: newBadLine(seed)}
 	heard := make(chan wireFrame, 10000)
 	s.line.commands = func(f wireFrame) { heard <- f }
@@ -496,7 +494,7 @@ func newPTYAutopilot(t *testing.T, seed uint64) (s *ptyAutopilot, l *drone) {
 			s.say(ack)
 		}
 	})
-	l, end := runDevice(t, mustDevice(t, s.path, 57600))
+	d, end := runDevice(t, mustDevice(t, s.path, 57600))
 	t.Cleanup(func() {
 		end()
 		s.unplug()
@@ -504,15 +502,15 @@ func newPTYAutopilot(t *testing.T, seed uint64) (s *ptyAutopilot, l *drone) {
 	})
 	waitUntil(t, "the link is online", func() bool {
 		s.beat()
-		return l.hearsVehicle()
+		return d.hearsVehicle()
 	})
-	return s, l
+	return s, d
 }
 
 // neverSent returns what the status shows though it was never sent.
-func (s *ptyAutopilot) neverSent(l *drone) []string {
+func (s *ptyAutopilot) neverSent(d *drone) []string {
 	var o object
-	json.Unmarshal(encode(render(l.status(), netip.Addr{})), &o)
+	json.Unmarshal(encode(render(d.status(), netip.Addr{})), &o)
 	s.line.mu.Lock()
 	defer s.line.mu.Unlock()
 	return s.line.values.neverSent(o, 4)
@@ -524,14 +522,14 @@ func TestABadSerialLineNeverLies(t *testing.T) {
 	for i, rate := range []float64{0.0001, 0.001, 0.01, 0.05, 0.2} {
 		t.Run(fmt.Sprintf("%g%%", rate*100), func(t *testing.T) {
 			t.Parallel()
-			s, l := newPTYAutopilot(t, uint64(i))
+			s, d := newPTYAutopilot(t, uint64(i))
 			s.line.spoil(rate, anyDamage(1, 0))
 			answered := make(chan struct{})
 			go func() {
 				defer close(answered)
 				for range 2 {
 					before := s.line.acked(cmdSetMode)
-					_, err := l.do(holdHere)
+					_, err := d.do(holdHere)
 					if err == nil && s.line.acked(cmdSetMode) == before {
 						t.Error("accepted, but no ack came over the line")
 					}
@@ -545,7 +543,7 @@ func TestABadSerialLineNeverLies(t *testing.T) {
 				default:
 				}
 				s.beat()
-				if list := s.neverSent(l); len(list) > 0 {
+				if list := s.neverSent(d); len(list) > 0 {
 					t.Fatalf("the status shows what the vehicle never sent: %q", list)
 				}
 				runtime.Gosched()
@@ -554,19 +552,19 @@ func TestABadSerialLineNeverLies(t *testing.T) {
 				}
 			}
 			s.line.spoil(0, simFault{})
-			received := l.status().link.received
+			received := d.status().link.received
 			waitUntil(t, "frames come again, and the vehicle is online", func() bool {
 				s.beat()
-				return l.status().link.received > received && l.hearsVehicle()
+				return d.status().link.received > received && d.hearsVehicle()
 			})
 			// An ack proves nothing while late acks of earlier commands may come.
 			waitUntil(t, "no late ack can come any more", func() bool {
 				s.beat()
-				l.mu.Lock()
-				defer l.mu.Unlock()
-				return !time.Now().Before(l.cmd.acks.late[common.MAV_CMD_DO_SET_MODE])
+				d.mu.Lock()
+				defer d.mu.Unlock()
+				return !time.Now().Before(d.cmd.acks.late[common.MAV_CMD_DO_SET_MODE])
 			})
-			if _, err := l.do(holdHere); err != nil {
+			if _, err := d.do(holdHere); err != nil {
 				t.Errorf("on a good line: %v", err)
 			}
 			s.line.mu.Lock()
@@ -592,8 +590,8 @@ func noiseBytes(t *testing.T, n int) []byte {
 
 func TestAMegabyteOfNoiseOnASerialLineChangesNothing(t *testing.T) {
 	t.Parallel()
-	s, l := newPTYAutopilot(t, 1)
-	before := l.status()
+	s, d := newPTYAutopilot(t, 1)
+	before := d.status()
 	rest := noiseBytes(t, 1<<20)
 	for len(rest) > 0 {
 		n := min(len(rest), 1000)
@@ -605,33 +603,33 @@ func TestAMegabyteOfNoiseOnASerialLineChangesNothing(t *testing.T) {
 			s.beat()
 		}
 	}
-	if list, n := s.neverSent(l), l.status().link.received-before.link.received; len(list) > 0 || n < 50 {
+	if list, n := s.neverSent(d), d.status().link.received-before.link.received; len(list) > 0 || n < 50 {
 		t.Errorf("of 63 frames in the noise %d came through; the status shows what the vehicle never sent: %q", n, list)
 	}
 	waitUntil(t, "online after the noise", func() bool {
 		s.beat()
-		now := l.status()
+		now := d.status()
 		return now.online && now.link.errors > before.link.errors && now.tel.attitude.at.After(before.tel.attitude.at)
 	})
-	if _, err := l.do(holdHere); err != nil {
+	if _, err := d.do(holdHere); err != nil {
 		t.Error(err)
 	}
 }
 
 func TestHalfAFrameOnASerialLineCostsOnlyItself(t *testing.T) {
 	t.Parallel()
-	s, l := newPTYAutopilot(t, 2)
+	s, d := newPTYAutopilot(t, 2)
 	full := packet(77, 1, 1, copterBeat())
-	claims := wireFrame{claims: 255, system: 1, component: 1, id: 33, payload: make([]byte, 28)}.bytes()
-	for _, half := range [][]byte{full[:1], full[:9], full[:len(full)-1], claims} {
-		received := l.status().link.received
+	longer := wireFrame{claims: 255, system: 1, component: 1, id: 33, payload: make([]byte, 28)}.bytes()
+	for _, half := range [][]byte{full[:1], full[:9], full[:len(full)-1], longer} {
+		received := d.status().link.received
 		s.mu.Lock()
 		s.master.Write(half)
 		s.mu.Unlock()
 		for range 20 { // more bytes than the half frame claims
 			s.say(copterBeat())
 		}
-		waitUntil(t, "every heartbeat after the half frame is read", func() bool { return l.status().link.received >= received+20 })
+		waitUntil(t, "every heartbeat after the half frame is read", func() bool { return d.status().link.received >= received+20 })
 	}
 }
 
@@ -909,15 +907,15 @@ func TestAHundredLinksOnPseudoTerminalsLeaveNothing(t *testing.T) {
 	})
 }
 
-// onceOnATerminal runs a link until it hears its vehicle. It ends the link in one of three ways.
+// onceOnATerminal runs a drone until it hears its vehicle. It ends the drone in one of three ways.
 func onceOnATerminal(t *testing.T, way int) {
 	p := openPTY(t)
-	l := newDrone(mustDevice(t, p.path, 57600), 0, false)
+	d := newDrone(mustDevice(t, p.path, 57600), 0, false)
 	ctx, cancel := context.WithCancel(context.Background())
 	var running sync.WaitGroup
-	running.Go(func() { l.run(ctx) })
+	running.Go(func() { d.run(ctx) })
 	// The heartbeat is repeated because the link drops the bytes that come before it flushes the line.
-	for !l.hearsVehicle() {
+	for !d.hearsVehicle() {
 		p.master.Write(packet(1, 1, 1, copterBeat()))
 		time.Sleep(10 * time.Millisecond) // a real line
 	}
@@ -926,13 +924,13 @@ func onceOnATerminal(t *testing.T, way int) {
 	case 1: // unplugged during its handshake
 		p.unplug()
 	case 2: // unplugged while its output is full
-		for l.link.send(heartbeat(minimal.MAV_TYPE_ONBOARD_CONTROLLER)) == nil {
+		for d.link.send(heartbeat(minimal.MAV_TYPE_ONBOARD_CONTROLLER)) == nil {
 		}
 		p.unplug()
 		for lost := false; !lost; runtime.Gosched() {
-			l.link.mu.Lock()
-			lost = l.link.writer == nil
-			l.link.mu.Unlock()
+			d.link.mu.Lock()
+			lost = d.link.writer == nil
+			d.link.mu.Unlock()
 		}
 	}
 	cancel()
@@ -942,7 +940,7 @@ func onceOnATerminal(t *testing.T, way int) {
 
 // ---- The vehicle ----
 
-// inEach flies to 4 s after the beginning of each manoeuvre, whose mode is $1 (words: flight_test.go).
+// inEach begins each manoeuvre and waits 4 s. $1 is the manoeuvre's mode (words: flight_test.go).
 const inEach = "{takeoff→takeoff|aloft, goto 200 0→hold|aloft, mode hold→hold|aloft, mode position→position|aloft, mode rtl→rtl|aloft, land→land|aloft, land 200 0→land}, +4s, "
 
 // asksForStreams counts the requests of message intervals since a time.

@@ -58,7 +58,7 @@ func (f *flight) sent(since time.Time) (commands []string, sticks []axes) {
 	return commandsOf(list), sticksOf(list)
 }
 
-// copterVisits returns a Copter's moments with each of these receivers. A sample has half of them.
+// copterVisits returns a Copter's moments with each of these receivers; without -all only half of them.
 func copterVisits(t *testing.T, receivers ...simReceiver) (visits []visit) {
 	for _, m := range moments {
 		for _, receiver := range receivers {
@@ -73,9 +73,9 @@ func copterVisits(t *testing.T, receivers ...simReceiver) (visits []visit) {
 	)
 }
 
-// Every moment is flown with every mode both without a receiver and with a transmitter in hand.
-// The other receivers look like one of these two and are flown with fewer modes, except for an
-// idle one while our stream may run.
+// Without a receiver and with a transmitter in hand every moment is flown with every mode. A lost
+// receiver looks like none. An idle one looks like one in hand, unless our stream may run. Where they
+// look alike, fewer modes are flown.
 func TestACopterObeysThePilotFromHisSwitchOn(t *testing.T) {
 	var cases []visit
 	for _, m := range moments {
@@ -173,6 +173,7 @@ func (f *flight) wantStreamAfterSwitch(before, after []axes, custom uint32) {
 	}
 }
 
+// streams reports whether sticks came in the last 0.2 s.
 func (f *flight) streams() bool {
 	_, sticks := f.sent(time.Now().Add(-200 * time.Millisecond))
 	return len(sticks) > 0
@@ -209,7 +210,7 @@ func TestACopterThatLosesItsReceiverObeysItsFailsafe(t *testing.T) {
 			time.Sleep(600 * time.Millisecond)
 		}
 		o := f.status()
-		if streamed != (o["failsafe"] == false) || !streamed && o["mode"] != "rtl" {
+		if failed := o["failsafe"] != false; failed == streamed || failed && o["mode"] != "rtl" {
 			f.Errorf("streamed %v: mode %v, failsafe %v", streamed, o["mode"], o["failsafe"])
 		}
 		if streamed {
@@ -240,7 +241,8 @@ func TestAfterACopterRestartsDisarmedTheModeIsManual(t *testing.T) {
 	})
 }
 
-// A refused command changes no mode and ends no stream. A goto still ends the way to a landing.
+// A refused command changes no mode, and ends a stream only where a receiver is in hand. A goto still
+// ends the way to a landing.
 func TestARefusedCommandLeavesACopterAsItWas(t *testing.T) {
 	atMoments(t, simArduPilot, copterVisits(t, simReceiverNone, simReceiverIdle, simReceiverInHand), nil, func(f *player, v visit) {
 		was, before, streamed := f.status(), f.sim.truth(), f.streams()
@@ -373,11 +375,12 @@ var arduClauses = map[string]func(*player){
 
 var joystickSticks = &common.MessageManualControl{Target: 1, Y: 300, Z: 500}
 
-// joystick sends another program's sticks for 5 s at 50 Hz. Our line shows each of them as seen.
-func (p *player) joystick(seen message.Message) {
+// joystick sends another program's sticks to the vehicle, for 5 s at 50 Hz. The vehicle forwards
+// each of them to our line as the message forwarded.
+func (p *player) joystick(forwarded message.Message) {
 	for range 250 {
 		p.sim.change(func() { p.sim.brain.sticks(255, joystickSticks) })
-		p.sim.emit(255, 190, seen)
+		p.sim.emit(255, 190, forwarded)
 		time.Sleep(20 * time.Millisecond)
 	}
 }
@@ -572,10 +575,6 @@ func (f *flight) ignores() {
 
 // Ten clients send commands at full speed for 10 s.
 func TestTenClientsAtFullSpeedBreakNothing(t *testing.T) {
-	type accepted struct {
-		at   time.Time
-		mode string
-	}
 	for seed := range uint64(4) {
 		flyCopter(t, simReceiverIdle, func(f *flight) {
 			f.hover()
@@ -583,7 +582,7 @@ func TestTenClientsAtFullSpeedBreakNothing(t *testing.T) {
 			time.Sleep(time.Second)
 			began := time.Now()
 			var mu sync.Mutex
-			var last accepted
+			var lastMode string // of the command that was accepted last
 			acked := map[time.Time]bool{}
 			f.sim.change(func() {
 				f.sim.onAck = func(a *common.MessageCommandAck) []simAnswer {
@@ -609,7 +608,7 @@ func TestTenClientsAtFullSpeedBreakNothing(t *testing.T) {
 						switch {
 						case code == 200:
 							mu.Lock()
-							last = accepted{time.Now(), mode}
+							lastMode = mode
 							mu.Unlock()
 						case code != 409 || o["code"] != "superseded":
 							f.Errorf("%s: %d %v", body, code, o)
@@ -619,9 +618,9 @@ func TestTenClientsAtFullSpeedBreakNothing(t *testing.T) {
 				})
 			}
 			clients.Wait()
-			f.wantMode(last.mode)
-			if mode, _ := copter.reported(f.sim.truth().mode); mode.String() != last.mode {
-				f.Errorf("the vehicle is in %v, the last accepted command %s", mode, last.mode)
+			f.wantMode(lastMode)
+			if mode, _ := copter.reported(f.sim.truth().mode); mode.String() != lastMode {
+				f.Errorf("the vehicle is in %v, the last accepted command %s", mode, lastMode)
 			}
 			f.wantModeChangesApart(began, acked)
 			if f.sim.brain.(*simArduBrain).broken || math.Abs(f.sim.truth().alt-20) > 8 {
@@ -639,7 +638,8 @@ func TestTenClientsAtFullSpeedBreakNothing(t *testing.T) {
 	}
 }
 
-// wantModeChangesApart checks that mode changes since a time are neither too many nor too close.
+// wantModeChangesApart checks that the mode changes since a time are few, and that none was sent
+// less than modeGap after the vehicle acknowledged another one at a time in acked.
 func (f *flight) wantModeChangesApart(began time.Time, acked map[time.Time]bool) {
 	f.Helper()
 	var changes []time.Time
@@ -694,7 +694,7 @@ func TestAnotherProgramsAcksAreNotOurs(t *testing.T) {
 	})
 }
 
-func TestAHoldForASilentClientIsNotSentOverWhoeverWasFirst(t *testing.T) {
+func TestNoHoldForASilentClientIsSentWhereAPilotOrTheClientActedFirst(t *testing.T) {
 	for name, first := range map[string]func(d *drone, now time.Time){
 		"a pilot": func(d *drone, now time.Time) {
 			d.hearMessage(beatOf(common.MAV_AUTOPILOT_ARDUPILOTMEGA, 16, true), now)

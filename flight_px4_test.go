@@ -11,7 +11,7 @@ import (
 	"github.com/bluenviron/gomavlib/v3/pkg/dialects/minimal"
 )
 
-// These flights repeat what flights on a real PX4 showed. flight_test.go explains the scripts' words.
+// These flights repeat what flights with PX4's own firmware showed. flight_test.go explains the words.
 
 // px4Clauses are the clauses that only these scripts have.
 var px4Clauses = map[string]func(*player){
@@ -110,7 +110,7 @@ func TestPX4PilotsAndFailsafes(t *testing.T) {
 		{"a low takeoff ends in PX4's own hold", "px4: takeoff 2 wait 30, +5s, is takeoff, in AUTO.LOITER"},
 		{"after a restart while disarmed the mode is manual", "px4: {aloft, land wait 60, +3s, is land|aloft, mode rtl wait 60, +3s, is rtl|takeoff, pilot disarms, is takeoff|takeoff, +5s, is takeoff}, restart grounded, +1100ms, stays 10s is manual, aloft"},
 		{"a failsafe that holds in the present mode ends a goto that is not acknowledged", "px4{|-1.15}: aloft, mode hold, +1s, loses DO_REPOSITION, only acks, post goto 60 0, +300ms, holds in a failsafe, answer interrupted 1600ms, mark, +10s, hands off, is rtl"},
-		{"a landing at a place that nobody acknowledges is done on the ground", "px4: aloft, loses DO_SET_MODE, land 10 0 wait 120, its done true, is land, at 10 0 0 ±2"},
+		{"a landing at a place that PX4 never acknowledges is done on the ground", "px4: aloft, loses DO_SET_MODE, land 10 0 wait 120, its done true, is land, at 10 0 0 ±2"},
 		{"a goto of a vehicle that was disarmed meanwhile is interrupted", "px4: takeoff 3 wait 30, mode position, input pitch 0.5, mark, post goto 30 0, +800ms, hands off, pilot disarms, answer interrupted, hands off"},
 		{"ten refused takeoffs leave PX4 disarmed in manual mode", "px4 armable=1h: " + strings.Repeat("refused refused takeoff, is manual, ", 10) + "disarmed"},
 		{"a takeoff right after a flight with sticks flies", "px4: takeoff 5 wait 30, mode position, input pitch 0.2, mode hold wait 20, land wait 60, takeoff 5 wait 30, +15s, is takeoff, status failsafe false, status in_air true"},
@@ -277,8 +277,8 @@ func TestPX4PilotsSwitchToTheCommandedModeEndsNothing(t *testing.T) {
 				code := p.answer["code"] // nil: accepted
 				pilotsMode, _ := px4.reported(custom)
 				switch {
-				case (m.acked || m.disarmed && custom != simPX4Loiter) && pilotsMode.String() != m.mode:
-					// The commanded mode never came into force.
+				case m.acked && pilotsMode.String() != m.mode, m.disarmed && custom != simPX4Loiter:
+					// The acknowledged mode never came into force: the pilot's replaced it.
 					if code == nil {
 						p.Errorf("answered %v", p.answer)
 					}

@@ -44,12 +44,12 @@ import (
 //	took < 2s             how long the last answer took
 //	entering manual       posts a mode, and waits until the vehicle enters it
 //	moves 2s              moves the sticks at 10 Hz, until an input is refused
-//	aloft                 takes off to 10 m
-//	rise 40, hover        rise takes off to 40 m, hover to 20 m: as aloft, but with every receiver
+//	aloft                 takes off to 10 m, and waits there
+//	rise 40, hover        with any receiver: rise takes off to 40 m; hover to 20 m, and waits there
 //	stop, start           mavrest ends; another one starts
 //
-// Everybody else. "hands off", "sent", "sends" and "stream" look back to the last clause of this
-// list, or to "mark":
+// Everybody else. "hands off", "sent", "sends" and "stream" check what came since the last clause
+// of this list, or since "mark":
 //
 //	pilot RTL             a pilot sets a mode, by the autopilot's name or by ours
 //	pilot sticks 0 300 500 0, pilot arms, pilot disarms, pilot switch 1100 ALT_HOLD
@@ -58,7 +58,8 @@ import (
 //	unplug, plug, mute, unmute, delay 60ms     the line
 //	slow 60ms             as delay, and mavrest has the time to measure it
 //	param COM_RC_IN_MODE 4, text Battery failsafe
-//	trouble BATTERY and a text     a system is unhealthy; 0 is no system. "trouble none" ends all
+//	trouble BATTERY and a text     PX4 can't be armed: the unhealthy system, or 0 if all are healthy,
+//	                      and the reason that PX4 names. "trouble none" ends all
 //
 // The vehicle misbehaves:
 //
@@ -69,7 +70,7 @@ import (
 //	watch DO_SET_MODE 2, acked     "acked" waits for the second ack since "watch"
 //	forbids POSCTL        refuses these modes
 //	silent 2s             sends nothing for 2 s after each mode that it enters
-//	stops 245             stops sending this message
+//	stops 245             stops sending the message with this id
 //	heartless 2500ms      sends no heartbeats for 2.5 s
 //	only acks             acknowledges commands and does not carry them out
 //	deaf                  neither acknowledges commands nor carries them out
@@ -79,7 +80,7 @@ import (
 // Time and checks:
 //
 //	+300ms
-//	until disarmed 60s    waits for a check
+//	until disarmed 60s    waits until a check passes, for 60 s at most
 //	stays 10s is manual   repeats the check each 100 ms
 //	is hold, in AUTO.LOITER     the mode that mavrest answers; the vehicle's real mode
 //	truth                 the answered mode and vehicle_mode are the real ones
@@ -98,8 +99,8 @@ import (
 //	                      of that height; it rose by 4 m since
 //	comes back north < 6  in 30 s the vehicle comes back by less than 6 m from its furthest
 //	                      point to the north, south or up
-//	past 12 ±1, strayed < 1     during "comes back": how far the furthest point was, and the
-//	                      largest difference in height
+//	past 12 ±1, strayed < 1     in the last "comes back": how far it first went on, and its largest
+//	                      difference in height
 //	fastest 10s 4 ±0.3    the highest speed over ground in 10 s, m/s
 //	stream 0 0 500 0, stream nothing     the only sticks that were streamed
 //	sticks 0 0 500 0, streams     these sticks are streamed now; some sticks are
@@ -120,10 +121,11 @@ type player struct {
 	posts          []*waiting // the posts whose answers the script has not checked yet
 	acked          chan struct{}
 	noted          float64 // the height at "note"
-	past, strayed  float64 // by "comes back": metres to the furthest point, metres off the height
+	past, strayed  float64 // in the last "comes back": metres to the furthest point, metres off the height
 }
 
-// flies plays each rule's script, in each of its variants, on each of its vehicles.
+// flies plays each rule's script, in each of its variants, on each of its vehicles. clauses may be
+// one map, of the clauses that only this test has.
 func flies(t *testing.T, rules []rule, clauses ...map[string]func(*player)) {
 	t.Helper()
 	for _, r := range rules {
@@ -138,13 +140,14 @@ func flies(t *testing.T, rules []rule, clauses ...map[string]func(*player)) {
 				vehicles = []string{"px4", "copter"}
 			}
 			for _, vehicle := range vehicles {
-				t.Run(strings.Join(slices.DeleteFunc([]string{r.name, v.name, vehicle}, func(s string) bool { return s == "" }), "/"), func(t *testing.T) {
+				name := strings.ReplaceAll(r.name+"/"+v.name+"/"+vehicle, "//", "/") // v.name may be ""
+				t.Run(name, func(t *testing.T) {
 					flavour, prepare := scriptVehicle(t, vehicle, w[1:])
 					gcs := func(d *drone) { d.link.gcs = slices.Contains(w, "gcs") }
 					flyWith(t, flavour, prepare, gcs, func(f *flight) {
 						p := &player{flight: f}
-						for _, more := range clauses {
-							p.clauses = more
+						if len(clauses) > 0 {
+							p.clauses = clauses[0]
 						}
 						p.plays(script)
 					})
@@ -290,7 +293,7 @@ func (p *player) does(w []string) string {
 		if wrong, known := p.companion(w); known {
 			return wrong
 		}
-	} else if path, body, is := p.request(w); is {
+	} else if path, body, known := p.request(w); known {
 		began := time.Now()
 		p.answer = p.accepted(path, body)
 		p.took = time.Since(began)
@@ -303,7 +306,7 @@ func (p *player) does(w []string) string {
 }
 
 // request returns the path and the body of a client's command.
-func (p *player) request(w []string) (path, body string, is bool) {
+func (p *player) request(w []string) (path, body string, known bool) {
 	verb, rest := w[0], w[1:]
 	var fields []string
 	numbers := 0
@@ -379,8 +382,8 @@ func (p *player) client(w []string) (known bool) {
 		if len(words) == 0 {
 			p.bad()
 		}
-		path, body, is := p.request(words)
-		if !is {
+		path, body, known := p.request(words)
+		if !known {
 			p.bad()
 		}
 		if w[0] == "post" {
@@ -488,7 +491,8 @@ func (p *player) happens(w []string) (known bool) {
 		p.slowly(p.duration(w[1]))
 	case "trouble":
 		s.change(func() {
-			if s.trouble = append(s.trouble, scriptTrouble(w[1], strings.Join(w[2:], " "))); w[1] == "none" {
+			s.trouble = append(s.trouble, scriptTrouble(w[1], strings.Join(w[2:], " ")))
+			if w[1] == "none" {
 				s.trouble = nil
 			}
 		})
@@ -500,9 +504,8 @@ func (p *player) happens(w []string) (known bool) {
 		return p.breaks(w)
 	}
 	p.mark, p.seen = mark, len(s.received())
-	if w[0] == "reported" {
-		untilNow := append(s.received(), simReceived{at: time.Now()}) // its last one never came before the mark
-		p.seen = slices.IndexFunc(untilNow, func(r simReceived) bool { return !r.at.Before(mark) })
+	if w[0] == "reported" { // the mark is the report, which may have come a moment ago
+		p.seen = len(slices.DeleteFunc(s.received(), func(r simReceived) bool { return !r.at.Before(mark) }))
 	}
 	return true
 }
@@ -1001,9 +1004,8 @@ func TestAPilotShowsWithoutLiveReports(t *testing.T) {
 // Several clients command at once, on lines so slow that the next command begins before the
 // last one is answered (docs/design.md, rules 5 and 6).
 func TestOneCommandAtATime(t *testing.T) {
-	const late = "copter: aloft, mode position, +1s, slow 300ms, nacks CONDITION_YAW, post goto 60 0 heading 90, "
 	flies(t, []rule{
-		{"an arming that waits its turn does not count as the newest command", late + "+{650ms|800ms|1s|1300ms}, post arm, +20ms, {land|mode altitude}, truth, answer any 5s, answer any 5s, truth"},
+		{"an arming that waits its turn does not count as the newest command", "copter: aloft, mode position, +1s, slow 300ms, nacks CONDITION_YAW, post goto 60 0 heading 90, +{650ms|800ms|1s|1300ms}, post arm, +20ms, {land|mode altitude}, truth, answer any 5s, answer any 5s, truth"},
 		{"a hold ends a goto that is not answered yet", "both: aloft, mode position, slow 150ms, post goto 200 0, until in hold 5s, mode hold wait 60, answer any 1s, +20s, is hold, at 0 0 10 ±12"},
 		{"after a refused command the mode of the command before it shows", "both: aloft, mode position, slow 150ms, +2s, mark, post goto 200 0, until not hands off 5s, refused refused disarm, answer any 1s, +1200ms, truth, no input"},
 		{"an accepted step ends the last manoeuvre, though the next step is refused", "copter: aloft, post goto 200 0 wait 60, +5s, accepts only BRAKE, refused refused mode hold, answer superseded 1ms, status mode hold, status done null"},
@@ -1063,7 +1065,7 @@ func TestWhatRemainsInForceOfACommandThatFailed(t *testing.T) {
 		{"PX4 lands though it refuses POSCTL on the way out of a stick mode", "px4: aloft, mode {manual|altitude}, input pitch 0.1 throttle 0.5 timeout 1, +300ms, forbids POSCTL AUTO.LOITER, {land|+15s}, is land"},
 		{"the way to a landing is flown at the height at which the sticks came to rest", "px4: aloft, mode position, input throttle 1 timeout 5, +3s, land 60 0, note, +4s, kept 0.3"},
 		{"a goto without a height ends a takeoff, but keeps its height", "{both|quadplane Q_GUIDED_MODE=1}: takeoff 30, until alt > 1 20s, {goto|land} 200 0, +25s, alt 30 ±1.5"},
-		{"so does one that only turns", "both: takeoff 30, until alt > 1 20s, goto heading 90, +25s, at 0 0 30 ±1"},
+		{"a goto that only turns ends a takeoff too, and keeps its height", "both: takeoff 30, until alt > 1 20s, goto heading 90, +25s, at 0 0 30 ±1"},
 		{"a fixed wing's goto keeps the height that its takeoff climbs to", "plane: takeoff, until alt > 5 30s, goto 300 0, +40s, alt 50 ±5"},
 		{"a goto without a place keeps the present place", "px4: aloft, mode {position|altitude}, input pitch 1 throttle 0.5 timeout 5, +4s, goto heading 90, comes back north < 6"},
 		{"the refusal of an arming in LAND or RTL says what to post", "copter: aloft, {land→LAND|mode rtl→RTL} wait 100, refused refused arm, says $1 mode not armable; it does not arm in $1: set another mode with it, says {\"mode\":\"hold\", fails DO_SET_MODE, refused refused mode position, says not: arm, recovers, mode hold arm true"},
@@ -1097,7 +1099,7 @@ func TestNoVehicleFallsOrFliesWithoutAPilot(t *testing.T) {
 		{"a mode that a pilot sets on the ground shows on PX4", "px4: mode position, +1s, pilot {MANUAL|ALTCTL|STABILIZED}, +1500ms, truth, no input, +20s, truth"},
 		{"a receiver in hand is heard before our first stick", "copter receiver=hand: hover, stop, +{5s..5480ms/20ms}, start, +2s, mode position, +1s, not streams"},
 		{"the client of a Copter that restarts in the air may take the sticks back at once", "copter: hover, mode position, +2s, restart, until status input.by mavrest 5s, mode altitude, took < 2s, input throttle 0.6 timeout 2, +1s, status input.by client"},
-		{"an input waits until the receiver is known, or SYS_STATUS does not come", "copter: stop, {|stops 1, fails SET_MESSAGE_INTERVAL, }start, until status online true 5s, refused wrong_mode input throttle 0, says not known yet, +6s, input throttle 0"},
+		{"an input is refused until the receiver is known, or until SYS_STATUS has not come for seconds", "copter: stop, {|stops 1, fails SET_MESSAGE_INTERVAL, }start, until status online true 5s, refused wrong_mode input throttle 0, says not known yet, +6s, input throttle 0"},
 		{"an arming starts no stream before the receiver is known", "both receiver=hand: {pilot position→arm|pilot hold→takeoff|copter? hover, pilot position→arm}, +1s, stop, +2s, start, until status online true 5s, mark, post $1, answer any, +1s, stream nothing"},
 		{"a receiver in hand is heard before our first stick on PX4", "px4 receiver=hand: restart grounded, +{3s..3900ms/100ms}, post mode position, answer any, refused wrong_mode input pitch 1"},
 		{"on PX4 input is refused until it is known whose sticks count", "px4 receiver=hand: restart grounded, +1500ms, refused wrong_mode input throttle 0, +20s, aloft, mode altitude, refused wrong_mode input pitch 0.5 timeout 2, pilot sticks 0 300 500 0, +10s, hands off"},
@@ -1124,7 +1126,7 @@ func TestTheHoldAtSIGTERM(t *testing.T) {
 		{"is given up after a second", "copter: hover, mode altitude, +1s, deaf, stop, +900ms, streams, +350ms, not streams"},
 		{"holds on a slow line", "copter receiver={idle|hand|none}: hover, mode position, slow {300ms|450ms|600ms}, input pitch 0.3 timeout 5, +1s, stop, +1s, held"},
 	}, map[string]func(*player){"held": func(p *player) {
-		if s := p.sim.truth(); s.mode != 4 && s.mode != copterBrake { // without a receiver a failsafe follows later
+		if s := p.sim.truth(); s.mode != simArduGuided && s.mode != copterBrake { // without a receiver a failsafe follows later
 			p.Errorf("%.1f m up, mode %d", s.alt, s.mode)
 		}
 	}})
@@ -1301,7 +1303,7 @@ func TestHomeIsRequestedAgainBeforeAGotoToAHeightAboveIt(t *testing.T) {
 		defer f.fails(common.MAV_CMD_REQUEST_MESSAGE)()
 		asked := time.Now()
 		says(t, f.refused("/goto", `{"altitude":14}`, 409, "refused"), "home")
-		if took := time.Since(asked); took < answerWait || took > 2*answerWait { // it answers no request for a report either
+		if took := time.Since(asked); took < answerWait || took > 2*answerWait { // home, then a report: both requests fail
 			t.Errorf("answered after %v", took)
 		}
 	})
@@ -1322,7 +1324,8 @@ func TestStreamsThatAnotherProgramSlowedOrEndedAreRequestedAgain(t *testing.T) {
 					if st.id == s.id && !st.toGCS {
 						n++
 						tooRare := st.every > time.Second && s.id != idHome // home comes every 2 s
-						if tooRare || s.every > 0 && st.every == s.every {
+						stillSlow := s.every > 0 && st.every == s.every
+						if tooRare || stillSlow {
 							t.Errorf("message %d comes every %v", s.id, st.every)
 						}
 					}

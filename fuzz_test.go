@@ -38,7 +38,7 @@ type fuzzed struct {
 	pending int                      // commands that wait for their answers
 	asked   time.Time                // when the last one began
 	ended   time.Time                // when the last answer came
-	forgot  atomic.Int64             // when mavrest heard the last restart, which forgets what was commanded
+	forgot  atomic.Int64             // when mavrest heard the last restart, in ns since 1970; it forgets what was commanded
 	history []modeAt                 // modes that the vehicle entered
 	wishes  []modeAt                 // modes that clients asked for
 	order   []modeAt                 // every mode that the last accepted command may set
@@ -98,14 +98,14 @@ func (z *fuzzed) enters(custom uint32) {
 	if custom == s.mode {
 		return
 	}
-	since := now.Add(-15 * time.Second)
+	since := now.Add(-15 * time.Second) // older commands explain nothing, except the last accepted one
 	if z.pending == 0 && now.Sub(z.ended) > followTime+time.Second && z.asked.After(since) {
 		since = z.asked // the commands before the last one are over
 	}
 	explained := z.commanded(s.record, custom, since) || z.firmware == px4 && z.tookOff && custom == entered[px4][ModeHold]
 	for i, r := range z.history { // a plan explains the mode that it began in
-		still := i == len(z.history)-1 || z.history[i+1].at.After(now.Add(-15*time.Second))
-		explained = explained || still && z.pending > 0 && r.custom == custom
+		recent := i == len(z.history)-1 || z.history[i+1].at.After(now.Add(-15*time.Second))
+		explained = explained || recent && z.pending > 0 && r.custom == custom
 	}
 	z.history = append(z.history, modeAt{custom: custom, at: now})
 	delete(z.foreign, custom)
@@ -151,7 +151,7 @@ func (z *fuzzed) wish(path, body string) (all []modeAt) {
 	}
 	for _, m := range modes {
 		if (m == ModePosition || m == ModeAltitude) && z.firmware != px4 && !strings.Contains(body, m.String()) {
-			continue
+			continue // only PX4 leaves a stick mode through them
 		}
 		all = append(all, modeAt{custom: entered[z.firmware][m], at: time.Now()})
 	}
@@ -208,24 +208,25 @@ func (z *fuzzed) hearsReport(h heard, b *minimal.MessageHeartbeat, last bool) {
 		c, ok := r.msg.(*common.MessageCommandLong)
 		return ok && c.Command == common.MAV_CMD_COMPONENT_ARM_DISARM && c.Param1 == 0 && h.at.Sub(r.at) < giveUp
 	})
-	if wasArmed && !armed && !(z.disarming > 0 && z.newer) && !planDisarms {
+	mayArmAgain := z.disarming > 0 && z.newer // a client's newer command waits for the disarming
+	if wasArmed && !armed && !mayArmAgain && !planDisarms {
 		z.disarms = append(z.disarms, modeAt{at: h.at})
 	}
 	if last && vehicle != z.name(b.CustomMode) {
 		z.fault("heard %s, and vehicle_mode is %s", z.name(b.CustomMode), vehicle)
 	}
-	at, ok := z.foreign[b.CustomMode]
+	at, unexplained := z.foreign[b.CustomMode]
 	if z.known[b.CustomMode] { // a plan explains the mode that it began in
-		ok = false
+		unexplained = false
 	}
 	if z.pending > 0 {
 		z.known[b.CustomMode] = true
 	}
-	if ok && z.commanded(record, b.CustomMode, at) { // a command of ours may explain it too
+	if unexplained && z.commanded(record, b.CustomMode, at) { // a command of ours may explain it too
 		delete(z.foreign, b.CustomMode)
-		ok = false
+		unexplained = false
 	}
-	if ok && armed && wasArmed && b.CustomMode != was.CustomMode && !h.at.Before(at) {
+	if unexplained && armed && wasArmed && b.CustomMode != was.CustomMode && !h.at.Before(at) {
 		delete(z.foreign, b.CustomMode)
 		z.accepted, z.order = "", nil
 		z.note("a report that nothing explains")
@@ -241,7 +242,7 @@ func (z *fuzzed) hearsReport(h heard, b *minimal.MessageHeartbeat, last bool) {
 	}
 }
 
-// ask notes that a client asks for something: that ends every open report and disarming.
+// ask notes that a client asks for something. That closes every window, and every disarming.
 func (z *fuzzed) ask() {
 	z.asked = time.Now()
 	for _, list := range [][]modeAt{z.windows, z.disarms} {
@@ -305,7 +306,7 @@ func (z *fuzzed) post(path, body string) {
 				}
 			}
 		case 409, 501, 503, 504:
-			if o["code"] == nil || o["error"] == "" {
+			if o["code"] == nil || o["error"] == nil {
 				z.fault("%d %v", code, o)
 			}
 			if text, _ := o["error"].(string); strings.Contains(text, "the vehicle follows") {
@@ -544,7 +545,7 @@ func flyBytes(t *testing.T, setup byte, acts []byte) {
 			z.mu.Lock()
 			act := int(acts[0]) % len(fuzzActs)
 			z.note("act %d %d", act, acts[1])
-			z.meddled = z.meddled || act > 8 && act != 15 && act != 16 // not a client's act, a delay or a refusal
+			z.meddled = z.meddled || act > 8 && act != 15 && act != 16 // 15: a slower line, 16: refusals
 			z.mu.Unlock()
 			fuzzActs[act](z, acts[1])
 			time.Sleep(137 * time.Microsecond)

@@ -3,6 +3,7 @@ package main
 import (
 	"flag"
 	"fmt"
+	"maps"
 	"math"
 	"math/rand/v2"
 	"strings"
@@ -66,8 +67,8 @@ func (w *onlooker) explain(mode string) {
 	w.explained[mode] = true
 }
 
-// onAck is the simulator's hook. It changes acks as the present fault says, and remembers the acks
-// that go out. The simulator's mutex is held.
+// onAck returns the simulator's hook during a fault. It changes acks as the fault says, and remembers
+// the acks that go out. The simulator's mutex is held while it runs.
 func (w *onlooker) onAck(fault string) func(*common.MessageCommandAck) []simAnswer {
 	return func(a *common.MessageCommandAck) []simAnswer {
 		list := []simAnswer{{ack: a}}
@@ -124,10 +125,7 @@ func (w *onlooker) command(client int, r *rand.Rand) {
 	path, body := anyCommand(r)
 	w.note("client %d: POST %s %s", client, path, body)
 	w.mu.Lock()
-	before := make(map[uint16]int)
-	for id, n := range w.acked {
-		before[id] = n
-	}
+	before := maps.Clone(w.acked)
 	w.mu.Unlock()
 	began := time.Now()
 	if path == "/land" { // the first leg's mode shows before the command is answered
@@ -159,7 +157,7 @@ func (w *onlooker) command(client int, r *rand.Rand) {
 		}
 		w.explain(o["mode"].(string))
 	case 409, 501, 503, 504:
-		if o["error"] == "" || o["code"] == "" {
+		if o["error"] == nil || o["code"] == nil {
 			w.Errorf("POST %s %s: %d %v", path, body, code, o)
 		}
 	default:
