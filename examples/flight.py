@@ -4,6 +4,7 @@
     examples/flight.py http://raspberrypi.local
 """
 
+import http.client
 import json
 import sys
 import time
@@ -14,14 +15,16 @@ drone = (sys.argv[1] if len(sys.argv) > 1 else "http://localhost:8080") + "/api/
 
 
 def ask(path, body=None):
-    """Send a request and return its answer. An error ends the flight and prints
-    mavrest's reason. No request is repeated: a pilot may have taken the drone."""
+    """Send a request and return its answer. An error ends the flight and prints one line,
+    the reason. No request is repeated: a pilot may have taken the drone."""
     data = None if body is None else json.dumps(body).encode()
     try:
         with urllib.request.urlopen(drone + path, data, timeout=200) as answer:
             return json.load(answer)
     except urllib.error.HTTPError as error:
         sys.exit(json.load(error)["error"])
+    except (OSError, ValueError, http.client.HTTPException) as error:  # no connection, a timeout, no URL
+        sys.exit(f"no answer from {drone}{path}: {error}")
 
 
 while not ask("status")["armable"]:
