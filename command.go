@@ -141,7 +141,8 @@ func (a *acks) hear(cmd common.MAV_CMD, result uint8, reports int, now time.Time
 // repeated, nobody knows which copy was answered: on a noisy line the first may be lost. So
 // the round trip grows, step by step, only when slowAfter commands in a row were repeated.
 func (a *acks) measure(c *command, took time.Duration) {
-	switch a.repeated++; {
+	a.repeated++
+	switch {
 	case c.copies == 1:
 		a.trip, a.repeated = took, 0
 	case a.repeated == slowAfter:
@@ -170,8 +171,8 @@ func (c *command) shown(r report, reports int) bool {
 		return c.acked()
 	default:
 		atEnd := o.atEnd(r) && c.before.custom != o.end
-		noClimb := s.cmd == common.MAV_CMD_NAV_TAKEOFF && !r.armed // disarmed it would not climb
-		done, already = (r.custom == o.number || atEnd) && !noClimb, c.before.custom == o.number
+		disarmedTakeoff := s.cmd == common.MAV_CMD_NAV_TAKEOFF && !r.armed // the vehicle does not climb
+		done, already = (r.custom == o.number || atEnd) && !disarmedTakeoff, c.before.custom == o.number
 	}
 	if already {
 		return done && c.acked() && reports > c.reportsAtAck

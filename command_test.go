@@ -325,8 +325,8 @@ func TestNoAckOfPX4ProvesAModeChange(t *testing.T) {
 		took   time.Duration // a refusal also waits for texts
 		sends  int
 	}{
-		{"refused", true, ackRejected, 10 * ms, 0, codeRefused, 11*ms + keptFor + textsAfter, 1},
-		{"refused late", true, ackRejected, 250 * ms, 0, codeRefused, 251*ms + keptFor + textsAfter, 1},
+		{"refused", true, ackRejected, 10 * ms, 0, codeRefused, 11*ms + newerLeast + textsAfter, 1},
+		{"refused late", true, ackRejected, 250 * ms, 0, codeRefused, 251*ms + newerLeast + textsAfter, 1},
 		{"accepted, and never shown", true, ackAccepted, 10 * ms, 0, codeNoAck, 1*ms + showWithin, 1},
 		{"accepted, and shown at once", true, ackAccepted, 10 * ms, 11 * ms, "", 11 * ms, 1},
 		{"a report instead of the second ack", true, 0, 0, 100 * ms, "", 100 * ms, 1},

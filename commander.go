@@ -10,7 +10,7 @@ import (
 // Times of a plan (docs/design.md, rule 5 and "The newest command wins").
 const (
 	answerWait = 1500 * time.Millisecond // how long a step waits for its report, and a plan for HOME_POSITION
-	urgentWait = 100 * time.Millisecond  // then the first step of an urgent request goes out without a report
+	urgentWait = 100 * time.Millisecond  // an urgent request's first step waits no longer: it goes without a report
 	urgentKept = 500 * time.Millisecond  // the same, while a number is kept
 	dueAtOnce  = 10 * time.Millisecond   // a first step due within this time of its request is due at once
 )
@@ -100,9 +100,9 @@ func (t *task) end(why *commandError) {
 	t.commander.bell.ring()
 }
 
-// supersedes reports whether t ends an older task o, under way or waiting. A landing, a return, a
-// hold and a disarming are not ended: t waits for their answer. Of equal ones only the newest
-// waits. A disarming on the ground ends everything.
+// supersedes reports whether t ends an older task o, under way or waiting. It does not end a landing, a
+// return, a hold or a disarming, unless o also arms: t waits for o's answer. Of equal ones only the
+// newest waits. A disarming on the ground ends everything.
 func (t *task) supersedes(o *task, onGround bool) bool {
 	if t.request.disarms() && onGround || o.request.arms() || !o.request.urgent() {
 		return true
@@ -186,7 +186,7 @@ func (t *task) ended(format string, args ...any) error {
 // takenOver reports whether a takeover or a disarming ended the task.
 func (t *task) takenOver() bool { return t.endedBy != nil && t.endedBy.code == codeInterrupted }
 
-// onWire reports whether the task's last step has neither been answered nor given up.
+// onWire reports whether transact still waits for the outcome of the step that the task sent last.
 func (t *task) onWire() bool {
 	return t.sent != nil && t.commander.acks.waiting[t.sent.step.cmd] == t.sent
 }
@@ -258,32 +258,36 @@ func (c *commander) poll(awaited bool, now time.Time) (next time.Time) {
 func (t *task) reportBefore(s *step, due time.Time) error {
 	c := t.commander
 	atOnce := t.sent == nil && due.Sub(t.askedAt) <= dueAtOnce // not mavrest's own step: its askedAt is zero
-	earliest := due.Add(max(reportAgain, c.acks.trip))
+	oldest := due.Add(max(reportAgain, c.acks.trip))           // an older report does not count
 	if atOnce {
-		earliest = due.Add(-reportFresh)
+		oldest = due.Add(-reportFresh)
 	}
-	for c.reports.askNow(); ; {
+	c.reports.askNow()
+	for {
 		if err := t.mustStop(); err != nil {
 			return err
 		}
-		if at := c.reports.lastBeat.at; !c.reports.keeps() && !at.Before(earliest) && at.After(c.awayAt) {
+		if at := c.reports.lastBeat.at; !c.reports.keeps() && !at.Before(oldest) && at.After(c.awayAt) {
 			return nil
 		}
-		now := time.Now()
-		next, until := c.poll(true, now), due.Add(answerWait)
-		if !now.Before(until) {
+		now, giveUpAt := time.Now(), due.Add(answerWait)
+		next := c.poll(true, now)
+		if !now.Before(giveUpAt) {
 			break
 		}
+		wakeAt := sooner(next, giveUpAt)
 		if atOnce && t.request.urgent() {
 			wait := urgentWait
 			if c.reports.keeps() {
 				wait = urgentKept
 			}
-			if until = later(due, c.awayAt).Add(wait); !now.Before(until) {
+			goAt := later(due, c.awayAt).Add(wait) // then the step goes without a report
+			if !now.Before(goAt) {
 				return nil
 			}
+			wakeAt = sooner(next, goAt)
 		}
-		c.pause(sooner(next, until))
+		c.pause(wakeAt)
 	}
 	if c.away && t.sent == nil {
 		return refuse(codeOffline, "the port to the autopilot was down: %s was not sent", commandName(s))
@@ -299,7 +303,8 @@ func (t *task) transact(s *step) error {
 	x := c.acks.open(s, c.machine.last)
 	defer c.acks.close(x)
 	c.reports.askNow() // from now on a report is awaited
-	if t.sendCopy(x); x.copies == 0 {
+	t.sendCopy(x)
+	if x.copies == 0 {
 		return errAway
 	}
 	for copyDue := x.sent.Add(c.acks.copyGap()); ; {

@@ -68,7 +68,7 @@ func (d *drone) run(ctx context.Context) {
 	d.wg.Wait()
 }
 
-// quit ends everything that waits, and lets nothing new begin.
+// quit ends every task and every wait. No client's command begins any more; the farewell's may.
 func (d *drone) quit() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -101,7 +101,7 @@ func (d *drone) farewell() {
 func (d *drone) tick(now time.Time) time.Time {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	next := now.Add(offlineAfter)
+	next := now.Add(offlineAfter)               // sooner ignores a zero time: nothing is due
 	if d.cmd.stopped && !now.Before(d.quitBy) { // the farewell's time is over: end its hold or landing
 		d.cmd.stop()
 	}
@@ -197,9 +197,9 @@ func (d *drone) hearMessage(m message.Message, now time.Time) {
 	case *common.MessageRcChannels:
 		d.sticks.hearChannels(d.view(now), d.tel.rc.channel)
 	case *common.MessageAutopilotVersion:
-		f, v := flown[d.firmware()], d.tel.id.version
-		if v != version && (v < f[0] || v >= f[1]) {
-			slog.Warn("mavrest was never flown on this version of the firmware: see docs/autopilots.md", "version", v, "flown_from", f[0], "flown_before", f[1])
+		span, v := flown[d.firmware()], d.tel.id.version
+		if v != version && (v < span[0] || v >= span[1]) {
+			slog.Warn("mavrest was never flown on this version of the firmware: see docs/autopilots.md", "version", v, "flown_from", span[0], "flown_before", span[1])
 		}
 	case *common.MessageStatustext:
 		slog.Debug("statustext", "severity", m.Severity, "text", m.Text)
@@ -235,9 +235,8 @@ func (d *drone) hearHeartbeat(now time.Time) {
 	}
 }
 
-// px4CriticalActs is the first PX4 whose MAV_STATE_CRITICAL is a failsafe that acts. In an
-// older one it may be a warning; there a failsafe that acts shows by its mode
-// (docs/autopilots.md, "PX4: modes").
+// px4CriticalActs is the first PX4 whose MAV_STATE_CRITICAL is a failsafe that acts. In an older one it may
+// be a warning; there a failsafe that acts shows by its mode (docs/autopilots.md, "PX4: modes").
 const px4CriticalActs = firmwareVersion(1<<24 | 15<<16)
 
 // judge hands a report to the mode machine, and ends what the report ends.
@@ -363,8 +362,8 @@ func (d *drone) reportOf(b shownMode, now time.Time) report {
 
 func (d *drone) view(now time.Time) view { return d.viewSince(time.Time{}, now) }
 
-// viewSince is the vehicle now. A stale position, velocity or landed state counts as unknown: a hold
-// would otherwise fly back to where it was. One that did not come later than since counts as unknown too.
+// viewSince is the vehicle now. A position, velocity or landed state that is stale, or did not come later
+// than since, counts as unknown. From a stale position a hold would fly back to where it was.
 func (d *drone) viewSince(since, now time.Time) view {
 	t, current := &d.tel, d.cmd.current()
 	v := view{
@@ -375,7 +374,7 @@ func (d *drone) viewSince(since, now time.Time) view {
 		shownMode: d.machine.last.shownMode,
 		at:        nowhere, heading: math.NaN(), velocity: motionless, home: t.home, to: t.target,
 	}
-	v.failsafe = t.beat.failsafe // not the report's, which leaves out what may be a warning
+	v.failsafe = t.beat.failsafe // unlike the report's it includes what may be a warning: a plan ends that too
 	if v.firmware.ardupilot() && !d.link.gcs {
 		v.gcsFailsafe = v.param(sourceNames[v.firmware], 0)
 	}

@@ -48,9 +48,9 @@ func (d *drone) perform(t *task) error {
 	return d.leftBehind(t, err)
 }
 
-// planned makes the plan of a request, for the vehicle as it is now. A fixed wing may be a
+// makePlan makes the plan of a request, for the vehicle as it is now. A fixed wing may be a
 // QuadPlane until EXTENDED_SYS_STATE came.
-func (d *drone) planned(t *task) (err error) {
+func (d *drone) makePlan(t *task) (err error) {
 	if m := t.firstLeg; m != nil {
 		t.plan = plan{steps: []step{*m.plan.second}}
 		return nil
@@ -70,7 +70,7 @@ func (d *drone) planned(t *task) (err error) {
 // takeTurn plans a task, waits until it is under way, and plans it again. A request that can't
 // be planned ends no other; the second plan is for the vehicle as it is then.
 func (d *drone) takeTurn(t *task) error {
-	if err := d.planned(t); err != nil {
+	if err := d.makePlan(t); err != nil {
 		return err
 	}
 	d.cmd.enter(t, d.onGround())
@@ -81,7 +81,7 @@ func (d *drone) takeTurn(t *task) error {
 		return err
 	}
 	t.was, t.previous = d.machine.last, d.cmd.manoeuvre
-	for _, next := range []func(*task) error{d.restSticks, d.askHome, d.planned} {
+	for _, next := range []func(*task) error{d.restSticks, d.askHome, d.makePlan} {
 		if err := next(t); err != nil {
 			return err
 		}
@@ -96,7 +96,7 @@ func (d *drone) carryOut(t *task) error {
 	}
 	for i := range t.plan.steps {
 		s := &t.plan.steps[i]
-		switch err := d.take(t, s, i == len(t.plan.steps)-1 && t.plan.second == nil); {
+		switch err := d.doStep(t, s, i == len(t.plan.steps)-1 && t.plan.second == nil); {
 		case s.optional && vehicleFailed(err):
 			slog.Warn("a plan goes on without one of its steps", "error", err)
 		case err != nil:
@@ -110,9 +110,9 @@ func (d *drone) carryOut(t *task) error {
 	return nil
 }
 
-// take sends a step, and records that the vehicle accepted it. After a takeover only the plan's
+// doStep sends a step, and records that the vehicle accepted it. After a takeover only the plan's
 // last step may be 200 (rule 4).
-func (d *drone) take(t *task, s *step, lastStep bool) error {
+func (d *drone) doStep(t *task, s *step, lastStep bool) error {
 	if err := d.send(t, s); err != nil {
 		return err
 	}
@@ -131,7 +131,7 @@ func (d *drone) send(t *task, s *step) error {
 		for at := d.ready(s); t.mustStop() == nil && time.Now().Before(at); at = d.ready(s) {
 			d.cmd.pause(at)
 		}
-		if due.IsZero() {
+		if due.IsZero() { // a second try keeps the first one's: the step does not wait anew for 1.5 s
 			due = time.Now()
 		}
 		if err := t.reportBefore(s, due); err != nil {
@@ -185,7 +185,7 @@ func (d *drone) conclude(t *task, err error) {
 		d.sticks.entered(d.view(time.Now()), t.request.from)
 	case vehicleFailed(err) && t.armed && d.onGround():
 		disarm := d.firmware().armDisarm(false)
-		t.request = request{arm: new(bool)} // newer commands wait for a disarming
+		t.request = request{arm: new(bool)} // arm: false. Newer commands wait for a disarming
 		if failed := d.send(t, &disarm); failed != nil {
 			slog.Warn("the vehicle that a failed command armed could not be disarmed", "error", failed)
 		}
@@ -213,10 +213,12 @@ func (d *drone) leftBehind(t *task, err error) error {
 		return err
 	}
 	last, full := d.machine.last, *e
+	endedOther := t.previous != nil && t.previous.why == errSuperseded
+	changed := t.answer.command != 0 && (last.custom != t.was.custom || last.armed != t.was.armed)
 	switch {
-	case t.previous != nil && t.previous.why == errSuperseded:
+	case endedOther:
 		full.text += "; the " + t.previous.request.name() + " before it has ended"
-	case t.answer.command == 0 || last.custom == t.was.custom && last.armed == t.was.armed:
+	case !changed:
 		return err
 	}
 	if t.was.failsafe && t.answer.command != 0 {
@@ -226,10 +228,9 @@ func (d *drone) leftBehind(t *task, err error) error {
 	return &full
 }
 
-// restSticks centres our sticks before PX4 leaves a stick mode, or enters one from a mode without
-// sticks while ours are off centre. It waits until they have been still for stickStill: PX4 takes
-// moving sticks for a pilot's. In the air it waits in POSCTL, or without a position in ALTCTL,
-// where the drone stops (docs/design.md, "Leaving on PX4").
+// restSticks centres our sticks before PX4 is sent another mode, if they must rest, and waits until they
+// have been still for stickStill: PX4 takes moving sticks for a pilot's. In the air it waits in POSCTL,
+// or without a position in ALTCTL, where the drone stops (docs/design.md, "Leaving on PX4").
 func (d *drone) restSticks(t *task) error {
 	v := d.view(time.Now())
 	if v.firmware != px4 || !t.request.setMode || !d.sticks.mustRest(v, t.request.entersSticks()) {
@@ -242,7 +243,7 @@ func (d *drone) restSticks(t *task) error {
 		through = px4.enter(ModeAltitude)
 	}
 	if v.flying() && v.custom != through.to.number {
-		if err := d.take(t, &through, false); err != nil && !vehicleFailed(err) {
+		if err := d.doStep(t, &through, false); err != nil && !vehicleFailed(err) {
 			return err
 		}
 		d.sticks.park(d.view(time.Now()))
@@ -401,11 +402,11 @@ func (d *drone) reasons(t *task, refused *commandError) error {
 	t.sleep(time.Now().Add(textsAfter))
 	tel, now := &d.tel, time.Now()
 	tel.texts.flush(now, 0)
-	checked := now.Sub(d.checked) < checksEvery+textsAfter && !tel.healed.After(d.checked)
+	checksCount := now.Sub(d.checked) < checksEvery+textsAfter && !tel.healed.After(d.checked)
 	e := *refused
 	for _, text := range tel.texts.last {
 		grave := text.ofChecks() || text.severity <= uint8(common.MAV_SEVERITY_WARNING)
-		if grave && (!text.at.Before(e.since) || checked && text.ofChecks() && !text.at.Before(d.checked)) {
+		if grave && (!text.at.Before(e.since) || checksCount && text.ofChecks() && !text.at.Before(d.checked)) {
 			e.messages = append(e.messages, text)
 		}
 	}

@@ -102,8 +102,7 @@ func (in stickInput) axes(z int16) axes {
 	return axes{x: scaled(in.pitch), y: scaled(in.roll), r: scaled(in.yaw), z: z}
 }
 
-// input takes the client's sticks and has them written at once. It returns the mode
-// that they act in.
+// input takes the client's sticks and has them written at once. It returns the mode that they act in.
 func (d *drone) input(in stickInput) (Mode, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -119,7 +118,7 @@ func (d *drone) input(in stickInput) (Mode, error) {
 		return 0, refuse(codeUnsupported, "input: this autopilot is neither PX4 nor ArduPilot Copter or Plane")
 	case denied != "": // setting a mode would not help
 		return 0, refuse(codeWrongMode, "input: %s", denied)
-	case d.sticks.taken && (stick || d.machine.order == nil): // unless a mode without sticks was set here since
+	case d.sticks.taken && (stick || d.machine.order == nil): // nil: no mode was set here since
 		return 0, refuse(codeWrongMode, "input: a pilot, a failsafe or another program took the drone, which is in mode %s; set manual, altitude or position here to take the sticks", v.mode)
 	case !stick:
 		return 0, refuse(codeWrongMode, "input: the drone is in mode %s; set manual, altitude or position first", v.mode)

@@ -111,8 +111,7 @@ func (h *handshake) tick(now time.Time) (next time.Time) {
 	return sooner(h.questioned.Add(askEvery), h.tickStreams(now))
 }
 
-// ask requests home, the version and the parameters that are not known yet, and NAV_DLL_ACT
-// every 5 s.
+// ask requests home, the version and the parameters that are not known yet, and NAV_DLL_ACT every 5 s.
 func (h *handshake) ask(now time.Time) {
 	p := h.params
 	if p.tel.home.at.Before(h.began) {

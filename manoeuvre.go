@@ -127,35 +127,35 @@ func (m *manoeuvre) complete(v view) bool {
 		if v.firmware == plane { // it is reported in the air on the ground roll already, so its height decides
 			return v.landed.inAir() && v.at.altitude >= t.altitude-max(2, t.altitude/10)
 		}
-		off := max(min(1, t.altitude/2), t.altitude/20) // 5 %, at least 1 m; below 2 m half the height
-		return v.landed.inAir() && math.Abs(v.velocity.down) < still && m.height(v) <= off
+		allowed := max(min(1, t.altitude/2), t.altitude/20) // 5 %, at least 1 m; below 2 m half the height
+		return v.landed.inAir() && math.Abs(v.velocity.down) < still && m.heightOff(v) <= allowed
 	case ModeHold:
 		there := t == nil || distance(v.at.lat, v.at.lon, t.lat, t.lon) <= atPlace
 		if !m.request.goTo { // a QuadPlane overshoots its place, and is slow where it turns back
 			return !v.armed || v.circle() > 0 || speed < still && there
 		}
 		if v.circle() > 0 {
-			return v.circles(t.lat, t.lon) && m.height(v) <= wingHeight
+			return v.circlesAt(t.lat, t.lon) && m.heightOff(v) <= wingHeight
 		}
 		to := m.request.heading
 		facing := to == nil || math.Abs(math.Remainder(v.heading-*to, 360)) <= atHeading
-		return there && m.height(v) <= atHeight && speed < slowly && facing
+		return there && m.heightOff(v) <= atHeight && speed < slowly && facing
 	case ModeRTL, ModeRTGS: // a plane circles over home
-		if v.firmware == plane && v.landed.inAir() && v.circles(v.home.lat, v.home.lon) {
+		if v.firmware == plane && v.landed.inAir() && v.circlesAt(v.home.lat, v.home.lon) {
 			return true
 		}
 	}
 	return !v.armed
 }
 
-// circles reports whether a fixed wing is at a place, as near as it ever gets.
-func (v view) circles(lat, lon float64) bool {
+// circlesAt reports whether a fixed wing is at a place, as near as it ever gets.
+func (v view) circlesAt(lat, lon float64) bool {
 	return distance(v.at.lat, v.at.lon, lat, lon) <= wingRadii*v.circle()
 }
 
-// height is how far the vehicle is from the target's height. It compares metres above the sea if
+// heightOff is how far the vehicle is from the target's height. It compares metres above the sea if
 // both are known: later corrections of home then change nothing.
-func (m *manoeuvre) height(v view) float64 {
+func (m *manoeuvre) heightOff(v view) float64 {
 	if off := math.Abs(v.at.amsl - m.plan.target.amsl); !math.IsNaN(off) {
 		return off
 	}

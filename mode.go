@@ -11,9 +11,8 @@ import (
 	"github.com/bluenviron/gomavlib/v3/pkg/dialects/common"
 )
 
-// Mode is an operating mode of the drone: those of docs/openapi.yaml, and ModeOther
-// for every mode of an autopilot that the API has no word for. The zero value is
-// ModeManual, the state at the start.
+// Mode is an operating mode of the drone: those of docs/openapi.yaml, and ModeOther for every mode of an
+// autopilot that the API has no word for. The zero value is ModeManual, the state at the start.
 type Mode uint8
 
 // The modes, with their names in the API. Their order counts: flownBySticks and urgent compare it.
@@ -203,7 +202,7 @@ const copterBrake = 17
 
 // Times of the reports and of the mode machine (docs/design.md, "Reports" and rule 3).
 const (
-	keptFor      = 100 * time.Millisecond  // or two round trips: a HEARTBEAT that comes later than this is newer than a CURRENT_MODE or an ack
+	newerLeast   = 100 * time.Millisecond  // or two round trips: the time of newerAfter
 	reportFresh  = 200 * time.Millisecond  // a client's command may follow a report of this age
 	pollArmed    = 200 * time.Millisecond  // at this age of its last report an armed vehicle is asked for the next, if no command waits
 	pollDisarmed = 1500 * time.Millisecond // the same for a disarmed vehicle
@@ -263,25 +262,24 @@ func (r *reports) hearMode(custom uint32, now time.Time) bool {
 func (r *reports) hearHeartbeat(b shownMode, trip time.Duration, now time.Time) (list []shownMode) {
 	r.alive, b.at = now, now
 	newest := r.newest()
-	switch {
-	case !r.keeps():
-	case r.lastBeat.armed && !b.armed: // PX4 leaves LAND in the instant of disarming: the newest number is in force
-		b.custom = newest.custom
-	case b.custom != newest.custom && now.Sub(newest.at) <= newerAfter(trip):
+	if r.keeps() && r.lastBeat.armed && !b.armed { // PX4 leaves LAND in the instant of disarming
+		b.custom = newest.custom // it is in force already
+	}
+	if r.keeps() && b.custom != newest.custom && now.Sub(newest.at) <= newerAfter(trip) {
 		return nil
 	}
 	for _, k := range r.kept {
 		list = append(list, shownMode{k.custom, b.armed, b.failsafe, k.at})
 	}
-	if !r.keeps() || b.custom != newest.custom {
+	if !r.keeps() || b.custom != newest.custom { // else the newest kept number is the HEARTBEAT's report
 		list = append(list, b)
 	}
 	r.lastBeat, r.kept, r.n = b, nil, r.n+len(list)
 	return list
 }
 
-// newerAfter is the time after which a HEARTBEAT is newer than a CURRENT_MODE or an ack.
-func newerAfter(trip time.Duration) time.Duration { return max(keptFor, 2*trip) }
+// newerAfter is how long after a CURRENT_MODE or an ack a HEARTBEAT must come to be newer than it.
+func newerAfter(trip time.Duration) time.Duration { return max(newerLeast, 2*trip) }
 
 // againAfter is the time between two requests of what is waited for.
 func againAfter(trip time.Duration) time.Duration { return min(max(reportAgain, trip), reportMost) }
@@ -418,7 +416,7 @@ type machine struct {
 	order *order  // what was commanded last; nil: mode is a reported one
 	last  report  // the last report
 	known bool    // a report came, or a step was accepted, since the autopilot's start
-	sent  []claim // the oldest first
+	sent  []claim // the steps that were sent and not shown yet, the oldest first
 }
 
 // explains reports whether r belongs to what was commanded (rule 3).
@@ -449,12 +447,12 @@ func (m *machine) judge(r report, now time.Time) (takeover bool) {
 		return false
 	}
 	m.show(r) // also where a claim explains r: its mode is commanded only when the step is accepted
-	claimed := m.claimed(now, func(to *order) bool { return to.number == r.custom || to.atEnd(r) })
+	first := m.claimed(now, func(to *order) bool { return to.number == r.custom || to.atEnd(r) })
 	switch {
-	case same: // it only armed or disarmed
+	case same: // it only armed or disarmed: no claim ends
 		return false
-	case claimed >= 0: // ours: the claim ends, and so do older ones
-		m.sent = m.sent[claimed+1:]
+	case first >= 0: // ours: the claim ends, and so do older ones
+		m.sent = m.sent[first+1:]
 		return false
 	case known && before.armed && !r.armed: // an autopilot falls back when it disarms
 		return false

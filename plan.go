@@ -62,7 +62,7 @@ func (r request) urgent() bool {
 	return r.disarms() || r.setMode && r.mode >= ModeHold && !r.goTo
 }
 
-// or returns *v; otherwise, if v was not given, its second argument.
+// or returns *v, or its second argument if v was not given.
 func or(v *float64, otherwise float64) float64 {
 	if v == nil {
 		return otherwise
@@ -203,7 +203,7 @@ func (r request) plan(v view) (p plan, err error) {
 	switch {
 	case v.firmware == firmwareUnknown:
 		return p, refuse(codeUnsupported, "this autopilot is neither PX4 nor ArduPilot Copter or Plane: its state can be read, not commanded")
-	case r.disarms() && v.armed && v.landed.inAir():
+	case r.disarms() && v.armed && v.landed.inAir(): // an unknown landed state forbids only the next one
 		return p, refuse(codeRefused, "arm: the vehicle is in the air; land first")
 	case r.setMode && r.endsDisarmed() && v.flying():
 		return p, refuse(codeRefused, "arm: the vehicle is in the air; land first; the mode was not set either")
@@ -212,7 +212,7 @@ func (r request) plan(v view) (p plan, err error) {
 	case !v.armed && v.shown() == ModeTakeoff && r.arms():
 		p.steps = []step{v.firmware.enter(ModeHold)} // armed in AUTO.TAKEOFF or TAKEOFF, it would take off
 	}
-	if err == nil && r.arm != nil && r.mode != ModeTakeoff {
+	if err == nil && r.arm != nil && r.mode != ModeTakeoff { // a takeoff's steps already arm
 		p.steps = append(p.steps, v.firmware.armDisarm(*r.arm))
 	}
 	return p, err
@@ -243,14 +243,14 @@ func (r request) planFlight(v view) (plan, error) {
 // planGoto flies to a place. For a landing there it keeps the height as any goto, and second lands.
 // Both autopilots acknowledge a goto on the ground and drop it, so it is refused here.
 func (r request) planGoto(v view) (p plan, err error) {
-	to, err := r.destination(v)
-	err = cmp.Or(v.checkHover(r.name()), err)
 	switch {
 	case !v.flying():
 		return p, refuse(codeRefused, "not in the air: take off first, and wait until the takeoff is done")
 	case v.firmware == plane && r.heading != nil:
 		return p, refuse(codeUnsupported, "heading: a fixed wing can't keep one at a place; leave it out")
-	case err != nil:
+	}
+	to, err := r.destination(v)
+	if err = cmp.Or(v.checkHover(r.name()), err); err != nil {
 		return p, err
 	}
 	if v.firmware == px4 && v.failsafe { // only DO_SET_MODE is known to end one
@@ -268,9 +268,8 @@ func (r request) planGoto(v view) (p plan, err error) {
 	return p, nil
 }
 
-// destination completes a goto with the parts of the present place that it keeps; in a takeoff
-// that is not complete it keeps the takeoff's height. Without home only one of the two heights is
-// known.
+// destination completes a goto with the parts of the present place that it keeps; in a takeoff that is
+// not complete it keeps the takeoff's height. Without home only one of the two heights is known.
 func (r request) destination(v view) (to place, err error) {
 	to = v.at
 	if v.climb != nil { // the present height may be a decimetre

@@ -13,7 +13,7 @@ const (
 	othersFor       = 3 * time.Second         // after their last frame somebody else's sticks count for this long
 	switchesIn      = 3 * time.Second         // after channels 5 to 16 first had values they may still jump by themselves
 	idleBelow       = 1350                    // µs of RC_CHANNELS 3 (throttle); up to this the receiver counts as idle
-	switchAway      = 100                     // µs between two successive RC_CHANNELS: a switch jumps, RSSI drifts
+	switchJump      = 100                     // µs between two successive RC_CHANNELS: a switch jumps, RSSI drifts
 )
 
 // receiverState is what is known of the vehicle's own RC receiver.
@@ -37,8 +37,8 @@ type sources struct {
 	transmitterAt time.Time // when a transmitter was heard last; PX4 sends RC_CHANNELS only while it hears one
 	foreignAt     time.Time // when another program's sticks came last
 
-	last     channels  // the last RC_CHANNELS
-	switches time.Time // when channels 5 to 16 first had values
+	last          channels  // the last RC_CHANNELS
+	switchesSince time.Time // when channels 5 to 16 first had values
 }
 
 // denied is why our sticks can't act; "" if they can.
@@ -106,8 +106,7 @@ func (s *sources) whyNobodyFlies(v view) string {
 	return s.denied(v)
 }
 
-// live reports whether a receiver takes over when our stream releases the sticks; PX4
-// has no such release.
+// live reports whether a receiver takes over when our stream releases the sticks. PX4 has no such release.
 func (s *sources) live(f firmware) bool { return f.ardupilot() && s.receiver != receiverNone }
 
 // inUse reports whether a pilot flies by ArduPilot's receiver.
@@ -144,14 +143,14 @@ func (s *sources) switchMoves(c channels, now time.Time) (moves bool) {
 		if !plausible(c[i]) {
 			continue
 		}
-		if s.switches.IsZero() {
-			s.switches = now
+		if s.switchesSince.IsZero() {
+			s.switchesSince = now
 		}
 		jump := max(c[i], s.last[i]) - min(c[i], s.last[i])
-		moves = moves || plausible(s.last[i]) && jump > switchAway
+		moves = moves || plausible(s.last[i]) && jump > switchJump
 	}
 	s.last = c
-	return moves && now.Sub(s.switches) > switchesIn
+	return moves && now.Sub(s.switchesSince) > switchesIn
 }
 
 // plausible reports whether a channel has a value: 0 and 65535 mean that it has none.

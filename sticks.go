@@ -56,17 +56,17 @@ type stickHolder struct {
 // "Who has the sticks"). Its methods are given what happened; take returns what to do.
 type sticks struct {
 	src   sources
-	taken bool // somebody else has taken them: until enter or, in a stick mode, until entered
+	taken bool // somebody else has taken them. enter ends it, but not in a stick mode: there entered does
 	phase stickPhase
 	axes  axes
 	since time.Time // when the stream began, or ended
 	moved time.Time // when the axes last changed
 	next  time.Time // when the next frame is due
 
-	client  stickHolder
-	leftFor shownMode // the last mode without sticks that somebody else set, and when
-	sent    axes      // the axes that went out last
-	acts    stickActs
+	client     stickHolder
+	switchedTo shownMode // the last mode without sticks that somebody else set, and when
+	sent       axes      // the axes that went out last
+	acts       stickActs
 }
 
 func (s *sticks) take() stickActs {
@@ -209,9 +209,9 @@ func (s *sticks) switched(v view) {
 	moving := s.phase != stickOff && v.movementOverrides() && v.now.Sub(s.moved) < stickStill
 	switch {
 	case !v.shown().flownBySticks():
-		s.leftFor = shownMode{custom: v.custom, at: v.now}
-	case moving && v.now.Sub(s.leftFor.at) <= undoneIn:
-		_, name := px4.reported(s.leftFor.custom)
+		s.switchedTo = shownMode{custom: v.custom, at: v.now}
+	case moving && v.now.Sub(s.switchedTo.at) <= undoneIn:
+		_, name := px4.reported(s.switchedTo.custom)
 		s.acts.notice = fmt.Sprintf("the client's moving sticks undid the pilot's switch to %s. The client's sticks have ended: 2 s from now a switch will stay in force. With COM_RC_OVERRIDE 0 every switch does", name)
 	}
 	s.set(s.sent, v.now) // back to what went out last: sticks that frame held back never move the drone
@@ -243,8 +243,7 @@ func (s *sticks) hearForeign(v view) {
 	}
 }
 
-// hearChannels takes RC_CHANNELS. A switch of the transmitter that moves gives the pilot
-// his sticks.
+// hearChannels takes RC_CHANNELS. A switch of the transmitter that moves gives the pilot his sticks.
 func (s *sticks) hearChannels(v view, c channels) {
 	switch {
 	case v.firmware == px4:
