@@ -35,7 +35,7 @@ func TestWhoseSticksCount(t *testing.T) {
 		for _, receiver := range []string{"none", "idle", "in-use"} {
 			for _, param := range []string{"0", "1", "2", "3", "4", "5", "6", "7", "8", "9", "NaN"} {
 				if f != "px4" && strings.Contains("346789", param) {
-					continue
+					continue // no values of FS_GCS_ENABLE
 				}
 				vehicle := f + " " + receiver + " " + param
 				for _, gcs := range []bool{false, true} {
@@ -177,7 +177,7 @@ func TestForeignSticksPauseOurs(t *testing.T) {
 		{"PX4 chooses between them itself: ours go on", "px4", "sets position, input 300 0 500 0 5s, foreign, = client 300 0 500 0, no-notice"},
 		{"a centred stream that we keep up for a pilot pauses too", "copter none", "sets position, pilot LOITER, foreign, = nobody 0 0 500 0, taken"},
 		{"without a stream of ours there is no notice", "copter none", "foreign, = off, no-notice, not-taken"},
-		{"out of the stick modes they end only our stream's turn", "copter none", "sets position, leaves, left hold, foreign, no-notice takeover, taken"},
+		{"outside the stick modes they take the sticks, which is no takeover", "copter none", "sets position, leaves, left hold, foreign, no-notice takeover, taken"},
 		{"a stick mode set while they come has its stream after them", "copter none", "foreign, sets altitude, by receiver, +2900ms, = nobody 0 0 500 0, by"},
 		{"a stick mode set while they come has no stream where the autopilot takes ours for a ground station's heartbeat", "copter none 1", "foreign, sets altitude, +4s, = off"},
 		{"sticks that move in RC_CHANNELS do not pause ours", "copter idle", "sets position, +2s, channels 1500 1500 1500 1500, channels 1500 1900 1500 1500, = nobody 0 0 500 0, no-notice"},

@@ -25,7 +25,7 @@ type stickFlight struct {
 	v view
 
 	frames  []frameSent
-	acts    string // the actions that the sticks asked for since the last "="
+	acts    string // in words, what the sticks asked for since the last "="; it shadows sticks.acts
 	notices string
 }
 
@@ -101,7 +101,7 @@ func (h *stickFlight) gets(mode string) {
 	h.answers()
 }
 
-// answers ends the plan, and no command of it is open.
+// answers ends the plan: its mode can no longer show.
 func (h *stickFlight) answers() { h.v.busy, h.v.entering = false, false }
 
 // untilReady lets time pass until the sticks allow the next step of the plan.
@@ -208,7 +208,7 @@ func (h *stickFlight) play(t *testing.T, script string) string {
 		case "armed", "flies", "landed":
 			h.v.armed, h.v.landed = true, onGround
 			if w[0] == "flies" {
-				h.v.landed = 0
+				h.v.landed = 0 // unknown: it counts as in the air
 			}
 		case "disarmed":
 			h.v.armed = false
@@ -397,7 +397,7 @@ func TestPilotsSwitchAtEveryMoment(t *testing.T) {
 }
 
 func TestSilentClientLeavesAHold(t *testing.T) {
-	rules := []stickRule{
+	testSticks(t, []stickRule{
 		{"in altitude mode 3 s after its last command", "px4", "sets altitude, input 300 0 700 0 500ms, +2900ms, = nobody 0 0 500 0, +100ms, = nobody 0 0 500 0 holds, notice holding"},
 		{"setting the mode is a command too", "copter none", "sets altitude, +2900ms, = nobody 0 0 500 0, +100ms, = nobody 0 0 500 0 holds"},
 		{"arming is a command too", "copter none", "sets altitude, +2s, arms, +2900ms, = nobody 0 0 500 0, +100ms, = nobody 0 0 500 0 holds"},
@@ -420,8 +420,7 @@ func TestSilentClientLeavesAHold(t *testing.T) {
 		{"a lost link does not cancel the hold of a mode that shows later", "px4", "asks altitude, doubts, +1s, lost, +3s, = nobody 0 0 500 0, back, left altitude, = nobody 0 0 500 0 holds"},
 		{"no hold is asked for while the link is lost", "px4", "sets altitude, +2900ms, lost, +20s, = nobody 0 0 500 0, no-notice"},
 		{"a command that failed counts as a command", "copter none", "sets altitude, +2s, leaves, +10ms, fails, +2900ms, = nobody 0 0 500 0, +100ms, = nobody 0 0 500 0 holds"},
-	}
-	testSticks(t, rules)
+	})
 }
 
 // TestSilenceIsAnsweredWhereOurStreamFlies: firmware × receiver × mode.
@@ -429,14 +428,14 @@ func TestSilenceIsAnsweredWhereOurStreamFlies(t *testing.T) {
 	for _, f := range []string{"px4 1", "px4 5", "copter", "quadplane", "plane"} {
 		for _, receiver := range []string{"none", "idle", "in-use"} {
 			for _, mode := range []string{"manual", "altitude", "position"} {
-				for _, clients := range []bool{false, true} {
+				for _, sendsInput := range []bool{false, true} {
 					if f == "plane" && mode == "position" {
 						continue
 					}
-					t.Run(fmt.Sprintf("%s %s %s client=%v", f, receiver, mode, clients), func(t *testing.T) {
+					t.Run(fmt.Sprintf("%s %s %s input=%v", f, receiver, mode, sendsInput), func(t *testing.T) {
 						h := parseStickFlight(t, f+" "+receiver)
 						script := "sets " + mode
-						if clients && h.src.denied(h.v) == "" {
+						if sendsInput && h.src.denied(h.v) == "" {
 							script += ", input 300 0 500 0 500ms"
 						}
 						if wrong := h.play(t, script); wrong != "" {
@@ -577,13 +576,13 @@ func TestClientsSticksLastUntilTheirTimeout(t *testing.T) {
 func TestAPilotsSwitchThatOurSticksUndo(t *testing.T) {
 	const (
 		flying = "sets position, input 300 0 700 0 5s, +100ms, "
-		over   = "= nobody 0 0 500 0, notice undid, taken, +20s, = nobody 0 0 500 0"
+		undone = "= nobody 0 0 500 0, notice undid, taken, +20s, = nobody 0 0 500 0"
 	)
 	testSticks(t, []stickRule{
-		{"RTL", "px4 1", flying + "pilot AUTO.RTL, +30ms, pilot POSCTL, " + over},
-		{"LAND and Hold too", "px4 1", flying + "pilot AUTO.LAND, +12ms, pilot POSCTL, " + over},
-		{"out of altitude mode PX4 gives POSCTL", "px4 1", "sets altitude, input 300 0 700 0 5s, pilot AUTO.LOITER, +30ms, pilot POSCTL, " + over},
-		{"sticks that moved 1.9 s ago may undo a switch", "px4 1", flying + "+1800ms, pilot AUTO.RTL, +30ms, pilot POSCTL, " + over},
+		{"RTL", "px4 1", flying + "pilot AUTO.RTL, +30ms, pilot POSCTL, " + undone},
+		{"LAND and Hold too", "px4 1", flying + "pilot AUTO.LAND, +12ms, pilot POSCTL, " + undone},
+		{"out of altitude mode PX4 gives POSCTL", "px4 1", "sets altitude, input 300 0 700 0 5s, pilot AUTO.LOITER, +30ms, pilot POSCTL, " + undone},
+		{"sticks that moved 1.9 s ago may undo a switch", "px4 1", flying + "+1800ms, pilot AUTO.RTL, +30ms, pilot POSCTL, " + undone},
 		{"sticks that moved 2.1 s ago do not", "px4 1", flying + "+2s, pilot AUTO.RTL, +30ms, pilot POSCTL, no-notice"},
 		{"a mode that stood 0.5 s is the pilot's own switch back", "px4 1", flying + "pilot AUTO.RTL, +510ms, pilot POSCTL, no-notice"},
 		{"where no stream of ours runs somebody else set the mode back", "px4 1", "pilot POSCTL, pilot AUTO.RTL, +30ms, pilot POSCTL, +3s, = off, no-notice"},
@@ -614,7 +613,7 @@ func FuzzSticks(f *testing.F) {
 			events := []byte{byte(vehicle)}
 			for _, word := range strings.Fields(seed) {
 				arg, _ := strconv.Atoi(word[1:])
-				events = append(events, stickEvents[strings.IndexByte(stickEvents, word[0])], byte(arg))
+				events = append(events, word[0], byte(arg))
 			}
 			f.Add(events)
 		}
@@ -627,7 +626,7 @@ func FuzzSticks(f *testing.F) {
 		story := vehicles[int(events[0])%len(vehicles)] + ":"
 		for events = events[1:]; len(events) > 1; events = events[2:] {
 			what, arg := stickEvents[int(events[0])%len(stickEvents)], int(events[1])
-			if i := strings.IndexByte(stickEvents, events[0]); i >= 0 { // as the seeds are written
+			if strings.IndexByte(stickEvents, events[0]) >= 0 { // a seed has the letter itself
 				what = events[0]
 			}
 			story += fmt.Sprintf(" %c%d", what, arg)
@@ -639,7 +638,7 @@ func FuzzSticks(f *testing.F) {
 	})
 }
 
-// stickEvents are the letters of the events that FuzzSticks plays.
+// stickEvents are the letters of the events that FuzzSticks plays; happens says what each means.
 const stickEvents = "eglrfoOkipadFswcCRLNT"
 
 // stickWitness watches the sticks for FuzzSticks.
@@ -652,7 +651,7 @@ type stickWitness struct {
 	asked axes      // the client's sticks
 }
 
-// happens plays one event to the sticks, if drone could do so at this time.
+// happens plays one event to the sticks, if the drone could have it now.
 func (w *stickWitness) happens(what byte, arg int) {
 	v, src := &w.v, &w.src
 	stickMode := Mode(arg % 3).String()
@@ -691,7 +690,7 @@ func (w *stickWitness) happens(what byte, arg int) {
 		v.busy = false
 	case 'O': // the time in which its mode may show is over
 		v.entering = false
-	case 'i':
+	case 'i': // the client's sticks
 		if !v.busy && v.mode.flownBySticks() && !w.taken && src.denied(*v) == "" {
 			w.asked = axes{x: int16(arg * 3), z: 430}
 			d := time.Duration(1+arg%50) * 100 * time.Millisecond
@@ -704,42 +703,42 @@ func (w *stickWitness) happens(what byte, arg int) {
 		w.switched(*v)
 		w.answers()
 		w.pilot, w.stood = true, w.axes
-	case 'a':
+	case 'a': // it is armed
 		if !v.armed {
 			v.armed, v.landed = true, onGround
 		}
-	case 's': // it is known to be on the ground, or flies
+	case 's': // it is on the ground, or flies
 		v.landed = onGround
 		if arg&1 != 0 {
-			v.landed = 0
+			v.landed = 0 // unknown: it counts as in the air
 		}
-	case 'd':
+	case 'd': // it is disarmed
 		v.armed = false
 		w.disarmed(*v)
-	case 'F':
+	case 'F': // another program's sticks
 		w.hearForeign(*v)
 		w.pilot, w.stood = w.pilot || w.taken, w.axes
-	case 'w':
+	case 'w': // the receiver is live
 		w.hearReceiver(*v, true, uint16(1000+arg*4))
-	case 'R':
+	case 'R': // the receiver is gone
 		w.hearReceiver(*v, false, 0)
-	case 'c', 'C':
+	case 'c', 'C': // RC_CHANNELS: another throttle, with C another switch too
 		c := channels{1500, 1500, uint16(1000 + arg*4), 1500, 1500}
 		if what == 'C' {
 			c[9] = uint16(1000 + arg*4)
 		}
 		w.hearChannels(*v, c)
 		w.pilot, w.stood = w.pilot || w.taken, w.axes
-	case 'L':
+	case 'L': // the link is back, or lost
 		v.online = true
 		if arg&1 != 0 {
 			v.online = false
 			w.tick(*v)
 		}
-	case 'N':
+	case 'N': // the autopilot restarts
 		w.restarted(*v)
 		w.pilot = false
-	case 'T':
+	case 'T': // time passes
 		w.act()
 		w.pass(time.Duration(arg) * 20 * time.Millisecond)
 	}
@@ -778,8 +777,10 @@ func (w *stickWitness) look() string {
 			return fmt.Sprintf("%v after their timeout", s.axes)
 		}
 	}
-	for i := max(first, 1); i < len(w.frames); i++ { // PX4 would leave a pilot's mode for sticks that move
-		if was, is := w.frames[i-1], w.frames[i]; v.firmware == px4 && !v.shown().flownBySticks() && !v.busy && (w.pilot || i > first) && was.axes != is.axes && is.at.Sub(was.at) <= 2*stickEvery {
+	mustRest := v.firmware == px4 && !v.shown().flownBySticks() && !v.busy // PX4 would leave its mode for moving sticks
+	for i := max(first, 1); mustRest && i < len(w.frames); i++ {
+		was, is := w.frames[i-1], w.frames[i]
+		if bothInMode := w.pilot || i > first; bothInMode && was.axes != is.axes && is.at.Sub(was.at) <= 2*stickEvery {
 			return fmt.Sprintf("%v after %v in an AUTO mode", is.axes, was.axes)
 		}
 	}
@@ -808,7 +809,7 @@ func TestSticksStandWhileANumberIsKeptAndAStreamsEndLeavesNothing(t *testing.T) 
 	queued := len(d.link.writer.queue)
 	d.act()
 	lineEqual(t, "released frames", len(d.link.writer.queue)-queued, 3)
-	lineEqual(t, "frames that wait after it", len(d.link.writer.sticks), 0)
+	lineEqual(t, "stick frames that still wait", len(d.link.writer.sticks), 0)
 	const live = common.MAV_SYS_STATUS_SENSOR_RC_RECEIVER
 	d.hearMessage(&common.MessageSysStatus{OnboardControlSensorsPresent: live, OnboardControlSensorsEnabled: live, OnboardControlSensorsHealth: live}, now.Add(100*time.Millisecond))
 	lineEqual(t, "the receiver", d.sticks.src.receiver, receiverIdle)
