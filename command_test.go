@@ -607,8 +607,9 @@ func TestTheLandingOverAPlaceIsSentRightAfterAReport(t *testing.T) {
 		here := place{lat: 47.397742, lon: 8.545594}
 		o := <-b.command(request{setMode: true, mode: ModeLand, lat: &here.lat, lon: &here.lon})
 		lineEqual(t, "error", o.err, nil)
-		b.change(func() { b.deaf = true })                                                                     // from now on a report comes only each second
-		time.Sleep(time.Until(b.start.Add(time.Since(b.start).Truncate(time.Second) + 1100*time.Millisecond))) // 0.1 s after the next heartbeat
+		b.change(func() { b.deaf = true })                                                // from now on a report comes only each second
+		heartbeat := b.start.Add(time.Since(b.start).Truncate(time.Second) + time.Second) // the next one
+		time.Sleep(time.Until(heartbeat.Add(100 * time.Millisecond)))
 		b.say(&common.MessageGlobalPositionInt{Lat: 473977420, Lon: 85455940, Alt: 498000, RelativeAlt: 10000, Hdg: 9000})
 		time.Sleep(1500 * time.Millisecond)
 		sends := b.commands(common.MAV_CMD_DO_SET_MODE)
