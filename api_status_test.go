@@ -27,7 +27,7 @@ import (
 	"github.com/bluenviron/gomavlib/v3/pkg/message"
 )
 
-// scriptedVehicle is a link whose vehicle sends what the test says, and answers nothing.
+// scriptedVehicle is a vehicle that sends only what the test says, and the mavrest that hears it.
 type scriptedVehicle struct {
 	*testing.T
 	drone   *drone
@@ -399,7 +399,7 @@ func TestA17thStreamTakesThePlaceOfTheOldest(t *testing.T) {
 		open = append(open[1:], watchStatus(p))
 		time.Sleep(time.Second)
 		for i, w := range open {
-			if w.ended() != (i == 4) {
+			if w.ended() != (i == 4) { // open[5] until the first was left out
 				hf.Errorf("stream %d: ended %v", i+1, w.ended())
 			}
 		}
@@ -414,7 +414,7 @@ func TestAFloodOfCommandsAnd16StreamsDoNotDelayEachOther(t *testing.T) {
 		for range maxStreams {
 			open = append(open, watchStatus(p))
 		}
-		time.Sleep(silentClient) // another address set the mode, and its time is over now
+		time.Sleep(silentClient) // until now only the address that set the mode may move the sticks
 		var flood sync.WaitGroup
 		for client := range 32 {
 			w := p.connect()

@@ -224,7 +224,7 @@ func (hf *httpFlight) wantMode(mode string) {
 }
 
 // orders returns the commands that the vehicle received from the n-th message on, without
-// requests for messages, and every position of the sticks that differs from the last one.
+// requests for messages, and every position of the sticks that differs from the one before.
 func (hf *httpFlight) orders(n int) []string {
 	var list []string
 	last := ""
@@ -463,7 +463,7 @@ func badBodies() []badBody {
 		add("a string", path, `"hold"`, 400, "object")
 		add("true", path, `true`, 400, "object")
 		add("null", path, `null`, 400, "object")
-		add("text after it", path, `{} land`, 400, "JSON")
+		add("text after the object", path, `{} land`, 400, "JSON")
 		add("two objects", path, `{}{}`, 400, "JSON")
 		add("two lines of objects", path, "{}\n{}", 400, "JSON")
 		add("an unknown field", path, `{"speeed":5}`, 400, `"speeed"`)
@@ -684,7 +684,7 @@ func TestEachNumberHasItsRange(t *testing.T) {
 					n := len(hf.sim.received())
 					hf.post(test.path, with(in)).wantOK(hf.T)
 					time.Sleep(100 * time.Millisecond)
-					// Centred sticks, and a new timeout for them, send nothing new.
+					// A timeout alone keeps the sticks centred, so nothing new is sent.
 					if len(hf.orders(n)) == 0 && test.field != "timeout" {
 						hf.Error("accepted, and nothing was sent to the vehicle")
 					}
@@ -753,7 +753,7 @@ func TestAnEmptyBodyAndANullMeanTheDefaults(t *testing.T) {
 	}
 }
 
-// ---- What the vehicle makes of it ----
+// ---- What the vehicle answers ----
 
 func TestCommandsToASilentVehicleAreOffline(t *testing.T) {
 	withScript(t, func(v *scriptedVehicle) {
@@ -975,7 +975,7 @@ func TestEachResultHasItsAnswer(t *testing.T) {
 	}
 }
 
-func TestAnErrorWithoutAnAnswerHasNoStatus(t *testing.T) {
+func TestAnErrorWithoutAnAckHasOnlyATextAndACode(t *testing.T) {
 	only := regexp.MustCompile(`^\{"error":"[^"]+","code":"[a-z_]+"\}\n$`)
 	check := func(t *testing.T, r reply) {
 		t.Helper()

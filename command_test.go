@@ -89,8 +89,8 @@ func (b *lineBench) requests(began time.Time) (after []time.Duration) {
 	return after
 }
 
-// seldom checks that reports were requested at most once each 20 ms from the beginning on, and
-// once more at the ack and when the step began to wait.
+// seldom checks that reports were requested at the beginning and at most every 20 ms after it. Two more are
+// allowed: at the ack, and when the step began to wait.
 func (b *lineBench) seldom(began time.Time, took time.Duration) {
 	b.t.Helper()
 	list := slices.DeleteFunc(b.requests(began), func(at time.Duration) bool { return at > took })
@@ -174,7 +174,7 @@ func TestAPlaceGoesOutAsCommandIntAndIsRepeatedUnchanged(t *testing.T) {
 				// Before its ack no report proves a goto, so none is requested for it.
 				reports := b.requests(began)
 				for i := 1; i < len(reports) && reports[i] < o.took; i++ {
-					if reports[i]-reports[i-1] < reportFresh {
+					if reports[i]-reports[i-1] < pollArmed {
 						t.Errorf("reports were requested at %v", reports)
 					}
 				}
@@ -192,7 +192,7 @@ func TestAPlaceGoesOutAsCommandIntAndIsRepeatedUnchanged(t *testing.T) {
 }
 
 func TestAnAckEndsTheRepeats(t *testing.T) {
-	for try, took := range []time.Duration{90, 390, 690, 990, 1290} {
+	for try, ms := range []int{90, 390, 690, 990, 1290} { // the copy that is acknowledged, and when the answer comes
 		onLine(t, copterBeat(), func(t *testing.T, b *lineBench) {
 			b.follow(func(id uint16, n int) {
 				if n == try {
@@ -202,7 +202,7 @@ func TestAnAckEndsTheRepeats(t *testing.T) {
 			o := <-b.command(armIt)
 			lineEqual(t, "error", o.err, nil)
 			lineEqual(t, "command", o.command, cmdArm)
-			lineEqual(t, "time until the answer", o.took, took*time.Millisecond)
+			lineEqual(t, "time until the answer", o.took, time.Duration(ms)*time.Millisecond)
 			time.Sleep(3 * time.Second)
 			lineEqual(t, "sends", len(b.commands(common.MAV_CMD_COMPONENT_ARM_DISARM)), try+1)
 		})
@@ -253,7 +253,7 @@ func TestOnlyTheVehiclesOwnAckOfThisCommandToUsCounts(t *testing.T) {
 	}
 }
 
-func TestALateAckOfASupersededCommandDoesNotAnswerTheNextOfItsID(t *testing.T) {
+func TestALateAckOfASupersededCommandDoesNotAnswerTheNextOneWithItsMAVCMD(t *testing.T) {
 	for name, acks := range map[string][2]common.MAV_RESULT{
 		"accepted": {ackAccepted, ackFailed}, "refused": {ackFailed, ackAccepted},
 	} {
@@ -281,7 +281,7 @@ func TestLostAcksDoNotCostTheNextCommandItsAck(t *testing.T) {
 	for name, c := range map[string]struct {
 		beat *common.MessageHeartbeat
 		r    request
-		acks int
+		acks int // of each copy
 	}{
 		"copter arms":       {copterBeat(), armIt, 1},
 		"copter flies home": {copterBeat(), goHome, 1},
@@ -320,7 +320,7 @@ func TestNoAckOfPX4ProvesAModeChange(t *testing.T) {
 		acks   bool
 		second common.MAV_RESULT
 		after  time.Duration // of the second ack; 0: it never comes
-		shown  time.Duration // a report of the mode; 0: none
+		shown  time.Duration // when the mode shows; 0: never
 		code   errorCode
 		took   time.Duration // a refusal also waits for texts
 		sends  int
@@ -384,14 +384,12 @@ func TestARefusedModeChangeIsNeverAcceptedWhicheverAcksAreLost(t *testing.T) {
 			})
 			o := <-b.command(goHome)
 			want := codeNoAck
-			for acks := 1<<(2*5) - 1 - lost; acks != 0; acks >>= 2 {
-				if acks&0b11 == 0 {
-					continue
-				}
-				if acks&0b10 != 0 {
-					want = codeRefused
-				}
-				break
+			came := 1<<(2*5) - 1 - lost
+			for came != 0 && came&0b11 == 0 { // the first copy of which an ack came decides
+				came >>= 2
+			}
+			if came&0b10 != 0 {
+				want = codeRefused
 			}
 			if o.code() != want {
 				t.Errorf("of the acks 0, 1, 0, 1 … these were lost: %010b; answered %q, want %q", lost, o.code(), want)
@@ -407,7 +405,7 @@ func TestARefusedModeChangeIsNeverAcceptedWhicheverAcksAreLost(t *testing.T) {
 
 // ---- Acks that may come late ----
 
-func TestTheNextCommandWaitsAfterOneOfItsNumberThatWasRepeatedOrNotAnswered(t *testing.T) {
+func TestACommandWaitsAfterOneWithTheSameMAVCMDThatWasRepeatedOrNotAnswered(t *testing.T) {
 	const speed = common.MAV_CMD_DO_CHANGE_SPEED
 	inLinkBubble(t, func(t *testing.T) {
 		l := newLink(device{}, 0, false, nil)
@@ -533,7 +531,7 @@ func TestAReportProvesAModeChangeWhoseAcksWereLost(t *testing.T) {
 	onBoth(t, func(t *testing.T, b *lineBench, v firmware) {
 		b.follow(func(id uint16, try int) {
 			if custom, _ := b.wanted(id); try == sendings-1 {
-				time.AfterFunc(110*time.Millisecond, func() { b.shows(custom, false) }) // no heartbeat is due
+				time.AfterFunc(110*time.Millisecond, func() { b.shows(custom, false) }) // only a requested heartbeat shows it
 			}
 		})
 		o := <-b.command(goHome)
@@ -552,7 +550,7 @@ func TestACommandThatWaitedItsTurnIsSentRightAfterAReport(t *testing.T) {
 		report time.Duration // when one comes
 		sent   time.Duration
 		code   errorCode
-		took   time.Duration
+		took   time.Duration // the step is due at 25 ms, 20 ms after the hold's answer
 	}{
 		{"rtl after a report", goHome, 5 * ms, 720 * ms, 720 * ms, codeNoAck, 720*ms + giveUp},
 		{"rtl after a report that came less than 20 ms after the step was due", goHome, 5 * ms, 40 * ms, never, codeNoAck, 25*ms + answerWait},
@@ -609,8 +607,9 @@ func TestTheLandingOverAPlaceIsSentRightAfterAReport(t *testing.T) {
 		here := place{lat: 47.397742, lon: 8.545594}
 		o := <-b.command(request{setMode: true, mode: ModeLand, lat: &here.lat, lon: &here.lon})
 		lineEqual(t, "error", o.err, nil)
-		b.change(func() { b.deaf = true }) // from now on a report comes only each second
-		time.Sleep(time.Until(b.start.Add(time.Since(b.start).Truncate(time.Second) + 1100*time.Millisecond)))
+		b.change(func() { b.deaf = true })                                                // from now on a report comes only each second
+		heartbeat := b.start.Add(time.Since(b.start).Truncate(time.Second) + time.Second) // the next one
+		time.Sleep(time.Until(heartbeat.Add(100 * time.Millisecond)))
 		b.say(&common.MessageGlobalPositionInt{Lat: 473977420, Lon: 85455940, Alt: 498000, RelativeAlt: 10000, Hdg: 9000})
 		time.Sleep(1500 * time.Millisecond)
 		sends := b.commands(common.MAV_CMD_DO_SET_MODE)
@@ -628,7 +627,7 @@ func TestARefusalIsNoAnswerWhereAReportShowsTheMode(t *testing.T) {
 			custom, _ := b.wanted(id)
 			switch try {
 			case 0:
-				time.AfterFunc(305*time.Millisecond, func() { b.shows(custom, false) }) // no heartbeat is due
+				time.AfterFunc(305*time.Millisecond, func() { b.shows(custom, false) }) // only a requested heartbeat shows it
 			case 1:
 				b.ack(10*time.Millisecond, id, ackFailed)
 			}
@@ -674,7 +673,7 @@ func TestAModeChangeGoesOut20MillisecondsAfterTheAnswerOfTheOneBefore(t *testing
 		later request
 		cmd   common.MAV_CMD
 		at    time.Duration // when the later request comes
-		sent  time.Duration
+		sent  time.Duration // where the step had to wait: 20 ms after it was due, with a report (rule 5)
 	}{
 		{"rtl after the ack", 5 * ms, goHome, common.MAV_CMD_DO_SET_MODE, 10 * ms, 45 * ms},
 		{"land after the ack", 5 * ms, landHere, common.MAV_CMD_DO_SET_MODE, 10 * ms, 45 * ms},
@@ -749,7 +748,7 @@ func TestWhoSupersedesWhom(t *testing.T) {
 // came after the pilot's switch and wins.
 func TestAPilotsSwitchEndsAPlanAndNothingMoreIsSent(t *testing.T) {
 	const ms = time.Millisecond
-	north := 47.398
+	degrees := 47.398
 	for _, c := range []struct {
 		name        string
 		r           request
@@ -766,7 +765,7 @@ func TestAPilotsSwitchEndsAPlanAndNothingMoreIsSent(t *testing.T) {
 		{"before the command reached the vehicle", goHome, 20 * ms, 310 * ms, true, "", 330 * ms, "", "[0s]", ModeRTL},
 		{"before it reached the vehicle, and it was not the last step", request{setMode: true, mode: ModeRTL, arm: &yes}, 20 * ms, 100 * ms, true, codeInterrupted, 20*ms + takenAfter,
 			"the vehicle follows the mode change, which was sent before; nothing more was sent", "[0s]", ModeRTL},
-		{"the way to a landing's place", request{setMode: true, mode: ModeLand, lat: &north, lon: &north}, 20 * ms, 100 * ms, true, codeInterrupted, 20*ms + takenAfter,
+		{"the way to a landing's place", request{setMode: true, mode: ModeLand, lat: &degrees, lon: &degrees}, 20 * ms, 100 * ms, true, codeInterrupted, 20*ms + takenAfter,
 			"the vehicle follows the goto, which was sent before; nothing more was sent", "[]", ModeHold},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -845,6 +844,7 @@ func TestACommandIsNotSentWhileANumberIsKept(t *testing.T) {
 
 // ---- One at a time, in the order in which they came ----
 
+// sentModes returns the modes that were set since began, without repeated copies.
 func (b *lineBench) sentModes(began time.Time) (list []uint32) {
 	for _, m := range b.commands(common.MAV_CMD_DO_SET_MODE) {
 		if c := m.msg.(*common.MessageCommandLong); !m.at.Before(began) && c.Confirmation == 0 {

@@ -43,18 +43,18 @@ func TestWhatAFailedPlanArmedIsDisarmed(t *testing.T) {
 						b.ack(time.Millisecond, id, common.MAV_RESULT_DENIED)
 					}
 				})
-				began, o := time.Now(), b.command(armIt)
+				began, answer := time.Now(), b.command(armIt)
 				time.AfterFunc(giveUp+100*time.Millisecond, func() { b.command(goHome) }) // waits for the disarming
-				var out benchOutcome
+				var o benchOutcome
 				for waits := true; waits; {
 					select {
-					case out = <-o:
+					case o = <-answer:
 						waits = false
 					case <-landed.C:
 						b.say(&common.MessageExtendedSysState{LandedState: c.state})
 					}
 				}
-				lineEqual(t, "code", out.code(), c.code)
+				lineEqual(t, "code", o.code(), c.code)
 				sends := ""
 				for _, m := range b.commands(common.MAV_CMD_COMPONENT_ARM_DISARM) {
 					if m.at.Before(began) {
@@ -88,9 +88,7 @@ func TestAnArmingIsNotSentInAnotherModeThanTheOneThatWasSetForIt(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			inLinkBubble(t, func(t *testing.T) {
-				b := newLineBench(t, px4Beat(), func(b *lineBench) {
-					b.beat = beatOf(common.MAV_AUTOPILOT_PX4, px4Custom(1, 0), false)
-				})
+				b := newLineBench(t, beatOf(common.MAV_AUTOPILOT_PX4, px4Custom(1, 0), false)) // in manual mode
 				b.settle()
 				if c.streams {
 					b.drone.mu.Lock()
@@ -169,17 +167,17 @@ func TestTheSecondLegOfALandingThatHasEndedIsNotSent(t *testing.T) {
 	inLinkBubble(t, func(t *testing.T) {
 		lands := landingThere()
 		lands.plan.second = nil
-		for m, present := range map[*manoeuvre]*manoeuvre{landingThere(): nil, landingThere(): landingThere(), lands: lands} {
+		for _, c := range []struct{ due, present *manoeuvre }{{landingThere(), nil}, {landingThere(), landingThere()}, {lands, lands}} {
 			d, began := newDrone(device{}, 0, false), time.Now()
-			d.cmd.clientActed, d.cmd.manoeuvre = true, present
-			d.landThere(m)
-			lineEqual(t, "it waited to send it", time.Since(began), 0)
+			d.cmd.clientActed, d.cmd.manoeuvre = true, c.present
+			d.landThere(c.due)
+			lineEqual(t, "time that it waited to send the landing", time.Since(began), 0)
 		}
 	})
 }
 
 func TestPX4IsNotArmedOnAStreamThatEnds(t *testing.T) {
-	for _, c := range []struct{ delay, after time.Duration }{
+	for _, c := range []struct{ delay, after time.Duration }{ // after the client's last command; at 5 s its stream ends
 		{0, 5000 * time.Millisecond}, {200 * time.Millisecond, 4600 * time.Millisecond}, {200 * time.Millisecond, 4800 * time.Millisecond},
 	} {
 		t.Run(fmt.Sprint(c), func(t *testing.T) {
@@ -337,7 +335,7 @@ func TestMavrestActsByItselfOnlyForAClientThatHasTheDrone(t *testing.T) {
 	lineEqual(t, "it acts without a client", code(d.doOwn(request{}, nil)), codeInterrupted)
 	d.accepted(own, &step{})
 	lineEqual(t, "its own step counts as a client's", d.cmd.clientActed, false)
-	d.accepted(&task{askedAt: time.Now(), endedBy: errSuperseded}, &step{})
+	d.accepted(&task{askedAt: time.Now(), endedBy: interruption(time.Now(), "a pilot")}, &step{})
 	lineEqual(t, "a step that shows after a takeover gives the client the drone", d.cmd.clientActed, false)
 	lands := &task{commander: d.cmd, request: landHere, askedAt: time.Now()}
 	own.commander, d.cmd.clientActed, d.cmd.tasks = d.cmd, true, []*task{own, lands}

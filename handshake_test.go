@@ -17,7 +17,7 @@ func (b *lineBench) asked() map[string]int {
 	count := make(map[string]int)
 	for _, id := range []common.MAV_CMD{common.MAV_CMD_SET_MESSAGE_INTERVAL, common.MAV_CMD_REQUEST_MESSAGE} {
 		for _, m := range b.commands(id) {
-			if what := m.msg.(*common.MessageCommandLong).Param1; what != 0 || id == common.MAV_CMD_SET_MESSAGE_INTERVAL { // HEARTBEAT is requested by commands too
+			if what := m.msg.(*common.MessageCommandLong).Param1; what != 0 || id == common.MAV_CMD_SET_MESSAGE_INTERVAL { // not HEARTBEAT, which commands request too
 				count[fmt.Sprintf("%d of %g", id, what)]++
 			}
 		}

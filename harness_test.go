@@ -52,33 +52,26 @@ func sampled[T any](t *testing.T, cases []T, n int, dimensions ...func(T) any) [
 	if seed == 0 {
 		seed = rand.Uint64()
 	}
-	var some, others []T
+	var needed, others []T
 	seen := map[[2]any]bool{}
 	name := fnv.New64()
 	io.WriteString(name, t.Name())
 	for _, at := range rand.New(rand.NewPCG(seed, name.Sum64())).Perm(len(cases)) {
-		c, first := cases[at], false
+		c, isNew := cases[at], false
 		for i, dimension := range dimensions {
 			if value := [2]any{i, dimension(c)}; !seen[value] {
-				seen[value], first = true, true
+				seen[value], isNew = true, true
 			}
 		}
-		if first {
-			some = append(some, c)
+		if isNew {
+			needed = append(needed, c)
 		} else {
 			others = append(others, c)
 		}
 	}
-	some = append(some, others[:max(0, n-len(some))]...)
+	some := append(needed, others[:max(0, n-len(needed))]...)
 	t.Logf("%d of %d cases: -sample-seed %d takes the same ones, -all takes all", len(some), len(cases), seed)
 	return some
-}
-
-// atBaud returns the state of a line at a baud rate.
-func atBaud(rate int64) *lineState {
-	l := &lineState{}
-	l.baud.Store(rate)
-	return l
 }
 
 func TestASampleHasEveryValueOfEveryDimension(t *testing.T) {
@@ -91,7 +84,7 @@ func TestASampleHasEveryValueOfEveryDimension(t *testing.T) {
 	}
 	for *sampleSeed = 1; *sampleSeed < 30; *sampleSeed++ {
 		for _, n := range []int{0, 100} {
-			seen := map[any]bool{}
+			seen := map[any]bool{} // the cases of the sample, and the values of both dimensions in it
 			some := sampled(t, cases, n, func(m moment) any { return m.manoeuvre }, func(m moment) any { return [2]int{m.receiver, m.mode} })
 			for _, m := range some {
 				seen[m], seen[m.manoeuvre], seen[[2]int{m.receiver, m.mode}] = true, true, true
@@ -101,6 +94,13 @@ func TestASampleHasEveryValueOfEveryDimension(t *testing.T) {
 			}
 		}
 	}
+}
+
+// atBaud returns the state of a line at a baud rate.
+func atBaud(rate int64) *lineState {
+	l := &lineState{}
+	l.baud.Store(rate)
+	return l
 }
 
 // crcExtras are the CRC_EXTRAs of the dialect's messages, from the MAVLink definitions. Replayed
@@ -198,7 +198,7 @@ func checkedFrames(b []byte) []wireFrame {
 		}
 		extra, ok := crcExtras[f.id]
 		sum := i + header + int(b[i+1])
-		f.end = sum + 2 + 13*int(f.incompat)
+		f.end = sum + 2 + 13*int(f.incompat) // incompat is 1 with a signature, of 13 bytes
 		if !ok || f.end > len(b) || binary.LittleEndian.Uint16(b[sum:]) != crcOf(b[i+1:sum], extra) {
 			continue
 		}
@@ -234,6 +234,7 @@ func attitudeAt(ms uint32) *common.MessageAttitude {
 	return &common.MessageAttitude{TimeBootMs: ms, Roll: 0.1, Pitch: -0.2, Yaw: 1, Rollspeed: 3, Pitchspeed: 4, Yawspeed: 5}
 }
 
+// signedPacket signs a packet, with both magic bytes in the signature.
 func signedPacket(b []byte) []byte {
 	f := checkedFrames(b)[0]
 	f.incompat = 1
@@ -357,7 +358,7 @@ type lineBench struct {
 	boot   uint32                     // the boot clock, in ms, of the ATTITUDEs that come with each beat; 0: none come
 	stall  bool                       // writes to the next port hang
 	deaf   bool                       // the handshake is not answered
-	live   bool                       // an interval for live reports is accepted
+	live   bool                       // the intervals of CURRENT_MODE and HEARTBEAT can be set
 	lag    time.Duration              // delay of the handshake's answers
 	params map[string]float64         // answers to PARAM_REQUEST_READ
 	served map[uint32]message.Message // answers to REQUEST_MESSAGE, except for the heartbeat
@@ -455,7 +456,7 @@ func (b *lineBench) hearLink(m lineMessage) {
 	try := b.tries[id]
 	b.tries[id]++
 	switch ack := (&common.MessageCommandAck{Command: common.MAV_CMD(id)}); {
-	case id == 511 && !b.live && (uint32(param1) == idCurrentMode || uint32(param1) == idHeartbeat): // the autopilot has no live reports
+	case id == 511 && !b.live && (uint32(param1) == idCurrentMode || uint32(param1) == idHeartbeat):
 		ack.Result = common.MAV_RESULT_DENIED
 		b.reply(ack)
 	case id == 511:
@@ -472,7 +473,7 @@ func (b *lineBench) hearLink(m lineMessage) {
 		b.reply(ack)
 	case b.script != nil:
 		script := b.script
-		time.AfterFunc(0, func() { script(id, try) })
+		time.AfterFunc(0, func() { script(id, try) }) // without b.mu, which scripts lock
 	}
 }
 
@@ -593,6 +594,7 @@ type benchOutcome struct {
 	took time.Duration
 }
 
+// code is the error's code, or its text if it has no code; "" if there is no error.
 func (o benchOutcome) code() errorCode {
 	if c := code(o.err); c != "" || o.err == nil {
 		return c

@@ -229,15 +229,15 @@ func TestTheSecondLegOfALandingContinuesIt(t *testing.T) {
 // On the way the vehicle is in its hold mode: when the landing has ended mavrest answers hold.
 func TestWhatEndsALandingOnItsWayEndsItsMode(t *testing.T) {
 	for _, r := range []struct {
-		name   string
-		second bool
-		want   Mode
+		name     string
+		onItsWay bool
+		want     Mode
 	}{
 		{"on its way", true, ModeHold},
 		{"over the place", false, ModeLand},
 	} {
 		m := landingThere()
-		if !r.second {
+		if !r.onItsWay {
 			m.plan.second = nil
 		}
 		f := newHearing()
@@ -256,7 +256,7 @@ func TestDisarmingEndsAManoeuvre(t *testing.T) {
 	for _, r := range []struct {
 		name  string
 		req   request
-		taken string
+		taken string // why the disarming ends it; "": it completes it
 		done  bool
 	}{
 		{"takeoff", request{mode: ModeTakeoff}, "the vehicle was disarmed", false},
@@ -281,7 +281,7 @@ func TestDisarmingEndsAManoeuvre(t *testing.T) {
 }
 
 func TestATargetThatIsNotOursEndsAManoeuvre(t *testing.T) {
-	at := func(ms int, changes ...func(*view)) view {
+	at := func(ms int, changes ...func(*view)) view { // ms −1000 is the acceptance (landingThere)
 		return seen(append(changes, func(s *view) {
 			s.now = s.now.Add(time.Duration(ms) * time.Millisecond)
 			if !math.IsNaN(s.to.lat) {
@@ -341,7 +341,8 @@ func TestATargetThatIsNotOursEndsAManoeuvre(t *testing.T) {
 	lineEqual(t, "asked for again", taken, "")
 	_, taken = m.watch(at(2600, away))
 	lineEqual(t, "asked for again, 1 s later", taken, elsewhere)
-	for strangeFrom, lostAt := range map[int]int{3400: 500, 3600: 9000} { // accepted at 500
+	// A target that is strange within 3 s of the acceptance, here at 500, is the answer to the command.
+	for strangeFrom, lostAt := range map[int]int{3400: 500, 3600: 9000} {
 		m.strange = at(strangeFrom).now
 		lineEqual(t, fmt.Sprint("lost at, strange from ", strangeFrom), m.lostAt(at(9000).now), at(lostAt).now)
 	}
@@ -371,8 +372,8 @@ func (f *flight) post(path, body string) *waiting {
 	return w
 }
 
-// want checks the client's answer: its status and, if it is an error, its code and words of
-// its text.
+// want checks the client's answer: its status and, if it is an error, its code and words of its
+// text. An error after the acceptance has the status accepted, done false and took; no other has any.
 func (w *waiting) want(t *testing.T, code int, word string, says ...string) {
 	t.Helper()
 	<-w.over
@@ -418,7 +419,7 @@ func (f *flight) slower(speed float64) bool {
 }
 
 func TestAWaitIsAnsweredWhenTheManoeuvreIsComplete(t *testing.T) {
-	climbed := func(up float64) func(*flight) bool {
+	climbed := func(up float64) func(*flight) bool { // 1 m off at most; below 2 m half the height, above 20 m 5 %
 		return func(f *flight) bool {
 			s := f.sim.truth()
 			return math.Abs(s.alt-up) <= max(min(1, up/2), up/20)+0.1 && math.Abs(s.vd) < 0.6
@@ -478,7 +479,8 @@ func TestAWaitIsAnsweredWhenTheManoeuvreIsComplete(t *testing.T) {
 						} else if complete.IsZero() {
 							complete = time.Now()
 						}
-						if done := f.drone.status().done; time.Since(w.asked) > 4*time.Second && done != nil && *done && complete.IsZero() {
+						accepted := time.Since(w.asked) > 4*time.Second // until then done may be that of the manoeuvre before
+						if done := f.drone.status().done; accepted && done != nil && *done && complete.IsZero() {
 							doneEarly = true
 						}
 					}

@@ -35,8 +35,8 @@ func modesOf(f firmware) []autopilotMode {
 	return list
 }
 
-// numberOf is the autopilot's number of a mode. The name is the autopilot's own, in
-// capitals, or ours; ours stands for the mode that our plans set.
+// numberOf is the autopilot's number of a mode. The name is the autopilot's own, in capitals, or ours. Ours
+// stands for the mode that our plans set; "rtgs" and "other" for the first that is reported so, or for any if none is.
 func numberOf(tb testing.TB, f firmware, name string) uint32 {
 	tb.Helper()
 	list := modesOf(f)
@@ -51,10 +51,10 @@ func numberOf(tb testing.TB, f firmware, name string) uint32 {
 	return entered[f][m]
 }
 
-// The takeoff of these tests climbs 10 m, to 510 m above mean sea level.
+// The takeoff of these tests climbs 10 m, to 510 m above mean sea level. It may end from 508 m on.
 const highEnough, tooLow = 508.1, 507.9
 
-// commanded is the order of a step that enters the mode.
+// commanded is the order of a step that enters the mode; transit: of a landing's way to its place.
 func commanded(f firmware, m Mode, transit bool) order {
 	o := order{mode: m, number: entered[f][m]}
 	switch {
@@ -71,7 +71,7 @@ type hearing struct {
 	machine
 	firmware firmware
 	now      time.Time
-	taken    bool     // by the last report
+	taken    bool     // the last report was a takeover
 	steps    []*order // of the plan that runs
 }
 
@@ -183,7 +183,7 @@ func (f *hearing) hear(t *testing.T, script string) string {
 	return ""
 }
 
-// hearPlan is hear's clauses of plans, of the link and of the autopilot.
+// hearPlan plays hear's other clauses, those of plans and of the autopilot. known is false for any other word.
 func (f *hearing) hearPlan(t *testing.T, w []string) (known bool) {
 	switch w[0] {
 	case "on":
@@ -349,27 +349,27 @@ func everyReport(t *testing.T, test func(t *testing.T, f *hearing, o order, r re
 		for _, c := range requestable {
 			for _, transit := range []bool{false, true}[:1+b2i(c == ModeLand)] {
 				for _, m := range append(modesOf(fw), autopilotMode{custom: 99, mode: ModeOther}) {
-					for i := range 16 {
+					for i := range 16 { // a bit for each fact: the report's armed, low, streamed; armed before it
 						r := report{shownMode: shownMode{custom: m.custom, armed: i&1 != 0}, mode: m.mode, amsl: highEnough, streamed: i&4 != 0}
 						if i&2 != 0 {
 							r.amsl = tooLow
 						}
-						armed := i&8 != 0
-						if c == ModeTakeoff && !armed {
+						wasArmed := i&8 != 0
+						if c == ModeTakeoff && !wasArmed {
 							continue // it has not begun
 						}
 						f := newHearing()
 						f.firmware = fw
-						f.modeShows(t, ModeAltitude, armed)
+						f.modeShows(t, ModeAltitude, wasArmed)
 						o := commanded(fw, c, transit)
 						f.accepts(o)
-						f.shows(o.number, armed)
+						f.shows(o.number, wasArmed)
 						if f.mode != c || f.taken {
 							t.Fatalf("firmware %d: commanded %v is %v, taken %v", fw, c, f.mode, f.taken)
 						}
 						test(t, f, o, r)
 						if t.Failed() {
-							t.Fatalf("firmware %d: %v transit=%v, armed=%v, reports %+v", fw, c, transit, armed, r)
+							t.Fatalf("firmware %d: %v transit=%v, armed=%v, reports %+v", fw, c, transit, wasArmed, r)
 						}
 					}
 				}
@@ -636,8 +636,7 @@ func TestReportThatOnlyArmsOrDisarmsIsNoTakeover(t *testing.T) {
 		{"arming keeps the mode that was asked for", "hold disarmed, accepted position, position disarmed, position armed, ours, = position"},
 		{"disarming keeps the mode", "position armed, position disarmed, ours, = position"},
 		{"disarming after a landing keeps land", "hold armed, accepted land, land armed, land disarmed, ours, = land, hold disarmed, ours, = land"},
-		{"disarming ends a takeoff where it ended", "hold disarmed, accepted takeoff, takeoff armed, hold armed, hold disarmed, ours, = hold"},
-		{"after an arming the reported mode stays", "hold disarmed, hold armed, = hold"},
+		{"disarming after a takeoff's end shows the reported mode", "hold disarmed, accepted takeoff, takeoff armed, hold armed, hold disarmed, ours, = hold"},
 		{"a mode that the vehicle falls back to shows", "position armed, accepted position, position armed, hold disarmed, ours, = hold"},
 		{"a fall-back to RTL shows", "hold armed, accepted land, land armed, rtl disarmed, ours, = rtl"},
 		{"a claim outlasts a disarming", "hold armed, asks position, altitude disarmed, ours, = altitude, position disarmed, ours, = position"},
@@ -766,7 +765,7 @@ func TestAReportBelongsToACommandByTheAutopilotsOwnNumber(t *testing.T) {
 		{"GUIDED while our own BRAKE is in force", "on copter, hold armed, asks BRAKE, BRAKE armed, ours, passed BRAKE, GUIDED armed, taken, = hold"},
 		{"BRAKE in a takeoff", "on copter, hold disarmed, accepted takeoff, hold armed, ours, BRAKE armed, taken, = hold"},
 		{"BRAKE on the way to a landing's place, and GUIDED after it", "on copter, position armed, accepted transit, hold armed, ours, BRAKE armed, taken, = hold, GUIDED armed, taken, = hold"},
-		{"17 on a QuadPlane", "on quadplane, position armed, accepted hold, hold armed, QSTABILIZE armed, taken, = manual"},
+		{"QSTABILIZE, which has BRAKE's number, in a QuadPlane's goto", "on quadplane, position armed, accepted hold, hold armed, QSTABILIZE armed, taken, = manual"},
 		{"POSHOLD in position mode", "on copter, hold armed, accepted position, LOITER armed, ours, POSHOLD armed, taken, = position"},
 		{"SMART_RTL in a return", "on copter, hold armed, accepted rtl, RTL armed, ours, SMART_RTL armed, taken, = rtl"},
 		{"STABILIZED in manual mode", "hold armed, accepted manual, MANUAL armed, ours, STABILIZED armed, taken, = manual"},
@@ -821,8 +820,8 @@ func TestStickModeOfOurOwnStreamIsOursWhileDisarmed(t *testing.T) {
 
 // pilotsMoment is a moment of a plan: a step, and what has become of it.
 type pilotsMoment struct {
-	name string
-	at   int // index of the step; -1: the plan has not begun
+	state string // one of the constants below, or "waits"
+	at    int    // index of the step; -1: the plan has not begun
 }
 
 const (
@@ -886,7 +885,7 @@ func everyPilot(t *testing.T) (cases []pilotsCase) {
 			}
 			for _, m := range moments {
 				for _, pilot := range modesOf(fw) {
-					at := fmt.Sprintf("%s %s, step %d %s, %s", name, what, m.at, m.name, pilot.name)
+					at := fmt.Sprintf("%s %s, step %d %s, %s", name, what, m.at, m.state, pilot.name)
 					cases = append(cases, pilotsCase{at, v, p, m, pilot})
 				}
 			}
@@ -908,7 +907,7 @@ func (c *pilotsCase) leads() (f *hearing, explained []uint32) {
 		}
 		state := stepDone
 		if i == c.moment.at {
-			state = c.moment.name
+			state = c.moment.state
 		}
 		f.steps = append(f.steps, s.to)
 		f.claim(s.to, f.now)
@@ -967,9 +966,9 @@ func TestReturnShowsAtEveryMomentOfEveryManoeuvre(t *testing.T) {
 	}
 }
 
-// witness works out by rules 1, 2 and 3 of the design what a machine must answer.
+// witness holds the machine under test, and works out by rules 1, 2 and 3 what it must answer.
 type witness struct {
-	machine
+	machine  // its last and sent are hidden by the witness's own
 	firmware firmware
 	now      time.Time
 
@@ -1030,6 +1029,7 @@ func (w *witness) judges(r report) string {
 	return "takeover"
 }
 
+// seeReport gives the machine a report. It returns what the machine judged wrongly, or "".
 func (w *witness) seeReport(r report) string {
 	kind := w.judges(r)
 	w.heard, w.last, w.restarted = true, r, false
@@ -1097,7 +1097,7 @@ func (w *witness) wrong() string {
 // is the autopilot, 0 for PX4 and 1 for Copter. Each event is two bytes: what happens, and a mode of
 // the autopilot's list. 64 is added to the mode when the vehicle is low, 128 while our sticks are streamed.
 func FuzzMachine(f *testing.F) {
-	const whats = "RratxdTAN" // the cases below, in their order
+	const whats = "RratxdTAN" // report armed, disarmed; accepted, accepted transit, refused, sent; time, abandoned, restarted
 	const which = "mapthlrso" // manual, altitude, position, takeoff, hold, land, rtl, rtgs, other
 	autopilots := []firmware{px4, copter}
 	for _, flight := range []string{
@@ -1193,9 +1193,9 @@ func TestAStepIsOursFor5sAfterItsLastCopy(t *testing.T) {
 }
 
 // TestReports plays scripts, clauses with commas between. "mode 5" is a CURRENT_MODE, "beat 5 armed" a
-// HEARTBEAT (an armed one also shows a failsafe), "restart" a restart of the autopilot. "trip 300ms"
-// sets the round trip, "+20ms" lets time pass. "= 5 6 armed" checks the reports that the last HEARTBEAT
-// made; "keeps" checks that a number is kept, "empty" that none is.
+// HEARTBEAT (an armed one also shows a failsafe), "restart" a restart of the autopilot. The character '5' is
+// the custom mode. "trip 300ms" sets the round trip, "+20ms" lets time pass. "= 5 6 armed" checks the reports
+// that the last HEARTBEAT made; "keeps" checks that a number is kept, "empty" that none is.
 func TestReports(t *testing.T) {
 	for name, script := range map[string]string{
 		"a HEARTBEAT is a report":                                                   "beat 5 armed, = 5 armed, empty, beat 5 armed, = 5 armed",

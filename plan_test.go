@@ -109,30 +109,21 @@ func parseRequest(t *testing.T, s string) request {
 // describe writes a step as the tables have it: "INT" or "LONG", the MAV_CMD
 // number, the parameters. "…0" and "…NaN" stand for all other parameters.
 func describe(s *step) string {
-	params := func(p []float32) string {
-		end := len(p)
-		for end > 0 && fmt.Sprint(p[end-1]) == fmt.Sprint(p[len(p)-1]) {
-			end--
-		}
-		var words []string
-		if rest := p[end:]; len(rest) > 1 {
-			words = append(words, "…"+fmt.Sprint(rest[0]))
-			p = p[:end]
-		}
-		all := ""
-		for _, x := range p {
-			all += fmt.Sprint(x) + " "
-		}
-		return "[" + strings.TrimSpace(all+strings.Join(words, "")) + "]"
-	}
 	if s.asInt {
-		words := make([]string, 4)
-		for i := range words {
-			words[i] = fmt.Sprint(s.p[i])
-		}
-		return fmt.Sprintf("INT %d frame=%d [%s] x=%d y=%d z=%v", s.cmd, s.frame, strings.Join(words, " "), s.x, s.y, s.p[6])
+		return fmt.Sprintf("INT %d frame=%d %v x=%d y=%d z=%v", s.cmd, s.frame, s.p[:4], s.x, s.y, s.p[6])
 	}
-	return fmt.Sprintf("LONG %d %s", s.cmd, params(s.p[:]))
+	var words []string
+	for _, x := range s.p {
+		words = append(words, fmt.Sprint(x))
+	}
+	last, end := words[len(words)-1], len(words)
+	for end > 0 && words[end-1] == last {
+		end--
+	}
+	if len(words)-end > 1 { // at the end several are equal
+		words = append(words[:end], "…"+last)
+	}
+	return fmt.Sprintf("LONG %d %v", s.cmd, words)
 }
 
 // describeSteps writes a plan's commands, or the error of a refused one.
@@ -147,11 +138,11 @@ func describeSteps(p plan, err error) []string {
 	var lines []string
 	for i := range p.steps {
 		s := &p.steps[i]
-		way := ""
+		prefix := ""
 		if s.optional {
-			way = "if it can: "
+			prefix = "if it can: "
 		}
-		lines = append(lines, way+describe(s))
+		lines = append(lines, prefix+describe(s))
 	}
 	if p.second != nil {
 		lines = append(lines, "over it: "+describe(p.second))
@@ -347,7 +338,7 @@ func TestSetModeAsksForTheModeThatItNames(t *testing.T) {
 			}
 			shows, _ := f.reported(custom)
 			switch {
-			case m == ModeRTGS && shows == ModeRTL, m == ModeTakeoff && shows == ModeHold: // the autopilot's name
+			case m == ModeRTGS && shows == ModeRTL, m == ModeTakeoff && shows == ModeHold: // one number for both modes
 			case shows != m:
 				t.Errorf("firmware %d: the mode that is set for %v is reported as %v", f, m, shows)
 			}

@@ -35,17 +35,17 @@ func TestWhoseSticksCount(t *testing.T) {
 		for _, receiver := range []string{"none", "idle", "in-use"} {
 			for _, param := range []string{"0", "1", "2", "3", "4", "5", "6", "7", "8", "9", "NaN"} {
 				if f != "px4" && strings.Contains("346789", param) {
-					continue
+					continue // no values of FS_GCS_ENABLE
 				}
 				vehicle := f + " " + receiver + " " + param
 				for _, gcs := range []bool{false, true} {
 					t.Run(fmt.Sprintf("%s gcs=%v", vehicle, gcs), func(t *testing.T) {
 						h := parseStickFlight(t, vehicle)
 						if gcs { // as with -gcs
-							h.f.gcsFailsafe = 0
+							h.v.gcsFailsafe = 0
 						}
 						want := denied[vehicle] && !(gcs && f != "px4")
-						why := h.src.denied(h.f)
+						why := h.src.denied(h.v)
 						if (why != "") != want {
 							t.Fatalf("denied: %q, want %v", why, want)
 						}
@@ -59,7 +59,7 @@ func TestWhoseSticksCount(t *testing.T) {
 						// Without sticks of ours a stick mode that a client sets has no stream.
 						h.asks()
 						h.in("altitude")
-						h.entered(h.f, netip.Addr{})
+						h.entered(h.v, netip.Addr{})
 						h.pass(20 * time.Second)
 						quiet := want || f != "px4" && receiver == "in-use"
 						if (h.phase == stickOff) != quiet || quiet && len(h.frames) > 0 {
@@ -72,16 +72,16 @@ func TestWhoseSticksCount(t *testing.T) {
 						if nobodyFlies[vehicle] || want && f != "px4" && receiver != "in-use" {
 							by = ""
 						}
-						if got := h.by(h.f); got != by {
+						if got := h.by(h.v); got != by {
 							t.Errorf("%q has the sticks, want %q", got, by)
 						}
 						// Another program's sticks are named before a parameter; PX4 chooses itself.
-						h.hearForeign(h.f)
-						if got := h.src.denied(h.f); strings.Contains(got, "another program") == (f == "px4") {
+						h.hearForeign(h.v)
+						if got := h.src.denied(h.v); strings.Contains(got, "another program") == (f == "px4") {
 							t.Errorf("during another program's sticks: %q", got)
 						}
 						h.pass(othersFor)
-						if got := h.src.denied(h.f); (got != "") != want {
+						if got := h.src.denied(h.v); (got != "") != want {
 							t.Errorf("3 s after it: %q", got)
 						}
 					})
@@ -145,11 +145,11 @@ func TestReceiversStateCountsOnlyWithoutAStreamOfOurs(t *testing.T) {
 	h, opened := newStickFlight(copter, "none", 0), now.Add(-3*time.Second)
 	h.src.known = false
 	h.src.hide(opened.Add(overrideTimeout))
-	if h.hearReceiver(h.f, true, 1500); h.src.known || h.src.receiver != receiverNone {
+	if h.hearReceiver(h.v, true, 1500); h.src.known || h.src.receiver != receiverNone {
 		t.Error("it counts 3 s after the link opened")
 	}
 	h.pass(500 * time.Millisecond)
-	if h.hearReceiver(h.f, true, 1500); !h.src.known || h.src.receiver != receiverInUse {
+	if h.hearReceiver(h.v, true, 1500); !h.src.known || h.src.receiver != receiverInUse {
 		t.Error("it does not count 3.5 s after the link opened")
 	}
 }
@@ -177,7 +177,7 @@ func TestForeignSticksPauseOurs(t *testing.T) {
 		{"PX4 chooses between them itself: ours go on", "px4", "sets position, input 300 0 500 0 5s, foreign, = client 300 0 500 0, no-notice"},
 		{"a centred stream that we keep up for a pilot pauses too", "copter none", "sets position, pilot LOITER, foreign, = nobody 0 0 500 0, taken"},
 		{"without a stream of ours there is no notice", "copter none", "foreign, = off, no-notice, not-taken"},
-		{"out of the stick modes they end only our stream's turn", "copter none", "sets position, leaves, left hold, foreign, no-notice takeover, taken"},
+		{"outside the stick modes they take the sticks, which is no takeover", "copter none", "sets position, leaves, left hold, foreign, no-notice takeover, taken"},
 		{"a stick mode set while they come has its stream after them", "copter none", "foreign, sets altitude, by receiver, +2900ms, = nobody 0 0 500 0, by"},
 		{"a stick mode set while they come has no stream where the autopilot takes ours for a ground station's heartbeat", "copter none 1", "foreign, sets altitude, +4s, = off"},
 		{"sticks that move in RC_CHANNELS do not pause ours", "copter idle", "sets position, +2s, channels 1500 1500 1500 1500, channels 1500 1900 1500 1500, = nobody 0 0 500 0, no-notice"},
@@ -219,26 +219,26 @@ func TestPX4BeforeOneSeventeenHasNoSticksWithFiveToEight(t *testing.T) {
 	for _, version := range []firmwareVersion{0, 1<<24 | 14<<16 | 255, 1<<24 | 16<<16 | 2<<8 | 255, 1<<24 | 17<<16 | 255, 1<<24 | 18<<16, 2 << 24} {
 		for _, in := range []float64{-1, 0, 1, 2, 3, 4, 5, 6, 7, 8} {
 			h := newStickFlight(px4, "none", in)
-			h.f.version = version
+			h.v.version = version
 			old := version < 1<<24|17<<16
 			dead := in < 0 || in == 4 || old && in >= 5
-			for _, why := range []string{h.f.noSticks(), h.src.denied(h.f), h.src.whyNobodyFlies(h.f)} {
+			for _, why := range []string{h.v.noSticks(), h.src.denied(h.v), h.src.whyNobodyFlies(h.v)} {
 				if strings.Contains(why, "nor a transmitter's kill switch") != dead {
 					t.Errorf("%s, %g: %q", version, in, why)
 				}
 			}
-			if old && in >= 5 && !strings.Contains(h.f.noSticks(), "before PX4 1.17 nobody's sticks act") {
-				t.Errorf("%s, %g: %q", version, in, h.f.noSticks())
+			if old && in >= 5 && !strings.Contains(h.v.noSticks(), "before PX4 1.17 nobody's sticks act") {
+				t.Errorf("%s, %g: %q", version, in, h.v.noSticks())
 			}
-			for _, text := range []string{h.f.noSticks(), h.src.denied(h.f), h.f.deafens()} {
+			for _, text := range []string{h.v.noSticks(), h.src.denied(h.v), h.v.deafens()} {
 				if old && strings.Contains(text, "to 5") {
 					t.Errorf("%s, %g: %q recommends 5", version, in, text)
 				}
 			}
-			h.hearReceiver(h.f, true, 1500)
-			h.src.transmitterAt = h.f.now
-			if h.in("position"); dead && h.by(h.f) != "" {
-				t.Errorf("%s, %g: %q has the sticks", version, in, h.by(h.f))
+			h.hearReceiver(h.v, true, 1500)
+			h.src.transmitterAt = h.v.now
+			if h.in("position"); dead && h.by(h.v) != "" {
+				t.Errorf("%s, %g: %q has the sticks", version, in, h.by(h.v))
 			}
 		}
 	}
@@ -272,7 +272,7 @@ func TestAStickModeThatNobodyWouldFlyIsUnsupported(t *testing.T) {
 					t.Fatal(wrong)
 				}
 			}
-			if got := h.src.whyNobodyFlies(h.f); !strings.HasPrefix(got, c.want) || (got == "") != (c.want == "") {
+			if got := h.src.whyNobodyFlies(h.v); !strings.HasPrefix(got, c.want) || (got == "") != (c.want == "") {
 				t.Errorf("%q, want %q", got, c.want)
 			}
 		})

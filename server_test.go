@@ -526,7 +526,7 @@ func TestOnlyTheOldestWaitMakesWayAndOnlyWhereNoConnectionIsIdle(t *testing.T) {
 	l.makeRoom()
 	lineEqual(t, "ended while one is idle, though it asked just now", ended, "")
 	maps.DeleteFunc(l.open, func(_ net.Conn, c *connection) bool { return !c.busy })
-	lineEqual(t, "there is room before its answer", l.makeRoom() || l.makeRoom(), false) // one wait ends
+	lineEqual(t, "there is room before its answer", l.makeRoom() || l.makeRoom(), false) // called twice, it ends one wait
 	lineEqual(t, "ended where all are busy", ended, "older")
 }
 

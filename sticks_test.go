@@ -22,10 +22,10 @@ type frameSent struct {
 // stickFlight is a vehicle's sticks, the facts that they go by, and their clock.
 type stickFlight struct {
 	sticks
-	f view
+	v view
 
 	frames  []frameSent
-	acts    string // the actions that the sticks asked for since the last "="
+	acts    string // in words, what the sticks asked for since the last "="; it shadows sticks.acts
 	notices string
 }
 
@@ -34,39 +34,39 @@ type stickFlight struct {
 // count; NaN: it was not answered. A PX4 is 1.17.0.
 func newStickFlight(f firmware, receiver string, param float64) *stickFlight {
 	now := time.Unix(1_700_000_000, 0)
-	h := &stickFlight{f: view{now: now, firmware: f, version: px4SourceOrder, shownMode: shownMode{armed: true}, online: true, params: make(map[string]float64)}}
+	h := &stickFlight{v: view{now: now, firmware: f, version: px4SourceOrder, shownMode: shownMode{armed: true}, online: true, params: make(map[string]float64)}}
 	switch {
 	case math.IsNaN(param):
 	case f == px4:
-		h.f.params["COM_RC_IN_MODE"] = param
+		h.v.params["COM_RC_IN_MODE"] = param
 	default:
-		h.f.gcsFailsafe = param
+		h.v.gcsFailsafe = param
 	}
 	h.in("hold")
-	h.hearReceiver(h.f, receiver != "none", map[string]uint16{"idle": 1000, "in-use": 1500}[receiver])
+	h.hearReceiver(h.v, receiver != "none", map[string]uint16{"idle": 1000, "in-use": 1500}[receiver])
 	return h
 }
 
 // in sets the mode, by our name or the autopilot's.
 func (h *stickFlight) in(name string) {
 	if i := slices.Index(modeNames[:], name); i >= 0 {
-		h.f.mode, h.f.custom = Mode(i), entered[h.f.firmware][Mode(i)]
+		h.v.mode, h.v.custom = Mode(i), entered[h.v.firmware][Mode(i)]
 		return
 	}
-	list := modesOf(h.f.firmware)
+	list := modesOf(h.v.firmware)
 	i := slices.IndexFunc(list, func(m autopilotMode) bool { return m.name == name })
-	h.f.mode, h.f.custom = list[i].mode, list[i].custom
+	h.v.mode, h.v.custom = list[i].mode, list[i].custom
 }
 
 // act notes the actions that the sticks ask for.
 func (h *stickFlight) act() {
 	acts := h.take()
 	if acts.send && h.phase != stickOff {
-		h.frames = append(h.frames, frameSent{h.f.now, h.frame(false)})
+		h.frames = append(h.frames, frameSent{h.v.now, h.frame(false)})
 	}
 	if acts.release {
 		h.acts += " released"
-		h.frames = append(h.frames, frameSent{h.f.now, released})
+		h.frames = append(h.frames, frameSent{h.v.now, released})
 	}
 	if acts.hold {
 		h.acts += " holds"
@@ -79,17 +79,17 @@ func (h *stickFlight) act() {
 
 // pass lets the time pass.
 func (h *stickFlight) pass(d time.Duration) {
-	for end := h.f.now.Add(d); h.f.now.Before(end); {
-		h.f.now = h.f.now.Add(10 * time.Millisecond)
-		h.tick(h.f)
+	for end := h.v.now.Add(d); h.v.now.Before(end); {
+		h.v.now = h.v.now.Add(10 * time.Millisecond)
+		h.tick(h.v)
 		h.act()
 	}
 }
 
 // asks begins a plan that sets a stick mode, up to its last ack.
 func (h *stickFlight) asks() {
-	h.f.busy, h.f.entering = true, true
-	h.enter(h.f)
+	h.v.busy, h.v.entering = true, true
+	h.enter(h.v)
 	h.act()
 	h.untilReady()
 }
@@ -97,16 +97,16 @@ func (h *stickFlight) asks() {
 // gets ends the plan: the vehicle reports the stick mode.
 func (h *stickFlight) gets(mode string) {
 	h.in(mode)
-	h.entered(h.f, netip.Addr{})
+	h.entered(h.v, netip.Addr{})
 	h.answers()
 }
 
-// answers ends the plan, and no command of it is open.
-func (h *stickFlight) answers() { h.f.busy, h.f.entering = false, false }
+// answers ends the plan: its mode can no longer show.
+func (h *stickFlight) answers() { h.v.busy, h.v.entering = false, false }
 
 // untilReady lets time pass until the sticks allow the next step of the plan.
 func (h *stickFlight) untilReady() {
-	for h.f.now.Before(h.ready(true, h.f, false)) {
+	for h.v.now.Before(h.ready(true, h.v, false)) {
 		h.pass(10 * time.Millisecond)
 	}
 }
@@ -164,7 +164,7 @@ func (h *stickFlight) play(t *testing.T, script string) string {
 		}
 		return n
 	}
-	custom := func(name string) uint32 { return numberOf(t, h.f.firmware, name) }
+	custom := func(name string) uint32 { return numberOf(t, h.v.firmware, name) }
 	for clause := range strings.SplitSeq(script, ",") {
 		w := strings.Fields(clause)
 		switch w[0] {
@@ -178,72 +178,72 @@ func (h *stickFlight) play(t *testing.T, script string) string {
 		case "fails", "closes":
 			h.answers()
 		case "doubts":
-			h.f.busy = false
+			h.v.busy = false
 		case "busy":
-			h.f.busy = true
+			h.v.busy = true
 		case "leaves":
-			h.f.busy = true
-			h.park(h.f)
+			h.v.busy = true
+			h.park(h.v)
 		case "waits":
-			h.pass(h.moved.Add(stickStill).Sub(h.f.now))
+			h.pass(h.moved.Add(stickStill).Sub(h.v.now))
 		case "led":
-			h.f.custom = custom(w[1])
+			h.v.custom = custom(w[1])
 			h.pass(10 * time.Millisecond)
 		case "left":
 			h.in(w[1])
 			h.answers()
 			h.pass(10 * time.Millisecond)
 		case "arms":
-			h.streamForArming(h.f)
+			h.streamForArming(h.v)
 		case "input":
 			d, err := time.ParseDuration(w[5])
 			if err != nil {
 				t.Fatal(err)
 			}
-			h.input(h.f, axes{int16(number(w[1])), int16(number(w[2])), int16(number(w[3])), int16(number(w[4]))}, netip.Addr{}, d)
+			h.input(h.v, axes{int16(number(w[1])), int16(number(w[2])), int16(number(w[3])), int16(number(w[4]))}, netip.Addr{}, d)
 		case "pilot":
 			h.in(w[1])
-			h.switched(h.f)
+			h.switched(h.v)
 			h.answers()
 		case "armed", "flies", "landed":
-			h.f.armed, h.f.landed = true, onGround
+			h.v.armed, h.v.landed = true, onGround
 			if w[0] == "flies" {
-				h.f.landed = 0
+				h.v.landed = 0 // unknown: it counts as in the air
 			}
 		case "disarmed":
-			h.f.armed = false
-			h.disarmed(h.f)
+			h.v.armed = false
+			h.disarmed(h.v)
 		case "receiver":
 			throttle := math.MaxUint16 // unknown: it counts as raised
 			if w[1] == "live" {
 				throttle = number(w[2])
 			}
-			h.hearReceiver(h.f, w[1] == "live", uint16(throttle))
+			h.hearReceiver(h.v, w[1] == "live", uint16(throttle))
 		case "channels":
 			c := channels{4: 1500, 15: 1000}
 			for i, v := range w[1:] {
 				c[i] = uint16(number(v))
 			}
-			h.hearChannels(h.f, c)
+			h.hearChannels(h.v, c)
 		case "foreign":
-			h.hearForeign(h.f)
+			h.hearForeign(h.v)
 		case "joins":
 			for range 25 {
-				h.hearForeign(h.f)
+				h.hearForeign(h.v)
 				h.act()
 				h.pass(20 * time.Millisecond)
 			}
 		case "back":
-			h.f.online = true
+			h.v.online = true
 		case "lost":
-			h.f.online = false
-			h.tick(h.f)
+			h.v.online = false
+			h.tick(h.v)
 		case "restarted":
-			if h.restarted(h.f); h.phase != stickOff && h.frame(true) != h.axes {
+			if h.restarted(h.v); h.phase != stickOff && h.frame(true) != h.axes {
 				return fmt.Sprintf("while a number is kept the old sticks still go out: %v", h.sent)
 			}
 		case "override":
-			h.f.params["COM_RC_OVERRIDE"] = float64(number(w[1]))
+			h.v.params["COM_RC_OVERRIDE"] = float64(number(w[1]))
 		case "taken", "not-taken":
 			if h.taken != (w[0] == "taken") {
 				return fmt.Sprintf("%q: %v", clause, h.taken)
@@ -253,7 +253,7 @@ func (h *stickFlight) play(t *testing.T, script string) string {
 				return fmt.Sprintf("got %q, want %q", got, want)
 			}
 		case "by":
-			if got := h.by(h.f); got != strings.Join(w[1:], "") {
+			if got := h.by(h.v); got != strings.Join(w[1:], "") {
 				return fmt.Sprintf("%q: %q has the sticks", clause, got)
 			}
 		case "notice":
@@ -344,7 +344,7 @@ func TestPilotsSwitchAtEveryMoment(t *testing.T) {
 		"px4 none", "px4 1 in-use", "px4 3 in-use", "px4 5 none", "copter none", "copter idle", "copter in-use", "quadplane none", "quadplane idle", "plane none", "plane in-use",
 	} {
 		for _, m := range moments {
-			f := parseStickFlight(t, vehicle).f.firmware
+			f := parseStickFlight(t, vehicle).v.firmware
 			for _, pilot := range modesOf(f) {
 				t.Run(vehicle+" "+m.name+" "+pilot.name, func(t *testing.T) {
 					h := parseStickFlight(t, vehicle)
@@ -358,7 +358,7 @@ func TestPilotsSwitchAtEveryMoment(t *testing.T) {
 					h.state()
 					n := len(h.frames)
 					h.in(pilot.name)
-					h.switched(h.f)
+					h.switched(h.v)
 					h.act()
 					stood := h.axes
 					h.pass(8 * time.Second)
@@ -384,10 +384,10 @@ func TestPilotsSwitchAtEveryMoment(t *testing.T) {
 							t.Fatalf("%v after the switch", sent.axes)
 						}
 					}
-					if h.by(h.f) == "client" || !h.taken {
+					if h.by(h.v) == "client" || !h.taken {
 						t.Error("the client has the sticks")
 					}
-					if h.entered(h.f, netip.Addr{}); h.taken {
+					if h.entered(h.v, netip.Addr{}); h.taken {
 						t.Error("a stick mode set here does not give them back")
 					}
 				})
@@ -397,7 +397,7 @@ func TestPilotsSwitchAtEveryMoment(t *testing.T) {
 }
 
 func TestSilentClientLeavesAHold(t *testing.T) {
-	rules := []stickRule{
+	testSticks(t, []stickRule{
 		{"in altitude mode 3 s after its last command", "px4", "sets altitude, input 300 0 700 0 500ms, +2900ms, = nobody 0 0 500 0, +100ms, = nobody 0 0 500 0 holds, notice holding"},
 		{"setting the mode is a command too", "copter none", "sets altitude, +2900ms, = nobody 0 0 500 0, +100ms, = nobody 0 0 500 0 holds"},
 		{"arming is a command too", "copter none", "sets altitude, +2s, arms, +2900ms, = nobody 0 0 500 0, +100ms, = nobody 0 0 500 0 holds"},
@@ -420,8 +420,7 @@ func TestSilentClientLeavesAHold(t *testing.T) {
 		{"a lost link does not cancel the hold of a mode that shows later", "px4", "asks altitude, doubts, +1s, lost, +3s, = nobody 0 0 500 0, back, left altitude, = nobody 0 0 500 0 holds"},
 		{"no hold is asked for while the link is lost", "px4", "sets altitude, +2900ms, lost, +20s, = nobody 0 0 500 0, no-notice"},
 		{"a command that failed counts as a command", "copter none", "sets altitude, +2s, leaves, +10ms, fails, +2900ms, = nobody 0 0 500 0, +100ms, = nobody 0 0 500 0 holds"},
-	}
-	testSticks(t, rules)
+	})
 }
 
 // TestSilenceIsAnsweredWhereOurStreamFlies: firmware × receiver × mode.
@@ -429,14 +428,14 @@ func TestSilenceIsAnsweredWhereOurStreamFlies(t *testing.T) {
 	for _, f := range []string{"px4 1", "px4 5", "copter", "quadplane", "plane"} {
 		for _, receiver := range []string{"none", "idle", "in-use"} {
 			for _, mode := range []string{"manual", "altitude", "position"} {
-				for _, clients := range []bool{false, true} {
+				for _, sendsInput := range []bool{false, true} {
 					if f == "plane" && mode == "position" {
 						continue
 					}
-					t.Run(fmt.Sprintf("%s %s %s client=%v", f, receiver, mode, clients), func(t *testing.T) {
+					t.Run(fmt.Sprintf("%s %s %s input=%v", f, receiver, mode, sendsInput), func(t *testing.T) {
 						h := parseStickFlight(t, f+" "+receiver)
 						script := "sets " + mode
-						if clients && h.src.denied(h.f) == "" {
+						if sendsInput && h.src.denied(h.v) == "" {
 							script += ", input 300 0 500 0 500ms"
 						}
 						if wrong := h.play(t, script); wrong != "" {
@@ -504,7 +503,7 @@ func TestEnteringStickMode(t *testing.T) {
 			if wrong := h.play(t, r.script); wrong != "" {
 				t.Fatal(wrong)
 			}
-			got := max(h.ready(r.streamed, h.f, r.arming).Sub(h.f.now), 0)
+			got := max(h.ready(r.streamed, h.v, r.arming).Sub(h.v.now), 0)
 			if off := got - r.want; off < -10*time.Millisecond || off > 10*time.Millisecond {
 				t.Errorf("a step may go in %v, want %v", got, r.want)
 			}
@@ -535,20 +534,20 @@ func TestLeavingStickMode(t *testing.T) {
 func TestStreamIsSentAtItsRateAndNeverElse(t *testing.T) {
 	h := newStickFlight(copter, "none", 0)
 	h.pass(time.Minute)
-	if next := h.tick(h.f); len(h.frames) > 0 || !next.IsZero() {
+	if next := h.tick(h.v); len(h.frames) > 0 || !next.IsZero() {
 		t.Errorf("%d frames, the next is due at %v", len(h.frames), next)
 	}
 	h.play(t, "sets position, +10s")
 	if n := len(h.frames); n < 255 || n > 262 {
 		t.Errorf("%d frames in 10.4 s", n)
 	}
-	if next := h.tick(h.f); next.IsZero() || next.Sub(h.f.now) > stickEvery {
-		t.Errorf("the next is due in %v", next.Sub(h.f.now))
+	if next := h.tick(h.v); next.IsZero() || next.Sub(h.v.now) > stickEvery {
+		t.Errorf("the next is due in %v", next.Sub(h.v.now))
 	}
 	h.pass(30 * time.Millisecond)
 	n := len(h.frames)
 	h.play(t, "input 300 0 500 0 1s")
-	if len(h.frames) != n+1 || h.frames[n].axes.x != 300 || h.frames[n].at != h.f.now {
+	if len(h.frames) != n+1 || h.frames[n].axes.x != 300 || h.frames[n].at != h.v.now {
 		t.Error("the client's sticks did not go out at once")
 	}
 	for i := 1; i < len(h.frames); i++ {
@@ -577,13 +576,13 @@ func TestClientsSticksLastUntilTheirTimeout(t *testing.T) {
 func TestAPilotsSwitchThatOurSticksUndo(t *testing.T) {
 	const (
 		flying = "sets position, input 300 0 700 0 5s, +100ms, "
-		over   = "= nobody 0 0 500 0, notice undid, taken, +20s, = nobody 0 0 500 0"
+		undone = "= nobody 0 0 500 0, notice undid, taken, +20s, = nobody 0 0 500 0"
 	)
 	testSticks(t, []stickRule{
-		{"RTL", "px4 1", flying + "pilot AUTO.RTL, +30ms, pilot POSCTL, " + over},
-		{"LAND and Hold too", "px4 1", flying + "pilot AUTO.LAND, +12ms, pilot POSCTL, " + over},
-		{"out of altitude mode PX4 gives POSCTL", "px4 1", "sets altitude, input 300 0 700 0 5s, pilot AUTO.LOITER, +30ms, pilot POSCTL, " + over},
-		{"sticks that moved 1.9 s ago may undo a switch", "px4 1", flying + "+1800ms, pilot AUTO.RTL, +30ms, pilot POSCTL, " + over},
+		{"RTL", "px4 1", flying + "pilot AUTO.RTL, +30ms, pilot POSCTL, " + undone},
+		{"LAND and Hold too", "px4 1", flying + "pilot AUTO.LAND, +12ms, pilot POSCTL, " + undone},
+		{"out of altitude mode PX4 gives POSCTL", "px4 1", "sets altitude, input 300 0 700 0 5s, pilot AUTO.LOITER, +30ms, pilot POSCTL, " + undone},
+		{"sticks that moved 1.9 s ago may undo a switch", "px4 1", flying + "+1800ms, pilot AUTO.RTL, +30ms, pilot POSCTL, " + undone},
 		{"sticks that moved 2.1 s ago do not", "px4 1", flying + "+2s, pilot AUTO.RTL, +30ms, pilot POSCTL, no-notice"},
 		{"a mode that stood 0.5 s is the pilot's own switch back", "px4 1", flying + "pilot AUTO.RTL, +510ms, pilot POSCTL, no-notice"},
 		{"where no stream of ours runs somebody else set the mode back", "px4 1", "pilot POSCTL, pilot AUTO.RTL, +30ms, pilot POSCTL, +3s, = off, no-notice"},
@@ -614,7 +613,7 @@ func FuzzSticks(f *testing.F) {
 			events := []byte{byte(vehicle)}
 			for _, word := range strings.Fields(seed) {
 				arg, _ := strconv.Atoi(word[1:])
-				events = append(events, stickEvents[strings.IndexByte(stickEvents, word[0])], byte(arg))
+				events = append(events, word[0], byte(arg))
 			}
 			f.Add(events)
 		}
@@ -627,7 +626,7 @@ func FuzzSticks(f *testing.F) {
 		story := vehicles[int(events[0])%len(vehicles)] + ":"
 		for events = events[1:]; len(events) > 1; events = events[2:] {
 			what, arg := stickEvents[int(events[0])%len(stickEvents)], int(events[1])
-			if i := strings.IndexByte(stickEvents, events[0]); i >= 0 { // as the seeds are written
+			if strings.IndexByte(stickEvents, events[0]) >= 0 { // a seed has the letter itself
 				what = events[0]
 			}
 			story += fmt.Sprintf(" %c%d", what, arg)
@@ -639,7 +638,7 @@ func FuzzSticks(f *testing.F) {
 	})
 }
 
-// stickEvents are the letters of the events that FuzzSticks plays.
+// stickEvents are the letters of the events that FuzzSticks plays; happens says what each means.
 const stickEvents = "eglrfoOkipadFswcCRLNT"
 
 // stickWitness watches the sticks for FuzzSticks.
@@ -652,94 +651,94 @@ type stickWitness struct {
 	asked axes      // the client's sticks
 }
 
-// happens plays one event to the sticks, if drone could do so at this time.
+// happens plays one event to the sticks, if the drone could have it now.
 func (w *stickWitness) happens(what byte, arg int) {
-	f, src := &w.f, &w.src
+	v, src := &w.v, &w.src
 	stickMode := Mode(arg % 3).String()
-	_, has := entered[f.firmware][Mode(arg%3)]
+	_, has := entered[v.firmware][Mode(arg%3)]
 	switch what {
 	case 'e': // a plan for a stick mode begins
 		w.pilot = false
 		w.asks()
 	case 'g': // it ends: the mode is set; or the mode shows after the plan was given up
 		switch {
-		case !has || !f.entering:
-		case f.busy:
+		case !has || !v.entering:
+		case v.busy:
 			w.pilot = false
 			w.gets(stickMode)
 		default:
 			w.in(stickMode)
-			f.entering = false
+			v.entering = false
 		}
 	case 'l': // a plan that leaves begins
 		w.pilot = false
-		f.busy = true
-		w.park(*f)
+		v.busy = true
+		w.park(*v)
 		w.stood = w.axes
 	case 'k': // its intermediate mode shows
-		if f.firmware == px4 && f.busy && f.mode.flownBySticks() {
+		if v.firmware == px4 && v.busy && v.mode.flownBySticks() {
 			w.in("position")
 		}
 	case 'r': // it ends: its last mode shows, on PX4 when the sticks have rested
-		if f.busy && !f.entering && (f.firmware != px4 || !w.mustRest(*f, false) || f.now.Sub(w.moved) >= stickStill) {
+		if v.busy && !v.entering && (v.firmware != px4 || !w.mustRest(*v, false) || v.now.Sub(w.moved) >= stickStill) {
 			w.in("hold")
 			w.answers()
 		}
 	case 'f': // it fails
 		w.answers()
 	case 'o': // it ends unanswered
-		f.busy = false
+		v.busy = false
 	case 'O': // the time in which its mode may show is over
-		f.entering = false
-	case 'i':
-		if !f.busy && f.mode.flownBySticks() && !w.taken && src.denied(*f) == "" {
+		v.entering = false
+	case 'i': // the client's sticks
+		if !v.busy && v.mode.flownBySticks() && !w.taken && src.denied(*v) == "" {
 			w.asked = axes{x: int16(arg * 3), z: 430}
 			d := time.Duration(1+arg%50) * 100 * time.Millisecond
-			w.until = f.now.Add(d)
-			w.input(*f, w.asked, netip.Addr{}, d)
+			w.until = v.now.Add(d)
+			w.input(*v, w.asked, netip.Addr{}, d)
 		}
 	case 'p': // a pilot's switch
-		m := modesOf(f.firmware)[arg%len(modesOf(f.firmware))]
+		m := modesOf(v.firmware)[arg%len(modesOf(v.firmware))]
 		w.in(m.name)
-		w.switched(*f)
+		w.switched(*v)
 		w.answers()
 		w.pilot, w.stood = true, w.axes
-	case 'a':
-		if !f.armed {
-			f.armed, f.landed = true, onGround
+	case 'a': // it is armed
+		if !v.armed {
+			v.armed, v.landed = true, onGround
 		}
-	case 's': // it is known to be on the ground, or flies
-		f.landed = onGround
+	case 's': // it is on the ground, or flies
+		v.landed = onGround
 		if arg&1 != 0 {
-			f.landed = 0
+			v.landed = 0 // unknown: it counts as in the air
 		}
-	case 'd':
-		f.armed = false
-		w.disarmed(*f)
-	case 'F':
-		w.hearForeign(*f)
+	case 'd': // it is disarmed
+		v.armed = false
+		w.disarmed(*v)
+	case 'F': // another program's sticks
+		w.hearForeign(*v)
 		w.pilot, w.stood = w.pilot || w.taken, w.axes
-	case 'w':
-		w.hearReceiver(*f, true, uint16(1000+arg*4))
-	case 'R':
-		w.hearReceiver(*f, false, 0)
-	case 'c', 'C':
+	case 'w': // the receiver is live
+		w.hearReceiver(*v, true, uint16(1000+arg*4))
+	case 'R': // the receiver is gone
+		w.hearReceiver(*v, false, 0)
+	case 'c', 'C': // RC_CHANNELS: another throttle, with C another switch too
 		c := channels{1500, 1500, uint16(1000 + arg*4), 1500, 1500}
 		if what == 'C' {
 			c[9] = uint16(1000 + arg*4)
 		}
-		w.hearChannels(*f, c)
+		w.hearChannels(*v, c)
 		w.pilot, w.stood = w.pilot || w.taken, w.axes
-	case 'L':
-		f.online = true
+	case 'L': // the link is back, or lost
+		v.online = true
 		if arg&1 != 0 {
-			f.online = false
-			w.tick(*f)
+			v.online = false
+			w.tick(*v)
 		}
-	case 'N':
-		w.restarted(*f)
+	case 'N': // the autopilot restarts
+		w.restarted(*v)
 		w.pilot = false
-	case 'T':
+	case 'T': // time passes
 		w.act()
 		w.pass(time.Duration(arg) * 20 * time.Millisecond)
 	}
@@ -748,7 +747,7 @@ func (w *stickWitness) happens(what byte, arg int) {
 
 // look returns how the sticks broke a rule since the last look, or "".
 func (w *stickWitness) look() string {
-	acts, f := w.acts, w.f
+	acts, v := w.acts, w.v
 	w.acts = ""
 	first, sent := w.seen, w.frames[w.seen:]
 	w.seen = len(w.frames)
@@ -756,13 +755,13 @@ func (w *stickWitness) look() string {
 		switch {
 		case w.pilot:
 			return "a hold after a pilot's switch"
-		case !f.flying():
+		case !v.flying():
 			return "a hold on the ground"
-		case f.mode != ModeManual && f.mode != ModeAltitude:
+		case v.mode != ModeManual && v.mode != ModeAltitude:
 			return "a hold in no mode that needs one"
 		}
 	}
-	if strings.Contains(acts, "released") && !f.firmware.ardupilot() {
+	if strings.Contains(acts, "released") && !v.firmware.ardupilot() {
 		return "PX4 can't release sticks"
 	}
 	for _, s := range sent {
@@ -778,15 +777,17 @@ func (w *stickWitness) look() string {
 			return fmt.Sprintf("%v after their timeout", s.axes)
 		}
 	}
-	for i := max(first, 1); i < len(w.frames); i++ { // PX4 would leave a pilot's mode for sticks that move
-		if was, is := w.frames[i-1], w.frames[i]; f.firmware == px4 && !f.shown().flownBySticks() && !f.busy && (w.pilot || i > first) && was.axes != is.axes && is.at.Sub(was.at) <= 2*stickEvery {
+	mustRest := v.firmware == px4 && !v.shown().flownBySticks() && !v.busy // PX4 would leave its mode for moving sticks
+	for i := max(first, 1); mustRest && i < len(w.frames); i++ {
+		was, is := w.frames[i-1], w.frames[i]
+		if bothInMode := w.pilot || i > first; bothInMode && was.axes != is.axes && is.at.Sub(was.at) <= 2*stickEvery {
 			return fmt.Sprintf("%v after %v in an AUTO mode", is.axes, was.axes)
 		}
 	}
 	switch {
 	case w.phase == stickClient && w.taken:
 		return "the client has sticks that are not its own"
-	case len(sent) > 0 && w.phase == stickNobody && !f.armed && !f.busy && !f.entering && f.now.Sub(w.client.spoke) > stickIdle+stickEvery:
+	case len(sent) > 0 && w.phase == stickNobody && !v.armed && !v.busy && !v.entering && v.now.Sub(w.client.spoke) > stickIdle+stickEvery:
 		return "a stream that nobody needs"
 	}
 	return ""
@@ -808,7 +809,7 @@ func TestSticksStandWhileANumberIsKeptAndAStreamsEndLeavesNothing(t *testing.T) 
 	queued := len(d.link.writer.queue)
 	d.act()
 	lineEqual(t, "released frames", len(d.link.writer.queue)-queued, 3)
-	lineEqual(t, "frames that wait after it", len(d.link.writer.sticks), 0)
+	lineEqual(t, "stick frames that still wait", len(d.link.writer.sticks), 0)
 	const live = common.MAV_SYS_STATUS_SENSOR_RC_RECEIVER
 	d.hearMessage(&common.MessageSysStatus{OnboardControlSensorsPresent: live, OnboardControlSensorsEnabled: live, OnboardControlSensorsHealth: live}, now.Add(100*time.Millisecond))
 	lineEqual(t, "the receiver", d.sticks.src.receiver, receiverIdle)

@@ -90,7 +90,7 @@ func TestEachMessageIsKeptInOurUnits(t *testing.T) {
 	}
 	for _, c := range []struct {
 		what string
-		of   func(*telemetry) string
+		show func(*telemetry) string
 		said []message.Message
 		want string
 	}{
@@ -137,7 +137,7 @@ func TestEachMessageIsKeptInOurUnits(t *testing.T) {
 		{"landing", func(t *telemetry) string { return fmt.Sprint(t.landed.state.inAir(), t.id.vtol) }, []message.Message{&common.MessageExtendedSysState{LandedState: 4}}, "true 0"},
 		{"an unknown landed state (flying() counts it as in the air)", func(t *telemetry) string { return fmt.Sprint(t.landed.state.inAir()) }, []message.Message{&common.MessageExtendedSysState{}}, "false"},
 	} {
-		lineEqual(t, c.what, c.of(telemetryAfter(c.said...)), c.want)
+		lineEqual(t, c.what, c.show(telemetryAfter(c.said...)), c.want)
 	}
 }
 
@@ -166,9 +166,9 @@ func TestAnImpossiblePositionIsBelievedWhenItIsRepeated(t *testing.T) {
 	deep := with(func(m *common.MessageGlobalPositionInt) { m.RelativeAlt -= 201000 })
 	late := with(func(m *common.MessageGlobalPositionInt) { m.Lat, m.TimeBootMs = m.Lat+20000, 1 })
 	for _, c := range []struct {
-		name string
-		said []*common.MessageGlobalPositionInt
-		last int // which of them is shown
+		name  string
+		said  []*common.MessageGlobalPositionInt
+		shown int // index in said
 	}{
 		{"near", []*common.MessageGlobalPositionInt{here, near}, 1},
 		{"far", []*common.MessageGlobalPositionInt{here, far}, 0},
@@ -186,7 +186,7 @@ func TestAnImpossiblePositionIsBelievedWhenItIsRepeated(t *testing.T) {
 			lineEqual(t, c.name+": the autopilot has started again", tel.hear(m, now), false)
 			now = now.Add(100 * time.Millisecond)
 		}
-		lineEqual(t, c.name, showPlace(&tel), showPlace(telemetryAfter(c.said[c.last])))
+		lineEqual(t, c.name, showPlace(&tel), showPlace(telemetryAfter(c.said[c.shown])))
 	}
 	// After 2 s anywhere is possible.
 	tel, now := newTelemetry(), time.Unix(1000, 0)
@@ -226,8 +226,9 @@ func TestAnAutopilotWhoseClockRunsBackwardsHasStartedAgain(t *testing.T) {
 }
 
 func TestARestartForgetsWhatMayHaveChanged(t *testing.T) {
+	const receiver, prearm = common.MAV_SYS_STATUS_SENSOR_RC_RECEIVER, common.MAV_SYS_STATUS_PREARM_CHECK
 	tel := telemetryAfter(
-		&common.MessageSysStatus{OnboardControlSensorsPresent: 1 << 16, OnboardControlSensorsEnabled: 1 << 16, OnboardControlSensorsHealth: 1<<16 | 1<<28},
+		&common.MessageSysStatus{OnboardControlSensorsPresent: receiver, OnboardControlSensorsEnabled: receiver, OnboardControlSensorsHealth: receiver | prearm},
 		&common.MessageRcChannels{Chan3Raw: 1500}, &common.MessagePositionTargetGlobalInt{Alt: 500}, &common.MessageExtendedSysState{LandedState: 2},
 		&common.MessageGlobalPositionInt{Lat: 473977419, Lon: 85455938},
 	)
@@ -236,7 +237,7 @@ func TestARestartForgetsWhatMayHaveChanged(t *testing.T) {
 	lineEqual(t, "channels are known", !tel.rc.at.IsZero(), false)
 	lineEqual(t, "a target is known", !tel.target.at.IsZero(), false)
 	lineEqual(t, "landed state", tel.landed.state, 0)
-	tel.hear(&common.MessageGlobalPositionInt{Lat: 10000000, Lon: 10000000}, time.Unix(1003, 0)) // no autopilot has a position sooner
+	tel.hear(&common.MessageGlobalPositionInt{Lat: 10000000, Lon: 10000000}, time.Unix(1003, 0)) // no autopilot has a position within 3 s of its restart
 	lineNear(t, "latitude, elsewhere at once", tel.position.lat, 1, 7)
 }
 
@@ -273,38 +274,38 @@ func TestArmableIsNullWhereItIsNotKnown(t *testing.T) {
 	ekf := func(flags uint16) *MessageEkfStatusReport { return &MessageEkfStatusReport{Flags: flags} }
 	passed, failed, placed := sys(gps|prearm), sys(gps), ekf(831)
 	home := &common.MessageHomePosition{Altitude: 488000}
-	type said struct {
-		ms int // after the beginning
-		m  message.Message
+	type event struct {
+		ms int             // after the beginning
+		m  message.Message // nil: a restart
 	}
 	for _, c := range []struct {
 		name string
 		beat message.Message
-		said []said
+		said []event
 		at   int // when it is asked
 		want string
 	}{
-		{"PX4 passes", px4Beat(), []said{{0, home}, {0, passed}}, 100, "true"},
-		{"PX4 passes, home unknown", px4Beat(), []said{{0, passed}}, 100, "false"},
-		{"a restart forgets PX4's home", px4Beat(), []said{{0, home}, {0, passed}, {100, nil}, {200, passed}, {1300, passed}}, 1400, "false"},
-		{"PX4 does not pass", px4Beat(), []said{{0, passed}, {50, failed}}, 100, "false"},
-		{"PX4, 2 s later", px4Beat(), []said{{0, home}, {0, passed}}, 2000, "true"},
-		{"PX4, more than 2 s later", px4Beat(), []said{{0, passed}}, 2001, "null"},
-		{"PX4 failed, more than 2 s ago", px4Beat(), []said{{0, failed}}, 2001, "null"},
-		{"ArduPilot passes and has a place", copterBeat(), []said{{0, passed}, {0, placed}}, 100, "true"},
-		{"ArduPilot passes without a place", copterBeat(), []said{{0, passed}, {0, ekf(167)}}, 100, "false"},
-		{"ArduPilot passes with a predicted place", copterBeat(), []said{{0, passed}, {0, ekf(831 | 128)}}, 100, "false"},
-		{"ArduPilot does not pass", copterBeat(), []said{{0, failed}, {0, placed}}, 100, "false"},
-		{"ArduPilot does not pass, place unknown", copterBeat(), []said{{0, failed}}, 100, "false"},
-		{"ArduPilot passes, place unknown", copterBeat(), []said{{0, passed}}, 100, "null"},
-		{"ArduPilot passes, its place is old", copterBeat(), []said{{0, placed}, {1000, passed}}, 2001, "null"},
-		{"a restart forgets PX4's report", px4Beat(), []said{{0, passed}, {100, nil}}, 200, "null"},
-		{"PX4's first report after a restart does not count", px4Beat(), []said{{0, passed}, {100, nil}, {3000, passed}}, 3100, "null"},
-		{"PX4's report within 1 s of its first one does not count", px4Beat(), []said{{0, passed}, {100, nil}, {3000, passed}, {4000, passed}}, 4100, "null"},
-		{"PX4's report over 1 s later counts", px4Beat(), []said{{0, passed}, {100, nil}, {3000, passed}, {4001, failed}}, 4100, "false"},
-		{"a first one without a sensor does not count", px4Beat(), []said{{100, nil}, {200, &common.MessageSysStatus{}}, {1500, passed}}, 1600, "null"},
-		{"two restarts", px4Beat(), []said{{100, nil}, {200, passed}, {1000, nil}, {1500, passed}}, 1600, "null"},
-		{"a restart forgets ArduPilot's place", copterBeat(), []said{{0, passed}, {0, placed}, {100, nil}, {200, passed}, {1300, passed}}, 1400, "null"},
+		{"PX4 passes", px4Beat(), []event{{0, home}, {0, passed}}, 100, "true"},
+		{"PX4 passes, home unknown", px4Beat(), []event{{0, passed}}, 100, "false"},
+		{"a restart forgets PX4's home", px4Beat(), []event{{0, home}, {0, passed}, {100, nil}, {200, passed}, {1300, passed}}, 1400, "false"},
+		{"PX4 does not pass", px4Beat(), []event{{0, passed}, {50, failed}}, 100, "false"},
+		{"PX4, 2 s later", px4Beat(), []event{{0, home}, {0, passed}}, 2000, "true"},
+		{"PX4, more than 2 s later", px4Beat(), []event{{0, passed}}, 2001, "null"},
+		{"PX4 failed, more than 2 s ago", px4Beat(), []event{{0, failed}}, 2001, "null"},
+		{"ArduPilot passes and has a place", copterBeat(), []event{{0, passed}, {0, placed}}, 100, "true"},
+		{"ArduPilot passes without a place", copterBeat(), []event{{0, passed}, {0, ekf(167)}}, 100, "false"},
+		{"ArduPilot passes with a predicted place", copterBeat(), []event{{0, passed}, {0, ekf(831 | 128)}}, 100, "false"},
+		{"ArduPilot does not pass", copterBeat(), []event{{0, failed}, {0, placed}}, 100, "false"},
+		{"ArduPilot does not pass, place unknown", copterBeat(), []event{{0, failed}}, 100, "false"},
+		{"ArduPilot passes, place unknown", copterBeat(), []event{{0, passed}}, 100, "null"},
+		{"ArduPilot passes, its place is old", copterBeat(), []event{{0, placed}, {1000, passed}}, 2001, "null"},
+		{"a restart forgets PX4's report", px4Beat(), []event{{0, passed}, {100, nil}}, 200, "null"},
+		{"PX4's first report after a restart does not count", px4Beat(), []event{{0, passed}, {100, nil}, {3000, passed}}, 3100, "null"},
+		{"PX4's report within 1 s of its first one does not count", px4Beat(), []event{{0, passed}, {100, nil}, {3000, passed}, {4000, passed}}, 4100, "null"},
+		{"PX4's report over 1 s later counts", px4Beat(), []event{{0, passed}, {100, nil}, {3000, passed}, {4001, failed}}, 4100, "false"},
+		{"a first one without a sensor does not count", px4Beat(), []event{{100, nil}, {200, &common.MessageSysStatus{}}, {1500, passed}}, 1600, "null"},
+		{"two restarts", px4Beat(), []event{{100, nil}, {200, passed}, {1000, nil}, {1500, passed}}, 1600, "null"},
+		{"a restart forgets ArduPilot's place", copterBeat(), []event{{0, passed}, {0, placed}, {100, nil}, {200, passed}, {1300, passed}}, 1400, "null"},
 	} {
 		tel, start := newTelemetry(), time.Unix(1000, 0)
 		tel.hear(c.beat, start)
