@@ -379,5 +379,8 @@ func TestALandingOverAPlaceThatShowsAfterATakeoverContinuesNothing(t *testing.T)
 		reports("AUTO.LAND")
 		time.Sleep(2 * time.Second)
 		f.wantMode("land")
+		d.mu.Lock()
+		defer d.mu.Unlock()
+		lineEqual(t, "a manoeuvre is watched", d.cmd.manoeuvre != nil, false)
 	})
 }
