@@ -1209,8 +1209,8 @@ func TestSimSurvivesLineNoise(t *testing.T) {
 	})
 }
 
-// The map has two seeds, each with the number of its first frame. From there on the first noise that is
-// rolled makes a frame with a right checksum: with one seed of a damaged frame, with the other of two frames.
+// The map has two seeds, each with the number of its first frame. Soon after it carry's first try makes a
+// frame with a right checksum: with one seed from a damaged frame, with the other from two that ran together.
 func TestSimNoiseMakesNoFrameThatNobodySent(t *testing.T) {
 	const frames = 256
 	for seed, from := range map[uint64]int{3: 6 * 256, 20: 37 * 256} {
