@@ -308,16 +308,16 @@ func BenchmarkStatus(b *testing.B) {
 			}
 			bareAddress := serveHere(b, server)
 			clients, bareClients := connects(b, address, c.clients), connects(b, bareAddress, c.clients)
-			const each = 1536
+			const requests = 1536 // in each turn
 			var whole, single pair
 			for b.Loop() {
 				for turn := range c.turns {
 					whole.add(turn, func() time.Duration {
-						d, all := crowd(b, clients, get("/status"), each/c.clients)
+						d, all := crowd(b, clients, get("/status"), requests/c.clients)
 						single.ours = append(single.ours, all...)
 						return d
 					}, func() time.Duration {
-						d, all := crowd(b, bareClients, get("/status"), each/c.clients)
+						d, all := crowd(b, bareClients, get("/status"), requests/c.clients)
 						single.bare = append(single.bare, all...)
 						return d
 					})
@@ -325,8 +325,8 @@ func BenchmarkStatus(b *testing.B) {
 			}
 			b.ReportMetric(0, "ns/op")
 			b.ReportMetric(whole.ratio(), "rps-of-bare")
-			b.ReportMetric(each/quantile(whole.ours, 50).Seconds(), "rps")
-			b.ReportMetric(each/quantile(whole.bare, 50).Seconds(), "bare-rps")
+			b.ReportMetric(requests/quantile(whole.ours, 50).Seconds(), "rps")
+			b.ReportMetric(requests/quantile(whole.bare, 50).Seconds(), "bare-rps")
 			b.ReportMetric(micros(quantile(single.ours, 99)), "p99-µs")
 			b.ReportMetric(micros(quantile(single.bare, 99)), "bare-p99-µs")
 			b.ReportMetric(heap(), "heap-MB")
@@ -554,18 +554,18 @@ func BenchmarkTelemetry(b *testing.B) {
 				})
 				rounds++
 			}
-			each := float64(rounds * frames)
+			framesRead := float64(rounds * frames)
 			hour := func(c cost) float64 {
 				return c.cpu.Seconds() / float64(rounds*len(stream)) * fullLink * 3600
 			}
 			b.ReportMetric(0, "ns/op")
-			b.ReportMetric(float64(ours.cpu)/each, "ns/frame")
-			b.ReportMetric(float64(ours.bytes)/each, "B/frame")
-			b.ReportMetric(float64(ours.allocs)/each, "allocs/frame")
-			b.ReportMetric(float64(floor.cpu)/each, "floor-ns/frame")
-			b.ReportMetric(float64(theirs.cpu)/each, "Node-ns/frame")
-			b.ReportMetric(float64(theirs.bytes)/each, "Node-B/frame")
-			b.ReportMetric(float64(theirs.allocs)/each, "Node-allocs/frame")
+			b.ReportMetric(float64(ours.cpu)/framesRead, "ns/frame")
+			b.ReportMetric(float64(ours.bytes)/framesRead, "B/frame")
+			b.ReportMetric(float64(ours.allocs)/framesRead, "allocs/frame")
+			b.ReportMetric(float64(floor.cpu)/framesRead, "floor-ns/frame")
+			b.ReportMetric(float64(theirs.cpu)/framesRead, "Node-ns/frame")
+			b.ReportMetric(float64(theirs.bytes)/framesRead, "Node-B/frame")
+			b.ReportMetric(float64(theirs.allocs)/framesRead, "Node-allocs/frame")
 			b.ReportMetric(float64(ours.cpu)/float64(floor.cpu), "x-floor")
 			b.ReportMetric(float64(theirs.cpu)/float64(ours.cpu), "Node-x-ours")
 			b.ReportMetric(hour(ours), "cpu-s/h")

@@ -57,7 +57,7 @@ func TestTheLinkSendsAHeartbeatEachSecondAsAComponentOfTheVehicle(t *testing.T) 
 			Type: common.MAV_TYPE_ONBOARD_CONTROLLER, Autopilot: common.MAV_AUTOPILOT_INVALID,
 			SystemStatus: common.MAV_STATE_ACTIVE, MavlinkVersion: 3,
 		}
-		// The port is reopened once in this time, when no heartbeat goes out.
+		// After 5 s of silence the port is reopened. While it is closed no heartbeat goes out.
 		if n := len(all); n < 10 || n > 12 {
 			t.Errorf("%d heartbeats in 10.5 s", n)
 		}

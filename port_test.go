@@ -36,7 +36,7 @@ import (
 // pty is a pseudo-terminal: the master is the autopilot's end of the line.
 type pty struct {
 	master *os.File
-	keeper *os.File // an open slave: the master can be read also while the link has none open
+	keeper *os.File // a slave that stays open: without one the master can't be read
 	path   string   // of the slave
 }
 
@@ -116,8 +116,8 @@ func (p *pty) fly(t *testing.T, s *simulator) (end func()) {
 		t.Fatal(err)
 	}
 	var running sync.WaitGroup
-	running.Go(func() { io.Copy(p.master, struct{ io.Reader }{cable}) })
-	running.Go(func() { io.Copy(struct{ io.Writer }{cable}, p.master) })
+	running.Go(func() { io.Copy(p.master, cable) })
+	running.Go(func() { io.Copy(cable, p.master) })
 	end = func() {
 		cable.Close()
 		p.unplug()
@@ -572,7 +572,7 @@ func TestBytesThatWaitedInTheLineAreDroppedTwiceAtTheOpening(t *testing.T) {
 			dropped = true
 			break
 		}
-		if _, err := p.keeper.Read(make([]byte, 100)); err != nil {
+		if _, err := p.keeper.Read(make([]byte, 100)); err != nil { // takes the late refill out of the line
 			t.Fatal(err)
 		}
 	}
@@ -724,7 +724,7 @@ func asNobody(t *testing.T, f func()) {
 			f()
 			return
 		}
-		runtime.LockOSThread() // and never unlocked: the thread ends with this
+		runtime.LockOSThread() // never unlocked: so the thread ends with this goroutine
 		const nobody = 65534
 		if _, _, errno := syscall.RawSyscall(syscall.SYS_SETRESUID, nobody, nobody, nobody); errno != 0 {
 			t.Error(errno)
@@ -831,7 +831,7 @@ func (b *portsBoard) plug(name string, p *pty) *pty {
 	return p
 }
 
-// auto is -device auto on this board. With a given rate one turn shows that a port is silent.
+// auto is -device auto on this board. baud is the only rate to listen at; 0 searches for the rate.
 func (b *portsBoard) auto(baud int) device {
 	a := &autoDevice{fixed: baud, line: new(lineState), ports: func() []string { return b.names }, consoles: b.at("consoles")}
 	return device{name: "auto", open: a.open, lossy: true, line: a.line}
@@ -891,7 +891,7 @@ func TestAutoTakesTheFirstPortThatBringsMAVLinkAndLeavesOthersAlone(t *testing.T
 	if _, err := l.do(holdHere); err != nil {
 		t.Error(err)
 	}
-	for what, p := range map[string]*pty{"the busy one": busy, "the kernel's console": kernel, "the login": login, "one behind the autopilot's": other} {
+	for what, p := range map[string]*pty{"the busy one": busy, "the kernel's console": kernel, "the login": login, "the port after the autopilot's": other} {
 		b.untouched(what, p)
 	}
 	var line []byte
@@ -1136,8 +1136,8 @@ func openUDP(t *testing.T) *udpPort {
 	return p.(*udpPort)
 }
 
-// A frame that waits behind half a frame is read when the port ends, and has no sender.
-func TestAHeartbeatThatIsReadWhenAUDPPortEndsChangesNothing(t *testing.T) {
+// A read that fails has no sender, and must not replace the last one.
+func TestAFailedReadOfAUDPPortKeepsTheVehiclesAddress(t *testing.T) {
 	p := openUDP(t)
 	vehicle := dialed(t, "udp", p.LocalAddr().String())
 	vehicle.Write([]byte{1})

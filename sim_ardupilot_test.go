@@ -138,7 +138,7 @@ func TestArduPilotReportsItsReceiver(t *testing.T) {
 	})
 }
 
-func init() {
+func init() { // adds the flavours that only tests have
 	asQuadPlane := func(s *simulator) {
 		s.simVehicle = simQuadPlaneVehicle
 		s.brain = &simQuadPlaneBrain{simArduBrain: simArduBrain{simulator: s}}

@@ -78,7 +78,7 @@ func lastBytes(tail, b []byte) []byte {
 // forges reports whether these bytes contain a frame that was not sent and whose checksum is
 // right. A signature is ignored: it may not have arrived yet, and damage to it changes nothing.
 func (w *simWire) forges(out []byte) bool {
-	const longest, signature = 267, 13 // bytes of a frame without its signature
+	const longest, signature = 267, 13 // bytes: of the longest frame without its signature; of the signature
 	if bytes.Equal(lastBytes(w.after, out), w.before) {
 		return false // no byte was damaged lately
 	}

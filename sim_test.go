@@ -53,7 +53,7 @@ func (s *simulator) openGCS() port {
 	s.change(func() {
 		s.gcsPort = newSimPort(s)
 		for id, every := range s.streams {
-			s.streamOn(true, id, every)
+			s.streamOn(true, id, every) // true: on this cable
 		}
 	})
 	return s.gcsPort
@@ -1203,14 +1203,14 @@ func TestSimSurvivesLineNoise(t *testing.T) {
 	simFlight(t, simPX4, nil, func(b *simBoard) {
 		time.Sleep(time.Second)
 		b.change(func() { b.setNoise(anyDamage(0.002, 0), anyDamage(0.002, 0)) })
-		if n := b.ackedHolds(20); n < 10 || n >= 40 {
+		if n := b.ackedHolds(20); n < 10 || n >= 40 { // PX4 sends two acks of a mode change
 			t.Errorf("%d of 40 acks came through the noise", n)
 		}
 	})
 }
 
-// The map has two seeds, and the frame at which the noise of each begins. There the first roll of the
-// dice makes a frame with a right checksum: once from a damaged frame, once from two that ran together.
+// The map has two seeds, each with the number of its first frame. Soon after it carry's first try makes a
+// frame with a right checksum: with one seed from a damaged frame, with the other from two that ran together.
 func TestSimNoiseMakesNoFrameThatNobodySent(t *testing.T) {
 	const frames = 256
 	for seed, from := range map[uint64]int{3: 6 * 256, 20: 37 * 256} {

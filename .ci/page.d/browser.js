@@ -19,7 +19,7 @@ async function until(what, look, seconds = 30) {
 	throw new Error(`not within ${seconds} s: ${what}`)
 }
 
-const keys = {
+const keys = { // code: [Windows' key code, key (else the code), text]
 	Tab: [9], Escape: [27], Enter: [13, 'Enter', '\r'], Space: [32, ' ', ' '], Shift: [16],
 	KeyW: [87, 'w', 'w'], KeyA: [65, 'a', 'a'], KeyS: [83, 's', 's'], KeyD: [68, 'd', 'd'],
 	ArrowLeft: [37], ArrowUp: [38], ArrowRight: [39], ArrowDown: [40],
@@ -130,7 +130,7 @@ class Page {
 	}
 
 	async until(what, f, args = [], seconds = 30) {
-		let error = '' // while the page loads there may be none
+		let error = '' // of the last look: while the page loads, its elements may be missing
 		const look = () => this.eval(f, ...args).catch(e => { error = e.message })
 		try {
 			return await until(what, look, seconds)
@@ -145,7 +145,7 @@ class Page {
 		const { source, flags } = new RegExp(pattern)
 		return this.until(`#${id} shows ${pattern}`, (id, source, flags) => {
 			const text = document.getElementById(id).textContent
-			return new RegExp(source, flags).test(text) && (text || ' ')
+			return new RegExp(source, flags).test(text) && (text || ' ') // an empty text may match too
 		}, [id, source, flags], seconds)
 	}
 

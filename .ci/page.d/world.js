@@ -72,7 +72,7 @@ class Relay {
 			for (const [from, to] of [[near, far], [far, near]]) {
 				r.sockets.add(from)
 				const end = () => { r.sockets.delete(from); to.destroy() }
-				from.on('error', () => {}).on('close', () => { if (r.held) r.held.push(() => to.end(end)); else end() })
+				from.on('error', () => {}).on('close', () => { if (r.held) r.held.push(() => to.end(end)); else end() }) // behind the held bytes
 				from.on('data', data => { if (r.held) r.held.push(() => to.write(data)); else if (r.state === 'up') to.write(data) }) // else it is lost
 			}
 		})
