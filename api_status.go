@@ -23,7 +23,7 @@ var changelog string
 // CHANGELOG.md. deploy/version reads it there too.
 var ownVersion = strings.Fields(strings.SplitN(changelog, "\n## ", 2)[1])[0]
 
-// number returns v rounded to so many decimals. NaN, which means unknown, is null in JSON.
+// number returns v rounded to that many decimals. NaN, which means unknown, is null in JSON.
 func number(v float64, decimals int) float64 {
 	scale := math.Pow10(decimals)
 	return math.Round(v*scale)/scale + 0 // + 0 turns −0 into 0
@@ -69,7 +69,7 @@ type snapshot struct {
 	tel      telemetry
 	modeName string
 	armable  *bool // a takeoff could arm now; nil if unknown
-	done     *bool // the last manoeuvre is complete; nil if there is none
+	done     *bool // the last manoeuvre is complete; nil if there is none, or it ended before
 	target   *place
 	by       string     // who has the sticks; "" if nobody has
 	expires  time.Time  // when the client's sticks expire; zero if none are in force

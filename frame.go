@@ -184,13 +184,13 @@ func (d *deframer) candidate(b []byte) (f rawFrame, size int) {
 		return f, 0
 	}
 	end := begin + int(b[1])
-	size = end + 2
+	size = end + 2 // the checksum
 	if f.v2 {
 		if b[2]&^frame.V2FlagSigned != 0 { // MAVLink forbids reading a frame with unknown incompatibility flags
 			return f, -1
 		}
 		if b[2] != 0 {
-			size += 13
+			size += 13 // the signature
 		}
 		f.header = header{seq: b[4], system: b[5], component: b[6], id: uint32(b[7]) | uint32(b[8])<<8 | uint32(b[9])<<16}
 	} else {

@@ -27,7 +27,7 @@ import (
 )
 
 func main() {
-	runtime.GOMAXPROCS(1) // a fifth less CPU for the link; the other cores are left to the board (docs/performance.md)
+	runtime.GOMAXPROCS(1) // so the link needs a fifth less CPU; the other cores stay free (docs/performance.md)
 	stopSignals := []os.Signal{syscall.SIGTERM, os.Interrupt}
 	if !signal.Ignored(syscall.SIGHUP) { // under nohup it is ignored; else it means that the terminal or ssh session has ended
 		stopSignals = append(stopSignals, syscall.SIGHUP)
@@ -208,7 +208,8 @@ func (p *pageURLs) find() []string {
 	return list
 }
 
-// urlsOf returns a URL with the machine's name, and one with each address listened on.
+// urlsOf returns the URL of the address listened on. If the program listens on all addresses, it
+// returns a URL with the machine's name and one with each address.
 func urlsOf(listen *net.TCPAddr, own []net.Addr, name string) (list []string) {
 	add := func(host string) {
 		host = strings.TrimSuffix(net.JoinHostPort(host, strconv.Itoa(listen.Port)), ":80")
@@ -226,8 +227,8 @@ func urlsOf(listen *net.TCPAddr, own []net.Addr, name string) (list []string) {
 		if !ok || n.IP.IsLoopback() {
 			continue
 		}
-		// A link-local IPv6 address needs a zone, which no browser accepts.
-		if n.IP.To4() != nil || listen.IP.To4() == nil && n.IP.IsGlobalUnicast() {
+		// 0.0.0.0 listens on no IPv6 address. A link-local one needs a zone, which no browser accepts.
+		if n.IP.To4() != nil || (listen.IP.To4() == nil && n.IP.IsGlobalUnicast()) {
 			add(n.IP.String())
 		}
 	}

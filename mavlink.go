@@ -66,7 +66,7 @@ type link struct {
 	mu             sync.Mutex // guards all below; hear is called without it
 	writer         *writer    // of the open port; nil if the port is not open
 	vehicle        byte       // the vehicle's system id; 0 before its first heartbeat
-	station        byte       // the system id that sticks are sent with; 0 before the first stick
+	stickSystem    byte       // the system id that sticks are sent with; 0 before the first stick
 	recent         recent     // our last frames and the last acks
 	idsReported    bool       // another program with our ids was reported
 	autopilots     [256]bool  // by system id: an autopilot's heartbeat was heard
@@ -83,11 +83,11 @@ func newLink(d device, only byte, gcs bool, hear func(heard)) *link {
 }
 
 // run keeps the port open until ctx is done. Then it writes what is queued and closes the
-// port. It logs a failure to open once until the port has opened, and a failure of an open
-// port once until a frame has come.
+// port. It logs only the first failure of an outage. A frame ends the outage. An outage that
+// began with a failure to open also ends when the port opens.
 func (l *link) run(ctx context.Context) {
 	backoff := backoffFirst
-	openLogged, portLogged := false, false // logged: a failure to open, a failure of an open port
+	openLogged, portLogged := false, false // the logged outage began with a failure to open, with one of an open port
 	for ctx.Err() == nil {
 		p, err := l.device.open(ctx)
 		l.logNoise(time.Now()) // noise that a search for the baud rate met
@@ -180,7 +180,7 @@ func (l *link) setSticks(o *outgoing) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if o != nil {
-		l.station = cmp.Or(o.system, l.station)
+		l.stickSystem = cmp.Or(o.system, l.stickSystem)
 	}
 	if l.writer == nil {
 		return
@@ -424,10 +424,10 @@ func (w *writer) drain() {
 func (w *writer) beat() error {
 	err := w.put(outgoing{msg: heartbeat(minimal.MAV_TYPE_ONBOARD_CONTROLLER)})
 	w.link.mu.Lock()
-	station := w.link.station
+	stickSystem := w.link.stickSystem
 	w.link.mu.Unlock()
 	if err == nil && (w.link.gcs || w.link.asStation.Load()) { // ArduPilot's ground station is the system that sends the sticks
-		err = w.put(outgoing{system: station, component: stationID, msg: heartbeat(minimal.MAV_TYPE_GCS)})
+		err = w.put(outgoing{system: stickSystem, component: stationID, msg: heartbeat(minimal.MAV_TYPE_GCS)})
 	}
 	return err
 }

@@ -274,7 +274,8 @@ func (d *serialDevice) listen(ctx context.Context, p *serialPort) error {
 	var in deframer
 	defer func() { d.noise.Add(in.errors) }()
 	p.SetReadDeadline(time.Now().Add(baudListen))
-	defer context.AfterFunc(ctx, func() { p.SetReadDeadline(time.Now()) })()
+	stop := context.AfterFunc(ctx, func() { p.SetReadDeadline(time.Now()) }) // ends the read when ctx is done
+	defer stop()
 	for {
 		if err := in.read(p); err != nil {
 			return cmp.Or(ctx.Err(), err)
@@ -376,7 +377,7 @@ func (a *autoDevice) isConsole(path string) bool {
 
 // openFault returns why the autopilot's port or the API's can't be opened, and what to do about it.
 func openFault(name string, err error) error {
-	operation := new(net.OpError)
+	operation := new(net.OpError) // stays empty if err has none
 	errors.As(err, &operation)
 	switch {
 	case errors.As(err, new(*net.DNSError)):

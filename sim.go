@@ -522,21 +522,24 @@ func (s *simulator) message(id uint32) message.Message {
 }
 
 func (s *simulator) sysStatus() *common.MessageSysStatus {
-	amps := 0.5
-	if s.airborne {
-		amps = 11
-	}
-	m := &common.MessageSysStatus{
+	return &common.MessageSysStatus{
 		Load:             80,
 		VoltageBattery:   uint16((s.volts - 2.4*s.used) * 1000),
-		CurrentBattery:   int16(amps * 100),
+		CurrentBattery:   int16(s.amps() * 100),
 		BatteryRemaining: int8(math.Ceil(100 * (1 - s.used))),
 	}
-	return m
+}
+
+// amps returns the battery's current.
+func (s *simulator) amps() float64 {
+	if s.airborne {
+		return 11
+	}
+	return 0.5
 }
 
 // homeAlt returns home's altitude. With homeSteps PX4 corrects it by a metre or two: every 2 s in the
-// first two minutes, and four times a second now and then. A real PX4 1.17 does it twice a second.
+// first two minutes, and four times in one second of every 30. A real PX4 1.17 does it twice a second.
 func (s *simulator) homeAlt() float64 {
 	boot := time.Since(s.booted)
 	every := 2 * time.Second
@@ -674,7 +677,7 @@ func (s *simulator) command(c simCommand) {
 	case s.idle:
 		s.ack(c, common.MAV_RESULT_ACCEPTED)
 		if s.flavour == simPX4 && s.version >= simPX4v16 && c.id == common.MAV_CMD_DO_SET_MODE {
-			s.ack(c, common.MAV_RESULT_ACCEPTED)
+			s.ack(c, common.MAV_RESULT_ACCEPTED) // the second ack (see setMode)
 		}
 	default:
 		s.brain.command(c)

@@ -101,8 +101,8 @@ func (b *simArduBrain) start() {
 	b.after(b.sinceBoot(20), func() { b.send(b.brain.message(242)) })
 }
 
-// sinceBoot scales a time of the real boot by armableAfter. A real ArduPilot has a position at
-// 10 s and a home at 20 s. It can be armed in STABILIZE at 23 s, in GUIDED at 42 s.
+// sinceBoot scales a time of the real boot by armableAfter. A real ArduPilot has a GPS fix at
+// 10 s and a home at 20 s. It can be armed in STABILIZE at 24 s, in GUIDED at 42 s.
 func (b *simArduBrain) sinceBoot(seconds float64) time.Duration {
 	return time.Duration(float64(b.armableAfter) * seconds / 42)
 }
@@ -112,6 +112,7 @@ func (b *simArduBrain) bootedFor(seconds float64) bool {
 	return time.Since(b.booted) >= b.sinceBoot(seconds)
 }
 
+// positioned reports whether the EKF has a position, which takes longer than the GPS fix.
 func (b *simArduBrain) positioned() bool { return b.bootedFor(42) }
 
 // text sends a text 5 ms later, after the ack that it explains.
@@ -324,7 +325,7 @@ func (b *simArduBrain) prearm() (reasons []string) {
 	if b.broken {
 		reasons = append(reasons, "Internal errors 0x100000 l:297 flow_of_ctrl")
 	}
-	if !b.bootedFor(23) {
+	if !b.bootedFor(24) {
 		reasons = append(reasons, "Accels inconsistent")
 	}
 	if !b.receiver.live() && !b.streaming2s() {
@@ -384,14 +385,14 @@ func (b *simArduBrain) disarmed(bool) {
 // disarms reports whether the vehicle disarms by itself now: in LAND and RTL 2.1 s after the
 // landing, in other modes after DISARM_DELAY.
 func (b *simArduBrain) disarms(now time.Time) bool {
-	idle := b.armedAt.Add(10 * time.Second)
+	due := b.armedAt.Add(10 * time.Second)
 	if b.landedAt.After(b.armedAt) {
-		idle = b.landedAt.Add(10 * time.Second)
+		due = b.landedAt.Add(10 * time.Second)
 		if f := b.row(b.mode).flying; f == simDescend || f == simReturn {
-			idle = b.landedAt.Add(2100 * time.Millisecond)
+			due = b.landedAt.Add(2100 * time.Millisecond)
 		}
 	}
-	return !b.dead && now.After(idle)
+	return !b.dead && now.After(due)
 }
 
 // ---- Sticks ----
@@ -458,7 +459,7 @@ func (b *simArduBrain) readChannels() {
 	if b.receiver.live() { // channels from 5 on are never overridden
 		b.channels[4] = b.rcSwitch
 	}
-	for axis, channel := range [4]int{1, 0, 2, 3} {
+	for axis, channel := range [4]int{1, 0, 2, 3} { // x, pitch, is channel 2 and reversed
 		if !b.receiver.live() && !now.Before(b.override[axis]) {
 			continue
 		}
@@ -511,7 +512,7 @@ func (b *simArduBrain) step() {
 		b.radio = true
 		b.beginFailsafe("Radio Failsafe")
 	}
-	enabled := b.params["FS_GCS_ENABLE"] + b.params["FS_GCS_ENABL"]
+	enabled := b.params["FS_GCS_ENABLE"] + b.params["FS_GCS_ENABL"] // a plane has only the second
 	if b.armed && !b.gcs && enabled != 0 && !b.gcsAt.IsZero() && now.Sub(b.gcsAt) >= simArduGCS {
 		b.gcs = true
 		b.beginFailsafe("GCS Failsafe")

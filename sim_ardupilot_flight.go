@@ -15,7 +15,7 @@ const (
 	simArduSlow    = 1.5   // m/s², the deceleration before a place
 	simArduHard    = 2.5   // m/s², the deceleration of a stop
 	simArduLift    = 1.0   // m/s², vertically, without sticks
-	simArduGain    = 2.0   // 1/s, acceleration per error of the speed
+	simArduGain    = 2.0   // 1/s, acceleration per error of the speed: wanting v + a/simArduGain accelerates by a
 	simArduLag     = 0.35  // s, until an acceleration acts
 	simArduBack    = 0.075 // s: after a stop the vehicle comes back by this times its earlier speed
 	simArduLean    = 5.66  // m/s² at full stick: 30°

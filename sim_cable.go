@@ -36,8 +36,8 @@ type simPort struct {
 	s           *simulator
 	toCompanion []byte
 	toAutopilot []byte
-	gathered    []byte // bytes to the autopilot that a gathering line has not delivered yet
-	gathering   bool
+	gathered    []byte        // bytes to the autopilot that are not delivered yet
+	gathering   bool          // deliver is scheduled
 	readUntil   time.Time     // deadline of a Read; zero if there is none
 	writeUntil  time.Time     // deadline of a Write; zero if there is none
 	arrived     chan struct{} // signals that toCompanion has more bytes
@@ -217,7 +217,7 @@ func (p *simPort) next() frame.Frame {
 func simFrameSize(b []byte) int {
 	n := 12 + int(b[1])
 	if b[2]&frame.V2FlagSigned != 0 {
-		n += 13
+		n += 13 // the signature
 	}
 	return n
 }

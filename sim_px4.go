@@ -47,7 +47,7 @@ var simPX4Vehicle = simVehicle{
 		{custom: simPX4Loiter, name: "Hold"},
 		{custom: simPX4RTL, name: "Return", flying: simReturn, noArm: true},
 		{custom: simPX4Land, name: "Land", flying: simDescend, noArm: true},
-		{custom: simPX4RTGS, refused: true},
+		{custom: simPX4RTGS, name: "RTGS", refused: true},
 		{custom: simPX4Mission, name: "Mission", disarmedOnly: true, noArm: true},
 		{custom: simPX4Offboard, name: "Offboard", disarmedOnly: true, noArm: true},
 	},
@@ -147,10 +147,9 @@ func (b *simPX4Brain) setMode(c simCommand) {
 	if b.version >= simPX4v16 {
 		b.ack(c, common.MAV_RESULT_ACCEPTED)
 	}
-	mode := uint32(uint8(c.p[1]))<<16 | uint32(uint8(c.p[2]))<<24
-	row := b.row(mode)
+	row := b.row(uint32(uint8(c.p[1]))<<16 | uint32(uint8(c.p[2]))<<24)
 	result, ackAfter := common.MAV_RESULT_ACCEPTED, b.between(8*time.Millisecond, 10*time.Millisecond)
-	if known := row.name != "" || mode == simPX4RTGS; known && int(c.p[0])&1 != 0 {
+	if known := row.name != ""; known && int(c.p[0])&1 != 0 {
 		result = b.obey(row, ackAfter)
 	}
 	b.after(ackAfter, func() { b.ack(c, result) })

@@ -96,8 +96,8 @@ func (b *simPX4Brain) hear(_ uint8, fromGCS bool, m *common.MessageHeartbeat) {
 	}
 }
 
-// heardStation handles a ground station's heartbeat on our link. While a real station is on
-// another link, where it is never lost, the heartbeat only opens our link for texts.
+// heardStation handles a ground station's heartbeat on our link. With a real station on another
+// link dataLink is always true; then the heartbeat only opens our link for texts.
 func (b *simPX4Brain) heardStation() {
 	b.textUntil, b.gcsAt = time.Now().Add(simTextOpen), time.Now()
 	b.gcsUntil = b.gcsAt.Add(b.between(12*time.Second, 13*time.Second))
@@ -374,7 +374,7 @@ type simStick struct {
 
 // simStickStream is one source of sticks.
 type simStickStream struct {
-	window []simStick // the sticks of the last 1.6 s, and the sticks before these
+	window []simStick // the sticks of the last 1.6 s, and the last ones before
 	since  time.Time  // when the stream began
 }
 
@@ -463,7 +463,7 @@ func (b *simPX4Brain) choose() {
 		prefer(&b.transmitter, &b.mavlink)
 	case mode == 6 || mode == 8:
 		prefer(&b.mavlink, &b.transmitter)
-	case b.source == nil: // 3: the first source, until the next boot
+	case b.source == nil: // 3, or no parameter: the first source, until the next boot
 		prefer(&b.transmitter, &b.mavlink)
 	}
 }

@@ -108,11 +108,7 @@ func (s *simulator) step() {
 	if s.armed && !s.airborne && s.brain.disarms(now) {
 		s.disarm()
 	}
-	amps := 0.5
-	if s.airborne {
-		amps = 11
-	}
-	s.used = min(1, s.used+amps*dt/3600/5) // 5 Ah
+	s.used = min(1, s.used+s.amps()*dt/3600/5) // 5 Ah
 	s.sendStreams(now)
 }
 
@@ -258,7 +254,7 @@ const (
 // speed in m/s.
 type simTarget struct{ north, east, up, yaw, speed float64 }
 
-// simQuad is a point with a heading: metres from home, m/s, radians.
+// simQuad is a point with a heading: metres from home, m/s, m/s², radians.
 type simQuad struct {
 	north, east, up float64
 	vn, ve, vu      float64
@@ -306,7 +302,7 @@ func (q *simQuad) steer(vn, ve, vu, brake, dt float64) {
 	q.up += q.vu * dt
 }
 
-const simDegree = 111319.5 // metres of latitude
+const simDegree = 111319.5 // metres in a degree of latitude
 
 func simMetres(lat, lon float64) (north, east float64) {
 	return (lat - simHomeLat) * simDegree, (lon - simHomeLon) * simDegree * math.Cos(simHomeLat*math.Pi/180)

@@ -29,8 +29,8 @@ func (g group) within(d time.Duration, now time.Time) bool {
 }
 
 // telemetry is the last value of everything that the vehicle reports, in the units of
-// the status object. A number that it never reported, or reported as unknown, is NaN.
-// It has no clock: each method gets the time.
+// the status object. A number that it reported as unknown is NaN. Position, velocity, home
+// and target are NaN until reported. It has no clock: each method gets the time.
 type telemetry struct {
 	id       identity
 	beat     beat
@@ -134,8 +134,8 @@ type estimate struct {
 	positioned bool // it has a position, so GUIDED can be armed
 }
 
-// believe makes next the last value if the last one can lead to it, and reports whether it did. Any
-// other value is doubted until it can lead to a second one: a damaged frame may pass the 16 bit
+// believe makes next the last value, and reports whether it did. Where the last value can't lead to
+// next, it doubts next until a second message confirms it: a damaged frame may pass the 16 bit
 // checksum (1 in 65,536), and would send a hold or a landing to another continent.
 func believe[T interface{ received() bool }](last, doubted *T, next T, leadsTo func(a, b T) bool) bool {
 	confirmed := (*doubted).received() && leadsTo(*doubted, next)
@@ -160,11 +160,12 @@ func (c bootClock) leadsTo(next bootClock) bool {
 }
 
 // leadsTo reports whether a vehicle can fly from one position to the next: less than
-// 200 m in 2 s. An unknown coordinate can lead anywhere.
+// 200 m in 2 s. An unknown coordinate (NaN) is never a jump.
 func (p position) leadsTo(next position) bool {
 	const most = 200 // metres
-	return next.at.Sub(p.at) >= freshFor || !(distance(p.lat, p.lon, next.lat, next.lon) > most ||
-		math.Abs(next.amsl-p.amsl) > most || math.Abs(next.relative-p.relative) > most)
+	jumped := distance(p.lat, p.lon, next.lat, next.lon) > most ||
+		math.Abs(next.amsl-p.amsl) > most || math.Abs(next.relative-p.relative) > most
+	return !jumped || next.at.Sub(p.at) >= freshFor
 }
 
 type rcChannels struct {
@@ -314,10 +315,8 @@ func (t *telemetry) clockRanBack(ms uint32, now time.Time) (restarted bool) {
 // restart forgets what is not true of a restarted autopilot.
 func (t *telemetry) restart() {
 	t.rebooted = true
-	t.health, t.estimate = health{}, estimate{}
-	t.rc, t.target.group = rcChannels{}, group{}
-	t.landed = landed{}
-	t.home = unknownPoint // home may be elsewhere now
+	t.health, t.estimate, t.rc, t.landed = health{}, estimate{}, rcChannels{}, landed{}
+	t.home, t.target = unknownPoint, unknownPoint // they may be elsewhere now
 }
 
 const (
@@ -332,14 +331,14 @@ const (
 func (t *telemetry) armable(now time.Time, receiverOptional bool) *bool {
 	othersHealthy := t.health.enabled&^t.health.healthy&^(sensorPrearm|sensorReceiver) == 0
 	passed := t.health.healthy&sensorPrearm != 0 || receiverOptional && othersHealthy
-	ready, known := !math.IsNaN(t.home.amsl), true
+	located, locatedKnown := !math.IsNaN(t.home.amsl), true
 	if t.id.autopilot == common.MAV_AUTOPILOT_ARDUPILOTMEGA {
-		ready, known = t.estimate.positioned, t.estimate.within(freshFor, now)
+		located, locatedKnown = t.estimate.positioned, t.estimate.within(freshFor, now)
 	}
-	if !t.health.within(freshFor, now) || passed && !known {
+	if !t.health.within(freshFor, now) || passed && !locatedKnown {
 		return nil
 	}
-	armable := passed && ready
+	armable := passed && located
 	return &armable
 }
 
@@ -414,7 +413,7 @@ type chunkedText struct {
 
 const (
 	keptTexts    = 20  // how many texts are kept (docs/openapi.yaml)
-	fullChunk    = 50  // the length of a STATUSTEXT's text; a shorter one is the last
+	fullChunk    = 50  // the length of a full chunk; a shorter one is a text's last
 	missingChunk = "…" // replaces a chunk that did not arrive
 )
 
@@ -470,7 +469,7 @@ func (l *textLog) flush(now time.Time, wait time.Duration) (next time.Time) {
 // (docs/autopilots.md, "PX4: texts" and "ArduPilot: streams").
 var hidden = []string{"No ap_message", "Connection to ground station lost", "GCS connection regained"}
 
-// add keeps a text, unless it is hidden.
+// add keeps a text. It drops a hidden one, unless that is an error or worse.
 func (l *textLog) add(s statusText) {
 	s.text = strings.ToValidUTF8(strings.TrimRight(s.text, "\t \r\n"), "�")
 	begins := func(beginning string) bool { return strings.HasPrefix(s.text, beginning) }
