@@ -266,7 +266,7 @@ func (d *drone) judge(shown shownMode, now time.Time) {
 // task, the manoeuvre and the client's sticks.
 func (d *drone) takeover(why string) {
 	d.cmd.takeover(why)
-	d.tel.target.group, d.targetAsked = group{}, time.Time{} // the vehicle may fly elsewhere now
+	d.tel.target, d.targetAsked = unknownPoint, time.Time{} // the vehicle may fly elsewhere now
 	d.sticks.switched(d.view(time.Now()))
 	d.logMode(why)
 	d.clock.poke()
