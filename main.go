@@ -111,8 +111,8 @@ func buildVersion() string {
 	return fmt.Sprintf("mavrest %s %s %s/%s, source %s", ownVersion, runtime.Version(), runtime.GOOS, runtime.GOARCH, info.Main.Version)
 }
 
-// run is the program. It returns when ctx is done and everything has ended, or with
-// the reason why it can't start.
+// run is the program. It returns when ctx is done or the server has failed, and everything
+// has ended. An error says why it can't start, or why the server failed.
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	o, err := parseFlags(args, stdout)
 	if err != nil {
