@@ -135,7 +135,7 @@ func (r *recent) has(h header, since time.Time) bool {
 // deframer finds frames in a stream of bytes. gomavlib's reader believes the length
 // of a broken frame and loses the good frames inside it. This one goes on at the next
 // byte, so it reads the next whole frame after any noise. A broken frame that claims
-// more bytes than have arrived delays the frames behind it until they have.
+// more bytes than have arrived delays the frames behind it until those bytes arrive.
 type deframer struct {
 	buf       [2048]byte
 	rest      []byte // the bytes in buf that are not yet read as frames
@@ -252,7 +252,7 @@ func (f rawFrame) decode() (m message.Message) {
 }
 
 // sender encodes messages of one system and component, with a sequence of its own.
-// Only the writer goroutine uses it.
+// Only one goroutine may use it.
 type sender struct {
 	system, component byte
 	seq               byte // of the next frame

@@ -58,7 +58,7 @@ type link struct {
 
 	sent, received, lost atomic.Uint64 // frames
 	asStation            atomic.Bool   // each second send a ground station's heartbeat, so that PX4 sends its texts
-	noise                struct {      // only the reader uses it
+	noise                struct {      // only run's goroutine uses it
 		logged uint64    // the total in the last log line
 		next   time.Time // no log line before this
 	}
@@ -74,7 +74,7 @@ type link struct {
 	fault          error      // why the port is not open; nil if it is open
 }
 
-// newLink returns a link over a device. The link calls hear in the reader's goroutine.
+// newLink returns a link over a device. The link calls hear in run's goroutine.
 func newLink(d device, only byte, gcs bool, hear func(heard)) *link {
 	if d.line == nil {
 		d.line = new(lineState)
@@ -87,7 +87,7 @@ func newLink(d device, only byte, gcs bool, hear func(heard)) *link {
 // began with a failure to open also ends when the port opens.
 func (l *link) run(ctx context.Context) {
 	backoff := backoffFirst
-	openLogged, portLogged := false, false // the logged outage began with a failure to open, with one of an open port
+	openLogged, portLogged := false, false // the outage's first failure was logged: of opening, or of an open port
 	for ctx.Err() == nil {
 		p, err := l.device.open(ctx)
 		l.logNoise(time.Now()) // noise that a search for the baud rate met
