@@ -181,7 +181,7 @@ func (p *serialPort) Close() error {
 }
 
 func (d *serialDevice) open(ctx context.Context) (port, error) {
-	d.baud.CompareAndSwap(0, int64(d.fixed))
+	d.baud.CompareAndSwap(0, int64(d.fixed)) // the status shows a fixed rate at once; a found one stays
 	p, err := d.openAt(cmp.Or(d.fixed, bauds[0]))
 	if err != nil {
 		return nil, err
@@ -243,7 +243,7 @@ func (d *serialDevice) rates() []int {
 }
 
 // search listens at each baud rate until a frame with a good checksum arrives. After each
-// rate it sends one heartbeat and nothing else: PX4 on USB is silent until it hears one.
+// rate without one it sends a heartbeat and nothing else: PX4 on USB is silent until it hears one.
 func (d *serialDevice) search(ctx context.Context, p *serialPort) error {
 	probe := newSender(1, componentID)
 	for _, baud := range d.rates() {

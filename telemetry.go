@@ -52,7 +52,7 @@ type telemetry struct {
 	healed     time.Time // when a system last became healthy
 
 	boot            bootClock
-	doubtedBoot     bootClock // doubted values wait for a second one to confirm them (see believe)
+	doubtedBoot     bootClock // this and doubtedPosition wait for a second value to confirm them (see believe)
 	doubtedPosition position
 }
 
