@@ -69,7 +69,7 @@ type snapshot struct {
 	tel      telemetry
 	modeName string
 	armable  *bool // a takeoff could arm now; nil if unknown
-	done     *bool // the last manoeuvre is complete; nil if there is none, or it ended before
+	done     *bool // the last manoeuvre is complete; nil if there is none, or it ended incomplete
 	target   *place
 	by       string     // who has the sticks; "" if nobody has
 	expires  time.Time  // when the client's sticks expire; zero if none are in force
@@ -87,10 +87,10 @@ func (d *drone) status() snapshot {
 		view: v, tel: d.tel, modeName: d.modeName(),
 		target: d.target(now), by: d.sticks.by(v), from: d.sticks.held(v), link: d.link.state(),
 	}
-	// A takeoff needs no receiver if PX4 changes its mode first, or ArduPilot arms on our stream.
-	setsMode := v.firmware == px4 && v.shown() != ModeHold && v.shown() != ModeTakeoff
+	// A takeoff needs no receiver if it leaves another mode for PX4's hold, or if ArduPilot arms on our stream.
+	leavesMode := v.firmware == px4 && v.shown() != ModeHold && v.shown() != ModeTakeoff
 	armsOnOurStream := v.firmware.ardupilot() && d.sticks.src.receiver == receiverNone
-	s.armable = d.tel.armable(now, setsMode || armsOnOurStream)
+	s.armable = d.tel.armable(now, leavesMode || armsOnOurStream)
 	if m := d.cmd.manoeuvre; m != nil && m.why == nil {
 		done := m.done
 		s.done = &done
@@ -102,17 +102,17 @@ func (d *drone) status() snapshot {
 }
 
 // target returns the place that a landing is on its way to, else the target that the
-// autopilot reports, else the place of a new goto; nil if there is none.
+// autopilot reports, else the place of a new goto while it is commanded; nil if there is none.
 func (d *drone) target(now time.Time) *place {
 	switch m, to := d.cmd.manoeuvre, &d.tel.target; {
 	case d.cmd.transit():
 		return m.plan.target
 	case !d.machine.last.armed || d.machine.mode != ModeHold && d.machine.mode != ModeTakeoff:
 		return nil
+	// For targetNew after the acceptance the autopilot may still report its old target.
 	case to.within(offlineAfter, now) && (m == nil || to.at.After(m.at.Add(targetNew))):
 		return &place{to.lat, to.lon, to.amsl - d.tel.home.amsl, to.amsl}
-	// Just after the ack of a goto the autopilot may still report its old target.
-	case m != nil && m.request.goTo && now.Sub(m.at) < targetNew+targetEvery && d.machine.order != nil: // still commanded
+	case m != nil && m.request.goTo && now.Sub(m.at) < targetNew+targetEvery && d.machine.order != nil:
 		return m.plan.target
 	}
 	return nil
