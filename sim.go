@@ -109,7 +109,7 @@ type simVehicle struct {
 
 // simBrain is the behaviour that differs between the flavours.
 type simBrain interface {
-	start() // power-on
+	start() // at each boot, also in flight
 
 	command(c simCommand) // obeys it and acks it
 	sticks(fromSystem uint8, m *common.MessageManualControl)
@@ -126,10 +126,10 @@ type simBrain interface {
 	steer(vn, ve, vu, dt float64)                                // changes the velocity towards the wanted one
 	disarms(now time.Time) bool                                  // reports whether it disarms by itself now, on the ground
 
-	step()    // is called each tick
-	entered() // a new mode is in force
-	climbed() // the climb has ended, a little below its height (see early)
-	disarmed(landed bool)
+	step()                // is called each tick
+	entered()             // a new mode is in force
+	climbed()             // the climb has ended, a little below its height (see early)
+	disarmed(landed bool) // landed: the vehicle has landed since it was armed
 }
 
 // simRecord is how many received messages are kept; only tests keep any.

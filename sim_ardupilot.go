@@ -107,7 +107,7 @@ func (b *simArduBrain) sinceBoot(seconds float64) time.Duration {
 	return time.Duration(float64(b.armableAfter) * seconds / 42)
 }
 
-// bootedFor reports whether that second of the real boot has passed.
+// bootedFor reports whether that many seconds of the real boot have passed.
 func (b *simArduBrain) bootedFor(seconds float64) bool {
 	return time.Since(b.booted) >= b.sinceBoot(seconds)
 }
@@ -153,7 +153,7 @@ func (b *simArduBrain) command(c simCommand) {
 	}
 	switch c.id {
 	case common.MAV_CMD_DO_SET_MODE:
-		if int(c.p[0])&1 == 0 {
+		if int(c.p[0])&1 == 0 { // without MAV_MODE_FLAG_CUSTOM_MODE_ENABLED
 			b.ack(c, common.MAV_RESULT_FAILED)
 			return
 		}
@@ -199,7 +199,7 @@ func (b *simArduBrain) obey(custom uint32) common.MAV_RESULT {
 		b.breakDown()
 	}
 	b.obeyedAt = time.Now()
-	b.failsafe = b.radio || b.gcs
+	b.failsafe = b.radio || b.gcs // any other failsafe ends
 	b.enter(custom)
 	if row.flying == simDescend && b.armed && b.grounded() {
 		b.disarm()
@@ -269,7 +269,7 @@ func (b *simArduBrain) reposition(c simCommand) common.MAV_RESULT {
 		return common.MAV_RESULT_UNSUPPORTED
 	case c.lat == 0 && c.lon == 0, math.IsNaN(c.lat + c.lon + c.alt):
 		return common.MAV_RESULT_DENIED
-	case int(c.p[1])&1 == 0 && b.mode != b.hold:
+	case int(c.p[1])&1 == 0 && b.mode != b.hold: // without the flag to change the mode
 		return common.MAV_RESULT_DENIED
 	}
 	north, east := simMetres(c.lat, c.lon)

@@ -15,14 +15,14 @@ const (
 	simArduSlow    = 1.5   // m/s², the deceleration before a place
 	simArduHard    = 2.5   // m/s², the deceleration of a stop
 	simArduLift    = 1.0   // m/s², vertically, without sticks
-	simArduGain    = 2.0   // 1/s, acceleration per error of the speed: wanting v + a/simArduGain accelerates by a
+	simArduGain    = 2.0   // 1/s: a wanted speed that is a/simArduGain above the present one accelerates by a
 	simArduLag     = 0.35  // s, until an acceleration acts
 	simArduBack    = 0.075 // s: after a stop the vehicle comes back by this times its earlier speed
 	simArduLean    = 5.66  // m/s² at full stick: 30°
 	simArduDrag    = 64.0  // m: at full stick 19 m/s
 	simArduLoiter  = 2.16  // s, until LOITER reaches the speed of its stick
 	simArduSinking = 1.5   // m/s, above 10 m and in gotos
-	simArduTop     = 1.2   // a goto's top speed is this times √(1 + metres): 5.3 m/s for 20 m, 7.7 for 41 m
+	simArduTop     = 1.2   // a goto's top speed is this times √(1 + metres): 5.5 m/s for 20 m, 7.8 for 41 m
 	simArduReturn  = 15.0  // m above home, RTL_ALT
 )
 
@@ -73,7 +73,7 @@ func (b *simArduBrain) cruise() float64 {
 }
 
 // flyTo begins a goto. The vehicle flies nose ahead, at the speed that was set since GUIDED was
-// entered.
+// entered, else at cruise.
 func (b *simArduBrain) flyTo(north, east, up float64) {
 	yaw := math.NaN()
 	q := &b.quad
@@ -155,7 +155,7 @@ func (b *simArduBrain) guided() (vn, ve, vu float64) {
 		return b.towards(t)
 	case b.row(b.mode).name == "BRAKE" && math.Hypot(b.quad.vn, b.quad.ve) > 0.05 && !b.still:
 		_, _, vu = b.halt()
-		b.still = false
+		b.still = false                         // halt sets it below 0.2 m/s, too early for BRAKE
 		const slower = 1 - 1/(1.65*simArduGain) // the speed decays exponentially
 		return b.quad.vn * slower, b.quad.ve * slower, vu
 	case b.row(b.mode).name == "BRAKE":
@@ -229,7 +229,8 @@ func (b *simArduBrain) sink() float64 {
 	return -max(b.landSpeed, min(simArduSinking, b.landSpeed+b.quad.up-10.3))
 }
 
-// returnTarget returns the place to which the present leg of a return flies.
+// returnTarget returns the place to which the present leg of a return flies. b.target is
+// where the return began.
 func (b *simArduBrain) returnTarget() simTarget {
 	t := simTarget{up: b.rest.up, yaw: math.NaN()}
 	t.speed = min(b.cruise(), simArduTop*math.Sqrt(1+math.Hypot(b.target.north, b.target.east)))

@@ -199,7 +199,7 @@ func (p *simPort) next() frame.Frame {
 			return nil
 		}
 		p.toAutopilot = b[n:]
-		if n < 8 {
+		if n < 8 { // b does not begin with a frame
 			continue
 		}
 		r := frame.Reader{BufByteReader: bufio.NewReader(bytes.NewReader(b[:n])), DialectRW: simDialect()}

@@ -276,8 +276,8 @@ func (b *simPX4Brain) message(id uint32) message.Message {
 	return b.simulator.message(id)
 }
 
-// setInterval refuses any interval for HEARTBEAT. It accepts one for messages 65 and 87 even
-// if there is none to send now.
+// setInterval refuses any interval for HEARTBEAT. It accepts messages 65 and 87 even
+// if there is nothing to send now.
 func (b *simPX4Brain) setInterval(c simCommand) {
 	switch id := uint32(c.p[0]); {
 	case id == 0, id == 436 && b.version < simPX4v15:
@@ -374,7 +374,7 @@ type simStick struct {
 
 // simStickStream is one source of sticks.
 type simStickStream struct {
-	window []simStick // the sticks of the last 1.6 s, and the last ones before
+	window []simStick // the MANUAL_CONTROLs of the last 1.6 s, and the last one before
 	since  time.Time  // when the stream began
 }
 

@@ -88,7 +88,7 @@ func (s *simulator) canFly() bool { return s.armed && s.airborne }
 // stay sets the target to the place where the quad can stop.
 func (s *simulator) stay() { s.target = s.stopping() }
 
-// stopping returns the place where the quad can stop: v²/3.5 ahead. Only PX4 uses it.
+// stopping returns the place where the quad can stop: v²/(2·brake) ahead. Only PX4 uses it.
 func (s *simulator) stopping() simTarget {
 	q := &s.quad
 	t := math.Hypot(q.vn, q.ve) / (2 * s.brake)
@@ -250,11 +250,10 @@ const (
 	simLevel  = 0.88 / 0.76 // 1/s: PX4 ends a climb 0.76 m below its height, at 0.88 m/s
 )
 
-// simTarget is a place to go to: metres from home, heading in radians or NaN,
-// speed in m/s.
+// simTarget is a place to go to: metres from the first home, heading in radians or NaN, speed in m/s.
 type simTarget struct{ north, east, up, yaw, speed float64 }
 
-// simQuad is a point with a heading: metres from home, m/s, m/s², radians.
+// simQuad is a point with a heading: metres from the first home, m/s, m/s², radians.
 type simQuad struct {
 	north, east, up float64
 	vn, ve, vu      float64
