@@ -383,7 +383,7 @@ var copterStickProbes = []probe{
 		}
 		v.within("m/s", v.place().speed, 0, 0.1, 0.4)
 	}},
-	{heading: "ArduPilot: sticks", from: air, fact: "from 255 x 500 flies about 4.3 m/s in LOITER, and z 500 holds the height", run: func(v *probed) {
+	{heading: "ArduPilot: sticks", from: air, fact: "from 255, x 500 flies about 4.3 m/s in LOITER, and z 500 holds the height", run: func(v *probed) {
 		v.centre(400 * time.Millisecond)
 		v.must(v.setMode(simLoiter).last() == simAccepted, "no LOITER")
 		v.keepSticks(8*time.Second, 500, 0, 500, 0)

@@ -202,7 +202,7 @@ func (v *probed) showsSwitches(l *factLink, mode uint32, most float64) {
 	}
 }
 
-// px4ModeProbes has a probe for each cell of the table of modes that needs no sticks.
+// px4ModeProbes probe what the table of modes says without sticks; in the air only the refusals.
 func px4ModeProbes() (probes []probe) {
 	type row struct {
 		mode   uint32

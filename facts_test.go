@@ -452,7 +452,7 @@ func (v *probed) e7(north, east float64) (lat, lon int32) {
 		h.Longitude + int32(east/simDegree/math.Cos(float64(h.Latitude)/1e7*math.Pi/180)*1e7)
 }
 
-// flyTo is a goto, as mavrest sends it.
+// flyTo sends a goto to a height AMSL, as mavrest does to PX4.
 func (v *probed) flyTo(north, east, up float64) factAnswer {
 	return v.reposition(common.MAV_FRAME_GLOBAL, -1, 1, math.NaN(), north, east, v.homeAlt()+up)
 }
@@ -1040,8 +1040,8 @@ func TestAProbeIsAboutItsReleases(t *testing.T) {
 	}
 }
 
-// oneMode matches the mode, and in a group the words beside it, in the names of probes that exist
-// for each mode. The page writes MODE beside these words: "MODE disarmed", "a pilot's MODE".
+// oneMode matches a mode and the words beside it, in the name of a probe that exists for each mode.
+// The page has the word MODE instead of the mode: "MODE disarmed", "a pilot's MODE".
 var oneMode = regexp.MustCompile(`^[A-Z_.]+( disarmed| can| in the air| while)|(a pilot's) \w+`)
 
 // docs/autopilots.md has every probe under its heading.
@@ -1112,8 +1112,8 @@ func (s *simulator) eachMode(do func(*simMode)) {
 }
 
 // failedByHand are probes that pass on every mutant. They failed when the simulator's source was
-// changed by hand: the check for echoes or for the component in handle(), the field seen in
-// stepSticks(), the function moving(), or the field going in positionTarget().
+// changed by hand: the check for echoes or for the component in handle(), the field `seen` in
+// stepSticks(), the function moving(), or the field `going` in positionTarget().
 var failedByHand = []string{
 	"a sender with its own ids is ignored", "a command for another component is not answered",
 	"a flight without sticks has no failsafe", "a constant stick never brings POSCTL",

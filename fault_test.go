@@ -79,7 +79,7 @@ func (l *badLine) pass(w *simWire, b []byte) []byte {
 		}
 		return list
 	}
-	for _, f := range fresh(w.before, b) {
+	for _, f := range fresh(w.before, b) { // w.before: as sent; w.after: as received
 		if toCompanion {
 			l.values.add(f)
 		} else if m := f.message(); m != nil {
@@ -433,10 +433,10 @@ func TestABadLineNeverLies(t *testing.T) {
 // directions. The autopilot acknowledges every command.
 type ptyAutopilot struct {
 	*pty
-	line *badLine
-	mu   sync.Mutex
-	seq  byte
-	lat  int32
+	line  *badLine
+	mu    sync.Mutex
+	seq   byte
+	beats int32
 }
 
 // say sends messages of the autopilot.
@@ -455,10 +455,10 @@ func (s *ptyAutopilot) say(messages ...message.Message) {
 
 // beat sends a heartbeat, and a position and an attitude that differ each time.
 func (s *ptyAutopilot) beat() {
-	s.lat++
+	s.beats++
 	s.say(copterBeat(),
-		&common.MessageGlobalPositionInt{TimeBootMs: uint32(s.lat), Lat: 473977420 + s.lat%1000, Lon: 85455940 + s.lat%777, Alt: 488000 + s.lat%999, RelativeAlt: s.lat % 999, Hdg: uint16(s.lat % 36000)},
-		&common.MessageAttitude{TimeBootMs: uint32(s.lat), Roll: float32(s.lat%100) / 100, Yaw: float32(s.lat%600) / 100})
+		&common.MessageGlobalPositionInt{TimeBootMs: uint32(s.beats), Lat: 473977420 + s.beats%1000, Lon: 85455940 + s.beats%777, Alt: 488000 + s.beats%999, RelativeAlt: s.beats % 999, Hdg: uint16(s.beats % 36000)},
+		&common.MessageAttitude{TimeBootMs: uint32(s.beats), Roll: float32(s.beats%100) / 100, Yaw: float32(s.beats%600) / 100})
 }
 
 // newPTYAutopilot connects an autopilot and a drone by a pseudo-terminal.
@@ -513,7 +513,7 @@ func (s *ptyAutopilot) neverSent(d *drone) []string {
 	json.Unmarshal(encode(render(d.status(), netip.Addr{})), &o)
 	s.line.mu.Lock()
 	defer s.line.mu.Unlock()
-	return s.line.values.neverSent(o, 4)
+	return s.line.values.neverSent(o, copterBeat().CustomMode)
 }
 
 func TestABadSerialLineNeverLies(t *testing.T) {
@@ -599,7 +599,7 @@ func TestAMegabyteOfNoiseOnASerialLineChangesNothing(t *testing.T) {
 		s.master.Write(rest[:n])
 		s.mu.Unlock()
 		rest = rest[n:]
-		if len(rest)/1000%50 == 0 {
+		if len(rest)/1000%50 == 0 { // every 50 kB three frames: 63 in the noise, the last three after it
 			s.beat()
 		}
 	}
@@ -896,7 +896,7 @@ func TestAHundredLinksOnPseudoTerminalsLeaveNothing(t *testing.T) {
 	}
 	nothingLeft(t, func(t *testing.T) {
 		var workers sync.WaitGroup
-		for k := range 8 { // each opening waits for refillsIn
+		for k := range 8 { // in parallel, because each opening waits for refillsIn
 			workers.Go(func() {
 				for i := k; i < cycles; i += 8 {
 					onceOnATerminal(t, i%3)
@@ -1181,7 +1181,7 @@ func TestLandIsInTimeWhile500DribbleAnd1000ASecondAskForTheStatus(t *testing.T) 
 		}
 		time.Sleep(2 * time.Second)
 		for i := range seconds {
-			time.Sleep(time.Second - time.Duration(37*i)*time.Millisecond)
+			time.Sleep(time.Second - time.Duration(37*i)*time.Millisecond) // each landing at another phase of the clients' second
 			p.lands(longestLand)
 		}
 		close(ended)

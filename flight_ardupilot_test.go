@@ -73,7 +73,7 @@ func copterVisits(t *testing.T, receivers ...simReceiver) (visits []visit) {
 	)
 }
 
-// Without a receiver and with a transmitter in hand every moment is flown with every mode. A lost
+// Every moment is flown with every mode twice: with no receiver, and with one in hand. A lost
 // receiver looks like none. An idle one looks like one in hand, unless our stream may run. Where they
 // look alike, fewer modes are flown.
 func TestACopterObeysThePilotFromHisSwitchOn(t *testing.T) {
@@ -297,11 +297,11 @@ func TestACopterThatIsNotHeardForFiveSeconds(t *testing.T) {
 				if mode != ModeRTL {
 					f.wantMode(was)
 				}
-				if failed := streamed && !f.receiver.live() && name == "unplugged"; failed && mode != ModeRTL {
+				if lostSticks := streamed && !f.receiver.live() && name == "unplugged"; lostSticks && mode != ModeRTL {
 					f.Errorf("no failsafe of lost sticks: %v", mode)
 				}
 				time.Sleep(silentClient + time.Second)
-				if sent, _ := f.sent(back); len(sent) > 0 && mode != ModeLand && mode != ModeHold {
+				if sent, _ := f.sent(back); len(sent) > 0 && mode != ModeLand && mode != ModeHold { // a landing at a place may go on
 					f.Errorf("sent after the vehicle was heard again: %q", sent)
 				}
 				if inHand := f.receiver == simReceiverInHand; mode.flownBySticks() && f.streams() != (streamed && !inHand) {
@@ -375,8 +375,8 @@ var arduClauses = map[string]func(*player){
 
 var joystickSticks = &common.MessageManualControl{Target: 1, Y: 300, Z: 500}
 
-// joystick sends another program's sticks to the vehicle, for 5 s at 50 Hz. The vehicle forwards
-// each of them to our line as the message forwarded.
+// joystick sends another program's sticks to the vehicle, for 5 s at 50 Hz. Each time the
+// message `forwarded` comes over our line, as if the vehicle forwarded these sticks.
 func (p *player) joystick(forwarded message.Message) {
 	for range 250 {
 		p.sim.change(func() { p.sim.brain.sticks(255, joystickSticks) })
@@ -638,8 +638,8 @@ func TestTenClientsAtFullSpeedBreakNothing(t *testing.T) {
 	}
 }
 
-// wantModeChangesApart checks that the mode changes since a time are few, and that none was sent
-// less than modeGap after the vehicle acknowledged another one at a time in acked.
+// wantModeChangesApart checks that few mode changes were sent since began, and each of them at least
+// modeGap after mavrest received the ack of another. acked has the times at which the acks were sent.
 func (f *flight) wantModeChangesApart(began time.Time, acked map[time.Time]bool) {
 	f.Helper()
 	var changes []time.Time

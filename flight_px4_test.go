@@ -278,7 +278,7 @@ func TestPX4PilotsSwitchToTheCommandedModeEndsNothing(t *testing.T) {
 				pilotsMode, _ := px4.reported(custom)
 				switch {
 				case m.acked && pilotsMode.String() != m.mode, m.disarmed && custom != simPX4Loiter:
-					// The acknowledged mode never came into force: the pilot's replaced it.
+					// The acknowledged mode (AUTO.LOITER before a takeoff) never came into force.
 					if code == nil {
 						p.Errorf("answered %v", p.answer)
 					}

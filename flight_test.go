@@ -45,7 +45,7 @@ import (
 //	entering manual       posts a mode, and waits until the vehicle enters it
 //	moves 2s              moves the sticks at 10 Hz, until an input is refused
 //	aloft                 takes off to 10 m, and waits there
-//	rise 40, hover        with any receiver: rise takes off to 40 m; hover to 20 m, and waits there
+//	rise 40, hover        take off with the receiver in any state: rise to 40 m; hover to 20 m, and waits
 //	stop, start           mavrest ends; another one starts
 //
 // Everybody else. "hands off", "sent", "sends" and "stream" check what came since the last clause
@@ -53,13 +53,13 @@ import (
 //
 //	pilot RTL             a pilot sets a mode, by the autopilot's name or by ours
 //	pilot sticks 0 300 500 0, pilot arms, pilot disarms, pilot switch 1100 ALT_HOLD
-//	failsafe, restart, restart grounded, receiver idle
+//	failsafe, restart (in flight), restart grounded (on the ground at home), receiver idle
 //	reported              waits until a report shows the vehicle's mode
 //	unplug, plug, mute, unmute, delay 60ms     the line
 //	slow 60ms             as delay, and mavrest has the time to measure it
 //	param COM_RC_IN_MODE 4, text Battery failsafe
-//	trouble BATTERY and a text     PX4 can't be armed: the unhealthy system, or 0 if all are healthy,
-//	                      and the reason that PX4 names. "trouble none" ends all
+//	trouble BATTERY and a text     PX4 can't be armed: this system is unhealthy (with 0 none is),
+//	                      and PX4 names the text as the reason. "trouble none" ends all
 //
 // The vehicle misbehaves:
 //
@@ -740,12 +740,12 @@ func (p *player) comesBack(w []string) string {
 		n, _ := simMetres(s.lat, s.lon)
 		return map[string]float64{"north": n, "south": -n, "up": s.alt}[w[0]]
 	}
-	from, up := along(), p.sim.truth().alt
+	from, height := along(), p.sim.truth().alt
 	furthest := from
 	p.strayed = 0
 	for range 300 {
 		time.Sleep(100 * time.Millisecond)
-		p.strayed = max(p.strayed, math.Abs(p.sim.truth().alt-up))
+		p.strayed = max(p.strayed, math.Abs(p.sim.truth().alt-height))
 		furthest = max(furthest, along())
 	}
 	p.past = furthest - from
@@ -1303,7 +1303,7 @@ func TestHomeIsRequestedAgainBeforeAGotoToAHeightAboveIt(t *testing.T) {
 		defer f.fails(common.MAV_CMD_REQUEST_MESSAGE)()
 		asked := time.Now()
 		says(t, f.refused("/goto", `{"altitude":14}`, 409, "refused"), "home")
-		if took := time.Since(asked); took < answerWait || took > 2*answerWait { // home, then a report: both requests fail
+		if took := time.Since(asked); took < answerWait || took > 2*answerWait { // for home, then for a report: both requests fail
 			t.Errorf("answered after %v", took)
 		}
 	})

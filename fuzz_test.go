@@ -32,18 +32,18 @@ type fuzzed struct {
 	began   time.Time
 	begun   atomic.Bool // the flight has begun
 
-	mu      sync.Mutex
-	diary   []string
-	wrong   []string
-	pending int                      // commands that wait for their answers
-	asked   time.Time                // when the last one began
-	ended   time.Time                // when the last answer came
-	forgot  atomic.Int64             // when mavrest heard the last restart, in ns since 1970; it forgets what was commanded
-	history []modeAt                 // modes that the vehicle entered
-	wishes  []modeAt                 // modes that clients asked for
-	order   []modeAt                 // every mode that the last accepted command may set
-	foreign map[uint32]time.Time     // modes that the vehicle entered and no command explains
-	heard   minimal.MessageHeartbeat // the last report
+	mu            sync.Mutex
+	diary         []string
+	wrong         []string
+	pending       int                      // commands that wait for their answers
+	asked         time.Time                // when the last one began
+	ended         time.Time                // when the last answer came
+	forgot        atomic.Int64             // when mavrest heard the last restart, in ns since 1970; it forgets what was commanded
+	history       []modeAt                 // modes that the vehicle entered
+	wishes        []modeAt                 // modes that clients asked for
+	acceptedModes []modeAt                 // every mode that the last accepted command may set
+	foreign       map[uint32]time.Time     // modes that the vehicle entered and no command explains
+	heard         minimal.MessageHeartbeat // the last report
 
 	reports   reports         // the reports that mavrest heard
 	windows   []modeAt        // reports that no command explains; between its at and its until nothing may be sent
@@ -114,7 +114,7 @@ func (z *fuzzed) enters(custom uint32) {
 	}
 }
 
-// commanded reports whether mavrest commanded a mode since a time.
+// commanded reports whether a command since a time, or the last accepted one, may explain a mode.
 func (z *fuzzed) commanded(record []simReceived, custom uint32, since time.Time) (yes bool) {
 	for _, r := range slices.Backward(record) {
 		if r.at.Before(since) {
@@ -123,10 +123,10 @@ func (z *fuzzed) commanded(record []simReceived, custom uint32, since time.Time)
 		to, ok := z.leads(r.msg)
 		yes = yes || ok && to == custom
 	}
-	for _, w := range z.wishes { // on a bad line the command may be lost
+	for _, w := range z.wishes { // a command that was lost on a bad line explains its mode, too
 		yes = yes || w.custom == custom && !w.at.Before(since)
 	}
-	for _, w := range z.order {
+	for _, w := range z.acceptedModes {
 		yes = yes || w.custom == custom
 	}
 	return yes
@@ -228,7 +228,7 @@ func (z *fuzzed) hearsReport(h heard, b *minimal.MessageHeartbeat, last bool) {
 	}
 	if unexplained && armed && wasArmed && b.CustomMode != was.CustomMode && !h.at.Before(at) {
 		delete(z.foreign, b.CustomMode)
-		z.accepted, z.order = "", nil
+		z.accepted, z.acceptedModes = "", nil
 		z.note("a report that nothing explains")
 		for i := range z.windows { // the pilot's newest switch counts
 			if z.windows[i].until.IsZero() {
@@ -292,7 +292,7 @@ func (z *fuzzed) post(path, body string) {
 					z.windows[i].until = time.Now()
 				}
 			}
-			z.accepted, z.order = o["mode"].(string), wishes
+			z.accepted, z.acceptedModes = o["mode"].(string), wishes
 			if len(z.windows) == n { // no takeover since the request
 				if armed := z.heard.BaseMode&minimal.MAV_MODE_FLAG_SAFETY_ARMED != 0; armed && mode.String() != o["mode"] {
 					z.fault("answered %v, and the mode is %v", o["mode"], mode)
@@ -310,7 +310,7 @@ func (z *fuzzed) post(path, body string) {
 				z.fault("%d %v", code, o)
 			}
 			if text, _ := o["error"].(string); strings.Contains(text, "the vehicle follows") {
-				z.accepted, z.order = mode.String(), wishes
+				z.accepted, z.acceptedModes = mode.String(), wishes
 			}
 		default:
 			z.fault("%d %v", code, o)

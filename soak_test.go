@@ -233,7 +233,7 @@ func (w *onlooker) look() {
 	w.mu.Lock()
 	ok := w.explained[o["mode"].(string)]
 	w.mu.Unlock()
-	if !ok && o["mode"] != "manual" {
+	if !ok {
 		w.Errorf("%v: mode %v was neither commanded nor reported", now, o["mode"])
 	}
 	if p, ok := o["position"].(object); ok && p["lat"] != nil {
