@@ -301,7 +301,7 @@ func TestACopterThatIsNotHeardForFiveSeconds(t *testing.T) {
 					f.Errorf("no failsafe of lost sticks: %v", mode)
 				}
 				time.Sleep(silentClient + time.Second)
-				if sent, _ := f.sent(back); len(sent) > 0 && mode != ModeLand && mode != ModeHold { // a landing at a place may go on
+				if sent, _ := f.sent(back); len(sent) > 0 {
 					f.Errorf("sent after the vehicle was heard again: %q", sent)
 				}
 				if inHand := f.receiver == simReceiverInHand; mode.flownBySticks() && f.streams() != (streamed && !inHand) {
