@@ -344,6 +344,7 @@ func TestNoAckOfPX4ProvesAModeChange(t *testing.T) {
 					}
 					if c.after > 0 {
 						b.ack(first+c.after, id, c.second)
+						b.ack(first+c.after+20*ms, id, c.second) // a second refusal changes nothing
 					}
 					if c.shown > 0 && try == 0 {
 						time.AfterFunc(c.shown, func() {
