@@ -63,7 +63,7 @@ import (
 // The vehicle misbehaves:
 //
 //	fails DO_REPOSITION   refuses this command
-//	nacks DO_REPOSITION   carries it out, and refuses it in the ack
+//	nacks DO_REPOSITION   carries it out, and refuses it in the ack; "unknowns" acks UNSUPPORTED
 //	loses DO_REPOSITION DO_SET_MODE 1     carries these commands out; their acks are lost, here
 //	                      only the first one
 //	watch DO_SET_MODE 2, acked     "acked" waits for the second ack since "watch"
@@ -532,8 +532,8 @@ func (p *player) breaks(w []string) (known bool) {
 	switch w[0] {
 	case "fails":
 		p.fails(p.id(w[1:]))
-	case "nacks":
-		p.failAcks(p.id(w[1:]))
+	case "nacks", "unknowns":
+		p.failAcks(p.id(w[1:]), map[string]common.MAV_RESULT{"nacks": common.MAV_RESULT_FAILED, "unknowns": common.MAV_RESULT_UNSUPPORTED}[w[0]])
 	case "loses":
 		p.losesAcks(w[1:])
 	case "heartless":
@@ -1054,7 +1054,7 @@ func TestWhatRemainsInForceOfACommandThatFailed(t *testing.T) {
 		{"the answer names the failsafe's return that was ended", "px4: aloft, goto 60 0, +12s, failsafe, +3s, fails DO_REPOSITION, refused refused goto 30 30, says ; the failsafe's AUTO.RTL was ended; the vehicle is in AUTO.LOITER, +3s, in AUTO.LOITER"},
 		{"a mode that PX4 acknowledged but never reported ends the way to a landing", "px4: aloft, land 60 0, +2s, only acks, refused no_ack mode position, recovers, is hold, status done null, +60s, is hold"},
 		{"the answer names POSCTL, into which PX4 went before mavrest refused the plan", "px4: aloft, mode altitude, input pitch 0.3 timeout 5, +1s, stops 33, +1500ms, refused refused goto heading 90, says ; the vehicle is in POSCTL"},
-		{"a takeoff that is refused disarms what it armed", "both: fails NAV_TAKEOFF, refused refused takeoff, sends 400 0 0, disarmed"},
+		{"a takeoff that is refused disarms what it armed", "both: fails NAV_TAKEOFF, {nacks→refused|unknowns→unsupported} NAV_TAKEOFF, refused $1 takeoff, sends 400 0 0, disarmed"},
 		{"a takeoff on PX4 is answered when its mode is reported", "px4: aloft, goto 10 0, +10s, takeoff {40|12}, status vehicle_mode AUTO.TAKEOFF"},
 		{"a takeoff that ends at once is answered by the mode in which it ends", "px4 live=no: aloft, mode position, +3s, takeoff 10.5, in AUTO.LOITER"},
 		{"the answer says where the vehicle stays armed", "copter: mode hold, stops 245, +4s, fails NAV_TAKEOFF, refused refused takeoff, says ; the vehicle is in GUIDED, armed"},
