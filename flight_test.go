@@ -1093,6 +1093,7 @@ func TestNoVehicleFallsOrFliesWithoutAPilot(t *testing.T) {
 		{"a position that stops coming is requested again", "both: aloft, land 60 0, +2s, stops 33, stops 1, until disarmed 180s, at 60 0 0 ±2"},
 		{"a Copter that restarts in the air keeps its stream", "copter receiver={idle|none}: hover, mode position, +2s, restart, +20s, alt > 18, status failsafe false"},
 		{"the pilot of a Copter that restarts in the air gets his sticks", "copter receiver={hand|idle}: hover, mode position, +2s, input pitch 0.1 timeout 5, restart" + strings.Repeat(", post input pitch 0.1 timeout 1, answer any, +200ms", 60) + ", +5s, receiver hand, pilot sticks 0 300 500 0, pilot switch 1100 ALT_HOLD, +5s, not streams"},
+		{"a failsafe of a disarmed vehicle takes nobody's sticks", "copter: mode position, is in a failsafe, +2s, status failsafe true, input pitch 0.1"},
 		{"a mode that a pilot sets on the ground shows on a Copter", "copter: mode position, +1s, pilot {STABILIZE|ALT_HOLD}, +1500ms, truth, no input, +20s, truth"},
 		{"a mode that a pilot sets on the ground shows on PX4", "px4: mode position, +1s, pilot {MANUAL|ALTCTL|STABILIZED}, +1500ms, truth, no input, +20s, truth"},
 		{"a receiver in hand is heard before our first stick", "copter receiver=hand: hover, stop, +{5s..5480ms/20ms}, start, +2s, mode position, +1s, not streams"},
