@@ -1132,11 +1132,10 @@ func TestTheHoldAtSIGTERM(t *testing.T) {
 }
 
 func TestAPortThatComesBack(t *testing.T) {
-	const away = "both: aloft, mode hold, +3s, unplug, +1ms, post "
 	flies(t, []rule{
 		{"no command is sent after a pilot's switch", "both: aloft, mode hold, +{3s..3900ms/100ms}, unplug, +1ms, post goto 60 0, +300ms, pilot rtl, plug, answer any 10s, hands off, until status online true 10s, mode hold"},
-		{"a landing is sent though the vehicle does not answer", away + "land, +200ms, mute, plug, +1300ms, unmute, answer any 10s, +10s, in land"},
-		{"no goto is sent while the vehicle does not answer", away + "goto 30 0, +200ms, mute, plug, answer no_ack 3s, hands off"},
+		{"a landing is sent though the vehicle does not answer", "both: aloft, mode hold, +3s, {unplug, +1ms, post land, +200ms, mute, plug|slow 30ms, mute, +300ms, post land, +95ms, unplug, +20ms, plug, +300ms}, +1300ms, unmute, answer any 10s, +10s, in land"},
+		{"no goto is sent while the vehicle does not answer", "both: aloft, mode hold, +3s, unplug, +1ms, post goto 30 0, +200ms, mute, plug, answer no_ack 3s, hands off"},
 		{"no landing is sent after a pilot's switch", "both: aloft, mode hold, +3s, unplug, +1ms, post land, +300ms, pilot rtl, plug, answer interrupted 10s, hands off"},
 		{"no landing is sent while the port is away and a number is kept", "px4: aloft, heartless 5s, pilot POSCTL, +20ms, unplug, refused offline land"},
 		{"the answer says no_ack where an earlier step was sent", "copter: delay 20ms, +3s, watch DO_SET_MODE 1, post takeoff, acked, +{25ms|40ms}, unplug, answer no_ack 5s, says arming was not sent"},
