@@ -344,6 +344,7 @@ func TestNoAckOfPX4ProvesAModeChange(t *testing.T) {
 					}
 					if c.after > 0 {
 						b.ack(first+c.after, id, c.second)
+						b.ack(first+c.after+20*ms, id, c.second) // a second refusal changes nothing
 					}
 					if c.shown > 0 && try == 0 {
 						time.AfterFunc(c.shown, func() {
@@ -494,9 +495,11 @@ func TestTheAnswerComesWhenAReportShowsTheMode(t *testing.T) {
 // command came proves nothing.
 func TestOnlyAReportAfterTheAckProvesAModeThatWasShownBefore(t *testing.T) {
 	onBoth(t, func(t *testing.T, b *lineBench, v firmware) {
+		b.follow(func(id uint16, _ int) { b.ack(0, id, ackFailed); b.ack(50*time.Millisecond, id, ackAccepted) })
+		lineEqual(t, "code where an ack follows the refusal", (<-b.command(holdHere)).code(), "")
 		b.shows(entered[v][ModeRTL], false)
 		b.say(b.beat)
-		time.Sleep(time.Millisecond)
+		time.Sleep(modeGap)
 		b.follow(func(id uint16, try int) {
 			b.say(b.beat)
 			b.change(func() { b.beat = nil })

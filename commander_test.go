@@ -82,9 +82,11 @@ func TestAnArmingIsNotSentInAnotherModeThanTheOneThatWasSetForIt(t *testing.T) {
 		mode    Mode
 		to      uint32
 		streams bool
+		arm     *bool
 	}{
-		{"return", ModeRTL, px4Custom(1, 0), false},
-		{"hold, and PX4 goes to POSCTL because of our stream", ModeHold, px4Custom(3, 0), true},
+		{"return", ModeRTL, px4Custom(1, 0), false, &yes},
+		{"return; a disarming is sent", ModeRTL, px4Custom(1, 0), false, &no},
+		{"hold, and PX4 goes to POSCTL because of our stream", ModeHold, px4Custom(3, 0), true, &yes},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			inLinkBubble(t, func(t *testing.T) {
@@ -103,10 +105,9 @@ func TestAnArmingIsNotSentInAnotherModeThanTheOneThatWasSetForIt(t *testing.T) {
 						b.shows(c.to, false)
 					})
 				})
-				r := request{setMode: true, mode: c.mode, arm: &yes}
-				o := <-b.command(r)
-				lineEqual(t, "code", o.code(), codeInterrupted)
-				lineEqual(t, "armings", len(b.commands(common.MAV_CMD_COMPONENT_ARM_DISARM)), 0)
+				o := <-b.command(request{setMode: true, mode: c.mode, arm: c.arm})
+				lineEqual(t, "code", o.code(), map[*bool]errorCode{&yes: codeInterrupted}[c.arm])
+				lineEqual(t, "armings and disarmings", len(b.commands(common.MAV_CMD_COMPONENT_ARM_DISARM)), map[*bool]int{&no: 1}[c.arm])
 			})
 		})
 	}

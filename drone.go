@@ -180,8 +180,7 @@ func (d *drone) hearMessage(m message.Message, now time.Time) {
 		d.hearHeartbeat(now)
 	case *common.MessageCurrentMode:
 		if d.cmd.reports.hearMode(m.CustomMode, now) {
-			d.cmd.poll(false, now)
-			d.clock.poke() // HEARTBEAT is requested again until it shows the number
+			d.clock.poke() // HEARTBEAT is requested until it shows the number
 		}
 	case *common.MessageCommandAck:
 		if d.link.addressed(m.TargetSystem, m.TargetComponent) {

@@ -108,7 +108,7 @@ func TestPX4PilotsAndFailsafes(t *testing.T) {
 		{"the hold at the end of a climb is not a takeover", "px4: takeoff {2.5|10|40} wait 200, is takeoff, +10s, is takeoff, in AUTO.LOITER"},
 		{"a pilot's hold in a low takeoff is a takeover", "px4: takeoff 2, +1500ms, alt < 0.9, pilot AUTO.LOITER, +2s, is hold"},
 		{"a low takeoff ends in PX4's own hold", "px4: takeoff 2 wait 30, +5s, is takeoff, in AUTO.LOITER"},
-		{"after a restart while disarmed the mode is manual", "px4: {aloft, land wait 60, +3s, is land|aloft, mode rtl wait 60, +3s, is rtl|takeoff, pilot disarms, is takeoff|takeoff, +5s, is takeoff}, restart grounded, +1100ms, stays 10s is manual, aloft"},
+		{"after a restart while disarmed the mode is manual", "px4: {aloft, land wait 60, +3s, is land→200ms|aloft, mode rtl wait 60, +3s, is rtl→200ms|takeoff, pilot disarms, is takeoff→200ms|takeoff, +5s, is takeoff→200ms|aloft, heartless 900ms, pilot rtl, +200ms→1100ms}, restart grounded, +$1, stays 10s is manual, aloft"},
 		{"a failsafe that holds in the present mode ends a goto that is not acknowledged", "px4{|-1.15}: aloft, mode hold, +1s, loses DO_REPOSITION, only acks, post goto 60 0, +300ms, holds in a failsafe, answer interrupted 1600ms, mark, +10s, hands off, is rtl"},
 		{"a landing at a place that PX4 never acknowledges is done on the ground", "px4: aloft, loses DO_SET_MODE, land 10 0 wait 120, its done true, is land, at 10 0 0 ±2"},
 		{"a goto of a vehicle that was disarmed meanwhile is interrupted", "px4: takeoff 3 wait 30, mode position, input pitch 0.5, mark, post goto 30 0, +800ms, hands off, pilot disarms, answer interrupted, hands off"},

@@ -64,7 +64,7 @@ import (
 // The vehicle misbehaves:
 //
 //	fails DO_REPOSITION   refuses this command
-//	nacks DO_REPOSITION   carries it out, and refuses it in the ack
+//	nacks DO_REPOSITION   carries it out, and refuses it in the ack; "unknowns" acks UNSUPPORTED
 //	loses DO_REPOSITION DO_SET_MODE 1     carries these commands out; their acks are lost, here
 //	                      only the first one
 //	watch DO_SET_MODE 2, acked     "acked" waits for the second ack since "watch"
@@ -535,8 +535,8 @@ func (p *player) breaks(w []string) (known bool) {
 	switch w[0] {
 	case "fails":
 		p.fails(p.id(w[1:]))
-	case "nacks":
-		p.failAcks(p.id(w[1:]))
+	case "nacks", "unknowns":
+		p.failAcks(p.id(w[1:]), map[string]common.MAV_RESULT{"nacks": common.MAV_RESULT_FAILED, "unknowns": common.MAV_RESULT_UNSUPPORTED}[w[0]])
 	case "loses":
 		p.losesAcks(w[1:])
 	case "heartless":
@@ -1010,7 +1010,7 @@ func TestOneCommandAtATime(t *testing.T) {
 		{"after a refused command the mode of the command before it shows", "both: aloft, mode position, slow 150ms, +2s, mark, post goto 200 0, until not hands off 5s, refused refused disarm, answer any 1s, +1200ms, truth, no input"},
 		{"an accepted step ends the last manoeuvre, though the next step is refused", "copter: aloft, post goto 200 0 wait 60, +5s, accepts only BRAKE, refused refused mode hold, answer superseded 1ms, status mode hold, status done null"},
 		{"another client's disarming ends a takeoff's wait", "both: post takeoff 40 wait 60, until armed 10s, +300ms, disarm, answer interrupted 2s"},
-		{"a takeover in the last step ends a command, with a wait and without one", "copter: aloft, slow 150ms, {a switch at the yaw, post goto 60 0 heading 90|a switch at the arming, post mode rtl arm true}{| wait 60}, answer interrupted 5s"},
+		{"a takeover in the last step ends a command that led to another mode, with a wait and without one", "copter: aloft, slow 150ms, {a switch at the yaw, post goto 60 0 heading 90→interrupted|a switch at the arming, post mode rtl arm true→interrupted|a switch at the arming, post arm→ok}{| wait 60}, answer $1 5s"},
 		{"a goto's speed ends with the goto, also when it is not acknowledged", "copter: aloft, goto 10 0, +10s, loses DO_CHANGE_SPEED, refused no_ack goto 100 0 speed 2, recovers, +5s, goto 200 0, +10s, speed > 3"},
 		{"a goto's speed ends with the goto, also when the goto is superseded", "copter: aloft, goto 10 0, +10s, slow 300ms, mark, post goto 100 0 speed 2, until sends 178 1 2 5s, goto 200 0, answer any 1s, +10s, speed > 3"},
 		{"a disarming is answered by its own ack while mavrest disarms after a failed takeoff", "copter: delay 20ms, +3s, post takeoff, +{70ms|80ms|90ms|100ms|120ms}, loses COMPONENT_ARM_DISARM 1, disarm, answer any 5s"},
@@ -1056,7 +1056,7 @@ func TestWhatRemainsInForceOfACommandThatFailed(t *testing.T) {
 		{"the answer names the failsafe's return that was ended", "px4: aloft, goto 60 0, +12s, failsafe, +3s, fails DO_REPOSITION, refused refused goto 30 30, says ; the failsafe's AUTO.RTL was ended; the vehicle is in AUTO.LOITER, +3s, in AUTO.LOITER"},
 		{"a mode that PX4 acknowledged but never reported ends the way to a landing", "px4: aloft, land 60 0, +2s, only acks, refused no_ack mode position, recovers, is hold, status done null, +60s, is hold"},
 		{"the answer names POSCTL, into which PX4 went before mavrest refused the plan", "px4: aloft, mode altitude, input pitch 0.3 timeout 5, +1s, stops 33, +1500ms, refused refused goto heading 90, says ; the vehicle is in POSCTL"},
-		{"a takeoff that is refused disarms what it armed", "both: fails NAV_TAKEOFF, refused refused takeoff, sends 400 0 0, disarmed"},
+		{"a takeoff that is refused disarms what it armed", "both: fails NAV_TAKEOFF, {nacks→refused|unknowns→unsupported} NAV_TAKEOFF, refused $1 takeoff, sends 400 0 0, disarmed"},
 		{"a takeoff on PX4 is answered when its mode is reported", "px4: aloft, goto 10 0, +10s, takeoff {40|12}, status vehicle_mode AUTO.TAKEOFF"},
 		{"a takeoff that ends at once is answered by the mode in which it ends", "px4 live=no: aloft, mode position, +3s, takeoff 10.5, in AUTO.LOITER"},
 		{"the answer says where the vehicle stays armed", "copter: mode hold, stops 245, +4s, fails NAV_TAKEOFF, refused refused takeoff, says ; the vehicle is in GUIDED, armed"},
@@ -1095,6 +1095,7 @@ func TestNoVehicleFallsOrFliesWithoutAPilot(t *testing.T) {
 		{"a position that stops coming is requested again", "both: aloft, land 60 0, +2s, stops 33, stops 1, until disarmed 180s, at 60 0 0 ±2"},
 		{"a Copter that restarts in the air keeps its stream", "copter receiver={idle|none}: hover, mode position, +2s, restart, +20s, alt > 18, status failsafe false"},
 		{"the pilot of a Copter that restarts in the air gets his sticks", "copter receiver={hand|idle}: hover, mode position, +2s, input pitch 0.1 timeout 5, restart" + strings.Repeat(", post input pitch 0.1 timeout 1, answer any, +200ms", 60) + ", +5s, receiver hand, pilot sticks 0 300 500 0, pilot switch 1100 ALT_HOLD, +5s, not streams"},
+		{"a failsafe of a disarmed vehicle takes nobody's sticks", "copter: mode position, is in a failsafe, +2s, status failsafe true, input pitch 0.1"},
 		{"a mode that a pilot sets on the ground shows on a Copter", "copter: mode position, +1s, pilot {STABILIZE|ALT_HOLD}, +1500ms, truth, no input, +20s, truth"},
 		{"a mode that a pilot sets on the ground shows on PX4", "px4: mode position, +1s, pilot {MANUAL|ALTCTL|STABILIZED}, +1500ms, truth, no input, +20s, truth"},
 		{"a receiver in hand is heard before our first stick", "copter receiver=hand: hover, stop, +{5s..5480ms/20ms}, start, +2s, mode position, +1s, not streams"},
@@ -1103,7 +1104,7 @@ func TestNoVehicleFallsOrFliesWithoutAPilot(t *testing.T) {
 		{"an arming starts no stream before the receiver is known", "both receiver=hand: {pilot position→arm|pilot hold→takeoff|copter? hover, pilot position→arm}, +1s, stop, +2s, start, until status online true 5s, mark, post $1, answer any, +1s, stream nothing"},
 		{"a receiver in hand is heard before our first stick on PX4", "px4 receiver=hand: restart grounded, +{3s..3900ms/100ms}, post mode position, answer any, refused wrong_mode input pitch 1"},
 		{"on PX4 input is refused until it is known whose sticks count", "px4 receiver=hand: restart grounded, +1500ms, refused wrong_mode input throttle 0, +20s, aloft, mode altitude, refused wrong_mode input pitch 0.5 timeout 2, pilot sticks 0 300 500 0, +10s, hands off"},
-		{"a handshake in the air forgets no parameter", "copter receiver=none SYSID_MYGCS=250: hover, mode position, +2s, stops 245, +4600ms, mute, +2s, unmute, +3s, in LOITER, status failsafe false"},
+		{"a handshake in the air forgets no parameter, and a lost link no version", "copter receiver=none SYSID_MYGCS=250: hover, mode position, +2s, stops 245, +4600ms, {mute, +2s|fails REQUEST_MESSAGE, mute, +4s}, unmute, +3s, in LOITER, status failsafe false, not status vehicle.version null"},
 		{"a failsafe on the way out of a pilot's stick mode does not give a client the sticks", "px4: takeoff, +25s, mode altitude, +1s, pilot MANUAL, slow 200ms, no input, entering rtl, +{0s|100ms|250ms|500ms|1s|2200ms|2500ms}, is in a failsafe, answer any 60s, +1s, no input"},
 		{"a QuadPlane is not commanded as a plane before its type is known", "quadplane Q_GUIDED_MODE=1: takeoff 20, +20s, mode position, +2s, receiver hand, stop, +5s, pilot QLOITER, +1s, param Q_GUIDED_MODE 0, delay {0s|200ms}, stops 245{|, fails SET_MESSAGE_INTERVAL}, start, until status online true 5s, post mode {manual|altitude|hold|rtl}, answer any, +5s, it hovers"},
 		{"a QuadPlane is not refused as a plane, and not commanded before it says that it is one", "quadplane: mode altitude arm true, stop, stops 245, start, until status online true 5s, land, stop, stops 245, fails SET_MESSAGE_INTERVAL, fails REQUEST_MESSAGE, start, until status online true 5s, refused offline mode hold, says whether it is a QuadPlane, hands off, disarm"},
@@ -1133,11 +1134,10 @@ func TestTheHoldAtSIGTERM(t *testing.T) {
 }
 
 func TestAPortThatComesBack(t *testing.T) {
-	const away = "both: aloft, mode hold, +3s, unplug, +1ms, post "
 	flies(t, []rule{
 		{"no command is sent after a pilot's switch", "both: aloft, mode hold, +{3s..3900ms/100ms}, unplug, +1ms, post goto 60 0, +300ms, pilot rtl, plug, answer any 10s, hands off, until status online true 10s, mode hold"},
-		{"a landing is sent though the vehicle does not answer", away + "land, +200ms, mute, plug, +1300ms, unmute, answer any 10s, +10s, in land"},
-		{"no goto is sent while the vehicle does not answer", away + "goto 30 0, +200ms, mute, plug, answer no_ack 3s, hands off"},
+		{"a landing is sent though the vehicle does not answer", "both: aloft, mode hold, +3s, {unplug, +1ms, post land, +200ms, mute, plug|slow 30ms, mute, +300ms, post land, +95ms, unplug, +20ms, plug, +300ms}, +1300ms, unmute, answer any 10s, +10s, in land"},
+		{"no goto is sent while the vehicle does not answer", "both: aloft, mode hold, +3s, unplug, +1ms, post goto 30 0, +200ms, mute, plug, answer no_ack 3s, hands off"},
 		{"no landing is sent after a pilot's switch", "both: aloft, mode hold, +3s, unplug, +1ms, post land, +300ms, pilot rtl, plug, answer interrupted 10s, hands off"},
 		{"no landing is sent while the port is away and a number is kept", "px4: aloft, heartless 5s, pilot POSCTL, +20ms, unplug, refused offline land"},
 		{"the answer says no_ack where an earlier step was sent", "copter: delay 20ms, +3s, watch DO_SET_MODE 1, post takeoff, acked, +{25ms|40ms}, unplug, answer no_ack 5s, says arming was not sent"},

@@ -971,10 +971,10 @@ func (f *flight) loseAcks(id common.MAV_CMD) {
 	f.acks(id, func(*common.MessageCommandAck) []simAnswer { return nil })
 }
 
-// failAcks makes every ack of a command a refusal; the vehicle carries it out.
-func (f *flight) failAcks(id common.MAV_CMD) {
+// failAcks gives every ack of a command this result, whether the vehicle carries it out or not.
+func (f *flight) failAcks(id common.MAV_CMD, result common.MAV_RESULT) {
 	f.acks(id, func(a *common.MessageCommandAck) []simAnswer {
-		a.Result = common.MAV_RESULT_FAILED
+		a.Result = result
 		return []simAnswer{{ack: a}}
 	})
 }

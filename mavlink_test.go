@@ -342,6 +342,8 @@ func TestPaddingGoesAheadOfEachRepeatWhereBytesMayBeLost(t *testing.T) {
 		d.cmd.acks.send(x)
 		lineEqual(t, "messages and padding", len(d.link.writer.queue), want)
 	}
+	p := simPort{toAutopilot: slices.Concat([]byte{frame.V2MagicByte, 255, frame.V2FlagSigned}, padding[:], packet(0, 1, componentID, attitudeAt(1)))}
+	lineEqual(t, "a frame behind the longest broken one is read", p.next() != nil, true)
 }
 
 func TestSticksAndMessagesThatWaitGoOutWhenTheProgramEnds(t *testing.T) {

@@ -1267,7 +1267,7 @@ func TestWhenHeartbeatIsRequested(t *testing.T) {
 		{false, false, false, 0, -10 * time.Second, 1500 * ms},
 		{true, false, false, 0, -10 * time.Second, 200 * ms},
 		{true, false, false, 0, 150 * ms, 350 * ms},
-		{false, true, false, 0, -10 * time.Second, -10*time.Second + 20*ms},
+		{false, true, false, 300 * ms, -10 * time.Second, -10*time.Second + 100*ms},
 		{false, true, false, 0, 5 * ms, 25 * ms},
 		{true, true, false, 80 * ms, 5 * ms, 85 * ms},
 		{true, false, true, 0, 5 * ms, 25 * ms},
