@@ -235,8 +235,8 @@ func (d *drone) hearHeartbeat(now time.Time) {
 	}
 }
 
-// px4CriticalActs is the first PX4 whose MAV_STATE_CRITICAL is a failsafe that acts. In an older one it may
-// be a warning; there a new mode shows a failsafe (docs/autopilots.md, "PX4: modes"). Unknown is not older.
+// px4CriticalActs is the first PX4 whose MAV_STATE_CRITICAL is a failsafe that acts. In an older one it may be
+// a warning; a new mode shows the failsafe (docs/autopilots.md, "PX4: modes"). An unknown version counts as new.
 const px4CriticalActs = firmwareVersion(1<<24 | 15<<16)
 
 // judge hands a report to the mode machine, and ends what the report ends.
