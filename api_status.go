@@ -105,7 +105,7 @@ func (d *drone) status() snapshot {
 // autopilot reports, else the place of a new goto while it is commanded; nil if there is none.
 func (d *drone) target(now time.Time) *place {
 	switch m, to := d.cmd.manoeuvre, &d.tel.target; {
-	case d.cmd.transit():
+	case d.cmd.onWayToLand():
 		return m.plan.target
 	case !d.machine.last.armed || d.machine.mode != ModeHold && d.machine.mode != ModeTakeoff:
 		return nil

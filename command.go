@@ -128,7 +128,7 @@ func (a *acks) hear(cmd common.MAV_CMD, result uint8, reports int, now time.Time
 	a.modeAnswered(cmd)
 	c, accepted := a.waiting[cmd], result == uint8(common.MAV_RESULT_ACCEPTED)
 	switch {
-	case c == nil || c.copies == 0 || now.Before(c.sent): // no command waits for it
+	case c == nil || c.copies == 0 || now.Before(c.sent): // it answers no copy of a command that waits
 	case !accepted && c.refusal == nil:
 		c.refusal, c.refusedAt = &result, now
 	case accepted && !c.acked():
@@ -163,21 +163,22 @@ func (a *acks) request(id uint32) error {
 // that is enough. reports is the number of reports so far. Where the vehicle showed the same
 // before the first copy, r must have come after the ack.
 func (c *command) shown(r report, reports int) bool {
-	done, already := false, false
+	shows, showedBefore := false, false // what the command asks for
 	switch s, o := c.step, c.step.to; {
 	case s.cmd == common.MAV_CMD_COMPONENT_ARM_DISARM:
-		done, already = r.armed == s.arms(), c.before.armed == s.arms()
+		shows, showedBefore = r.armed == s.arms(), c.before.armed == s.arms()
 	case o == nil: // only its ack answers it
 		return c.acked()
 	default:
 		atEnd := o.atEnd(r) && c.before.custom != o.end
 		disarmedTakeoff := s.cmd == common.MAV_CMD_NAV_TAKEOFF && !r.armed // the vehicle does not climb
-		done, already = (r.custom == o.number || atEnd) && !disarmedTakeoff, c.before.custom == o.number
+		shows = (r.custom == o.number || atEnd) && !disarmedTakeoff
+		showedBefore = c.before.custom == o.number
 	}
-	if already {
-		return done && c.acked() && reports > c.reportsAtAck
+	if showedBefore {
+		return shows && c.acked() && reports > c.reportsAtAck
 	}
-	return done && (c.acked() || c.step.byReport())
+	return shows && (c.acked() || c.step.byReport())
 }
 
 var (

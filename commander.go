@@ -229,8 +229,7 @@ func (t *task) await(until time.Time, ok func() bool) error {
 	return t.mustStop()
 }
 
-// ask repeats a request until its answer came or the time is over; an error means that the
-// task was ended.
+// ask repeats a request until its answer came or the time is over; an error means that the task was ended.
 func (t *task) ask(every time.Duration, until time.Time, request func(), came func() bool) error {
 	for !came() && time.Now().Before(until) {
 		request()
@@ -398,14 +397,14 @@ func (c *commander) endManoeuvre(why *commandError) {
 	if t := c.current(); t != nil && (t.answer.manoeuvre == c.manoeuvre || t.firstLeg == c.manoeuvre) {
 		t.end(why)
 	}
-	if c.transit() {
+	if c.onWayToLand() {
 		c.machine.abandon()
 	}
 	c.manoeuvre.finish(why)
 	c.manoeuvre = nil
 }
 
-// transit reports whether a landing is still on its way to its place.
-func (c *commander) transit() bool {
+// onWayToLand reports whether a landing is still on its way to its place.
+func (c *commander) onWayToLand() bool {
 	return c.manoeuvre != nil && c.manoeuvre.plan.second != nil && !c.manoeuvre.finished()
 }

@@ -54,8 +54,7 @@ func newDrone(dev device, only byte, gcs bool) *drone {
 
 func (d *drone) firmware() firmware { return d.tel.id.firmware() }
 
-// run serves the vehicle until ctx is done, takes leave of it, and returns when every
-// goroutine has ended.
+// run serves the vehicle until ctx is done, says farewell, and returns when every goroutine has ended.
 func (d *drone) run(ctx context.Context) {
 	lineCtx, cut := context.WithCancel(context.WithoutCancel(ctx))
 	defer cut()
@@ -101,7 +100,7 @@ func (d *drone) farewell() {
 func (d *drone) tick(now time.Time) time.Time {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	next := now.Add(offlineAfter)               // sooner ignores a zero time: nothing is due
+	next := now.Add(offlineAfter)               // at the latest
 	if d.cmd.stopped && !now.Before(d.quitBy) { // the farewell's time is over: end its hold or landing
 		d.cmd.stop()
 	}
@@ -133,7 +132,8 @@ func (d *drone) tick(now time.Time) time.Time {
 
 // poll requests the target and HEARTBEAT if they are due, and returns when the next one is.
 func (d *drone) poll(now time.Time) (next time.Time) {
-	if d.machine.last.armed && (d.machine.mode == ModeHold || d.machine.mode == ModeTakeoff || d.cmd.transit()) {
+	mode := d.machine.mode
+	if d.machine.last.armed && (mode == ModeHold || mode == ModeTakeoff || d.cmd.onWayToLand()) {
 		if next = d.targetAsked.Add(targetEvery); !now.Before(next) {
 			d.cmd.acks.request(idTarget)
 			d.targetAsked, next = now, now.Add(targetEvery)
@@ -216,12 +216,12 @@ var flown = map[firmware][2]firmwareVersion{
 	plane:     {4<<24 | 5<<16, 4<<24 | 7<<16},
 }
 
-// hearHeartbeat judges the reports that a HEARTBEAT makes. The first one after an outage brings
-// the vehicle online.
+// hearHeartbeat judges the reports that a HEARTBEAT makes. It brings an offline vehicle online.
 func (d *drone) hearHeartbeat(now time.Time) {
 	b := &d.tel.beat
-	failsafe := b.failsafe && !(d.firmware() == px4 && d.tel.id.version != 0 && d.tel.id.version < px4CriticalActs)
-	for _, shown := range d.cmd.reports.hearHeartbeat(shownMode{custom: b.custom, armed: b.armed, failsafe: failsafe}, d.cmd.acks.trip, now) {
+	maybeWarning := d.firmware() == px4 && d.tel.id.version != 0 && d.tel.id.version < px4CriticalActs
+	beat := shownMode{custom: b.custom, armed: b.armed, failsafe: b.failsafe && !maybeWarning}
+	for _, shown := range d.cmd.reports.hearHeartbeat(beat, d.cmd.acks.trip, now) {
 		d.judge(shown, now)
 	}
 	if !d.online {
@@ -234,8 +234,8 @@ func (d *drone) hearHeartbeat(now time.Time) {
 	}
 }
 
-// px4CriticalActs is the first PX4 whose MAV_STATE_CRITICAL is a failsafe that acts. In an older one it may
-// be a warning; there a failsafe that acts shows by its mode (docs/autopilots.md, "PX4: modes").
+// px4CriticalActs is the first PX4 whose MAV_STATE_CRITICAL is a failsafe that acts. In an older one it may be
+// a warning; a new mode shows the failsafe (docs/autopilots.md, "PX4: modes"). An unknown version counts as new.
 const px4CriticalActs = firmwareVersion(1<<24 | 15<<16)
 
 // judge hands a report to the mode machine, and ends what the report ends.
@@ -286,7 +286,7 @@ func (d *drone) restarted(now time.Time) {
 	d.cmd.acks.request(idHeartbeat)
 }
 
-// forget has the parameters and the version requested again.
+// forget clears the parameters and the version, so that the handshake requests them again.
 func (d *drone) forget() {
 	clear(d.params.values)
 	d.tel.id.version = 0
@@ -353,7 +353,7 @@ func (d *drone) nameOf(custom uint32) string {
 func (d *drone) reportOf(b shownMode, now time.Time) report {
 	r := report{shownMode: b, amsl: math.NaN(), streamed: d.sticks.phase != stickOff && d.firmware() == px4}
 	r.mode, _ = d.firmware().reported(b.custom)
-	if d.tel.position.within(silentAfter, now) { // up to 5 s old: in a climb the vehicle can only be higher
+	if d.tel.position.within(silentAfter, now) { // it may be 5 s old: a climbing vehicle is higher by now
 		r.amsl = d.tel.position.amsl
 	}
 	return r
@@ -362,18 +362,19 @@ func (d *drone) reportOf(b shownMode, now time.Time) report {
 func (d *drone) view(now time.Time) view { return d.viewSince(time.Time{}, now) }
 
 // viewSince is the vehicle now. A position, velocity or landed state that is stale, or did not come later
-// than since, counts as unknown. From a stale position a hold would fly back to where it was.
+// than since, counts as unknown. A hold at a stale position would fly back there.
 func (d *drone) viewSince(since, now time.Time) view {
 	t, current := &d.tel, d.cmd.current()
+	entersSticks := func(to *order) bool { return to.mode.flownBySticks() }
 	v := view{
 		now: now, firmware: d.firmware(), version: t.id.version, vtol: common.MAV_VTOL_STATE(t.id.vtol),
 		params: d.params.values, trip: d.cmd.acks.trip,
 		online: d.online, mode: d.machine.mode, busy: current != nil,
-		entering:  current != nil && current.request.entersSticks() || d.machine.claimed(now, func(to *order) bool { return to.mode.flownBySticks() }) >= 0,
+		entering:  current != nil && current.request.entersSticks() || d.machine.claimed(now, entersSticks) >= 0,
 		shownMode: d.machine.last.shownMode,
-		at:        nowhere, heading: math.NaN(), velocity: motionless, home: t.home, to: t.target,
+		at:        nowhere, heading: math.NaN(), velocity: motionless, home: t.home, target: t.target,
 	}
-	v.failsafe = t.beat.failsafe // unlike the report's it includes what may be a warning: a plan ends that too
+	v.failsafe = t.beat.failsafe // unlike the report's it may be only a warning: a goto or hold ends even that
 	if v.firmware.ardupilot() && !d.link.gcs {
 		v.gcsFailsafe = v.param(sourceNames[v.firmware], 0)
 	}
@@ -393,7 +394,7 @@ func (d *drone) viewSince(since, now time.Time) view {
 // clock runs what happens by time. It sleeps until the next thing is due, 1 s at most: the
 // watchdog wants to see it run.
 type clock struct {
-	wake chan struct{} // has run call tick at once; it holds one
+	wake chan struct{} // a value makes run call tick at once; it holds one
 	beat atomic.Int64  // when tick was last called, for the watchdog; Unix nanoseconds
 }
 

@@ -75,7 +75,7 @@ func (d *drone) takeTurn(t *task) error {
 	}
 	d.cmd.enter(t, d.onGround())
 	for t != d.cmd.current() && t.endedBy == nil {
-		d.cmd.pause(time.Now().Add(giveUp)) // then it looks again; it does not give up
+		d.cmd.pause(time.Now().Add(giveUp)) // the loop looks again after giveUp at the latest, and waits on
 	}
 	if err := t.mustStop(); err != nil {
 		return err
@@ -104,14 +104,14 @@ func (d *drone) carryOut(t *task) error {
 		}
 	}
 	t.answer.mode = d.machine.mode
-	if t.answer.manoeuvre == nil { // it only armed or disarmed: what a wait gets is complete at once
+	if t.answer.manoeuvre == nil { // it only armed or disarmed: this manoeuvre is complete at once
 		t.answer.manoeuvre = newManoeuvre(t.request, t.plan)
 	}
 	return nil
 }
 
-// doStep sends a step, and records that the vehicle accepted it. After a takeover only the plan's
-// last step may be 200 (rule 4).
+// doStep sends a step, and records that the vehicle accepted it. After a takeover that is an error, unless
+// the step is the plan's last and the vehicle shows the plan's goal (rule 4).
 func (d *drone) doStep(t *task, s *step, lastStep bool) error {
 	if err := d.send(t, s); err != nil {
 		return err
@@ -131,7 +131,7 @@ func (d *drone) send(t *task, s *step) error {
 		for at := d.ready(s); t.mustStop() == nil && time.Now().Before(at); at = d.ready(s) {
 			d.cmd.pause(at)
 		}
-		if due.IsZero() { // a second try keeps the first one's: the step does not wait anew for 1.5 s
+		if due.IsZero() { // the second try keeps this time: the step does not wait for another 1.5 s
 			due = time.Now()
 		}
 		if err := t.reportBefore(s, due); err != nil {
@@ -161,8 +161,7 @@ func (d *drone) ready(s *step) time.Time {
 	return at
 }
 
-// accepted records an accepted step: its mode is commanded now, and the plan's goal begins the
-// manoeuvre.
+// accepted records an accepted step: its mode is commanded now, and the plan's goal begins the manoeuvre.
 func (d *drone) accepted(t *task, s *step) {
 	c := d.cmd
 	t.answer.command = uint16(s.cmd)
@@ -194,22 +193,20 @@ func (d *drone) conclude(t *task, err error) {
 		m.request.heading = nil // the goto was accepted, its heading was not: it can be complete with any heading
 	}
 	d.act()
-	d.targetAsked = time.Time{} // ask at once whether it flies to the place
+	d.targetAsked = time.Time{} // request the target at once: is it the place of this plan?
 	d.changes.Add(1)
 	d.clock.poke()
 }
 
-// vehicleFailed reports whether the vehicle is the reason of an error: it refused a step or did
-// not answer.
+// vehicleFailed reports whether the vehicle is the reason of an error: it refused a step or did not answer.
 func vehicleFailed(err error) bool {
 	return slices.Contains([]errorCode{codeRefused, codeUnsupported, codeNoAck}, code(err))
 }
 
-// leftBehind adds to the error of a failed plan what the plan had changed before: that is not
-// taken back (rule 7).
+// leftBehind adds to a failed plan's error what the plan had changed: that is not taken back (rule 7).
 func (d *drone) leftBehind(t *task, err error) error {
 	e, ok := err.(*commandError)
-	if !ok || t.endedBy != nil {
+	if !ok || t.endedBy != nil { // the error of an ended task says already what was sent
 		return err
 	}
 	last, full := d.machine.last, *e
@@ -315,8 +312,7 @@ func (t *task) sleep(until time.Time) error {
 // onGround reports whether the vehicle says that it is on the ground.
 func (d *drone) onGround() bool { return d.tel.landedNow(time.Now()) == onGround }
 
-// watch looks at the manoeuvre, starts the landing whose place is reached, and returns when to
-// look again.
+// watch looks at the manoeuvre, starts the landing whose place is reached, and returns when to look again.
 func (d *drone) watch(now time.Time) time.Time {
 	m := d.cmd.manoeuvre
 	if m == nil || m.finished() || !d.online {
@@ -325,7 +321,7 @@ func (d *drone) watch(now time.Time) time.Time {
 	land, lost := m.watch(d.viewSince(m.at, now)) // what came before its acceptance proves nothing
 	switch {
 	case lost != "":
-		if d.cmd.transit() {
+		if d.cmd.onWayToLand() {
 			d.notify("the landing at the place was given up: " + lost)
 		}
 		d.cmd.endManoeuvre(interruption(m.lostAt(now), lost+"; the vehicle is in "+d.modeName()))
@@ -343,7 +339,7 @@ func (d *drone) watch(now time.Time) time.Time {
 func (d *drone) landThere(m *manoeuvre) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if d.cmd.manoeuvre != m || !d.cmd.transit() {
+	if d.cmd.manoeuvre != m || !d.cmd.onWayToLand() {
 		return
 	}
 	if err := d.doOwn(m.request, m); err != nil {
@@ -402,11 +398,12 @@ func (d *drone) reasons(t *task, refused *commandError) error {
 	t.sleep(time.Now().Add(textsAfter))
 	tel, now := &d.tel, time.Now()
 	tel.texts.flush(now, 0)
-	checksCount := now.Sub(d.checked) < checksEvery+textsAfter && !tel.healed.After(d.checked)
+	checksFresh := now.Sub(d.checked) < checksEvery+textsAfter && !tel.healed.After(d.checked)
 	e := *refused
 	for _, text := range tel.texts.last {
 		grave := text.ofChecks() || text.severity <= uint8(common.MAV_SEVERITY_WARNING)
-		if grave && (!text.at.Before(e.since) || checksCount && text.ofChecks() && !text.at.Before(d.checked)) {
+		ofLastChecks := checksFresh && text.ofChecks() && !text.at.Before(d.checked)
+		if grave && (ofLastChecks || !text.at.Before(e.since)) {
 			e.messages = append(e.messages, text)
 		}
 	}

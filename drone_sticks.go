@@ -110,7 +110,7 @@ func (d *drone) input(in stickInput) (Mode, error) {
 		return 0, err
 	}
 	v, t := d.view(time.Now()), d.cmd.current()
-	stick, held, denied := v.mode.flownBySticks(), d.sticks.held(v), d.sticks.src.denied(v)
+	inStickMode, held, denied := v.mode.flownBySticks(), d.sticks.held(v), d.sticks.src.denied(v)
 	switch {
 	case t != nil && t.request.setMode:
 		return 0, refuse(codeWrongMode, "input: a command to enter %s is under way", t.request.mode)
@@ -118,9 +118,9 @@ func (d *drone) input(in stickInput) (Mode, error) {
 		return 0, refuse(codeUnsupported, "input: this autopilot is neither PX4 nor ArduPilot Copter or Plane")
 	case denied != "": // setting a mode would not help
 		return 0, refuse(codeWrongMode, "input: %s", denied)
-	case d.sticks.taken && (stick || d.machine.order == nil): // nil: no mode was set here since
+	case d.sticks.taken && (inStickMode || d.machine.order == nil): // nil: no mode was set here since
 		return 0, refuse(codeWrongMode, "input: a pilot, a failsafe or another program took the drone, which is in mode %s; set manual, altitude or position here to take the sticks", v.mode)
-	case !stick:
+	case !inStickMode:
 		return 0, refuse(codeWrongMode, "input: the drone is in mode %s; set manual, altitude or position first", v.mode)
 	case held.IsValid() && held != in.from:
 		return 0, refuse(codeWrongMode, "another client (%s) has the sticks; set the mode to take them", held)

@@ -11,12 +11,13 @@ import (
 
 // Times of the handshake and of what is requested later (docs/design.md, "The vehicle").
 const (
-	askEvery    = 500 * time.Millisecond // between two requests of what is not answered yet
-	warnAfter   = 3 * time.Second        // no warning comes sooner; then unanswered parameters have their defaults
-	streamAgain = 10 * time.Second       // between two requests for a stream that was accepted
-	streamLost  = 5 * time.Second        // a stream without its message for this long was ended, by another program or a restart; NAV_DLL_ACT is read again this often
-	liveLost    = time.Second            // the same for CURRENT_MODE, which comes twice a second by itself
-	targetEvery = time.Second            // between two requests for the vehicle's target
+	askEvery     = 500 * time.Millisecond // between two requests of what is not answered yet
+	warnAfter    = 3 * time.Second        // no warning comes sooner; then unanswered parameters have their defaults
+	stationEvery = 5 * time.Second        // a NAV_DLL_ACT this old is requested again
+	streamAgain  = 10 * time.Second       // between two requests for a stream that was accepted
+	streamLost   = 5 * time.Second        // a stream silent for this long has ended, by another program or a restart
+	liveLost     = time.Second            // the same for CURRENT_MODE, which comes twice a second by itself
+	targetEvery  = time.Second            // between two requests for the vehicle's target
 )
 
 // stream is a message that is requested with SET_MESSAGE_INTERVAL.
@@ -124,7 +125,7 @@ func (h *handshake) ask(now time.Time) {
 		p.acks.request(idExtendedState)
 	}
 	known := func(name string) bool {
-		return p.known(name) && (name != "NAV_DLL_ACT" || now.Sub(p.stationAt) < streamLost)
+		return p.known(name) && (name != "NAV_DLL_ACT" || now.Sub(p.stationAt) < stationEvery)
 	}
 	for _, names := range parameterNames[h.firmware] {
 		if !slices.ContainsFunc(names, known) {
@@ -196,8 +197,7 @@ type parameters struct {
 	stationAt time.Time // when NAV_DLL_ACT came last
 }
 
-// parameterNames are the names of each family's parameters; of two names of one parameter the
-// older one comes first.
+// parameterNames names each family's parameters; of two names of one parameter the older comes first.
 var parameterNames = map[firmware][][]string{
 	px4:       {{"COM_RC_IN_MODE"}, {"COM_RC_OVERRIDE"}, {"NAV_DLL_ACT"}},
 	copter:    {{"SYSID_MYGCS", "MAV_GCS_SYSID"}, {"FS_GCS_ENABLE"}, {"WPNAV_SPEED", "WP_SPD"}},

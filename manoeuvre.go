@@ -15,9 +15,9 @@ const (
 	still      = 0.5  // m/s
 	nearPlace  = 5.0  // m: the wind may keep a drone this far off, for nearFor
 	nearFor    = 5 * time.Second
-	targetOff  = 5.0             // m: a target further off than this is not ours
-	targetNew  = time.Second     // this long after the acceptance the old target may be reported; a strange one must last as long
-	targetLate = 3 * time.Second // a strange target that came within this time of the acceptance is the autopilot's answer to the command
+	targetOff  = 5.0             // m: an autopilot's target further off than this is strange: not ours
+	targetNew  = time.Second     // for this long the old target may still show; a strange one must last as long
+	targetSoon = 3 * time.Second // a strange target this soon after the acceptance answers the command
 	wingRadii  = 1.5             // a fixed wing within this many radii of its circle has arrived
 	wingHeight = 5.0             // m: TECS keeps a height less exactly than a hover
 )
@@ -76,13 +76,13 @@ func (m *manoeuvre) watch(v view) (land bool, lost string) {
 // strangeTarget reports whether the autopilot has reported another target than ours for
 // targetNew. Right after the acceptance it may still report the old one.
 func (m *manoeuvre) strangeTarget(v view) bool {
-	t := m.plan.target
-	if t == nil || math.IsNaN(t.lat) || !v.to.at.After(m.at.Add(targetNew)) {
+	ours, its := m.plan.target, v.target
+	if ours == nil || math.IsNaN(ours.lat) || !its.at.After(m.at.Add(targetNew)) {
 		return false
 	}
-	away := distance(v.to.lat, v.to.lon, t.lat, t.lon)
-	strange := away > targetOff || math.Abs(v.to.amsl-t.amsl) > targetOff
-	return lasts(&m.strange, strange, v.to.at) >= targetNew
+	away := distance(its.lat, its.lon, ours.lat, ours.lon)
+	strange := away > targetOff || math.Abs(its.amsl-ours.amsl) > targetOff
+	return lasts(&m.strange, strange, its.at) >= targetNew
 }
 
 // lasts is how long a condition has been true at now, −1 if it is false. since remembers when it
@@ -101,7 +101,7 @@ func lasts(since *time.Time, is bool, now time.Time) time.Duration {
 // lostAt is the time of the interruption, for a manoeuvre that is abandoned now. A target that was strange
 // from the start is the autopilot's answer to the command: then it is the time of the acceptance.
 func (m *manoeuvre) lostAt(now time.Time) time.Time {
-	if !m.strange.IsZero() && m.strange.Sub(m.at) < targetLate {
+	if !m.strange.IsZero() && m.strange.Sub(m.at) < targetSoon {
 		return m.at
 	}
 	return now
@@ -131,14 +131,14 @@ func (m *manoeuvre) complete(v view) bool {
 		return v.landed.inAir() && math.Abs(v.velocity.down) < still && m.heightOff(v) <= allowed
 	case ModeHold:
 		there := t == nil || distance(v.at.lat, v.at.lon, t.lat, t.lon) <= atPlace
-		if !m.request.goTo { // a QuadPlane overshoots its place, and is slow where it turns back
+		if !m.request.goTo { // slow is not enough: a QuadPlane overshoots its place, and is slow where it turns back
 			return !v.armed || v.circle() > 0 || speed < still && there
 		}
 		if v.circle() > 0 {
 			return v.circlesAt(t.lat, t.lon) && m.heightOff(v) <= wingHeight
 		}
-		to := m.request.heading
-		facing := to == nil || math.Abs(math.Remainder(v.heading-*to, 360)) <= atHeading
+		heading := m.request.heading
+		facing := heading == nil || math.Abs(math.Remainder(v.heading-*heading, 360)) <= atHeading
 		return there && m.heightOff(v) <= atHeight && speed < slowly && facing
 	case ModeRTL, ModeRTGS: // a plane circles over home
 		if v.firmware == plane && v.landed.inAir() && v.circlesAt(v.home.lat, v.home.lon) {

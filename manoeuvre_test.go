@@ -21,7 +21,7 @@ func seen(changes ...func(*view)) view {
 	s := view{
 		now: time.Unix(2000, 0), firmware: copter, shownMode: shownMode{armed: true}, landed: landedState(common.MAV_LANDED_STATE_IN_AIR),
 		at: place{47.3977419, 8.5455938, 10, 498}, heading: 90,
-		to: point{lat: n, lon: n, amsl: n}, params: map[string]float64{"WP_LOITER_RAD": 60, "TKOFF_ALT": 50},
+		target: point{lat: n, lon: n, amsl: n}, params: map[string]float64{"WP_LOITER_RAD": 60, "TKOFF_ALT": 50},
 	}
 	for _, f := range changes {
 		f(&s)
@@ -219,7 +219,7 @@ func TestTheSecondLegOfALandingContinuesIt(t *testing.T) {
 	c.replace(second)
 	lineEqual(t, "it is another manoeuvre", c.manoeuvre != m, false)
 	lineEqual(t, "it has ended", m.finished(), false)
-	lineEqual(t, "it is on its way", c.transit(), false)
+	lineEqual(t, "it is on its way", c.onWayToLand(), false)
 	land, _ := m.watch(seen(func(s *view) { s.now = s.now.Add(time.Minute) }))
 	lineEqual(t, "it lands once more", land, false)
 	m.watch(seen(func(s *view) { s.armed = false }))
@@ -284,23 +284,23 @@ func TestATargetThatIsNotOursEndsAManoeuvre(t *testing.T) {
 	at := func(ms int, changes ...func(*view)) view { // ms −1000 is the acceptance (landingThere)
 		return seen(append(changes, func(s *view) {
 			s.now = s.now.Add(time.Duration(ms) * time.Millisecond)
-			if !math.IsNaN(s.to.lat) {
-				s.to.at = s.now
+			if !math.IsNaN(s.target.lat) {
+				s.target.at = s.now
 			}
 		})...)
 	}
-	ours := func(s *view) { s.to = point{lat: s.at.lat, lon: s.at.lon, amsl: s.at.amsl} }
+	ours := func(s *view) { s.target = point{lat: s.at.lat, lon: s.at.lon, amsl: s.at.amsl} }
 	away := func(s *view) {
 		ours(s)
-		s.to.lat, s.to.lon = moved(s.to.lat, s.to.lon, 6, 0)
+		s.target.lat, s.target.lon = moved(s.target.lat, s.target.lon, 6, 0)
 	}
 	above := func(s *view) {
 		ours(s)
-		s.to.amsl += 6
+		s.target.amsl += 6
 	}
 	near := func(s *view) {
 		ours(s)
-		s.to.lat, s.to.lon = moved(s.to.lat, s.to.lon, 4, 0)
+		s.target.lat, s.target.lon = moved(s.target.lat, s.target.lon, 4, 0)
 	}
 	disarmed := func(s *view) { s.armed = false }
 	const elsewhere = "the autopilot flies to another place"

@@ -82,8 +82,7 @@ func (i identity) firmware() firmware {
 // px4Custom is PX4's custom_mode of a main mode and a sub mode.
 func px4Custom(main, sub uint32) uint32 { return main<<16 | sub<<24 }
 
-// autopilotMode is one row of an autopilot's own list of modes (docs/autopilots.md, "The modes,
-// side by side").
+// autopilotMode is a row of an autopilot's list of modes (docs/autopilots.md, "The modes, side by side").
 type autopilotMode struct {
 	custom uint32 // the autopilot's number
 	name   string // the autopilot's
@@ -126,7 +125,7 @@ var ownModes = map[firmware][]autopilotMode{
 	plane:     planeModes,
 }
 
-// planeModes serves Plane and QuadPlane, whose reports are the same firmware's.
+// planeModes are the modes of ArduPlane, which flies planes and QuadPlanes.
 var planeModes = []autopilotMode{
 	{0, "MANUAL", ModeManual, plane},
 	{6, "FBWB", ModeAltitude, plane},
@@ -162,7 +161,7 @@ var otherPlaneModes = map[uint32]string{
 	24: "THERMAL", 25: "LOITER_ALT_QLAND",
 }
 
-// reported is what a heartbeat's custom mode is here, and what the autopilot calls it.
+// reported returns our mode for a heartbeat's custom mode, and the autopilot's own name for it.
 func (f firmware) reported(custom uint32) (Mode, string) {
 	for _, m := range ownModes[f] {
 		if m.custom == custom {
@@ -202,10 +201,10 @@ const copterBrake = 17
 
 // Times of the reports and of the mode machine (docs/design.md, "Reports" and rule 3).
 const (
-	newerLeast   = 100 * time.Millisecond  // or two round trips: the time of newerAfter
+	newerLeast   = 100 * time.Millisecond  // what newerAfter returns at least
 	reportFresh  = 200 * time.Millisecond  // a client's command may follow a report of this age
-	pollArmed    = 200 * time.Millisecond  // at this age of its last report an armed vehicle is asked for the next, if no command waits
-	pollDisarmed = 1500 * time.Millisecond // the same for a disarmed vehicle
+	pollArmed    = 200 * time.Millisecond  // an armed vehicle is asked again at this age of its last report
+	pollDisarmed = 1500 * time.Millisecond // the same for a disarmed one; while a command waits see againAfter
 	reportAgain  = 20 * time.Millisecond   // or a round trip: between two requests of what is waited for
 	reportMost   = 100 * time.Millisecond  // the longest reportAgain: on a slow line many requests are lost
 	followTime   = 5 * time.Second         // how long after its last copy a step explains a report
@@ -224,12 +223,12 @@ type shownMode struct {
 type reports struct {
 	lastBeat shownMode   // the last HEARTBEAT that made reports; its time is zero before the first
 	n        int         // how many reports there were
-	kept     []shownMode // the oldest first
+	kept     []shownMode // numbers that no HEARTBEAT has shown yet, the oldest first
 	alive    time.Time   // when a HEARTBEAT came last, or a CURRENT_MODE after the first HEARTBEAT
 	asked    time.Time   // when a HEARTBEAT was requested last
 }
 
-// askNow has the next HEARTBEAT requested at once where one is waited for.
+// askNow makes the next request for HEARTBEAT due at once, if one is waited for.
 func (r *reports) askNow() { r.asked = time.Time{} }
 
 // keeps reports whether a number is kept: the vehicle's mode is about to change.
@@ -298,8 +297,7 @@ func (r *reports) due(awaited bool, trip time.Duration) time.Time {
 
 func (r *reports) restart() { r.kept = nil }
 
-// view is the vehicle at a moment: what it shows, and what is commanded here. A number
-// that is not known, or not fresh, is NaN.
+// view is what the vehicle shows at a moment, and what is commanded here. An unknown or stale number is NaN.
 type view struct {
 	now         time.Time
 	firmware    firmware
@@ -317,11 +315,11 @@ type view struct {
 
 	shownMode // of the last report; its failsafe is the last HEARTBEAT's: before PX4 1.15 it may be only a warning
 
-	at       place
-	climb    *place  // the target of a takeoff that is not complete; nil: there is none
-	heading  float64 // degrees
-	velocity motion
-	home, to point // to: the autopilot's own target
+	at           place
+	climb        *place  // the target of a takeoff that is not complete; nil: there is none
+	heading      float64 // degrees
+	velocity     motion
+	home, target point // target: where the autopilot says that it flies to
 }
 
 // place is in degrees, metres above home and metres above mean sea level. NaN is unknown.

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"cmp"
 	"fmt"
 	"math"
 	"net/netip"
@@ -13,8 +12,7 @@ import (
 	"github.com/bluenviron/gomavlib/v3/pkg/message"
 )
 
-// request is a command as POST mode, takeoff, goto and land take it, read and
-// checked. A nil number was not given.
+// request is a command as POST mode, takeoff, goto and land read and check it. A nil number was not given.
 type request struct {
 	setMode bool // mode is to be set
 	mode    Mode
@@ -187,7 +185,7 @@ func (f firmware) setMode(mode Mode, custom uint32) step {
 	return s.leadingTo(mode, custom)
 }
 
-// enter is DO_SET_MODE to the autopilot's own mode for mode.
+// enter is DO_SET_MODE to the autopilot's own mode that stands for one of ours.
 func (f firmware) enter(mode Mode) step { return f.setMode(mode, entered[f][mode]) }
 
 func (f firmware) armDisarm(arm bool) step {
@@ -203,7 +201,7 @@ func (r request) plan(v view) (p plan, err error) {
 	switch {
 	case v.firmware == firmwareUnknown:
 		return p, refuse(codeUnsupported, "this autopilot is neither PX4 nor ArduPilot Copter or Plane: its state can be read, not commanded")
-	case r.disarms() && v.armed && v.landed.inAir(): // an unknown landed state forbids only the next one
+	case r.disarms() && v.armed && v.landed.inAir(): // reported in the air; flying, below, includes unknown
 		return p, refuse(codeRefused, "arm: the vehicle is in the air; land first")
 	case r.setMode && r.endsDisarmed() && v.flying():
 		return p, refuse(codeRefused, "arm: the vehicle is in the air; land first; the mode was not set either")
@@ -249,8 +247,11 @@ func (r request) planGoto(v view) (p plan, err error) {
 	case v.firmware == plane && r.heading != nil:
 		return p, refuse(codeUnsupported, "heading: a fixed wing can't keep one at a place; leave it out")
 	}
+	if err := v.checkHover(r.name()); err != nil {
+		return p, err
+	}
 	to, err := r.destination(v)
-	if err = cmp.Or(v.checkHover(r.name()), err); err != nil {
+	if err != nil {
 		return p, err
 	}
 	if v.firmware == px4 && v.failsafe { // only DO_SET_MODE is known to end one
@@ -282,12 +283,16 @@ func (r request) destination(v view) (to place, err error) {
 	case r.altitudeMSL != nil:
 		to.altitude, to.amsl = *r.altitudeMSL-v.home.amsl, *r.altitudeMSL
 	}
+	sent := to.altitude // the height that reposition sends
+	if v.firmware == px4 || r.altitudeMSL != nil {
+		sent = to.amsl
+	}
 	switch {
 	case math.IsNaN(to.lat):
 		err = refuse(codeRefused, "the autopilot has no position yet: give lat and lon, or wait for its GPS")
-	case v.firmware == px4 && math.IsNaN(to.amsl) && r.altitude != nil:
+	case math.IsNaN(sent) && r.altitude != nil: // on PX4: home is unknown
 		err = refuse(codeRefused, "altitude: the autopilot has no home position yet; give altitude_msl, or wait for its GPS")
-	case v.firmware == px4 && math.IsNaN(to.amsl), v.firmware != px4 && math.IsNaN(to.altitude) && r.altitudeMSL == nil:
+	case math.IsNaN(sent):
 		err = refuse(codeRefused, "altitude: the vehicle's own height is not known now; wait for its position, or goto with altitude or altitude_msl")
 	}
 	return to, err
@@ -298,9 +303,8 @@ func (r request) destination(v view) (to place, err error) {
 // yaw and speed. What a goto keeps is sent as the present place: ArduPilot denies INT32_MAX.
 func (r request) reposition(v view, to place) step {
 	s := step{
-		cmd: common.MAV_CMD_DO_REPOSITION, asInt: true,
-		frame: common.MAV_FRAME_GLOBAL,
-		x:     degE7(to.lat), y: degE7(to.lon),
+		cmd: common.MAV_CMD_DO_REPOSITION, asInt: true, frame: common.MAV_FRAME_GLOBAL,
+		x: degE7(to.lat), y: degE7(to.lon),
 		p: [7]float32{-1, 1, 0, 0, 0, 0, float32(to.amsl)},
 	}
 	switch {

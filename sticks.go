@@ -37,7 +37,7 @@ var released = axes{math.MaxInt16, math.MaxInt16, math.MaxInt16, math.MaxInt16}
 
 // stickActs is what the caller is to do for the sticks.
 type stickActs struct {
-	send     bool   // the axes, now
+	send     bool   // send the axes now
 	release  bool   // send released axes: the receiver gets its sticks back
 	hold     bool   // command a hold: the client fell silent
 	takeover bool   // somebody else took the sticks of a stick mode: end every task
@@ -56,7 +56,7 @@ type stickHolder struct {
 // "Who has the sticks"). Its methods are given what happened; take returns what to do.
 type sticks struct {
 	src   sources
-	taken bool // somebody else has taken them. enter ends it, but not in a stick mode: there entered does
+	taken bool // somebody else has the sticks; enter clears it, but in his own stick mode only entered does
 	phase stickPhase
 	axes  axes
 	since time.Time // when the stream began, or ended
@@ -305,7 +305,7 @@ func (s *sticks) tick(v view) (next time.Time) {
 	switch {
 	case !v.online && v.mode.flownBySticks(): // when the link is back somebody else may fly
 		s.client.spoke = time.Time{}
-	case v.busy && !askedHold: // a waiting client is not silent; after askedHold it may be our own hold
+	case v.busy && !askedHold: // a client that waits is not silent; after askedHold the command may be our hold
 		s.client.spoke = v.now
 	}
 	if s.phase != stickClient || !v.now.Before(s.client.until) {
