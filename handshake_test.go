@@ -170,7 +170,7 @@ func TestAVehicleThatDoesNotAnswerTheHandshakeIsAskedUntilItDoes(t *testing.T) {
 
 func TestALateAckOfAStreamsRequestDoesNotAnswerTheNextOne(t *testing.T) {
 	inLinkBubble(t, func(t *testing.T) {
-		b := newLineBench(t, px4Beat(), func(b *lineBench) { b.lag = 400 * time.Millisecond }) // two copies of its first request go out, and both are denied
+		b := newLineBench(t, px4Beat(), func(b *lineBench) { b.lag = 400 * time.Millisecond }) // the first stream's request goes out twice, and is denied twice
 		time.Sleep(20 * time.Second)
 		b.drone.mu.Lock()
 		defer b.drone.mu.Unlock()
