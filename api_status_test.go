@@ -67,7 +67,7 @@ func (v *scriptedVehicle) say(messages ...message.Message) {
 	synctest.Wait()
 }
 
-// wantStatus checks the whole status, except for the counts of what was sent.
+// wantStatus checks the whole status, except for the count link.sent.
 func (v *scriptedVehicle) wantStatus(want string) {
 	v.Helper()
 	r := call(v.handler, "GET", "/api/drone/status", nil)
@@ -237,7 +237,7 @@ type watcher struct {
 	*wire
 	mu     sync.Mutex
 	header http.Header
-	first  string // the lines before the first event
+	others string // the blocks that are no events
 	events []event
 	err    error // what ended it
 	over   chan struct{}
@@ -282,7 +282,7 @@ func (w *watcher) read(headers []string) error {
 		if name, ok := strings.CutPrefix(name, "event: "); ok {
 			w.events = append(w.events, event{time.Now(), name, data})
 		} else {
-			w.first += block
+			w.others += block
 		}
 		w.mu.Unlock()
 	}
@@ -322,8 +322,8 @@ func TestAStreamIsTheStatusAtOnceAndWithEachChange(t *testing.T) {
 		if len(first) != 1 || first[0].name != "status" || first[0].data+"\n" != hf.get("/api/drone/status").body {
 			hf.Fatalf("the first events are %v", first)
 		}
-		if w.first != "retry: 1000\n\n" || w.header.Get("Content-Type") != "text/event-stream" || w.header.Get("Cache-Control") != "no-store" {
-			hf.Errorf("begins with %q, headers %v", w.first, w.header)
+		if w.others != "retry: 1000\n\n" || w.header.Get("Content-Type") != "text/event-stream" || w.header.Get("Cache-Control") != "no-store" {
+			hf.Errorf("begins with %q, headers %v", w.others, w.header)
 		}
 		time.Sleep(150 * time.Millisecond)
 		hf.post("/api/drone/mode", `{"arm":true}`).wantOK(hf.T)
@@ -399,7 +399,7 @@ func TestA17thStreamTakesThePlaceOfTheOldest(t *testing.T) {
 		open = append(open[1:], watchStatus(p))
 		time.Sleep(time.Second)
 		for i, w := range open {
-			if w.ended() != (i == 4) { // open[5] until the first was left out
+			if w.ended() != (i == 4) { // open[5] disconnected; without open[0] it is number 4
 				hf.Errorf("stream %d: ended %v", i+1, w.ended())
 			}
 		}
@@ -590,7 +590,7 @@ func TestAcceptChoosesBetweenThePageTheStreamAndJSON(t *testing.T) {
 		t.Error("two lines of Accept are not one list")
 	}
 	if accepts(nil, "text/html") {
-		t.Error("no Accept names a type")
+		t.Error("without an Accept header text/html is accepted")
 	}
 }
 

@@ -281,7 +281,7 @@ func (hf *httpFlight) refuse(result common.MAV_RESULT) {
 	})
 }
 
-// obey ends answer, refuse and ignores (flight_ardupilot_test.go).
+// obey lets the vehicle obey again after answer, refuse or ignores (flight_ardupilot_test.go).
 func (hf *httpFlight) obey() {
 	hf.sim.change(func() { hf.sim.idle, hf.sim.onAck = false, nil })
 }
@@ -469,7 +469,7 @@ func badBodies() []badBody {
 		add("an unknown field", path, `{"speeed":5}`, 400, `"speeed"`)
 		add("an unknown field that is null", path, `{"speeed":null}`, 400, `"speeed"`)
 		add("an empty name", path, `{"":5}`, 400, `""`)
-		add("a field in other letters", path, `{"Altitude":5}`, 400, `"Altitude"`)
+		add("a field in another letter case", path, `{"Altitude":5}`, 400, `"Altitude"`)
 		for _, space := range []string{"\v", "\f", "\u0085", "\u00a0", " \u2003 "} {
 			add("white space that JSON does not allow", path, space, 400, "JSON")
 		}
@@ -500,7 +500,7 @@ func badBodies() []badBody {
 	}
 	for path, rest := range waitingRoutes {
 		number(path, "wait", rest)
-		add("a wait that is over before it begins", path, `{`+rest+`"wait":-1}`, 422, "wait: want 0 to 600 seconds")
+		add("a negative wait", path, `{`+rest+`"wait":-1}`, 422, "wait: want 0 to 600 seconds")
 		add("a wait of over ten minutes", path, `{`+rest+`"wait":601}`, 422, "wait: want 0 to 600 seconds")
 		add("a wait that is true", path, `{`+rest+`"wait":true}`, 400, "wait: want 0 to 600 seconds, got a JSON bool")
 		add("a wait in words", path, `{`+rest+`"wait":"5"}`, 400, "wait: want 0 to 600 seconds, got a JSON string")
@@ -1008,8 +1008,8 @@ func TestACommandThatIsNeverAcknowledgedIsNoAck(t *testing.T) {
 			n := len(hf.sim.received())
 			hf.post(path, body).want(hf.T, 504, "no_ack")
 			commands := slices.DeleteFunc(hf.orders(n), func(s string) bool { return strings.HasPrefix(s, "sticks") })
-			first := slices.DeleteFunc(slices.Clone(commands), func(s string) bool { return s != commands[0] })
-			if len(first) < 3 {
+			copies := slices.DeleteFunc(slices.Clone(commands), func(s string) bool { return s != commands[0] })
+			if len(copies) < 3 {
 				hf.Errorf("POST %s was not repeated: %v", path, commands)
 			}
 			hf.obey()

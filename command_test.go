@@ -89,9 +89,9 @@ func (b *lineBench) requests(began time.Time) (after []time.Duration) {
 	return after
 }
 
-// seldom checks that reports were requested at the beginning and at most every 20 ms after it. Two more are
-// allowed: at the ack, and when the step began to wait.
-func (b *lineBench) seldom(began time.Time, took time.Duration) {
+// wantFewRequests checks that reports were requested at the beginning and at most every 20 ms after it.
+// Two more are allowed: at the ack, and when the step began to wait.
+func (b *lineBench) wantFewRequests(began time.Time, took time.Duration) {
 	b.t.Helper()
 	list := slices.DeleteFunc(b.requests(began), func(at time.Duration) bool { return at > took })
 	if most := int(took/reportAgain) + 1 + 2; len(list) == 0 || len(list) > most {
@@ -126,7 +126,7 @@ func TestACommandIsRepeatedEach300MillisecondsWithItsConfirmationRisingAndGivenU
 			lineEqual(t, "target", [2]byte{c.TargetSystem, c.TargetComponent}, [2]byte{1, 1})
 			lineEqual(t, "sender", [2]byte{m.system, m.component}, [2]byte{1, componentID})
 		}
-		b.seldom(began, o.took)
+		b.wantFewRequests(began, o.took)
 	})
 }
 
@@ -145,7 +145,6 @@ func TestACommandIsRepeatedMoreSeldomOnASlowLine(t *testing.T) {
 			b := newLineBench(t, copterBeat(), func(b *lineBench) { b.lag = c.lag })
 			time.Sleep(20 * time.Second)
 			b.settle()
-			b.follow(func(id uint16, try int) {})
 			o := <-b.command(armIt)
 			lineEqual(t, "code", o.code(), codeNoAck)
 			lineEqual(t, fmt.Sprintf("sends at a round trip of %v", c.lag), fmt.Sprint(sentAfter(b.commands(common.MAV_CMD_COMPONENT_ARM_DISARM))), c.sends)
@@ -317,7 +316,7 @@ func TestNoAckOfPX4ProvesAModeChange(t *testing.T) {
 	const ms = time.Millisecond
 	for _, c := range []struct {
 		name   string
-		acks   bool
+		acks   bool // the first ack comes
 		second common.MAV_RESULT
 		after  time.Duration // of the second ack; 0: it never comes
 		shown  time.Duration // when the mode shows; 0: never
@@ -480,12 +479,16 @@ func TestTheAnswerComesWhenAReportShowsTheMode(t *testing.T) {
 			b.obeys(c.ack, c.do)
 			began := time.Now()
 			o := <-b.command(goHome)
-			lineEqual(t, "code", o.code(), map[bool]errorCode{false: codeNoAck}[c.do >= 0])
+			wantCode, wantMode, wantName := errorCode(""), ModeRTL, "RTL"
+			if c.do < 0 {
+				wantCode, wantMode, wantName = codeNoAck, ModeManual, "GUIDED"
+			}
+			lineEqual(t, "code", o.code(), wantCode)
 			lineEqual(t, fmt.Sprintf("ack after %v, in force after %v: answered after", c.ack, c.do), o.took, c.took)
 			s := b.status()
-			lineEqual(t, "mode", s.mode, map[bool]Mode{true: ModeRTL, false: ModeManual}[c.do >= 0])
-			lineEqual(t, "vehicle mode", s.modeName, map[bool]string{true: "RTL", false: "GUIDED"}[c.do >= 0])
-			b.seldom(began, c.took)
+			lineEqual(t, "mode", s.mode, wantMode)
+			lineEqual(t, "vehicle mode", s.modeName, wantName)
+			b.wantFewRequests(began, c.took)
 			lineEqual(t, "sends", len(b.commands(common.MAV_CMD_DO_SET_MODE)), 1)
 		})
 	}
@@ -730,7 +733,7 @@ func TestWhoSupersedesWhom(t *testing.T) {
 		{"set arm=false", "set arm=false", "no yes", "yes yes"},
 	} {
 		c, newer := &commander{}, parseRequest(t, r.newer)
-		newer.from = netip.MustParseAddr("192.168.1.23") // whoever asks
+		newer.from = netip.MustParseAddr("192.168.1.23") // requests are equal whoever asks
 		for range 2 {
 			c.tasks = append(c.tasks, &task{commander: c, request: parseRequest(t, r.older)})
 		}
@@ -899,12 +902,12 @@ func TestASupersededCommandIsAnsweredAfterTwoSecondsWithWhatWasSent(t *testing.T
 	onLine(t, copterBeat(), func(t *testing.T, b *lineBench) {
 		older := b.command(request{setMode: true, mode: ModeHold, arm: &yes})
 		time.Sleep(200 * time.Millisecond)
-		waits := b.command(goHome)
+		newer := b.command(goHome)
 		o := <-older
 		lineEqual(t, "code", o.code(), codeSuperseded)
 		lineEqual(t, "its error", o.err.Error(), "a newer command took this one's place; the mode change was sent before; nothing more was sent")
 		lineEqual(t, "time until the answer", o.took, 200*time.Millisecond+giveUp)
-		<-waits
+		<-newer
 	})
 }
 

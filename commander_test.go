@@ -14,8 +14,8 @@ import (
 	"github.com/bluenviron/gomavlib/v3/pkg/dialects/minimal"
 )
 
-// A plan that armed the vehicle on the ground and was then refused or not answered disarms
-// it (rule 7).
+// On the ground a failed plan disarms what it armed or may have armed (rule 7). A refused arming
+// has armed nothing.
 func TestWhatAFailedPlanArmedIsDisarmed(t *testing.T) {
 	for _, c := range []struct {
 		name   string
@@ -57,10 +57,9 @@ func TestWhatAFailedPlanArmedIsDisarmed(t *testing.T) {
 				lineEqual(t, "code", o.code(), c.code)
 				sends := ""
 				for _, m := range b.commands(common.MAV_CMD_COMPONENT_ARM_DISARM) {
-					if m.at.Before(began) {
-						continue
+					if !m.at.Before(began) {
+						sends += fmt.Sprint(" ", m.msg.(*common.MessageCommandLong).Param1)
 					}
-					sends += fmt.Sprint(" ", m.msg.(*common.MessageCommandLong).Param1)
 				}
 				lineEqual(t, "sends", strings.TrimSpace(sends), c.sends)
 			})
@@ -81,7 +80,7 @@ func TestAnArmingIsNotSentInAnotherModeThanTheOneThatWasSetForIt(t *testing.T) {
 		name    string
 		mode    Mode
 		to      uint32
-		streams bool
+		streams bool // our stream runs
 		arm     *bool
 	}{
 		{"return", ModeRTL, px4Custom(1, 0), false, &yes},
@@ -178,15 +177,15 @@ func TestTheSecondLegOfALandingThatHasEndedIsNotSent(t *testing.T) {
 }
 
 func TestPX4IsNotArmedOnAStreamThatEnds(t *testing.T) {
-	for _, c := range []struct{ delay, after time.Duration }{ // after the client's last command; at 5 s its stream ends
+	for _, c := range []struct{ lineDelay, afterCommand time.Duration }{ // a stream ends 5 s after its client's last command
 		{0, 5000 * time.Millisecond}, {200 * time.Millisecond, 4600 * time.Millisecond}, {200 * time.Millisecond, 4800 * time.Millisecond},
 	} {
 		t.Run(fmt.Sprint(c), func(t *testing.T) {
 			fly(t, simPX4, nil, func(f *flight) {
-				f.slowly(c.delay)
+				f.slowly(c.lineDelay)
 				f.accepted("/mode", `{"mode":"position"}`)
 				f.accepted("/mode", `{"mode":"hold"}`)
-				time.Sleep(time.Until(f.drone.sticks.client.spoke.Add(c.after)))
+				time.Sleep(time.Until(f.drone.sticks.client.spoke.Add(c.afterCommand)))
 				f.accepted("/mode", `{"arm":true}`)
 				time.Sleep(1200 * time.Millisecond)
 				if f.sim.truth().failsafe {
@@ -222,8 +221,8 @@ func TestHomeIsForgottenAtARestart(t *testing.T) {
 		at(188.3, 2600)
 		time.Sleep(50 * time.Millisecond)
 		b.obeys(time.Millisecond, time.Millisecond)
-		o := b.command(request{setMode: true, mode: ModeTakeoff})
-		time.Sleep(answerWait + time.Second) // it does not send its home
+		answer := b.command(request{setMode: true, mode: ModeTakeoff})
+		time.Sleep(answerWait + time.Second) // the vehicle does not send its home
 		sent := b.commands(common.MAV_CMD_NAV_TAKEOFF)
 		if len(sent) == 0 {
 			t.Fatal("no takeoff was sent")
@@ -231,7 +230,7 @@ func TestHomeIsForgottenAtARestart(t *testing.T) {
 		if up := float64(sent[0].msg.(*common.MessageCommandLong).Param7) - 188.3; math.Abs(up-10) > 1 {
 			t.Errorf("a takeoff to 10 m climbs %.1f m", up)
 		}
-		<-o
+		<-answer
 	})
 }
 
@@ -333,14 +332,14 @@ func TestMavrestActsByItselfOnlyForAClientThatHasTheDrone(t *testing.T) {
 		lineEqual(t, "after "+name, code(c.mustNotAct()), codeInterrupted)
 	}
 	d, own := newDrone(device{}, 0, false), &task{}
-	lineEqual(t, "it acts without a client", code(d.doOwn(request{}, nil)), codeInterrupted)
+	lineEqual(t, "the code of an own action without a client", code(d.doOwn(request{}, nil)), codeInterrupted)
 	d.accepted(own, &step{})
 	lineEqual(t, "its own step counts as a client's", d.cmd.clientActed, false)
 	d.accepted(&task{askedAt: time.Now(), endedBy: interruption(time.Now(), "a pilot")}, &step{})
 	lineEqual(t, "a step that shows after a takeover gives the client the drone", d.cmd.clientActed, false)
 	lands := &task{commander: d.cmd, request: landHere, askedAt: time.Now()}
 	own.commander, d.cmd.clientActed, d.cmd.tasks = d.cmd, true, []*task{own, lands}
-	lineEqual(t, "a command is under way", code(d.cmd.mustNotAct()), codeSuperseded)
+	lineEqual(t, "the code while a command is under way", code(d.cmd.mustNotAct()), codeSuperseded)
 	d.cmd.manoeuvre = newManoeuvre(landHere, plan{})
 	own.firstLeg = d.cmd.manoeuvre
 	d.cmd.endManoeuvre(interruption(time.Now(), "another target"))

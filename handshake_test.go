@@ -31,7 +31,7 @@ func TestTheHandshakeIsRepeatedWhenTheVehicleComesBackOrRestarts(t *testing.T) {
 			b.boot = 1000
 			b.served[idHome], b.served[idVersion] = &common.MessageHomePosition{}, &common.MessageAutopilotVersion{FlightSwVersion: 1<<24 | 17<<16}
 		})
-		// The live report is denied, home and version are answered: each is requested once a handshake.
+		// CURRENT_MODE is denied, home and version are answered: each is requested once a handshake.
 		// The attitude comes, and the other messages never come.
 		want := func(when string, once, comes, others int) {
 			t.Helper()
@@ -170,7 +170,7 @@ func TestAVehicleThatDoesNotAnswerTheHandshakeIsAskedUntilItDoes(t *testing.T) {
 
 func TestALateAckOfAStreamsRequestDoesNotAnswerTheNextOne(t *testing.T) {
 	inLinkBubble(t, func(t *testing.T) {
-		b := newLineBench(t, px4Beat(), func(b *lineBench) { b.lag = 400 * time.Millisecond }) // the first stream is denied twice
+		b := newLineBench(t, px4Beat(), func(b *lineBench) { b.lag = 400 * time.Millisecond }) // the first stream's request goes out twice, and is denied twice
 		time.Sleep(20 * time.Second)
 		b.drone.mu.Lock()
 		defer b.drone.mu.Unlock()
@@ -259,7 +259,7 @@ func TestAWarningSaysWhereSticksUndoAPilotsSwitchUnseen(t *testing.T) {
 			for _, m := range b.status().tel.texts.last {
 				n += strings.Count(m.text, "COM_RC_OVERRIDE")
 			}
-			lineEqual(t, fmt.Sprintf("messages at %d baud, live %v, with %g", c.baud, c.live, c.override), n, map[bool]int{true: 1}[c.warned])
+			lineEqual(t, fmt.Sprintf("messages at %d baud, live %v, with %g", c.baud, c.live, c.override), n, b2i(c.warned))
 		})
 	}
 }

@@ -197,12 +197,12 @@ func checkedFrames(b []byte) []wireFrame {
 			continue
 		}
 		extra, ok := crcExtras[f.id]
-		sum := i + header + int(b[i+1])
-		f.end = sum + 2 + 13*int(f.incompat) // incompat is 1 with a signature, of 13 bytes
-		if !ok || f.end > len(b) || binary.LittleEndian.Uint16(b[sum:]) != crcOf(b[i+1:sum], extra) {
+		checksumAt := i + header + int(b[i+1])
+		f.end = checksumAt + 2 + 13*int(f.incompat) // incompat is 1 with a signature, of 13 bytes
+		if !ok || f.end > len(b) || binary.LittleEndian.Uint16(b[checksumAt:]) != crcOf(b[i+1:checksumAt], extra) {
 			continue
 		}
-		f.payload = b[i+header : sum]
+		f.payload = b[i+header : checksumAt]
 		list = append(list, f)
 	}
 	return list
@@ -258,11 +258,11 @@ func (noDeadlines) SetWriteDeadline(time.Time) error { return nil }
 // cable is a port whose other end the test holds.
 type cable struct {
 	toLink     chan []byte
-	rest       []byte    // bytes that Read has not returned yet; only the reader uses it
-	until      time.Time // deadline of a read; only the reader uses it
-	writeUntil time.Time // deadline of a write; only the writer uses it
-	heard      func(lineMessage)
-	stalled    atomic.Bool // writes hang
+	rest       []byte            // bytes that Read has not returned yet; only the reader uses it
+	until      time.Time         // deadline of a read; only the reader uses it
+	writeUntil time.Time         // deadline of a write; only the writer uses it
+	heard      func(lineMessage) // is called with each message that the link writes
+	stalled    atomic.Bool       // writes hang
 	gone       chan struct{}
 	once       sync.Once
 }
@@ -358,7 +358,7 @@ type lineBench struct {
 	boot   uint32                     // the boot clock, in ms, of the ATTITUDEs that come with each beat; 0: none come
 	stall  bool                       // writes to the next port hang
 	deaf   bool                       // the handshake is not answered
-	live   bool                       // the intervals of CURRENT_MODE and HEARTBEAT can be set
+	live   bool                       // an interval of CURRENT_MODE or HEARTBEAT is accepted, not denied
 	lag    time.Duration              // delay of the handshake's answers
 	params map[string]float64         // answers to PARAM_REQUEST_READ
 	served map[uint32]message.Message // answers to REQUEST_MESSAGE, except for the heartbeat
@@ -396,7 +396,7 @@ func newLineBench(t *testing.T, beat *common.MessageHeartbeat, with ...func(*lin
 		tick := time.NewTicker(time.Second)
 		defer tick.Stop()
 		for {
-			synctest.Wait()
+			synctest.Wait() // the link first opens its port, or handles what is due at the same time
 			b.change(func() {
 				if b.beat == nil {
 					return
@@ -1077,7 +1077,7 @@ type visit struct {
 	custom   uint32
 }
 
-// wantAnswer checks how the oldest post was answered, if there is a post. Code "" means accepted.
+// wantAnswer checks how the oldest post, if any, was answered. Code "" means accepted, "any" allows all.
 func (p *player) wantAnswer(limit time.Duration, code string) {
 	p.Helper()
 	if len(p.posts) > 0 {

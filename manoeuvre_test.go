@@ -60,7 +60,7 @@ func TestAManoeuvreIsCompleteWhereTheVehicleShowsIt(t *testing.T) {
 	hold := manoeuvre{request: request{mode: ModeHold}}
 	holdHere := manoeuvre{request: request{mode: ModeHold}, plan: plan{target: here}}
 	rtl := manoeuvre{request: request{mode: ModeRTL}}
-	// A fixed wing over its home that circles 60 m round a place.
+	// A fixed wing over its home, at 20 m/s. It circles a place at a radius of 60 m.
 	wing := func(changes ...change) view {
 		return seen(append([]change{flying(20, 0), func(s *view) {
 			s.firmware = plane
@@ -330,7 +330,7 @@ func TestATargetThatIsNotOursEndsAManoeuvre(t *testing.T) {
 		}
 		lineEqual(t, c.name, taken, c.taken)
 	}
-	// After a repeated request no target counts as foreign for 1 s.
+	// After a repeated request no target counts as strange for 1 s.
 	m := landingThere()
 	m.watch(at(100, away))
 	c := &commander{manoeuvre: m}
@@ -341,7 +341,8 @@ func TestATargetThatIsNotOursEndsAManoeuvre(t *testing.T) {
 	lineEqual(t, "asked for again", taken, "")
 	_, taken = m.watch(at(2600, away))
 	lineEqual(t, "asked for again, 1 s later", taken, elsewhere)
-	// A target that is strange within 3 s of the acceptance, here at 500, is the answer to the command.
+	// The acceptance was at 500. A target that is strange within 3 s of it is the autopilot's answer to the
+	// command, so the manoeuvre was lost at the acceptance. Else it is lost now, at 9000.
 	for strangeFrom, lostAt := range map[int]int{3400: 500, 3600: 9000} {
 		m.strange = at(strangeFrom).now
 		lineEqual(t, fmt.Sprint("lost at, strange from ", strangeFrom), m.lostAt(at(9000).now), at(lostAt).now)

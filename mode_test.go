@@ -36,7 +36,7 @@ func modesOf(f firmware) []autopilotMode {
 }
 
 // numberOf is the autopilot's number of a mode. The name is the autopilot's own, in capitals, or ours. Ours
-// stands for the mode that our plans set; "rtgs" and "other" for the first that is reported so, or for any if none is.
+// means the mode that our plans set, but "rtgs" and "other" mean the first reported so, else list[0].
 func numberOf(tb testing.TB, f firmware, name string) uint32 {
 	tb.Helper()
 	list := modesOf(f)
@@ -54,7 +54,7 @@ func numberOf(tb testing.TB, f firmware, name string) uint32 {
 // The takeoff of these tests climbs 10 m, to 510 m above mean sea level. It may end from 508 m on.
 const highEnough, tooLow = 508.1, 507.9
 
-// commanded is the order of a step that enters the mode; transit: of a landing's way to its place.
+// commanded is the order of a step that enters the mode; transit means a landing's way to its place.
 func commanded(f firmware, m Mode, transit bool) order {
 	o := order{mode: m, number: entered[f][m]}
 	switch {
@@ -347,7 +347,7 @@ func followsStream(r report) bool {
 func everyReport(t *testing.T, test func(t *testing.T, f *hearing, o order, r report)) {
 	for _, fw := range []firmware{px4, copter, quadPlane} {
 		for _, c := range requestable {
-			for _, transit := range []bool{false, true}[:1+b2i(c == ModeLand)] {
+			for _, transit := range []bool{false, true} {
 				for _, m := range append(modesOf(fw), autopilotMode{custom: 99, mode: ModeOther}) {
 					for i := range 16 { // a bit for each fact: the report's armed, low, streamed; armed before it
 						r := report{shownMode: shownMode{custom: m.custom, armed: i&1 != 0}, mode: m.mode, amsl: highEnough, streamed: i&4 != 0}
@@ -355,8 +355,8 @@ func everyReport(t *testing.T, test func(t *testing.T, f *hearing, o order, r re
 							r.amsl = tooLow
 						}
 						wasArmed := i&8 != 0
-						if c == ModeTakeoff && !wasArmed {
-							continue // it has not begun
+						if c == ModeTakeoff && !wasArmed || transit && c != ModeLand {
+							continue // a takeoff has not begun; only a landing has a way to its place
 						}
 						f := newHearing()
 						f.firmware = fw
@@ -1058,7 +1058,7 @@ func (w *witness) sends(o order) {
 	w.claim(&s.to, w.now)
 }
 
-// accepts notes that a step was accepted. Every other step is older.
+// accepts notes that a step was accepted. That ends the claims of all steps.
 func (w *witness) accepts(o order) {
 	w.sends(o)
 	w.command(o)
@@ -1277,7 +1277,7 @@ func TestWhenHeartbeatIsRequested(t *testing.T) {
 			r.kept = []shownMode{{custom: 5}}
 		}
 		if got := r.due(c.awaited, c.trip).Sub(at); got != c.want {
-			t.Errorf("%s: due after %v", fmt.Sprintf("%+v", c), got)
+			t.Errorf("%+v: due after %v", c, got)
 		}
 	}
 }

@@ -430,7 +430,7 @@ func TestPX4Plans(t *testing.T) {
 		{"px4 POSCTL flying failsafe", "set mode=position arm=true", []string{"LONG 176 [1 3 0 …NaN]", arm}},
 		{"px4 AUTO.RTL flying failsafe", "set mode=hold arm=true", []string{loiter, pause, arm}},
 		{"px4 AUTO.LOITER armed failsafe", "set mode=hold arm=true", []string{loiter, pause, arm}},
-		// A plan that sets a mode, or stays on the ground in its mode, needs no step more.
+		// A plan that sets a mode, or stays on the ground in its mode, needs no further step.
 		{"px4 AUTO.RTL flying failsafe", "set mode=position", []string{"LONG 176 [1 3 0 …NaN]"}},
 		{"px4 AUTO.RTL flying failsafe", "set mode=land arm=true", []string{"LONG 176 [1 4 6 …NaN]", "LONG 400 [1 0 …NaN]"}},
 		{"px4 AUTO.LOITER landed failsafe", "takeoff", []string{arm, climb}},

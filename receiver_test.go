@@ -49,10 +49,9 @@ func TestWhoseSticksCount(t *testing.T) {
 						if (why != "") != want {
 							t.Fatalf("denied: %q, want %v", why, want)
 						}
-						name := map[string]string{"px4": "COM_RC_IN_MODE", "copter": "FS_GCS_ENABLE is"}[f]
-						if name == "" {
-							name = "FS_GCS_ENABL is"
-						}
+						name := map[string]string{
+							"px4": "COM_RC_IN_MODE", "copter": "FS_GCS_ENABLE is", "quadplane": "FS_GCS_ENABL is", "plane": "FS_GCS_ENABL is",
+						}[f]
 						if want && !strings.Contains(why, name) {
 							t.Errorf("%q does not name %s", why, name)
 						}
@@ -68,9 +67,9 @@ func TestWhoseSticksCount(t *testing.T) {
 						if quiet && h.acts != "" {
 							t.Errorf("the sticks asked for %s", h.acts)
 						}
-						by := map[bool]string{true: "receiver"}[quiet]
-						if nobodyFlies[vehicle] || want && f != "px4" && receiver != "in-use" {
-							by = ""
+						by := ""
+						if quiet && (f == "px4" && !nobodyFlies[vehicle] || f != "px4" && receiver == "in-use") {
+							by = "receiver"
 						}
 						if got := h.by(h.v); got != by {
 							t.Errorf("%q has the sticks, want %q", got, by)
@@ -111,7 +110,6 @@ func TestTransmitterAndPX4ShareTheSticksByItsParameter(t *testing.T) {
 }
 
 func TestReceiversStateCountsOnlyWithoutAStreamOfOurs(t *testing.T) {
-	now := time.Unix(1_700_000_000, 0)
 	for _, r := range []struct {
 		name   string
 		script string
@@ -142,9 +140,9 @@ func TestReceiversStateCountsOnlyWithoutAStreamOfOurs(t *testing.T) {
 		})
 	}
 	// An earlier process' sticks may hide the receiver for 3.5 s from the link's opening, here 3 s ago.
-	h, opened := newStickFlight(copter, "none", 0), now.Add(-3*time.Second)
+	h := newStickFlight(copter, "none", 0)
 	h.src.known = false
-	h.src.hide(opened.Add(overrideTimeout))
+	h.src.hide(h.v.now.Add(-3 * time.Second).Add(overrideTimeout))
 	if h.hearReceiver(h.v, true, 1500); h.src.known || h.src.receiver != receiverNone {
 		t.Error("it counts 3 s after the link opened")
 	}

@@ -268,7 +268,7 @@ search
 
 // ---- Connections ----
 
-// served is a server on a real socket. It sends each connection that has ended to ended.
+// served is a server on a real socket. The channel ended receives each connection when it has ended.
 type served struct {
 	address string
 	ended   chan net.Conn
@@ -472,7 +472,7 @@ func (w *wire) askThenPause(method, path, body string) reply {
 }
 
 // atFull runs a test with as many connections as the server keeps. Each is opened when the
-// last one has its answer.
+// one before has its answer.
 func atFull(t *testing.T, test func(t *testing.T, p *pipes, open []*wire)) {
 	inLinkBubble(t, func(t *testing.T) {
 		p, _ := serve(t, silent(), maxConnections)
@@ -521,7 +521,7 @@ func TestOnlyTheOldestWaitMakesWayAndOnlyWhereNoConnectionIsIdle(t *testing.T) {
 	ended, l := "", &connections{max: 2, open: map[net.Conn]*connection{}}
 	for name, age := range map[string]time.Duration{"idle": 0, "older": 2 * time.Minute, "newer": time.Minute} {
 		c := new(net.TCPConn)
-		l.open[c] = &connection{Conn: c, usedAt: time.Now().Add(-age), busy: age > 0, endWait: func() { ended += name }}
+		l.open[c] = &connection{Conn: c, usedAt: time.Now().Add(-age), busy: name != "idle", endWait: func() { ended += name }}
 	}
 	l.makeRoom()
 	lineEqual(t, "ended while one is idle, though it asked just now", ended, "")

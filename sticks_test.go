@@ -98,11 +98,11 @@ func (h *stickFlight) asks() {
 func (h *stickFlight) gets(mode string) {
 	h.in(mode)
 	h.entered(h.v, netip.Addr{})
-	h.answers()
+	h.endPlan()
 }
 
-// answers ends the plan: its mode can no longer show.
-func (h *stickFlight) answers() { h.v.busy, h.v.entering = false, false }
+// endPlan ends the plan: its mode can no longer show.
+func (h *stickFlight) endPlan() { h.v.busy, h.v.entering = false, false }
 
 // untilReady lets time pass until the sticks allow the next step of the plan.
 func (h *stickFlight) untilReady() {
@@ -176,7 +176,7 @@ func (h *stickFlight) play(t *testing.T, script string) string {
 		case "gets":
 			h.gets(w[1])
 		case "fails", "closes":
-			h.answers()
+			h.endPlan()
 		case "doubts":
 			h.v.busy = false
 		case "busy":
@@ -191,7 +191,7 @@ func (h *stickFlight) play(t *testing.T, script string) string {
 			h.pass(10 * time.Millisecond)
 		case "left":
 			h.in(w[1])
-			h.answers()
+			h.endPlan()
 			h.pass(10 * time.Millisecond)
 		case "arms":
 			h.streamForArming(h.v)
@@ -204,7 +204,7 @@ func (h *stickFlight) play(t *testing.T, script string) string {
 		case "pilot":
 			h.in(w[1])
 			h.switched(h.v)
-			h.answers()
+			h.endPlan()
 		case "armed", "flies", "landed":
 			h.v.armed, h.v.landed = true, onGround
 			if w[0] == "flies" {
@@ -297,7 +297,7 @@ func parseStickFlight(t *testing.T, s string) *stickFlight {
 	t.Helper()
 	w := strings.Fields(s)
 	f := map[string]firmware{"px4": px4, "copter": copter, "quadplane": quadPlane, "plane": plane}[w[0]]
-	receiver, param := "none", map[bool]float64{true: 3}[f == px4]
+	receiver, param := "none", map[string]float64{"px4": 3}[w[0]] // 0 on ArduPilot
 	for _, word := range w[1:] {
 		if x, err := strconv.ParseFloat(word, 64); err == nil {
 			param = x
@@ -442,12 +442,12 @@ func TestSilenceIsAnsweredWhereOurStreamFlies(t *testing.T) {
 							t.Fatal(wrong)
 						}
 						h.pass(30 * time.Second)
-						ours := receiver == "none" || f == "px4 1" || receiver == "idle" && f != "px4 5"
-						want := ours && mode != "position"
+						streamRuns := receiver == "none" || f == "px4 1" || receiver == "idle" && f != "px4 5"
+						want := streamRuns && mode != "position"
 						if got := strings.Contains(h.acts, "holds"); got != want {
 							t.Errorf("holds %v, want %v", got, want)
 						}
-						if (h.phase != stickOff) != ours {
+						if (h.phase != stickOff) != streamRuns {
 							t.Errorf("it is %s", h.state())
 						}
 					})
@@ -655,14 +655,14 @@ type stickWitness struct {
 func (w *stickWitness) happens(what byte, arg int) {
 	v, src := &w.v, &w.src
 	stickMode := Mode(arg % 3).String()
-	_, has := entered[v.firmware][Mode(arg%3)]
+	_, hasMode := entered[v.firmware][Mode(arg%3)]
 	switch what {
 	case 'e': // a plan for a stick mode begins
 		w.pilot = false
 		w.asks()
 	case 'g': // it ends: the mode is set; or the mode shows after the plan was given up
 		switch {
-		case !has || !v.entering:
+		case !hasMode || !v.entering:
 		case v.busy:
 			w.pilot = false
 			w.gets(stickMode)
@@ -682,10 +682,10 @@ func (w *stickWitness) happens(what byte, arg int) {
 	case 'r': // it ends: its last mode shows, on PX4 when the sticks have rested
 		if v.busy && !v.entering && (v.firmware != px4 || !w.mustRest(*v, false) || v.now.Sub(w.moved) >= stickStill) {
 			w.in("hold")
-			w.answers()
+			w.endPlan()
 		}
 	case 'f': // it fails
-		w.answers()
+		w.endPlan()
 	case 'o': // it ends unanswered
 		v.busy = false
 	case 'O': // the time in which its mode may show is over
@@ -701,7 +701,7 @@ func (w *stickWitness) happens(what byte, arg int) {
 		m := modesOf(v.firmware)[arg%len(modesOf(v.firmware))]
 		w.in(m.name)
 		w.switched(*v)
-		w.answers()
+		w.endPlan()
 		w.pilot, w.stood = true, w.axes
 	case 'a': // it is armed
 		if !v.armed {
@@ -758,7 +758,7 @@ func (w *stickWitness) look() string {
 		case !v.flying():
 			return "a hold on the ground"
 		case v.mode != ModeManual && v.mode != ModeAltitude:
-			return "a hold in no mode that needs one"
+			return "a hold in a mode that needs none"
 		}
 	}
 	if strings.Contains(acts, "released") && !v.firmware.ardupilot() {
@@ -767,10 +767,10 @@ func (w *stickWitness) look() string {
 	for _, s := range sent {
 		level := s.axes.x == 0 && s.axes.y == 0 && s.axes.r == 0
 		switch {
-		case s.axes == released:
+		case s.axes == released: // allowed
 		case w.pilot && !level && s.axes != w.stood:
 			return fmt.Sprintf("%v after a pilot's switch", s.axes)
-		case level || w.pilot || s.axes == w.stood:
+		case level || w.pilot || s.axes == w.stood: // allowed
 		case s.axes != w.asked:
 			return fmt.Sprintf("%v, which nobody asked for", s.axes)
 		case s.at.After(w.until):
@@ -793,7 +793,7 @@ func (w *stickWitness) look() string {
 	return ""
 }
 
-// A late frame would override the receiver. RC_CHANNELS from before the release show our throttle.
+// After a release a late frame would override the receiver; an older RC_CHANNELS shows our own throttle.
 func TestSticksStandWhileANumberIsKeptAndAStreamsEndLeavesNothing(t *testing.T) {
 	d, now := newDrone(device{}, 0, false), time.Now()
 	d.link.writer = newWriter(d.link, nil)

@@ -200,7 +200,7 @@ func TestAnAutopilotWhoseClockRunsBackwardsHasStartedAgain(t *testing.T) {
 	place := func(ms uint32) message.Message { return &common.MessageGlobalPositionInt{TimeBootMs: ms, Lat: 1} }
 	for _, c := range []struct {
 		said []message.Message
-		want string
+		want string // after each message, whether the autopilot has started again
 	}{
 		{[]message.Message{at(0), at(1000), place(2000), at(1000), place(1000)}, "[false false false false false]"}, // UDP delivers late
 		{[]message.Message{at(5000), at(3900), at(3950)}, "[false false true]"},
@@ -307,10 +307,10 @@ func TestArmableIsNullWhereItIsNotKnown(t *testing.T) {
 		tel, start := newTelemetry(), time.Unix(1000, 0)
 		tel.hear(c.beat, start)
 		for _, s := range c.said {
-			if now := start.Add(time.Duration(s.ms) * time.Millisecond); s.m == nil {
+			if s.m == nil {
 				tel.restart()
 			} else {
-				tel.hear(s.m, now)
+				tel.hear(s.m, start.Add(time.Duration(s.ms)*time.Millisecond))
 			}
 		}
 		lineEqual(t, c.name, showArmable(&tel, start.Add(time.Duration(c.at)*time.Millisecond)), c.want)
