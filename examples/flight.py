@@ -15,8 +15,8 @@ drone = (sys.argv[1] if len(sys.argv) > 1 else "http://localhost:8080") + "/api/
 
 
 def ask(path, body=None):
-    """Send a request and return its answer. An error ends the flight and prints one line,
-    the reason. No request is repeated: a pilot may have taken the drone."""
+    """Send a request and return its answer. An error ends the script, not the flight, and prints
+    the reason on one line. No request is repeated: a pilot may have taken the drone."""
     data = None if body is None else json.dumps(body).encode()
     try:
         with urllib.request.urlopen(drone + path, data, timeout=200) as answer:

@@ -4,7 +4,7 @@
 set -euo pipefail
 drone=${1:-http://localhost:8080}/api/drone
 
-# order PATH BODY: sends a command. An error ends the flight and prints the reason.
+# order PATH BODY: sends a command. An error ends the script, not the flight, and prints the reason.
 order() { curl -sS --fail-with-body "$drone/$1" -d "$2"; }
 
 # Waits until the drone can take off.
