@@ -248,7 +248,7 @@ func commandName(s *step) string {
 	switch {
 	case s.arms():
 		return "arming"
-	case s.cmd == common.MAV_CMD_DO_REPOSITION && !s.asInt: // PX4's pause
+	case s.holds:
 		return "the hold"
 	}
 	return cmp.Or(commandNames[s.cmd], fmt.Sprintf("command %d", s.cmd))

@@ -76,6 +76,7 @@ type step struct {
 	p     [7]float32       // param1 to param7 of a COMMAND_LONG; 1 to 4 and z (7) of a COMMAND_INT
 	x, y  int32            // degE7, of a COMMAND_INT
 
+	holds    bool   // a DO_REPOSITION that holds here; any other is a goto
 	to       *order // the mode that it leads to; nil if it sets none
 	optional bool   // the plan goes on when it is refused or not answered
 }

@@ -53,8 +53,9 @@ func planHoldArduPilot(v view) (plan, error) {
 	case v.firmware == copter:
 		p.steps = []step{copter.setMode(ModeHold, copterBrake), hold}
 	case !math.IsNaN(v.at.lat):
-		p.steps = []step{request{}.reposition(v, v.at).leadingTo(ModeHold, hold.to.number)}
-		p.target = &v.at
+		here := request{}.reposition(v, v.at).leadingTo(ModeHold, hold.to.number)
+		here.holds = true
+		p.steps, p.target = []step{here}, &v.at
 	}
 	return p, v.checkHover("hold")
 }

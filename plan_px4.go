@@ -55,6 +55,7 @@ func planHoldPX4(v view) (p plan) {
 	}
 	if v.armed {
 		pause := px4.command(common.MAV_CMD_DO_REPOSITION, -1, 1, 0)
+		pause.holds = true
 		p.steps = append(p.steps, pause.leadingTo(ModeHold, entered[px4][ModeHold]))
 	}
 	return p
