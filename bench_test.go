@@ -98,8 +98,8 @@ func pour(w io.Writer, stream []byte, rate int, most int, stop <-chan struct{}) 
 // linked runs a drone on a line and returns it with its handler.
 func linked(tb testing.TB, p *pty) (*drone, http.Handler) {
 	tb.Helper()
-	l, _ := runDevice(tb, mustDevice(tb, p.path, 921600))
-	return l, newHandler(l, admission{})
+	d, _ := runDevice(tb, mustDevice(tb, p.path, 921600))
+	return d, newHandler(d, admission{})
 }
 
 // serveHere serves on loopback and returns the address.
@@ -279,7 +279,7 @@ func telemetered(tb testing.TB) (address string, body []byte) {
 	tb.Helper()
 	stream, _ := captured(tb, "px4")
 	p := openPTY(tb)
-	l, handler := linked(tb, p)
+	d, handler := linked(tb, p)
 	stop := make(chan struct{})
 	var running sync.WaitGroup
 	running.Go(func() { pour(p.master, stream, fullLink, math.MaxInt, stop) })
@@ -287,7 +287,7 @@ func telemetered(tb testing.TB) (address string, body []byte) {
 	tb.Cleanup(func() { close(stop); p.unplug(); running.Wait() })
 	address = serveHere(tb, newServer(handler, maxConnections))
 	c := connect(tb, address)
-	for l.link.received.Load() < 2000 {
+	for d.link.received.Load() < 2000 {
 		if err := c.do(get("/status")); err != nil {
 			tb.Fatal(err)
 		}
@@ -466,9 +466,9 @@ func (*replay) Close() error                { return nil }
 
 // mute returns a drone that commands nothing.
 func mute() *drone {
-	l := newDrone(device{name: "replay"}, 0, false)
-	l.quit()
-	return l
+	d := newDrone(device{name: "replay"}, 0, false)
+	d.quit()
+	return d
 }
 
 // splitAndCheck does the least that reading frames takes: it finds their ends and computes their
@@ -537,10 +537,10 @@ func BenchmarkTelemetry(b *testing.B) {
 			for b.Loop() {
 				floor.measure(func() { splitAndCheck(&replay{rest: stream}) })
 				ours.measure(func() {
-					l := mute()
-					l.link.serve(context.Background(), &replay{rest: stream})
-					if l.link.received.Load() < uint64(frames-1) { // an unknown message in the last frame is counted only when another frame follows
-						b.Fatalf("read %d frames of %d", l.link.received.Load(), frames)
+					d := mute()
+					d.link.serve(context.Background(), &replay{rest: stream})
+					if d.link.received.Load() < uint64(frames-1) { // an unknown message in the last frame is counted only when another frame follows
+						b.Fatalf("read %d frames of %d", d.link.received.Load(), frames)
 					}
 				})
 				theirs.measure(func() {
@@ -943,13 +943,13 @@ func TestRequestsAllocateLittle(t *testing.T) {
 	if racing() {
 		t.Skip("the race detector allocates by itself")
 	}
-	l := mute()
+	d := mute()
 	stream, _ := captured(t, "px4")
-	l.link.serve(t.Context(), &replay{rest: stream})
-	l.cmd.stopped = false // POST input is answered
-	l.online = true
-	l.machine.mode, l.sticks.taken, l.sticks.src.known = ModePosition, false, true
-	h := newHandler(l, admission{})
+	d.link.serve(t.Context(), &replay{rest: stream})
+	d.cmd.stopped = false // POST input is answered
+	d.online = true
+	d.machine.mode, d.sticks.taken, d.sticks.src.known = ModePosition, false, true
+	h := newHandler(d, admission{})
 	w := &discarded{header: http.Header{}}
 	ask := func(method, path, body string) func() {
 		in := strings.NewReader(body)

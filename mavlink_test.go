@@ -449,7 +449,7 @@ func TestAPortThatDoesNotOpenIsTriedAgainAfterLongerAndLongerTimes(t *testing.T)
 	inLinkBubble(t, func(t *testing.T) {
 		var tries []time.Duration
 		start := time.Now()
-		l := newDrone(device{name: "none", open: func(ctx context.Context) (port, error) {
+		d := newDrone(device{name: "none", open: func(ctx context.Context) (port, error) {
 			if ctx.Err() != nil {
 				return nil, ctx.Err()
 			}
@@ -458,7 +458,7 @@ func TestAPortThatDoesNotOpenIsTriedAgainAfterLongerAndLongerTimes(t *testing.T)
 		}}, 0, false)
 		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 		defer cancel()
-		l.run(ctx)
+		d.run(ctx)
 		lineEqual(t, "tries", fmt.Sprint(tries), "[0s 100ms 300ms 700ms 1.5s 3.1s 5.1s 7.1s 9.1s]")
 	})
 }
