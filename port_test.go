@@ -127,7 +127,7 @@ func (p *pty) fly(t *testing.T, s *simulator) (end func()) {
 	return end
 }
 
-// runDevice runs a drone on a device; end ends it and waits until it has ended.
+// runDevice runs a drone on a device. end stops it and waits for it.
 func runDevice(t testing.TB, dev device) (d *drone, end func()) {
 	t.Helper()
 	d = newDrone(dev, 0, false)
@@ -222,23 +222,23 @@ func (p *pty) open(t *testing.T) port {
 }
 
 // withCounts counts the openings of a device, and those that failed.
-func withCounts(dev device) (c device, opens, missed *atomic.Int32) {
-	c, opens, missed = dev, new(atomic.Int32), new(atomic.Int32)
+func withCounts(dev device) (c device, opens, failed *atomic.Int32) {
+	c, opens, failed = dev, new(atomic.Int32), new(atomic.Int32)
 	c.open = func(ctx context.Context) (port, error) {
 		opens.Add(1)
 		p, err := dev.open(ctx)
 		if err != nil {
-			missed.Add(1)
+			failed.Add(1)
 		}
 		return p, err
 	}
-	return c, opens, missed
+	return c, opens, failed
 }
 
-// hearsMore calls after, and waits until frames come after that.
-func (d *drone) hearsMore(t *testing.T, after func()) {
+// hearsMore calls first, then waits until more frames come.
+func (d *drone) hearsMore(t *testing.T, first func()) {
 	t.Helper()
-	after()
+	first()
 	received := d.status().link.received
 	waitUntil(t, "frames come again", func() bool { return d.status().link.received > received })
 }
@@ -269,7 +269,7 @@ func TestACommandGoesOverARealSerialLine(t *testing.T) {
 	}
 }
 
-// drain reads what the link sent within a moment.
+// drain reads for 20 ms, and appends what the link sends or has sent.
 func (p *pty) drain(into *[]byte) {
 	p.master.SetReadDeadline(time.Now().Add(20 * time.Millisecond))
 	b := make([]byte, 4096)
@@ -295,8 +295,8 @@ func TestTheBaudRateSearchSendsOnlyAHeartbeatATurn(t *testing.T) {
 		}
 		return list
 	}
-	// The autopilot sends at 57600 baud. At another rate the link reads what a receiver makes
-	// of that. 921600 is the first rate of the search.
+	// The autopilot sends at 57600 baud; at another rate the link reads garbage. The search begins
+	// with 921600.
 	noise := rand.New(rand.NewPCG(5, 6))
 	var line []byte
 	var before []lineMessage // until 57600 baud was set
@@ -337,7 +337,7 @@ func TestTheBaudRateSearchSendsOnlyAHeartbeatATurn(t *testing.T) {
 	s := d.status()
 	lineEqual(t, "baud in the status", s.link.baud, 57600)
 
-	// Plugged in again, the last good rate is tried first, though any rate would do now.
+	// The second line brings frames at every rate. The search begins with the last good rate.
 	second := b.plug("serial0", openPTY(t))
 	received := s.link.received
 	first.unplug()
@@ -356,14 +356,14 @@ func TestAnUnpluggedLineIsReopenedWhenItIsBack(t *testing.T) {
 	b := newBoard(t)
 	s := runSimulator(t, simPX4)
 	end := b.plug("serial0", openPTY(t)).fly(t, s)
-	dev, _, missed := withCounts(mustDevice(t, b.at("serial0"), 57600))
+	dev, _, failed := withCounts(mustDevice(t, b.at("serial0"), 57600))
 	d, _ := runDevice(t, dev)
 	for range 3 {
 		waitUntil(t, "the link is online", d.hearsVehicle)
-		was := missed.Load()
+		before := failed.Load()
 		os.Remove(b.at("serial0"))
 		end()
-		waitUntil(t, "the path was missed", func() bool { return missed.Load() > was })
+		waitUntil(t, "an opening has failed", func() bool { return failed.Load() > before })
 		p := openPTY(t)
 		end = p.fly(t, s)
 		d.hearsMore(t, func() { b.plug("serial0", p) })
@@ -539,7 +539,8 @@ func (p *pty) write(t *testing.T, b []byte) {
 	waitUntil(t, "it is in the line", func() bool { return p.waiting(t) >= int32(len(b)) })
 }
 
-// Bytes that waited in a line are seconds old, and the sender's buffer refills the line.
+// Bytes that waited in a line may be seconds old. When they are dropped, the sender's buffer
+// refills the line with more of them.
 func TestBytesThatWaitedInTheLineAreDroppedTwiceAtTheOpening(t *testing.T) {
 	p := openPTY(t)
 	d := serialDevice{path: p.path, fixed: 57600}
@@ -635,8 +636,7 @@ func TestASerialPortIsClosedWhenItsOutputIsSentOrTheLineHasStopped(t *testing.T)
 		t.Errorf("what was written before the close: %x, %v", got, err)
 	}
 
-	opened := p.open(t)
-	s := opened.(*serialPort)
+	s := p.open(t).(*serialPort)
 	s.line = &stoppedLine{s.line, make(chan struct{})}
 	began := time.Now()
 	if err := s.Close(); err != nil || time.Since(began) < drainTimeout {
@@ -1068,13 +1068,13 @@ func (b *udpBench) dial(t *testing.T) *vehicleSocket {
 	return &vehicleSocket{Conn: dialed(t, "udp", *b.address.Load())}
 }
 
-// seen waits until the link has heard everything that v sent so far.
-func (b *udpBench) seen(t *testing.T, v *vehicleSocket, mark uint32) {
+// seen waits until the link has heard everything that v sent so far, and then this pitch.
+func (b *udpBench) seen(t *testing.T, v *vehicleSocket, pitch uint32) {
 	t.Helper()
-	v.say(t, &common.MessageAttitude{TimeBootMs: 1, Pitch: float32(mark)})
-	waitUntil(t, fmt.Sprintf("mark %d came", mark), func() bool {
+	v.say(t, &common.MessageAttitude{TimeBootMs: 1, Pitch: float32(pitch)})
+	waitUntil(t, fmt.Sprintf("pitch %d came", pitch), func() bool {
 		s := b.status()
-		return math.Round(s.tel.attitude.pitch*math.Pi/180) == float64(mark)
+		return math.Round(s.tel.attitude.pitch*math.Pi/180) == float64(pitch)
 	})
 }
 
@@ -1159,7 +1159,7 @@ func TestAFrameCountsAsSentOnlyIfTheUDPPortHasAVehicle(t *testing.T) {
 	l := newLink(device{name: "udpin"}, 0, false, func(heard) {})
 	w := newWriter(l, p)
 	beat := outgoing{system: 1, component: componentID, msg: heartbeat(minimal.MAV_TYPE_ONBOARD_CONTROLLER)}
-	lineEqual(t, "without a vehicle the port serves on", w.put(beat), nil)
+	lineEqual(t, "the error without a vehicle", w.put(beat), nil)
 	lineEqual(t, "frames sent without a vehicle", l.sent.Load(), 0)
 
 	vehicle := &vehicleSocket{Conn: dialed(t, "udp", p.LocalAddr().String())}
@@ -1168,7 +1168,7 @@ func TestAFrameCountsAsSentOnlyIfTheUDPPortHasAVehicle(t *testing.T) {
 		t.Fatal(err)
 	}
 	p.setPeer()
-	lineEqual(t, "with one too", w.put(beat), nil)
+	lineEqual(t, "the error with a vehicle", w.put(beat), nil)
 	lineEqual(t, "frames sent to it", l.sent.Load(), 1)
 	vehicle.hears(t, isBeat(minimal.MAV_TYPE_ONBOARD_CONTROLLER))
 }
