@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"math"
@@ -98,8 +99,8 @@ func pour(w io.Writer, stream []byte, rate int, most int, stop <-chan struct{}) 
 // linked runs a drone on a line and returns it with its handler.
 func linked(tb testing.TB, p *pty) (*drone, http.Handler) {
 	tb.Helper()
-	l, _ := runDevice(tb, mustDevice(tb, p.path, 921600))
-	return l, newHandler(l, admission{})
+	d, _ := runDevice(tb, mustDevice(tb, p.path, 921600))
+	return d, newHandler(d, admission{})
 }
 
 // serveHere serves on loopback and returns the address.
@@ -143,7 +144,7 @@ func post(path, body string) []byte {
 	return fmt.Appendf(nil, "POST /api/drone%s HTTP/1.1\r\nHost: localhost\r\nContent-Length: %d\r\n\r\n%s", path, len(body), body)
 }
 
-// answer reads the answer to a request that was written, 200 or an error.
+// answer reads an answer, its body into c.body. Any code but 200 is an error.
 func (c *client) answer() error {
 	first, err := c.in.ReadSlice('\n')
 	if err != nil {
@@ -168,18 +169,20 @@ func (c *client) answer() error {
 		return err
 	}
 	if !ok {
-		return fmt.Errorf("%s", c.body)
+		return fmt.Errorf("%w: %s", errNot200, c.body)
 	}
 	return nil
 }
 
-// insist repeats a request until it is answered, since the server closes idle connections when
-// new ones come.
+var errNot200 = errors.New("not 200")
+
+// insist repeats a request on a new connection while it gets no answer: the server closes idle
+// connections when new ones come. An answer other than 200 is an error at once.
 func (c *client) insist(request []byte) error {
 	for {
 		err := c.do(request)
-		if err == nil {
-			return nil
+		if err == nil || errors.Is(err, errNot200) {
+			return err
 		}
 		address := c.conn.RemoteAddr().String()
 		c.conn.Close()
@@ -211,10 +214,10 @@ func (p *pair) add(turn int, ours, bare func() time.Duration) {
 	}
 }
 
-// quantile returns the q-th percentile of some durations.
-func quantile(d []time.Duration, q int) time.Duration {
+// percentile returns the p-th percentile of some durations.
+func percentile(d []time.Duration, p int) time.Duration {
 	d = slices.Sorted(slices.Values(d))
-	return d[min(len(d)*q/100, len(d)-1)]
+	return d[min(len(d)*p/100, len(d)-1)]
 }
 
 // ratio returns the median over the turns of bare / ours. Load that lasts longer than a turn
@@ -279,7 +282,7 @@ func telemetered(tb testing.TB) (address string, body []byte) {
 	tb.Helper()
 	stream, _ := captured(tb, "px4")
 	p := openPTY(tb)
-	l, handler := linked(tb, p)
+	d, handler := linked(tb, p)
 	stop := make(chan struct{})
 	var running sync.WaitGroup
 	running.Go(func() { pour(p.master, stream, fullLink, math.MaxInt, stop) })
@@ -287,7 +290,7 @@ func telemetered(tb testing.TB) (address string, body []byte) {
 	tb.Cleanup(func() { close(stop); p.unplug(); running.Wait() })
 	address = serveHere(tb, newServer(handler, maxConnections))
 	c := connect(tb, address)
-	for l.link.received.Load() < 2000 {
+	for d.link.received.Load() < 2000 {
 		if err := c.do(get("/status")); err != nil {
 			tb.Fatal(err)
 		}
@@ -302,7 +305,7 @@ func BenchmarkStatus(b *testing.B) {
 		b.Run(fmt.Sprintf("clients=%d", c.clients), func(b *testing.B) {
 			address, body := telemetered(b)
 			server := bareServer(bareAnswer(body))
-			if c.clients >= maxConnections { // the same bound
+			if c.clients >= maxConnections { // the baseline keeps as few connections
 				bounded := newServer(nil, maxConnections)
 				server.ConnContext, server.ConnState = bounded.ConnContext, bounded.ConnState
 			}
@@ -325,10 +328,10 @@ func BenchmarkStatus(b *testing.B) {
 			}
 			b.ReportMetric(0, "ns/op")
 			b.ReportMetric(whole.ratio(), "rps-of-bare")
-			b.ReportMetric(requests/quantile(whole.ours, 50).Seconds(), "rps")
-			b.ReportMetric(requests/quantile(whole.bare, 50).Seconds(), "bare-rps")
-			b.ReportMetric(micros(quantile(single.ours, 99)), "p99-µs")
-			b.ReportMetric(micros(quantile(single.bare, 99)), "bare-p99-µs")
+			b.ReportMetric(requests/percentile(whole.ours, 50).Seconds(), "rps")
+			b.ReportMetric(requests/percentile(whole.bare, 50).Seconds(), "bare-rps")
+			b.ReportMetric(micros(percentile(single.ours, 99)), "p99-µs")
+			b.ReportMetric(micros(percentile(single.bare, 99)), "bare-p99-µs")
 			b.ReportMetric(heap(), "heap-MB")
 		})
 	}
@@ -416,11 +419,11 @@ func BenchmarkInput(b *testing.B) {
 		turn++
 	}
 	b.ReportMetric(0, "ns/op")
-	b.ReportMetric(micros(quantile(p.ours, 50)), "p50-µs")
-	b.ReportMetric(micros(quantile(p.ours, 99)), "p99-µs")
-	b.ReportMetric(micros(quantile(p.bare, 50)), "bare-p50-µs")
-	b.ReportMetric(micros(quantile(p.bare, 99)), "bare-p99-µs")
-	b.ReportMetric(micros(quantile(p.ours, 50)-quantile(p.bare, 50)), "p50-over-bare-µs")
+	b.ReportMetric(micros(percentile(p.ours, 50)), "p50-µs")
+	b.ReportMetric(micros(percentile(p.ours, 99)), "p99-µs")
+	b.ReportMetric(micros(percentile(p.bare, 50)), "bare-p50-µs")
+	b.ReportMetric(micros(percentile(p.bare, 99)), "bare-p99-µs")
+	b.ReportMetric(micros(percentile(p.ours, 50)-percentile(p.bare, 50)), "p50-over-bare-µs")
 }
 
 // cost is the CPU time and the allocations of the whole process during some work.
@@ -464,11 +467,11 @@ func (r *replay) Read(b []byte) (int, error) {
 func (*replay) Write(b []byte) (int, error) { return len(b), nil }
 func (*replay) Close() error                { return nil }
 
-// mute returns a drone that commands nothing.
+// mute returns a drone that has quit, so that it commands nothing.
 func mute() *drone {
-	l := newDrone(device{name: "replay"}, 0, false)
-	l.quit()
-	return l
+	d := newDrone(device{name: "replay"}, 0, false)
+	d.quit()
+	return d
 }
 
 // splitAndCheck does the least that reading frames takes: it finds their ends and computes their
@@ -498,19 +501,19 @@ func splitAndCheck(r io.Reader) (sum uint16) {
 // refilled is a line from which a gomavlib Node reads one stream after the other.
 type refilled struct {
 	streams chan []byte
-	now     replay
+	current replay
 	done    chan struct{}
 }
 
 func (e *refilled) Read(b []byte) (int, error) {
-	if len(e.now.rest) == 0 {
+	if len(e.current.rest) == 0 {
 		select {
-		case e.now.rest = <-e.streams:
+		case e.current.rest = <-e.streams:
 		case <-e.done:
 			return 0, io.EOF
 		}
 	}
-	return e.now.Read(b)
+	return e.current.Read(b)
 }
 
 func (e *refilled) Write(b []byte) (int, error) { return len(b), nil }
@@ -537,10 +540,11 @@ func BenchmarkTelemetry(b *testing.B) {
 			for b.Loop() {
 				floor.measure(func() { splitAndCheck(&replay{rest: stream}) })
 				ours.measure(func() {
-					l := mute()
-					l.link.serve(context.Background(), &replay{rest: stream})
-					if l.link.received.Load() < uint64(frames-1) { // an unknown message in the last frame is counted only when another frame follows
-						b.Fatalf("read %d frames of %d", l.link.received.Load(), frames)
+					d := mute()
+					d.link.serve(context.Background(), &replay{rest: stream})
+					// An unknown message in the last frame is counted only when another frame follows.
+					if d.link.received.Load() < uint64(frames-1) {
+						b.Fatalf("read %d frames of %d", d.link.received.Load(), frames)
 					}
 				})
 				theirs.measure(func() {
@@ -742,7 +746,7 @@ func build(b *testing.B, targets ...string) onTerminals {
 }
 
 // poured pours a stream into a process' terminal for some seconds. It returns how much of a core
-// the process then uses, in percent.
+// the process uses meanwhile, in percent.
 func (p process) poured(b *testing.B, far io.Writer, stream []byte, rate int) float64 {
 	const seconds = 3
 	before := p.cpu(b)
@@ -755,14 +759,14 @@ func (p process) poured(b *testing.B, far io.Writer, stream []byte, rate int) fl
 func BenchmarkScaleRate(b *testing.B) {
 	t := build(b, runtime.GOARCH)
 	stream, _ := captured(b, "px4")
-	p, q := t.begins(b, ""), t.beginsBare(b, "")
-	p.poured(b, t.far, stream, fullLink) // so that the handshake is over
+	program, baseline := t.begins(b, ""), t.beginsBare(b, "")
+	program.poured(b, t.far, stream, fullLink) // so that the handshake is over
 	for _, rate := range []int{fullLink / 10, fullLink, fullLink * 10} {
 		b.Run(fmt.Sprintf("bytes/s=%d", rate), func(b *testing.B) {
 			var ours, bare float64
 			for b.Loop() {
-				ours += p.poured(b, t.far, stream, rate)
-				bare += q.poured(b, t.bare.master, stream, rate)
+				ours += program.poured(b, t.far, stream, rate)
+				bare += baseline.poured(b, t.bare.master, stream, rate)
 			}
 			b.ReportMetric(0, "ns/op")
 			b.ReportMetric(ours/float64(b.N), "%-of-a-core")
@@ -782,9 +786,9 @@ func BenchmarkUDP(b *testing.B) {
 	for _, speedup := range []float64{1, 10, fullLink * recorded / float64(len(stream))} {
 		b.Run(fmt.Sprintf("times=%.0f", speedup), func(b *testing.B) {
 			device, bareDevice := freeAddress(b, "udp"), freeAddress(b, "udp")
-			p, q := t.begins(b, "udpin://"+device), t.beginsBare(b, bareDevice)
-			defer p.end()
-			defer q.end()
+			program, baseline := t.begins(b, "udpin://"+device), t.beginsBare(b, bareDevice)
+			defer program.end()
+			defer baseline.end()
 			vehicle := twoWriters{newFarEnd(b, dialed(b, "udp", device)).line, dialed(b, "udp", bareDevice)}
 			stop := make(chan struct{})
 			var playing sync.WaitGroup
@@ -794,9 +798,9 @@ func BenchmarkUDP(b *testing.B) {
 			time.Sleep(3 * time.Second) // so that the handshake is over
 			const seconds = 10
 			for b.Loop() {
-				cpu, bareCPU := p.cpu(b), q.cpu(b)
+				cpu, bareCPU := program.cpu(b), baseline.cpu(b)
 				time.Sleep(seconds * time.Second)
-				cpu, bareCPU = p.cpu(b)-cpu, q.cpu(b)-bareCPU
+				cpu, bareCPU = program.cpu(b)-cpu, baseline.cpu(b)-bareCPU
 				b.ReportMetric(cpu.Seconds()/seconds*100, "%-of-a-core")
 				b.ReportMetric(bareCPU.Seconds()/seconds*100, "bare-%-of-a-core")
 				b.ReportMetric(float64(cpu)/float64(bareCPU), "x-bare")
@@ -827,30 +831,30 @@ func BenchmarkFootprint(b *testing.B) {
 			starts.add(turn, func() time.Duration { return startTime(t.begins(b, "")) },
 				func() time.Duration { return startTime(t.beginsBare(b, "")) })
 		}
-		p, q := t.begins(b, ""), t.beginsBare(b, "")
-		b.ReportMetric(p.resident(b), "idle-MB")
-		b.ReportMetric(q.resident(b), "bare-idle-MB")
+		program, baseline := t.begins(b, ""), t.beginsBare(b, "")
+		b.ReportMetric(program.resident(b), "idle-MB")
+		b.ReportMetric(baseline.resident(b), "bare-idle-MB")
 
-		p.poured(b, t.far, stream, fullLink) // so that the handshake is over
+		program.poured(b, t.far, stream, fullLink) // so that the handshake is over
 		stop := make(chan struct{})
 		var pouring sync.WaitGroup
 		pouring.Go(func() { pour(t.far, stream, fullLink, math.MaxInt, stop) })
-		for _, server := range []process{p, q} {
+		for _, server := range []process{program, baseline} {
 			crowd(b, connects(b, server.address, 8), get("/status"), 5000)
 		}
-		b.ReportMetric(p.resident(b), "load-MB")
-		b.ReportMetric(q.resident(b), "bare-load-MB")
+		b.ReportMetric(program.resident(b), "load-MB")
+		b.ReportMetric(baseline.resident(b), "bare-load-MB")
 		close(stop)
 		pouring.Wait()
-		p.end()
-		q.end()
+		program.end()
+		baseline.end()
 	}
 	for _, target := range targets {
 		b.ReportMetric(size(b, t.dir, target)/1e6, target+"-MB")
 	}
 	b.ReportMetric(0, "ns/op")
-	b.ReportMetric(micros(quantile(starts.ours, 50))/1e3, "start-ms")
-	b.ReportMetric(micros(quantile(starts.bare, 50))/1e3, "bare-start-ms")
+	b.ReportMetric(micros(percentile(starts.ours, 50))/1e3, "start-ms")
+	b.ReportMetric(micros(percentile(starts.bare, 50))/1e3, "bare-start-ms")
 }
 
 func size(tb testing.TB, dir, target string) float64 {
@@ -943,13 +947,13 @@ func TestRequestsAllocateLittle(t *testing.T) {
 	if racing() {
 		t.Skip("the race detector allocates by itself")
 	}
-	l := mute()
+	d := mute()
 	stream, _ := captured(t, "px4")
-	l.link.serve(t.Context(), &replay{rest: stream})
-	l.cmd.stopped = false // POST input is answered
-	l.online = true
-	l.machine.mode, l.sticks.taken, l.sticks.src.known = ModePosition, false, true
-	h := newHandler(l, admission{})
+	d.link.serve(t.Context(), &replay{rest: stream})
+	d.cmd.stopped = false // undoes mute's quit, after which POST input would be refused
+	d.online = true
+	d.machine.mode, d.sticks.taken, d.sticks.src.known = ModePosition, false, true
+	h := newHandler(d, admission{})
 	w := &discarded{header: http.Header{}}
 	ask := func(method, path, body string) func() {
 		in := strings.NewReader(body)
@@ -1026,12 +1030,12 @@ func BenchmarkStream(b *testing.B) {
 	b.ReportMetric(0, "ns/op")
 	b.ReportMetric(float64(all.Load())/maxStreams/asked, "events/s-of-each")
 	for _, w := range ways {
-		b.ReportMetric(quantile(w.took, 50).Seconds()/seconds*100, w.name+"-%-of-a-core")
+		b.ReportMetric(percentile(w.took, 50).Seconds()/seconds*100, w.name+"-%-of-a-core")
 	}
 	nobody, poller, streams := ways[0].took, ways[1].took, ways[3].took
 	whole := pair{ours: poller, bare: streams}
 	b.ReportMetric(whole.ratio(), "x-poller") // the streams' whole CPU time / the poller's
-	added := func(d []time.Duration) float64 { return float64(quantile(d, 50) - quantile(nobody, 50)) }
+	added := func(d []time.Duration) float64 { return float64(percentile(d, 50) - percentile(nobody, 50)) }
 	b.ReportMetric(added(streams)/added(poller), "x-poller-added") // of the CPU time above that without clients
 }
 

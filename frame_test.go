@@ -30,19 +30,15 @@ type lineReader struct {
 func (r *lineReader) feed(b ...[]byte) *lineReader {
 	for rest := bytes.NewReader(bytes.Join(b, nil)); rest.Len() > 0; {
 		r.in.read(rest)
-		r.take()
+		for f, ok := r.in.next(); ok; f, ok = r.in.next() {
+			if f.known == nil {
+				r.unknown++
+				continue
+			}
+			r.known = append(r.known, keyOf(f))
+		}
 	}
 	return r
-}
-
-func (r *lineReader) take() {
-	for f, ok := r.in.next(); ok; f, ok = r.in.next() {
-		if f.known == nil {
-			r.unknown++
-			continue
-		}
-		r.known = append(r.known, keyOf(f))
-	}
 }
 
 // keyOf is the key of a frame that was read.

@@ -416,12 +416,7 @@ func TestSystemdIsNotified(t *testing.T) {
 	want := []string{"READY=1\nSTATUS=" + open, "WATCHDOG=1", "STATUS=px4 quadrotor online, disarmed, mode manual; " + open}
 	for len(want) > 0 {
 		got := <-notified
-		for i := 0; i < len(want); i++ {
-			if strings.Contains(got, want[i]) {
-				want = append(want[:i], want[i+1:]...)
-				i--
-			}
-		}
+		want = slices.DeleteFunc(want, func(w string) bool { return strings.Contains(got, w) })
 	}
 	p.Process.Signal(syscall.SIGTERM)
 	for got := ""; got != "STOPPING=1"; {

@@ -136,7 +136,7 @@ func TestGapsInTheVehiclesSequenceAreLostFrames(t *testing.T) {
 	}{
 		{"none", [][]byte{packet(7, 1, 1, px4Beat()), at(8, 1), at(9, 1)}, 0},
 		{"two", [][]byte{packet(7, 1, 1, px4Beat()), at(10, 1), at(11, 1)}, 2},
-		{"over the end", [][]byte{packet(254, 1, 1, px4Beat()), at(255, 1), at(0, 1), at(2, 1)}, 1},
+		{"past 255", [][]byte{packet(254, 1, 1, px4Beat()), at(255, 1), at(0, 1), at(2, 1)}, 1},
 		{"a late frame is not lost", [][]byte{packet(7, 1, 1, px4Beat()), at(9, 1), at(8, 1), at(10, 1)}, 1},
 		{"before the first heartbeat", [][]byte{at(1, 1), at(90, 1), packet(7, 1, 1, px4Beat()), at(8, 1)}, 0},
 		{"another sender's", [][]byte{packet(7, 1, 1, px4Beat()), at(90, 154), packet(3, 2, 1, px4Beat()), at(8, 1)}, 0},
@@ -369,8 +369,8 @@ func TestASecondVehicleIsReportedOnceWithBothIds(t *testing.T) {
 		want string
 	}{
 		{"alone", 0, [][]byte{one, one, one}, "[0 of 1 0 of 1 0 of 1]"},
-		{"a damaged frame", 0, [][]byte{one, two, one}, "[0 of 1 0 of 1]"},
-		{"a second one", 0, [][]byte{one, two, one, two, two}, "[0 of 1 0 of 1 " + notice + "]"},
+		{"a second one that is heard once", 0, [][]byte{one, two, one}, "[0 of 1 0 of 1]"},
+		{"a second one that is heard again", 0, [][]byte{one, two, one, two, two}, "[0 of 1 0 of 1 " + notice + "]"},
 		{"three", 0, [][]byte{one, two, three, two, three}, "[0 of 1 " + notice + "]"},
 		{"-system chose one", 2, [][]byte{one, two, one, two}, "[0 of 2 0 of 2]"},
 		{"no autopilots", 0, [][]byte{one, station, station}, "[0 of 1]"},
@@ -399,12 +399,12 @@ func TestAWrongSystemIsNamedWhileNoOtherIsHeard(t *testing.T) {
 		said [][]byte
 		want string
 	}{
-		{"nobody", 5, nil, "<nil>"},
+		{"no vehicle", 5, nil, "<nil>"},
 		{"another one", 5, [][]byte{one}, wrong},
 		{"two others", 5, [][]byte{two, one}, wrong},
 		{"the right one too", 5, [][]byte{one, five}, "<nil>"},
 		{"another component", 5, [][]byte{packet(1, 1, 100, px4Beat())}, "<nil>"},
-		{"any", 0, [][]byte{one, two}, "<nil>"},
+		{"without -system", 0, [][]byte{one, two}, "<nil>"},
 	} {
 		e := newEarshot(c.only)
 		e.feed(c.said...)
@@ -451,7 +451,7 @@ func TestAPortThatDoesNotOpenIsTriedAgainAfterLongerAndLongerTimes(t *testing.T)
 	inLinkBubble(t, func(t *testing.T) {
 		var tries []time.Duration
 		start := time.Now()
-		l := newDrone(device{name: "none", open: func(ctx context.Context) (port, error) {
+		d := newDrone(device{name: "none", open: func(ctx context.Context) (port, error) {
 			if ctx.Err() != nil {
 				return nil, ctx.Err()
 			}
@@ -460,13 +460,12 @@ func TestAPortThatDoesNotOpenIsTriedAgainAfterLongerAndLongerTimes(t *testing.T)
 		}}, 0, false)
 		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 		defer cancel()
-		l.run(ctx)
+		d.run(ctx)
 		lineEqual(t, "tries", fmt.Sprint(tries), "[0s 100ms 300ms 700ms 1.5s 3.1s 5.1s 7.1s 9.1s]")
 	})
 }
 
-// wantReopened checks that the port was opened a second time: this long after since, or up to
-// 0.3 s later.
+// wantReopened checks that the port was opened a second time, at since + after or up to 0.3 s later.
 func (b *lineBench) wantReopened(since time.Time, after time.Duration) {
 	b.t.Helper()
 	b.change(func() {
@@ -610,7 +609,7 @@ func TestADeviceThatFailsIsLoggedOnceAndOnceWhenItIsBack(t *testing.T) {
 		}, line: atBaud(57600)})
 		var want []string
 		const down, open = `WARN msg="no link to the autopilot; trying again" device=/dev/x error=`, `INFO msg="MAVLink heard" device=/dev/x baud=57600`
-		lines := func(what string, more ...string) {
+		lines := func(what string, more ...string) { // checks that these were logged since the last call
 			t.Helper()
 			synctest.Wait()
 			want = append(want, more...)

@@ -127,10 +127,10 @@ func (p *pty) fly(t *testing.T, s *simulator) (end func()) {
 	return end
 }
 
-// runDevice runs a drone on a device; end ends it and waits until it has ended.
-func runDevice(t testing.TB, d device) (l *drone, end func()) {
+// runDevice runs a drone on a device. end stops it and waits for it.
+func runDevice(t testing.TB, dev device) (d *drone, end func()) {
 	t.Helper()
-	l = newDrone(d, 0, false)
+	d = newDrone(dev, 0, false)
 	ctx, cancel := context.WithCancel(context.Background())
 	var running sync.WaitGroup
 	running.Go(func() {
@@ -139,14 +139,14 @@ func runDevice(t testing.TB, d device) (l *drone, end func()) {
 				t.Errorf("the link panicked: %v\n%s", r, debug.Stack())
 			}
 		}()
-		l.run(ctx)
+		d.run(ctx)
 	})
 	end = func() {
 		cancel()
 		running.Wait()
 	}
 	t.Cleanup(end)
-	return l, end
+	return d, end
 }
 
 // runSimulator runs a simulator in real time until the test ends.
@@ -203,11 +203,11 @@ func freeAddress(t testing.TB, network string) string {
 
 func mustDevice(t testing.TB, name string, baud int) device {
 	t.Helper()
-	d, err := newDevice(name, baud)
+	dev, err := newDevice(name, baud)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return d
+	return dev
 }
 
 // open opens the line as the link does, until the test ends.
@@ -222,30 +222,30 @@ func (p *pty) open(t *testing.T) port {
 }
 
 // withCounts counts the openings of a device, and those that failed.
-func withCounts(d device) (c device, opens, missed *atomic.Int32) {
-	c, opens, missed = d, new(atomic.Int32), new(atomic.Int32)
+func withCounts(dev device) (c device, opens, failed *atomic.Int32) {
+	c, opens, failed = dev, new(atomic.Int32), new(atomic.Int32)
 	c.open = func(ctx context.Context) (port, error) {
 		opens.Add(1)
-		p, err := d.open(ctx)
+		p, err := dev.open(ctx)
 		if err != nil {
-			missed.Add(1)
+			failed.Add(1)
 		}
 		return p, err
 	}
-	return c, opens, missed
+	return c, opens, failed
 }
 
-// hearsMore calls after, and waits until frames come after that.
-func (l *drone) hearsMore(t *testing.T, after func()) {
+// hearsMore calls first, then waits until more frames come.
+func (d *drone) hearsMore(t *testing.T, first func()) {
 	t.Helper()
-	after()
-	received := l.status().link.received
-	waitUntil(t, "frames come again", func() bool { return l.status().link.received > received })
+	first()
+	received := d.status().link.received
+	waitUntil(t, "frames come again", func() bool { return d.status().link.received > received })
 }
 
 // hearsVehicle reports whether the vehicle is online.
-func (l *drone) hearsVehicle() bool {
-	return l.status().online
+func (d *drone) hearsVehicle() bool {
+	return d.status().online
 }
 
 func TestACommandGoesOverARealSerialLine(t *testing.T) {
@@ -254,22 +254,22 @@ func TestACommandGoesOverARealSerialLine(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			p := openPTY(t)
 			p.fly(t, runSimulator(t, flavour))
-			l, _ := runDevice(t, mustDevice(t, p.path, 57600))
-			waitUntil(t, "a heartbeat came", l.hearsVehicle)
-			a, err := l.do(request{setMode: true, mode: ModeHold})
+			d, _ := runDevice(t, mustDevice(t, p.path, 57600))
+			waitUntil(t, "a heartbeat came", d.hearsVehicle)
+			a, err := d.do(request{setMode: true, mode: ModeHold})
 			if err != nil || a.mode != ModeHold || a.command != cmdSetMode {
 				t.Errorf("answered %+v, %v", a, err)
 			}
 			lineEqual(t, "line speed", p.speed(t), 57600)
-			s := l.status()
+			s := d.status()
 			lineEqual(t, "baud in the status", s.link.baud, 57600)
 			lineEqual(t, "device in the status", s.link.device, p.path)
-			waitUntil(t, "a position came", func() bool { s := l.status(); return !math.IsNaN(s.tel.position.lat) })
+			waitUntil(t, "a position came", func() bool { s := d.status(); return !math.IsNaN(s.tel.position.lat) })
 		})
 	}
 }
 
-// drain reads what the link sent within a moment.
+// drain reads for 20 ms, and appends what the link sends or has sent.
 func (p *pty) drain(into *[]byte) {
 	p.master.SetReadDeadline(time.Now().Add(20 * time.Millisecond))
 	b := make([]byte, 4096)
@@ -286,7 +286,7 @@ func TestTheBaudRateSearchSendsOnlyAHeartbeatATurn(t *testing.T) {
 	t.Parallel()
 	b := newBoard(t)
 	first := b.plug("serial0", openPTY(t))
-	l, _ := runDevice(t, mustDevice(t, b.at("serial0"), 0))
+	d, _ := runDevice(t, mustDevice(t, b.at("serial0"), 0))
 	// heard returns what the link has sent so far; line keeps its bytes.
 	heard := func(p *pty, line *[]byte) (list []lineMessage) {
 		p.drain(line)
@@ -295,8 +295,8 @@ func TestTheBaudRateSearchSendsOnlyAHeartbeatATurn(t *testing.T) {
 		}
 		return list
 	}
-	// The autopilot sends at 57600 baud. At another rate the link reads what a receiver makes
-	// of that. 921600 is the first rate of the search.
+	// The autopilot sends at 57600 baud; at another rate the link reads garbage. The search begins
+	// with 921600.
 	noise := rand.New(rand.NewPCG(5, 6))
 	var line []byte
 	var before []lineMessage // until 57600 baud was set
@@ -332,12 +332,12 @@ func TestTheBaudRateSearchSendsOnlyAHeartbeatATurn(t *testing.T) {
 			seq++
 			first.master.Write(packet(seq, 1, 1, copterBeat()))
 		}
-		return l.hearsVehicle()
+		return d.hearsVehicle()
 	})
-	s := l.status()
+	s := d.status()
 	lineEqual(t, "baud in the status", s.link.baud, 57600)
 
-	// Plugged in again, the last good rate is tried first, though any rate would do now.
+	// The second line brings frames at every rate. The search begins with the last good rate.
 	second := b.plug("serial0", openPTY(t))
 	received := s.link.received
 	first.unplug()
@@ -345,9 +345,9 @@ func TestTheBaudRateSearchSendsOnlyAHeartbeatATurn(t *testing.T) {
 		seq++
 		second.master.Write(packet(seq, 1, 1, copterBeat()))
 		second.drain(&line)
-		return l.status().link.received > received
+		return d.status().link.received > received
 	})
-	s = l.status()
+	s = d.status()
 	lineEqual(t, "baud in the status, the second time", s.link.baud, 57600)
 }
 
@@ -356,20 +356,20 @@ func TestAnUnpluggedLineIsReopenedWhenItIsBack(t *testing.T) {
 	b := newBoard(t)
 	s := runSimulator(t, simPX4)
 	end := b.plug("serial0", openPTY(t)).fly(t, s)
-	d, _, missed := withCounts(mustDevice(t, b.at("serial0"), 57600))
-	l, _ := runDevice(t, d)
+	dev, _, failed := withCounts(mustDevice(t, b.at("serial0"), 57600))
+	d, _ := runDevice(t, dev)
 	for range 3 {
-		waitUntil(t, "the link is online", l.hearsVehicle)
-		was := missed.Load()
+		waitUntil(t, "the link is online", d.hearsVehicle)
+		before := failed.Load()
 		os.Remove(b.at("serial0"))
 		end()
-		waitUntil(t, "the path was missed", func() bool { return missed.Load() > was })
+		waitUntil(t, "an opening has failed", func() bool { return failed.Load() > before })
 		p := openPTY(t)
 		end = p.fly(t, s)
-		l.hearsMore(t, func() { b.plug("serial0", p) })
+		d.hearsMore(t, func() { b.plug("serial0", p) })
 	}
-	waitUntil(t, "the link is online at the end", l.hearsVehicle)
-	if _, err := l.do(holdHere); err != nil {
+	waitUntil(t, "the link is online at the end", d.hearsVehicle)
+	if _, err := d.do(holdHere); err != nil {
 		t.Error(err)
 	}
 }
@@ -399,17 +399,17 @@ func nothingLeft(t *testing.T, f func(t *testing.T)) {
 func TestALineThatNobodyDrainsIsAbandonedAndLeavesNothing(t *testing.T) {
 	nothingLeft(t, func(t *testing.T) {
 		p := openPTY(t)
-		d, opens, _ := withCounts(mustDevice(t, p.path, 57600))
-		l, end := runDevice(t, d)
+		dev, opens, _ := withCounts(mustDevice(t, p.path, 57600))
+		d, end := runDevice(t, dev)
 		var seq byte
 		waitUntil(t, "the link has abandoned the port", func() bool {
 			seq++
 			p.master.Write(packet(seq, 1, 1, copterBeat())) // so that the port does not end by silence
-			for l.link.send(heartbeat(minimal.MAV_TYPE_ONBOARD_CONTROLLER)) == nil {
+			for d.link.send(heartbeat(minimal.MAV_TYPE_ONBOARD_CONTROLLER)) == nil {
 			}
 			return opens.Load() > 1
 		})
-		lineEqual(t, "the link hears its vehicle", l.hearsVehicle(), true)
+		lineEqual(t, "the link hears its vehicle", d.hearsVehicle(), true)
 		end()
 		p.unplug()
 	})
@@ -418,11 +418,11 @@ func TestALineThatNobodyDrainsIsAbandonedAndLeavesNothing(t *testing.T) {
 func TestALinkThatEndsWhileAWriteHangsLeavesNothing(t *testing.T) {
 	nothingLeft(t, func(t *testing.T) {
 		p := openPTY(t)
-		l, end := runDevice(t, mustDevice(t, p.path, 57600))
+		d, end := runDevice(t, mustDevice(t, p.path, 57600))
 		full := 0 // how often in a row the queue was full
 		waitUntil(t, "a write hangs", func() bool {
 			full++
-			for l.link.send(heartbeat(minimal.MAV_TYPE_ONBOARD_CONTROLLER)) == nil {
+			for d.link.send(heartbeat(minimal.MAV_TYPE_ONBOARD_CONTROLLER)) == nil {
 				full = 0
 			}
 			return full > 20
@@ -539,7 +539,8 @@ func (p *pty) write(t *testing.T, b []byte) {
 	waitUntil(t, "it is in the line", func() bool { return p.waiting(t) >= int32(len(b)) })
 }
 
-// Bytes that waited in a line are seconds old, and the sender's buffer refills the line.
+// Bytes that waited in a line may be seconds old. When they are dropped, the sender's buffer
+// refills the line with more of them.
 func TestBytesThatWaitedInTheLineAreDroppedTwiceAtTheOpening(t *testing.T) {
 	p := openPTY(t)
 	d := serialDevice{path: p.path, fixed: 57600}
@@ -635,8 +636,7 @@ func TestASerialPortIsClosedWhenItsOutputIsSentOrTheLineHasStopped(t *testing.T)
 		t.Errorf("what was written before the close: %x, %v", got, err)
 	}
 
-	opened := p.open(t)
-	s := opened.(*serialPort)
+	s := p.open(t).(*serialPort)
 	s.line = &stoppedLine{s.line, make(chan struct{})}
 	began := time.Now()
 	if err := s.Close(); err != nil || time.Since(began) < drainTimeout {
@@ -764,9 +764,9 @@ func TestADeviceThatCanNotBeOpenedSaysWhatToDo(t *testing.T) {
 		{"udpout://nobody.invalid:14550", false, "no computer of that name was found; check the name, or give its address"},
 		{"tcp://" + freeAddress(t, "tcp"), false, "no program listens there; start the autopilot's side, or check the address and the port"},
 	} {
-		d := mustDevice(t, c.device, 57600)
+		dev := mustDevice(t, c.device, 57600)
 		open := func() {
-			q, err := d.open(t.Context())
+			q, err := dev.open(t.Context())
 			if err == nil {
 				q.Close()
 				t.Errorf("%s was opened", c.device)
@@ -788,17 +788,17 @@ func TestADeviceThatCanNotBeOpenedSaysWhatToDo(t *testing.T) {
 func TestADeviceThatComesLaterIsWaitedForAndLinkErrorSaysWhy(t *testing.T) {
 	t.Parallel()
 	b := newBoard(t)
-	l, _ := runDevice(t, mustDevice(t, b.at("serial0"), 57600))
+	d, _ := runDevice(t, mustDevice(t, b.at("serial0"), 57600))
 	why := "-device " + b.at("serial0") + ": there is no such device; check the wiring, and enable the board's serial port"
-	waitUntil(t, "the status says why", func() bool { return fmt.Sprint(l.status().link.fault) == why })
-	_, err := l.do(holdHere)
+	waitUntil(t, "the status says why", func() bool { return fmt.Sprint(d.status().link.fault) == why })
+	_, err := d.do(holdHere)
 	lineEqual(t, "code", code(err), codeOffline)
 	lineEqual(t, "a command's error", err.Error(), why)
 	p := openPTY(t)
 	p.fly(t, runSimulator(t, simPX4))
 	b.plug("serial0", p)
-	waitUntil(t, "the vehicle is online", l.hearsVehicle)
-	lineEqual(t, "link.error", l.status().link.fault, nil)
+	waitUntil(t, "the vehicle is online", d.hearsVehicle)
+	lineEqual(t, "link.error", d.status().link.fault, nil)
 }
 
 // ---- -device auto ----
@@ -867,14 +867,14 @@ func TestAutoTakesTheFirstPortThatBringsMAVLinkAndLeavesOthersAlone(t *testing.T
 	busy.open(t)
 	os.WriteFile(b.at("consoles"), []byte("tty1 "+filepath.Base(kernel.path)+"\n"), 0o644)
 	b.logIn(login)
-	l, _ := runDevice(t, b.auto(115200))
+	d, _ := runDevice(t, b.auto(115200))
 	why := fmt.Sprintf("-device auto: no autopilot found; tried %s (in use by another program; stop that program first (fuser %[1]s shows which)), "+
 		"%s (a console uses it; turn the console off), %s (a console uses it; turn the console off), %s (no MAVLink at any baud rate that was tried)",
 		b.at("busy"), b.at("kernel"), b.at("login"), b.at("silent"))
-	waitUntil(t, "link.error says what was tried", func() bool { return l.status().link.fault != nil })
-	lineEqual(t, "link.error", l.status().link.fault.Error(), why)
-	lineEqual(t, "link.device", l.status().link.device, "auto")
-	_, err := l.do(holdHere)
+	waitUntil(t, "link.error says what was tried", func() bool { return d.status().link.fault != nil })
+	lineEqual(t, "link.error", d.status().link.fault.Error(), why)
+	lineEqual(t, "link.device", d.status().link.device, "auto")
+	_, err := d.do(holdHere)
 	lineEqual(t, "a command's error", code(err), codeOffline)
 
 	// The port comes later, and has two names.
@@ -883,12 +883,12 @@ func TestAutoTakesTheFirstPortThatBringsMAVLinkAndLeavesOthersAlone(t *testing.T
 	b.plug("serial0", p)
 	b.plug("again", p)
 	b.plug("ttyTHS1", other)
-	waitUntil(t, "the vehicle is online", l.hearsVehicle)
-	lineEqual(t, "link.error", l.status().link.fault, nil)
-	lineEqual(t, "link.device", l.status().link.device, b.at("serial0"))
-	lineEqual(t, "link.baud", l.status().link.baud, 115200)
+	waitUntil(t, "the vehicle is online", d.hearsVehicle)
+	lineEqual(t, "link.error", d.status().link.fault, nil)
+	lineEqual(t, "link.device", d.status().link.device, b.at("serial0"))
+	lineEqual(t, "link.baud", d.status().link.baud, 115200)
 	lineEqual(t, "line speed", p.speed(t), 115200)
-	if _, err := l.do(holdHere); err != nil {
+	if _, err := d.do(holdHere); err != nil {
 		t.Error(err)
 	}
 	for what, p := range map[string]*pty{"the busy one": busy, "the kernel's console": kernel, "the login": login, "the port after the autopilot's": other} {
@@ -914,21 +914,21 @@ func TestAutoGoesBackToThePortThatItLost(t *testing.T) {
 	b := newBoard(t, "first", "second")
 	p := b.plug("second", openPTY(t))
 	end := p.fly(t, s)
-	l, _ := runDevice(t, b.auto(0))
-	waitUntil(t, "the vehicle is online", l.hearsVehicle)
-	lineEqual(t, "link.device", l.status().link.device, b.at("second"))
+	d, _ := runDevice(t, b.auto(0))
+	waitUntil(t, "the vehicle is online", d.hearsVehicle)
+	lineEqual(t, "link.device", d.status().link.device, b.at("second"))
 
 	first := b.plug("first", openPTY(t))
 	p = b.plug("second", openPTY(t))
 	end()
-	l.hearsMore(t, func() { end = p.fly(t, s) })
-	lineEqual(t, "link.device after it was lost", l.status().link.device, b.at("second"))
+	d.hearsMore(t, func() { end = p.fly(t, s) })
+	lineEqual(t, "link.device after it was lost", d.status().link.device, b.at("second"))
 	b.untouched("the other one", first)
 
 	os.Remove(b.at("second"))
 	end()
-	l.hearsMore(t, func() { first.fly(t, s) })
-	lineEqual(t, "link.device when it is gone", l.status().link.device, b.at("first"))
+	d.hearsMore(t, func() { first.fly(t, s) })
+	lineEqual(t, "link.device when it is gone", d.status().link.device, b.at("first"))
 }
 
 func TestOfTwoPortsWithMAVLinkAutoTakesTheFirst(t *testing.T) {
@@ -937,10 +937,10 @@ func TestOfTwoPortsWithMAVLinkAutoTakesTheFirst(t *testing.T) {
 	usb, serial0 := b.plug("usb", openPTY(t)), b.plug("serial0", openPTY(t))
 	usb.fly(t, runSimulator(t, simPX4))
 	defer repeat(100*time.Millisecond, func() { serial0.master.Write(packet(1, 2, 1, copterBeat())) })()
-	l, _ := runDevice(t, b.auto(0))
-	waitUntil(t, "the vehicle is online", l.hearsVehicle)
-	lineEqual(t, "link.device", l.status().link.device, b.at("usb"))
-	lineEqual(t, "its vehicle", l.status().tel.id.system, 1)
+	d, _ := runDevice(t, b.auto(0))
+	waitUntil(t, "the vehicle is online", d.hearsVehicle)
+	lineEqual(t, "link.device", d.status().link.device, b.at("usb"))
+	lineEqual(t, "its vehicle", d.status().tel.id.system, 1)
 	b.untouched("the other one", serial0)
 }
 
@@ -1047,9 +1047,9 @@ type udpBench struct {
 func listenForVehicles(t *testing.T) *udpBench {
 	t.Helper()
 	b := &udpBench{}
-	d := mustDevice(t, "udpin://127.0.0.1:0", 0)
-	open := d.open
-	d.open = func(ctx context.Context) (port, error) {
+	dev := mustDevice(t, "udpin://127.0.0.1:0", 0)
+	open := dev.open
+	dev.open = func(ctx context.Context) (port, error) {
 		p, err := open(ctx)
 		if err == nil {
 			address := p.(*udpPort).LocalAddr().String()
@@ -1058,7 +1058,7 @@ func listenForVehicles(t *testing.T) *udpBench {
 		}
 		return p, err
 	}
-	b.drone, _ = runDevice(t, d)
+	b.drone, _ = runDevice(t, dev)
 	waitUntil(t, "the link listens", func() bool { return b.address.Load() != nil })
 	return b
 }
@@ -1068,13 +1068,13 @@ func (b *udpBench) dial(t *testing.T) *vehicleSocket {
 	return &vehicleSocket{Conn: dialed(t, "udp", *b.address.Load())}
 }
 
-// seen waits until the link has heard everything that v sent so far.
-func (b *udpBench) seen(t *testing.T, v *vehicleSocket, mark uint32) {
+// seen waits until the link has heard everything that v sent so far, and then this pitch.
+func (b *udpBench) seen(t *testing.T, v *vehicleSocket, pitch uint32) {
 	t.Helper()
-	v.say(t, &common.MessageAttitude{TimeBootMs: 1, Pitch: float32(mark)})
-	waitUntil(t, fmt.Sprintf("mark %d came", mark), func() bool {
+	v.say(t, &common.MessageAttitude{TimeBootMs: 1, Pitch: float32(pitch)})
+	waitUntil(t, fmt.Sprintf("pitch %d came", pitch), func() bool {
 		s := b.status()
-		return math.Round(s.tel.attitude.pitch*math.Pi/180) == float64(mark)
+		return math.Round(s.tel.attitude.pitch*math.Pi/180) == float64(pitch)
 	})
 }
 
@@ -1159,7 +1159,7 @@ func TestAFrameCountsAsSentOnlyIfTheUDPPortHasAVehicle(t *testing.T) {
 	l := newLink(device{name: "udpin"}, 0, false, func(heard) {})
 	w := newWriter(l, p)
 	beat := outgoing{system: 1, component: componentID, msg: heartbeat(minimal.MAV_TYPE_ONBOARD_CONTROLLER)}
-	lineEqual(t, "without a vehicle the port serves on", w.put(beat), nil)
+	lineEqual(t, "the error without a vehicle", w.put(beat), nil)
 	lineEqual(t, "frames sent without a vehicle", l.sent.Load(), 0)
 
 	vehicle := &vehicleSocket{Conn: dialed(t, "udp", p.LocalAddr().String())}
@@ -1168,7 +1168,7 @@ func TestAFrameCountsAsSentOnlyIfTheUDPPortHasAVehicle(t *testing.T) {
 		t.Fatal(err)
 	}
 	p.setPeer()
-	lineEqual(t, "with one too", w.put(beat), nil)
+	lineEqual(t, "the error with a vehicle", w.put(beat), nil)
 	lineEqual(t, "frames sent to it", l.sent.Load(), 1)
 	vehicle.hears(t, isBeat(minimal.MAV_TYPE_ONBOARD_CONTROLLER))
 }
@@ -1203,11 +1203,11 @@ func TestAVehicleThatComesFromAnotherUDPPortIsFollowed(t *testing.T) {
 func TestUDPOutSendsFirstAndKeepsRunningWithoutAVehicle(t *testing.T) {
 	t.Parallel()
 	address := freeAddress(t, "udp") // no program listens there yet
-	d, opens, _ := withCounts(mustDevice(t, "udpout://"+address, 0))
-	l, _ := runDevice(t, d)
+	dev, opens, _ := withCounts(mustDevice(t, "udpout://"+address, 0))
+	d, _ := runDevice(t, dev)
 	waitUntil(t, "the link tries again", func() bool { return opens.Load() > 2 })
 	waitUntil(t, "link.error says why", func() bool {
-		f := l.status().link.fault
+		f := d.status().link.fault
 		return f != nil && strings.Contains(f.Error(), "no program listens there")
 	})
 	c, err := net.ListenPacket("udp", address)
@@ -1224,23 +1224,23 @@ func TestUDPOutSendsFirstAndKeepsRunningWithoutAVehicle(t *testing.T) {
 	heard := parseLine(b[:n])
 	lineEqual(t, "the link's first message is its heartbeat", len(heard) == 1 && isBeat(minimal.MAV_TYPE_ONBOARD_CONTROLLER)(heard[0]), true)
 	c.WriteTo(packet(1, 1, 1, px4Beat()), from)
-	waitUntil(t, "the link is online", l.hearsVehicle)
+	waitUntil(t, "the link is online", d.hearsVehicle)
 }
 
 func TestTCPIsConnectedAgainAfterThePeerHasClosed(t *testing.T) {
 	t.Parallel()
 	listener := listenTCP(t)
-	l, end := runDevice(t, mustDevice(t, "tcp://"+listener.Addr().String(), 0))
+	d, end := runDevice(t, mustDevice(t, "tcp://"+listener.Addr().String(), 0))
 	for range 3 {
 		c, err := listener.Accept()
 		if err != nil {
 			t.Fatal(err)
 		}
 		v := &vehicleSocket{Conn: c}
-		received := l.status().link.received
+		received := d.status().link.received
 		v.hears(t, isBeat(minimal.MAV_TYPE_ONBOARD_CONTROLLER))
 		v.say(t, px4Beat())
-		waitUntil(t, "the heartbeat came", func() bool { return l.status().link.received > received && l.hearsVehicle() })
+		waitUntil(t, "the heartbeat came", func() bool { return d.status().link.received > received && d.hearsVehicle() })
 		c.Close()
 	}
 	end()
@@ -1257,8 +1257,8 @@ func TestAnInvalidDeviceNameIsAnErrorWithAHint(t *testing.T) {
 		}
 	}
 	for _, name := range []string{"/dev/ttyAMA0", "/dev/serial/by-id/usb-3D_Robotics:0", "udpin://:14550", "udpin://0.0.0.0:14550", "udpout://10.0.0.2:14550", "tcp://[::1]:5760"} {
-		if d, err := newDevice(name, 0); err != nil || d.name != name {
-			t.Errorf("-device %s: %q, %v", name, d.name, err)
+		if dev, err := newDevice(name, 0); err != nil || dev.name != name {
+			t.Errorf("-device %s: %q, %v", name, dev.name, err)
 		}
 	}
 }

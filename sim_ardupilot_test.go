@@ -327,7 +327,7 @@ func (b *simQuadPlaneBrain) descend(now time.Time, vu float64) float64 {
 	return vu
 }
 
-// circle returns the velocity of a circle round the target.
+// circle returns the velocity of a circle round the target. Off the circle it turns towards it.
 func (b *simQuadPlaneBrain) circle(dt float64) (vn, ve, vu, turn float64) {
 	q := &b.quad
 	n, e := q.north-b.target.north, q.east-b.target.east

@@ -562,17 +562,17 @@ func (b *simBoard) acts(p *player, w []string) (known bool) {
 // sees plays a check of what the board heard. It returns what was heard instead.
 func (b *simBoard) sees(p *player, w []string) (wrong string, known bool) {
 	p.Helper()
-	rest, now := strings.Join(w[1:], " "), ""
+	want, got := strings.Join(w[1:], " "), ""
 	switch w[0] {
 	case "says":
-		if now = b.texts(); strings.Contains(now, rest) {
+		if got = b.texts(); strings.Contains(got, want) {
 			return "", true
 		}
-		return fmt.Sprintf("the texts are %q", now), true
+		return fmt.Sprintf("the texts are %q", got), true
 	case "texts":
-		now = strings.TrimSuffix(strings.ReplaceAll(b.texts(), "\t", "; "), "; ")
+		got = strings.TrimSuffix(strings.ReplaceAll(b.texts(), "\t", "; "), "; ")
 	case "quiet":
-		now = b.texts()
+		got = b.texts()
 	case "count":
 		return p.field(object{w[1]: float64(b.count(uint32(p.number(w[1]))))}, w[1:]), true
 	case "clock":
@@ -581,51 +581,51 @@ func (b *simBoard) sees(p *player, w []string) (wrong string, known bool) {
 	case "shown":
 		return b.shownIn(numberOf(p, p.firmware, w[1]), p.duration(w[2]), p.duration(w[3])), true
 	case "state":
-		now = strings.TrimPrefix(simLast[*common.MessageHeartbeat](b).SystemStatus.String(), "MAV_STATE_")
+		got = strings.TrimPrefix(simLast[*common.MessageHeartbeat](b).SystemStatus.String(), "MAV_STATE_")
 	case "type":
-		now = fmt.Sprint(int(simLast[*common.MessageHeartbeat](b).Type))
+		got = fmt.Sprint(int(simLast[*common.MessageHeartbeat](b).Type))
 	case "vtol":
-		now = strings.TrimPrefix(b.fetch(245).(*common.MessageExtendedSysState).VtolState.String(), "MAV_VTOL_STATE_")
+		got = strings.TrimPrefix(b.fetch(245).(*common.MessageExtendedSysState).VtolState.String(), "MAV_VTOL_STATE_")
 	case "hud":
-		now = fmt.Sprintf("%.2f", b.newest(74).(*common.MessageVfrHud).Alt)
+		got = fmt.Sprintf("%.2f", b.newest(74).(*common.MessageVfrHud).Alt)
 	case "away":
 		north, east, _ := b.place()
 		return p.bounded(math.Hypot(north-p.number(w[1]), east), w[1:]), true
 	case "home":
 		h := b.fetch(242).(*common.MessageHomePosition)
 		north, east := simMetres(float64(h.Latitude)/1e7, float64(h.Longitude)/1e7)
-		now = fmt.Sprintf("%.0f %.0f", north, east)
+		got = fmt.Sprintf("%.0f %.0f", north, east)
 	case "sensor":
 		var is common.MAV_SYS_STATUS_SENSOR
 		if is.UnmarshalText([]byte("MAV_SYS_STATUS_"+w[1])) != nil {
 			p.bad()
 		}
 		m := b.fetch(1).(*common.MessageSysStatus)
-		now = w[1] + " "
+		got = w[1] + " "
 		for _, bits := range []common.MAV_SYS_STATUS_SENSOR{m.OnboardControlSensorsPresent, m.OnboardControlSensorsEnabled, m.OnboardControlSensorsHealth} {
-			now += fmt.Sprint(b2i(bits&is != 0))
+			got += fmt.Sprint(b2i(bits&is != 0))
 		}
 	case "channels":
 		m := b.newest(65).(*common.MessageRcChannels)
-		now = fmt.Sprint(m.Chan1Raw, m.Chan2Raw, m.Chan3Raw, m.Chan4Raw)
+		got = fmt.Sprint(m.Chan1Raw, m.Chan2Raw, m.Chan3Raw, m.Chan4Raw)
 	case "flown":
 		b.change(func() {
 			switch x, _, _, _ := b.brain.axes(); {
 			case x > 0:
-				now = "by ours"
+				got = "by ours"
 			case x < 0:
-				now = "by theirs"
+				got = "by theirs"
 			default:
-				now = "by nobody"
+				got = "by nobody"
 			}
 		})
 	default:
 		return "", false
 	}
-	if now == rest {
+	if got == want {
 		return "", true
 	}
-	return fmt.Sprintf("it is %q", now), true
+	return fmt.Sprintf("it is %q", got), true
 }
 
 // shownIn requests HEARTBEAT for 45 ms. The first heartbeat that shows the mode must come between
@@ -810,10 +810,10 @@ func (r captureRules) events(heard []captureHeard) (events []captureEvent) {
 // compare checks that each kind has the same changes in the same order.
 func (r captureRules) compare(t *testing.T, real, simulated []captureHeard) {
 	t.Helper()
-	all, here := r.events(real), r.events(simulated)
+	captured, flown := r.events(real), r.events(simulated)
 	for kind, late := range r.late {
 		other := func(e captureEvent) bool { return e.kind != kind }
-		want, got := slices.DeleteFunc(slices.Clone(all), other), slices.DeleteFunc(slices.Clone(here), other)
+		want, got := slices.DeleteFunc(slices.Clone(captured), other), slices.DeleteFunc(slices.Clone(flown), other)
 		if len(got) != len(want) || len(want) == 0 {
 			t.Errorf("%s: %d changes, captured %d\n%v\n%v", kind, len(got), len(want), got, want)
 			continue
@@ -1032,7 +1032,7 @@ var captureSame = map[uint32][]string{
 }
 
 // captureSlack is how much a number of captureSame may differ, in the field's own unit. Places may
-// differ by 2 m, and heights because each flight began at its own.
+// differ by 2 m. Heights may differ because the two flights began at different ones.
 var captureSlack = map[string]float64{
 	"Lat": 200, "Lon": 200, "Latitude": 200, "Longitude": 200, "RelativeAlt": 100,
 	"Alt": 0.5, "Vx": 10, "Vy": 10, "Vz": 10, "Vel": 10, "Groundspeed": 0.1, "Climb": 0.1,
@@ -1209,8 +1209,8 @@ func TestSimSurvivesLineNoise(t *testing.T) {
 	})
 }
 
-// The map has two seeds, each with the number of its first frame. Soon after it carry's first try makes a
-// frame with a right checksum: with one seed from a damaged frame, with the other from two that ran together.
+// Each seed stands with the number of its first frame. Soon after that frame carry's first try forges one:
+// with one seed by damaging a frame, with the other by running two frames together.
 func TestSimNoiseMakesNoFrameThatNobodySent(t *testing.T) {
 	const frames = 256
 	for seed, from := range map[uint64]int{3: 6 * 256, 20: 37 * 256} {

@@ -38,7 +38,7 @@ class Browser {
 		b.sessions = new Map()
 		b.last = 0
 		let rest = ''
-		b.process.stdio[3].on('error', () => {}) // it was ended
+		b.process.stdio[3].on('error', () => {}) // the browser has ended
 		b.process.stdio[4].setEncoding('utf8').on('data', text => {
 			const parts = (rest + text).split('\0')
 			rest = parts.pop()
@@ -68,7 +68,7 @@ class Browser {
 		return new Promise((done, failed) => this.waiting.set(id, { done, failed, method }))
 	}
 
-	// open shows a page in a window of its own, or in a tab of another page's.
+	// open shows a page in a window of its own, or in a tab of another page's window.
 	async open(url, options = {}) {
 		const { targetId } = await this.send('Target.createTarget', { url: 'about:blank', newWindow: !options.tab })
 		const { sessionId } = await this.send('Target.attachToTarget', { targetId, flatten: true })
