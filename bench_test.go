@@ -220,12 +220,12 @@ func percentile(d []time.Duration, p int) time.Duration {
 	return d[min(len(d)*p/100, len(d)-1)]
 }
 
-// ratio returns the median over the turns of bare / ours. Load that lasts longer than a turn
+// medianRatio returns the median over the turns of a / b. Load that lasts longer than a turn
 // slows both.
-func (p *pair) ratio() float64 {
-	each := make([]float64, len(p.ours))
+func medianRatio(a, b []time.Duration) float64 {
+	each := make([]float64, len(a))
 	for i := range each {
-		each[i] = float64(p.bare[i]) / float64(p.ours[i])
+		each[i] = float64(a[i]) / float64(b[i])
 	}
 	slices.Sort(each)
 	return each[len(each)/2]
@@ -327,7 +327,7 @@ func BenchmarkStatus(b *testing.B) {
 				}
 			}
 			b.ReportMetric(0, "ns/op")
-			b.ReportMetric(whole.ratio(), "rps-of-bare")
+			b.ReportMetric(medianRatio(whole.bare, whole.ours), "rps-of-bare")
 			b.ReportMetric(requests/percentile(whole.ours, 50).Seconds(), "rps")
 			b.ReportMetric(requests/percentile(whole.bare, 50).Seconds(), "bare-rps")
 			b.ReportMetric(micros(percentile(single.ours, 99)), "p99-µs")
@@ -1033,8 +1033,7 @@ func BenchmarkStream(b *testing.B) {
 		b.ReportMetric(percentile(w.took, 50).Seconds()/seconds*100, w.name+"-%-of-a-core")
 	}
 	nobody, poller, streams := ways[0].took, ways[1].took, ways[3].took
-	whole := pair{ours: poller, bare: streams}
-	b.ReportMetric(whole.ratio(), "x-poller") // the streams' whole CPU time / the poller's
+	b.ReportMetric(medianRatio(streams, poller), "x-poller") // of the whole CPU time
 	added := func(d []time.Duration) float64 { return float64(percentile(d, 50) - percentile(nobody, 50)) }
 	b.ReportMetric(added(streams)/added(poller), "x-poller-added") // of the CPU time above that without clients
 }

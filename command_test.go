@@ -14,7 +14,7 @@ import (
 	"github.com/bluenviron/gomavlib/v3/pkg/message"
 )
 
-// onBoth runs a test on a bench of each autopilot.
+// onBoth runs a test on a lineBench of each autopilot. harness_test.go has the bench, onLine and the beats.
 func onBoth(t *testing.T, f func(t *testing.T, b *lineBench, v firmware)) {
 	t.Helper()
 	for name, v := range map[string]firmware{"px4": px4, "copter": copter} {
@@ -553,11 +553,11 @@ func TestACommandThatWaitedItsTurnIsSentRightAfterAReport(t *testing.T) {
 		name   string
 		r      request
 		trip   time.Duration
-		report time.Duration // when one comes
+		report time.Duration // when one comes; this and the times below count from the hold's command
 		sent   time.Duration
 		code   errorCode
-		took   time.Duration // the step is due at 25 ms, 20 ms after the hold's answer
-	}{
+		ended  time.Duration // when it is answered
+	}{ // the step is due at 25 ms, 20 ms after the hold's answer
 		{"rtl after a report", goHome, 5 * ms, 720 * ms, 720 * ms, codeNoAck, 720*ms + giveUp},
 		{"rtl after a report that came less than 20 ms after the step was due", goHome, 5 * ms, 40 * ms, never, codeNoAck, 25*ms + answerWait},
 		{"rtl after a report that came less than a round trip after the step was due", goHome, 300 * ms, 320 * ms, never, codeNoAck, 25*ms + answerWait},
@@ -582,7 +582,7 @@ func TestACommandThatWaitedItsTurnIsSentRightAfterAReport(t *testing.T) {
 				}
 				o = <-b.command(c.r)
 				lineEqual(t, "code", o.code(), c.code)
-				lineEqual(t, "answered after", time.Since(began), c.took)
+				lineEqual(t, "answered after", time.Since(began), c.ended)
 				sends := slices.DeleteFunc(b.copiesSince(began, common.MAV_CMD_DO_SET_MODE), func(at time.Duration) bool { return at == 0 }) // the hold
 				if c.sent == never && len(sends) > 0 || c.sent > 0 && (len(sends) == 0 || sends[0] != c.sent) {
 					t.Errorf("sent at %v, want %v", sends, c.sent)
@@ -974,8 +974,8 @@ func TestADisarmingEndsEverythingOnTheGroundAndNothingInTheAir(t *testing.T) {
 	}
 }
 
-// PX4's "Preflight Fail: …" keeps it from arming, its "Preflight: …" only warns: seen on
-// 1.17.0 without GPS.
+// Both of PX4's beginnings count, though "Preflight Fail: …" keeps it from arming and "Preflight: …"
+// only warns: seen on 1.17.0 without GPS.
 func TestTheTextsOfTheChecksAreKnownByTheirBeginnings(t *testing.T) {
 	for text, want := range map[string]bool{
 		"Preflight Fail: vertical velocity unstable": true, "Preflight: GPS fix too low": true,

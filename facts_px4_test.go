@@ -492,7 +492,7 @@ var px4FlightProbes = []probe{
 				return math.Abs(n-north) < 1
 			})
 			v.must(ok, "the old target stays")
-			v.ms("shown", took+300*time.Millisecond, 300, 600, 250) // the target is read from 0.3 s on
+			v.ms("shown", took+300*time.Millisecond, 300, 600, 250) // flyTo takes 0.3 s: an earlier target counts as 300 ms
 			time.Sleep(time.Second)
 		}
 	}},
@@ -612,11 +612,11 @@ var px4StickProbes = []probe{
 		v.keepSticks(time.Second, 1000, 0, 500, 0)
 		v.centre(200 * time.Millisecond)
 		v.setMode(simPX4Loiter)
-		v.equal("0.5 s after", v.mode(), uint32(simPX4Posctl))
-		time.Sleep(1500 * time.Millisecond)
+		v.equal("0.2 s after", v.mode(), uint32(simPX4Posctl))
+		time.Sleep(1500 * time.Millisecond) // with the 0.2 s above and setMode's 0.3 s it is 2 s
 		v.setMode(simPX4Loiter)
 		time.Sleep(2 * time.Second)
-		v.equal("4.3 s after", v.mode(), uint32(simPX4Loiter))
+		v.equal("2 s after", v.mode(), uint32(simPX4Loiter))
 	}},
 	{heading: "PX4: leaving a stick mode", from: handed, fact: "from ALTCTL POSCTL is in force within 0.2 s whatever the sticks did, and AUTO.LOITER stays 2.2 s later", run: func(v *probed) {
 		v.live()

@@ -777,14 +777,14 @@ func (v *probed) fly(p probe, begin func()) {
 
 // ---- On the simulators ----
 
-// simulate flies a probe on a simulated PX4 of the probe's last release, or a simulated Copter of
-// its first; where the probe names none, on the simulator's own release.
+// simulate flies a probe on a simulator of a release that it is about. The simulated PX4 is the newest:
+// it becomes the probe's last release. The simulated Copter is an old one: it becomes the probe's first.
 func (p probe) simulate(t *testing.T, prepare func(*simulator)) *probed {
 	s := newSimulator(craftFlavours[p.on])
 	if p.on != onPX4 {
-		s.armableAfter = 42 * time.Second
+		simSlowBoot(s)
 	}
-	s.params["Q_GUIDED_MODE"] = 1
+	s.params["Q_GUIDED_MODE"] = 1 // a QuadPlane hovers in GUIDED
 	switch {
 	case p.on == onPX4 && p.until != (release{}):
 		olderPX4(uint32(p.until.major)<<24 | uint32(p.until.minor)<<16)(s)
@@ -1040,11 +1040,11 @@ func TestAProbeIsAboutItsReleases(t *testing.T) {
 	}
 }
 
-// oneMode matches a mode and the words beside it, in the name of a probe that exists for each mode.
-// The page has the word MODE instead of the mode: "MODE disarmed", "a pilot's MODE".
-var oneMode = regexp.MustCompile(`^[A-Z_.]+( disarmed| can| in the air| while)|(a pilot's) \w+`)
+// A probe that exists for each mode is on the page once, with the word MODE instead of the mode.
+var modeInFront = regexp.MustCompile(`^[A-Z_.]+( disarmed| can| in the air| while)`) // becomes "MODE disarmed"
+var modeOfPilot = regexp.MustCompile(`a pilot's \w+`)                                // becomes "a pilot's MODE"
 
-// docs/autopilots.md has every probe under its heading.
+// docs/autopilots.md has every probe, after a space, under its heading.
 func TestThePageNamesEveryProbe(t *testing.T) {
 	page, err := os.ReadFile("docs/autopilots.md")
 	if err != nil {
@@ -1053,8 +1053,8 @@ func TestThePageNamesEveryProbe(t *testing.T) {
 	for _, p := range allProbes() {
 		_, section, _ := strings.Cut(string(page), "\n## "+p.heading+"\n")
 		section, _, _ = strings.Cut(section, "\n## ")
-		ofAnyMode := oneMode.ReplaceAllString(p.fact, "$2 MODE$1")
-		if !strings.Contains(section, p.fact) && !strings.Contains(section, ofAnyMode) {
+		ofAnyMode := modeOfPilot.ReplaceAllString(modeInFront.ReplaceAllString(p.fact, "MODE$1"), "a pilot's MODE")
+		if !strings.Contains(section, " "+p.fact) && !strings.Contains(section, " "+ofAnyMode) {
 			t.Errorf("docs/autopilots.md does not name this probe\t%s\t%s", p.heading, p.fact)
 		}
 	}

@@ -8,9 +8,9 @@ package main
 // Tests change its behaviour by its switches, which are fields. sim_test.go has the
 // methods that only tests need.
 //
-// Both flavours use this file (the simulator, messages out, messages in), sim_cable.go (the
-// cable) and sim_vehicle.go (the flight). Only PX4 uses sim_px4.go and sim_px4_report.go, only
-// ArduPilot sim_ardupilot.go and sim_ardupilot_flight.go, which has its own stay, wanted and steer.
+// All flavours use this file (the simulator, messages out, messages in), sim_cable.go (the cable)
+// and sim_vehicle.go (the flight). Only PX4 uses sim_px4.go and sim_px4_report.go. ArduPilot's flavours
+// use sim_ardupilot.go, and sim_ardupilot_flight.go with a stay, wanted and steer of its own.
 
 import (
 	"bytes"

@@ -15,7 +15,7 @@ const (
 	simArduSlow    = 1.5   // m/s², the deceleration before a place
 	simArduHard    = 2.5   // m/s², the deceleration of a stop
 	simArduLift    = 1.0   // m/s², vertically, without sticks
-	simArduGain    = 2.0   // 1/s: a wanted speed that is a/simArduGain above the present one accelerates by a
+	simArduGain    = 2.0   // 1/s: steer accelerates by this times (the wanted speed − the present one)
 	simArduLag     = 0.35  // s, until an acceleration acts
 	simArduBack    = 0.075 // s: after a stop the vehicle comes back by this times its earlier speed
 	simArduLean    = 5.66  // m/s² at full stick: 30°
@@ -122,7 +122,7 @@ func (b *simArduBrain) wanted(now time.Time, dt float64) (vn, ve, vu, turn float
 	case flying == simVelocity:
 		vn, ve = b.loiter(now, stickN, stickE)
 		vu, turn = rise, r
-	default:
+	default: // to accelerate by a, it wants the present speed + a/simArduGain
 		drag := math.Hypot(q.vn, q.ve) / simArduDrag
 		vn = q.vn + (stickN*simArduLean-q.vn*drag)/simArduGain
 		ve = q.ve + (stickE*simArduLean-q.ve*drag)/simArduGain
@@ -154,12 +154,12 @@ func (b *simArduBrain) guided() (vn, ve, vu float64) {
 		t.speed = min(t.speed, b.topSpeed)
 		return b.towards(t)
 	case b.row(b.mode).name == "BRAKE" && math.Hypot(b.quad.vn, b.quad.ve) > 0.05 && !b.still:
-		_, _, vu = b.halt()
-		b.still = false                         // halt sets it below 0.2 m/s, too early for BRAKE
-		const slower = 1 - 1/(1.65*simArduGain) // the speed decays exponentially
+		_, _, vu = b.halt()                     // only for vu
+		b.still = false                         // not yet below halt's 0.2 m/s: the halt at the end sets it
+		const slower = 1 - 1/(1.65*simArduGain) // decelerates by speed / 1.65 s: exponentially
 		return b.quad.vn * slower, b.quad.ve * slower, vu
 	case b.row(b.mode).name == "BRAKE":
-		b.entry = [2]float64{}
+		b.entry = [2]float64{} // so halt does not come back
 	}
 	return b.halt()
 }

@@ -31,7 +31,7 @@ func TestArduPilotBootsWithStrayBytes(t *testing.T) {
 
 func TestArduPilotFlies(t *testing.T) {
 	const flies = ", +12s, vn "
-	simFlies(t, []rule{
+	simFlies(t, []rule{ // sim_test.go, simFlies, and flight_test.go explain the words of a script
 		{"obeys sticks from the system that its parameter names", "copter air SYSID_MYGCS=none MAV_GCS_SYSID=42: mode LOITER, as 42, sticks 0 0 500 0 for 2s, climb 0 ±0.05"},
 		{"arms whatever another system's throttle is", "copter: mode GUIDED, sticks 0 0 500 0 for 400ms, arm = accepted"},
 		{"accepts a takeoff in LOITER, but does not climb", "copter: mode LOITER, arm, NAV_TAKEOFF 0 0 0 0 0 0 10 = accepted, +8s, at 0 0 0 ±0.01"},

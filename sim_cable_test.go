@@ -63,8 +63,8 @@ func (w *simWire) carry(b []byte, f simFault) []byte {
 			w.after = lastBytes(w.after, out)
 			return out
 		}
-		if !f.bad() || tries > 20 { // put a stray byte in front, as if earlier noise had left it
-			b = append([]byte{byte(w.dice.Uint64())}, b...)
+		if !f.bad() || tries > 20 { // dice do not help: b ends a frame that earlier damage left
+			b = append([]byte{byte(w.dice.Uint64())}, b...) // as if noise had left a byte: it breaks that frame
 		}
 	}
 }
@@ -85,7 +85,7 @@ func (w *simWire) forges(out []byte) bool {
 	tail := w.after[max(0, len(w.after)-longest):]
 	line := slices.Concat(tail, out, make([]byte, signature))
 	for _, f := range checkedFrames(line) {
-		end := f.end - signature*int(f.incompat)
+		end := f.end - signature*int(f.incompat) // incompat is 1 with a signature, else 0
 		if end > len(tail) && end <= len(line)-signature && !bytes.Contains(w.before, line[f.offset:end]) {
 			return true
 		}

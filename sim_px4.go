@@ -70,9 +70,9 @@ const (
 )
 
 const (
-	simPX4Late  = 600 * time.Millisecond // a new target acts in AUTO.LOITER after at most this time
-	simFailsafe = 5 * time.Second        // how long a failsafe holds before it enters its own mode
-	simRaced    = 10 * time.Millisecond  // an arming so soon after a ground station's heartbeat does not know the station yet
+	simPX4Late      = 600 * time.Millisecond // a new target acts in AUTO.LOITER after at most this time
+	simFailsafeHold = 5 * time.Second        // how long a failsafe holds before it enters its own mode
+	simRaced        = 10 * time.Millisecond  // an arming so soon after a ground station's heartbeat does not know the station yet
 )
 
 // simPX4Brain is PX4, as docs/autopilots.md describes it. Its texts, reports, targets and
@@ -392,6 +392,6 @@ func (b *simPX4Brain) beginFailsafe(then uint32) {
 	b.pending, b.failsafe = nil, true
 	b.enter(simPX4Loiter)
 	b.stay()
-	b.thenEnter, b.holdUntil = then, time.Now().Add(simFailsafe)
+	b.thenEnter, b.holdUntil = then, time.Now().Add(simFailsafeHold)
 	b.text(common.MAV_SEVERITY_CRITICAL, "Failsafe activated: entering Hold for 5 seconds")
 }

@@ -96,7 +96,7 @@ const simPrearm = common.MAV_CMD_RUN_PREARM_CHECKS
 
 func TestPX4sTextsAndReports(t *testing.T) {
 	late := strings.Repeat("queues too late, ", 12)
-	const low = "trouble BATTERY Preflight Fail: low battery, "
+	const low = "trouble BATTERY Preflight Fail: low battery, " // flight_test.go explains "trouble"
 	flat := strings.Repeat("arm = rejected, +2050ms, texts Arming denied: Resolve system health failures first, gcs beat, ", 3)
 	simFlies(t, []rule{
 		{"PX4 sends texts while a ground station's heartbeats come", "px4: mode AUTO.RTGS, quiet, gcs beat, texts Unsupported auto mode, mark, +2400ms, queues soon enough, +200ms, texts soon enough, " +

@@ -389,8 +389,8 @@ func (b *simBoard) until(what string, most time.Duration, done func() bool) {
 	}
 }
 
-// simFlies flies scripts of flight_test.go without mavrest: a companion board talks to the
-// simulator, 6 s after its boot; with "air" in the header the vehicle is 10 m up. The clauses:
+// simFlies flies scripts of flight_test.go without mavrest: a companion board talks to the simulator, 6 s after
+// its boot; with "air" in the header the vehicle is 10 m up. Its own clauses, beside those of flight_test.go:
 //
 //	arm = rejected, mode RTL = accepted accepted, NAV_TAKEOFF nan …
 //	                      a command and its acks
@@ -961,7 +961,7 @@ func TestSimFliesLikeTheCapturedPX4(t *testing.T) {
 		// In metres. The real vehicle flies up to 4.2 m/s, the simulated one 5; both climb 12 m in
 		// 14 s and 11 m in the 5 s of the return. The target is not compared around its changes.
 		for _, tenths := range []int{100, 160, 180, 250, 300, 320, 330, 370, 400, 425, 436, 450, 478, 490, 510, 530, 560, 580, 700} {
-			at := time.Duration(tenths)*100*time.Millisecond + 99*time.Millisecond
+			at := time.Duration(tenths)*100*time.Millisecond + 99*time.Millisecond // the end of that tenth
 			got, want := fixAt(simulated, at), fixAt(real, at)
 			if tenths < 570 {
 				wantFix(t, at, "north", got.north, want.north, 9)
@@ -1209,8 +1209,8 @@ func TestSimSurvivesLineNoise(t *testing.T) {
 	})
 }
 
-// Each seed stands with the number of its first frame. Soon after that frame carry's first try forges one:
-// with one seed by damaging a frame, with the other by running two frames together.
+// Seed and time set carry's dice: each seed stands with its first frame's number, also a time in ms. Soon after
+// it carry's first try forges a frame: with one seed by damaging one, with the other by running two together.
 func TestSimNoiseMakesNoFrameThatNobodySent(t *testing.T) {
 	const frames = 256
 	for seed, from := range map[uint64]int{3: 6 * 256, 20: 37 * 256} {
