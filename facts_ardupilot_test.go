@@ -91,11 +91,11 @@ var copterLinkProbes = []probe{
 		}
 	}},
 	{heading: "ArduPilot: receiver", from: ground, fact: "a live receiver is healthy in SYS_STATUS", run: func(v *probed) {
-		m := asked[*common.MessageSysStatus](v)
+		m := mustAsk[*common.MessageSysStatus](v)
 		v.equal("healthy", m.OnboardControlSensorsHealth&common.MAV_SYS_STATUS_SENSOR_RC_RECEIVER != 0, true)
 	}},
 	{heading: "ArduPilot: receiver", from: ground, fact: "RC_CHANNELS 3 is its throttle, 1000 idle", run: func(v *probed) {
-		m := asked[*common.MessageRcChannels](v)
+		m := mustAsk[*common.MessageRcChannels](v)
 		v.within("µs", float64(m.Chan3Raw), 1000, 1000, 20)
 	}},
 	{heading: "ArduPilot: arming", from: boot, fact: "STABILIZE can be armed after 24 s, GUIDED after 42, and EKF_STATUS_REPORT shows it", run: func(v *probed) {
@@ -107,7 +107,7 @@ var copterLinkProbes = []probe{
 		v.equal("GUIDED", a.last(), simFailed)
 		v.equal("text", strings.Contains(v.texts(a.sent), "Need Position Estimate"), true)
 		flags := func() uint16 {
-			m := asked[*MessageEkfStatusReport](v)
+			m := mustAsk[*MessageEkfStatusReport](v)
 			return m.Flags
 		}
 		v.equal("bits 4 and 7", flags()&(1<<4|1<<7), uint16(1<<7))
@@ -274,7 +274,7 @@ func copterGotoProbes() []probe {
 			v.flyTo(5, 0, probeHeight)
 			v.equal("answer", v.command(common.MAV_CMD_CONDITION_YAW, 90, 0, 0, 0).last(), simAccepted)
 			time.Sleep(12 * time.Second)
-			m := asked[*common.MessageAttitude](v)
+			m := mustAsk[*common.MessageAttitude](v)
 			v.within("rad", float64(m.Yaw), 1.5, 1.64, 0.1)
 		}},
 	}
@@ -305,7 +305,7 @@ var copterHoldProbes = []probe{
 	{heading: "ArduPilot: target", from: air, fact: "message 87 in GUIDED: frame 0, AMSL, type_mask 0xFDF8", run: func(v *probed) {
 		v.flyTo(20, 0, probeHeight)
 		time.Sleep(500 * time.Millisecond)
-		m := asked[*common.MessagePositionTargetGlobalInt](v)
+		m := mustAsk[*common.MessagePositionTargetGlobalInt](v)
 		v.equal("frame, mask", [2]int{int(m.CoordinateFrame), int(m.TypeMask)}, [2]int{0, 0xfdf8})
 		v.within("height", float64(m.Alt)-v.homeAlt(), probeHeight, probeHeight, 0.5)
 	}},
@@ -395,7 +395,7 @@ var copterStickProbes = []probe{
 	{heading: "ArduPilot: sticks", from: air, fact: "RC_CHANNELS shows the override, whose last value stays for 3 s", run: func(v *probed) {
 		v.command(simInterval, 65, 20000)
 		v.keepSticks(time.Second, 300, 0, 500, 0)
-		m := asked[*common.MessageRcChannels](v)
+		m := mustAsk[*common.MessageRcChannels](v)
 		v.within("throttle µs", float64(m.Chan3Raw), 1500, 1500, 30)
 		v.silence()
 		began := time.Now()
@@ -426,13 +426,13 @@ var copterStickProbes = []probe{
 		v.transmit(radioIdle)
 		free := int16(math.MaxInt16)
 		v.keepSticks(time.Second, free, free, 500, free)
-		m := asked[*common.MessageRcChannels](v)
+		m := mustAsk[*common.MessageRcChannels](v)
 		v.within("throttle µs", float64(m.Chan3Raw), 1500, 1500, 30)
 		pitched := radioIdle
 		pitched[1] = 1300
 		v.transmit(pitched)
 		time.Sleep(500 * time.Millisecond)
-		m = asked[*common.MessageRcChannels](v)
+		m = mustAsk[*common.MessageRcChannels](v)
 		v.transmit(radioIdle)
 		v.within("pitch µs", math.Abs(float64(m.Chan2Raw)-1500), 200, 200, 30)
 	}},
@@ -440,7 +440,7 @@ var copterStickProbes = []probe{
 		v.transmit(radioIdle)
 		v.centre(time.Second)
 		read := func() (throttle, mode float64) {
-			m := asked[*common.MessageRcChannels](v)
+			m := mustAsk[*common.MessageRcChannels](v)
 			return float64(m.Chan3Raw), float64(m.Chan5Raw)
 		}
 		_, before := read()
@@ -481,7 +481,7 @@ var planeProbes = []probe{
 		} {
 			v.setMode(mode)
 			time.Sleep(500 * time.Millisecond)
-			m := asked[*common.MessageExtendedSysState](v)
+			m := mustAsk[*common.MessageExtendedSysState](v)
 			v.equal(fmt.Sprint("vtol_state in mode ", mode), m.VtolState, want)
 		}
 	}},
@@ -514,7 +514,7 @@ var planeProbes = []probe{
 		v.within("off by", s.off(spot{}), 70, 90, 30)
 	}},
 	{heading: "Plane", on: onPlane, from: ground, fact: "a plane's vtol_state is 0, and it refuses NAV_TAKEOFF", run: func(v *probed) {
-		m := asked[*common.MessageExtendedSysState](v)
+		m := mustAsk[*common.MessageExtendedSysState](v)
 		v.equal("vtol_state", m.VtolState, common.MAV_VTOL_STATE_UNDEFINED)
 		v.equal("22", v.command(simTakeoff, 0, 0, 0, 0, 0, 0, 20).last(), simFailed)
 	}},

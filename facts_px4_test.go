@@ -116,14 +116,14 @@ var px4LinkProbes = []probe{
 		}
 	}},
 	{heading: "PX4: why it can't be armed", from: ground, fact: "SYS_STATUS has PREARM_CHECK in health only", run: func(v *probed) {
-		m := asked[*common.MessageSysStatus](v)
+		m := mustAsk[*common.MessageSysStatus](v)
 		bit := common.MAV_SYS_STATUS_PREARM_CHECK
 		v.equal("present, enabled, healthy", [3]bool{
 			m.OnboardControlSensorsPresent&bit != 0, m.OnboardControlSensorsEnabled&bit != 0, m.OnboardControlSensorsHealth&bit != 0,
 		}, [3]bool{false, false, true})
 	}},
 	{heading: "PX4: why it can't be armed", from: ground, fact: "without a receiver RC_RECEIVER is enabled and unhealthy, and PX4 arms", run: func(v *probed) {
-		m := asked[*common.MessageSysStatus](v)
+		m := mustAsk[*common.MessageSysStatus](v)
 		bit := common.MAV_SYS_STATUS_SENSOR_RC_RECEIVER
 		v.equal("enabled, healthy", [2]bool{m.OnboardControlSensorsEnabled&bit != 0, m.OnboardControlSensorsHealth&bit != 0}, [2]bool{true, false})
 		v.equal("arming", v.command(simArm, 1).last(), simAccepted)
@@ -469,7 +469,7 @@ var px4FlightProbes = []probe{
 	{heading: "PX4: goto", from: air, fact: "DO_REPOSITION's yaw is in radians", run: func(v *probed) {
 		v.reposition(common.MAV_FRAME_GLOBAL, -1, 1, math.Pi/2, 0, 0, v.homeAlt()+probeHeight)
 		time.Sleep(12 * time.Second)
-		m := asked[*common.MessageAttitude](v)
+		m := mustAsk[*common.MessageAttitude](v)
 		v.within("rad", float64(m.Yaw), 1.5, 1.64, 0.1)
 	}},
 	{heading: "PX4: goto", from: ground, fact: "a goto while disarmed is accepted, sets AUTO.LOITER and leaves no target", run: func(v *probed) {
@@ -499,7 +499,7 @@ var px4FlightProbes = []probe{
 	{heading: "PX4: target", from: air, fact: "message 87 has frame 5, AMSL and no mask", run: func(v *probed) {
 		v.flyTo(10, 0, probeHeight)
 		time.Sleep(time.Second)
-		m := asked[*common.MessagePositionTargetGlobalInt](v)
+		m := mustAsk[*common.MessagePositionTargetGlobalInt](v)
 		v.equal("frame, mask", [2]int{int(m.CoordinateFrame), int(m.TypeMask)}, [2]int{5, 0})
 		v.within("height", float64(m.Alt)-v.homeAlt(), probeHeight, probeHeight, 0.5)
 	}},

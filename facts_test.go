@@ -385,8 +385,8 @@ func (v *probed) ask(id uint32) (m message.Message) {
 	return m
 }
 
-// asked requests a message that must come.
-func asked[M message.Message](v *probed) M {
+// mustAsk requests a message that must come.
+func mustAsk[M message.Message](v *probed) M {
 	var m M
 	m, ok := v.ask(m.GetID()).(M)
 	v.must(ok, "no %T comes", m)
@@ -423,7 +423,7 @@ func (s spot) off(other spot) float64 { return math.Hypot(s.north-other.north, s
 
 // place returns where the vehicle is. Its height is computed from AMSL, by which it flies.
 func (v *probed) place() spot {
-	m := asked[*common.MessageGlobalPositionInt](v)
+	m := mustAsk[*common.MessageGlobalPositionInt](v)
 	north, east := v.metres(m.Lat, m.Lon)
 	return spot{north, east, float64(m.Alt)/1000 - v.homeAlt(), math.Hypot(float64(m.Vx), float64(m.Vy)) / 100}
 }
@@ -432,7 +432,7 @@ func (v *probed) place() spot {
 // a metre or two now and then.
 func (v *probed) home() *common.MessageHomePosition {
 	if v.homeAtFirst == nil {
-		v.homeAtFirst = asked[*common.MessageHomePosition](v)
+		v.homeAtFirst = mustAsk[*common.MessageHomePosition](v)
 	}
 	return v.homeAtFirst
 }

@@ -592,16 +592,13 @@ func TestAMegabyteOfNoiseOnASerialLineChangesNothing(t *testing.T) {
 	t.Parallel()
 	s, d := newPTYAutopilot(t, 1)
 	before := d.status()
-	rest := noiseBytes(t, 1<<20)
-	for len(rest) > 0 {
-		n := min(len(rest), 1000)
-		s.mu.Lock()
-		s.master.Write(rest[:n])
-		s.mu.Unlock()
-		rest = rest[n:]
-		if len(rest)/1000%50 == 0 { // every 50 kB three frames: 63 in the noise, the last three after it
-			s.beat()
+	for part := range slices.Chunk(noiseBytes(t, 1<<20), 49_000) { // 22 parts
+		for few := range slices.Chunk(part, 1000) {
+			s.mu.Lock()
+			s.master.Write(few)
+			s.mu.Unlock()
 		}
+		s.beat() // three frames: 63 between the parts, and 3 after the last one
 	}
 	if list, n := s.neverSent(d), d.status().link.received-before.link.received; len(list) > 0 || n < 50 {
 		t.Errorf("of 63 frames in the noise %d came through; the status shows what the vehicle never sent: %q", n, list)

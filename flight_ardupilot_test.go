@@ -73,9 +73,9 @@ func copterVisits(t *testing.T, receivers ...simReceiver) (visits []visit) {
 	)
 }
 
-// Every moment is flown with every mode twice: with no receiver, and with one in hand. A lost
-// receiver looks like none. An idle one looks like one in hand, unless our stream may run. Where they
-// look alike, fewer modes are flown.
+// Every moment is flown with every mode twice: with no receiver, and with one in hand. A lost receiver
+// looks like none, so fewer modes are flown with it. An idle one looks like one in hand while no stream
+// of ours can run: at such moments fewer modes are flown with it, else every mode.
 func TestACopterObeysThePilotFromHisSwitchOn(t *testing.T) {
 	var cases []visit
 	for _, m := range moments {
@@ -86,7 +86,7 @@ func TestACopterObeysThePilotFromHisSwitchOn(t *testing.T) {
 				modes = nil
 			case receiver == simReceiverLost: // looks like no receiver
 				modes = []uint32{simLoiter}
-			case receiver == simReceiverIdle && !m.sticks(): // looks like one in hand
+			case receiver == simReceiverIdle && !m.sticks(): // looks like one in hand: no stream of ours can run
 				modes = []uint32{simLoiter, copterBrake}
 			}
 			for _, custom := range modes {
@@ -356,7 +356,7 @@ var arduClauses = map[string]func(*player){
 			}
 		}
 	},
-	"hides its takeoff": func(p *player) { // the takeoff's ack is lost, and the next disarming's ack is a refusal
+	"hides its takeoff": func(p *player) { // its ack is lost, and every later (dis)arming is acked as failed
 		takesOff := false
 		p.sim.change(func() {
 			p.sim.onAck = func(a *common.MessageCommandAck) []simAnswer {

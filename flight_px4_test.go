@@ -277,8 +277,8 @@ func TestPX4PilotsSwitchToTheCommandedModeEndsNothing(t *testing.T) {
 				code := p.answer["code"] // nil: accepted
 				pilotsMode, _ := px4.reported(custom)
 				switch {
-				case m.acked && pilotsMode.String() != m.mode, m.disarmed && custom != simPX4Loiter:
-					// The acknowledged mode (AUTO.LOITER before a takeoff) never came into force.
+				case m.acked && pilotsMode.String() != m.mode, // the acknowledged mode never came into force
+					m.disarmed && custom != simPX4Loiter: // nor did AUTO.LOITER, in which a takeoff arms
 					if code == nil {
 						p.Errorf("answered %v", p.answer)
 					}

@@ -98,14 +98,15 @@ func (z *fuzzed) enters(custom uint32) {
 	if custom == s.mode {
 		return
 	}
-	since := now.Add(-15 * time.Second) // older commands explain nothing, except the last accepted one
-	if z.pending == 0 && now.Sub(z.ended) > followTime+time.Second && z.asked.After(since) {
-		since = z.asked // the commands before the last one are over
+	oldest := now.Add(-15 * time.Second) // older commands explain nothing, except the last accepted one
+	since := oldest
+	if z.pending == 0 && now.Sub(z.ended) > followTime+time.Second { // every command is over
+		since = later(oldest, z.asked) // of them only the last one still explains a mode
 	}
 	explained := z.commanded(s.record, custom, since) || z.firmware == px4 && z.tookOff && custom == entered[px4][ModeHold]
 	for i, r := range z.history { // a plan explains the mode that it began in
-		recent := i == len(z.history)-1 || z.history[i+1].at.After(now.Add(-15*time.Second))
-		explained = explained || recent && z.pending > 0 && r.custom == custom
+		lately := i == len(z.history)-1 || z.history[i+1].at.After(oldest) // in force at some time since then
+		explained = explained || lately && z.pending > 0 && r.custom == custom
 	}
 	z.history = append(z.history, modeAt{custom: custom, at: now})
 	delete(z.foreign, custom)

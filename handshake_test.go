@@ -12,8 +12,8 @@ import (
 	"github.com/bluenviron/gomavlib/v3/pkg/dialects/common"
 )
 
-// asked counts the handshake's requests for message intervals and messages.
-func (b *lineBench) asked() map[string]int {
+// requestCounts counts the handshake's requests for message intervals and messages.
+func (b *lineBench) requestCounts() map[string]int {
 	count := make(map[string]int)
 	for _, id := range []common.MAV_CMD{common.MAV_CMD_SET_MESSAGE_INTERVAL, common.MAV_CMD_REQUEST_MESSAGE} {
 		for _, m := range b.commands(id) {
@@ -35,7 +35,7 @@ func TestTheHandshakeIsRepeatedWhenTheVehicleComesBackOrRestarts(t *testing.T) {
 		// The attitude comes, and the other messages never come.
 		want := func(when string, once, comes, others int) {
 			t.Helper()
-			asked := b.asked()
+			asked := b.requestCounts()
 			for what, n := range map[string]int{"511 of 436": once, "511 of 30": comes, "512 of 242": once, "512 of 148": once} {
 				if asked[what] != n {
 					t.Errorf("%s: asked %s %d times, want %d; all: %v", when, what, asked[what], n, asked)
@@ -143,20 +143,20 @@ func TestAVehicleThatDoesNotAnswerTheHandshakeIsAskedUntilItDoes(t *testing.T) {
 		time.Sleep(time.Minute)
 		n := len(b.commands(common.MAV_CMD_SET_MESSAGE_INTERVAL))
 		if n < 21 || n > 170 { // 21 requests, one every 2.8 s, are each sent up to 7 times
-			t.Errorf("asked for intervals %d times in a minute: %v", n, b.asked())
+			t.Errorf("asked for intervals %d times in a minute: %v", n, b.requestCounts())
 		}
-		lineEqual(t, "messages asked for, of which none is answered", len(b.asked()), 12)
+		lineEqual(t, "messages asked for, of which none is answered", len(b.requestCounts()), 12)
 		b.change(func() { b.deaf = false })
 		for range 60 {
 			b.say(&common.MessageHomePosition{Altitude: 488000})
 			time.Sleep(time.Second)
 		}
-		answered := b.asked()
+		answered := b.requestCounts()
 		for range 60 { // at the interval that was asked for
 			b.say(&common.MessageHomePosition{Altitude: 488000})
 			time.Sleep(time.Second)
 		}
-		for what, n := range b.asked() {
+		for what, n := range b.requestCounts() {
 			want, known := map[string]int{"511 of 0": 0, "511 of 242": 0, "512 of 242": 0, "512 of 148": 120}[what]
 			if !known { // messages that never come are requested each 10 s
 				want = 6

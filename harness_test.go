@@ -754,7 +754,7 @@ var firmwares = map[simFlavour]firmware{simPX4: px4, simArduPilot: copter, simQu
 // object is a JSON object of an answer.
 type object = map[string]any
 
-// olderPX4 makes a simulated PX4 an older release: simPX4v14, simPX4v15 or simPX4v16.
+// olderPX4 sets the release of a simulated PX4, simPX4v14 for example. The newest is simPX4v17.
 func olderPX4(release uint32) func(*simulator) {
 	return func(s *simulator) { s.version = release | 255 }
 }

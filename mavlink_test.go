@@ -270,8 +270,8 @@ func TestAnotherProgramWithOurIdsIsReportedOnce(t *testing.T) {
 	})
 }
 
-// The hub echoes nothing. Two programs whose sequence numbers begin within two of each other
-// may take a little longer.
+// The hub echoes nothing. Each writer's sequence numbers begin at random. If two begin at the same one,
+// their heartbeats are equal, and each takes the other's for echoes.
 func TestTwoFreshProgramsWithOneIdOnAHubBothReportIt(t *testing.T) {
 	var reported [2]int
 	for range 50 {

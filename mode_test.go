@@ -36,19 +36,16 @@ func modesOf(f firmware) []autopilotMode {
 }
 
 // numberOf is the autopilot's number of a mode. The name is the autopilot's own, in capitals, or ours. Ours
-// means the mode that our plans set, but "rtgs" and "other" mean the first reported so, else list[0].
+// means the mode that our plans set, but "other" and PX4's "rtgs" mean the first that is reported so.
 func numberOf(tb testing.TB, f firmware, name string) uint32 {
 	tb.Helper()
-	list := modesOf(f)
-	if i := slices.IndexFunc(list, func(m autopilotMode) bool { return m.name == name }); i >= 0 {
-		return list[i].custom
+	for _, m := range modesOf(f) {
+		neverSet := m.mode == ModeOther || m.mode == ModeRTGS
+		if m.name == name || neverSet && m.mode.String() == name {
+			return m.custom
+		}
 	}
-	m := modeNamed(tb, name)
-	if m == ModeOther || m == ModeRTGS {
-		i := slices.IndexFunc(list, func(a autopilotMode) bool { return a.mode == m })
-		return list[max(i, 0)].custom
-	}
-	return entered[f][m]
+	return entered[f][modeNamed(tb, name)]
 }
 
 // The takeoff of these tests climbs 10 m, to 510 m above mean sea level. It may end from 508 m on.

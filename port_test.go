@@ -284,7 +284,7 @@ func (p *pty) drain(into *[]byte) {
 
 func TestTheBaudRateSearchSendsOnlyAHeartbeatATurn(t *testing.T) {
 	t.Parallel()
-	b := newBoard(t)
+	b := newPortFolder(t)
 	first := b.plug("serial0", openPTY(t))
 	d, _ := runDevice(t, mustDevice(t, b.at("serial0"), 0))
 	// heard returns what the link has sent so far; line keeps its bytes.
@@ -353,7 +353,7 @@ func TestTheBaudRateSearchSendsOnlyAHeartbeatATurn(t *testing.T) {
 
 func TestAnUnpluggedLineIsReopenedWhenItIsBack(t *testing.T) {
 	t.Parallel()
-	b := newBoard(t)
+	b := newPortFolder(t)
 	s := runSimulator(t, simPX4)
 	end := b.plug("serial0", openPTY(t)).fly(t, s)
 	dev, _, failed := withCounts(mustDevice(t, b.at("serial0"), 57600))
@@ -787,7 +787,7 @@ func TestADeviceThatCanNotBeOpenedSaysWhatToDo(t *testing.T) {
 // The error is in the status and in every command's answer until the device opens.
 func TestADeviceThatComesLaterIsWaitedForAndLinkErrorSaysWhy(t *testing.T) {
 	t.Parallel()
-	b := newBoard(t)
+	b := newPortFolder(t)
 	d, _ := runDevice(t, mustDevice(t, b.at("serial0"), 57600))
 	why := "-device " + b.at("serial0") + ": there is no such device; check the wiring, and enable the board's serial port"
 	waitUntil(t, "the status says why", func() bool { return fmt.Sprint(d.status().link.fault) == why })
@@ -803,26 +803,26 @@ func TestADeviceThatComesLaterIsWaitedForAndLinkErrorSaysWhy(t *testing.T) {
 
 // ---- -device auto ----
 
-// portsBoard is a folder of ports, in which -device auto looks for names.
-type portsBoard struct {
+// portFolder is a folder of ports, in which -device auto looks for names.
+type portFolder struct {
 	*testing.T
 	dir   string
 	names []string
 }
 
-// newBoard is a board on which auto looks for these names; no port is there yet.
-func newBoard(t *testing.T, names ...string) *portsBoard {
-	b := &portsBoard{T: t, dir: t.TempDir()}
+// newPortFolder is a folder in which auto looks for these names; no port is there yet.
+func newPortFolder(t *testing.T, names ...string) *portFolder {
+	b := &portFolder{T: t, dir: t.TempDir()}
 	for _, name := range names {
 		b.names = append(b.names, b.at(name))
 	}
 	return b
 }
 
-func (b *portsBoard) at(name string) string { return filepath.Join(b.dir, name) }
+func (b *portFolder) at(name string) string { return filepath.Join(b.dir, name) }
 
 // plug gives a port a name; another port with that name loses it.
-func (b *portsBoard) plug(name string, p *pty) *pty {
+func (b *portFolder) plug(name string, p *pty) *pty {
 	b.Helper()
 	err := errors.Join(os.Symlink(p.path, b.at("new")), os.Rename(b.at("new"), b.at(name)))
 	if err != nil {
@@ -831,14 +831,14 @@ func (b *portsBoard) plug(name string, p *pty) *pty {
 	return p
 }
 
-// auto is -device auto on this board. baud is the only rate to listen at; 0 searches for the rate.
-func (b *portsBoard) auto(baud int) device {
+// auto is -device auto in this folder. baud is the only rate to listen at; 0 searches for the rate.
+func (b *portFolder) auto(baud int) device {
 	a := &autoDevice{fixed: baud, line: new(lineState), ports: func() []string { return b.names }, consoles: b.at("consoles")}
 	return device{name: "auto", open: a.open, lossy: true, line: a.line}
 }
 
 // logIn makes a port a session's terminal, as a login does.
-func (b *portsBoard) logIn(p *pty) {
+func (b *portFolder) logIn(p *pty) {
 	b.Helper()
 	c := exec.Command("sleep", "1000")
 	c.Stdin = p.keeper
@@ -853,7 +853,7 @@ func (b *portsBoard) logIn(p *pty) {
 }
 
 // untouched checks that nothing was written to a port.
-func (b *portsBoard) untouched(what string, p *pty) {
+func (b *portFolder) untouched(what string, p *pty) {
 	b.Helper()
 	var line []byte
 	p.drain(&line)
@@ -862,7 +862,7 @@ func (b *portsBoard) untouched(what string, p *pty) {
 
 func TestAutoTakesTheFirstPortThatBringsMAVLinkAndLeavesOthersAlone(t *testing.T) {
 	t.Parallel()
-	b := newBoard(t, "absent", "busy", "kernel", "login", "silent", "serial0", "again", "ttyTHS1")
+	b := newPortFolder(t, "absent", "busy", "kernel", "login", "silent", "serial0", "again", "ttyTHS1")
 	busy, kernel, login, silent := b.plug("busy", openPTY(t)), b.plug("kernel", openPTY(t)), b.plug("login", openPTY(t)), b.plug("silent", openPTY(t))
 	busy.open(t)
 	os.WriteFile(b.at("consoles"), []byte("tty1 "+filepath.Base(kernel.path)+"\n"), 0o644)
@@ -902,7 +902,7 @@ func TestAutoTakesTheFirstPortThatBringsMAVLinkAndLeavesOthersAlone(t *testing.T
 }
 
 func TestAutoSaysWhereItLookedWhereThereIsNoPort(t *testing.T) {
-	_, err := newBoard(t).auto(0).open(t.Context())
+	_, err := newPortFolder(t).auto(0).open(t.Context())
 	lineEqual(t, "link.error", openFault("auto", err).Error(), "no port to try: no autopilot in /dev/serial/by-id, and no "+
 		"/dev/serial0, /dev/ttyAMA0, /dev/ttyTHS1, /dev/ttyTHS0; check the wiring, enable the board's serial port, or name the port with -device")
 }
@@ -911,7 +911,7 @@ func TestAutoSaysWhereItLookedWhereThereIsNoPort(t *testing.T) {
 func TestAutoGoesBackToThePortThatItLost(t *testing.T) {
 	t.Parallel()
 	s := runSimulator(t, simPX4)
-	b := newBoard(t, "first", "second")
+	b := newPortFolder(t, "first", "second")
 	p := b.plug("second", openPTY(t))
 	end := p.fly(t, s)
 	d, _ := runDevice(t, b.auto(0))
@@ -933,7 +933,7 @@ func TestAutoGoesBackToThePortThatItLost(t *testing.T) {
 
 func TestOfTwoPortsWithMAVLinkAutoTakesTheFirst(t *testing.T) {
 	t.Parallel()
-	b := newBoard(t, "usb", "serial0")
+	b := newPortFolder(t, "usb", "serial0")
 	usb, serial0 := b.plug("usb", openPTY(t)), b.plug("serial0", openPTY(t))
 	usb.fly(t, runSimulator(t, simPX4))
 	defer repeat(100*time.Millisecond, func() { serial0.master.Write(packet(1, 2, 1, copterBeat())) })()
@@ -946,7 +946,7 @@ func TestOfTwoPortsWithMAVLinkAutoTakesTheFirst(t *testing.T) {
 
 func TestAutoLeavesNothing(t *testing.T) {
 	nothingLeft(t, func(t *testing.T) {
-		b := newBoard(t, "busy", "silent", "plain")
+		b := newPortFolder(t, "busy", "silent", "plain")
 		busy, silent := b.plug("busy", openPTY(t)), b.plug("silent", openPTY(t))
 		held := busy.open(t)
 		if err := os.WriteFile(b.at("plain"), nil, 0o644); err != nil {

@@ -60,17 +60,16 @@ func TestWhoseSticksCount(t *testing.T) {
 						h.in("altitude")
 						h.entered(h.v, netip.Addr{})
 						h.pass(20 * time.Second)
-						quiet := want || f != "px4" && receiver == "in-use"
+						receiverFlies := f != "px4" && receiver == "in-use" // on PX4 the parameter decides
+						quiet := want || receiverFlies
 						if (h.phase == stickOff) != quiet || quiet && len(h.frames) > 0 {
 							t.Errorf("%s after %d frames", h.state(), len(h.frames))
 						}
 						if quiet && h.acts != "" {
 							t.Errorf("the sticks asked for %s", h.acts)
 						}
-						by := ""
-						if quiet && (f == "px4" && !nobodyFlies[vehicle] || f != "px4" && receiver == "in-use") {
-							by = "receiver"
-						}
+						hasSticks := receiverFlies || f == "px4" && want && !nobodyFlies[vehicle]
+						by := map[bool]string{true: "receiver"}[hasSticks] // else ""
 						if got := h.by(h.v); got != by {
 							t.Errorf("%q has the sticks, want %q", got, by)
 						}
@@ -90,6 +89,7 @@ func TestWhoseSticksCount(t *testing.T) {
 	}
 }
 
+// stickFlight.play (sticks_test.go) explains the words of these scripts and of the next test's.
 func TestTransmitterAndPX4ShareTheSticksByItsParameter(t *testing.T) {
 	testSticks(t, []stickRule{
 		{"with 3 the transmitter is first where our stick mode was not accepted", "px4 3", "asks position, fails, disarmed, +6s, = off, +4s, receiver live 1500, sets position, = off, by receiver"},

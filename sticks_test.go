@@ -239,7 +239,7 @@ func (h *stickFlight) play(t *testing.T, script string) string {
 			h.v.online = false
 			h.tick(h.v)
 		case "restarted":
-			if h.restarted(h.v); h.phase != stickOff && h.frame(true) != h.axes {
+			if h.restarted(h.v); h.phase != stickOff && h.frame(true) != h.axes { // true: a number is kept
 				return fmt.Sprintf("while a number is kept the old sticks still go out: %v", h.sent)
 			}
 		case "override":
@@ -645,8 +645,8 @@ const stickEvents = "eglrfoOkipadFswcCRLNT"
 type stickWitness struct {
 	*stickFlight
 	seen  int       // how many frames look has checked
-	pilot bool      // a pilot has had the sticks since a switch
-	stood axes      // the sticks at that switch
+	pilot bool      // somebody else has taken the sticks; a client's plan or a restart ends it
+	stood axes      // the sticks after the last event that may have taken them from the client
 	until time.Time // when the client's sticks expire
 	asked axes      // the client's sticks
 }
@@ -780,7 +780,8 @@ func (w *stickWitness) look() string {
 	mustRest := v.firmware == px4 && !v.shown().flownBySticks() && !v.busy // PX4 would leave its mode for moving sticks
 	for i := max(first, 1); mustRest && i < len(w.frames); i++ {
 		was, is := w.frames[i-1], w.frames[i]
-		if bothInMode := w.pilot || i > first; bothInMode && was.axes != is.axes && is.at.Sub(was.at) <= 2*stickEvery {
+		mayMove := i == first && !w.pilot // the event may have set the mode; a pilot's switch moves no stick
+		if !mayMove && was.axes != is.axes && is.at.Sub(was.at) <= 2*stickEvery {
 			return fmt.Sprintf("%v after %v in an AUTO mode", is.axes, was.axes)
 		}
 	}
@@ -793,7 +794,6 @@ func (w *stickWitness) look() string {
 	return ""
 }
 
-// After a release a late frame would override the receiver; an older RC_CHANNELS shows our own throttle.
 func TestSticksStandWhileANumberIsKeptAndAStreamsEndLeavesNothing(t *testing.T) {
 	d, now := newDrone(device{}, 0, false), time.Now()
 	d.link.writer = newWriter(d.link, nil)
@@ -804,12 +804,12 @@ func TestSticksStandWhileANumberIsKeptAndAStreamsEndLeavesNothing(t *testing.T) 
 	d.sticks.input(d.view(now), axes{z: 700}, netip.Addr{}, time.Second)
 	d.act()
 	lineEqual(t, "the throttle that is sent while a number is kept", d.sticks.sent.z, 500)
-	d.hearMessage(&common.MessageRcChannels{Chan3Raw: 1500}, now)
+	d.hearMessage(&common.MessageRcChannels{Chan3Raw: 1500}, now) // it may show our own throttle
 	d.sticks.end(d.view(now))
 	queued := len(d.link.writer.queue)
 	d.act()
 	lineEqual(t, "released frames", len(d.link.writer.queue)-queued, 3)
-	lineEqual(t, "stick frames that still wait", len(d.link.writer.sticks), 0)
+	lineEqual(t, "stick frames that still wait", len(d.link.writer.sticks), 0) // they would override the receiver
 	const live = common.MAV_SYS_STATUS_SENSOR_RC_RECEIVER
 	d.hearMessage(&common.MessageSysStatus{OnboardControlSensorsPresent: live, OnboardControlSensorsEnabled: live, OnboardControlSensorsHealth: live}, now.Add(100*time.Millisecond))
 	lineEqual(t, "the receiver", d.sticks.src.receiver, receiverIdle)

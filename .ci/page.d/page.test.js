@@ -373,9 +373,9 @@ describe('commands', () => {
 			const { page, shown } = await world(t, status({ home, target: null, position: { ...real.position, lat: home.lat, lon } }))
 			const scale = () => page.eval(() => radii[zoom])
 			let radius = await scale()
-			for (const [zoom, sign] of [['#farther', 1], ['#farther', 1], ['#nearer', -1], ['#nearer', -1]]) {
-				await page.click(zoom)
-				assert.strictEqual(Math.sign(await scale() - radius), sign, `${zoom} from ${radius} m`)
+			for (const [button, sign] of [['#farther', 1], ['#farther', 1], ['#nearer', -1], ['#nearer', -1]]) {
+				await page.click(button)
+				assert.strictEqual(Math.sign(await scale() - radius), sign, `${button} from ${radius} m`)
 				radius = await scale()
 				await page.click('#map', { x: 100, y: -50 })
 				const [east, north, perMetre] = await page.eval((home, radius) => {

@@ -72,8 +72,13 @@ class Relay {
 			for (const [from, to] of [[near, far], [far, near]]) {
 				r.sockets.add(from)
 				const end = () => { r.sockets.delete(from); to.destroy() }
-				from.on('error', () => {}).on('close', () => { if (r.held) r.held.push(() => to.end(end)); else end() }) // behind the held bytes
-				from.on('data', data => { if (r.held) r.held.push(() => to.write(data)); else if (r.state === 'up') to.write(data) }) // else it is lost
+				from.on('error', () => {}).on('close', () => {
+					if (r.held) r.held.push(() => to.end(end)) // the end follows the held bytes
+					else end()
+				}).on('data', data => {
+					if (r.held) r.held.push(() => to.write(data))
+					else if (r.state === 'up') to.write(data) // a 'still' network loses it
+				})
 			}
 		})
 		await new Promise(done => r.server.listen(0, done))
