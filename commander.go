@@ -352,8 +352,8 @@ func (t *task) sendCopy(x *command) {
 	t.armed = t.armed || s.arms() && !c.machine.last.armed
 	if s.to != nil {
 		c.machine.claim(s.to, time.Now())
-		if c.manoeuvre != t.firstLeg { // an older one ends, whatever becomes of the step
-			c.endManoeuvre(errSuperseded)
+		if c.manoeuvre != t.firstLeg { // an older task's: t's own begins when its last mode step is accepted
+			c.endManoeuvre(errSuperseded) // whatever becomes of this step
 		}
 	}
 }

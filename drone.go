@@ -353,7 +353,7 @@ func (d *drone) nameOf(custom uint32) string {
 func (d *drone) reportOf(b shownMode, now time.Time) report {
 	r := report{shownMode: b, amsl: math.NaN(), streamed: d.sticks.phase != stickOff && d.firmware() == px4}
 	r.mode, _ = d.firmware().reported(b.custom)
-	if d.tel.position.within(silentAfter, now) { // it may be 5 s old: a climbing vehicle is higher by now
+	if d.tel.position.within(heightFor, now) {
 		r.amsl = d.tel.position.amsl
 	}
 	return r
@@ -372,14 +372,14 @@ func (d *drone) viewSince(since, now time.Time) view {
 		online: d.online, mode: d.machine.mode, busy: current != nil,
 		entering:  current != nil && current.request.entersSticks() || d.machine.claimed(now, entersSticks) >= 0,
 		shownMode: d.machine.last.shownMode,
-		at:        nowhere, heading: math.NaN(), velocity: motionless, home: t.home, target: t.target,
+		place:     nowhere, heading: math.NaN(), velocity: motionless, home: t.home, target: t.target,
 	}
 	v.failsafe = t.beat.failsafe // unlike the report's it may be only a warning: a goto or hold ends even that
 	if v.firmware.ardupilot() && !d.link.gcs {
 		v.gcsFailsafe = v.param(sourceNames[v.firmware], 0)
 	}
 	if p, m := &t.position, &t.velocity; p.within(freshFor, now) && p.at.After(since) { // they come together
-		v.at, v.heading = place{p.lat, p.lon, p.relative, p.amsl}, p.heading
+		v.place, v.heading = place{p.lat, p.lon, p.relative, p.amsl}, p.heading
 		v.velocity = motion{m.north, m.east, m.down}
 	}
 	if m := d.cmd.manoeuvre; m != nil && !m.finished() && m.request.mode == ModeTakeoff {

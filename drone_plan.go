@@ -21,7 +21,7 @@ func (d *drone) do(r request) (answer, error) {
 	return t.answer, d.explained(err)
 }
 
-// doOwn is the only way to the vehicle for a command that no client asks for at this moment.
+// doOwn is the only way to the vehicle for a command of no client's task, questions aside (rule 4).
 // firstLeg is the manoeuvre that a second leg continues; nil for anything else.
 func (d *drone) doOwn(r request, firstLeg *manoeuvre) error {
 	if err := d.cmd.mustNotAct(); err != nil {
@@ -177,7 +177,7 @@ func (d *drone) accepted(t *task, s *step) {
 }
 
 // conclude follows carryOut, before the next task begins. A failed plan disarms, on the ground,
-// what it armed, or may have armed (rule 7).
+// what it armed, or may have armed (rule 7). Like every step it asks mustStop.
 func (d *drone) conclude(t *task, err error) {
 	switch {
 	case err == nil && t.request.entersSticks():
@@ -236,7 +236,7 @@ func (d *drone) restSticks(t *task) error {
 	d.sticks.park(v)
 	d.act()
 	through := px4.enter(ModePosition)
-	if math.IsNaN(v.at.lat) {
+	if math.IsNaN(v.place.lat) {
 		through = px4.enter(ModeAltitude)
 	}
 	if v.flying() && v.custom != through.to.number {
@@ -384,7 +384,7 @@ const (
 
 // reasons adds to the error of a refused step what the autopilot says about it: the texts of
 // warning or worse since its first copy, and those of the checks before arming. PX4 sends the
-// latter only on request: it is asked after a refused arming.
+// latter only on request: it is asked after a refused arming. Rule 4 allows that question.
 func (d *drone) reasons(t *task, refused *commandError) error {
 	s := refused.step
 	if s.arms() && !d.machine.last.armed && d.firmware() == px4 && time.Since(d.checked) >= checksEvery {

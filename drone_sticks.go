@@ -23,7 +23,7 @@ func (d *drone) act() stickActs {
 	case d.sticks.phase == stickOff:
 		d.link.setSticks(nil)
 	case acts.send:
-		o := d.outgoing(d.sticks.frame(d.cmd.reports.keeps()))
+		o := d.outgoing(d.sticks.toSend(d.cmd.reports.keeps()))
 		d.link.setSticks(&o)
 	}
 	if acts.release {

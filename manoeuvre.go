@@ -111,7 +111,7 @@ func (m *manoeuvre) lostAt(now time.Time) time.Time {
 // nearFor, and not tried a moment ago.
 func (m *manoeuvre) arrived(v view) bool {
 	t := m.plan.target
-	away := distance(v.at.lat, v.at.lon, t.lat, t.lon)
+	away := distance(v.place.lat, v.place.lon, t.lat, t.lon)
 	stayed := lasts(&m.near, away <= nearPlace && v.groundSpeed() < slowly, v.now) // NaN is not near
 	return (stayed >= 0 && away <= atPlace || stayed >= nearFor) && v.now.Sub(m.tried) >= ownAgain
 }
@@ -125,12 +125,12 @@ func (m *manoeuvre) complete(v view) bool {
 	switch m.request.mode {
 	case ModeTakeoff:
 		if v.firmware == plane { // it is reported in the air on the ground roll already, so its height decides
-			return v.landed.inAir() && v.at.altitude >= t.altitude-max(2, t.altitude/10)
+			return v.landed.inAir() && v.place.altitude >= t.altitude-max(2, t.altitude/10)
 		}
 		allowed := max(min(1, t.altitude/2), t.altitude/20) // 5 %, at least 1 m; below 2 m half the height
 		return v.landed.inAir() && math.Abs(v.velocity.down) < still && m.heightOff(v) <= allowed
 	case ModeHold:
-		there := t == nil || distance(v.at.lat, v.at.lon, t.lat, t.lon) <= atPlace
+		there := t == nil || distance(v.place.lat, v.place.lon, t.lat, t.lon) <= atPlace
 		if !m.request.goTo { // slow is not enough: a QuadPlane overshoots its place, and is slow where it turns back
 			return !v.armed || v.circle() > 0 || speed < still && there
 		}
@@ -150,16 +150,16 @@ func (m *manoeuvre) complete(v view) bool {
 
 // circlesAt reports whether a fixed wing is at a place, as near as it ever gets.
 func (v view) circlesAt(lat, lon float64) bool {
-	return distance(v.at.lat, v.at.lon, lat, lon) <= wingRadii*v.circle()
+	return distance(v.place.lat, v.place.lon, lat, lon) <= wingRadii*v.circle()
 }
 
 // heightOff is how far the vehicle is from the target's height. It compares metres above the sea if
 // both are known: later corrections of home then change nothing.
 func (m *manoeuvre) heightOff(v view) float64 {
-	if off := math.Abs(v.at.amsl - m.plan.target.amsl); !math.IsNaN(off) {
+	if off := math.Abs(v.place.amsl - m.plan.target.amsl); !math.IsNaN(off) {
 		return off
 	}
-	return math.Abs(v.at.altitude - m.plan.target.altitude)
+	return math.Abs(v.place.altitude - m.plan.target.altitude)
 }
 
 // notDone is the answer to a wait that is over before its manoeuvre is. unseen is why its

@@ -20,7 +20,7 @@ func seen(changes ...func(*view)) view {
 	n := math.NaN()
 	s := view{
 		now: time.Unix(2000, 0), firmware: copter, shownMode: shownMode{armed: true}, landed: landedState(common.MAV_LANDED_STATE_IN_AIR),
-		at: place{47.3977419, 8.5455938, 10, 498}, heading: 90,
+		place: place{47.3977419, 8.5455938, 10, 498}, heading: 90,
 		target: point{lat: n, lon: n, amsl: n}, params: map[string]float64{"WP_LOITER_RAD": 60, "TKOFF_ALT": 50},
 	}
 	for _, f := range changes {
@@ -33,17 +33,17 @@ func TestAManoeuvreIsCompleteWhereTheVehicleShowsIt(t *testing.T) {
 	type change = func(*view)
 	n := math.NaN()
 	north := func(m float64) change {
-		return func(s *view) { s.at.lat, s.at.lon = moved(s.at.lat, s.at.lon, m, 0) }
+		return func(s *view) { s.place.lat, s.place.lon = moved(s.place.lat, s.place.lon, m, 0) }
 	}
-	up := func(m float64) change { return func(s *view) { s.at.altitude += m; s.at.amsl += m } }
+	up := func(m float64) change { return func(s *view) { s.place.altitude += m; s.place.amsl += m } }
 	flying := func(north, down float64) change {
 		return func(s *view) { s.velocity = motion{north, 0, down} }
 	}
 	grounded := func(s *view) { s.landed = onGround }
 	disarmed := func(s *view) { s.armed = false }
 	unknownClimb := func(s *view) { s.velocity.down = n }
-	unknownPlace := func(s *view) { s.at.lat, s.at.lon = n, n }
-	unknownHeight := func(s *view) { s.at.amsl, s.at.altitude = n, n }
+	unknownPlace := func(s *view) { s.place.lat, s.place.lon = n, n }
+	unknownHeight := func(s *view) { s.place.amsl, s.place.altitude = n, n }
 	unknownVelocity := func(s *view) { s.velocity = motion{n, n, n} }
 	turned := func(deg float64) change { return func(s *view) { s.heading += deg } }
 
@@ -99,8 +99,8 @@ func TestAManoeuvreIsCompleteWhereTheVehicleShowsIt(t *testing.T) {
 		{"goto: sinking through", goTo, seen(flying(0.8, 0.8)), false},
 		{"goto: place unknown", goTo, seen(unknownPlace), false},
 		{"goto: velocity unknown", goTo, seen(unknownVelocity), false},
-		{"goto: home was corrected", goTo, seen(func(s *view) { s.at.altitude += 5 }), true},
-		{"goto: height only known above home", noAMSL, seen(func(s *view) { s.at.amsl = n }), true},
+		{"goto: home was corrected", goTo, seen(func(s *view) { s.place.altitude += 5 }), true},
+		{"goto: height only known above home", noAMSL, seen(func(s *view) { s.place.amsl = n }), true},
 		{"goto: height only known above home, lower", noAMSL, seen(up(-2)), false},
 		{"goto with a heading: not turned", facing, seen(), false},
 		{"goto with a heading: over north", facing, seen(turned(-91)), true},
@@ -162,7 +162,7 @@ func landingThere() *manoeuvre {
 	s := seen()
 	return &manoeuvre{
 		request: request{setMode: true, mode: ModeLand}, at: s.now.Add(-time.Second), over: make(chan struct{}),
-		plan: plan{target: &s.at, second: &step{cmd: common.MAV_CMD_DO_SET_MODE}},
+		plan: plan{target: &s.place, second: &step{cmd: common.MAV_CMD_DO_SET_MODE}},
 	}
 }
 
@@ -170,7 +170,7 @@ func TestALandingBeginsOverItsPlaceAndIsTriedAgainEachSecond(t *testing.T) {
 	after := func(d time.Duration, metres, speed float64) view {
 		return seen(func(s *view) {
 			s.now = s.now.Add(d)
-			s.at.lat, s.at.lon = moved(s.at.lat, s.at.lon, metres, 0)
+			s.place.lat, s.place.lon = moved(s.place.lat, s.place.lon, metres, 0)
 			s.velocity = motion{speed, 0, 0}
 		})
 	}
@@ -289,7 +289,7 @@ func TestATargetThatIsNotOursEndsAManoeuvre(t *testing.T) {
 			}
 		})...)
 	}
-	ours := func(s *view) { s.target = point{lat: s.at.lat, lon: s.at.lon, amsl: s.at.amsl} }
+	ours := func(s *view) { s.target = point{lat: s.place.lat, lon: s.place.lon, amsl: s.place.amsl} }
 	away := func(s *view) {
 		ours(s)
 		s.target.lat, s.target.lon = moved(s.target.lat, s.target.lon, 6, 0)
@@ -322,7 +322,7 @@ func TestATargetThatIsNotOursEndsAManoeuvre(t *testing.T) {
 		m := landingThere()
 		var taken string
 		for i, s := range c.seen {
-			s.at.lat, s.at.lon = moved(s.at.lat, s.at.lon, 50, 0) // on its way
+			s.place.lat, s.place.lon = moved(s.place.lat, s.place.lon, 50, 0) // on its way
 			_, taken = m.watch(s)
 			if taken != "" && i < len(c.seen)-1 {
 				t.Errorf("%s: %q already at the %dth view", c.name, taken, i)

@@ -315,7 +315,7 @@ type view struct {
 
 	shownMode // of the last report; its failsafe is the last HEARTBEAT's: before PX4 1.15 it may be only a warning
 
-	at           place
+	place        place   // where it is
 	climb        *place  // the target of a takeoff that is not complete; nil: there is none
 	heading      float64 // degrees
 	velocity     motion
@@ -444,7 +444,7 @@ func (m *machine) judge(r report, now time.Time) (takeover bool) {
 	case m.explains(r), same && r.armed == before.armed:
 		return false
 	}
-	m.show(r) // also where a claim explains r: its mode is commanded only when the step is accepted
+	m.show(r) // also where a claim explains r: until its step is accepted, mode is the reported one
 	first := m.claimed(now, func(to *order) bool { return to.number == r.custom || to.atEnd(r) })
 	switch {
 	case same: // it only armed or disarmed: no claim ends

@@ -842,10 +842,10 @@ type pilotsCase struct {
 func flyingVehicle(t *testing.T, f firmware, mode string, flying bool) view {
 	v := view{
 		firmware: f, shownMode: shownMode{custom: numberOf(t, f, mode), armed: flying}, landed: onGround, home: point{amsl: 488}, heading: 90,
-		at: place{47.3977421, 8.5455938, 0, 488}, params: map[string]float64{"Q_GUIDED_MODE": 1, "WPNAV_SPEED": 1000},
+		place: place{47.3977421, 8.5455938, 0, 488}, params: map[string]float64{"Q_GUIDED_MODE": 1, "WPNAV_SPEED": 1000},
 	}
 	if flying {
-		v.landed, v.at.amsl, v.at.altitude = landedState(common.MAV_LANDED_STATE_IN_AIR), 498, 10
+		v.landed, v.place.amsl, v.place.altitude = landedState(common.MAV_LANDED_STATE_IN_AIR), 498, 10
 	}
 	return v
 }

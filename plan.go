@@ -273,7 +273,7 @@ func (r request) planGoto(v view) (p plan, err error) {
 // destination completes a goto with the parts of the present place that it keeps; in a takeoff that is
 // not complete it keeps the takeoff's height. Without home only one of the two heights is known.
 func (r request) destination(v view) (to place, err error) {
-	to = v.at
+	to = v.place
 	if v.climb != nil { // the present height may be a decimetre
 		to.altitude, to.amsl = v.climb.altitude, v.climb.amsl
 	}

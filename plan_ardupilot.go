@@ -52,10 +52,10 @@ func planHoldArduPilot(v view) (plan, error) {
 		return p, nil
 	case v.firmware == copter:
 		p.steps = []step{copter.setMode(ModeHold, copterBrake), hold}
-	case !math.IsNaN(v.at.lat):
-		here := request{}.reposition(v, v.at).leadingTo(ModeHold, hold.to.number)
+	case !math.IsNaN(v.place.lat):
+		here := request{}.reposition(v, v.place).leadingTo(ModeHold, hold.to.number)
 		here.holds = true
-		p.steps, p.target = []step{here}, &v.at
+		p.steps, p.target = []step{here}, &v.place
 	}
 	return p, v.checkHover("hold")
 }

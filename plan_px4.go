@@ -34,14 +34,14 @@ func (r request) planTakeoffPX4(v view) (plan, error) {
 func (v view) takeoffAMSL(altitude float64) (float64, error) {
 	home := v.home.amsl
 	if math.IsNaN(home) && !v.flying() {
-		home = v.at.amsl // arming makes this place home
+		home = v.place.amsl // arming makes this place home
 	}
 	amsl := home + altitude
 	if math.IsNaN(amsl) {
 		return 0, refuse(codeRefused, "takeoff: the autopilot has no home position yet; wait for its GPS")
 	}
-	if amsl <= v.at.amsl {
-		return 0, refuse(codeRefused, "altitude: the vehicle is already %.1f m above home; give more, or use goto", v.at.amsl-home)
+	if amsl <= v.place.amsl {
+		return 0, refuse(codeRefused, "altitude: the vehicle is already %.1f m above home; give more, or use goto", v.place.amsl-home)
 	}
 	return amsl, nil
 }

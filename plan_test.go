@@ -25,7 +25,7 @@ func parseVehicle(t *testing.T, s string) view {
 	t.Helper()
 	nan := math.NaN()
 	w := strings.Fields(s)
-	v := view{at: place{testLat, testLon, 0, testHome}, heading: 90, home: point{amsl: testHome}, landed: onGround}
+	v := view{place: place{testLat, testLon, 0, testHome}, heading: 90, home: point{amsl: testHome}, landed: onGround}
 	v.params = map[string]float64{"WPNAV_SPEED": 1000}
 	v.firmware = map[string]firmware{"px4": px4, "copter": copter, "quadplane": quadPlane, "plane": plane, "rover": firmwareUnknown}[w[0]]
 	if v.firmware != firmwareUnknown {
@@ -37,7 +37,7 @@ func parseVehicle(t *testing.T, s string) view {
 		case "armed":
 			v.armed = true
 		case "flying":
-			v.armed, v.landed, v.at.amsl, v.at.altitude = true, landedState(common.MAV_LANDED_STATE_IN_AIR), testHome+10, 10
+			v.armed, v.landed, v.place.amsl, v.place.altitude = true, landedState(common.MAV_LANDED_STATE_IN_AIR), testHome+10, 10
 		case "climbing":
 			v.landed = landedState(common.MAV_LANDED_STATE_TAKEOFF)
 		case "landing":
@@ -47,13 +47,13 @@ func parseVehicle(t *testing.T, s string) view {
 		case "failsafe":
 			v.failsafe = true
 		case "uphill": // from its home
-			v.at.amsl, v.at.altitude = testHome+6.5, 6.5
+			v.place.amsl, v.place.altitude = testHome+6.5, 6.5
 		case "homeless":
 			v.home.amsl = nan
 		case "headless":
 			v.heading = nan
 		case "blind": // without GPS
-			v.at, v.heading = nowhere, nan
+			v.place, v.heading = nowhere, nan
 		case "hovers": // in GUIDED
 			v.params["Q_GUIDED_MODE"] = 1
 		case "circles":

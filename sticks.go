@@ -56,7 +56,7 @@ type stickHolder struct {
 // "Who has the sticks"). Its methods are given what happened; take returns what to do.
 type sticks struct {
 	src   sources
-	taken bool // somebody else has the sticks; enter clears it, but in his own stick mode only entered does
+	taken bool // somebody else has the sticks: until enter, or until entered where his mode is a stick mode too
 	phase stickPhase
 	axes  axes
 	since time.Time // when the stream began, or ended
@@ -75,9 +75,9 @@ func (s *sticks) take() stickActs {
 	return acts
 }
 
-// frame is the axes that go out now. While a number is kept the sticks do not move: the mode is
+// toSend is the axes that go out now. While a number is kept the sticks do not move: the mode is
 // about to change.
-func (s *sticks) frame(kept bool) axes {
+func (s *sticks) toSend(kept bool) axes {
 	if !kept {
 		s.sent = s.axes
 	}
@@ -214,7 +214,7 @@ func (s *sticks) switched(v view) {
 		_, name := px4.reported(s.switchedTo.custom)
 		s.acts.notice = fmt.Sprintf("the client's moving sticks undid the pilot's switch to %s. The client's sticks have ended: 2 s from now a switch will stay in force. With COM_RC_OVERRIDE 0 every switch does", name)
 	}
-	s.set(s.sent, v.now) // back to what went out last: sticks that frame held back never move the drone
+	s.set(s.sent, v.now) // back to what went out last: what toSend held back never moves the drone
 	s.park(v)
 	switch {
 	case s.src.inUse(v.firmware):
@@ -305,7 +305,7 @@ func (s *sticks) tick(v view) (next time.Time) {
 	switch {
 	case !v.online && v.mode.flownBySticks(): // when the link is back somebody else may fly
 		s.client.spoke = time.Time{}
-	case v.busy && !askedHold: // a client that waits is not silent; after askedHold the command may be our hold
+	case v.busy && !askedHold: // with a command under way no client is silent; after askedHold it may be our hold
 		s.client.spoke = v.now
 	}
 	if s.phase != stickClient || !v.now.Before(s.client.until) {
@@ -347,8 +347,8 @@ func (s *sticks) silent(v view) bool {
 	return byStream && drifts && !s.client.spoke.IsZero() && v.now.Sub(s.client.spoke) >= silentClient
 }
 
-// by is who has the sticks in a stick mode: "client", "receiver", "mavrest" if it sends centred
-// ones after somebody else took the drone, or "" if nobody has.
+// by is who has the sticks in a stick mode: "client", "receiver" (on ArduPilot also another program),
+// "mavrest" if it sends centred ones after somebody else took the drone, or "" if nobody has.
 func (s *sticks) by(v view) string {
 	switch {
 	case !v.mode.flownBySticks(), s.src.whyNobodyFlies(v) != "":

@@ -62,7 +62,7 @@ func (h *stickFlight) in(name string) {
 func (h *stickFlight) act() {
 	acts := h.take()
 	if acts.send && h.phase != stickOff {
-		h.frames = append(h.frames, frameSent{h.v.now, h.frame(false)})
+		h.frames = append(h.frames, frameSent{h.v.now, h.toSend(false)})
 	}
 	if acts.release {
 		h.acts += " released"
@@ -239,7 +239,7 @@ func (h *stickFlight) play(t *testing.T, script string) string {
 			h.v.online = false
 			h.tick(h.v)
 		case "restarted":
-			if h.restarted(h.v); h.phase != stickOff && h.frame(true) != h.axes { // true: a number is kept
+			if h.restarted(h.v); h.phase != stickOff && h.toSend(true) != h.axes { // true: a number is kept
 				return fmt.Sprintf("while a number is kept the old sticks still go out: %v", h.sent)
 			}
 		case "override":

@@ -13,6 +13,7 @@ import (
 
 const (
 	freshFor    = 2 * time.Second // how long a position, a landed state or a SYS_STATUS counts
+	heightFor   = 5 * time.Second // how long a height counts for a takeoff's end: in a climb an old one is only too low
 	checksAfter = time.Second     // a restarted PX4's health counts after this time: it reports good health for 0.9 s before its first checks
 	clockSlack  = time.Second     // how far the boot clock may seem to step: UDP delivers frames late
 	chunkWait   = time.Second     // how long a STATUSTEXT waits for its missing chunks
