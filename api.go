@@ -285,7 +285,7 @@ func decode(body []byte, fields []field) error {
 	}
 	var whole json.RawMessage
 	if err := json.Unmarshal(body, &whole); err != nil {
-		return refuse(codeBadRequest, "the body is not one JSON object: %v", err)
+		return refuse(codeBadRequest, "the body is not one JSON object: %v; want {%s}", err, fieldNames(fields))
 	}
 	dec := json.NewDecoder(bytes.NewReader(body))
 	if t, _ := dec.Token(); t != json.Delim('{') {

@@ -382,8 +382,8 @@ func (d *drone) viewSince(since, now time.Time) view {
 		v.place, v.heading = place{p.lat, p.lon, p.relative, p.amsl}, p.heading
 		v.velocity = motion{m.north, m.east, m.down}
 	}
-	if m := d.cmd.manoeuvre; m != nil && !m.finished() && m.request.mode == ModeTakeoff {
-		v.climb = m.plan.target
+	if m := d.cmd.manoeuvre; m != nil && !m.finished() {
+		v.aim = m.plan.target
 	}
 	if t.landed.at.After(since) {
 		v.landed = t.landedNow(now)

@@ -214,7 +214,7 @@ func (d *drone) leftBehind(t *task, err error) error {
 	changed := t.answer.command != 0 && (last.custom != t.was.custom || last.armed != t.was.armed)
 	switch {
 	case endedOther:
-		full.text += "; the " + t.previous.request.name() + " before it has ended"
+		full.text += "; mavrest gave up the " + t.previous.request.name() + " before it, which the autopilot may still fly"
 	case !changed:
 		return err
 	}

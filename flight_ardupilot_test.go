@@ -486,7 +486,7 @@ func TestCopterGotosAndHolds(t *testing.T) {
 		{"a hold does not fly back to an old position", "copter: aloft, goto 200 0, +3s, stops 33, +4s, mark, mode hold, sent 176 1 17 | 176 1 4"},
 		{"a goto without a heading is accepted though its turn is refused", "copter: aloft, nacks CONDITION_YAW, goto 30 0, +15s, at 30 0 10, refused refused goto heading 90, says not: the vehicle is in"},
 		{"a goto during a failsafe goes on", "copter: hover, receiver lost, +2s, is rtl, goto 20 0 wait 60, status mode hold, status failsafe true, status done true, land 0 0 wait 120, is land"},
-		{"a refused goto's error names the landing that it ended", "copter: aloft, land 60 0, refused refused goto lat 0 lon 0, says ; the land before it has ended; the vehicle is in GUIDED"},
+		{"a refused goto's error names the landing that it ended", "copter: aloft, land 60 0, refused refused goto lat 0 lon 0, says ; mavrest gave up the land before it, says may still fly; the vehicle is in GUIDED"},
 		{"without a receiver it takes off again and again", "copter receiver=none: takeoff 10 wait 60, land wait 120, +8s, takeoff 10 wait 60, land wait 120"},
 		{"without a receiver it arms in the mode that is asked for with it", "copter receiver=none: mode {manual|altitude|position} arm true, is $1, armed"},
 		{"a takeoff that was disarmed has ended", "copter: fails REQUEST_MESSAGE, takeoff, took < 1s, is takeoff, disarm, is hold, arm, its mode hold, +8s, alt < 0.5"},

@@ -316,7 +316,7 @@ type view struct {
 	shownMode // of the last report; its failsafe is the last HEARTBEAT's: before PX4 1.15 it may be only a warning
 
 	place        place   // where it is
-	climb        *place  // the target of a takeoff that is not complete; nil: there is none
+	aim          *place  // the target of the manoeuvre that is not complete; nil: there is none
 	heading      float64 // degrees
 	velocity     motion
 	home, target point // target: where the autopilot says that it flies to

@@ -244,7 +244,7 @@ func (r request) planFlight(v view) (plan, error) {
 func (r request) planGoto(v view) (p plan, err error) {
 	switch {
 	case !v.flying():
-		return p, refuse(codeRefused, "not in the air: take off first, and wait until the takeoff is done")
+		return p, refuse(codeRefused, "not in the air: take off first, and wait until in_air is true")
 	case v.firmware == plane && r.heading != nil:
 		return p, refuse(codeUnsupported, "heading: a fixed wing can't keep one at a place; leave it out")
 	}
@@ -270,12 +270,12 @@ func (r request) planGoto(v view) (p plan, err error) {
 	return p, nil
 }
 
-// destination completes a goto with the parts of the present place that it keeps; in a takeoff that is
-// not complete it keeps the takeoff's height. Without home only one of the two heights is known.
+// destination completes a goto with the parts of the present place that it keeps. It keeps the height of a
+// takeoff or goto that is not complete. Without home only one of the two heights is known.
 func (r request) destination(v view) (to place, err error) {
 	to = v.place
-	if v.climb != nil { // the present height may be a decimetre
-		to.altitude, to.amsl = v.climb.altitude, v.climb.amsl
+	if v.aim != nil { // in a climb the present height may be a decimetre
+		to.altitude, to.amsl = v.aim.altitude, v.aim.amsl
 	}
 	to.lat, to.lon = or(r.lat, to.lat), or(r.lon, to.lon)
 	switch {

@@ -168,7 +168,7 @@ func testPlans(t *testing.T, rows []planRow) {
 }
 
 const (
-	notFlying = "refused: not in the air: take off first, and wait until the takeoff is done"
+	notFlying = "refused: not in the air: take off first, and wait until in_air is true"
 	fixedWing = "unsupported: land: a fixed wing lands by a mission, not by a command"
 )
 
