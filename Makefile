@@ -18,7 +18,9 @@ VERSION := $(or $(VERSION),$(shell deploy/version))
 SOURCE_DATE_EPOCH := $(or $(SOURCE_DATE_EPOCH),$(shell git log -1 --format=%ct 2>/dev/null || echo 0))
 export SOURCE_DATE_EPOCH
 
-BINARIES = $(addprefix dist/mavrest-linux-,armv6 armv7 arm64 amd64)
+# Where the binaries go: the benchmarks build theirs elsewhere. Packages are made in dist/ only.
+DIST = dist
+BINARIES = $(addprefix $(DIST)/mavrest-linux-,armv6 armv7 arm64 amd64)
 
 # net/http uses HTTP/2 only over TLS, which mavrest does not have.
 RELEASE = -trimpath -tags nethttpomithttp2
@@ -31,7 +33,7 @@ CUTS = 10
 all: dist
 
 # armhf gets ARMv6 code: Raspberry Pi OS calls a Pi Zero armhf too.
-dist: $(BINARIES) dist/mavrest.1 dist/mavrest.copyright
+dist: $(BINARIES) $(DIST)/mavrest.1 $(DIST)/mavrest.copyright
 	rm -f dist/*.deb dist/SHA256SUMS
 	deploy/build-deb dist/mavrest-linux-armv6 armhf '$(VERSION)' dist
 	deploy/build-deb dist/mavrest-linux-arm64 arm64 '$(VERSION)' dist
@@ -44,10 +46,10 @@ dist: $(BINARIES) dist/mavrest.1 dist/mavrest.copyright
 	cp deploy/raspberry-pi/vendor-data dist/raspberry-pi/
 	cp deploy/raspberry-pi/vendor-data dist/raspberry-pi-32bit/
 
-dist/mavrest-linux-armv6: env = GOARCH=arm GOARM=6
-dist/mavrest-linux-armv7: env = GOARCH=arm GOARM=7
-dist/mavrest-linux-arm64: env = GOARCH=arm64
-dist/mavrest-linux-amd64: env = GOARCH=amd64
+$(DIST)/mavrest-linux-armv6: env = GOARCH=arm GOARM=6
+$(DIST)/mavrest-linux-armv7: env = GOARCH=arm GOARM=7
+$(DIST)/mavrest-linux-arm64: env = GOARCH=arm64
+$(DIST)/mavrest-linux-amd64: env = GOARCH=amd64
 
 # FORCE: go build decides what is up to date.
 $(BINARIES): FORCE
@@ -55,12 +57,12 @@ $(BINARIES): FORCE
 		-ldflags '-s -w' -o $@ .
 
 # The packages' man page and licences.
-dist/mavrest.1: FORCE
-	mkdir -p dist
+$(DIST)/mavrest.1: FORCE
+	mkdir -p $(DIST)
 	go run . -help | deploy/manpage >$@
 
-dist/mavrest.copyright: FORCE
-	mkdir -p dist
+$(DIST)/mavrest.copyright: FORCE
+	mkdir -p $(DIST)
 	deploy/licenses >$@
 
 image: export OPTIONS := $(OPTIONS)
