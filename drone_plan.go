@@ -55,8 +55,9 @@ func (d *drone) makePlan(t *task) (err error) {
 		t.plan = plan{steps: []step{*m.plan.second}}
 		return nil
 	}
-	if !t.askedAt.IsZero() { // mavrest's own may go out while the program ends
-		err = d.able()
+	err = d.able()
+	if t.askedAt.IsZero() && err == errStopping { // mavrest's own may go out while the program ends
+		err = nil
 	}
 	if err == nil && t.request.setMode && d.firmware() == plane && !d.tel.landed.received() {
 		err = refuse(codeOffline, "the vehicle has not reported yet whether it is a QuadPlane; try again")

@@ -421,8 +421,6 @@ func TestPX4LostLinkAtEveryMoment(t *testing.T) {
 			}
 		case m.silent:
 			p.wantMode("position")
-		case holds:
-			p.plays("truth")
 		default:
 			p.wantMode(m.mode)
 			p.wantAnswer(5*time.Minute, "") // its client still waits
