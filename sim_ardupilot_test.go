@@ -97,6 +97,7 @@ func TestArduPilotsInternalError(t *testing.T) {
 		{"a mode change 7 ms after another does not raise the error", changing + "+{7ms|20ms}, ask mode LOITER, +1s, mode GUIDED, arm = accepted"},
 		{"in the air the vehicle then climbs by itself", "copter air receiver=hand: ask mode STABILIZE, ask mode ALT_HOLD, +40s, says Internal Errors 0x100000, alt 56 ±2"},
 		{"a line that gathers bytes makes two mode changes arrive at once", "copter air: gathers 250ms, ask mode ALT_HOLD, +{200ms→CRITICAL|300ms→ACTIVE}, ask NAV_LAND, +1s, in LAND, state $1"},
+		{"bytes that a line gathers survive a restart", "copter air: gathers 250ms, ask mode ALT_HOLD, +100ms, restart, +1s, in ALT_HOLD"},
 	})
 }
 

@@ -143,7 +143,7 @@ func (p *simPort) Write(b []byte) (int, error) {
 		p.deliver()
 	case !p.gathering:
 		p.gathering = true
-		p.s.after(p.s.gathers, p.deliver)
+		time.AfterFunc(p.s.gathers, func() { p.s.change(p.deliver) }) // a boot would empty the agenda
 	}
 	p.s.nudge()
 	return len(b), nil
