@@ -68,26 +68,25 @@ func openTTY(tb testing.TB, of *pty) port {
 	return p
 }
 
-// pour writes a stream over and over, at a rate in bytes a second, until stop is closed or most
-// bytes are written.
-func pour(w io.Writer, stream []byte, rate int, most int, stop <-chan struct{}) {
+// pour writes a stream over and over, rate bytes a second, until stop is closed or total bytes are written.
+func pour(w io.Writer, stream []byte, rate, total int, stop <-chan struct{}) {
 	tick := time.NewTicker(2 * time.Millisecond)
 	defer tick.Stop()
 	began := time.Now()
-	for written := 0; written < most; {
+	for written := 0; written < total; {
 		select {
 		case <-stop:
 			return
 		case <-tick.C:
 		}
-		due := min(int(time.Since(began).Seconds()*float64(rate)), most)
+		due := min(int(time.Since(began).Seconds()*float64(rate)), total)
 		for written < due {
 			rest := stream[written%len(stream):]
 			n := 0
 			for n < min(due-written, len(rest)) { // only whole frames, since another writer writes between them
 				n += frameSize(rest[n:])
 			}
-			n = min(n, most-written)
+			n = min(n, total-written)
 			if _, err := w.Write(rest[:n]); err != nil {
 				return
 			}

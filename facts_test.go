@@ -777,8 +777,8 @@ func (v *probed) fly(p probe, begin func()) {
 
 // ---- On the simulators ----
 
-// simulate flies a probe on a simulator of a release that it is about. The simulated PX4 is the newest:
-// it becomes the probe's last release. The simulated Copter is an old one: it becomes the probe's first.
+// simulate flies a probe on a simulator of a release that has the probe's fact. A PX4 is of the newest such
+// release: the simulated one is new, and is made older. A Copter is of the oldest: it is old, and made newer.
 func (p probe) simulate(t *testing.T, prepare func(*simulator)) *probed {
 	s := newSimulator(craftFlavours[p.on])
 	if p.on != onPX4 {

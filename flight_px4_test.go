@@ -391,8 +391,8 @@ func TestPX4SecondClientsArmingEndsOnlyUnansweredCommands(t *testing.T) {
 	}
 }
 
-// For 5 s the vehicle is not heard. It goes on with its manoeuvre, and mavrest sends only the
-// rest of a landing.
+// For 5 s the vehicle is not heard. It goes on with its manoeuvre. When it is heard again mavrest sends
+// only the landing of a vehicle that has come to its place. A silent client gets no hold.
 func TestPX4LostLinkAtEveryMoment(t *testing.T) {
 	atMoments(t, simPX4, px4Visits(nil), nil, func(p *player, m visit) {
 		began := time.Now()

@@ -49,7 +49,7 @@ import (
 //	stop, start           mavrest ends; another one starts
 //
 // Everybody else. "hands off", "sent", "sends" and "stream" check what came since the last clause
-// of this list, or since "mark":
+// of this list, "stop", "start" or "mark":
 //
 //	pilot RTL             a pilot sets a mode, by the autopilot's name or by ours
 //	pilot sticks 0 300 500 0, pilot arms, pilot disarms, pilot switch 1100 ALT_HOLD

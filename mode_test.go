@@ -35,8 +35,8 @@ func modesOf(f firmware) []autopilotMode {
 	return list
 }
 
-// numberOf is the autopilot's number of a mode. The name is the autopilot's own, in capitals, or ours. Ours
-// means the mode that our plans set, but "other" and PX4's "rtgs" mean the first that is reported so.
+// numberOf is the number of the mode with this name: the autopilot's own, in capitals, or ours. For ours it is
+// the number that our plans set. They never set "other" and "rtgs": for these it is the first in modesOf.
 func numberOf(tb testing.TB, f firmware, name string) uint32 {
 	tb.Helper()
 	for _, m := range modesOf(f) {
@@ -1252,7 +1252,7 @@ func TestReports(t *testing.T) {
 }
 
 // TestWhenHeartbeatIsRequested: while a number is kept or a command waits, at once and then
-// every 20 ms or round trip. Otherwise the age of the last report decides.
+// every round trip, at least 20 ms and at most 100 ms. Otherwise the age of the last report decides.
 func TestWhenHeartbeatIsRequested(t *testing.T) {
 	const ms = time.Millisecond
 	at := time.Unix(1_700_000_000, 0)

@@ -538,8 +538,8 @@ func (s *simulator) amps() float64 {
 	return 0.5
 }
 
-// homeAlt returns home's altitude. With homeSteps PX4 corrects it by a metre or two: every 2 s in the
-// first two minutes, and four times in one second of every 30. A real PX4 1.17 does it twice a second.
+// homeAlt returns home's altitude. With homeSteps the simulated PX4 corrects it by a metre or two: every 2 s
+// in the first two minutes, and every 0.25 s in one second of each 30. A real PX4 1.17: every 0.5 s.
 func (s *simulator) homeAlt() float64 {
 	boot := time.Since(s.booted)
 	every := 2 * time.Second

@@ -155,7 +155,7 @@ func (b *simArduBrain) guided() (vn, ve, vu float64) {
 		return b.towards(t)
 	case b.row(b.mode).name == "BRAKE" && math.Hypot(b.quad.vn, b.quad.ve) > 0.05 && !b.still:
 		_, _, vu = b.halt()                     // only for vu
-		b.still = false                         // not yet below halt's 0.2 m/s: the halt at the end sets it
+		b.still = false                         // halt sets it below 0.2 m/s: too early for BRAKE
 		const slower = 1 - 1/(1.65*simArduGain) // decelerates by speed / 1.65 s: exponentially
 		return b.quad.vn * slower, b.quad.ve * slower, vu
 	case b.row(b.mode).name == "BRAKE":

@@ -43,9 +43,8 @@ type simWire struct {
 	rolledAt      time.Time // when bytes were last damaged at random
 }
 
-// carry returns b as it arrives. It makes no damage that a frame's 16 bit checksum would miss
-// (1 in 65,536): a test would take it for a mistake of the receiver. Such a frame may span
-// several writes.
+// carry returns b as it arrives. It makes no damage that a frame's 16 bit checksum would miss (1 in 65,536):
+// a test would take it for a mistake of the receiver. Such a frame may span several writes.
 func (w *simWire) carry(b []byte, f simFault) []byte {
 	// The damage depends on the time alone, so that a flight can be repeated though its
 	// goroutines take turns in another order.
@@ -63,8 +62,8 @@ func (w *simWire) carry(b []byte, f simFault) []byte {
 			w.after = lastBytes(w.after, out)
 			return out
 		}
-		if !f.bad() || tries > 20 { // dice do not help: b ends a frame that earlier damage left
-			b = append([]byte{byte(w.dice.Uint64())}, b...) // as if noise had left a byte: it breaks that frame
+		if !f.bad() || tries > 20 { // no dice help: b completes a frame that earlier damage began
+			b = append([]byte{byte(w.dice.Uint64())}, b...) // one more byte, as noise may add it, breaks that frame
 		}
 	}
 }

@@ -1209,8 +1209,8 @@ func TestSimSurvivesLineNoise(t *testing.T) {
 	})
 }
 
-// Seed and time set carry's dice: each seed stands with its first frame's number, also a time in ms. Soon after
-// it carry's first try forges a frame: with one seed by damaging one, with the other by running two together.
+// Each seed has a first frame, whose number is also the time in ms. Seed and time set simWire.carry's dice. They
+// make a frame that nobody sent, by damaging one or by running two together: carry must roll them again.
 func TestSimNoiseMakesNoFrameThatNobodySent(t *testing.T) {
 	const frames = 256
 	for seed, from := range map[uint64]int{3: 6 * 256, 20: 37 * 256} {

@@ -149,7 +149,7 @@ func (h *stickFlight) state() string {
 //	+2s                     time passes
 //	= nobody 0 0 500 0      what the sticks do now, and the actions that they asked for
 //	                        since the last "=": released, holds
-//	by client               whose sticks act now
+//	by client               whose sticks act now; "by" alone: nobody's
 //	taken, not-taken        whether somebody else has the sticks until a stick mode is set here
 //	notice transmitter      a notice since the last clause of this kind has this word
 //	no-notice [takeover]    there was none [of this kind]; a takeover is one too
