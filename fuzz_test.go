@@ -229,7 +229,9 @@ func (z *fuzzed) hearsReport(h heard, b *minimal.MessageHeartbeat, last bool) {
 	}
 	if unexplained && armed && wasArmed && b.CustomMode != was.CustomMode && !h.at.Before(at) {
 		delete(z.foreign, b.CustomMode)
-		z.accepted, z.acceptedModes = "", nil
+		if last || z.ended.Before(time.Now()) { // else an answer of this instant came with a later report
+			z.accepted, z.acceptedModes = "", nil
+		}
 		z.note("a report that nothing explains")
 		for i := range z.windows { // the pilot's newest switch counts
 			if z.windows[i].until.IsZero() {
