@@ -91,7 +91,7 @@ func (d *drone) status() snapshot {
 	leavesMode := v.firmware == px4 && v.shown() != ModeHold && v.shown() != ModeTakeoff
 	armsOnOurStream := v.firmware.ardupilot() && d.sticks.src.receiver == receiverNone
 	s.armable = d.tel.armable(now, leavesMode || armsOnOurStream)
-	if m := d.cmd.manoeuvre; m != nil && m.why == nil {
+	if m := d.cmd.manoeuvre; m != nil {
 		done := m.done
 		s.done = &done
 	}

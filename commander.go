@@ -25,7 +25,7 @@ type commander struct {
 	bell    bell // rings when something came that a task may wait for
 
 	tasks       []*task    // in the order in which they came; the first one is under way
-	manoeuvre   *manoeuvre // of the last accepted command, also once complete; nil: none, or endManoeuvre ended it
+	manoeuvre   *manoeuvre // of the last accepted plan that set a mode, even if complete; nil: none, or ended
 	clientActed bool       // a client's step or sticks were accepted since the last takeover or disarming
 	away        bool       // the port was down when poll last requested HEARTBEAT
 	awayAt      time.Time  // when the port was last found down: no report from before that counts
@@ -352,8 +352,8 @@ func (t *task) sendCopy(x *command) {
 	t.armed = t.armed || s.arms() && !c.machine.last.armed
 	if s.to != nil {
 		c.machine.claim(s.to, time.Now())
-		if c.manoeuvre != t.firstLeg { // an older task's: t's own begins when its last mode step is accepted
-			c.endManoeuvre(errSuperseded) // whatever becomes of this step
+		if c.manoeuvre != t.firstLeg { // a second leg does not end the manoeuvre that it continues
+			c.endManoeuvre(errSuperseded) // an older task's, even if this step fails: t's own has not begun
 		}
 	}
 }

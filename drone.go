@@ -376,7 +376,7 @@ func (d *drone) viewSince(since, now time.Time) view {
 	}
 	v.failsafe = t.beat.failsafe // unlike the report's it may be only a warning: a goto or hold ends even that
 	if v.firmware.ardupilot() && !d.link.gcs {
-		v.gcsFailsafe = v.param(sourceNames[v.firmware], 0)
+		v.gcsFailsafe = v.param(stickParams[v.firmware], 0) // FS_GCS_ENABLE
 	}
 	if p, m := &t.position, &t.velocity; p.within(freshFor, now) && p.at.After(since) { // they come together
 		v.place, v.heading = place{p.lat, p.lon, p.relative, p.amsl}, p.heading

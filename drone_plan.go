@@ -105,7 +105,7 @@ func (d *drone) carryOut(t *task) error {
 		}
 	}
 	t.answer.mode = d.machine.mode
-	if t.answer.manoeuvre == nil { // it only armed or disarmed: this manoeuvre is complete at once
+	if t.answer.manoeuvre == nil { // it only armed or disarmed: a wait for it ends at once, no status shows it
 		t.answer.manoeuvre = newManoeuvre(t.request, t.plan)
 	}
 	return nil
@@ -182,7 +182,7 @@ func (d *drone) accepted(t *task, s *step) {
 func (d *drone) conclude(t *task, err error) {
 	switch {
 	case err == nil && t.request.entersSticks():
-		d.sticks.entered(d.view(time.Now()), t.request.from)
+		d.sticks.giveToClient(d.view(time.Now()), t.request.from)
 	case vehicleFailed(err) && t.armed && d.onGround():
 		disarm := d.firmware().armDisarm(false)
 		t.request = request{arm: new(bool)} // arm: false. Newer commands wait for a disarming
@@ -268,7 +268,7 @@ func (d *drone) askHome(t *task) error {
 }
 
 // prepare provides what a plan needs before its first step: the receiver's state, the parameter
-// that decides whose sticks count, and the stick stream.
+// that can forbid our sticks, and the stick stream.
 func (d *drone) prepare(t *task) error {
 	sticks, arms := &d.sticks, t.request.arms()
 	armsInStickMode := arms && !t.request.setMode && d.machine.last.mode.flownBySticks()
@@ -279,7 +279,7 @@ func (d *drone) prepare(t *task) error {
 		if err := t.await(d.receiverDeadline(), known); err != nil {
 			return err
 		}
-		name := sourceNames[d.firmware()]
+		name := stickParams[d.firmware()]
 		err := t.ask(copyEvery, time.Now().Add(2*copyEvery), func() { d.params.request(name) }, func() bool { return d.params.known(name) })
 		if err != nil {
 			return err

@@ -10,7 +10,7 @@ import (
 	"github.com/bluenviron/gomavlib/v3/pkg/dialects/common"
 )
 
-// act does what the sticks request, except a hold: that needs a plan, so the caller commands it.
+// act does what the sticks request, except a hold, which needs a plan: only d.tick gets one, and begins it.
 func (d *drone) act() stickActs {
 	acts := d.sticks.take()
 	if acts.notice != "" {
@@ -118,7 +118,7 @@ func (d *drone) input(in stickInput) (Mode, error) {
 		return 0, refuse(codeUnsupported, "input: this autopilot is neither PX4 nor ArduPilot Copter or Plane")
 	case denied != "": // setting a mode would not help
 		return 0, refuse(codeWrongMode, "input: %s", denied)
-	case d.sticks.taken && (inStickMode || d.machine.order == nil): // nil: no mode was set here since
+	case d.sticks.taken && (inStickMode || d.machine.order == nil): // else a mode without sticks was set here
 		return 0, refuse(codeWrongMode, "input: a pilot, a failsafe or another program took the drone, which is in mode %s; set manual, altitude or position here to take the sticks", v.mode)
 	case !inStickMode:
 		return 0, refuse(codeWrongMode, "input: the drone is in mode %s; set manual, altitude or position first", v.mode)

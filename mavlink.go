@@ -82,21 +82,20 @@ func newLink(d device, only byte, gcs bool, hear func(heard)) *link {
 	return &link{device: d, only: only, gcs: gcs, hear: hear}
 }
 
-// run keeps the port open until ctx is done. Then it writes what is queued and closes the
-// port. It logs only the first failure of an outage. A frame ends the outage. An outage that
-// began with a failure to open also ends when the port opens.
+// run keeps the port open until ctx is done. Then it writes what is queued and closes the port. It logs only
+// an outage's first failure. If that was a failure to open, opening ends the outage, else a frame does.
 func (l *link) run(ctx context.Context) {
 	backoff := backoffFirst
-	openLogged, portLogged := false, false // the outage's first failure was logged: of opening, or of an open port
+	openFailed, portFailed := false, false // what was logged: a failure to open, or of an open port
 	for ctx.Err() == nil {
 		p, err := l.device.open(ctx)
 		l.logNoise(time.Now()) // noise that a search for the baud rate met
 		opened := err == nil
 		if opened {
-			openLogged = false
+			openFailed = false
 			var hadFrame bool
 			if hadFrame, err = l.serve(ctx, p); hadFrame {
-				backoff, portLogged = backoffFirst, false
+				backoff, portFailed = backoffFirst, false
 			}
 		}
 		if !opened || errors.As(err, new(*net.OpError)) { // udpout:// opens though nobody listens; a write then fails
@@ -105,8 +104,8 @@ func (l *link) run(ctx context.Context) {
 		if ctx.Err() != nil {
 			return
 		}
-		if !openLogged && !portLogged {
-			openLogged, portLogged = !opened, opened
+		if !openFailed && !portFailed {
+			openFailed, portFailed = !opened, opened
 			slog.Warn("no link to the autopilot; trying again", "device", l.device.name, "error", err)
 		}
 		l.mu.Lock()
@@ -420,13 +419,14 @@ func (w *writer) drain() {
 	}
 }
 
-// beat writes our heartbeat and, if it is wanted, a ground station's.
+// beat writes our heartbeat and, if it is wanted, a ground station's. An ArduPilot gets one only with -gcs:
+// from the first sticks on as its own ground station, SYSID_MYGCS/190: there is no other.
 func (w *writer) beat() error {
 	err := w.put(outgoing{msg: heartbeat(minimal.MAV_TYPE_ONBOARD_CONTROLLER)})
 	w.link.mu.Lock()
 	stickSystem := w.link.stickSystem
 	w.link.mu.Unlock()
-	if err == nil && (w.link.gcs || w.link.asStation.Load()) { // ArduPilot's ground station is the system that sends the sticks
+	if err == nil && (w.link.gcs || w.link.asStation.Load()) {
 		err = w.put(outgoing{system: stickSystem, component: stationID, msg: heartbeat(minimal.MAV_TYPE_GCS)})
 	}
 	return err

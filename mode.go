@@ -350,8 +350,8 @@ func (v view) param(name string, otherwise float64) float64 {
 	return otherwise
 }
 
-// sourceNames name the parameter that decides whose sticks count.
-var sourceNames = map[firmware]string{
+// stickParams name the parameter that can forbid our sticks: on ArduPilot the ground station's failsafe.
+var stickParams = map[firmware]string{
 	px4: "COM_RC_IN_MODE", copter: "FS_GCS_ENABLE", quadPlane: "FS_GCS_ENABL", plane: "FS_GCS_ENABL",
 }
 

@@ -48,7 +48,7 @@ func (s *sources) denied(v view) string {
 	case s.foreign(v.now):
 		return "another program moves the sticks of this vehicle"
 	case v.gcsFailsafe > 0:
-		return fmt.Sprintf("%s is %g: the autopilot takes these sticks for a ground station's heartbeat; set it to 0, or start mavrest with -gcs if there is no other ground station", sourceNames[v.firmware], v.gcsFailsafe)
+		return fmt.Sprintf("%s is %g: the autopilot takes these sticks for a ground station's heartbeat; set it to 0, or start mavrest with -gcs if there is no other ground station", stickParams[v.firmware], v.gcsFailsafe)
 	case v.firmware.ardupilot():
 		return ""
 	case noSticks != "":

@@ -58,7 +58,7 @@ func TestWhoseSticksCount(t *testing.T) {
 						// Without sticks of ours a stick mode that a client sets has no stream.
 						h.asks()
 						h.in("altitude")
-						h.entered(h.v, netip.Addr{})
+						h.giveToClient(h.v, netip.Addr{})
 						h.pass(20 * time.Second)
 						receiverFlies := f != "px4" && receiver == "in-use" // on PX4 the parameter decides
 						quiet := want || receiverFlies

@@ -116,7 +116,7 @@ func clientOf(r *http.Request) netip.Addr {
 }
 
 // newServer returns the HTTP server, with its time-outs and at most max connections.
-// WriteTimeout must be longer than the slowest plan.
+// WriteTimeout ends no plan: write and the stream of events set their own write deadlines.
 func newServer(h http.Handler, max int) *http.Server {
 	conns := &connections{max: max, open: make(map[net.Conn]*connection)}
 	return &http.Server{

@@ -56,7 +56,7 @@ type stickHolder struct {
 // "Who has the sticks"). Its methods are given what happened; take returns what to do.
 type sticks struct {
 	src   sources
-	taken bool // somebody else has the sticks: until enter, or until entered where his mode is a stick mode too
+	taken bool // somebody else has the sticks: until giveToClient or, if his mode needs no sticks, enter
 	phase stickPhase
 	axes  axes
 	since time.Time // when the stream began, or ended
@@ -195,8 +195,8 @@ func (s *sticks) streamForArming(v view) {
 	s.client.spoke = v.now
 }
 
-// entered records that a client's stick mode is in force. The client has the sticks for 3 s.
-func (s *sticks) entered(v view, client netip.Addr) {
+// giveToClient records that a client's stick mode is in force. The client has the sticks for 3 s.
+func (s *sticks) giveToClient(v view, client netip.Addr) {
 	s.taken, s.client.spoke = false, v.now
 	s.client.from, s.client.until = client, v.now.Add(silentClient)
 	s.src.oursFirst = s.src.oursFirst || s.src.transmitterAt.IsZero()

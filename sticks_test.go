@@ -97,7 +97,7 @@ func (h *stickFlight) asks() {
 // gets ends the plan: the vehicle reports the stick mode.
 func (h *stickFlight) gets(mode string) {
 	h.in(mode)
-	h.entered(h.v, netip.Addr{})
+	h.giveToClient(h.v, netip.Addr{})
 	h.endPlan()
 }
 
@@ -387,7 +387,7 @@ func TestPilotsSwitchAtEveryMoment(t *testing.T) {
 					if h.by(h.v) == "client" || !h.taken {
 						t.Error("the client has the sticks")
 					}
-					if h.entered(h.v, netip.Addr{}); h.taken {
+					if h.giveToClient(h.v, netip.Addr{}); h.taken {
 						t.Error("a stick mode set here does not give them back")
 					}
 				})
