@@ -72,7 +72,7 @@ const (
 const (
 	simPX4Late      = 600 * time.Millisecond // a new target acts in AUTO.LOITER after at most this time
 	simFailsafeHold = 5 * time.Second        // how long a failsafe holds before it enters its own mode
-	simRaced        = 10 * time.Millisecond  // an arming so soon after a ground station's heartbeat does not know the station yet
+	simRaced        = 10 * time.Millisecond  // for so long after a ground station's first heartbeat an arming does not know it
 )
 
 // simPX4Brain is PX4, as docs/autopilots.md describes it. Its texts, reports, targets and
@@ -348,8 +348,8 @@ func (b *simPX4Brain) armDisarm(arm bool) common.MAV_RESULT {
 		b.home.north, b.home.east = b.quad.north, b.quad.east
 		b.text(common.MAV_SEVERITY_INFO, "Armed by external command")
 		switch {
-		case b.dataLinkAct() != 0 && !b.foreignGCS && time.Since(b.gcsAt) <= simRaced:
-			b.dataLinkLoss() // PX4's check did not know the ground station yet
+		case b.dataLinkAct() != 0 && !b.foreignGCS && time.Since(b.gcsFrom) <= simRaced:
+			b.dataLinkLoss()
 		case b.mode == simPX4Takeoff:
 			b.beginClimb()
 		}

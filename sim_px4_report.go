@@ -30,7 +30,7 @@ type simPX4Words struct {
 	textNext  time.Time     // the next text is not sent before then
 	texting   bool          // a timer for the next text runs
 	held      []simHeldText // texts that wait
-	gcsAt     time.Time     // last heartbeat of a ground station on our link; zero if there was none
+	gcsFrom   time.Time     // a ground station's first heartbeat on our link, or first after its loss; or zero
 	gcsUntil  time.Time     // when that station counts as lost
 	gcsLost   bool          // that station is lost
 	reported  simReport
@@ -99,8 +99,10 @@ func (b *simPX4Brain) hear(_ uint8, fromGCS bool, m *common.MessageHeartbeat) {
 // heardStation handles a ground station's heartbeat on our link. With a real station on another
 // link dataLink is always true; then the heartbeat only opens our link for texts.
 func (b *simPX4Brain) heardStation() {
-	b.textUntil, b.gcsAt = time.Now().Add(simTextOpen), time.Now()
-	b.gcsUntil = b.gcsAt.Add(b.between(12*time.Second, 13*time.Second))
+	b.textUntil, b.gcsUntil = time.Now().Add(simTextOpen), time.Now().Add(b.between(12*time.Second, 13*time.Second))
+	if b.gcsFrom.IsZero() || b.gcsLost {
+		b.gcsFrom = time.Now()
+	}
 	if b.gcsLost {
 		b.gcsLost = false
 		b.text(common.MAV_SEVERITY_INFO, "GCS connection regained")
@@ -112,11 +114,11 @@ func (b *simPX4Brain) dataLinkAct() float64 { return b.params[simDataLink] }
 
 // dataLink reports whether PX4 believes that it has a ground station.
 func (b *simPX4Brain) dataLink() bool {
-	return b.foreignGCS || !b.gcsAt.IsZero() && time.Now().Before(b.gcsUntil)
+	return b.foreignGCS || !b.gcsFrom.IsZero() && time.Now().Before(b.gcsUntil)
 }
 
 func (b *simPX4Brain) stepDataLink() {
-	if b.gcsAt.IsZero() || b.gcsLost || b.dataLink() {
+	if b.gcsFrom.IsZero() || b.gcsLost || b.dataLink() {
 		return
 	}
 	b.gcsLost = true
