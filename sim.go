@@ -9,8 +9,8 @@ package main
 // methods that only tests need.
 //
 // All flavours use this file (the simulator, messages out, messages in), sim_cable.go (the cable)
-// and sim_vehicle.go (the flight). Only PX4 uses sim_px4.go and sim_px4_report.go. ArduPilot's flavours
-// use sim_ardupilot.go, and sim_ardupilot_flight.go with a stay, wanted and steer of its own.
+// and sim_vehicle.go (the flight). Only PX4 uses sim_px4.go and sim_px4_report.go, and what sim_vehicle.go
+// calls PX4's. ArduPilot's flavours have that of their own, in sim_ardupilot.go and sim_ardupilot_flight.go.
 
 import (
 	"bytes"
@@ -187,7 +187,7 @@ type simulator struct {
 	port      *simPort      // nil while nothing is plugged in
 	gcsPort   *simPort      // the cable of a ground station; nil if there is none
 	unplugged bool
-	stall     chan struct{} // the companion's writes wait until it is closed; nil if they don't wait
+	stall     chan struct{} // writes to the autopilot wait until it is closed; nil if they don't wait
 	agenda    []simEvent
 	arrives   time.Time // when the last delayed frame arrives
 	streaming []*simStream

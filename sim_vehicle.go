@@ -85,10 +85,10 @@ func (s *simulator) climb(to float64) {
 // canFly reports whether a goto would be flown.
 func (s *simulator) canFly() bool { return s.armed && s.airborne }
 
-// stay sets the target to the place where the quad can stop.
+// stay is PX4's: it sets the target to the place where the quad can stop.
 func (s *simulator) stay() { s.target = s.stopping() }
 
-// stopping returns the place where the quad can stop: v²/(2·brake) ahead. Only PX4 uses it.
+// stopping returns the place where PX4's quad can stop: v²/(2·brake) ahead.
 func (s *simulator) stopping() simTarget {
 	q := &s.quad
 	t := math.Hypot(q.vn, q.ve) / (2 * s.brake)
@@ -112,7 +112,7 @@ func (s *simulator) step() {
 	s.sendStreams(now)
 }
 
-// disarms reports whether the vehicle disarms by itself now: 2 s after a landing, else 10 s
+// disarms is PX4's: it reports whether PX4 disarms by itself now, 2 s after a landing, else 10 s
 // after the arming.
 func (s *simulator) disarms(now time.Time) bool {
 	if s.landedAt.After(s.armedAt) {
@@ -151,6 +151,7 @@ func (s *simulator) fly(now time.Time, dt float64) {
 	}
 }
 
+// steer is PX4's. Modes that sticks fly brake as hard as they accelerate.
 func (s *simulator) steer(vn, ve, vu, dt float64) {
 	brake := s.brake
 	if s.row(s.mode).sticks() {
@@ -159,7 +160,7 @@ func (s *simulator) steer(vn, ve, vu, dt float64) {
 	s.quad.steer(vn, ve, vu, brake, dt)
 }
 
-// wanted returns the velocity (m/s) and the turn rate (rad/s) that the mode asks for.
+// wanted is PX4's: it returns the velocity (m/s) and the turn rate (rad/s) that the mode asks for.
 func (s *simulator) wanted(now time.Time, dt float64) (vn, ve, vu, turn float64) {
 	q, t := &s.quad, s.target
 	x, y, z, r := s.brain.axes()
@@ -211,7 +212,7 @@ func simTopSpeed(vn, ve float64) (n, e float64) {
 	return vn, ve
 }
 
-// homeward climbs to the return height, flies home and lands.
+// homeward is PX4's: it climbs to the return height, flies home and lands.
 func (s *simulator) homeward() (vn, ve, vu float64) {
 	q := &s.quad
 	home := s.returning()
@@ -227,7 +228,7 @@ func (s *simulator) homeward() (vn, ve, vu float64) {
 	return vn, ve, -s.landSpeed
 }
 
-// returning returns the place over home to which a return flies. It flies at the higher of
+// returning returns the place over home to which PX4's return flies. It flies at the higher of
 // two heights: the one where it began, and the return height, which is lower near home.
 func (s *simulator) returning() simTarget {
 	t := s.target
@@ -238,7 +239,7 @@ func (s *simulator) returning() simTarget {
 	}
 }
 
-const (
+const ( // of PX4's flight
 	simAccel  = 4.0         // m/s², horizontally
 	simLift   = 2.0         // m/s², vertically
 	simNear   = 0.9         // m/s², the deceleration before a goto's place
@@ -263,7 +264,7 @@ type simQuad struct {
 
 func (q *simQuad) degrees() float64 { return math.Mod(q.heading*180/math.Pi+360, 360) }
 
-// towards returns the velocity to a target. It falls with the distance, so the quad
+// towards returns PX4's velocity to a target. It falls with the distance, so the quad
 // stops without overshoot.
 func (q *simQuad) towards(t simTarget) (vn, ve, vu float64) {
 	n, e := t.north-q.north, t.east-q.east
@@ -282,7 +283,7 @@ func (q *simQuad) turn(yaw float64) float64 {
 	return max(-1, min(1, 2*math.Remainder(yaw-q.heading, 2*math.Pi)))
 }
 
-// steer changes the velocity and moves the quad. brake limits the deceleration, in m/s².
+// steer changes the velocity and moves the quad, as PX4 does. brake limits the deceleration, in m/s².
 func (q *simQuad) steer(vn, ve, vu, brake, dt float64) {
 	an, ae := (vn-q.vn)/dt, (ve-q.ve)/dt
 	most := simAccel
