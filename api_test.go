@@ -349,7 +349,7 @@ func TestEachRouteAnswersAsTheContractShows(t *testing.T) {
 
 func TestHeadersWithKeysAndMailAddressesAreIgnored(t *testing.T) {
 	for _, headers := range [][]string{
-		{"api-key", "wrong", "email", "nobody@example.org"},
+		{"api-key", "wrong", "email", "nobody@example.org"}, // as for a cloud API (docs/openapi.yaml)
 		{"api-key", "", "X-User-Email", "", "Authorization", "Basic bm9ib2R5Og=="},
 	} {
 		flyHTTP(t, simPX4, func(hf *httpFlight) {
@@ -400,7 +400,7 @@ func TestAKnownPathWithAnotherMethodIs405(t *testing.T) {
 func TestAnyOtherPathIs404(t *testing.T) {
 	methods := []string{"GET", "HEAD", "POST", "PUT", "DELETE", "PATCH", "OPTIONS"}
 	paths := []string{
-		// Routes of the drones' cloud API, which mavrest does not have.
+		// Routes of such a cloud API, which mavrest does not have (docs/openapi.yaml).
 		"/mission", "/mission/1", "/ssh/open", "/ssh/close",
 		"/api/drone/start", "/api/drone/stop", "/api/drone/falcon", "/api/drone/17",
 		"/api/mission", "/api/mission/", "/api/mission/1", "/api/mission/1/start", "/api/missions",

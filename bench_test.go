@@ -753,8 +753,8 @@ func (p process) poured(b *testing.B, far io.Writer, stream []byte, rate int) fl
 	return (p.cpu(b) - before).Seconds() / seconds * 100
 }
 
-// BenchmarkScaleRate gives the program a stream at a tenth of a full link's rate, at that rate and
-// at ten times that rate.
+// BenchmarkScaleRate gives the program a stream at a tenth of a full link's rate, at the full rate
+// and at ten times the full rate.
 func BenchmarkScaleRate(b *testing.B) {
 	t := build(b, runtime.GOARCH)
 	stream, _ := captured(b, "px4")

@@ -959,7 +959,7 @@ func TestAVehicleThatFallsSilentRestartsOrDoesNotFollow(t *testing.T) {
 		{"a restart in altitude mode", "both: aloft, mode altitude, +4s, restart{| grounded}, " + restarted + "mode hold, is hold"},
 		{"a vehicle is offline after 3.1 s without heartbeats, but not after 2.9 s, nor while CURRENT_MODE comes", "both: " + inEach + "heartless 1h, beat, is $1, " + beats + beats + beats + "mute, +3100ms, status online false, refused offline land, unmute, beat, status online true, +2s, its streams, recovers, land, px4? heartless 1h, px4? +4s, px4? status online true"},
 		{"a mode that it acknowledges but never enters", "both: aloft, mode hold, only acks, refused no_ack {mode position|mode altitude|mode rtl|land}, +6200ms, truth"},
-		{"a way to a landing that it acknowledges but does not fly", "both: aloft, mode hold, only acks, land 60 0, +6200ms, px4? truth, copter? is land"}, // a Copter without a new target reports none
+		{"a way to a landing that it acknowledges but does not fly", "both: aloft, mode hold, only acks, land 60 0, +6200ms, px4? truth, copter? is land"}, // a Copter without a goto reports no target, which would show it
 	}, map[string]func(*player){
 		"beat": func(p *player) {
 			p.sim.change(func() { p.sim.send(p.sim.message(0)) })

@@ -73,9 +73,9 @@ func copterVisits(t *testing.T, receivers ...simReceiver) (visits []visit) {
 	)
 }
 
-// Every moment is flown with every mode twice: with no receiver, and with one in hand. A lost receiver
-// looks like none, so fewer modes are flown with it. An idle one looks like one in hand while no stream
-// of ours can run: at such moments fewer modes are flown with it, else every mode.
+// With -all every moment is flown with every mode twice: with no receiver, and with one in hand. A lost
+// receiver looks like none, so fewer modes are flown with it. An idle one looks like one in hand while no
+// stream of ours can run: at such moments fewer modes are flown with it, else every mode.
 func TestACopterObeysThePilotFromHisSwitchOn(t *testing.T) {
 	var cases []visit
 	for _, m := range moments {

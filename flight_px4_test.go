@@ -276,9 +276,10 @@ func TestPX4PilotsSwitchToTheCommandedModeEndsNothing(t *testing.T) {
 				p.wantAnswer(5*time.Minute, "any")
 				code := p.answer["code"] // nil: accepted
 				pilotsMode, _ := px4.reported(custom)
+				neverEntered := m.acked && pilotsMode.String() != m.mode // the pilot's mode replaced the acknowledged one
+				neverArmed := m.disarmed && custom != simPX4Loiter       // a takeoff arms in AUTO.LOITER
 				switch {
-				case m.acked && pilotsMode.String() != m.mode, // the acknowledged mode never came into force
-					m.disarmed && custom != simPX4Loiter: // nor did AUTO.LOITER, in which a takeoff arms
+				case neverEntered || neverArmed:
 					if code == nil {
 						p.Errorf("answered %v", p.answer)
 					}

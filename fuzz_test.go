@@ -229,7 +229,7 @@ func (z *fuzzed) hearsReport(h heard, b *minimal.MessageHeartbeat, last bool) {
 	}
 	if unexplained && armed && wasArmed && b.CustomMode != was.CustomMode && !h.at.Before(at) {
 		delete(z.foreign, b.CustomMode)
-		if last || z.ended.Before(time.Now()) { // else an answer of this instant came with a later report
+		if last || z.ended.Before(time.Now()) { // else an answer of this instant may come from a newer report, and stays
 			z.accepted, z.acceptedModes = "", nil
 		}
 		z.note("a report that nothing explains")

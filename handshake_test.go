@@ -234,7 +234,7 @@ func TestASlowSerialLineHasItsReportsAtHalfTheRate(t *testing.T) {
 	}
 }
 
-// Neither a slow line nor a PX4 without CURRENT_MODE shows a mode that lasts 40 ms.
+// Neither a line below 921600 baud nor a PX4 without CURRENT_MODE surely shows a mode that lasts 40 ms.
 func TestAWarningSaysWhereSticksUndoAPilotsSwitchUnseen(t *testing.T) {
 	for _, c := range []struct {
 		baud     int64

@@ -139,10 +139,10 @@ func TestReceiversStateCountsOnlyWithoutAStreamOfOurs(t *testing.T) {
 			}
 		})
 	}
-	// An earlier process' sticks may hide the receiver for 3.5 s from the link's opening, here 3 s ago.
+	// An earlier process' sticks may hide the receiver until 3.5 s after the link's opening. It opened 3 s ago.
 	h := newStickFlight(copter, "none", 0)
 	h.src.known = false
-	h.src.hide(h.v.now.Add(-3 * time.Second).Add(overrideTimeout))
+	h.src.hide(h.v.now.Add(overrideTimeout - 3*time.Second))
 	if h.hearReceiver(h.v, true, 1500); h.src.known || h.src.receiver != receiverNone {
 		t.Error("it counts 3 s after the link opened")
 	}

@@ -12,10 +12,7 @@ import (
 	"github.com/bluenviron/gomavlib/v3/pkg/message"
 )
 
-const (
-	simAltHold = 2
-	simLoiter  = 5
-)
+const simLoiter = 5
 
 func TestArduPilotBootsWithStrayBytes(t *testing.T) {
 	simFlight(t, simArduPilot, nil, func(b *simBoard) {
@@ -278,7 +275,7 @@ func (b *simQuadPlaneBrain) fliesWinged() bool {
 	return b.flavour == simPlane || row.flying == simWing || row.flying == simHold && !b.climbing && !b.hovers()
 }
 
-// stay makes the present place the target. On the wing the vehicle circles it.
+// stay makes the present place the target, except in RTL and TAKEOFF. On the wing the vehicle circles it.
 func (b *simQuadPlaneBrain) stay() {
 	b.simArduBrain.stay()
 	switch b.mode {

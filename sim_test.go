@@ -1209,22 +1209,22 @@ func TestSimSurvivesLineNoise(t *testing.T) {
 	})
 }
 
-// Each seed has a first frame, whose number is also the time in ms. Seed and time set simWire.carry's dice. They
-// make a frame that nobody sent, by damaging one or by running two together: carry must roll them again.
+// Frame n goes out n ms after as many minutes as the seed. Time and seed set simWire.carry's dice. At these times
+// the dice make a frame that nobody sent, by damaging one or by running two together: carry must roll them again.
 func TestSimNoiseMakesNoFrameThatNobodySent(t *testing.T) {
 	const frames = 256
-	for seed, from := range map[uint64]int{3: 6 * 256, 20: 37 * 256} {
+	for seed, before := range map[uint64]int{3: 6 * 256, 20: 37 * 256} {
 		inLinkBubble(t, func(t *testing.T) {
-			time.Sleep(time.Duration(seed)*time.Minute + time.Duration(from)*time.Millisecond)
+			time.Sleep(time.Duration(seed)*time.Minute + time.Duration(before)*time.Millisecond)
 			s := newSimulator(simPX4)
 			var w simWire
 			var line []byte
 			sent := map[string]bool{}
-			for n := from; n < from+frames; n++ {
+			for n := before + 1; n <= before+frames; n++ {
 				time.Sleep(time.Millisecond)
 				s.out.Reset()
 				_ = s.writer.Write(&common.MessageCommandAck{
-					Command: simArm, Result: common.MAV_RESULT((n+1)%5 + 1), TargetSystem: 1, TargetComponent: uint8(n+1) | 1,
+					Command: simArm, Result: common.MAV_RESULT(n%5 + 1), TargetSystem: 1, TargetComponent: uint8(n) | 1,
 				})
 				b := bytes.Clone(s.out.Bytes())
 				sent[string(b)] = true
