@@ -356,9 +356,8 @@ func (a *api) getMode(http.ResponseWriter, *http.Request) (any, error) {
 	return jsonObject{"mode", mode.String(), "vehicle_mode", word(name)}, nil
 }
 
-// commandBody is the answer to a command. Mode is empty unless the command was accepted.
-// Done says whether the manoeuvre is complete, Took after how many seconds the wait ended;
-// both are nil unless the client waited.
+// commandBody is the answer to a command. Mode is empty unless it was accepted. Done says whether the
+// manoeuvre is complete, Took after how many seconds the wait ended; both are nil unless the client waited.
 type commandBody struct {
 	Status     string   `json:"status"`
 	StatusCode uint8    `json:"status_code"`
@@ -376,7 +375,10 @@ var errMadeWay = fmt.Errorf("all %d connections were in use, and another client 
 func (a *api) command(r *http.Request, req *request, fields []field, check func() error) (any, error) {
 	var wait *float64
 	body, err := readFields(r, append(fields, field{"wait", &wait, 0, 600, "seconds"}))
-	if err = cmp.Or(err, check()); err != nil {
+	if err == nil {
+		err = check()
+	}
+	if err != nil {
 		return nil, err
 	}
 	conn := connOf(r)
@@ -394,8 +396,7 @@ func (a *api) command(r *http.Request, req *request, fields []field, check func(
 	if or(wait, 0) == 0 {
 		return answer, nil
 	}
-	// No time-out of the server ends a wait: while a handler runs net/http has no
-	// read deadline, and write sets a new write deadline for the answer.
+	// No time-out ends a wait: net/http has no read deadline then, and write sets a new write deadline.
 	limited, cancel := context.WithDeadline(r.Context(), began.Add(time.Duration(*wait*float64(time.Second))))
 	defer cancel()
 	ctx, end := context.WithCancelCause(limited)

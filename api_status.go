@@ -87,7 +87,7 @@ func (d *drone) status() snapshot {
 		view: v, tel: d.tel, modeName: d.modeName(),
 		target: d.target(now), by: d.sticks.by(v), from: d.sticks.held(v), link: d.link.state(),
 	}
-	// A takeoff needs no receiver if it leaves another mode for PX4's hold, or if ArduPilot arms on our stream.
+	// PX4 checks its present mode, which may need a receiver. A takeoff leaves that for hold, which needs none.
 	leavesMode := v.firmware == px4 && v.shown() != ModeHold && v.shown() != ModeTakeoff
 	armsOnOurStream := v.firmware.ardupilot() && d.sticks.src.receiver == receiverNone
 	s.armable = d.tel.armable(now, leavesMode || armsOnOurStream)

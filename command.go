@@ -155,7 +155,7 @@ func (a *acks) copyGap() time.Duration { return max(copyEvery, a.trip*3/2) }
 
 // request asks for a message (REQUEST_MESSAGE, 512). Its ack means nothing.
 func (a *acks) request(id uint32) error {
-	s := a.tel.id.firmware().command(common.MAV_CMD_REQUEST_MESSAGE, float32(id))
+	s := a.tel.id.firmware().step(common.MAV_CMD_REQUEST_MESSAGE, float32(id))
 	return a.link.send(s.message(a.tel.id.system, 0))
 }
 

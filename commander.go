@@ -256,8 +256,8 @@ func (c *commander) poll(awaited bool, now time.Time) (next time.Time) {
 // go. An urgent first step that was due at once goes without one after urgentWait or urgentKept.
 func (t *task) reportBefore(s *step, due time.Time) error {
 	c := t.commander
-	atOnce := t.sent == nil && due.Sub(t.askedAt) <= dueAtOnce // not mavrest's own step: its askedAt is zero
-	oldest := due.Add(max(reportAgain, c.acks.trip))           // an older report does not count
+	atOnce := t.sent == nil && !t.askedAt.IsZero() && due.Sub(t.askedAt) <= dueAtOnce
+	oldest := due.Add(max(reportAgain, c.acks.trip)) // an older report does not count
 	if atOnce {
 		oldest = due.Add(-reportFresh)
 	}

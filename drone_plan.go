@@ -390,7 +390,7 @@ func (d *drone) reasons(t *task, refused *commandError) error {
 	s := refused.step
 	if s.arms() && !d.machine.last.armed && d.firmware() == px4 && time.Since(d.checked) >= checksEvery {
 		d.checked = time.Now()
-		run := px4.command(common.MAV_CMD_RUN_PREARM_CHECKS)
+		run := px4.step(common.MAV_CMD_RUN_PREARM_CHECKS)
 		if err := t.transact(&run); err != nil {
 			slog.Debug("no report of the checks before arming", "error", err)
 		}

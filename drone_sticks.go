@@ -72,15 +72,14 @@ func (d *drone) warn(v view) {
 	}
 }
 
-// hearReceiver takes the receiver's state from SYS_STATUS and its throttle from RC_CHANNELS. An
-// RC_CHANNELS from before validFrom may show our own throttle: while it is fresh nothing is taken.
+// hearReceiver takes the receiver's state from SYS_STATUS and its throttle from RC_CHANNELS. While
+// a fresh RC_CHANNELS is from before validFrom it may show our own throttle: nothing is taken then.
 func (d *drone) hearReceiver(now time.Time) {
-	tel, throttle := &d.tel, uint16(math.MaxUint16) // an unknown throttle counts as raised
-	fresh := tel.rc.within(freshFor, now)
-	if fresh {
-		throttle = tel.rc.channel[2]
+	tel, throttle, mayBeOurs := &d.tel, uint16(math.MaxUint16), false // an unknown throttle counts as raised
+	if tel.rc.within(freshFor, now) {
+		throttle, mayBeOurs = tel.rc.channel[2], !tel.rc.at.After(d.sticks.src.validFrom)
 	}
-	if tel.health.received() && (!fresh || tel.rc.at.After(d.sticks.src.validFrom)) {
+	if tel.health.received() && !mayBeOurs {
 		d.sticks.hearReceiver(d.view(now), tel.health.receiverLive(), throttle)
 	}
 }
@@ -118,7 +117,7 @@ func (d *drone) input(in stickInput) (Mode, error) {
 		return 0, refuse(codeUnsupported, "input: this autopilot is neither PX4 nor ArduPilot Copter or Plane")
 	case denied != "": // setting a mode would not help
 		return 0, refuse(codeWrongMode, "input: %s", denied)
-	case d.sticks.taken && (inStickMode || d.machine.order == nil): // else a mode without sticks was set here
+	case d.sticks.taken && (inStickMode || d.machine.order == nil): // with a mode set here: the next case
 		return 0, refuse(codeWrongMode, "input: a pilot, a failsafe or another program took the drone, which is in mode %s; set manual, altitude or position here to take the sticks", v.mode)
 	case !inStickMode:
 		return 0, refuse(codeWrongMode, "input: the drone is in mode %s; set manual, altitude or position first", v.mode)

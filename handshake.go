@@ -182,8 +182,8 @@ func (h *handshake) tickStreams(now time.Time) (next time.Time) {
 		return time.Time{}
 	}
 	first.asked, first.slow = now, false
-	interval := h.firmware.command(common.MAV_CMD_SET_MESSAGE_INTERVAL, float32(first.id), 1e6/first.hz)
-	h.open, h.openFor = a.open(&interval, report{}), first
+	request := h.firmware.step(common.MAV_CMD_SET_MESSAGE_INTERVAL, float32(first.id), 1e6/first.hz)
+	h.open, h.openFor = a.open(&request, report{}), first
 	a.send(h.open)
 	return now.Add(a.copyGap())
 }

@@ -66,7 +66,7 @@ type link struct {
 	mu             sync.Mutex // guards all below; hear is called without it
 	writer         *writer    // of the open port; nil if the port is not open
 	vehicle        byte       // the vehicle's system id; 0 before its first heartbeat
-	stickSystem    byte       // the system id that sticks are sent with; 0 before the first stick
+	stickSystem    byte       // SYSID_MYGCS once sticks were sent to an ArduPilot, else 0
 	recent         recent     // our last frames and the last acks
 	idsReported    bool       // another program with our ids was reported
 	autopilots     [256]bool  // by system id: an autopilot's heartbeat was heard
@@ -82,20 +82,20 @@ func newLink(d device, only byte, gcs bool, hear func(heard)) *link {
 	return &link{device: d, only: only, gcs: gcs, hear: hear}
 }
 
-// run keeps the port open until ctx is done. Then it writes what is queued and closes the port. It logs only
-// an outage's first failure. If that was a failure to open, opening ends the outage, else a frame does.
+// run keeps the port open until ctx is done. Then it writes what is queued and closes the port. It logs the
+// first failure of an outage. If that was to open, opening ends the outage; if of an open port, a frame does.
 func (l *link) run(ctx context.Context) {
 	backoff := backoffFirst
-	openFailed, portFailed := false, false // what was logged: a failure to open, or of an open port
+	openLogged, failureLogged := false, false // of this outage: a failure to open, or of an open port
 	for ctx.Err() == nil {
 		p, err := l.device.open(ctx)
 		l.logNoise(time.Now()) // noise that a search for the baud rate met
 		opened := err == nil
 		if opened {
-			openFailed = false
+			openLogged = false
 			var hadFrame bool
 			if hadFrame, err = l.serve(ctx, p); hadFrame {
-				backoff, portFailed = backoffFirst, false
+				backoff, failureLogged = backoffFirst, false
 			}
 		}
 		if !opened || errors.As(err, new(*net.OpError)) { // udpout:// opens though nobody listens; a write then fails
@@ -104,8 +104,8 @@ func (l *link) run(ctx context.Context) {
 		if ctx.Err() != nil {
 			return
 		}
-		if !openFailed && !portFailed {
-			openFailed, portFailed = !opened, opened
+		if !openLogged && !failureLogged {
+			openLogged, failureLogged = !opened, opened
 			slog.Warn("no link to the autopilot; trying again", "device", l.device.name, "error", err)
 		}
 		l.mu.Lock()

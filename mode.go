@@ -447,7 +447,7 @@ func (m *machine) judge(r report, now time.Time) (takeover bool) {
 	m.show(r) // also where a claim explains r: until its step is accepted, mode is the reported one
 	first := m.claimed(now, func(to *order) bool { return to.number == r.custom || to.atEnd(r) })
 	switch {
-	case same: // it only armed or disarmed: no claim ends
+	case same: // it only armed or disarmed, in a mode that was not commanded: no claim ends
 		return false
 	case first >= 0: // ours: the claim ends, and so do older ones
 		m.sent = m.sent[first+1:]

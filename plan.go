@@ -158,8 +158,8 @@ func refuse(code errorCode, format string, args ...any) error {
 // defaultTakeoff is the height of a takeoff that names none, in metres above home (openapi.yaml).
 const defaultTakeoff = 10.0
 
-// command is a COMMAND_LONG with the given params from param1 on; the others are unset.
-func (f firmware) command(cmd common.MAV_CMD, params ...float32) step {
+// step is a COMMAND_LONG with the given params from param1 on; the others are unset.
+func (f firmware) step(cmd common.MAV_CMD, params ...float32) step {
 	s := step{cmd: cmd}
 	if f == px4 {
 		for i := range s.p {
@@ -179,7 +179,7 @@ func (s step) leadingTo(mode Mode, custom uint32) step {
 // setMode is DO_SET_MODE with the autopilot's own mode number; mode is our word for that mode.
 // Bit 0 of param1 says that a custom mode follows.
 func (f firmware) setMode(mode Mode, custom uint32) step {
-	s := f.command(common.MAV_CMD_DO_SET_MODE, 1, float32(custom))
+	s := f.step(common.MAV_CMD_DO_SET_MODE, 1, float32(custom))
 	if f == px4 {
 		s.p[1], s.p[2] = float32(custom>>16&0xff), float32(custom>>24)
 	}
@@ -190,7 +190,7 @@ func (f firmware) setMode(mode Mode, custom uint32) step {
 func (f firmware) enter(mode Mode) step { return f.setMode(mode, entered[f][mode]) }
 
 func (f firmware) armDisarm(arm bool) step {
-	s := f.command(common.MAV_CMD_COMPONENT_ARM_DISARM, 0, 0)
+	s := f.step(common.MAV_CMD_COMPONENT_ARM_DISARM, 0, 0)
 	if arm {
 		s.p[0] = 1
 	}

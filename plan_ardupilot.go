@@ -33,7 +33,7 @@ func (r request) planTakeoffArduPilot(v view) (p plan, err error) {
 	if f == plane {
 		altitude = v.takeoffAltitude()
 	} else {
-		climb = f.command(common.MAV_CMD_NAV_TAKEOFF, 0, 0, 0, 0, 0, 0, float32(altitude))
+		climb = f.step(common.MAV_CMD_NAV_TAKEOFF, 0, 0, 0, 0, 0, 0, float32(altitude))
 		climb = climb.leadingTo(ModeTakeoff, entered[f][ModeTakeoff])
 	}
 	p.target = &place{math.NaN(), math.NaN(), altitude, v.home.amsl + altitude}
@@ -69,12 +69,12 @@ func (r request) adjust(v view) (steps []step) {
 		speed = v.cruise()
 	}
 	if !math.IsNaN(speed) {
-		s := v.firmware.command(common.MAV_CMD_DO_CHANGE_SPEED, 1, float32(speed), -1)
+		s := v.firmware.step(common.MAV_CMD_DO_CHANGE_SPEED, 1, float32(speed), -1)
 		s.optional = r.speed == nil
 		steps = append(steps, s)
 	}
 	if r.heading != nil {
-		steps = append(steps, v.firmware.command(common.MAV_CMD_CONDITION_YAW, float32(*r.heading)))
+		steps = append(steps, v.firmware.step(common.MAV_CMD_CONDITION_YAW, float32(*r.heading)))
 	}
 	return steps
 }

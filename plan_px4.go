@@ -22,7 +22,7 @@ func (r request) planTakeoffPX4(v view) (plan, error) {
 		p.steps = append(p.steps, px4.armDisarm(true))
 	}
 	// Never 0 for latitude and longitude: PX4 then arms and stays.
-	climb := px4.command(common.MAV_CMD_NAV_TAKEOFF).leadingTo(ModeTakeoff, entered[px4][ModeTakeoff])
+	climb := px4.step(common.MAV_CMD_NAV_TAKEOFF).leadingTo(ModeTakeoff, entered[px4][ModeTakeoff])
 	climb.p[6] = float32(amsl)
 	climb.to.end, climb.to.endAMSL = entered[px4][ModeHold], amsl-max(altitude/5, 1)
 	p.steps = append(p.steps, climb)
@@ -54,7 +54,7 @@ func planHoldPX4(v view) (p plan) {
 		p.steps = append(p.steps, px4.enter(ModeHold))
 	}
 	if v.armed {
-		pause := px4.command(common.MAV_CMD_DO_REPOSITION, -1, 1, 0)
+		pause := px4.step(common.MAV_CMD_DO_REPOSITION, -1, 1, 0)
 		pause.holds = true
 		p.steps = append(p.steps, pause.leadingTo(ModeHold, entered[px4][ModeHold]))
 	}

@@ -56,7 +56,7 @@ type stickHolder struct {
 // "Who has the sticks"). Its methods are given what happened; take returns what to do.
 type sticks struct {
 	src   sources
-	taken bool // somebody else has the sticks: until giveToClient or, if his mode needs no sticks, enter
+	taken bool // somebody else has the sticks. giveToClient ends that; so does enter, in a mode without sticks
 	phase stickPhase
 	axes  axes
 	since time.Time // when the stream began, or ended
@@ -214,7 +214,7 @@ func (s *sticks) switched(v view) {
 		_, name := px4.reported(s.switchedTo.custom)
 		s.acts.notice = fmt.Sprintf("the client's moving sticks undid the pilot's switch to %s. The client's sticks have ended: 2 s from now a switch will stay in force. With COM_RC_OVERRIDE 0 every switch does", name)
 	}
-	s.set(s.sent, v.now) // back to what went out last: what toSend held back never moves the drone
+	s.set(s.sent, v.now) // what went out last: a movement that toSend held back never goes out
 	s.park(v)
 	switch {
 	case s.src.inUse(v.firmware):
