@@ -950,46 +950,6 @@ func (f *flight) asksForStreams(since time.Time) (n int) {
 	return n
 }
 
-func TestAVehicleThatFallsSilentRestartsOrDoesNotFollow(t *testing.T) {
-	const restarted = "+11s, its streams, fresh, online and as it is, "
-	const beats = "+2900ms, status online true, beat, is $1, "
-	flies(t, []rule{
-		{"a restart in flight", "both: " + inEach + "restart, " + restarted + "mode hold, is hold"},
-		{"a restart on the ground, after which nothing is commanded", "both: " + inEach + "restart grounded, " + restarted + "hands off, mode hold, is hold"},
-		{"a restart in altitude mode", "both: aloft, mode altitude, +4s, restart{| grounded}, " + restarted + "mode hold, is hold"},
-		{"a vehicle is offline after 3.1 s without heartbeats, but not after 2.9 s, nor while CURRENT_MODE comes", "both: " + inEach + "heartless 1h, beat, is $1, " + beats + beats + beats + "mute, +3100ms, status online false, refused offline land, unmute, beat, status online true, +2s, its streams, recovers, land, px4? heartless 1h, px4? +4s, px4? status online true"},
-		{"a mode that it acknowledges but never enters", "both: aloft, mode hold, only acks, refused no_ack {mode position|mode altitude|mode rtl|land}, +6200ms, truth"},
-		{"a way to a landing that it acknowledges but does not fly", "both: aloft, mode hold, only acks, land 60 0, +6200ms, px4? truth, copter? is land"}, // a Copter without a goto reports no target, which would show it
-	}, map[string]func(*player){
-		"beat": func(p *player) {
-			p.sim.change(func() { p.sim.send(p.sim.message(0)) })
-			synctest.Wait()
-		},
-		"its streams": func(p *player) {
-			if n := p.asksForStreams(p.mark); n < len(streams) {
-				p.Errorf("%d streams were asked for", n)
-			}
-		},
-		"fresh": func(p *player) {
-			for _, group := range []string{"position", "attitude", "battery"} {
-				if age := p.status()[group].(object)["age"].(float64); age > 0.6 {
-					p.Errorf("%s is %v s old", group, age)
-				}
-			}
-		},
-		"online and as it is": func(p *player) {
-			o, truth := p.status(), p.sim.truth()
-			reported, name := p.firmware.reported(truth.mode)
-			if o["vehicle_mode"] != name || o["armed"] != truth.armed || o["online"] != true {
-				p.Errorf("the status shows %v, armed %v, online %v; the vehicle is in %s, armed %v", o["vehicle_mode"], o["armed"], o["online"], name, truth.armed)
-			}
-			if manual := !truth.armed && o["mode"] == "manual"; o["mode"] != reported.String() && !manual { // docs/design.md, rule 1
-				p.Errorf("mode is %v; %v is reported", o["mode"], reported)
-			}
-		},
-	})
-}
-
 // Whatever happens to a command's acks, mavrest answers what the vehicle did.
 func TestAnAnswerIsTrueWhateverHappensToTheAcks(t *testing.T) {
 	type hook = func(a *common.MessageCommandAck, nth int) []simAnswer

@@ -747,6 +747,9 @@ type flight struct {
 
 	firmware firmware
 	receiver simReceiver // the receiver's state at boot
+
+	diary *diary
+	at    func() string // where in its script the flight is; nil: no script
 }
 
 var firmwares = map[simFlavour]firmware{simPX4: px4, simArduPilot: copter, simQuadPlane: quadPlane, simPlane: plane}
@@ -793,15 +796,23 @@ func flyWith(t *testing.T, flavour simFlavour, prepare func(*simulator), start f
 		}
 		ctx, endSim := context.WithCancel(t.Context())
 		droneCtx, stop := context.WithCancel(ctx)
+		f := &flight{T: t, sim: s, firmware: firmwares[flavour], receiver: s.receiver}
+		f.diary = newDiary(t, func() firmware { return f.firmware })
 		dev := device{
 			name: "sim", lossy: true,
-			open: func(context.Context) (port, error) { return s.open() },
+			open: func(context.Context) (port, error) {
+				p, err := s.open()
+				if err != nil {
+					return nil, err
+				}
+				return tap{p, f.diary}, nil
+			},
 		}
 		d := newDrone(dev, 0, false)
 		if start != nil {
 			start(d)
 		}
-		f := &flight{t, s, d, newHandler(d, admission{}), stop, firmwares[flavour], s.receiver}
+		f.drone, f.handler, f.stop = d, newHandler(d, admission{}), stop
 		var running sync.WaitGroup
 		running.Go(func() { s.run(ctx) })
 		running.Go(func() { d.run(droneCtx) })
@@ -812,6 +823,9 @@ func flyWith(t *testing.T, flavour simFlavour, prepare func(*simulator), start f
 		}()
 		time.Sleep(10 * time.Second) // then the vehicle has booted and can be armed
 		do(f)
+		if *everyDiary {
+			t.Logf("the diary:\n%s", f.diary)
+		}
 	})
 }
 
@@ -829,11 +843,13 @@ func (f *flight) call(method, path, body string) (int, object) {
 	w := httptest.NewRecorder()
 	r := httptest.NewRequest(method, "/api/drone"+path, strings.NewReader(body))
 	r.Host = "localhost"
+	f.diary.asked(method, path, body)
 	f.handler.ServeHTTP(w, r)
 	var o object
 	if err := json.Unmarshal(w.Body.Bytes(), &o); err != nil {
 		f.Fatalf("%s %s answered %q: %v", method, path, w.Body, err)
 	}
+	f.diary.answered(method, path, w.Code, o)
 	return w.Code, o
 }
 

@@ -32,7 +32,7 @@ func TestMain(m *testing.M) {
 		main()
 		os.Exit(0)
 	}
-	slog.SetDefault(slog.New(slog.DiscardHandler))
+	slog.SetDefault(slog.New(diaryLog{Handler: slog.DiscardHandler}))
 	simRecord = 10_000
 	flag.Parse()
 	given := func(name string) string { return flag.Lookup("test." + name).Value.String() }

@@ -375,7 +375,7 @@ func (f *flight) post(path, body string) *waiting {
 
 // want checks the client's answer: its status and, if it is an error, its code and words of its
 // text. An error after the acceptance has the status accepted, done false and took; no other has any.
-func (w *waiting) want(t *testing.T, code int, word string, says ...string) {
+func (w *waiting) want(t testing.TB, code int, word string, says ...string) {
 	t.Helper()
 	<-w.over
 	if w.code != code || word != "" && w.answer["code"] != word {
@@ -397,7 +397,7 @@ func (w *waiting) want(t *testing.T, code int, word string, says ...string) {
 }
 
 // stillWaits checks that the client still waits.
-func (w *waiting) stillWaits(t *testing.T) {
+func (w *waiting) stillWaits(t testing.TB) {
 	t.Helper()
 	synctest.Wait()
 	select {
@@ -510,28 +510,6 @@ func TestAWaitIsAnsweredWhenTheManoeuvreIsComplete(t *testing.T) {
 
 func waitFor(body string, seconds float64) string {
 	return "{" + strings.TrimPrefix(fmt.Sprintf(`%s,"wait":%g}`, body, seconds), ",")
-}
-
-// What else ends a wait, and what does not (docs/design.md, rule 8).
-func TestAWait(t *testing.T) {
-	const way = "both: aloft, post {goto 300 0|land|land 300 0|mode rtl} wait "
-	const lost = "{mute→unmute|unplug→plug}, "
-	flies(t, []rule{
-		{"is ended by a newer command", way + "300, +5s, waits, status done false, {mode hold|mode position|goto altitude 12}, answer superseded 2s, says newer command"},
-		{"is ended by an equal command", way + "300, +3s, post $1 wait 290, +1s, waits, answer superseded, answer ok"},
-		{"is ended by a pilot", way + "300, +5s, waits, status done false, pilot altitude, answer interrupted 2s, says a pilot, says changed the mode to ALT, status done null"},
-		{"never begins where a pilot's switch crosses the way to a landing's place", "both: aloft, slow 150ms, pilot altitude, +50ms, post land 40 0, answer interrupted 5s, says which was sent before; nothing more was sent, +10s, status done null, is hold, +60s, is hold, alt > 9"},
-		{"is ended by a failsafe", way + "300, +5s, waits, status done false, failsafe, answer interrupted 2s, says RTL, status done null"},
-		{"is ended by a restart", way + "300, +5s, waits, status done false, restart, answer interrupted 6s, status done null"}, // ArduPilot forgets its streams, which is seen after 5 s
-		{"is ended by the end of the program", way + "300, +5s, waits, status done false, stop, answer not_done 2s, says shutting down"},
-		{"of a takeoff is ended by a failsafe and by a newer command", "both: post takeoff 50 wait 100, +8s, waits, {failsafe→interrupted|land→superseded}, answer $1"},
-		{"goes on during refused commands and an arming", "both: aloft, post goto 40 0 wait 100, +2s, arm, refused refused disarm, refused refused takeoff 5, waits, answer ok, at 40 0 10 ±2.5"},
-		{"goes on while the link is lost", "both: aloft, post {goto 300 0|land|mode rtl} wait 300, +3s, " + lost + "+60s, waits, status online false, +10s, hands off, $2, answer ok 8s, done"},
-		{"goes on while the link is lost, and the landing over the place is commanded when it is back", "both: aloft, post land 60 0 wait 300, +3s, " + lost + "until at 60 0 10 ±2.1 60s, +20s, waits, hands off, $1, +10s, not hands off, answer ok, at 60 0 0 ±2.5"},
-		{"ends in time while the link is lost", way + "20, +3s, {mute→no heartbeat for|unplug→unplugged}, answer not_done 20s, says is not known, says $2, not took < 20s, took < 20001ms, refused offline goto altitude 12 wait 9"},
-		{"ends in time, and the manoeuvre goes on", "both: aloft, mark, post goto 60 0 wait 3, answer not_done, says goto, says 3 s, not took < 3s, took < 3001ms, its status accepted, its status_code 0, its mode hold, its done false, its took 3, px4? its command 192, copter? its command 178, not hands off, mark, until at 60 0 10 ±1 60s, +1s, done, hands off"},
-		{"may be 1 ms", "both: aloft, post land wait 0.001, answer not_done, says land, post land wait 0.4, answer not_done, says not complete after 0.4 s, land wait 0, its done null, its took null, post mode altitude wait 0.001, answer ok, not took < 1ms"},
-	})
 }
 
 func TestAClientThatDisconnectsEndsItsWaitAndNothingElse(t *testing.T) {

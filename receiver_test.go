@@ -89,26 +89,6 @@ func TestWhoseSticksCount(t *testing.T) {
 	}
 }
 
-// stickFlight.play (sticks_test.go) explains the words of these scripts and of the next test's.
-func TestTransmitterAndPX4ShareTheSticksByItsParameter(t *testing.T) {
-	testSticks(t, []stickRule{
-		{"with 3 the transmitter is first where our stick mode was not accepted", "px4 3", "asks position, fails, disarmed, +6s, = off, +4s, receiver live 1500, sets position, = off, by receiver"},
-		{"with 3 a transmitter that only RC_CHANNELS shows is first too", "px4 3", "asks position, fails, channels 1500 1500 1500 1500, sets position, by receiver"},
-		{"with 3 the transmitter that was first keeps them though it is lost", "px4 3 in-use", "receiver gone, +3s, sets position, = off, by"},
-		{"with 3 ours are first until it restarts", "px4 3", "disarmed, sets position, +6s, = off, +4s, receiver live 1500, sets position, = nobody 0 0 0 0, by"},
-		{"a restart forgets who was first", "px4 3 in-use", "restarted, +4s, sets position, = nobody 0 0 500 0"},
-		{"with 2 a transmitter that was lost in this flight keeps them", "px4 2", "disarmed, channels 1500 1500 1500 1500, +1s, armed, flies, +9s, sets position, = off, by"},
-		{"with 2 a transmitter that came on in this flight keeps them too", "px4 2", "disarmed, armed, flies, channels 1500 1500 1500 1500, +9s, sets position, = off, by"},
-		{"with 2 a transmitter that came on while our stream ran keeps them too", "px4 2", "disarmed, armed, flies, sets position, channels 1500 1500 1500 1500, by receiver, +9s, by"},
-		{"with 2 the transmitter keeps them until the vehicle is disarmed", "px4 2", "disarmed, channels 1500 1500 1500 1500, +1s, armed, flies, +9s, disarmed, +1s, armed, flies, sets position, = nobody 0 0 500 0"},
-		{"with 5 a transmitter may come on later", "px4 5", "sets position, by, channels 1500 1500 1500 1500, by receiver, +2s, channels 1500 1500 1500 1500, +2s, by receiver, +2s, by"},
-		{"with 7 a transmitter may come on while the client's sticks act", "px4 7", "sets position, input 300 0 500 0 5s, by client, channels 1500 1500 1500 1500, by receiver"},
-		{"with 5 no hold is due while a transmitter flies", "px4 5", "sets altitude, channels 1500 1500 1500 1500, +2s, channels 1500 1500 1500 1500, +2s, channels 1500 1500 1500 1500, +2s, = nobody 0 0 500 0"},
-		{"with 5 a hold is due when the transmitter is lost", "px4 5", "sets altitude, channels 1500 1500 1500 1500, +2900ms, = nobody 0 0 500 0, +200ms, = nobody 0 0 500 0 holds"},
-		{"with 1 RC_CHANNELS mean nothing", "px4 1", "sets altitude, +2s, channels 1500 1500 1500 1500, by, +1s, = nobody 0 0 500 0 holds"},
-	})
-}
-
 func TestReceiversStateCountsOnlyWithoutAStreamOfOurs(t *testing.T) {
 	for _, r := range []struct {
 		name   string
@@ -152,35 +132,7 @@ func TestReceiversStateCountsOnlyWithoutAStreamOfOurs(t *testing.T) {
 	}
 }
 
-func TestReceiverInUseKeepsTheSticks(t *testing.T) {
-	testSticks(t, []stickRule{
-		{"arming in a stick mode starts no stream", "copter in-use", "disarmed, sets altitude, arms, armed, +1s, = off"},
-		{"until the client sends sticks", "copter in-use", "sets altitude, input 300 0 700 0 500ms, = client 300 0 700 0, by client"},
-		{"the client's timeout gives them back", "copter in-use", "sets altitude, input 300 0 700 0 500ms, +600ms, = off released, by receiver, +20s, = off"},
-		{"after that the client may take them again", "copter in-use", "sets altitude, input 300 0 700 0 500ms, +1s, input 0 0 400 0 500ms, = client 0 0 400 0 released, +1s, = off released"},
-		{"setting a mode gives them back too", "copter in-use", "sets altitude, input 300 0 700 0 5s, sets position, = off released, +20s, = off"},
-		{"a refused plan out of the mode gives them back too", "copter in-use", "sets altitude, input 300 0 700 0 5s, leaves, = nobody 0 0 500 0, fails, +10ms, = off released, +20s, = off"},
-		{"the client's timeout gives them back, also while the vehicle is offline", "copter in-use", "sets altitude, input 300 0 700 0 5s, lost, +4900ms, = client 300 0 700 0, +200ms, = off released, back, +1s, = off"},
-		{"a restart in the air gives them back too", "copter in-use", "sets altitude, input 300 0 700 0 5s, restarted, +10ms, = off released, by receiver, +20s, = off"},
-		{"a low throttle does not take them from the receiver", "copter in-use", "sets altitude, input 300 0 700 0 500ms, +600ms, = off released, channels 1500 1500 1000 1500, +20s, = off"},
-	})
-}
-
 func TestForeignSticksPauseOurs(t *testing.T) {
-	testSticks(t, []stickRule{
-		{"the client's sticks end, and the stream ends without a release", "copter none", "sets position, input 300 0 500 0 5s, foreign, = nobody 0 0 500 0, by receiver, taken, notice takeover"},
-		{"0.5 s after the last foreign stick our stream goes on, centred", "copter idle", "sets position, input 300 0 500 0 5s, joins, = nobody 0 0 500 0, +20s, = nobody 0 0 500 0, by mavrest"},
-		{"no stream goes on where the receiver was in use", "copter in-use", "sets position, input 300 0 500 0 5s, joins, = off, +20s, = off"},
-		{"no stream goes on where a switch moves", "copter idle", "channels 1500 1500 1000 1500 1800, +4s, sets position, joins, channels 1500 1500 1000 1500 1100, = off released, +20s, = off, taken"},
-		{"PX4 chooses between them itself: ours go on", "px4", "sets position, input 300 0 500 0 5s, foreign, = client 300 0 500 0, no-notice"},
-		{"a centred stream that we keep up for a pilot pauses too", "copter none", "sets position, pilot LOITER, foreign, = nobody 0 0 500 0, taken"},
-		{"without a stream of ours there is no notice", "copter none", "foreign, = off, no-notice, not-taken"},
-		{"outside the stick modes they take the sticks, which is no takeover", "copter none", "sets position, leaves, left hold, foreign, no-notice takeover, taken"},
-		{"a stick mode set while they come has its stream after them", "copter none", "foreign, sets altitude, by receiver, +2900ms, = nobody 0 0 500 0, by"},
-		{"a stick mode set while they come has no stream where the autopilot takes ours for a ground station's heartbeat", "copter none 1", "foreign, sets altitude, +4s, = off"},
-		{"sticks that move in RC_CHANNELS do not pause ours", "copter idle", "sets position, +2s, channels 1500 1500 1500 1500, channels 1500 1900 1500 1500, = nobody 0 0 500 0, no-notice"},
-		{"a client that sets a stick mode takes them back", "copter none", "sets position, foreign, +4s, sets position, input 100 0 500 0 1s, = client 100 0 500 0, not-taken"},
-	})
 	h := parseStickFlight(t, "copter idle")
 	h.play(t, "sets position, +1s, foreign")
 	n := len(h.frames)
@@ -188,28 +140,6 @@ func TestForeignSticksPauseOurs(t *testing.T) {
 	lineEqual(t, "sent while they come", len(h.frames), n)
 	h.pass(200 * time.Millisecond)
 	lineEqual(t, "sent 0.5 s later", len(h.frames) > n, true)
-}
-
-// TestAPilotsSwitchIsSeenInTheChannels: our stream moves only the channels 1 to 4, so a
-// change in another one is the pilot's.
-func TestAPilotsSwitchIsSeenInTheChannels(t *testing.T) {
-	const before = "channels 1500 1500 1000 1500 1800, +3100ms, sets position, "
-	testSticks(t, []stickRule{
-		{"a switch that moves is a pilot's", "copter idle", before + "+2s, channels 1500 1500 1500 1500 1100, = off released, taken, by receiver, notice takeover"},
-		{"a switch that moves is a pilot's, also where the receiver came on in this flight", "copter none", before + "+2s, channels 1500 1500 1500 1500 1100, = off released, taken, by receiver"},
-		{"a switch that moves counts also under the client's sticks", "copter idle", before + "input 300 0 500 0 5s, channels 1500 1650 1500 1500 1100, = off released, taken"},
-		{"a switch that moves counts at once, whatever our axes did", "copter idle", before + "+100ms, channels 1500 1500 1500 1500 1699, = off released"},
-		{"a small change is noise", "copter idle", before + "channels 1500 1500 1500 1900 1900, channels 1500 1500 1500 1500 1800, = nobody 0 0 500 0, no-notice"},
-		{"a slow change is RSSI", "copter idle", before + "channels 1500 1500 1500 1500 1860, channels 1500 1500 1500 1500 1920, = nobody 0 0 500 0, no-notice"},
-		{"no change counts in the first 3 s of our stream", "copter none", "sets position, channels 1500 1500 1500 1500 1800, +2900ms, channels 1500 1500 1500 1500 1100, = nobody 0 0 500 0, +200ms, channels 1500 1500 1500 1500 1800, = off released"},
-		{"a channel without a value does not move", "copter none", "channels 0 0 0 0 0, +4s, sets position, channels 1500 1500 1500 1500 65535, channels 1500 1500 1500 1500 0, channels 1500 1500 1500 1500 1800, channels 1500 1500 1500 1500 0, = nobody 0 0 500 0"},
-		{"a switch that moved before our stream does not count", "copter idle", "channels 1500 1500 1000 1500 1800, +4s, channels 1500 1500 1000 1500 1100, no-notice, not-taken, sets position, channels 1500 1500 1500 1500 1100, = nobody 0 0 500 0"},
-		{"after the switch the pilot's sticks fly", "copter idle", before + "+2s, channels 1500 1500 1500 1500 1100, +100ms, channels 1500 1500 1000 1500 1100, = off released, +20s, = off, by receiver"},
-		{"a switch that moves counts also on the way out of the mode", "copter none", before + "leaves, left hold, = nobody 0 0 500 0, channels 1500 1500 1500 1500 1100, = off released, no-notice takeover"},
-		{"a switch that moves counts also while a stick mode is being set", "copter idle", "channels 1500 1500 1000 1500 1800, +4s, asks position, channels 1500 1500 1500 1500 1100, notice takeover"},
-		{"a client that sets a stick mode takes them back", "copter idle", before + "channels 1500 1500 1500 1500 1100, sets position, input 100 0 500 0 1s, = client 100 0 500 0 released"},
-		{"PX4 chooses between them itself: ours go on", "px4 1", before + "channels 1500 1500 1500 1500 1100, = nobody 0 0 500 0"},
-	})
 }
 
 // Before PX4 1.17 the values 5 to 8 switch every stick off, a transmitter's too.

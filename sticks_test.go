@@ -157,6 +157,25 @@ func (h *stickFlight) state() string {
 // It returns what is wrong, or "".
 func (h *stickFlight) play(t *testing.T, script string) string {
 	t.Helper()
+	for clause := range strings.SplitSeq(script, ",") {
+		if wrong := h.does(t, strings.Fields(clause)); wrong != "" {
+			return fmt.Sprintf("%q: %s", clause, wrong)
+		}
+	}
+	return ""
+}
+
+func (h *stickFlight) clock() time.Time { return h.v.now }
+
+func (h *stickFlight) now() string {
+	acts := h.acts
+	defer func() { h.acts = acts }() // state forgets them
+	return fmt.Sprintf("%s; mode %v, taken %v", h.state(), h.v.mode, h.taken)
+}
+
+// does plays one clause. It returns what is wrong, or "".
+func (h *stickFlight) does(t *testing.T, w []string) string {
+	t.Helper()
 	number := func(s string) int {
 		n, err := strconv.Atoi(s)
 		if err != nil {
@@ -165,133 +184,118 @@ func (h *stickFlight) play(t *testing.T, script string) string {
 		return n
 	}
 	custom := func(name string) uint32 { return numberOf(t, h.v.firmware, name) }
-	for clause := range strings.SplitSeq(script, ",") {
-		w := strings.Fields(clause)
-		switch w[0] {
-		case "sets":
-			h.asks()
-			h.gets(w[1])
-		case "asks":
-			h.asks()
-		case "gets":
-			h.gets(w[1])
-		case "fails", "closes":
-			h.endPlan()
-		case "doubts":
-			h.v.busy = false
-		case "busy":
-			h.v.busy = true
-		case "leaves":
-			h.v.busy = true
-			h.park(h.v)
-		case "waits":
-			h.pass(h.moved.Add(stickStill).Sub(h.v.now))
-		case "led":
-			h.v.custom = custom(w[1])
-			h.pass(10 * time.Millisecond)
-		case "left":
-			h.in(w[1])
-			h.endPlan()
-			h.pass(10 * time.Millisecond)
-		case "arms":
-			h.streamForArming(h.v)
-		case "input":
-			d, err := time.ParseDuration(w[5])
-			if err != nil {
-				t.Fatal(err)
-			}
-			h.input(h.v, axes{int16(number(w[1])), int16(number(w[2])), int16(number(w[3])), int16(number(w[4]))}, netip.Addr{}, d)
-		case "pilot":
-			h.in(w[1])
-			h.switched(h.v)
-			h.endPlan()
-		case "armed", "flies", "landed":
-			h.v.armed, h.v.landed = true, onGround
-			if w[0] == "flies" {
-				h.v.landed = 0 // unknown: it counts as in the air
-			}
-		case "disarmed":
-			h.v.armed = false
-			h.disarmed(h.v)
-		case "receiver":
-			throttle := math.MaxUint16 // unknown: it counts as raised
-			if w[1] == "live" {
-				throttle = number(w[2])
-			}
-			h.hearReceiver(h.v, w[1] == "live", uint16(throttle))
-		case "channels":
-			c := channels{4: 1500, 15: 1000}
-			for i, v := range w[1:] {
-				c[i] = uint16(number(v))
-			}
-			h.hearChannels(h.v, c)
-		case "foreign":
-			h.hearForeign(h.v)
-		case "joins":
-			for range 25 {
-				h.hearForeign(h.v)
-				h.act()
-				h.pass(20 * time.Millisecond)
-			}
-		case "back":
-			h.v.online = true
-		case "lost":
-			h.v.online = false
-			h.tick(h.v)
-		case "restarted":
-			if h.restarted(h.v); h.phase != stickOff && h.toSend(true) != h.axes { // true: a number is kept
-				return fmt.Sprintf("while a number is kept the old sticks still go out: %v", h.sent)
-			}
-		case "override":
-			h.v.params["COM_RC_OVERRIDE"] = float64(number(w[1]))
-		case "taken", "not-taken":
-			if h.taken != (w[0] == "taken") {
-				return fmt.Sprintf("%q: %v", clause, h.taken)
-			}
-		case "=":
-			if got, want := h.state(), strings.Join(w[1:], " "); got != want {
-				return fmt.Sprintf("got %q, want %q", got, want)
-			}
-		case "by":
-			if got := h.by(h.v); got != strings.Join(w[1:], "") {
-				return fmt.Sprintf("%q: %q has the sticks", clause, got)
-			}
-		case "notice":
-			if !strings.Contains(h.notices, w[1]) {
-				return fmt.Sprintf("%q: the notices are %q", clause, h.notices)
-			}
-			h.notices = ""
-		case "no-notice":
-			if h.notices != "" && strings.Contains(h.notices, strings.Join(w[1:], "")) {
-				return fmt.Sprintf("want no notice: %q", h.notices)
-			}
-		default:
-			d, err := time.ParseDuration(strings.TrimPrefix(w[0], "+"))
-			if err != nil {
-				t.Fatalf("no such clause: %q", clause)
-			}
-			h.pass(d)
+	switch w[0] {
+	case "sets":
+		h.asks()
+		h.gets(w[1])
+	case "asks":
+		h.asks()
+	case "gets":
+		h.gets(w[1])
+	case "fails", "closes":
+		h.endPlan()
+	case "doubts":
+		h.v.busy = false
+	case "busy":
+		h.v.busy = true
+	case "leaves":
+		h.v.busy = true
+		h.park(h.v)
+	case "waits":
+		h.pass(h.moved.Add(stickStill).Sub(h.v.now))
+	case "led":
+		h.v.custom = custom(w[1])
+		h.pass(10 * time.Millisecond)
+	case "left":
+		h.in(w[1])
+		h.endPlan()
+		h.pass(10 * time.Millisecond)
+	case "arms":
+		h.streamForArming(h.v)
+	case "input":
+		d, err := time.ParseDuration(w[5])
+		if err != nil {
+			t.Fatal(err)
 		}
-		h.act()
+		h.input(h.v, axes{int16(number(w[1])), int16(number(w[2])), int16(number(w[3])), int16(number(w[4]))}, netip.Addr{}, d)
+	case "pilot":
+		h.in(w[1])
+		h.switched(h.v)
+		h.endPlan()
+	case "armed", "flies", "landed":
+		h.v.armed, h.v.landed = true, onGround
+		if w[0] == "flies" {
+			h.v.landed = 0 // unknown: it counts as in the air
+		}
+	case "disarmed":
+		h.v.armed = false
+		h.disarmed(h.v)
+	case "receiver":
+		throttle := math.MaxUint16 // unknown: it counts as raised
+		if w[1] == "live" {
+			throttle = number(w[2])
+		}
+		h.hearReceiver(h.v, w[1] == "live", uint16(throttle))
+	case "channels":
+		c := channels{4: 1500, 15: 1000}
+		for i, v := range w[1:] {
+			c[i] = uint16(number(v))
+		}
+		h.hearChannels(h.v, c)
+	case "foreign":
+		h.hearForeign(h.v)
+	case "joins":
+		for range 25 {
+			h.hearForeign(h.v)
+			h.act()
+			h.pass(20 * time.Millisecond)
+		}
+	case "back":
+		h.v.online = true
+	case "lost":
+		h.v.online = false
+		h.tick(h.v)
+	case "restarted":
+		if h.restarted(h.v); h.phase != stickOff && h.toSend(true) != h.axes { // true: a number is kept
+			return fmt.Sprintf("while a number is kept the old sticks still go out: %v", h.sent)
+		}
+	case "override":
+		h.v.params["COM_RC_OVERRIDE"] = float64(number(w[1]))
+	case "taken", "not-taken":
+		if h.taken != (w[0] == "taken") {
+			return fmt.Sprintf("taken is %v", h.taken)
+		}
+	case "=":
+		if got, want := h.state(), strings.Join(w[1:], " "); got != want {
+			return fmt.Sprintf("%s", got)
+		}
+	case "by":
+		if got := h.by(h.v); got != strings.Join(w[1:], "") {
+			return fmt.Sprintf("%q has the sticks", got)
+		}
+	case "notice":
+		if !strings.Contains(h.notices, w[1]) {
+			return fmt.Sprintf("the notices are %q", h.notices)
+		}
+		h.notices = ""
+	case "no-notice":
+		if h.notices != "" && strings.Contains(h.notices, strings.Join(w[1:], "")) {
+			return fmt.Sprintf("want no notice: %q", h.notices)
+		}
+	default:
+		d, err := time.ParseDuration(strings.TrimPrefix(w[0], "+"))
+		if err != nil {
+			t.Fatalf("no such clause: %q", w)
+		}
+		h.pass(d)
 	}
+	h.act()
 	return ""
 }
 
 // stickRule is a rule about the sticks, the vehicle with its receiver, and the script that
 // shows the rule.
 type stickRule struct{ name, vehicle, flight string }
-
-// testSticks plays rules. A vehicle is "px4", "px4 5", "copter in-use", "copter idle 1": the
-// autopilot; its receiver, by default none; its parameter, by default 0 on ArduPilot and 3 on PX4.
-func testSticks(t *testing.T, rules []stickRule) {
-	for _, r := range rules {
-		t.Run(r.name, func(t *testing.T) {
-			if wrong := parseStickFlight(t, r.vehicle).play(t, r.flight); wrong != "" {
-				t.Errorf("%s: %s: %s", r.vehicle, r.flight, wrong)
-			}
-		})
-	}
-}
 
 func parseStickFlight(t *testing.T, s string) *stickFlight {
 	t.Helper()
@@ -306,20 +310,6 @@ func parseStickFlight(t *testing.T, s string) *stickFlight {
 		}
 	}
 	return newStickFlight(f, receiver, param)
-}
-
-func TestPilotsSwitchTakesTheSticks(t *testing.T) {
-	const client = "sets position, input 300 -200 700 100 5s, "
-	testSticks(t, []stickRule{
-		{"ArduPilot's receiver in use: released", "copter in-use", "sets position, input 300 -200 700 100 5s, pilot LOITER, = off released, by receiver"},
-		{"ArduPilot's receiver idle: centred, and a notice says how to free the receiver", "copter idle", client + "pilot LOITER, = nobody 0 0 500 0, by mavrest, taken, notice moving any switch, +20s, = nobody 0 0 500 0"},
-		{"on the ground without a notice", "copter idle", "landed, sets position, pilot LOITER, no-notice, taken"},
-		{"centred until the vehicle is disarmed", "copter idle", client + "pilot RTL, disarmed, = off released"},
-		{"the transmitter's switch frees the pilot's sticks", "copter idle", "channels 1500 1500 1000 1500 1800, +4s, " + client + "pilot ALT_HOLD, = nobody 0 0 500 0, channels 1500 1500 1000 1500 1100, = off released, by receiver, notice switch"},
-		{"in whichever order the switch and the mode show", "copter idle", "channels 1500 1500 1000 1500 1800, +4s, " + client + "channels 1500 1500 1000 1500 1100, pilot ALT_HOLD, = off released, by receiver"},
-		{"from an AUTO mode back into a stick mode: centred", "px4", client + "pilot AUTO.LOITER, +1s, pilot POSCTL, = nobody 0 0 500 0"},
-		{"until a stick mode is set here again", "px4", client + "pilot ALTCTL, sets altitude, input 100 0 500 0 1s, = client 100 0 500 0"},
-	})
 }
 
 // TestPilotsSwitchAtEveryMoment is a product: what the sticks do × the mode that the pilot sets ×
@@ -396,33 +386,6 @@ func TestPilotsSwitchAtEveryMoment(t *testing.T) {
 	}
 }
 
-func TestSilentClientLeavesAHold(t *testing.T) {
-	testSticks(t, []stickRule{
-		{"in altitude mode 3 s after its last command", "px4", "sets altitude, input 300 0 700 0 500ms, +2900ms, = nobody 0 0 500 0, +100ms, = nobody 0 0 500 0 holds, notice holding"},
-		{"setting the mode is a command too", "copter none", "sets altitude, +2900ms, = nobody 0 0 500 0, +100ms, = nobody 0 0 500 0 holds"},
-		{"arming is a command too", "copter none", "sets altitude, +2s, arms, +2900ms, = nobody 0 0 500 0, +100ms, = nobody 0 0 500 0 holds"},
-		{"never before its sticks' timeout", "px4", "sets manual, input 300 0 430 0 4s, +3900ms, = client 300 0 430 0, +100ms, = nobody 0 0 430 0 holds"},
-		{"again each second until it is acknowledged", "px4", "sets altitude, +3s, = nobody 0 0 500 0 holds, +900ms, = nobody 0 0 500 0, +100ms, = nobody 0 0 500 0 holds, +1s, = nobody 0 0 500 0 holds"},
-		{"a hold is repeated each second, also where its plan was tried meanwhile", "px4", "sets altitude, +3s, leaves, +500ms, fails, +500ms, = nobody 0 0 500 0 holds holds"},
-		{"the notice comes once", "px4 1", "sets altitude, +3s, notice holding, +5s, no-notice"},
-		{"the notice comes again after a client that came back", "px4 1", "sets altitude, +3s, notice holding, input 0 0 500 0 500ms, +2900ms, no-notice, +110ms, notice holding"},
-		{"an acknowledged hold is not repeated", "px4", "sets altitude, +3s, leaves, waits, left hold, = nobody 0 0 500 0 holds, +20s, = nobody 0 0 500 0"},
-		{"after an acknowledged hold an idle receiver has the sticks", "copter idle", "sets altitude, +3s, leaves, left hold, = off holds released, +20s, = off"},
-		{"the client that comes back is heard", "px4", "sets altitude, +3s, = nobody 0 0 500 0 holds, input 100 0 500 0 500ms, +2900ms, = nobody 0 0 500 0"},
-		{"not in a mode that somebody else set", "px4", "sets position, pilot ALTCTL, +20s, = nobody 0 0 500 0"},
-		{"not after a pilot's switch there and back", "px4", "sets altitude, pilot POSCTL, +1s, pilot ALTCTL, +20s, = nobody 0 0 500 0"},
-		{"not on the ground", "px4", "landed, sets altitude, +20s, = nobody 0 0 0 0"},
-		{"not while disarmed: the stream ends", "px4", "disarmed, sets altitude, +5s, = off"},
-		{"a lost link cancels the hold", "px4", "sets altitude, +2s, lost, +20s, back, +20s, = nobody 0 0 500 0"},
-		{"a lost link cancels a hold that is under way too", "px4", "sets altitude, +3s, = nobody 0 0 500 0 holds, lost, leaves, fails, back, +20s, = nobody 0 0 500 0"},
-		{"a lost link cancels the hold, also while a plan of its client is under way", "px4", "sets altitude, +2s, leaves, lost, +10ms, fails, +10s, back, +20s, = nobody 0 0 500 0"},
-		{"after a lost link a hold is due again when the client is heard", "px4", "sets altitude, lost, +20s, back, input 100 0 500 0 500ms, +3s, = nobody 0 0 500 0 holds"},
-		{"a lost link does not cancel the hold of a mode that shows later", "px4", "asks altitude, doubts, +1s, lost, +3s, = nobody 0 0 500 0, back, left altitude, = nobody 0 0 500 0 holds"},
-		{"no hold is asked for while the link is lost", "px4", "sets altitude, +2900ms, lost, +20s, = nobody 0 0 500 0, no-notice"},
-		{"a command that failed counts as a command", "copter none", "sets altitude, +2s, leaves, +10ms, fails, +2900ms, = nobody 0 0 500 0, +100ms, = nobody 0 0 500 0 holds"},
-	})
-}
-
 // TestSilenceIsAnsweredWhereOurStreamFlies: firmware × receiver × mode.
 func TestSilenceIsAnsweredWhereOurStreamFlies(t *testing.T) {
 	for _, f := range []string{"px4 1", "px4 5", "copter", "quadplane", "plane"} {
@@ -458,26 +421,6 @@ func TestSilenceIsAnsweredWhereOurStreamFlies(t *testing.T) {
 }
 
 func TestEnteringStickMode(t *testing.T) {
-	testSticks(t, []stickRule{
-		{"centred sticks are streamed before the mode is set", "px4", "asks altitude, = nobody 0 0 500 0"},
-		{"on the ground the streamed throttle is 0", "px4", "landed, asks altitude, = nobody 0 0 0 0"},
-		{"disarmed the streamed throttle is 0 too, else the vehicle could not be armed", "copter none", "disarmed, asks manual, = nobody 0 0 0 0"},
-		{"the client's last sticks don't come along", "px4", "sets position, input 300 -200 700 100 5s, asks altitude, = nobody 0 0 500 0"},
-		{"manual mode begins at the throttle that holds", "px4", "sets altitude, input 0 0 1000 0 5s, asks manual, = nobody 0 0 500 0, gets manual, +1s, = nobody 0 0 500 0"},
-		{"manual mode keeps its throttle until the next one is in force", "px4", "sets manual, input 100 0 430 0 5s, asks altitude, = nobody 0 0 430 0, +300ms, = nobody 0 0 430 0, gets altitude, +10ms, = nobody 0 0 500 0"},
-		{"over a pilot's manual mode they don't begin without throttle", "copter idle", "pilot STABILIZE, asks altitude, = nobody 0 0 500 0"},
-		{"on ArduPilot too manual mode keeps its throttle until the next one is in force", "copter none", "sets manual, input 100 0 430 0 5s, asks altitude, +300ms, = nobody 0 0 430 0, gets altitude, +10ms, = nobody 0 0 500 0"},
-		{"refused in the air, PX4's stream stands unmoved", "px4", "asks altitude, fails, = nobody 0 0 500 0, landed, +20s, = nobody 0 0 500 0"},
-		{"refused, an idle receiver has its sticks again", "copter idle", "asks altitude, fails, +10ms, = off released"},
-		{"unanswered, it goes on while the command is open", "copter idle", "asks altitude, doubts, +4s, = nobody 0 0 500 0, closes, +10ms, = off released"},
-		{"unanswered, and the mode shows late: the client has the sticks", "copter idle", "asks altitude, doubts, +2s, = nobody 0 0 500 0, gets altitude, input 100 0 500 0 1s, +3s, = nobody 0 0 500 0 holds, not-taken"},
-		{"a pilot's stick mode stays his until a client's mode shows", "copter none", "sets altitude, pilot ALT_HOLD, asks position, fails, taken, sets position, not-taken"},
-		{"unanswered after a pilot's mode, and the mode shows late: silence leaves a hold", "copter none", "sets altitude, pilot RTL, asks altitude, doubts, +1s, left altitude, not-taken, +2s, = nobody 0 0 500 0 holds"},
-		{"silence leaves a hold where the mode of the first command shows late", "copter none", "asks altitude, doubts, +1s, left altitude, +2s, = nobody 0 0 500 0 holds"},
-		{"refused without a receiver, the stream is parked: its end is a failsafe", "copter none", "asks altitude, fails, = nobody 0 0 500 0, +20s, = nobody 0 0 500 0"},
-		{"refused disarmed, it ends", "px4", "disarmed, asks altitude, fails, +5s, = off"},
-		{"unanswered, and a pilot sets the mode: the client does not have the sticks", "px4", "asks altitude, pilot ALTCTL, fails, +20s, = nobody 0 0 500 0"},
-	})
 	for _, r := range []struct {
 		vehicle, script string
 		streamed        bool
@@ -511,24 +454,6 @@ func TestEnteringStickMode(t *testing.T) {
 	}
 }
 
-func TestLeavingStickMode(t *testing.T) {
-	testSticks(t, []stickRule{
-		{"PX4: centred, then unmoved until disarmed", "px4", "sets position, input 300 0 700 0 5s, leaves, = nobody 0 0 500 0, waits, left hold, +1m, = nobody 0 0 500 0, landed, +20s, = nobody 0 0 500 0, disarmed, = off"},
-		{"in manual mode with the throttle as it was, until POSCTL is in force", "px4", "sets manual, input 300 0 430 0 5s, leaves, +100ms, = nobody 0 0 430 0, led position, = nobody 0 0 500 0, +20s, = nobody 0 0 500 0"},
-		{"a way out that failed leaves the sticks centred", "px4", "sets position, input 300 0 700 0 5s, leaves, fails, = nobody 0 0 500 0"},
-		{"sticks that a pilot's switch left unmoved stay unmoved", "px4", "sets position, input 300 0 700 0 5s, pilot AUTO.RTL, leaves, waits, left hold, +20s, = nobody 300 0 700 0"},
-		{"PX4: in a flight that had sticks the stream never ends", "px4", "sets position, foreign, +4s, pilot AUTO.LOITER, leaves, left hold, +20s, = nobody 0 0 500 0"},
-		{"PX4: a flight that had no sticks needs no stream", "px4", "leaves, left hold, +20s, = off"},
-		{"PX4: a flight that had a stream on the ground only needs no stream", "px4", "disarmed, sets position, +6s, = off, armed, flies, leaves, = off"},
-		{"on the ground the stream ends when the stick mode is left", "px4", "disarmed, sets position, leaves, waits, left hold, = nobody 0 0 0 0, +5s, = off"},
-		{"ArduPilot with a live receiver: released", "copter idle", "sets position, input 300 0 700 0 5s, leaves, = nobody 0 0 500 0, left hold, = off released, by, +20s, = off"},
-		{"ArduPilot with a receiver that is lost after the release: its own failsafe", "copter idle", "sets position, leaves, left hold, = off released, +100ms, receiver gone, = off"},
-		{"not released before the new mode is reported", "copter idle", "sets position, leaves, +5s, = nobody 0 0 500 0, left hold, = off released"},
-		{"ArduPilot without a receiver: parked", "copter none", "sets position, input 300 0 700 0 5s, leaves, left hold, +20s, = nobody 0 0 500 0, landed, +1s, = nobody 0 0 0 0, disarmed, = off"},
-		{"in manual mode with the throttle as it was", "copter none", "sets manual, input 300 0 430 0 5s, leaves, +1s, = nobody 0 0 430 0, left hold, +10ms, = nobody 0 0 500 0"},
-	})
-}
-
 // TestStreamIsSentAtItsRateAndNeverElse: at 25 Hz, a client's new sticks at once, and
 // nothing where the vehicle needs no stream.
 func TestStreamIsSentAtItsRateAndNeverElse(t *testing.T) {
@@ -555,48 +480,6 @@ func TestStreamIsSentAtItsRateAndNeverElse(t *testing.T) {
 			t.Fatalf("%v between two frames", gap)
 		}
 	}
-}
-
-// TestClientsSticksLastUntilTheirTimeout: after it they are centred.
-func TestClientsSticksLastUntilTheirTimeout(t *testing.T) {
-	testSticks(t, []stickRule{
-		{"half a second", "px4", "sets position, input 300 -200 700 100 500ms, +490ms, = client 300 -200 700 100, by client, +10ms, = nobody 0 0 500 0, by"},
-		{"each input begins a timeout of its own", "px4", "sets position, input 300 0 500 0 500ms, +400ms, input 200 0 500 0 500ms, +490ms, = client 200 0 500 0, +10ms, = nobody 0 0 500 0"},
-		{"in manual mode level, with the last throttle", "copter none", "sets manual, input 300 0 430 0 500ms, +600ms, = nobody 0 0 430 0"},
-		{"disarmed in manual mode without throttle", "copter none", "disarmed, sets manual, input 0 0 430 0 500ms, +600ms, = nobody 0 0 0 0"},
-		{"on the ground without throttle", "px4", "landed, sets position, input 300 0 500 0 500ms, +600ms, = nobody 0 0 0 0"},
-		{"ArduPilot restarts in the air: the stream goes on without them", "copter none", "sets manual, input 300 0 430 0 5s, restarted, +10ms, = nobody 0 0 430 0, taken"},
-		{"after ArduPilot's restart in the air the stream is released to its idle receiver at the disarming", "copter idle", "sets altitude, restarted, +10ms, = nobody 0 0 500 0, taken, pilot RTL, disarmed, = off released"},
-		{"a disarmed ArduPilot's restart ends the stream", "copter none", "disarmed, sets manual, restarted, = off"},
-		{"a restart forgets them", "px4", "sets position, input 300 0 500 0 5s, restarted, = off"},
-	})
-}
-
-// TestAPilotsSwitchThatOurSticksUndo: CURRENT_MODE shows both changes.
-func TestAPilotsSwitchThatOurSticksUndo(t *testing.T) {
-	const (
-		flying = "sets position, input 300 0 700 0 5s, +100ms, "
-		undone = "= nobody 0 0 500 0, notice undid, taken, +20s, = nobody 0 0 500 0"
-	)
-	testSticks(t, []stickRule{
-		{"RTL", "px4 1", flying + "pilot AUTO.RTL, +30ms, pilot POSCTL, " + undone},
-		{"LAND and Hold too", "px4 1", flying + "pilot AUTO.LAND, +12ms, pilot POSCTL, " + undone},
-		{"out of altitude mode PX4 gives POSCTL", "px4 1", "sets altitude, input 300 0 700 0 5s, pilot AUTO.LOITER, +30ms, pilot POSCTL, " + undone},
-		{"sticks that moved 1.9 s ago may undo a switch", "px4 1", flying + "+1800ms, pilot AUTO.RTL, +30ms, pilot POSCTL, " + undone},
-		{"sticks that moved 2.1 s ago do not", "px4 1", flying + "+2s, pilot AUTO.RTL, +30ms, pilot POSCTL, no-notice"},
-		{"a mode that stood 0.5 s is the pilot's own switch back", "px4 1", flying + "pilot AUTO.RTL, +510ms, pilot POSCTL, no-notice"},
-		{"where no stream of ours runs somebody else set the mode back", "px4 1", "pilot POSCTL, pilot AUTO.RTL, +30ms, pilot POSCTL, +3s, = off, no-notice"},
-		{"a second mode without sticks is the pilot's own", "px4 1", flying + "pilot AUTO.RTL, +30ms, pilot AUTO.LAND, no-notice"},
-	})
-}
-
-// A client that waits for its answer is not silent, and no hold is due for it.
-func TestAClientThatWaitsForItsAnswerIsNotSilent(t *testing.T) {
-	testSticks(t, []stickRule{
-		{"no hold is due while its plan is under way", "px4", "sets altitude, +2s, leaves, +10s, = nobody 0 0 500 0, no-notice, fails, +2900ms, = nobody 0 0 500 0, +110ms, = nobody 0 0 500 0 holds"},
-		{"while disarmed the stream goes on for it", "copter none", "disarmed, sets manual, +4s, leaves, +10s, = nobody 0 0 0 0, fails, +5s, = off"},
-		{"a hold that is refused when POSCTL is in force is not repeated", "px4", "sets altitude, +3s, = nobody 0 0 500 0 holds, leaves, led POSCTL, fails, gets position, +20s, = nobody 0 0 500 0"},
-	})
 }
 
 // FuzzSticks gives the sticks everything that happens to them in any order. After

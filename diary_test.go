@@ -1,0 +1,456 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"cmp"
+	"context"
+	"encoding/json"
+	"flag"
+	"fmt"
+	"log/slog"
+	"math"
+	"regexp"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/bluenviron/gomavlib/v3/pkg/dialects/common"
+	"github.com/bluenviron/gomavlib/v3/pkg/frame"
+	"github.com/bluenviron/gomavlib/v3/pkg/message"
+)
+
+// A failing flight tells its diary: what clients asked and were answered, what went over the wire in
+// both directions, what mavrest logged, in virtual time. A flight that passes pays for a copy of its
+// bytes: they are read only when it fails.
+
+const (
+	diaryLines = 60
+	diaryBytes = 4 << 20 // of the wire; older bytes are forgotten
+
+	diariesAtMost = 3 // in a run: many failures have one cause
+)
+
+var (
+	diariesTold atomic.Int32
+
+	// Virtual time makes diaries comparable: the diff of a flight's diaries before and after a change
+	// shows what the change does to it.
+	everyDiary = flag.Bool("diary", false, "with -v: print the diary of each flight, to its begin, also of one that passes")
+)
+
+// diary is what happened in one flight.
+type diary struct {
+	began    time.Time
+	firmware func() firmware
+
+	mu      sync.Mutex
+	entries []entry
+	size    int  // bytes of the wire in entries
+	told    bool // it was printed
+}
+
+// entry is a line of the diary, or bytes that went over the wire.
+type entry struct {
+	at   time.Time
+	who  string // script, client, log; toVehicle or fromVehicle: raw are bytes
+	text string
+	raw  []byte
+}
+
+const toVehicle, fromVehicle = "→ vehicle", "← vehicle"
+
+func (d *diary) note(who, format string, args ...any) {
+	d.add(entry{at: time.Now(), who: who, text: fmt.Sprintf(format, args...)})
+}
+
+func (d *diary) add(e entry) {
+	if d == nil { // a flight without mavrest
+		return
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.entries = append(d.entries, e)
+	if d.size += len(e.raw); d.size > diaryBytes {
+		half := len(d.entries) / 2
+		for _, old := range d.entries[:half] {
+			d.size -= len(old.raw)
+		}
+		d.entries = slices.Clone(d.entries[half:])
+	}
+}
+
+// tap is mavrest's port; it notes what goes through.
+type tap struct {
+	port
+	diary *diary
+}
+
+func (t tap) Read(b []byte) (int, error) {
+	n, err := t.port.Read(b)
+	if n > 0 {
+		t.diary.add(entry{at: time.Now(), who: fromVehicle, raw: bytes.Clone(b[:n])})
+	}
+	return n, err
+}
+
+func (t tap) Write(b []byte) (int, error) {
+	t.diary.add(entry{at: time.Now(), who: toVehicle, raw: bytes.Clone(b)})
+	n, err := t.port.Write(b)
+	if err != nil {
+		t.diary.note("line", "that did not go out: %v", err)
+	}
+	return n, err
+}
+
+// diaries has the diary of each bubble. What mavrest logs belongs to the bubble of the goroutine that
+// logs it: the runtime says its number in a goroutine's stack.
+var (
+	diaries     sync.Map
+	diariesOpen atomic.Int32 // while it is 0 no log line is made: a test counts allocations
+)
+
+func bubble() string {
+	b := make([]byte, 128)
+	b = b[:runtime.Stack(b, false)]
+	_, rest, _ := bytes.Cut(b, []byte("synctest bubble "))
+	n, _, _ := bytes.Cut(rest, []byte("]"))
+	return string(n)
+}
+
+// diaryLog is the log of all tests: each line goes to the diary of its flight.
+type diaryLog struct {
+	slog.Handler // of the lines of no flight
+}
+
+func (h diaryLog) Enabled(ctx context.Context, level slog.Level) bool {
+	return diariesOpen.Load() > 0 || h.Handler.Enabled(ctx, level)
+}
+
+func (h diaryLog) Handle(ctx context.Context, r slog.Record) error {
+	d, known := diaries.Load(bubble())
+	if !known {
+		if h.Handler.Enabled(ctx, r.Level) {
+			return h.Handler.Handle(ctx, r)
+		}
+		return nil
+	}
+	text := r.Message
+	r.Attrs(func(a slog.Attr) bool {
+		text += fmt.Sprintf(" %s=%q", a.Key, a.Value)
+		return true
+	})
+	d.(*diary).add(entry{at: r.Time, who: "log", text: text})
+	return nil
+}
+
+// newDiary begins the diary of this bubble.
+func newDiary(t testing.TB, f func() firmware) *diary {
+	d, here := &diary{began: time.Now(), firmware: f}, bubble()
+	diaries.Store(here, d)
+	diariesOpen.Add(1)
+	t.Cleanup(func() {
+		diaries.Delete(here)
+		diariesOpen.Add(-1)
+	})
+	return d
+}
+
+// String is the diary's last lines.
+func (d *diary) String() string {
+	d.mu.Lock()
+	entries := slices.Clone(d.entries)
+	d.mu.Unlock()
+	r := &diaryReader{d: d, shown: map[string]string{}, rest: map[string][]byte{}, runs: map[string]*diaryLine{}}
+	for _, e := range entries {
+		r.quiet(e.at)
+		if e.raw == nil {
+			r.say(e.at, e.who, e.text, "")
+			continue
+		}
+		r.read(e)
+	}
+	r.quiet(time.Now())
+	var b strings.Builder
+	lines := r.lines
+	if i := slices.IndexFunc(lines, func(l *diaryLine) bool { return l.who == "script" }); i >= 0 {
+		lines = lines[i:] // the boot and the handshake went well
+	}
+	first := max(0, len(lines)-diaryLines)
+	if *everyDiary {
+		first = 0
+	}
+	for _, l := range lines[first:] {
+		fmt.Fprintf(&b, "%9.3f  %-9s  %s", l.at.Sub(d.began).Seconds(), l.who, l.text)
+		if l.n > 1 {
+			fmt.Fprintf(&b, "   (%d times until %.3f)", l.n, l.last.Sub(d.began).Seconds())
+		}
+		b.WriteByte('\n')
+	}
+	return b.String()
+}
+
+// diaryLine is a line as it is printed.
+type diaryLine struct {
+	at, last time.Time
+	who      string
+	text     string
+	n        int
+}
+
+// diaryReader makes lines of entries.
+type diaryReader struct {
+	d     *diary
+	lines []*diaryLine
+	shown map[string]string     // what each kind of message showed last
+	rest  map[string][]byte     // of each direction: bytes of a frame that is not whole
+	runs  map[string]*diaryLine // lines that stand for several equal ones
+	stick time.Time             // the last MANUAL_CONTROL; zero if none is streamed
+	where string                // where the vehicle is
+}
+
+// say adds a line. Lines with the same key within some seconds of each other are one, until a script
+// or a client does something.
+func (r *diaryReader) say(at time.Time, who, text, key string) {
+	if l := r.runs[key]; key != "" && l != nil && at.Sub(l.last) < 2500*time.Millisecond {
+		l.n, l.last = l.n+1, at
+		return
+	}
+	if who == "script" || who == "client" {
+		clear(r.runs)
+	}
+	l := &diaryLine{at, at, who, text, 1}
+	r.lines = append(r.lines, l)
+	if key != "" {
+		r.runs[key] = l
+	}
+}
+
+// changed says a message's values if they differ from the last ones.
+func (r *diaryReader) changed(at time.Time, who, name, text string) {
+	if r.shown[who+name] != text {
+		r.shown[who+name] = text
+		r.say(at, who, name+" "+text, "")
+	}
+}
+
+// quiet says that the sticks' stream has ended.
+func (r *diaryReader) quiet(now time.Time) {
+	if !r.stick.IsZero() && now.Sub(r.stick) > 200*time.Millisecond {
+		r.say(r.stick, toVehicle, "MANUAL_CONTROL was the last", "")
+		r.stick = time.Time{}
+		delete(r.shown, toVehicle+"MANUAL_CONTROL")
+	}
+}
+
+// read reads the frames in an entry's bytes.
+func (r *diaryReader) read(e entry) {
+	b := append(r.rest[e.who], e.raw...)
+	for len(b) >= 12 {
+		size := 12 + int(b[1]) + 13*int(b[2]&1)
+		if b[0] != frame.V2MagicByte {
+			b = b[1:]
+			continue
+		}
+		if len(b) < size {
+			break
+		}
+		list := parseFrames(b[:size])
+		if len(list) == 0 { // damaged
+			b = b[1:]
+			continue
+		}
+		r.tell(e.at, e.who, list[0])
+		b = b[size:]
+	}
+	r.rest[e.who] = bytes.Clone(b)
+}
+
+func parseFrames(b []byte) (list []message.Message) {
+	rd := frame.Reader{BufByteReader: bufio.NewReader(bytes.NewReader(b)), DialectRW: simDialect()}
+	f, err := rd.Read()
+	if err != nil {
+		return nil
+	}
+	return []message.Message{f.GetMessage()}
+}
+
+func short(v fmt.Stringer, prefix string) string { return strings.TrimPrefix(v.String(), prefix) }
+
+// tell makes a line of a message, or none where it says nothing new.
+func (r *diaryReader) tell(at time.Time, who string, msg message.Message) {
+	f := r.d.firmware()
+	mode := func(custom uint32) string {
+		m, name := f.reported(custom)
+		return cmp.Or(name, fmt.Sprint(m))
+	}
+	switch m := msg.(type) {
+	case *common.MessageHeartbeat:
+		r.heartbeat(at, who, m.Type, mode(m.CustomMode), uint8(m.BaseMode), m.SystemStatus)
+	case *common.MessageCurrentMode:
+		r.changed(at, who, "CURRENT_MODE", mode(m.CustomMode))
+	case *common.MessageCommandLong:
+		r.command(at, who, m.Command, int(m.Confirmation), []float32{m.Param1, m.Param2, m.Param3, m.Param4, m.Param5, m.Param6, m.Param7}, mode)
+	case *common.MessageCommandInt:
+		n, e := simMetres(float64(m.X)/1e7, float64(m.Y)/1e7)
+		r.say(at, who, fmt.Sprintf("COMMAND_INT %s to %.1f m north, %.1f m east, z %.1f in %s; params %g %g %g %g%s",
+			short(m.Command, "MAV_CMD_"), n, e, m.Z, short(m.Frame, "MAV_FRAME_"), m.Param1, m.Param2, m.Param3, m.Param4, r.where), "")
+	case *common.MessageCommandAck:
+		text := fmt.Sprintf("COMMAND_ACK %s %s", short(m.Command, "MAV_CMD_"), short(m.Result, "MAV_RESULT_"))
+		if m.Command == common.MAV_CMD_SET_MESSAGE_INTERVAL || m.Command == common.MAV_CMD_REQUEST_MESSAGE {
+			r.say(at, who, text, text)
+			return
+		}
+		r.say(at, who, text, "")
+	case *common.MessageManualControl:
+		r.stick = at
+		r.changed(at, who, "MANUAL_CONTROL", fmt.Sprintf("x %d y %d z %d r %d", m.X, m.Y, m.Z, m.R))
+	case *common.MessageRcChannelsOverride:
+		r.say(at, who, "RC_CHANNELS_OVERRIDE", "override")
+	case *common.MessageStatustext:
+		r.say(at, who, fmt.Sprintf("STATUSTEXT %s %q", short(m.Severity, "MAV_SEVERITY_"), m.Text), "")
+	case *common.MessageExtendedSysState:
+		r.changed(at, who, "EXTENDED_SYS_STATE", short(m.LandedState, "MAV_LANDED_STATE_")+" "+short(m.VtolState, "MAV_VTOL_STATE_"))
+	case *common.MessageSysStatus:
+		r.changed(at, who, "SYS_STATUS", fmt.Sprintf("unhealthy %#x", uint32(m.OnboardControlSensorsEnabled&^m.OnboardControlSensorsHealth)))
+	case *common.MessageHomePosition:
+		r.changed(at, who, "HOME_POSITION", fmt.Sprintf("%.1f m AMSL", float64(m.Altitude)/1000))
+	case *common.MessagePositionTargetGlobalInt:
+		n, e := simMetres(float64(m.LatInt)/1e7, float64(m.LonInt)/1e7)
+		r.changed(at, who, "POSITION_TARGET_GLOBAL_INT", fmt.Sprintf("%.0f m north, %.0f m east, %.0f up", n, e, m.Alt))
+	case *common.MessageParamValue:
+		r.changed(at, who, "PARAM_VALUE", fmt.Sprintf("%s %g", m.ParamId, m.ParamValue))
+	case *common.MessageGlobalPositionInt:
+		n, e := simMetres(float64(m.Lat)/1e7, float64(m.Lon)/1e7)
+		r.where = fmt.Sprintf("   [%.1f m north, %.1f m east, %.1f m up, %.1f m/s]", n, e, float64(m.RelativeAlt)/1000, math.Hypot(float64(m.Vx), float64(m.Vy))/100)
+	case *common.MessageAutopilotVersion:
+		r.changed(at, who, "AUTOPILOT_VERSION", fmt.Sprintf("%#x", m.FlightSwVersion))
+	}
+}
+
+func (r *diaryReader) heartbeat(at time.Time, who string, typ common.MAV_TYPE, mode string, base uint8, state fmt.Stringer) {
+	armed := "disarmed"
+	if base&uint8(common.MAV_MODE_FLAG_SAFETY_ARMED) != 0 {
+		armed = "armed"
+	}
+	if who == toVehicle { // ours
+		r.changed(at, who, "HEARTBEAT as "+short(typ, "MAV_TYPE_"), "each second")
+		return
+	}
+	r.changed(at, who, "HEARTBEAT", fmt.Sprintf("%s %s %s", mode, armed, short(state, "MAV_STATE_")))
+}
+
+func (r *diaryReader) command(at time.Time, who string, cmd common.MAV_CMD, copy int, p []float32, mode func(uint32) string) {
+	name, key := short(cmd, "MAV_CMD_"), ""
+	switch cmd {
+	case common.MAV_CMD_SET_MESSAGE_INTERVAL, common.MAV_CMD_REQUEST_MESSAGE:
+		what := fmt.Sprint(int(p[0]))
+		if m := simDialect().GetMessage(uint32(p[0])); m != nil {
+			what = messageNames[uint32(p[0])]
+		}
+		name += " " + cmp.Or(what, fmt.Sprint(int(p[0])))
+		key = name
+	case common.MAV_CMD_DO_SET_MODE:
+		custom := uint32(p[1])
+		if r.d.firmware() == px4 {
+			custom = px4Custom(uint32(p[1]), uint32(p[2]))
+		}
+		name += fmt.Sprintf(" %s (%g %g %g)", mode(custom), p[0], p[1], p[2])
+	case common.MAV_CMD_COMPONENT_ARM_DISARM:
+		name += map[float32]string{0: " disarm", 1: " arm"}[p[0]]
+	default:
+		name += fmt.Sprint(" ", p)
+	}
+	if copy > 0 {
+		name += fmt.Sprintf(", copy %d", copy)
+	}
+	if key == "" {
+		name += r.where
+	}
+	r.say(at, who, name, key)
+}
+
+var messageNames = map[uint32]string{
+	0: "HEARTBEAT", 1: "SYS_STATUS", 24: "GPS_RAW_INT", 30: "ATTITUDE", 33: "GLOBAL_POSITION_INT", 65: "RC_CHANNELS", 69: "MANUAL_CONTROL", 70: "RC_CHANNELS_OVERRIDE",
+	74: "VFR_HUD", 87: "POSITION_TARGET_GLOBAL_INT", 148: "AUTOPILOT_VERSION", 242: "HOME_POSITION", 245: "EXTENDED_SYS_STATE", 253: "STATUSTEXT", 436: "CURRENT_MODE",
+}
+
+// asked and answered note a request of a client, and its answer.
+func (d *diary) asked(method, path, body string) {
+	if method != "GET" {
+		d.note("client", "%s %s %s", method, path, body)
+	}
+}
+
+func (d *diary) answered(method, path string, code int, o object) {
+	if method != "GET" {
+		text, _ := json.Marshal(o)
+		d.note("client", "%s %s is answered %d %s", method, path, code, text)
+	}
+}
+
+// tell prints a failure of a flight: where in which script, when, what; and, once, the diary.
+func (f *flight) tell(what string) {
+	f.Helper()
+	if f.diary == nil {
+		f.T.Log(what)
+		return
+	}
+	text := what
+	if f.at != nil {
+		text = f.at() + "\n    " + strings.ReplaceAll(what, "\n", "\n    ")
+	}
+	f.diary.mu.Lock()
+	again := f.diary.told
+	f.diary.told = true
+	f.diary.mu.Unlock()
+	text += fmt.Sprintf("\n    at %.3f s of the flight; the vehicle: %s", time.Since(f.diary.began).Seconds(), f.truthInWords())
+	switch {
+	case again:
+	case diariesTold.Add(1) > diariesAtMost:
+		text += fmt.Sprintf("\nits diary: go test -run '^%s$' .", runOnly(f.Name()))
+	default:
+		text += fmt.Sprintf("\nthe diary of this flight, its last %d lines, in seconds:\n%s", diaryLines, f.diary)
+	}
+	f.T.Log(text)
+}
+
+// runOnly is the pattern of -run that runs one test, between quotes of a shell.
+func runOnly(name string) string {
+	return strings.NewReplacer("/", "$/^", "'", ".").Replace(regexp.QuoteMeta(name))
+}
+
+func (f *flight) truthInWords() string {
+	s := f.sim.truth()
+	n, e := simMetres(s.lat, s.lon)
+	_, name := f.firmware.reported(s.mode)
+	return fmt.Sprintf("%s, armed %v, %.1f m north, %.1f m east, %.1f m up, %.1f m/s", name, s.armed, n, e, s.alt, math.Hypot(s.vn, s.ve))
+}
+
+func (f *flight) Error(args ...any) {
+	f.Helper()
+	f.tell(strings.TrimSuffix(fmt.Sprintln(args...), "\n"))
+	f.T.Fail()
+}
+
+func (f *flight) Errorf(format string, args ...any) {
+	f.Helper()
+	f.tell(fmt.Sprintf(format, args...))
+	f.T.Fail()
+}
+
+func (f *flight) Fatal(args ...any) {
+	f.Helper()
+	f.tell(strings.TrimSuffix(fmt.Sprintln(args...), "\n"))
+	f.T.FailNow()
+}
+
+func (f *flight) Fatalf(format string, args ...any) {
+	f.Helper()
+	f.tell(fmt.Sprintf(format, args...))
+	f.T.FailNow()
+}
