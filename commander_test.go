@@ -385,3 +385,33 @@ func TestALandingOverAPlaceThatShowsAfterATakeoverContinuesNothing(t *testing.T)
 		lineEqual(t, "a manoeuvre is watched", d.cmd.manoeuvre != nil, false)
 	})
 }
+
+// A bug in a command is its own client's 500. The next command is carried out.
+func TestAfterAPanicInACommandALandingIsCarriedOut(t *testing.T) {
+	onLine(t, copterBeat(), func(t *testing.T, b *lineBench) {
+		handler := newHandler(b.drone, admission{})
+		post := func(path, body string) <-chan reply {
+			answer := make(chan reply, 1)
+			go func() { answer <- call(handler, "POST", path, strings.NewReader(body)) }()
+			return answer
+		}
+		waitsForAcks := func(waiting map[common.MAV_CMD]*command) {
+			b.drone.mu.Lock()
+			defer b.drone.mu.Unlock()
+			b.drone.cmd.acks.waiting = waiting
+		}
+		b.inTheAir()
+		b.obeys(5*time.Millisecond, 4*time.Millisecond)
+
+		waitsForAcks(nil) // the step that is sent next panics, under the mutex
+		lineEqual(t, "status of the command that panics", (<-post("/api/drone/mode", `{"mode":"rtl"}`)).status, 500)
+		waitsForAcks(make(map[common.MAV_CMD]*command))
+
+		select {
+		case r := <-post("/api/drone/land", ""):
+			lineEqual(t, "status of the landing", r.status, 200)
+		case <-time.After(time.Minute):
+			t.Error("the landing was not answered for a minute")
+		}
+	})
+}

@@ -33,12 +33,7 @@ func (d *drone) doOwn(r request, firstLeg *manoeuvre) error {
 // perform takes a task from its arrival to its answer. It and what it calls unlock mu while they
 // wait: read everything again afterwards.
 func (d *drone) perform(t *task) error {
-	err := d.takeTurn(t)
-	if err == nil {
-		err = d.carryOut(t)
-		d.conclude(t, err)
-	}
-	d.cmd.leave(t)
+	err := d.inQueue(t)
 	if e, ok := err.(*commandError); ok && e.step != nil && !t.askedAt.IsZero() { // only a client reads reasons
 		err = d.reasons(t, e)
 	}
@@ -46,6 +41,18 @@ func (d *drone) perform(t *task) error {
 		d.cmd.wait(time.Now().Add(giveUp), func() bool { return len(d.cmd.tasks) == 0 || d.cmd.stopped })
 	}
 	return d.leftBehind(t, err)
+}
+
+// inQueue takes a task through the queue. The task leaves it whatever happens, also by a panic, which
+// net/http's handler recovers: else no command would have its turn any more.
+func (d *drone) inQueue(t *task) error {
+	defer d.cmd.leave(t)
+	if err := d.takeTurn(t); err != nil {
+		return err
+	}
+	err := d.carryOut(t)
+	d.conclude(t, err)
+	return err
 }
 
 // makePlan makes the plan of a request, for the vehicle as it is now. A fixed wing may be a
