@@ -432,31 +432,58 @@ func (m *machine) explains(r report) bool {
 	return ends && !r.armed && r.mode != ModeRTL && r.mode != ModeTakeoff // no autopilot falls back to these
 }
 
+// reportKind is what a report means, after what was commanded and shown before (rule 3).
+type reportKind uint8
+
+const (
+	kindInitial   reportKind = iota // the first one, of a disarmed vehicle
+	kindBelongs                     // what was commanded explains it
+	kindEqual                       // it shows what the one before showed
+	kindArms                        // it only arms or disarms, in a mode that was not commanded
+	kindClaimed                     // a step that was sent, and not shown yet, explains it
+	kindFallsBack                   // the autopilot fell back to another mode when it disarmed
+	kindTakeover
+)
+
+// kind is what a report means; claim is the claim that explains it, −1 if none does.
+func (m *machine) kind(r report, claim int) reportKind {
+	first := !m.known
+	same := !first && r.custom == m.last.custom
+	switch {
+	case first && !r.armed:
+		return kindInitial
+	case m.explains(r):
+		return kindBelongs
+	case same && r.armed == m.last.armed:
+		return kindEqual
+	case same:
+		return kindArms
+	case claim >= 0:
+		return kindClaimed
+	case !first && m.last.armed && !r.armed:
+		return kindFallsBack
+	}
+	return kindTakeover
+}
+
 // judge takes a report, and returns whether it is a takeover: no command of ours explains it (rule 3).
 func (m *machine) judge(r report, now time.Time) (takeover bool) {
-	before, known := m.last, m.known
+	claim := m.claimed(now, func(to *order) bool { return to.number == r.custom || to.atEnd(r) })
+	kind := m.kind(r, claim)
 	m.last, m.known = r, true
-	same := known && r.custom == before.custom
-	switch {
-	case !known && !r.armed:
+	switch kind {
+	case kindInitial:
 		m.mode = ModeManual
-		return false
-	case m.explains(r), same && r.armed == before.armed:
-		return false
+	case kindArms, kindFallsBack: // no claim ends
+		m.show(r)
+	case kindClaimed: // the claim ends, and so do older ones; until its step is accepted, mode is the reported one
+		m.sent = m.sent[claim+1:]
+		m.show(r)
+	case kindTakeover:
+		m.sent = nil
+		m.show(r)
 	}
-	m.show(r) // also where a claim explains r: until its step is accepted, mode is the reported one
-	first := m.claimed(now, func(to *order) bool { return to.number == r.custom || to.atEnd(r) })
-	switch {
-	case same: // it only armed or disarmed, in a mode that was not commanded: no claim ends
-		return false
-	case first >= 0: // ours: the claim ends, and so do older ones
-		m.sent = m.sent[first+1:]
-		return false
-	case known && before.armed && !r.armed: // an autopilot falls back when it disarms
-		return false
-	}
-	m.sent = nil
-	return true
+	return kind == kindTakeover
 }
 
 // claimed is the index of the first claim whose order matches, or -1.
