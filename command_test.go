@@ -735,10 +735,10 @@ func TestWhoSupersedesWhom(t *testing.T) {
 		c, newer := &commander{}, parseRequest(t, r.newer)
 		newer.from = netip.MustParseAddr("192.168.1.23") // requests are equal whoever asks
 		for range 2 {
-			c.tasks = append(c.tasks, &task{commander: c, request: parseRequest(t, r.older)})
+			c.tasks = append(c.tasks, c.newTask(parseRequest(t, r.older), time.Time{}))
 		}
 		for onGround, want := range map[bool]string{false: r.inAir, true: r.onGround} {
-			newest, got := &task{commander: c, request: newer}, ""
+			newest, got := c.newTask(newer, time.Time{}), ""
 			for _, older := range c.tasks { // the first is under way, the second waits
 				got += map[bool]string{true: " yes", false: " no"}[newest.supersedes(older, onGround)]
 			}

@@ -51,6 +51,7 @@ func interruption(since time.Time, why string) *commandError {
 type task struct {
 	commander *commander
 	request   request
+	doing     request // its request or, once its plan has failed, the disarming of what it armed: who comes then waits for that
 	plan      plan
 	askedAt   time.Time  // when a client asked for it; zero: mavrest itself did
 	firstLeg  *manoeuvre // for a landing's second leg: the manoeuvre that it continues; nil for any other task
@@ -62,6 +63,11 @@ type task struct {
 	answer  answer        // what was accepted so far
 	armed   bool          // it sent an ARM to a disarmed vehicle, which did not refuse it
 	endedBy *commandError // a newer command, a takeover, a disarming, the program's end; nil: nothing
+}
+
+// newTask is a client's task or, where askedAt is zero, mavrest's own.
+func (c *commander) newTask(r request, askedAt time.Time) *task {
+	return &task{commander: c, request: r, doing: r, askedAt: askedAt}
 }
 
 // idle reports whether no task is under way or waits, and the program is not ending.
@@ -104,7 +110,7 @@ func (t *task) end(why *commandError) {
 // return, a hold or a disarming, unless o also arms: t waits for o's answer. Of equal ones only the
 // newest waits. A disarming on the ground ends everything.
 func (t *task) supersedes(o *task, onGround bool) bool {
-	if t.request.disarms() && onGround || o.request.arms() || !o.request.urgent() {
+	if t.request.disarms() && onGround || o.doing.arms() || !o.doing.urgent() {
 		return true
 	}
 	return o != t.commander.current() && o.request.equals(t.request)
@@ -128,11 +134,11 @@ func (c *commander) takeover(why string) {
 // disarming ends none: those that waited for it go on.
 func (c *commander) disarmed() {
 	c.clientActed = false
-	if t := c.current(); t != nil && t.request.endsDisarmed() {
+	if t := c.current(); t != nil && t.doing.endsDisarmed() {
 		return
 	}
 	for _, t := range c.tasks {
-		if t.request.arms() || t.plan.target != nil || t.askedAt.IsZero() {
+		if t.doing.arms() || t.plan.target != nil || t.askedAt.IsZero() {
 			t.end(interruption(time.Now(), "the vehicle was disarmed"))
 		}
 	}

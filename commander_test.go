@@ -338,7 +338,7 @@ func TestMavrestActsByItselfOnlyForAClientThatHasTheDrone(t *testing.T) {
 	lineEqual(t, "its own step counts as a client's", d.cmd.clientActed, false)
 	d.accepted(&task{askedAt: time.Now(), endedBy: interruption(time.Now(), "a pilot")}, &step{})
 	lineEqual(t, "a step that shows after a takeover gives the client the drone", d.cmd.clientActed, false)
-	lands := &task{commander: d.cmd, request: landHere, askedAt: time.Now()}
+	lands := d.cmd.newTask(landHere, time.Now())
 	own.commander, d.cmd.clientActed, d.cmd.tasks = d.cmd, true, []*task{own, lands}
 	lineEqual(t, "the code while a command is under way", code(d.cmd.mustNotAct()), codeSuperseded)
 	d.cmd.manoeuvre = newManoeuvre(landHere, plan{})

@@ -370,7 +370,7 @@ func (d *drone) viewSince(since, now time.Time) view {
 		now: now, firmware: d.firmware(), version: t.id.version, vtol: common.MAV_VTOL_STATE(t.id.vtol),
 		params: d.params.values, trip: d.cmd.acks.trip,
 		online: d.online, mode: d.machine.mode, busy: current != nil,
-		entering:  current != nil && current.request.entersSticks() || d.machine.claimed(now, entersSticks) >= 0,
+		entering:  current != nil && current.doing.entersSticks() || d.machine.claimed(now, entersSticks) >= 0,
 		shownMode: d.machine.last.shownMode,
 		place:     nowhere, heading: math.NaN(), velocity: motionless, home: t.home, target: t.target,
 	}

@@ -16,7 +16,7 @@ import (
 func (d *drone) do(r request) (answer, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	t := &task{commander: d.cmd, request: r, askedAt: time.Now()}
+	t := d.cmd.newTask(r, time.Now())
 	err := d.perform(t)
 	return t.answer, d.explained(err)
 }
@@ -27,7 +27,9 @@ func (d *drone) doOwn(r request, firstLeg *manoeuvre) error {
 	if err := d.cmd.mustNotAct(); err != nil {
 		return err
 	}
-	return d.perform(&task{commander: d.cmd, request: r, firstLeg: firstLeg})
+	t := d.cmd.newTask(r, time.Time{})
+	t.firstLeg = firstLeg
+	return d.perform(t)
 }
 
 // perform takes a task from its arrival to its answer. It and what it calls unlock mu while they
@@ -192,13 +194,13 @@ func (d *drone) conclude(t *task, err error) {
 		d.sticks.giveToClient(d.view(time.Now()), t.request.from)
 	case vehicleFailed(err) && t.armed && d.onGround():
 		disarm := d.firmware().armDisarm(false)
-		t.request = request{arm: new(bool)} // arm: false. Newer commands wait for a disarming
+		t.doing = request{arm: new(bool)} // arm: false
 		if failed := d.send(t, &disarm); failed != nil {
 			slog.Warn("the vehicle that a failed command armed could not be disarmed", "error", failed)
 		}
 	}
 	if m := t.answer.manoeuvre; err != nil && m != nil {
-		m.request.heading = nil // the goto was accepted, its heading was not: it can be complete with any heading
+		m.anyHeading = true // the goto was accepted, its heading was not
 	}
 	d.act()
 	d.targetAsked = time.Time{} // request the target at once: is it the place of this plan?

@@ -111,7 +111,7 @@ func (d *drone) input(in stickInput) (Mode, error) {
 	v, t := d.view(time.Now()), d.cmd.current()
 	inStickMode, held, denied := v.mode.flownBySticks(), d.sticks.held(v), d.sticks.src.denied(v)
 	switch {
-	case t != nil && t.request.setMode:
+	case t != nil && t.doing.setMode:
 		return 0, refuse(codeWrongMode, "input: a command to enter %s is under way", t.request.mode)
 	case v.firmware == firmwareUnknown:
 		return 0, refuse(codeUnsupported, "input: this autopilot is neither PX4 nor ArduPilot Copter or Plane")

@@ -31,6 +31,8 @@ type manoeuvre struct {
 	why     error         // what ended it before it was complete; nil: nothing
 	over    chan struct{} // closed when it is finished
 
+	anyHeading bool // a goto is complete with any heading: its own was refused
+
 	near    time.Time // since when a landing's place is near
 	tried   time.Time // when the second leg was last begun
 	strange time.Time // since when the autopilot's target is another place
@@ -138,7 +140,7 @@ func (m *manoeuvre) complete(v view) bool {
 			return v.circlesAt(t.lat, t.lon) && m.heightOff(v) <= wingHeight
 		}
 		heading := m.request.heading
-		facing := heading == nil || math.Abs(math.Remainder(v.heading-*heading, 360)) <= atHeading
+		facing := heading == nil || m.anyHeading || math.Abs(math.Remainder(v.heading-*heading, 360)) <= atHeading
 		return there && m.heightOff(v) <= atHeight && speed < slowly && facing
 	case ModeRTL, ModeRTGS: // a plane circles over home
 		if v.firmware == plane && v.landed.inAir() && v.circlesAt(v.home.lat, v.home.lon) {
