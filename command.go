@@ -43,6 +43,8 @@ type command struct {
 	copies       int
 	sent         time.Time // the first
 	last         time.Time // the last that was tried
+	copyDue      time.Time // when the next one is due
+	asked        bool      // a report was requested since the first copy
 	ackedAt      time.Time // when ACCEPTED came first
 	reportsAtAck int       // reports heard before that ack
 	refusal      *uint8    // the first ack that is not ACCEPTED

@@ -208,7 +208,7 @@ func (b *bell) ring() {
 }
 
 // pause waits until the bell rings or the time is over. It unlocks mu while it waits: read
-// everything again afterwards.
+// everything again afterwards. Only follow calls it.
 func (c *commander) pause(until time.Time) {
 	if c.bell.rings == nil {
 		c.bell.rings = make(chan struct{})
@@ -222,135 +222,125 @@ func (c *commander) pause(until time.Time) {
 	}
 }
 
-// wait waits until ok is true or the time is over. Like all that call it, it unlocks mu.
-func (c *commander) wait(until time.Time, ok func() bool) {
-	for !ok() && time.Now().Before(until) {
-		c.pause(until)
+// follow is the one loop that waits: it does what decide says, until that says that the wait is over.
+func (c *commander) follow(decide func(now time.Time) decision, do func(move)) move {
+	for {
+		switch d := decide(time.Now()); {
+		case d.move == look:
+			c.pause(d.at)
+		case d.move >= goOn:
+			return d.move
+		default:
+			do(d.move)
+		}
 	}
 }
 
+// wait waits until ok is true or the time is over.
+func (c *commander) wait(end time.Time, ok func() bool) {
+	c.follow(func(now time.Time) decision { return until(end, ok(), now) }, nil)
+}
+
+// follow is the commander's, and stops when the task may not go on.
+func (t *task) follow(decide func(now time.Time) decision, do func(move)) move {
+	return t.commander.follow(func(now time.Time) decision {
+		if t.mustStop() != nil {
+			return decision{move: stop}
+		}
+		return decide(now)
+	}, do)
+}
+
 // await waits until ok is true or the time is over; an error means that the task was ended.
-func (t *task) await(until time.Time, ok func() bool) error {
-	t.commander.wait(until, func() bool { return t.mustStop() != nil || ok() })
+func (t *task) await(end time.Time, ok func() bool) error {
+	t.follow(func(now time.Time) decision { return until(end, ok(), now) }, nil)
 	return t.mustStop()
 }
 
 // ask repeats a request until its answer came or the time is over; an error means that the task was ended.
-func (t *task) ask(every time.Duration, until time.Time, request func(), came func() bool) error {
-	for !came() && time.Now().Before(until) {
+func (t *task) ask(every time.Duration, end time.Time, request func(), came func() bool) error {
+	q := question{every: every, end: end}
+	t.follow(func(now time.Time) decision { return q.decide(came(), now) }, func(move) {
+		q.asked = time.Now()
 		request()
-		if err := t.await(sooner(time.Now().Add(every), until), came); err != nil {
-			return err
-		}
-	}
-	return nil
+	})
+	return t.mustStop()
 }
 
-// poll requests HEARTBEAT if that is due, and returns when it is due next. awaited means that
-// a command waits for a report.
-func (c *commander) poll(awaited bool, now time.Time) (next time.Time) {
-	if !now.Before(c.reports.due(awaited, c.acks.trip)) {
-		c.reports.asked = now
-		if c.away = c.acks.request(idHeartbeat) != nil; c.away {
-			c.awayAt = now
-		}
+// askForReport requests HEARTBEAT.
+func (c *commander) askForReport(now time.Time) {
+	c.reports.asked = now
+	if c.away = c.acks.request(idHeartbeat) != nil; c.away {
+		c.awayAt = now
 	}
-	return c.reports.due(awaited, c.acks.trip)
 }
 
-// reportBefore waits for the report that step s must follow (rule 5); due is when s could first
-// go. An urgent first step that was due at once goes without one after urgentWait or urgentKept.
+// departure is that of the task's next step, which could first go when it was due.
+func (t *task) departure(due time.Time) departure {
+	first := t.sent == nil && !t.askedAt.IsZero()
+	return departure{
+		due:    due,
+		atOnce: first && due.Sub(t.askedAt) <= dueAtOnce,
+		urgent: t.request.urgent(),
+		trip:   t.commander.acks.trip,
+	}
+}
+
+// reportBefore waits for the report that step s must follow (rule 5); due is when s could first go.
 func (t *task) reportBefore(s *step, due time.Time) error {
-	c := t.commander
-	atOnce := t.sent == nil && !t.askedAt.IsZero() && due.Sub(t.askedAt) <= dueAtOnce
-	oldest := due.Add(max(reportAgain, c.acks.trip)) // an older report does not count
-	if atOnce {
-		oldest = due.Add(-reportFresh)
-	}
-	c.reports.askNow()
-	for {
-		if err := t.mustStop(); err != nil {
-			return err
-		}
-		if at := c.reports.lastBeat.at; !c.reports.keeps() && !at.Before(oldest) && at.After(c.awayAt) {
-			return nil
-		}
-		now, giveUpAt := time.Now(), due.Add(answerWait)
-		next := c.poll(true, now)
-		if !now.Before(giveUpAt) {
-			break
-		}
-		wakeAt := sooner(next, giveUpAt)
-		if atOnce && t.request.urgent() {
-			wait := urgentWait
-			if c.reports.keeps() {
-				wait = urgentKept
-			}
-			goAt := later(due, c.awayAt).Add(wait) // then the step goes without a report
-			if !now.Before(goAt) {
-				return nil
-			}
-			wakeAt = sooner(next, goAt)
-		}
-		c.pause(wakeAt)
-	}
-	if c.away && t.sent == nil {
+	c, x := t.commander, t.departure(due)
+	end := t.follow(func(now time.Time) decision { return x.decide(&c.reports, c.awayAt, now) }, func(move) {
+		x.asked = true
+		c.askForReport(time.Now())
+	})
+	switch {
+	case end == stop:
+		return t.mustStop()
+	case end == goOn:
+		return nil
+	case c.away && t.sent == nil:
 		return refuse(codeOffline, "the port to the autopilot was down: %s was not sent", commandName(s))
 	}
 	return refuse(codeNoAck, "the autopilot did not answer; %s was not sent", commandName(s))
 }
 
 // transact sends one command, repeats it until it is answered, and returns why the vehicle did
-// not take it. The answer is a refusal that no report contradicts, a report that shows the
-// command, or the ack where that alone proves it.
+// not take it (rule 6).
 func (t *task) transact(s *step) error {
 	c := t.commander
 	x := c.acks.open(s, c.machine.last)
 	defer c.acks.close(x)
-	c.reports.askNow() // from now on a report is awaited
 	t.sendCopy(x)
 	if x.copies == 0 {
 		return errAway
 	}
-	for copyDue := x.sent.Add(c.acks.copyGap()); ; {
-		if err := t.mustStop(); err != nil {
-			return err
+	x.copyDue = x.sent.Add(c.acks.copyGap())
+	end := t.follow(func(now time.Time) decision {
+		return x.decide(c.machine.last, &c.reports, c.acks.trip, t.endedBy != nil, now)
+	}, func(m move) {
+		if m == ask {
+			x.asked = true
+			c.askForReport(time.Now())
+			return
 		}
-		if x.shown(c.machine.last, c.reports.n) {
-			c.acks.modeAnswered(s.cmd)
-			return nil
-		}
-		now, until, repeats := time.Now(), x.answerBy(c.acks.trip), !x.answered()
-		if t.endedBy != nil && repeats { // a takeover: no copy goes out any more
-			until, repeats = x.last.Add(showWithin), false
-		}
-		if !now.Before(until) {
-			return t.failure(x)
-		}
-		if repeats && !now.Before(copyDue) {
+		if m == sendCopy {
 			t.sendCopy(x)
-			copyDue = copyDue.Add(c.acks.copyGap())
 		}
-		next := until
-		if repeats {
-			next = sooner(until, copyDue)
-		}
-		if x.acked() || s.byReport() {
-			if x.ackedAt.After(c.reports.asked) { // no HEARTBEAT was requested since the ack
-				c.reports.askNow()
-			}
-			next = sooner(next, c.poll(true, now))
-		}
-		c.pause(next)
+		x.copyDue = x.copyDue.Add(c.acks.copyGap())
+	})
+	switch end {
+	case stop:
+		return t.mustStop()
+	case proven:
+		c.acks.modeAnswered(s.cmd)
+		return nil
 	}
+	return t.failure(x, end)
 }
 
-// sendCopy sends a copy. No repeat goes out while a number is kept, and no repeated ARM to an armed vehicle.
+// sendCopy sends a copy.
 func (t *task) sendCopy(x *command) {
 	c, s := t.commander, x.step
-	if x.copies > 0 && (c.reports.keeps() || s.arms() && c.machine.last.armed) {
-		return
-	}
 	if c.acks.send(x) != nil { // the port is away or its queue full: this copy is left out
 		return
 	}
@@ -366,18 +356,18 @@ func (t *task) sendCopy(x *command) {
 
 // failure is the error of a command that was refused, or not shown in time. A refused step
 // explains no later report, and armed nothing.
-func (t *task) failure(x *command) error {
+func (t *task) failure(x *command, why move) error {
 	name := commandName(x.step)
 	if x.refusal != nil {
 		t.commander.machine.refused(x.step.to)
 		t.armed = t.armed && !x.step.arms() // a later arming is somebody else's
 	}
-	switch {
-	case t.endedBy != nil: // the takeover is the answer, not the refusal
+	switch why {
+	case notObeying: // the takeover is the answer, not the refusal
 		return t.ended("%s; %s was sent, and no report shows that the vehicle follows it", name)
-	case x.refusal != nil:
+	case refused:
 		return x.refused()
-	case x.acked():
+	case notShown:
 		return refuse(codeNoAck, "%s was acknowledged, but the vehicle never reported it; read the status to see whether it happened", name)
 	}
 	return refuse(codeNoAck, "%s was sent and never acknowledged; read the status to see whether it happened", name)

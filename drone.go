@@ -141,8 +141,9 @@ func (d *drone) poll(now time.Time) (next time.Time) {
 	}
 	if !now.Before(d.cmd.reports.due(false, d.cmd.acks.trip)) {
 		d.handshake.lacks(idHeartbeat)
+		d.cmd.askForReport(now)
 	}
-	return sooner(next, d.cmd.poll(false, now))
+	return sooner(next, d.cmd.reports.due(false, d.cmd.acks.trip))
 }
 
 func (d *drone) hear(h heard) {

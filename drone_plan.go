@@ -84,19 +84,20 @@ func (d *drone) takeTurn(t *task) error {
 		return err
 	}
 	d.cmd.enter(t, d.onGround())
-	for t != d.cmd.current() && t.endedBy == nil {
-		d.cmd.pause(time.Now().Add(giveUp)) // the loop looks again after giveUp at the latest, and waits on
-	}
+	t.follow(func(now time.Time) decision {
+		return until(now.Add(giveUp), t == d.cmd.current(), now) // it waits without an end
+	}, nil)
 	if err := t.mustStop(); err != nil {
 		return err
 	}
 	t.was, t.previous = d.machine.last, d.cmd.manoeuvre
-	for _, next := range []func(*task) error{d.restSticks, d.askHome, d.makePlan} {
-		if err := next(t); err != nil {
-			return err
-		}
+	if err := d.restSticks(t); err != nil {
+		return err
 	}
-	return nil
+	if err := d.askHome(t); err != nil {
+		return err
+	}
+	return d.makePlan(t)
 }
 
 // carryOut sends the steps of a plan, each once the one before was accepted.
@@ -138,9 +139,7 @@ func (d *drone) doStep(t *task, s *step, lastStep bool) error {
 // send waits until a step may go out, and sends it. If the port is away by then, it does both again.
 func (d *drone) send(t *task, s *step) error {
 	for due := (time.Time{}); ; {
-		for at := d.ready(s); t.mustStop() == nil && time.Now().Before(at); at = d.ready(s) {
-			d.cmd.pause(at)
-		}
+		t.follow(func(now time.Time) decision { return until(d.ready(s), false, now) }, nil)
 		if due.IsZero() { // the second try keeps this time: the step does not wait for another 1.5 s
 			due = time.Now()
 		}
