@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/bluenviron/gomavlib/v3/pkg/dialects/common"
-	"github.com/bluenviron/gomavlib/v3/pkg/message"
 )
 
 // onBoth runs a test on a lineBench of each autopilot. harness_test.go has the bench, onLine and the beats.
@@ -130,28 +129,6 @@ func TestACommandIsRepeatedEach300MillisecondsWithItsConfirmationRisingAndGivenU
 	})
 }
 
-// A radio's round trip is up to 600 ms: the copies are sent further apart, and the command
-// is given up at the same time.
-func TestACommandIsRepeatedMoreSeldomOnASlowLine(t *testing.T) {
-	for _, c := range []struct {
-		lag   time.Duration
-		sends string
-	}{
-		{50 * time.Millisecond, "[0s 300ms 600ms 900ms 1.2s 1.5s 1.8s]"},
-		{300 * time.Millisecond, "[0s 450ms 900ms 1.35s 1.8s]"},
-		{600 * time.Millisecond, "[0s 900ms 1.8s]"},
-	} {
-		inLinkBubble(t, func(t *testing.T) {
-			b := newLineBench(t, copterBeat(), func(b *lineBench) { b.lag = c.lag })
-			time.Sleep(20 * time.Second)
-			b.settle()
-			o := <-b.command(armIt)
-			lineEqual(t, "code", o.code(), codeNoAck)
-			lineEqual(t, fmt.Sprintf("sends at a round trip of %v", c.lag), fmt.Sprint(sentAfter(b.commands(common.MAV_CMD_COMPONENT_ARM_DISARM))), c.sends)
-		})
-	}
-}
-
 // inTheAir makes the bench's vehicle fly 10 m above home.
 func (b *lineBench) inTheAir() {
 	b.change(func() { b.beat.BaseMode |= common.MAV_MODE_FLAG_SAFETY_ARMED })
@@ -186,24 +163,6 @@ func TestAPlaceGoesOutAsCommandIntAndIsRepeatedUnchanged(t *testing.T) {
 					}
 				}
 			})
-		})
-	}
-}
-
-func TestAnAckEndsTheRepeats(t *testing.T) {
-	for try, ms := range []int{90, 390, 690, 990, 1290} { // the copy that is acknowledged, and when the answer comes
-		onLine(t, copterBeat(), func(t *testing.T, b *lineBench) {
-			b.follow(func(id uint16, n int) {
-				if n == try {
-					b.does(90*time.Millisecond, id, 4, true)
-				}
-			})
-			o := <-b.command(armIt)
-			lineEqual(t, "error", o.err, nil)
-			lineEqual(t, "command", o.command, cmdArm)
-			lineEqual(t, "time until the answer", o.took, time.Duration(ms)*time.Millisecond)
-			time.Sleep(3 * time.Second)
-			lineEqual(t, "sends", len(b.commands(common.MAV_CMD_COMPONENT_ARM_DISARM)), try+1)
 		})
 	}
 }
@@ -310,99 +269,6 @@ func TestLostAcksDoNotCostTheNextCommandItsAck(t *testing.T) {
 	}
 }
 
-// PX4 acknowledges a mode change twice, the first time always with ACCEPTED. Only a refusal
-// or a report decides.
-func TestNoAckOfPX4ProvesAModeChange(t *testing.T) {
-	const ms = time.Millisecond
-	for _, c := range []struct {
-		name   string
-		acks   bool // the first ack comes
-		second common.MAV_RESULT
-		after  time.Duration // of the second ack; 0: it never comes
-		shown  time.Duration // when the mode shows; 0: never
-		code   errorCode
-		took   time.Duration // a refusal also waits for texts
-		sends  int
-	}{
-		{"refused", true, ackRejected, 10 * ms, 0, codeRefused, 11*ms + newerLeast + textsAfter, 1},
-		{"refused late", true, ackRejected, 250 * ms, 0, codeRefused, 251*ms + newerLeast + textsAfter, 1},
-		{"accepted, and never shown", true, ackAccepted, 10 * ms, 0, codeNoAck, 1*ms + showWithin, 1},
-		{"accepted, and shown at once", true, ackAccepted, 10 * ms, 11 * ms, "", 11 * ms, 1},
-		{"a report instead of the second ack", true, 0, 0, 100 * ms, "", 100 * ms, 1},
-		{"a report, and then a refusal", true, ackRejected, 250 * ms, 100 * ms, "", 100 * ms, 1},
-		{"a report without any ack", false, 0, 0, 100 * ms, "", 100 * ms, 1},
-		{"the second ack never comes", true, 0, 0, 0, codeNoAck, 1*ms + showWithin, 1},
-		{"no ack comes", false, 0, 0, 0, codeNoAck, giveUp, sendings},
-	} {
-		t.Run(c.name, func(t *testing.T) {
-			onLine(t, px4Beat(), func(t *testing.T, b *lineBench) {
-				b.follow(func(id uint16, try int) {
-					const first = time.Millisecond
-					if c.acks {
-						b.ack(first, id, ackAccepted)
-					}
-					if c.after > 0 {
-						b.ack(first+c.after, id, c.second)
-						b.ack(first+c.after+20*ms, id, c.second) // a second refusal changes nothing
-					}
-					if c.shown > 0 && try == 0 {
-						time.AfterFunc(c.shown, func() {
-							b.shows(px4Custom(4, 5), false)
-							b.say(b.beat)
-						})
-					}
-				})
-				o := <-b.command(goHome)
-				lineEqual(t, "code", o.code(), c.code)
-				lineEqual(t, "time until the answer", o.took, c.took)
-				lineEqual(t, "sends", len(b.commands(common.MAV_CMD_DO_SET_MODE)), c.sends)
-				want := ModeRTL
-				if c.code != "" {
-					want = ModeManual
-				}
-				mode, _ := b.drone.mode()
-				lineEqual(t, "mode", mode, want)
-			})
-		})
-	}
-}
-
-// PX4 sends two acks, 0 and then 1, for each copy of a mode change that it refuses. The first
-// ack that comes ends the repeats.
-func TestARefusedModeChangeIsNeverAcceptedWhicheverAcksAreLost(t *testing.T) {
-	for lost := range 1 << (2 * 5) {
-		if lost&0b11 == 0 && lost != 0 { // the first copy's acks came: there is no second copy
-			continue
-		}
-		onLine(t, px4Beat(), func(t *testing.T, b *lineBench) {
-			b.follow(func(id uint16, try int) {
-				for i, result := range []common.MAV_RESULT{ackAccepted, ackRejected} {
-					if try < 5 && lost>>(2*try+i)&1 == 0 {
-						b.ack(time.Duration(1+9*i)*time.Millisecond, id, result)
-					}
-				}
-			})
-			o := <-b.command(goHome)
-			want := codeNoAck
-			came := 1<<(2*5) - 1 - lost
-			for came != 0 && came&0b11 == 0 { // the first copy of which an ack came decides
-				came >>= 2
-			}
-			if came&0b10 != 0 {
-				want = codeRefused
-			}
-			if o.code() != want {
-				t.Errorf("of the acks 0, 1, 0, 1 … these were lost: %010b; answered %q, want %q", lost, o.code(), want)
-			}
-			mode, _ := b.drone.mode()
-			lineEqual(t, "mode", mode, ModeManual)
-		})
-		if t.Failed() {
-			return
-		}
-	}
-}
-
 // ---- Acks that may come late ----
 
 func TestACommandWaitsAfterOneWithTheSameMAVCMDThatWasRepeatedOrNotAnswered(t *testing.T) {
@@ -459,60 +325,11 @@ func TestTheRoundTripOfRepeatedCommandsGrowsStepByStep(t *testing.T) {
 			a.measure(&command{copies: c.copies}, c.took)
 		}
 		lineEqual(t, "the round trip", a.trip, c.trip)
+		lineEqual(t, "from copy to copy", a.copyGap(), max(300*ms, c.trip*3/2))
 	}
 }
 
 // ---- The answer is what the vehicle shows ----
-
-func TestTheAnswerComesWhenAReportShowsTheMode(t *testing.T) {
-	const ms = time.Millisecond
-	for _, c := range []struct {
-		ack, do time.Duration
-		took    time.Duration
-	}{
-		{5 * ms, 4 * ms, 5 * ms},
-		{5 * ms, 18 * ms, 25 * ms}, // reports are requested at the ack and 20 ms later
-		{5 * ms, 304 * ms, 305 * ms},
-		{5 * ms, -1, 5*ms + showWithin}, // never carried out
-	} {
-		onLine(t, copterBeat(), func(t *testing.T, b *lineBench) {
-			b.obeys(c.ack, c.do)
-			began := time.Now()
-			o := <-b.command(goHome)
-			wantCode, wantMode, wantName := errorCode(""), ModeRTL, "RTL"
-			if c.do < 0 {
-				wantCode, wantMode, wantName = codeNoAck, ModeManual, "GUIDED"
-			}
-			lineEqual(t, "code", o.code(), wantCode)
-			lineEqual(t, fmt.Sprintf("ack after %v, in force after %v: answered after", c.ack, c.do), o.took, c.took)
-			s := b.status()
-			lineEqual(t, "mode", s.mode, wantMode)
-			lineEqual(t, "vehicle mode", s.modeName, wantName)
-			b.wantFewRequests(began, c.took)
-			lineEqual(t, "sends", len(b.commands(common.MAV_CMD_DO_SET_MODE)), 1)
-		})
-	}
-}
-
-// Where the vehicle was in that mode before, a report that was already on its way when the
-// command came proves nothing.
-func TestOnlyAReportAfterTheAckProvesAModeThatWasShownBefore(t *testing.T) {
-	onBoth(t, func(t *testing.T, b *lineBench, v firmware) {
-		b.follow(func(id uint16, _ int) { b.ack(0, id, ackFailed); b.ack(50*time.Millisecond, id, ackAccepted) })
-		lineEqual(t, "code where an ack follows the refusal", (<-b.command(holdHere)).code(), "")
-		b.shows(entered[v][ModeRTL], false)
-		b.say(b.beat)
-		time.Sleep(modeGap)
-		b.follow(func(id uint16, try int) {
-			b.say(b.beat)
-			b.change(func() { b.beat = nil })
-			b.ack(100*time.Millisecond, id, ackAccepted)
-		})
-		o := <-b.command(goHome)
-		lineEqual(t, "code", o.code(), codeNoAck)
-		lineEqual(t, "time until the answer", o.took, 100*time.Millisecond+showWithin)
-	})
-}
 
 func TestA504HasTheModeOfAFreshReport(t *testing.T) {
 	onLine(t, copterBeat(), func(t *testing.T, b *lineBench) {
@@ -530,79 +347,6 @@ func TestA504HasTheModeOfAFreshReport(t *testing.T) {
 			t.Errorf("the report is %v old", age)
 		}
 	})
-}
-
-// The acks of all copies were lost, and the last copy was carried out.
-func TestAReportProvesAModeChangeWhoseAcksWereLost(t *testing.T) {
-	onBoth(t, func(t *testing.T, b *lineBench, v firmware) {
-		b.follow(func(id uint16, try int) {
-			if custom, _ := b.wanted(id); try == sendings-1 {
-				time.AfterFunc(110*time.Millisecond, func() { b.shows(custom, false) }) // only a requested heartbeat shows it
-			}
-		})
-		o := <-b.command(goHome)
-		lineEqual(t, "error", o.err, nil)
-		lineEqual(t, "sends", len(b.commands(common.MAV_CMD_DO_SET_MODE)), sendings)
-		lineEqual(t, "time until the answer", o.took, 1920*time.Millisecond)
-	})
-}
-
-func TestACommandThatWaitedItsTurnIsSentRightAfterAReport(t *testing.T) {
-	const ms, never = time.Millisecond, time.Duration(-1)
-	for _, c := range []struct {
-		name   string
-		r      request
-		trip   time.Duration
-		report time.Duration // when one comes; this and the times below count from the hold's command
-		sent   time.Duration
-		code   errorCode
-		ended  time.Duration // when it is answered
-	}{ // the step is due at 25 ms, 20 ms after the hold's answer
-		{"rtl after a report", goHome, 5 * ms, 720 * ms, 720 * ms, codeNoAck, 720*ms + giveUp},
-		{"rtl after a report that came less than 20 ms after the step was due", goHome, 5 * ms, 40 * ms, never, codeNoAck, 25*ms + answerWait},
-		{"rtl after a report that came less than a round trip after the step was due", goHome, 300 * ms, 320 * ms, never, codeNoAck, 25*ms + answerWait},
-		{"rtl without a report", goHome, 5 * ms, never, never, codeNoAck, 25*ms + answerWait},
-		{"landing without a report", landHere, 5 * ms, never, never, codeNoAck, 25*ms + answerWait},
-	} {
-		t.Run(c.name, func(t *testing.T) {
-			onLine(t, beatOf(common.MAV_AUTOPILOT_ARDUPILOTMEGA, 0, false), func(t *testing.T, b *lineBench) {
-				b.obeys(5*ms, 4*ms)
-				began := time.Now()
-				o := <-b.command(holdHere)
-				lineEqual(t, "error of the hold", o.err, nil)
-				lineEqual(t, "the hold is answered after", o.took, 5*ms)
-				time.Sleep(3 * ms)
-				b.drone.mu.Lock()
-				b.drone.cmd.acks.trip = c.trip
-				b.drone.mu.Unlock()
-				var last message.Message
-				b.change(func() { last, b.beat, b.script = b.beat, nil, nil })
-				if c.report > 0 {
-					time.AfterFunc(time.Until(began.Add(c.report)), func() { b.say(last) })
-				}
-				o = <-b.command(c.r)
-				lineEqual(t, "code", o.code(), c.code)
-				lineEqual(t, "answered after", time.Since(began), c.ended)
-				sends := slices.DeleteFunc(b.copiesSince(began, common.MAV_CMD_DO_SET_MODE), func(at time.Duration) bool { return at == 0 }) // the hold
-				if c.sent == never && len(sends) > 0 || c.sent > 0 && (len(sends) == 0 || sends[0] != c.sent) {
-					t.Errorf("sent at %v, want %v", sends, c.sent)
-				}
-			})
-		})
-	}
-}
-
-func TestACommandThatIsDueAtOnceFollowsAFreshReport(t *testing.T) {
-	const ms = time.Millisecond
-	for age, sent := range map[time.Duration]time.Duration{200 * ms: 0, 201 * ms: 799 * ms} {
-		onLine(t, copterBeat(), func(t *testing.T, b *lineBench) {
-			b.change(func() { b.deaf = true }) // from now on a report comes only each second
-			time.Sleep(500*ms + age)
-			began := time.Now()
-			<-b.command(armIt)
-			lineEqual(t, fmt.Sprintf("with a report that is %v old, sent after", age), b.copiesSince(began, common.MAV_CMD_COMPONENT_ARM_DISARM)[0], sent)
-		})
-	}
 }
 
 // mavrest sends this landing itself. Unlike a client's landing it waits for a report.
@@ -624,49 +368,6 @@ func TestTheLandingOverAPlaceIsSentRightAfterAReport(t *testing.T) {
 		}
 		lineEqual(t, "sent after a report", sends[0].at.Sub(b.start)%time.Second, 0)
 	})
-}
-
-// The first copy was carried out and its acks were lost; the second copy was refused.
-func TestARefusalIsNoAnswerWhereAReportShowsTheMode(t *testing.T) {
-	onBoth(t, func(t *testing.T, b *lineBench, v firmware) {
-		b.follow(func(id uint16, try int) {
-			custom, _ := b.wanted(id)
-			switch try {
-			case 0:
-				time.AfterFunc(305*time.Millisecond, func() { b.shows(custom, false) }) // only a requested heartbeat shows it
-			case 1:
-				b.ack(10*time.Millisecond, id, ackFailed)
-			}
-		})
-		o := <-b.command(goHome)
-		lineEqual(t, "error", o.err, nil)
-		lineEqual(t, "time until the answer", o.took, 320*time.Millisecond)
-	})
-}
-
-// The same holds for arming and disarming, which change no mode.
-func TestARefusedArmingOrDisarmingIsRefusedUnlessAReportShowsIt(t *testing.T) {
-	for _, arm := range []bool{true, false} {
-		for _, done := range []bool{true, false} {
-			onLine(t, beatOf(common.MAV_AUTOPILOT_ARDUPILOTMEGA, 4, !arm), func(t *testing.T, b *lineBench) {
-				b.follow(func(id uint16, try int) {
-					time.AfterFunc(10*time.Millisecond, func() {
-						if done {
-							b.shows(4, arm)
-						}
-						b.ack(0, id, ackFailed)
-					})
-				})
-				want := codeRefused
-				if done {
-					want = ""
-				}
-				o := <-b.command(request{arm: &arm})
-				lineEqual(t, fmt.Sprintf("code of a refused arm %t that is done %t", arm, done), o.code(), want)
-				lineEqual(t, "sends", len(b.commands(common.MAV_CMD_COMPONENT_ARM_DISARM)), 1)
-			})
-		}
-	}
 }
 
 // ---- Turns ----
@@ -804,46 +505,6 @@ func TestAPilotsSwitchEndsAPlanAndNothingMoreIsSent(t *testing.T) {
 				mode, _ := b.drone.mode()
 				lineEqual(t, "mode", mode, c.mode)
 			})
-		})
-	}
-}
-
-func TestAnArmingIsNotRepeatedToAnArmedVehicleNorAfterItWasDisarmed(t *testing.T) {
-	onLine(t, beatOf(common.MAV_AUTOPILOT_ARDUPILOTMEGA, 4, true), func(t *testing.T, b *lineBench) {
-		b.say(&common.MessageExtendedSysState{LandedState: common.MAV_LANDED_STATE_ON_GROUND})
-		began := time.Now()
-		c := b.command(armIt)
-		time.Sleep(200 * time.Millisecond)
-		b.shows(4, false)
-		b.say(b.beat)
-		o := <-c
-		lineEqual(t, "code", o.code(), codeInterrupted)
-		time.Sleep(5 * time.Second)
-		lineEqual(t, "sends", fmt.Sprint(b.copiesSince(began, common.MAV_CMD_COMPONENT_ARM_DISARM)), "[0s]")
-	})
-}
-
-func TestAnArmingIsNotRepeatedToAVehicleThatWasArmedBefore(t *testing.T) {
-	onLine(t, beatOf(common.MAV_AUTOPILOT_ARDUPILOTMEGA, 4, true), func(t *testing.T, b *lineBench) {
-		began := time.Now()
-		o := <-b.command(armIt)
-		lineEqual(t, "code", o.code(), codeNoAck)
-		lineEqual(t, "sends", fmt.Sprint(b.copiesSince(began, common.MAV_CMD_COMPONENT_ARM_DISARM)), "[0s]")
-	})
-}
-
-// A number that is kept may be a pilot's switch, which a step or its repeat would undo. Here the
-// number comes 10 ms before the first repeat, or 1 ms before the command.
-func TestACommandIsNotSentWhileANumberIsKept(t *testing.T) {
-	for want, at := range map[string]struct{ number, command time.Duration }{
-		"[0s]": {number: 290 * time.Millisecond}, "[]": {command: time.Millisecond},
-	} {
-		onLine(t, px4Beat(), func(t *testing.T, b *lineBench) {
-			time.AfterFunc(at.number, func() { b.say(b.beat); b.say(&common.MessageCurrentMode{CustomMode: px4Custom(3, 0)}) })
-			time.Sleep(at.command)
-			began := time.Now()
-			<-b.command(goHome)
-			lineEqual(t, "sends", fmt.Sprint(b.copiesSince(began, common.MAV_CMD_DO_SET_MODE)), want)
 		})
 	}
 }
