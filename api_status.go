@@ -78,10 +78,12 @@ type snapshot struct {
 }
 
 // status copies everything that a status shows.
-func (d *drone) status() snapshot {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	now := time.Now()
+func (d *drone) status() (s snapshot) {
+	d.locked(func() { s = d.snapshot(time.Now()) })
+	return s
+}
+
+func (d *drone) snapshot(now time.Time) snapshot {
 	v := d.view(now)
 	s := snapshot{
 		view: v, tel: d.tel, modeName: d.modeName(),
@@ -119,9 +121,12 @@ func (d *drone) target(now time.Time) *place {
 }
 
 // summary is the vehicle's state in a line, for systemd.
-func (d *drone) summary() string {
-	d.mu.Lock()
-	defer d.mu.Unlock()
+func (d *drone) summary() (line string) {
+	d.locked(func() { line = d.summaryLine() })
+	return line
+}
+
+func (d *drone) summaryLine() string {
 	if err := d.able(); err != nil {
 		return err.Error()
 	}

@@ -16,9 +16,8 @@ const (
 )
 
 // commander knows whose turn it is, sends a task's steps and waits until the vehicle shows
-// them. Everything in it happens under mu, which pause unlocks while it waits.
+// them. Everything in it happens under the drone's mutex.
 type commander struct {
-	mu      sync.Locker
 	acks    *acks
 	machine *machine
 	reports reports
@@ -207,15 +206,22 @@ func (b *bell) ring() {
 	}
 }
 
-// pause waits until the bell rings or the time is over. It unlocks mu while it waits: read
-// everything again afterwards. Only follow calls it.
-func (c *commander) pause(until time.Time) {
-	if c.bell.rings == nil {
-		c.bell.rings = make(chan struct{})
+// waiter is the permission to wait, and so to unlock the drone's mutex meanwhile. What is given one reads
+// everything again after it has waited; whatever is given none sees nothing change while it runs. Only
+// drone.changeMayWait makes one (CONTRIBUTING.md, "The mutex").
+type waiter struct {
+	mu   *sync.Mutex
+	bell *bell
+}
+
+// pause waits until the bell rings or the time is over. Only follow calls it.
+func (w waiter) pause(until time.Time) {
+	if w.bell.rings == nil {
+		w.bell.rings = make(chan struct{})
 	}
-	rings := c.bell.rings
-	c.mu.Unlock()
-	defer c.mu.Lock()
+	rings := w.bell.rings
+	w.mu.Unlock()
+	defer w.mu.Lock()
 	select {
 	case <-rings:
 	case <-time.After(time.Until(until)):
@@ -223,11 +229,11 @@ func (c *commander) pause(until time.Time) {
 }
 
 // follow is the one loop that waits: it does what decide says, until that says that the wait is over.
-func (c *commander) follow(decide func(now time.Time) decision, do func(move)) move {
+func (w waiter) follow(decide func(now time.Time) decision, do func(move)) move {
 	for {
 		switch d := decide(time.Now()); {
 		case d.move == look:
-			c.pause(d.at)
+			w.pause(d.at)
 		case d.move >= goOn:
 			return d.move
 		default:
@@ -237,13 +243,13 @@ func (c *commander) follow(decide func(now time.Time) decision, do func(move)) m
 }
 
 // wait waits until ok is true or the time is over.
-func (c *commander) wait(end time.Time, ok func() bool) {
-	c.follow(func(now time.Time) decision { return until(end, ok(), now) }, nil)
+func (w waiter) wait(end time.Time, ok func() bool) {
+	w.follow(func(now time.Time) decision { return until(end, ok(), now) }, nil)
 }
 
-// follow is the commander's, and stops when the task may not go on.
-func (t *task) follow(decide func(now time.Time) decision, do func(move)) move {
-	return t.commander.follow(func(now time.Time) decision {
+// follow is the waiter's, and stops when the task may not go on.
+func (t *task) follow(w waiter, decide func(now time.Time) decision, do func(move)) move {
+	return w.follow(func(now time.Time) decision {
 		if t.mustStop() != nil {
 			return decision{move: stop}
 		}
@@ -252,15 +258,15 @@ func (t *task) follow(decide func(now time.Time) decision, do func(move)) move {
 }
 
 // await waits until ok is true or the time is over; an error means that the task was ended.
-func (t *task) await(end time.Time, ok func() bool) error {
-	t.follow(func(now time.Time) decision { return until(end, ok(), now) }, nil)
+func (t *task) await(w waiter, end time.Time, ok func() bool) error {
+	t.follow(w, func(now time.Time) decision { return until(end, ok(), now) }, nil)
 	return t.mustStop()
 }
 
 // ask repeats a request until its answer came or the time is over; an error means that the task was ended.
-func (t *task) ask(every time.Duration, end time.Time, request func(), came func() bool) error {
+func (t *task) ask(w waiter, every time.Duration, end time.Time, request func(), came func() bool) error {
 	q := question{every: every, end: end}
-	t.follow(func(now time.Time) decision { return q.decide(came(), now) }, func(move) {
+	t.follow(w, func(now time.Time) decision { return q.decide(came(), now) }, func(move) {
 		q.asked = time.Now()
 		request()
 	})
@@ -287,9 +293,9 @@ func (t *task) departure(due time.Time) departure {
 }
 
 // reportBefore waits for the report that step s must follow (rule 5); due is when s could first go.
-func (t *task) reportBefore(s *step, due time.Time) error {
+func (t *task) reportBefore(w waiter, s *step, due time.Time) error {
 	c, x := t.commander, t.departure(due)
-	end := t.follow(func(now time.Time) decision { return x.decide(&c.reports, c.awayAt, now) }, func(move) {
+	end := t.follow(w, func(now time.Time) decision { return x.decide(&c.reports, c.awayAt, now) }, func(move) {
 		x.asked = true
 		c.askForReport(time.Now())
 	})
@@ -306,7 +312,7 @@ func (t *task) reportBefore(s *step, due time.Time) error {
 
 // transact sends one command, repeats it until it is answered, and returns why the vehicle did
 // not take it (rule 6).
-func (t *task) transact(s *step) error {
+func (t *task) transact(w waiter, s *step) error {
 	c := t.commander
 	x := c.acks.open(s, c.machine.last)
 	defer c.acks.close(x)
@@ -315,7 +321,7 @@ func (t *task) transact(s *step) error {
 		return errAway
 	}
 	x.copyDue = x.sent.Add(c.acks.copyGap())
-	end := t.follow(func(now time.Time) decision {
+	end := t.follow(w, func(now time.Time) decision {
 		return x.decide(c.machine.last, &c.reports, c.acks.trip, t.endedBy != nil, now)
 	}, func(m move) {
 		if m == ask {

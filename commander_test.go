@@ -171,7 +171,7 @@ func TestTheSecondLegOfALandingThatHasEndedIsNotSent(t *testing.T) {
 		for _, c := range []struct{ due, present *manoeuvre }{{landingThere(), nil}, {landingThere(), landingThere()}, {lands, lands}} {
 			d, began := newDrone(device{}, 0, false), time.Now()
 			d.cmd.clientActed, d.cmd.manoeuvre = true, c.present
-			d.landThere(c.due)
+			d.changeMayWait(func(w waiter) { d.landThere(w, c.due) })
 			lineEqual(t, "time that it waited to send the landing", time.Since(began), 0)
 		}
 	})
@@ -333,7 +333,7 @@ func TestMavrestActsByItselfOnlyForAClientThatHasTheDrone(t *testing.T) {
 		lineEqual(t, "after "+name, code(c.mustNotAct()), codeInterrupted)
 	}
 	d, own := newDrone(device{}, 0, false), &task{}
-	lineEqual(t, "the code of an own action without a client", code(d.doOwn(request{}, nil)), codeInterrupted)
+	lineEqual(t, "the code of an own action without a client", code(d.doOwn(waiter{}, request{}, nil)), codeInterrupted)
 	d.accepted(own, &step{})
 	lineEqual(t, "its own step counts as a client's", d.cmd.clientActed, false)
 	d.accepted(&task{askedAt: time.Now(), endedBy: interruption(time.Now(), "a pilot")}, &step{})
@@ -361,7 +361,7 @@ func TestALandingOverAPlaceThatShowsAfterATakeoverContinuesNothing(t *testing.T)
 		d := toALandingPlace(f)
 		d.mu.Lock()
 		m := d.cmd.manoeuvre
-		d.wg.Go(func() { d.landThere(m) })
+		d.wg.Go(func() { d.changeMayWait(func(w waiter) { d.landThere(w, m) }) })
 		d.mu.Unlock()
 		reports := func(name string) {
 			d.mu.Lock()

@@ -18,12 +18,13 @@ import (
 const offlineAfter = 3 * time.Second
 
 // drone is the one vehicle: it handles its messages, requests what does not come by itself,
-// does what is due, and answers the API. commander.pause unlocks mu while a task waits.
+// does what is due, and answers the API. Only locked, change and changeMayWait lock mu.
 type drone struct {
 	link    *link
 	clock   clock
-	ended   chan struct{} // closed when the program ends: whoever waits for a manoeuvre returns
-	changes atomic.Uint64 // grows with each change that a status shows
+	ended   chan struct{}  // closed when the program ends: whoever waits for a manoeuvre returns
+	changes atomic.Uint64  // grows with each change that a status shows
+	wg      sync.WaitGroup // every goroutine that run waits for, also landThere and holdForSilent
 
 	mu        sync.Mutex // guards all below
 	tel       telemetry
@@ -32,7 +33,6 @@ type drone struct {
 	params    parameters
 	cmd       *commander
 	handshake handshake
-	wg        sync.WaitGroup // every goroutine that run waits for, also landThere and holdForSilent
 
 	online      bool
 	quitBy      time.Time // when the farewell must be over: 1 s after the program began to end; zero: it is not ending
@@ -46,13 +46,34 @@ func newDrone(dev device, only byte, gcs bool) *drone {
 	d := &drone{clock: clock{wake: make(chan struct{}, 1)}, ended: make(chan struct{}), tel: newTelemetry()}
 	d.link = newLink(dev, only, gcs, d.hear)
 	acks := newAcks(d.link, &d.tel)
-	d.cmd = &commander{mu: &d.mu, acks: acks, machine: &d.machine}
+	d.cmd = &commander{acks: acks, machine: &d.machine}
 	d.params = parameters{tel: &d.tel, acks: acks, values: make(map[string]float64)}
 	d.handshake.params = &d.params
 	return d
 }
 
 func (d *drone) firmware() firmware { return d.tel.id.firmware() }
+
+// locked runs f with mu locked. f changes nothing.
+func (d *drone) locked(f func()) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	f()
+}
+
+// change runs f with mu locked.
+func (d *drone) change(f func()) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	f()
+}
+
+// changeMayWait is change for an f that waits: then mu is unlocked.
+func (d *drone) changeMayWait(f func(w waiter)) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	f(waiter{mu: &d.mu, bell: &d.cmd.bell})
+}
 
 // run serves the vehicle until ctx is done, says farewell, and returns when every goroutine has ended.
 func (d *drone) run(ctx context.Context) {
@@ -62,31 +83,29 @@ func (d *drone) run(ctx context.Context) {
 	d.wg.Go(func() { d.clock.run(lineCtx, d.tick) })
 	<-ctx.Done()
 	d.quit()
-	d.farewell()
+	d.changeMayWait(d.farewell)
 	cut()
 	d.wg.Wait()
 }
 
 // quit ends every task and every wait. No client's command begins any more; the farewell's may.
 func (d *drone) quit() {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if !d.cmd.stopped {
-		close(d.ended)
-		d.quitBy = time.Now().Add(time.Second)
-	}
-	d.cmd.stop()
+	d.change(func() {
+		if !d.cmd.stopped {
+			close(d.ended)
+			d.quitBy = time.Now().Add(time.Second)
+		}
+		d.cmd.stop()
+	})
 }
 
 // farewell leaves the vehicle safe when the program ends after sticks: it may command a hold or a
 // landing, and centres or releases the sticks (docs/design.md, "SIGTERM in the air").
-func (d *drone) farewell() {
-	d.mu.Lock()
-	defer d.mu.Unlock()
+func (d *drone) farewell(w waiter) {
 	v := d.view(time.Now())
 	if v.online && v.firmware.ardupilot() && v.flying() && d.sticks.flies(v) && !d.sticks.taken {
-		d.cmd.wait(d.quitBy, func() bool { return len(d.cmd.tasks) == 0 }) // quit has ended them
-		d.hover()
+		w.wait(d.quitBy, func() bool { return len(d.cmd.tasks) == 0 }) // quit has ended them
+		d.hover(w)
 	}
 	v = d.view(time.Now()) // hover has unlocked mu
 	d.sticks.stop(v)
@@ -96,10 +115,14 @@ func (d *drone) farewell() {
 	d.act()
 }
 
-// tick does what is due and returns when the next thing is.
-func (d *drone) tick(now time.Time) time.Time {
-	d.mu.Lock()
-	defer d.mu.Unlock()
+// tick does what is due by time, and returns when the next thing is.
+func (d *drone) tick(now time.Time) (next time.Time) {
+	d.change(func() { next = d.doDue(now) })
+	return next
+}
+
+// doDue does what is due and returns when the next thing is.
+func (d *drone) doDue(now time.Time) time.Time {
 	next := now.Add(offlineAfter)               // at the latest
 	if d.cmd.stopped && !now.Before(d.quitBy) { // the farewell's time is over: end its hold or landing
 		d.cmd.stop()
@@ -116,7 +139,7 @@ func (d *drone) tick(now time.Time) time.Time {
 	next = sooner(next, d.sticks.tick(v))
 	d.warn(v)
 	if acts := d.act(); acts.hold && d.cmd.idle() {
-		d.wg.Go(d.holdForSilent)
+		d.wg.Go(func() { d.changeMayWait(d.holdForSilent) })
 	}
 	// PX4 sends its texts only to a ground station. Where NAV_DLL_ACT is set, the end of a ground
 	// station's heartbeat would be a failsafe.
@@ -147,8 +170,11 @@ func (d *drone) poll(now time.Time) (next time.Time) {
 }
 
 func (d *drone) hear(h heard) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
+	d.change(func() { d.take(h) })
+}
+
+// take takes what the link heard.
+func (d *drone) take(h heard) {
 	switch {
 	case h.notice != "":
 		d.notify(h.notice)
@@ -312,18 +338,20 @@ func (d *drone) able() error {
 // wait waits until a manoeuvre is complete, or returns what ended it; began is when its
 // command came. A client that goes away ends only its own wait, a lost link ends nothing,
 // and at the program's end the vehicle flies on.
-func (d *drone) wait(ctx context.Context, m *manoeuvre, began time.Time) error {
+func (d *drone) wait(ctx context.Context, m *manoeuvre, began time.Time) (err error) {
 	select {
 	case <-m.over:
 	case <-ctx.Done():
 	case <-d.ended:
 	}
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if m.finished() {
-		return d.explained(m.why)
-	}
-	return notDone(m, time.Since(began), d.able())
+	d.changeMayWait(func(w waiter) {
+		if m.finished() {
+			err = d.explained(w, m.why)
+		} else {
+			err = notDone(m, time.Since(began), d.able())
+		}
+	})
+	return err
 }
 
 // ownTexts is the prefix of mavrest's own messages.
@@ -422,13 +450,14 @@ func (c *clock) run(ctx context.Context, tick func(now time.Time) time.Time) {
 }
 
 // mode returns the mode and the autopilot's own name for its mode, "" before the first heartbeat.
-func (d *drone) mode() (Mode, string) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if d.tel.beat.at.IsZero() {
-		return d.machine.mode, ""
-	}
-	return d.machine.mode, d.modeName()
+func (d *drone) mode() (mode Mode, name string) {
+	d.locked(func() {
+		mode = d.machine.mode
+		if !d.tel.beat.at.IsZero() {
+			name = d.modeName()
+		}
+	})
+	return mode, name
 }
 
 // armedWord is the armed bit in a sentence.

@@ -13,47 +13,47 @@ import (
 
 // do carries a client's request out. It returns when the vehicle shows what the request leads
 // to, or with a *commandError that says why it does not.
-func (d *drone) do(r request) (answer, error) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	t := d.cmd.newTask(r, time.Now())
-	err := d.perform(t)
-	return t.answer, d.explained(err)
+func (d *drone) do(r request) (a answer, err error) {
+	d.changeMayWait(func(w waiter) {
+		t := d.cmd.newTask(r, time.Now())
+		err = d.explained(w, d.perform(w, t))
+		a = t.answer
+	})
+	return a, err
 }
 
 // doOwn is the only way to the vehicle for a command of no client's task, questions aside (rule 4).
 // firstLeg is the manoeuvre that a second leg continues; nil for anything else.
-func (d *drone) doOwn(r request, firstLeg *manoeuvre) error {
+func (d *drone) doOwn(w waiter, r request, firstLeg *manoeuvre) error {
 	if err := d.cmd.mustNotAct(); err != nil {
 		return err
 	}
 	t := d.cmd.newTask(r, time.Time{})
 	t.firstLeg = firstLeg
-	return d.perform(t)
+	return d.perform(w, t)
 }
 
-// perform takes a task from its arrival to its answer. It and what it calls unlock mu while they
-// wait: read everything again afterwards.
-func (d *drone) perform(t *task) error {
-	err := d.inQueue(t)
+// perform takes a task from its arrival to its answer.
+func (d *drone) perform(w waiter, t *task) error {
+	err := d.inQueue(w, t)
 	if e, ok := err.(*commandError); ok && e.step != nil && !t.askedAt.IsZero() { // only a client reads reasons
-		err = d.reasons(t, e)
+		err = d.reasons(w, t, e)
 	}
 	if code(err) == codeSuperseded { // clients that repeat at once would supersede each other for ever
-		d.cmd.wait(time.Now().Add(giveUp), func() bool { return len(d.cmd.tasks) == 0 || d.cmd.stopped })
+		w.wait(time.Now().Add(giveUp), func() bool { return len(d.cmd.tasks) == 0 || d.cmd.stopped })
 	}
 	return d.leftBehind(t, err)
 }
 
 // inQueue takes a task through the queue. The task leaves it whatever happens, also by a panic, which
 // net/http's handler recovers: else no command would have its turn any more.
-func (d *drone) inQueue(t *task) error {
+func (d *drone) inQueue(w waiter, t *task) error {
 	defer d.cmd.leave(t)
-	if err := d.takeTurn(t); err != nil {
+	if err := d.takeTurn(w, t); err != nil {
 		return err
 	}
-	err := d.carryOut(t)
-	d.conclude(t, err)
+	err := d.carryOut(w, t)
+	d.conclude(w, t, err)
 	return err
 }
 
@@ -79,35 +79,35 @@ func (d *drone) makePlan(t *task) (err error) {
 
 // takeTurn plans a task, waits until it is under way, and plans it again. A request that can't
 // be planned ends no other; the second plan is for the vehicle as it is then.
-func (d *drone) takeTurn(t *task) error {
+func (d *drone) takeTurn(w waiter, t *task) error {
 	if err := d.makePlan(t); err != nil {
 		return err
 	}
 	d.cmd.enter(t, d.onGround())
-	t.follow(func(now time.Time) decision {
+	t.follow(w, func(now time.Time) decision {
 		return until(now.Add(giveUp), t == d.cmd.current(), now) // it waits without an end
 	}, nil)
 	if err := t.mustStop(); err != nil {
 		return err
 	}
 	t.was, t.previous = d.machine.last, d.cmd.manoeuvre
-	if err := d.restSticks(t); err != nil {
+	if err := d.restSticks(w, t); err != nil {
 		return err
 	}
-	if err := d.askHome(t); err != nil {
+	if err := d.askHome(w, t); err != nil {
 		return err
 	}
 	return d.makePlan(t)
 }
 
 // carryOut sends the steps of a plan, each once the one before was accepted.
-func (d *drone) carryOut(t *task) error {
-	if err := d.prepare(t); err != nil {
+func (d *drone) carryOut(w waiter, t *task) error {
+	if err := d.prepare(w, t); err != nil {
 		return err
 	}
 	for i := range t.plan.steps {
 		s := &t.plan.steps[i]
-		switch err := d.doStep(t, s, i == len(t.plan.steps)-1 && t.plan.second == nil); {
+		switch err := d.doStep(w, t, s, i == len(t.plan.steps)-1 && t.plan.second == nil); {
 		case s.optional && vehicleFailed(err):
 			slog.Warn("a plan goes on without one of its steps", "error", err)
 		case err != nil:
@@ -123,8 +123,8 @@ func (d *drone) carryOut(t *task) error {
 
 // doStep sends a step, and records that the vehicle accepted it. After a takeover that is an error, unless
 // the step is the plan's last and the vehicle shows the plan's goal (rule 4).
-func (d *drone) doStep(t *task, s *step, lastStep bool) error {
-	if err := d.send(t, s); err != nil {
+func (d *drone) doStep(w waiter, t *task, s *step, lastStep bool) error {
+	if err := d.send(w, t, s); err != nil {
 		return err
 	}
 	goal, last := t.plan.goal(), d.machine.last
@@ -137,20 +137,20 @@ func (d *drone) doStep(t *task, s *step, lastStep bool) error {
 }
 
 // send waits until a step may go out, and sends it. If the port is away by then, it does both again.
-func (d *drone) send(t *task, s *step) error {
+func (d *drone) send(w waiter, t *task, s *step) error {
 	for due := (time.Time{}); ; {
-		t.follow(func(now time.Time) decision { return until(d.ready(s), false, now) }, nil)
+		t.follow(w, func(now time.Time) decision { return until(d.ready(s), false, now) }, nil)
 		if due.IsZero() { // the second try keeps this time: the step does not wait for another 1.5 s
 			due = time.Now()
 		}
-		if err := t.reportBefore(s, due); err != nil {
+		if err := t.reportBefore(w, s, due); err != nil {
 			return err
 		}
 		// Not machine.explains: that also accepts the mode that a disarmed vehicle falls back to.
 		if o := d.machine.order; t.sent != nil && s.arms() && o != nil && d.machine.last.custom != o.number {
 			return refuse(codeInterrupted, "arming was not sent: the vehicle left the mode that was set for it")
 		}
-		if err := t.transact(s); err != errAway {
+		if err := t.transact(w, s); err != errAway {
 			return err
 		}
 		d.cmd.awayAt = time.Now()
@@ -187,14 +187,14 @@ func (d *drone) accepted(t *task, s *step) {
 
 // conclude follows carryOut, before the next task begins. A failed plan disarms, on the ground,
 // what it armed, or may have armed (rule 7). Like every step it asks mustStop.
-func (d *drone) conclude(t *task, err error) {
+func (d *drone) conclude(w waiter, t *task, err error) {
 	switch {
 	case err == nil && t.request.entersSticks():
 		d.sticks.giveToClient(d.view(time.Now()), t.request.from)
 	case vehicleFailed(err) && t.armed && d.onGround():
 		disarm := d.firmware().armDisarm(false)
 		t.doing = request{arm: new(bool)} // arm: false
-		if failed := d.send(t, &disarm); failed != nil {
+		if failed := d.send(w, t, &disarm); failed != nil {
 			slog.Warn("the vehicle that a failed command armed could not be disarmed", "error", failed)
 		}
 	}
@@ -237,7 +237,7 @@ func (d *drone) leftBehind(t *task, err error) error {
 // restSticks centres our sticks before PX4 is sent another mode, if they must rest, and waits until they
 // have been still for stickStill: PX4 takes moving sticks for a pilot's. In the air it waits in POSCTL,
 // or without a position in ALTCTL, where the drone stops (docs/design.md, "Leaving on PX4").
-func (d *drone) restSticks(t *task) error {
+func (d *drone) restSticks(w waiter, t *task) error {
 	v := d.view(time.Now())
 	if v.firmware != px4 || !t.request.setMode || !d.sticks.mustRest(v, t.request.entersSticks()) {
 		return nil
@@ -249,46 +249,46 @@ func (d *drone) restSticks(t *task) error {
 		through = px4.enter(ModeAltitude)
 	}
 	if v.flying() && v.custom != through.to.number {
-		if err := d.doStep(t, &through, false); err != nil && !vehicleFailed(err) {
+		if err := d.doStep(w, t, &through, false); err != nil && !vehicleFailed(err) {
 			return err
 		}
 		d.sticks.park(d.view(time.Now()))
 		d.act()
 	}
-	return t.sleep(d.sticks.moved.Add(stickStill))
+	return t.sleep(w, d.sticks.moved.Add(stickStill))
 }
 
 // askHome requests HOME_POSITION for a plan that needs home's height, and waits for it: PX4 takes
 // heights above the sea, and another program may have moved home or ended its stream. Without an
 // answer home is unknown, and a report must show that the line is not the reason.
-func (d *drone) askHome(t *task) error {
+func (d *drone) askHome(w waiter, t *task) error {
 	if d.firmware() != px4 || t.request.mode != ModeTakeoff && t.request.altitude == nil {
 		return nil
 	}
 	asked := time.Now()
 	came := func() bool { return d.tel.home.at.After(asked) }
-	err := t.ask(againAfter(d.cmd.acks.trip), asked.Add(answerWait), func() { d.cmd.acks.request(idHome) }, came)
+	err := t.ask(w, againAfter(d.cmd.acks.trip), asked.Add(answerWait), func() { d.cmd.acks.request(idHome) }, came)
 	if err != nil || came() {
 		return err
 	}
 	d.tel.home = unknownPoint
-	return t.reportBefore(&t.plan.steps[0], time.Now())
+	return t.reportBefore(w, &t.plan.steps[0], time.Now())
 }
 
 // prepare provides what a plan needs before its first step: the receiver's state, the parameter
 // that can forbid our sticks, and the stick stream.
-func (d *drone) prepare(t *task) error {
+func (d *drone) prepare(w waiter, t *task) error {
 	sticks, arms := &d.sticks, t.request.arms()
 	armsInStickMode := arms && !t.request.setMode && d.machine.last.mode.flownBySticks()
 	// ArduPilot without a receiver arms only while sticks are streamed.
 	mayArmOnStream := arms && d.firmware().ardupilot() && !d.machine.last.armed
 	if t.request.entersSticks() || armsInStickMode || mayArmOnStream {
 		known := func() bool { return sticks.src.known || sticks.phase != stickOff }
-		if err := t.await(d.receiverDeadline(), known); err != nil {
+		if err := t.await(w, d.receiverDeadline(), known); err != nil {
 			return err
 		}
 		name := stickParams[d.firmware()]
-		err := t.ask(copyEvery, time.Now().Add(2*copyEvery), func() { d.params.request(name) }, func() bool { return d.params.known(name) })
+		err := t.ask(w, copyEvery, time.Now().Add(2*copyEvery), func() { d.params.request(name) }, func() bool { return d.params.known(name) })
 		if err != nil {
 			return err
 		}
@@ -314,8 +314,8 @@ func (d *drone) prepare(t *task) error {
 }
 
 // sleep waits until a time; an error means that the task was ended.
-func (t *task) sleep(until time.Time) error {
-	return t.await(until, func() bool { return false })
+func (t *task) sleep(w waiter, until time.Time) error {
+	return t.await(w, until, func() bool { return false })
 }
 
 // onGround reports whether the vehicle says that it is on the ground.
@@ -336,7 +336,7 @@ func (d *drone) watch(now time.Time) time.Time {
 		d.cmd.endManoeuvre(interruption(m.lostAt(now), lost+"; the vehicle is in "+d.modeName()))
 	case land && d.cmd.idle():
 		m.tried = now
-		d.wg.Go(func() { d.landThere(m) })
+		d.wg.Go(func() { d.changeMayWait(func(w waiter) { d.landThere(w, m) }) })
 	}
 	if m.finished() {
 		d.changes.Add(1)
@@ -345,33 +345,28 @@ func (d *drone) watch(now time.Time) time.Time {
 }
 
 // landThere is the second leg of a landing at a place: the landing itself.
-func (d *drone) landThere(m *manoeuvre) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
+func (d *drone) landThere(w waiter, m *manoeuvre) {
 	if d.cmd.manoeuvre != m || !d.cmd.onWayToLand() {
 		return
 	}
-	if err := d.doOwn(m.request, m); err != nil {
+	if err := d.doOwn(w, m.request, m); err != nil {
 		slog.Warn("the landing at the place was not accepted; trying again", "error", err)
 	}
 }
 
 // holdForSilent commands a hold for a client that fell silent, unless a pilot, a client or a
 // disarming came between tick's request and now.
-func (d *drone) holdForSilent() {
-	d.mu.Lock()
-	defer d.mu.Unlock()
+func (d *drone) holdForSilent(w waiter) {
 	if !d.sticks.silent(d.view(time.Now())) {
 		return
 	}
-	d.hover()
+	d.hover(w)
 }
 
-// hover commands a hold for a client that is gone and, where that is refused, a landing. It
-// unlocks mu while it waits.
-func (d *drone) hover() {
+// hover commands a hold for a client that is gone and, where that is refused, a landing.
+func (d *drone) hover(w waiter) {
 	for _, mode := range []Mode{ModeHold, ModeLand} {
-		err := d.doOwn(request{setMode: true, mode: mode}, nil)
+		err := d.doOwn(w, request{setMode: true, mode: mode}, nil)
 		if err == nil {
 			slog.Info("no client flies any more: mavrest set a mode", "mode", mode)
 			return
@@ -394,17 +389,17 @@ const (
 // reasons adds to the error of a refused step what the autopilot says about it: the texts of
 // warning or worse since its first copy, and those of the checks before arming. PX4 sends the
 // latter only on request: it is asked after a refused arming. Rule 4 allows that question.
-func (d *drone) reasons(t *task, refused *commandError) error {
+func (d *drone) reasons(w waiter, t *task, refused *commandError) error {
 	s := refused.step
 	if s.arms() && !d.machine.last.armed && d.firmware() == px4 && time.Since(d.checked) >= checksEvery {
 		d.checked = time.Now()
 		run := px4.step(common.MAV_CMD_RUN_PREARM_CHECKS)
-		if err := t.transact(&run); err != nil {
+		if err := t.transact(w, &run); err != nil {
 			slog.Debug("no report of the checks before arming", "error", err)
 		}
 		d.cmd.acks.request(idSysStatus)
 	}
-	t.sleep(time.Now().Add(textsAfter))
+	t.sleep(w, time.Now().Add(textsAfter))
 	tel, now := &d.tel, time.Now()
 	tel.texts.flush(now, 0)
 	checksFresh := now.Sub(d.checked) < checksEvery+textsAfter && !tel.healed.After(d.checked)
@@ -436,14 +431,14 @@ func (d *drone) reasons(t *task, refused *commandError) error {
 }
 
 // explained adds to the error of an interrupted command what the autopilot said from 1 s
-// before the takeover to 0.5 s after it. It unlocks mu while it waits for that.
-func (d *drone) explained(err error) error {
+// before the takeover to 0.5 s after it.
+func (d *drone) explained(w waiter, err error) error {
 	e, ok := err.(*commandError)
 	if !ok || e.code != codeInterrupted {
 		return err
 	}
 	from, until := e.since.Add(-takenBefore), e.since.Add(takenAfter)
-	d.cmd.wait(until, func() bool { return d.cmd.stopped })
+	w.wait(until, func() bool { return d.cmd.stopped })
 	said := slices.DeleteFunc(d.tel.texts.since(from), func(t statusText) bool {
 		return t.at.After(until) || t.severity > uint8(common.MAV_SEVERITY_NOTICE) || strings.HasPrefix(t.text, ownTexts)
 	})

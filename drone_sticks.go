@@ -102,9 +102,12 @@ func (in stickInput) axes(z int16) axes {
 }
 
 // input takes the client's sticks and has them written at once. It returns the mode that they act in.
-func (d *drone) input(in stickInput) (Mode, error) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
+func (d *drone) input(in stickInput) (mode Mode, err error) {
+	d.change(func() { mode, err = d.takeInput(in) })
+	return mode, err
+}
+
+func (d *drone) takeInput(in stickInput) (Mode, error) {
 	if err := d.able(); err != nil {
 		return 0, err
 	}

@@ -558,7 +558,7 @@ func TestNoHoldForASilentClientIsSentWhereAPilotOrTheClientActedFirst(t *testing
 				d.sticks.client.spoke = since.Add(-silentClient) // half a second early
 				d.sticks.tick(d.view(since))                     // as drone.tick does
 				due := d.act().hold && d.cmd.idle()
-				d.wg.Go(d.holdForSilent)
+				d.wg.Go(func() { d.changeMayWait(d.holdForSilent) })
 				first(d, since) // has the mutex before that goroutine
 				d.mu.Unlock()
 				lineEqual(t, "the hold was due", due, true)
