@@ -210,8 +210,9 @@ func (b *bell) ring() {
 // everything again after it has waited; whatever is given none sees nothing change while it runs. Only
 // drone.changeMayWait makes one (CONTRIBUTING.md, "The mutex").
 type waiter struct {
-	mu   *sync.Mutex
-	bell *bell
+	mu     *sync.Mutex
+	bell   *bell
+	settle func() // drone.settle
 }
 
 // pause waits until the bell rings or the time is over. Only follow calls it.
@@ -220,6 +221,7 @@ func (w waiter) pause(until time.Time) {
 		w.bell.rings = make(chan struct{})
 	}
 	rings := w.bell.rings
+	w.settle() // this may ring
 	w.mu.Unlock()
 	defer w.mu.Lock()
 	select {

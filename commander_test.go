@@ -415,3 +415,19 @@ func TestAfterAPanicInACommandALandingIsCarriedOut(t *testing.T) {
 		}
 	})
 }
+
+// No message and no tick need come: what a command changed before it waits has its effect at once.
+func TestTheStreamOfAStickModeBeginsWithItsCommand(t *testing.T) {
+	onLine(t, copterBeat(), func(t *testing.T, b *lineBench) {
+		b.change(func() { b.deaf = true; b.beat = nil })
+		time.Sleep(100 * time.Millisecond)
+		began := time.Now()
+		b.command(request{setMode: true, mode: ModePosition})
+		time.Sleep(stickLead)
+		sent := b.messages(func(m lineMessage) bool { _, ok := m.msg.(*common.MessageManualControl); return ok })
+		if len(sent) == 0 {
+			t.Fatal("no stream")
+		}
+		lineEqual(t, "the first stick goes out after", sent[0].at.Sub(began), 0)
+	})
+}

@@ -34,6 +34,8 @@ type drone struct {
 	cmd       *commander
 	handshake handshake
 
+	onlyTelemetry bool // what changed is telemetry that no rule waits for: settle need not look
+
 	online      bool
 	quitBy      time.Time // when the farewell must be over: 1 s after the program began to end; zero: it is not ending
 	checked     time.Time // when PX4 was last asked to run its checks before arming
@@ -61,18 +63,35 @@ func (d *drone) locked(f func()) {
 	f()
 }
 
-// change runs f with mu locked.
+// change runs f with mu locked, and does what follows from what it changed.
 func (d *drone) change(f func()) {
 	d.mu.Lock()
-	defer d.mu.Unlock()
+	defer d.unlockChanged()
 	f()
 }
 
-// changeMayWait is change for an f that waits: then mu is unlocked.
+// changeMayWait is change for an f that waits: then mu is unlocked, and what follows is done before.
 func (d *drone) changeMayWait(f func(w waiter)) {
 	d.mu.Lock()
+	defer d.unlockChanged()
+	f(waiter{mu: &d.mu, bell: &d.cmd.bell, settle: d.settle})
+}
+
+func (d *drone) unlockChanged() {
 	defer d.mu.Unlock()
-	f(waiter{mu: &d.mu, bell: &d.cmd.bell})
+	d.settle()
+	d.cmd.bell.ring() // whoever waits decides again
+}
+
+// settle does what follows from a change, whatever was changed: what is due now, the sticks' acts among it.
+func (d *drone) settle() {
+	d.changes.Add(1)
+	now, onlyTelemetry := time.Now(), d.onlyTelemetry
+	d.onlyTelemetry = false
+	if onlyTelemetry && now.UnixNano() < d.clock.next.Load() {
+		return // makes nothing due: most messages are of this kind
+	}
+	d.clock.runAt(d.doDue(now))
 }
 
 // run serves the vehicle until ctx is done, says farewell, and returns when every goroutine has ended.
@@ -112,13 +131,11 @@ func (d *drone) farewell(w waiter) {
 	if d.sticks.phase != stickOff && v.flying() {
 		slog.Warn("stopping in the air after sticks: the autopilot's own failsafe for lost sticks may follow (docs/install.md, 7)", "mode", v.mode)
 	}
-	d.act()
 }
 
-// tick does what is due by time, and returns when the next thing is.
-func (d *drone) tick(now time.Time) (next time.Time) {
-	d.change(func() { next = d.doDue(now) })
-	return next
+// tick does what is due by time.
+func (d *drone) tick() {
+	d.change(func() {})
 }
 
 // doDue does what is due and returns when the next thing is.
@@ -129,8 +146,6 @@ func (d *drone) doDue(now time.Time) time.Time {
 	}
 	if d.online && now.Sub(d.cmd.reports.alive) >= offlineAfter {
 		d.online = false
-		d.cmd.bell.ring()
-		d.changes.Add(1)
 		slog.Warn("vehicle offline: no report of its mode for 3 s", "system", d.tel.id.system)
 	}
 	next = sooner(next, d.tel.texts.flush(now, chunkWait))
@@ -180,11 +195,8 @@ func (d *drone) take(h heard) {
 		d.notify(h.notice)
 	case h.msg == nil: // the port is open; an earlier process may have sent sticks
 		d.sticks.src.hide(h.at.Add(overrideTimeout))
-		d.changes.Add(1)
-		d.clock.poke()
 	case h.foreign:
 		d.sticks.hearForeign(d.view(h.at))
-		d.act()
 	default:
 		d.tel.id.system = h.system
 		d.hearMessage(h.msg, h.at)
@@ -193,31 +205,26 @@ func (d *drone) take(h heard) {
 
 func (d *drone) hearMessage(m message.Message, now time.Time) {
 	version := d.tel.id.version
-	if d.tel.hear(m, now) {
+	restarted := d.tel.hear(m, now)
+	if restarted {
 		d.restarted(now)
 	}
 	if d.online && d.handshake.firmware != d.firmware() { // it was taken for another family of autopilots
 		clear(d.params.values)
 		d.handshake.begin(now)
 	}
-	d.changes.Add(1)
 	d.handshake.hear(m.GetID(), now)
 	switch m := m.(type) {
 	case *minimal.MessageHeartbeat:
 		d.hearHeartbeat(now)
 	case *common.MessageCurrentMode:
-		if d.cmd.reports.hearMode(m.CustomMode, now) {
-			d.clock.poke() // HEARTBEAT is requested until it shows the number
-		}
+		d.cmd.reports.hearMode(m.CustomMode, now)
 	case *common.MessageCommandAck:
 		if d.link.addressed(m.TargetSystem, m.TargetComponent) {
 			d.cmd.acks.hear(m.Command, uint8(m.Result), d.cmd.reports.n, now)
-			d.clock.poke() // the handshake goes on
 		}
 	case *common.MessageParamValue:
-		if d.params.hear(m, now) {
-			d.clock.poke() // NAV_DLL_ACT may have changed
-		}
+		d.params.hear(m, now)
 	case *common.MessageSysStatus:
 		d.hearReceiver(now)
 	case *common.MessageRcChannels:
@@ -229,9 +236,9 @@ func (d *drone) hearMessage(m message.Message, now time.Time) {
 		}
 	case *common.MessageStatustext:
 		slog.Debug("statustext", "severity", m.Severity, "text", m.Text)
+	case *common.MessageAttitude, *common.MessageGlobalPositionInt, *common.MessageVfrHud, *common.MessageGpsRawInt:
+		d.onlyTelemetry = !restarted
 	}
-	d.act()
-	d.cmd.bell.ring()
 }
 
 // flown are the releases that were flown with mavrest: from the first one of each pair on, and
@@ -295,7 +302,6 @@ func (d *drone) takeover(why string) {
 	d.tel.target, d.targetAsked = unknownPoint, time.Time{} // the vehicle may fly elsewhere now
 	d.sticks.switched(d.view(time.Now()))
 	d.logMode(why)
-	d.clock.poke()
 }
 
 // restarted ends and forgets what does not survive a restart of the autopilot, and begins the
@@ -361,7 +367,6 @@ const ownTexts = "mavrest: "
 func (d *drone) notify(text string) {
 	slog.Warn(text)
 	d.tel.texts.add(statusText{uint8(common.MAV_SEVERITY_NOTICE), ownTexts + text, time.Now()})
-	d.changes.Add(1)
 }
 
 // logMode logs a mode that nobody asked for here.
@@ -423,29 +428,33 @@ func (d *drone) viewSince(since, now time.Time) view {
 // clock runs what happens by time. It sleeps until the next thing is due, 1 s at most: the
 // watchdog wants to see it run.
 type clock struct {
-	wake chan struct{} // a value makes run call tick at once; it holds one
+	wake chan struct{} // a value makes run look at next again; it holds one
+	next atomic.Int64  // when something is due next; Unix nanoseconds
 	beat atomic.Int64  // when tick was last called, for the watchdog; Unix nanoseconds
 }
 
-func (c *clock) poke() {
-	select {
-	case c.wake <- struct{}{}:
-	default:
+// runAt makes run call tick at a time, at the latest.
+func (c *clock) runAt(next time.Time) {
+	if was := c.next.Swap(next.UnixNano()); next.UnixNano() < was {
+		select {
+		case c.wake <- struct{}{}:
+		default:
+		}
 	}
 }
 
-// run calls tick whenever it is due, until ctx is done. tick returns when it is due next.
-func (c *clock) run(ctx context.Context, tick func(now time.Time) time.Time) {
-	for sleep := time.Duration(0); ; {
+// run calls tick whenever it is due, until ctx is done.
+func (c *clock) run(ctx context.Context, tick func()) {
+	for {
 		select {
-		case <-time.After(sleep):
+		case <-time.After(min(max(time.Until(time.Unix(0, c.next.Load())), time.Millisecond), time.Second)):
 		case <-c.wake:
+			continue
 		case <-ctx.Done():
 			return
 		}
-		now := time.Now()
-		c.beat.Store(now.UnixNano())
-		sleep = min(max(tick(now).Sub(now), time.Millisecond), time.Second)
+		c.beat.Store(time.Now().UnixNano())
+		tick()
 	}
 }
 

@@ -175,7 +175,6 @@ func (d *drone) accepted(t *task, s *step) {
 	c := d.cmd
 	t.answer.command = uint16(s.cmd)
 	c.clientActed = c.clientActed || !t.askedAt.IsZero() && t.endedBy == nil
-	d.changes.Add(1)
 	if s.to == nil {
 		return
 	}
@@ -201,10 +200,7 @@ func (d *drone) conclude(w waiter, t *task, err error) {
 	if m := t.answer.manoeuvre; err != nil && m != nil {
 		m.anyHeading = true // the goto was accepted, its heading was not
 	}
-	d.act()
 	d.targetAsked = time.Time{} // request the target at once: is it the place of this plan?
-	d.changes.Add(1)
-	d.clock.poke()
 }
 
 // vehicleFailed reports whether the vehicle is the reason of an error: it refused a step or did not answer.
@@ -243,7 +239,6 @@ func (d *drone) restSticks(w waiter, t *task) error {
 		return nil
 	}
 	d.sticks.park(v)
-	d.act()
 	through := px4.enter(ModePosition)
 	if math.IsNaN(v.place.lat) {
 		through = px4.enter(ModeAltitude)
@@ -253,7 +248,6 @@ func (d *drone) restSticks(w waiter, t *task) error {
 			return err
 		}
 		d.sticks.park(d.view(time.Now()))
-		d.act()
 	}
 	return t.sleep(w, d.sticks.moved.Add(stickStill))
 }
@@ -308,8 +302,6 @@ func (d *drone) prepare(w waiter, t *task) error {
 	if mayArmOnStream && sticks.src.receiver == receiverNone {
 		sticks.streamForArming(v)
 	}
-	d.act()
-	d.clock.poke()
 	return nil
 }
 
@@ -339,7 +331,6 @@ func (d *drone) watch(now time.Time) time.Time {
 		d.wg.Go(func() { d.changeMayWait(func(w waiter) { d.landThere(w, m) }) })
 	}
 	if m.finished() {
-		d.changes.Add(1)
 	}
 	return now.Add(watchEvery)
 }

@@ -133,9 +133,6 @@ func (d *drone) takeInput(in stickInput) (Mode, error) {
 	}
 	d.sticks.input(v, in.axes(rest(v)), in.from, in.timeout)
 	d.cmd.clientActed = true
-	d.act()
-	d.changes.Add(1)
-	d.clock.poke()
 	return v.mode, nil
 }
 
