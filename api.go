@@ -66,19 +66,22 @@ type api struct {
 // has written the answer itself.
 type handler func(http.ResponseWriter, *http.Request) (any, error)
 
-// ServeHTTP writes the answer. If the handler panics the answer is 500, and the server goes on.
-func (h handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	defer func() {
-		if v := recover(); v != nil {
-			slog.Error("panic in a handler", "path", r.URL.Path, "panic", v, "stack", string(debug.Stack()))
-			writeError(w, refuse(codeInternal, "a bug in mavrest; its log has the details"), nil)
+// answers returns a handler for net/http that writes the answer of h. If h panics the answer is 500, log has
+// the details, and the server goes on.
+func (h handler) answers(log *slog.Logger) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		defer func() {
+			if v := recover(); v != nil {
+				log.Error("panic in a handler", "path", r.URL.Path, "panic", v, "stack", string(debug.Stack()))
+				writeError(w, refuse(codeInternal, "a bug in mavrest; its log has the details"), nil)
+			}
+		}()
+		if answer, err := h(w, r); err != nil {
+			writeError(w, err, answer)
+		} else if answer != nil {
+			write(w, http.StatusOK, "application/json", encode(answer))
 		}
-	}()
-	if answer, err := h(w, r); err != nil {
-		writeError(w, err, answer)
-	} else if answer != nil {
-		write(w, http.StatusOK, "application/json", encode(answer))
-	}
+	})
 }
 
 // newHandler returns the eight routes, behind the check of who may use them.
@@ -99,7 +102,7 @@ func newHandler(d *drone, allowed admission) http.Handler {
 		{"POST", "/api/drone/goto", a.postGoto},
 		{"POST", "/api/drone/land", a.postLand},
 	} {
-		mux.Handle(route.method+" "+route.path, route.handle)
+		mux.Handle(route.method+" "+route.path, route.handle.answers(d.log))
 		allow[route.path] = append(allow[route.path], strings.Replace(route.method, "GET", "GET, HEAD", 1))
 	}
 	for pattern, list := range allow {
@@ -107,9 +110,9 @@ func newHandler(d *drone, allowed admission) http.Handler {
 		mux.Handle(pattern, handler(func(w http.ResponseWriter, r *http.Request) (any, error) {
 			w.Header().Set("Allow", methods)
 			return nil, refuse(codeMethod, "%s takes %s, not %s", pattern, methods, r.Method)
-		}))
+		}).answers(d.log))
 	}
-	mux.Handle("/", handler(notFound))
+	mux.Handle("/", handler(notFound).answers(d.log))
 	return handler(func(w http.ResponseWriter, r *http.Request) (any, error) {
 		if answered, err := allowed.check(w, r); answered || err != nil {
 			return nil, err
@@ -119,7 +122,7 @@ func newHandler(d *drone, allowed admission) http.Handler {
 		}
 		mux.ServeHTTP(w, r)
 		return nil, nil
-	})
+	}).answers(d.log)
 }
 
 func notFound(w http.ResponseWriter, r *http.Request) (any, error) {
@@ -385,7 +388,7 @@ func (a *api) command(r *http.Request, req *request, fields []field, check func(
 	conn.markBusy(nil) // the autopilot may take seconds to answer
 	began := time.Now()
 	accepted, err := a.drone.do(*req)
-	log := slog.With("from", r.RemoteAddr, "route", r.URL.Path, "body", string(body))
+	log := a.drone.log.With("from", r.RemoteAddr, "route", r.URL.Path, "body", string(body))
 	took := func() time.Duration { return time.Since(began).Round(time.Millisecond) }
 	if err != nil {
 		log.Warn("command failed", "took", took(), "error", err)
@@ -486,6 +489,6 @@ func (a *api) postInput(_ http.ResponseWriter, r *http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	slog.Debug("sticks", "from", r.RemoteAddr, "mode", mode)
+	a.drone.log.Debug("sticks", "from", r.RemoteAddr, "mode", mode)
 	return jsonObject{"status", "OK", "mode", mode.String(), "expires_in", expires}, nil
 }

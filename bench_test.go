@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"math"
 	"net"
 	"net/http"
@@ -468,7 +469,7 @@ func (*replay) Close() error                { return nil }
 
 // mute returns a drone that has quit, so that it commands nothing.
 func mute() *drone {
-	d := newDrone(device{name: "replay"}, 0, false)
+	d := newDrone(device{name: "replay"}, 0, false, slog.Default())
 	d.quit()
 	return d
 }

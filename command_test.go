@@ -5,6 +5,7 @@ package main
 
 import (
 	"fmt"
+	"log/slog"
 	"net/netip"
 	"slices"
 	"testing"
@@ -274,7 +275,7 @@ func TestLostAcksDoNotCostTheNextCommandItsAck(t *testing.T) {
 func TestACommandWaitsAfterOneWithTheSameMAVCMDThatWasRepeatedOrNotAnswered(t *testing.T) {
 	const speed = common.MAV_CMD_DO_CHANGE_SPEED
 	inLinkBubble(t, func(t *testing.T) {
-		l := newLink(device{}, 0, false, nil)
+		l := newLink(device{}, 0, false, slog.Default(), nil)
 		l.writer = &writer{queue: make(chan outgoing, 20)}
 		a := newAcks(l, &telemetry{})
 		s := step{cmd: speed}
@@ -308,7 +309,7 @@ func TestACommandWaitsAfterOneWithTheSameMAVCMDThatWasRepeatedOrNotAnswered(t *t
 		a.hear(speed, uint8(ackFailed), 0, stale)
 		lineEqual(t, "refused by an ack from before it was sent", c.refusal != nil, false)
 		a.close(c)
-		d := newDrone(device{}, 0, false)
+		d := newDrone(device{}, 0, false, slog.Default())
 		d.cmd.acks = a
 		lineEqual(t, "the next step goes after", time.Until(d.ready(&s)), lateAck)
 	})

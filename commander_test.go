@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"math"
 	"slices"
 	"strings"
@@ -169,7 +170,7 @@ func TestTheSecondLegOfALandingThatHasEndedIsNotSent(t *testing.T) {
 		lands := landingThere()
 		lands.plan.second = nil
 		for _, c := range []struct{ due, present *manoeuvre }{{landingThere(), nil}, {landingThere(), landingThere()}, {lands, lands}} {
-			d, began := newDrone(device{}, 0, false), time.Now()
+			d, began := newDrone(device{}, 0, false, slog.Default()), time.Now()
 			d.cmd.clientActed, d.cmd.manoeuvre = true, c.present
 			d.changeMayWait(func(w waiter) { d.landThere(w, c.due) })
 			lineEqual(t, "time that it waited to send the landing", time.Since(began), 0)
@@ -199,7 +200,7 @@ func TestPX4IsNotArmedOnAStreamThatEnds(t *testing.T) {
 
 // anew starts another mavrest beside a vehicle that flies already.
 func (f *flight) anew() {
-	d := newDrone(f.drone.link.device, 0, false)
+	d := newDrone(f.drone.link.device, 0, false, f.diary.log())
 	f.drone, f.handler = d, newHandler(d, admission{})
 	ctx, end := context.WithCancel(f.Context())
 	var running sync.WaitGroup
@@ -332,7 +333,7 @@ func TestMavrestActsByItselfOnlyForAClientThatHasTheDrone(t *testing.T) {
 		happens(c)
 		lineEqual(t, "after "+name, code(c.mustNotAct()), codeInterrupted)
 	}
-	d, own := newDrone(device{}, 0, false), &task{}
+	d, own := newDrone(device{}, 0, false, slog.Default()), &task{}
 	lineEqual(t, "the code of an own action without a client", code(d.doOwn(waiter{}, request{}, nil)), codeInterrupted)
 	d.accepted(own, &step{})
 	lineEqual(t, "its own step counts as a client's", d.cmd.clientActed, false)

@@ -11,12 +11,10 @@ import (
 	"log/slog"
 	"math"
 	"regexp"
-	"runtime"
 	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
-	"testing"
 	"time"
 
 	"github.com/bluenviron/gomavlib/v3/pkg/dialects/common"
@@ -46,7 +44,9 @@ var (
 // diary is what happened in one flight.
 type diary struct {
 	began    time.Time
-	firmware func() firmware
+	firmware firmware
+
+	tail int // how many of its last lines a failure prints; 0 for diaryLines
 
 	mu      sync.Mutex
 	entries []entry
@@ -57,7 +57,7 @@ type diary struct {
 // entry is a line of the diary, or bytes that went over the wire.
 type entry struct {
 	at   time.Time
-	who  string // script, client, log; toVehicle or fromVehicle: raw are bytes
+	who  string // script, fuzzer, soak, client, log; toVehicle or fromVehicle: raw are bytes
 	text string
 	raw  []byte
 }
@@ -107,58 +107,64 @@ func (t tap) Write(b []byte) (int, error) {
 	return n, err
 }
 
-// diaries has the diary of each bubble. What mavrest logs belongs to the bubble of the goroutine that
-// logs it: the runtime says its number in a goroutine's stack.
-var (
-	diaries     sync.Map
-	diariesOpen atomic.Int32 // while it is 0 no log line is made: a test counts allocations
-)
-
-func bubble() string {
-	b := make([]byte, 128)
-	b = b[:runtime.Stack(b, false)]
-	_, rest, _ := bytes.Cut(b, []byte("synctest bubble "))
-	n, _, _ := bytes.Cut(rest, []byte("]"))
-	return string(n)
-}
-
-// diaryLog is the log of all tests: each line goes to the diary of its flight.
+// diaryLog writes what mavrest logs into the diary.
 type diaryLog struct {
-	slog.Handler // of the lines of no flight
+	diary *diary
+	attrs string // of each line
 }
 
-func (h diaryLog) Enabled(ctx context.Context, level slog.Level) bool {
-	return diariesOpen.Load() > 0 || h.Handler.Enabled(ctx, level)
-}
+// log is the logger of the flight's mavrest.
+func (d *diary) log() *slog.Logger { return slog.New(diaryLog{diary: d}) }
 
-func (h diaryLog) Handle(ctx context.Context, r slog.Record) error {
-	d, known := diaries.Load(bubble())
-	if !known {
-		if h.Handler.Enabled(ctx, r.Level) {
-			return h.Handler.Handle(ctx, r)
+// logged returns the lines of the log so far.
+func (d *diary) logged() (lines []string) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for _, e := range d.entries {
+		if e.who == "log" {
+			lines = append(lines, e.text)
 		}
-		return nil
 	}
-	text := r.Message
+	return lines
+}
+
+func (h diaryLog) Enabled(_ context.Context, level slog.Level) bool { return level >= slog.LevelInfo }
+
+func (h diaryLog) Handle(_ context.Context, r slog.Record) error {
+	text := r.Level.String() + " " + r.Message + h.attrs
 	r.Attrs(func(a slog.Attr) bool {
-		text += fmt.Sprintf(" %s=%q", a.Key, a.Value)
+		text += logAttr(a)
 		return true
 	})
-	d.(*diary).add(entry{at: r.Time, who: "log", text: text})
+	h.diary.add(entry{at: r.Time, who: "log", text: text})
 	return nil
 }
 
-// newDiary begins the diary of this bubble.
-func newDiary(t testing.TB, f func() firmware) *diary {
-	d, here := &diary{began: time.Now(), firmware: f}, bubble()
-	diaries.Store(here, d)
-	diariesOpen.Add(1)
-	t.Cleanup(func() {
-		diaries.Delete(here)
-		diariesOpen.Add(-1)
-	})
-	return d
+func (h diaryLog) WithAttrs(attrs []slog.Attr) slog.Handler {
+	for _, a := range attrs {
+		h.attrs += logAttr(a)
+	}
+	return h
 }
+
+func (h diaryLog) WithGroup(string) slog.Handler { return h } // mavrest has no groups
+
+func logAttr(a slog.Attr) string {
+	if a.Key == "stack" {
+		return fmt.Sprintf(" %s=\n%s", a.Key, a.Value)
+	}
+	return fmt.Sprintf(" %s=%q", a.Key, a.Value)
+}
+
+// wasTold reports whether the diary was printed.
+func (d *diary) wasTold() bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.told
+}
+
+// lines is how many lines a failure prints.
+func (d *diary) lines() int { return cmp.Or(d.tail, diaryLines) }
 
 // String is the diary's last lines.
 func (d *diary) String() string {
@@ -177,10 +183,10 @@ func (d *diary) String() string {
 	r.quiet(time.Now())
 	var b strings.Builder
 	lines := r.lines
-	if i := slices.IndexFunc(lines, func(l *diaryLine) bool { return l.who == "script" }); i >= 0 {
+	if i := slices.IndexFunc(lines, func(l *diaryLine) bool { return acts(l.who) && l.who != "client" }); i >= 0 {
 		lines = lines[i:] // the boot and the handshake went well
 	}
-	first := max(0, len(lines)-diaryLines)
+	first := max(0, len(lines)-d.lines())
 	if *everyDiary {
 		first = 0
 	}
@@ -213,6 +219,11 @@ type diaryReader struct {
 	where string                // where the vehicle is
 }
 
+// acts reports whether these lines say what a test does.
+func acts(who string) bool {
+	return slices.Contains([]string{"script", "fuzzer", "soak", "client"}, who)
+}
+
 // say adds a line. Lines with the same key within some seconds of each other are one, until a script
 // or a client does something.
 func (r *diaryReader) say(at time.Time, who, text, key string) {
@@ -220,7 +231,7 @@ func (r *diaryReader) say(at time.Time, who, text, key string) {
 		l.n, l.last = l.n+1, at
 		return
 	}
-	if who == "script" || who == "client" {
+	if acts(who) {
 		clear(r.runs)
 	}
 	l := &diaryLine{at, at, who, text, 1}
@@ -283,7 +294,7 @@ func short(v fmt.Stringer, prefix string) string { return strings.TrimPrefix(v.S
 
 // tell makes a line of a message, or none where it says nothing new.
 func (r *diaryReader) tell(at time.Time, who string, msg message.Message) {
-	f := r.d.firmware()
+	f := r.d.firmware
 	mode := func(custom uint32) string {
 		m, name := f.reported(custom)
 		return cmp.Or(name, fmt.Sprint(m))
@@ -356,7 +367,7 @@ func (r *diaryReader) command(at time.Time, who string, cmd common.MAV_CMD, copy
 		key = name
 	case common.MAV_CMD_DO_SET_MODE:
 		custom := uint32(p[1])
-		if r.d.firmware() == px4 {
+		if r.d.firmware == px4 {
 			custom = px4Custom(uint32(p[1]), uint32(p[2]))
 		}
 		name += fmt.Sprintf(" %s (%g %g %g)", mode(custom), p[0], p[1], p[2])
@@ -414,7 +425,7 @@ func (f *flight) tell(what string) {
 	case diariesTold.Add(1) > diariesAtMost:
 		text += fmt.Sprintf("\nits diary: go test -run '^%s$' .", runOnly(f.Name()))
 	default:
-		text += fmt.Sprintf("\nthe diary of this flight, its last %d lines, in seconds:\n%s", diaryLines, f.diary)
+		text += fmt.Sprintf("\nthe diary of this flight, its last %d lines, in seconds:\n%s", f.diary.lines(), f.diary)
 	}
 	f.T.Log(text)
 }

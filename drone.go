@@ -20,6 +20,7 @@ const offlineAfter = 3 * time.Second
 // drone is the one vehicle: it handles its messages, requests what does not come by itself,
 // does what is due, and answers the API. Only locked, change and changeMayWait lock mu.
 type drone struct {
+	log     *slog.Logger
 	link    *link
 	clock   clock
 	ended   chan struct{}  // closed when the program ends: whoever waits for a manoeuvre returns
@@ -43,10 +44,11 @@ type drone struct {
 	targetAsked time.Time // when the target was requested last
 }
 
-// newDrone makes the drone on dev; only is its system id, 0 for the first autopilot heard.
-func newDrone(dev device, only byte, gcs bool) *drone {
-	d := &drone{clock: clock{wake: make(chan struct{}, 1)}, ended: make(chan struct{}), tel: newTelemetry()}
-	d.link = newLink(dev, only, gcs, d.hear)
+// newDrone makes the drone on dev; only is its system id, 0 for the first autopilot heard. The drone, its
+// link and its routes write to log.
+func newDrone(dev device, only byte, gcs bool, log *slog.Logger) *drone {
+	d := &drone{log: log, clock: clock{wake: make(chan struct{}, 1)}, ended: make(chan struct{}), tel: newTelemetry()}
+	d.link = newLink(dev, only, gcs, log, d.hear)
 	acks := newAcks(d.link, &d.tel)
 	d.cmd = &commander{acks: acks, machine: &d.machine}
 	d.params = parameters{tel: &d.tel, acks: acks, values: make(map[string]float64)}
@@ -129,7 +131,7 @@ func (d *drone) farewell(w waiter) {
 	v = d.view(time.Now()) // hover has unlocked mu
 	d.sticks.stop(v)
 	if d.sticks.phase != stickOff && v.flying() {
-		slog.Warn("stopping in the air after sticks: the autopilot's own failsafe for lost sticks may follow (docs/install.md, 7)", "mode", v.mode)
+		d.log.Warn("stopping in the air after sticks: the autopilot's own failsafe for lost sticks may follow (docs/install.md, 7)", "mode", v.mode)
 	}
 }
 
@@ -146,7 +148,7 @@ func (d *drone) doDue(now time.Time) time.Time {
 	}
 	if d.online && now.Sub(d.cmd.reports.alive) >= offlineAfter {
 		d.online = false
-		slog.Warn("vehicle offline: no report of its mode for 3 s", "system", d.tel.id.system)
+		d.log.Warn("vehicle offline: no report of its mode for 3 s", "system", d.tel.id.system)
 	}
 	next = sooner(next, d.tel.texts.flush(now, chunkWait))
 	next = sooner(next, d.watch(now))
@@ -232,10 +234,10 @@ func (d *drone) hearMessage(m message.Message, now time.Time) {
 	case *common.MessageAutopilotVersion:
 		span, v := flown[d.firmware()], d.tel.id.version
 		if v != version && (v < span[0] || v >= span[1]) {
-			slog.Warn("mavrest was never flown on this version of the firmware: see docs/autopilots.md", "version", v, "flown_from", span[0], "flown_before", span[1])
+			d.log.Warn("mavrest was never flown on this version of the firmware: see docs/autopilots.md", "version", v, "flown_from", span[0], "flown_before", span[1])
 		}
 	case *common.MessageStatustext:
-		slog.Debug("statustext", "severity", m.Severity, "text", m.Text)
+		d.log.Debug("statustext", "severity", m.Severity, "text", m.Text)
 	case *common.MessageAttitude, *common.MessageGlobalPositionInt, *common.MessageVfrHud, *common.MessageGpsRawInt:
 		d.onlyTelemetry = !restarted
 	}
@@ -263,7 +265,7 @@ func (d *drone) hearHeartbeat(now time.Time) {
 		if !d.machine.last.armed { // possibly another vehicle: request its version and parameters again
 			d.forget()
 		}
-		slog.Info("vehicle online", "system", d.tel.id.system, "mode", d.machine.mode, "vehicle_mode", d.modeName())
+		d.log.Info("vehicle online", "system", d.tel.id.system, "mode", d.machine.mode, "vehicle_mode", d.modeName())
 		d.handshake.begin(now)
 	}
 }
@@ -307,7 +309,7 @@ func (d *drone) takeover(why string) {
 // restarted ends and forgets what does not survive a restart of the autopilot, and begins the
 // handshake anew: the firmware may be another one now.
 func (d *drone) restarted(now time.Time) {
-	slog.Warn("the autopilot has started again")
+	d.log.Warn("the autopilot has started again")
 	d.machine.restart()
 	d.cmd.reports.restart()
 	d.tel.restart()
@@ -365,13 +367,13 @@ const ownTexts = "mavrest: "
 
 // notify logs what mavrest did by itself, and adds it to the status's messages.
 func (d *drone) notify(text string) {
-	slog.Warn(text)
+	d.log.Warn(text)
 	d.tel.texts.add(statusText{uint8(common.MAV_SEVERITY_NOTICE), ownTexts + text, time.Now()})
 }
 
 // logMode logs a mode that nobody asked for here.
 func (d *drone) logMode(why string) {
-	slog.Info("mode changed", "mode", d.machine.mode, "vehicle_mode", d.modeName(), "why", why)
+	d.log.Info("mode changed", "mode", d.machine.mode, "vehicle_mode", d.modeName(), "why", why)
 }
 
 // modeName is the autopilot's own name for its mode.

@@ -2,7 +2,6 @@ package main
 
 import (
 	"fmt"
-	"log/slog"
 	"math"
 	"slices"
 	"strings"
@@ -109,7 +108,7 @@ func (d *drone) carryOut(w waiter, t *task) error {
 		s := &t.plan.steps[i]
 		switch err := d.doStep(w, t, s, i == len(t.plan.steps)-1 && t.plan.second == nil); {
 		case s.optional && vehicleFailed(err):
-			slog.Warn("a plan goes on without one of its steps", "error", err)
+			d.log.Warn("a plan goes on without one of its steps", "error", err)
 		case err != nil:
 			return err
 		}
@@ -194,7 +193,7 @@ func (d *drone) conclude(w waiter, t *task, err error) {
 		disarm := d.firmware().armDisarm(false)
 		t.doing = request{arm: new(bool)} // arm: false
 		if failed := d.send(w, t, &disarm); failed != nil {
-			slog.Warn("the vehicle that a failed command armed could not be disarmed", "error", failed)
+			d.log.Warn("the vehicle that a failed command armed could not be disarmed", "error", failed)
 		}
 	}
 	if m := t.answer.manoeuvre; err != nil && m != nil {
@@ -341,7 +340,7 @@ func (d *drone) landThere(w waiter, m *manoeuvre) {
 		return
 	}
 	if err := d.doOwn(w, m.request, m); err != nil {
-		slog.Warn("the landing at the place was not accepted; trying again", "error", err)
+		d.log.Warn("the landing at the place was not accepted; trying again", "error", err)
 	}
 }
 
@@ -359,10 +358,10 @@ func (d *drone) hover(w waiter) {
 	for _, mode := range []Mode{ModeHold, ModeLand} {
 		err := d.doOwn(w, request{setMode: true, mode: mode}, nil)
 		if err == nil {
-			slog.Info("no client flies any more: mavrest set a mode", "mode", mode)
+			d.log.Info("no client flies any more: mavrest set a mode", "mode", mode)
 			return
 		}
-		slog.Warn("no client flies any more, and mavrest could not set a mode", "mode", mode, "error", err)
+		d.log.Warn("no client flies any more, and mavrest could not set a mode", "mode", mode, "error", err)
 		if code(err) != codeRefused && code(err) != codeUnsupported {
 			return
 		}
@@ -386,7 +385,7 @@ func (d *drone) reasons(w waiter, t *task, refused *commandError) error {
 		d.checked = time.Now()
 		run := px4.step(common.MAV_CMD_RUN_PREARM_CHECKS)
 		if err := t.transact(w, &run); err != nil {
-			slog.Debug("no report of the checks before arming", "error", err)
+			d.log.Debug("no report of the checks before arming", "error", err)
 		}
 		d.cmd.acks.request(idSysStatus)
 	}

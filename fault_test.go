@@ -6,6 +6,7 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"log/slog"
 	"maps"
 	"math"
 	"math/rand/v2"
@@ -907,7 +908,7 @@ func TestAHundredLinksOnPseudoTerminalsLeaveNothing(t *testing.T) {
 // onceOnATerminal runs a drone until it hears its vehicle. It ends the drone in one of three ways.
 func onceOnATerminal(t *testing.T, way int) {
 	p := openPTY(t)
-	d := newDrone(mustDevice(t, p.path, 57600), 0, false)
+	d := newDrone(mustDevice(t, p.path, 57600), 0, false, slog.Default())
 	ctx, cancel := context.WithCancel(context.Background())
 	var running sync.WaitGroup
 	running.Go(func() { d.run(ctx) })

@@ -3,6 +3,7 @@ package main
 import (
 	"cmp"
 	"fmt"
+	"log/slog"
 	"math"
 	"slices"
 	"strconv"
@@ -923,7 +924,7 @@ func TestInputIsRefusedUntilItsModeShowsAndWhileAnotherIsOnItsWay(t *testing.T) 
 
 // A drone that was at rest before a hold was accepted has not finished the hold.
 func TestOnlyReportsAfterTheAcceptanceEndAManoeuvre(t *testing.T) {
-	d := newDrone(device{name: "none"}, 0, false)
+	d := newDrone(device{name: "none"}, 0, false, slog.Default())
 	now := time.Now()
 	hear := func(at time.Time) {
 		for _, m := range []any{

@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"encoding/hex"
 	"fmt"
+	"log/slog"
 	"math"
 	"math/rand/v2"
 	"net/netip"
@@ -376,7 +377,7 @@ func FuzzFrames(f *testing.F) {
 }
 
 func fuzzFrames(t *testing.T, portion byte, data []byte) {
-	d := newDrone(device{name: "fuzz"}, 0, false)
+	d := newDrone(device{name: "fuzz"}, 0, false, slog.Default())
 	d.cmd.stopped = true // no handshake
 	x := d.cmd.acks.open(&step{cmd: common.MAV_CMD_COMPONENT_ARM_DISARM}, report{})
 	r := &reader{link: d.link}

@@ -13,6 +13,7 @@ import (
 	"fmt"
 	"hash/fnv"
 	"io"
+	"log/slog"
 	"math"
 	"math/rand/v2"
 	"net/http"
@@ -384,7 +385,7 @@ func newLineBench(t *testing.T, beat *common.MessageHeartbeat, with ...func(*lin
 			b.cable.stalled.Store(b.stall)
 			return b.cable, nil
 		},
-	}, 0, false)
+	}, 0, false, slog.Default())
 	b.drone.sticks.src.known, b.drone.sticks.src.receiver = true, receiverIdle // it arms without our sticks
 	for _, f := range with {
 		f(b)
@@ -646,7 +647,7 @@ func inLinkBubble(t *testing.T, f func(t *testing.T)) {
 }
 
 // alone makes a test in a bubble run while no other test runs. A test that reads what all tests
-// share, like the log or the number of goroutines, must call it.
+// share, like the number of goroutines, must call it.
 func alone(t *testing.T) {
 	notParallel.Store(t, true)
 	t.Cleanup(func() { notParallel.Delete(t) })
@@ -797,7 +798,7 @@ func flyWith(t *testing.T, flavour simFlavour, prepare func(*simulator), start f
 		ctx, endSim := context.WithCancel(t.Context())
 		droneCtx, stop := context.WithCancel(ctx)
 		f := &flight{T: t, sim: s, firmware: firmwares[flavour], receiver: s.receiver}
-		f.diary = newDiary(t, func() firmware { return f.firmware })
+		f.diary = &diary{began: time.Now(), firmware: f.firmware}
 		dev := device{
 			name: "sim", lossy: true,
 			open: func(context.Context) (port, error) {
@@ -808,7 +809,7 @@ func flyWith(t *testing.T, flavour simFlavour, prepare func(*simulator), start f
 				return tap{p, f.diary}, nil
 			},
 		}
-		d := newDrone(dev, 0, false)
+		d := newDrone(dev, 0, false, f.diary.log())
 		if start != nil {
 			start(d)
 		}
@@ -817,6 +818,9 @@ func flyWith(t *testing.T, flavour simFlavour, prepare func(*simulator), start f
 		running.Go(func() { s.run(ctx) })
 		running.Go(func() { d.run(droneCtx) })
 		defer func() { // also if the test ends early
+			if f.Failed() && !f.diary.wasTold() { // by a helper that does not know the flight
+				f.Error("this flight failed")
+			}
 			f.stop()
 			endSim()
 			running.Wait()

@@ -149,7 +149,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	urls := &pageURLs{listen: listener.Addr().(*net.TCPAddr)}
 	notifySystemd("READY=1\nSTATUS=" + strings.Join(urls.find(), " "))
 
-	d := newDrone(dev, byte(o.system), o.gcs)
+	d := newDrone(dev, byte(o.system), o.gcs, slog.Default())
 	droneCtx, stopDrone := context.WithCancelCause(ctx)
 	defer stopDrone(nil)
 	running.Go(func() { supervise(droneCtx, d, urls) })

@@ -32,7 +32,7 @@ func TestMain(m *testing.M) {
 		main()
 		os.Exit(0)
 	}
-	slog.SetDefault(slog.New(diaryLog{Handler: slog.DiscardHandler}))
+	slog.SetDefault(slog.New(slog.DiscardHandler))
 	simRecord = 10_000
 	flag.Parse()
 	given := func(name string) string { return flag.Lookup("test." + name).Value.String() }
@@ -482,7 +482,7 @@ func TestAnAddressThatComesLaterIsLoggedOnce(t *testing.T) {
 
 func TestTheWatchdogIsNotFedWhenTheDronesClockHasStopped(t *testing.T) {
 	inLinkBubble(t, func(t *testing.T) {
-		d := newDrone(device{name: "none"}, 0, false)
+		d := newDrone(device{name: "none"}, 0, false, slog.Default())
 		d.clock.beat.Store(time.Now().UnixNano())
 		if sent := signOfLife(d, nil, 10*time.Second); !strings.Contains(sent, "WATCHDOG=1") {
 			t.Errorf("sent %q while the clock runs", sent)

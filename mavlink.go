@@ -54,6 +54,7 @@ type link struct {
 	device device
 	only   byte // the vehicle's system id (-system); 0 for the first vehicle heard
 	gcs    bool // -gcs: always send a ground station's heartbeat
+	log    *slog.Logger
 	hear   func(heard)
 
 	sent, received, lost atomic.Uint64 // frames
@@ -75,11 +76,11 @@ type link struct {
 }
 
 // newLink returns a link over a device. The link calls hear in run's goroutine.
-func newLink(d device, only byte, gcs bool, hear func(heard)) *link {
+func newLink(d device, only byte, gcs bool, log *slog.Logger, hear func(heard)) *link {
 	if d.line == nil {
 		d.line = new(lineState)
 	}
-	return &link{device: d, only: only, gcs: gcs, hear: hear}
+	return &link{device: d, only: only, gcs: gcs, log: log, hear: hear}
 }
 
 // run keeps the port open until ctx is done. Then it writes what is queued and closes the port. It logs the
@@ -106,7 +107,7 @@ func (l *link) run(ctx context.Context) {
 		}
 		if !openLogged && !failureLogged {
 			openLogged, failureLogged = !opened, opened
-			slog.Warn("no link to the autopilot; trying again", "device", l.device.name, "error", err)
+			l.log.Warn("no link to the autopilot; trying again", "device", l.device.name, "error", err)
 		}
 		l.mu.Lock()
 		l.fault = err
@@ -207,7 +208,7 @@ func (l *link) addressed(system, component byte) bool {
 // logNoise logs how much noise came since its last line, at most once in noiseEvery.
 func (l *link) logNoise(now time.Time) {
 	if n := l.device.line.noise.Load(); n != l.noise.logged && !now.Before(l.noise.next) {
-		slog.Warn("bytes that are not MAVLink", "device", l.device.port(), "since_last", n-l.noise.logged, "total", n)
+		l.log.Warn("bytes that are not MAVLink", "device", l.device.port(), "since_last", n-l.noise.logged, "total", n)
 		l.noise.logged, l.noise.next = n, now.Add(noiseEvery)
 	}
 }
@@ -253,7 +254,7 @@ func (r *reader) read() error {
 	now := time.Now()
 	for f, ok := r.in.next(); ok; f, ok = r.in.next() {
 		if !r.hadFrame {
-			slog.Info("MAVLink heard", "device", l.device.port(), "baud", l.device.line.baud.Load())
+			l.log.Info("MAVLink heard", "device", l.device.port(), "baud", l.device.line.baud.Load())
 		}
 		r.hadFrame, r.frameAt = true, now
 		l.received.Add(1)
@@ -357,7 +358,7 @@ func (r *reader) hearAutopilot(system byte, b *minimal.MessageHeartbeat, now tim
 	l.autopilots[system], l.secondReported = true, l.secondReported || second
 	l.mu.Unlock()
 	if found {
-		slog.Info("vehicle found", "system", system, "autopilot", b.Autopilot, "type", b.Type)
+		l.log.Info("vehicle found", "system", system, "autopilot", b.Autopilot, "type", b.Type)
 	}
 	if second {
 		l.hear(heard{at: now, notice: fmt.Sprintf("a second vehicle is on this line, system %d; mavrest flies system %d, which it heard first; start mavrest with -system %d or -system %d to choose", system, vehicle, vehicle, system)})

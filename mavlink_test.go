@@ -100,7 +100,7 @@ type earshot struct {
 
 func newEarshot(only byte) *earshot {
 	e := &earshot{now: time.Unix(1000, 0)}
-	e.link = newLink(device{name: "none"}, only, false, func(h heard) { e.heard = append(e.heard, h) })
+	e.link = newLink(device{name: "none"}, only, false, slog.Default(), func(h heard) { e.heard = append(e.heard, h) })
 	e.r = &reader{link: e.link}
 	return e
 }
@@ -335,7 +335,7 @@ func TestAMessageThatWaitedTooLongInTheQueueIsNotSent(t *testing.T) {
 // An autopilot may wait for the end of a broken frame.
 func TestPaddingGoesAheadOfEachRepeatWhereBytesMayBeLost(t *testing.T) {
 	for lossy, want := range map[bool]int{false: 2, true: 3} {
-		d := newDrone(device{lossy: lossy}, 0, false)
+		d := newDrone(device{lossy: lossy}, 0, false, slog.Default())
 		d.link.writer = newWriter(d.link, nil)
 		x := d.cmd.acks.open(&step{}, report{})
 		d.cmd.acks.send(x)
@@ -457,7 +457,7 @@ func TestAPortThatDoesNotOpenIsTriedAgainAfterLongerAndLongerTimes(t *testing.T)
 			}
 			tries = append(tries, time.Since(start))
 			return nil, os.ErrNotExist
-		}}, 0, false)
+		}}, 0, false, slog.Default())
 		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 		defer cancel()
 		d.run(ctx)
@@ -565,14 +565,12 @@ func TestFramesMissedWhileThePortWasClosedAreNotLostOnTheLine(t *testing.T) {
 	})
 }
 
-// logLines collects what is logged from here on.
-func logLines(t *testing.T) func() string {
+// logLines returns a logger, and what was logged with it.
+func logLines() (log *slog.Logger, lines func() string) {
 	var mu sync.Mutex
 	var b strings.Builder
-	before := slog.Default()
-	t.Cleanup(func() { slog.SetDefault(before) })
-	slog.SetDefault(slog.New(slog.NewTextHandler(lockedWriter{&mu, &b}, &slog.HandlerOptions{Level: slog.LevelInfo})))
-	return func() string {
+	log = slog.New(slog.NewTextHandler(lockedWriter{&mu, &b}, &slog.HandlerOptions{Level: slog.LevelInfo}))
+	return log, func() string {
 		mu.Lock()
 		defer mu.Unlock()
 		return b.String()
@@ -591,12 +589,11 @@ func (w lockedWriter) Write(p []byte) (int, error) {
 }
 
 func TestADeviceThatFailsIsLoggedOnceAndOnceWhenItIsBack(t *testing.T) {
-	alone(t)
 	inLinkBubble(t, func(t *testing.T) {
-		log := logLines(t)
+		to, log := logLines()
 		var there, refused atomic.Bool
 		var c atomic.Pointer[cable]
-		d, end := runDevice(t, device{name: "/dev/x", open: func(context.Context) (port, error) {
+		d, end := runLogged(t, to, device{name: "/dev/x", open: func(context.Context) (port, error) {
 			if !there.Load() {
 				return nil, os.ErrNotExist
 			}
@@ -679,7 +676,7 @@ func TestSticksGoOutAsTheGroundStationsSystemAndOurComponent(t *testing.T) {
 
 // A released stick must not be followed by one that waited for a busy port.
 func TestTheStreamsEndDropsTheSticksThatWaitForThePort(t *testing.T) {
-	d := newDrone(device{name: "none"}, 0, false)
+	d := newDrone(device{name: "none"}, 0, false, slog.Default())
 	d.link.writer = newWriter(d.link, nil)
 	for phase, wait := range map[stickPhase]int{stickOff: 0, stickClient: 1} {
 		d.link.setSticks(&outgoing{})

@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"math"
 	"math/rand/v2"
 	"net"
@@ -130,7 +131,13 @@ func (p *pty) fly(t *testing.T, s *simulator) (end func()) {
 // runDevice runs a drone on a device. end stops it and waits for it.
 func runDevice(t testing.TB, dev device) (d *drone, end func()) {
 	t.Helper()
-	d = newDrone(dev, 0, false)
+	return runLogged(t, slog.Default(), dev)
+}
+
+// runLogged is runDevice with a log.
+func runLogged(t testing.TB, log *slog.Logger, dev device) (d *drone, end func()) {
+	t.Helper()
+	d = newDrone(dev, 0, false, log)
 	ctx, cancel := context.WithCancel(context.Background())
 	var running sync.WaitGroup
 	running.Go(func() {
@@ -1156,7 +1163,7 @@ func TestAFailedReadOfAUDPPortKeepsTheVehiclesAddress(t *testing.T) {
 
 func TestAFrameCountsAsSentOnlyIfTheUDPPortHasAVehicle(t *testing.T) {
 	p := openUDP(t)
-	l := newLink(device{name: "udpin"}, 0, false, func(heard) {})
+	l := newLink(device{name: "udpin"}, 0, false, slog.Default(), func(heard) {})
 	w := newWriter(l, p)
 	beat := outgoing{system: 1, component: componentID, msg: heartbeat(minimal.MAV_TYPE_ONBOARD_CONTROLLER)}
 	lineEqual(t, "the error without a vehicle", w.put(beat), nil)

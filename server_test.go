@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"maps"
 	"net"
 	"net/http"
@@ -296,7 +297,7 @@ func listen(t *testing.T, h http.Handler) *served {
 
 // silent is a handler of a drone whose vehicle was never heard.
 func silent() http.Handler {
-	return newHandler(newDrone(device{name: "none"}, 0, false), admission{})
+	return newHandler(newDrone(device{name: "none"}, 0, false, slog.Default()), admission{})
 }
 
 // wire is a client's connection.
@@ -730,7 +731,7 @@ func TestAPanicIsA500AndTheServerGoesOn(t *testing.T) {
 			nobody.mode()
 		}
 		return jsonObject{"status", "OK"}, nil
-	}))
+	}).answers(slog.Default()))
 	w := dial(t, s.address)
 	for range 3 {
 		r := w.ask("POST", "/panic", "{}")

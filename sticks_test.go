@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"log/slog"
 	"math"
 	"net/netip"
 	"slices"
@@ -678,7 +679,7 @@ func (w *stickWitness) look() string {
 }
 
 func TestSticksStandWhileANumberIsKeptAndAStreamsEndLeavesNothing(t *testing.T) {
-	d, now := newDrone(device{}, 0, false), time.Now()
+	d, now := newDrone(device{}, 0, false, slog.Default()), time.Now()
 	d.link.writer = newWriter(d.link, nil)
 	d.hearMessage(beatOf(common.MAV_AUTOPILOT_ARDUPILOTMEGA, 0, true), now)
 	d.hearMessage(&common.MessageSysStatus{}, now)
