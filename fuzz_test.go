@@ -33,7 +33,6 @@ type fuzzed struct {
 	begun   atomic.Bool // the flight has begun
 
 	mu            sync.Mutex
-	diary         []string
 	wrong         []string
 	pending       int                      // commands that wait for their answers
 	asked         time.Time                // when the last one began
@@ -56,13 +55,19 @@ type fuzzed struct {
 	meddled   bool            // not only clients acted, or the line was bad
 }
 
-func (z *fuzzed) note(format string, args ...any) {
-	z.diary = append(z.diary, fmt.Sprintf("%9.4f  ", time.Since(z.began).Seconds())+fmt.Sprintf(format, args...))
-}
+// note writes into the flight's diary what the fuzzer does and thinks.
+func (z *fuzzed) note(format string, args ...any) { z.diary.note("fuzzer", format, args...) }
 
+// fault notes what is wrong. The flight fails at its end: a hook that finds a fault may hold the simulator's
+// mutex.
 func (z *fuzzed) fault(format string, args ...any) {
 	z.wrong = append(z.wrong, fmt.Sprintf(format, args...))
 	z.note("WRONG: "+format, args...)
+}
+
+// clock is a moment in seconds of the flight, as in its diary.
+func (z *fuzzed) clock(at time.Time) string {
+	return fmt.Sprintf("%.3f", at.Sub(z.diary.began).Seconds())
 }
 
 // leads returns the mode that a command leads to. It notes a NAV_TAKEOFF in z.tookOff.
@@ -479,7 +484,7 @@ func (z *fuzzed) judge() {
 			if !r.at.After(w.at) || !w.until.IsZero() && !r.at.Before(w.until) {
 				continue
 			}
-			when := fmt.Sprintf("%.4f, %v after the report of %s at %.4f", r.at.Sub(z.began).Seconds(), r.at.Sub(w.at), z.name(w.custom), w.at.Sub(z.began).Seconds())
+			when := fmt.Sprintf("%s, %v after the report of %s at %s", z.clock(r.at), r.at.Sub(w.at), z.name(w.custom), z.clock(w.at))
 			if c, ok := r.msg.(*common.MessageCommandLong); ok && !slices.Contains([]common.MAV_CMD{
 				common.MAV_CMD_SET_MESSAGE_INTERVAL, common.MAV_CMD_REQUEST_MESSAGE, common.MAV_CMD_RUN_PREARM_CHECKS,
 			}, c.Command) {
@@ -502,7 +507,7 @@ func (z *fuzzed) judge() {
 		for _, r := range record {
 			c, ok := r.msg.(*common.MessageCommandLong)
 			if ok && c.Command == common.MAV_CMD_COMPONENT_ARM_DISARM && c.Param1 == 1 && r.at.After(w.at) && (w.until.IsZero() || r.at.Before(w.until)) {
-				z.fault("armed at %.4f after it was disarmed at %.4f", r.at.Sub(z.began).Seconds(), w.at.Sub(z.began).Seconds())
+				z.fault("armed at %s after it was disarmed at %s", z.clock(r.at), z.clock(w.at))
 			}
 		}
 	}
@@ -529,6 +534,7 @@ func flyBytes(t *testing.T, setup byte, acts []byte) {
 		}
 	}
 	flyWith(t, flavour, prepare, start, func(f *flight) {
+		f.diary.tail = 200
 		if setup/24%4 > 0 {
 			f.sim.placeInAir(20)
 		}
@@ -562,10 +568,10 @@ func flyBytes(t *testing.T, setup byte, acts []byte) {
 		z.clients.Wait()
 		z.judge()
 		z.rests()
+		if len(z.wrong) > 0 {
+			f.Errorf("setup %d: %s", setup, strings.Join(z.wrong, "\n"))
+		}
 	})
-	if len(z.wrong) > 0 {
-		t.Errorf("setup %d:\n%s\n\n%s", setup, strings.Join(z.diary, "\n"), strings.Join(z.wrong, "\n"))
-	}
 }
 
 // rests checks the flight when nothing more happens.

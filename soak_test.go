@@ -28,7 +28,6 @@ const soakDelay = 371 * time.Microsecond
 type onlooker struct {
 	*flight
 	seed    uint64
-	began   time.Time
 	clients sync.WaitGroup
 	number  int       // how many clients there have been
 	carried time.Time // when the vehicle was last put elsewhere
@@ -42,7 +41,6 @@ type onlooker struct {
 	copies    map[uint16]time.Time // until when a second copy of such an ack may arrive
 	explained map[string]bool      // the modes that mavrest may answer
 	figures   map[string]int
-	diary     []string // what happened last
 }
 
 func (w *onlooker) count(what string) {
@@ -51,14 +49,8 @@ func (w *onlooker) count(what string) {
 	w.figures[what]++
 }
 
-// note writes into the diary, which a failure shows.
-func (w *onlooker) note(format string, args ...any) {
-	line := fmt.Sprintf("%10.3f  ", time.Since(w.began).Seconds()) + fmt.Sprintf(format, args...)
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.diary = append(w.diary, line)
-	w.diary = w.diary[max(0, len(w.diary)-200):]
-}
+// note writes into the flight's diary what the soak does and sees.
+func (w *onlooker) note(format string, args ...any) { w.diary.note("soak", format, args...) }
 
 // explain notes that mavrest may answer a mode from now on.
 func (w *onlooker) explain(mode string) {
@@ -299,10 +291,11 @@ func (w *onlooker) dice(who uint64) *rand.Rand { return rand.New(rand.NewPCG(w.s
 // watch adds an onlooker to a flight.
 func watch(f *flight, seed uint64, d time.Duration, figures map[string]int) *onlooker {
 	w := &onlooker{
-		flight: f, seed: seed, began: time.Now(), figures: figures,
+		flight: f, seed: seed, figures: figures,
 		acked: map[uint16]int{}, copies: map[uint16]time.Time{}, explained: map[string]bool{},
 	}
 	w.rand, w.ackRand = w.dice(1), w.dice(2)
+	f.diary.tail = 200
 	f.sim.change(func() {
 		f.sim.onAck = w.onAck("")
 		f.sim.delay = soakDelay
@@ -314,7 +307,6 @@ func watch(f *flight, seed uint64, d time.Duration, figures map[string]int) *onl
 	})
 	f.Cleanup(func() {
 		if f.Failed() {
-			f.Logf("what happened last, in seconds since the flight began:\n%s", strings.Join(w.diary, "\n"))
 			f.Logf("to fly this flight again: go test -run '^TestSoak$' -cpu 1 -soak %v -soak-seed %d .", d, seed)
 		}
 	})
