@@ -97,9 +97,14 @@ func parseScripts(file, text string) (list []*rawScript, err error) {
 	var common rawScript // what stands before the first sentence counts for the whole file
 	now := &common
 	var open *choice // an "each" that goes on with lines that begin with "|"
-	for i, line := range strings.Split(text, "\n") {
+	lines := strings.Split(text, "\n")
+	for i := 0; i < len(lines); i++ {
 		where := fmt.Sprintf("%s:%d", file, i+1)
-		line = strings.TrimSpace(comment.ReplaceAllString(line, ""))
+		line := strings.TrimSpace(comment.ReplaceAllString(lines[i], ""))
+		for strings.HasSuffix(line, ",") && i+1 < len(lines) { // it goes on in the next line
+			i++
+			line += " " + strings.TrimSpace(comment.ReplaceAllString(lines[i], ""))
+		}
 		bad := func(why string) ([]*rawScript, error) { return nil, fmt.Errorf("%s: %s: %s", where, why, line) }
 		if rest, more := strings.CutPrefix(line, "|"); more && open != nil {
 			if !open.add(rest) {
@@ -180,13 +185,17 @@ func (r *rawScript) variants(file string) (list []script, err error) {
 		all = next
 	}
 	for _, chosen := range all {
-		replace := func(where, s string) string {
+		var replace func(where, s string) string
+		replace = func(where, s string) string {
 			return variable.ReplaceAllStringFunc(s, func(v string) string {
 				value, known := chosen[v[1:]]
 				if !known && err == nil {
 					err = fmt.Errorf("%s: no \"each\" has the name %s", where, v)
 				}
-				return value
+				if value == "nothing" || strings.Contains(value, v) {
+					return ""
+				}
+				return replace(where, value) // a choice may have another one in it
 			})
 		}
 		name := strings.Trim(file+"/"+r.sentence+"/"+chosen[""], "/")
