@@ -195,6 +195,8 @@ func (d *drone) take(h heard) {
 	switch {
 	case h.notice != "":
 		d.notify(h.notice)
+	case h.replaced != nil:
+		d.replaced(h)
 	case h.msg == nil: // the port is open; an earlier process may have sent sticks
 		d.sticks.src.hide(h.at.Add(overrideTimeout))
 	case h.foreign:
@@ -209,7 +211,7 @@ func (d *drone) hearMessage(m message.Message, now time.Time) {
 	version := d.tel.id.version
 	restarted := d.tel.hear(m, now)
 	if restarted {
-		d.restarted(now)
+		d.restarted(now, "the autopilot has started again")
 	}
 	if d.online && d.handshake.firmware != d.firmware() { // it was taken for another family of autopilots
 		clear(d.params.values)
@@ -306,14 +308,23 @@ func (d *drone) takeover(why string) {
 	d.logMode(why)
 }
 
+// replaced is restarted for a vehicle that may be another one: nothing that is known holds for it, and no stream
+// of ours goes to it.
+func (d *drone) replaced(h heard) {
+	d.tel.replace()
+	d.sticks = sticks{}
+	h.replaced()
+	d.restarted(h.at, "the vehicle was silent, and has started again meanwhile or is another one")
+}
+
 // restarted ends and forgets what does not survive a restart of the autopilot, and begins the
 // handshake anew: the firmware may be another one now.
-func (d *drone) restarted(now time.Time) {
-	d.log.Warn("the autopilot has started again")
+func (d *drone) restarted(now time.Time, why string) {
+	d.log.Warn(why)
 	d.machine.restart()
 	d.cmd.reports.restart()
 	d.tel.restart()
-	d.cmd.takeover("the autopilot has started again")
+	d.cmd.takeover(why)
 	d.sticks.restarted(d.view(now))
 	d.forget()
 	d.warned, d.checked = nil, time.Time{}

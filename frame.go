@@ -3,7 +3,10 @@ package main
 import (
 	"encoding/binary"
 	"io"
+	"math"
 	"math/rand/v2"
+	"net/netip"
+	"slices"
 	"time"
 
 	"github.com/bluenviron/gomavlib/v3/pkg/dialect"
@@ -97,6 +100,7 @@ var padding [280]byte
 type rawFrame struct {
 	header
 	v2      bool
+	signed  bool
 	known   *message.ReadWriter // nil if the message is not in the dialect
 	payload []byte
 }
@@ -132,24 +136,112 @@ func (r *recent) has(h header, since time.Time) bool {
 	return false
 }
 
+// maxFrame is the longest frame: MAVLink 2 with 255 bytes of payload, signed.
+const maxFrame = 10 + 255 + 2 + 13
+
 // deframer finds frames in a stream of bytes. gomavlib's reader believes the length
 // of a broken frame and loses the good frames inside it. This one goes on at the next
 // byte, so it reads the next whole frame after any noise. A broken frame that claims
 // more bytes than have arrived delays the frames behind it until those bytes arrive.
+//
+// On UDP the datagrams of one sender are one stream: a bridge from a serial line cuts it where it likes. But a
+// datagram that ends with a whole frame is read at once, whatever an earlier one lacked.
 type deframer struct {
-	buf       [2048]byte
+	buf       []byte
 	rest      []byte // the bytes in buf that are not yet read as frames
 	skipped   int    // bytes dropped since the last frame
-	datagrams bool   // a frame never continues in the next read
+	datagrams bool   // a read brings a datagram
 	errors    uint64 // places where bytes were not a frame; noise counts once in 256 bytes
+
+	from    netip.AddrPort // of the last datagram; invalid where the port names no sender
+	at      time.Time      // when it came
+	vehicle netip.AddrPort // its piece makes room for no other sender's
+	pieces  []piece        // beginnings of frames, one of each sender at most
+	tail    int            // see tailLength; −1: not known yet
+}
+
+// How many beginnings of frames are kept, and for how long: datagrams with forged senders must not take memory.
+const (
+	keptPieces = 8
+	pieceFor   = 500 * time.Millisecond
+)
+
+// piece is the beginning of a frame whose end may come in the sender's next datagram.
+type piece struct {
+	from  netip.AddrPort
+	at    time.Time
+	bytes []byte
 }
 
 // read reads from r once.
 func (d *deframer) read(r io.Reader) error {
-	kept := copy(d.buf[:], d.rest)
+	if d.datagrams {
+		return d.readDatagram(r)
+	}
+	if d.buf == nil {
+		d.buf = make([]byte, 2048)
+	}
+	kept := copy(d.buf, d.rest)
 	n, err := r.Read(d.buf[kept:])
 	d.rest = d.buf[:kept+n]
 	return err
+}
+
+// readDatagram reads a datagram behind what its sender's last one left.
+func (d *deframer) readDatagram(r io.Reader) error {
+	if d.buf == nil {
+		d.buf = make([]byte, maxFrame+math.MaxUint16) // no datagram is longer
+	}
+	d.keep()
+	n, err := r.Read(d.buf[maxFrame:])
+	d.from, d.at, d.tail = netip.AddrPort{}, time.Now(), -1
+	if p, ok := r.(addressedPort); ok {
+		d.from = p.sender()
+	}
+	d.skipped, d.rest = 0, d.buf[maxFrame:maxFrame+n]
+	i := slices.IndexFunc(d.pieces, func(p piece) bool { return p.from == d.from && len(p.bytes) > 0 })
+	if n == 0 || i < 0 {
+		return err
+	}
+	p := &d.pieces[i]
+	if d.at.Sub(p.at) > pieceFor || d.wholeFrames(d.rest) { // its end was lost
+		d.errors++
+	} else {
+		begin := maxFrame - len(p.bytes)
+		copy(d.buf[begin:], p.bytes)
+		d.rest = d.buf[begin : maxFrame+n]
+	}
+	p.bytes = p.bytes[:0]
+	return err
+}
+
+// keep keeps what the last datagram left, until its sender's next one. Where there is no room the oldest piece
+// makes it, except the vehicle's.
+func (d *deframer) keep() {
+	if len(d.rest) == 0 {
+		return
+	}
+	i := slices.IndexFunc(d.pieces, func(p piece) bool { return p.from == d.from || len(p.bytes) == 0 })
+	if i < 0 && len(d.pieces) < keptPieces {
+		i = len(d.pieces)
+		d.pieces = append(d.pieces, piece{bytes: make([]byte, 0, maxFrame)})
+	}
+	if i < 0 {
+		i = d.oldestPiece()
+		d.errors++
+	}
+	p := &d.pieces[i]
+	p.from, p.at, p.bytes = d.from, d.at, append(p.bytes[:0], d.rest...)
+}
+
+// oldestPiece is the index of the oldest piece that is not the vehicle's.
+func (d *deframer) oldestPiece() (oldest int) {
+	for i := range d.pieces {
+		if d.pieces[oldest].from == d.vehicle || d.pieces[i].from != d.vehicle && d.pieces[i].at.Before(d.pieces[oldest].at) {
+			oldest = i
+		}
+	}
+	return oldest
 }
 
 // next returns the next frame with a good checksum; false if more bytes are needed.
@@ -160,7 +252,7 @@ func (d *deframer) next() (rawFrame, bool) {
 		case size > 0:
 			d.rest, d.skipped = d.rest[size:], 0
 			return f, true
-		case size == 0 && !d.datagrams: // a frame may start here, but is not complete
+		case size == 0 && !(d.datagrams && d.tailLength() < len(d.rest)): // a frame may start here, but is not complete
 			return rawFrame{}, false
 		case d.skipped%256 == 0:
 			d.errors++
@@ -171,27 +263,52 @@ func (d *deframer) next() (rawFrame, bool) {
 	return rawFrame{}, false
 }
 
+// wholeFrames reports whether b is frames from its first byte to its last. The checksum of one that is not in
+// the dialect can't be checked.
+func (d *deframer) wholeFrames(b []byte) bool {
+	for len(b) > 0 {
+		f, size := d.candidate(b)
+		if f.known == nil {
+			size = claimedSize(b)
+		}
+		if size <= 0 || size > len(b) {
+			return false
+		}
+		b = b[size:]
+	}
+	return true
+}
+
+// tailLength is the length of the shortest end of the datagram that is whole frames and begins with a checked
+// one: whatever lacks bytes ahead of it has lost them. It is more than the datagram has if there is none.
+func (d *deframer) tailLength() int {
+	if d.tail >= 0 {
+		return d.tail
+	}
+	d.tail = len(d.buf)
+	for n := 1; n <= len(d.rest); n++ {
+		b := d.rest[len(d.rest)-n:]
+		if f, size := d.candidate(b); size > 0 && f.known != nil && d.wholeFrames(b[size:]) {
+			d.tail = n
+			break
+		}
+	}
+	return d.tail
+}
+
 // candidate reads b as a frame. The size is −1 if b does not begin with a frame, 0 if
 // the frame is not complete.
 func (d *deframer) candidate(b []byte) (f rawFrame, size int) {
 	begin := 6 // where the payload begins
 	if f.v2 = b[0] == frame.V2MagicByte; f.v2 {
 		begin = 10
-	} else if b[0] != frame.V1MagicByte {
-		return f, -1
 	}
-	if len(b) < begin {
-		return f, 0
+	if size = claimedSize(b); size <= 0 {
+		return f, size
 	}
 	end := begin + int(b[1])
-	size = end + 2 // the checksum
 	if f.v2 {
-		if b[2]&^frame.V2FlagSigned != 0 { // MAVLink forbids reading a frame with unknown incompatibility flags
-			return f, -1
-		}
-		if b[2] != 0 {
-			size += 13 // the signature
-		}
+		f.signed = b[2] != 0
 		f.header = header{seq: b[4], system: b[5], component: b[6], id: uint32(b[7]) | uint32(b[8])<<8 | uint32(b[9])<<16}
 	} else {
 		f.header = header{seq: b[2], system: b[3], component: b[4], id: uint32(b[5])}
@@ -209,6 +326,22 @@ func (d *deframer) candidate(b []byte) (f rawFrame, size int) {
 		return f, -1
 	}
 	return f, size
+}
+
+// claimedSize is the size of a frame by its header, the only part of b that it reads; −1 if b does not begin with
+// a frame, 0 if its header is not complete.
+func claimedSize(b []byte) int {
+	switch {
+	case b[0] == frame.V1MagicByte && len(b) < 6, b[0] == frame.V2MagicByte && len(b) < 10:
+		return 0
+	case b[0] == frame.V1MagicByte:
+		return 6 + int(b[1]) + 2
+	case b[0] != frame.V2MagicByte, b[2]&^frame.V2FlagSigned != 0: // MAVLink forbids reading unknown flags
+		return -1
+	case b[2] != 0:
+		return 10 + int(b[1]) + 2 + 13 // the signature
+	}
+	return 10 + int(b[1]) + 2
 }
 
 // unknown returns the size of a frame whose message is not in the dialect, as candidate

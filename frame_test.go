@@ -14,6 +14,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/bluenviron/gomavlib/v3/pkg/dialects/common"
@@ -31,15 +32,20 @@ type lineReader struct {
 func (r *lineReader) feed(b ...[]byte) *lineReader {
 	for rest := bytes.NewReader(bytes.Join(b, nil)); rest.Len() > 0; {
 		r.in.read(rest)
-		for f, ok := r.in.next(); ok; f, ok = r.in.next() {
-			if f.known == nil {
-				r.unknown++
-				continue
-			}
-			r.known = append(r.known, keyOf(f))
-		}
+		r.take()
 	}
 	return r
+}
+
+// take takes the frames of the last read.
+func (r *lineReader) take() {
+	for f, ok := r.in.next(); ok; f, ok = r.in.next() {
+		if f.known == nil {
+			r.unknown++
+			continue
+		}
+		r.known = append(r.known, keyOf(f))
+	}
 }
 
 // keyOf is the key of a frame that was read.
@@ -146,13 +152,125 @@ func TestGoodFramesBehindABrokenOneWaitUntilItsClaimIsFilled(t *testing.T) {
 	r.feed(make([]byte, 1)).expect(t, a, b)
 }
 
-func TestNoFrameGoesOnInTheNextDatagram(t *testing.T) {
+// datagrams reads datagrams as a port does at which these senders are heard.
+type datagrams struct {
+	lineReader
+	from netip.AddrPort
+	noDeadlines
+	rest []byte
+}
+
+func newDatagrams() *datagrams {
+	d := &datagrams{from: addressed(1)}
+	d.in.datagrams = true
+	return d
+}
+
+func (d *datagrams) Read(b []byte) (int, error) { return copy(b, d.rest), nil }
+
+func (d *datagrams) Write(b []byte) (int, error) { return len(b), nil }
+
+func (d *datagrams) Close() error { return nil }
+
+func (d *datagrams) sender() netip.AddrPort { return d.from }
+
+func (d *datagrams) writeTo(b []byte, to netip.AddrPort) (int, error) { return len(b), nil }
+
+// hear reads datagrams of a sender.
+func (d *datagrams) hear(from netip.AddrPort, list ...[]byte) *datagrams {
+	for _, b := range list {
+		d.from, d.rest = from, b
+		d.in.read(d)
+		d.take()
+	}
+	return d
+}
+
+func TestADatagramBeginsWhereItsSendersLastOneEnded(t *testing.T) {
+	a, b := addressed(1), addressed(2)
 	claim := wireFrame{seq: 2, system: 1, component: 1, payload: []byte{1, 2, 3}, claims: 255}.bytes()
-	a, b := packet(1, 1, 1, attitudeAt(1)), packet(3, 1, 1, px4Beat())
-	r := new(lineReader)
-	r.in.datagrams = true
-	r.feed(claim, a).expect(t, a) // a frame after a broken one is read at once
-	r.feed(a[:20]).feed(a[20:]).feed(b).expect(t, a, b)
+	one, two, beat := packet(1, 1, 1, attitudeAt(1)), packet(2, 1, 1, attitudeAt(2)), packet(3, 1, 1, px4Beat())
+	unknown := unknownPacket(4, 20)
+	other := packet(7, 2, 1, px4Beat())
+	for _, c := range []struct {
+		name    string
+		hear    func(d *datagrams)
+		want    [][]byte
+		unknown int
+		errors  uint64
+	}{
+		{"a frame in two", func(d *datagrams) { d.hear(a, one[:20], one[20:]) }, [][]byte{one}, 0, 0},
+		{"a frame in many", func(d *datagrams) { d.hear(a, slices.Collect(slices.Chunk(one, 1))...) }, [][]byte{one}, 0, 0},
+		{"one ends and one begins", func(d *datagrams) { d.hear(a, one[:9], slices.Concat(one[9:], two[:5]), two[5:]) }, [][]byte{one, two}, 0, 0},
+		{"two senders at once", func(d *datagrams) { d.hear(a, one[:20]).hear(b, other[:7]).hear(a, one[20:]).hear(b, other[7:]) }, [][]byte{one, other}, 0, 0},
+		{"another sender's is not the end", func(d *datagrams) { d.hear(a, one[:20]).hear(b, one[20:]).hear(a, beat) }, [][]byte{beat}, 0, 2},
+		{"an unknown frame in two", func(d *datagrams) { d.hear(a, beat, unknown[:9], unknown[9:], one) }, [][]byte{beat, one}, 1, 0},
+
+		{"a whole frame behind a broken one", func(d *datagrams) { d.hear(a, slices.Concat(claim, one)) }, [][]byte{one}, 0, 1},
+		{"a whole one while one is not complete", func(d *datagrams) { d.hear(a, claim, one) }, [][]byte{one}, 0, 1},
+		{"an unknown one while one is not complete", func(d *datagrams) { d.hear(a, claim, unknown) }, nil, 1, 1},
+		{"known and unknown ones while one is not complete", func(d *datagrams) { d.hear(a, claim, slices.Concat(one, unknown, unknown)) }, [][]byte{one}, 2, 1},
+		{"an end, and a whole one, while an earlier one is not complete", func(d *datagrams) { d.hear(a, claim, slices.Concat(one[20:], beat)) }, [][]byte{beat}, 0, 1},
+		{"a broken one whose claim the next datagrams would fill", func(d *datagrams) { d.hear(a, slices.Concat(claim, one, two[:9]), two[9:]) }, [][]byte{one, two}, 0, 1},
+		{"noise, then a whole one", func(d *datagrams) { d.hear(a, []byte("GET / HTTP/1.1"), beat) }, [][]byte{beat}, 0, 1},
+		{"an empty one changes nothing", func(d *datagrams) { d.hear(a, one[:20], nil, one[20:]) }, [][]byte{one}, 0, 0},
+	} {
+		d := newDatagrams()
+		c.hear(d)
+		t.Run(c.name, func(t *testing.T) {
+			d.expect(t, c.want...)
+			lineEqual(t, "unknown frames", d.unknown, c.unknown)
+			lineEqual(t, "errors", d.in.errors, c.errors)
+		})
+	}
+}
+
+// A bridge cuts a serial line's stream where it likes: nothing is lost, whatever the size of its datagrams.
+func TestAStreamThatABridgeCutsIsReadWhole(t *testing.T) {
+	for _, size := range []int{1, 2, 7, 37, 64, 128, 200, 256, 300, 512, 1024, 1472, 5000, 60000} {
+		var all [][]byte
+		for i := range 400 {
+			all = append(all, packet(byte(i), 1, 1, attitudeAt(uint32(i))))
+			if i%3 == 0 {
+				all = append(all, unknownPacket(byte(i), i%250), signedPacket(packet(byte(i), 1, 1, px4Beat())))
+			}
+		}
+		d := newDatagrams().hear(addressed(1), slices.Collect(slices.Chunk(slices.Concat(all...), size))...)
+		want := slices.DeleteFunc(slices.Clone(all), func(b []byte) bool { return len(checkedFrames(b)) == 0 })
+		d.expect(t, want...)
+		lineEqual(t, fmt.Sprintf("unknown frames in datagrams of %d bytes", size), d.unknown, len(all)-len(want))
+		lineEqual(t, "errors", d.in.errors, 0)
+	}
+}
+
+func TestTheBeginningOfAFrameIsKeptHalfASecond(t *testing.T) {
+	one, half := packet(1, 1, 1, attitudeAt(1)), 20
+	for after, want := range map[time.Duration]int{pieceFor: 1, pieceFor + time.Millisecond: 0} {
+		synctest.Test(t, func(t *testing.T) {
+			d := newDatagrams().hear(addressed(1), one[:half])
+			time.Sleep(after)
+			d.hear(addressed(1), one[half:])
+			lineEqual(t, fmt.Sprintf("frames %v later", after), len(d.known), want)
+		})
+	}
+}
+
+// Forged senders take no memory, and not the vehicle's piece.
+func TestEightSendersKeepAPieceAndTheVehicleIsOneOfThem(t *testing.T) {
+	one, half := packet(1, 1, 1, attitudeAt(1)), 20
+	d := newDatagrams()
+	d.in.vehicle = addressed(1)
+	d.hear(d.in.vehicle, one[:half])
+	for i := range 5000 {
+		d.hear(addressed(uint16(2+i)), one[:half])
+	}
+	d.hear(d.in.vehicle, one[half:])
+	d.expect(t, one)
+	lineEqual(t, "senders that keep a piece", len(d.in.pieces), keptPieces)
+	d.hear(addressed(5001), one[half:])
+	d.expect(t, one, one) // the newest one's too
+	d.hear(addressed(4000), one[half:])
+	d.expect(t, one, one)
 }
 
 func TestATruncatedFrameCostsOnlyItself(t *testing.T) {

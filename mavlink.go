@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"net/netip"
 	"os"
 	"slices"
 	"sync"
@@ -30,22 +31,24 @@ const (
 	copyWithin     = 150 * time.Millisecond // an equal ack within this time is a copy
 )
 
-// outgoing is a message to send, and the ids to send it with.
+// outgoing is a message to send, the ids to send it with, and where it goes.
 type outgoing struct {
 	system, component byte            // zero ids are ours
 	msg               message.Message // nil for padding
 	at                time.Time       // when it was queued; zero: it is never stale
+	to                netip.AddrPort  // the vehicle's address when it was queued; invalid: the one when it is written
 }
 
 // heard is an event of the link: a message of the vehicle, another program's sticks for
-// the vehicle, or a notice for the user. An event with neither msg nor notice says that
-// the port was opened.
+// the vehicle, a notice for the user, or that the vehicle was replaced. An event with none of them says
+// that the port was opened.
 type heard struct {
-	at      time.Time
-	msg     message.Message
-	system  byte // the sender's id
-	foreign bool // msg is another program's sticks for the vehicle
-	notice  string
+	at       time.Time
+	msg      message.Message
+	system   byte // the sender's id
+	foreign  bool // msg is another program's sticks for the vehicle
+	notice   string
+	replaced func() // the vehicle has started again at another address, or is another one: sends to it from now on
 }
 
 // link is the connection to one vehicle. It keeps the port open, sends our heartbeat and
@@ -67,12 +70,13 @@ type link struct {
 	mu             sync.Mutex // guards all below; hear is called without it
 	writer         *writer    // of the open port; nil if the port is not open
 	vehicle        byte       // the vehicle's system id; 0 before its first heartbeat
-	stickSystem    byte       // SYSID_MYGCS once sticks were sent to an ArduPilot, else 0
-	recent         recent     // our last frames and the last acks
-	idsReported    bool       // another program with our ids was reported
-	autopilots     [256]bool  // by system id: an autopilot's heartbeat was heard
-	secondReported bool       // a second vehicle was reported
-	fault          error      // why the port is not open; nil if it is open
+	address        vehicleAddress
+	stickSystem    byte      // SYSID_MYGCS once sticks were sent to an ArduPilot, else 0
+	recent         recent    // our last frames and the last acks
+	idsReported    bool      // another program with our ids was reported
+	autopilots     [256]bool // by system id: an autopilot's heartbeat was heard
+	secondReported bool      // a second vehicle was reported
+	fault          error     // why the port is not open; nil if it is open
 }
 
 // newLink returns a link over a device. The link calls hear in run's goroutine.
@@ -161,7 +165,7 @@ func (l *link) sendAs(system, component byte, m message.Message) error {
 		return errors.New("the port is not open")
 	}
 	select {
-	case l.writer.queue <- outgoing{system, component, m, time.Now()}:
+	case l.writer.queue <- outgoing{system, component, m, time.Now(), l.address.at}:
 		return nil
 	default:
 		return errQueueFull
@@ -190,7 +194,9 @@ func (l *link) setSticks(o *outgoing) {
 	default:
 	}
 	if o != nil {
-		l.writer.sticks <- *o
+		sticks := *o
+		sticks.to = l.address.at
+		l.writer.sticks <- sticks
 	}
 }
 
@@ -272,18 +278,6 @@ func (r *reader) read() error {
 // handle hands on the vehicle's messages, and another program's sticks for the vehicle.
 func (r *reader) handle(f rawFrame, now time.Time) {
 	l := r.link
-	l.mu.Lock()
-	vehicle, repeated := l.vehicle, l.repeats(f.header, now)
-	// What looks like an unknown message may be noise.
-	stranger := !repeated && !l.idsReported && f.known != nil && f.system == l.system() && f.component == componentID
-	l.idsReported = l.idsReported || stranger
-	l.mu.Unlock()
-	if stranger {
-		l.hear(heard{at: now, notice: fmt.Sprintf("another program uses mavrest's MAVLink ids, %d/%d, and each takes the other's acks for its own; give that program other ids", f.system, f.component)})
-	}
-	if repeated {
-		return
-	}
 	var m message.Message
 	if f.component == autopilotID || f.id == idManualControl || f.id == idRCOverride {
 		m = f.decode()
@@ -292,17 +286,85 @@ func (r *reader) handle(f rawFrame, now time.Time) {
 		if b.Autopilot == minimal.MAV_AUTOPILOT_INVALID || f.system == 0 {
 			return
 		}
-		vehicle = r.hearAutopilot(f.system, b, now)
+		r.hearAutopilot(f.system, b, now)
+	}
+	l.mu.Lock()
+	vehicle := l.vehicle
+	l.mu.Unlock()
+	own := f.component == autopilotID && f.system == vehicle && vehicle != 0
+	if own && !r.atItsAddress(m, now) {
+		return
+	}
+	l.mu.Lock()
+	repeated := l.repeats(f.header, now)
+	// What looks like an unknown message may be noise.
+	stranger := !repeated && !l.idsReported && f.known != nil && f.system == l.system() && f.component == componentID
+	l.idsReported = l.idsReported || stranger
+	l.mu.Unlock()
+	if stranger {
+		l.hear(heard{at: now, notice: fmt.Sprintf("another program uses mavrest's MAVLink ids, %d/%d, and each takes the other's acks for its own; give that program other ids", f.system, f.component)})
 	}
 	switch {
-	case vehicle == 0:
-	case f.component == autopilotID && f.system == vehicle:
+	case repeated || vehicle == 0:
+	case own:
 		r.countLost(f.seq)
 		if m != nil {
 			l.hear(heard{at: now, msg: m, system: f.system})
 		}
 	case sticksTarget(m) == vehicle:
 		l.hear(heard{at: now, msg: m, system: f.system, foreign: true})
+	}
+}
+
+// atItsAddress reports whether a frame with the vehicle's ids came from the vehicle's address. It follows the
+// vehicle to another one, and says that two are heard.
+func (r *reader) atItsAddress(m message.Message, now time.Time) bool {
+	l := r.link
+	l.mu.Lock()
+	a := &l.address
+	was, system := a.at, l.vehicle
+	from := a.hear(r.in.from, m, now)
+	both := a.bothHeard(now)
+	other := a.other.at
+	asks := from == ofOther && a.mustAsk(now)
+	l.mu.Unlock()
+	r.in.vehicle = was
+	if both {
+		l.hear(heard{at: now, notice: fmt.Sprintf("system %d is heard from two addresses, %s and %s: two vehicles with one id, or one on two links; %s is ignored", system, was, other, other)})
+	}
+	if asks {
+		l.askWho(system, other)
+	}
+	if from == ofMoved || from == ofReplaced {
+		l.log.Info("the vehicle's address", "system", system, "address", r.in.from, "before", was, "same_vehicle", from == ofMoved)
+		r.hadSeq = false
+	}
+	if from == ofReplaced {
+		l.hear(heard{at: now, replaced: func() {
+			l.mu.Lock()
+			defer l.mu.Unlock()
+			l.address.follow()
+		}})
+	}
+	return from != ofOther
+}
+
+// askWho asks the vehicle at another address than the one that is heard for its clock and its uid.
+func (l *link) askWho(system byte, to netip.AddrPort) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.writer == nil {
+		return
+	}
+	for _, id := range []uint32{idAttitude, idVersion} {
+		question := &common.MessageCommandLong{
+			TargetSystem: system, TargetComponent: autopilotID,
+			Command: common.MAV_CMD_REQUEST_MESSAGE, Param1: float32(id),
+		}
+		select {
+		case l.writer.queue <- outgoing{msg: question, at: time.Now(), to: to}:
+		default: // it is asked again
+		}
 	}
 }
 
@@ -343,16 +405,15 @@ func sticksTarget(m message.Message) byte {
 	return 0
 }
 
-// hearAutopilot handles an autopilot's heartbeat and returns the vehicle's id. Without
-// -system the first autopilot is the vehicle.
-func (r *reader) hearAutopilot(system byte, b *minimal.MessageHeartbeat, now time.Time) (vehicle byte) {
+// hearAutopilot handles an autopilot's heartbeat. Without -system the first autopilot is the vehicle.
+func (r *reader) hearAutopilot(system byte, b *minimal.MessageHeartbeat, now time.Time) {
 	l := r.link
 	l.mu.Lock()
 	found := l.vehicle == 0 && (l.only == 0 || l.only == system)
 	if found {
-		l.vehicle = system
+		l.vehicle, l.address.at = system, r.in.from
 	}
-	vehicle = l.vehicle
+	vehicle := l.vehicle
 	// One heartbeat of a second vehicle may be a damaged frame.
 	second := vehicle != system && l.only == 0 && l.autopilots[system] && !l.secondReported
 	l.autopilots[system], l.secondReported = true, l.secondReported || second
@@ -363,10 +424,6 @@ func (r *reader) hearAutopilot(system byte, b *minimal.MessageHeartbeat, now tim
 	if second {
 		l.hear(heard{at: now, notice: fmt.Sprintf("a second vehicle is on this line, system %d; mavrest flies system %d, which it heard first; start mavrest with -system %d or -system %d to choose", system, vehicle, vehicle, system)})
 	}
-	if p, ok := r.port.(*udpPort); ok && system == vehicle {
-		p.setPeer()
-	}
-	return vehicle
 }
 
 type writer struct {
@@ -443,7 +500,7 @@ func (w *writer) put(o outgoing) error {
 		b = w.frame(o)
 	}
 	w.port.SetWriteDeadline(time.Now().Add(writeTimeout))
-	_, err := w.port.Write(b)
+	err := w.write(b, o.to)
 	switch {
 	case err == errNoPeer:
 		return nil
@@ -452,6 +509,22 @@ func (w *writer) put(o outgoing) error {
 	case err == nil && o.msg != nil:
 		w.link.sent.Add(1)
 	}
+	return err
+}
+
+// write writes bytes to an address where the port has many, else to the one at the line's end.
+func (w *writer) write(b []byte, to netip.AddrPort) (err error) {
+	p, ok := w.port.(addressedPort)
+	if !ok {
+		_, err = w.port.Write(b)
+		return err
+	}
+	if !to.IsValid() {
+		w.link.mu.Lock()
+		to = w.link.address.at
+		w.link.mu.Unlock()
+	}
+	_, err = p.writeTo(b, to)
 	return err
 }
 

@@ -46,7 +46,7 @@ type device struct {
 	name      string
 	open      func(ctx context.Context) (port, error)
 	lossy     bool       // bytes may be lost, as on a serial line
-	datagrams bool       // a read brings a datagram, which holds whole frames
+	datagrams bool       // a read brings a datagram: what one sender sends is a stream of its own
 	line      *lineState // nil until the link makes one
 }
 
@@ -91,12 +91,19 @@ func newDevice(name string, baud int) (device, error) {
 	return device{}, fmt.Errorf("-device %s: want auto, a serial device (/dev/serial0), udpin://0.0.0.0:14550, udpout://host:port, tcp://host:port, sim or sim:ardupilot; a port is a number up to 65535", name)
 }
 
-// udpPort listens on an address. It sends to the peer, the address of the vehicle's last
-// heartbeat: a stray datagram can't steal the link.
+// addressedPort is a port at which many addresses are heard: each datagram has a sender, and what is written
+// has a receiver.
+type addressedPort interface {
+	port
+	sender() netip.AddrPort // of the last datagram that was read; only the reader asks
+	writeTo(b []byte, to netip.AddrPort) (int, error)
+}
+
+// udpPort listens on an address. It has no peer of its own: the link says where each frame goes, so that no
+// stray datagram can steal the link.
 type udpPort struct {
 	*net.UDPConn
-	from netip.AddrPort                 // sender of the last datagram; only the reader uses it
-	peer atomic.Pointer[netip.AddrPort] // nil before the first heartbeat
+	from netip.AddrPort // sender of the last datagram; only the reader uses it
 }
 
 func listenUDP(address string) (port, error) {
@@ -115,21 +122,16 @@ func (p *udpPort) Read(b []byte) (int, error) {
 	return n, err
 }
 
+func (p *udpPort) sender() netip.AddrPort { return p.from }
+
 // errNoPeer is not a fault: the vehicle's first heartbeat brings the address to send to.
 var errNoPeer = errors.New("no address to send to yet")
 
-func (p *udpPort) Write(b []byte) (int, error) {
-	to := p.peer.Load()
-	if to == nil {
+func (p *udpPort) writeTo(b []byte, to netip.AddrPort) (int, error) {
+	if !to.IsValid() {
 		return 0, errNoPeer
 	}
-	return p.WriteToUDPAddrPort(b, *to)
-}
-
-// setPeer makes the sender of the last datagram, a heartbeat of the vehicle, the peer.
-func (p *udpPort) setPeer() {
-	from := p.from
-	p.peer.Store(&from)
+	return p.WriteToUDPAddrPort(b, to)
 }
 
 // serialDevice opens a serial port. go.bug.st/serial sets its rate. The bytes go

@@ -1144,7 +1144,7 @@ func openUDP(t *testing.T) *udpPort {
 }
 
 // A read that fails has no sender, and must not replace the last one.
-func TestAFailedReadOfAUDPPortKeepsTheVehiclesAddress(t *testing.T) {
+func TestAFailedReadOfAUDPPortKeepsItsLastSender(t *testing.T) {
 	p := openUDP(t)
 	vehicle := dialed(t, "udp", p.LocalAddr().String())
 	vehicle.Write([]byte{1})
@@ -1152,13 +1152,11 @@ func TestAFailedReadOfAUDPPortKeepsTheVehiclesAddress(t *testing.T) {
 	if _, err := p.Read(b); err != nil {
 		t.Fatal(err)
 	}
-	p.setPeer()
 	p.Close()
 	if n, err := p.Read(b); err == nil {
 		t.Fatalf("read %d bytes from a closed port", n)
 	}
-	p.setPeer()
-	lineEqual(t, "the peer", p.peer.Load().String(), vehicle.LocalAddr().String())
+	lineEqual(t, "the sender", p.sender().String(), vehicle.LocalAddr().String())
 }
 
 func TestAFrameCountsAsSentOnlyIfTheUDPPortHasAVehicle(t *testing.T) {
@@ -1174,7 +1172,7 @@ func TestAFrameCountsAsSentOnlyIfTheUDPPortHasAVehicle(t *testing.T) {
 	if _, err := p.Read(make([]byte, 100)); err != nil {
 		t.Fatal(err)
 	}
-	p.setPeer()
+	l.address.at = p.sender()
 	lineEqual(t, "the error with a vehicle", w.put(beat), nil)
 	lineEqual(t, "frames sent to it", l.sent.Load(), 1)
 	vehicle.hears(t, isBeat(minimal.MAV_TYPE_ONBOARD_CONTROLLER))
@@ -1197,14 +1195,23 @@ func TestUnknownMessagesInDatagramsOfTheirOwnAreHeardAndNotLost(t *testing.T) {
 	lineEqual(t, "errors", s.link.errors, 0)
 }
 
+// In real time, on real sockets: heard_test.go has the cases.
 func TestAVehicleThatComesFromAnotherUDPPortIsFollowed(t *testing.T) {
+	t.Parallel()
 	b := listenForVehicles(t)
+	began := time.Now()
 	for i := range 3 {
 		vehicle := b.dial(t)
-		vehicle.say(t, px4Beat())
-		b.seen(t, vehicle, uint32(i+1))
+		waitUntil(t, "the vehicle is heard at its new port", func() bool {
+			vehicle.say(t, px4Beat())
+			vehicle.say(t, &common.MessageAttitude{TimeBootMs: uint32(time.Since(began).Milliseconds()), Pitch: float32(i + 1)})
+			s := b.status()
+			return math.Round(s.tel.attitude.pitch*math.Pi/180) == float64(i+1)
+		})
 		vehicle.hears(t, b.mark(int16(100+i)))
 	}
+	s := b.status()
+	lineEqual(t, "texts of a restart", strings.Contains(strings.Join(said(&s.tel.texts), "|"), "started again"), false)
 }
 
 func TestUDPOutSendsFirstAndKeepsRunningWithoutAVehicle(t *testing.T) {

@@ -174,6 +174,7 @@ type simulator struct {
 	rcSwitch     uint16                                          // the transmitter's mode switch, channel 5, µs
 	foreignGCS   bool                                            // a real ground station (255, 1 Hz) on another link
 	system       uint8                                           // its id; instance N of a simulated PX4 is N+1
+	uid          uint64                                          // in AUTOPILOT_VERSION; all simulated PX4 with one id have the same
 	trouble      []simTrouble                                    // PX4: the faults that keep it from arming
 	fence        float64                                         // radius around home in metres; 0 for no fence
 	homeSteps    bool                                            // PX4: home's altitude steps
@@ -508,7 +509,7 @@ func (s *simulator) message(id uint32) message.Message {
 		}
 		return hud
 	case 148:
-		return &common.MessageAutopilotVersion{FlightSwVersion: s.version}
+		return &common.MessageAutopilotVersion{FlightSwVersion: s.version, Uid: s.uid}
 	case 242:
 		lat, lon := simPlace(s.home.north, s.home.east)
 		return &common.MessageHomePosition{

@@ -169,6 +169,23 @@ func (p position) leadsTo(next position) bool {
 	return !jumped || next.at.Sub(p.at) >= freshFor
 }
 
+// goesOn reports whether next is the same clock, as far as the time between the two can tell.
+func (c bootClock) goesOn(next bootClock) bool {
+	step, took := next.sinceBoot-c.sinceBoot, next.at.Sub(c.at)
+	return c.received() && next.received() && (step-took).Abs() <= clockSlack
+}
+
+// jumpedAhead reports whether the clock came back from a silence further ahead than the silence was long: it is
+// another vehicle's. A clock that is behind may be a late frame's.
+func (c bootClock) jumpedAhead(was bootClock) bool {
+	took := c.at.Sub(was.at)
+	return was.received() && took >= offlineAfter && c.sinceBoot-was.sinceBoot > took+clockSlack
+}
+
+func clockAt(bootMs uint32, now time.Time) bootClock {
+	return bootClock{group{now}, time.Duration(bootMs) * time.Millisecond}
+}
+
 type rcChannels struct {
 	group
 	channel channels
@@ -308,7 +325,7 @@ func (t *telemetry) hearSysStatus(m *common.MessageSysStatus, now time.Time) {
 
 // clockRanBack records the autopilot's clock, and reports whether it ran backwards.
 func (t *telemetry) clockRanBack(ms uint32, now time.Time) (restarted bool) {
-	was, next := t.boot, bootClock{group{now}, time.Duration(ms) * time.Millisecond}
+	was, next := t.boot, clockAt(ms, now)
 	return believe(&t.boot, &t.doubtedBoot, next, bootClock.leadsTo) &&
 		was.received() && next.sinceBoot < was.sinceBoot-clockSlack
 }
@@ -318,6 +335,13 @@ func (t *telemetry) restart() {
 	t.rebooted = true
 	t.health, t.estimate, t.rc, t.landed = health{}, estimate{}, rcChannels{}, landed{}
 	t.home, t.target = unknownPoint, unknownPoint // they may be elsewhere now
+}
+
+// replace forgets all but the texts and the last heartbeat, which the next one replaces: the vehicle may be another one.
+func (t *telemetry) replace() {
+	texts, id, beat := t.texts, t.id, t.beat
+	*t = newTelemetry()
+	t.texts, t.id, t.beat = texts, id, beat
 }
 
 const (

@@ -1,0 +1,412 @@
+package main
+
+// Where the vehicle is heard: a port with many addresses, on virtual time, with simulated autopilots at some of
+// them.
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"math"
+	"net/netip"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/bluenviron/gomavlib/v3/pkg/dialects/common"
+	"github.com/bluenviron/gomavlib/v3/pkg/message"
+)
+
+// network is a port at which many addresses are heard.
+type network struct {
+	in chan datagram
+
+	mu    sync.Mutex // guards what is below
+	diary *diary     // nil before the flight begins
+	ends  map[netip.AddrPort]io.ReadWriteCloser
+}
+
+type datagram struct {
+	from  netip.AddrPort
+	bytes []byte
+}
+
+// networkPort is one opening of the network.
+type networkPort struct {
+	*network
+	noDeadlines
+	from  netip.AddrPort
+	until time.Time
+	gone  chan struct{}
+	once  sync.Once
+}
+
+// tell writes into the flight's diary what went over the network.
+func (n *network) tell(e entry) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.diary != nil {
+		n.diary.add(e)
+	}
+}
+
+// addressed is an address on this network.
+func addressed(port uint16) netip.AddrPort {
+	return netip.AddrPortFrom(netip.AddrFrom4([4]byte{10, 0, 0, 1}), port)
+}
+
+func (p *networkPort) SetReadDeadline(t time.Time) error {
+	p.until = t
+	return nil
+}
+
+func (p *networkPort) Read(b []byte) (int, error) {
+	select {
+	case d := <-p.in:
+		p.from = d.from
+		p.tell(entry{at: time.Now(), who: fromVehicle, raw: d.bytes})
+		return copy(b, d.bytes), nil
+	case <-time.After(time.Until(p.until)):
+		return 0, os.ErrDeadlineExceeded
+	case <-p.gone:
+		return 0, io.EOF
+	}
+}
+
+func (p *networkPort) sender() netip.AddrPort { return p.from }
+
+func (p *networkPort) Write(b []byte) (int, error) { panic("a write without an address") }
+
+func (p *networkPort) writeTo(b []byte, to netip.AddrPort) (int, error) {
+	if !to.IsValid() {
+		return 0, errNoPeer
+	}
+	p.tell(entry{at: time.Now(), who: toVehicle, raw: bytes.Clone(b)})
+	p.mu.Lock()
+	end := p.ends[to]
+	p.mu.Unlock()
+	if end != nil {
+		end.Write(b)
+	}
+	return len(b), nil
+}
+
+func (p *networkPort) Close() error {
+	p.once.Do(func() { close(p.gone) })
+	return nil
+}
+
+// at puts a vehicle at an address, or moves it there from the address where it was.
+func (n *network) at(t *testing.T, s *simulator, address netip.AddrPort) {
+	t.Helper()
+	n.away(s)
+	end, err := s.open()
+	if err != nil {
+		t.Fatal(err)
+	}
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.ends[address] = end
+	go func() { // ends with the simulator
+		for {
+			b := make([]byte, simBuffer)
+			size, err := end.Read(b)
+			if err != nil {
+				return
+			}
+			n.in <- datagram{address, b[:size]}
+		}
+	}()
+}
+
+// away takes a vehicle from its address: it is silent, and hears nothing.
+func (n *network) away(s *simulator) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	for address, end := range n.ends {
+		if end.(*simPort).s == s {
+			end.Close()
+			delete(n.ends, address)
+		}
+	}
+}
+
+// The addresses of a vehicle, of its bridge after a restart, and of another vehicle with its ids.
+var atHome, atNewPort, atOther = addressed(14550), addressed(40001), addressed(40002)
+
+// flyOnUDP is fly on a network: the vehicle is at atHome.
+func flyOnUDP(t *testing.T, flavour simFlavour, prepare func(*simulator), do func(f *flight, n *network)) {
+	t.Helper()
+	n := &network{ends: map[netip.AddrPort]io.ReadWriteCloser{}}
+	var vehicle *simulator
+	keep := func(s *simulator) {
+		vehicle, s.uid = s, 7
+		if prepare != nil {
+			prepare(s)
+		}
+	}
+	flyWith(t, flavour, keep, func(d *drone) {
+		n.in = make(chan datagram, 1000) // of this bubble
+		n.at(t, vehicle, atHome)
+		d.link.device.datagrams, d.link.device.lossy = true, false
+		d.link.device.open = func(context.Context) (port, error) {
+			return &networkPort{network: n, gone: make(chan struct{})}, nil
+		}
+	}, func(f *flight) {
+		n.mu.Lock()
+		n.diary = f.diary
+		n.mu.Unlock()
+		do(f, n)
+	})
+}
+
+// another runs another vehicle with the same ids, until the test ends.
+func (f *flight) another(flavour simFlavour) *simulator {
+	s := newSimulator(flavour)
+	ctx, end := context.WithCancel(f.Context())
+	var running sync.WaitGroup
+	running.Go(func() { s.run(ctx) })
+	f.Cleanup(func() {
+		end()
+		running.Wait()
+	})
+	time.Sleep(time.Second) // it has booted
+	return s
+}
+
+// onEachUDP runs a flight on a network for both autopilots.
+func onEachUDP(t *testing.T, do func(f *flight, n *network)) {
+	for name, flavour := range map[string]simFlavour{"px4": simPX4, "ardupilot": simArduPilot} {
+		t.Run(name, func(t *testing.T) { flyOnUDP(t, flavour, nil, do) })
+	}
+}
+
+// messagesWith lists the messages of the status that contain these words.
+func (f *flight) messagesWith(words string) (list []string) {
+	for _, m := range f.status()["messages"].([]any) {
+		if text := m.(object)["text"].(string); strings.Contains(text, words) {
+			list = append(list, text)
+		}
+	}
+	return list
+}
+
+func TestOfTwoVehiclesWithOneIdOnlyTheFirstAddressIsHeardAndCommanded(t *testing.T) {
+	onEachUDP(t, func(f *flight, n *network) {
+		other := f.another(f.sim.flavour)
+		other.placeInAir(50)
+		n.at(f.T, other, atOther)
+		time.Sleep(3 * time.Second)
+		for i := range 12 {
+			f.accepted("/mode", `{"mode":"`+[]string{"hold", "rtl"}[i%2]+`"}`)
+			time.Sleep(300 * time.Millisecond)
+		}
+		f.aloft() // its positions would show the other one's 50 m
+		lineEqual(f.T, "commands to the other one", len(commandsOf(other.received())), 0)
+		lineEqual(f.T, "frames to the other one", len(other.received()), 0)
+		lineEqual(f.T, "it was heard to start again", len(f.messagesWith("started again")), 0)
+		want := fmt.Sprintf("[mavrest: system 1 is heard from two addresses, %s and %s: two vehicles with one id, or one on two links; %s is ignored]", atHome, atOther, atOther)
+		lineEqual(f.T, "messages", fmt.Sprint(f.messagesWith("two addresses")), want)
+	})
+}
+
+// Others' frames count from every address: another program with our ids, another program's sticks.
+func TestOtherSystemsAndComponentsAreHeardFromEveryAddress(t *testing.T) {
+	onEachUDP(t, func(f *flight, n *network) {
+		n.in <- datagram{atOther, packet(0, 1, componentID, px4Beat())}
+		time.Sleep(time.Second)
+		lineEqual(f.T, "messages about our ids", len(f.messagesWith("mavrest's MAVLink ids")), 1)
+		f.aloft()
+		f.accepted("/mode", `{"mode":"position"}`)
+		time.Sleep(time.Second)
+		for seq := range byte(20) {
+			n.in <- datagram{atOther, packet(seq, 255, 190, &common.MessageManualControl{Target: 1, X: 100, Z: 500})}
+			time.Sleep(50 * time.Millisecond)
+		}
+		want := 0
+		if f.firmware.ardupilot() {
+			want = 1
+		}
+		lineEqual(f.T, "messages about other sticks", len(f.messagesWith("another program moves the sticks")), want)
+	})
+}
+
+// A restarted bridge has a new port. The flight, its landing at a place and the sticks go on.
+func TestABridgeWithANewPortIsNoOutage(t *testing.T) {
+	onEachUDP(t, func(f *flight, n *network) {
+		f.aloft()
+		landing := f.post("/land", "{"+at(60, 0)+`,"wait":200}`)
+		time.Sleep(3 * time.Second)
+		n.at(f.T, f.sim, atNewPort)
+		for range 40 { // the whole time
+			time.Sleep(100 * time.Millisecond)
+			lineEqual(f.T, "online", f.status()["online"], true)
+		}
+		landing.want(f.T, 200, "")
+		f.wantAt(60, 0, 0, 2)
+
+		f.accepted("/takeoff", `{"altitude":10,"wait":60}`)
+		f.accepted("/mode", `{"mode":"position"}`)
+		f.accepted("/input", `{"pitch":0.3,"timeout":5}`)
+		n.at(f.T, f.sim, atHome)
+		moved := time.Now()
+		time.Sleep(3 * time.Second)
+		if f.firmware == px4 { // PX4's own failsafe came meanwhile: sticks ended for 2 s
+			return
+		}
+		lineEqual(f.T, "sticks go on", len(f.sticksSince(moved)) > 10, true)
+		lineEqual(f.T, "mode", f.status()["mode"], "position")
+		lineEqual(f.T, "it was heard to start again", len(f.messagesWith("started again")), 0)
+	})
+}
+
+// What is heard from a new address, after the vehicle's was silent, and is not shown to be the same vehicle.
+func TestAnotherVehicleAtANewAddressInheritsNothing(t *testing.T) {
+	old := func(f *flight) *simulator { // it was started long before the first one
+		s := f.another(f.sim.flavour)
+		s.change(func() { s.booted = s.booted.Add(-10 * time.Minute) })
+		return s
+	}
+	for name, next := range map[string]func(f *flight) *simulator{
+		"one that started later":   func(f *flight) *simulator { return f.another(f.sim.flavour) },
+		"one that started earlier": old,
+		"the same one, which has started again": func(f *flight) *simulator {
+			f.sim.reboot(true)
+			return f.sim
+		},
+		"one that started at the same time": func(f *flight) *simulator {
+			s := f.another(f.sim.flavour)
+			s.change(func() { s.booted, s.uid = f.sim.booted, 8 })
+			return s
+		},
+		"one whose clock is not heard": func(f *flight) *simulator {
+			s := f.another(f.sim.flavour)
+			s.change(func() {
+				s.stream(idAttitude, 0)
+				s.stream(idPosition, 0)
+			})
+			return s
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			onEachUDP(t, func(f *flight, n *network) {
+				f.aloft()
+				landing := f.post("/land", "{"+at(60, 0)+`,"wait":200}`)
+				time.Sleep(3 * time.Second)
+				n.away(f.sim)
+				other := next(f)
+				if other != f.sim {
+					other.placeInAir(30)
+				}
+				n.at(f.T, other, atOther)
+				began := time.Now()
+				time.Sleep(8 * time.Second)
+				lineEqual(f.T, "it is online", f.status()["online"], true)
+				landing.want(f.T, 409, "interrupted", "the vehicle was silent, and has started again meanwhile or is another one")
+
+				time.Sleep(60 * time.Second) // the other one would be at the landing's place, or the client silent
+				received := slices.DeleteFunc(other.received(), func(r simReceived) bool { return r.at.Before(began) })
+				lineEqual(f.T, "commands to it", fmt.Sprint(commandsOf(received)), "[]")
+				lineEqual(f.T, "sticks to it", len(sticksOf(received)), 0)
+				f.accepted("/mode", `{"mode":"rtl"}`)
+				lineEqual(f.T, "a client's command reaches it", len(commandsOf(other.received())) > 0, true)
+			})
+		})
+	}
+}
+
+// A client's moving sticks do not reach another vehicle.
+func TestSticksDoNotGoToAnotherVehicleAtANewAddress(t *testing.T) {
+	onEachUDP(t, func(f *flight, n *network) {
+		f.aloft()
+		f.accepted("/mode", `{"mode":"position"}`)
+		other := f.another(f.sim.flavour)
+		other.placeInAir(30)
+		var clients sync.WaitGroup
+		clients.Go(func() {
+			for range 100 {
+				f.call("POST", "/input", `{"pitch":1,"timeout":1}`)
+				time.Sleep(100 * time.Millisecond)
+			}
+		})
+		time.Sleep(2 * time.Second)
+		n.away(f.sim)
+		n.at(f.T, other, atOther)
+		clients.Wait()
+		lineEqual(f.T, "sticks to it", len(sticksOf(other.received())), 0)
+		lineEqual(f.T, "commands to it", fmt.Sprint(commandsOf(other.received())), "[]")
+		f.refused("/input", `{"pitch":1}`, 409, "wrong_mode")
+	})
+}
+
+// On a line with one end a vehicle that comes later is seen by its clock, which can't have run so far.
+func TestAnotherVehicleAtTheSameEndInheritsNothing(t *testing.T) {
+	both(t, func(f *flight) {
+		f.aloft()
+		landing := f.post("/land", "{"+at(60, 0)+`,"wait":200}`)
+		time.Sleep(3 * time.Second)
+		f.sim.unplug()
+		time.Sleep(7 * time.Second)
+		f.sim.change(func() { f.sim.booted = f.sim.booted.Add(-10 * time.Minute) }) // as another one's
+		f.sim.plug()
+		began := time.Now()
+		landing.want(f.T, 409, "interrupted", "the vehicle was silent, and has started again meanwhile or is another one")
+		time.Sleep(60 * time.Second)
+		lineEqual(f.T, "commands to it", fmt.Sprint(commandsOf(f.since(began))), "[]")
+	})
+}
+
+// A quick look at the rule, without flights: the vehicle is at A, and its clock shows 100 s at 0 s.
+func TestTheVehiclesAddressByClockAndUID(t *testing.T) {
+	a, b, c := addressed(1), addressed(2), addressed(3)
+	for _, test := range []struct {
+		name, heard string // address, seconds, the clock's seconds (- for a heartbeat, u and a uid)
+		want        string
+	}{
+		{"it stays while it is heard", "A 0 100, B 0.1 5, A 1 101, B 1.1 6, A 2 102, B 2.5 7.4, A 3 103", "A o A o A o A"},
+		{"silent for less than 2 s", "A 0 100, B 1.9 101.9, A 2 102", "A o A"},
+		{"the clock goes on", "A 0 100, B 0.3 100.3, B 1.9 101.9, B 2 102, B 2.1 102.1", "A o o moved A"},
+		{"the clock is late by 0.9 s", "A 0 100, B 1 100.1, B 2 101.1", "A o moved"},
+		{"the clock is late by 1.1 s", "A 0 100, B 1 99.9, B 2 100.9", "A o replaced"},
+		{"it started before", "A 0 100, B 1 501, B 2 502, B 2.1 502.1", "A o replaced A"},
+		{"it started again", "A 0 100, B 1 2, B 2 3", "A o replaced"},
+		{"an hour later", "A 0 100, B 3600 3700, B 3601 3701", "A moved A"},
+		{"no clock", "A 0 100, B 1 -, B 2 -", "A o replaced"},
+		{"no clock, and not long enough", "A 0 100, B 1.5 -, B 2 -, B 2.5 -", "A o o replaced"},
+		{"no clock, and the uid is the same", "A 0 u7, B 1 u7, B 2 -", "A o moved"},
+		{"no clock, and the uid is another one", "A 0 u7, B 1 u8, B 2 -", "A o replaced"},
+		{"the clock goes on, and the uid is another one", "A 0 100, A 0 u7, B 1 101, B 1 u8, B 2 102", "A A o o replaced"},
+		{"the clock does not go on, and the uid is the same", "A 0 100, A 0 u7, B 1 5, B 1 u7, B 2 6", "A A o o replaced"},
+		{"the clock goes on, and the uid may be told yet", "A 0 100, A 0 u7, B 1.5 101.5, B 2 102, B 2.5 102.5", "A A o o moved"},
+		{"a third one", "A 0 100, B 1 5, C 1.1 6, B 2 6", "A o o replaced"},
+		{"a third one, whose clock goes on", "A 0 100, B 0.9 5, C 1 101, B 2 6, C 2 102", "A o o o moved"},
+		{"forged ports", "A 0 100, B 0.1 -, C 0.2 -, B 0.3 -, A 1 101, C 1.1 -, A 2 102", "A o o o A o A"},
+	} {
+		v := vehicleAddress{at: a}
+		var got []string
+		for _, h := range strings.Split(test.heard, ", ") {
+			var who, what string
+			var seconds, clock float64
+			fmt.Sscan(h, &who, &seconds, &what)
+			now := time.Unix(1000, 0).Add(time.Duration(seconds*1000) * time.Millisecond)
+			var m message.Message = px4Beat()
+			if strings.HasPrefix(what, "u") {
+				m = &common.MessageAutopilotVersion{Uid: uint64(what[1])}
+			} else if what != "-" {
+				fmt.Sscan(what, &clock)
+				m = attitudeAt(uint32(math.Round(clock * 1000)))
+			}
+			from := map[string]netip.AddrPort{"A": a, "B": b, "C": c}[who]
+			is := v.hear(from, m, now)
+			if is == ofReplaced {
+				v.follow()
+			}
+			got = append(got, map[origin]string{ofVehicle: "A", ofOther: "o", ofMoved: "moved", ofReplaced: "replaced"}[is])
+		}
+		lineEqual(t, test.name, strings.Join(got, " "), test.want)
+	}
+}
