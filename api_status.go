@@ -65,7 +65,7 @@ func (a *api) getStatus(w http.ResponseWriter, r *http.Request) (any, error) {
 
 // snapshot is the drone at one moment, for the status.
 type snapshot struct {
-	view
+	situation
 	tel      telemetry
 	modeName string
 	armable  *bool // a takeoff could arm now; nil if unknown
@@ -84,9 +84,9 @@ func (d *drone) status() (s snapshot) {
 }
 
 func (d *drone) snapshot(now time.Time) snapshot {
-	v := d.view(now)
+	v := d.situation(now)
 	s := snapshot{
-		view: v, tel: d.tel, modeName: d.modeName(),
+		situation: v, tel: d.tel, modeName: d.modeName(),
 		target: d.target(now), by: d.sticks.by(v), from: d.sticks.held(v), link: d.link.state(),
 	}
 	// PX4 checks its present mode, which may need a receiver. A takeoff leaves that for hold, which needs none.
@@ -153,7 +153,7 @@ func render(s snapshot, client netip.Addr) jsonObject {
 		"in_air", ifKnown(landedStates[s.landed] != "", s.landed.inAir()),
 		"landed_state", word(landedStates[s.landed]),
 		"state", word(t.beat.state),
-		"failsafe", ifKnown(heard, t.beat.failsafe),
+		"failsafe", ifKnown(heard, t.beat.critical),
 		"armable", s.armable,
 		"unhealthy", t.health.unhealthy(),
 		"done", s.done,

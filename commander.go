@@ -408,6 +408,14 @@ func (c *commander) endManoeuvre(why *commandError) {
 	c.manoeuvre = nil
 }
 
+// aim is the target of the manoeuvre that is not complete; nil: there is none.
+func (c *commander) aim() *place {
+	if c.manoeuvre == nil || c.manoeuvre.finished() {
+		return nil
+	}
+	return c.manoeuvre.plan.target
+}
+
 // onWayToLand reports whether a landing is still on its way to its place.
 func (c *commander) onWayToLand() bool {
 	return c.manoeuvre != nil && c.manoeuvre.plan.second != nil && !c.manoeuvre.finished()

@@ -79,11 +79,11 @@ func (x departure) decide(r *reports, awayAt, now time.Time) decision {
 	if x.atOnce {
 		oldest = x.due.Add(-reportFresh)
 	}
-	if last := r.lastBeat.at; !r.keeps() && !last.Before(oldest) && last.After(awayAt) {
+	if !r.keeps() && !r.at.Before(oldest) && r.at.After(awayAt) {
 		return decision{move: goOn}
 	}
 
-	again := r.due(true, x.trip)
+	again := r.dueAwaited(x.trip)
 	if !x.asked || !now.Before(again) {
 		return decision{move: ask}
 	}
@@ -131,7 +131,7 @@ func (c *command) decide(last report, r *reports, trip time.Duration, taken bool
 	}
 
 	if c.acked() || c.step.byReport() { // else no report proves it yet
-		again := r.due(true, trip)
+		again := r.dueAwaited(trip)
 		if !c.asked || c.ackedAt.After(r.asked) || !now.Before(again) {
 			return decision{move: ask}
 		}

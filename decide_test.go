@@ -44,7 +44,7 @@ func (f *following) sinceEpoch() int { return int(f.now.Sub(epoch) / time.Millis
 
 // comes is one thing of a script.
 func (f *following) comes(what string) {
-	beat := f.reports.lastBeat
+	beat := f.last.shownMode
 	switch what {
 	case "report":
 	case "arms":
@@ -61,7 +61,7 @@ func (f *following) comes(what string) {
 		f.taken = true
 		return
 	case "number": // a CURRENT_MODE that is kept
-		f.reports.hearMode(modePilots, f.now)
+		f.reports.hearMode(modePilots, f.last.shownMode, f.now)
 		return
 	case "away":
 		f.awayAt = f.now
@@ -79,7 +79,7 @@ func (f *following) comes(what string) {
 	default:
 		panic(what)
 	}
-	for _, shown := range f.reports.hearHeartbeat(beat, 0, f.now) {
+	for _, shown := range f.reports.hearHeartbeat(beat, f.last.shownMode, 0, f.now) {
 		f.last = report{shownMode: shown, amsl: 100}
 	}
 }

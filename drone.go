@@ -123,12 +123,12 @@ func (d *drone) quit() {
 // farewell leaves the vehicle safe when the program ends after sticks: it may command a hold or a
 // landing, and centres or releases the sticks (docs/design.md, "SIGTERM in the air").
 func (d *drone) farewell(w waiter) {
-	v := d.view(time.Now())
+	v := d.situation(time.Now())
 	if v.online && v.firmware.ardupilot() && v.flying() && d.sticks.flies(v) && !d.sticks.taken {
 		w.wait(d.quitBy, func() bool { return len(d.cmd.tasks) == 0 }) // quit has ended them
 		d.hover(w)
 	}
-	v = d.view(time.Now()) // hover has unlocked mu
+	v = d.situation(time.Now()) // hover has unlocked mu
 	d.sticks.stop(v)
 	if d.sticks.phase != stickOff && v.flying() {
 		d.log.Warn("stopping in the air after sticks: the autopilot's own failsafe for lost sticks may follow (docs/install.md, 7)", "mode", v.mode)
@@ -151,9 +151,9 @@ func (d *drone) doDue(now time.Time) time.Time {
 		d.log.Warn("vehicle offline: no report of its mode for 3 s", "system", d.tel.id.system)
 	}
 	next = sooner(next, d.tel.texts.flush(now, chunkWait))
-	next = sooner(next, d.watch(now))
 	v := d.view(now)
-	next = sooner(next, d.sticks.tick(v))
+	next = sooner(next, d.watch(v))
+	next = sooner(next, d.sticks.tick(d.with(v)))
 	d.warn(v)
 	if acts := d.act(); acts.hold && d.cmd.idle() {
 		d.wg.Go(func() { d.changeMayWait(d.holdForSilent) })
@@ -179,11 +179,12 @@ func (d *drone) poll(now time.Time) (next time.Time) {
 			d.targetAsked, next = now, now.Add(targetEvery)
 		}
 	}
-	if !now.Before(d.cmd.reports.due(false, d.cmd.acks.trip)) {
+	armed, trip := d.machine.last.armed, d.cmd.acks.trip
+	if !now.Before(d.cmd.reports.due(armed, trip)) {
 		d.handshake.lacks(idHeartbeat)
 		d.cmd.askForReport(now)
 	}
-	return sooner(next, d.cmd.reports.due(false, d.cmd.acks.trip))
+	return sooner(next, d.cmd.reports.due(armed, trip))
 }
 
 func (d *drone) hear(h heard) {
@@ -200,7 +201,7 @@ func (d *drone) take(h heard) {
 	case h.msg == nil: // the port is open; an earlier process may have sent sticks
 		d.sticks.src.hide(h.at.Add(overrideTimeout))
 	case h.foreign:
-		d.sticks.hearForeign(d.view(h.at))
+		d.sticks.hearForeign(d.situation(h.at))
 	default:
 		d.tel.id.system = h.system
 		d.hearMessage(h.msg, h.at)
@@ -220,9 +221,9 @@ func (d *drone) hearMessage(m message.Message, now time.Time) {
 	d.handshake.hear(m.GetID(), now)
 	switch m := m.(type) {
 	case *minimal.MessageHeartbeat:
-		d.hearHeartbeat(now)
+		d.hearHeartbeat(m, now)
 	case *common.MessageCurrentMode:
-		d.cmd.reports.hearMode(m.CustomMode, now)
+		d.cmd.reports.hearMode(m.CustomMode, d.machine.last.shownMode, now)
 	case *common.MessageCommandAck:
 		if d.link.addressed(m.TargetSystem, m.TargetComponent) {
 			d.cmd.acks.hear(m.Command, uint8(m.Result), d.cmd.reports.n, now)
@@ -232,7 +233,7 @@ func (d *drone) hearMessage(m message.Message, now time.Time) {
 	case *common.MessageSysStatus:
 		d.hearReceiver(now)
 	case *common.MessageRcChannels:
-		d.sticks.hearChannels(d.view(now), d.tel.rc.channel)
+		d.sticks.hearChannels(d.situation(now), d.tel.rc.channel)
 	case *common.MessageAutopilotVersion:
 		span, v := flown[d.firmware()], d.tel.id.version
 		if v != version && (v < span[0] || v >= span[1]) {
@@ -255,11 +256,14 @@ var flown = map[firmware][2]firmwareVersion{
 }
 
 // hearHeartbeat judges the reports that a HEARTBEAT makes. It brings an offline vehicle online.
-func (d *drone) hearHeartbeat(now time.Time) {
-	b := &d.tel.beat
+func (d *drone) hearHeartbeat(m *minimal.MessageHeartbeat, now time.Time) {
 	maybeWarning := d.firmware() == px4 && d.tel.id.version != 0 && d.tel.id.version < px4CriticalActs
-	beat := shownMode{custom: b.custom, armed: b.armed, failsafe: b.failsafe && !maybeWarning}
-	for _, shown := range d.cmd.reports.hearHeartbeat(beat, d.cmd.acks.trip, now) {
+	beat := shownMode{
+		custom:   m.CustomMode,
+		armed:    m.BaseMode&minimal.MAV_MODE_FLAG_SAFETY_ARMED != 0,
+		failsafe: d.tel.beat.critical && !maybeWarning,
+	}
+	for _, shown := range d.cmd.reports.hearHeartbeat(beat, d.machine.last.shownMode, d.cmd.acks.trip, now) {
 		d.judge(shown, now)
 	}
 	if !d.online {
@@ -295,7 +299,7 @@ func (d *drone) judge(shown shownMode, now time.Time) {
 		if d.machine.mode == ModeTakeoff { // it has ended
 			d.machine.abandon()
 		}
-		d.sticks.disarmed(d.view(now))
+		d.sticks.disarmed(d.situation(now))
 	}
 }
 
@@ -304,7 +308,7 @@ func (d *drone) judge(shown shownMode, now time.Time) {
 func (d *drone) takeover(why string) {
 	d.cmd.takeover(why)
 	d.tel.target, d.targetAsked = unknownPoint, time.Time{} // the vehicle may fly elsewhere now
-	d.sticks.switched(d.view(time.Now()))
+	d.sticks.switched(d.situation(time.Now()))
 	d.logMode(why)
 }
 
@@ -325,7 +329,7 @@ func (d *drone) restarted(now time.Time, why string) {
 	d.cmd.reports.restart()
 	d.tel.restart()
 	d.cmd.takeover(why)
-	d.sticks.restarted(d.view(now))
+	d.sticks.restarted(d.situation(now))
 	d.forget()
 	d.warned, d.checked = nil, time.Time{}
 	d.handshake.begin(now)
@@ -406,36 +410,40 @@ func (d *drone) reportOf(b shownMode, now time.Time) report {
 	return r
 }
 
-func (d *drone) view(now time.Time) view { return d.viewSince(time.Time{}, now) }
-
-// viewSince is the vehicle now. A position, velocity or landed state that is stale, or did not come later
-// than since, counts as unknown. A hold at a stale position would fly back there.
-func (d *drone) viewSince(since, now time.Time) view {
-	t, current := &d.tel, d.cmd.current()
-	entersSticks := func(to *order) bool { return to.mode.flownBySticks() }
+// view is the vehicle now. A position, velocity or landed state that is stale counts as unknown: a hold at
+// a stale position would fly back there.
+func (d *drone) view(now time.Time) view {
+	t := &d.tel
 	v := view{
 		now: now, firmware: d.firmware(), version: t.id.version, vtol: common.MAV_VTOL_STATE(t.id.vtol),
 		params: d.params.values, trip: d.cmd.acks.trip,
-		online: d.online, mode: d.machine.mode, busy: current != nil,
-		entering:  current != nil && current.doing.entersSticks() || d.machine.claimed(now, entersSticks) >= 0,
-		shownMode: d.machine.last.shownMode,
-		place:     nowhere, heading: math.NaN(), velocity: motionless, home: t.home, target: t.target,
+		online: d.online, shownMode: d.machine.last.shownMode, critical: t.beat.critical,
+		landed: t.landedNow(now), landedAt: t.landed.at,
+		place: nowhere, heading: math.NaN(), velocity: motionless, home: t.home, target: t.target,
 	}
-	v.failsafe = t.beat.failsafe // unlike the report's it may be only a warning: a goto or hold ends even that
 	if v.firmware.ardupilot() && !d.link.gcs {
 		v.gcsFailsafe = v.param(stickParams[v.firmware], 0) // FS_GCS_ENABLE
 	}
-	if p, m := &t.position, &t.velocity; p.within(freshFor, now) && p.at.After(since) { // they come together
+	if p, m := &t.position, &t.velocity; p.within(freshFor, now) { // they come together
 		v.place, v.heading = place{p.lat, p.lon, p.relative, p.amsl}, p.heading
-		v.velocity = motion{m.north, m.east, m.down}
-	}
-	if m := d.cmd.manoeuvre; m != nil && !m.finished() {
-		v.aim = m.plan.target
-	}
-	if t.landed.at.After(since) {
-		v.landed = t.landedNow(now)
+		v.velocity, v.placeAt = motion{m.north, m.east, m.down}, p.at
 	}
 	return v
+}
+
+// situation is the vehicle and our own state now.
+func (d *drone) situation(now time.Time) situation { return d.with(d.view(now)) }
+
+// with is a view and, beside it, our own state at its time.
+func (d *drone) with(v view) situation {
+	current := d.cmd.current()
+	entersSticks := func(to *order) bool { return to.mode.flownBySticks() }
+	return situation{v, own{
+		mode: d.machine.mode,
+		busy: current != nil,
+		entering: current != nil && current.doing.entersSticks() ||
+			d.machine.claimed(v.now, entersSticks) >= 0,
+	}}
 }
 
 // clock runs what happens by time. It sleeps until the next thing is due, 1 s at most: the

@@ -71,7 +71,7 @@ func (d *drone) makePlan(t *task) (err error) {
 		err = refuse(codeOffline, "the vehicle has not reported yet whether it is a QuadPlane; try again")
 	}
 	if err == nil {
-		t.plan, err = t.request.plan(d.view(time.Now()))
+		t.plan, err = t.request.plan(d.view(time.Now()), d.cmd.aim())
 	}
 	return err
 }
@@ -159,7 +159,7 @@ func (d *drone) send(w waiter, t *task, s *step) error {
 // ready is when a step may go out: its sticks were streamed for long enough, the last mode change
 // is long enough ago, and no late ack of an earlier command can answer it.
 func (d *drone) ready(s *step) time.Time {
-	at, acks := d.sticks.ready(s.needsStream(), d.view(time.Now()), s.arms()), d.cmd.acks
+	at, acks := d.sticks.ready(s.needsStream(), d.situation(time.Now()), s.arms()), d.cmd.acks
 	if s.to != nil {
 		at = later(at, acks.modeFrom)
 	}
@@ -188,7 +188,7 @@ func (d *drone) accepted(t *task, s *step) {
 func (d *drone) conclude(w waiter, t *task, err error) {
 	switch {
 	case err == nil && t.request.entersSticks():
-		d.sticks.giveToClient(d.view(time.Now()), t.request.from)
+		d.sticks.giveToClient(d.situation(time.Now()), t.request.from)
 	case vehicleFailed(err) && t.armed && d.onGround():
 		disarm := d.firmware().armDisarm(false)
 		t.doing = request{arm: new(bool)} // arm: false
@@ -233,7 +233,7 @@ func (d *drone) leftBehind(t *task, err error) error {
 // have been still for stickStill: PX4 takes moving sticks for a pilot's. In the air it waits in POSCTL,
 // or without a position in ALTCTL, where the drone stops (docs/design.md, "Leaving on PX4").
 func (d *drone) restSticks(w waiter, t *task) error {
-	v := d.view(time.Now())
+	v := d.situation(time.Now())
 	if v.firmware != px4 || !t.request.setMode || !d.sticks.mustRest(v, t.request.entersSticks()) {
 		return nil
 	}
@@ -246,7 +246,7 @@ func (d *drone) restSticks(w waiter, t *task) error {
 		if err := d.doStep(w, t, &through, false); err != nil && !vehicleFailed(err) {
 			return err
 		}
-		d.sticks.park(d.view(time.Now()))
+		d.sticks.park(d.situation(time.Now()))
 	}
 	return t.sleep(w, d.sticks.moved.Add(stickStill))
 }
@@ -286,10 +286,10 @@ func (d *drone) prepare(w waiter, t *task) error {
 			return err
 		}
 	}
-	v := d.view(time.Now())
+	v := d.situation(time.Now())
 	switch {
 	case t.request.entersSticks():
-		if why := sticks.src.whyNobodyFlies(v); why != "" {
+		if why := sticks.src.whyNobodyFlies(v.view); why != "" {
 			return refuse(codeUnsupported, "mode: no sticks could act: %s", why)
 		}
 		sticks.enter(v)
@@ -313,12 +313,12 @@ func (t *task) sleep(w waiter, until time.Time) error {
 func (d *drone) onGround() bool { return d.tel.landedNow(time.Now()) == onGround }
 
 // watch looks at the manoeuvre, starts the landing whose place is reached, and returns when to look again.
-func (d *drone) watch(now time.Time) time.Time {
-	m := d.cmd.manoeuvre
+func (d *drone) watch(v view) time.Time {
+	m, now := d.cmd.manoeuvre, v.now
 	if m == nil || m.finished() || !d.online {
 		return time.Time{}
 	}
-	land, lost := m.watch(d.viewSince(m.at, now)) // what came before its acceptance proves nothing
+	land, lost := m.watch(v.since(m.at)) // what came before its acceptance proves nothing
 	switch {
 	case lost != "":
 		if d.cmd.onWayToLand() {
@@ -328,8 +328,6 @@ func (d *drone) watch(now time.Time) time.Time {
 	case land && d.cmd.idle():
 		m.tried = now
 		d.wg.Go(func() { d.changeMayWait(func(w waiter) { d.landThere(w, m) }) })
-	}
-	if m.finished() {
 	}
 	return now.Add(watchEvery)
 }
@@ -347,7 +345,7 @@ func (d *drone) landThere(w waiter, m *manoeuvre) {
 // holdForSilent commands a hold for a client that fell silent, unless a pilot, a client or a
 // disarming came between tick's request and now.
 func (d *drone) holdForSilent(w waiter) {
-	if !d.sticks.silent(d.view(time.Now())) {
+	if !d.sticks.silent(d.situation(time.Now())) {
 		return
 	}
 	d.hover(w)

@@ -80,7 +80,7 @@ func (d *drone) hearReceiver(now time.Time) {
 		throttle, mayBeOurs = tel.rc.channel[2], !tel.rc.at.After(d.sticks.src.validFrom)
 	}
 	if tel.health.received() && !mayBeOurs {
-		d.sticks.hearReceiver(d.view(now), tel.health.receiverLive(), throttle)
+		d.sticks.hearReceiver(d.situation(now), tel.health.receiverLive(), throttle)
 	}
 }
 
@@ -111,8 +111,8 @@ func (d *drone) takeInput(in stickInput) (Mode, error) {
 	if err := d.able(); err != nil {
 		return 0, err
 	}
-	v, t := d.view(time.Now()), d.cmd.current()
-	inStickMode, held, denied := v.mode.flownBySticks(), d.sticks.held(v), d.sticks.src.denied(v)
+	v, t := d.situation(time.Now()), d.cmd.current()
+	inStickMode, held, denied := v.mode.flownBySticks(), d.sticks.held(v), d.sticks.src.denied(v.view)
 	switch {
 	case t != nil && t.doing.setMode:
 		return 0, refuse(codeWrongMode, "input: a command to enter %s is under way", t.request.mode)
@@ -131,7 +131,7 @@ func (d *drone) takeInput(in stickInput) (Mode, error) {
 	case in.throttle == nil && v.mode == ModeManual:
 		return 0, refuse(codeOutOfRange, "throttle: it must be given in manual mode, where it is thrust: 0 to 1")
 	}
-	d.sticks.input(v, in.axes(rest(v)), in.from, in.timeout)
+	d.sticks.input(v, in.axes(rest(v.view)), in.from, in.timeout)
 	d.cmd.clientActed = true
 	return v.mode, nil
 }

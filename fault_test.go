@@ -336,7 +336,7 @@ func (f *flight) inspect(line *badLine, explained map[string]bool) {
 	o := f.status()
 	s := f.drone.status()
 	line.mu.Lock()
-	neverSent := line.values.neverSent(o, s.tel.beat.custom)
+	neverSent := line.values.neverSent(o, s.custom)
 	quiet, unreported := time.Since(line.goodBeat), time.Since(line.goodReport)
 	line.mu.Unlock()
 	if len(neverSent) > 0 {

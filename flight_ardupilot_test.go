@@ -547,7 +547,9 @@ func TestNoHoldForASilentClientIsSentWhereAPilotOrTheClientActedFirst(t *testing
 		"a pilot": func(d *drone, now time.Time) {
 			d.hearMessage(beatOf(common.MAV_AUTOPILOT_ARDUPILOTMEGA, 16, true), now)
 		},
-		"the client": func(d *drone, now time.Time) { d.sticks.input(d.view(now), axes{z: 500}, netip.Addr{}, 5*time.Second) },
+		"the client": func(d *drone, now time.Time) {
+			d.sticks.input(d.situation(now), axes{z: 500}, netip.Addr{}, 5*time.Second)
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			fly(t, simArduPilot, nil, func(f *flight) {
@@ -556,7 +558,7 @@ func TestNoHoldForASilentClientIsSentWhereAPilotOrTheClientActedFirst(t *testing
 				d.mu.Lock()
 				since := time.Now()
 				d.sticks.client.spoke = since.Add(-silentClient) // half a second early
-				d.sticks.tick(d.view(since))                     // as drone.tick does
+				d.sticks.tick(d.situation(since))                // as drone.tick does
 				due := d.act().hold && d.cmd.idle()
 				d.wg.Go(func() { d.changeMayWait(d.holdForSilent) })
 				first(d, since) // has the mutex before that goroutine

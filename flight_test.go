@@ -938,11 +938,11 @@ func TestOnlyReportsAfterTheAcceptanceEndAManoeuvre(t *testing.T) {
 	hold := request{setMode: true, mode: ModeHold}
 	m := &manoeuvre{request: hold, at: now, over: make(chan struct{})}
 	d.online, d.machine.last.armed, d.cmd.manoeuvre = true, true, m
-	d.watch(now.Add(time.Second))
+	d.watch(d.view(now.Add(time.Second)))
 	lineEqual(t, "done by earlier messages", m.done, false)
-	lineEqual(t, "its landed state", d.viewSince(m.at, now).landed, 0)
+	lineEqual(t, "its landed state", d.view(now).since(m.at).landed, 0)
 	hear(now.Add(time.Millisecond))
-	d.watch(now.Add(time.Second))
+	d.watch(d.view(now.Add(time.Second)))
 	lineEqual(t, "done by later messages", m.done, true)
 }
 

@@ -45,6 +45,7 @@ type fuzzed struct {
 	heard         minimal.MessageHeartbeat // the last report
 
 	reports   reports         // the reports that mavrest heard
+	shown     shownMode       // the last of them
 	windows   []modeAt        // reports that no command explains; between its at and its until nothing may be sent
 	disarms   []modeAt        // reports that it was disarmed
 	disarming int             // disarmings that wait for their answers
@@ -184,11 +185,12 @@ func (z *fuzzed) hears(h heard) {
 			z.reports.restart()
 		}
 	case *common.MessageCurrentMode:
-		z.reports.hearMode(m.CustomMode, h.at)
+		z.reports.hearMode(m.CustomMode, z.shown, h.at)
 	case *minimal.MessageHeartbeat:
 		armed := m.BaseMode&minimal.MAV_MODE_FLAG_SAFETY_ARMED != 0
-		list := z.reports.hearHeartbeat(shownMode{custom: m.CustomMode, armed: armed}, trip, h.at)
+		list := z.reports.hearHeartbeat(shownMode{custom: m.CustomMode, armed: armed}, z.shown, trip, h.at)
 		for i, shown := range list {
+			z.shown = shown
 			b := *m
 			b.CustomMode = shown.custom
 			z.hearsReport(h, &b, i == len(list)-1)

@@ -215,17 +215,18 @@ const (
 type shownMode struct {
 	custom          uint32 // the vehicle's own number of its mode
 	armed, failsafe bool
-	at              time.Time // when the number came; in lastBeat: when the HEARTBEAT came
+	at              time.Time // when the number came
 }
 
 // reports makes reports of HEARTBEATs and of PX4's CURRENT_MODEs. A CURRENT_MODE has no armed bit and comes
-// up to 15 ms before its mode is in force, so its number is kept until a HEARTBEAT shows it.
+// up to 15 ms before its mode is in force, so its number is kept until a HEARTBEAT shows it. Whoever asks
+// gives the last report, which the mode machine keeps.
 type reports struct {
-	lastBeat shownMode   // the last HEARTBEAT that made reports; its time is zero before the first
-	n        int         // how many reports there were
-	kept     []shownMode // numbers that no HEARTBEAT has shown yet, the oldest first
-	alive    time.Time   // when a HEARTBEAT came last, or a CURRENT_MODE after the first HEARTBEAT
-	asked    time.Time   // when a HEARTBEAT was requested last
+	at    time.Time   // when the last HEARTBEAT came that made reports; zero before the first
+	n     int         // how many reports there were
+	kept  []shownMode // numbers that no HEARTBEAT has shown yet, the oldest first
+	alive time.Time   // when a HEARTBEAT came last, or a CURRENT_MODE after the first HEARTBEAT
+	asked time.Time   // when a HEARTBEAT was requested last
 }
 
 // askNow makes the next request for HEARTBEAT due at once, if one is waited for.
@@ -234,34 +235,33 @@ func (r *reports) askNow() { r.asked = time.Time{} }
 // keeps reports whether a number is kept: the vehicle's mode is about to change.
 func (r *reports) keeps() bool { return len(r.kept) > 0 }
 
-// newest is the number that is kept last or, where none is kept, lastBeat's.
-func (r *reports) newest() shownMode {
+// newest is the number that is kept last or, where none is kept, the last report's.
+func (r *reports) newest(last shownMode) shownMode {
 	if r.keeps() {
 		return r.kept[len(r.kept)-1]
 	}
-	return r.lastBeat
+	return last
 }
 
-// hearMode takes a CURRENT_MODE. It reports whether its number is kept.
-func (r *reports) hearMode(custom uint32, now time.Time) bool {
-	if r.lastBeat.at.IsZero() { // before the first HEARTBEAT it is not known what vehicle it is
-		return false
+// hearMode takes a CURRENT_MODE, whose number it keeps if it is new.
+func (r *reports) hearMode(custom uint32, last shownMode, now time.Time) {
+	if r.at.IsZero() { // before the first HEARTBEAT it is not known what vehicle it is
+		return
 	}
 	r.alive = now
-	if custom == r.newest().custom {
-		return false
+	if custom == r.newest(last).custom {
+		return
 	}
 	r.kept = append(r.kept, shownMode{custom: custom, at: now})
 	r.askNow()
-	return true
 }
 
 // hearHeartbeat takes a HEARTBEAT and returns the reports that it makes, the oldest
 // first; no report if it is older than the newest kept number. trip is the line's round trip.
-func (r *reports) hearHeartbeat(b shownMode, trip time.Duration, now time.Time) (list []shownMode) {
+func (r *reports) hearHeartbeat(b, last shownMode, trip time.Duration, now time.Time) (list []shownMode) {
 	r.alive, b.at = now, now
-	newest := r.newest()
-	if r.keeps() && r.lastBeat.armed && !b.armed { // PX4 leaves LAND in the instant of disarming
+	newest := r.newest(last)
+	if r.keeps() && last.armed && !b.armed { // PX4 leaves LAND in the instant of disarming
 		b.custom = newest.custom // it is in force already
 	}
 	if r.keeps() && b.custom != newest.custom && now.Sub(newest.at) <= newerAfter(trip) {
@@ -273,7 +273,8 @@ func (r *reports) hearHeartbeat(b shownMode, trip time.Duration, now time.Time) 
 	if !r.keeps() || b.custom != newest.custom { // else the newest kept number is the HEARTBEAT's report
 		list = append(list, b)
 	}
-	r.lastBeat, r.kept, r.n = b, nil, r.n+len(list)
+	r.at, r.kept = now, nil
+	r.n += len(list)
 	return list
 }
 
@@ -283,21 +284,24 @@ func newerAfter(trip time.Duration) time.Duration { return max(newerLeast, 2*tri
 // againAfter is the time between two requests of what is waited for.
 func againAfter(trip time.Duration) time.Duration { return min(max(reportAgain, trip), reportMost) }
 
-// due is when HEARTBEAT is to be requested next. awaited means that a command waits for a report.
-func (r *reports) due(awaited bool, trip time.Duration) time.Time {
-	if awaited || r.keeps() {
-		return r.asked.Add(againAfter(trip))
+// dueAwaited is when HEARTBEAT is to be requested next while something waits for a report.
+func (r *reports) dueAwaited(trip time.Duration) time.Time { return r.asked.Add(againAfter(trip)) }
+
+// due is when HEARTBEAT is to be requested next. armed is the last report's.
+func (r *reports) due(armed bool, trip time.Duration) time.Time {
+	if r.keeps() {
+		return r.dueAwaited(trip)
 	}
 	age := pollDisarmed
-	if r.lastBeat.armed {
+	if armed {
 		age = pollArmed
 	}
-	return later(r.asked.Add(pollArmed), r.lastBeat.at.Add(age))
+	return later(r.asked.Add(pollArmed), r.at.Add(age))
 }
 
 func (r *reports) restart() { r.kept = nil }
 
-// view is what the vehicle shows at a moment, and what is commanded here. An unknown or stale number is NaN.
+// view is the vehicle at a moment, by what it reported. An unknown or stale number is NaN.
 type view struct {
 	now         time.Time
 	firmware    firmware
@@ -307,19 +311,45 @@ type view struct {
 	gcsFailsafe float64               // ArduPilot's FS_GCS_ENABLE; 0 with -gcs, where there is no other ground station
 	trip        time.Duration         // of the line, there and back
 
-	online   bool
+	online bool
+
+	shownMode      // of the last report
+	critical  bool // its state is MAV_STATE_CRITICAL or worse: a failsafe or, before PX4 1.15, perhaps only a warning
+
+	landed   landedState
+	landedAt time.Time // when it came
+
+	place    place     // where it is
+	heading  float64   // degrees
+	velocity motion    // it comes with the place
+	placeAt  time.Time // when they came
+
+	home, target point // target: where the autopilot says that it flies to
+}
+
+// since is the view of a vehicle that was not heard before a time: its place, velocity and landed state are
+// unknown where they did not come later.
+func (v view) since(at time.Time) view {
+	if !v.placeAt.After(at) {
+		v.place, v.heading, v.velocity = nowhere, math.NaN(), motionless
+	}
+	if !v.landedAt.After(at) {
+		v.landed = 0
+	}
+	return v
+}
+
+// own is our own state at a moment.
+type own struct {
 	mode     Mode // what GET mode answers
 	busy     bool // a plan is under way, or waits
 	entering bool // a command to enter a stick mode is under way, or is a claim (rule 3)
-	landed   landedState
+}
 
-	shownMode // of the last report; its failsafe is the last HEARTBEAT's: before PX4 1.15 it may be only a warning
-
-	place        place   // where it is
-	aim          *place  // the target of the manoeuvre that is not complete; nil: there is none
-	heading      float64 // degrees
-	velocity     motion
-	home, target point // target: where the autopilot says that it flies to
+// situation is what the rules of the sticks go by: the vehicle and, beside it, our own state.
+type situation struct {
+	view
+	own
 }
 
 // place is in degrees, metres above home and metres above mean sea level. NaN is unknown.

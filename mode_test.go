@@ -642,7 +642,7 @@ func everyPilot(t *testing.T) (cases []pilotsCase) {
 		fw := map[string]firmware{"px4": px4, "copter": copter, "quadplane": quadPlane, "plane": plane}[w[0]]
 		for what, r := range requests {
 			v := flyingVehicle(t, fw, w[1], what != "takeoff")
-			p, err := r.plan(v)
+			p, err := r.plan(v, nil)
 			if err != nil {
 				continue // plan_test.go has the refused ones
 			}
@@ -985,15 +985,18 @@ func TestReports(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			var r reports
+			var last shownMode
 			now, trip, shown := time.Unix(1_700_000_000, 0), time.Duration(0), ""
 			for clause := range strings.SplitSeq(script, ", ") {
 				w := strings.Fields(clause)
 				switch w[0] {
 				case "mode":
-					r.hearMode(uint32(w[1][0]), now)
+					r.hearMode(uint32(w[1][0]), last, now)
 				case "beat":
 					shown = ""
-					for _, b := range r.hearHeartbeat(shownMode{custom: uint32(w[1][0]), armed: w[2] == "armed", failsafe: w[2] == "armed"}, trip, now) {
+					beat := shownMode{custom: uint32(w[1][0]), armed: w[2] == "armed", failsafe: w[2] == "armed"}
+					for _, b := range r.hearHeartbeat(beat, last, trip, now) {
+						last = b
 						shown += " " + string(rune(b.custom))
 						if b.armed != (w[2] == "armed") || b.failsafe != b.armed {
 							t.Errorf("%q: armed %v, failsafe %v", clause, b.armed, b.failsafe)
@@ -1041,12 +1044,16 @@ func TestWhenHeartbeatIsRequested(t *testing.T) {
 		{true, true, false, 80 * ms, 5 * ms, 85 * ms},
 		{true, false, true, 0, 5 * ms, 25 * ms},
 	} {
-		r := reports{lastBeat: shownMode{armed: c.armed, at: at}, asked: at.Add(c.asked)}
+		r := reports{at: at, asked: at.Add(c.asked)}
 		if c.keeps {
 			r.kept = []shownMode{{custom: 5}}
 		}
-		if got := r.due(c.awaited, c.trip).Sub(at); got != c.want {
-			t.Errorf("%+v: due after %v", c, got)
+		got := r.due(c.armed, c.trip)
+		if c.awaited {
+			got = r.dueAwaited(c.trip)
+		}
+		if got.Sub(at) != c.want {
+			t.Errorf("%+v: due after %v", c, got.Sub(at))
 		}
 	}
 }

@@ -197,8 +197,9 @@ func (f firmware) armDisarm(arm bool) step {
 	return s
 }
 
-// plan says how the request is carried out on v, or why it can't be.
-func (r request) plan(v view) (p plan, err error) {
+// plan says how the request is carried out on v, or why it can't be. aim is the target of a manoeuvre that
+// is not complete; nil: there is none.
+func (r request) plan(v view, aim *place) (p plan, err error) {
 	switch {
 	case v.firmware == firmwareUnknown:
 		return p, refuse(codeUnsupported, "this autopilot is neither PX4 nor ArduPilot Copter or Plane: its state can be read, not commanded")
@@ -207,7 +208,7 @@ func (r request) plan(v view) (p plan, err error) {
 	case r.setMode && r.endsDisarmed() && v.flying():
 		return p, refuse(codeRefused, "arm: the vehicle is in the air; land first; the mode was not set either")
 	case r.setMode:
-		p, err = r.planFlight(v)
+		p, err = r.planFlight(v, aim)
 	case !v.armed && v.shown() == ModeTakeoff && r.arms():
 		p.steps = []step{v.firmware.enter(ModeHold)} // armed in AUTO.TAKEOFF or TAKEOFF, it would take off
 	}
@@ -218,7 +219,7 @@ func (r request) plan(v view) (p plan, err error) {
 }
 
 // planFlight is the part of a plan that sets a mode.
-func (r request) planFlight(v view) (plan, error) {
+func (r request) planFlight(v view, aim *place) (plan, error) {
 	_, exists := entered[v.firmware][r.mode]
 	switch {
 	case !exists && r.mode == ModeLand:
@@ -230,7 +231,7 @@ func (r request) planFlight(v view) (plan, error) {
 	case r.mode == ModeTakeoff:
 		return r.planTakeoffArduPilot(v)
 	case r.goTo, r.mode == ModeLand && r.lat != nil:
-		return r.planGoto(v)
+		return r.planGoto(v, aim)
 	case r.mode == ModeHold && v.firmware == px4:
 		return planHoldPX4(v), nil
 	case r.mode == ModeHold:
@@ -241,7 +242,7 @@ func (r request) planFlight(v view) (plan, error) {
 
 // planGoto flies to a place. For a landing there it keeps the height as any goto, and second lands.
 // Both autopilots acknowledge a goto on the ground and drop it, so it is refused here.
-func (r request) planGoto(v view) (p plan, err error) {
+func (r request) planGoto(v view, aim *place) (p plan, err error) {
 	switch {
 	case !v.flying():
 		return p, refuse(codeRefused, "not in the air: take off first, and wait until in_air is true")
@@ -251,11 +252,11 @@ func (r request) planGoto(v view) (p plan, err error) {
 	if err := v.checkHover(r.name()); err != nil {
 		return p, err
 	}
-	to, err := r.destination(v)
+	to, err := r.destination(v, aim)
 	if err != nil {
 		return p, err
 	}
-	if v.firmware == px4 && v.failsafe { // only DO_SET_MODE is known to end one
+	if v.firmware == px4 && v.critical { // only DO_SET_MODE is known to end one
 		p.steps = append(p.steps, px4.enter(ModeHold))
 	}
 	p.steps = append(p.steps, r.reposition(v, to).leadingTo(r.mode, entered[v.firmware][ModeHold]))
@@ -272,10 +273,10 @@ func (r request) planGoto(v view) (p plan, err error) {
 
 // destination completes a goto with the parts of the present place that it keeps. It keeps the height of a
 // takeoff or goto that is not complete. Without home only one of the two heights is known.
-func (r request) destination(v view) (to place, err error) {
+func (r request) destination(v view, aim *place) (to place, err error) {
 	to = v.place
-	if v.aim != nil { // in a climb the present height may be a decimetre
-		to.altitude, to.amsl = v.aim.altitude, v.aim.amsl
+	if aim != nil { // in a climb the present height may be a decimetre
+		to.altitude, to.amsl = aim.altitude, aim.amsl
 	}
 	to.lat, to.lon = or(r.lat, to.lat), or(r.lon, to.lon)
 	switch {

@@ -50,7 +50,7 @@ func (v view) takeoffAMSL(altitude float64) (float64, error) {
 // A mode change alone flies on to the old target. An armed vehicle on the ground is paused too: its
 // takeoff may be under way. A failsafe ends by a mode change only.
 func planHoldPX4(v view) (p plan) {
-	if !v.armed || v.failsafe {
+	if !v.armed || v.critical {
 		p.steps = append(p.steps, px4.enter(ModeHold))
 	}
 	if v.armed {

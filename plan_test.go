@@ -45,7 +45,7 @@ func parseVehicle(t *testing.T, s string) view {
 		case "undefined": // its landed state
 			v.landed = landedState(common.MAV_LANDED_STATE_UNDEFINED)
 		case "failsafe":
-			v.failsafe = true
+			v.critical = true
 		case "uphill": // from its home
 			v.place.amsl, v.place.altitude = testHome+6.5, 6.5
 		case "homeless":
@@ -159,7 +159,7 @@ type planRow struct {
 func testPlans(t *testing.T, rows []planRow) {
 	for _, r := range rows {
 		t.Run(r.vehicle+": "+r.request, func(t *testing.T) {
-			got := describeSteps(parseRequest(t, r.request).plan(parseVehicle(t, r.vehicle)))
+			got := describeSteps(parseRequest(t, r.request).plan(parseVehicle(t, r.vehicle), nil))
 			if !slices.Equal(got, r.want) {
 				t.Errorf("got\n\t%s\nwant\n\t%s", strings.Join(got, "\n\t"), strings.Join(r.want, "\n\t"))
 			}
@@ -191,7 +191,7 @@ func testMeanings(t *testing.T, rows []meaningRow) {
 		t.Run(r.vehicle+": "+r.request, func(t *testing.T) {
 			v := parseVehicle(t, r.vehicle)
 			req := parseRequest(t, r.request)
-			p, err := req.plan(v)
+			p, err := req.plan(v, nil)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -256,7 +256,7 @@ func everyPlan(t *testing.T, f func(t *testing.T, v view, r request, p plan)) {
 		for _, r := range requests {
 			t.Run(v+": "+r, func(t *testing.T) {
 				veh, req := parseVehicle(t, v), parseRequest(t, r)
-				if p, err := req.plan(veh); err == nil { // the tables have the refused ones
+				if p, err := req.plan(veh, nil); err == nil { // the tables have the refused ones
 					f(t, veh, req, p)
 				}
 			})
@@ -456,7 +456,7 @@ func TestPX4Plans(t *testing.T) {
 // stays on the ground, and it reads a heading in degrees as radians.
 func TestNoPX4PlanAsksForPlaceZeroOrDegrees(t *testing.T) {
 	for _, altitude := range []string{"2.5", "10", "120"} {
-		p, err := parseRequest(t, "takeoff altitude="+altitude).plan(parseVehicle(t, "px4 AUTO.LOITER landed"))
+		p, err := parseRequest(t, "takeoff altitude="+altitude).plan(parseVehicle(t, "px4 AUTO.LOITER landed"), nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -465,7 +465,7 @@ func TestNoPX4PlanAsksForPlaceZeroOrDegrees(t *testing.T) {
 		}
 	}
 	for heading := range 361 {
-		p, err := parseRequest(t, fmt.Sprintf("goto heading=%d", heading)).plan(parseVehicle(t, "px4 POSCTL flying"))
+		p, err := parseRequest(t, fmt.Sprintf("goto heading=%d", heading)).plan(parseVehicle(t, "px4 POSCTL flying"), nil)
 		if err != nil {
 			t.Fatal(err)
 		}

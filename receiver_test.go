@@ -45,7 +45,7 @@ func TestWhoseSticksCount(t *testing.T) {
 							h.v.gcsFailsafe = 0
 						}
 						want := denied[vehicle] && !(gcs && f != "px4")
-						why := h.src.denied(h.v)
+						why := h.src.denied(h.v.view)
 						if (why != "") != want {
 							t.Fatalf("denied: %q, want %v", why, want)
 						}
@@ -75,11 +75,11 @@ func TestWhoseSticksCount(t *testing.T) {
 						}
 						// Another program's sticks are named before a parameter; PX4 chooses itself.
 						h.hearForeign(h.v)
-						if got := h.src.denied(h.v); strings.Contains(got, "another program") == (f == "px4") {
+						if got := h.src.denied(h.v.view); strings.Contains(got, "another program") == (f == "px4") {
 							t.Errorf("during another program's sticks: %q", got)
 						}
 						h.pass(othersFor)
-						if got := h.src.denied(h.v); (got != "") != want {
+						if got := h.src.denied(h.v.view); (got != "") != want {
 							t.Errorf("3 s after it: %q", got)
 						}
 					})
@@ -150,7 +150,7 @@ func TestPX4BeforeOneSeventeenHasNoSticksWithFiveToEight(t *testing.T) {
 			h.v.version = version
 			old := version < 1<<24|17<<16
 			dead := in < 0 || in == 4 || old && in >= 5
-			for _, why := range []string{h.v.noSticks(), h.src.denied(h.v), h.src.whyNobodyFlies(h.v)} {
+			for _, why := range []string{h.v.noSticks(), h.src.denied(h.v.view), h.src.whyNobodyFlies(h.v.view)} {
 				if strings.Contains(why, "nor a transmitter's kill switch") != dead {
 					t.Errorf("%s, %g: %q", version, in, why)
 				}
@@ -158,7 +158,7 @@ func TestPX4BeforeOneSeventeenHasNoSticksWithFiveToEight(t *testing.T) {
 			if old && in >= 5 && !strings.Contains(h.v.noSticks(), "before PX4 1.17 nobody's sticks act") {
 				t.Errorf("%s, %g: %q", version, in, h.v.noSticks())
 			}
-			for _, text := range []string{h.v.noSticks(), h.src.denied(h.v), h.v.deafens()} {
+			for _, text := range []string{h.v.noSticks(), h.src.denied(h.v.view), h.v.deafens()} {
 				if old && strings.Contains(text, "to 5") {
 					t.Errorf("%s, %g: %q recommends 5", version, in, text)
 				}
@@ -200,7 +200,7 @@ func TestAStickModeThatNobodyWouldFlyIsUnsupported(t *testing.T) {
 					t.Fatal(wrong)
 				}
 			}
-			if got := h.src.whyNobodyFlies(h.v); !strings.HasPrefix(got, c.want) || (got == "") != (c.want == "") {
+			if got := h.src.whyNobodyFlies(h.v.view); !strings.HasPrefix(got, c.want) || (got == "") != (c.want == "") {
 				t.Errorf("%q, want %q", got, c.want)
 			}
 		})

@@ -91,15 +91,15 @@ func (s *sticks) set(a axes, now time.Time) {
 }
 
 // begin starts the stream if it does not run, and sets its phase.
-func (s *sticks) begin(phase stickPhase, v view) {
+func (s *sticks) begin(phase stickPhase, v situation) {
 	if s.phase == stickOff {
-		s.since, s.next, s.sent = v.now, v.now, axes{z: rest(v)}
+		s.since, s.next, s.sent = v.now, v.now, axes{z: rest(v.view)}
 	}
 	s.phase = phase
 }
 
 // end ends the stream, if it runs. A live receiver has its sticks back at once.
-func (s *sticks) end(v view) {
+func (s *sticks) end(v situation) {
 	if s.phase == stickOff {
 		return
 	}
@@ -123,16 +123,16 @@ func rest(v view) int16 {
 // centred are the axes without a client. In manual mode, armed, they are level with the
 // throttle as it was: a centred one would drop the vehicle or shoot it up. Disarmed the
 // throttle is low: a raised one would forbid arming.
-func (s *sticks) centred(v view) axes {
+func (s *sticks) centred(v situation) axes {
 	if v.shown() == ModeManual && v.armed && s.phase != stickOff {
 		return axes{z: s.axes.z}
 	}
-	return axes{z: rest(v)}
+	return axes{z: rest(v.view)}
 }
 
 // park takes the stream from the client, and keeps it going if it runs. On PX4 in a mode that
 // flies without sticks the axes stay as they are: moving them would make PX4 leave it.
-func (s *sticks) park(v view) {
+func (s *sticks) park(v situation) {
 	if s.phase == stickOff {
 		return
 	}
@@ -144,13 +144,13 @@ func (s *sticks) park(v view) {
 
 // flies reports whether the stream flies the drone: in a stick mode, or in one that is being
 // entered or may have been.
-func (s *sticks) flies(v view) bool {
+func (s *sticks) flies(v situation) bool {
 	return s.phase != stickOff && (v.mode.flownBySticks() || v.entering)
 }
 
 // mustRest reports whether the stream must come to rest before PX4 is sent another mode.
 // entering means that the other mode is a stick mode.
-func (s *sticks) mustRest(v view, entering bool) bool {
+func (s *sticks) mustRest(v situation, entering bool) bool {
 	leaves := v.shown().flownBySticks() && !entering
 	offCentre := !v.shown().flownBySticks() && entering && s.axes != s.centred(v)
 	return s.phase != stickOff && (leaves || offCentre)
@@ -158,7 +158,7 @@ func (s *sticks) mustRest(v view, entering bool) bool {
 
 // ready is when the sticks allow a step; zero: now. needsStream means that a stream, if one runs,
 // must have run for a while before the step.
-func (s *sticks) ready(needsStream bool, v view, arming bool) time.Time {
+func (s *sticks) ready(needsStream bool, v situation, arming bool) time.Time {
 	switch {
 	case s.phase == stickOff && arming && v.firmware == px4:
 		return s.since.Add(stickGone)
@@ -173,12 +173,12 @@ func (s *sticks) ready(needsStream bool, v view, arming bool) time.Time {
 // enter starts the stream that a stick mode or an arming needs, or centres the one that runs. Where
 // our sticks can't act it does neither. Another program's sticks alone are no reason: they only pause
 // the stream. A receiver in use gets its sticks back.
-func (s *sticks) enter(v view) {
+func (s *sticks) enter(v situation) {
 	s.client.spoke = v.now
 	s.taken = s.taken && v.mode.flownBySticks() // somebody else's stick mode stays his until the new one shows
 	onlyForeign := s.src.foreign(v.now) && v.gcsFailsafe <= 0
 	switch {
-	case s.src.denied(v) != "" && !onlyForeign:
+	case s.src.denied(v.view) != "" && !onlyForeign:
 	case s.src.inUse(v.firmware):
 		s.end(v)
 	default:
@@ -188,7 +188,7 @@ func (s *sticks) enter(v view) {
 }
 
 // streamForArming is enter where no stream runs. One that runs, even the client's, stays as it is.
-func (s *sticks) streamForArming(v view) {
+func (s *sticks) streamForArming(v situation) {
 	if s.phase == stickOff {
 		s.enter(v)
 	}
@@ -196,7 +196,7 @@ func (s *sticks) streamForArming(v view) {
 }
 
 // giveToClient records that a client's stick mode is in force. The client has the sticks for 3 s.
-func (s *sticks) giveToClient(v view, client netip.Addr) {
+func (s *sticks) giveToClient(v situation, client netip.Addr) {
 	s.taken, s.client.spoke = false, v.now
 	s.client.from, s.client.until = client, v.now.Add(silentClient)
 	s.src.oursFirst = s.src.oursFirst || s.src.transmitterAt.IsZero()
@@ -204,7 +204,7 @@ func (s *sticks) giveToClient(v view, client netip.Addr) {
 
 // switched ends the client's sticks: a pilot or a failsafe set the mode. A switch that PX4 leaves
 // again at once, for a stick mode, was undone by our moving sticks.
-func (s *sticks) switched(v view) {
+func (s *sticks) switched(v situation) {
 	s.taken = true
 	moving := s.phase != stickOff && v.movementOverrides() && v.now.Sub(s.moved) < stickStill
 	switch {
@@ -226,7 +226,7 @@ func (s *sticks) switched(v view) {
 
 // hearForeign is called when another program moves the sticks. Ours pause, unreleased: the other
 // program's are in force for 3 s, and a release would end them.
-func (s *sticks) hearForeign(v view) {
+func (s *sticks) hearForeign(v situation) {
 	if !v.firmware.ardupilot() {
 		return
 	}
@@ -244,7 +244,7 @@ func (s *sticks) hearForeign(v view) {
 }
 
 // hearChannels takes RC_CHANNELS. A switch of the transmitter that moves gives the pilot his sticks.
-func (s *sticks) hearChannels(v view, c channels) {
+func (s *sticks) hearChannels(v situation, c channels) {
 	switch {
 	case v.firmware == px4:
 		s.src.hearTransmitter(v.now)
@@ -258,7 +258,7 @@ func (s *sticks) hearChannels(v view, c channels) {
 
 // hearReceiver takes what SYS_STATUS says about the receiver, which our stream hides; throttle is
 // that of RC_CHANNELS, in µs.
-func (s *sticks) hearReceiver(v view, live bool, throttle uint16) {
+func (s *sticks) hearReceiver(v situation, live bool, throttle uint16) {
 	if s.phase != stickOff || v.now.Before(s.src.validFrom) {
 		return
 	}
@@ -273,14 +273,14 @@ func (s *sticks) hearReceiver(v view, live bool, throttle uint16) {
 }
 
 // disarmed ends the stream outside a stick mode: there it only kept the vehicle from falling.
-func (s *sticks) disarmed(v view) {
+func (s *sticks) disarmed(v situation) {
 	if !v.mode.flownBySticks() {
 		s.end(v)
 	}
 }
 
 // input takes the client's sticks, to be written at once.
-func (s *sticks) input(v view, a axes, from netip.Addr, timeout time.Duration) {
+func (s *sticks) input(v situation, a axes, from netip.Addr, timeout time.Duration) {
 	s.begin(stickClient, v)
 	s.set(a, v.now)
 	s.client.from, s.client.until = from, v.now.Add(timeout)
@@ -289,15 +289,15 @@ func (s *sticks) input(v view, a axes, from netip.Addr, timeout time.Duration) {
 }
 
 // held is the client that has the sticks; invalid if none has.
-func (s *sticks) held(v view) netip.Addr {
-	if !v.mode.flownBySticks() || s.taken || !v.now.Before(s.client.until) || s.src.denied(v) != "" {
+func (s *sticks) held(v situation) netip.Addr {
+	if !v.mode.flownBySticks() || s.taken || !v.now.Before(s.client.until) || s.src.denied(v.view) != "" {
 		return netip.Addr{}
 	}
 	return s.client.from
 }
 
 // tick does what is due, and returns when it is to be called next; zero: there is no stream.
-func (s *sticks) tick(v view) (next time.Time) {
+func (s *sticks) tick(v situation) (next time.Time) {
 	if !v.armed {
 		s.src.heardInFlight = s.src.transmits(v.now)
 	}
@@ -333,7 +333,7 @@ func (s *sticks) tick(v view) (next time.Time) {
 // mayEnd reports whether the stream that no client moves may end, for one of three reasons: ArduPilot's
 // receiver is in use; it is live and a mode without sticks was set here; the vehicle is disarmed and
 // the client silent for stickIdle. It may end offline too: perhaps only we hear nothing.
-func (s *sticks) mayEnd(v view) bool {
+func (s *sticks) mayEnd(v situation) bool {
 	toReceiver := s.src.inUse(v.firmware) || s.src.live(v.firmware) && !v.shown().flownBySticks() && !s.taken
 	idle := !v.armed && v.now.Sub(s.client.spoke) >= stickIdle
 	return !v.entering && (toReceiver || idle)
@@ -341,18 +341,18 @@ func (s *sticks) mayEnd(v view) bool {
 
 // silent reports whether a client that flew by our stream has fallen silent in the air: a hold is
 // due. Not in position mode, where the centred stream holds, nor where PX4 may obey a transmitter.
-func (s *sticks) silent(v view) bool {
-	byStream := s.phase == stickNobody && !s.taken && !(v.firmware == px4 && s.src.denied(v) != "")
+func (s *sticks) silent(v situation) bool {
+	byStream := s.phase == stickNobody && !s.taken && !(v.firmware == px4 && s.src.denied(v.view) != "")
 	drifts := (v.mode == ModeManual || v.mode == ModeAltitude) && v.flying()
 	return byStream && drifts && !s.client.spoke.IsZero() && v.now.Sub(s.client.spoke) >= silentClient
 }
 
 // by is who has the sticks in a stick mode: "client", "receiver" (on ArduPilot also another program),
 // "mavrest" if it sends centred ones after somebody else took the drone, or "" if nobody has.
-func (s *sticks) by(v view) string {
+func (s *sticks) by(v situation) string {
 	switch {
-	case !v.mode.flownBySticks(), s.src.whyNobodyFlies(v) != "":
-	case s.src.denied(v) != "", s.phase == stickOff && s.src.receiver != receiverNone:
+	case !v.mode.flownBySticks(), s.src.whyNobodyFlies(v.view) != "":
+	case s.src.denied(v.view) != "", s.phase == stickOff && s.src.receiver != receiverNone:
 		return "receiver"
 	case s.phase == stickClient:
 		return "client"
@@ -364,7 +364,7 @@ func (s *sticks) by(v view) string {
 
 // restarted forgets everything: the autopilot has started again. ArduPilot may have done so in the air:
 // a stream that kept it from falling goes on without its client, as after any takeover.
-func (s *sticks) restarted(v view) {
+func (s *sticks) restarted(v situation) {
 	was := *s
 	*s = sticks{}
 	if v.armed && was.phase != stickOff && v.firmware.ardupilot() {
@@ -376,7 +376,7 @@ func (s *sticks) restarted(v view) {
 
 // stop leaves the sticks for the program's end: released to a live receiver, else parked
 // (docs/design.md, "SIGTERM in the air").
-func (s *sticks) stop(v view) {
+func (s *sticks) stop(v situation) {
 	if s.src.live(v.firmware) {
 		s.end(v)
 	}

@@ -23,7 +23,7 @@ type frameSent struct {
 // stickFlight is a vehicle's sticks, the facts that they go by, and their clock.
 type stickFlight struct {
 	sticks
-	v view
+	v situation
 
 	frames  []frameSent
 	acts    string // in words, what the sticks asked for since the last "="; it shadows sticks.acts
@@ -35,7 +35,9 @@ type stickFlight struct {
 // count; NaN: it was not answered. A PX4 is 1.17.0.
 func newStickFlight(f firmware, receiver string, param float64) *stickFlight {
 	now := time.Unix(1_700_000_000, 0)
-	h := &stickFlight{v: view{now: now, firmware: f, version: px4SourceOrder, shownMode: shownMode{armed: true}, online: true, params: make(map[string]float64)}}
+	h := &stickFlight{v: situation{view: view{
+		now: now, firmware: f, version: px4SourceOrder, shownMode: shownMode{armed: true}, online: true, params: make(map[string]float64),
+	}}}
 	switch {
 	case math.IsNaN(param):
 	case f == px4:
@@ -399,7 +401,7 @@ func TestSilenceIsAnsweredWhereOurStreamFlies(t *testing.T) {
 					t.Run(fmt.Sprintf("%s %s %s input=%v", f, receiver, mode, sendsInput), func(t *testing.T) {
 						h := parseStickFlight(t, f+" "+receiver)
 						script := "sets " + mode
-						if sendsInput && h.src.denied(h.v) == "" {
+						if sendsInput && h.src.denied(h.v.view) == "" {
 							script += ", input 300 0 500 0 500ms"
 						}
 						if wrong := h.play(t, script); wrong != "" {
@@ -575,7 +577,7 @@ func (w *stickWitness) happens(what byte, arg int) {
 	case 'O': // the time in which its mode may show is over
 		v.entering = false
 	case 'i': // the client's sticks
-		if !v.busy && v.mode.flownBySticks() && !w.taken && src.denied(*v) == "" {
+		if !v.busy && v.mode.flownBySticks() && !w.taken && src.denied(v.view) == "" {
 			w.asked = axes{x: int16(arg * 3), z: 430}
 			d := time.Duration(1+arg%50) * 100 * time.Millisecond
 			w.until = v.now.Add(d)
@@ -685,11 +687,11 @@ func TestSticksStandWhileANumberIsKeptAndAStreamsEndLeavesNothing(t *testing.T) 
 	d.hearMessage(&common.MessageSysStatus{}, now)
 	lineEqual(t, "the receiver is known by a SYS_STATUS without sensors", d.sticks.src.known, false)
 	d.sticks.src.receiver, d.cmd.reports.kept = receiverIdle, make([]shownMode, 1)
-	d.sticks.input(d.view(now), axes{z: 700}, netip.Addr{}, time.Second)
+	d.sticks.input(d.situation(now), axes{z: 700}, netip.Addr{}, time.Second)
 	d.act()
 	lineEqual(t, "the throttle that is sent while a number is kept", d.sticks.sent.z, 500)
 	d.hearMessage(&common.MessageRcChannels{Chan3Raw: 1500}, now) // it may show our own throttle
-	d.sticks.end(d.view(now))
+	d.sticks.end(d.situation(now))
 	queued := len(d.link.writer.queue)
 	d.act()
 	lineEqual(t, "released frames", len(d.link.writer.queue)-queued, 3)

@@ -77,12 +77,11 @@ func (v firmwareVersion) String() string {
 	return fmt.Sprintf("%d.%d.%d", v>>24, v>>16&0xff, v>>8&0xff)
 }
 
+// beat is what a HEARTBEAT says beside its mode, which is a report's (reports in mode.go).
 type beat struct {
 	group
-	custom   uint32
-	armed    bool
 	state    string // MAV_STATE in lower case
-	failsafe bool
+	critical bool   // MAV_STATE_CRITICAL or worse
 }
 
 type position struct {
@@ -228,10 +227,8 @@ func (t *telemetry) hear(m any, now time.Time) (restarted bool) {
 		t.id.autopilot, t.id.typ = m.Autopilot, m.Type
 		t.beat = beat{
 			group:    group{now},
-			custom:   m.CustomMode,
-			armed:    m.BaseMode&minimal.MAV_MODE_FLAG_SAFETY_ARMED != 0,
 			state:    lowerName(m.SystemStatus.String(), "MAV_STATE_"),
-			failsafe: m.SystemStatus >= minimal.MAV_STATE_CRITICAL,
+			critical: m.SystemStatus >= minimal.MAV_STATE_CRITICAL,
 		}
 	case *common.MessageGlobalPositionInt:
 		return t.hearPosition(m, now) && t.clockRanBack(m.TimeBootMs, now)

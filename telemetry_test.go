@@ -68,7 +68,7 @@ func showArmable(t *telemetry, now time.Time) string {
 }
 
 func showBeat(t *telemetry) string {
-	return fmt.Sprintf("mode %d armed %t %s failsafe %t", t.beat.custom, t.beat.armed, t.beat.state, t.beat.failsafe)
+	return fmt.Sprintf("%s critical %t", t.beat.state, t.beat.critical)
 }
 
 func TestEachMessageIsKeptInOurUnits(t *testing.T) {
@@ -113,12 +113,12 @@ func TestEachMessageIsKeptInOurUnits(t *testing.T) {
 		{"a GPS", showGPS, []message.Message{&common.MessageGpsRawInt{FixType: 6, SatellitesVisible: 10, Eph: 121}}, `"rtk_fixed", 10 satellites, 1.21`},
 		{"a GPS with unknown values", showGPS, []message.Message{&common.MessageGpsRawInt{FixType: 0, SatellitesVisible: 255, Eph: 65535}}, `"no_gps", NaN satellites, NaN`},
 		{"an unknown fix type", showGPS, []message.Message{&common.MessageGpsRawInt{FixType: 9}}, `"", 0 satellites, 0.00`},
-		{"a heartbeat", showBeat, []message.Message{beatOf(common.MAV_AUTOPILOT_PX4, 7, false)}, "mode 7 armed false standby failsafe false"},
-		{"an armed one", showBeat, []message.Message{beatOf(common.MAV_AUTOPILOT_PX4, 7, true)}, "mode 7 armed true active failsafe false"},
-		{"critical", showBeat, []message.Message{status(minimal.MAV_STATE_CRITICAL)}, "mode 7 armed true critical failsafe true"},
-		{"emergency", showBeat, []message.Message{status(minimal.MAV_STATE_EMERGENCY)}, "mode 7 armed true emergency failsafe true"},
-		{"flight termination", showBeat, []message.Message{status(minimal.MAV_STATE_FLIGHT_TERMINATION)}, "mode 7 armed true flight_termination failsafe true"},
-		{"a failsafe that has ended", showBeat, []message.Message{status(minimal.MAV_STATE_CRITICAL), status(minimal.MAV_STATE_ACTIVE)}, "mode 7 armed true active failsafe false"},
+		{"a heartbeat", showBeat, []message.Message{beatOf(common.MAV_AUTOPILOT_PX4, 7, false)}, "standby critical false"},
+		{"an armed one", showBeat, []message.Message{beatOf(common.MAV_AUTOPILOT_PX4, 7, true)}, "active critical false"},
+		{"critical", showBeat, []message.Message{status(minimal.MAV_STATE_CRITICAL)}, "critical critical true"},
+		{"emergency", showBeat, []message.Message{status(minimal.MAV_STATE_EMERGENCY)}, "emergency critical true"},
+		{"flight termination", showBeat, []message.Message{status(minimal.MAV_STATE_FLIGHT_TERMINATION)}, "flight_termination critical true"},
+		{"a failsafe that has ended", showBeat, []message.Message{status(minimal.MAV_STATE_CRITICAL), status(minimal.MAV_STATE_ACTIVE)}, "active critical false"},
 		{"all is well", showHealth, []message.Message{home, sensors(gps|receiver|prearm, gps|receiver|prearm, gps|receiver|prearm)}, "known true, armable true, receiver true, unhealthy []"},
 		{"PX4's bit in the health alone", showHealth, []message.Message{home, sensors(gps, gps, gps|prearm)}, "known true, armable true, receiver false, unhealthy []"},
 		{"what is not enabled is not unhealthy", showHealth, []message.Message{sensors(gps|battery, battery, 0)}, "known true, armable false, receiver false, unhealthy [battery]"},
@@ -513,8 +513,8 @@ func replays(t *testing.T, name string, look func(t *testing.T, r replayedFlight
 func (r *replayedFlight) ends(t *testing.T, lat, lon, height, volts, percent float64) {
 	t.Helper()
 	lineEqual(t, "vehicle type", r.tel.id.typ, common.MAV_TYPE_QUADROTOR)
-	lineEqual(t, "armed", r.tel.beat.armed, false)
-	lineEqual(t, "failsafe", r.tel.beat.failsafe, false)
+	lineEqual(t, "armed", r.armed, false)
+	lineEqual(t, "failsafe", r.tel.beat.critical, false)
 	lineEqual(t, "landed state", r.tel.landed.state, onGround)
 	lineNear(t, "latitude", r.tel.position.lat, lat, 7)
 	lineNear(t, "longitude", r.tel.position.lon, lon, 7)
