@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"math"
 	"net/http"
 	"os"
 	"path"
@@ -61,10 +60,26 @@ type api struct {
 	streams []eventStream // oldest first
 }
 
-// handler handles a request. It returns the answer, which is then written as JSON, or an
-// error. If a command was accepted and failed later, it returns both. nil, nil means that it
-// has written the answer itself.
-type handler func(http.ResponseWriter, *http.Request) (any, error)
+// handler handles a request and returns the answer.
+type handler func(http.ResponseWriter, *http.Request) response
+
+// response is an answer.
+type response struct {
+	status      int // 0: the handler has written its answer itself
+	contentType string
+	body        []byte
+	policy      string // of a page: what it may run
+}
+
+// written is the response of a handler that has written its answer itself.
+var written response
+
+// success is the answer to what was done.
+func success(body any) response { return asJSON(http.StatusOK, body) }
+
+func asJSON(status int, body any) response {
+	return response{status: status, contentType: "application/json", body: encode(body)}
+}
 
 // answers returns a handler for net/http that writes the answer of h. If h panics the answer is 500, log has
 // the details, and the server goes on.
@@ -73,26 +88,44 @@ func (h handler) answers(log *slog.Logger) http.Handler {
 		defer func() {
 			if v := recover(); v != nil {
 				log.Error("panic in a handler", "path", r.URL.Path, "panic", v, "stack", string(debug.Stack()))
-				writeError(w, refuse(codeInternal, "a bug in mavrest; its log has the details"), nil)
+				failed(refuse(codeInternal, "a bug in mavrest; its log has the details")).write(w)
 			}
 		}()
-		if answer, err := h(w, r); err != nil {
-			writeError(w, err, answer)
-		} else if answer != nil {
-			write(w, http.StatusOK, "application/json", encode(answer))
+		if answer := h(w, r); answer.status != 0 {
+			answer.write(w)
 		}
 	})
 }
 
-// newHandler returns the eight routes, behind the check of who may use them.
-func newHandler(d *drone, allowed admission) http.Handler {
-	a := &api{drone: d}
-	mux := http.NewServeMux()
-	allow := make(map[string][]string)
-	for _, route := range []struct {
-		method, path string
-		handle       handler
-	}{
+// answerTimeout is how long a client may take to read its answer or an event. Then its
+// connection is closed.
+const answerTimeout = 2 * time.Second
+
+func (a response) write(w http.ResponseWriter) {
+	h := w.Header()
+	h.Set("Content-Type", a.contentType)
+	h.Set("Cache-Control", "no-store")
+	h.Set("Content-Length", strconv.Itoa(len(a.body)))
+	if a.policy != "" {
+		h.Set("Content-Security-Policy", a.policy)
+		h.Set("X-Content-Type-Options", "nosniff")
+	}
+	if a.status == http.StatusServiceUnavailable {
+		h.Set("Retry-After", "1")
+	}
+	http.NewResponseController(w).SetWriteDeadline(time.Now().Add(answerTimeout))
+	w.WriteHeader(a.status)
+	w.Write(a.body)
+}
+
+// apiRoute is one of the eight.
+type apiRoute struct {
+	method, path string
+	handle       handler
+}
+
+func (a *api) routes() []apiRoute {
+	return []apiRoute{
 		{"GET", "/api/drone", a.getOK},
 		{"GET", "/api/drone/status", a.getStatus},
 		{"GET", "/api/drone/mode", a.getMode},
@@ -101,99 +134,63 @@ func newHandler(d *drone, allowed admission) http.Handler {
 		{"POST", "/api/drone/takeoff", a.postTakeoff},
 		{"POST", "/api/drone/goto", a.postGoto},
 		{"POST", "/api/drone/land", a.postLand},
-	} {
+	}
+}
+
+// newHandler returns the eight routes, behind the check of who may use them.
+func newHandler(d *drone, allowed admission) http.Handler {
+	a := &api{drone: d}
+	mux := http.NewServeMux()
+	allow := make(map[string][]string)
+	for _, route := range a.routes() {
 		mux.Handle(route.method+" "+route.path, route.handle.answers(d.log))
 		allow[route.path] = append(allow[route.path], strings.Replace(route.method, "GET", "GET, HEAD", 1))
 	}
 	for pattern, list := range allow {
 		methods := strings.Join(list, ", ")
-		mux.Handle(pattern, handler(func(w http.ResponseWriter, r *http.Request) (any, error) {
+		mux.Handle(pattern, handler(func(w http.ResponseWriter, r *http.Request) response {
 			w.Header().Set("Allow", methods)
-			return nil, refuse(codeMethod, "%s takes %s, not %s", pattern, methods, r.Method)
+			return failed(refuse(codeMethod, "%s takes %s, not %s", pattern, methods, r.Method))
 		}).answers(d.log))
 	}
 	mux.Handle("/", handler(notFound).answers(d.log))
-	return handler(func(w http.ResponseWriter, r *http.Request) (any, error) {
-		if answered, err := allowed.check(w, r); answered || err != nil {
-			return nil, err
+	return handler(func(w http.ResponseWriter, r *http.Request) response {
+		answered, err := allowed.check(w, r)
+		switch {
+		case err != nil:
+			return failed(err)
+		case answered:
+			return written
 		}
 		if p := r.URL.Path; !path.IsAbs(p) || path.Clean(p) != p { // ServeMux would redirect it
 			return notFound(w, r)
 		}
 		mux.ServeHTTP(w, r)
-		return nil, nil
+		return written
 	}).answers(d.log)
 }
 
-func notFound(w http.ResponseWriter, r *http.Request) (any, error) {
+func notFound(w http.ResponseWriter, r *http.Request) response {
 	if r.URL.Path == "/" && (r.Method == http.MethodGet || r.Method == http.MethodHead) {
 		w.Header().Add("Vary", "Accept")
 		if wantsPage(r.Header["Accept"]) {
-			writePage(w, http.StatusNotFound, rootPage)
-			return nil, nil
+			return page(http.StatusNotFound, rootPage)
 		}
 	}
-	return nil, refuse(codeNotFound, "no such path; there are GET /api/drone, GET /api/drone/status, GET and POST /api/drone/mode, and "+
-		"POST /api/drone/input, /api/drone/takeoff, /api/drone/goto and /api/drone/land")
+	return failed(refuse(codeNotFound, "no such path; there are GET /api/drone, GET /api/drone/status, GET and POST /api/drone/mode, and "+
+		"POST /api/drone/input, /api/drone/takeoff, /api/drone/goto and /api/drone/land"))
 }
-
-// jsonObject is a JSON object with its fields in order: a name, its value, the next name.
-type jsonObject []any
 
 // encode returns v as JSON with a newline, without HTML escapes.
 func encode(v any) []byte {
-	var b encoder
+	var b bytes.Buffer
 	b.Grow(2 << 10) // a status takes less
-	b.json = json.NewEncoder(&b)
-	b.json.SetEscapeHTML(false)
-	b.value(v)
-	b.WriteByte('\n')
-	return b.Bytes()
-}
-
-type encoder struct {
-	bytes.Buffer
-	json *json.Encoder // writes to the buffer
-}
-
-func (b *encoder) value(v any) {
-	switch v := v.(type) {
-	case jsonObject:
-		before := `{"`
-		for i := 0; i < len(v); i += 2 {
-			b.WriteString(before)
-			b.WriteString(v[i].(string))
-			b.WriteString(`":`)
-			b.value(v[i+1])
-			before = `,"`
-		}
-		b.WriteByte('}')
-	case float64:
-		if math.IsNaN(v) || math.IsInf(v, 0) {
-			b.WriteString("null")
-		} else {
-			b.Write(strconv.AppendFloat(b.AvailableBuffer(), v, 'f', -1, 64))
-		}
-	default:
-		if err := b.json.Encode(v); err != nil {
-			panic(err) // an answer has a value that JSON can't express: a bug
-		}
-		b.Truncate(b.Len() - 1) // the newline
+	e := json.NewEncoder(&b)
+	e.SetEscapeHTML(false)
+	if err := e.Encode(v); err != nil {
+		panic(err) // an answer has a value that JSON can't express: a bug
 	}
-}
-
-// answerTimeout is how long a client may take to read its answer or an event. Then its
-// connection is closed.
-const answerTimeout = 2 * time.Second
-
-func write(w http.ResponseWriter, status int, contentType string, body []byte) {
-	h := w.Header()
-	h.Set("Content-Type", contentType)
-	h.Set("Cache-Control", "no-store")
-	h.Set("Content-Length", strconv.Itoa(len(body)))
-	http.NewResponseController(w).SetWriteDeadline(time.Now().Add(answerTimeout))
-	w.WriteHeader(status)
-	w.Write(body)
+	return b.Bytes()
 }
 
 // errorBody is the answer to a request that failed. commandBody is nil unless the autopilot
@@ -206,9 +203,9 @@ type errorBody struct {
 }
 
 type messageBody struct {
-	Severity string  `json:"severity"`
-	Text     string  `json:"text"`
-	Age      float64 `json:"age"`
+	Severity string `json:"severity"`
+	Text     string `json:"text"`
+	Age      number `json:"age"`
 }
 
 // severities are the names of MAV_SEVERITY in the API.
@@ -222,20 +219,20 @@ func messages(texts []statusText, now time.Time) []messageBody {
 	return list
 }
 
-// writeError answers with an error. An error gets its HTTP status here and nowhere else.
-// answer is the commandBody of a command that was accepted; nil if none was.
-func writeError(w http.ResponseWriter, err error, answer any) {
+// failed is the answer to a request that failed. An error gets its HTTP status here and nowhere else.
+func failed(err error) response {
 	body := errorBody{Error: err.Error(), Code: cmp.Or(code(err), codeInternal)}
-	if accepted, ok := answer.(commandBody); ok {
-		body.commandBody = &accepted
-	} else if e, ok := err.(*commandError); ok && e.step != nil {
+	if e, ok := err.(*commandError); ok && e.step != nil {
 		body.commandBody = &commandBody{Status: resultName(e.result), StatusCode: e.result, Command: uint16(e.step.cmd)}
 		body.Messages = messages(e.messages, time.Now())
 	}
-	if body.Code == codeOffline {
-		w.Header().Set("Retry-After", "1")
-	}
-	write(w, errorStatus[body.Code], "application/json", encode(body))
+	return asJSON(errorStatus[body.Code], body)
+}
+
+// failedLater is the answer to a command that was accepted, and failed during the wait for its manoeuvre.
+func failedLater(err error, accepted commandBody) response {
+	body := errorBody{Error: err.Error(), Code: cmp.Or(code(err), codeInternal), commandBody: &accepted}
+	return asJSON(errorStatus[body.Code], body)
 }
 
 // field is a field of a request.
@@ -350,24 +347,31 @@ func checkPlace(req *request) error {
 	return nil
 }
 
-func (a *api) getOK(http.ResponseWriter, *http.Request) (any, error) {
-	return jsonObject{"status", "OK"}, nil
+type okBody struct {
+	Status string `json:"status"`
 }
 
-func (a *api) getMode(http.ResponseWriter, *http.Request) (any, error) {
+func (a *api) getOK(http.ResponseWriter, *http.Request) response { return success(okBody{"OK"}) }
+
+type modeBody struct {
+	Mode        string  `json:"mode"`
+	VehicleMode *string `json:"vehicle_mode"`
+}
+
+func (a *api) getMode(http.ResponseWriter, *http.Request) response {
 	mode, name := a.drone.mode()
-	return jsonObject{"mode", mode.String(), "vehicle_mode", word(name)}, nil
+	return success(modeBody{Mode: mode.String(), VehicleMode: word(name)})
 }
 
 // commandBody is the answer to a command. Mode is empty unless it was accepted. Done says whether the
 // manoeuvre is complete, Took after how many seconds the wait ended; both are nil unless the client waited.
 type commandBody struct {
-	Status     string   `json:"status"`
-	StatusCode uint8    `json:"status_code"`
-	Command    uint16   `json:"command"`
-	Mode       string   `json:"mode,omitempty"`
-	Done       *bool    `json:"done,omitempty"`
-	Took       *float64 `json:"took,omitempty"`
+	Status     string  `json:"status"`
+	StatusCode uint8   `json:"status_code"`
+	Command    uint16  `json:"command"`
+	Mode       string  `json:"mode,omitempty"`
+	Done       *bool   `json:"done,omitempty"`
+	Took       *number `json:"took,omitempty"`
 }
 
 // errMadeWay ends a wait whose connection another client needs.
@@ -375,14 +379,14 @@ var errMadeWay = fmt.Errorf("all %d connections were in use, and another client 
 
 // command reads the fields of a command, checks that they fit together, lets the drone
 // carry it out, waits for its manoeuvre if the client asked for that, and logs the answer.
-func (a *api) command(r *http.Request, req *request, fields []field, check func() error) (any, error) {
+func (a *api) command(r *http.Request, req *request, fields []field, check func() error) response {
 	var wait *float64
 	body, err := readFields(r, append(fields, field{"wait", &wait, 0, 600, "seconds"}))
 	if err == nil {
 		err = check()
 	}
 	if err != nil {
-		return nil, err
+		return failed(err)
 	}
 	conn := connOf(r)
 	conn.markBusy(nil) // the autopilot may take seconds to answer
@@ -392,12 +396,12 @@ func (a *api) command(r *http.Request, req *request, fields []field, check func(
 	took := func() time.Duration { return time.Since(began).Round(time.Millisecond) }
 	if err != nil {
 		log.Warn("command failed", "took", took(), "error", err)
-		return nil, err
+		return failed(err)
 	}
 	log.Info("command accepted", "took", took(), "command", accepted.command, "mode", accepted.mode)
 	answer := commandBody{Status: resultName(0), Command: accepted.command, Mode: accepted.mode.String()}
 	if or(wait, 0) == 0 {
-		return answer, nil
+		return success(answer)
 	}
 	// No time-out ends a wait: net/http has no read deadline then, and write sets a new write deadline.
 	limited, cancel := context.WithDeadline(r.Context(), began.Add(time.Duration(*wait*float64(time.Second))))
@@ -405,11 +409,11 @@ func (a *api) command(r *http.Request, req *request, fields []field, check func(
 	ctx, end := context.WithCancelCause(limited)
 	conn.markBusy(func() { end(errMadeWay) })
 	err = a.drone.wait(ctx, accepted.manoeuvre, began)
-	done, seconds := err == nil, number(time.Since(began).Seconds(), 2)
+	done, seconds := err == nil, rounded(time.Since(began).Seconds(), 2)
 	answer.Done, answer.Took = &done, &seconds
 	if done {
 		log.Info("manoeuvre complete", "took", took())
-		return answer, nil
+		return success(answer)
 	}
 	log.Info("manoeuvre not complete", "took", took(), "why", err)
 	if code(err) != codeNotDone {
@@ -417,10 +421,10 @@ func (a *api) command(r *http.Request, req *request, fields []field, check func(
 	} else if context.Cause(ctx) == errMadeWay {
 		err = fmt.Errorf("%w: %w", err, errMadeWay)
 	}
-	return answer, err
+	return failedLater(err, answer)
 }
 
-func (a *api) postMode(_ http.ResponseWriter, r *http.Request) (any, error) {
+func (a *api) postMode(_ http.ResponseWriter, r *http.Request) response {
 	var name *string
 	req := request{from: clientOf(r)}
 	return a.command(r, &req, []field{{"mode", &name, 0, 0, requestableModes}, {"arm", &req.arm, 0, 0, "true or false"}}, func() error {
@@ -439,12 +443,12 @@ func (a *api) postMode(_ http.ResponseWriter, r *http.Request) (any, error) {
 	})
 }
 
-func (a *api) postTakeoff(_ http.ResponseWriter, r *http.Request) (any, error) {
+func (a *api) postTakeoff(_ http.ResponseWriter, r *http.Request) response {
 	req := request{setMode: true, mode: ModeTakeoff}
 	return a.command(r, &req, []field{{"altitude", &req.altitude, 0.5, 1000, "metres above home"}}, func() error { return nil })
 }
 
-func (a *api) postGoto(_ http.ResponseWriter, r *http.Request) (any, error) {
+func (a *api) postGoto(_ http.ResponseWriter, r *http.Request) response {
 	req := request{setMode: true, mode: ModeHold, goTo: true}
 	return a.command(r, &req, append(placeFields(&req), []field{
 		{"altitude", &req.altitude, -500, 10000, "metres above home"},
@@ -464,12 +468,18 @@ func (a *api) postGoto(_ http.ResponseWriter, r *http.Request) (any, error) {
 	})
 }
 
-func (a *api) postLand(_ http.ResponseWriter, r *http.Request) (any, error) {
+func (a *api) postLand(_ http.ResponseWriter, r *http.Request) response {
 	req := request{setMode: true, mode: ModeLand}
 	return a.command(r, &req, placeFields(&req), func() error { return checkPlace(&req) })
 }
 
-func (a *api) postInput(_ http.ResponseWriter, r *http.Request) (any, error) {
+type inputAnswer struct {
+	Status    string `json:"status"`
+	Mode      string `json:"mode"`
+	ExpiresIn number `json:"expires_in"`
+}
+
+func (a *api) postInput(_ http.ResponseWriter, r *http.Request) response {
 	var roll, pitch, yaw, throttle, timeout *float64
 	_, err := readFields(r, []field{
 		{"roll", &roll, -1, 1, "of full stick (right is positive)"},
@@ -479,7 +489,7 @@ func (a *api) postInput(_ http.ResponseWriter, r *http.Request) (any, error) {
 		{"timeout", &timeout, 0.05, 5, "seconds"},
 	})
 	if err != nil {
-		return nil, err
+		return failed(err)
 	}
 	expires := or(timeout, 0.5) // seconds (docs/openapi.yaml)
 	mode, err := a.drone.input(stickInput{
@@ -487,8 +497,8 @@ func (a *api) postInput(_ http.ResponseWriter, r *http.Request) (any, error) {
 		timeout: time.Duration(expires * float64(time.Second)), from: clientOf(r),
 	})
 	if err != nil {
-		return nil, err
+		return failed(err)
 	}
 	a.drone.log.Debug("sticks", "from", r.RemoteAddr, "mode", mode)
-	return jsonObject{"status", "OK", "mode", mode.String(), "expires_in", expires}, nil
+	return success(inputAnswer{Status: "OK", Mode: mode.String(), ExpiresIn: number(expires)})
 }

@@ -10,57 +10,69 @@ import (
 	"net/http"
 	"net/netip"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
 	"github.com/bluenviron/gomavlib/v3/pkg/dialects/common"
 )
 
-//go:embed CHANGELOG.md
-var changelog string
+// ownVersion is the version of this program: that of the newest heading of CHANGELOG.md, where deploy/version
+// reads it.
+const ownVersion = "v1.4.0"
 
-// ownVersion is the version of this program: the first word of the first "## " heading of
-// CHANGELOG.md. deploy/version reads it there too.
-var ownVersion = strings.Fields(strings.SplitN(changelog, "\n## ", 2)[1])[0]
+// number is a number of an answer; NaN, which means unknown, is null.
+type number float64
 
-// number returns v rounded to that many decimals. NaN, which means unknown, is null in JSON.
-func number(v float64, decimals int) float64 {
-	scale := math.Pow10(decimals)
-	return math.Round(v*scale)/scale + 0 // + 0 turns −0 into 0
+var null = []byte("null")
+
+// MarshalJSON writes no exponent.
+func (n number) MarshalJSON() ([]byte, error) {
+	v := float64(n)
+	if math.IsNaN(v) || math.IsInf(v, 0) {
+		return null, nil
+	}
+	return strconv.AppendFloat(nil, v, 'f', -1, 64), nil
 }
 
-// ifKnown returns v; nil, which is null in JSON, if it is not known.
-func ifKnown(known bool, v any) any {
+// rounded is v rounded to that many decimals.
+func rounded(v float64, decimals int) number {
+	scale := math.Pow10(decimals)
+	return number(math.Round(v*scale)/scale + 0) // + 0 turns −0 into 0
+}
+
+// ifKnown returns the address of v; nil, which is null in JSON, if it is not known.
+func ifKnown[T any](known bool, v T) *T {
 	if !known {
 		return nil
 	}
-	return v
+	return &v
 }
 
-// word returns s; nil if it is empty.
-func word(s string) any { return ifKnown(s != "", s) }
+// word returns the address of s; nil if it is empty.
+func word(s string) *string { return ifKnown(s != "", s) }
 
-// age returns the seconds since at; NaN if at is zero.
-func age(now, at time.Time) float64 {
+// age returns the seconds since at; unknown if at is zero.
+func age(now, at time.Time) number {
 	if at.IsZero() {
-		return math.NaN()
+		return number(math.NaN())
 	}
-	return number(now.Sub(at).Seconds(), 2)
+	return rounded(now.Sub(at).Seconds(), 2)
 }
 
 // landedStates are the names of MAV_LANDED_STATE in the API. Any other number is unknown.
 var landedStates = map[landedState]string{1: "on_ground", 2: "in_air", 3: "takeoff", 4: "landing"}
 
-func (a *api) getStatus(w http.ResponseWriter, r *http.Request) (any, error) {
+func (a *api) getStatus(w http.ResponseWriter, r *http.Request) response {
 	w.Header().Add("Vary", "Accept")
 	switch accept := r.Header["Accept"]; {
 	case accepts(accept, "text/event-stream"):
-		return a.stream(w, r)
+		a.stream(w, r)
+		return written
 	case wantsPage(accept):
-		writePage(w, http.StatusOK, statusPage)
-		return nil, nil
+		return page(http.StatusOK, statusPage)
 	}
-	return render(a.drone.status(), clientOf(r)), nil
+	return success(render(a.drone.status(), clientOf(r)))
 }
 
 // snapshot is the drone at one moment, for the status.
@@ -139,68 +151,202 @@ func autopilotName(a common.MAV_AUTOPILOT) string {
 	return strings.TrimSuffix(lowerName(a.String(), "MAV_AUTOPILOT_"), "mega")
 }
 
-// render returns the status object (docs/openapi.yaml) for a client. A group or a value
-// that the vehicle never reported is null, and so is a value that it reports as unknown.
-func render(s snapshot, client netip.Addr) jsonObject {
-	t, now := &s.tel, s.now
-	heard, p, v, a, b, g, home := t.beat.received(), &t.position, &t.velocity, &t.attitude, &t.battery, &t.gps, &t.home
-	return jsonObject{
-		"version", ownVersion,
-		"online", s.online,
-		"mode", s.mode.String(),
-		"vehicle_mode", ifKnown(heard, s.modeName),
-		"armed", ifKnown(heard, s.armed),
-		"in_air", ifKnown(landedStates[s.landed] != "", s.landed.inAir()),
-		"landed_state", word(landedStates[s.landed]),
-		"state", word(t.beat.state),
-		"failsafe", ifKnown(heard, t.beat.critical),
-		"armable", s.armable,
-		"unhealthy", t.health.unhealthy(),
-		"done", s.done,
-		"vehicle", ifKnown(heard, jsonObject{
-			"autopilot", autopilotName(t.id.autopilot),
-			"type", lowerName(t.id.typ.String(), "MAV_TYPE_"),
-			"version", word(t.id.version.String()),
-			"system_id", t.id.system,
-		}),
-		"position", ifKnown(p.received(), jsonObject{
-			"lat", number(p.lat, 7),
-			"lon", number(p.lon, 7),
-			"altitude", number(p.relative, 2),
-			"altitude_msl", number(p.amsl, 2),
-			"heading", number(p.heading, 2),
-			"age", age(now, p.at),
-		}),
-		"velocity", ifKnown(v.received(), jsonObject{
-			"north", number(v.north, 2),
-			"east", number(v.east, 2),
-			"down", number(v.down, 2),
-			"ground_speed", number(v.ground, 2),
-			"air_speed", number(v.air, 2),
-			"climb", number(v.climb, 2),
-			"age", age(now, v.at),
-		}),
-		"attitude", ifKnown(a.received(), jsonObject{
-			"roll", number(a.roll, 1), "pitch", number(a.pitch, 1), "yaw", number(a.yaw, 1), "age", age(now, a.at),
-		}),
-		"battery", ifKnown(b.received(), jsonObject{
-			"voltage", number(b.voltage, 2), "current", number(b.current, 2), "remaining", number(b.remaining, 0), "age", age(now, b.at),
-		}),
-		"gps", ifKnown(g.received(), jsonObject{
-			"fix", word(g.fix), "satellites", number(g.satellites, 0), "hdop", number(g.hdop, 2), "age", age(now, g.at),
-		}),
-		"home", ifKnown(home.received(), jsonObject{
-			"lat", number(home.lat, 7), "lon", number(home.lon, 7), "altitude_msl", number(home.amsl, 2), "age", age(now, home.at),
-		}),
-		"target", s.targetBody(),
-		"input", s.inputBody(client),
-		"messages", messages(t.texts.since(time.Time{}), now),
-		"link", s.link.body(age(now, t.beat.at)),
-	}
+// statusBody is the status (docs/openapi.yaml, Status). A group or a value that the vehicle never reported is
+// null, and so is a value that it reports as unknown.
+type statusBody struct {
+	Version     string        `json:"version"`
+	Online      bool          `json:"online"`
+	Mode        string        `json:"mode"`
+	VehicleMode *string       `json:"vehicle_mode"`
+	Armed       *bool         `json:"armed"`
+	InAir       *bool         `json:"in_air"`
+	LandedState *string       `json:"landed_state"`
+	State       *string       `json:"state"`
+	Failsafe    *bool         `json:"failsafe"`
+	Armable     *bool         `json:"armable"`
+	Unhealthy   []string      `json:"unhealthy"`
+	Done        *bool         `json:"done"`
+	Vehicle     *vehicleBody  `json:"vehicle"`
+	Position    *positionBody `json:"position"`
+	Velocity    *velocityBody `json:"velocity"`
+	Attitude    *attitudeBody `json:"attitude"`
+	Battery     *batteryBody  `json:"battery"`
+	GPS         *gpsBody      `json:"gps"`
+	Home        *homeBody     `json:"home"`
+	Target      *targetBody   `json:"target"`
+	Input       inputBody     `json:"input"`
+	Messages    []messageBody `json:"messages"`
+	Link        linkBody      `json:"link"`
 }
 
-// targetBody returns the target; its distance is null without a fresh position.
-func (s *snapshot) targetBody() any {
+type vehicleBody struct {
+	Autopilot string  `json:"autopilot"`
+	Type      string  `json:"type"`
+	Version   *string `json:"version"`
+	SystemID  byte    `json:"system_id"`
+}
+
+type positionBody struct {
+	Lat         number `json:"lat"`
+	Lon         number `json:"lon"`
+	Altitude    number `json:"altitude"`
+	AltitudeMSL number `json:"altitude_msl"`
+	Heading     number `json:"heading"`
+	Age         number `json:"age"`
+}
+
+type velocityBody struct {
+	North       number `json:"north"`
+	East        number `json:"east"`
+	Down        number `json:"down"`
+	GroundSpeed number `json:"ground_speed"`
+	AirSpeed    number `json:"air_speed"`
+	Climb       number `json:"climb"`
+	Age         number `json:"age"`
+}
+
+type attitudeBody struct {
+	Roll  number `json:"roll"`
+	Pitch number `json:"pitch"`
+	Yaw   number `json:"yaw"`
+	Age   number `json:"age"`
+}
+
+type batteryBody struct {
+	Voltage   number `json:"voltage"`
+	Current   number `json:"current"`
+	Remaining number `json:"remaining"`
+	Age       number `json:"age"`
+}
+
+type gpsBody struct {
+	Fix        *string `json:"fix"`
+	Satellites number  `json:"satellites"`
+	HDOP       number  `json:"hdop"`
+	Age        number  `json:"age"`
+}
+
+type homeBody struct {
+	Lat         number `json:"lat"`
+	Lon         number `json:"lon"`
+	AltitudeMSL number `json:"altitude_msl"`
+	Age         number `json:"age"`
+}
+
+// targetBody is where the vehicle flies to; Distance is null without a fresh position.
+type targetBody struct {
+	Lat      number `json:"lat"`
+	Lon      number `json:"lon"`
+	Altitude number `json:"altitude"`
+	Distance number `json:"distance"`
+}
+
+type inputBody struct {
+	Active    bool    `json:"active"`
+	ExpiresIn *number `json:"expires_in"`
+	By        *string `json:"by"`
+	From      *string `json:"from"`
+	Yours     bool    `json:"yours"`
+}
+
+type linkBody struct {
+	Device       string  `json:"device"`
+	Baud         *int    `json:"baud"`
+	HeartbeatAge number  `json:"heartbeat_age"`
+	Received     uint64  `json:"received"`
+	Lost         uint64  `json:"lost"`
+	Errors       uint64  `json:"errors"`
+	Sent         uint64  `json:"sent"`
+	Error        *string `json:"error"`
+}
+
+// render is the status for a client.
+func render(s snapshot, client netip.Addr) *statusBody {
+	t, now := &s.tel, s.now
+	heard := t.beat.received()
+	body := &statusBody{
+		Version:     ownVersion,
+		Online:      s.online,
+		Mode:        s.mode.String(),
+		VehicleMode: ifKnown(heard, s.modeName),
+		Armed:       ifKnown(heard, s.armed),
+		InAir:       ifKnown(landedStates[s.landed] != "", s.landed.inAir()),
+		LandedState: word(landedStates[s.landed]),
+		State:       word(t.beat.state),
+		Failsafe:    ifKnown(heard, t.beat.critical),
+		Armable:     s.armable,
+		Unhealthy:   t.health.unhealthy(),
+		Done:        s.done,
+		Target:      s.targetBody(),
+		Input:       s.inputBody(client),
+		Messages:    messages(t.texts.since(time.Time{}), now),
+		Link:        s.link.body(age(now, t.beat.at)),
+	}
+	if heard {
+		body.Vehicle = &vehicleBody{
+			Autopilot: autopilotName(t.id.autopilot),
+			Type:      lowerName(t.id.typ.String(), "MAV_TYPE_"),
+			Version:   word(t.id.version.String()),
+			SystemID:  t.id.system,
+		}
+	}
+	if p := &t.position; p.received() {
+		body.Position = &positionBody{
+			Lat:         rounded(p.lat, 7),
+			Lon:         rounded(p.lon, 7),
+			Altitude:    rounded(p.relative, 2),
+			AltitudeMSL: rounded(p.amsl, 2),
+			Heading:     rounded(p.heading, 2),
+			Age:         age(now, p.at),
+		}
+	}
+	if v := &t.velocity; v.received() {
+		body.Velocity = &velocityBody{
+			North:       rounded(v.north, 2),
+			East:        rounded(v.east, 2),
+			Down:        rounded(v.down, 2),
+			GroundSpeed: rounded(v.ground, 2),
+			AirSpeed:    rounded(v.air, 2),
+			Climb:       rounded(v.climb, 2),
+			Age:         age(now, v.at),
+		}
+	}
+	if a := &t.attitude; a.received() {
+		body.Attitude = &attitudeBody{
+			Roll:  rounded(a.roll, 1),
+			Pitch: rounded(a.pitch, 1),
+			Yaw:   rounded(a.yaw, 1),
+			Age:   age(now, a.at),
+		}
+	}
+	if b := &t.battery; b.received() {
+		body.Battery = &batteryBody{
+			Voltage:   rounded(b.voltage, 2),
+			Current:   rounded(b.current, 2),
+			Remaining: rounded(b.remaining, 0),
+			Age:       age(now, b.at),
+		}
+	}
+	if g := &t.gps; g.received() {
+		body.GPS = &gpsBody{
+			Fix:        word(g.fix),
+			Satellites: rounded(g.satellites, 0),
+			HDOP:       rounded(g.hdop, 2),
+			Age:        age(now, g.at),
+		}
+	}
+	if home := &t.home; home.received() {
+		body.Home = &homeBody{
+			Lat:         rounded(home.lat, 7),
+			Lon:         rounded(home.lon, 7),
+			AltitudeMSL: rounded(home.amsl, 2),
+			Age:         age(now, home.at),
+		}
+	}
+	return body
+}
+
+func (s *snapshot) targetBody() *targetBody {
 	to, p, metres := s.target, s.tel.position, math.NaN()
 	if to == nil {
 		return nil
@@ -208,30 +354,35 @@ func (s *snapshot) targetBody() any {
 	if p.within(freshFor, s.now) {
 		metres = distance(p.lat, p.lon, to.lat, to.lon)
 	}
-	return jsonObject{"lat", number(to.lat, 7), "lon", number(to.lon, 7), "altitude", number(to.altitude, 2), "distance", number(metres, 1)}
-}
-
-func (s *snapshot) inputBody(client netip.Addr) jsonObject {
-	left := s.expires.Sub(s.now)
-	return jsonObject{
-		"active", left > 0,
-		"expires_in", ifKnown(left > 0, number(left.Seconds(), 2)),
-		"by", word(s.by),
-		"from", ifKnown(s.from.IsValid(), s.from.String()),
-		"yours", s.from.IsValid() && s.from == client,
+	return &targetBody{
+		Lat:      rounded(to.lat, 7),
+		Lon:      rounded(to.lon, 7),
+		Altitude: rounded(to.altitude, 2),
+		Distance: rounded(metres, 1),
 	}
 }
 
-func (l *linkState) body(heartbeatAge float64) jsonObject {
-	return jsonObject{
-		"device", l.device,
-		"baud", ifKnown(l.baud != 0, l.baud),
-		"heartbeat_age", heartbeatAge,
-		"received", l.received,
-		"lost", l.lost,
-		"errors", l.errors,
-		"sent", l.sent,
-		"error", ifKnown(l.fault != nil, fmt.Sprint(l.fault)),
+func (s *snapshot) inputBody(client netip.Addr) inputBody {
+	left := s.expires.Sub(s.now)
+	return inputBody{
+		Active:    left > 0,
+		ExpiresIn: ifKnown(left > 0, rounded(left.Seconds(), 2)),
+		By:        word(s.by),
+		From:      ifKnown(s.from.IsValid(), s.from.String()),
+		Yours:     s.from.IsValid() && s.from == client,
+	}
+}
+
+func (l *linkState) body(heartbeatAge number) linkBody {
+	return linkBody{
+		Device:       l.device,
+		Baud:         ifKnown(l.baud != 0, l.baud),
+		HeartbeatAge: heartbeatAge,
+		Received:     l.received,
+		Lost:         l.lost,
+		Errors:       l.errors,
+		Sent:         l.sent,
+		Error:        ifKnown(l.fault != nil, fmt.Sprint(l.fault)),
 	}
 }
 
@@ -252,12 +403,12 @@ type eventStream struct {
 
 // stream sends the status with each change, and at least once a second, until the
 // client leaves or the program ends.
-func (a *api) stream(w http.ResponseWriter, r *http.Request) (any, error) {
+func (a *api) stream(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Content-Type", "text/event-stream")
 	w.Header().Set("Cache-Control", "no-store")
 	rc := http.NewResponseController(w)
 	if r.Method == http.MethodHead {
-		return nil, nil
+		return
 	}
 	ctx := a.openStream(r.Context())
 	conn := connOf(r)
@@ -275,16 +426,16 @@ func (a *api) stream(w http.ResponseWriter, r *http.Request) (any, error) {
 			out = append(append(out, encode(render(a.drone.status(), clientOf(r)))...), '\n')
 			rc.SetWriteDeadline(now.Add(answerTimeout))
 			if _, err := w.Write(out); err != nil || rc.Flush() != nil {
-				return nil, nil
+				return
 			}
 			out, sent, shown, pause = out[:0], now, changes, eventEvery
 		}
 		select {
 		case <-time.After(pause):
 		case <-ctx.Done():
-			return nil, nil
+			return
 		case <-a.drone.ended:
-			return nil, nil
+			return
 		}
 	}
 }
@@ -320,9 +471,9 @@ const rootPage = `<!doctype html>
 </html>
 `
 
-// writePage answers with a page. It may run only its own script and style, and talk only to
-// this server. No page may frame it: that could trick somebody into a click.
-func writePage(w http.ResponseWriter, status int, html string) {
+// page is a page. It may run only its own script and style, and talk only to this server. No page may frame
+// it: that could trick somebody into a click.
+func page(status int, html string) response {
 	policy := "default-src 'none'; connect-src 'self'; img-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 	for _, tag := range []string{"script", "style"} {
 		if _, rest, ok := strings.Cut(html, "<"+tag+">"); ok {
@@ -331,9 +482,7 @@ func writePage(w http.ResponseWriter, status int, html string) {
 			policy += "; " + tag + "-src 'sha256-" + base64.StdEncoding.EncodeToString(sum[:]) + "'"
 		}
 	}
-	w.Header().Set("Content-Security-Policy", policy)
-	w.Header().Set("X-Content-Type-Options", "nosniff")
-	write(w, status, "text/html; charset=utf-8", []byte(html))
+	return response{status: status, contentType: "text/html; charset=utf-8", body: []byte(html), policy: policy}
 }
 
 // accepts reports whether an Accept header names a media type. It ignores q-values.

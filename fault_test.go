@@ -173,7 +173,7 @@ func shown(o any, names ...string) string {
 func values(pairs ...float64) string {
 	var list []string
 	for i := 0; i < len(pairs); i += 2 {
-		if n := number(pairs[i], int(pairs[i+1])); math.IsNaN(n) {
+		if n := float64(rounded(pairs[i], int(pairs[i+1]))); math.IsNaN(n) {
 			list = append(list, "<nil>")
 		} else {
 			list = append(list, fmt.Sprint(n))

@@ -4,7 +4,7 @@ package main
 // checks with the running program whether what it says of them is true.
 
 import (
-	"fmt"
+	"encoding/json"
 	"go/ast"
 	"go/parser"
 	"go/token"
@@ -12,6 +12,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"reflect"
 	"regexp"
 	"slices"
 	"strconv"
@@ -63,25 +64,6 @@ func readDescription(t *testing.T) *described {
 	return d
 }
 
-// sourceFiles are the program's own.
-func sourceFiles() []string {
-	names, _ := filepath.Glob("*.go")
-	return slices.DeleteFunc(names, func(name string) bool { return strings.HasSuffix(name, "_test.go") })
-}
-
-// source is the program's source.
-func source(t *testing.T) string {
-	var all strings.Builder
-	for _, name := range sourceFiles() {
-		text, err := os.ReadFile(name)
-		if err != nil {
-			t.Fatal(err)
-		}
-		all.Write(text)
-	}
-	return all.String()
-}
-
 func same(t *testing.T, what string, described, served []string) {
 	t.Helper()
 	if len(served) == 0 || !slices.Equal(described, served) {
@@ -91,8 +73,8 @@ func same(t *testing.T, what string, described, served []string) {
 
 func TestOpenAPINamesEveryRouteAndNoOther(t *testing.T) {
 	var served []string
-	for _, route := range regexp.MustCompile(`"(GET|POST)(?:", "| )(/api[a-z/]*)"`).FindAllStringSubmatch(source(t), -1) {
-		served = append(served, route[1]+" "+route[2])
+	for _, r := range new(api).routes() {
+		served = append(served, r.method+" "+r.path)
 	}
 	slices.Sort(served)
 	same(t, "routes", readDescription(t).routes, served)
@@ -119,65 +101,69 @@ func TestOpenAPINamesEveryFieldOfARequestAndNoOther(t *testing.T) {
 	}
 }
 
-// An object of an answer is a jsonObject of the program, or a struct whose fields with tags
-// are on adjacent lines. It has the fields of an embedded struct too.
-func TestOpenAPINamesEveryFieldOfAnAnswerAndNoOther(t *testing.T) {
-	var fields []string // of the struct that is being read
-	var structs [][]string
-	structName, byName := "", make(map[string][]string)
-	for line := range strings.Lines(source(t)) {
-		if typ := regexp.MustCompile(`^type (\w+) struct`).FindStringSubmatch(line); typ != nil {
-			structName = typ[1]
-		} else if tag := regexp.MustCompile("`json:\"(\\w+)|^\t(\\*\\w+Body)$").FindStringSubmatch(strings.TrimRight(line, "\n")); tag != nil {
-			fields = append(fields, tag[1]+tag[2])
-		} else if fields != nil {
-			structs = append(structs, fields)
-			byName["*"+structName] = fields
-			fields = nil
-		}
-	}
-	objects := make(map[string]bool) // by their fields; true: the file describes it
-	inspect(t, func(n ast.Node) bool {
-		o, ok := n.(*ast.CompositeLit)
-		if !ok || fmt.Sprint(o.Type) != "jsonObject" {
-			return true
-		}
-		var fields []string
-		for i := 0; i < len(o.Elts); i += 2 {
-			name, _ := strconv.Unquote(o.Elts[i].(*ast.BasicLit).Value)
-			fields = append(fields, name)
-		}
-		slices.Sort(fields)
-		objects[strings.Join(fields, ", ")] = false
-		return true
-	})
-	for _, fields := range structs {
-		var all []string
-		for _, field := range fields {
-			if embedded, ok := byName[field]; ok {
-				all = append(all, embedded...)
-			} else {
-				all = append(all, field)
-			}
-		}
-		slices.Sort(all)
-		objects[strings.Join(all, ", ")] = false
-	}
-	for schema, fields := range readDescription(t).fields {
-		if strings.HasSuffix(schema, "Request") {
+// answerTypes are the types of the answers, by their schema. The type of a field has a schema too.
+var answerTypes = map[string]any{
+	"OK": okBody{}, "ModeAnswer": modeBody{}, "InputAnswer": inputAnswer{}, "CommandAnswer": commandBody{}, "Error": errorBody{},
+	"Status": statusBody{}, "Vehicle": vehicleBody{}, "Position": positionBody{}, "Velocity": velocityBody{},
+	"Attitude": attitudeBody{}, "Battery": batteryBody{}, "GPS": gpsBody{}, "Home": homeBody{}, "Target": targetBody{},
+	"Input": inputBody{}, "Link": linkBody{}, "Message": messageBody{},
+}
+
+// jsonFields are the names of a struct's fields in JSON, with those of an embedded struct. seen is called with
+// the type of each field.
+func jsonFields(t reflect.Type, seen func(reflect.Type)) (names []string) {
+	for _, f := range reflect.VisibleFields(t) {
+		if f.Anonymous {
 			continue
 		}
-		list := strings.Join(fields, ", ")
-		if _, ok := objects[list]; !ok {
-			t.Errorf("%s is described with the fields %s, which no struct has", schema, list)
-		}
-		objects[list] = true
+		name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
+		names = append(names, name)
+		seen(f.Type)
 	}
-	for list, ok := range objects {
-		if !ok {
-			t.Errorf("a struct has the fields %s, which no schema has", list)
+	slices.Sort(names)
+	return names
+}
+
+func TestOpenAPINamesEveryFieldOfAnAnswerAndNoOther(t *testing.T) {
+	described := readDescription(t).fields
+	belongs := make(map[reflect.Type]bool)
+	for _, body := range answerTypes {
+		belongs[reflect.TypeOf(body)] = true
+	}
+	for schema, body := range answerTypes {
+		fields := jsonFields(reflect.TypeOf(body), func(field reflect.Type) {
+			for field.Kind() == reflect.Pointer || field.Kind() == reflect.Slice {
+				field = field.Elem()
+			}
+			if field.Kind() == reflect.Struct && !belongs[field] {
+				t.Errorf("%s has a field of the type %s, which has no schema", schema, field)
+			}
+		})
+		same(t, schema, described[schema], fields)
+	}
+	for schema := range described {
+		if _, ok := answerTypes[schema]; !ok && !strings.HasSuffix(schema, "Request") {
+			t.Errorf("%s is described, and no type has its fields", schema)
 		}
 	}
+}
+
+// Of what is not known the name is served too.
+func TestEveryFieldOfTheStatusIsServed(t *testing.T) {
+	var status, link map[string]any
+	body := []byte(call(silent(), "GET", "/api/drone/status", nil).body)
+	if err := json.Unmarshal(body, &status); err != nil {
+		t.Fatal(err)
+	}
+	same(t, "the status", readDescription(t).fields["Status"], slices.Sorted(maps.Keys(status)))
+	link, _ = status["link"].(map[string]any)
+	same(t, "the status's link", readDescription(t).fields["Link"], slices.Sorted(maps.Keys(link)))
+}
+
+// sourceFiles are the program's own.
+func sourceFiles() []string {
+	names, _ := filepath.Glob("*.go")
+	return slices.DeleteFunc(names, func(name string) bool { return strings.HasSuffix(name, "_test.go") })
 }
 
 // inspect looks at the program's source.

@@ -714,7 +714,7 @@ func TestACrowdOfNewConnectionsIsAnswered(t *testing.T) {
 func TestEveryAnswerHasALength(t *testing.T) {
 	for _, n := range []int{0, 2000, 2033, 2034, 2035, 2048, 5000} {
 		s := listen(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			write(w, http.StatusOK, "application/json", encode(jsonObject{"status", strings.Repeat("x", n)}))
+			success(okBody{strings.Repeat("x", n)}).write(w)
 		}))
 		w := dial(t, s.address)
 		get, head := w.ask("GET", "/", ""), w.ask("HEAD", "/", "") // ask checks the length of GET's
@@ -725,12 +725,12 @@ func TestEveryAnswerHasALength(t *testing.T) {
 }
 
 func TestAPanicIsA500AndTheServerGoesOn(t *testing.T) {
-	s := listen(t, handler(func(_ http.ResponseWriter, r *http.Request) (any, error) {
+	s := listen(t, handler(func(_ http.ResponseWriter, r *http.Request) response {
 		if r.URL.Path == "/panic" {
 			var nobody *drone
 			nobody.mode()
 		}
-		return jsonObject{"status", "OK"}, nil
+		return success(okBody{"OK"})
 	}).answers(slog.Default()))
 	w := dial(t, s.address)
 	for range 3 {
