@@ -26,13 +26,14 @@ const keys = { // code: [Windows' key code, key (else the code), text]
 }
 
 class Browser {
-	static async start() {
+	// start takes further flags of Chromium.
+	static async start(...flags) {
 		const b = new Browser()
 		b.profile = fs.mkdtempSync(path.join(os.tmpdir(), 'chromium-'))
 		b.process = spawn('chromium', [
 			'--headless', '--no-sandbox', '--disable-gpu', '--disable-quic', '--no-first-run', '--disable-dev-shm-usage',
 			'--disable-background-networking', '--disable-component-update', '--disable-sync', '--no-proxy-server',
-			'--force-color-profile=srgb', '--hide-scrollbars', '--remote-debugging-pipe', `--user-data-dir=${b.profile}`, 'about:blank',
+			'--force-color-profile=srgb', '--hide-scrollbars', '--remote-debugging-pipe', `--user-data-dir=${b.profile}`, ...flags, 'about:blank',
 		], { stdio: ['ignore', 'ignore', 'ignore', 'pipe', 'pipe'], detached: true })
 		b.waiting = new Map()
 		b.sessions = new Map()
@@ -68,7 +69,8 @@ class Browser {
 		return new Promise((done, failed) => this.waiting.set(id, { done, failed, method }))
 	}
 
-	// open shows a page in a window of its own, or in a tab of another page's window.
+	// open shows a page in a window of its own, or in a tab of another page's window. login
+	// is the name and the password that a person would type when the browser asks.
 	async open(url, options = {}) {
 		const { targetId } = await this.send('Target.createTarget', { url: 'about:blank', newWindow: !options.tab })
 		const { sessionId } = await this.send('Target.attachToTarget', { targetId, flatten: true })
@@ -89,7 +91,7 @@ class Browser {
 
 class Page {
 	constructor(browser, target, session) {
-		Object.assign(this, { browser, target, session, requests: [], faults: [], logged: [], loads: 0 })
+		Object.assign(this, { browser, target, session, requests: [], faults: [], logged: [], loads: 0, logins: 0 })
 	}
 
 	send(method, params) { return this.browser.send(method, params, this.session) }
@@ -98,19 +100,32 @@ class Page {
 		if (method === 'Network.requestWillBeSent') this.requests.push(params.request.url)
 		if (method === 'Runtime.exceptionThrown') this.faults.push(params.exceptionDetails.exception?.description ?? params.exceptionDetails.text)
 		if (method === 'Page.loadEventFired') this.loads++
+		if (method === 'Fetch.requestPaused') this.send('Fetch.continueRequest', { requestId: params.requestId }).catch(() => {})
+		if (method === 'Fetch.authRequired') this.logIn(params.requestId)
 		if (method === 'Log.entryAdded') {
 			this.logged.push(params.entry.text)
 			if (/Content Security Policy/.test(params.entry.text)) this.faults.push(params.entry.text)
 		}
 	}
 
-	async prepare({ width = 1280, height = 800, touch = false, media = {}, scripts = [], focus = true }) {
+	// logIn answers the browser's question for a name and a password. It gives up when it is asked again.
+	logIn(requestId) {
+		this.logins++
+		const [username, password] = this.login
+		const response = this.logins === 1 ? 'ProvideCredentials' : 'CancelAuth'
+		const authChallengeResponse = { response, username, password }
+		this.send('Fetch.continueWithAuth', { requestId, authChallengeResponse }).catch(() => {}) // the page may be gone
+	}
+
+	async prepare({ width = 1280, height = 800, touch = false, media = {}, scripts = [], focus = true, login }) {
+		this.login = login
 		for (const domain of ['Page', 'Runtime', 'Network', 'Log']) await this.send(domain + '.enable')
 		await this.send('Emulation.setDeviceMetricsOverride', { width, height, deviceScaleFactor: 1, mobile: touch })
 		await this.send('Emulation.setTouchEmulationEnabled', { enabled: touch, maxTouchPoints: touch ? 5 : 1 })
 		await this.send('Emulation.setEmulatedMedia', { features: Object.entries(media).map(([name, value]) => ({ name, value })) })
 		// Each window acts as the one in front; but then no tab is ever hidden.
 		await this.send('Emulation.setFocusEmulationEnabled', { enabled: focus })
+		if (login) await this.send('Fetch.enable', { handleAuthRequests: true })
 		for (const source of scripts) await this.send('Page.addScriptToEvaluateOnNewDocument', { source })
 	}
 
