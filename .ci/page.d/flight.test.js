@@ -67,7 +67,6 @@ for (const [device, where, other] of [['sim', 'lan', 'local'], ['sim:ardupilot',
 		await page.click('#map', { x: 60, y: -60 })
 		await page.until('how far it is', () => /^[0-9.]+.m · stay at [45]/.test(document.querySelector('#goto small').textContent))
 		const [lat, lon] = await page.eval(() => [document.getElementById('lat').value, document.getElementById('lon').value].map(Number))
-		await page.eval(() => { document.getElementById('numbers').open = true })
 		await page.type('#altitude', '8')
 		await page.click('#goto')
 		await page.shows('doing', /^Flying to the target, \d/)
@@ -102,7 +101,7 @@ for (const [device, where, other] of [['sim', 'lan', 'local'], ['sim:ardupilot',
 		const says = (await drone.post('input')).error
 		const right = await page.spot('#right'), left = await page.spot('#left')
 		await page.touch('touchStart', [left, right])
-		await page.until('the page says so too', says => document.getElementById('answer').textContent.toLowerCase().startsWith(says.replace('input: ', '')), [says])
+		await page.until('the page says so too', says => document.getElementById('answer').textContent.toLowerCase().startsWith(plain(says).toLowerCase()), [says])
 		await page.touch('touchEnd', [])
 
 		await page.click('[data-mode=position]')
@@ -152,7 +151,7 @@ it('a refused arming shows its reason', async t => {
 		const { error, code } = await page.eval(() => answers[0])
 		assert.strictEqual(code, 'refused')
 		assert.match(error, device === 'sim' ? /Resolve system health failures first/ : /RTL mode not armable|Need Position/)
-		assert.strictEqual(await page.text('answer'), 'Arm: ' + error)
+		assert.strictEqual(await page.text('answer'), 'Arm: ' + await page.eval(error => plain(error), error))
 		assert.ok(await page.eval(() => document.getElementById('answer').classList.contains('bad')))
 		// Nothing is cut off.
 		assert.ok(await page.eval(() => { const a = document.getElementById('answer'); return a.scrollWidth <= a.clientWidth && a.scrollHeight <= a.clientHeight }))
@@ -233,7 +232,7 @@ it('two pages that both move sticks: the one that came first has them, and each 
 	await hold(first, 80, async () => {
 		await first.shows('by', '^this page$')
 		await second.shows('by', '^another client, [0-9.]+$')
-		await hold(second, -80, () => second.shows('answer', '^Another client \\([0-9.]+\\) has the sticks; set the mode to take them\\. Release the sticks'))
+		await hold(second, -80, () => second.shows('answer', '^Another client \\([0-9.]+\\) has the sticks; press Position to take them\\. Release the sticks'))
 		assert.notStrictEqual((await drone.status()).input.from, '127.0.0.1')
 		await second.click('[data-mode=position]')
 		await second.shows('by', '^this page$')
