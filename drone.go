@@ -35,12 +35,12 @@ type drone struct {
 	cmd       *commander
 	handshake handshake
 
-	onlyTelemetry bool // what changed is telemetry that no rule waits for: settle need not look
+	onlyTelemetry bool // what changed makes nothing due before its time: the clock runs what is due by then
 
 	online      bool
 	quitBy      time.Time // when the farewell must be over: 1 s after the program began to end; zero: it is not ending
 	checked     time.Time // when PX4 was last asked to run its checks before arming
-	warned      []string  // the warnings given since the autopilot started
+	warned      []reason  // the warnings given since the autopilot started
 	targetAsked time.Time // when the target was requested last
 }
 
@@ -88,12 +88,11 @@ func (d *drone) unlockChanged() {
 // settle does what follows from a change, whatever was changed: what is due now, the sticks' acts among it.
 func (d *drone) settle() {
 	d.changes.Add(1)
-	now, onlyTelemetry := time.Now(), d.onlyTelemetry
-	d.onlyTelemetry = false
-	if onlyTelemetry && now.UnixNano() < d.clock.next.Load() {
-		return // makes nothing due: most messages are of this kind
+	if d.onlyTelemetry { // as after most messages
+		d.onlyTelemetry = false
+		return
 	}
-	d.clock.runAt(d.doDue(now))
+	d.clock.runAt(d.doDue(time.Now()))
 }
 
 // run serves the vehicle until ctx is done, says farewell, and returns when every goroutine has ended.
@@ -232,6 +231,7 @@ func (d *drone) hearMessage(m message.Message, now time.Time) {
 		d.params.hear(m, now)
 	case *common.MessageSysStatus:
 		d.hearReceiver(now)
+		d.onlyTelemetry = !restarted
 	case *common.MessageRcChannels:
 		d.sticks.hearChannels(d.situation(now), d.tel.rc.channel)
 	case *common.MessageAutopilotVersion:
@@ -241,7 +241,8 @@ func (d *drone) hearMessage(m message.Message, now time.Time) {
 		}
 	case *common.MessageStatustext:
 		d.log.Debug("statustext", "severity", m.Severity, "text", m.Text)
-	case *common.MessageAttitude, *common.MessageGlobalPositionInt, *common.MessageVfrHud, *common.MessageGpsRawInt:
+	case *common.MessageAttitude, *common.MessageGlobalPositionInt, *common.MessageVfrHud, *common.MessageGpsRawInt,
+		*common.MessageExtendedSysState, *common.MessageHomePosition, *common.MessagePositionTargetGlobalInt, *MessageEkfStatusReport:
 		d.onlyTelemetry = !restarted
 	}
 }

@@ -289,7 +289,7 @@ func (d *drone) prepare(w waiter, t *task) error {
 	v := d.situation(time.Now())
 	switch {
 	case t.request.entersSticks():
-		if why := sticks.src.whyNobodyFlies(v.view); why != "" {
+		if why := sticks.src.whyNobodyFlies(v.view); why.given() {
 			return refuse(codeUnsupported, "mode: no sticks could act: %s", why)
 		}
 		sticks.enter(v)

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"fmt"
 	"math"
 	"net/netip"
 	"slices"
@@ -52,24 +51,29 @@ func (d *drone) warn(v view) {
 	if v.firmware != px4 || !v.online || v.now.Sub(d.handshake.began) < warnAfter {
 		return
 	}
-	list := []string{v.noSticks()}
+	d.warnOnce(v.noSticks())
 	if d.sticks.phase != stickOff {
-		list = append(list, v.deafens())
+		d.warnOnce(v.deafens())
+	}
+	if !v.movementOverrides() {
+		return
 	}
 	// An undone switch lasts 12 to 48 ms (docs/autopilots.md, "PX4: moving sticks and a pilot").
-	switch baud := d.link.state().baud; {
-	case !v.movementOverrides():
+	switch baud := d.link.device.line.baud.Load(); {
 	case d.handshake.refusedLive():
-		list = append(list, "this PX4 does not report its mode live: a pilot's switch that the client's moving sticks undo does not show; set COM_RC_OVERRIDE to 0")
+		d.warnOnce(reason{kind: switchNotLive})
 	case baud > 0 && baud < 921600:
-		list = append(list, fmt.Sprintf("at %d baud the client's moving sticks can undo a pilot's switch without mavrest noticing: set COM_RC_OVERRIDE to 0, or the line to 921600 baud", baud))
+		d.warnOnce(reason{kind: switchUnseen, value: float64(baud)})
 	}
-	for _, text := range list {
-		if text != "" && !slices.Contains(d.warned, text) {
-			d.warned = append(d.warned, text)
-			d.notify(text)
-		}
+}
+
+// warnOnce gives a warning that was not given since the autopilot started.
+func (d *drone) warnOnce(why reason) {
+	if !why.given() || slices.Contains(d.warned, why) {
+		return
 	}
+	d.warned = append(d.warned, why)
+	d.notify(why.String())
 }
 
 // hearReceiver takes the receiver's state from SYS_STATUS and its throttle from RC_CHANNELS. While
@@ -118,7 +122,7 @@ func (d *drone) takeInput(in stickInput) (Mode, error) {
 		return 0, refuse(codeWrongMode, "input: a command to enter %s is under way", t.request.mode)
 	case v.firmware == firmwareUnknown:
 		return 0, refuse(codeUnsupported, "input: this autopilot is neither PX4 nor ArduPilot Copter or Plane")
-	case denied != "": // setting a mode would not help
+	case denied.given(): // setting a mode would not help
 		return 0, refuse(codeWrongMode, "input: %s", denied)
 	case d.sticks.taken && (inStickMode || d.machine.order == nil): // with a mode set here: the next case
 		return 0, refuse(codeWrongMode, "input: a pilot, a failsafe or another program took the drone, which is in mode %s; set manual, altitude or position here to take the sticks", v.mode)

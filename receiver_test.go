@@ -46,13 +46,13 @@ func TestWhoseSticksCount(t *testing.T) {
 						}
 						want := denied[vehicle] && !(gcs && f != "px4")
 						why := h.src.denied(h.v.view)
-						if (why != "") != want {
+						if why.given() != want {
 							t.Fatalf("denied: %q, want %v", why, want)
 						}
 						name := map[string]string{
 							"px4": "COM_RC_IN_MODE", "copter": "FS_GCS_ENABLE is", "quadplane": "FS_GCS_ENABL is", "plane": "FS_GCS_ENABL is",
 						}[f]
-						if want && !strings.Contains(why, name) {
+						if want && !strings.Contains(why.String(), name) {
 							t.Errorf("%q does not name %s", why, name)
 						}
 						// Without sticks of ours a stick mode that a client sets has no stream.
@@ -75,11 +75,11 @@ func TestWhoseSticksCount(t *testing.T) {
 						}
 						// Another program's sticks are named before a parameter; PX4 chooses itself.
 						h.hearForeign(h.v)
-						if got := h.src.denied(h.v.view); strings.Contains(got, "another program") == (f == "px4") {
+						if got := h.src.denied(h.v.view); (got.kind == otherProgram) == (f == "px4") {
 							t.Errorf("during another program's sticks: %q", got)
 						}
 						h.pass(othersFor)
-						if got := h.src.denied(h.v.view); (got != "") != want {
+						if got := h.src.denied(h.v.view); got.given() != want {
 							t.Errorf("3 s after it: %q", got)
 						}
 					})
@@ -150,16 +150,16 @@ func TestPX4BeforeOneSeventeenHasNoSticksWithFiveToEight(t *testing.T) {
 			h.v.version = version
 			old := version < 1<<24|17<<16
 			dead := in < 0 || in == 4 || old && in >= 5
-			for _, why := range []string{h.v.noSticks(), h.src.denied(h.v.view), h.src.whyNobodyFlies(h.v.view)} {
-				if strings.Contains(why, "nor a transmitter's kill switch") != dead {
+			for _, why := range []reason{h.v.noSticks(), h.src.denied(h.v.view), h.src.whyNobodyFlies(h.v.view)} {
+				if strings.Contains(why.String(), "nor a transmitter's kill switch") != dead {
 					t.Errorf("%s, %g: %q", version, in, why)
 				}
 			}
-			if old && in >= 5 && !strings.Contains(h.v.noSticks(), "before PX4 1.17 nobody's sticks act") {
+			if old && in >= 5 && !strings.Contains(h.v.noSticks().String(), "before PX4 1.17 nobody's sticks act") {
 				t.Errorf("%s, %g: %q", version, in, h.v.noSticks())
 			}
-			for _, text := range []string{h.v.noSticks(), h.src.denied(h.v.view), h.v.deafens()} {
-				if old && strings.Contains(text, "to 5") {
+			for _, text := range []reason{h.v.noSticks(), h.src.denied(h.v.view), h.v.deafens()} {
+				if old && strings.Contains(text.String(), "to 5") {
 					t.Errorf("%s, %g: %q recommends 5", version, in, text)
 				}
 			}
@@ -200,7 +200,7 @@ func TestAStickModeThatNobodyWouldFlyIsUnsupported(t *testing.T) {
 					t.Fatal(wrong)
 				}
 			}
-			if got := h.src.whyNobodyFlies(h.v.view); !strings.HasPrefix(got, c.want) || (got == "") != (c.want == "") {
+			if got := h.src.whyNobodyFlies(h.v.view).String(); !strings.HasPrefix(got, c.want) || (got == "") != (c.want == "") {
 				t.Errorf("%q, want %q", got, c.want)
 			}
 		})

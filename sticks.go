@@ -178,7 +178,7 @@ func (s *sticks) enter(v situation) {
 	s.taken = s.taken && v.mode.flownBySticks() // somebody else's stick mode stays his until the new one shows
 	onlyForeign := s.src.foreign(v.now) && v.gcsFailsafe <= 0
 	switch {
-	case s.src.denied(v.view) != "" && !onlyForeign:
+	case s.src.denied(v.view).given() && !onlyForeign:
 	case s.src.inUse(v.firmware):
 		s.end(v)
 	default:
@@ -290,7 +290,7 @@ func (s *sticks) input(v situation, a axes, from netip.Addr, timeout time.Durati
 
 // held is the client that has the sticks; invalid if none has.
 func (s *sticks) held(v situation) netip.Addr {
-	if !v.mode.flownBySticks() || s.taken || !v.now.Before(s.client.until) || s.src.denied(v.view) != "" {
+	if !v.mode.flownBySticks() || s.taken || !v.now.Before(s.client.until) || s.src.denied(v.view).given() {
 		return netip.Addr{}
 	}
 	return s.client.from
@@ -342,7 +342,7 @@ func (s *sticks) mayEnd(v situation) bool {
 // silent reports whether a client that flew by our stream has fallen silent in the air: a hold is
 // due. Not in position mode, where the centred stream holds, nor where PX4 may obey a transmitter.
 func (s *sticks) silent(v situation) bool {
-	byStream := s.phase == stickNobody && !s.taken && !(v.firmware == px4 && s.src.denied(v.view) != "")
+	byStream := s.phase == stickNobody && !s.taken && !(v.firmware == px4 && s.src.denied(v.view).given())
 	drifts := (v.mode == ModeManual || v.mode == ModeAltitude) && v.flying()
 	return byStream && drifts && !s.client.spoke.IsZero() && v.now.Sub(s.client.spoke) >= silentClient
 }
@@ -351,8 +351,8 @@ func (s *sticks) silent(v situation) bool {
 // "mavrest" if it sends centred ones after somebody else took the drone, or "" if nobody has.
 func (s *sticks) by(v situation) string {
 	switch {
-	case !v.mode.flownBySticks(), s.src.whyNobodyFlies(v.view) != "":
-	case s.src.denied(v.view) != "", s.phase == stickOff && s.src.receiver != receiverNone:
+	case !v.mode.flownBySticks(), s.src.whyNobodyFlies(v.view).given():
+	case s.src.denied(v.view).given(), s.phase == stickOff && s.src.receiver != receiverNone:
 		return "receiver"
 	case s.phase == stickClient:
 		return "client"

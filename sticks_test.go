@@ -401,7 +401,7 @@ func TestSilenceIsAnsweredWhereOurStreamFlies(t *testing.T) {
 					t.Run(fmt.Sprintf("%s %s %s input=%v", f, receiver, mode, sendsInput), func(t *testing.T) {
 						h := parseStickFlight(t, f+" "+receiver)
 						script := "sets " + mode
-						if sendsInput && h.src.denied(h.v.view) == "" {
+						if sendsInput && !h.src.denied(h.v.view).given() {
 							script += ", input 300 0 500 0 500ms"
 						}
 						if wrong := h.play(t, script); wrong != "" {
@@ -577,7 +577,7 @@ func (w *stickWitness) happens(what byte, arg int) {
 	case 'O': // the time in which its mode may show is over
 		v.entering = false
 	case 'i': // the client's sticks
-		if !v.busy && v.mode.flownBySticks() && !w.taken && src.denied(v.view) == "" {
+		if !v.busy && v.mode.flownBySticks() && !w.taken && !src.denied(v.view).given() {
 			w.asked = axes{x: int16(arg * 3), z: 430}
 			d := time.Duration(1+arg%50) * 100 * time.Millisecond
 			w.until = v.now.Add(d)
