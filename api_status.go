@@ -132,6 +132,12 @@ func (d *drone) target(now time.Time) *place {
 	return nil
 }
 
+// flying reports whether the vehicle may be in the air.
+func (d *drone) flying() (flying bool) {
+	d.locked(func() { flying = d.view(time.Now()).flying() })
+	return flying
+}
+
 // summary is the vehicle's state in a line, for systemd.
 func (d *drone) summary() (line string) {
 	d.locked(func() { line = d.summaryLine() })

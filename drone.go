@@ -226,6 +226,7 @@ func (d *drone) hearMessage(m message.Message, now time.Time) {
 	case *common.MessageCommandAck:
 		if d.link.addressed(m.TargetSystem, m.TargetComponent) {
 			d.cmd.acks.hear(m.Command, uint8(m.Result), d.cmd.reports.n, now)
+			d.handshake.answered = true
 		}
 	case *common.MessageParamValue:
 		d.params.hear(m, now)

@@ -60,6 +60,9 @@ type handshake struct {
 	openFor    *stream  // the stream that was requested
 	began      time.Time
 	questioned time.Time // when ask ran last
+
+	answered   bool           // the vehicle has answered something since ask ran last
+	unanswered map[string]int // how often a parameter, by the first of its names, was not answered though other things were
 }
 
 // begin starts the questions over; tick sends them. A parameter that is known stays known and
@@ -68,7 +71,7 @@ func (h *handshake) begin(now time.Time) {
 	if h.open != nil {
 		h.params.acks.close(h.open)
 	}
-	*h = handshake{params: h.params}
+	*h = handshake{params: h.params, unanswered: make(map[string]int)}
 	h.firmware, h.began = h.params.tel.id.firmware(), now
 	live := stream{id: idHeartbeat, hz: 20} // ArduPilot sends it as often as it is asked
 	switch baud := h.params.acks.link.state().baud; {
@@ -112,8 +115,14 @@ func (h *handshake) tick(now time.Time) (next time.Time) {
 	return sooner(h.questioned.Add(askEvery), h.tickStreams(now))
 }
 
+// lacksAfter is after how many requests that were not answered, though others were, a firmware counts as
+// without a parameter: it is not asked for any more. A line that loses nine of ten frames does not lose so many.
+const lacksAfter = 40
+
 // ask requests home, the version and the parameters that are not known yet, and NAV_DLL_ACT every 5 s.
 func (h *handshake) ask(now time.Time) {
+	answered := h.answered
+	h.answered = false
 	p := h.params
 	if p.tel.home.at.Before(h.began) {
 		p.acks.request(idHome)
@@ -128,10 +137,18 @@ func (h *handshake) ask(now time.Time) {
 		return p.known(name) && (name != "NAV_DLL_ACT" || now.Sub(p.stationAt) < stationEvery)
 	}
 	for _, names := range parameterNames[h.firmware] {
-		if !slices.ContainsFunc(names, known) {
-			for _, name := range names {
-				p.request(name)
-			}
+		if slices.ContainsFunc(names, known) {
+			continue
+		}
+		first := names[0]
+		if answered && !slices.ContainsFunc(names, p.known) {
+			h.unanswered[first]++
+		}
+		if h.unanswered[first] > lacksAfter {
+			continue
+		}
+		for _, name := range names {
+			p.request(name)
 		}
 	}
 }

@@ -296,3 +296,41 @@ func TestTheMessagesAskedForTakeLessThanHalfOfALinkAt57600(t *testing.T) {
 		})
 	}
 }
+
+// A parameter that this firmware lacks is not asked for for ever. While nothing at all is answered it is: perhaps
+// the vehicle does not hear us.
+func TestAParameterThatTheFirmwareLacksIsNotAskedForForEver(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		deaf bool
+		asks bool // it goes on
+	}{
+		{"others are answered", false, false},
+		{"nothing is answered", true, true},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			inLinkBubble(t, func(t *testing.T) {
+				b := newLineBench(t, copterBeat(), func(b *lineBench) {
+					b.params = map[string]float64{"SYSID_MYGCS": 255, "FS_GCS_ENABLE": 0} // and no speed
+					b.deaf = c.deaf
+				})
+				asked := func(name string, since time.Time) int {
+					return len(b.messages(func(m lineMessage) bool {
+						p, ok := m.msg.(*common.MessageParamRequestRead)
+						return ok && p.ParamId == name && m.at.After(since)
+					}))
+				}
+				began := time.Now()
+				for range 12 * 60 {
+					time.Sleep(500 * time.Millisecond)
+					b.say(b.beat) // a deaf vehicle is heard too
+				}
+				if n := asked("WP_SPD", began); n < lacksAfter {
+					t.Errorf("it was asked for %d times", n)
+				}
+				late := asked("WP_SPD", time.Now().Add(-time.Minute))
+				lineEqual(t, "it is still asked for", late > 0, c.asks)
+			})
+		})
+	}
+}

@@ -188,6 +188,7 @@ func openDevice(ctx context.Context, o options, running *sync.WaitGroup) (device
 type pageURLs struct {
 	listen *net.TCPAddr
 	logged []string
+	found  []string // the last ones
 }
 
 // find returns the present URLs, and logs the new ones: at boot most addresses come later
@@ -198,14 +199,14 @@ func (p *pageURLs) find() []string {
 	if _, err := os.Stat("/run/avahi-daemon/socket"); err == nil && !strings.Contains(name, ".") {
 		name += ".local"
 	}
-	list := urlsOf(p.listen, own, name)
-	for _, url := range list {
+	p.found = urlsOf(p.listen, own, name)
+	for _, url := range p.found {
 		if !slices.Contains(p.logged, url) {
 			p.logged = append(p.logged, url)
 			slog.Info("open in a browser, or with curl", "url", url)
 		}
 	}
-	return list
+	return p.found
 }
 
 // urlsOf returns the URL of the address listened on. If the program listens on all addresses, it
@@ -235,7 +236,7 @@ func urlsOf(listen *net.TCPAddr, own []net.Addr, name string) (list []string) {
 	return list
 }
 
-// supervise logs new addresses and sends signs of life to systemd each second, until the
+// supervise logs new addresses, on the ground, and sends signs of life to systemd each second, until the
 // program stops.
 func supervise(ctx context.Context, d *drone, urls *pageURLs) {
 	usec, _ := strconv.ParseInt(os.Getenv("WATCHDOG_USEC"), 10, 64) // 0 if there is no watchdog
@@ -244,7 +245,10 @@ func supervise(ctx context.Context, d *drone, urls *pageURLs) {
 	for {
 		select {
 		case <-tick:
-			notifySystemd(signOfLife(d, urls.find(), watchdog))
+			if !d.flying() {
+				urls.find()
+			}
+			notifySystemd(signOfLife(d, urls.found, watchdog))
 		case <-ctx.Done():
 			slog.Info("stopping")
 			notifySystemd("STOPPING=1")

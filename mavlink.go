@@ -373,7 +373,8 @@ func (l *link) askWho(system byte, to netip.AddrPort) {
 // 0.2 s. After echoWithin an equal frame is another program's with our ids. It needs l.mu.
 func (l *link) repeats(h header, now time.Time) bool {
 	if h.id != idCommandAck {
-		return l.recent.has(h, now.Add(-echoWithin))
+		mayBeOurs := h.component != autopilotID // no id of ours has that component
+		return mayBeOurs && l.recent.has(h, now.Add(-echoWithin))
 	}
 	copied := l.recent.has(h, now.Add(-copyWithin))
 	if !copied {
