@@ -30,7 +30,7 @@ var simPX4Vehicle = simVehicle{
 	volts:     16.2,
 	first:     simPX4Loiter, hold: simPX4Loiter, land: simPX4Land, rtl: simPX4RTL,
 	landSpeed: 0.65, stickSpeed: 5, stickUp: 3, stickDown: 1.5,
-	brake: 1.75, soft: 3 * time.Second, early: 0.76, returnUp: 30,
+	brake: 1.75, soft: 2 * time.Second, early: 0.76, returnUp: 30,
 	defaults: map[string]float64{simDataLink: 0, simStickSource: 3, simStickOverride: 1},
 	// The rates of a telemetry port in Normal mode, as captured.
 	streams: map[uint32]time.Duration{
@@ -70,9 +70,10 @@ const (
 )
 
 const (
-	simPX4Late      = 600 * time.Millisecond // a new target acts in AUTO.LOITER after at most this time
-	simFailsafeHold = 5 * time.Second        // how long a failsafe holds before it enters its own mode
-	simRaced        = 10 * time.Millisecond  // for so long after a ground station's first heartbeat an arming does not know it
+	simPX4Late      = 600 * time.Millisecond  // a new target acts in AUTO.LOITER after at most this time
+	simFailsafeHold = 5 * time.Second         // how long a failsafe holds before it enters its own mode
+	simDetected     = 1400 * time.Millisecond // after a takeoff's beginning PX4 calls itself in the air; it still stands
+	simRaced        = 10 * time.Millisecond   // for so long after a ground station's first heartbeat an arming does not know it
 )
 
 // simPX4Brain is PX4, as docs/autopilots.md describes it. Its texts, reports, targets and
@@ -309,6 +310,9 @@ func (b *simPX4Brain) pausing() simTarget {
 	const back = 0.08 // s²/m
 	t, v := b.stopping(), math.Hypot(b.quad.vn, b.quad.ve)
 	t.north, t.east = t.north-back*b.quad.vn*v, t.east-back*b.quad.ve*v
+	if b.stands(time.Now()) { // it lifts off all the same, and hovers just above the ground
+		t.up = 0.3
+	}
 	return t
 }
 
@@ -378,12 +382,23 @@ func (b *simPX4Brain) disarmed(landed bool) {
 }
 
 func (b *simPX4Brain) step() {
+	b.stepTakeoff()
 	b.stepSticks()
 	b.stepDataLink()
 	b.stepReport()
 	b.stepLive()
 	if b.failsafe && b.mode == simPX4Loiter && !time.Now().Before(b.holdUntil) {
 		b.enter(b.thenEnter)
+	}
+}
+
+// stepTakeoff detects a takeoff by the thrust, before the lift-off: landed_state is takeoff while the vehicle
+// stands. A goto from now on ends the takeoff, and the vehicle lifts off flying to its place.
+func (b *simPX4Brain) stepTakeoff() {
+	detected := b.climbFrom.Add(simDetected - simSpinUp)
+	if b.climbing && !b.airborne && !time.Now().Before(detected) {
+		b.airborne = true
+		b.text(common.MAV_SEVERITY_INFO, "Takeoff detected")
 	}
 }
 

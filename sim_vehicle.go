@@ -76,10 +76,16 @@ func (s *simulator) disarm() {
 func (s *simulator) climb(to float64) {
 	s.climbing, s.climbTo, s.climbFrom = true, to, time.Now()
 	if !s.airborne {
-		s.climbFrom = s.climbFrom.Add(2 * time.Second)
+		s.climbFrom = s.climbFrom.Add(simSpinUp)
 	} else {
 		s.climbFrom = s.climbFrom.Add(-s.soft) // it does not begin slowly
 	}
+}
+
+// stands reports whether it is still on the ground because its propellers are not up to speed yet. PX4 already
+// calls itself in the air then.
+func (s *simulator) stands(now time.Time) bool {
+	return s.quad.up <= 0 && now.Before(s.climbFrom)
 }
 
 // canFly reports whether a goto would be flown.
@@ -133,6 +139,9 @@ func (s *simulator) fly(now time.Time, dt float64) {
 		if s.flavour == simPX4 {
 			s.brain.text(common.MAV_SEVERITY_INFO, "Takeoff detected")
 		}
+	}
+	if s.stands(now) {
+		return
 	}
 	s.brain.steer(vn, ve, vu, dt)
 	q.heading = math.Mod(q.heading+turn*dt+2*math.Pi, 2*math.Pi)
@@ -240,15 +249,16 @@ func (s *simulator) returning() simTarget {
 }
 
 const ( // of PX4's flight
-	simAccel  = 4.0         // m/s², horizontally
-	simLift   = 2.0         // m/s², vertically
-	simNear   = 0.9         // m/s², the deceleration before a goto's place
-	simCruise = 5.0         // m/s
-	simTop    = 20.0        // m/s, the highest speed over ground
-	simClimb  = 1.25        // m/s
-	simSink   = 1.5         // m/s
-	simSoft   = 0.2         // m/s, the climb at the beginning of a takeoff
-	simLevel  = 0.88 / 0.76 // 1/s: PX4 ends a climb 0.76 m below its height, at 0.88 m/s
+	simSpinUp = 2900 * time.Millisecond // from a takeoff's beginning on the ground to its lift-off
+	simAccel  = 4.0                     // m/s², horizontally
+	simLift   = 2.0                     // m/s², vertically
+	simNear   = 0.9                     // m/s², the deceleration before a goto's place
+	simCruise = 5.0                     // m/s
+	simTop    = 20.0                    // m/s, the highest speed over ground
+	simClimb  = 1.25                    // m/s
+	simSink   = 1.5                     // m/s
+	simSoft   = 0.2                     // m/s, the climb at the beginning of a takeoff
+	simLevel  = 0.88 / 0.76             // 1/s: PX4 ends a climb 0.76 m below its height, at 0.88 m/s
 )
 
 // simTarget is a place to go to: metres from the first home, heading in radians or NaN, speed in m/s.
