@@ -276,7 +276,7 @@ func render(s snapshot, client netip.Addr) *statusBody {
 		Mode:        s.mode.String(),
 		VehicleMode: ifKnown(heard, s.modeName),
 		Armed:       ifKnown(heard, s.armed),
-		InAir:       ifKnown(landedStates[s.landed] != "", s.landed.inAir()),
+		InAir:       ifKnown(landedStates[s.landed] != "", s.leftGround()),
 		LandedState: word(landedStates[s.landed]),
 		State:       word(t.beat.state),
 		Failsafe:    ifKnown(heard, t.beat.critical),

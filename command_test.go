@@ -439,13 +439,39 @@ func TestWhoSupersedesWhom(t *testing.T) {
 		for range 2 {
 			c.tasks = append(c.tasks, c.newTask(parseRequest(t, r.older), time.Time{}))
 		}
-		for onGround, want := range map[bool]string{false: r.inAir, true: r.onGround} {
-			newest, got := c.newTask(newer, time.Time{}), ""
-			for _, older := range c.tasks { // the first is under way, the second waits
-				got += map[bool]string{true: " yes", false: " no"}[newest.supersedes(older, onGround)]
+		for grounded, want := range map[bool]string{false: r.inAir, true: r.onGround} {
+			newest, got, v := c.newTask(newer, time.Time{}), "", view{}
+			if grounded {
+				v.landed = onGround
 			}
-			lineEqual(t, fmt.Sprintf("%s after %s, on the ground %t", r.newer, r.older, onGround), got, " "+want)
+			for _, older := range c.tasks { // the first is under way, the second waits
+				got += map[bool]string{true: " yes", false: " no"}[newest.supersedes(older, v)]
+			}
+			lineEqual(t, fmt.Sprintf("%s after %s, on the ground %t", r.newer, r.older, grounded), got, " "+want)
 		}
+	}
+}
+
+// What waits until the drone is clear of the ground does not end the takeoff that brings it there.
+func TestWhatWaitsForATakeoffDoesNotEndIt(t *testing.T) {
+	near, clear := view{landed: onGround + 2}, view{landed: onGround + 2, ground: lastGround{clear: true}}
+	for _, r := range []struct{ newer, older, near, clear string }{
+		{"goto lat=47 lon=8", "takeoff", "no", "yes"},
+		{"land lat=47 lon=8", "takeoff", "no", "yes"},
+		{"goto lat=47 lon=8", "set mode=position arm=true", "no", "yes"},
+		{"goto lat=47 lon=8", "goto lat=47 lon=9", "yes", "yes"},
+		{"goto lat=47 lon=8", "set mode=position", "yes", "yes"},
+		{"set mode=hold", "takeoff", "yes", "yes"},
+		{"land", "takeoff", "yes", "yes"},
+		{"takeoff", "takeoff", "yes", "yes"},
+	} {
+		c := &commander{}
+		older, newer := c.newTask(parseRequest(t, r.older), time.Time{}), c.newTask(parseRequest(t, r.newer), time.Time{})
+		c.tasks = []*task{older}
+		newer.plan.steps = []step{{away: newer.request.goTo || newer.request.lat != nil}}
+		ends := map[bool]string{true: "yes", false: "no"}
+		lineEqual(t, r.newer+" ends "+r.older+", near the ground", ends[newer.supersedes(older, near)], r.near)
+		lineEqual(t, r.newer+" ends "+r.older+", clear of it", ends[newer.supersedes(older, clear)], r.clear)
 	}
 }
 

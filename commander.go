@@ -46,11 +46,13 @@ func interruption(since time.Time, why string) *commandError {
 	return &commandError{code: codeInterrupted, text: why, since: since}
 }
 
-// task is a request from its arrival to its answer.
+// task is a request from its arrival to its answer. What it is doing is its request. While it waits until the drone
+// is clear of the ground it does nothing: any newer command ends it. Once its plan has failed it is the disarming
+// of what it armed: who comes then waits for that.
 type task struct {
 	commander *commander
 	request   request
-	doing     request // its request or, once its plan has failed, the disarming of what it armed: who comes then waits for that
+	doing     request // see below
 	plan      plan
 	askedAt   time.Time  // when a client asked for it; zero: mavrest itself did
 	firstLeg  *manoeuvre // for a landing's second leg: the manoeuvre that it continues; nil for any other task
@@ -81,9 +83,9 @@ func (c *commander) current() *task {
 }
 
 // enter puts a task behind those that came before it, and ends those that it supersedes.
-func (c *commander) enter(t *task, onGround bool) {
+func (c *commander) enter(t *task, v view) {
 	for _, o := range c.tasks {
-		if t.supersedes(o, onGround) {
+		if t.supersedes(o, v) {
 			o.end(errSuperseded)
 		}
 	}
@@ -107,9 +109,15 @@ func (t *task) end(why *commandError) {
 
 // supersedes reports whether t ends an older task o, under way or waiting. It does not end a landing, a
 // return, a hold or a disarming, unless o also arms: t waits for o's answer. Of equal ones only the
-// newest waits. A disarming on the ground ends everything.
-func (t *task) supersedes(o *task, onGround bool) bool {
-	if t.request.disarms() && onGround || o.doing.arms() || !o.doing.urgent() {
+// newest waits. A disarming on the ground ends everything. What has to wait until the drone is clear of the ground
+// does not end a takeoff: that brings it there.
+func (t *task) supersedes(o *task, v view) bool {
+	switch {
+	case t.request.disarms() && v.landed == onGround:
+		return true
+	case o.doing.arms():
+		return !t.plan.away() || v.isClear()
+	case !o.doing.urgent():
 		return true
 	}
 	return o != t.commander.current() && o.request.equals(t.request)
@@ -284,32 +292,15 @@ func (c *commander) askForReport(now time.Time) {
 }
 
 // departure is that of the task's next step, which could first go when it was due.
-func (t *task) departure(due time.Time) departure {
+func (t *task) departure(s *step, due time.Time) departure {
 	first := t.sent == nil && !t.askedAt.IsZero()
 	return departure{
 		due:    due,
 		atOnce: first && due.Sub(t.askedAt) <= dueAtOnce,
 		urgent: t.request.urgent(),
+		away:   s.away,
 		trip:   t.commander.acks.trip,
 	}
-}
-
-// reportBefore waits for the report that step s must follow (rule 5); due is when s could first go.
-func (t *task) reportBefore(w waiter, s *step, due time.Time) error {
-	c, x := t.commander, t.departure(due)
-	end := t.follow(w, func(now time.Time) decision { return x.decide(&c.reports, c.awayAt, now) }, func(move) {
-		x.asked = true
-		c.askForReport(time.Now())
-	})
-	switch {
-	case end == stop:
-		return t.mustStop()
-	case end == goOn:
-		return nil
-	case c.away && t.sent == nil:
-		return refuse(codeOffline, "the port to the autopilot was down: %s was not sent", commandName(s))
-	}
-	return refuse(codeNoAck, "the autopilot did not answer; %s was not sent", commandName(s))
 }
 
 // transact sends one command, repeats it until it is answered, and returns why the vehicle did

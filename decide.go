@@ -18,6 +18,7 @@ const (
 
 	goOn       // what was waited for is there, or need not be waited for
 	tooLate    // it did not come in time
+	tooNear    // the drone did not become clear of the ground in time
 	stop       // the task was ended
 	proven     // the step is shown, or acknowledged where that is enough
 	refused    // the vehicle refused the step
@@ -63,18 +64,41 @@ func (q *question) decide(came bool, now time.Time) decision {
 	return decision{look, sooner(again, q.end)}
 }
 
-// departure is a step that is due: it goes out after a report (rule 5).
+// lift is the wait of what flies to a place until the drone is clear of the ground: a vehicle that lifts off
+// while it flies sideways tips over, or hits what stands beside it.
+type lift struct{ end time.Time }
+
+// decide says goOn once the drone is clear. A vehicle that is offline shows nothing any more.
+func (l lift) decide(clear, online bool, now time.Time) decision {
+	switch {
+	case !online:
+		return decision{move: tooLate}
+	case clear:
+		return decision{move: goOn}
+	case !now.Before(l.end):
+		return decision{move: tooNear}
+	}
+	return decision{look, l.end}
+}
+
+// departure is a step that is due: it goes out after a report (rule 5), and to a place only once the drone is
+// clear of the ground (rule 11).
 type departure struct {
 	due    time.Time // when it could first go
 	atOnce bool      // it is the first step of a client's command, which was due at once
 	urgent bool      // of a landing, a return, a hold or a disarming
+	away   bool      // it flies to a place
 	trip   time.Duration
 	asked  bool // a report was requested since it is due
 }
 
 // decide says goOn once the step may go out. A report from before awayAt, when the port was last found down,
 // does not count.
-func (x departure) decide(r *reports, awayAt, now time.Time) decision {
+func (x departure) decide(r *reports, awayAt time.Time, clear bool, now time.Time) decision {
+	if x.away && !clear { // it was when the step was planned, so the drone has touched the ground again
+		return decision{move: tooNear}
+	}
+
 	oldest := x.due.Add(max(reportAgain, x.trip)) // an older report does not count: a pilot's switch may be newer
 	if x.atOnce {
 		oldest = x.due.Add(-reportFresh)

@@ -127,7 +127,7 @@ func (f *following) plays(script string, decide func() decision, do func(move)) 
 }
 
 func (m move) String() string {
-	return [...]string{"look", "ask", "sendCopy", "leaveOut", "go", "late", "stop", "proven", "refused", "not shown", "not acked", "not obeying"}[m]
+	return [...]string{"look", "ask", "sendCopy", "leaveOut", "go", "late", "low", "stop", "proven", "refused", "not shown", "not acked", "not obeying"}[m]
 }
 
 func (f *following) ask(move) {
@@ -176,11 +176,47 @@ func TestAStepGoesOutAfterAReport(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			c.task.request, c.task.commander = c.request, &commander{acks: &acks{trip: ms(c.trip)}}
-			x, f := c.task.departure(epoch), &following{now: epoch}
-			f.plays(first(c.happens), func() decision { return x.decide(&f.reports, f.awayAt, f.now) }, func(m move) { x.asked = true; f.ask(m) })
+			x, f := c.task.departure(&step{}, epoch), &following{now: epoch}
+			f.plays(first(c.happens), func() decision { return x.decide(&f.reports, f.awayAt, true, f.now) }, func(m move) { x.asked = true; f.ask(m) })
 			lineEqual(t, "it ends", f.end, c.end)
 			wantAsks(t, f, ms(c.trip))
 		})
+	}
+}
+
+// Rule 11. The wait begins at 0 and may last 10 s.
+func TestWhatFliesToAPlaceWaitsUntilTheDroneIsClear(t *testing.T) {
+	for _, c := range []struct {
+		name          string
+		clear, online bool
+		at            int
+		want          decision
+	}{
+		{"clear", true, true, 0, decision{move: goOn}},
+		{"not clear", false, true, 0, decision{look, epoch.Add(ms(10000))}},
+		{"not clear for 9.999 s", false, true, 9999, decision{look, epoch.Add(ms(10000))}},
+		{"not clear for 10 s", false, true, 10000, decision{move: tooNear}},
+		{"clear at the last moment", true, true, 10000, decision{move: goOn}},
+		{"a lost link", false, false, 4000, decision{move: tooLate}},
+		{"a lost link, though what was heard last is clear", true, false, 4000, decision{move: tooLate}},
+	} {
+		lineEqual(t, c.name, lift{end: epoch.Add(ms(10000))}.decide(c.clear, c.online, epoch.Add(ms(c.at))), c.want)
+	}
+
+	fresh := reports{at: epoch}
+	for _, c := range []struct {
+		name                string
+		away, clear, urgent bool
+		want                move
+	}{
+		{"a step to a place, clear", true, true, false, goOn},
+		{"a step to a place that touched the ground again", true, false, false, tooNear},
+		{"a landing at a place that touched the ground again", true, false, true, tooNear},
+		{"a hold at the ground", false, false, true, goOn},
+		{"a takeoff", false, false, false, goOn},
+	} {
+		x := departure{due: epoch, atOnce: true, urgent: c.urgent, away: c.away}
+		lineEqual(t, c.name, x.decide(&fresh, time.Time{}, c.clear, epoch).move, c.want)
 	}
 }
 

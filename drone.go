@@ -242,8 +242,14 @@ func (d *drone) hearMessage(m message.Message, now time.Time) {
 		}
 	case *common.MessageStatustext:
 		d.log.Debug("statustext", "severity", m.Severity, "text", m.Text)
-	case *common.MessageAttitude, *common.MessageGlobalPositionInt, *common.MessageVfrHud, *common.MessageGpsRawInt,
-		*common.MessageExtendedSysState, *common.MessageHomePosition, *common.MessagePositionTargetGlobalInt, *MessageEkfStatusReport:
+	case *common.MessageExtendedSysState:
+		d.tel.hearLanded(now)
+		d.onlyTelemetry = !restarted
+	case *common.MessageGlobalPositionInt:
+		d.tel.hearHeight(d.view(now).clearAt(), now)
+		d.onlyTelemetry = !restarted
+	case *common.MessageAttitude, *common.MessageVfrHud, *common.MessageGpsRawInt, *common.MessageHomePosition,
+		*common.MessagePositionTargetGlobalInt, *MessageEkfStatusReport:
 		d.onlyTelemetry = !restarted
 	}
 }
@@ -404,11 +410,8 @@ func (d *drone) nameOf(custom uint32) string {
 
 // reportOf is what the vehicle shows, and the facts that the machine judges it by.
 func (d *drone) reportOf(b shownMode, now time.Time) report {
-	r := report{shownMode: b, amsl: math.NaN(), streamed: d.sticks.phase != stickOff && d.firmware() == px4}
+	r := report{shownMode: b, amsl: d.tel.amsl(now), streamed: d.sticks.phase != stickOff && d.firmware() == px4}
 	r.mode, _ = d.firmware().reported(b.custom)
-	if d.tel.position.within(heightFor, now) {
-		r.amsl = d.tel.position.amsl
-	}
 	return r
 }
 
@@ -417,10 +420,10 @@ func (d *drone) reportOf(b shownMode, now time.Time) report {
 func (d *drone) view(now time.Time) view {
 	t := &d.tel
 	v := view{
-		now: now, firmware: d.firmware(), version: t.id.version, vtol: common.MAV_VTOL_STATE(t.id.vtol),
+		now: now, firmware: d.firmware(), version: t.id.version, typ: t.id.typ, vtol: common.MAV_VTOL_STATE(t.id.vtol),
 		params: d.params.values, trip: d.cmd.acks.trip,
 		online: d.online, shownMode: d.machine.last.shownMode, critical: t.beat.critical,
-		landed: t.landedNow(now), landedAt: t.landed.at,
+		landed: t.landedNow(now), landedAt: t.landed.at, height: t.height(now), ground: t.ground,
 		place: nowhere, heading: math.NaN(), velocity: motionless, home: t.home, target: t.target,
 	}
 	if v.firmware.ardupilot() && !d.link.gcs {

@@ -82,11 +82,14 @@ func (d *drone) takeTurn(w waiter, t *task) error {
 	if err := d.makePlan(t); err != nil {
 		return err
 	}
-	d.cmd.enter(t, d.onGround())
+	d.cmd.enter(t, d.view(time.Now()))
 	t.follow(w, func(now time.Time) decision {
 		return until(now.Add(giveUp), t == d.cmd.current(), now) // it waits without an end
 	}, nil)
 	if err := t.mustStop(); err != nil {
+		return err
+	}
+	if err := d.awaitClear(w, t); err != nil {
 		return err
 	}
 	t.was, t.previous = d.machine.last, d.cmd.manoeuvre
@@ -97,6 +100,39 @@ func (d *drone) takeTurn(w waiter, t *task) error {
 		return err
 	}
 	return d.makePlan(t)
+}
+
+// awaitClear waits until the drone is clear of the ground, if the task flies to a place (rule 11). The plan is made
+// after that: home may have moved. A newer command that came while the task was in the queue ends it too.
+func (d *drone) awaitClear(w waiter, t *task) error {
+	v := d.view(time.Now())
+	if !t.plan.away() || v.isClear() {
+		return nil
+	}
+	if len(d.cmd.tasks) > 1 {
+		t.end(errSuperseded)
+	}
+	t.doing = request{}
+	l := lift{end: v.now.Add(v.clearWithin())}
+	end := t.follow(w, func(now time.Time) decision { return l.decide(d.view(now).isClear(), d.online, now) }, nil)
+	t.doing = t.request
+	switch end {
+	case tooLate:
+		return d.able()
+	case tooNear:
+		return d.view(time.Now()).tooLow(t.request.name())
+	}
+	return t.mustStop()
+}
+
+// tooLow refuses what flies to a place. what names the request.
+func (v view) tooLow(what string) error {
+	is := fmt.Sprintf("%.1f m above it", v.height)
+	if v.landed == onGround {
+		is = "on it"
+	}
+	return refuse(codeRefused, "%s: the drone must once have been %g m above the ground before it flies to a place, and is %s; "+
+		"take off, or climb, first", what, v.clearAt(), is)
 }
 
 // carryOut sends the steps of a plan, each once the one before was accepted.
@@ -142,7 +178,7 @@ func (d *drone) send(w waiter, t *task, s *step) error {
 		if due.IsZero() { // the second try keeps this time: the step does not wait for another 1.5 s
 			due = time.Now()
 		}
-		if err := t.reportBefore(w, s, due); err != nil {
+		if err := d.reportBefore(w, t, s, due); err != nil {
 			return err
 		}
 		// Not machine.explains: that also accepts the mode that a disarmed vehicle falls back to.
@@ -154,6 +190,26 @@ func (d *drone) send(w waiter, t *task, s *step) error {
 		}
 		d.cmd.awayAt = time.Now()
 	}
+}
+
+// reportBefore waits for the report that step s must follow (rule 5); due is when s could first go.
+func (d *drone) reportBefore(w waiter, t *task, s *step, due time.Time) error {
+	c, x := d.cmd, t.departure(s, due)
+	end := t.follow(w, func(now time.Time) decision { return x.decide(&c.reports, c.awayAt, d.view(now).isClear(), now) }, func(move) {
+		x.asked = true
+		c.askForReport(time.Now())
+	})
+	switch {
+	case end == stop:
+		return t.mustStop()
+	case end == goOn:
+		return nil
+	case end == tooNear:
+		return d.view(time.Now()).tooLow(t.request.name())
+	case c.away && t.sent == nil:
+		return refuse(codeOffline, "the port to the autopilot was down: %s was not sent", commandName(s))
+	}
+	return refuse(codeNoAck, "the autopilot did not answer; %s was not sent", commandName(s))
 }
 
 // ready is when a step may go out: its sticks were streamed for long enough, the last mode change
@@ -265,7 +321,7 @@ func (d *drone) askHome(w waiter, t *task) error {
 		return err
 	}
 	d.tel.home = unknownPoint
-	return t.reportBefore(w, &t.plan.steps[0], time.Now())
+	return d.reportBefore(w, t, &t.plan.steps[0], time.Now())
 }
 
 // prepare provides what a plan needs before its first step: the receiver's state, the parameter
@@ -328,6 +384,9 @@ func (d *drone) watch(v view) time.Time {
 	case land && d.cmd.idle():
 		m.tried = now
 		d.wg.Go(func() { d.changeMayWait(func(w waiter) { d.landThere(w, m) }) })
+	}
+	if m.done && m.request.mode == ModeTakeoff { // as high as it was told, however low that is
+		d.tel.ground.clear = true
 	}
 	return now.Add(watchEvery)
 }

@@ -355,6 +355,20 @@ var px4ArmingProbes = []probe{
 		time.Sleep(4 * time.Second)
 		v.within("height", v.place().up, 9.5, 10.5, 0.7)
 	}},
+	{heading: "PX4: takeoff and land", from: ground, fact: "landed_state is takeoff 1.8 to 2.1 s after the arming, and the vehicle 0.3 m high after 4.5 to 5.5 s", run: func(v *probed) {
+		stood := v.spinsUp()
+		v.within("still, m", v.place().up-stood.up, 0, 0.15, 0.1)
+		took, ok := v.until(10*time.Second, func() bool { return v.place().up-stood.up >= 0.3 })
+		v.must(ok, "it does not lift off")
+		v.within("lifts off after s", 2+took.Seconds(), 4.5, 5.5, 1)
+	}},
+	{heading: "PX4: takeoff and land", from: ground, fact: "a goto before the lift-off ends the takeoff: the vehicle lifts off and flies sideways, 1 to 7 m at 1 m", run: func(v *probed) {
+		stood := v.spinsUp()
+		v.equal("goto", v.flyTo(stood.north+30, stood.east, stood.up+10).last(), simAccepted)
+		_, ok := v.until(10*time.Second, func() bool { return v.place().up-stood.up >= 1 })
+		v.must(ok, "it does not lift off")
+		v.within("sideways, m", v.place().off(stood), 1, 7, 1)
+	}},
 	{heading: "PX4: takeoff and land", from: ground, fact: "22 while disarmed is accepted, sets AUTO.TAKEOFF and does not arm", run: func(v *probed) {
 		a := v.takeOffHere(v.homeAlt() + 10)
 		v.equal("answer", a.last(), simAccepted)
@@ -390,6 +404,19 @@ var px4ArmingProbes = []probe{
 		time.Sleep(5 * time.Second)
 		v.within("change of height, m", v.place().up-before, 0, 0.9, 0.8)
 	}},
+}
+
+// spinsUp takes off to 10 m and returns when the vehicle calls itself in the air, with the place where it stood.
+func (v *probed) spinsUp() spot {
+	v.must(v.command(simArm, 1).last() == simAccepted, "refused")
+	armed, stood := time.Now(), v.place()
+	v.must(v.takeOffHere(v.homeAlt()+10).last() == simAccepted, "refused")
+	_, ok := v.until(5*time.Second, func() bool {
+		return mustAsk[*common.MessageExtendedSysState](v).LandedState == common.MAV_LANDED_STATE_TAKEOFF
+	})
+	v.must(ok, "its landed_state is never takeoff")
+	v.within("takeoff s", time.Since(armed).Seconds(), 1.8, 2.1, 0.3)
+	return stood
 }
 
 // endTakeoff begins a takeoff and disarms before it lifts.

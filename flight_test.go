@@ -103,6 +103,7 @@ import (
 //	past 12 ±1, strayed < 1     in the last "comes back": how far it first went on, and its largest
 //	                      difference in height
 //	fastest 10s 4 ±0.3    the highest speed over ground in 10 s, m/s
+//	sideways 10s < 0.1    how far it flies sideways in 10 s, while it is below 2 m
 //	stream 0 0 500 0, stream nothing     the only sticks that were streamed
 //	sticks 0 0 500 0, streams     these sticks are streamed now; some sticks are
 //	no input              the client's sticks are refused
@@ -628,6 +629,8 @@ func (p *player) check(w []string) string {
 		return p.comesBack(w[2:])
 	case "fastest":
 		return p.fastest(w[1:])
+	case "sideways":
+		return p.sideways(w[1:])
 	case "is":
 		_, o := p.call("GET", "/mode", "")
 		return expect(o["mode"] == rest, "the mode", fmt.Sprint(o["mode"], ", of the vehicle ", o["vehicle_mode"]))
@@ -746,6 +749,24 @@ func (p *player) fastest(w []string) string {
 	most := 0.0
 	for end := time.Now().Add(p.duration(w[0])); time.Now().Before(end); time.Sleep(100 * time.Millisecond) {
 		most = max(most, p.speed())
+	}
+	return p.bounded(most, w)
+}
+
+// sideways checks how far the vehicle flies sideways in a time, while it is below 2 m.
+func (p *player) sideways(w []string) string {
+	p.Helper()
+	place := func() (n, e, up float64) {
+		s := p.sim.truth()
+		n, e = simMetres(s.lat, s.lon)
+		return n, e, s.alt
+	}
+	n0, e0, _ := place()
+	most := 0.0
+	for end := time.Now().Add(p.duration(w[0])); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
+		if n, e, up := place(); up < 2 {
+			most = max(most, math.Hypot(n-n0, e-e0))
+		}
 	}
 	return p.bounded(most, w)
 }

@@ -305,7 +305,8 @@ func (r *reports) restart() { r.kept = nil }
 type view struct {
 	now         time.Time
 	firmware    firmware
-	version     firmwareVersion       // 0 if unknown
+	version     firmwareVersion // 0 if unknown
+	typ         common.MAV_TYPE
 	vtol        common.MAV_VTOL_STATE // of a QuadPlane
 	params      map[string]float64    // the parameters that it sent
 	gcsFailsafe float64               // ArduPilot's FS_GCS_ENABLE; 0 with -gcs, where there is no other ground station
@@ -318,6 +319,9 @@ type view struct {
 
 	landed   landedState
 	landedAt time.Time // when it came
+
+	height float64 // metres above the ground that it stood on last
+	ground lastGround
 
 	place    place     // where it is
 	heading  float64   // degrees
@@ -368,6 +372,32 @@ func (v view) shown() Mode {
 
 // flying reports whether the drone may be in the air: armed, and not reported on the ground.
 func (v view) flying() bool { return v.armed && v.landed != onGround }
+
+// leftGround reports whether the drone has left the ground: some vehicles call themselves in the air while their
+// propellers speed up.
+func (v view) leftGround() bool { return v.landed.inAir() && (v.ground.left || math.IsNaN(v.height)) }
+
+// isClear reports whether the drone is so far from the ground that it may fly to a place. Where its height above
+// the ground is not known, being in the air is enough.
+func (v view) isClear() bool {
+	return v.landed != onGround && (v.ground.clear || math.IsNaN(v.height))
+}
+
+// clearAt is the height above the ground in metres where the drone is clear of it.
+func (v view) clearAt() float64 {
+	if v.firmware == plane || v.onWing() { // it banks, and its wing is long
+		return 10
+	}
+	return 2
+}
+
+// clearWithin is how long a step that flies to a place may wait until the drone is clear of the ground.
+func (v view) clearWithin() time.Duration {
+	if v.typ == common.MAV_TYPE_HELICOPTER { // its rotor takes longer to come up to speed
+		return 30 * time.Second
+	}
+	return 10 * time.Second
+}
 
 // onWing reports whether a QuadPlane flies as a plane does.
 func (v view) onWing() bool { return v.vtol == common.MAV_VTOL_STATE_FW }

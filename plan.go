@@ -77,6 +77,7 @@ type step struct {
 	x, y  int32            // degE7, of a COMMAND_INT
 
 	holds    bool   // a DO_REPOSITION that holds here; any other is a goto
+	away     bool   // the vehicle flies to a place, or does so next: it must be clear of the ground (rule 11)
 	to       *order // the mode that it leads to; nil if it sets none
 	optional bool   // the plan goes on when it is refused or not answered
 }
@@ -103,6 +104,9 @@ func (p *plan) goal() *order {
 	}
 	return nil
 }
+
+// away reports whether the vehicle flies to a place.
+func (p *plan) away() bool { return slices.ContainsFunc(p.steps, func(s step) bool { return s.away }) }
 
 // message is the step's MAVLink message; confirmation is the number of copies before it.
 func (s *step) message(system byte, confirmation uint8) message.Message {
@@ -241,10 +245,12 @@ func (r request) planFlight(v view, aim *place) (plan, error) {
 }
 
 // planGoto flies to a place. For a landing there it keeps the height as any goto, and second lands.
-// Both autopilots acknowledge a goto on the ground and drop it, so it is refused here.
+// Both autopilots acknowledge a goto on the ground and drop it, so it is refused here, unless a takeoff that was
+// commanded here is under way: then it waits until the drone is clear of the ground (rule 11).
 func (r request) planGoto(v view, aim *place) (p plan, err error) {
+	takingOff := v.armed && aim != nil && math.IsNaN(aim.lat) // a takeoff's target has only a height
 	switch {
-	case !v.flying():
+	case !v.flying() && !takingOff:
 		return p, refuse(codeRefused, "not in the air: take off first, and wait until in_air is true")
 	case v.firmware == plane && r.heading != nil:
 		return p, refuse(codeUnsupported, "heading: a fixed wing can't keep one at a place; leave it out")
@@ -260,6 +266,9 @@ func (r request) planGoto(v view, aim *place) (p plan, err error) {
 		p.steps = append(p.steps, px4.enter(ModeHold))
 	}
 	p.steps = append(p.steps, r.reposition(v, to).leadingTo(r.mode, entered[v.firmware][ModeHold]))
+	for i := range p.steps {
+		p.steps[i].away = true
+	}
 	if v.firmware.ardupilot() {
 		p.steps = append(p.steps, r.adjust(v)...)
 	}

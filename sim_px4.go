@@ -30,7 +30,7 @@ var simPX4Vehicle = simVehicle{
 	volts:     16.2,
 	first:     simPX4Loiter, hold: simPX4Loiter, land: simPX4Land, rtl: simPX4RTL,
 	landSpeed: 0.65, stickSpeed: 5, stickUp: 3, stickDown: 1.5,
-	brake: 1.75, soft: 2 * time.Second, early: 0.76, returnUp: 30,
+	brake: 1.75, soft: 1500 * time.Millisecond, early: 0.76, returnUp: 30,
 	defaults: map[string]float64{simDataLink: 0, simStickSource: 3, simStickOverride: 1},
 	// The rates of a telemetry port in Normal mode, as captured.
 	streams: map[uint32]time.Duration{
@@ -70,10 +70,9 @@ const (
 )
 
 const (
-	simPX4Late      = 600 * time.Millisecond  // a new target acts in AUTO.LOITER after at most this time
-	simFailsafeHold = 5 * time.Second         // how long a failsafe holds before it enters its own mode
-	simDetected     = 1400 * time.Millisecond // after a takeoff's beginning PX4 calls itself in the air; it still stands
-	simRaced        = 10 * time.Millisecond   // for so long after a ground station's first heartbeat an arming does not know it
+	simPX4Late      = 600 * time.Millisecond // a new target acts in AUTO.LOITER after at most this time
+	simFailsafeHold = 5 * time.Second        // how long a failsafe holds before it enters its own mode
+	simRaced        = 10 * time.Millisecond  // for so long after a ground station's first heartbeat an arming does not know it
 )
 
 // simPX4Brain is PX4, as docs/autopilots.md describes it. Its texts, reports, targets and

@@ -76,7 +76,10 @@ func (s *simulator) disarm() {
 func (s *simulator) climb(to float64) {
 	s.climbing, s.climbTo, s.climbFrom = true, to, time.Now()
 	if !s.airborne {
-		s.climbFrom = s.climbFrom.Add(simSpinUp)
+		s.climbFrom = s.armedAt.Add(simSpinUp)
+		if soonest := time.Now().Add(simSpinUp - simDetected); soonest.After(s.climbFrom) {
+			s.climbFrom = soonest
+		}
 	} else {
 		s.climbFrom = s.climbFrom.Add(-s.soft) // it does not begin slowly
 	}
@@ -249,16 +252,17 @@ func (s *simulator) returning() simTarget {
 }
 
 const ( // of PX4's flight
-	simSpinUp = 2900 * time.Millisecond // from a takeoff's beginning on the ground to its lift-off
-	simAccel  = 4.0                     // m/s², horizontally
-	simLift   = 2.0                     // m/s², vertically
-	simNear   = 0.9                     // m/s², the deceleration before a goto's place
-	simCruise = 5.0                     // m/s
-	simTop    = 20.0                    // m/s, the highest speed over ground
-	simClimb  = 1.25                    // m/s
-	simSink   = 1.5                     // m/s
-	simSoft   = 0.2                     // m/s, the climb at the beginning of a takeoff
-	simLevel  = 0.88 / 0.76             // 1/s: PX4 ends a climb 0.76 m below its height, at 0.88 m/s
+	simSpinUp   = 3500 * time.Millisecond // from the arming to a takeoff's lift-off
+	simDetected = 2000 * time.Millisecond // from the arming until PX4 calls itself in the air; it still stands
+	simAccel    = 4.0                     // m/s², horizontally
+	simLift     = 2.0                     // m/s², vertically
+	simNear     = 0.9                     // m/s², the deceleration before a goto's place
+	simCruise   = 5.0                     // m/s
+	simTop      = 20.0                    // m/s, the highest speed over ground
+	simClimb    = 1.25                    // m/s
+	simSink     = 1.5                     // m/s
+	simSoft     = 0.2                     // m/s, the climb at the beginning of a takeoff
+	simLevel    = 0.88 / 0.76             // 1/s: PX4 ends a climb 0.76 m below its height, at 0.88 m/s
 )
 
 // simTarget is a place to go to: metres from the first home, heading in radians or NaN, speed in m/s.

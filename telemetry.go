@@ -13,7 +13,7 @@ import (
 
 const (
 	freshFor    = 2 * time.Second // how long a position, a landed state or a SYS_STATUS counts
-	heightFor   = 5 * time.Second // how long a height counts for a takeoff's end: in a climb an old one is only too low
+	heightFor   = 5 * time.Second // how long a height counts where one that is too low does no harm
 	checksAfter = time.Second     // a restarted PX4's health counts after this time: it reports good health for 0.9 s before its first checks
 	clockSlack  = time.Second     // how far the boot clock may seem to step: UDP delivers frames late
 	chunkWait   = time.Second     // how long a STATUSTEXT waits for its missing chunks
@@ -47,6 +47,7 @@ type telemetry struct {
 	rc       rcChannels
 	target   point // message 87: where the vehicle flies to
 	texts    textLog
+	ground   lastGround
 
 	healthFrom time.Time // health counts after this time; zero: at once
 	rebooted   bool      // the autopilot has restarted: its next SYS_STATUS sets healthFrom
@@ -206,6 +207,48 @@ func (t *telemetry) landedNow(now time.Time) landedState {
 // landedState is EXTENDED_SYS_STATE's MAV_LANDED_STATE; 0 is unknown.
 type landedState uint8
 
+// lastGround is what the vehicle stood on last, and how far it has left it since. Heights above home are no measure:
+// PX4 moves home by metres after a takeoff.
+type lastGround struct {
+	amsl  float64 // metres above mean sea level, at the last on_ground report; NaN if unknown
+	left  bool    // it has risen by liftedOff since
+	clear bool    // it has risen so far that it may fly to a place, or a takeoff commanded here was complete
+}
+
+// liftedOff is the height in metres above the ground from which on the vehicle no longer stands: the estimate of
+// a vehicle whose propellers speed up on the ground was 0.15 m off (docs/autopilots.md, "PX4: takeoff and land").
+const liftedOff = 0.3
+
+// hearLanded takes the landed state that has just come.
+func (t *telemetry) hearLanded(now time.Time) {
+	if t.landed.state == onGround {
+		t.ground = lastGround{amsl: t.amsl(now)}
+	}
+}
+
+// hearHeight takes the position that has just come. clearAt is how far above the ground the vehicle is clear of
+// it, in metres.
+func (t *telemetry) hearHeight(clearAt float64, now time.Time) {
+	if t.landedNow(now) == onGround {
+		return
+	}
+	up := t.height(now)
+	t.ground.left = t.ground.left || up >= liftedOff
+	t.ground.clear = t.ground.clear || up >= clearAt
+}
+
+// amsl is the vehicle's height above mean sea level in metres; NaN if unknown. One that is old counts for a while:
+// in a climb it is only too low.
+func (t *telemetry) amsl(now time.Time) float64 {
+	if !t.position.within(heightFor, now) {
+		return math.NaN()
+	}
+	return t.position.amsl
+}
+
+// height is how far the vehicle is above the ground that it stood on last, in metres; NaN if unknown.
+func (t *telemetry) height(now time.Time) float64 { return t.amsl(now) - t.ground.amsl }
+
 const onGround = landedState(common.MAV_LANDED_STATE_ON_GROUND)
 
 func (s landedState) inAir() bool { return s > onGround }
@@ -216,6 +259,7 @@ func newTelemetry() telemetry {
 	t.position = position{lat: n, lon: n, relative: n, amsl: n, heading: n}
 	t.velocity = velocity{north: n, east: n, down: n, air: n, climb: n, ground: n}
 	t.home, t.target = unknownPoint, unknownPoint
+	t.ground.amsl = n
 	return t
 }
 
@@ -332,6 +376,7 @@ func (t *telemetry) restart() {
 	t.rebooted = true
 	t.health, t.estimate, t.rc, t.landed = health{}, estimate{}, rcChannels{}, landed{}
 	t.home, t.target = unknownPoint, unknownPoint // they may be elsewhere now
+	t.ground = lastGround{amsl: math.NaN()}
 }
 
 // replace forgets all but the texts and the last heartbeat, which the next one replaces: the vehicle may be another one.

@@ -3,8 +3,10 @@ package main
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"math"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -587,4 +589,74 @@ func TestTheCapturedArduPilotFlightWithAPilotLeadsToItsStatus(t *testing.T) {
 		lineEqual(t, "a refusal's text is there", slices.Contains(said(&r.tel.texts), "Arm: Accels inconsistent"), true)
 		lineEqual(t, "who has the sticks at the end", r.by, "")
 	})
+}
+
+// Rule 11: clear from the first report on that is not on_ground and 2 m above the last one that was, until on_ground.
+func TestADroneIsClearOfTheGround(t *testing.T) {
+	const copterID, planeID = common.MAV_TYPE_QUADROTOR, common.MAV_TYPE_FIXED_WING
+	for _, c := range []struct {
+		name    string
+		typ     common.MAV_TYPE
+		happens string // seconds, then a height above the sea, "none" for one without a fix, or a landed state
+		want    string
+	}{
+		{"on the ground", copterID, "0 500, 0 on_ground", "ground"},
+		{"it stands, and calls itself in the air", copterID, "0 500, 0 on_ground, 1 takeoff, 1 500.15", "stands"},
+		{"it has left the ground", copterID, "0 500, 0 on_ground, 1 takeoff, 2 500.4", "low 0.4"},
+		{"it left the ground, and is back at its height", copterID, "0 500, 0 on_ground, 1 in_air, 2 500.4, 3 500.1", "low 0.1"},
+		{"just below 2 m", copterID, "0 500, 0 on_ground, 1 takeoff, 2 501.99", "low 2.0"},
+		{"2 m", copterID, "0 500, 0 on_ground, 1 takeoff, 2 502", "clear"},
+		{"the landed state is old", copterID, "0 500, 0 on_ground, 4 501", "low 1.0"},
+		{"the landed state is old, 2 m", copterID, "0 500, 0 on_ground, 4 502", "clear"},
+
+		{"clear stays clear: it comes down again", copterID, "0 500, 0 on_ground, 1 in_air, 2 503, 3 500.5", "clear"},
+		{"clear stays clear: it flies down a hill", copterID, "0 500, 0 on_ground, 1 in_air, 2 503, 3 440", "clear"},
+		{"until it lands", copterID, "0 500, 0 on_ground, 1 in_air, 2 503, 3 440, 3 on_ground", "ground"},
+		{"the next takeoff counts from there", copterID, "0 500, 0 on_ground, 1 in_air, 2 503, 3 440, 3 on_ground, 4 in_air, 4 441", "low 1.0"},
+		{"a touch and go", copterID, "0 500, 0 on_ground, 1 in_air, 2 503, 3 500.1, 3 on_ground, 3 in_air, 4 500.9", "low 0.8"},
+
+		{"no on_ground was ever heard", copterID, "0 500, 0 in_air", "clear"},
+		{"no height", copterID, "0 on_ground, 1 in_air", "clear"},
+		{"no fix on the ground", copterID, "0 none, 0 on_ground, 1 in_air, 2 500", "clear"},
+		{"no fix in the air", copterID, "0 500, 0 on_ground, 1 in_air, 2 none", "clear"},
+		{"the position is silent for 5 s", copterID, "0 500, 0 on_ground, 1 in_air, 1 500.5, 6 in_air", "low 0.5"},
+		{"the position is silent for longer", copterID, "0 500, 0 on_ground, 1 in_air, 1 500.5, 7 in_air", "clear"},
+		{"the autopilot has restarted in the air", copterID, "0 500, 0 on_ground, 1 in_air, 1 500.5, 2 restart, 3 in_air, 3 500.6", "clear"},
+
+		{"a plane at 9.9 m", planeID, "0 500, 0 on_ground, 1 in_air, 2 509.9", "low 9.9"},
+		{"a plane at 10 m", planeID, "0 500, 0 on_ground, 1 in_air, 2 510", "clear"},
+	} {
+		d := newDrone(device{name: "none"}, 0, false, slog.Default())
+		now := epoch
+		hear := func(m message.Message) { d.hearMessage(m, now) }
+		hear(&minimal.MessageHeartbeat{Autopilot: common.MAV_AUTOPILOT_ARDUPILOTMEGA, Type: c.typ, BaseMode: minimal.MAV_MODE_FLAG_SAFETY_ARMED})
+		for clause := range strings.SplitSeq(c.happens, ", ") {
+			at, what, _ := strings.Cut(clause, " ")
+			n, _ := strconv.Atoi(at)
+			now = epoch.Add(time.Duration(n) * time.Second)
+			amsl, err := strconv.ParseFloat(what, 64)
+			switch state := slices.Index([]string{"", "on_ground", "in_air", "takeoff"}, what); {
+			case what == "restart":
+				d.tel.restart()
+			case state > 0:
+				hear(&common.MessageExtendedSysState{LandedState: common.MAV_LANDED_STATE(state)})
+			case err == nil:
+				hear(&common.MessageGlobalPositionInt{Lat: 1, Lon: 1, Alt: int32(math.Round(amsl * 1000))})
+			default:
+				hear(&common.MessageGlobalPositionInt{})
+			}
+		}
+		v, got := d.view(now), ""
+		switch {
+		case v.landed == onGround:
+			got = "ground"
+		case v.isClear():
+			got = "clear"
+		case v.landed.inAir() && !v.leftGround():
+			got = "stands"
+		default:
+			got = fmt.Sprintf("low %.1f", v.height)
+		}
+		lineEqual(t, c.name, got, c.want)
+	}
 }
