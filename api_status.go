@@ -104,7 +104,9 @@ func (d *drone) snapshot(now time.Time) snapshot {
 	// PX4 checks its present mode, which may need a receiver. A takeoff leaves that for hold, which needs none.
 	leavesMode := v.firmware == px4 && v.shown() != ModeHold && v.shown() != ModeTakeoff
 	armsOnOurStream := v.firmware.ardupilot() && d.sticks.src.receiver == receiverNone
-	s.armable = d.tel.armable(now, leavesMode || armsOnOurStream)
+	if v.kind() != onlyRead {
+		s.armable = d.tel.armable(now, leavesMode || armsOnOurStream)
+	}
 	if m := d.cmd.manoeuvre; m != nil {
 		done := m.done
 		s.done = &done
@@ -190,6 +192,10 @@ type vehicleBody struct {
 	Type      string  `json:"type"`
 	Version   *string `json:"version"`
 	SystemID  byte    `json:"system_id"`
+
+	Kind    *string  `json:"kind"`    // how it moves now
+	Circles *number  `json:"circles"` // the radius of the circle that it flies round a place
+	Modes   []string `json:"modes"`   // that it can be set to
 }
 
 type positionBody struct {
@@ -294,6 +300,9 @@ func render(s snapshot, client netip.Addr) *statusBody {
 			Type:      lowerName(t.id.typ.String(), "MAV_TYPE_"),
 			Version:   word(t.id.version.String()),
 			SystemID:  t.id.system,
+			Kind:      word(kindNames[s.kind()]),
+			Circles:   ifKnown(s.circle() > 0, rounded(s.circle(), 0)),
+			Modes:     s.modes(),
 		}
 	}
 	if p := &t.position; p.received() {
@@ -350,6 +359,17 @@ func render(s snapshot, client netip.Addr) *statusBody {
 		}
 	}
 	return body
+}
+
+// modes are the names of the modes that this vehicle can be set to, perhaps not now; any other is 501.
+func (v view) modes() []string {
+	list := []string{}
+	for m := ModeManual; m < ModeOther && v.kind() != onlyRead; m++ {
+		if v.canEnter(m) {
+			list = append(list, m.String())
+		}
+	}
+	return list
 }
 
 func (s *snapshot) targetBody() *targetBody {

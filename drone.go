@@ -125,9 +125,9 @@ func (d *drone) farewell(w waiter) {
 	v := d.situation(time.Now())
 	if v.online && v.firmware.ardupilot() && v.flying() && d.sticks.flies(v) && !d.sticks.taken {
 		w.wait(d.quitBy, func() bool { return len(d.cmd.tasks) == 0 }) // quit has ended them
-		d.hover(w)
+		d.leaveSafe(w)
 	}
-	v = d.situation(time.Now()) // hover has unlocked mu
+	v = d.situation(time.Now()) // leaveSafe has unlocked mu
 	d.sticks.stop(v)
 	if d.sticks.phase != stickOff && v.flying() {
 		d.log.Warn("stopping in the air after sticks: the autopilot's own failsafe for lost sticks may follow (docs/install.md, 7)", "mode", v.mode)
@@ -172,7 +172,8 @@ func (d *drone) doDue(now time.Time) time.Time {
 // poll requests the target and HEARTBEAT if they are due, and returns when the next one is.
 func (d *drone) poll(now time.Time) (next time.Time) {
 	mode := d.machine.mode
-	if d.machine.last.armed && (mode == ModeHold || mode == ModeTakeoff || d.cmd.onWayToLand()) {
+	returns := (mode == ModeRTL || mode == ModeRTGS) && d.tel.id.airframe() == fixedWing // it circles home
+	if d.machine.last.armed && (mode == ModeHold || mode == ModeTakeoff || returns || d.cmd.onWayToLand()) {
 		if next = d.targetAsked.Add(targetEvery); !now.Before(next) {
 			d.cmd.acks.request(idTarget)
 			d.targetAsked, next = now, now.Add(targetEvery)
@@ -420,7 +421,7 @@ func (d *drone) reportOf(b shownMode, now time.Time) report {
 func (d *drone) view(now time.Time) view {
 	t := &d.tel
 	v := view{
-		now: now, firmware: d.firmware(), version: t.id.version, typ: t.id.typ, vtol: common.MAV_VTOL_STATE(t.id.vtol),
+		now: now, firmware: d.firmware(), version: t.id.version, typ: t.id.typ,
 		params: d.params.values, trip: d.cmd.acks.trip,
 		online: d.online, shownMode: d.machine.last.shownMode, critical: t.beat.critical,
 		landed: t.landedNow(now), landedAt: t.landed.at, height: t.height(now), ground: t.ground,
@@ -432,6 +433,9 @@ func (d *drone) view(now time.Time) view {
 	if p, m := &t.position, &t.velocity; p.within(freshFor, now) { // they come together
 		v.place, v.heading = place{p.lat, p.lon, p.relative, p.amsl}, p.heading
 		v.velocity, v.placeAt = motion{m.north, m.east, m.down}, p.at
+	}
+	if t.landed.within(freshFor, now) { // both are of EXTENDED_SYS_STATE
+		v.vtol = common.MAV_VTOL_STATE(t.id.vtol)
 	}
 	return v
 }

@@ -404,25 +404,47 @@ func (d *drone) landThere(w waiter, m *manoeuvre) {
 // holdForSilent commands a hold for a client that fell silent, unless a pilot, a client or a
 // disarming came between tick's request and now.
 func (d *drone) holdForSilent(w waiter) {
-	if !d.sticks.silent(d.situation(time.Now())) {
+	v := d.situation(time.Now())
+	if !d.sticks.silent(v) {
 		return
 	}
-	d.hover(w)
+	silence := v.now.Sub(d.sticks.client.spoke)
+	if mode, ok := d.leaveSafe(w); ok {
+		d.notify(fmt.Sprintf("no sticks from the client for %.0f s: %s", silence.Seconds(), leftWords[mode]))
+	}
 }
 
-// hover commands a hold for a client that is gone and, where that is refused, a landing.
-func (d *drone) hover(w waiter) {
-	for _, mode := range []Mode{ModeHold, ModeLand} {
+// leftSafe are the modes that a client who is gone is followed by: where the first is refused the next is tried.
+// A landing from the wing comes last: nobody knows what stands where it touches, up to a circle's width off.
+var leftSafe = map[kind][]Mode{
+	hovering:    {ModeHold, ModeLand},
+	driving:     {ModeHold, ModeLand},
+	kindUnknown: {ModeHold, ModeRTL, ModeLand},
+	onWing:      {ModeHold, ModeRTL, ModeLand},
+}
+
+// leftWords say what was done for a client that is gone.
+var leftWords = map[Mode]string{
+	ModeHold: "holding",
+	ModeRTL:  "returning, because a hold was refused",
+	ModeLand: "landing, because a hold was refused",
+}
+
+// leaveSafe commands a hold for a client that is gone and, where that is refused, what leftSafe says. It returns
+// the mode that the vehicle accepted; ok is false if it accepted none.
+func (d *drone) leaveSafe(w waiter) (mode Mode, ok bool) {
+	for _, mode := range leftSafe[d.view(time.Now()).kind()] {
 		err := d.doOwn(w, request{setMode: true, mode: mode}, nil)
 		if err == nil {
 			d.log.Info("no client flies any more: mavrest set a mode", "mode", mode)
-			return
+			return mode, true
 		}
 		d.log.Warn("no client flies any more, and mavrest could not set a mode", "mode", mode, "error", err)
 		if code(err) != codeRefused && code(err) != codeUnsupported {
-			return
+			return 0, false
 		}
 	}
+	return 0, false
 }
 
 // Times of the texts that belong to an answer (docs/design.md, "Reasons").

@@ -52,6 +52,9 @@ func (d *drone) warn(v view) {
 		return
 	}
 	d.warnOnce(v.noSticks())
+	if v.typ == common.MAV_TYPE_GENERIC {
+		d.warnOnce(reason{kind: kindNotSaid})
+	}
 	if d.sticks.phase != stickOff {
 		d.warnOnce(v.deafens())
 	}
@@ -116,12 +119,13 @@ func (d *drone) takeInput(in stickInput) (Mode, error) {
 		return 0, err
 	}
 	v, t := d.situation(time.Now()), d.cmd.current()
+	if err := v.readOnly(); err != nil {
+		return 0, err
+	}
 	inStickMode, held, denied := v.mode.flownBySticks(), d.sticks.held(v), d.sticks.src.denied(v.view)
 	switch {
 	case t != nil && t.doing.setMode:
 		return 0, refuse(codeWrongMode, "input: a command to enter %s is under way", t.request.mode)
-	case v.firmware == firmwareUnknown:
-		return 0, refuse(codeUnsupported, "input: this autopilot is neither PX4 nor ArduPilot Copter or Plane")
 	case denied.given(): // setting a mode would not help
 		return 0, refuse(codeWrongMode, "input: %s", denied)
 	case d.sticks.taken && (inStickMode || d.machine.order == nil): // with a mode set here: the next case
@@ -132,7 +136,11 @@ func (d *drone) takeInput(in stickInput) (Mode, error) {
 		return 0, refuse(codeWrongMode, "another client (%s) has the sticks; set the mode to take them", held)
 	case !d.sticks.src.known && d.sticks.phase == stickOff && v.now.Before(d.receiverDeadline()):
 		return 0, refuse(codeWrongMode, "input: it is not known yet whether a receiver has the sticks; try again in a few seconds")
-	case in.throttle == nil && v.mode == ModeManual:
+	case v.stickKind() == kindUnknown:
+		return 0, refuse(codeWrongMode, "input: this VTOL does not report now whether it hovers or is on its wing, where sticks mean something else")
+	case d.sticks.otherKind(v):
+		return 0, refuse(codeWrongMode, "input: the vehicle has gone over to %s, where sticks mean something else; set the mode again to take them", kindNames[v.stickKind()])
+	case in.throttle == nil && v.mode == ModeManual && !v.drives():
 		return 0, refuse(codeOutOfRange, "throttle: it must be given in manual mode, where it is thrust: 0 to 1")
 	}
 	d.sticks.input(v, in.axes(rest(v.view)), in.from, in.timeout)

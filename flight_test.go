@@ -166,6 +166,7 @@ func scriptChoices(s string) (list []string) {
 
 var scriptFlavours = map[string]simFlavour{
 	"px4": simPX4, "copter": simArduPilot, "quadplane": simQuadPlane, "plane": simPlane,
+	"px4-plane": simPX4Plane, "px4-vtol": simPX4VTOL, "px4-rover": simPX4Rover,
 	"px4-1.14": simPX4, "px4-1.15": simPX4, "px4-1.16": simPX4, "px4-1.17": simPX4,
 }
 
@@ -439,6 +440,9 @@ func (p *player) happens(w []string) (known bool) {
 	case "mark":
 	case "pilot":
 		p.pilot(w[1:])
+	case "transition": // to wing or hover, by another program
+		to := map[string]common.MAV_VTOL_STATE{"wing": common.MAV_VTOL_STATE_FW, "hover": common.MAV_VTOL_STATE_MC}[w[1]]
+		s.change(func() { s.brain.(*simPX4KindBrain).goOver(to) })
 	case "failsafe":
 		s.failsafeReturn()
 	case "restart":

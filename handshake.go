@@ -136,7 +136,7 @@ func (h *handshake) ask(now time.Time) {
 	known := func(name string) bool {
 		return p.known(name) && (name != "NAV_DLL_ACT" || now.Sub(p.stationAt) < stationEvery)
 	}
-	for _, names := range parameterNames[h.firmware] {
+	for _, names := range p.tel.id.parameterNames() {
 		if slices.ContainsFunc(names, known) {
 			continue
 		}
@@ -214,12 +214,24 @@ type parameters struct {
 	stationAt time.Time // when NAV_DLL_ACT came last
 }
 
-// parameterNames names each family's parameters; of two names of one parameter the older comes first.
-var parameterNames = map[firmware][][]string{
+// wingParameters are what PX4's planes and VTOLs are asked too: the radii of their circles.
+var wingParameters = [][]string{{"NAV_LOITER_RAD"}, {"RTL_LOITER_RAD"}}
+
+// parameterNames names the parameters that a vehicle is asked for.
+func (i identity) parameterNames() [][]string {
+	f := i.firmware()
+	if f == px4 && i.airframe()&(vtol|fixedWing) != 0 {
+		return slices.Concat(familyParameters[f], wingParameters)
+	}
+	return familyParameters[f]
+}
+
+// familyParameters names each family's parameters; of two names of one parameter the older comes first.
+var familyParameters = map[firmware][][]string{
 	px4:       {{"COM_RC_IN_MODE"}, {"COM_RC_OVERRIDE"}, {"NAV_DLL_ACT"}},
 	copter:    {{"SYSID_MYGCS", "MAV_GCS_SYSID"}, {"FS_GCS_ENABLE"}, {"WPNAV_SPEED", "WP_SPD"}},
-	quadPlane: {{"SYSID_MYGCS", "MAV_GCS_SYSID"}, {"FS_GCS_ENABL"}, {"Q_GUIDED_MODE"}, {"WP_LOITER_RAD"}},
-	plane:     {{"SYSID_MYGCS", "MAV_GCS_SYSID"}, {"FS_GCS_ENABL"}, {"WP_LOITER_RAD"}, {"TKOFF_ALT"}},
+	quadPlane: {{"SYSID_MYGCS", "MAV_GCS_SYSID"}, {"FS_GCS_ENABL"}, {"Q_GUIDED_MODE"}, {"WP_LOITER_RAD"}, {"ARSPD_FBW_MIN", "AIRSPEED_MIN"}, {"ARSPD_FBW_MAX", "AIRSPEED_MAX"}},
+	plane:     {{"SYSID_MYGCS", "MAV_GCS_SYSID"}, {"FS_GCS_ENABL"}, {"WP_LOITER_RAD"}, {"TKOFF_ALT"}, {"ARSPD_FBW_MIN", "AIRSPEED_MIN"}, {"ARSPD_FBW_MAX", "AIRSPEED_MAX"}},
 }
 
 func (p *parameters) request(name string) {
@@ -233,14 +245,13 @@ func (p *parameters) known(name string) bool {
 	return known
 }
 
-// hear takes a PARAM_VALUE, and reports whether it is one of ours. Those of PX4 are integers, whose
-// bits it puts into the float.
+// hear takes a PARAM_VALUE, and reports whether it is one of ours. PX4 puts an integer's bits into the float.
 func (p *parameters) hear(m *common.MessageParamValue, now time.Time) (ours bool) {
 	v, f := float64(m.ParamValue), p.tel.id.firmware()
-	if !slices.Contains(slices.Concat(parameterNames[f]...), m.ParamId) {
+	if !slices.Contains(slices.Concat(p.tel.id.parameterNames()...), m.ParamId) {
 		return false
 	}
-	if f == px4 {
+	if f == px4 && m.ParamType != common.MAV_PARAM_TYPE_REAL32 {
 		v = float64(int32(math.Float32bits(m.ParamValue)))
 	}
 	p.values[m.ParamId] = v

@@ -84,6 +84,8 @@ func TestTheHandshakeIsRepeatedWhenTheVehicleComesBackOrRestarts(t *testing.T) {
 func TestTheParametersThatRulesNeedAreReadInTheHandshake(t *testing.T) {
 	wing := beatOf(common.MAV_AUTOPILOT_ARDUPILOTMEGA, 0, false)
 	wing.Type = common.MAV_TYPE_FIXED_WING
+	px4WingBeat := px4Beat()
+	px4WingBeat.Type = common.MAV_TYPE_FIXED_WING
 	vtol := beatOf(common.MAV_AUTOPILOT_ARDUPILOTMEGA, 0, false)
 	vtol.Type = common.MAV_TYPE_VTOL_TAILSITTER_QUADROTOR
 	for _, c := range []struct {
@@ -101,10 +103,12 @@ func TestTheParametersThatRulesNeedAreReadInTheHandshake(t *testing.T) {
 			"SYSID_MYGCS MAV_GCS_SYSID FS_GCS_ENABLE WPNAV_SPEED WP_SPD", "map[FS_GCS_ENABLE:1 SYSID_MYGCS:245 WPNAV_SPEED:500] sticks as 245, 3 false 1"},
 		{"a newer copter", copterBeat(), map[string]float64{"MAV_GCS_SYSID": 244, "FS_GCS_ENABLE": 0, "WP_SPD": 5},
 			"SYSID_MYGCS MAV_GCS_SYSID FS_GCS_ENABLE WPNAV_SPEED WP_SPD", "map[FS_GCS_ENABLE:0 MAV_GCS_SYSID:244 WP_SPD:5] sticks as 244, 3 false 0"},
-		{"a plane", wing, map[string]float64{"SYSID_MYGCS": 255, "MAV_GCS_SYSID": 255, "FS_GCS_ENABL": 1, "WP_LOITER_RAD": -80, "TKOFF_ALT": 30},
-			"SYSID_MYGCS MAV_GCS_SYSID FS_GCS_ENABL WP_LOITER_RAD TKOFF_ALT", "map[FS_GCS_ENABL:1 MAV_GCS_SYSID:255 SYSID_MYGCS:255 TKOFF_ALT:30 WP_LOITER_RAD:-80] sticks as 255, 3 false 1"},
-		{"a quadplane", vtol, map[string]float64{"SYSID_MYGCS": 255, "MAV_GCS_SYSID": 255, "FS_GCS_ENABL": 0, "Q_GUIDED_MODE": 1, "WP_LOITER_RAD": 60},
-			"SYSID_MYGCS MAV_GCS_SYSID FS_GCS_ENABL Q_GUIDED_MODE WP_LOITER_RAD", "map[FS_GCS_ENABL:0 MAV_GCS_SYSID:255 Q_GUIDED_MODE:1 SYSID_MYGCS:255 WP_LOITER_RAD:60] sticks as 255, 3 false 0"},
+		{"a plane", wing, map[string]float64{"SYSID_MYGCS": 255, "MAV_GCS_SYSID": 255, "FS_GCS_ENABL": 1, "WP_LOITER_RAD": -80, "TKOFF_ALT": 30, "AIRSPEED_MIN": 9, "AIRSPEED_MAX": 22},
+			"SYSID_MYGCS MAV_GCS_SYSID FS_GCS_ENABL WP_LOITER_RAD TKOFF_ALT ARSPD_FBW_MIN AIRSPEED_MIN ARSPD_FBW_MAX AIRSPEED_MAX", "map[AIRSPEED_MAX:22 AIRSPEED_MIN:9 FS_GCS_ENABL:1 MAV_GCS_SYSID:255 SYSID_MYGCS:255 TKOFF_ALT:30 WP_LOITER_RAD:-80] sticks as 255, 3 false 1"},
+		{"a quadplane", vtol, map[string]float64{"SYSID_MYGCS": 255, "MAV_GCS_SYSID": 255, "FS_GCS_ENABL": 0, "Q_GUIDED_MODE": 1, "WP_LOITER_RAD": 60, "ARSPD_FBW_MIN": 12, "ARSPD_FBW_MAX": 25},
+			"SYSID_MYGCS MAV_GCS_SYSID FS_GCS_ENABL Q_GUIDED_MODE WP_LOITER_RAD ARSPD_FBW_MIN AIRSPEED_MIN ARSPD_FBW_MAX AIRSPEED_MAX", "map[ARSPD_FBW_MAX:25 ARSPD_FBW_MIN:12 FS_GCS_ENABL:0 MAV_GCS_SYSID:255 Q_GUIDED_MODE:1 SYSID_MYGCS:255 WP_LOITER_RAD:60] sticks as 255, 3 false 0"},
+		{"a px4 plane", px4WingBeat, map[string]float64{"COM_RC_IN_MODE": 5, "COM_RC_OVERRIDE": 2, "NAV_DLL_ACT": 2, "NAV_LOITER_RAD": 60.5, "RTL_LOITER_RAD": -70},
+			"COM_RC_IN_MODE COM_RC_OVERRIDE NAV_DLL_ACT NAV_LOITER_RAD RTL_LOITER_RAD", "map[COM_RC_IN_MODE:5 COM_RC_OVERRIDE:2 NAV_DLL_ACT:2 NAV_LOITER_RAD:60.5 RTL_LOITER_RAD:-70] sticks as 255, 5 false 0"},
 		{"no answer", copterBeat(), nil,
 			"SYSID_MYGCS MAV_GCS_SYSID FS_GCS_ENABLE WPNAV_SPEED WP_SPD", "map[] sticks as 255, 3 false 0"},
 	} {
@@ -185,8 +189,8 @@ func TestALateAckOfAStreamsRequestDoesNotAnswerTheNextOne(t *testing.T) {
 }
 
 func TestCircleRadiusAndTakeoffAltitudeByVehicle(t *testing.T) {
-	const hovering, onTheWing = uint8(common.MAV_VTOL_STATE_MC), uint8(common.MAV_VTOL_STATE_FW)
-	const ardupilot, fixedWing = common.MAV_AUTOPILOT_ARDUPILOTMEGA, common.MAV_TYPE_FIXED_WING
+	const inHover, onTheWing = uint8(common.MAV_VTOL_STATE_MC), uint8(common.MAV_VTOL_STATE_FW)
+	const ardupilot, wing = common.MAV_AUTOPILOT_ARDUPILOTMEGA, common.MAV_TYPE_FIXED_WING
 	params := func(name string, v float64) map[string]float64 { return map[string]float64{name: v} }
 	for _, c := range []struct {
 		name            string
@@ -196,15 +200,15 @@ func TestCircleRadiusAndTakeoffAltitudeByVehicle(t *testing.T) {
 	}{
 		{"a copter", identity{autopilot: ardupilot, typ: common.MAV_TYPE_QUADROTOR}, params("WP_LOITER_RAD", 80), 0, 50},
 		{"a PX4", identity{autopilot: common.MAV_AUTOPILOT_PX4}, nil, 0, 50},
-		{"a plane without its parameters", identity{autopilot: ardupilot, typ: fixedWing}, nil, 60, 50},
-		{"a plane", identity{autopilot: ardupilot, typ: fixedWing}, params("WP_LOITER_RAD", 80), 80, 50},
-		{"a plane that circles to the left", identity{autopilot: ardupilot, typ: fixedWing}, params("WP_LOITER_RAD", -80), 80, 50},
-		{"a plane that climbs", identity{autopilot: ardupilot, typ: fixedWing}, params("TKOFF_ALT", 30), 60, 30},
-		{"a quadplane on the wing", identity{autopilot: ardupilot, typ: fixedWing, vtol: onTheWing}, params("WP_LOITER_RAD", 75), 75, 50},
-		{"a quadplane that hovers", identity{autopilot: ardupilot, typ: fixedWing, vtol: hovering}, params("WP_LOITER_RAD", 75), 0, 50},
-		{"a quadplane on the wing that will hover", identity{autopilot: ardupilot, typ: fixedWing, vtol: onTheWing}, params("Q_GUIDED_MODE", 1), 0, 50},
+		{"a plane without its parameters", identity{autopilot: ardupilot, typ: wing}, nil, 60, 50},
+		{"a plane", identity{autopilot: ardupilot, typ: wing}, params("WP_LOITER_RAD", 80), 80, 50},
+		{"a plane that circles to the left", identity{autopilot: ardupilot, typ: wing}, params("WP_LOITER_RAD", -80), 80, 50},
+		{"a plane that climbs", identity{autopilot: ardupilot, typ: wing}, params("TKOFF_ALT", 30), 60, 30},
+		{"a quadplane on the wing", identity{autopilot: ardupilot, typ: wing, vtol: onTheWing}, params("WP_LOITER_RAD", 75), 75, 50},
+		{"a quadplane that hovers", identity{autopilot: ardupilot, typ: wing, vtol: inHover}, params("WP_LOITER_RAD", 75), 0, 50},
+		{"a quadplane on the wing that will hover", identity{autopilot: ardupilot, typ: wing, vtol: onTheWing}, params("Q_GUIDED_MODE", 1), 0, 50},
 	} {
-		v := view{firmware: c.vehicle.firmware(), vtol: common.MAV_VTOL_STATE(c.vehicle.vtol), params: c.params}
+		v := view{firmware: c.vehicle.firmware(), typ: c.vehicle.typ, vtol: common.MAV_VTOL_STATE(c.vehicle.vtol), params: c.params}
 		lineEqual(t, c.name+": radius", v.circle(), c.circle)
 		lineEqual(t, c.name+": takeoff", v.takeoffAltitude(), c.takeoff)
 	}

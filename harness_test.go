@@ -499,7 +499,7 @@ func (b *lineBench) reply(list ...message.Message) {
 // param returns a PARAM_VALUE of this autopilot. PX4 sends an integer's bits in the float.
 func (b *lineBench) param(name string, v float64) message.Message {
 	m := &common.MessageParamValue{ParamId: name, ParamValue: float32(v), ParamType: common.MAV_PARAM_TYPE_REAL32}
-	if b.beat != nil && b.beat.Autopilot == common.MAV_AUTOPILOT_PX4 {
+	if b.beat != nil && b.beat.Autopilot == common.MAV_AUTOPILOT_PX4 && !strings.HasSuffix(name, "_RAD") {
 		m.ParamValue, m.ParamType = math.Float32frombits(uint32(int32(v))), common.MAV_PARAM_TYPE_INT32
 	}
 	return m
@@ -753,7 +753,8 @@ type flight struct {
 	at    func() string // where in its script the flight is; nil: no script
 }
 
-var firmwares = map[simFlavour]firmware{simPX4: px4, simArduPilot: copter, simQuadPlane: quadPlane, simPlane: plane}
+var firmwares = map[simFlavour]firmware{simPX4: px4, simArduPilot: copter, simQuadPlane: quadPlane, simPlane: plane,
+	simPX4Plane: px4, simPX4VTOL: px4, simPX4Rover: px4}
 
 // object is a JSON object of an answer.
 type object = map[string]any

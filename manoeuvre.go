@@ -20,6 +20,7 @@ const (
 	targetSoon = 3 * time.Second // a strange target this soon after the acceptance answers the command
 	wingRadii  = 1.5             // a fixed wing within this many radii of its circle has arrived
 	wingHeight = 5.0             // m: TECS keeps a height less exactly than a hover
+	wingStays  = time.Second     // for this long: it may pass a place by chance
 )
 
 // manoeuvre is what the last accepted command leads to, watched to its end.
@@ -34,6 +35,7 @@ type manoeuvre struct {
 	anyHeading bool // a goto is complete with any heading: its own was refused
 
 	near    time.Time // since when a landing's place is near
+	circles time.Time // since when a vehicle on its wing circles its place
 	tried   time.Time // when the second leg was last begun
 	strange time.Time // since when the autopilot's target is another place
 }
@@ -67,6 +69,8 @@ func (m *manoeuvre) watch(v view) (land bool, lost string) {
 		lost = "the vehicle was disarmed"
 	case m.strangeTarget(v):
 		lost = "the autopilot flies to another place"
+	case m.plan.second != nil && v.circle() > 0:
+		lost = "the vehicle has gone over to its wing and circles the place"
 	case m.plan.second != nil:
 		land = m.arrived(v)
 	case m.complete(v):
@@ -126,42 +130,47 @@ func (m *manoeuvre) complete(v view) bool {
 	t, speed := m.plan.target, math.Hypot(v.groundSpeed(), v.velocity.down)
 	switch m.request.mode {
 	case ModeTakeoff:
-		if v.firmware == plane { // it is reported in the air on the ground roll already, so its height decides
-			return v.landed.inAir() && v.place.altitude >= t.altitude-max(2, t.altitude/10)
+		if v.onWing() { // it is reported in the air on the ground roll already, so its height decides
+			return v.landed.inAir() && m.below(v) <= max(2, t.altitude/10)
 		}
 		allowed := max(min(1, t.altitude/2), t.altitude/20) // 5 %, at least 1 m; below 2 m half the height
-		return v.landed.inAir() && math.Abs(v.velocity.down) < still && m.heightOff(v) <= allowed
+		return v.landed.inAir() && math.Abs(v.velocity.down) < still && math.Abs(m.below(v)) <= allowed
 	case ModeHold:
 		there := t == nil || distance(v.place.lat, v.place.lon, t.lat, t.lon) <= atPlace
 		if !m.request.goTo { // slow is not enough: a QuadPlane overshoots its place, and is slow where it turns back
 			return !v.armed || v.circle() > 0 || speed < still && there
 		}
 		if v.circle() > 0 {
-			return v.circlesAt(t.lat, t.lon) && m.heightOff(v) <= wingHeight
+			return m.circling(v, *t, v.circle())
 		}
 		heading := m.request.heading
 		facing := heading == nil || m.anyHeading || math.Abs(math.Remainder(v.heading-*heading, 360)) <= atHeading
-		return there && m.heightOff(v) <= atHeight && speed < slowly && facing
-	case ModeRTL, ModeRTGS: // a plane circles over home
-		if v.firmware == plane && v.landed.inAir() && v.circlesAt(v.home.lat, v.home.lon) {
+		return there && (v.drives() || math.Abs(m.below(v)) <= atHeight) && speed < slowly && facing
+	case ModeRTL, ModeRTGS: // a plane circles over home, at the height of its own target
+		home := place{v.home.lat, v.home.lon, math.NaN(), v.target.amsl}
+		if v.airframe() == fixedWing && v.landed.inAir() && m.circling(v, home, v.homeCircle()) {
 			return true
 		}
 	}
 	return !v.armed
 }
 
-// circlesAt reports whether a fixed wing is at a place, as near as it ever gets.
-func (v view) circlesAt(lat, lon float64) bool {
-	return distance(v.place.lat, v.place.lon, lat, lon) <= wingRadii*v.circle()
+// circling reports whether a vehicle on its wing has circled a place for wingStays: it is as near as it ever gets,
+// and its own target is that place. Without the target a place that is near by chance would count at once.
+func (m *manoeuvre) circling(v view, at place, radius float64) bool {
+	its := v.target
+	aims := its.at.After(m.at) && distance(its.lat, its.lon, at.lat, at.lon) <= targetOff && math.Abs(its.amsl-at.amsl) <= targetOff
+	near := distance(v.place.lat, v.place.lon, at.lat, at.lon) <= wingRadii*radius && math.Abs(v.place.amsl-at.amsl) <= wingHeight
+	return lasts(&m.circles, aims && near, v.now) >= wingStays
 }
 
-// heightOff is how far the vehicle is from the target's height. It compares metres above the sea if
+// below is how far the vehicle is below the target's height. It compares metres above the sea if
 // both are known: later corrections of home then change nothing.
-func (m *manoeuvre) heightOff(v view) float64 {
-	if off := math.Abs(v.place.amsl - m.plan.target.amsl); !math.IsNaN(off) {
-		return off
+func (m *manoeuvre) below(v view) float64 {
+	if low := m.plan.target.amsl - v.place.amsl; !math.IsNaN(low) {
+		return low
 	}
-	return math.Abs(v.place.altitude - m.plan.target.altitude)
+	return m.plan.target.altitude - v.place.altitude
 }
 
 // notDone is the answer to a wait that is over before its manoeuvre is. unseen is why its

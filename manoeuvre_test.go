@@ -65,7 +65,24 @@ func TestAManoeuvreIsCompleteWhereTheVehicleShowsIt(t *testing.T) {
 		return seen(append([]change{flying(20, 0), func(s *view) {
 			s.firmware = plane
 			s.home = point{lat: here.lat, lon: here.lon, amsl: 488}
+			s.target = point{lat: here.lat, lon: here.lon, amsl: 498, group: group{s.now.Add(-time.Second / 2)}}
 		}}, changes...)...)
+	}
+	aimsAt := func(m float64) change {
+		return func(s *view) { s.target.lat, s.target.lon = moved(s.target.lat, s.target.lon, m, 0) }
+	}
+	aimsNowhere := func(s *view) { s.target = unknownPoint }
+	ofPX4 := func(typ common.MAV_TYPE, vtol common.MAV_VTOL_STATE, changes ...change) view {
+		return wing(append([]change{func(s *view) {
+			s.firmware, s.typ, s.vtol, s.version = px4, typ, vtol, px4Drives
+		}}, changes...)...)
+	}
+	px4Plane := func(changes ...change) view { return ofPX4(common.MAV_TYPE_FIXED_WING, 0, changes...) }
+	px4Rover := func(changes ...change) view {
+		return ofPX4(common.MAV_TYPE_GROUND_ROVER, 0, append([]change{flying(0, 0)}, changes...)...)
+	}
+	px4VTOL := func(state common.MAV_VTOL_STATE, changes ...change) view {
+		return ofPX4(common.MAV_TYPE_VTOL_FIXEDROTOR, state, changes...)
 	}
 	wingTakeoff := takeoff(50)
 	noHome := func(s *view) { s.home = unknownPoint }
@@ -131,6 +148,23 @@ func TestAManoeuvreIsCompleteWhereTheVehicleShowsIt(t *testing.T) {
 		{"wing, goto: 5 m above", goTo, wing(north(60), up(4.9)), true},
 		{"wing, goto: farther above", goTo, wing(north(60), up(5.1)), false},
 		{"wing, goto: place unknown", goTo, wing(unknownPlace), false},
+		{"wing, goto: near, but its own target is another", goTo, wing(aimsAt(6)), false},
+		{"wing, goto: near, its own target 5 m off", goTo, wing(aimsAt(4.9)), true},
+		{"wing, goto: near, its own target unknown", goTo, wing(aimsNowhere), false},
+		{"wing, rtl: near, but its own target is another", rtl, wing(aimsAt(6)), false},
+		{"px4 plane, takeoff: on its ground roll", wingTakeoff, px4Plane(up(-9.9), flying(6, 0)), false},
+		{"px4 plane, takeoff: 5 m below", wingTakeoff, px4Plane(up(35), flying(11, -2)), true},
+		{"px4 plane, hold: at once", hold, px4Plane(), true},
+		{"px4 plane, goto: on its circle", goTo, px4Plane(north(80)), true},
+		{"px4 plane, goto: farther than one and a half times 80 m", goTo, px4Plane(north(121)), false},
+		{"px4 plane, rtl: circling over home", rtl, px4Plane(north(80)), true},
+		{"px4 vtol on its wing, goto", goTo, px4VTOL(common.MAV_VTOL_STATE_FW, north(80)), true},
+		{"px4 vtol in a transition to its wing, goto", goTo, px4VTOL(common.MAV_VTOL_STATE_TRANSITION_TO_FW, north(80)), true},
+		{"px4 vtol on its wing, rtl: it lands", rtl, px4VTOL(common.MAV_VTOL_STATE_FW), false},
+		{"px4 vtol in hover, goto: 80 m off", goTo, px4VTOL(common.MAV_VTOL_STATE_MC, north(80), flying(0, 0)), false},
+		{"px4 vtol in hover, goto: there", goTo, px4VTOL(common.MAV_VTOL_STATE_MC, flying(0, 0)), true},
+		{"px4 rover, goto: there, 9 m below", goTo, px4Rover(up(-9)), true},
+		{"px4 rover, goto: 3 m off", goTo, px4Rover(north(3)), false},
 		{"wing, rtl: circling over home", rtl, wing(north(89.9)), true},
 		{"wing, rtgs: circling over home", manoeuvre{request: request{mode: ModeRTGS}}, wing(), true},
 		{"wing, rtl: on its way", rtl, wing(north(90.1)), false},
@@ -150,6 +184,8 @@ func TestAManoeuvreIsCompleteWhereTheVehicleShowsIt(t *testing.T) {
 	} {
 		m := c.m
 		m.over, m.at = make(chan struct{}), c.s.now.Add(-time.Second)
+		m.watch(c.s)
+		c.s.now = c.s.now.Add(time.Second) // a wing is watched for a second
 		land, taken := m.watch(c.s)
 		if m.done != c.want || land || taken != "" {
 			t.Errorf("%s: done %t, land %t, taken %q", c.name, m.done, land, taken)

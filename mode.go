@@ -41,44 +41,6 @@ func parseMode(s string) (Mode, bool) {
 // flownBySticks reports whether POST input applies in the mode.
 func (m Mode) flownBySticks() bool { return m <= ModePosition }
 
-// firmware is a family of autopilots that share one table of modes.
-type firmware uint8
-
-// The families: a bit each, and firmwareUnknown.
-const (
-	px4       firmware = 1 << iota
-	copter             // ArduPilot on a multirotor or helicopter
-	quadPlane          // ArduPilot on a VTOL plane
-	plane              // ArduPilot on a fixed wing
-
-	firmwareUnknown firmware = 0
-)
-
-func (f firmware) ardupilot() bool { return f >= copter }
-
-// firmware is the family, by a heartbeat and by EXTENDED_SYS_STATE's vtol_state: a QuadPlane calls
-// itself a fixed wing (docs/autopilots.md, "QuadPlane"). PX4 has one table for all.
-func (i identity) firmware() firmware {
-	switch i.autopilot {
-	case common.MAV_AUTOPILOT_PX4:
-		return px4
-	case common.MAV_AUTOPILOT_ARDUPILOTMEGA:
-		switch i.typ {
-		case common.MAV_TYPE_QUADROTOR, common.MAV_TYPE_COAXIAL, common.MAV_TYPE_HELICOPTER, common.MAV_TYPE_HEXAROTOR,
-			common.MAV_TYPE_OCTOROTOR, common.MAV_TYPE_TRICOPTER, common.MAV_TYPE_DODECAROTOR, common.MAV_TYPE_DECAROTOR:
-			return copter
-		case common.MAV_TYPE_FIXED_WING, common.MAV_TYPE_VTOL_TAILSITTER_DUOROTOR,
-			common.MAV_TYPE_VTOL_TAILSITTER_QUADROTOR, common.MAV_TYPE_VTOL_TILTROTOR, common.MAV_TYPE_VTOL_FIXEDROTOR,
-			common.MAV_TYPE_VTOL_TAILSITTER, common.MAV_TYPE_VTOL_TILTWING, common.MAV_TYPE_VTOL_RESERVED5:
-			if i.typ == common.MAV_TYPE_FIXED_WING && i.vtol == 0 {
-				return plane
-			}
-			return quadPlane
-		}
-	}
-	return firmwareUnknown
-}
-
 // px4Custom is PX4's custom_mode of a main mode and a sub mode.
 func px4Custom(main, sub uint32) uint32 { return main<<16 | sub<<24 }
 
@@ -87,20 +49,20 @@ type autopilotMode struct {
 	custom uint32 // the autopilot's number
 	name   string // the autopilot's
 	mode   Mode
-	set    firmware // the families on which we command it
+	on     airframe // the airframes on which we command it
 }
 
 // ownModes is each autopilot's own list of the modes that we have a word for.
 var ownModes = map[firmware][]autopilotMode{
 	px4: {
-		{px4Custom(1, 0), "MANUAL", ModeManual, px4},
-		{px4Custom(2, 0), "ALTCTL", ModeAltitude, px4},
-		{px4Custom(3, 0), "POSCTL", ModePosition, px4},
+		{px4Custom(1, 0), "MANUAL", ModeManual, flies | rover},
+		{px4Custom(2, 0), "ALTCTL", ModeAltitude, flies},
+		{px4Custom(3, 0), "POSCTL", ModePosition, flies | rover},
 		{px4Custom(3, 2), "POSCTL.SLOW", ModePosition, 0},
-		{px4Custom(4, 2), "AUTO.TAKEOFF", ModeTakeoff, px4},
-		{px4Custom(4, 3), "AUTO.LOITER", ModeHold, px4},
-		{px4Custom(4, 5), "AUTO.RTL", ModeRTL, px4},
-		{px4Custom(4, 6), "AUTO.LAND", ModeLand, px4},
+		{px4Custom(4, 2), "AUTO.TAKEOFF", ModeTakeoff, flies},
+		{px4Custom(4, 3), "AUTO.LOITER", ModeHold, flies | rover},
+		{px4Custom(4, 5), "AUTO.RTL", ModeRTL, flies | rover},
+		{px4Custom(4, 6), "AUTO.LAND", ModeLand, flies | rover},
 		{px4Custom(4, 7), "AUTO.RTGS", ModeRTGS, 0},
 		{px4Custom(4, 9), "AUTO.PRECLAND", ModeLand, 0},
 		{px4Custom(4, 10), "AUTO.VTOL_TAKEOFF", ModeTakeoff, 0},
@@ -109,13 +71,13 @@ var ownModes = map[firmware][]autopilotMode{
 		{px4Custom(8, 0), "RATTITUDE", ModeManual, 0},
 	},
 	copter: {
-		{0, "STABILIZE", ModeManual, copter},
+		{0, "STABILIZE", ModeManual, multicopter},
 		{1, "ACRO", ModeManual, 0},
-		{2, "ALT_HOLD", ModeAltitude, copter},
-		{4, "GUIDED", ModeHold, copter},
-		{5, "LOITER", ModePosition, copter},
-		{6, "RTL", ModeRTL, copter},
-		{9, "LAND", ModeLand, copter},
+		{2, "ALT_HOLD", ModeAltitude, multicopter},
+		{4, "GUIDED", ModeHold, multicopter},
+		{5, "LOITER", ModePosition, multicopter},
+		{6, "RTL", ModeRTL, multicopter},
+		{9, "LAND", ModeLand, multicopter},
 		{16, "POSHOLD", ModePosition, 0},
 		{17, "BRAKE", ModeHold, 0},
 		{21, "SMART_RTL", ModeRTL, 0},
@@ -127,16 +89,16 @@ var ownModes = map[firmware][]autopilotMode{
 
 // planeModes are the modes of ArduPlane, which flies planes and QuadPlanes.
 var planeModes = []autopilotMode{
-	{0, "MANUAL", ModeManual, plane},
-	{6, "FBWB", ModeAltitude, plane},
-	{11, "RTL", ModeRTL, plane},
-	{13, "TAKEOFF", ModeTakeoff, plane},
-	{15, "GUIDED", ModeHold, plane | quadPlane},
-	{17, "QSTABILIZE", ModeManual, quadPlane},
-	{18, "QHOVER", ModeAltitude, quadPlane},
-	{19, "QLOITER", ModePosition, quadPlane},
-	{20, "QLAND", ModeLand, quadPlane},
-	{21, "QRTL", ModeRTL, quadPlane},
+	{0, "MANUAL", ModeManual, fixedWing},
+	{6, "FBWB", ModeAltitude, fixedWing},
+	{11, "RTL", ModeRTL, fixedWing},
+	{13, "TAKEOFF", ModeTakeoff, fixedWing},
+	{15, "GUIDED", ModeHold, fixedWing | vtol},
+	{17, "QSTABILIZE", ModeManual, vtol},
+	{18, "QHOVER", ModeAltitude, vtol},
+	{19, "QLOITER", ModePosition, vtol},
+	{20, "QLAND", ModeLand, vtol},
+	{21, "QRTL", ModeRTL, vtol},
 	{26, "AUTOLAND", ModeLand, 0},
 }
 
@@ -177,7 +139,18 @@ func (f firmware) reported(custom uint32) (Mode, string) {
 	return ModeOther, fmt.Sprintf("MODE %d", custom)
 }
 
-// entered is the table Mode → custom mode. What is missing does not exist on that vehicle.
+// airframes are those that a family flies or drives.
+var airframes = map[firmware]airframe{px4: flies | rover, copter: multicopter, quadPlane: vtol, plane: fixedWing}
+
+// canEnter reports whether the vehicle's kind has a mode that stands for one of ours.
+func (v view) canEnter(mode Mode) bool {
+	custom, exists := entered[v.firmware][mode]
+	return exists && slices.ContainsFunc(ownModes[v.firmware], func(row autopilotMode) bool {
+		return row.custom == custom && row.on&v.airframe() != 0
+	})
+}
+
+// entered is the table Mode → custom mode. What is missing does not exist on any vehicle of that family.
 var entered = modesToEnter()
 
 func modesToEnter() map[firmware]map[Mode]uint32 {
@@ -185,7 +158,7 @@ func modesToEnter() map[firmware]map[Mode]uint32 {
 	for f, rows := range ownModes {
 		enter := make(map[Mode]uint32)
 		for _, row := range rows {
-			if row.set&f != 0 {
+			if row.on&airframes[f] != 0 {
 				enter[row.mode] = row.custom
 			}
 		}
@@ -307,7 +280,7 @@ type view struct {
 	firmware    firmware
 	version     firmwareVersion // 0 if unknown
 	typ         common.MAV_TYPE
-	vtol        common.MAV_VTOL_STATE // of a QuadPlane
+	vtol        common.MAV_VTOL_STATE // 0 if it is no VTOL, or does not say how it flies now
 	params      map[string]float64    // the parameters that it sent
 	gcsFailsafe float64               // ArduPilot's FS_GCS_ENABLE; 0 with -gcs, where there is no other ground station
 	trip        time.Duration         // of the line, there and back
@@ -375,17 +348,19 @@ func (v view) flying() bool { return v.armed && v.landed != onGround }
 
 // leftGround reports whether the drone has left the ground: some vehicles call themselves in the air while their
 // propellers speed up.
-func (v view) leftGround() bool { return v.landed.inAir() && (v.ground.left || math.IsNaN(v.height)) }
+func (v view) leftGround() bool {
+	return v.landed.inAir() && !v.drives() && (v.ground.left || math.IsNaN(v.height))
+}
 
 // isClear reports whether the drone is so far from the ground that it may fly to a place. Where its height above
-// the ground is not known, being in the air is enough.
+// the ground is not known, being in the air is enough. What drives never leaves it.
 func (v view) isClear() bool {
-	return v.landed != onGround && (v.ground.clear || math.IsNaN(v.height))
+	return v.drives() || v.landed != onGround && (v.ground.clear || math.IsNaN(v.height))
 }
 
 // clearAt is the height above the ground in metres where the drone is clear of it.
 func (v view) clearAt() float64 {
-	if v.firmware == plane || v.onWing() { // it banks, and its wing is long
+	if v.onWing() { // it banks, and its wing is long
 		return 10
 	}
 	return 2
@@ -398,9 +373,6 @@ func (v view) clearWithin() time.Duration {
 	}
 	return 10 * time.Second
 }
-
-// onWing reports whether a QuadPlane flies as a plane does.
-func (v view) onWing() bool { return v.vtol == common.MAV_VTOL_STATE_FW }
 
 // param returns a parameter of the autopilot, or its second argument if that was not sent.
 func (v view) param(name string, otherwise float64) float64 {
@@ -417,15 +389,6 @@ var stickParams = map[firmware]string{
 
 // rcIn is PX4's COM_RC_IN_MODE.
 func (v view) rcIn() float64 { return v.param("COM_RC_IN_MODE", 3) }
-
-// circle is the radius in metres of the circle that the vehicle flies round a place
-// (WP_LOITER_RAD; it circles to the left where that is negative); 0: it stands still there.
-func (v view) circle() float64 {
-	if v.firmware != plane && (v.firmware != quadPlane || !v.onWing() || v.param("Q_GUIDED_MODE", 0) == 1) {
-		return 0
-	}
-	return cmp.Or(math.Abs(v.param("WP_LOITER_RAD", 0)), 60) // ArduPlane's default
-}
 
 // takeoffAltitude is where a fixed wing takes off to, in metres above home; by default 50.
 func (v view) takeoffAltitude() float64 { return v.param("TKOFF_ALT", 50) }

@@ -105,6 +105,21 @@ func (p *plan) goal() *order {
 	return nil
 }
 
+// flyAway makes the steps so far wait until the vehicle is clear of the ground (rule 11).
+func (p *plan) flyAway() {
+	for i := range p.steps {
+		p.steps[i].away = true
+	}
+}
+
+// leaveGround makes a hold or a return wait until the vehicle is clear of the ground, if it is on its wing and
+// leaves the ground: it would circle, and bank, where it is.
+func (p *plan) leaveGround(v view, aim *place) {
+	if v.onWing() && (v.flying() || v.takesOff(aim)) {
+		p.flyAway()
+	}
+}
+
 // away reports whether the vehicle flies to a place.
 func (p *plan) away() bool { return slices.ContainsFunc(p.steps, func(s step) bool { return s.away }) }
 
@@ -204,12 +219,13 @@ func (f firmware) armDisarm(arm bool) step {
 // plan says how the request is carried out on v, or why it can't be. aim is the target of a manoeuvre that
 // is not complete; nil: there is none.
 func (r request) plan(v view, aim *place) (p plan, err error) {
+	if err := v.readOnly(); err != nil {
+		return p, err
+	}
 	switch {
-	case v.firmware == firmwareUnknown:
-		return p, refuse(codeUnsupported, "this autopilot is neither PX4 nor ArduPilot Copter or Plane: its state can be read, not commanded")
-	case r.disarms() && v.armed && v.landed.inAir(): // reported in the air; flying, below, includes unknown
+	case r.disarms() && !v.mayDisarm():
 		return p, refuse(codeRefused, "arm: the vehicle is in the air; land first")
-	case r.setMode && r.endsDisarmed() && v.flying():
+	case r.setMode && r.endsDisarmed() && v.flying() && !v.drives():
 		return p, refuse(codeRefused, "arm: the vehicle is in the air; land first; the mode was not set either")
 	case r.setMode:
 		p, err = r.planFlight(v, aim)
@@ -224,12 +240,16 @@ func (r request) plan(v view, aim *place) (p plan, err error) {
 
 // planFlight is the part of a plan that sets a mode.
 func (r request) planFlight(v view, aim *place) (plan, error) {
-	_, exists := entered[v.firmware][r.mode]
+	exists := v.canEnter(r.mode)
 	switch {
 	case !exists && r.mode == ModeLand:
 		return plan{}, refuse(codeUnsupported, "land: a fixed wing lands by a mission, not by a command")
+	case !exists && v.drives():
+		return plan{}, refuse(codeUnsupported, "%s: this vehicle drives; it has no such mode", r.mode)
 	case !exists:
 		return plan{}, refuse(codeUnsupported, "mode: this vehicle has no mode for %q", r.mode)
+	case r.dependsOnKind(v):
+		return plan{}, refuse(codeWrongMode, "%s: this VTOL does not report now whether it hovers or is on its wing; try again. hold, land without a place, and rtl go out", r.name())
 	case r.mode == ModeTakeoff && v.firmware == px4:
 		return r.planTakeoffPX4(v)
 	case r.mode == ModeTakeoff:
@@ -237,25 +257,52 @@ func (r request) planFlight(v view, aim *place) (plan, error) {
 	case r.goTo, r.mode == ModeLand && r.lat != nil:
 		return r.planGoto(v, aim)
 	case r.mode == ModeHold && v.firmware == px4:
-		return planHoldPX4(v), nil
+		return r.planHoldPX4(v, aim), nil
 	case r.mode == ModeHold:
-		return planHoldArduPilot(v)
+		return r.planHoldArduPilot(v, aim)
 	}
-	return plan{steps: []step{v.firmware.enter(r.mode)}}, nil
+	p := plan{steps: []step{v.firmware.enter(r.mode)}}
+	if r.mode == ModeRTL || r.mode == ModeRTGS {
+		p.leaveGround(v, aim)
+	}
+	return p, nil
+}
+
+// dependsOnKind reports whether the request means something else on a wing than in hover, and nobody knows which
+// of both it is.
+func (r request) dependsOnKind(v view) bool {
+	return v.kind() == kindUnknown && (r.goTo || r.lat != nil) || v.stickKind() == kindUnknown && r.entersSticks()
+}
+
+// checkGoto is why the vehicle can't fly or drive to the place now. Both autopilots acknowledge a goto
+// on the ground and drop it, so it is refused here, unless a takeoff that was commanded here is under way: then it
+// waits until the drone is clear of the ground (rule 11).
+func (r request) checkGoto(v view, aim *place) error {
+	switch {
+	case v.drives() && !v.armed:
+		return refuse(codeRefused, "not armed: arm it first")
+	case v.drives() && (r.altitude != nil || r.altitudeMSL != nil):
+		return refuse(codeUnsupported, "altitude and altitude_msl: this vehicle drives; leave them out")
+	case v.drives() && r.heading != nil:
+		return refuse(codeUnsupported, "heading: this vehicle stands as it came; leave it out")
+	case !v.flying() && !v.takesOff(aim) && !v.drives():
+		return refuse(codeRefused, "not in the air: take off first, and wait until in_air is true")
+	}
+	if err := v.checkHover(r); err != nil {
+		return err
+	}
+	switch circles := v.circle() > 0; {
+	case circles && r.mode == ModeLand:
+		return v.onWingNot("land: on its wing the vehicle circles a place and can't land there", "land without lat and lon")
+	case circles && r.heading != nil:
+		return v.onWingNot("heading: on its wing the vehicle circles a place and can't keep one", "leave it out")
+	}
+	return r.checkSpeed(v)
 }
 
 // planGoto flies to a place. For a landing there it keeps the height as any goto, and second lands.
-// Both autopilots acknowledge a goto on the ground and drop it, so it is refused here, unless a takeoff that was
-// commanded here is under way: then it waits until the drone is clear of the ground (rule 11).
 func (r request) planGoto(v view, aim *place) (p plan, err error) {
-	takingOff := v.armed && aim != nil && math.IsNaN(aim.lat) // a takeoff's target has only a height
-	switch {
-	case !v.flying() && !takingOff:
-		return p, refuse(codeRefused, "not in the air: take off first, and wait until in_air is true")
-	case v.firmware == plane && r.heading != nil:
-		return p, refuse(codeUnsupported, "heading: a fixed wing can't keep one at a place; leave it out")
-	}
-	if err := v.checkHover(r.name()); err != nil {
+	if err := r.checkGoto(v, aim); err != nil {
 		return p, err
 	}
 	to, err := r.destination(v, aim)
@@ -266,9 +313,7 @@ func (r request) planGoto(v view, aim *place) (p plan, err error) {
 		p.steps = append(p.steps, px4.enter(ModeHold))
 	}
 	p.steps = append(p.steps, r.reposition(v, to).leadingTo(r.mode, entered[v.firmware][ModeHold]))
-	for i := range p.steps {
-		p.steps[i].away = true
-	}
+	p.flyAway()
 	if v.firmware.ardupilot() {
 		p.steps = append(p.steps, r.adjust(v)...)
 	}

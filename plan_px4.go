@@ -48,15 +48,20 @@ func (v view) takeoffAMSL(altitude float64) (float64, error) {
 
 // planHoldPX4 holds by PX4's own pause, DO_REPOSITION without a place: PX4 knows where it can stop.
 // A mode change alone flies on to the old target. An armed vehicle on the ground is paused too: its
-// takeoff may be under way. A failsafe ends by a mode change only.
-func planHoldPX4(v view) (p plan) {
+// takeoff may be under way. A failsafe ends by a mode change only. On its wing a vehicle that is low is sent a
+// height: its circle would be as low.
+func (r request) planHoldPX4(v view, aim *place) (p plan) {
 	if !v.armed || v.critical {
 		p.steps = append(p.steps, px4.enter(ModeHold))
 	}
 	if v.armed {
-		pause := px4.step(common.MAV_CMD_DO_REPOSITION, -1, 1, 0)
-		pause.holds = true
-		p.steps = append(p.steps, pause.leadingTo(ModeHold, entered[px4][ModeHold]))
+		hold := px4.step(common.MAV_CMD_DO_REPOSITION, -1, 1, 0)
+		if here := v.holdHere(aim); here.amsl > v.place.amsl {
+			hold, p.target = r.reposition(v, here), &here
+		}
+		hold.holds = true
+		p.steps = append(p.steps, hold.leadingTo(ModeHold, entered[px4][ModeHold]))
 	}
+	p.leaveGround(v, aim)
 	return p
 }

@@ -20,14 +20,26 @@ const (
 
 var nan32 = float32(math.NaN())
 
+// px4Kinds are PX4's vehicles that are no multicopters.
+var px4Kinds = map[string]common.MAV_TYPE{
+	"px4-plane": common.MAV_TYPE_FIXED_WING, "px4-vtol": common.MAV_TYPE_VTOL_FIXEDROTOR, "px4-rover": common.MAV_TYPE_GROUND_ROVER,
+	"px4-boat": common.MAV_TYPE_SURFACE_BOAT, "px4-generic": common.MAV_TYPE_GENERIC,
+}
+
 // parseVehicle reads a vehicle: its firmware, its mode, and words for its state.
 func parseVehicle(t *testing.T, s string) view {
 	t.Helper()
 	nan := math.NaN()
 	w := strings.Fields(s)
 	v := view{place: place{testLat, testLon, 0, testHome}, heading: 90, home: point{amsl: testHome}, landed: onGround}
-	v.params = map[string]float64{"WPNAV_SPEED": 1000}
+	v.params = map[string]float64{"WPNAV_SPEED": 1000, "AIRSPEED_MIN": 9, "AIRSPEED_MAX": 22}
 	v.firmware = map[string]firmware{"px4": px4, "copter": copter, "quadplane": quadPlane, "plane": plane, "rover": firmwareUnknown}[w[0]]
+	if typ, ok := px4Kinds[w[0]]; ok {
+		v.firmware, v.typ, v.version = px4, typ, px4Drives
+	}
+	if v.firmware == quadPlane {
+		v.vtol = common.MAV_VTOL_STATE_MC
+	}
 	if v.firmware != firmwareUnknown {
 		v.custom = numberOf(t, v.firmware, w[1])
 	}
@@ -38,6 +50,7 @@ func parseVehicle(t *testing.T, s string) view {
 			v.armed = true
 		case "flying":
 			v.armed, v.landed, v.place.amsl, v.place.altitude = true, landedState(common.MAV_LANDED_STATE_IN_AIR), testHome+10, 10
+			v.height = 10
 		case "climbing":
 			v.landed = landedState(common.MAV_LANDED_STATE_TAKEOFF)
 		case "landing":
@@ -58,8 +71,20 @@ func parseVehicle(t *testing.T, s string) view {
 			v.params["Q_GUIDED_MODE"] = 1
 		case "circles":
 			v.params["Q_GUIDED_MODE"] = 0
+		case "low": // above the ground, which is higher than home
+			v.height = 3
+		case "hovering":
+			v.vtol = common.MAV_VTOL_STATE_MC
 		case "wing":
 			v.vtol = common.MAV_VTOL_STATE_FW
+		case "to-wing":
+			v.vtol = common.MAV_VTOL_STATE_TRANSITION_TO_FW
+		case "to-hover":
+			v.vtol = common.MAV_VTOL_STATE_TRANSITION_TO_MC
+		case "1.16":
+			v.version = 1<<24 | 16<<16
+		case "version=?":
+			v.version = 0
 		case "WPNAV_SPEED=750": // cm/s
 			v.params["WPNAV_SPEED"] = 750
 		default:
@@ -169,7 +194,9 @@ func testPlans(t *testing.T, rows []planRow) {
 
 const (
 	notFlying = "refused: not in the air: take off first, and wait until in_air is true"
-	fixedWing = "unsupported: land: a fixed wing lands by a mission, not by a command"
+	ownSpeed  = "unsupported: speed: a QuadPlane that hovers has only its own (Q_WP_SPEED); leave it out"
+	tooSlow   = "out_of_range: speed: on its wing this vehicle flies 9 to 22 m/s through the air (AIRSPEED_MIN, AIRSPEED_MAX)"
+	noLanding = "unsupported: land: a fixed wing lands by a mission, not by a command"
 )
 
 func TestAnUnknownAutopilotIsNotCommanded(t *testing.T) {
@@ -180,6 +207,59 @@ func TestAnUnknownAutopilotIsNotCommanded(t *testing.T) {
 		{"rover MANUAL landed", "takeoff", []string{unknown}},
 		{"rover MANUAL armed", "goto altitude=20", []string{unknown}},
 		{"rover MANUAL armed", "land", []string{unknown}},
+	})
+}
+
+func TestPX4PlansByKind(t *testing.T) {
+	const (
+		drives    = "unsupported: %s: this vehicle drives; it has no such mode"
+		unknown   = "wrong_mode: %s: this VTOL does not report now whether it hovers or is on its wing; try again. hold, land without a place, and rtl go out"
+		noHeading = "heading: on its wing the vehicle circles a place and can't keep one; "
+		noLanding = "land: on its wing the vehicle circles a place and can't land there; "
+		place     = "goto lat=47.398 lon=8.546"
+		landThere = "land lat=47.398 lon=8.546"
+		goTo      = "INT 192 frame=0 [-1 1 0 NaN] x=473980000 y=85460000 z=498.5"
+		pause     = "LONG 192 [-1 1 0 …NaN]"
+		readOnly  = "unsupported: this vehicle is no multicopter, VTOL, plane or rover: its state can be read, not commanded"
+	)
+	about := func(format, what string) []string { return []string{fmt.Sprintf(format, what)} }
+	testPlans(t, []planRow{
+		{"px4-plane AUTO.LOITER flying", place, []string{goTo}},
+		{"px4-plane AUTO.LOITER flying", "set mode=hold", []string{pause}},
+		{"px4-plane AUTO.LOITER flying low", "set mode=hold", []string{"INT 192 frame=0 [-1 1 0 NaN] x=473977421 y=85455938 z=505.5"}},
+		{"px4-vtol AUTO.LOITER flying hovering low", "set mode=hold", []string{pause}},
+		{"px4-plane AUTO.LOITER flying", "set mode=position", []string{"LONG 176 [1 3 0 …NaN]"}},
+		{"px4-plane AUTO.LOITER flying", "land", []string{"LONG 176 [1 4 6 …NaN]"}},
+		{"px4-plane AUTO.LOITER flying", place + " heading=90", []string{"unsupported: " + noHeading + "leave it out"}},
+		{"px4-plane AUTO.LOITER flying", landThere, []string{"unsupported: " + noLanding + "land without lat and lon"}},
+		{"px4-vtol AUTO.LOITER flying wing", place, []string{goTo}},
+		{"px4-vtol AUTO.LOITER flying wing", place + " heading=90", []string{"wrong_mode: " + noHeading + "bring it to hover first, or leave it out"}},
+		{"px4-vtol AUTO.LOITER flying to-wing", place + " heading=90", []string{"wrong_mode: " + noHeading + "bring it to hover first, or leave it out"}},
+		{"px4-vtol AUTO.LOITER flying wing", landThere, []string{"wrong_mode: " + noLanding + "bring it to hover first, or land without lat and lon"}},
+		{"px4-vtol AUTO.LOITER flying hovering", place + " heading=90", []string{"INT 192 frame=0 [-1 1 0 1.5707964] x=473980000 y=85460000 z=498.5"}},
+		{"px4-vtol AUTO.LOITER flying to-hover", landThere, []string{goTo, "over it: LONG 176 [1 4 6 …NaN]"}},
+		{"px4-vtol AUTO.LOITER flying", place, about(unknown, "goto")},
+		{"px4-vtol AUTO.LOITER flying", landThere, about(unknown, "land")},
+		{"px4-vtol AUTO.LOITER flying", "set mode=altitude", about(unknown, "altitude")},
+		{"px4-vtol AUTO.LOITER flying", "set mode=hold", []string{pause}},
+		{"px4-vtol AUTO.LOITER flying", "land", []string{"LONG 176 [1 4 6 …NaN]"}},
+		{"px4-vtol AUTO.LOITER flying", "set mode=rtl", []string{"LONG 176 [1 4 5 …NaN]"}},
+		{"px4-rover AUTO.LOITER landed", place, []string{"refused: not armed: arm it first"}},
+		{"px4-rover AUTO.LOITER flying", place, []string{goTo}},
+		{"px4-rover AUTO.LOITER flying", place + " altitude=5", []string{"unsupported: altitude and altitude_msl: this vehicle drives; leave them out"}},
+		{"px4-rover AUTO.LOITER flying", place + " altitude_msl=500", []string{"unsupported: altitude and altitude_msl: this vehicle drives; leave them out"}},
+		{"px4-rover AUTO.LOITER flying", place + " heading=5", []string{"unsupported: heading: this vehicle stands as it came; leave it out"}},
+		{"px4-rover AUTO.LOITER flying", landThere, []string{goTo, "over it: LONG 176 [1 4 6 …NaN]"}},
+		{"px4-rover AUTO.LOITER landed", "takeoff", about(drives, "takeoff")},
+		{"px4-rover AUTO.LOITER landed", "set mode=altitude", about(drives, "altitude")},
+		{"px4-rover AUTO.LOITER landed", "set mode=position arm=true", []string{"LONG 176 [1 3 0 …NaN]", "LONG 400 [1 0 …NaN]"}},
+		{"px4-rover AUTO.LOITER flying", "set arm=false", []string{"LONG 400 [0 0 …NaN]"}},
+		{"px4-rover AUTO.LOITER flying", "set mode=hold arm=false", []string{pause, "LONG 400 [0 0 …NaN]"}},
+		{"px4-rover AUTO.LOITER landed 1.16", "set arm=true", []string{"unsupported: a rover is commanded from PX4 1.17 on, and this one has 1.16.0: its state can be read, not commanded"}},
+		{"px4-rover AUTO.LOITER landed version=?", "set arm=true", []string{"offline: this rover has not reported its version of PX4 yet; try again"}},
+		{"px4-boat AUTO.LOITER landed", "set arm=true", []string{readOnly}},
+		{"px4-boat AUTO.LOITER flying", "set mode=hold", []string{readOnly}},
+		{"px4-generic AUTO.LOITER flying", place, []string{goTo}},
 	})
 }
 
@@ -623,7 +703,7 @@ func TestPlanePlans(t *testing.T) {
 		{"quadplane QLOITER armed", "set arm=false", []string{"LONG 400 […0]"}},
 		{"quadplane QSTABILIZE landed", "set mode=altitude arm=true", []string{"LONG 176 [1 18 …0]", arm}},
 		{"quadplane QLOITER flying hovers", "goto lat=47.398 lon=8.546 altitude=20", []string{"INT 192 frame=3 [-1 1 0 0] x=473980000 y=85460000 z=20"}},
-		{"quadplane QLOITER flying hovers", "goto lat=47.398 lon=8.546 altitude_msl=510 speed=5 heading=90", []string{"INT 192 frame=0 [-1 1 0 0] x=473980000 y=85460000 z=510", "LONG 178 [1 5 -1 …0]", "LONG 115 [90 …0]"}},
+		{"quadplane QLOITER flying hovers", "goto lat=47.398 lon=8.546 altitude_msl=510 heading=90", []string{"INT 192 frame=0 [-1 1 0 0] x=473980000 y=85460000 z=510", "LONG 115 [90 …0]"}},
 		{"quadplane QLOITER landed", "goto altitude=20", []string{notFlying}},
 		{"quadplane QLOITER flying hovers", "land lat=47.398 lon=8.546", []string{"INT 192 frame=3 [-1 1 0 0] x=473980000 y=85460000 z=10", "over it: LONG 176 [1 20 …0]"}},
 		{"quadplane GUIDED flying hovers", "set mode=hold", []string{here}},
@@ -639,20 +719,20 @@ func TestPlanePlans(t *testing.T) {
 		{"quadplane GUIDED flying", "set mode=hold", []string{circles("hold")}},
 		{"quadplane GUIDED armed", "set mode=hold", []string{circles("hold")}},
 		{"quadplane QLOITER landed", "set mode=hold", []string{guided}},
-		{"quadplane FBWA flying wing", "set mode=hold", []string{"INT 192 frame=3 [-1 1 0 0] x=473977421 y=85455938 z=10"}},
-		{"quadplane GUIDED flying wing", "set mode=hold", []string{here}},
-		{"quadplane FBWA flying wing circles", "goto altitude=20", []string{"INT 192 frame=3 [-1 1 0 0] x=473977421 y=85455938 z=20"}},
+		{"quadplane FBWA flying wing", "set mode=hold", []string{"INT 192 frame=3 [-1 1 0 0] x=473977421 y=85455938 z=10", "if it can: LONG 178 [0 -2 …0]"}},
+		{"quadplane GUIDED flying wing", "set mode=hold", []string{here, "if it can: LONG 178 [0 -2 …0]"}},
+		{"quadplane FBWA flying wing circles", "goto altitude=20", []string{"INT 192 frame=3 [-1 1 0 0] x=473977421 y=85455938 z=20", "if it can: LONG 178 [0 -2 …0]"}},
 
 		{"plane FBWB flying", "set mode=manual", []string{"LONG 176 [1 …0]"}},
 		{"plane FBWB flying", "set mode=altitude", []string{"LONG 176 [1 6 …0]"}},
 		{"plane FBWB flying", "set mode=position", []string{`unsupported: mode: this vehicle has no mode for "position"`}},
 		{"plane FBWB flying", "set mode=position arm=true", []string{`unsupported: mode: this vehicle has no mode for "position"`}},
-		{"plane FBWB flying", "set mode=hold", []string{"INT 192 frame=3 [-1 1 0 0] x=473977421 y=85455938 z=10"}},
+		{"plane FBWB flying", "set mode=hold", []string{"INT 192 frame=3 [-1 1 0 0] x=473977421 y=85455938 z=10", "if it can: LONG 178 [0 -2 …0]"}},
 		{"plane FBWB flying", "set mode=rtl", []string{"LONG 176 [1 11 …0]"}},
 		{"plane FBWB flying", "set mode=rtgs", []string{"LONG 176 [1 11 …0]"}},
-		{"plane FBWB flying", "set mode=land", []string{fixedWing}},
-		{"plane FBWB flying", "land", []string{fixedWing}},
-		{"plane FBWB flying", "land lat=47.398 lon=8.546", []string{fixedWing}},
+		{"plane FBWB flying", "set mode=land", []string{noLanding}},
+		{"plane FBWB flying", "land", []string{noLanding}},
+		{"plane FBWB flying", "land lat=47.398 lon=8.546", []string{noLanding}},
 		{"plane FBWB landed", "takeoff", []string{"LONG 176 [1 15 …0]", arm, "LONG 176 [1 13 …0]"}},
 		{"plane FBWB landed", "set mode=takeoff", []string{"LONG 176 [1 15 …0]", arm, "LONG 176 [1 13 …0]"}},
 		{"plane FBWB armed", "takeoff", []string{"LONG 176 [1 15 …0]", "LONG 176 [1 13 …0]"}},
@@ -663,11 +743,17 @@ func TestPlanePlans(t *testing.T) {
 		{"plane FBWB flying", "takeoff", []string{"refused: takeoff: already flying; use goto to climb"}},
 		{"plane FBWB landed", "set arm=true", []string{arm}},
 		{"plane FBWB armed", "set arm=false", []string{"LONG 400 […0]"}},
-		{"plane FBWB flying", "goto lat=47.398 lon=8.546 altitude=60", []string{"INT 192 frame=3 [-1 1 0 0] x=473980000 y=85460000 z=60"}},
-		{"plane FBWB flying", "goto altitude_msl=600 speed=20", []string{"INT 192 frame=0 [-1 1 0 0] x=473977421 y=85455938 z=600", "LONG 178 [1 20 -1 …0]"}},
-		{"plane FBWB flying", "goto lat=47.398 lon=8.546 heading=90", []string{"unsupported: heading: a fixed wing can't keep one at a place; leave it out"}},
+		{"plane FBWB flying", "goto lat=47.398 lon=8.546 altitude=60", []string{"INT 192 frame=3 [-1 1 0 0] x=473980000 y=85460000 z=60", "if it can: LONG 178 [0 -2 …0]"}},
+		{"plane FBWB flying", "goto altitude_msl=600 speed=20", []string{"INT 192 frame=0 [-1 1 0 0] x=473977421 y=85455938 z=600", "LONG 178 [0 20 …0]"}},
+		{"plane FBWB flying", "goto altitude_msl=600 speed=9", []string{"INT 192 frame=0 [-1 1 0 0] x=473977421 y=85455938 z=600", "LONG 178 [0 9 …0]"}},
+		{"plane FBWB flying", "goto altitude_msl=600 speed=8.9", []string{tooSlow}},
+		{"plane FBWB flying", "goto altitude_msl=600 speed=22.1", []string{tooSlow}},
+		{"quadplane GUIDED flying wing", "goto altitude=20 speed=22.1", []string{tooSlow}},
+		{"quadplane GUIDED flying hovers", "goto altitude=20 speed=5", []string{ownSpeed}},
+		{"quadplane GUIDED flying wing hovers", "goto altitude=20 speed=15", []string{ownSpeed}},
+		{"plane FBWB flying", "goto lat=47.398 lon=8.546 heading=90", []string{"unsupported: heading: on its wing the vehicle circles a place and can't keep one; leave it out"}},
 		{"plane FBWB landed", "goto altitude=60", []string{notFlying}},
-		{"plane GUIDED flying", "set mode=hold", []string{here}},
+		{"plane GUIDED flying", "set mode=hold", []string{here, "if it can: LONG 178 [0 -2 …0]"}},
 		{"plane GUIDED flying blind", "set mode=hold", []string{guided}},
 	})
 }

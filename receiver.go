@@ -66,6 +66,7 @@ const (
 	deafWhileSent               // PX4 ignores a transmitter while our sticks come
 	deafUntilRestart            // PX4 ignores a transmitter until it restarts
 	switchNotLive               // a pilot's switch that our sticks undo does not show
+	kindNotSaid                 // PX4 is a MAV_TYPE_GENERIC
 	switchUnseen                // a pilot's switch that our sticks undo may not show on a line so slow
 )
 
@@ -106,6 +107,8 @@ func (r reason) String() string {
 		return is + deaf + "while these sticks come; " + r.rcInAdvice()
 	case deafUntilRestart:
 		return is + deaf + "until PX4 restarts; " + r.rcInAdvice()
+	case kindNotSaid:
+		return "this PX4 does not say what kind of vehicle it is: mavrest takes it for a multicopter"
 	case switchNotLive:
 		return "this PX4 does not report its mode live: a pilot's switch that the client's moving sticks undo does not show; set COM_RC_OVERRIDE to 0"
 	case switchUnseen:

@@ -46,6 +46,9 @@ const (
 	simArduPilot
 	simQuadPlane // ArduPilot's Plane with lifting propellers; tests only
 	simPlane     // ArduPilot's Plane without lifting propellers; tests only
+	simPX4Plane  // PX4 on a wing; tests only
+	simPX4VTOL   // PX4 that hovers, or flies on a wing; tests only
+	simPX4Rover  // PX4 on wheels; tests only
 )
 
 // simTestFlavours set up a simulator of a flavour that only tests have.
@@ -93,6 +96,7 @@ func (m simMode) sticks() bool { return m.flying >= simVelocity }
 // simVehicle is the data that differs between the flavours.
 type simVehicle struct {
 	autopilot                      common.MAV_AUTOPILOT
+	typ                            common.MAV_TYPE // 0 for a quadrotor
 	version                        uint32
 	volts                          float64
 	modes                          []simMode
@@ -208,6 +212,7 @@ type simulator struct {
 	armed     bool
 	armedAt   time.Time
 	failsafe  bool
+	vtol      common.MAV_VTOL_STATE // of a PX4 that is a VTOL
 	airborne  bool
 	landedAt  time.Time
 	climbing  bool
@@ -245,7 +250,7 @@ func newSimulator(flavour simFlavour) *simulator {
 		simTestFlavours[flavour](s)
 	}
 	s.params = maps.Clone(s.defaults)
-	if s.flavour != simPX4 {
+	if !s.isPX4() {
 		s.receiver = simReceiverIdle // ArduPilot's own simulator also has a receiver, and arms with it
 	}
 	s.writer = &streamwriter.Writer{
@@ -259,6 +264,8 @@ func newSimulator(flavour simFlavour) *simulator {
 	s.reset()
 	return s
 }
+
+func (s *simulator) isPX4() bool { return s.autopilot == common.MAV_AUTOPILOT_PX4 }
 
 // run flies until ctx is done, then unplugs the cable.
 func (s *simulator) run(ctx context.Context) {
@@ -473,7 +480,7 @@ func (s *simulator) message(id uint32) message.Message {
 	case 0:
 		base, status := s.brain.state()
 		return &common.MessageHeartbeat{
-			Type: common.MAV_TYPE_QUADROTOR, Autopilot: s.autopilot, BaseMode: base,
+			Type: cmp.Or(s.typ, common.MAV_TYPE_QUADROTOR), Autopilot: s.autopilot, BaseMode: base,
 			CustomMode: s.shown(), SystemStatus: status, MavlinkVersion: 3,
 		}
 	case 1:
@@ -517,7 +524,7 @@ func (s *simulator) message(id uint32) message.Message {
 			Q: [4]float32{float32(math.NaN()), float32(math.NaN()), float32(math.NaN()), float32(math.NaN())},
 		}
 	case 245:
-		return &common.MessageExtendedSysState{LandedState: s.landed()}
+		return &common.MessageExtendedSysState{LandedState: s.landed(), VtolState: s.vtol}
 	}
 	return nil
 }
@@ -609,7 +616,7 @@ func (s *simulator) handle(system, component uint8, fromGCS bool, msg message.Me
 		s.brain.hear(system, fromGCS, m)
 	case *common.MessageManualControl:
 		s.brain.sticks(system, m)
-		if fromGCS && s.flavour != simPX4 { // ArduPilot forwards it
+		if fromGCS && !s.isPX4() { // ArduPilot forwards it
 			s.sendFrom(system, component, false, m)
 		}
 	case *common.MessageParamRequestRead:
@@ -619,7 +626,7 @@ func (s *simulator) handle(system, component uint8, fromGCS bool, msg message.Me
 	case *common.MessageParamSet:
 		if _, known := s.params[m.ParamId]; known && addressed(m.TargetSystem, m.TargetComponent) {
 			s.params[m.ParamId] = float64(m.ParamValue)
-			if m.ParamType == common.MAV_PARAM_TYPE_INT32 && s.flavour == simPX4 {
+			if m.ParamType == common.MAV_PARAM_TYPE_INT32 && s.isPX4() {
 				s.params[m.ParamId] = float64(int32(math.Float32bits(m.ParamValue)))
 			}
 			s.sendOn(fromGCS, s.param(m.ParamId))
@@ -643,7 +650,7 @@ func (s *simulator) obeyIfAddressed(c simCommand, addressed bool) {
 	switch {
 	case addressed:
 		s.command(c)
-	case s.flavour == simPX4 && s.version < simPX4v16:
+	case s.isPX4() && s.version < simPX4v16:
 		s.ack(c, common.MAV_RESULT_FAILED)
 	}
 }
@@ -656,8 +663,8 @@ func (s *simulator) param(name string) message.Message {
 		ParamId: name, ParamValue: float32(v), ParamType: common.MAV_PARAM_TYPE_REAL32,
 		ParamCount: 1390, ParamIndex: math.MaxUint16,
 	}
-	switch whole := v == math.Trunc(v); {
-	case whole && s.flavour == simPX4:
+	switch whole := v == math.Trunc(v) && !slices.Contains(simPX4Reals, name); {
+	case whole && s.isPX4():
 		m.ParamValue, m.ParamType = math.Float32frombits(uint32(int32(v))), common.MAV_PARAM_TYPE_INT32
 	case whole:
 		m.ParamType = common.MAV_PARAM_TYPE_INT16
@@ -677,7 +684,7 @@ func (s *simulator) command(c simCommand) {
 		s.brain.requestMessage(c)
 	case s.idle:
 		s.ack(c, common.MAV_RESULT_ACCEPTED)
-		if s.flavour == simPX4 && s.version >= simPX4v16 && c.id == common.MAV_CMD_DO_SET_MODE {
+		if s.isPX4() && s.version >= simPX4v16 && c.id == common.MAV_CMD_DO_SET_MODE {
 			s.ack(c, common.MAV_RESULT_ACCEPTED) // the second ack (see setMode)
 		}
 	default:

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"math"
 	"slices"
 	"testing"
@@ -169,8 +170,9 @@ var simQuadPlaneVehicle = simVehicle{
 	volts:     12.6,
 	first:     0, hold: simPlaneGuided, land: simPlaneQLand, rtl: simPlaneQRTL,
 	landSpeed: 0.5, stickSpeed: 5, stickUp: 2.5, stickDown: 2.4,
-	streams:  map[uint32]time.Duration{0: time.Second, 111: 10 * time.Second},
-	defaults: map[string]float64{"SYSID_MYGCS": 255, "FS_GCS_ENABL": 0, "Q_GUIDED_MODE": 0, "Q_MAV_TYPE": 0, "TKOFF_ALT": 50, "WP_LOITER_RAD": simWingRadius},
+	streams: map[uint32]time.Duration{0: time.Second, 111: 10 * time.Second},
+	defaults: map[string]float64{"SYSID_MYGCS": 255, "FS_GCS_ENABL": 0, "Q_GUIDED_MODE": 0, "Q_MAV_TYPE": 0, "TKOFF_ALT": 50, "WP_LOITER_RAD": simWingRadius,
+		"AIRSPEED_MIN": 9, "AIRSPEED_MAX": 22, "MIN_GROUNDSPEED": 0},
 	modes: []simMode{
 		{custom: 0, name: "MANUAL", flying: simWing},
 		{custom: 1, name: "CIRCLE", flying: simWing},
@@ -210,12 +212,42 @@ const (
 // much like a Copter.
 type simQuadPlaneBrain struct {
 	simArduBrain
-	winged bool // it flies on its wing; the propellers do not lift it
+	winged   bool    // it flies on its wing; the propellers do not lift it
+	airSpeed float64 // m/s, of a DO_CHANGE_SPEED since its mode was entered; 0: its own
 }
 
 func (b *simQuadPlaneBrain) start() {
-	b.winged = false
+	b.winged, b.airSpeed = false, 0
 	b.simArduBrain.start()
+}
+
+func (b *simQuadPlaneBrain) entered() {
+	b.airSpeed = 0
+	b.simArduBrain.entered()
+}
+
+// changeSpeed is DO_CHANGE_SPEED in GUIDED. An air speed (param1 0) holds for every later place, until GUIDED is
+// entered anew; −2 is the vehicle's own. A ground speed (1) sets MIN_GROUNDSPEED.
+func (b *simQuadPlaneBrain) changeSpeed(c simCommand) common.MAV_RESULT {
+	speed := c.p[1]
+	switch {
+	case b.mode != simPlaneGuided:
+		return common.MAV_RESULT_FAILED
+	case c.p[0] == 1:
+		b.params["MIN_GROUNDSPEED"] = speed
+	case c.p[0] == 0 && speed == -2:
+		b.airSpeed = 0
+	case c.p[0] == 0 && speed >= b.params["AIRSPEED_MIN"] && speed <= b.params["AIRSPEED_MAX"]:
+		b.airSpeed = speed
+	default:
+		return common.MAV_RESULT_FAILED
+	}
+	return common.MAV_RESULT_ACCEPTED
+}
+
+// cruising is the speed that it flies on its wing.
+func (b *simQuadPlaneBrain) cruising() float64 {
+	return max(cmp.Or(b.airSpeed, simWingSpeed), b.params["MIN_GROUNDSPEED"])
 }
 
 func (b *simQuadPlaneBrain) command(c simCommand) {
@@ -230,6 +262,8 @@ func (b *simQuadPlaneBrain) command(c simCommand) {
 		b.ack(c, common.MAV_RESULT_UNSUPPORTED)
 	case common.MAV_CMD_NAV_RETURN_TO_LAUNCH:
 		b.ack(c, b.obey(simPlaneRTL))
+	case common.MAV_CMD_DO_CHANGE_SPEED:
+		b.ack(c, b.changeSpeed(c))
 	default:
 		b.simArduBrain.command(c)
 	}
@@ -242,6 +276,13 @@ func (b *simQuadPlaneBrain) hovers() bool { return b.params["Q_GUIDED_MODE"] == 
 // vtol_state distinguishes a QuadPlane from a plane.
 func (b *simQuadPlaneBrain) message(id uint32) message.Message {
 	m := b.simArduBrain.message(id)
+	if id == 87 && b.winged { // its next place, in each mode but MANUAL
+		lat, lon := simPlace(b.target.north, b.target.east)
+		return &common.MessagePositionTargetGlobalInt{
+			TimeBootMs: uint32(time.Since(b.booted).Milliseconds()), CoordinateFrame: common.MAV_FRAME_GLOBAL, TypeMask: 0xfff8,
+			LatInt: simE7(lat), LonInt: simE7(lon), Alt: float32(simHomeAlt + b.target.up),
+		}
+	}
 	switch m := m.(type) {
 	case *common.MessageHeartbeat:
 		m.Type = common.MAV_TYPE_FIXED_WING
@@ -330,7 +371,7 @@ func (b *simQuadPlaneBrain) circle(dt float64) (vn, ve, vu, turn float64) {
 	q := &b.quad
 	n, e := q.north-b.target.north, q.east-b.target.east
 	course := math.Atan2(e, n) + math.Pi/2 + math.Atan((math.Hypot(n, e)-simWingRadius)/40)
-	speed := min(simWingSpeed, math.Hypot(q.vn, q.ve)+4*dt)
+	speed := min(b.cruising(), math.Hypot(q.vn, q.ve)+4*dt)
 	turn = speed/simWingRadius + 2*math.Remainder(course-q.heading, 2*math.Pi)
 	turn = max(-simWingBank, min(simWingBank, turn))
 	sin, cos := math.Sincos(q.heading + turn*dt)

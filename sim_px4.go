@@ -69,6 +69,9 @@ const (
 	simStickOverride = "COM_RC_OVERRIDE" // bit 0: sticks that move take over from AUTO
 )
 
+// simPX4Reals are the parameters that are no integers.
+var simPX4Reals = []string{"NAV_LOITER_RAD", "RTL_LOITER_RAD"}
+
 const (
 	simPX4Late      = 600 * time.Millisecond // a new target acts in AUTO.LOITER after at most this time
 	simFailsafeHold = 5 * time.Second        // how long a failsafe holds before it enters its own mode
@@ -341,7 +344,7 @@ func (b *simPX4Brain) armDisarm(arm bool) common.MAV_RESULT {
 		b.disarm()
 	case !b.canArm():
 		return denied("Arming denied: Resolve system health failures first")
-	case flying == simThrust && z > 0:
+	case flying == simThrust && z > 0 && b.typ != common.MAV_TYPE_GROUND_ROVER: // a rover stands with half a throttle
 		return denied("Arming denied: high throttle")
 	case (flying == simTilt || flying == simVelocity) && z > 500:
 		return denied("Arming denied: throttle above center")

@@ -139,7 +139,7 @@ func (s *simulator) fly(now time.Time, dt float64) {
 			return
 		}
 		s.airborne = true
-		if s.flavour == simPX4 {
+		if s.isPX4() {
 			s.brain.text(common.MAV_SEVERITY_INFO, "Takeoff detected")
 		}
 	}
@@ -151,7 +151,7 @@ func (s *simulator) fly(now time.Time, dt float64) {
 	if q.up <= 0 && q.vu <= 0 {
 		*q = simQuad{north: q.north, east: q.east, heading: q.heading}
 		s.airborne, s.climbing, s.landedAt = false, false, now
-		if s.flavour == simPX4 {
+		if s.isPX4() {
 			s.brain.text(common.MAV_SEVERITY_INFO, "Landing detected")
 		}
 		return

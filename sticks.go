@@ -48,6 +48,7 @@ type stickActs struct {
 type stickHolder struct {
 	from      netip.Addr // every other client's input is refused until its sticks expire
 	until     time.Time  // when its sticks expire
+	kind      kind       // how the vehicle flew by sticks when it took them: they mean something else in another kind
 	spoke     time.Time  // its last input or command; zero: its silence means nothing
 	holdAsked time.Time  // when a hold for a silent client was requested last
 }
@@ -112,19 +113,19 @@ func (s *sticks) end(v situation) {
 	s.src.hide(v.now.Add(overrideTimeout))
 }
 
-// rest is the throttle that nobody gave: it holds the height in the air, and is low on the ground.
+// rest is the throttle that nobody gave: it holds the height in the air, stands on wheels, and is low on the ground.
 func rest(v view) int16 {
-	if v.flying() {
+	if v.flying() || v.drives() {
 		return 500
 	}
 	return 0
 }
 
 // centred are the axes without a client. In manual mode, armed, they are level with the
-// throttle as it was: a centred one would drop the vehicle or shoot it up. Disarmed the
+// throttle as it was: a centred one would drop the vehicle or shoot it up. On wheels it stands. Disarmed the
 // throttle is low: a raised one would forbid arming.
 func (s *sticks) centred(v situation) axes {
-	if v.shown() == ModeManual && v.armed && s.phase != stickOff {
+	if v.shown() == ModeManual && v.armed && s.phase != stickOff && !v.drives() {
 		return axes{z: s.axes.z}
 	}
 	return axes{z: rest(v.view)}
@@ -198,7 +199,7 @@ func (s *sticks) streamForArming(v situation) {
 // giveToClient records that a client's stick mode is in force. The client has the sticks for 3 s.
 func (s *sticks) giveToClient(v situation, client netip.Addr) {
 	s.taken, s.client.spoke = false, v.now
-	s.client.from, s.client.until = client, v.now.Add(silentClient)
+	s.client.from, s.client.until, s.client.kind = client, v.now.Add(silentClient), v.stickKind()
 	s.src.oursFirst = s.src.oursFirst || s.src.transmitterAt.IsZero()
 }
 
@@ -283,9 +284,16 @@ func (s *sticks) disarmed(v situation) {
 func (s *sticks) input(v situation, a axes, from netip.Addr, timeout time.Duration) {
 	s.begin(stickClient, v)
 	s.set(a, v.now)
-	s.client.from, s.client.until = from, v.now.Add(timeout)
+	s.client.from, s.client.until, s.client.kind = from, v.now.Add(timeout), v.stickKind()
 	s.client.spoke, s.next = v.now, v.now.Add(stickEvery)
 	s.acts.send = true
+}
+
+// otherKind reports whether the vehicle has gone over to another kind since the client took the sticks: forward
+// is down on a wing.
+func (s *sticks) otherKind(v situation) bool {
+	now := v.stickKind()
+	return s.client.kind != kindUnknown && now != kindUnknown && now != s.client.kind
 }
 
 // held is the client that has the sticks; invalid if none has.
@@ -308,6 +316,10 @@ func (s *sticks) tick(v situation) (next time.Time) {
 	case v.busy && !askedHold: // with a command under way no client is silent; after askedHold it may be our hold
 		s.client.spoke = v.now
 	}
+	if s.phase == stickClient && s.otherKind(v) {
+		s.client.until = v.now
+		s.acts.notice = fmt.Sprintf("the vehicle has gone over to %s, where sticks mean something else: the client's sticks have ended; set the mode again to take them back", kindNames[v.stickKind()])
+	}
 	if s.phase != stickClient || !v.now.Before(s.client.until) {
 		s.park(v)
 		if s.mayEnd(v) {
@@ -318,9 +330,6 @@ func (s *sticks) tick(v situation) (next time.Time) {
 		return time.Time{}
 	}
 	if s.silent(v) && v.now.Sub(s.client.holdAsked) >= ownAgain {
-		if !askedHold {
-			s.acts.notice = fmt.Sprintf("no sticks from the client for %.0f s: holding", v.now.Sub(s.client.spoke).Seconds())
-		}
 		s.client.holdAsked, s.acts.hold = v.now, true
 	}
 	if !v.now.Before(s.next) {
@@ -340,10 +349,11 @@ func (s *sticks) mayEnd(v situation) bool {
 }
 
 // silent reports whether a client that flew by our stream has fallen silent in the air: a hold is
-// due. Not in position mode, where the centred stream holds, nor where PX4 may obey a transmitter.
+// due. Not in position mode, where the centred stream holds unless the vehicle is on its wing, nor where
+// PX4 may obey a transmitter.
 func (s *sticks) silent(v situation) bool {
 	byStream := s.phase == stickNobody && !s.taken && !(v.firmware == px4 && s.src.denied(v.view).given())
-	drifts := (v.mode == ModeManual || v.mode == ModeAltitude) && v.flying()
+	drifts := v.flying() && (v.mode == ModeManual || v.mode == ModeAltitude || v.mode == ModePosition && v.onWing())
 	return byStream && drifts && !s.client.spoke.IsZero() && v.now.Sub(s.client.spoke) >= silentClient
 }
 

@@ -142,6 +142,7 @@ func (h *stickFlight) state() string {
 //	input 300 0 700 0 500ms the client's sticks x y z r, and their timeout
 //	pilot POSCTL            a report that no command of ours explains
 //	armed, disarmed, landed, flies
+//	becomes wing            the vehicle is a PX4 of this kind from now on: wing, hover, silent (a VTOL), plane, rover
 //	receiver live 1500, receiver gone
 //	channels 1500 1500 1000 1500 1800 … the fifth stands for all switches
 //	foreign                 another program's MANUAL_CONTROL
@@ -174,6 +175,18 @@ func (h *stickFlight) now() string {
 	acts := h.acts
 	defer func() { h.acts = acts }() // state forgets them
 	return fmt.Sprintf("%s; mode %v, taken %v", h.state(), h.v.mode, h.taken)
+}
+
+// stickKinds are the vehicles that the clause "becomes" names.
+var stickKinds = map[string]struct {
+	typ  common.MAV_TYPE
+	vtol common.MAV_VTOL_STATE
+}{
+	"plane":  {common.MAV_TYPE_FIXED_WING, 0},
+	"rover":  {common.MAV_TYPE_GROUND_ROVER, 0},
+	"hover":  {common.MAV_TYPE_VTOL_FIXEDROTOR, common.MAV_VTOL_STATE_MC},
+	"wing":   {common.MAV_TYPE_VTOL_FIXEDROTOR, common.MAV_VTOL_STATE_FW},
+	"silent": {common.MAV_TYPE_VTOL_FIXEDROTOR, 0},
 }
 
 // does plays one clause. It returns what is wrong, or "".
@@ -233,6 +246,9 @@ func (h *stickFlight) does(t *testing.T, w []string) string {
 	case "disarmed":
 		h.v.armed = false
 		h.disarmed(h.v)
+	case "becomes":
+		k := stickKinds[w[1]]
+		h.v.typ, h.v.vtol = k.typ, k.vtol
 	case "receiver":
 		throttle := math.MaxUint16 // unknown: it counts as raised
 		if w[1] == "live" {

@@ -1,0 +1,243 @@
+package main
+
+import (
+	"cmp"
+	"math"
+
+	"github.com/bluenviron/gomavlib/v3/pkg/dialects/common"
+)
+
+// What a vehicle is, and how it moves at a moment. Whatever differs between kinds of vehicles is asked here, of
+// the vehicle, each time it matters (docs/autopilots.md, "Kinds of vehicle").
+
+// airframe is what a vehicle is. It stays.
+type airframe uint8
+
+const (
+	multicopter airframe = 1 << iota // it hovers; a helicopter too
+	vtol                             // it hovers, or flies on its wing
+	fixedWing                        // it flies on its wing
+	rover                            // it drives
+
+	airframeUnknown airframe = 0 // it can be read, not commanded
+	flies                    = multicopter | vtol | fixedWing
+)
+
+// firmware is a family of autopilots that share one table of modes.
+type firmware uint8
+
+// The families: a bit each, and firmwareUnknown.
+const (
+	px4       firmware = 1 << iota
+	copter             // ArduPilot on a multirotor or helicopter
+	quadPlane          // ArduPilot on a VTOL plane
+	plane              // ArduPilot on a fixed wing
+
+	firmwareUnknown firmware = 0
+)
+
+func (f firmware) ardupilot() bool { return f >= copter }
+
+// px4Airframes are the vehicles that PX4 flies or drives.
+var px4Airframes = map[common.MAV_TYPE]airframe{
+	common.MAV_TYPE_GENERIC:                   multicopter, // PX4 could not say what it is
+	common.MAV_TYPE_QUADROTOR:                 multicopter,
+	common.MAV_TYPE_COAXIAL:                   multicopter,
+	common.MAV_TYPE_HEXAROTOR:                 multicopter,
+	common.MAV_TYPE_OCTOROTOR:                 multicopter,
+	common.MAV_TYPE_TRICOPTER:                 multicopter,
+	common.MAV_TYPE_DODECAROTOR:               multicopter,
+	common.MAV_TYPE_DECAROTOR:                 multicopter,
+	common.MAV_TYPE_VTOL_TAILSITTER_DUOROTOR:  vtol,
+	common.MAV_TYPE_VTOL_TAILSITTER_QUADROTOR: vtol,
+	common.MAV_TYPE_VTOL_TILTROTOR:            vtol,
+	common.MAV_TYPE_VTOL_FIXEDROTOR:           vtol,
+	common.MAV_TYPE_VTOL_TAILSITTER:           vtol,
+	common.MAV_TYPE_VTOL_TILTWING:             vtol,
+	common.MAV_TYPE_VTOL_RESERVED5:            vtol,
+	common.MAV_TYPE_FIXED_WING:                fixedWing,
+	common.MAV_TYPE_GROUND_ROVER:              rover,
+}
+
+// arduPilots are ArduPilot's families, by the vehicle that they fly.
+var arduPilots = map[common.MAV_TYPE]firmware{
+	common.MAV_TYPE_QUADROTOR:                 copter,
+	common.MAV_TYPE_COAXIAL:                   copter,
+	common.MAV_TYPE_HELICOPTER:                copter,
+	common.MAV_TYPE_HEXAROTOR:                 copter,
+	common.MAV_TYPE_OCTOROTOR:                 copter,
+	common.MAV_TYPE_TRICOPTER:                 copter,
+	common.MAV_TYPE_DODECAROTOR:               copter,
+	common.MAV_TYPE_DECAROTOR:                 copter,
+	common.MAV_TYPE_FIXED_WING:                plane, // or a QuadPlane: see firmware
+	common.MAV_TYPE_VTOL_TAILSITTER_DUOROTOR:  quadPlane,
+	common.MAV_TYPE_VTOL_TAILSITTER_QUADROTOR: quadPlane,
+	common.MAV_TYPE_VTOL_TILTROTOR:            quadPlane,
+	common.MAV_TYPE_VTOL_FIXEDROTOR:           quadPlane,
+	common.MAV_TYPE_VTOL_TAILSITTER:           quadPlane,
+	common.MAV_TYPE_VTOL_TILTWING:             quadPlane,
+	common.MAV_TYPE_VTOL_RESERVED5:            quadPlane,
+}
+
+// firmware is the family, by a heartbeat and by EXTENDED_SYS_STATE's vtol_state: a QuadPlane calls
+// itself a fixed wing (docs/autopilots.md, "QuadPlane"). PX4 has one table of modes for all.
+func (i identity) firmware() firmware {
+	switch i.autopilot {
+	case common.MAV_AUTOPILOT_PX4:
+		return px4
+	case common.MAV_AUTOPILOT_ARDUPILOTMEGA:
+		f := arduPilots[i.typ]
+		if f == plane && i.vtol != 0 {
+			return quadPlane
+		}
+		return f
+	}
+	return firmwareUnknown
+}
+
+func (i identity) airframe() airframe { return airframeOf(i.firmware(), i.typ) }
+
+// airframeOf is what a vehicle of a family and a type is.
+func airframeOf(f firmware, typ common.MAV_TYPE) airframe {
+	switch f {
+	case px4:
+		return px4Airframes[typ]
+	case copter:
+		return multicopter
+	case quadPlane:
+		return vtol
+	case plane:
+		return fixedWing
+	}
+	return airframeUnknown
+}
+
+// kind is how a vehicle moves at a moment: a VTOL's may change at any time.
+type kind uint8
+
+const (
+	kindUnknown kind = iota // a VTOL that does not say how it flies
+	hovering                // it stands still in the air
+	onWing                  // it must fly on: it circles a place
+	driving
+	onlyRead // nothing is sent that commands it
+)
+
+// kindNames are the kinds in the API. A kind that is not known has none.
+var kindNames = [...]string{kindUnknown: "", hovering: "hover", onWing: "wing", driving: "wheels", onlyRead: ""}
+
+func (v view) airframe() airframe { return airframeOf(v.firmware, v.typ) }
+
+// px4Drives is the first PX4 whose rovers were driven (docs/autopilots.md, "PX4: on wheels").
+const px4Drives = firmwareVersion(1<<24 | 17<<16)
+
+// kind is the one question: how does the vehicle move now? A transition to the wing counts as the wing: nothing
+// stands still in it.
+func (v view) kind() kind {
+	switch v.airframe() {
+	case multicopter:
+		return hovering
+	case fixedWing:
+		return onWing
+	case rover:
+		if v.version >= px4Drives {
+			return driving
+		}
+		return onlyRead // until it has reported its version too
+	case vtol:
+		switch v.vtol {
+		case common.MAV_VTOL_STATE_FW, common.MAV_VTOL_STATE_TRANSITION_TO_FW:
+			return onWing
+		case common.MAV_VTOL_STATE_MC, common.MAV_VTOL_STATE_TRANSITION_TO_MC:
+			return hovering
+		}
+		return kindUnknown
+	}
+	return onlyRead
+}
+
+// stickKind is the kind whose meaning the sticks have. A QuadPlane hovers in each stick mode that is set here.
+func (v view) stickKind() kind {
+	if v.firmware == quadPlane {
+		return hovering
+	}
+	return v.kind()
+}
+
+func (v view) onWing() bool { return v.kind() == onWing }
+
+// drives reports whether it is on wheels: half a throttle stands, and an armed vehicle calls itself in the air.
+func (v view) drives() bool { return v.airframe() == rover }
+
+// readOnly is why the vehicle can be read, not commanded; nil if it can be commanded.
+func (v view) readOnly() error {
+	switch {
+	case v.kind() != onlyRead:
+		return nil
+	case v.drives() && v.version == 0: // perhaps 1.17
+		return refuse(codeOffline, "this rover has not reported its version of PX4 yet; try again")
+	case v.drives():
+		return refuse(codeUnsupported, "a rover is commanded from PX4 1.17 on, and this one has %s: its state can be read, not commanded", v.version)
+	}
+	if v.firmware == firmwareUnknown {
+		return refuse(codeUnsupported, "this autopilot is neither PX4 nor ArduPilot Copter or Plane: its state can be read, not commanded")
+	}
+	return refuse(codeUnsupported, "this vehicle is no multicopter, VTOL, plane or rover: its state can be read, not commanded")
+}
+
+// mayDisarm reports whether a disarming drops nothing: the vehicle does not say that it is in the air. An
+// unknown landed state is the autopilot's to judge.
+func (v view) mayDisarm() bool { return !v.armed || !v.landed.inAir() || v.drives() }
+
+// circle is the radius in metres of the circle that the vehicle flies round a place (an autopilot's is negative
+// where it circles to the left); 0: it stands still there.
+func (v view) circle() float64 {
+	switch {
+	case !v.onWing(), v.firmware == quadPlane && v.param("Q_GUIDED_MODE", 0) == 1:
+		return 0
+	case v.firmware == px4:
+		return cmp.Or(math.Abs(v.param("NAV_LOITER_RAD", 0)), 80) // PX4's default
+	}
+	return cmp.Or(math.Abs(v.param("WP_LOITER_RAD", 0)), 60) // ArduPlane's default
+}
+
+// homeCircle is circle round home after a return.
+func (v view) homeCircle() float64 {
+	if v.firmware == px4 {
+		return cmp.Or(math.Abs(v.param("RTL_LOITER_RAD", 0)), 80)
+	}
+	return v.circle()
+}
+
+// takesOff reports whether a takeoff that was commanded here is under way, maybe still on the ground. aim is the
+// target of what is commanded; a takeoff's has only a height.
+func (v view) takesOff(aim *place) bool { return v.armed && aim != nil && math.IsNaN(aim.lat) }
+
+// holdHere is where a hold holds: here. On its wing a vehicle circles, so it holds at the height of a takeoff that
+// is under way, and never lower than where it is clear of the ground.
+func (v view) holdHere(aim *place) place {
+	here, up := v.place, 0.0
+	if v.onWing() && v.height < v.clearAt() {
+		up = v.clearAt() - v.height
+	}
+	if v.onWing() && v.takesOff(aim) {
+		climb := aim.amsl - here.amsl
+		if math.IsNaN(climb) {
+			climb = aim.altitude - here.altitude
+		}
+		if climb > up {
+			up = climb
+		}
+	}
+	here.altitude, here.amsl = here.altitude+up, here.amsl+up
+	return here
+}
+
+// onWingNot refuses what a vehicle on its wing can't do: for good on a plane, until it hovers on a VTOL. what
+// names the field and what is wrong with it, without is the way out that both have.
+func (v view) onWingNot(what, without string) error {
+	if v.airframe() == vtol {
+		return refuse(codeWrongMode, "%s; bring it to hover first, or %s", what, without)
+	}
+	return refuse(codeUnsupported, "%s; %s", what, without)
+}
