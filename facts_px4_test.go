@@ -20,7 +20,7 @@ func allProbes() []probe {
 	for i := range ofCopter {
 		ofCopter[i].on = onCopter
 	}
-	return slices.Concat(ofPX4, ofCopter, planeProbes)
+	return slices.Concat(ofPX4, ofCopter, planeProbes, px4KindProbes)
 }
 
 const runPrearm = common.MAV_CMD_RUN_PREARM_CHECKS

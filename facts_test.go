@@ -60,10 +60,16 @@ const (
 	onCopter    craft = "Copter"
 	onQuadPlane craft = "QuadPlane"
 	onPlane     craft = "Plane"
+	onPX4Plane  craft = "PX4 plane"
+	onPX4VTOL   craft = "PX4 VTOL"
+	onPX4Rover  craft = "PX4 rover"
 )
+
+func (c craft) isPX4() bool { return strings.HasPrefix(string(c), string(onPX4)) }
 
 var craftFlavours = map[craft]simFlavour{
 	onPX4: simPX4, onCopter: simArduPilot, onQuadPlane: simQuadPlane, onPlane: simPlane,
+	onPX4Plane: simPX4Plane, onPX4VTOL: simPX4VTOL, onPX4Rover: simPX4Rover,
 }
 
 // startState is the state in which a probe begins.
@@ -355,7 +361,7 @@ func (v *probed) reposition(f common.MAV_FRAME, speed, p2, yaw, north, east, z f
 }
 
 func (v *probed) modeMessage(mode uint32) message.Message {
-	if v.craft == onPX4 {
+	if v.craft.isPX4() {
 		return factLong(v.system, simSetMode, 1, float64(mode>>16&0xff), float64(mode>>24))
 	}
 	return factLong(v.system, simSetMode, 1, float64(mode))
@@ -506,7 +512,7 @@ func (v *probed) setParam(name string, value float64) {
 		TargetSystem: v.system, TargetComponent: 1, ParamId: name,
 		ParamValue: float32(value), ParamType: common.MAV_PARAM_TYPE_REAL32,
 	}
-	if v.craft == onPX4 {
+	if v.craft.isPX4() {
 		m.ParamValue, m.ParamType = math.Float32frombits(uint32(int32(value))), common.MAV_PARAM_TYPE_INT32
 	}
 	sent := time.Now()
@@ -530,7 +536,7 @@ func (v *probed) stick(x, y, z, r int16) {
 	s := &factSticks{axes: [4]int16{x, y, z, r}}
 	v.sticks = s
 	system := v.system
-	if v.craft != onPX4 {
+	if !v.craft.isPX4() {
 		system = 255 // SYSID_MYGCS: ArduPilot obeys only its sticks
 	}
 	s.end = repeat(50*time.Millisecond, func() {
@@ -583,7 +589,7 @@ func repeat(every time.Duration, do func()) (end func()) {
 // live requests live reports of the mode on our link. From a PX4 without CURRENT_MODE it requests
 // HEARTBEAT 250 times a second until the probe ends.
 func (v *probed) live() {
-	if v.craft == onPX4 && v.release.before(release{1, 15}) {
+	if v.craft.isPX4() && v.release.before(release{1, 15}) {
 		if v.polling == nil {
 			v.polling = repeat(4*time.Millisecond, func() {
 				v.ours.send(factLong(v.system, common.MAV_CMD_REQUEST_MESSAGE, 0))
@@ -592,7 +598,7 @@ func (v *probed) live() {
 		return
 	}
 	id, every := 436.0, 10000.0
-	if v.craft != onPX4 {
+	if !v.craft.isPX4() {
 		id, every = 0, 50000
 	}
 	a := v.command(simInterval, id, every)
@@ -604,9 +610,9 @@ func (v *probed) shows(mode uint32) func(message.Message) bool {
 	return func(m message.Message) bool {
 		switch m := m.(type) {
 		case *common.MessageCurrentMode:
-			return v.craft == onPX4 && m.CustomMode == mode
+			return v.craft.isPX4() && m.CustomMode == mode
 		case *common.MessageHeartbeat:
-			return (v.craft != onPX4 || v.polling != nil) && m.CustomMode == mode
+			return (!v.craft.isPX4() || v.polling != nil) && m.CustomMode == mode
 		}
 		return false
 	}
@@ -666,7 +672,7 @@ var (
 
 func (v *probed) holdMode() uint32 {
 	switch v.craft {
-	case onPX4:
+	case onPX4, onPX4Plane, onPX4VTOL, onPX4Rover:
 		return simPX4Loiter
 	case onCopter:
 		return simArduGuided
@@ -678,7 +684,7 @@ func (v *probed) holdMode() uint32 {
 func (v *probed) toGround() {
 	v.silence()
 	if v.armed() {
-		land, ok := map[craft]uint32{onPX4: simPX4Land, onCopter: simArduLand, onQuadPlane: simPlaneQLand}[v.craft]
+		land, ok := map[craft]uint32{onPX4: simPX4Land, onPX4Plane: simPX4Land, onPX4VTOL: simPX4Land, onPX4Rover: simPX4Land, onCopter: simArduLand, onQuadPlane: simPlaneQLand}[v.craft]
 		if !ok {
 			v.skip("a Plane does not land on command: it flies on in its mode")
 		}
@@ -702,7 +708,7 @@ func (v *probed) takeOff(up float64) {
 	v.setMode(v.holdMode())
 	a := v.command(simArm, 1)
 	v.must(a.last() == simAccepted, "arming: %v %s", a.results, v.texts(a.sent))
-	if v.craft == onPX4 {
+	if v.craft.isPX4() {
 		a = v.takeOffHere(up + v.homeAlt())
 	} else {
 		a = v.command(simTakeoff, 0, 0, 0, 0, 0, 0, up) // NaN ends ArduPilot's SITL
@@ -722,7 +728,7 @@ func (v *probed) takeOffHere(amsl float64) factAnswer {
 // toAir brings the vehicle to 15 m above home. PX4 forgets sticks only on the ground.
 func (v *probed) toAir() {
 	v.silence()
-	if v.craft == onPX4 && v.hadSticks || !v.armed() {
+	if v.craft.isPX4() && v.hadSticks || !v.armed() {
 		v.toGround()
 		v.takeOff(probeHeight)
 	}
@@ -781,7 +787,7 @@ func (v *probed) fly(p probe, begin func()) {
 // release: the simulated one is new, and is made older. A Copter is of the oldest: it is old, and made newer.
 func (p probe) simulate(t *testing.T, prepare func(*simulator)) *probed {
 	s := newSimulator(craftFlavours[p.on])
-	if p.on != onPX4 {
+	if !p.on.isPX4() {
 		simSlowBoot(s)
 	}
 	s.params["Q_GUIDED_MODE"] = 1 // a QuadPlane hovers in GUIDED
@@ -962,6 +968,9 @@ func meet(t *testing.T) (v *probed, version string) {
 	t.Cleanup(repeat(time.Second, v.companionBeat))
 	v.pilot.send(heartbeat(minimal.MAV_TYPE_ONBOARD_CONTROLLER))
 	v.craft = onPX4
+	if kind, ok := px4Crafts[h.Type]; ok {
+		v.craft = kind
+	}
 	if h.Autopilot == common.MAV_AUTOPILOT_ARDUPILOTMEGA {
 		v.craft = onCopter
 		if h.Type == common.MAV_TYPE_FIXED_WING {
@@ -1091,6 +1100,7 @@ var mutants = []struct {
 		}
 	}},
 	{"its receiver is lost", func(s *simulator) { s.receiver = simReceiverLost }},
+	{"it is another kind of vehicle", func(s *simulator) { s.typ, s.vtol = common.MAV_TYPE_QUADROTOR, 0 }},
 	{"it has another system id", func(s *simulator) { s.system = 2 }},
 	{"refused and accepted are exchanged", func(s *simulator) {
 		s.onAck = func(a *common.MessageCommandAck) []simAnswer {
