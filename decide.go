@@ -3,7 +3,7 @@ package main
 import "time"
 
 // What a task does next, decided from what is known at a moment: rules 5 and 6 of docs/design.md.
-// commander.follow does it, and waits.
+// waiter.follow does it, and waits.
 
 // move is what is to be done now.
 type move uint8

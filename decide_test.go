@@ -1,7 +1,7 @@
 package main
 
 // The decisions of a step, without a drone, a link or a goroutine: a script says what comes, and a loop like
-// commander.follow does what is decided, at once.
+// waiter.follow does what is decided, at once.
 
 import (
 	"fmt"
