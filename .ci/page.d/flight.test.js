@@ -286,7 +286,7 @@ it('the stream cut, and the program restarted: a banner, and back by itself', as
 	for (const how of ['cut', 'still']) {
 		relay.set(how)
 		await page.shows('banner', since)
-		await page.until('all is grey', () => document.querySelectorAll('dl .old').length === 11)
+		await page.until('all is grey', () => document.querySelectorAll('dl .old').length === 12)
 		await page.until('how old', () => /\d+\ss old/.test(document.getElementById('fact-altitude').nextElementSibling.textContent))
 		// A button's answer says that there was no answer.
 		if (how === 'cut') {

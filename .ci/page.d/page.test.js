@@ -15,7 +15,7 @@ describe('status', () => {
 			const { page } = await world(t, unknown)
 			assert.strictEqual(await page.text('doing'), 'Waiting for a vehicle')
 			assert.strictEqual(await page.text('by'), '–')
-			assert.deepStrictEqual(await page.eval(() => [...document.querySelectorAll('dl dd:nth-of-type(1)')].map(e => e.textContent)), Array(11).fill('–'))
+			assert.deepStrictEqual(await page.eval(() => [...document.querySelectorAll('dl dd:nth-of-type(1)')].map(e => e.textContent)), Array(12).fill('–'))
 			assert.doesNotMatch(await page.eval(() => document.body.innerText), /null|undefined|NaN|\[object/)
 		}
 	})
@@ -25,11 +25,11 @@ describe('status', () => {
 		const old = () => page.eval(() => [...document.querySelectorAll('dl .old dt')].map(e => e.textContent))
 		const below = id => page.eval(id => document.getElementById(id).nextElementSibling.textContent, id)
 		await shown(status({ position: { ...real.position, age: 12.4 } }))
-		assert.deepStrictEqual(await old(), ['Altitude', 'Heading', 'To home', 'To target'])
+		assert.deepStrictEqual(await old(), ['Altitude', 'To home', 'Heading', 'To target'])
 		assert.strictEqual(await below('fact-altitude'), '12\u00a0s old')
 		assert.ok(await page.eval(() => document.getElementById('drone').classList.contains('old')))
 		await shown(status({ battery: { ...real.battery, age: 300 } }))
-		assert.deepStrictEqual(await old(), ['Battery'])
+		assert.deepStrictEqual(await old(), ['Battery', 'Current'])
 		assert.strictEqual(await below('fact-battery'), '5\u00a0min old')
 		// The numbers also age while no event comes.
 		await shown(status({ gps: { ...real.gps, age: 2.9 } }))
@@ -40,14 +40,15 @@ describe('status', () => {
 	it('armable or why not, failsafe and silence are in plain words', async t => {
 		const { page, shown } = await world(t, status(), { scripts: [stopped] })
 		for (const [s, id, text] of [
-			[{ armed: false, armable: true, unhealthy: ['rc_receiver'] }, 'ready', 'can take off'],
-			[{ armed: false, armable: false, unhealthy: ['gps', '3d_mag', 'xy_new_thing'] }, 'ready', "can't be armed, unhealthy: GPS, compass, xy new thing"],
-			[{ armed: false, armable: false, unhealthy: [] }, 'ready', "can't be armed: press Take off, and the autopilot says why"],
+			[{ armed: false, armable: true, unhealthy: ['rc_receiver'] }, 'ready', 'can take off · GPS 3D, 12 satellites'],
+			[{ armed: false, armable: false, unhealthy: ['gps', '3d_mag', 'xy_new_thing'] }, 'ready', "can't be armed, unhealthy: GPS, compass, xy new thing · GPS 3D, 12 satellites"],
+			[{ armed: false, armable: false, unhealthy: [] }, 'ready', "can't be armed: press Take off, and the autopilot says why · GPS 3D, 12 satellites"],
 			[{ armed: true, armable: false }, 'ready', ''],
 			[{ input: { active: true, expires_in: 0.31, by: 'client', from: '192.168.1.23', yours: false } }, 'by', 'another client, 192.168.1.23'],
 			[{ input: { active: false, expires_in: null, by: 'receiver', from: null, yours: false } }, 'by', 'the receiver'],
 			[{ input: { active: false, expires_in: null, by: 'mavrest', from: null, yours: false } }, 'by', 'mavrest'],
-			[{ input: { active: false, expires_in: null, by: null, from: null, yours: false } }, 'by', 'nobody'],
+			[{ input: { active: false, expires_in: null, by: null, from: null, yours: false } }, 'by', 'off, press Position'],
+			[{ mode: 'position', input: { active: false, expires_in: null, by: null, from: null, yours: false } }, 'by', 'nobody, move one'],
 			[{ gps: { ...real.gps, fix: 'rtk_fixed' } }, 'fact-gps', 'RTK fixed'],
 			[{ gps: { ...real.gps, fix: '3d' } }, 'fact-gps', '3D'],
 			[{ gps: { ...real.gps, fix: 'no_gps' } }, 'fact-gps', 'no GPS'],
@@ -117,7 +118,7 @@ describe('the stream', () => {
 		const since = await page.eval(() => new Date(Date.now() - 1000).toTimeString().slice(0, 8))
 		await run(page, 1000)
 		assert.strictEqual(await page.text('banner'), `No contact with mavrest since ${since}. What you see is old.`)
-		assert.strictEqual(await page.eval(() => document.querySelectorAll('dl .old').length), 11)
+		assert.strictEqual(await page.eval(() => document.querySelectorAll('dl .old').length), 12)
 		assert.match(await page.eval(() => document.title), /^no contact/)
 		await run(page, 10000)
 		assert.strictEqual(await page.text('banner'), `No contact with mavrest since ${since}. What you see is old.`)
@@ -305,9 +306,9 @@ describe('commands', () => {
 		await page.shows('answer', 'that was all\\.$')
 		assert.strictEqual(await page.text('answer'), 'Hold: ' + error.replace(' (failed)', ''))
 		// What does not fit can be scrolled to.
-		await page.eval(() => { const a = document.getElementById('answer'); a.scrollTop = a.scrollHeight })
+		await page.eval(() => { const a = document.getElementById('said'); a.scrollTop = a.scrollHeight })
 		assert.ok(await page.eval(() => {
-			const a = document.getElementById('answer'), b = a.getBoundingClientRect()
+			const a = document.getElementById('said'), b = a.getBoundingClientRect()
 			return Math.abs(a.scrollTop + a.clientHeight - a.scrollHeight) < 2 && b.top >= 0 && b.bottom <= innerHeight && a.scrollWidth <= a.clientWidth
 		}))
 		await page.spot('#hold')
@@ -317,18 +318,17 @@ describe('commands', () => {
 		for (const lon of [8.5455937, 179.9999]) {
 			const home = { ...real.home, lon }
 			const { page, shown } = await world(t, status({ home, target: null, position: { ...real.position, lat: home.lat, lon } }))
-			const scale = () => page.eval(() => radii[zoom])
+			const scale = () => page.eval(() => reach)
 			let radius = await scale()
 			for (const [button, sign] of [['#farther', 1], ['#farther', 1], ['#nearer', -1], ['#nearer', -1]]) {
 				await page.click(button)
 				assert.strictEqual(Math.sign(await scale() - radius), sign, `${button} from ${radius} m`)
 				radius = await scale()
 				await page.click('#map', { x: 100, y: -50 })
-				const [east, north, perMetre] = await page.eval((home, radius) => {
-					const map = document.getElementById('map').getScreenCTM()
+				const [east, north, perMetre] = await page.eval(home => {
 					const lon = Number(document.getElementById('lon').value), lat = Number(document.getElementById('lat').value)
-					return [((lon - home.lon + 540) % 360 - 180) * 111319.5 * Math.cos(home.lat * Math.PI / 180), (lat - home.lat) * 111319.5, 80 * map.a / radius]
-				}, home, radius)
+					return [((lon - home.lon + 540) % 360 - 180) * 111319.5 * Math.cos(home.lat * Math.PI / 180), (lat - home.lat) * 111319.5, pixels().perMetre]
+				}, home)
 				assert.ok(Math.abs(east * perMetre - 100) < 2 && Math.abs(north * perMetre - 50) < 2, `${radius} m: ${east} east, ${north} north, ${perMetre} pixels each`)
 				const value = await page.eval(() => Number(document.getElementById('lon').value))
 				assert.ok(value >= -180 && value < 180)
@@ -337,7 +337,8 @@ describe('commands', () => {
 			// Fit shows the target again, however far it is.
 			await page.click('#fit')
 			await shown(status({ home, target: { lat: home.lat + 0.01, lon, altitude: 20, distance: 1113 }, position: { ...real.position, lat: home.lat, lon } }))
-			assert.strictEqual(await page.text('scale'), '1.0\u00a0km')
+			assert.ok(await page.eval(() => reach >= 1113 && fitted))
+			assert.match(await page.text('rings'), /1.km/)
 			assert.strictEqual(await page.text('fact-to-target'), '1.1\u00a0km')
 		}
 	})
@@ -441,7 +442,7 @@ describe('sticks', () => {
 		await page.key('up', 'ArrowUp')
 		await page.key('up', 'KeyS')
 		await page.eval(() => document.activeElement.blur())
-		await page.click('#by') // nothing has the focus
+		await page.click('#hands p') // nothing has the focus
 		const moves = [
 			['KeyW', { throttle: 0.75 }], ['KeyS', { throttle: 0.25 }], ['KeyD', { yaw: 0.5 }], ['KeyA', { yaw: -0.5 }],
 			['ArrowUp', { pitch: 0.5 }], ['ArrowDown', { pitch: -0.5 }], ['ArrowRight', { roll: 0.5 }], ['ArrowLeft', { roll: -0.5 }],

@@ -4,7 +4,7 @@ const { describe, it } = require('node:test')
 const assert = require('node:assert')
 const fs = require('node:fs')
 const path = require('node:path')
-const { until, sleep } = require('./browser.js')
+const { Browser, until, sleep } = require('./browser.js')
 const { stopped } = require('./world.js')
 const { real, status, world, opened, run, runLive } = require('./pages.js')
 
@@ -116,7 +116,7 @@ describe('a failsafe', () => {
 			assert.ok(await inside(page, 'failsafe'))
 			assert.deepStrictEqual([await bad(page, 'fact-battery'), await bad(page, 'fact-gps')], [false, true])
 			await shown(status({ failsafe: true, unhealthy: ['battery'], messages: [] }))
-			assert.match(await page.text('failsafe'), /unhealthy: battery/)
+			assert.match(await page.text('wrong'), /unhealthy: battery/)
 			assert.deepStrictEqual([await bad(page, 'fact-battery'), await bad(page, 'fact-gps')], [true, false])
 		}
 	})
@@ -170,6 +170,414 @@ describe('answers', () => {
 		assert.ok(sentences.length > 30, `${sentences.length} sentences`)
 		for (const text of sentences) {
 			assert.doesNotMatch(await said(page, text), /[{}]|^(input|mode|arm|land|takeoff|goto|altitude|lat|lon): |_msl|in_air|set (manual|the mode|another)|\b(lat|lon|goto)\b|read the status|leave it out/, text)
+		}
+	})
+})
+
+describe('what the drone does', () => {
+	const ground = { armed: false, in_air: false, landed_state: 'on_ground', target: null, done: null }
+	const flying = { armed: true, in_air: true, landed_state: 'in_air', target: null, done: null, failsafe: false }
+	const at = (metres, more = {}) => ({ position: { ...real.position, lat: real.home.lat + metres / 111319.5, lon: real.home.lon, altitude: 20, age: 0, ...more } })
+	const moving = (speed, climb) => ({ velocity: { ...real.velocity, ground_speed: speed, climb, age: 0 } })
+
+	it('is never a landing for a drone that never flew', async t => {
+		const { page, shown } = await world(t, status({ ...ground, mode: 'manual' }), { scripts: [stopped] })
+		for (const mode of ['land', 'rtl', 'rtgs', 'hold']) {
+			await shown(status({ ...ground, mode, done: true }))
+			assert.strictEqual(await page.text('doing'), 'On the ground', mode)
+		}
+		await shown(status({ ...flying, mode: 'land' }))
+		await shown(status({ ...ground, mode: 'land' }))
+		assert.strictEqual(await page.text('doing'), 'Landed')
+	})
+
+	it('of a return is climbing, on its way, or landing at home', async t => {
+		const { page, shown } = await world(t, status(), { scripts: [stopped] })
+		for (const [s, says] of [
+			[{ ...at(80), ...moving(0.2, 2) }, /^Returning, climbing$/],
+			[{ ...at(80), ...moving(8, 0) }, /^Returning, 80.m$/],
+			[{ ...at(1), ...moving(0.1, -0.7) }, /^Landing at home$/],
+			[{ ...at(1), ...moving(0, 0), landed_state: 'landing' }, /^Landing at home$/],
+		]) {
+			await shown(status({ ...flying, mode: 'rtl', done: false, ...s }))
+			assert.match(await page.text('doing'), says)
+		}
+	})
+
+	it('is stopping while a failsafe or a pilot\'s hold brakes, not flying to a target', async t => {
+		const { page, shown } = await world(t, status(), { scripts: [stopped] })
+		const target = { lat: real.home.lat, lon: real.home.lon, altitude: 20, distance: 14 }
+		for (const [s, says] of [
+			[{ failsafe: true, ...moving(6, 0) }, /^Stopping$/],
+			[{ ...moving(8, 0) }, /^Stopping$/],
+			[{ failsafe: true, ...moving(0.1, 0) }, /^Holding$/],
+			[{ done: false, ...moving(5, 0) }, /^Flying to the target, 14.m$/],
+			[{ done: false, failsafe: true, ...moving(5, 0) }, /^Flying to the target, 14.m$/],
+		]) {
+			await shown(status({ ...flying, mode: 'hold', target, ...at(14), ...s }))
+			assert.match(await page.text('doing'), says, JSON.stringify(s))
+		}
+	})
+})
+
+// boxes returns where each visible button, pad and field of the first screen is.
+const boxes = page => page.eval(() => [...document.querySelectorAll('header, #map, button, .stick, #said')].filter(e => e.offsetWidth && !e.closest('details') && e.getBoundingClientRect().y < innerHeight).map(e => {
+	const b = e.getBoundingClientRect()
+	return [e.id || e.textContent.trim(), Math.round(b.x), Math.round(b.y), Math.round(b.width), Math.round(b.height)].join(' ')
+}))
+
+const sizes = [[390, 844, true], [390, 664, true], [844, 390, true], [768, 1024, true], [1280, 800, false], [360, 640, true], [320, 568, true], [568, 320, true]]
+
+describe('the first screen', () => {
+	it('does not move in an outage, and all that is old looks old', async t => {
+		for (const [width, height, touch] of sizes) {
+			const messages = [{ severity: 'warning', text: 'strong wind', age: 3 }]
+			const { page, fake, shown } = await world(t, status(), { width, height, touch, scripts: [stopped] })
+			await shown(status({ mode: 'position', in_air: true, messages }))
+			const before = await boxes(page)
+			fake.mute = true
+			await run(page, 12000)
+			assert.match(await page.text('banner'), /^No contact/)
+			assert.deepStrictEqual(await boxes(page), before, `${width} x ${height}`)
+			const look = await page.eval(() => Object.fromEntries(['doing', 'wrong', 'fact-altitude', 'fact-battery', 'return', 'by'].map(id => [id, getComputedStyle(document.getElementById(id)).fontStyle])))
+			const pressed = await page.eval(() => [getComputedStyle(document.querySelector('[aria-pressed=true]')).fontStyle, getComputedStyle(document.querySelector('#messages li')).fontStyle])
+			assert.deepStrictEqual([...Object.values(look), ...pressed], Array(8).fill('italic'), JSON.stringify(look))
+			for (const id of ['hold', 'land']) assert.strictEqual(await page.eval(id => getComputedStyle(document.getElementById(id)).fontStyle, id), 'normal')
+		}
+	})
+
+	it('has the answer in a place of its own: a long one moves and covers nothing', async t => {
+		for (const [width, height, touch] of sizes) {
+			const { page, fake } = await world(t, status(), { width, height, touch })
+			fake.answer = refusing('the autopilot refused arming: ' + 'PreArm: something is wrong; '.repeat(12))
+			const before = await boxes(page)
+			await page.click('#hold')
+			await page.shows('answer', 'PreArm')
+			assert.deepStrictEqual(await boxes(page), before, `${width} x ${height}`)
+		}
+	})
+
+	it('answers what it does, whether anything is wrong, where it is, and what can be done next', async t => {
+		for (const [width, height, touch] of sizes) {
+			const { page, shown } = await world(t, status(), { width, height, touch, scripts: [stopped] })
+			const away = { ...real.position, lat: real.home.lat + 42 / 111319.5, lon: real.home.lon + 42 / 75000, altitude: 12.3, age: 0 }
+			await shown(status({ mode: 'hold', done: true, position: away, messages: [] }))
+			for (const id of ['doing', 'reason', 'fact-altitude', 'fact-to-home', 'fact-speed', 'fact-battery', 'by', 'hold', 'return', 'land', 'tip', 'map', 'left', 'right', 'goto', 'altitude', 'nearer', 'farther', 'fit', ...width === 1280 ? [] : ['below']]) {
+				assert.ok(await inside(page, id), `${id}, ${width} x ${height}`)
+			}
+			assert.match(await page.eval(() => document.getElementById('box-to-home').innerText), /^To home\s+6\d.m\s+SW$/)
+			assert.match(await page.text('reason'), /^No warnings/)
+			assert.ok(await page.eval(() => document.getElementById('hold').classList.contains('loud')))
+			await shown(status({ mode: 'hold', done: true, position: away, messages: [{ severity: 'notice', text: 'mavrest: the client is silent: holding', age: 1 }] }))
+			assert.match(await page.text('reason'), /^the client is silent: holding, 1.s ago$/)
+			await shown(status({ mode: 'manual', in_air: false, armed: false, armable: true, landed_state: 'on_ground', messages: [] }))
+			const loud = await page.eval(() => [...document.querySelectorAll('.loud')].filter(e => e.offsetWidth).map(e => e.id))
+			assert.deepStrictEqual(loud, ['takeoff'])
+			assert.ok(await inside(page, 'up') && await inside(page, 'takeoff'))
+			assert.match(await page.text('ready'), /can take off · GPS 3D, 12 satellites/)
+			assert.match(await page.text('tip'), /Take off/)
+		}
+	})
+
+	it('leads to what lies below, and back', async t => {
+		const { page } = await world(t, status(), { width: 390, height: 844, touch: true })
+		assert.ok(!await inside(page, 'answers'))
+		await page.click('#below')
+		await page.until('messages and answers', () => {
+			const b = document.getElementById('messages').getBoundingClientRect()
+			return b.top >= 0 && b.top < innerHeight - 200
+		})
+		await page.click('#below')
+		await page.until('the first screen', () => document.querySelector('main').scrollTop === 0)
+	})
+
+	it('keeps Land on the screen where the text is at 200 %', async t => {
+		for (const [width, height, touch] of sizes.filter(([, , touch]) => touch)) {
+			const { page } = await world(t, status(), { width, height, touch })
+			await page.eval(() => { document.documentElement.style.fontSize = '200%' })
+			for (const id of ['hold', 'return', 'land', 'doing']) assert.ok(await page.eval(id => {
+				const b = document.getElementById(id).getBoundingClientRect()
+				return b.left >= 0 && b.right <= innerWidth && b.top >= 0 && b.bottom <= innerHeight
+			}, id), `${id}, ${width} x ${height}`)
+			assert.ok(await page.eval(() => document.documentElement.scrollWidth <= innerWidth))
+		}
+	})
+
+	it('has targets of at least 44 pixels, and letters of at least 11', async t => {
+		for (const [width, height, touch] of sizes) {
+			const { page, shown } = await world(t, status(), { width, height, touch, scripts: [stopped] })
+			await opened(page)
+			for (const air of [true, false]) {
+				await shown(status({ in_air: air, armed: air }))
+				if (air) await page.eval((lat, lon) => choose(lat, lon), ...north(30))
+				const small = await page.eval(() => [...document.querySelectorAll('button, summary')].filter(e => e.offsetWidth && (e.offsetHeight < 43 || e.offsetWidth < 43)).map(e => e.id || e.textContent))
+				assert.deepStrictEqual(small, [], `${width} x ${height}`)
+				const tiny = await page.eval(() => [...document.querySelectorAll('#map text, button small, dt, dd, #legend, #scale, .stick span')].filter(e => parseFloat(getComputedStyle(e).fontSize) < 10.8).map(e => e.outerHTML))
+				assert.deepStrictEqual(tiny, [], `${width} x ${height}`)
+			}
+		}
+	})
+
+	it('prints nothing over anything else: the sticks\' owner stands beside the header, the pads are whole', async t => {
+		const input = { active: true, expires_in: 0.4, by: 'client', from: '192.168.100.123', yours: false }
+		for (const [width, height, touch] of sizes) {
+			const { page, shown } = await world(t, status(), { width, height, touch, scripts: [stopped] })
+			await shown(status({ mode: 'position', input, failsafe: true, messages: [{ severity: 'critical', text: 'Low battery, returning', age: 1 }] }))
+			const over = await page.eval(() => {
+				const box = id => document.getElementById(id).getBoundingClientRect()
+				const meet = (a, b) => a.left < b.right - 1 && b.left < a.right - 1 && a.top < b.bottom - 1 && b.top < a.bottom - 1
+				const ids = ['doing', 'top', 'news', 'strip', 'view', 'hands', 'left', 'right', 'said', 'hold', 'return', 'land']
+				return ids.flatMap((a, i) => ids.slice(i + 1).filter(b => meet(box(a), box(b))).map(b => a + ' over ' + b))
+			})
+			assert.deepStrictEqual(over, [], `${width} x ${height}`)
+			for (const id of ['left', 'right']) assert.ok(await page.eval(id => {
+				const b = document.getElementById(id).getBoundingClientRect()
+				return b.bottom <= innerHeight && b.right <= innerWidth && [[0.5, 0.05], [0.5, 0.95], [0.05, 0.5], [0.95, 0.5]].every(([x, y]) => document.elementFromPoint(b.x + x * b.width, b.y + y * b.height)?.closest('.stick')?.id === id)
+			}, id), `${id}, ${width} x ${height}`)
+		}
+	})
+})
+
+describe('buttons', () => {
+	it('that want a press say so after a short tap', async t => {
+		const { page, shown } = await world(t, status({ in_air: false, armed: false }))
+		await opened(page)
+		for (const [button, name] of [['#takeoff', 'Take off'], ['#arm', 'Arm'], ['[data-mode=manual]', 'Manual']]) {
+			await page.click(button)
+			await page.shows('answer', `^${name}: keep it pressed for a second\\.$`)
+		}
+		await shown(status({ in_air: true, mode: 'hold' }))
+		await page.eval((lat, lon) => choose(lat, lon), ...north(30))
+		await page.click('#land-there')
+		await page.shows('answer', '^Land there: keep it pressed for a second\\.$')
+	})
+
+	it('of the map: a tap on the ground says take off first, and chooses nothing', async t => {
+		const { page } = await world(t, status({ in_air: false, armed: false }))
+		await page.click('#map', { x: 30, y: 20 })
+		await page.shows('answer', '^Take off first')
+		assert.ok(await page.eval(() => document.getElementById('chosen').classList.contains('gone') && !document.getElementById('lat').value))
+	})
+
+	it('are not there where the vehicle would answer 501', async t => {
+		const { page, shown } = await world(t, status(), { scripts: [stopped] })
+		await opened(page)
+		const all = ['manual', 'altitude', 'position', 'takeoff', 'hold', 'land', 'rtl', 'rtgs']
+		for (const [vehicle, lost] of [
+			[{ type: 'quadrotor', kind: 'hover', modes: all }, []],
+			[{ type: 'ground_rover', kind: 'wheels', modes: ['manual', 'position', 'hold', 'land', 'rtl', 'rtgs'] }, ['altitude', 'altitude-box']],
+			[{ autopilot: 'ardupilot', type: 'fixed_wing', kind: 'wing', modes: ['manual', 'altitude', 'takeoff', 'hold', 'rtl', 'rtgs'] }, ['position', 'land', 'land-there']],
+		]) {
+			await page.eval((lat, lon) => choose(lat, lon), ...north(30))
+			await shown(status({ in_air: true, mode: 'hold', vehicle: { ...real.vehicle, ...vehicle } }))
+			const gone = await page.eval(() => [...document.querySelectorAll('#land, #hold, #return, #land-there, #altitude-box, [data-mode]')].filter(e => !e.offsetWidth).map(e => e.dataset.mode ?? e.id))
+			assert.deepStrictEqual(gone.sort(), lost.sort(), vehicle.type)
+		}
+	})
+})
+
+describe('the map', () => {
+	const drag = async (page, x, y) => {
+		const at = await page.spot('#map')
+		await page.mouse('mousePressed', at)
+		for (let i = 1; i <= 4; i++) await page.mouse('mouseMoved', { x: at.x + x * i / 4, y: at.y + y * i / 4 })
+		await page.mouse('mouseReleased', { x: at.x + x, y: at.y + y })
+	}
+
+	it('can be dragged and zoomed, then says by an arrow where the drone is; Fit follows it again', async t => {
+		const { page, shown } = await world(t, air(10), { scripts: [stopped] })
+		await drag(page, -500, 0)
+		assert.strictEqual(await page.eval(() => document.getElementById('lat').value), '', 'a drag chooses no place')
+		await shown(air(10))
+		assert.ok(await inside(page, 'away'), 'an arrow')
+		const arrow = await page.eval(() => document.getElementById('away').getBoundingClientRect().x - document.getElementById('view').getBoundingClientRect().x)
+		assert.ok(arrow < 60, 'to the west, where the drone is')
+		await page.click('#fit')
+		assert.ok(await inside(page, 'drone') && !await inside(page, 'away'))
+	})
+
+	it('zooms by two fingers and by the wheel, about the point under them', async t => {
+		const { page } = await world(t, air(10), { width: 390, height: 844, touch: true })
+		const at = await page.spot('#map')
+		const was = await page.eval(() => { zoomTo(100); return reach })
+		await page.touch('touchStart', [{ x: at.x - 20, y: at.y }, { x: at.x + 20, y: at.y }])
+		for (let i = 1; i <= 4; i++) await page.touch('touchMove', [{ x: at.x - 20 - 10 * i, y: at.y }, { x: at.x + 20 + 10 * i, y: at.y }])
+		await page.touch('touchEnd', [])
+		const is = await page.eval(() => reach)
+		assert.ok(is < was / 2 && is > was / 4, `${was} m, then ${is} m`)
+		assert.strictEqual(await page.eval(() => document.getElementById('lat').value), '')
+		await page.send('Input.dispatchMouseEvent', { type: 'mouseWheel', x: at.x, y: at.y, deltaX: 0, deltaY: 300 })
+		await page.until('farther', is => reach > is * 1.9, [is])
+	})
+
+	it('has letters and signs of the same size on each screen, and numbers on its rings', async t => {
+		for (const [width, height, touch] of sizes) {
+			const { page, shown } = await world(t, air(10), { width, height, touch, scripts: [stopped] })
+			await shown({ ...air(10), target: { lat: real.home.lat + 40 / 111319.5, lon: real.home.lon, altitude: 10, distance: 40 } })
+			const seen = await page.eval(() => ({
+				letter: document.getElementById('map').getScreenCTM().a,
+				drone: document.getElementById('drone').getBoundingClientRect().height,
+				rings: [...document.querySelectorAll('#rings text')].map(e => e.textContent),
+			}))
+			assert.ok(Math.abs(seen.letter - 1) < 0.01 && seen.drone > 18 && seen.drone < 36, JSON.stringify(seen))
+			assert.ok(seen.rings.length > 0 && seen.rings.every(text => /^\d+\u00a0k?m$/.test(text)), JSON.stringify(seen))
+		}
+	})
+})
+
+describe('sticks', () => {
+	const knob = (page, id) => page.eval(id => {
+		const pad = document.getElementById(id).getBoundingClientRect()
+		const b = document.querySelector(`#${id} i`).getBoundingClientRect()
+		return [Math.round((b.x + b.width / 2 - pad.x - pad.width / 2) / pad.width / 0.033) / 10, Math.round((pad.y + pad.height / 2 - b.y - b.height / 2) / pad.height / 0.033) / 10]
+	}, id)
+
+	it('show what is sent, from keys and from a gamepad', async t => {
+		const pad = 'window.axes4 = [0, 0, 0, 0]; navigator.getGamepads = () => [{ connected: true, axes: window.axes4 }]'
+		const { page, fake } = await world(t, status({ mode: 'position', in_air: true }), { scripts: [stopped, pad] })
+		await page.eval(() => { document.getElementById('keys').checked = true })
+		await page.key('down', 'ArrowUp')
+		await page.key('down', 'KeyA')
+		await runLive(page, 300)
+		assert.deepStrictEqual([await knob(page, 'left'), await knob(page, 'right')], [[-0.5, 0], [0, 0.5]])
+		await page.key('up', 'ArrowUp')
+		await page.key('up', 'KeyA')
+		await page.eval(() => { window.axes4 = [0.5, -1, -0.5, 1] })
+		await runLive(page, 300)
+		assert.deepStrictEqual([await knob(page, 'left'), await knob(page, 'right')], [[0.5, 1], [-0.5, -1]])
+		await until('sticks', () => fake.posts.at(-1)?.body.pitch === -1)
+		await page.eval(() => { window.axes4 = [NaN, 0, undefined, 0] })
+		await runLive(page, 300)
+		assert.deepStrictEqual([await knob(page, 'left'), await knob(page, 'right')], [[0, 0], [0, 0]])
+	})
+
+	it('of keys do not fly from what scrolls', async t => {
+		const { page, fake } = await world(t, status({ mode: 'position' }))
+		await page.eval(() => { document.getElementById('keys').checked = true })
+		for (const id of ['messages', 'answers', 'news', 'said']) {
+			await page.eval(id => document.getElementById(id).focus(), id)
+			for (const code of ['ArrowDown', 'KeyW']) {
+				await page.key('down', code)
+				await sleep(250)
+				await page.key('up', code)
+			}
+		}
+		assert.deepStrictEqual(fake.posts, [])
+		await page.eval(() => document.activeElement.blur())
+		await page.key('down', 'ArrowDown')
+		await until('it flies', () => fake.posts.length > 0)
+		await page.key('up', 'ArrowDown')
+	})
+
+	it('have captions that the knob does not cover, and the words of their kind', async t => {
+		const { page, shown } = await world(t, status({ mode: 'manual', in_air: false }), { scripts: [stopped] })
+		await run(page, 200)
+		assert.ok(await page.eval(() => {
+			const e = document.querySelector('#left span')
+			return getComputedStyle(e).backgroundColor !== 'rgba(0, 0, 0, 0)' && getComputedStyle(e).position === 'absolute'
+		}))
+		for (const [kind, words] of [['hover', 'forward, right'], ['wing', 'forward sinks, turn'], ['wheels', 'steer']]) {
+			await shown(status({ vehicle: { ...real.vehicle, kind } }))
+			assert.strictEqual(await page.eval(() => document.querySelector('#right span').textContent), words)
+		}
+	})
+
+	it('that nobody has in altitude or manual mode are said, once it has lasted: the drone drifts', async t => {
+		const nobody = { active: false, expires_in: null, by: null, from: null, yours: false }
+		for (const mode of ['altitude', 'manual']) {
+			const { page, shown } = await world(t, status({ in_air: true, mode, input: nobody, messages: [] }), { scripts: [stopped] })
+			await runLive(page, 3000)
+			await shown(status({ in_air: true, mode, input: nobody, messages: [] }))
+			assert.doesNotMatch(await page.text('reason'), /Nobody/)
+			await runLive(page, 2000)
+			assert.match(await page.text('reason'), new RegExp(`^Nobody has the sticks: in ${mode} mode the drone drifts\\. Press Hold\\.$`))
+			await shown(status({ in_air: true, mode: 'position', input: nobody, messages: [] }))
+			assert.doesNotMatch(await page.text('reason'), /Nobody/)
+		}
+	})
+})
+
+describe('the stream', () => {
+	it('is closed while the page is hidden, and opened when it is shown', async t => {
+		const own = await Browser.start() // with one window
+		t.after(() => own.end())
+		const { page, fake } = await world(t, status(), { focus: false }, own)
+		fake.answer = path => {}
+		await page.click('#return')
+		await until('the wait', () => fake.posts.length === 1)
+		const other = await own.open('about:blank', { tab: true, focus: false })
+		await other.front()
+		await until('no stream and no wait', () => fake.streams.size === 0 && !fake.posts[0].open)
+		await page.until('the title says so', () => document.title === 'resting – drone')
+		await sleep(2500)
+		assert.strictEqual(fake.streams.size, 0)
+		await other.close()
+		await page.front()
+		await until('a stream', () => fake.streams.size === 1)
+		await page.shows('banner', '^$')
+		await page.until('its title', () => !/resting/.test(document.title))
+		await page.shows('answer', '^Return: the page was hidden')
+	})
+
+	it('of seven pages in one browser lets the Hold of the first leave', async t => {
+		const own = await Browser.start()
+		t.after(() => own.end())
+		const { page, fake } = await world(t, status(), { focus: false }, own)
+		for (let i = 0; i < 7; i++) await own.open(fake.url, { tab: true, focus: false })
+		await page.front()
+		await page.until('it is shown', () => !document.hidden)
+		await page.eval(() => document.getElementById('hold').click())
+		await until('a hold', () => fake.named('mode').length === 1, 10)
+	})
+
+	it('whose events come late is no contact; a restart of mavrest begins anew', async t => {
+		const { page, fake, shown } = await world(t, status({ time: 100 }), { scripts: [stopped] })
+		const later = async (ms, time) => {
+			await page.eval(ms => { for (; ms > 0; ms -= 100) { heard = now(); window.run(100) } }, ms)
+			await shown(status({ time }))
+			return page.text('banner')
+		}
+		assert.strictEqual(await later(1000, 101), '')
+		assert.strictEqual(await later(2500, 102), '', '1.5 s late')
+		assert.match(await later(1600, 103), /^No contact with mavrest since \d\d:\d\d:\d\d\. What you see is old\.$/, '2.1 s late')
+		assert.ok(await page.eval(() => document.querySelectorAll('dl .old').length > 10))
+		await page.click('#return')
+		await page.shows('answer', 'was not sent')
+		assert.deepStrictEqual(fake.posts, [])
+		assert.strictEqual(await later(100, 5), '', 'time ran back')
+		assert.strictEqual(await later(1000, 6), '')
+		assert.match(await later(4000, 7.5), /^No contact/)
+		assert.strictEqual(await later(0, 10.5), '', 'caught up')
+	})
+})
+
+describe('a pilot', () => {
+	it('finds the last five answers with their times, and how long it has flown', async t => {
+		const { page, fake, shown } = await world(t, status({ in_air: false, armed: false }), { scripts: [stopped] })
+		for (let i = 1; i <= 7; i++) {
+			fake.answer = refusing('reason ' + i)
+			await page.eval(() => document.getElementById('land').click())
+			await page.shows('answer', 'reason ' + i)
+			await runLive(page, 3000)
+		}
+		const list = await page.eval(() => [...document.querySelectorAll('#answers li')].map(li => li.textContent))
+		assert.strictEqual(list.length, 5)
+		assert.match(list[0], /^\d\d:\d\d:\d\d Land: reason 7$/)
+		assert.match(list[4], /^\d\d:\d\d:\d\d Land: reason 3$/)
+		await shown(status({ in_air: true, messages: [] }))
+		await runLive(page, 75000)
+		await shown(status({ in_air: true, messages: [] }))
+		assert.match(await page.text('reason'), /in the air for 1:15/)
+	})
+
+	it('reads one height in one rounding', async t => {
+		const { page, shown } = await world(t, air(9.97), { scripts: [stopped] })
+		for (const [v, text] of [[9.97, '10'], [9.93, '9.9'], [10.4, '10'], [39.6, '40'], [-0.02, '0.0']]) {
+			await shown(air(v))
+			await page.eval((lat, lon) => choose(lat, lon), ...north(30))
+			assert.strictEqual(await page.text('fact-altitude'), text + '\u00a0m')
+			assert.ok((await goto(page)).includes(`stay at ${text}\u00a0m`), await goto(page))
+			assert.strictEqual(await page.eval(() => document.getElementById('altitude').placeholder), text)
 		}
 	})
 })
