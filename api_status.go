@@ -101,6 +101,9 @@ func (d *drone) snapshot(now time.Time) snapshot {
 		situation: v, tel: d.tel, modeName: d.modeName(),
 		target: d.target(now), by: d.sticks.by(v), from: d.sticks.held(v), link: d.link.state(),
 	}
+	if s.link.fault == nil && d.online && d.handshake.answersNothing(now) {
+		s.link.fault = s.link.unanswered()
+	}
 	// PX4 checks its present mode, which may need a receiver. A takeoff leaves that for hold, which needs none.
 	leavesMode := v.firmware == px4 && v.shown() != ModeHold && v.shown() != ModeTakeoff
 	armsOnOurStream := v.firmware.ardupilot() && d.sticks.src.receiver == receiverNone

@@ -33,6 +33,16 @@ type acks struct {
 	repeated int                          // commands that were acknowledged after a repeat, since trip was set
 	modeFrom time.Time                    // no mode change goes out before it
 	modeCmd  common.MAV_CMD               // of the mode change sent last
+
+	asked    map[questionKind]bool // the kinds of question that went out since the handshake began
+	answered bool                  // one of them was answered
+}
+
+// questionKind is a kind of question to the vehicle: a command, a message (REQUEST_MESSAGE), or a parameter.
+type questionKind struct {
+	cmd   common.MAV_CMD
+	id    uint32
+	param string
 }
 
 // command is one MAVLink command with its copies and its answer.
@@ -72,7 +82,7 @@ func (c *command) answerBy(trip time.Duration) time.Time {
 }
 
 func newAcks(l *link, tel *telemetry) *acks {
-	return &acks{link: l, tel: tel, waiting: make(map[common.MAV_CMD]*command), late: make(map[common.MAV_CMD]time.Time)}
+	return &acks{link: l, tel: tel, waiting: make(map[common.MAV_CMD]*command), late: make(map[common.MAV_CMD]time.Time), asked: make(map[questionKind]bool)}
 }
 
 // byReport reports whether a report proves the command, whatever its acks are.
@@ -112,6 +122,7 @@ func (a *acks) send(c *command) error {
 	if err := a.link.send(c.step.message(a.tel.id.system, uint8(c.copies))); err != nil {
 		return err
 	}
+	a.asked[questionKind{cmd: c.step.cmd}] = true
 	if c.copies == 0 {
 		c.sent = now
 	}
@@ -124,6 +135,7 @@ func (a *acks) send(c *command) error {
 
 // hear takes an ack that the vehicle sent to us; reports is the number of reports before it.
 func (a *acks) hear(cmd common.MAV_CMD, result uint8, reports int, now time.Time) {
+	a.answered = true
 	if result == uint8(common.MAV_RESULT_IN_PROGRESS) { // the answer is still to come
 		return
 	}
@@ -158,6 +170,7 @@ func (a *acks) copyGap() time.Duration { return max(copyEvery, a.trip*3/2) }
 // request asks for a message (REQUEST_MESSAGE, 512). Its ack means nothing.
 func (a *acks) request(id uint32) error {
 	s := a.tel.id.firmware().step(common.MAV_CMD_REQUEST_MESSAGE, float32(id))
+	a.asked[questionKind{cmd: s.cmd, id: id}] = true
 	return a.link.send(s.message(a.tel.id.system, 0))
 }
 

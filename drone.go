@@ -237,6 +237,7 @@ func (d *drone) hearMessage(m message.Message, now time.Time) {
 	case *common.MessageRcChannels:
 		d.sticks.hearChannels(d.situation(now), d.tel.rc.channel)
 	case *common.MessageAutopilotVersion:
+		d.cmd.acks.answered = true
 		span, v := flown[d.firmware()], d.tel.id.version
 		if v != version && (v < span[0] || v >= span[1]) {
 			d.log.Warn("mavrest was never flown on this version of the firmware: see docs/autopilots.md", "version", v, "flown_from", span[0], "flown_before", span[1])

@@ -910,7 +910,7 @@ func TestHeartbeatsGoOutEverySecondAsAnOnboardController(t *testing.T) {
 			}
 			n++
 			if hb.Type != minimal.MAV_TYPE_ONBOARD_CONTROLLER || hb.Autopilot != minimal.MAV_AUTOPILOT_INVALID ||
-				hb.SystemStatus != minimal.MAV_STATE_ACTIVE || r.component != 194 || r.system != 1 {
+				hb.SystemStatus != minimal.MAV_STATE_ACTIVE || r.component != 193 || r.system != 1 {
 				f.Errorf("heartbeat %+v from %d/%d", hb, r.system, r.component)
 			}
 			if d := r.at.Sub(last); !last.IsZero() && d > 1100*time.Millisecond {

@@ -67,7 +67,7 @@ func newDialect(messages ...message.Message) *dialect.ReadWriter {
 
 // Component ids.
 const (
-	componentID = byte(minimal.MAV_COMP_ID_ONBOARD_COMPUTER4) // ours; MAVROS and other companions use others
+	componentID = byte(minimal.MAV_COMP_ID_ONBOARD_COMPUTER3) // ours; other companions' programs use others (docs/install.md, 6)
 	stationID   = byte(minimal.MAV_COMP_ID_MISSIONPLANNER)    // of our ground station's heartbeat
 	autopilotID = byte(minimal.MAV_COMP_ID_AUTOPILOT1)
 )
@@ -90,6 +90,12 @@ var (
 	idCommandAck    = (*common.MessageCommandAck)(nil).GetID()
 	idManualControl = (*common.MessageManualControl)(nil).GetID()
 	idRCOverride    = (*common.MessageRcChannelsOverride)(nil).GetID()
+)
+
+// These two say what a radio is. Neither is in the dialect, and no rule depends on them.
+const (
+	idRadioStatus = 109
+	idRadio       = 166 // of ArduPilot's dialect
 )
 
 // padding completes a broken frame. An autopilot waits for all bytes that a broken frame

@@ -71,6 +71,8 @@ func (h *handshake) begin(now time.Time) {
 	if h.open != nil {
 		h.params.acks.close(h.open)
 	}
+	h.params.acks.answered = false
+	clear(h.params.acks.asked)
 	*h = handshake{params: h.params, unanswered: make(map[string]int)}
 	h.firmware, h.began = h.params.tel.id.firmware(), now
 	live := stream{id: idHeartbeat, hz: 20} // ArduPilot sends it as often as it is asked
@@ -101,6 +103,18 @@ func (h *handshake) lacks(id uint32) {
 	for i := range h.streams {
 		h.streams[i].slow = h.streams[i].slow || h.streams[i].id == id
 	}
+}
+
+// The vehicle answers nothing if so many kinds of question went unanswered for so long.
+const (
+	silentKinds = 5
+	silentFor   = 10 * time.Second
+)
+
+// answersNothing reports whether the vehicle answers nothing that is sent, as where only one wire is connected.
+func (h *handshake) answersNothing(now time.Time) bool {
+	a := h.params.acks
+	return !a.answered && len(a.asked) >= silentKinds && now.Sub(h.began) >= silentFor
 }
 
 // refusedLive reports whether the vehicle has refused to send live reports.
@@ -235,6 +249,7 @@ var familyParameters = map[firmware][][]string{
 }
 
 func (p *parameters) request(name string) {
+	p.acks.asked[questionKind{param: name}] = true
 	p.acks.link.send(&common.MessageParamRequestRead{
 		TargetSystem: p.tel.id.system, TargetComponent: autopilotID, ParamId: name, ParamIndex: -1,
 	})
@@ -255,6 +270,7 @@ func (p *parameters) hear(m *common.MessageParamValue, now time.Time) (ours bool
 		v = float64(int32(math.Float32bits(m.ParamValue)))
 	}
 	p.values[m.ParamId] = v
+	p.acks.answered = true
 	if m.ParamId == "NAV_DLL_ACT" {
 		p.stationAt = now
 	}

@@ -316,6 +316,9 @@ func (c *cable) Write(b []byte) (int, error) {
 			return 0, io.ErrClosedPipe
 		}
 	}
+	if bytes.Equal(b, padding[:]) {
+		return len(b), nil
+	}
 	for _, f := range parseLine(b) {
 		c.heard(f)
 	}
@@ -360,6 +363,7 @@ type lineBench struct {
 	boot   uint32                     // the boot clock, in ms, of the ATTITUDEs that come with each beat; 0: none come
 	stall  bool                       // writes to the next port hang
 	deaf   bool                       // the handshake is not answered
+	signs  bool                       // it signs its frames
 	live   bool                       // an interval of CURRENT_MODE or HEARTBEAT is accepted, not denied
 	lag    time.Duration              // delay of the handshake's answers
 	params map[string]float64         // answers to PARAM_REQUEST_READ
@@ -519,6 +523,9 @@ func (b *lineBench) shows(custom uint32, armed bool) {
 // next returns a message as the autopilot's next packet. b.mu must be held.
 func (b *lineBench) next(component byte, m message.Message) []byte {
 	b.seq++
+	if b.signs {
+		return signedPacket(packet(b.seq, b.system, component, m))
+	}
 	return packet(b.seq, b.system, component, m)
 }
 

@@ -1,12 +1,116 @@
 package main
 
 import (
+	"fmt"
 	"net/netip"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/bluenviron/gomavlib/v3/pkg/dialects/common"
+	"github.com/bluenviron/gomavlib/v3/pkg/dialects/minimal"
 	"github.com/bluenviron/gomavlib/v3/pkg/message"
 )
+
+// vehicleTypes are the MAV_TYPEs of vehicles. Whatever has another type, a ground station, a gimbal, a camera or
+// one that is not in MAVLink yet, is never the vehicle, whatever its autopilot field, its system and component are.
+var vehicleTypes = []minimal.MAV_TYPE{
+	minimal.MAV_TYPE_GENERIC, // PX4 without an airframe
+	minimal.MAV_TYPE_FIXED_WING, minimal.MAV_TYPE_QUADROTOR, minimal.MAV_TYPE_COAXIAL, minimal.MAV_TYPE_HELICOPTER,
+	minimal.MAV_TYPE_AIRSHIP, minimal.MAV_TYPE_FREE_BALLOON, minimal.MAV_TYPE_ROCKET, minimal.MAV_TYPE_GROUND_ROVER,
+	minimal.MAV_TYPE_SURFACE_BOAT, minimal.MAV_TYPE_SUBMARINE, minimal.MAV_TYPE_HEXAROTOR,
+	minimal.MAV_TYPE_OCTOROTOR, minimal.MAV_TYPE_TRICOPTER, minimal.MAV_TYPE_FLAPPING_WING, minimal.MAV_TYPE_KITE,
+	minimal.MAV_TYPE_VTOL_TAILSITTER_DUOROTOR, minimal.MAV_TYPE_VTOL_TAILSITTER_QUADROTOR,
+	minimal.MAV_TYPE_VTOL_TILTROTOR, minimal.MAV_TYPE_VTOL_FIXEDROTOR, minimal.MAV_TYPE_VTOL_TAILSITTER,
+	minimal.MAV_TYPE_VTOL_TILTWING, minimal.MAV_TYPE_VTOL_RESERVED5, minimal.MAV_TYPE_PARAFOIL,
+	minimal.MAV_TYPE_DODECAROTOR, minimal.MAV_TYPE_DECAROTOR, minimal.MAV_TYPE_GENERIC_MULTIROTOR,
+	minimal.MAV_TYPE_SPACECRAFT_ORBITER, minimal.MAV_TYPE_GROUND_QUADRUPED, minimal.MAV_TYPE_VTOL_GYRODYNE,
+}
+
+// isVehicle reports whether a heartbeat of component 1 is an autopilot's in a vehicle.
+func isVehicle(b *minimal.MessageHeartbeat) bool {
+	return b.Autopilot != minimal.MAV_AUTOPILOT_INVALID && slices.Contains(vehicleTypes, b.Type)
+}
+
+// Limits of what is said to be heard where the vehicle is not.
+const (
+	neighboursKept = 8
+	neighbourFor   = 10 * time.Second // a sender that is silent for longer is not heard any more
+)
+
+// neighbour is a system and component that is heard and is not the vehicle.
+type neighbour struct {
+	system, component byte
+	typ               minimal.MAV_TYPE // of its heartbeat
+	beats             bool             // it sends heartbeats
+	radio             bool             // it sends RADIO_STATUS, or RADIO as old radios do
+	frames            int              // one alone may be noise
+	at                time.Time
+}
+
+// neighbours are what else is heard on the line, in the order in which it came.
+type neighbours []neighbour
+
+// hear takes a frame that is not the vehicle's.
+func (list *neighbours) hear(f rawFrame, now time.Time) {
+	i := slices.IndexFunc(*list, func(n neighbour) bool { return n.system == f.system && n.component == f.component })
+	if i < 0 {
+		if len(*list) == neighboursKept {
+			oldest := slices.MinFunc(*list, func(a, b neighbour) int { return a.at.Compare(b.at) })
+			*list = slices.DeleteFunc(*list, func(n neighbour) bool { return n == oldest })
+		}
+		i = len(*list)
+		*list = append(*list, neighbour{system: f.system, component: f.component})
+	}
+	n := &(*list)[i]
+	n.frames++
+	n.at = now
+	switch f.id {
+	case idHeartbeat:
+		n.beats, n.typ = true, 0
+		if len(f.payload) > 4 { // MAVLink 2 cuts zeros off
+			n.typ = minimal.MAV_TYPE(f.payload[4])
+		}
+	case idRadioStatus, idRadio:
+		n.radio = true
+	}
+}
+
+// words lists who is heard, and what that may mean; "" if nobody is.
+func (list neighbours) words(ownSystem byte, now time.Time) string {
+	var names []string
+	elsewhere := false // a vehicle has another component than an autopilot's
+	for _, n := range list {
+		if n.frames < 2 || now.Sub(n.at) >= neighbourFor {
+			continue
+		}
+		what := "no heartbeat"
+		switch {
+		case n.system == ownSystem && n.component == componentID:
+			what = "mavrest's own ids"
+		case n.radio:
+			what = "a radio"
+		case n.beats:
+			what = typeName(n.typ)
+		}
+		names = append(names, fmt.Sprintf("system %d component %d (%s)", n.system, n.component, what))
+		elsewhere = elsewhere || n.beats && n.component != autopilotID && slices.Contains(vehicleTypes, n.typ)
+	}
+	said := strings.Join(names, ", ")
+	if elsewhere {
+		said += "; an autopilot's component is 1"
+	}
+	return said
+}
+
+// typeName is a MAV_TYPE in the API; "type 77" for one without a name.
+func typeName(typ minimal.MAV_TYPE) string {
+	name := lowerName(typ.String(), "MAV_TYPE_")
+	if strings.Trim(name, "0123456789") == "" {
+		return "type " + name
+	}
+	return name
+}
 
 // Times of the vehicle's address (docs/design.md, "The vehicle's address").
 const (

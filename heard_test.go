@@ -11,13 +11,16 @@ import (
 	"math"
 	"net/netip"
 	"os"
+	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
 	"github.com/bluenviron/gomavlib/v3/pkg/dialects/common"
+	"github.com/bluenviron/gomavlib/v3/pkg/dialects/minimal"
 	"github.com/bluenviron/gomavlib/v3/pkg/message"
 )
 
@@ -409,4 +412,184 @@ func TestTheVehiclesAddressByClockAndUID(t *testing.T) {
 		}
 		lineEqual(t, test.name, strings.Join(got, " "), test.want)
 	}
+}
+
+// notVehicles are all other MAV_TYPEs, and two that are not in MAVLink yet.
+var notVehicles = []minimal.MAV_TYPE{
+	minimal.MAV_TYPE_ANTENNA_TRACKER, minimal.MAV_TYPE_GCS, minimal.MAV_TYPE_ONBOARD_CONTROLLER, minimal.MAV_TYPE_GIMBAL,
+	minimal.MAV_TYPE_ADSB, minimal.MAV_TYPE_CAMERA, minimal.MAV_TYPE_CHARGING_STATION, minimal.MAV_TYPE_FLARM,
+	minimal.MAV_TYPE_SERVO, minimal.MAV_TYPE_ODID, minimal.MAV_TYPE_BATTERY, minimal.MAV_TYPE_PARACHUTE,
+	minimal.MAV_TYPE_LOG, minimal.MAV_TYPE_OSD, minimal.MAV_TYPE_IMU, minimal.MAV_TYPE_GPS, minimal.MAV_TYPE_WINCH,
+	minimal.MAV_TYPE_ILLUMINATOR, minimal.MAV_TYPE_GRIPPER, minimal.MAV_TYPE_RADIO, 77, 255,
+}
+
+// Whatever is no vehicle is never the vehicle: before one is heard, and with its ids.
+func TestWhatIsNoVehicleIsNeverTheVehicle(t *testing.T) {
+	named := 0
+	for typ := range minimal.MAV_TYPE(255) {
+		if _, err := strconv.Atoi(typ.String()); err != nil {
+			named++
+		}
+	}
+	lineEqual(t, "MAV_TYPEs with a name that are in one of the two lists", len(vehicleTypes)+len(notVehicles)-2, named)
+	for _, typ := range notVehicles {
+		for _, autopilot := range []minimal.MAV_AUTOPILOT{minimal.MAV_AUTOPILOT_GENERIC, minimal.MAV_AUTOPILOT_PX4, minimal.MAV_AUTOPILOT_ARDUPILOTMEGA} {
+			beat := beatOf(autopilot, 0, true)
+			beat.Type = typ
+			for _, only := range []byte{0, 1} {
+				e := newEarshot(only)
+				name := fmt.Sprintf("%v of %v, -system %d", typ, autopilot, only)
+				lineEqual(t, name+", first", fmt.Sprint(e.feed(packet(1, 125, 1, beat), packet(2, 1, 1, beat), packet(3, 1, 1, attitudeAt(1)))), "[]")
+				lineEqual(t, name+", then a vehicle", fmt.Sprint(e.feed(packet(1, 1, 1, copterBeat()), packet(2, 1, 1, beat))), "[0 of 1]")
+			}
+		}
+	}
+	for _, typ := range vehicleTypes {
+		beat := copterBeat()
+		beat.Type = typ
+		lineEqual(t, fmt.Sprint(typ), fmt.Sprint(newEarshot(0).feed(packet(1, 1, 1, beat))), "[0 of 1]")
+	}
+}
+
+func typed(typ minimal.MAV_TYPE) *common.MessageHeartbeat {
+	beat := copterBeat()
+	beat.Type = typ
+	return beat
+}
+
+// What is heard is said, whenever MAVLink comes and the vehicle does not.
+func TestWhatIsHeardInsteadOfTheVehicleIsSaid(t *testing.T) {
+	radio := unknownPacket(1, 9)
+	radio[5], radio[6], radio[7] = 51, 68, idRadioStatus
+	const check = "; check that the autopilot is on, and sends MAVLink on this line"
+	for _, c := range []struct {
+		name string
+		only byte
+		said [][]byte // three times a second, for 5 s
+		want string
+	}{
+		{"nothing", 0, nil, "<nil>"},
+		{"the vehicle", 0, [][]byte{packet(1, 1, 1, px4Beat())}, "<nil>"},
+		{"the vehicle and others", 0, [][]byte{packet(1, 1, 1, px4Beat()), packet(1, 1, 154, heartbeat(minimal.MAV_TYPE_GIMBAL))}, "<nil>"},
+		{"an autopilot with another component", 0, [][]byte{packet(1, 1, 250, px4Beat())},
+			"MAVLink is heard, but no autopilot: system 1 component 250 (quadrotor); an autopilot's component is 1" + check},
+		{"its other messages too", 0, [][]byte{packet(1, 1, 250, typed(minimal.MAV_TYPE_HEXAROTOR)), packet(1, 1, 250, attitudeAt(1))},
+			"MAVLink is heard, but no autopilot: system 1 component 250 (hexarotor); an autopilot's component is 1" + check},
+		{"only a radio", 0, [][]byte{radio}, "MAVLink is heard, but no autopilot: system 51 component 68 (a radio)" + check},
+		{"only a camera", 0, [][]byte{packet(1, 1, 100, heartbeat(minimal.MAV_TYPE_CAMERA))},
+			"MAVLink is heard, but no autopilot: system 1 component 100 (camera)" + check},
+		{"a ground station with component 1", 0, [][]byte{packet(1, 125, 1, typed(minimal.MAV_TYPE_GCS))},
+			"MAVLink is heard, but no autopilot: system 125 component 1 (gcs)" + check},
+		{"a type without a name", 0, [][]byte{packet(1, 1, 1, typed(77))},
+			"MAVLink is heard, but no autopilot: system 1 component 1 (type 77)" + check},
+		{"no heartbeats", 0, [][]byte{packet(1, 1, 1, attitudeAt(1)), packet(1, 1, 191, attitudeAt(1))},
+			"MAVLink is heard, but no autopilot: system 1 component 1 (no heartbeat), system 1 component 191 (no heartbeat)" + check},
+		{"a wire from TX to RX", 0, [][]byte{packet(1, 1, componentID, heartbeat(minimal.MAV_TYPE_ONBOARD_CONTROLLER))},
+			"MAVLink is heard, but no autopilot: system 1 component 193 (mavrest's own ids)" + check},
+		{"-system and only a radio", 5, [][]byte{radio}, "MAVLink is heard, but not system 5, which -system asks for: system 51 component 68 (a radio)"},
+		{"-system and its camera", 5, [][]byte{packet(1, 5, 100, heartbeat(minimal.MAV_TYPE_CAMERA))},
+			"MAVLink is heard, but not system 5, which -system asks for: system 5 component 100 (camera)"},
+		{"-system and its autopilot with another component", 5, [][]byte{packet(1, 5, 2, px4Beat())},
+			"MAVLink is heard, but not system 5, which -system asks for: system 5 component 2 (quadrotor); an autopilot's component is 1"},
+		{"-system of another vehicle", 5, [][]byte{packet(1, 1, 1, px4Beat()), radio},
+			"system 1 is heard on this line, but -system 5 was asked for; start mavrest with -system 1"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			inLinkBubble(t, func(t *testing.T) {
+				b := newLineBench(t, nil, func(b *lineBench) { b.link.only, b.link.device.datagrams = c.only, true })
+				for i := range 15 {
+					b.change(func() {
+						for _, p := range c.said {
+							b.feed(p)
+						}
+					})
+					time.Sleep(333 * time.Millisecond)
+					if early := b.status().link.fault; i < 7 && early != nil && !strings.Contains(early.Error(), "start mavrest") {
+						t.Errorf("%d/3 s after the start: %v", i+1, early)
+					}
+				}
+				s := b.status()
+				lineEqual(t, "link.error", fmt.Sprint(s.link.fault), c.want)
+				o := <-b.command(landHere)
+				if c.want != "<nil>" {
+					lineEqual(t, "the 503", fmt.Sprint(o.code(), " ", o.err), "offline "+c.want)
+				}
+			})
+		})
+	}
+}
+
+func TestALostVehicleIsMissedWhileARadioIsHeard(t *testing.T) {
+	inLinkBubble(t, func(t *testing.T) {
+		b := newLineBench(t, px4Beat())
+		camera := heartbeat(minimal.MAV_TYPE_CAMERA)
+		says := func(d time.Duration) {
+			for end := time.Now().Add(d); time.Now().Before(end); time.Sleep(500 * time.Millisecond) {
+				b.sayFrom(1, 100, camera)
+			}
+		}
+		says(5 * time.Second)
+		lineEqual(t, "beside the vehicle", b.status().link.fault, nil)
+		b.change(func() { b.beat = nil })
+		says(10 * time.Second)
+		s := b.status()
+		want := regexp.MustCompile(`^MAVLink is heard, but not the autopilot, system 1, for (9|10|11) s: system 1 component 100 \(camera\)$`)
+		if s.link.fault == nil || !want.MatchString(s.link.fault.Error()) {
+			t.Errorf("link.error is %v", s.link.fault)
+		}
+		b.change(func() { b.beat = px4Beat() })
+		says(2 * time.Second)
+		lineEqual(t, "it is back", b.status().link.fault, nil)
+	})
+}
+
+func TestManySendersAreEightNeighbours(t *testing.T) {
+	var list neighbours
+	now := time.Unix(1000, 0)
+	for i := range 2000 {
+		list.hear(rawFrame{header: header{system: byte(i % 200), component: 7, id: 30}}, now.Add(time.Duration(i)*time.Millisecond))
+	}
+	lineEqual(t, "kept", len(list), neighboursKept)
+}
+
+// A vehicle that answers nothing: one wire, a bridge with one direction, an autopilot that signs.
+func TestAVehicleThatAnswersNothingIsSaidToBeReadOnly(t *testing.T) {
+	const read = "this vehicle is heard, and answers nothing that mavrest sends: it can be read, not commanded; "
+	for _, c := range []struct {
+		name          string
+		lossy, signed bool
+		want          string
+	}{
+		{"on a serial line", true, false, read + "check the wire from the board's TX to the autopilot's RX, and that its port is not half duplex"},
+		{"on a network", false, false, read + "check that the router or the bridge passes on to the autopilot what mavrest sends"},
+		{"and signs", true, true, read + "its frames are signed: it ignores those that are not, and mavrest can't sign; turn signing off on this link"},
+	} {
+		for name, beat := range map[string]*common.MessageHeartbeat{"px4": px4Beat(), "ardupilot": copterBeat()} {
+			t.Run(c.name+"/"+name, func(t *testing.T) {
+				inLinkBubble(t, func(t *testing.T) {
+					b := newLineBench(t, beat, func(b *lineBench) {
+						b.deaf, b.link.device.lossy, b.signs = true, c.lossy, c.signed
+						b.script = func(uint16, int) {}
+					})
+					time.Sleep(9500 * time.Millisecond)
+					lineEqual(t, "after 9.5 s", b.status().link.fault, nil)
+					time.Sleep(time.Second)
+					lineEqual(t, "after 10.5 s", fmt.Sprint(b.status().link.fault), c.want)
+					o := <-b.command(armIt)
+					lineEqual(t, "a command is no 503", o.code(), codeNoAck)
+					b.say(&common.MessageCommandAck{Command: 511, TargetSystem: 9, TargetComponent: 9})
+					b.say(&common.MessageHomePosition{})
+					time.Sleep(time.Millisecond)
+					lineEqual(t, "another program's ack, and what comes by itself", fmt.Sprint(b.status().link.fault), c.want)
+					b.say(&common.MessageCommandAck{Command: 511, TargetSystem: 1, TargetComponent: componentID})
+					time.Sleep(time.Millisecond)
+					lineEqual(t, "after one ack", b.status().link.fault, nil)
+				})
+			})
+		}
+	}
+	onBoth(t, func(t *testing.T, b *lineBench, v firmware) {
+		time.Sleep(20 * time.Second)
+		lineEqual(t, "one that answers", b.status().link.fault, nil)
+	})
 }

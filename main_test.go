@@ -313,7 +313,7 @@ func TestProgramSaysWhyItCannotStart(t *testing.T) {
 		says string // why, and what to do
 	}{
 		{"", "no -device given; let mavrest look for the autopilot (-device auto), name its port (-device /dev/serial0), or fly the built-in simulator (-device sim)"},
-		{"-device 127.0.0.1:14550", "-device 127.0.0.1:14550: want auto, a serial device (/dev/serial0), udpin://0.0.0.0:14550"},
+		{"-device 127.0.0.1:14550", "-device 127.0.0.1:14550: want auto, a serial device (/dev/serial0; a baud rate goes into -baud), udpin://0.0.0.0:14550"},
 		{"-device sim -bind 192.0.2.1 -port 0", "the API can't listen on 192.0.2.1:0 (-bind, -port): this board has no such address"},
 		{"-device sim -bind 127.0.0.1 -port " + port, "(-bind, -port): the port is in use by another program; stop that program, or use another port"},
 		{"-device sim -port 70000", "-port 70000: want 1 to 65535"},

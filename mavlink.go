@@ -71,12 +71,17 @@ type link struct {
 	writer         *writer    // of the open port; nil if the port is not open
 	vehicle        byte       // the vehicle's system id; 0 before its first heartbeat
 	address        vehicleAddress
-	stickSystem    byte      // SYSID_MYGCS once sticks were sent to an ArduPilot, else 0
-	recent         recent    // our last frames and the last acks
-	idsReported    bool      // another program with our ids was reported
-	autopilots     [256]bool // by system id: an autopilot's heartbeat was heard
-	secondReported bool      // a second vehicle was reported
-	fault          error     // why the port is not open; nil if it is open
+	beatAt         time.Time  // the vehicle's last heartbeat
+	framesFrom     time.Time  // when the first frame came since the port was opened; zero: none did
+	frameAt        time.Time  // the last frame
+	signed         bool       // the vehicle's last frame was signed
+	others         neighbours // what else is heard
+	stickSystem    byte       // SYSID_MYGCS once sticks were sent to an ArduPilot, else 0
+	recent         recent     // our last frames and the last acks
+	idsReported    bool       // another program with our ids was reported
+	autopilots     [256]bool  // by system id: an autopilot's heartbeat was heard
+	secondReported bool       // a second vehicle was reported
+	fault          error      // why the port is not open; nil if it is open
 }
 
 // newLink returns a link over a device. The link calls hear in run's goroutine.
@@ -129,7 +134,7 @@ func (l *link) run(ctx context.Context) {
 func (l *link) serve(ctx context.Context, p port) (hadFrame bool, err error) {
 	w, now := newWriter(l, p), time.Now()
 	l.mu.Lock()
-	l.writer, l.fault = w, nil
+	l.writer, l.fault, l.framesFrom = w, nil, time.Time{}
 	l.mu.Unlock()
 	l.hear(heard{at: now}) // the port is open
 
@@ -224,22 +229,60 @@ type linkState struct {
 	device                       string
 	baud                         int
 	received, lost, errors, sent uint64
-	fault                        error // why the port is not open, or that only a system other than -system is heard
+	fault                        error // why the port is not open, or what is heard instead of the vehicle
+	signed, lossy                bool  // the vehicle's frames are signed; the line is a serial one
 }
 
 func (l *link) state() linkState {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	fault := l.fault
-	if fault == nil && l.vehicle == 0 {
-		if other := slices.Index(l.autopilots[:], true); other > 0 {
-			fault = fmt.Errorf("system %d is heard on this line, but -system %d was asked for; start mavrest with -system %d", other, l.only, other)
-		}
+	if fault == nil {
+		fault = l.missing(time.Now())
 	}
 	return linkState{
-		device: l.device.port(), baud: int(l.device.line.baud.Load()), fault: fault,
+		device: l.device.port(), signed: l.signed, lossy: l.device.lossy,
+		baud: int(l.device.line.baud.Load()), fault: fault,
 		received: l.received.Load(), lost: l.lost.Load(), errors: l.device.line.noise.Load(), sent: l.sent.Load(),
 	}
+}
+
+// unanswered is what to say of a vehicle that answers nothing.
+func (s linkState) unanswered() error {
+	do := "check that the router or the bridge passes on to the autopilot what mavrest sends"
+	switch {
+	case s.signed:
+		do = "its frames are signed: it ignores those that are not, and mavrest can't sign; turn signing off on this link"
+	case s.lossy:
+		do = "check the wire from the board's TX to the autopilot's RX, and that its port is not half duplex"
+	}
+	return fmt.Errorf("this vehicle is heard, and answers nothing that mavrest sends: it can be read, not commanded; %s", do)
+}
+
+// missing says that MAVLink comes and the vehicle does not, and what is heard instead; nil where it is heard, or
+// may be soon. It needs l.mu.
+func (l *link) missing(now time.Time) error {
+	wrongSystem := l.vehicle == 0 && slices.Contains(l.autopilots[:], true)
+	switch {
+	case wrongSystem:
+		other := slices.Index(l.autopilots[:], true)
+		return fmt.Errorf("system %d is heard on this line, but -system %d was asked for; start mavrest with -system %d", other, l.only, other)
+	case l.framesFrom.IsZero(), now.Sub(l.framesFrom) < offlineAfter, now.Sub(l.frameAt) >= offlineAfter:
+		return nil // it may come yet, or nothing comes
+	case !l.beatAt.IsZero() && now.Sub(l.beatAt) < offlineAfter:
+		return nil
+	}
+	words := l.others.words(l.system(), now)
+	if words == "" {
+		words = "no heartbeat of anybody"
+	}
+	switch {
+	case l.vehicle != 0:
+		return fmt.Errorf("MAVLink is heard, but not the autopilot, system %d, for %.0f s: %s", l.vehicle, now.Sub(l.beatAt).Seconds(), words)
+	case l.only != 0:
+		return fmt.Errorf("MAVLink is heard, but not system %d, which -system asks for: %s", l.only, words)
+	}
+	return fmt.Errorf("MAVLink is heard, but no autopilot: %s; check that the autopilot is on, and sends MAVLink on this line", words)
 }
 
 type reader struct {
@@ -283,7 +326,8 @@ func (r *reader) handle(f rawFrame, now time.Time) {
 		m = f.decode()
 	}
 	if b, ok := m.(*minimal.MessageHeartbeat); ok && f.component == autopilotID {
-		if b.Autopilot == minimal.MAV_AUTOPILOT_INVALID || f.system == 0 {
+		if !isVehicle(b) || f.system == 0 {
+			l.hearOther(f, now)
 			return
 		}
 		r.hearAutopilot(f.system, b, now)
@@ -292,17 +336,26 @@ func (r *reader) handle(f rawFrame, now time.Time) {
 	vehicle := l.vehicle
 	l.mu.Unlock()
 	own := f.component == autopilotID && f.system == vehicle && vehicle != 0
-	if own && !r.atItsAddress(m, now) {
+	if !own {
+		l.hearOther(f, now)
+	} else if !r.atItsAddress(m, now) {
 		return
 	}
 	l.mu.Lock()
+	l.framesFrom, l.frameAt = cmp.Or(l.framesFrom, now), now
+	if own {
+		l.signed = f.signed
+	}
+	if own && f.id == idHeartbeat {
+		l.beatAt = now
+	}
 	repeated := l.repeats(f.header, now)
 	// What looks like an unknown message may be noise.
 	stranger := !repeated && !l.idsReported && f.known != nil && f.system == l.system() && f.component == componentID
 	l.idsReported = l.idsReported || stranger
 	l.mu.Unlock()
 	if stranger {
-		l.hear(heard{at: now, notice: fmt.Sprintf("another program uses mavrest's MAVLink ids, %d/%d, and each takes the other's acks for its own; give that program other ids", f.system, f.component)})
+		l.hear(heard{at: now, notice: fmt.Sprintf("another program uses mavrest's MAVLink ids, %d/%d, and each takes the other's acks for its own; give that program another component id (MAVROS: component_id, MAVSDK: its Configuration, pymavlink: source_component), or, if it is a second mavrest, stop one of them", f.system, f.component)})
 	}
 	switch {
 	case repeated || vehicle == 0:
@@ -314,6 +367,14 @@ func (r *reader) handle(f rawFrame, now time.Time) {
 	case sticksTarget(m) == vehicle:
 		l.hear(heard{at: now, msg: m, system: f.system, foreign: true})
 	}
+}
+
+// hearOther takes a frame that is not the vehicle's.
+func (l *link) hearOther(f rawFrame, now time.Time) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.framesFrom, l.frameAt = cmp.Or(l.framesFrom, now), now
+	l.others.hear(f, now)
 }
 
 // atItsAddress reports whether a frame with the vehicle's ids came from the vehicle's address. It follows the

@@ -262,11 +262,11 @@ func TestAnotherProgramWithOurIdsIsReportedOnce(t *testing.T) {
 		lineEqual(t, "messages", notices(), "")
 		for range 2 {
 			b.sayFrom(1, componentID, attitudeAt(1))
-			lineEqual(t, "messages", notices(), "mavrest: another program uses mavrest's MAVLink ids, 1/194, and each takes the other's acks for its own; give that program other ids")
+			lineEqual(t, "messages", notices(), "mavrest: another program uses mavrest's MAVLink ids, 1/193, and each takes the other's acks for its own; give that program another component id (MAVROS: component_id, MAVSDK: its Configuration, pymavlink: source_component), or, if it is a second mavrest, stop one of them")
 		}
 		time.Sleep(1100 * time.Millisecond)
 		list := b.messages(isBeat(minimal.MAV_TYPE_ONBOARD_CONTROLLER))
-		lineEqual(t, "our component", list[len(list)-1].component, 194)
+		lineEqual(t, "our component", list[len(list)-1].component, 193)
 	})
 }
 
@@ -291,7 +291,7 @@ func TestTwoFreshProgramsWithOneIdOnAHubBothReportIt(t *testing.T) {
 			}
 			for i := range sides {
 				for _, notice := range sides[i].feed(lines[1-i].last) {
-					heard[i] = heard[i] || strings.Contains(notice, "another program uses mavrest's MAVLink ids, 1/194")
+					heard[i] = heard[i] || strings.Contains(notice, "another program uses mavrest's MAVLink ids, 1/193")
 				}
 			}
 		}

@@ -11,6 +11,7 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -65,8 +66,17 @@ type lineState struct {
 	found atomic.Pointer[string] // the port that auto found last; nil if none
 }
 
+// rateInName is a serial device with a baud rate behind it, as other programs spell it: /dev/ttyACM0:57600,
+// /dev/ttyACM0,57600, serial:///dev/ttyACM0:57600, serial:/dev/ttyACM0?baudrate=57600.
+var rateInName = regexp.MustCompile(`^(?:(?:serial|file|uart):(?://)?)?(/[^?]*?)[:,;@? ](?:baud(?:rate)?=)?(\d{3,7})(?:[:,]\w*)?$`)
+
 // newDevice parses a -device other than the simulator.
 func newDevice(name string, baud int) (device, error) {
+	if m := rateInName.FindStringSubmatch(name); m != nil {
+		if _, err := os.Lstat(name); err != nil { // it is no device's own name
+			return device{}, fmt.Errorf("-device %s: the baud rate goes into -baud: -device %s -baud %s", name, m[1], m[2])
+		}
+	}
 	if name == "auto" {
 		a := &autoDevice{fixed: baud, line: new(lineState), ports: autoPorts, consoles: "/sys/class/tty/console/active"}
 		return device{name: name, open: a.open, lossy: true, line: a.line}, nil
@@ -88,7 +98,7 @@ func newDevice(name string, baud int) (device, error) {
 		dial := func(ctx context.Context) (port, error) { return d.DialContext(ctx, network, address) }
 		return device{name: name, datagrams: network == "udp", open: dial}, nil
 	}
-	return device{}, fmt.Errorf("-device %s: want auto, a serial device (/dev/serial0), udpin://0.0.0.0:14550, udpout://host:port, tcp://host:port, sim or sim:ardupilot; a port is a number up to 65535", name)
+	return device{}, fmt.Errorf("-device %s: want auto, a serial device (/dev/serial0; a baud rate goes into -baud), udpin://0.0.0.0:14550, udpout://host:port, tcp://host:port, sim or sim:ardupilot; a port is a number up to 65535", name)
 }
 
 // addressedPort is a port at which many addresses are heard: each datagram has a sender, and what is written

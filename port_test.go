@@ -1261,18 +1261,40 @@ func TestTCPIsConnectedAgainAfterThePeerHasClosed(t *testing.T) {
 }
 
 func TestAnInvalidDeviceNameIsAnErrorWithAHint(t *testing.T) {
-	const hint = "want auto, a serial device (/dev/serial0), udpin://0.0.0.0:14550, udpout://host:port, tcp://host:port, sim or sim:ardupilot; a port is a number up to 65535"
+	const hint = "want auto, a serial device (/dev/serial0; a baud rate goes into -baud), udpin://0.0.0.0:14550, udpout://host:port, tcp://host:port, sim or sim:ardupilot; a port is a number up to 65535"
 	for _, name := range strings.Fields("127.0.0.1:14550 :14550 [::1]:14550 drone.local:5760 ttyACM0 simulator sim:px4 Auto" +
 		" udpin:// udpin://host udpin://14540 udpout://1.2.3.4 udpout://1.2.3.4:65536 udpout://1.2.3.4:http tcp://" +
-		" http://127.0.0.1:80 udp://:14540 udpin:14550 tcp:5760 tcp:[::1]:5760 serial:/dev/ttyS0 serial:///dev/ttyS0:57600") {
+		" http://127.0.0.1:80 udp://:14540 udpin:14550 tcp:5760 tcp:[::1]:5760 serial:/dev/ttyS0") {
 		_, err := newDevice(name, 0)
 		if want := "-device " + name + ": " + hint; err == nil || err.Error() != want {
 			t.Errorf("got %v, want %s", err, want)
 		}
 	}
-	for _, name := range []string{"/dev/ttyAMA0", "/dev/serial/by-id/usb-3D_Robotics:0", "udpin://:14550", "udpin://0.0.0.0:14550", "udpout://10.0.0.2:14550", "tcp://[::1]:5760"} {
+	folder := t.TempDir()
+	odd := folder + "/ttyACM0:57600" // a device may have such a name
+	if err := os.WriteFile(odd, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	byPath := "/dev/serial/by-path/platform-fd500000.pcie-pci-0000:01:00.0-usb-0:1.4:1.0-port0"
+	for _, name := range []string{odd, byPath, "/dev/ttyAMA0", "/dev/serial/by-id/usb-3D_Robotics:0", "udpin://:14550", "udpin://0.0.0.0:14550", "udpout://10.0.0.2:14550", "tcp://[::1]:5760"} {
 		if dev, err := newDevice(name, 0); err != nil || dev.name != name {
 			t.Errorf("-device %s: %q, %v", name, dev.name, err)
 		}
+	}
+}
+
+func TestABaudRateBehindTheDeviceIsAnErrorThatNamesTheFlag(t *testing.T) {
+	for _, name := range []string{
+		"/dev/ttyACM0:57600", "/dev/ttyACM0,57600", "/dev/ttyACM0@57600", "/dev/ttyACM0;57600", "/dev/ttyACM0 57600",
+		"/dev/ttyACM0:57600:8N1", "serial:/dev/ttyACM0:57600", "serial:///dev/ttyACM0:57600", "serial:/dev/ttyACM0,57600",
+		"serial:/dev/ttyACM0?baudrate=57600", "serial:///dev/ttyACM0?baud=57600",
+	} {
+		_, err := newDevice(name, 0)
+		if want := "-device " + name + ": the baud rate goes into -baud: -device /dev/ttyACM0 -baud 57600"; err == nil || err.Error() != want {
+			t.Errorf("got %v, want %s", err, want)
+		}
+	}
+	if _, err := newDevice("serial:/dev/serial/by-id/usb-FTDI_FT232R-if00-port0:921600", 0); err == nil || !strings.Contains(err.Error(), "-device /dev/serial/by-id/usb-FTDI_FT232R-if00-port0 -baud 921600") {
+		t.Error(err)
 	}
 }
