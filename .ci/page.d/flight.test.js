@@ -116,8 +116,8 @@ for (const [device, where, other] of [['sim', 'lan', 'local'], ['sim:ardupilot',
 		await drone.until('it flies north and up', s => north(s, from) > 3 && s.position.altitude > from.position.altitude + 0.7)
 		await page.touch('touchEnd', [])
 		await drone.until('it has stopped', s => s.velocity.ground_speed < 0.5 && Math.abs(s.velocity.climb) < 0.3)
-		await page.until('nobody moves the sticks', () => document.getElementById('by').textContent === 'nobody')
-		assert.deepStrictEqual(await page.eval(() => [...document.querySelectorAll('.stick i')].map(k => k.style.transform)), Array(2).fill('translate(0px, 0px)'))
+		await page.until('nobody moves the sticks', () => document.getElementById('by').textContent === 'nobody, move one')
+		assert.deepStrictEqual(await page.eval(() => [...document.querySelectorAll('.stick i')].map(k => k.style.transform)), Array(2).fill('translate(0%, 0%)'))
 
 		// The keys of a laptop: backwards, and a turn.
 		assert.ok(await page.eval(() => document.getElementById('keys').checked), 'the page that set a stick mode may use the keys')
