@@ -364,17 +364,6 @@ func render(s snapshot, client netip.Addr) *statusBody {
 	return body
 }
 
-// modes are the names of the modes that this vehicle can be set to, perhaps not now; any other is 501.
-func (v view) modes() []string {
-	list := []string{}
-	for m := ModeManual; m < ModeOther && v.kind() != onlyRead; m++ {
-		if v.canEnter(m) {
-			list = append(list, m.String())
-		}
-	}
-	return list
-}
-
 func (s *snapshot) targetBody() *targetBody {
 	to, p, metres := s.target, s.tel.position, math.NaN()
 	if to == nil {

@@ -5,6 +5,8 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"github.com/bluenviron/gomavlib/v3/pkg/dialects/common"
 )
 
 // Times of a plan (docs/design.md, rule 5 and "The newest command wins").
@@ -184,9 +186,22 @@ func (t *task) mustStop() error {
 	case t.endedBy == nil, t.takenOver() && t.onWire():
 		return nil
 	case t.sent != nil:
-		return t.ended("%s; %s was sent before; nothing more was sent", commandName(t.sent.step))
+		return t.ended("%s; %s was sent before; nothing more was sent", t.sentName())
 	}
 	return t.ended("%s; nothing was sent")
+}
+
+// sentName is what the task has sent. A speed or a heading is part of the goto or the hold that it follows.
+func (t *task) sentName() string {
+	s := t.sent.step
+	if s.cmd == common.MAV_CMD_DO_CHANGE_SPEED || s.cmd == common.MAV_CMD_CONDITION_YAW {
+		for i := range t.plan.steps {
+			if goTo := &t.plan.steps[i]; goTo.cmd == common.MAV_CMD_DO_REPOSITION {
+				return commandName(goTo)
+			}
+		}
+	}
+	return commandName(s)
 }
 
 // ended is the error of a task that was ended. The format's first %s is what ended it; args are the others.

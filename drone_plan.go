@@ -490,6 +490,9 @@ func (d *drone) reasons(w waiter, t *task, refused *commandError) error {
 	if said != "" {
 		e.text += ": " + said
 	}
+	if said == "" {
+		e.text += hint(d.firmware(), d.tel.id.typ, s)
+	}
 	if mode := d.machine.last.mode; s.arms() && (mode == ModeLand || mode == ModeRTL) { // neither autopilot arms in them
 		e.text += `; it does not arm in ` + d.modeName() + `: set another mode with it ({"mode":"hold","arm":true}), or take off`
 	}
@@ -497,6 +500,18 @@ func (d *drone) reasons(w waiter, t *task, refused *commandError) error {
 		e.text += fmt.Sprintf("; NAV_DLL_ACT is %g: PX4 arms only while it hears a ground station; connect one, start mavrest with -gcs, or set it to 0", act)
 	}
 	return &e
+}
+
+// hint is what is known to make ArduPilot refuse a step without a text (docs/autopilots.md).
+func hint(f firmware, typ common.MAV_TYPE, s *step) string {
+	switch {
+	case !f.ardupilot():
+	case typ == common.MAV_TYPE_HELICOPTER && s.cmd == common.MAV_CMD_NAV_TAKEOFF:
+		return `; a helicopter takes off once its rotor turns: {"mode":"hold","arm":true}, then raise the motor interlock, then take off`
+	case s.cmd == common.MAV_CMD_DO_REPOSITION && !s.holds:
+		return "; it refuses a place outside its fence"
+	}
+	return ""
 }
 
 // explained adds to the error of an interrupted command what the autopilot said from 1 s

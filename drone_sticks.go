@@ -129,9 +129,9 @@ func (d *drone) takeInput(in stickInput) (Mode, error) {
 	case denied.given(): // setting a mode would not help
 		return 0, refuse(codeWrongMode, "input: %s", denied)
 	case d.sticks.taken && (inStickMode || d.machine.order == nil): // with a mode set here: the next case
-		return 0, refuse(codeWrongMode, "input: a pilot, a failsafe or another program took the drone, which is in mode %s; set manual, altitude or position here to take the sticks", v.mode)
+		return 0, refuse(codeWrongMode, "input: a pilot, a failsafe or another program took the drone, which is in mode %s; set %s here to take the sticks", v.mode, v.stickModes())
 	case !inStickMode:
-		return 0, refuse(codeWrongMode, "input: the drone is in mode %s; set manual, altitude or position first", v.mode)
+		return 0, refuse(codeWrongMode, "input: the drone is in mode %s; set %s first", v.mode, v.stickModes())
 	case held.IsValid() && held != in.from:
 		return 0, refuse(codeWrongMode, "another client (%s) has the sticks; set the mode to take them", held)
 	case !d.sticks.src.known && d.sticks.phase == stickOff && v.now.Before(d.receiverDeadline()):

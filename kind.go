@@ -3,6 +3,8 @@ package main
 import (
 	"cmp"
 	"math"
+	"slices"
+	"strings"
 
 	"github.com/bluenviron/gomavlib/v3/pkg/dialects/common"
 )
@@ -240,4 +242,27 @@ func (v view) onWingNot(what, without string) error {
 		return refuse(codeWrongMode, "%s; bring it to hover first, or %s", what, without)
 	}
 	return refuse(codeUnsupported, "%s; %s", what, without)
+}
+
+// modes are the names of the modes that this vehicle can be set to, perhaps not now; any other is 501.
+func (v view) modes() []string {
+	list := []string{}
+	for m := ModeManual; m < ModeOther && v.kind() != onlyRead; m++ {
+		if v.canEnter(m) {
+			list = append(list, m.String())
+		}
+	}
+	return list
+}
+
+// stickModes are the stick modes that the vehicle has, in a sentence.
+func (v view) stickModes() string {
+	list := slices.DeleteFunc(v.modes(), func(name string) bool {
+		mode, _ := parseMode(name)
+		return !mode.flownBySticks()
+	})
+	if n := len(list) - 1; n > 0 {
+		return strings.Join(list[:n], ", ") + " or " + list[n]
+	}
+	return strings.Join(list, "")
 }
