@@ -12,6 +12,7 @@ import (
 	"net/http"
 	"os"
 	"path"
+	"reflect"
 	"runtime/debug"
 	"slices"
 	"strconv"
@@ -22,31 +23,33 @@ import (
 
 // Codes of requests that never reach the vehicle.
 const (
-	codeBadRequest errorCode = "bad_request"
-	codeNotFound   errorCode = "not_found"
-	codeMethod     errorCode = "method_not_allowed"
-	codeTooLarge   errorCode = "too_large"
-	codeInternal   errorCode = "internal"
+	codeBadRequest     errorCode = "bad_request"
+	codeNotFound       errorCode = "not_found"
+	codeMethod         errorCode = "method_not_allowed"
+	codeLengthRequired errorCode = "length_required"
+	codeTooLarge       errorCode = "too_large"
+	codeInternal       errorCode = "internal"
 )
 
 // errorStatus is the HTTP status of each code.
 var errorStatus = map[errorCode]int{
-	codeBadRequest:  http.StatusBadRequest,
-	codeCrossOrigin: http.StatusForbidden,
-	codeNotFound:    http.StatusNotFound,
-	codeMethod:      http.StatusMethodNotAllowed,
-	codeWrongMode:   http.StatusConflict,
-	codeRefused:     http.StatusConflict,
-	codeSuperseded:  http.StatusConflict,
-	codeInterrupted: http.StatusConflict,
-	codeTooLarge:    http.StatusRequestEntityTooLarge,
-	codeWrongHost:   http.StatusMisdirectedRequest,
-	codeOutOfRange:  http.StatusUnprocessableEntity,
-	codeInternal:    http.StatusInternalServerError,
-	codeUnsupported: http.StatusNotImplemented,
-	codeOffline:     http.StatusServiceUnavailable,
-	codeNoAck:       http.StatusGatewayTimeout,
-	codeNotDone:     http.StatusGatewayTimeout,
+	codeBadRequest:     http.StatusBadRequest,
+	codeCrossOrigin:    http.StatusForbidden,
+	codeNotFound:       http.StatusNotFound,
+	codeMethod:         http.StatusMethodNotAllowed,
+	codeWrongMode:      http.StatusConflict,
+	codeRefused:        http.StatusConflict,
+	codeSuperseded:     http.StatusConflict,
+	codeInterrupted:    http.StatusConflict,
+	codeLengthRequired: http.StatusLengthRequired,
+	codeTooLarge:       http.StatusRequestEntityTooLarge,
+	codeWrongHost:      http.StatusMisdirectedRequest,
+	codeOutOfRange:     http.StatusUnprocessableEntity,
+	codeInternal:       http.StatusInternalServerError,
+	codeUnsupported:    http.StatusNotImplemented,
+	codeOffline:        http.StatusServiceUnavailable,
+	codeNoAck:          http.StatusGatewayTimeout,
+	codeNotDone:        http.StatusGatewayTimeout,
 }
 
 // maxBody is the longest body of a request, in bytes.
@@ -156,6 +159,10 @@ func newHandler(d *drone, allowed admission) http.Handler {
 	mux.Handle("/", handler(notFound).answers(d.log))
 	return handler(func(w http.ResponseWriter, r *http.Request) response {
 		answered, err := allowed.check(w, r)
+		if code(err) == codeCrossOrigin { // a browser shows its user no more than that it failed
+			d.log.Warn("a page was refused", "from", r.RemoteAddr, "origin", r.Header.Get("Origin"),
+				"method", r.Method, "path", r.URL.Path, "error", err)
+		}
 		switch {
 		case err != nil:
 			return failed(err)
@@ -238,9 +245,10 @@ func failedLater(err error, accepted commandBody) response {
 // field is a field of a request.
 type field struct {
 	name     string
-	into     any     // the address of a pointer to the value, which stays nil if the field is absent or null
+	into     any     // the address of a pointer to the value, which stays nil if the field is absent
 	min, max float64 // the range of a number; both 0 for any other field
 	unit     string  // a number's unit; for any other field its values, in words
+	without  string  // how to send the command without this field; "" if there is no more to say than to leave it out
 }
 
 // requestableModes are the modes that a client may ask for, in words.
@@ -255,10 +263,13 @@ func (f field) values() string {
 }
 
 // readFields reads the body, which is empty or one JSON object, into the route's fields. It returns
-// the body for the log.
-func readFields(r *http.Request, fields []field) ([]byte, error) {
+// the body for the log. example is a body that works.
+func readFields(w http.ResponseWriter, r *http.Request, example string, fields []field) ([]byte, error) {
 	if r.URL.RawQuery != "" {
 		return nil, refuse(codeBadRequest, "the fields go into the body as JSON, not into the query")
+	}
+	if err := checkLength(w, r); err != nil {
+		return nil, err
 	}
 	if r.ContentLength > maxBody { // with Expect: 100-continue the client has not sent the body yet
 		return nil, errTooLarge
@@ -274,22 +285,44 @@ func readFields(r *http.Request, fields []field) ([]byte, error) {
 	case connOf(r).gone(): // an outage delayed the request, and its client has given up
 		return nil, refuse(codeBadRequest, "the connection was closed before the command was read: nothing was sent")
 	}
-	return body, decode(body, fields)
+	return body, decode(trimBody(body), example, fields)
+}
+
+// bodyHeaders are the headers of a request that has a body.
+var bodyHeaders = []string{"Content-Type", "Content-Encoding", "Expect"}
+
+// checkLength returns an error if a request announces a body and does not say how long it is. HTTP
+// then knows of no body: a takeoff to 3 m would climb to the default, a landing there would land
+// here. The answer ends the connection: the body would be read as the next request.
+func checkLength(w http.ResponseWriter, r *http.Request) error {
+	lengthGiven := r.ContentLength != 0 || r.Header["Content-Length"] != nil // -1 for chunks
+	i := slices.IndexFunc(bodyHeaders, func(name string) bool {
+		return strings.Join(r.Header[name], "") != "" // an empty one counts as none
+	})
+	if lengthGiven || i < 0 {
+		return nil
+	}
+	// A connection that is closed before the body came is reset, and the answer may be lost. After a
+	// MaxBytesReader net/http closes only its own side, and waits for the client a while.
+	http.MaxBytesReader(w, io.NopCloser(strings.NewReader("?")), 0).Read(make([]byte, 1))
+	return refuse(codeLengthRequired, "the request has the header %s and no Content-Length: say how long the body is, "+
+		"or leave the %s out; nothing was sent", bodyHeaders[i], bodyHeaders[i])
 }
 
 var errTooLarge = refuse(codeTooLarge, "the body is over %d bytes; a command needs far less", maxBody)
 
-func decode(body []byte, fields []field) error {
-	if len(bytes.Trim(body, " \t\r\n")) == 0 { // JSON's white space
+// decode reads a trimmed body into the fields.
+func decode(body []byte, example string, fields []field) error {
+	if len(body) == 0 {
 		return nil
 	}
 	var whole json.RawMessage
 	if err := json.Unmarshal(body, &whole); err != nil {
-		return refuse(codeBadRequest, "the body is not one JSON object: %v; want {%s}", err, fieldNames(fields))
+		return refuse(codeBadRequest, "the body is not one JSON object: %s; want %s", cmp.Or(lookOf(body), err.Error()), example)
 	}
 	dec := json.NewDecoder(bytes.NewReader(body))
 	if t, _ := dec.Token(); t != json.Delim('{') {
-		return refuse(codeBadRequest, "the body is JSON, but not an object; want {%s}", fieldNames(fields))
+		return refuse(codeBadRequest, "the body is JSON, but not an object%s; want %s", notAnObject(t), example)
 	}
 	seen := make(map[string]bool)
 	for dec.More() {
@@ -310,6 +343,19 @@ func decode(body []byte, fields []field) error {
 	return nil
 }
 
+// notAnObject says more of JSON that is no object, by its first token.
+func notAnObject(first json.Token) string {
+	switch first := first.(type) {
+	case json.Delim:
+		return ": it is an array"
+	case string:
+		if strings.HasPrefix(strings.TrimSpace(first), "{") {
+			return ": it is an object in quotes, made JSON twice; send the object itself"
+		}
+	}
+	return ""
+}
+
 func fieldNames(fields []field) string {
 	var names []string
 	for _, f := range fields {
@@ -326,23 +372,47 @@ func (f field) decode(dec *json.Decoder) error {
 		}
 		return refuse(codeBadRequest, "%s: want %s, got a JSON %s", f.name, f.values(), e.Value)
 	}
-	if v, ok := f.into.(**float64); ok && *v != nil && (**v < f.min || **v > f.max) {
+	if reflect.ValueOf(f.into).Elem().IsNil() { // only null leaves it so
+		return f.isNull()
+	}
+	if v, ok := f.into.(**float64); ok && (**v < f.min || **v > f.max) {
 		return refuse(codeOutOfRange, "%s: want %s, got %g", f.name, f.values(), **v)
 	}
 	return nil
 }
 
-func placeFields(req *request) []field {
-	return []field{{"lat", &req.lat, -90, 90, "degrees"}, {"lon", &req.lon, -180, 180, "degrees"}}
+// isNull is the answer to a field that is null. It may stand for a number that its sender has lost:
+// JavaScript writes NaN as null.
+func (f field) isNull() error {
+	values := f.values()
+	if f.min != f.max {
+		values = "a number, " + values
+	}
+	err := fmt.Sprintf("%s: null is no value; leave it out or give %s", f.name, values)
+	if f.without != "" {
+		err += "; " + f.without
+	}
+	return refuse(codeOutOfRange, "%s", err)
 }
 
-// checkPlace returns an error if only one of lat and lon was given.
+// placeFields are the fields of a place. without says how to send the command without one.
+func placeFields(req *request, without string) []field {
+	return []field{
+		{"lat", &req.lat, -90, 90, "degrees", without},
+		{"lon", &req.lon, -180, 180, "degrees", without},
+	}
+}
+
+// checkPlace returns an error if only one of lat and lon was given, or if the place is 0, 0: it lies
+// in the sea, and is what a client sends that has no place.
 func checkPlace(req *request) error {
 	switch {
 	case req.lat != nil && req.lon == nil:
 		return refuse(codeOutOfRange, "lon: missing; lat and lon come together")
 	case req.lat == nil && req.lon != nil:
 		return refuse(codeOutOfRange, "lat: missing; lat and lon come together")
+	case req.lat != nil && degE7(*req.lat) == 0 && degE7(*req.lon) == 0:
+		return refuse(codeOutOfRange, "lat, lon: 0, 0 is no place that a drone is sent to: two empty fields are sent as 0, 0")
 	}
 	return nil
 }
@@ -377,11 +447,13 @@ type commandBody struct {
 // errMadeWay ends a wait whose connection another client needs.
 var errMadeWay = fmt.Errorf("all %d connections were in use, and another client needed one", maxConnections)
 
-// command reads the fields of a command, checks that they fit together, lets the drone
+// command reads the fields of a command (example is a body that works), checks that they fit together, lets the drone
 // carry it out, waits for its manoeuvre if the client asked for that, and logs the answer.
-func (a *api) command(r *http.Request, req *request, fields []field, check func() error) response {
+func (a *api) command(
+	w http.ResponseWriter, r *http.Request, req *request, example string, fields []field, check func() error,
+) response {
 	var wait *float64
-	body, err := readFields(r, append(fields, field{"wait", &wait, 0, 600, "seconds"}))
+	body, err := readFields(w, r, example, append(fields, field{"wait", &wait, 0, 600, "seconds", ""}))
 	if err == nil {
 		err = check()
 	}
@@ -424,10 +496,13 @@ func (a *api) command(r *http.Request, req *request, fields []field, check func(
 	return failedLater(err, answer)
 }
 
-func (a *api) postMode(_ http.ResponseWriter, r *http.Request) response {
+func (a *api) postMode(w http.ResponseWriter, r *http.Request) response {
 	var name *string
 	req := request{from: clientOf(r)}
-	return a.command(r, &req, []field{{"mode", &name, 0, 0, requestableModes}, {"arm", &req.arm, 0, 0, "true or false"}}, func() error {
+	return a.command(w, r, &req, `{"mode":"hold"}`, []field{
+		{"mode", &name, 0, 0, requestableModes, ""},
+		{"arm", &req.arm, 0, 0, "true or false", ""},
+	}, func() error {
 		if name != nil {
 			req.mode, req.setMode = parseMode(*name)
 		}
@@ -443,18 +518,20 @@ func (a *api) postMode(_ http.ResponseWriter, r *http.Request) response {
 	})
 }
 
-func (a *api) postTakeoff(_ http.ResponseWriter, r *http.Request) response {
+func (a *api) postTakeoff(w http.ResponseWriter, r *http.Request) response {
 	req := request{setMode: true, mode: ModeTakeoff}
-	return a.command(r, &req, []field{{"altitude", &req.altitude, 0.5, 1000, "metres above home"}}, func() error { return nil })
+	return a.command(w, r, &req, `{"altitude":10}`, []field{
+		{"altitude", &req.altitude, 0.5, 1000, "metres above home", fmt.Sprintf("to climb to %g m send {}", defaultTakeoff)},
+	}, func() error { return nil })
 }
 
-func (a *api) postGoto(_ http.ResponseWriter, r *http.Request) response {
+func (a *api) postGoto(w http.ResponseWriter, r *http.Request) response {
 	req := request{setMode: true, mode: ModeHold, goTo: true}
-	return a.command(r, &req, append(placeFields(&req), []field{
-		{"altitude", &req.altitude, -500, 10000, "metres above home"},
-		{"altitude_msl", &req.altitudeMSL, -500, 10000, "metres above mean sea level"},
-		{"heading", &req.heading, 0, 360, "degrees"},
-		{"speed", &req.speed, 0.1, 50, "metres per second"},
+	return a.command(w, r, &req, `{"altitude":20}`, append(placeFields(&req, ""), []field{
+		{"altitude", &req.altitude, lowestAltitude, 10000, "metres above home", ""},
+		{"altitude_msl", &req.altitudeMSL, -500, 10000, "metres above mean sea level", ""},
+		{"heading", &req.heading, 0, 360, "degrees", ""},
+		{"speed", &req.speed, 0.1, 50, "metres per second", ""},
 	}...), func() error {
 		switch err := checkPlace(&req); {
 		case err != nil:
@@ -468,9 +545,9 @@ func (a *api) postGoto(_ http.ResponseWriter, r *http.Request) response {
 	})
 }
 
-func (a *api) postLand(_ http.ResponseWriter, r *http.Request) response {
+func (a *api) postLand(w http.ResponseWriter, r *http.Request) response {
 	req := request{setMode: true, mode: ModeLand}
-	return a.command(r, &req, placeFields(&req), func() error { return checkPlace(&req) })
+	return a.command(w, r, &req, `{} to land here`, placeFields(&req, "to land here send {}"), func() error { return checkPlace(&req) })
 }
 
 type inputAnswer struct {
@@ -479,14 +556,14 @@ type inputAnswer struct {
 	ExpiresIn number `json:"expires_in"`
 }
 
-func (a *api) postInput(_ http.ResponseWriter, r *http.Request) response {
+func (a *api) postInput(w http.ResponseWriter, r *http.Request) response {
 	var roll, pitch, yaw, throttle, timeout *float64
-	_, err := readFields(r, []field{
-		{"roll", &roll, -1, 1, "of full stick (right is positive)"},
-		{"pitch", &pitch, -1, 1, "of full stick (forward is positive)"},
-		{"yaw", &yaw, -1, 1, "of full stick (clockwise is positive)"},
-		{"throttle", &throttle, 0, 1, "of full throttle (0.5 holds the altitude)"},
-		{"timeout", &timeout, 0.05, 5, "seconds"},
+	_, err := readFields(w, r, `{"roll":0.2,"throttle":0.5}`, []field{
+		{"roll", &roll, -1, 1, "of full stick (right is positive)", ""},
+		{"pitch", &pitch, -1, 1, "of full stick (forward is positive)", ""},
+		{"yaw", &yaw, -1, 1, "of full stick (clockwise is positive)", ""},
+		{"throttle", &throttle, 0, 1, "of full throttle (0.5 holds the altitude)", ""},
+		{"timeout", &timeout, 0.05, 5, "seconds", ""},
 	})
 	if err != nil {
 		return failed(err)

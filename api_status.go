@@ -78,10 +78,12 @@ func (a *api) getStatus(w http.ResponseWriter, r *http.Request) response {
 // snapshot is the drone at one moment, for the status.
 type snapshot struct {
 	situation
+	began    time.Time // when the program began
 	tel      telemetry
 	modeName string
-	armable  *bool // a takeoff could arm now; nil if unknown
-	done     *bool // the last manoeuvre is complete; nil if there is none, or it ended incomplete
+	armable  *bool    // a takeoff could arm now; nil if unknown
+	lacks    []string // what keeps it from arming and is no unhealthy system
+	done     *bool    // the last manoeuvre is complete; nil if there is none, or it ended incomplete
 	target   *place
 	by       string     // who has the sticks; "" if nobody has
 	expires  time.Time  // when the client's sticks expire; zero if none are in force
@@ -98,7 +100,7 @@ func (d *drone) status() (s snapshot) {
 func (d *drone) snapshot(now time.Time) snapshot {
 	v := d.situation(now)
 	s := snapshot{
-		situation: v, tel: d.tel, modeName: d.modeName(),
+		situation: v, began: d.began, tel: d.tel, modeName: d.modeName(),
 		target: d.target(now), by: d.sticks.by(v), from: d.sticks.held(v), link: d.link.state(),
 	}
 	if s.link.fault == nil && d.online && d.handshake.answersNothing(now) {
@@ -107,8 +109,8 @@ func (d *drone) snapshot(now time.Time) snapshot {
 	// PX4 checks its present mode, which may need a receiver. A takeoff leaves that for hold, which needs none.
 	leavesMode := v.firmware == px4 && v.shown() != ModeHold && v.shown() != ModeTakeoff
 	armsOnOurStream := v.firmware.ardupilot() && d.sticks.src.receiver == receiverNone
-	if v.kind() != onlyRead {
-		s.armable = d.tel.armable(now, leavesMode || armsOnOurStream)
+	if v.canEnter(ModeTakeoff) {
+		s.armable, s.lacks = d.tel.armable(now, v.armed, leavesMode || armsOnOurStream)
 	}
 	if m := d.cmd.manoeuvre; m != nil {
 		done := m.done
@@ -157,15 +159,17 @@ func (d *drone) summaryLine() string {
 	return fmt.Sprintf("%s %s online, %s, mode %s", autopilotName(id.autopilot), lowerName(id.typ.String(), "MAV_TYPE_"), armedWord[d.machine.last.armed], d.machine.mode)
 }
 
-// autopilotName is a MAV_AUTOPILOT in the API: ardupilot stands for ardupilotmega.
+// autopilotName is a MAV_AUTOPILOT in the API: ardupilot stands for ardupilotmega. It is "" for one
+// that has no name.
 func autopilotName(a common.MAV_AUTOPILOT) string {
-	return strings.TrimSuffix(lowerName(a.String(), "MAV_AUTOPILOT_"), "mega")
+	return strings.TrimSuffix(knownName(a.String(), "MAV_AUTOPILOT_"), "mega")
 }
 
 // statusBody is the status (docs/openapi.yaml, Status). A group or a value that the vehicle never reported is
 // null, and so is a value that it reports as unknown.
 type statusBody struct {
 	Version     string        `json:"version"`
+	Time        number        `json:"time"`
 	Online      bool          `json:"online"`
 	Mode        string        `json:"mode"`
 	VehicleMode *string       `json:"vehicle_mode"`
@@ -191,8 +195,8 @@ type statusBody struct {
 }
 
 type vehicleBody struct {
-	Autopilot string  `json:"autopilot"`
-	Type      string  `json:"type"`
+	Autopilot *string `json:"autopilot"`
+	Type      *string `json:"type"`
 	Version   *string `json:"version"`
 	SystemID  byte    `json:"system_id"`
 
@@ -281,6 +285,7 @@ func render(s snapshot, client netip.Addr) *statusBody {
 	heard := t.beat.received()
 	body := &statusBody{
 		Version:     ownVersion,
+		Time:        age(now, s.began),
 		Online:      s.online,
 		Mode:        s.mode.String(),
 		VehicleMode: ifKnown(heard, s.modeName),
@@ -290,7 +295,7 @@ func render(s snapshot, client netip.Addr) *statusBody {
 		State:       word(t.beat.state),
 		Failsafe:    ifKnown(heard, t.beat.critical),
 		Armable:     s.armable,
-		Unhealthy:   t.health.unhealthy(),
+		Unhealthy:   append(t.health.unhealthy(), s.lacks...),
 		Done:        s.done,
 		Target:      s.targetBody(),
 		Input:       s.inputBody(client),
@@ -299,8 +304,8 @@ func render(s snapshot, client netip.Addr) *statusBody {
 	}
 	if heard {
 		body.Vehicle = &vehicleBody{
-			Autopilot: autopilotName(t.id.autopilot),
-			Type:      lowerName(t.id.typ.String(), "MAV_TYPE_"),
+			Autopilot: word(autopilotName(t.id.autopilot)),
+			Type:      word(knownName(t.id.typ.String(), "MAV_TYPE_")),
 			Version:   word(t.id.version.String()),
 			SystemID:  t.id.system,
 			Kind:      word(kindNames[s.kind()]),

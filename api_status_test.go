@@ -68,11 +68,12 @@ func (v *scriptedVehicle) say(messages ...message.Message) {
 	synctest.Wait()
 }
 
-// wantStatus checks the whole status, except for the count link.sent.
+// wantStatus checks the whole status, except for its time and the count link.sent.
 func (v *scriptedVehicle) wantStatus(want string) {
 	v.Helper()
 	r := call(v.handler, "GET", "/api/drone/status", nil)
 	r.body = regexp.MustCompile(`"sent":\d+`).ReplaceAllString(r.body, `"sent":1`)
+	r.body = regexp.MustCompile(`"time":[.\d]+`).ReplaceAllString(r.body, `"time":1`)
 	r.wantOK(v.T, strings.ReplaceAll(want, "\n", ""))
 }
 
@@ -83,7 +84,7 @@ var holdingInAir = &minimal.MessageHeartbeat{
 }
 
 // neverHeard is the status before the first heartbeat: nothing is known.
-var neverHeard = `{"version":"` + ownVersion + `","online":false,"mode":"manual","vehicle_mode":null,
+var neverHeard = `{"version":"` + ownVersion + `","time":1,"online":false,"mode":"manual","vehicle_mode":null,
 "armed":null,"in_air":null,"landed_state":null,"state":null,"failsafe":null,
 "armable":null,"unhealthy":null,"done":null,
 "vehicle":null,"position":null,"velocity":null,"attitude":null,"battery":null,"gps":null,"home":null,"target":null,
@@ -118,7 +119,7 @@ func TestStatusShowsEverythingThatTheVehicleReports(t *testing.T) {
 		time.Sleep(50 * time.Millisecond)
 		v.say(&common.MessageAttitude{Roll: 0.4 * math.Pi / 180, Pitch: -1.1 * math.Pi / 180, Yaw: -178.5 * math.Pi / 180})
 		time.Sleep(50 * time.Millisecond)
-		v.wantStatus(`{"version":"` + ownVersion + `","online":true,"mode":"hold","vehicle_mode":"AUTO.LOITER",
+		v.wantStatus(`{"version":"` + ownVersion + `","time":1,"online":true,"mode":"hold","vehicle_mode":"AUTO.LOITER",
 "armed":true,"in_air":true,"landed_state":"in_air","state":"active","failsafe":false,
 "armable":true,"unhealthy":["gps"],"done":null,
 "vehicle":{"autopilot":"px4","type":"quadrotor","version":"1.17.0","system_id":1,
@@ -164,15 +165,29 @@ func TestStatusOfALostVehicleIsItsLastKnownWithAges(t *testing.T) {
 	withScript(t, func(v *scriptedVehicle) {
 		v.say(holdingInAir, &common.MessageAttitude{Roll: 0.5})
 		time.Sleep(2900 * time.Millisecond)
-		call(v.handler, "GET", "/api/drone/status", nil).has(t, `{"version":"`+ownVersion+`","online":true,`)
+		call(v.handler, "GET", "/api/drone/status", nil).has(t, `,"online":true,"mode":"hold",`)
 		time.Sleep(200 * time.Millisecond)
 		r := call(v.handler, "GET", "/api/drone/status", nil)
 		r.wantOK(t)
-		r.has(t, `{"version":"`+ownVersion+`","online":false,"mode":"hold","vehicle_mode":"AUTO.LOITER","armed":true,`,
+		r.has(t, `,"online":false,"mode":"hold","vehicle_mode":"AUTO.LOITER","armed":true,`,
 			`"attitude":{"roll":28.6,"pitch":0,"yaw":0,"age":3.1}`, `"heartbeat_age":3.1,`)
 		for path, body := range postRoutes {
 			call(v.handler, "POST", path, strings.NewReader(body)).want(t, 503, "offline")
 		}
+	})
+}
+
+// A client reads from it how old an event is.
+func TestStatusHasTheTimeSinceTheStart(t *testing.T) {
+	withScript(t, func(v *scriptedVehicle) {
+		for _, want := range []string{`,"time":0,`, `,"time":1.25,`, `,"time":2.5,`} {
+			call(v.handler, "GET", "/api/drone/status", nil).has(t, want)
+			time.Sleep(1250 * time.Millisecond)
+		}
+		v.say(holdingInAir) // a vehicle that comes online changes nothing
+		call(v.handler, "GET", "/api/drone/status", nil).has(t, `,"time":3.75,"online":true,`)
+		v.say(attitudeAt(50_000), attitudeAt(1000), attitudeAt(1100)) // and neither does its restart
+		call(v.handler, "GET", "/api/drone/status", nil).has(t, `,"time":3.75,`)
 	})
 }
 

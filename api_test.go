@@ -46,6 +46,7 @@ var errorContract = map[int][]string{
 	404: {"not_found"},
 	405: {"method_not_allowed"},
 	409: {"wrong_mode", "refused", "superseded", "interrupted"},
+	411: {"length_required"},
 	413: {"too_large"},
 	421: {"wrong_host"},
 	422: {"out_of_range"},
@@ -455,7 +456,7 @@ func badBodies() []badBody {
 		add("a comma at the end", path, `{"mode":"hold",}`, 400, "JSON")
 		add("no value", path, `{"mode"}`, 400, "JSON")
 		add("a comment", path, `{} // land`, 400, "JSON")
-		add("a byte order mark", path, "\ufeff{}", 400, "JSON")
+		add("a byte order mark that does not begin it", path, " \ufeff{}", 400, "JSON")
 		add("a zero byte", path, "{}\x00", 400, "JSON")
 		add("an array", path, `[]`, 400, "object")
 		add("an object in an array", path, `[{}]`, 400, "object")
@@ -485,6 +486,7 @@ func badBodies() []badBody {
 		for _, v := range []string{`NaN`, `nan`, `Infinity`, `-Infinity`, `+1`, `01`, `.5`, `1.`, `0x10`, `1e`, `1,5`, `--1`} {
 			add(field+" is no JSON number", path, with(v), 400, "JSON")
 		}
+		add(field+" is null", path, with("null"), 422, field+": null is no value; leave it out or give a number, ")
 		add(field+" is more than a float64 holds", path, with("1e999"), 422, field)
 		add(field+" is less than a float64 holds", path, with("-1e999"), 422, field)
 		add(field+" is given twice", path, with(`1,"`+field+`":1`), 400, field)
@@ -511,7 +513,10 @@ func badBodies() []badBody {
 		number(path, "lon", `"lat":47.398,`)
 		add("lat without lon", path, `{"lat":47.398}`, 422, "lon")
 		add("lon without lat", path, `{"lon":8.546}`, 422, "lat")
-		add("lat with a lon that is null", path, `{"lat":47.398,"lon":null}`, 422, "lon")
+		add("a place of two nulls", path, `{"lat":null,"lon":null}`, 422, "lat: null is no value; leave it out or give a number, -90 to 90 degrees")
+		for _, v := range []string{`"lat":0,"lon":0`, `"lat":0.0,"lon":-0.0`, `"lon":0,"lat":0e9`, `"lat":0.00000004,"lon":-0.00000004`} {
+			add("a place of two empty fields", path, `{`+v+`}`, 422, "lat, lon: 0, 0 is no place that a drone is sent to")
+		}
 	}
 	for _, v := range []string{`1`, `true`, `[]`, `{}`, `["hold"]`} {
 		add("mode is not a string", "/api/drone/mode", `{"mode":`+v+`}`, 400, "mode: want one of manual, altitude, position, takeoff, hold, land, rtl, rtgs, got a JSON ")
@@ -531,7 +536,12 @@ func badBodies() []badBody {
 	add("a very long field", "/api/drone/mode", `{"`+long+`":1}`, 400, `unknown field "`+long[:80]+`"; the`)
 	add("no mode and no arm", "/api/drone/mode", ``, 422, "mode")
 	add("an empty object", "/api/drone/mode", `{}`, 422, "mode")
-	add("mode and arm are null", "/api/drone/mode", `{"mode":null,"arm":null}`, 422, "mode")
+	add("mode is null", "/api/drone/mode", `{"mode":null,"arm":true}`, 422, "mode: null is no value; leave it out or give one of manual, ")
+	add("arm is null", "/api/drone/mode", `{"mode":"hold","arm":null}`, 422, "arm: null is no value; leave it out or give true or false")
+	add("a takeoff's altitude is null", "/api/drone/takeoff", `{"altitude":null}`, 422, "metres above home; to climb to 10 m send {}")
+	add("a landing's place is null", "/api/drone/land", `{"lat":null,"lon":null}`, 422, "-90 to 90 degrees; to land here send {}")
+	add("half of a landing's place is null", "/api/drone/land", `{"lat":47.398,"lon":null}`, 422, "-180 to 180 degrees; to land here send {}")
+	add("a height below every sea", "/api/drone/goto", `{"altitude_msl":-500.5}`, 422, "altitude_msl: want -500 to 10000 metres above mean sea level")
 	add("a takeoff that disarms", "/api/drone/mode", `{"mode":"takeoff","arm":false}`, 422, "arm")
 	add("nowhere to go", "/api/drone/goto", ``, 422, "lat")
 	add("nowhere to go, in an object", "/api/drone/goto", `{}`, 422, "lat")
@@ -563,6 +573,37 @@ func TestABadBodysAnswerSaysWhatIsWrongAndNothingChanges(t *testing.T) {
 		}
 		hf.wantMode("position")
 		hf.post("/api/drone/input", postRoutes["/api/drone/input"]).wantOK(hf.T)
+	})
+}
+
+// The drone flies in position mode, 100 m above home, which is at 488.3 m above the sea.
+func TestAPlaceThatItsClientHardlyMeansIsRefusedAndNothingChanges(t *testing.T) {
+	const (
+		swapped = `"lat":8.546,"lon":47.398`
+		near    = `"lat":47.398,"lon":8.546`
+	)
+	flyHTTP(t, simPX4, func(hf *httpFlight) {
+		hf.fly("position")
+		for _, c := range []struct{ path, body, says string }{
+			{"goto", swapped, "lat, lon: the place is 5660 km from the drone and 5660 km from home; are lat and lon swapped? A place may be 10 km away (-reach)"},
+			{"land", swapped, "lat, lon: the place is 5660 km from the drone and 5660 km from home"},
+			{"goto", swapped + `,"altitude":20,"speed":5,"wait":10`, "lat, lon: the place is "},
+			{"land", `"lat":0,"lon":8.546`, "lat, lon: the place is "},
+			{"goto", `"lat":47.398,"lon":0`, "lat, lon: the place is "},
+			{"goto", `"lat":90,"lon":180`, "lat, lon: the place is "},
+			{"goto", `"altitude_msl":50`, "altitude_msl: 50 m is 438 m below home, which is at 488 m above the sea, and 538 m below the drone, " +
+				`which is at 588 m; if it is meant, send "altitude":-438, which counts from home`},
+			{"goto", near + `,"altitude_msl":50`, "altitude_msl: 50 m is 438 m below home"},
+			{"goto", near + `,"altitude_msl":-100`, "which is at 588 m"}, // an altitude of -588 m is out of its range
+		} {
+			hf.untouched(func() {
+				hf.post("/api/drone/"+c.path, "{"+c.body+"}").want(hf.T, 422, "out_of_range", c.says)
+			})
+		}
+		hf.wantMode("position")
+		hf.post("/api/drone/goto", `{"altitude":-438}`).wantOK(hf.T)
+		hf.drone.change(func() { hf.drone.reach = 6000e3 }) // -reach 6000
+		hf.post("/api/drone/goto", "{"+swapped+"}").wantOK(hf.T)
 	})
 }
 
@@ -654,7 +695,7 @@ func TestEachNumberHasItsRange(t *testing.T) {
 		{"/api/drone/goto", "lon", `"lat":47.398,`, -180, 180},
 		{"/api/drone/goto", "altitude", ``, -500, 10000},
 		{"/api/drone/goto", "altitude", place, -500, 10000},
-		{"/api/drone/goto", "altitude_msl", ``, -500, 10000},
+		{"/api/drone/goto", "altitude_msl", ``, math.NaN(), 10000}, // the lowest depends on home
 		{"/api/drone/goto", "heading", ``, 0, 360},
 		{"/api/drone/goto", "speed", place, 0.1, 50},
 		{"/api/drone/land", "lat", `"lon":8.546,`, -90, 90},
@@ -665,8 +706,12 @@ func TestEachNumberHasItsRange(t *testing.T) {
 			return fmt.Sprintf(`{%s"%s":%s}`, test.rest, test.field, strconv.FormatFloat(v, 'g', -1, 64))
 		}
 		for _, in := range []float64{test.min, test.max} {
+			if math.IsNaN(in) {
+				continue
+			}
 			t.Run(test.path+with(in), func(t *testing.T) {
 				flyHTTP(t, simPX4, func(hf *httpFlight) {
+					hf.drone.reach = math.Inf(1)
 					switch test.path {
 					case "/api/drone/input":
 						hf.fly("position")
@@ -723,7 +768,7 @@ func (hf *httpFlight) takeoffAMSL() float32 {
 	return z
 }
 
-func TestAnEmptyBodyAndANullMeanTheDefaults(t *testing.T) {
+func TestAnEmptyBodyMeansTheDefaults(t *testing.T) {
 	spaces := strings.Repeat(" ", 4096-len(`{"altitude":10}`))
 	tests := []struct {
 		name string
@@ -735,7 +780,6 @@ func TestAnEmptyBodyAndANullMeanTheDefaults(t *testing.T) {
 		{"white space", strings.NewReader(" \t\r\n")},
 		{"an empty object", strings.NewReader("{}")},
 		{"an empty object and a newline", strings.NewReader("{ }\n")},
-		{"a null", strings.NewReader(`{"altitude":null}`)},
 		{"the default itself", strings.NewReader(`{"altitude":10}`)},
 		{"an escaped name", strings.NewReader(`{"\u0061ltitude":1e1}`)},
 		{"exactly 4096 bytes", strings.NewReader(`{"altitude":` + spaces + `10}`)},
@@ -751,6 +795,220 @@ func TestAnEmptyBodyAndANullMeanTheDefaults(t *testing.T) {
 			})
 		})
 	}
+}
+
+// Each is a body that somebody sent, by mistake of a tool or of himself.
+func TestABodyThatIsAlmostJSONIsToldWhatItLooksLike(t *testing.T) {
+	const object, place = "the body is not one JSON object: ", `{"lat":47.398,"lon":8.546}`
+	for _, c := range []struct{ name, path, body, says string }{
+		{"PowerShell's curl", "mode", `{mode:hold}`, "its names have no quotes: PowerShell and cmd remove them"},
+		{"with spaces", "takeoff", `{ altitude : 10 }`, "its names have no quotes"},
+		{"a relaxed JSON", "land", `{lat: 47.398, "lon": 8.546}`, "its names have no quotes"},
+		{"single quotes", "mode", `{'mode':'hold'}`, "its quotes are single ones"},
+		{"Python's str", "mode", `{'arm': True}`, "its quotes are single ones"},
+		{"Python's True", "mode", `{"arm": True}`, "True, False and None are Python's"},
+		{"Python's None", "takeoff", `{"altitude":None}`, "True, False and None are Python's"},
+		{"json.dumps of a NaN", "land", `{"lat": NaN, "lon": 8.5}`, "NaN and Infinity are no JSON numbers"},
+		{"an infinity", "takeoff", `{"altitude":-Infinity}`, "NaN and Infinity are no JSON numbers"},
+		{"cmd's quotes", "mode", `'{"mode":"hold"}'`, "it is an object in quotes"},
+		{"back quotes", "mode", "`{\"mode\":\"hold\"}`", "it is an object in quotes"},
+		{"backslashes", "mode", `{\"mode\":\"hold\"}`, "its quotes have backslashes"},
+		{"from a text processor", "mode", `{“mode”:“hold”}`, "its quotes are typographic ones"},
+		{"a form", "takeoff", `altitude=5`, "it looks like a form: send JSON"},
+		{"a form of two fields", "mode", `mode=hold&arm=true`, "it looks like a form: send JSON"},
+		{"an escaped form", "takeoff", `%7B%22altitude%22%3A5%7D=`, "it looks like a form: send JSON"},
+		{"curl -F", "takeoff", "--------------------------49894bae3ad74748\r\nContent-Disposition: form-data; name=\"altitude\"\r\n\r\n5\r\n", "it looks like a form of several parts (curl -F)"},
+		{"a file that was not read", "takeoff", `@body.json`, "it looks like the name of a file"},
+		{"XML", "takeoff", `<altitude>5</altitude>`, "it looks like XML or HTML"},
+		{"YAML", "takeoff", "altitude: 5\n", "it looks like YAML"},
+		{"a decimal comma", "takeoff", `{"altitude":2,5}`, "a number has a decimal comma"},
+		{"a comma too many", "mode", `{"mode":"hold",}`, "a comma stands before the brace"},
+		{"a comment", "mode", `{"mode":"hold" /* now */}`, "JSON has no comments"},
+		{"a length that is too small", "goto", place[:20], "it ends early; is the Content-Length too small?"},
+		{"two objects", "takeoff", `{"altitude":5}{"altitude":6}`, "something follows the object"},
+		{"UTF-16 with a mark", "takeoff", "\xff\xfe{\x00}\x00", "it looks like UTF-16"},
+		{"UTF-16 without", "takeoff", "{\x00}\x00", "it looks like UTF-16"},
+		{"UTF-16, big end first", "takeoff", "\x00{\x00}", "it looks like UTF-16"},
+		{"gzip", "takeoff", "\x1f\x8b\x08\x00", "it is compressed"},
+		{"Latin-1", "mode", "{\"mode\":\"h\xf6ld\" }\xf6", "something follows the object"},
+		{"something else", "takeoff", "take off, please", "invalid character"},
+	} {
+		flyHTTP(t, simPX4, func(hf *httpFlight) {
+			hf.fly("position")
+			hf.untouched(func() {
+				hf.post("/api/drone/"+c.path, c.body).want(hf.T, 400, "bad_request", object+c.says, "; want {")
+			})
+			if hf.Failed() {
+				hf.Error(c.name)
+			}
+		})
+	}
+	for body, says := range map[string]string{
+		`[{"altitude":5}]`:      "not an object: it is an array; want {\"altitude\":10}",
+		`"{\"altitude\":5}"`:    `it is an object in quotes, made JSON twice; send the object itself; want {"altitude":10}`,
+		`5`:                     `the body is JSON, but not an object; want {"altitude":10}`,
+		"\ufeff{\"altitude\":5": `it ends early; is the Content-Length too small?; want {"altitude":10}`,
+	} {
+		call(silent(), "POST", "/api/drone/takeoff", strings.NewReader(body)).want(t, 400, "bad_request", says)
+	}
+}
+
+func TestTheExampleOfABadBodyWorks(t *testing.T) {
+	for path := range postRoutes {
+		flyHTTP(t, simPX4, func(hf *httpFlight) {
+			if path != "/api/drone/takeoff" {
+				hf.fly("position")
+			}
+			f := hf.post(path, "?").failure(hf.T)
+			example := regexp.MustCompile(`; want (\{.*\})`).FindStringSubmatch(f.Error)
+			if example == nil {
+				hf.Fatalf("%s: no example in %q", path, f.Error)
+			}
+			hf.post(path, example[1]).wantOK(hf.T)
+			time.Sleep(100 * time.Millisecond)
+		})
+	}
+}
+
+// Windows programs begin a file of UTF-8 with a byte order mark.
+func TestAByteOrderMarkIsIgnored(t *testing.T) {
+	for _, body := range []string{"\ufeff{\"altitude\":3}", "\ufeff \r\n{\"altitude\":3}\r\n"} {
+		flyHTTP(t, simPX4, func(hf *httpFlight) {
+			hf.post("/api/drone/takeoff", body).wantOK(hf.T)
+			if got := hf.takeoffAMSL(); got != simHomeAlt+3 {
+				hf.Errorf("takeoff to %g m AMSL, want home and 3 m", got)
+			}
+		})
+	}
+	flyHTTP(t, simPX4, func(hf *httpFlight) {
+		hf.post("/api/drone/takeoff", "\ufeff").wantOK(hf.T) // as an empty body
+	})
+}
+
+// onWire sends a request as it stands, and returns its answer.
+func (hf *httpFlight) onWire(text string) reply {
+	hf.Helper()
+	p, end := serve(hf.T, hf.handler, maxConnections)
+	defer end()
+	w := p.connect()
+	defer w.Close()
+	var writer sync.WaitGroup
+	defer writer.Wait()
+	writer.Go(func() { io.WriteString(w, text) })
+	r, err := w.receive("POST")
+	if err == nil && r.status == http.StatusContinue {
+		r, err = w.receive("POST")
+	}
+	if err != nil {
+		hf.Fatalf("%q: %v", text, err)
+	}
+	return r
+}
+
+// bareCommands are the headers of a POST without a body, as each client sends them. They were
+// recorded, but PowerShell's.
+var bareCommands = []struct{ client, headers string }{
+	{"curl -X POST", "Accept: */*"},
+	{"curl -d ''", "Accept: */*\nContent-Length: 0\nContent-Type: application/x-www-form-urlencoded"},
+	{"curl --json ''", "Content-Type: application/json\nAccept: application/json\nContent-Length: 0"},
+	{"curl -X POST -T /dev/null", "Accept: */*\nTransfer-Encoding: chunked\nExpect: 100-continue\n\n0\n"},
+	{"wget --post-data=", "Accept: */*\nConnection: Keep-Alive\nContent-Type: application/x-www-form-urlencoded\nContent-Length: 0"},
+	{"wget --method=POST", "Accept: */*\nConnection: Keep-Alive\nContent-Length: 0"},
+	{"busybox wget --post-data ''", "Connection: close\nContent-Type: application/x-www-form-urlencoded\nContent-Length: 0"},
+	{"HTTPie", "Accept: */*\nConnection: keep-alive\nContent-Length: 0"},
+	{"HTTPie --form", "Accept: */*\nContent-Length: 0\nContent-Type: application/x-www-form-urlencoded; charset=utf-8"},
+	{"Python requests", "Accept: */*\nConnection: keep-alive\nContent-Length: 0"},
+	{"Python requests, with a type", "Accept: */*\nConnection: keep-alive\nContent-Type: application/json\nContent-Length: 0"},
+	{"Python httpx", "Content-Length: 0\nAccept: */*\nConnection: keep-alive"},
+	{"Python httpx, with a type", "Content-Length: 0\nAccept: */*\nConnection: keep-alive\nContent-Type: application/json"},
+	{"aiohttp", "Accept: */*\nContent-Length: 0\nContent-Type: application/octet-stream"},
+	{"aiohttp, data=''", "Accept: */*\nContent-Length: 0\nContent-Type: text/plain; charset=utf-8"},
+	{"Home Assistant's rest_command", "Content-Type: application/json\nAccept: */*\nContent-Length: 0"},
+	{"Python urllib", "Content-Length: 0\nConnection: close"},
+	{"Python urllib, data=b''", "Content-Type: application/x-www-form-urlencoded\nContent-Length: 0\nConnection: close"},
+	{"axios", "Accept: application/json, text/plain, */*\nContent-Type: application/x-www-form-urlencoded\nConnection: keep-alive\nContent-Length: 0"},
+	{"axios, with a type", "Content-Type: application/json\nConnection: keep-alive\nContent-Length: 0"},
+	{"fetch", "connection: keep-alive\naccept: */*\ncontent-length: 0"},
+	{"fetch, with a type", "connection: keep-alive\nContent-Type: application/json\naccept: */*\ncontent-length: 0"},
+	{"fetch, body: ''", "content-type: text/plain;charset=UTF-8\naccept: */*\ncontent-length: 0"},
+	{"Node http", "Connection: keep-alive\nContent-Length: 0"},
+	{"got, with a type", "content-type: application/json\nConnection: keep-alive\nContent-Length: 0"},
+	{"Go http.Post(url, type, nil)", "Content-Length: 0\nContent-Type: application/json"},
+	{"Go http.NewRequest", "Content-Length: 0"},
+	{"Go http.PostForm(url, nil)", "Content-Length: 0\nContent-Type: application/x-www-form-urlencoded"},
+	{"PowerShell 7 Invoke-RestMethod", "Content-Length: 0"},
+	{"PowerShell 7 Invoke-RestMethod, with a type", "Content-Type: application/json\nContent-Length: 0"},
+	{"Windows PowerShell Invoke-RestMethod", "Content-Type: application/x-www-form-urlencoded\nContent-Length: 0\nExpect: 100-continue"},
+	{"Ruby Net::HTTP.post", "Accept: */*\nContent-Length: 0\nContent-Type: application/x-www-form-urlencoded"},
+	{"Perl LWP", "TE: deflate,gzip;q=0.3\nConnection: TE, close\nContent-Length: 0\nContent-Type: application/x-www-form-urlencoded"},
+	{"PHP curl", "Accept: */*\nTransfer-Encoding: chunked\nContent-Type: application/x-www-form-urlencoded\nExpect: 100-continue\n\n0\n"},
+	{"an empty type", "Content-Type:"},
+	{"two empty types", "Content-Type:\nContent-Type: "},
+	{"an empty object", "Content-Type: application/json\nContent-Length: 2\n\n{}"},
+}
+
+// rawPOST is a POST as it goes over the wire. The headers and the body are separated by newlines.
+func rawPOST(path, protocol, headers string) string {
+	head, body, _ := strings.Cut(headers, "\n\n")
+	if strings.Contains(head, "chunked") {
+		body = strings.ReplaceAll(body, "\n", "\r\n") + "\r\n"
+	}
+	return "POST /api/drone/" + path + " " + protocol + "\r\nHost: drone.local\r\n" +
+		strings.ReplaceAll(head, "\n", "\r\n") + "\r\n\r\n" + body
+}
+
+func TestABareCommandOfAnyClientLandsEachTime(t *testing.T) {
+	for _, c := range bareCommands {
+		for _, protocol := range []string{"HTTP/1.1", "HTTP/1.0"} {
+			if protocol == "HTTP/1.0" && strings.Contains(c.headers, "chunked") {
+				continue // HTTP/1.0 has no chunks
+			}
+			flyHTTP(t, simPX4, func(hf *httpFlight) {
+				hf.fly("hold")
+				r := hf.onWire(rawPOST("land", protocol, c.headers))
+				if want := `{"status":"accepted","status_code":0,"command":176,"mode":"land"}`; r.status != 200 || r.body != want+"\n" {
+					hf.Errorf("%s, %s: %d %s", c.client, protocol, r.status, r.body)
+				}
+				hf.wantMode("land")
+			})
+		}
+	}
+}
+
+// HTTP says of such a request that it has no body, though one follows.
+func TestABodyWhoseLengthIsNotGivenIs411AndNothingIsSent(t *testing.T) {
+	const body = `{"lat":47.398,"lon":8.546,"wait":60}`
+	requests := []struct{ name, headers, says string }{
+		{"a small board", "Content-Type: application/json\n\n" + body, "Content-Type"},
+		{"a small board, without a body", "Content-Type: application/json", "Content-Type"},
+		{"another type", "Content-Type: text/plain\n\n" + body, "Content-Type"},
+		{"a form", "Content-Type: application/x-www-form-urlencoded\n\nlat=47.398&lon=8.546", "Content-Type"},
+		{"a type that is empty, and one that is not", "Content-Type:\nContent-Type: application/json\n\n" + body, "Content-Type"},
+		{"a type in small letters", "content-type: application/json\n\n" + body, "Content-Type"},
+		{"a coding", "Content-Encoding: identity\n\n" + body, "Content-Encoding"},
+		{"a client that waits for 100 Continue", "Expect: 100-continue\n\n" + body, "Expect"},
+		{"a connection that it wants to keep", "Connection: keep-alive\nContent-Type: application/json\n\n" + body, "Content-Type"},
+	}
+	flyHTTP(t, simPX4, func(hf *httpFlight) {
+		hf.fly("position")
+		for _, c := range requests {
+			for _, path := range []string{"mode", "input", "takeoff", "goto", "land"} {
+				for _, protocol := range []string{"HTTP/1.1", "HTTP/1.0"} {
+					hf.untouched(func() {
+						r := hf.onWire(rawPOST(path, protocol, c.headers))
+						r.want(hf.T, 411, "length_required", "say how long the body is, or leave the "+c.says+" out")
+					})
+				}
+			}
+		}
+		hf.wantMode("position")
+		// A GET is never judged, and neither is a path or a method that does not exist.
+		call(hf.handler, "GET", "/api/drone/mode", nil, "Content-Type", "application/json").wantOK(hf.T)
+		call(hf.handler, "POST", "/api/mission", nil, "Content-Type", "application/json").want(hf.T, 404, "not_found")
+		call(hf.handler, "POST", "/api/drone/status", nil, "Content-Type", "application/json").want(hf.T, 405, "method_not_allowed")
+		call(hf.handler, "POST", "/api/drone/land", nil, "Content-Type", "").wantOK(hf.T)
+		time.Sleep(time.Second) // net/http waits a while for the clients of a 411
+	})
 }
 
 // ---- What the vehicle answers ----
@@ -784,6 +1042,7 @@ func TestNoCommandCostsTheAutopilotItsHeartbeat(t *testing.T) {
 		aloft, answers := 0, map[int]int{}
 		var mu sync.Mutex
 		for range 3000 {
+			f.drone.reach = math.Inf(1)
 			place := number("lat", -90, 90) + "," + number("lon", -180, 180)
 			if dice.IntN(2) == 0 {
 				place = at(dice.Float64()*200-100, dice.Float64()*200-100)

@@ -973,7 +973,7 @@ func TestRequestsAllocateLittle(t *testing.T) {
 		most float64
 		do   func()
 	}{
-		{"GET status", 85, ask("GET", "/status", "")},
+		{"GET status", 86, ask("GET", "/status", "")},
 		{"POST input", 83, ask("POST", "/input", `{"roll":0.1,"pitch":0.2,"yaw":0.3,"throttle":0.5}`)},
 	} {
 		if got := testing.AllocsPerRun(100, c.do); got > c.most {

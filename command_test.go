@@ -482,7 +482,7 @@ func TestWhatWaitsForATakeoffDoesNotEndIt(t *testing.T) {
 // came after the pilot's switch and wins.
 func TestAPilotsSwitchEndsAPlanAndNothingMoreIsSent(t *testing.T) {
 	const ms = time.Millisecond
-	degrees := 47.398
+	lat, lon := 47.398, 8.546
 	for _, c := range []struct {
 		name        string
 		r           request
@@ -499,7 +499,7 @@ func TestAPilotsSwitchEndsAPlanAndNothingMoreIsSent(t *testing.T) {
 		{"before the command reached the vehicle", goHome, 20 * ms, 310 * ms, true, "", 330 * ms, "", "[0s]", ModeRTL},
 		{"before it reached the vehicle, and it was not the last step", request{setMode: true, mode: ModeRTL, arm: &yes}, 20 * ms, 100 * ms, true, codeInterrupted, 20*ms + takenAfter,
 			"the vehicle follows the mode change, which was sent before; nothing more was sent", "[0s]", ModeRTL},
-		{"the way to a landing's place", request{setMode: true, mode: ModeLand, lat: &degrees, lon: &degrees}, 20 * ms, 100 * ms, true, codeInterrupted, 20*ms + takenAfter,
+		{"the way to a landing's place", request{setMode: true, mode: ModeLand, lat: &lat, lon: &lon}, 20 * ms, 100 * ms, true, codeInterrupted, 20*ms + takenAfter,
 			"the vehicle follows the goto, which was sent before; nothing more was sent", "[]", ModeHold},
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -21,8 +21,10 @@ const offlineAfter = 3 * time.Second
 // does what is due, and answers the API. Only locked, change and changeMayWait lock mu.
 type drone struct {
 	log     *slog.Logger
+	began   time.Time // when the program began
 	link    *link
 	clock   clock
+	reach   float64        // metres: how far away a place may be that a client names (-reach)
 	ended   chan struct{}  // closed when the program ends: whoever waits for a manoeuvre returns
 	changes atomic.Uint64  // grows with each change that a status shows
 	wg      sync.WaitGroup // every goroutine that run waits for, also landThere and holdForSilent
@@ -47,7 +49,10 @@ type drone struct {
 // newDrone makes the drone on dev; only is its system id, 0 for the first autopilot heard. The drone, its
 // link and its routes write to log.
 func newDrone(dev device, only byte, gcs bool, log *slog.Logger) *drone {
-	d := &drone{log: log, clock: clock{wake: make(chan struct{}, 1)}, ended: make(chan struct{}), tel: newTelemetry()}
+	d := &drone{
+		log: log, began: time.Now(), clock: clock{wake: make(chan struct{}, 1)}, reach: defaultReach,
+		ended: make(chan struct{}), tel: newTelemetry(),
+	}
 	d.link = newLink(dev, only, gcs, log, d.hear)
 	acks := newAcks(d.link, &d.tel)
 	d.cmd = &commander{acks: acks, machine: &d.machine}

@@ -70,6 +70,9 @@ func (d *drone) makePlan(t *task) (err error) {
 	if err == nil && t.request.setMode && d.firmware() == plane && !d.tel.landed.received() {
 		err = refuse(codeOffline, "the vehicle has not reported yet whether it is a QuadPlane; try again")
 	}
+	if at := d.tel.position; err == nil {
+		err = t.request.checkReach(place{at.lat, at.lon, at.relative, at.amsl}, d.tel.home, d.reach)
+	}
 	if err == nil {
 		t.plan, err = t.request.plan(d.view(time.Now()), d.cmd.aim())
 	}

@@ -38,6 +38,7 @@ var dialectRW = newDialect(
 	&common.MessageRcChannelsOverride{},
 	&common.MessagePositionTargetGlobalInt{},
 	&common.MessageExtendedSysState{},
+	&common.MessageBatteryStatus{},
 	&common.MessageCurrentMode{},
 	&common.MessageStatustext{},
 	&MessageEkfStatusReport{},
@@ -84,6 +85,7 @@ var (
 	idTarget        = (*common.MessagePositionTargetGlobalInt)(nil).GetID()
 	idVersion       = (*common.MessageAutopilotVersion)(nil).GetID()
 	idEstimate      = (*MessageEkfStatusReport)(nil).GetID()
+	idBattery       = (*common.MessageBatteryStatus)(nil).GetID()
 	idHome          = (*common.MessageHomePosition)(nil).GetID()
 	idExtendedState = (*common.MessageExtendedSysState)(nil).GetID()
 	idCurrentMode   = (*common.MessageCurrentMode)(nil).GetID()

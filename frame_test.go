@@ -122,7 +122,7 @@ func TestAFrameThatNeverEndsDoesNotHoldBackTheNextHeartbeat(t *testing.T) {
 	first, beat := packet(1, 1, 1, attitudeAt(1)), packet(2, 1, 1, px4Beat())
 	claim := wireFrame{seq: 2, system: 1, component: 1, payload: []byte{1, 2, 3}, claims: 255}.bytes()
 	claim1 := wireFrame{v1: true, seq: 2, system: 1, component: 1, payload: []byte{1, 2, 3}, claims: 255}.bytes()
-	unknown := wireFrame{seq: 2, system: 1, component: 1, id: 147, payload: []byte{1, 2, 3}, claims: 255}.bytes()
+	unknown := wireFrame{seq: 2, system: 1, component: 1, id: 141, payload: []byte{1, 2, 3}, claims: 255}.bytes()
 	cut := packet(2, 1, 1, attitudeAt(1))
 	cut = cut[:len(cut)-5]
 	for name, end := range map[string][]byte{

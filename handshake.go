@@ -44,6 +44,7 @@ var streams = []stream{
 	{id: idHUD, hz: 4},
 	{id: idGPS, hz: 2},
 	{id: idSysStatus, hz: 2},
+	{id: idBattery, hz: 0.5},
 	{id: idHome, hz: 0.5},
 	{id: idRCChannels, hz: 4}, // whose sticks are in force
 }

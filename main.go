@@ -12,7 +12,6 @@ import (
 	"io"
 	"log/slog"
 	"net"
-	"net/http"
 	"os"
 	"os/signal"
 	"runtime"
@@ -48,6 +47,7 @@ type options struct {
 	bind    string
 	system  int
 	gcs     bool
+	reach   float64 // kilometres
 	hosts   []string
 	origins []string
 	verbose bool
@@ -64,6 +64,7 @@ func parseFlags(args []string, out io.Writer) (options, error) {
 	f.StringVar(&o.bind, "bind", "", "")
 	f.IntVar(&o.system, "system", 0, "")
 	f.BoolVar(&o.gcs, "gcs", false, "")
+	f.Float64Var(&o.reach, "reach", defaultReach/1000, "")
 	f.Func("host", "", func(s string) error {
 		o.hosts = append(o.hosts, s)
 		if s == "" || strings.ContainsAny(s, "/: ") {
@@ -72,8 +73,9 @@ func parseFlags(args []string, out io.Writer) (options, error) {
 		return nil
 	})
 	f.Func("origin", "", func(s string) error {
-		o.origins = append(o.origins, s)
-		return http.NewCrossOriginProtection().AddTrustedOrigin(s)
+		origin, err := pageOrigin(s)
+		o.origins = append(o.origins, origin)
+		return err
 	})
 	f.BoolVar(&o.verbose, "v", false, "")
 	f.BoolVar(&o.version, "version", false, "")
@@ -97,6 +99,8 @@ func parseFlags(args []string, out io.Writer) (options, error) {
 		return o, fmt.Errorf("-port %d: want 1 to 65535, or 0 for any free port", o.port)
 	case o.system < 0 || o.system > 255:
 		return o, fmt.Errorf("-system %d: want a MAVLink system id, 1 to 255, or 0 for the first vehicle heard", o.system)
+	case !(o.reach > 0): // NaN is not either
+		return o, fmt.Errorf("-reach %g: want kilometres, over 0", o.reach)
 	}
 	return o, nil
 }
@@ -150,6 +154,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	notifySystemd("READY=1\nSTATUS=" + strings.Join(urls.find(), " "))
 
 	d := newDrone(dev, byte(o.system), o.gcs, slog.Default())
+	d.reach = o.reach * 1000
 	droneCtx, stopDrone := context.WithCancelCause(ctx)
 	defer stopDrone(nil)
 	running.Go(func() { supervise(droneCtx, d, urls) })

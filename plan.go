@@ -354,6 +354,70 @@ func (r request) destination(v view, aim *place) (to place, err error) {
 	return to, err
 }
 
+// Limits of the places that a client names. Those that mavrest keeps have none.
+const (
+	defaultReach   = 10_000.0 // metres (-reach)
+	amslBelow      = 30.0     // metres below home: the lowest altitude_msl of a descent
+	lowestAltitude = -500.0   // metres above home: the lowest altitude of a goto (openapi.yaml)
+)
+
+// checkReach returns an error for a place or a height that its client hardly means: swapped
+// coordinates lead to another continent, a height above home that is given as one above the sea
+// leads into the ground. at is where the vehicle was last: it can't be far from there. What is unknown is
+// not compared: NaN is neither less nor more than a number.
+func (r request) checkReach(at place, home point, reach float64) error {
+	if r.lat != nil {
+		if err := checkPlaceReach(at, home, *r.lat, *r.lon, reach); err != nil {
+			return err
+		}
+	}
+	if r.altitudeMSL != nil {
+		return checkDescent(at, home, *r.altitudeMSL)
+	}
+	return nil
+}
+
+// checkPlaceReach returns an error for a place that is over reach, in metres, from the vehicle and
+// from home. The way home is never too far.
+func checkPlaceReach(at place, home point, lat, lon, reach float64) error {
+	fromVehicle := distance(at.lat, at.lon, lat, lon)
+	fromHome := distance(home.lat, home.lon, lat, lon)
+	inReach := fromVehicle <= reach || fromHome <= reach
+	outOfReach := fromVehicle > reach || fromHome > reach
+	if inReach || !outOfReach {
+		return nil
+	}
+	return refuse(codeOutOfRange, "lat, lon: the place is %s from the drone and %s from home; are lat and lon swapped? "+
+		"A place may be %s away (-reach)", kilometres(fromVehicle), kilometres(fromHome), kilometres(reach))
+}
+
+// kilometres is a distance in a sentence.
+func kilometres(metres float64) string {
+	if math.IsNaN(metres) {
+		return "an unknown distance"
+	}
+	return fmt.Sprintf("%.4g km", metres/1000)
+}
+
+// checkDescent returns an error for a height above the sea that is deep below home and below the
+// vehicle. A descent that is meant can be given above home.
+func checkDescent(at place, home point, amsl float64) error {
+	belowHome, belowVehicle := home.amsl-amsl, at.amsl-amsl
+	climbs := belowVehicle <= 0
+	if !(belowHome > amslBelow) || climbs {
+		return nil
+	}
+	vehicle, plainly := "", ""
+	if !math.IsNaN(belowVehicle) {
+		vehicle = fmt.Sprintf(", and %.0f m below the drone, which is at %.0f m", belowVehicle, at.amsl)
+	}
+	if -belowHome >= lowestAltitude {
+		plainly = fmt.Sprintf(`; if it is meant, send "altitude":%.0f, which counts from home`, -belowHome)
+	}
+	return refuse(codeOutOfRange, "altitude_msl: %g m is %.0f m below home, which is at %.0f m above the sea%s%s",
+		amsl, belowHome, home.amsl, vehicle, plainly)
+}
+
 // reposition is DO_REPOSITION with param2 = 1, which enters the hold mode too. PX4 takes z above
 // mean sea level whatever the frame says, and yaw in radians. ArduPilot heeds the frame and ignores
 // yaw and speed. What a goto keeps is sent as the present place: ArduPilot denies INT32_MAX.

@@ -199,6 +199,89 @@ const (
 	noLanding = "unsupported: land: a fixed wing lands by a mission, not by a command"
 )
 
+// Places are named by their metres north of home.
+func TestAPlaceIsNearTheVehicleOrNearHome(t *testing.T) {
+	nan, inf := math.NaN(), math.Inf(1)
+	for _, c := range []struct {
+		name           string
+		vehicle, place float64 // metres north of home; NaN: the vehicle's is unknown, or no place is given
+		homeless       bool
+		reach          float64
+		refused        bool
+	}{
+		{"in reach of both", 0, 9990, false, 10e3, false},
+		{"out of reach of both", 0, 10010, false, 10e3, true},
+		{"far, but in reach of the vehicle", 20e3, 29990, false, 10e3, false},
+		{"far beyond the vehicle", 20e3, 30010, false, 10e3, true},
+		{"the way home", 500e3, 0, false, 10e3, false},
+		{"near home, from afar", 500e3, -9990, false, 10e3, false},
+		{"beyond home, from afar", 500e3, -10010, false, 10e3, true},
+		{"home is unknown: near the vehicle", 0, 9990, true, 10e3, false},
+		{"home is unknown: far from the vehicle", 0, 10010, true, 10e3, true},
+		{"the vehicle is unknown: near home", nan, 9990, false, 10e3, false},
+		{"the vehicle is unknown: far from home", nan, 10010, false, 10e3, true},
+		{"both are unknown", nan, 5000e3, true, 10e3, false},
+		{"the owner's reach", 0, 49990, false, 50e3, false},
+		{"beyond the owner's reach", 0, 50010, false, 50e3, true},
+		{"a small reach", 0, 110, false, 100, true},
+		{"no reach at all", 0, 19000e3, false, inf, false},
+		{"no place: a goto from afar keeps its own", 500e3, nan, false, 10e3, false},
+	} {
+		at := func(north float64) (lat, lon float64) { return moved(testLat, testLon, north, 0) }
+		for _, route := range []string{"goto altitude=20", "land"} {
+			r, v := parseRequest(t, route), parseVehicle(t, "px4 AUTO.LOITER flying")
+			v.place.lat, v.place.lon = at(c.vehicle)
+			v.home.lat, v.home.lon = testLat, testLon
+			if c.homeless {
+				v.home = unknownPoint
+			}
+			if lat, lon := at(c.place); !math.IsNaN(lat) {
+				r.lat, r.lon = &lat, &lon
+			}
+			err := r.checkReach(v.place, v.home, c.reach)
+			lineEqual(t, route+": "+c.name, code(err) == codeOutOfRange, c.refused)
+		}
+	}
+}
+
+func TestAHeightAboveTheSeaIsNotFarBelowHome(t *testing.T) {
+	nan := math.NaN()
+	for _, c := range []struct {
+		name                string
+		home, vehicle, amsl float64
+		says                string // "": it is flown
+	}{
+		{"up", 488, 498, 520, ""},
+		{"down, above home", 488, 520, 490, ""},
+		{"a little below home", 488, 498, 458, ""},
+		{"far below home", 488, 498, 457, `31 m below home, which is at 488 m above the sea, and 41 m below the drone, which is at 498 m; if it is meant, send "altitude":-31, which`},
+		{"up, out of a valley", 488, 300, 301, ""},
+		{"level, in a valley", 488, 300, 300, ""},
+		{"down, in a valley", 488, 300, 299, `189 m below home, which is at 488 m above the sea, and 1 m below the drone, which is at 300 m; if it is meant, send "altitude":-189, which`},
+		{"home is unknown", nan, 498, 50, ""},
+		{"the vehicle's height is unknown", 488, nan, 50, `438 m below home, which is at 488 m above the sea; if it is meant, send "altitude":-438, which`},
+		{"the vehicle's height is unknown, near home", 488, nan, 460, ""},
+		{"nothing is known", nan, nan, 50, ""},
+		{"below the lowest altitude", 3000, 3010, 50, "2950 m below home, which is at 3000 m above the sea, and 2960 m below the drone, which is at 3010 m"},
+		{"home is below the sea", -400, -390, -431, "31 m below home, which is at -400 m above the sea"},
+	} {
+		v := parseVehicle(t, "px4 AUTO.LOITER flying")
+		v.home.amsl, v.place.amsl = c.home, c.vehicle
+		said := ""
+		if err := (request{setMode: true, mode: ModeHold, goTo: true, altitudeMSL: &c.amsl}).checkReach(v.place, v.home, defaultReach); err != nil {
+			said = err.Error()
+		}
+		lineEqual(t, c.name+": refused", said != "", c.says != "")
+		if !strings.Contains(said, c.says) || strings.Contains(c.name, "lowest") && strings.Contains(said, `"altitude"`) {
+			t.Errorf("%s: %q does not say %q", c.name, said, c.says)
+		}
+	}
+	// A height above home is plain: it is never too low.
+	low := lowestAltitude
+	v := parseVehicle(t, "px4 AUTO.LOITER flying")
+	lineEqual(t, "above home", (request{altitude: &low}).checkReach(v.place, v.home, defaultReach), nil)
+}
+
 func TestAnUnknownAutopilotIsNotCommanded(t *testing.T) {
 	const unknown = "unsupported: this autopilot is neither PX4 nor ArduPilot Copter or Plane: its state can be read, not commanded"
 	testPlans(t, []planRow{

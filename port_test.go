@@ -1078,10 +1078,10 @@ func (b *udpBench) dial(t *testing.T) *vehicleSocket {
 // seen waits until the link has heard everything that v sent so far, and then this pitch.
 func (b *udpBench) seen(t *testing.T, v *vehicleSocket, pitch uint32) {
 	t.Helper()
-	v.say(t, &common.MessageAttitude{TimeBootMs: 1, Pitch: float32(pitch)})
+	v.say(t, &common.MessageAttitude{TimeBootMs: 1, Pitch: float32(pitch) / 100})
 	waitUntil(t, fmt.Sprintf("pitch %d came", pitch), func() bool {
 		s := b.status()
-		return math.Round(s.tel.attitude.pitch*math.Pi/180) == float64(pitch)
+		return math.Round(s.tel.attitude.pitch*math.Pi/1.8) == float64(pitch)
 	})
 }
 
@@ -1204,9 +1204,9 @@ func TestAVehicleThatComesFromAnotherUDPPortIsFollowed(t *testing.T) {
 		vehicle := b.dial(t)
 		waitUntil(t, "the vehicle is heard at its new port", func() bool {
 			vehicle.say(t, px4Beat())
-			vehicle.say(t, &common.MessageAttitude{TimeBootMs: uint32(time.Since(began).Milliseconds()), Pitch: float32(i + 1)})
+			vehicle.say(t, &common.MessageAttitude{TimeBootMs: uint32(time.Since(began).Milliseconds()), Pitch: float32(i+1) / 100})
 			s := b.status()
-			return math.Round(s.tel.attitude.pitch*math.Pi/180) == float64(i+1)
+			return math.Round(s.tel.attitude.pitch*math.Pi/1.8) == float64(i+1)
 		})
 		vehicle.hears(t, b.mark(int16(100+i)))
 	}

@@ -2,16 +2,19 @@ package main
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"net"
 	"net/http"
 	"net/netip"
+	"net/url"
 	"slices"
 	"strconv"
 	"strings"
 	"sync"
 	"syscall"
 	"time"
+	"unicode"
 )
 
 // Limits of the server (docs/design.md, "Robustness").
@@ -47,14 +50,12 @@ func (a admission) check(w http.ResponseWriter, r *http.Request) (answered bool,
 		h.Add("Vary", "Origin")
 	}
 	origin := r.Header.Get("Origin")
+	preflight := r.Method == http.MethodOptions && r.Header.Get("Access-Control-Request-Method") != ""
 	if !slices.Contains(a.origins, origin) {
-		if new(http.CrossOriginProtection).Check(r) != nil {
-			err = refuse(codeCrossOrigin, "a page of another origin can't command the drone; start mavrest with -origin to allow it")
-		}
-		return false, err
+		return false, checkOrigin(r, preflight)
 	}
 	h.Set("Access-Control-Allow-Origin", origin)
-	if r.Method != http.MethodOptions || r.Header.Get("Access-Control-Request-Method") == "" {
+	if !preflight {
 		return false, nil
 	}
 	h.Set("Access-Control-Allow-Methods", "GET, HEAD, POST")
@@ -66,6 +67,55 @@ func (a admission) check(w http.ResponseWriter, r *http.Request) (answered bool,
 	w.WriteHeader(http.StatusNoContent)
 	return true, nil
 }
+
+// checkOrigin returns an error for a command of a page of another origin, and for its preflight, with
+// which a browser asks whether it may send the command.
+func checkOrigin(r *http.Request, preflight bool) error {
+	asked := *r
+	if preflight { // OPTIONS itself is harmless
+		asked.Method = http.MethodPost
+	}
+	if new(http.CrossOriginProtection).Check(&asked) == nil {
+		return nil
+	}
+	option := "-origin"
+	if own, err := pageOrigin(r.Header.Get("Origin")); err == nil {
+		option += " " + own
+	}
+	return refuse(codeCrossOrigin, "a page of another origin can't command the drone; start mavrest with %s to allow it", option)
+}
+
+// pageOrigin returns an origin as browsers send it, for -origin: in small letters, without the scheme's
+// own port, with an IPv6 address in its short form.
+func pageOrigin(s string) (string, error) {
+	s = strings.ToLower(s)
+	if err := new(http.CrossOriginProtection).AddTrustedOrigin(s); err != nil {
+		return "", err
+	}
+	for _, c := range s {
+		if c > unicode.MaxASCII {
+			return "", errors.New("a browser sends this name in ASCII: give that (xn--…)")
+		}
+	}
+	u, err := url.Parse(s)
+	if err != nil {
+		return "", err
+	}
+	host, port := u.Hostname(), u.Port()
+	if ip, err := netip.ParseAddr(host); err == nil {
+		host = ip.String()
+	}
+	if strings.Contains(host, ":") {
+		host = "[" + host + "]"
+	}
+	if port != "" && port != ownPorts[u.Scheme] {
+		host += ":" + port
+	}
+	return u.Scheme + "://" + host, nil
+}
+
+// ownPorts are the ports that an origin leaves out.
+var ownPorts = map[string]string{"http": "80", "https": "443"}
 
 // hostNames are the names that this machine answers to, in lower case.
 type hostNames []string

@@ -64,10 +64,11 @@ func (hf *httpFlight) keepsOut(pages []caller) {
 			for _, method := range []string{"PUT", "DELETE", "PATCH"} {
 				call(hf.handler, method, "/api/drone/land", nil, page.headers...).want(hf.T, 403, "cross_origin")
 			}
-			// The answer to a preflight allows nothing: see checkForm.
+			// The answer to a preflight allows nothing (see checkForm), and names the way out.
 			preflight := append([]string{"Access-Control-Request-Method", "POST", "Access-Control-Request-Headers", "content-type",
 				"Access-Control-Request-Private-Network", "true"}, page.headers...)
-			call(hf.handler, "OPTIONS", "/api/drone/land", nil, preflight...).want(hf.T, 405, "method_not_allowed")
+			call(hf.handler, "OPTIONS", "/api/drone/land", nil, preflight...).want(hf.T, 403, "cross_origin", "-origin")
+			call(hf.handler, "OPTIONS", "/api/drone/status", nil, preflight...).want(hf.T, 403, "cross_origin", "-origin")
 			// Reading changes nothing, and the page does not get to see it.
 			call(hf.handler, "GET", "/api/drone/status", nil, page.headers...).wantOK(hf.T)
 			if hf.Failed() {
@@ -156,6 +157,52 @@ func TestEveryOtherOriginStaysOutThoughOneIsAllowed(t *testing.T) {
 		// A rebound name is refused from every origin.
 		call(hf.handler, "POST", "/api/drone/land", nil, "Host", "evil.example", "Origin", laptop).want(hf.T, 421, "wrong_host")
 	}, laptop)
+}
+
+// A browser tells its user only that it failed.
+func TestARefusedPageIsInTheLogWithTheOptionThatAllowsIt(t *testing.T) {
+	atOrigin(t, func(hf *httpFlight) {
+		for _, c := range []struct{ method, origin, option string }{
+			{"OPTIONS", "http://tablet:3000", "start mavrest with -origin http://tablet:3000 to allow it"},
+			{"POST", "http://tablet:3000", "start mavrest with -origin http://tablet:3000 to allow it"},
+			{"OPTIONS", "null", "start mavrest with -origin to allow it"}, // no option allows it
+		} {
+			before := len(hf.diary.logged())
+			r := call(hf.handler, c.method, "/api/drone/land", nil, "Origin", c.origin, "Access-Control-Request-Method", "POST")
+			r.want(hf.T, 403, "cross_origin", c.option)
+			log := strings.Join(hf.diary.logged()[before:], "\n")
+			if !strings.Contains(log, "a page was refused") || !strings.Contains(log, c.origin) || !strings.Contains(log, c.option) {
+				hf.Errorf("%s from %s: the log is %q", c.method, c.origin, log)
+			}
+		}
+		before := len(hf.diary.logged())
+		call(hf.handler, "OPTIONS", "/api/drone/land", nil, "Origin", laptop, "Access-Control-Request-Method", "POST")
+		call(hf.handler, "OPTIONS", "/api/drone/land", nil, "Access-Control-Request-Method", "POST") // of no page
+		lineEqual(hf.T, "lines of the log", len(hf.diary.logged()[before:]), 0)
+	}, laptop)
+}
+
+// Browsers write an origin in one way only, and -origin is compared with that.
+func TestAnOriginIsReadAsBrowsersSendIt(t *testing.T) {
+	for given, want := range map[string]string{
+		"http://laptop:3000":        "http://laptop:3000",
+		"http://LAPTOP":             "http://laptop",
+		"HTTPS://Fleet.Example:444": "https://fleet.example:444",
+		"http://laptop:80":          "http://laptop",
+		"https://laptop:443":        "https://laptop",
+		"https://laptop:80":         "https://laptop:80",
+		"http://[FE80:0:0::1]:3000": "http://[fe80::1]:3000",
+		"http://[FE80::1]:80":       "http://[fe80::1]",
+		"http://192.168.1.2:80":     "http://192.168.1.2",
+		"null":                      "", "*": "", "laptop:3000": "", "http://laptop/": "", "http://müller.lan": "", "": "",
+	} {
+		o, err := parseFlags([]string{"-device", "sim", "-origin", given}, io.Discard)
+		got := ""
+		if err == nil {
+			got = o.origins[0]
+		}
+		lineEqual(t, given, got, want)
+	}
 }
 
 // A stranger has made a name of his own point to this board.
@@ -449,6 +496,28 @@ func TestAnIncompleteBodyIs400(t *testing.T) {
 		w.Conn.(*net.TCPConn).CloseWrite()
 		want(t, w, "the body ended early")
 	})
+}
+
+// A small board sends its headers, and a moment later a body whose length it did not give. Its
+// connection must not be reset by then, or the answer is lost.
+func TestTheAnswer411IsReadThoughTheBodyComesLater(t *testing.T) {
+	s := listen(t, silent())
+	w := dial(t, s.address)
+	io.WriteString(w, "POST /api/drone/takeoff HTTP/1.1\r\nHost: drone.local\r\nContent-Type: application/json\r\n\r\n")
+	// In real time, as sockets work in no other: by now the server has answered, and closed its side.
+	time.Sleep(100 * time.Millisecond)
+	for range 10 {
+		if _, err := io.WriteString(w, `{"altitude":3,"wait":60}`); err != nil {
+			t.Fatalf("the connection was reset: %v", err)
+		}
+		time.Sleep(5 * time.Millisecond)
+	}
+	r, err := w.receive("POST")
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.want(t, 411, "length_required")
+	w.gone()
 }
 
 // A client that has closed its side still gets an answer to a GET.

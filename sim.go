@@ -515,6 +515,8 @@ func (s *simulator) message(id uint32) message.Message {
 			hud.Throttle = 49
 		}
 		return hud
+	case 147:
+		return s.batteryStatus()
 	case 148:
 		return &common.MessageAutopilotVersion{FlightSwVersion: s.version, Uid: s.uid}
 	case 242:
@@ -536,6 +538,19 @@ func (s *simulator) sysStatus() *common.MessageSysStatus {
 		CurrentBattery:   int16(s.amps() * 100),
 		BatteryRemaining: int8(math.Ceil(100 * (1 - s.used))),
 	}
+}
+
+// batteryStatus has the whole voltage in the first cell, as captured of both autopilots.
+func (s *simulator) batteryStatus() *common.MessageBatteryStatus {
+	m := s.sysStatus()
+	b := &common.MessageBatteryStatus{
+		Temperature: math.MaxInt16, CurrentBattery: m.CurrentBattery, BatteryRemaining: m.BatteryRemaining,
+	}
+	for i := range b.Voltages {
+		b.Voltages[i] = math.MaxUint16
+	}
+	b.Voltages[0] = m.VoltageBattery
+	return b
 }
 
 // amps returns the battery's current.

@@ -303,7 +303,7 @@ func (b *simArduBrain) steer(vn, ve, vu, dt float64) {
 }
 
 // simArduKnown are the ids of the messages that ArduPilot has. Some have no content at times.
-var simArduKnown = []uint32{0, 1, 24, 30, 33, 65, 74, 87, 111, 148, 193, 242, 245}
+var simArduKnown = []uint32{0, 1, 24, 30, 33, 65, 74, 87, 111, 147, 148, 193, 242, 245}
 
 func (b *simArduBrain) setInterval(c simCommand) {
 	id := uint32(c.p[0])

@@ -51,6 +51,7 @@ type stickHolder struct {
 	kind      kind       // how the vehicle flew by sticks when it took them: they mean something else in another kind
 	spoke     time.Time  // its last input or command; zero: its silence means nothing
 	holdAsked time.Time  // when a hold for a silent client was requested last
+	lost      time.Time  // when the link was still lost in its stick mode; zero: it was not, or a notice has said so
 }
 
 // sticks is who has the sticks, their latest value, and what is streamed when (docs/design.md,
@@ -312,7 +313,7 @@ func (s *sticks) tick(v situation) (next time.Time) {
 	askedHold := s.client.holdAsked.After(s.client.spoke)
 	switch {
 	case !v.online && v.mode.flownBySticks(): // when the link is back somebody else may fly
-		s.client.spoke = time.Time{}
+		s.client.spoke, s.client.lost = time.Time{}, v.now
 	case v.busy && !askedHold: // with a command under way no client is silent; after askedHold it may be our hold
 		s.client.spoke = v.now
 	}
@@ -332,6 +333,11 @@ func (s *sticks) tick(v situation) (next time.Time) {
 	if s.silent(v) && v.now.Sub(s.client.holdAsked) >= ownAgain {
 		s.client.holdAsked, s.acts.hold = v.now, true
 	}
+	if s.driftsSinceOutage(v) {
+		s.client.lost = time.Time{}
+		s.acts.notice = fmt.Sprintf("the link to the autopilot was lost in %s mode: nobody has the sticks, the drone drifts, "+
+			"and mavrest does not hold it; set a mode (hold), or send sticks", v.mode)
+	}
 	if !v.now.Before(s.next) {
 		s.next = v.now.Add(stickEvery)
 		s.acts.send = v.now.Sub(s.src.foreignAt) >= othersPause
@@ -348,13 +354,25 @@ func (s *sticks) mayEnd(v situation) bool {
 	return !v.entering && (toReceiver || idle)
 }
 
-// silent reports whether a client that flew by our stream has fallen silent in the air: a hold is
-// due. Not in position mode, where the centred stream holds unless the vehicle is on its wing, nor where
-// PX4 may obey a transmitter.
-func (s *sticks) silent(v situation) bool {
+// drifts reports whether the drone flies by our stream and nobody moves it. Not in position mode, where the
+// centred stream holds unless the vehicle is on its wing, nor where PX4 may obey a transmitter.
+func (s *sticks) drifts(v situation) bool {
 	byStream := s.phase == stickNobody && !s.taken && !(v.firmware == px4 && s.src.denied(v.view).given())
-	drifts := v.flying() && (v.mode == ModeManual || v.mode == ModeAltitude || v.mode == ModePosition && v.onWing())
-	return byStream && drifts && !s.client.spoke.IsZero() && v.now.Sub(s.client.spoke) >= silentClient
+	drifts := v.mode == ModeManual || v.mode == ModeAltitude || (v.mode == ModePosition && v.onWing())
+	return byStream && drifts && v.flying()
+}
+
+// silent reports whether a client that flew by our stream has fallen silent in the air: a hold is due.
+func (s *sticks) silent(v situation) bool {
+	return s.drifts(v) && !s.client.spoke.IsZero() && v.now.Sub(s.client.spoke) >= silentClient
+}
+
+// driftsSinceOutage reports whether the drone drifts because a lost link has cancelled the hold, and
+// nobody was told yet. It waits for a landed state, which comes a moment after the link.
+func (s *sticks) driftsSinceOutage(v situation) bool {
+	cancelled := v.online && s.client.spoke.IsZero() && !s.client.lost.IsZero()
+	landedKnown := v.landed != 0 || v.now.Sub(s.client.lost) >= freshFor
+	return cancelled && landedKnown && s.drifts(v)
 }
 
 // by is who has the sticks in a stick mode: "client", "receiver" (on ArduPilot also another program),

@@ -12,11 +12,13 @@ import (
 )
 
 const (
-	freshFor    = 2 * time.Second // how long a position, a landed state or a SYS_STATUS counts
-	heightFor   = 5 * time.Second // how long a height counts where one that is too low does no harm
-	checksAfter = time.Second     // a restarted PX4's health counts after this time: it reports good health for 0.9 s before its first checks
-	clockSlack  = time.Second     // how far the boot clock may seem to step: UDP delivers frames late
-	chunkWait   = time.Second     // how long a STATUSTEXT waits for its missing chunks
+	freshFor    = 2 * time.Second  // how long a position, a landed state or a SYS_STATUS counts
+	batteryFor  = 30 * time.Second // how long a BATTERY_STATUS counts: on a slow line the next one may be 10 s away
+	heightFor   = 5 * time.Second  // how long a height counts where one that is too low does no harm
+	checksAfter = time.Second      // a restarted PX4's health counts after this time: it reports good health for 0.9 s before its first checks
+	clockSlack  = time.Second      // how far the boot clock may seem to step: UDP delivers frames late
+	mostVoltage = 65.5             // volts: the most that SYS_STATUS has
+	chunkWait   = time.Second      // how long a STATUSTEXT waits for its missing chunks
 )
 
 // group is embedded in values that come together; at is when they were last received, zero
@@ -39,7 +41,7 @@ type telemetry struct {
 	position position
 	velocity velocity
 	attitude attitude
-	battery  battery
+	battery  battery // the one that the status shows
 	gps      gps
 	home     point
 	health   health
@@ -48,6 +50,9 @@ type telemetry struct {
 	target   point // message 87: where the vehicle flies to
 	texts    textLog
 	ground   lastGround
+
+	summary   battery       // SYS_STATUS's battery: PX4's worst, ArduPilot's first
+	batteries []cellBattery // each battery's BATTERY_STATUS, by id
 
 	healthFrom time.Time // health counts after this time; zero: at once
 	rebooted   bool      // the autopilot has restarted: its next SYS_STATUS sets healthFrom
@@ -81,8 +86,8 @@ func (v firmwareVersion) String() string {
 // beat is what a HEARTBEAT says beside its mode, which is a report's (reports in mode.go).
 type beat struct {
 	group
-	state    string // MAV_STATE in lower case
-	critical bool   // MAV_STATE_CRITICAL or worse
+	state    string // MAV_STATE in lower case; "" if it has no name
+	critical bool   // one of failsafeStates
 }
 
 type position struct {
@@ -108,6 +113,12 @@ type battery struct {
 	voltage, current, remaining float64 // V, A, %
 }
 
+// cellBattery is what a BATTERY_STATUS says of one battery.
+type cellBattery struct {
+	id uint8
+	battery
+}
+
 type gps struct {
 	group
 	fix              string
@@ -129,10 +140,24 @@ type health struct {
 	enabled, healthy uint32
 }
 
-// estimate is ArduPilot's EKF_STATUS_REPORT.
+// estimate is ArduPilot's EKF_STATUS_REPORT: EKF_STATUS_FLAGS.
 type estimate struct {
 	group
-	positioned bool // it has a position, so GUIDED can be armed
+	flags uint16
+}
+
+// positioned reports whether the EKF has a horizontal position that a Copter can be flown by in
+// GUIDED, from a GPS or relative to its start (optical flow). A disarmed one needs only the
+// prediction that it will have one in the air. It is Copter's own check before arming.
+func (e estimate) positioned(armed bool) bool {
+	const (
+		relative, absolute                   = 1 << 3, 1 << 4
+		constant                             = 1 << 7 // it holds a constant position instead of knowing one
+		predictedRelative, predictedAbsolute = 1 << 8, 1 << 9
+	)
+	has := e.flags&(relative|absolute) != 0 && e.flags&constant == 0
+	willHave := e.flags&(predictedRelative|predictedAbsolute) != 0
+	return has || (!armed && willHave)
 }
 
 // believe makes next the last value, and reports whether it did. Where the last value can't lead to
@@ -271,24 +296,30 @@ func (t *telemetry) hear(m any, now time.Time) (restarted bool) {
 		t.id.autopilot, t.id.typ = m.Autopilot, m.Type
 		t.beat = beat{
 			group:    group{now},
-			state:    lowerName(m.SystemStatus.String(), "MAV_STATE_"),
-			critical: m.SystemStatus >= minimal.MAV_STATE_CRITICAL,
+			state:    knownName(m.SystemStatus.String(), "MAV_STATE_"),
+			critical: slices.Contains(failsafeStates, m.SystemStatus),
 		}
 	case *common.MessageGlobalPositionInt:
 		return t.hearPosition(m, now) && t.clockRanBack(m.TimeBootMs, now)
 	case *common.MessageVfrHud:
 		t.velocity.hudAt = now
-		t.velocity.air = float64(m.Airspeed)
-		t.velocity.climb = float64(m.Climb)
+		t.velocity.air = finite(float64(m.Airspeed))
+		t.velocity.climb = finite(float64(m.Climb))
 	case *common.MessageAttitude:
-		const degree = math.Pi / 180
-		t.attitude = attitude{group{now}, float64(m.Roll) / degree, float64(m.Pitch) / degree, degrees(m.Yaw)}
+		const degree, slack = math.Pi / 180, 0.01 // as a float32 half a turn is a little more than 180 degrees
+		t.attitude = attitude{
+			group: group{now},
+			roll:  within(float64(m.Roll)/degree, 180+slack),
+			pitch: within(float64(m.Pitch)/degree, 90+slack),
+			yaw:   degrees(within(float64(m.Yaw)/degree, 360+slack)),
+		}
 		return t.clockRanBack(m.TimeBootMs, now)
 	case *common.MessageSysStatus:
 		t.hearSysStatus(m, now)
+	case *common.MessageBatteryStatus:
+		t.hearBattery(m, now)
 	case *MessageEkfStatusReport:
-		const horizontal, constant = 1 << 4, 1 << 7 // EKF_POS_HORIZ_ABS, EKF_CONST_POS_MODE
-		t.estimate = estimate{group{now}, m.Flags&(horizontal|constant) == horizontal}
+		t.estimate = estimate{group{now}, m.Flags}
 	case *common.MessageGpsRawInt:
 		g := &t.gps
 		g.at = now
@@ -296,7 +327,10 @@ func (t *telemetry) hear(m any, now time.Time) (restarted bool) {
 		g.satellites = nanIf(m.SatellitesVisible == math.MaxUint8, float64(m.SatellitesVisible))
 		g.hdop = nanIf(m.Eph == math.MaxUint16, float64(m.Eph)/100)
 	case *common.MessageHomePosition:
-		t.home = point{group{now}, float64(m.Latitude) / 1e7, float64(m.Longitude) / 1e7, float64(m.Altitude) / 1000}
+		home := point{group{now}, float64(m.Latitude) / 1e7, float64(m.Longitude) / 1e7, float64(m.Altitude) / 1000}
+		if onEarth(home.lat, home.lon) { // else it is no home
+			t.home = home
+		}
 	case *common.MessageExtendedSysState:
 		t.landed, t.id.vtol = landed{group{now}, landedState(m.LandedState)}, uint8(m.VtolState)
 	case *common.MessageAutopilotVersion:
@@ -307,7 +341,11 @@ func (t *telemetry) hear(m any, now time.Time) (restarted bool) {
 			m.Chan9Raw, m.Chan10Raw, m.Chan11Raw, m.Chan12Raw, m.Chan13Raw, m.Chan14Raw, m.Chan15Raw, m.Chan16Raw,
 		}}
 	case *common.MessagePositionTargetGlobalInt:
-		t.target = point{group{now}, float64(m.LatInt) / 1e7, float64(m.LonInt) / 1e7, float64(m.Alt)}
+		target := point{group{now}, float64(m.LatInt) / 1e7, float64(m.LonInt) / 1e7, finite(float64(m.Alt))}
+		if !onEarth(target.lat, target.lon) {
+			target.lat, target.lon = math.NaN(), math.NaN()
+		}
+		t.target = target
 	case *common.MessageStatustext:
 		t.texts.hear(m, now)
 	}
@@ -317,14 +355,16 @@ func (t *telemetry) hear(m any, now time.Time) (restarted bool) {
 // hearPosition records the position and the velocity if the position is believed, and
 // reports whether it is.
 func (t *telemetry) hearPosition(m *common.MessageGlobalPositionInt, now time.Time) bool {
-	unknown := m.Lat == 0 && m.Lon == 0 // ArduPilot before its first fix; its height above the sea is wrong too
+	lat, lon := float64(m.Lat)/1e7, float64(m.Lon)/1e7
+	noFix := m.Lat == 0 && m.Lon == 0 // ArduPilot before its first fix; its height above the sea is wrong too
+	unknown := noFix || !onEarth(lat, lon)
 	next := position{
 		group:    group{now},
-		lat:      nanIf(unknown, float64(m.Lat)/1e7),
-		lon:      nanIf(unknown, float64(m.Lon)/1e7),
+		lat:      nanIf(unknown, lat),
+		lon:      nanIf(unknown, lon),
 		relative: float64(m.RelativeAlt) / 1000,
 		amsl:     nanIf(unknown, float64(m.Alt)/1000),
-		heading:  nanIf(m.Hdg == math.MaxUint16, float64(m.Hdg)/100),
+		heading:  nanIf(m.Hdg > 36000, float64(m.Hdg)/100), // 65535 means unknown
 	}
 	if !believe(&t.position, &t.doubtedPosition, next, position.leadsTo) {
 		return false
@@ -342,11 +382,13 @@ func (t *telemetry) hearPosition(m *common.MessageGlobalPositionInt, now time.Ti
 // hearSysStatus records the battery and the sensors. It ignores the sensors in PX4's first
 // messages after a boot, which say that all is healthy.
 func (t *telemetry) hearSysStatus(m *common.MessageSysStatus, now time.Time) {
-	b := &t.battery
-	b.at = now
-	b.voltage = nanIf(m.VoltageBattery == math.MaxUint16, float64(m.VoltageBattery)/1000)
-	b.current = nanIf(m.CurrentBattery < 0, float64(m.CurrentBattery)/100)
-	b.remaining = nanIf(m.BatteryRemaining < 0, float64(m.BatteryRemaining))
+	t.summary = battery{
+		group:     group{now},
+		voltage:   nanIf(m.VoltageBattery == math.MaxUint16, float64(m.VoltageBattery)/1000),
+		current:   nanIf(m.CurrentBattery < 0, float64(m.CurrentBattery)/100),
+		remaining: percent(m.BatteryRemaining),
+	}
+	t.battery = t.worstBattery(now)
 	present, enabled := uint32(m.OnboardControlSensorsPresent), uint32(m.OnboardControlSensorsEnabled)
 	if present == 0 && enabled == 0 {
 		return
@@ -362,6 +404,72 @@ func (t *telemetry) hearSysStatus(m *common.MessageSysStatus, now time.Time) {
 	if was.enabled&^was.healthy&t.health.healthy != 0 {
 		t.healed = now
 	}
+}
+
+// hearBattery records one battery. Its voltage is the sum of its cells.
+func (t *telemetry) hearBattery(m *common.MessageBatteryStatus, now time.Time) {
+	sum, known := 0, false
+	for _, cell := range m.Voltages {
+		if cell != math.MaxUint16 { // there is such a cell
+			sum, known = sum+int(cell), true
+		}
+	}
+	for _, cell := range m.VoltagesExt { // 0 if there is no such cell
+		if cell != math.MaxUint16 {
+			sum += int(cell)
+		}
+	}
+	b := cellBattery{m.Id, battery{
+		group:     group{now},
+		voltage:   nanIf(!known, float64(sum)/1000),
+		current:   nanIf(m.CurrentBattery < 0, float64(m.CurrentBattery)/100),
+		remaining: percent(m.BatteryRemaining),
+	}}
+	i, found := slices.BinarySearchFunc(t.batteries, m.Id, func(b cellBattery, id uint8) int { return int(b.id) - int(id) })
+	if !found {
+		t.batteries = slices.Insert(t.batteries, i, b)
+	}
+	t.batteries[i] = b
+	t.battery = t.worstBattery(now)
+}
+
+// worstBattery returns the battery that has the least charge. All its numbers are of that battery:
+// SYS_STATUS's count where it is about the same one. A sum of cells counts where SYS_STATUS has no
+// voltage, or can't have it: its field ends at 65.5 V, and ArduPilot lets it run over.
+func (t *telemetry) worstBattery(now time.Time) battery {
+	recent, worst := 0, battery{remaining: math.NaN()}
+	for _, b := range t.batteries {
+		if !b.within(batteryFor, now) {
+			continue
+		}
+		if recent++; recent == 1 || b.remaining < worst.remaining || math.IsNaN(worst.remaining) && !math.IsNaN(b.remaining) {
+			worst = b.battery
+		}
+	}
+	// PX4's SYS_STATUS is about the worst battery, ArduPilot's about the first.
+	same := recent == 1 || t.id.autopilot == common.MAV_AUTOPILOT_PX4 || t.summary.remaining == worst.remaining
+	switch {
+	case recent == 0:
+		return t.summary
+	case !t.summary.received() || !same:
+		return worst
+	}
+	shown := t.summary
+	if math.IsNaN(shown.voltage) || worst.voltage > mostVoltage {
+		shown.voltage = worst.voltage
+	}
+	if math.IsNaN(shown.current) {
+		shown.current = worst.current
+	}
+	if math.IsNaN(shown.remaining) {
+		shown.remaining = worst.remaining
+	}
+	return shown
+}
+
+// percent is a battery's remaining charge; NaN if it is no percentage. −1 means unknown.
+func percent(remaining int8) float64 {
+	return nanIf(remaining < 0 || remaining > 100, float64(remaining))
 }
 
 // clockRanBack records the autopilot's clock, and reports whether it ran backwards.
@@ -386,27 +494,46 @@ func (t *telemetry) replace() {
 	t.texts, t.id, t.beat = texts, id, beat
 }
 
+// failsafeStates are the states in which a failsafe is active. Any other, also an unknown one, is none.
+var failsafeStates = []minimal.MAV_STATE{
+	minimal.MAV_STATE_CRITICAL, minimal.MAV_STATE_EMERGENCY, minimal.MAV_STATE_FLIGHT_TERMINATION,
+}
+
 const (
 	sensorReceiver = uint32(common.MAV_SYS_STATUS_SENSOR_RC_RECEIVER)
 	sensorPrearm   = uint32(common.MAV_SYS_STATUS_PREARM_CHECK)
+	noSensor       = uint32(common.MAV_SYS_STATUS_EXTENSION_USED) // says that the extended bits are used
 )
 
 // armable reports whether a takeoff could arm now; nil if that is unknown. The autopilot's
 // PREARM_CHECK is about its present mode (PX4 sets it in the health bits only).
 // receiverOptional: the takeoff needs no receiver, though the present mode may. ArduPilot's takeoff
 // also needs a position, PX4's the height of home.
-func (t *telemetry) armable(now time.Time, receiverOptional bool) *bool {
+// lacks names what keeps it from arming and is no unhealthy system.
+func (t *telemetry) armable(now time.Time, armed, receiverOptional bool) (armable *bool, lacks []string) {
 	othersHealthy := t.health.enabled&^t.health.healthy&^(sensorPrearm|sensorReceiver) == 0
 	passed := t.health.healthy&sensorPrearm != 0 || receiverOptional && othersHealthy
-	located, locatedKnown := !math.IsNaN(t.home.amsl), true
+	located, locatedKnown, missing := !math.IsNaN(t.home.amsl), true, "home_position"
 	if t.id.autopilot == common.MAV_AUTOPILOT_ARDUPILOTMEGA {
-		located, locatedKnown = t.estimate.positioned, t.estimate.within(freshFor, now)
+		located, locatedKnown = t.estimate.positioned(armed), t.estimate.within(freshFor, now)
+		missing = "position_estimate"
 	}
-	if !t.health.within(freshFor, now) || passed && !locatedKnown {
-		return nil
+	// PX4 has PREARM_CHECK in health only. An older ArduPilot has none at all, and one whose checks are
+	// switched off has not enabled it.
+	checked := t.id.autopilot == common.MAV_AUTOPILOT_PX4 || (t.health.enabled|t.health.healthy)&sensorPrearm != 0
+	if !t.health.within(freshFor, now) || !checked || (passed && !locatedKnown) {
+		return nil, nil
 	}
-	armable := passed && located
-	return &armable
+	armable = new(bool)
+	*armable = passed && located
+	othersWell := t.health.enabled&^t.health.healthy&^(sensorPrearm|sensorReceiver) == 0
+	if !passed && othersWell {
+		lacks = append(lacks, "prearm_check")
+	}
+	if !located && locatedKnown {
+		lacks = append(lacks, missing)
+	}
+	return armable, lacks
 }
 
 func (h health) receiverLive() bool {
@@ -420,7 +547,7 @@ func (h health) unhealthy() []string {
 		return nil
 	}
 	list := []string{}
-	for bits := h.enabled &^ h.healthy &^ sensorPrearm; bits != 0; bits &= bits - 1 {
+	for bits := h.enabled &^ h.healthy &^ (sensorPrearm | noSensor); bits != 0; bits &= bits - 1 {
 		name := common.MAV_SYS_STATUS_SENSOR(bits & -bits).String()
 		list = append(list, strings.TrimPrefix(lowerName(name, "MAV_SYS_STATUS_"), "sensor_"))
 	}
@@ -430,6 +557,23 @@ func (h health) unhealthy() []string {
 // lowerName turns a MAVLink name into a word of the status object.
 func lowerName(s, prefix string) string { return strings.ToLower(strings.TrimPrefix(s, prefix)) }
 
+// knownName is lowerName of a name that the dialect has; "" for the number that stands for no name.
+func knownName(s, prefix string) string {
+	if !strings.HasPrefix(s, prefix) {
+		return ""
+	}
+	return lowerName(s, prefix)
+}
+
+// finite returns v; NaN if it is infinite.
+func finite(v float64) float64 { return nanIf(math.IsInf(v, 0), v) }
+
+// within returns v; NaN if it is farther from 0 than most.
+func within(v, most float64) float64 { return nanIf(math.Abs(v) > most, v) }
+
+// onEarth reports whether a latitude and a longitude, in degrees, are a place.
+func onEarth(lat, lon float64) bool { return math.Abs(lat) <= 90 && math.Abs(lon) <= 180 }
+
 // nanIf returns v; NaN, which means unknown here, if the vehicle reports it as unknown.
 func nanIf(unknown bool, v float64) float64 {
 	if unknown {
@@ -438,19 +582,21 @@ func nanIf(unknown bool, v float64) float64 {
 	return v
 }
 
-// degrees returns an angle in radians as 0 to 360 degrees.
-func degrees(rad float32) float64 {
-	return math.Mod(math.Mod(float64(rad)*180/math.Pi, 360)+360, 360)
+// degrees returns an angle in degrees as 0 to 360.
+func degrees(angle float64) float64 {
+	return math.Mod(math.Mod(angle, 360)+360, 360)
 }
 
-const metresPerDegree = 6371000 * math.Pi / 180
+const earthRadius = 6371000 // metres
 
-// distance returns the metres over ground between two places. It is exact enough for a
-// few kilometres.
+// distance returns the metres over ground between two places, on a sphere.
 func distance(lat1, lon1, lat2, lon2 float64) float64 {
-	north := (lat2 - lat1) * metresPerDegree
-	east := math.Remainder(lon2-lon1, 360) * metresPerDegree * math.Cos(lat1*math.Pi/180)
-	return math.Hypot(north, east)
+	const radian = math.Pi / 180
+	north := math.Sin((lat2 - lat1) / 2 * radian)
+	east := math.Sin((lon2 - lon1) / 2 * radian)
+	// The haversine formula: exact for centimetres too.
+	h := north*north + math.Cos(lat1*radian)*math.Cos(lat2*radian)*east*east
+	return 2 * earthRadius * math.Asin(math.Min(1, math.Sqrt(h)))
 }
 
 var fixNames = map[common.GPS_FIX_TYPE]string{

@@ -62,7 +62,7 @@ func showHealth(t *telemetry) string {
 }
 
 func showArmable(t *telemetry, now time.Time) string {
-	armable := t.armable(now, false)
+	armable, _ := t.armable(now, false, false)
 	if armable == nil {
 		return "null"
 	}
@@ -123,10 +123,10 @@ func TestEachMessageIsKeptInOurUnits(t *testing.T) {
 		{"a failsafe that has ended", showBeat, []message.Message{status(minimal.MAV_STATE_CRITICAL), status(minimal.MAV_STATE_ACTIVE)}, "active critical false"},
 		{"all is well", showHealth, []message.Message{home, sensors(gps|receiver|prearm, gps|receiver|prearm, gps|receiver|prearm)}, "known true, armable true, receiver true, unhealthy []"},
 		{"PX4's bit in the health alone", showHealth, []message.Message{home, sensors(gps, gps, gps|prearm)}, "known true, armable true, receiver false, unhealthy []"},
-		{"what is not enabled is not unhealthy", showHealth, []message.Message{sensors(gps|battery, battery, 0)}, "known true, armable false, receiver false, unhealthy [battery]"},
+		{"what is not enabled is not unhealthy", showHealth, []message.Message{sensors(gps|battery, battery, 0)}, "known true, armable null, receiver false, unhealthy [battery]"},
 		{"a receiver that was lost", showHealth, []message.Message{sensors(receiver|prearm, receiver|prearm, 0)}, "known true, armable false, receiver false, unhealthy [rc_receiver]"},
-		{"a receiver that is not enabled", showHealth, []message.Message{sensors(gps, gps, gps|receiver)}, "known true, armable false, receiver false, unhealthy []"},
-		{"several, by bit", showHealth, []message.Message{sensors(gps|place|battery, gps|place|battery, 0)}, "known true, armable false, receiver false, unhealthy [gps xy_position_control battery]"},
+		{"a receiver that is not enabled", showHealth, []message.Message{sensors(gps, gps, gps|receiver)}, "known true, armable null, receiver false, unhealthy []"},
+		{"several, by bit", showHealth, []message.Message{sensors(gps|place|battery, gps|place|battery, 0)}, "known true, armable null, receiver false, unhealthy [gps xy_position_control battery]"},
 		{"PX4's first report after a boot", showHealth, []message.Message{sensors(0, 0, gps|receiver|prearm)}, "known false, armable null, receiver false, unhealthy []"},
 		{"a version", func(t *telemetry) string { return t.id.version.String() }, []message.Message{&common.MessageAutopilotVersion{FlightSwVersion: 0x01110055}}, "1.17.0"},
 		{"who it is", func(t *telemetry) string { return fmt.Sprint(t.id.autopilot, t.id.typ) }, []message.Message{copterBeat()}, "MAV_AUTOPILOT_ARDUPILOTMEGA MAV_TYPE_QUADROTOR"},
@@ -258,8 +258,10 @@ func TestWithoutAReceiverOnlyThePlaceAndTheOtherSystemsCount(t *testing.T) {
 		enabled := gps | receiver | common.MAV_SYS_STATUS_PREARM_CHECK
 		tel.hear(&common.MessageSysStatus{OnboardControlSensorsPresent: enabled, OnboardControlSensorsEnabled: enabled, OnboardControlSensorsHealth: c.healthy}, now)
 		tel.hear(&MessageEkfStatusReport{Flags: c.ekf}, now)
-		lineEqual(t, c.name, *tel.armable(now, true), c.want)
-		lineEqual(t, c.name+", by the autopilot's own report", *tel.armable(now, false), false)
+		armable, _ := tel.armable(now, false, true)
+		lineEqual(t, c.name, *armable, c.want)
+		armable, _ = tel.armable(now, false, false)
+		lineEqual(t, c.name+", by the autopilot's own report", *armable, false)
 	}
 }
 
@@ -272,6 +274,7 @@ func TestArmableIsNullWhereItIsNotKnown(t *testing.T) {
 	}
 	ekf := func(flags uint16) *MessageEkfStatusReport { return &MessageEkfStatusReport{Flags: flags} }
 	passed, failed, placed := sys(gps|prearm), sys(gps), ekf(831)
+	ardupilotFailed := &common.MessageSysStatus{OnboardControlSensorsPresent: gps, OnboardControlSensorsEnabled: gps | prearm, OnboardControlSensorsHealth: gps}
 	home := &common.MessageHomePosition{Altitude: 488000}
 	type event struct {
 		ms int             // after the beginning
@@ -293,9 +296,9 @@ func TestArmableIsNullWhereItIsNotKnown(t *testing.T) {
 		{"PX4 failed, more than 2 s ago", px4Beat(), []event{{0, failed}}, 2001, "null"},
 		{"ArduPilot passes and has a place", copterBeat(), []event{{0, passed}, {0, placed}}, 100, "true"},
 		{"ArduPilot passes without a place", copterBeat(), []event{{0, passed}, {0, ekf(167)}}, 100, "false"},
-		{"ArduPilot passes with a predicted place", copterBeat(), []event{{0, passed}, {0, ekf(831 | 128)}}, 100, "false"},
-		{"ArduPilot does not pass", copterBeat(), []event{{0, failed}, {0, placed}}, 100, "false"},
-		{"ArduPilot does not pass, place unknown", copterBeat(), []event{{0, failed}}, 100, "false"},
+		{"ArduPilot passes with a predicted place", copterBeat(), []event{{0, passed}, {0, ekf(423)}}, 100, "true"},
+		{"ArduPilot does not pass", copterBeat(), []event{{0, ardupilotFailed}, {0, placed}}, 100, "false"},
+		{"ArduPilot does not pass, place unknown", copterBeat(), []event{{0, ardupilotFailed}}, 100, "false"},
 		{"ArduPilot passes, place unknown", copterBeat(), []event{{0, passed}}, 100, "null"},
 		{"ArduPilot passes, its place is old", copterBeat(), []event{{0, placed}, {1000, passed}}, 2001, "null"},
 		{"a restart forgets PX4's report", px4Beat(), []event{{0, passed}, {100, nil}}, 200, "null"},
@@ -659,4 +662,213 @@ func TestADroneIsClearOfTheGround(t *testing.T) {
 		}
 		lineEqual(t, c.name, got, c.want)
 	}
+}
+
+// The numbers are those of the haversine formula on a sphere of 6,371 km.
+func TestADistanceIsTrueFromCentimetresToTheOtherSide(t *testing.T) {
+	for _, c := range []struct {
+		lat1, lon1, lat2, lon2 float64
+		want                   float64 // metres
+	}{
+		{47.3977421, 8.5455938, 47.3977421, 8.5455938, 0},
+		{47.3977421, 8.5455938, 47.3977422, 8.5455938, 0.0111},
+		{0, 0, 0, 1, 111194.9266},
+		{0, 179.5, 0, -179.5, 111194.9266},
+		{60, 8, 60, 9, 55596.9},     // half as far as on the equator
+		{89.9, 0, 89.9, 180, 22239}, // over the pole
+		{90, 0, -90, 0, 20015086.8},
+		{47.3977421, 8.5455938, -47.3977421, -171.4544062, 20015086.8},
+	} {
+		got := distance(c.lat1, c.lon1, c.lat2, c.lon2)
+		if math.Abs(got-c.want) > c.want*1e-4+1e-4 {
+			t.Errorf("from %g, %g to %g, %g: %g m, want %g", c.lat1, c.lon1, c.lat2, c.lon2, got, c.want)
+		}
+	}
+	lineEqual(t, "to an unknown place it is known", !math.IsNaN(distance(math.NaN(), 1, 2, 3)), false)
+}
+
+// cells are the voltages of a BATTERY_STATUS in mV.
+func cells(mv ...uint16) (list [10]uint16) {
+	for i := range list {
+		list[i] = math.MaxUint16
+	}
+	copy(list[:], mv)
+	return list
+}
+
+// One battery at a time: never one's voltage beside another's percent.
+func TestTheStatusShowsTheWorstBatteryAndNoOther(t *testing.T) {
+	sys := func(mv uint16, ca int16, percent int8) message.Message {
+		return &common.MessageSysStatus{VoltageBattery: mv, CurrentBattery: ca, BatteryRemaining: percent}
+	}
+	battery := func(id uint8, ca int16, percent int8, mv ...uint16) *common.MessageBatteryStatus {
+		return &common.MessageBatteryStatus{Id: id, CurrentBattery: ca, BatteryRemaining: percent, Voltages: cells(mv...)}
+	}
+	more := func(b *common.MessageBatteryStatus, ext ...uint16) message.Message {
+		copy(b.VoltagesExt[:], ext)
+		return b
+	}
+	for _, c := range []struct {
+		name string
+		said []message.Message
+		want string
+	}{
+		{"only SYS_STATUS", []message.Message{copterBeat(), sys(16200, 1234, 99)}, "16.20 V 12.34 A 99 %"},
+		{"only BATTERY_STATUS", []message.Message{copterBeat(), battery(0, 500, 55, 4000, 4000, 4000)}, "12.00 V 5.00 A 55 %"},
+		{"one battery: SYS_STATUS's voltage", []message.Message{copterBeat(), battery(0, 500, 55, 12000), sys(12100, 490, 54)}, "12.10 V 4.90 A 54 %"},
+		{"over 65.5 V: SYS_STATUS runs over", []message.Message{copterBeat(), battery(0, 500, 55, 65534, 8866), sys(8864, 490, 55)}, "74.40 V 4.90 A 55 %"},
+		{"over 65.5 V: SYS_STATUS is full", []message.Message{copterBeat(), sys(65535, 490, 55), battery(0, 500, 55, 65534, 8866)}, "74.40 V 4.90 A 55 %"},
+		{"over 131 V", []message.Message{copterBeat(), sys(65535, 490, 55), battery(0, 500, 55, 65534, 65534, 100)}, "131.17 V 4.90 A 55 %"},
+		{"just below", []message.Message{copterBeat(), battery(0, 500, 55, 65400), sys(65300, 490, 55)}, "65.30 V 4.90 A 55 %"},
+		{"SYS_STATUS without a voltage", []message.Message{copterBeat(), sys(65535, -1, -1), battery(0, 500, 55, 4000, 4000)}, "8.00 V 5.00 A 55 %"},
+		{"14 cells", []message.Message{copterBeat(), sys(65535, 490, 55), more(battery(0, 500, 55, 4000, 4000, 4000, 4000, 4000, 4000, 4000, 4000, 4000, 4000), 4000, 4000, 4000, 4000)}, "56.00 V 4.90 A 55 %"},
+		{"11 cells", []message.Message{copterBeat(), sys(65535, 490, 55), more(battery(0, 500, 55, 4000, 4000, 4000, 4000, 4000, 4000, 4000, 4000, 4000, 4000), 4000)}, "44.00 V 4.90 A 55 %"},
+		{"cells that are unknown", []message.Message{copterBeat(), battery(0, 500, 55), sys(12100, 490, 54)}, "12.10 V 4.90 A 54 %"},
+		{"no voltage anywhere", []message.Message{copterBeat(), battery(0, -1, -1), sys(65535, -1, -1)}, "NaN V NaN A NaN %"},
+		{"no percentage", []message.Message{copterBeat(), sys(12100, 490, 101)}, "12.10 V 4.90 A NaN %"},
+		{"ArduPilot's second is the worst", []message.Message{copterBeat(), sys(16000, 1000, 80), battery(0, 1000, 80, 16000), battery(1, 50, 4, 10500)}, "10.50 V 0.50 A 4 %"},
+		{"in any order", []message.Message{copterBeat(), battery(1, 50, 4, 10500), battery(0, 1000, 80, 16000), sys(16000, 1000, 80)}, "10.50 V 0.50 A 4 %"},
+		{"its voltage is unknown", []message.Message{copterBeat(), battery(1, 50, 4), battery(0, 1000, 80, 16000), sys(16000, 1000, 80)}, "NaN V 0.50 A 4 %"},
+		{"ArduPilot's first is the worst", []message.Message{copterBeat(), battery(0, 1000, 20, 16000), battery(1, 50, 40, 10500), sys(16100, 990, 20)}, "16.10 V 9.90 A 20 %"},
+		{"one whose charge is unknown is not the worst", []message.Message{copterBeat(), battery(0, 1000, -1, 5000), battery(1, 50, 40, 10500), battery(2, 10, 101, 4000), sys(5000, 990, -1)}, "10.50 V 0.50 A 40 %"},
+		{"the charge of both is unknown", []message.Message{copterBeat(), battery(0, 1000, -1, 16000), battery(1, 50, -1, 10500), sys(16100, 990, -1)}, "16.00 V 10.00 A NaN %"},
+		{"a worse one recovers", []message.Message{copterBeat(), battery(1, 50, 4, 10500), battery(0, 1000, 80, 16000), battery(1, 50, 90, 12500), sys(16100, 990, 80)}, "16.10 V 9.90 A 80 %"},
+		{"PX4's SYS_STATUS is about the worst", []message.Message{px4Beat(), battery(0, 1000, 80, 16000), battery(1, 50, 5), sys(10400, 51, 4)}, "10.40 V 0.51 A 4 %"},
+	} {
+		lineEqual(t, c.name, showBattery(telemetryAfter(c.said...)), c.want)
+	}
+}
+
+func TestABatteryThatIsNotReportedAnyMoreDoesNotShow(t *testing.T) {
+	tel, now := newTelemetry(), time.Unix(1000, 0)
+	sys := &common.MessageSysStatus{VoltageBattery: 16000, CurrentBattery: 1000, BatteryRemaining: 80}
+	tel.hear(copterBeat(), now)
+	tel.hear(&common.MessageBatteryStatus{Id: 1, CurrentBattery: 50, BatteryRemaining: 4, Voltages: cells(10500)}, now)
+	for _, c := range []struct {
+		after time.Duration
+		want  string
+	}{{batteryFor, "10.50 V 0.50 A 4 %"}, {batteryFor + 1, "16.00 V 10.00 A 80 %"}} {
+		tel.hear(&common.MessageBatteryStatus{CurrentBattery: 1000, BatteryRemaining: 80, Voltages: cells(16000)}, now.Add(c.after))
+		tel.hear(sys, now.Add(c.after))
+		lineEqual(t, fmt.Sprint(c.after, " later"), showBattery(&tel), c.want)
+	}
+}
+
+// The flags are EKF_STATUS_FLAGS. A Copter that flies by optical flow has a relative position.
+func TestAPositionIsAbsoluteOrRelativeAndOnTheGroundForetold(t *testing.T) {
+	for _, c := range []struct {
+		name            string
+		flags           uint16
+		disarmed, armed bool
+	}{
+		{"none", 0, false, false},
+		{"before the first fix", 167, false, false},
+		{"a GPS", 831, true, true},
+		{"a GPS, and the position is held constant", 831 | 128, true, false},
+		{"optical flow on the ground", 423, true, false},
+		{"optical flow in the air", 303, true, true},
+		{"absolute", 16, true, true},
+		{"relative", 8, true, true},
+		{"relative, held constant", 8 | 128, false, false},
+		{"absolute, foretold", 512, true, false},
+		{"relative, foretold", 256, true, false},
+		{"only heights and speeds", 1 | 2 | 4 | 32 | 64, false, false},
+		{"a GPS that jumps, and an EKF that has not begun", 1024 | 32768, false, false},
+	} {
+		e := estimate{flags: c.flags}
+		lineEqual(t, c.name+", disarmed", e.positioned(false), c.disarmed)
+		lineEqual(t, c.name+", armed", e.positioned(true), c.armed)
+	}
+}
+
+func TestWhatKeepsItFromArmingIsNamed(t *testing.T) {
+	const gps, receiver, prearm = common.MAV_SYS_STATUS_SENSOR_GPS, common.MAV_SYS_STATUS_SENSOR_RC_RECEIVER, common.MAV_SYS_STATUS_PREARM_CHECK
+	sys := func(enabled, healthy common.MAV_SYS_STATUS_SENSOR) message.Message {
+		return &common.MessageSysStatus{OnboardControlSensorsPresent: enabled, OnboardControlSensorsEnabled: enabled, OnboardControlSensorsHealth: healthy}
+	}
+	ekf := func(flags uint16) message.Message { return &MessageEkfStatusReport{Flags: flags} }
+	home := &common.MessageHomePosition{Altitude: 488000}
+	for _, c := range []struct {
+		name string
+		said []message.Message
+		want string
+	}{
+		{"ArduPilot is ready", []message.Message{copterBeat(), sys(gps|prearm, gps|prearm), ekf(831)}, "true []"},
+		{"ArduPilot has no position", []message.Message{copterBeat(), sys(gps|prearm, gps|prearm), ekf(167)}, "false [position_estimate]"},
+		{"its check fails, and nothing is unhealthy", []message.Message{copterBeat(), sys(gps|prearm, gps), ekf(831)}, "false [prearm_check]"},
+		{"its check fails for its GPS", []message.Message{copterBeat(), sys(gps|prearm, 0), ekf(831)}, "false []"},
+		{"both", []message.Message{copterBeat(), sys(gps|prearm, gps), ekf(167)}, "false [prearm_check position_estimate]"},
+		{"a receiver is no reason", []message.Message{copterBeat(), sys(gps|receiver|prearm, gps), ekf(831)}, "false [prearm_check]"},
+		{"PX4 is ready", []message.Message{px4Beat(), home, sys(gps, gps|prearm)}, "true []"},
+		{"PX4 has no home", []message.Message{px4Beat(), sys(gps, gps|prearm)}, "false [home_position]"},
+		{"PX4's check fails, and nothing is unhealthy", []message.Message{px4Beat(), home, sys(gps, gps)}, "false [prearm_check]"},
+		{"an ArduPilot that has no check before arming", []message.Message{copterBeat(), sys(gps, gps), ekf(831)}, "null []"},
+		{"that, and it has no position", []message.Message{copterBeat(), sys(gps, gps), ekf(167)}, "null []"},
+		{"an ArduPilot whose checks are switched off", []message.Message{copterBeat(),
+			&common.MessageSysStatus{OnboardControlSensorsPresent: gps | prearm, OnboardControlSensorsEnabled: gps, OnboardControlSensorsHealth: gps}, ekf(831)}, "null []"},
+	} {
+		tel := telemetryAfter(c.said...)
+		armable, lacks := tel.armable(time.Unix(1000, 0), false, false)
+		shown := "null"
+		if armable != nil {
+			shown = fmt.Sprint(*armable)
+		}
+		lineEqual(t, c.name, fmt.Sprint(shown, " ", lacks), c.want)
+	}
+}
+
+// MAVLink's fields hold more than the status has a word or a range for.
+func TestAValueOutOfItsRangeIsUnknown(t *testing.T) {
+	position := func(lat, lon int32, heading uint16) message.Message {
+		return &common.MessageGlobalPositionInt{Lat: lat, Lon: lon, Alt: 500000, Hdg: heading}
+	}
+	attitude := func(roll, pitch, yaw float32) message.Message {
+		return &common.MessageAttitude{Roll: roll, Pitch: pitch, Yaw: yaw}
+	}
+	state := func(state minimal.MAV_STATE) message.Message {
+		m := beatOf(common.MAV_AUTOPILOT_PX4, 7, true)
+		m.SystemStatus = state
+		return m
+	}
+	const half, inf = float32(math.Pi), float32(math.MaxFloat32)
+	showHome := func(t *telemetry) string { return fmt.Sprint(t.home.received(), t.home.lat, t.home.lon) }
+	showTarget := func(t *telemetry) string { return fmt.Sprint(t.target.lat, t.target.lon, t.target.amsl) }
+	home := func(lat, lon int32) message.Message {
+		return &common.MessageHomePosition{Latitude: lat, Longitude: lon}
+	}
+	target := func(lat, lon int32, alt float32) message.Message {
+		return &common.MessagePositionTargetGlobalInt{LatInt: lat, LonInt: lon, Alt: alt}
+	}
+	for _, c := range []struct {
+		what string
+		show func(*telemetry) string
+		said message.Message
+		want string
+	}{
+		{"a latitude", showPlace, position(900000001, 85455938, 0), "NaN NaN, 0.00 up, NaN AMSL, heading 0.00"},
+		{"a longitude", showPlace, position(473977419, -1800000001, 0), "NaN NaN, 0.00 up, NaN AMSL, heading 0.00"},
+		{"no place", showPlace, position(math.MaxInt32, math.MinInt32, 0), "NaN NaN, 0.00 up, NaN AMSL, heading 0.00"},
+		{"the pole", showPlace, position(-900000000, 1800000000, 36000), "-90.0000000 180.0000000, 0.00 up, 500.00 AMSL, heading 360.00"},
+		{"a heading", showPlace, position(1, 1, 36001), "0.0000001 0.0000001, 0.00 up, 500.00 AMSL, heading NaN"},
+		{"half turns", showAttitude, attitude(half, -half/2, -half), "roll 180.0 pitch -90.0 yaw 180.0"},
+		{"a roll", showAttitude, attitude(3.2, 0, 0), "roll NaN pitch 0.0 yaw 0.0"},
+		{"a pitch", showAttitude, attitude(0, -1.6, 0), "roll 0.0 pitch NaN yaw 0.0"},
+		{"a yaw", showAttitude, attitude(0, 0, 6.3), "roll 0.0 pitch 0.0 yaw NaN"},
+		{"huge angles", showAttitude, attitude(inf, -inf, inf), "roll NaN pitch NaN yaw NaN"},
+		{"an infinite climb", showVelocity, &common.MessageVfrHud{Airspeed: float32(math.Inf(1)), Climb: float32(math.Inf(-1))}, "north NaN east NaN down NaN, ground NaN, air NaN, climb NaN"},
+		{"a home", showHome, home(473977419, 85455938), "true 47.3977419 8.5455938"},
+		{"a home elsewhere", showHome, home(900000001, 0), "false NaN NaN"},
+		{"a home elsewhere, too", showHome, home(0, math.MinInt32), "false NaN NaN"},
+		{"a target elsewhere", showTarget, target(math.MaxInt32, math.MaxInt32, 500), "NaN NaN 500"},
+		{"a target infinitely high", showTarget, target(0, 0, float32(math.Inf(1))), "0 0 NaN"},
+		{"an unknown state is no failsafe", showBeat, state(9), " critical false"},
+		{"neither is another one", showBeat, state(255), " critical false"},
+		{"neither is a poweroff", showBeat, state(minimal.MAV_STATE_POWEROFF), "poweroff critical false"},
+		{"what says that there are extended bits is no system", showHealth, &common.MessageSysStatus{
+			OnboardControlSensorsPresent: 1 << 31, OnboardControlSensorsEnabled: 1 << 31}, "known true, armable null, receiver false, unhealthy []"},
+	} {
+		lineEqual(t, c.what, c.show(telemetryAfter(c.said)), c.want)
+	}
+	lineEqual(t, "an autopilot without a name", autopilotName(200), "")
+	lineEqual(t, "ArduPilot's name", autopilotName(common.MAV_AUTOPILOT_ARDUPILOTMEGA), "ardupilot")
 }
