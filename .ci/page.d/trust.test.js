@@ -500,8 +500,8 @@ describe('sticks', () => {
 describe('the stream', () => {
 	it('is closed while the page is hidden, and opened when it is shown', async t => {
 		const own = await Browser.start() // with one window
-		t.after(() => own.end())
 		const { page, fake } = await world(t, status(), { focus: false }, own)
+		t.after(() => own.end()) // after the page is closed
 		fake.answer = path => {}
 		await page.click('#return')
 		await until('the wait', () => fake.posts.length === 1)
@@ -521,8 +521,8 @@ describe('the stream', () => {
 
 	it('of seven pages in one browser lets the Hold of the first leave', async t => {
 		const own = await Browser.start()
-		t.after(() => own.end())
 		const { page, fake } = await world(t, status(), { focus: false }, own)
+		t.after(() => own.end())
 		for (let i = 0; i < 7; i++) await own.open(fake.url, { tab: true, focus: false })
 		await page.front()
 		await page.until('it is shown', () => !document.hidden)
