@@ -312,67 +312,6 @@ func TestACopterThatIsNotHeardForFiveSeconds(t *testing.T) {
 	}
 }
 
-// arduClauses are the clauses that only these scripts have.
-var arduClauses = map[string]func(*player){
-	"beat": func(p *player) { p.sim.change(func() { p.sim.send(p.sim.brain.message(0)) }) },
-	"after the report": func(p *player) {
-		time.Sleep(2*arduShows + p.sim.delay)
-		p.mark, p.seen = time.Now(), len(p.sim.received())
-	},
-	"in the air": func(p *player) {
-		p.sim.placeInAir(20)
-		time.Sleep(2 * time.Second)
-	},
-	"the pilot's sticks act": func(p *player) {
-		p.sim.change(func() {
-			if x, y, _, _ := p.sim.brain.axes(); x != 1 || y != 0 {
-				p.Errorf("50 ms after the report the vehicle's sticks are not the pilot's, but %g forward, %g right", x, y)
-			}
-		})
-	},
-	"joystick as MANUAL_CONTROL": func(p *player) { p.joystick(joystickSticks) },
-	"joystick as RC_CHANNELS_OVERRIDE": func(p *player) {
-		p.joystick(&common.MessageRcChannelsOverride{TargetSystem: 1, TargetComponent: 1, Chan1Raw: 1600})
-	},
-	"joystick meanwhile": func(p *player) { go p.joystick(joystickSticks) },
-	"only released": func(p *player) {
-		_, sticks := p.flight.sent(p.mark)
-		for _, a := range sticks[min(len(sticks), 15):] { // the first 15 may have been sent before the report
-			if a != released {
-				p.Errorf("sent %v", a)
-			}
-		}
-	},
-	"ends released": func(p *player) { p.endsWith(&released) },
-	"ends centred":  func(p *player) { p.endsWith(&axes{z: 500}) },
-	"ends silent":   func(p *player) { p.endsWith(nil) },
-	"circles 0":     func(p *player) { p.circles(0) },
-	"circles 600":   func(p *player) { p.circles(600) },
-	"circles 900":   func(p *player) { p.circles(900) },
-	"sticks come from 42": func(p *player) {
-		for _, r := range p.sim.received() {
-			if _, sticks := r.msg.(*common.MessageManualControl); sticks != (r.system == 42) || r.component != componentID {
-				p.Fatalf("%T came from %d/%d", r.msg, r.system, r.component)
-			}
-		}
-	},
-	"hides its takeoff": func(p *player) { // its ack is lost, and every later (dis)arming is acked as failed
-		takesOff := false
-		p.sim.change(func() {
-			p.sim.onAck = func(a *common.MessageCommandAck) []simAnswer {
-				switch {
-				case a.Command == common.MAV_CMD_NAV_TAKEOFF:
-					takesOff = true
-					return nil
-				case a.Command == common.MAV_CMD_COMPONENT_ARM_DISARM && takesOff:
-					a.Result = common.MAV_RESULT_FAILED
-				}
-				return []simAnswer{{ack: a}}
-			}
-		})
-	},
-}
-
 var joystickSticks = &common.MessageManualControl{Target: 1, Y: 300, Z: 500}
 
 // joystick sends another program's sticks to the vehicle, for 5 s at 50 Hz. Each time the
@@ -382,15 +321,6 @@ func (p *player) joystick(forwarded message.Message) {
 		p.sim.change(func() { p.sim.brain.sticks(255, joystickSticks) })
 		p.sim.emit(255, 190, forwarded)
 		time.Sleep(20 * time.Millisecond)
-	}
-}
-
-// endsWith checks the last sticks since the mark. A nil want means that there are none.
-func (p *player) endsWith(want *axes) {
-	p.Helper()
-	_, sticks := p.flight.sent(p.mark)
-	if want == nil && len(sticks) > 0 || want != nil && (len(sticks) == 0 || sticks[len(sticks)-1] != *want) {
-		p.Errorf("%d sticks, the last ones %+v", len(sticks), slices.Compact(sticks))
 	}
 }
 

@@ -1,64 +1,19 @@
 package main
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
-	"github.com/bluenviron/gomavlib/v3/pkg/dialects/common"
 	"github.com/bluenviron/gomavlib/v3/pkg/dialects/minimal"
 )
 
 // These flights repeat what flights with PX4's own firmware showed. flight_test.go explains the words.
 
-// px4Clauses are the clauses that only these scripts have.
-var px4Clauses = map[string]func(*player){
-	"a takeover by RTL":               func(p *player) { p.px4Takeover(simPX4RTL, moment{}, func() { p.sim.pilotMode(simPX4RTL) }) },
-	"a takeover by LOITER":            func(p *player) { p.px4Takeover(simPX4Loiter, moment{}, func() { p.sim.pilotMode(simPX4Loiter) }) },
-	"holds in a failsafe":             func(p *player) { p.sim.change(func() { p.sim.brain.(*simPX4Brain).beginFailsafe(simPX4RTL) }) },
-	"has no source of sticks":         func(p *player) { p.sim.change(func() { p.sim.brain.(*simPX4Brain).source = nil }) },
-	"will show an early PREARM_CHECK": func(p *player) { p.sim.change(func() { p.sim.brain.(*simPX4Brain).glimpses = true }) },
-	"our stream stops": func(p *player) {
-		p.drone.mu.Lock()
-		defer p.drone.mu.Unlock()
-		p.drone.sticks.phase = stickOff
-		p.drone.link.setSticks(nil)
-	},
-	"QGroundControl leaves":        func(p *player) { p.sim.change(func() { p.sim.foreignGCS = false }) },
-	"QGroundControl joins":         func(p *player) { p.sim.change(func() { p.sim.foreignGCS = true }) },
-	"mavrest is no ground station": func(p *player) { p.stationBeats(0, 0) },
-	"mavrest is a ground station":  func(p *player) { p.stationBeats(10, 1000) },
-	"checks are 5 s apart": func(p *player) {
-		var last time.Time
-		n := 0
-		for _, r := range p.sim.received() {
-			if m, ok := r.msg.(*common.MessageCommandLong); ok && m.Command == common.MAV_CMD_RUN_PREARM_CHECKS {
-				if n++; r.at.Sub(last) < 5*time.Second {
-					p.Errorf("two checks %v apart", r.at.Sub(last))
-				}
-				last = r.at
-			}
-		}
-		if n < 2 {
-			p.Errorf("%d checks", n)
-		}
-	},
-	"the stream is unmoved": func(p *player) {
-		sticks := p.sticksSince(p.mark)
-		for i, s := range sticks {
-			if i > 0 && s.at.Sub(sticks[i-1].at) > 100*time.Millisecond {
-				p.Fatalf("the stream paused for %v", s.at.Sub(sticks[i-1].at))
-			}
-			if m := s.msg.(*common.MessageManualControl); *m != *sticks[0].msg.(*common.MessageManualControl) {
-				p.Fatalf("the parked sticks moved: %+v", m)
-			}
-		}
-	},
-}
-
 // stationBeats checks how many heartbeats mavrest sent as a ground station.
-func (p *player) stationBeats(least, most int) {
+func (p *player) stationBeats(least, most int) string {
 	n := 0
 	for _, r := range p.sim.received()[p.seen:] {
 		if hb, ok := r.msg.(*minimal.MessageHeartbeat); ok && hb.Type == minimal.MAV_TYPE_GCS {
@@ -66,8 +21,9 @@ func (p *player) stationBeats(least, most int) {
 		}
 	}
 	if n < least || n > most {
-		p.Errorf("%d heartbeats as a ground station, want %d to %d", n, least, most)
+		return fmt.Sprintf("%d heartbeats as a ground station, want %d to %d", n, least, most)
 	}
+	return ""
 }
 
 func TestAVersionThatWasNeverFlownIsLoggedOnce(t *testing.T) {

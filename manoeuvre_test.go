@@ -277,7 +277,7 @@ func TestWhatEndsALandingOnItsWayEndsItsMode(t *testing.T) {
 			m.plan.second = nil
 		}
 		f := newHearing()
-		f.hear(t, "position armed, accepted transit, hold armed")
+		f.hear(t, "reports position armed, plan accepted transit, reports hold armed")
 		c := &commander{manoeuvre: m, machine: &f.machine}
 		c.endManoeuvre(interruption(time.Now(), "the wind"))
 		lineEqual(t, r.name+": the mode", f.mode, r.want)

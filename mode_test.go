@@ -6,6 +6,7 @@ import (
 	"math"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -66,6 +67,7 @@ func commanded(f firmware, m Mode, transit bool) order {
 // hearing is a machine that receives the events of a script, and its clock.
 type hearing struct {
 	machine
+	t        testing.TB
 	firmware firmware
 	at       time.Time
 	taken    bool     // the last report was a takeover
@@ -118,7 +120,7 @@ func (f *hearing) accepts(o order) {
 
 // orderNamed is the order of a step by our name of its mode, the autopilot's, or "transit"
 // for a landing's way to its place.
-func (f *hearing) orderNamed(t *testing.T, name string) order {
+func (f *hearing) orderNamed(t testing.TB, name string) order {
 	switch {
 	case name == "transit":
 		return commanded(f.firmware, ModeLand, true)
@@ -130,32 +132,14 @@ func (f *hearing) orderNamed(t *testing.T, name string) order {
 	return commanded(f.firmware, modeNamed(t, name), false)
 }
 
-// hear plays a script to the machine, clauses with commas between:
-//
-//	on copter                   the autopilot; PX4 where none is named
-//	hold armed, BRAKE disarmed  a report, by our name of a mode or the autopilot's
-//	hold armed low              … below the height at which a takeoff ends
-//	hold armed somewhere        … at an unknown height
-//	position disarmed streamed  … while our sticks are streamed
-//	taken, ours                 the last report was a takeover, or was not
-//	asks hold takeoff           a new plan sends its steps; they lead to these modes
-//	asks transit                … the first leg of a landing at a place
-//	sends hold                  the plan sends one more step
-//	again                       another copy of its last step
-//	passed hold                 a step was accepted, and the plan goes on
-//	accepted takeoff            the last step was accepted
-//	refused                     the last step was refused
-//	unanswered                  the plan ended without an answer to its last step
-//	restarted                   the autopilot has restarted
-//	abandoned                   something ended the way to the landing's place
-//	+4.9s                       time passes
-//	= hold                      the mode now is hold
-//
-// It returns what is wrong, or "".
+// hear plays a script to the machine, clauses with commas between. It returns what is wrong, or "".
 func (f *hearing) hear(t *testing.T, script string) string {
 	t.Helper()
+	if err := machineWords().checkScript(script); err != nil {
+		t.Fatal(err)
+	}
 	for clause := range strings.SplitSeq(script, ",") {
-		if wrong := f.does(t, strings.Fields(clause)); wrong != "" {
+		if wrong := f.does(t, clauseWords(clause)); wrong != "" {
 			return wrong
 		}
 	}
@@ -173,65 +157,72 @@ func (f *hearing) now() string {
 }
 
 // does plays one clause. It returns what is wrong, or "".
-func (f *hearing) does(t *testing.T, w []string) string {
+func (f *hearing) does(t *testing.T, clause []string) string {
 	t.Helper()
-	switch {
-	case w[0] == "taken" || w[0] == "ours":
-		if f.taken != (w[0] == "taken") {
-			return fmt.Sprintf("taken is %v, want %s", f.taken, w[0])
-		}
-	case w[0][0] == '+':
-		d, err := time.ParseDuration(w[0][1:])
-		if err != nil {
-			t.Fatal(err)
-		}
-		f.at = f.at.Add(d)
-	case w[0] == "=" || w[0] == "is":
-		if want := modeNamed(t, w[1]); f.mode != want {
-			return fmt.Sprintf("the mode is %v", f.mode)
-		}
-	case len(w) >= 3 && w[0] == "reports":
-		f.shows(numberOf(t, f.firmware, w[1]), w[2] == "armed", w[3:]...)
-	case len(w) >= 2 && (w[1] == "armed" || w[1] == "disarmed"):
-		f.shows(numberOf(t, f.firmware, w[0]), w[1] == "armed", w[2:]...)
-	case !f.hearPlan(t, w):
-		t.Fatalf("no such clause: %q", w)
-	}
-	return ""
+	f.t = t
+	return machineWords().plays(t, f, clause)
 }
 
-// hearPlan plays hear's other clauses, those of plans and of the autopilot. known is false for any other word.
-func (f *hearing) hearPlan(t *testing.T, w []string) (known bool) {
-	switch w[0] {
-	case "on":
-		f.firmware = map[string]firmware{"copter": copter, "quadplane": quadPlane, "plane": plane}[w[1]]
-	case "asks":
-		f.sends()
-		for _, m := range w[1:] {
-			f.sendsAlso(f.orderNamed(t, m))
+type machineWord = scriptWord[*hearing]
+
+// machineWords are the words of testdata/machine.
+var machineWords = sync.OnceValue(func() *vocabulary[*hearing] {
+	plan := func(do func(f *hearing, a []string)) func(*hearing, []string) string {
+		return func(f *hearing, a []string) string {
+			do(f, a)
+			return ""
 		}
-	case "sends":
-		f.sendsAlso(f.orderNamed(t, w[1]))
-	case "again":
-		f.claim(f.steps[len(f.steps)-1], f.at)
-	case "passed":
-		f.command(f.orderNamed(t, w[1]))
-	case "accepted":
-		f.accepts(f.orderNamed(t, w[1]))
-	case "refused":
-		f.machine.refused(f.steps[len(f.steps)-1])
-		f.steps = nil
-	case "unanswered":
-		f.steps = nil
-	case "restarted":
-		f.restart()
-	case "abandoned":
-		f.abandon()
-	default:
-		return false
 	}
-	return true
-}
+	return newVocabulary("machine",
+		section[*hearing]{"What the vehicle reports, and time", false, []machineWord{
+			{"reports MODE ARMED [WORD...]", "a report of a mode, by our name or the autopilot's, armed or disarmed; " +
+				"low: below the height at which a takeoff ends; somewhere: at an unknown height; " +
+				"streamed: while our sticks are streamed",
+				"reports hold armed low", plan(func(f *hearing, a []string) {
+					f.shows(numberOf(f.t, f.firmware, a[0]), a[1] == "armed", a[2:]...)
+				})},
+			{"restarted", "the autopilot has restarted", "restarted", plan(func(f *hearing, _ []string) { f.restart() })},
+			{"+TIME", "time passes", "+4.9s", plan(func(f *hearing, a []string) {
+				d, _ := time.ParseDuration(a[0])
+				f.at = f.at.Add(d)
+			})},
+		}},
+		section[*hearing]{"What a plan sends", false, []machineWord{
+			{"plan asks MODE...", "a new plan begins; its steps lead to these modes (transit: to a landing's place)",
+				"plan asks hold takeoff", plan(func(f *hearing, a []string) {
+					f.sends()
+					for _, m := range a {
+						f.sendsAlso(f.orderNamed(f.t, m))
+					}
+				})},
+			{"plan sends MODE", "the plan sends one more step",
+				"plan sends hold", plan(func(f *hearing, a []string) { f.sendsAlso(f.orderNamed(f.t, a[0])) })},
+			{"plan repeats", "the plan sends another copy of its last step",
+				"plan repeats", plan(func(f *hearing, _ []string) { f.claim(f.steps[len(f.steps)-1], f.at) })},
+			{"plan passes MODE", "a step was accepted, and the plan goes on",
+				"plan passes hold", plan(func(f *hearing, a []string) { f.command(f.orderNamed(f.t, a[0])) })},
+			{"plan accepted MODE", "the plan ends: its last step was accepted",
+				"plan accepted takeoff", plan(func(f *hearing, a []string) { f.accepts(f.orderNamed(f.t, a[0])) })},
+			{"plan refused", "the plan ends: its last step was refused", "plan refused", plan(func(f *hearing, _ []string) {
+				f.machine.refused(f.steps[len(f.steps)-1])
+				f.steps = nil
+			})},
+			{"plan unanswered", "the plan ends: its last step was not answered, and its mode may still show",
+				"plan unanswered", plan(func(f *hearing, _ []string) { f.steps = nil })},
+			{"plan abandoned", "something ended the way to the landing's place",
+				"plan abandoned", plan(func(f *hearing, _ []string) { f.abandon() })},
+		}},
+		section[*hearing]{"Checks", true, []machineWord{
+			{"is MODE", "the mode that is answered", "is hold", func(f *hearing, a []string) string {
+				return unless(f.mode == modeNamed(f.t, a[0]), "the mode", f.mode)
+			}},
+			{"takeover", "the last report was a takeover", "takeover",
+				func(f *hearing, _ []string) string { return unless(f.taken, "", "it was no takeover") }},
+			{"no takeover", "the last report was no takeover", "no takeover",
+				func(f *hearing, _ []string) string { return unless(!f.taken, "", "it was a takeover") }},
+		}},
+	)
+})
 
 // rule is a sentence and the script that shows it.
 type rule struct{ name, flight string }
@@ -444,9 +435,9 @@ func TestEqualReportNeverChangesTheMode(t *testing.T) {
 // TestUnansweredPlansDoNotPileUp: a client may repeat a command for hours.
 func TestUnansweredPlansDoNotPileUp(t *testing.T) {
 	f := newHearing()
-	f.hear(t, "hold armed")
+	f.hear(t, "reports hold armed")
 	for range 1000 {
-		f.hear(t, "asks position, again, again, again, again, +2s, unanswered")
+		f.hear(t, "plan asks position, plan repeats, plan repeats, plan repeats, plan repeats, +2s, plan unanswered")
 	}
 	if len(f.sent) > 4 {
 		t.Errorf("%d steps are remembered", len(f.sent))
@@ -456,15 +447,15 @@ func TestUnansweredPlansDoNotPileUp(t *testing.T) {
 // TestTheMachineKnowsWhichModesAreClaimed: the sticks need to know whether a stick mode may still show.
 func TestTheMachineKnowsWhichModesAreClaimed(t *testing.T) {
 	for flight, want := range map[string]bool{
-		"hold armed":                                   false,
-		"hold armed, asks position":                    true,
-		"hold armed, asks position, +4.9s":             true,
-		"hold armed, asks position, +5s":               false,
-		"hold armed, asks altitude":                    false,
-		"hold armed, asks position, position armed":    false,
-		"hold armed, asks position, refused":           false,
-		"hold armed, asks position, passed position":   false,
-		"hold armed, asks position, accepted position": false,
+		"reports hold armed":                                             false,
+		"reports hold armed, plan asks position":                         true,
+		"reports hold armed, plan asks position, +4.9s":                  true,
+		"reports hold armed, plan asks position, +5s":                    false,
+		"reports hold armed, plan asks altitude":                         false,
+		"reports hold armed, plan asks position, reports position armed": false,
+		"reports hold armed, plan asks position, plan refused":           false,
+		"reports hold armed, plan asks position, plan passes position":   false,
+		"reports hold armed, plan asks position, plan accepted position": false,
 	} {
 		f := newHearing()
 		f.hear(t, flight)

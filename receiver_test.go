@@ -95,19 +95,19 @@ func TestReceiversStateCountsOnlyWithoutAStreamOfOurs(t *testing.T) {
 		script string
 		want   receiverState
 	}{
-		{"live and low", "receiver live 1000", receiverIdle},
-		{"live at 0 µs", "receiver live 0", receiverIdle},
-		{"live up to 1350", "receiver live 1350", receiverIdle},
-		{"live over 1350", "receiver live 1351", receiverInUse},
-		{"lost", "receiver live 1500, receiver gone", receiverNone},
-		{"throttle down again", "receiver live 1500, receiver live 1000", receiverIdle},
-		{"not counted while our stream runs", "sets position, receiver live 1500", receiverNone},
-		{"not counted for 3.5 s after our stream", "disarmed, sets position, +5100ms, = off, +3300ms, receiver live 1500", receiverNone},
-		{"not counted for 3.5 s after another program's sticks", "foreign, +3400ms, receiver live 1500", receiverNone},
-		{"counted 3.5 s after our stream", "disarmed, sets position, +5100ms, = off, +3500ms, receiver live 1500", receiverInUse},
-		{"counted at once after a release", "receiver live 1000, sets position, leaves, left hold, +50ms, receiver live 1500", receiverInUse},
-		{"forgotten at a restart", "receiver live 1500, restarted", receiverNone},
-		{"not counted for 3.5 s after a restart", "restarted, +3s, receiver live 1500", receiverNone},
+		{"live and low", "hears receiver 1000", receiverIdle},
+		{"live at 0 µs", "hears receiver 0", receiverIdle},
+		{"live up to 1350", "hears receiver 1350", receiverIdle},
+		{"live over 1350", "hears receiver 1351", receiverInUse},
+		{"lost", "hears receiver 1500, hears no receiver", receiverNone},
+		{"throttle down again", "hears receiver 1500, hears receiver 1000", receiverIdle},
+		{"not counted while our stream runs", "sets position, hears receiver 1500", receiverNone},
+		{"not counted for 3.5 s after our stream", "becomes disarmed, sets position, +5100ms, now off, +3300ms, hears receiver 1500", receiverNone},
+		{"not counted for 3.5 s after another program's sticks", "foreign, +3400ms, hears receiver 1500", receiverNone},
+		{"counted 3.5 s after our stream", "becomes disarmed, sets position, +5100ms, now off, +3500ms, hears receiver 1500", receiverInUse},
+		{"counted at once after a release", "hears receiver 1000, sets position, leaves, left hold, +50ms, hears receiver 1500", receiverInUse},
+		{"forgotten at a restart", "hears receiver 1500, restarted", receiverNone},
+		{"not counted for 3.5 s after a restart", "restarted, +3s, hears receiver 1500", receiverNone},
 	} {
 		t.Run(r.name, func(t *testing.T) {
 			h := newStickFlight(copter, "none", 0)
@@ -183,7 +183,7 @@ func TestAStickModeThatNobodyWouldFlyIsUnsupported(t *testing.T) {
 		{"px4 none 4", "", "COM_RC_IN_MODE is 4"},
 		{"px4 in-use 4", "", "COM_RC_IN_MODE is 4"},
 		{"px4 in-use 3", "", ""},
-		{"px4 in-use 3", "receiver gone, +3s", "COM_RC_IN_MODE is 3"},
+		{"px4 in-use 3", "hears no receiver, +3s", "COM_RC_IN_MODE is 3"},
 		{"px4 none 3", "", ""},
 		{"px4 none 5", "channels 1500 1500 1500 1500", ""},
 		{"copter none 1", "", "FS_GCS_ENABLE is 1"},

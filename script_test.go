@@ -65,13 +65,15 @@ var (
 	comment   = regexp.MustCompile(`(^|\s+)#.*$`)
 )
 
-// loadScripts reads the scripts of a folder. What can't be read is an error with file and line.
-func loadScripts(t testing.TB, folder string) (list []script) {
+// loadScripts reads the scripts of a stage. What can't be read is an error with file and line, an unknown word
+// too.
+func loadScripts[S any](t testing.TB, words *vocabulary[S]) (list []script) {
 	t.Helper()
-	files, _ := filepath.Glob(filepath.Join("testdata", folder, "*.txt"))
+	files, _ := filepath.Glob(filepath.Join("testdata", words.folder, "*.txt"))
 	if len(files) == 0 {
-		t.Fatalf("no scripts in testdata/%s", folder)
+		t.Fatalf("no scripts in testdata/%s", words.folder)
 	}
+	wrong := map[string]bool{} // what was said already, of another choice
 	for _, file := range files {
 		b, err := os.ReadFile(file)
 		if err != nil {
@@ -88,6 +90,17 @@ func loadScripts(t testing.TB, folder string) (list []script) {
 			}
 			list = append(list, some...)
 		}
+	}
+	for _, s := range list {
+		for _, l := range s.lines {
+			if err := words.check(l.words, false); err != nil && !wrong[l.String()] {
+				wrong[l.String()] = true
+				t.Errorf("%s: %v", l, err)
+			}
+		}
+	}
+	if len(wrong) > 0 {
+		t.FailNow()
 	}
 	return list
 }
@@ -292,7 +305,7 @@ func (r *rawScript) expand(lines []rawLine, pass int, replace func(where, s stri
 		}
 		for clause := range strings.SplitSeq(text, ", ") {
 			if w := strings.Fields(clause); len(w) > 0 { // a choice may be nothing
-				list = append(list, scriptLine{l.where, w, strings.TrimSpace(clause), pass})
+				list = append(list, scriptLine{l.where, clauseWords(clause), strings.TrimSpace(clause), pass})
 			}
 		}
 	}
@@ -318,7 +331,7 @@ func (r *rawScript) conditions(text string, holds func(string) (bool, error)) (r
 
 // TestFlights plays testdata/flights: whole flights of mavrest beside a simulated vehicle.
 func TestFlights(t *testing.T) {
-	for _, s := range loadScripts(t, "flights") {
+	for _, s := range loadScripts(t, flightWords()) {
 		t.Run(s.name, func(t *testing.T) {
 			flavour, prepare := scriptVehicle(t, s.vehicle, s.with)
 			gcs := func(d *drone) { d.link.gcs = slices.Contains(s.with, "gcs") }
@@ -351,8 +364,8 @@ type stage interface {
 }
 
 // playsOn plays the scripts of a folder, each on a stage of its own.
-func playsOn(t *testing.T, folder string, begin func(t *testing.T, s script) stage) {
-	for _, s := range loadScripts(t, folder) {
+func playsOn[S stage](t *testing.T, words *vocabulary[S], begin func(t *testing.T, s script) S) {
+	for _, s := range loadScripts(t, words) {
 		t.Run(s.name, func(t *testing.T) {
 			on := begin(t, s)
 			began := on.clock()
@@ -372,7 +385,7 @@ func playsOn(t *testing.T, folder string, begin func(t *testing.T, s script) sta
 
 // TestMachine plays testdata/machine: the mode machine alone.
 func TestMachine(t *testing.T) {
-	playsOn(t, "machine", func(t *testing.T, s script) stage {
+	playsOn(t, machineWords(), func(t *testing.T, s script) *hearing {
 		h := newHearing()
 		h.firmware = firmwares[scriptFlavours[s.vehicle]]
 		return h
@@ -381,7 +394,7 @@ func TestMachine(t *testing.T) {
 
 // TestSticks plays testdata/sticks: the sticks alone.
 func TestSticks(t *testing.T) {
-	playsOn(t, "sticks", func(t *testing.T, s script) stage {
+	playsOn(t, stickWords(), func(t *testing.T, s script) *stickFlight {
 		about := s.vehicle
 		for _, setting := range s.with { // receiver=hand, COM_RC_IN_MODE=3
 			_, value, _ := strings.Cut(setting, "=")

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -23,6 +24,7 @@ type frameSent struct {
 // stickFlight is a vehicle's sticks, the facts that they go by, and their clock.
 type stickFlight struct {
 	sticks
+	t testing.TB
 	v situation
 
 	frames  []frameSent
@@ -125,44 +127,14 @@ func (h *stickFlight) state() string {
 	return s
 }
 
-// play plays a script to the sticks, clauses with commas between:
-//
-//	sets altitude           a client sets the mode, and it shows
-//	asks altitude           its plan waits for an ack; then
-//	gets altitude           … it shows, or
-//	fails                   … the plan ends without it, or
-//	doubts                  … ends unanswered, and its mode may still show; until
-//	closes                  … its mode can no longer show
-//	busy                    a plan is under way that does not need the sticks
-//	leaves                  a plan begins that leaves the stick modes; then
-//	waits                   … the sticks have been still for long enough
-//	led POSCTL              … the intermediate mode shows
-//	left hold               … the last mode shows, and the plan ends
-//	arms                    a client arms the vehicle in its present mode
-//	input 300 0 700 0 500ms the client's sticks x y z r, and their timeout
-//	pilot POSCTL            a report that no command of ours explains
-//	armed, disarmed, landed, flies
-//	becomes wing            the vehicle is a PX4 of this kind from now on: wing, hover, silent (a VTOL), plane, rover
-//	receiver live 1500, receiver gone
-//	channels 1500 1500 1000 1500 1800 … the fifth stands for all switches
-//	foreign                 another program's MANUAL_CONTROL
-//	joins                   its MANUAL_CONTROLs at 50 Hz for half a second
-//	lost, back              the link
-//	restarted               the autopilot
-//	override 0              COM_RC_OVERRIDE
-//	+2s                     time passes
-//	= nobody 0 0 500 0      what the sticks do now, and the actions that they asked for
-//	                        since the last "=": released, holds
-//	by client               whose sticks act now; "by" alone: nobody's
-//	taken, not-taken        whether somebody else has the sticks until a stick mode is set here
-//	notice transmitter      a notice since the last clause of this kind has this word
-//	no-notice [takeover]    there was none [of this kind]; a takeover is one too
-//
-// It returns what is wrong, or "".
+// play plays a script to the sticks, clauses with commas between. It returns what is wrong, or "".
 func (h *stickFlight) play(t *testing.T, script string) string {
 	t.Helper()
+	if err := stickWords().checkScript(script); err != nil {
+		t.Fatal(err)
+	}
 	for clause := range strings.SplitSeq(script, ",") {
-		if wrong := h.does(t, strings.Fields(clause)); wrong != "" {
+		if wrong := h.does(t, clauseWords(clause)); wrong != "" {
 			return fmt.Sprintf("%q: %s", clause, wrong)
 		}
 	}
@@ -190,126 +162,193 @@ var stickKinds = map[string]struct {
 }
 
 // does plays one clause. It returns what is wrong, or "".
-func (h *stickFlight) does(t *testing.T, w []string) string {
+func (h *stickFlight) does(t *testing.T, clause []string) string {
 	t.Helper()
-	number := func(s string) int {
-		n, err := strconv.Atoi(s)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return n
+	h.t = t
+	wrong := stickWords().plays(t, h, clause)
+	if wrong == "" {
+		h.act()
 	}
-	custom := func(name string) uint32 { return numberOf(t, h.v.firmware, name) }
-	switch w[0] {
-	case "sets":
-		h.asks()
-		h.gets(w[1])
-	case "asks":
-		h.asks()
-	case "gets":
-		h.gets(w[1])
-	case "fails", "closes":
-		h.endPlan()
-	case "doubts":
-		h.v.busy = false
-	case "busy":
-		h.v.busy = true
-	case "leaves":
-		h.v.busy = true
-		h.park(h.v)
-	case "waits":
-		h.pass(h.moved.Add(stickStill).Sub(h.v.now))
-	case "led":
-		h.v.custom = custom(w[1])
-		h.pass(10 * time.Millisecond)
-	case "left":
-		h.in(w[1])
-		h.endPlan()
-		h.pass(10 * time.Millisecond)
-	case "arms":
-		h.streamForArming(h.v)
-	case "input":
-		d, err := time.ParseDuration(w[5])
-		if err != nil {
-			t.Fatal(err)
-		}
-		h.input(h.v, axes{int16(number(w[1])), int16(number(w[2])), int16(number(w[3])), int16(number(w[4]))}, netip.Addr{}, d)
-	case "pilot":
-		h.in(w[1])
-		h.switched(h.v)
-		h.endPlan()
-	case "armed", "flies", "landed":
-		h.v.armed, h.v.landed = true, onGround
-		if w[0] == "flies" {
-			h.v.landed = 0 // unknown: it counts as in the air
-		}
-	case "disarmed":
-		h.v.armed = false
-		h.disarmed(h.v)
-	case "becomes":
-		k := stickKinds[w[1]]
-		h.v.typ, h.v.vtol = k.typ, k.vtol
-	case "receiver":
-		throttle := math.MaxUint16 // unknown: it counts as raised
-		if w[1] == "live" {
-			throttle = number(w[2])
-		}
-		h.hearReceiver(h.v, w[1] == "live", uint16(throttle))
-	case "channels":
-		c := channels{4: 1500, 15: 1000}
-		for i, v := range w[1:] {
-			c[i] = uint16(number(v))
-		}
-		h.hearChannels(h.v, c)
-	case "foreign":
-		h.hearForeign(h.v)
-	case "joins":
-		for range 25 {
-			h.hearForeign(h.v)
-			h.act()
-			h.pass(20 * time.Millisecond)
-		}
-	case "back":
-		h.v.online = true
-	case "lost":
-		h.v.online = false
-		h.tick(h.v)
-	case "restarted":
-		if h.restarted(h.v); h.phase != stickOff && h.toSend(true) != h.axes { // true: a number is kept
-			return fmt.Sprintf("while a number is kept the old sticks still go out: %v", h.sent)
-		}
-	case "override":
-		h.v.params["COM_RC_OVERRIDE"] = float64(number(w[1]))
-	case "taken", "not-taken":
-		if h.taken != (w[0] == "taken") {
-			return fmt.Sprintf("taken is %v", h.taken)
-		}
-	case "=":
-		if got, want := h.state(), strings.Join(w[1:], " "); got != want {
-			return fmt.Sprintf("%s", got)
-		}
-	case "by":
-		if got := h.by(h.v); got != strings.Join(w[1:], "") {
-			return fmt.Sprintf("%q has the sticks", got)
-		}
-	case "notice":
-		if !strings.Contains(h.notices, w[1]) {
-			return fmt.Sprintf("the notices are %q", h.notices)
-		}
-		h.notices = ""
-	case "no-notice":
-		if h.notices != "" && strings.Contains(h.notices, strings.Join(w[1:], "")) {
-			return fmt.Sprintf("want no notice: %q", h.notices)
-		}
-	default:
-		d, err := time.ParseDuration(strings.TrimPrefix(w[0], "+"))
-		if err != nil {
-			t.Fatalf("no such clause: %q", w)
-		}
-		h.pass(d)
+	return wrong
+}
+
+type stickWord = scriptWord[*stickFlight]
+
+// stickWords are the words of testdata/sticks.
+var stickWords = sync.OnceValue(func() *vocabulary[*stickFlight] {
+	return newVocabulary("sticks",
+		section[*stickFlight]{"Clients and plans, and time", false, stickPlanWords()},
+		section[*stickFlight]{"The vehicle, the pilot and other programs", false, stickEventWords()},
+		section[*stickFlight]{"Checks", true, stickChecks()},
+	)
+})
+
+// stickEvent makes a word of a function.
+func stickEvent(do func(h *stickFlight, a []string)) func(*stickFlight, []string) string {
+	return func(h *stickFlight, a []string) string {
+		do(h, a)
+		return ""
 	}
-	h.act()
-	return ""
+}
+
+func (h *stickFlight) number(s string) int {
+	h.t.Helper()
+	n, err := strconv.Atoi(s)
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	return n
+}
+
+func stickPlanWords() []stickWord {
+	return []stickWord{
+		{"sets MODE", "a client sets a stick mode, and it shows", "sets altitude", stickEvent(func(h *stickFlight, a []string) {
+			h.asks()
+			h.gets(a[0])
+		})},
+		{"plan asks MODE...", "a new plan begins; its steps lead to these modes (transit: to a landing's place)",
+			"plan asks altitude", stickEvent(func(h *stickFlight, _ []string) { h.asks() })},
+		{"plan gets MODE", "the mode that the plan asks for shows, and the plan ends",
+			"plan gets altitude", stickEvent(func(h *stickFlight, a []string) { h.gets(a[0]) })},
+		{"plan refused", "the plan ends: its last step was refused",
+			"plan refused", stickEvent(func(h *stickFlight, _ []string) { h.endPlan() })},
+		{"plan unanswered", "the plan ends: its last step was not answered, and its mode may still show",
+			"plan unanswered", stickEvent(func(h *stickFlight, _ []string) { h.v.busy = false })},
+		{"plan over", "the mode of the unanswered plan can no longer show",
+			"plan over", stickEvent(func(h *stickFlight, _ []string) { h.endPlan() })},
+		{"busy", "a plan is under way that does not need the sticks",
+			"busy", stickEvent(func(h *stickFlight, _ []string) { h.v.busy = true })},
+		{"leaves", "a plan begins that leaves the stick modes", "leaves", stickEvent(func(h *stickFlight, _ []string) {
+			h.v.busy = true
+			h.park(h.v)
+		})},
+		{"rests", "time passes until the sticks have been still for long enough",
+			"rests", stickEvent(func(h *stickFlight, _ []string) { h.pass(h.moved.Add(stickStill).Sub(h.v.now)) })},
+		{"led MODE", "the intermediate mode of a plan that leaves shows",
+			"led POSCTL", stickEvent(func(h *stickFlight, a []string) {
+				h.v.custom = numberOf(h.t, h.v.firmware, a[0])
+				h.pass(10 * time.Millisecond)
+			})},
+		{"left MODE", "the last mode of a plan that leaves shows, and the plan ends",
+			"left hold", stickEvent(func(h *stickFlight, a []string) {
+				h.in(a[0])
+				h.endPlan()
+				h.pass(10 * time.Millisecond)
+			})},
+		{"arms", "a client arms the vehicle in its present mode",
+			"arms", stickEvent(func(h *stickFlight, _ []string) { h.streamForArming(h.v) })},
+		{"axes X Y Z R TIME", "the client's sticks, in thousandths, and their timeout",
+			"axes 300 0 700 0 500ms", stickEvent(func(h *stickFlight, a []string) {
+				d, _ := time.ParseDuration(a[4])
+				moved := axes{int16(h.number(a[0])), int16(h.number(a[1])), int16(h.number(a[2])), int16(h.number(a[3]))}
+				h.input(h.v, moved, netip.Addr{}, d)
+			})},
+		{"+TIME", "time passes", "+2s", stickEvent(func(h *stickFlight, a []string) {
+			d, _ := time.ParseDuration(a[0])
+			h.pass(d)
+		})},
+	}
+}
+
+func stickEventWords() []stickWord {
+	becomes := func(landed landedState) func(*stickFlight, []string) string {
+		return stickEvent(func(h *stickFlight, _ []string) {
+			h.v.armed = true
+			h.v.landed = landed
+		})
+	}
+	return []stickWord{
+		{"pilot MODE", "the pilot sets a mode, by the autopilot's name or by ours",
+			"pilot POSCTL", stickEvent(func(h *stickFlight, a []string) {
+				h.in(a[0])
+				h.switched(h.v)
+				h.endPlan()
+			})},
+		{"becomes armed", "the vehicle is armed, on the ground", "becomes armed", becomes(onGround)},
+		{"becomes landed", "the vehicle has landed, and is armed", "becomes landed", becomes(onGround)},
+		{"becomes flying", "the vehicle is armed; its landed state is unknown, which counts as in the air",
+			"becomes flying", becomes(0)},
+		{"becomes disarmed", "the vehicle is disarmed", "becomes disarmed", stickEvent(func(h *stickFlight, _ []string) {
+			h.v.armed = false
+			h.disarmed(h.v)
+		})},
+		{"becomes KIND", "the vehicle is a PX4 of this kind from now on: wing, hover, silent (a VTOL), plane, rover",
+			"becomes wing", stickEvent(func(h *stickFlight, a []string) {
+				k, known := stickKinds[a[0]]
+				if !known {
+					h.t.Fatalf("no such kind: %s", a[0])
+				}
+				h.v.typ, h.v.vtol = k.typ, k.vtol
+			})},
+		{"becomes offline", "the link is lost", "becomes offline", stickEvent(func(h *stickFlight, _ []string) {
+			h.v.online = false
+			h.tick(h.v)
+		})},
+		{"becomes online", "the link is back",
+			"becomes online", stickEvent(func(h *stickFlight, _ []string) { h.v.online = true })},
+		{"hears receiver N", "SYS_STATUS says that there is a receiver, and RC_CHANNELS have its throttle, in µs",
+			"hears receiver 1500", stickEvent(func(h *stickFlight, a []string) {
+				h.hearReceiver(h.v, true, uint16(h.number(a[0])))
+			})},
+		{"hears no receiver", "SYS_STATUS says that there is no receiver",
+			"hears no receiver", stickEvent(func(h *stickFlight, _ []string) { h.hearReceiver(h.v, false, math.MaxUint16) })},
+		{"channels N...", "RC_CHANNELS, in µs; the fifth stands for all switches",
+			"channels 1500 1500 1000 1500 1800", stickEvent(func(h *stickFlight, a []string) {
+				c := channels{4: 1500, 15: 1000}
+				for i, v := range a {
+					c[i] = uint16(h.number(v))
+				}
+				h.hearChannels(h.v, c)
+			})},
+		{"foreign", "another program's MANUAL_CONTROL comes",
+			"foreign", stickEvent(func(h *stickFlight, _ []string) { h.hearForeign(h.v) })},
+		{"joins", "another program's MANUAL_CONTROLs come at 50 Hz for half a second",
+			"joins", stickEvent(func(h *stickFlight, _ []string) {
+				for range 25 {
+					h.hearForeign(h.v)
+					h.act()
+					h.pass(20 * time.Millisecond)
+				}
+			})},
+		{"restarted", "the autopilot has restarted", "restarted", func(h *stickFlight, _ []string) string {
+			if h.restarted(h.v); h.phase != stickOff && h.toSend(true) != h.axes { // true: a number is kept
+				return fmt.Sprintf("while a number is kept the old sticks still go out: %v", h.sent)
+			}
+			return ""
+		}},
+		{"param PARAMETER N", "a parameter of the autopilot changes",
+			"param COM_RC_OVERRIDE 0", stickEvent(func(h *stickFlight, a []string) { h.v.params[a[0]] = float64(h.number(a[1])) })},
+	}
+}
+
+func stickChecks() []stickWord {
+	return []stickWord{
+		{"now PHASE [WORD...]", "what the sticks do: off, or whose they are (client, nobody) and the axes; " +
+			"then what they asked for since the last now: released, holds",
+			"now nobody 0 0 500 0 released", func(h *stickFlight, a []string) string {
+				got := h.state()
+				return unless(got == strings.Join(a, " "), "", got)
+			}},
+		{"by [WHO]", "whose sticks act; nobody's if nothing is said", "by client", func(h *stickFlight, a []string) string {
+			got := h.by(h.v)
+			return unless(got == strings.Join(a, ""), "who has the sticks", got)
+		}},
+		{"taken", "somebody else has the sticks until a stick mode is set here",
+			"taken", func(h *stickFlight, _ []string) string { return unless(h.taken, "taken", false) }},
+		{"not taken", "nobody else has the sticks",
+			"not taken", func(h *stickFlight, _ []string) string { return unless(!h.taken, "taken", true) }},
+		{"notice WORDS", "a notice since the last notice has these words",
+			"notice transmitter", func(h *stickFlight, a []string) string {
+				notices := h.notices
+				h.notices = ""
+				return unless(strings.Contains(notices, strings.Join(a, " ")), "the notices", notices)
+			}},
+		{"no notice [WORD...]", "there was no notice, or none with these words; a takeover is one too",
+			"no notice takeover", func(h *stickFlight, a []string) string {
+				some := h.notices != "" && strings.Contains(h.notices, strings.Join(a, " "))
+				return unless(!some, "the notices", h.notices)
+			}},
+	}
 }
 
 // stickRule is a rule about the sticks, the vehicle with its receiver, and the script that
@@ -336,18 +375,18 @@ func parseStickFlight(t *testing.T, s string) *stickFlight {
 func TestPilotsSwitchAtEveryMoment(t *testing.T) {
 	moments := []struct{ name, script string }{
 		{"nothing was streamed", "+1s"},
-		{"a stick mode is being set", "asks position"},
+		{"a stick mode is being set", "plan asks position"},
 		{"centred, before the client's first stick", "sets altitude"},
-		{"the client's", "sets altitude, input 300 -200 700 100 5s"},
-		{"the client's, in manual mode", "sets manual, input 300 -200 430 100 5s"},
-		{"a silent client's", "sets altitude, input 300 -200 700 100 500ms, +2s"},
-		{"a hold is due for a silent client", "sets altitude, input 300 -200 700 100 500ms, +3s"},
-		{"that hold's plan waits", "sets altitude, input 300 -200 700 100 500ms, +3s, leaves, +1s"},
-		{"that hold was not acknowledged", "sets altitude, input 300 -200 700 100 500ms, +3s, leaves, +1s, fails"},
-		{"a way out waits", "sets manual, input 300 -200 430 100 5s, leaves, +1s"},
-		{"a way out is in its intermediate mode", "sets manual, input 300 -200 430 100 5s, leaves, led position, +1s"},
-		{"the stick mode was left", "sets position, input 300 -200 700 100 5s, leaves, waits, left hold"},
-		{"a stick mode was refused", "asks position, fails"},
+		{"the client's", "sets altitude, axes 300 -200 700 100 5s"},
+		{"the client's, in manual mode", "sets manual, axes 300 -200 430 100 5s"},
+		{"a silent client's", "sets altitude, axes 300 -200 700 100 500ms, +2s"},
+		{"a hold is due for a silent client", "sets altitude, axes 300 -200 700 100 500ms, +3s"},
+		{"that hold's plan waits", "sets altitude, axes 300 -200 700 100 500ms, +3s, leaves, +1s"},
+		{"that hold was not acknowledged", "sets altitude, axes 300 -200 700 100 500ms, +3s, leaves, +1s, plan refused"},
+		{"a way out waits", "sets manual, axes 300 -200 430 100 5s, leaves, +1s"},
+		{"a way out is in its intermediate mode", "sets manual, axes 300 -200 430 100 5s, leaves, led position, +1s"},
+		{"the stick mode was left", "sets position, axes 300 -200 700 100 5s, leaves, rests, left hold"},
+		{"a stick mode was refused", "plan asks position, plan refused"},
 	}
 	for _, vehicle := range []string{
 		"px4 none", "px4 1 in-use", "px4 3 in-use", "px4 5 none", "copter none", "copter idle", "copter in-use", "quadplane none", "quadplane idle", "plane none", "plane in-use",
@@ -418,7 +457,7 @@ func TestSilenceIsAnsweredWhereOurStreamFlies(t *testing.T) {
 						h := parseStickFlight(t, f+" "+receiver)
 						script := "sets " + mode
 						if sendsInput && !h.src.denied(h.v.view).given() {
-							script += ", input 300 0 500 0 500ms"
+							script += ", axes 300 0 500 0 500ms"
 						}
 						if wrong := h.play(t, script); wrong != "" {
 							t.Fatal(wrong)
@@ -452,13 +491,13 @@ func TestEnteringStickMode(t *testing.T) {
 		{"px4", "arms", false, false, 0},
 		{"px4", "arms, +300ms", true, false, stickLead - 300*time.Millisecond},
 		{"px4", "sets position", true, false, 0},
-		{"px4", "sets position, input 300 0 500 0 5s", true, false, 0}, // from one to another
+		{"px4", "sets position, axes 300 0 500 0 5s", true, false, 0}, // from one to another
 		{"copter none", "arms", true, false, stickLead},
 		{"copter none", "arms", true, true, 2100 * time.Millisecond},
 		{"copter idle", "arms", true, true, stickLead},
 		{"copter in-use", "arms", true, true, 0},
-		{"px4", "sets position, disarmed, +6s", false, true, 0},
-		{"px4", "sets position, disarmed, +5s, = off", false, true, time.Second},
+		{"px4", "sets position, becomes disarmed, +6s", false, true, 0},
+		{"px4", "sets position, becomes disarmed, +5s, now off", false, true, time.Second},
 	} {
 		t.Run(r.vehicle+" "+r.script, func(t *testing.T) {
 			h := parseStickFlight(t, r.vehicle)
@@ -490,7 +529,7 @@ func TestStreamIsSentAtItsRateAndNeverElse(t *testing.T) {
 	}
 	h.pass(30 * time.Millisecond)
 	n := len(h.frames)
-	h.play(t, "input 300 0 500 0 1s")
+	h.play(t, "axes 300 0 500 0 1s")
 	if len(h.frames) != n+1 || h.frames[n].axes.x != 300 || h.frames[n].at != h.v.now {
 		t.Error("the client's sticks did not go out at once")
 	}
