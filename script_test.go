@@ -114,7 +114,8 @@ func parseScripts(file, text string) (list []*rawScript, err error) {
 	for i := 0; i < len(lines); i++ {
 		where := fmt.Sprintf("%s:%d", file, i+1)
 		line := strings.TrimSpace(comment.ReplaceAllString(lines[i], ""))
-		for strings.HasSuffix(line, ",") && i+1 < len(lines) { // it goes on in the next line
+		// A line that ends with a comma or a bar goes on in the next one.
+		for (strings.HasSuffix(line, ",") || strings.HasSuffix(line, " |")) && i+1 < len(lines) {
 			i++
 			line += " " + strings.TrimSpace(comment.ReplaceAllString(lines[i], ""))
 		}
