@@ -200,6 +200,14 @@ var copterArmingProbes = []probe{
 		v.within("height", v.place().up, 9.8, 10.2, 0.8)
 		v.equal("mode", v.mode(), uint32(simArduGuided))
 	}},
+	{heading: "ArduPilot: takeoff and land", from: ground, fact: "a goto before the lift-off is accepted and ends the takeoff on the ground", run: func(v *probed) {
+		v.must(v.command(simArm, 1).last() == simAccepted, "refused")
+		stood := v.place()
+		v.must(v.command(simTakeoff, 0, 0, 0, 0, 0, 0, 10).last() == simAccepted, "refused")
+		v.equal("goto", v.flyTo(stood.north+20, stood.east, 10).last(), simAccepted)
+		v.within("disarms after s", v.disarms(15*time.Second).Seconds(), 9, 10.5, 1)
+		v.within("height", v.place().up-stood.up, 0, 0.1, 0.3)
+	}},
 	{heading: "ArduPilot: takeoff and land", from: air, fact: "NAV_LAND ignores its place, and the mode stays LAND", run: func(v *probed) {
 		here := v.place()
 		h := v.home()

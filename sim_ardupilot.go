@@ -281,6 +281,7 @@ func (b *simArduBrain) reposition(c simCommand) common.MAV_RESULT {
 			return result
 		}
 	}
+	b.climbing = b.climbing && b.canFly() // on the ground it ends a takeoff, and the vehicle stays
 	if b.canFly() {
 		b.flyTo(north, east, up)
 	}
