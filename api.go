@@ -434,7 +434,7 @@ func (a *api) getMode(http.ResponseWriter, *http.Request) response {
 }
 
 // commandBody is the answer to a command. Mode is empty unless it was accepted. Done says whether the
-// manoeuvre is complete, Took after how many seconds the wait ended; both are nil unless the client waited.
+// manoeuvre is complete, Took after how many seconds the wait ended; both are nil unless the client waited. Note is what else is to be said.
 type commandBody struct {
 	Status     string  `json:"status"`
 	StatusCode uint8   `json:"status_code"`
@@ -442,6 +442,7 @@ type commandBody struct {
 	Mode       string  `json:"mode,omitempty"`
 	Done       *bool   `json:"done,omitempty"`
 	Took       *number `json:"took,omitempty"`
+	Note       string  `json:"note,omitempty"`
 }
 
 // errMadeWay ends a wait whose connection another client needs.
@@ -484,6 +485,7 @@ func (a *api) command(
 	done, seconds := err == nil, rounded(time.Since(began).Seconds(), 2)
 	answer.Done, answer.Took = &done, &seconds
 	if done {
+		answer.Note = accepted.manoeuvre.note
 		log.Info("manoeuvre complete", "took", took())
 		return success(answer)
 	}

@@ -131,12 +131,12 @@ func (t *task) supersedes(o *task, v view) bool {
 // takeover is called when no command of ours explains a report, a failsafe begins, the autopilot
 // restarted, or somebody else moves the sticks of a stick mode. It ends every task and the manoeuvre.
 // A task whose step is on the wire first learns what becomes of that step.
-func (c *commander) takeover(why string) {
+func (c *commander) takeover(why *commandError) {
 	c.clientActed = false
 	for _, t := range c.tasks {
-		t.end(interruption(time.Now(), why))
+		t.end(why)
 	}
-	c.endManoeuvre(interruption(time.Now(), why))
+	c.endManoeuvre(why)
 }
 
 // disarmed ends the tasks that arm or fly to a place, and those of mavrest itself. Our own

@@ -66,10 +66,17 @@ func (q *question) decide(came bool, now time.Time) decision {
 
 // lift is the wait of what flies to a place until the drone is clear of the ground: a vehicle that lifts off
 // while it flies sideways tips over, or hits what stands beside it.
-type lift struct{ end time.Time }
+type lift struct {
+	within time.Duration // how long it may last, on the ground and once more from the first report in the air on
+	end    time.Time
+	left   bool // the drone has left the ground
+}
 
 // decide says goOn once the drone is clear. A vehicle that is offline shows nothing any more.
-func (l lift) decide(clear, online bool, now time.Time) decision {
+func (l *lift) decide(clear, grounded, online bool, now time.Time) decision {
+	if l.end.IsZero() || !grounded && !l.left {
+		l.end, l.left = now.Add(l.within), !grounded
+	}
 	switch {
 	case !online:
 		return decision{move: tooLate}

@@ -187,21 +187,30 @@ func TestAStepGoesOutAfterAReport(t *testing.T) {
 // Rule 11. The wait begins at 0 and may last 10 s.
 func TestWhatFliesToAPlaceWaitsUntilTheDroneIsClear(t *testing.T) {
 	for _, c := range []struct {
-		name          string
-		clear, online bool
-		at            int
-		want          decision
+		name            string
+		clear, grounded bool
+		online          bool
+		at              int
+		want            decision
 	}{
-		{"clear", true, true, 0, decision{move: goOn}},
-		{"not clear", false, true, 0, decision{look, epoch.Add(ms(10000))}},
-		{"not clear for 9.999 s", false, true, 9999, decision{look, epoch.Add(ms(10000))}},
-		{"not clear for 10 s", false, true, 10000, decision{move: tooNear}},
-		{"clear at the last moment", true, true, 10000, decision{move: goOn}},
-		{"a lost link", false, false, 4000, decision{move: tooLate}},
-		{"a lost link, though what was heard last is clear", true, false, 4000, decision{move: tooLate}},
+		{"clear", true, false, true, 0, decision{move: goOn}},
+		{"not clear", false, false, true, 0, decision{look, epoch.Add(ms(10000))}},
+		{"not clear for 9.999 s", false, false, true, 9999, decision{look, epoch.Add(ms(10000))}},
+		{"not clear for 10 s", false, false, true, 10000, decision{move: tooNear}},
+		{"clear at the last moment", true, false, true, 10000, decision{move: goOn}},
+		{"on the ground for 10 s", false, true, true, 10000, decision{move: tooNear}},
+		{"a lost link", false, false, false, 4000, decision{move: tooLate}},
+		{"a lost link, though what was heard last is clear", true, false, false, 4000, decision{move: tooLate}},
 	} {
-		lineEqual(t, c.name, lift{end: epoch.Add(ms(10000))}.decide(c.clear, c.online, epoch.Add(ms(c.at))), c.want)
+		l := lift{within: 10 * time.Second}
+		l.decide(false, c.grounded, true, epoch)
+		lineEqual(t, c.name, l.decide(c.clear, c.grounded, c.online, epoch.Add(ms(c.at))), c.want)
 	}
+	l := lift{within: 10 * time.Second}
+	l.decide(false, true, true, epoch)
+	lineEqual(t, "it leaves the ground after 9 s", l.decide(false, false, true, epoch.Add(ms(9000))), decision{look, epoch.Add(ms(19000))})
+	lineEqual(t, "it is on the ground again", l.decide(false, true, true, epoch.Add(ms(9500))), decision{look, epoch.Add(ms(19000))})
+	lineEqual(t, "and leaves it again", l.decide(false, false, true, epoch.Add(ms(19000))), decision{move: tooNear})
 
 	fresh := reports{at: epoch}
 	for _, c := range []struct {

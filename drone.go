@@ -41,6 +41,7 @@ type drone struct {
 
 	online      bool
 	quitBy      time.Time // when the farewell must be over: 1 s after the program began to end; zero: it is not ending
+	failsafeAt  time.Time // when the last failsafe began
 	checked     time.Time // when PX4 was last asked to run its checks before arming
 	warned      []reason  // the warnings given since the autopilot started
 	targetAsked time.Time // when the target was requested last
@@ -299,13 +300,21 @@ const px4CriticalActs = firmwareVersion(1<<24 | 15<<16)
 func (d *drone) judge(shown shownMode, now time.Time) {
 	before, mode, known := d.machine.last, d.machine.mode, d.machine.known
 	taken := d.machine.judge(d.reportOf(shown, now), shown.at)
+	failsafeBegins := shown.failsafe && !before.failsafe
+	if failsafeBegins {
+		d.failsafeAt = shown.at
+	}
+	// One that only lasts did not change the mode: a Copter is CRITICAL for the whole flight after a low battery.
+	failsafeActs := shown.failsafe && shown.at.Sub(d.failsafeAt) <= takenBefore
 	switch {
 	case taken && !known:
-		d.takeover("the vehicle's first report shows it armed")
+		d.takeover("the vehicle's first report shows it armed", failsafeActs)
+	case taken && failsafeActs:
+		d.takeover("a failsafe changed the mode to "+d.modeName(), true)
 	case taken:
-		d.takeover("a pilot, another program or a failsafe changed the mode to " + d.modeName())
-	case shown.armed && shown.failsafe && !before.failsafe:
-		d.takeover("a failsafe is active: the vehicle is in " + d.modeName())
+		d.takeover("a pilot, another program or a failsafe changed the mode to "+d.modeName(), false)
+	case shown.armed && failsafeBegins:
+		d.takeover("a failsafe is active: the vehicle is in "+d.modeName(), true)
 	case d.machine.mode != mode:
 		d.logMode("the vehicle reports it")
 	}
@@ -318,10 +327,10 @@ func (d *drone) judge(shown shownMode, now time.Time) {
 	}
 }
 
-// takeover is called when no command of ours explains a report, or a failsafe begins. It ends every
+// takeover is called when no command of ours explains a report, or a failsafe begins, which failsafe says. It ends every
 // task, the manoeuvre and the client's sticks.
-func (d *drone) takeover(why string) {
-	d.cmd.takeover(why)
+func (d *drone) takeover(why string, failsafe bool) {
+	d.cmd.takeover(&commandError{code: codeInterrupted, text: why, since: time.Now(), failsafe: failsafe})
 	d.tel.target, d.targetAsked = unknownPoint, time.Time{} // the vehicle may fly elsewhere now
 	d.sticks.switched(d.situation(time.Now()))
 	d.logMode(why)
@@ -343,7 +352,7 @@ func (d *drone) restarted(now time.Time, why string) {
 	d.machine.restart()
 	d.cmd.reports.restart()
 	d.tel.restart()
-	d.cmd.takeover(why)
+	d.cmd.takeover(interruption(time.Now(), why))
 	d.sticks.restarted(d.situation(now))
 	d.forget()
 	d.warned, d.checked = nil, time.Time{}

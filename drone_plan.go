@@ -116,8 +116,11 @@ func (d *drone) awaitClear(w waiter, t *task) error {
 		t.end(errSuperseded)
 	}
 	t.doing = request{}
-	l := lift{end: v.now.Add(v.clearWithin())}
-	end := t.follow(w, func(now time.Time) decision { return l.decide(d.view(now).isClear(), d.online, now) }, nil)
+	l := lift{within: v.clearWithin()}
+	end := t.follow(w, func(now time.Time) decision {
+		v := d.view(now)
+		return l.decide(v.isClear(), v.landed == onGround, v.online, now)
+	}, nil)
 	t.doing = t.request
 	switch end {
 	case tooLate:
@@ -388,6 +391,9 @@ func (d *drone) watch(v view) time.Time {
 		m.tried = now
 		d.wg.Go(func() { d.changeMayWait(func(w waiter) { d.landThere(w, m) }) })
 	}
+	if m.note != "" {
+		d.notify(m.request.name() + ": " + m.note)
+	}
 	if m.done && m.request.mode == ModeTakeoff { // as high as it was told, however low that is
 		d.tel.ground.clear = true
 	}
@@ -456,6 +462,8 @@ const (
 	checksEvery = 5 * time.Second        // between two requests for PX4's checks, and how long their texts count
 	takenBefore = time.Second            // texts count from this long before a takeover
 	takenAfter  = 500 * time.Millisecond // to this long after it
+
+	failsafeBefore = 3 * time.Second // before a failsafe: PX4 said "Low battery" 1.3 s before it changed the mode
 )
 
 // reasons adds to the error of a refused step what the autopilot says about it: the texts of
@@ -463,7 +471,8 @@ const (
 // latter only on request: it is asked after a refused arming. Rule 4 allows that question.
 func (d *drone) reasons(w waiter, t *task, refused *commandError) error {
 	s := refused.step
-	if s.arms() && !d.machine.last.armed && d.firmware() == px4 && time.Since(d.checked) >= checksEvery {
+	checksOld := time.Since(d.checked) >= checksEvery || d.tel.healed.After(d.checked)
+	if s.arms() && !d.machine.last.armed && d.firmware() == px4 && checksOld {
 		d.checked = time.Now()
 		run := px4.step(common.MAV_CMD_RUN_PREARM_CHECKS)
 		if err := t.transact(w, &run); err != nil {
@@ -483,18 +492,20 @@ func (d *drone) reasons(w waiter, t *task, refused *commandError) error {
 			e.messages = append(e.messages, text)
 		}
 	}
-	said := words(e.messages)
-	unhealthy := slices.DeleteFunc(tel.health.unhealthy(), func(name string) bool {
-		return name == "rc_receiver" && d.sticks.src.transmitterAt.IsZero() // no transmitter was ever heard
-	})
-	if said == "" && len(unhealthy) > 0 && (s.arms() || s.to != nil) {
-		said = "unhealthy: " + strings.Join(unhealthy, ", ")
+	var said []string
+	if texts := words(e.messages); texts != "" {
+		said = append(said, texts)
 	}
-	if said != "" {
-		e.text += ": " + said
+	// PX4's text for a refused arming names no reason: only those of its checks do.
+	named := len(said) > 0 && !s.arms() || slices.ContainsFunc(e.messages, statusText.ofChecks)
+	if unhealthy := d.unhealthy(); !named && len(unhealthy) > 0 && (s.arms() || s.to != nil) {
+		said = append(said, "unhealthy: "+strings.Join(unhealthy, ", "))
 	}
-	if said == "" {
-		e.text += hint(d.firmware(), d.tel.id.typ, s)
+	if len(said) > 0 {
+		e.text += ": " + strings.Join(said, "; ")
+	}
+	if len(e.messages) == 0 {
+		e.text += hint(d.firmware(), d.tel.id.typ, s, tel.health.fenced())
 	}
 	if mode := d.machine.last.mode; s.arms() && (mode == ModeLand || mode == ModeRTL) { // neither autopilot arms in them
 		e.text += `; it does not arm in ` + d.modeName() + `: set another mode with it ({"mode":"hold","arm":true}), or take off`
@@ -505,32 +516,46 @@ func (d *drone) reasons(w waiter, t *task, refused *commandError) error {
 	return &e
 }
 
-// hint is what is known to make ArduPilot refuse a step without a text (docs/autopilots.md).
-func hint(f firmware, typ common.MAV_TYPE, s *step) string {
+// hint is what is known to make ArduPilot refuse a step without a text (docs/autopilots.md). fenced: its fence is on.
+func hint(f firmware, typ common.MAV_TYPE, s *step, fenced bool) string {
 	switch {
 	case !f.ardupilot():
 	case typ == common.MAV_TYPE_HELICOPTER && s.cmd == common.MAV_CMD_NAV_TAKEOFF:
 		return `; a helicopter takes off once its rotor turns: {"mode":"hold","arm":true}, then raise the motor interlock, then take off`
-	case s.cmd == common.MAV_CMD_DO_REPOSITION && !s.holds:
+	case s.cmd == common.MAV_CMD_DO_REPOSITION && !s.holds && fenced:
 		return "; it refuses a place outside its fence"
 	}
 	return ""
 }
 
-// explained adds to the error of an interrupted command what the autopilot said from 1 s
-// before the takeover to 0.5 s after it.
+// explained adds to the error of an interrupted command what the autopilot said from 1 s, before a failsafe 3 s,
+// before the takeover to 0.5 s after it, and what a failsafe finds unhealthy.
 func (d *drone) explained(w waiter, err error) error {
 	e, ok := err.(*commandError)
 	if !ok || e.code != codeInterrupted {
 		return err
 	}
 	from, until := e.since.Add(-takenBefore), e.since.Add(takenAfter)
+	if e.failsafe {
+		from = e.since.Add(-failsafeBefore)
+	}
 	w.wait(until, func() bool { return d.cmd.stopped })
 	said := slices.DeleteFunc(d.tel.texts.since(from), func(t statusText) bool {
 		return t.at.After(until) || t.severity > uint8(common.MAV_SEVERITY_NOTICE) || strings.HasPrefix(t.text, ownTexts)
 	})
-	if len(said) == 0 {
-		return err
+	text := e.text
+	if unhealthy := d.unhealthy(); e.failsafe && len(unhealthy) > 0 {
+		text += "; unhealthy: " + strings.Join(unhealthy, ", ")
 	}
-	return refuse(codeInterrupted, "%s; the autopilot says: %s", err, words(said))
+	if len(said) > 0 {
+		text += "; the autopilot says: " + words(said)
+	}
+	return refuse(codeInterrupted, "%s", text)
+}
+
+// unhealthy names the unhealthy systems, the receiver only where a transmitter was ever heard.
+func (d *drone) unhealthy() []string {
+	return slices.DeleteFunc(d.tel.health.unhealthy(), func(name string) bool {
+		return name == "rc_receiver" && d.sticks.src.transmitterAt.IsZero()
+	})
 }

@@ -16,7 +16,7 @@ func (d *drone) act() stickActs {
 		d.notify(acts.notice)
 	}
 	if acts.takeover {
-		d.cmd.takeover("somebody else moves the sticks")
+		d.cmd.takeover(interruption(time.Now(), "somebody else moves the sticks"))
 	}
 	switch {
 	case d.sticks.phase == stickOff:

@@ -209,6 +209,10 @@ func eventWords() []flightWord {
 			"param COM_RC_IN_MODE 4", marks(func(p *player, a []string) {
 				p.sim.change(func() { p.sim.params[a[0]] = p.number(a[1]) })
 			})},
+		{"home N", "another program moves a PX4's home up by N metres, until its next takeoff",
+			"home 9", marks(func(p *player, a []string) {
+				p.sim.change(func() { p.sim.homeUp = p.number(a[0]) })
+			})},
 		{"text WORDS", "the autopilot sends this STATUSTEXT",
 			"text Battery failsafe", marks(func(p *player, a []string) {
 				p.sim.change(func() { p.sim.sendText(common.MAV_SEVERITY_CRITICAL, strings.Join(a, " "), 0) })

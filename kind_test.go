@@ -87,11 +87,12 @@ func TestARefusalWithoutATextHasAHint(t *testing.T) {
 		{"a copter's hold", copter, quad, hold, ""},
 		{"a PX4's goto", px4, quad, goTo, ""},
 	} {
-		got := hint(c.f, c.typ, &c.s)
+		got := hint(c.f, c.typ, &c.s, true)
 		if (got == "") != (c.want == "") || !strings.Contains(got, c.want) {
 			t.Errorf("%s: %q", c.name, got)
 		}
 	}
+	lineEqual(t, "without a fence", hint(copter, common.MAV_TYPE_QUADROTOR, &step{cmd: common.MAV_CMD_DO_REPOSITION}, false), "")
 }
 
 func TestASpeedIsPartOfTheGotoThatItFollows(t *testing.T) {

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"fmt"
 	"math"
 	"time"
 )
@@ -19,6 +20,7 @@ const (
 	targetNew  = time.Second     // for this long the old target may still show; a strange one must last as long
 	targetSoon = 3 * time.Second // a strange target this soon after the acceptance answers the command
 	wingRadii  = 1.5             // a fixed wing within this many radii of its circle has arrived
+	homeFar    = 3.0             // m: home that has moved further is worth a word
 	wingHeight = 5.0             // m: TECS keeps a height less exactly than a hover
 	wingStays  = time.Second     // for this long: it may pass a place by chance
 )
@@ -29,6 +31,7 @@ type manoeuvre struct {
 	plan    plan
 	at      time.Time // when it was accepted
 	done    bool
+	note    string        // what is to be said about its completion; "" for nothing
 	why     error         // what ended it before it was complete; nil: nothing
 	over    chan struct{} // closed when it is finished
 
@@ -74,6 +77,7 @@ func (m *manoeuvre) watch(v view) (land bool, lost string) {
 	case m.plan.second != nil:
 		land = m.arrived(v)
 	case m.complete(v):
+		m.note = m.homeMoved(v)
 		m.finish(nil)
 	}
 	return land, lost
@@ -162,6 +166,19 @@ func (m *manoeuvre) circling(v view, at place, radius float64) bool {
 	aims := its.at.After(m.at) && distance(its.lat, its.lon, at.lat, at.lon) <= targetOff && math.Abs(its.amsl-at.amsl) <= targetOff
 	near := distance(v.place.lat, v.place.lon, at.lat, at.lon) <= wingRadii*radius && math.Abs(v.place.amsl-at.amsl) <= wingHeight
 	return lasts(&m.circles, aims && near, v.now) >= wingStays
+}
+
+// homeMoved says how far home has moved since a height above it was commanded, and how high above home the vehicle
+// is now; "" if that is not far: PX4 corrects home by 1 to 2.2 m. The height that was sent is one above the sea.
+func (m *manoeuvre) homeMoved(v view) string {
+	if m.request.mode != ModeTakeoff && m.request.altitude == nil {
+		return ""
+	}
+	moved := v.home.amsl - (m.plan.target.amsl - m.plan.target.altitude)
+	if math.IsNaN(moved) || math.Abs(moved) <= homeFar {
+		return ""
+	}
+	return fmt.Sprintf("home moved by %.1f m meanwhile: %.1f m above home", math.Abs(moved), v.place.amsl-v.home.amsl)
 }
 
 // below is how far the vehicle is below the target's height. It compares metres above the sea if

@@ -161,7 +161,8 @@ type commandError struct {
 	code errorCode
 	text string // a sentence that a person can act on
 
-	since time.Time // of a refusal: its first copy; of an interruption: the takeover
+	since    time.Time // of a refusal: its first copy; of an interruption: the takeover
+	failsafe bool      // a failsafe interrupted it
 
 	step     *step // the refused one; nil: the autopilot refused none, and nothing below is set
 	result   uint8

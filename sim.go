@@ -182,6 +182,7 @@ type simulator struct {
 	trouble      []simTrouble                                    // PX4: the faults that keep it from arming
 	fence        float64                                         // radius around home in metres; 0 for no fence
 	homeSteps    bool                                            // PX4: home's altitude steps
+	homeUp       float64                                         // PX4: another program moved home up, until the next takeoff
 	refusesModes []uint32                                        // ArduPilot's modes that it refuses, as without a position
 	noLiveMode   bool                                            // PX4 has no CURRENT_MODE, ArduPilot refuses HEARTBEAT's interval
 
@@ -568,7 +569,7 @@ func (s *simulator) homeAlt() float64 {
 	every := 2 * time.Second
 	switch {
 	case !s.homeSteps:
-		return simHomeAlt
+		return simHomeAlt + s.homeUp
 	case boot%(30*time.Second) < time.Second:
 		every = 250 * time.Millisecond
 	case boot > 2*time.Minute:

@@ -421,6 +421,9 @@ func (b *simArduBrain) sensors(m *common.MessageSysStatus) {
 	if b.armed {
 		enabled |= common.MAV_SYS_STATUS_LOGGING
 	}
+	if b.fence > 0 {
+		enabled |= common.MAV_SYS_STATUS_GEOFENCE
+	}
 	switch row := b.row(b.mode); {
 	case row.needsPosition || row.flying == simDescend:
 		enabled |= control

@@ -399,7 +399,7 @@ func (b *simPX4Brain) step() {
 func (b *simPX4Brain) stepTakeoff() {
 	detected := b.climbFrom.Add(simDetected - simSpinUp)
 	if b.climbing && !b.airborne && !time.Now().Before(detected) {
-		b.airborne = true
+		b.airborne, b.homeUp = true, 0 // home is where it lifts off
 		b.text(common.MAV_SEVERITY_INFO, "Takeoff detected")
 	}
 }

@@ -536,6 +536,9 @@ func (t *telemetry) armable(now time.Time, armed, receiverOptional bool) (armabl
 	return armable, lacks
 }
 
+// fenced reports whether the vehicle has a fence that is switched on.
+func (h health) fenced() bool { return h.enabled&uint32(common.MAV_SYS_STATUS_GEOFENCE) != 0 }
+
 func (h health) receiverLive() bool {
 	return h.enabled&h.healthy&sensorReceiver != 0
 }
