@@ -123,7 +123,7 @@ const breaks = {
 		['proxy_read_timeout', /after 65 s/],
 	],
 	'a drone that vanishes ends a wait': [
-		['proxy_socket_keepalive', /not within 28 s/],
+		['proxy_socket_keepalive', /not within 45 s/],
 	],
 	'many clients are all answered': [
 		['ten are enough',

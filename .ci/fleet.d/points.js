@@ -318,10 +318,10 @@ module.exports = { within, answers, takenOff, points: ({ rosie, bob, amy }) => (
 		const ghost = await Ghost.start()
 		const asked = hub.ask('ann', 'POST', `/api/drone/${ghost.name}/takeoff`, '{"wait":600}')
 		asked.catch(() => {})
-		await sleep(1000)
+		await until('the ghost is asked', () => ghost.asked())
 		ghost.leave()
 		try {
-			answers(await within(28, 'the wait ends', asked), 504, 'no_ack', 'a ghost')
+			answers(await within(45, 'the wait ends', asked), 504, 'no_ack', 'a ghost')
 		} finally { await ghost.end() }
 	},
 

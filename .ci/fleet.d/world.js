@@ -86,7 +86,7 @@ class Hub {
 			await until('nginx listens', async () => {
 				if (h.process.exitCode !== null) throw new Error('nginx does not start')
 				return up()
-			}, 10)
+			})
 		} catch (e) {
 			await h.end()
 			throw e
@@ -225,6 +225,8 @@ class Ghost {
 		}))
 		return g
 	}
+
+	asked() { return fs.readFileSync(`${work}/${this.name}.log`, 'utf8').includes('asked') }
 
 	leave() { ip('link', 'set', this.name, 'nomaster') }
 
