@@ -548,7 +548,9 @@ func fuzzFrames(t *testing.T, portion byte, data []byte) {
 			t.Error("a place is infinite")
 		}
 	}
-	encode(render(s, netip.Addr{})) // panics if JSON has no word for a value
+	for _, misfit := range misfits("Status", encode(render(s, netip.Addr{}))) {
+		t.Error(misfit)
+	}
 
 	burst(bytes.Join(traffic, nil))
 	last := packet(201, 99, 1, px4Beat())

@@ -219,6 +219,9 @@ func (w *onlooker) look() {
 	mode, _ := w.firmware.reported(truth.mode)
 	w.explain(mode.String())
 	o := w.status()
+	for _, misfit := range fits(map[string]any{"$ref": "#/components/schemas/Status"}, o, "status") {
+		w.Error(misfit)
+	}
 	now := time.Now()
 	synctest.Wait() // until a command that was just acknowledged is answered
 
