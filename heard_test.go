@@ -593,3 +593,28 @@ func TestAVehicleThatAnswersNothingIsSaidToBeReadOnly(t *testing.T) {
 		lineEqual(t, "one that answers", b.status().link.fault, nil)
 	})
 }
+
+// receivers records where each frame went.
+type receivers struct {
+	*networkPort
+	to []netip.AddrPort
+}
+
+func (p *receivers) writeTo(b []byte, to netip.AddrPort) (int, error) {
+	p.to = append(p.to, to)
+	return len(b), nil
+}
+
+// A command or a stick that waits for the port while the vehicle is replaced never goes to the new one.
+func TestWhatWasQueuedGoesToTheAddressOfThatMoment(t *testing.T) {
+	l := newEarshot(0).link
+	port := &receivers{networkPort: &networkPort{}}
+	l.writer = newWriter(l, port)
+	l.address.at = atHome
+	l.send(attitudeAt(1))
+	l.setSticks(&outgoing{msg: attitudeAt(2)})
+	l.address = vehicleAddress{at: atOther}
+	l.writer.drain()
+	l.writer.put(outgoing{msg: attitudeAt(3)}) // our heartbeat names no address
+	lineEqual(t, "receivers", fmt.Sprint(port.to), fmt.Sprint([]netip.AddrPort{atHome, atHome, atOther}))
+}
