@@ -507,33 +507,35 @@ const (
 
 // armable reports whether a takeoff could arm now; nil if that is unknown. The autopilot's
 // PREARM_CHECK is about its present mode (PX4 sets it in the health bits only).
-// receiverOptional: the takeoff needs no receiver, though the present mode may. ArduPilot's takeoff
-// also needs a position, PX4's the height of home.
+// receiverOptional: the takeoff needs no receiver, though the present mode may. A takeoff also needs
+// home, ArduPilot's a position too: one by optical flow has no home until somebody sets its origin.
 // lacks names what keeps it from arming and is no unhealthy system.
 func (t *telemetry) armable(now time.Time, armed, receiverOptional bool) (armable *bool, lacks []string) {
 	othersHealthy := t.health.enabled&^t.health.healthy&^(sensorPrearm|sensorReceiver) == 0
 	passed := t.health.healthy&sensorPrearm != 0 || receiverOptional && othersHealthy
-	located, locatedKnown, missing := !math.IsNaN(t.home.amsl), true, "home_position"
+	hasHome, positioned, positionKnown := !math.IsNaN(t.home.amsl), true, true
 	if t.id.autopilot == common.MAV_AUTOPILOT_ARDUPILOTMEGA {
-		located, locatedKnown = t.estimate.positioned(armed), t.estimate.within(freshFor, now)
-		missing = "position_estimate"
+		positioned, positionKnown = t.estimate.positioned(armed), t.estimate.within(freshFor, now)
 	}
+
 	// PX4 has PREARM_CHECK in health only. An older ArduPilot has none at all, and one whose checks are
 	// switched off has not enabled it.
 	checked := t.id.autopilot == common.MAV_AUTOPILOT_PX4 || (t.health.enabled|t.health.healthy)&sensorPrearm != 0
-	if !t.health.within(freshFor, now) || !checked || (passed && !locatedKnown) {
+	if !t.health.within(freshFor, now) || !checked || (passed && !positionKnown) {
 		return nil, nil
 	}
-	armable = new(bool)
-	*armable = passed && located
-	othersWell := t.health.enabled&^t.health.healthy&^(sensorPrearm|sensorReceiver) == 0
-	if !passed && othersWell {
+
+	if !passed && othersHealthy {
 		lacks = append(lacks, "prearm_check")
 	}
-	if !located && locatedKnown {
-		lacks = append(lacks, missing)
+	if !positioned && positionKnown {
+		lacks = append(lacks, "position_estimate")
 	}
-	return armable, lacks
+	if !hasHome {
+		lacks = append(lacks, "home_position")
+	}
+	is := passed && positioned && hasHome
+	return &is, lacks
 }
 
 // fenced reports whether the vehicle has a fence that is switched on.

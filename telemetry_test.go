@@ -258,6 +258,7 @@ func TestWithoutAReceiverOnlyThePlaceAndTheOtherSystemsCount(t *testing.T) {
 		enabled := gps | receiver | common.MAV_SYS_STATUS_PREARM_CHECK
 		tel.hear(&common.MessageSysStatus{OnboardControlSensorsPresent: enabled, OnboardControlSensorsEnabled: enabled, OnboardControlSensorsHealth: c.healthy}, now)
 		tel.hear(&MessageEkfStatusReport{Flags: c.ekf}, now)
+		tel.hear(&common.MessageHomePosition{Altitude: 488000}, now)
 		armable, _ := tel.armable(now, false, true)
 		lineEqual(t, c.name, *armable, c.want)
 		armable, _ = tel.armable(now, false, false)
@@ -294,20 +295,21 @@ func TestArmableIsNullWhereItIsNotKnown(t *testing.T) {
 		{"PX4, 2 s later", px4Beat(), []event{{0, home}, {0, passed}}, 2000, "true"},
 		{"PX4, more than 2 s later", px4Beat(), []event{{0, passed}}, 2001, "null"},
 		{"PX4 failed, more than 2 s ago", px4Beat(), []event{{0, failed}}, 2001, "null"},
-		{"ArduPilot passes and has a place", copterBeat(), []event{{0, passed}, {0, placed}}, 100, "true"},
-		{"ArduPilot passes without a place", copterBeat(), []event{{0, passed}, {0, ekf(167)}}, 100, "false"},
-		{"ArduPilot passes with a predicted place", copterBeat(), []event{{0, passed}, {0, ekf(423)}}, 100, "true"},
+		{"ArduPilot passes and has a place", copterBeat(), []event{{0, home}, {0, passed}, {0, placed}}, 100, "true"},
+		{"ArduPilot passes, and its home is not set", copterBeat(), []event{{0, passed}, {0, placed}}, 100, "false"},
+		{"ArduPilot passes without a place", copterBeat(), []event{{0, home}, {0, passed}, {0, ekf(167)}}, 100, "false"},
+		{"ArduPilot passes with a predicted place", copterBeat(), []event{{0, home}, {0, passed}, {0, ekf(423)}}, 100, "true"},
 		{"ArduPilot does not pass", copterBeat(), []event{{0, ardupilotFailed}, {0, placed}}, 100, "false"},
 		{"ArduPilot does not pass, place unknown", copterBeat(), []event{{0, ardupilotFailed}}, 100, "false"},
-		{"ArduPilot passes, place unknown", copterBeat(), []event{{0, passed}}, 100, "null"},
-		{"ArduPilot passes, its place is old", copterBeat(), []event{{0, placed}, {1000, passed}}, 2001, "null"},
+		{"ArduPilot passes, place unknown", copterBeat(), []event{{0, home}, {0, passed}}, 100, "null"},
+		{"ArduPilot passes, its place is old", copterBeat(), []event{{0, home}, {0, placed}, {1000, passed}}, 2001, "null"},
 		{"a restart forgets PX4's report", px4Beat(), []event{{0, passed}, {100, nil}}, 200, "null"},
 		{"PX4's first report after a restart does not count", px4Beat(), []event{{0, passed}, {100, nil}, {3000, passed}}, 3100, "null"},
 		{"PX4's report within 1 s of its first one does not count", px4Beat(), []event{{0, passed}, {100, nil}, {3000, passed}, {4000, passed}}, 4100, "null"},
 		{"PX4's report over 1 s later counts", px4Beat(), []event{{0, passed}, {100, nil}, {3000, passed}, {4001, failed}}, 4100, "false"},
 		{"a first one without a sensor does not count", px4Beat(), []event{{100, nil}, {200, &common.MessageSysStatus{}}, {1500, passed}}, 1600, "null"},
 		{"two restarts", px4Beat(), []event{{100, nil}, {200, passed}, {1000, nil}, {1500, passed}}, 1600, "null"},
-		{"a restart forgets ArduPilot's place", copterBeat(), []event{{0, passed}, {0, placed}, {100, nil}, {200, passed}, {1300, passed}}, 1400, "null"},
+		{"a restart forgets ArduPilot's place", copterBeat(), []event{{0, home}, {0, passed}, {0, placed}, {100, nil}, {200, passed}, {1300, passed}}, 1400, "null"},
 	} {
 		tel, start := newTelemetry(), time.Unix(1000, 0)
 		tel.hear(c.beat, start)
@@ -793,18 +795,19 @@ func TestWhatKeepsItFromArmingIsNamed(t *testing.T) {
 		said []message.Message
 		want string
 	}{
-		{"ArduPilot is ready", []message.Message{copterBeat(), sys(gps|prearm, gps|prearm), ekf(831)}, "true []"},
-		{"ArduPilot has no position", []message.Message{copterBeat(), sys(gps|prearm, gps|prearm), ekf(167)}, "false [position_estimate]"},
-		{"its check fails, and nothing is unhealthy", []message.Message{copterBeat(), sys(gps|prearm, gps), ekf(831)}, "false [prearm_check]"},
-		{"its check fails for its GPS", []message.Message{copterBeat(), sys(gps|prearm, 0), ekf(831)}, "false []"},
-		{"both", []message.Message{copterBeat(), sys(gps|prearm, gps), ekf(167)}, "false [prearm_check position_estimate]"},
-		{"a receiver is no reason", []message.Message{copterBeat(), sys(gps|receiver|prearm, gps), ekf(831)}, "false [prearm_check]"},
+		{"ArduPilot is ready", []message.Message{copterBeat(), home, sys(gps|prearm, gps|prearm), ekf(831)}, "true []"},
+		{"ArduPilot has no position", []message.Message{copterBeat(), home, sys(gps|prearm, gps|prearm), ekf(167)}, "false [position_estimate]"},
+		{"its check fails, and nothing is unhealthy", []message.Message{copterBeat(), home, sys(gps|prearm, gps), ekf(831)}, "false [prearm_check]"},
+		{"its check fails for its GPS", []message.Message{copterBeat(), home, sys(gps|prearm, 0), ekf(831)}, "false []"},
+		{"both", []message.Message{copterBeat(), home, sys(gps|prearm, gps), ekf(167)}, "false [prearm_check position_estimate]"},
+		{"a receiver is no reason", []message.Message{copterBeat(), home, sys(gps|receiver|prearm, gps), ekf(831)}, "false [prearm_check]"},
+		{"ArduPilot by optical flow, without an origin", []message.Message{copterBeat(), sys(gps|prearm, gps|prearm), ekf(367)}, "false [home_position]"},
 		{"PX4 is ready", []message.Message{px4Beat(), home, sys(gps, gps|prearm)}, "true []"},
 		{"PX4 has no home", []message.Message{px4Beat(), sys(gps, gps|prearm)}, "false [home_position]"},
 		{"PX4's check fails, and nothing is unhealthy", []message.Message{px4Beat(), home, sys(gps, gps)}, "false [prearm_check]"},
-		{"an ArduPilot that has no check before arming", []message.Message{copterBeat(), sys(gps, gps), ekf(831)}, "null []"},
-		{"that, and it has no position", []message.Message{copterBeat(), sys(gps, gps), ekf(167)}, "null []"},
-		{"an ArduPilot whose checks are switched off", []message.Message{copterBeat(),
+		{"an ArduPilot that has no check before arming", []message.Message{copterBeat(), home, sys(gps, gps), ekf(831)}, "null []"},
+		{"that, and it has no position", []message.Message{copterBeat(), home, sys(gps, gps), ekf(167)}, "null []"},
+		{"an ArduPilot whose checks are switched off", []message.Message{copterBeat(), home,
 			&common.MessageSysStatus{OnboardControlSensorsPresent: gps | prearm, OnboardControlSensorsEnabled: gps, OnboardControlSensorsHealth: gps}, ekf(831)}, "null []"},
 	} {
 		tel := telemetryAfter(c.said...)
