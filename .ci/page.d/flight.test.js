@@ -38,10 +38,10 @@ async function landed(page, drone) {
 // listening is a script that keeps mavrest's answers to the page.
 const listening = `{
 	const real = fetch
-	window.answers = []
+	window.fromMavrest = []
 	window.fetch = async (...all) => {
 		const r = await real(...all)
-		r.clone().json().then(a => answers.push(a), () => {})
+		r.clone().json().then(a => fromMavrest.push(a), () => {})
 		return r
 	}
 }`
@@ -148,7 +148,7 @@ it('a refused arming shows its reason', async t => {
 		await page.shows('fact-mode', '^rtl$')
 		await page.eval(() => { document.getElementById('more').open = true })
 		await page.press('#arm', () => page.shows('answer', '^Arm: (?!under way)'))
-		const { error, code } = await page.eval(() => answers[0])
+		const { error, code } = await page.eval(() => fromMavrest[0])
 		assert.strictEqual(code, 'refused')
 		assert.match(error, device === 'sim' ? /Resolve system health failures first/ : /RTL mode not armable|Need Position/)
 		assert.strictEqual(await page.text('answer'), 'Arm: ' + await page.eval(error => plain(error), error))
