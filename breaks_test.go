@@ -17,7 +17,8 @@ import (
 // A test that goes takes with it what it noticed: the breaks show that.
 
 var (
-	makeBreaks = flag.Bool("breaks", false, "make each break in a copy of the source, and run the tests that must notice it")
+	makeBreaks = flag.Bool("breaks", false,
+		"make each break in a copy of the source, and run the tests that must notice it")
 	findBreaks = flag.Bool("breaks-find", false, "with -breaks: run all tests, and print those that notice")
 )
 
@@ -96,7 +97,8 @@ func (b *breakage) apply(folder string) error {
 			return err
 		}
 		if n := strings.Count("\n"+string(source), "\n"+c.old); n != 1 || c.old == "" {
-			return fmt.Errorf("%s has these lines %d times, want once: the break must follow the source\n%s", c.file, n, c.old)
+			return fmt.Errorf("%s has these lines %d times, want once: the break must follow the source\n%s", c.file,
+				n, c.old)
 		}
 		broken := strings.Replace("\n"+string(source), "\n"+c.old, "\n"+c.new, 1)[1:]
 		if err := os.WriteFile(file, []byte(broken), 0o644); err != nil {
@@ -145,7 +147,8 @@ func failures(output string) map[string]int {
 			continue // one of its runs failed
 		}
 		parts := strings.Split(name, "/")
-		if test := parts[0]; len(parts) > 1 && slices.Contains([]string{"TestFlights", "TestMachine", "TestSticks"}, test) {
+		test := parts[0]
+		if len(parts) > 1 && slices.Contains([]string{"TestFlights", "TestMachine", "TestSticks"}, test) {
 			counts[test+"/"+parts[1]]++
 		} else {
 			counts[test]++

@@ -38,7 +38,8 @@ var (
 
 	// Virtual time makes diaries comparable: the diff of a flight's diaries before and after a change
 	// shows what the change does to it.
-	everyDiary = flag.Bool("diary", false, "with -v: print the diary of each flight, to its begin, also of one that passes")
+	everyDiary = flag.Bool("diary", false,
+		"with -v: print the diary of each flight, to its begin, also of one that passes")
 )
 
 // diary is what happened in one flight.
@@ -305,11 +306,13 @@ func (r *diaryReader) tell(at time.Time, who string, msg message.Message) {
 	case *common.MessageCurrentMode:
 		r.changed(at, who, "CURRENT_MODE", mode(m.CustomMode))
 	case *common.MessageCommandLong:
-		r.command(at, who, m.Command, int(m.Confirmation), []float32{m.Param1, m.Param2, m.Param3, m.Param4, m.Param5, m.Param6, m.Param7}, mode)
+		r.command(at, who, m.Command, int(m.Confirmation),
+			[]float32{m.Param1, m.Param2, m.Param3, m.Param4, m.Param5, m.Param6, m.Param7}, mode)
 	case *common.MessageCommandInt:
 		n, e := simMetres(float64(m.X)/1e7, float64(m.Y)/1e7)
 		r.say(at, who, fmt.Sprintf("COMMAND_INT %s to %.1f m north, %.1f m east, z %.1f in %s; params %g %g %g %g%s",
-			short(m.Command, "MAV_CMD_"), n, e, m.Z, short(m.Frame, "MAV_FRAME_"), m.Param1, m.Param2, m.Param3, m.Param4, r.where), "")
+			short(m.Command, "MAV_CMD_"), n, e, m.Z, short(m.Frame, "MAV_FRAME_"),
+			m.Param1, m.Param2, m.Param3, m.Param4, r.where), "")
 	case *common.MessageCommandAck:
 		text := fmt.Sprintf("COMMAND_ACK %s %s", short(m.Command, "MAV_CMD_"), short(m.Result, "MAV_RESULT_"))
 		if m.Command == common.MAV_CMD_SET_MESSAGE_INTERVAL || m.Command == common.MAV_CMD_REQUEST_MESSAGE {
@@ -325,9 +328,11 @@ func (r *diaryReader) tell(at time.Time, who string, msg message.Message) {
 	case *common.MessageStatustext:
 		r.say(at, who, fmt.Sprintf("STATUSTEXT %s %q", short(m.Severity, "MAV_SEVERITY_"), m.Text), "")
 	case *common.MessageExtendedSysState:
-		r.changed(at, who, "EXTENDED_SYS_STATE", short(m.LandedState, "MAV_LANDED_STATE_")+" "+short(m.VtolState, "MAV_VTOL_STATE_"))
+		r.changed(at, who, "EXTENDED_SYS_STATE",
+			short(m.LandedState, "MAV_LANDED_STATE_")+" "+short(m.VtolState, "MAV_VTOL_STATE_"))
 	case *common.MessageSysStatus:
-		r.changed(at, who, "SYS_STATUS", fmt.Sprintf("unhealthy %#x", uint32(m.OnboardControlSensorsEnabled&^m.OnboardControlSensorsHealth)))
+		r.changed(at, who, "SYS_STATUS", fmt.Sprintf("unhealthy %#x",
+			uint32(m.OnboardControlSensorsEnabled&^m.OnboardControlSensorsHealth)))
 	case *common.MessageHomePosition:
 		r.changed(at, who, "HOME_POSITION", fmt.Sprintf("%.1f m AMSL", float64(m.Altitude)/1000))
 	case *common.MessagePositionTargetGlobalInt:
@@ -337,13 +342,15 @@ func (r *diaryReader) tell(at time.Time, who string, msg message.Message) {
 		r.changed(at, who, "PARAM_VALUE", fmt.Sprintf("%s %g", m.ParamId, m.ParamValue))
 	case *common.MessageGlobalPositionInt:
 		n, e := simMetres(float64(m.Lat)/1e7, float64(m.Lon)/1e7)
-		r.where = fmt.Sprintf("   [%.1f m north, %.1f m east, %.1f m up, %.1f m/s]", n, e, float64(m.RelativeAlt)/1000, math.Hypot(float64(m.Vx), float64(m.Vy))/100)
+		r.where = fmt.Sprintf("   [%.1f m north, %.1f m east, %.1f m up, %.1f m/s]", n, e, float64(m.RelativeAlt)/1000,
+			math.Hypot(float64(m.Vx), float64(m.Vy))/100)
 	case *common.MessageAutopilotVersion:
 		r.changed(at, who, "AUTOPILOT_VERSION", fmt.Sprintf("%#x", m.FlightSwVersion))
 	}
 }
 
-func (r *diaryReader) heartbeat(at time.Time, who string, typ common.MAV_TYPE, mode string, base uint8, state fmt.Stringer) {
+func (r *diaryReader) heartbeat(at time.Time, who string, typ common.MAV_TYPE, mode string, base uint8,
+	state fmt.Stringer) {
 	armed := "disarmed"
 	if base&uint8(common.MAV_MODE_FLAG_SAFETY_ARMED) != 0 {
 		armed = "armed"
@@ -355,7 +362,8 @@ func (r *diaryReader) heartbeat(at time.Time, who string, typ common.MAV_TYPE, m
 	r.changed(at, who, "HEARTBEAT", fmt.Sprintf("%s %s %s", mode, armed, short(state, "MAV_STATE_")))
 }
 
-func (r *diaryReader) command(at time.Time, who string, cmd common.MAV_CMD, copy int, p []float32, mode func(uint32) string) {
+func (r *diaryReader) command(at time.Time, who string, cmd common.MAV_CMD, copy int, p []float32,
+	mode func(uint32) string) {
 	name, key := short(cmd, "MAV_CMD_"), ""
 	switch cmd {
 	case common.MAV_CMD_SET_MESSAGE_INTERVAL, common.MAV_CMD_REQUEST_MESSAGE:
@@ -386,8 +394,9 @@ func (r *diaryReader) command(at time.Time, who string, cmd common.MAV_CMD, copy
 }
 
 var messageNames = map[uint32]string{
-	0: "HEARTBEAT", 1: "SYS_STATUS", 24: "GPS_RAW_INT", 30: "ATTITUDE", 33: "GLOBAL_POSITION_INT", 65: "RC_CHANNELS", 69: "MANUAL_CONTROL", 70: "RC_CHANNELS_OVERRIDE",
-	74: "VFR_HUD", 87: "POSITION_TARGET_GLOBAL_INT", 148: "AUTOPILOT_VERSION", 242: "HOME_POSITION", 245: "EXTENDED_SYS_STATE", 253: "STATUSTEXT", 436: "CURRENT_MODE",
+	0: "HEARTBEAT", 1: "SYS_STATUS", 24: "GPS_RAW_INT", 30: "ATTITUDE", 33: "GLOBAL_POSITION_INT", 65: "RC_CHANNELS",
+	69: "MANUAL_CONTROL", 70: "RC_CHANNELS_OVERRIDE", 74: "VFR_HUD", 87: "POSITION_TARGET_GLOBAL_INT",
+	148: "AUTOPILOT_VERSION", 242: "HOME_POSITION", 245: "EXTENDED_SYS_STATE", 253: "STATUSTEXT", 436: "CURRENT_MODE",
 }
 
 // asked and answered note a request of a client, and its answer.
@@ -419,7 +428,8 @@ func (f *flight) tell(what string) {
 	again := f.diary.told
 	f.diary.told = true
 	f.diary.mu.Unlock()
-	text += fmt.Sprintf("\n    at %.3f s of the flight; the vehicle: %s", time.Since(f.diary.began).Seconds(), f.truthInWords())
+	text += fmt.Sprintf("\n    at %.3f s of the flight; the vehicle: %s", time.Since(f.diary.began).Seconds(),
+		f.truthInWords())
 	switch {
 	case again:
 	case diariesTold.Add(1) > diariesAtMost:
@@ -439,7 +449,8 @@ func (f *flight) truthInWords() string {
 	s := f.sim.truth()
 	n, e := simMetres(s.lat, s.lon)
 	_, name := f.firmware.reported(s.mode)
-	return fmt.Sprintf("%s, armed %v, %.1f m north, %.1f m east, %.1f m up, %.1f m/s", name, s.armed, n, e, s.alt, math.Hypot(s.vn, s.ve))
+	return fmt.Sprintf("%s, armed %v, %.1f m north, %.1f m east, %.1f m up, %.1f m/s", name, s.armed, n, e, s.alt,
+		math.Hypot(s.vn, s.ve))
 }
 
 func (f *flight) Error(args ...any) {

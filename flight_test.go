@@ -78,7 +78,8 @@ var scriptFlavours = map[string]simFlavour{
 	"px4-1.14": simPX4, "px4-1.15": simPX4, "px4-1.16": simPX4, "px4-1.17": simPX4,
 }
 
-var scriptReceivers = map[string]simReceiver{"none": simReceiverNone, "lost": simReceiverLost, "idle": simReceiverIdle, "hand": simReceiverInHand}
+var scriptReceivers = map[string]simReceiver{"none": simReceiverNone, "lost": simReceiverLost, "idle": simReceiverIdle,
+	"hand": simReceiverInHand}
 
 // scriptVehicle returns a script's vehicle, and a function that makes its settings.
 func scriptVehicle(t *testing.T, name string, has []string) (simFlavour, func(*simulator)) {
@@ -317,7 +318,8 @@ func TestStatusTellsTheTruth(t *testing.T) {
 		if got := position["altitude"].(float64); math.Abs(got-truth.alt) > 0.1 {
 			f.Errorf("altitude is %v, want %v", got, truth.alt)
 		}
-		for name, want := range map[string]any{"online": true, "armed": true, "in_air": true, "landed_state": "in_air", "failsafe": false, "state": "active"} {
+		for name, want := range map[string]any{"online": true, "armed": true, "in_air": true, "landed_state": "in_air",
+			"failsafe": false, "state": "active"} {
 			if o[name] != want {
 				f.Errorf("%s is %v, want %v", name, o[name], want)
 			}
@@ -426,7 +428,8 @@ func TestHomeIsRequestedAgainBeforeAGotoToAHeightAboveIt(t *testing.T) {
 		defer f.fails(common.MAV_CMD_REQUEST_MESSAGE)()
 		asked := time.Now()
 		says(t, f.refused("/goto", `{"altitude":14}`, 409, "refused"), "home")
-		if took := time.Since(asked); took < answerWait || took > 2*answerWait { // for home, then for a report: both requests fail
+		// for home, then for a report: both requests fail
+		if took := time.Since(asked); took < answerWait || took > 2*answerWait {
 			t.Errorf("answered after %v", took)
 		}
 	})
@@ -438,7 +441,14 @@ func TestStreamsThatAnotherProgramSlowedOrEndedAreRequestedAgain(t *testing.T) {
 		for _, s := range []struct {
 			id    uint32
 			every time.Duration
-		}{{idGPS, -1}, {idHUD, -1}, {idHome, -1}, {idPosition, time.Second}, {idAttitude, time.Second}, {idExtendedState, time.Second}} {
+		}{
+			{idGPS, -1},
+			{idHUD, -1},
+			{idHome, -1},
+			{idPosition, time.Second},
+			{idAttitude, time.Second},
+			{idExtendedState, time.Second},
+		} {
 			f.sim.change(func() { f.sim.stream(s.id, s.every) })
 			time.Sleep(25 * time.Second)
 			n := 0

@@ -101,7 +101,8 @@ func clientWords() []flightWord {
 				path, body, _ := clientRequest(a)
 				p.posts = append(p.posts, p.flight.post(path, body))
 			})},
-		{"answer CODE [TIME]", "the oldest post is answered with this code, within a time; ok: it is accepted; any: it may be refused",
+		{"answer CODE [TIME]", "the oldest post is answered with this code, within a time; ok: it is accepted; any: " +
+			"it may be refused",
 			"answer superseded 2s", done((*player).answered)},
 		{"waits", "the last post is not answered yet",
 			"waits", done(func(p *player, _ []string) { p.posts[len(p.posts)-1].stillWaits(p) })},
@@ -123,7 +124,8 @@ func clientWords() []flightWord {
 			"note", done(func(p *player, _ []string) { p.noted = p.sim.truth().alt })},
 		{"watch COMMAND N", "makes acked wait for the N-th ack of a command, counted from now",
 			"watch DO_SET_MODE 2", done(func(p *player, a []string) { p.watch(p.id(a), int(p.number(a[1]))) })},
-		{"acked", "waits for the ack that watch counts to", "acked", done(func(p *player, _ []string) { p.waitsForAck() })},
+		{"acked", "waits for the ack that watch counts to", "acked",
+			done(func(p *player, _ []string) { p.waitsForAck() })},
 	}
 }
 
@@ -157,9 +159,12 @@ func eventWords() []flightWord {
 				p.sim.pilotSwitch(uint16(p.number(a[0])), numberOf(p, p.firmware, a[1]))
 			})},
 		{"pilot arms", "the pilot arms", "pilot arms", marks(func(p *player, _ []string) { p.sim.pilotArm(true) })},
-		{"pilot disarms", "the pilot disarms", "pilot disarms", marks(func(p *player, _ []string) { p.sim.pilotArm(false) })},
-		{"switches before the ack of COMMAND", "a pilot will switch to LOITER 0.1 s before this command is acknowledged",
-			"switches before the ack of CONDITION_YAW", done(func(p *player, a []string) { p.pilotSwitchesAt(p.id(a)) })},
+		{"pilot disarms", "the pilot disarms", "pilot disarms",
+			marks(func(p *player, _ []string) { p.sim.pilotArm(false) })},
+		{"switches before the ack of COMMAND",
+			"a pilot will switch to LOITER 0.1 s before this command is acknowledged",
+			"switches before the ack of CONDITION_YAW",
+			done(func(p *player, a []string) { p.pilotSwitchesAt(p.id(a)) })},
 		{"taken over by MODE", "a pilot sets a mode of PX4; nothing is sent for 12 s, and the stream is parked",
 			"taken over by RTL", done(func(p *player, a []string) {
 				custom := numberOf(p, p.firmware, a[0])
@@ -167,7 +172,8 @@ func eventWords() []flightWord {
 			})},
 		{"transition KIND", "another program makes a VTOL of PX4 go over to wing or hover",
 			"transition wing", marks(func(p *player, a []string) {
-				to := map[string]common.MAV_VTOL_STATE{"wing": common.MAV_VTOL_STATE_FW, "hover": common.MAV_VTOL_STATE_MC}[a[0]]
+				to := map[string]common.MAV_VTOL_STATE{"wing": common.MAV_VTOL_STATE_FW,
+					"hover": common.MAV_VTOL_STATE_MC}[a[0]]
 				p.sim.change(func() { p.sim.brain.(*simPX4KindBrain).goOver(to) })
 			})},
 		{"failsafe", "a failsafe of the autopilot begins a return",
@@ -176,7 +182,8 @@ func eventWords() []flightWord {
 			"reports a failsafe", changes(func(s *simulator) { s.failsafe = true })},
 		{"begins a failsafe", "PX4 begins a failsafe: it holds, and will return",
 			"begins a failsafe", changes(func(s *simulator) { s.brain.(*simPX4Brain).beginFailsafe(simPX4RTL) })},
-		{"restart", "the autopilot restarts in flight", "restart", marks(func(p *player, _ []string) { p.sim.reboot(true) })},
+		{"restart", "the autopilot restarts in flight", "restart",
+			marks(func(p *player, _ []string) { p.sim.reboot(true) })},
 		{"restart grounded", "the autopilot restarts on the ground at home",
 			"restart grounded", marks(func(p *player, _ []string) { p.sim.reboot(false) })},
 		{"receiver RECEIVER", "the receiver of the transmitter is none, lost, idle or in the pilot's hand",
@@ -202,7 +209,9 @@ func eventWords() []flightWord {
 		{"mute", "nothing comes from the vehicle any more", "mute", sim(func(s *simulator) { s.muted = true })},
 		{"unmute", "what the vehicle sends comes again", "unmute", sim(func(s *simulator) { s.muted = false })},
 		{"delay TIME", "the line delays each message",
-			"delay 60ms", marks(func(p *player, a []string) { p.sim.change(func() { p.sim.delay = p.duration(a[0]) }) })},
+			"delay 60ms", marks(func(p *player, a []string) {
+				p.sim.change(func() { p.sim.delay = p.duration(a[0]) })
+			})},
 		{"slow TIME", "as delay, and mavrest has the time to measure it",
 			"slow 60ms", marks(func(p *player, a []string) { p.slowly(p.duration(a[0])) })},
 		{"param PARAMETER N", "a parameter of the autopilot changes",
@@ -217,9 +226,13 @@ func eventWords() []flightWord {
 			"text Battery failsafe", marks(func(p *player, a []string) {
 				p.sim.change(func() { p.sim.sendText(common.MAV_SEVERITY_CRITICAL, strings.Join(a, " "), 0) })
 			})},
-		{"trouble SYSTEM [WORD...]", "PX4 can't be armed: this system is unhealthy (0: none is), and its checks name the words",
+		{"trouble SYSTEM [WORD...]", "PX4 can't be armed: this system is unhealthy (0: none is), and its checks " +
+			"name the words",
 			"trouble BATTERY Battery is low", marks(func(p *player, a []string) {
-				p.sim.change(func() { p.sim.trouble = append(p.sim.trouble, scriptTrouble(a[0], strings.Join(a[1:], " "))) })
+				p.sim.change(func() {
+					p.sim.trouble = append(p.sim.trouble,
+						scriptTrouble(a[0], strings.Join(a[1:], " ")))
+				})
 			})},
 		{"trouble none", "PX4 can be armed again", "trouble none", sim(func(s *simulator) { s.trouble = nil })},
 		{"clock N", "a message shows this boot clock, in ms", "clock 3", done(func(p *player, a []string) {
@@ -231,12 +244,14 @@ func eventWords() []flightWord {
 		})},
 		{"station joins", "a QGroundControl connects to the autopilot",
 			"station joins", changes(func(s *simulator) { s.foreignGCS = true })},
-		{"station leaves", "that QGroundControl leaves", "station leaves", changes(func(s *simulator) { s.foreignGCS = false })},
+		{"station leaves", "that QGroundControl leaves", "station leaves",
+			changes(func(s *simulator) { s.foreignGCS = false })},
 		{"joystick as MESSAGE", "another program sends sticks for 5 s, and the vehicle forwards them as this message",
 			"joystick as MANUAL_CONTROL", done(func(p *player, a []string) {
 				forwarded := map[string]message.Message{
-					"MANUAL_CONTROL":       joystickSticks,
-					"RC_CHANNELS_OVERRIDE": &common.MessageRcChannelsOverride{TargetSystem: 1, TargetComponent: 1, Chan1Raw: 1600},
+					"MANUAL_CONTROL": joystickSticks,
+					"RC_CHANNELS_OVERRIDE": &common.MessageRcChannelsOverride{TargetSystem: 1, TargetComponent: 1,
+						Chan1Raw: 1600},
 				}[a[0]]
 				if forwarded == nil {
 					p.Fatalf("no sticks: %s", a[0])
@@ -253,16 +268,18 @@ func faultWords() []flightWord {
 		return done(func(p *player, a []string) { p.failAcks(p.id(a), result) })
 	}
 	return []flightWord{
-		{"fails COMMAND", "it refuses a command", "fails DO_REPOSITION", done(func(p *player, a []string) { p.fails(p.id(a)) })},
+		{"fails COMMAND", "it refuses a command", "fails DO_REPOSITION",
+			done(func(p *player, a []string) { p.fails(p.id(a)) })},
 		{"nacks COMMAND", "it carries a command out, and refuses it in the ack",
 			"nacks DO_REPOSITION", acks(common.MAV_RESULT_FAILED)},
 		{"unknowns COMMAND", "it carries a command out, and acknowledges it as UNSUPPORTED",
 			"unknowns DO_CHANGE_SPEED", acks(common.MAV_RESULT_UNSUPPORTED)},
 		{"loses COMMAND... [N]", "it carries commands out, and their acks are lost; with N only the first ones",
 			"loses DO_REPOSITION DO_SET_MODE", done((*player).losesAcks)},
-		{"loses everything", "all acks are lost, also those of requests", "loses everything", changes(func(s *simulator) {
-			s.onAck = func(*common.MessageCommandAck) []simAnswer { return nil }
-		})},
+		{"loses everything", "all acks are lost, also those of requests", "loses everything",
+			changes(func(s *simulator) {
+				s.onAck = func(*common.MessageCommandAck) []simAnswer { return nil }
+			})},
 		{"accepts once COMMAND", "it accepts a command the next time, and refuses it from then on",
 			"accepts once DO_SET_MODE", done(func(p *player, a []string) {
 				id := p.id(a)
@@ -271,7 +288,8 @@ func faultWords() []flightWord {
 					return []simAnswer{{ack: a}}
 				})
 			})},
-		{"hides its takeoff", "the ack of a takeoff is lost, and each later arming or disarming is acknowledged as failed",
+		{"hides its takeoff", "the ack of a takeoff is lost, and each later arming or disarming is acknowledged as " +
+			"failed",
 			"hides its takeoff", done(func(p *player, _ []string) { p.hidesItsTakeoff() })},
 		{"forbids MODE...", "it refuses these modes", "forbids POSCTL", done(func(p *player, a []string) {
 			var modes []uint32
@@ -297,7 +315,8 @@ func faultWords() []flightWord {
 		{"heartless TIME", "it sends no heartbeats", "heartless 2500ms", done(func(p *player, a []string) {
 			p.sim.change(func() { p.sim.noBeatsUntil = time.Now().Add(p.duration(a[0])) })
 		})},
-		{"only acks", "it acknowledges commands, and does not carry them out", "only acks", changes(func(s *simulator) { s.idle = true })},
+		{"only acks", "it acknowledges commands, and does not carry them out", "only acks",
+			changes(func(s *simulator) { s.idle = true })},
 		{"deaf", "it neither acknowledges commands nor carries them out; requests are answered",
 			"deaf", done(func(p *player, _ []string) { p.ignores() })},
 		{"forgets the source of sticks", "PX4 no longer knows whose sticks count",
@@ -323,21 +342,24 @@ func answerChecks() []flightWord {
 			now := fmt.Sprint(o["mode"], ", of the vehicle ", o["vehicle_mode"])
 			return unless(o["mode"] == a[0], "the mode", now)
 		}},
-		{"truth", "the mode and vehicle_mode that are answered are the vehicle's", "truth", func(p *player, _ []string) string {
-			mode, name := p.firmware.reported(p.sim.truth().mode)
-			_, o := p.call("GET", "/mode", "")
-			ok := o["mode"] == mode.String() && o["vehicle_mode"] == name
-			return unless(ok, "the vehicle's mode "+name+", and the answer", o)
-		}},
-		{"shown as it is", "the status says online, and the vehicle's real mode and arming", "shown as it is", (*player).shownAsItIs},
-		{"fresh", "position, attitude and battery are not older than 0.6 s", "fresh", func(p *player, _ []string) string {
-			for _, group := range []string{"position", "attitude", "battery"} {
-				if age := p.status()[group].(object)["age"].(float64); age > 0.6 {
-					return fmt.Sprintf("%s is %v s old", group, age)
+		{"truth", "the mode and vehicle_mode that are answered are the vehicle's", "truth",
+			func(p *player, _ []string) string {
+				mode, name := p.firmware.reported(p.sim.truth().mode)
+				_, o := p.call("GET", "/mode", "")
+				ok := o["mode"] == mode.String() && o["vehicle_mode"] == name
+				return unless(ok, "the vehicle's mode "+name+", and the answer", o)
+			}},
+		{"shown as it is", "the status says online, and the vehicle's real mode and arming", "shown as it is",
+			(*player).shownAsItIs},
+		{"fresh", "position, attitude and battery are not older than 0.6 s", "fresh",
+			func(p *player, _ []string) string {
+				for _, group := range []string{"position", "attitude", "battery"} {
+					if age := p.status()[group].(object)["age"].(float64); age > 0.6 {
+						return fmt.Sprintf("%s is %v s old", group, age)
+					}
 				}
-			}
-			return ""
-		}},
+				return ""
+			}},
 		{"done", "the manoeuvre is complete", "done", func(p *player, _ []string) string {
 			return unless(p.status()["done"] == true, "done", p.status()["done"])
 		}},
@@ -349,10 +371,11 @@ func answerChecks() []flightWord {
 			text, words := fmt.Sprint(p.answer["error"]), strings.Join(a, " ")
 			return unless(strings.Contains(text, words), "the error", text)
 		}},
-		{"says not: WORDS", "the last answer does not have these words", "says not: fence", func(p *player, a []string) string {
-			text, words := fmt.Sprint(p.answer), strings.Join(a, " ")
-			return unless(!strings.Contains(text, words), "the answer", text)
-		}},
+		{"says not: WORDS", "the last answer does not have these words", "says not: fence",
+			func(p *player, a []string) string {
+				text, words := fmt.Sprint(p.answer), strings.Join(a, " ")
+				return unless(!strings.Contains(text, words), "the answer", text)
+			}},
 		{"messages N WORDS", "so many messages of the status have these words",
 			"messages 1 undid", func(p *player, a []string) string {
 				texts, words := fmt.Sprint(p.status()["messages"]), strings.Join(a[1:], " ")
@@ -367,12 +390,13 @@ func answerChecks() []flightWord {
 		{"took BOUND TIME", "how long the last answer took", "took < 2s", func(p *player, a []string) string {
 			return p.bounded(p.took.Seconds(), []string{"took", a[0], fmt.Sprint(p.duration(a[1]).Seconds())})
 		}},
-		{"claims nothing", "no report of a mode is expected any more", "claims nothing", func(p *player, _ []string) string {
-			p.drone.mu.Lock()
-			defer p.drone.mu.Unlock()
-			sent := p.drone.machine.sent
-			return unless(sent == nil, "what is expected", sent)
-		}},
+		{"claims nothing", "no report of a mode is expected any more", "claims nothing",
+			func(p *player, _ []string) string {
+				p.drone.mu.Lock()
+				defer p.drone.mu.Unlock()
+				sent := p.drone.machine.sent
+				return unless(sent == nil, "what is expected", sent)
+			}},
 	}
 }
 
@@ -388,38 +412,51 @@ func vehicleChecks() []flightWord {
 			_, name := p.firmware.reported(mode)
 			return unless(mode == numberOf(p, p.firmware, a[0]), "the vehicle's mode", name)
 		}},
-		{"armed", "it is armed", "armed", func(p *player, _ []string) string { return unless(p.sim.truth().armed, "armed", false) }},
-		{"disarmed", "it is disarmed", "disarmed", func(p *player, _ []string) string { return unless(!p.sim.truth().armed, "armed", true) }},
-		{"failing", "a failsafe is active", "failing", func(p *player, _ []string) string { return unless(p.sim.truth().failsafe, "failing", false) }},
-		{"at N N N [±N]", "its place: metres north, east and up; within 0.5 m if nothing is said", "at 60 0 10 ±1", (*player).isAt},
-		measure("alt", "metres above home; a bound is < 3, > 3 or 3 ±0.5", "alt > 10", func(_ *player, s simState) float64 { return s.alt }),
-		measure("north", "metres north of home", "north > 24", func(_ *player, s simState) float64 { n, _ := simMetres(s.lat, s.lon); return n }),
-		measure("east", "metres east of home", "east < 1", func(_ *player, s simState) float64 { _, e := simMetres(s.lat, s.lon); return e }),
+		{"armed", "it is armed", "armed",
+			func(p *player, _ []string) string { return unless(p.sim.truth().armed, "armed", false) }},
+		{"disarmed", "it is disarmed", "disarmed",
+			func(p *player, _ []string) string { return unless(!p.sim.truth().armed, "armed", true) }},
+		{"failing", "a failsafe is active", "failing",
+			func(p *player, _ []string) string { return unless(p.sim.truth().failsafe, "failing", false) }},
+		{"at N N N [±N]", "its place: metres north, east and up; within 0.5 m if nothing is said", "at 60 0 10 ±1",
+			(*player).isAt},
+		measure("alt", "metres above home; a bound is < 3, > 3 or 3 ±0.5", "alt > 10",
+			func(_ *player, s simState) float64 { return s.alt }),
+		measure("north", "metres north of home", "north > 24",
+			func(_ *player, s simState) float64 { n, _ := simMetres(s.lat, s.lon); return n }),
+		measure("east", "metres east of home", "east < 1",
+			func(_ *player, s simState) float64 { _, e := simMetres(s.lat, s.lon); return e }),
 		measure("climb", "metres a second up", "climb > 1", func(_ *player, s simState) float64 { return -s.vd }),
-		measure("speed", "metres a second over ground", "speed < 0.5", func(_ *player, s simState) float64 { return math.Hypot(s.vn, s.ve) }),
+		measure("speed", "metres a second over ground", "speed < 0.5",
+			func(_ *player, s simState) float64 { return math.Hypot(s.vn, s.ve) }),
 		measure("vn", "metres a second to the north", "vn > 1.5", func(_ *player, s simState) float64 { return s.vn }),
 		measure("ve", "metres a second to the east", "ve > 1.5", func(_ *player, s simState) float64 { return s.ve }),
 		measure("heading", "degrees", "heading 90 ±2", func(_ *player, s simState) float64 { return s.heading }),
-		measure("rose", "metres up since note", "rose 4 ±0.6", func(p *player, s simState) float64 { return s.alt - p.noted }),
-		{"kept N", "the height is the noted one, within so many metres", "kept 0.3", func(p *player, a []string) string {
-			alt := p.sim.truth().alt
-			return unless(math.Abs(alt-p.noted) <= p.number(a[0]), "the height", fmt.Sprint(alt, ", noted ", p.noted))
-		}},
+		measure("rose", "metres up since note", "rose 4 ±0.6",
+			func(p *player, s simState) float64 { return s.alt - p.noted }),
+		{"kept N", "the height is the noted one, within so many metres", "kept 0.3",
+			func(p *player, a []string) string {
+				alt := p.sim.truth().alt
+				now := fmt.Sprint(alt, ", noted ", p.noted)
+				return unless(math.Abs(alt-p.noted) <= p.number(a[0]), "the height", now)
+			}},
 		{"held", "it flies in GUIDED or BRAKE", "held", func(p *player, _ []string) string {
 			s := p.sim.truth() // without a receiver a failsafe follows later
 			return unless(s.mode == simArduGuided || s.mode == copterBrake, "the mode's number", s.mode)
 		}},
-		{"on propellers", "a QuadPlane obeyed, and its mode does not fly on the wing", "on propellers", (*player).onPropellers},
+		{"on propellers", "a QuadPlane obeyed, and its mode does not fly on the wing", "on propellers",
+			(*player).onPropellers},
 		{"circles N", "a fixed wing circles round a place so many metres north of home",
 			"circles 600", func(p *player, a []string) string { p.circles(p.number(a[0])); return "" }},
-		{"pilot's sticks act", "the pilot's sticks are full forward, and they fly", "pilot's sticks act", func(p *player, _ []string) (wrong string) {
-			p.sim.change(func() {
-				if x, y, _, _ := p.sim.brain.axes(); x != 1 || y != 0 {
-					wrong = fmt.Sprintf("the vehicle's sticks are not the pilot's, but %g forward, %g right", x, y)
-				}
-			})
-			return wrong
-		}},
+		{"pilot's sticks act", "the pilot's sticks are full forward, and they fly", "pilot's sticks act",
+			func(p *player, _ []string) (wrong string) {
+				p.sim.change(func() {
+					if x, y, _, _ := p.sim.brain.axes(); x != 1 || y != 0 {
+						wrong = fmt.Sprintf("the vehicle's sticks are not the pilot's, but %g forward, %g right", x, y)
+					}
+				})
+				return wrong
+			}},
 	}
 }
 
@@ -429,20 +466,24 @@ func wireChecks() []flightWord {
 		{"hands off", "no command was sent", "hands off", func(p *player, _ []string) string {
 			return unless(len(since(p)) == 0, "", since(p))
 		}},
-		{"sent WORDS", "these are all commands that were sent, with | between: the MAV_CMD's number and two parameters, or frame and z of a COMMAND_INT, which may be 0.15 m off",
+		{"sent WORDS", "these are all commands that were sent, with | between: the MAV_CMD's number and two " +
+			"parameters, or frame and z of a COMMAND_INT, which may be 0.15 m off",
 			"sent 176 1 4 | 192 frame 3 z 20.0", func(p *player, a []string) string {
 				return unless(sameCommands(since(p), strings.Split(strings.Join(a, " "), " | ")), "", since(p))
 			}},
-		{"sends WORDS", "this is one of the commands that were sent", "sends 400 1 0", func(p *player, a []string) string {
-			one := func(c string) bool { return sameCommands([]string{c}, []string{strings.Join(a, " ")}) }
-			return unless(slices.ContainsFunc(since(p), one), "", since(p))
-		}},
-		{"apart COMMAND TIME", "in the whole flight the command went out twice or more, never sooner after the last time", "apart DO_SET_MODE 20ms",
+		{"sends WORDS", "this is one of the commands that were sent", "sends 400 1 0",
+			func(p *player, a []string) string {
+				one := func(c string) bool { return sameCommands([]string{c}, []string{strings.Join(a, " ")}) }
+				return unless(slices.ContainsFunc(since(p), one), "", since(p))
+			}},
+		{"apart COMMAND TIME", "in the whole flight the command went out twice or more, never sooner after the last " +
+			"time", "apart DO_SET_MODE 20ms",
 			func(p *player, a []string) string { return p.apart(p.id(a), p.duration(a[1])) }},
-		{"requests all streams", "each stream was requested", "requests all streams", func(p *player, _ []string) string {
-			n := p.asksForStreams(p.mark)
-			return unless(n >= len(streams), "the number of requests", n)
-		}},
+		{"requests all streams", "each stream was requested", "requests all streams",
+			func(p *player, _ []string) string {
+				n := p.asksForStreams(p.mark)
+				return unless(n >= len(streams), "the number of requests", n)
+			}},
 		{"requests a stream", "some stream was requested", "requests a stream", func(p *player, _ []string) string {
 			return unless(p.asksForStreams(p.mark) > 0, "the number of requests", 0)
 		}},
@@ -454,26 +495,30 @@ func wireChecks() []flightWord {
 			last, streams := p.streamed()
 			return unless(streams && last == p.axes(a), "what is streamed", last)
 		}},
-		{"stream X Y Z R", "these are the only sticks that were streamed", "stream 0 0 500 0", func(p *player, a []string) string {
-			got := p.stream(p.mark.Add(time.Millisecond))
-			return unless(slices.Equal(got, []axes{p.axes(a)}), "", got)
-		}},
+		{"stream X Y Z R", "these are the only sticks that were streamed", "stream 0 0 500 0",
+			func(p *player, a []string) string {
+				got := p.stream(p.mark.Add(time.Millisecond))
+				return unless(slices.Equal(got, []axes{p.axes(a)}), "", got)
+			}},
 		{"stream nothing", "no sticks were streamed", "stream nothing", func(p *player, _ []string) string {
 			got := p.stream(p.mark.Add(time.Millisecond))
 			return unless(len(got) == 0, "", got)
 		}},
-		{"stream centred", "sticks were streamed, none with pitch", "stream centred", func(p *player, _ []string) string {
-			list := p.stream(p.mark)
-			pitched := slices.ContainsFunc(list, func(a axes) bool { return a.x != 0 && a.x != math.MaxInt16 })
-			return unless(len(list) > 0 && !pitched, "", list)
-		}},
-		{"stream unmoved", "the stream did not pause for 0.1 s, and its sticks did not move", "stream unmoved", (*player).streamUnmoved},
-		{"stream only released", "what was streamed after the report releases the sticks", "stream only released", func(p *player, _ []string) string {
-			_, sticks := p.flight.sent(p.mark)
-			late := sticks[min(len(sticks), 15):] // the first 15 may have been sent before the report
-			moved := slices.ContainsFunc(late, func(a axes) bool { return a != released })
-			return unless(!moved, "", late)
-		}},
+		{"stream centred", "sticks were streamed, none with pitch", "stream centred",
+			func(p *player, _ []string) string {
+				list := p.stream(p.mark)
+				pitched := slices.ContainsFunc(list, func(a axes) bool { return a.x != 0 && a.x != math.MaxInt16 })
+				return unless(len(list) > 0 && !pitched, "", list)
+			}},
+		{"stream unmoved", "the stream did not pause for 0.1 s, and its sticks did not move", "stream unmoved",
+			(*player).streamUnmoved},
+		{"stream only released", "what was streamed after the report releases the sticks", "stream only released",
+			func(p *player, _ []string) string {
+				_, sticks := p.flight.sent(p.mark)
+				late := sticks[min(len(sticks), 15):] // the first 15 may have been sent before the report
+				moved := slices.ContainsFunc(late, func(a axes) bool { return a != released })
+				return unless(!moved, "", late)
+			}},
 		{"streamed N", "at least so many stick messages were sent", "streamed 10", func(p *player, a []string) string {
 			n := len(p.sticksSince(p.mark))
 			return unless(n >= int(p.number(a[0])), "the number of stick messages", n)
@@ -482,12 +527,14 @@ func wireChecks() []flightWord {
 			func(p *player, _ []string) string { return p.endsWith(&released) }},
 		{"ends centred", "the last sticks that were sent are centred", "ends centred",
 			func(p *player, _ []string) string { return p.endsWith(&axes{z: 500}) }},
-		{"ends silent", "no sticks were sent", "ends silent", func(p *player, _ []string) string { return p.endsWith(nil) }},
+		{"ends silent", "no sticks were sent", "ends silent",
+			func(p *player, _ []string) string { return p.endsWith(nil) }},
 		{"sticks come from N", "sticks came from this system id, and nothing else did", "sticks come from 42",
 			func(p *player, a []string) string { return p.sticksComeFrom(byte(p.number(a[0]))) }},
 		{"station heartbeats none", "mavrest sent no heartbeat as a ground station", "station heartbeats none",
 			func(p *player, _ []string) string { return p.stationBeats(0, 0) }},
-		{"station heartbeats some", "mavrest sent ten or more heartbeats as a ground station", "station heartbeats some",
+		{"station heartbeats some", "mavrest sent ten or more heartbeats as a ground station",
+			"station heartbeats some",
 			func(p *player, _ []string) string { return p.stationBeats(10, 1000) }},
 	}
 }
@@ -497,31 +544,36 @@ func timeChecks() []flightWord {
 		{"not CHECK", "the check fails", "not armed", func(p *player, a []string) string {
 			return unless(p.checks(a) != "", strings.Join(a, " "), "so")
 		}},
-		{"until CHECK TIME", "waits until a check passes, this time at most", "until disarmed 60s", func(p *player, a []string) string {
-			limit := p.duration(a[len(a)-1])
-			for end := time.Now().Add(limit); ; time.Sleep(20 * time.Millisecond) {
-				wrong := p.checks(a[:len(a)-1])
-				if wrong == "" {
-					return ""
+		{"until CHECK TIME", "waits until a check passes, this time at most", "until disarmed 60s",
+			func(p *player, a []string) string {
+				limit := p.duration(a[len(a)-1])
+				for end := time.Now().Add(limit); ; time.Sleep(20 * time.Millisecond) {
+					wrong := p.checks(a[:len(a)-1])
+					if wrong == "" {
+						return ""
+					}
+					if time.Now().After(end) {
+						p.Fatalf("wanted: %s\nseen:   %s", p.clause, wrong)
+					}
 				}
-				if time.Now().After(end) {
-					p.Fatalf("wanted: %s\nseen:   %s", p.clause, wrong)
+			}},
+		{"stays TIME CHECK", "repeats a check each 100 ms", "stays 10s is manual",
+			func(p *player, a []string) (wrong string) {
+				for end := time.Now().Add(p.duration(a[0])); time.Now().Before(end) &&
+					wrong == ""; time.Sleep(100 * time.Millisecond) {
+					wrong = p.checks(a[1:])
 				}
-			}
-		}},
-		{"stays TIME CHECK", "repeats a check each 100 ms", "stays 10s is manual", func(p *player, a []string) (wrong string) {
-			for end := time.Now().Add(p.duration(a[0])); time.Now().Before(end) && wrong == ""; time.Sleep(100 * time.Millisecond) {
-				wrong = p.checks(a[1:])
-			}
-			return wrong
-		}},
-		{"comes back DIRECTION BOUND LIMIT", "in 30 s it comes back so far from its furthest point to the north, south or up",
+				return wrong
+			}},
+		{"comes back DIRECTION BOUND LIMIT",
+			"in 30 s it comes back so far from its furthest point to the north, south or up",
 			"comes back north < 6", (*player).comesBack},
 		{"past BOUND LIMIT", "in the last comes back: how far it first went on", "past 12 ±1",
 			func(p *player, a []string) string { return p.bounded(p.past, append([]string{"past"}, a...)) }},
 		{"strayed BOUND LIMIT", "in the last comes back: its largest difference in height", "strayed < 1",
 			func(p *player, a []string) string { return p.bounded(p.strayed, append([]string{"strayed"}, a...)) }},
-		{"fastest TIME BOUND LIMIT", "the highest speed over ground in this time", "fastest 10s 4 ±0.3", (*player).fastest},
+		{"fastest TIME BOUND LIMIT", "the highest speed over ground in this time", "fastest 10s 4 ±0.3",
+			(*player).fastest},
 		{"sideways TIME BOUND LIMIT", "how far it flies sideways in this time, while it is below 2 m, in metres",
 			"sideways 10s < 0.1", (*player).sideways},
 	}
@@ -608,7 +660,8 @@ func (p *player) shownAsItIs([]string) string {
 		return fmt.Sprintf("the status shows %v, armed %v, online %v; the vehicle is in %s, armed %v",
 			o["vehicle_mode"], o["armed"], o["online"], name, truth.armed)
 	}
-	if manual := !truth.armed && o["mode"] == "manual"; o["mode"] != reported.String() && !manual { // docs/design.md, rule 1
+	// docs/design.md, rule 1
+	if manual := !truth.armed && o["mode"] == "manual"; o["mode"] != reported.String() && !manual {
 		return fmt.Sprintf("mode is %v; %v is reported", o["mode"], reported)
 	}
 	return ""
@@ -760,7 +813,8 @@ func (p *player) endsWith(want *axes) string {
 // sticksComeFrom checks which system id our sticks have, and that nothing else has it.
 func (p *player) sticksComeFrom(system byte) string {
 	for _, r := range p.sim.received() {
-		if _, sticks := r.msg.(*common.MessageManualControl); sticks != (r.system == system) || r.component != componentID {
+		if _, sticks := r.msg.(*common.MessageManualControl); sticks != (r.system == system) ||
+			r.component != componentID {
 			return fmt.Sprintf("%T came from %d/%d", r.msg, r.system, r.component)
 		}
 	}

@@ -132,7 +132,8 @@ func parseScripts(file, text string) (list []*rawScript, err error) {
 		switch m := eachLine.FindStringSubmatch(line); {
 		case len(w) == 0:
 		case w[0] == "==":
-			now = &rawScript{strings.Join(w[1:], " "), common.vehicles, slices.Clone(common.with), slices.Clone(common.choices), nil}
+			now = &rawScript{strings.Join(w[1:], " "), common.vehicles, slices.Clone(common.with),
+				slices.Clone(common.choices), nil}
 			list = append(list, now)
 		case w[0] == "on" && header:
 			now.vehicles = w[1:]
@@ -268,7 +269,8 @@ func (r *rawScript) variants(file string) (list []script, err error) {
 }
 
 // expand makes clauses of lines, up to an "end". It returns the lines that follow the end.
-func (r *rawScript) expand(lines []rawLine, pass int, replace func(where, s string) string, holds func(string) (bool, error)) (list []scriptLine, rest []rawLine, err error) {
+func (r *rawScript) expand(lines []rawLine, pass int, replace func(where, s string) string,
+	holds func(string) (bool, error)) (list []scriptLine, rest []rawLine, err error) {
 	for len(lines) > 0 {
 		l := lines[0]
 		lines = lines[1:]
@@ -376,7 +378,8 @@ func playsOn[S stage](t *testing.T, words *vocabulary[S], begin func(t *testing.
 				wrong := on.does(t, l.words)
 				log = append(log, fmt.Sprintf("%9.3f  %-30s  %s", at, l.text, on.now()))
 				if wrong != "" {
-					t.Fatalf("%s\n    wanted: %s\n    seen:   %s\nthe script so far, in seconds, and the state after each clause:\n%s",
+					t.Fatalf("%s\n    wanted: %s\n    seen:   %s\nthe script so far, in seconds, and the state "+
+						"after each clause:\n%s",
 						l, l.text, wrong, strings.Join(log, "\n"))
 				}
 			}

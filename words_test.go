@@ -120,7 +120,8 @@ func (v *vocabulary[S]) check(clause []string, onlyChecks bool) error {
 	w, a := v.find(clause)
 	switch {
 	case w == nil:
-		return fmt.Errorf("no such word: %q; testdata/WORDS.md has those of testdata/%s", strings.Join(clause, " "), v.folder)
+		return fmt.Errorf("no such word: %q; testdata/WORDS.md has those of testdata/%s", strings.Join(clause, " "),
+			v.folder)
 	case onlyChecks && !w.check:
 		return fmt.Errorf("%q is no check", w.name())
 	}
@@ -234,7 +235,8 @@ func (v *vocabulary[S]) String() string {
 var writeWords = flag.Bool("write-words", false, "write testdata/WORDS.md")
 
 func TestTheListOfWordsIsWhatTheStagesKnow(t *testing.T) {
-	want := "# The words of scripts\n\n`go test -run TestTheListOfWords -write-words .` writes this page from the tables: flight_words_test.go,\n" +
+	want := "# The words of scripts\n\n`go test -run TestTheListOfWords -write-words .` writes this page from the " +
+		"tables: flight_words_test.go,\n" +
 		"mode_test.go and sticks_test.go. [README.md](README.md) says how a script is written.\n\n" +
 		flightWords().String() + "\n" + machineWords().String() + "\n" + stickWords().String()
 	const page = "testdata/WORDS.md"
