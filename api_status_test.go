@@ -90,7 +90,8 @@ var neverHeard = `{"version":"` + ownVersion + `","time":1,"online":false,"mode"
 "vehicle":null,"position":null,"velocity":null,"attitude":null,"battery":null,"gps":null,"home":null,"target":null,
 "input":{"active":false,"expires_in":null,"by":null,"from":null,"yours":false},
 "messages":[],
-"link":{"device":"/dev/serial0","baud":921600,"heartbeat_age":null,"received":0,"lost":0,"errors":0,"sent":1,"error":null}}`
+"link":{"device":"/dev/serial0","baud":921600,"heartbeat_age":null,"received":0,"lost":0,"errors":0,
+"sent":1,"error":null}}`
 
 func TestStatusShowsEverythingThatTheVehicleReports(t *testing.T) {
 	withScript(t, func(v *scriptedVehicle) {
@@ -103,10 +104,15 @@ func TestStatusShowsEverythingThatTheVehicleReports(t *testing.T) {
 			v.say(holdingInAir)
 		}
 		time.Sleep(700 * time.Millisecond)
-		const gyro, gps, prearm = common.MAV_SYS_STATUS_SENSOR_3D_GYRO, common.MAV_SYS_STATUS_SENSOR_GPS, common.MAV_SYS_STATUS_PREARM_CHECK
+		const (
+			gyro   = common.MAV_SYS_STATUS_SENSOR_3D_GYRO
+			gps    = common.MAV_SYS_STATUS_SENSOR_GPS
+			prearm = common.MAV_SYS_STATUS_PREARM_CHECK
+		)
 		v.say(&common.MessageSysStatus{
-			OnboardControlSensorsPresent: gyro | gps | prearm, OnboardControlSensorsEnabled: gyro | gps | prearm, OnboardControlSensorsHealth: gyro | prearm,
-			VoltageBattery: 16200, CurrentBattery: 1100, BatteryRemaining: 87,
+			OnboardControlSensorsPresent: gyro | gps | prearm, OnboardControlSensorsEnabled: gyro | gps | prearm,
+			OnboardControlSensorsHealth: gyro | prearm,
+			VoltageBattery:              16200, CurrentBattery: 1100, BatteryRemaining: 87,
 		})
 		time.Sleep(200 * time.Millisecond)
 		v.say(holdingInAir,
@@ -117,7 +123,8 @@ func TestStatusShowsEverythingThatTheVehicleReports(t *testing.T) {
 			Lat: 473977421, Lon: 85455938, Alt: 498300, RelativeAlt: 10020, Vx: 0, Vy: 10, Vz: 0, Hdg: 18150,
 		})
 		time.Sleep(50 * time.Millisecond)
-		v.say(&common.MessageAttitude{Roll: 0.4 * math.Pi / 180, Pitch: -1.1 * math.Pi / 180, Yaw: -178.5 * math.Pi / 180})
+		v.say(&common.MessageAttitude{Roll: 0.4 * math.Pi / 180, Pitch: -1.1 * math.Pi / 180,
+			Yaw: -178.5 * math.Pi / 180})
 		time.Sleep(50 * time.Millisecond)
 		v.wantStatus(`{"version":"` + ownVersion + `","time":1,"online":true,"mode":"hold","vehicle_mode":"AUTO.LOITER",
 "armed":true,"in_air":true,"landed_state":"in_air","state":"active","failsafe":false,
@@ -133,7 +140,8 @@ func TestStatusShowsEverythingThatTheVehicleReports(t *testing.T) {
 "target":null,
 "input":{"active":false,"expires_in":null,"by":null,"from":null,"yours":false},
 "messages":[{"severity":"info","text":"Takeoff detected","age":12.3}],
-"link":{"device":"/dev/serial0","baud":921600,"heartbeat_age":0.4,"received":21,"lost":0,"errors":0,"sent":1,"error":null}}`)
+"link":{"device":"/dev/serial0","baud":921600,"heartbeat_age":0.4,"received":21,"lost":0,"errors":0,
+"sent":1,"error":null}}`)
 	})
 }
 
@@ -142,7 +150,8 @@ func TestWhatTheVehicleDoesNotKnowIsNull(t *testing.T) {
 	withScript(t, func(v *scriptedVehicle) {
 		v.say(holdingInAir,
 			&common.MessageSysStatus{VoltageBattery: math.MaxUint16, CurrentBattery: -1, BatteryRemaining: -1},
-			&common.MessageGpsRawInt{FixType: common.GPS_FIX_TYPE_NO_FIX, SatellitesVisible: math.MaxUint8, Eph: math.MaxUint16},
+			&common.MessageGpsRawInt{FixType: common.GPS_FIX_TYPE_NO_FIX, SatellitesVisible: math.MaxUint8,
+				Eph: math.MaxUint16},
 			&common.MessageExtendedSysState{LandedState: common.MAV_LANDED_STATE_UNDEFINED},
 			&common.MessageGlobalPositionInt{Alt: 0, RelativeAlt: 0, Hdg: math.MaxUint16},
 			&common.MessageVfrHud{Airspeed: nan, Climb: nan},
@@ -215,7 +224,8 @@ func TestStatusShowsTheTargetAndTheSticks(t *testing.T) {
 func TestStatusHoldsTheLast20MessagesNewestLast(t *testing.T) {
 	flyHTTP(t, simPX4, func(hf *httpFlight) {
 		for i := range 25 {
-			hf.sim.emit(1, 1, &common.MessageStatustext{Severity: common.MAV_SEVERITY(i % 8), Text: fmt.Sprint("text ", i)})
+			hf.sim.emit(1, 1, &common.MessageStatustext{Severity: common.MAV_SEVERITY(i % 8),
+				Text: fmt.Sprint("text ", i)})
 			time.Sleep(time.Second)
 		}
 		var status struct {
@@ -275,7 +285,8 @@ func watchStatus(p *pipes, headers ...string) *watcher {
 }
 
 func (w *watcher) read(headers []string) error {
-	fmt.Fprintf(w, "GET /api/drone/status HTTP/1.1\r\nHost: drone.local\r\nAccept: text/event-stream\r\n%s\r\n", strings.Join(headers, ""))
+	fmt.Fprintf(w, "GET /api/drone/status HTTP/1.1\r\nHost: drone.local\r\nAccept: text/event-stream\r\n%s\r\n",
+		strings.Join(headers, ""))
 	resp, err := http.ReadResponse(w.in, nil)
 	if err != nil {
 		return err
@@ -339,7 +350,8 @@ func TestAStreamIsTheStatusAtOnceAndWithEachChange(t *testing.T) {
 		if len(first) != 1 || first[0].name != "status" || first[0].data+"\n" != hf.get("/api/drone/status").body {
 			hf.Fatalf("the first events are %v", first)
 		}
-		if w.others != "retry: 1000\n\n" || w.header.Get("Content-Type") != "text/event-stream" || w.header.Get("Cache-Control") != "no-store" {
+		if w.others != "retry: 1000\n\n" || w.header.Get("Content-Type") != "text/event-stream" ||
+			w.header.Get("Cache-Control") != "no-store" {
 			hf.Errorf("begins with %q, headers %v", w.others, w.header)
 		}
 		time.Sleep(150 * time.Millisecond)
@@ -541,16 +553,18 @@ func TestStreamsEndWithTheProgramAndNotBefore(t *testing.T) {
 
 // What browsers send when somebody opens an address.
 var browsers = map[string]string{
-	"Chromium": "text/html,application/xhtml+xml,application/xml;q=0.9,image/avif,image/webp,image/apng,*/*;q=0.8,application/signed-exchange;v=b3;q=0.7",
-	"Firefox":  "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8",
-	"Safari":   "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8",
-	"Lynx":     "text/html, text/plain, text/sgml, text/css, application/xhtml+xml, */*;q=0.01",
+	"Chromium": "text/html,application/xhtml+xml,application/xml;q=0.9,image/avif,image/webp,image/apng," +
+		"*/*;q=0.8,application/signed-exchange;v=b3;q=0.7",
+	"Firefox": "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8",
+	"Safari":  "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8",
+	"Lynx":    "text/html, text/plain, text/sgml, text/css, application/xhtml+xml, */*;q=0.01",
 }
 
 func TestABrowserGetsThePage(t *testing.T) {
 	for browser, accept := range browsers {
 		r := call(silent(), "GET", "/api/drone/status", nil, "Accept", accept)
-		if r.status != 200 || r.header.Get("Content-Type") != "text/html; charset=utf-8" || !strings.HasPrefix(r.body, "<!doctype html>") {
+		if r.status != 200 || r.header.Get("Content-Type") != "text/html; charset=utf-8" ||
+			!strings.HasPrefix(r.body, "<!doctype html>") {
 			t.Errorf("%s got %d %v %.60q", browser, r.status, r.header, r.body)
 		}
 		if got := r.header.Get("Content-Length"); got != fmt.Sprint(len(r.body)) {
@@ -613,13 +627,15 @@ func TestAcceptChoosesBetweenThePageTheStreamAndJSON(t *testing.T) {
 
 // The page has one address.
 func TestEveryOtherRouteStaysJSONForABrowser(t *testing.T) {
-	for _, path := range []string{"/api/drone", "/api/drone/mode", "/api", "/nothing", "/favicon.ico", "/api/drone/", "//"} {
+	for _, path := range []string{"/api/drone", "/api/drone/mode", "/api", "/nothing", "/favicon.ico", "/api/drone/",
+		"//"} {
 		r := call(silent(), "GET", path, nil, "Accept", browsers["Firefox"])
 		r.checkForm(t)
 	}
 	call(silent(), "POST", "/", nil, "Accept", browsers["Firefox"]).want(t, 404, "not_found")
 	call(silent(), "POST", "/api/drone/status", nil, "Accept", browsers["Firefox"]).want(t, 405, "method_not_allowed")
-	call(silent(), "GET", "/api/drone/status", nil, "Accept", browsers["Firefox"], "Host", "drone.example.org").want(t, 421, "wrong_host")
+	call(silent(), "GET", "/api/drone/status", nil, "Accept", browsers["Firefox"], "Host", "drone.example.org").want(t,
+		421, "wrong_host")
 }
 
 // The whole policy is here, because a browser ignores words that it does not know.
@@ -633,7 +649,8 @@ func TestThePageMayLoadAndRunNothingButItself(t *testing.T) {
 		sum := sha256.Sum256([]byte(all[0][2]))
 		return base64.StdEncoding.EncodeToString(sum[:])
 	}
-	want := "default-src 'none'; connect-src 'self'; img-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; " +
+	want := "default-src 'none'; connect-src 'self'; img-src data:; base-uri 'none'; form-action 'none'; " +
+		"frame-ancestors 'none'; " +
 		"script-src 'sha256-" + hash("script") + "'; style-src 'sha256-" + hash("style") + "'"
 	if got := r.header.Get("Content-Security-Policy"); got != want {
 		t.Errorf("the policy is\n%s want\n%s", got, want)
@@ -646,9 +663,11 @@ func TestThePageMayLoadAndRunNothingButItself(t *testing.T) {
 func TestStatusHTMLIsOneReadableFile(t *testing.T) {
 	for what, pattern := range map[string]string{
 		"an attribute with a style or a script": `(?i)<[^>]*\s(style|on\w+)\s*=`,
-		"a script or style from elsewhere":      `(?i)<(script|link|img|iframe|object|embed|base)\b[^>]*(src|href)\s*=\s*"?(https?:|//|/)`,
-		"an import or a url":                    `(?i)@import|url\(|importScripts`,
-		"a way for text to become HTML":         `innerHTML|outerHTML|insertAdjacentHTML|document\.write|DOMParser|srcdoc|\beval\(|new Function`,
+		"a script or style from elsewhere": `(?i)<(script|link|img|iframe|object|embed|base)` +
+			`\b[^>]*(src|href)\s*=\s*"?(https?:|//|/)`,
+		"an import or a url": `(?i)@import|url\(|importScripts`,
+		"a way for text to become HTML": `innerHTML|outerHTML|insertAdjacentHTML|document\.write|` +
+			`DOMParser|srcdoc|\beval\(|new Function`,
 	} {
 		if got := regexp.MustCompile(pattern).FindString(statusHTML); got != "" {
 			t.Errorf("it has %s: %q", what, got)
@@ -663,7 +682,8 @@ func TestStatusHTMLIsOneReadableFile(t *testing.T) {
 
 func TestThePageKnowsTheVersionThatItBelongsTo(t *testing.T) {
 	var s struct{ Version string }
-	if err := json.Unmarshal([]byte(call(silent(), "GET", "/api/drone/status", nil).body), &s); err != nil || s.Version == "" || s.Version != ownVersion {
+	if err := json.Unmarshal([]byte(call(silent(), "GET", "/api/drone/status", nil).body), &s); err != nil ||
+		s.Version == "" || s.Version != ownVersion {
 		t.Fatalf("the status has version %q: %v", s.Version, err)
 	}
 	if !strings.HasPrefix(buildVersion(), "mavrest "+s.Version+" ") {
@@ -704,10 +724,12 @@ func TestTheVersionIsTheNewestOfTheChanges(t *testing.T) {
 func TestTheRootLeadsABrowserToThePage(t *testing.T) {
 	for _, method := range []string{"GET", "HEAD"} {
 		r := call(silent(), method, "/", nil, "Accept", browsers["Chromium"])
-		if r.status != http.StatusNotFound || r.header.Get("Content-Type") != "text/html; charset=utf-8" || r.header.Get("Vary") != "Accept" {
+		if r.status != http.StatusNotFound || r.header.Get("Content-Type") != "text/html; charset=utf-8" ||
+			r.header.Get("Vary") != "Accept" {
 			t.Errorf("%s / is %d %v", method, r.status, r.header)
 		}
-		if !strings.Contains(r.body, `<a href="/api/drone/status">`) || !strings.Contains(r.header.Get("Content-Security-Policy"), "frame-ancestors 'none'") {
+		if !strings.Contains(r.body, `<a href="/api/drone/status">`) ||
+			!strings.Contains(r.header.Get("Content-Security-Policy"), "frame-ancestors 'none'") {
 			t.Errorf("%s / is %v %q", method, r.header, r.body)
 		}
 	}

@@ -313,13 +313,15 @@ func TestEachRouteAnswersAsTheContractShows(t *testing.T) {
 			`{"status":"accepted","status_code":0,"command":400,"mode":"manual"}`},
 		{"set the mode, then arm", simPX4, "", "POST", "/api/drone/mode", `{"mode":"altitude","arm":true}`,
 			`{"status":"accepted","status_code":0,"command":400,"mode":"altitude"}`},
-		{"return to the ground station is reported as rtgs", simPX4, "hold", "POST", "/api/drone/mode", `{"mode":"rtgs"}`,
+		{"return to the ground station is reported as rtgs", simPX4, "hold", "POST", "/api/drone/mode",
+			`{"mode":"rtgs"}`,
 			`{"status":"accepted","status_code":0,"command":176,"mode":"rtgs"}`},
 		{"takeoff as a mode", simArduPilot, "", "POST", "/api/drone/mode", `{"mode":"takeoff"}`,
 			`{"status":"accepted","status_code":0,"command":22,"mode":"takeoff"}`},
 		{"land as a mode", simPX4, "hold", "POST", "/api/drone/mode", `{"mode":"land"}`,
 			`{"status":"accepted","status_code":0,"command":176,"mode":"land"}`},
-		{"sticks, for half a second if nothing else is said", simPX4, "position", "POST", "/api/drone/input", `{"roll":0.2}`,
+		{"sticks, for half a second if nothing else is said", simPX4, "position", "POST", "/api/drone/input",
+			`{"roll":0.2}`,
 			`{"status":"OK","mode":"position","expires_in":0.5}`},
 		{"sticks with a timeout", simPX4, "altitude", "POST", "/api/drone/input", `{"pitch":-0.1,"timeout":1.25}`,
 			`{"status":"OK","mode":"altitude","expires_in":1.25}`},
@@ -329,11 +331,13 @@ func TestEachRouteAnswersAsTheContractShows(t *testing.T) {
 			`{"status":"accepted","status_code":0,"command":22,"mode":"takeoff"}`},
 		{"takeoff on ArduPilot: the last command was the climb", simArduPilot, "", "POST", "/api/drone/takeoff", "",
 			`{"status":"accepted","status_code":0,"command":22,"mode":"takeoff"}`},
-		{"goto", simPX4, "hold", "POST", "/api/drone/goto", `{"lat":47.3980,"lon":8.5460,"altitude":20,"heading":90,"speed":5}`,
+		{"goto", simPX4, "hold", "POST", "/api/drone/goto",
+			`{"lat":47.3980,"lon":8.5460,"altitude":20,"heading":90,"speed":5}`,
 			`{"status":"accepted","status_code":0,"command":192,"mode":"hold"}`},
 		{"land here", simPX4, "hold", "POST", "/api/drone/land", "",
 			`{"status":"accepted","status_code":0,"command":176,"mode":"land"}`},
-		{"land at a place: the mode is land on the way too", simPX4, "hold", "POST", "/api/drone/land", `{"lat":47.3980,"lon":8.5460}`,
+		{"land at a place: the mode is land on the way too", simPX4, "hold", "POST", "/api/drone/land",
+			`{"lat":47.3980,"lon":8.5460}`,
 			`{"status":"accepted","status_code":0,"command":192,"mode":"land"}`},
 	}
 	for _, test := range tests {
@@ -378,7 +382,8 @@ func TestAKnownPathWithAnotherMethodIs405(t *testing.T) {
 		"/api/drone/goto":    "POST",
 		"/api/drone/land":    "POST",
 	}
-	methods := []string{"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE", "CONNECT", "PROPFIND", "post", "get"}
+	methods := []string{"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE", "CONNECT", "PROPFIND",
+		"post", "get"}
 	flyHTTP(t, simPX4, func(hf *httpFlight) {
 		hf.untouched(func() {
 			for path, methodsHere := range allow {
@@ -412,7 +417,8 @@ func TestAnyOtherPathIs404(t *testing.T) {
 		"//api/drone", "/api//drone", "/api/drone/", "/api/drone//", "/api/drone/status/", "/api/drone/land/",
 		"//api/drone/takeoff", "/api/drone//takeoff", "/api/./drone", "/api/x/../drone", "/../api/drone/land",
 		"/API/drone", "/api/Drone", "/api/drone/Status", "/api/drone/statu", "/api/drone/status.json",
-		"/api/drone%2Fstatus", "/api/drone%2F", "/api/%2e%2e/api/drone", "/api%2Fdrone", "/api/drone%00", "/api/drone;v=1",
+		"/api/drone%2Fstatus", "/api/drone%2F", "/api/%2e%2e/api/drone", "/api%2Fdrone", "/api/drone%00",
+		"/api/drone;v=1",
 		"/api/drone/{name}", "/api/drone/%7Bname%7D",
 	}
 	flyHTTP(t, simPX4, func(hf *httpFlight) {
@@ -420,7 +426,8 @@ func TestAnyOtherPathIs404(t *testing.T) {
 			for _, path := range paths {
 				for _, method := range methods {
 					r := call(hf.handler, method, path, strings.NewReader("{}"))
-					r.want(hf.T, 404, "not_found", "GET and POST /api/drone/mode", "/api/drone/takeoff, /api/drone/goto and /api/drone/land")
+					r.want(hf.T, 404, "not_found", "GET and POST /api/drone/mode",
+						"/api/drone/takeoff, /api/drone/goto and /api/drone/land")
 					if hf.Failed() {
 						hf.Fatalf("%s %s", method, path)
 					}
@@ -483,7 +490,8 @@ func badBodies() []badBody {
 		for _, v := range []string{`"1"`, `""`, `"NaN"`, `"Infinity"`, `true`, `false`, `{}`, `[]`, `[1]`} {
 			add(field+" is not a number", path, with(v), 400, field)
 		}
-		for _, v := range []string{`NaN`, `nan`, `Infinity`, `-Infinity`, `+1`, `01`, `.5`, `1.`, `0x10`, `1e`, `1,5`, `--1`} {
+		for _, v := range []string{`NaN`, `nan`, `Infinity`, `-Infinity`, `+1`, `01`, `.5`, `1.`, `0x10`, `1e`, `1,5`,
+			`--1`} {
 			add(field+" is no JSON number", path, with(v), 400, "JSON")
 		}
 		add(field+" is null", path, with("null"), 422, field+": null is no value; leave it out or give a number, ")
@@ -491,7 +499,8 @@ func badBodies() []badBody {
 		add(field+" is less than a float64 holds", path, with("-1e999"), 422, field)
 		add(field+" is given twice", path, with(`1,"`+field+`":1`), 400, field)
 		add(field+" is given twice, once as null", path, with(`1,"`+field+`":null`), 400, field)
-		add(field+" is given twice, once escaped", path, with(`1,"\u00`+strconv.FormatInt(int64(field[0]), 16)+field[1:]+`":1`), 400, field)
+		add(field+" is given twice, once escaped", path,
+			with(`1,"\u00`+strconv.FormatInt(int64(field[0]), 16)+field[1:]+`":1`), 400, field)
 	}
 	for _, field := range []string{"roll", "pitch", "yaw", "throttle", "timeout"} {
 		number("/api/drone/input", field, "")
@@ -513,22 +522,28 @@ func badBodies() []badBody {
 		number(path, "lon", `"lat":47.398,`)
 		add("lat without lon", path, `{"lat":47.398}`, 422, "lon")
 		add("lon without lat", path, `{"lon":8.546}`, 422, "lat")
-		add("a place of two nulls", path, `{"lat":null,"lon":null}`, 422, "lat: null is no value; leave it out or give a number, -90 to 90 degrees")
-		for _, v := range []string{`"lat":0,"lon":0`, `"lat":0.0,"lon":-0.0`, `"lon":0,"lat":0e9`, `"lat":0.00000004,"lon":-0.00000004`} {
-			add("a place of two empty fields", path, `{`+v+`}`, 422, "lat, lon: 0, 0 is no place that a drone is sent to")
+		add("a place of two nulls", path, `{"lat":null,"lon":null}`, 422,
+			"lat: null is no value; leave it out or give a number, -90 to 90 degrees")
+		for _, v := range []string{`"lat":0,"lon":0`, `"lat":0.0,"lon":-0.0`, `"lon":0,"lat":0e9`,
+			`"lat":0.00000004,"lon":-0.00000004`} {
+			add("a place of two empty fields", path, `{`+v+`}`, 422,
+				"lat, lon: 0, 0 is no place that a drone is sent to")
 		}
 	}
 	for _, v := range []string{`1`, `true`, `[]`, `{}`, `["hold"]`} {
-		add("mode is not a string", "/api/drone/mode", `{"mode":`+v+`}`, 400, "mode: want one of manual, altitude, position, takeoff, hold, land, rtl, rtgs, got a JSON ")
+		add("mode is not a string", "/api/drone/mode", `{"mode":`+v+`}`, 400,
+			"mode: want one of manual, altitude, position, takeoff, hold, land, rtl, rtgs, got a JSON ")
 	}
 	for _, v := range []string{`1`, `0`, `"true"`, `""`, `[]`, `{}`} {
 		add("arm is not true or false", "/api/drone/mode", `{"arm":`+v+`}`, 400, "arm: want true or false, got a JSON ")
 	}
 	add("mode is given twice", "/api/drone/mode", `{"mode":"hold","mode":"land"}`, 400, "mode")
 	add("arm is given twice", "/api/drone/mode", `{"arm":true,"arm":true}`, 400, "arm")
-	for _, v := range []string{"", "other", "Other", "AUTO.LOITER", "loiter", "hold ", " hold", "rtl or rtgs", "4", "mission", "hol\u0000d"} {
+	for _, v := range []string{"", "other", "Other", "AUTO.LOITER", "loiter", "hold ", " hold", "rtl or rtgs", "4",
+		"mission", "hol\u0000d"} {
 		name, _ := json.Marshal(v)
-		add("a mode that is not in the list", "/api/drone/mode", `{"mode":`+string(name)+`}`, 422, "manual, altitude, position, takeoff, hold, land, rtl, rtgs, got")
+		add("a mode that is not in the list", "/api/drone/mode", `{"mode":`+string(name)+`}`, 422,
+			"manual, altitude, position, takeoff, hold, land, rtl, rtgs, got")
 	}
 	add("invalid UTF-8 in a mode", "/api/drone/mode", "{\"mode\":\"\xff\"}", 422, "rtgs, got \"�\"")
 	long := strings.Repeat("é", 1000)
@@ -536,19 +551,27 @@ func badBodies() []badBody {
 	add("a very long field", "/api/drone/mode", `{"`+long+`":1}`, 400, `unknown field "`+long[:80]+`"; the`)
 	add("no mode and no arm", "/api/drone/mode", ``, 422, "mode")
 	add("an empty object", "/api/drone/mode", `{}`, 422, "mode")
-	add("mode is null", "/api/drone/mode", `{"mode":null,"arm":true}`, 422, "mode: null is no value; leave it out or give one of manual, ")
-	add("arm is null", "/api/drone/mode", `{"mode":"hold","arm":null}`, 422, "arm: null is no value; leave it out or give true or false")
-	add("a takeoff's altitude is null", "/api/drone/takeoff", `{"altitude":null}`, 422, "metres above home; to climb to 10 m send {}")
-	add("a landing's place is null", "/api/drone/land", `{"lat":null,"lon":null}`, 422, "-90 to 90 degrees; to land here send {}")
-	add("half of a landing's place is null", "/api/drone/land", `{"lat":47.398,"lon":null}`, 422, "-180 to 180 degrees; to land here send {}")
-	add("a height below every sea", "/api/drone/goto", `{"altitude_msl":-500.5}`, 422, "altitude_msl: want -500 to 10000 metres above mean sea level")
+	add("mode is null", "/api/drone/mode", `{"mode":null,"arm":true}`, 422,
+		"mode: null is no value; leave it out or give one of manual, ")
+	add("arm is null", "/api/drone/mode", `{"mode":"hold","arm":null}`, 422,
+		"arm: null is no value; leave it out or give true or false")
+	add("a takeoff's altitude is null", "/api/drone/takeoff", `{"altitude":null}`, 422,
+		"metres above home; to climb to 10 m send {}")
+	add("a landing's place is null", "/api/drone/land", `{"lat":null,"lon":null}`, 422,
+		"-90 to 90 degrees; to land here send {}")
+	add("half of a landing's place is null", "/api/drone/land", `{"lat":47.398,"lon":null}`, 422,
+		"-180 to 180 degrees; to land here send {}")
+	add("a height below every sea", "/api/drone/goto", `{"altitude_msl":-500.5}`, 422,
+		"altitude_msl: want -500 to 10000 metres above mean sea level")
 	add("a takeoff that disarms", "/api/drone/mode", `{"mode":"takeoff","arm":false}`, 422, "arm")
 	add("nowhere to go", "/api/drone/goto", ``, 422, "lat")
 	add("nowhere to go, in an object", "/api/drone/goto", `{}`, 422, "lat")
-	add("everything null", "/api/drone/goto", `{"lat":null,"lon":null,"altitude":null,"altitude_msl":null,"heading":null,"speed":null}`, 422, "lat")
+	add("everything null", "/api/drone/goto",
+		`{"lat":null,"lon":null,"altitude":null,"altitude_msl":null,"heading":null,"speed":null}`, 422, "lat")
 	add("a speed and nowhere to go", "/api/drone/goto", `{"speed":5}`, 422, "lat")
 	add("both altitudes", "/api/drone/goto", `{"altitude":20,"altitude_msl":500}`, 422, "altitude_msl")
-	add("both altitudes, with a place", "/api/drone/goto", `{"lat":47.398,"lon":8.546,"altitude":20,"altitude_msl":500}`, 422, "altitude_msl")
+	add("both altitudes, with a place", "/api/drone/goto",
+		`{"lat":47.398,"lon":8.546,"altitude":20,"altitude_msl":500}`, 422, "altitude_msl")
 	add("a speed for a takeoff", "/api/drone/takeoff", `{"speed":5}`, 400, `"speed"`)
 	add("an altitude for a landing", "/api/drone/land", `{"altitude":5}`, 400, `"altitude"`)
 	return list
@@ -585,13 +608,15 @@ func TestAPlaceThatItsClientHardlyMeansIsRefusedAndNothingChanges(t *testing.T) 
 	flyHTTP(t, simPX4, func(hf *httpFlight) {
 		hf.fly("position")
 		for _, c := range []struct{ path, body, says string }{
-			{"goto", swapped, "lat, lon: the place is 5660 km from the drone and 5660 km from home; are lat and lon swapped? A place may be 10 km away (-reach)"},
+			{"goto", swapped, "lat, lon: the place is 5660 km from the drone and 5660 km from home; are lat and lon " +
+				"swapped? A place may be 10 km away (-reach)"},
 			{"land", swapped, "lat, lon: the place is 5660 km from the drone and 5660 km from home"},
 			{"goto", swapped + `,"altitude":20,"speed":5,"wait":10`, "lat, lon: the place is "},
 			{"land", `"lat":0,"lon":8.546`, "lat, lon: the place is "},
 			{"goto", `"lat":47.398,"lon":0`, "lat, lon: the place is "},
 			{"goto", `"lat":90,"lon":180`, "lat, lon: the place is "},
-			{"goto", `"altitude_msl":50`, "altitude_msl: 50 m is 438 m below home, which is at 488 m above the sea, and 538 m below the drone, " +
+			{"goto", `"altitude_msl":50`, "altitude_msl: 50 m is 438 m below home, which is at 488 m above the sea, " +
+				"and 538 m below the drone, " +
 				`which is at 588 m; if it is meant, send "altitude":-438, which counts from home`},
 			{"goto", near + `,"altitude_msl":50`, "altitude_msl: 50 m is 438 m below home"},
 			{"goto", near + `,"altitude_msl":-100`, "which is at 588 m"}, // an altitude of -588 m is out of its range
@@ -616,7 +641,8 @@ func TestSticksBelongToTheAddressThatSentThemLast(t *testing.T) {
 			}
 			refused := func(from, owner string) {
 				hf.Helper()
-				post(from, "input", `{"roll":-1}`).want(hf.T, 409, "wrong_mode", "another client ("+owner+") has the sticks; set the mode to take them")
+				post(from, "input", `{"roll":-1}`).want(hf.T, 409, "wrong_mode", "another client ("+
+					owner+") has the sticks; set the mode to take them")
 			}
 			has := func(client, want string) {
 				hf.Helper()
@@ -724,7 +750,10 @@ func TestEachNumberHasItsRange(t *testing.T) {
 						farthest = -math.MaxFloat64
 					}
 					for _, out := range []float64{farthest, math.Nextafter(in, farthest)} {
-						hf.untouched(func() { hf.post(test.path, with(out)).want(hf.T, 422, "out_of_range", test.field+": ") })
+						hf.untouched(func() {
+							hf.post(test.path, with(out)).want(hf.T, 422, "out_of_range",
+								test.field+": ")
+						})
 					}
 					n := len(hf.sim.received())
 					hf.post(test.path, with(in)).wantOK(hf.T)
@@ -783,7 +812,8 @@ func TestAnEmptyBodyMeansTheDefaults(t *testing.T) {
 		{"the default itself", strings.NewReader(`{"altitude":10}`)},
 		{"an escaped name", strings.NewReader(`{"\u0061ltitude":1e1}`)},
 		{"exactly 4096 bytes", strings.NewReader(`{"altitude":` + spaces + `10}`)},
-		{"exactly 4096 bytes in chunks", io.MultiReader(strings.NewReader(`{"altitude":10`), strings.NewReader(spaces+`}`))},
+		{"exactly 4096 bytes in chunks", io.MultiReader(strings.NewReader(`{"altitude":10`),
+			strings.NewReader(spaces+`}`))},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
@@ -817,7 +847,8 @@ func TestABodyThatIsAlmostJSONIsToldWhatItLooksLike(t *testing.T) {
 		{"a form", "takeoff", `altitude=5`, "it looks like a form: send JSON"},
 		{"a form of two fields", "mode", `mode=hold&arm=true`, "it looks like a form: send JSON"},
 		{"an escaped form", "takeoff", `%7B%22altitude%22%3A5%7D=`, "it looks like a form: send JSON"},
-		{"curl -F", "takeoff", "--------------------------49894bae3ad74748\r\nContent-Disposition: form-data; name=\"altitude\"\r\n\r\n5\r\n", "it looks like a form of several parts (curl -F)"},
+		{"curl -F", "takeoff", "--------------------------49894bae3ad74748\r\nContent-Disposition: form-data; " +
+			"name=\"altitude\"\r\n\r\n5\r\n", "it looks like a form of several parts (curl -F)"},
 		{"a file that was not read", "takeoff", `@body.json`, "it looks like the name of a file"},
 		{"XML", "takeoff", `<altitude>5</altitude>`, "it looks like XML or HTML"},
 		{"YAML", "takeoff", "altitude: 5\n", "it looks like YAML"},
@@ -844,8 +875,9 @@ func TestABodyThatIsAlmostJSONIsToldWhatItLooksLike(t *testing.T) {
 		})
 	}
 	for body, says := range map[string]string{
-		`[{"altitude":5}]`:      "not an object: it is an array; want {\"altitude\":10}",
-		`"{\"altitude\":5}"`:    `it is an object in quotes, made JSON twice; send the object itself; want {"altitude":10}`,
+		`[{"altitude":5}]`: "not an object: it is an array; want {\"altitude\":10}",
+		`"{\"altitude\":5}"`: `it is an object in quotes, made JSON twice; send the object itself; want ` +
+			`{"altitude":10}`,
 		`5`:                     `the body is JSON, but not an object; want {"altitude":10}`,
 		"\ufeff{\"altitude\":5": `it ends early; is the Content-Length too small?; want {"altitude":10}`,
 	} {
@@ -912,21 +944,27 @@ var bareCommands = []struct{ client, headers string }{
 	{"curl -d ''", "Accept: */*\nContent-Length: 0\nContent-Type: application/x-www-form-urlencoded"},
 	{"curl --json ''", "Content-Type: application/json\nAccept: application/json\nContent-Length: 0"},
 	{"curl -X POST -T /dev/null", "Accept: */*\nTransfer-Encoding: chunked\nExpect: 100-continue\n\n0\n"},
-	{"wget --post-data=", "Accept: */*\nConnection: Keep-Alive\nContent-Type: application/x-www-form-urlencoded\nContent-Length: 0"},
+	{"wget --post-data=", "Accept: */*\nConnection: Keep-Alive\nContent-Type: " +
+		"application/x-www-form-urlencoded\nContent-Length: 0"},
 	{"wget --method=POST", "Accept: */*\nConnection: Keep-Alive\nContent-Length: 0"},
-	{"busybox wget --post-data ''", "Connection: close\nContent-Type: application/x-www-form-urlencoded\nContent-Length: 0"},
+	{"busybox wget --post-data ''",
+		"Connection: close\nContent-Type: application/x-www-form-urlencoded\nContent-Length: 0"},
 	{"HTTPie", "Accept: */*\nConnection: keep-alive\nContent-Length: 0"},
 	{"HTTPie --form", "Accept: */*\nContent-Length: 0\nContent-Type: application/x-www-form-urlencoded; charset=utf-8"},
 	{"Python requests", "Accept: */*\nConnection: keep-alive\nContent-Length: 0"},
-	{"Python requests, with a type", "Accept: */*\nConnection: keep-alive\nContent-Type: application/json\nContent-Length: 0"},
+	{"Python requests, with a type",
+		"Accept: */*\nConnection: keep-alive\nContent-Type: application/json\nContent-Length: 0"},
 	{"Python httpx", "Content-Length: 0\nAccept: */*\nConnection: keep-alive"},
-	{"Python httpx, with a type", "Content-Length: 0\nAccept: */*\nConnection: keep-alive\nContent-Type: application/json"},
+	{"Python httpx, with a type", "Content-Length: 0\nAccept: */*\nConnection: keep-alive\nContent-Type: " +
+		"application/json"},
 	{"aiohttp", "Accept: */*\nContent-Length: 0\nContent-Type: application/octet-stream"},
 	{"aiohttp, data=''", "Accept: */*\nContent-Length: 0\nContent-Type: text/plain; charset=utf-8"},
 	{"Home Assistant's rest_command", "Content-Type: application/json\nAccept: */*\nContent-Length: 0"},
 	{"Python urllib", "Content-Length: 0\nConnection: close"},
-	{"Python urllib, data=b''", "Content-Type: application/x-www-form-urlencoded\nContent-Length: 0\nConnection: close"},
-	{"axios", "Accept: application/json, text/plain, */*\nContent-Type: application/x-www-form-urlencoded\nConnection: keep-alive\nContent-Length: 0"},
+	{"Python urllib, data=b''",
+		"Content-Type: application/x-www-form-urlencoded\nContent-Length: 0\nConnection: close"},
+	{"axios", "Accept: application/json, text/plain, */*\nContent-Type: " +
+		"application/x-www-form-urlencoded\nConnection: keep-alive\nContent-Length: 0"},
 	{"axios, with a type", "Content-Type: application/json\nConnection: keep-alive\nContent-Length: 0"},
 	{"fetch", "connection: keep-alive\naccept: */*\ncontent-length: 0"},
 	{"fetch, with a type", "connection: keep-alive\nContent-Type: application/json\naccept: */*\ncontent-length: 0"},
@@ -938,10 +976,13 @@ var bareCommands = []struct{ client, headers string }{
 	{"Go http.PostForm(url, nil)", "Content-Length: 0\nContent-Type: application/x-www-form-urlencoded"},
 	{"PowerShell 7 Invoke-RestMethod", "Content-Length: 0"},
 	{"PowerShell 7 Invoke-RestMethod, with a type", "Content-Type: application/json\nContent-Length: 0"},
-	{"Windows PowerShell Invoke-RestMethod", "Content-Type: application/x-www-form-urlencoded\nContent-Length: 0\nExpect: 100-continue"},
+	{"Windows PowerShell Invoke-RestMethod",
+		"Content-Type: application/x-www-form-urlencoded\nContent-Length: 0\nExpect: 100-continue"},
 	{"Ruby Net::HTTP.post", "Accept: */*\nContent-Length: 0\nContent-Type: application/x-www-form-urlencoded"},
-	{"Perl LWP", "TE: deflate,gzip;q=0.3\nConnection: TE, close\nContent-Length: 0\nContent-Type: application/x-www-form-urlencoded"},
-	{"PHP curl", "Accept: */*\nTransfer-Encoding: chunked\nContent-Type: application/x-www-form-urlencoded\nExpect: 100-continue\n\n0\n"},
+	{"Perl LWP", "TE: deflate,gzip;q=0.3\nConnection: TE, close\nContent-Length: 0\nContent-Type: " +
+		"application/x-www-form-urlencoded"},
+	{"PHP curl", "Accept: */*\nTransfer-Encoding: chunked\nContent-Type: application/x-www-form-urlencoded\nExpect: " +
+		"100-continue\n\n0\n"},
 	{"an empty type", "Content-Type:"},
 	{"two empty types", "Content-Type:\nContent-Type: "},
 	{"an empty object", "Content-Type: application/json\nContent-Length: 2\n\n{}"},
@@ -966,7 +1007,8 @@ func TestABareCommandOfAnyClientLandsEachTime(t *testing.T) {
 			flyHTTP(t, simPX4, func(hf *httpFlight) {
 				hf.fly("hold")
 				r := hf.onWire(rawPOST("land", protocol, c.headers))
-				if want := `{"status":"accepted","status_code":0,"command":176,"mode":"land"}`; r.status != 200 || r.body != want+"\n" {
+				if want := `{"status":"accepted","status_code":0,"command":176,"mode":"land"}`; r.status != 200 ||
+					r.body != want+"\n" {
 					hf.Errorf("%s, %s: %d %s", c.client, protocol, r.status, r.body)
 				}
 				hf.wantMode("land")
@@ -983,11 +1025,13 @@ func TestABodyWhoseLengthIsNotGivenIs411AndNothingIsSent(t *testing.T) {
 		{"a small board, without a body", "Content-Type: application/json", "Content-Type"},
 		{"another type", "Content-Type: text/plain\n\n" + body, "Content-Type"},
 		{"a form", "Content-Type: application/x-www-form-urlencoded\n\nlat=47.398&lon=8.546", "Content-Type"},
-		{"a type that is empty, and one that is not", "Content-Type:\nContent-Type: application/json\n\n" + body, "Content-Type"},
+		{"a type that is empty, and one that is not", "Content-Type:\nContent-Type: application/json\n\n" + body,
+			"Content-Type"},
 		{"a type in small letters", "content-type: application/json\n\n" + body, "Content-Type"},
 		{"a coding", "Content-Encoding: identity\n\n" + body, "Content-Encoding"},
 		{"a client that waits for 100 Continue", "Expect: 100-continue\n\n" + body, "Expect"},
-		{"a connection that it wants to keep", "Connection: keep-alive\nContent-Type: application/json\n\n" + body, "Content-Type"},
+		{"a connection that it wants to keep", "Connection: keep-alive\nContent-Type: application/json\n\n" + body,
+			"Content-Type"},
 	}
 	flyHTTP(t, simPX4, func(hf *httpFlight) {
 		hf.fly("position")
@@ -1005,7 +1049,8 @@ func TestABodyWhoseLengthIsNotGivenIs411AndNothingIsSent(t *testing.T) {
 		// A GET is never judged, and neither is a path or a method that does not exist.
 		call(hf.handler, "GET", "/api/drone/mode", nil, "Content-Type", "application/json").wantOK(hf.T)
 		call(hf.handler, "POST", "/api/mission", nil, "Content-Type", "application/json").want(hf.T, 404, "not_found")
-		call(hf.handler, "POST", "/api/drone/status", nil, "Content-Type", "application/json").want(hf.T, 405, "method_not_allowed")
+		call(hf.handler, "POST", "/api/drone/status", nil, "Content-Type", "application/json").want(hf.T, 405,
+			"method_not_allowed")
 		call(hf.handler, "POST", "/api/drone/land", nil, "Content-Type", "").wantOK(hf.T)
 		time.Sleep(time.Second) // net/http waits a while for the clients of a 411
 	})
@@ -1048,16 +1093,19 @@ func TestNoCommandCostsTheAutopilotItsHeartbeat(t *testing.T) {
 				place = at(dice.Float64()*200-100, dice.Float64()*200-100)
 			}
 			wait := fmt.Sprintf(`"wait":%g`, float64(dice.IntN(3))*dice.Float64())
-			path, body := "/mode", some(fmt.Sprintf(`"mode":%q`, Mode(dice.IntN(int(ModeOther)))), fmt.Sprintf(`"arm":%v`, dice.IntN(3) > 0), wait)
+			path, body := "/mode", some(fmt.Sprintf(`"mode":%q`, Mode(dice.IntN(int(ModeOther)))),
+				fmt.Sprintf(`"arm":%v`, dice.IntN(3) > 0), wait)
 			switch dice.IntN(6) {
 			case 0:
 				path, body = "/takeoff", some(number("altitude", 0.5, 1000), wait)
 			case 1:
-				path, body = "/goto", some(place, number("altitude", -500, 10000), number("heading", 0, 360), number("speed", 0.1, 50), wait)
+				path, body = "/goto", some(place, number("altitude", -500, 10000), number("heading", 0, 360),
+					number("speed", 0.1, 50), wait)
 			case 2:
 				path, body = "/land", some(place, wait)
 			case 3, 4:
-				path, body = "/input", some(number("roll", -1, 1), number("pitch", -1, 1), number("yaw", -1, 1), number("throttle", 0, 1), number("timeout", 0.05, 5))
+				path, body = "/input", some(number("roll", -1, 1), number("pitch", -1, 1), number("yaw", -1, 1),
+					number("throttle", 0, 1), number("timeout", 0.05, 5))
 			}
 			clients.Go(func() {
 				code, o := f.call("POST", path, body)
@@ -1224,7 +1272,8 @@ func TestEachResultHasItsAnswer(t *testing.T) {
 			hf.refuse(test.result)
 			r := hf.post("/api/drone/mode", `{"arm":false}`)
 			r.want(hf.T, test.status, test.code, test.name)
-			want := fmt.Sprintf(`,"code":%q,"status":%q,"status_code":%d,"command":400,"messages":[]}`+"\n", test.code, test.name, test.result)
+			want := fmt.Sprintf(`,"code":%q,"status":%q,"status_code":%d,"command":400,"messages":[]}`+"\n", test.code,
+				test.name, test.result)
 			if !strings.HasSuffix(r.body, want) {
 				hf.Errorf("got %s want …%s", r.body, want)
 			}
@@ -1320,14 +1369,16 @@ func TestAnUnknownAutopilotCanOnlyBeRead(t *testing.T) {
 // FuzzBody posts any bytes to a drone that sends none of its plans. Every answer must be one of
 // the contract, and no number out of range may be sent.
 func FuzzBody(f *testing.F) {
-	routes := []string{"/api/drone/mode", "/api/drone/input", "/api/drone/takeoff", "/api/drone/goto", "/api/drone/land"}
+	routes := []string{"/api/drone/mode", "/api/drone/input", "/api/drone/takeoff", "/api/drone/goto",
+		"/api/drone/land"}
 	for i, path := range routes {
 		f.Add(uint8(i), []byte(postRoutes[path]))
 	}
 	for _, b := range badBodies() {
 		f.Add(uint8(slices.Index(routes, b.path)), []byte(b.body[:min(len(b.body), 4097)]))
 	}
-	for _, body := range []string{``, `{}`, `{"arm":false}`, `{"mode":"RTL","arm":true}`, `{"mode":"manual"}`, `{"mode":"altitude"}`} {
+	for _, body := range []string{``, `{}`, `{"arm":false}`, `{"mode":"RTL","arm":true}`, `{"mode":"manual"}`,
+		`{"mode":"altitude"}`} {
 		f.Add(uint8(0), []byte(body))
 	}
 	f.Add(uint8(1), []byte(`{"roll":0.2,"pitch":-0.1,"yaw":0,"throttle":0.5,"timeout":0.5}`))

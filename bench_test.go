@@ -141,7 +141,8 @@ func get(path string) []byte {
 }
 
 func post(path, body string) []byte {
-	return fmt.Appendf(nil, "POST /api/drone%s HTTP/1.1\r\nHost: localhost\r\nContent-Length: %d\r\n\r\n%s", path, len(body), body)
+	return fmt.Appendf(nil, "POST /api/drone%s HTTP/1.1\r\nHost: localhost\r\nContent-Length: %d\r\n\r\n%s", path,
+		len(body), body)
 }
 
 // answer reads an answer, its body into c.body. Any code but 200 is an error.
@@ -368,7 +369,8 @@ func (f *farEnd) read() {
 			case *common.MessageManualControl:
 				f.came <- arrived{m.Y, now}
 			case *common.MessageCommandLong:
-				b, _ := out.encode(&common.MessageCommandAck{Command: m.Command, TargetSystem: 1, TargetComponent: componentID})
+				b, _ := out.encode(&common.MessageCommandAck{Command: m.Command, TargetSystem: 1,
+					TargetComponent: componentID})
 				f.line.Write(b)
 			}
 		}
@@ -937,7 +939,8 @@ func TestTelemetryAllocatesLittle(t *testing.T) {
 		}
 	}
 	// A message that is not in the dialect is recognized by the frame after it.
-	unknown := append([]byte{0xfd, 3, 0, 0, 0, 1, 1, 9, 9, 0, 1, 2, 3, 4, 5}, packet(1, 1, 2, &common.MessageAttitude{})...)
+	unknown := append([]byte{0xfd, 3, 0, 0, 0, 1, 1, 9, 9, 0, 1, 2, 3, 4, 5},
+		packet(1, 1, 2, &common.MessageAttitude{})...)
 	if got := testing.AllocsPerRun(100, func() { read(unknown) }); got != 0 {
 		t.Errorf("an unknown message: %g allocations, want none", got)
 	}

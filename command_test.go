@@ -189,16 +189,23 @@ func TestOnlyTheVehiclesOwnAckOfThisCommandToUsCounts(t *testing.T) {
 	}{
 		{"to us", 1, 1, common.MessageCommandAck{Command: 400, TargetSystem: 1, TargetComponent: componentID}, true},
 		{"without a target", 1, 1, common.MessageCommandAck{Command: 400}, true},
-		{"from another system", 2, 1, common.MessageCommandAck{Command: 400, TargetSystem: 1, TargetComponent: componentID}, false},
-		{"from another component", 1, 154, common.MessageCommandAck{Command: 400, TargetSystem: 1, TargetComponent: componentID}, false},
-		{"of another command", 1, 1, common.MessageCommandAck{Command: 176, TargetSystem: 1, TargetComponent: componentID}, false},
-		{"to a ground station", 1, 1, common.MessageCommandAck{Command: 400, TargetSystem: 255, TargetComponent: 190}, false},
-		{"to another component", 1, 1, common.MessageCommandAck{Command: 400, TargetSystem: 1, TargetComponent: 190}, false},
-		{"to another system's companion", 1, 1, common.MessageCommandAck{Command: 400, TargetSystem: 2, TargetComponent: componentID}, false},
+		{"from another system", 2, 1, common.MessageCommandAck{Command: 400, TargetSystem: 1,
+			TargetComponent: componentID}, false},
+		{"from another component", 1, 154, common.MessageCommandAck{Command: 400, TargetSystem: 1,
+			TargetComponent: componentID}, false},
+		{"of another command", 1, 1, common.MessageCommandAck{Command: 176, TargetSystem: 1,
+			TargetComponent: componentID}, false},
+		{"to a ground station", 1, 1, common.MessageCommandAck{Command: 400, TargetSystem: 255, TargetComponent: 190},
+			false},
+		{"to another component", 1, 1, common.MessageCommandAck{Command: 400, TargetSystem: 1, TargetComponent: 190},
+			false},
+		{"to another system's companion", 1, 1, common.MessageCommandAck{Command: 400, TargetSystem: 2,
+			TargetComponent: componentID}, false},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			inLinkBubble(t, func(t *testing.T) {
-				b := newLineBench(t, beatOf(common.MAV_AUTOPILOT_ARDUPILOTMEGA, 4, true)) // armed already: a report proves nothing
+				// armed already: a report proves nothing
+				b := newLineBench(t, beatOf(common.MAV_AUTOPILOT_ARDUPILOTMEGA, 4, true))
 				b.settle()
 				b.follow(func(uint16, int) { b.sayFrom(c.system, c.component, &c.ack) })
 				want := codeNoAck
@@ -321,7 +328,8 @@ func TestTheRoundTripOfRepeatedCommandsGrowsStepByStep(t *testing.T) {
 	for _, c := range []struct {
 		copies, inRow int // how often each command was sent; how many such commands came in a row
 		took, trip    time.Duration
-	}{{2, 3, 900 * ms, 0}, {1, 1, 50 * ms, 50 * ms}, {2, 3, 900 * ms, 50 * ms}, {2, 1, 900 * ms, 300 * ms}, {2, 4, 900 * ms, 600 * ms}, {2, 4, 900 * ms, 900 * ms}} {
+	}{{2, 3, 900 * ms, 0}, {1, 1, 50 * ms, 50 * ms}, {2, 3, 900 * ms, 50 * ms}, {2, 1, 900 * ms, 300 * ms},
+		{2, 4, 900 * ms, 600 * ms}, {2, 4, 900 * ms, 900 * ms}} {
 		for range c.inRow {
 			a.measure(&command{copies: c.copies}, c.took)
 		}
@@ -358,10 +366,12 @@ func TestTheLandingOverAPlaceIsSentRightAfterAReport(t *testing.T) {
 		here := place{lat: 47.397742, lon: 8.545594}
 		o := <-b.command(request{setMode: true, mode: ModeLand, lat: &here.lat, lon: &here.lon})
 		lineEqual(t, "error", o.err, nil)
-		b.change(func() { b.deaf = true })                                                // from now on a report comes only each second
+		// from now on a report comes only each second
+		b.change(func() { b.deaf = true })
 		heartbeat := b.start.Add(time.Since(b.start).Truncate(time.Second) + time.Second) // the next one
 		time.Sleep(time.Until(heartbeat.Add(100 * time.Millisecond)))
-		b.say(&common.MessageGlobalPositionInt{Lat: 473977420, Lon: 85455940, Alt: 498000, RelativeAlt: 10000, Hdg: 9000})
+		b.say(&common.MessageGlobalPositionInt{Lat: 473977420, Lon: 85455940, Alt: 498000, RelativeAlt: 10000,
+			Hdg: 9000})
 		time.Sleep(1500 * time.Millisecond)
 		sends := b.commands(common.MAV_CMD_DO_SET_MODE)
 		if len(sends) == 0 {
@@ -466,7 +476,8 @@ func TestWhatWaitsForATakeoffDoesNotEndIt(t *testing.T) {
 		{"takeoff", "takeoff", "yes", "yes"},
 	} {
 		c := &commander{}
-		older, newer := c.newTask(parseRequest(t, r.older), time.Time{}), c.newTask(parseRequest(t, r.newer), time.Time{})
+		older, newer := c.newTask(parseRequest(t, r.older), time.Time{}), c.newTask(parseRequest(t, r.newer),
+			time.Time{})
 		c.tasks = []*task{older}
 		newer.plan.steps = []step{{away: newer.request.goTo || newer.request.lat != nil}}
 		ends := map[bool]string{true: "yes", false: "no"}
@@ -494,12 +505,17 @@ func TestAPilotsSwitchEndsAPlanAndNothingMoreIsSent(t *testing.T) {
 		sends       string
 		mode        Mode
 	}{
-		{"not followed", goHome, 320 * ms, 0, true, codeInterrupted, 300*ms + showWithin, "the mode change was sent, and no report shows that the vehicle follows it", "[0s 300ms]", ModePosition},
-		{"a switch that no heartbeat shows at once", goHome, 301 * ms, 0, false, codeInterrupted, 300*ms + showWithin, "the mode change was sent", "[0s 300ms]", ModePosition},
+		{"not followed", goHome, 320 * ms, 0, true, codeInterrupted, 300*ms + showWithin,
+			"the mode change was sent, and no report shows that the vehicle follows it", "[0s 300ms]", ModePosition},
+		{"a switch that no heartbeat shows at once", goHome, 301 * ms, 0, false, codeInterrupted, 300*ms + showWithin,
+			"the mode change was sent", "[0s 300ms]", ModePosition},
 		{"before the command reached the vehicle", goHome, 20 * ms, 310 * ms, true, "", 330 * ms, "", "[0s]", ModeRTL},
-		{"before it reached the vehicle, and it was not the last step", request{setMode: true, mode: ModeRTL, arm: &yes}, 20 * ms, 100 * ms, true, codeInterrupted, 20*ms + takenAfter,
+		{"before it reached the vehicle, and it was not the last step",
+			request{setMode: true, mode: ModeRTL, arm: &yes}, 20 * ms, 100 * ms, true, codeInterrupted, 20*ms +
+				takenAfter,
 			"the vehicle follows the mode change, which was sent before; nothing more was sent", "[0s]", ModeRTL},
-		{"the way to a landing's place", request{setMode: true, mode: ModeLand, lat: &lat, lon: &lon}, 20 * ms, 100 * ms, true, codeInterrupted, 20*ms + takenAfter,
+		{"the way to a landing's place", request{setMode: true, mode: ModeLand, lat: &lat, lon: &lon}, 20 * ms,
+			100 * ms, true, codeInterrupted, 20*ms + takenAfter,
 			"the vehicle follows the goto, which was sent before; nothing more was sent", "[]", ModeHold},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -577,7 +593,8 @@ func TestTheNewestCommandEndsGotosArmingsAndStickModesBeforeIt(t *testing.T) {
 			for _, c := range []<-chan benchOutcome{first, second} {
 				o := <-c
 				lineEqual(t, older.mode.String()+": code", o.code(), codeSuperseded)
-				lineEqual(t, "it is answered with the newest", time.Since(began) <= 620*time.Millisecond && time.Since(began) >= 600*time.Millisecond, true)
+				lineEqual(t, "it is answered with the newest", time.Since(began) <= 620*time.Millisecond &&
+					time.Since(began) >= 600*time.Millisecond, true)
 			}
 			lineEqual(t, older.mode.String()+": modes sent", fmt.Sprint(b.sentModes(began)), "[6]")
 		})
@@ -593,7 +610,8 @@ func TestASupersededCommandIsAnsweredAfterTwoSecondsWithWhatWasSent(t *testing.T
 		newer := b.command(goHome)
 		o := <-older
 		lineEqual(t, "code", o.code(), codeSuperseded)
-		lineEqual(t, "its error", o.err.Error(), "a newer command took this one's place; the mode change was sent before; nothing more was sent")
+		lineEqual(t, "its error", o.err.Error(),
+			"a newer command took this one's place; the mode change was sent before; nothing more was sent")
 		lineEqual(t, "time until the answer", o.took, 200*time.Millisecond+giveUp)
 		<-newer
 	})

@@ -26,7 +26,8 @@ func TestWhatAFailedPlanArmedIsDisarmed(t *testing.T) {
 		sends  string // param1 of each arming and disarming
 		code   errorCode
 	}{
-		{"refused: it armed nothing, and a pilot may arm now", true, false, common.MAV_LANDED_STATE_ON_GROUND, "1", codeRefused},
+		{"refused: it armed nothing, and a pilot may arm now", true, false, common.MAV_LANDED_STATE_ON_GROUND, "1",
+			codeRefused},
 		{"not answered", false, false, common.MAV_LANDED_STATE_ON_GROUND, "1 1 1 1 1 1 1 0 0 0 0 0 0 0", codeNoAck},
 		{"in the air it stays armed", false, false, common.MAV_LANDED_STATE_IN_AIR, "1 1 1 1 1 1 1", codeNoAck},
 		{"what a pilot armed stays armed", false, true, common.MAV_LANDED_STATE_ON_GROUND, "1", codeNoAck},
@@ -87,7 +88,8 @@ func TestAnArmingIsNotSentInAnotherModeThanTheOneThatWasSetForIt(t *testing.T) {
 	}{
 		{"return", ModeRTL, px4Custom(1, 0), false, true, codeInterrupted, 0},
 		{"return; a disarming is sent", ModeRTL, px4Custom(1, 0), false, false, "", 1},
-		{"hold, and PX4 goes to POSCTL because of our stream", ModeHold, px4Custom(3, 0), true, true, codeInterrupted, 0},
+		{"hold, and PX4 goes to POSCTL because of our stream", ModeHold, px4Custom(3, 0), true, true, codeInterrupted,
+			0},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			inLinkBubble(t, func(t *testing.T) {
@@ -169,7 +171,8 @@ func TestTheSecondLegOfALandingThatHasEndedIsNotSent(t *testing.T) {
 	inLinkBubble(t, func(t *testing.T) {
 		lands := landingThere()
 		lands.plan.second = nil
-		for _, c := range []struct{ due, present *manoeuvre }{{landingThere(), nil}, {landingThere(), landingThere()}, {lands, lands}} {
+		for _, c := range []struct{ due, present *manoeuvre }{{landingThere(), nil}, {landingThere(), landingThere()},
+			{lands, lands}} {
 			d, began := newDrone(device{}, 0, false, slog.Default()), time.Now()
 			d.cmd.clientActed, d.cmd.manoeuvre = true, c.present
 			d.changeMayWait(func(w waiter) { d.landThere(w, c.due) })
@@ -179,8 +182,10 @@ func TestTheSecondLegOfALandingThatHasEndedIsNotSent(t *testing.T) {
 }
 
 func TestPX4IsNotArmedOnAStreamThatEnds(t *testing.T) {
-	for _, c := range []struct{ lineDelay, afterCommand time.Duration }{ // a stream ends 5 s after its client's last command
-		{0, 5000 * time.Millisecond}, {200 * time.Millisecond, 4600 * time.Millisecond}, {200 * time.Millisecond, 4800 * time.Millisecond},
+	// a stream ends 5 s after its client's last command
+	for _, c := range []struct{ lineDelay, afterCommand time.Duration }{
+		{0, 5000 * time.Millisecond}, {200 * time.Millisecond, 4600 * time.Millisecond},
+		{200 * time.Millisecond, 4800 * time.Millisecond},
 	} {
 		t.Run(fmt.Sprint(c), func(t *testing.T) {
 			fly(t, simPX4, nil, func(f *flight) {
@@ -213,7 +218,8 @@ func TestHomeIsForgottenAtARestart(t *testing.T) {
 		b := newLineBench(t, px4Beat(), func(b *lineBench) { b.boot = 500000 })
 		b.settle()
 		at := func(amsl float64, boot uint32) {
-			b.say(&common.MessageGlobalPositionInt{TimeBootMs: boot, Lat: 473977419, Lon: 85455937, Alt: int32(amsl * 1000)})
+			b.say(&common.MessageGlobalPositionInt{TimeBootMs: boot, Lat: 473977419, Lon: 85455937,
+				Alt: int32(amsl * 1000)})
 		}
 		b.say(&common.MessageHomePosition{Latitude: 473977419, Longitude: 85455937, Altitude: 488300})
 		at(488.3, 505000)

@@ -127,7 +127,8 @@ func (f *following) plays(script string, decide func() decision, do func(move)) 
 }
 
 func (m move) String() string {
-	return [...]string{"look", "ask", "sendCopy", "leaveOut", "go", "late", "low", "stop", "proven", "refused", "not shown", "not acked", "not obeying"}[m]
+	return [...]string{"look", "ask", "sendCopy", "leaveOut", "go", "late", "low", "stop", "proven", "refused",
+		"not shown", "not acked", "not obeying"}[m]
 }
 
 func (f *following) ask(move) {
@@ -150,9 +151,11 @@ func TestAStepGoesOutAfterAReport(t *testing.T) {
 		{"a first step: an older one", client, armIt, 5, "-201 report, 800 report", "go 800"},
 		{"a first step: none", client, armIt, 5, "", "late 1500"},
 
-		{"10 ms after the request it is still due at once", task{askedAt: epoch.Add(-ms(10))}, armIt, 5, "-200 report", "go 0"},
+		{"10 ms after the request it is still due at once", task{askedAt: epoch.Add(-ms(10))}, armIt, 5, "-200 report",
+			"go 0"},
 		{"11 ms after it is not", task{askedAt: epoch.Add(-ms(11))}, armIt, 5, "-1 report, 25 report", "go 25"},
-		{"a second step: a report 20 ms after it was due", task{askedAt: epoch, sent: &command{}}, armIt, 5, "-1 report, 19 report, 20 report", "go 20"},
+		{"a second step: a report 20 ms after it was due", task{askedAt: epoch, sent: &command{}}, armIt, 5,
+			"-1 report, 19 report, 20 report", "go 20"},
 		{"mavrest's own step", task{}, landHere, 5, "-1 report, 19 report, 20 report", "go 20"},
 		{"a round trip after it was due", task{}, landHere, 300, "299 report, 300 report", "go 300"},
 		{"none", task{}, landHere, 5, "", "late 1500"},
@@ -167,17 +170,21 @@ func TestAStepGoesOutAfterAReport(t *testing.T) {
 		{"urgent, a second step", task{askedAt: epoch, sent: &command{}}, landHere, 5, "", "late 1500"},
 
 		{"a number is kept", client, armIt, 5, "-100 report, -1 number", "late 1500"},
-		{"a number is kept, until a HEARTBEAT makes it a report", client, armIt, 5, "-100 report, -1 number, 30 pilot", "go 30"},
-		{"a number is kept, urgent: without a report after 0.5 s", client, landHere, 5, "-100 report, -1 number", "go 500"},
+		{"a number is kept, until a HEARTBEAT makes it a report", client, armIt, 5, "-100 report, -1 number, 30 pilot",
+			"go 30"},
+		{"a number is kept, urgent: without a report after 0.5 s", client, landHere, 5, "-100 report, -1 number",
+			"go 500"},
 
-		{"the port was away: an earlier report does not count", client, armIt, 5, "-100 report, -1 away, 40 report", "go 40"},
+		{"the port was away: an earlier report does not count", client, armIt, 5, "-100 report, -1 away, 40 report",
+			"go 40"},
 		{"the port was away, urgent: 0.1 s from its return", client, landHere, 5, "10 away", "go 110"},
 		{"the port stays away", client, landHere, 5, "0 away" + each(90, 1500, "away"), "late 1500"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			c.task.request, c.task.commander = c.request, &commander{acks: &acks{trip: ms(c.trip)}}
 			x, f := c.task.departure(&step{}, epoch), &following{now: epoch}
-			f.plays(first(c.happens), func() decision { return x.decide(&f.reports, f.awayAt, true, f.now) }, func(m move) { x.asked = true; f.ask(m) })
+			f.plays(first(c.happens), func() decision { return x.decide(&f.reports, f.awayAt, true, f.now) },
+				func(m move) { x.asked = true; f.ask(m) })
 			lineEqual(t, "it ends", f.end, c.end)
 			wantAsks(t, f, ms(c.trip))
 		})
@@ -208,8 +215,10 @@ func TestWhatFliesToAPlaceWaitsUntilTheDroneIsClear(t *testing.T) {
 	}
 	l := lift{within: 10 * time.Second}
 	l.decide(false, true, true, epoch)
-	lineEqual(t, "it leaves the ground after 9 s", l.decide(false, false, true, epoch.Add(ms(9000))), decision{look, epoch.Add(ms(19000))})
-	lineEqual(t, "it is on the ground again", l.decide(false, true, true, epoch.Add(ms(9500))), decision{look, epoch.Add(ms(19000))})
+	lineEqual(t, "it leaves the ground after 9 s", l.decide(false, false, true, epoch.Add(ms(9000))),
+		decision{look, epoch.Add(ms(19000))})
+	lineEqual(t, "it is on the ground again", l.decide(false, true, true, epoch.Add(ms(9500))),
+		decision{look, epoch.Add(ms(19000))})
 	lineEqual(t, "and leaves it again", l.decide(false, false, true, epoch.Add(ms(19000))), decision{move: tooNear})
 
 	fresh := reports{at: epoch}
@@ -274,7 +283,8 @@ func TestWhatBecomesOfAStep(t *testing.T) {
 		{"the last copy is answered", mode, "1990 shows", all, "proven 1990"},
 		{"a number is kept at 300", mode, "290 number, 310 pilot", "[0 600 900 1200 1500 1800]", "not acked 2000"},
 		{"no ARM is repeated to an armed vehicle", arm, "-10 arms", "[0]", "not acked 2000"},
-		{"an ARM is repeated once it was disarmed", arm, "-10 arms, 400 disarms", "[0 600 900 1200 1500 1800]", "not acked 2000"},
+		{"an ARM is repeated once it was disarmed", arm, "-10 arms, 400 disarms", "[0 600 900 1200 1500 1800]",
+			"not acked 2000"},
 		{"a disarming is repeated to an armed vehicle", disarm, "-10 arms", all, "not acked 2000"},
 
 		// Modes are proven by a report after the first copy.
@@ -287,7 +297,8 @@ func TestWhatBecomesOfAStep(t *testing.T) {
 		{"shown before: a report without an ack", mode, "-10 shows, 5 report", all, "not acked 2000"},
 		{"shown before: a report before the ack", mode, "-10 shows, 5 report, 10 ack", "[0]", "not shown 1010"},
 		{"shown before: a report after the ack", mode, "-10 shows, 10 ack, 30 report", "[0]", "proven 30"},
-		{"shown before: a refusal, then an ack and a report", mode, "-10 shows, 10 refusal, 50 ack, 60 report", "[0]", "proven 60"},
+		{"shown before: a refusal, then an ack and a report", mode, "-10 shows, 10 refusal, 50 ack, 60 report", "[0]",
+			"proven 60"},
 
 		// So are arming and disarming.
 		{"armed", arm, "90 arms", "[0]", "proven 90"},
@@ -313,7 +324,8 @@ func TestWhatBecomesOfAStep(t *testing.T) {
 		{"a takeoff of a disarmed vehicle", climb, "10 shows, 20 ack", "[0]", "not shown 1020"},
 		{"a takeoff", climb, "-10 arms, 20 ack, 30 shows", "[0]", "proven 30"},
 		{"a takeoff at its end", climb, "-10 arms, 20 ack, 30 end", "[0]", "proven 30"},
-		{"a takeoff in its end's mode, as before", climb, "-20 arms, -10 end, 20 ack, 30 report", "[0]", "not shown 1020"},
+		{"a takeoff in its end's mode, as before", climb, "-20 arms, -10 end, 20 ack, 30 report", "[0]",
+			"not shown 1020"},
 
 		// A takeover: no copy any more, and 1 s from the last one to obey (rule 4).
 		{"taken", mode, "20 taken, 20 pilot", "[0]", "not obeying 1000"},
@@ -326,26 +338,29 @@ func TestWhatBecomesOfAStep(t *testing.T) {
 			f := &following{now: epoch}
 			before, after := split(c.happens)
 			f.plays(first(before), func() decision { return decision{move: goOn} }, nil)
-			f.command = &command{step: &c.step, before: f.last, copies: 1, sent: epoch, last: epoch, copyDue: epoch.Add(copyEvery)}
+			f.command = &command{step: &c.step, before: f.last, copies: 1, sent: epoch, last: epoch,
+				copyDue: epoch.Add(copyEvery)}
 			f.copies, f.reports.asked = []int{0}, time.Time{}
-			f.plays(after, func() decision { return f.command.decide(f.last, &f.reports, 0, f.taken, f.now) }, func(m move) {
-				switch m {
-				case ask:
-					f.command.asked = true
-					f.ask(m)
-					return
-				case sendCopy:
-					f.copies = append(f.copies, f.sinceEpoch())
-					f.command.copies, f.command.last = f.command.copies+1, f.now
-				}
-				f.command.copyDue = f.command.copyDue.Add(copyEvery)
-			})
+			f.plays(after, func() decision { return f.command.decide(f.last, &f.reports, 0, f.taken, f.now) },
+				func(m move) {
+					switch m {
+					case ask:
+						f.command.asked = true
+						f.ask(m)
+						return
+					case sendCopy:
+						f.copies = append(f.copies, f.sinceEpoch())
+						f.command.copies, f.command.last = f.command.copies+1, f.now
+					}
+					f.command.copyDue = f.command.copyDue.Add(copyEvery)
+				})
 			lineEqual(t, "copies", fmt.Sprint(f.copies), c.copies)
 			lineEqual(t, "it ends", f.end, c.end)
 			if !c.step.byReport() && !f.command.acked() {
 				lineEqual(t, "requests, which could prove nothing", len(f.asks), 0)
 			}
-			if i := slices.Index(f.asks, int(f.command.ackedAt.Sub(epoch)/time.Millisecond)); f.command.acked() && !strings.HasPrefix(c.end, "proven") && i < 0 {
+			if i := slices.Index(f.asks, int(f.command.ackedAt.Sub(epoch)/time.Millisecond)); f.command.acked() &&
+				!strings.HasPrefix(c.end, "proven") && i < 0 {
 				t.Errorf("no report was requested at the ack, only at %v", f.asks)
 			}
 		})

@@ -12,11 +12,13 @@ import (
 )
 
 func allProbes() []probe {
-	ofPX4 := slices.Concat(px4LinkProbes, px4LiveProbes, px4ModeProbes(), px4ArmingProbes, px4FlightProbes, px4StickProbes, px4UndoProbes())
+	ofPX4 := slices.Concat(px4LinkProbes, px4LiveProbes, px4ModeProbes(), px4ArmingProbes, px4FlightProbes,
+		px4StickProbes, px4UndoProbes())
 	for i := range ofPX4 {
 		ofPX4[i].on = onPX4
 	}
-	ofCopter := slices.Concat(copterLinkProbes, copterModeProbes(), copterArmingProbes, copterGotoProbes(), copterParamProbes(), copterHoldProbes, copterStickProbes)
+	ofCopter := slices.Concat(copterLinkProbes, copterModeProbes(), copterArmingProbes, copterGotoProbes(),
+		copterParamProbes(), copterHoldProbes, copterStickProbes)
 	for i := range ofCopter {
 		ofCopter[i].on = onCopter
 	}
@@ -37,16 +39,19 @@ var px4LinkProbes = []probe{
 		m.TargetComponent = 0
 		v.equal("answer", v.exchange(v.ours, runPrearm, m).last(), simAccepted)
 	}},
-	{heading: "PX4: link", since: release{1, 16}, from: ground, fact: "a command for another component is not answered", run: func(v *probed) {
-		v.equal("answers", v.misdirected(0, 100).results, "[]")
-	}},
-	{heading: "PX4: link", since: release{1, 16}, from: ground, fact: "a command for another system is not answered", run: func(v *probed) {
-		v.equal("answers", v.misdirected(1, 1).results, "[]")
-	}},
-	{heading: "PX4: link", until: release{1, 15}, from: ground, fact: "a command for another component or system is FAILED", run: func(v *probed) {
-		v.equal("component", v.misdirected(0, 100).results, []common.MAV_RESULT{simFailed})
-		v.equal("system", v.misdirected(1, 1).results, []common.MAV_RESULT{simFailed})
-	}},
+	{heading: "PX4: link", since: release{1, 16}, from: ground,
+		fact: "a command for another component is not answered", run: func(v *probed) {
+			v.equal("answers", v.misdirected(0, 100).results, "[]")
+		}},
+	{heading: "PX4: link", since: release{1, 16}, from: ground, fact: "a command for another system is not answered",
+		run: func(v *probed) {
+			v.equal("answers", v.misdirected(1, 1).results, "[]")
+		}},
+	{heading: "PX4: link", until: release{1, 15}, from: ground,
+		fact: "a command for another component or system is FAILED", run: func(v *probed) {
+			v.equal("component", v.misdirected(0, 100).results, []common.MAV_RESULT{simFailed})
+			v.equal("system", v.misdirected(1, 1).results, []common.MAV_RESULT{simFailed})
+		}},
 	{heading: "PX4: link", from: ground, fact: "an ack's target is the command's sender", run: func(v *probed) {
 		a := v.command(runPrearm, 0)
 		acks := factSince[*common.MessageCommandAck](v.ours, a.sent)
@@ -59,17 +64,18 @@ var px4LinkProbes = []probe{
 	{heading: "PX4: link", from: ground, fact: "HEARTBEAT has no other interval", run: func(v *probed) {
 		v.equal("answer", v.command(simInterval, 0, 50000).last(), simFailed)
 	}},
-	{heading: "PX4: link", from: ground, fact: "a requested HEARTBEAT comes in about 1 ms, and so does the ack of its request", run: func(v *probed) {
-		for range 6 {
-			sent := time.Now()
-			v.ours.send(factLong(v.system, common.MAV_CMD_REQUEST_MESSAGE, 0))
-			beat := v.first("beat", sent, time.Second, func(m message.Message) bool { return m.GetID() == 0 })
-			ack := v.first("ack", sent, time.Second, factAck(common.MAV_CMD_REQUEST_MESSAGE))
-			v.ms("beat after", beat.Sub(sent), 0.5, 4, 10)
-			v.ms("ack after the beat", ack.Sub(beat), 0, 3.5, 10)
-			time.Sleep(130 * time.Millisecond)
-		}
-	}},
+	{heading: "PX4: link", from: ground,
+		fact: "a requested HEARTBEAT comes in about 1 ms, and so does the ack of its request", run: func(v *probed) {
+			for range 6 {
+				sent := time.Now()
+				v.ours.send(factLong(v.system, common.MAV_CMD_REQUEST_MESSAGE, 0))
+				beat := v.first("beat", sent, time.Second, func(m message.Message) bool { return m.GetID() == 0 })
+				ack := v.first("ack", sent, time.Second, factAck(common.MAV_CMD_REQUEST_MESSAGE))
+				v.ms("beat after", beat.Sub(sent), 0.5, 4, 10)
+				v.ms("ack after the beat", ack.Sub(beat), 0, 3.5, 10)
+				time.Sleep(130 * time.Millisecond)
+			}
+		}},
 	{heading: "PX4: texts", from: ground, fact: "a companion computer hears no text", run: func(v *probed) {
 		time.Sleep(3 * time.Second)
 		v.setMode(simPX4RTL)
@@ -79,63 +85,74 @@ var px4LinkProbes = []probe{
 		v.equal("texts", v.texts(a.sent), "")
 		v.setMode(simPX4Loiter)
 	}},
-	{heading: "PX4: texts", until: release{1, 14}, from: ground, fact: "a refused arming has no text of its own", run: func(v *probed) {
-		v.setMode(simPX4RTL)
-		began := time.Now()
-		for range 3 {
-			v.ours.sendAs(v.system, stationID, &common.MessageHeartbeat{Type: common.MAV_TYPE_GCS, Autopilot: common.MAV_AUTOPILOT_INVALID})
+	{heading: "PX4: texts", until: release{1, 14}, from: ground, fact: "a refused arming has no text of its own",
+		run: func(v *probed) {
+			v.setMode(simPX4RTL)
+			began := time.Now()
+			for range 3 {
+				v.ours.sendAs(v.system, stationID, &common.MessageHeartbeat{Type: common.MAV_TYPE_GCS,
+					Autopilot: common.MAV_AUTOPILOT_INVALID})
+				time.Sleep(time.Second)
+			}
+			v.equal("answer", v.command(simArm, 1).last(), simRejected)
+			v.setMode(simPX4RTGS)
 			time.Sleep(time.Second)
-		}
-		v.equal("answer", v.command(simArm, 1).last(), simRejected)
-		v.setMode(simPX4RTGS)
-		time.Sleep(time.Second)
-		v.setMode(simPX4Loiter)
-		v.equal("text of the refused arming", strings.Contains(v.texts(began), "Arming denied"), false)
-		v.equal("text of the refused mode", strings.Contains(v.texts(began), "Unsupported auto mode"), true)
-	}},
-	{heading: "PX4: texts", since: release{1, 15}, from: ground, fact: "one heartbeat of a ground station brings a refusal's text at most 110 ms after its ack", run: func(v *probed) {
-		v.setMode(simPX4RTL)
-		time.Sleep(6 * time.Second)
-		v.ours.sendAs(v.system, stationID, &common.MessageHeartbeat{Type: common.MAV_TYPE_GCS, Autopilot: common.MAV_AUTOPILOT_INVALID})
-		time.Sleep(5 * time.Millisecond)
-		a := v.command(simArm, 1)
-		at, ok := v.await(v.ours, a.sent, time.Second, func(m message.Message) bool {
-			s, ok := m.(*common.MessageStatustext)
-			return ok && strings.HasPrefix(s.Text, "Arming denied")
-		})
-		v.setMode(simPX4Loiter)
-		v.must(ok && len(a.after) > 0, "no text in %q", v.texts(a.sent))
-		v.ms("after the ack", at.Sub(a.sent)-a.after[0], -5, 110, 10)
-	}},
-	{heading: "PX4: why it can't be armed", from: ground, fact: "RUN_PREARM_CHECKS is accepted in 4 to 17 ms", run: func(v *probed) {
-		for range 5 {
-			a := v.command(runPrearm, 0)
-			v.must(a.last() == simAccepted, "answer %v", a.results)
-			v.ms("ack", a.after[0], 4, 17, 15)
-			time.Sleep(time.Second)
-		}
-	}},
-	{heading: "PX4: why it can't be armed", from: ground, fact: "SYS_STATUS has PREARM_CHECK in health only", run: func(v *probed) {
-		m := mustAsk[*common.MessageSysStatus](v)
-		bit := common.MAV_SYS_STATUS_PREARM_CHECK
-		v.equal("present, enabled, healthy", [3]bool{
-			m.OnboardControlSensorsPresent&bit != 0, m.OnboardControlSensorsEnabled&bit != 0, m.OnboardControlSensorsHealth&bit != 0,
-		}, [3]bool{false, false, true})
-	}},
-	{heading: "PX4: why it can't be armed", from: ground, fact: "without a receiver RC_RECEIVER is enabled and unhealthy, and PX4 arms", run: func(v *probed) {
-		m := mustAsk[*common.MessageSysStatus](v)
-		bit := common.MAV_SYS_STATUS_SENSOR_RC_RECEIVER
-		v.equal("enabled, healthy", [2]bool{m.OnboardControlSensorsEnabled&bit != 0, m.OnboardControlSensorsHealth&bit != 0}, [2]bool{true, false})
-		v.equal("arming", v.command(simArm, 1).last(), simAccepted)
-		v.command(simArm, 0)
-	}},
-	{heading: "PX4: parameters", from: ground, fact: "an integer parameter is int32 in the float's bits", run: func(v *probed) {
-		for name, most := range map[string]int32{"NAV_DLL_ACT": 6, "COM_RC_IN_MODE": 8, "COM_RC_OVERRIDE": 7} {
-			value, ok := v.readParam(name)
-			v.must(ok, "%s is not answered", name)
-			v.within(name, float64(int32(math.Float32bits(float32(value)))), 0, float64(most), 0)
-		}
-	}},
+			v.setMode(simPX4Loiter)
+			v.equal("text of the refused arming", strings.Contains(v.texts(began), "Arming denied"), false)
+			v.equal("text of the refused mode", strings.Contains(v.texts(began), "Unsupported auto mode"), true)
+		}},
+	{heading: "PX4: texts", since: release{1, 15}, from: ground,
+		fact: "one heartbeat of a ground station brings a refusal's text at most 110 ms after its ack",
+		run: func(v *probed) {
+			v.setMode(simPX4RTL)
+			time.Sleep(6 * time.Second)
+			v.ours.sendAs(v.system, stationID, &common.MessageHeartbeat{Type: common.MAV_TYPE_GCS,
+				Autopilot: common.MAV_AUTOPILOT_INVALID})
+			time.Sleep(5 * time.Millisecond)
+			a := v.command(simArm, 1)
+			at, ok := v.await(v.ours, a.sent, time.Second, func(m message.Message) bool {
+				s, ok := m.(*common.MessageStatustext)
+				return ok && strings.HasPrefix(s.Text, "Arming denied")
+			})
+			v.setMode(simPX4Loiter)
+			v.must(ok && len(a.after) > 0, "no text in %q", v.texts(a.sent))
+			v.ms("after the ack", at.Sub(a.sent)-a.after[0], -5, 110, 10)
+		}},
+	{heading: "PX4: why it can't be armed", from: ground, fact: "RUN_PREARM_CHECKS is accepted in 4 to 17 ms",
+		run: func(v *probed) {
+			for range 5 {
+				a := v.command(runPrearm, 0)
+				v.must(a.last() == simAccepted, "answer %v", a.results)
+				v.ms("ack", a.after[0], 4, 17, 15)
+				time.Sleep(time.Second)
+			}
+		}},
+	{heading: "PX4: why it can't be armed", from: ground, fact: "SYS_STATUS has PREARM_CHECK in health only",
+		run: func(v *probed) {
+			m := mustAsk[*common.MessageSysStatus](v)
+			bit := common.MAV_SYS_STATUS_PREARM_CHECK
+			v.equal("present, enabled, healthy", [3]bool{
+				m.OnboardControlSensorsPresent&bit != 0, m.OnboardControlSensorsEnabled&bit != 0,
+				m.OnboardControlSensorsHealth&bit != 0,
+			}, [3]bool{false, false, true})
+		}},
+	{heading: "PX4: why it can't be armed", from: ground,
+		fact: "without a receiver RC_RECEIVER is enabled and unhealthy, and PX4 arms", run: func(v *probed) {
+			m := mustAsk[*common.MessageSysStatus](v)
+			bit := common.MAV_SYS_STATUS_SENSOR_RC_RECEIVER
+			v.equal("enabled, healthy", [2]bool{m.OnboardControlSensorsEnabled&bit != 0,
+				m.OnboardControlSensorsHealth&bit != 0}, [2]bool{true, false})
+			v.equal("arming", v.command(simArm, 1).last(), simAccepted)
+			v.command(simArm, 0)
+		}},
+	{heading: "PX4: parameters", from: ground, fact: "an integer parameter is int32 in the float's bits",
+		run: func(v *probed) {
+			for name, most := range map[string]int32{"NAV_DLL_ACT": 6, "COM_RC_IN_MODE": 8, "COM_RC_OVERRIDE": 7} {
+				value, ok := v.readParam(name)
+				v.must(ok, "%s is not answered", name)
+				v.within(name, float64(int32(math.Float32bits(float32(value)))), 0, float64(most), 0)
+			}
+		}},
 }
 
 // misdirected sends a command to another target: the vehicle's system id plus an offset, and a
@@ -147,47 +164,55 @@ func (v *probed) misdirected(offset, component uint8) factAnswer {
 }
 
 var px4LiveProbes = []probe{
-	{heading: "PX4: live mode", since: release{1, 15}, from: ground, fact: "CURRENT_MODE's interval is accepted, and CURRENT_MODE comes 2 to 3 times a second", run: func(v *probed) {
-		v.live()
-		v.within("Hz", v.rate(v.ours, 436, 10), 2, 3, 0.3)
-	}},
-	{heading: "PX4: live mode", since: release{1, 15}, from: ground, fact: "CURRENT_MODE shows a commanded mode after 9 to 20 ms", run: func(v *probed) {
-		v.showsSwitches(v.ours, simPX4Takeoff, 20)
-	}},
-	{heading: "PX4: live mode", since: release{1, 15}, from: ground, fact: "CURRENT_MODE shows a switch from another link after 9 to 31 ms", run: func(v *probed) {
-		v.showsSwitches(v.pilot, simPX4RTL, 31)
-	}},
-	{heading: "PX4: live mode", since: release{1, 15}, from: ground, fact: "intended_custom_mode is the commanded mode", run: func(v *probed) {
-		v.live()
-		sent := time.Now()
-		v.setMode(simPX4RTL)
-		all := factSince[*common.MessageCurrentMode](v.ours, sent)
-		v.setMode(simPX4Loiter)
-		v.must(len(all) > 0, "none came")
-		v.equal("intended", all[len(all)-1].IntendedCustomMode, uint32(simPX4RTL))
-	}},
-	{heading: "PX4: live mode", since: release{1, 15}, from: handed, fact: "a failsafe does not change intended_custom_mode", run: func(v *probed) {
-		v.live()
-		v.position()
-		v.silence()
-		began := time.Now()
-		v.shown(simPX4Loiter, began, 3*time.Second)
-		all := factSince[*common.MessageCurrentMode](v.ours, began)
-		v.equal("intended", all[len(all)-1].IntendedCustomMode, uint32(simPX4Posctl))
-	}},
-	{heading: "PX4: live mode", since: release{1, 15}, from: air, fact: "at a landing's end CURRENT_MODE comes before the HEARTBEAT that says disarmed", run: func(v *probed) {
-		v.live()
-		v.command(common.MAV_CMD_NAV_LAND)
-		time.Sleep(2 * time.Second)
-		began := time.Now()
-		beat := v.first("disarmed", began, 2*time.Minute, beatIsArmed(false))
-		mode := v.shown(simPX4Loiter, began, 2*time.Second)
-		v.ms("HEARTBEAT after CURRENT_MODE", beat.Sub(mode), 0, 1000, 50)
-	}},
-	{heading: "PX4: live mode", until: release{1, 14}, from: ground, fact: "CURRENT_MODE's interval is FAILED, and none comes", run: func(v *probed) {
-		v.equal("answer", v.command(simInterval, 436, 10000).last(), simFailed)
-		v.equal("Hz", v.rate(v.ours, 436, 3), 0)
-	}},
+	{heading: "PX4: live mode", since: release{1, 15}, from: ground,
+		fact: "CURRENT_MODE's interval is accepted, and CURRENT_MODE comes 2 to 3 times a second",
+		run: func(v *probed) {
+			v.live()
+			v.within("Hz", v.rate(v.ours, 436, 10), 2, 3, 0.3)
+		}},
+	{heading: "PX4: live mode", since: release{1, 15}, from: ground,
+		fact: "CURRENT_MODE shows a commanded mode after 9 to 20 ms", run: func(v *probed) {
+			v.showsSwitches(v.ours, simPX4Takeoff, 20)
+		}},
+	{heading: "PX4: live mode", since: release{1, 15}, from: ground,
+		fact: "CURRENT_MODE shows a switch from another link after 9 to 31 ms", run: func(v *probed) {
+			v.showsSwitches(v.pilot, simPX4RTL, 31)
+		}},
+	{heading: "PX4: live mode", since: release{1, 15}, from: ground,
+		fact: "intended_custom_mode is the commanded mode", run: func(v *probed) {
+			v.live()
+			sent := time.Now()
+			v.setMode(simPX4RTL)
+			all := factSince[*common.MessageCurrentMode](v.ours, sent)
+			v.setMode(simPX4Loiter)
+			v.must(len(all) > 0, "none came")
+			v.equal("intended", all[len(all)-1].IntendedCustomMode, uint32(simPX4RTL))
+		}},
+	{heading: "PX4: live mode", since: release{1, 15}, from: handed,
+		fact: "a failsafe does not change intended_custom_mode", run: func(v *probed) {
+			v.live()
+			v.position()
+			v.silence()
+			began := time.Now()
+			v.shown(simPX4Loiter, began, 3*time.Second)
+			all := factSince[*common.MessageCurrentMode](v.ours, began)
+			v.equal("intended", all[len(all)-1].IntendedCustomMode, uint32(simPX4Posctl))
+		}},
+	{heading: "PX4: live mode", since: release{1, 15}, from: air,
+		fact: "at a landing's end CURRENT_MODE comes before the HEARTBEAT that says disarmed", run: func(v *probed) {
+			v.live()
+			v.command(common.MAV_CMD_NAV_LAND)
+			time.Sleep(2 * time.Second)
+			began := time.Now()
+			beat := v.first("disarmed", began, 2*time.Minute, beatIsArmed(false))
+			mode := v.shown(simPX4Loiter, began, 2*time.Second)
+			v.ms("HEARTBEAT after CURRENT_MODE", beat.Sub(mode), 0, 1000, 50)
+		}},
+	{heading: "PX4: live mode", until: release{1, 14}, from: ground,
+		fact: "CURRENT_MODE's interval is FAILED, and none comes", run: func(v *probed) {
+			v.equal("answer", v.command(simInterval, 436, 10000).last(), simFailed)
+			v.equal("Hz", v.rate(v.ours, 436, 3), 0)
+		}},
 }
 
 // showsSwitches measures how late live reports show the modes that are set over a link.
@@ -229,7 +254,8 @@ func px4ModeProbes() (probes []probe) {
 		probes = append(probes, probe{heading: heading, from: from, fact: fact, run: run})
 	}
 	for _, r := range rows {
-		add(ground, r.name+" disarmed on the ground is "+map[bool]string{true: "accepted", false: "refused"}[r.ground == simAccepted], func(v *probed) {
+		add(ground, r.name+" disarmed on the ground is "+
+			map[bool]string{true: "accepted", false: "refused"}[r.ground == simAccepted], func(v *probed) {
 			v.equal("answer", v.setMode(r.mode).last(), r.ground)
 			v.setMode(simPX4Loiter)
 		})
@@ -253,18 +279,20 @@ func px4ModeProbes() (probes []probe) {
 		mode uint32
 		want common.MAV_RESULT
 	}{{simPX4RTL, simAccepted}, {simPX4RTGS, simRejected}, {simPX4Loiter, simAccepted}}
-	probes = append(probes, probe{heading: heading, since: release{1, 16}, from: ground, fact: "a mode has two acks, the first always ACCEPTED, the second at most 10 ms later", run: func(v *probed) {
-		for _, m := range modeAnswers {
-			a := v.setMode(m.mode)
-			v.must(len(a.results) == 2, "acks %v", a.results)
-			v.equal("answers", a.results, []common.MAV_RESULT{simAccepted, m.want})
-			v.ms("second ack after", a.after[1]-a.after[0], 0, 10, 15)
-		}
-	}}, probe{heading: heading, until: release{1, 15}, from: ground, fact: "a mode has one ack, with its result", run: func(v *probed) {
-		for _, m := range modeAnswers {
-			v.equal("answers", v.setMode(m.mode).results, []common.MAV_RESULT{m.want})
-		}
-	}})
+	probes = append(probes, probe{heading: heading, since: release{1, 16}, from: ground,
+		fact: "a mode has two acks, the first always ACCEPTED, the second at most 10 ms later", run: func(v *probed) {
+			for _, m := range modeAnswers {
+				a := v.setMode(m.mode)
+				v.must(len(a.results) == 2, "acks %v", a.results)
+				v.equal("answers", a.results, []common.MAV_RESULT{simAccepted, m.want})
+				v.ms("second ack after", a.after[1]-a.after[0], 0, 10, 15)
+			}
+		}}, probe{heading: heading, until: release{1, 15}, from: ground, fact: "a mode has one ack, with its result",
+		run: func(v *probed) {
+			for _, m := range modeAnswers {
+				v.equal("answers", v.setMode(m.mode).results, []common.MAV_RESULT{m.want})
+			}
+		}})
 	add(ground, "a requested heartbeat shows the mode 20 to 28 ms after the command", func(v *probed) {
 		for i := range 6 {
 			mode := []uint32{simPX4RTL, simPX4Loiter}[i%2]
@@ -285,38 +313,42 @@ func px4ModeProbes() (probes []probe) {
 	// The answer is ACCEPTED up to 1.17.0, TEMPORARILY_REJECTED later.
 	either := []common.MAV_RESULT{simAccepted, simRejected}
 	add(ground, "an unknown main mode is ignored", func(v *probed) {
-		v.equal("ACCEPTED or TEMPORARILY_REJECTED", slices.Contains(either, v.command(simSetMode, 1, 99, 0).last()), true)
+		v.equal("ACCEPTED or TEMPORARILY_REJECTED", slices.Contains(either, v.command(simSetMode, 1, 99, 0).last()),
+			true)
 		v.equal("mode", v.mode(), uint32(simPX4Loiter))
 	})
 	add(ground, "a mode with base_mode 0 is ignored", func(v *probed) {
-		v.equal("ACCEPTED or TEMPORARILY_REJECTED", slices.Contains(either, v.command(simSetMode, 0, 4, 5).last()), true)
+		v.equal("ACCEPTED or TEMPORARILY_REJECTED", slices.Contains(either, v.command(simSetMode, 0, 4, 5).last()),
+			true)
 		v.equal("mode", v.mode(), uint32(simPX4Loiter))
 	})
 	return probes
 }
 
 var px4ArmingProbes = []probe{
-	{heading: "PX4: arming", from: ground, fact: "an armed vehicle that does not take off disarms after 10 s", run: func(v *probed) {
-		v.must(v.command(simArm, 1).last() == simAccepted, "refused")
-		began := time.Now()
-		v.disarms(15 * time.Second)
-		v.within("s", time.Since(began).Seconds(), 9.7, 10.3, 0.7)
-	}},
+	{heading: "PX4: arming", from: ground, fact: "an armed vehicle that does not take off disarms after 10 s",
+		run: func(v *probed) {
+			v.must(v.command(simArm, 1).last() == simAccepted, "refused")
+			began := time.Now()
+			v.disarms(15 * time.Second)
+			v.within("s", time.Since(began).Seconds(), 9.7, 10.3, 0.7)
+		}},
 	{heading: "PX4: arming", from: air, fact: "disarming in the air is TEMPORARILY_REJECTED", run: func(v *probed) {
 		v.equal("answer", v.command(simArm, 0).last(), simRejected)
 		v.equal("armed", v.armed(), true)
 	}},
-	{heading: "PX4: arming", from: ground, fact: "POSCTL arms with the throttle in the centre, but not above it", run: func(v *probed) {
-		v.centre(time.Second)
-		v.setMode(simPX4Posctl)
-		time.Sleep(2 * time.Second)
-		v.equal("centred", v.command(simArm, 1).last(), simAccepted)
-		v.command(simArm, 0)
-		v.keepSticks(time.Second, 0, 0, 800, 0)
-		v.equal("above", v.command(simArm, 1).last(), simRejected)
-		v.centre(200 * time.Millisecond)
-		v.setMode(simPX4Loiter)
-	}},
+	{heading: "PX4: arming", from: ground, fact: "POSCTL arms with the throttle in the centre, but not above it",
+		run: func(v *probed) {
+			v.centre(time.Second)
+			v.setMode(simPX4Posctl)
+			time.Sleep(2 * time.Second)
+			v.equal("centred", v.command(simArm, 1).last(), simAccepted)
+			v.command(simArm, 0)
+			v.keepSticks(time.Second, 0, 0, 800, 0)
+			v.equal("above", v.command(simArm, 1).last(), simRejected)
+			v.centre(200 * time.Millisecond)
+			v.setMode(simPX4Loiter)
+		}},
 	{heading: "PX4: arming", from: ground, fact: "MANUAL arms only with the throttle at 0", run: func(v *probed) {
 		v.centre(time.Second)
 		v.setMode(simPX4Manual)
@@ -335,75 +367,87 @@ var px4ArmingProbes = []probe{
 		v.command(simArm, 0)
 		v.setMode(simPX4Loiter)
 	}},
-	{heading: "PX4: arming", from: boot, fact: "PX4 can't be armed before the estimator is ready", run: func(v *probed) {
-		time.Sleep(1500 * time.Millisecond)
-		v.equal("at 1.5 s", v.command(simArm, 1).last(), simRejected)
-		_, ok := v.until(20*time.Second, func() bool { return v.command(simArm, 1).last() == simAccepted })
-		v.must(ok, "never armed")
-	}},
-	{heading: "PX4: takeoff and land", from: ground, fact: "AUTO.LOITER, ARM, 22 climbs, and ends in AUTO.LOITER 11 to 13 s later at 10 m", run: func(v *probed) {
-		v.live()
-		v.must(v.command(simArm, 1).last() == simAccepted, "refused")
-		sent := time.Now()
-		a := v.takeOffHere(v.homeAlt() + 10)
-		v.must(a.last() == simAccepted, "answers %v", a.results)
-		at := v.shown(simPX4Takeoff, sent, time.Second)
-		v.ms("acknowledged", a.after[0], 4, 7, 10)
-		v.ms("AUTO.TAKEOFF after the ack", at.Sub(a.sent)-a.after[0], 12, 16, 15)
-		at = v.shown(simPX4Loiter, at, 30*time.Second)
-		v.within("s", at.Sub(a.sent).Seconds(), 11, 13, 2)
-		time.Sleep(4 * time.Second)
-		v.within("height", v.place().up, 9.5, 10.5, 0.7)
-	}},
-	{heading: "PX4: takeoff and land", from: ground, fact: "landed_state is takeoff 1.8 to 2.1 s after the arming, and the vehicle 0.3 m high after 4.5 to 5.5 s", run: func(v *probed) {
-		stood := v.spinsUp()
-		v.within("still, m", v.place().up-stood.up, 0, 0.15, 0.1)
-		took, ok := v.until(10*time.Second, func() bool { return v.place().up-stood.up >= 0.3 })
-		v.must(ok, "it does not lift off")
-		v.within("lifts off after s", 2+took.Seconds(), 4.5, 5.5, 1)
-	}},
-	{heading: "PX4: takeoff and land", from: ground, fact: "a goto before the lift-off ends the takeoff: the vehicle lifts off and flies sideways, 1 to 7 m at 1 m", run: func(v *probed) {
-		stood := v.spinsUp()
-		v.equal("goto", v.flyTo(stood.north+30, stood.east, stood.up+10).last(), simAccepted)
-		_, ok := v.until(10*time.Second, func() bool { return v.place().up-stood.up >= 1 })
-		v.must(ok, "it does not lift off")
-		v.within("sideways, m", v.place().off(stood), 1, 7, 1)
-	}},
-	{heading: "PX4: takeoff and land", from: ground, fact: "22 while disarmed is accepted, sets AUTO.TAKEOFF and does not arm", run: func(v *probed) {
-		a := v.takeOffHere(v.homeAlt() + 10)
-		v.equal("answer", a.last(), simAccepted)
-		v.equal("mode", v.mode(), uint32(simPX4Takeoff))
-		v.equal("armed", v.armed(), false)
-		v.setMode(simPX4Loiter)
-	}},
-	{heading: "PX4: takeoff and land", since: release{1, 17}, from: ground, fact: "disarmed in AUTO.TAKEOFF on the ground PX4 goes to AUTO.LOITER", run: func(v *probed) {
-		v.endTakeoff()
-		v.equal("mode", v.mode(), uint32(simPX4Loiter))
-		v.equal("armed", v.armed(), false)
-	}},
-	{heading: "PX4: takeoff and land", until: release{1, 16}, from: ground, fact: "disarmed in AUTO.TAKEOFF on the ground PX4 stays there, and climbs 2 to 3 m when it is armed", run: func(v *probed) {
-		v.endTakeoff()
-		v.equal("mode", v.mode(), uint32(simPX4Takeoff))
-		v.equal("armed", v.armed(), false)
-		time.Sleep(3 * time.Second)
-		before := v.place().up
-		v.equal("arming", v.command(simArm, 1).last(), simAccepted)
-		time.Sleep(12 * time.Second)
-		v.within("climbed, m", v.place().up-before, 2, 3, 1)
-	}},
-	{heading: "PX4: takeoff and land", from: ground, fact: "with latitude and longitude 0 a takeoff never lifts, and disarms after 10 s", run: func(v *probed) {
-		v.command(simArm, 1)
-		v.equal("answer", v.command(simTakeoff, 0, 0, 0, math.NaN(), 0, 0, v.homeAlt()+10).last(), simAccepted)
-		took := v.disarms(15 * time.Second)
-		v.within("s", took.Seconds(), 9, 10.3, 1)
-	}},
-	{heading: "PX4: takeoff and land", from: ground, fact: "a takeoff to below the present altitude is accepted, but does not climb", run: func(v *probed) {
-		v.command(simArm, 1)
-		before := v.place().up
-		v.equal("answer", v.takeOffHere(v.homeAlt()-20).last(), simAccepted)
-		time.Sleep(5 * time.Second)
-		v.within("change of height, m", v.place().up-before, 0, 0.9, 0.8)
-	}},
+	{heading: "PX4: arming", from: boot, fact: "PX4 can't be armed before the estimator is ready",
+		run: func(v *probed) {
+			time.Sleep(1500 * time.Millisecond)
+			v.equal("at 1.5 s", v.command(simArm, 1).last(), simRejected)
+			_, ok := v.until(20*time.Second, func() bool { return v.command(simArm, 1).last() == simAccepted })
+			v.must(ok, "never armed")
+		}},
+	{heading: "PX4: takeoff and land", from: ground,
+		fact: "AUTO.LOITER, ARM, 22 climbs, and ends in AUTO.LOITER 11 to 13 s later at 10 m", run: func(v *probed) {
+			v.live()
+			v.must(v.command(simArm, 1).last() == simAccepted, "refused")
+			sent := time.Now()
+			a := v.takeOffHere(v.homeAlt() + 10)
+			v.must(a.last() == simAccepted, "answers %v", a.results)
+			at := v.shown(simPX4Takeoff, sent, time.Second)
+			v.ms("acknowledged", a.after[0], 4, 7, 10)
+			v.ms("AUTO.TAKEOFF after the ack", at.Sub(a.sent)-a.after[0], 12, 16, 15)
+			at = v.shown(simPX4Loiter, at, 30*time.Second)
+			v.within("s", at.Sub(a.sent).Seconds(), 11, 13, 2)
+			time.Sleep(4 * time.Second)
+			v.within("height", v.place().up, 9.5, 10.5, 0.7)
+		}},
+	{heading: "PX4: takeoff and land", from: ground,
+		fact: "landed_state is takeoff 1.8 to 2.1 s after the arming, and the vehicle 0.3 m high after 4.5 to 5.5 s",
+		run: func(v *probed) {
+			stood := v.spinsUp()
+			v.within("still, m", v.place().up-stood.up, 0, 0.15, 0.1)
+			took, ok := v.until(10*time.Second, func() bool { return v.place().up-stood.up >= 0.3 })
+			v.must(ok, "it does not lift off")
+			v.within("lifts off after s", 2+took.Seconds(), 4.5, 5.5, 1)
+		}},
+	{heading: "PX4: takeoff and land", from: ground,
+		fact: "a goto before the lift-off ends the takeoff: the vehicle lifts off and flies sideways, 1 to 7 m at 1 m",
+		run: func(v *probed) {
+			stood := v.spinsUp()
+			v.equal("goto", v.flyTo(stood.north+30, stood.east, stood.up+10).last(), simAccepted)
+			_, ok := v.until(10*time.Second, func() bool { return v.place().up-stood.up >= 1 })
+			v.must(ok, "it does not lift off")
+			v.within("sideways, m", v.place().off(stood), 1, 7, 1)
+		}},
+	{heading: "PX4: takeoff and land", from: ground,
+		fact: "22 while disarmed is accepted, sets AUTO.TAKEOFF and does not arm", run: func(v *probed) {
+			a := v.takeOffHere(v.homeAlt() + 10)
+			v.equal("answer", a.last(), simAccepted)
+			v.equal("mode", v.mode(), uint32(simPX4Takeoff))
+			v.equal("armed", v.armed(), false)
+			v.setMode(simPX4Loiter)
+		}},
+	{heading: "PX4: takeoff and land", since: release{1, 17}, from: ground,
+		fact: "disarmed in AUTO.TAKEOFF on the ground PX4 goes to AUTO.LOITER", run: func(v *probed) {
+			v.endTakeoff()
+			v.equal("mode", v.mode(), uint32(simPX4Loiter))
+			v.equal("armed", v.armed(), false)
+		}},
+	{heading: "PX4: takeoff and land", until: release{1, 16}, from: ground,
+		fact: "disarmed in AUTO.TAKEOFF on the ground PX4 stays there, and climbs 2 to 3 m when it is armed",
+		run: func(v *probed) {
+			v.endTakeoff()
+			v.equal("mode", v.mode(), uint32(simPX4Takeoff))
+			v.equal("armed", v.armed(), false)
+			time.Sleep(3 * time.Second)
+			before := v.place().up
+			v.equal("arming", v.command(simArm, 1).last(), simAccepted)
+			time.Sleep(12 * time.Second)
+			v.within("climbed, m", v.place().up-before, 2, 3, 1)
+		}},
+	{heading: "PX4: takeoff and land", from: ground,
+		fact: "with latitude and longitude 0 a takeoff never lifts, and disarms after 10 s", run: func(v *probed) {
+			v.command(simArm, 1)
+			v.equal("answer", v.command(simTakeoff, 0, 0, 0, math.NaN(), 0, 0, v.homeAlt()+10).last(), simAccepted)
+			took := v.disarms(15 * time.Second)
+			v.within("s", took.Seconds(), 9, 10.3, 1)
+		}},
+	{heading: "PX4: takeoff and land", from: ground,
+		fact: "a takeoff to below the present altitude is accepted, but does not climb", run: func(v *probed) {
+			v.command(simArm, 1)
+			before := v.place().up
+			v.equal("answer", v.takeOffHere(v.homeAlt()-20).last(), simAccepted)
+			time.Sleep(5 * time.Second)
+			v.within("change of height, m", v.place().up-before, 0, 0.9, 0.8)
+		}},
 }
 
 // spinsUp takes off to 10 m and returns when the vehicle calls itself in the air, with the place where it stood.
@@ -450,28 +494,31 @@ func (v *probed) comesBack(d time.Duration) (past, back float64) {
 }
 
 var px4FlightProbes = []probe{
-	{heading: "PX4: takeoff and land", from: air, fact: "NAV_LAND ignores its place, disarms 2 s after the touch, and goes to AUTO.LOITER", run: func(v *probed) {
-		v.command(simInterval, 245, 100000)
-		here := v.place()
-		h := v.home()
-		a := v.command(common.MAV_CMD_NAV_LAND, 0, 0, 0, math.NaN(), float64(h.Latitude)/1e7+25/simDegree, float64(h.Longitude)/1e7, 0)
-		v.equal("answer", a.last(), simAccepted)
-		v.equal("mode", v.mode(), uint32(simPX4Land))
-		down, ok := v.await(v.ours, a.sent, 2*time.Minute, func(m message.Message) bool {
-			e, ok := m.(*common.MessageExtendedSysState)
-			return ok && e.LandedState == common.MAV_LANDED_STATE_ON_GROUND
-		})
-		v.must(ok, "it does not land")
-		v.disarms(10 * time.Second)
-		v.within("s to the disarming", time.Since(down).Seconds(), 1.8, 2.3, 0.7)
-		v.equal("mode", v.mode(), uint32(simPX4Loiter))
-		v.within("off by", v.place().off(here), 0, 1, 1)
-	}},
-	{heading: "PX4: takeoff and land", from: air, fact: "RTL disarms on the ground and goes to AUTO.LOITER", run: func(v *probed) {
-		v.equal("answer", v.setMode(simPX4RTL).last(), simAccepted)
-		v.disarms(3 * time.Minute)
-		v.equal("mode", v.mode(), uint32(simPX4Loiter))
-	}},
+	{heading: "PX4: takeoff and land", from: air,
+		fact: "NAV_LAND ignores its place, disarms 2 s after the touch, and goes to AUTO.LOITER", run: func(v *probed) {
+			v.command(simInterval, 245, 100000)
+			here := v.place()
+			h := v.home()
+			a := v.command(common.MAV_CMD_NAV_LAND, 0, 0, 0, math.NaN(), float64(h.Latitude)/1e7+25/simDegree,
+				float64(h.Longitude)/1e7, 0)
+			v.equal("answer", a.last(), simAccepted)
+			v.equal("mode", v.mode(), uint32(simPX4Land))
+			down, ok := v.await(v.ours, a.sent, 2*time.Minute, func(m message.Message) bool {
+				e, ok := m.(*common.MessageExtendedSysState)
+				return ok && e.LandedState == common.MAV_LANDED_STATE_ON_GROUND
+			})
+			v.must(ok, "it does not land")
+			v.disarms(10 * time.Second)
+			v.within("s to the disarming", time.Since(down).Seconds(), 1.8, 2.3, 0.7)
+			v.equal("mode", v.mode(), uint32(simPX4Loiter))
+			v.within("off by", v.place().off(here), 0, 1, 1)
+		}},
+	{heading: "PX4: takeoff and land", from: air, fact: "RTL disarms on the ground and goes to AUTO.LOITER",
+		run: func(v *probed) {
+			v.equal("answer", v.setMode(simPX4RTL).last(), simAccepted)
+			v.disarms(3 * time.Minute)
+			v.equal("mode", v.mode(), uint32(simPX4Loiter))
+		}},
 	{heading: "PX4: goto", from: air, fact: "DO_REPOSITION arrives within a metre", run: func(v *probed) {
 		a := v.flyTo(20, 10, probeHeight+3)
 		v.equal("answers", a.results, []common.MAV_RESULT{simAccepted})
@@ -483,11 +530,12 @@ var px4FlightProbes = []probe{
 		v.equal("answer", a.last(), simAccepted)
 		v.arrives(0, 10, probeHeight, 1.2)
 	}},
-	{heading: "PX4: goto", from: air, fact: "a goto with param2 0 is UNSUPPORTED, but AUTO.LOITER flies it", run: func(v *probed) {
-		a := v.reposition(common.MAV_FRAME_GLOBAL, -1, 0, math.NaN(), 10, 0, v.homeAlt()+probeHeight)
-		v.equal("answer", a.last(), simUnsupported)
-		v.arrives(10, 0, probeHeight, 1.2)
-	}},
+	{heading: "PX4: goto", from: air, fact: "a goto with param2 0 is UNSUPPORTED, but AUTO.LOITER flies it",
+		run: func(v *probed) {
+			a := v.reposition(common.MAV_FRAME_GLOBAL, -1, 0, math.NaN(), 10, 0, v.homeAlt()+probeHeight)
+			v.equal("answer", a.last(), simUnsupported)
+			v.arrives(10, 0, probeHeight, 1.2)
+		}},
 	{heading: "PX4: goto", from: air, fact: "a goto with speed 3 flies 2.7 to 3 m/s", run: func(v *probed) {
 		v.reposition(common.MAV_FRAME_GLOBAL, 3, 1, math.NaN(), 60, 0, v.homeAlt()+probeHeight)
 		time.Sleep(8 * time.Second)
@@ -499,30 +547,33 @@ var px4FlightProbes = []probe{
 		m := mustAsk[*common.MessageAttitude](v)
 		v.within("rad", float64(m.Yaw), 1.5, 1.64, 0.1)
 	}},
-	{heading: "PX4: goto", from: ground, fact: "a goto while disarmed is accepted, sets AUTO.LOITER and leaves no target", run: func(v *probed) {
-		v.setMode(simPX4RTL)
-		v.equal("answer", v.flyTo(20, 0, 20).last(), simAccepted)
-		v.equal("mode", v.mode(), uint32(simPX4Loiter))
-		v.equal("target", v.ask(87), nil)
-	}},
-	{heading: "PX4: goto", from: air, fact: "a second goto's target is shown 3 to 600 ms after its ack", run: func(v *probed) {
-		for i := range 6 {
-			north := float64(5 + 10*(i%2))
-			a := v.flyTo(north, 0, probeHeight)
-			v.must(a.last() == simAccepted, "answers %v", a.results)
-			took, ok := v.until(3*time.Second, func() bool {
-				m, ok := v.ask(87).(*common.MessagePositionTargetGlobalInt)
-				if !ok {
-					return false
-				}
-				n, _ := v.metres(m.LatInt, m.LonInt)
-				return math.Abs(n-north) < 1
-			})
-			v.must(ok, "the old target stays")
-			v.ms("shown", took+300*time.Millisecond, 300, 600, 250) // flyTo takes 0.3 s: an earlier target counts as 300 ms
-			time.Sleep(time.Second)
-		}
-	}},
+	{heading: "PX4: goto", from: ground,
+		fact: "a goto while disarmed is accepted, sets AUTO.LOITER and leaves no target", run: func(v *probed) {
+			v.setMode(simPX4RTL)
+			v.equal("answer", v.flyTo(20, 0, 20).last(), simAccepted)
+			v.equal("mode", v.mode(), uint32(simPX4Loiter))
+			v.equal("target", v.ask(87), nil)
+		}},
+	{heading: "PX4: goto", from: air, fact: "a second goto's target is shown 3 to 600 ms after its ack",
+		run: func(v *probed) {
+			for i := range 6 {
+				north := float64(5 + 10*(i%2))
+				a := v.flyTo(north, 0, probeHeight)
+				v.must(a.last() == simAccepted, "answers %v", a.results)
+				took, ok := v.until(3*time.Second, func() bool {
+					m, ok := v.ask(87).(*common.MessagePositionTargetGlobalInt)
+					if !ok {
+						return false
+					}
+					n, _ := v.metres(m.LatInt, m.LonInt)
+					return math.Abs(n-north) < 1
+				})
+				v.must(ok, "the old target stays")
+				// flyTo takes 0.3 s: an earlier target counts as 300 ms
+				v.ms("shown", took+300*time.Millisecond, 300, 600, 250)
+				time.Sleep(time.Second)
+			}
+		}},
 	{heading: "PX4: target", from: air, fact: "message 87 has frame 5, AMSL and no mask", run: func(v *probed) {
 		v.flyTo(10, 0, probeHeight)
 		time.Sleep(time.Second)
@@ -544,34 +595,39 @@ var px4FlightProbes = []probe{
 		time.Sleep(500 * time.Millisecond)
 		v.equal("answer", v.command(common.MAV_CMD_REQUEST_MESSAGE, 87).last(), simDenied)
 	}},
-	{heading: "PX4: hold", from: air, fact: "AUTO.LOITER during a goto is accepted and changes nothing", run: func(v *probed) {
-		v.flyTo(40, 0, probeHeight)
-		time.Sleep(2 * time.Second)
-		v.equal("answer", v.setMode(simPX4Loiter).last(), simAccepted)
-		v.arrives(40, 0, probeHeight, 1.2)
-	}},
-	{heading: "PX4: hold", from: air, fact: "a pilot's AUTO.LOITER during a goto changes nothing", run: func(v *probed) {
-		v.flyTo(40, 0, probeHeight)
-		time.Sleep(2 * time.Second)
-		v.pilotSets(simPX4Loiter)
-		v.arrives(40, 0, probeHeight, 1.2)
-	}},
-	{heading: "PX4: hold", from: air, fact: "the pause (all NaN) stops the vehicle, which comes back at most 1.7 m from 4 m/s", run: func(v *probed) {
-		v.cruise(4)
-		v.equal("answer", v.command(simGoto, -1, 1, 0, math.NaN(), math.NaN(), math.NaN(), math.NaN()).last(), simAccepted)
-		past, back := v.comesBack(20 * time.Second)
-		v.within("past", past, 4, 10, 3)
-		v.within("back", back, 1.2, 1.7, 1)
-		v.within("height", v.place().up, probeHeight, probeHeight, 1)
-	}},
-	{heading: "PX4: hold", from: air, fact: "a goto to the present place flies past it and comes all the way back", run: func(v *probed) {
-		v.cruise(5)
-		here := v.place()
-		v.flyTo(here.north, here.east, probeHeight)
-		past, back := v.comesBack(25 * time.Second)
-		v.within("past", past, 4, 13, 3)
-		v.within("back", back/past, 0.9, 1.2, 0.4)
-	}},
+	{heading: "PX4: hold", from: air, fact: "AUTO.LOITER during a goto is accepted and changes nothing",
+		run: func(v *probed) {
+			v.flyTo(40, 0, probeHeight)
+			time.Sleep(2 * time.Second)
+			v.equal("answer", v.setMode(simPX4Loiter).last(), simAccepted)
+			v.arrives(40, 0, probeHeight, 1.2)
+		}},
+	{heading: "PX4: hold", from: air, fact: "a pilot's AUTO.LOITER during a goto changes nothing",
+		run: func(v *probed) {
+			v.flyTo(40, 0, probeHeight)
+			time.Sleep(2 * time.Second)
+			v.pilotSets(simPX4Loiter)
+			v.arrives(40, 0, probeHeight, 1.2)
+		}},
+	{heading: "PX4: hold", from: air,
+		fact: "the pause (all NaN) stops the vehicle, which comes back at most 1.7 m from 4 m/s", run: func(v *probed) {
+			v.cruise(4)
+			v.equal("answer", v.command(simGoto, -1, 1, 0, math.NaN(), math.NaN(), math.NaN(), math.NaN()).last(),
+				simAccepted)
+			past, back := v.comesBack(20 * time.Second)
+			v.within("past", past, 4, 10, 3)
+			v.within("back", back, 1.2, 1.7, 1)
+			v.within("height", v.place().up, probeHeight, probeHeight, 1)
+		}},
+	{heading: "PX4: hold", from: air, fact: "a goto to the present place flies past it and comes all the way back",
+		run: func(v *probed) {
+			v.cruise(5)
+			here := v.place()
+			v.flyTo(here.north, here.east, probeHeight)
+			past, back := v.comesBack(25 * time.Second)
+			v.within("past", past, 4, 13, 3)
+			v.within("back", back/past, 0.9, 1.2, 0.4)
+		}},
 }
 
 var px4StickProbes = []probe{
@@ -598,25 +654,29 @@ var px4StickProbes = []probe{
 		}
 		v.equal("POSCTL", v.setMode(simPX4Posctl).last(), simRejected)
 	}},
-	{heading: "PX4: sticks", from: handed, fact: "0.6 s without sticks in POSCTL brings a failsafe with Hold, and RTL 5 s later", run: func(v *probed) {
-		v.live()
-		v.position()
-		v.losesSticks()
-	}},
-	{heading: "PX4: sticks", from: handed, fact: "losing sticks in AUTO.LOITER is the same failsafe", run: func(v *probed) {
-		v.live()
-		v.position()
-		time.Sleep(2 * time.Second)
-		v.must(v.setMode(simPX4Loiter).last() == simAccepted, "refused")
-		time.Sleep(time.Second)
-		v.losesSticks()
-	}},
-	{heading: "PX4: sticks", until: release{1, 14}, from: handed, fact: "losing sticks in AUTO.LAND is CRITICAL, and PX4 lands", run: func(v *probed) {
-		v.landsWithoutSticks(common.MAV_STATE_CRITICAL)
-	}},
-	{heading: "PX4: sticks", since: release{1, 15}, from: handed, fact: "losing sticks in AUTO.LAND is ACTIVE, and PX4 lands", run: func(v *probed) {
-		v.landsWithoutSticks(common.MAV_STATE_ACTIVE)
-	}},
+	{heading: "PX4: sticks", from: handed,
+		fact: "0.6 s without sticks in POSCTL brings a failsafe with Hold, and RTL 5 s later", run: func(v *probed) {
+			v.live()
+			v.position()
+			v.losesSticks()
+		}},
+	{heading: "PX4: sticks", from: handed, fact: "losing sticks in AUTO.LOITER is the same failsafe",
+		run: func(v *probed) {
+			v.live()
+			v.position()
+			time.Sleep(2 * time.Second)
+			v.must(v.setMode(simPX4Loiter).last() == simAccepted, "refused")
+			time.Sleep(time.Second)
+			v.losesSticks()
+		}},
+	{heading: "PX4: sticks", until: release{1, 14}, from: handed,
+		fact: "losing sticks in AUTO.LAND is CRITICAL, and PX4 lands", run: func(v *probed) {
+			v.landsWithoutSticks(common.MAV_STATE_CRITICAL)
+		}},
+	{heading: "PX4: sticks", since: release{1, 15}, from: handed,
+		fact: "losing sticks in AUTO.LAND is ACTIVE, and PX4 lands", run: func(v *probed) {
+			v.landsWithoutSticks(common.MAV_STATE_ACTIVE)
+		}},
 	{heading: "PX4: sticks", from: air, fact: "a flight without sticks has no failsafe", run: func(v *probed) {
 		time.Sleep(8 * time.Second)
 		b := v.beat()
@@ -634,40 +694,48 @@ var px4StickProbes = []probe{
 		v.keepSticks(6*time.Second, 0, 300, 500, 0)
 		v.equal("mode", v.mode(), uint32(simPX4Loiter))
 	}},
-	{heading: "PX4: leaving a stick mode", from: handed, fact: "0.2 s after moving sticks AUTO.LOITER is undone, 2 s after it stays", run: func(v *probed) {
-		v.position()
-		v.keepSticks(time.Second, 1000, 0, 500, 0)
-		v.centre(200 * time.Millisecond)
-		v.setMode(simPX4Loiter)
-		v.equal("0.2 s after", v.mode(), uint32(simPX4Posctl))
-		time.Sleep(1500 * time.Millisecond) // with the 0.2 s above and setMode's 0.3 s it is 2 s
-		v.setMode(simPX4Loiter)
-		time.Sleep(2 * time.Second)
-		v.equal("2 s after", v.mode(), uint32(simPX4Loiter))
-	}},
-	{heading: "PX4: leaving a stick mode", from: handed, fact: "from ALTCTL POSCTL is in force within 0.2 s whatever the sticks did, and AUTO.LOITER stays 2.2 s later", run: func(v *probed) {
-		v.live()
-		v.centre(400 * time.Millisecond)
-		v.must(v.setMode(simPX4Altctl).last() == simAccepted, "refused")
-		v.keepSticks(time.Second, 800, 0, 500, 0)
-		v.stick(0, 0, 500, 0)
-		sent := time.Now()
-		v.ours.send(v.modeMessage(simPX4Posctl))
-		v.ms("POSCTL", v.shown(simPX4Posctl, sent, time.Second).Sub(sent), 9, 200, 0)
-		time.Sleep(2200 * time.Millisecond)
-		v.setMode(simPX4Loiter)
-		time.Sleep(2 * time.Second)
-		v.equal("mode", v.mode(), uint32(simPX4Loiter))
-	}},
-	{heading: "PX4: source of sticks", from: air, fact: "COM_RC_IN_MODE 4 ignores MANUAL_CONTROL", run: func(v *probed) {
-		v.equal("POSCTL", v.sticksWith(4), []common.MAV_RESULT{simRejected})
-	}},
-	{heading: "PX4: source of sticks", since: release{1, 17}, from: air, fact: "COM_RC_IN_MODE 5 to 8 obey MANUAL_CONTROL while there is no transmitter", run: func(v *probed) {
-		v.equal("POSCTL", v.sticksWith(5, 6, 7, 8), []common.MAV_RESULT{simAccepted, simAccepted, simAccepted, simAccepted})
-	}},
-	{heading: "PX4: source of sticks", until: release{1, 16}, from: air, fact: "with COM_RC_IN_MODE 5 to 8 no sticks act", run: func(v *probed) {
-		v.equal("POSCTL", v.sticksWith(5, 6, 7, 8), []common.MAV_RESULT{simRejected, simRejected, simRejected, simRejected})
-	}},
+	{heading: "PX4: leaving a stick mode", from: handed,
+		fact: "0.2 s after moving sticks AUTO.LOITER is undone, 2 s after it stays", run: func(v *probed) {
+			v.position()
+			v.keepSticks(time.Second, 1000, 0, 500, 0)
+			v.centre(200 * time.Millisecond)
+			v.setMode(simPX4Loiter)
+			v.equal("0.2 s after", v.mode(), uint32(simPX4Posctl))
+			time.Sleep(1500 * time.Millisecond) // with the 0.2 s above and setMode's 0.3 s it is 2 s
+			v.setMode(simPX4Loiter)
+			time.Sleep(2 * time.Second)
+			v.equal("2 s after", v.mode(), uint32(simPX4Loiter))
+		}},
+	{heading: "PX4: leaving a stick mode", from: handed,
+		fact: "from ALTCTL POSCTL is in force within 0.2 s whatever the sticks did, and AUTO.LOITER stays 2.2 s later",
+		run: func(v *probed) {
+			v.live()
+			v.centre(400 * time.Millisecond)
+			v.must(v.setMode(simPX4Altctl).last() == simAccepted, "refused")
+			v.keepSticks(time.Second, 800, 0, 500, 0)
+			v.stick(0, 0, 500, 0)
+			sent := time.Now()
+			v.ours.send(v.modeMessage(simPX4Posctl))
+			v.ms("POSCTL", v.shown(simPX4Posctl, sent, time.Second).Sub(sent), 9, 200, 0)
+			time.Sleep(2200 * time.Millisecond)
+			v.setMode(simPX4Loiter)
+			time.Sleep(2 * time.Second)
+			v.equal("mode", v.mode(), uint32(simPX4Loiter))
+		}},
+	{heading: "PX4: source of sticks", from: air, fact: "COM_RC_IN_MODE 4 ignores MANUAL_CONTROL",
+		run: func(v *probed) {
+			v.equal("POSCTL", v.sticksWith(4), []common.MAV_RESULT{simRejected})
+		}},
+	{heading: "PX4: source of sticks", since: release{1, 17}, from: air,
+		fact: "COM_RC_IN_MODE 5 to 8 obey MANUAL_CONTROL while there is no transmitter", run: func(v *probed) {
+			v.equal("POSCTL", v.sticksWith(5, 6, 7, 8),
+				[]common.MAV_RESULT{simAccepted, simAccepted, simAccepted, simAccepted})
+		}},
+	{heading: "PX4: source of sticks", until: release{1, 16}, from: air,
+		fact: "with COM_RC_IN_MODE 5 to 8 no sticks act", run: func(v *probed) {
+			v.equal("POSCTL", v.sticksWith(5, 6, 7, 8),
+				[]common.MAV_RESULT{simRejected, simRejected, simRejected, simRejected})
+		}},
 	{heading: "PX4: source of sticks", from: air, fact: "COM_RC_IN_MODE 1 obeys MANUAL_CONTROL", run: func(v *probed) {
 		v.equal("POSCTL", v.sticksWith(1), []common.MAV_RESULT{simAccepted})
 	}},
@@ -733,25 +801,26 @@ func px4UndoProbes() (probes []probe) {
 			if override == 0 {
 				fact = "with COM_RC_OVERRIDE 0 a pilot's " + to.name + " stays"
 			}
-			probes = append(probes, probe{heading: "PX4: moving sticks and a pilot", from: handed, fact: fact, run: func(v *probed) {
-				v.setParam("COM_RC_OVERRIDE", override)
-				defer v.setParam("COM_RC_OVERRIDE", 1)
-				v.live()
-				v.position()
-				for i := range 10 {
-					v.keepSticks(100*time.Millisecond, []int16{500, -500}[i%2], 0, 500, 0)
-				}
-				sent := time.Now()
-				v.pilot.send(v.modeMessage(to.mode))
-				switched := v.shown(to.mode, sent, time.Second)
-				time.Sleep(300 * time.Millisecond)
-				if override == 0 {
-					v.equal("mode", v.mode(), to.mode)
-					return
-				}
-				again := v.shown(simPX4Posctl, switched, time.Second)
-				v.ms("the switch lasted", again.Sub(switched), 12, 48, 15)
-			}})
+			probes = append(probes, probe{heading: "PX4: moving sticks and a pilot", from: handed, fact: fact,
+				run: func(v *probed) {
+					v.setParam("COM_RC_OVERRIDE", override)
+					defer v.setParam("COM_RC_OVERRIDE", 1)
+					v.live()
+					v.position()
+					for i := range 10 {
+						v.keepSticks(100*time.Millisecond, []int16{500, -500}[i%2], 0, 500, 0)
+					}
+					sent := time.Now()
+					v.pilot.send(v.modeMessage(to.mode))
+					switched := v.shown(to.mode, sent, time.Second)
+					time.Sleep(300 * time.Millisecond)
+					if override == 0 {
+						v.equal("mode", v.mode(), to.mode)
+						return
+					}
+					again := v.shown(simPX4Posctl, switched, time.Second)
+					v.ms("the switch lasted", again.Sub(switched), 12, 48, 15)
+				}})
 		}
 	}
 	return probes

@@ -37,12 +37,15 @@ var (
 	factsAutopilot = flag.String("autopilot", "", "the autopilot of TestFacts, a value of mavrest's -device")
 	factsObserver  = flag.String("observer", "", "a second link to the same autopilot, a ground station's")
 	factsRadio     = flag.String("transmitter", "", "ArduPilot's SITL: host:port of its receiver, 127.0.0.1:5501")
-	factsSlack     = flag.Duration("slack", 0, "how much later than measured an answer may come on a loaded computer; such a run does not prove the times in ms")
-	factsOnly      = flag.String("facts", "", "only facts whose name contains this")
+	factsSlack     = flag.Duration("slack", 0,
+		"how much later than measured an answer may come on a loaded computer; such a run does not prove the times "+
+			"in ms")
+	factsOnly = flag.String("facts", "", "only facts whose name contains this")
 )
 
 func init() {
-	flag.Var(&flyFacts, "fly", "arm and fly the vehicle of -autopilot, if it looks simulated; -fly=real flies any vehicle")
+	flag.Var(&flyFacts, "fly", "arm and fly the vehicle of -autopilot, if it looks simulated; -fly=real flies any "+
+		"vehicle")
 }
 
 // flyFlag is a boolean flag that also takes a word.
@@ -272,7 +275,8 @@ func (v *probed) equal(what string, got, want any) {
 }
 
 // await waits for a message that came after since, and returns when it came.
-func (v *probed) await(l *factLink, since time.Time, most time.Duration, is func(message.Message) bool) (time.Time, bool) {
+func (v *probed) await(l *factLink, since time.Time, most time.Duration, is func(message.Message) bool) (time.Time,
+	bool) {
 	for end := time.Now().Add(most); ; time.Sleep(500 * time.Microsecond) {
 		for _, h := range l.since(since) {
 			if is(h.msg) {
@@ -496,7 +500,8 @@ func (v *probed) arrives(north, east, up, near float64) {
 // readParam asks for a parameter.
 func (v *probed) readParam(name string) (value float64, ok bool) {
 	sent := time.Now()
-	v.ours.send(&common.MessageParamRequestRead{TargetSystem: v.system, TargetComponent: 1, ParamId: name, ParamIndex: -1})
+	v.ours.send(&common.MessageParamRequestRead{TargetSystem: v.system, TargetComponent: 1, ParamId: name,
+		ParamIndex: -1})
 	_, ok = v.await(v.ours, sent, 2*time.Second, func(m message.Message) bool {
 		p, answers := m.(*common.MessageParamValue)
 		if answers = answers && p.ParamId == name; answers {
@@ -543,7 +548,8 @@ func (v *probed) stick(x, y, z, r int16) {
 		s.mu.Lock()
 		a := s.axes
 		s.mu.Unlock()
-		v.ours.sendAs(system, componentID, &common.MessageManualControl{Target: v.system, X: a[0], Y: a[1], Z: a[2], R: a[3]})
+		v.ours.sendAs(system, componentID, &common.MessageManualControl{Target: v.system, X: a[0], Y: a[1], Z: a[2],
+			R: a[3]})
 	})
 }
 
@@ -650,7 +656,8 @@ func (v *probed) transmit(us [8]uint16) {
 	case v.sim != nil:
 		v.sim.change(func() {
 			v.sim.receiver, v.sim.rcSwitch = simReceiverInHand, us[4]
-			v.sim.rc = [4]int16{2 * (1500 - int16(us[1])), 2 * (int16(us[0]) - 1500), int16(us[2]) - 1000, 2 * (int16(us[3]) - 1500)}
+			v.sim.rc = [4]int16{2 * (1500 - int16(us[1])), 2 * (int16(us[0]) - 1500), int16(us[2]) - 1000,
+				2 * (int16(us[3]) - 1500)}
 		})
 	case v.radio != nil:
 		var b [16]byte
@@ -684,7 +691,8 @@ func (v *probed) holdMode() uint32 {
 func (v *probed) toGround() {
 	v.silence()
 	if v.armed() {
-		land, ok := map[craft]uint32{onPX4: simPX4Land, onPX4Plane: simPX4Land, onPX4VTOL: simPX4Land, onPX4Rover: simPX4Land, onCopter: simArduLand, onQuadPlane: simPlaneQLand}[v.craft]
+		land, ok := map[craft]uint32{onPX4: simPX4Land, onPX4Plane: simPX4Land, onPX4VTOL: simPX4Land,
+			onPX4Rover: simPX4Land, onCopter: simArduLand, onQuadPlane: simPlaneQLand}[v.craft]
 		if !ok {
 			v.skip("a Plane does not land on command: it flies on in its mode")
 		}
@@ -885,7 +893,8 @@ func flyTheFacts(t *testing.T) {
 	for _, from := range []startState{ground, air, handed, boot} {
 		for _, p := range allProbes() {
 			name := p.heading + ": " + p.fact
-			if p.on != v.craft || p.from != from || !strings.Contains(string(p.on)+"/"+p.heading+"/"+p.fact, *factsOnly) {
+			if p.on != v.craft || p.from != from ||
+				!strings.Contains(string(p.on)+"/"+p.heading+"/"+p.fact, *factsOnly) {
 				continue
 			}
 			if !p.about(v.release) {
@@ -916,7 +925,8 @@ func flyTheFacts(t *testing.T) {
 				t.Errorf("%s: %s", name, result)
 			}
 			counts[result[:4]]++ // pass, skip or FAIL
-			fmt.Fprintf(table, "%s %s\t%s\t%s\t%s\t%.1f s\n", v.craft, version, name, strings.Join(v.report, ", "), result, time.Since(began).Seconds())
+			fmt.Fprintf(table, "%s %s\t%s\t%s\t%s\t%.1f s\n", v.craft, version, name, strings.Join(v.report, ", "),
+				result, time.Since(began).Seconds())
 			table.Flush()
 			if m, ok := v.ask(30).(*common.MessageAttitude); ok && math.Abs(float64(m.Roll)) > 1.2 {
 				t.Fatalf("%s: the vehicle has CRASHED: it lies on its side", name)
@@ -951,7 +961,8 @@ func meet(t *testing.T) (v *probed, version string) {
 		return p
 	}
 	v = &probed{system: simSystem}
-	v.ours, v.pilot = newFactLink(open(*factsAutopilot), simSystem, componentID), newFactLink(open(*factsObserver), 255, 190)
+	v.ours, v.pilot = newFactLink(open(*factsAutopilot), simSystem, componentID), newFactLink(open(*factsObserver),
+		255, 190)
 	go v.ours.listen()
 	go v.pilot.listen()
 	var h *common.MessageHeartbeat
@@ -987,7 +998,8 @@ func meet(t *testing.T) (v *probed, version string) {
 	v.release = releaseOf(m.FlightSwVersion)
 	version = fmt.Sprintf("%v.%d", v.release, m.FlightSwVersion>>8&0xff)
 	if flyFacts != "real" && !v.looksSimulated() {
-		t.Fatal("this does not look like a simulated vehicle; -fly=real flies it all the same. Take the propellers off.")
+		t.Fatal("this does not look like a simulated vehicle; -fly=real flies it all the same. Take the propellers " +
+			"off.")
 	}
 	if *factsRadio != "" {
 		var err error
@@ -1006,7 +1018,8 @@ func (v *probed) looksSimulated() bool {
 	for range 5 { // ArduPlane may still be starting
 		sent := time.Now()
 		for _, name := range names {
-			v.ours.send(&common.MessageParamRequestRead{TargetSystem: v.system, TargetComponent: 1, ParamId: name, ParamIndex: -1})
+			v.ours.send(&common.MessageParamRequestRead{TargetSystem: v.system, TargetComponent: 1, ParamId: name,
+				ParamIndex: -1})
 		}
 		if _, ok := v.await(v.ours, sent, 3*time.Second, func(m message.Message) bool {
 			p, ok := m.(*common.MessageParamValue)
@@ -1069,15 +1082,18 @@ func TestThePageNamesEveryProbe(t *testing.T) {
 	}
 }
 
-var factsMutants = flag.Bool("mutants", false, "TestEachProbeCanFail: run each probe on wrong simulators, for a minute or two")
+var factsMutants = flag.Bool("mutants", false,
+	"TestEachProbeCanFail: run each probe on wrong simulators, for a minute or two")
 
 // mutants are simulators that are wrong in one respect.
 var mutants = []struct {
 	name string
 	make func(s *simulator)
 }{
-	{"modes that can be armed can't, and the others can", func(s *simulator) { s.eachMode(func(m *simMode) { m.noArm = !m.noArm }) }},
-	{"modes that are accepted only on the ground are accepted in the air", func(s *simulator) { s.eachMode(func(m *simMode) { m.disarmedOnly, m.refused = false, false }) }},
+	{"modes that can be armed can't, and the others can",
+		func(s *simulator) { s.eachMode(func(m *simMode) { m.noArm = !m.noArm }) }},
+	{"modes that are accepted only on the ground are accepted in the air",
+		func(s *simulator) { s.eachMode(func(m *simMode) { m.disarmedOnly, m.refused = false, false }) }},
 	{"every mode is refused", func(s *simulator) { s.eachMode(func(m *simMode) { m.refused = true }) }},
 	{"it has no live reports", func(s *simulator) { s.noLiveMode = true }},
 	{"its parameters choose other sticks", func(s *simulator) {
@@ -1087,7 +1103,10 @@ var mutants = []struct {
 		s.landSpeed, s.brake, s.early, s.soft = 4*s.landSpeed, s.brake/4, 3, 0
 		s.params["WPNAV_SPEED"], s.params["WP_SPD"] = 300, 3
 	}},
-	{"its sticks are slow and it falls slowly", func(s *simulator) { s.stickSpeed, s.stickUp, s.stickDown = s.stickSpeed/4, 0.2, 0.2 }},
+	{"its sticks are slow and it falls slowly", func(s *simulator) {
+		s.stickSpeed, s.stickUp,
+			s.stickDown = s.stickSpeed/4, 0.2, 0.2
+	}},
 	{"it streams messages without a request", func(s *simulator) {
 		s.streams = map[uint32]time.Duration{0: time.Second / 3, 33: time.Second / 10, 1: time.Second}
 	}},
@@ -1095,7 +1114,8 @@ var mutants = []struct {
 	{"it acknowledges commands and does nothing", func(s *simulator) { s.idle = true }},
 	{"it is ready too soon", func(s *simulator) { s.armableAfter = time.Second }},
 	{"it refuses the commands of a flight", func(s *simulator) {
-		for _, id := range []common.MAV_CMD{simGoto, simTakeoff, common.MAV_CMD_NAV_LAND, common.MAV_CMD_DO_CHANGE_SPEED, common.MAV_CMD_CONDITION_YAW} {
+		for _, id := range []common.MAV_CMD{simGoto, simTakeoff, common.MAV_CMD_NAV_LAND,
+			common.MAV_CMD_DO_CHANGE_SPEED, common.MAV_CMD_CONDITION_YAW} {
 			s.refuses[id] = true
 		}
 	}},

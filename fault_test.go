@@ -57,14 +57,16 @@ type badLine struct {
 }
 
 func newBadLine(seed uint64) *badLine {
-	return &badLine{fault: simFault{seed: seed}, acks: map[uint16]int{}, written: map[string]bool{}, values: sentValues{}}
+	return &badLine{fault: simFault{seed: seed}, acks: map[uint16]int{}, written: map[string]bool{},
+		values: sentValues{}}
 }
 
 // spoil makes the line damage bytes at a rate.
 func (l *badLine) spoil(rate float64, f simFault) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.fault = simFault{drop: rate * f.drop, repeat: rate * f.repeat, flip: rate * f.flip, insert: rate * f.insert, seed: l.fault.seed}
+	l.fault = simFault{drop: rate * f.drop, repeat: rate * f.repeat, flip: rate * f.flip, insert: rate * f.insert,
+		seed: l.fault.seed}
 }
 
 // pass carries bytes over the line in one direction.
@@ -102,7 +104,8 @@ func (l *badLine) pass(w *simWire, b []byte) []byte {
 				l.goodReport = time.Now()
 			}
 		case *common.MessageCommandAck:
-			if m.Result == common.MAV_RESULT_ACCEPTED && f.system == 1 && f.component == 1 && (m.TargetComponent == componentID || f.v1) {
+			if m.Result == common.MAV_RESULT_ACCEPTED && f.system == 1 && f.component == 1 &&
+				(m.TargetComponent == componentID || f.v1) {
 				l.acks[uint16(m.Command)]++
 			}
 		case *common.MessageCommandLong, *common.MessageCommandInt:
@@ -196,11 +199,13 @@ func (v sentValues) add(f wireFrame) {
 	switch m := f.message().(type) {
 	case *minimal.MessageHeartbeat:
 		put("custom mode", fmt.Sprint(m.CustomMode))
-		put("heartbeat", fmt.Sprint(m.BaseMode&minimal.MAV_MODE_FLAG_SAFETY_ARMED != 0, " ", strings.ToLower(strings.TrimPrefix(m.SystemStatus.String(), "MAV_STATE_"))))
+		put("heartbeat", fmt.Sprint(m.BaseMode&minimal.MAV_MODE_FLAG_SAFETY_ARMED != 0, " ",
+			strings.ToLower(strings.TrimPrefix(m.SystemStatus.String(), "MAV_STATE_"))))
 	case *common.MessageCurrentMode:
 		put("custom mode", fmt.Sprint(m.CustomMode))
 	case *common.MessageGlobalPositionInt:
-		put("position", values(float64(m.Lat)/1e7, 7, float64(m.Lon)/1e7, 7, float64(m.RelativeAlt)/1000, 2, float64(m.Alt)/1000, 2, unless(float64(m.Hdg)/100, m.Hdg == 65535), 2))
+		put("position", values(float64(m.Lat)/1e7, 7, float64(m.Lon)/1e7, 7, float64(m.RelativeAlt)/1000, 2,
+			float64(m.Alt)/1000, 2, unless(float64(m.Hdg)/100, m.Hdg == 65535), 2))
 		put("velocity", values(float64(m.Vx)/100, 2, float64(m.Vy)/100, 2, float64(m.Vz)/100, 2))
 		put("climb", values(-float64(m.Vz)/100, 2))
 	case *common.MessageVfrHud:
@@ -208,11 +213,14 @@ func (v sentValues) add(f wireFrame) {
 		put("climb", values(float64(m.Climb), 2))
 	case *common.MessageAttitude:
 		yaw := math.Mod(float64(m.Yaw)*180/math.Pi+360, 360)
-		for _, y := range []float64{yaw, math.Nextafter(yaw, 0), math.Nextafter(yaw, 999)} { // the last bit may round either way
+		// the last bit may round either way
+		for _, y := range []float64{yaw, math.Nextafter(yaw, 0), math.Nextafter(yaw, 999)} {
 			put("attitude", values(float64(m.Roll)*180/math.Pi, 1, float64(m.Pitch)*180/math.Pi, 1, y, 1))
 		}
 	case *common.MessageSysStatus:
-		put("battery", values(unless(float64(m.VoltageBattery)/1000, m.VoltageBattery == 65535), 2, unless(float64(m.CurrentBattery)/100, m.CurrentBattery < 0), 2, unless(float64(m.BatteryRemaining), m.BatteryRemaining < 0), 0))
+		put("battery", values(unless(float64(m.VoltageBattery)/1000, m.VoltageBattery == 65535), 2,
+			unless(float64(m.CurrentBattery)/100, m.CurrentBattery < 0), 2, unless(float64(m.BatteryRemaining),
+				m.BatteryRemaining < 0), 0))
 	case *common.MessageGpsRawInt:
 		put("gps", values(float64(m.SatellitesVisible), 0, float64(m.Eph)/100, 2))
 	case *common.MessageHomePosition:
@@ -416,7 +424,8 @@ func TestABadLineNeverLies(t *testing.T) {
 				line.mu.Lock()
 				defer line.mu.Unlock()
 				for _, r := range received {
-					if _, unknown := r.msg.(*message.MessageRaw); unknown { // its checksum can't be checked, and the vehicle ignores it
+					// its checksum can't be checked, and the vehicle ignores it
+					if _, unknown := r.msg.(*message.MessageRaw); unknown {
 						continue
 					}
 					if !line.written[sentKey(r.system, r.component, r.msg)] {
@@ -458,8 +467,10 @@ func (s *ptyAutopilot) say(messages ...message.Message) {
 func (s *ptyAutopilot) beat() {
 	s.beats++
 	s.say(copterBeat(),
-		&common.MessageGlobalPositionInt{TimeBootMs: uint32(s.beats), Lat: 473977420 + s.beats%1000, Lon: 85455940 + s.beats%777, Alt: 488000 + s.beats%999, RelativeAlt: s.beats % 999, Hdg: uint16(s.beats % 36000)},
-		&common.MessageAttitude{TimeBootMs: uint32(s.beats), Roll: float32(s.beats%100) / 100, Yaw: float32(s.beats%600) / 100})
+		&common.MessageGlobalPositionInt{TimeBootMs: uint32(s.beats), Lat: 473977420 + s.beats%1000, Lon: 85455940 +
+			s.beats%777, Alt: 488000 + s.beats%999, RelativeAlt: s.beats % 999, Hdg: uint16(s.beats % 36000)},
+		&common.MessageAttitude{TimeBootMs: uint32(s.beats), Roll: float32(s.beats%100) / 100,
+			Yaw: float32(s.beats%600) / 100})
 }
 
 // newPTYAutopilot connects an autopilot and a drone by a pseudo-terminal.
@@ -627,7 +638,8 @@ func TestHalfAFrameOnASerialLineCostsOnlyItself(t *testing.T) {
 		for range 20 { // more bytes than the half frame claims
 			s.say(copterBeat())
 		}
-		waitUntil(t, "every heartbeat after the half frame is read", func() bool { return d.status().link.received >= received+20 })
+		waitUntil(t, "every heartbeat after the half frame is read",
+			func() bool { return d.status().link.received >= received+20 })
 	}
 }
 
@@ -653,7 +665,8 @@ func TestNoiseAndHalvesInFlightChangeNothing(t *testing.T) {
 		f.accepted("/land", "")
 
 		// Half a frame comes, then silence for so long that the vehicle is offline.
-		beat := packet(1, 1, 1, beatOf(map[firmware]common.MAV_AUTOPILOT{px4: common.MAV_AUTOPILOT_PX4, copter: common.MAV_AUTOPILOT_ARDUPILOTMEGA}[f.firmware], f.sim.truth().mode, true))
+		beat := packet(1, 1, 1, beatOf(map[firmware]common.MAV_AUTOPILOT{px4: common.MAV_AUTOPILOT_PX4,
+			copter: common.MAV_AUTOPILOT_ARDUPILOTMEGA}[f.firmware], f.sim.truth().mode, true))
 		for _, half := range [][]byte{beat[:5], wireFrame{claims: 255, system: 1, component: 1, id: 33}.bytes()} {
 			f.sim.inject(half)
 			f.sim.change(func() { f.sim.muted = true })
@@ -699,14 +712,17 @@ func TestTwoAutopilotsAndAGimbalOnOneLine(t *testing.T) {
 						}
 						say := []message.Message{
 							beat,
-							&common.MessageGlobalPositionInt{TimeBootMs: 1, Lat: 1e7, Lon: 2e7, Alt: 3000, RelativeAlt: 4000, Hdg: 500, Vx: 600},
+							&common.MessageGlobalPositionInt{TimeBootMs: 1, Lat: 1e7, Lon: 2e7, Alt: 3000,
+								RelativeAlt: 4000, Hdg: 500, Vx: 600},
 							&common.MessageAttitude{TimeBootMs: 1, Roll: 1.5, Pitch: 1.25, Yaw: 1},
 							&common.MessageSysStatus{VoltageBattery: 1000, CurrentBattery: 100, BatteryRemaining: 1},
 							&common.MessageHomePosition{Latitude: 1e7, Longitude: 1e7, Altitude: 1e6},
 							&common.MessageExtendedSysState{LandedState: common.MAV_LANDED_STATE_LANDING},
 							&common.MessageStatustext{Severity: 2, Text: "a stranger's"},
-							&common.MessageCommandAck{Command: common.MAV_CMD(cmdArm), Result: ackAccepted, TargetSystem: 1, TargetComponent: componentID},
-							&common.MessageCommandAck{Command: common.MAV_CMD(cmdSetMode), Result: ackFailed, TargetSystem: 1, TargetComponent: componentID},
+							&common.MessageCommandAck{Command: common.MAV_CMD(cmdArm), Result: ackAccepted,
+								TargetSystem: 1, TargetComponent: componentID},
+							&common.MessageCommandAck{Command: common.MAV_CMD(cmdSetMode), Result: ackFailed,
+								TargetSystem: 1, TargetComponent: componentID},
 						}
 						for i, m := range say {
 							f.sim.inject(encode(byte(n+i), who[0], who[1], m))
@@ -815,7 +831,8 @@ func TestEveryAnswerIsTrueAndInTimeWhileThePortFails(t *testing.T) {
 				f.sim.stallWrites(false)
 				f.sim.plug()
 				// The port is opened 2 s later at most, and a heartbeat comes each second.
-				f.until("online", 3200*time.Millisecond, func() bool { return f.status()["online"] == true && f.drone.status().tel.beat.at.After(asked) })
+				f.until("online", 3200*time.Millisecond,
+					func() bool { return f.status()["online"] == true && f.drone.status().tel.beat.at.After(asked) })
 				time.Sleep(2500 * time.Millisecond)
 				asked = time.Now()
 				f.accepted("/land", "")
@@ -874,7 +891,8 @@ func TestAThousandUnpluggingsOfTheSimulatorsCableLeaveNothing(t *testing.T) {
 			}
 			received := f.drone.status().link.received
 			f.sim.plug()
-			f.until("frames come again", 4*time.Second, func() bool { return f.drone.status().link.received > received })
+			f.until("frames come again", 4*time.Second,
+				func() bool { return f.drone.status().link.received > received })
 		}
 		after := quietGoroutines()
 		if n := opens.Load(); n < int64(cycles) {
@@ -939,7 +957,8 @@ func onceOnATerminal(t *testing.T, way int) {
 // ---- The vehicle ----
 
 // inEach begins each manoeuvre and waits 4 s. $1 is the manoeuvre's mode (words: flight_test.go).
-const inEach = "{takeoff→takeoff|aloft, goto 200 0→hold|aloft, mode hold→hold|aloft, mode position→position|aloft, mode rtl→rtl|aloft, land→land|aloft, land 200 0→land}, +4s, "
+const inEach = "{takeoff→takeoff|aloft, goto 200 0→hold|aloft, mode hold→hold|aloft, mode position→position|aloft, " +
+	"mode rtl→rtl|aloft, land→land|aloft, land 200 0→land}, +4s, "
 
 // asksForStreams counts the requests of message intervals since a time.
 func (f *flight) asksForStreams(since time.Time) (n int) {
@@ -966,7 +985,8 @@ func TestAnAnswerIsTrueWhateverHappensToTheAcks(t *testing.T) {
 			return []simAnswer{answer}
 		}
 	}
-	flip := func(b *common.MessageCommandAck) { b.Result = ackAccepted + ackFailed - b.Result } // each becomes the other
+	// each becomes the other
+	flip := func(b *common.MessageCommandAck) { b.Result = ackAccepted + ackFailed - b.Result }
 	toAnotherTarget := func(b *common.MessageCommandAck) { b.TargetSystem, b.TargetComponent = 255, 190 }
 	ofAnotherCommand := func(b *common.MessageCommandAck) { b.Command++ }
 	inProgress := func(b *common.MessageCommandAck) { b.Result = ackInProgress }
@@ -1006,7 +1026,8 @@ func TestAnAnswerIsTrueWhateverHappensToTheAcks(t *testing.T) {
 		{"to another target", one(simAnswer{}, toAnotherTarget), 504, 2 * time.Second},
 		{"for another command", one(simAnswer{}, ofAnotherCommand), 504, 2 * time.Second},
 		{"in progress for ever", one(simAnswer{}, inProgress), 504, 2 * time.Second},
-		{"in progress, then accepted", then(one(simAnswer{}, inProgress), one(simAnswer{after: 1500 * ms}, nil)), 200, 1850 * ms},
+		{"in progress, then accepted", then(one(simAnswer{}, inProgress), one(simAnswer{after: 1500 * ms}, nil)), 200,
+			1850 * ms},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			both(t, func(f *flight) {
@@ -1034,8 +1055,10 @@ func TestAnAnswerIsTrueWhateverHappensToTheAcks(t *testing.T) {
 					if command.id == common.MAV_CMD_DO_SET_MODE { // a report proves it
 						want = 200
 					}
-					if took := time.Since(asked); code != want || took > c.took+20*time.Millisecond { // 20 ms for the request of PX4's home
-						f.Errorf("%s answered %d %v after %v, want %d within %v", command.path, code, o, took, want, c.took)
+					// 20 ms for the request of PX4's home
+					if took := time.Since(asked); code != want || took > c.took+20*time.Millisecond {
+						f.Errorf("%s answered %d %v after %v, want %d within %v", command.path, code, o, took, want,
+							c.took)
 					}
 					time.Sleep(500 * time.Millisecond)
 					f.sim.change(func() { f.sim.onAck = nil })
@@ -1139,14 +1162,16 @@ func TestLandIsInTimeWhile500DribbleAnd1000ASecondAskForTheStatus(t *testing.T) 
 		}
 		time.Sleep(2 * time.Second)
 		for i := range seconds {
-			time.Sleep(time.Second - time.Duration(37*i)*time.Millisecond) // each landing at another phase of the clients' second
+			// each landing at another phase of the clients' second
+			time.Sleep(time.Second - time.Duration(37*i)*time.Millisecond)
 			p.lands(longestLand)
 		}
 		close(ended)
 		clients.Wait()
 		end()
 		f.wantMode("land")
-		f.Logf("figures: %d bytes dribbled, %d status answered, %d torn, %d landings", bytes.Load(), answers.Load(), torn.Load(), seconds)
+		f.Logf("figures: %d bytes dribbled, %d status answered, %d torn, %d landings", bytes.Load(), answers.Load(),
+			torn.Load(), seconds)
 		if answers.Load() < int64(seconds*900) || torn.Load() > 0 {
 			f.Errorf("%d answers in some %d s, %d connections torn", answers.Load(), seconds, torn.Load())
 		}
@@ -1170,7 +1195,8 @@ func TestLandIsInTimeWhileClientsNeverRead(t *testing.T) {
 					w := p.connect()
 					clients.Go(func() { // without waiting for answers
 						for {
-							if _, err := fmt.Fprintf(w, "%s %s HTTP/1.1\r\nHost: drone.local\r\nContent-Length: %d\r\n\r\n%s", c.method, c.path, len(c.body), c.body); err != nil {
+							if _, err := fmt.Fprintf(w, "%s %s HTTP/1.1\r\nHost: drone.local\r\nContent-Length: "+
+								"%d\r\n\r\n%s", c.method, c.path, len(c.body), c.body); err != nil {
 								return
 							}
 						}
@@ -1197,7 +1223,8 @@ func TestEndlessBodiesAndIncompleteRequestsBlockNothing(t *testing.T) {
 			clients.Go(func() {
 				switch i % 4 {
 				case 0: // blanks for ever, in chunks
-					io.WriteString(w, "POST /api/drone/land HTTP/1.1\r\nHost: drone.local\r\nTransfer-Encoding: chunked\r\n\r\n")
+					io.WriteString(w, "POST /api/drone/land HTTP/1.1\r\nHost: drone.local\r\nTransfer-Encoding: "+
+						"chunked\r\n\r\n")
 					for {
 						if _, err := io.WriteString(w, "10\r\n                \r\n"); err != nil {
 							return
@@ -1205,9 +1232,11 @@ func TestEndlessBodiesAndIncompleteRequestsBlockNothing(t *testing.T) {
 						time.Sleep(10 * time.Millisecond)
 					}
 				case 1: // the rest of the body never comes
-					io.WriteString(w, "POST /api/drone/land HTTP/1.1\r\nHost: drone.local\r\nContent-Length: 4000\r\n\r\n{")
+					io.WriteString(w, "POST /api/drone/land HTTP/1.1\r\nHost: drone.local\r\nContent-Length: "+
+						"4000\r\n\r\n{")
 				case 2: // closed in the middle of the body
-					io.WriteString(w, "POST /api/drone/land HTTP/1.1\r\nHost: drone.local\r\nContent-Length: 2\r\n\r\n{")
+					io.WriteString(w, "POST /api/drone/land HTTP/1.1\r\nHost: drone.local\r\nContent-Length: "+
+						"2\r\n\r\n{")
 					w.Close()
 				case 3: // headers for ever
 					io.WriteString(w, "POST /api/drone/land HTTP/1.1\r\nHost: drone.local\r\n")
@@ -1283,9 +1312,12 @@ func TestMalformedRequestsDoNotReachTheVehicle(t *testing.T) {
 		requests = 100_000
 	}
 	good := []struct{ path, body string }{
-		{"/api/drone/mode", `{"mode":"position"}`}, {"/api/drone/mode", `{"mode":"rtl"}`}, {"/api/drone/mode", `{"arm":true}`},
-		{"/api/drone/mode", `{"mode":"hold","arm":false}`}, {"/api/drone/input", `{"roll":0.1,"pitch":-0.5,"throttle":0.5,"timeout":1}`},
-		{"/api/drone/takeoff", `{"altitude":30}`}, {"/api/drone/goto", `{"lat":47.3980,"lon":8.5460,"altitude":20,"heading":90,"speed":3}`},
+		{"/api/drone/mode", `{"mode":"position"}`}, {"/api/drone/mode", `{"mode":"rtl"}`},
+		{"/api/drone/mode", `{"arm":true}`},
+		{"/api/drone/mode", `{"mode":"hold","arm":false}`},
+		{"/api/drone/input", `{"roll":0.1,"pitch":-0.5,"throttle":0.5,"timeout":1}`},
+		{"/api/drone/takeoff", `{"altitude":30}`},
+		{"/api/drone/goto", `{"lat":47.3980,"lon":8.5460,"altitude":20,"heading":90,"speed":3}`},
 		{"/api/drone/goto", `{"altitude_msl":510.5}`}, {"/api/drone/land", `{"lat":47.3980,"lon":8.5460}`},
 	}
 	flyHTTP(t, simPX4, func(hf *httpFlight) {
@@ -1324,14 +1356,16 @@ func TestNoiseAndSlowLines(t *testing.T) {
 	}{
 		{"0.1 %", 0.001, 0, 0.998, 0.99}, {"0.5 %", 0.005, 0, 0.996, 0.98}, {"1 %", 0.01, 0, 0.99, 0.97},
 		{"2 %", 0.02, 0, 0.89, 0.82}, {"5 %", 0.05, 0, 0.18, 0.08},
-		{"20 ms", 0, 20 * time.Millisecond, 1, 1}, {"300 ms", 0, 300 * time.Millisecond, 1, 1}, {"600 ms", 0, 600 * time.Millisecond, 1, 1},
+		{"20 ms", 0, 20 * time.Millisecond, 1, 1}, {"300 ms", 0, 300 * time.Millisecond, 1, 1},
+		{"600 ms", 0, 600 * time.Millisecond, 1, 1},
 	}
 	t.Logf("seed %d", *noiseSeed)
 	for _, flavour := range []simFlavour{simPX4, simArduPilot} {
 		for _, line := range lines {
 			name := map[simFlavour]string{simPX4: "px4", simArduPilot: "ardupilot"}[flavour] + " " + line.name
 			t.Run(name, func(t *testing.T) {
-				oneCommand := func(s *simulator) { delete(s.params, "WPNAV_SPEED") } // a Copter's goto is then followed by no speed
+				// a Copter's goto is then followed by no speed
+				oneCommand := func(s *simulator) { delete(s.params, "WPNAV_SPEED") }
 				fly(t, flavour, oneCommand, func(f *flight) {
 					c := answeredOn(f, n, line.damaged, line.trip)
 					t.Logf("%s: %s", name, c)
@@ -1340,7 +1374,8 @@ func TestNoiseAndSlowLines(t *testing.T) {
 					}
 					least := map[bool]float64{false: line.leastOf100, true: line.leastOf1000}[*runAll]
 					if got := float64(c.accepted) / float64(n); got < least {
-						t.Errorf("%.3f of the commands were accepted, want %.3f; -noise-seed was %d", got, least, *noiseSeed)
+						t.Errorf("%.3f of the commands were accepted, want %.3f; -noise-seed was %d", got, least,
+							*noiseSeed)
 					}
 				})
 			})
@@ -1362,7 +1397,8 @@ func (c answers) String() string {
 		}
 		return c.took[min(len(c.took)*p/100, len(c.took)-1)].Round(time.Millisecond)
 	}
-	return fmt.Sprintf("%d accepted (p50 %v, p99 %v, max %v), %d interrupted, %d 504, %d 503, %d false", c.accepted, at(50), at(99), at(100), c.interrupted, c.unanswered, c.offline, c.falsely)
+	return fmt.Sprintf("%d accepted (p50 %v, p99 %v, max %v), %d interrupted, %d 504, %d 503, %d false", c.accepted,
+		at(50), at(99), at(100), c.interrupted, c.unanswered, c.offline, c.falsely)
 }
 
 // answeredOn posts n requests one after another: a return, a goto and a landing, each of them one
@@ -1398,7 +1434,8 @@ func answeredOn(f *flight, n int, damaged float64, trip time.Duration) (c answer
 		case code == 200:
 			c.accepted++
 			c.took = append(c.took, took)
-			came := slices.ContainsFunc(commandsOf(f.since(began)), func(s string) bool { return strings.HasPrefix(s, r.cmd) })
+			came := slices.ContainsFunc(commandsOf(f.since(began)),
+				func(s string) bool { return strings.HasPrefix(s, r.cmd) })
 			if !came || f.sim.truth().mode != entered[f.firmware][r.mode] {
 				c.falsely++
 			}

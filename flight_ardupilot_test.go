@@ -180,22 +180,24 @@ func (f *flight) streams() bool {
 }
 
 func TestACopterObeysItsFailsafeInEveryManoeuvre(t *testing.T) {
-	atMoments(t, simArduPilot, copterVisits(t, simReceiverNone, simReceiverIdle, simReceiverInHand), nil, func(f *player, _ visit) {
-		_, streamed := f.sent(time.Now().Add(-200 * time.Millisecond))
-		began := time.Now()
-		f.sim.failsafeReturn()
-		time.Sleep(1300 * time.Millisecond) // if the mode was RTL already, only the next heartbeat shows the failsafe
-		if o := f.status(); o["mode"] != "rtl" || o["failsafe"] != true || o["done"] != nil {
-			f.Errorf("mode %v, failsafe %v, done %v", o["mode"], o["failsafe"], o["done"])
-		}
-		time.Sleep(19 * time.Second)
-		f.wantMode("rtl")
-		sent, sticks := f.sent(began.Add(arduShows))
-		if len(sent) > 0 {
-			f.Errorf("sent after the failsafe: %q", sent)
-		}
-		f.wantStreamAfterSwitch(streamed, sticks, simArduRTL)
-	})
+	atMoments(t, simArduPilot, copterVisits(t, simReceiverNone, simReceiverIdle, simReceiverInHand), nil,
+		func(f *player, _ visit) {
+			_, streamed := f.sent(time.Now().Add(-200 * time.Millisecond))
+			began := time.Now()
+			f.sim.failsafeReturn()
+			// if the mode was RTL already, only the next heartbeat shows the failsafe
+			time.Sleep(1300 * time.Millisecond)
+			if o := f.status(); o["mode"] != "rtl" || o["failsafe"] != true || o["done"] != nil {
+				f.Errorf("mode %v, failsafe %v, done %v", o["mode"], o["failsafe"], o["done"])
+			}
+			time.Sleep(19 * time.Second)
+			f.wantMode("rtl")
+			sent, sticks := f.sent(began.Add(arduShows))
+			if len(sent) > 0 {
+				f.Errorf("sent after the failsafe: %q", sent)
+			}
+			f.wantStreamAfterSwitch(streamed, sticks, simArduRTL)
+		})
 }
 
 // The transmitter of a live receiver goes out of reach. ArduPilot's failsafe follows, unless our
@@ -225,48 +227,53 @@ func TestACopterThatLosesItsReceiverObeysItsFailsafe(t *testing.T) {
 }
 
 func TestAfterACopterRestartsDisarmedTheModeIsManual(t *testing.T) {
-	atMoments(t, simArduPilot, copterVisits(t, simReceiverNone, simReceiverIdle, simReceiverInHand), nil, func(f *player, _ visit) {
-		f.sim.reboot(false)
-		time.Sleep(streamLost + time.Second) // its streams are gone, and requests for them show mavrest that it restarted
-		again := time.Now()
-		for range 30 {
-			time.Sleep(time.Second)
-			if o := f.status(); o["mode"] != "manual" || o["armed"] != false || o["done"] != nil || o["target"] != nil {
-				f.Fatalf("mode %v, armed %v, done %v, target %v", o["mode"], o["armed"], o["done"], o["target"])
+	atMoments(t, simArduPilot, copterVisits(t, simReceiverNone, simReceiverIdle, simReceiverInHand), nil,
+		func(f *player, _ visit) {
+			f.sim.reboot(false)
+			// its streams are gone, and requests for them show mavrest that it restarted
+			time.Sleep(streamLost + time.Second)
+			again := time.Now()
+			for range 30 {
+				time.Sleep(time.Second)
+				if o := f.status(); o["mode"] != "manual" || o["armed"] != false || o["done"] != nil ||
+					o["target"] != nil {
+					f.Fatalf("mode %v, armed %v, done %v, target %v", o["mode"], o["armed"], o["done"], o["target"])
+				}
 			}
-		}
-		if sent, sticks := f.sent(again); len(sent) > 0 || len(sticks) > 0 {
-			f.Errorf("sent after the restart: %q, %d sticks", sent, len(sticks))
-		}
-	})
+			if sent, sticks := f.sent(again); len(sent) > 0 || len(sticks) > 0 {
+				f.Errorf("sent after the restart: %q, %d sticks", sent, len(sticks))
+			}
+		})
 }
 
 // A refused command changes no mode, and ends a stream only where a receiver is in hand. A goto still
 // ends the way to a landing.
 func TestARefusedCommandLeavesACopterAsItWas(t *testing.T) {
-	atMoments(t, simArduPilot, copterVisits(t, simReceiverNone, simReceiverIdle, simReceiverInHand), nil, func(f *player, v visit) {
-		was, before, streamed := f.status(), f.sim.truth(), f.streams()
-		for _, id := range []common.MAV_CMD{common.MAV_CMD_DO_SET_MODE, common.MAV_CMD_DO_REPOSITION} {
-			defer f.fails(id)()
-		}
-		f.refused("/goto", "{"+at(0, 80)+"}", 409, "refused")
-		if before.mode != simArduGuided { // in GUIDED a hold begins with BRAKE
-			f.refused("/mode", `{"mode":"hold"}`, 409, "refused")
-		}
-		if before.mode != simArduLand {
-			f.refused("/land", "", 409, "refused")
-		}
-		o := f.status()
-		if v.name == "land at a place, on the way" {
-			was["mode"] = "hold"
-		}
-		if o["mode"] != was["mode"] || o["vehicle_mode"] != was["vehicle_mode"] || o["done"] != nil {
-			f.Errorf("mode %v, %v, done %v; before %v, %v", o["mode"], o["vehicle_mode"], o["done"], was["mode"], was["vehicle_mode"])
-		}
-		if inHand := f.receiver == simReceiverInHand; f.streams() != (streamed && !inHand) {
-			f.Errorf("streams %v, before %v", f.streams(), streamed)
-		}
-	})
+	atMoments(t, simArduPilot, copterVisits(t, simReceiverNone, simReceiverIdle, simReceiverInHand), nil,
+		func(f *player, v visit) {
+			was, before, streamed := f.status(), f.sim.truth(), f.streams()
+			for _, id := range []common.MAV_CMD{common.MAV_CMD_DO_SET_MODE, common.MAV_CMD_DO_REPOSITION} {
+				defer f.fails(id)()
+			}
+			f.refused("/goto", "{"+at(0, 80)+"}", 409, "refused")
+			if before.mode != simArduGuided { // in GUIDED a hold begins with BRAKE
+				f.refused("/mode", `{"mode":"hold"}`, 409, "refused")
+			}
+			if before.mode != simArduLand {
+				f.refused("/land", "", 409, "refused")
+			}
+			o := f.status()
+			if v.name == "land at a place, on the way" {
+				was["mode"] = "hold"
+			}
+			if o["mode"] != was["mode"] || o["vehicle_mode"] != was["vehicle_mode"] || o["done"] != nil {
+				f.Errorf("mode %v, %v, done %v; before %v, %v", o["mode"], o["vehicle_mode"], o["done"], was["mode"],
+					was["vehicle_mode"])
+			}
+			if inHand := f.receiver == simReceiverInHand; f.streams() != (streamed && !inHand) {
+				f.Errorf("streams %v, before %v", f.streams(), streamed)
+			}
+		})
 }
 
 // For 5 s the vehicle can't be heard, or the line is unplugged. Meanwhile nothing is commanded.
@@ -281,33 +288,36 @@ func TestACopterThatIsNotHeardForFiveSeconds(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			atMoments(t, simArduPilot, copterVisits(t, simReceiverNone, simReceiverIdle, simReceiverInHand), nil, func(f *player, _ visit) {
-				was, streamed := f.status()["mode"].(string), f.streams()
-				lost := time.Now()
-				end := cut(f.flight)
-				time.Sleep(5 * time.Second)
-				f.refused("/mode", `{"mode":"hold"}`, 503, "offline")
-				if sent, _ := f.sent(lost.Add(offlineAfter)); len(sent) > 0 {
-					f.Errorf("sent to a vehicle that is not heard: %q", sent)
-				}
-				end()
-				f.until("online", 5*time.Second, func() bool { return f.status()["online"] == true })
-				back := time.Now()
-				mode, _ := copter.reported(f.sim.truth().mode)
-				if mode != ModeRTL {
-					f.wantMode(was)
-				}
-				if lostSticks := streamed && !f.receiver.live() && name == "unplugged"; lostSticks && mode != ModeRTL {
-					f.Errorf("no failsafe of lost sticks: %v", mode)
-				}
-				time.Sleep(silentClient + time.Second)
-				if sent, _ := f.sent(back); len(sent) > 0 {
-					f.Errorf("sent after the vehicle was heard again: %q", sent)
-				}
-				if inHand := f.receiver == simReceiverInHand; mode.flownBySticks() && f.streams() != (streamed && !inHand) {
-					f.Errorf("streams %v, before %v; %v", f.streams(), streamed, f.status()["messages"])
-				}
-			})
+			atMoments(t, simArduPilot, copterVisits(t, simReceiverNone, simReceiverIdle, simReceiverInHand), nil,
+				func(f *player, _ visit) {
+					was, streamed := f.status()["mode"].(string), f.streams()
+					lost := time.Now()
+					end := cut(f.flight)
+					time.Sleep(5 * time.Second)
+					f.refused("/mode", `{"mode":"hold"}`, 503, "offline")
+					if sent, _ := f.sent(lost.Add(offlineAfter)); len(sent) > 0 {
+						f.Errorf("sent to a vehicle that is not heard: %q", sent)
+					}
+					end()
+					f.until("online", 5*time.Second, func() bool { return f.status()["online"] == true })
+					back := time.Now()
+					mode, _ := copter.reported(f.sim.truth().mode)
+					if mode != ModeRTL {
+						f.wantMode(was)
+					}
+					if lostSticks := streamed && !f.receiver.live() && name == "unplugged"; lostSticks &&
+						mode != ModeRTL {
+						f.Errorf("no failsafe of lost sticks: %v", mode)
+					}
+					time.Sleep(silentClient + time.Second)
+					if sent, _ := f.sent(back); len(sent) > 0 {
+						f.Errorf("sent after the vehicle was heard again: %q", sent)
+					}
+					if inHand := f.receiver == simReceiverInHand; mode.flownBySticks() &&
+						f.streams() != (streamed && !inHand) {
+						f.Errorf("streams %v, before %v; %v", f.streams(), streamed, f.status()["messages"])
+					}
+				})
 		})
 	}
 }
@@ -335,7 +345,8 @@ func (p *player) circles(north float64) {
 }
 
 // quadHovers lifts a QuadPlane on its propellers, by the API's sticks.
-const quadHovers = "mode position arm true, input throttle 1 timeout 5, +4s, input throttle 1 timeout 5, +4s, input timeout 0.1, +3s, alt > 10, "
+const quadHovers = "mode position arm true, input throttle 1 timeout 5, +4s, input throttle 1 timeout 5, +4s, input " +
+	"timeout 0.1, +3s, alt > 10, "
 
 // ignores makes the vehicle neither carry out nor acknowledge our commands. It still answers
 // requests for messages.
@@ -407,7 +418,8 @@ func TestTenClientsAtFullSpeedBreakNothing(t *testing.T) {
 			landed := time.Now()
 			f.accepted("/land", "")
 			for _, r := range f.sim.received() {
-				if m, ok := r.msg.(*common.MessageCommandLong); ok && m.Command == common.MAV_CMD_DO_SET_MODE && m.Param2 == simArduLand && r.at.Sub(landed) > 150*time.Millisecond {
+				if m, ok := r.msg.(*common.MessageCommandLong); ok && m.Command == common.MAV_CMD_DO_SET_MODE &&
+					m.Param2 == simArduLand && r.at.Sub(landed) > 150*time.Millisecond {
 					f.Errorf("LAND was sent %v after the request", r.at.Sub(landed))
 				}
 			}
@@ -422,7 +434,8 @@ func (f *flight) wantModeChangesApart(began time.Time, acked map[time.Time]bool)
 	f.Helper()
 	var changes []time.Time
 	for _, r := range f.sim.received() {
-		if m, ok := r.msg.(*common.MessageCommandLong); ok && m.Command == common.MAV_CMD_DO_SET_MODE && r.at.After(began) {
+		if m, ok := r.msg.(*common.MessageCommandLong); ok && m.Command == common.MAV_CMD_DO_SET_MODE &&
+			r.at.After(began) {
 			changes = append(changes, r.at)
 		}
 	}
@@ -447,9 +460,12 @@ func TestAnotherProgramsAcksAreNotOurs(t *testing.T) {
 		f.hover()
 		// The program's commands come over another line. Our line has its heartbeats and acks.
 		say := func() {
-			f.sim.emit(1, component, &common.MessageHeartbeat{Type: common.MAV_TYPE_ONBOARD_CONTROLLER, Autopilot: common.MAV_AUTOPILOT_INVALID})
-			f.sim.emit(1, 1, &common.MessageCommandAck{Command: common.MAV_CMD_DO_SET_MODE, TargetSystem: 1, TargetComponent: component})
-			f.sim.emit(1, 1, &common.MessageCommandAck{Command: common.MAV_CMD_DO_REPOSITION, TargetSystem: 1, TargetComponent: component})
+			f.sim.emit(1, component, &common.MessageHeartbeat{Type: common.MAV_TYPE_ONBOARD_CONTROLLER,
+				Autopilot: common.MAV_AUTOPILOT_INVALID})
+			f.sim.emit(1, 1, &common.MessageCommandAck{Command: common.MAV_CMD_DO_SET_MODE, TargetSystem: 1,
+				TargetComponent: component})
+			f.sim.emit(1, 1, &common.MessageCommandAck{Command: common.MAV_CMD_DO_REPOSITION, TargetSystem: 1,
+				TargetComponent: component})
 		}
 		say()
 		time.Sleep(10 * time.Millisecond)

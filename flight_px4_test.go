@@ -27,7 +27,8 @@ func (p *player) stationBeats(least, most int) string {
 }
 
 func TestAVersionThatWasNeverFlownIsLoggedOnce(t *testing.T) {
-	for v, want := range map[uint32]int{1<<24 | 13<<16: 1, 1<<24 | 14<<16: 0, 1<<24 | 17<<16 | 5<<8: 0, 1<<24 | 18<<16: 1} {
+	for v, want := range map[uint32]int{1<<24 | 13<<16: 1, 1<<24 | 14<<16: 0, 1<<24 | 17<<16 | 5<<8: 0, 1<<24 |
+		18<<16: 1} {
 		fly(t, simPX4, func(s *simulator) { s.version = v }, func(f *flight) {
 			before := len(f.diary.logged())
 			f.sim.reboot(false)
@@ -98,7 +99,8 @@ func TestPX4PilotsSwitchIsATakeoverAtEveryMoment(t *testing.T) {
 			cases = append(cases, v)
 		}
 	}
-	some := sampled(t, cases, len(cases)/3, func(v visit) any { return v.name }, func(v visit) any { return [2]any{v.mode, v.custom} })
+	some := sampled(t, cases, len(cases)/3, func(v visit) any { return v.name },
+		func(v visit) any { return [2]any{v.mode, v.custom} })
 	atMoments(t, simPX4, some, nil, func(p *player, v visit) {
 		p.px4Takeover(v.custom, v.moment, func() { p.sim.pilotMode(v.custom) })
 	})
@@ -116,8 +118,9 @@ func TestPX4PilotsSwitchToTheCommandedModeEndsNothing(t *testing.T) {
 				p.wantAnswer(5*time.Minute, "any")
 				code := p.answer["code"] // nil: accepted
 				pilotsMode, _ := px4.reported(custom)
-				neverEntered := m.acked && pilotsMode.String() != m.mode // the pilot's mode replaced the acknowledged one
-				neverArmed := m.disarmed && custom != simPX4Loiter       // a takeoff arms in AUTO.LOITER
+				// the pilot's mode replaced the acknowledged one
+				neverEntered := m.acked && pilotsMode.String() != m.mode
+				neverArmed := m.disarmed && custom != simPX4Loiter // a takeoff arms in AUTO.LOITER
 				switch {
 				case neverEntered || neverArmed:
 					if code == nil {
@@ -150,7 +153,8 @@ func TestPX4PilotsSwitchToTheCommandedModeEndsNothing(t *testing.T) {
 
 func TestPX4FailsafeIsATakeoverAtEveryMoment(t *testing.T) {
 	visits := px4Visits(func(m moment) bool {
-		return m.disarmed || slices.Contains(m.undone, simPX4RTL) || m.waiting && slices.Contains(m.explained, simPX4RTL)
+		return m.disarmed || slices.Contains(m.undone, simPX4RTL) || m.waiting &&
+			slices.Contains(m.explained, simPX4RTL)
 	})
 	atMoments(t, simPX4, visits, nil, func(p *player, m visit) {
 		p.px4Takeover(simPX4RTL, m.moment, p.sim.failsafeReturn)

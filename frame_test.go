@@ -50,11 +50,13 @@ func (r *lineReader) take() {
 
 // keyOf is the key of a frame that was read.
 func keyOf(f rawFrame) string {
-	return wireFrame{v1: !f.v2, seq: f.seq, system: f.system, component: f.component, id: f.id, payload: f.payload}.key()
+	return wireFrame{v1: !f.v2, seq: f.seq, system: f.system, component: f.component, id: f.id,
+		payload: f.payload}.key()
 }
 
 // traffic is what follows on a working line: more bytes than a broken frame can claim.
-var traffic = slices.Repeat([][]byte{packet(200, 99, 1, attitudeAt(99)), packet(200, 99, 1, px4Beat()), packet(200, 99, 1, &common.MessageExtendedSysState{LandedState: 1})}, 10)
+var traffic = slices.Repeat([][]byte{packet(200, 99, 1, attitudeAt(99)), packet(200, 99, 1, px4Beat()),
+	packet(200, 99, 1, &common.MessageExtendedSysState{LandedState: 1})}, 10)
 
 // feedAndExpect feeds a burst and then the traffic, and expects these packets ahead of the traffic.
 func (r *lineReader) feedAndExpect(t *testing.T, burst []byte, packets ...[]byte) {
@@ -74,12 +76,14 @@ func (r *lineReader) expect(t *testing.T, packets ...[]byte) {
 		want = append(want, fs[0].key())
 	}
 	if !slices.Equal(r.known, want) {
-		t.Errorf("read %d frames:\n\t%s\nwant %d:\n\t%s", len(r.known), strings.Join(r.known, "\n\t"), len(want), strings.Join(want, "\n\t"))
+		t.Errorf("read %d frames:\n\t%s\nwant %d:\n\t%s", len(r.known), strings.Join(r.known, "\n\t"), len(want),
+			strings.Join(want, "\n\t"))
 	}
 }
 
 func TestFramesOfBothVersionsAndSignedOnesAreReadInTheirOrder(t *testing.T) {
-	all := [][]byte{packet(1, 1, 1, px4Beat()), packet1(2, 1, 1, attitudeAt(7)), signedPacket(packet(3, 1, 1, attitudeAt(8))), packet(4, 9, 154, px4Beat())}
+	all := [][]byte{packet(1, 1, 1, px4Beat()), packet1(2, 1, 1, attitudeAt(7)),
+		signedPacket(packet(3, 1, 1, attitudeAt(8))), packet(4, 9, 154, px4Beat())}
 	for _, m := range dialectRW.Dialect.Messages { // which are all in crcExtras
 		all = append(all, packet(5, 1, 1, m))
 	}
@@ -93,7 +97,8 @@ func TestFramesOfBothVersionsAndSignedOnesAreReadInTheirOrder(t *testing.T) {
 func TestAFrameWithUnknownIncompatibilityFlagsIsNotReadAndTheNextIs(t *testing.T) {
 	good := packet(2, 1, 1, px4Beat())
 	for _, flags := range []byte{2, 3, 4, 0x80, 0xff} {
-		odd := wireFrame{incompat: flags, seq: 1, system: 1, component: 1, id: 0, payload: payloadOf(px4Beat(), true)}.bytes()
+		odd := wireFrame{incompat: flags, seq: 1, system: 1, component: 1, id: 0,
+			payload: payloadOf(px4Beat(), true)}.bytes()
 		new(lineReader).feed(odd, good).expect(t, good)
 	}
 }
@@ -200,20 +205,35 @@ func TestADatagramBeginsWhereItsSendersLastOneEnded(t *testing.T) {
 		errors  uint64
 	}{
 		{"a frame in two", func(d *datagrams) { d.hear(a, one[:20], one[20:]) }, [][]byte{one}, 0, 0},
-		{"a frame in many", func(d *datagrams) { d.hear(a, slices.Collect(slices.Chunk(one, 1))...) }, [][]byte{one}, 0, 0},
-		{"one ends and one begins", func(d *datagrams) { d.hear(a, one[:9], slices.Concat(one[9:], two[:5]), two[5:]) }, [][]byte{one, two}, 0, 0},
-		{"two senders at once", func(d *datagrams) { d.hear(a, one[:20]).hear(b, other[:7]).hear(a, one[20:]).hear(b, other[7:]) }, [][]byte{one, other}, 0, 0},
-		{"another sender's is not the end", func(d *datagrams) { d.hear(a, one[:20]).hear(b, one[20:]).hear(a, beat) }, [][]byte{beat}, 0, 2},
-		{"an unknown frame in two", func(d *datagrams) { d.hear(a, beat, unknown[:9], unknown[9:], one) }, [][]byte{beat, one}, 1, 0},
+		{"a frame in many", func(d *datagrams) { d.hear(a, slices.Collect(slices.Chunk(one, 1))...) }, [][]byte{one},
+			0, 0},
+		{"one ends and one begins", func(d *datagrams) {
+			d.hear(a, one[:9], slices.Concat(one[9:], two[:5]),
+				two[5:])
+		}, [][]byte{one, two}, 0, 0},
+		{"two senders at once", func(d *datagrams) {
+			d.hear(a, one[:20]).hear(b, other[:7]).hear(a, one[20:]).hear(b,
+				other[7:])
+		}, [][]byte{one, other}, 0, 0},
+		{"another sender's is not the end", func(d *datagrams) { d.hear(a, one[:20]).hear(b, one[20:]).hear(a, beat) },
+			[][]byte{beat}, 0, 2},
+		{"an unknown frame in two", func(d *datagrams) { d.hear(a, beat, unknown[:9], unknown[9:], one) },
+			[][]byte{beat, one}, 1, 0},
 
-		{"a whole frame behind a broken one", func(d *datagrams) { d.hear(a, slices.Concat(claim, one)) }, [][]byte{one}, 0, 1},
+		{"a whole frame behind a broken one", func(d *datagrams) { d.hear(a, slices.Concat(claim, one)) },
+			[][]byte{one}, 0, 1},
 		{"a whole one while one is not complete", func(d *datagrams) { d.hear(a, claim, one) }, [][]byte{one}, 0, 1},
 		{"an unknown one while one is not complete", func(d *datagrams) { d.hear(a, claim, unknown) }, nil, 1, 1},
-		{"known and unknown ones while one is not complete", func(d *datagrams) { d.hear(a, claim, slices.Concat(one, unknown, unknown)) }, [][]byte{one}, 2, 1},
-		{"an end, and a whole one, while an earlier one is not complete", func(d *datagrams) { d.hear(a, claim, slices.Concat(one[20:], beat)) }, [][]byte{beat}, 0, 1},
-		{"a broken one whose claim the next datagrams would fill", func(d *datagrams) { d.hear(a, slices.Concat(claim, one, two[:9]), two[9:]) }, [][]byte{one, two}, 0, 1},
-		{"noise, then a whole one", func(d *datagrams) { d.hear(a, []byte("GET / HTTP/1.1"), beat) }, [][]byte{beat}, 0, 1},
-		{"an empty one changes nothing", func(d *datagrams) { d.hear(a, one[:20], nil, one[20:]) }, [][]byte{one}, 0, 0},
+		{"known and unknown ones while one is not complete",
+			func(d *datagrams) { d.hear(a, claim, slices.Concat(one, unknown, unknown)) }, [][]byte{one}, 2, 1},
+		{"an end, and a whole one, while an earlier one is not complete",
+			func(d *datagrams) { d.hear(a, claim, slices.Concat(one[20:], beat)) }, [][]byte{beat}, 0, 1},
+		{"a broken one whose claim the next datagrams would fill",
+			func(d *datagrams) { d.hear(a, slices.Concat(claim, one, two[:9]), two[9:]) }, [][]byte{one, two}, 0, 1},
+		{"noise, then a whole one", func(d *datagrams) { d.hear(a, []byte("GET / HTTP/1.1"), beat) }, [][]byte{beat},
+			0, 1},
+		{"an empty one changes nothing", func(d *datagrams) { d.hear(a, one[:20], nil, one[20:]) }, [][]byte{one}, 0,
+			0},
 	} {
 		d := newDatagrams()
 		c.hear(d)
@@ -355,7 +375,8 @@ func TestAMegabyteOfNoiseInAnyPortionsHidesNoFrameAndMakesNone(t *testing.T) {
 	}
 	for name, other := range map[string]*lineReader{"byte by byte": single, "in pieces": pieces} {
 		if !slices.Equal(whole.known, other.known) || whole.unknown != other.unknown {
-			t.Errorf("%s: %d known frames and %d unknown; at once: %d and %d", name, len(other.known), other.unknown, len(whole.known), whole.unknown)
+			t.Errorf("%s: %d known frames and %d unknown; at once: %d and %d", name, len(other.known), other.unknown,
+				len(whole.known), whole.unknown)
 		}
 		if whole.in.errors != other.in.errors {
 			t.Errorf("%s: %d errors; at once: %d", name, other.in.errors, whole.in.errors)
@@ -406,7 +427,8 @@ func readFrame(t *testing.T, p []byte) rawFrame {
 }
 
 func TestATruncatedPayloadIsZeroWhereNothingWasSent(t *testing.T) {
-	full := &common.MessageAttitude{TimeBootMs: 1 << 30, Roll: 1, Pitch: 2, Yaw: 3, Rollspeed: 4, Pitchspeed: 5, Yawspeed: 6}
+	full := &common.MessageAttitude{TimeBootMs: 1 << 30, Roll: 1, Pitch: 2, Yaw: 3, Rollspeed: 4, Pitchspeed: 5,
+		Yawspeed: 6}
 	short := &common.MessageAttitude{TimeBootMs: 5}
 	for _, want := range []*common.MessageAttitude{full, short, full} { // short must not show full's values
 		if m, ok := readFrame(t, packet(1, 1, 1, want)).decode().(*common.MessageAttitude); !ok || *m != *want {
@@ -419,7 +441,8 @@ func TestATruncatedPayloadIsZeroWhereNothingWasSent(t *testing.T) {
 }
 
 func TestAVersion1MessageHasNoExtensionsAndMustHaveItsLength(t *testing.T) {
-	ack := &common.MessageCommandAck{Command: 400, Result: 4, Progress: 9, ResultParam2: 8, TargetSystem: 7, TargetComponent: 6}
+	ack := &common.MessageCommandAck{Command: 400, Result: 4, Progress: 9, ResultParam2: 8, TargetSystem: 7,
+		TargetComponent: 6}
 	if m := readFrame(t, packet(1, 1, 1, ack)).decode(); m == nil {
 		t.Fatal("an ack of version 2 was not read")
 	}
@@ -438,7 +461,8 @@ func TestAVersion1MessageHasNoExtensionsAndMustHaveItsLength(t *testing.T) {
 func TestALongerVersion2PayloadIsReadAsFarAsItIsKnown(t *testing.T) {
 	payload := payloadOf(attitudeAt(5), true)
 	longer := append(slices.Clone(payload), bytes.Repeat([]byte{0xaa}, 255-len(payload))...)
-	m, ok := readFrame(t, wireFrame{system: 1, component: 1, id: 30, payload: longer}.bytes()).decode().(*common.MessageAttitude)
+	m, ok := readFrame(t, wireFrame{system: 1, component: 1, id: 30,
+		payload: longer}.bytes()).decode().(*common.MessageAttitude)
 	if !ok || *m != *attitudeAt(5) {
 		t.Errorf("decoded %+v", m)
 	}
@@ -454,7 +478,8 @@ func TestAFrameThatIsSentBackIsKnownAsAnEcho(t *testing.T) {
 		sent.add(h, time.Unix(1000, 0))
 	}
 	for i, b := range frames {
-		lineEqual(t, fmt.Sprintf("frame %d of 70 is one of our last 64", i), sent.has(readFrame(t, b).header, time.Time{}), i >= 6)
+		lineEqual(t, fmt.Sprintf("frame %d of 70 is one of our last 64", i),
+			sent.has(readFrame(t, b).header, time.Time{}), i >= 6)
 	}
 	last := checkedFrames(frames[69])[0]
 	for name, change := range map[string]func(f *wireFrame){
@@ -466,14 +491,16 @@ func TestAFrameThatIsSentBackIsKnownAsAnEcho(t *testing.T) {
 	} {
 		other := last
 		change(&other)
-		lineEqual(t, "a frame of another "+name+" is ours", sent.has(readFrame(t, other.bytes()).header, time.Time{}), false)
+		lineEqual(t, "a frame of another "+name+" is ours", sent.has(readFrame(t, other.bytes()).header, time.Time{}),
+			false)
 	}
 }
 
 // FuzzFrames gives the link any bytes in any portions. Only frames with the right checksum
 // may be read, and the last of the frames that follow must be read whatever came before.
 func FuzzFrames(f *testing.F) {
-	for _, name := range []string{"px4-flight.tlog", "ardupilot-flight.tlog", "px4-pilot.tlog", "ardupilot-pilot.tlog"} {
+	for _, name := range []string{"px4-flight.tlog", "ardupilot-flight.tlog", "px4-pilot.tlog",
+		"ardupilot-pilot.tlog"} {
 		b, err := os.ReadFile(filepath.Join("testdata", name))
 		if err != nil {
 			f.Fatal(err)
@@ -483,13 +510,16 @@ func FuzzFrames(f *testing.F) {
 	place := &common.MessageGlobalPositionInt{TimeBootMs: 1, Lat: 473977420, Lon: 85455940, Alt: 1, Hdg: 1}
 	ack := &common.MessageCommandAck{Command: 400, TargetSystem: 1, TargetComponent: componentID}
 	text := &common.MessageStatustext{Text: strings.Repeat("x", 50), Id: 3, ChunkSeq: 2}
-	flight := slices.Concat(packet(1, 1, 1, px4Beat()), packet(2, 1, 1, place), unknownPacket(3, 20), packet(4, 1, 1, ack), packet(5, 1, 1, text))
+	flight := slices.Concat(packet(1, 1, 1, px4Beat()), packet(2, 1, 1, place), unknownPacket(3, 20),
+		packet(4, 1, 1, ack), packet(5, 1, 1, text))
 	f.Add(byte(255), flight)
 	f.Add(byte(10), flight)
-	f.Add(byte(0), slices.Concat(packet1(1, 1, 1, copterBeat()), packet1(2, 1, 1, place), packet1(3, 1, 1, ack), signedPacket(packet(4, 1, 1, place))))
+	f.Add(byte(0), slices.Concat(packet1(1, 1, 1, copterBeat()), packet1(2, 1, 1, place), packet1(3, 1, 1, ack),
+		signedPacket(packet(4, 1, 1, place))))
 	f.Add(byte(200), slices.Concat(flight, wireFrame{claims: 255}.bytes(), wireFrame{v1: true, claims: 255}.bytes()))
 	// A frame whose end and checksum are the next heartbeat's first bytes.
-	found, _ := hex.DecodeString("fd2c00004b010118000060c68300000000004152401c47f417000403020c1d0303f4cc00fd0200005c0101f500000001ceb0")
+	found, _ := hex.DecodeString("fd2c00004b010118000060c68300000000004152401c47f4170004030" +
+		"20c1d0303f4cc00fd0200005c0101f500000001ceb0")
 	f.Add(byte(163), found)
 	f.Fuzz(fuzzFrames)
 }
@@ -509,7 +539,8 @@ func fuzzFrames(t *testing.T, portion byte, data []byte) {
 			}
 			for f, ok := r.in.next(); ok; f, ok = r.in.next() {
 				if f.known != nil {
-					taken = append(taken, wireFrame{v1: !f.v2, seq: f.seq, system: f.system, component: f.component, id: f.id, payload: bytes.Clone(f.payload)})
+					taken = append(taken, wireFrame{v1: !f.v2, seq: f.seq, system: f.system, component: f.component,
+						id: f.id, payload: bytes.Clone(f.payload)})
 				}
 				r.handle(f, now)
 			}

@@ -32,12 +32,13 @@ type fuzzed struct {
 	began   time.Time
 	begun   atomic.Bool // the flight has begun
 
-	mu            sync.Mutex
-	wrong         []string
-	pending       int                      // commands that wait for their answers
-	asked         time.Time                // when the last one began
-	ended         time.Time                // when the last answer came
-	forgot        atomic.Int64             // when mavrest heard the last restart, in ns since 1970; it forgets what was commanded
+	mu      sync.Mutex
+	wrong   []string
+	pending int       // commands that wait for their answers
+	asked   time.Time // when the last one began
+	ended   time.Time // when the last answer came
+	// when mavrest heard the last restart, in ns since 1970; it forgets what was commanded
+	forgot        atomic.Int64
 	history       []modeAt                 // modes that the vehicle entered
 	wishes        []modeAt                 // modes that clients asked for
 	acceptedModes []modeAt                 // every mode that the last accepted command may set
@@ -109,7 +110,8 @@ func (z *fuzzed) enters(custom uint32) {
 	if z.pending == 0 && now.Sub(z.ended) > followTime+time.Second { // every command is over
 		since = later(oldest, z.asked) // of them only the last one still explains a mode
 	}
-	explained := z.commanded(s.record, custom, since) || z.firmware == px4 && z.tookOff && custom == entered[px4][ModeHold]
+	explained := z.commanded(s.record, custom, since) || z.firmware == px4 && z.tookOff &&
+		custom == entered[px4][ModeHold]
 	for i, r := range z.history { // a plan explains the mode that it began in
 		lately := i == len(z.history)-1 || z.history[i+1].at.After(oldest) // in force at some time since then
 		explained = explained || lately && z.pending > 0 && r.custom == custom
@@ -212,7 +214,8 @@ func (z *fuzzed) hearsReport(h heard, b *minimal.MessageHeartbeat, last bool) {
 	if b.CustomMode != was.CustomMode || armed != wasArmed {
 		z.note("heard: %s, armed %v; mode %s", z.name(b.CustomMode), armed, mode)
 	}
-	planDisarms := z.disarming == 0 && slices.ContainsFunc(record, func(r simReceived) bool { // a failed plan disarms what it armed
+	// a failed plan disarms what it armed
+	planDisarms := z.disarming == 0 && slices.ContainsFunc(record, func(r simReceived) bool {
 		c, ok := r.msg.(*common.MessageCommandLong)
 		return ok && c.Command == common.MAV_CMD_COMPONENT_ARM_DISARM && c.Param1 == 0 && h.at.Sub(r.at) < giveUp
 	})
@@ -236,7 +239,8 @@ func (z *fuzzed) hearsReport(h heard, b *minimal.MessageHeartbeat, last bool) {
 	}
 	if unexplained && armed && wasArmed && b.CustomMode != was.CustomMode && !h.at.Before(at) {
 		delete(z.foreign, b.CustomMode)
-		if last || z.ended.Before(time.Now()) { // else an answer of this instant may come from a newer report, and stays
+		// else an answer of this instant may come from a newer report, and stays
+		if last || z.ended.Before(time.Now()) {
 			z.accepted, z.acceptedModes = "", nil
 		}
 		z.note("a report that nothing explains")
@@ -304,7 +308,8 @@ func (z *fuzzed) post(path, body string) {
 			}
 			z.accepted, z.acceptedModes = o["mode"].(string), wishes
 			if len(z.windows) == n { // no takeover since the request
-				if armed := z.heard.BaseMode&minimal.MAV_MODE_FLAG_SAFETY_ARMED != 0; armed && mode.String() != o["mode"] {
+				if armed := z.heard.BaseMode&minimal.MAV_MODE_FLAG_SAFETY_ARMED != 0; armed &&
+					mode.String() != o["mode"] {
 					z.fault("answered %v, and the mode is %v", o["mode"], mode)
 				}
 				wished := func(w modeAt) bool { return w.custom == truth && !w.at.Before(began) }
@@ -388,7 +393,8 @@ var fuzzActs = []func(z *fuzzed, arg byte){
 	},
 	func(z *fuzzed, arg byte) { // 9: a pilot's switch
 		modes := map[firmware][]uint32{
-			px4:    {px4Custom(1, 0), px4Custom(2, 0), px4Custom(3, 0), px4Custom(4, 3), px4Custom(4, 5), px4Custom(4, 6), px4Custom(7, 0), px4Custom(4, 4)},
+			px4: {px4Custom(1, 0), px4Custom(2, 0), px4Custom(3, 0), px4Custom(4, 3), px4Custom(4, 5),
+				px4Custom(4, 6), px4Custom(7, 0), px4Custom(4, 4)},
 			copter: {0, 2, 5, 16, 4, 6, 9, copterBrake}, quadPlane: {17, 18, 19, 15, 20, 21, 5, 11},
 		}[z.firmware]
 		z.sim.pilotMode(modes[arg%8])
@@ -407,7 +413,8 @@ var fuzzActs = []func(z *fuzzed, arg byte){
 	func(z *fuzzed, arg byte) { // 13: the line is cut for a while
 		cuts := [][2]func(){
 			{z.sim.unplug, z.sim.plug},
-			{func() { z.sim.change(func() { z.sim.muted = true }) }, func() { z.sim.change(func() { z.sim.muted = false }) }},
+			{func() { z.sim.change(func() { z.sim.muted = true }) },
+				func() { z.sim.change(func() { z.sim.muted = false }) }},
 		}
 		c := cuts[arg/16%2]
 		c[0]()
@@ -486,7 +493,8 @@ func (z *fuzzed) judge() {
 			if !r.at.After(w.at) || !w.until.IsZero() && !r.at.Before(w.until) {
 				continue
 			}
-			when := fmt.Sprintf("%s, %v after the report of %s at %s", z.clock(r.at), r.at.Sub(w.at), z.name(w.custom), z.clock(w.at))
+			when := fmt.Sprintf("%s, %v after the report of %s at %s", z.clock(r.at), r.at.Sub(w.at), z.name(w.custom),
+				z.clock(w.at))
 			if c, ok := r.msg.(*common.MessageCommandLong); ok && !slices.Contains([]common.MAV_CMD{
 				common.MAV_CMD_SET_MESSAGE_INTERVAL, common.MAV_CMD_REQUEST_MESSAGE, common.MAV_CMD_RUN_PREARM_CHECKS,
 			}, c.Command) {
@@ -508,7 +516,8 @@ func (z *fuzzed) judge() {
 	for _, w := range z.disarms {
 		for _, r := range record {
 			c, ok := r.msg.(*common.MessageCommandLong)
-			if ok && c.Command == common.MAV_CMD_COMPONENT_ARM_DISARM && c.Param1 == 1 && r.at.After(w.at) && (w.until.IsZero() || r.at.Before(w.until)) {
+			if ok && c.Command == common.MAV_CMD_COMPONENT_ARM_DISARM && c.Param1 == 1 && r.at.After(w.at) &&
+				(w.until.IsZero() || r.at.Before(w.until)) {
 				z.fault("armed at %s after it was disarmed at %s", z.clock(r.at), z.clock(w.at))
 			}
 		}
@@ -562,7 +571,8 @@ func flyBytes(t *testing.T, setup byte, acts []byte) {
 			time.Sleep(137 * time.Microsecond)
 		}
 		f.sim.change(func() {
-			f.sim.muted, f.sim.idle, f.sim.onAck, f.sim.delay, f.sim.noBeatsUntil = false, false, nil, soakDelay, time.Time{}
+			f.sim.muted, f.sim.idle, f.sim.onAck = false, false, nil
+			f.sim.delay, f.sim.noBeatsUntil = soakDelay, time.Time{}
 			clear(f.sim.refuses)
 		})
 		f.sim.plug()
@@ -601,7 +611,8 @@ func FuzzPilot(f *testing.F) {
 	for setup := range byte(24) {
 		f.Add(24+setup, []byte{3, 2, 0, 9, 8, 0, 0, 7, 9, 1, 0, 10})
 		f.Add(24+setup, []byte{6, 200, 0, 9, 9, 7, 0, 12, 2, 4, 0, 9, 13, 11, 0, 12})
-		f.Add(24+setup, []byte{9, 0, 0, 9, 8, 1, 9, 1, 0, 9, 8, 2, 0, 10, 3, 1, 0, 9, 9, 2, 0, 5, 8, 5, 0, 10}) // sticks after a pilot's switch
+		// sticks after a pilot's switch
+		f.Add(24+setup, []byte{9, 0, 0, 9, 8, 1, 9, 1, 0, 9, 8, 2, 0, 10, 3, 1, 0, 9, 9, 2, 0, 5, 8, 5, 0, 10})
 		f.Add(setup, []byte{5, 10, 0, 5, 9, 2, 0, 13, 7, 1, 14, 4, 0, 10, 9, 1, 0, 13})
 	}
 	for wait := range byte(16) { // a goto whose heading is refused, and a landing after it

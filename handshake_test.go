@@ -17,7 +17,9 @@ func (b *lineBench) requestCounts() map[string]int {
 	count := make(map[string]int)
 	for _, id := range []common.MAV_CMD{common.MAV_CMD_SET_MESSAGE_INTERVAL, common.MAV_CMD_REQUEST_MESSAGE} {
 		for _, m := range b.commands(id) {
-			if what := m.msg.(*common.MessageCommandLong).Param1; what != 0 || id == common.MAV_CMD_SET_MESSAGE_INTERVAL { // not HEARTBEAT, which commands request too
+			// not HEARTBEAT, which commands request too
+			if what := m.msg.(*common.MessageCommandLong).Param1; what != 0 ||
+				id == common.MAV_CMD_SET_MESSAGE_INTERVAL {
 				count[fmt.Sprintf("%d of %g", id, what)]++
 			}
 		}
@@ -29,19 +31,22 @@ func TestTheHandshakeIsRepeatedWhenTheVehicleComesBackOrRestarts(t *testing.T) {
 	inLinkBubble(t, func(t *testing.T) {
 		b := newLineBench(t, px4Beat(), func(b *lineBench) {
 			b.boot = 1000
-			b.served[idHome], b.served[idVersion] = &common.MessageHomePosition{}, &common.MessageAutopilotVersion{FlightSwVersion: 1<<24 | 17<<16}
+			b.served[idHome] = &common.MessageHomePosition{}
+			b.served[idVersion] = &common.MessageAutopilotVersion{FlightSwVersion: 1<<24 | 17<<16}
 		})
 		// CURRENT_MODE is denied, home and version are answered: each is requested once a handshake.
 		// The attitude comes, and the other messages never come.
 		want := func(when string, once, comes, others int) {
 			t.Helper()
 			asked := b.requestCounts()
-			for what, n := range map[string]int{"511 of 436": once, "511 of 30": comes, "512 of 242": once, "512 of 148": once} {
+			for what, n := range map[string]int{"511 of 436": once, "511 of 30": comes, "512 of 242": once,
+				"512 of 148": once} {
 				if asked[what] != n {
 					t.Errorf("%s: asked %s %d times, want %d; all: %v", when, what, asked[what], n, asked)
 				}
 			}
-			for _, what := range []string{"511 of 33", "511 of 245", "511 of 74", "511 of 24", "511 of 1", "511 of 242", "511 of 65", "511 of 147"} {
+			for _, what := range []string{"511 of 33", "511 of 245", "511 of 74", "511 of 24", "511 of 1",
+				"511 of 242", "511 of 65", "511 of 147"} {
 				if asked[what] != others {
 					t.Errorf("%s: asked %s %d times, want %d; all: %v", when, what, asked[what], others, asked)
 				}
@@ -96,19 +101,33 @@ func TestTheParametersThatRulesNeedAreReadInTheHandshake(t *testing.T) {
 		known  string // the parameters, the system of our sticks, rcIn, movementOverrides, gcsFailsafe
 	}{
 		{"px4", px4Beat(), map[string]float64{"COM_RC_IN_MODE": 5, "COM_RC_OVERRIDE": 2, "NAV_DLL_ACT": 2},
-			"COM_RC_IN_MODE COM_RC_OVERRIDE NAV_DLL_ACT", "map[COM_RC_IN_MODE:5 COM_RC_OVERRIDE:2 NAV_DLL_ACT:2] sticks as 255, 5 false 0"},
-		{"px4, a negative one", px4Beat(), map[string]float64{"COM_RC_IN_MODE": -1, "COM_RC_OVERRIDE": 3, "NAV_DLL_ACT": 0},
-			"COM_RC_IN_MODE COM_RC_OVERRIDE NAV_DLL_ACT", "map[COM_RC_IN_MODE:-1 COM_RC_OVERRIDE:3 NAV_DLL_ACT:0] sticks as 255, -1 true 0"},
+			"COM_RC_IN_MODE COM_RC_OVERRIDE NAV_DLL_ACT",
+			"map[COM_RC_IN_MODE:5 COM_RC_OVERRIDE:2 NAV_DLL_ACT:2] sticks as 255, 5 false 0"},
+		{"px4, a negative one", px4Beat(), map[string]float64{"COM_RC_IN_MODE": -1, "COM_RC_OVERRIDE": 3,
+			"NAV_DLL_ACT": 0},
+			"COM_RC_IN_MODE COM_RC_OVERRIDE NAV_DLL_ACT",
+			"map[COM_RC_IN_MODE:-1 COM_RC_OVERRIDE:3 NAV_DLL_ACT:0] sticks as 255, -1 true 0"},
 		{"copter", copterBeat(), map[string]float64{"SYSID_MYGCS": 245, "FS_GCS_ENABLE": 1, "WPNAV_SPEED": 500},
-			"SYSID_MYGCS MAV_GCS_SYSID FS_GCS_ENABLE WPNAV_SPEED WP_SPD", "map[FS_GCS_ENABLE:1 SYSID_MYGCS:245 WPNAV_SPEED:500] sticks as 245, 3 false 1"},
+			"SYSID_MYGCS MAV_GCS_SYSID FS_GCS_ENABLE WPNAV_SPEED WP_SPD",
+			"map[FS_GCS_ENABLE:1 SYSID_MYGCS:245 WPNAV_SPEED:500] sticks as 245, 3 false 1"},
 		{"a newer copter", copterBeat(), map[string]float64{"MAV_GCS_SYSID": 244, "FS_GCS_ENABLE": 0, "WP_SPD": 5},
-			"SYSID_MYGCS MAV_GCS_SYSID FS_GCS_ENABLE WPNAV_SPEED WP_SPD", "map[FS_GCS_ENABLE:0 MAV_GCS_SYSID:244 WP_SPD:5] sticks as 244, 3 false 0"},
-		{"a plane", wing, map[string]float64{"SYSID_MYGCS": 255, "MAV_GCS_SYSID": 255, "FS_GCS_ENABL": 1, "WP_LOITER_RAD": -80, "TKOFF_ALT": 30, "AIRSPEED_MIN": 9, "AIRSPEED_MAX": 22},
-			"SYSID_MYGCS MAV_GCS_SYSID FS_GCS_ENABL WP_LOITER_RAD TKOFF_ALT ARSPD_FBW_MIN AIRSPEED_MIN ARSPD_FBW_MAX AIRSPEED_MAX", "map[AIRSPEED_MAX:22 AIRSPEED_MIN:9 FS_GCS_ENABL:1 MAV_GCS_SYSID:255 SYSID_MYGCS:255 TKOFF_ALT:30 WP_LOITER_RAD:-80] sticks as 255, 3 false 1"},
-		{"a quadplane", vtol, map[string]float64{"SYSID_MYGCS": 255, "MAV_GCS_SYSID": 255, "FS_GCS_ENABL": 0, "Q_GUIDED_MODE": 1, "WP_LOITER_RAD": 60, "ARSPD_FBW_MIN": 12, "ARSPD_FBW_MAX": 25},
-			"SYSID_MYGCS MAV_GCS_SYSID FS_GCS_ENABL Q_GUIDED_MODE WP_LOITER_RAD ARSPD_FBW_MIN AIRSPEED_MIN ARSPD_FBW_MAX AIRSPEED_MAX", "map[ARSPD_FBW_MAX:25 ARSPD_FBW_MIN:12 FS_GCS_ENABL:0 MAV_GCS_SYSID:255 Q_GUIDED_MODE:1 SYSID_MYGCS:255 WP_LOITER_RAD:60] sticks as 255, 3 false 0"},
-		{"a px4 plane", px4WingBeat, map[string]float64{"COM_RC_IN_MODE": 5, "COM_RC_OVERRIDE": 2, "NAV_DLL_ACT": 2, "NAV_LOITER_RAD": 60.5, "RTL_LOITER_RAD": -70},
-			"COM_RC_IN_MODE COM_RC_OVERRIDE NAV_DLL_ACT NAV_LOITER_RAD RTL_LOITER_RAD", "map[COM_RC_IN_MODE:5 COM_RC_OVERRIDE:2 NAV_DLL_ACT:2 NAV_LOITER_RAD:60.5 RTL_LOITER_RAD:-70] sticks as 255, 5 false 0"},
+			"SYSID_MYGCS MAV_GCS_SYSID FS_GCS_ENABLE WPNAV_SPEED WP_SPD",
+			"map[FS_GCS_ENABLE:0 MAV_GCS_SYSID:244 WP_SPD:5] sticks as 244, 3 false 0"},
+		{"a plane", wing, map[string]float64{"SYSID_MYGCS": 255, "MAV_GCS_SYSID": 255, "FS_GCS_ENABL": 1,
+			"WP_LOITER_RAD": -80, "TKOFF_ALT": 30, "AIRSPEED_MIN": 9, "AIRSPEED_MAX": 22},
+			"SYSID_MYGCS MAV_GCS_SYSID FS_GCS_ENABL WP_LOITER_RAD TKOFF_ALT ARSPD_FBW_MIN AIRSPEED_MIN " +
+				"ARSPD_FBW_MAX AIRSPEED_MAX", "map[AIRSPEED_MAX:22 AIRSPEED_MIN:9 FS_GCS_ENABL:1 MAV_GCS_SYSID:255 " +
+				"SYSID_MYGCS:255 TKOFF_ALT:30 WP_LOITER_RAD:-80] sticks as 255, 3 false 1"},
+		{"a quadplane", vtol, map[string]float64{"SYSID_MYGCS": 255, "MAV_GCS_SYSID": 255, "FS_GCS_ENABL": 0,
+			"Q_GUIDED_MODE": 1, "WP_LOITER_RAD": 60, "ARSPD_FBW_MIN": 12, "ARSPD_FBW_MAX": 25},
+			"SYSID_MYGCS MAV_GCS_SYSID FS_GCS_ENABL Q_GUIDED_MODE WP_LOITER_RAD ARSPD_FBW_MIN AIRSPEED_MIN " +
+				"ARSPD_FBW_MAX AIRSPEED_MAX", "map[ARSPD_FBW_MAX:25 ARSPD_FBW_MIN:12 FS_GCS_ENABL:0 " +
+				"MAV_GCS_SYSID:255 Q_GUIDED_MODE:1 SYSID_MYGCS:255 WP_LOITER_RAD:60] sticks as 255, 3 false 0"},
+		{"a px4 plane", px4WingBeat, map[string]float64{"COM_RC_IN_MODE": 5, "COM_RC_OVERRIDE": 2, "NAV_DLL_ACT": 2,
+			"NAV_LOITER_RAD": 60.5, "RTL_LOITER_RAD": -70},
+			"COM_RC_IN_MODE COM_RC_OVERRIDE NAV_DLL_ACT NAV_LOITER_RAD RTL_LOITER_RAD",
+			"map[COM_RC_IN_MODE:5 COM_RC_OVERRIDE:2 NAV_DLL_ACT:2 NAV_LOITER_RAD:60.5 RTL_LOITER_RAD:-70] " +
+				"sticks as 255, 5 false 0"},
 		{"no answer", copterBeat(), nil,
 			"SYSID_MYGCS MAV_GCS_SYSID FS_GCS_ENABLE WPNAV_SPEED WP_SPD", "map[] sticks as 255, 3 false 0"},
 	} {
@@ -118,10 +137,15 @@ func TestTheParametersThatRulesNeedAreReadInTheHandshake(t *testing.T) {
 				b.settle()
 				time.Sleep(askEvery / 2) // between two rounds of questions
 				var asked []string
-				for _, m := range b.messages(func(m lineMessage) bool { _, ok := m.msg.(*common.MessageParamRequestRead); return ok }) {
+				for _, m := range b.messages(func(m lineMessage) bool {
+					_,
+						ok := m.msg.(*common.MessageParamRequestRead)
+					return ok
+				}) {
 					p := m.msg.(*common.MessageParamRequestRead)
 					asked = append(asked, p.ParamId)
-					lineEqual(t, "target and index of "+p.ParamId, [3]int16{int16(p.TargetSystem), int16(p.TargetComponent), p.ParamIndex}, [3]int16{1, 1, -1})
+					lineEqual(t, "target and index of "+p.ParamId,
+						[3]int16{int16(p.TargetSystem), int16(p.TargetComponent), p.ParamIndex}, [3]int16{1, 1, -1})
 				}
 				for n := len(asked); c.params != nil && n > 1 && asked[n-1] == asked[n-2]; n-- {
 					asked = asked[:n-1] // an unanswered parameter is requested again
@@ -135,7 +159,8 @@ func TestTheParametersThatRulesNeedAreReadInTheHandshake(t *testing.T) {
 				b.drone.mu.Lock()
 				defer b.drone.mu.Unlock()
 				v := b.drone.view(time.Now())
-				lineEqual(t, "known", fmt.Sprintf("%v sticks as %d, %v %v %v", v.params, b.drone.params.groundStation(), v.rcIn(), v.movementOverrides(), v.gcsFailsafe), c.known)
+				lineEqual(t, "known", fmt.Sprintf("%v sticks as %d, %v %v %v", v.params,
+					b.drone.params.groundStation(), v.rcIn(), v.movementOverrides(), v.gcsFailsafe), c.known)
 			})
 		})
 	}
@@ -174,7 +199,8 @@ func TestAVehicleThatDoesNotAnswerTheHandshakeIsAskedUntilItDoes(t *testing.T) {
 
 func TestALateAckOfAStreamsRequestDoesNotAnswerTheNextOne(t *testing.T) {
 	inLinkBubble(t, func(t *testing.T) {
-		b := newLineBench(t, px4Beat(), func(b *lineBench) { b.lag = 400 * time.Millisecond }) // the first stream's request goes out twice, and is denied twice
+		// the first stream's request goes out twice, and is denied twice
+		b := newLineBench(t, px4Beat(), func(b *lineBench) { b.lag = 400 * time.Millisecond })
 		time.Sleep(20 * time.Second)
 		b.drone.mu.Lock()
 		defer b.drone.mu.Unlock()
@@ -198,17 +224,23 @@ func TestCircleRadiusAndTakeoffAltitudeByVehicle(t *testing.T) {
 		params          map[string]float64
 		circle, takeoff float64
 	}{
-		{"a copter", identity{autopilot: ardupilot, typ: common.MAV_TYPE_QUADROTOR}, params("WP_LOITER_RAD", 80), 0, 50},
+		{"a copter", identity{autopilot: ardupilot, typ: common.MAV_TYPE_QUADROTOR}, params("WP_LOITER_RAD", 80), 0,
+			50},
 		{"a PX4", identity{autopilot: common.MAV_AUTOPILOT_PX4}, nil, 0, 50},
 		{"a plane without its parameters", identity{autopilot: ardupilot, typ: wing}, nil, 60, 50},
 		{"a plane", identity{autopilot: ardupilot, typ: wing}, params("WP_LOITER_RAD", 80), 80, 50},
-		{"a plane that circles to the left", identity{autopilot: ardupilot, typ: wing}, params("WP_LOITER_RAD", -80), 80, 50},
+		{"a plane that circles to the left", identity{autopilot: ardupilot, typ: wing}, params("WP_LOITER_RAD", -80),
+			80, 50},
 		{"a plane that climbs", identity{autopilot: ardupilot, typ: wing}, params("TKOFF_ALT", 30), 60, 30},
-		{"a quadplane on the wing", identity{autopilot: ardupilot, typ: wing, vtol: onTheWing}, params("WP_LOITER_RAD", 75), 75, 50},
-		{"a quadplane that hovers", identity{autopilot: ardupilot, typ: wing, vtol: inHover}, params("WP_LOITER_RAD", 75), 0, 50},
-		{"a quadplane on the wing that will hover", identity{autopilot: ardupilot, typ: wing, vtol: onTheWing}, params("Q_GUIDED_MODE", 1), 0, 50},
+		{"a quadplane on the wing", identity{autopilot: ardupilot, typ: wing, vtol: onTheWing},
+			params("WP_LOITER_RAD", 75), 75, 50},
+		{"a quadplane that hovers", identity{autopilot: ardupilot, typ: wing, vtol: inHover},
+			params("WP_LOITER_RAD", 75), 0, 50},
+		{"a quadplane on the wing that will hover", identity{autopilot: ardupilot, typ: wing, vtol: onTheWing},
+			params("Q_GUIDED_MODE", 1), 0, 50},
 	} {
-		v := view{firmware: c.vehicle.firmware(), typ: c.vehicle.typ, vtol: common.MAV_VTOL_STATE(c.vehicle.vtol), params: c.params}
+		v := view{firmware: c.vehicle.firmware(), typ: c.vehicle.typ, vtol: common.MAV_VTOL_STATE(c.vehicle.vtol),
+			params: c.params}
 		lineEqual(t, c.name+": radius", v.circle(), c.circle)
 		lineEqual(t, c.name+": takeoff", v.takeoffAltitude(), c.takeoff)
 	}
@@ -246,7 +278,8 @@ func TestAWarningSaysWhereSticksUndoAPilotsSwitchUnseen(t *testing.T) {
 		override float64
 		warned   bool
 	}{
-		{57600, true, 1, true}, {115200, true, 3, true}, {57600, true, 2, false}, {921600, true, 1, false}, {0, true, 1, false},
+		{57600, true, 1, true}, {115200, true, 3, true}, {57600, true, 2, false}, {921600, true, 1, false},
+		{0, true, 1, false},
 		{921600, false, 1, true}, {57600, false, 1, true}, {921600, false, 0, false},
 	} {
 		inLinkBubble(t, func(t *testing.T) {
@@ -263,7 +296,8 @@ func TestAWarningSaysWhereSticksUndoAPilotsSwitchUnseen(t *testing.T) {
 			for _, m := range b.status().tel.texts.last {
 				n += strings.Count(m.text, "COM_RC_OVERRIDE")
 			}
-			lineEqual(t, fmt.Sprintf("messages at %d baud, live %v, with %g", c.baud, c.live, c.override), n, b2i(c.warned))
+			lineEqual(t, fmt.Sprintf("messages at %d baud, live %v, with %g", c.baud, c.live, c.override), n,
+				b2i(c.warned))
 		})
 	}
 }
@@ -272,7 +306,8 @@ func TestTheMessagesAskedForTakeLessThanHalfOfALinkAt57600(t *testing.T) {
 	const half = 57600 / 10 / 2 // bytes a second
 	onLine(t, copterBeat(), func(t *testing.T, b *lineBench) {
 		// The whole payload counts: trailing zeros are not sent, but may not be zeros.
-		sizes := map[uint32]float64{0: 9, 1: 43, 24: 52, 30: 28, 33: 28, 74: 20, 242: 60, 245: 2, 65: 42, 147: 54, 193: 26}
+		sizes := map[uint32]float64{0: 9, 1: 43, 24: 52, 30: 28, 33: 28, 74: 20, 242: 60, 245: 2, 65: 42, 147: 54,
+			193: 26}
 		sum := 1.0 * (9 + 12) // the HEARTBEAT that comes each second anyhow
 		for _, m := range b.commands(common.MAV_CMD_SET_MESSAGE_INTERVAL) {
 			c := m.msg.(*common.MessageCommandLong)

@@ -37,9 +37,13 @@ import (
 // This file has what several test files share.
 
 var (
-	runAll     = flag.Bool("all", false, "run every moment, manoeuvre and pilot, and the long tests at full length, not a sample")
-	simSeed    = flag.Uint64("sim-seed", 2, "seed of the simulators' times. A flight that needs a HEARTBEAT in a window of milliseconds fails with another one: such a flight passes by luck")
-	sampleSeed = flag.Uint64("sample-seed", 1, "seed of the samples; 0 takes a new seed each time, which a failed test prints")
+	runAll = flag.Bool("all", false,
+		"run every moment, manoeuvre and pilot, and the long tests at full length, not a sample")
+	simSeed = flag.Uint64("sim-seed", 2,
+		"seed of the simulators' times. A flight that needs a HEARTBEAT in a window of milliseconds fails with "+
+			"another one: such a flight passes by luck")
+	sampleSeed = flag.Uint64("sample-seed", 1,
+		"seed of the samples; 0 takes a new seed each time, which a failed test prints")
 )
 
 // sampled returns n of the cases in a random order, with -all all of them. Every value of every
@@ -87,7 +91,8 @@ func TestASampleHasEveryValueOfEveryDimension(t *testing.T) {
 	for *sampleSeed = 1; *sampleSeed < 30; *sampleSeed++ {
 		for _, n := range []int{0, 100} {
 			seen := map[any]bool{} // the cases of the sample, and the values of both dimensions in it
-			some := sampled(t, cases, n, func(m moment) any { return m.manoeuvre }, func(m moment) any { return [2]int{m.receiver, m.mode} })
+			some := sampled(t, cases, n, func(m moment) any { return m.manoeuvre },
+				func(m moment) any { return [2]int{m.receiver, m.mode} })
 			for _, m := range some {
 				seen[m], seen[m.manoeuvre], seen[[2]int{m.receiver, m.mode}] = true, true, true
 			}
@@ -141,7 +146,8 @@ func (f wireFrame) bytes() []byte {
 	if f.claims != 0 {
 		n = byte(f.claims)
 	}
-	b := []byte{frame.V2MagicByte, n, f.incompat, 0, f.seq, f.system, f.component, byte(f.id), byte(f.id >> 8), byte(f.id >> 16)}
+	b := []byte{frame.V2MagicByte, n, f.incompat, 0, f.seq, f.system, f.component, byte(f.id), byte(f.id >> 8),
+		byte(f.id >> 16)}
 	if f.v1 {
 		b = []byte{frame.V1MagicByte, n, f.seq, f.system, f.component, byte(f.id)}
 	}
@@ -159,7 +165,8 @@ func (f wireFrame) bytes() []byte {
 
 // key returns a string that differs for different frames.
 func (f wireFrame) key() string {
-	return fmt.Sprintf("v1=%t seq %d of %d.%d #%d %s", f.v1, f.seq, f.system, f.component, f.id, hex.EncodeToString(f.payload))
+	return fmt.Sprintf("v1=%t seq %d of %d.%d #%d %s", f.v1, f.seq, f.system, f.component, f.id,
+		hex.EncodeToString(f.payload))
 }
 
 // payloadOf is a message's payload; in version 2 without its trailing zeros.
@@ -174,12 +181,14 @@ func packet(seq, system, component byte, m message.Message) []byte {
 
 // packet1 is a message in a version 1 frame.
 func packet1(seq, system, component byte, m message.Message) []byte {
-	return wireFrame{v1: true, seq: seq, system: system, component: component, id: m.GetID(), payload: payloadOf(m, false)}.bytes()
+	return wireFrame{v1: true, seq: seq, system: system, component: component, id: m.GetID(),
+		payload: payloadOf(m, false)}.bytes()
 }
 
 // unknownPacket is a message that is not in the dialect.
 func unknownPacket(seq byte, size int) []byte {
-	return wireFrame{seq: seq, system: 1, component: 1, id: 141, payload: bytes.Repeat([]byte{7}, size), extra: 47}.bytes()
+	return wireFrame{seq: seq, system: 1, component: 1, id: 141, payload: bytes.Repeat([]byte{7}, size),
+		extra: 47}.bytes()
 }
 
 // checkedFrames returns every frame in b, at any offset, that is in the dialect and has the right
@@ -233,7 +242,8 @@ func copterBeat() *common.MessageHeartbeat {
 
 // attitudeAt returns an ATTITUDE at this time of the boot clock, in ms.
 func attitudeAt(ms uint32) *common.MessageAttitude {
-	return &common.MessageAttitude{TimeBootMs: ms, Roll: 0.1, Pitch: -0.2, Yaw: 1, Rollspeed: 3, Pitchspeed: 4, Yawspeed: 5}
+	return &common.MessageAttitude{TimeBootMs: ms, Roll: 0.1, Pitch: -0.2, Yaw: 1, Rollspeed: 3, Pitchspeed: 4,
+		Yawspeed: 5}
 }
 
 // signedPacket signs a packet, with both magic bytes in the signature.
@@ -342,7 +352,8 @@ func parseLine(b []byte) []lineMessage {
 		if err != nil {
 			panic(fmt.Sprintf("the link wrote %x: %v", b, err))
 		}
-		list = append(list, lineMessage{time.Now(), f.GetSequenceNumber(), f.GetSystemID(), f.GetComponentID(), f.GetMessage()})
+		list = append(list, lineMessage{time.Now(), f.GetSequenceNumber(), f.GetSystemID(), f.GetComponentID(),
+			f.GetMessage()})
 	}
 }
 
@@ -377,7 +388,8 @@ func newLineBench(t *testing.T, beat *common.MessageHeartbeat, with ...func(*lin
 	t.Helper()
 	b := &lineBench{
 		t: t, start: time.Now(), beat: beat, system: 1, tries: make(map[uint16]int),
-		params: map[string]float64{"NAV_DLL_ACT": 0, "COM_RC_IN_MODE": 3, "SYSID_MYGCS": 255, "FS_GCS_ENABLE": 0, "WPNAV_SPEED": 1000},
+		params: map[string]float64{"NAV_DLL_ACT": 0, "COM_RC_IN_MODE": 3, "SYSID_MYGCS": 255, "FS_GCS_ENABLE": 0,
+			"WPNAV_SPEED": 1000},
 		served: make(map[uint32]message.Message),
 	}
 	b.drone = newDrone(device{
@@ -553,7 +565,8 @@ func (b *lineBench) sayFrom(system, component byte, m message.Message) {
 // ack answers a command after some time.
 func (b *lineBench) ack(after time.Duration, id uint16, result common.MAV_RESULT) {
 	time.AfterFunc(after, func() {
-		b.say(&common.MessageCommandAck{Command: common.MAV_CMD(id), Result: result, TargetSystem: b.system, TargetComponent: componentID})
+		b.say(&common.MessageCommandAck{Command: common.MAV_CMD(id), Result: result, TargetSystem: b.system,
+			TargetComponent: componentID})
 	})
 }
 
@@ -1033,16 +1046,18 @@ type moment struct {
 }
 
 const (
-	px4Hold    = "aloft, mode hold, +1s, "
-	px4Entered = px4Hold + "watch DO_SET_MODE 1, post mode %s, acked, +1ms" // the mode is acknowledged, but not in force yet
+	px4Hold = "aloft, mode hold, +1s, "
+	// the mode is acknowledged, but not in force yet
+	px4Entered = px4Hold + "watch DO_SET_MODE 1, post mode %s, acked, +1ms"
 	px4Leaves  = "aloft, mode %s, input pitch 0.5 throttle 0.5 timeout 5, +500ms, post %s, +1800ms"
 )
 
 // moments cover everything that a client commands. In PX4's stick modes the client's sticks have
 // been still for so long that PX4 does not count them as moving.
 var moments = []moment{
-	{name: "takeoff, before it is armed", mode: "takeoff", waiting: true, disarmed: true, explained: []uint32{simPX4Loiter, simPX4Manual},
-		px4: "pilot MANUAL, +1s, watch DO_SET_MODE 2, post takeoff, acked, +1ms"},
+	{name: "takeoff, before it is armed", mode: "takeoff", waiting: true, disarmed: true,
+		explained: []uint32{simPX4Loiter, simPX4Manual},
+		px4:       "pilot MANUAL, +1s, watch DO_SET_MODE 2, post takeoff, acked, +1ms"},
 	{name: "takeoff, armed and on the ground", mode: "takeoff", explained: []uint32{simPX4Takeoff},
 		px4: "watch COMPONENT_ARM_DISARM 1, post takeoff wait 60, acked, +500ms"},
 	{name: "takeoff, in its climb", mode: "takeoff", explained: []uint32{simPX4Takeoff},
@@ -1050,50 +1065,73 @@ var moments = []moment{
 	{name: "goto that climbs", mode: "hold", copter: "hover, goto altitude 60, +4s"},
 	{name: "goto under way", mode: "hold", explained: []uint32{simPX4Loiter},
 		px4: "aloft, post goto 60 0 wait 120, +4s", copter: "hover, goto 200 0, +6s"},
-	{name: "goto, between its ack and its mode", mode: "hold", waiting: true, acked: true, explained: []uint32{simPX4Loiter, simPX4RTL},
-		px4: "aloft, mode rtl, +1s, watch DO_REPOSITION 1, post goto 60 0, acked, +4ms"},
+	{name: "goto, between its ack and its mode", mode: "hold", waiting: true, acked: true,
+		explained: []uint32{simPX4Loiter, simPX4RTL},
+		px4:       "aloft, mode rtl, +1s, watch DO_REPOSITION 1, post goto 60 0, acked, +4ms"},
 	{name: "hold", mode: "hold", explained: []uint32{simPX4Loiter},
 		px4: px4Hold + "mark", copter: "hover, mode hold, +4s"},
 	{name: "hold from speed", mode: "hold", explained: []uint32{simPX4Loiter},
-		px4: "aloft, goto 200 0, +5s, post mode hold wait 60, +500ms", copter: "hover, goto 200 0, +8s, mode hold, +400ms"},
+		px4:    "aloft, goto 200 0, +5s, post mode hold wait 60, +500ms",
+		copter: "hover, goto 200 0, +8s, mode hold, +400ms"},
 	{name: "land here", mode: "land", explained: []uint32{simPX4Land},
 		px4: "aloft, post land wait 120, +4s", copter: "hover, land, +4s"},
 	{name: "land at a place, on the way", mode: "land", explained: []uint32{simPX4Loiter},
 		px4: "aloft, post land 60 0 wait 200, +4s", copter: "hover, land 200 0, +6s"},
 	{name: "land at a place, at the place", mode: "land", explained: []uint32{simPX4Loiter},
-		px4: "aloft, post land 30 0 wait 200, until north > 27.95 60s, until speed < 2.5 60s"}, // 0.1 s before the second leg may begin
+		// 0.1 s before the second leg may begin
+		px4: "aloft, post land 30 0 wait 200, until north > 27.95 60s, until speed < 2.5 60s"},
 	{name: "land at a place, landing", mode: "land", explained: []uint32{simPX4Land},
-		px4: "aloft, watch DO_SET_MODE 1, post land 10 0 wait 200, acked, +1s", copter: "hover, land 8 0, until in LAND 40s, +2s"},
+		px4:    "aloft, watch DO_SET_MODE 1, post land 10 0 wait 200, acked, +1s",
+		copter: "hover, land 8 0, until in LAND 40s, +2s"},
 	{name: "rtl", mode: "rtl", explained: []uint32{simPX4RTL},
 		px4: "aloft, goto 60 0 wait 60, post mode rtl wait 200, +4s", copter: "hover, goto 60 0, +15s, mode rtl, +4s"},
-	{name: "position, while its first sticks run", mode: "position", waiting: true, explained: []uint32{simPX4Loiter}, px4: px4Hold + "post mode position, +200ms"},
-	{name: "altitude, while its first sticks run", mode: "altitude", waiting: true, explained: []uint32{simPX4Loiter}, px4: px4Hold + "post mode altitude, +200ms"},
-	{name: "manual, while its first sticks run", mode: "manual", waiting: true, explained: []uint32{simPX4Loiter}, px4: px4Hold + "post mode manual, +200ms"},
-	{name: "position, between its ack and its mode", mode: "position", waiting: true, acked: true, explained: []uint32{simPX4Posctl, simPX4Loiter}, px4: fmt.Sprintf(px4Entered, "position")},
-	{name: "altitude, between its ack and its mode", mode: "altitude", waiting: true, acked: true, explained: []uint32{simPX4Altctl, simPX4Loiter}, px4: fmt.Sprintf(px4Entered, "altitude")},
-	{name: "manual, between its ack and its mode", mode: "manual", waiting: true, acked: true, explained: []uint32{simPX4Manual, simPX4Loiter}, px4: fmt.Sprintf(px4Entered, "manual")},
+	{name: "position, while its first sticks run", mode: "position", waiting: true, explained: []uint32{simPX4Loiter},
+		px4: px4Hold + "post mode position, +200ms"},
+	{name: "altitude, while its first sticks run", mode: "altitude", waiting: true, explained: []uint32{simPX4Loiter},
+		px4: px4Hold + "post mode altitude, +200ms"},
+	{name: "manual, while its first sticks run", mode: "manual", waiting: true, explained: []uint32{simPX4Loiter},
+		px4: px4Hold + "post mode manual, +200ms"},
+	{name: "position, between its ack and its mode", mode: "position", waiting: true, acked: true,
+		explained: []uint32{simPX4Posctl, simPX4Loiter}, px4: fmt.Sprintf(px4Entered, "position")},
+	{name: "altitude, between its ack and its mode", mode: "altitude", waiting: true, acked: true,
+		explained: []uint32{simPX4Altctl, simPX4Loiter}, px4: fmt.Sprintf(px4Entered, "altitude")},
+	{name: "manual, between its ack and its mode", mode: "manual", waiting: true, acked: true,
+		explained: []uint32{simPX4Manual, simPX4Loiter}, px4: fmt.Sprintf(px4Entered, "manual")},
 	{name: "position, centred", mode: "position", explained: []uint32{simPX4Posctl},
 		px4: "aloft, mode position, +4s", copter: "hover, mode position, +2s"},
 	{name: "altitude, centred", mode: "altitude", copter: "hover, mode altitude, +2s"},
 	{name: "manual, centred", mode: "manual", copter: "hover, mode manual, +1s"},
 	{name: "position, its sticks deflected", mode: "position", explained: []uint32{simPX4Posctl},
-		px4: "aloft, mode position, input pitch 0.5 timeout 5, +2500ms", copter: "hover, mode position, input pitch 0.5 timeout 5, +1s"},
+		px4:    "aloft, mode position, input pitch 0.5 timeout 5, +2500ms",
+		copter: "hover, mode position, input pitch 0.5 timeout 5, +1s"},
 	{name: "altitude, its sticks deflected", mode: "altitude", explained: []uint32{simPX4Altctl},
-		px4: "aloft, mode altitude, input pitch 0.3 throttle 0.6 timeout 5, +2500ms", copter: "hover, mode altitude, input roll -0.5 timeout 5, +1s"},
+		px4:    "aloft, mode altitude, input pitch 0.3 throttle 0.6 timeout 5, +2500ms",
+		copter: "hover, mode altitude, input roll -0.5 timeout 5, +1s"},
 	{name: "manual, its sticks deflected", mode: "manual", explained: []uint32{simPX4Manual},
-		px4: "aloft, mode manual, input pitch 0.3 throttle 0.55 timeout 5, +2500ms", copter: "hover, mode manual, input pitch 0.2 throttle 0.45 timeout 5, +1s"},
-	{name: "position, its sticks expired", mode: "position", copter: "hover, mode position, input pitch 0.5 timeout 0.2, +2s"},
+		px4:    "aloft, mode manual, input pitch 0.3 throttle 0.55 timeout 5, +2500ms",
+		copter: "hover, mode manual, input pitch 0.2 throttle 0.45 timeout 5, +1s"},
+	{name: "position, its sticks expired", mode: "position",
+		copter: "hover, mode position, input pitch 0.5 timeout 0.2, +2s"},
 	{name: "altitude, its sticks expired", mode: "altitude", explained: []uint32{simPX4Altctl},
-		px4: "aloft, mode altitude, input pitch 0.3 timeout 0.5, +1500ms", copter: "hover, mode altitude, input pitch 0.5 timeout 0.2, +2s"},
-	{name: "manual, its sticks expired", mode: "manual", copter: "hover, mode manual, input pitch 0.2 throttle 0.45 timeout 0.2, +1s"},
-	{name: "goto after position, waiting for still sticks", mode: "hold", waiting: true, explained: []uint32{simPX4Posctl}, px4: fmt.Sprintf(px4Leaves, "position", "goto 60 0")},
-	{name: "land after position, waiting for still sticks", mode: "land", waiting: true, explained: []uint32{simPX4Posctl}, px4: fmt.Sprintf(px4Leaves, "position", "land")},
-	{name: "goto after altitude, in the POSCTL leg", mode: "hold", waiting: true, explained: []uint32{simPX4Posctl}, px4: fmt.Sprintf(px4Leaves, "altitude", "goto 60 0")},
-	{name: "hold after manual, before POSCTL is in force", mode: "hold", waiting: true, explained: []uint32{simPX4Posctl, simPX4Manual},
-		undone: []uint32{simPX4Loiter, simPX4RTL, simPX4Land},
-		px4:    "aloft, mode manual, input pitch 0.3 throttle 0.5 timeout 5, +500ms, watch DO_SET_MODE 2, post mode hold, acked, +1ms"},
-	{name: "a silent client's hold", mode: "hold", silent: true, explained: []uint32{simPX4Posctl}, // on PX4 in the POSCTL leg
-		px4: "aloft, mode altitude, input pitch 0.3 timeout 5, until in POSCTL 10s, +1700ms", copter: "hover, mode altitude, input pitch 0.5 timeout 0.2, +7s"},
+		px4:    "aloft, mode altitude, input pitch 0.3 timeout 0.5, +1500ms",
+		copter: "hover, mode altitude, input pitch 0.5 timeout 0.2, +2s"},
+	{name: "manual, its sticks expired", mode: "manual",
+		copter: "hover, mode manual, input pitch 0.2 throttle 0.45 timeout 0.2, +1s"},
+	{name: "goto after position, waiting for still sticks", mode: "hold", waiting: true,
+		explained: []uint32{simPX4Posctl}, px4: fmt.Sprintf(px4Leaves, "position", "goto 60 0")},
+	{name: "land after position, waiting for still sticks", mode: "land", waiting: true,
+		explained: []uint32{simPX4Posctl}, px4: fmt.Sprintf(px4Leaves, "position", "land")},
+	{name: "goto after altitude, in the POSCTL leg", mode: "hold", waiting: true, explained: []uint32{simPX4Posctl},
+		px4: fmt.Sprintf(px4Leaves, "altitude", "goto 60 0")},
+	{name: "hold after manual, before POSCTL is in force", mode: "hold", waiting: true,
+		explained: []uint32{simPX4Posctl, simPX4Manual},
+		undone:    []uint32{simPX4Loiter, simPX4RTL, simPX4Land},
+		px4: "aloft, mode manual, input pitch 0.3 throttle 0.5 timeout 5, +500ms, watch DO_SET_MODE 2, post mode " +
+			"hold, acked, +1ms"},
+	// on PX4 in the POSCTL leg
+	{name: "a silent client's hold", mode: "hold", silent: true, explained: []uint32{simPX4Posctl},
+		px4:    "aloft, mode altitude, input pitch 0.3 timeout 5, until in POSCTL 10s, +1700ms",
+		copter: "hover, mode altitude, input pitch 0.5 timeout 0.2, +7s"},
 }
 
 // sticks reports whether our stream may run at this moment.
@@ -1187,7 +1225,8 @@ func (f *flight) speed() float64 {
 }
 
 // atMoments flies to each moment and there calls happens.
-func atMoments(t *testing.T, flavour simFlavour, visits []visit, prepare func(*simulator), happens func(p *player, v visit)) {
+func atMoments(t *testing.T, flavour simFlavour, visits []visit, prepare func(*simulator),
+	happens func(p *player, v visit)) {
 	for _, v := range visits {
 		prepared := func(s *simulator) {
 			if s.receiver = v.receiver; prepare != nil {

@@ -212,7 +212,8 @@ func TestOfTwoVehiclesWithOneIdOnlyTheFirstAddressIsHeardAndCommanded(t *testing
 		lineEqual(f.T, "commands to the other one", len(commandsOf(other.received())), 0)
 		lineEqual(f.T, "frames to the other one", len(other.received()), 0)
 		lineEqual(f.T, "it was heard to start again", len(f.messagesWith("started again")), 0)
-		want := fmt.Sprintf("[mavrest: system 1 is heard from two addresses, %s and %s: two vehicles with one id, or one on two links; %s is ignored]", atHome, atOther, atOther)
+		want := fmt.Sprintf("[mavrest: system 1 is heard from two addresses, %s and %s: two vehicles with one id, "+
+			"or one on two links; %s is ignored]", atHome, atOther, atOther)
 		lineEqual(f.T, "messages", fmt.Sprint(f.messagesWith("two addresses")), want)
 	})
 }
@@ -309,7 +310,8 @@ func TestAnotherVehicleAtANewAddressInheritsNothing(t *testing.T) {
 				began := time.Now()
 				time.Sleep(8 * time.Second)
 				lineEqual(f.T, "it is online", f.status()["online"], true)
-				landing.want(f.T, 409, "interrupted", "the vehicle was silent, and has started again meanwhile or is another one")
+				landing.want(f.T, 409, "interrupted",
+					"the vehicle was silent, and has started again meanwhile or is another one")
 
 				time.Sleep(60 * time.Second) // the other one would be at the landing's place, or the client silent
 				received := slices.DeleteFunc(other.received(), func(r simReceived) bool { return r.at.Before(began) })
@@ -357,7 +359,8 @@ func TestAnotherVehicleAtTheSameEndInheritsNothing(t *testing.T) {
 		f.sim.change(func() { f.sim.booted = f.sim.booted.Add(-10 * time.Minute) }) // as another one's
 		f.sim.plug()
 		began := time.Now()
-		landing.want(f.T, 409, "interrupted", "the vehicle was silent, and has started again meanwhile or is another one")
+		landing.want(f.T, 409, "interrupted",
+			"the vehicle was silent, and has started again meanwhile or is another one")
 		time.Sleep(60 * time.Second)
 		lineEqual(f.T, "commands to it", fmt.Sprint(commandsOf(f.since(began))), "[]")
 	})
@@ -370,7 +373,8 @@ func TestTheVehiclesAddressByClockAndUID(t *testing.T) {
 		name, heard string // address, seconds, the clock's seconds (- for a heartbeat, u and a uid)
 		want        string
 	}{
-		{"it stays while it is heard", "A 0 100, B 0.1 5, A 1 101, B 1.1 6, A 2 102, B 2.5 7.4, A 3 103", "A o A o A o A"},
+		{"it stays while it is heard", "A 0 100, B 0.1 5, A 1 101, B 1.1 6, A 2 102, B 2.5 7.4, A 3 103",
+			"A o A o A o A"},
 		{"silent for less than 2 s", "A 0 100, B 1.9 101.9, A 2 102", "A o A"},
 		{"the clock goes on", "A 0 100, B 0.3 100.3, B 1.9 101.9, B 2 102, B 2.1 102.1", "A o o moved A"},
 		{"the clock is late by 0.9 s", "A 0 100, B 1 100.1, B 2 101.1", "A o moved"},
@@ -382,9 +386,12 @@ func TestTheVehiclesAddressByClockAndUID(t *testing.T) {
 		{"no clock, and not long enough", "A 0 100, B 1.5 -, B 2 -, B 2.5 -", "A o o replaced"},
 		{"no clock, and the uid is the same", "A 0 u7, B 1 u7, B 2 -", "A o moved"},
 		{"no clock, and the uid is another one", "A 0 u7, B 1 u8, B 2 -", "A o replaced"},
-		{"the clock goes on, and the uid is another one", "A 0 100, A 0 u7, B 1 101, B 1 u8, B 2 102", "A A o o replaced"},
-		{"the clock does not go on, and the uid is the same", "A 0 100, A 0 u7, B 1 5, B 1 u7, B 2 6", "A A o o replaced"},
-		{"the clock goes on, and the uid may be told yet", "A 0 100, A 0 u7, B 1.5 101.5, B 2 102, B 2.5 102.5", "A A o o moved"},
+		{"the clock goes on, and the uid is another one", "A 0 100, A 0 u7, B 1 101, B 1 u8, B 2 102",
+			"A A o o replaced"},
+		{"the clock does not go on, and the uid is the same", "A 0 100, A 0 u7, B 1 5, B 1 u7, B 2 6",
+			"A A o o replaced"},
+		{"the clock goes on, and the uid may be told yet", "A 0 100, A 0 u7, B 1.5 101.5, B 2 102, B 2.5 102.5",
+			"A A o o moved"},
 		{"a third one", "A 0 100, B 1 5, C 1.1 6, B 2 6", "A o o replaced"},
 		{"a third one, whose clock goes on", "A 0 100, B 0.9 5, C 1 101, B 2 6, C 2 102", "A o o o moved"},
 		{"forged ports", "A 0 100, B 0.1 -, C 0.2 -, B 0.3 -, A 1 101, C 1.1 -, A 2 102", "A o o o A o A"},
@@ -408,7 +415,8 @@ func TestTheVehiclesAddressByClockAndUID(t *testing.T) {
 			if is == ofReplaced {
 				v.follow()
 			}
-			got = append(got, map[origin]string{ofVehicle: "A", ofOther: "o", ofMoved: "moved", ofReplaced: "replaced"}[is])
+			got = append(got, map[origin]string{ofVehicle: "A", ofOther: "o", ofMoved: "moved",
+				ofReplaced: "replaced"}[is])
 		}
 		lineEqual(t, test.name, strings.Join(got, " "), test.want)
 	}
@@ -416,7 +424,8 @@ func TestTheVehiclesAddressByClockAndUID(t *testing.T) {
 
 // notVehicles are all other MAV_TYPEs, and two that are not in MAVLink yet.
 var notVehicles = []minimal.MAV_TYPE{
-	minimal.MAV_TYPE_ANTENNA_TRACKER, minimal.MAV_TYPE_GCS, minimal.MAV_TYPE_ONBOARD_CONTROLLER, minimal.MAV_TYPE_GIMBAL,
+	minimal.MAV_TYPE_ANTENNA_TRACKER, minimal.MAV_TYPE_GCS, minimal.MAV_TYPE_ONBOARD_CONTROLLER,
+	minimal.MAV_TYPE_GIMBAL,
 	minimal.MAV_TYPE_ADSB, minimal.MAV_TYPE_CAMERA, minimal.MAV_TYPE_CHARGING_STATION, minimal.MAV_TYPE_FLARM,
 	minimal.MAV_TYPE_SERVO, minimal.MAV_TYPE_ODID, minimal.MAV_TYPE_BATTERY, minimal.MAV_TYPE_PARACHUTE,
 	minimal.MAV_TYPE_LOG, minimal.MAV_TYPE_OSD, minimal.MAV_TYPE_IMU, minimal.MAV_TYPE_GPS, minimal.MAV_TYPE_WINCH,
@@ -433,14 +442,17 @@ func TestWhatIsNoVehicleIsNeverTheVehicle(t *testing.T) {
 	}
 	lineEqual(t, "MAV_TYPEs with a name that are in one of the two lists", len(vehicleTypes)+len(notVehicles)-2, named)
 	for _, typ := range notVehicles {
-		for _, autopilot := range []minimal.MAV_AUTOPILOT{minimal.MAV_AUTOPILOT_GENERIC, minimal.MAV_AUTOPILOT_PX4, minimal.MAV_AUTOPILOT_ARDUPILOTMEGA} {
+		for _, autopilot := range []minimal.MAV_AUTOPILOT{minimal.MAV_AUTOPILOT_GENERIC, minimal.MAV_AUTOPILOT_PX4,
+			minimal.MAV_AUTOPILOT_ARDUPILOTMEGA} {
 			beat := beatOf(autopilot, 0, true)
 			beat.Type = typ
 			for _, only := range []byte{0, 1} {
 				e := newEarshot(only)
 				name := fmt.Sprintf("%v of %v, -system %d", typ, autopilot, only)
-				lineEqual(t, name+", first", fmt.Sprint(e.feed(packet(1, 125, 1, beat), packet(2, 1, 1, beat), packet(3, 1, 1, attitudeAt(1)))), "[]")
-				lineEqual(t, name+", then a vehicle", fmt.Sprint(e.feed(packet(1, 1, 1, copterBeat()), packet(2, 1, 1, beat))), "[0 of 1]")
+				lineEqual(t, name+", first", fmt.Sprint(e.feed(packet(1, 125, 1, beat), packet(2, 1, 1, beat),
+					packet(3, 1, 1, attitudeAt(1)))), "[]")
+				lineEqual(t, name+", then a vehicle",
+					fmt.Sprint(e.feed(packet(1, 1, 1, copterBeat()), packet(2, 1, 1, beat))), "[0 of 1]")
 			}
 		}
 	}
@@ -470,12 +482,17 @@ func TestWhatIsHeardInsteadOfTheVehicleIsSaid(t *testing.T) {
 	}{
 		{"nothing", 0, nil, "<nil>"},
 		{"the vehicle", 0, [][]byte{packet(1, 1, 1, px4Beat())}, "<nil>"},
-		{"the vehicle and others", 0, [][]byte{packet(1, 1, 1, px4Beat()), packet(1, 1, 154, heartbeat(minimal.MAV_TYPE_GIMBAL))}, "<nil>"},
+		{"the vehicle and others", 0, [][]byte{packet(1, 1, 1, px4Beat()),
+			packet(1, 1, 154, heartbeat(minimal.MAV_TYPE_GIMBAL))}, "<nil>"},
 		{"an autopilot with another component", 0, [][]byte{packet(1, 1, 250, px4Beat())},
-			"MAVLink is heard, but no autopilot: system 1 component 250 (quadrotor); an autopilot's component is 1" + check},
-		{"its other messages too", 0, [][]byte{packet(1, 1, 250, typed(minimal.MAV_TYPE_HEXAROTOR)), packet(1, 1, 250, attitudeAt(1))},
-			"MAVLink is heard, but no autopilot: system 1 component 250 (hexarotor); an autopilot's component is 1" + check},
-		{"only a radio", 0, [][]byte{radio}, "MAVLink is heard, but no autopilot: system 51 component 68 (a radio)" + check},
+			"MAVLink is heard, but no autopilot: system 1 component 250 (quadrotor); an autopilot's component is 1" +
+				check},
+		{"its other messages too", 0, [][]byte{packet(1, 1, 250, typed(minimal.MAV_TYPE_HEXAROTOR)),
+			packet(1, 1, 250, attitudeAt(1))},
+			"MAVLink is heard, but no autopilot: system 1 component 250 (hexarotor); an autopilot's component is 1" +
+				check},
+		{"only a radio", 0, [][]byte{radio}, "MAVLink is heard, but no autopilot: system 51 component 68 (a radio)" +
+			check},
 		{"only a camera", 0, [][]byte{packet(1, 1, 100, heartbeat(minimal.MAV_TYPE_CAMERA))},
 			"MAVLink is heard, but no autopilot: system 1 component 100 (camera)" + check},
 		{"a ground station with component 1", 0, [][]byte{packet(1, 125, 1, typed(minimal.MAV_TYPE_GCS))},
@@ -483,14 +500,17 @@ func TestWhatIsHeardInsteadOfTheVehicleIsSaid(t *testing.T) {
 		{"a type without a name", 0, [][]byte{packet(1, 1, 1, typed(77))},
 			"MAVLink is heard, but no autopilot: system 1 component 1 (type 77)" + check},
 		{"no heartbeats", 0, [][]byte{packet(1, 1, 1, attitudeAt(1)), packet(1, 1, 191, attitudeAt(1))},
-			"MAVLink is heard, but no autopilot: system 1 component 1 (no heartbeat), system 1 component 191 (no heartbeat)" + check},
+			"MAVLink is heard, but no autopilot: system 1 component 1 (no heartbeat), system 1 component 191 (no " +
+				"heartbeat)" + check},
 		{"a wire from TX to RX", 0, [][]byte{packet(1, 1, componentID, heartbeat(minimal.MAV_TYPE_ONBOARD_CONTROLLER))},
 			"MAVLink is heard, but no autopilot: system 1 component 193 (mavrest's own ids)" + check},
-		{"-system and only a radio", 5, [][]byte{radio}, "MAVLink is heard, but not system 5, which -system asks for: system 51 component 68 (a radio)"},
+		{"-system and only a radio", 5, [][]byte{radio},
+			"MAVLink is heard, but not system 5, which -system asks for: system 51 component 68 (a radio)"},
 		{"-system and its camera", 5, [][]byte{packet(1, 5, 100, heartbeat(minimal.MAV_TYPE_CAMERA))},
 			"MAVLink is heard, but not system 5, which -system asks for: system 5 component 100 (camera)"},
 		{"-system and its autopilot with another component", 5, [][]byte{packet(1, 5, 2, px4Beat())},
-			"MAVLink is heard, but not system 5, which -system asks for: system 5 component 2 (quadrotor); an autopilot's component is 1"},
+			"MAVLink is heard, but not system 5, which -system asks for: system 5 component 2 (quadrotor); an " +
+				"autopilot's component is 1"},
 		{"-system of another vehicle", 5, [][]byte{packet(1, 1, 1, px4Beat()), radio},
 			"system 1 is heard on this line, but -system 5 was asked for; start mavrest with -system 1"},
 	} {
@@ -504,7 +524,8 @@ func TestWhatIsHeardInsteadOfTheVehicleIsSaid(t *testing.T) {
 						}
 					})
 					time.Sleep(333 * time.Millisecond)
-					if early := b.status().link.fault; i < 7 && early != nil && !strings.Contains(early.Error(), "start mavrest") {
+					if early := b.status().link.fault; i < 7 && early != nil &&
+						!strings.Contains(early.Error(), "start mavrest") {
 						t.Errorf("%d/3 s after the start: %v", i+1, early)
 					}
 				}
@@ -533,7 +554,8 @@ func TestALostVehicleIsMissedWhileARadioIsHeard(t *testing.T) {
 		b.change(func() { b.beat = nil })
 		says(10 * time.Second)
 		s := b.status()
-		want := regexp.MustCompile(`^MAVLink is heard, but not the autopilot, system 1, for (9|10|11) s: system 1 component 100 \(camera\)$`)
+		want := regexp.MustCompile(`^MAVLink is heard, but not the autopilot, system 1, for (9|10|11) s: system 1 ` +
+			`component 100 \(camera\)$`)
 		if s.link.fault == nil || !want.MatchString(s.link.fault.Error()) {
 			t.Errorf("link.error is %v", s.link.fault)
 		}
@@ -547,7 +569,8 @@ func TestManySendersAreEightNeighbours(t *testing.T) {
 	var list neighbours
 	now := time.Unix(1000, 0)
 	for i := range 2000 {
-		list.hear(rawFrame{header: header{system: byte(i % 200), component: 7, id: 30}}, now.Add(time.Duration(i)*time.Millisecond))
+		list.hear(rawFrame{header: header{system: byte(i % 200), component: 7, id: 30}},
+			now.Add(time.Duration(i)*time.Millisecond))
 	}
 	lineEqual(t, "kept", len(list), neighboursKept)
 }
@@ -560,9 +583,13 @@ func TestAVehicleThatAnswersNothingIsSaidToBeReadOnly(t *testing.T) {
 		lossy, signed bool
 		want          string
 	}{
-		{"on a serial line", true, false, read + "check the wire from the board's TX to the autopilot's RX, and that its port is not half duplex"},
-		{"on a network", false, false, read + "check that the router or the bridge passes on to the autopilot what mavrest sends"},
-		{"and signs", true, true, read + "its frames are signed: it ignores those that are not, and mavrest can't sign; turn signing off on this link"},
+		{"on a serial line", true, false, read +
+			"check the wire from the board's TX to the autopilot's RX, and that its port is not half duplex"},
+		{"on a network", false, false, read +
+			"check that the router or the bridge passes on to the autopilot what mavrest sends"},
+		{"and signs", true, true, read +
+			"its frames are signed: it ignores those that are not, and mavrest can't sign; turn signing off on this " +
+			"link"},
 	} {
 		for name, beat := range map[string]*common.MessageHeartbeat{"px4": px4Beat(), "ardupilot": copterBeat()} {
 			t.Run(c.name+"/"+name, func(t *testing.T) {
@@ -580,7 +607,8 @@ func TestAVehicleThatAnswersNothingIsSaidToBeReadOnly(t *testing.T) {
 					b.say(&common.MessageCommandAck{Command: 511, TargetSystem: 9, TargetComponent: 9})
 					b.say(&common.MessageHomePosition{})
 					time.Sleep(time.Millisecond)
-					lineEqual(t, "another program's ack, and what comes by itself", fmt.Sprint(b.status().link.fault), c.want)
+					lineEqual(t, "another program's ack, and what comes by itself", fmt.Sprint(b.status().link.fault),
+						c.want)
 					b.say(&common.MessageCommandAck{Command: 511, TargetSystem: 1, TargetComponent: componentID})
 					time.Sleep(time.Millisecond)
 					lineEqual(t, "after one ack", b.status().link.fault, nil)

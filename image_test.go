@@ -19,8 +19,10 @@ import (
 )
 
 var (
-	imageFile = flag.String("image", "", "the card's image for TestTheCardFliesAndSurvivesPowerCuts; make image-test builds and names it")
-	imageCuts = flag.Int("cuts", 1, "how often TestTheCardFliesAndSurvivesPowerCuts cuts the power at a random moment of a boot")
+	imageFile = flag.String("image", "",
+		"the card's image for TestTheCardFliesAndSurvivesPowerCuts; make image-test builds and names it")
+	imageCuts = flag.Int("cuts", 1,
+		"how often TestTheCardFliesAndSurvivesPowerCuts cuts the power at a random moment of a boot")
 )
 
 // A booting machine and its serial port run in real time. These limits are for a very slow machine;
@@ -64,7 +66,8 @@ func TestTheCardFliesAndSurvivesPowerCuts(t *testing.T) {
 	b.until("aloft at 10 m", func(s object) bool { return s["in_air"] == true && positionNear(s, "altitude", 10, 1) })
 	b.accepted("goto", `{"lat":47.3980,"lon":8.5460,"altitude":20}`)
 	there := func(s object) bool {
-		return positionNear(s, "lat", 47.3980, 1e-5) && positionNear(s, "lon", 8.5460, 1e-5) && positionNear(s, "altitude", 20, 1)
+		return positionNear(s, "lat", 47.3980, 1e-5) && positionNear(s, "lon", 8.5460, 1e-5) &&
+			positionNear(s, "altitude", 20, 1)
 	}
 	b.until("at the place", there)
 	b.pull()
@@ -79,7 +82,8 @@ func TestTheCardFliesAndSurvivesPowerCuts(t *testing.T) {
 
 	b.boot()
 	b.online()
-	b.until("flying at the place where it was before the power cut", func(s object) bool { return s["armed"] == true && s["in_air"] == true && there(s) })
+	b.until("flying at the place where it was before the power cut",
+		func(s object) bool { return s["armed"] == true && s["in_air"] == true && there(s) })
 	b.accepted("land", "")
 	b.until("landed and disarmed", func(s object) bool { return s["armed"] == false && s["in_air"] == false })
 	b.pull()

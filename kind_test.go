@@ -23,9 +23,11 @@ func TestEachVehicleIsOfTheKindThatThePageNames(t *testing.T) {
 		version   firmwareVersion
 		want      kind
 	}{
-		{px4Pilot, "QUADROTOR COAXIAL HEXAROTOR OCTOROTOR TRICOPTER DODECAROTOR DECAROTOR GENERIC", unsaid, px4Drives, hovering},
+		{px4Pilot, "QUADROTOR COAXIAL HEXAROTOR OCTOROTOR TRICOPTER DODECAROTOR DECAROTOR GENERIC", unsaid, px4Drives,
+			hovering},
 		{px4Pilot, "FIXED_WING", unsaid, px4Drives, onWing},
-		{px4Pilot, "VTOL_FIXEDROTOR VTOL_TAILSITTER_DUOROTOR VTOL_TAILSITTER_QUADROTOR VTOL_TILTROTOR VTOL_TAILSITTER VTOL_TILTWING", inHover, px4Drives, hovering},
+		{px4Pilot, "VTOL_FIXEDROTOR VTOL_TAILSITTER_DUOROTOR VTOL_TAILSITTER_QUADROTOR VTOL_TILTROTOR " +
+			"VTOL_TAILSITTER VTOL_TILTWING", inHover, px4Drives, hovering},
 		{px4Pilot, "VTOL_FIXEDROTOR", toHover, px4Drives, hovering},
 		{px4Pilot, "VTOL_FIXEDROTOR", wing, px4Drives, onWing},
 		{px4Pilot, "VTOL_FIXEDROTOR", toWing, px4Drives, onWing},
@@ -92,7 +94,8 @@ func TestARefusalWithoutATextHasAHint(t *testing.T) {
 			t.Errorf("%s: %q", c.name, got)
 		}
 	}
-	lineEqual(t, "without a fence", hint(copter, common.MAV_TYPE_QUADROTOR, &step{cmd: common.MAV_CMD_DO_REPOSITION}, false), "")
+	lineEqual(t, "without a fence", hint(copter, common.MAV_TYPE_QUADROTOR, &step{cmd: common.MAV_CMD_DO_REPOSITION},
+		false), "")
 }
 
 func TestASpeedIsPartOfTheGotoThatItFollows(t *testing.T) {

@@ -43,7 +43,8 @@ func checkMutex(t *testing.T, sources map[string]string) []string {
 	t.Helper()
 	u := &underMutex{
 		fset: token.NewFileSet(), bodies: make(map[types.Object]ast.Node), seen: make(map[visited]bool),
-		info: &types.Info{Uses: make(map[*ast.Ident]types.Object), Defs: make(map[*ast.Ident]types.Object), Types: make(map[ast.Expr]types.TypeAndValue)},
+		info: &types.Info{Uses: make(map[*ast.Ident]types.Object), Defs: make(map[*ast.Ident]types.Object),
+			Types: make(map[ast.Expr]types.TypeAndValue)},
 	}
 	var files []*ast.File
 	for name, text := range sources {
@@ -180,7 +181,8 @@ func (u *underMutex) field(s *ast.SelectorExpr, function string, held bool) {
 		if !slices.Contains(slices.Concat(lockers, unlockers), function) {
 			u.report(s, "%s uses the mutex itself", function)
 		}
-	case isNamed(of, "drone") && slices.Contains(u.guarded, s.Sel.Name) && !held && !slices.Contains(append(lockers, "newDrone", "unlockChanged"), function):
+	case isNamed(of, "drone") && slices.Contains(u.guarded, s.Sel.Name) && !held &&
+		!slices.Contains(append(lockers, "newDrone", "unlockChanged"), function):
 		u.report(s, "%s uses drone.%s and may be called without the mutex", function, s.Sel.Name)
 	}
 }
@@ -197,7 +199,8 @@ func (u *underMutex) follow(o types.Object, held bool) {
 func TestTheMutexIsLockedByWhatItsNameSays(t *testing.T) {
 	sources := make(map[string]string)
 	names, _ := filepath.Glob("*.go")
-	for _, name := range slices.DeleteFunc(names, func(name string) bool { return strings.HasSuffix(name, "_test.go") }) {
+	for _, name := range slices.DeleteFunc(names,
+		func(name string) bool { return strings.HasSuffix(name, "_test.go") }) {
 		text, err := os.ReadFile(name)
 		if err != nil {
 			t.Fatal(err)
@@ -209,11 +212,16 @@ func TestTheMutexIsLockedByWhatItsNameSays(t *testing.T) {
 	}
 
 	for from, c := range map[string]struct{ file, old, new string }{
-		"take uses drone.tel and may be called without the mutex": {"drone.go", "d.change(func() { d.take(h) })", "d.take(h)"},
-		"mode is called with the mutex locked, and locks it":      {"drone_plan.go", "	if d.cmd.manoeuvre != m ||", "	d.mode()\n	if d.cmd.manoeuvre != m ||"},
-		"watch makes a waiter":                                    {"drone_plan.go", "d.wg.Go(func() { d.changeMayWait(func(w waiter) { d.landThere(w, m) }) })", "d.landThere(waiter{}, m)"},
-		"commander keeps a waiter":                                {"commander.go", "	acks    *acks\n", "	acks    *acks\n	w waiter\n"},
-		"status uses the mutex itself":                            {"api_status.go", "	d.locked(func() { s = d.snapshot(time.Now()) })", "	d.mu.Lock()"},
+		"take uses drone.tel and may be called without the mutex": {"drone.go", "d.change(func() { d.take(h) })",
+			"d.take(h)"},
+		"mode is called with the mutex locked, and locks it": {"drone_plan.go", "	if d.cmd.manoeuvre != m ||",
+			"	d.mode()\n	if d.cmd.manoeuvre != m ||"},
+		"watch makes a waiter": {"drone_plan.go",
+			"d.wg.Go(func() { d.changeMayWait(func(w waiter) { d.landThere(w, m) }) })", "d.landThere(waiter{}, m)"},
+		"commander keeps a waiter": {"commander.go", "	acks    *acks\n",
+			"	acks    *acks\n	w waiter\n"},
+		"status uses the mutex itself": {"api_status.go",
+			"	d.locked(func() { s = d.snapshot(time.Now()) })", "	d.mu.Lock()"},
 	} {
 		broken := make(map[string]string)
 		for name, text := range sources {
@@ -222,7 +230,8 @@ func TestTheMutexIsLockedByWhatItsNameSays(t *testing.T) {
 		if broken[c.file] = strings.Replace(sources[c.file], c.old, c.new, 1); broken[c.file] == sources[c.file] {
 			t.Fatalf("%s has no %q", c.file, c.old)
 		}
-		if list := checkMutex(t, broken); !slices.ContainsFunc(list, func(s string) bool { return strings.Contains(s, from) }) {
+		if list := checkMutex(t, broken); !slices.ContainsFunc(list,
+			func(s string) bool { return strings.Contains(s, from) }) {
 			t.Errorf("not found: %s; only %q", from, list)
 		}
 	}

@@ -203,7 +203,8 @@ func TestProgramStartsWithoutItsDevice(t *testing.T) {
 			t.Errorf("takeoff answered %d %s", code, body)
 		}
 		log := p.end(t)
-		if strings.Count(log, "level=WARN") != 2 || strings.Count(log, "level=ERROR") != 0 || !strings.Contains(log, c.says) || strings.Contains(log, "lost") {
+		if strings.Count(log, "level=WARN") != 2 || strings.Count(log, "level=ERROR") != 0 ||
+			!strings.Contains(log, c.says) || strings.Contains(log, "lost") {
 			t.Errorf("%s: want one line about the device and one about the takeoff, the log is\n%s", c.device, log)
 		}
 	}
@@ -265,7 +266,8 @@ func TestSIGTERMAnswersClientsThatWait(t *testing.T) {
 	if err := events.Err(); err != nil {
 		t.Errorf("the stream ended with %v", err)
 	}
-	want := regexp.MustCompile(`^504 {"error":"takeoff was accepted; whether it is complete after [0-9.]+ s is not known, because mavrest is shutting down","code":"not_done",.*"mode":"takeoff","done":false,`)
+	want := regexp.MustCompile(`^504 {"error":"takeoff was accepted; whether it is complete after [0-9.]+ s is not ` +
+		`known, because mavrest is shutting down","code":"not_done",.*"mode":"takeoff","done":false,`)
 	if got := <-answered; !want.MatchString(got) {
 		t.Errorf("answered %s", got)
 	}
@@ -282,7 +284,8 @@ func TestThePortIsClosedBeforeTheServerAtTheEnd(t *testing.T) {
 	line := openPTY(t)
 	p := start(t, nil, "-device", line.path, "-baud", "57600")
 	w := dial(t, strings.TrimSuffix(strings.TrimPrefix(p.base, "http://"), "/api/drone"))
-	io.WriteString(w, "POST /api/drone/land HTTP/1.1\r\nHost: drone.local\r\nExpect: 100-continue\r\nContent-Length: 9\r\n\r\n")
+	io.WriteString(w, "POST /api/drone/land HTTP/1.1\r\nHost: drone.local\r\nExpect: "+
+		"100-continue\r\nContent-Length: 9\r\n\r\n")
 	if answer, err := w.in.ReadString('\n'); err != nil || !strings.Contains(answer, "100 Continue") {
 		t.Fatalf("the body is not waited for: %q, %v", answer, err)
 	}
@@ -312,10 +315,14 @@ func TestProgramSaysWhyItCannotStart(t *testing.T) {
 		args string
 		says string // why, and what to do
 	}{
-		{"", "no -device given; let mavrest look for the autopilot (-device auto), name its port (-device /dev/serial0), or fly the built-in simulator (-device sim)"},
-		{"-device 127.0.0.1:14550", "-device 127.0.0.1:14550: want auto, a serial device (/dev/serial0; a baud rate goes into -baud), udpin://0.0.0.0:14550"},
-		{"-device sim -bind 192.0.2.1 -port 0", "the API can't listen on 192.0.2.1:0 (-bind, -port): this board has no such address"},
-		{"-device sim -bind 127.0.0.1 -port " + port, "(-bind, -port): the port is in use by another program; stop that program, or use another port"},
+		{"", "no -device given; let mavrest look for the autopilot (-device auto), name its port (-device " +
+			"/dev/serial0), or fly the built-in simulator (-device sim)"},
+		{"-device 127.0.0.1:14550", "-device 127.0.0.1:14550: want auto, a serial device (/dev/serial0; a baud rate " +
+			"goes into -baud), udpin://0.0.0.0:14550"},
+		{"-device sim -bind 192.0.2.1 -port 0",
+			"the API can't listen on 192.0.2.1:0 (-bind, -port): this board has no such address"},
+		{"-device sim -bind 127.0.0.1 -port " + port,
+			"(-bind, -port): the port is in use by another program; stop that program, or use another port"},
 		{"-device sim -port 70000", "-port 70000: want 1 to 65535"},
 		{"-device sim -system 300", "-system 300: want a MAVLink system id"},
 		{"-device sim -reach 0", "-reach 0: want kilometres, over 0"},
@@ -328,7 +335,8 @@ func TestProgramSaysWhyItCannotStart(t *testing.T) {
 		{"-device sim -host http://laptop", "want only a name"},
 		{"-device sim -host laptop:8080", "want only a name"},
 		{"-device sim -origin http://laptop/", "path, query, and fragment are not allowed"},
-		{"-device sim -origin http://laptop:3000 -origin http://laptop:3000/page", "path, query, and fragment are not allowed"},
+		{"-device sim -origin http://laptop:3000 -origin http://laptop:3000/page",
+			"path, query, and fragment are not allowed"},
 		{"-device sim extra", `unexpected argument "extra"`},
 		{"-device sim -frobnicate", "-frobnicate; see -help"},
 	} {
@@ -357,7 +365,8 @@ func TestAPortBelow1024NeedsACapability(t *testing.T) {
 		t.Skip("every port is open to everybody on this machine")
 	}
 	out, _ := cmd.CombinedOutput()
-	if !strings.Contains(string(out), "a port below 1024 needs root or CAP_NET_BIND_SERVICE") || cmd.ProcessState.ExitCode() != 1 {
+	if !strings.Contains(string(out), "a port below 1024 needs root or CAP_NET_BIND_SERVICE") ||
+		cmd.ProcessState.ExitCode() != 1 {
 		t.Errorf("exit code %d: %s", cmd.ProcessState.ExitCode(), out)
 	}
 }
@@ -417,7 +426,8 @@ func TestSystemdIsNotified(t *testing.T) {
 	path, notified := supervised(t)
 	p := start(t, []string{"NOTIFY_SOCKET=" + path, "WATCHDOG_USEC=10000000"}, "-device", "sim")
 	open := p.base + "/status"
-	want := []string{"READY=1\nSTATUS=" + open, "WATCHDOG=1", "STATUS=px4 quadrotor online, disarmed, mode manual; " + open}
+	want := []string{"READY=1\nSTATUS=" + open, "WATCHDOG=1", "STATUS=px4 quadrotor online, disarmed, mode manual; " +
+		open}
 	for len(want) > 0 {
 		got := <-notified
 		want = slices.DeleteFunc(want, func(w string) bool { return strings.Contains(got, w) })
@@ -433,11 +443,13 @@ func TestSystemdIsNotified(t *testing.T) {
 func TestTheFirstLinesOfTheLogSayWhatToOpen(t *testing.T) {
 	p := start(t, nil, "-device", "sim")
 	lines := strings.SplitAfter(p.end(t), "\n")
-	if len(lines) < 2 || !strings.Contains(lines[0], "msg=listening") || !strings.HasSuffix(lines[1], ` msg="open in a browser, or with curl" url=`+p.base+"/status\n") {
+	if len(lines) < 2 || !strings.Contains(lines[0], "msg=listening") ||
+		!strings.HasSuffix(lines[1], ` msg="open in a browser, or with curl" url=`+p.base+"/status\n") {
 		t.Errorf("the log begins with\n%s", strings.Join(lines, ""))
 	}
 	own := []net.Addr{}
-	for _, a := range []string{"127.0.0.1/8", "192.168.1.7/24", "169.254.3.4/16", "10.0.0.2/8", "::1/128", "fd00::7/64", "fe80::1/64"} {
+	for _, a := range []string{"127.0.0.1/8", "192.168.1.7/24", "169.254.3.4/16", "10.0.0.2/8", "::1/128",
+		"fd00::7/64", "fe80::1/64"} {
 		ip, n, err := net.ParseCIDR(a)
 		if err != nil {
 			t.Fatal(err)
@@ -445,8 +457,10 @@ func TestTheFirstLinesOfTheLogSayWhatToOpen(t *testing.T) {
 		own = append(own, &net.IPNet{IP: ip, Mask: n.Mask})
 	}
 	for _, c := range []struct{ listen, name, want string }{
-		{"[::]:80", "drone.local", "http://drone.local http://192.168.1.7 http://169.254.3.4 http://10.0.0.2 http://[fd00::7]"},
-		{"[::]:8080", "drone", "http://drone:8080 http://192.168.1.7:8080 http://169.254.3.4:8080 http://10.0.0.2:8080 http://[fd00::7]:8080"},
+		{"[::]:80", "drone.local", "http://drone.local http://192.168.1.7 http://169.254.3.4 http://10.0.0.2 " +
+			"http://[fd00::7]"},
+		{"[::]:8080", "drone", "http://drone:8080 http://192.168.1.7:8080 http://169.254.3.4:8080 " +
+			"http://10.0.0.2:8080 http://[fd00::7]:8080"},
 		{"0.0.0.0:80", "", "http://192.168.1.7 http://169.254.3.4 http://10.0.0.2"},
 		{"127.0.0.1:8080", "drone", "http://127.0.0.1:8080"},
 		{"192.168.1.7:80", "drone", "http://192.168.1.7"},
@@ -529,7 +543,8 @@ func TestALogThatIsNotReadBlocksNothingAndOneThatIsReadIsComplete(t *testing.T) 
 		go func() { log.close(); w.Close() }()
 		synctest.Wait()
 		read, _ := io.ReadAll(r)
-		lineEqual(t, "log lines that count the dropped ones", strings.Count(string(read), "\n743 lines of the log were dropped"), 1)
+		lineEqual(t, "log lines that count the dropped ones",
+			strings.Count(string(read), "\n743 lines of the log were dropped"), 1)
 	})
 }
 

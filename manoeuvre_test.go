@@ -19,8 +19,9 @@ import (
 func seen(changes ...func(*view)) view {
 	n := math.NaN()
 	s := view{
-		now: time.Unix(2000, 0), firmware: copter, shownMode: shownMode{armed: true}, landed: landedState(common.MAV_LANDED_STATE_IN_AIR),
-		place: place{47.3977419, 8.5455938, 10, 498}, heading: 90,
+		now: time.Unix(2000, 0), firmware: copter, shownMode: shownMode{armed: true},
+		landed: landedState(common.MAV_LANDED_STATE_IN_AIR),
+		place:  place{47.3977419, 8.5455938, 10, 498}, heading: 90,
 		target: point{lat: n, lon: n, amsl: n}, params: map[string]float64{"WP_LOITER_RAD": 60, "TKOFF_ALT": 50},
 	}
 	for _, f := range changes {
@@ -49,7 +50,8 @@ func TestAManoeuvreIsCompleteWhereTheVehicleShowsIt(t *testing.T) {
 
 	here := &place{47.3977419, 8.5455938, 10, 498}
 	takeoff := func(altitude float64) manoeuvre {
-		return manoeuvre{request: request{mode: ModeTakeoff}, plan: plan{target: &place{n, n, altitude, 488 + altitude}}}
+		return manoeuvre{request: request{mode: ModeTakeoff},
+			plan: plan{target: &place{n, n, altitude, 488 + altitude}}}
 	}
 	goTo := manoeuvre{request: request{mode: ModeHold, goTo: true}, plan: plan{target: here}}
 	facing := goTo
@@ -159,7 +161,8 @@ func TestAManoeuvreIsCompleteWhereTheVehicleShowsIt(t *testing.T) {
 		{"px4 plane, goto: farther than one and a half times 80 m", goTo, px4Plane(north(121)), false},
 		{"px4 plane, rtl: circling over home", rtl, px4Plane(north(80)), true},
 		{"px4 vtol on its wing, goto", goTo, px4VTOL(common.MAV_VTOL_STATE_FW, north(80)), true},
-		{"px4 vtol in a transition to its wing, goto", goTo, px4VTOL(common.MAV_VTOL_STATE_TRANSITION_TO_FW, north(80)), true},
+		{"px4 vtol in a transition to its wing, goto", goTo,
+			px4VTOL(common.MAV_VTOL_STATE_TRANSITION_TO_FW, north(80)), true},
 		{"px4 vtol on its wing, rtl: it lands", rtl, px4VTOL(common.MAV_VTOL_STATE_FW), false},
 		{"px4 vtol in hover, goto: 80 m off", goTo, px4VTOL(common.MAV_VTOL_STATE_MC, north(80), flying(0, 0)), false},
 		{"px4 vtol in hover, goto: there", goTo, px4VTOL(common.MAV_VTOL_STATE_MC, flying(0, 0)), true},
@@ -215,14 +218,21 @@ func TestALandingBeginsOverItsPlaceAndIsTriedAgainEachSecond(t *testing.T) {
 		seen []view
 		want string // for each view, whether it lands
 	}{
-		{"over it", []view{after(0, 20, 5), after(time.Second, 2.1, 0.5), after(2*time.Second, 1.9, 0.5)}, "[false false true]"},
+		{"over it", []view{after(0, 20, 5), after(time.Second, 2.1, 0.5), after(2*time.Second, 1.9, 0.5)},
+			"[false false true]"},
 		{"passing over it", []view{after(0, 0, 1), after(time.Second, 0, 0.9)}, "[false true]"},
-		{"kept 4 m off by the wind for 5 s", []view{after(0, 4, 0.2), after(4900*time.Millisecond, 4, 0.2), after(5*time.Second, 4, 0.2)}, "[false false true]"},
-		{"kept 4 m off by the wind for 5 s, after it was blown farther off", []view{after(0, 4, 0.2), after(3*time.Second, 6, 0.2), after(4*time.Second, 4, 0.2), after(8900*time.Millisecond, 4, 0.2), after(9*time.Second, 4, 0.2)}, "[false false false false true]"},
+		{"kept 4 m off by the wind for 5 s", []view{after(0, 4, 0.2), after(4900*time.Millisecond, 4, 0.2),
+			after(5*time.Second, 4, 0.2)}, "[false false true]"},
+		{"kept 4 m off by the wind for 5 s, after it was blown farther off",
+			[]view{after(0, 4, 0.2), after(3*time.Second, 6, 0.2), after(4*time.Second, 4, 0.2),
+				after(8900*time.Millisecond, 4, 0.2), after(9*time.Second, 4, 0.2)}, "[false false false false true]"},
 		{"6 m off is too far", []view{after(0, 6, 0), after(time.Minute, 6, 0)}, "[false false]"},
-		{"an unknown place is too far", []view{after(0, math.NaN(), 0), after(time.Minute, math.NaN(), 0)}, "[false false]"},
-		{"an unknown speed is too fast", []view{after(0, 0, math.NaN()), after(time.Minute, 0, math.NaN())}, "[false false]"},
-		{"tried again", []view{after(0, 0, 0), after(900*time.Millisecond, 0, 0), after(time.Second, 0, 0)}, "[true false true]"},
+		{"an unknown place is too far", []view{after(0, math.NaN(), 0), after(time.Minute, math.NaN(), 0)},
+			"[false false]"},
+		{"an unknown speed is too fast", []view{after(0, 0, math.NaN()), after(time.Minute, 0, math.NaN())},
+			"[false false]"},
+		{"tried again", []view{after(0, 0, 0), after(900*time.Millisecond, 0, 0), after(time.Second, 0, 0)},
+			"[true false true]"},
 	} {
 		m := landingThere()
 		var got []bool
@@ -480,13 +490,16 @@ func TestAWaitIsAnsweredWhenTheManoeuvreIsComplete(t *testing.T) {
 		{"a takeoff to half a metre", "/takeoff", `"altitude":0.5`, nil, climbed(0.5), false},
 		{"a takeoff to 60 m", "/takeoff", `"altitude":60`, nil, climbed(60), false},
 		{"takeoff as a mode", "/mode", `"mode":"takeoff"`, nil, climbed(10), false},
-		{"goto", "/goto", at(60, 20) + `,"altitude":20`, (*flight).aloft, func(f *flight) bool { return f.near(60, 20, 20) }, false},
+		{"goto", "/goto", at(60, 20) + `,"altitude":20`, (*flight).aloft,
+			func(f *flight) bool { return f.near(60, 20, 20) }, false},
 		{"a climb", "/goto", `"altitude":30`, (*flight).aloft, func(f *flight) bool { return f.near(0, 0, 30) }, false},
-		{"a descent, above the sea", "/goto", `"altitude_msl":493.3`, (*flight).aloft, func(f *flight) bool { return f.near(0, 0, 5) }, false},
+		{"a descent, above the sea", "/goto", `"altitude_msl":493.3`, (*flight).aloft,
+			func(f *flight) bool { return f.near(0, 0, 5) }, false},
 		{"a goto with a heading", "/goto", at(5, 0) + `,"heading":180`, (*flight).aloft, func(f *flight) bool {
 			return f.near(5, 0, 10) && math.Abs(f.sim.truth().heading-180) <= 11
 		}, false},
-		{"a turn", "/goto", `"heading":90`, (*flight).aloft, func(f *flight) bool { return math.Abs(f.sim.truth().heading-90) <= 11 }, false},
+		{"a turn", "/goto", `"heading":90`, (*flight).aloft,
+			func(f *flight) bool { return math.Abs(f.sim.truth().heading-90) <= 11 }, false},
 		{"hold", "/mode", `"mode":"hold"`, fast, func(f *flight) bool { return f.slower(0.6) }, false},
 		{"land", "/land", ``, (*flight).aloft, (*flight).disarmed, false},
 		{"land as a mode", "/mode", `"mode":"land"`, (*flight).aloft, (*flight).disarmed, false},
@@ -516,7 +529,8 @@ func TestAWaitIsAnsweredWhenTheManoeuvreIsComplete(t *testing.T) {
 						} else if complete.IsZero() {
 							complete = time.Now()
 						}
-						accepted := time.Since(w.asked) > 4*time.Second // until then done may be that of the manoeuvre before
+						// until then done may be that of the manoeuvre before
+						accepted := time.Since(w.asked) > 4*time.Second
 						if done := f.drone.status().done; accepted && done != nil && *done && complete.IsZero() {
 							doneEarly = true
 						}
@@ -524,7 +538,8 @@ func TestAWaitIsAnsweredWhenTheManoeuvreIsComplete(t *testing.T) {
 				}
 				w.want(t, 200, "")
 				if !c.complete(f) || doneEarly {
-					t.Errorf("answered after %v, but the manoeuvre is not complete: %+v", w.answered.Sub(w.asked), f.sim.truth())
+					t.Errorf("answered after %v, but the manoeuvre is not complete: %+v", w.answered.Sub(w.asked),
+						f.sim.truth())
 				}
 				if late := w.answered.Sub(complete); !c.atOnce && !complete.IsZero() && late > 1300*time.Millisecond {
 					t.Errorf("answered %v after the manoeuvre was complete", late)
@@ -536,7 +551,8 @@ func TestAWaitIsAnsweredWhenTheManoeuvreIsComplete(t *testing.T) {
 					t.Errorf("answered as done, but the status has done %v", s["done"])
 				}
 				_, plain := f.call("GET", "/mode", "")
-				if w.answer["status"] != "accepted" || w.answer["status_code"] != 0.0 || w.answer["mode"] != plain["mode"] {
+				if w.answer["status"] != "accepted" || w.answer["status_code"] != 0.0 ||
+					w.answer["mode"] != plain["mode"] {
 					t.Errorf("answered %v in mode %v", w.answer, plain)
 				}
 			})
@@ -675,7 +691,8 @@ func TestConnectionsThatWaitAreClosedLastAndAnswered(t *testing.T) {
 			hf.Errorf("answered after %v", took)
 		}
 		r := <-first
-		r.want(hf.T, 504, "not_done", "land was accepted", "all 64 connections were in use, and another client needed one")
+		r.want(hf.T, 504, "not_done", "land was accepted",
+			"all 64 connections were in use, and another client needed one")
 		if f := r.failure(hf.T); f.Done == nil || *f.Done || f.Took == nil || *f.Command != 176 || *f.Mode != "land" {
 			hf.Errorf("got %s", r.body)
 		}

@@ -79,7 +79,8 @@ func TestGCSSendsAGroundStationsHeartbeatEachSecond(t *testing.T) {
 	inLinkBubble(t, func(t *testing.T) {
 		b := newLineBench(t, px4Beat(), func(b *lineBench) { b.link.gcs = true })
 		time.Sleep(10500 * time.Millisecond)
-		own, station := b.messages(isBeat(minimal.MAV_TYPE_ONBOARD_CONTROLLER)), b.messages(isBeat(minimal.MAV_TYPE_GCS))
+		own := b.messages(isBeat(minimal.MAV_TYPE_ONBOARD_CONTROLLER))
+		station := b.messages(isBeat(minimal.MAV_TYPE_GCS))
 		lineEqual(t, "own heartbeats", len(own), 11)
 		lineEqual(t, "ground station's heartbeats", len(station), 11)
 		for _, m := range station {
@@ -139,9 +140,11 @@ func TestGapsInTheVehiclesSequenceAreLostFrames(t *testing.T) {
 		{"past 255", [][]byte{packet(254, 1, 1, px4Beat()), at(255, 1), at(0, 1), at(2, 1)}, 1},
 		{"a late frame is not lost", [][]byte{packet(7, 1, 1, px4Beat()), at(9, 1), at(8, 1), at(10, 1)}, 1},
 		{"before the first heartbeat", [][]byte{at(1, 1), at(90, 1), packet(7, 1, 1, px4Beat()), at(8, 1)}, 0},
-		{"another sender's", [][]byte{packet(7, 1, 1, px4Beat()), at(90, 154), packet(3, 2, 1, px4Beat()), at(8, 1)}, 0},
+		{"another sender's", [][]byte{packet(7, 1, 1, px4Beat()), at(90, 154), packet(3, 2, 1, px4Beat()), at(8, 1)},
+			0},
 		{"unknown messages are frames", [][]byte{packet(7, 1, 1, px4Beat()), unknownPacket(8, 20), at(9, 1)}, 0},
-		{"a damaged frame is lost", [][]byte{packet(7, 1, 1, px4Beat()), append(at(8, 1)[:20], make([]byte, 20)...), at(9, 1)}, 1},
+		{"a damaged frame is lost", [][]byte{packet(7, 1, 1, px4Beat()), append(at(8, 1)[:20], make([]byte, 20)...),
+			at(9, 1)}, 1},
 	} {
 		e := newEarshot(0)
 		e.feed(c.said...)
@@ -152,13 +155,15 @@ func TestGapsInTheVehiclesSequenceAreLostFrames(t *testing.T) {
 func TestTheVehicleIsTheFirstAutopilotOrTheGivenSystem(t *testing.T) {
 	station, gimbal := heartbeat(minimal.MAV_TYPE_GCS), heartbeat(minimal.MAV_TYPE_GIMBAL)
 	noVehicles := [][]byte{
-		packet(1, 3, 154, gimbal), packet(1, 255, 190, station), packet(1, 255, 1, station), packet(1, 5, 1, attitudeAt(1)),
+		packet(1, 3, 154, gimbal), packet(1, 255, 190, station), packet(1, 255, 1, station),
+		packet(1, 5, 1, attitudeAt(1)),
 		packet(1, 4, 2, px4Beat()), // not the autopilot's component
 		packet(1, 0, 1, px4Beat()), // no vehicle has system id 0
 	}
 	seven := [][]byte{packet(1, 7, 1, px4Beat()), packet(2, 7, 1, attitudeAt(1))}
 	others := [][]byte{
-		packet(1, 7, 154, gimbal), packet(2, 7, 154, attitudeAt(1)), packet(3, 7, 154, &common.MessageStatustext{Text: "gimbal"}),
+		packet(1, 7, 154, gimbal), packet(2, 7, 154, attitudeAt(1)),
+		packet(3, 7, 154, &common.MessageStatustext{Text: "gimbal"}),
 		packet(1, 8, 1, copterBeat()), packet(2, 8, 1, attitudeAt(1)),
 	}
 	for _, c := range []struct {
@@ -262,7 +267,11 @@ func TestAnotherProgramWithOurIdsIsReportedOnce(t *testing.T) {
 		lineEqual(t, "messages", notices(), "")
 		for range 2 {
 			b.sayFrom(1, componentID, attitudeAt(1))
-			lineEqual(t, "messages", notices(), "mavrest: another program uses mavrest's MAVLink ids, 1/193, and each takes the other's acks for its own; give that program another component id (MAVROS: component_id, MAVSDK: its Configuration, pymavlink: source_component), or, if it is a second mavrest, stop one of them")
+			lineEqual(t, "messages", notices(),
+				"mavrest: another program uses mavrest's MAVLink ids, 1/193, and each takes the other's acks for "+
+					"its own; give that program another component id (MAVROS: component_id, MAVSDK: its "+
+					"Configuration, "+
+					"pymavlink: source_component), or, if it is a second mavrest, stop one of them")
 		}
 		time.Sleep(1100 * time.Millisecond)
 		list := b.messages(isBeat(minimal.MAV_TYPE_ONBOARD_CONTROLLER))
@@ -342,7 +351,8 @@ func TestPaddingGoesAheadOfEachRepeatWhereBytesMayBeLost(t *testing.T) {
 		d.cmd.acks.send(x)
 		lineEqual(t, "messages and padding", len(d.link.writer.queue), want)
 	}
-	p := simPort{toAutopilot: slices.Concat([]byte{frame.V2MagicByte, 255, frame.V2FlagSigned}, padding[:], packet(0, 1, componentID, attitudeAt(1)))}
+	p := simPort{toAutopilot: slices.Concat([]byte{frame.V2MagicByte, 255, frame.V2FlagSigned}, padding[:],
+		packet(0, 1, componentID, attitudeAt(1)))}
 	lineEqual(t, "a frame behind the longest broken one is read", p.next() != nil, true)
 }
 
@@ -361,7 +371,8 @@ func TestSticksAndMessagesThatWaitGoOutWhenTheProgramEnds(t *testing.T) {
 func TestASecondVehicleIsReportedOnceWithBothIds(t *testing.T) {
 	one, two, three := packet(1, 1, 1, px4Beat()), packet(1, 2, 1, px4Beat()), packet(1, 3, 1, copterBeat())
 	station := packet(1, 2, 1, heartbeat(minimal.MAV_TYPE_GCS))
-	const notice = "a second vehicle is on this line, system 2; mavrest flies system 1, which it heard first; start mavrest with -system 1 or -system 2 to choose"
+	const notice = "a second vehicle is on this line, system 2; mavrest flies system 1, which it heard first; start " +
+		"mavrest with -system 1 or -system 2 to choose"
 	for _, c := range []struct {
 		name string
 		only byte
@@ -605,12 +616,14 @@ func TestADeviceThatFailsIsLoggedOnceAndOnceWhenItIsBack(t *testing.T) {
 			return line, nil
 		}, line: atBaud(57600)})
 		var want []string
-		const down, open = `WARN msg="no link to the autopilot; trying again" device=/dev/x error=`, `INFO msg="MAVLink heard" device=/dev/x baud=57600`
+		const down = `WARN msg="no link to the autopilot; trying again" device=/dev/x error=`
+		const open = `INFO msg="MAVLink heard" device=/dev/x baud=57600`
 		lines := func(what string, more ...string) { // checks that these were logged since the last call
 			t.Helper()
 			synctest.Wait()
 			want = append(want, more...)
-			got := slices.DeleteFunc(strings.Split(log(), "\n"), func(line string) bool { return !strings.Contains(line, "device=/dev/x") })
+			got := slices.DeleteFunc(strings.Split(log(), "\n"),
+				func(line string) bool { return !strings.Contains(line, "device=/dev/x") })
 			ok := len(got) == len(want)
 			for i := range min(len(got), len(want)) {
 				ok = ok && strings.Contains(got[i], want[i])
@@ -622,7 +635,8 @@ func TestADeviceThatFailsIsLoggedOnceAndOnceWhenItIsBack(t *testing.T) {
 		time.Sleep(time.Hour)
 		lines("an hour without it", down+`"-device /dev/x: there is no such device`)
 		fault := d.link.state().fault
-		lineEqual(t, "the fault", fault != nil && strings.Contains(fault.Error(), "-device /dev/x: there is no such device"), true)
+		lineEqual(t, "the fault", fault != nil && strings.Contains(fault.Error(),
+			"-device /dev/x: there is no such device"), true)
 		there.Store(true)
 		refused.Store(true)
 		time.Sleep(time.Hour)
@@ -686,7 +700,8 @@ func TestTheStreamsEndDropsTheSticksThatWaitForThePort(t *testing.T) {
 	}
 }
 
-var mavsdkPython = flag.String("mavsdk", "", "TestMavrestFliesBesideAnotherClient: a python3 that has mavsdk; CI installs one")
+var mavsdkPython = flag.String("mavsdk", "",
+	"TestMavrestFliesBesideAnotherClient: a python3 that has mavsdk; CI installs one")
 
 // route is a router as people run it beside mavrest (docs/install.md). It sends the
 // autopilot's frames to both clients, and a client's to the autopilot and the other client.
@@ -818,11 +833,13 @@ func TestMavrestFliesBesideAnotherClient(t *testing.T) {
 
 	// MAVSDK moves it. That changes neither PX4's mode nor ours, only the place.
 	here := p.mavsdk("state")
-	if got := p.mavsdk("goto_location", 47.3980, 8.5460, here["altitude_msl"].(float64)+10, 0); got["result"] != "SUCCESS" {
+	if got := p.mavsdk("goto_location", 47.3980, 8.5460, here["altitude_msl"].(float64)+10,
+		0); got["result"] != "SUCCESS" {
 		t.Errorf("MAVSDK's goto: %v", got)
 	}
 	p.agree("there", func(s object) bool {
-		return s["vehicle_mode"] == "AUTO.LOITER" && positionNear(s, "lat", 47.3980, 1e-5) && positionNear(s, "altitude", 20, 1)
+		return s["vehicle_mode"] == "AUTO.LOITER" && positionNear(s, "lat", 47.3980, 1e-5) &&
+			positionNear(s, "altitude", 20, 1)
 	}, func(s object) bool { return s["altitude"].(float64) > 19 })
 
 	for range 10 {

@@ -14,7 +14,8 @@ import (
 )
 
 // allModes are the modes that can be reported; all but the last can be requested.
-var allModes = []Mode{ModeManual, ModeAltitude, ModePosition, ModeTakeoff, ModeHold, ModeLand, ModeRTL, ModeRTGS, ModeOther}
+var allModes = []Mode{ModeManual, ModeAltitude, ModePosition, ModeTakeoff, ModeHold, ModeLand, ModeRTL, ModeRTGS,
+	ModeOther}
 
 var requestable = allModes[:len(allModes)-1]
 
@@ -181,7 +182,8 @@ var machineWords = sync.OnceValue(func() *vocabulary[*hearing] {
 				"reports hold armed low", plan(func(f *hearing, a []string) {
 					f.shows(numberOf(f.t, f.firmware, a[0]), a[1] == "armed", a[2:]...)
 				})},
-			{"restarted", "the autopilot has restarted", "restarted", plan(func(f *hearing, _ []string) { f.restart() })},
+			{"restarted", "the autopilot has restarted", "restarted",
+				plan(func(f *hearing, _ []string) { f.restart() })},
 			{"+TIME", "time passes", "+4.9s", plan(func(f *hearing, a []string) {
 				d, _ := time.ParseDuration(a[0])
 				f.at = f.at.Add(d)
@@ -203,10 +205,11 @@ var machineWords = sync.OnceValue(func() *vocabulary[*hearing] {
 				"plan passes hold", plan(func(f *hearing, a []string) { f.command(f.orderNamed(f.t, a[0])) })},
 			{"plan accepted MODE", "the plan ends: its last step was accepted",
 				"plan accepted takeoff", plan(func(f *hearing, a []string) { f.accepts(f.orderNamed(f.t, a[0])) })},
-			{"plan refused", "the plan ends: its last step was refused", "plan refused", plan(func(f *hearing, _ []string) {
-				f.machine.refused(f.steps[len(f.steps)-1])
-				f.steps = nil
-			})},
+			{"plan refused", "the plan ends: its last step was refused", "plan refused",
+				plan(func(f *hearing, _ []string) {
+					f.machine.refused(f.steps[len(f.steps)-1])
+					f.steps = nil
+				})},
 			{"plan unanswered", "the plan ends: its last step was not answered, and its mode may still show",
 				"plan unanswered", plan(func(f *hearing, _ []string) { f.steps = nil })},
 			{"plan abandoned", "something ended the way to the landing's place",
@@ -338,7 +341,8 @@ func everyReport(t *testing.T, test func(t *testing.T, f *hearing, o order, r re
 			for _, transit := range []bool{false, true} {
 				for _, m := range append(modesOf(fw), autopilotMode{custom: 99, mode: ModeOther}) {
 					for i := range 16 { // a bit for each fact: the report's armed, low, streamed; armed before it
-						r := report{shownMode: shownMode{custom: m.custom, armed: i&1 != 0}, mode: m.mode, amsl: highEnough, streamed: i&4 != 0}
+						r := report{shownMode: shownMode{custom: m.custom, armed: i&1 != 0}, mode: m.mode,
+							amsl: highEnough, streamed: i&4 != 0}
 						if i&2 != 0 {
 							r.amsl = tooLow
 						}
@@ -479,8 +483,10 @@ func TestReportedModesAreTheAutopilotsOwn(t *testing.T) {
 		{0, ModeManual, "MANUAL"}, {1, ModeOther, "CIRCLE"}, {2, ModeOther, "STABILIZE"}, {3, ModeOther, "TRAINING"},
 		{4, ModeOther, "ACRO"}, {5, ModeOther, "FBWA"}, {6, ModeAltitude, "FBWB"}, {7, ModeOther, "CRUISE"},
 		{8, ModeOther, "AUTOTUNE"}, {9, ModeOther, "MODE 9"}, {10, ModeOther, "AUTO"}, {11, ModeRTL, "RTL"},
-		{12, ModeOther, "LOITER"}, {13, ModeTakeoff, "TAKEOFF"}, {14, ModeOther, "AVOID_ADSB"}, {15, ModeHold, "GUIDED"},
-		{16, ModeOther, "INITIALISING"}, {17, ModeManual, "QSTABILIZE"}, {18, ModeAltitude, "QHOVER"}, {19, ModePosition, "QLOITER"},
+		{12, ModeOther, "LOITER"}, {13, ModeTakeoff, "TAKEOFF"}, {14, ModeOther, "AVOID_ADSB"},
+		{15, ModeHold, "GUIDED"},
+		{16, ModeOther, "INITIALISING"}, {17, ModeManual, "QSTABILIZE"}, {18, ModeAltitude, "QHOVER"},
+		{19, ModePosition, "QLOITER"},
 		{20, ModeLand, "QLAND"}, {21, ModeRTL, "QRTL"}, {22, ModeOther, "QAUTOTUNE"}, {23, ModeOther, "QACRO"},
 		{24, ModeOther, "THERMAL"}, {25, ModeOther, "LOITER_ALT_QLAND"}, {26, ModeLand, "AUTOLAND"},
 		{27, ModeOther, "MODE 27"}, {1 << 31, ModeOther, "MODE 2147483648"},
@@ -517,18 +523,23 @@ func TestReportedModesAreTheAutopilotsOwn(t *testing.T) {
 			{px(77, 3), ModeOther, "MODE 77.3"},
 		}},
 		{"Copter", copter, []row{
-			{0, ModeManual, "STABILIZE"}, {1, ModeManual, "ACRO"}, {2, ModeAltitude, "ALT_HOLD"}, {3, ModeOther, "AUTO"},
+			{0, ModeManual, "STABILIZE"}, {1, ModeManual, "ACRO"}, {2, ModeAltitude, "ALT_HOLD"},
+			{3, ModeOther, "AUTO"},
 			{4, ModeHold, "GUIDED"}, {5, ModePosition, "LOITER"}, {6, ModeRTL, "RTL"}, {7, ModeOther, "CIRCLE"},
 			{8, ModeOther, "MODE 8"}, {9, ModeLand, "LAND"}, {10, ModeOther, "MODE 10"}, {11, ModeOther, "DRIFT"},
 			{12, ModeOther, "MODE 12"}, {13, ModeOther, "SPORT"}, {14, ModeOther, "FLIP"}, {15, ModeOther, "AUTOTUNE"},
-			{16, ModePosition, "POSHOLD"}, {17, ModeHold, "BRAKE"}, {18, ModeOther, "THROW"}, {19, ModeOther, "AVOID_ADSB"},
-			{20, ModeOther, "GUIDED_NOGPS"}, {21, ModeRTL, "SMART_RTL"}, {22, ModeOther, "FLOWHOLD"}, {23, ModeOther, "FOLLOW"},
-			{24, ModeOther, "ZIGZAG"}, {25, ModeOther, "SYSTEMID"}, {26, ModeOther, "AUTOROTATE"}, {27, ModeRTL, "AUTO_RTL"},
+			{16, ModePosition, "POSHOLD"}, {17, ModeHold, "BRAKE"}, {18, ModeOther, "THROW"},
+			{19, ModeOther, "AVOID_ADSB"},
+			{20, ModeOther, "GUIDED_NOGPS"}, {21, ModeRTL, "SMART_RTL"}, {22, ModeOther, "FLOWHOLD"},
+			{23, ModeOther, "FOLLOW"},
+			{24, ModeOther, "ZIGZAG"}, {25, ModeOther, "SYSTEMID"}, {26, ModeOther, "AUTOROTATE"},
+			{27, ModeRTL, "AUTO_RTL"},
 			{28, ModeOther, "TURTLE"}, {29, ModeOther, "MODE 29"}, {196608, ModeOther, "MODE 196608"},
 		}},
 		{"Plane", plane, planes},
 		{"QuadPlane", quadPlane, planes},
-		{"an unknown autopilot", firmwareUnknown, []row{{0, ModeOther, "MODE 0"}, {4, ModeOther, "MODE 4"}, {196608, ModeOther, "MODE 196608"}}},
+		{"an unknown autopilot", firmwareUnknown, []row{{0, ModeOther, "MODE 0"}, {4, ModeOther, "MODE 4"},
+			{196608, ModeOther, "MODE 196608"}}},
 	} {
 		for _, r := range table.rows {
 			t.Run(table.name+" "+r.name, func(t *testing.T) {
@@ -546,7 +557,8 @@ func TestFirmwareByTheHeartbeat(t *testing.T) {
 		19: quadPlane, 20: quadPlane, 21: quadPlane, 22: quadPlane, 23: quadPlane, 24: quadPlane, 25: quadPlane,
 	}
 	for typ := common.MAV_TYPE(0); typ < 50; typ++ { // 10 is a rover, 12 a submarine: unknown here
-		if got, want := (identity{autopilot: common.MAV_AUTOPILOT_ARDUPILOTMEGA, typ: typ}).firmware(), ardupilot[typ]; got != want {
+		if got, want := (identity{autopilot: common.MAV_AUTOPILOT_ARDUPILOTMEGA, typ: typ}).firmware(),
+			ardupilot[typ]; got != want {
 			t.Errorf("ArduPilot on MAV_TYPE %d is %d, want %d", typ, got, want)
 		}
 		if got := (identity{autopilot: common.MAV_AUTOPILOT_PX4, typ: typ}).firmware(); got != px4 {
@@ -562,7 +574,8 @@ func TestFirmwareByTheHeartbeat(t *testing.T) {
 
 func TestModesAreReadInAnyCaseAndOtherIsRefused(t *testing.T) {
 	for _, m := range requestable {
-		for _, s := range []string{m.String(), strings.ToUpper(m.String()), strings.ToUpper(m.String()[:1]) + m.String()[1:]} {
+		for _, s := range []string{m.String(), strings.ToUpper(m.String()), strings.ToUpper(m.String()[:1]) +
+			m.String()[1:]} {
 			if got, ok := parseMode(s); !ok || got != m {
 				t.Errorf("%q is read as %v, %v; want %v", s, got, ok, m)
 			}
@@ -604,8 +617,10 @@ type pilotsCase struct {
 // flyingVehicle is a vehicle in one of the autopilot's modes, 10 m up or on the ground.
 func flyingVehicle(t *testing.T, f firmware, mode string, flying bool) view {
 	v := view{
-		firmware: f, shownMode: shownMode{custom: numberOf(t, f, mode), armed: flying}, landed: onGround, home: point{amsl: 488}, heading: 90,
-		place: place{47.3977421, 8.5455938, 0, 488}, params: map[string]float64{"Q_GUIDED_MODE": 1, "WPNAV_SPEED": 1000},
+		firmware: f, shownMode: shownMode{custom: numberOf(t, f, mode), armed: flying}, landed: onGround,
+		home: point{amsl: 488}, heading: 90,
+		place:  place{47.3977421, 8.5455938, 0, 488},
+		params: map[string]float64{"Q_GUIDED_MODE": 1, "WPNAV_SPEED": 1000},
 	}
 	if flying {
 		v.landed, v.place.amsl, v.place.altitude = landedState(common.MAV_LANDED_STATE_IN_AIR), 498, 10
@@ -626,7 +641,8 @@ func everyPilot(t *testing.T) (cases []pilotsCase) {
 		requests[m.String()] = request{setMode: true, mode: m}
 	}
 	for _, name := range []string{
-		"px4 ALTCTL", "px4 POSCTL", "px4 AUTO.LOITER", "px4 AUTO.MISSION", "copter ALT_HOLD", "copter LOITER", "copter GUIDED", "copter AUTO",
+		"px4 ALTCTL", "px4 POSCTL", "px4 AUTO.LOITER", "px4 AUTO.MISSION", "copter ALT_HOLD", "copter LOITER",
+		"copter GUIDED", "copter AUTO",
 		"quadplane QHOVER", "plane FBWA",
 	} {
 		w := strings.Fields(name)
@@ -640,7 +656,8 @@ func everyPilot(t *testing.T) (cases []pilotsCase) {
 			moments := []pilotsMoment{{"waits", -1}}
 			for i, s := range p.steps {
 				if s.to != nil {
-					moments = append(moments, pilotsMoment{stepSent, i}, pilotsMoment{stepShown, i}, pilotsMoment{stepAcked, i}, pilotsMoment{stepDone, i})
+					moments = append(moments, pilotsMoment{stepSent, i}, pilotsMoment{stepShown, i},
+						pilotsMoment{stepAcked, i}, pilotsMoment{stepDone, i})
 				}
 			}
 			for _, m := range moments {
@@ -846,7 +863,8 @@ func (w *witness) wrong() string {
 		return fmt.Sprintf("the mode is %v, want %v", w.mode, w.wants)
 	}
 	for _, m := range modesOf(w.firmware) {
-		if claimed := w.claimed(w.now, func(to *order) bool { return to.number == m.custom }) >= 0; claimed != (w.openClaim(report{shownMode: shownMode{custom: m.custom}}) >= 0) {
+		claimed := w.claimed(w.now, func(to *order) bool { return to.number == m.custom }) >= 0
+		if claimed != (w.openClaim(report{shownMode: shownMode{custom: m.custom}}) >= 0) {
 			return fmt.Sprintf("%s is claimed: %v", m.name, claimed)
 		}
 	}
@@ -857,7 +875,8 @@ func (w *witness) wrong() string {
 // is the autopilot, 0 for PX4 and 1 for Copter. Each event is two bytes: what happens, and a mode of
 // the autopilot's list. 64 is added to the mode when the vehicle is low, 128 while our sticks are streamed.
 func FuzzMachine(f *testing.F) {
-	const whats = "RratxdTAN" // report armed, disarmed; accepted, accepted transit, refused, sent; time, abandoned, restarted
+	// report armed, disarmed; accepted, accepted transit, refused, sent; time, abandoned, restarted
+	const whats = "RratxdTAN"
 	const which = "mapthlrso" // manual, altitude, position, takeoff, hold, land, rtl, rtgs, other
 	autopilots := []firmware{px4, copter}
 	for _, flight := range []string{
@@ -869,8 +888,9 @@ func FuzzMachine(f *testing.F) {
 		"Rh dp Rp x. dh Rh ah Rp",                                  // refused, and the pilot's own
 		"rh dh ah dp Rh dp dm Rp am Rm dm ro Ro",                   // two steps; one command over another
 		"Rh dp Rp dp Rp dl al N. rh Rh",                            // unanswered; restarted
-		"Rh dr Tz Tz Rr Rh dr dp Rr Rp",                            // a return whose claim has ended, and one whose claim lasts
-		"N. Rh N. dp ap rp",                                        // accepted before the restarted vehicle is heard
+		// a return whose claim has ended, and one whose claim lasts
+		"Rh dr Tz Tz Rr Rh dr dp Rr Rp",
+		"N. Rh N. dp ap rp", // accepted before the restarted vehicle is heard
 	} {
 		for fw, autopilot := range autopilots {
 			list, events := modesOf(autopilot), []byte{byte(fw)}
@@ -909,7 +929,8 @@ func FuzzMachine(f *testing.F) {
 			switch {
 			case what == 'R', what == 'r':
 				amsl := []float64{highEnough, tooLow}[arg>>6&1]
-				wrong = w.seeReport(report{shownMode: shownMode{custom: mode.custom, armed: what == 'R'}, mode: mode.mode, amsl: amsl, streamed: arg>>7 == 1})
+				wrong = w.seeReport(report{shownMode: shownMode{custom: mode.custom, armed: what == 'R'},
+					mode: mode.mode, amsl: amsl, streamed: arg>>7 == 1})
 				story += fmt.Sprintf(" %c:%s", what, mode.name)
 			case !w.heard && what != 'T' && what != 'N': // there is no vehicle to command
 			case what == 'a', what == 't':
@@ -942,12 +963,14 @@ func FuzzMachine(f *testing.F) {
 // A landing is repeated while it is not acknowledged.
 func TestAStepIsOursFor5sAfterItsLastCopy(t *testing.T) {
 	at := time.Now()
-	m := machine{known: true, mode: ModeLand, last: report{shownMode: shownMode{custom: px4Custom(4, 3), armed: true}, mode: ModeHold}}
+	m := machine{known: true, mode: ModeLand, last: report{shownMode: shownMode{custom: px4Custom(4, 3), armed: true},
+		mode: ModeHold}}
 	m.order = &order{mode: ModeLand, number: px4Custom(4, 3)}
 	land := &order{mode: ModeLand, number: px4Custom(4, 6)}
 	m.claim(land, at)
 	m.claim(land, at.Add(3*time.Second))
-	if m.judge(report{shownMode: shownMode{custom: px4Custom(4, 6), armed: true}, mode: ModeLand}, at.Add(followTime+2*time.Second)) {
+	if m.judge(report{shownMode: shownMode{custom: px4Custom(4, 6), armed: true}, mode: ModeLand},
+		at.Add(followTime+2*time.Second)) {
 		t.Error("the landing that was sent is taken for a pilot's")
 	}
 }
@@ -958,21 +981,36 @@ func TestAStepIsOursFor5sAfterItsLastCopy(t *testing.T) {
 // that the last HEARTBEAT made; "keeps" checks that a number is kept, "empty" that none is.
 func TestReports(t *testing.T) {
 	for name, script := range map[string]string{
-		"a HEARTBEAT is a report":                                                   "beat 5 armed, = 5 armed, empty, beat 5 armed, = 5 armed",
-		"before the first HEARTBEAT nothing is kept":                                "mode 6, empty, beat 5 armed, = 5 armed",
-		"a new number is kept until a HEARTBEAT shows it":                           "beat 5 armed, mode 6, keeps, beat 6 armed, = 6 armed, empty",
-		"an older HEARTBEAT is no report":                                           "beat 5 armed, mode 6, +15ms, beat 5 armed, =, keeps, +5ms, beat 6 armed, = 6 armed",
-		"the same number again is not new":                                          "beat 5 armed, mode 5, empty, mode 6, mode 6, beat 6 armed, = 6 armed",
-		"a mode that stood for 12 ms is a report":                                   "beat 5 armed, mode 6, +12ms, mode 5, keeps, beat 5 armed, = 6 5 armed",
-		"all kept numbers are reports, in their order":                              "beat 5 armed, mode 6, mode 7, mode 8, beat 7 armed, =, beat 8 armed, = 6 7 8 armed",
-		"a HEARTBEAT over 100 ms after a kept number is a report":                   "beat 5 armed, mode 6, +101ms, beat 7 armed, = 6 7 armed, empty",
-		"a HEARTBEAT over 100 ms later that shows the earlier mode is a report too": "beat 5 armed, mode 6, +101ms, beat 5 armed, = 6 5 armed",
-		"within 100 ms another mode is no report":                                   "beat 5 armed, mode 6, +100ms, beat 7 armed, =",
-		"on a slow line another mode within two round trips is no report":           "trip 300ms, beat 5 armed, mode 6, +600ms, beat 5 armed, =, +1ms, beat 5 armed, = 6 5 armed",
-		"a HEARTBEAT that disarms shows the newest number":                          "beat 6 armed, mode 5, beat 6 disarmed, = 5 disarmed, empty",
-		"a HEARTBEAT that disarms while nothing is kept is a report":                "beat 6 armed, beat 6 disarmed, = 6 disarmed",
-		"an older HEARTBEAT that was disarmed already is no report":                 "beat 6 disarmed, mode 5, beat 6 disarmed, =, keeps",
-		"a restart forgets":                                                         "beat 5 armed, mode 6, restart, empty, beat 0 disarmed, = 0 disarmed",
+		"a HEARTBEAT is a report": "beat 5 armed, = 5 armed, " +
+			"empty, beat 5 armed, = 5 armed",
+		"before the first HEARTBEAT nothing is kept": "mode 6, empty, beat 5 armed, " +
+			"= 5 armed",
+		"a new number is kept until a HEARTBEAT shows it": "beat 5 armed, mode 6, keeps, " +
+			"beat 6 armed, = 6 armed, empty",
+		"an older HEARTBEAT is no report": "beat 5 armed, mode 6, +15ms, " +
+			"beat 5 armed, =, keeps, +5ms, beat 6 armed, = 6 armed",
+		"the same number again is not new": "beat 5 armed, mode 5, empty, " +
+			"mode 6, mode 6, beat 6 armed, = 6 armed",
+		"a mode that stood for 12 ms is a report": "beat 5 armed, mode 6, +12ms, " +
+			"mode 5, keeps, beat 5 armed, = 6 5 armed",
+		"all kept numbers are reports, in their order": "beat 5 armed, mode 6, mode 7, " +
+			"mode 8, beat 7 armed, =, beat 8 armed, = 6 7 8 armed",
+		"a HEARTBEAT over 100 ms after a kept number is a report": "beat 5 armed, mode 6, +101ms, " +
+			"beat 7 armed, = 6 7 armed, empty",
+		"a HEARTBEAT over 100 ms later that shows the earlier mode is a report too": "beat 5 armed, mode 6, +101ms, " +
+			"beat 5 armed, = 6 5 armed",
+		"within 100 ms another mode is no report": "beat 5 armed, mode 6, +100ms, " +
+			"beat 7 armed, =",
+		"on a slow line another mode within two round trips is no report": "trip 300ms, beat 5 armed, " +
+			"mode 6, +600ms, beat 5 armed, =, +1ms, beat 5 armed, = 6 5 armed",
+		"a HEARTBEAT that disarms shows the newest number": "beat 6 armed, mode 5, beat 6 " +
+			"disarmed, = 5 disarmed, empty",
+		"a HEARTBEAT that disarms while nothing is kept is a report": "beat 6 armed, beat 6 " +
+			"disarmed, = 6 disarmed",
+		"an older HEARTBEAT that was disarmed already is no report": "beat 6 disarmed, mode 5, beat " +
+			"6 disarmed, =, keeps",
+		"a restart forgets": "beat 5 armed, mode 6, " +
+			"restart, empty, beat 0 disarmed, = 0 disarmed",
 	} {
 		t.Run(name, func(t *testing.T) {
 			var r reports
@@ -994,7 +1032,8 @@ func TestReports(t *testing.T) {
 						}
 					}
 				case "=":
-					if want := strings.TrimSuffix(strings.TrimSuffix(clause, " armed"), " disarmed"); "="+shown != want {
+					if want := strings.TrimSuffix(strings.TrimSuffix(clause, " armed"),
+						" disarmed"); "="+shown != want {
 						t.Errorf("%s: reports%s, want %s", script, shown, clause)
 					}
 				case "keeps", "empty":

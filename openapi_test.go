@@ -103,7 +103,8 @@ func TestOpenAPINamesEveryFieldOfARequestAndNoOther(t *testing.T) {
 
 // answerTypes are the types of the answers, by their schema. The type of a field has a schema too.
 var answerTypes = map[string]any{
-	"OK": okBody{}, "ModeAnswer": modeBody{}, "InputAnswer": inputAnswer{}, "CommandAnswer": commandBody{}, "Error": errorBody{},
+	"OK": okBody{}, "ModeAnswer": modeBody{}, "InputAnswer": inputAnswer{}, "CommandAnswer": commandBody{},
+	"Error":  errorBody{},
 	"Status": statusBody{}, "Vehicle": vehicleBody{}, "Position": positionBody{}, "Velocity": velocityBody{},
 	"Attitude": attitudeBody{}, "Battery": batteryBody{}, "GPS": gpsBody{}, "Home": homeBody{}, "Target": targetBody{},
 	"Input": inputBody{}, "Link": linkBody{}, "Message": messageBody{},
@@ -215,7 +216,8 @@ func TestOpenAPIsExamplesOfErrorsAreTheProgramsOwnWords(t *testing.T) {
 		t.Fatal(err)
 	}
 	all, examples := sentences(t), 0
-	for _, m := range regexp.MustCompile(`\berror: ("(?:[^"\\]|\\.)*"|[a-z][^,{}\n]*)`).FindAllStringSubmatch(string(text), -1) {
+	errors := regexp.MustCompile(`\berror: ("(?:[^"\\]|\\.)*"|[a-z][^,{}\n]*)`)
+	for _, m := range errors.FindAllStringSubmatch(string(text), -1) {
 		said, err := strconv.Unquote(m[1])
 		if err != nil {
 			said = m[1]

@@ -22,8 +22,9 @@ var nan32 = float32(math.NaN())
 
 // px4Kinds are PX4's vehicles that are no multicopters.
 var px4Kinds = map[string]common.MAV_TYPE{
-	"px4-plane": common.MAV_TYPE_FIXED_WING, "px4-vtol": common.MAV_TYPE_VTOL_FIXEDROTOR, "px4-rover": common.MAV_TYPE_GROUND_ROVER,
-	"px4-boat": common.MAV_TYPE_SURFACE_BOAT, "px4-generic": common.MAV_TYPE_GENERIC,
+	"px4-plane": common.MAV_TYPE_FIXED_WING, "px4-vtol": common.MAV_TYPE_VTOL_FIXEDROTOR,
+	"px4-rover": common.MAV_TYPE_GROUND_ROVER,
+	"px4-boat":  common.MAV_TYPE_SURFACE_BOAT, "px4-generic": common.MAV_TYPE_GENERIC,
 }
 
 // parseVehicle reads a vehicle: its firmware, its mode, and words for its state.
@@ -33,7 +34,8 @@ func parseVehicle(t *testing.T, s string) view {
 	w := strings.Fields(s)
 	v := view{place: place{testLat, testLon, 0, testHome}, heading: 90, home: point{amsl: testHome}, landed: onGround}
 	v.params = map[string]float64{"WPNAV_SPEED": 1000, "AIRSPEED_MIN": 9, "AIRSPEED_MAX": 22}
-	v.firmware = map[string]firmware{"px4": px4, "copter": copter, "quadplane": quadPlane, "plane": plane, "rover": firmwareUnknown}[w[0]]
+	v.firmware = map[string]firmware{"px4": px4, "copter": copter, "quadplane": quadPlane, "plane": plane,
+		"rover": firmwareUnknown}[w[0]]
 	if typ, ok := px4Kinds[w[0]]; ok {
 		v.firmware, v.typ, v.version = px4, typ, px4Drives
 	}
@@ -49,7 +51,8 @@ func parseVehicle(t *testing.T, s string) view {
 		case "armed":
 			v.armed = true
 		case "flying":
-			v.armed, v.landed, v.place.amsl, v.place.altitude = true, landedState(common.MAV_LANDED_STATE_IN_AIR), testHome+10, 10
+			v.armed, v.landed = true, landedState(common.MAV_LANDED_STATE_IN_AIR)
+			v.place.amsl, v.place.altitude = testHome+10, 10
 			v.height = 10
 		case "climbing":
 			v.landed = landedState(common.MAV_LANDED_STATE_TAKEOFF)
@@ -111,7 +114,8 @@ func parseRequest(t *testing.T, s string) request {
 	default:
 		t.Fatalf("no such request: %q", s)
 	}
-	numbers := map[string]**float64{"lat": &r.lat, "lon": &r.lon, "altitude": &r.altitude, "altitude_msl": &r.altitudeMSL, "heading": &r.heading, "speed": &r.speed}
+	numbers := map[string]**float64{"lat": &r.lat, "lon": &r.lon, "altitude": &r.altitude,
+		"altitude_msl": &r.altitudeMSL, "heading": &r.heading, "speed": &r.speed}
 	for _, field := range w[1:] {
 		key, value, _ := strings.Cut(field, "=")
 		switch key {
@@ -195,7 +199,8 @@ func testPlans(t *testing.T, rows []planRow) {
 const (
 	notFlying = "refused: not in the air: take off first, and wait until in_air is true"
 	ownSpeed  = "unsupported: speed: a QuadPlane that hovers has only its own (Q_WP_SPEED); leave it out"
-	tooSlow   = "out_of_range: speed: on its wing this vehicle flies 9 to 22 m/s through the air (AIRSPEED_MIN, AIRSPEED_MAX)"
+	tooSlow   = "out_of_range: speed: on its wing this vehicle flies 9 to 22 m/s through the air (AIRSPEED_MIN, " +
+		"AIRSPEED_MAX)"
 	noLanding = "unsupported: land: a fixed wing lands by a mission, not by a command"
 )
 
@@ -254,25 +259,33 @@ func TestAHeightAboveTheSeaIsNotFarBelowHome(t *testing.T) {
 		{"up", 488, 498, 520, ""},
 		{"down, above home", 488, 520, 490, ""},
 		{"a little below home", 488, 498, 458, ""},
-		{"far below home", 488, 498, 457, `31 m below home, which is at 488 m above the sea, and 41 m below the drone, which is at 498 m; if it is meant, send "altitude":-31, which`},
+		{"far below home", 488, 498, 457,
+			`31 m below home, which is at 488 m above the sea, and 41 m below the drone, which is at 498 m; if it ` +
+				`is meant, send "altitude":-31, which`},
 		{"up, out of a valley", 488, 300, 301, ""},
 		{"level, in a valley", 488, 300, 300, ""},
-		{"down, in a valley", 488, 300, 299, `189 m below home, which is at 488 m above the sea, and 1 m below the drone, which is at 300 m; if it is meant, send "altitude":-189, which`},
+		{"down, in a valley", 488, 300, 299,
+			`189 m below home, which is at 488 m above the sea, and 1 m below the drone, which is at 300 m; if it ` +
+				`is meant, send "altitude":-189, which`},
 		{"home is unknown", nan, 498, 50, ""},
-		{"the vehicle's height is unknown", 488, nan, 50, `438 m below home, which is at 488 m above the sea; if it is meant, send "altitude":-438, which`},
+		{"the vehicle's height is unknown", 488, nan, 50,
+			`438 m below home, which is at 488 m above the sea; if it is meant, send "altitude":-438, which`},
 		{"the vehicle's height is unknown, near home", 488, nan, 460, ""},
 		{"nothing is known", nan, nan, 50, ""},
-		{"below the lowest altitude", 3000, 3010, 50, "2950 m below home, which is at 3000 m above the sea, and 2960 m below the drone, which is at 3010 m"},
+		{"below the lowest altitude", 3000, 3010, 50,
+			"2950 m below home, which is at 3000 m above the sea, and 2960 m below the drone, which is at 3010 m"},
 		{"home is below the sea", -400, -390, -431, "31 m below home, which is at -400 m above the sea"},
 	} {
 		v := parseVehicle(t, "px4 AUTO.LOITER flying")
 		v.home.amsl, v.place.amsl = c.home, c.vehicle
 		said := ""
-		if err := (request{setMode: true, mode: ModeHold, goTo: true, altitudeMSL: &c.amsl}).checkReach(v.place, v.home, defaultReach); err != nil {
+		if err := (request{setMode: true, mode: ModeHold, goTo: true, altitudeMSL: &c.amsl}).checkReach(v.place,
+			v.home, defaultReach); err != nil {
 			said = err.Error()
 		}
 		lineEqual(t, c.name+": refused", said != "", c.says != "")
-		if !strings.Contains(said, c.says) || strings.Contains(c.name, "lowest") && strings.Contains(said, `"altitude"`) {
+		if !strings.Contains(said, c.says) || strings.Contains(c.name, "lowest") &&
+			strings.Contains(said, `"altitude"`) {
 			t.Errorf("%s: %q does not say %q", c.name, said, c.says)
 		}
 	}
@@ -283,7 +296,8 @@ func TestAHeightAboveTheSeaIsNotFarBelowHome(t *testing.T) {
 }
 
 func TestAnUnknownAutopilotIsNotCommanded(t *testing.T) {
-	const unknown = "unsupported: this autopilot is neither PX4 nor ArduPilot Copter or Plane: its state can be read, not commanded"
+	const unknown = "unsupported: this autopilot is neither PX4 nor ArduPilot Copter or Plane: its state can be " +
+		"read, not commanded"
 	testPlans(t, []planRow{
 		{"rover MANUAL landed", "set mode=hold", []string{unknown}},
 		{"rover MANUAL landed", "set arm=true", []string{unknown}},
@@ -295,31 +309,38 @@ func TestAnUnknownAutopilotIsNotCommanded(t *testing.T) {
 
 func TestPX4PlansByKind(t *testing.T) {
 	const (
-		drives    = "unsupported: %s: this vehicle drives; it has no such mode"
-		unknown   = "wrong_mode: %s: this VTOL does not report now whether it hovers or is on its wing; try again. hold, land without a place, and rtl go out"
+		drives  = "unsupported: %s: this vehicle drives; it has no such mode"
+		unknown = "wrong_mode: %s: this VTOL does not report now whether it hovers or is on its wing; try again. " +
+			"hold, land without a place, and rtl go out"
 		noHeading = "heading: on its wing the vehicle circles a place and can't keep one; "
 		noLanding = "land: on its wing the vehicle circles a place and can't land there; "
 		place     = "goto lat=47.398 lon=8.546"
 		landThere = "land lat=47.398 lon=8.546"
 		goTo      = "INT 192 frame=0 [-1 1 0 NaN] x=473980000 y=85460000 z=498.5"
 		pause     = "LONG 192 [-1 1 0 …NaN]"
-		readOnly  = "unsupported: this vehicle is no multicopter, VTOL, plane or rover: its state can be read, not commanded"
+		readOnly  = "unsupported: this vehicle is no multicopter, VTOL, plane or rover: its state can be read, not " +
+			"commanded"
 	)
 	about := func(format, what string) []string { return []string{fmt.Sprintf(format, what)} }
 	testPlans(t, []planRow{
 		{"px4-plane AUTO.LOITER flying", place, []string{goTo}},
 		{"px4-plane AUTO.LOITER flying", "set mode=hold", []string{pause}},
-		{"px4-plane AUTO.LOITER flying low", "set mode=hold", []string{"INT 192 frame=0 [-1 1 0 NaN] x=473977421 y=85455938 z=505.5"}},
+		{"px4-plane AUTO.LOITER flying low", "set mode=hold",
+			[]string{"INT 192 frame=0 [-1 1 0 NaN] x=473977421 y=85455938 z=505.5"}},
 		{"px4-vtol AUTO.LOITER flying hovering low", "set mode=hold", []string{pause}},
 		{"px4-plane AUTO.LOITER flying", "set mode=position", []string{"LONG 176 [1 3 0 …NaN]"}},
 		{"px4-plane AUTO.LOITER flying", "land", []string{"LONG 176 [1 4 6 …NaN]"}},
 		{"px4-plane AUTO.LOITER flying", place + " heading=90", []string{"unsupported: " + noHeading + "leave it out"}},
 		{"px4-plane AUTO.LOITER flying", landThere, []string{"unsupported: " + noLanding + "land without lat and lon"}},
 		{"px4-vtol AUTO.LOITER flying wing", place, []string{goTo}},
-		{"px4-vtol AUTO.LOITER flying wing", place + " heading=90", []string{"wrong_mode: " + noHeading + "bring it to hover first, or leave it out"}},
-		{"px4-vtol AUTO.LOITER flying to-wing", place + " heading=90", []string{"wrong_mode: " + noHeading + "bring it to hover first, or leave it out"}},
-		{"px4-vtol AUTO.LOITER flying wing", landThere, []string{"wrong_mode: " + noLanding + "bring it to hover first, or land without lat and lon"}},
-		{"px4-vtol AUTO.LOITER flying hovering", place + " heading=90", []string{"INT 192 frame=0 [-1 1 0 1.5707964] x=473980000 y=85460000 z=498.5"}},
+		{"px4-vtol AUTO.LOITER flying wing", place + " heading=90",
+			[]string{"wrong_mode: " + noHeading + "bring it to hover first, or leave it out"}},
+		{"px4-vtol AUTO.LOITER flying to-wing", place + " heading=90",
+			[]string{"wrong_mode: " + noHeading + "bring it to hover first, or leave it out"}},
+		{"px4-vtol AUTO.LOITER flying wing", landThere,
+			[]string{"wrong_mode: " + noLanding + "bring it to hover first, or land without lat and lon"}},
+		{"px4-vtol AUTO.LOITER flying hovering", place + " heading=90",
+			[]string{"INT 192 frame=0 [-1 1 0 1.5707964] x=473980000 y=85460000 z=498.5"}},
 		{"px4-vtol AUTO.LOITER flying to-hover", landThere, []string{goTo, "over it: LONG 176 [1 4 6 …NaN]"}},
 		{"px4-vtol AUTO.LOITER flying", place, about(unknown, "goto")},
 		{"px4-vtol AUTO.LOITER flying", landThere, about(unknown, "land")},
@@ -329,17 +350,24 @@ func TestPX4PlansByKind(t *testing.T) {
 		{"px4-vtol AUTO.LOITER flying", "set mode=rtl", []string{"LONG 176 [1 4 5 …NaN]"}},
 		{"px4-rover AUTO.LOITER landed", place, []string{"refused: not armed: arm it first"}},
 		{"px4-rover AUTO.LOITER flying", place, []string{goTo}},
-		{"px4-rover AUTO.LOITER flying", place + " altitude=5", []string{"unsupported: altitude and altitude_msl: this vehicle drives; leave them out"}},
-		{"px4-rover AUTO.LOITER flying", place + " altitude_msl=500", []string{"unsupported: altitude and altitude_msl: this vehicle drives; leave them out"}},
-		{"px4-rover AUTO.LOITER flying", place + " heading=5", []string{"unsupported: heading: this vehicle stands as it came; leave it out"}},
+		{"px4-rover AUTO.LOITER flying", place + " altitude=5",
+			[]string{"unsupported: altitude and altitude_msl: this vehicle drives; leave them out"}},
+		{"px4-rover AUTO.LOITER flying", place + " altitude_msl=500",
+			[]string{"unsupported: altitude and altitude_msl: this vehicle drives; leave them out"}},
+		{"px4-rover AUTO.LOITER flying", place + " heading=5",
+			[]string{"unsupported: heading: this vehicle stands as it came; leave it out"}},
 		{"px4-rover AUTO.LOITER flying", landThere, []string{goTo, "over it: LONG 176 [1 4 6 …NaN]"}},
 		{"px4-rover AUTO.LOITER landed", "takeoff", about(drives, "takeoff")},
 		{"px4-rover AUTO.LOITER landed", "set mode=altitude", about(drives, "altitude")},
-		{"px4-rover AUTO.LOITER landed", "set mode=position arm=true", []string{"LONG 176 [1 3 0 …NaN]", "LONG 400 [1 0 …NaN]"}},
+		{"px4-rover AUTO.LOITER landed", "set mode=position arm=true",
+			[]string{"LONG 176 [1 3 0 …NaN]", "LONG 400 [1 0 …NaN]"}},
 		{"px4-rover AUTO.LOITER flying", "set arm=false", []string{"LONG 400 [0 0 …NaN]"}},
 		{"px4-rover AUTO.LOITER flying", "set mode=hold arm=false", []string{pause, "LONG 400 [0 0 …NaN]"}},
-		{"px4-rover AUTO.LOITER landed 1.16", "set arm=true", []string{"unsupported: a rover is commanded from PX4 1.17 on, and this one has 1.16.0: its state can be read, not commanded"}},
-		{"px4-rover AUTO.LOITER landed version=?", "set arm=true", []string{"offline: this rover has not reported its version of PX4 yet; try again"}},
+		{"px4-rover AUTO.LOITER landed 1.16", "set arm=true",
+			[]string{"unsupported: a rover is commanded from PX4 1.17 on, and this one has 1.16.0: its state can be " +
+				"read, not commanded"}},
+		{"px4-rover AUTO.LOITER landed version=?", "set arm=true",
+			[]string{"offline: this rover has not reported its version of PX4 yet; try again"}},
 		{"px4-boat AUTO.LOITER landed", "set arm=true", []string{readOnly}},
 		{"px4-boat AUTO.LOITER flying", "set mode=hold", []string{readOnly}},
 		{"px4-generic AUTO.LOITER flying", place, []string{goTo}},
@@ -407,14 +435,19 @@ func meaning(v view, r request, p plan) string {
 
 // everyPlan calls f with the plans of many vehicles and requests.
 func everyPlan(t *testing.T, f func(t *testing.T, v view, r request, p plan)) {
-	requests := []string{"takeoff altitude=50", "goto altitude=20 speed=3 heading=10", "goto altitude=20", "land", "land lat=47.398 lon=8.546", "set arm=true", "set arm=false"}
+	requests := []string{"takeoff altitude=50", "goto altitude=20 speed=3 heading=10", "goto altitude=20", "land",
+		"land lat=47.398 lon=8.546", "set arm=true", "set arm=false"}
 	for _, m := range requestable {
-		requests = append(requests, "set mode="+m.String(), "set mode="+m.String()+" arm=true", "set mode="+m.String()+" arm=false")
+		requests = append(requests, "set mode="+m.String(), "set mode="+m.String()+" arm=true", "set mode="+m.String()+
+			" arm=false")
 	}
 	for _, v := range []string{
-		"px4 MANUAL landed", "px4 POSCTL armed", "px4 POSCTL flying", "px4 ALTCTL flying", "px4 AUTO.LOITER flying", "px4 AUTO.RTL flying failsafe",
-		"copter STABILIZE landed", "copter GUIDED armed", "copter LOITER flying", "copter GUIDED flying WPNAV_SPEED=750",
-		"quadplane QLOITER landed", "quadplane QLOITER flying hovers", "quadplane GUIDED flying hovers", "plane FBWB landed", "plane FBWB flying", "plane GUIDED flying",
+		"px4 MANUAL landed", "px4 POSCTL armed", "px4 POSCTL flying", "px4 ALTCTL flying", "px4 AUTO.LOITER flying",
+		"px4 AUTO.RTL flying failsafe",
+		"copter STABILIZE landed", "copter GUIDED armed", "copter LOITER flying",
+		"copter GUIDED flying WPNAV_SPEED=750",
+		"quadplane QLOITER landed", "quadplane QLOITER flying hovers", "quadplane GUIDED flying hovers",
+		"plane FBWB landed", "plane FBWB flying", "plane GUIDED flying",
 	} {
 		for _, r := range requests {
 			t.Run(v+": "+r, func(t *testing.T) {
@@ -544,7 +577,8 @@ func TestPX4Plans(t *testing.T) {
 		{"px4 MANUAL landed", "set mode=position arm=true", []string{"LONG 176 [1 3 0 …NaN]", arm}},
 		{"px4 MANUAL landed", "set mode=hold arm=false", []string{loiter, "LONG 400 [0 0 …NaN]"}},
 		{"px4 MANUAL landed", "set mode=takeoff arm=true", []string{loiter, arm, climb}},
-		{"px4 POSCTL flying", "set mode=land arm=false", []string{"refused: arm: the vehicle is in the air; land first; the mode was not set either"}},
+		{"px4 POSCTL flying", "set mode=land arm=false",
+			[]string{"refused: arm: the vehicle is in the air; land first; the mode was not set either"}},
 
 		{"px4 MANUAL landed", "takeoff", []string{loiter, arm, climb}},
 		{"px4 MANUAL landed", "takeoff altitude=25", []string{loiter, arm, "LONG 22 [NaN NaN NaN NaN NaN NaN 513.5]"}},
@@ -553,56 +587,91 @@ func TestPX4Plans(t *testing.T) {
 		{"px4 AUTO.TAKEOFF landed", "takeoff", []string{loiter, arm, climb}},
 		{"px4 MANUAL armed", "takeoff", []string{climb}},
 		{"px4 POSCTL flying", "takeoff altitude=30", []string{"LONG 22 [NaN NaN NaN NaN NaN NaN 518.5]"}},
-		{"px4 POSCTL flying", "takeoff", []string{"refused: altitude: the vehicle is already 10.0 m above home; give more, or use goto"}},
-		{"px4 MANUAL landed uphill", "takeoff altitude=5", []string{"refused: altitude: the vehicle is already 6.5 m above home; give more, or use goto"}},
+		{"px4 POSCTL flying", "takeoff",
+			[]string{"refused: altitude: the vehicle is already 10.0 m above home; give more, or use goto"}},
+		{"px4 MANUAL landed uphill", "takeoff altitude=5",
+			[]string{"refused: altitude: the vehicle is already 6.5 m above home; give more, or use goto"}},
 		{"px4 MANUAL landed uphill", "takeoff", []string{loiter, arm, climb}},
-		{"px4 MANUAL landed homeless", "takeoff altitude=20", []string{loiter, arm, "LONG 22 [NaN NaN NaN NaN NaN NaN 508.5]"}},
-		{"px4 POSCTL flying homeless", "takeoff altitude=20", []string{"refused: takeoff: the autopilot has no home position yet; wait for its GPS"}},
-		{"px4 MANUAL landed homeless blind", "takeoff", []string{"refused: takeoff: the autopilot has no home position yet; wait for its GPS"}},
+		{"px4 MANUAL landed homeless", "takeoff altitude=20",
+			[]string{loiter, arm, "LONG 22 [NaN NaN NaN NaN NaN NaN 508.5]"}},
+		{"px4 POSCTL flying homeless", "takeoff altitude=20",
+			[]string{"refused: takeoff: the autopilot has no home position yet; wait for its GPS"}},
+		{"px4 MANUAL landed homeless blind", "takeoff",
+			[]string{"refused: takeoff: the autopilot has no home position yet; wait for its GPS"}},
 
-		{"px4 POSCTL flying", "goto lat=47.398 lon=8.546", []string{"INT 192 frame=0 [-1 1 0 NaN] x=473980000 y=85460000 z=498.5"}},
-		{"px4 POSCTL flying", "goto lat=47.398 lon=8.546 altitude=20", []string{"INT 192 frame=0 [-1 1 0 NaN] x=473980000 y=85460000 z=508.5"}},
-		{"px4 POSCTL flying", "goto lat=47.398 lon=8.546 altitude_msl=600", []string{"INT 192 frame=0 [-1 1 0 NaN] x=473980000 y=85460000 z=600"}},
-		{"px4 POSCTL flying", "goto altitude=20", []string{"INT 192 frame=0 [-1 1 0 NaN] x=473977421 y=85455938 z=508.5"}},
-		{"px4 POSCTL flying", "goto altitude=-3", []string{"INT 192 frame=0 [-1 1 0 NaN] x=473977421 y=85455938 z=485.5"}},
-		{"px4 POSCTL flying", "goto altitude_msl=0", []string{"INT 192 frame=0 [-1 1 0 NaN] x=473977421 y=85455938 z=0"}},
+		{"px4 POSCTL flying", "goto lat=47.398 lon=8.546",
+			[]string{"INT 192 frame=0 [-1 1 0 NaN] x=473980000 y=85460000 z=498.5"}},
+		{"px4 POSCTL flying", "goto lat=47.398 lon=8.546 altitude=20",
+			[]string{"INT 192 frame=0 [-1 1 0 NaN] x=473980000 y=85460000 z=508.5"}},
+		{"px4 POSCTL flying", "goto lat=47.398 lon=8.546 altitude_msl=600",
+			[]string{"INT 192 frame=0 [-1 1 0 NaN] x=473980000 y=85460000 z=600"}},
+		{"px4 POSCTL flying", "goto altitude=20",
+			[]string{"INT 192 frame=0 [-1 1 0 NaN] x=473977421 y=85455938 z=508.5"}},
+		{"px4 POSCTL flying", "goto altitude=-3",
+			[]string{"INT 192 frame=0 [-1 1 0 NaN] x=473977421 y=85455938 z=485.5"}},
+		{"px4 POSCTL flying", "goto altitude_msl=0",
+			[]string{"INT 192 frame=0 [-1 1 0 NaN] x=473977421 y=85455938 z=0"}},
 		{"px4 POSCTL flying", "goto heading=0", []string{"INT 192 frame=0 [-1 1 0 0] x=473977421 y=85455938 z=498.5"}},
-		{"px4 POSCTL flying", "goto heading=180", []string{"INT 192 frame=0 [-1 1 0 3.1415927] x=473977421 y=85455938 z=498.5"}},
-		{"px4 POSCTL flying", "goto heading=270", []string{"INT 192 frame=0 [-1 1 0 -1.5707964] x=473977421 y=85455938 z=498.5"}},
-		{"px4 POSCTL flying", "goto heading=360", []string{"INT 192 frame=0 [-1 1 0 0] x=473977421 y=85455938 z=498.5"}},
-		{"px4 POSCTL flying", "goto lat=-33.8688 lon=151.2093 altitude=20 heading=45 speed=5", []string{"INT 192 frame=0 [5 1 0 0.7853982] x=-338688000 y=1512093000 z=508.5"}},
-		{"px4 POSCTL flying", "goto lat=-90 lon=-180", []string{"INT 192 frame=0 [-1 1 0 NaN] x=-900000000 y=-1800000000 z=498.5"}},
-		{"px4 POSCTL flying", "goto lat=32.8 lon=8.5460009", []string{"INT 192 frame=0 [-1 1 0 NaN] x=328000000 y=85460009 z=498.5"}},
-		{"px4 POSCTL flying headless", "goto lat=47.398 lon=8.546", []string{"INT 192 frame=0 [-1 1 0 NaN] x=473980000 y=85460000 z=498.5"}},
-		{"px4 POSCTL armed climbing", "goto altitude=20", []string{"INT 192 frame=0 [-1 1 0 NaN] x=473977421 y=85455938 z=508.5"}},
-		{"px4 POSCTL armed undefined", "goto altitude=20", []string{"INT 192 frame=0 [-1 1 0 NaN] x=473977421 y=85455938 z=508.5"}},
-		{"px4 POSCTL flying homeless", "goto lat=47.398 lon=8.546", []string{"INT 192 frame=0 [-1 1 0 NaN] x=473980000 y=85460000 z=498.5"}},
-		{"px4 POSCTL flying homeless", "goto altitude_msl=520", []string{"INT 192 frame=0 [-1 1 0 NaN] x=473977421 y=85455938 z=520"}},
-		{"px4 POSCTL flying homeless", "goto altitude=20", []string{"refused: altitude: the autopilot has no home position yet; give altitude_msl, or wait for its GPS"}},
-		{"px4 POSCTL flying blind", "goto lat=47.398 lon=8.546", []string{"refused: altitude: the vehicle's own height is not known now; wait for its position, or goto with altitude or altitude_msl"}},
-		{"px4 POSCTL flying blind", "goto altitude=20", []string{"refused: the autopilot has no position yet: give lat and lon, or wait for its GPS"}},
-		{"px4 POSCTL flying blind", "goto lat=47.398 lon=8.546 altitude=20", []string{"INT 192 frame=0 [-1 1 0 NaN] x=473980000 y=85460000 z=508.5"}},
+		{"px4 POSCTL flying", "goto heading=180",
+			[]string{"INT 192 frame=0 [-1 1 0 3.1415927] x=473977421 y=85455938 z=498.5"}},
+		{"px4 POSCTL flying", "goto heading=270",
+			[]string{"INT 192 frame=0 [-1 1 0 -1.5707964] x=473977421 y=85455938 z=498.5"}},
+		{"px4 POSCTL flying", "goto heading=360",
+			[]string{"INT 192 frame=0 [-1 1 0 0] x=473977421 y=85455938 z=498.5"}},
+		{"px4 POSCTL flying", "goto lat=-33.8688 lon=151.2093 altitude=20 heading=45 speed=5",
+			[]string{"INT 192 frame=0 [5 1 0 0.7853982] x=-338688000 y=1512093000 z=508.5"}},
+		{"px4 POSCTL flying", "goto lat=-90 lon=-180",
+			[]string{"INT 192 frame=0 [-1 1 0 NaN] x=-900000000 y=-1800000000 z=498.5"}},
+		{"px4 POSCTL flying", "goto lat=32.8 lon=8.5460009",
+			[]string{"INT 192 frame=0 [-1 1 0 NaN] x=328000000 y=85460009 z=498.5"}},
+		{"px4 POSCTL flying headless", "goto lat=47.398 lon=8.546",
+			[]string{"INT 192 frame=0 [-1 1 0 NaN] x=473980000 y=85460000 z=498.5"}},
+		{"px4 POSCTL armed climbing", "goto altitude=20",
+			[]string{"INT 192 frame=0 [-1 1 0 NaN] x=473977421 y=85455938 z=508.5"}},
+		{"px4 POSCTL armed undefined", "goto altitude=20",
+			[]string{"INT 192 frame=0 [-1 1 0 NaN] x=473977421 y=85455938 z=508.5"}},
+		{"px4 POSCTL flying homeless", "goto lat=47.398 lon=8.546",
+			[]string{"INT 192 frame=0 [-1 1 0 NaN] x=473980000 y=85460000 z=498.5"}},
+		{"px4 POSCTL flying homeless", "goto altitude_msl=520",
+			[]string{"INT 192 frame=0 [-1 1 0 NaN] x=473977421 y=85455938 z=520"}},
+		{"px4 POSCTL flying homeless", "goto altitude=20",
+			[]string{"refused: altitude: the autopilot has no home position yet; give altitude_msl, or wait for its " +
+				"GPS"}},
+		{"px4 POSCTL flying blind", "goto lat=47.398 lon=8.546",
+			[]string{"refused: altitude: the vehicle's own height is not known now; wait for its position, or goto " +
+				"with altitude or altitude_msl"}},
+		{"px4 POSCTL flying blind", "goto altitude=20",
+			[]string{"refused: the autopilot has no position yet: give lat and lon, or wait for its GPS"}},
+		{"px4 POSCTL flying blind", "goto lat=47.398 lon=8.546 altitude=20",
+			[]string{"INT 192 frame=0 [-1 1 0 NaN] x=473980000 y=85460000 z=508.5"}},
 		{"px4 MANUAL landed", "goto lat=47.398 lon=8.546 altitude=20", []string{notFlying}},
 		{"px4 POSCTL armed", "goto lat=47.398 lon=8.546 altitude=20", []string{notFlying}},
 
 		// Only DO_SET_MODE ends a failsafe, so the plan sets the mode first.
-		{"px4 AUTO.LOITER flying failsafe", "goto altitude=20", []string{"LONG 176 [1 4 3 …NaN]", "INT 192 frame=0 [-1 1 0 NaN] x=473977421 y=85455938 z=508.5"}},
-		{"px4 AUTO.RTL flying failsafe", "goto altitude=20", []string{"LONG 176 [1 4 3 …NaN]", "INT 192 frame=0 [-1 1 0 NaN] x=473977421 y=85455938 z=508.5"}},
-		{"px4 AUTO.RTL flying failsafe", "land lat=47.398 lon=8.546", []string{"LONG 176 [1 4 3 …NaN]", "INT 192 frame=0 [-1 1 0 NaN] x=473980000 y=85460000 z=498.5", "over it: LONG 176 [1 4 6 …NaN]"}},
+		{"px4 AUTO.LOITER flying failsafe", "goto altitude=20",
+			[]string{"LONG 176 [1 4 3 …NaN]", "INT 192 frame=0 [-1 1 0 NaN] x=473977421 y=85455938 z=508.5"}},
+		{"px4 AUTO.RTL flying failsafe", "goto altitude=20",
+			[]string{"LONG 176 [1 4 3 …NaN]", "INT 192 frame=0 [-1 1 0 NaN] x=473977421 y=85455938 z=508.5"}},
+		{"px4 AUTO.RTL flying failsafe", "land lat=47.398 lon=8.546",
+			[]string{"LONG 176 [1 4 3 …NaN]", "INT 192 frame=0 [-1 1 0 NaN] x=473980000 y=85460000 z=498.5",
+				"over it: LONG 176 [1 4 6 …NaN]"}},
 		{"px4 AUTO.RTL flying failsafe", "set mode=hold", []string{loiter, pause}},
 		{"px4 POSCTL flying failsafe", "set mode=position arm=true", []string{"LONG 176 [1 3 0 …NaN]", arm}},
 		{"px4 AUTO.RTL flying failsafe", "set mode=hold arm=true", []string{loiter, pause, arm}},
 		{"px4 AUTO.LOITER armed failsafe", "set mode=hold arm=true", []string{loiter, pause, arm}},
 		// A plan that sets a mode, or stays on the ground in its mode, needs no further step.
 		{"px4 AUTO.RTL flying failsafe", "set mode=position", []string{"LONG 176 [1 3 0 …NaN]"}},
-		{"px4 AUTO.RTL flying failsafe", "set mode=land arm=true", []string{"LONG 176 [1 4 6 …NaN]", "LONG 400 [1 0 …NaN]"}},
+		{"px4 AUTO.RTL flying failsafe", "set mode=land arm=true",
+			[]string{"LONG 176 [1 4 6 …NaN]", "LONG 400 [1 0 …NaN]"}},
 		{"px4 AUTO.LOITER landed failsafe", "takeoff", []string{arm, climb}},
 		{"px4 AUTO.RTL landed failsafe", "set mode=position arm=true", []string{"LONG 176 [1 3 0 …NaN]", arm}},
 
 		{"px4 POSCTL flying", "land", []string{"LONG 176 [1 4 6 …NaN]"}},
 		{"px4 AUTO.LAND flying landing", "land", []string{"LONG 176 [1 4 6 …NaN]"}},
-		{"px4 POSCTL flying", "land lat=47.398 lon=8.546", []string{"INT 192 frame=0 [-1 1 0 NaN] x=473980000 y=85460000 z=498.5", "over it: LONG 176 [1 4 6 …NaN]"}},
-		{"px4 POSCTL flying homeless", "land lat=47.398 lon=8.546", []string{"INT 192 frame=0 [-1 1 0 NaN] x=473980000 y=85460000 z=498.5", "over it: LONG 176 [1 4 6 …NaN]"}},
+		{"px4 POSCTL flying", "land lat=47.398 lon=8.546",
+			[]string{"INT 192 frame=0 [-1 1 0 NaN] x=473980000 y=85460000 z=498.5", "over it: LONG 176 [1 4 6 …NaN]"}},
+		{"px4 POSCTL flying homeless", "land lat=47.398 lon=8.546",
+			[]string{"INT 192 frame=0 [-1 1 0 NaN] x=473980000 y=85460000 z=498.5", "over it: LONG 176 [1 4 6 …NaN]"}},
 		{"px4 MANUAL landed", "land lat=47.398 lon=8.546", []string{notFlying}},
 
 		// To set the present mode again would keep a goto's target.
@@ -623,12 +692,14 @@ func TestNoPX4PlanAsksForPlaceZeroOrDegrees(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if s := p.steps[len(p.steps)-1]; s.cmd != common.MAV_CMD_NAV_TAKEOFF || s.asInt || !math.IsNaN(float64(s.p[4])) || !math.IsNaN(float64(s.p[5])) || s.p[6] <= testHome {
+		if s := p.steps[len(p.steps)-1]; s.cmd != common.MAV_CMD_NAV_TAKEOFF || s.asInt ||
+			!math.IsNaN(float64(s.p[4])) || !math.IsNaN(float64(s.p[5])) || s.p[6] <= testHome {
 			t.Errorf("takeoff to %s m: %s", altitude, describe(&s))
 		}
 	}
 	for heading := range 361 {
-		p, err := parseRequest(t, fmt.Sprintf("goto heading=%d", heading)).plan(parseVehicle(t, "px4 POSCTL flying"), nil)
+		p, err := parseRequest(t, fmt.Sprintf("goto heading=%d", heading)).plan(parseVehicle(t, "px4 POSCTL flying"),
+			nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -646,27 +717,50 @@ func TestMeaningOfPX4Plans(t *testing.T) {
 		{"px4 AUTO.LOITER flying", "set mode=manual", "streamed manual by MANUAL*"},
 		{"px4 AUTO.LOITER flying", "set mode=altitude", "streamed altitude by ALTCTL*"},
 		{"px4 AUTO.LOITER landed", "set mode=position arm=true", "streamed position by POSCTL* | streamed; to armed"},
-		{"px4 AUTO.LOITER landed", "set mode=hold arm=true", "anyhow hold by AUTO.LOITER* | streamed; to armed; urgent"},
-		{"px4 AUTO.RTL flying failsafe", "set mode=hold", "anyhow hold by AUTO.LOITER | anyhow hold by AUTO.LOITER*; urgent"},
+		{"px4 AUTO.LOITER landed", "set mode=hold arm=true",
+			"anyhow hold by AUTO.LOITER* | streamed; to armed; urgent"},
+		{"px4 AUTO.RTL flying failsafe", "set mode=hold",
+			"anyhow hold by AUTO.LOITER | anyhow hold by AUTO.LOITER*; urgent"},
 		{"px4 POSCTL flying", "set mode=rtl", "anyhow rtl by AUTO.RTL*; urgent"},
 		{"px4 POSCTL flying", "set mode=rtgs", "anyhow rtgs by AUTO.RTL*; urgent"},
 		{"px4 POSCTL flying", "land", "anyhow land by AUTO.LAND*; urgent"},
-		{"px4 POSCTL flying", "land lat=47.398 lon=8.546", "anyhow land by AUTO.LOITER*; over it land by AUTO.LAND; urgent; at 47.398 8.546 10, 498.5 AMSL"},
-		{"px4 AUTO.RTL flying failsafe", "land lat=47.398 lon=8.546", "anyhow hold by AUTO.LOITER | anyhow land by AUTO.LOITER*; over it land by AUTO.LAND; urgent; at 47.398 8.546 10, 498.5 AMSL"},
-		{"px4 MANUAL landed", "takeoff", "anyhow hold by AUTO.LOITER | streamed | anyhow takeoff by AUTO.TAKEOFF*; to armed; ends in AUTO.LOITER from 496.5; at NaN NaN 10, 498.5 AMSL"},
-		{"px4 AUTO.LOITER landed", "takeoff", "streamed | anyhow takeoff by AUTO.TAKEOFF*; to armed; ends in AUTO.LOITER from 496.5; at NaN NaN 10, 498.5 AMSL"},
-		{"px4 POSCTL flying", "takeoff altitude=30", "anyhow takeoff by AUTO.TAKEOFF*; to armed; ends in AUTO.LOITER from 512.5; at NaN NaN 30, 518.5 AMSL"},
-		{"px4 AUTO.LOITER armed", "takeoff altitude=40", "anyhow takeoff by AUTO.TAKEOFF*; to armed; ends in AUTO.LOITER from 520.5; at NaN NaN 40, 528.5 AMSL"},
-		{"px4 AUTO.LOITER armed", "takeoff altitude=20", "anyhow takeoff by AUTO.TAKEOFF*; to armed; ends in AUTO.LOITER from 504.5; at NaN NaN 20, 508.5 AMSL"},
-		{"px4 AUTO.LOITER armed", "takeoff altitude=4", "anyhow takeoff by AUTO.TAKEOFF*; to armed; ends in AUTO.LOITER from 491.5; at NaN NaN 4, 492.5 AMSL"},
-		{"px4 AUTO.LOITER armed", "takeoff altitude=3", "anyhow takeoff by AUTO.TAKEOFF*; to armed; ends in AUTO.LOITER from 490.5; at NaN NaN 3, 491.5 AMSL"},
-		{"px4 AUTO.LOITER armed", "takeoff altitude=1.5", "anyhow takeoff by AUTO.TAKEOFF*; to armed; ends in AUTO.LOITER from 489; at NaN NaN 1.5, 490 AMSL"},
-		{"px4 MANUAL landed uphill", "takeoff altitude=10", "anyhow hold by AUTO.LOITER | streamed | anyhow takeoff by AUTO.TAKEOFF*; to armed; ends in AUTO.LOITER from 496.5; at NaN NaN 10, 498.5 AMSL"},
-		{"px4 MANUAL landed homeless", "takeoff altitude=20", "anyhow hold by AUTO.LOITER | streamed | anyhow takeoff by AUTO.TAKEOFF*; to armed; ends in AUTO.LOITER from 504.5; at NaN NaN 20, 508.5 AMSL"},
-		{"px4 POSCTL flying", "goto lat=47.398 lon=8.546 altitude=20", "anyhow hold by AUTO.LOITER*; at 47.398 8.546 20, 508.5 AMSL"},
-		{"px4 POSCTL flying", "goto heading=270", "anyhow hold by AUTO.LOITER*; at 47.3977421 8.5455938 10, 498.5 AMSL"},
-		{"px4 POSCTL flying homeless", "goto altitude_msl=508.5", "anyhow hold by AUTO.LOITER*; at 47.3977421 8.5455938 NaN, 508.5 AMSL"},
-		{"px4 AUTO.RTL flying failsafe", "goto altitude=20", "anyhow hold by AUTO.LOITER | anyhow hold by AUTO.LOITER*; at 47.3977421 8.5455938 20, 508.5 AMSL"},
+		{"px4 POSCTL flying", "land lat=47.398 lon=8.546",
+			"anyhow land by AUTO.LOITER*; over it land by AUTO.LAND; urgent; at 47.398 8.546 10, 498.5 AMSL"},
+		{"px4 AUTO.RTL flying failsafe", "land lat=47.398 lon=8.546",
+			"anyhow hold by AUTO.LOITER | anyhow land by AUTO.LOITER*; over it land by AUTO.LAND; urgent; at 47.398 " +
+				"8.546 10, 498.5 AMSL"},
+		{"px4 MANUAL landed", "takeoff",
+			"anyhow hold by AUTO.LOITER | streamed | anyhow takeoff by AUTO.TAKEOFF*; to armed; ends in AUTO.LOITER " +
+				"from 496.5; at NaN NaN 10, 498.5 AMSL"},
+		{"px4 AUTO.LOITER landed", "takeoff",
+			"streamed | anyhow takeoff by AUTO.TAKEOFF*; to armed; ends in AUTO.LOITER from 496.5; at NaN NaN 10, " +
+				"498.5 AMSL"},
+		{"px4 POSCTL flying", "takeoff altitude=30",
+			"anyhow takeoff by AUTO.TAKEOFF*; to armed; ends in AUTO.LOITER from 512.5; at NaN NaN 30, 518.5 AMSL"},
+		{"px4 AUTO.LOITER armed", "takeoff altitude=40",
+			"anyhow takeoff by AUTO.TAKEOFF*; to armed; ends in AUTO.LOITER from 520.5; at NaN NaN 40, 528.5 AMSL"},
+		{"px4 AUTO.LOITER armed", "takeoff altitude=20",
+			"anyhow takeoff by AUTO.TAKEOFF*; to armed; ends in AUTO.LOITER from 504.5; at NaN NaN 20, 508.5 AMSL"},
+		{"px4 AUTO.LOITER armed", "takeoff altitude=4",
+			"anyhow takeoff by AUTO.TAKEOFF*; to armed; ends in AUTO.LOITER from 491.5; at NaN NaN 4, 492.5 AMSL"},
+		{"px4 AUTO.LOITER armed", "takeoff altitude=3",
+			"anyhow takeoff by AUTO.TAKEOFF*; to armed; ends in AUTO.LOITER from 490.5; at NaN NaN 3, 491.5 AMSL"},
+		{"px4 AUTO.LOITER armed", "takeoff altitude=1.5",
+			"anyhow takeoff by AUTO.TAKEOFF*; to armed; ends in AUTO.LOITER from 489; at NaN NaN 1.5, 490 AMSL"},
+		{"px4 MANUAL landed uphill", "takeoff altitude=10",
+			"anyhow hold by AUTO.LOITER | streamed | anyhow takeoff by AUTO.TAKEOFF*; to armed; ends in AUTO.LOITER " +
+				"from 496.5; at NaN NaN 10, 498.5 AMSL"},
+		{"px4 MANUAL landed homeless", "takeoff altitude=20",
+			"anyhow hold by AUTO.LOITER | streamed | anyhow takeoff by AUTO.TAKEOFF*; to armed; ends in AUTO.LOITER " +
+				"from 504.5; at NaN NaN 20, 508.5 AMSL"},
+		{"px4 POSCTL flying", "goto lat=47.398 lon=8.546 altitude=20",
+			"anyhow hold by AUTO.LOITER*; at 47.398 8.546 20, 508.5 AMSL"},
+		{"px4 POSCTL flying", "goto heading=270",
+			"anyhow hold by AUTO.LOITER*; at 47.3977421 8.5455938 10, 498.5 AMSL"},
+		{"px4 POSCTL flying homeless", "goto altitude_msl=508.5",
+			"anyhow hold by AUTO.LOITER*; at 47.3977421 8.5455938 NaN, 508.5 AMSL"},
+		{"px4 AUTO.RTL flying failsafe", "goto altitude=20",
+			"anyhow hold by AUTO.LOITER | anyhow hold by AUTO.LOITER*; at 47.3977421 8.5455938 20, 508.5 AMSL"},
 		{"px4 AUTO.LOITER landed", "set arm=true", "streamed; to armed"},
 		{"px4 MANUAL landed", "set arm=true", "streamed; to armed"},
 		{"px4 POSCTL landed", "set arm=true", "streamed; to armed"},
@@ -713,39 +807,70 @@ func TestCopterPlans(t *testing.T) {
 		{"copter STABILIZE armed undefined", "takeoff", []string{guided, "LONG 22 [0 0 0 0 0 0 10]"}},
 		{"copter GUIDED landed", "takeoff", []string{guided, arm, "LONG 22 [0 0 0 0 0 0 10]"}},
 		{"copter STABILIZE landed homeless blind", "takeoff", []string{guided, arm, "LONG 22 [0 0 0 0 0 0 10]"}},
-		{"copter LOITER flying", "takeoff altitude=30", []string{"refused: takeoff: already flying; use goto to climb"}},
+		{"copter LOITER flying", "takeoff altitude=30",
+			[]string{"refused: takeoff: already flying; use goto to climb"}},
 		{"copter GUIDED armed climbing", "takeoff", []string{"refused: takeoff: already flying; use goto to climb"}},
 
-		{"copter LOITER flying", "goto lat=47.398 lon=8.546", []string{"INT 192 frame=3 [-1 1 0 0] x=473980000 y=85460000 z=10", speed}},
-		{"copter LOITER flying", "goto lat=47.398 lon=8.546 altitude=20", []string{"INT 192 frame=3 [-1 1 0 0] x=473980000 y=85460000 z=20", speed}},
-		{"copter LOITER flying", "goto lat=47.398 lon=8.546 altitude_msl=510", []string{"INT 192 frame=0 [-1 1 0 0] x=473980000 y=85460000 z=510", speed}},
-		{"copter LOITER flying", "goto altitude=20", []string{"INT 192 frame=3 [-1 1 0 0] x=473977421 y=85455938 z=20", speed}},
-		{"copter LOITER flying", "goto altitude=0", []string{"INT 192 frame=3 [-1 1 0 0] x=473977421 y=85455938 z=0", speed}},
-		{"copter LOITER flying", "goto altitude_msl=510", []string{"INT 192 frame=0 [-1 1 0 0] x=473977421 y=85455938 z=510", speed}},
-		{"copter LOITER flying", "goto heading=270", []string{"INT 192 frame=3 [-1 1 0 0] x=473977421 y=85455938 z=10", speed, "LONG 115 [270 …0]"}},
-		{"copter LOITER flying", "goto heading=0", []string{"INT 192 frame=3 [-1 1 0 0] x=473977421 y=85455938 z=10", speed, "LONG 115 […0]"}},
-		{"copter LOITER flying", "goto lat=47.398 lon=8.546 speed=5", []string{"INT 192 frame=3 [-1 1 0 0] x=473980000 y=85460000 z=10", "LONG 178 [1 5 -1 …0]"}},
-		{"copter GUIDED flying", "goto lat=-33.8688 lon=151.2093 altitude=20 heading=45 speed=2.5", []string{"INT 192 frame=3 [-1 1 0 0] x=-338688000 y=1512093000 z=20", "LONG 178 [1 2.5 -1 …0]", "LONG 115 [45 …0]"}},
-		{"copter GUIDED flying", "goto altitude=20", []string{"INT 192 frame=3 [-1 1 0 0] x=473977421 y=85455938 z=20", speed}},
-		{"copter GUIDED flying WPNAV_SPEED=750", "goto altitude=20", []string{"INT 192 frame=3 [-1 1 0 0] x=473977421 y=85455938 z=20", "if it can: LONG 178 [1 7.5 -1 …0]"}},
-		{"copter GUIDED flying WPNAV_SPEED=750", "goto altitude=20 speed=3", []string{"INT 192 frame=3 [-1 1 0 0] x=473977421 y=85455938 z=20", "LONG 178 [1 3 -1 …0]"}},
-		{"copter LOITER flying WPNAV_SPEED=750", "goto altitude=20", []string{"INT 192 frame=3 [-1 1 0 0] x=473977421 y=85455938 z=20", "if it can: LONG 178 [1 7.5 -1 …0]"}},
-		{"copter GUIDED flying WPNAV_SPEED=750", "land lat=47.398 lon=8.546", []string{"INT 192 frame=3 [-1 1 0 0] x=473980000 y=85460000 z=10", "if it can: LONG 178 [1 7.5 -1 …0]", "over it: LONG 176 [1 9 …0]"}},
-		{"copter LOITER flying headless", "goto altitude=20", []string{"INT 192 frame=3 [-1 1 0 0] x=473977421 y=85455938 z=20", speed}},
-		{"copter RTL flying failsafe headless", "goto altitude=20", []string{"INT 192 frame=3 [-1 1 0 0] x=473977421 y=85455938 z=20", speed}},
-		{"copter LOITER flying homeless", "goto altitude=20", []string{"INT 192 frame=3 [-1 1 0 0] x=473977421 y=85455938 z=20", speed}},
-		{"copter LOITER flying homeless blind", "goto lat=47.398 lon=8.546 altitude_msl=510", []string{"INT 192 frame=0 [-1 1 0 0] x=473980000 y=85460000 z=510", speed}},
-		{"copter LOITER flying blind", "goto lat=47.398 lon=8.546 altitude=20", []string{"INT 192 frame=3 [-1 1 0 0] x=473980000 y=85460000 z=20", speed}},
-		{"copter LOITER flying blind", "goto lat=47.398 lon=8.546 altitude_msl=510", []string{"INT 192 frame=0 [-1 1 0 0] x=473980000 y=85460000 z=510", speed}},
-		{"copter LOITER flying blind", "goto lat=47.398 lon=8.546", []string{"refused: altitude: the vehicle's own height is not known now; wait for its position, or goto with altitude or altitude_msl"}},
-		{"copter LOITER flying blind", "goto altitude=20", []string{"refused: the autopilot has no position yet: give lat and lon, or wait for its GPS"}},
+		{"copter LOITER flying", "goto lat=47.398 lon=8.546",
+			[]string{"INT 192 frame=3 [-1 1 0 0] x=473980000 y=85460000 z=10", speed}},
+		{"copter LOITER flying", "goto lat=47.398 lon=8.546 altitude=20",
+			[]string{"INT 192 frame=3 [-1 1 0 0] x=473980000 y=85460000 z=20", speed}},
+		{"copter LOITER flying", "goto lat=47.398 lon=8.546 altitude_msl=510",
+			[]string{"INT 192 frame=0 [-1 1 0 0] x=473980000 y=85460000 z=510", speed}},
+		{"copter LOITER flying", "goto altitude=20",
+			[]string{"INT 192 frame=3 [-1 1 0 0] x=473977421 y=85455938 z=20", speed}},
+		{"copter LOITER flying", "goto altitude=0",
+			[]string{"INT 192 frame=3 [-1 1 0 0] x=473977421 y=85455938 z=0", speed}},
+		{"copter LOITER flying", "goto altitude_msl=510",
+			[]string{"INT 192 frame=0 [-1 1 0 0] x=473977421 y=85455938 z=510", speed}},
+		{"copter LOITER flying", "goto heading=270",
+			[]string{"INT 192 frame=3 [-1 1 0 0] x=473977421 y=85455938 z=10", speed, "LONG 115 [270 …0]"}},
+		{"copter LOITER flying", "goto heading=0",
+			[]string{"INT 192 frame=3 [-1 1 0 0] x=473977421 y=85455938 z=10", speed, "LONG 115 […0]"}},
+		{"copter LOITER flying", "goto lat=47.398 lon=8.546 speed=5",
+			[]string{"INT 192 frame=3 [-1 1 0 0] x=473980000 y=85460000 z=10", "LONG 178 [1 5 -1 …0]"}},
+		{"copter GUIDED flying", "goto lat=-33.8688 lon=151.2093 altitude=20 heading=45 speed=2.5",
+			[]string{"INT 192 frame=3 [-1 1 0 0] x=-338688000 y=1512093000 z=20", "LONG 178 [1 2.5 -1 …0]",
+				"LONG 115 [45 …0]"}},
+		{"copter GUIDED flying", "goto altitude=20",
+			[]string{"INT 192 frame=3 [-1 1 0 0] x=473977421 y=85455938 z=20", speed}},
+		{"copter GUIDED flying WPNAV_SPEED=750", "goto altitude=20",
+			[]string{"INT 192 frame=3 [-1 1 0 0] x=473977421 y=85455938 z=20", "if it can: LONG 178 [1 7.5 -1 …0]"}},
+		{"copter GUIDED flying WPNAV_SPEED=750", "goto altitude=20 speed=3",
+			[]string{"INT 192 frame=3 [-1 1 0 0] x=473977421 y=85455938 z=20", "LONG 178 [1 3 -1 …0]"}},
+		{"copter LOITER flying WPNAV_SPEED=750", "goto altitude=20",
+			[]string{"INT 192 frame=3 [-1 1 0 0] x=473977421 y=85455938 z=20", "if it can: LONG 178 [1 7.5 -1 …0]"}},
+		{"copter GUIDED flying WPNAV_SPEED=750", "land lat=47.398 lon=8.546",
+			[]string{"INT 192 frame=3 [-1 1 0 0] x=473980000 y=85460000 z=10", "if it can: LONG 178 [1 7.5 -1 …0]",
+				"over it: LONG 176 [1 9 …0]"}},
+		{"copter LOITER flying headless", "goto altitude=20",
+			[]string{"INT 192 frame=3 [-1 1 0 0] x=473977421 y=85455938 z=20", speed}},
+		{"copter RTL flying failsafe headless", "goto altitude=20",
+			[]string{"INT 192 frame=3 [-1 1 0 0] x=473977421 y=85455938 z=20", speed}},
+		{"copter LOITER flying homeless", "goto altitude=20",
+			[]string{"INT 192 frame=3 [-1 1 0 0] x=473977421 y=85455938 z=20", speed}},
+		{"copter LOITER flying homeless blind", "goto lat=47.398 lon=8.546 altitude_msl=510",
+			[]string{"INT 192 frame=0 [-1 1 0 0] x=473980000 y=85460000 z=510", speed}},
+		{"copter LOITER flying blind", "goto lat=47.398 lon=8.546 altitude=20",
+			[]string{"INT 192 frame=3 [-1 1 0 0] x=473980000 y=85460000 z=20", speed}},
+		{"copter LOITER flying blind", "goto lat=47.398 lon=8.546 altitude_msl=510",
+			[]string{"INT 192 frame=0 [-1 1 0 0] x=473980000 y=85460000 z=510", speed}},
+		{"copter LOITER flying blind", "goto lat=47.398 lon=8.546",
+			[]string{"refused: altitude: the vehicle's own height is not known now; wait for its position, or goto " +
+				"with altitude or altitude_msl"}},
+		{"copter LOITER flying blind", "goto altitude=20",
+			[]string{"refused: the autopilot has no position yet: give lat and lon, or wait for its GPS"}},
 		{"copter STABILIZE landed", "goto altitude=20", []string{notFlying}},
 		{"copter GUIDED armed", "goto altitude=20", []string{notFlying}},
 
 		{"copter LOITER flying", "land", []string{"LONG 176 [1 9 …0]"}},
-		{"copter LOITER flying", "land lat=47.398 lon=8.546", []string{"INT 192 frame=3 [-1 1 0 0] x=473980000 y=85460000 z=10", speed, "over it: LONG 176 [1 9 …0]"}},
-		{"copter GUIDED flying", "land lat=47.398 lon=8.546", []string{"INT 192 frame=3 [-1 1 0 0] x=473980000 y=85460000 z=10", speed, "over it: LONG 176 [1 9 …0]"}},
-		{"copter LOITER flying blind", "land lat=47.398 lon=8.546", []string{"refused: altitude: the vehicle's own height is not known now; wait for its position, or goto with altitude or altitude_msl"}},
+		{"copter LOITER flying", "land lat=47.398 lon=8.546",
+			[]string{"INT 192 frame=3 [-1 1 0 0] x=473980000 y=85460000 z=10", speed, "over it: LONG 176 [1 9 …0]"}},
+		{"copter GUIDED flying", "land lat=47.398 lon=8.546",
+			[]string{"INT 192 frame=3 [-1 1 0 0] x=473980000 y=85460000 z=10", speed, "over it: LONG 176 [1 9 …0]"}},
+		{"copter LOITER flying blind", "land lat=47.398 lon=8.546",
+			[]string{"refused: altitude: the vehicle's own height is not known now; wait for its position, or goto " +
+				"with altitude or altitude_msl"}},
 		{"copter STABILIZE landed", "land lat=47.398 lon=8.546", []string{notFlying}},
 
 		// BRAKE stops it; setting GUIDED in GUIDED would let it fly on.
@@ -773,7 +898,8 @@ func TestPlanePlans(t *testing.T) {
 		{"quadplane QLOITER flying", "set mode=manual", []string{"LONG 176 [1 17 …0]"}},
 		{"quadplane QLOITER flying", "set mode=altitude", []string{"LONG 176 [1 18 …0]"}},
 		{"quadplane QLOITER flying", "set mode=position", []string{"LONG 176 [1 19 …0]"}},
-		{"quadplane QLOITER flying hovers", "set mode=hold", []string{"INT 192 frame=3 [-1 1 0 0] x=473977421 y=85455938 z=10"}},
+		{"quadplane QLOITER flying hovers", "set mode=hold",
+			[]string{"INT 192 frame=3 [-1 1 0 0] x=473977421 y=85455938 z=10"}},
 		{"quadplane QLOITER flying", "set mode=rtl", []string{"LONG 176 [1 21 …0]"}},
 		{"quadplane QLOITER flying", "set mode=rtgs", []string{"LONG 176 [1 21 …0]"}},
 		{"quadplane QLOITER flying", "set mode=land", []string{"LONG 176 [1 20 …0]"}},
@@ -785,14 +911,18 @@ func TestPlanePlans(t *testing.T) {
 		{"quadplane QLOITER landed", "set arm=true", []string{arm}},
 		{"quadplane QLOITER armed", "set arm=false", []string{"LONG 400 […0]"}},
 		{"quadplane QSTABILIZE landed", "set mode=altitude arm=true", []string{"LONG 176 [1 18 …0]", arm}},
-		{"quadplane QLOITER flying hovers", "goto lat=47.398 lon=8.546 altitude=20", []string{"INT 192 frame=3 [-1 1 0 0] x=473980000 y=85460000 z=20"}},
-		{"quadplane QLOITER flying hovers", "goto lat=47.398 lon=8.546 altitude_msl=510 heading=90", []string{"INT 192 frame=0 [-1 1 0 0] x=473980000 y=85460000 z=510", "LONG 115 [90 …0]"}},
+		{"quadplane QLOITER flying hovers", "goto lat=47.398 lon=8.546 altitude=20",
+			[]string{"INT 192 frame=3 [-1 1 0 0] x=473980000 y=85460000 z=20"}},
+		{"quadplane QLOITER flying hovers", "goto lat=47.398 lon=8.546 altitude_msl=510 heading=90",
+			[]string{"INT 192 frame=0 [-1 1 0 0] x=473980000 y=85460000 z=510", "LONG 115 [90 …0]"}},
 		{"quadplane QLOITER landed", "goto altitude=20", []string{notFlying}},
-		{"quadplane QLOITER flying hovers", "land lat=47.398 lon=8.546", []string{"INT 192 frame=3 [-1 1 0 0] x=473980000 y=85460000 z=10", "over it: LONG 176 [1 20 …0]"}},
+		{"quadplane QLOITER flying hovers", "land lat=47.398 lon=8.546",
+			[]string{"INT 192 frame=3 [-1 1 0 0] x=473980000 y=85460000 z=10", "over it: LONG 176 [1 20 …0]"}},
 		{"quadplane GUIDED flying hovers", "set mode=hold", []string{here}},
 		{"quadplane GUIDED flying hovers blind", "set mode=hold", []string{guided}},
 		{"quadplane GUIDED landed", "set mode=hold", []string{guided}},
-		{"quadplane GUIDED flying hovers WPNAV_SPEED=750", "goto altitude=20", []string{"INT 192 frame=3 [-1 1 0 0] x=473977421 y=85455938 z=20"}},
+		{"quadplane GUIDED flying hovers WPNAV_SPEED=750", "goto altitude=20",
+			[]string{"INT 192 frame=3 [-1 1 0 0] x=473977421 y=85455938 z=20"}},
 
 		// Where GUIDED circles, a hovering QuadPlane can't hold; one on its wing can.
 		{"quadplane QLOITER flying", "set mode=hold", []string{circles("hold")}},
@@ -802,15 +932,20 @@ func TestPlanePlans(t *testing.T) {
 		{"quadplane GUIDED flying", "set mode=hold", []string{circles("hold")}},
 		{"quadplane GUIDED armed", "set mode=hold", []string{circles("hold")}},
 		{"quadplane QLOITER landed", "set mode=hold", []string{guided}},
-		{"quadplane FBWA flying wing", "set mode=hold", []string{"INT 192 frame=3 [-1 1 0 0] x=473977421 y=85455938 z=10", "if it can: LONG 178 [0 -2 …0]"}},
+		{"quadplane FBWA flying wing", "set mode=hold",
+			[]string{"INT 192 frame=3 [-1 1 0 0] x=473977421 y=85455938 z=10", "if it can: LONG 178 [0 -2 …0]"}},
 		{"quadplane GUIDED flying wing", "set mode=hold", []string{here, "if it can: LONG 178 [0 -2 …0]"}},
-		{"quadplane FBWA flying wing circles", "goto altitude=20", []string{"INT 192 frame=3 [-1 1 0 0] x=473977421 y=85455938 z=20", "if it can: LONG 178 [0 -2 …0]"}},
+		{"quadplane FBWA flying wing circles", "goto altitude=20",
+			[]string{"INT 192 frame=3 [-1 1 0 0] x=473977421 y=85455938 z=20", "if it can: LONG 178 [0 -2 …0]"}},
 
 		{"plane FBWB flying", "set mode=manual", []string{"LONG 176 [1 …0]"}},
 		{"plane FBWB flying", "set mode=altitude", []string{"LONG 176 [1 6 …0]"}},
-		{"plane FBWB flying", "set mode=position", []string{`unsupported: mode: this vehicle has no mode for "position"`}},
-		{"plane FBWB flying", "set mode=position arm=true", []string{`unsupported: mode: this vehicle has no mode for "position"`}},
-		{"plane FBWB flying", "set mode=hold", []string{"INT 192 frame=3 [-1 1 0 0] x=473977421 y=85455938 z=10", "if it can: LONG 178 [0 -2 …0]"}},
+		{"plane FBWB flying", "set mode=position",
+			[]string{`unsupported: mode: this vehicle has no mode for "position"`}},
+		{"plane FBWB flying", "set mode=position arm=true",
+			[]string{`unsupported: mode: this vehicle has no mode for "position"`}},
+		{"plane FBWB flying", "set mode=hold", []string{"INT 192 frame=3 [-1 1 0 0] x=473977421 y=85455938 z=10",
+			"if it can: LONG 178 [0 -2 …0]"}},
 		{"plane FBWB flying", "set mode=rtl", []string{"LONG 176 [1 11 …0]"}},
 		{"plane FBWB flying", "set mode=rtgs", []string{"LONG 176 [1 11 …0]"}},
 		{"plane FBWB flying", "set mode=land", []string{noLanding}},
@@ -822,19 +957,24 @@ func TestPlanePlans(t *testing.T) {
 		{"plane TAKEOFF landed", "set arm=true", []string{"LONG 176 [1 15 …0]", arm}},
 		{"plane TAKEOFF landed", "set arm=false", []string{"LONG 400 […0]"}},
 		{"plane TAKEOFF flying", "set arm=true", []string{arm}},
-		{"plane FBWB landed", "takeoff altitude=30", []string{"unsupported: altitude: a fixed wing takes off to its own TKOFF_ALT; leave it out"}},
+		{"plane FBWB landed", "takeoff altitude=30",
+			[]string{"unsupported: altitude: a fixed wing takes off to its own TKOFF_ALT; leave it out"}},
 		{"plane FBWB flying", "takeoff", []string{"refused: takeoff: already flying; use goto to climb"}},
 		{"plane FBWB landed", "set arm=true", []string{arm}},
 		{"plane FBWB armed", "set arm=false", []string{"LONG 400 […0]"}},
-		{"plane FBWB flying", "goto lat=47.398 lon=8.546 altitude=60", []string{"INT 192 frame=3 [-1 1 0 0] x=473980000 y=85460000 z=60", "if it can: LONG 178 [0 -2 …0]"}},
-		{"plane FBWB flying", "goto altitude_msl=600 speed=20", []string{"INT 192 frame=0 [-1 1 0 0] x=473977421 y=85455938 z=600", "LONG 178 [0 20 …0]"}},
-		{"plane FBWB flying", "goto altitude_msl=600 speed=9", []string{"INT 192 frame=0 [-1 1 0 0] x=473977421 y=85455938 z=600", "LONG 178 [0 9 …0]"}},
+		{"plane FBWB flying", "goto lat=47.398 lon=8.546 altitude=60",
+			[]string{"INT 192 frame=3 [-1 1 0 0] x=473980000 y=85460000 z=60", "if it can: LONG 178 [0 -2 …0]"}},
+		{"plane FBWB flying", "goto altitude_msl=600 speed=20",
+			[]string{"INT 192 frame=0 [-1 1 0 0] x=473977421 y=85455938 z=600", "LONG 178 [0 20 …0]"}},
+		{"plane FBWB flying", "goto altitude_msl=600 speed=9",
+			[]string{"INT 192 frame=0 [-1 1 0 0] x=473977421 y=85455938 z=600", "LONG 178 [0 9 …0]"}},
 		{"plane FBWB flying", "goto altitude_msl=600 speed=8.9", []string{tooSlow}},
 		{"plane FBWB flying", "goto altitude_msl=600 speed=22.1", []string{tooSlow}},
 		{"quadplane GUIDED flying wing", "goto altitude=20 speed=22.1", []string{tooSlow}},
 		{"quadplane GUIDED flying hovers", "goto altitude=20 speed=5", []string{ownSpeed}},
 		{"quadplane GUIDED flying wing hovers", "goto altitude=20 speed=15", []string{ownSpeed}},
-		{"plane FBWB flying", "goto lat=47.398 lon=8.546 heading=90", []string{"unsupported: heading: on its wing the vehicle circles a place and can't keep one; leave it out"}},
+		{"plane FBWB flying", "goto lat=47.398 lon=8.546 heading=90",
+			[]string{"unsupported: heading: on its wing the vehicle circles a place and can't keep one; leave it out"}},
 		{"plane FBWB landed", "goto altitude=60", []string{notFlying}},
 		{"plane GUIDED flying", "set mode=hold", []string{here, "if it can: LONG 178 [0 -2 …0]"}},
 		{"plane GUIDED flying blind", "set mode=hold", []string{guided}},
@@ -849,19 +989,27 @@ func TestMeaningOfArduPilotPlans(t *testing.T) {
 		{"copter GUIDED flying", "set mode=hold", "anyhow hold by BRAKE | anyhow hold by GUIDED*; urgent"},
 		{"copter LOITER flying", "set mode=rtgs", "anyhow rtgs by RTL*; urgent"},
 		{"copter LOITER flying", "land", "anyhow land by LAND*; urgent"},
-		{"copter LOITER flying", "land lat=47.398 lon=8.546", "anyhow land by GUIDED* | anyhow; over it land by LAND; urgent; at 47.398 8.546 10, 498.5 AMSL"},
-		{"copter STABILIZE landed", "takeoff", "anyhow hold by GUIDED | streamed | anyhow takeoff by GUIDED*; to armed; at NaN NaN 10, 498.5 AMSL"},
+		{"copter LOITER flying", "land lat=47.398 lon=8.546",
+			"anyhow land by GUIDED* | anyhow; over it land by LAND; urgent; at 47.398 8.546 10, 498.5 AMSL"},
+		{"copter STABILIZE landed", "takeoff",
+			"anyhow hold by GUIDED | streamed | anyhow takeoff by GUIDED*; to armed; at NaN NaN 10, 498.5 AMSL"},
 		{"copter LOITER landed", "set arm=true", "streamed; to armed"},
 		{"copter GUIDED landed", "set arm=true", "streamed; to armed"},
 		{"copter STABILIZE landed", "set mode=position arm=true", "streamed position by LOITER* | streamed; to armed"},
-		{"copter LOITER flying", "goto lat=47.398 lon=8.546 speed=5 heading=45", "anyhow hold by GUIDED* | anyhow | anyhow; at 47.398 8.546 10, 498.5 AMSL"},
-		{"copter LOITER flying", "goto altitude=20", "anyhow hold by GUIDED* | anyhow; at 47.3977421 8.5455938 20, 508.5 AMSL"},
+		{"copter LOITER flying", "goto lat=47.398 lon=8.546 speed=5 heading=45",
+			"anyhow hold by GUIDED* | anyhow | anyhow; at 47.398 8.546 10, 498.5 AMSL"},
+		{"copter LOITER flying", "goto altitude=20",
+			"anyhow hold by GUIDED* | anyhow; at 47.3977421 8.5455938 20, 508.5 AMSL"},
 
 		{"quadplane QHOVER flying", "set mode=position", "streamed position by QLOITER*"},
-		{"quadplane QHOVER flying hovers", "land lat=47.398 lon=8.546", "anyhow land by GUIDED*; over it land by QLAND; urgent; at 47.398 8.546 10, 498.5 AMSL"},
-		{"quadplane QLOITER landed", "takeoff", "anyhow hold by GUIDED | streamed | anyhow takeoff by GUIDED*; to armed; at NaN NaN 10, 498.5 AMSL"},
-		{"quadplane GUIDED flying hovers", "set mode=hold", "anyhow hold by GUIDED*; urgent; at 47.3977421 8.5455938 10, 498.5 AMSL"},
+		{"quadplane QHOVER flying hovers", "land lat=47.398 lon=8.546",
+			"anyhow land by GUIDED*; over it land by QLAND; urgent; at 47.398 8.546 10, 498.5 AMSL"},
+		{"quadplane QLOITER landed", "takeoff",
+			"anyhow hold by GUIDED | streamed | anyhow takeoff by GUIDED*; to armed; at NaN NaN 10, 498.5 AMSL"},
+		{"quadplane GUIDED flying hovers", "set mode=hold",
+			"anyhow hold by GUIDED*; urgent; at 47.3977421 8.5455938 10, 498.5 AMSL"},
 		{"plane FBWB flying", "set mode=manual", "streamed manual by MANUAL*"},
-		{"plane MANUAL landed", "takeoff", "anyhow hold by GUIDED | streamed | anyhow takeoff by TAKEOFF*; to armed; at NaN NaN 50, 538.5 AMSL"},
+		{"plane MANUAL landed", "takeoff",
+			"anyhow hold by GUIDED | streamed | anyhow takeoff by TAKEOFF*; to armed; at NaN NaN 50, 538.5 AMSL"},
 	})
 }

@@ -65,7 +65,8 @@ func openPTY(t testing.TB) *pty {
 		t.Fatal(err)
 	}
 	var unlocked, number int32
-	err = errors.Join(ioctl(master, syscall.TIOCSPTLCK, unsafe.Pointer(&unlocked)), ioctl(master, syscall.TIOCGPTN, unsafe.Pointer(&number)))
+	err = errors.Join(ioctl(master, syscall.TIOCSPTLCK, unsafe.Pointer(&unlocked)),
+		ioctl(master, syscall.TIOCGPTN, unsafe.Pointer(&number)))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -329,7 +330,8 @@ func TestTheBaudRateSearchSendsOnlyAHeartbeatATurn(t *testing.T) {
 		t.Errorf("%d messages in %d turns", len(before), turns)
 	}
 	for i, m := range before {
-		lineEqual(t, "it is our heartbeat", isBeat(minimal.MAV_TYPE_ONBOARD_CONTROLLER)(m) && m.component == componentID, true)
+		lineEqual(t, "it is our heartbeat", isBeat(minimal.MAV_TYPE_ONBOARD_CONTROLLER)(m) &&
+			m.component == componentID, true)
 		lineEqual(t, "sequence", m.seq-before[0].seq, byte(i))
 	}
 	var seq byte
@@ -695,7 +697,8 @@ func TestASearchTriesEachBaudRateOnceTheLastGoodOneFirst(t *testing.T) {
 		921600: "[921600 57600 115200 460800 500000 230400 1500000]",
 		115200: "[115200 57600 921600 460800 500000 230400 1500000]",
 	} {
-		lineEqual(t, fmt.Sprintf("rates after %d", last), fmt.Sprint((&serialDevice{lineState: atBaud(last)}).rates()), want)
+		lineEqual(t, fmt.Sprintf("rates after %d", last), fmt.Sprint((&serialDevice{lineState: atBaud(last)}).rates()),
+			want)
 	}
 	lineEqual(t, "a fixed rate", fmt.Sprint((&serialDevice{fixed: 38400, lineState: atBaud(38400)}).rates()), "[38400]")
 }
@@ -765,11 +768,15 @@ func TestADeviceThatCanNotBeOpenedSaysWhatToDo(t *testing.T) {
 		{dir, false, "this is not a serial port"},
 		{busy.path, false, "in use by another program; stop that program first (fuser " + busy.path + " shows which)"},
 		{p.path, true, "no permission; add this user to the device's group: sudo usermod -aG dialout pilot"},
-		{"udpin://" + socket.LocalAddr().String(), false, "the port is in use by another program; stop that program, or use another port"},
+		{"udpin://" + socket.LocalAddr().String(), false,
+			"the port is in use by another program; stop that program, or use another port"},
 		{"udpin://192.0.2.1:14550", false, "this board has no such address; 0.0.0.0 stands for all of its addresses"},
-		{"udpin://127.0.0.1:1", true, "a port below 1024 needs root or CAP_NET_BIND_SERVICE (sudo setcap cap_net_bind_service=+ep mavrest); use another port"},
-		{"udpout://nobody.invalid:14550", false, "no computer of that name was found; check the name, or give its address"},
-		{"tcp://" + freeAddress(t, "tcp"), false, "no program listens there; start the autopilot's side, or check the address and the port"},
+		{"udpin://127.0.0.1:1", true, "a port below 1024 needs root or CAP_NET_BIND_SERVICE (sudo setcap " +
+			"cap_net_bind_service=+ep mavrest); use another port"},
+		{"udpout://nobody.invalid:14550", false,
+			"no computer of that name was found; check the name, or give its address"},
+		{"tcp://" + freeAddress(t, "tcp"), false,
+			"no program listens there; start the autopilot's side, or check the address and the port"},
 	} {
 		dev := mustDevice(t, c.device, 57600)
 		open := func() {
@@ -796,7 +803,8 @@ func TestADeviceThatComesLaterIsWaitedForAndLinkErrorSaysWhy(t *testing.T) {
 	t.Parallel()
 	b := newPortFolder(t)
 	d, _ := runDevice(t, mustDevice(t, b.at("serial0"), 57600))
-	why := "-device " + b.at("serial0") + ": there is no such device; check the wiring, and enable the board's serial port"
+	why := "-device " + b.at("serial0") +
+		": there is no such device; check the wiring, and enable the board's serial port"
 	waitUntil(t, "the status says why", func() bool { return fmt.Sprint(d.status().link.fault) == why })
 	_, err := d.do(holdHere)
 	lineEqual(t, "code", code(err), codeOffline)
@@ -840,7 +848,8 @@ func (b *portFolder) plug(name string, p *pty) *pty {
 
 // auto is -device auto in this folder. baud is the only rate to listen at; 0 searches for the rate.
 func (b *portFolder) auto(baud int) device {
-	a := &autoDevice{fixed: baud, line: new(lineState), ports: func() []string { return b.names }, consoles: b.at("consoles")}
+	a := &autoDevice{fixed: baud, line: new(lineState), ports: func() []string { return b.names },
+		consoles: b.at("consoles")}
 	return device{name: "auto", open: a.open, lossy: true, line: a.line}
 }
 
@@ -870,13 +879,16 @@ func (b *portFolder) untouched(what string, p *pty) {
 func TestAutoTakesTheFirstPortThatBringsMAVLinkAndLeavesOthersAlone(t *testing.T) {
 	t.Parallel()
 	b := newPortFolder(t, "absent", "busy", "kernel", "login", "silent", "serial0", "again", "ttyTHS1")
-	busy, kernel, login, silent := b.plug("busy", openPTY(t)), b.plug("kernel", openPTY(t)), b.plug("login", openPTY(t)), b.plug("silent", openPTY(t))
+	busy, kernel, login, silent := b.plug("busy", openPTY(t)), b.plug("kernel", openPTY(t)), b.plug("login",
+		openPTY(t)), b.plug("silent", openPTY(t))
 	busy.open(t)
 	os.WriteFile(b.at("consoles"), []byte("tty1 "+filepath.Base(kernel.path)+"\n"), 0o644)
 	b.logIn(login)
 	d, _ := runDevice(t, b.auto(115200))
-	why := fmt.Sprintf("-device auto: no autopilot found; tried %s (in use by another program; stop that program first (fuser %[1]s shows which)), "+
-		"%s (a console uses it; turn the console off), %s (a console uses it; turn the console off), %s (no MAVLink at any baud rate that was tried)",
+	why := fmt.Sprintf("-device auto: no autopilot found; tried %s (in use by another program; stop that program "+
+		"first (fuser %[1]s shows which)), "+
+		"%s (a console uses it; turn the console off), %s (a console uses it; turn the console off), %s (no MAVLink "+
+		"at any baud rate that was tried)",
 		b.at("busy"), b.at("kernel"), b.at("login"), b.at("silent"))
 	waitUntil(t, "link.error says what was tried", func() bool { return d.status().link.fault != nil })
 	lineEqual(t, "link.error", d.status().link.fault.Error(), why)
@@ -898,7 +910,8 @@ func TestAutoTakesTheFirstPortThatBringsMAVLinkAndLeavesOthersAlone(t *testing.T
 	if _, err := d.do(holdHere); err != nil {
 		t.Error(err)
 	}
-	for what, p := range map[string]*pty{"the busy one": busy, "the kernel's console": kernel, "the login": login, "the port after the autopilot's": other} {
+	for what, p := range map[string]*pty{"the busy one": busy, "the kernel's console": kernel, "the login": login,
+		"the port after the autopilot's": other} {
 		b.untouched(what, p)
 	}
 	var line []byte
@@ -910,8 +923,11 @@ func TestAutoTakesTheFirstPortThatBringsMAVLinkAndLeavesOthersAlone(t *testing.T
 
 func TestAutoSaysWhereItLookedWhereThereIsNoPort(t *testing.T) {
 	_, err := newPortFolder(t).auto(0).open(t.Context())
-	lineEqual(t, "link.error", openFault("auto", err).Error(), "no port to try: no autopilot in /dev/serial/by-id, and no "+
-		"/dev/serial0, /dev/ttyAMA0, /dev/ttyTHS1, /dev/ttyTHS0; check the wiring, enable the board's serial port, or name the port with -device")
+	lineEqual(t, "link.error", openFault("auto", err).Error(),
+		"no port to try: no autopilot in /dev/serial/by-id, and no "+
+			"/dev/serial0, /dev/ttyAMA0, /dev/ttyTHS1, /dev/ttyTHS0; check the wiring, enable the board's serial "+
+			"port, "+
+			"or name the port with -device")
 }
 
 // The port that was found is tried first: another one may be another vehicle's.
@@ -1098,7 +1114,8 @@ func TestStrangersOnUDPDoNotStealTheLink(t *testing.T) {
 	beat := px4Beat()
 	half := packet(9, 1, 1, attitudeAt(1))
 	for name, datagrams := range map[string][][]byte{
-		"noise":                          {[]byte("GET / HTTP/1.1\r\n\r\n"), bytes.Repeat([]byte{frame.V2MagicByte}, 1400)},
+		"noise": {[]byte("GET / HTTP/1.1\r\n\r\n"),
+			bytes.Repeat([]byte{frame.V2MagicByte}, 1400)},
 		"nothing":                        {{}, {}},
 		"another vehicle":                {packet(1, 2, 1, beat)},
 		"a ground station":               {packet(1, 255, 190, heartbeat(minimal.MAV_TYPE_GCS))},
@@ -1107,7 +1124,8 @@ func TestStrangersOnUDPDoNotStealTheLink(t *testing.T) {
 		"a frame that claims 255 bytes":  {wireFrame{system: 1, component: 1, claims: 255}.bytes()},
 		"half a frame":                   {half[:20]},
 		// A datagram holds whole frames: the heartbeat after this one is not the stranger's.
-		"a frame that goes on in the next datagram": {wireFrame{system: 1, component: 1, payload: make([]byte, 50), claims: 120}.bytes(), make([]byte, 300)},
+		"a frame that goes on in the next datagram": {wireFrame{system: 1, component: 1, payload: make([]byte, 50),
+			claims: 120}.bytes(), make([]byte, 300)},
 	} {
 		t.Run(name, func(t *testing.T) {
 			b := listenForVehicles(t)
@@ -1204,7 +1222,8 @@ func TestAVehicleThatComesFromAnotherUDPPortIsFollowed(t *testing.T) {
 		vehicle := b.dial(t)
 		waitUntil(t, "the vehicle is heard at its new port", func() bool {
 			vehicle.say(t, px4Beat())
-			vehicle.say(t, &common.MessageAttitude{TimeBootMs: uint32(time.Since(began).Milliseconds()), Pitch: float32(i+1) / 100})
+			vehicle.say(t, &common.MessageAttitude{TimeBootMs: uint32(time.Since(began).Milliseconds()),
+				Pitch: float32(i+1) / 100})
 			s := b.status()
 			return math.Round(s.tel.attitude.pitch*math.Pi/1.8) == float64(i+1)
 		})
@@ -1236,7 +1255,8 @@ func TestUDPOutSendsFirstAndKeepsRunningWithoutAVehicle(t *testing.T) {
 		t.Fatal(err)
 	}
 	heard := parseLine(b[:n])
-	lineEqual(t, "the link's first message is its heartbeat", len(heard) == 1 && isBeat(minimal.MAV_TYPE_ONBOARD_CONTROLLER)(heard[0]), true)
+	lineEqual(t, "the link's first message is its heartbeat", len(heard) == 1 &&
+		isBeat(minimal.MAV_TYPE_ONBOARD_CONTROLLER)(heard[0]), true)
 	c.WriteTo(packet(1, 1, 1, px4Beat()), from)
 	waitUntil(t, "the link is online", d.hearsVehicle)
 }
@@ -1254,15 +1274,20 @@ func TestTCPIsConnectedAgainAfterThePeerHasClosed(t *testing.T) {
 		received := d.status().link.received
 		v.hears(t, isBeat(minimal.MAV_TYPE_ONBOARD_CONTROLLER))
 		v.say(t, px4Beat())
-		waitUntil(t, "the heartbeat came", func() bool { return d.status().link.received > received && d.hearsVehicle() })
+		waitUntil(t, "the heartbeat came", func() bool {
+			return d.status().link.received > received &&
+				d.hearsVehicle()
+		})
 		c.Close()
 	}
 	end()
 }
 
 func TestAnInvalidDeviceNameIsAnErrorWithAHint(t *testing.T) {
-	const hint = "want auto, a serial device (/dev/serial0; a baud rate goes into -baud), udpin://0.0.0.0:14550, udpout://host:port, tcp://host:port, sim or sim:ardupilot; a port is a number up to 65535"
-	for _, name := range strings.Fields("127.0.0.1:14550 :14550 [::1]:14550 drone.local:5760 ttyACM0 simulator sim:px4 Auto" +
+	const hint = "want auto, a serial device (/dev/serial0; a baud rate goes into -baud), udpin://0.0.0.0:14550, " +
+		"udpout://host:port, tcp://host:port, sim or sim:ardupilot; a port is a number up to 65535"
+	for _, name := range strings.Fields("127.0.0.1:14550 :14550 [::1]:14550 drone.local:5760 ttyACM0 simulator " +
+		"sim:px4 Auto" +
 		" udpin:// udpin://host udpin://14540 udpout://1.2.3.4 udpout://1.2.3.4:65536 udpout://1.2.3.4:http tcp://" +
 		" http://127.0.0.1:80 udp://:14540 udpin:14550 tcp:5760 tcp:[::1]:5760 serial:/dev/ttyS0") {
 		_, err := newDevice(name, 0)
@@ -1276,7 +1301,8 @@ func TestAnInvalidDeviceNameIsAnErrorWithAHint(t *testing.T) {
 		t.Fatal(err)
 	}
 	byPath := "/dev/serial/by-path/platform-fd500000.pcie-pci-0000:01:00.0-usb-0:1.4:1.0-port0"
-	for _, name := range []string{odd, byPath, "/dev/ttyAMA0", "/dev/serial/by-id/usb-3D_Robotics:0", "udpin://:14550", "udpin://0.0.0.0:14550", "udpout://10.0.0.2:14550", "tcp://[::1]:5760"} {
+	for _, name := range []string{odd, byPath, "/dev/ttyAMA0", "/dev/serial/by-id/usb-3D_Robotics:0", "udpin://:14550",
+		"udpin://0.0.0.0:14550", "udpout://10.0.0.2:14550", "tcp://[::1]:5760"} {
 		if dev, err := newDevice(name, 0); err != nil || dev.name != name {
 			t.Errorf("-device %s: %q, %v", name, dev.name, err)
 		}
@@ -1286,15 +1312,18 @@ func TestAnInvalidDeviceNameIsAnErrorWithAHint(t *testing.T) {
 func TestABaudRateBehindTheDeviceIsAnErrorThatNamesTheFlag(t *testing.T) {
 	for _, name := range []string{
 		"/dev/ttyACM0:57600", "/dev/ttyACM0,57600", "/dev/ttyACM0@57600", "/dev/ttyACM0;57600", "/dev/ttyACM0 57600",
-		"/dev/ttyACM0:57600:8N1", "serial:/dev/ttyACM0:57600", "serial:///dev/ttyACM0:57600", "serial:/dev/ttyACM0,57600",
+		"/dev/ttyACM0:57600:8N1", "serial:/dev/ttyACM0:57600", "serial:///dev/ttyACM0:57600",
+		"serial:/dev/ttyACM0,57600",
 		"serial:/dev/ttyACM0?baudrate=57600", "serial:///dev/ttyACM0?baud=57600",
 	} {
 		_, err := newDevice(name, 0)
-		if want := "-device " + name + ": the baud rate goes into -baud: -device /dev/ttyACM0 -baud 57600"; err == nil || err.Error() != want {
+		want := "-device " + name + ": the baud rate goes into -baud: -device /dev/ttyACM0 -baud 57600"
+		if err == nil || err.Error() != want {
 			t.Errorf("got %v, want %s", err, want)
 		}
 	}
-	if _, err := newDevice("serial:/dev/serial/by-id/usb-FTDI_FT232R-if00-port0:921600", 0); err == nil || !strings.Contains(err.Error(), "-device /dev/serial/by-id/usb-FTDI_FT232R-if00-port0 -baud 921600") {
+	if _, err := newDevice("serial:/dev/serial/by-id/usb-FTDI_FT232R-if00-port0:921600", 0); err == nil ||
+		!strings.Contains(err.Error(), "-device /dev/serial/by-id/usb-FTDI_FT232R-if00-port0 -baud 921600") {
 		t.Error(err)
 	}
 }

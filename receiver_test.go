@@ -50,7 +50,8 @@ func TestWhoseSticksCount(t *testing.T) {
 							t.Fatalf("denied: %q, want %v", why, want)
 						}
 						name := map[string]string{
-							"px4": "COM_RC_IN_MODE", "copter": "FS_GCS_ENABLE is", "quadplane": "FS_GCS_ENABL is", "plane": "FS_GCS_ENABL is",
+							"px4": "COM_RC_IN_MODE", "copter": "FS_GCS_ENABLE is", "quadplane": "FS_GCS_ENABL is",
+							"plane": "FS_GCS_ENABL is",
 						}[f]
 						if want && !strings.Contains(why.String(), name) {
 							t.Errorf("%q does not name %s", why, name)
@@ -102,10 +103,13 @@ func TestReceiversStateCountsOnlyWithoutAStreamOfOurs(t *testing.T) {
 		{"lost", "hears receiver 1500, hears no receiver", receiverNone},
 		{"throttle down again", "hears receiver 1500, hears receiver 1000", receiverIdle},
 		{"not counted while our stream runs", "sets position, hears receiver 1500", receiverNone},
-		{"not counted for 3.5 s after our stream", "becomes disarmed, sets position, +5100ms, now off, +3300ms, hears receiver 1500", receiverNone},
+		{"not counted for 3.5 s after our stream",
+			"becomes disarmed, sets position, +5100ms, now off, +3300ms, hears receiver 1500", receiverNone},
 		{"not counted for 3.5 s after another program's sticks", "foreign, +3400ms, hears receiver 1500", receiverNone},
-		{"counted 3.5 s after our stream", "becomes disarmed, sets position, +5100ms, now off, +3500ms, hears receiver 1500", receiverInUse},
-		{"counted at once after a release", "hears receiver 1000, sets position, leaves, left hold, +50ms, hears receiver 1500", receiverInUse},
+		{"counted 3.5 s after our stream",
+			"becomes disarmed, sets position, +5100ms, now off, +3500ms, hears receiver 1500", receiverInUse},
+		{"counted at once after a release",
+			"hears receiver 1000, sets position, leaves, left hold, +50ms, hears receiver 1500", receiverInUse},
 		{"forgotten at a restart", "hears receiver 1500, restarted", receiverNone},
 		{"not counted for 3.5 s after a restart", "restarted, +3s, hears receiver 1500", receiverNone},
 	} {
@@ -144,7 +148,8 @@ func TestForeignSticksPauseOurs(t *testing.T) {
 
 // Before PX4 1.17 the values 5 to 8 switch every stick off, a transmitter's too.
 func TestPX4BeforeOneSeventeenHasNoSticksWithFiveToEight(t *testing.T) {
-	for _, version := range []firmwareVersion{0, 1<<24 | 14<<16 | 255, 1<<24 | 16<<16 | 2<<8 | 255, 1<<24 | 17<<16 | 255, 1<<24 | 18<<16, 2 << 24} {
+	for _, version := range []firmwareVersion{0, 1<<24 | 14<<16 | 255, 1<<24 | 16<<16 | 2<<8 | 255, 1<<24 | 17<<16 |
+		255, 1<<24 | 18<<16, 2 << 24} {
 		for _, in := range []float64{-1, 0, 1, 2, 3, 4, 5, 6, 7, 8} {
 			h := newStickFlight(px4, "none", in)
 			h.v.version = version
@@ -200,7 +205,8 @@ func TestAStickModeThatNobodyWouldFlyIsUnsupported(t *testing.T) {
 					t.Fatal(wrong)
 				}
 			}
-			if got := h.src.whyNobodyFlies(h.v.view).String(); !strings.HasPrefix(got, c.want) || (got == "") != (c.want == "") {
+			if got := h.src.whyNobodyFlies(h.v.view).String(); !strings.HasPrefix(got, c.want) ||
+				(got == "") != (c.want == "") {
 				t.Errorf("%q, want %q", got, c.want)
 			}
 		})

@@ -132,7 +132,8 @@ func flow(s string) (v any, rest string) {
 		return text, s[end+1:]
 	case s[0] == '[':
 		list := []any{}
-		for s = strings.TrimLeft(s[1:], " "); !strings.HasPrefix(s, "]"); s = strings.TrimLeft(strings.TrimPrefix(s, ","), " ") {
+		for s = strings.TrimLeft(s[1:], " "); !strings.HasPrefix(s,
+			"]"); s = strings.TrimLeft(strings.TrimPrefix(s, ","), " ") {
 			v, s = flow(s)
 			list = append(list, v)
 			s = strings.TrimLeft(s, " ")
@@ -140,7 +141,8 @@ func flow(s string) (v any, rest string) {
 		return list, s[1:]
 	case s[0] == '{':
 		object := map[string]any{}
-		for s = strings.TrimLeft(s[1:], " "); !strings.HasPrefix(s, "}"); s = strings.TrimLeft(strings.TrimPrefix(s, ","), " ") {
+		for s = strings.TrimLeft(s[1:], " "); !strings.HasPrefix(s,
+			"}"); s = strings.TrimLeft(strings.TrimPrefix(s, ","), " ") {
 			key, value, _ := strings.Cut(s, ":")
 			v, s = flow(value)
 			object[strings.Trim(key, `" `)] = v
@@ -362,8 +364,11 @@ func TestTheSchemaOfTheStatusIsReadAsItIsMeant(t *testing.T) {
 		t.Errorf("only %d examples were found", examples)
 	}
 
-	status := page.(map[string]any)["paths"].(map[string]any)["/api/drone/status"].(map[string]any)["get"].(map[string]any)
-	flying := status["responses"].(map[string]any)["200"].(map[string]any)["content"].(map[string]any)["application/json"].(map[string]any)["examples"].(map[string]any)["flying"].(map[string]any)["value"]
+	flying := page
+	for _, key := range []string{"paths", "/api/drone/status", "get", "responses", "200", "content", "application/json",
+		"examples", "flying", "value"} {
+		flying = flying.(map[string]any)[key]
+	}
 	good, err := json.Marshal(flying)
 	if err != nil {
 		t.Fatal(err)

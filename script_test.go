@@ -434,3 +434,19 @@ func TestWhatIsWrongInAScriptIsSaidWithItsLine(t *testing.T) {
 		}
 	}
 }
+
+func TestNoLineOfATestIsOver120Columns(t *testing.T) {
+	sources, _ := filepath.Glob("*_test.go")
+	scripts, _ := filepath.Glob("testdata/*/*.txt")
+	for _, name := range append(sources, scripts...) {
+		text, err := os.ReadFile(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i, line := range strings.Split(string(text), "\n") {
+			if n := len([]rune(strings.ReplaceAll(line, "\t", "    "))); n > 120 {
+				t.Errorf("%s:%d has %d columns", name, i+1, n)
+			}
+		}
+	}
+}

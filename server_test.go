@@ -31,22 +31,29 @@ func TestNoPageOfAnotherOriginReachesTheDrone(t *testing.T) {
 	const evil = "http://evil.example"
 	pages := []caller{
 		{"a form", []string{"Origin", evil, "Content-Type", "application/x-www-form-urlencoded"}},
-		{"a form, over HTTPS", []string{"Origin", "https://evil.example", "Content-Type", "multipart/form-data; boundary=x"}},
+		{"a form, over HTTPS", []string{"Origin", "https://evil.example", "Content-Type",
+			"multipart/form-data; boundary=x"}},
 		{"a form that holds JSON as text", []string{"Origin", evil, "Content-Type", "text/plain"}},
-		{"a fetch without CORS", []string{"Origin", evil, "Sec-Fetch-Site", "cross-site", "Sec-Fetch-Mode", "no-cors", "Content-Type", "text/plain"}},
+		{"a fetch without CORS", []string{"Origin", evil, "Sec-Fetch-Site", "cross-site", "Sec-Fetch-Mode", "no-cors",
+			"Content-Type", "text/plain"}},
 		{"a fetch that hides its origin", []string{"Sec-Fetch-Site", "cross-site", "Sec-Fetch-Mode", "no-cors"}},
-		{"a beacon", []string{"Origin", evil, "Sec-Fetch-Site", "cross-site", "Sec-Fetch-Mode", "no-cors", "Sec-Fetch-Dest", "empty"}},
+		{"a beacon", []string{"Origin", evil, "Sec-Fetch-Site", "cross-site", "Sec-Fetch-Mode", "no-cors",
+			"Sec-Fetch-Dest", "empty"}},
 		{"JSON without a preflight", []string{"Origin", evil, "Content-Type", "application/json"}},
 		{"a sandboxed frame or a file", []string{"Origin", "null"}},
 		{"a sandboxed frame, by its Sec-Fetch-Site", []string{"Origin", "null", "Sec-Fetch-Site", "cross-site"}},
 		{"a page of another port here", []string{"Host", "192.0.2.7:8080", "Origin", "http://192.0.2.7:3000"}},
-		{"a page of another port here, by its Sec-Fetch-Site", []string{"Origin", "http://192.0.2.7:3000", "Sec-Fetch-Site", "same-site"}},
+		{"a page of another port here, by its Sec-Fetch-Site",
+			[]string{"Origin", "http://192.0.2.7:3000", "Sec-Fetch-Site", "same-site"}},
 		{"a page of the default port here", []string{"Host", "drone.local:8080", "Origin", "http://drone.local"}},
-		{"a page of another machine on this network", []string{"Host", "drone.local", "Origin", "http://printer.local"}},
+		{"a page of another machine on this network",
+			[]string{"Host", "drone.local", "Origin", "http://printer.local"}},
 		{"a page of another address", []string{"Host", "[fe80::1]:8080", "Origin", "http://[fe80::2]:8080"}},
-		{"a page whose name begins with ours", []string{"Host", "drone.local", "Origin", "http://drone.local.evil.example"}},
+		{"a page whose name begins with ours", []string{"Host", "drone.local", "Origin",
+			"http://drone.local.evil.example"}},
 		{"a page whose name ends with ours", []string{"Host", "drone.local", "Origin", "http://evildrone.local"}},
-		{"a page that has our name as its user", []string{"Host", "drone.local", "Origin", "http://drone.local@evil.example"}},
+		{"a page that has our name as its user", []string{"Host", "drone.local", "Origin",
+			"http://drone.local@evil.example"}},
 		{"a browser extension", []string{"Origin", "chrome-extension://abcdefgh"}},
 		{"an origin that can't be read", []string{"Origin", "::"}},
 	}
@@ -59,16 +66,19 @@ func (hf *httpFlight) keepsOut(pages []caller) {
 	hf.untouched(func() {
 		for _, page := range pages {
 			for path, body := range postRoutes {
-				call(hf.handler, "POST", path, strings.NewReader(body), page.headers...).want(hf.T, 403, "cross_origin", "-origin")
+				call(hf.handler, "POST", path, strings.NewReader(body), page.headers...).want(hf.T, 403,
+					"cross_origin", "-origin")
 			}
 			for _, method := range []string{"PUT", "DELETE", "PATCH"} {
 				call(hf.handler, method, "/api/drone/land", nil, page.headers...).want(hf.T, 403, "cross_origin")
 			}
 			// The answer to a preflight allows nothing (see checkForm), and names the way out.
-			preflight := append([]string{"Access-Control-Request-Method", "POST", "Access-Control-Request-Headers", "content-type",
+			preflight := append([]string{"Access-Control-Request-Method", "POST", "Access-Control-Request-Headers",
+				"content-type",
 				"Access-Control-Request-Private-Network", "true"}, page.headers...)
 			call(hf.handler, "OPTIONS", "/api/drone/land", nil, preflight...).want(hf.T, 403, "cross_origin", "-origin")
-			call(hf.handler, "OPTIONS", "/api/drone/status", nil, preflight...).want(hf.T, 403, "cross_origin", "-origin")
+			call(hf.handler, "OPTIONS", "/api/drone/status", nil, preflight...).want(hf.T, 403, "cross_origin",
+				"-origin")
 			// Reading changes nothing, and the page does not get to see it.
 			call(hf.handler, "GET", "/api/drone/status", nil, page.headers...).wantOK(hf.T)
 			if hf.Failed() {
@@ -98,7 +108,8 @@ func TestAPageOfAnAllowedOriginReadsAndCommands(t *testing.T) {
 				}
 				mayRead := func(r reply, status int) {
 					hf.Helper()
-					if r.status != status || r.header.Get("Access-Control-Allow-Origin") != origin || !strings.Contains(r.header.Get("Vary"), "Origin") {
+					if r.status != status || r.header.Get("Access-Control-Allow-Origin") != origin ||
+						!strings.Contains(r.header.Get("Vary"), "Origin") {
 						hf.Errorf("%s: got %d %v %s", origin, r.status, r.header, r.body)
 					}
 					if r.header.Get("Access-Control-Allow-Credentials") != "" {
@@ -106,11 +117,14 @@ func TestAPageOfAnAllowedOriginReadsAndCommands(t *testing.T) {
 					}
 				}
 				mayRead(call(hf.handler, "GET", "/api/drone/status", nil, page...), 200)
-				mayRead(call(hf.handler, "HEAD", "/api/drone/status", nil, append(page, "Accept", "text/event-stream")...), 200)
-				mayRead(call(hf.handler, "POST", "/api/drone/mode", strings.NewReader(`{"mode":"hold"}`), append(page, "Content-Type", "application/json")...), 200)
+				mayRead(call(hf.handler, "HEAD", "/api/drone/status", nil,
+					append(page, "Accept", "text/event-stream")...), 200)
+				mayRead(call(hf.handler, "POST", "/api/drone/mode", strings.NewReader(`{"mode":"hold"}`),
+					append(page, "Content-Type", "application/json")...), 200)
 				// It may read errors too.
 				mayRead(call(hf.handler, "POST", "/api/drone/mode", strings.NewReader(`{"mode":"up"}`), page...), 422)
-				mayRead(call(hf.handler, "POST", "/api/drone/goto", strings.NewReader(postRoutes["/api/drone/goto"]), page...), 409)
+				mayRead(call(hf.handler, "POST", "/api/drone/goto", strings.NewReader(postRoutes["/api/drone/goto"]),
+					page...), 409)
 				mayRead(call(hf.handler, "GET", "/api/mission", nil, page...), 404)
 				mayRead(call(hf.handler, "PUT", "/api/drone/mode", nil, page...), 405)
 			}
@@ -120,7 +134,8 @@ func TestAPageOfAnAllowedOriginReadsAndCommands(t *testing.T) {
 
 func TestThePreflightOfAnAllowedOriginIsAnswered(t *testing.T) {
 	atOrigin(t, func(hf *httpFlight) {
-		preflight := []string{"Origin", laptop, "Access-Control-Request-Method", "POST", "Access-Control-Request-Headers", "content-type", "Sec-Fetch-Mode", "cors", "Sec-Fetch-Site", "cross-site"}
+		preflight := []string{"Origin", laptop, "Access-Control-Request-Method", "POST",
+			"Access-Control-Request-Headers", "content-type", "Sec-Fetch-Mode", "cors", "Sec-Fetch-Site", "cross-site"}
 		hf.untouched(func() {
 			for path := range postRoutes {
 				r := call(hf.handler, "OPTIONS", path, nil, preflight...)
@@ -130,7 +145,8 @@ func TestThePreflightOfAnAllowedOriginIsAnswered(t *testing.T) {
 					r.header.Get("Access-Control-Allow-Private-Network") != "" {
 					hf.Errorf("%s: got %d %v %s", path, r.status, r.header, r.body)
 				}
-				r = call(hf.handler, "OPTIONS", path, nil, append(preflight, "Access-Control-Request-Private-Network", "true")...)
+				r = call(hf.handler, "OPTIONS", path, nil,
+					append(preflight, "Access-Control-Request-Private-Network", "true")...)
 				if r.status != 204 || r.header.Get("Access-Control-Allow-Private-Network") != "true" {
 					hf.Errorf("%s: got %d %v", path, r.status, r.header)
 				}
@@ -147,15 +163,18 @@ func TestThePreflightOfAnAllowedOriginIsAnswered(t *testing.T) {
 func TestEveryOtherOriginStaysOutThoughOneIsAllowed(t *testing.T) {
 	var others []caller
 	for _, origin := range []string{
-		"http://laptop.lan", "http://laptop.lan:3001", "https://laptop.lan:3000", "http://Laptop.lan:3000", "http://laptop.lan:30000",
-		"http://laptop.lan:3000/", "http://sub.laptop.lan:3000", "http://laptop.lan:3000.evil.example", "http://evil.example", "null", "*", "",
+		"http://laptop.lan", "http://laptop.lan:3001", "https://laptop.lan:3000", "http://Laptop.lan:3000",
+		"http://laptop.lan:30000",
+		"http://laptop.lan:3000/", "http://sub.laptop.lan:3000", "http://laptop.lan:3000.evil.example",
+		"http://evil.example", "null", "*", "",
 	} {
 		others = append(others, caller{origin, []string{"Origin", origin, "Sec-Fetch-Site", "cross-site"}})
 	}
 	atOrigin(t, func(hf *httpFlight) {
 		hf.keepsOut(others)
 		// A rebound name is refused from every origin.
-		call(hf.handler, "POST", "/api/drone/land", nil, "Host", "evil.example", "Origin", laptop).want(hf.T, 421, "wrong_host")
+		call(hf.handler, "POST", "/api/drone/land", nil, "Host", "evil.example", "Origin", laptop).want(hf.T, 421,
+			"wrong_host")
 	}, laptop)
 }
 
@@ -168,10 +187,12 @@ func TestARefusedPageIsInTheLogWithTheOptionThatAllowsIt(t *testing.T) {
 			{"OPTIONS", "null", "start mavrest with -origin to allow it"}, // no option allows it
 		} {
 			before := len(hf.diary.logged())
-			r := call(hf.handler, c.method, "/api/drone/land", nil, "Origin", c.origin, "Access-Control-Request-Method", "POST")
+			r := call(hf.handler, c.method, "/api/drone/land", nil, "Origin", c.origin,
+				"Access-Control-Request-Method", "POST")
 			r.want(hf.T, 403, "cross_origin", c.option)
 			log := strings.Join(hf.diary.logged()[before:], "\n")
-			if !strings.Contains(log, "a page was refused") || !strings.Contains(log, c.origin) || !strings.Contains(log, c.option) {
+			if !strings.Contains(log, "a page was refused") || !strings.Contains(log, c.origin) ||
+				!strings.Contains(log, c.option) {
 				hf.Errorf("%s from %s: the log is %q", c.method, c.origin, log)
 			}
 		}
@@ -194,7 +215,8 @@ func TestAnOriginIsReadAsBrowsersSendIt(t *testing.T) {
 		"http://[FE80:0:0::1]:3000": "http://[fe80::1]:3000",
 		"http://[FE80::1]:80":       "http://[fe80::1]",
 		"http://192.168.1.2:80":     "http://192.168.1.2",
-		"null":                      "", "*": "", "laptop:3000": "", "http://laptop/": "", "http://müller.lan": "", "": "",
+		"null":                      "", "*": "", "laptop:3000": "", "http://laptop/": "", "http://müller.lan": "",
+		"": "",
 	} {
 		o, err := parseFlags([]string{"-device", "sim", "-origin", given}, io.Discard)
 		got := ""
@@ -209,8 +231,10 @@ func TestAnOriginIsReadAsBrowsersSendIt(t *testing.T) {
 func TestAReboundNameIsRefused(t *testing.T) {
 	hosts := []string{
 		"evil.example", "evil.example:80", "evil.example:8080", "EVIL.EXAMPLE", "evil.example.", "evil.example.:80",
-		"drone.local.evil.example", "localhost.evil.example", "evil.example.local.example", "local.example", "evillocal.example",
-		"192.0.2.7.evil.example", "192.0.2.7.nip.example:8080", "7f000001.evil.example", "192.0.2", "192.0.2.7.8", "0x7f.0.0.1",
+		"drone.local.evil.example", "localhost.evil.example", "evil.example.local.example", "local.example",
+		"evillocal.example",
+		"192.0.2.7.evil.example", "192.0.2.7.nip.example:8080", "7f000001.evil.example", "192.0.2", "192.0.2.7.8",
+		"0x7f.0.0.1",
 		"notfalcon.example.org", "sub.falcon.example.org", "example.org",
 		"[::1].evil.example", "[evil.example]", "[evil.example]:80", "192.0.2.7:80:80",
 		"drone:junk", "drone.local:99999", "192.0.2.7:-1", "[::1]:0x50",
@@ -221,10 +245,12 @@ func TestAReboundNameIsRefused(t *testing.T) {
 				origin := "http://" + host // to the browser the page has our origin
 				for path, body := range postRoutes {
 					call(hf.handler, "POST", path, strings.NewReader(body), "Host", host).want(hf.T, 421, "wrong_host")
-					call(hf.handler, "POST", path, strings.NewReader(body), "Host", host, "Origin", origin, "Sec-Fetch-Site", "same-origin").
+					call(hf.handler, "POST", path, strings.NewReader(body), "Host", host, "Origin", origin,
+						"Sec-Fetch-Site", "same-origin").
 						want(hf.T, 421, "wrong_host")
 				}
-				for _, path := range []string{"/api/drone", "/api/drone/status", "/api/drone/mode", "/api/mission", "//api/drone"} {
+				for _, path := range []string{"/api/drone", "/api/drone/status", "/api/drone/mode", "/api/mission",
+					"//api/drone"} {
 					call(hf.handler, "GET", path, nil, "Host", host).want(hf.T, 421, "wrong_host", strconv.Quote(host))
 				}
 				if hf.Failed() {
@@ -238,7 +264,8 @@ func TestAReboundNameIsRefused(t *testing.T) {
 func TestAllowedCallersAreServed(t *testing.T) {
 	callers := []caller{
 		{"curl by address", []string{"Host", "192.0.2.7"}},
-		{"curl by address and port", []string{"Host", "192.0.2.7:8080", "User-Agent", "curl/8.5.0", "Content-Type", "application/x-www-form-urlencoded"}},
+		{"curl by address and port", []string{"Host", "192.0.2.7:8080", "User-Agent", "curl/8.5.0", "Content-Type",
+			"application/x-www-form-urlencoded"}},
 		{"curl by IPv6 address", []string{"Host", "[2001:db8::7]"}},
 		{"curl by IPv6 address and port", []string{"Host", "[2001:db8::7]:8080"}},
 		{"curl by link-local address", []string{"Host", "[fe80::1%eth0]:8080"}},
@@ -266,7 +293,8 @@ func TestAllowedCallersAreServed(t *testing.T) {
 		{"a name of -host in capitals, with a dot", []string{"Host", "FALCON.example.org.:8080"}},
 		{"HTTP/1.0 without a Host", []string{"Host", ""}},
 		{"a page of ours", []string{"Host", "drone.local:8080", "Origin", "http://drone.local:8080"}},
-		{"a page of ours, by its Sec-Fetch-Site", []string{"Host", "drone.local", "Origin", "http://drone.local", "Sec-Fetch-Site", "same-origin"}},
+		{"a page of ours, by its Sec-Fetch-Site", []string{"Host", "drone.local", "Origin", "http://drone.local",
+			"Sec-Fetch-Site", "same-origin"}},
 		{"a page of ours by IPv6 address", []string{"Host", "[fe80::1]:8080", "Origin", "http://[fe80::1]:8080"}},
 		{"the address bar", []string{"Sec-Fetch-Site", "none"}},
 		{"a script without Origin", []string{"User-Agent", "python-requests/2.31"}},
@@ -293,14 +321,17 @@ search
 `
 	names := ownHosts("Board7", conf, []string{"Falcon.Example.Org."})
 	for _, host := range []string{
-		"board7", "BOARD7:8080", "board7.fleet.example", "board7.fleet.example:80", "board7.lab.example.", "board7.office.example", "falcon.example.org",
+		"board7", "BOARD7:8080", "board7.fleet.example", "board7.fleet.example:80", "board7.lab.example.",
+		"board7.office.example", "falcon.example.org",
 	} {
 		if !names.has(host) {
 			t.Errorf("%s is refused", host)
 		}
 	}
 	for _, host := range []string{
-		"fleet.example", "other.fleet.example", "board7.example", "x.board7.fleet.example", "board7.fleet.example.evil.example", "board7.falcon.example.org", "board7.192.0.2.1", "board7.by.hand", "board7.ndots:2", "board7.nothing",
+		"fleet.example", "other.fleet.example", "board7.example", "x.board7.fleet.example",
+		"board7.fleet.example.evil.example", "board7.falcon.example.org", "board7.192.0.2.1", "board7.by.hand",
+		"board7.ndots:2", "board7.nothing",
 	} {
 		if names.has(host) {
 			t.Errorf("%s is allowed", host)
@@ -374,7 +405,8 @@ func (w *wire) receive(method string) (reply, error) {
 	}
 	defer resp.Body.Close()
 	body, err := io.ReadAll(resp.Body)
-	if resp.Header.Get("Content-Type") == "application/json" && method != "HEAD" && resp.ContentLength != int64(len(body)) {
+	if resp.Header.Get("Content-Type") == "application/json" && method != "HEAD" &&
+		resp.ContentLength != int64(len(body)) {
 		return reply{}, fmt.Errorf("a body of %d bytes came with a length of %d", len(body), resp.ContentLength)
 	}
 	return reply{resp.StatusCode, resp.Header, string(body)}, err
@@ -409,7 +441,8 @@ func TestHEADIsGETWithoutItsBody(t *testing.T) {
 		}
 		for _, name := range []string{"Content-Type", "Content-Length", "Cache-Control", "Allow"} {
 			if head.header.Get(name) != get.header.Get(name) {
-				t.Errorf("HEAD %s: %s is %q, with GET it is %q", path, name, head.header.Get(name), get.header.Get(name))
+				t.Errorf("HEAD %s: %s is %q, with GET it is %q", path, name, head.header.Get(name),
+					get.header.Get(name))
 			}
 		}
 	}
@@ -591,12 +624,14 @@ func TestOnlyTheOldestWaitMakesWayAndOnlyWhereNoConnectionIsIdle(t *testing.T) {
 	ended, l := "", &connections{max: 2, open: map[net.Conn]*connection{}}
 	for name, age := range map[string]time.Duration{"idle": 0, "older": 2 * time.Minute, "newer": time.Minute} {
 		c := new(net.TCPConn)
-		l.open[c] = &connection{Conn: c, usedAt: time.Now().Add(-age), busy: name != "idle", endWait: func() { ended += name }}
+		l.open[c] = &connection{Conn: c, usedAt: time.Now().Add(-age), busy: name != "idle",
+			endWait: func() { ended += name }}
 	}
 	l.makeRoom()
 	lineEqual(t, "ended while one is idle, though it asked just now", ended, "")
 	maps.DeleteFunc(l.open, func(_ net.Conn, c *connection) bool { return !c.busy })
-	lineEqual(t, "there is room before its answer", l.makeRoom() || l.makeRoom(), false) // called twice, it ends one wait
+	// called twice, it ends one wait
+	lineEqual(t, "there is room before its answer", l.makeRoom() || l.makeRoom(), false)
 	lineEqual(t, "ended where all are busy", ended, "older")
 }
 
@@ -754,7 +789,8 @@ func TestAnAnswerIsWrittenBeforeItsConnectionIsClosedForANewOne(t *testing.T) {
 }
 
 func TestConnectionsThatNeverAskedAreClosedForNewOnes(t *testing.T) {
-	for _, sent := range []string{"", "GET /api/drone HTTP/1.1\r\n", "POST /api/drone/land HTTP/1.1\r\nHost: drone.local\r\nContent-Length: 9\r\n\r\n{"} {
+	for _, sent := range []string{"", "GET /api/drone HTTP/1.1\r\n",
+		"POST /api/drone/land HTTP/1.1\r\nHost: drone.local\r\nContent-Length: 9\r\n\r\n{"} {
 		t.Run(fmt.Sprint(len(sent), "bytes"), func(t *testing.T) {
 			inLinkBubble(t, func(t *testing.T) {
 				p, _ := serve(t, silent(), maxConnections)
@@ -847,7 +883,10 @@ func TestACommandWhoseClientHasGoneIsNotCarriedOut(t *testing.T) {
 			if test.gone {
 				w.Conn.(*net.TCPConn).CloseWrite()
 			} else {
-				raw.Control(func(fd uintptr) { syscall.SetsockoptInt(int(fd), syscall.IPPROTO_TCP, syscall.TCP_CORK, 0) })
+				raw.Control(func(fd uintptr) {
+					syscall.SetsockoptInt(int(fd), syscall.IPPROTO_TCP, syscall.TCP_CORK,
+						0)
+				})
 			}
 			if r, err := w.receive("POST"); err != nil || r.status != test.want {
 				t.Errorf("%s, gone %v: got %d %s %v want %d", path, test.gone, r.status, r.body, err, test.want)

@@ -49,7 +49,8 @@ func (b *simPX4KindBrain) start() {
 }
 
 func (b *simPX4KindBrain) winged() bool {
-	return b.typ == common.MAV_TYPE_FIXED_WING || b.vtol == common.MAV_VTOL_STATE_FW || b.vtol == common.MAV_VTOL_STATE_TRANSITION_TO_FW
+	return b.typ == common.MAV_TYPE_FIXED_WING || b.vtol == common.MAV_VTOL_STATE_FW ||
+		b.vtol == common.MAV_VTOL_STATE_TRANSITION_TO_FW
 }
 
 func (b *simPX4KindBrain) drives() bool { return b.typ == common.MAV_TYPE_GROUND_ROVER }
@@ -100,7 +101,8 @@ func (b *simPX4KindBrain) goOver(to common.MAV_VTOL_STATE) {
 func (b *simPX4KindBrain) step() {
 	b.simPX4Brain.step()
 	over := time.Since(b.changes) >= simPX4Change
-	lands := b.mode == simPX4Land || b.mode == simPX4RTL && math.Hypot(b.quad.north-b.home.north, b.quad.east-b.home.east) < simPX4Circle
+	lands := b.mode == simPX4Land || b.mode == simPX4RTL &&
+		math.Hypot(b.quad.north-b.home.north, b.quad.east-b.home.east) < simPX4Circle
 	switch {
 	case b.vtol == common.MAV_VTOL_STATE_TRANSITION_TO_FW && over:
 		b.vtol = common.MAV_VTOL_STATE_FW
@@ -220,8 +222,12 @@ func (b *simPX4KindBrain) steer(vn, ve, vu, dt float64) {
 
 func TestPX4PlanesVTOLsAndRovers(t *testing.T) {
 	simFlies(t, []rule{
-		{"a plane rolls, climbs to its height and circles", "px4-plane: mode AUTO.LOITER, arm = accepted, NAV_TAKEOFF nan nan nan nan nan nan 518.3 = accepted, +3s, alt 0.1 ±0.1, +25s, in AUTO.LOITER, alt 30 ±1, speed 11 ±0.1"},
-		{"a VTOL that is told to goes over to its wing, and back", "px4-vtol air: vtol MC, DO_VTOL_TRANSITION 4 = accepted, +200ms, vtol TRANSITION_TO_FW, +5s, vtol FW, speed 11 ±0.5, DO_VTOL_TRANSITION 3 = accepted, +4s, vtol MC"},
+		{"a plane rolls, climbs to its height and circles",
+			"px4-plane: mode AUTO.LOITER, arm = accepted, NAV_TAKEOFF nan nan nan nan nan nan 518.3 = accepted, " +
+				"+3s, alt 0.1 ±0.1, +25s, in AUTO.LOITER, alt 30 ±1, speed 11 ±0.1"},
+		{"a VTOL that is told to goes over to its wing, and back",
+			"px4-vtol air: vtol MC, DO_VTOL_TRANSITION 4 = accepted, +200ms, vtol TRANSITION_TO_FW, +5s, vtol FW, " +
+				"speed 11 ±0.5, DO_VTOL_TRANSITION 3 = accepted, +4s, vtol MC"},
 		{"a rover drives by its throttle", "px4-rover: as 1, mode MANUAL, sticks 0 0 500 0 for 1s, arm = accepted"},
 	})
 }

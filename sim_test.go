@@ -439,7 +439,8 @@ func simFlies(t *testing.T, rules []rule) {
 }
 
 var simResultNames = map[common.MAV_RESULT]string{
-	simAccepted: "accepted", simRejected: "rejected", simDenied: "denied", simFailed: "failed", simUnsupported: "unsupported",
+	simAccepted: "accepted", simRejected: "rejected", simDenied: "denied", simFailed: "failed",
+	simUnsupported: "unsupported",
 }
 
 // companion plays a clause of the companion board. It returns what is wrong.
@@ -508,7 +509,8 @@ func (p *player) commandInt(id common.MAV_CMD, frame common.MAV_FRAME, place []s
 	p.Helper()
 	m := &common.MessageCommandInt{
 		TargetSystem: simSystem, TargetComponent: 1, Command: id, Frame: frame,
-		Param1: -1, Param2: 1, Param4: float32(math.NaN()), X: math.MaxInt32, Y: math.MaxInt32, Z: float32(above + p.number(place[2])),
+		Param1: -1, Param2: 1, Param4: float32(math.NaN()), X: math.MaxInt32, Y: math.MaxInt32,
+		Z: float32(above + p.number(place[2])),
 	}
 	if place[0] != "keep" {
 		lat, lon := simPlace(p.number(place[0]), p.number(place[1]))
@@ -602,7 +604,8 @@ func (b *simBoard) sees(p *player, w []string) (wrong string, known bool) {
 		}
 		m := b.fetch(1).(*common.MessageSysStatus)
 		got = w[1] + " "
-		for _, bits := range []common.MAV_SYS_STATUS_SENSOR{m.OnboardControlSensorsPresent, m.OnboardControlSensorsEnabled, m.OnboardControlSensorsHealth} {
+		for _, bits := range []common.MAV_SYS_STATUS_SENSOR{m.OnboardControlSensorsPresent,
+			m.OnboardControlSensorsEnabled, m.OnboardControlSensorsHealth} {
 			got += fmt.Sprint(b2i(bits&is != 0))
 		}
 	case "channels":
@@ -658,14 +661,25 @@ func (b *simBoard) shownIn(custom uint32, first, last time.Duration) string {
 
 func TestSimOfBothFlavours(t *testing.T) {
 	simFlies(t, []rule{
-		{"PX4 sends without a request, and stops on request", "px4: SET_MESSAGE_INTERVAL 33 {0→5|10000→100|-1→0} = accepted, mark, +1s, count 33 $1"},
-		{"CURRENT_MODE comes on request, until a restart", "px4: count 436 0, SET_MESSAGE_INTERVAL 436 10000, not count 436 0, restart, +10ms, mark, +3s, count 436 0"},
-		{"an interval that was set for HEARTBEAT ends with a restart", "copter: SET_MESSAGE_INTERVAL 0 50000, restart, +2500ms, mark, +10s, count 0 10"},
-		{"it sends no heartbeats while it is heartless", "px4: heartless 3s, mark, +2900ms, REQUEST_MESSAGE 0, count 0 0, +1200ms, count 0 1"},
-		{"a restart forgets all but the parameters", "{px4|copter}: +14s, SET_MESSAGE_INTERVAL 245 20000, air 10, failsafe, +20ms, restart, not failing, alt 10 ±0.1, mark, +2s, count 245 < 4, clock < 3"},
-		{"it has a top speed, and drifts on with centred sticks", "{px4: air 200, as 255, sticks 0 0 500 0 for 400ms, mode ALTCTL→500|px4: air 200, as 255, sticks 0 0 550 0 for 400ms, mode MANUAL→550|" +
-			"copter: air 200, as 255, sticks 0 0 500 0 for 400ms, mode ALT_HOLD→500|copter: air 200, as 255, sticks 0 0 500 0 for 400ms, mode STABILIZE→500}, " +
-			"sticks 1000 0 $1 0 for 40s, speed 19.5 ±1, sticks 0 0 $1 0 for 1s, speed 17 ±4"},
+		{"PX4 sends without a request, and stops on request",
+			"px4: SET_MESSAGE_INTERVAL 33 {0→5|10000→100|-1→0} = accepted, mark, +1s, count 33 $1"},
+		{"CURRENT_MODE comes on request, until a restart",
+			"px4: count 436 0, SET_MESSAGE_INTERVAL 436 10000, not count 436 0, restart, +10ms, mark, +3s, " +
+				"count 436 0"},
+		{"an interval that was set for HEARTBEAT ends with a restart",
+			"copter: SET_MESSAGE_INTERVAL 0 50000, restart, +2500ms, mark, +10s, count 0 10"},
+		{"it sends no heartbeats while it is heartless",
+			"px4: heartless 3s, mark, +2900ms, REQUEST_MESSAGE 0, count 0 0, +1200ms, count 0 1"},
+		{"a restart forgets all but the parameters",
+			"{px4|copter}: +14s, SET_MESSAGE_INTERVAL 245 20000, air 10, failsafe, +20ms, restart, not failing, alt " +
+				"10 ±0.1, mark, +2s, count 245 < 4, clock < 3"},
+		{"it has a top speed, and drifts on with centred sticks",
+			"{px4: air 200, as 255, sticks 0 0 500 0 for 400ms, mode ALTCTL→500|px4: air 200, as 255, sticks 0 0 " +
+				"550 0 for 400ms, mode MANUAL→550|" +
+				"copter: air 200, as 255, sticks 0 0 500 0 for 400ms, mode ALT_HOLD→500|copter: air 200, as 255, " +
+				"sticks " +
+				"0 0 500 0 for 400ms, mode STABILIZE→500}, " +
+				"sticks 1000 0 $1 0 for 40s, speed 19.5 ±1, sticks 0 0 $1 0 for 1s, speed 17 ±4"},
 	})
 }
 
@@ -772,7 +786,8 @@ func (r captureRules) events(heard []captureHeard) (events []captureEvent) {
 		switch m := h.msg.(type) {
 		case *common.MessageHeartbeat:
 			// After a landing the state is armed standby for 0.3 s; a 1 Hz heartbeat may miss it.
-			if m.SystemStatus == common.MAV_STATE_STANDBY && m.BaseMode&common.MAV_MODE_FLAG_SAFETY_ARMED != 0 && m.CustomMode == simArduRTL {
+			if m.SystemStatus == common.MAV_STATE_STANDBY && m.BaseMode&common.MAV_MODE_FLAG_SAFETY_ARMED != 0 &&
+				m.CustomMode == simArduRTL {
 				continue
 			}
 			changed(h.at, "heartbeat", m.Type, m.Autopilot, m.BaseMode, m.CustomMode, m.SystemStatus)
@@ -785,7 +800,8 @@ func (r captureRules) events(heard []captureHeard) (events []captureEvent) {
 				add(h.at, "text", m.Severity, m.ChunkSeq, m.Text)
 			}
 		case *common.MessageSysStatus:
-			changed(h.at, "sensors", m.OnboardControlSensorsPresent&r.bits, m.OnboardControlSensorsEnabled&r.bits, m.OnboardControlSensorsHealth&r.bits)
+			changed(h.at, "sensors", m.OnboardControlSensorsPresent&r.bits, m.OnboardControlSensorsEnabled&r.bits,
+				m.OnboardControlSensorsHealth&r.bits)
 		case *common.MessageRcChannels:
 			changed(h.at, "channels", m.Chancount, m.Rssi, m.Chan1Raw, m.Chan2Raw, m.Chan3Raw, m.Chan4Raw, m.Chan5Raw)
 		case *common.MessageExtendedSysState:
@@ -800,7 +816,8 @@ func (r captureRules) events(heard []captureHeard) (events []captureEvent) {
 			changed(h.at, "home", math.IsNaN(float64(m.Q[0])), m.Altitude > 480000)
 		case *common.MessagePositionTargetGlobalInt:
 			north, _ := simMetres(float64(m.LatInt)/1e7, float64(m.LonInt)/1e7)
-			changed(h.at, "target", m.CoordinateFrame, uint16(m.TypeMask), 5*math.Round(north/5), math.Round(float64(m.Alt)-simHomeAlt))
+			changed(h.at, "target", m.CoordinateFrame, uint16(m.TypeMask), 5*math.Round(north/5),
+				math.Round(float64(m.Alt)-simHomeAlt))
 			targetAt = h.at
 		}
 	}
@@ -887,7 +904,8 @@ func px4Capture(c *captureBoard) {
 	c.at(16.5)
 	c.gcsBeat()
 	c.at(16.506)
-	c.write(&common.MessageCommandInt{TargetSystem: 1, TargetComponent: 1, Command: simTakeoff, X: keep, Y: keep, Z: simHomeAlt + 12})
+	c.write(&common.MessageCommandInt{TargetSystem: 1, TargetComponent: 1, Command: simTakeoff, X: keep, Y: keep,
+		Z: simHomeAlt + 12})
 	c.command(16.764, simArm, 1)
 	for i := range 5 {
 		c.at(31.006 + 0.253*float64(i))
@@ -895,7 +913,8 @@ func px4Capture(c *captureBoard) {
 	}
 	c.at(32.285)
 	c.write(&common.MessageCommandInt{
-		TargetSystem: 1, TargetComponent: 1, Command: simGoto, Param1: -1, Param2: 1, Param4: nan, X: simE7(lat), Y: simE7(lon), Z: nan,
+		TargetSystem: 1, TargetComponent: 1, Command: simGoto, Param1: -1, Param2: 1, Param4: nan, X: simE7(lat),
+		Y: simE7(lon), Z: nan,
 	})
 	c.command(37.279, simSetMode, 1, 4, 3)
 	c.at(42.5)
@@ -956,11 +975,13 @@ func TestSimFliesLikeTheCapturedPX4(t *testing.T) {
 				}
 				return 30 * time.Millisecond
 			},
-			"heartbeat": within(1050 * time.Millisecond), "sensors": within(600 * time.Millisecond), "landed": within(500 * time.Millisecond),
+			"heartbeat": within(1050 * time.Millisecond), "sensors": within(600 * time.Millisecond),
+			"landed": within(500 * time.Millisecond),
 		}}.compare(t, real, simulated)
 		// In metres. The real vehicle flies up to 4.2 m/s, the simulated one 5; both climb 12 m in
 		// 14 s and 11 m in the 5 s of the return. The target is not compared around its changes.
-		for _, tenths := range []int{100, 160, 180, 250, 300, 320, 330, 370, 400, 425, 436, 450, 478, 490, 510, 530, 560, 580, 700} {
+		for _, tenths := range []int{100, 160, 180, 250, 300, 320, 330, 370, 400, 425, 436, 450, 478, 490, 510, 530,
+			560, 580, 700} {
 			at := time.Duration(tenths)*100*time.Millisecond + 99*time.Millisecond // the end of that tenth
 			got, want := fixAt(simulated, at), fixAt(real, at)
 			if tenths < 570 {
@@ -1061,7 +1082,8 @@ func TestSimFliesLikeTheCapturedArduPilot(t *testing.T) {
 			}
 		}
 		captureRules{
-			bits: common.MAV_SYS_STATUS_PREARM_CHECK | common.MAV_SYS_STATUS_SENSOR_RC_RECEIVER | common.MAV_SYS_STATUS_SENSOR_GPS |
+			bits: common.MAV_SYS_STATUS_PREARM_CHECK | common.MAV_SYS_STATUS_SENSOR_RC_RECEIVER |
+				common.MAV_SYS_STATUS_SENSOR_GPS |
 				common.MAV_SYS_STATUS_SENSOR_BATTERY | common.MAV_SYS_STATUS_AHRS |
 				common.MAV_SYS_STATUS_SENSOR_XY_POSITION_CONTROL | common.MAV_SYS_STATUS_SENSOR_Z_ALTITUDE_CONTROL,
 			texts: []string{"ArduPilot Ready", "Arm: Accels inconsistent", "Arming motors", "Disarming motors"},
@@ -1095,7 +1117,8 @@ func TestSimFliesLikeTheCapturedArduPilot(t *testing.T) {
 		for id, fields := range captureSame {
 			for _, name := range fields {
 				want, got := last[id][0].FieldByName(name), last[id][1].FieldByName(name)
-				near := math.Abs(captureNumber(want)-captureNumber(got)) <= captureSlack[name] // false if they are no numbers
+				// false if they are no numbers
+				near := math.Abs(captureNumber(want)-captureNumber(got)) <= captureSlack[name]
 				if w, g := fmt.Sprint(want), fmt.Sprint(got); w != g && !near {
 					t.Errorf("message %d: %s is %s, captured %s", id, name, g, w)
 				}
@@ -1228,14 +1251,16 @@ func TestSimNoiseMakesNoFrameThatNobodySent(t *testing.T) {
 				})
 				b := bytes.Clone(s.out.Bytes())
 				sent[string(b)] = true
-				line = append(line, w.carry(b, simFault{drop: 0.03, repeat: 0.01, flip: 0.03, insert: 0.01, seed: seed})...)
+				line = append(line, w.carry(b, simFault{drop: 0.03, repeat: 0.01, flip: 0.03, insert: 0.01,
+					seed: seed})...)
 			}
 			found := 0
 			for i, c := range line {
 				r := frame.Reader{ByteReader: bytes.NewReader(line[i:]), DialectRW: dialectRW}
 				_ = r.Initialize()
 				f, err := r.Read()
-				if c != frame.V2MagicByte && c != frame.V1MagicByte || err != nil || dialectRW.GetMessage(f.GetMessage().GetID()) == nil {
+				if c != frame.V2MagicByte && c != frame.V1MagicByte || err != nil ||
+					dialectRW.GetMessage(f.GetMessage().GetID()) == nil {
 					continue
 				}
 				if end := i + 12 + int(line[i+1]); end > len(line) || !sent[string(line[i:end])] {

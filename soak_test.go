@@ -17,7 +17,8 @@ import (
 
 var (
 	soakTime = flag.Duration("soak", 2*time.Hour, "simulated time of TestSoak; CI takes 24h")
-	soakSeed = flag.Uint64("soak-seed", 0, "seed of TestSoak's first hour; each further hour has the next seed. Even seeds fly PX4, odd seeds ArduPilot")
+	soakSeed = flag.Uint64("soak-seed", 0,
+		"seed of TestSoak's first hour; each further hour has the next seed. Even seeds fly PX4, odd seeds ArduPilot")
 )
 
 // soakDelay is the delay of a good line. It divides no other time, so two things hardly ever
@@ -145,7 +146,8 @@ func (w *onlooker) command(client int, r *rand.Rand) {
 		}
 		w.mu.Unlock()
 		if !proven {
-			w.Errorf("%v: POST %s %s answered %v, but no ack went out; the vehicle is in %d, armed %v", time.Now(), path, body, o, now.mode, now.armed)
+			w.Errorf("%v: POST %s %s answered %v, but no ack went out; the vehicle is in %d, armed %v", time.Now(),
+				path, body, o, now.mode, now.armed)
 		}
 		w.explain(o["mode"].(string))
 	case 409, 501, 503, 504:
@@ -185,10 +187,12 @@ var faults = []fault{
 	{"noise 0.1 %", noise(0.001), noise(0)},
 	{"noise 1 %", noise(0.01), noise(0)},
 	{"unplugged", func(w *onlooker) { w.sim.unplug() }, func(w *onlooker) { w.sim.plug() }},
-	{"silent", func(w *onlooker) { w.sim.change(func() { w.sim.muted = true }) }, func(w *onlooker) { w.sim.change(func() { w.sim.muted = false }) }},
+	{"silent", func(w *onlooker) { w.sim.change(func() { w.sim.muted = true }) },
+		func(w *onlooker) { w.sim.change(func() { w.sim.muted = false }) }},
 	{"writes hang", func(w *onlooker) { w.sim.stallWrites(true) }, func(w *onlooker) { w.sim.stallWrites(false) }},
 	{"heartbeats lost", func(w *onlooker) {
-		w.sim.change(func() { w.sim.noBeatsUntil = time.Now().Add(time.Duration(w.rand.IntN(6000)) * time.Millisecond) })
+		until := time.Now().Add(time.Duration(w.rand.IntN(6000)) * time.Millisecond)
+		w.sim.change(func() { w.sim.noBeatsUntil = until })
 	}, nil},
 	{"rebooted in flight", func(w *onlooker) { w.sim.reboot(true) }, nil},
 	{"rebooted on the ground", func(w *onlooker) { w.sim.reboot(false) }, nil},
@@ -198,17 +202,20 @@ var faults = []fault{
 		w.sim.pilotMode(modes[w.rand.IntN(len(modes))])
 	}, nil},
 	{"pilot disarms or arms", func(w *onlooker) { w.sim.pilotArm(w.rand.IntN(2) == 0) }, nil},
-	{"acknowledges commands and does nothing", func(w *onlooker) { w.sim.change(func() { w.sim.idle = true }) }, func(w *onlooker) { w.sim.change(func() { w.sim.idle = false }) }},
+	{"acknowledges commands and does nothing", func(w *onlooker) { w.sim.change(func() { w.sim.idle = true }) },
+		func(w *onlooker) { w.sim.change(func() { w.sim.idle = false }) }},
 	{"in progress for ever",
 		func(w *onlooker) { w.sim.change(func() { w.sim.neverDone[common.MAV_CMD_DO_REPOSITION] = true }) },
 		func(w *onlooker) { w.sim.change(func() { clear(w.sim.neverDone) }) }},
-	{"slow line", func(w *onlooker) { w.sim.change(func() { w.sim.delay = 400 * time.Millisecond }) }, func(w *onlooker) { w.sim.change(func() { w.sim.delay = soakDelay }) }},
+	{"slow line", func(w *onlooker) { w.sim.change(func() { w.sim.delay = 400 * time.Millisecond }) },
+		func(w *onlooker) { w.sim.change(func() { w.sim.delay = soakDelay }) }},
 	ackFault("acks lost"), ackFault("acks late"), ackFault("acks doubled"), ackFault("acks from strangers"),
 }
 
 func (w *onlooker) pilotModes() []uint32 {
 	if w.firmware == px4 {
-		return []uint32{px4Custom(1, 0), px4Custom(2, 0), px4Custom(3, 0), px4Custom(4, 3), px4Custom(4, 5), px4Custom(4, 6), px4Custom(7, 0)}
+		return []uint32{px4Custom(1, 0), px4Custom(2, 0), px4Custom(3, 0), px4Custom(4, 3), px4Custom(4, 5),
+			px4Custom(4, 6), px4Custom(7, 0)}
 	}
 	return []uint32{0, 2, 5, 4, 6, 9, 17}
 }
@@ -238,7 +245,8 @@ func (w *onlooker) look() {
 		allowed := 1 + 25*(p["age"].(float64)+0.5)
 		if away := math.Hypot(n-tn, e-te); away > allowed && now.Sub(w.carried) >= 20*time.Second {
 			w.Errorf("%v: position is %.1f m off and %v s old", now, away, p["age"])
-			w.note("it is %.1f m north, %.1f m east, %.1f m up and flies %.1f, %.1f m/s", tn, te, truth.alt, truth.vn, truth.ve)
+			w.note("it is %.1f m north, %.1f m east, %.1f m up and flies %.1f, %.1f m/s", tn, te, truth.alt, truth.vn,
+				truth.ve)
 			w.note("status: %v", o)
 		}
 		if p["altitude"].(float64) < -5 || p["altitude"].(float64) > 200 {
@@ -283,8 +291,10 @@ func (w *onlooker) settle() {
 	defer w.drone.mu.Unlock()
 	d := w.drone
 	a := d.cmd.acks
-	if len(d.cmd.tasks) > 0 || len(a.waiting) > 1 || len(a.late) > 20 || len(d.tel.texts.chunks) > 8 || d.sticks.phase == stickClient {
-		w.Errorf("left over: %d tasks, %d waiting, %d late acks, %d chunks, sticks %v", len(d.cmd.tasks), len(a.waiting), len(a.late), len(d.tel.texts.chunks), d.sticks.phase)
+	if len(d.cmd.tasks) > 0 || len(a.waiting) > 1 || len(a.late) > 20 || len(d.tel.texts.chunks) > 8 ||
+		d.sticks.phase == stickClient {
+		w.Errorf("left over: %d tasks, %d waiting, %d late acks, %d chunks, sticks %v", len(d.cmd.tasks),
+			len(a.waiting), len(a.late), len(d.tel.texts.chunks), d.sticks.phase)
 	}
 }
 

@@ -38,7 +38,8 @@ type stickFlight struct {
 func newStickFlight(f firmware, receiver string, param float64) *stickFlight {
 	now := time.Unix(1_700_000_000, 0)
 	h := &stickFlight{v: situation{view: view{
-		now: now, firmware: f, version: px4SourceOrder, shownMode: shownMode{armed: true}, online: true, params: make(map[string]float64),
+		now: now, firmware: f, version: px4SourceOrder, shownMode: shownMode{armed: true}, online: true,
+		params: make(map[string]float64),
 	}}}
 	switch {
 	case math.IsNaN(param):
@@ -202,10 +203,11 @@ func (h *stickFlight) number(s string) int {
 
 func stickPlanWords() []stickWord {
 	return []stickWord{
-		{"sets MODE", "a client sets a stick mode, and it shows", "sets altitude", stickEvent(func(h *stickFlight, a []string) {
-			h.asks()
-			h.gets(a[0])
-		})},
+		{"sets MODE", "a client sets a stick mode, and it shows", "sets altitude",
+			stickEvent(func(h *stickFlight, a []string) {
+				h.asks()
+				h.gets(a[0])
+			})},
 		{"plan asks MODE...", "a new plan begins; its steps lead to these modes (transit: to a landing's place)",
 			"plan asks altitude", stickEvent(func(h *stickFlight, _ []string) { h.asks() })},
 		{"plan gets MODE", "the mode that the plan asks for shows, and the plan ends",
@@ -240,7 +242,8 @@ func stickPlanWords() []stickWord {
 		{"axes X Y Z R TIME", "the client's sticks, in thousandths, and their timeout",
 			"axes 300 0 700 0 500ms", stickEvent(func(h *stickFlight, a []string) {
 				d, _ := time.ParseDuration(a[4])
-				moved := axes{int16(h.number(a[0])), int16(h.number(a[1])), int16(h.number(a[2])), int16(h.number(a[3]))}
+				moved := axes{int16(h.number(a[0])), int16(h.number(a[1])), int16(h.number(a[2])),
+					int16(h.number(a[3]))}
 				h.input(h.v, moved, netip.Addr{}, d)
 			})},
 		{"+TIME", "time passes", "+2s", stickEvent(func(h *stickFlight, a []string) {
@@ -268,10 +271,11 @@ func stickEventWords() []stickWord {
 		{"becomes landed", "the vehicle has landed, and is armed", "becomes landed", becomes(onGround)},
 		{"becomes flying", "the vehicle is armed; its landed state is unknown, which counts as in the air",
 			"becomes flying", becomes(0)},
-		{"becomes disarmed", "the vehicle is disarmed", "becomes disarmed", stickEvent(func(h *stickFlight, _ []string) {
-			h.v.armed = false
-			h.disarmed(h.v)
-		})},
+		{"becomes disarmed", "the vehicle is disarmed", "becomes disarmed",
+			stickEvent(func(h *stickFlight, _ []string) {
+				h.v.armed = false
+				h.disarmed(h.v)
+			})},
 		{"becomes KIND", "the vehicle is a PX4 of this kind from now on: wing, hover, silent (a VTOL), plane, rover",
 			"becomes wing", stickEvent(func(h *stickFlight, a []string) {
 				k, known := stickKinds[a[0]]
@@ -291,7 +295,10 @@ func stickEventWords() []stickWord {
 				h.hearReceiver(h.v, true, uint16(h.number(a[0])))
 			})},
 		{"hears no receiver", "SYS_STATUS says that there is no receiver",
-			"hears no receiver", stickEvent(func(h *stickFlight, _ []string) { h.hearReceiver(h.v, false, math.MaxUint16) })},
+			"hears no receiver", stickEvent(func(h *stickFlight, _ []string) {
+				h.hearReceiver(h.v, false,
+					math.MaxUint16)
+			})},
 		{"channels N...", "RC_CHANNELS, in µs; the fifth stands for all switches",
 			"channels 1500 1500 1000 1500 1800", stickEvent(func(h *stickFlight, a []string) {
 				c := channels{4: 1500, 15: 1000}
@@ -317,7 +324,9 @@ func stickEventWords() []stickWord {
 			return ""
 		}},
 		{"param PARAMETER N", "a parameter of the autopilot changes",
-			"param COM_RC_OVERRIDE 0", stickEvent(func(h *stickFlight, a []string) { h.v.params[a[0]] = float64(h.number(a[1])) })},
+			"param COM_RC_OVERRIDE 0", stickEvent(func(h *stickFlight, a []string) {
+				h.v.params[a[0]] = float64(h.number(a[1]))
+			})},
 	}
 }
 
@@ -329,10 +338,11 @@ func stickChecks() []stickWord {
 				got := h.state()
 				return unless(got == strings.Join(a, " "), "", got)
 			}},
-		{"by [WHO]", "whose sticks act; nobody's if nothing is said", "by client", func(h *stickFlight, a []string) string {
-			got := h.by(h.v)
-			return unless(got == strings.Join(a, ""), "who has the sticks", got)
-		}},
+		{"by [WHO]", "whose sticks act; nobody's if nothing is said", "by client",
+			func(h *stickFlight, a []string) string {
+				got := h.by(h.v)
+				return unless(got == strings.Join(a, ""), "who has the sticks", got)
+			}},
 		{"taken", "somebody else has the sticks until a stick mode is set here",
 			"taken", func(h *stickFlight, _ []string) string { return unless(h.taken, "taken", false) }},
 		{"not taken", "nobody else has the sticks",
@@ -382,14 +392,16 @@ func TestPilotsSwitchAtEveryMoment(t *testing.T) {
 		{"a silent client's", "sets altitude, axes 300 -200 700 100 500ms, +2s"},
 		{"a hold is due for a silent client", "sets altitude, axes 300 -200 700 100 500ms, +3s"},
 		{"that hold's plan waits", "sets altitude, axes 300 -200 700 100 500ms, +3s, leaves, +1s"},
-		{"that hold was not acknowledged", "sets altitude, axes 300 -200 700 100 500ms, +3s, leaves, +1s, plan refused"},
+		{"that hold was not acknowledged",
+			"sets altitude, axes 300 -200 700 100 500ms, +3s, leaves, +1s, plan refused"},
 		{"a way out waits", "sets manual, axes 300 -200 430 100 5s, leaves, +1s"},
 		{"a way out is in its intermediate mode", "sets manual, axes 300 -200 430 100 5s, leaves, led position, +1s"},
 		{"the stick mode was left", "sets position, axes 300 -200 700 100 5s, leaves, rests, left hold"},
 		{"a stick mode was refused", "plan asks position, plan refused"},
 	}
 	for _, vehicle := range []string{
-		"px4 none", "px4 1 in-use", "px4 3 in-use", "px4 5 none", "copter none", "copter idle", "copter in-use", "quadplane none", "quadplane idle", "plane none", "plane in-use",
+		"px4 none", "px4 1 in-use", "px4 3 in-use", "px4 5 none", "copter none", "copter idle", "copter in-use",
+		"quadplane none", "quadplane idle", "plane none", "plane in-use",
 	} {
 		for _, m := range moments {
 			f := parseStickFlight(t, vehicle).v.firmware
@@ -545,11 +557,14 @@ func TestStreamIsSentAtItsRateAndNeverElse(t *testing.T) {
 // centred, unmoved or released sticks are streamed, and no hold is asked for. Nothing
 // happens that "Who has the sticks" forbids.
 func FuzzSticks(f *testing.F) {
-	vehicles := []string{"px4 1 none", "px4 3 none", "px4 5 in-use", "px4 2 idle", "copter none", "copter idle", "copter in-use", "quadplane idle", "plane in-use"}
+	vehicles := []string{"px4 1 none", "px4 3 none", "px4 5 in-use", "px4 2 idle", "copter none", "copter idle",
+		"copter in-use", "quadplane idle", "plane in-use"}
 	for vehicle := range vehicles {
 		for _, seed := range []string{ // as a failure prints them
-			"e0 g1 i49 T50 p3 T50", "e0 g1 i20 T200 T50 p5 T1 c0", "e0 g1 i1 T200 l0 f0 T60", "e0 g0 i49 l0 k0 T120 r0 T50 a0", "e0 g1 T200 l0 f0 T60", "e0 g2 i49 F0 T50 e0 g2",
-			"d0 e0 a0 s0 T50 w0 g1 i49 L1 T250 L0 T50", "e0 g2 i49 T5 p5 T1 p2 T250", "e0 g2 i49 C200 T200 C25 T50 c0", "e0 g1 F0 F0 T100 c0 T50 c0 T50", "e0 o0 T50 O0 T50", "e0 o0 p7 T50",
+			"e0 g1 i49 T50 p3 T50", "e0 g1 i20 T200 T50 p5 T1 c0", "e0 g1 i1 T200 l0 f0 T60",
+			"e0 g0 i49 l0 k0 T120 r0 T50 a0", "e0 g1 T200 l0 f0 T60", "e0 g2 i49 F0 T50 e0 g2",
+			"d0 e0 a0 s0 T50 w0 g1 i49 L1 T250 L0 T50", "e0 g2 i49 T5 p5 T1 p2 T250", "e0 g2 i49 C200 T200 C25 T50 c0",
+			"e0 g1 F0 F0 T100 c0 T50 c0 T50", "e0 o0 T50 O0 T50", "e0 o0 p7 T50",
 		} {
 			events := []byte{byte(vehicle)}
 			for _, word := range strings.Fields(seed) {
@@ -729,7 +744,8 @@ func (w *stickWitness) look() string {
 	switch {
 	case w.phase == stickClient && w.taken:
 		return "the client has sticks that are not its own"
-	case len(sent) > 0 && w.phase == stickNobody && !v.armed && !v.busy && !v.entering && v.now.Sub(w.client.spoke) > stickIdle+stickEvery:
+	case len(sent) > 0 && w.phase == stickNobody && !v.armed && !v.busy && !v.entering &&
+		v.now.Sub(w.client.spoke) > stickIdle+stickEvery:
 		return "a stream that nobody needs"
 	}
 	return ""
@@ -752,6 +768,7 @@ func TestSticksStandWhileANumberIsKeptAndAStreamsEndLeavesNothing(t *testing.T) 
 	lineEqual(t, "released frames", len(d.link.writer.queue)-queued, 3)
 	lineEqual(t, "stick frames that still wait", len(d.link.writer.sticks), 0) // they would override the receiver
 	const live = common.MAV_SYS_STATUS_SENSOR_RC_RECEIVER
-	d.hearMessage(&common.MessageSysStatus{OnboardControlSensorsPresent: live, OnboardControlSensorsEnabled: live, OnboardControlSensorsHealth: live}, now.Add(100*time.Millisecond))
+	d.hearMessage(&common.MessageSysStatus{OnboardControlSensorsPresent: live, OnboardControlSensorsEnabled: live,
+		OnboardControlSensorsHealth: live}, now.Add(100*time.Millisecond))
 	lineEqual(t, "the receiver", d.sticks.src.receiver, receiverIdle)
 }

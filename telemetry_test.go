@@ -39,7 +39,8 @@ func showPlace(t *telemetry) string {
 
 func showVelocity(t *telemetry) string {
 	v := t.velocity
-	return fmt.Sprintf("north %.2f east %.2f down %.2f, ground %.2f, air %.2f, climb %.2f", v.north, v.east, v.down, v.ground, v.air, v.climb)
+	return fmt.Sprintf("north %.2f east %.2f down %.2f, ground %.2f, air %.2f, climb %.2f", v.north, v.east, v.down,
+		v.ground, v.air, v.climb)
 }
 
 func showAttitude(t *telemetry) string {
@@ -58,7 +59,8 @@ func showGPS(t *telemetry) string {
 
 func showHealth(t *telemetry) string {
 	h := t.health
-	return fmt.Sprintf("known %t, armable %s, receiver %t, unhealthy %v", !h.at.IsZero(), showArmable(t, h.at), h.receiverLive(), h.unhealthy())
+	return fmt.Sprintf("known %t, armable %s, receiver %t, unhealthy %v", !h.at.IsZero(), showArmable(t, h.at),
+		h.receiverLive(), h.unhealthy())
 }
 
 func showArmable(t *telemetry, now time.Time) string {
@@ -83,7 +85,8 @@ func TestEachMessageIsKeptInOurUnits(t *testing.T) {
 	)
 	home := &common.MessageHomePosition{Altitude: 488000}
 	sensors := func(present, enabled, healthy common.MAV_SYS_STATUS_SENSOR) *common.MessageSysStatus {
-		return &common.MessageSysStatus{OnboardControlSensorsPresent: present, OnboardControlSensorsEnabled: enabled, OnboardControlSensorsHealth: healthy}
+		return &common.MessageSysStatus{OnboardControlSensorsPresent: present, OnboardControlSensorsEnabled: enabled,
+			OnboardControlSensorsHealth: healthy}
 	}
 	status := func(state minimal.MAV_STATE) *common.MessageHeartbeat {
 		m := beatOf(common.MAV_AUTOPILOT_PX4, 7, true)
@@ -99,45 +102,88 @@ func TestEachMessageIsKeptInOurUnits(t *testing.T) {
 		{"nothing", showPlace, nil, "NaN NaN, NaN up, NaN AMSL, heading NaN"},
 		{"nothing", showVelocity, nil, "north NaN east NaN down NaN, ground NaN, air NaN, climb NaN"},
 		{"nothing", showHealth, nil, "known false, armable null, receiver false, unhealthy []"},
-		{"a position", showPlace, []message.Message{&common.MessageGlobalPositionInt{Lat: 473977419, Lon: -85455938, Alt: 500310, RelativeAlt: 12010, Hdg: 35999}},
+		{"a position", showPlace, []message.Message{&common.MessageGlobalPositionInt{Lat: 473977419, Lon: -85455938,
+			Alt: 500310, RelativeAlt: 12010, Hdg: 35999}},
 			"47.3977419 -8.5455938, 12.01 up, 500.31 AMSL, heading 359.99"},
-		{"no heading", showPlace, []message.Message{&common.MessageGlobalPositionInt{Lat: 1, Lon: 1, Hdg: 65535}}, "0.0000001 0.0000001, 0.00 up, 0.00 AMSL, heading NaN"},
-		{"before the first fix", showPlace, []message.Message{&common.MessageGlobalPositionInt{Alt: -20, RelativeAlt: -30, Hdg: 100}}, "NaN NaN, -0.03 up, NaN AMSL, heading 1.00"},
-		{"on the equator", showPlace, []message.Message{&common.MessageGlobalPositionInt{Lon: 85455938, Alt: 1000}}, "0.0000000 8.5455938, 0.00 up, 1.00 AMSL, heading 0.00"},
-		{"a velocity", showVelocity, []message.Message{&common.MessageGlobalPositionInt{Lat: 1, Vx: 300, Vy: -400, Vz: -50}}, "north 3.00 east -4.00 down -0.50, ground 5.00, air NaN, climb 0.50"},
-		{"the climb of VFR_HUD wins", showVelocity, []message.Message{&common.MessageVfrHud{Airspeed: 7, Climb: 3, Groundspeed: 99}, &common.MessageGlobalPositionInt{Lat: 1, Vz: -50}},
+		{"no heading", showPlace, []message.Message{&common.MessageGlobalPositionInt{Lat: 1, Lon: 1, Hdg: 65535}},
+			"0.0000001 0.0000001, 0.00 up, 0.00 AMSL, heading NaN"},
+		{"before the first fix", showPlace,
+			[]message.Message{&common.MessageGlobalPositionInt{Alt: -20, RelativeAlt: -30, Hdg: 100}},
+			"NaN NaN, -0.03 up, NaN AMSL, heading 1.00"},
+		{"on the equator", showPlace, []message.Message{&common.MessageGlobalPositionInt{Lon: 85455938, Alt: 1000}},
+			"0.0000000 8.5455938, 0.00 up, 1.00 AMSL, heading 0.00"},
+		{"a velocity", showVelocity, []message.Message{&common.MessageGlobalPositionInt{Lat: 1, Vx: 300, Vy: -400,
+			Vz: -50}}, "north 3.00 east -4.00 down -0.50, ground 5.00, air NaN, climb 0.50"},
+		{"the climb of VFR_HUD wins", showVelocity,
+			[]message.Message{&common.MessageVfrHud{Airspeed: 7, Climb: 3, Groundspeed: 99},
+				&common.MessageGlobalPositionInt{Lat: 1, Vz: -50}},
 			"north 0.00 east 0.00 down -0.50, ground 0.00, air 7.00, climb 3.00"},
-		{"an attitude", showAttitude, []message.Message{&common.MessageAttitude{Roll: 0.1, Pitch: -0.2, Yaw: 1}}, "roll 5.7 pitch -11.5 yaw 57.3"},
-		{"a yaw west of north", showAttitude, []message.Message{&common.MessageAttitude{Yaw: -math.Pi / 2}}, "roll 0.0 pitch 0.0 yaw 270.0"},
-		{"a battery", showBattery, []message.Message{&common.MessageSysStatus{VoltageBattery: 16200, CurrentBattery: 1234, BatteryRemaining: 99}}, "16.20 V 12.34 A 99 %"},
-		{"a battery that is not measured", showBattery, []message.Message{&common.MessageSysStatus{VoltageBattery: 65535, CurrentBattery: -1, BatteryRemaining: -1}}, "NaN V NaN A NaN %"},
-		{"less than no current", showBattery, []message.Message{&common.MessageSysStatus{CurrentBattery: -100}}, "0.00 V NaN A 0 %"},
-		{"a GPS", showGPS, []message.Message{&common.MessageGpsRawInt{FixType: 6, SatellitesVisible: 10, Eph: 121}}, `"rtk_fixed", 10 satellites, 1.21`},
-		{"a GPS with unknown values", showGPS, []message.Message{&common.MessageGpsRawInt{FixType: 0, SatellitesVisible: 255, Eph: 65535}}, `"no_gps", NaN satellites, NaN`},
-		{"an unknown fix type", showGPS, []message.Message{&common.MessageGpsRawInt{FixType: 9}}, `"", 0 satellites, 0.00`},
-		{"a heartbeat", showBeat, []message.Message{beatOf(common.MAV_AUTOPILOT_PX4, 7, false)}, "standby critical false"},
-		{"an armed one", showBeat, []message.Message{beatOf(common.MAV_AUTOPILOT_PX4, 7, true)}, "active critical false"},
+		{"an attitude", showAttitude, []message.Message{&common.MessageAttitude{Roll: 0.1, Pitch: -0.2, Yaw: 1}},
+			"roll 5.7 pitch -11.5 yaw 57.3"},
+		{"a yaw west of north", showAttitude, []message.Message{&common.MessageAttitude{Yaw: -math.Pi / 2}},
+			"roll 0.0 pitch 0.0 yaw 270.0"},
+		{"a battery", showBattery, []message.Message{&common.MessageSysStatus{VoltageBattery: 16200,
+			CurrentBattery: 1234, BatteryRemaining: 99}}, "16.20 V 12.34 A 99 %"},
+		{"a battery that is not measured", showBattery,
+			[]message.Message{&common.MessageSysStatus{VoltageBattery: 65535, CurrentBattery: -1,
+				BatteryRemaining: -1}}, "NaN V NaN A NaN %"},
+		{"less than no current", showBattery, []message.Message{&common.MessageSysStatus{CurrentBattery: -100}},
+			"0.00 V NaN A 0 %"},
+		{"a GPS", showGPS, []message.Message{&common.MessageGpsRawInt{FixType: 6, SatellitesVisible: 10, Eph: 121}},
+			`"rtk_fixed", 10 satellites, 1.21`},
+		{"a GPS with unknown values", showGPS,
+			[]message.Message{&common.MessageGpsRawInt{FixType: 0, SatellitesVisible: 255, Eph: 65535}},
+			`"no_gps", NaN satellites, NaN`},
+		{"an unknown fix type", showGPS, []message.Message{&common.MessageGpsRawInt{FixType: 9}},
+			`"", 0 satellites, 0.00`},
+		{"a heartbeat", showBeat, []message.Message{beatOf(common.MAV_AUTOPILOT_PX4, 7, false)},
+			"standby critical false"},
+		{"an armed one", showBeat, []message.Message{beatOf(common.MAV_AUTOPILOT_PX4, 7, true)},
+			"active critical false"},
 		{"critical", showBeat, []message.Message{status(minimal.MAV_STATE_CRITICAL)}, "critical critical true"},
 		{"emergency", showBeat, []message.Message{status(minimal.MAV_STATE_EMERGENCY)}, "emergency critical true"},
-		{"flight termination", showBeat, []message.Message{status(minimal.MAV_STATE_FLIGHT_TERMINATION)}, "flight_termination critical true"},
-		{"a failsafe that has ended", showBeat, []message.Message{status(minimal.MAV_STATE_CRITICAL), status(minimal.MAV_STATE_ACTIVE)}, "active critical false"},
-		{"all is well", showHealth, []message.Message{home, sensors(gps|receiver|prearm, gps|receiver|prearm, gps|receiver|prearm)}, "known true, armable true, receiver true, unhealthy []"},
-		{"PX4's bit in the health alone", showHealth, []message.Message{home, sensors(gps, gps, gps|prearm)}, "known true, armable true, receiver false, unhealthy []"},
-		{"what is not enabled is not unhealthy", showHealth, []message.Message{sensors(gps|battery, battery, 0)}, "known true, armable null, receiver false, unhealthy [battery]"},
-		{"a receiver that was lost", showHealth, []message.Message{sensors(receiver|prearm, receiver|prearm, 0)}, "known true, armable false, receiver false, unhealthy [rc_receiver]"},
-		{"a receiver that is not enabled", showHealth, []message.Message{sensors(gps, gps, gps|receiver)}, "known true, armable null, receiver false, unhealthy []"},
-		{"several, by bit", showHealth, []message.Message{sensors(gps|place|battery, gps|place|battery, 0)}, "known true, armable null, receiver false, unhealthy [gps xy_position_control battery]"},
-		{"PX4's first report after a boot", showHealth, []message.Message{sensors(0, 0, gps|receiver|prearm)}, "known false, armable null, receiver false, unhealthy []"},
-		{"a version", func(t *telemetry) string { return t.id.version.String() }, []message.Message{&common.MessageAutopilotVersion{FlightSwVersion: 0x01110055}}, "1.17.0"},
-		{"who it is", func(t *telemetry) string { return fmt.Sprint(t.id.autopilot, t.id.typ) }, []message.Message{copterBeat()}, "MAV_AUTOPILOT_ARDUPILOTMEGA MAV_TYPE_QUADROTOR"},
-		{"home", func(t *telemetry) string { return fmt.Sprintf("%.7f %.7f %.2f", t.home.lat, t.home.lon, t.home.amsl) }, []message.Message{&common.MessageHomePosition{Latitude: 473977420, Longitude: 85455940, Altitude: 488010, Q: [4]float32{nan32, nan32, nan32, nan32}}}, "47.3977420 8.5455940 488.01"},
+		{"flight termination", showBeat, []message.Message{status(minimal.MAV_STATE_FLIGHT_TERMINATION)},
+			"flight_termination critical true"},
+		{"a failsafe that has ended", showBeat, []message.Message{status(minimal.MAV_STATE_CRITICAL),
+			status(minimal.MAV_STATE_ACTIVE)}, "active critical false"},
+		{"all is well", showHealth, []message.Message{home,
+			sensors(gps|receiver|prearm, gps|receiver|prearm, gps|receiver|prearm)},
+			"known true, armable true, receiver true, unhealthy []"},
+		{"PX4's bit in the health alone", showHealth, []message.Message{home, sensors(gps, gps, gps|prearm)},
+			"known true, armable true, receiver false, unhealthy []"},
+		{"what is not enabled is not unhealthy", showHealth, []message.Message{sensors(gps|battery, battery, 0)},
+			"known true, armable null, receiver false, unhealthy [battery]"},
+		{"a receiver that was lost", showHealth, []message.Message{sensors(receiver|prearm, receiver|prearm, 0)},
+			"known true, armable false, receiver false, unhealthy [rc_receiver]"},
+		{"a receiver that is not enabled", showHealth, []message.Message{sensors(gps, gps, gps|receiver)},
+			"known true, armable null, receiver false, unhealthy []"},
+		{"several, by bit", showHealth, []message.Message{sensors(gps|place|battery, gps|place|battery, 0)},
+			"known true, armable null, receiver false, unhealthy [gps xy_position_control battery]"},
+		{"PX4's first report after a boot", showHealth, []message.Message{sensors(0, 0, gps|receiver|prearm)},
+			"known false, armable null, receiver false, unhealthy []"},
+		{"a version", func(t *telemetry) string { return t.id.version.String() },
+			[]message.Message{&common.MessageAutopilotVersion{FlightSwVersion: 0x01110055}}, "1.17.0"},
+		{"who it is", func(t *telemetry) string { return fmt.Sprint(t.id.autopilot, t.id.typ) },
+			[]message.Message{copterBeat()}, "MAV_AUTOPILOT_ARDUPILOTMEGA MAV_TYPE_QUADROTOR"},
+		{"home", func(t *telemetry) string {
+			return fmt.Sprintf("%.7f %.7f %.2f", t.home.lat, t.home.lon,
+				t.home.amsl)
+		}, []message.Message{&common.MessageHomePosition{Latitude: 473977420, Longitude: 85455940,
+			Altitude: 488010, Q: [4]float32{nan32, nan32, nan32, nan32}}}, "47.3977420 8.5455940 488.01"},
 		{"a target", func(t *telemetry) string {
 			return fmt.Sprintf("%.7f %.7f %.2f", t.target.lat, t.target.lon, t.target.amsl)
-		}, []message.Message{&common.MessagePositionTargetGlobalInt{LatInt: 473977420, LonInt: 85455940, Alt: 503.25, TypeMask: 0xfdf8}}, "47.3977420 8.5455940 503.25"},
-		{"channels", func(t *telemetry) string { return fmt.Sprint(t.rc.channel) }, []message.Message{&common.MessageRcChannels{Chan1Raw: 1500, Chan2Raw: 1400, Chan3Raw: 1000, Chan4Raw: 1600, Chan5Raw: 9, Chan16Raw: 7, Chan17Raw: 3}}, "[1500 1400 1000 1600 9 0 0 0 0 0 0 0 0 0 0 7]"},
-		{"on the ground", func(t *telemetry) string { return fmt.Sprint(t.landed.state.inAir(), t.id.vtol) }, []message.Message{&common.MessageExtendedSysState{LandedState: 1, VtolState: 3}}, "false 3"},
-		{"landing", func(t *telemetry) string { return fmt.Sprint(t.landed.state.inAir(), t.id.vtol) }, []message.Message{&common.MessageExtendedSysState{LandedState: 4}}, "true 0"},
-		{"an unknown landed state (flying() counts it as in the air)", func(t *telemetry) string { return fmt.Sprint(t.landed.state.inAir()) }, []message.Message{&common.MessageExtendedSysState{}}, "false"},
+		}, []message.Message{&common.MessagePositionTargetGlobalInt{LatInt: 473977420, LonInt: 85455940, Alt: 503.25,
+			TypeMask: 0xfdf8}}, "47.3977420 8.5455940 503.25"},
+		{"channels", func(t *telemetry) string { return fmt.Sprint(t.rc.channel) },
+			[]message.Message{&common.MessageRcChannels{Chan1Raw: 1500, Chan2Raw: 1400, Chan3Raw: 1000, Chan4Raw: 1600,
+				Chan5Raw: 9, Chan16Raw: 7, Chan17Raw: 3}}, "[1500 1400 1000 1600 9 0 0 0 0 0 0 0 0 0 0 7]"},
+		{"on the ground", func(t *telemetry) string { return fmt.Sprint(t.landed.state.inAir(), t.id.vtol) },
+			[]message.Message{&common.MessageExtendedSysState{LandedState: 1, VtolState: 3}}, "false 3"},
+		{"landing", func(t *telemetry) string { return fmt.Sprint(t.landed.state.inAir(), t.id.vtol) },
+			[]message.Message{&common.MessageExtendedSysState{LandedState: 4}}, "true 0"},
+		{"an unknown landed state (flying() counts it as in the air)",
+			func(t *telemetry) string { return fmt.Sprint(t.landed.state.inAir()) },
+			[]message.Message{&common.MessageExtendedSysState{}}, "false"},
 	} {
 		lineEqual(t, c.what, c.show(telemetryAfter(c.said...)), c.want)
 	}
@@ -149,13 +195,16 @@ func TestAnOldVFRHUDDoesNotShow(t *testing.T) {
 	tel, now := newTelemetry(), time.Unix(1000, 0)
 	tel.hear(&common.MessageVfrHud{Airspeed: 7, Climb: 3}, now)
 	tel.hear(&common.MessageGlobalPositionInt{Lat: 1, Vz: -50}, now.Add(freshFor))
-	lineEqual(t, "while it is fresh", showVelocity(&tel), "north 0.00 east 0.00 down -0.50, ground 0.00, air 7.00, climb 3.00")
+	lineEqual(t, "while it is fresh", showVelocity(&tel),
+		"north 0.00 east 0.00 down -0.50, ground 0.00, air 7.00, climb 3.00")
 	tel.hear(&common.MessageGlobalPositionInt{Lat: 1, Vz: -50}, now.Add(freshFor+time.Millisecond))
-	lineEqual(t, "when it is old", showVelocity(&tel), "north 0.00 east 0.00 down -0.50, ground 0.00, air NaN, climb 0.50")
+	lineEqual(t, "when it is old", showVelocity(&tel),
+		"north 0.00 east 0.00 down -0.50, ground 0.00, air NaN, climb 0.50")
 }
 
 func TestAnImpossiblePositionIsBelievedWhenItIsRepeated(t *testing.T) {
-	here := &common.MessageGlobalPositionInt{TimeBootMs: 9000, Lat: 473977419, Lon: 85455938, Alt: 500000, RelativeAlt: 12000}
+	here := &common.MessageGlobalPositionInt{TimeBootMs: 9000, Lat: 473977419, Lon: 85455938, Alt: 500000,
+		RelativeAlt: 12000}
 	with := func(change func(*common.MessageGlobalPositionInt)) *common.MessageGlobalPositionInt {
 		m := *here
 		change(&m)
@@ -204,17 +253,20 @@ func TestAnAutopilotWhoseClockRunsBackwardsHasStartedAgain(t *testing.T) {
 		said []message.Message
 		want string // after each message, whether the autopilot has started again
 	}{
-		{[]message.Message{at(0), at(1000), place(2000), at(1000), place(1000)}, "[false false false false false]"}, // UDP delivers late
+		// UDP delivers late
+		{[]message.Message{at(0), at(1000), place(2000), at(1000), place(1000)}, "[false false false false false]"},
 		{[]message.Message{at(5000), at(3900), at(3950)}, "[false false true]"},
 		{[]message.Message{place(5000), at(100), place(200), at(300)}, "[false false true false]"},
 		{[]message.Message{at(math.MaxUint32), at(0), at(100)}, "[false false true]"},
-		{[]message.Message{at(5000), px4Beat(), &common.MessageStatustext{Text: "x"}, &common.MessageSysStatus{}}, "[false false false false]"},
+		{[]message.Message{at(5000), px4Beat(), &common.MessageStatustext{Text: "x"}, &common.MessageSysStatus{}},
+			"[false false false false]"},
 		// Damage that the checksum missed.
 		{[]message.Message{at(5000), at(100), at(5100), at(5200)}, "[false false false false]"},
 		{[]message.Message{at(5000), at(100), at(5100), at(100), at(5200)}, "[false false false false false]"},
 		{[]message.Message{at(5000), at(4_000_000_000), at(5100), at(5200)}, "[false false false false]"},
 		{[]message.Message{at(50_000), at(100), at(20_000), at(50_100)}, "[false false false false]"},
-		{[]message.Message{at(50_000), at(20_000), at(100), at(200)}, "[false false false true]"}, // one damaged, then a restart
+		// one damaged, then a restart
+		{[]message.Message{at(50_000), at(20_000), at(100), at(200)}, "[false false false true]"},
 		// After a pause of the link the clock is far ahead.
 		{[]message.Message{at(5000), at(65_000), at(65_100), at(5200), at(5300)}, "[false false false false true]"},
 	} {
@@ -230,8 +282,10 @@ func TestAnAutopilotWhoseClockRunsBackwardsHasStartedAgain(t *testing.T) {
 func TestARestartForgetsWhatMayHaveChanged(t *testing.T) {
 	const receiver, prearm = common.MAV_SYS_STATUS_SENSOR_RC_RECEIVER, common.MAV_SYS_STATUS_PREARM_CHECK
 	tel := telemetryAfter(
-		&common.MessageSysStatus{OnboardControlSensorsPresent: receiver, OnboardControlSensorsEnabled: receiver, OnboardControlSensorsHealth: receiver | prearm},
-		&common.MessageRcChannels{Chan3Raw: 1500}, &common.MessagePositionTargetGlobalInt{Alt: 500}, &common.MessageExtendedSysState{LandedState: 2},
+		&common.MessageSysStatus{OnboardControlSensorsPresent: receiver, OnboardControlSensorsEnabled: receiver,
+			OnboardControlSensorsHealth: receiver | prearm},
+		&common.MessageRcChannels{Chan3Raw: 1500}, &common.MessagePositionTargetGlobalInt{Alt: 500},
+		&common.MessageExtendedSysState{LandedState: 2},
 	)
 	tel.restart()
 	lineEqual(t, "health", showHealth(tel), "known false, armable null, receiver false, unhealthy []")
@@ -256,7 +310,8 @@ func TestWithoutAReceiverOnlyThePlaceAndTheOtherSystemsCount(t *testing.T) {
 		tel, now := newTelemetry(), time.Unix(1000, 0)
 		tel.hear(copterBeat(), now)
 		enabled := gps | receiver | common.MAV_SYS_STATUS_PREARM_CHECK
-		tel.hear(&common.MessageSysStatus{OnboardControlSensorsPresent: enabled, OnboardControlSensorsEnabled: enabled, OnboardControlSensorsHealth: c.healthy}, now)
+		tel.hear(&common.MessageSysStatus{OnboardControlSensorsPresent: enabled, OnboardControlSensorsEnabled: enabled,
+			OnboardControlSensorsHealth: c.healthy}, now)
 		tel.hear(&MessageEkfStatusReport{Flags: c.ekf}, now)
 		tel.hear(&common.MessageHomePosition{Altitude: 488000}, now)
 		armable, _ := tel.armable(now, false, true)
@@ -271,11 +326,13 @@ func TestWithoutAReceiverOnlyThePlaceAndTheOtherSystemsCount(t *testing.T) {
 func TestArmableIsNullWhereItIsNotKnown(t *testing.T) {
 	const gps, prearm = common.MAV_SYS_STATUS_SENSOR_GPS, common.MAV_SYS_STATUS_PREARM_CHECK
 	sys := func(healthy common.MAV_SYS_STATUS_SENSOR) *common.MessageSysStatus {
-		return &common.MessageSysStatus{OnboardControlSensorsPresent: gps, OnboardControlSensorsEnabled: gps, OnboardControlSensorsHealth: healthy}
+		return &common.MessageSysStatus{OnboardControlSensorsPresent: gps, OnboardControlSensorsEnabled: gps,
+			OnboardControlSensorsHealth: healthy}
 	}
 	ekf := func(flags uint16) *MessageEkfStatusReport { return &MessageEkfStatusReport{Flags: flags} }
 	passed, failed, placed := sys(gps|prearm), sys(gps), ekf(831)
-	ardupilotFailed := &common.MessageSysStatus{OnboardControlSensorsPresent: gps, OnboardControlSensorsEnabled: gps | prearm, OnboardControlSensorsHealth: gps}
+	ardupilotFailed := &common.MessageSysStatus{OnboardControlSensorsPresent: gps, OnboardControlSensorsEnabled: gps |
+		prearm, OnboardControlSensorsHealth: gps}
 	home := &common.MessageHomePosition{Altitude: 488000}
 	type event struct {
 		ms int             // after the beginning
@@ -290,26 +347,35 @@ func TestArmableIsNullWhereItIsNotKnown(t *testing.T) {
 	}{
 		{"PX4 passes", px4Beat(), []event{{0, home}, {0, passed}}, 100, "true"},
 		{"PX4 passes, home unknown", px4Beat(), []event{{0, passed}}, 100, "false"},
-		{"a restart forgets PX4's home", px4Beat(), []event{{0, home}, {0, passed}, {100, nil}, {200, passed}, {1300, passed}}, 1400, "false"},
+		{"a restart forgets PX4's home", px4Beat(),
+			[]event{{0, home}, {0, passed}, {100, nil}, {200, passed}, {1300, passed}}, 1400, "false"},
 		{"PX4 does not pass", px4Beat(), []event{{0, passed}, {50, failed}}, 100, "false"},
 		{"PX4, 2 s later", px4Beat(), []event{{0, home}, {0, passed}}, 2000, "true"},
 		{"PX4, more than 2 s later", px4Beat(), []event{{0, passed}}, 2001, "null"},
 		{"PX4 failed, more than 2 s ago", px4Beat(), []event{{0, failed}}, 2001, "null"},
 		{"ArduPilot passes and has a place", copterBeat(), []event{{0, home}, {0, passed}, {0, placed}}, 100, "true"},
 		{"ArduPilot passes, and its home is not set", copterBeat(), []event{{0, passed}, {0, placed}}, 100, "false"},
-		{"ArduPilot passes without a place", copterBeat(), []event{{0, home}, {0, passed}, {0, ekf(167)}}, 100, "false"},
-		{"ArduPilot passes with a predicted place", copterBeat(), []event{{0, home}, {0, passed}, {0, ekf(423)}}, 100, "true"},
+		{"ArduPilot passes without a place", copterBeat(), []event{{0, home}, {0, passed}, {0, ekf(167)}}, 100,
+			"false"},
+		{"ArduPilot passes with a predicted place", copterBeat(), []event{{0, home}, {0, passed}, {0, ekf(423)}}, 100,
+			"true"},
 		{"ArduPilot does not pass", copterBeat(), []event{{0, ardupilotFailed}, {0, placed}}, 100, "false"},
 		{"ArduPilot does not pass, place unknown", copterBeat(), []event{{0, ardupilotFailed}}, 100, "false"},
 		{"ArduPilot passes, place unknown", copterBeat(), []event{{0, home}, {0, passed}}, 100, "null"},
-		{"ArduPilot passes, its place is old", copterBeat(), []event{{0, home}, {0, placed}, {1000, passed}}, 2001, "null"},
+		{"ArduPilot passes, its place is old", copterBeat(), []event{{0, home}, {0, placed}, {1000, passed}}, 2001,
+			"null"},
 		{"a restart forgets PX4's report", px4Beat(), []event{{0, passed}, {100, nil}}, 200, "null"},
-		{"PX4's first report after a restart does not count", px4Beat(), []event{{0, passed}, {100, nil}, {3000, passed}}, 3100, "null"},
-		{"PX4's report within 1 s of its first one does not count", px4Beat(), []event{{0, passed}, {100, nil}, {3000, passed}, {4000, passed}}, 4100, "null"},
-		{"PX4's report over 1 s later counts", px4Beat(), []event{{0, passed}, {100, nil}, {3000, passed}, {4001, failed}}, 4100, "false"},
-		{"a first one without a sensor does not count", px4Beat(), []event{{100, nil}, {200, &common.MessageSysStatus{}}, {1500, passed}}, 1600, "null"},
+		{"PX4's first report after a restart does not count", px4Beat(),
+			[]event{{0, passed}, {100, nil}, {3000, passed}}, 3100, "null"},
+		{"PX4's report within 1 s of its first one does not count", px4Beat(),
+			[]event{{0, passed}, {100, nil}, {3000, passed}, {4000, passed}}, 4100, "null"},
+		{"PX4's report over 1 s later counts", px4Beat(),
+			[]event{{0, passed}, {100, nil}, {3000, passed}, {4001, failed}}, 4100, "false"},
+		{"a first one without a sensor does not count", px4Beat(),
+			[]event{{100, nil}, {200, &common.MessageSysStatus{}}, {1500, passed}}, 1600, "null"},
 		{"two restarts", px4Beat(), []event{{100, nil}, {200, passed}, {1000, nil}, {1500, passed}}, 1600, "null"},
-		{"a restart forgets ArduPilot's place", copterBeat(), []event{{0, home}, {0, passed}, {0, placed}, {100, nil}, {200, passed}, {1300, passed}}, 1400, "null"},
+		{"a restart forgets ArduPilot's place", copterBeat(),
+			[]event{{0, home}, {0, passed}, {0, placed}, {100, nil}, {200, passed}, {1300, passed}}, 1400, "null"},
 	} {
 		tel, start := newTelemetry(), time.Unix(1000, 0)
 		tel.hear(c.beat, start)
@@ -341,19 +407,26 @@ func TestChunksOfATextAreJoinedInAnyOrderAndAMissingOneShows(t *testing.T) {
 		at     time.Duration // after the first chunk: when want is complete
 		want   []string
 	}{
-		"one":          {[]chunk{{Text: "one"}}, 0, []string{"one"}},
-		"in order":     {[]chunk{{Text: full, Id: 5}, {Text: "end\t", Id: 5, ChunkSeq: 1}}, 0, []string{full + "end"}},
-		"out of order": {[]chunk{{Text: "end", Id: 5, ChunkSeq: 2}, {Text: full, Id: 5}, {Text: full, Id: 5, ChunkSeq: 1}}, 0, []string{full + full + "end"}},
-		"two mixed": {[]chunk{{Text: full, Id: 5}, {Text: full, Id: 6}, {Text: "six", Id: 6, ChunkSeq: 1}, {Text: "five", Id: 5, ChunkSeq: 1}},
+		"one":      {[]chunk{{Text: "one"}}, 0, []string{"one"}},
+		"in order": {[]chunk{{Text: full, Id: 5}, {Text: "end\t", Id: 5, ChunkSeq: 1}}, 0, []string{full + "end"}},
+		"out of order": {[]chunk{{Text: "end", Id: 5, ChunkSeq: 2}, {Text: full, Id: 5},
+			{Text: full, Id: 5, ChunkSeq: 1}}, 0, []string{full + full + "end"}},
+		"two mixed": {[]chunk{{Text: full, Id: 5}, {Text: full, Id: 6}, {Text: "six", Id: 6, ChunkSeq: 1},
+			{Text: "five", Id: 5, ChunkSeq: 1}},
 			0, []string{full + "six", full + "five"}},
-		"PX4's first after its boot":       {[]chunk{{Text: full, Id: 0}, {Text: "end\t", Id: 0, ChunkSeq: 1}}, 0, []string{full + "end"}},
-		"single ones":                      {[]chunk{{Text: "one", Id: 0}, {Text: "two", Id: 0}}, 0, []string{"one", "two"}},
-		"a full one with id 0":             {[]chunk{{Text: full, Id: 0}}, chunkWait, []string{full}},
-		"two full ones with id 0":          {[]chunk{{Text: full, Id: 0}, {Text: full, Id: 0}}, chunkWait, []string{full, full}},
-		"first lost":                       {[]chunk{{Text: "end", Id: 5, ChunkSeq: 1}}, chunkWait, []string{"…end"}},
-		"last lost":                        {[]chunk{{Text: full, Id: 5}}, chunkWait, []string{full}},
-		"the middle lost":                  {[]chunk{{Text: full, Id: 5}, {Text: "end", Id: 5, ChunkSeq: 2}}, chunkWait, []string{full + "…end"}},
-		"a chunk that came twice":          {[]chunk{{Text: full, Id: 5}, {Text: full, Id: 5}, {Text: "end", Id: 5, ChunkSeq: 1}}, 0, []string{full + "end"}},
+		"PX4's first after its boot": {[]chunk{{Text: full, Id: 0}, {Text: "end\t", Id: 0, ChunkSeq: 1}}, 0,
+			[]string{full + "end"}},
+		"single ones": {[]chunk{{Text: "one", Id: 0}, {Text: "two", Id: 0}}, 0,
+			[]string{"one", "two"}},
+		"a full one with id 0": {[]chunk{{Text: full, Id: 0}}, chunkWait, []string{full}},
+		"two full ones with id 0": {[]chunk{{Text: full, Id: 0}, {Text: full, Id: 0}}, chunkWait,
+			[]string{full, full}},
+		"first lost": {[]chunk{{Text: "end", Id: 5, ChunkSeq: 1}}, chunkWait, []string{"…end"}},
+		"last lost":  {[]chunk{{Text: full, Id: 5}}, chunkWait, []string{full}},
+		"the middle lost": {[]chunk{{Text: full, Id: 5}, {Text: "end", Id: 5, ChunkSeq: 2}},
+			chunkWait, []string{full + "…end"}},
+		"a chunk that came twice": {[]chunk{{Text: full, Id: 5}, {Text: full, Id: 5},
+			{Text: "end", Id: 5, ChunkSeq: 1}}, 0, []string{full + "end"}},
 		"no UTF-8":                         {[]chunk{{Text: "a\xffb"}}, 0, []string{"a\ufffdb"}},
 		"trailing tabs, blanks, new lines": {[]chunk{{Text: "text \t\r\n"}}, 0, []string{"text"}},
 	} {
@@ -435,7 +508,8 @@ func replayTlog(t *testing.T, name string) replayedFlight {
 	t.Helper()
 	entries := readTlog(t, name)
 	c := newCable(func(lineMessage) {})
-	l, end := runDevice(t, device{name: name, open: func(context.Context) (port, error) { return c, nil }, line: atBaud(57600)})
+	l, end := runDevice(t, device{name: name, open: func(context.Context) (port, error) { return c, nil },
+		line: atBaud(57600)})
 	r := replayedFlight{frames: len(entries)}
 	start := time.Now()
 	var seq byte
@@ -544,12 +618,15 @@ func TestTheCapturedPX4FlightLeadsToItsStatus(t *testing.T) {
 		lineNear(t, "highest", r.highest, 15.6, 1)
 		lineNear(t, "current", r.tel.battery.current, math.NaN(), 0)
 		lineEqual(t, "GPS", showGPS(&r.tel), `"3d", 10 satellites, 0.70`)
-		lineEqual(t, "modes", strings.Join(r.modes, ", "), "AUTO.LOITER, POSCTL, AUTO.LOITER, AUTO.TAKEOFF, AUTO.TAKEOFF armed, "+
-			"AUTO.LOITER armed, POSCTL armed, AUTO.LOITER armed, AUTO.LAND armed, AUTO.LOITER")
+		lineEqual(t, "modes", strings.Join(r.modes, ", "),
+			"AUTO.LOITER, POSCTL, AUTO.LOITER, AUTO.TAKEOFF, AUTO.TAKEOFF armed, "+
+				"AUTO.LOITER armed, POSCTL armed, AUTO.LOITER armed, AUTO.LAND armed, AUTO.LOITER")
 		// Disarmed at first contact, so manual; after that the vehicle's mode.
-		lineEqual(t, "answers of GET mode", fmt.Sprint(r.answered), "[manual position hold takeoff hold position hold land hold]")
-		lineEqual(t, "texts", strings.Join(autopilotsTexts(&r.tel.texts), "|"), "Arming denied: Resolve system health failures first|Armed by external command|"+
-			"Takeoff detected|Landing detected|Disarmed by landing")
+		lineEqual(t, "answers of GET mode", fmt.Sprint(r.answered),
+			"[manual position hold takeoff hold position hold land hold]")
+		lineEqual(t, "texts", strings.Join(autopilotsTexts(&r.tel.texts), "|"),
+			"Arming denied: Resolve system health failures first|Armed by external command|"+
+				"Takeoff detected|Landing detected|Disarmed by landing")
 	})
 }
 
@@ -559,9 +636,11 @@ func TestTheCapturedArduPilotFlightLeadsToItsStatus(t *testing.T) {
 		lineEqual(t, "autopilot", r.tel.id.autopilot, common.MAV_AUTOPILOT_ARDUPILOTMEGA)
 		lineNear(t, "highest", r.highest, 15.05, 2)
 		lineEqual(t, "GPS", showGPS(&r.tel), `"rtk_fixed", 10 satellites, 1.21`)
-		lineEqual(t, "modes", strings.Join(r.modes, ", "), "STABILIZE, LAND, GUIDED, GUIDED armed, LOITER armed, GUIDED armed, LAND armed, LAND")
+		lineEqual(t, "modes", strings.Join(r.modes, ", "),
+			"STABILIZE, LAND, GUIDED, GUIDED armed, LOITER armed, GUIDED armed, LAND armed, LAND")
 		lineEqual(t, "answers of GET mode", fmt.Sprint(r.answered), "[manual land hold position hold land]")
-		lineEqual(t, "a refusal's text is there", slices.Contains(said(&r.tel.texts), "Arm: LAND mode not armable"), true)
+		lineEqual(t, "a refusal's text is there", slices.Contains(said(&r.tel.texts), "Arm: LAND mode not armable"),
+			true)
 	})
 }
 
@@ -570,14 +649,19 @@ func TestTheCapturedArduPilotFlightLeadsToItsStatus(t *testing.T) {
 func TestTheCapturedPX4FlightWithAPilotLeadsToItsStatus(t *testing.T) {
 	replays(t, "px4-pilot.tlog", func(t *testing.T, r replayedFlight) {
 		r.ends(t, 47.3981599, 8.5455941, -0.47, 16.2, 97)
-		lineEqual(t, "modes", strings.Join(r.modes, ", "), "AUTO.LOITER, AUTO.TAKEOFF armed, AUTO.LOITER armed, ALTCTL armed, "+
-			"POSCTL armed, AUTO.LOITER armed, AUTO.RTL armed, AUTO.LAND armed, AUTO.LOITER")
-		lineEqual(t, "answers of GET mode", fmt.Sprint(r.answered), "[manual takeoff hold altitude position hold rtl land hold]")
+		lineEqual(t, "modes", strings.Join(r.modes, ", "),
+			"AUTO.LOITER, AUTO.TAKEOFF armed, AUTO.LOITER armed, ALTCTL armed, "+
+				"POSCTL armed, AUTO.LOITER armed, AUTO.RTL armed, AUTO.LAND armed, AUTO.LOITER")
+		lineEqual(t, "answers of GET mode", fmt.Sprint(r.answered),
+			"[manual takeoff hold altitude position hold rtl land hold]")
 		lineEqual(t, "armable and unhealthy", strings.Join(r.states, ", "),
-			"false [xy_position_control rc_receiver], true [rc_receiver], false [rc_receiver], true [rc_receiver], true []")
-		lineEqual(t, "targets", strings.Join(r.targets, ", "), "none, 0, none, 0, 40, none, 46, none") // a new mode does not show the old one's target
-		lineEqual(t, "texts", strings.Join(autopilotsTexts(&r.tel.texts), "|"), "Preflight Fail: No connection to the GCS|Arming denied: Resolve system health failures first|"+
-			"Preflight Fail: No connection to the GCS|Armed by external command|Takeoff detected")
+			"false [xy_position_control rc_receiver], true [rc_receiver], false [rc_receiver], true [rc_receiver], "+
+				"true []")
+		// a new mode does not show the old one's target
+		lineEqual(t, "targets", strings.Join(r.targets, ", "), "none, 0, none, 0, 40, none, 46, none")
+		lineEqual(t, "texts", strings.Join(autopilotsTexts(&r.tel.texts), "|"),
+			"Preflight Fail: No connection to the GCS|Arming denied: Resolve system health failures first|"+
+				"Preflight Fail: No connection to the GCS|Armed by external command|Takeoff detected")
 	})
 }
 
@@ -587,9 +671,11 @@ func TestTheCapturedArduPilotFlightWithAPilotLeadsToItsStatus(t *testing.T) {
 	replays(t, "ardupilot-pilot.tlog", func(t *testing.T, r replayedFlight) {
 		r.ends(t, 47.3977422, 8.5455938, 0, 12.6, 81)
 		lineEqual(t, "it had its first place", r.placed.Round(100*time.Millisecond), 8800*time.Millisecond)
-		lineEqual(t, "modes", strings.Join(r.modes, ", "), "STABILIZE, GUIDED, GUIDED armed, BRAKE armed, GUIDED armed, LOITER armed, RTL armed, RTL")
+		lineEqual(t, "modes", strings.Join(r.modes, ", "),
+			"STABILIZE, GUIDED, GUIDED armed, BRAKE armed, GUIDED armed, LOITER armed, RTL armed, RTL")
 		lineEqual(t, "answers of GET mode", fmt.Sprint(r.answered), "[manual hold position rtl]")
-		lineEqual(t, "armable and unhealthy", strings.Join(r.states, ", "), "false [], null []") // it was not asked for EKF_STATUS_REPORT
+		// it was not asked for EKF_STATUS_REPORT
+		lineEqual(t, "armable and unhealthy", strings.Join(r.states, ", "), "false [], null []")
 		lineEqual(t, "targets", strings.Join(r.targets, ", "), "none, 40, none")
 		lineEqual(t, "a refusal's text is there", slices.Contains(said(&r.tel.texts), "Arm: Accels inconsistent"), true)
 		lineEqual(t, "who has the sticks at the end", r.by, "")
@@ -608,7 +694,8 @@ func TestADroneIsClearOfTheGround(t *testing.T) {
 		{"on the ground", copterID, "0 500, 0 on_ground", "ground"},
 		{"it stands, and calls itself in the air", copterID, "0 500, 0 on_ground, 1 takeoff, 1 500.15", "stands"},
 		{"it has left the ground", copterID, "0 500, 0 on_ground, 1 takeoff, 2 500.4", "low 0.4"},
-		{"it left the ground, and is back at its height", copterID, "0 500, 0 on_ground, 1 in_air, 2 500.4, 3 500.1", "low 0.1"},
+		{"it left the ground, and is back at its height", copterID, "0 500, 0 on_ground, 1 in_air, 2 500.4, 3 500.1",
+			"low 0.1"},
 		{"just below 2 m", copterID, "0 500, 0 on_ground, 1 takeoff, 2 501.99", "low 2.0"},
 		{"2 m", copterID, "0 500, 0 on_ground, 1 takeoff, 2 502", "clear"},
 		{"the landed state is old", copterID, "0 500, 0 on_ground, 4 501", "low 1.0"},
@@ -617,8 +704,10 @@ func TestADroneIsClearOfTheGround(t *testing.T) {
 		{"clear stays clear: it comes down again", copterID, "0 500, 0 on_ground, 1 in_air, 2 503, 3 500.5", "clear"},
 		{"clear stays clear: it flies down a hill", copterID, "0 500, 0 on_ground, 1 in_air, 2 503, 3 440", "clear"},
 		{"until it lands", copterID, "0 500, 0 on_ground, 1 in_air, 2 503, 3 440, 3 on_ground", "ground"},
-		{"the next takeoff counts from there", copterID, "0 500, 0 on_ground, 1 in_air, 2 503, 3 440, 3 on_ground, 4 in_air, 4 441", "low 1.0"},
-		{"a touch and go", copterID, "0 500, 0 on_ground, 1 in_air, 2 503, 3 500.1, 3 on_ground, 3 in_air, 4 500.9", "low 0.8"},
+		{"the next takeoff counts from there", copterID,
+			"0 500, 0 on_ground, 1 in_air, 2 503, 3 440, 3 on_ground, 4 in_air, 4 441", "low 1.0"},
+		{"a touch and go", copterID, "0 500, 0 on_ground, 1 in_air, 2 503, 3 500.1, 3 on_ground, 3 in_air, 4 500.9",
+			"low 0.8"},
 
 		{"no on_ground was ever heard", copterID, "0 500, 0 in_air", "clear"},
 		{"no height", copterID, "0 on_ground, 1 in_air", "clear"},
@@ -626,7 +715,8 @@ func TestADroneIsClearOfTheGround(t *testing.T) {
 		{"no fix in the air", copterID, "0 500, 0 on_ground, 1 in_air, 2 none", "clear"},
 		{"the position is silent for 5 s", copterID, "0 500, 0 on_ground, 1 in_air, 1 500.5, 6 in_air", "low 0.5"},
 		{"the position is silent for longer", copterID, "0 500, 0 on_ground, 1 in_air, 1 500.5, 7 in_air", "clear"},
-		{"the autopilot has restarted in the air", copterID, "0 500, 0 on_ground, 1 in_air, 1 500.5, 2 restart, 3 in_air, 3 500.6", "clear"},
+		{"the autopilot has restarted in the air", copterID,
+			"0 500, 0 on_ground, 1 in_air, 1 500.5, 2 restart, 3 in_air, 3 500.6", "clear"},
 
 		{"a plane at 9.9 m", planeID, "0 500, 0 on_ground, 1 in_air, 2 509.9", "low 9.9"},
 		{"a plane at 10 m", planeID, "0 500, 0 on_ground, 1 in_air, 2 510", "clear"},
@@ -634,7 +724,8 @@ func TestADroneIsClearOfTheGround(t *testing.T) {
 		d := newDrone(device{name: "none"}, 0, false, slog.Default())
 		now := epoch
 		hear := func(m message.Message) { d.hearMessage(m, now) }
-		hear(&minimal.MessageHeartbeat{Autopilot: common.MAV_AUTOPILOT_ARDUPILOTMEGA, Type: c.typ, BaseMode: minimal.MAV_MODE_FLAG_SAFETY_ARMED})
+		hear(&minimal.MessageHeartbeat{Autopilot: common.MAV_AUTOPILOT_ARDUPILOTMEGA, Type: c.typ,
+			BaseMode: minimal.MAV_MODE_FLAG_SAFETY_ARMED})
 		for clause := range strings.SplitSeq(c.happens, ", ") {
 			at, what, _ := strings.Cut(clause, " ")
 			n, _ := strconv.Atoi(at)
@@ -704,7 +795,8 @@ func TestTheStatusShowsTheWorstBatteryAndNoOther(t *testing.T) {
 		return &common.MessageSysStatus{VoltageBattery: mv, CurrentBattery: ca, BatteryRemaining: percent}
 	}
 	battery := func(id uint8, ca int16, percent int8, mv ...uint16) *common.MessageBatteryStatus {
-		return &common.MessageBatteryStatus{Id: id, CurrentBattery: ca, BatteryRemaining: percent, Voltages: cells(mv...)}
+		return &common.MessageBatteryStatus{Id: id, CurrentBattery: ca, BatteryRemaining: percent,
+			Voltages: cells(mv...)}
 	}
 	more := func(b *common.MessageBatteryStatus, ext ...uint16) message.Message {
 		copy(b.VoltagesExt[:], ext)
@@ -716,26 +808,48 @@ func TestTheStatusShowsTheWorstBatteryAndNoOther(t *testing.T) {
 		want string
 	}{
 		{"only SYS_STATUS", []message.Message{copterBeat(), sys(16200, 1234, 99)}, "16.20 V 12.34 A 99 %"},
-		{"only BATTERY_STATUS", []message.Message{copterBeat(), battery(0, 500, 55, 4000, 4000, 4000)}, "12.00 V 5.00 A 55 %"},
-		{"one battery: SYS_STATUS's voltage", []message.Message{copterBeat(), battery(0, 500, 55, 12000), sys(12100, 490, 54)}, "12.10 V 4.90 A 54 %"},
-		{"over 65.5 V: SYS_STATUS runs over", []message.Message{copterBeat(), battery(0, 500, 55, 65534, 8866), sys(8864, 490, 55)}, "74.40 V 4.90 A 55 %"},
-		{"over 65.5 V: SYS_STATUS is full", []message.Message{copterBeat(), sys(65535, 490, 55), battery(0, 500, 55, 65534, 8866)}, "74.40 V 4.90 A 55 %"},
-		{"over 131 V", []message.Message{copterBeat(), sys(65535, 490, 55), battery(0, 500, 55, 65534, 65534, 100)}, "131.17 V 4.90 A 55 %"},
-		{"just below", []message.Message{copterBeat(), battery(0, 500, 55, 65400), sys(65300, 490, 55)}, "65.30 V 4.90 A 55 %"},
-		{"SYS_STATUS without a voltage", []message.Message{copterBeat(), sys(65535, -1, -1), battery(0, 500, 55, 4000, 4000)}, "8.00 V 5.00 A 55 %"},
-		{"14 cells", []message.Message{copterBeat(), sys(65535, 490, 55), more(battery(0, 500, 55, 4000, 4000, 4000, 4000, 4000, 4000, 4000, 4000, 4000, 4000), 4000, 4000, 4000, 4000)}, "56.00 V 4.90 A 55 %"},
-		{"11 cells", []message.Message{copterBeat(), sys(65535, 490, 55), more(battery(0, 500, 55, 4000, 4000, 4000, 4000, 4000, 4000, 4000, 4000, 4000, 4000), 4000)}, "44.00 V 4.90 A 55 %"},
-		{"cells that are unknown", []message.Message{copterBeat(), battery(0, 500, 55), sys(12100, 490, 54)}, "12.10 V 4.90 A 54 %"},
-		{"no voltage anywhere", []message.Message{copterBeat(), battery(0, -1, -1), sys(65535, -1, -1)}, "NaN V NaN A NaN %"},
+		{"only BATTERY_STATUS", []message.Message{copterBeat(), battery(0, 500, 55, 4000, 4000, 4000)},
+			"12.00 V 5.00 A 55 %"},
+		{"one battery: SYS_STATUS's voltage", []message.Message{copterBeat(), battery(0, 500, 55, 12000),
+			sys(12100, 490, 54)}, "12.10 V 4.90 A 54 %"},
+		{"over 65.5 V: SYS_STATUS runs over", []message.Message{copterBeat(), battery(0, 500, 55, 65534, 8866),
+			sys(8864, 490, 55)}, "74.40 V 4.90 A 55 %"},
+		{"over 65.5 V: SYS_STATUS is full", []message.Message{copterBeat(), sys(65535, 490, 55),
+			battery(0, 500, 55, 65534, 8866)}, "74.40 V 4.90 A 55 %"},
+		{"over 131 V", []message.Message{copterBeat(), sys(65535, 490, 55), battery(0, 500, 55, 65534, 65534, 100)},
+			"131.17 V 4.90 A 55 %"},
+		{"just below", []message.Message{copterBeat(), battery(0, 500, 55, 65400), sys(65300, 490, 55)},
+			"65.30 V 4.90 A 55 %"},
+		{"SYS_STATUS without a voltage", []message.Message{copterBeat(), sys(65535, -1, -1),
+			battery(0, 500, 55, 4000, 4000)}, "8.00 V 5.00 A 55 %"},
+		{"14 cells", []message.Message{copterBeat(), sys(65535, 490, 55),
+			more(battery(0, 500, 55, 4000, 4000, 4000, 4000, 4000, 4000, 4000, 4000, 4000, 4000), 4000, 4000, 4000,
+				4000)}, "56.00 V 4.90 A 55 %"},
+		{"11 cells", []message.Message{copterBeat(), sys(65535, 490, 55),
+			more(battery(0, 500, 55, 4000, 4000, 4000, 4000, 4000, 4000, 4000, 4000, 4000, 4000), 4000)},
+			"44.00 V 4.90 A 55 %"},
+		{"cells that are unknown", []message.Message{copterBeat(), battery(0, 500, 55), sys(12100, 490, 54)},
+			"12.10 V 4.90 A 54 %"},
+		{"no voltage anywhere", []message.Message{copterBeat(), battery(0, -1, -1), sys(65535, -1, -1)},
+			"NaN V NaN A NaN %"},
 		{"no percentage", []message.Message{copterBeat(), sys(12100, 490, 101)}, "12.10 V 4.90 A NaN %"},
-		{"ArduPilot's second is the worst", []message.Message{copterBeat(), sys(16000, 1000, 80), battery(0, 1000, 80, 16000), battery(1, 50, 4, 10500)}, "10.50 V 0.50 A 4 %"},
-		{"in any order", []message.Message{copterBeat(), battery(1, 50, 4, 10500), battery(0, 1000, 80, 16000), sys(16000, 1000, 80)}, "10.50 V 0.50 A 4 %"},
-		{"its voltage is unknown", []message.Message{copterBeat(), battery(1, 50, 4), battery(0, 1000, 80, 16000), sys(16000, 1000, 80)}, "NaN V 0.50 A 4 %"},
-		{"ArduPilot's first is the worst", []message.Message{copterBeat(), battery(0, 1000, 20, 16000), battery(1, 50, 40, 10500), sys(16100, 990, 20)}, "16.10 V 9.90 A 20 %"},
-		{"one whose charge is unknown is not the worst", []message.Message{copterBeat(), battery(0, 1000, -1, 5000), battery(1, 50, 40, 10500), battery(2, 10, 101, 4000), sys(5000, 990, -1)}, "10.50 V 0.50 A 40 %"},
-		{"the charge of both is unknown", []message.Message{copterBeat(), battery(0, 1000, -1, 16000), battery(1, 50, -1, 10500), sys(16100, 990, -1)}, "16.00 V 10.00 A NaN %"},
-		{"a worse one recovers", []message.Message{copterBeat(), battery(1, 50, 4, 10500), battery(0, 1000, 80, 16000), battery(1, 50, 90, 12500), sys(16100, 990, 80)}, "16.10 V 9.90 A 80 %"},
-		{"PX4's SYS_STATUS is about the worst", []message.Message{px4Beat(), battery(0, 1000, 80, 16000), battery(1, 50, 5), sys(10400, 51, 4)}, "10.40 V 0.51 A 4 %"},
+		{"ArduPilot's second is the worst", []message.Message{copterBeat(), sys(16000, 1000, 80),
+			battery(0, 1000, 80, 16000), battery(1, 50, 4, 10500)}, "10.50 V 0.50 A 4 %"},
+		{"in any order", []message.Message{copterBeat(), battery(1, 50, 4, 10500), battery(0, 1000, 80, 16000),
+			sys(16000, 1000, 80)}, "10.50 V 0.50 A 4 %"},
+		{"its voltage is unknown", []message.Message{copterBeat(), battery(1, 50, 4), battery(0, 1000, 80, 16000),
+			sys(16000, 1000, 80)}, "NaN V 0.50 A 4 %"},
+		{"ArduPilot's first is the worst", []message.Message{copterBeat(), battery(0, 1000, 20, 16000),
+			battery(1, 50, 40, 10500), sys(16100, 990, 20)}, "16.10 V 9.90 A 20 %"},
+		{"one whose charge is unknown is not the worst",
+			[]message.Message{copterBeat(), battery(0, 1000, -1, 5000), battery(1, 50, 40, 10500),
+				battery(2, 10, 101, 4000), sys(5000, 990, -1)}, "10.50 V 0.50 A 40 %"},
+		{"the charge of both is unknown", []message.Message{copterBeat(), battery(0, 1000, -1, 16000),
+			battery(1, 50, -1, 10500), sys(16100, 990, -1)}, "16.00 V 10.00 A NaN %"},
+		{"a worse one recovers", []message.Message{copterBeat(), battery(1, 50, 4, 10500), battery(0, 1000, 80, 16000),
+			battery(1, 50, 90, 12500), sys(16100, 990, 80)}, "16.10 V 9.90 A 80 %"},
+		{"PX4's SYS_STATUS is about the worst", []message.Message{px4Beat(), battery(0, 1000, 80, 16000),
+			battery(1, 50, 5), sys(10400, 51, 4)}, "10.40 V 0.51 A 4 %"},
 	} {
 		lineEqual(t, c.name, showBattery(telemetryAfter(c.said...)), c.want)
 	}
@@ -750,7 +864,8 @@ func TestABatteryThatIsNotReportedAnyMoreDoesNotShow(t *testing.T) {
 		after time.Duration
 		want  string
 	}{{batteryFor, "10.50 V 0.50 A 4 %"}, {batteryFor + 1, "16.00 V 10.00 A 80 %"}} {
-		tel.hear(&common.MessageBatteryStatus{CurrentBattery: 1000, BatteryRemaining: 80, Voltages: cells(16000)}, now.Add(c.after))
+		tel.hear(&common.MessageBatteryStatus{CurrentBattery: 1000, BatteryRemaining: 80, Voltages: cells(16000)},
+			now.Add(c.after))
 		tel.hear(sys, now.Add(c.after))
 		lineEqual(t, fmt.Sprint(c.after, " later"), showBattery(&tel), c.want)
 	}
@@ -784,9 +899,14 @@ func TestAPositionIsAbsoluteOrRelativeAndOnTheGroundForetold(t *testing.T) {
 }
 
 func TestWhatKeepsItFromArmingIsNamed(t *testing.T) {
-	const gps, receiver, prearm = common.MAV_SYS_STATUS_SENSOR_GPS, common.MAV_SYS_STATUS_SENSOR_RC_RECEIVER, common.MAV_SYS_STATUS_PREARM_CHECK
+	const (
+		gps      = common.MAV_SYS_STATUS_SENSOR_GPS
+		receiver = common.MAV_SYS_STATUS_SENSOR_RC_RECEIVER
+		prearm   = common.MAV_SYS_STATUS_PREARM_CHECK
+	)
 	sys := func(enabled, healthy common.MAV_SYS_STATUS_SENSOR) message.Message {
-		return &common.MessageSysStatus{OnboardControlSensorsPresent: enabled, OnboardControlSensorsEnabled: enabled, OnboardControlSensorsHealth: healthy}
+		return &common.MessageSysStatus{OnboardControlSensorsPresent: enabled, OnboardControlSensorsEnabled: enabled,
+			OnboardControlSensorsHealth: healthy}
 	}
 	ekf := func(flags uint16) message.Message { return &MessageEkfStatusReport{Flags: flags} }
 	home := &common.MessageHomePosition{Altitude: 488000}
@@ -796,19 +916,28 @@ func TestWhatKeepsItFromArmingIsNamed(t *testing.T) {
 		want string
 	}{
 		{"ArduPilot is ready", []message.Message{copterBeat(), home, sys(gps|prearm, gps|prearm), ekf(831)}, "true []"},
-		{"ArduPilot has no position", []message.Message{copterBeat(), home, sys(gps|prearm, gps|prearm), ekf(167)}, "false [position_estimate]"},
-		{"its check fails, and nothing is unhealthy", []message.Message{copterBeat(), home, sys(gps|prearm, gps), ekf(831)}, "false [prearm_check]"},
-		{"its check fails for its GPS", []message.Message{copterBeat(), home, sys(gps|prearm, 0), ekf(831)}, "false []"},
-		{"both", []message.Message{copterBeat(), home, sys(gps|prearm, gps), ekf(167)}, "false [prearm_check position_estimate]"},
-		{"a receiver is no reason", []message.Message{copterBeat(), home, sys(gps|receiver|prearm, gps), ekf(831)}, "false [prearm_check]"},
-		{"ArduPilot by optical flow, without an origin", []message.Message{copterBeat(), sys(gps|prearm, gps|prearm), ekf(367)}, "false [home_position]"},
+		{"ArduPilot has no position", []message.Message{copterBeat(), home, sys(gps|prearm, gps|prearm), ekf(167)},
+			"false [position_estimate]"},
+		{"its check fails, and nothing is unhealthy",
+			[]message.Message{copterBeat(), home, sys(gps|prearm, gps), ekf(831)}, "false [prearm_check]"},
+		{"its check fails for its GPS", []message.Message{copterBeat(), home, sys(gps|prearm, 0), ekf(831)},
+			"false []"},
+		{"both", []message.Message{copterBeat(), home, sys(gps|prearm, gps), ekf(167)},
+			"false [prearm_check position_estimate]"},
+		{"a receiver is no reason", []message.Message{copterBeat(), home, sys(gps|receiver|prearm, gps), ekf(831)},
+			"false [prearm_check]"},
+		{"ArduPilot by optical flow, without an origin",
+			[]message.Message{copterBeat(), sys(gps|prearm, gps|prearm), ekf(367)}, "false [home_position]"},
 		{"PX4 is ready", []message.Message{px4Beat(), home, sys(gps, gps|prearm)}, "true []"},
 		{"PX4 has no home", []message.Message{px4Beat(), sys(gps, gps|prearm)}, "false [home_position]"},
-		{"PX4's check fails, and nothing is unhealthy", []message.Message{px4Beat(), home, sys(gps, gps)}, "false [prearm_check]"},
-		{"an ArduPilot that has no check before arming", []message.Message{copterBeat(), home, sys(gps, gps), ekf(831)}, "null []"},
+		{"PX4's check fails, and nothing is unhealthy", []message.Message{px4Beat(), home, sys(gps, gps)},
+			"false [prearm_check]"},
+		{"an ArduPilot that has no check before arming",
+			[]message.Message{copterBeat(), home, sys(gps, gps), ekf(831)}, "null []"},
 		{"that, and it has no position", []message.Message{copterBeat(), home, sys(gps, gps), ekf(167)}, "null []"},
 		{"an ArduPilot whose checks are switched off", []message.Message{copterBeat(), home,
-			&common.MessageSysStatus{OnboardControlSensorsPresent: gps | prearm, OnboardControlSensorsEnabled: gps, OnboardControlSensorsHealth: gps}, ekf(831)}, "null []"},
+			&common.MessageSysStatus{OnboardControlSensorsPresent: gps | prearm, OnboardControlSensorsEnabled: gps,
+				OnboardControlSensorsHealth: gps}, ekf(831)}, "null []"},
 	} {
 		tel := telemetryAfter(c.said...)
 		armable, lacks := tel.armable(time.Unix(1000, 0), false, false)
@@ -851,14 +980,16 @@ func TestAValueOutOfItsRangeIsUnknown(t *testing.T) {
 		{"a latitude", showPlace, position(900000001, 85455938, 0), "NaN NaN, 0.00 up, NaN AMSL, heading 0.00"},
 		{"a longitude", showPlace, position(473977419, -1800000001, 0), "NaN NaN, 0.00 up, NaN AMSL, heading 0.00"},
 		{"no place", showPlace, position(math.MaxInt32, math.MinInt32, 0), "NaN NaN, 0.00 up, NaN AMSL, heading 0.00"},
-		{"the pole", showPlace, position(-900000000, 1800000000, 36000), "-90.0000000 180.0000000, 0.00 up, 500.00 AMSL, heading 360.00"},
+		{"the pole", showPlace, position(-900000000, 1800000000, 36000),
+			"-90.0000000 180.0000000, 0.00 up, 500.00 AMSL, heading 360.00"},
 		{"a heading", showPlace, position(1, 1, 36001), "0.0000001 0.0000001, 0.00 up, 500.00 AMSL, heading NaN"},
 		{"half turns", showAttitude, attitude(half, -half/2, -half), "roll 180.0 pitch -90.0 yaw 180.0"},
 		{"a roll", showAttitude, attitude(3.2, 0, 0), "roll NaN pitch 0.0 yaw 0.0"},
 		{"a pitch", showAttitude, attitude(0, -1.6, 0), "roll 0.0 pitch NaN yaw 0.0"},
 		{"a yaw", showAttitude, attitude(0, 0, 6.3), "roll 0.0 pitch 0.0 yaw NaN"},
 		{"huge angles", showAttitude, attitude(inf, -inf, inf), "roll NaN pitch NaN yaw NaN"},
-		{"an infinite climb", showVelocity, &common.MessageVfrHud{Airspeed: float32(math.Inf(1)), Climb: float32(math.Inf(-1))}, "north NaN east NaN down NaN, ground NaN, air NaN, climb NaN"},
+		{"an infinite climb", showVelocity, &common.MessageVfrHud{Airspeed: float32(math.Inf(1)),
+			Climb: float32(math.Inf(-1))}, "north NaN east NaN down NaN, ground NaN, air NaN, climb NaN"},
 		{"a home", showHome, home(473977419, 85455938), "true 47.3977419 8.5455938"},
 		{"a home elsewhere", showHome, home(900000001, 0), "false NaN NaN"},
 		{"a home elsewhere, too", showHome, home(0, math.MinInt32), "false NaN NaN"},
@@ -868,7 +999,8 @@ func TestAValueOutOfItsRangeIsUnknown(t *testing.T) {
 		{"neither is another one", showBeat, state(255), " critical false"},
 		{"neither is a poweroff", showBeat, state(minimal.MAV_STATE_POWEROFF), "poweroff critical false"},
 		{"what says that there are extended bits is no system", showHealth, &common.MessageSysStatus{
-			OnboardControlSensorsPresent: 1 << 31, OnboardControlSensorsEnabled: 1 << 31}, "known true, armable null, receiver false, unhealthy []"},
+			OnboardControlSensorsPresent: 1 << 31, OnboardControlSensorsEnabled: 1 << 31},
+			"known true, armable null, receiver false, unhealthy []"},
 	} {
 		lineEqual(t, c.what, c.show(telemetryAfter(c.said)), c.want)
 	}
