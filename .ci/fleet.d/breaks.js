@@ -84,7 +84,8 @@ const breaks = {
 		['nginx answers for mavrest', inLocation('proxy_intercept_errors on;'), /status/],
 	],
 	'a body over 4 KiB is 413': [
-		['client_max_body_size', /a length/],
+		['client_max_body_size 4k', /a length/],
+		['client_max_body_size 0', /HTTP\/2/],
 		['413     ', /bad_request/],
 		['a smaller body', change('client_max_body_size 4k', 'client_max_body_size 4095'), /413/],
 		noCode(codes, '413'),

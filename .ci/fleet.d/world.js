@@ -116,8 +116,8 @@ class Hub {
 		const s = http2.connect(this.url, { ca })
 		await new Promise((done, failed) => s.once('connect', done).once('error', failed))
 		s.on('error', () => {})
-		const ask = (user, method, path, body) => new Promise((done, failed) => {
-			const r = s.request({ ':method': method, ':path': path, ...users[user].headers })
+		const ask = (user, method, path, body, headers = {}) => new Promise((done, failed) => {
+			const r = s.request({ ':method': method, ':path': path, ...users[user].headers, ...headers })
 			let status, text = ''
 			r.on('response', headers => { status = headers[':status'] })
 			r.setEncoding('utf8').on('data', data => { text += data })
