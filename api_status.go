@@ -6,6 +6,7 @@ import (
 	_ "embed"
 	"encoding/base64"
 	"fmt"
+	"maps"
 	"math"
 	"net/http"
 	"net/netip"
@@ -103,6 +104,8 @@ func (d *drone) snapshot(now time.Time) snapshot {
 		situation: v, began: d.began, tel: d.tel, modeName: d.modeName(),
 		target: d.target(now), by: d.sticks.by(v), from: d.sticks.held(v), link: d.link.state(),
 	}
+	// It is read without the mutex, while parameters go on coming.
+	s.params = maps.Clone(s.params)
 	if s.link.fault == nil && d.online && d.handshake.answersNothing(now) {
 		s.link.fault = s.link.unanswered()
 	}
