@@ -282,7 +282,7 @@ func (hf *httpFlight) refuse(result common.MAV_RESULT) {
 	})
 }
 
-// obey lets the vehicle obey again after answer, refuse or ignores (flight_ardupilot_test.go).
+// obey lets the vehicle obey again after answer, refuse or ignores (flight_test.go).
 func (hf *httpFlight) obey() {
 	hf.sim.change(func() { hf.sim.idle, hf.sim.onAck = false, nil })
 }

@@ -1026,7 +1026,7 @@ func (f *flight) failAcks(id common.MAV_CMD, result common.MAV_RESULT) {
 
 // In whole flights somebody else than the client acts: a pilot, a failsafe, a restart, a lost
 // link, a second client. A moment says how far the client's command has come when that happens.
-// flight_px4_test.go and flight_ardupilot_test.go have the flights.
+// flight_test.go has the flights.
 //
 // One invariant holds in all of them. After a report that no command of ours explains, nothing
 // is sent that commands or moves the vehicle until a client asks again. A stream may go on

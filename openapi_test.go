@@ -4,12 +4,18 @@ package main
 // checks with the running program whether what it says of them is true.
 
 import (
+	"bytes"
 	"encoding/json"
+	"fmt"
 	"go/ast"
 	"go/parser"
 	"go/token"
+	"log/slog"
 	"maps"
+	"math"
+	"math/rand/v2"
 	"net/http/httptest"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -17,7 +23,11 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
+	"time"
+
+	"github.com/bluenviron/gomavlib/v3/pkg/dialects/common"
 )
 
 // described is what the OpenAPI file names.
@@ -233,5 +243,455 @@ func TestOpenAPIsExamplesOfErrorsAreTheProgramsOwnWords(t *testing.T) {
 	}
 	if examples < 20 {
 		t.Errorf("only %d examples were found", examples)
+	}
+}
+
+// Whether an answer fits docs/openapi.yaml: the parts of YAML and of JSON Schema that the page uses.
+
+// yamlReader reads the YAML of openapi.yaml: block and flow collections, quoted, plain and block scalars.
+type yamlReader struct {
+	lines []string
+	next  int // of the line that is read next
+}
+
+// readYAML returns the page as maps, lists, strings, numbers, booleans and nil.
+func readYAML(text string) (any, error) {
+	r := &yamlReader{lines: strings.Split(text, "\n")}
+	v := r.block(0)
+	if _, line, ok := r.line(); ok {
+		return nil, fmt.Errorf("line %d: not read: %s", r.next+1, line)
+	}
+	return v, nil
+}
+
+// line is the next line that is not empty and no comment, and its indentation.
+func (r *yamlReader) line() (indent int, text string, ok bool) {
+	for ; r.next < len(r.lines); r.next++ {
+		text = strings.TrimLeft(r.lines[r.next], " ")
+		if text != "" && !strings.HasPrefix(text, "#") {
+			return len(r.lines[r.next]) - len(text), text, true
+		}
+	}
+	return 0, "", false
+}
+
+// block reads the collection whose lines have at least this indentation.
+func (r *yamlReader) block(least int) any {
+	indent, text, ok := r.line()
+	if !ok || indent < least {
+		return nil
+	}
+	if strings.HasPrefix(text, "- ") {
+		list := []any{}
+		for {
+			i, item, ok := r.line()
+			if !ok || i != indent || !strings.HasPrefix(item, "- ") {
+				return list
+			}
+			item = strings.TrimLeft(item[2:], " ")
+			if !yamlKey.MatchString(item) {
+				r.next++
+				list = append(list, r.scalar(item, indent))
+				continue
+			}
+			r.lines[r.next] = strings.Repeat(" ", indent+2) + item // its first key; the others follow
+			list = append(list, r.block(indent+2))
+		}
+	}
+	object := map[string]any{}
+	for {
+		i, line, ok := r.line()
+		if !ok || i != indent || !yamlKey.MatchString(line) {
+			return object
+		}
+		r.next++
+		m := yamlKey.FindStringSubmatch(line)
+		key := strings.Trim(m[1], `"`)
+		if m[2] == "" {
+			object[key] = r.block(indent + 1)
+		} else {
+			object[key] = r.scalar(m[2], indent)
+		}
+	}
+}
+
+var yamlKey = regexp.MustCompile(`^("[^"]*"|[^\s"{\[\]}#&*!|>'%@,-][^:{\[]*?):(?: +(.*))?$`)
+
+// scalar reads what stands behind a key or a dash at an indentation.
+func (r *yamlReader) scalar(text string, indent int) any {
+	if text == "|" {
+		var b []string
+		for ; r.next < len(r.lines); r.next++ {
+			line := r.lines[r.next]
+			if strings.TrimSpace(line) != "" && len(line)-len(strings.TrimLeft(line, " ")) <= indent {
+				break
+			}
+			b = append(b, strings.TrimSpace(line))
+		}
+		return strings.Join(b, "\n")
+	}
+	v, rest := flow(text)
+	if strings.TrimSpace(rest) != "" {
+		return text // a plain scalar with a comma or a colon
+	}
+	return v
+}
+
+// flow reads a value on one line, and returns what is left of the line.
+func flow(s string) (v any, rest string) {
+	s = strings.TrimLeft(s, " ")
+	switch {
+	case s == "":
+		return nil, ""
+	case s[0] == '"':
+		end := 1
+		for end < len(s) && s[end] != '"' {
+			if s[end] == '\\' {
+				end++
+			}
+			end++
+		}
+		text, err := strconv.Unquote(s[:end+1])
+		if err != nil {
+			return s[1:end], s[end+1:]
+		}
+		return text, s[end+1:]
+	case s[0] == '[':
+		list := []any{}
+		for s = strings.TrimLeft(s[1:], " "); !strings.HasPrefix(s,
+			"]"); s = strings.TrimLeft(strings.TrimPrefix(s, ","), " ") {
+			v, s = flow(s)
+			list = append(list, v)
+			s = strings.TrimLeft(s, " ")
+		}
+		return list, s[1:]
+	case s[0] == '{':
+		object := map[string]any{}
+		for s = strings.TrimLeft(s[1:], " "); !strings.HasPrefix(s,
+			"}"); s = strings.TrimLeft(strings.TrimPrefix(s, ","), " ") {
+			key, value, _ := strings.Cut(s, ":")
+			v, s = flow(value)
+			object[strings.Trim(key, `" `)] = v
+			s = strings.TrimLeft(s, " ")
+		}
+		return object, s[1:]
+	}
+	end := strings.IndexAny(s, ",]}")
+	if end < 0 {
+		end = len(s)
+	}
+	return plain(strings.TrimRight(s[:end], " ")), s[end:]
+}
+
+// plain is a value without quotes.
+func plain(s string) any {
+	switch s {
+	case "null", "~":
+		return nil
+	case "true", "false":
+		return s == "true"
+	}
+	if n, err := strconv.ParseFloat(s, 64); err == nil {
+		return n
+	}
+	return s
+}
+
+// schemas are those of docs/openapi.yaml.
+var schemas = sync.OnceValue(func() map[string]any {
+	text, err := os.ReadFile("docs/openapi.yaml")
+	if err != nil {
+		panic(err)
+	}
+	page, err := readYAML(string(text))
+	if err != nil {
+		panic(err)
+	}
+	return page.(map[string]any)["components"].(map[string]any)["schemas"].(map[string]any)
+})
+
+// schemaWords are the keywords that fits checks or may ignore. Any other is an error: it would check nothing.
+var schemaWords = []string{
+	"description", "format", "examples", "default", "$ref", "anyOf", "type", "enum", "const", "pattern", "minimum",
+	"maximum", "items", "maxItems", "properties", "required", "additionalProperties", "dependentRequired", "not",
+}
+
+// fits returns where a value does not fit a schema, and why.
+func fits(schema any, v any, at string) (faults []string) {
+	s, ok := schema.(map[string]any)
+	if !ok {
+		return []string{fmt.Sprintf("%s: the schema is %v", at, schema)}
+	}
+	fault := func(format string, args ...any) {
+		faults = append(faults, at+": "+fmt.Sprintf(format, args...))
+	}
+	for word := range s {
+		if !slices.Contains(schemaWords, word) {
+			fault("the schema's word %q is not known here", word)
+		}
+	}
+	if ref, ok := s["$ref"].(string); ok {
+		faults = append(faults, fits(schemas()[strings.TrimPrefix(ref, "#/components/schemas/")], v, at)...)
+	}
+	if any, ok := s["anyOf"].([]any); ok {
+		var each []string
+		for _, one := range any {
+			misfits := fits(one, v, at)
+			if len(misfits) == 0 {
+				each = nil
+				break
+			}
+			each = append(each, misfits...)
+		}
+		faults = append(faults, each...)
+	}
+	if not, ok := s["not"]; ok && len(fits(not, v, at)) == 0 {
+		fault("%v is what it must not be", v)
+	}
+	if types, ok := s["type"]; ok && !ofType(types, v) {
+		fault("%v (%T) is no %v", v, v, types)
+	}
+	if list, ok := s["enum"].([]any); ok && !slices.Contains(list, v) {
+		fault("%v is none of %v", v, list)
+	}
+	if c, ok := s["const"]; ok && c != v {
+		fault("%v is not %v", v, c)
+	}
+	switch v := v.(type) {
+	case float64:
+		if least, ok := s["minimum"].(float64); ok && v < least {
+			fault("%v is less than %v", v, least)
+		}
+		if most, ok := s["maximum"].(float64); ok && v > most {
+			fault("%v is more than %v", v, most)
+		}
+	case string:
+		if p, ok := s["pattern"].(string); ok && !regexp.MustCompile(p).MatchString(v) {
+			fault("%q does not match %s", v, p)
+		}
+	case []any:
+		if most, ok := s["maxItems"].(float64); ok && len(v) > int(most) {
+			fault("%d items, more than %v", len(v), most)
+		}
+		for i, item := range v {
+			if items, ok := s["items"]; ok {
+				faults = append(faults, fits(items, item, fmt.Sprintf("%s[%d]", at, i))...)
+			}
+		}
+	case map[string]any:
+		faults = append(faults, fieldsFit(s, v, at)...)
+	}
+	return faults
+}
+
+// fieldsFit is fits for the fields of an object.
+func fieldsFit(s, v map[string]any, at string) (faults []string) {
+	properties, _ := s["properties"].(map[string]any)
+	required, _ := s["required"].([]any)
+	for _, name := range required {
+		if _, ok := v[name.(string)]; !ok {
+			faults = append(faults, fmt.Sprintf("%s: %v is missing", at, name))
+		}
+	}
+	for name, value := range v {
+		schema, ok := properties[name]
+		switch {
+		case ok:
+			faults = append(faults, fits(schema, value, at+"."+name)...)
+		case s["additionalProperties"] == false:
+			faults = append(faults, fmt.Sprintf("%s: %s is not described", at, name))
+		}
+	}
+	dependents, _ := s["dependentRequired"].(map[string]any)
+	for name, list := range dependents {
+		for _, other := range list.([]any) {
+			_, has := v[name]
+			if _, ok := v[other.(string)]; has && !ok {
+				faults = append(faults, fmt.Sprintf("%s: %s without %v", at, name, other))
+			}
+		}
+	}
+	return faults
+}
+
+// ofType reports whether a value has a type of JSON Schema, or one of several.
+func ofType(types, v any) bool {
+	if list, ok := types.([]any); ok {
+		return slices.ContainsFunc(list, func(one any) bool { return ofType(one, v) })
+	}
+	is := ""
+	switch v := v.(type) {
+	case nil:
+		is = "null"
+	case bool:
+		is = "boolean"
+	case string:
+		is = "string"
+	case []any:
+		is = "array"
+	case map[string]any:
+		is = "object"
+	case float64:
+		is = "number"
+		if types == "integer" && v == math.Trunc(v) {
+			is = "integer"
+		}
+	}
+	return types == is || types == nil && is == "null" // YAML's null
+}
+
+// misfits returns where an answer in JSON does not fit a schema of the page.
+func misfits(schema string, answer []byte) []string {
+	var v any
+	if err := json.Unmarshal(answer, &v); err != nil {
+		return []string{err.Error()}
+	}
+	return fits(map[string]any{"$ref": "#/components/schemas/" + schema}, v, schema)
+}
+
+// Every example of an answer fits, and the validator sees what does not.
+func TestTheSchemaOfTheStatusIsReadAsItIsMeant(t *testing.T) {
+	text, err := os.ReadFile("docs/openapi.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	page, err := readYAML(string(text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	examples := 0
+	var walk func(v any)
+	walk = func(v any) {
+		switch v := v.(type) {
+		case []any:
+			for _, item := range v {
+				walk(item)
+			}
+		case map[string]any:
+			schema, _ := v["schema"].(map[string]any)
+			list, _ := v["examples"].(map[string]any)
+			for name, example := range list {
+				value, ok := example.(map[string]any)["value"].(map[string]any)
+				if !ok || schema == nil {
+					continue
+				}
+				examples++
+				for _, fault := range fits(schema, value, name) {
+					t.Error(fault)
+				}
+			}
+			for _, value := range v {
+				walk(value)
+			}
+		}
+	}
+	walk(page)
+	if examples < 30 {
+		t.Errorf("only %d examples were found", examples)
+	}
+
+	flying := page
+	for _, key := range []string{"paths", "/api/drone/status", "get", "responses", "200", "content", "application/json",
+		"examples", "flying", "value"} {
+		flying = flying.(map[string]any)[key]
+	}
+	good, err := json.Marshal(flying)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for old, damaged := range map[string]string{
+		`"mode":"hold"`:           `"mode":"flying"`,
+		`"online":true`:           `"online":null`,
+		`"lat":47.3978177`:        `"lat":90.1`,
+		`"satellites":12`:         `"satellites":12.5`,
+		`"satellites":13`:         ``, // it is not there: nothing changes
+		`"remaining":100`:         `"remaining":101`,
+		`"remaining":1`:           `"remaining":-1`,
+		`"unhealthy":[]`:          `"unhealthy":[1]`,
+		`"severity":"info"`:       `"severity":"bad"`,
+		`"done":false`:            `"done":false,"more":1`,
+		`"system_id":1`:           `"system_id":0`,
+		`"link":{`:                `"link":{"x":1,`,
+		`"landed_state":"in_air"`: `"landed_state":5`,
+		`,"yours":false`:          ``,
+	} {
+		text := strings.Replace(string(good), old, damaged, 1)
+		if found := len(misfits("Status", []byte(text))) > 0; found != (text != string(good)) {
+			t.Errorf("%s for %s: found %v, %v", damaged, old, found, misfits("Status", []byte(text)))
+		}
+	}
+}
+
+// anyPayload is a payload of n bytes: random ones, runs of the least and greatest numbers, floats that are no
+// numbers, and mostly zeros, which MAVLink 2 cuts off.
+func anyPayload(r *rand.Rand, n int) []byte {
+	b := make([]byte, n)
+	for i := 0; i < n; {
+		run := 1 + r.IntN(8)
+		kind := r.IntN(8)
+		for j := range min(run, n-i) {
+			switch kind {
+			case 0:
+				b[i+j] = 0xff
+			case 1:
+				b[i+j] = []byte{0, 0, 0xc0, 0x7f}[(i+j)%4] // NaN
+			case 2:
+				b[i+j] = []byte{0, 0, 0x80, 0x7f}[(i+j)%4] // infinite
+			case 3:
+				b[i+j] = []byte{0xff, 0xff, 0xff, 0x7f}[(i+j)%4] // the greatest int32
+			case 4:
+				b[i+j] = []byte{0, 0, 0, 0x80}[(i+j)%4] // the least int32
+			case 5, 6:
+				b[i+j] = byte(r.Uint32())
+			}
+		}
+		i += run
+	}
+	return b
+}
+
+// Whatever comes in whole frames, the status fits its schema: random frames of every message of the dialect,
+// from the autopilot and from others, of a vehicle that was found.
+func TestWhateverComesInWholeFramesTheStatusFitsItsSchema(t *testing.T) {
+	rounds := 60
+	if *runAll {
+		rounds = 1000
+	}
+	seen := map[string]bool{} // each kind of misfit once
+	for round := range rounds {
+		random := rand.New(rand.NewPCG(uint64(round), 9))
+		d := newDrone(device{name: "random"}, 0, false, slog.New(slog.DiscardHandler))
+		d.cmd.stopped = true // no handshake
+		r := &reader{link: d.link}
+		now := time.Now()
+		feed := func(b []byte) {
+			r.in.read(bytes.NewReader(b))
+			for f, ok := r.in.next(); ok; f, ok = r.in.next() {
+				r.handle(f, now)
+			}
+		}
+		beat := []*common.MessageHeartbeat{px4Beat(), copterBeat()}[round%2]
+		feed(packet(0, 1, autopilotID, beat))
+		for i := range 60 {
+			m := dialectRW.Dialect.Messages[random.IntN(len(dialectRW.Dialect.Messages))]
+			f := wireFrame{
+				seq: byte(i), system: 1, component: autopilotID, id: m.GetID(),
+				payload: anyPayload(random, len(payloadOf(m, false))),
+			}
+			if f.id == idHeartbeat && random.IntN(2) == 0 { // of this vehicle, in a state of any number
+				copy(f.payload[4:], []byte{byte(beat.Type), byte(beat.Autopilot)})
+			}
+			feed(f.bytes())
+			now = now.Add(time.Duration(random.IntN(700)) * time.Millisecond)
+			var s snapshot
+			d.locked(func() { s = d.snapshot(now) })
+			for _, misfit := range misfits("Status", encode(render(s, netip.Addr{}))) {
+				kind := regexp.MustCompile(`[0-9.e+-]+`).ReplaceAllString(misfit, "N")
+				if !seen[kind] {
+					t.Errorf("seed %d, after message %d (%x): %s", round, f.id, f.payload, misfit)
+				}
+				seen[kind] = true
+			}
+		}
 	}
 }

@@ -6,7 +6,6 @@ import (
 	"net/netip"
 	"reflect"
 	"slices"
-	"time"
 
 	"github.com/bluenviron/gomavlib/v3/pkg/dialects/common"
 	"github.com/bluenviron/gomavlib/v3/pkg/message"
@@ -139,40 +138,6 @@ func (s *step) message(system byte, confirmation uint8) message.Message {
 		Param1: s.p[0], Param2: s.p[1], Param3: s.p[2], Param4: s.p[3],
 		Param5: s.p[4], Param6: s.p[5], Param7: s.p[6],
 	}
-}
-
-// errorCode is the `code` of an error answer; api.go gives it its HTTP status.
-type errorCode string
-
-const (
-	codeOutOfRange  errorCode = "out_of_range"
-	codeWrongMode   errorCode = "wrong_mode"
-	codeRefused     errorCode = "refused"
-	codeSuperseded  errorCode = "superseded"
-	codeUnsupported errorCode = "unsupported"
-	codeOffline     errorCode = "offline"
-	codeNoAck       errorCode = "no_ack"
-	codeInterrupted errorCode = "interrupted"
-	codeNotDone     errorCode = "not_done"
-)
-
-// commandError is why a command was not carried out.
-type commandError struct {
-	code errorCode
-	text string // a sentence that a person can act on
-
-	since    time.Time // of a refusal: its first copy; of an interruption: the takeover
-	failsafe bool      // a failsafe interrupted it
-
-	step     *step // the refused one; nil: the autopilot refused none, and nothing below is set
-	result   uint8
-	messages []statusText
-}
-
-func (e *commandError) Error() string { return e.text }
-
-func refuse(code errorCode, format string, args ...any) error {
-	return &commandError{code: code, text: fmt.Sprintf(format, args...)}
 }
 
 // defaultTakeoff is the height of a takeoff that names none, in metres above home (openapi.yaml).
@@ -440,3 +405,170 @@ func (r request) reposition(v view, to place) step {
 
 // degE7 is an angle in 1e-7 degrees, the integer that MAVLink carries places in.
 func degE7(deg float64) int32 { return int32(math.Round(deg * 1e7)) }
+
+// planTakeoffPX4 is AUTO.LOITER, ARM, NAV_TAKEOFF: a refusal on the way then leaves no disarmed
+// AUTO.TAKEOFF, which would climb when anybody arms it.
+func (r request) planTakeoffPX4(v view) (plan, error) {
+	altitude := or(r.altitude, defaultTakeoff)
+	amsl, err := v.takeoffAMSL(altitude)
+	if err != nil {
+		return plan{}, err
+	}
+	p := plan{target: &place{math.NaN(), math.NaN(), altitude, amsl}}
+	if !v.armed {
+		if v.custom != entered[px4][ModeHold] {
+			p.steps = append(p.steps, px4.enter(ModeHold))
+		}
+		p.steps = append(p.steps, px4.armDisarm(true))
+	}
+	// Never 0 for latitude and longitude: PX4 then arms and stays.
+	climb := px4.step(common.MAV_CMD_NAV_TAKEOFF).leadingTo(ModeTakeoff, entered[px4][ModeTakeoff])
+	climb.p[6] = float32(amsl)
+	climb.to.end, climb.to.endAMSL = entered[px4][ModeHold], amsl-max(altitude/5, 1)
+	p.steps = append(p.steps, climb)
+	return p, nil
+}
+
+// takeoffAMSL is the height of a takeoff as PX4 takes it: in metres above mean sea level,
+// whatever the frame says. With a height below the present one PX4 would stay where it is, armed.
+func (v view) takeoffAMSL(altitude float64) (float64, error) {
+	home := v.home.amsl
+	if math.IsNaN(home) && !v.flying() {
+		home = v.place.amsl // arming makes this place home
+	}
+	amsl := home + altitude
+	if math.IsNaN(amsl) {
+		return 0, refuse(codeRefused, "takeoff: the autopilot has no home position yet; wait for its GPS")
+	}
+	if amsl <= v.place.amsl {
+		return 0, refuse(codeRefused, "altitude: the vehicle is already %.1f m above home; give more, or use goto", v.place.amsl-home)
+	}
+	return amsl, nil
+}
+
+// planHoldPX4 holds by PX4's own pause, DO_REPOSITION without a place: PX4 knows where it can stop.
+// A mode change alone flies on to the old target. An armed vehicle on the ground is paused too: its
+// takeoff may be under way. A failsafe ends by a mode change only. On its wing a vehicle that is low is sent a
+// height: its circle would be as low.
+func (r request) planHoldPX4(v view, aim *place) (p plan) {
+	if !v.armed || v.critical {
+		p.steps = append(p.steps, px4.enter(ModeHold))
+	}
+	if v.armed {
+		hold := px4.step(common.MAV_CMD_DO_REPOSITION, -1, 1, 0)
+		if here := v.holdHere(aim); here.amsl > v.place.amsl {
+			hold, p.target = r.reposition(v, here), &here
+		}
+		hold.holds = true
+		p.steps = append(p.steps, hold.leadingTo(ModeHold, entered[px4][ModeHold]))
+	}
+	p.leaveGround(v, aim)
+	return p
+}
+
+// checkHover returns an error where a QuadPlane is to hover at a place, but would circle it in GUIDED, 75 m
+// off, as it does by default (docs/autopilots.md, "QuadPlane"): where it hovers now, or is to land there.
+func (v view) checkHover(r request) error {
+	toHover := v.kind() == hovering || r.mode == ModeLand
+	if v.firmware == quadPlane && toHover && v.param("Q_GUIDED_MODE", 0) != 1 {
+		return refuse(codeUnsupported, "%s: this QuadPlane circles in GUIDED instead of hovering; set Q_GUIDED_MODE to 1", r.name())
+	}
+	return nil
+}
+
+// planTakeoffArduPilot is GUIDED, ARM, NAV_TAKEOFF in metres above home. A fixed wing takes off in
+// its mode TAKEOFF, which is set last: whoever arms a plane in TAKEOFF starts the takeoff.
+func (r request) planTakeoffArduPilot(v view) (p plan, err error) {
+	f, altitude := v.firmware, or(r.altitude, defaultTakeoff)
+	switch {
+	case v.flying() && v.landed != 0: // if the landed state is unknown the autopilot decides
+		return p, refuse(codeRefused, "takeoff: already flying; use goto to climb")
+	case f == plane && r.altitude != nil:
+		return p, refuse(codeUnsupported, "altitude: a fixed wing takes off to its own TKOFF_ALT; leave it out")
+	}
+	p.steps = []step{f.enter(ModeHold)}
+	if !v.armed {
+		p.steps = append(p.steps, f.armDisarm(true))
+	}
+	climb := f.enter(ModeTakeoff)
+	if f == plane {
+		altitude = v.takeoffAltitude()
+	} else {
+		climb = f.step(common.MAV_CMD_NAV_TAKEOFF, 0, 0, 0, 0, 0, 0, float32(altitude))
+		climb = climb.leadingTo(ModeTakeoff, entered[f][ModeTakeoff])
+	}
+	p.target = &place{math.NaN(), math.NaN(), altitude, v.home.amsl + altitude}
+	p.steps = append(p.steps, climb)
+	return p, nil
+}
+
+// planHoldArduPilot holds in GUIDED. An armed Copter is sent BRAKE first, which stops it: GUIDED
+// alone would fly on to its old target. A plane or QuadPlane is sent the present place, which
+// enters GUIDED; a plane circles round it.
+func (r request) planHoldArduPilot(v view, aim *place) (plan, error) {
+	hold := v.firmware.enter(ModeHold)
+	p := plan{steps: []step{hold}}
+	switch {
+	case !v.armed:
+		return p, nil
+	case v.firmware == copter:
+		p.steps = []step{copter.setMode(ModeHold, copterBrake), hold}
+	case !math.IsNaN(v.place.lat):
+		to := v.holdHere(aim)
+		here := request{}.reposition(v, to).leadingTo(ModeHold, hold.to.number)
+		here.holds = true
+		p.steps, p.target = []step{here}, &to
+		p.leaveGround(v, aim)
+		p.steps = append(p.steps, r.changeSpeed(v)...)
+	}
+	return p, v.checkHover(r)
+}
+
+// adjust is the speed and heading, which ArduPilot's DO_REPOSITION ignores. They go out after its
+// ack: a speed sent before it is lost (docs/autopilots.md, "ArduPilot: goto").
+func (r request) adjust(v view) []step {
+	steps := r.changeSpeed(v)
+	if r.heading != nil {
+		steps = append(steps, v.firmware.step(common.MAV_CMD_CONDITION_YAW, float32(*r.heading)))
+	}
+	return steps
+}
+
+// changeSpeed is the request's speed or, without one, the vehicle's own: GUIDED keeps a speed for every later
+// place. On a Plane it is an air speed: a ground speed would change MIN_GROUNDSPEED for good, and a throttle
+// above 0 THROTTLE_CRUISE (docs/autopilots.md, "Plane").
+func (r request) changeSpeed(v view) []step {
+	const airSpeed, groundSpeed, ownSpeed = 0, 1, -2
+	speed, s := or(r.speed, math.NaN()), step{}
+	switch {
+	case v.circle() > 0:
+		s = v.firmware.step(common.MAV_CMD_DO_CHANGE_SPEED, airSpeed, float32(or(r.speed, ownSpeed)))
+	case v.firmware != copter: // a QuadPlane that hovers: see checkSpeed
+		return nil
+	default:
+		if r.speed == nil {
+			speed = v.cruise()
+		}
+		if math.IsNaN(speed) {
+			return nil
+		}
+		s = v.firmware.step(common.MAV_CMD_DO_CHANGE_SPEED, groundSpeed, float32(speed), -1)
+	}
+	s.optional = r.speed == nil
+	return []step{s}
+}
+
+// checkSpeed is why ArduPilot can't fly at the request's speed.
+func (r request) checkSpeed(v view) error {
+	slowest := v.param("AIRSPEED_MIN", v.param("ARSPD_FBW_MIN", math.NaN()))
+	fastest := v.param("AIRSPEED_MAX", v.param("ARSPD_FBW_MAX", math.NaN()))
+	switch {
+	case r.speed == nil, v.firmware == copter, v.firmware == px4:
+		return nil
+	case v.circle() == 0:
+		return refuse(codeUnsupported, "speed: a QuadPlane that hovers has only its own (Q_WP_SPEED); leave it out")
+	case *r.speed < slowest, *r.speed > fastest:
+		return refuse(codeOutOfRange, "speed: on its wing this vehicle flies %g to %g m/s through the air (AIRSPEED_MIN, AIRSPEED_MAX)", slowest, fastest)
+	}
+	return nil
+}

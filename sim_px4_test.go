@@ -2,6 +2,8 @@ package main
 
 import (
 	"fmt"
+	"maps"
+	"math"
 	"strings"
 	"testing"
 	"time"
@@ -271,5 +273,228 @@ func TestPX4MayShowPrearmHealthyBeforeItsFirstReport(t *testing.T) {
 			b.want("arm", b.tryArming(), simRejected)
 		}
 		return healthy
+	})
+}
+
+// PX4's planes, VTOLs and rovers, as docs/autopilots.md describes them ("PX4: on a wing", "PX4: on wheels").
+
+func init() { // adds the flavours that only tests have
+	of := func(typ common.MAV_TYPE, vtol common.MAV_VTOL_STATE) func(*simulator) {
+		return func(s *simulator) {
+			s.simVehicle = simPX4Vehicle
+			s.defaults = maps.Clone(s.defaults)
+			s.typ, s.vtol = typ, vtol
+			s.defaults["NAV_LOITER_RAD"], s.defaults["RTL_LOITER_RAD"] = simPX4Circle, simPX4Circle
+			s.brain = &simPX4KindBrain{simPX4Brain: simPX4Brain{simulator: s}}
+		}
+	}
+	simTestFlavours[simPX4Plane] = of(common.MAV_TYPE_FIXED_WING, common.MAV_VTOL_STATE_UNDEFINED)
+	simTestFlavours[simPX4VTOL] = of(common.MAV_TYPE_VTOL_FIXEDROTOR, common.MAV_VTOL_STATE_MC)
+	simTestFlavours[simPX4Rover] = of(common.MAV_TYPE_GROUND_ROVER, common.MAV_VTOL_STATE_UNDEFINED)
+}
+
+const (
+	simPX4Circle = 80.0 // m, the radius
+	simPX4Glide  = 11.0 // m/s
+	simPX4Lift   = 8.0  // m/s; a slower plane rolls on the ground
+	simPX4Drive  = 3.3  // m/s, full reverse
+	simPX4Change = 3 * time.Second
+)
+
+// simPX4KindBrain is a PX4 that is no multicopter. In hover a VTOL flies as one.
+type simPX4KindBrain struct {
+	simPX4Brain
+	changes time.Time // when a VTOL's transition began
+}
+
+func (b *simPX4KindBrain) start() {
+	b.simPX4Brain.start()
+	b.changes = time.Time{}
+	if b.typ == common.MAV_TYPE_VTOL_FIXEDROTOR && !b.airborne {
+		b.vtol = common.MAV_VTOL_STATE_MC
+	}
+}
+
+func (b *simPX4KindBrain) winged() bool {
+	return b.typ == common.MAV_TYPE_FIXED_WING || b.vtol == common.MAV_VTOL_STATE_FW ||
+		b.vtol == common.MAV_VTOL_STATE_TRANSITION_TO_FW
+}
+
+func (b *simPX4KindBrain) drives() bool { return b.typ == common.MAV_TYPE_GROUND_ROVER }
+
+func (b *simPX4KindBrain) command(c simCommand) {
+	switch {
+	case c.id == common.MAV_CMD_DO_VTOL_TRANSITION:
+		b.ack(c, b.transition(common.MAV_VTOL_STATE(c.p[0])))
+	case c.id == common.MAV_CMD_NAV_TAKEOFF && b.drives(): // it has no meaning
+		b.ack(c, common.MAV_RESULT_ACCEPTED)
+		b.follow(simPX4Takeoff, 0, func() { b.enter(simPX4Takeoff) })
+		b.after(500*time.Millisecond, func() { b.enter(simPX4Loiter) })
+	case c.id == common.MAV_CMD_COMPONENT_ARM_DISARM && c.p[0] == 0 && b.drives():
+		b.park()
+		b.simPX4Brain.command(c)
+	default:
+		b.simPX4Brain.command(c)
+	}
+}
+
+// park ends a rover's way: it stands.
+func (b *simPX4KindBrain) park() {
+	b.airborne = false
+	b.quad = simQuad{north: b.quad.north, east: b.quad.east, heading: b.quad.heading}
+}
+
+// transition is DO_VTOL_TRANSITION.
+func (b *simPX4KindBrain) transition(to common.MAV_VTOL_STATE) common.MAV_RESULT {
+	switch {
+	case b.typ != common.MAV_TYPE_VTOL_FIXEDROTOR, to != common.MAV_VTOL_STATE_FW && to != common.MAV_VTOL_STATE_MC:
+		return common.MAV_RESULT_DENIED
+	case !b.canFly(), b.mode == simPX4Takeoff, b.mode == simPX4Land:
+		return common.MAV_RESULT_TEMPORARILY_REJECTED
+	}
+	b.after(100*time.Millisecond, func() { b.goOver(to) })
+	return common.MAV_RESULT_ACCEPTED
+}
+
+// goOver begins a VTOL's transition.
+func (b *simPX4KindBrain) goOver(to common.MAV_VTOL_STATE) {
+	b.changes = time.Now()
+	b.vtol = common.MAV_VTOL_STATE_TRANSITION_TO_MC
+	if to == common.MAV_VTOL_STATE_FW {
+		b.vtol = common.MAV_VTOL_STATE_TRANSITION_TO_FW
+	}
+}
+
+func (b *simPX4KindBrain) step() {
+	b.simPX4Brain.step()
+	over := time.Since(b.changes) >= simPX4Change
+	lands := b.mode == simPX4Land || b.mode == simPX4RTL &&
+		math.Hypot(b.quad.north-b.home.north, b.quad.east-b.home.east) < simPX4Circle
+	switch {
+	case b.vtol == common.MAV_VTOL_STATE_TRANSITION_TO_FW && over:
+		b.vtol = common.MAV_VTOL_STATE_FW
+	case b.vtol == common.MAV_VTOL_STATE_TRANSITION_TO_MC && (over || !b.airborne):
+		b.vtol = common.MAV_VTOL_STATE_MC
+	case b.vtol == common.MAV_VTOL_STATE_FW && lands: // it goes over by itself
+		b.goOver(common.MAV_VTOL_STATE_MC)
+		b.stay()
+	}
+}
+
+// disarms reports whether it disarms by itself now. A plane that is armed on the ground stays armed, and so does
+// a rover that stands.
+func (b *simPX4KindBrain) disarms(now time.Time) bool {
+	if b.winged() || b.drives() {
+		return b.landedAt.After(b.armedAt) && now.After(b.landedAt.Add(2*time.Second))
+	}
+	return b.simPX4Brain.disarms(now)
+}
+
+func (b *simPX4KindBrain) wanted(now time.Time, dt float64) (vn, ve, vu, turn float64) {
+	switch {
+	case b.drives():
+		return b.drive(now, dt)
+	case !b.winged() || !b.armed:
+		return b.simPX4Brain.wanted(now, dt)
+	}
+	if !b.airborne {
+		taxis := b.climbing || b.row(b.mode).sticks() && b.stick(2) > 0
+		if !taxis || now.Before(b.armedAt.Add(1500*time.Millisecond)) {
+			return 0, 0, 0, 0
+		}
+		b.airborne = true
+	}
+	if b.mode != simPX4Land {
+		b.quad.up = max(b.quad.up, 0.1) // it calls itself in the air while it rolls
+	}
+	return b.glide(dt)
+}
+
+// glide is the flight on the wing. It never stands still.
+func (b *simPX4KindBrain) glide(dt float64) (vn, ve, vu, turn float64) {
+	q, t := &b.quad, b.target
+	x, y, _, _ := b.axes()
+	speed := min(simPX4Glide, math.Hypot(q.vn, q.ve)+3*dt)
+	switch flying := b.row(b.mode).flying; {
+	case b.climbing:
+		turn, vu = 0, min(2, b.climbTo-q.up+1)
+	case flying >= simVelocity: // forward is down
+		turn, vu = y*0.6, -2.7*x
+	case flying == simReturn:
+		t = b.returning()
+		turn, vu = b.round(t, b.params["RTL_LOITER_RAD"]), max(-2, min(2, t.up-q.up))
+	case flying == simDescend:
+		turn, vu = b.round(t, b.params["NAV_LOITER_RAD"]), -0.65
+	default:
+		turn, vu = b.round(t, b.params["NAV_LOITER_RAD"]), max(-2, min(2, t.up-q.up))
+	}
+	if q.up <= 0.1 && speed < simPX4Lift {
+		vu = 0
+	}
+	sin, cos := math.Sincos(q.heading + turn*dt)
+	return cos * speed, sin * speed, vu, turn
+}
+
+// round is the turn rate on, or towards, a circle round a place.
+func (b *simPX4KindBrain) round(t simTarget, radius float64) float64 {
+	q := &b.quad
+	n, e := q.north-t.north, q.east-t.east
+	course := math.Atan2(e, n) + math.Pi/2 + math.Atan((math.Hypot(n, e)-radius)/40)
+	turn := math.Hypot(q.vn, q.ve)/radius + 2*math.Remainder(course-q.heading, 2*math.Pi)
+	return max(-0.6, min(0.6, turn))
+}
+
+// drive moves a rover. It calls itself in the air while it is armed.
+func (b *simPX4KindBrain) drive(now time.Time, dt float64) (vn, ve, vu, turn float64) {
+	if !b.armed {
+		b.park()
+		return 0, 0, 0, 0
+	}
+	q, t, row := &b.quad, b.target, b.row(b.mode)
+	if row.flying == simReturn {
+		t = b.returning()
+	}
+	arrived := math.Hypot(t.north-q.north, t.east-q.east) < 0.5
+	if row.flying == simDescend || row.flying == simReturn && arrived {
+		if !b.landedAt.After(b.armedAt) {
+			b.landedAt = now
+		}
+		b.park()
+		return 0, 0, 0, 0
+	}
+	b.airborne, q.up = true, 0.1
+	_, y, z, _ := b.axes()
+	speed := (z - 0.5) * 2 * simPX4Drive
+	if row.sticks() && row.custom != simPX4Altctl {
+		sin, cos := math.Sincos(q.heading)
+		return cos * speed, sin * speed, 0, y * min(1, math.Abs(speed))
+	}
+	vn, ve, _ = q.towards(t)
+	return vn, ve, 0, 0
+}
+
+func (b *simPX4KindBrain) steer(vn, ve, vu, dt float64) {
+	if !b.winged() {
+		b.simPX4Brain.steer(vn, ve, vu, dt)
+		return
+	}
+	q := &b.quad
+	q.an, q.ae = (vn-q.vn)/dt, (ve-q.ve)/dt
+	q.vn, q.ve = vn, ve
+	q.vu += max(-2*dt, min(2*dt, vu-q.vu))
+	q.north += q.vn * dt
+	q.east += q.ve * dt
+	q.up += q.vu * dt
+}
+
+func TestPX4PlanesVTOLsAndRovers(t *testing.T) {
+	simFlies(t, []rule{
+		{"a plane rolls, climbs to its height and circles",
+			"px4-plane: mode AUTO.LOITER, arm = accepted, NAV_TAKEOFF nan nan nan nan nan nan 518.3 = accepted, " +
+				"+3s, alt 0.1 ±0.1, +25s, in AUTO.LOITER, alt 30 ±1, speed 11 ±0.1"},
+		{"a VTOL that is told to goes over to its wing, and back",
+			"px4-vtol air: vtol MC, DO_VTOL_TRANSITION 4 = accepted, +200ms, vtol TRANSITION_TO_FW, +5s, vtol FW, " +
+				"speed 11 ±0.5, DO_VTOL_TRANSITION 3 = accepted, +4s, vtol MC"},
+		{"a rover drives by its throttle", "px4-rover: as 1, mode MANUAL, sticks 0 0 500 0 for 1s, arm = accepted"},
 	})
 }

@@ -1,10 +1,14 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"net/netip"
+	"slices"
 	"time"
+
+	"github.com/bluenviron/gomavlib/v3/pkg/dialects/common"
 )
 
 // Times of the sticks (docs/design.md, "Who has the sticks").
@@ -410,4 +414,374 @@ func (s *sticks) stop(v situation) {
 	}
 	s.park(v)
 	s.acts.send = true
+}
+
+// Times and limits of other sticks than ours (docs/design.md, "Who has the sticks").
+const (
+	overrideTimeout = 3500 * time.Millisecond // until ArduPilot has forgotten sticks that were not released
+	othersFor       = 3 * time.Second         // after their last frame somebody else's sticks count for this long
+	switchesIn      = 3 * time.Second         // after channels 5 to 16 first had values they may still jump by themselves
+	idleBelow       = 1350                    // µs of RC_CHANNELS 3 (throttle); up to this the receiver counts as idle
+	switchJump      = 100                     // µs between two successive RC_CHANNELS: a switch jumps, RSSI drifts
+)
+
+// receiverState is what is known of the vehicle's own RC receiver.
+type receiverState uint8
+
+const (
+	receiverNone  receiverState = iota // never there, lost or unknown
+	receiverIdle                       // live, its throttle low
+	receiverInUse                      // live, and somebody flies by it
+)
+
+// sources is what is known of who else may move the sticks. SYS_STATUS shows the receiver only
+// while no stream of ours runs.
+type sources struct {
+	validFrom time.Time // from when on SYS_STATUS shows the receiver: an earlier stream hides it until then
+	receiver  receiverState
+	known     bool // the receiver's state was heard
+
+	oursFirst     bool      // PX4 accepted a stick mode with our stream before a transmitter was heard
+	heardInFlight bool      // a transmitter was heard since the arming; while disarmed: it is heard now
+	transmitterAt time.Time // when a transmitter was heard last; PX4 sends RC_CHANNELS only while it hears one
+	foreignAt     time.Time // when another program's sticks came last
+
+	last          channels  // the last RC_CHANNELS
+	switchesSince time.Time // when channels 5 to 16 first had values
+}
+
+// reason is why sticks do not act, or what their user must know. It is a value: its words are made when
+// somebody reads them. The zero value is no reason.
+type reason struct {
+	kind    reasonKind
+	param   string // the parameter's name
+	value   float64
+	version firmwareVersion // PX4's; the advice depends on it
+}
+
+type reasonKind uint8
+
+const (
+	noReason         reasonKind = iota
+	otherProgram                // another program moves ArduPilot's sticks
+	groundFailsafe              // ArduPilot takes our sticks for a ground station's heartbeat
+	onlyTransmitter             // PX4 obeys only a transmitter
+	transmitterWasOn            // PX4 heard a transmitter in this flight
+	transmitterFirst            // PX4 heard a transmitter before our sticks
+	transmitterOn               // PX4 hears a transmitter, which comes first
+	nobodyBefore17              // nobody's sticks act on a PX4 before 1.17
+	nobody                      // nobody's sticks act
+	deafAlways                  // PX4 ignores a transmitter
+	deafWhileSent               // PX4 ignores a transmitter while our sticks come
+	deafUntilRestart            // PX4 ignores a transmitter until it restarts
+	switchNotLive               // a pilot's switch that our sticks undo does not show
+	kindNotSaid                 // PX4 is a MAV_TYPE_GENERIC
+	switchUnseen                // a pilot's switch that our sticks undo may not show on a line so slow
+)
+
+func (r reason) given() bool { return r.kind != noReason }
+
+// about is a reason of a parameter's value.
+func (v view) about(kind reasonKind, param string, value float64) reason {
+	return reason{kind: kind, param: param, value: value, version: v.version}
+}
+
+// aboutRcIn is a reason of PX4's COM_RC_IN_MODE.
+func (v view) aboutRcIn(kind reasonKind) reason { return v.about(kind, "COM_RC_IN_MODE", v.rcIn()) }
+
+// String is the reason in words; "" if there is none.
+func (r reason) String() string {
+	is := fmt.Sprintf("%s is %g", r.param, r.value)
+	deaf := ": PX4 ignores a transmitter's sticks, its mode switch and its kill switch "
+	switch r.kind {
+	case otherProgram:
+		return "another program moves the sticks of this vehicle"
+	case groundFailsafe:
+		return is + ": the autopilot takes these sticks for a ground station's heartbeat; set it to 0, or start mavrest with -gcs if there is no other ground station"
+	case onlyTransmitter:
+		return is + ": PX4 obeys only a transmitter's sticks; " + r.rcInAdvice()
+	case transmitterWasOn:
+		return is + ", and a transmitter was on in this flight: these sticks would take the drone and the kill switch from the pilot; to fly by these sticks, land, switch the transmitter off and disarm"
+	case transmitterFirst:
+		return is + ", and the transmitter has the sticks; to fly by these sticks, land, switch the transmitter off and restart PX4"
+	case transmitterOn:
+		return is + ", and the transmitter has the sticks; to fly by these sticks, land and switch the transmitter off"
+	case nobodyBefore17:
+		return is + fmt.Sprintf(" on PX4 %s: before PX4 1.17 nobody's sticks act then, nor a transmitter's kill switch; %s", cmp.Or(r.version.String(), "of unknown version"), r.rcInAdvice())
+	case nobody:
+		return is + ": nobody's sticks act, nor a transmitter's kill switch; " + r.rcInAdvice()
+	case deafAlways:
+		return is + deaf + "always; " + r.rcInAdvice()
+	case deafWhileSent:
+		return is + deaf + "while these sticks come; " + r.rcInAdvice()
+	case deafUntilRestart:
+		return is + deaf + "until PX4 restarts; " + r.rcInAdvice()
+	case kindNotSaid:
+		return "this PX4 does not say what kind of vehicle it is: mavrest takes it for a multicopter"
+	case switchNotLive:
+		return "this PX4 does not report its mode live: a pilot's switch that the client's moving sticks undo does not show; set COM_RC_OVERRIDE to 0"
+	case switchUnseen:
+		return fmt.Sprintf("at %.0f baud the client's moving sticks can undo a pilot's switch without mavrest noticing: set COM_RC_OVERRIDE to 0, or the line to 921600 baud", r.value)
+	}
+	return ""
+}
+
+// rcInAdvice says what to set COM_RC_IN_MODE to on this version of PX4.
+func (r reason) rcInAdvice() string {
+	if r.version >= px4SourceOrder {
+		return "set it to 5 to let a transmitter come first and POST input act while it is off, or to 1 for a drone without a transmitter"
+	}
+	return "set it to 0 for a drone with a transmitter (POST input is refused then), or to 1 for one without"
+}
+
+// denied is why our sticks can't act; no reason if they can.
+func (s *sources) denied(v view) reason {
+	rcIn, noSticks := v.rcIn(), v.noSticks()
+	switch {
+	case s.foreign(v.now):
+		return reason{kind: otherProgram}
+	case v.gcsFailsafe > 0:
+		return v.about(groundFailsafe, stickParams[v.firmware], v.gcsFailsafe)
+	case v.firmware.ardupilot():
+		return reason{}
+	case noSticks.given():
+		return noSticks
+	case rcIn == 0:
+		return v.aboutRcIn(onlyTransmitter)
+	case rcIn == 2 && s.heardInFlight:
+		return v.aboutRcIn(transmitterWasOn)
+	case rcIn == 3 && !s.oursFirst && !s.transmitterAt.IsZero(): // until PX4 restarts
+		return v.aboutRcIn(transmitterFirst)
+	case (rcIn == 5 || rcIn == 7) && s.transmits(v.now):
+		return v.aboutRcIn(transmitterOn)
+	}
+	return reason{}
+}
+
+// px4SourceOrder is the first PX4 in which sticks act with COM_RC_IN_MODE 5 to 8
+// (docs/autopilots.md, "PX4: source of sticks"). An unknown version counts as an older one.
+const px4SourceOrder = firmwareVersion(1<<24 | 17<<16)
+
+// noSticks is why nobody's sticks act on this PX4, not even a transmitter's; no reason if somebody's do.
+func (v view) noSticks() reason {
+	switch {
+	case v.rcIn() >= 5 && v.rcIn() <= 8 && v.version < px4SourceOrder:
+		return v.aboutRcIn(nobodyBefore17)
+	case v.rcIn() < 0 || v.rcIn() == 4 || v.rcIn() > 8:
+		return v.aboutRcIn(nobody)
+	}
+	return reason{}
+}
+
+// foreign reports whether another program's sticks count on ArduPilot.
+func (s *sources) foreign(now time.Time) bool { return now.Sub(s.foreignAt) < othersFor }
+
+// transmits reports whether PX4 hears a transmitter.
+func (s *sources) transmits(now time.Time) bool {
+	return s.receiver != receiverNone || now.Sub(s.transmitterAt) < othersFor
+}
+
+// whyNobodyFlies is why a stick mode would have nobody's sticks: ours can't act, and there are
+// no others. No reason if somebody's act.
+func (s *sources) whyNobodyFlies(v view) reason {
+	transmitter := !v.firmware.ardupilot() && s.transmits(v.now) && !v.noSticks().given()
+	if transmitter || s.inUse(v.firmware) || s.foreign(v.now) {
+		return reason{}
+	}
+	return s.denied(v)
+}
+
+// live reports whether a receiver takes over when our stream releases the sticks. PX4 has no such release.
+func (s *sources) live(f firmware) bool { return f.ardupilot() && s.receiver != receiverNone }
+
+// inUse reports whether a pilot flies by ArduPilot's receiver.
+func (s *sources) inUse(f firmware) bool { return f.ardupilot() && s.receiver == receiverInUse }
+
+// movementOverrides reports whether moving sticks make PX4 leave a mode that flies without them.
+func (v view) movementOverrides() bool {
+	return v.firmware == px4 && int(v.param("COM_RC_OVERRIDE", 1))&1 != 0
+}
+
+// hide records that our sticks or another program's may hide the receiver until a time.
+func (s *sources) hide(until time.Time) { s.validFrom = later(s.validFrom, until) }
+
+func (s *sources) hearTransmitter(now time.Time) { s.transmitterAt, s.heardInFlight = now, true }
+
+// deafUntil says, by COM_RC_IN_MODE, how long PX4 ignores a transmitter once our sticks have come.
+var deafUntil = map[float64]reasonKind{
+	1: deafAlways, 2: deafWhileSent, 3: deafUntilRestart, 6: deafWhileSent, 8: deafWhileSent,
+}
+
+// deafens warns that PX4 ignores a transmitter once our sticks have come; no reason if a transmitter
+// comes first, or if PX4 obeys nobody's sticks.
+func (v view) deafens() reason {
+	kind, deaf := deafUntil[v.rcIn()]
+	if !deaf {
+		return reason{}
+	}
+	return v.aboutRcIn(kind)
+}
+
+// switchMoves reports whether one of the channels 5 to 16 jumps. Our stream does not move them.
+func (s *sources) switchMoves(c channels, now time.Time) (moves bool) {
+	for i := 4; i < len(c); i++ {
+		if !plausible(c[i]) {
+			continue
+		}
+		if s.switchesSince.IsZero() {
+			s.switchesSince = now
+		}
+		jump := max(c[i], s.last[i]) - min(c[i], s.last[i])
+		moves = moves || plausible(s.last[i]) && jump > switchJump
+	}
+	s.last = c
+	return moves && now.Sub(s.switchesSince) > switchesIn
+}
+
+// plausible reports whether a channel has a value: 0 and 65535 mean that it has none.
+func plausible(us uint16) bool { return us != 0 && us != math.MaxUint16 }
+
+// act does what the sticks request, except a hold, which needs a plan: only d.tick gets one, and begins it.
+func (d *drone) act() stickActs {
+	acts := d.sticks.take()
+	if acts.notice != "" {
+		d.notify(acts.notice)
+	}
+	if acts.takeover {
+		d.cmd.takeover(interruption(time.Now(), "somebody else moves the sticks"))
+	}
+	switch {
+	case d.sticks.phase == stickOff:
+		d.link.setSticks(nil)
+	case acts.send:
+		o := d.outgoing(d.sticks.toSend(d.cmd.reports.keeps()))
+		d.link.setSticks(&o)
+	}
+	if acts.release {
+		o := d.outgoing(released)
+		for range 3 { // there is no ack
+			d.link.sendAs(o.system, o.component, o.msg)
+		}
+	}
+	return acts
+}
+
+// outgoing is the MANUAL_CONTROL of axes. ArduPilot accepts it only from its ground station's
+// system id. The component id stays ours (docs/design.md, "Our ids").
+func (d *drone) outgoing(a axes) outgoing {
+	m := &common.MessageManualControl{Target: d.tel.id.system, X: a.x, Y: a.y, Z: a.z, R: a.r}
+	if d.firmware().ardupilot() {
+		return outgoing{system: d.params.groundStation(), msg: m}
+	}
+	return outgoing{msg: m}
+}
+
+// warn gives the warnings that this PX4's parameters call for, each once until the autopilot
+// restarts. It waits for the handshake. A parameter that is unanswered then has its default, and
+// an unknown version counts as old.
+func (d *drone) warn(v view) {
+	if v.firmware != px4 || !v.online || v.now.Sub(d.handshake.began) < warnAfter {
+		return
+	}
+	d.warnOnce(v.noSticks())
+	if v.typ == common.MAV_TYPE_GENERIC {
+		d.warnOnce(reason{kind: kindNotSaid})
+	}
+	if d.sticks.phase != stickOff {
+		d.warnOnce(v.deafens())
+	}
+	if !v.movementOverrides() {
+		return
+	}
+	// An undone switch lasts 12 to 48 ms (docs/autopilots.md, "PX4: moving sticks and a pilot").
+	switch baud := d.link.device.line.baud.Load(); {
+	case d.handshake.refusedLive():
+		d.warnOnce(reason{kind: switchNotLive})
+	case baud > 0 && baud < 921600:
+		d.warnOnce(reason{kind: switchUnseen, value: float64(baud)})
+	}
+}
+
+// warnOnce gives a warning that was not given since the autopilot started.
+func (d *drone) warnOnce(why reason) {
+	if !why.given() || slices.Contains(d.warned, why) {
+		return
+	}
+	d.warned = append(d.warned, why)
+	d.notify(why.String())
+}
+
+// hearReceiver takes the receiver's state from SYS_STATUS and its throttle from RC_CHANNELS. While
+// a fresh RC_CHANNELS is from before validFrom it may show our own throttle: nothing is taken then.
+func (d *drone) hearReceiver(now time.Time) {
+	tel, throttle, mayBeOurs := &d.tel, uint16(math.MaxUint16), false // an unknown throttle counts as raised
+	if tel.rc.within(freshFor, now) {
+		throttle, mayBeOurs = tel.rc.channel[2], !tel.rc.at.After(d.sticks.src.validFrom)
+	}
+	if tel.health.received() && !mayBeOurs {
+		d.sticks.hearReceiver(d.situation(now), tel.health.receiverLive(), throttle)
+	}
+}
+
+// stickInput is a POST input: roll, pitch and yaw from −1 to 1, throttle from 0 to 1 or nil.
+type stickInput struct {
+	roll, pitch, yaw float64
+	throttle         *float64
+	timeout          time.Duration
+	from             netip.Addr // the client
+}
+
+// axes are the sticks in MANUAL_CONTROL's units; z is the throttle if none was given.
+func (in stickInput) axes(z int16) axes {
+	scaled := func(v float64) int16 { return int16(math.Round(v * 1000)) }
+	if in.throttle != nil {
+		z = scaled(*in.throttle)
+	}
+	return axes{x: scaled(in.pitch), y: scaled(in.roll), r: scaled(in.yaw), z: z}
+}
+
+// input takes the client's sticks and has them written at once. It returns the mode that they act in.
+func (d *drone) input(in stickInput) (mode Mode, err error) {
+	d.change(func() { mode, err = d.takeInput(in) })
+	return mode, err
+}
+
+func (d *drone) takeInput(in stickInput) (Mode, error) {
+	if err := d.able(); err != nil {
+		return 0, err
+	}
+	v, t := d.situation(time.Now()), d.cmd.current()
+	if err := v.readOnly(); err != nil {
+		return 0, err
+	}
+	inStickMode, held, denied := v.mode.flownBySticks(), d.sticks.held(v), d.sticks.src.denied(v.view)
+	switch {
+	case t != nil && t.doing.setMode:
+		return 0, refuse(codeWrongMode, "input: a command to enter %s is under way", t.request.mode)
+	case denied.given(): // setting a mode would not help
+		return 0, refuse(codeWrongMode, "input: %s", denied)
+	case d.sticks.taken && (inStickMode || d.machine.order == nil): // with a mode set here: the next case
+		return 0, refuse(codeWrongMode, "input: a pilot, a failsafe or another program took the drone, which is in mode %s; set %s here to take the sticks", v.mode, v.stickModes())
+	case !inStickMode:
+		return 0, refuse(codeWrongMode, "input: the drone is in mode %s; set %s first", v.mode, v.stickModes())
+	case held.IsValid() && held != in.from:
+		return 0, refuse(codeWrongMode, "another client (%s) has the sticks; set the mode to take them", held)
+	case !d.sticks.src.known && d.sticks.phase == stickOff && v.now.Before(d.receiverDeadline()):
+		return 0, refuse(codeWrongMode, "input: it is not known yet whether a receiver has the sticks; try again in a few seconds")
+	case v.stickKind() == kindUnknown:
+		return 0, refuse(codeWrongMode, "input: this VTOL does not report now whether it hovers or is on its wing, where sticks mean something else")
+	case d.sticks.otherKind(v):
+		return 0, refuse(codeWrongMode, "input: the vehicle has gone over to %s, where sticks mean something else; set the mode again to take them", kindNames[v.stickKind()])
+	case in.throttle == nil && v.mode == ModeManual && !v.drives():
+		return 0, refuse(codeOutOfRange, "throttle: it must be given in manual mode, where it is thrust: 0 to 1")
+	}
+	d.sticks.input(v, in.axes(rest(v.view)), in.from, in.timeout)
+	d.cmd.clientActed = true
+	return v.mode, nil
+}
+
+// receiverDeadline is when a command stops waiting for the receiver's state. SYS_STATUS brings
+// it, twice a second.
+func (d *drone) receiverDeadline() time.Time {
+	return d.sticks.src.validFrom.Add(showWithin + d.cmd.acks.trip)
 }

@@ -480,7 +480,7 @@ func (a *api) openStream(client context.Context) context.Context {
 	return ctx
 }
 
-//go:embed status.html
+//go:embed page/status.html
 var statusHTML string // the page for people, with one script and one style
 
 // statusPage is status.html with the version that it belongs to.

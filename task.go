@@ -5,10 +5,422 @@ import (
 	"math"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/bluenviron/gomavlib/v3/pkg/dialects/common"
 )
+
+// Times of a plan (docs/design.md, rule 5 and "The newest command wins").
+const (
+	answerWait = 1500 * time.Millisecond // how long a step waits for its report, and a plan for HOME_POSITION
+	urgentWait = 100 * time.Millisecond  // an urgent request's first step waits no longer: it goes without a report
+	urgentKept = 500 * time.Millisecond  // the same, while a number is kept
+	dueAtOnce  = 10 * time.Millisecond   // a first step due within this time of its request is due at once
+)
+
+// commander knows whose turn it is, sends a task's steps and waits until the vehicle shows
+// them. Everything in it happens under the drone's mutex.
+type commander struct {
+	acks    *acks
+	machine *machine
+	reports reports
+	bell    bell // rings when something came that a task may wait for
+
+	tasks       []*task    // in the order in which they came; the first one is under way
+	manoeuvre   *manoeuvre // of the last accepted plan that set a mode, even if complete; nil: none, or ended
+	clientActed bool       // a client's step or sticks were accepted since the last takeover or disarming
+	away        bool       // the port was down when poll last requested HEARTBEAT
+	awayAt      time.Time  // when the port was last found down: no report from before that counts
+	stopped     bool       // the program ends
+}
+
+// answer is the result of an accepted request: the MAV_CMD number of the last command
+// accepted, the mode it led to, and what is to be watched to its end.
+type answer struct {
+	command   uint16
+	mode      Mode
+	manoeuvre *manoeuvre
+}
+
+// task is a request from its arrival to its answer. What it is doing is its request. While it waits until the drone
+// is clear of the ground it does nothing: any newer command ends it. Once its plan has failed it is the disarming
+// of what it armed: who comes then waits for that.
+type task struct {
+	commander *commander
+	request   request
+	doing     request // see below
+	plan      plan
+	askedAt   time.Time  // when a client asked for it; zero: mavrest itself did
+	firstLeg  *manoeuvre // for a landing's second leg: the manoeuvre that it continues; nil for any other task
+
+	was      report     // the last report when its turn came
+	previous *manoeuvre // the manoeuvre when its turn came; nil: there was none
+
+	sent    *command      // the command that went out last; nil: no command did
+	answer  answer        // what was accepted so far
+	armed   bool          // it sent an ARM to a disarmed vehicle, which did not refuse it
+	endedBy *commandError // a newer command, a takeover, a disarming, the program's end; nil: nothing
+}
+
+// newTask is a client's task or, where askedAt is zero, mavrest's own.
+func (c *commander) newTask(r request, askedAt time.Time) *task {
+	return &task{commander: c, request: r, doing: r, askedAt: askedAt}
+}
+
+// idle reports whether no task is under way or waits, and the program is not ending.
+func (c *commander) idle() bool { return len(c.tasks) == 0 && !c.stopped }
+
+// current is the task that is under way; nil if there is none.
+func (c *commander) current() *task {
+	if len(c.tasks) == 0 {
+		return nil
+	}
+	return c.tasks[0]
+}
+
+// enter puts a task behind those that came before it, and ends those that it supersedes.
+func (c *commander) enter(t *task, v view) {
+	for _, o := range c.tasks {
+		if t.supersedes(o, v) {
+			o.end(errSuperseded)
+		}
+	}
+	c.tasks = append(c.tasks, t)
+}
+
+// leave takes a task out of the queue: the next one has its turn.
+func (c *commander) leave(t *task) {
+	c.tasks = slices.DeleteFunc(c.tasks, func(o *task) bool { return o == t })
+	c.bell.ring()
+}
+
+// end ends a task from outside. A takeover or a disarming does not replace an earlier reason;
+// a newer command and the program's end do.
+func (t *task) end(why *commandError) {
+	if t.endedBy == nil || why.code != codeInterrupted {
+		t.endedBy = why
+	}
+	t.commander.bell.ring()
+}
+
+// supersedes reports whether t ends an older task o, under way or waiting. It does not end a landing, a
+// return, a hold or a disarming, unless o also arms: t waits for o's answer. Of equal ones only the
+// newest waits. A disarming on the ground ends everything. What has to wait until the drone is clear of the ground
+// does not end a takeoff: that brings it there.
+func (t *task) supersedes(o *task, v view) bool {
+	switch {
+	case t.request.disarms() && v.landed == onGround:
+		return true
+	case o.doing.arms():
+		return !t.plan.away() || v.isClear()
+	case !o.doing.urgent():
+		return true
+	}
+	return o != t.commander.current() && o.request.equals(t.request)
+}
+
+// What may be sent after a takeover, a disarming and the program's end is decided below: by
+// mustStop for a task, by mustNotAct for mavrest itself (docs/design.md, rule 4).
+
+// takeover is called when no command of ours explains a report, a failsafe begins, the autopilot
+// restarted, or somebody else moves the sticks of a stick mode. It ends every task and the manoeuvre.
+// A task whose step is on the wire first learns what becomes of that step.
+func (c *commander) takeover(why *commandError) {
+	c.clientActed = false
+	for _, t := range c.tasks {
+		t.end(why)
+	}
+	c.endManoeuvre(why)
+}
+
+// disarmed ends the tasks that arm or fly to a place, and those of mavrest itself. Our own
+// disarming ends none: those that waited for it go on.
+func (c *commander) disarmed() {
+	c.clientActed = false
+	if t := c.current(); t != nil && t.doing.endsDisarmed() {
+		return
+	}
+	for _, t := range c.tasks {
+		if t.doing.arms() || t.plan.target != nil || t.askedAt.IsZero() {
+			t.end(interruption(time.Now(), "the vehicle was disarmed"))
+		}
+	}
+}
+
+// stop ends every task; no client's command begins any more. A step that was sent may still happen: no_ack.
+func (c *commander) stop() {
+	c.stopped = true
+	for _, t := range c.tasks {
+		why := *errStopping
+		if t.sent != nil {
+			why.code = codeNoAck
+		}
+		t.end(&why)
+	}
+	c.bell.ring()
+}
+
+// mustNotAct is why mavrest may not send a command that no client asks for at this moment; nil:
+// it may. It may not while a command is under way, and after a takeover or a disarming until
+// a client's next step or sticks are accepted.
+func (c *commander) mustNotAct() error {
+	switch {
+	case len(c.tasks) > 0:
+		return errSuperseded
+	case !c.clientActed:
+		return refuse(codeInterrupted, "no client has commanded the drone since it was taken over or disarmed")
+	}
+	return nil
+}
+
+// mustStop is why a task may not go on; nil: it may. After a takeover a task whose step is on
+// the wire still waits for that step's answer.
+func (t *task) mustStop() error {
+	switch {
+	case t.endedBy == nil, t.takenOver() && t.onWire():
+		return nil
+	case t.sent != nil:
+		return t.ended("%s; %s was sent before; nothing more was sent", t.sentName())
+	}
+	return t.ended("%s; nothing was sent")
+}
+
+// sentName is what the task has sent. A speed or a heading is part of the goto or the hold that it follows.
+func (t *task) sentName() string {
+	s := t.sent.step
+	if s.cmd == common.MAV_CMD_DO_CHANGE_SPEED || s.cmd == common.MAV_CMD_CONDITION_YAW {
+		for i := range t.plan.steps {
+			if goTo := &t.plan.steps[i]; goTo.cmd == common.MAV_CMD_DO_REPOSITION {
+				return commandName(goTo)
+			}
+		}
+	}
+	return commandName(s)
+}
+
+// ended is the error of a task that was ended. The format's first %s is what ended it; args are the others.
+func (t *task) ended(format string, args ...any) error {
+	e := *t.endedBy
+	e.text = fmt.Sprintf(format, append([]any{e.text}, args...)...)
+	return &e
+}
+
+// takenOver reports whether a takeover or a disarming ended the task.
+func (t *task) takenOver() bool { return t.endedBy != nil && t.endedBy.code == codeInterrupted }
+
+// onWire reports whether transact still waits for the outcome of the step that the task sent last.
+func (t *task) onWire() bool {
+	return t.sent != nil && t.commander.acks.waiting[t.sent.step.cmd] == t.sent
+}
+
+// bell wakes all that pause.
+type bell struct{ rings chan struct{} }
+
+func (b *bell) ring() {
+	if b.rings != nil {
+		close(b.rings)
+		b.rings = nil
+	}
+}
+
+// waiter is the permission to wait, and so to unlock the drone's mutex meanwhile. What is given one reads
+// everything again after it has waited; whatever is given none sees nothing change while it runs. Only
+// drone.changeMayWait makes one (CONTRIBUTING.md, "The mutex").
+type waiter struct {
+	mu     *sync.Mutex
+	bell   *bell
+	settle func() // drone.settle
+}
+
+// pause waits until the bell rings or the time is over. Only follow calls it.
+func (w waiter) pause(until time.Time) {
+	if w.bell.rings == nil {
+		w.bell.rings = make(chan struct{})
+	}
+	rings := w.bell.rings
+	w.settle() // this may ring
+	w.mu.Unlock()
+	defer w.mu.Lock()
+	select {
+	case <-rings:
+	case <-time.After(time.Until(until)):
+	}
+}
+
+// follow is the one loop that waits: it does what decide says, until that says that the wait is over.
+func (w waiter) follow(decide func(now time.Time) decision, do func(move)) move {
+	for {
+		switch d := decide(time.Now()); {
+		case d.move == look:
+			w.pause(d.at)
+		case d.move >= goOn:
+			return d.move
+		default:
+			do(d.move)
+		}
+	}
+}
+
+// wait waits until ok is true or the time is over.
+func (w waiter) wait(end time.Time, ok func() bool) {
+	w.follow(func(now time.Time) decision { return until(end, ok(), now) }, nil)
+}
+
+// follow is the waiter's, and stops when the task may not go on.
+func (t *task) follow(w waiter, decide func(now time.Time) decision, do func(move)) move {
+	return w.follow(func(now time.Time) decision {
+		if t.mustStop() != nil {
+			return decision{move: stop}
+		}
+		return decide(now)
+	}, do)
+}
+
+// await waits until ok is true or the time is over; an error means that the task was ended.
+func (t *task) await(w waiter, end time.Time, ok func() bool) error {
+	t.follow(w, func(now time.Time) decision { return until(end, ok(), now) }, nil)
+	return t.mustStop()
+}
+
+// ask repeats a request until its answer came or the time is over; an error means that the task was ended.
+func (t *task) ask(w waiter, every time.Duration, end time.Time, request func(), came func() bool) error {
+	q := question{every: every, end: end}
+	t.follow(w, func(now time.Time) decision { return q.decide(came(), now) }, func(move) {
+		q.asked = time.Now()
+		request()
+	})
+	return t.mustStop()
+}
+
+// askForReport requests HEARTBEAT.
+func (c *commander) askForReport(now time.Time) {
+	c.reports.asked = now
+	if c.away = c.acks.request(idHeartbeat) != nil; c.away {
+		c.awayAt = now
+	}
+}
+
+// departure is that of the task's next step, which could first go when it was due.
+func (t *task) departure(s *step, due time.Time) departure {
+	first := t.sent == nil && !t.askedAt.IsZero()
+	return departure{
+		due:    due,
+		atOnce: first && due.Sub(t.askedAt) <= dueAtOnce,
+		urgent: t.request.urgent(),
+		away:   s.away,
+		trip:   t.commander.acks.trip,
+	}
+}
+
+// transact sends one command, repeats it until it is answered, and returns why the vehicle did
+// not take it (rule 6).
+func (t *task) transact(w waiter, s *step) error {
+	c := t.commander
+	x := c.acks.open(s, c.machine.last)
+	defer c.acks.close(x)
+	t.sendCopy(x)
+	if x.copies == 0 {
+		return errAway
+	}
+	x.copyDue = x.sent.Add(c.acks.copyGap())
+	end := t.follow(w, func(now time.Time) decision {
+		return x.decide(c.machine.last, &c.reports, c.acks.trip, t.endedBy != nil, now)
+	}, func(m move) {
+		if m == ask {
+			x.asked = true
+			c.askForReport(time.Now())
+			return
+		}
+		if m == sendCopy {
+			t.sendCopy(x)
+		}
+		x.copyDue = x.copyDue.Add(c.acks.copyGap())
+	})
+	switch end {
+	case stop:
+		return t.mustStop()
+	case proven:
+		c.acks.modeAnswered(s.cmd)
+		return nil
+	}
+	return t.failure(x, end)
+}
+
+// sendCopy sends a copy.
+func (t *task) sendCopy(x *command) {
+	c, s := t.commander, x.step
+	if c.acks.send(x) != nil { // the port is away or its queue full: this copy is left out
+		return
+	}
+	t.sent = x
+	t.armed = t.armed || s.arms() && !c.machine.last.armed
+	if s.to != nil {
+		c.machine.claim(s.to, time.Now())
+		if c.manoeuvre != t.firstLeg { // a second leg does not end the manoeuvre that it continues
+			c.endManoeuvre(errSuperseded) // an older task's, even if this step fails: t's own has not begun
+		}
+	}
+}
+
+// failure is the error of a command that was refused, or not shown in time. A refused step
+// explains no later report, and armed nothing.
+func (t *task) failure(x *command, why move) error {
+	name := commandName(x.step)
+	if x.refusal != nil {
+		t.commander.machine.refused(x.step.to)
+		t.armed = t.armed && !x.step.arms() // a later arming is somebody else's
+	}
+	switch why {
+	case notObeying: // the takeover is the answer, not the refusal
+		return t.ended("%s; %s was sent, and no report shows that the vehicle follows it", name)
+	case refused:
+		return x.refused()
+	case notShown:
+		return refuse(codeNoAck, "%s was acknowledged, but the vehicle never reported it; read the status to see whether it happened", name)
+	}
+	return refuse(codeNoAck, "%s was sent and never acknowledged; read the status to see whether it happened", name)
+}
+
+// replace makes t's plan the manoeuvre, once the vehicle has accepted its goal. A second leg
+// continues the manoeuvre of the first: clients that wait for it wait on.
+func (c *commander) replace(t *task) {
+	if t.firstLeg != nil {
+		t.firstLeg.plan, t.answer.manoeuvre = t.plan, t.firstLeg
+		return
+	}
+	t.answer.manoeuvre = newManoeuvre(t.request, t.plan)
+	c.manoeuvre = t.answer.manoeuvre
+}
+
+// endManoeuvre ends and forgets the manoeuvre. It also ends the command that began or continues it, if
+// that is still under way. If a landing was on its way to its place, the mode is now the reported one.
+func (c *commander) endManoeuvre(why *commandError) {
+	if c.manoeuvre == nil {
+		return
+	}
+	if t := c.current(); t != nil && (t.answer.manoeuvre == c.manoeuvre || t.firstLeg == c.manoeuvre) {
+		t.end(why)
+	}
+	if c.onWayToLand() {
+		c.machine.abandon()
+	}
+	c.manoeuvre.finish(why)
+	c.manoeuvre = nil
+}
+
+// aim is the target of the manoeuvre that is not complete; nil: there is none.
+func (c *commander) aim() *place {
+	if c.manoeuvre == nil || c.manoeuvre.finished() {
+		return nil
+	}
+	return c.manoeuvre.plan.target
+}
+
+// onWayToLand reports whether a landing is still on its way to its place.
+func (c *commander) onWayToLand() bool {
+	return c.manoeuvre != nil && c.manoeuvre.plan.second != nil && !c.manoeuvre.finished()
+}
 
 // do carries a client's request out. It returns when the vehicle shows what the request leads
 // to, or with a *commandError that says why it does not.
@@ -262,11 +674,6 @@ func (d *drone) conclude(w waiter, t *task, err error) {
 		m.anyHeading = true // the goto was accepted, its heading was not
 	}
 	d.targetAsked = time.Time{} // request the target at once: is it the place of this plan?
-}
-
-// vehicleFailed reports whether the vehicle is the reason of an error: it refused a step or did not answer.
-func vehicleFailed(err error) bool {
-	return slices.Contains([]errorCode{codeRefused, codeUnsupported, codeNoAck}, code(err))
 }
 
 // leftBehind adds to a failed plan's error what the plan had changed: that is not taken back (rule 7).

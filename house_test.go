@@ -1,0 +1,472 @@
+package main
+
+// The rule of drone.mu (CONTRIBUTING.md, "The mutex"), held by following the calls in the source.
+
+import (
+	"flag"
+	"fmt"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"go/types"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+// lockers run what they are given with drone.mu locked. Only these lock it.
+var lockers = []string{"locked", "change", "changeMayWait"}
+
+// unlockers may use the mutex too.
+var unlockers = []string{"unlockChanged", "pause"}
+
+// underMutex is what the calls of a package do with drone.mu.
+type underMutex struct {
+	info    *types.Info
+	fset    *token.FileSet
+	guarded []string // the fields of drone that mu guards
+	bodies  map[types.Object]ast.Node
+	seen    map[visited]bool
+	wrong   []string
+}
+
+// visited is a function that is called with drone.mu locked, or without.
+type visited struct {
+	function types.Object
+	held     bool
+}
+
+// checkMutex returns what in some source breaks the rule.
+func checkMutex(t *testing.T, sources map[string]string) []string {
+	t.Helper()
+	u := &underMutex{
+		fset: token.NewFileSet(), bodies: make(map[types.Object]ast.Node), seen: make(map[visited]bool),
+		info: &types.Info{Uses: make(map[*ast.Ident]types.Object), Defs: make(map[*ast.Ident]types.Object),
+			Types: make(map[ast.Expr]types.TypeAndValue)},
+	}
+	var files []*ast.File
+	for name, text := range sources {
+		f, err := parser.ParseFile(u.fset, name, text, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		files = append(files, f)
+	}
+	// Other packages are not loaded: what comes from them has no type, which is an error here and no harm.
+	conf := types.Config{Importer: noImporter{}, Error: func(error) {}}
+	conf.Check("main", u.fset, files, u.info)
+
+	used := make(map[types.Object]bool)
+	for _, o := range u.info.Uses {
+		used[o] = true
+	}
+	for _, f := range files {
+		for _, d := range f.Decls {
+			switch d := d.(type) {
+			case *ast.FuncDecl:
+				u.bodies[u.info.Defs[d.Name]] = d.Body
+			case *ast.GenDecl:
+				u.readTypes(d)
+			}
+		}
+	}
+	for o, body := range u.bodies {
+		if !used[o] { // main, and what net/http and the like call
+			u.visit(body, o.Name(), false)
+		}
+	}
+	slices.Sort(u.wrong)
+	return slices.Compact(u.wrong)
+}
+
+type noImporter struct{}
+
+func (noImporter) Import(string) (*types.Package, error) { return nil, fs.ErrNotExist }
+
+// readTypes finds the fields that drone.mu guards, and waiters that are kept.
+func (u *underMutex) readTypes(d *ast.GenDecl) {
+	for _, s := range d.Specs {
+		spec, ok := s.(*ast.TypeSpec)
+		if !ok {
+			continue
+		}
+		fields, ok := spec.Type.(*ast.StructType)
+		if !ok {
+			continue
+		}
+		below := false
+		for _, field := range fields.Fields.List {
+			if isNamed(u.info.Types[field.Type].Type, "waiter") {
+				u.report(field, "%s keeps a waiter: it is given from function to function", spec.Name.Name)
+			}
+			for _, name := range field.Names {
+				if spec.Name.Name == "drone" && below {
+					u.guarded = append(u.guarded, name.Name)
+				}
+				below = below || name.Name == "mu"
+			}
+		}
+	}
+}
+
+func isNamed(t types.Type, name string) bool {
+	if p, ok := t.(*types.Pointer); ok {
+		t = p.Elem()
+	}
+	n, ok := t.(*types.Named)
+	return ok && n.Obj().Name() == name
+}
+
+func (u *underMutex) report(at ast.Node, format string, args ...any) {
+	u.wrong = append(u.wrong, u.fset.Position(at.Pos()).String()+": "+fmt.Sprintf(format, args...))
+}
+
+// visit follows a body, in the function with that name. held means that drone.mu is locked when it begins.
+func (u *underMutex) visit(body ast.Node, function string, held bool) {
+	if body == nil {
+		return
+	}
+	ast.Inspect(body, func(n ast.Node) bool {
+		switch n := n.(type) {
+		case *ast.GoStmt:
+			u.visit(n.Call, function, false)
+			return false
+		case *ast.CallExpr:
+			return u.call(n, function, held)
+		case *ast.CompositeLit:
+			if isNamed(u.info.Types[n].Type, "waiter") && function != "changeMayWait" {
+				u.report(n, "%s makes a waiter", function)
+			}
+		case *ast.SelectorExpr:
+			u.field(n, function, held)
+		case *ast.Ident:
+			u.follow(u.info.Uses[n], held)
+		}
+		return true
+	})
+}
+
+// call follows what a call does with the mutex, and reports whether its parts are still to be visited.
+func (u *underMutex) call(n *ast.CallExpr, function string, held bool) bool {
+	s, ok := n.Fun.(*ast.SelectorExpr)
+	if !ok {
+		return true
+	}
+	switch {
+	case slices.Contains(lockers, s.Sel.Name) && isNamed(u.info.Types[s.X].Type, "drone"):
+		if held {
+			u.report(n, "%s is called with the mutex locked, and locks it", function)
+		}
+		u.follow(u.info.Uses[s.Sel], true) // it settles
+		for _, arg := range n.Args {
+			u.visit(arg, function, true)
+		}
+		return false
+	case s.Sel.Name == "Go" || s.Sel.Name == "AfterFunc": // another goroutine
+		for _, arg := range n.Args {
+			u.visit(arg, function, false)
+		}
+		return false
+	}
+	return true
+}
+
+// field checks the use of one of drone's fields.
+func (u *underMutex) field(s *ast.SelectorExpr, function string, held bool) {
+	of := u.info.Types[s.X].Type
+	switch {
+	case s.Sel.Name == "mu" && (isNamed(of, "drone") || isNamed(of, "waiter")):
+		if !slices.Contains(slices.Concat(lockers, unlockers), function) {
+			u.report(s, "%s uses the mutex itself", function)
+		}
+	case isNamed(of, "drone") && slices.Contains(u.guarded, s.Sel.Name) && !held &&
+		!slices.Contains(append(lockers, "newDrone", "unlockChanged"), function):
+		u.report(s, "%s uses drone.%s and may be called without the mutex", function, s.Sel.Name)
+	}
+}
+
+// follow visits a function that is called or referred to.
+func (u *underMutex) follow(o types.Object, held bool) {
+	body, ok := u.bodies[o]
+	if v := (visited{o, held}); ok && !u.seen[v] {
+		u.seen[v] = true
+		u.visit(body, o.Name(), held)
+	}
+}
+
+func TestTheMutexIsLockedByWhatItsNameSays(t *testing.T) {
+	sources := make(map[string]string)
+	names, _ := filepath.Glob("*.go")
+	for _, name := range slices.DeleteFunc(names,
+		func(name string) bool { return strings.HasSuffix(name, "_test.go") }) {
+		text, err := os.ReadFile(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		sources[name] = string(text)
+	}
+	for _, wrong := range checkMutex(t, sources) {
+		t.Error(wrong)
+	}
+
+	for from, c := range map[string]struct{ file, old, new string }{
+		"take uses drone.tel and may be called without the mutex": {"drone.go", "d.change(func() { d.take(h) })",
+			"d.take(h)"},
+		"mode is called with the mutex locked, and locks it": {"task.go", "	if d.cmd.manoeuvre != m ||",
+			"	d.mode()\n	if d.cmd.manoeuvre != m ||"},
+		"watch makes a waiter": {"task.go",
+			"d.wg.Go(func() { d.changeMayWait(func(w waiter) { d.landThere(w, m) }) })", "d.landThere(waiter{}, m)"},
+		"commander keeps a waiter": {"task.go", "	acks    *acks\n",
+			"	acks    *acks\n	w waiter\n"},
+		"status uses the mutex itself": {"status.go",
+			"	d.locked(func() { s = d.snapshot(time.Now()) })", "	d.mu.Lock()"},
+	} {
+		broken := make(map[string]string)
+		for name, text := range sources {
+			broken[name] = text
+		}
+		if broken[c.file] = strings.Replace(sources[c.file], c.old, c.new, 1); broken[c.file] == sources[c.file] {
+			t.Fatalf("%s has no %q", c.file, c.old)
+		}
+		if list := checkMutex(t, broken); !slices.ContainsFunc(list,
+			func(s string) bool { return strings.Contains(s, from) }) {
+			t.Errorf("not found: %s; only %q", from, list)
+		}
+	}
+}
+
+// testdata/breaks.txt breaks the program on purpose, one rule at a time, and names the tests that must notice.
+// A test that goes takes with it what it noticed: the breaks show that.
+
+var (
+	makeBreaks = flag.Bool("breaks", false,
+		"make each break in a copy of the source, and run the tests that must notice it")
+	findBreaks = flag.Bool("breaks-find", false, "with -breaks: run all tests, and print those that notice")
+)
+
+// breakage is a break of the program.
+type breakage struct {
+	name     string
+	rule     string
+	changes  []sourceChange
+	noticers []noticer
+}
+
+// sourceChange replaces lines of a file, which stand there once.
+type sourceChange struct{ file, old, new string }
+
+// noticer is a test, or a file of scripts like TestFlights/landing, and how many of its runs fail at least.
+type noticer struct {
+	test string
+	runs int
+}
+
+func readBreaks(t *testing.T) (list []*breakage) {
+	t.Helper()
+	const table = "testdata/breaks.txt"
+	text, err := os.ReadFile(table)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, line := range strings.Split(string(text), "\n") {
+		if line == "" || line[0] == '#' {
+			continue
+		}
+		bad := func() { t.Fatalf("%s:%d: what is this? %s", table, i+1, line) }
+		if name, begins := strings.CutPrefix(line, "== "); begins {
+			list = append(list, &breakage{name: name})
+			continue
+		}
+		if len(list) == 0 {
+			bad()
+		}
+		now := list[len(list)-1]
+		change := func() *sourceChange {
+			if len(now.changes) == 0 {
+				bad()
+			}
+			return &now.changes[len(now.changes)-1]
+		}
+		w := strings.Fields(line)
+		switch {
+		case line[0] == '-':
+			change().old += line[1:] + "\n"
+		case line[0] == '+':
+			change().new += line[1:] + "\n"
+		case w[0] == "rule":
+			now.rule = strings.Join(w[1:], " ")
+		case w[0] == "in" && len(w) == 2:
+			now.changes = append(now.changes, sourceChange{file: w[1]})
+		case w[0] == "fails" && len(w) == 3:
+			n, err := strconv.Atoi(w[2])
+			if err != nil || n < 1 {
+				bad()
+			}
+			now.noticers = append(now.noticers, noticer{w[1], n})
+		default:
+			bad()
+		}
+	}
+	return list
+}
+
+// apply makes the break in a copy of the source.
+func (b *breakage) apply(folder string) error {
+	for _, c := range b.changes {
+		file := filepath.Join(folder, c.file)
+		source, err := os.ReadFile(file)
+		if err != nil {
+			return err
+		}
+		if n := strings.Count("\n"+string(source), "\n"+c.old); n != 1 || c.old == "" {
+			return fmt.Errorf("%s has these lines %d times, want once: the break must follow the source\n%s", c.file,
+				n, c.old)
+		}
+		broken := strings.Replace("\n"+string(source), "\n"+c.old, "\n"+c.new, 1)[1:]
+		if err := os.WriteFile(file, []byte(broken), 0o644); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// copySource copies what go test needs.
+func copySource(t *testing.T) (folder string) {
+	t.Helper()
+	folder = t.TempDir()
+	if out, err := exec.Command("cp", "-r", ".", folder).CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	return folder
+}
+
+// exists reports whether there is such a test, or such a file of scripts.
+func (n noticer) exists() bool {
+	test, file, isFile := strings.Cut(n.test, "/")
+	if isFile {
+		folder := strings.ToLower(strings.TrimPrefix(test, "Test"))
+		_, err := os.Stat(filepath.Join("testdata", folder, file+".txt"))
+		return err == nil
+	}
+	sources, _ := filepath.Glob("*_test.go")
+	return slices.ContainsFunc(sources, func(name string) bool {
+		source, _ := os.ReadFile(name)
+		return strings.Contains(string(source), "\nfunc "+test+"(")
+	})
+}
+
+var failedRun = regexp.MustCompile(`(?m)^ *--- FAIL: (\S+) \(`)
+
+// failures counts the runs that failed, by test and by file of scripts.
+func failures(output string) map[string]int {
+	var names []string
+	for _, m := range failedRun.FindAllStringSubmatch(output, -1) {
+		names = append(names, m[1])
+	}
+	counts := map[string]int{}
+	for _, name := range names {
+		if slices.ContainsFunc(names, func(other string) bool { return strings.HasPrefix(other, name+"/") }) {
+			continue // one of its runs failed
+		}
+		parts := strings.Split(name, "/")
+		test := parts[0]
+		if len(parts) > 1 && slices.Contains([]string{"TestFlights", "TestMachine", "TestSticks"}, test) {
+			counts[test+"/"+parts[1]]++
+		} else {
+			counts[test]++
+		}
+	}
+	return counts
+}
+
+func TestBreaksFollowTheSource(t *testing.T) {
+	original := copySource(t)
+	for _, b := range readBreaks(t) {
+		t.Run(b.name, func(t *testing.T) {
+			if b.rule == "" || len(b.changes) == 0 || len(b.noticers) == 0 {
+				t.Error("it needs a rule, a change and a test that fails")
+			}
+			for _, n := range b.noticers {
+				if !n.exists() {
+					t.Errorf("there is no %s", n.test)
+				}
+			}
+			folder := t.TempDir()
+			for _, c := range b.changes {
+				source, _ := os.ReadFile(filepath.Join(original, c.file))
+				if err := os.WriteFile(filepath.Join(folder, c.file), source, 0o644); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if err := b.apply(folder); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+// TestBreaksAreNoticed takes about half a minute for each break.
+func TestBreaksAreNoticed(t *testing.T) {
+	if !*makeBreaks {
+		t.Skip("needs -breaks")
+	}
+	for _, b := range readBreaks(t) {
+		t.Run(b.name, func(t *testing.T) {
+			folder := copySource(t)
+			if err := b.apply(folder); err != nil {
+				t.Fatal(err)
+			}
+			args := []string{"test", "-vet=off", "-timeout", "30m", "-run", b.pattern(), "."}
+			if *findBreaks {
+				args = []string{"test", "-vet=off", "-timeout", "30m", "-skip", "TestBreaks", "."}
+			}
+			cmd := exec.CommandContext(t.Context(), "go", args...)
+			cmd.Dir = folder
+			out, _ := cmd.CombinedOutput() // the tests fail: that is wanted
+			seen := failures(string(out))
+			if len(seen) == 0 {
+				t.Fatalf("nothing fails; go test says:\n%.4000s", out)
+			}
+			for _, n := range b.noticers {
+				if seen[n.test] < n.runs {
+					t.Errorf("%s: %d runs fail, want %d", n.test, seen[n.test], n.runs)
+				}
+			}
+			for test, n := range seen {
+				if *findBreaks {
+					t.Logf("fails %s %d", test, n)
+				}
+			}
+		})
+	}
+}
+
+// pattern is the -run of the tests that must notice.
+func (b *breakage) pattern() string {
+	var tests, files []string
+	for _, n := range b.noticers {
+		test, file, isFile := strings.Cut(n.test, "/")
+		if tests = append(tests, test); isFile {
+			files = append(files, file)
+		}
+	}
+	pattern := "^(" + strings.Join(tests, "|") + ")$"
+	if len(files) > 0 && len(files) == len(b.noticers) {
+		pattern += "/^(" + strings.Join(files, "|") + ")$"
+	}
+	return pattern
+}
+
+func TestFailuresAreCountedByTheirRuns(t *testing.T) {
+	output := "--- FAIL: TestFlights (1.2s)\n    --- FAIL: TestFlights/landing/a_b/px4 (0.1s)\n" +
+		"    --- FAIL: TestFlights/landing/a_b/copter (0.1s)\n--- FAIL: TestOther (0.1s)\nFAIL\n"
+	if got := fmt.Sprint(failures(output)); got != "map[TestFlights/landing:2 TestOther:1]" {
+		t.Error(got)
+	}
+}

@@ -1,0 +1,131 @@
+package main
+
+import (
+	"math"
+	"time"
+
+	"github.com/bluenviron/gomavlib/v3/pkg/dialects/common"
+)
+
+// view is the vehicle at a moment, by what it reported. An unknown or stale number is NaN.
+type view struct {
+	now         time.Time
+	firmware    firmware
+	version     firmwareVersion // 0 if unknown
+	typ         common.MAV_TYPE
+	vtol        common.MAV_VTOL_STATE // 0 if it is no VTOL, or does not say how it flies now
+	params      map[string]float64    // the parameters that it sent
+	gcsFailsafe float64               // ArduPilot's FS_GCS_ENABLE; 0 with -gcs, where there is no other ground station
+	trip        time.Duration         // of the line, there and back
+
+	online bool
+
+	shownMode      // of the last report
+	critical  bool // its state is MAV_STATE_CRITICAL or worse: a failsafe or, before PX4 1.15, perhaps only a warning
+
+	landed   landedState
+	landedAt time.Time // when it came
+
+	height float64 // metres above the ground that it stood on last
+	ground lastGround
+
+	place    place     // where it is
+	heading  float64   // degrees
+	velocity motion    // it comes with the place
+	placeAt  time.Time // when they came
+
+	home, target point // target: where the autopilot says that it flies to
+}
+
+// since is the view of a vehicle that was not heard before a time: its place, velocity and landed state are
+// unknown where they did not come later.
+func (v view) since(at time.Time) view {
+	if !v.placeAt.After(at) {
+		v.place, v.heading, v.velocity = nowhere, math.NaN(), motionless
+	}
+	if !v.landedAt.After(at) {
+		v.landed = 0
+	}
+	return v
+}
+
+// own is our own state at a moment.
+type own struct {
+	mode     Mode // what GET mode answers
+	busy     bool // a plan is under way, or waits
+	entering bool // a command to enter a stick mode is under way, or is a claim (rule 3)
+}
+
+// situation is what the rules of the sticks go by: the vehicle and, beside it, our own state.
+type situation struct {
+	view
+	own
+}
+
+// place is in degrees, metres above home and metres above mean sea level. NaN is unknown.
+type place struct{ lat, lon, altitude, amsl float64 }
+
+// motion is a velocity over ground, in metres a second.
+type motion struct{ north, east, down float64 }
+
+var nowhere, motionless = place{math.NaN(), math.NaN(), math.NaN(), math.NaN()}, motion{math.NaN(), math.NaN(), math.NaN()}
+
+// shown is the mode that the vehicle reports.
+func (v view) shown() Mode {
+	mode, _ := v.firmware.reported(v.custom)
+	return mode
+}
+
+// flying reports whether the drone may be in the air: armed, and not reported on the ground.
+func (v view) flying() bool { return v.armed && v.landed != onGround }
+
+// leftGround reports whether the drone has left the ground: some vehicles call themselves in the air while their
+// propellers speed up.
+func (v view) leftGround() bool {
+	return v.landed.inAir() && !v.drives() && (v.ground.left || math.IsNaN(v.height))
+}
+
+// isClear reports whether the drone is so far from the ground that it may fly to a place. Where its height above
+// the ground is not known, being in the air is enough. What drives never leaves it.
+func (v view) isClear() bool {
+	return v.drives() || v.landed != onGround && (v.ground.clear || math.IsNaN(v.height))
+}
+
+// clearAt is the height above the ground in metres where the drone is clear of it.
+func (v view) clearAt() float64 {
+	if v.onWing() { // it banks, and its wing is long
+		return 10
+	}
+	return 2
+}
+
+// clearWithin is how long a step that flies to a place may wait until the drone is clear of the ground.
+func (v view) clearWithin() time.Duration {
+	if v.typ == common.MAV_TYPE_HELICOPTER { // its rotor takes longer to come up to speed
+		return 30 * time.Second
+	}
+	return 10 * time.Second
+}
+
+// param returns a parameter of the autopilot, or its second argument if that was not sent.
+func (v view) param(name string, otherwise float64) float64 {
+	if value, ok := v.params[name]; ok {
+		return value
+	}
+	return otherwise
+}
+
+// stickParams name the parameter that can forbid our sticks: on ArduPilot the ground station's failsafe.
+var stickParams = map[firmware]string{
+	px4: "COM_RC_IN_MODE", copter: "FS_GCS_ENABLE", quadPlane: "FS_GCS_ENABL", plane: "FS_GCS_ENABL",
+}
+
+// rcIn is PX4's COM_RC_IN_MODE.
+func (v view) rcIn() float64 { return v.param("COM_RC_IN_MODE", 3) }
+
+// takeoffAltitude is where a fixed wing takes off to, in metres above home; by default 50.
+func (v view) takeoffAltitude() float64 { return v.param("TKOFF_ALT", 50) }
+
+// cruise is a Copter's default speed of a goto, in m/s; NaN if unknown. WP_SPD, from 4.8-dev on,
+// is in m/s, the older WPNAV_SPEED in cm/s.
+func (v view) cruise() float64 { return v.param("WP_SPD", v.param("WPNAV_SPEED", math.NaN())/100) }
