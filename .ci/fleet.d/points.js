@@ -423,14 +423,16 @@ module.exports = { within, answers, takenOff, points: ({ rosie, bob, amy }) => (
 
 	'a page of another origin can not command': async hub => {
 		const site = name => ({ 'Sec-Fetch-Site': name })
-		const foreign = [site('cross-site'), site('same-site'), { Origin: 'https://example.com' }]
+		const foreign = [site('cross-site'), site('same-site'), { Origin: 'https://example.com' },
+			{ Origin: hub.url + '0' }, { Origin: hub.url.replace('https', 'http') }]
 		for (const headers of foreign) {
 			const a = await hub.ask('ann', 'POST', '/api/drone/amy/goto', '{}', { headers })
 			assert.deepStrictEqual([a.status, a.json?.code], [403, 'cross_origin'], a.text)
 		}
-		const headers = { 'Sec-Fetch-Site': 'same-origin', Origin: hub.url }
-		const a = await hub.ask('ann', 'POST', '/api/drone/amy/goto', '{}', { headers })
-		assert.notStrictEqual(a.status, 403)
+		for (const headers of [{ 'Sec-Fetch-Site': 'same-origin', Origin: hub.url }, { Origin: hub.url }]) {
+			const a = await hub.ask('ann', 'POST', '/api/drone/amy/goto', '{}', { headers })
+			assert.notStrictEqual(a.status, 403, `the hub's own page: ${a.text}`)
+		}
 	},
 
 	'a mavrest that is killed in a takeoff, and started again, gets no second command': async hub => {
