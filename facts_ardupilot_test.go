@@ -545,6 +545,19 @@ var planeProbes = []probe{
 			time.Sleep(5 * time.Second)
 			v.within("off by", v.place().off(spot{}), 0, 1, 1)
 		}},
+	{heading: "QuadPlane", on: onQuadPlane, from: ground,
+		fact: "with Q_GUIDED_MODE 0 it hovers in GUIDED after NAV_TAKEOFF, and GUIDED again changes nothing",
+		run: func(v *probed) {
+			v.setParam("Q_GUIDED_MODE", 0)
+			defer v.setParam("Q_GUIDED_MODE", 1)
+			v.takeOff(15)
+			v.equal("GUIDED again", v.setMode(simPlaneGuided).last(), simAccepted)
+			time.Sleep(20 * time.Second)
+			v.within("off by", v.place().off(spot{}), 0, 1, 1)
+			v.within("height", v.place().up, 14, 16, 1)
+			v.equal("vtol_state", mustAsk[*common.MessageExtendedSysState](v).VtolState, common.MAV_VTOL_STATE_MC)
+			v.equal("NAV_TAKEOFF again", v.command(simTakeoff, 0, 0, 0, 0, 0, 0, 5).last(), simFailed)
+		}},
 	{heading: "QuadPlane", on: onQuadPlane, from: air, fact: "CONDITION_YAW is UNSUPPORTED", run: func(v *probed) {
 		v.equal("answer", v.command(common.MAV_CMD_CONDITION_YAW, 90, 0, 0, 0).last(), simUnsupported)
 	}},

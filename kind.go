@@ -248,7 +248,8 @@ func (v view) onWingNot(what, without string) error {
 func (v view) modes() []string {
 	list := []string{}
 	for m := ModeManual; m < ModeOther && v.kind() != onlyRead; m++ {
-		if v.canEnter(m) {
+		leavesHover := m == ModeHold && v.armed && v.checkHover(request{mode: m}) != nil
+		if v.canEnter(m) && !leavesHover {
 			list = append(list, m.String())
 		}
 	}

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"slices"
 	"strings"
 	"testing"
 
@@ -68,6 +69,24 @@ func TestARefusedInputNamesTheStickModesThatTheVehicleHas(t *testing.T) {
 		{view{firmware: px4, typ: common.MAV_TYPE_GROUND_ROVER, version: px4Drives}, "manual or position"},
 	} {
 		lineEqual(t, "stick modes", c.v.stickModes(), c.want)
+	}
+}
+
+func TestAHoldIsAModeOfAQuadPlaneUnlessItWouldLeaveItsHover(t *testing.T) {
+	for _, c := range []struct {
+		vehicle string
+		want    bool
+	}{
+		{"quadplane QLOITER flying", false},
+		{"quadplane QLOITER flying hovers", true},
+		{"quadplane QLOITER flying wing", true},
+		{"quadplane QLOITER landed", true},
+		{"quadplane GUIDED flying clear", true}, // after a takeoff
+		{"quadplane GUIDED flying clear rising", false},
+		{"copter LOITER flying", true},
+	} {
+		v := parseVehicle(t, c.vehicle)
+		lineEqual(t, c.vehicle+" has hold", slices.Contains(v.modes(), "hold"), c.want)
 	}
 }
 

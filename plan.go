@@ -470,10 +470,26 @@ func (r request) planHoldPX4(v view, aim *place) (p plan) {
 // off, as it does by default (docs/autopilots.md, "QuadPlane"): where it hovers now, or is to land there.
 func (v view) checkHover(r request) error {
 	toHover := v.kind() == hovering || r.mode == ModeLand
-	if v.firmware == quadPlane && toHover && v.param("Q_GUIDED_MODE", 0) != 1 {
-		return refuse(codeUnsupported, "%s: this QuadPlane circles in GUIDED instead of hovering; set Q_GUIDED_MODE to 1", r.name())
+	holds := r.mode == ModeHold && !r.goTo
+	switch {
+	case !toHover, v.hoversAtPlaces(), holds && v.standsInHold():
+		return nil
+	case holds:
+		return refuse(codeUnsupported, "hold: this QuadPlane would go over to its wing and circle; land, or fly it by the sticks; it holds where Q_GUIDED_MODE is 1")
 	}
-	return nil
+	return refuse(codeUnsupported, "%s: this QuadPlane circles in GUIDED instead of hovering; set Q_GUIDED_MODE to 1", r.name())
+}
+
+// hoversAtPlaces reports whether a vehicle that hovers stays in hover when it is sent to a place.
+func (v view) hoversAtPlaces() bool {
+	return v.firmware != quadPlane || v.param("Q_GUIDED_MODE", 0) == 1
+}
+
+// standsInHold reports whether the vehicle hovers in its hold mode and stands in the air. A QuadPlane does so after
+// a takeoff, whatever Q_GUIDED_MODE is, until it is sent a place. In the climb, or before it, it would climb on.
+func (v view) standsInHold() bool {
+	speed := math.Hypot(v.groundSpeed(), v.velocity.down)
+	return v.shown() == ModeHold && v.kind() == hovering && v.flying() && v.isClear() && speed < still
 }
 
 // planTakeoffArduPilot is GUIDED, ARM, NAV_TAKEOFF in metres above home. A fixed wing takes off in
@@ -504,13 +520,15 @@ func (r request) planTakeoffArduPilot(v view) (p plan, err error) {
 
 // planHoldArduPilot holds in GUIDED. An armed Copter is sent BRAKE first, which stops it: GUIDED
 // alone would fly on to its old target. A plane or QuadPlane is sent the present place, which
-// enters GUIDED; a plane circles round it.
+// enters GUIDED; a plane circles round it. A QuadPlane that would circle is sent no place where it stands already.
 func (r request) planHoldArduPilot(v view, aim *place) (plan, error) {
 	hold := v.firmware.enter(ModeHold)
 	p := plan{steps: []step{hold}}
 	switch {
 	case !v.armed:
 		return p, nil
+	case v.kind() == hovering && !v.hoversAtPlaces(): // GUIDED again changes nothing
+		return p, v.checkHover(r)
 	case v.firmware == copter:
 		p.steps = []step{copter.setMode(ModeHold, copterBrake), hold}
 	case !math.IsNaN(v.place.lat):

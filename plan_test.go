@@ -74,6 +74,12 @@ func parseVehicle(t *testing.T, s string) view {
 			v.params["Q_GUIDED_MODE"] = 1
 		case "circles":
 			v.params["Q_GUIDED_MODE"] = 0
+		case "clear": // of the ground
+			v.ground.clear = true
+		case "moving":
+			v.velocity.north = 2
+		case "rising":
+			v.velocity.down = -2
 		case "low": // above the ground, which is higher than home
 			v.height = 3
 		case "hovering":
@@ -883,6 +889,10 @@ func TestCopterPlans(t *testing.T) {
 	})
 }
 
+// noHold is the refusal of a hold by a QuadPlane that does not hover in GUIDED.
+const noHold = "unsupported: hold: this QuadPlane would go over to its wing and circle; land, or fly it by the " +
+	"sticks; it holds where Q_GUIDED_MODE is 1"
+
 // circles is the refusal of a QuadPlane that does not hover in GUIDED.
 func circles(what string) string {
 	return "unsupported: " + what + ": this QuadPlane circles in GUIDED instead of hovering; set Q_GUIDED_MODE to 1"
@@ -925,12 +935,16 @@ func TestPlanePlans(t *testing.T) {
 			[]string{"INT 192 frame=3 [-1 1 0 0] x=473977421 y=85455938 z=20"}},
 
 		// Where GUIDED circles, a hovering QuadPlane can't hold; one on its wing can.
-		{"quadplane QLOITER flying", "set mode=hold", []string{circles("hold")}},
-		{"quadplane QLOITER flying circles", "set mode=hold", []string{circles("hold")}},
+		{"quadplane QLOITER flying", "set mode=hold", []string{noHold}},
+		{"quadplane QLOITER flying circles", "set mode=hold", []string{noHold}},
 		{"quadplane QLOITER flying circles", "goto altitude=20", []string{circles("goto")}},
 		{"quadplane QLOITER flying", "land lat=47.398 lon=8.546", []string{circles("land")}},
-		{"quadplane GUIDED flying", "set mode=hold", []string{circles("hold")}},
-		{"quadplane GUIDED armed", "set mode=hold", []string{circles("hold")}},
+		// After a takeoff it stands in GUIDED: GUIDED again leaves it there. In the climb it would climb on.
+		{"quadplane GUIDED flying clear", "set mode=hold", []string{guided}},
+		{"quadplane GUIDED flying clear rising", "set mode=hold", []string{noHold}},
+		{"quadplane GUIDED flying clear moving", "set mode=hold", []string{noHold}},
+		{"quadplane GUIDED armed", "set mode=hold", []string{noHold}},
+		{"quadplane GUIDED flying", "goto altitude=20", []string{circles("goto")}},
 		{"quadplane QLOITER landed", "set mode=hold", []string{guided}},
 		{"quadplane FBWA flying wing", "set mode=hold",
 			[]string{"INT 192 frame=3 [-1 1 0 0] x=473977421 y=85455938 z=10", "if it can: LONG 178 [0 -2 …0]"}},

@@ -283,16 +283,17 @@ const (
 type simQuadPlaneBrain struct {
 	simArduBrain
 	winged   bool    // it flies on its wing; the propellers do not lift it
+	tookOff  bool    // NAV_TAKEOFF was accepted in this GUIDED, which hovers until it is sent a place
 	airSpeed float64 // m/s, of a DO_CHANGE_SPEED since its mode was entered; 0: its own
 }
 
 func (b *simQuadPlaneBrain) start() {
-	b.winged, b.airSpeed = false, 0
+	b.winged, b.tookOff, b.airSpeed = false, false, 0
 	b.simArduBrain.start()
 }
 
 func (b *simQuadPlaneBrain) entered() {
-	b.airSpeed = 0
+	b.tookOff, b.airSpeed = false, 0
 	b.simArduBrain.entered()
 }
 
@@ -328,6 +329,7 @@ func (b *simQuadPlaneBrain) command(c simCommand) {
 			return
 		}
 		b.simArduBrain.command(c)
+		b.tookOff = b.tookOff || b.climbing
 	case common.MAV_CMD_NAV_LAND, common.MAV_CMD_CONDITION_YAW, common.MAV_CMD_DO_PAUSE_CONTINUE:
 		b.ack(c, common.MAV_RESULT_UNSUPPORTED)
 	case common.MAV_CMD_NAV_RETURN_TO_LAUNCH:
@@ -381,10 +383,12 @@ func (b *simQuadPlaneBrain) vtol() common.MAV_VTOL_STATE {
 	return common.MAV_VTOL_STATE_MC
 }
 
-// fliesWinged reports whether the mode flies on the wing. GUIDED does so after the takeoff.
+// fliesWinged reports whether the mode flies on the wing. GUIDED does so once it is sent a place, or entered in
+// the air; after a takeoff it hovers.
 func (b *simQuadPlaneBrain) fliesWinged() bool {
 	row := b.row(b.mode)
-	return b.flavour == simPlane || row.flying == simWing || row.flying == simHold && !b.climbing && !b.hovers()
+	standsAfterTakeoff := b.tookOff && !b.going
+	return b.flavour == simPlane || row.flying == simWing || row.flying == simHold && !standsAfterTakeoff && !b.hovers()
 }
 
 // stay makes the present place the target, except in RTL and TAKEOFF. On the wing the vehicle circles it.
@@ -476,8 +480,8 @@ func TestQuadPlanes(t *testing.T) {
 		{"QLAND takes over 33 s from 10 m",
 			"quadplane Q_GUIDED_MODE=1: air 10, mode QLAND, +32950ms, armed, until disarmed 4s"},
 		{"from a takeoff to its landing it flies on its wing and hovers",
-			"quadplane: mode GUIDED, arm = accepted, NAV_TAKEOFF 0 0 0 0 0 0 20 = accepted, +10s, vtol MC, north 0 " +
-				"±0.5, east 0 ±0.5, until speed > 5 60s, vtol TRANSITION_TO_FW, " +
+			"quadplane: mode GUIDED, arm = accepted, NAV_TAKEOFF 0 0 0 0 0 0 20 = accepted, +1m, vtol MC, north 0 " +
+				"±0.5, east 0 ±0.5, mode GUIDED = accepted, +1m, vtol MC, north 0 ±0.5, alt 20 ±0.5, " +
 				"goto 300 0 30 = accepted, +3m, away 300 75 ±5, speed 26 ±0.1, vtol FW, alt 30 ±0.5, " +
 				"NAV_RETURN_TO_LAUNCH = accepted, in RTL, +3m, away 0 75 ±5, speed 26 ±0.1, vtol FW, " +
 				"mode QRTL = accepted, vtol TRANSITION_TO_MC, until disarmed 240s, at 0 0 0 ±0.5, in QRTL"},

@@ -815,6 +815,24 @@ describe('a pilot', () => {
 		}
 	})
 
+	it('says by Escape that the drone can\'t hold now, and lands it by a second one', async t => {
+		const modes = real.vehicle.modes.filter(mode => mode !== 'hold')
+		const { page, fake, shown } = await world(t)
+		await opened(page)
+		await shown(status({ in_air: true, armed: true, vehicle: { ...real.vehicle, modes } }))
+		assert.match(await page.text('tip'), /Escape, pressed twice, lands/)
+		const escape = async () => {
+			await page.key('down', 'Escape')
+			await page.key('up', 'Escape')
+		}
+		await escape()
+		await until('the warning', async () => /Escape again to land/.test(await page.text('answer')))
+		assert.strictEqual(fake.posts.length, 0)
+		await escape()
+		await until('land', () => fake.posts.length === 1)
+		assert.strictEqual(fake.posts[0].path, 'land')
+	})
+
 	it('without contact sees the sticks\' owner grey, and sends Hold and Land only', async t => {
 		const by = { active: true, expires_in: 0.4, by: 'client', from: '192.168.1.23', yours: false }
 		const { page, fake, shown } = await world(t, status({ mode: 'position', input: by }), { scripts: [stopped] })
