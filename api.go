@@ -450,9 +450,9 @@ type commandBody struct {
 // errMadeWay ends a wait whose connection another client needs.
 var errMadeWay = fmt.Errorf("all %d connections were in use, and another client needed one", maxConnections)
 
-// command reads the fields of a command (example is a body that works), checks that they fit together, lets the drone
+// doRequest reads the fields of a command (example is a body that works), checks that they fit together, lets the drone
 // carry it out, waits for its manoeuvre if the client asked for that, and logs the answer.
-func (a *api) command(
+func (a *api) doRequest(
 	w http.ResponseWriter, r *http.Request, req *request, example string, fields []field, check func() error,
 ) response {
 	var wait *float64
@@ -503,7 +503,7 @@ func (a *api) command(
 func (a *api) postMode(w http.ResponseWriter, r *http.Request) response {
 	var name *string
 	req := request{from: clientOf(r)}
-	return a.command(w, r, &req, `{"mode":"hold"}`, []field{
+	return a.doRequest(w, r, &req, `{"mode":"hold"}`, []field{
 		{"mode", &name, 0, 0, requestableModes, ""},
 		{"arm", &req.arm, 0, 0, "true or false", ""},
 	}, func() error {
@@ -524,14 +524,14 @@ func (a *api) postMode(w http.ResponseWriter, r *http.Request) response {
 
 func (a *api) postTakeoff(w http.ResponseWriter, r *http.Request) response {
 	req := request{setMode: true, mode: ModeTakeoff}
-	return a.command(w, r, &req, `{"altitude":10}`, []field{
+	return a.doRequest(w, r, &req, `{"altitude":10}`, []field{
 		{"altitude", &req.altitude, 0.5, 1000, "metres above home", fmt.Sprintf("to climb to %g m send {}", defaultTakeoff)},
 	}, func() error { return nil })
 }
 
 func (a *api) postGoto(w http.ResponseWriter, r *http.Request) response {
 	req := request{setMode: true, mode: ModeHold, goTo: true}
-	return a.command(w, r, &req, `{"altitude":20}`, append(placeFields(&req, ""), []field{
+	return a.doRequest(w, r, &req, `{"altitude":20}`, append(placeFields(&req, ""), []field{
 		{"altitude", &req.altitude, lowestAltitude, 10000, "metres above home", ""},
 		{"altitude_msl", &req.altitudeMSL, -500, 10000, "metres above mean sea level", ""},
 		{"heading", &req.heading, 0, 360, "degrees", ""},
@@ -551,7 +551,7 @@ func (a *api) postGoto(w http.ResponseWriter, r *http.Request) response {
 
 func (a *api) postLand(w http.ResponseWriter, r *http.Request) response {
 	req := request{setMode: true, mode: ModeLand}
-	return a.command(w, r, &req, `{} to land here`, placeFields(&req, "to land here send {}"), func() error { return checkPlace(&req) })
+	return a.doRequest(w, r, &req, `{} to land here`, placeFields(&req, "to land here send {}"), func() error { return checkPlace(&req) })
 }
 
 type inputAnswer struct {

@@ -51,8 +51,8 @@ type command struct {
 	before report // the last report when the first copy went out
 
 	copies       int
-	sent         time.Time // the first
-	last         time.Time // the last that was tried
+	sentAt       time.Time // when the first one was sent
+	triedAt      time.Time // when the newest one was to be sent; it may have been left out
 	copyDue      time.Time // when the next one is due
 	asked        bool      // a report was requested since the first copy
 	ackedAt      time.Time // when ACCEPTED came first
@@ -78,7 +78,7 @@ func (c *command) answerBy(trip time.Duration) time.Time {
 	case c.acked():
 		return c.ackedAt.Add(showWithin)
 	}
-	return c.sent.Add(giveUp)
+	return c.sentAt.Add(giveUp)
 }
 
 func newAcks(l *link, tel *telemetry) *acks {
@@ -101,7 +101,7 @@ func (a *acks) open(s *step, before report) *command {
 func (a *acks) close(c *command) {
 	delete(a.waiting, c.step.cmd)
 	if c.copies > 1 || c.copies == 1 && !c.answered() {
-		a.late[c.step.cmd] = c.last.Add(lateAck)
+		a.late[c.step.cmd] = c.triedAt.Add(lateAck)
 	}
 }
 
@@ -115,7 +115,7 @@ func (a *acks) modeAnswered(cmd common.MAV_CMD) {
 // send sends a copy of the step. The command is waiting already: open comes first.
 func (a *acks) send(c *command) error {
 	now := time.Now()
-	c.last = now
+	c.triedAt = now
 	if c.copies > 0 {
 		a.link.pad() // gets the autopilot's parser out of a broken frame
 	}
@@ -124,7 +124,7 @@ func (a *acks) send(c *command) error {
 	}
 	a.asked[questionKind{cmd: c.step.cmd}] = true
 	if c.copies == 0 {
-		c.sent = now
+		c.sentAt = now
 	}
 	c.copies++
 	if c.step.to != nil {
@@ -142,12 +142,12 @@ func (a *acks) hear(cmd common.MAV_CMD, result uint8, reports int, now time.Time
 	a.modeAnswered(cmd)
 	c, accepted := a.waiting[cmd], result == uint8(common.MAV_RESULT_ACCEPTED)
 	switch {
-	case c == nil || c.copies == 0 || now.Before(c.sent): // it answers no copy of a command that waits
+	case c == nil || c.copies == 0 || now.Before(c.sentAt): // it answers no copy of a command that waits
 	case !accepted && c.refusal == nil:
 		c.refusal, c.refusedAt = &result, now
 	case accepted && !c.acked():
 		c.ackedAt, c.reportsAtAck = now, reports
-		a.measure(c, now.Sub(c.sent))
+		a.measure(c, now.Sub(c.sentAt))
 	}
 }
 
@@ -167,8 +167,8 @@ func (a *acks) measure(c *command, took time.Duration) {
 // copyGap is the time between two copies of a command.
 func (a *acks) copyGap() time.Duration { return max(copyEvery, a.trip*3/2) }
 
-// request asks for a message (REQUEST_MESSAGE, 512). Its ack means nothing.
-func (a *acks) request(id uint32) error {
+// ask asks for a message (REQUEST_MESSAGE, 512). Its ack means nothing.
+func (a *acks) ask(id uint32) error {
 	s := a.tel.id.firmware().step(common.MAV_CMD_REQUEST_MESSAGE, float32(id))
 	a.asked[questionKind{cmd: s.cmd, id: id}] = true
 	return a.link.send(s.message(a.tel.id.system, 0))
@@ -179,16 +179,16 @@ func (a *acks) request(id uint32) error {
 // before the first copy, r must have come after the ack.
 func (c *command) shown(r report, reports int) bool {
 	shows, showedBefore := false, false // what the command asks for
-	switch s, o := c.step, c.step.to; {
+	switch s, g := c.step, c.step.to; {
 	case s.cmd == common.MAV_CMD_COMPONENT_ARM_DISARM:
 		shows, showedBefore = r.armed == s.arms(), c.before.armed == s.arms()
-	case o == nil: // only its ack answers it
+	case g == nil: // only its ack answers it
 		return c.acked()
 	default:
-		atEnd := o.atEnd(r) && c.before.custom != o.end
+		atEnd := g.atEnd(r) && c.before.custom != g.end
 		disarmedTakeoff := s.cmd == common.MAV_CMD_NAV_TAKEOFF && !r.armed // the vehicle does not climb
-		shows = (r.custom == o.number || atEnd) && !disarmedTakeoff
-		showedBefore = c.before.custom == o.number
+		shows = (r.custom == g.number || atEnd) && !disarmedTakeoff
+		showedBefore = c.before.custom == g.number
 	}
 	if showedBefore {
 		return shows && c.acked() && reports > c.reportsAtAck
@@ -228,7 +228,7 @@ func words(texts []statusText) string {
 
 // refused is the error of a command that the autopilot answered with anything but ACCEPTED.
 func (c *command) refused() error {
-	e := &commandError{code: codeRefused, since: c.sent, step: c.step, result: *c.refusal}
+	e := &commandError{code: codeRefused, since: c.sentAt, step: c.step, result: *c.refusal}
 	what := "the autopilot refused " + commandName(c.step)
 	switch common.MAV_RESULT(e.result) {
 	case common.MAV_RESULT_UNSUPPORTED, common.MAV_RESULT_COMMAND_INT_ONLY, common.MAV_RESULT_COMMAND_LONG_ONLY,
@@ -414,7 +414,7 @@ func (c *command) decide(last report, r *reports, trip time.Duration, taken bool
 
 	end, repeats := c.answerBy(trip), !c.answered()
 	if taken && repeats { // no copy goes out any more (rule 4)
-		end, repeats = c.last.Add(showWithin), false
+		end, repeats = c.triedAt.Add(showWithin), false
 	}
 	if !now.Before(end) {
 		return decision{move: c.unproven(taken)}

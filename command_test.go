@@ -839,7 +839,7 @@ func TestAStepGoesOutAfterAReport(t *testing.T) {
 		{"10 ms after the request it is still due at once", task{askedAt: epoch.Add(-ms(10))}, armIt, 5, "-200 report",
 			"go 0"},
 		{"11 ms after it is not", task{askedAt: epoch.Add(-ms(11))}, armIt, 5, "-1 report, 25 report", "go 25"},
-		{"a second step: a report 20 ms after it was due", task{askedAt: epoch, sent: &command{}}, armIt, 5,
+		{"a second step: a report 20 ms after it was due", task{askedAt: epoch, command: &command{}}, armIt, 5,
 			"-1 report, 19 report, 20 report", "go 20"},
 		{"mavrest's own step", task{}, landHere, 5, "-1 report, 19 report, 20 report", "go 20"},
 		{"a round trip after it was due", task{}, landHere, 300, "299 report, 300 report", "go 300"},
@@ -852,7 +852,7 @@ func TestAStepGoesOutAfterAReport(t *testing.T) {
 		{"a disarming too", client, disarmIt, 5, "", "go 100"},
 		{"urgent: with one before", client, landHere, 5, "50 report", "go 50"},
 		{"urgent, not at once", task{askedAt: epoch.Add(-ms(11))}, landHere, 5, "", "late 1500"},
-		{"urgent, a second step", task{askedAt: epoch, sent: &command{}}, landHere, 5, "", "late 1500"},
+		{"urgent, a second step", task{askedAt: epoch, command: &command{}}, landHere, 5, "", "late 1500"},
 
 		{"a number is kept", client, armIt, 5, "-100 report, -1 number", "late 1500"},
 		{"a number is kept, until a HEARTBEAT makes it a report", client, armIt, 5, "-100 report, -1 number, 30 pilot",
@@ -947,11 +947,11 @@ func wantAsks(t *testing.T, f *following, trip time.Duration) {
 
 // Rule 6. The first copy goes out at 0.
 func TestWhatBecomesOfAStep(t *testing.T) {
-	mode := step{cmd: common.MAV_CMD_DO_SET_MODE, to: &order{number: modeOurs}}
+	mode := step{cmd: common.MAV_CMD_DO_SET_MODE, to: &goal{number: modeOurs}}
 	arm := step{cmd: common.MAV_CMD_COMPONENT_ARM_DISARM, p: [7]float32{1}}
 	disarm := step{cmd: common.MAV_CMD_COMPONENT_ARM_DISARM}
-	goesTo := step{cmd: common.MAV_CMD_DO_REPOSITION, to: &order{number: modeOurs}}
-	climb := step{cmd: common.MAV_CMD_NAV_TAKEOFF, to: &order{number: modeOurs, end: modeEnd, endAMSL: 90}}
+	goesTo := step{cmd: common.MAV_CMD_DO_REPOSITION, to: &goal{number: modeOurs}}
+	climb := step{cmd: common.MAV_CMD_NAV_TAKEOFF, to: &goal{number: modeOurs, end: modeEnd, endAMSL: 90}}
 	speed := step{cmd: common.MAV_CMD_DO_CHANGE_SPEED}
 	const all = "[0 300 600 900 1200 1500 1800]"
 	for _, c := range []struct {
@@ -1023,7 +1023,7 @@ func TestWhatBecomesOfAStep(t *testing.T) {
 			f := &following{now: epoch}
 			before, after := split(c.happens)
 			f.plays(first(before), func() decision { return decision{move: goOn} }, nil)
-			f.command = &command{step: &c.step, before: f.last, copies: 1, sent: epoch, last: epoch,
+			f.command = &command{step: &c.step, before: f.last, copies: 1, sentAt: epoch, triedAt: epoch,
 				copyDue: epoch.Add(copyEvery)}
 			f.copies, f.reports.asked = []int{0}, time.Time{}
 			f.plays(after, func() decision { return f.command.decide(f.last, &f.reports, 0, f.taken, f.now) },
@@ -1035,7 +1035,7 @@ func TestWhatBecomesOfAStep(t *testing.T) {
 						return
 					case sendCopy:
 						f.copies = append(f.copies, f.sinceEpoch())
-						f.command.copies, f.command.last = f.command.copies+1, f.now
+						f.command.copies, f.command.triedAt = f.command.copies+1, f.now
 					}
 					f.command.copyDue = f.command.copyDue.Add(copyEvery)
 				})

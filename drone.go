@@ -179,13 +179,13 @@ func (d *drone) doDue(now time.Time) time.Time {
 func (d *drone) poll(now time.Time) (next time.Time) {
 	mode := d.machine.mode
 	returns := (mode == ModeRTL || mode == ModeRTGS) && d.tel.id.airframe() == fixedWing // it circles home
-	if d.machine.last.armed && (mode == ModeHold || mode == ModeTakeoff || returns || d.cmd.onWayToLand()) {
+	if d.machine.report.armed && (mode == ModeHold || mode == ModeTakeoff || returns || d.cmd.onWayToLand()) {
 		if next = d.targetAsked.Add(targetEvery); !now.Before(next) {
-			d.cmd.acks.request(idTarget)
+			d.cmd.acks.ask(idTarget)
 			d.targetAsked, next = now, now.Add(targetEvery)
 		}
 	}
-	armed, trip := d.machine.last.armed, d.cmd.acks.trip
+	armed, trip := d.machine.report.armed, d.cmd.acks.trip
 	if !now.Before(d.cmd.reports.due(armed, trip)) {
 		d.handshake.lacks(idHeartbeat)
 		d.cmd.askForReport(now)
@@ -229,7 +229,7 @@ func (d *drone) hearMessage(m message.Message, now time.Time) {
 	case *minimal.MessageHeartbeat:
 		d.hearHeartbeat(m, now)
 	case *common.MessageCurrentMode:
-		d.cmd.reports.hearMode(m.CustomMode, d.machine.last.shownMode, now)
+		d.cmd.reports.hearMode(m.CustomMode, d.machine.report.shownMode, now)
 	case *common.MessageCommandAck:
 		if d.link.addressed(m.TargetSystem, m.TargetComponent) {
 			d.cmd.acks.hear(m.Command, uint8(m.Result), d.cmd.reports.n, now)
@@ -279,12 +279,12 @@ func (d *drone) hearHeartbeat(m *minimal.MessageHeartbeat, now time.Time) {
 		armed:    m.BaseMode&minimal.MAV_MODE_FLAG_SAFETY_ARMED != 0,
 		failsafe: d.tel.beat.critical && !maybeWarning,
 	}
-	for _, shown := range d.cmd.reports.hearHeartbeat(beat, d.machine.last.shownMode, d.cmd.acks.trip, now) {
+	for _, shown := range d.cmd.reports.hearHeartbeat(beat, d.machine.report.shownMode, d.cmd.acks.trip, now) {
 		d.judge(shown, now)
 	}
 	if !d.online {
 		d.online = true
-		if !d.machine.last.armed { // possibly another vehicle: request its version and parameters again
+		if !d.machine.report.armed { // possibly another vehicle: request its version and parameters again
 			d.forget()
 		}
 		d.log.Info("vehicle online", "system", d.tel.id.system, "mode", d.machine.mode, "vehicle_mode", d.modeName())
@@ -298,7 +298,7 @@ const px4CriticalActs = firmwareVersion(1<<24 | 15<<16)
 
 // judge hands a report to the mode machine, and ends what the report ends.
 func (d *drone) judge(shown shownMode, now time.Time) {
-	before, mode, known := d.machine.last, d.machine.mode, d.machine.known
+	before, mode, known := d.machine.report, d.machine.mode, d.machine.known
 	taken := d.machine.judge(d.reportOf(shown, now), shown.at)
 	failsafeBegins := shown.failsafe && !before.failsafe
 	if failsafeBegins {
@@ -357,7 +357,7 @@ func (d *drone) restarted(now time.Time, why string) {
 	d.forget()
 	d.warned, d.checked = nil, time.Time{}
 	d.handshake.begin(now)
-	d.cmd.acks.request(idHeartbeat)
+	d.cmd.acks.ask(idHeartbeat)
 }
 
 // forget clears the parameters and the version, so that the handshake requests them again.
@@ -416,7 +416,7 @@ func (d *drone) logMode(why string) {
 }
 
 // modeName is the autopilot's own name for its mode.
-func (d *drone) modeName() string { return d.nameOf(d.machine.last.custom) }
+func (d *drone) modeName() string { return d.nameOf(d.machine.report.custom) }
 
 // nameOf is the autopilot's own name for one of its modes.
 func (d *drone) nameOf(custom uint32) string {
@@ -438,7 +438,7 @@ func (d *drone) view(now time.Time) view {
 	v := view{
 		now: now, firmware: d.firmware(), version: t.id.version, typ: t.id.typ,
 		params: d.params.values, trip: d.cmd.acks.trip,
-		online: d.online, shownMode: d.machine.last.shownMode, critical: t.beat.critical,
+		online: d.online, shownMode: d.machine.report.shownMode, critical: t.beat.critical,
 		landed: t.landedNow(now), landedAt: t.landed.at, height: t.height(now), ground: t.ground,
 		place: nowhere, heading: math.NaN(), velocity: motionless, home: t.home, target: t.target,
 	}
@@ -461,7 +461,7 @@ func (d *drone) situation(now time.Time) situation { return d.with(d.view(now)) 
 // with is a view and, beside it, our own state at its time.
 func (d *drone) with(v view) situation {
 	current := d.cmd.current()
-	entersSticks := func(to *order) bool { return to.mode.flownBySticks() }
+	entersSticks := func(to *goal) bool { return to.mode.flownBySticks() }
 	return situation{v, own{
 		mode: d.machine.mode,
 		busy: current != nil,

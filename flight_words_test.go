@@ -394,7 +394,7 @@ func answerChecks() []flightWord {
 			func(p *player, _ []string) string {
 				p.drone.mu.Lock()
 				defer p.drone.mu.Unlock()
-				sent := p.drone.machine.sent
+				sent := p.drone.machine.claims
 				return unless(sent == nil, "what is expected", sent)
 			}},
 	}

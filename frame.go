@@ -123,20 +123,20 @@ type header struct {
 // recent remembers the last frames that may come again: a router or a radio may send back
 // what we wrote, or repeat an ack.
 type recent struct {
-	last [64]header
-	at   [64]time.Time // when each was added
-	n    int           // frames that were added
+	headers [64]header
+	at      [64]time.Time // when each was added
+	n       int           // frames that were added
 }
 
 func (r *recent) add(h header, at time.Time) {
-	i := r.n % len(r.last)
-	r.last[i], r.at[i] = h, at
+	i := r.n % len(r.headers)
+	r.headers[i], r.at[i] = h, at
 	r.n++
 }
 
 // has reports whether a frame was added after since.
 func (r *recent) has(h header, since time.Time) bool {
-	for i, last := range r.last {
+	for i, last := range r.headers {
 		if last == h && r.at[i].After(since) {
 			return true
 		}

@@ -140,13 +140,13 @@ func (h *handshake) ask(now time.Time) {
 	h.answered = false
 	p := h.params
 	if p.tel.home.at.Before(h.began) {
-		p.acks.request(idHome)
+		p.acks.ask(idHome)
 	}
 	if p.tel.id.version == 0 {
-		p.acks.request(idVersion)
+		p.acks.ask(idVersion)
 	}
 	if h.firmware == plane && !p.tel.landed.received() { // is it a QuadPlane?
-		p.acks.request(idExtendedState)
+		p.acks.ask(idExtendedState)
 	}
 	known := func(name string) bool {
 		return p.known(name) && (name != "NAV_DLL_ACT" || now.Sub(p.stationAt) < stationEvery)
@@ -163,7 +163,7 @@ func (h *handshake) ask(now time.Time) {
 			continue
 		}
 		for _, name := range names {
-			p.request(name)
+			p.ask(name)
 		}
 	}
 }
@@ -188,13 +188,13 @@ func (s *stream) due(now time.Time) bool {
 func (h *handshake) tickStreams(now time.Time) (next time.Time) {
 	a := h.params.acks
 	if x := h.open; x != nil {
-		again := x.last.Add(a.copyGap())
+		again := x.triedAt.Add(a.copyGap())
 		switch {
 		case x.answered():
 			h.openFor.answered, h.openFor.denied = true, !x.acked()
 		case now.Before(again):
 			return again
-		case now.Before(x.sent.Add(giveUp)):
+		case now.Before(x.sentAt.Add(giveUp)):
 			a.send(x)
 			return now.Add(a.copyGap())
 		}
@@ -249,7 +249,7 @@ var familyParameters = map[firmware][][]string{
 	plane:     {{"SYSID_MYGCS", "MAV_GCS_SYSID"}, {"FS_GCS_ENABL"}, {"WP_LOITER_RAD"}, {"TKOFF_ALT"}, {"ARSPD_FBW_MIN", "AIRSPEED_MIN"}, {"ARSPD_FBW_MAX", "AIRSPEED_MAX"}},
 }
 
-func (p *parameters) request(name string) {
+func (p *parameters) ask(name string) {
 	p.acks.asked[questionKind{param: name}] = true
 	p.acks.link.send(&common.MessageParamRequestRead{
 		TargetSystem: p.tel.id.system, TargetComponent: autopilotID, ParamId: name, ParamIndex: -1,

@@ -130,7 +130,7 @@ func TestASpeedIsPartOfTheGotoThatItFollows(t *testing.T) {
 		{speed, []step{hold, speed}, "the hold"},
 		{goTo, []step{goTo, speed}, "the goto"},
 	} {
-		x := &task{plan: plan{steps: c.steps}, sent: &command{step: &c.sent}}
+		x := &task{plan: plan{steps: c.steps}, command: &command{step: &c.sent}}
 		lineEqual(t, "sent", x.sentName(), c.want)
 	}
 }

@@ -86,7 +86,7 @@ func (m *manoeuvre) watch(v view) (land bool, lost string) {
 // strangeTarget reports whether the autopilot has reported another target than ours for
 // targetNew. Right after the acceptance it may still report the old one.
 func (m *manoeuvre) strangeTarget(v view) bool {
-	ours, its := m.plan.target, v.target
+	ours, its := m.plan.destination, v.target
 	if ours == nil || math.IsNaN(ours.lat) || !its.at.After(m.at.Add(targetNew)) {
 		return false
 	}
@@ -120,7 +120,7 @@ func (m *manoeuvre) lostAt(now time.Time) time.Time {
 // arrived reports whether the second leg of a landing is due: over the place, or near it for
 // nearFor, and not tried a moment ago.
 func (m *manoeuvre) arrived(v view) bool {
-	t := m.plan.target
+	t := m.plan.destination
 	away := distance(v.place.lat, v.place.lon, t.lat, t.lon)
 	stayed := lasts(&m.near, away <= nearPlace && v.groundSpeed() < slowly, v.now) // NaN is not near
 	return (stayed >= 0 && away <= atPlace || stayed >= nearFor) && v.now.Sub(m.tried) >= ownAgain
@@ -131,7 +131,7 @@ func (v view) groundSpeed() float64 { return math.Hypot(v.velocity.north, v.velo
 // complete reports whether the manoeuvre is complete, by what came since it was accepted. An
 // unknown number (NaN) completes nothing.
 func (m *manoeuvre) complete(v view) bool {
-	t, speed := m.plan.target, math.Hypot(v.groundSpeed(), v.velocity.down)
+	t, speed := m.plan.destination, math.Hypot(v.groundSpeed(), v.velocity.down)
 	switch m.request.mode {
 	case ModeTakeoff:
 		if v.onWing() { // it is reported in the air on the ground roll already, so its height decides
@@ -174,7 +174,7 @@ func (m *manoeuvre) homeMoved(v view) string {
 	if m.request.mode != ModeTakeoff && m.request.altitude == nil {
 		return ""
 	}
-	moved := v.home.amsl - (m.plan.target.amsl - m.plan.target.altitude)
+	moved := v.home.amsl - (m.plan.destination.amsl - m.plan.destination.altitude)
 	if math.IsNaN(moved) || math.Abs(moved) <= homeFar {
 		return ""
 	}
@@ -184,10 +184,10 @@ func (m *manoeuvre) homeMoved(v view) string {
 // below is how far the vehicle is below the target's height. It compares metres above the sea if
 // both are known: later corrections of home then change nothing.
 func (m *manoeuvre) below(v view) float64 {
-	if low := m.plan.target.amsl - v.place.amsl; !math.IsNaN(low) {
+	if low := m.plan.destination.amsl - v.place.amsl; !math.IsNaN(low) {
 		return low
 	}
-	return m.plan.target.altitude - v.place.altitude
+	return m.plan.destination.altitude - v.place.altitude
 }
 
 // notDone is the answer to a wait that is over before its manoeuvre is. unseen is why its

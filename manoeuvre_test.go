@@ -51,16 +51,16 @@ func TestAManoeuvreIsCompleteWhereTheVehicleShowsIt(t *testing.T) {
 	here := &place{47.3977419, 8.5455938, 10, 498}
 	takeoff := func(altitude float64) manoeuvre {
 		return manoeuvre{request: request{mode: ModeTakeoff},
-			plan: plan{target: &place{n, n, altitude, 488 + altitude}}}
+			plan: plan{destination: &place{n, n, altitude, 488 + altitude}}}
 	}
-	goTo := manoeuvre{request: request{mode: ModeHold, goTo: true}, plan: plan{target: here}}
+	goTo := manoeuvre{request: request{mode: ModeHold, goTo: true}, plan: plan{destination: here}}
 	facing := goTo
 	heading := 350.0
 	facing.request.heading = &heading
 	noAMSL := goTo
-	noAMSL.plan.target = &place{here.lat, here.lon, here.altitude, n}
+	noAMSL.plan.destination = &place{here.lat, here.lon, here.altitude, n}
 	hold := manoeuvre{request: request{mode: ModeHold}}
-	holdHere := manoeuvre{request: request{mode: ModeHold}, plan: plan{target: here}}
+	holdHere := manoeuvre{request: request{mode: ModeHold}, plan: plan{destination: here}}
 	rtl := manoeuvre{request: request{mode: ModeRTL}}
 	// A fixed wing over its home, at 20 m/s. It circles a place at a radius of 60 m.
 	wing := func(changes ...change) view {
@@ -201,7 +201,7 @@ func landingThere() *manoeuvre {
 	s := seen()
 	return &manoeuvre{
 		request: request{setMode: true, mode: ModeLand}, at: s.now.Add(-time.Second), over: make(chan struct{}),
-		plan: plan{target: &s.place, second: &step{cmd: common.MAV_CMD_DO_SET_MODE}},
+		plan: plan{destination: &s.place, second: &step{cmd: common.MAV_CMD_DO_SET_MODE}},
 	}
 }
 
@@ -312,7 +312,8 @@ func TestDisarmingEndsAManoeuvre(t *testing.T) {
 		{"rtl", request{mode: ModeRTL}, "", true},
 	} {
 		s := seen()
-		m := &manoeuvre{request: r.req, at: s.now, over: make(chan struct{}), plan: plan{target: &place{0, 0, 50, 538}}}
+		flown := plan{destination: &place{0, 0, 50, 538}}
+		m := &manoeuvre{request: r.req, at: s.now, over: make(chan struct{}), plan: flown}
 		moves := func(s *view) { s.velocity = motion{5, 0, 0} }
 		_, taken := m.watch(seen(moves))
 		lineEqual(t, r.name+": armed, taken", taken, "")
@@ -393,7 +394,7 @@ func TestATargetThatIsNotOursEndsAManoeuvre(t *testing.T) {
 		m.strange = at(strangeFrom).now
 		lineEqual(t, fmt.Sprint("lost at, strange from ", strangeFrom), m.lostAt(at(9000).now), at(lostAt).now)
 	}
-	m.plan.target = &place{lat: math.NaN()}
+	m.plan.destination = &place{lat: math.NaN()}
 	_, taken = m.watch(at(9600, above))
 	lineEqual(t, "a takeoff, which has no place", taken, "")
 }

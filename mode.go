@@ -177,7 +177,7 @@ const (
 	pollDisarmed = 1500 * time.Millisecond // the same for a disarmed one; while a command waits see againAfter
 	reportAgain  = 20 * time.Millisecond   // or a round trip: between two requests of what is waited for
 	reportMost   = 100 * time.Millisecond  // the longest reportAgain: on a slow line many requests are lost
-	followTime   = 5 * time.Second         // how long after its last copy a step explains a report
+	followTime   = 5 * time.Second         // how long after its newest copy a step explains a report
 	ownAgain     = time.Second             // between two tries of what mavrest commands by itself
 )
 
@@ -280,138 +280,138 @@ type report struct {
 	streamed bool    // our own stick stream runs, and the vehicle is a PX4
 }
 
-// order is what a step leads to. The number may be that of another mode: a landing on the way to
+// goal is what a step leads to. The number may be that of another mode: a landing on the way to
 // its place is flown in the hold's, a Copter's takeoff in GUIDED.
-type order struct {
+type goal struct {
 	mode   Mode   // what GET mode answers once the step is accepted
 	number uint32 // the autopilot's own mode that then shows
 
 	// PX4 ends a takeoff in AUTO.LOITER. end is that mode's number, 0 on any other vehicle and
-	// for any other order. Below endAMSL a pilot set it (rule 3).
+	// for any other goal. Below endAMSL a pilot set it (rule 3).
 	end     uint32
 	endAMSL float64
 }
 
 // atEnd reports whether r shows the end of a takeoff.
-func (o *order) atEnd(r report) bool {
-	return o.end != 0 && r.custom == o.end && r.armed && r.amsl >= o.endAMSL
+func (g *goal) atEnd(r report) bool {
+	return g.end != 0 && r.custom == g.end && r.armed && r.amsl >= g.endAMSL
 }
 
 // claim is a step that was sent and that no report has shown yet. The first report of its
 // number, or of its takeoff's end, within followTime is ours.
 type claim struct {
-	to *order    // of the step
-	at time.Time // when its last copy was sent
+	to *goal     // of the step
+	at time.Time // when its newest copy was sent
 }
 
 // machine is the mode machine of docs/design.md: from what was commanded and what the vehicle reports it
 // knows which mode the drone is in. The zero value is a drone that was never heard: manual.
 type machine struct {
-	mode  Mode    // what GET mode answers
-	order *order  // what was commanded last; nil: mode is a reported one
-	last  report  // the last report
-	known bool    // a report came, or a step was accepted, since the autopilot's start
-	sent  []claim // the steps that were sent and not shown yet, the oldest first
+	mode      Mode    // what GET mode answers
+	commanded *goal   // what was commanded last; nil: mode is a reported one
+	report    report  // the last report
+	known     bool    // a report came, or a step was accepted, since the autopilot's start
+	claims    []claim // the steps that were sent and not shown yet, the oldest first
 }
 
 // explains reports whether r belongs to what was commanded (rule 3).
 func (m *machine) explains(r report) bool {
-	o := m.order
+	g := m.commanded
 	switch {
 	case !r.armed && r.streamed && r.custom == entered[px4][ModePosition]:
 		return true
-	case o == nil:
+	case g == nil:
 		return false
-	case r.custom == o.number || o.atEnd(r):
+	case r.custom == g.number || g.atEnd(r):
 		return true
 	}
-	ends := o.mode == ModeLand || o.mode == ModeRTL || o.mode == ModeRTGS
+	ends := g.mode == ModeLand || g.mode == ModeRTL || g.mode == ModeRTGS
 	return ends && !r.armed && r.mode != ModeRTL && r.mode != ModeTakeoff // no autopilot falls back to these
 }
 
-// reportKind is what a report means, after what was commanded and shown before (rule 3).
-type reportKind uint8
+// meaning is what a report means, after what was commanded and shown before (rule 3).
+type meaning uint8
 
 const (
-	kindInitial   reportKind = iota // the first one, of a disarmed vehicle
-	kindBelongs                     // what was commanded explains it
-	kindEqual                       // it shows what the one before showed
-	kindArms                        // it only arms or disarms, in a mode that was not commanded
-	kindClaimed                     // a step that was sent, and not shown yet, explains it
-	kindFallsBack                   // the autopilot fell back to another mode when it disarmed
-	kindTakeover
+	meansStart     meaning = iota // the first one, of a disarmed vehicle
+	meansBelongs                  // what was commanded explains it
+	meansEqual                    // it shows what the one before showed
+	meansArms                     // it only arms or disarms, in a mode that was not commanded
+	meansClaimed                  // a step that was sent, and not shown yet, explains it
+	meansFallsBack                // the autopilot fell back to another mode when it disarmed
+	meansTakeover
 )
 
-// kind is what a report means; claim is the claim that explains it, −1 if none does.
-func (m *machine) kind(r report, claim int) reportKind {
+// meaning is what a report means; claim is the claim that explains it, −1 if none does.
+func (m *machine) meaning(r report, claim int) meaning {
 	first := !m.known
-	same := !first && r.custom == m.last.custom
+	same := !first && r.custom == m.report.custom
 	switch {
 	case first && !r.armed:
-		return kindInitial
+		return meansStart
 	case m.explains(r):
-		return kindBelongs
-	case same && r.armed == m.last.armed:
-		return kindEqual
+		return meansBelongs
+	case same && r.armed == m.report.armed:
+		return meansEqual
 	case same:
-		return kindArms
+		return meansArms
 	case claim >= 0:
-		return kindClaimed
-	case !first && m.last.armed && !r.armed:
-		return kindFallsBack
+		return meansClaimed
+	case !first && m.report.armed && !r.armed:
+		return meansFallsBack
 	}
-	return kindTakeover
+	return meansTakeover
 }
 
 // judge takes a report, and returns whether it is a takeover: no command of ours explains it (rule 3).
 func (m *machine) judge(r report, now time.Time) (takeover bool) {
-	claim := m.claimed(now, func(to *order) bool { return to.number == r.custom || to.atEnd(r) })
-	kind := m.kind(r, claim)
-	m.last, m.known = r, true
-	switch kind {
-	case kindInitial:
+	claim := m.claimed(now, func(to *goal) bool { return to.number == r.custom || to.atEnd(r) })
+	means := m.meaning(r, claim)
+	m.report, m.known = r, true
+	switch means {
+	case meansStart:
 		m.mode = ModeManual
-	case kindArms, kindFallsBack: // no claim ends
+	case meansArms, meansFallsBack: // no claim ends
 		m.show(r)
-	case kindClaimed: // the claim ends, and so do older ones; until its step is accepted, mode is the reported one
-		m.sent = m.sent[claim+1:]
+	case meansClaimed: // the claim ends, and so do older ones; until its step is accepted, mode is the reported one
+		m.claims = m.claims[claim+1:]
 		m.show(r)
-	case kindTakeover:
-		m.sent = nil
+	case meansTakeover:
+		m.claims = nil
 		m.show(r)
 	}
-	return kind == kindTakeover
+	return means == meansTakeover
 }
 
-// claimed is the index of the first claim whose order matches, or -1.
-func (m *machine) claimed(now time.Time, matches func(to *order) bool) int {
-	return slices.IndexFunc(m.sent, func(c claim) bool { return now.Sub(c.at) < followTime && matches(c.to) })
+// claimed is the index of the first claim whose goal matches, or -1.
+func (m *machine) claimed(now time.Time, matches func(to *goal) bool) int {
+	return slices.IndexFunc(m.claims, func(c claim) bool { return now.Sub(c.at) < followTime && matches(c.to) })
 }
 
 // show makes the reported mode the mode, and forgets what was commanded.
-func (m *machine) show(r report) { m.mode, m.order = r.mode, nil }
+func (m *machine) show(r report) { m.mode, m.commanded = r.mode, nil }
 
 // restart forgets what was commanded: the autopilot has started again.
 func (m *machine) restart() {
-	m.order, m.sent, m.known = nil, nil, false
+	m.commanded, m.claims, m.known = nil, nil, false
 }
 
 // claim records that a copy of a step that leads to a mode is sent now.
-func (m *machine) claim(to *order, now time.Time) {
-	m.sent = slices.DeleteFunc(m.sent, func(c claim) bool { return c.to == to || now.Sub(c.at) >= followTime })
-	m.sent = append(m.sent, claim{to, now})
+func (m *machine) claim(to *goal, now time.Time) {
+	m.claims = slices.DeleteFunc(m.claims, func(c claim) bool { return c.to == to || now.Sub(c.at) >= followTime })
+	m.claims = append(m.claims, claim{to, now})
 }
 
 // refused ends the claim of a step that was refused.
-func (m *machine) refused(to *order) {
-	m.sent = slices.DeleteFunc(m.sent, func(c claim) bool { return c.to == to })
+func (m *machine) refused(to *goal) {
+	m.claims = slices.DeleteFunc(m.claims, func(c claim) bool { return c.to == to })
 }
 
-// command makes an accepted step's mode the mode (rule 2).
-func (m *machine) command(o order) {
-	m.sent = nil // it is newer than every claim
-	m.mode, m.order, m.known = o.mode, &o, true
+// accepted makes an accepted step's mode the mode (rule 2).
+func (m *machine) accepted(g goal) {
+	m.claims = nil // it is newer than every claim
+	m.mode, m.commanded, m.known = g.mode, &g, true
 }
 
 // abandon forgets what was commanded: the mode is the reported one.
-func (m *machine) abandon() { m.show(m.last) }
+func (m *machine) abandon() { m.show(m.report) }

@@ -54,8 +54,8 @@ func numberOf(tb testing.TB, f firmware, name string) uint32 {
 const highEnough, tooLow = 508.1, 507.9
 
 // commanded is the order of a step that enters the mode; transit means a landing's way to its place.
-func commanded(f firmware, m Mode, transit bool) order {
-	o := order{mode: m, number: entered[f][m]}
+func commanded(f firmware, m Mode, transit bool) goal {
+	o := goal{mode: m, number: entered[f][m]}
 	switch {
 	case transit:
 		o.number = entered[f][ModeHold]
@@ -71,8 +71,8 @@ type hearing struct {
 	t        testing.TB
 	firmware firmware
 	at       time.Time
-	taken    bool     // the last report was a takeover
-	steps    []*order // of the plan that runs
+	taken    bool    // the last report was a takeover
+	steps    []*goal // of the plan that runs
 }
 
 func newHearing() *hearing { return &hearing{firmware: px4, at: time.Unix(1_700_000_000, 0)} }
@@ -100,7 +100,7 @@ func (f *hearing) modeShows(t *testing.T, m Mode, armed bool) {
 }
 
 // sends begins a plan and sends its steps. A plan that still runs ends.
-func (f *hearing) sends(orders ...order) {
+func (f *hearing) sends(orders ...goal) {
 	f.steps = nil
 	for _, o := range orders {
 		f.sendsAlso(o)
@@ -108,27 +108,27 @@ func (f *hearing) sends(orders ...order) {
 }
 
 // sendsAlso sends one more step of the plan that runs.
-func (f *hearing) sendsAlso(o order) {
+func (f *hearing) sendsAlso(o goal) {
 	f.steps = append(f.steps, &o)
 	f.claim(&o, f.at)
 }
 
 // accepts ends the plan: its last step, o, was accepted.
-func (f *hearing) accepts(o order) {
-	f.command(o)
+func (f *hearing) accepts(o goal) {
+	f.accepted(o)
 	f.steps = nil
 }
 
 // orderNamed is the order of a step by our name of its mode, the autopilot's, or "transit"
 // for a landing's way to its place.
-func (f *hearing) orderNamed(t testing.TB, name string) order {
+func (f *hearing) orderNamed(t testing.TB, name string) goal {
 	switch {
 	case name == "transit":
 		return commanded(f.firmware, ModeLand, true)
 	case name == strings.ToUpper(name):
 		n := numberOf(t, f.firmware, name)
 		mode, _ := f.firmware.reported(n)
-		return order{mode: mode, number: n}
+		return goal{mode: mode, number: n}
 	}
 	return commanded(f.firmware, modeNamed(t, name), false)
 }
@@ -151,10 +151,10 @@ func (f *hearing) clock() time.Time { return f.at }
 
 func (f *hearing) now() string {
 	commanded := "nothing"
-	if f.order != nil {
-		commanded = f.order.mode.String()
+	if f.commanded != nil {
+		commanded = f.commanded.mode.String()
 	}
-	return fmt.Sprintf("mode %v, commanded %s, taken %v, %d claims", f.mode, commanded, f.taken, len(f.sent))
+	return fmt.Sprintf("mode %v, commanded %s, taken %v, %d claims", f.mode, commanded, f.taken, len(f.claims))
 }
 
 // does plays one clause. It returns what is wrong, or "".
@@ -202,7 +202,7 @@ var machineWords = sync.OnceValue(func() *vocabulary[*hearing] {
 			{"plan repeats", "the plan sends another copy of its last step",
 				"plan repeats", plan(func(f *hearing, _ []string) { f.claim(f.steps[len(f.steps)-1], f.at) })},
 			{"plan passes MODE", "a step was accepted, and the plan goes on",
-				"plan passes hold", plan(func(f *hearing, a []string) { f.command(f.orderNamed(f.t, a[0])) })},
+				"plan passes hold", plan(func(f *hearing, a []string) { f.accepted(f.orderNamed(f.t, a[0])) })},
 			{"plan accepted MODE", "the plan ends: its last step was accepted",
 				"plan accepted takeoff", plan(func(f *hearing, a []string) { f.accepts(f.orderNamed(f.t, a[0])) })},
 			{"plan refused", "the plan ends: its last step was refused", "plan refused",
@@ -248,7 +248,7 @@ func TestFirstContactOnlyCountsArmed(t *testing.T) {
 }
 
 // everyChange calls test with a machine in each mode and each mode to ask for.
-func everyChange(t *testing.T, test func(t *testing.T, f *hearing, from Mode, to order)) {
+func everyChange(t *testing.T, test func(t *testing.T, f *hearing, from Mode, to goal)) {
 	for _, from := range allModes {
 		for _, to := range requestable {
 			t.Run(fmt.Sprintf("%v to %v", from, to), func(t *testing.T) {
@@ -261,7 +261,7 @@ func everyChange(t *testing.T, test func(t *testing.T, f *hearing, from Mode, to
 }
 
 func TestAcceptedCommandIsTheModeFromEveryMode(t *testing.T) {
-	everyChange(t, func(t *testing.T, f *hearing, from Mode, to order) {
+	everyChange(t, func(t *testing.T, f *hearing, from Mode, to goal) {
 		f.sends(to)
 		if f.mode != from {
 			t.Errorf("before the ack: mode %v, want %v", f.mode, from)
@@ -283,8 +283,8 @@ func TestAcceptedCommandIsTheModeFromEveryMode(t *testing.T) {
 
 // TestReportBeforeTheAckIsOursAndIsTheMode: until the step is accepted the mode is the reported one.
 func TestReportBeforeTheAckIsOursAndIsTheMode(t *testing.T) {
-	everyChange(t, func(t *testing.T, f *hearing, from Mode, to order) {
-		was := f.last.custom
+	everyChange(t, func(t *testing.T, f *hearing, from Mode, to goal) {
+		was := f.report.custom
 		f.sends(to)
 		f.shows(to.number, true)
 		shown, _ := px4.reported(to.number)
@@ -298,7 +298,7 @@ func TestReportBeforeTheAckIsOursAndIsTheMode(t *testing.T) {
 }
 
 func TestRefusedCommandChangesNothingInAnyMode(t *testing.T) {
-	everyChange(t, func(t *testing.T, f *hearing, from Mode, to order) {
+	everyChange(t, func(t *testing.T, f *hearing, from Mode, to goal) {
 		f.sends(to)
 		f.machine.refused(f.steps[0])
 		f.modeShows(t, from, true)
@@ -310,7 +310,7 @@ func TestRefusedCommandChangesNothingInAnyMode(t *testing.T) {
 
 // belongs is rule 3's table: which reports belong to a commanded mode. It goes by the
 // autopilot's own numbers. RTL belongs to a return only, so that a failsafe always shows.
-func belongs(o order, r report) bool {
+func belongs(o goal, r report) bool {
 	switch {
 	case r.custom == o.number, followsStream(r):
 		return true
@@ -323,7 +323,7 @@ func belongs(o order, r report) bool {
 }
 
 // endsTakeoff reports whether PX4 ended a takeoff: at its height AUTO.LOITER follows.
-func endsTakeoff(o order, r report) bool {
+func endsTakeoff(o goal, r report) bool {
 	return o.end != 0 && r.custom == o.end && r.armed && r.amsl >= o.endAMSL
 }
 
@@ -335,7 +335,7 @@ func followsStream(r report) bool {
 
 // everyReport calls test with each commanded mode, on an armed and a disarmed vehicle, and
 // with each report of the autopilot, near the height at which a takeoff ends and below it.
-func everyReport(t *testing.T, test func(t *testing.T, f *hearing, o order, r report)) {
+func everyReport(t *testing.T, test func(t *testing.T, f *hearing, o goal, r report)) {
 	for _, fw := range []firmware{px4, copter, quadPlane} {
 		for _, c := range requestable {
 			for _, transit := range []bool{false, true} {
@@ -378,8 +378,8 @@ func b2i(b bool) int {
 }
 
 func TestNewReportShowsUnlessItBelongsToTheCommand(t *testing.T) {
-	everyReport(t, func(t *testing.T, f *hearing, o order, r report) {
-		want, taken := r.mode, r.armed || !f.last.armed // a report of disarming is no takeover
+	everyReport(t, func(t *testing.T, f *hearing, o goal, r report) {
+		want, taken := r.mode, r.armed || !f.report.armed // a report of disarming is no takeover
 		if belongs(o, r) {
 			want, taken = o.mode, false
 		}
@@ -443,8 +443,8 @@ func TestUnansweredPlansDoNotPileUp(t *testing.T) {
 	for range 1000 {
 		f.hear(t, "plan asks position, plan repeats, plan repeats, plan repeats, plan repeats, +2s, plan unanswered")
 	}
-	if len(f.sent) > 4 {
-		t.Errorf("%d steps are remembered", len(f.sent))
+	if len(f.claims) > 4 {
+		t.Errorf("%d steps are remembered", len(f.claims))
 	}
 }
 
@@ -464,7 +464,7 @@ func TestTheMachineKnowsWhichModesAreClaimed(t *testing.T) {
 		f := newHearing()
 		f.hear(t, flight)
 		position := numberOf(t, px4, "position")
-		if claimed := f.claimed(f.at, func(to *order) bool { return to.number == position }) >= 0; claimed != want {
+		if claimed := f.claimed(f.at, func(to *goal) bool { return to.number == position }) >= 0; claimed != want {
 			t.Errorf("%s: claimed is %v", flight, claimed)
 		}
 	}
@@ -694,8 +694,8 @@ func (c *pilotsCase) leads() (f *hearing, explained []uint32) {
 		}
 		explained = append(explained, s.to.number)
 		if state == stepAcked || state == stepDone {
-			f.command(*s.to)
-			explained = []uint32{s.to.number, f.last.custom} // a repeated report is not new
+			f.accepted(*s.to)
+			explained = []uint32{s.to.number, f.report.custom} // a repeated report is not new
 			if s.to.end != 0 {
 				explained = append(explained, s.to.end)
 			}
@@ -752,7 +752,7 @@ type witness struct {
 	wants     Mode   // the right mode
 	heard     bool   // there was a report, and last is set
 	last      report // the last one
-	commanded *order // nil: the mode is the reported one
+	commanded *goal  // nil: the mode is the reported one
 	restarted bool   // the vehicle restarted after the last report and the last accepted step
 
 	// Every step that was ever sent. The claims of the first ones, up to closed, have ended.
@@ -762,7 +762,7 @@ type witness struct {
 
 // witnessStep is a step that was sent.
 type witnessStep struct {
-	to      order
+	to      goal
 	at      time.Time
 	refused bool
 }
@@ -829,16 +829,16 @@ func (w *witness) seeReport(r report) string {
 }
 
 // sends notes that a copy of a step is sent.
-func (w *witness) sends(o order) {
+func (w *witness) sends(o goal) {
 	s := &witnessStep{to: o, at: w.now}
 	w.sent = append(w.sent, s)
 	w.claim(&s.to, w.now)
 }
 
 // accepts notes that a step was accepted. That ends the claims of all steps.
-func (w *witness) accepts(o order) {
+func (w *witness) accepts(o goal) {
 	w.sends(o)
-	w.command(o)
+	w.accepted(o)
 	w.closed = len(w.sent)
 	w.wants, w.commanded, w.restarted = o.mode, &o, false
 }
@@ -863,7 +863,7 @@ func (w *witness) wrong() string {
 		return fmt.Sprintf("the mode is %v, want %v", w.mode, w.wants)
 	}
 	for _, m := range modesOf(w.firmware) {
-		claimed := w.claimed(w.now, func(to *order) bool { return to.number == m.custom }) >= 0
+		claimed := w.claimed(w.now, func(to *goal) bool { return to.number == m.custom }) >= 0
 		if claimed != (w.openClaim(report{shownMode: shownMode{custom: m.custom}}) >= 0) {
 			return fmt.Sprintf("%s is claimed: %v", m.name, claimed)
 		}
@@ -963,10 +963,10 @@ func FuzzMachine(f *testing.F) {
 // A landing is repeated while it is not acknowledged.
 func TestAStepIsOursFor5sAfterItsLastCopy(t *testing.T) {
 	at := time.Now()
-	m := machine{known: true, mode: ModeLand, last: report{shownMode: shownMode{custom: px4Custom(4, 3), armed: true},
+	m := machine{known: true, mode: ModeLand, report: report{shownMode: shownMode{custom: px4Custom(4, 3), armed: true},
 		mode: ModeHold}}
-	m.order = &order{mode: ModeLand, number: px4Custom(4, 3)}
-	land := &order{mode: ModeLand, number: px4Custom(4, 6)}
+	m.commanded = &goal{mode: ModeLand, number: px4Custom(4, 3)}
+	land := &goal{mode: ModeLand, number: px4Custom(4, 6)}
 	m.claim(land, at)
 	m.claim(land, at.Add(3*time.Second))
 	if m.judge(report{shownMode: shownMode{custom: px4Custom(4, 6), armed: true}, mode: ModeLand},

@@ -75,10 +75,10 @@ type step struct {
 	p     [7]float32       // param1 to param7 of a COMMAND_LONG; 1 to 4 and z (7) of a COMMAND_INT
 	x, y  int32            // degE7, of a COMMAND_INT
 
-	holds    bool   // a DO_REPOSITION that holds here; any other is a goto
-	away     bool   // the vehicle flies to a place, or does so next: it must be clear of the ground (rule 11)
-	to       *order // the mode that it leads to; nil if it sets none
-	optional bool   // the plan goes on when it is refused or not answered
+	holds    bool  // a DO_REPOSITION that holds here; any other is a goto
+	away     bool  // the vehicle flies to a place, or does so next: it must be clear of the ground (rule 11)
+	to       *goal // the mode that it leads to; nil if it sets none
+	optional bool  // the plan goes on when it is refused or not answered
 }
 
 func (s *step) arms() bool { return s.cmd == common.MAV_CMD_COMPONENT_ARM_DISARM && s.p[0] == 1 }
@@ -89,13 +89,13 @@ func (s *step) needsStream() bool { return s.arms() || s.to != nil && s.to.mode.
 
 // plan is how a request is carried out on one autopilot: its commands in order, and where they lead.
 type plan struct {
-	steps  []step
-	target *place // where it flies to; a takeoff has only the altitude
-	second *step  // the landing at a place, sent once the target is reached; nil: no second leg
+	steps       []step
+	destination *place // where it flies to; a takeoff has only the altitude
+	second      *step  // the landing at a place, sent once the target is reached; nil: no second leg
 }
 
 // goal is what the last step that sets a mode leads to; nil: the plan only arms or disarms.
-func (p *plan) goal() *order {
+func (p *plan) goal() *goal {
 	for _, s := range slices.Backward(p.steps) {
 		if s.to != nil {
 			return s.to
@@ -155,9 +155,9 @@ func (f firmware) step(cmd common.MAV_CMD, params ...float32) step {
 	return s
 }
 
-// leadingTo is s with the order that it leads to.
+// leadingTo is s with the goal that it leads to.
 func (s step) leadingTo(mode Mode, custom uint32) step {
-	s.to = &order{mode: mode, number: custom}
+	s.to = &goal{mode: mode, number: custom}
 	return s
 }
 
@@ -283,7 +283,7 @@ func (r request) planGoto(v view, aim *place) (p plan, err error) {
 	if v.firmware.ardupilot() {
 		p.steps = append(p.steps, r.adjust(v)...)
 	}
-	p.target = &to
+	p.destination = &to
 	if r.mode == ModeLand {
 		landing := v.firmware.enter(ModeLand)
 		p.second = &landing
@@ -414,7 +414,7 @@ func (r request) planTakeoffPX4(v view) (plan, error) {
 	if err != nil {
 		return plan{}, err
 	}
-	p := plan{target: &place{math.NaN(), math.NaN(), altitude, amsl}}
+	p := plan{destination: &place{math.NaN(), math.NaN(), altitude, amsl}}
 	if !v.armed {
 		if v.custom != entered[px4][ModeHold] {
 			p.steps = append(p.steps, px4.enter(ModeHold))
@@ -457,7 +457,7 @@ func (r request) planHoldPX4(v view, aim *place) (p plan) {
 	if v.armed {
 		hold := px4.step(common.MAV_CMD_DO_REPOSITION, -1, 1, 0)
 		if here := v.holdHere(aim); here.amsl > v.place.amsl {
-			hold, p.target = r.reposition(v, here), &here
+			hold, p.destination = r.reposition(v, here), &here
 		}
 		hold.holds = true
 		p.steps = append(p.steps, hold.leadingTo(ModeHold, entered[px4][ModeHold]))
@@ -513,7 +513,7 @@ func (r request) planTakeoffArduPilot(v view) (p plan, err error) {
 		climb = f.step(common.MAV_CMD_NAV_TAKEOFF, 0, 0, 0, 0, 0, 0, float32(altitude))
 		climb = climb.leadingTo(ModeTakeoff, entered[f][ModeTakeoff])
 	}
-	p.target = &place{math.NaN(), math.NaN(), altitude, v.home.amsl + altitude}
+	p.destination = &place{math.NaN(), math.NaN(), altitude, v.home.amsl + altitude}
 	p.steps = append(p.steps, climb)
 	return p, nil
 }
@@ -535,7 +535,7 @@ func (r request) planHoldArduPilot(v view, aim *place) (plan, error) {
 		to := v.holdHere(aim)
 		here := request{}.reposition(v, to).leadingTo(ModeHold, hold.to.number)
 		here.holds = true
-		p.steps, p.target = []step{here}, &to
+		p.steps, p.destination = []step{here}, &to
 		p.leaveGround(v, aim)
 		p.steps = append(p.steps, r.changeSpeed(v)...)
 	}

@@ -392,16 +392,16 @@ func testMeanings(t *testing.T, rows []meaningRow) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if got := meaning(v, req, p); got != r.want {
+			if got := gist(v, req, p); got != r.want {
 				t.Errorf("\ngot  %s\nwant %s", got, r.want)
 			}
 		})
 	}
 }
 
-// meaning writes for each step "streamed" if it needs our stream, else "anyhow"; the mode that it leads
+// gist writes for each step "streamed" if it needs our stream, else "anyhow"; the mode that it leads
 // to, by the autopilot's own name, with a star at the goal; then what the whole plan leads to.
-func meaning(v view, r request, p plan) string {
+func gist(v view, r request, p plan) string {
 	name := func(custom uint32) string { _, s := v.firmware.reported(custom); return s }
 	var steps []string
 	for _, s := range p.steps {
@@ -433,8 +433,9 @@ func meaning(v view, r request, p plan) string {
 	if r.urgent() {
 		got += "; urgent"
 	}
-	if p.target != nil {
-		got += fmt.Sprintf("; at %v %v %v, %v AMSL", p.target.lat, p.target.lon, p.target.altitude, p.target.amsl)
+	if p.destination != nil {
+		to := p.destination
+		got += fmt.Sprintf("; at %v %v %v, %v AMSL", to.lat, to.lon, to.altitude, to.amsl)
 	}
 	return got
 }

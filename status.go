@@ -130,14 +130,14 @@ func (d *drone) snapshot(now time.Time) snapshot {
 func (d *drone) target(now time.Time) *place {
 	switch m, to := d.cmd.manoeuvre, &d.tel.target; {
 	case d.cmd.onWayToLand():
-		return m.plan.target
-	case !d.machine.last.armed || d.machine.mode != ModeHold && d.machine.mode != ModeTakeoff:
+		return m.plan.destination
+	case !d.machine.report.armed || d.machine.mode != ModeHold && d.machine.mode != ModeTakeoff:
 		return nil
 	// For targetNew after the acceptance the autopilot may still report its old target.
 	case to.within(offlineAfter, now) && (m == nil || to.at.After(m.at.Add(targetNew))):
 		return &place{to.lat, to.lon, to.amsl - d.tel.home.amsl, to.amsl}
-	case m != nil && m.request.goTo && now.Sub(m.at) < targetNew+targetEvery && d.machine.order != nil:
-		return m.plan.target
+	case m != nil && m.request.goTo && now.Sub(m.at) < targetNew+targetEvery && d.machine.commanded != nil:
+		return m.plan.destination
 	}
 	return nil
 }
@@ -159,7 +159,7 @@ func (d *drone) summaryLine() string {
 		return err.Error()
 	}
 	id := &d.tel.id
-	return fmt.Sprintf("%s %s online, %s, mode %s", autopilotName(id.autopilot), lowerName(id.typ.String(), "MAV_TYPE_"), armedWord[d.machine.last.armed], d.machine.mode)
+	return fmt.Sprintf("%s %s online, %s, mode %s", autopilotName(id.autopilot), lowerName(id.typ.String(), "MAV_TYPE_"), armedWord[d.machine.report.armed], d.machine.mode)
 }
 
 // autopilotName is a MAV_AUTOPILOT in the API: ardupilot stands for ardupilotmega. It is "" for one

@@ -62,7 +62,7 @@ type stickHolder struct {
 // "Who has the sticks"). Its methods are given what happened; take returns what to do.
 type sticks struct {
 	src   sources
-	taken bool // somebody else has the sticks. giveToClient ends that; so does enter, in a mode without sticks
+	taken bool // somebody else has the sticks. giveToClient ends that; so does streamForMode, in a mode without sticks
 	phase stickPhase
 	axes  axes
 	since time.Time // when the stream began, or ended
@@ -71,7 +71,7 @@ type sticks struct {
 
 	client     stickHolder
 	switchedTo shownMode // the last mode without sticks that somebody else set, and when
-	sent       axes      // the axes that went out last
+	streamed   axes      // the axes that went out last
 	acts       stickActs
 }
 
@@ -85,9 +85,9 @@ func (s *sticks) take() stickActs {
 // about to change.
 func (s *sticks) toSend(kept bool) axes {
 	if !kept {
-		s.sent = s.axes
+		s.streamed = s.axes
 	}
-	return s.sent
+	return s.streamed
 }
 
 func (s *sticks) set(a axes, now time.Time) {
@@ -99,7 +99,7 @@ func (s *sticks) set(a axes, now time.Time) {
 // begin starts the stream if it does not run, and sets its phase.
 func (s *sticks) begin(phase stickPhase, v situation) {
 	if s.phase == stickOff {
-		s.since, s.next, s.sent = v.now, v.now, axes{z: rest(v.view)}
+		s.since, s.next, s.streamed = v.now, v.now, axes{z: rest(v.view)}
 	}
 	s.phase = phase
 }
@@ -176,10 +176,10 @@ func (s *sticks) ready(needsStream bool, v situation, arming bool) time.Time {
 	return s.since.Add(stickLead)
 }
 
-// enter starts the stream that a stick mode or an arming needs, or centres the one that runs. Where
+// streamForMode starts the stream that a stick mode or an arming needs, or centres the one that runs. Where
 // our sticks can't act it does neither. Another program's sticks alone are no reason: they only pause
 // the stream. A receiver in use gets its sticks back.
-func (s *sticks) enter(v situation) {
+func (s *sticks) streamForMode(v situation) {
 	s.client.spoke = v.now
 	s.taken = s.taken && v.mode.flownBySticks() // somebody else's stick mode stays his until the new one shows
 	onlyForeign := s.src.foreign(v.now) && v.gcsFailsafe <= 0
@@ -193,10 +193,10 @@ func (s *sticks) enter(v situation) {
 	}
 }
 
-// streamForArming is enter where no stream runs. One that runs, even the client's, stays as it is.
+// streamForArming is streamForMode where no stream runs. One that runs, even the client's, stays as it is.
 func (s *sticks) streamForArming(v situation) {
 	if s.phase == stickOff {
-		s.enter(v)
+		s.streamForMode(v)
 	}
 	s.client.spoke = v.now
 }
@@ -220,7 +220,7 @@ func (s *sticks) switched(v situation) {
 		_, name := px4.reported(s.switchedTo.custom)
 		s.acts.notice = fmt.Sprintf("the client's moving sticks undid the pilot's switch to %s. The client's sticks have ended: 2 s from now a switch will stay in force. With COM_RC_OVERRIDE 0 every switch does", name)
 	}
-	s.set(s.sent, v.now) // what went out last: a movement that toSend held back never goes out
+	s.set(s.streamed, v.now) // what went out last: a movement that toSend held back never goes out
 	s.park(v)
 	switch {
 	case s.src.inUse(v.firmware):
@@ -400,7 +400,7 @@ func (s *sticks) restarted(v situation) {
 	was := *s
 	*s = sticks{}
 	if v.armed && was.phase != stickOff && v.firmware.ardupilot() {
-		*s = sticks{taken: true, phase: stickNobody, axes: was.axes, sent: was.axes}
+		*s = sticks{taken: true, phase: stickNobody, axes: was.axes, streamed: was.axes}
 		s.src.receiver = was.src.receiver
 	}
 	s.src.hide(v.now.Add(overrideTimeout))
@@ -446,7 +446,7 @@ type sources struct {
 	transmitterAt time.Time // when a transmitter was heard last; PX4 sends RC_CHANNELS only while it hears one
 	foreignAt     time.Time // when another program's sticks came last
 
-	last          channels  // the last RC_CHANNELS
+	channels      channels  // the last RC_CHANNELS
 	switchesSince time.Time // when channels 5 to 16 first had values
 }
 
@@ -631,10 +631,10 @@ func (s *sources) switchMoves(c channels, now time.Time) (moves bool) {
 		if s.switchesSince.IsZero() {
 			s.switchesSince = now
 		}
-		jump := max(c[i], s.last[i]) - min(c[i], s.last[i])
-		moves = moves || plausible(s.last[i]) && jump > switchJump
+		jump := max(c[i], s.channels[i]) - min(c[i], s.channels[i])
+		moves = moves || plausible(s.channels[i]) && jump > switchJump
 	}
-	s.last = c
+	s.channels = c
 	return moves && now.Sub(s.switchesSince) > switchesIn
 }
 
@@ -760,7 +760,7 @@ func (d *drone) takeInput(in stickInput) (Mode, error) {
 		return 0, refuse(codeWrongMode, "input: a command to enter %s is under way", t.request.mode)
 	case denied.given(): // setting a mode would not help
 		return 0, refuse(codeWrongMode, "input: %s", denied)
-	case d.sticks.taken && (inStickMode || d.machine.order == nil): // with a mode set here: the next case
+	case d.sticks.taken && (inStickMode || d.machine.commanded == nil): // with a mode set here: the next case
 		return 0, refuse(codeWrongMode, "input: a pilot, a failsafe or another program took the drone, which is in mode %s; set %s here to take the sticks", v.mode, v.stickModes())
 	case !inStickMode:
 		return 0, refuse(codeWrongMode, "input: the drone is in mode %s; set %s first", v.mode, v.stickModes())

@@ -95,7 +95,7 @@ func (h *stickFlight) pass(d time.Duration) {
 // asks begins a plan that sets a stick mode, up to its last ack.
 func (h *stickFlight) asks() {
 	h.v.busy, h.v.entering = true, true
-	h.enter(h.v)
+	h.streamForMode(h.v)
 	h.act()
 	h.untilReady()
 }
@@ -319,7 +319,7 @@ func stickEventWords() []stickWord {
 			})},
 		{"restarted", "the autopilot has restarted", "restarted", func(h *stickFlight, _ []string) string {
 			if h.restarted(h.v); h.phase != stickOff && h.toSend(true) != h.axes { // true: a number is kept
-				return fmt.Sprintf("while a number is kept the old sticks still go out: %v", h.sent)
+				return fmt.Sprintf("while a number is kept the old sticks still go out: %v", h.streamed)
 			}
 			return ""
 		}},
@@ -760,7 +760,7 @@ func TestSticksStandWhileANumberIsKeptAndAStreamsEndLeavesNothing(t *testing.T) 
 	d.sticks.src.receiver, d.cmd.reports.kept = receiverIdle, make([]shownMode, 1)
 	d.sticks.input(d.situation(now), axes{z: 700}, netip.Addr{}, time.Second)
 	d.act()
-	lineEqual(t, "the throttle that is sent while a number is kept", d.sticks.sent.z, 500)
+	lineEqual(t, "the throttle that is sent while a number is kept", d.sticks.streamed.z, 500)
 	d.hearMessage(&common.MessageRcChannels{Chan3Raw: 1500}, now) // it may show our own throttle
 	d.sticks.end(d.situation(now))
 	queued := len(d.link.writer.queue)

@@ -57,7 +57,7 @@ type task struct {
 	was      report     // the last report when its turn came
 	previous *manoeuvre // the manoeuvre when its turn came; nil: there was none
 
-	sent    *command      // the command that went out last; nil: no command did
+	command *command      // the command that went out last; nil: no command did
 	answer  answer        // what was accepted so far
 	armed   bool          // it sent an ARM to a disarmed vehicle, which did not refuse it
 	endedBy *commandError // a newer command, a takeover, a disarming, the program's end; nil: nothing
@@ -79,8 +79,8 @@ func (c *commander) current() *task {
 	return c.tasks[0]
 }
 
-// enter puts a task behind those that came before it, and ends those that it supersedes.
-func (c *commander) enter(t *task, v view) {
+// join puts a task behind those that came before it, and ends those that it supersedes.
+func (c *commander) join(t *task, v view) {
 	for _, o := range c.tasks {
 		if t.supersedes(o, v) {
 			o.end(errSuperseded)
@@ -142,7 +142,7 @@ func (c *commander) disarmed() {
 		return
 	}
 	for _, t := range c.tasks {
-		if t.doing.arms() || t.plan.target != nil || t.askedAt.IsZero() {
+		if t.doing.arms() || t.plan.destination != nil || t.askedAt.IsZero() {
 			t.end(interruption(time.Now(), "the vehicle was disarmed"))
 		}
 	}
@@ -153,7 +153,7 @@ func (c *commander) stop() {
 	c.stopped = true
 	for _, t := range c.tasks {
 		why := *errStopping
-		if t.sent != nil {
+		if t.command != nil {
 			why.code = codeNoAck
 		}
 		t.end(&why)
@@ -180,7 +180,7 @@ func (t *task) mustStop() error {
 	switch {
 	case t.endedBy == nil, t.takenOver() && t.onWire():
 		return nil
-	case t.sent != nil:
+	case t.command != nil:
 		return t.ended("%s; %s was sent before; nothing more was sent", t.sentName())
 	}
 	return t.ended("%s; nothing was sent")
@@ -188,7 +188,7 @@ func (t *task) mustStop() error {
 
 // sentName is what the task has sent. A speed or a heading is part of the goto or the hold that it follows.
 func (t *task) sentName() string {
-	s := t.sent.step
+	s := t.command.step
 	if s.cmd == common.MAV_CMD_DO_CHANGE_SPEED || s.cmd == common.MAV_CMD_CONDITION_YAW {
 		for i := range t.plan.steps {
 			if goTo := &t.plan.steps[i]; goTo.cmd == common.MAV_CMD_DO_REPOSITION {
@@ -211,7 +211,7 @@ func (t *task) takenOver() bool { return t.endedBy != nil && t.endedBy.code == c
 
 // onWire reports whether transact still waits for the outcome of the step that the task sent last.
 func (t *task) onWire() bool {
-	return t.sent != nil && t.commander.acks.waiting[t.sent.step.cmd] == t.sent
+	return t.command != nil && t.commander.acks.waiting[t.command.step.cmd] == t.command
 }
 
 // bell wakes all that pause.
@@ -296,14 +296,14 @@ func (t *task) ask(w waiter, every time.Duration, end time.Time, request func(),
 // askForReport requests HEARTBEAT.
 func (c *commander) askForReport(now time.Time) {
 	c.reports.asked = now
-	if c.away = c.acks.request(idHeartbeat) != nil; c.away {
+	if c.away = c.acks.ask(idHeartbeat) != nil; c.away {
 		c.awayAt = now
 	}
 }
 
 // departure is that of the task's next step, which could first go when it was due.
 func (t *task) departure(s *step, due time.Time) departure {
-	first := t.sent == nil && !t.askedAt.IsZero()
+	first := t.command == nil && !t.askedAt.IsZero()
 	return departure{
 		due:    due,
 		atOnce: first && due.Sub(t.askedAt) <= dueAtOnce,
@@ -317,15 +317,15 @@ func (t *task) departure(s *step, due time.Time) departure {
 // not take it (rule 6).
 func (t *task) transact(w waiter, s *step) error {
 	c := t.commander
-	x := c.acks.open(s, c.machine.last)
+	x := c.acks.open(s, c.machine.report)
 	defer c.acks.close(x)
 	t.sendCopy(x)
 	if x.copies == 0 {
 		return errAway
 	}
-	x.copyDue = x.sent.Add(c.acks.copyGap())
+	x.copyDue = x.sentAt.Add(c.acks.copyGap())
 	end := t.follow(w, func(now time.Time) decision {
-		return x.decide(c.machine.last, &c.reports, c.acks.trip, t.endedBy != nil, now)
+		return x.decide(c.machine.report, &c.reports, c.acks.trip, t.endedBy != nil, now)
 	}, func(m move) {
 		if m == ask {
 			x.asked = true
@@ -353,8 +353,8 @@ func (t *task) sendCopy(x *command) {
 	if c.acks.send(x) != nil { // the port is away or its queue full: this copy is left out
 		return
 	}
-	t.sent = x
-	t.armed = t.armed || s.arms() && !c.machine.last.armed
+	t.command = x
+	t.armed = t.armed || s.arms() && !c.machine.report.armed
 	if s.to != nil {
 		c.machine.claim(s.to, time.Now())
 		if c.manoeuvre != t.firstLeg { // a second leg does not end the manoeuvre that it continues
@@ -414,7 +414,7 @@ func (c *commander) aim() *place {
 	if c.manoeuvre == nil || c.manoeuvre.finished() {
 		return nil
 	}
-	return c.manoeuvre.plan.target
+	return c.manoeuvre.plan.destination
 }
 
 // onWayToLand reports whether a landing is still on its way to its place.
@@ -497,7 +497,7 @@ func (d *drone) takeTurn(w waiter, t *task) error {
 	if err := d.makePlan(t); err != nil {
 		return err
 	}
-	d.cmd.enter(t, d.view(time.Now()))
+	d.cmd.join(t, d.view(time.Now()))
 	t.follow(w, func(now time.Time) decision {
 		return until(now.Add(giveUp), t == d.cmd.current(), now) // it waits without an end
 	}, nil)
@@ -507,7 +507,7 @@ func (d *drone) takeTurn(w waiter, t *task) error {
 	if err := d.awaitClear(w, t); err != nil {
 		return err
 	}
-	t.was, t.previous = d.machine.last, d.cmd.manoeuvre
+	t.was, t.previous = d.machine.report, d.cmd.manoeuvre
 	if err := d.restSticks(w, t); err != nil {
 		return err
 	}
@@ -580,7 +580,7 @@ func (d *drone) doStep(w waiter, t *task, s *step, lastStep bool) error {
 	if err := d.send(w, t, s); err != nil {
 		return err
 	}
-	goal, last := t.plan.goal(), d.machine.last
+	goal, last := t.plan.goal(), d.machine.report
 	goalShown := goal == nil || last.custom == goal.number || goal.atEnd(last)
 	if t.takenOver() && !(lastStep && goalShown) {
 		return t.ended("%s; the vehicle follows %s, which was sent before; nothing more was sent", commandName(s))
@@ -600,7 +600,7 @@ func (d *drone) send(w waiter, t *task, s *step) error {
 			return err
 		}
 		// Not machine.explains: that also accepts the mode that a disarmed vehicle falls back to.
-		if o := d.machine.order; t.sent != nil && s.arms() && o != nil && d.machine.last.custom != o.number {
+		if g := d.machine.commanded; t.command != nil && s.arms() && g != nil && d.machine.report.custom != g.number {
 			return refuse(codeInterrupted, "arming was not sent: the vehicle left the mode that was set for it")
 		}
 		if err := t.transact(w, s); err != errAway {
@@ -624,7 +624,7 @@ func (d *drone) reportBefore(w waiter, t *task, s *step, due time.Time) error {
 		return nil
 	case end == tooNear:
 		return d.view(time.Now()).tooLow(t.request.name())
-	case c.away && t.sent == nil:
+	case c.away && t.command == nil:
 		return refuse(codeOffline, "the port to the autopilot was down: %s was not sent", commandName(s))
 	}
 	return refuse(codeNoAck, "the autopilot did not answer; %s was not sent", commandName(s))
@@ -651,7 +651,7 @@ func (d *drone) accepted(t *task, s *step) {
 	if s.to == nil {
 		return
 	}
-	d.machine.command(*s.to)
+	d.machine.accepted(*s.to)
 	if t.request.setMode && s.to == t.plan.goal() {
 		c.replace(t)
 	}
@@ -682,7 +682,7 @@ func (d *drone) leftBehind(t *task, err error) error {
 	if !ok || t.endedBy != nil { // the error of an ended task says already what was sent
 		return err
 	}
-	last, full := d.machine.last, *e
+	last, full := d.machine.report, *e
 	endedOther := t.previous != nil && t.previous.why == errSuperseded
 	changed := t.answer.command != 0 && (last.custom != t.was.custom || last.armed != t.was.armed)
 	switch {
@@ -729,7 +729,7 @@ func (d *drone) askHome(w waiter, t *task) error {
 	}
 	asked := time.Now()
 	came := func() bool { return d.tel.home.at.After(asked) }
-	err := t.ask(w, againAfter(d.cmd.acks.trip), asked.Add(answerWait), func() { d.cmd.acks.request(idHome) }, came)
+	err := t.ask(w, againAfter(d.cmd.acks.trip), asked.Add(answerWait), func() { d.cmd.acks.ask(idHome) }, came)
 	if err != nil || came() {
 		return err
 	}
@@ -741,16 +741,16 @@ func (d *drone) askHome(w waiter, t *task) error {
 // that can forbid our sticks, and the stick stream.
 func (d *drone) prepare(w waiter, t *task) error {
 	sticks, arms := &d.sticks, t.request.arms()
-	armsInStickMode := arms && !t.request.setMode && d.machine.last.mode.flownBySticks()
+	armsInStickMode := arms && !t.request.setMode && d.machine.report.mode.flownBySticks()
 	// ArduPilot without a receiver arms only while sticks are streamed.
-	mayArmOnStream := arms && d.firmware().ardupilot() && !d.machine.last.armed
+	mayArmOnStream := arms && d.firmware().ardupilot() && !d.machine.report.armed
 	if t.request.entersSticks() || armsInStickMode || mayArmOnStream {
 		known := func() bool { return sticks.src.known || sticks.phase != stickOff }
 		if err := t.await(w, d.receiverDeadline(), known); err != nil {
 			return err
 		}
 		name := stickParams[d.firmware()]
-		err := t.ask(w, copyEvery, time.Now().Add(2*copyEvery), func() { d.params.request(name) }, func() bool { return d.params.known(name) })
+		err := t.ask(w, copyEvery, time.Now().Add(2*copyEvery), func() { d.params.ask(name) }, func() bool { return d.params.known(name) })
 		if err != nil {
 			return err
 		}
@@ -761,7 +761,7 @@ func (d *drone) prepare(w waiter, t *task) error {
 		if why := sticks.src.whyNobodyFlies(v.view); why.given() {
 			return refuse(codeUnsupported, "mode: no sticks could act: %s", why)
 		}
-		sticks.enter(v)
+		sticks.streamForMode(v)
 	case armsInStickMode:
 		sticks.streamForArming(v)
 	case t.request.setMode:
@@ -879,20 +879,20 @@ const (
 func (d *drone) reasons(w waiter, t *task, refused *commandError) error {
 	s := refused.step
 	checksOld := time.Since(d.checked) >= checksEvery || d.tel.healed.After(d.checked)
-	if s.arms() && !d.machine.last.armed && d.firmware() == px4 && checksOld {
+	if s.arms() && !d.machine.report.armed && d.firmware() == px4 && checksOld {
 		d.checked = time.Now()
 		run := px4.step(common.MAV_CMD_RUN_PREARM_CHECKS)
 		if err := t.transact(w, &run); err != nil {
 			d.log.Debug("no report of the checks before arming", "error", err)
 		}
-		d.cmd.acks.request(idSysStatus)
+		d.cmd.acks.ask(idSysStatus)
 	}
 	t.sleep(w, time.Now().Add(textsAfter))
 	tel, now := &d.tel, time.Now()
 	tel.texts.flush(now, 0)
 	checksFresh := now.Sub(d.checked) < checksEvery+textsAfter && !tel.healed.After(d.checked)
 	e := *refused
-	for _, text := range tel.texts.last {
+	for _, text := range tel.texts.kept {
 		grave := text.ofChecks() || text.severity <= uint8(common.MAV_SEVERITY_WARNING)
 		ofLastChecks := checksFresh && text.ofChecks() && !text.at.Before(d.checked)
 		if grave && (ofLastChecks || !text.at.Before(e.since)) {
@@ -914,7 +914,7 @@ func (d *drone) reasons(w waiter, t *task, refused *commandError) error {
 	if len(e.messages) == 0 {
 		e.text += hint(d.firmware(), d.tel.id.typ, s, tel.health.fenced())
 	}
-	if mode := d.machine.last.mode; s.arms() && (mode == ModeLand || mode == ModeRTL) { // neither autopilot arms in them
+	if mode := d.machine.report.mode; s.arms() && (mode == ModeLand || mode == ModeRTL) { // neither autopilot arms in them
 		e.text += `; it does not arm in ` + d.modeName() + `: set another mode with it ({"mode":"hold","arm":true}), or take off`
 	}
 	if act := d.params.values["NAV_DLL_ACT"]; act > 0 && s.arms() && !d.link.gcs {

@@ -321,7 +321,7 @@ func TestAPilotTakesTheDroneByTheModeThatWasRefusedInAFailsafe(t *testing.T) {
 		(&player{flight: f}).plays("post mode position, answer interrupted 5s")
 		f.drone.mu.Lock()
 		defer f.drone.mu.Unlock()
-		if sent := f.drone.machine.sent; len(sent) > 0 {
+		if sent := f.drone.machine.claims; len(sent) > 0 {
 			t.Errorf("a step is still claimed: %+v", *sent[0].to)
 		}
 	})

@@ -617,7 +617,7 @@ type statusText struct {
 
 // textLog holds the last texts, and the chunks of incomplete ones.
 type textLog struct {
-	last   []statusText // oldest first
+	kept   []statusText // oldest first
 	count  int          // number of texts since the start, for tests
 	chunks map[uint16]*chunkedText
 }
@@ -694,14 +694,14 @@ func (l *textLog) add(s statusText) {
 	if s.severity >= uint8(common.MAV_SEVERITY_WARNING) && slices.ContainsFunc(hidden, begins) {
 		return
 	}
-	l.last = append(l.last, s)
-	l.last = l.last[max(0, len(l.last)-keptTexts):]
+	l.kept = append(l.kept, s)
+	l.kept = l.kept[max(0, len(l.kept)-keptTexts):]
 	l.count++
 }
 
 // since returns a copy of the texts that came at t or later.
 func (l *textLog) since(t time.Time) []statusText {
-	return slices.DeleteFunc(slices.Clone(l.last), func(s statusText) bool { return s.at.Before(t) })
+	return slices.DeleteFunc(slices.Clone(l.kept), func(s statusText) bool { return s.at.Before(t) })
 }
 
 // sooner returns the earlier of two times; the zero time means never.
