@@ -11,7 +11,7 @@ import (
 	"github.com/bluenviron/gomavlib/v3/pkg/dialects/common"
 )
 
-// Times of a plan (docs/design.md, rule 5 and "The newest command wins").
+// Times of a plan (docs/design.md, rule 5 and "The newest request wins").
 const (
 	answerWait = 1500 * time.Millisecond // how long a step waits for its report, and a plan for HOME_POSITION
 	urgentWait = 100 * time.Millisecond  // an urgent request's first step waits no longer: it goes without a report
