@@ -478,13 +478,7 @@ func (b *simPX4KindBrain) steer(vn, ve, vu, dt float64) {
 		b.simPX4Brain.steer(vn, ve, vu, dt)
 		return
 	}
-	q := &b.quad
-	q.an, q.ae = (vn-q.vn)/dt, (ve-q.ve)/dt
-	q.vn, q.ve = vn, ve
-	q.vu += max(-2*dt, min(2*dt, vu-q.vu))
-	q.north += q.vn * dt
-	q.east += q.ve * dt
-	q.up += q.vu * dt
+	b.quad.wing(vn, ve, vu, dt)
 }
 
 func TestPX4PlanesVTOLsAndRovers(t *testing.T) {

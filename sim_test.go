@@ -35,6 +35,16 @@ const (
 	simGoto    = common.MAV_CMD_DO_REPOSITION
 )
 
+// wing moves a vehicle on its wing: the velocity follows at once, a climb by 2 m/s².
+func (q *simQuad) wing(vn, ve, vu, dt float64) {
+	q.an, q.ae = (vn-q.vn)/dt, (ve-q.ve)/dt
+	q.vn, q.ve = vn, ve
+	q.vu += max(-2*dt, min(2*dt, vu-q.vu))
+	q.north += q.vn * dt
+	q.east += q.ve * dt
+	q.up += q.vu * dt
+}
+
 // ---- Switches of a simulator for tests ----
 
 // simState is the vehicle's real state.
