@@ -15,6 +15,7 @@ import (
 	"fmt"
 	"math"
 	"net"
+	"net/netip"
 	"os"
 	"regexp"
 	"slices"
@@ -137,13 +138,22 @@ type factLink struct {
 	system, component uint8
 	mu                sync.Mutex // guards w and everything below
 	from              uint8      // the vehicle's system
+	to                netip.AddrPort
 	got               []factHeard
+}
+
+// Write sends a frame. On udpin it goes to the address from which a heartbeat came last.
+func (l *factLink) Write(b []byte) (int, error) {
+	if p, ok := l.port.(addressedPort); ok {
+		return p.writeTo(b, l.to)
+	}
+	return l.port.Write(b)
 }
 
 func newFactLink(p port, system, component uint8) *factLink {
 	l := &factLink{port: p, system: system, component: component}
 	l.w = &streamwriter.Writer{
-		FrameWriter: &frame.Writer{ByteWriter: p, DialectRW: simDialect()},
+		FrameWriter: &frame.Writer{ByteWriter: l, DialectRW: simDialect()},
 		Version:     streamwriter.V2, SystemID: system, ComponentID: component,
 	}
 	if err := errors.Join(l.w.FrameWriter.Initialize(), l.w.Initialize()); err != nil {
@@ -169,10 +179,10 @@ func (l *factLink) listen() {
 		if f.GetComponentID() != autopilotID {
 			continue
 		}
-		if p, ok := l.port.(interface{ heard() }); ok && f.GetMessage().GetID() == 0 {
-			p.heard() // udpin sends to the address from which a heartbeat came
-		}
 		l.mu.Lock()
+		if p, ok := l.port.(addressedPort); ok && f.GetMessage().GetID() == 0 {
+			l.to = p.sender()
+		}
 		l.got = append(l.got, factHeard{time.Now(), f.GetMessage()})
 		l.from = f.GetSystemID()
 		if len(l.got) > 20000 {
@@ -1035,6 +1045,35 @@ func (l *factLink) heardSystem() uint8 {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.from
+}
+
+// make facts takes the values of -device, udpin too: what it sends goes to where the vehicle's heartbeats come from.
+func TestAFactIsAskedWhereTheHeartbeatsComeFrom(t *testing.T) {
+	p, err := listenUDP("127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	far, err := net.Dial("udp", p.(*udpPort).LocalAddr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer far.Close()
+	asks, vehicle := newFactLink(p, simSystem, componentID), newFactLink(far.(port), simSystem, autopilotID)
+	var listening sync.WaitGroup
+	listening.Go(asks.listen)
+	defer listening.Wait()
+	defer p.Close()
+
+	asks.send(factLong(simSystem, common.MAV_CMD_REQUEST_MESSAGE, 148)) // nobody is known yet: it goes nowhere
+	vehicle.send(heartbeat(minimal.MAV_TYPE_QUADROTOR))
+	for asks.heardSystem() == 0 {
+		time.Sleep(time.Millisecond) // a socket is real, and so is its time
+	}
+	asks.send(factLong(simSystem, common.MAV_CMD_REQUEST_MESSAGE, 148))
+	_ = far.SetReadDeadline(time.Now().Add(5 * time.Second))
+	if _, err := far.Read(make([]byte, 300)); err != nil {
+		t.Errorf("the question does not come to the sender of the heartbeat: %v", err)
+	}
 }
 
 func TestAProbeIsAboutItsReleases(t *testing.T) {
