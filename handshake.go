@@ -229,8 +229,8 @@ type parameters struct {
 	stationAt time.Time // when NAV_DLL_ACT came last
 }
 
-// wingParameters are what PX4's planes and VTOLs are asked too: the radii of their circles.
-var wingParameters = [][]string{{"NAV_LOITER_RAD"}, {"RTL_LOITER_RAD"}}
+// wingParameters are what PX4's planes and VTOLs are asked too: the radii of their circles, and how a VTOL lands.
+var wingParameters = [][]string{{"NAV_LOITER_RAD"}, {"RTL_LOITER_RAD"}, {"NAV_FORCE_VT"}}
 
 // parameterNames names the parameters that a vehicle is asked for.
 func (i identity) parameterNames() [][]string {

@@ -235,6 +235,12 @@ func (v view) holdHere(aim *place) place {
 	return here
 }
 
+// landsOnWing reports whether a VTOL that is told to land on its wing touches the ground so, as a plane does: PX4
+// takes it to hover first, as it does for a return, unless NAV_FORCE_VT is 0.
+func (v view) landsOnWing() bool {
+	return v.firmware == px4 && v.airframe() == vtol && v.param("NAV_FORCE_VT", 1) == 0
+}
+
 // onWingNot refuses what a vehicle on its wing can't do: for good on a plane, until it hovers on a VTOL. what
 // names the field and what is wrong with it, without is the way out that both have.
 func (v view) onWingNot(what, without string) error {

@@ -285,6 +285,7 @@ func init() { // adds the flavours that only tests have
 			s.defaults = maps.Clone(s.defaults)
 			s.typ, s.vtol = typ, vtol
 			s.defaults["NAV_LOITER_RAD"], s.defaults["RTL_LOITER_RAD"] = simPX4Circle, simPX4Circle
+			s.defaults["NAV_FORCE_VT"] = 1
 			s.brain = &simPX4KindBrain{simPX4Brain: simPX4Brain{simulator: s}}
 		}
 	}
@@ -368,7 +369,7 @@ func (b *simPX4KindBrain) goOver(to common.MAV_VTOL_STATE) {
 func (b *simPX4KindBrain) step() {
 	b.simPX4Brain.step()
 	over := time.Since(b.changes) >= simPX4Change
-	lands := b.mode == simPX4Land || b.mode == simPX4RTL &&
+	lands := b.mode == simPX4Land && b.params["NAV_FORCE_VT"] != 0 || b.mode == simPX4RTL &&
 		math.Hypot(b.quad.north-b.home.north, b.quad.east-b.home.east) < simPX4Circle
 	switch {
 	case b.vtol == common.MAV_VTOL_STATE_TRANSITION_TO_FW && over:
@@ -382,9 +383,12 @@ func (b *simPX4KindBrain) step() {
 }
 
 // disarms reports whether it disarms by itself now. A plane that is armed on the ground stays armed, and so does
-// a rover that stands.
+// a rover that stands, and a VTOL that has landed on its wing.
 func (b *simPX4KindBrain) disarms(now time.Time) bool {
-	if b.winged() || b.drives() {
+	switch {
+	case b.winged() && b.typ == common.MAV_TYPE_VTOL_FIXEDROTOR:
+		return false
+	case b.winged() || b.drives():
 		return b.landedAt.After(b.armedAt) && now.After(b.landedAt.Add(2*time.Second))
 	}
 	return b.simPX4Brain.disarms(now)

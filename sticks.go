@@ -477,6 +477,7 @@ const (
 	switchNotLive               // a pilot's switch that our sticks undo does not show
 	kindNotSaid                 // PX4 is a MAV_TYPE_GENERIC
 	switchUnseen                // a pilot's switch that our sticks undo may not show on a line so slow
+	landsOnWing                 // a VTOL of PX4 lands on its wing as a plane
 )
 
 func (r reason) given() bool { return r.kind != noReason }
@@ -518,6 +519,8 @@ func (r reason) String() string {
 		return is + deaf + "until PX4 restarts; " + r.rcInAdvice()
 	case kindNotSaid:
 		return "this PX4 does not say what kind of vehicle it is: mavrest takes it for a multicopter"
+	case landsOnWing:
+		return is + ": on its wing this VTOL lands as a plane does, on its belly, up to a circle's width from where it was told to; a return, or a transition before, lands it in hover. With 1 each landing does"
 	case switchNotLive:
 		return "this PX4 does not report its mode live: a pilot's switch that the client's moving sticks undo does not show; set COM_RC_OVERRIDE to 0"
 	case switchUnseen:
@@ -686,6 +689,9 @@ func (d *drone) warn(v view) {
 	d.warnOnce(v.noSticks())
 	if v.typ == common.MAV_TYPE_GENERIC {
 		d.warnOnce(reason{kind: kindNotSaid})
+	}
+	if v.landsOnWing() {
+		d.warnOnce(v.about(landsOnWing, "NAV_FORCE_VT", 0))
 	}
 	if d.sticks.phase != stickOff {
 		d.warnOnce(v.deafens())

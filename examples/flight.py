@@ -45,6 +45,7 @@ print(ask("takeoff", {"altitude": 10, "wait": 60}))
 # A place 30 m north of home: a degree of latitude is 111,319.5 m.
 home = ask("status")["home"]
 print(ask("goto", {"lat": home["lat"] + 30 / 111319.5, "lon": home["lon"], "altitude": 15, "speed": 5, "wait": 60}))
+# In hover pitch flies forward; on a wing it sinks, and on wheels the throttle drives (vehicle.kind in the status).
 ask("mode", {"mode": "position"})
 ask("input", {"pitch": 0.5, "timeout": 1})
 time.sleep(1)

@@ -16,6 +16,7 @@ order takeoff '{"altitude":10,"wait":60}'
 # A place 30 m north of home: a degree of latitude is 111,319.5 m.
 north=$(curl -sS "$drone/status" | grep -o '"home":{"lat":[-0-9.]*,"lon":[-0-9.]*' | awk -F'[:,]' '{ printf "\"lat\":%.7f,\"lon\":%s", $3 + 30 / 111319.5, $5 }')
 order goto "{$north,\"altitude\":15,\"speed\":5,\"wait\":60}"
+# In hover pitch flies forward; on a wing it sinks, and on wheels the throttle drives (vehicle.kind in the status).
 order mode '{"mode":"position"}'
 order input '{"pitch":0.5,"timeout":1}'
 sleep 1
