@@ -246,6 +246,48 @@ func TestCircleRadiusAndTakeoffAltitudeByVehicle(t *testing.T) {
 	}
 }
 
+func TestAPX4sCirclesHaveTheRadiiOfItsParameters(t *testing.T) {
+	const wing, hover = common.MAV_VTOL_STATE_FW, common.MAV_VTOL_STATE_MC
+	const fixed, standard = common.MAV_TYPE_FIXED_WING, common.MAV_TYPE_VTOL_FIXEDROTOR
+	radii := func(goTo, home float64) map[string]float64 {
+		return map[string]float64{"NAV_LOITER_RAD": goTo, "RTL_LOITER_RAD": home}
+	}
+	for _, c := range []struct {
+		name         string
+		v            view
+		circle, home float64 // metres
+	}{
+		{"a plane that has sent none", view{typ: fixed}, 80, 80},
+		{"a plane", view{typ: fixed, params: radii(60, 100)}, 60, 100},
+		{"a plane that circles to the left", view{typ: fixed, params: radii(-60, -100)}, 60, 100},
+		{"a VTOL on its wing", view{typ: standard, vtol: wing, params: radii(60, 100)}, 60, 100},
+		{"a VTOL in hover", view{typ: standard, vtol: hover, params: radii(60, 100)}, 0, 100},
+	} {
+		c.v.firmware = px4
+		lineEqual(t, c.name+": the circle", c.v.circle(), c.circle)
+		lineEqual(t, c.name+": home's circle", c.v.homeCircle(), c.home)
+	}
+}
+
+// A plane's return is complete on the circle round home that is its own target; any other vehicle's when it is
+// disarmed.
+func TestAPlaneThatReturnsIsAskedForItsTarget(t *testing.T) {
+	const fixed, standard = common.MAV_TYPE_FIXED_WING, common.MAV_TYPE_VTOL_FIXEDROTOR
+	for typ, asked := range map[common.MAV_TYPE]bool{fixed: true, standard: false} {
+		inLinkBubble(t, func(t *testing.T) {
+			beat := px4Beat()
+			beat.Type = typ
+			b := newLineBench(t, beat)
+			b.settle()
+			b.shows(entered[px4][ModeRTL], true)
+			time.Sleep(2 * time.Second)
+			before := b.requestCounts()["512 of 87"]
+			time.Sleep(5 * time.Second)
+			lineEqual(t, typ.String()+" is asked for its target", b.requestCounts()["512 of 87"] > before, asked)
+		})
+	}
+}
+
 // countedPort counts what comes in.
 type countedPort struct {
 	port

@@ -59,6 +59,16 @@ func TestEachVehicleIsOfTheKindThatThePageNames(t *testing.T) {
 	}
 }
 
+func TestAQuadPlanesSticksHoverInEachStickMode(t *testing.T) {
+	for _, state := range []common.MAV_VTOL_STATE{common.MAV_VTOL_STATE_UNDEFINED, common.MAV_VTOL_STATE_MC,
+		common.MAV_VTOL_STATE_FW, common.MAV_VTOL_STATE_TRANSITION_TO_MC} {
+		v := view{firmware: quadPlane, typ: common.MAV_TYPE_FIXED_WING, vtol: state}
+		lineEqual(t, "a QuadPlane with "+state.String(), v.stickKind(), hovering)
+		v = view{firmware: px4, typ: common.MAV_TYPE_VTOL_FIXEDROTOR, vtol: state}
+		lineEqual(t, "a PX4 VTOL with "+state.String(), v.stickKind(), v.kind())
+	}
+}
+
 func TestARefusedInputNamesTheStickModesThatTheVehicleHas(t *testing.T) {
 	for _, c := range []struct {
 		v    view
