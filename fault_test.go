@@ -393,7 +393,8 @@ func TestABadLineNeverLies(t *testing.T) {
 		func(c damaged) any { return [2]any{c.rate, c.flavour} },
 	) {
 		kind := damages[c.kind]
-		t.Run(fmt.Sprintf("%g%% %s on %d", c.rate*100, kind.name, c.flavour), func(t *testing.T) {
+		on := map[simFlavour]string{simPX4: "px4", simArduPilot: "ardupilot"}[c.flavour]
+		t.Run(fmt.Sprintf("%g%% %s on %s", c.rate*100, kind.name, on), func(t *testing.T) {
 			line := newBadLine(uint64(i))
 			between := func(p port) port { return &badPort{port: p, line: line} }
 			flyWith(t, c.flavour, nil, over(between), func(f *flight) {

@@ -239,7 +239,7 @@ func eventWords() []flightWord {
 			p.sim.change(func() { p.sim.send(attitudeAt(uint32(p.number(a[0])))) })
 		})},
 		{"beats", "the vehicle sends a HEARTBEAT now", "beats", done(func(p *player, _ []string) {
-			p.sim.change(func() { p.sim.send(p.sim.message(0)) })
+			p.sim.change(func() { p.sim.send(p.sim.sharedMessage(0)) })
 			synctest.Wait()
 		})},
 		{"station joins", "a QGroundControl connects to the autopilot",
@@ -451,7 +451,7 @@ func vehicleChecks() []flightWord {
 		{"pilot's sticks act", "the pilot's sticks are full forward, and they fly", "pilot's sticks act",
 			func(p *player, _ []string) (wrong string) {
 				p.sim.change(func() {
-					if x, y, _, _ := p.sim.brain.axes(); x != 1 || y != 0 {
+					if x, y, _, _ := p.sim.obeyedAxes(); x != 1 || y != 0 {
 						wrong = fmt.Sprintf("the vehicle's sticks are not the pilot's, but %g forward, %g right", x, y)
 					}
 				})

@@ -43,20 +43,8 @@ const (
 	simHomeAlt = 488.3 // metres AMSL
 )
 
-type simFlavour int
-
-const (
-	simPX4 simFlavour = iota
-	simArduPilot
-	simQuadPlane // ArduPilot's Plane with lifting propellers; tests only
-	simPlane     // ArduPilot's Plane without lifting propellers; tests only
-	simPX4Plane  // PX4 on a wing; tests only
-	simPX4VTOL   // PX4 that hovers, or flies on a wing; tests only
-	simPX4Rover  // PX4 on wheels; tests only
-)
-
-// simTestFlavours set up a simulator of a flavour that only tests have.
-var simTestFlavours = map[simFlavour]func(*simulator){}
+// simFlavour is a vehicle as it is built: its data, and the autopilot that flies it. Tests have more than two.
+type simFlavour = *simVehicle
 
 // simFlying is how a mode flies.
 type simFlying int
@@ -97,8 +85,9 @@ type simMode struct {
 // sticks reports whether the mode is flown by sticks.
 func (m simMode) sticks() bool { return m.flying >= simVelocity }
 
-// simVehicle is the data that differs between the flavours.
+// simVehicle is what differs between the flavours.
 type simVehicle struct {
+	equip                          func(s *simulator) (simAutopilot, simFlier) // gives s its autopilot
 	autopilot                      common.MAV_AUTOPILOT
 	typ                            common.MAV_TYPE // 0 for a quadrotor
 	version                        uint32
@@ -115,30 +104,67 @@ type simVehicle struct {
 	defaults                       map[string]float64 // of the parameters
 }
 
-// simBrain is the behaviour that differs between the flavours.
-type simBrain interface {
-	start() // at each boot, also in flight
+// simAutopilot is what an autopilot says and obeys.
+type simAutopilot interface {
+	// start is called at each boot, also in flight.
+	start()
 
-	command(c simCommand) // obeys it and acks it
+	// step is called each tick, before the vehicle moves.
+	step()
+
+	// command obeys a command and acknowledges it.
+	command(c simCommand)
+
+	// sticks takes a MANUAL_CONTROL, from any sender.
 	sticks(fromSystem uint8, m *common.MessageManualControl)
-	text(severity common.MAV_SEVERITY, text string)
-	state() (base common.MAV_MODE_FLAG, status common.MAV_STATE) // for HEARTBEAT
-	axes() (x, y, z, r float64)                                  // −1…1, z 0…1 with 0.5 in the middle
-	canArm() bool
-	setInterval(c simCommand)
-	requestMessage(c simCommand)
-	hear(system uint8, fromGCS bool, m *common.MessageHeartbeat) // handles another program's heartbeat
-	message(id uint32) message.Message                           // nil if there is none to send now
-	stay()                                                       // sets the target to the place where the vehicle can stop
-	wanted(now time.Time, dt float64) (vn, ve, vu, turn float64) // m/s and rad/s
-	steer(vn, ve, vu, dt float64)                                // changes the velocity towards the wanted one
-	disarms(now time.Time) bool                                  // reports whether it disarms by itself now, on the ground
 
-	step()                // is called each tick
-	entered()             // a new mode is in force
-	climbed()             // the climb has ended, a little below its height (see early)
-	disarmed(landed bool) // landed: the vehicle has landed since it was armed
+	// hear takes another program's heartbeat.
+	hear(system uint8, fromGCS bool, m *common.MessageHeartbeat)
+
+	// message makes a message; nil if there is none to send now.
+	message(id uint32) message.Message
+
+	// state is what HEARTBEAT says beside the mode.
+	state() (base common.MAV_MODE_FLAG, status common.MAV_STATE)
+
+	// text sends a STATUSTEXT.
+	text(severity common.MAV_SEVERITY, text string)
+
+	// entered is called when a new mode is in force.
+	entered()
+
+	// disarmed is called after a disarming. landed: the vehicle has landed since it was armed.
+	disarmed(landed bool)
 }
+
+// simFlier is how an autopilot flies.
+type simFlier interface {
+	// wanted is the velocity and the turn rate that the mode asks for, in m/s and rad/s.
+	wanted(now time.Time, dt float64) (vn, ve, vu, turn float64)
+
+	// steer changes the velocity towards the wanted one, and moves the vehicle.
+	steer(vn, ve, vu, dt float64)
+
+	// stay makes the place where the vehicle can stop the target.
+	stay()
+
+	// reached is called when the flight has come to a point.
+	reached(p simPoint)
+
+	// disarms reports whether the vehicle disarms by itself now. It is asked on the ground.
+	disarms(now time.Time) bool
+}
+
+// simPoint is a point of a flight.
+type simPoint int
+
+const (
+	simLiftOff simPoint = iota
+	simTouchDown
+
+	// simHeight is the end of a climb, a little below its height (see simVehicle.early).
+	simHeight
+)
 
 // simRecord is how many received messages are kept; only tests keep any.
 var simRecord = 0
@@ -192,7 +218,8 @@ type simulator struct {
 
 	flavour simFlavour
 	simVehicle
-	brain     simBrain
+	brain     simAutopilot
+	flight    simFlier
 	wake      chan struct{} // the companion wrote, or change was called
 	port      *simPort      // nil while nothing is plugged in
 	gcsPort   *simPort      // the cable of a ground station; nil if there is none
@@ -244,16 +271,8 @@ func newSimulator(flavour simFlavour) *simulator {
 		wake:         make(chan struct{}, 1),
 		dice:         rand.New(rand.NewPCG(1, 2)),
 	}
-	switch flavour {
-	case simPX4:
-		s.simVehicle = simPX4Vehicle
-		s.brain = &simPX4Brain{simulator: s}
-	case simArduPilot:
-		s.simVehicle = simArduVehicle
-		s.brain = &simArduBrain{simulator: s}
-	default:
-		simTestFlavours[flavour](s)
-	}
+	s.simVehicle = *flavour
+	s.brain, s.flight = flavour.equip(s)
 	s.params = maps.Clone(s.defaults)
 	if !s.isPX4() {
 		s.receiver = simReceiverIdle // ArduPilot's own simulator also has a receiver, and arms with it
@@ -292,7 +311,7 @@ func (s *simulator) run(ctx context.Context) {
 		s.receive()
 		s.runAgenda()
 		if ticked {
-			s.step()
+			s.advance()
 		}
 		s.mu.Unlock()
 	}
@@ -475,9 +494,8 @@ func (s *simulator) shown() uint32 {
 	return s.mode
 }
 
-// message returns a message about the present state; nil if the autopilot has no such
-// message.
-func (s *simulator) message(id uint32) message.Message {
+// sharedMessage returns a message that both autopilots make in the same way; nil for any other.
+func (s *simulator) sharedMessage(id uint32) message.Message {
 	boot := time.Since(s.booted)
 	lat, lon := simPlace(s.quad.north, s.quad.east)
 	q := &s.quad
@@ -669,7 +687,7 @@ func (s *simulator) handle(system, component uint8, fromGCS bool, msg message.Me
 func (s *simulator) obeyIfAddressed(c simCommand, addressed bool) {
 	switch {
 	case addressed:
-		s.command(c)
+		s.take(c)
 	case s.isPX4() && s.version < simPX4v16:
 		s.ack(c, common.MAV_RESULT_FAILED)
 	}
@@ -692,17 +710,14 @@ func (s *simulator) param(name string) message.Message {
 	return m
 }
 
-func (s *simulator) command(c simCommand) {
+func (s *simulator) take(c simCommand) {
+	asks := c.id == common.MAV_CMD_SET_MESSAGE_INTERVAL || c.id == common.MAV_CMD_REQUEST_MESSAGE
 	switch {
 	case s.neverDone[c.id]:
 		s.ack(c, common.MAV_RESULT_IN_PROGRESS)
 	case s.refuses[c.id], c.id == common.MAV_CMD_DO_SET_MODE && slices.Contains(s.refusesModes, uint32(c.p[1])):
 		s.ack(c, common.MAV_RESULT_FAILED)
-	case c.id == common.MAV_CMD_SET_MESSAGE_INTERVAL:
-		s.brain.setInterval(c)
-	case c.id == common.MAV_CMD_REQUEST_MESSAGE:
-		s.brain.requestMessage(c)
-	case s.idle:
+	case s.idle && !asks:
 		s.ack(c, common.MAV_RESULT_ACCEPTED)
 		if s.isPX4() && s.version >= simPX4v16 && c.id == common.MAV_CMD_DO_SET_MODE {
 			s.ack(c, common.MAV_RESULT_ACCEPTED) // the second ack (see setMode)
@@ -742,7 +757,7 @@ func (s *simulator) enter(custom uint32) {
 		return
 	}
 	s.mode, s.climbing, s.veilUntil = custom, false, time.Time{}
-	s.brain.stay()
+	s.flight.stay()
 	s.brain.entered()
 }
 
@@ -785,19 +800,6 @@ func (s *simulator) disarm() {
 	s.brain.disarmed(landed)
 }
 
-// climb takes off to a height above home, or climbs to it in the air.
-func (s *simulator) climb(to float64) {
-	s.climbing, s.climbTo, s.climbFrom = true, to, time.Now()
-	if !s.airborne {
-		s.climbFrom = s.armedAt.Add(simSpinUp)
-		if soonest := time.Now().Add(simSpinUp - simDetected); soonest.After(s.climbFrom) {
-			s.climbFrom = soonest
-		}
-	} else {
-		s.climbFrom = s.climbFrom.Add(-s.soft) // it does not begin slowly
-	}
-}
-
 // stands reports whether it is still on the ground because its propellers are not up to speed yet. PX4 already
 // calls itself in the air then.
 func (s *simulator) stands(now time.Time) bool {
@@ -807,176 +809,48 @@ func (s *simulator) stands(now time.Time) bool {
 // canFly reports whether a goto would be flown.
 func (s *simulator) canFly() bool { return s.armed && s.airborne }
 
-// stay is PX4's: it sets the target to the place where the quad can stop.
-func (s *simulator) stay() { s.target = s.stopping() }
-
-// stopping returns the place where PX4's quad can stop: v²/(2·brake) ahead.
-func (s *simulator) stopping() simTarget {
-	q := &s.quad
-	t := math.Hypot(q.vn, q.ve) / (2 * s.brake)
-	return simTarget{
-		north: q.north + q.vn*t, east: q.east + q.ve*t,
-		up: q.up, yaw: math.NaN(), speed: simCruise,
-	}
-}
-
-// step is one tick.
-func (s *simulator) step() {
+// advance is one tick.
+func (s *simulator) advance() {
 	now := time.Now()
 	dt := max(0.001, min(0.1, now.Sub(s.ticked).Seconds())) // a computer that slept must not move the drone far
 	s.ticked = now
 	s.brain.step()
-	s.fly(now, dt)
-	if s.armed && !s.airborne && s.brain.disarms(now) {
+	s.move(now, dt)
+	if s.armed && !s.airborne && s.flight.disarms(now) {
 		s.disarm()
 	}
 	s.used = min(1, s.used+s.amps()*dt/3600/5) // 5 Ah
 	s.sendStreams(now)
 }
 
-// disarms is PX4's: it reports whether PX4 disarms by itself now, 2 s after a landing, else 10 s
-// after the arming.
-func (s *simulator) disarms(now time.Time) bool {
-	if s.landedAt.After(s.armedAt) {
-		return now.After(s.landedAt.Add(2 * time.Second))
-	}
-	return now.After(s.armedAt.Add(10 * time.Second))
-}
-
-func (s *simulator) fly(now time.Time, dt float64) {
+func (s *simulator) move(now time.Time, dt float64) {
 	q := &s.quad
-	vn, ve, vu, turn := s.brain.wanted(now, dt)
+	vn, ve, vu, turn := s.flight.wanted(now, dt)
 	if !s.airborne {
 		lifts := s.armed && vu > 0.1 && (s.climbing || s.row(s.mode).sticks())
 		if !lifts {
 			return
 		}
 		s.airborne = true
-		if s.isPX4() {
-			s.brain.text(common.MAV_SEVERITY_INFO, "Takeoff detected")
-		}
+		s.flight.reached(simLiftOff)
 	}
 	if s.stands(now) {
 		return
 	}
-	s.brain.steer(vn, ve, vu, dt)
+	s.flight.steer(vn, ve, vu, dt)
 	q.heading = math.Mod(q.heading+turn*dt+2*math.Pi, 2*math.Pi)
 	if q.up <= 0 && q.vu <= 0 {
 		*q = simQuad{north: q.north, east: q.east, heading: q.heading}
 		s.airborne, s.climbing, s.landedAt = false, false, now
-		if s.isPX4() {
-			s.brain.text(common.MAV_SEVERITY_INFO, "Landing detected")
-		}
+		s.flight.reached(simTouchDown)
 		return
 	}
 	if s.climbing && q.up > s.climbTo-cmp.Or(s.early, 0.2) {
 		s.climbing = false
 		s.target.up = s.climbTo
-		s.brain.climbed()
+		s.flight.reached(simHeight)
 	}
 }
-
-// steer is PX4's. Modes that sticks fly brake as hard as they accelerate.
-func (s *simulator) steer(vn, ve, vu, dt float64) {
-	brake := s.brake
-	if s.row(s.mode).sticks() {
-		brake = simAccel
-	}
-	s.quad.steer(vn, ve, vu, brake, dt)
-}
-
-// wanted is PX4's: it returns the velocity (m/s) and the turn rate (rad/s) that the mode asks for.
-func (s *simulator) wanted(now time.Time, dt float64) (vn, ve, vu, turn float64) {
-	q, t := &s.quad, s.target
-	x, y, z, r := s.brain.axes()
-	sin, cos := math.Sincos(q.heading)
-	stickN, stickE := x*cos-y*sin, x*sin+y*cos // the stick's deflection to the north and east
-	rise := max(z-0.5, 0)*2*s.stickUp - max(0.5-z, 0)*2*s.stickDown
-	flying := s.row(s.mode).flying
-	switch {
-	case !s.armed:
-		return 0, 0, -5, 0
-	case s.climbing && now.Before(s.climbFrom):
-		return 0, 0, 0, 0
-	case s.climbing:
-		t.up = s.climbTo
-		vn, ve, _ = q.towards(t)
-		vu = max(-simSink, min(simClimb, simLevel*(t.up-q.up)))
-		if now.Before(s.climbFrom.Add(s.soft)) {
-			vu = min(vu, simSoft)
-		}
-	case flying == simHold:
-		vn, ve, vu = q.towards(t)
-		turn = q.turn(t.yaw)
-	case flying == simDescend:
-		vn, ve, _ = q.towards(t)
-		vu = -s.landSpeed
-	case flying == simReturn:
-		vn, ve, vu = s.homeward()
-	case flying == simVelocity:
-		vn, ve, vu, turn = stickN*s.stickSpeed, stickE*s.stickSpeed, rise, r
-	case flying == simTilt:
-		vn, ve = simTopSpeed(q.vn+stickN*3*dt, q.ve+stickE*3*dt)
-		vu, turn = rise, r
-	case flying == simThrust:
-		vn, ve = simTopSpeed(q.vn+stickN*3*dt, q.ve+stickE*3*dt)
-		turn = r
-		vu = max(-s.stickDown, min(5, q.vu+(z-0.5)*10*dt))
-		if !s.airborne {
-			vu = z - 0.55 // a thrust above the weight lifts the drone
-		}
-	}
-	return vn, ve, vu, turn
-}
-
-// simTopSpeed limits a velocity, as drag does.
-func simTopSpeed(vn, ve float64) (n, e float64) {
-	if v := math.Hypot(vn, ve); v > simTop {
-		return vn * simTop / v, ve * simTop / v
-	}
-	return vn, ve
-}
-
-// homeward is PX4's: it climbs to the return height, flies home and lands.
-func (s *simulator) homeward() (vn, ve, vu float64) {
-	q := &s.quad
-	home := s.returning()
-	vn, ve, vu = q.towards(home)
-	switch far := math.Hypot(q.north-s.home.north, q.east-s.home.east) > 1; {
-	case far && q.up < home.up-0.5:
-		return 0, 0, min(s.stickUp, home.up-q.up)
-	case far:
-		return vn, ve, vu
-	case q.up > 10:
-		return vn, ve, -2 * s.landSpeed
-	}
-	return vn, ve, -s.landSpeed
-}
-
-// returning returns the place over home to which PX4's return flies. It flies at the higher of
-// two heights: the one where it began, and the return height, which is lower near home.
-func (s *simulator) returning() simTarget {
-	t := s.target
-	away := math.Hypot(t.north-s.home.north, t.east-s.home.east)
-	return simTarget{
-		north: s.home.north, east: s.home.east, yaw: math.NaN(), speed: simCruise,
-		up: max(t.up, min(s.returnUp, max(15, away))),
-	}
-}
-
-const ( // of PX4's flight
-	simSpinUp   = 3500 * time.Millisecond // from the arming to a takeoff's lift-off
-	simDetected = 2000 * time.Millisecond // from the arming until PX4 calls itself in the air; it still stands
-	simAccel    = 4.0                     // m/s², horizontally
-	simLift     = 2.0                     // m/s², vertically
-	simNear     = 0.9                     // m/s², the deceleration before a goto's place
-	simCruise   = 5.0                     // m/s
-	simTop      = 20.0                    // m/s, the highest speed over ground
-	simClimb    = 1.25                    // m/s
-	simSink     = 1.5                     // m/s
-	simSoft     = 0.2                     // m/s, the climb at the beginning of a takeoff
-	simLevel    = 0.88 / 0.76             // 1/s: PX4 ends a climb 0.76 m below its height, at 0.88 m/s
-)
 
 // simTarget is a place to go to: metres from the first home, heading in radians or NaN, speed in m/s.
 type simTarget struct{ north, east, up, yaw, speed float64 }
@@ -991,42 +865,12 @@ type simQuad struct {
 
 func (q *simQuad) degrees() float64 { return math.Mod(q.heading*180/math.Pi+360, 360) }
 
-// towards returns PX4's velocity to a target. It falls with the distance, so the quad
-// stops without overshoot.
-func (q *simQuad) towards(t simTarget) (vn, ve, vu float64) {
-	n, e := t.north-q.north, t.east-q.east
-	if d := math.Hypot(n, e); d > 0.01 {
-		v := min(t.speed, 0.7*d, math.Sqrt(2*simNear*d))
-		vn, ve = n/d*v, e/d*v
-	}
-	return vn, ve, max(-simSink, min(simClimb, t.up-q.up))
-}
-
 // turn returns the turn rate towards a heading: at most 1 rad/s.
 func (q *simQuad) turn(yaw float64) float64 {
 	if math.IsNaN(yaw) {
 		return 0
 	}
 	return max(-1, min(1, 2*math.Remainder(yaw-q.heading, 2*math.Pi)))
-}
-
-// steer changes the velocity and moves the quad, as PX4 does. brake limits the deceleration, in m/s².
-func (q *simQuad) steer(vn, ve, vu, brake, dt float64) {
-	an, ae := (vn-q.vn)/dt, (ve-q.ve)/dt
-	most := simAccel
-	if an*q.vn+ae*q.ve < 0 {
-		most = brake
-	}
-	if a := math.Hypot(an, ae); a > most {
-		an, ae = an*most/a, ae*most/a
-	}
-	q.an, q.ae = an, ae
-	q.vn += an * dt
-	q.ve += ae * dt
-	q.vu += max(-simLift*dt, min(simLift*dt, vu-q.vu))
-	q.north += q.vn * dt
-	q.east += q.ve * dt
-	q.up += q.vu * dt
 }
 
 const simDegree = 111319.5 // metres in a degree of latitude

@@ -24,7 +24,12 @@ const (
 // simCopterV47 is the first release that denies a speed of 0.
 const simCopterV47 = 4<<24 | 7<<16
 
-var simArduVehicle = simVehicle{
+// simArduPilot is ArduPilot's Copter (-device sim:ardupilot).
+var simArduPilot = &simVehicle{
+	equip: func(s *simulator) (simAutopilot, simFlier) {
+		b := &simArduBrain{simulator: s}
+		return b, b
+	},
 	autopilot: common.MAV_AUTOPILOT_ARDUPILOTMEGA,
 	version:   4<<24 | 5<<16 | 5<<8 | 255,
 	volts:     12.6,
@@ -89,7 +94,7 @@ type simArduBrain struct {
 func (b *simArduBrain) start() {
 	b.muted = b.muted && !b.dead // a reboot ends the silence of a crash
 	*b = simArduBrain{simulator: b.simulator}
-	b.brain.stay()
+	b.flight.stay()
 	if b.receiver == simReceiverInHand && b.rc == [4]int16{} {
 		b.rc[2] = 500
 	}
@@ -154,6 +159,10 @@ func (b *simArduBrain) command(c simCommand) {
 		return
 	}
 	switch c.id {
+	case common.MAV_CMD_SET_MESSAGE_INTERVAL:
+		b.setInterval(c)
+	case common.MAV_CMD_REQUEST_MESSAGE:
+		b.requestMessage(c)
 	case common.MAV_CMD_DO_SET_MODE:
 		if int(c.p[0])&1 == 0 { // without MAV_MODE_FLAG_CUSTOM_MODE_ENABLED
 			b.ack(c, common.MAV_RESULT_FAILED)
@@ -228,7 +237,13 @@ func (b *simArduBrain) entered() {
 	b.after(100*time.Microsecond, func() { b.send(b.brain.message(0)) })
 }
 
-func (b *simArduBrain) climbed() { b.level, b.rest.up = true, b.climbTo }
+// reached makes the height of a climb that has ended the height to stay at.
+func (b *simArduBrain) reached(p simPoint) {
+	if p == simHeight {
+		b.level = true
+		b.rest.up = b.climbTo
+	}
+}
 
 // takeoff is NAV_TAKEOFF, whose height is in metres above home. It needs GUIDED and an armed
 // vehicle. In LOITER it is accepted, but the motors do not start.
@@ -243,8 +258,9 @@ func (b *simArduBrain) takeoff(c simCommand) common.MAV_RESULT {
 	case b.mode != b.hold:
 		return common.MAV_RESULT_FAILED
 	}
-	b.brain.stay()
-	b.climb(c.alt)
+	b.flight.stay()
+	b.climbing = true
+	b.climbTo = c.alt
 	b.climbFrom = time.Now().Add(time.Second) // until the propellers, which idle after the arming, are up to speed
 	if spun := b.armedAt.Add(3300 * time.Millisecond); spun.After(b.climbFrom) {
 		b.climbFrom = spun
@@ -862,7 +878,7 @@ func (b *simArduBrain) requestMessage(c simCommand) {
 
 // message returns nil if there is nothing to send now.
 func (b *simArduBrain) message(id uint32) message.Message {
-	m := b.simulator.message(id)
+	m := b.sharedMessage(id)
 	boot := uint32(time.Since(b.booted).Milliseconds())
 	switch m := m.(type) {
 	case *common.MessageSysStatus:

@@ -113,7 +113,7 @@ func simSlowBoot(s *simulator) { s.armableAfter = 42 * time.Second }
 
 func TestArduPilotsBootTakeoffAndGotos(t *testing.T) {
 	modes := "STABILIZE"
-	for _, m := range simArduVehicle.modes[1:] {
+	for _, m := range simArduPilot.modes[1:] {
 		modes += "|" + m.name
 	}
 	const boot = "copter armable=42s: +24s, "
@@ -183,7 +183,7 @@ func TestArduPilotObeysSticksForItsOwnSystemOnly(t *testing.T) {
 			b.write(&common.MessageManualControl{Target: c.target, X: 1000, Z: 500})
 			time.Sleep(50 * time.Millisecond)
 			b.change(func() { // under the simulator's mutex
-				x, _, _, _ := b.brain.axes()
+				x, _, _, _ := b.obeyedAxes()
 				b.want("the stick after a MANUAL_CONTROL", x, c.forward)
 			})
 		}
@@ -206,18 +206,14 @@ func TestArduPilotReportsItsReceiver(t *testing.T) {
 	})
 }
 
-func init() { // adds the flavours that only tests have
-	asQuadPlane := func(s *simulator) {
-		s.simVehicle = simQuadPlaneVehicle
-		s.brain = &simQuadPlaneBrain{simArduBrain: simArduBrain{simulator: s}}
-	}
-	simTestFlavours[simQuadPlane] = asQuadPlane
-	simTestFlavours[simPlane] = func(s *simulator) {
-		asQuadPlane(s)
-		s.modes = slices.DeleteFunc(slices.Clone(s.modes), func(m simMode) bool { return m.name[0] == 'Q' })
-		s.land, s.rtl = simPlaneRTL, simPlaneRTL
-	}
-}
+// simPlane is ArduPilot's Plane without lifting propellers.
+var simPlane = func() *simVehicle {
+	v := *simQuadPlane
+	v.modes = slices.DeleteFunc(slices.Clone(v.modes), func(m simMode) bool { return m.name[0] == 'Q' })
+	v.land = simPlaneRTL
+	v.rtl = simPlaneRTL
+	return &v
+}()
 
 // simWing is a mode that only flies forward on the wing.
 const simWing simFlying = -1
@@ -233,7 +229,12 @@ const (
 	simPlaneQRTL    = 21
 )
 
-var simQuadPlaneVehicle = simVehicle{
+// simQuadPlane is ArduPilot's Plane with lifting propellers.
+var simQuadPlane = &simVehicle{
+	equip: func(s *simulator) (simAutopilot, simFlier) {
+		b := &simQuadPlaneBrain{simArduBrain: simArduBrain{simulator: s}}
+		return b, b
+	},
 	autopilot: common.MAV_AUTOPILOT_ARDUPILOTMEGA,
 	version:   4<<24 | 5<<16 | 5<<8 | 255,
 	volts:     12.6,

@@ -27,7 +27,12 @@ const (
 	simPX4RTGS       = simPX4Auto | 7<<24
 )
 
-var simPX4Vehicle = simVehicle{
+// simPX4 is PX4's quadrotor (-device sim).
+var simPX4 = &simVehicle{
+	equip: func(s *simulator) (simAutopilot, simFlier) {
+		b := &simPX4Brain{simulator: s}
+		return b, b
+	},
 	autopilot: common.MAV_AUTOPILOT_PX4,
 	version:   simPX4v17 | 255,
 	volts:     16.2,
@@ -122,6 +127,10 @@ func simPX4IsAuto(custom uint32) bool { return custom&0xff0000 == simPX4Auto }
 
 func (b *simPX4Brain) command(c simCommand) {
 	switch c.id {
+	case common.MAV_CMD_SET_MESSAGE_INTERVAL:
+		b.setInterval(c)
+	case common.MAV_CMD_REQUEST_MESSAGE:
+		b.requestMessage(c)
 	case common.MAV_CMD_DO_SET_MODE:
 		b.setMode(c)
 	case common.MAV_CMD_COMPONENT_ARM_DISARM:
@@ -254,11 +263,19 @@ func (b *simPX4Brain) beginClimb() {
 	}
 }
 
-// climbed is called 0.76 m below the height: the vehicle climbs on in AUTO.LOITER.
-func (b *simPX4Brain) climbed() {
-	t := b.target
-	b.enter(simPX4Loiter)
-	b.target = t
+// reached says that the vehicle took off or landed. 0.76 m below the height of a climb it climbs on in
+// AUTO.LOITER.
+func (b *simPX4Brain) reached(p simPoint) {
+	switch p {
+	case simLiftOff:
+		b.text(common.MAV_SEVERITY_INFO, "Takeoff detected")
+	case simTouchDown:
+		b.text(common.MAV_SEVERITY_INFO, "Landing detected")
+	case simHeight:
+		t := b.target
+		b.enter(simPX4Loiter)
+		b.target = t
+	}
 }
 
 // reposition is DO_REPOSITION. It needs param2 = 1. With another param2 it is UNSUPPORTED, but
@@ -680,7 +697,7 @@ func (b *simPX4Brain) message(id uint32) message.Message {
 		}
 		return &common.MessageCurrentMode{CustomMode: b.shows.mode, IntendedCustomMode: b.wish}
 	}
-	return b.simulator.message(id)
+	return b.sharedMessage(id)
 }
 
 // setInterval refuses any interval for HEARTBEAT. It accepts messages 65 and 87 even
@@ -939,4 +956,174 @@ func (b *simPX4Brain) grab() {
 		b.enter(simPX4Posctl)
 	}
 	b.grabTried = true
+}
+
+// ---- The flight ----
+
+// How PX4 flies, tuned until it flew as in the captured flights.
+const (
+	simSpinUp   = 3500 * time.Millisecond // from the arming to a takeoff's lift-off
+	simDetected = 2000 * time.Millisecond // from the arming until PX4 calls itself in the air; it still stands
+	simAccel    = 4.0                     // m/s², horizontally
+	simLift     = 2.0                     // m/s², vertically
+	simNear     = 0.9                     // m/s², the deceleration before a goto's place
+	simCruise   = 5.0                     // m/s
+	simTop      = 20.0                    // m/s, the highest speed over ground
+	simClimb    = 1.25                    // m/s
+	simSink     = 1.5                     // m/s
+	simSoft     = 0.2                     // m/s, the climb at the beginning of a takeoff
+	simLevel    = 0.88 / 0.76             // 1/s: PX4 ends a climb 0.76 m below its height, at 0.88 m/s
+)
+
+// climb takes off to a height above home, or climbs to it in the air.
+func (b *simPX4Brain) climb(to float64) {
+	b.climbing, b.climbTo, b.climbFrom = true, to, time.Now()
+	if !b.airborne {
+		b.climbFrom = b.armedAt.Add(simSpinUp)
+		if soonest := time.Now().Add(simSpinUp - simDetected); soonest.After(b.climbFrom) {
+			b.climbFrom = soonest
+		}
+	} else {
+		b.climbFrom = b.climbFrom.Add(-b.soft) // it does not begin slowly
+	}
+}
+
+// stay sets the target to the place where the quad can stop.
+func (b *simPX4Brain) stay() { b.target = b.stopping() }
+
+// stopping returns the place where PX4's quad can stop: v²/(2·brake) ahead.
+func (b *simPX4Brain) stopping() simTarget {
+	q := &b.quad
+	t := math.Hypot(q.vn, q.ve) / (2 * b.brake)
+	return simTarget{
+		north: q.north + q.vn*t, east: q.east + q.ve*t,
+		up: q.up, yaw: math.NaN(), speed: simCruise,
+	}
+}
+
+// disarms reports whether PX4 disarms by itself now, 2 s after a landing, else 10 s
+// after the arming.
+func (b *simPX4Brain) disarms(now time.Time) bool {
+	if b.landedAt.After(b.armedAt) {
+		return now.After(b.landedAt.Add(2 * time.Second))
+	}
+	return now.After(b.armedAt.Add(10 * time.Second))
+}
+
+// steer changes the velocity. Modes that sticks fly brake as hard as they accelerate.
+func (b *simPX4Brain) steer(vn, ve, vu, dt float64) {
+	brake := b.brake
+	if b.row(b.mode).sticks() {
+		brake = simAccel
+	}
+	b.quad.steer(vn, ve, vu, brake, dt)
+}
+
+// wanted returns the velocity (m/s) and the turn rate (rad/s) that the mode asks for.
+func (b *simPX4Brain) wanted(now time.Time, dt float64) (vn, ve, vu, turn float64) {
+	q, t := &b.quad, b.target
+	x, y, z, r := b.axes()
+	sin, cos := math.Sincos(q.heading)
+	stickN, stickE := x*cos-y*sin, x*sin+y*cos // the stick's deflection to the north and east
+	rise := max(z-0.5, 0)*2*b.stickUp - max(0.5-z, 0)*2*b.stickDown
+	flying := b.row(b.mode).flying
+	switch {
+	case !b.armed:
+		return 0, 0, -5, 0
+	case b.climbing && now.Before(b.climbFrom):
+		return 0, 0, 0, 0
+	case b.climbing:
+		t.up = b.climbTo
+		vn, ve, _ = q.towards(t)
+		vu = max(-simSink, min(simClimb, simLevel*(t.up-q.up)))
+		if now.Before(b.climbFrom.Add(b.soft)) {
+			vu = min(vu, simSoft)
+		}
+	case flying == simHold:
+		vn, ve, vu = q.towards(t)
+		turn = q.turn(t.yaw)
+	case flying == simDescend:
+		vn, ve, _ = q.towards(t)
+		vu = -b.landSpeed
+	case flying == simReturn:
+		vn, ve, vu = b.homeward()
+	case flying == simVelocity:
+		vn, ve, vu, turn = stickN*b.stickSpeed, stickE*b.stickSpeed, rise, r
+	case flying == simTilt:
+		vn, ve = simTopSpeed(q.vn+stickN*3*dt, q.ve+stickE*3*dt)
+		vu, turn = rise, r
+	case flying == simThrust:
+		vn, ve = simTopSpeed(q.vn+stickN*3*dt, q.ve+stickE*3*dt)
+		turn = r
+		vu = max(-b.stickDown, min(5, q.vu+(z-0.5)*10*dt))
+		if !b.airborne {
+			vu = z - 0.55 // a thrust above the weight lifts the drone
+		}
+	}
+	return vn, ve, vu, turn
+}
+
+// simTopSpeed limits a velocity, as drag does.
+func simTopSpeed(vn, ve float64) (n, e float64) {
+	if v := math.Hypot(vn, ve); v > simTop {
+		return vn * simTop / v, ve * simTop / v
+	}
+	return vn, ve
+}
+
+// homeward climbs to the return height, flies home and lands.
+func (b *simPX4Brain) homeward() (vn, ve, vu float64) {
+	q := &b.quad
+	home := b.returning()
+	vn, ve, vu = q.towards(home)
+	switch far := math.Hypot(q.north-b.home.north, q.east-b.home.east) > 1; {
+	case far && q.up < home.up-0.5:
+		return 0, 0, min(b.stickUp, home.up-q.up)
+	case far:
+		return vn, ve, vu
+	case q.up > 10:
+		return vn, ve, -2 * b.landSpeed
+	}
+	return vn, ve, -b.landSpeed
+}
+
+// returning returns the place over home to which PX4's return flies. It flies at the higher of
+// two heights: the one where it began, and the return height, which is lower near home.
+func (b *simPX4Brain) returning() simTarget {
+	t := b.target
+	away := math.Hypot(t.north-b.home.north, t.east-b.home.east)
+	return simTarget{
+		north: b.home.north, east: b.home.east, yaw: math.NaN(), speed: simCruise,
+		up: max(t.up, min(b.returnUp, max(15, away))),
+	}
+}
+
+// towards returns PX4's velocity to a target. It falls with the distance, so the quad
+// stops without overshoot.
+func (q *simQuad) towards(t simTarget) (vn, ve, vu float64) {
+	n, e := t.north-q.north, t.east-q.east
+	if d := math.Hypot(n, e); d > 0.01 {
+		v := min(t.speed, 0.7*d, math.Sqrt(2*simNear*d))
+		vn, ve = n/d*v, e/d*v
+	}
+	return vn, ve, max(-simSink, min(simClimb, t.up-q.up))
+}
+
+// steer changes the velocity and moves the quad, as PX4 does. brake limits the deceleration, in m/s².
+func (q *simQuad) steer(vn, ve, vu, brake, dt float64) {
+	an, ae := (vn-q.vn)/dt, (ve-q.ve)/dt
+	most := simAccel
+	if an*q.vn+ae*q.ve < 0 {
+		most = brake
+	}
+	if a := math.Hypot(an, ae); a > most {
+		an, ae = an*most/a, ae*most/a
+	}
+	q.an, q.ae = an, ae
+	q.vn += an * dt
+	q.ve += ae * dt
+	q.vu += max(-simLift*dt, min(simLift*dt, vu-q.vu))
+	q.north += q.vn * dt
+	q.east += q.ve * dt
+	q.up += q.vu * dt
 }

@@ -278,20 +278,29 @@ func TestPX4MayShowPrearmHealthyBeforeItsFirstReport(t *testing.T) {
 
 // PX4's planes, VTOLs and rovers, as docs/autopilots.md describes them ("PX4: on a wing", "PX4: on wheels").
 
-func init() { // adds the flavours that only tests have
-	of := func(typ common.MAV_TYPE, vtol common.MAV_VTOL_STATE) func(*simulator) {
-		return func(s *simulator) {
-			s.simVehicle = simPX4Vehicle
-			s.defaults = maps.Clone(s.defaults)
-			s.typ, s.vtol = typ, vtol
-			s.defaults["NAV_LOITER_RAD"], s.defaults["RTL_LOITER_RAD"] = simPX4Circle, simPX4Circle
-			s.defaults["NAV_FORCE_VT"] = 1
-			s.brain = &simPX4KindBrain{simPX4Brain: simPX4Brain{simulator: s}}
-		}
+var (
+	simPX4Plane = simPX4Kind(common.MAV_TYPE_FIXED_WING, common.MAV_VTOL_STATE_UNDEFINED)
+
+	// simPX4VTOL hovers, or flies on its wing.
+	simPX4VTOL = simPX4Kind(common.MAV_TYPE_VTOL_FIXEDROTOR, common.MAV_VTOL_STATE_MC)
+
+	simPX4Rover = simPX4Kind(common.MAV_TYPE_GROUND_ROVER, common.MAV_VTOL_STATE_UNDEFINED)
+)
+
+// simPX4Kind is a PX4 that is no multicopter.
+func simPX4Kind(typ common.MAV_TYPE, vtol common.MAV_VTOL_STATE) *simVehicle {
+	v := *simPX4
+	v.typ = typ
+	v.defaults = maps.Clone(v.defaults)
+	v.defaults["NAV_LOITER_RAD"] = simPX4Circle
+	v.defaults["RTL_LOITER_RAD"] = simPX4Circle
+	v.defaults["NAV_FORCE_VT"] = 1
+	v.equip = func(s *simulator) (simAutopilot, simFlier) {
+		s.vtol = vtol
+		b := &simPX4KindBrain{simPX4Brain: simPX4Brain{simulator: s}}
+		return b, b
 	}
-	simTestFlavours[simPX4Plane] = of(common.MAV_TYPE_FIXED_WING, common.MAV_VTOL_STATE_UNDEFINED)
-	simTestFlavours[simPX4VTOL] = of(common.MAV_TYPE_VTOL_FIXEDROTOR, common.MAV_VTOL_STATE_MC)
-	simTestFlavours[simPX4Rover] = of(common.MAV_TYPE_GROUND_ROVER, common.MAV_VTOL_STATE_UNDEFINED)
+	return &v
 }
 
 const (

@@ -148,7 +148,7 @@ func (s *simulator) placeInAir(alt float64) {
 		s.mode = s.hold
 		s.quad.up = alt
 		s.armed, s.armedAt, s.airborne = true, time.Now(), true
-		s.brain.stay()
+		s.flight.stay()
 	})
 }
 
@@ -156,8 +156,13 @@ func (s *simulator) placeInAir(alt float64) {
 func (s *simulator) placeAt(lat, lon float64) {
 	s.change(func() {
 		s.quad.north, s.quad.east = simMetres(lat, lon)
-		s.brain.stay()
+		s.flight.stay()
 	})
+}
+
+// obeyedAxes are the sticks that the autopilot obeys: −1 to 1, z 0 to 1 with 0.5 in the middle.
+func (s *simulator) obeyedAxes() (x, y, z, r float64) {
+	return s.brain.(interface{ axes() (x, y, z, r float64) }).axes()
 }
 
 // inject sends bytes to the companion as they are.
@@ -624,7 +629,7 @@ func (b *simBoard) sees(p *player, w []string) (wrong string, known bool) {
 		got = fmt.Sprint(m.Chan1Raw, m.Chan2Raw, m.Chan3Raw, m.Chan4Raw)
 	case "flown":
 		b.change(func() {
-			switch x, _, _, _ := b.brain.axes(); {
+			switch x, _, _, _ := b.obeyedAxes(); {
 			case x > 0:
 				got = "by ours"
 			case x < 0:

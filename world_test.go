@@ -530,7 +530,7 @@ func (z *fuzzed) judge() {
 
 // flyBytes is one flight: setup is the vehicle, acts are pairs of bytes.
 func flyBytes(t *testing.T, setup byte, acts []byte) {
-	flavour := simFlavour(setup % 3)
+	flavour := []simFlavour{simPX4, simArduPilot, simQuadPlane}[setup%3]
 	prepare := func(s *simulator) {
 		s.receiver = simReceiver(setup / 3 % 4)
 		s.delay = soakDelay
@@ -557,7 +557,7 @@ func flyBytes(t *testing.T, setup byte, acts []byte) {
 		z.began = time.Now()
 		f.sim.change(func() {
 			z.flight = f
-			z.heard = *f.sim.message(0).(*minimal.MessageHeartbeat)
+			z.heard = *f.sim.sharedMessage(0).(*minimal.MessageHeartbeat)
 			z.heard.BaseMode, _ = f.sim.brain.state()
 			z.reports = f.drone.cmd.reports
 			z.reports.kept = slices.Clone(z.reports.kept)
@@ -989,7 +989,7 @@ func (w *onlooker) suffer(fault fault) {
 
 // soakFlight flies with commands and faults from a seed, for some time.
 func soakFlight(t *testing.T, seed uint64, d time.Duration, figures map[string]int) {
-	fly(t, simFlavour(seed%2), nil, func(f *flight) {
+	fly(t, []simFlavour{simPX4, simArduPilot}[seed%2], nil, func(f *flight) {
 		w := watch(f, seed, d, figures)
 		w.explain("manual")
 		time.Sleep(1234567 * time.Nanosecond) // so that it acts at other moments than the link and the simulator
